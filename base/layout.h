@@ -1,0 +1,120 @@
+/* layout.h - a shard's table of tensors, and the one function that cuts it into chunks.
+ *
+ * Packed order. The tensors of a layout stand in canonical order: larger elements first, then dtype
+ * number, then name (bytewise). Packed, each follows the one before without a gap, so every tensor is aligned to
+ * its element size, and a chunk is one contiguous range of packed bytes. Behind the tensors come the version's
+ * blobs (manifest.h), in their order, cut by the same rule as one opaque tensor.
+ *
+ * The layout's id is the XXH3-128 of its encoding, so equal layouts have one id and cross once.
+ *
+ * Pure. A layout is one block of memory that the caller gives: tb_layout_bytes_for says how much. */
+#ifndef TB_BASE_LAYOUT_H
+#define TB_BASE_LAYOUT_H
+
+#include "base/bytes.h"
+#include "base/digest.h"
+#include "base/ident.h"
+#include "tombolo/status.h"
+
+#define TB_TENSOR_NAME_MAX 512   /* bytes, without the NUL */
+#define TB_RANK_MAX        8     /* dimensions */
+#define TB_TENSORS_MAX     1000000
+#define TB_SHARD_BYTES_MAX ((uint64_t)1 << 44)
+#define TB_SHARDS_MAX      4096
+#define TB_CHUNK_BYTES_MIN ((uint64_t)1 << 20)
+#define TB_CHUNK_BYTES_MAX ((uint64_t)16 << 20)
+#define TB_CHUNKS_MAX      (1u << 21) /* per shard; what 2^44 bytes in 16 MiB need, twice */
+
+/* Numbers are on the wire. The order here is not the packed order: tb_dtype_element_bits is compared first. */
+#define TB_DTYPE_LIST(X)     \
+    X(TB_DTYPE_U8,    1, "U8",       8) \
+    X(TB_DTYPE_I8,    2, "I8",       8) \
+    X(TB_DTYPE_BOOL,  3, "BOOL",     8) \
+    X(TB_DTYPE_U16,   4, "U16",     16) \
+    X(TB_DTYPE_I16,   5, "I16",     16) \
+    X(TB_DTYPE_U32,   6, "U32",     32) \
+    X(TB_DTYPE_I32,   7, "I32",     32) \
+    X(TB_DTYPE_U64,   8, "U64",     64) \
+    X(TB_DTYPE_I64,   9, "I64",     64) \
+    X(TB_DTYPE_F8E4, 10, "F8_E4M3",  8) \
+    X(TB_DTYPE_F8E5, 11, "F8_E5M2",  8) \
+    X(TB_DTYPE_F16,  12, "F16",     16) \
+    X(TB_DTYPE_BF16, 13, "BF16",    16) \
+    X(TB_DTYPE_F32,  14, "F32",     32) \
+    X(TB_DTYPE_F64,  15, "F64",     64)
+
+enum tb_dtype {
+#define TB_DTYPE_ENUM(name, number, text, bits) name = (number),
+    TB_DTYPE_LIST(TB_DTYPE_ENUM)
+#undef TB_DTYPE_ENUM
+};
+
+uint32_t tb_dtype_element_bytes(enum tb_dtype dtype);      /* 0 for an unknown number */
+const char *tb_dtype_name(enum tb_dtype dtype);            /* as safetensors spells it; NULL if unknown */
+enum tb_dtype tb_dtype_parse(const char *text);            /* 0 if unknown */
+
+/* One tensor. full: its shape in the model; box: the part of it that is here, [first, first + count) an axis. A
+ * layout of whole tensors has box_first all 0 and box_count equal to full. */
+struct tb_tensor {
+    const char *name; /* canonical; UTF-8, 1 to TB_TENSOR_NAME_MAX bytes, no NUL, no control characters */
+    enum tb_dtype dtype;
+    uint8_t rank;
+    uint64_t full[TB_RANK_MAX];
+    uint64_t box_first[TB_RANK_MAX];
+    uint64_t box_count[TB_RANK_MAX];
+    uint64_t bytes;  /* product of box_count x element bytes; filled by tb_layout_build and decode */
+    uint64_t offset; /* in packed bytes; filled likewise */
+};
+
+struct tb_layout {
+    uint32_t tensor_count;
+    uint64_t bytes; /* of all tensors */
+    struct tb_digest id;
+    const struct tb_tensor *tensors; /* packed order */
+};
+
+/* Memory that a layout of these tensors needs (table and names). */
+size_t tb_layout_bytes_for(const struct tb_tensor *tensors, uint32_t count);
+
+/* Sorts copies of the tensors into packed order inside `memory` (16-byte aligned, the caller's, kept until the
+ * layout is no longer used) and fills bytes, offsets and id. The caller's names may go afterwards.
+ *   TB_BAD_ARGUMENT  two equal names, an empty or unclean name, unknown dtype, rank over the maximum, a box outside
+ *                    the full shape, no element in a dimension is allowed (a tensor of 0 bytes)
+ *   TB_TOO_LARGE     over TB_TENSORS_MAX or TB_SHARD_BYTES_MAX, also by overflow
+ *   TB_SITE_NOMEM    `cap` is less than tb_layout_bytes_for */
+TB_MUST_USE enum tb_status tb_layout_build(const struct tb_tensor *tensors, uint32_t count, void *memory,
+                                           size_t cap, struct tb_layout *layout_out);
+
+/* The tensor of that name, by binary search or scan; NULL if there is none. */
+const struct tb_tensor *tb_layout_find(const struct tb_layout *layout, const char *name);
+
+/* On the wire: u32 count, then for each tensor in packed order u8 dtype, u8 rank, u16 name length, name, rank x
+ * (u64 full, u64 box_first, u64 box_count). */
+size_t tb_layout_encoded_bytes(const struct tb_layout *layout);
+void tb_layout_encode(const struct tb_layout *layout, struct tb_writer *w);
+/* How much memory a decode of these encoded bytes needs; 0 when they are not a layout. Bounded by a small multiple
+ * of `encoded_bytes`, so a peer can not make us allocate more than it sent. */
+size_t tb_layout_decode_bytes(const void *encoded, size_t encoded_bytes);
+/* TB_PEER_GARBLED for anything that encode would not have written, order included. Names are copied. */
+TB_MUST_USE enum tb_status tb_layout_decode(const void *encoded, size_t encoded_bytes, void *memory, size_t cap,
+                                            struct tb_layout *layout_out);
+
+/* The cut: chunk k of a shard covers packed bytes [offset, offset + bytes). The published rule:
+ *   target = the largest power of two not above 1/4096 of the shard's tensor bytes, at least 1 MiB and at most 16 MiB.
+ *   A tensor larger than the target is cut into n = ceil(bytes / target) pieces: piece i of it starts at
+ *   floor(i x bytes / n) rounded down to a multiple of 4096. Smaller tensors that follow one another and
+ *   have one dtype are grouped until the next one would take the group over the target. A tensor of 0 bytes
+ *   belongs to no chunk. Blobs are cut behind, together, like one opaque tensor, with the same target.
+ * So chunk k covers the same bytes in every version of a layout, whatever its blobs. */
+struct tb_chunk {
+    uint64_t offset; /* in packed bytes; blob chunks start at layout.bytes */
+    uint32_t bytes;  /* 1 to 2 x TB_CHUNK_BYTES_MAX */
+};
+
+uint64_t tb_cut_target_bytes(uint64_t tensor_bytes);
+/* How many chunks; `blob_bytes` is the sum over blobs. */
+uint32_t tb_cut_count(const struct tb_layout *layout, uint64_t blob_bytes);
+/* Fills chunks_out[0..tb_cut_count), ascending, without gap or overlap. The table is made once a shard. */
+void tb_cut(const struct tb_layout *layout, uint64_t blob_bytes, struct tb_chunk *chunks_out);
+
+#endif

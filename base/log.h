@@ -1,0 +1,34 @@
+/* log.h - one line = one event that a person may act on:  level event key=value ...
+ *
+ * For shells; cores return facts. Values with a space, quote, backslash, '=' or control character are quoted and
+ * escaped (\n, \xNN), so a peer's text can not forge a line or a terminal sequence. A line is cut at 4 KiB and
+ * written with one write(2). Threads: any.
+ *
+ *   tb_log(TB_LOG_WARN, "link.lost", "peer=%s in_flight_chunks=%u", name, n);   values formatted by us: numbers, names
+ *   struct tb_log_line l; tb_log_begin(&l, TB_LOG_WARN, "session.refused"); tb_log_str(&l, "text", untrusted); ...; tb_log_end(&l); */
+#ifndef TB_BASE_LOG_H
+#define TB_BASE_LOG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum tb_log_level { TB_LOG_ERROR, TB_LOG_WARN, TB_LOG_INFO, TB_LOG_DEBUG };
+
+struct tb_log_line {
+    char text[4096];
+    size_t used;
+    enum tb_log_level level;
+    bool on;
+};
+
+void tb_log_set(enum tb_log_level most, int fd); /* default: INFO to stderr */
+bool tb_log_level_parse(const char *text, enum tb_log_level *level_out);
+void tb_log_begin(struct tb_log_line *l, enum tb_log_level level, const char *event);
+void tb_log_str(struct tb_log_line *l, const char *key, const char *value);
+void tb_log_u64(struct tb_log_line *l, const char *key, uint64_t value);
+void tb_log_end(struct tb_log_line *l);
+/* Key=value pairs by printf; every %s must be text of ours that needs no escaping. */
+void tb_log(enum tb_log_level level, const char *event, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+#endif

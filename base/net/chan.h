@@ -1,0 +1,79 @@
+/* chan.h - one byte channel: a unix or TCP socket, with TLS on it or not, on a libuv loop. A shell.
+ *
+ * Non-blocking SSL_read and SSL_write straight on the socket (uv_poll): no memory BIO, so no extra copy. Bytes go from the
+ * caller's memory and into the caller's memory. Kernel buffers are never set: autotuning stays on.
+ *
+ * Threads: a chan lives on the thread of its loop. Callbacks run there. Inside any callback any call on the chan is
+ * allowed, close included. After on_closed has run the chan is gone; it runs exactly once for each chan that dial or accept gave. */
+#ifndef TB_BASE_NET_CHAN_H
+#define TB_BASE_NET_CHAN_H
+
+#include <uv.h>
+
+#include "base/net/endpoint.h"
+#include "base/net/tls.h"
+#include "base/time.h"
+
+struct tb_chan;
+
+/* Who is at the other end, known from on_open on. */
+struct tb_chan_peer {
+    struct tb_identity identity;       /* TLS by CA: from the certificate; unix: the uid; else NONE */
+    struct tb_fingerprint fingerprint; /* TLS: of its certificate */
+    uint64_t expires_wall_s;           /* TLS: its certificate's notAfter; 0 otherwise */
+    int32_t pid;                       /* unix: SO_PEERCRED; -1 otherwise */
+    char address[128];                 /* for people */
+};
+
+struct tb_chan_ops {
+    void (*on_open)(struct tb_chan *c, void *user, const struct tb_chan_peer *peer); /* connected, handshake done */
+    void (*on_readable)(struct tb_chan *c, void *user);  /* level-triggered: called again while bytes wait and reading is wanted */
+    void (*on_writable)(struct tb_chan *c, void *user);  /* only while writing is wanted */
+    void (*on_closed)(struct tb_chan *c, void *user, enum tb_status why); /* the chan is freed after this returns */
+};
+
+struct tb_chan_options {
+    uv_loop_t *loop;
+    struct tb_tls *tls;          /* NULL: plain */
+    struct tb_tls_expect expect; /* with tls */
+    const struct tb_chan_ops *ops;
+    void *user;
+    uint32_t open_ms;            /* connect and handshake together; 0 = 10000 */
+    const char *congestion;      /* TCP: "bbr", "cubic"...; NULL: the system's */
+};
+
+/* Errors at once (TB_SITE_NOMEM, TB_SITE_IO, TB_BAD_ARGUMENT) mean no chan and no callback; later ones come by
+ * on_closed: TB_PEER_UNREACHABLE, TB_STREAM_IDLE (open_ms), TB_STREAM_TLS, TB_PEER_IDENTITY, TB_STREAM_CLOSED, TB_STREAM_IO. */
+TB_MUST_USE enum tb_status tb_chan_dial(const struct tb_chan_options *options, const struct tb_address *to, struct tb_chan **chan_out);
+/* Takes fd, on failure too. */
+TB_MUST_USE enum tb_status tb_chan_accept(const struct tb_chan_options *options, int fd, struct tb_chan **chan_out);
+/* on_closed(why) comes on the next turn of the loop; TLS gets a close_notify where it can be sent at once. */
+void tb_chan_close(struct tb_chan *c, enum tb_status why);
+
+void tb_chan_want_read(struct tb_chan *c, bool wanted);  /* true at first; false pushes back through TCP's window */
+void tb_chan_want_write(struct tb_chan *c, bool wanted); /* false at first */
+
+/* Reads what is there, at most cap: TB_OK with 1..cap bytes, TB_AGAIN, TB_STREAM_CLOSED (orderly end), TB_STREAM_IO, TB_STREAM_TLS. */
+TB_MUST_USE enum tb_status tb_chan_read(struct tb_chan *c, void *out, size_t cap, size_t *count_out);
+/* Writes what fits now: TB_OK with 1..count bytes taken, TB_AGAIN (then want_write). A write that got TB_AGAIN is
+ * repeated later with the same bytes first; the buffer may have moved. */
+TB_MUST_USE enum tb_status tb_chan_write(struct tb_chan *c, const void *bytes, size_t count, size_t *count_out);
+
+/* Unix only, plain only: one message byte with up to 16 descriptors. Send keeps the caller's fds; receive gives them to the caller, CLOEXEC. */
+TB_MUST_USE enum tb_status tb_chan_send_fds(struct tb_chan *c, const int *fds, uint32_t count);
+TB_MUST_USE enum tb_status tb_chan_recv_fds(struct tb_chan *c, int *fds_out, uint32_t cap, uint32_t *count_out);
+
+const struct tb_chan_peer *tb_chan_peer(const struct tb_chan *c);
+int tb_chan_fd(const struct tb_chan *c); /* for getsockopt(TCP_INFO) and tests */
+void *tb_chan_user(const struct tb_chan *c);
+
+/* A listening socket: on_accept gets each fd (CLOEXEC, non-blocking), with TCP_NODELAY. A full descriptor table does not spin: accepting rests 100 ms. */
+struct tb_listener;
+typedef void (*tb_accept_fn)(void *user, int fd, const struct tb_address *from);
+/* A unix path that nobody listens on any more is replaced; mode is applied before listen. TB_SITE_IO with errno, TB_SITE_LOCKED: in use. */
+TB_MUST_USE enum tb_status tb_listen(uv_loop_t *loop, const struct tb_address *at, unsigned unix_mode, tb_accept_fn fn,
+                                     void *user, struct tb_listener **listener_out);
+struct tb_address tb_listener_address(const struct tb_listener *l); /* the port that was given */
+void tb_listener_close(struct tb_listener *l);
+
+#endif

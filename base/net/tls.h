@@ -1,0 +1,46 @@
+/* tls.h - TLS 1.3 contexts and who the peer is. A shell.
+ *
+ * Mutual always, TLS 1.3 only, no tickets, no 0-RTT, no system roots. Two ways of trust:
+ *   by CA    links, and workers from elsewhere: the peer's certificate chains to the one CA file given and has
+ *            exactly one URI in its subjectAltName, which tb_identity_parse understands
+ *   by print hops of the `tcp` fabric: both ends made a self-signed certificate when their session began, and the
+ *            catalog told each the SHA-256 fingerprint of the other's
+ * Promise P8: no plaintext leaves a site; only an expected identity gets past the handshake. */
+#ifndef TB_BASE_NET_TLS_H
+#define TB_BASE_NET_TLS_H
+
+#include <stdbool.h>
+
+#include "base/ident.h"
+#include "base/message.h"
+#include "tombolo/status.h"
+
+struct tb_tls; /* an SSL_CTX and what to expect; shared by many connections; any thread after it is made */
+
+struct tb_tls_files {
+    const char *ca;   /* PEM; of the peer's site */
+    const char *cert; /* PEM; ours, with chain */
+    const char *key;  /* PEM; refused when others than the owner may read it */
+};
+
+/* `error_out` (at least 256 bytes) gets one sentence with the file name on failure. TB_SITE_CONFIG for files that are missing, unreadable,
+ * do not fit together, have no or several URIs, or whose certificate has expired. Several CAs: call tb_tls_add_ca. */
+TB_MUST_USE enum tb_status tb_tls_new_ca(const struct tb_tls_files *files, struct tb_tls **tls_out, char error_out[256]);
+TB_MUST_USE enum tb_status tb_tls_add_ca(struct tb_tls *tls, const char *ca_path, char error_out[256]);
+/* A fresh P-256 key and self-signed certificate in memory; peers are checked by fingerprint only. */
+TB_MUST_USE enum tb_status tb_tls_new_ephemeral(struct tb_tls **tls_out);
+void tb_tls_free(struct tb_tls *tls);
+
+/* Ours: from the certificate's URI (CA) and its SHA-256 (both). */
+const struct tb_identity *tb_tls_identity(const struct tb_tls *tls);
+const struct tb_fingerprint *tb_tls_fingerprint(const struct tb_tls *tls);
+uint64_t tb_tls_expires_wall_s(const struct tb_tls *tls); /* notAfter, seconds since 1970; a session does not outlive it */
+
+/* What a connection wants of its peer, checked inside the handshake; a mismatch is TB_PEER_IDENTITY. */
+struct tb_tls_expect {
+    struct tb_identity identity;      /* kind NONE: any that the CA signed */
+    struct tb_fingerprint fingerprint; /* ephemeral only */
+    bool any_fingerprint;             /* ephemeral server: accept, the token decides after (tb_chan_peer has the print) */
+};
+
+#endif

@@ -1,0 +1,54 @@
+/* wire.h - framed control messages over a chan. A shell.
+ *
+ * A frame is: u32 payload bytes, u16 type, u16 0, u64 request id, payload. A frame over frame_bytes_max is the peer's mistake
+ * (TB_PEER_GARBLED) and is refused from its header, before anything is allocated; memory for a frame grows with the bytes that
+ * really came. What is queued to send is bounded by queue_bytes_max: a peer that does not read is dropped. */
+#ifndef TB_BASE_NET_WIRE_H
+#define TB_BASE_NET_WIRE_H
+
+#include "base/bytes.h"
+#include "base/net/chan.h"
+
+#define TB_WIRE_HEADER_BYTES 16
+
+struct tb_wire;
+
+struct tb_wire_frame {
+    uint16_t type;
+    uint64_t request; /* a reply carries its request's id; 0: a notice */
+    struct tb_reader payload; /* borrowed until on_frame returns */
+};
+
+struct tb_wire_ops {
+    void (*on_open)(struct tb_wire *w, void *user, const struct tb_chan_peer *peer);
+    /* Anything but TB_OK closes the wire with that status. */
+    enum tb_status (*on_frame)(struct tb_wire *w, void *user, struct tb_wire_frame *frame);
+    void (*on_closed)(struct tb_wire *w, void *user, enum tb_status why); /* the wire is freed after this */
+};
+
+struct tb_wire_options {
+    struct tb_chan_options chan;  /* its ops and user are ignored */
+    const struct tb_wire_ops *ops;
+    void *user;
+    uint32_t frame_bytes_max;     /* 0 = 1 MiB */
+    uint64_t queue_bytes_max;     /* 0 = 64 MiB */
+};
+
+TB_MUST_USE enum tb_status tb_wire_dial(const struct tb_wire_options *options, const struct tb_address *to, struct tb_wire **wire_out);
+TB_MUST_USE enum tb_status tb_wire_accept(const struct tb_wire_options *options, int fd, struct tb_wire **wire_out);
+void tb_wire_close(struct tb_wire *w, enum tb_status why);
+/* As close, but what is queued is sent first, for at most linger_ms. */
+void tb_wire_finish(struct tb_wire *w, enum tb_status why, uint32_t linger_ms);
+
+/* Begins a frame of at most payload_max bytes: write the payload through the writer, then end. The writer's memory is the send
+ * queue itself. NULL when the queue is over its bound (the wire is then closed with TB_SITE_NOMEM). */
+struct tb_writer *tb_wire_begin(struct tb_wire *w, uint16_t type, uint64_t request, size_t payload_max);
+void tb_wire_end(struct tb_wire *w);
+
+uint64_t tb_wire_queued_bytes(const struct tb_wire *w);
+tb_time_ns tb_wire_heard_at(const struct tb_wire *w); /* when the last byte came */
+struct tb_chan *tb_wire_chan(struct tb_wire *w);
+void *tb_wire_user(const struct tb_wire *w);
+void tb_wire_set_user(struct tb_wire *w, void *user);
+
+#endif

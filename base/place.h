@@ -1,0 +1,33 @@
+/* place.h - where a shard's packed bytes stand, and which of its chunks are absent, claimed or held.
+ *
+ * Promise P1: a chunk is held here only if its bytes here are what the publisher sealed.
+ * A destination has one writer at a time: tb_place_claim gives the right to write chunk k to exactly one caller;
+ * tb_place_finish digests what was written and either sets the held bit or gives the claim back. Nothing writes
+ * a held chunk. An arena region, a worker's staging and a rank's shadow are all places; links, hops and the
+ * publisher's pass write them and serve from them with the same four calls.
+ *
+ * Memory is the owner's. Threads: any; bits are atomic, bytes belong to the claimer until held. Pure. */
+#ifndef TB_BASE_PLACE_H
+#define TB_BASE_PLACE_H
+
+#include "base/bitmap.h"
+#include "base/manifest.h"
+
+struct tb_place {
+    const struct tb_manifest *manifest; /* digests complete and their root checked before the first claim */
+    uint8_t *bytes;                     /* packed; manifest->bytes of them */
+    uint64_t *held;                     /* TB_BITMAP_WORDS(chunk_count); maybe shared with other processes */
+    uint64_t *claimed;                  /* as many; private to this process */
+};
+
+/* True: chunk k was absent and is now the caller's to write, until finish or unclaim. */
+bool tb_place_claim(struct tb_place *p, uint32_t k);
+void tb_place_unclaim(struct tb_place *p, uint32_t k);
+/* Digests chunk k as it now stands: TB_OK and held, or TB_CHUNK_DIGEST and absent again. The claim ends. */
+TB_MUST_USE enum tb_status tb_place_finish(struct tb_place *p, uint32_t k);
+bool tb_place_held(const struct tb_place *p, uint32_t k);
+uint32_t tb_place_held_count(const struct tb_place *p);
+bool tb_place_whole(const struct tb_place *p);
+uint8_t *tb_place_chunk(const struct tb_place *p, uint32_t k, uint32_t *bytes_out);
+
+#endif

@@ -1,0 +1,71 @@
+# The kinds of target that Tombolo has. Every folder's CMakeLists.txt uses these and nothing else.
+
+option(TB_WERROR "Warnings are errors (presets set it; packagers need not)" OFF)
+option(TB_FUZZ "Build the fuzz targets (clang only)" OFF)
+set(TB_SANITIZE "" CACHE STRING "Value for -fsanitize=, for example address,undefined")
+
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+pkg_check_modules(UV REQUIRED IMPORTED_TARGET libuv>=1.44)
+pkg_check_modules(SSL REQUIRED IMPORTED_TARGET openssl>=3.0)
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd>=1.5)
+pkg_check_modules(CARES REQUIRED IMPORTED_TARGET libcares>=1.18)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash>=0.8.1)
+pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1>=0.2.5)
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson>=2.14)
+pkg_check_modules(YAJL REQUIRED IMPORTED_TARGET yajl>=2.1)
+pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3>=3.40)
+if(BUILD_TESTING)
+  pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka>=1.1.5)
+endif()
+
+# What every target of ours is compiled with. -march=native is never used: a binary built on one
+# machine runs on another, and faster variants are chosen at run time by cpuid.
+add_library(tb_flags INTERFACE)
+target_compile_features(tb_flags INTERFACE c_std_17)
+target_compile_definitions(tb_flags INTERFACE _GNU_SOURCE)
+target_compile_options(tb_flags INTERFACE
+  -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings
+  -Wundef -Wvla -Wimplicit-fallthrough -fno-common -fno-strict-aliasing
+  $<$<BOOL:${TB_WERROR}>:-Werror>)
+target_include_directories(tb_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)   # cores and shells go into libtombolo.so as well
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+# Asserts are for our own mistakes and stay on: NDEBUG is never set.
+string(REPLACE "-DNDEBUG" "" CMAKE_C_FLAGS_RELEASE "${CMAKE_C_FLAGS_RELEASE}")
+string(REPLACE "-DNDEBUG" "" CMAKE_C_FLAGS_RELWITHDEBINFO "${CMAKE_C_FLAGS_RELWITHDEBINFO}")
+if(TB_SANITIZE)
+  add_compile_options(-fsanitize=${TB_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${TB_SANITIZE})
+endif()
+
+# tb_core(NAME SOURCES ... CORES ...): a library of pure logic. It may link other cores and nothing
+# else; tests/fence/symbols.sh holds it to that.
+set_property(GLOBAL PROPERTY TB_CORE_TARGETS "")
+function(tb_core name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;CORES")
+  add_library(${name} STATIC ${arg_SOURCES})
+  target_link_libraries(${name} PUBLIC tb_flags ${arg_CORES})
+  set_property(GLOBAL APPEND PROPERTY TB_CORE_TARGETS ${name})
+endfunction()
+
+# tb_shell(NAME SOURCES ... LINKS ...): a library that touches the world.
+function(tb_shell name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LINKS")
+  add_library(${name} STATIC ${arg_SOURCES})
+  target_link_libraries(${name} PUBLIC tb_flags ${arg_LINKS} Threads::Threads)
+endfunction()
+
+# tb_unit(NAME SOURCES ... LINKS ... [LABELS ...]): one cmocka program = one ctest.
+function(tb_unit name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LINKS;LABELS")
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  string(REPLACE "." "_" target "test_${name}")
+  add_executable(${target} ${arg_SOURCES})
+  target_link_libraries(${target} PRIVATE tb_flags ${arg_LINKS} PkgConfig::CMOCKA Threads::Threads)
+  add_test(NAME ${name} COMMAND ${target})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+endfunction()
