@@ -1,0 +1,143 @@
+/* planner.c - one pass says who depends on the reader and how deep each member stands, a second takes the
+ * best. Knows nothing of sessions, tokens or transports. */
+#include "intra/planner.h"
+
+#include "base/assert.h"
+
+enum mark {
+    MARK_UNKNOWN,
+    MARK_ROOTED,   /* bytes reach it: it is a source, whole, or reads from one that is rooted */
+    MARK_UNROOTED, /* it waits for an upstream itself, or reads from one that does */
+    MARK_BELOW,    /* it depends on the reader */
+};
+
+static bool is_root(const struct tb_planner_member *m)
+{
+    return m->whole || m->kind != TB_PLANNER_WORKER;
+}
+
+/* Marks a member that needs no look at its upstream. False: its mark is its upstream's. */
+static bool mark_end(const struct tb_planner_question *q, uint32_t index)
+{
+    struct tb_planner_member *m = &q->members[index];
+    if (m->mark != MARK_UNKNOWN) return true;
+    if (index == q->reader)
+        m->mark = MARK_BELOW;
+    else if (is_root(m))
+        m->mark = MARK_ROOTED;
+    else if (m->upstream == TB_PLANNER_NONE)
+        m->mark = MARK_UNROOTED;
+    return m->mark != MARK_UNKNOWN;
+}
+
+/* Follows upstreams to the first member whose mark is known, then marks the way: each member is walked twice
+ * in all. */
+static void mark_way(const struct tb_planner_question *q, uint32_t index)
+{
+    uint32_t steps = 0;
+    uint32_t end = index;
+    while (!mark_end(q, end)) {
+        end = q->members[end].upstream;
+        steps++;
+        TB_ASSERT(end < q->count);
+        TB_ASSERT(steps < q->count); /* else there is a cycle */
+    }
+    uint32_t depth = q->members[end].depth + steps;
+    const uint8_t mark = q->members[end].mark;
+    for (uint32_t i = index; i != end; i = q->members[i].upstream) {
+        q->members[i].depth = depth--;
+        q->members[i].mark = mark;
+    }
+}
+
+static void mark_all(const struct tb_planner_question *q)
+{
+    for (uint32_t i = 0; i < q->count; i++) {
+        q->members[i].mark = MARK_UNKNOWN;
+        q->members[i].depth = 0;
+    }
+    for (uint32_t i = 0; i < q->count; i++)
+        mark_way(q, i);
+}
+
+static bool avoided(const struct tb_planner_question *q, uint64_t id)
+{
+    for (uint32_t i = 0; i < q->avoid_count; i++)
+        if (q->avoid[i] == id) return true;
+    return false;
+}
+
+/* What speaks against a candidate, the weightiest first; less is better. */
+struct cost {
+    uint32_t terms[9];
+    uint64_t id;
+};
+
+/* Readers that its NIC feeds beside this one. */
+static uint32_t load_of(const struct tb_planner_question *q, uint32_t candidate)
+{
+    const struct tb_planner_member *reader = &q->members[q->reader];
+    const struct tb_planner_member *c = &q->members[candidate];
+    const bool counted = reader->upstream == candidate && reader->host != c->host && c->readers > 0;
+    return c->readers - (counted ? 1 : 0);
+}
+
+/* Of members of one host that all wait for an upstream, the most advanced is to lead: the others may take it,
+ * it may not take them. */
+static bool leads(const struct tb_planner_member *c, const struct tb_planner_member *reader)
+{
+    if (c->mark == MARK_ROOTED || c->held_chunks > reader->held_chunks) return true;
+    return c->held_chunks == reader->held_chunks && c->id < reader->id;
+}
+
+static struct cost cost_of(const struct tb_planner_question *q, uint32_t candidate)
+{
+    const struct tb_planner_member *reader = &q->members[q->reader];
+    const struct tb_planner_member *c = &q->members[candidate];
+    const uint32_t load = load_of(q, candidate);
+    const bool near = c->host == reader->host && leads(c, reader);
+    const bool behind = !c->whole && c->held_chunks < reader->held_chunks;
+    const uint32_t fan_out = q->fan_out == 0 ? 1 : q->fan_out;
+    const bool same_rack = c->rack != 0 && c->rack == reader->rack;
+    /* A reader of the same host costs no NIC, and what such a member lacks comes to the host through it:
+     * neither load nor being behind speaks against it. */
+    return (struct cost){
+        .terms = {c->slow, !near, !near && load >= fan_out, c->mark == MARK_UNROOTED,
+                  !near && behind && c->kind == TB_PLANNER_WORKER, (uint32_t)c->kind, !near && !same_rack,
+                  c->depth, near ? 0 : load * 2 + c->spot},
+        .id = c->id,
+    };
+}
+
+static bool cheaper(const struct cost *a, const struct cost *b)
+{
+    for (uint32_t i = 0; i < sizeof a->terms / sizeof a->terms[0]; i++)
+        if (a->terms[i] != b->terms[i]) return a->terms[i] < b->terms[i];
+    return a->id < b->id;
+}
+
+enum tb_status tb_planner_upstream(const struct tb_planner_question *q, uint32_t *upstream_out)
+{
+    TB_ASSERT(q->reader < q->count);
+    mark_all(q);
+    uint32_t best = TB_PLANNER_NONE;
+    struct cost least = {.id = 0};
+    for (uint32_t i = 0; i < q->count; i++) {
+        if (q->members[i].mark == MARK_BELOW || avoided(q, q->members[i].id)) continue;
+        const struct cost cost = cost_of(q, i);
+        if (best == TB_PLANNER_NONE || cheaper(&cost, &least)) {
+            best = i;
+            least = cost;
+        }
+    }
+    if (best == TB_PLANNER_NONE) return TB_NOT_FOUND;
+    *upstream_out = best;
+    return TB_OK;
+}
+
+uint32_t tb_planner_fan_out(uint64_t nic_bytes_per_s, uint64_t arrival_bytes_per_s)
+{
+    if (nic_bytes_per_s == 0 || arrival_bytes_per_s == 0 || nic_bytes_per_s < arrival_bytes_per_s) return 1;
+    const uint64_t fan_out = nic_bytes_per_s / arrival_bytes_per_s;
+    return fan_out > TB_PLANNER_FAN_OUT_MAX ? TB_PLANNER_FAN_OUT_MAX : (uint32_t)fan_out;
+}
