@@ -80,13 +80,22 @@ size_t tb_layout_bytes_for(const struct tb_tensor *tensors, uint32_t count);
  * layout is no longer used) and fills bytes, offsets and id. The caller's names may go afterwards.
  *   TB_BAD_ARGUMENT  two equal names, an empty or unclean name, unknown dtype, rank over the maximum, a box outside
  *                    the full shape, no element in a dimension is allowed (a tensor of 0 bytes)
- *   TB_TOO_LARGE     over TB_TENSORS_MAX or TB_SHARD_BYTES_MAX, also by overflow
+ *   TB_TOO_LARGE     over TB_TENSORS_MAX or TB_SHARD_BYTES_MAX, also by overflow; likewise a full shape that alone is
+ *                    over TB_SHARD_BYTES_MAX, dimensions of 0 counted as 1, so no product of its axes can overflow
  *   TB_SITE_NOMEM    `cap` is less than tb_layout_bytes_for */
 TB_MUST_USE enum tb_status tb_layout_build(const struct tb_tensor *tensors, uint32_t count, void *memory,
                                            size_t cap, struct tb_layout *layout_out);
 
 /* The tensor of that name, by binary search or scan; NULL if there is none. */
 const struct tb_tensor *tb_layout_find(const struct tb_layout *layout, const char *name);
+
+/* The dtype of the tensor whose packed bytes hold `offset`: of a chunk, for its codec. TB_DTYPE_U8 behind the tensors. */
+enum tb_dtype tb_layout_dtype_at(const struct tb_layout *layout, uint64_t offset);
+
+/* Another layout with the same content in the caller's memory, names included. TB_SITE_NOMEM. */
+size_t tb_layout_copy_bytes(const struct tb_layout *layout);
+TB_MUST_USE enum tb_status tb_layout_copy(const struct tb_layout *layout, void *memory, size_t cap,
+                                          struct tb_layout *layout_out);
 
 /* On the wire: u32 count, then for each tensor in packed order u8 dtype, u8 rank, u16 name length, name, rank x
  * (u64 full, u64 box_first, u64 box_count). */
@@ -95,6 +104,9 @@ void tb_layout_encode(const struct tb_layout *layout, struct tb_writer *w);
 /* How much memory a decode of these encoded bytes needs; 0 when they are not a layout. Bounded by a small multiple
  * of `encoded_bytes`, so a peer can not make us allocate more than it sent. */
 size_t tb_layout_decode_bytes(const void *encoded, size_t encoded_bytes);
+/* Count and bytes of the tensors in an encoded layout, without memory for it: for sizing what stands behind it. False
+ * when decode would refuse a tensor or the sum; order and equal names are decode's to see. */
+bool tb_layout_survey(const void *encoded, size_t encoded_bytes, uint32_t *tensor_count_out, uint64_t *bytes_out);
 /* TB_PEER_GARBLED for anything that encode would not have written, order included. Names are copied. */
 TB_MUST_USE enum tb_status tb_layout_decode(const void *encoded, size_t encoded_bytes, void *memory, size_t cap,
                                             struct tb_layout *layout_out);

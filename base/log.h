@@ -20,6 +20,7 @@ struct tb_log_line {
     size_t used;
     enum tb_log_level level;
     bool on;
+    bool cut; /* something did not fit; the line ends in cut=true */
 };
 
 void tb_log_set(enum tb_log_level most, int fd); /* default: INFO to stderr */

@@ -35,9 +35,10 @@ struct tb_manifest {
 /* True for a clean relative path of 1 to TB_BLOB_NAME_MAX bytes. */
 bool tb_blob_name_valid(const char *name);
 
-/* Memory for a manifest over this layout and these blobs; the layout is copied in. */
+/* Memory (16-byte aligned) for a manifest over this layout and these blobs; the layout is copied in. 0 for blobs that
+ * build would refuse. */
 size_t tb_manifest_bytes_for(const struct tb_layout *layout, const struct tb_blob *blobs, uint32_t blob_count);
-/* Lays out a manifest with zero digests. TB_BAD_ARGUMENT (names: unclean, twice), TB_TOO_LARGE, TB_SITE_NOMEM. */
+/* Lays out a manifest with zero digests. TB_BAD_ARGUMENT (names: unclean, twice, or one a folder of another), TB_TOO_LARGE, TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_manifest_build(const struct tb_layout *layout, const struct tb_blob *blobs,
                                              uint32_t blob_count, void *memory, size_t cap,
                                              struct tb_manifest *manifest_out);

@@ -1,0 +1,374 @@
+/* manifest.c - what a shard of a version is, and the roots over it. */
+#include "base/manifest.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/carve.h"
+
+/* "a", "a/b" but not "", "/a", "a/", "a//b", ".", "a/../b": no component is empty, "." or "..". */
+static bool components_clean(const char *name, size_t count)
+{
+    size_t start = 0;
+    for (size_t i = 0; i <= count; i++) {
+        if (i < count && name[i] != '/') continue;
+        const size_t bytes = i - start;
+        const char *part = name + start;
+        if (bytes == 0 || (bytes == 1 && part[0] == '.') ||
+            (bytes == 2 && part[0] == '.' && part[1] == '.')) {
+            return false;
+        }
+        start = i + 1;
+    }
+    return true;
+}
+
+static bool blob_name_clean(const void *name, size_t count)
+{
+    if (count == 0 || count > TB_BLOB_NAME_MAX) return false;
+    return tb_utf8_is_clean(name, count) && components_clean(name, count);
+}
+
+bool tb_blob_name_valid(const char *name)
+{
+    return blob_name_clean(name, strnlen(name, TB_BLOB_NAME_MAX + 1));
+}
+
+/* Equal, or one is a folder of the other: then both can not be files. */
+static bool names_clash(const char *a, const char *b)
+{
+    while (*a != '\0' && *a == *b) {
+        a++;
+        b++;
+    }
+    return (*a == '\0' && (*b == '\0' || *b == '/')) || (*b == '\0' && *a == '/');
+}
+
+static bool any_clash(const struct tb_blob *blobs, uint32_t count)
+{
+    for (uint32_t i = 1; i < count;
+         i++) { /* at most half a million pairs, most of which differ in a few bytes */
+        for (uint32_t j = 0; j < i; j++) {
+            if (names_clash(blobs[i].name, blobs[j].name)) return true;
+        }
+    }
+    return false;
+}
+
+struct sizes {
+    uint64_t names_bytes; /* of blobs, with NULs */
+    uint64_t blob_bytes;
+};
+
+/* Bounded, and blobs are checked before it is used, so nothing here overflows. */
+static struct sizes measure(const struct tb_blob *blobs, uint32_t blob_count)
+{
+    struct sizes s = {0, 0};
+    for (uint32_t i = 0; i < blob_count; i++) {
+        s.names_bytes += strlen(blobs[i].name) + 1;
+        s.blob_bytes += blobs[i].bytes;
+    }
+    return s;
+}
+
+static enum tb_status check_blobs(const struct tb_blob *blobs, uint32_t blob_count)
+{
+    if (blob_count > TB_BLOBS_MAX) return TB_TOO_LARGE;
+    for (uint32_t i = 0; i < blob_count; i++) {
+        if (!tb_blob_name_valid(blobs[i].name)) return TB_BAD_ARGUMENT;
+        if (blobs[i].bytes > TB_BLOB_BYTES_MAX) return TB_TOO_LARGE;
+    }
+    return any_clash(blobs, blob_count) ? TB_BAD_ARGUMENT : TB_OK;
+}
+
+static size_t tables_bytes(uint64_t blob_count, uint64_t names_bytes, uint64_t chunk_count)
+{
+    return tb_carve_bytes(blob_count * sizeof(struct tb_blob)) + tb_carve_bytes(names_bytes) +
+           tb_carve_bytes(chunk_count * sizeof(struct tb_chunk)) +
+           tb_carve_bytes(chunk_count * sizeof(struct tb_digest));
+}
+
+size_t tb_manifest_bytes_for(const struct tb_layout *layout, const struct tb_blob *blobs, uint32_t blob_count)
+{
+    if (check_blobs(blobs, blob_count) != TB_OK) return 0; /* build says why */
+    const struct sizes s = measure(blobs, blob_count);
+    return tb_layout_copy_bytes(layout) +
+           tables_bytes(blob_count, s.names_bytes, tb_cut_count(layout, s.blob_bytes));
+}
+
+static struct tb_blob *copy_blobs(struct tb_carve *c, const struct tb_blob *blobs, uint32_t blob_count,
+                                  uint64_t names_bytes)
+{
+    struct tb_blob *to = tb_carve_take(c, blob_count * sizeof *to);
+    char *names = tb_carve_take(c, names_bytes);
+    if (to == NULL || names == NULL) return NULL;
+    for (uint32_t i = 0; i < blob_count; i++) {
+        const size_t name_bytes = strlen(blobs[i].name) + 1;
+        to[i] = (struct tb_blob){.name = memcpy(names, blobs[i].name, name_bytes), .bytes = blobs[i].bytes};
+        names += name_bytes;
+    }
+    return to;
+}
+
+/* Layout and blobs stand; offsets, the cut and zero digests follow. */
+static enum tb_status finish(struct tb_carve *c, struct tb_manifest *m, struct tb_blob *blobs)
+{
+    uint64_t at = m->layout.bytes;
+    for (uint32_t i = 0; i < m->blob_count; i++) {
+        blobs[i].offset = at;
+        at += blobs[i].bytes;
+    }
+    m->blobs = blobs;
+    m->bytes = at;
+    m->blob_bytes = at - m->layout.bytes;
+    m->chunk_count = tb_cut_count(&m->layout, m->blob_bytes);
+    if (m->chunk_count > TB_CHUNKS_MAX) return TB_TOO_LARGE;
+
+    struct tb_chunk *chunks = tb_carve_take(c, m->chunk_count * sizeof *chunks);
+    m->digests = tb_carve_take(c, m->chunk_count * sizeof *m->digests);
+    if (chunks == NULL || m->digests == NULL) return TB_SITE_NOMEM;
+    tb_cut(&m->layout, m->blob_bytes, chunks);
+    if (m->chunk_count > 0) memset(m->digests, 0, m->chunk_count * sizeof *m->digests);
+    m->chunks = chunks;
+    return TB_OK;
+}
+
+enum tb_status tb_manifest_build(const struct tb_layout *layout, const struct tb_blob *blobs,
+                                 uint32_t blob_count, void *memory, size_t cap,
+                                 struct tb_manifest *manifest_out)
+{
+    struct tb_manifest m = {.blob_count = blob_count};
+    struct tb_carve c = {memory, cap};
+    enum tb_status status = check_blobs(blobs, blob_count);
+    if (status != TB_OK) return status;
+
+    const size_t layout_bytes = tb_layout_copy_bytes(layout);
+    void *layout_memory = tb_carve_take(&c, layout_bytes);
+    if (layout_memory == NULL) return TB_SITE_NOMEM;
+    status = tb_layout_copy(layout, layout_memory, layout_bytes, &m.layout);
+    if (status != TB_OK) return status;
+
+    struct tb_blob *copies = copy_blobs(&c, blobs, blob_count, measure(blobs, blob_count).names_bytes);
+    if (copies == NULL) return TB_SITE_NOMEM;
+    status = finish(&c, &m, copies);
+    if (status != TB_OK) return status;
+    *manifest_out = m;
+    return TB_OK;
+}
+
+static void blob_encode(const struct tb_blob *blob, struct tb_writer *w)
+{
+    tb_write_str(w, blob->name);
+    tb_write_u64(w, blob->bytes);
+}
+
+struct tb_digest tb_manifest_root(const struct tb_manifest *manifest)
+{
+    struct tb_digest_state s;
+    uint8_t bytes[2 + TB_BLOB_NAME_MAX + 8];
+    struct tb_writer w;
+    tb_digest_begin(&s);
+    tb_writer_init(&w, bytes, sizeof bytes);
+    tb_write_bytes(&w, "tbshard1", 8);
+    tb_write_bytes(&w, manifest->layout.id.bytes, TB_DIGEST_BYTES);
+    tb_write_u32(&w, manifest->blob_count);
+    tb_digest_update(&s, bytes, w.used);
+    for (uint32_t i = 0; i < manifest->blob_count; i++) {
+        tb_writer_init(&w, bytes, sizeof bytes);
+        blob_encode(&manifest->blobs[i], &w);
+        TB_ASSERT(!w.full);
+        tb_digest_update(&s, bytes, w.used);
+    }
+    tb_writer_init(&w, bytes, sizeof bytes);
+    tb_write_u32(&w, manifest->chunk_count);
+    tb_digest_update(&s, bytes, w.used);
+    tb_digest_update(&s, manifest->digests, manifest->chunk_count * sizeof *manifest->digests);
+    return tb_digest_end(&s);
+}
+
+size_t tb_manifest_head_bytes(const struct tb_manifest *manifest)
+{
+    size_t bytes = 4 + tb_layout_encoded_bytes(&manifest->layout) + 4 + TB_DIGEST_BYTES;
+    for (uint32_t i = 0; i < manifest->blob_count; i++)
+        bytes += 2 + strlen(manifest->blobs[i].name) + 8;
+    return bytes;
+}
+
+void tb_manifest_head_encode(const struct tb_manifest *manifest, struct tb_writer *w)
+{
+    tb_write_u32(w, (uint32_t)tb_layout_encoded_bytes(&manifest->layout));
+    tb_layout_encode(&manifest->layout, w);
+    tb_write_u32(w, manifest->blob_count);
+    for (uint32_t i = 0; i < manifest->blob_count; i++)
+        blob_encode(&manifest->blobs[i], w);
+    tb_write_bytes(w, manifest->root.bytes, TB_DIGEST_BYTES);
+}
+
+/* A head taken apart; everything is borrowed from its bytes. */
+struct head {
+    const uint8_t *layout;
+    uint32_t layout_bytes;
+    uint32_t blob_count;
+    const uint8_t *blobs; /* encoded */
+    size_t blobs_bytes;
+    uint64_t names_bytes;
+    uint64_t blob_bytes;
+    struct tb_digest root;
+};
+
+static bool blob_decode(struct tb_reader *r, const uint8_t **name_out, uint16_t *name_bytes_out,
+                        uint64_t *bytes_out)
+{
+    *name_bytes_out = tb_read_u16(r);
+    *name_out = tb_read_span(r, *name_bytes_out);
+    *bytes_out = tb_read_u64(r);
+    return !r->bad && *bytes_out <= TB_BLOB_BYTES_MAX && blob_name_clean(*name_out, *name_bytes_out);
+}
+
+static bool head_parse(const void *bytes, size_t count, struct head *h_out)
+{
+    struct tb_reader r;
+    struct head h = {0};
+    tb_reader_init(&r, bytes, count);
+    h.layout_bytes = tb_read_u32(&r);
+    h.layout = tb_read_span(&r, h.layout_bytes);
+    h.blob_count = tb_read_u32(&r);
+    if (r.bad || h.blob_count > TB_BLOBS_MAX) return false;
+    h.blobs = r.at;
+    h.blobs_bytes = r.left;
+    for (uint32_t i = 0; i < h.blob_count; i++) {
+        const uint8_t *name = NULL;
+        uint16_t name_bytes = 0;
+        uint64_t blob_bytes = 0;
+        if (!blob_decode(&r, &name, &name_bytes, &blob_bytes)) return false;
+        h.names_bytes += (uint64_t)name_bytes + 1;
+        h.blob_bytes += blob_bytes;
+    }
+    h.blobs_bytes -= r.left;
+    tb_read_bytes(&r, h.root.bytes, TB_DIGEST_BYTES);
+    *h_out = h;
+    return tb_reader_ended(&r);
+}
+
+/* No cut of these tensors has more chunks: each tensor gives at most bytes / target + 1, and so do the blobs.
+ */
+static uint64_t chunk_count_bound(uint64_t tensor_count, uint64_t tensor_bytes, uint64_t blob_bytes)
+{
+    const uint64_t target = tb_cut_target_bytes(tensor_bytes);
+    return tensor_count + tensor_bytes / target + blob_bytes / target + 2;
+}
+
+size_t tb_manifest_decode_bytes(const void *head, size_t head_bytes)
+{
+    struct head h;
+    uint64_t tensor_bytes = 0;
+    uint32_t tensor_count = 0;
+    if (!head_parse(head, head_bytes, &h)) return 0;
+    const size_t layout_bytes = tb_layout_decode_bytes(h.layout, h.layout_bytes);
+    if (layout_bytes == 0 || !tb_layout_survey(h.layout, h.layout_bytes, &tensor_count, &tensor_bytes))
+        return 0;
+    uint64_t chunks = chunk_count_bound(tensor_count, tensor_bytes, h.blob_bytes);
+    if (chunks > TB_CHUNKS_MAX) chunks = TB_CHUNKS_MAX; /* decode refuses what would need more */
+    return tb_carve_bytes(layout_bytes) + tables_bytes(h.blob_count, h.names_bytes, chunks);
+}
+
+static struct tb_blob *decode_blobs(struct tb_carve *c, const struct head *h)
+{
+    struct tb_reader r;
+    struct tb_blob *blobs = tb_carve_take(c, h->blob_count * sizeof *blobs);
+    char *names = tb_carve_take(c, h->names_bytes);
+    if (blobs == NULL || names == NULL) return NULL;
+    tb_reader_init(&r, h->blobs, h->blobs_bytes);
+    for (uint32_t i = 0; i < h->blob_count; i++) {
+        const uint8_t *name = NULL;
+        uint16_t name_bytes = 0;
+        uint64_t bytes = 0;
+        TB_ASSERT(blob_decode(&r, &name, &name_bytes, &bytes)); /* head_parse has been here */
+        blobs[i] = (struct tb_blob){.name = memcpy(names, name, name_bytes), .bytes = bytes};
+        names[name_bytes] = '\0';
+        names += (size_t)name_bytes + 1;
+    }
+    return blobs;
+}
+
+enum tb_status tb_manifest_head_decode(const void *head, size_t head_bytes, void *memory, size_t cap,
+                                       struct tb_manifest *manifest_out)
+{
+    struct head h;
+    struct tb_carve c = {memory, cap};
+    if (!head_parse(head, head_bytes, &h)) return TB_PEER_GARBLED;
+    struct tb_manifest m = {.blob_count = h.blob_count, .root = h.root};
+    const size_t layout_bytes = tb_layout_decode_bytes(h.layout, h.layout_bytes);
+    if (layout_bytes == 0) return TB_PEER_GARBLED;
+
+    void *layout_memory = tb_carve_take(&c, layout_bytes);
+    if (layout_memory == NULL) return TB_SITE_NOMEM;
+    enum tb_status status =
+        tb_layout_decode(h.layout, h.layout_bytes, layout_memory, tb_carve_bytes(layout_bytes), &m.layout);
+    if (status != TB_OK) return status;
+
+    struct tb_blob *blobs = decode_blobs(&c, &h);
+    if (blobs == NULL) return TB_SITE_NOMEM;
+    if (any_clash(blobs, h.blob_count)) return TB_PEER_GARBLED;
+    status = finish(&c, &m, blobs);
+    if (status == TB_TOO_LARGE) return TB_PEER_GARBLED;
+    if (status != TB_OK) return status;
+    *manifest_out = m;
+    return TB_OK;
+}
+
+struct tb_digest tb_version_root(const struct tb_version_key *key, const struct tb_digest *shard_roots)
+{
+    struct tb_digest_state s;
+    uint8_t bytes[128];
+    struct tb_writer w;
+    tb_writer_init(&w, bytes, sizeof bytes);
+    tb_write_bytes(&w, "tbversn1", 8);
+    tb_write_id(&w, &key->uid);
+    tb_write_name(&w, &key->model);
+    tb_write_id(&w, &key->run);
+    tb_write_u64(&w, key->number);
+    tb_write_u32(&w, key->shard_count);
+    TB_ASSERT(!w.full);
+    tb_digest_begin(&s);
+    tb_digest_update(&s, bytes, w.used);
+    tb_digest_update(&s, shard_roots, key->shard_count * sizeof *shard_roots);
+    return tb_digest_end(&s);
+}
+
+void tb_version_key_encode(const struct tb_version_key *key, struct tb_writer *w)
+{
+    tb_write_id(w, &key->uid);
+    tb_write_name(w, &key->model);
+    tb_write_id(w, &key->run);
+    tb_write_u64(w, key->run_order);
+    tb_write_u64(w, key->number);
+    tb_write_u32(w, key->shard_count);
+    tb_write_bytes(w, key->root.bytes, TB_DIGEST_BYTES);
+}
+
+enum tb_status tb_version_key_decode(struct tb_reader *r, struct tb_version_key *key_out)
+{
+    struct tb_version_key key;
+    memset(&key, 0, sizeof key);
+    key.uid = tb_read_id(r);
+    tb_read_name(r, &key.model);
+    key.run = tb_read_id(r);
+    key.run_order = tb_read_u64(r);
+    key.number = tb_read_u64(r);
+    key.shard_count = tb_read_u32(r);
+    tb_read_bytes(r, key.root.bytes, TB_DIGEST_BYTES);
+
+    if (r->bad) return TB_PEER_GARBLED;
+    if (tb_id_is_zero(&key.uid)) return TB_PEER_GARBLED;
+    if (key.shard_count == 0 || key.shard_count > TB_SHARDS_MAX) return TB_PEER_GARBLED;
+    *key_out = key;
+    return TB_OK;
+}
+
+int tb_version_key_compare(const struct tb_version_key *a, const struct tb_version_key *b)
+{
+    if (a->run_order != b->run_order) return a->run_order < b->run_order ? -1 : 1;
+    if (a->number != b->number) return a->number < b->number ? -1 : 1;
+    return 0;
+}

@@ -1,0 +1,60 @@
+/* place.c - claim, write, finish: the only way in which a chunk becomes held (P1). */
+#include "base/place.h"
+
+#include "base/assert.h"
+
+bool tb_place_held(const struct tb_place *p, uint32_t k)
+{
+    TB_ASSERT(k < p->manifest->chunk_count);
+    return tb_bitmap_test(p->held, k);
+}
+
+bool tb_place_claim(struct tb_place *p, uint32_t k)
+{
+    if (tb_place_held(p, k)) return false;
+    if (!tb_bitmap_set(p->claimed, k)) return false;
+    /* Between the two lines above another may have finished the chunk and ended its claim: finish sets held
+     * first, so a look behind the claim sees it. */
+    if (tb_bitmap_test(p->held, k)) {
+        tb_bitmap_clear(p->claimed, k);
+        return false;
+    }
+    return true;
+}
+
+void tb_place_unclaim(struct tb_place *p, uint32_t k)
+{
+    TB_ASSERT(k < p->manifest->chunk_count);
+    const bool was_claimed = tb_bitmap_clear(p->claimed, k);
+    TB_ASSERT(was_claimed);
+}
+
+enum tb_status tb_place_finish(struct tb_place *p, uint32_t k)
+{
+    uint32_t bytes = 0;
+    TB_ASSERT(!tb_place_held(p, k) && tb_bitmap_test(p->claimed, k));
+    const uint8_t *chunk = tb_place_chunk(p, k, &bytes);
+    const struct tb_digest digest = tb_digest_of(chunk, bytes);
+    const bool good = tb_digest_equal(&digest, &p->manifest->digests[k]);
+    if (good) tb_bitmap_set(p->held, k);
+    tb_place_unclaim(p, k);
+    return good ? TB_OK : TB_CHUNK_DIGEST;
+}
+
+uint32_t tb_place_held_count(const struct tb_place *p)
+{
+    return tb_bitmap_popcount(p->held, p->manifest->chunk_count);
+}
+
+bool tb_place_whole(const struct tb_place *p)
+{
+    const uint32_t count = p->manifest->chunk_count;
+    return tb_bitmap_next_clear(p->held, count, 0) == count;
+}
+
+uint8_t *tb_place_chunk(const struct tb_place *p, uint32_t k, uint32_t *bytes_out)
+{
+    TB_ASSERT(k < p->manifest->chunk_count);
+    *bytes_out = p->manifest->chunks[k].bytes;
+    return p->bytes + p->manifest->chunks[k].offset;
+}
