@@ -1,0 +1,237 @@
+/* links.h - a gateway's links to the gateways of other sites. A shell; docs/protocol.md is what it speaks.
+ *
+ * One object per daemon. The daemon says what it holds (offer), what it wants (ask, land) and what happened
+ * here (report); links keep one session per peer, move chunks between places, and say what happened there by
+ * callbacks. Whatever moves a byte is a stream on a loop of its own; whatever decides is a core (session.h,
+ * crossing.h, landing.h) on the main loop.
+ *
+ *   receiving  on_version -> tb_links_ask -> on_manifests -> reserve, tb_links_offer -> tb_links_land ->
+ * on_landed sending    tb_links_offer (also while it fills: each held chunk goes on at once) -> on_peer_held
+ *
+ * Offer everything that is held or being landed, at every site: an offer is served only to peers that
+ * subscribed to its model and may read it, and it is also how a peer that offers the same version learns that
+ * it is whole here.
+ *
+ * Promises: P1 P4 P5 P6 P7 P8 P10, see docs/protocol.md. A peer that goes away changes nothing here: asks and
+ * landings stay, and go on by themselves when the peer announces the version again.
+ *
+ * Threads: every function and every callback on the thread of `loop`. Inside a callback every call is allowed
+ * except tb_links_close's completion. Callbacks never come from inside a call. Pointers given to callbacks
+ * are borrowed until they return. Peers are named by their index in options.peers. */
+#ifndef TB_WAN_LINKS_H
+#define TB_WAN_LINKS_H
+
+#include <uv.h>
+
+#include "base/codec.h"
+#include "base/manifest.h"
+#include "base/net/resolve.h"
+#include "base/net/tls.h"
+#include "base/place.h"
+#include "base/time.h"
+
+#define TB_LINKS_PEERS_MAX     64
+#define TB_LINKS_STREAMS_MAX   64 /* per link */
+#define TB_LINKS_THREADS_MAX   64
+#define TB_LINKS_MODELS_MAX    256  /* that one peer is asked for, or asks for */
+#define TB_LINKS_OFFERS_MAX    4096 /* versions */
+#define TB_LINKS_ASKS_MAX      16   /* manifests on their way, per peer */
+#define TB_LINKS_LANDINGS_MAX  16   /* per peer */
+#define TB_LINKS_CROSSINGS_MAX 16   /* versions that one peer may draw from us at once */
+#define TB_LINKS_WITHDRAWN_MAX 256  /* newest withdrawals, told again to each peer that comes up */
+#define TB_LINKS_REFUSALS_MAX  3    /* wrong digests of one chunk from one peer before its landing fails */
+
+struct tb_links;
+
+enum tb_links_version_state {
+    TB_LINKS_READY, /* the peer holds all or part of it and serves it; comes again after each reconnection */
+    TB_LINKS_WITHDRAWN, /* an operator withdrew it; also for versions never announced here */
+    TB_LINKS_GONE /* the peer serves it no more; why: TB_VERSION_LOST, TB_SUPERSEDED (evicted there), ... */
+};
+
+/* What a site reached with a version. Relays pass reports on: `site` is whose it is, the peer who told. */
+enum tb_links_report_state { TB_LINKS_REPORT_HELD = 1, TB_LINKS_REPORT_ACTIVATED = 2 };
+struct tb_links_report {
+    struct tb_id uid;
+    struct tb_name site;
+    enum tb_links_report_state state;
+};
+
+/* A chunk whose digest did not match after it crossed. */
+struct tb_links_bad_chunk {
+    struct tb_id uid;
+    uint32_t shard;
+    uint32_t chunk;
+    uint32_t times; /* that this chunk was refused on this link, 1.. */
+    bool ours;      /* we sent it and the peer refused it; false: we refused what the peer sent */
+    bool rotten; /* with ours: the bytes here do not match the manifest now, so they changed after they were
+                    held */
+};
+
+struct tb_links_ops {
+    /* P8: may this peer read that model? Asked at each SUBSCRIBE. NULL denies all. */
+    bool (*may_read)(void *user, uint32_t peer, const struct tb_name *model);
+    /* up: the session is there (identity is the peer's certificate). Not up: why says what ended it; it is
+     * dialled again. A session replaced by a fresh one of the same peer is not told. */
+    void (*on_peer)(void *user, uint32_t peer, bool up, enum tb_status why);
+    /* The peer or we refused a session. TB_PEER_STALE: `detail` is the highest incarnation seen; with
+     * `by_peer` it is ours that is too low, and the catalog has to restart above it. Others:
+     * TB_PEER_PROTOCOL, TB_PEER_DENIED... */
+    void (*on_refused)(void *user, uint32_t peer, enum tb_status why, uint64_t detail, bool by_peer);
+    /* bytes: of all shards, as the peer says; for planning only, the manifests say it again. why: TB_OK but
+     * for GONE. */
+    void (*on_version)(void *user, uint32_t peer, const struct tb_version_key *key, uint64_t bytes,
+                       enum tb_links_version_state state, enum tb_status why);
+    /* Answer to tb_links_ask: manifests[0..key->shard_count), complete: every digest, every shard root and
+     * the version's root agree with key->root. Borrowed: copy what is kept (heads by
+     * tb_manifest_head_encode). */
+    void (*on_manifests)(void *user, uint32_t peer, const struct tb_version_key *key,
+                         const struct tb_manifest *manifests);
+    /* Every chunk of every shard is held here, by whatever way it came. The landing is over. */
+    void (*on_landed)(void *user, uint32_t peer, const struct tb_version_key *key);
+    /* An ask or landing failed and is over. TB_VERSION_LOST, TB_SUPERSEDED, TB_NOT_FOUND: the peer serves it
+     * no more; TB_CHUNK_DIGEST: a chunk was wrong TB_LINKS_REFUSALS_MAX times; TB_TOO_LARGE: manifests over
+     * manifest_bytes_max; TB_SITE_NOMEM. After a landing failed tb_links_land_stop is still called before the
+     * places go. */
+    void (*on_failed)(void *user, uint32_t peer, const struct tb_id *uid, enum tb_status why);
+    /* The peer holds all of a version that is offered here. Once per version and peer and life of the
+     * session. */
+    void (*on_peer_held)(void *user, uint32_t peer, const struct tb_id *uid);
+    void (*on_report)(void *user, uint32_t peer, const struct tb_links_report *report);
+    void (*on_chunk_bad)(void *user, uint32_t peer, const struct tb_links_bad_chunk *bad);
+};
+
+struct tb_links_peer_options {
+    struct tb_name site, gateway; /* whose certificate is expected: tombolo://SITE/GATEWAY, exactly */
+    const char *address;          /* "host:port"; NULL: only the peer dials */
+    const struct tb_name *models; /* that are wanted from this peer; copied */
+    uint32_t model_count;
+};
+
+struct tb_links_options {
+    uv_loop_t *loop;                           /* the main loop */
+    struct tb_name site, gateway;              /* ours; must be what the certificate of `tls` says */
+    struct tb_id life;                         /* of our arena */
+    uint64_t incarnation;                      /* of our catalog */
+    uint32_t lane, lane_count;                 /* 0 of 1; a peer with others is refused */
+    struct tb_tls *tls;                        /* shared; outlives the links */
+    const char *listen;                        /* "address:port", port 0 chooses; NULL: listen nowhere */
+    const struct tb_links_peer_options *peers; /* copied */
+    uint32_t peer_count;
+    const struct tb_links_ops *ops; /* static */
+    void *user;
+    /* 0 means the default in brackets. */
+    uint32_t streams;                    /* data streams per link, by the side that dials [8] */
+    uint32_t threads;                    /* stream loops [min(cores, 4)] */
+    uint32_t heartbeat_ms;               /* [1000] */
+    uint32_t down_ms;                    /* nothing heard for so long: the session is down [3000] */
+    uint32_t silent_ms;                  /* a heartbeat unanswered for so long: fresh dials begin [1000] */
+    uint32_t fresh_dial_ms;              /* and go on so often [250] */
+    uint32_t stream_idle_ms;             /* no progress in mid-chunk: the stream is dropped [5000] */
+    uint32_t retry_min_ms, retry_max_ms; /* [100, 5000], full jitter */
+    uint64_t manifest_bytes_max;         /* of one version's manifests in memory [256 MiB] */
+    enum tb_codec_id codec;              /* of what is sent: raw or zstd */
+    const char *congestion;              /* "bbr", "cubic"; NULL: the system's */
+    struct tb_resolver *resolver; /* on the same loop; needed when an address is a name; outlives the links */
+};
+
+/* TB_BAD_ARGUMENT: an address that does not parse, a name needs a resolver, an identity that is not the
+ * certificate's, a count over its maximum; TB_SITE_IO: cannot listen; TB_SITE_NOMEM. `error_out` gets a
+ * sentence. Dialling begins at once. */
+TB_MUST_USE enum tb_status tb_links_new(const struct tb_links_options *options, struct tb_links **links_out,
+                                        char error_out[256]);
+/* Says goodbye, ends streams and threads; `done` comes on the loop when no thread touches any place any more
+ * and everything is freed. No other callback comes after the call. */
+void tb_links_close(struct tb_links *links, void (*done)(void *user), void *user);
+
+/* The address listened on (the port that was given); false when none. */
+bool tb_links_address(const struct tb_links *links, struct tb_address *address_out);
+/* The index of the peer of that site; UINT32_MAX if none. */
+uint32_t tb_links_peer_find(const struct tb_links *links, const char *site);
+
+/* ---- what we hold ---- */
+
+/* places[shard], shard_count of them, in the state they are in now; also while they fill. The structs are
+ * copied, what they point to (manifest, bytes, bitmaps) stays until tb_links_retract's `done`. key->root must
+ * not be zero: only ready versions are offered. TB_DONE_BEFORE: offered already (nothing changed).
+ * TB_SITE_NOMEM, TB_BAD_ARGUMENT. */
+TB_MUST_USE enum tb_status tb_links_offer(struct tb_links *links, const struct tb_version_key *key,
+                                          const struct tb_place *places);
+/* Serves it no more and tells the peers `why`. `done` comes on a later turn of the loop, when no stream
+ * touches the places any more (a stream in the middle of one of its chunks is closed and opened again).
+ * TB_NOT_FOUND: not offered; `done` is not called. */
+TB_MUST_USE enum tb_status tb_links_retract(struct tb_links *links, const struct tb_id *uid,
+                                            enum tb_status why, void (*done)(void *user), void *user);
+/* Tells every peer that may read the model, now and after reconnections, that the version was withdrawn.
+ * Retract it as well when its memory goes. */
+TB_MUST_USE enum tb_status tb_links_withdrawn(struct tb_links *links, const struct tb_version_key *key);
+
+/* ---- what we want ---- */
+
+/* Asks for the manifests of a version the peer announced: on_manifests or on_failed. TB_NOT_FOUND: not
+ * announced in this session; TB_DONE_BEFORE: under way; TB_SITE_NOMEM: TB_LINKS_ASKS_MAX. */
+TB_MUST_USE enum tb_status tb_links_ask(struct tb_links *links, uint32_t peer, const struct tb_id *uid);
+/* Lands the version from that peer into places[shard], telling it what is held already. Their manifests must
+ * be those of the version. Structs are copied, what they point to stays until tb_links_land_stop's `done`.
+ * The peer may be down. Several peers may land into the same places: claims keep them apart. TB_DONE_BEFORE:
+ * under way; TB_SITE_NOMEM. */
+TB_MUST_USE enum tb_status tb_links_land(struct tb_links *links, uint32_t peer,
+                                         const struct tb_version_key *key, const struct tb_place *places);
+/* Ends all landings of the uid, from every peer, finished ones too: afterwards no stream writes its places.
+ * `done` comes on a later turn of the loop, also when there was no landing. Bits that are held stay held. */
+TB_MUST_USE enum tb_status tb_links_land_stop(struct tb_links *links, const struct tb_id *uid,
+                                              void (*done)(void *user), void *user);
+
+/* ---- what is known ---- */
+
+/* Sent to that peer if it is up; TB_PEER_UNREACHABLE otherwise (tell it again after on_peer). That a version
+ * is whole here is told by itself to peers that offer it; reports are for activation and for sites behind us.
+ */
+TB_MUST_USE enum tb_status tb_links_tell(struct tb_links *links, uint32_t peer,
+                                         const struct tb_links_report *report);
+
+struct tb_links_progress {
+    uint32_t chunks;      /* of all shards */
+    uint32_t held_chunks; /* that the peer said it holds */
+    bool whole;
+    bool crossing; /* under way now */
+};
+/* Of a version offered here, at that peer. TB_NOT_FOUND: not offered. */
+TB_MUST_USE enum tb_status tb_links_peer_progress(const struct tb_links *links, uint32_t peer,
+                                                  const struct tb_id *uid,
+                                                  struct tb_links_progress *progress_out);
+
+struct tb_links_stream_stats {
+    uint32_t stream; /* its number in the session */
+    bool open;
+    uint64_t bytes_sent, bytes_received; /* chunk frames */
+    tb_time_ns rtt;                      /* TCP's smoothed; 0: not known */
+};
+
+struct tb_links_stats {
+    bool up;
+    bool dialled_by_us;
+    struct tb_identity identity; /* of the peer, while up */
+    char address[128];
+    tb_time_ns up_since;     /* 0: not up */
+    tb_time_ns rtt;          /* of the last heartbeat; 0: not known */
+    enum tb_status last_why; /* of the last end of a session */
+    uint64_t sessions;       /* that came up */
+    uint64_t dials, dials_failed;
+    uint64_t refused; /* sessions, either way */
+    uint64_t streams_lost;
+    uint64_t bytes_sent, bytes_received; /* chunk frames, all streams since the start */
+    uint64_t chunks_sent, chunks_received;
+    uint64_t chunks_duplicate;    /* received although held or being written: dropped */
+    uint64_t chunks_bad;          /* received with a wrong digest or encoding */
+    uint64_t chunks_refused;      /* that the peer refused */
+    uint64_t garbled;             /* sessions ended because the peer broke the protocol */
+    uint32_t crossings, landings; /* now */
+    uint32_t stream_count;
+    struct tb_links_stream_stats streams[TB_LINKS_STREAMS_MAX];
+};
+void tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links_stats *stats_out);
+/* Sessions refused before anybody knew which peer it was: wrong CA, unknown identity, garbage. */
+uint64_t tb_links_strangers_refused(const struct tb_links *links);
+
+#endif
