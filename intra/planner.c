@@ -20,14 +20,14 @@ static bool is_root(const struct tb_planner_member *m)
 static bool mark_end(const struct tb_planner_question *q, uint32_t index)
 {
     struct tb_planner_member *m = &q->members[index];
-    if (m->mark != MARK_UNKNOWN) return true;
+    if (m->own.mark != MARK_UNKNOWN) return true;
     if (index == q->reader)
-        m->mark = MARK_BELOW;
+        m->own.mark = MARK_BELOW;
     else if (is_root(m))
-        m->mark = MARK_ROOTED;
+        m->own.mark = MARK_ROOTED;
     else if (m->upstream == TB_PLANNER_NONE)
-        m->mark = MARK_UNROOTED;
-    return m->mark != MARK_UNKNOWN;
+        m->own.mark = MARK_UNROOTED;
+    return m->own.mark != MARK_UNKNOWN;
 }
 
 /* Follows upstreams to the first member whose mark is known, then marks the way: each member is walked twice
@@ -42,22 +42,49 @@ static void mark_way(const struct tb_planner_question *q, uint32_t index)
         TB_ASSERT(end < q->count);
         TB_ASSERT(steps < q->count); /* else there is a cycle */
     }
-    uint32_t depth = q->members[end].depth + steps;
-    const uint8_t mark = q->members[end].mark;
+    uint32_t depth = q->members[end].own.depth + steps;
+    const uint8_t mark = q->members[end].own.mark;
     for (uint32_t i = index; i != end; i = q->members[i].upstream) {
-        q->members[i].depth = depth--;
-        q->members[i].mark = mark;
+        q->members[i].own.depth = depth--;
+        q->members[i].own.mark = mark;
     }
 }
 
 static void mark_all(const struct tb_planner_question *q)
 {
     for (uint32_t i = 0; i < q->count; i++) {
-        q->members[i].mark = MARK_UNKNOWN;
-        q->members[i].depth = 0;
+        q->members[i].own.mark = MARK_UNKNOWN;
+        q->members[i].own.depth = 0;
     }
     for (uint32_t i = 0; i < q->count; i++)
         mark_way(q, i);
+}
+
+/* The first member of this one's host; finds or makes it through a hash table that lies across the members.
+ */
+static uint32_t first_of_host(const struct tb_planner_question *q, uint32_t index)
+{
+    struct tb_planner_member *m = &q->members[index];
+    uint32_t *bucket = &q->members[m->host % q->count].own.bucket;
+    for (uint32_t i = *bucket; i != TB_PLANNER_NONE; i = q->members[i].own.next)
+        if (q->members[i].host == m->host) return i;
+    m->own.next = *bucket;
+    *bucket = index;
+    return index;
+}
+
+/* A NIC is its host's: what one member of it serves is missing to the others. */
+static void sum_nic_loads(const struct tb_planner_question *q)
+{
+    for (uint32_t i = 0; i < q->count; i++) {
+        q->members[i].own.bucket = TB_PLANNER_NONE;
+        q->members[i].own.nic_load = 0;
+    }
+    for (uint32_t i = 0; i < q->count; i++) {
+        const uint32_t first = first_of_host(q, i);
+        q->members[i].own.first = first;
+        q->members[first].own.nic_load += q->members[i].readers;
+    }
 }
 
 static bool avoided(const struct tb_planner_question *q, uint64_t id)
@@ -73,20 +100,22 @@ struct cost {
     uint64_t id;
 };
 
-/* Readers that its NIC feeds beside this one. */
+/* Readers that its host's NIC feeds beside this one. */
 static uint32_t load_of(const struct tb_planner_question *q, uint32_t candidate)
 {
     const struct tb_planner_member *reader = &q->members[q->reader];
     const struct tb_planner_member *c = &q->members[candidate];
-    const bool counted = reader->upstream == candidate && reader->host != c->host && c->readers > 0;
-    return c->readers - (counted ? 1 : 0);
+    const uint32_t load = q->members[c->own.first].own.nic_load;
+    if (reader->upstream == TB_PLANNER_NONE || reader->host == c->host || load == 0) return load;
+    TB_ASSERT(reader->upstream < q->count);
+    return load - (q->members[reader->upstream].host == c->host ? 1 : 0);
 }
 
 /* Of members of one host that all wait for an upstream, the most advanced is to lead: the others may take it,
  * it may not take them. */
 static bool leads(const struct tb_planner_member *c, const struct tb_planner_member *reader)
 {
-    if (c->mark == MARK_ROOTED || c->held_chunks > reader->held_chunks) return true;
+    if (c->own.mark == MARK_ROOTED || c->held_chunks > reader->held_chunks) return true;
     return c->held_chunks == reader->held_chunks && c->id < reader->id;
 }
 
@@ -102,9 +131,9 @@ static struct cost cost_of(const struct tb_planner_question *q, uint32_t candida
     /* A reader of the same host costs no NIC, and what such a member lacks comes to the host through it:
      * neither load nor being behind speaks against it. */
     return (struct cost){
-        .terms = {c->slow, !near, !near && load >= fan_out, c->mark == MARK_UNROOTED,
+        .terms = {c->slow, !near, !near && load >= fan_out, c->own.mark == MARK_UNROOTED,
                   !near && behind && c->kind == TB_PLANNER_WORKER, (uint32_t)c->kind, !near && !same_rack,
-                  c->depth, near ? 0 : load * 2 + c->spot},
+                  c->own.depth, near ? 0 : load * 2 + c->spot},
         .id = c->id,
     };
 }
@@ -120,10 +149,11 @@ enum tb_status tb_planner_upstream(const struct tb_planner_question *q, uint32_t
 {
     TB_ASSERT(q->reader < q->count);
     mark_all(q);
+    sum_nic_loads(q);
     uint32_t best = TB_PLANNER_NONE;
     struct cost least = {.id = 0};
     for (uint32_t i = 0; i < q->count; i++) {
-        if (q->members[i].mark == MARK_BELOW || avoided(q, q->members[i].id)) continue;
+        if (q->members[i].own.mark == MARK_BELOW || avoided(q, q->members[i].id)) continue;
         const struct cost cost = cost_of(q, i);
         if (best == TB_PLANNER_NONE || cheaper(&cost, &least)) {
             best = i;

@@ -9,7 +9,7 @@
  *   - no cycle: the upstream never depends on the reader;
  *   - a byte reaches a host once: whoever shares the reader's host is preferred, even when it has only begun;
  *   - slow members become leaves: read from only when there is nobody else;
- *   - at most fan_out readers on a member's NIC, while any other will do;
+ *   - at most fan_out readers on a host's NIC, while any other will do;
  *   - workers before the gateway before the publisher, unless no worker has what this reader lacks: with
  * fan_out 1, hosts form a chain behind the gateway, with more a tree that is as shallow as fan_out allows;
  *   - the same rack, then the least depth (a whole member has none), then the least loaded.
@@ -32,6 +32,16 @@ enum tb_planner_kind {
     TB_PLANNER_PUBLISHER, /* holds what it sealed: needs no upstream */
 };
 
+/* What the planner notes while it thinks; what was here is overwritten. */
+struct tb_planner_scratch {
+    uint32_t depth;
+    uint32_t bucket;   /* first member whose host falls into bucket number (this index) */
+    uint32_t next;     /* next member of its bucket */
+    uint32_t first;    /* first member of its host */
+    uint32_t nic_load; /* of the host, kept at its first member */
+    uint8_t mark;
+};
+
 struct tb_planner_member {
     uint64_t id; /* unique here; breaks ties, lower first */
     enum tb_planner_kind kind;
@@ -44,8 +54,7 @@ struct tb_planner_member {
     bool spot;  /* may go at any time: loses ties */
     bool slow;  /* shall be a leaf */
 
-    uint32_t depth; /* the planner's own: what was here is overwritten */
-    uint8_t mark;   /* likewise */
+    struct tb_planner_scratch own;
 };
 
 struct tb_planner_question {
