@@ -43,23 +43,38 @@ struct tb_chan_options {
 };
 
 /* Errors at once (TB_SITE_NOMEM, TB_SITE_IO, TB_BAD_ARGUMENT) mean no chan and no callback; later ones come by
- * on_closed: TB_PEER_UNREACHABLE, TB_STREAM_IDLE (open_ms), TB_STREAM_TLS, TB_PEER_IDENTITY, TB_STREAM_CLOSED, TB_STREAM_IO. */
+ * on_closed: TB_PEER_UNREACHABLE, TB_STREAM_IDLE (open_ms), TB_STREAM_TLS, TB_PEER_IDENTITY, TB_STREAM_CLOSED, TB_STREAM_IO.
+ * In TLS 1.3 the dialler is open before the other end has judged its certificate: a refusal comes to it
+ * after on_open, as TB_PEER_DENIED. */
 TB_MUST_USE enum tb_status tb_chan_dial(const struct tb_chan_options *options, const struct tb_address *to, struct tb_chan **chan_out);
 /* Takes fd, on failure too. */
 TB_MUST_USE enum tb_status tb_chan_accept(const struct tb_chan_options *options, int fd, struct tb_chan **chan_out);
 /* on_closed(why) comes on the next turn of the loop; TLS gets a close_notify where it can be sent at once. */
 void tb_chan_close(struct tb_chan *c, enum tb_status why);
+/* Says that no more will be written (close_notify, then FIN) as soon as the socket takes it; reading goes on. What was
+ * written before reaches a peer that reads, where close with unread bytes in the socket would cut it off. */
+void tb_chan_end(struct tb_chan *c);
+/* Closes with `why` unless it is closed within ms. The earliest of several counts. */
+void tb_chan_deadline(struct tb_chan *c, enum tb_status why, uint32_t ms);
+/* Why it failed, as a sentence for the log: "certificate has expired", "Connection refused". Empty when nothing is known.
+ * It may quote what the peer sent. Valid until on_closed returns. */
+const char *tb_chan_reason(const struct tb_chan *c);
 
 void tb_chan_want_read(struct tb_chan *c, bool wanted);  /* true at first; false pushes back through TCP's window */
 void tb_chan_want_write(struct tb_chan *c, bool wanted); /* false at first */
 
-/* Reads what is there, at most cap: TB_OK with 1..cap bytes, TB_AGAIN, TB_STREAM_CLOSED (orderly end), TB_STREAM_IO, TB_STREAM_TLS. */
+/* Reads what is there, at most cap: TB_OK with 1..cap bytes, TB_AGAIN, TB_STREAM_CLOSED (orderly end), TB_STREAM_IO,
+ * TB_STREAM_TLS, TB_PEER_DENIED. A status that is neither TB_OK nor TB_AGAIN has closed the chan, here and in the calls
+ * below: on_closed will come with it. On a closed chan they say why it closed. */
 TB_MUST_USE enum tb_status tb_chan_read(struct tb_chan *c, void *out, size_t cap, size_t *count_out);
 /* Writes what fits now: TB_OK with 1..count bytes taken, TB_AGAIN (then want_write). A write that got TB_AGAIN is
- * repeated later with the same bytes first; the buffer may have moved. */
+ * repeated later with the same bytes first, and not fewer; the buffer may have moved. The same holds for the rest that a
+ * write did not take. */
 TB_MUST_USE enum tb_status tb_chan_write(struct tb_chan *c, const void *bytes, size_t count, size_t *count_out);
 
-/* Unix only, plain only: one message byte with up to 16 descriptors. Send keeps the caller's fds; receive gives them to the caller, CLOEXEC. */
+/* Unix only, plain only: one message byte with 1 to 16 descriptors. Send keeps the caller's fds; receive gives them to the
+ * caller, CLOEXEC. A tb_chan_read that meets the message drops the descriptors: both ends know from what was said before when
+ * descriptors come. TB_PEER_GARBLED: other bytes, no descriptors or more than cap (those that came are closed). */
 TB_MUST_USE enum tb_status tb_chan_send_fds(struct tb_chan *c, const int *fds, uint32_t count);
 TB_MUST_USE enum tb_status tb_chan_recv_fds(struct tb_chan *c, int *fds_out, uint32_t cap, uint32_t *count_out);
 

@@ -1,0 +1,558 @@
+/* chan.c - the life of one channel: connecting, handshaking, opening, open, closing.
+ *
+ * One uv_poll watches the socket, one uv_timer bounds opening (and deadlines after it), and one uv_idle turns
+ * the loop once more when there is something to deliver although the socket is quiet: decrypted bytes inside
+ * TLS, the on_open of an accepted plain socket, or what a broken socket still holds. An idle handle makes the
+ * loop poll without waiting and starves nobody: every other handle gets its turn in between.
+ *
+ * Memory goes when the last of the three handles has closed, so a close inside any callback is safe. */
+#include "base/net/chan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/net/tls_session.h"
+
+#define OPEN_MS_DEFAULT 10000
+#define FDS_MAX         16
+#define FDS_BYTE        'F'
+
+enum chan_state { CONNECTING, HANDSHAKING, OPENING, OPEN, CLOSING };
+
+struct tb_chan {
+    uv_poll_t poll;
+    uv_timer_t timer;
+    uv_idle_t again;
+    uint32_t handles; /* that have not closed */
+    enum chan_state state;
+    int fd;
+    int polled; /* events that uv_poll watches */
+    bool want_read;
+    bool want_write;
+    bool read_needs_room;   /* TLS: reading goes on when the socket takes bytes (a key update) */
+    bool write_needs_bytes; /* TLS: and the reverse */
+    bool ending;            /* tb_chan_end was called and is not done */
+    bool broken; /* the poll failed: what the socket still holds comes by `again`, then the error */
+    bool secure;
+    struct tb_tls_session tls;
+    const struct tb_chan_ops *ops;
+    void *user;
+    uint64_t open_by_ms;  /* loop time; UINT64_MAX: none */
+    uint64_t close_by_ms; /* likewise; then it closes with close_why */
+    enum tb_status close_why;
+    enum tb_status why;
+    char reason[TB_TLS_REASON_BYTES];
+    struct tb_chan_peer peer;
+};
+
+static void update(struct tb_chan *c);
+
+/* Ends. */
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    struct tb_chan *c = handle->data;
+    if (--c->handles > 0) return;
+    if (c->secure) tb_tls_session_fini(&c->tls);
+    close(c->fd);
+    c->ops->on_closed(c, c->user, c->why);
+    tb_free(c);
+}
+
+void tb_chan_close(struct tb_chan *c, enum tb_status why)
+{
+    if (c->state == CLOSING) return;
+    /* Goodbye where it fits at once: a peer that gets none takes the end for a cut. */
+    if (c->secure && c->state == OPEN) (void)!tb_tls_session_end(&c->tls);
+    c->state = CLOSING;
+    c->why = why;
+    uv_close((uv_handle_t *)&c->poll, on_handle_closed);
+    uv_close((uv_handle_t *)&c->timer, on_handle_closed);
+    uv_close((uv_handle_t *)&c->again, on_handle_closed);
+}
+
+static void fail(struct tb_chan *c, enum tb_status why, const char *reason)
+{
+    if (c->state == CLOSING) return;
+    if (reason != NULL) snprintf(c->reason, sizeof c->reason, "%s", reason);
+    tb_chan_close(c, why);
+}
+
+static void fail_tls(struct tb_chan *c, enum tb_status why)
+{
+    fail(c, why, c->tls.reason[0] != '\0' ? c->tls.reason : NULL);
+}
+
+const char *tb_chan_reason(const struct tb_chan *c)
+{
+    return c->reason;
+}
+
+static void on_deadline(uv_timer_t *timer)
+{
+    struct tb_chan *c = timer->data;
+    if (c->close_by_ms <= c->open_by_ms)
+        fail(c, c->close_why, NULL);
+    else
+        fail(c, TB_STREAM_IDLE, "did not open in time");
+}
+
+/* One timer, at the earlier of the two. */
+static void arm(struct tb_chan *c)
+{
+    const uint64_t at = c->open_by_ms < c->close_by_ms ? c->open_by_ms : c->close_by_ms;
+    const uint64_t now = uv_now(c->timer.loop);
+    if (at == UINT64_MAX)
+        uv_timer_stop(&c->timer);
+    else
+        uv_timer_start(&c->timer, on_deadline, at > now ? at - now : 0, 0);
+}
+
+void tb_chan_deadline(struct tb_chan *c, enum tb_status why, uint32_t ms)
+{
+    if (c->state == CLOSING) return;
+    uv_update_time(
+        c->timer.loop); /* in a long callback the loop's time lies behind, and the wait would be too short */
+    const uint64_t at = uv_now(c->timer.loop) + ms;
+    if (at >= c->close_by_ms) return;
+    c->close_by_ms = at;
+    c->close_why = why;
+    arm(c);
+}
+
+static void try_end(struct tb_chan *c)
+{
+    if (c->secure && tb_tls_session_end(&c->tls) == TB_AGAIN) return;
+    c->ending = false;
+    (void)shutdown(c->fd, SHUT_WR);
+}
+
+void tb_chan_end(struct tb_chan *c)
+{
+    if (c->state != OPEN) return;
+    c->ending = true;
+    try_end(c);
+    update(c);
+}
+
+/* Opening. */
+
+static void learn_unix(struct tb_chan *c)
+{
+    struct ucred cred;
+    socklen_t bytes = sizeof cred;
+    if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0) return;
+    c->peer.pid = cred.pid;
+    if (!c->secure) c->peer.identity = (struct tb_identity){.kind = TB_IDENTITY_UNIX, .uid = cred.uid};
+    snprintf(c->peer.address, sizeof c->peer.address, "unix:%u/%d", (unsigned)cred.uid, (int)cred.pid);
+}
+
+static void learn_peer(struct tb_chan *c)
+{
+    struct tb_address at = {0};
+    if (c->secure)
+        tb_tls_session_peer(&c->tls, &c->peer.identity, &c->peer.fingerprint, &c->peer.expires_wall_s);
+    at.bytes = sizeof at.local; /* the largest of them */
+    if (getpeername(c->fd, &at.any, &at.bytes) != 0) return;
+    if (at.any.sa_family == AF_UNIX)
+        learn_unix(c);
+    else
+        tb_address_format(&at, c->peer.address, sizeof c->peer.address);
+}
+
+static void open_up(struct tb_chan *c)
+{
+    c->open_by_ms = UINT64_MAX;
+    arm(c);
+    learn_peer(c);
+    c->state = OPEN;
+    c->ops->on_open(c, c->user, &c->peer);
+}
+
+static void shake(struct tb_chan *c)
+{
+    const enum tb_status status = tb_tls_session_handshake(&c->tls);
+    if (status == TB_OK)
+        open_up(c);
+    else if (status != TB_AGAIN)
+        fail_tls(c, status);
+}
+
+static void connected(struct tb_chan *c)
+{
+    int error = 0;
+    socklen_t bytes = sizeof error;
+    if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
+    if (error != 0) {
+        fail(c, TB_PEER_UNREACHABLE, strerror(error));
+        return;
+    }
+    c->state = c->secure ? HANDSHAKING : OPENING;
+    if (c->secure)
+        shake(c);
+    else
+        open_up(c);
+}
+
+/* Turns of the loop. */
+
+static void deliver(struct tb_chan *c, bool readable, bool writable)
+{
+    if (c->ending && writable) try_end(c);
+    const bool read = (readable && c->want_read) || (writable && c->read_needs_room && c->want_read);
+    const bool write = (writable && c->want_write) || (readable && c->write_needs_bytes && c->want_write);
+    if (read) c->ops->on_readable(c, c->user);
+    if (write && c->state == OPEN && c->want_write) c->ops->on_writable(c, c->user);
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+    struct tb_chan *c = poll->data;
+    if (status < 0) {
+        /* libuv has stopped the poll. The socket knows what happened, and may still hold bytes that came
+         * before it. */
+        c->broken = true;
+        c->polled = 0;
+    }
+    if (c->state == CONNECTING)
+        connected(c);
+    else if (c->state == HANDSHAKING)
+        shake(c);
+    else if (c->state == OPEN && status >= 0)
+        deliver(c, (events & UV_READABLE) != 0, (events & UV_WRITABLE) != 0);
+    update(c);
+}
+
+static void on_again(uv_idle_t *again)
+{
+    struct tb_chan *c = again->data;
+    if (c->state == OPENING)
+        open_up(c);
+    else if (c->state == HANDSHAKING)
+        shake(c);
+    else if (c->state == OPEN)
+        deliver(c, true, c->broken);
+    update(c);
+}
+
+static int wanted_events(const struct tb_chan *c)
+{
+    switch (c->state) {
+    case CONNECTING:
+        return UV_WRITABLE;
+    case HANDSHAKING:
+        return c->tls.wants_write ? UV_WRITABLE : UV_READABLE;
+    case OPEN:
+        break;
+    default:
+        return 0;
+    }
+    int events = 0;
+    if (c->want_read) events |= UV_READABLE;
+    if (c->want_write || c->ending) events |= UV_WRITABLE;
+    if (c->want_read && c->read_needs_room) events |= UV_WRITABLE;
+    if (c->want_write && c->write_needs_bytes) events = (events | UV_READABLE) & ~UV_WRITABLE;
+    return events;
+}
+
+static bool turn_again(const struct tb_chan *c)
+{
+    if (c->state == OPENING || (c->broken && c->state == HANDSHAKING)) return true;
+    if (c->state != OPEN) return false;
+    if (c->broken && (c->want_read || c->want_write)) return true;
+    return c->want_read && c->secure && tb_tls_session_pending(&c->tls);
+}
+
+/* Makes the handles watch what the state wants; due after every change. */
+static void update(struct tb_chan *c)
+{
+    if (c->state == CLOSING) return;
+    const int events = c->broken ? 0 : wanted_events(c);
+    if (events != c->polled) {
+        c->polled = events;
+        if (events == 0)
+            uv_poll_stop(&c->poll);
+        else
+            uv_poll_start(&c->poll, events, on_poll);
+    }
+    if (turn_again(c))
+        uv_idle_start(&c->again, on_again);
+    else
+        uv_idle_stop(&c->again);
+}
+
+void tb_chan_want_read(struct tb_chan *c, bool wanted)
+{
+    c->want_read = wanted;
+    update(c);
+}
+
+void tb_chan_want_write(struct tb_chan *c, bool wanted)
+{
+    c->want_write = wanted;
+    update(c);
+}
+
+/* Beginnings. */
+
+static void set_congestion(int fd, const char *name)
+{
+    if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0) return;
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_WARN, "chan.congestion");
+    tb_log_str(&l, "wanted", name);
+    tb_log_str(&l, "error", strerror(errno));
+    tb_log_str(&l, "action", "system_default");
+    tb_log_end(&l);
+}
+
+static bool is_tcp(int fd)
+{
+    int domain = 0;
+    socklen_t bytes = sizeof domain;
+    return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) == 0 &&
+           (domain == AF_INET || domain == AF_INET6);
+}
+
+static bool set_options(const struct tb_chan_options *options, int fd)
+{
+    const int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
+        return false;
+    if (!is_tcp(fd)) return true;
+    const int one = 1;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (options->congestion != NULL) set_congestion(fd, options->congestion);
+    return true;
+}
+
+static void handles_init(struct tb_chan *c, uv_loop_t *loop)
+{
+    uv_timer_init(loop, &c->timer); /* these two cannot fail */
+    uv_idle_init(loop, &c->again);
+    c->poll.data = c->timer.data = c->again.data = c;
+    c->handles = 3;
+}
+
+/* Does not take fd on failure. */
+static enum tb_status chan_new(const struct tb_chan_options *options, int fd, bool server,
+                               struct tb_chan **chan_out)
+{
+    enum tb_status status = TB_SITE_NOMEM;
+    struct tb_chan *c = tb_calloc(1, sizeof *c);
+    if (c == NULL) return TB_SITE_NOMEM;
+    c->fd = fd;
+    c->ops = options->ops;
+    c->user = options->user;
+    c->want_read = true;
+    c->close_by_ms = UINT64_MAX;
+    c->peer.pid = -1;
+    c->secure = options->tls != NULL;
+    if (c->secure) status = tb_tls_session_init(&c->tls, options->tls, &options->expect, fd, server);
+    if (c->secure && status != TB_OK) goto undo_chan;
+
+    status = TB_SITE_IO;
+    if (!set_options(options, fd)) goto undo_tls;
+    if (uv_poll_init(options->loop, &c->poll, fd) != 0) goto undo_tls;
+    handles_init(c, options->loop);
+    uv_update_time(options->loop);
+    c->open_by_ms = uv_now(options->loop) + (options->open_ms != 0 ? options->open_ms : OPEN_MS_DEFAULT);
+    arm(c);
+    *chan_out = c;
+    return TB_OK;
+
+undo_tls:
+    if (c->secure) tb_tls_session_fini(&c->tls);
+undo_chan:
+    tb_free(c);
+    return status;
+}
+
+enum tb_status tb_chan_dial(const struct tb_chan_options *options, const struct tb_address *to,
+                            struct tb_chan **chan_out)
+{
+    const int fd = tb_sys_socket(to->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return errno == EAFNOSUPPORT ? TB_BAD_ARGUMENT : TB_SITE_IO;
+    struct tb_chan *c = NULL;
+    const enum tb_status status = chan_new(options, fd, false, &c);
+    if (status != TB_OK) {
+        close(fd);
+        return status;
+    }
+    c->state = CONNECTING;
+    if (tb_sys_connect(fd, &to->any, to->bytes) != 0 && errno != EINPROGRESS && errno != EINTR)
+        fail(c, TB_PEER_UNREACHABLE, strerror(errno));
+    update(c);
+    *chan_out = c;
+    return TB_OK;
+}
+
+enum tb_status tb_chan_accept(const struct tb_chan_options *options, int fd, struct tb_chan **chan_out)
+{
+    struct tb_chan *c = NULL;
+    const enum tb_status status = chan_new(options, fd, true, &c);
+    if (status != TB_OK) {
+        close(fd);
+        return status;
+    }
+    c->state = c->secure ? HANDSHAKING : OPENING;
+    update(c);
+    *chan_out = c;
+    return TB_OK;
+}
+
+/* Bytes. */
+
+/* What a plain socket call that returned `moved` means; a failure closes the chan. */
+static enum tb_status judge_plain(struct tb_chan *c, ssize_t moved, size_t *count_out)
+{
+    *count_out = moved > 0 ? (size_t)moved : 0;
+    if (moved > 0) return TB_OK;
+    if (moved < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return TB_AGAIN;
+    if (moved == 0)
+        fail(c, TB_STREAM_CLOSED, NULL);
+    else
+        fail(c, TB_STREAM_IO, strerror(errno));
+    return c->why;
+}
+
+static enum tb_status read_tls(struct tb_chan *c, void *out, size_t cap, size_t *count_out)
+{
+    const enum tb_status status = tb_tls_session_read(&c->tls, out, cap, count_out);
+    c->read_needs_room = c->tls.wants_write;
+    if (status != TB_OK && status != TB_AGAIN)
+        fail_tls(c, status);
+    else
+        update(c);
+    return status;
+}
+
+static enum tb_status closed_status(const struct tb_chan *c)
+{
+    return c->why == TB_OK || c->why == TB_AGAIN ? TB_CANCELLED : c->why;
+}
+
+enum tb_status tb_chan_read(struct tb_chan *c, void *out, size_t cap, size_t *count_out)
+{
+    TB_ASSERT(cap > 0);
+    *count_out = 0;
+    if (c->state == CLOSING) return closed_status(c);
+    if (c->state != OPEN) return TB_AGAIN;
+    if (c->secure) return read_tls(c, out, cap, count_out);
+    struct iovec piece = {.iov_base = out, .iov_len = cap};
+    struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1};
+    return judge_plain(c, tb_sys_recvmsg(c->fd, &m, 0), count_out);
+}
+
+static enum tb_status write_tls(struct tb_chan *c, const void *bytes, size_t count, size_t *count_out)
+{
+    const enum tb_status status = tb_tls_session_write(&c->tls, bytes, count, count_out);
+    c->write_needs_bytes = c->tls.wants_read;
+    if (status != TB_OK && status != TB_AGAIN)
+        fail_tls(c, status);
+    else
+        update(c);
+    return status;
+}
+
+enum tb_status tb_chan_write(struct tb_chan *c, const void *bytes, size_t count, size_t *count_out)
+{
+    TB_ASSERT(count > 0);
+    *count_out = 0;
+    if (c->state == CLOSING) return closed_status(c);
+    if (c->state != OPEN) return TB_AGAIN;
+    if (c->secure) return write_tls(c, bytes, count, count_out);
+    struct iovec piece = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = count};
+    const struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1};
+    return judge_plain(c, tb_sys_sendmsg(c->fd, &m, MSG_NOSIGNAL), count_out);
+}
+
+/* Descriptors. */
+
+union fd_room {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(sizeof(int) * FDS_MAX)];
+};
+
+enum tb_status tb_chan_send_fds(struct tb_chan *c, const int *fds, uint32_t count)
+{
+    TB_ASSERT(count > 0 && count <= FDS_MAX && !c->secure);
+    if (c->state == CLOSING) return closed_status(c);
+    if (c->state != OPEN) return TB_AGAIN;
+    char byte = FDS_BYTE;
+    union fd_room room = {0};
+    struct iovec piece = {.iov_base = &byte, .iov_len = 1};
+    struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = room.bytes};
+    m.msg_controllen = CMSG_SPACE(sizeof(int) * count);
+    struct cmsghdr *head = CMSG_FIRSTHDR(&m);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof(int) * count);
+    memcpy(CMSG_DATA(head), fds, sizeof(int) * count);
+    size_t sent = 0;
+    return judge_plain(c, tb_sys_sendmsg(c->fd, &m, MSG_NOSIGNAL), &sent);
+}
+
+/* All descriptors of a message, wherever they stand in it: those that are not kept must be closed, or a peer
+ * fills our table. */
+static uint32_t take_fds(struct msghdr *m, int fds[FDS_MAX])
+{
+    uint32_t count = 0;
+    for (struct cmsghdr *head = CMSG_FIRSTHDR(m); head != NULL; head = CMSG_NXTHDR(m, head)) {
+        if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
+        const size_t here = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < here && count < FDS_MAX; i++)
+            memcpy(&fds[count++], CMSG_DATA(head) + i * sizeof(int), sizeof(int));
+    }
+    return count;
+}
+
+enum tb_status tb_chan_recv_fds(struct tb_chan *c, int *fds_out, uint32_t cap, uint32_t *count_out)
+{
+    TB_ASSERT(!c->secure);
+    *count_out = 0;
+    if (c->state == CLOSING) return closed_status(c);
+    if (c->state != OPEN) return TB_AGAIN;
+    char byte = 0;
+    int fds[FDS_MAX];
+    union fd_room room = {0};
+    struct iovec piece = {.iov_base = &byte, .iov_len = 1};
+    struct msghdr m = {
+        .msg_iov = &piece, .msg_iovlen = 1, .msg_control = room.bytes, .msg_controllen = sizeof room};
+    size_t got = 0;
+    const enum tb_status status = judge_plain(c, tb_sys_recvmsg(c->fd, &m, MSG_CMSG_CLOEXEC), &got);
+    if (status != TB_OK) return status;
+    const uint32_t count = take_fds(&m, fds);
+    if (byte == FDS_BYTE && count > 0 && count <= cap && (m.msg_flags & MSG_CTRUNC) == 0) {
+        memcpy(fds_out, fds, sizeof(int) * count);
+        *count_out = count;
+        return TB_OK;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        close(fds[i]);
+    fail(c, TB_PEER_GARBLED, "descriptors were expected and something else came");
+    return TB_PEER_GARBLED;
+}
+
+const struct tb_chan_peer *tb_chan_peer(const struct tb_chan *c)
+{
+    return &c->peer;
+}
+
+int tb_chan_fd(const struct tb_chan *c)
+{
+    return c->fd;
+}
+
+void *tb_chan_user(const struct tb_chan *c)
+{
+    return c->user;
+}

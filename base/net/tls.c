@@ -1,0 +1,437 @@
+/* tls.c - making TLS contexts from files or from nothing.
+ *
+ * What every context has in common is in context_new; the two ways of trust differ only in their verify
+ * callback, which is in tls_session.c beside the connection that it judges. */
+#include "base/net/tls.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/net/tls_context.h"
+
+#define PEM_BYTES_MAX      ((off_t)1 << 20)
+#define CHAIN_DEPTH_MAX    8
+#define PEER_CHAIN_BYTES   (64 * 1024)  /* what a peer may send as its certificates */
+#define READ_AHEAD_BYTES   (256 * 1024) /* 15 full records a system call; untouched pages cost nothing */
+#define BOUND_MAX          256
+#define EPHEMERAL_VALID_S  (10L * 365 * 24 * 3600) /* the session ends it, not the calendar */
+#define EPHEMERAL_BEFORE_S (24L * 3600)            /* the other end's clock may be behind ours */
+
+static const char suites[] = "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
+
+__attribute__((format(printf, 2, 3))) static enum tb_status say(char error_out[256], const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(error_out, 256, format, args);
+    va_end(args);
+    return TB_SITE_CONFIG;
+}
+
+/* Files. */
+
+struct pem {
+    const char *path;
+    char *bytes;
+    size_t count;
+};
+
+static void pem_fini(struct pem *pem)
+{
+    if (pem->bytes != NULL) OPENSSL_cleanse(pem->bytes, pem->count);
+    tb_free(pem->bytes);
+}
+
+static enum tb_status pem_check(int fd, const struct pem *pem, bool secret, off_t *bytes_out,
+                                char error_out[256])
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0) return say(error_out, "%s: %s", pem->path, strerror(errno));
+    if (!S_ISREG(st.st_mode)) return say(error_out, "%s: is not a regular file", pem->path);
+    if (secret && (st.st_mode & 077) != 0)
+        return say(error_out, "%s: mode %04o lets others than its owner use the key; chmod 600 it", pem->path,
+                   (unsigned)(st.st_mode & 07777));
+    if (st.st_size > PEM_BYTES_MAX)
+        return say(error_out, "%s: %lld bytes is too large for a PEM file", pem->path, (long long)st.st_size);
+    *bytes_out = st.st_size;
+    return TB_OK;
+}
+
+static enum tb_status pem_fill(int fd, struct pem *pem, size_t bytes, char error_out[256])
+{
+    pem->bytes = tb_malloc(bytes + 1);
+    if (pem->bytes == NULL) {
+        (void)say(error_out, "%s: no memory", pem->path);
+        return TB_SITE_NOMEM;
+    }
+    while (pem->count < bytes) {
+        const ssize_t got = tb_sys_pread(fd, pem->bytes + pem->count, bytes - pem->count, (off_t)pem->count);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return say(error_out, "%s: %s", pem->path, strerror(errno));
+        if (got == 0) break; /* it shrank; the parser will say what is missing */
+        pem->count += (size_t)got;
+    }
+    return TB_OK;
+}
+
+/* After this pem_fini is due, on failure too. */
+static enum tb_status pem_read(struct pem *pem, const char *path, bool secret, char error_out[256])
+{
+    *pem = (struct pem){.path = path};
+    const int fd = tb_sys_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+    if (fd < 0) return say(error_out, "%s: %s", path, strerror(errno));
+    off_t bytes = 0;
+    enum tb_status status = pem_check(fd, pem, secret, &bytes, error_out);
+    if (status == TB_OK) status = pem_fill(fd, pem, (size_t)bytes, error_out);
+    close(fd);
+    return status;
+}
+
+/* Certificates. */
+
+uint64_t tb_tls_cert_expires(const X509 *cert)
+{
+    struct tm tm;
+    if (ASN1_TIME_to_tm(X509_get0_notAfter(cert), &tm) != 1) return 0;
+    const time_t at = timegm(&tm);
+    return at > 0 ? (uint64_t)at : 0;
+}
+
+enum tb_status tb_tls_cert_fingerprint(const X509 *cert, struct tb_fingerprint *fingerprint_out)
+{
+    unsigned bytes = sizeof fingerprint_out->bytes;
+    return X509_digest(cert, EVP_sha256(), fingerprint_out->bytes, &bytes) == 1 ? TB_OK : TB_SITE_NOMEM;
+}
+
+/* The URI as a C string, or NULL: a NUL inside would make the text that is compared another than the one
+ * signed. */
+static const char *uri_text(const GENERAL_NAME *name)
+{
+    const ASN1_IA5STRING *uri = name->d.uniformResourceIdentifier;
+    const char *text = (const char *)ASN1_STRING_get0_data(uri);
+    const int bytes = ASN1_STRING_length(uri);
+    if (bytes <= 0 || bytes >= TB_URI_BYTES_MAX || strlen(text) != (size_t)bytes) return NULL;
+    return text;
+}
+
+enum tb_status tb_tls_cert_identity(const X509 *cert, struct tb_identity *identity_out)
+{
+    GENERAL_NAMES *names = X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL);
+    if (names == NULL) return TB_BAD_ARGUMENT;
+    const GENERAL_NAME *only = NULL;
+    int uris = 0;
+    for (int i = 0; i < sk_GENERAL_NAME_num(names); i++) {
+        const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
+        if (name->type != GEN_URI) continue;
+        only = name;
+        uris++;
+    }
+    const char *text = uris == 1 ? uri_text(only) : NULL;
+    struct tb_identity identity;
+    enum tb_status status = text == NULL ? TB_BAD_ARGUMENT : tb_identity_parse(text, &identity);
+    if (status == TB_OK && identity.kind != TB_IDENTITY_GATEWAY && identity.kind != TB_IDENTITY_WORKER)
+        status = TB_BAD_ARGUMENT; /* "unix:0" is for the kernel to say, not for a certificate */
+    if (status == TB_OK) *identity_out = identity;
+    GENERAL_NAMES_free(names);
+    return status;
+}
+
+/* Contexts. */
+
+/* A key file with a passphrase must fail, not ask on the terminal of a daemon. */
+static int no_passphrase(char *out, int cap, int writing, void *user)
+{
+    (void)out, (void)cap, (void)writing, (void)user;
+    return -1;
+}
+
+static bool context_harden(SSL_CTX *ctx)
+{
+    SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION);
+    SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                              SSL_MODE_NO_AUTO_CHAIN);
+    SSL_CTX_set_read_ahead(ctx, 1);
+    SSL_CTX_set_default_read_buffer_len(ctx, READ_AHEAD_BYTES);
+    SSL_CTX_set_max_cert_list(ctx, PEER_CHAIN_BYTES);
+    SSL_CTX_set_verify_depth(ctx, CHAIN_DEPTH_MAX);
+    SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, tb_tls_verify_by_ca);
+    SSL_CTX_set_default_passwd_cb(ctx, no_passphrase);
+    /* A CA file may hold an intermediate: what the operator named is what is trusted, and nothing above it.
+     */
+    X509_STORE_set_flags(SSL_CTX_get_cert_store(ctx), X509_V_FLAG_PARTIAL_CHAIN);
+    return SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) == 1 &&
+           SSL_CTX_set_max_proto_version(ctx, TLS1_3_VERSION) == 1 &&
+           SSL_CTX_set_ciphersuites(ctx, suites) == 1 && SSL_CTX_set_num_tickets(ctx, 0) == 1 &&
+           SSL_CTX_set_max_early_data(ctx, 0) == 1;
+}
+
+static enum tb_status context_new(struct tb_tls **tls_out)
+{
+    struct tb_tls *tls = tb_calloc(1, sizeof *tls);
+    if (tls == NULL) return TB_SITE_NOMEM;
+    atomic_init(&tls->refs, 1);
+    tls->ctx = SSL_CTX_new(TLS_method());
+    if (tls->ctx == NULL || !context_harden(tls->ctx)) {
+        tb_tls_free(tls);
+        ERR_clear_error();
+        return TB_SITE_NOMEM;
+    }
+    *tls_out = tls;
+    return TB_OK;
+}
+
+struct tb_tls *tb_tls_ref(struct tb_tls *tls)
+{
+    atomic_fetch_add_explicit(&tls->refs, 1, memory_order_relaxed);
+    return tls;
+}
+
+void tb_tls_free(struct tb_tls *tls)
+{
+    if (tls == NULL || atomic_fetch_sub_explicit(&tls->refs, 1, memory_order_acq_rel) != 1) return;
+    for (uint32_t i = 0; i < tls->bound_count; i++)
+        X509_free(tls->bound[i].ca);
+    tb_free(tls->bound);
+    SSL_CTX_free(tls->ctx);
+    tb_free(tls);
+}
+
+static enum tb_status know_thyself(struct tb_tls *tls, X509 *cert)
+{
+    tls->expires_wall_s = tb_tls_cert_expires(cert);
+    return tb_tls_cert_fingerprint(cert, &tls->fingerprint);
+}
+
+/* Trust by CA. */
+
+static enum tb_status cert_usable(const struct tb_tls_files *files, X509 *cert,
+                                  struct tb_identity *identity_out, char error_out[256])
+{
+    if (X509_cmp_current_time(X509_get0_notAfter(cert)) <= 0)
+        return say(error_out, "%s: the certificate has expired", files->cert);
+    if (X509_cmp_current_time(X509_get0_notBefore(cert)) >= 0)
+        return say(error_out, "%s: the certificate is not valid yet; compare the clocks", files->cert);
+    if (tb_tls_cert_identity(cert, identity_out) != TB_OK)
+        return say(error_out,
+                   "%s: needs exactly one URI in subjectAltName, tombolo://SITE/GATEWAY or "
+                   "tombolo://SITE/worker/NAME",
+                   files->cert);
+    return TB_OK;
+}
+
+/* The certificates behind the first: intermediates that peers do not have. */
+static bool chain_use(struct tb_tls *tls, BIO *bio)
+{
+    for (int i = 0; i < CHAIN_DEPTH_MAX; i++) {
+        X509 *next = PEM_read_bio_X509(bio, NULL, no_passphrase, NULL);
+        if (next == NULL) break;
+        if (SSL_CTX_add0_chain_cert(tls->ctx, next) != 1) {
+            X509_free(next);
+            return false;
+        }
+    }
+    ERR_clear_error(); /* "no start line" is how the end of the file looks */
+    return true;
+}
+
+static enum tb_status cert_use(struct tb_tls *tls, const struct tb_tls_files *files, BIO *bio,
+                               char error_out[256])
+{
+    X509 *cert = PEM_read_bio_X509(bio, NULL, no_passphrase, NULL);
+    if (cert == NULL) return say(error_out, "%s: holds no PEM certificate", files->cert);
+    enum tb_status status = cert_usable(files, cert, &tls->identity, error_out);
+    if (status == TB_OK) status = know_thyself(tls, cert);
+    if (status == TB_OK && (SSL_CTX_use_certificate(tls->ctx, cert) != 1 || !chain_use(tls, bio)))
+        status = say(error_out, "%s: OpenSSL does not take the certificate", files->cert);
+    X509_free(cert);
+    return status;
+}
+
+static enum tb_status cert_load(struct tb_tls *tls, const struct tb_tls_files *files, char error_out[256])
+{
+    struct pem pem;
+    enum tb_status status = pem_read(&pem, files->cert, false, error_out);
+    BIO *bio = status == TB_OK ? BIO_new_mem_buf(pem.bytes, (int)pem.count) : NULL;
+    if (bio != NULL)
+        status = cert_use(tls, files, bio, error_out);
+    else if (status == TB_OK)
+        status = TB_SITE_NOMEM;
+    BIO_free(bio);
+    pem_fini(&pem);
+    return status;
+}
+
+static enum tb_status key_use(struct tb_tls *tls, const struct tb_tls_files *files, BIO *bio,
+                              char error_out[256])
+{
+    EVP_PKEY *key = PEM_read_bio_PrivateKey(bio, NULL, no_passphrase, NULL);
+    if (key == NULL) return say(error_out, "%s: holds no PEM private key without a passphrase", files->key);
+    const bool fits = SSL_CTX_use_PrivateKey(tls->ctx, key) == 1 && SSL_CTX_check_private_key(tls->ctx) == 1;
+    EVP_PKEY_free(key);
+    return fits ? TB_OK : say(error_out, "%s: is not the key of %s", files->key, files->cert);
+}
+
+static enum tb_status key_load(struct tb_tls *tls, const struct tb_tls_files *files, char error_out[256])
+{
+    struct pem pem;
+    enum tb_status status = pem_read(&pem, files->key, true, error_out);
+    BIO *bio = status == TB_OK ? BIO_new_mem_buf(pem.bytes, (int)pem.count) : NULL;
+    if (bio != NULL)
+        status = key_use(tls, files, bio, error_out);
+    else if (status == TB_OK)
+        status = TB_SITE_NOMEM;
+    BIO_free(bio);
+    pem_fini(&pem);
+    return status;
+}
+
+static bool bind_ca(struct tb_tls *tls, X509 *ca, const struct tb_name *site)
+{
+    if (tls->bound_count == BOUND_MAX) return false;
+    struct tb_tls_bound *more = tb_realloc(tls->bound, (tls->bound_count + 1) * sizeof *more);
+    if (more == NULL) return false;
+    tls->bound = more;
+    X509_up_ref(ca);
+    tls->bound[tls->bound_count++] = (struct tb_tls_bound){.ca = ca, .site = *site};
+    return true;
+}
+
+static enum tb_status ca_use(struct tb_tls *tls, const struct pem *pem, const struct tb_name *site, BIO *bio,
+                             char error_out[256])
+{
+    X509_STORE *store = SSL_CTX_get_cert_store(tls->ctx);
+    int added = 0;
+    for (X509 *ca; (ca = PEM_read_bio_X509(bio, NULL, no_passphrase, NULL)) != NULL; added++) {
+        const bool good = X509_STORE_add_cert(store, ca) == 1 && (site == NULL || bind_ca(tls, ca, site));
+        X509_free(ca);
+        if (!good) return say(error_out, "%s: OpenSSL does not take the CA certificate", pem->path);
+    }
+    ERR_clear_error();
+    return added > 0 ? TB_OK : say(error_out, "%s: holds no PEM certificate", pem->path);
+}
+
+static enum tb_status ca_load(struct tb_tls *tls, const char *path, const struct tb_name *site,
+                              char error_out[256])
+{
+    struct pem pem;
+    enum tb_status status = pem_read(&pem, path, false, error_out);
+    BIO *bio = status == TB_OK ? BIO_new_mem_buf(pem.bytes, (int)pem.count) : NULL;
+    if (bio != NULL)
+        status = ca_use(tls, &pem, site, bio, error_out);
+    else if (status == TB_OK)
+        status = TB_SITE_NOMEM;
+    BIO_free(bio);
+    pem_fini(&pem);
+    return status;
+}
+
+enum tb_status tb_tls_add_ca(struct tb_tls *tls, const char *ca_path, char error_out[256])
+{
+    error_out[0] = '\0';
+    return ca_load(tls, ca_path, NULL, error_out);
+}
+
+enum tb_status tb_tls_add_site_ca(struct tb_tls *tls, const struct tb_name *site, const char *ca_path,
+                                  char error_out[256])
+{
+    error_out[0] = '\0';
+    return ca_load(tls, ca_path, site, error_out);
+}
+
+enum tb_status tb_tls_new_ca(const struct tb_tls_files *files, struct tb_tls **tls_out, char error_out[256])
+{
+    error_out[0] = '\0';
+    struct tb_tls *tls = NULL;
+    enum tb_status status = context_new(&tls);
+    if (status == TB_OK) status = cert_load(tls, files, error_out);
+    if (status == TB_OK) status = key_load(tls, files, error_out);
+    if (status == TB_OK && files->ca != NULL) status = ca_load(tls, files->ca, NULL, error_out);
+    ERR_clear_error();
+    if (status == TB_OK) {
+        *tls_out = tls;
+        return TB_OK;
+    }
+    if (error_out[0] == '\0') (void)say(error_out, "no memory for a TLS context");
+    tb_tls_free(tls);
+    return status;
+}
+
+/* Trust by print. */
+
+static bool ephemeral_name(X509 *cert)
+{
+    X509_NAME *name = X509_get_subject_name(cert);
+    return X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)"tombolo hop", -1, -1,
+                                      0) == 1 &&
+           X509_set_issuer_name(cert, name) == 1;
+}
+
+static bool ephemeral_fill(X509 *cert, EVP_PKEY *key)
+{
+    uint64_t serial = 0;
+    tb_random_bytes(&serial, sizeof serial);
+    return X509_set_version(cert, X509_VERSION_3) == 1 &&
+           ASN1_INTEGER_set_uint64(X509_get_serialNumber(cert), serial >> 1) == 1 &&
+           X509_gmtime_adj(X509_getm_notBefore(cert), -EPHEMERAL_BEFORE_S) != NULL &&
+           X509_gmtime_adj(X509_getm_notAfter(cert), EPHEMERAL_VALID_S) != NULL && ephemeral_name(cert) &&
+           X509_set_pubkey(cert, key) == 1 && X509_sign(cert, key, EVP_sha256()) != 0;
+}
+
+static enum tb_status ephemeral_use(struct tb_tls *tls)
+{
+    enum tb_status status = TB_SITE_NOMEM;
+    EVP_PKEY *key = EVP_EC_gen("P-256");
+    X509 *cert = X509_new();
+    if (key != NULL && cert != NULL && ephemeral_fill(cert, key) &&
+        SSL_CTX_use_certificate(tls->ctx, cert) == 1 && SSL_CTX_use_PrivateKey(tls->ctx, key) == 1)
+        status = know_thyself(tls, cert);
+    X509_free(cert);
+    EVP_PKEY_free(key);
+    return status;
+}
+
+enum tb_status tb_tls_new_ephemeral(struct tb_tls **tls_out)
+{
+    struct tb_tls *tls = NULL;
+    enum tb_status status = context_new(&tls);
+    if (status != TB_OK) return status;
+    tls->ephemeral = true;
+    SSL_CTX_set_cert_verify_callback(tls->ctx, tb_tls_verify_by_print, NULL);
+    status = ephemeral_use(tls);
+    if (status == TB_OK) {
+        *tls_out = tls;
+        return TB_OK;
+    }
+    ERR_clear_error();
+    tb_tls_free(tls);
+    return status;
+}
+
+const struct tb_identity *tb_tls_identity(const struct tb_tls *tls)
+{
+    return &tls->identity;
+}
+
+const struct tb_fingerprint *tb_tls_fingerprint(const struct tb_tls *tls)
+{
+    return &tls->fingerprint;
+}
+
+uint64_t tb_tls_expires_wall_s(const struct tb_tls *tls)
+{
+    return tls->expires_wall_s;
+}

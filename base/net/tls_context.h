@@ -1,0 +1,39 @@
+/* tls_context.h - what tls.c and tls_session.c share: the inside of a tb_tls. For these two files alone. */
+#ifndef TB_BASE_NET_TLS_CONTEXT_H
+#define TB_BASE_NET_TLS_CONTEXT_H
+
+#include <openssl/types.h>
+#include <stdatomic.h>
+
+#include "base/net/tls.h"
+
+/* A CA that may speak for one site only. */
+struct tb_tls_bound {
+    X509 *ca;
+    struct tb_name site;
+};
+
+struct tb_tls {
+    SSL_CTX *ctx;
+    atomic_uint refs; /* the owner's and one for each session */
+    bool ephemeral;
+    struct tb_identity identity;
+    struct tb_fingerprint fingerprint;
+    uint64_t expires_wall_s;
+    struct tb_tls_bound *bound;
+    uint32_t bound_count;
+};
+
+struct tb_tls *tb_tls_ref(struct tb_tls *tls);
+
+/* The one URI of a certificate. TB_BAD_ARGUMENT: none, several, or not one of ours. */
+TB_MUST_USE enum tb_status tb_tls_cert_identity(const X509 *cert, struct tb_identity *identity_out);
+/* SHA-256 of the certificate's DER. TB_SITE_NOMEM. */
+TB_MUST_USE enum tb_status tb_tls_cert_fingerprint(const X509 *cert, struct tb_fingerprint *fingerprint_out);
+uint64_t tb_tls_cert_expires(const X509 *cert); /* notAfter, seconds since 1970; 0 when it is before that */
+
+/* OpenSSL's callbacks, in tls_session.c. */
+int tb_tls_verify_by_ca(int good, X509_STORE_CTX *store);
+int tb_tls_verify_by_print(X509_STORE_CTX *store, void *user);
+
+#endif

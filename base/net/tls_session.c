@@ -1,0 +1,356 @@
+/* tls_session.c - the connection: records over our own BIO, and the judgement of the peer's certificate. */
+#include "base/net/tls_session.h"
+
+#include <errno.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/fault.h"
+#include "base/net/tls_context.h"
+
+/* The first reason is the true one: what follows is its consequence. */
+__attribute__((format(printf, 2, 3))) static void because(struct tb_tls_session *s, const char *format, ...)
+{
+    if (s->reason[0] != '\0') return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(s->reason, sizeof s->reason, format, args);
+    va_end(args);
+}
+
+/* The BIO. */
+
+static bool worth_retry(int error)
+{
+    return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
+}
+
+static int pipe_read(BIO *bio, char *out, int cap)
+{
+    struct tb_tls_session *s = BIO_get_data(bio);
+    struct iovec piece = {.iov_base = out, .iov_len = (size_t)cap};
+    struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1};
+    BIO_clear_retry_flags(bio);
+    const ssize_t got = tb_sys_recvmsg(s->fd, &m, 0);
+    if (got > 0) return (int)got;
+    if (got == 0)
+        s->eof = true;
+    else if (worth_retry(errno))
+        BIO_set_retry_read(bio);
+    else
+        s->io_errno = errno;
+    return got == 0 ? 0 : -1;
+}
+
+static int pipe_write(BIO *bio, const char *bytes, int count)
+{
+    struct tb_tls_session *s = BIO_get_data(bio);
+    struct iovec piece = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = (size_t)count};
+    const struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1};
+    BIO_clear_retry_flags(bio);
+    const ssize_t put = tb_sys_sendmsg(s->fd, &m, MSG_NOSIGNAL);
+    if (put >= 0) return (int)put;
+    if (worth_retry(errno))
+        BIO_set_retry_write(bio);
+    else
+        s->io_errno = errno;
+    return -1;
+}
+
+static long pipe_ctrl(BIO *bio, int command, long number, void *pointer)
+{
+    (void)number, (void)pointer;
+    const struct tb_tls_session *s = BIO_get_data(bio);
+    if (command == BIO_CTRL_FLUSH) return 1;
+    if (command == BIO_CTRL_EOF) return s != NULL && s->eof;
+    return 0;
+}
+
+static pthread_once_t pipe_once = PTHREAD_ONCE_INIT;
+static BIO_METHOD *pipe_method; /* NULL: there was no memory for it; made once a process */
+
+static void pipe_make(void)
+{
+    BIO_METHOD *m = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "tombolo socket");
+    if (m == NULL) return;
+    BIO_meth_set_read(m, pipe_read);
+    BIO_meth_set_write(m, pipe_write);
+    BIO_meth_set_ctrl(m, pipe_ctrl);
+    pipe_method = m;
+}
+
+/* The judgement. */
+
+static bool identity_fits(const struct tb_identity *want, const struct tb_identity *have)
+{
+    if (want->kind == TB_IDENTITY_NONE) return true;
+    if (want->kind != have->kind) return false;
+    if (want->site.text[0] != '\0' && !tb_name_equal(&want->site, &have->site)) return false;
+    return want->name.text[0] == '\0' || tb_name_equal(&want->name, &have->name);
+}
+
+/* A CA that was named for one site vouches for that site alone, or the CA of one site could speak as any
+ * other. A CA bound to several sites, or also to none, has the sum of these rights. */
+static bool anchor_fits(const struct tb_tls *tls, const X509 *anchor, const struct tb_identity *have)
+{
+    bool bound = false;
+    for (uint32_t i = 0; i < tls->bound_count; i++) {
+        if (X509_cmp(tls->bound[i].ca, anchor) != 0) continue;
+        if (tb_name_equal(&tls->bound[i].site, &have->site)) return true;
+        bound = true;
+    }
+    return !bound;
+}
+
+static bool leaf_fits(struct tb_tls_session *s, X509_STORE_CTX *store)
+{
+    struct tb_identity have;
+    char text[TB_URI_BYTES_MAX], wanted[TB_URI_BYTES_MAX];
+    if (tb_tls_cert_identity(X509_STORE_CTX_get0_cert(store), &have) != TB_OK) {
+        because(s, "the peer's certificate has not exactly one tombolo:// URI");
+        return false;
+    }
+    tb_identity_format(&have, text);
+    const STACK_OF(X509) *chain = X509_STORE_CTX_get0_chain(store);
+    if (!anchor_fits(s->tls, sk_X509_value(chain, sk_X509_num(chain) - 1), &have)) {
+        because(s, "the CA that signed the peer's certificate may not speak for the site of %s", text);
+        return false;
+    }
+    if (!identity_fits(&s->expect.identity, &have)) {
+        tb_identity_format(&s->expect.identity, wanted);
+        because(s, "the peer is %s, expected %s", text, wanted);
+        return false;
+    }
+    return true;
+}
+
+static struct tb_tls_session *judge(X509_STORE_CTX *store)
+{
+    SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
+    return SSL_get_app_data(ssl);
+}
+
+static int refuse(struct tb_tls_session *s, X509_STORE_CTX *store, int error)
+{
+    s->refused = true;
+    X509_STORE_CTX_set_error(store, error);
+    return 0;
+}
+
+int tb_tls_verify_by_ca(int good, X509_STORE_CTX *store)
+{
+    struct tb_tls_session *s = judge(store);
+    const int error = X509_STORE_CTX_get_error(store);
+    if (!good) {
+        because(s, "the peer's certificate: %s", X509_verify_cert_error_string(error));
+        return refuse(s, store, error);
+    }
+    if (X509_STORE_CTX_get_error_depth(store) != 0 || leaf_fits(s, store)) return 1;
+    return refuse(s, store, X509_V_ERR_APPLICATION_VERIFICATION);
+}
+
+int tb_tls_verify_by_print(X509_STORE_CTX *store, void *user)
+{
+    (void)user;
+    struct tb_tls_session *s = judge(store);
+    struct tb_fingerprint have;
+    if (s->expect.any_fingerprint) return 1;
+    if (tb_tls_cert_fingerprint(X509_STORE_CTX_get0_cert(store), &have) == TB_OK &&
+        memcmp(have.bytes, s->expect.fingerprint.bytes, sizeof have.bytes) == 0)
+        return 1;
+    because(s, "the fingerprint of the peer's certificate is not the one expected");
+    return refuse(s, store, X509_V_ERR_APPLICATION_VERIFICATION);
+}
+
+/* The session. */
+
+enum tb_status tb_tls_session_init(struct tb_tls_session *s, struct tb_tls *tls,
+                                   const struct tb_tls_expect *expect, int fd, bool server)
+{
+    *s = (struct tb_tls_session){.fd = fd, .expect = *expect};
+    pthread_once(&pipe_once, pipe_make);
+    BIO *bio = pipe_method == NULL ? NULL : BIO_new(pipe_method);
+    if (bio == NULL) goto fail;
+    BIO_set_data(bio, s);
+    BIO_set_init(bio, 1);
+    s->ssl = SSL_new(tls->ctx);
+    if (s->ssl == NULL) goto undo_bio;
+
+    SSL_set_bio(s->ssl, bio, bio);
+    SSL_set_app_data(s->ssl, s);
+    if (server)
+        SSL_set_accept_state(s->ssl);
+    else
+        SSL_set_connect_state(s->ssl);
+    s->tls = tb_tls_ref(tls);
+    return TB_OK;
+
+undo_bio:
+    BIO_free(bio);
+fail:
+    ERR_clear_error();
+    return TB_SITE_NOMEM;
+}
+
+void tb_tls_session_fini(struct tb_tls_session *s)
+{
+    if (s->ssl == NULL) return;
+    SSL_free(s->ssl);
+    tb_tls_free(s->tls);
+    s->ssl = NULL;
+}
+
+/* Alerts with which a peer says that it does not want our certificate. TLS 1.3 lets the dialler finish first,
+ * so they may come in the place of its first bytes. */
+static bool is_refusal(int reason)
+{
+    switch (reason) {
+    case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
+    case SSL_R_TLSV1_ALERT_ACCESS_DENIED:
+    case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
+    case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static enum tb_status judge_protocol(struct tb_tls_session *s)
+{
+    const unsigned long error = ERR_peek_error();
+    const int reason = ERR_GET_REASON(error);
+    const char *text = ERR_reason_error_string(error);
+    s->dead = true;
+    if (s->refused) return TB_PEER_IDENTITY;
+    if (s->eof && reason == SSL_R_UNEXPECTED_EOF_WHILE_READING) {
+        because(s, "the connection was cut without TLS's goodbye");
+        return SSL_is_init_finished(s->ssl) ? TB_STREAM_IO : TB_STREAM_CLOSED;
+    }
+    because(s, "TLS: %s", text != NULL ? text : "unknown error");
+    return is_refusal(reason) ? TB_PEER_DENIED : TB_STREAM_TLS;
+}
+
+static enum tb_status judge_io(struct tb_tls_session *s)
+{
+    s->dead = true;
+    if (s->io_errno == 0)
+        because(s, "the connection was cut without TLS's goodbye");
+    else
+        because(s, "%s", strerror(s->io_errno));
+    return s->io_errno == 0 && !SSL_is_init_finished(s->ssl) ? TB_STREAM_CLOSED : TB_STREAM_IO;
+}
+
+/* What the failure of an OpenSSL call means. */
+static enum tb_status outcome(struct tb_tls_session *s, int result)
+{
+    switch (SSL_get_error(s->ssl, result)) {
+    case SSL_ERROR_WANT_READ:
+        s->wants_read = true;
+        return TB_AGAIN;
+    case SSL_ERROR_WANT_WRITE:
+        s->wants_write = true;
+        return TB_AGAIN;
+    case SSL_ERROR_ZERO_RETURN:
+        return s->ended = TB_STREAM_CLOSED;
+    case SSL_ERROR_SYSCALL:
+        return s->ended = judge_io(s);
+    default:
+        return s->ended = judge_protocol(s);
+    }
+}
+
+static void begin(struct tb_tls_session *s)
+{
+    s->wants_read = false;
+    s->wants_write = false;
+    ERR_clear_error(); /* SSL_get_error looks at the thread's queue: what others left there is not ours */
+}
+
+enum tb_status tb_tls_session_handshake(struct tb_tls_session *s)
+{
+    begin(s);
+    const int result = SSL_do_handshake(s->ssl);
+    if (result == 1) return TB_OK;
+    const enum tb_status status = outcome(s, result);
+    ERR_clear_error();
+    return status;
+}
+
+/* A record is at most 16 KiB, and read-ahead holds several: go on until the caller's memory is full or the
+ * socket is empty. */
+enum tb_status tb_tls_session_read(struct tb_tls_session *s, void *out, size_t cap, size_t *count_out)
+{
+    size_t used = 0;
+    enum tb_status status = s->ended;
+    begin(s);
+    while (used < cap && status == TB_OK) {
+        size_t got = 0;
+        const int result = SSL_read_ex(s->ssl, (uint8_t *)out + used, cap - used, &got);
+        if (result == 1)
+            used += got;
+        else
+            status = outcome(s, result);
+    }
+    if (status != TB_OK) ERR_clear_error();
+    s->starved = status == TB_AGAIN;
+    /* Bytes first: an end or an error waits in `ended` for the next read. */
+    *count_out = used;
+    return used > 0 ? TB_OK : status;
+}
+
+enum tb_status tb_tls_session_write(struct tb_tls_session *s, const void *bytes, size_t count,
+                                    size_t *count_out)
+{
+    size_t used = 0;
+    enum tb_status status = s->dead ? s->ended : TB_OK; /* after the peer's end we may still write */
+    begin(s);
+    while (used < count && status == TB_OK) {
+        size_t put = 0;
+        const int result = SSL_write_ex(s->ssl, (const uint8_t *)bytes + used, count - used, &put);
+        if (result == 1)
+            used += put;
+        else
+            status = outcome(s, result);
+    }
+    if (status != TB_OK) ERR_clear_error();
+    *count_out = used;
+    return used > 0 ? TB_OK : status;
+}
+
+enum tb_status tb_tls_session_end(struct tb_tls_session *s)
+{
+    if (s->dead || !SSL_is_init_finished(s->ssl)) return TB_OK;
+    begin(s);
+    const int result = SSL_shutdown(s->ssl);
+    const enum tb_status status = result >= 0 ? TB_OK : outcome(s, result);
+    ERR_clear_error();
+    return status;
+}
+
+bool tb_tls_session_pending(const struct tb_tls_session *s)
+{
+    return s->ended != TB_OK || (!s->starved && SSL_has_pending(s->ssl) == 1);
+}
+
+void tb_tls_session_peer(const struct tb_tls_session *s, struct tb_identity *identity_out,
+                         struct tb_fingerprint *fingerprint_out, uint64_t *expires_wall_s_out)
+{
+    const X509 *cert = SSL_get0_peer_certificate(s->ssl);
+    TB_ASSERT(cert != NULL); /* FAIL_IF_NO_PEER_CERT */
+    *identity_out = (struct tb_identity){.kind = TB_IDENTITY_NONE};
+    if (!s->tls->ephemeral && tb_tls_cert_identity(cert, identity_out) != TB_OK)
+        *identity_out = (struct tb_identity){.kind = TB_IDENTITY_NONE};
+    if (tb_tls_cert_fingerprint(cert, fingerprint_out) != TB_OK)
+        *fingerprint_out = (struct tb_fingerprint){0}; /* equals no certificate's */
+    *expires_wall_s_out = tb_tls_cert_expires(cert);
+}

@@ -1,0 +1,56 @@
+/* tls_session.h - one TLS connection over a non-blocking socket, for chan.c alone. A shell.
+ *
+ * OpenSSL reads and writes the socket through a BIO of ours over recvmsg and sendmsg(MSG_NOSIGNAL): the
+ * socket BIO it comes with uses write(2), whose SIGPIPE would kill the process, and a library must not change
+ * its host's signals.
+ *
+ * Threads: one at a time. The tb_tls behind it is shared. */
+#ifndef TB_BASE_NET_TLS_SESSION_H
+#define TB_BASE_NET_TLS_SESSION_H
+
+#include <openssl/types.h>
+#include <stddef.h>
+
+#include "base/net/tls.h"
+
+#define TB_TLS_REASON_BYTES 256
+
+struct tb_tls_session {
+    SSL *ssl;
+    struct tb_tls *tls; /* referenced */
+    struct tb_tls_expect expect;
+    int fd;                           /* borrowed */
+    int io_errno;                     /* of the last failed system call; 0 if none failed */
+    bool eof;                         /* recv said 0 */
+    bool dead;                        /* a fatal error: no further record may be sent */
+    bool starved;                     /* the last read needs more from the socket */
+    bool wants_read;                  /* the last call stopped for want of bytes */
+    bool wants_write;                 /* the last call stopped for want of room */
+    enum tb_status ended;             /* TB_OK, or what every read says from now on */
+    bool refused;                     /* we refused the peer's certificate */
+    char reason[TB_TLS_REASON_BYTES]; /* a sentence once something failed; else empty */
+};
+
+/* The session stays at its address until fini. TB_SITE_NOMEM. */
+TB_MUST_USE enum tb_status tb_tls_session_init(struct tb_tls_session *s, struct tb_tls *tls,
+                                               const struct tb_tls_expect *expect, int fd, bool server);
+void tb_tls_session_fini(struct tb_tls_session *s);
+
+/* TB_OK, TB_AGAIN, TB_PEER_IDENTITY, TB_PEER_DENIED (it refused our certificate), TB_STREAM_TLS,
+ * TB_STREAM_IO, TB_STREAM_CLOSED. */
+TB_MUST_USE enum tb_status tb_tls_session_handshake(struct tb_tls_session *s);
+/* As tb_chan_read and tb_chan_write. */
+TB_MUST_USE enum tb_status tb_tls_session_read(struct tb_tls_session *s, void *out, size_t cap,
+                                               size_t *count_out);
+TB_MUST_USE enum tb_status tb_tls_session_write(struct tb_tls_session *s, const void *bytes, size_t count,
+                                                size_t *count_out);
+/* Sends close_notify. TB_AGAIN: not yet, call again when the socket takes more. */
+TB_MUST_USE enum tb_status tb_tls_session_end(struct tb_tls_session *s);
+
+/* True when a read may give bytes although the socket is quiet. */
+bool tb_tls_session_pending(const struct tb_tls_session *s);
+/* After the handshake. identity_out->kind is NONE for ephemeral contexts. */
+void tb_tls_session_peer(const struct tb_tls_session *s, struct tb_identity *identity_out,
+                         struct tb_fingerprint *fingerprint_out, uint64_t *expires_wall_s_out);
+
+#endif

@@ -1,0 +1,406 @@
+/* wire.c - frames in, frames out, both bounded.
+ *
+ * In: bytes are collected in one buffer that doubles only when the bytes that came fill it, so a header that
+ * promises much costs nothing. Out: a chain of blocks in which frames lie one behind the other, so many small
+ * frames leave in one write. */
+#include "base/net/wire.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/fault.h"
+
+#define FRAME_BYTES_MAX_DEFAULT (1u << 20)
+#define QUEUE_BYTES_MAX_DEFAULT ((uint64_t)64 << 20)
+#define BLOCK_BYTES             (64u * 1024)
+#define IN_BYTES_MIN            4096u
+#define IN_BYTES_KEEP           (64u * 1024) /* a larger buffer is given back once it is empty */
+#define WRITES_TURN             32           /* 2 MiB; then the loop's other handles */
+
+struct block {
+    struct block *next;
+    size_t cap;
+    size_t used;
+    size_t sent;
+    uint8_t bytes[];
+};
+
+struct tb_wire {
+    struct tb_chan *chan;
+    const struct tb_wire_ops *ops;
+    void *user;
+    uint32_t frame_bytes_max;
+    uint64_t queue_bytes_max;
+    uint64_t queued_bytes;
+    struct block *first;    /* being sent */
+    struct block *last;     /* being filled */
+    struct block *previous; /* the one before last while a frame is begun in a block of its own; else NULL */
+    struct block *spare;
+    struct tb_writer writer;
+    uint16_t type;
+    uint64_t request;
+    bool begun;
+    bool open;
+    bool closing;
+    bool finishing; /* what comes is dropped, what is queued goes out, then the end is said */
+    bool ended;
+    enum tb_status why;
+    uint8_t *in;
+    size_t in_used;
+    size_t in_cap;
+    tb_time_ns heard_at;
+};
+
+/* Ends. */
+
+void tb_wire_close(struct tb_wire *w, enum tb_status why)
+{
+    if (w->closing) return;
+    w->closing = true;
+    if (!w->finishing) w->why = why;
+    tb_chan_close(w->chan, why);
+}
+
+static void end_if_sent(struct tb_wire *w)
+{
+    if (!w->finishing || w->ended || !w->open || w->queued_bytes > 0) return;
+    w->ended = true;
+    tb_chan_end(w->chan);
+}
+
+void tb_wire_finish(struct tb_wire *w, enum tb_status why, uint32_t linger_ms)
+{
+    if (w->closing || w->finishing) return;
+    w->finishing = true;
+    w->why = why;
+    tb_chan_want_read(w->chan, true); /* the peer's end is what we wait for */
+    tb_chan_deadline(w->chan, why, linger_ms);
+    end_if_sent(w);
+}
+
+static void wire_free(struct tb_wire *w)
+{
+    while (w->first != NULL) {
+        struct block *next = w->first->next;
+        tb_free(w->first);
+        w->first = next;
+    }
+    tb_free(w->spare);
+    tb_free(w->in);
+    tb_free(w);
+}
+
+static void on_closed(struct tb_chan *c, void *user, enum tb_status why)
+{
+    (void)c;
+    struct tb_wire *w = user;
+    const bool asked = w->closing || w->finishing;
+    w->closing = true;
+    w->ops->on_closed(w, w->user, asked ? w->why : why);
+    wire_free(w);
+}
+
+/* In. */
+
+static uint32_t frame_bytes(const uint8_t *header)
+{
+    struct tb_reader r;
+    tb_reader_init(&r, header, TB_WIRE_HEADER_BYTES);
+    return tb_read_u32(&r);
+}
+
+/* One whole frame at `at`. */
+static enum tb_status take_frame(struct tb_wire *w, const uint8_t *at, uint32_t bytes)
+{
+    struct tb_wire_frame frame;
+    struct tb_reader r;
+    tb_reader_init(&r, at, TB_WIRE_HEADER_BYTES);
+    (void)tb_read_u32(&r);
+    frame.type = tb_read_u16(&r);
+    const uint16_t reserved = tb_read_u16(&r);
+    frame.request = tb_read_u64(&r);
+    if (reserved != 0) return TB_PEER_GARBLED;
+    tb_reader_init(&frame.payload, at + TB_WIRE_HEADER_BYTES, bytes);
+    return w->ops->on_frame(w, w->user, &frame);
+}
+
+/* Every frame that is whole; *used_out: bytes of them. */
+static enum tb_status take_frames(struct tb_wire *w, size_t *used_out)
+{
+    enum tb_status status = TB_OK;
+    size_t at = 0;
+    while (status == TB_OK && !w->closing && !w->finishing && w->in_used - at >= TB_WIRE_HEADER_BYTES) {
+        const uint32_t bytes = frame_bytes(w->in + at);
+        if (bytes > w->frame_bytes_max) return TB_PEER_GARBLED;
+        if (w->in_used - at - TB_WIRE_HEADER_BYTES < bytes) break;
+        status = take_frame(w, w->in + at, bytes);
+        at += TB_WIRE_HEADER_BYTES + bytes;
+    }
+    *used_out = at;
+    return status;
+}
+
+/* Room for at least one byte more. No more than twice what came is ever held. */
+static bool in_room(struct tb_wire *w)
+{
+    if (w->in_used < w->in_cap) return true;
+    const size_t cap = w->in_cap == 0 ? IN_BYTES_MIN : w->in_cap * 2;
+    uint8_t *more = tb_realloc(w->in, cap);
+    if (more == NULL) return false;
+    w->in = more;
+    w->in_cap = cap;
+    return true;
+}
+
+static void in_settle(struct tb_wire *w, size_t used)
+{
+    w->in_used -= used;
+    memmove(w->in, w->in + used, w->in_used);
+    if (w->in_used > 0 || w->in_cap <= IN_BYTES_KEEP) return;
+    tb_free(w->in);
+    w->in = NULL;
+    w->in_cap = 0;
+}
+
+static void on_readable(struct tb_chan *c, void *user)
+{
+    struct tb_wire *w = user;
+    size_t got = 0, used = 0;
+    if (!in_room(w)) {
+        tb_wire_close(w, TB_SITE_NOMEM);
+        return;
+    }
+    if (tb_chan_read(c, w->in + w->in_used, w->in_cap - w->in_used, &got) != TB_OK)
+        return; /* not yet, or closed */
+    w->heard_at = tb_clock_now();
+    if (w->finishing) return;
+    w->in_used += got;
+    const enum tb_status status = take_frames(w, &used);
+    if (status != TB_OK)
+        tb_wire_close(w, status);
+    else if (w->finishing)
+        w->in_used = 0;
+    else
+        in_settle(w, used);
+}
+
+/* Out. */
+
+/* The sent block leaves; one of the usual size is kept for the next. */
+static void pop(struct tb_wire *w)
+{
+    struct block *b = w->first;
+    if (b == w->last && b->cap == BLOCK_BYTES) {
+        b->used = b->sent = 0;
+        return;
+    }
+    w->first = b->next;
+    if (w->first == NULL) w->last = NULL;
+    if (w->spare == NULL && b->cap == BLOCK_BYTES)
+        w->spare = b;
+    else
+        tb_free(b);
+}
+
+static void on_writable(struct tb_chan *c, void *user)
+{
+    struct tb_wire *w = user;
+    enum tb_status status = TB_OK;
+    for (int i = 0; i < WRITES_TURN && status == TB_OK && w->queued_bytes > 0; i++) {
+        struct block *b = w->first; /* empty where a frame too large for it came next */
+        size_t put = 0;
+        if (b->sent < b->used) status = tb_chan_write(c, b->bytes + b->sent, b->used - b->sent, &put);
+        b->sent += put;
+        w->queued_bytes -= put;
+        if (b->sent == b->used) pop(w);
+    }
+    if (w->queued_bytes > 0) return;
+    tb_chan_want_write(c, false);
+    end_if_sent(w);
+}
+
+static struct block *block_new(struct tb_wire *w, size_t bytes)
+{
+    struct block *b = w->spare;
+    if (b != NULL && bytes <= b->cap) {
+        w->spare = NULL;
+    } else {
+        const size_t cap = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
+        b = tb_malloc(sizeof *b + cap);
+        if (b == NULL) return NULL;
+        b->cap = cap;
+    }
+    b->next = NULL;
+    b->used = b->sent = 0;
+    return b;
+}
+
+/* Makes `last` a block with room for `bytes` more. */
+static bool out_room(struct tb_wire *w, size_t bytes)
+{
+    w->previous = NULL;
+    if (w->last != NULL && w->last->cap - w->last->used >= bytes) return true;
+    struct block *b = block_new(w, bytes);
+    if (b == NULL) return false;
+    w->previous = w->last;
+    if (w->last == NULL)
+        w->first = b;
+    else
+        w->last->next = b;
+    w->last = b;
+    return true;
+}
+
+struct tb_writer *tb_wire_begin(struct tb_wire *w, uint16_t type, uint64_t request, size_t payload_max)
+{
+    TB_ASSERT(!w->begun);
+    const size_t bytes = TB_WIRE_HEADER_BYTES + payload_max;
+    if (w->closing || w->finishing) return NULL;
+    if (bytes < payload_max || bytes > w->queue_bytes_max || w->queued_bytes > w->queue_bytes_max - bytes ||
+        !out_room(w, bytes)) {
+        tb_wire_close(w, TB_SITE_NOMEM);
+        return NULL;
+    }
+    w->begun = true;
+    w->type = type;
+    w->request = request;
+    tb_writer_init(&w->writer, w->last->bytes + w->last->used + TB_WIRE_HEADER_BYTES, payload_max);
+    return &w->writer;
+}
+
+/* A frame that turned out small goes back into the block before its own, and a large block that it leaves
+ * nearly empty is cut: otherwise ten bytes announced as a megabyte would hold a megabyte, which the bound
+ * does not count. */
+static void tighten(struct tb_wire *w)
+{
+    struct block *own = w->last, *before = w->previous;
+    w->previous = NULL;
+    if (own->used > own->cap / 2 || own->cap <= BLOCK_BYTES) return;
+    if (before != NULL && before->cap - before->used >= own->used) {
+        memcpy(before->bytes + before->used, own->bytes, own->used);
+        before->used += own->used;
+        before->next = NULL;
+        w->last = before;
+        tb_free(own);
+        return;
+    }
+    const size_t cap = own->used > BLOCK_BYTES ? own->used : BLOCK_BYTES;
+    struct block *cut = tb_realloc(own, sizeof *own + cap);
+    if (cut == NULL) return; /* it stays as large as it is until it is sent */
+    cut->cap = cap;
+    w->last = cut;
+    if (before != NULL)
+        before->next = cut;
+    else
+        w->first = cut;
+}
+
+void tb_wire_end(struct tb_wire *w)
+{
+    TB_ASSERT(w->begun);
+    w->begun = false;
+    if (w->closing) return;
+    if (w->writer.full || w->writer.used > w->frame_bytes_max) {
+        tb_wire_close(w, TB_TOO_LARGE);
+        return;
+    }
+    struct block *b = w->last;
+    const bool alone = b->used == 0;
+    struct tb_writer header;
+    tb_writer_init(&header, b->bytes + b->used, TB_WIRE_HEADER_BYTES);
+    tb_write_u32(&header, (uint32_t)w->writer.used);
+    tb_write_u16(&header, w->type);
+    tb_write_u16(&header, 0);
+    tb_write_u64(&header, w->request);
+    b->used += TB_WIRE_HEADER_BYTES + w->writer.used;
+    w->queued_bytes += TB_WIRE_HEADER_BYTES + w->writer.used;
+    if (alone) tighten(w);
+    tb_chan_want_write(w->chan, true);
+}
+
+/* Beginnings. */
+
+static void on_open(struct tb_chan *c, void *user, const struct tb_chan_peer *peer)
+{
+    (void)c;
+    struct tb_wire *w = user;
+    w->open = true;
+    w->heard_at = tb_clock_now();
+    if (!w->finishing) w->ops->on_open(w, w->user, peer);
+    end_if_sent(w);
+}
+
+static const struct tb_chan_ops chan_ops = {
+    .on_open = on_open, .on_readable = on_readable, .on_writable = on_writable, .on_closed = on_closed};
+
+static struct tb_wire *wire_new(const struct tb_wire_options *options, struct tb_chan_options *chan_out)
+{
+    struct tb_wire *w = tb_calloc(1, sizeof *w);
+    if (w == NULL) return NULL;
+    w->ops = options->ops;
+    w->user = options->user;
+    w->frame_bytes_max = options->frame_bytes_max != 0 ? options->frame_bytes_max : FRAME_BYTES_MAX_DEFAULT;
+    w->queue_bytes_max = options->queue_bytes_max != 0 ? options->queue_bytes_max : QUEUE_BYTES_MAX_DEFAULT;
+    w->heard_at = tb_clock_now();
+    *chan_out = options->chan;
+    chan_out->ops = &chan_ops;
+    chan_out->user = w;
+    return w;
+}
+
+enum tb_status tb_wire_dial(const struct tb_wire_options *options, const struct tb_address *to,
+                            struct tb_wire **wire_out)
+{
+    struct tb_chan_options chan;
+    struct tb_wire *w = wire_new(options, &chan);
+    if (w == NULL) return TB_SITE_NOMEM;
+    const enum tb_status status = tb_chan_dial(&chan, to, &w->chan);
+    if (status == TB_OK)
+        *wire_out = w;
+    else
+        wire_free(w);
+    return status;
+}
+
+enum tb_status tb_wire_accept(const struct tb_wire_options *options, int fd, struct tb_wire **wire_out)
+{
+    struct tb_chan_options chan;
+    struct tb_wire *w = wire_new(options, &chan);
+    if (w == NULL) {
+        close(fd);
+        return TB_SITE_NOMEM;
+    }
+    const enum tb_status status = tb_chan_accept(&chan, fd, &w->chan);
+    if (status == TB_OK)
+        *wire_out = w;
+    else
+        wire_free(w);
+    return status;
+}
+
+uint64_t tb_wire_queued_bytes(const struct tb_wire *w)
+{
+    return w->queued_bytes;
+}
+
+tb_time_ns tb_wire_heard_at(const struct tb_wire *w)
+{
+    return w->heard_at;
+}
+
+struct tb_chan *tb_wire_chan(struct tb_wire *w)
+{
+    return w->chan;
+}
+
+void *tb_wire_user(const struct tb_wire *w)
+{
+    return w->user;
+}
+
+void tb_wire_set_user(struct tb_wire *w, void *user)
+{
+    w->user = user;
+}
