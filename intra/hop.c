@@ -1,0 +1,182 @@
+#include "intra/hop.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+
+uint64_t tb_hop_shard_words(uint32_t chunk_count)
+{
+    return 3 * TB_BITMAP_WORDS(chunk_count);
+}
+
+static void see_all(struct tb_hop_shard *shard)
+{
+    for (uint32_t k = 0; k < shard->chunk_count; k++)
+        (void)tb_bitmap_set(shard->seen, k);
+}
+
+static void shard_init(struct tb_hop_shard *shard)
+{
+    shard->chunk_count = shard->place->manifest->chunk_count;
+    const uint64_t words = TB_BITMAP_WORDS(shard->chunk_count);
+    memset(shard->memory, 0, (size_t)(3 * words) * sizeof(uint64_t));
+    shard->seen = shard->memory;
+    shard->suspect = shard->memory + words;
+    shard->bad = shard->memory + 2 * words;
+    if (shard->source->held_buffer == TB_SOURCE_ALL_HELD) see_all(shard);
+}
+
+void tb_hop_state_init(struct tb_hop_state *s, struct tb_hop_shard *shards, uint32_t shard_count, uint32_t seed, tb_time_ns now)
+{
+    memset(s, 0, sizeof *s);
+    s->shards = shards;
+    s->shard_count = shard_count;
+    for (uint32_t i = 0; i < shard_count; i++) {
+        shard_init(&shards[i]);
+        s->chunk_total += shards[i].chunk_count;
+    }
+    s->at = s->chunk_total > 0 ? seed % s->chunk_total : 0;
+    s->poll_every = TB_HOP_POLL_MIN;
+    s->poll_at = now;
+}
+
+static uint32_t aim_bytes(const struct tb_hop_shard *shard, uint32_t k)
+{
+    const struct tb_source_object *object;
+    if (tb_source_object_of(shard->source, k, &object)) return object->bytes;
+    return shard->place->manifest->chunks[k].bytes;
+}
+
+/* First chunk of [from, end) of the shard that the source has and we lack, or `end`. Words at a time: a shard may have two
+ * million chunks. */
+static uint32_t wanted_from(const struct tb_hop_shard *shard, uint32_t from, uint32_t end)
+{
+    for (uint32_t k = from; k < end;) {
+        const uint32_t w = k / 64;
+        const uint64_t ours = __atomic_load_n(&shard->place->held[w], __ATOMIC_ACQUIRE) |
+                              __atomic_load_n(&shard->place->claimed[w], __ATOMIC_ACQUIRE);
+        const uint64_t wanted = shard->seen[w] & ~ours & ~shard->bad[w] & (UINT64_MAX << (k % 64));
+        if (wanted == 0) {
+            k = (w + 1) * 64;
+            continue;
+        }
+        const uint32_t found = w * 64 + (uint32_t)__builtin_ctzll(wanted);
+        return found < end ? found : end;
+    }
+    return end;
+}
+
+/* Looks through [from, end) of the line of all shards' chunks. */
+static bool find(struct tb_hop_state *s, uint64_t from, uint64_t end, struct tb_hop_aim *aim_out)
+{
+    uint64_t first = 0; /* of shard i */
+    for (uint32_t i = 0; i < s->shard_count && first < end; first += s->shards[i].chunk_count, i++) {
+        const struct tb_hop_shard *shard = &s->shards[i];
+        if (from >= first + shard->chunk_count) continue;
+        const uint64_t left = end - first;
+        const uint32_t k_end = left < shard->chunk_count ? (uint32_t)left : shard->chunk_count;
+        uint32_t k = wanted_from(shard, from > first ? (uint32_t)(from - first) : 0, k_end);
+        while (k < k_end && !tb_place_claim(shard->place, k)) /* another hop was sooner */
+            k = wanted_from(shard, k + 1, k_end);
+        if (k == k_end) continue;
+        *aim_out = (struct tb_hop_aim){.shard_index = i, .chunk = k, .bytes = aim_bytes(shard, k)};
+        s->at = first + k + 1;
+        return true;
+    }
+    return false;
+}
+
+static bool window_open(const struct tb_hop_state *s)
+{
+    if (s->in_flight_chunks >= TB_HOP_CHUNKS_MAX) return false;
+    return s->in_flight_chunks < 2 || s->in_flight_bytes < TB_HOP_WINDOW_BYTES;
+}
+
+bool tb_hop_next(struct tb_hop_state *s, struct tb_hop_aim *aim_out)
+{
+    if (s->dry || !window_open(s)) return false;
+    const uint64_t at = s->at;
+    if (!find(s, at, s->chunk_total, aim_out) && !find(s, 0, at, aim_out)) {
+        s->dry = true;
+        return false;
+    }
+    s->in_flight_chunks++;
+    s->in_flight_bytes += aim_out->bytes;
+    return true;
+}
+
+static void settle(struct tb_hop_state *s, const struct tb_hop_aim *aim)
+{
+    TB_ASSERT(s->in_flight_chunks > 0 && s->in_flight_bytes >= aim->bytes);
+    s->in_flight_chunks--;
+    s->in_flight_bytes -= aim->bytes;
+}
+
+void tb_hop_landed(struct tb_hop_state *s, const struct tb_hop_aim *aim)
+{
+    settle(s, aim);
+}
+
+bool tb_hop_failed(struct tb_hop_state *s, const struct tb_hop_aim *aim)
+{
+    settle(s, aim);
+    s->dry = false;
+    struct tb_hop_shard *shard = &s->shards[aim->shard_index];
+    if (tb_bitmap_set(shard->suspect, aim->chunk)) return false;
+    (void)tb_bitmap_set(shard->bad, aim->chunk);
+    return true;
+}
+
+void tb_hop_dropped(struct tb_hop_state *s, const struct tb_hop_aim *aim)
+{
+    settle(s, aim);
+    s->dry = false;
+}
+
+static uint64_t full_word(uint32_t chunk_count, uint32_t w)
+{
+    const uint32_t left = chunk_count - w * 64;
+    return left >= 64 ? UINT64_MAX : ((uint64_t)1 << left) - 1;
+}
+
+bool tb_hop_poll_words(const struct tb_hop_state *s, uint32_t shard_index, uint32_t *first_out, uint32_t *count_out)
+{
+    const struct tb_hop_shard *shard = &s->shards[shard_index];
+    uint32_t first = 0, end = (uint32_t)TB_BITMAP_WORDS(shard->chunk_count);
+    while (first < end && shard->seen[first] == full_word(shard->chunk_count, first))
+        first++;
+    while (end > first && shard->seen[end - 1] == full_word(shard->chunk_count, end - 1))
+        end--;
+    *first_out = first;
+    *count_out = end - first;
+    return end > first;
+}
+
+enum tb_status tb_hop_seen(struct tb_hop_state *s, uint32_t shard_index, uint32_t first, const uint64_t *words, uint32_t count)
+{
+    struct tb_hop_shard *shard = &s->shards[shard_index];
+    TB_ASSERT((uint64_t)first + count <= TB_BITMAP_WORDS(shard->chunk_count));
+    for (uint32_t i = 0; i < count; i++)
+        if ((words[i] & ~full_word(shard->chunk_count, first + i)) != 0) return TB_PEER_GARBLED;
+    for (uint32_t i = 0; i < count; i++) {
+        if ((words[i] & ~shard->seen[first + i]) != 0) s->round_news = true;
+        shard->seen[first + i] = words[i];
+    }
+    return TB_OK;
+}
+
+void tb_hop_round_done(struct tb_hop_state *s, tb_time_ns now)
+{
+    const tb_time_ns every = s->round_news ? s->poll_every / 2 : s->poll_every * 2;
+    s->poll_every = every < TB_HOP_POLL_MIN ? TB_HOP_POLL_MIN : every > TB_HOP_POLL_MAX ? TB_HOP_POLL_MAX : every;
+    s->poll_at = tb_time_add(now, s->poll_every);
+    s->round_news = false;
+    s->dry = false; /* another hop may have given a claim back meanwhile */
+}
+
+bool tb_hop_whole(const struct tb_hop_state *s)
+{
+    for (uint32_t i = 0; i < s->shard_count; i++)
+        if (!tb_place_whole(s->shards[i].place)) return false;
+    return true;
+}
