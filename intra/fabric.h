@@ -12,7 +12,6 @@
 #define TB_INTRA_FABRIC_H
 
 #include "base/message.h"
-#include "base/net/tls.h"
 #include "base/place.h"
 #include "base/time.h"
 

@@ -26,7 +26,8 @@ static void shard_init(struct tb_hop_shard *shard)
     if (shard->source->held_buffer == TB_SOURCE_ALL_HELD) see_all(shard);
 }
 
-void tb_hop_state_init(struct tb_hop_state *s, struct tb_hop_shard *shards, uint32_t shard_count, uint32_t seed, tb_time_ns now)
+void tb_hop_state_init(struct tb_hop_state *s, struct tb_hop_shard *shards, uint32_t shard_count,
+                       uint32_t seed, tb_time_ns now)
 {
     memset(s, 0, sizeof *s);
     s->shards = shards;
@@ -47,8 +48,8 @@ static uint32_t aim_bytes(const struct tb_hop_shard *shard, uint32_t k)
     return shard->place->manifest->chunks[k].bytes;
 }
 
-/* First chunk of [from, end) of the shard that the source has and we lack, or `end`. Words at a time: a shard may have two
- * million chunks. */
+/* First chunk of [from, end) of the shard that the source has and we lack, or `end`. Words at a time: a shard
+ * may have two million chunks. */
 static uint32_t wanted_from(const struct tb_hop_shard *shard, uint32_t from, uint32_t end)
 {
     for (uint32_t k = from; k < end;) {
@@ -139,7 +140,8 @@ static uint64_t full_word(uint32_t chunk_count, uint32_t w)
     return left >= 64 ? UINT64_MAX : ((uint64_t)1 << left) - 1;
 }
 
-bool tb_hop_poll_words(const struct tb_hop_state *s, uint32_t shard_index, uint32_t *first_out, uint32_t *count_out)
+bool tb_hop_poll_words(const struct tb_hop_state *s, uint32_t shard_index, uint32_t *first_out,
+                       uint32_t *count_out)
 {
     const struct tb_hop_shard *shard = &s->shards[shard_index];
     uint32_t first = 0, end = (uint32_t)TB_BITMAP_WORDS(shard->chunk_count);
@@ -152,7 +154,8 @@ bool tb_hop_poll_words(const struct tb_hop_state *s, uint32_t shard_index, uint3
     return end > first;
 }
 
-enum tb_status tb_hop_seen(struct tb_hop_state *s, uint32_t shard_index, uint32_t first, const uint64_t *words, uint32_t count)
+enum tb_status tb_hop_seen(struct tb_hop_state *s, uint32_t shard_index, uint32_t first,
+                           const uint64_t *words, uint32_t count)
 {
     struct tb_hop_shard *shard = &s->shards[shard_index];
     TB_ASSERT((uint64_t)first + count <= TB_BITMAP_WORDS(shard->chunk_count));
@@ -168,7 +171,9 @@ enum tb_status tb_hop_seen(struct tb_hop_state *s, uint32_t shard_index, uint32_
 void tb_hop_round_done(struct tb_hop_state *s, tb_time_ns now)
 {
     const tb_time_ns every = s->round_news ? s->poll_every / 2 : s->poll_every * 2;
-    s->poll_every = every < TB_HOP_POLL_MIN ? TB_HOP_POLL_MIN : every > TB_HOP_POLL_MAX ? TB_HOP_POLL_MAX : every;
+    s->poll_every = every < TB_HOP_POLL_MIN   ? TB_HOP_POLL_MIN
+                    : every > TB_HOP_POLL_MAX ? TB_HOP_POLL_MAX
+                                              : every;
     s->poll_at = tb_time_add(now, s->poll_every);
     s->round_news = false;
     s->dry = false; /* another hop may have given a claim back meanwhile */

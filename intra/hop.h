@@ -1,8 +1,9 @@
 /* hop.h - what one hop asks its source for next. The deciding half of a hop; hop_run.c does what it says.
  *
- * Pure: no socket, clock, thread or heap. It knows the source's held bitmaps as last seen, our places, what is in flight and
- * what failed. A chunk is asked for only after the snapshot that showed its bit (P1), only when nobody else fills it here
- * (a claim), and at most twice from a source whose bytes do not match: once again after the first failure, then never.
+ * Pure: no socket, clock, thread or heap. It knows the source's held bitmaps as last seen, our places, what
+ * is in flight and what failed. A chunk is asked for only after the snapshot that showed its bit (P1), only
+ * when nobody else fills it here (a claim), and at most twice from a source whose bytes do not match: once
+ * again after the first failure, then never.
  *
  * Bitmaps are asked again every 0.2 to 20 ms: twice as often after news, half as often after none.
  *
@@ -14,10 +15,11 @@
 #include "base/time.h"
 #include "intra/source.h"
 
-#define TB_HOP_POLL_MIN     TB_US(200)
-#define TB_HOP_POLL_MAX     TB_MS(20)
-#define TB_HOP_WINDOW_BYTES ((uint64_t)8 << 20) /* in flight; 1 ms at 8 GB/s. Two chunks may always be, however large */
-#define TB_HOP_CHUNKS_MAX   32u                 /* in flight */
+#define TB_HOP_POLL_MIN TB_US(200)
+#define TB_HOP_POLL_MAX TB_MS(20)
+#define TB_HOP_WINDOW_BYTES                                                                                  \
+    ((uint64_t)8 << 20)       /* in flight; 1 ms at 8 GB/s. Two chunks may always be, however large */
+#define TB_HOP_CHUNKS_MAX 32u /* in flight */
 
 /* One shard that the source has and we want. The first three are the owner's to fill before init. */
 struct tb_hop_shard {
@@ -36,8 +38,8 @@ struct tb_hop_state {
     struct tb_hop_shard *shards; /* the owner's */
     uint32_t shard_count;
     uint64_t chunk_total;
-    uint64_t at;    /* where the search goes on: an index over all shards' chunks */
-    bool dry;       /* nothing to ask until a snapshot, a lost claim or a failure */
+    uint64_t at; /* where the search goes on: an index over all shards' chunks */
+    bool dry;    /* nothing to ask until a snapshot, a lost claim or a failure */
     uint64_t in_flight_bytes;
     uint32_t in_flight_chunks;
     tb_time_ns poll_every;
@@ -45,30 +47,36 @@ struct tb_hop_state {
     bool round_news; /* a snapshot of this round showed something new */
 };
 
-/* seed: where to begin; 0 is the first chunk. A source without bitmap counts as whole. The first poll is due at once. */
-void tb_hop_state_init(struct tb_hop_state *s, struct tb_hop_shard *shards, uint32_t shard_count, uint32_t seed, tb_time_ns now);
+/* seed: where to begin; 0 is the first chunk. A source without bitmap counts as whole. The first poll is due
+ * at once. */
+void tb_hop_state_init(struct tb_hop_state *s, struct tb_hop_shard *shards, uint32_t shard_count,
+                       uint32_t seed, tb_time_ns now);
 
 struct tb_hop_aim {
     uint32_t shard_index; /* into shards */
     uint32_t chunk;
     uint32_t bytes; /* to read: of the encoded form if there is one */
 };
-/* True: *aim_out was claimed in its place and counts as in flight until one of the three calls below. False: the window is
- * full, or there is nothing to ask for now. */
+/* True: *aim_out was claimed in its place and counts as in flight until one of the three calls below. False:
+ * the window is full, or there is nothing to ask for now. */
 bool tb_hop_next(struct tb_hop_state *s, struct tb_hop_aim *aim_out);
 void tb_hop_landed(struct tb_hop_state *s, const struct tb_hop_aim *aim);
-/* Its digest failed while the source was still open to us, and its claim has ended. True: for the second time; it is not
- * asked of this source again. */
+/* Its digest failed while the source was still open to us, and its claim has ended. True: for the second
+ * time; it is not asked of this source again. */
 bool tb_hop_failed(struct tb_hop_state *s, const struct tb_hop_aim *aim);
 /* It was not read to the end; its claim has ended. */
 void tb_hop_dropped(struct tb_hop_state *s, const struct tb_hop_aim *aim);
 
-/* The words of a shard's bitmap that are worth asking for: from the first that is not full to the last. False: it is known whole. */
-bool tb_hop_poll_words(const struct tb_hop_state *s, uint32_t shard_index, uint32_t *first_out, uint32_t *count_out);
-/* A snapshot of those words has come. TB_PEER_GARBLED: bits past the last chunk. What the source holds no more is asked no more. */
-TB_MUST_USE enum tb_status tb_hop_seen(struct tb_hop_state *s, uint32_t shard_index, uint32_t first, const uint64_t *words,
-                                       uint32_t count);
-/* All snapshots of a round have come (or none was worth asking): sets poll_at and looks at the places again. */
+/* The words of a shard's bitmap that are worth asking for: from the first that is not full to the last.
+ * False: it is known whole. */
+bool tb_hop_poll_words(const struct tb_hop_state *s, uint32_t shard_index, uint32_t *first_out,
+                       uint32_t *count_out);
+/* A snapshot of those words has come. TB_PEER_GARBLED: bits past the last chunk. What the source holds no
+ * more is asked no more. */
+TB_MUST_USE enum tb_status tb_hop_seen(struct tb_hop_state *s, uint32_t shard_index, uint32_t first,
+                                       const uint64_t *words, uint32_t count);
+/* All snapshots of a round have come (or none was worth asking): sets poll_at and looks at the places again.
+ */
 void tb_hop_round_done(struct tb_hop_state *s, tb_time_ns now);
 
 /* Every place is whole. */

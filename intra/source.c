@@ -14,7 +14,8 @@ size_t tb_source_encoded_bytes(const struct tb_source_shard *shards, uint32_t co
 {
     size_t bytes = 4;
     for (uint32_t i = 0; i < count; i++)
-        bytes += SHARD_BYTES + (size_t)shards[i].tensor_count * TENSOR_BYTES + (size_t)shards[i].object_count * OBJECT_BYTES;
+        bytes += SHARD_BYTES + (size_t)shards[i].tensor_count * TENSOR_BYTES +
+                 (size_t)shards[i].object_count * OBJECT_BYTES;
     return bytes;
 }
 
@@ -64,7 +65,8 @@ static bool decode_fixed(struct tb_reader *r, struct tb_source_shard *out)
     return !r->bad && scattered <= 1;
 }
 
-/* Reads the count of a table, which must fit what is left: nobody makes us allocate more than a small multiple of what it sent. */
+/* Reads the count of a table, which must fit what is left: nobody makes us allocate more than a small
+ * multiple of what it sent. */
 static bool table_count(struct tb_reader *r, size_t entry_bytes, uint32_t count_max, uint32_t *count_out)
 {
     const uint32_t count = tb_read_u32(r);
@@ -91,7 +93,8 @@ size_t tb_source_decode_bytes(const void *encoded, size_t encoded_bytes)
         (void)tb_read_span(&r, (size_t)s.tensor_count * TENSOR_BYTES);
         if (!table_count(&r, OBJECT_BYTES, TB_CHUNKS_MAX, &s.object_count)) return 0;
         (void)tb_read_span(&r, (size_t)s.object_count * OBJECT_BYTES);
-        bytes += rounded(s.tensor_count * sizeof(struct tb_source_at)) + rounded(s.object_count * sizeof(struct tb_source_object));
+        bytes += rounded(s.tensor_count * sizeof(struct tb_source_at)) +
+                 rounded(s.object_count * sizeof(struct tb_source_object));
     }
     return tb_reader_ended(&r) ? bytes : 0;
 }
@@ -125,7 +128,8 @@ static uint8_t *decode_objects(struct tb_reader *r, struct tb_source_shard *s, u
 enum tb_status tb_source_decode(const void *encoded, size_t encoded_bytes, void *memory, size_t cap,
                                 const struct tb_source_shard **shards_out, uint32_t *count_out)
 {
-    const size_t needed = tb_source_decode_bytes(encoded, encoded_bytes); /* walks every count: what follows cannot fail */
+    const size_t needed =
+        tb_source_decode_bytes(encoded, encoded_bytes); /* walks every count: what follows cannot fail */
     if (needed == 0) return TB_PEER_GARBLED;
     if (cap < needed) return TB_SITE_NOMEM;
     TB_ASSERT(((uintptr_t)memory & 7u) == 0);
@@ -175,8 +179,8 @@ enum tb_status tb_source_check(const struct tb_source_shard *shard, const struct
     return TB_OK;
 }
 
-/* The tensor that packed_offset falls into: the last that starts at or before it. (A tensor of no bytes stands before the
- * one that really starts there, so the last is never empty.) */
+/* The tensor that packed_offset falls into: the last that starts at or before it. (A tensor of no bytes
+ * stands before the one that really starts there, so the last is never empty.) */
 static uint32_t tensor_at(const struct tb_layout *layout, uint64_t packed_offset)
 {
     uint32_t low = 0, high = layout->tensor_count;
@@ -195,9 +199,11 @@ struct tb_source_run tb_source_run_at(const struct tb_source_shard *shard, const
 {
     TB_ASSERT(packed_offset < manifest->bytes && bytes_max > 0);
     const struct tb_layout *layout = &manifest->layout;
-    struct tb_source_run run = {.buffer = shard->packed_buffer, .offset = shard->packed_offset + packed_offset, .bytes = bytes_max};
+    struct tb_source_run run = {
+        .buffer = shard->packed_buffer, .offset = shard->packed_offset + packed_offset, .bytes = bytes_max};
     uint64_t left = manifest->bytes - packed_offset;
-    if (shard->scattered && packed_offset >= layout->bytes) run.offset -= layout->bytes; /* blobs start at packed_offset */
+    if (shard->scattered && packed_offset >= layout->bytes)
+        run.offset -= layout->bytes; /* blobs start at packed_offset */
     if (shard->scattered && packed_offset < layout->bytes) {
         const uint32_t t = tensor_at(layout, packed_offset);
         const uint64_t inside = packed_offset - layout->tensors[t].offset;
@@ -209,7 +215,8 @@ struct tb_source_run tb_source_run_at(const struct tb_source_shard *shard, const
     return run;
 }
 
-bool tb_source_object_of(const struct tb_source_shard *shard, uint32_t k, const struct tb_source_object **object_out)
+bool tb_source_object_of(const struct tb_source_shard *shard, uint32_t k,
+                         const struct tb_source_object **object_out)
 {
     if (shard->object_count == 0 || shard->objects[k].codec == 0) return false;
     *object_out = &shard->objects[k];

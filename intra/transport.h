@@ -1,22 +1,25 @@
-/* transport.h - what a way to move bytes inside a site must do for a hop. `tcp` and `shm` implement it; `verbs` will.
+/* transport.h - what a way to move bytes inside a site must do for a hop. `tcp` and `shm` implement it;
+ * `verbs` will.
  *
- * An upstream is the reader's end of one hop by one transport. The unit is a READ: bytes of the source's export into memory of
- * ours. A hop has many READs in flight; a transport with its own engine completes them by on_read (read), one that copies
- * from memory within reach lets the hop's pool run the copy (reaches, copy), so the loop stays free for others.
+ * An upstream is the reader's end of one hop by one transport. The unit is a READ: bytes of the source's
+ * export into memory of ours. A hop has many READs in flight; a transport with its own engine completes them
+ * by on_read (read), one that copies from memory within reach lets the hop's pool run the copy (reaches,
+ * copy), so the loop stays free for others.
  *
- * Threads: everything here runs on the fabric's thread, except copy, which runs on any. Nothing is called back from inside open, read,
- * confirm or close. */
+ * Threads: everything here runs on the fabric's thread, except copy, which runs on any. Nothing is called
+ * back from inside open, read, confirm or close. */
 #ifndef TB_INTRA_TRANSPORT_H
 #define TB_INTRA_TRANSPORT_H
 
 #include "intra/source.h"
 
-/* One READ: `bytes` bytes into `to`. The memory of the struct and of `to` is the hop's, and the transport's to write until
- * on_read, or until close has been answered by on_closed. */
+/* One READ: `bytes` bytes into `to`. The memory of the struct and of `to` is the hop's, and the transport's
+ * to write until on_read, or until close has been answered by on_closed. */
 struct tb_read {
-    const struct tb_source_shard *source; /* set: packed bytes from `offset` on, where the source says they stand; */
-    const struct tb_manifest *manifest;   /*      with this */
-    uint32_t buffer;                      /* source NULL: of this buffer, from `offset` on */
+    const struct tb_source_shard
+        *source; /* set: packed bytes from `offset` on, where the source says they stand; */
+    const struct tb_manifest *manifest; /*      with this */
+    uint32_t buffer;                    /* source NULL: of this buffer, from `offset` on */
     uint64_t offset;
     uint32_t bytes; /* at least 1 */
     bool words;     /* a bitmap: whole aligned 64-bit words, each loaded at once */
@@ -37,7 +40,8 @@ struct tb_upstream_events {
     void (*on_open)(void *user);
     void (*on_read)(void *user, struct tb_read *read);
     void (*on_confirmed)(void *user); /* answers the oldest confirm */
-    /* The source ended it, or cannot be reached. Nothing more comes; READs in flight are dead once on_closed has run. The hop closes it. */
+    /* The source ended it, or cannot be reached. Nothing more comes; READs in flight are dead once on_closed
+     * has run. The hop closes it. */
     void (*on_lost)(void *user, enum tb_status why);
     /* After close: the upstream is freed, none of its READs writes any more. */
     void (*on_closed)(void *user);
@@ -46,7 +50,8 @@ struct tb_upstream_events {
 struct tb_upstream_options {
     struct tb_fabric *fabric;
     const struct tb_hop_options *hop; /* borrowed for as long as the upstream lives */
-    const struct tb_source_shard *const *sources; /* what the hop will read: for transports that prepare their buffers; likewise borrowed */
+    const struct tb_source_shard *const
+        *sources; /* what the hop will read: for transports that prepare their buffers; likewise borrowed */
     uint32_t source_count;
     uint32_t idle_ms;
     const struct tb_upstream_events *events;
@@ -62,10 +67,12 @@ struct tb_transport_ops {
     bool (*reaches)(const struct tb_upstream *u, const struct tb_read *read);
     /* TB_STREAM_IO: the memory cannot be read any more. */
     enum tb_status (*copy)(const struct tb_upstream *u, const struct tb_read *read);
-    /* Asks the source for a sign of life. on_confirmed proves that its memory was still ours to read when confirm was called: an
-     * owner ends the hop before it takes its memory back, so a digest that failed before counts only then. */
+    /* Asks the source for a sign of life. on_confirmed proves that its memory was still ours to read when
+     * confirm was called: an owner ends the hop before it takes its memory back, so a digest that failed
+     * before counts only then. */
     void (*confirm)(struct tb_upstream *u);
-    /* Called now and then: notices a source that is silent for idle_ms. Returns when it wants the next call. */
+    /* Called now and then: notices a source that is silent for idle_ms. Returns when it wants the next call.
+     */
     tb_time_ns (*poll)(struct tb_upstream *u, tb_time_ns now);
     void (*close)(struct tb_upstream *u);
 };

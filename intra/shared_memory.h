@@ -1,0 +1,40 @@
+/* shared_memory.h - memory of ours that readers on this host may map: an anonymous file that can neither
+ * shrink nor grow. A shell.
+ *
+ * Sealed against shrinking, so no reader ever gets a SIGBUS, and (where the kernel knows it) against new
+ * writable mappings, so a reader that is given the descriptor can only read. Kept out of forked children
+ * (MADV_DONTFORK). */
+#ifndef TB_INTRA_SHARED_MEMORY_H
+#define TB_INTRA_SHARED_MEMORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tombolo/status.h"
+
+struct tb_shared_memory {
+    void *bytes; /* zeroed, page-aligned */
+    uint64_t count;
+    int memfd; /* goes into tb_export_buffer */
+};
+
+/* `name` is for people (/proc/PID/maps). TB_BAD_ARGUMENT: 0 bytes. TB_SITE_NOMEM: the pages are allocated
+ * now, so that a full machine is an answer and not a signal later. */
+TB_MUST_USE enum tb_status tb_shared_memory_new(const char *name, uint64_t count,
+                                                struct tb_shared_memory *memory_out);
+void tb_shared_memory_free(struct tb_shared_memory *memory); /* and zeroes it; a zeroed one is fine */
+
+/* Maps [offset, offset + count) of a descriptor that a peer gave us, read-only; keeps no descriptor.
+ * TB_PEER_GARBLED: it is not sealed against shrinking or is shorter than that: reading it could kill us.
+ * TB_SITE_NOMEM: no room for a mapping. */
+struct tb_shared_view {
+    const uint8_t *bytes; /* where `offset` stands */
+    uint64_t count;
+    void *map;
+    uint64_t map_bytes;
+};
+TB_MUST_USE enum tb_status tb_shared_view_open(int fd, uint64_t offset, uint64_t count,
+                                               struct tb_shared_view *view_out);
+void tb_shared_view_close(struct tb_shared_view *view);
+
+#endif
