@@ -1,0 +1,220 @@
+/* crossing.c - bitmaps against bitmaps: held here, not held there, not on its way. Pure. */
+#include "wan/crossing.h"
+
+#include "base/assert.h"
+
+#define CROSSING_QUEUED 255u
+#define ALIGN           16u
+
+uint32_t tb_refusals_add(struct tb_refusals *r, uint32_t shard, uint32_t chunk)
+{
+    for (uint32_t i = 0; i < r->count; i++)
+        if (r->items[i].shard == shard && r->items[i].chunk == chunk) return ++r->items[i].times;
+    if (r->count == TB_CROSSING_REFUSALS_MAX) return 1;
+    r->items[r->count].shard = shard;
+    r->items[r->count].chunk = chunk;
+    r->items[r->count++].times = 1;
+    return 1;
+}
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static size_t bitmap_bytes(const struct tb_place *place)
+{
+    return aligned(TB_BITMAP_WORDS(place->manifest->chunk_count) * sizeof(uint64_t));
+}
+
+static size_t owner_bytes(const struct tb_place *place)
+{
+    return aligned(place->manifest->chunk_count);
+}
+
+size_t tb_crossing_bytes_for(const struct tb_place *places, uint32_t shard_count)
+{
+    size_t bytes = aligned(shard_count * sizeof(struct tb_crossing_shard));
+    for (uint32_t s = 0; s < shard_count; s++)
+        bytes += 2 * bitmap_bytes(&places[s]) + owner_bytes(&places[s]);
+    return bytes;
+}
+
+void tb_crossing_init(struct tb_crossing *c, const struct tb_place *places, uint32_t shard_count, void *memory)
+{
+    uint8_t *at = memory;
+    memset(c, 0, sizeof *c);
+    memset(memory, 0, tb_crossing_bytes_for(places, shard_count));
+    c->shards = memory;
+    c->shard_count = shard_count;
+    at += aligned(shard_count * sizeof(struct tb_crossing_shard));
+    for (uint32_t s = 0; s < shard_count; s++) {
+        struct tb_crossing_shard *shard = &c->shards[s];
+        shard->place = &places[s];
+        shard->peer = (uint64_t *)(void *)at;
+        shard->busy = (uint64_t *)(void *)(at + bitmap_bytes(&places[s]));
+        shard->owner = at + 2 * bitmap_bytes(&places[s]);
+        at += 2 * bitmap_bytes(&places[s]) + owner_bytes(&places[s]);
+        c->chunks += places[s].manifest->chunk_count;
+    }
+}
+
+static bool bit(const uint64_t *words, uint32_t k)
+{
+    return (words[k / 64] >> (k % 64) & 1) != 0;
+}
+
+static void bit_clear(uint64_t *words, uint32_t k)
+{
+    words[k / 64] &= ~(UINT64_C(1) << (k % 64));
+}
+
+static void bit_set(uint64_t *words, uint32_t k)
+{
+    words[k / 64] |= UINT64_C(1) << (k % 64);
+}
+
+/* Within one crossing what a peer holds only grows. */
+static bool peer_lost_some(const struct tb_crossing_shard *shard, const struct tb_span *words)
+{
+    for (uint32_t i = 0; i < words->count / TB_HELD_WORD_BYTES; i++) {
+        const struct tb_held_word word = tb_held_words_at(words, i);
+        if ((shard->peer[word.index] & ~word.word) != 0) return true;
+    }
+    return false;
+}
+
+enum tb_status tb_crossing_held(struct tb_crossing *c, uint32_t shard_index, const struct tb_span *words)
+{
+    if (shard_index >= c->shard_count) return TB_PEER_GARBLED;
+    struct tb_crossing_shard *shard = &c->shards[shard_index];
+    const enum tb_status status = tb_held_words_check(words, shard->place->manifest->chunk_count);
+    if (status != TB_OK) return status;
+    if (peer_lost_some(shard, words)) return TB_PEER_GARBLED;
+    for (uint32_t i = 0; i < words->count / TB_HELD_WORD_BYTES; i++) {
+        const struct tb_held_word word = tb_held_words_at(words, i);
+        const uint32_t more = (uint32_t)__builtin_popcountll(word.word & ~shard->peer[word.index]);
+        shard->peer[word.index] = word.word;
+        shard->busy[word.index] &= ~word.word;
+        shard->peer_count += more;
+        c->peer_held += more;
+    }
+    return TB_OK;
+}
+
+enum tb_status tb_crossing_start(struct tb_crossing *c)
+{
+    if (c->started) return TB_PEER_GARBLED;
+    c->started = true;
+    return TB_OK;
+}
+
+/* Chunks of word w that can go: held here, not there, not on the way. */
+static uint64_t sendable_word(const struct tb_crossing_shard *shard, uint32_t w)
+{
+    return __atomic_load_n(&shard->place->held[w], __ATOMIC_ACQUIRE) & ~shard->peer[w] & ~shard->busy[w];
+}
+
+static bool sendable(const struct tb_crossing_shard *shard, uint32_t k)
+{
+    return (sendable_word(shard, k / 64) >> (k % 64) & 1) != 0;
+}
+
+/* The first chunk at or after `from` that can go; chunk_count if none. */
+static uint32_t find_sendable(const struct tb_crossing_shard *shard, uint32_t from)
+{
+    const uint32_t count = shard->place->manifest->chunk_count;
+    if (from >= count) return count;
+    uint32_t w = from / 64;
+    uint64_t word = sendable_word(shard, w) & (UINT64_MAX << (from % 64));
+    const uint32_t words = (uint32_t)TB_BITMAP_WORDS(count);
+    while (word == 0 && ++w < words)
+        word = sendable_word(shard, w);
+    return word == 0 ? count : w * 64 + (uint32_t)__builtin_ctzll(word);
+}
+
+static void queue_run(struct tb_crossing_shard *shard, struct tb_parcel *parcel)
+{
+    const struct tb_manifest *m = shard->place->manifest;
+    uint32_t k = parcel->first;
+    do {
+        parcel->bytes += m->chunks[k].bytes;
+        bit_set(shard->busy, k);
+        shard->owner[k++] = CROSSING_QUEUED;
+        parcel->count++;
+    } while (parcel->bytes < TB_PARCEL_BYTES_MIN && parcel->count < TB_PARCEL_CHUNKS_MAX && k < m->chunk_count &&
+             parcel->bytes + m->chunks[k].bytes <= TB_PARCEL_BYTES_MAX && sendable(shard, k));
+}
+
+bool tb_crossing_next(struct tb_crossing *c, struct tb_parcel *parcel_out)
+{
+    if (!c->started) return false;
+    for (uint32_t tried = 0; tried <= c->shard_count; tried++) {
+        struct tb_crossing_shard *shard = &c->shards[c->at_shard];
+        const uint32_t first = find_sendable(shard, c->at_chunk);
+        if (first < shard->place->manifest->chunk_count) {
+            *parcel_out = (struct tb_parcel){.shard = c->at_shard, .first = first};
+            queue_run(shard, parcel_out);
+            c->at_chunk = first + parcel_out->count;
+            return true;
+        }
+        c->at_chunk = 0;
+        c->at_shard = (c->at_shard + 1) % c->shard_count;
+    }
+    return false;
+}
+
+void tb_crossing_taken(struct tb_crossing *c, const struct tb_parcel *parcel, uint32_t slot)
+{
+    TB_ASSERT(slot < TB_CROSSING_SLOTS_MAX);
+    struct tb_crossing_shard *shard = &c->shards[parcel->shard];
+    for (uint32_t k = parcel->first; k < parcel->first + parcel->count; k++)
+        if (bit(shard->busy, k)) shard->owner[k] = (uint8_t)slot;
+}
+
+/* Chunks of the range whose owner is `owner` can be sent again. */
+static uint32_t release(struct tb_crossing_shard *shard, const struct tb_range *range, uint8_t owner)
+{
+    uint32_t released = 0;
+    for (uint32_t k = range->first; k < range->end; k++) {
+        if (!bit(shard->busy, k) || shard->owner[k] != owner) continue;
+        bit_clear(shard->busy, k);
+        released++;
+    }
+    return released;
+}
+
+void tb_crossing_unqueued(struct tb_crossing *c, const struct tb_parcel *parcel)
+{
+    const struct tb_range range = {parcel->first, parcel->first + parcel->count};
+    (void)release(&c->shards[parcel->shard], &range, CROSSING_QUEUED);
+}
+
+uint32_t tb_crossing_stream_gone(struct tb_crossing *c, uint32_t slot)
+{
+    TB_ASSERT(slot < TB_CROSSING_SLOTS_MAX);
+    uint32_t released = 0;
+    for (uint32_t s = 0; s < c->shard_count; s++) {
+        const struct tb_range all = {0, c->shards[s].place->manifest->chunk_count};
+        released += release(&c->shards[s], &all, (uint8_t)slot);
+    }
+    return released;
+}
+
+enum tb_status tb_crossing_refused(struct tb_crossing *c, const struct tb_frame_refused *refused, uint32_t *times_out)
+{
+    if (refused->shard >= c->shard_count) return TB_PEER_GARBLED;
+    struct tb_crossing_shard *shard = &c->shards[refused->shard];
+    if (refused->chunk >= shard->place->manifest->chunk_count) return TB_PEER_GARBLED;
+    if (bit(shard->peer, refused->chunk)) return TB_PEER_GARBLED;
+    /* One that is only queued was released by the end of its stream already, and is on its way again. */
+    if (bit(shard->busy, refused->chunk) && shard->owner[refused->chunk] != CROSSING_QUEUED)
+        bit_clear(shard->busy, refused->chunk);
+    *times_out = refused->why == TB_REFUSAL_LOST ? 0 : tb_refusals_add(&c->refusals, refused->shard, refused->chunk);
+    return TB_OK;
+}
+
+bool tb_crossing_whole(const struct tb_crossing *c)
+{
+    return c->peer_held == c->chunks;
+}

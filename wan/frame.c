@@ -1,0 +1,107 @@
+/* frame.c - the parts of the wire that are not tables of fields. Pure. */
+#include "wan/frame.h"
+
+static const char *const frame_names[TB_FRAME_TYPE_END] = {
+    [TB_FRAME_HELLO] = "hello",       [TB_FRAME_BYE] = "bye",
+    [TB_FRAME_PING] = "ping",         [TB_FRAME_PONG] = "pong",
+    [TB_FRAME_SUBSCRIBE] = "subscribe", [TB_FRAME_DENIED] = "denied",
+    [TB_FRAME_VERSION] = "version",   [TB_FRAME_GONE] = "gone",
+    [TB_FRAME_ASK] = "ask",           [TB_FRAME_HEAD] = "head",
+    [TB_FRAME_DIGESTS] = "digests",   [TB_FRAME_WANT] = "want",
+    [TB_FRAME_HELD] = "held",         [TB_FRAME_START] = "start",
+    [TB_FRAME_STOP] = "stop",         [TB_FRAME_REFUSED] = "refused",
+    [TB_FRAME_WHOLE] = "whole",       [TB_FRAME_STREAM_GONE] = "stream_gone",
+    [TB_FRAME_REPORT] = "report",     [TB_FRAME_BIND] = "bind",
+    [TB_FRAME_BOUND] = "bound",
+};
+
+const char *tb_frame_name(uint16_t type)
+{
+    return type < TB_FRAME_TYPE_END && frame_names[type] != NULL ? frame_names[type] : "unknown";
+}
+
+uint32_t tb_frame_status(enum tb_status status)
+{
+    return (uint32_t)(-(int)status);
+}
+
+enum tb_status tb_frame_status_of(uint32_t status_negated)
+{
+    if (status_negated < 100 || status_negated > 999) return TB_PEER_GARBLED;
+    return (enum tb_status)(-(int)status_negated);
+}
+
+void tb_held_words_encode(const struct tb_held_word *words, uint32_t count, struct tb_writer *w)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        tb_write_u32(w, words[i].index);
+        tb_write_u64(w, words[i].word);
+    }
+}
+
+struct tb_held_word tb_held_words_at(const struct tb_span *span, uint32_t i)
+{
+    struct tb_reader r;
+    tb_reader_init(&r, span->bytes + (size_t)i * TB_HELD_WORD_BYTES, TB_HELD_WORD_BYTES);
+    struct tb_held_word word;
+    word.index = tb_read_u32(&r);
+    word.word = tb_read_u64(&r);
+    return word;
+}
+
+/* The bits of word `index` that stand for chunks. */
+static uint64_t word_mask(uint32_t index, uint32_t chunk_count)
+{
+    const uint32_t bits = chunk_count - index * 64u;
+    return bits >= 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
+}
+
+enum tb_status tb_held_words_check(const struct tb_span *span, uint32_t chunk_count)
+{
+    if (span->count == 0 || span->count % TB_HELD_WORD_BYTES != 0) return TB_PEER_GARBLED;
+    uint64_t next = 0;
+    for (uint32_t i = 0; i < span->count / TB_HELD_WORD_BYTES; i++) {
+        const struct tb_held_word word = tb_held_words_at(span, i);
+        if (word.index < next || word.index >= TB_BITMAP_WORDS(chunk_count)) return TB_PEER_GARBLED;
+        if ((word.word & ~word_mask(word.index, chunk_count)) != 0) return TB_PEER_GARBLED;
+        next = (uint64_t)word.index + 1;
+    }
+    return TB_OK;
+}
+
+void tb_chunk_frame_encode(const struct tb_chunk_frame *frame, struct tb_writer *w)
+{
+    tb_write_u32(w, TB_CHUNK_FRAME_MAGIC);
+    tb_write_u8(w, TB_CHUNK_FRAME_KIND);
+    tb_write_u8(w, (uint8_t)frame->codec);
+    tb_write_u16(w, 0);
+    tb_write_u32(w, frame->crossing);
+    tb_write_u32(w, frame->shard);
+    tb_write_u32(w, frame->chunk);
+    tb_write_u32(w, frame->raw_bytes);
+    tb_write_u32(w, frame->wire_bytes);
+}
+
+enum tb_status tb_chunk_frame_decode(struct tb_reader *r, struct tb_chunk_frame *frame_out)
+{
+    struct tb_chunk_frame f;
+    const uint32_t magic = tb_read_u32(r);
+    const uint8_t kind = tb_read_u8(r);
+    const uint8_t codec = tb_read_u8(r);
+    const uint16_t zero = tb_read_u16(r);
+    f.crossing = tb_read_u32(r);
+    f.shard = tb_read_u32(r);
+    f.chunk = tb_read_u32(r);
+    f.raw_bytes = tb_read_u32(r);
+    f.wire_bytes = tb_read_u32(r);
+
+    if (r->bad) return TB_PEER_GARBLED;
+    if (magic != TB_CHUNK_FRAME_MAGIC || kind != TB_CHUNK_FRAME_KIND || zero != 0) return TB_PEER_GARBLED;
+    if (codec != TB_CODEC_RAW && codec != TB_CODEC_ZSTD) return TB_PEER_GARBLED;
+    if (f.raw_bytes == 0 || f.raw_bytes > 2 * TB_CHUNK_BYTES_MAX) return TB_PEER_GARBLED;
+    if (f.wire_bytes == 0 || f.wire_bytes > f.raw_bytes) return TB_PEER_GARBLED;
+    if (codec == TB_CODEC_RAW && f.wire_bytes != f.raw_bytes) return TB_PEER_GARBLED;
+    f.codec = (enum tb_codec_id)codec;
+    *frame_out = f;
+    return TB_OK;
+}
