@@ -40,7 +40,8 @@ size_t tb_crossing_bytes_for(const struct tb_place *places, uint32_t shard_count
     return bytes;
 }
 
-void tb_crossing_init(struct tb_crossing *c, const struct tb_place *places, uint32_t shard_count, void *memory)
+void tb_crossing_init(struct tb_crossing *c, const struct tb_place *places, uint32_t shard_count,
+                      void *memory)
 {
     uint8_t *at = memory;
     memset(c, 0, sizeof *c);
@@ -142,8 +143,9 @@ static void queue_run(struct tb_crossing_shard *shard, struct tb_parcel *parcel)
         bit_set(shard->busy, k);
         shard->owner[k++] = CROSSING_QUEUED;
         parcel->count++;
-    } while (parcel->bytes < TB_PARCEL_BYTES_MIN && parcel->count < TB_PARCEL_CHUNKS_MAX && k < m->chunk_count &&
-             parcel->bytes + m->chunks[k].bytes <= TB_PARCEL_BYTES_MAX && sendable(shard, k));
+    } while (parcel->bytes < TB_PARCEL_BYTES_MIN && parcel->count < TB_PARCEL_CHUNKS_MAX &&
+             k < m->chunk_count && parcel->bytes + m->chunks[k].bytes <= TB_PARCEL_BYTES_MAX &&
+             sendable(shard, k));
 }
 
 bool tb_crossing_next(struct tb_crossing *c, struct tb_parcel *parcel_out)
@@ -201,7 +203,8 @@ uint32_t tb_crossing_stream_gone(struct tb_crossing *c, uint32_t slot)
     return released;
 }
 
-enum tb_status tb_crossing_refused(struct tb_crossing *c, const struct tb_frame_refused *refused, uint32_t *times_out)
+enum tb_status tb_crossing_refused(struct tb_crossing *c, const struct tb_frame_refused *refused,
+                                   uint32_t *times_out)
 {
     if (refused->shard >= c->shard_count) return TB_PEER_GARBLED;
     struct tb_crossing_shard *shard = &c->shards[refused->shard];
@@ -210,7 +213,8 @@ enum tb_status tb_crossing_refused(struct tb_crossing *c, const struct tb_frame_
     /* One that is only queued was released by the end of its stream already, and is on its way again. */
     if (bit(shard->busy, refused->chunk) && shard->owner[refused->chunk] != CROSSING_QUEUED)
         bit_clear(shard->busy, refused->chunk);
-    *times_out = refused->why == TB_REFUSAL_LOST ? 0 : tb_refusals_add(&c->refusals, refused->shard, refused->chunk);
+    *times_out =
+        refused->why == TB_REFUSAL_LOST ? 0 : tb_refusals_add(&c->refusals, refused->shard, refused->chunk);
     return TB_OK;
 }
 

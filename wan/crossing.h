@@ -1,16 +1,17 @@
-/* crossing.h - the sending half of one version's way over one link: what the peer lacks, minus what is on its way.
+/* crossing.h - the sending half of one version's way over one link: what the peer lacks, minus what is on its
+ * way.
  *
- * Pure: no socket, file, clock, thread or heap. The owner tells it what the peer holds, which stream took a parcel and
- * which streams are gone; it says which chunks go next. What is held here is polled from the places at each call, so a
- * region that fills from elsewhere is relayed without a word.
+ * Pure: no socket, file, clock, thread or heap. The owner tells it what the peer holds, which stream took a
+ * parcel and which streams are gone; it says which chunks go next. What is held here is polled from the
+ * places at each call, so a region that fills from elsewhere is relayed without a word.
  *
- * A chunk is absent there, queued (in a parcel that no stream took yet), on a stream, or held there. It leaves "on a
- * stream" only by the peer's word: HELD, REFUSED, or STREAM_GONE of that stream, before which the peer has sent HELD of
- * all that the stream brought. So an acknowledgement lost in a cut is not work lost, and a chunk lost in a cut is not
- * taken for delivered.
+ * A chunk is absent there, queued (in a parcel that no stream took yet), on a stream, or held there. It
+ * leaves "on a stream" only by the peer's word: HELD, REFUSED, or STREAM_GONE of that stream, before which
+ * the peer has sent HELD of all that the stream brought. So an acknowledgement lost in a cut is not work
+ * lost, and a chunk lost in a cut is not taken for delivered.
  *
- * Promise P5: nothing that the peer acknowledged as held is sent again. Promise P4: a duplicate HELD changes nothing.
- * Kept by tests/scenario/crossing_cut.c and tests/unit/wan/crossing.c. */
+ * Promise P5: nothing that the peer acknowledged as held is sent again. Promise P4: a duplicate HELD changes
+ * nothing. Kept by tests/scenario/crossing_cut.c and tests/unit/wan/crossing.c. */
 #ifndef TB_WAN_CROSSING_H
 #define TB_WAN_CROSSING_H
 
@@ -18,11 +19,12 @@
 #include "base/ranges.h"
 #include "wan/frame.h"
 
-#define TB_PARCEL_BYTES_MIN   (256u << 10) /* closed once it has so many bytes */
-#define TB_PARCEL_BYTES_MAX   (1u << 20)   /* and before the next chunk takes it over this; a larger single chunk goes alone */
-#define TB_PARCEL_CHUNKS_MAX  256u
-#define TB_CROSSING_SLOTS_MAX 200u         /* streams; a slot is the owner's name for one */
-#define TB_CROSSING_REFUSALS_MAX 64u       /* chunks whose refusals are counted one by one */
+#define TB_PARCEL_BYTES_MIN (256u << 10) /* closed once it has so many bytes */
+#define TB_PARCEL_BYTES_MAX                                                                                  \
+    (1u << 20) /* and before the next chunk takes it over this; a larger single chunk goes alone */
+#define TB_PARCEL_CHUNKS_MAX     256u
+#define TB_CROSSING_SLOTS_MAX    200u /* streams; a slot is the owner's name for one */
+#define TB_CROSSING_REFUSALS_MAX 64u  /* chunks whose refusals are counted one by one */
 
 struct tb_parcel {
     uint32_t shard;
@@ -33,9 +35,9 @@ struct tb_parcel {
 
 struct tb_crossing_shard {
     const struct tb_place *place;
-    uint64_t *peer;  /* held there, by the peer's word */
-    uint64_t *busy;  /* queued or on a stream */
-    uint8_t *owner;  /* of a busy chunk: CROSSING_QUEUED or its slot */
+    uint64_t *peer; /* held there, by the peer's word */
+    uint64_t *busy; /* queued or on a stream */
+    uint8_t *owner; /* of a busy chunk: CROSSING_QUEUED or its slot */
     uint32_t peer_count;
 };
 
@@ -45,13 +47,14 @@ struct tb_refusals { /* chunks that were wrong, and how often */
         uint32_t shard, chunk, times;
     } items[TB_CROSSING_REFUSALS_MAX];
 };
-/* Counts one more and says how often it was; once the table is full, a chunk not in it counts as the first time. */
+/* Counts one more and says how often it was; once the table is full, a chunk not in it counts as the first
+ * time. */
 uint32_t tb_refusals_add(struct tb_refusals *r, uint32_t shard, uint32_t chunk);
 
 struct tb_crossing {
     struct tb_crossing_shard *shards;
     uint32_t shard_count;
-    uint32_t at_shard;  /* where the next search begins */
+    uint32_t at_shard; /* where the next search begins */
     uint32_t at_chunk;
     uint64_t chunks;    /* of all shards */
     uint64_t peer_held; /* of all shards */
@@ -62,10 +65,13 @@ struct tb_crossing {
 /* Memory for a crossing over these places. */
 size_t tb_crossing_bytes_for(const struct tb_place *places, uint32_t shard_count);
 /* `memory` (16-byte aligned) and the places stay until the crossing is no longer used. */
-void tb_crossing_init(struct tb_crossing *c, const struct tb_place *places, uint32_t shard_count, void *memory);
+void tb_crossing_init(struct tb_crossing *c, const struct tb_place *places, uint32_t shard_count,
+                      void *memory);
 
-/* HELD. TB_PEER_GARBLED: no such shard or chunk, or the peer lost a chunk within one crossing; the crossing is then as before. */
-TB_MUST_USE enum tb_status tb_crossing_held(struct tb_crossing *c, uint32_t shard, const struct tb_span *words);
+/* HELD. TB_PEER_GARBLED: no such shard or chunk, or the peer lost a chunk within one crossing; the crossing
+ * is then as before. */
+TB_MUST_USE enum tb_status tb_crossing_held(struct tb_crossing *c, uint32_t shard,
+                                            const struct tb_span *words);
 /* START. TB_PEER_GARBLED: twice. */
 TB_MUST_USE enum tb_status tb_crossing_start(struct tb_crossing *c);
 
@@ -75,10 +81,11 @@ bool tb_crossing_next(struct tb_crossing *c, struct tb_parcel *parcel_out);
 void tb_crossing_taken(struct tb_crossing *c, const struct tb_parcel *parcel, uint32_t slot);
 /* A queued parcel goes back without having been taken. */
 void tb_crossing_unqueued(struct tb_crossing *c, const struct tb_parcel *parcel);
-/* Both ends of the stream are closed and the peer's HELD of what it brought is here: the rest is sent again. How many chunks that is. */
+/* Both ends of the stream are closed and the peer's HELD of what it brought is here: the rest is sent again.
+ * How many chunks that is. */
 uint32_t tb_crossing_stream_gone(struct tb_crossing *c, uint32_t slot);
-/* The peer could not land this chunk. *times_out counts refusals for wrong bytes. TB_PEER_GARBLED: no such chunk, or one
- * that it holds. */
+/* The peer could not land this chunk. *times_out counts refusals for wrong bytes. TB_PEER_GARBLED: no such
+ * chunk, or one that it holds. */
 TB_MUST_USE enum tb_status tb_crossing_refused(struct tb_crossing *c, const struct tb_frame_refused *refused,
                                                uint32_t *times_out);
 

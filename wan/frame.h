@@ -1,19 +1,21 @@
-/* frame.h - what two gateways say to each other: the messages of the control stream and the chunk frames of data
- * streams. Pure. docs/protocol.md explains them; the numbers and fields here are the wire.
+/* frame.h - what two gateways say to each other: the messages of the control stream and the chunk frames of
+ * data streams. Pure. docs/protocol.md explains them; the numbers and fields here are the wire.
  *
- * Control messages are frames of base/net/wire.h, all notices (request id 0). Ranges of numbers are checked by who
- * handles the message; what can be checked without knowing a version is checked here. */
+ * Control messages are frames of base/net/wire.h, all notices (request id 0). Ranges of numbers are checked
+ * by who handles the message; what can be checked without knowing a version is checked here. */
 #ifndef TB_WAN_FRAME_H
 #define TB_WAN_FRAME_H
 
+#include "base/bitmap.h"
 #include "base/codec.h"
 #include "base/message.h"
 
-/* HELLO negotiates: both say what they speak at most and at least, and the smaller most is spoken if both can. */
-#define TB_LINK_PROTOCOL     1
-#define TB_LINK_PROTOCOL_MIN 1
+/* HELLO negotiates: both say what they speak at most and at least, and the smaller most is spoken if both
+ * can. */
+#define TB_LINK_PROTOCOL        1
+#define TB_LINK_PROTOCOL_MIN    1
 
-#define TB_LINK_FRAME_BYTES_MAX (1u << 20) /* of one control message */
+#define TB_LINK_FRAME_BYTES_MAX (1u << 20)   /* of one control message */
 #define TB_LINK_PAGE_BYTES      (256u << 10) /* of a HEAD, DIGESTS or HELD that we send */
 
 /* clang-format off */
@@ -112,14 +114,16 @@ struct tb_held_word {
     uint64_t word;
 };
 void tb_held_words_encode(const struct tb_held_word *words, uint32_t count, struct tb_writer *w);
-/* The i-th of a span; TB_PEER_GARBLED when its length is not a multiple, it is empty, indexes do not ascend or lie outside a
- * bitmap of chunk_count bits, or a bit past the last chunk is set. */
+/* The i-th of a span; TB_PEER_GARBLED when its length is not a multiple, it is empty, indexes do not ascend
+ * or lie outside a bitmap of chunk_count bits, or a bit past the last chunk is set. */
 TB_MUST_USE enum tb_status tb_held_words_check(const struct tb_span *span, uint32_t chunk_count);
 struct tb_held_word tb_held_words_at(const struct tb_span *span, uint32_t i);
 
-/* A chunk frame of a data stream: this header, then wire_bytes of the chunk, encoded by codec. Nothing else follows BOUND.
+/* A chunk frame of a data stream: this header, then wire_bytes of the chunk, encoded by codec. Nothing else
+ * follows BOUND.
  *
- *   u32 magic  u8 kind  u8 codec  u16 zero  u32 crossing  u32 shard  u32 chunk  u32 raw_bytes  u32 wire_bytes */
+ *   u32 magic  u8 kind  u8 codec  u16 zero  u32 crossing  u32 shard  u32 chunk  u32 raw_bytes  u32 wire_bytes
+ */
 #define TB_CHUNK_FRAME_MAGIC        0x46434254u /* "TBCF" */
 #define TB_CHUNK_FRAME_KIND         1u
 #define TB_CHUNK_FRAME_HEADER_BYTES 28u
@@ -132,8 +136,9 @@ struct tb_chunk_frame {
     uint32_t wire_bytes;
 };
 void tb_chunk_frame_encode(const struct tb_chunk_frame *frame, struct tb_writer *w);
-/* TB_PEER_GARBLED: truncated, another magic or kind, an unknown codec, raw_bytes 0 or over 2 x TB_CHUNK_BYTES_MAX, wire_bytes 0
- * or over raw_bytes (what a codec does not shrink is sent raw), raw with unequal sizes. Whether the chunk exists is for landing.h. */
+/* TB_PEER_GARBLED: truncated, another magic or kind, an unknown codec, raw_bytes 0 or over 2 x
+ * TB_CHUNK_BYTES_MAX, wire_bytes 0 or over raw_bytes (what a codec does not shrink is sent raw), raw with
+ * unequal sizes. Whether the chunk exists is for landing.h. */
 TB_MUST_USE enum tb_status tb_chunk_frame_decode(struct tb_reader *r, struct tb_chunk_frame *frame_out);
 
 #endif

@@ -59,8 +59,8 @@ void tb_landing_told(struct tb_landing *l, tb_time_ns now)
     l->told_any = true;
 }
 
-static uint32_t shard_differences(struct tb_landing *l, struct tb_landing_shard *shard, struct tb_held_word *words_out,
-                                  uint32_t cap)
+static uint32_t shard_differences(struct tb_landing *l, struct tb_landing_shard *shard,
+                                  struct tb_held_word *words_out, uint32_t cap)
 {
     const uint32_t words = (uint32_t)TB_BITMAP_WORDS(shard->place->manifest->chunk_count);
     uint32_t count = 0;
@@ -74,7 +74,8 @@ static uint32_t shard_differences(struct tb_landing *l, struct tb_landing_shard 
     return count;
 }
 
-uint32_t tb_landing_differences(struct tb_landing *l, uint32_t *shard_out, struct tb_held_word *words_out, uint32_t cap)
+uint32_t tb_landing_differences(struct tb_landing *l, uint32_t *shard_out, struct tb_held_word *words_out,
+                                uint32_t cap)
 {
     for (uint32_t s = 0; s < l->shard_count; s++) {
         const uint32_t count = shard_differences(l, &l->shards[s], words_out, cap);
@@ -90,7 +91,8 @@ bool tb_landing_whole(const struct tb_landing *l)
     return l->told_count == l->chunks;
 }
 
-enum tb_status tb_landing_check(const struct tb_place *places, uint32_t shard_count, const struct tb_chunk_frame *frame)
+enum tb_status tb_landing_check(const struct tb_place *places, uint32_t shard_count,
+                                const struct tb_chunk_frame *frame)
 {
     if (frame->shard >= shard_count) return TB_PEER_GARBLED;
     const struct tb_manifest *m = places[frame->shard].manifest;
@@ -117,7 +119,8 @@ bool tb_landing_again(struct tb_landing *l, struct tb_landing_chunk *chunk_out)
     while (i < l->dropped_count) {
         const struct tb_landing_chunk d = l->dropped[i];
         const struct tb_place *place = l->shards[d.shard].place;
-        const bool claimed = tb_bitmap_test(place->claimed, d.chunk); /* before held: finish sets held, then unclaims */
+        const bool claimed =
+            tb_bitmap_test(place->claimed, d.chunk); /* before held: finish sets held, then unclaims */
         const bool held = tb_place_held(place, d.chunk);
         if (claimed && !held) {
             i++;

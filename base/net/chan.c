@@ -25,7 +25,7 @@
 #define FDS_MAX         16
 #define FDS_BYTE        'F'
 
-enum chan_state { CONNECTING, HANDSHAKING, OPENING, OPEN, CLOSING };
+enum chan_state { CONNECTING, HANDSHAKING, OPENING, OPEN, DETACHED, CLOSING };
 
 struct tb_chan {
     uv_poll_t poll;
@@ -57,26 +57,42 @@ static void update(struct tb_chan *c);
 
 /* Ends. */
 
+static void chan_free(struct tb_chan *c)
+{
+    if (c->secure) tb_tls_session_fini(&c->tls);
+    close(c->fd);
+    tb_free(c);
+}
+
 static void on_handle_closed(uv_handle_t *handle)
 {
     struct tb_chan *c = handle->data;
     if (--c->handles > 0) return;
+    if (c->state == DETACHED) {
+        c->detached(c, c->user);
+        return;
+    }
     if (c->secure) tb_tls_session_fini(&c->tls);
     close(c->fd);
     c->ops->on_closed(c, c->user, c->why);
     tb_free(c);
 }
 
+static void close_handles(struct tb_chan *c)
+{
+    uv_close((uv_handle_t *)&c->poll, on_handle_closed);
+    uv_close((uv_handle_t *)&c->timer, on_handle_closed);
+    uv_close((uv_handle_t *)&c->again, on_handle_closed);
+}
+
 void tb_chan_close(struct tb_chan *c, enum tb_status why)
 {
-    if (c->state == CLOSING) return;
+    if (c->state == CLOSING || c->state == DETACHED) return;
     /* Goodbye where it fits at once: a peer that gets none takes the end for a cut. */
     if (c->secure && c->state == OPEN) (void)!tb_tls_session_end(&c->tls);
     c->state = CLOSING;
     c->why = why;
-    uv_close((uv_handle_t *)&c->poll, on_handle_closed);
-    uv_close((uv_handle_t *)&c->timer, on_handle_closed);
-    uv_close((uv_handle_t *)&c->again, on_handle_closed);
+    close_handles(c);
 }
 
 static void fail(struct tb_chan *c, enum tb_status why, const char *reason)
@@ -274,7 +290,7 @@ static bool turn_again(const struct tb_chan *c)
 /* Makes the handles watch what the state wants; due after every change. */
 static void update(struct tb_chan *c)
 {
-    if (c->state == CLOSING) return;
+    if (c->state == CLOSING || c->state == DETACHED) return;
     const int events = c->broken ? 0 : wanted_events(c);
     if (events != c->polled) {
         c->polled = events;
@@ -407,6 +423,39 @@ enum tb_status tb_chan_accept(const struct tb_chan_options *options, int fd, str
     update(c);
     *chan_out = c;
     return TB_OK;
+}
+
+/* From loop to loop. */
+
+void tb_chan_detach(struct tb_chan *c, tb_chan_detached_fn then, void *user)
+{
+    TB_ASSERT(c->state == OPEN);
+    c->state = DETACHED;
+    c->detached = then;
+    c->user = user;
+    close_handles(c);
+}
+
+enum tb_status tb_chan_attach(struct tb_chan *c, uv_loop_t *loop, const struct tb_chan_ops *ops, void *user)
+{
+    TB_ASSERT(c->state == DETACHED && c->handles == 0);
+    if (uv_poll_init(loop, &c->poll, c->fd) != 0) return TB_SITE_IO;
+    handles_init(c, loop);
+    c->ops = ops;
+    c->user = user;
+    c->polled = 0;
+    c->want_read = true;
+    c->want_write = false;
+    c->deadline_ms = UINT64_MAX;
+    c->state = OPEN;
+    update(c);
+    return TB_OK;
+}
+
+void tb_chan_discard(struct tb_chan *c)
+{
+    TB_ASSERT(c->state == DETACHED && c->handles == 0);
+    chan_free(c);
 }
 
 /* Bytes. */

@@ -78,6 +78,14 @@ TB_MUST_USE enum tb_status tb_chan_write(struct tb_chan *c, const void *bytes, s
 TB_MUST_USE enum tb_status tb_chan_send_fds(struct tb_chan *c, const int *fds, uint32_t count);
 TB_MUST_USE enum tb_status tb_chan_recv_fds(struct tb_chan *c, int *fds_out, uint32_t cap, uint32_t *count_out);
 
+/* From one loop to another, for an accepted chan whose first frame says where it belongs. Only an open chan; no callback comes any
+ * more, on_closed neither. On a later turn `then` gets it, with what it has not read: attach it, on the thread of the
+ * new loop, or discard it. Attached it is open, wants to read and has no deadline. TB_SITE_IO: still detached. */
+typedef void (*tb_chan_detached_fn)(struct tb_chan *c, void *user);
+void tb_chan_detach(struct tb_chan *c, tb_chan_detached_fn then, void *user);
+TB_MUST_USE enum tb_status tb_chan_attach(struct tb_chan *c, uv_loop_t *loop, const struct tb_chan_ops *ops, void *user);
+void tb_chan_discard(struct tb_chan *c);
+
 const struct tb_chan_peer *tb_chan_peer(const struct tb_chan *c);
 int tb_chan_fd(const struct tb_chan *c); /* for getsockopt(TCP_INFO) and tests */
 void *tb_chan_user(const struct tb_chan *c);

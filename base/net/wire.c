@@ -46,6 +46,8 @@ struct tb_wire {
     bool closing;
     bool finishing; /* what comes is dropped, what is queued goes out, then the end is said */
     bool ended;
+    tb_wire_detached_fn detached; /* not NULL: the chan is leaving */
+    void *detached_user;
     enum tb_status why;
     uint8_t *in;
     size_t in_used;
@@ -57,7 +59,7 @@ struct tb_wire {
 
 void tb_wire_close(struct tb_wire *w, enum tb_status why)
 {
-    if (w->closing) return;
+    if (w->closing || w->detached != NULL) return;
     w->closing = true;
     if (!w->finishing) w->why = why;
     tb_chan_close(w->chan, why);
@@ -72,7 +74,7 @@ static void end_if_sent(struct tb_wire *w)
 
 void tb_wire_finish(struct tb_wire *w, enum tb_status why, uint32_t linger_ms)
 {
-    if (w->closing || w->finishing) return;
+    if (w->closing || w->finishing || w->detached != NULL) return;
     w->finishing = true;
     w->why = why;
     tb_chan_want_read(w->chan, true); /* the peer's end is what we wait for */
@@ -90,6 +92,23 @@ static void wire_free(struct tb_wire *w)
     tb_free(w->spare);
     tb_free(w->in);
     tb_free(w);
+}
+
+static void on_detached(struct tb_chan *c, void *user)
+{
+    struct tb_wire *w = user;
+    const bool clean = w->in_used == 0 && w->queued_bytes == 0;
+    if (!clean) tb_chan_discard(c);
+    w->detached(w->detached_user, clean ? c : NULL);
+    wire_free(w);
+}
+
+void tb_wire_detach(struct tb_wire *w, tb_wire_detached_fn then, void *user)
+{
+    TB_ASSERT(w->open && !w->closing && !w->finishing && !w->begun && w->detached == NULL);
+    w->detached = then;
+    w->detached_user = user;
+    tb_chan_detach(w->chan, on_detached, w);
 }
 
 static void on_closed(struct tb_chan *c, void *user, enum tb_status why)
@@ -131,7 +150,8 @@ static enum tb_status take_frames(struct tb_wire *w, size_t *used_out)
 {
     enum tb_status status = TB_OK;
     size_t at = 0;
-    while (status == TB_OK && !w->closing && !w->finishing && w->in_used - at >= TB_WIRE_HEADER_BYTES) {
+    while (status == TB_OK && !w->closing && !w->finishing && w->detached == NULL &&
+           w->in_used - at >= TB_WIRE_HEADER_BYTES) {
         const uint32_t bytes = frame_bytes(w->in + at);
         if (bytes > w->frame_bytes_max) return TB_PEER_GARBLED;
         if (w->in_used - at - TB_WIRE_HEADER_BYTES < bytes) break;
@@ -257,7 +277,7 @@ struct tb_writer *tb_wire_begin(struct tb_wire *w, uint16_t type, uint64_t reque
 {
     TB_ASSERT(!w->begun);
     const size_t bytes = TB_WIRE_HEADER_BYTES + payload_max;
-    if (w->closing || w->finishing) return NULL;
+    if (w->closing || w->finishing || w->detached != NULL) return NULL;
     if (bytes < payload_max || bytes > w->queue_bytes_max || w->queued_bytes > w->queue_bytes_max - bytes ||
         !out_room(w, bytes)) {
         tb_wire_close(w, TB_SITE_NOMEM);

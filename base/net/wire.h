@@ -40,6 +40,12 @@ void tb_wire_close(struct tb_wire *w, enum tb_status why);
 /* As close, but what is queued is sent first, for at most linger_ms. */
 void tb_wire_finish(struct tb_wire *w, enum tb_status why, uint32_t linger_ms);
 
+/* The wire goes and its chan stays, detached (chan.h): for an accepted connection whose first frame says that it is no wire.
+ * Allowed on an open wire, inside on_frame too; no callback comes any more. On a later turn `then` gets the chan, or NULL when
+ * bytes had come that no frame took or were queued to send: it is closed then. */
+typedef void (*tb_wire_detached_fn)(void *user, struct tb_chan *c);
+void tb_wire_detach(struct tb_wire *w, tb_wire_detached_fn then, void *user);
+
 /* Begins a frame of at most payload_max bytes: write the payload through the writer, then end. The writer's memory is the send
  * queue itself. NULL when the queue is over its bound (the wire is then closed with TB_SITE_NOMEM). */
 struct tb_writer *tb_wire_begin(struct tb_wire *w, uint16_t type, uint64_t request, size_t payload_max);

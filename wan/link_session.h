@@ -1,0 +1,90 @@
+/* link_session.h - the life of a session with one peer: who dials when, which of two sessions stays, whom we
+ * talk to at all.
+ *
+ * Pure: time and randomness are passed in. Connections are the owner's; there may be several attempts at once
+ * (ours, the peer's, fresh dials to a silent peer), and the session is whichever was greeted and judged last.
+ *
+ * If both sides dialled, the session dialled by the lexically smaller gateway URI stays. Both sides come to
+ * that by themselves, because both see both HELLOs. A silent session never stands in the way of a new one. */
+#ifndef TB_WAN_LINK_SESSION_H
+#define TB_WAN_LINK_SESSION_H
+
+#include "base/ident.h"
+#include "base/time.h"
+#include "wan/frame.h"
+
+enum tb_link_session_state {
+    TB_LINK_RESTING,  /* nothing there; the next dial is at next_dial_at */
+    TB_LINK_DIALLING, /* our attempt is under way */
+    TB_LINK_UP,
+    TB_LINK_SILENT, /* up, but a heartbeat is unanswered: fresh dials go on until it is heard again or
+                       replaced */
+    TB_LINK_STOPPED,
+    TB_LINK_STATE_COUNT
+};
+
+enum tb_link_session_event_kind {
+    TB_LINK_DUE,     /* next_dial_at has come */
+    TB_LINK_FAILED,  /* an attempt of ours ended without a session */
+    TB_LINK_GREETED, /* an attempt, ours or the peer's, was judged TB_OK and is the session now */
+    TB_LINK_LOST,    /* the session ended */
+    TB_LINK_QUIET,   /* a heartbeat was not answered for silent_ms */
+    TB_LINK_HEARD,   /* and was answered after all */
+    TB_LINK_STOP,    /* for good */
+    TB_LINK_EVENT_COUNT
+};
+
+struct tb_link_session_config {
+    struct tb_identity self, peer; /* gateways */
+    uint32_t lane, lane_count;
+    bool can_dial; /* the peer's address is known */
+    tb_time_ns retry_min, retry_max, fresh_dial;
+};
+
+struct tb_link_session {
+    struct tb_link_session_config config;
+    enum tb_link_session_state state;
+    bool peer_is_smaller;      /* its URI sorts before ours */
+    bool dialled_by_us;        /* the session; UP and SILENT */
+    uint64_t incarnation;      /* the peer's in this session */
+    uint64_t incarnation_seen; /* the highest the peer ever said */
+    uint32_t attempts;         /* that failed in a row */
+    tb_time_ns next_dial_at;
+};
+
+struct tb_link_session_event {
+    tb_time_ns now;
+    enum tb_link_session_event_kind kind;
+    uint64_t random;      /* uniform; for the jitter */
+    bool dialled_by_us;   /* GREETED */
+    uint64_t incarnation; /* GREETED: of the peer's HELLO */
+};
+
+struct tb_link_session_todo {
+    bool dial;     /* begin one attempt */
+    bool replaced; /* GREETED: there was a session before; end it without telling anybody */
+};
+
+void tb_link_session_init(struct tb_link_session *s, const struct tb_link_session_config *config,
+                          tb_time_ns now);
+/* TB_BAD_STATE: that event cannot come in that state; nothing changed. */
+TB_MUST_USE enum tb_status tb_link_session_step(struct tb_link_session *s,
+                                                const struct tb_link_session_event *event,
+                                                struct tb_link_session_todo *todo_out);
+
+struct tb_link_session_verdict {
+    uint32_t protocol; /* to be spoken */
+    uint64_t detail;   /* goes into BYE */
+};
+/* May this HELLO become the session? The identity is the certificate's and was compared with config.peer
+ * before. TB_PEER_IDENTITY   HELLO's site or gateway is not the certificate's TB_PEER_PROTOCOL   no protocol
+ * in common; detail: what we speak at most TB_PEER_GARBLED    another lane of ours, or more or fewer lanes
+ *   TB_PEER_STALE      a higher incarnation was seen; detail: that
+ *   TB_PEER_DUPLICATE  the session that is there stays */
+TB_MUST_USE enum tb_status tb_link_session_judge(const struct tb_link_session *s,
+                                                 const struct tb_frame_hello *hello, bool dialled_by_us,
+                                                 struct tb_link_session_verdict *verdict_out);
+
+const char *tb_link_session_state_name(enum tb_link_session_state state);
+
+#endif
