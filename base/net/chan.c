@@ -45,8 +45,9 @@ struct tb_chan {
     struct tb_tls_session tls;
     const struct tb_chan_ops *ops;
     void *user;
-    uint64_t open_by_ms;  /* loop time; UINT64_MAX: none */
-    uint64_t close_by_ms; /* likewise; then it closes with close_why */
+    tb_chan_detached_fn detached; /* DETACHED: who gets it once the handles are closed */
+    uint64_t open_by_ms;          /* loop time; UINT64_MAX: none */
+    uint64_t close_by_ms;         /* likewise; then it closes with close_why */
     enum tb_status close_why;
     enum tb_status why;
     char reason[TB_TLS_REASON_BYTES];
@@ -446,7 +447,7 @@ enum tb_status tb_chan_attach(struct tb_chan *c, uv_loop_t *loop, const struct t
     c->polled = 0;
     c->want_read = true;
     c->want_write = false;
-    c->deadline_ms = UINT64_MAX;
+    c->open_by_ms = c->close_by_ms = UINT64_MAX;
     c->state = OPEN;
     update(c);
     return TB_OK;
