@@ -126,14 +126,15 @@ void tb_log_str(struct tb_log_line *l, const char *key, const char *value)
         }
     }
     put_text(l, "\"");
-    for (size_t at = 0; at < count && room(l) > 5;) { /* an escape and the closing quote */
+    size_t at = 0;
+    while (at < count && room(l) > 4) { /* the longest escape, and the closing quote */
         const size_t step = plain_bytes(value + at, count - at);
         const bool fits = step == 0 ? put_escaped(l, value[at]) : put(l, value + at, step);
         if (!fits) break;
         at += step == 0 ? 1 : step;
-        if (at < count && room(l) <= 5) l->cut = true;
     }
-    if (l->used < sizeof l->text - sizeof cut_mark) l->text[l->used++] = '"';
+    if (room(l) > 0) l->text[l->used++] = '"';
+    if (at < count) l->cut = true;
 }
 
 void tb_log_u64(struct tb_log_line *l, const char *key, uint64_t value)
