@@ -225,7 +225,7 @@ struct tb_catalog_run_request {
     const char *key; /* 1 to TB_CATALOG_TEXT_MAX - 1 bytes */
     struct tb_id fresh_id;
 };
-/* The newest run's key joins it (*joined_out), a new key starts a run and shuts out the others: their open
+/* The newest run's key joins it (*joined_out), as does an empty key (TB_NOT_FOUND when there is no run); a new key starts a run and shuts out the others: their open
  * versions end as abandoned. TB_FENCED: the key of a run that was shut out. TB_NOT_HOME, TB_BAD_ARGUMENT. */
 TB_MUST_USE enum tb_status tb_catalog_run_open(struct tb_catalog *c, tb_time_ns now,
                                                const struct tb_catalog_run_request *q,

@@ -105,7 +105,8 @@ struct tb_run_info {
     uint64_t resumed_number;
 };
 
-/* A new key starts a run and shuts out every earlier one; the newest run's key joins it. TB_FENCED: the key of a run that was shut out.
+/* A new key starts a run and shuts out every earlier one; the newest run's key joins it, and so does an empty key (then TB_NOT_FOUND also means
+ * that the model has no run yet). TB_FENCED: the key of a run that was shut out.
  * TB_NOT_HOME, TB_PEER_DENIED, TB_NOT_FOUND (model not configured). */
 TB_API TB_MUST_USE int tb_run_open(struct tb_session *session, const char *model, const char *key, struct tb_run_info *info_out);
 
