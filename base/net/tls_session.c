@@ -152,7 +152,7 @@ int tb_tls_verify_by_ca(int good, X509_STORE_CTX *store)
         return refuse(s, store, error);
     }
     if (X509_STORE_CTX_get_error_depth(store) != 0 || leaf_fits(s, store)) return 1;
-    return refuse(s, store, X509_V_ERR_APPLICATION_VERIFICATION);
+    return refuse(s, store, X509_V_ERR_CERT_REJECTED);
 }
 
 int tb_tls_verify_by_print(X509_STORE_CTX *store, void *user)
@@ -165,7 +165,7 @@ int tb_tls_verify_by_print(X509_STORE_CTX *store, void *user)
         memcmp(have.bytes, s->expect.fingerprint.bytes, sizeof have.bytes) == 0)
         return 1;
     because(s, "the fingerprint of the peer's certificate is not the one expected");
-    return refuse(s, store, X509_V_ERR_APPLICATION_VERIFICATION);
+    return refuse(s, store, X509_V_ERR_CERT_REJECTED);
 }
 
 /* The session. */

@@ -1,0 +1,74 @@
+#include "base/net/endpoint.h"
+
+#include <string.h>
+
+#include "net_world.h"
+
+static void what_people_write_is_read_and_written_back(void **state)
+{
+    (void)state;
+    static const char *const good[] = {
+        "unix:/run/tombolo/west.sock", "unix:@abstract-name", "host.example:7400",  "192.0.2.1:7400",
+        "[2001:db8::1]:7400",          "localhost:0",         "a_b-c.example:65535"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        struct tb_endpoint e;
+        char back[300];
+        assert_int_equal(tb_endpoint_parse(good[i], &e), TB_OK);
+        tb_endpoint_format(&e, back, sizeof back);
+        assert_string_equal(back, good[i]);
+    }
+}
+
+static void what_is_no_endpoint_is_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "",       "host",   ":80",     "host:",    "host:65536",    "host:8 0",        "host:-1", "unix:",
+        "unix:@", "::1:80", "[::1]80", "[::1]",    "[host]:1",      "256.1.1.1:1",     "1.2.3:1", "ho st:1",
+        "-h:1",   ".h:1",   "h/x:1",   "host:1:2", "host:00001234", "[fe80::1%eth0]:1"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct tb_endpoint e;
+        if (tb_endpoint_parse(bad[i], &e) != TB_BAD_ARGUMENT) fail_msg("taken: %s", bad[i]);
+    }
+}
+
+static void a_unix_path_fits_its_address_or_is_refused(void **state)
+{
+    (void)state;
+    char text[200] = "unix:/";
+    struct tb_endpoint e;
+    memset(text + 6, 'x', 106);
+    assert_int_equal(tb_endpoint_parse(text, &e), TB_OK); /* 107 bytes and the NUL */
+    struct tb_address a;
+    assert_int_equal(tb_endpoint_address(&e, &a), TB_OK);
+    text[6 + 106] = 'x';
+    assert_int_equal(tb_endpoint_parse(text, &e), TB_BAD_ARGUMENT);
+}
+
+static void addresses_are_made_of_what_needs_no_resolver(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"192.0.2.1:7400", "[2001:db8::1]:7400", "unix:/run/x", "unix:@y"};
+    struct tb_endpoint e;
+    struct tb_address a;
+    char back[128];
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(tb_endpoint_parse(texts[i], &e), TB_OK);
+        assert_int_equal(tb_endpoint_address(&e, &a), TB_OK);
+        tb_address_format(&a, back, sizeof back);
+        assert_string_equal(back, texts[i]);
+    }
+    assert_int_equal(tb_endpoint_parse("host.example:1", &e), TB_OK);
+    assert_int_equal(tb_endpoint_address(&e, &a), TB_NOT_FOUND);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_people_write_is_read_and_written_back),
+        cmocka_unit_test(what_is_no_endpoint_is_refused),
+        cmocka_unit_test(a_unix_path_fits_its_address_or_is_refused),
+        cmocka_unit_test(addresses_are_made_of_what_needs_no_resolver),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
