@@ -37,11 +37,13 @@ static void close_group(struct cutter *c)
     c->group_bytes = 0;
 }
 
-/* floor(i x bytes / n) without the product, which may pass 2^64; rounded down to PIECE_ALIGN. */
+/* floor(i x bytes / n), rounded down to PIECE_ALIGN. The product is below 2^64: with 16 MiB pieces n is at
+ * most 2^20 for 2^44 bytes, and smaller pieces are for shards below 2^36 bytes and for blobs, at most 2^37.
+ */
 static uint64_t piece_start(uint64_t i, uint64_t bytes, uint64_t n)
 {
     if (i == n) return bytes;
-    const uint64_t start = i * (bytes / n) + i * (bytes % n) / n;
+    const uint64_t start = i * bytes / n;
     return start - start % PIECE_ALIGN;
 }
 
@@ -78,6 +80,8 @@ static void cut_tensors(struct cutter *c, const struct tb_layout *layout)
 
 static uint32_t cut(const struct tb_layout *layout, uint64_t blob_bytes, struct tb_chunk *chunks_out)
 {
+    TB_ASSERT(layout->bytes <= TB_SHARD_BYTES_MAX && blob_bytes <= (uint64_t)1
+                                                                       << 37); /* 1024 blobs of 100 MiB */
     struct cutter c = {.chunks = chunks_out, .target = tb_cut_target_bytes(layout->bytes)};
     cut_tensors(&c, layout);
     TB_ASSERT(c.at == layout->bytes);

@@ -101,6 +101,10 @@ void *tb_malloc(size_t bytes)
 
 void *tb_calloc(size_t count, size_t bytes)
 {
+    if (bytes != 0 && count > SIZE_MAX / bytes) { /* calloc says so too, but a sanitizer's aborts */
+        errno = ENOMEM;
+        return NULL;
+    }
     return tb_fault_hit(TB_FAULT_malloc, ENOMEM) ? NULL : calloc(count, bytes);
 }
 

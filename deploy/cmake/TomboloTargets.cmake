@@ -40,6 +40,10 @@ if(TB_SANITIZE)
   add_link_options(-fsanitize=${TB_SANITIZE})
 endif()
 
+if(TB_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link) # so that libFuzzer sees the branches of all our libraries
+endif()
+
 # tb_core(NAME SOURCES ... CORES ...): a library of pure logic. It may link other cores and nothing
 # else; tests/fence/symbols.sh holds it to that.
 set_property(GLOBAL PROPERTY TB_CORE_TARGETS "")
@@ -68,4 +72,22 @@ function(tb_unit name)
   target_link_libraries(${target} PRIVATE tb_flags ${arg_LINKS} PkgConfig::CMOCKA Threads::Threads)
   add_test(NAME ${name} COMMAND ${target})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+endfunction()
+
+# tb_fuzz(NAME SOURCES ... LINKS ...): a target fuzz_NAME around LLVMFuzzerTestOneInput, seeds in tests/fuzz/corpus/NAME.
+# With TB_FUZZ it is a libFuzzer program; elsewhere tests/fuzz/replay.c runs the seeds, their truncations and a few
+# thousand mutations. Either way ctest fuzz.NAME replays the seeds.
+function(tb_fuzz name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LINKS")
+  set(corpus ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name})
+  add_executable(fuzz_${name} ${arg_SOURCES})
+  target_link_libraries(fuzz_${name} PRIVATE tb_flags ${arg_LINKS})
+  if(TB_FUZZ)
+    target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+    add_test(NAME fuzz.${name} COMMAND fuzz_${name} -runs=0 -rss_limit_mb=1024 ${corpus})
+  else()
+    target_sources(fuzz_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/fuzz/replay.c)
+    add_test(NAME fuzz.${name} COMMAND fuzz_${name} ${corpus})
+  endif()
+  set_tests_properties(fuzz.${name} PROPERTIES TIMEOUT 120)
 endfunction()

@@ -145,7 +145,7 @@ static void random_layouts_are_tiled(void **state)
     }
 }
 
-/* 2^44 bytes in one tensor: i x bytes passes 2^64, and the pieces must not notice. */
+/* 2^44 bytes in one tensor: i x bytes comes close to 2^64. */
 static void the_largest_shard_is_cut_right(void **state)
 {
     (void)state;

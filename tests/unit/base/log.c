@@ -86,6 +86,7 @@ static void what_would_forge_is_escaped(void **state)
          "warn peer.said text=\"\\xc2\\x9b31m\"\n"}, /* C1 CSI */
         {"caf\xc3\xa9", "warn peer.said text=caf\xc3\xa9\n"},
         {"bad\xff\xc3", "warn peer.said text=\"bad\\xff\\xc3\"\n"},
+        {"\xe2\x80\xa8", "warn peer.said text=\"\\xe2\\x80\\xa8\"\n"}, /* line separator */
         {"\xe2\x80\xae"
          "evil",
          "warn peer.said text=\"\\xe2\\x80\\xae"
