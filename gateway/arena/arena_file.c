@@ -1,0 +1,276 @@
+/* arena_file.c - opening, locking, allocating, mapping; header and record checks. */
+#include "gateway/arena/arena_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+
+#define HEADER_BYTES      4096u
+#define HEADER_SLOT_BYTES 512u
+
+static const char magic[8] = "tbarena";
+
+void arena_say(char error_out[TB_ARENA_ERROR_BYTES], const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(error_out, TB_ARENA_ERROR_BYTES, format, args);
+    va_end(args);
+}
+
+/* ---- the file ---- */
+
+static enum tb_status open_and_lock(struct arena_file *f, const char *path,
+                                    char error_out[TB_ARENA_ERROR_BYTES])
+{
+    struct stat st;
+    f->fd = tb_sys_open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (f->fd < 0) {
+        arena_say(error_out, "arena %s: cannot be opened: %s", path, strerror(errno));
+        return TB_SITE_IO;
+    }
+    if (flock(f->fd, LOCK_EX | LOCK_NB) != 0) {
+        const bool locked = errno == EWOULDBLOCK;
+        arena_say(error_out, "arena %s: %s", path,
+                  locked ? "another process has it locked; is a second tombolod running?" : strerror(errno));
+        return locked ? TB_SITE_LOCKED : TB_SITE_IO;
+    }
+    if (fstat(f->fd, &st) != 0) {
+        arena_say(error_out, "arena %s: fstat: %s", path, strerror(errno));
+        return TB_SITE_IO;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        arena_say(error_out, "arena %s: is not a regular file", path);
+        return TB_SITE_CONFIG;
+    }
+    f->old_bytes = (uint64_t)st.st_size;
+    f->fresh = st.st_size == 0;
+    return TB_OK;
+}
+
+/* The page that sizes are multiples of; says once when the file is not in memory. */
+static enum tb_status page_of(const struct arena_file *f, const char *path, uint64_t *page_out,
+                              char error_out[TB_ARENA_ERROR_BYTES])
+{
+    struct statfs fs;
+    if (fstatfs(f->fd, &fs) != 0) {
+        arena_say(error_out, "arena %s: fstatfs: %s", path, strerror(errno));
+        return TB_SITE_IO;
+    }
+    const bool huge = fs.f_type == HUGETLBFS_MAGIC;
+    *page_out = huge ? (uint64_t)fs.f_bsize : TB_EXTENT_GRAIN;
+    if (!huge && fs.f_type != TMPFS_MAGIC && fs.f_type != RAMFS_MAGIC) {
+        struct tb_log_line line;
+        tb_log_begin(&line, TB_LOG_WARN, "arena.not_in_memory");
+        tb_log_str(&line, "path", path);
+        tb_log_str(&line, "action",
+                   "put it on tmpfs or hugetlbfs: here every landed byte is written to a disk");
+        tb_log_end(&line);
+    }
+    return TB_OK;
+}
+
+static enum tb_status allocate(struct arena_file *f, const char *path, char error_out[TB_ARENA_ERROR_BYTES])
+{
+    if (tb_sys_fallocate(f->fd, 0, 0, (off_t)f->bytes) == 0) return TB_OK;
+    const int error = errno;
+    struct statfs fs;
+    struct stat st;
+    if ((error != ENOSPC && error != ENOMEM) || fstatfs(f->fd, &fs) != 0 || fstat(f->fd, &st) != 0) {
+        arena_say(error_out, "arena %s: cannot allocate %llu bytes: %s", path, (unsigned long long)f->bytes,
+                  strerror(error));
+        return TB_SITE_IO;
+    }
+    arena_say(
+        error_out,
+        "arena %s: wants %llu bytes, has %llu, and its filesystem has %llu free: make arena.bytes smaller or "
+        "the filesystem larger (mount -o remount,size=...)",
+        path, (unsigned long long)f->bytes, (unsigned long long)st.st_blocks * 512u,
+        (unsigned long long)fs.f_bavail * (unsigned long long)fs.f_bsize);
+    return TB_SITE_NOMEM;
+}
+
+static enum tb_status map(struct arena_file *f, const char *path, char error_out[TB_ARENA_ERROR_BYTES])
+{
+    void *at = tb_sys_mmap(NULL, f->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, 0);
+    if (at == MAP_FAILED) {
+        arena_say(error_out, "arena %s: cannot map %llu bytes: %s", path, (unsigned long long)f->bytes,
+                  strerror(errno));
+        return TB_SITE_IO;
+    }
+    /* All three are advice, and a kernel that does not take it costs speed or core files, nothing else. */
+    (void)madvise(at, f->bytes, MADV_HUGEPAGE);
+    (void)madvise(at, f->bytes, MADV_DONTDUMP);
+    (void)madvise(at, f->bytes, MADV_DONTFORK);
+    f->map = at;
+    return TB_OK;
+}
+
+enum tb_status arena_file_open(struct arena_file *f, const struct tb_arena_options *options,
+                               char error_out[TB_ARENA_ERROR_BYTES])
+{
+    *f = (struct arena_file){.fd = -1};
+    uint64_t page = TB_EXTENT_GRAIN;
+    enum tb_status status = open_and_lock(f, options->path, error_out);
+    if (status != TB_OK) goto fail;
+    status = page_of(f, options->path, &page, error_out);
+    if (status != TB_OK) goto fail;
+    f->bytes = options->bytes - options->bytes % page;
+    if (f->bytes < TB_ARENA_BYTES_MIN || f->bytes > INT64_MAX) {
+        arena_say(error_out, "arena %s: %llu bytes (in pages of %llu) are not between %llu and 2^63",
+                  options->path, (unsigned long long)options->bytes, (unsigned long long)page,
+                  (unsigned long long)TB_ARENA_BYTES_MIN);
+        status = TB_SITE_CONFIG;
+        goto fail;
+    }
+    status = allocate(f, options->path, error_out);
+    if (status != TB_OK) goto fail;
+    status = map(f, options->path, error_out);
+    if (status != TB_OK) goto fail;
+    return TB_OK;
+
+fail:
+    arena_file_close(f);
+    return status;
+}
+
+void arena_file_close(struct arena_file *f)
+{
+    if (f->map != NULL) munmap(f->map, f->bytes);
+    if (f->fd >= 0) close(f->fd); /* and with it the lock */
+    *f = (struct arena_file){.fd = -1};
+}
+
+enum tb_status arena_file_trim(struct arena_file *f, char error_out[TB_ARENA_ERROR_BYTES])
+{
+    if (f->old_bytes <= f->bytes) return TB_OK;
+    if (tb_sys_ftruncate(f->fd, (off_t)f->bytes) == 0) return TB_OK;
+    arena_say(error_out, "arena: cannot shrink to %llu bytes: %s", (unsigned long long)f->bytes,
+              strerror(errno));
+    return TB_SITE_IO;
+}
+
+/* ---- header ---- */
+
+uint64_t arena_file_data_offset(const struct arena_header *header)
+{
+    const uint64_t end = HEADER_BYTES + (uint64_t)header->record_count * sizeof(struct arena_record);
+    return (end + TB_EXTENT_GRAIN - 1) & ~(TB_EXTENT_GRAIN - 1);
+}
+
+static struct tb_digest header_check(const struct arena_header *h)
+{
+    return tb_digest_of(h, offsetof(struct arena_header, check));
+}
+
+/* A header that says more bytes than the file had was cut behind our back: what was there is lost. */
+static bool header_good(const struct arena_file *f, const struct arena_header *h)
+{
+    const struct tb_digest check = header_check(h);
+    if (memcmp(h->magic, magic, sizeof magic) != 0 || !tb_digest_equal(&check, &h->check)) return false;
+    if (h->format != TB_ARENA_FORMAT || h->bytes > f->old_bytes) return false;
+    if (h->record_count < TB_ARENA_RECORDS_MIN || h->record_count > TB_ARENA_RECORDS_MAX) return false;
+    return arena_file_data_offset(h) < f->bytes;
+}
+
+bool arena_file_load(struct arena_file *f)
+{
+    bool found = false;
+    for (uint32_t slot = 0; slot < 2; slot++) {
+        struct arena_header h;
+        memcpy(&h, f->map + slot * HEADER_SLOT_BYTES, sizeof h);
+        if (!header_good(f, &h) || (found && h.sequence <= f->header.sequence)) continue;
+        f->header = h;
+        found = true;
+    }
+    f->records = (struct arena_record *)(void *)(f->map + HEADER_BYTES);
+    return found;
+}
+
+void arena_file_save(struct arena_file *f)
+{
+    f->header.sequence++;
+    f->header.check = header_check(&f->header);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST); /* what the header speaks of is in the file before it */
+    memcpy(f->map + f->header.sequence % 2 * HEADER_SLOT_BYTES, &f->header, sizeof f->header);
+}
+
+/* One record for 256 KiB: versions of 1 MiB shards still find one, and the table costs a thousandth. */
+static uint32_t records_for(uint64_t bytes)
+{
+    const uint64_t count = bytes >> 18;
+    if (count < TB_ARENA_RECORDS_MIN) return TB_ARENA_RECORDS_MIN;
+    return count > TB_ARENA_RECORDS_MAX ? TB_ARENA_RECORDS_MAX : (uint32_t)count;
+}
+
+void arena_file_format(struct arena_file *f)
+{
+    memset(f->map, 0, HEADER_BYTES);
+    f->header = (struct arena_header){
+        .format = TB_ARENA_FORMAT, .record_count = records_for(f->bytes), .bytes = f->bytes};
+    memcpy(f->header.magic, magic, sizeof magic);
+    tb_random_bytes(&f->header.life, sizeof f->header.life);
+    f->records = (struct arena_record *)(void *)(f->map + HEADER_BYTES);
+    memset(f->records, 0, f->header.record_count * sizeof *f->records);
+    arena_file_save(f);
+}
+
+/* ---- records and extents ---- */
+
+struct tb_digest arena_record_check(const struct arena_record *r)
+{
+    const size_t from = offsetof(struct arena_record, kind);
+    return tb_digest_of((const uint8_t *)r + from, offsetof(struct arena_record, check) - from);
+}
+
+uint64_t arena_root_check(const struct tb_id *uid, const struct tb_digest *root)
+{
+    uint8_t both[sizeof *uid + sizeof *root];
+    uint64_t check;
+    memcpy(both, uid, sizeof *uid);
+    memcpy(both + sizeof *uid, root, sizeof *root);
+    const struct tb_digest digest = tb_digest_of(both, sizeof both);
+    memcpy(&check, digest.bytes, sizeof check);
+    return check | 1; /* never 0, which says that there is no root yet */
+}
+
+void arena_record_use(struct arena_record *r, enum arena_use use)
+{
+    __atomic_store_n(&r->use, (uint32_t)use, __ATOMIC_RELEASE);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST); /* what follows a free is not seen before it */
+}
+
+uint32_t arena_record_used(const struct arena_record *r)
+{
+    return __atomic_load_n(&r->use, __ATOMIC_ACQUIRE);
+}
+
+static uint64_t up(uint64_t n, uint64_t multiple)
+{
+    return (n + multiple - 1) / multiple * multiple;
+}
+
+bool arena_extent_plan(const struct arena_record_shard *s, struct arena_extent_plan *plan_out)
+{
+    if (s->packed_bytes > TB_SHARD_BYTES_MAX + TB_BLOBS_MAX * TB_BLOB_BYTES_MAX) return false;
+    if (s->head_bytes > UINT32_MAX || s->chunk_count > 2 * TB_CHUNKS_MAX) return false;
+    plan_out->head = up(s->packed_bytes, TB_EXTENT_GRAIN);
+    plan_out->digests = up(plan_out->head + s->head_bytes, 16);
+    plan_out->held = up(plan_out->digests + (uint64_t)s->chunk_count * TB_DIGEST_BYTES, 64);
+    plan_out->total = up(plan_out->held + TB_BITMAP_WORDS(s->chunk_count) * 8, TB_EXTENT_GRAIN);
+    return true;
+}

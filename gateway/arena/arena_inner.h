@@ -1,0 +1,76 @@
+/* arena_inner.h - what arena.c, arena_recover.c and arena_verify.c share. Inside gateway/arena only.
+ * Functions here are called with the arena's mutex held, or before another thread knows the arena. */
+#ifndef TB_GATEWAY_ARENA_INNER_H
+#define TB_GATEWAY_ARENA_INNER_H
+
+#include <pthread.h>
+
+#include "gateway/arena/arena_file.h"
+
+#define ARENA_NO_RECORD UINT32_MAX
+#define ARENA_BUCKETS   256u
+
+/* A shard's space, as this process sees it. `place` and what it points to never move while the region lives.
+ */
+struct arena_shard {
+    struct tb_place place;
+    struct tb_manifest manifest;
+    void *manifest_memory;
+    uint64_t *claimed; /* heap: a claim does not outlive its process */
+    uint64_t *suspect; /* heap: held at open and not yet digested by this process; NULL when none is */
+    uint32_t suspects;
+    uint32_t record;
+    struct tb_extent extent;
+    struct arena_extent_plan plan;
+    uint8_t has_space; /* atomic */
+    uint8_t is_ready;  /* atomic: digests complete */
+};
+
+struct tb_arena_region {
+    struct tb_arena *arena;
+    struct tb_version_key key;
+    uint32_t record;
+    uint64_t made;
+    uint32_t refs;
+    uint32_t verifying; /* passes of the verifier over this region's bytes: a free waits for them */
+    bool leaving;
+    bool damaged; /* while recovering */
+    struct tb_arena_region *next, *previous, *bucket_next;
+    struct arena_shard shards[]; /* key.shard_count */
+};
+
+struct tb_arena {
+    pthread_mutex_t mutex;
+    pthread_cond_t verified; /* some region's `verifying` went down */
+    struct arena_file file;
+    struct tb_extents extents;
+    struct tb_extent *extents_memory;
+    uint32_t *slots; /* numbers of free records, a stack */
+    uint32_t slots_free;
+    uint64_t made; /* of the newest region */
+    uint32_t regions;
+    struct tb_arena_region *first, *last;
+    struct tb_arena_region *buckets[ARENA_BUCKETS];
+};
+
+/* Regions: heap only. arena_region_link puts it among the others, ordered by `made`. */
+struct tb_arena_region *arena_region_alloc(struct tb_arena *arena, const struct tb_version_key *key);
+void arena_region_link(struct tb_arena_region *region);
+void arena_region_unlink(struct tb_arena_region *region);
+struct tb_arena_region *arena_region_find(struct tb_arena *arena, const struct tb_id *uid);
+/* Frees records, extents and heap of a region that is linked; its own record goes first. */
+void arena_region_drop(struct tb_arena_region *region);
+
+/* Points a shard's place at its extent and gives it heap for claims. The manifest must be there.
+ * TB_SITE_NOMEM. */
+TB_MUST_USE enum tb_status arena_shard_attach(struct tb_arena_region *region, struct arena_shard *s);
+void arena_shard_release_heap(struct arena_shard *s);
+
+/* A fresh life, in the file when this returns. */
+void arena_life_renew(struct tb_arena *arena);
+
+/* Rebuilds regions, extents and slots from the records. TB_SITE_NOMEM (heap), TB_SITE_CONFIG (a region past
+ * the end). */
+TB_MUST_USE enum tb_status arena_recover(struct tb_arena *arena, char error_out[TB_ARENA_ERROR_BYTES]);
+
+#endif

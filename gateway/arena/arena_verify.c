@@ -1,0 +1,120 @@
+/* arena_verify.c - digests again what an earlier process left in the file.
+ *
+ * A chunk that fails: first the new life, then the cleared bit, so that no peer sees a loss within one life.
+ */
+#include <inttypes.h>
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "gateway/arena/arena_inner.h"
+
+struct suspect {
+    struct tb_arena_region *region;
+    struct arena_shard *s;
+    uint32_t k;
+};
+
+static bool is_suspect(const struct arena_shard *s, uint32_t k)
+{
+    return s->suspect != NULL && tb_bitmap_test(s->suspect, k);
+}
+
+static bool matches(const struct arena_shard *s, uint32_t k, uint64_t *bytes_out)
+{
+    uint32_t bytes = 0;
+    const uint8_t *chunk = tb_place_chunk(&s->place, k, &bytes);
+    const struct tb_digest digest = tb_digest_of(chunk, bytes);
+    *bytes_out = bytes;
+    return tb_digest_equal(&digest, &s->manifest.digests[k]);
+}
+
+static void condemn(const struct suspect *chunk)
+{
+    const struct tb_arena_region *region = chunk->region;
+    char uid[TB_HEX_CHARS];
+    arena_life_renew(region->arena);
+    tb_bitmap_clear(chunk->s->place.held, chunk->k);
+    tb_id_format(&region->key.uid, uid);
+    tb_log(TB_LOG_ERROR, "arena.chunk_damaged",
+           "model=%s number=%" PRIu64 " uid=%s shard=%" PRIu32 " chunk=%" PRIu32
+           " action=fetch_again_under_a_new_life",
+           region->key.model.text, region->key.number, uid, (uint32_t)(chunk->s - region->shards), chunk->k);
+}
+
+/* With the mutex. Of two that digested the same chunk only the first acts: the other may speak of bytes that
+ * have been landed again since. True when this call condemned it. */
+static bool judge(const struct suspect *chunk, bool good)
+{
+    if (!is_suspect(chunk->s, chunk->k)) return false;
+    if (!good) condemn(chunk);
+    tb_bitmap_clear(chunk->s->suspect, chunk->k);
+    TB_ASSERT(chunk->s->suspects > 0);
+    chunk->s->suspects--;
+    return !good;
+}
+
+static bool find_suspect(struct tb_arena *arena, struct suspect *chunk_out)
+{
+    for (struct tb_arena_region *region = arena->first; region != NULL; region = region->next) {
+        if (region->leaving) continue;
+        for (uint32_t i = 0; i < region->key.shard_count; i++) {
+            struct arena_shard *s = &region->shards[i];
+            if (s->suspects == 0) continue;
+            const uint32_t k = tb_bitmap_next_set(s->suspect, s->manifest.chunk_count, 0);
+            *chunk_out = (struct suspect){region, s, k};
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One chunk. With the mutex, which is let go for the pass over its bytes. */
+static void verify_one(struct tb_arena *arena, const struct suspect *chunk, struct tb_arena_verified *done)
+{
+    uint64_t bytes = 0;
+    chunk->region->verifying++;
+    pthread_mutex_unlock(&arena->mutex);
+    const bool good = matches(chunk->s, chunk->k, &bytes);
+    pthread_mutex_lock(&arena->mutex);
+    done->bad += judge(chunk, good) ? 1 : 0;
+    done->chunks++;
+    done->bytes += bytes;
+    chunk->region->verifying--;
+    pthread_cond_broadcast(&arena->verified);
+}
+
+enum tb_status tb_arena_verify_step(struct tb_arena *arena, uint64_t max_bytes,
+                                    struct tb_arena_verified *done_out)
+{
+    struct suspect chunk;
+    *done_out = (struct tb_arena_verified){0};
+    pthread_mutex_lock(&arena->mutex);
+    bool more = find_suspect(arena, &chunk);
+    while (more && (done_out->chunks == 0 || done_out->bytes < max_bytes)) {
+        verify_one(arena, &chunk, done_out);
+        more = find_suspect(arena, &chunk);
+    }
+    pthread_mutex_unlock(&arena->mutex);
+    return more ? TB_AGAIN : TB_END;
+}
+
+bool tb_arena_chunk_trusted(const struct tb_arena_region *region, uint32_t shard, uint32_t k)
+{
+    if (!tb_arena_place_ready(region, shard)) return false;
+    const struct arena_shard *s = &region->shards[shard];
+    return tb_place_held(&s->place, k) && !is_suspect(s, k);
+}
+
+enum tb_status tb_arena_chunk_verify(struct tb_arena_region *region, uint32_t shard, uint32_t k)
+{
+    if (!tb_arena_place_ready(region, shard)) return TB_CHUNK_ABSENT;
+    const struct suspect chunk = {region, &region->shards[shard], k};
+    if (!tb_place_held(&chunk.s->place, k)) return TB_CHUNK_ABSENT;
+    if (!is_suspect(chunk.s, k)) return TB_OK;
+    uint64_t bytes = 0;
+    const bool good = matches(chunk.s, k, &bytes);
+    pthread_mutex_lock(&region->arena->mutex);
+    judge(&chunk, good);
+    pthread_mutex_unlock(&region->arena->mutex);
+    return good ? TB_OK : TB_CHUNK_DIGEST;
+}
