@@ -1,0 +1,361 @@
+#include "gateway/daemon/store.h"
+
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+
+#define SCHEMA_VERSION "1"
+#define ENDED_KEPT     10000 /* rows of versions that ended: the newest are kept, for `tombolo versions` and uids */
+
+static const char schema_sql[] =
+    "CREATE TABLE IF NOT EXISTS meta(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
+    "INSERT OR IGNORE INTO meta VALUES('schema','" SCHEMA_VERSION "'),('incarnation','0');"
+    "CREATE TABLE IF NOT EXISTS run(model TEXT NOT NULL, run_order INTEGER NOT NULL, id BLOB NOT NULL UNIQUE,"
+    " key TEXT NOT NULL, has_last INTEGER NOT NULL, last_number INTEGER NOT NULL,"
+    " resumed_run_order INTEGER NOT NULL, resumed_number INTEGER NOT NULL, fenced INTEGER NOT NULL,"
+    " PRIMARY KEY(model, run_order)) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS version(uid BLOB PRIMARY KEY, model TEXT NOT NULL, run BLOB NOT NULL,"
+    " run_order INTEGER NOT NULL, number INTEGER NOT NULL, shard_count INTEGER NOT NULL, root BLOB NOT NULL,"
+    " state INTEGER NOT NULL, bytes INTEGER NOT NULL, pinned INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;"
+    "CREATE INDEX IF NOT EXISTS version_order ON version(model, run_order, number);"
+    "CREATE TABLE IF NOT EXISTS pointer(model TEXT NOT NULL, name TEXT NOT NULL, uid BLOB NOT NULL,"
+    " PRIMARY KEY(model, name)) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS audit(id INTEGER PRIMARY KEY AUTOINCREMENT, wall_ms INTEGER NOT NULL,"
+    " what TEXT NOT NULL, who TEXT NOT NULL, why TEXT NOT NULL, model TEXT NOT NULL, run_order INTEGER NOT NULL,"
+    " number INTEGER NOT NULL, uid BLOB NOT NULL);";
+
+#define STATEMENTS(X)                                                                                            \
+    X(begin, "BEGIN IMMEDIATE")                                                                                  \
+    X(commit, "COMMIT")                                                                                          \
+    X(rollback, "ROLLBACK")                                                                                      \
+    X(incarnation_get, "SELECT CAST(value AS INTEGER) FROM meta WHERE name='incarnation'")                       \
+    X(incarnation_set, "UPDATE meta SET value=?1 WHERE name='incarnation'")                                      \
+    X(run_put, "INSERT OR REPLACE INTO run VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)")                                  \
+    X(run_all, "SELECT * FROM run ORDER BY model, run_order")                                                    \
+    X(version_put, "INSERT INTO version VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10) ON CONFLICT(uid) DO UPDATE SET "  \
+                   "root=?7, state=?8, bytes=?9, shard_count=?6")                                                \
+    X(version_all, "SELECT * FROM version ORDER BY model, run_order, number")                                    \
+    X(version_trim, "DELETE FROM version WHERE state>=4 AND pinned=0 AND uid NOT IN (SELECT uid FROM version "   \
+                    "WHERE model=?1 ORDER BY run_order DESC, number DESC LIMIT ?2) AND model=?1")                \
+    X(version_pin, "UPDATE version SET pinned=?2 WHERE uid=?1")                                                  \
+    X(pointer_put, "INSERT OR REPLACE INTO pointer VALUES(?1,?2,?3)")                                            \
+    X(audit_put, "INSERT INTO audit(wall_ms,what,who,why,model,run_order,number,uid) VALUES(?1,?2,?3,?4,?5,?6,?7,?8)") \
+    X(audit_trim, "DELETE FROM audit WHERE id <= (SELECT MAX(id) FROM audit) - ?1")
+
+enum statement {
+#define STATEMENT_ENUM(name, sql) ST_##name,
+    STATEMENTS(STATEMENT_ENUM)
+#undef STATEMENT_ENUM
+    STATEMENT_COUNT
+};
+
+struct tb_store {
+    sqlite3 *db;
+    sqlite3_stmt *st[STATEMENT_COUNT];
+    uint64_t writes;
+    char error[256];
+};
+
+static enum tb_status failed(struct tb_store *s, const char *doing)
+{
+    snprintf(s->error, sizeof s->error, "%s: %s", doing, s->db != NULL ? sqlite3_errmsg(s->db) : "no memory");
+    return TB_SITE_STORE;
+}
+
+static enum tb_status run_once(struct tb_store *s, enum statement which, const char *doing)
+{
+    sqlite3_stmt *st = s->st[which];
+    const int rc = sqlite3_step(st);
+    const enum tb_status status = rc == SQLITE_DONE || rc == SQLITE_ROW ? TB_OK : failed(s, doing);
+    sqlite3_reset(st);
+    sqlite3_clear_bindings(st);
+    return status;
+}
+
+static void bind_text(sqlite3_stmt *st, int at, const char *text)
+{
+    sqlite3_bind_text(st, at, text != NULL ? text : "", -1, SQLITE_TRANSIENT);
+}
+
+static void bind_u64(sqlite3_stmt *st, int at, uint64_t v)
+{
+    sqlite3_bind_int64(st, at, (sqlite3_int64)v);
+}
+
+static void bind_id(sqlite3_stmt *st, int at, const struct tb_id *id)
+{
+    sqlite3_bind_blob(st, at, id->bytes, sizeof id->bytes, SQLITE_TRANSIENT);
+}
+
+/* ---- opening ---- */
+
+static enum tb_status prepare_all(struct tb_store *s)
+{
+    static const char *const sql[STATEMENT_COUNT] = {
+#define STATEMENT_SQL(name, text) text,
+        STATEMENTS(STATEMENT_SQL)
+#undef STATEMENT_SQL
+    };
+    for (int i = 0; i < STATEMENT_COUNT; i++) {
+        if (sqlite3_prepare_v3(s->db, sql[i], -1, SQLITE_PREPARE_PERSISTENT, &s->st[i], NULL) != SQLITE_OK) {
+            return failed(s, "preparing");
+        }
+    }
+    return TB_OK;
+}
+
+static enum tb_status schema_check(struct tb_store *s)
+{
+    sqlite3_stmt *st = NULL;
+    enum tb_status status = TB_SITE_STORE;
+    if (sqlite3_prepare_v2(s->db, "SELECT value FROM meta WHERE name='schema'", -1, &st, NULL) == SQLITE_OK &&
+        sqlite3_step(st) == SQLITE_ROW) {
+        const char *have = (const char *)sqlite3_column_text(st, 0);
+        if (have != NULL && strcmp(have, SCHEMA_VERSION) == 0) status = TB_OK;
+        else snprintf(s->error, sizeof s->error, "schema %s is not " SCHEMA_VERSION, have != NULL ? have : "?");
+    } else {
+        status = failed(s, "reading the schema");
+    }
+    sqlite3_finalize(st);
+    return status;
+}
+
+static enum tb_status open_db(struct tb_store *s, const char *path)
+{
+    /* The file is made here so that its mode is right from its first byte on. */
+    const int fd = tb_sys_open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        snprintf(s->error, sizeof s->error, "cannot open for writing: %m");
+        return TB_SITE_STORE;
+    }
+    close(fd);
+    if (sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK) {
+        return failed(s, "opening");
+    }
+    sqlite3_extended_result_codes(s->db, 1);
+    sqlite3_busy_timeout(s->db, 2000);
+    static const char pragmas[] = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;";
+    if (sqlite3_exec(s->db, pragmas, NULL, NULL, NULL) != SQLITE_OK) return failed(s, "setting WAL mode");
+    if (sqlite3_exec(s->db, schema_sql, NULL, NULL, NULL) != SQLITE_OK) return failed(s, "making tables");
+    enum tb_status status = schema_check(s);
+    return status == TB_OK ? prepare_all(s) : status;
+}
+
+enum tb_status tb_store_open(const char *path, struct tb_store **store_out, char error_out[256])
+{
+    struct tb_store *s = tb_calloc(1, sizeof *s);
+    if (s == NULL) return TB_SITE_NOMEM;
+    const enum tb_status status = open_db(s, path);
+    if (status != TB_OK) {
+        snprintf(error_out, 256, "store %.100s: %.140s", path, s->error);
+        tb_store_close(s);
+        return status;
+    }
+    *store_out = s;
+    return TB_OK;
+}
+
+void tb_store_close(struct tb_store *store)
+{
+    if (store == NULL) return;
+    for (int i = 0; i < STATEMENT_COUNT; i++) sqlite3_finalize(store->st[i]);
+    sqlite3_close(store->db);
+    tb_free(store);
+}
+
+const char *tb_store_error(const struct tb_store *store)
+{
+    return store->error;
+}
+
+/* ---- writing ---- */
+
+struct audit_row {
+    const struct tb_store_audit *audit;
+    const char *model;
+    uint64_t run_order, number;
+    const struct tb_id *uid;
+};
+
+static enum tb_status audit_put(struct tb_store *s, const struct audit_row *row)
+{
+    sqlite3_stmt *st = s->st[ST_audit_put];
+    bind_u64(st, 1, row->audit->wall_ms);
+    bind_text(st, 2, row->audit->what);
+    bind_text(st, 3, row->audit->who);
+    bind_text(st, 4, row->audit->why);
+    bind_text(st, 5, row->model);
+    bind_u64(st, 6, row->run_order);
+    bind_u64(st, 7, row->number);
+    bind_id(st, 8, row->uid);
+    enum tb_status status = run_once(s, ST_audit_put, "writing the audit trail");
+    if (status != TB_OK || ++s->writes % 256 != 0) return status;
+    bind_u64(s->st[ST_audit_trim], 1, TB_STORE_AUDIT_MAX);
+    return run_once(s, ST_audit_trim, "trimming the audit trail");
+}
+
+/* One row (its statement is bound) and its audit line, both or neither. */
+static enum tb_status transact(struct tb_store *s, enum statement which, const struct audit_row *row)
+{
+    enum tb_status status = run_once(s, ST_begin, "beginning a transaction");
+    if (status != TB_OK) {
+        sqlite3_clear_bindings(s->st[which]);
+        return status;
+    }
+    status = run_once(s, which, "writing");
+    if (status == TB_OK) status = audit_put(s, row);
+    if (status == TB_OK) status = run_once(s, ST_commit, "committing");
+    if (status == TB_OK) return TB_OK;
+    sqlite3_step(s->st[ST_rollback]); /* may have been rolled back already: then this fails and nothing is lost */
+    sqlite3_reset(s->st[ST_rollback]);
+    return status;
+}
+
+enum tb_status tb_store_incarnation(struct tb_store *s, uint64_t at_least, uint64_t *incarnation_out)
+{
+    sqlite3_stmt *st = s->st[ST_incarnation_get];
+    if (sqlite3_step(st) != SQLITE_ROW) {
+        sqlite3_reset(st);
+        return failed(s, "reading the incarnation");
+    }
+    uint64_t next = (uint64_t)sqlite3_column_int64(st, 0) + 1;
+    sqlite3_reset(st);
+    if (next < at_least) next = at_least;
+    char text[32];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)next);
+    bind_text(s->st[ST_incarnation_set], 1, text);
+    const enum tb_status status = run_once(s, ST_incarnation_set, "writing the incarnation");
+    if (status == TB_OK) *incarnation_out = next;
+    return status;
+}
+
+enum tb_status tb_store_run(struct tb_store *s, const struct tb_catalog_run *run, const struct tb_store_audit *audit)
+{
+    sqlite3_stmt *st = s->st[ST_run_put];
+    bind_text(st, 1, run->model.text);
+    bind_u64(st, 2, run->order);
+    bind_id(st, 3, &run->id);
+    bind_text(st, 4, run->key);
+    bind_u64(st, 5, run->has_last);
+    bind_u64(st, 6, run->last_number);
+    bind_u64(st, 7, run->resumed_run_order);
+    bind_u64(st, 8, run->resumed_number);
+    bind_u64(st, 9, run->fenced);
+    const struct audit_row row = {audit, run->model.text, run->order, 0, &run->id};
+    return transact(s, ST_run_put, &row);
+}
+
+enum tb_status tb_store_version(struct tb_store *s, const struct tb_store_version *v, const struct tb_store_audit *audit)
+{
+    sqlite3_stmt *st = s->st[ST_version_put];
+    bind_id(st, 1, &v->key.uid);
+    bind_text(st, 2, v->key.model.text);
+    bind_id(st, 3, &v->key.run);
+    bind_u64(st, 4, v->key.run_order);
+    bind_u64(st, 5, v->key.number);
+    bind_u64(st, 6, v->key.shard_count);
+    sqlite3_bind_blob(st, 7, v->key.root.bytes, TB_DIGEST_BYTES, SQLITE_TRANSIENT);
+    bind_u64(st, 8, (uint64_t)v->state);
+    bind_u64(st, 9, v->bytes);
+    bind_u64(st, 10, v->pinned);
+    const struct audit_row row = {audit, v->key.model.text, v->key.run_order, v->key.number, &v->key.uid};
+    enum tb_status status = transact(s, ST_version_put, &row);
+    if (status != TB_OK || s->writes % 256 != 0) return status;
+    bind_text(s->st[ST_version_trim], 1, v->key.model.text);
+    bind_u64(s->st[ST_version_trim], 2, ENDED_KEPT);
+    return run_once(s, ST_version_trim, "trimming ended versions");
+}
+
+enum tb_status tb_store_pointer(struct tb_store *s, const struct tb_store_pointer *p, const struct tb_store_audit *audit)
+{
+    const enum statement which = p->pin ? ST_version_pin : ST_pointer_put;
+    sqlite3_stmt *st = s->st[which];
+    if (p->pin) {
+        bind_id(st, 1, &p->uid);
+        bind_u64(st, 2, p->pinned);
+    } else {
+        bind_text(st, 1, p->model.text);
+        bind_text(st, 2, "head");
+        bind_id(st, 3, &p->uid);
+    }
+    const struct audit_row row = {audit, p->model.text, 0, 0, &p->uid};
+    return transact(s, which, &row);
+}
+
+/* ---- loading ---- */
+
+static bool column_id(sqlite3_stmt *st, int at, struct tb_id *out)
+{
+    if (sqlite3_column_bytes(st, at) != (int)sizeof out->bytes) return false;
+    memcpy(out->bytes, sqlite3_column_blob(st, at), sizeof out->bytes);
+    return true;
+}
+
+static uint64_t column_u64(sqlite3_stmt *st, int at)
+{
+    return (uint64_t)sqlite3_column_int64(st, at);
+}
+
+static bool column_name(sqlite3_stmt *st, int at, struct tb_name *out)
+{
+    const char *text = (const char *)sqlite3_column_text(st, at);
+    return text != NULL && tb_name_set(out, text) == TB_OK;
+}
+
+static bool run_row(sqlite3_stmt *st, struct tb_catalog_run *run)
+{
+    *run = (struct tb_catalog_run){.order = column_u64(st, 1),
+                                   .has_last = column_u64(st, 4) != 0,
+                                   .last_number = column_u64(st, 5),
+                                   .resumed_run_order = column_u64(st, 6),
+                                   .resumed_number = column_u64(st, 7),
+                                   .fenced = column_u64(st, 8) != 0};
+    const char *key = (const char *)sqlite3_column_text(st, 3);
+    if (key == NULL || strlen(key) >= sizeof run->key) return false;
+    strcpy(run->key, key);
+    return column_name(st, 0, &run->model) && column_id(st, 2, &run->id);
+}
+
+static bool version_row(sqlite3_stmt *st, struct tb_store_version *v)
+{
+    *v = (struct tb_store_version){.state = (enum tb_catalog_state)column_u64(st, 7),
+                                   .bytes = column_u64(st, 8),
+                                   .pinned = column_u64(st, 9) != 0};
+    v->key.run_order = column_u64(st, 3);
+    v->key.number = column_u64(st, 4);
+    v->key.shard_count = (uint32_t)column_u64(st, 5);
+    if (v->state < TB_VERSION_OPEN || v->state >= TB_CATALOG_STATE_END) return false;
+    if (sqlite3_column_bytes(st, 6) != TB_DIGEST_BYTES) return false;
+    memcpy(v->key.root.bytes, sqlite3_column_blob(st, 6), TB_DIGEST_BYTES);
+    return column_id(st, 0, &v->key.uid) && column_name(st, 1, &v->key.model) && column_id(st, 2, &v->key.run);
+}
+
+static enum tb_status damaged(struct tb_store *s, sqlite3_stmt *st, const char *table)
+{
+    sqlite3_reset(st);
+    snprintf(s->error, sizeof s->error, "a row of table %s does not make sense", table);
+    return TB_SITE_STORE;
+}
+
+enum tb_status tb_store_load(struct tb_store *s, tb_store_run_fn run, tb_store_version_fn version, void *user)
+{
+    sqlite3_stmt *st = s->st[ST_run_all];
+    int rc;
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        struct tb_catalog_run row;
+        if (!run_row(st, &row) || run(user, &row) != TB_OK) return damaged(s, st, "run");
+    }
+    sqlite3_reset(st);
+    if (rc != SQLITE_DONE) return failed(s, "reading runs");
+    st = s->st[ST_version_all];
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        struct tb_store_version row;
+        if (!version_row(st, &row) || version(user, &row) != TB_OK) return damaged(s, st, "version");
+    }
+    sqlite3_reset(st);
+    return rc == SQLITE_DONE ? TB_OK : failed(s, "reading versions");
+}
