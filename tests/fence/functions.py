@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""functions.py ROOT: a function over 70 lines has a comment above it, and none has an #if inside.
+
+Reads sources as clang-format leaves them: a function's body starts with { in the first column and ends with }."""
+import os
+import re
+import sys
+
+LINES_MAX = 70
+TOPS = ("base", "wan", "intra", "gateway", "sim", "bench", "include", "tests")
+CONDITION = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif|else)\b")
+
+
+def sources(root):
+    for top in TOPS:
+        for folder, folders, files in os.walk(os.path.join(root, top)):
+            folders.sort()
+            for name in sorted(files):
+                if name.endswith((".c", ".h")):
+                    yield os.path.join(folder, name)
+
+
+def commented(lines, opening):
+    """Whether the line above the signature that ends before lines[opening] ends a comment."""
+    at = opening - 1
+    while at >= 0 and lines[at].strip() and not lines[at].rstrip().endswith((";", "}", "*/")):
+        at -= 1
+    return at >= 0 and lines[at].rstrip().endswith("*/")
+
+
+def check(path, lines):
+    opening = None
+    for number, line in enumerate(lines):
+        if line.startswith("{"):
+            opening = number
+        elif line.startswith("}") and opening is not None:
+            count = number - opening + 1
+            if count > LINES_MAX and not commented(lines, opening):
+                yield f"{path}:{opening + 1}: {count} lines; split it, or say above it why it reads better whole"
+            opening = None
+        elif opening is not None and CONDITION.match(line):
+            yield f"{path}:{number + 1}: {line.strip()} inside a function: an absent backend is an absent file"
+
+
+def main():
+    root = sys.argv[1]
+    wrong, count = [], 0
+    for path in sources(root):
+        with open(path, encoding="utf-8") as text:
+            wrong += check(os.path.relpath(path, root), text.read().split("\n"))
+        count += 1
+    print("\n".join(wrong) if wrong else f"{count} files")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

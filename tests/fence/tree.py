@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""tree.py ROOT: the top level is the one that the project fixed, file names are unique outside tests, and each folder of
+sources has a README of at most 40 lines."""
+import os
+import sys
+
+TOP = {
+    "CMakeLists.txt", "gateway", "intra", "wan", "include", "deploy", "tests", "sim", "bench", "README.md",
+    "base", "python", "docs", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CMakePresets.json",
+    "build",  # what a build leaves behind
+}
+MODULES = ("base", "base/net", "wan", "intra", "gateway", "gateway/catalog", "gateway/arena", "gateway/daemon",
+           "gateway/web", "gateway/cli", "sim", "bench", "deploy", "tests")
+README_LINES_MAX = 40
+REPEATED = {"CMakeLists.txt", "README.md"}
+
+
+def check_top(root):
+    for name in sorted(os.listdir(root)):
+        if name not in TOP and not name.startswith("."):
+            yield f"{name}: not one of the names that the top level may have"
+
+
+def check_names(root):
+    seen = {}
+    for top in ("base", "wan", "intra", "gateway", "sim", "include"):
+        for folder, _, files in os.walk(os.path.join(root, top)):
+            for name in sorted(files):
+                path = os.path.relpath(os.path.join(folder, name), root)
+                if name in seen and name not in REPEATED:
+                    yield f"{path}: {seen[name]} has the same name"
+                seen.setdefault(name, path)
+
+
+def check_readmes(root):
+    for module in MODULES:
+        folder = os.path.join(root, module)
+        if not os.path.isdir(folder) or os.listdir(folder) == ["CMakeLists.txt"]:
+            continue
+        path = os.path.join(folder, "README.md")
+        if not os.path.exists(path):
+            yield f"{module}: no README.md (what it promises, its files in reading order, what it may not know)"
+            continue
+        with open(path, encoding="utf-8") as text:
+            count = sum(1 for _ in text)
+        if count > README_LINES_MAX:
+            yield f"{module}/README.md: {count} lines; at most {README_LINES_MAX}"
+
+
+def main():
+    root = sys.argv[1]
+    wrong = [*check_top(root), *check_names(root), *check_readmes(root)]
+    print("\n".join(wrong) if wrong else "the tree is as it should be")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
