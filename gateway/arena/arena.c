@@ -313,9 +313,8 @@ static void shard_give(struct tb_arena_region *region, struct arena_shard *s)
 void arena_region_drop(struct tb_arena_region *region)
 {
     struct tb_arena *arena = region->arena;
-    slot_give(
-        arena,
-        region->record); /* first: shards without a region are nobody's, a region without shards is a lie */
+    /* Its own record first: shards without a region are nobody's, a region without its shards would be a lie. */
+    slot_give(arena, region->record);
     for (uint32_t s = 0; s < region->key.shard_count; s++)
         shard_give(region, &region->shards[s]);
     arena_region_unlink(region);

@@ -205,7 +205,7 @@ void arena_file_save(struct arena_file *f)
 {
     f->header.sequence++;
     f->header.check = header_check(&f->header);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST); /* what the header speaks of is in the file before it */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* what the header speaks of is in the file before it */
     memcpy(f->map + f->header.sequence % 2 * HEADER_SLOT_BYTES, &f->header, sizeof f->header);
 }
 
@@ -251,7 +251,7 @@ uint64_t arena_root_check(const struct tb_id *uid, const struct tb_digest *root)
 void arena_record_use(struct arena_record *r, enum arena_use use)
 {
     __atomic_store_n(&r->use, (uint32_t)use, __ATOMIC_RELEASE);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST); /* what follows a free is not seen before it */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* what follows a free is not seen before it */
 }
 
 uint32_t arena_record_used(const struct arena_record *r)

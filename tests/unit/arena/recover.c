@@ -292,7 +292,7 @@ static void a_file_cut_behind_our_back_begins_anew(void **state)
 static void random_damage_never_breaks_the_open(void **state)
 {
     (void)state;
-    for (uint64_t round = 1; round <= 60; round++) {
+    for (uint64_t round = 1; round <= 20; round++) {
         uint64_t seed = round * 0x9E3779B97F4A7C15u;
         struct left l;
         struct arena_record r;
