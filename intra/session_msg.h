@@ -57,8 +57,20 @@ TB_MESSAGE(tb_session_hello, TB_SESSION_HELLO_FIELDS)
     F(name, site) F(name, gateway) F(u64, incarnation) F(u32, lease_ms) F(bool, fabric_trusted) F(u32, drain_ms) F(text, peer_address)
 TB_MESSAGE(tb_session_welcome, TB_SESSION_WELCOME_FIELDS)
 
-#define TB_SESSION_REPLY_FIELDS(F) F(u32, status_negated) /* status as the two's complement of 32 bits */ F(text, why)
+#define TB_SESSION_REPLY_FIELDS(F) F(u32, status_negated) /* of tb_session_status_put */ F(text, why)
 TB_MESSAGE(tb_session_reply, TB_SESSION_REPLY_FIELDS)
+
+/* A status in a u32, here and wherever a field is named so: its own 32 bits, so TB_AGAIN is 1 and TB_CHUNK_ABSENT is 0xffffff98. */
+static inline uint32_t tb_session_status_put(enum tb_status status)
+{
+    return (uint32_t)(int32_t)status;
+}
+/* TB_PEER_GARBLED for what is no status. */
+static inline enum tb_status tb_session_status_get(uint32_t field)
+{
+    const int32_t status = (int32_t)field;
+    return status < -999 || status > 99 || (status < 0 && status > -100) ? TB_PEER_GARBLED : (enum tb_status)status;
+}
 
 #define TB_SESSION_RUN_OPEN_FIELDS(F) F(name, model) F(text, key)
 TB_MESSAGE(tb_session_run_open, TB_SESSION_RUN_OPEN_FIELDS)
@@ -142,7 +154,7 @@ TB_MESSAGE(tb_session_activated, TB_SESSION_ACTIVATED_FIELDS)
 #define TB_SESSION_RELEASE_FIELDS(F) F(id, uid)
 TB_MESSAGE(tb_session_release, TB_SESSION_RELEASE_FIELDS)
 
-/* state: 0 or the status that waiters get (TB_VERSION_LOST, ...), negated as in REPLY; TB_OK: the version is kept. */
+/* state: the status that waiters get (TB_VERSION_LOST, ...), as in REPLY; TB_OK: the version is kept. */
 #define TB_SESSION_VERSION_STATE_FIELDS(F) F(id, uid) F(u32, status_negated)
 TB_MESSAGE(tb_session_version_state, TB_SESSION_VERSION_STATE_FIELDS)
 

@@ -1,0 +1,244 @@
+/* activate.c - the short switch: after `go`, staging is copied into the buffers that the rollout computes
+ * from.
+ *
+ * Promise P2: nothing is copied before the gateway said `go` for the whole group, and after it this member
+ * waits for no other. A `go` that was heard stays good while the gateway is away. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "intra/client/client.h"
+
+#define ASK_MS     10000u
+#define CONFIRM_MS 1000u /* with `go` heard before, a gateway that hangs costs no more stall than this */
+
+struct copying {
+    const struct tb_staged_use *use;
+    uint8_t *const *memory;
+};
+
+static void copy_piece(void *user, uint32_t piece, uint32_t slot)
+{
+    (void)slot;
+    const struct copying *c = user;
+    const struct tb_copy *copy = &c->use->copies[piece];
+    const struct tb_place *place = &c->use->staging->shards[copy->shard].place;
+    memcpy(c->memory[copy->tensor] + copy->tensor_offset, place->bytes + copy->place_offset, copy->bytes);
+}
+
+static struct tb_request *activate_request(struct tb_session *s, const struct tb_subscription *sub,
+                                           const struct tb_id *uid)
+{
+    struct tb_request *request = tb_request_new(s, TB_SESSION_ACTIVATE, TB_SESSION_REPLY, 0);
+    if (request == NULL) return NULL;
+    const struct tb_session_activate m = {.subscription = sub->number, .uid = *uid};
+    tb_session_activate_encode(&m, &request->payload);
+    return request;
+}
+
+static void activated_notice(struct tb_session *s, const struct tb_subscription *sub, const struct tb_id *uid,
+                             const struct tb_activate_info *info)
+{
+    struct tb_request *notice = tb_request_new(s, TB_SESSION_ACTIVATED, 0, 0);
+    if (notice == NULL) return; /* the next SUBSCRIBE says it */
+    const struct tb_session_activated m = {.subscription = sub->number,
+                                           .uid = *uid,
+                                           .stall_ns = info->stall_ns,
+                                           .copied_bytes = info->copied_bytes};
+    tb_session_activated_encode(&m, &notice->payload);
+    tb_request_post(s, notice);
+}
+
+/* Without the gateway's word: only forward, unless the active one was withdrawn. */
+static int may_go_alone(const struct tb_session *s, const struct tb_subscription *sub,
+                        const struct tb_staged_use *use)
+{
+    const struct tb_version_key *key = &use->staging->key;
+    if (!use->go)
+        return tb_fail(TB_GATEWAY_AWAY, "the gateway at %s is away and has not said go for version %llu",
+                       s->gateway_text, (unsigned long long)key->number);
+    const bool older = key->run_order < sub->active_run_order ||
+                       (key->run_order == sub->active_run_order && key->number < sub->active_number);
+    if (older && !sub->active_withdrawn)
+        return tb_fail(TB_BAD_STATE, "version %llu is older than the active %llu",
+                       (unsigned long long)key->number, (unsigned long long)sub->active_number);
+    return TB_OK;
+}
+
+/* Under the lock. */
+static int ask_go(struct tb_session *s, struct tb_subscription *sub, struct tb_staged_use *use)
+{
+    if (!s->up) return may_go_alone(s, sub, use);
+    struct tb_request *request = activate_request(s, sub, &use->staging->uid);
+    if (request == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for the request");
+    const struct tb_call call = {
+        .deadline = tb_time_add(tb_clock_now(), TB_MS(use->go ? CONFIRM_MS : ASK_MS)), .cancels = s->cancels};
+    int status = tb_request_wait(s, request, &call);
+    if (status == TB_DONE_BEFORE) status = TB_OK;
+    if (status == TB_GATEWAY_AWAY || (status == TB_TIMEOUT && !request->done))
+        status = may_go_alone(s, sub, use);
+    else if (status == TB_AGAIN)
+        tb_fail(TB_AGAIN, "not every member of group %s has version %llu whole", sub->group.text,
+                (unsigned long long)use->staging->key.number);
+    else if (status != TB_OK)
+        tb_fail(status, "version %llu cannot be activated: %s", (unsigned long long)use->staging->key.number,
+                request->why);
+    tb_request_free(request);
+    return status;
+}
+
+static int may_activate(struct tb_subscription *sub, struct tb_staged_use *use)
+{
+    if (use == NULL) return tb_fail(TB_BAD_STATE, "the version was not staged by this subscription");
+    const struct tb_staging *st = use->staging;
+    if (use->ended != TB_OK)
+        return tb_fail(use->ended, "version %llu ended: ask tb_wait for another",
+                       (unsigned long long)st->key.number);
+    if (st->state == TB_STAGING_FAILED)
+        return tb_fail(st->status, "version %llu: %s", (unsigned long long)st->key.number, st->why);
+    if (st->state != TB_STAGING_WHOLE)
+        return tb_fail(TB_AGAIN, "version %llu is not whole here: %u of %u chunks",
+                       (unsigned long long)st->key.number, tb_staging_held_chunks(st), st->total_chunks);
+    if (sub->registration != NULL && sub->registration->suspended)
+        return tb_fail(TB_BAD_STATE, "the registration is suspended: tb_resume first");
+    return tb_use_match(sub, use);
+}
+
+/* Without the lock: the calls on a subscription come one at a time, and `passes` keeps the memory where it
+ * is. */
+static void copy_all(struct tb_session *s, struct tb_subscription *sub, const struct tb_staged_use *use)
+{
+    struct tb_registration *r = sub->registration;
+    if (r == NULL) return;
+    r->passes++;
+    tb_session_unlock(s);
+    struct copying c = {.use = use, .memory = r->memory};
+    tb_crew_run(s->crew, use->copy_count, copy_piece, &c);
+    tb_session_lock(s);
+    r->passes--;
+    tb_session_changed(s, false);
+}
+
+static void became_active(struct tb_subscription *sub, const struct tb_staging *st)
+{
+    sub->active = st->uid;
+    sub->active_run_order = st->key.run_order;
+    sub->active_number = st->key.number;
+    sub->active_withdrawn = false;
+}
+
+/* Under the lock. */
+static int activate(struct tb_session *s, struct tb_subscription *sub, const struct tb_id *uid,
+                    tb_time_ns began, struct tb_activate_info *info)
+{
+    struct tb_staged_use *use = tb_use_find(sub, uid);
+    int status = may_activate(sub, use);
+    if (status == TB_OK) status = ask_go(s, sub, use);
+    if (status != TB_OK) return status;
+    /* While the answer was waited for the registration may have been suspended by another thread. */
+    if (sub->registration != NULL && sub->registration->suspended)
+        return tb_fail(TB_BAD_STATE, "the registration was suspended meanwhile");
+    copy_all(s, sub, use);
+    became_active(sub, use->staging);
+    info->copied_bytes = sub->registration == NULL ? 0 : use->copy_bytes;
+    info->stall_ns = tb_time_since(began, tb_clock_now());
+    activated_notice(s, sub, uid, info);
+    return TB_OK;
+}
+
+int tb_activate(struct tb_subscription *subscription, const struct tb_uid *uid,
+                struct tb_activate_info *info_out)
+{
+    const tb_time_ns began = tb_clock_now();
+    if (subscription == NULL) return tb_fail(TB_BAD_ARGUMENT, "no subscription given");
+    struct tb_session *s = subscription->session;
+    int status = tb_session_enter(s);
+    if (status != TB_OK) return status;
+    struct tb_activate_info info = {.struct_bytes = sizeof info};
+    if (uid == NULL || (info_out != NULL && info_out->struct_bytes < sizeof info)) {
+        status =
+            tb_fail(TB_BAD_ARGUMENT,
+                    "a uid is needed, and info.struct_bytes must be sizeof(struct tb_activate_info), %zu",
+                    sizeof info);
+    } else {
+        struct tb_id id;
+        memcpy(id.bytes, uid->bytes, sizeof id.bytes);
+        tb_session_lock(s);
+        status = activate(s, subscription, &id, began, &info);
+        tb_session_unlock(s);
+    }
+    if (status == TB_OK && info_out != NULL) {
+        info_out->stall_ns = info.stall_ns;
+        info_out->copied_bytes = info.copied_bytes;
+    }
+    tb_session_leave(s);
+    return status;
+}
+
+/* ---- what is staged, for those who read it in place ---- */
+
+static bool fill_item(const struct tb_staged_shard *sh, uint32_t shard, uint32_t index, struct tb_item *item)
+{
+    const struct tb_manifest *m = &sh->manifest;
+    item->shard_index = shard;
+    if (index < m->layout.tensor_count) {
+        const struct tb_tensor *t = &m->layout.tensors[index];
+        item->is_blob = 0;
+        item->rank = t->rank;
+        item->name = t->name;
+        item->dtype = tb_dtype_name(t->dtype);
+        item->shape = t->box_count;
+        item->bytes = sh->place.bytes + t->offset;
+        item->count = t->bytes;
+        return true;
+    }
+    index -= m->layout.tensor_count;
+    if (index >= m->blob_count) return false;
+    item->is_blob = 1;
+    item->rank = 0;
+    item->name = m->blobs[index].name;
+    item->dtype = NULL;
+    item->shape = NULL;
+    item->bytes = sh->place.bytes + m->blobs[index].offset;
+    item->count = m->blobs[index].bytes;
+    return true;
+}
+
+static int staged_item(struct tb_subscription *sub, const struct tb_id *uid, uint32_t index,
+                       struct tb_item *item)
+{
+    struct tb_staged_use *use = tb_use_find(sub, uid);
+    if (use == NULL) return tb_fail(TB_NOT_FOUND, "the subscription has not staged that version");
+    const struct tb_staging *st = use->staging;
+    if (st->state != TB_STAGING_WHOLE)
+        return tb_fail(TB_BAD_STATE, "version %llu is not whole here yet",
+                       (unsigned long long)st->key.number);
+    for (uint32_t i = 0; i < st->key.shard_count; i++) {
+        if (fill_item(&st->shards[i], i, index, item)) return TB_OK;
+        index -= st->shards[i].manifest.layout.tensor_count + st->shards[i].manifest.blob_count;
+    }
+    return tb_fail(TB_END, "the version has no more items");
+}
+
+int tb_staged_item(struct tb_subscription *subscription, const struct tb_uid *uid, uint32_t index,
+                   struct tb_item *item_out)
+{
+    if (subscription == NULL) return tb_fail(TB_BAD_ARGUMENT, "no subscription given");
+    struct tb_session *s = subscription->session;
+    int status = tb_session_enter(s);
+    if (status != TB_OK) return status;
+    if (uid == NULL || item_out == NULL || item_out->struct_bytes < sizeof *item_out) {
+        status = tb_fail(TB_BAD_ARGUMENT,
+                         "a uid is needed, and item.struct_bytes must be sizeof(struct tb_item), %zu",
+                         sizeof *item_out);
+    } else {
+        struct tb_id id;
+        memcpy(id.bytes, uid->bytes, sizeof id.bytes);
+        tb_session_lock(s);
+        status = staged_item(subscription, &id, index, item_out);
+        tb_session_unlock(s);
+    }
+    tb_session_leave(s);
+    return status;
+}

@@ -1,0 +1,358 @@
+/* client.h - what the files of the worker library share: a session and all that belongs to it.
+ *
+ * Threads. One lock guards everything in these structs unless a field says otherwise; one condition tells of
+ * every change of it. Three kinds of thread meet here: callers         enter a call, take the lock, post
+ * requests, wait for the condition; copy and digest without the lock session thread  a libuv loop: the wire
+ * to the gateway, requests and notices, doors and hops as they are told (connection.c) pool            pieces
+ * of passes and copies; prepares stagings (crew.c) Order of locks: session lock, then a staging's note_lock.
+ * Fabric callbacks take only note_lock, so the session thread may close a hop under the session lock.
+ * tb_export_close may drain for seconds and is called without it.
+ *
+ * Bounds: whatever the gateway says is decoded by intra/session_msg.h and checked against what we asked
+ * before it is used; a garbled frame closes the wire with one log line. */
+#ifndef TB_INTRA_CLIENT_CLIENT_H
+#define TB_INTRA_CLIENT_CLIENT_H
+
+#include <pthread.h>
+#include <uv.h>
+
+#include "base/codec.h"
+#include "base/net/resolve.h"
+#include "base/net/wire.h"
+#include "intra/client/crew.h"
+#include "intra/client/last_error.h"
+#include "intra/fabric.h"
+#include "intra/session_msg.h"
+#include "intra/shared_memory.h"
+#include "intra/source.h"
+#include "tombolo/tombolo.h"
+
+#define TB_SHADOWS_MAX 2 /* a (model, shard): one being landed at home, one being written */
+#define TB_WATCHES_MAX 16
+
+/* ---- requests (request.c) ---- */
+
+struct tb_request;
+/* Of a detached request, on the session thread and under the lock; the request is freed after it. */
+typedef void (*tb_request_fn)(struct tb_session *s, struct tb_request *request, void *user);
+
+struct tb_request {
+    struct tb_request *next;
+    uint64_t id;     /* 0: a notice, gone once it is sent */
+    uint16_t type;   /* enum tb_session_type */
+    uint16_t expect; /* the answer's type; TB_SESSION_REPLY is always understood */
+    bool sent;       /* on the wire that is up now */
+    bool done;
+    bool detached;         /* nobody waits: fn, then gone */
+    bool announcement;     /* forgotten when the wire breaks: it is made anew */
+    enum tb_status status; /* of the answer */
+    char why[TB_TEXT_BYTES_MAX + 1];
+    uint8_t *answer; /* the payload of an answer that is not a REPLY; decodes */
+    size_t answer_bytes;
+    tb_request_fn fn;
+    struct tb_id uid; /* what fn needs to know */
+    uint32_t number;
+    struct tb_writer payload; /* over the bytes behind this struct */
+};
+
+/* payload_max counts spans; the rest of a message is small. NULL: no memory. */
+struct tb_request *tb_request_new(struct tb_session *s, uint16_t type, uint16_t expect, size_t spans_bytes);
+void tb_request_free(struct tb_request *request);
+/* Under the lock: queues it and wakes the session thread, which owns it if it is a notice or detached. */
+void tb_request_post(struct tb_session *s, struct tb_request *request);
+
+struct tb_call {
+    tb_time_ns began;
+    tb_time_ns deadline;
+    uint64_t cancels; /* as it was when the call began */
+};
+/* Under the lock: posts and waits for the answer, or TB_TIMEOUT, TB_GATEWAY_AWAY, TB_CANCELLED. The request
+ * stays the caller's. */
+enum tb_status tb_request_wait(struct tb_session *s, struct tb_request *request, const struct tb_call *call);
+/* The same with the lock taken, keeping tb_last_error on failure; request NULL is TB_SITE_NOMEM. */
+int tb_request_call(struct tb_session *s, struct tb_request *request, const struct tb_call *call,
+                    const char *what);
+/* Under the lock, by the session thread. */
+enum tb_status tb_request_answer(struct tb_session *s, struct tb_wire_frame *frame);
+void tb_requests_unsent(struct tb_session *s); /* the wire broke */
+void tb_requests_drop(struct tb_session *s);   /* the session ends: all that nobody waits for */
+
+/* ---- memory (buffers.c, registration.c) ---- */
+
+struct tb_buffer {
+    struct tb_buffer *next;
+    struct tb_shared_memory memory;
+};
+/* The buffer that has all of [at, at + bytes), or NULL. */
+const struct tb_buffer *tb_buffer_find(const struct tb_session *s, const void *at, uint64_t bytes);
+void tb_buffers_free(struct tb_session *s);
+
+struct tb_registration {
+    struct tb_session *session;
+    struct tb_registration *next;
+    void *layout_memory;
+    struct tb_layout layout;
+    uint8_t **memory;    /* for each tensor in packed order */
+    uint32_t *packed_of; /* for each tensor as the caller listed it: its index in packed order */
+    uint32_t subscriptions;
+    uint32_t passes; /* that read or write the memory now */
+    bool suspended;
+};
+void tb_registration_free(struct tb_registration *registration);
+
+/* ---- publishing (runs.c, pass.c, shadow.c, publication.c, publish.c) ---- */
+
+struct tb_run_opened {
+    struct tb_run_opened *next;
+    struct tb_name model;
+    struct tb_text key;
+    struct tb_id run;
+};
+
+struct tb_shadow {
+    struct tb_shadow *next;
+    struct tb_name model;
+    uint32_t shard;
+    struct tb_shared_memory memory;
+    struct tb_publication *user; /* NULL: free */
+};
+
+/* One shard of one version that this process sealed. */
+struct tb_publication {
+    struct tb_publication *next;
+    struct tb_id uid;
+    struct tb_name model;
+    struct tb_id run;
+    uint64_t number;
+    uint32_t shard;
+    bool in_place;
+    bool busy;      /* a call works on it */
+    bool sealed;    /* the gateway answered; announced again after a reconnection */
+    bool suspended; /* its registration is */
+    bool kept;
+    enum tb_status state; /* TB_OK, or why the version ended */
+    uint64_t order;       /* of publishing, to find the oldest */
+    uint64_t export_id;   /* 0: not exported */
+    struct tb_registration *registration;
+    struct tb_shadow *shadow;
+    struct tb_shared_memory blobs;   /* in place: our copies */
+    struct tb_shared_memory objects; /* encoded chunks; bytes NULL without */
+    void *manifest_memory;
+    struct tb_manifest manifest;
+    struct tb_source_object *object_table;
+    uint64_t encoded_bytes;
+    uint8_t *head; /* encoded */
+    size_t head_bytes;
+    uint8_t *source; /* encoded */
+    size_t source_bytes;
+};
+
+struct tb_publication *tb_publication_find(struct tb_session *s, const struct tb_id *uid, uint32_t shard);
+/* Opens the export and makes the source descriptor; without the lock. */
+enum tb_status tb_publication_export(struct tb_session *s, struct tb_publication *p);
+/* Under the lock; the lock is let go while readers drain. */
+void tb_publication_hide(struct tb_session *s, struct tb_publication *p, uint32_t drain_ms);
+void tb_publication_remove(struct tb_session *s, struct tb_publication *p, uint32_t drain_ms);
+struct tb_request *tb_publication_seal(struct tb_session *s, const struct tb_publication *p);
+struct tb_request *tb_unpublish_request(struct tb_session *s, const struct tb_id *uid, uint32_t drain_ms);
+void tb_publications_free(struct tb_session *s);
+
+/* Under the lock. Waits until one of the two shadows may be written; TB_TIMEOUT, TB_CANCELLED, TB_SITE_NOMEM.
+ */
+enum tb_status tb_shadow_take(struct tb_session *s, struct tb_publication *p, uint64_t bytes,
+                              const struct tb_call *call);
+void tb_shadows_free(struct tb_session *s);
+
+/* ---- following (subscription.c, staging.c, plan.c, activate.c) ---- */
+
+enum tb_staging_state {
+    TB_STAGING_ASKED,     /* STAGE is on its way */
+    TB_STAGING_MANIFESTS, /* the key is known, shards' manifests arrive */
+    TB_STAGING_PREPARING, /* a task of the pool checks roots and makes places */
+    TB_STAGING_PREPARED,  /* ... has done so; the session thread opens the export next */
+    TB_STAGING_READING,
+    TB_STAGING_WHOLE,
+    TB_STAGING_FAILED
+};
+
+struct tb_staged_shard {
+    void *manifest_memory; /* NULL: not here yet */
+    struct tb_manifest manifest;
+    struct tb_place place;
+    uint64_t bytes_offset, held_offset; /* in the staging's memory */
+};
+
+/* What the hop's callback has to tell, under note_lock. */
+struct tb_hop_note {
+    bool opened, lost, whole;
+    enum tb_transport transport;
+    enum tb_status why;
+    uint32_t bad_count; /* chunks that came wrong twice; more than fit are told again by the next read */
+    struct {
+        uint32_t shard, chunk;
+    } bad[16];
+};
+
+/* A version in this process's memory, for one or more subscriptions. */
+struct tb_staging {
+    struct tb_staging *next;
+    struct tb_session *session;
+    enum tb_staging_state state;
+    enum tb_status status; /* FAILED: why */
+    char why[TB_TEXT_BYTES_MAX + 1];
+    struct tb_id uid;
+    struct tb_version_key key;
+    bool preparing; /* a task of the pool has it: it must not go */
+    uint32_t uses;
+    uint32_t manifests_here;
+    struct tb_staged_shard *shards; /* key.shard_count */
+    struct tb_shared_memory memory;
+    uint64_t *claimed;
+    uint32_t total_chunks;
+    uint64_t export_id; /* 0: not exported */
+    uint8_t *source;    /* encoded */
+    size_t source_bytes;
+    struct tb_hop *hop;
+    uint64_t plan;                        /* of the hop */
+    struct tb_session_plan *pending_plan; /* came before the places stood; its source span is behind it */
+    enum tb_transport transport;
+    uint32_t told_chunks; /* in the last PROGRESS */
+    uint64_t told_bytes;
+    tb_time_ns told_at;
+    pthread_mutex_t note_lock;
+    struct tb_hop_note note;
+};
+
+struct tb_copy {
+    uint32_t tensor; /* of the registration, packed index */
+    uint32_t shard;
+    uint64_t tensor_offset;
+    uint64_t place_offset;
+    uint64_t bytes;
+};
+
+/* A subscription's hold on a staging. */
+struct tb_staged_use {
+    struct tb_staged_use *next;
+    struct tb_staging *staging;
+    bool go;
+    bool asked;             /* STAGE was posted for this attempt */
+    enum tb_status ended;   /* TB_OK, or why this attempt ended: group broken, withdrawn ... */
+    struct tb_copy *copies; /* what activate does; made when the manifests are here */
+    uint32_t copy_count;
+    uint64_t copy_bytes;
+    bool copies_made;
+};
+
+struct tb_subscription {
+    struct tb_session *session;
+    struct tb_subscription *next;
+    uint32_t number;
+    struct tb_name model, group;
+    uint32_t member_index, member_count;
+    struct tb_registration *registration;
+    struct tb_id active;
+    uint64_t active_run_order, active_number;
+    bool active_withdrawn;
+    struct tb_staged_use *uses;
+};
+
+struct tb_request *tb_subscribe_request(struct tb_session *s, const struct tb_subscription *sub);
+struct tb_staged_use *tb_use_find(struct tb_subscription *sub, const struct tb_id *uid);
+/* Under the lock, let go while readers drain: the use ends, and the staging with its last use. */
+void tb_use_drop(struct tb_subscription *sub, struct tb_staged_use *use, uint32_t drain_ms);
+/* TB_LAYOUT_MISMATCH with the tensor in tb_last_error. Under the lock, once the manifests are here. */
+int tb_use_match(struct tb_subscription *sub, struct tb_staged_use *use);
+void tb_subscriptions_free(struct tb_session *s);
+
+struct tb_staging *tb_staging_find(struct tb_session *s, const struct tb_id *uid);
+struct tb_staging *tb_staging_new(struct tb_session *s, const struct tb_id *uid);     /* NULL: no memory */
+void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain_ms); /* with its last use */
+void tb_staging_fail(struct tb_staging *st, enum tb_status status, const char *why);
+bool tb_staging_has_manifests(const struct tb_staging *st);
+uint32_t tb_staging_held_chunks(const struct tb_staging *st);
+struct tb_request *tb_stage_request(struct tb_session *s, const struct tb_subscription *sub,
+                                    const struct tb_id *uid);
+enum tb_status tb_staging_manifest(struct tb_session *s, const struct tb_session_manifest *m);
+/* By the session thread, under the lock. */
+enum tb_status tb_staging_plan(struct tb_session *s, const struct tb_session_plan *m);
+void tb_stagings_advance(struct tb_session *s); /* what pool and hops have done since */
+void tb_stagings_progress(struct tb_session *s);
+void tb_staging_export_notice(struct tb_session *s, const struct tb_staging *st);
+void tb_staging_progress_notice(struct tb_session *s, struct tb_staging *st);
+void tb_staging_close_hop(struct tb_staging *st);
+
+/* ---- session (session.c, connection.c, notice.c, announce.c) ---- */
+
+struct tb_watch { /* what tb_wait with timeout 0 asked and the gateway answers later, for the eventfd */
+    bool used;
+    struct tb_session_wait asked;
+};
+
+struct tb_session {
+    pid_t pid;
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* CLOCK_MONOTONIC */
+    uint32_t calls;         /* inside the library now */
+    bool closing;
+    uint64_t cancels;
+    int eventfd;
+    struct tb_crew *crew;
+    struct tb_connection *connection;
+
+    /* what the options said, and who we are */
+    struct tb_name name, host, rack;
+    bool spot;
+    char gateway_text[256];
+    char fabric_address[64]; /* "" : choose */
+    uint64_t pace_bytes_per_s;
+    uint32_t threads;
+
+    /* what the session thread found out */
+    struct tb_fabric *fabric;
+    bool fabric_trusted;
+    bool up, was_up;
+    enum tb_status down_why;
+    tb_time_ns down_since;
+    bool refused; /* the first connection failed in a way that waiting does not heal */
+    struct tb_id id;
+    struct tb_session_welcome welcome;
+    uint64_t reconnections;
+
+    uint64_t next_request, next_export, next_order;
+    uint32_t next_subscription;
+    struct tb_request *requests; /* in the order of asking */
+    struct tb_buffer *buffers;
+    struct tb_registration *registrations;
+    struct tb_run_opened *runs;
+    struct tb_shadow *shadows;
+    struct tb_publication *publications;
+    struct tb_subscription *subscriptions;
+    struct tb_staging *stagings;
+    struct tb_watch watches[TB_WATCHES_MAX];
+};
+
+/* Every public call begins with enter and ends with leave; TB_OK means the lock is not held and the session
+ * will not go away. */
+int tb_session_enter(struct tb_session *s);
+void tb_session_leave(struct tb_session *s);
+void tb_session_lock(struct tb_session *s);
+void tb_session_unlock(struct tb_session *s);
+/* Under the lock: something changed; `tell` also makes the eventfd readable. */
+void tb_session_changed(struct tb_session *s, bool tell);
+/* Under the lock: waits for a change. TB_OK: look again; TB_TIMEOUT, TB_CANCELLED. */
+enum tb_status tb_session_wait_change(struct tb_session *s, const struct tb_call *call);
+struct tb_call tb_call_begin(struct tb_session *s, uint32_t timeout_ms);
+uint32_t tb_session_drain_ms(const struct tb_session *s);
+
+enum tb_status tb_connection_open(struct tb_session *s, const struct tb_session_options *options);
+void tb_connection_close(struct tb_session *s); /* joins the thread */
+void tb_connection_wake(struct tb_session *s);  /* any thread */
+
+enum tb_status tb_notice(struct tb_session *s,
+                         struct tb_wire_frame *frame); /* session thread, under the lock */
+/* Puts what this session holds in front of all requests that wait. Session thread, under the lock. same: the
+ * gateway knew the session. */
+void tb_announce(struct tb_session *s, bool same);
+
+#endif

@@ -1,0 +1,188 @@
+/* crew.c - worker threads that take pieces of the oldest unfinished job. */
+#include "intra/client/crew.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+
+#include "base/assert.h"
+#include "base/fault.h"
+
+struct job {
+    struct job *next;
+    tb_crew_fn fn;
+    void *user;
+    uint32_t count;
+    _Atomic uint32_t next_piece;
+    uint32_t slots;   /* given out so far; under the lock */
+    uint32_t helpers; /* threads inside it; under the lock */
+    bool task;        /* on the heap, and nobody waits for it */
+};
+
+struct tb_crew {
+    pthread_mutex_t lock;
+    pthread_cond_t work;  /* a job came, or the pool ends */
+    pthread_cond_t ended; /* a helper left a job */
+    struct job *first;
+    bool stopping;
+    uint32_t threads; /* of the caller's budget; the caller of a job is one of them */
+    uint32_t workers; /* threads that run */
+    pthread_t worker[TB_CREW_THREADS_MAX];
+};
+
+static void work_on(struct job *job, uint32_t slot)
+{
+    for (;;) {
+        const uint32_t piece = atomic_fetch_add_explicit(&job->next_piece, 1, memory_order_relaxed);
+        if (piece >= job->count) return;
+        job->fn(job->user, piece, slot);
+    }
+}
+
+static void unlink_job(struct tb_crew *crew, struct job *job)
+{
+    for (struct job **at = &crew->first; *at != NULL; at = &(*at)->next) {
+        if (*at == job) {
+            *at = job->next;
+            return;
+        }
+    }
+}
+
+/* The oldest job that still has pieces and room for a helper. Under the lock. */
+static struct job *find_job(struct tb_crew *crew)
+{
+    for (struct job *job = crew->first; job != NULL; job = job->next) {
+        const bool left = atomic_load_explicit(&job->next_piece, memory_order_relaxed) < job->count;
+        if (left && (job->task ? job->helpers == 0 : job->slots < crew->threads)) return job;
+    }
+    return NULL;
+}
+
+static void *worker_main(void *user)
+{
+    struct tb_crew *crew = user;
+    pthread_mutex_lock(&crew->lock);
+    for (;;) {
+        struct job *job = find_job(crew);
+        if (job == NULL) {
+            if (crew->stopping) break;
+            pthread_cond_wait(&crew->work, &crew->lock);
+            continue;
+        }
+        const uint32_t slot = job->slots++;
+        job->helpers++;
+        if (job->task) unlink_job(crew, job);
+        pthread_mutex_unlock(&crew->lock);
+        work_on(job, slot);
+        if (job->task) {
+            tb_free(job);
+            pthread_mutex_lock(&crew->lock);
+            continue;
+        }
+        pthread_mutex_lock(&crew->lock);
+        if (--job->helpers == 0) pthread_cond_broadcast(&crew->ended);
+    }
+    pthread_mutex_unlock(&crew->lock);
+    return NULL;
+}
+
+static uint32_t allowed_cores(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+    const int count = CPU_COUNT(&set);
+    return count < 1 ? 1 : (uint32_t)count;
+}
+
+/* Signals belong to the process that loaded us: our threads take none. */
+static int start_quietly(pthread_t *thread, void *(*fn)(void *), void *user)
+{
+    if (tb_fault_hit(TB_FAULT_thread, 11)) return 11;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int error = pthread_create(thread, NULL, fn, user);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+enum tb_status tb_crew_new(uint32_t threads, struct tb_crew **crew_out)
+{
+    struct tb_crew *crew = tb_calloc(1, sizeof *crew);
+    if (crew == NULL) return TB_SITE_NOMEM;
+    crew->threads = threads == 0 ? allowed_cores() : threads;
+    if (crew->threads > TB_CREW_THREADS_MAX) crew->threads = TB_CREW_THREADS_MAX;
+    pthread_mutex_init(&crew->lock, NULL);
+    pthread_cond_init(&crew->work, NULL);
+    pthread_cond_init(&crew->ended, NULL);
+    /* One worker at least, for tasks; with more than one thread the caller of a job is the missing one. */
+    const uint32_t wanted = crew->threads > 1 ? crew->threads - 1 : 1;
+    while (crew->workers < wanted && start_quietly(&crew->worker[crew->workers], worker_main, crew) == 0)
+        crew->workers++;
+    if (crew->workers == 0) {
+        tb_crew_free(crew);
+        return TB_SITE_NOMEM;
+    }
+    *crew_out = crew;
+    return TB_OK;
+}
+
+void tb_crew_free(struct tb_crew *crew)
+{
+    if (crew == NULL) return;
+    pthread_mutex_lock(&crew->lock);
+    crew->stopping = true;
+    pthread_cond_broadcast(&crew->work);
+    pthread_mutex_unlock(&crew->lock);
+    for (uint32_t i = 0; i < crew->workers; i++)
+        pthread_join(crew->worker[i], NULL);
+    TB_ASSERT(crew->first == NULL);
+    pthread_cond_destroy(&crew->ended);
+    pthread_cond_destroy(&crew->work);
+    pthread_mutex_destroy(&crew->lock);
+    tb_free(crew);
+}
+
+uint32_t tb_crew_slots(const struct tb_crew *crew)
+{
+    return crew->threads;
+}
+
+static void append_job(struct tb_crew *crew, struct job *job)
+{
+    struct job **at = &crew->first;
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = job;
+}
+
+void tb_crew_run(struct tb_crew *crew, uint32_t count, tb_crew_fn fn, void *user)
+{
+    struct job job = {.fn = fn, .user = user, .count = count, .slots = 1};
+    pthread_mutex_lock(&crew->lock);
+    append_job(crew, &job);
+    if (count > 1 && crew->threads > 1) pthread_cond_broadcast(&crew->work);
+    pthread_mutex_unlock(&crew->lock);
+
+    work_on(&job, 0);
+
+    pthread_mutex_lock(&crew->lock);
+    unlink_job(crew, &job);
+    while (job.helpers > 0)
+        pthread_cond_wait(&crew->ended, &crew->lock);
+    pthread_mutex_unlock(&crew->lock);
+}
+
+enum tb_status tb_crew_submit(struct tb_crew *crew, tb_crew_fn fn, void *user)
+{
+    struct job *job = tb_calloc(1, sizeof *job);
+    if (job == NULL) return TB_SITE_NOMEM;
+    *job = (struct job){.fn = fn, .user = user, .count = 1, .task = true};
+    pthread_mutex_lock(&crew->lock);
+    append_job(crew, job);
+    pthread_cond_signal(&crew->work);
+    pthread_mutex_unlock(&crew->lock);
+    return TB_OK;
+}

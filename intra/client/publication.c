@@ -1,0 +1,206 @@
+/* publication.c - one sealed shard: how it is exported, described, sealed, hidden and given up. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/fault.h"
+#include "intra/client/client.h"
+
+struct tb_publication *tb_publication_find(struct tb_session *s, const struct tb_id *uid, uint32_t shard)
+{
+    for (struct tb_publication *p = s->publications; p != NULL; p = p->next)
+        if (p->shard == shard && tb_id_equal(&p->uid, uid)) return p;
+    return NULL;
+}
+
+/* ---- the export ---- */
+
+/* Buffers of an export while it is described: equal memory is listed once. */
+struct buffers {
+    struct tb_export_buffer *list;
+    uint32_t count;
+};
+
+static uint32_t add_shared(struct buffers *b, const struct tb_shared_memory *memory)
+{
+    for (uint32_t i = 0; i < b->count; i++)
+        if (b->list[i].bytes == memory->bytes) return i;
+    b->list[b->count] =
+        (struct tb_export_buffer){.bytes = memory->bytes, .count = memory->count, .memfd = memory->memfd};
+    return b->count++;
+}
+
+static uint32_t add_own(struct buffers *b, void *bytes, uint64_t count)
+{
+    b->list[b->count] = (struct tb_export_buffer){.bytes = bytes, .count = count, .memfd = -1};
+    return b->count++;
+}
+
+/* Where each tensor stands: inside a buffer of ours, which readers map, or in the caller's own memory. */
+static void scatter(struct tb_session *s, const struct tb_publication *p, struct buffers *b,
+                    struct tb_source_at *at)
+{
+    tb_session_lock(s);
+    for (uint32_t i = 0; i < p->manifest.layout.tensor_count; i++) {
+        uint8_t *memory = p->registration->memory[i];
+        const uint64_t bytes = p->manifest.layout.tensors[i].bytes;
+        if (bytes == 0) {
+            at[i] = (struct tb_source_at){0}; /* in no chunk: never read */
+            continue;
+        }
+        const struct tb_buffer *buffer = tb_buffer_find(s, memory, bytes);
+        if (buffer != NULL)
+            at[i] = (struct tb_source_at){add_shared(b, &buffer->memory),
+                                          (uint64_t)(memory - (uint8_t *)buffer->memory.bytes)};
+        else
+            at[i] = (struct tb_source_at){add_own(b, memory, bytes), 0};
+    }
+    tb_session_unlock(s);
+}
+
+static void describe(struct tb_session *s, struct tb_publication *p, struct buffers *b,
+                     struct tb_source_at *at, struct tb_source_shard *shard)
+{
+    *shard = (struct tb_source_shard){.shard = p->shard, .held_buffer = UINT32_MAX, .scattered = p->in_place};
+    if (p->shadow != NULL) {
+        shard->packed_buffer = add_shared(b, &p->shadow->memory);
+    } else if (p->in_place) {
+        scatter(s, p, b, at);
+        shard->tensor_count = p->manifest.layout.tensor_count;
+        shard->tensors = at;
+        if (p->blobs.bytes != NULL) shard->packed_buffer = add_shared(b, &p->blobs);
+    }
+    if (p->objects.bytes == NULL) return;
+    const uint32_t objects = add_shared(b, &p->objects);
+    for (uint32_t k = 0; k < p->manifest.chunk_count; k++)
+        if (p->object_table[k].codec != TB_CODEC_RAW) p->object_table[k].buffer = objects;
+    shard->object_count = p->manifest.chunk_count;
+    shard->objects = p->object_table;
+}
+
+static enum tb_status encode_source(struct tb_publication *p, const struct tb_source_shard *shard)
+{
+    const size_t bytes = tb_source_encoded_bytes(shard, 1);
+    uint8_t *encoded = tb_malloc(bytes);
+    if (encoded == NULL) return TB_SITE_NOMEM;
+    struct tb_writer w;
+    tb_writer_init(&w, encoded, bytes);
+    tb_source_encode(shard, 1, &w);
+    TB_ASSERT(!w.full);
+    tb_free(p->source);
+    p->source = encoded;
+    p->source_bytes = w.used;
+    return TB_OK;
+}
+
+enum tb_status tb_publication_export(struct tb_session *s, struct tb_publication *p)
+{
+    const uint32_t tensors = p->in_place ? p->manifest.layout.tensor_count : 0;
+    struct buffers b = {.list = tb_calloc((size_t)tensors + 3, sizeof *b.list)};
+    struct tb_source_at *at = tb_calloc((size_t)tensors + 1, sizeof *at);
+    enum tb_status status = b.list == NULL || at == NULL ? TB_SITE_NOMEM : TB_OK;
+    if (status == TB_OK) {
+        struct tb_source_shard shard;
+        describe(s, p, &b, at, &shard);
+        status = encode_source(p, &shard);
+    }
+    if (status == TB_OK) {
+        tb_session_lock(s);
+        const uint64_t id = ++s->next_export;
+        tb_session_unlock(s);
+        const struct tb_export_options options = {
+            .export_id = id, .buffers = b.list, .buffer_count = b.count};
+        status = tb_export_open(s->fabric, &options);
+        if (status == TB_OK) p->export_id = id;
+    }
+    tb_free(at);
+    tb_free(b.list);
+    return status;
+}
+
+void tb_publication_hide(struct tb_session *s, struct tb_publication *p, uint32_t drain_ms)
+{
+    const uint64_t id = p->export_id;
+    p->export_id = 0;
+    if (id == 0) return;
+    const bool was_busy = p->busy;
+    p->busy = true; /* nobody else touches it while the lock is away */
+    tb_session_unlock(s);
+    tb_export_close(s->fabric, id, drain_ms);
+    tb_session_lock(s);
+    p->busy = was_busy;
+    tb_session_changed(s, false);
+}
+
+static void free_publication(struct tb_publication *p)
+{
+    tb_shared_memory_free(&p->blobs);
+    tb_shared_memory_free(&p->objects);
+    tb_free(p->object_table);
+    tb_free(p->manifest_memory);
+    tb_free(p->head);
+    tb_free(p->source);
+    tb_free(p);
+}
+
+void tb_publication_remove(struct tb_session *s, struct tb_publication *p, uint32_t drain_ms)
+{
+    p->busy = true;
+    tb_publication_hide(s, p, drain_ms);
+    for (struct tb_publication **at = &s->publications; *at != NULL; at = &(*at)->next) {
+        if (*at == p) {
+            *at = p->next;
+            break;
+        }
+    }
+    if (p->shadow != NULL) p->shadow->user = NULL;
+    free_publication(p);
+    tb_session_changed(s, false);
+}
+
+void tb_publications_free(struct tb_session *s)
+{
+    tb_session_lock(s);
+    while (s->publications != NULL) {
+        struct tb_publication *p = s->publications;
+        struct tb_request *request = p->sealed ? tb_unpublish_request(s, &p->uid, 0) : NULL;
+        if (request != NULL) {
+            request->detached = true;
+            tb_request_post(s, request);
+        }
+        tb_publication_remove(s, p, 0);
+    }
+    while (s->runs != NULL) {
+        struct tb_run_opened *run = s->runs;
+        s->runs = run->next;
+        tb_free(run);
+    }
+    tb_session_unlock(s);
+}
+
+/* ---- its messages ---- */
+
+struct tb_request *tb_publication_seal(struct tb_session *s, const struct tb_publication *p)
+{
+    const size_t digests = (size_t)p->manifest.chunk_count * TB_DIGEST_BYTES;
+    struct tb_request *request =
+        tb_request_new(s, TB_SESSION_SEAL, TB_SESSION_REPLY, p->head_bytes + digests + p->source_bytes);
+    if (request == NULL) return NULL;
+    const struct tb_session_seal m = {.uid = p->uid,
+                                      .shard = p->shard,
+                                      .in_place = p->in_place,
+                                      .export_id = p->export_id,
+                                      .head = {p->head, (uint32_t)p->head_bytes},
+                                      .digests = {(const uint8_t *)p->manifest.digests, (uint32_t)digests},
+                                      .source = {p->source, (uint32_t)p->source_bytes}};
+    tb_session_seal_encode(&m, &request->payload);
+    return request;
+}
+
+struct tb_request *tb_unpublish_request(struct tb_session *s, const struct tb_id *uid, uint32_t drain_ms)
+{
+    struct tb_request *request = tb_request_new(s, TB_SESSION_UNPUBLISH, TB_SESSION_REPLY, 0);
+    if (request == NULL) return NULL;
+    const struct tb_session_unpublish m = {.uid = *uid, .drain_ms = drain_ms};
+    tb_session_unpublish_encode(&m, &request->payload);
+    return request;
+}

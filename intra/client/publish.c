@@ -1,0 +1,437 @@
+/* publish.c - tb_publish and tb_unpublish: open the version, one pass, export, seal; and the way back.
+ *
+ * Nothing here waits for a link or for another rank: the only waits are for the own gateway's answer (both of
+ * them before the bytes leave this host) and, with two shadows in use, for the gateway to have landed the
+ * older one. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "intra/client/client.h"
+#include "intra/client/pass.h"
+
+#define TIMEOUT_MS        30000u
+#define UNPUBLISH_MORE_MS 30000u /* over the drain: the gateway may have to take the bytes home first */
+
+/* What one call of tb_publish carries along. */
+struct publishing {
+    struct tb_session *s;
+    const struct tb_publish_options *o;
+    struct tb_call call;
+    struct tb_name model;
+    struct tb_id run;
+    enum tb_codec_id codec;
+    uint64_t blob_bytes;
+};
+
+/* ---- arguments ---- */
+
+static int check_blobs(const struct tb_publish_options *o, uint64_t *bytes_out)
+{
+    if (o->blob_count > TB_BLOBS_MAX || (o->blob_count > 0 && o->blobs == NULL))
+        return tb_fail(TB_BAD_ARGUMENT, "%u blobs; a shard has at most %d", o->blob_count, TB_BLOBS_MAX);
+    *bytes_out = 0;
+    for (uint32_t i = 0; i < o->blob_count; i++) {
+        const struct tb_blob_desc *b = &o->blobs[i];
+        if (b->name == NULL || !tb_blob_name_valid(b->name))
+            return tb_fail(TB_BAD_ARGUMENT,
+                           "blob %u, \"%.100s\", needs a clean relative path of at most %d bytes", i,
+                           b->name == NULL ? "" : b->name, TB_BLOB_NAME_MAX);
+        if (b->count > TB_BLOB_BYTES_MAX || (b->count > 0 && b->bytes == NULL))
+            return tb_fail(TB_BAD_ARGUMENT, "blob \"%.200s\" has %llu bytes; at most %llu are allowed",
+                           b->name, (unsigned long long)b->count, (unsigned long long)TB_BLOB_BYTES_MAX);
+        *bytes_out += b->count;
+    }
+    return TB_OK;
+}
+
+static int check_options(struct publishing *w)
+{
+    const struct tb_publish_options *o = w->o;
+    if (o == NULL || o->struct_bytes < sizeof *o)
+        return tb_fail(TB_BAD_ARGUMENT, "options.struct_bytes must be sizeof(struct tb_publish_options), %zu",
+                       sizeof *o);
+    if (o->model == NULL || tb_name_set(&w->model, o->model) != TB_OK)
+        return tb_fail(TB_BAD_ARGUMENT, "model \"%.80s\": 1 to 64 of A-Z a-z 0-9 . _ -",
+                       o->model == NULL ? "" : o->model);
+    if (o->run == NULL) return tb_fail(TB_BAD_ARGUMENT, "options.run is missing: see tb_run_open");
+    if (o->mode != TB_PUBLISH_SHADOW && o->mode != TB_PUBLISH_IN_PLACE)
+        return tb_fail(TB_BAD_ARGUMENT, "mode %u is unknown", o->mode);
+    if (o->shard_count == 0 || o->shard_count > TB_SHARDS_MAX || o->shard_index >= o->shard_count)
+        return tb_fail(TB_BAD_ARGUMENT, "shard %u of %u: 1 to %d shards, counted from 0", o->shard_index,
+                       o->shard_count, TB_SHARDS_MAX);
+    if (tb_codec_parse(o->codec == NULL ? "raw" : o->codec, &w->codec) != TB_OK)
+        return tb_fail(TB_BAD_ARGUMENT, "codec \"%.40s\" is unknown: raw or zstd", o->codec);
+    if (o->registration == NULL && o->blob_count == 0)
+        return tb_fail(TB_BAD_ARGUMENT, "a shard has a registration, blobs or both");
+    if (o->registration != NULL && o->registration->session != w->s)
+        return tb_fail(TB_BAD_ARGUMENT, "the registration belongs to another session");
+    memcpy(w->run.bytes, o->run->bytes, sizeof w->run.bytes);
+    return check_blobs(o, &w->blob_bytes);
+}
+
+/* ---- the version ---- */
+
+static int open_version(const struct publishing *w, struct tb_version_key *key_out)
+{
+    struct tb_request *request = tb_request_new(w->s, TB_SESSION_VERSION_OPEN, TB_SESSION_VERSION, 0);
+    const struct tb_session_version_open m = {
+        .model = w->model, .run = w->run, .number = w->o->number, .shard_count = w->o->shard_count};
+    if (request != NULL) tb_session_version_open_encode(&m, &request->payload);
+    int status = tb_request_call(w->s, request, &w->call, "tb_publish: opening the version");
+    if (status == TB_OK) {
+        struct tb_session_version answer;
+        struct tb_reader r;
+        tb_reader_init(&r, request->answer, request->answer_bytes);
+        const enum tb_status decoded = tb_session_version_decode(&r, &answer);
+        TB_ASSERT(decoded == TB_OK); /* it did when it came */
+        *key_out = answer.key;
+        if (key_out->number != w->o->number || key_out->shard_count != w->o->shard_count)
+            status =
+                tb_fail(TB_PEER_GARBLED, "the gateway opened version %llu of %u shards instead of %llu of %u",
+                        (unsigned long long)key_out->number, key_out->shard_count,
+                        (unsigned long long)w->o->number, w->o->shard_count);
+    }
+    tb_request_free(request);
+    return status;
+}
+
+/* ---- the shard ---- */
+
+static int build_manifest(const struct publishing *w, struct tb_publication *p)
+{
+    static const struct tb_layout none;
+    const struct tb_layout *layout = w->o->registration != NULL ? &w->o->registration->layout : NULL;
+    struct tb_layout empty = none;
+    uint8_t empty_memory[64];
+    if (layout == NULL) {
+        const enum tb_status built = tb_layout_build(NULL, 0, empty_memory, sizeof empty_memory, &empty);
+        if (built != TB_OK) return tb_fail(built, "a layout without tensors");
+        layout = &empty;
+    }
+    struct tb_blob *blobs = tb_calloc((size_t)w->o->blob_count + 1, sizeof *blobs);
+    if (blobs == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for a manifest");
+    for (uint32_t i = 0; i < w->o->blob_count; i++)
+        blobs[i] = (struct tb_blob){.name = w->o->blobs[i].name, .bytes = w->o->blobs[i].count};
+    const size_t bytes = tb_manifest_bytes_for(layout, blobs, w->o->blob_count);
+    p->manifest_memory = tb_malloc(bytes);
+    enum tb_status status = p->manifest_memory == NULL ? TB_SITE_NOMEM : TB_OK;
+    if (status == TB_OK)
+        status = tb_manifest_build(layout, blobs, w->o->blob_count, p->manifest_memory, bytes, &p->manifest);
+    tb_free(blobs);
+    return status == TB_OK
+               ? TB_OK
+               : tb_fail(status, "the manifest of shard %u cannot be made: are two blobs of one name?",
+                         p->shard);
+}
+
+/* Blobs are small and copied at once, to where they will be served from. */
+static void copy_blobs(const struct tb_publish_options *o, uint8_t *to)
+{
+    for (uint32_t i = 0; i < o->blob_count; i++) {
+        if (o->blobs[i].count > 0) memcpy(to, o->blobs[i].bytes, o->blobs[i].count);
+        to += o->blobs[i].count;
+    }
+}
+
+static int make_places(const struct publishing *w, struct tb_publication *p)
+{
+    struct tb_session *s = w->s;
+    enum tb_status status = TB_OK;
+    if (p->in_place) {
+        if (w->blob_bytes > 0) status = tb_shared_memory_new("tombolo-blobs", w->blob_bytes, &p->blobs);
+    } else if (p->manifest.bytes > 0) {
+        tb_session_lock(s);
+        status = tb_shadow_take(s, p, p->manifest.bytes, &w->call);
+        tb_session_unlock(s);
+    }
+    if (status == TB_TIMEOUT)
+        return tb_fail(status,
+                       "both shadows of shard %u are still on their way home: version %llu has to wait",
+                       p->shard, (unsigned long long)w->o->number);
+    if (status != TB_OK)
+        return tb_fail(status, "version %llu shard %u: no place for %llu bytes",
+                       (unsigned long long)w->o->number, p->shard, (unsigned long long)p->manifest.bytes);
+    if (w->codec == TB_CODEC_RAW) return TB_OK;
+    p->object_table = tb_calloc((size_t)p->manifest.chunk_count + 1, sizeof *p->object_table);
+    return p->object_table == NULL ? tb_fail(TB_SITE_NOMEM, "no memory for the objects' table") : TB_OK;
+}
+
+static int encode_head(struct tb_publication *p)
+{
+    p->head_bytes = tb_manifest_head_bytes(&p->manifest);
+    p->head = tb_malloc(p->head_bytes);
+    if (p->head == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for the manifest's head");
+    struct tb_writer w;
+    tb_writer_init(&w, p->head, p->head_bytes);
+    tb_manifest_head_encode(&p->manifest, &w);
+    TB_ASSERT(!w.full && w.used == p->head_bytes);
+    return TB_OK;
+}
+
+static uint64_t encoded_bytes(const struct tb_publication *p)
+{
+    if (p->object_table == NULL) return p->manifest.bytes;
+    uint64_t bytes = 0;
+    for (uint32_t k = 0; k < p->manifest.chunk_count; k++)
+        bytes += p->object_table[k].bytes;
+    return bytes;
+}
+
+static int pass(const struct publishing *w, struct tb_publication *p)
+{
+    uint8_t *shadow = p->shadow != NULL ? p->shadow->memory.bytes : NULL;
+    uint8_t *blobs = shadow != NULL ? shadow + p->manifest.layout.bytes : p->blobs.bytes;
+    if (w->blob_bytes > 0) copy_blobs(w->o, blobs);
+    const struct tb_pass pass = {.manifest = &p->manifest,
+                                 .tensors = p->registration != NULL ? p->registration->memory : NULL,
+                                 .blobs = blobs,
+                                 .shadow = shadow,
+                                 .codec = w->codec,
+                                 .objects = p->object_table};
+    const enum tb_status status = tb_pass_run(w->s->crew, &pass, &p->objects);
+    if (status != TB_OK)
+        return tb_fail(status, "version %llu shard %u: the pass", (unsigned long long)p->number, p->shard);
+    p->manifest.root = tb_manifest_root(&p->manifest);
+    p->encoded_bytes = encoded_bytes(p);
+    return encode_head(p);
+}
+
+static int seal(const struct publishing *w, struct tb_publication *p)
+{
+    struct tb_request *request = tb_publication_seal(w->s, p);
+    const int status = tb_request_call(w->s, request, &w->call, "tb_publish: sealing the shard");
+    tb_request_free(request);
+    return status == TB_DONE_BEFORE ? TB_OK : status;
+}
+
+/* ---- the call ---- */
+
+/* A call that failed leaves nothing behind: the caller's bytes are its own, and a seal that may have arrived
+ * is taken back. */
+static void take_back(struct tb_session *s, struct tb_publication *p, int status)
+{
+    tb_session_lock(s);
+    const bool unsure = status == TB_TIMEOUT || status == TB_GATEWAY_AWAY || status == TB_CANCELLED;
+    struct tb_request *request = unsure && p->export_id != 0 ? tb_unpublish_request(s, &p->uid, 0) : NULL;
+    if (request != NULL) {
+        request->detached = true;
+        tb_request_post(s, request);
+    }
+    tb_publication_remove(s, p, 0);
+    tb_session_unlock(s);
+}
+
+static int publish_new(const struct publishing *w, struct tb_publication *p)
+{
+    int status = build_manifest(w, p);
+    if (status == TB_OK) status = make_places(w, p);
+    if (status == TB_OK) status = pass(w, p);
+    if (status == TB_OK) {
+        const enum tb_status exported = tb_publication_export(w->s, p);
+        if (exported != TB_OK)
+            status = tb_fail(exported, "version %llu shard %u cannot be exported",
+                             (unsigned long long)p->number, p->shard);
+    }
+    if (status == TB_OK) status = seal(w, p);
+    if (status != TB_OK) {
+        take_back(w->s, p, status);
+        return status;
+    }
+    tb_session_lock(w->s);
+    p->sealed = true;
+    if (!p->in_place) p->registration = NULL; /* it may go: the shadow is what counts now */
+    tb_session_unlock(w->s);
+    return TB_OK;
+}
+
+/* A shard sealed before: the same bytes are done, others are refused, and nothing is sent for a look. */
+static int publish_again(const struct publishing *w, struct tb_publication *p)
+{
+    struct tb_publication probe = {.shard = p->shard};
+    int status = build_manifest(w, &probe);
+    const bool same_layout =
+        status == TB_OK && tb_digest_equal(&probe.manifest.layout.id, &p->manifest.layout.id) &&
+        probe.manifest.chunk_count == p->manifest.chunk_count && probe.manifest.bytes == p->manifest.bytes;
+    uint8_t *blobs = w->blob_bytes > 0 ? tb_malloc(w->blob_bytes) : NULL;
+    if (status == TB_OK && w->blob_bytes > 0 && blobs == NULL)
+        status = tb_fail(TB_SITE_NOMEM, "no memory for a look at the blobs");
+    if (status == TB_OK && !same_layout)
+        status = tb_fail(TB_CONFLICT, "version %llu shard %u was sealed with another layout",
+                         (unsigned long long)p->number, p->shard);
+    if (status == TB_OK) {
+        if (blobs != NULL) copy_blobs(w->o, blobs);
+        memcpy(probe.manifest.digests, p->manifest.digests,
+               (size_t)p->manifest.chunk_count * TB_DIGEST_BYTES);
+        probe.manifest.root = tb_manifest_root(&probe.manifest);
+        uint32_t differs = 0;
+        enum tb_status same =
+            tb_pass_compare(w->s->crew, &probe.manifest,
+                            w->o->registration != NULL ? w->o->registration->memory : NULL, blobs, &differs);
+        if (same == TB_OK && !tb_digest_equal(&probe.manifest.root, &p->manifest.root))
+            same = TB_CONFLICT; /* blobs' names */
+        if (same != TB_OK)
+            status = tb_fail(same, "version %llu shard %u was sealed with other bytes: chunk %u differs",
+                             (unsigned long long)p->number, p->shard, differs);
+    }
+    if (status == TB_OK) status = seal(w, p);
+    tb_free(blobs);
+    tb_free(probe.manifest_memory);
+    return status;
+}
+
+/* Under the lock. Finds the shard sealed before, free of other calls, or enters a new one; NULL with
+ * *status_out. */
+static struct tb_publication *claim(const struct publishing *w, const struct tb_version_key *key,
+                                    bool *again_out, int *status_out)
+{
+    struct tb_session *s = w->s;
+    struct tb_publication *p;
+    while ((p = tb_publication_find(s, &key->uid, w->o->shard_index)) != NULL && p->busy) {
+        const enum tb_status status = tb_session_wait_change(s, &w->call);
+        if (status == TB_OK) continue;
+        *status_out = tb_fail(status, "another call works on shard %u of version %llu", w->o->shard_index,
+                              (unsigned long long)key->number);
+        return NULL;
+    }
+    *again_out = p != NULL;
+    if (p == NULL) {
+        p = tb_calloc(1, sizeof *p);
+        if (p == NULL) {
+            *status_out = tb_fail(TB_SITE_NOMEM, "no memory for a publication");
+            return NULL;
+        }
+        p->uid = key->uid;
+        p->model = w->model;
+        p->run = key->run;
+        p->number = key->number;
+        p->shard = w->o->shard_index;
+        p->in_place = w->o->mode == TB_PUBLISH_IN_PLACE;
+        p->registration = w->o->registration;
+        p->order = ++s->next_order;
+        p->blobs.memfd = p->objects.memfd = -1;
+        p->next = s->publications;
+        s->publications = p;
+    }
+    p->busy = true;
+    return p;
+}
+
+static void fill_info(const struct publishing *w, const struct tb_publication *p,
+                      struct tb_publish_info *info)
+{
+    memcpy(info->uid.bytes, p->uid.bytes, sizeof info->uid.bytes);
+    info->chunk_count = p->manifest.chunk_count;
+    info->bytes = p->manifest.bytes;
+    info->encoded_bytes = p->encoded_bytes;
+    /* A caller with one thread has its bytes again when this call returns, so the answers of the gateway
+     * count. */
+    info->hold_ns = p->in_place ? 0 : tb_time_since(w->call.began, tb_clock_now());
+}
+
+static int publish(const struct publishing *w, struct tb_publish_info *info_out)
+{
+    struct tb_version_key key;
+    int status = open_version(w, &key);
+    if (status != TB_OK) return status;
+    bool again;
+    tb_session_lock(w->s);
+    struct tb_publication *p = claim(w, &key, &again, &status);
+    tb_session_unlock(w->s);
+    if (p == NULL) return status;
+    status = again ? publish_again(w, p) : publish_new(w, p);
+    if (status != TB_OK && !again) return status; /* it is gone */
+    tb_session_lock(w->s);
+    if (status == TB_OK && info_out != NULL) fill_info(w, p, info_out);
+    p->busy = false;
+    tb_session_changed(w->s, false);
+    tb_session_unlock(w->s);
+    return status;
+}
+
+/* While a pass runs, the registration's memory can be neither suspended nor unregistered. */
+static int begin_pass(struct tb_session *s, struct tb_registration *r)
+{
+    if (r == NULL) return TB_OK;
+    tb_session_lock(s);
+    const bool suspended = r->suspended;
+    if (!suspended) r->passes++;
+    tb_session_unlock(s);
+    return suspended ? tb_fail(TB_BAD_STATE, "the registration is suspended") : TB_OK;
+}
+
+static void end_pass(struct tb_session *s, struct tb_registration *r)
+{
+    if (r == NULL) return;
+    tb_session_lock(s);
+    r->passes--;
+    tb_session_changed(s, false);
+    tb_session_unlock(s);
+}
+
+int tb_publish(struct tb_session *session, const struct tb_publish_options *options,
+               struct tb_publish_info *info_out)
+{
+    int status = tb_session_enter(session);
+    if (status != TB_OK) return status;
+    struct publishing w = {.s = session, .o = options};
+    status = check_options(&w);
+    if (status == TB_OK && info_out != NULL && info_out->struct_bytes < sizeof *info_out)
+        status = tb_fail(TB_BAD_ARGUMENT, "info.struct_bytes must be sizeof(struct tb_publish_info), %zu",
+                         sizeof *info_out);
+    if (status == TB_OK) {
+        w.call = tb_call_begin(session, options->timeout_ms == 0 ? TIMEOUT_MS : options->timeout_ms);
+        status = begin_pass(session, options->registration);
+        if (status == TB_OK) {
+            status = publish(&w, info_out);
+            end_pass(session, options->registration);
+        }
+    }
+    tb_session_leave(session);
+    return status;
+}
+
+/* ---- unpublish ---- */
+
+static struct tb_publication *next_of(struct tb_session *s, const struct tb_id *uid)
+{
+    for (struct tb_publication *p = s->publications; p != NULL; p = p->next)
+        if (tb_id_equal(&p->uid, uid) && !p->busy) return p;
+    return NULL;
+}
+
+static int unpublish(struct tb_session *s, const struct tb_id *uid, uint32_t drain_ms)
+{
+    const uint64_t most = (uint64_t)drain_ms + UNPUBLISH_MORE_MS;
+    const struct tb_call call =
+        tb_call_begin(s, most >= TB_WAIT_FOREVER ? TB_WAIT_FOREVER - 1 : (uint32_t)most);
+    struct tb_request *request = tb_unpublish_request(s, uid, drain_ms);
+    const int status = tb_request_call(s, request, &call, "tb_unpublish");
+    tb_request_free(request);
+    if (status != TB_OK && status != TB_DONE_BEFORE) return status; /* the reference stays */
+    const tb_time_ns until = tb_time_add(tb_clock_now(), TB_MS(drain_ms));
+    tb_session_lock(s);
+    struct tb_publication *p;
+    while ((p = next_of(s, uid)) != NULL) /* all of them drain at once: later ones have less time left */
+        tb_publication_remove(s, p, (uint32_t)(tb_time_since(tb_clock_now(), until) / 1000000u));
+    tb_session_unlock(s);
+    return TB_OK;
+}
+
+int tb_unpublish(struct tb_session *session, const struct tb_uid *uid, uint32_t drain_ms)
+{
+    int status = tb_session_enter(session);
+    if (status != TB_OK) return status;
+    struct tb_id id;
+    if (uid == NULL) {
+        status = tb_fail(TB_BAD_ARGUMENT, "no uid given");
+    } else {
+        memcpy(id.bytes, uid->bytes, sizeof id.bytes);
+        status = unpublish(session, &id, drain_ms);
+    }
+    tb_session_leave(session);
+    return status;
+}

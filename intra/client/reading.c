@@ -1,0 +1,302 @@
+/* reading.c - how a staging fills: its export is opened at once, plans become hops, and what hops say is told
+ * to the gateway.
+ *
+ * Everything here runs on the session thread and under the lock, but for hop_said, which the fabric calls. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "intra/client/client.h"
+
+/* ---- notices ---- */
+
+void tb_staging_export_notice(struct tb_session *s, const struct tb_staging *st)
+{
+    struct tb_request *notice = tb_request_new(s, TB_SESSION_EXPORT, 0, st->source_bytes);
+    if (notice == NULL) return; /* then nobody reads from here, which harms nobody */
+    const struct tb_session_export m = {.uid = st->uid,
+                                        .export_id = st->export_id,
+                                        .held_chunks = tb_staging_held_chunks(st),
+                                        .whole = st->state == TB_STAGING_WHOLE,
+                                        .source = {st->source, (uint32_t)st->source_bytes}};
+    tb_session_export_encode(&m, &notice->payload);
+    tb_request_post(s, notice);
+}
+
+static uint64_t held_bytes(const struct tb_staging *st, uint32_t held)
+{
+    return st->total_chunks == 0 ? 0 : (uint64_t)((double)st->memory.count * held / st->total_chunks);
+}
+
+void tb_staging_progress_notice(struct tb_session *s, struct tb_staging *st)
+{
+    struct tb_request *notice = tb_request_new(s, TB_SESSION_PROGRESS, 0, 0);
+    if (notice == NULL) return; /* the next one says it */
+    const tb_time_ns now = tb_clock_now();
+    const uint32_t held = tb_staging_held_chunks(st);
+    const uint64_t bytes = held_bytes(st, held);
+    const double seconds = (double)tb_time_since(st->told_at, now) / 1e9;
+    const uint64_t more = bytes > st->told_bytes ? bytes - st->told_bytes : 0;
+    const struct tb_session_progress m = {.uid = st->uid,
+                                          .held_chunks = held,
+                                          .total_chunks = st->total_chunks,
+                                          .whole = st->state == TB_STAGING_WHOLE,
+                                          .bytes_per_s =
+                                              seconds > 0.001 ? (uint64_t)((double)more / seconds) : 0,
+                                          .transport = (uint8_t)st->transport};
+    tb_session_progress_encode(&m, &notice->payload);
+    tb_request_post(s, notice);
+    st->told_chunks = held;
+    st->told_bytes = bytes;
+    st->told_at = now;
+}
+
+void tb_stagings_progress(struct tb_session *s)
+{
+    for (struct tb_staging *st = s->stagings; st != NULL; st = st->next)
+        if (st->state == TB_STAGING_READING && tb_staging_held_chunks(st) != st->told_chunks)
+            tb_staging_progress_notice(s, st);
+}
+
+static void lost_notice(struct tb_session *s, const struct tb_staging *st, uint64_t plan, enum tb_status why)
+{
+    struct tb_request *notice = tb_request_new(s, TB_SESSION_HOP_LOST, 0, 0);
+    if (notice == NULL) return;
+    const struct tb_session_hop_lost m = {.uid = st->uid, .plan = plan, .status_negated = tb_session_status_put(why)};
+    tb_session_hop_lost_encode(&m, &notice->payload);
+    tb_request_post(s, notice);
+}
+
+static void bad_notice(struct tb_session *s, const struct tb_staging *st, uint32_t shard, uint32_t chunk)
+{
+    struct tb_request *notice = tb_request_new(s, TB_SESSION_CHUNK_BAD, 0, 0);
+    if (notice == NULL) return;
+    const struct tb_session_chunk_bad m = {.uid = st->uid, .plan = st->plan, .shard = shard, .chunk = chunk};
+    tb_session_chunk_bad_encode(&m, &notice->payload);
+    tb_request_post(s, notice);
+}
+
+/* ---- hops ---- */
+
+/* On the fabric's thread: notes what happened and wakes the session thread. */
+static void hop_said(void *user, struct tb_hop *hop, const struct tb_hop_event *event)
+{
+    (void)hop;
+    struct tb_staging *st = user;
+    pthread_mutex_lock(&st->note_lock);
+    struct tb_hop_note *note = &st->note;
+    switch (event->kind) {
+    case TB_HOP_OPENED:
+        note->opened = true;
+        note->transport = event->transport;
+        break;
+    case TB_HOP_LOST:
+        note->lost = true;
+        note->why = event->why;
+        break;
+    case TB_HOP_CHUNK_BAD:
+        if (event->twice && note->bad_count < sizeof note->bad / sizeof note->bad[0]) {
+            note->bad[note->bad_count].shard = event->shard;
+            note->bad[note->bad_count++].chunk = event->chunk;
+        }
+        break;
+    case TB_HOP_WHOLE:
+        note->whole = true;
+        break;
+    }
+    pthread_mutex_unlock(&st->note_lock);
+    tb_connection_wake(st->session);
+}
+
+void tb_staging_close_hop(struct tb_staging *st)
+{
+    if (st->hop == NULL) return;
+    tb_hop_close(st->hop);
+    st->hop = NULL;
+    pthread_mutex_lock(&st->note_lock);
+    memset(&st->note, 0, sizeof st->note);
+    pthread_mutex_unlock(&st->note_lock);
+}
+
+/* The source's tables fit the manifests: counts, offsets and shards that exist, each once. */
+static enum tb_status check_source(const struct tb_staging *st, const struct tb_source_shard *source,
+                                   uint32_t count)
+{
+    if (count == 0 || count > st->key.shard_count) return TB_PEER_GARBLED;
+    for (uint32_t i = 0; i < count; i++) {
+        if (source[i].shard >= st->key.shard_count) return TB_PEER_GARBLED;
+        const enum tb_status status = tb_source_check(&source[i], &st->shards[source[i].shard].manifest);
+        if (status != TB_OK) return status;
+    }
+    return TB_OK;
+}
+
+static enum tb_status endpoint_of(const struct tb_session *s, const struct tb_session_plan *m,
+                                  struct tb_fabric_endpoint *out)
+{
+    memset(out, 0, sizeof *out);
+    if (strlen(m->shm_door.text) >= sizeof out->shm_door || strlen(m->tcp.text) >= sizeof out->tcp)
+        return TB_PEER_GARBLED;
+    out->host = m->host;
+    out->tls = m->tls;
+    out->fingerprint = m->print;
+    memcpy(out->shm_door, m->shm_door.text, strlen(m->shm_door.text));
+    /* Weights in clear only where the site's configuration says that its network is trusted (P8). */
+    if (m->tls || s->fabric_trusted) memcpy(out->tcp, m->tcp.text, strlen(m->tcp.text));
+    return TB_OK;
+}
+
+static enum tb_status open_hop(struct tb_session *s, struct tb_staging *st, const struct tb_session_plan *m,
+                               const struct tb_source_shard *source, uint32_t source_count)
+{
+    struct tb_hop_place *places = tb_calloc(st->key.shard_count, sizeof *places);
+    if (places == NULL) return TB_SITE_NOMEM;
+    for (uint32_t i = 0; i < st->key.shard_count; i++)
+        places[i] = (struct tb_hop_place){i, &st->shards[i].place};
+    struct tb_hop_options options = {.export_id = m->export_id,
+                                     .token = m->token,
+                                     .source = source,
+                                     .source_count = source_count,
+                                     .places = places,
+                                     .place_count = st->key.shard_count,
+                                     .order_seed = 0,
+                                     .fn = hop_said,
+                                     .user = st};
+    enum tb_status status = endpoint_of(s, m, &options.from);
+    st->plan = m->plan;
+    if (status == TB_OK) status = tb_hop_open(s->fabric, &options, &st->hop);
+    if (status != TB_OK) st->hop = NULL;
+    tb_free(places);
+    return status;
+}
+
+static enum tb_status follow_plan(struct tb_session *s, struct tb_staging *st,
+                                  const struct tb_session_plan *m)
+{
+    const size_t bytes = tb_source_decode_bytes(m->source.bytes, m->source.count);
+    if (bytes == 0) return TB_PEER_GARBLED;
+    void *memory = tb_malloc(bytes);
+    const struct tb_source_shard *source;
+    uint32_t count;
+    enum tb_status status = memory == NULL ? TB_SITE_NOMEM : TB_OK;
+    if (status == TB_OK)
+        status = tb_source_decode(m->source.bytes, m->source.count, memory, bytes, &source, &count);
+    if (status == TB_OK) status = check_source(st, source, count);
+    if (status == TB_OK) {
+        tb_staging_close_hop(st); /* a later plan replaces the source; what is held stays */
+        status = open_hop(s, st, m, source, count);
+        /* Not our source to use: the gateway hears it and has others. */
+        if (status != TB_OK && status != TB_PEER_GARBLED) {
+            lost_notice(s, st, m->plan, status);
+            status = TB_OK;
+        }
+    }
+    tb_free(memory);
+    return status == TB_SITE_NOMEM ? TB_OK : status;
+}
+
+/* A plan that comes while the places are being made waits for them; only the newest counts. */
+static void keep_plan(struct tb_staging *st, const struct tb_session_plan *m)
+{
+    struct tb_session_plan *kept = tb_malloc(sizeof *kept + m->source.count);
+    if (kept == NULL) {
+        lost_notice(st->session, st, m->plan, TB_SITE_NOMEM);
+        return;
+    }
+    *kept = *m;
+    if (m->source.count > 0) memcpy(kept + 1, m->source.bytes, m->source.count);
+    kept->source.bytes = (const uint8_t *)(kept + 1);
+    tb_free(st->pending_plan);
+    st->pending_plan = kept;
+}
+
+enum tb_status tb_staging_plan(struct tb_session *s, const struct tb_session_plan *m)
+{
+    struct tb_staging *st = tb_staging_find(s, &m->uid);
+    if (st == NULL || st->state == TB_STAGING_FAILED || st->state == TB_STAGING_WHOLE)
+        return TB_OK; /* too late for it */
+    if (st->state == TB_STAGING_READING) return follow_plan(s, st, m);
+    if (!tb_staging_has_manifests(st)) return TB_PEER_GARBLED;
+    keep_plan(st, m);
+    return TB_OK;
+}
+
+/* ---- what happened meanwhile ---- */
+
+static bool is_whole(const struct tb_staging *st)
+{
+    for (uint32_t i = 0; i < st->key.shard_count; i++)
+        if (!tb_place_whole(&st->shards[i].place)) return false;
+    return true;
+}
+
+static void became_whole(struct tb_session *s, struct tb_staging *st)
+{
+    tb_staging_close_hop(st);
+    st->state = TB_STAGING_WHOLE;
+    tb_staging_progress_notice(s, st);
+    tb_session_changed(s, true);
+}
+
+/* Others may chain behind this staging from its first chunk: its export is told before a byte is there. */
+static void begin_reading(struct tb_session *s, struct tb_staging *st)
+{
+    const uint64_t id = ++s->next_export;
+    const struct tb_export_buffer buffer = {
+        .bytes = st->memory.bytes, .count = st->memory.count, .memfd = st->memory.memfd};
+    const struct tb_export_options options = {.export_id = id, .buffers = &buffer, .buffer_count = 1};
+    const enum tb_status status = tb_export_open(s->fabric, &options);
+    if (status != TB_OK) {
+        tb_staging_fail(st, status, "the staging cannot be exported");
+        return;
+    }
+    st->export_id = id;
+    st->state = TB_STAGING_READING;
+    st->told_at = tb_clock_now();
+    tb_staging_export_notice(s, st);
+    struct tb_session_plan *plan = st->pending_plan;
+    st->pending_plan = NULL;
+    if (is_whole(st))
+        became_whole(s, st); /* a version without a byte */
+    else if (plan != NULL && follow_plan(s, st, plan) != TB_OK)
+        tb_staging_fail(st, TB_PEER_GARBLED, "the gateway's plan does not fit the version");
+    tb_free(plan);
+    tb_session_changed(s, false);
+}
+
+static void hear_hop(struct tb_session *s, struct tb_staging *st)
+{
+    pthread_mutex_lock(&st->note_lock);
+    const struct tb_hop_note note = st->note;
+    st->note.bad_count = 0;
+    pthread_mutex_unlock(&st->note_lock);
+    if (note.opened) st->transport = note.transport;
+    for (uint32_t i = 0; i < note.bad_count; i++)
+        bad_notice(s, st, note.bad[i].shard, note.bad[i].chunk);
+    if (is_whole(st)) {
+        became_whole(s, st);
+        return;
+    }
+    if (!note.lost && !note.whole) return;
+    /* A source that has ended without all shards is no source any more. */
+    const enum tb_status why = note.lost ? note.why : TB_CHUNK_ABSENT;
+    const uint64_t plan = st->plan;
+    tb_staging_close_hop(st);
+    tb_log(TB_LOG_WARN, "hop.lost", "number=%llu plan=%llu held_chunks=%u of=%u status=%s action=ask_again",
+           (unsigned long long)st->key.number, (unsigned long long)plan, tb_staging_held_chunks(st),
+           st->total_chunks, tb_status_name(why));
+    lost_notice(s, st, plan, why);
+}
+
+void tb_stagings_advance(struct tb_session *s)
+{
+    for (struct tb_staging *st = s->stagings; st != NULL; st = st->next) {
+        if (st->state == TB_STAGING_PREPARED)
+            begin_reading(s, st);
+        else if (st->state == TB_STAGING_READING && st->hop != NULL)
+            hear_hop(s, st);
+    }
+}

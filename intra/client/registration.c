@@ -1,0 +1,308 @@
+/* registration.c - a layout over memory that stays the caller's, and the ways in which the caller gets it
+ * back. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "intra/client/client.h"
+#include "intra/client/pass.h"
+
+#define SEAL_AGAIN_MS 30000u
+
+/* ---- register ---- */
+
+static int describe(const struct tb_tensor_desc *d, uint32_t index, struct tb_tensor *t)
+{
+    if (d->name == NULL || d->dtype == NULL)
+        return tb_fail(TB_BAD_ARGUMENT, "tensor %u has no name or dtype", index);
+    memset(t, 0, sizeof *t);
+    t->name = d->name;
+    t->dtype = tb_dtype_parse(d->dtype);
+    if (t->dtype == 0)
+        return tb_fail(TB_BAD_ARGUMENT, "tensor \"%.200s\": dtype \"%.20s\" is unknown", d->name, d->dtype);
+    if (d->rank > TB_RANK_MAX)
+        return tb_fail(TB_BAD_ARGUMENT, "tensor \"%.200s\": rank %u is above %d", d->name, d->rank,
+                       TB_RANK_MAX);
+    if (d->rank > 0 && d->shape == NULL)
+        return tb_fail(TB_BAD_ARGUMENT, "tensor \"%.200s\" has no shape", d->name);
+    t->rank = (uint8_t)d->rank;
+    for (uint32_t i = 0; i < d->rank; i++)
+        t->full[i] = t->box_count[i] = d->shape[i];
+    return TB_OK;
+}
+
+static int build_layout(struct tb_registration *r, const struct tb_tensor *tensors, uint32_t count)
+{
+    const size_t bytes = tb_layout_bytes_for(tensors, count);
+    r->layout_memory = tb_malloc(bytes);
+    if (r->layout_memory == NULL)
+        return tb_fail(TB_SITE_NOMEM, "no memory for a layout of %u tensors", count);
+    const enum tb_status status = tb_layout_build(tensors, count, r->layout_memory, bytes, &r->layout);
+    if (status == TB_OK) return TB_OK;
+    /* One by one, to name the one that is wrong; if each is fine alone, two have one name. */
+    for (uint32_t i = 0; i < count; i++) {
+        struct tb_layout one;
+        const enum tb_status alone = tb_layout_build(&tensors[i], 1, r->layout_memory, bytes, &one);
+        if (alone != TB_OK)
+            return tb_fail(alone, "tensor %u, \"%.200s\", cannot be registered", i, tensors[i].name);
+    }
+    for (uint32_t i = 1; i < count; i++)
+        for (uint32_t k = 0; k < i && count <= 20000; k++)
+            if (strcmp(tensors[i].name, tensors[k].name) == 0)
+                return tb_fail(status, "tensors %u and %u are both named \"%.200s\"", k, i, tensors[i].name);
+    return tb_fail(status, "the %u tensors do not make a layout: two of one name, or too large together",
+                   count);
+}
+
+static int place_tensors(struct tb_registration *r, const struct tb_tensor_desc *descs, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct tb_tensor *t = tb_layout_find(&r->layout, descs[i].name);
+        TB_ASSERT(t != NULL);
+        if (descs[i].memory == NULL && t->bytes > 0)
+            return tb_fail(TB_BAD_ARGUMENT, "tensor \"%.200s\" has no memory", descs[i].name);
+        r->packed_of[i] = (uint32_t)(t - r->layout.tensors);
+        r->memory[r->packed_of[i]] = descs[i].memory;
+    }
+    return TB_OK;
+}
+
+static int build_registration(struct tb_registration *r, const struct tb_tensor_desc *descs, uint32_t count)
+{
+    struct tb_tensor *tensors = tb_calloc(count, sizeof *tensors);
+    r->memory = tb_calloc(count, sizeof *r->memory);
+    r->packed_of = tb_calloc(count, sizeof *r->packed_of);
+    int status = tensors == NULL || r->memory == NULL || r->packed_of == NULL
+                     ? tb_fail(TB_SITE_NOMEM, "no memory for %u tensors", count)
+                     : TB_OK;
+    for (uint32_t i = 0; i < count && status == TB_OK; i++)
+        status = describe(&descs[i], i, &tensors[i]);
+    if (status == TB_OK) status = build_layout(r, tensors, count);
+    if (status == TB_OK) status = place_tensors(r, descs, count);
+    tb_free(tensors);
+    return status;
+}
+
+static void free_registration(struct tb_registration *r)
+{
+    tb_free(r->packed_of);
+    tb_free(r->memory);
+    tb_free(r->layout_memory);
+    tb_free(r);
+}
+
+static int new_registration(struct tb_session *s, const struct tb_tensor_desc *tensors, uint32_t count,
+                            struct tb_registration **registration_out)
+{
+    if (tensors == NULL || count == 0 || count > TB_TENSORS_MAX || registration_out == NULL)
+        return tb_fail(TB_BAD_ARGUMENT, "a registration has 1 to %d tensors", TB_TENSORS_MAX);
+    struct tb_registration *r = tb_calloc(1, sizeof *r);
+    if (r == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for a registration");
+    r->session = s;
+    const int status = build_registration(r, tensors, count);
+    if (status != TB_OK) {
+        free_registration(r);
+        return status;
+    }
+    tb_session_lock(s);
+    r->next = s->registrations;
+    s->registrations = r;
+    tb_session_unlock(s);
+    *registration_out = r;
+    return TB_OK;
+}
+
+int tb_register(struct tb_session *session, const struct tb_tensor_desc *tensors, uint32_t count,
+                struct tb_registration **registration_out)
+{
+    int status = tb_session_enter(session);
+    if (status != TB_OK) return status;
+    status = new_registration(session, tensors, count, registration_out);
+    tb_session_leave(session);
+    return status;
+}
+
+void tb_registration_free(struct tb_registration *r)
+{
+    for (struct tb_registration **at = &r->session->registrations; *at != NULL; at = &(*at)->next) {
+        if (*at == r) {
+            *at = r->next;
+            break;
+        }
+    }
+    free_registration(r);
+}
+
+/* ---- giving the memory back ---- */
+
+static struct tb_publication *next_in_place(struct tb_session *s, const struct tb_registration *r,
+                                            bool suspended)
+{
+    for (struct tb_publication *p = s->publications; p != NULL; p = p->next)
+        if (p->registration == r && p->in_place && !p->busy && p->suspended == suspended) return p;
+    return NULL;
+}
+
+/* Asks the gateway to send no new reader; its answer is waited for as long as readers may drain, then they
+ * are cut off. */
+static void ask_to_hide(struct tb_session *s, const struct tb_publication *p, const struct tb_call *call)
+{
+    struct tb_request *request = tb_unpublish_request(s, &p->uid, tb_session_drain_ms(s));
+    if (request == NULL) return;
+    const enum tb_status status = s->up ? tb_request_wait(s, request, call) : TB_GATEWAY_AWAY;
+    if (status != TB_OK && status != TB_DONE_BEFORE)
+        tb_log(TB_LOG_WARN, "publish.hidden_unasked", "number=%llu shard=%u status=%s action=readers_cut_off",
+               (unsigned long long)p->number, p->shard, tb_status_name(status));
+    tb_request_free(request);
+}
+
+/* Another thread unpublishes, or publishes again, a shard of it. */
+static bool is_busy(const struct tb_session *s, const struct tb_registration *r)
+{
+    for (const struct tb_publication *p = s->publications; p != NULL; p = p->next)
+        if (p->registration == r && p->in_place && p->busy) return true;
+    return false;
+}
+
+/* Under the lock. After it no reader and no pass of ours touches the memory. */
+static void hide_all(struct tb_session *s, struct tb_registration *r, bool keep)
+{
+    const uint32_t drain_ms = tb_session_drain_ms(s);
+    const struct tb_call call = {.deadline = tb_time_add(tb_clock_now(), TB_MS(drain_ms)),
+                                 .cancels = s->cancels};
+    while (r->passes > 0 || is_busy(s, r))
+        pthread_cond_wait(&s->changed, &s->lock);
+    struct tb_publication *p;
+    while ((p = next_in_place(s, r, false)) != NULL) {
+        p->busy = true;
+        ask_to_hide(s, p, &call);
+        const tb_time_ns left = tb_time_since(tb_clock_now(), call.deadline);
+        tb_publication_hide(s, p, (uint32_t)(left / 1000000u));
+        p->busy = false;
+        p->suspended = true;
+    }
+    while (!keep && (p = next_in_place(s, r, true)) != NULL)
+        tb_publication_remove(s, p, 0);
+}
+
+int tb_unregister(struct tb_registration *registration)
+{
+    if (registration == NULL) return tb_fail(TB_BAD_ARGUMENT, "no registration given");
+    struct tb_session *s = registration->session;
+    int status = tb_session_enter(s);
+    if (status != TB_OK) return status;
+    tb_session_lock(s);
+    if (registration->subscriptions > 0) {
+        status = tb_fail(TB_BAD_STATE, "%u subscriptions use the registration: tb_unsubscribe first",
+                         registration->subscriptions);
+    } else {
+        registration->suspended = true; /* no new pass */
+        hide_all(s, registration, false);
+        tb_registration_free(registration);
+    }
+    tb_session_unlock(s);
+    tb_session_leave(s);
+    return status;
+}
+
+int tb_suspend(struct tb_registration *registration)
+{
+    if (registration == NULL) return tb_fail(TB_BAD_ARGUMENT, "no registration given");
+    struct tb_session *s = registration->session;
+    int status = tb_session_enter(s);
+    if (status != TB_OK) return status;
+    tb_session_lock(s);
+    if (registration->suspended) {
+        status = tb_fail(TB_BAD_STATE, "the registration is suspended already");
+    } else {
+        registration->suspended = true;
+        hide_all(s, registration, true);
+    }
+    tb_session_unlock(s);
+    tb_session_leave(s);
+    return status;
+}
+
+/* ---- and bringing it again ---- */
+
+/* Digests what stands there now: the reference comes back only over the bytes that were sealed. Without the
+ * lock. */
+static int compare_with_sealed(struct tb_session *s, struct tb_registration *r,
+                               const struct tb_publication *p)
+{
+    uint32_t differs;
+    const enum tb_status status = tb_pass_compare(s->crew, &p->manifest, r->memory, p->blobs.bytes, &differs);
+    if (status == TB_OK) return TB_OK;
+    if (status != TB_CONFLICT)
+        return tb_fail(status, "no memory to compare version %llu", (unsigned long long)p->number);
+    return tb_fail(TB_CONFLICT,
+                   "version %llu shard %u: chunk %u of %u is no longer what was sealed; its reference does "
+                   "not come back",
+                   (unsigned long long)p->number, p->shard, differs, p->manifest.chunk_count);
+}
+
+static int seal_again(struct tb_session *s, struct tb_publication *p)
+{
+    const enum tb_status status = tb_publication_export(s, p);
+    if (status != TB_OK)
+        return tb_fail(status, "version %llu cannot be exported again", (unsigned long long)p->number);
+    const struct tb_call call = tb_call_begin(s, SEAL_AGAIN_MS);
+    struct tb_request *request = tb_publication_seal(s, p);
+    const int sealed = tb_request_call(s, request, &call, "tb_resume");
+    tb_request_free(request);
+    return sealed == TB_DONE_BEFORE ? TB_OK : sealed;
+}
+
+static int bring_back(struct tb_session *s, struct tb_registration *r, struct tb_publication *p)
+{
+    p->busy = true;
+    tb_session_unlock(s);
+    int status = compare_with_sealed(s, r, p);
+    const bool same = status == TB_OK;
+    if (same) status = seal_again(s, p);
+    tb_session_lock(s);
+    p->busy = false;
+    p->suspended = false;
+    if (status != TB_OK) tb_publication_remove(s, p, 0);
+    tb_session_changed(s, false);
+    return status;
+}
+
+static int resume(struct tb_session *s, struct tb_registration *r, void *const *memories, uint32_t count)
+{
+    if (!r->suspended) return tb_fail(TB_BAD_STATE, "the registration is not suspended");
+    if (memories != NULL && count != r->layout.tensor_count)
+        return tb_fail(TB_BAD_ARGUMENT, "%u addresses for %u tensors", count, r->layout.tensor_count);
+    for (uint32_t i = 0; memories != NULL && i < count; i++)
+        if (memories[i] == NULL && r->layout.tensors[r->packed_of[i]].bytes > 0)
+            return tb_fail(TB_BAD_ARGUMENT, "tensor \"%.200s\" has no memory",
+                           r->layout.tensors[r->packed_of[i]].name);
+    for (uint32_t i = 0; memories != NULL && i < count; i++)
+        r->memory[r->packed_of[i]] = memories[i];
+    r->suspended = false;
+    r->passes++;
+    int first = TB_OK;
+    struct tb_publication *p;
+    while ((p = next_in_place(s, r, true)) != NULL) {
+        const int status = bring_back(s, r, p);
+        if (first == TB_OK) first = status;
+    }
+    r->passes--;
+    tb_session_changed(s, false);
+    return first;
+}
+
+int tb_resume(struct tb_registration *registration, void *const *memories, uint32_t count)
+{
+    if (registration == NULL) return tb_fail(TB_BAD_ARGUMENT, "no registration given");
+    struct tb_session *s = registration->session;
+    int status = tb_session_enter(s);
+    if (status != TB_OK) return status;
+    tb_session_lock(s);
+    status = resume(s, registration, memories, count);
+    tb_session_unlock(s);
+    tb_session_leave(s);
+    return status;
+}

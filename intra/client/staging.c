@@ -1,0 +1,305 @@
+/* staging.c - a version on its way into this process: manifests first, then places in shared memory, which
+ * others of the host map and read while they fill.
+ *
+ * Promise P1: before a place stands, its digests hash to its shard's root and the roots to the version's.
+ * Promise P7: counts and sizes come from the gateway and are checked against each other before memory is
+ * asked for; pages are reserved, so a full machine is a status. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "intra/client/client.h"
+
+#define PAGE_BYTES 4096u
+
+struct tb_staging *tb_staging_find(struct tb_session *s, const struct tb_id *uid)
+{
+    for (struct tb_staging *st = s->stagings; st != NULL; st = st->next)
+        if (tb_id_equal(&st->uid, uid)) return st;
+    return NULL;
+}
+
+struct tb_staging *tb_staging_new(struct tb_session *s, const struct tb_id *uid)
+{
+    struct tb_staging *st = tb_calloc(1, sizeof *st);
+    if (st == NULL) return NULL;
+    st->session = s;
+    st->uid = *uid;
+    st->memory.memfd = -1;
+    pthread_mutex_init(&st->note_lock, NULL);
+    st->next = s->stagings;
+    s->stagings = st;
+    return st;
+}
+
+bool tb_staging_has_manifests(const struct tb_staging *st)
+{
+    return st->key.shard_count > 0 && st->manifests_here == st->key.shard_count;
+}
+
+uint32_t tb_staging_held_chunks(const struct tb_staging *st)
+{
+    if (st->state != TB_STAGING_READING && st->state != TB_STAGING_WHOLE) return 0;
+    uint32_t held = 0;
+    for (uint32_t i = 0; i < st->key.shard_count; i++)
+        held += tb_place_held_count(&st->shards[i].place);
+    return held;
+}
+
+void tb_staging_fail(struct tb_staging *st, enum tb_status status, const char *why)
+{
+    tb_staging_close_hop(st);
+    st->state = TB_STAGING_FAILED;
+    st->status = status;
+    snprintf(st->why, sizeof st->why, "%s", why);
+    tb_session_changed(st->session, true);
+}
+
+static void free_staging(struct tb_staging *st)
+{
+    for (uint32_t i = 0; st->shards != NULL && i < st->key.shard_count; i++)
+        tb_free(st->shards[i].manifest_memory);
+    tb_free(st->shards);
+    tb_free(st->claimed);
+    tb_free(st->source);
+    tb_free(st->pending_plan);
+    tb_shared_memory_free(&st->memory);
+    pthread_mutex_destroy(&st->note_lock);
+    tb_free(st);
+}
+
+void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain_ms)
+{
+    for (struct tb_staging **at = &s->stagings; *at != NULL; at = &(*at)->next) {
+        if (*at == st) {
+            *at = st->next;
+            break;
+        }
+    }
+    /* A task of the pool may be making its places: it says PREPARED or FAILED soon. */
+    while (st->preparing)
+        pthread_cond_wait(&s->changed, &s->lock);
+    tb_staging_close_hop(st);
+    const uint64_t export_id = st->export_id;
+    if (export_id != 0) {
+        tb_session_unlock(s);
+        tb_export_close(s->fabric, export_id, drain_ms);
+        tb_session_lock(s);
+    }
+    free_staging(st);
+}
+
+/* ---- STAGE and its answer ---- */
+
+static enum tb_status keep_key(struct tb_staging *st, const struct tb_version_key *key)
+{
+    if (st->shards != NULL) return TB_OK; /* asked again after a cut; the uid names one content for ever */
+    if (tb_digest_equal(&key->root, &(struct tb_digest){0})) return TB_PEER_GARBLED;
+    st->shards = tb_calloc(key->shard_count, sizeof *st->shards);
+    if (st->shards == NULL) return TB_SITE_NOMEM;
+    st->key = *key; /* shard_count was bounded by its decoder */
+    st->state = TB_STAGING_MANIFESTS;
+    return TB_OK;
+}
+
+static void on_manifests(struct tb_session *s, struct tb_request *request, void *user)
+{
+    (void)user;
+    struct tb_staging *st = tb_staging_find(s, &request->uid);
+    if (st == NULL || st->state == TB_STAGING_FAILED) return;
+    if (request->status != TB_OK) {
+        /* A gateway that has just come back may not know the version yet: while a source still gives, it is
+         * read. */
+        if (st->hop == NULL && st->state != TB_STAGING_WHOLE)
+            tb_staging_fail(st, request->status, request->why);
+        return;
+    }
+    struct tb_session_manifests m;
+    struct tb_reader r;
+    tb_reader_init(&r, request->answer, request->answer_bytes);
+    const enum tb_status decoded = tb_session_manifests_decode(&r, &m);
+    TB_ASSERT(decoded == TB_OK); /* it did when it came */
+    enum tb_status status = TB_PEER_GARBLED;
+    if (tb_id_equal(&m.key.uid, &st->uid) && m.key.shard_count == m.shard_count)
+        status = keep_key(st, &m.key);
+    if (status != TB_OK)
+        tb_staging_fail(st, status, "the gateway described another version than was asked for");
+    /* Asked again, after a group broke or by another subscription: the gateway has to hear that it is all
+     * here. */
+    else if (st->state == TB_STAGING_WHOLE)
+        tb_staging_progress_notice(s, st);
+}
+
+struct tb_request *tb_stage_request(struct tb_session *s, const struct tb_subscription *sub,
+                                    const struct tb_id *uid)
+{
+    struct tb_request *request = tb_request_new(s, TB_SESSION_STAGE, TB_SESSION_MANIFESTS, 0);
+    if (request == NULL) return NULL;
+    const struct tb_session_stage m = {.subscription = sub->number, .uid = *uid};
+    tb_session_stage_encode(&m, &request->payload);
+    request->detached = true;
+    request->fn = on_manifests;
+    request->uid = *uid;
+    return request;
+}
+
+/* ---- manifests ---- */
+
+static enum tb_status decode_manifest(struct tb_staged_shard *sh, const struct tb_session_manifest *m)
+{
+    const size_t bytes = tb_manifest_decode_bytes(m->head.bytes, m->head.count);
+    if (bytes == 0) return TB_PEER_GARBLED;
+    void *memory = tb_malloc(bytes);
+    if (memory == NULL) return TB_SITE_NOMEM;
+    enum tb_status status =
+        tb_manifest_head_decode(m->head.bytes, m->head.count, memory, bytes, &sh->manifest);
+    if (status == TB_OK && m->digests.count != (uint64_t)sh->manifest.chunk_count * TB_DIGEST_BYTES)
+        status = TB_PEER_GARBLED;
+    if (status == TB_OK) {
+        if (m->digests.count > 0) memcpy(sh->manifest.digests, m->digests.bytes, m->digests.count);
+        sh->manifest_memory = memory;
+        return TB_OK;
+    }
+    tb_free(memory);
+    return status;
+}
+
+static void prepare(void *user, uint32_t piece, uint32_t slot);
+
+enum tb_status tb_staging_manifest(struct tb_session *s, const struct tb_session_manifest *m)
+{
+    struct tb_staging *st = tb_staging_find(s, &m->uid);
+    if (st == NULL || st->state == TB_STAGING_FAILED) return TB_OK; /* released meanwhile */
+    if (st->shards == NULL || m->shard >= st->key.shard_count) return TB_PEER_GARBLED;
+    struct tb_staged_shard *sh = &st->shards[m->shard];
+    if (sh->manifest_memory != NULL) return TB_OK; /* told again (P4) */
+    const enum tb_status status = decode_manifest(sh, m);
+    if (status == TB_PEER_GARBLED) return status;
+    if (status != TB_OK) {
+        tb_staging_fail(st, status, "no memory for a manifest");
+        return TB_OK;
+    }
+    if (++st->manifests_here < st->key.shard_count) return TB_OK;
+    st->state = TB_STAGING_PREPARING;
+    st->preparing = true;
+    if (tb_crew_submit(s->crew, prepare, st) == TB_OK) return TB_OK;
+    st->preparing = false;
+    tb_staging_fail(st, TB_SITE_NOMEM, "no memory to prepare the version");
+    return TB_OK;
+}
+
+/* ---- places, by a task of the pool and without the lock: only `preparing` keeps the staging ---- */
+
+static enum tb_status check_roots(const struct tb_staging *st)
+{
+    struct tb_digest *roots = tb_calloc(st->key.shard_count, sizeof *roots);
+    if (roots == NULL) return TB_SITE_NOMEM;
+    enum tb_status status = TB_OK;
+    for (uint32_t i = 0; i < st->key.shard_count && status == TB_OK; i++) {
+        roots[i] = tb_manifest_root(&st->shards[i].manifest);
+        if (!tb_digest_equal(&roots[i], &st->shards[i].manifest.root)) status = TB_PEER_GARBLED;
+    }
+    const struct tb_digest root = tb_version_root(&st->key, roots);
+    if (status == TB_OK && !tb_digest_equal(&root, &st->key.root)) status = TB_PEER_GARBLED;
+    tb_free(roots);
+    return status;
+}
+
+/* All shards and, behind them, their bitmaps stand in one memory: one descriptor a version. */
+static uint64_t lay_out(struct tb_staging *st, uint64_t *words_out)
+{
+    uint64_t bytes = 0, words = 0;
+    for (uint32_t i = 0; i < st->key.shard_count; i++) {
+        struct tb_staged_shard *sh = &st->shards[i];
+        sh->bytes_offset = bytes;
+        bytes += (sh->manifest.bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    }
+    for (uint32_t i = 0; i < st->key.shard_count; i++) {
+        struct tb_staged_shard *sh = &st->shards[i];
+        sh->held_offset = bytes + words * sizeof(uint64_t);
+        words += TB_BITMAP_WORDS(sh->manifest.chunk_count);
+        st->total_chunks += sh->manifest.chunk_count;
+    }
+    *words_out = words;
+    return bytes + (words + 1) * sizeof(uint64_t);
+}
+
+static enum tb_status encode_source(struct tb_staging *st)
+{
+    struct tb_source_shard *shards = tb_calloc(st->key.shard_count, sizeof *shards);
+    if (shards == NULL) return TB_SITE_NOMEM;
+    for (uint32_t i = 0; i < st->key.shard_count; i++)
+        shards[i] = (struct tb_source_shard){.shard = i,
+                                             .held_offset = st->shards[i].held_offset,
+                                             .packed_offset = st->shards[i].bytes_offset};
+    const size_t bytes = tb_source_encoded_bytes(shards, st->key.shard_count);
+    st->source = tb_malloc(bytes);
+    if (st->source != NULL) {
+        struct tb_writer w;
+        tb_writer_init(&w, st->source, bytes);
+        tb_source_encode(shards, st->key.shard_count, &w);
+        TB_ASSERT(!w.full);
+        st->source_bytes = w.used;
+    }
+    tb_free(shards);
+    return st->source == NULL ? TB_SITE_NOMEM : TB_OK;
+}
+
+static enum tb_status make_places(struct tb_staging *st)
+{
+    uint64_t words;
+    const uint64_t bytes = lay_out(st, &words);
+    const enum tb_status status = tb_shared_memory_new("tombolo-staging", bytes, &st->memory);
+    if (status != TB_OK) return status;
+    st->claimed = tb_calloc(words + 1, sizeof *st->claimed);
+    if (st->claimed == NULL) return TB_SITE_NOMEM;
+    uint8_t *base = st->memory.bytes;
+    uint64_t *claimed = st->claimed;
+    for (uint32_t i = 0; i < st->key.shard_count; i++) {
+        struct tb_staged_shard *sh = &st->shards[i];
+        sh->place = (struct tb_place){.manifest = &sh->manifest,
+                                      .bytes = base + sh->bytes_offset,
+                                      .held = (uint64_t *)(void *)(base + sh->held_offset),
+                                      .claimed = claimed};
+        claimed += TB_BITMAP_WORDS(sh->manifest.chunk_count);
+    }
+    return encode_source(st);
+}
+
+static uint64_t version_bytes(const struct tb_staging *st)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < st->key.shard_count; i++)
+        bytes += st->shards[i].manifest.bytes;
+    return bytes;
+}
+
+static void prepare(void *user, uint32_t piece, uint32_t slot)
+{
+    (void)piece;
+    (void)slot;
+    struct tb_staging *st = user;
+    struct tb_session *s = st->session;
+    enum tb_status status = check_roots(st);
+    char why[sizeof st->why] = "the manifests do not hash to the version's root";
+    if (status == TB_OK) {
+        status = make_places(st);
+        if (status != TB_OK)
+            snprintf(why, sizeof why, "no shared memory to stage %llu bytes",
+                     (unsigned long long)version_bytes(st));
+    }
+    tb_session_lock(s);
+    st->preparing = false;
+    if (st->state == TB_STAGING_PREPARING) { /* it may have ended meanwhile */
+        if (status == TB_OK)
+            st->state = TB_STAGING_PREPARED;
+        else
+            tb_staging_fail(st, status, why);
+    }
+    tb_session_changed(s, false);
+    tb_connection_wake(s);
+    tb_session_unlock(s);
+}

@@ -1,0 +1,430 @@
+/* subscription.c - a member of a reader group, and the versions it stages and lets go. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "intra/client/client.h"
+
+#define SUBSCRIBE_MS 30000u
+#define RELEASE_MS   5000u /* a gateway that does not answer does not keep a worker from its memory */
+#define COPY_BYTES   ((uint64_t)1 << 20)
+
+/* ---- subscribe ---- */
+
+struct tb_request *tb_subscribe_request(struct tb_session *s, const struct tb_subscription *sub)
+{
+    struct tb_request *request = tb_request_new(s, TB_SESSION_SUBSCRIBE, TB_SESSION_REPLY, 0);
+    if (request == NULL) return NULL;
+    const struct tb_session_subscribe m = {.subscription = sub->number,
+                                           .model = sub->model,
+                                           .group = sub->group,
+                                           .member_index = sub->member_index,
+                                           .member_count = sub->member_count,
+                                           .active = sub->active};
+    tb_session_subscribe_encode(&m, &request->payload);
+    return request;
+}
+
+static int check_subscribe(struct tb_session *s, const struct tb_subscribe_options *o,
+                           struct tb_subscription *sub)
+{
+    if (o == NULL || o->struct_bytes < sizeof *o)
+        return tb_fail(TB_BAD_ARGUMENT,
+                       "options.struct_bytes must be sizeof(struct tb_subscribe_options), %zu", sizeof *o);
+    if (o->model == NULL || tb_name_set(&sub->model, o->model) != TB_OK)
+        return tb_fail(TB_BAD_ARGUMENT, "model \"%.80s\": 1 to 64 of A-Z a-z 0-9 . _ -",
+                       o->model == NULL ? "" : o->model);
+    if (o->member_count == 0 || o->member_index >= o->member_count)
+        return tb_fail(TB_BAD_ARGUMENT, "member %u of %u: members are counted from 0", o->member_index,
+                       o->member_count);
+    if (o->registration != NULL && o->registration->session != s)
+        return tb_fail(TB_BAD_ARGUMENT, "the registration belongs to another session");
+    char made[TB_NAME_BYTES_MAX + 1], hex[TB_HEX_CHARS];
+    struct tb_id random;
+    tb_random_bytes(random.bytes, sizeof random.bytes);
+    tb_id_format(&random, hex);
+    snprintf(made, sizeof made, "solo-%s", hex);
+    if (o->group == NULL && o->member_count > 1)
+        return tb_fail(TB_BAD_ARGUMENT, "a group of %u members needs a name", o->member_count);
+    if (tb_name_set(&sub->group, o->group != NULL ? o->group : made) != TB_OK)
+        return tb_fail(TB_BAD_ARGUMENT, "group \"%.80s\": 1 to 64 of A-Z a-z 0-9 . _ -", o->group);
+    sub->member_index = o->member_index;
+    sub->member_count = o->member_count;
+    sub->registration = o->registration;
+    return TB_OK;
+}
+
+static void enter_subscription(struct tb_session *s, struct tb_subscription *sub)
+{
+    tb_session_lock(s);
+    sub->session = s;
+    sub->next = s->subscriptions;
+    s->subscriptions = sub;
+    if (sub->registration != NULL) sub->registration->subscriptions++;
+    tb_session_unlock(s);
+}
+
+static int subscribe(struct tb_session *s, const struct tb_subscribe_options *o, struct tb_subscription *sub)
+{
+    const int status = check_subscribe(s, o, sub);
+    if (status != TB_OK) return status;
+    tb_session_lock(s);
+    sub->number = ++s->next_subscription;
+    tb_session_unlock(s);
+    struct tb_request *request = tb_subscribe_request(s, sub);
+    const struct tb_call call = tb_call_begin(s, SUBSCRIBE_MS);
+    const int answer = tb_request_call(s, request, &call, "tb_subscribe");
+    tb_request_free(request);
+    return answer == TB_DONE_BEFORE ? TB_OK : answer;
+}
+
+int tb_subscribe(struct tb_session *session, const struct tb_subscribe_options *options,
+                 struct tb_subscription **subscription_out)
+{
+    int status = tb_session_enter(session);
+    if (status != TB_OK) return status;
+    struct tb_subscription *sub = tb_calloc(1, sizeof *sub);
+    if (sub == NULL)
+        status = tb_fail(TB_SITE_NOMEM, "no memory for a subscription");
+    else if (subscription_out == NULL)
+        status = tb_fail(TB_BAD_ARGUMENT, "subscription_out is NULL");
+    else
+        status = subscribe(session, options, sub);
+    if (status == TB_OK) {
+        enter_subscription(session, sub);
+        *subscription_out = sub;
+    } else {
+        tb_free(sub);
+    }
+    tb_session_leave(session);
+    return status;
+}
+
+/* ---- uses ---- */
+
+struct tb_staged_use *tb_use_find(struct tb_subscription *sub, const struct tb_id *uid)
+{
+    for (struct tb_staged_use *use = sub->uses; use != NULL; use = use->next)
+        if (tb_id_equal(&use->staging->uid, uid)) return use;
+    return NULL;
+}
+
+static struct tb_staged_use *new_use(struct tb_subscription *sub, const struct tb_id *uid)
+{
+    struct tb_session *s = sub->session;
+    struct tb_staged_use *use = tb_calloc(1, sizeof *use);
+    if (use == NULL) return NULL;
+    use->staging = tb_staging_find(s, uid);
+    if (use->staging == NULL) use->staging = tb_staging_new(s, uid);
+    if (use->staging == NULL) {
+        tb_free(use);
+        return NULL;
+    }
+    use->staging->uses++;
+    use->next = sub->uses;
+    sub->uses = use;
+    return use;
+}
+
+void tb_use_drop(struct tb_subscription *sub, struct tb_staged_use *use, uint32_t drain_ms)
+{
+    for (struct tb_staged_use **at = &sub->uses; *at != NULL; at = &(*at)->next) {
+        if (*at == use) {
+            *at = use->next;
+            break;
+        }
+    }
+    struct tb_staging *st = use->staging;
+    tb_free(use->copies);
+    tb_free(use);
+    if (--st->uses == 0) tb_staging_drop(sub->session, st, drain_ms);
+}
+
+/* ---- what activate will copy ---- */
+
+static bool same_shape(const struct tb_tensor *mine, const struct tb_tensor *theirs)
+{
+    if (mine->dtype != theirs->dtype || mine->rank != theirs->rank) return false;
+    for (uint32_t i = 0; i < mine->rank; i++)
+        if (mine->full[i] != theirs->full[i] || theirs->box_count[i] != theirs->full[i]) return false;
+    return true;
+}
+
+static void format_shape(const struct tb_tensor *t, char *out, size_t cap)
+{
+    size_t used = (size_t)snprintf(out, cap, "%s[", tb_dtype_name(t->dtype));
+    for (uint32_t i = 0; i < t->rank && used < cap; i++)
+        used += (size_t)snprintf(out + used, cap - used, "%s%llu", i == 0 ? "" : ",",
+                                 (unsigned long long)t->box_count[i]);
+    if (used < cap) snprintf(out + used, cap - used, "]");
+}
+
+static int mismatch(const struct tb_tensor *mine, const struct tb_tensor *theirs)
+{
+    char want[200], have[200];
+    format_shape(mine, want, sizeof want);
+    if (theirs == NULL)
+        return tb_fail(TB_LAYOUT_MISMATCH,
+                       "tensor \"%.200s\" (%s) is registered, and the version has none of that name",
+                       mine->name, want);
+    format_shape(theirs, have, sizeof have);
+    return tb_fail(TB_LAYOUT_MISMATCH, "tensor \"%.200s\" is registered as %s, and the version has %s",
+                   mine->name, want, have);
+}
+
+/* In pieces of 1 MiB, so that the pool's threads end together. */
+static void add_copies(struct tb_staged_use *use, uint32_t tensor, uint32_t shard,
+                       const struct tb_tensor *from)
+{
+    for (uint64_t done = 0; done < from->bytes; done += COPY_BYTES) {
+        const uint64_t left = from->bytes - done;
+        use->copies[use->copy_count++] = (struct tb_copy){.tensor = tensor,
+                                                          .shard = shard,
+                                                          .tensor_offset = done,
+                                                          .place_offset = from->offset + done,
+                                                          .bytes = left < COPY_BYTES ? left : COPY_BYTES};
+    }
+    use->copy_bytes += from->bytes;
+}
+
+static const struct tb_tensor *find_tensor(const struct tb_staging *st, const char *name, uint32_t *shard_out)
+{
+    for (uint32_t i = 0; i < st->key.shard_count; i++) {
+        const struct tb_tensor *t = tb_layout_find(&st->shards[i].manifest.layout, name);
+        *shard_out = i;
+        if (t != NULL) return t;
+    }
+    return NULL;
+}
+
+int tb_use_match(struct tb_subscription *sub, struct tb_staged_use *use)
+{
+    if (use->copies_made || sub->registration == NULL) return TB_OK;
+    const struct tb_layout *mine = &sub->registration->layout;
+    use->copies = tb_calloc(mine->bytes / COPY_BYTES + mine->tensor_count + 1, sizeof *use->copies);
+    if (use->copies == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for the table of copies");
+    for (uint32_t i = 0; i < mine->tensor_count; i++) {
+        uint32_t shard;
+        const struct tb_tensor *theirs = find_tensor(use->staging, mine->tensors[i].name, &shard);
+        if (theirs == NULL || !same_shape(&mine->tensors[i], theirs))
+            return mismatch(&mine->tensors[i], theirs);
+        add_copies(use, i, shard, theirs);
+    }
+    use->copies_made = true;
+    return TB_OK;
+}
+
+/* ---- stage ---- */
+
+static struct tb_request *release_request(struct tb_session *s, const struct tb_id *uid)
+{
+    struct tb_request *request = tb_request_new(s, TB_SESSION_RELEASE, TB_SESSION_REPLY, 0);
+    if (request == NULL) return NULL;
+    const struct tb_session_release m = {.uid = *uid};
+    tb_session_release_encode(&m, &request->payload);
+    return request;
+}
+
+/* What cannot be used here is not kept for others either. */
+static void give_back(struct tb_session *s, const struct tb_staging *st)
+{
+    struct tb_request *request = st->uses == 1 ? release_request(s, &st->uid) : NULL;
+    if (request == NULL) return;
+    request->detached = true;
+    tb_request_post(s, request);
+}
+
+static int ask_for(struct tb_subscription *sub, struct tb_staged_use *use)
+{
+    struct tb_request *request = tb_stage_request(sub->session, sub, &use->staging->uid);
+    if (request == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for the request");
+    use->asked = true;
+    tb_request_post(sub->session, request);
+    return TB_OK;
+}
+
+/* TB_OK: whole; TB_AGAIN: on its way; else why it ended, and the use is as it has to be for another attempt.
+ */
+static int look(struct tb_subscription *sub, struct tb_staged_use *use)
+{
+    struct tb_staging *st = use->staging;
+    if (use->ended == TB_GROUP_BROKEN) {
+        use->ended = TB_OK;
+        use->asked = use->go = false;
+        return tb_fail(TB_GROUP_BROKEN,
+                       "a member of group %s was lost before version %llu could be activated",
+                       sub->group.text, (unsigned long long)st->key.number);
+    }
+    int status = TB_AGAIN;
+    if (st->state == TB_STAGING_FAILED)
+        status = tb_fail(st->status, "version %llu cannot be staged: %s", (unsigned long long)st->key.number,
+                         st->why);
+    else if (use->ended != TB_OK)
+        status = tb_fail(use->ended, "version %llu ended", (unsigned long long)st->key.number);
+    else if (st->state >= TB_STAGING_PREPARED) {
+        status = tb_use_match(sub, use);
+        if (status == TB_OK && st->state != TB_STAGING_WHOLE) status = TB_AGAIN;
+    }
+    return status;
+}
+
+static int not_yet(struct tb_session *s, const struct tb_staging *st)
+{
+    if (!s->up && !tb_staging_has_manifests(st))
+        return tb_fail(TB_GATEWAY_AWAY, "the gateway at %s is away and has not described the version",
+                       s->gateway_text);
+    return tb_fail(TB_AGAIN, "version %llu: %u of %u chunks are here", (unsigned long long)st->key.number,
+                   tb_staging_held_chunks(st), st->total_chunks);
+}
+
+static int stage(struct tb_subscription *sub, const struct tb_id *uid, const struct tb_call *call)
+{
+    struct tb_session *s = sub->session;
+    struct tb_staged_use *use = tb_use_find(sub, uid);
+    if (use == NULL) use = new_use(sub, uid);
+    if (use == NULL) return tb_fail(TB_SITE_NOMEM, "no memory to stage a version");
+    int status = look(sub, use);
+    /* Also when its source was lost and no other came: the gateway may have one now. */
+    const bool stuck = use->staging->state == TB_STAGING_READING && use->staging->hop == NULL;
+    if (status == TB_AGAIN && (!use->asked || stuck)) {
+        const int asked = ask_for(sub, use);
+        if (asked != TB_OK) return asked;
+    } else if (status == TB_OK && !use->asked) {
+        status = ask_for(sub, use); /* whole already for another subscription, or before the group broke */
+    }
+    while (status == TB_AGAIN) {
+        const enum tb_status waited = tb_session_wait_change(s, call);
+        if (waited == TB_CANCELLED)
+            return tb_fail(TB_CANCELLED, "tb_stage was cancelled; the version goes on arriving");
+        if (waited == TB_TIMEOUT) return not_yet(s, use->staging);
+        status = look(sub, use);
+    }
+    if (status == TB_OK || status == TB_GROUP_BROKEN) return status;
+    if (status == TB_LAYOUT_MISMATCH) give_back(s, use->staging);
+    tb_use_drop(sub, use, 0);
+    return status;
+}
+
+static int find_session(const struct tb_subscription *sub, struct tb_session **session_out)
+{
+    if (sub == NULL) return tb_fail(TB_BAD_ARGUMENT, "no subscription given");
+    *session_out = sub->session;
+    return tb_session_enter(sub->session);
+}
+
+int tb_stage(struct tb_subscription *subscription, const struct tb_uid *uid, uint32_t timeout_ms)
+{
+    struct tb_session *s = NULL;
+    int status = find_session(subscription, &s);
+    if (status != TB_OK) return status;
+    if (uid == NULL) {
+        status = tb_fail(TB_BAD_ARGUMENT, "no uid given");
+    } else {
+        struct tb_id id;
+        memcpy(id.bytes, uid->bytes, sizeof id.bytes);
+        const struct tb_call call = tb_call_begin(s, timeout_ms);
+        tb_session_lock(s);
+        status = stage(subscription, &id, &call);
+        tb_session_unlock(s);
+    }
+    tb_session_leave(s);
+    return status;
+}
+
+/* ---- release ---- */
+
+/* Under the lock. The gateway sends no reader here any more once it has answered; if it is away, no reader
+ * can come by a new token either. */
+static void tell_release(struct tb_session *s, const struct tb_staging *st)
+{
+    if (st->uses > 1 || !s->up) return; /* a gateway that comes back is not told of it again */
+    struct tb_request *request = release_request(s, &st->uid);
+    if (request == NULL) return;
+    const struct tb_call call = {.deadline = tb_time_add(tb_clock_now(), TB_MS(RELEASE_MS)),
+                                 .cancels = s->cancels};
+    const enum tb_status status = tb_request_wait(s, request, &call);
+    if (status != TB_OK && status != TB_NOT_FOUND && status != TB_DONE_BEFORE)
+        tb_log(TB_LOG_WARN, "release.untold", "number=%llu status=%s action=readers_cut_off",
+               (unsigned long long)st->key.number, tb_status_name(status));
+    tb_request_free(request);
+}
+
+int tb_release(struct tb_subscription *subscription, const struct tb_uid *uid)
+{
+    struct tb_session *s = NULL;
+    int status = find_session(subscription, &s);
+    if (status != TB_OK) return status;
+    struct tb_id id = {{0}};
+    if (uid != NULL) memcpy(id.bytes, uid->bytes, sizeof id.bytes);
+    tb_session_lock(s);
+    struct tb_staged_use *use = tb_use_find(subscription, &id);
+    if (use == NULL) {
+        status = tb_fail(TB_NOT_FOUND, "the subscription has not staged that version");
+    } else {
+        tell_release(s, use->staging);
+        tb_use_drop(subscription, use, tb_session_drain_ms(s));
+    }
+    tb_session_unlock(s);
+    tb_session_leave(s);
+    return status;
+}
+
+/* ---- unsubscribe ---- */
+
+static struct tb_request *unsubscribe_request(struct tb_session *s, const struct tb_subscription *sub)
+{
+    struct tb_request *request = tb_request_new(s, TB_SESSION_UNSUBSCRIBE, TB_SESSION_REPLY, 0);
+    if (request == NULL) return NULL;
+    const struct tb_session_unsubscribe m = {.subscription = sub->number};
+    tb_session_unsubscribe_encode(&m, &request->payload);
+    return request;
+}
+
+static void end_subscription(struct tb_subscription *sub, bool wait)
+{
+    struct tb_session *s = sub->session;
+    while (sub->uses != NULL) {
+        struct tb_staged_use *use = sub->uses;
+        if (wait) tell_release(s, use->staging);
+        tb_use_drop(sub, use, wait ? tb_session_drain_ms(s) : 0);
+    }
+    struct tb_request *request = unsubscribe_request(s, sub);
+    if (request != NULL && s->up) {
+        request->detached = true;
+        tb_request_post(s, request);
+    } else {
+        tb_request_free(request); /* a gateway that is away has forgotten it when it comes back */
+    }
+    for (struct tb_subscription **at = &s->subscriptions; *at != NULL; at = &(*at)->next) {
+        if (*at == sub) {
+            *at = sub->next;
+            break;
+        }
+    }
+    if (sub->registration != NULL) sub->registration->subscriptions--;
+    tb_free(sub);
+}
+
+int tb_unsubscribe(struct tb_subscription *subscription)
+{
+    struct tb_session *s = NULL;
+    const int status = find_session(subscription, &s);
+    if (status != TB_OK) return status;
+    tb_session_lock(s);
+    end_subscription(subscription, true);
+    tb_session_unlock(s);
+    tb_session_leave(s);
+    return TB_OK;
+}
+
+void tb_subscriptions_free(struct tb_session *s)
+{
+    tb_session_lock(s);
+    while (s->subscriptions != NULL)
+        end_subscription(s->subscriptions, false);
+    TB_ASSERT(s->stagings == NULL);
+    tb_session_unlock(s);
+}
