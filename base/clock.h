@@ -4,8 +4,8 @@
 
 #include "base/time.h"
 
-tb_time_ns tb_clock_now(void);            /* CLOCK_MONOTONIC */
-uint64_t tb_clock_wall_ms(void);          /* milliseconds since 1970, for people and audit only */
+tb_time_ns tb_clock_now(void);                   /* CLOCK_MONOTONIC */
+uint64_t tb_clock_wall_ms(void);                 /* milliseconds since 1970, for people and audit only */
 void tb_random_bytes(void *out, uint32_t bytes); /* getrandom; aborts if the kernel has none */
 
 #endif

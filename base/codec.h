@@ -25,7 +25,7 @@ struct tb_codec;
 TB_MUST_USE enum tb_status tb_codec_new(struct tb_codec **codec_out);
 void tb_codec_free(struct tb_codec *codec);
 
-const char *tb_codec_name(enum tb_codec_id id);                       /* NULL if unknown */
+const char *tb_codec_name(enum tb_codec_id id);                                        /* NULL if unknown */
 TB_MUST_USE enum tb_status tb_codec_parse(const char *name, enum tb_codec_id *id_out); /* TB_BAD_ARGUMENT */
 
 /* The most that encode may write for `count` bytes. */

@@ -101,7 +101,8 @@ void *tb_malloc(size_t bytes)
 
 void *tb_calloc(size_t count, size_t bytes)
 {
-    if (bytes != 0 && count > SIZE_MAX / bytes) { /* calloc says so too, but a sanitizer's aborts */
+    if (bytes == 0) bytes = 1;      /* a pointer of its own, not NULL for success */
+    if (count > SIZE_MAX / bytes) { /* calloc says so too, but a sanitizer's aborts */
         errno = ENOMEM;
         return NULL;
     }

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
+/* clang-format off */
 #define TB_FAULT_POINTS(X) X(malloc) X(open) X(mmap) X(ftruncate) X(fallocate) X(pread) X(pwrite) X(fsync) X(rename) \
                            X(socket) X(connect) X(accept) X(recvmsg) X(sendmsg) X(memfd) X(thread)
 
@@ -21,6 +22,7 @@ enum tb_fault_point {
 #undef TB_FAULT_ENUM
     TB_FAULT_COUNT
 };
+/* clang-format on */
 
 /* True when this call has to fail; then errno is set to `error`. */
 bool tb_fault_hit(enum tb_fault_point point, int error);
@@ -29,7 +31,7 @@ void tb_fault_arm(enum tb_fault_point point, uint64_t nth, bool sticky);
 void tb_fault_from_env(void); /* reads TB_FAULT; called by main of each program */
 uint64_t tb_fault_calls(enum tb_fault_point point);
 
-void *tb_malloc(size_t bytes);              /* NULL when there is none */
+void *tb_malloc(size_t bytes);               /* NULL when there is none */
 void *tb_calloc(size_t count, size_t bytes); /* NULL also on overflow */
 void *tb_realloc(void *old, size_t bytes);
 void tb_free(void *memory);

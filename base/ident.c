@@ -51,7 +51,7 @@ bool tb_id_parse(const char *hex, struct tb_id *id_out)
 
 struct tb_id tb_read_id(struct tb_reader *r)
 {
-    struct tb_id id;
+    struct tb_id id = {{0}};
     tb_read_bytes(r, id.bytes, sizeof id.bytes);
     return id;
 }

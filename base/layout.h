@@ -16,8 +16,8 @@
 #include "base/ident.h"
 #include "tombolo/status.h"
 
-#define TB_TENSOR_NAME_MAX 512   /* bytes, without the NUL */
-#define TB_RANK_MAX        8     /* dimensions */
+#define TB_TENSOR_NAME_MAX 512 /* bytes, without the NUL */
+#define TB_RANK_MAX        8   /* dimensions */
 #define TB_TENSORS_MAX     1000000
 #define TB_SHARD_BYTES_MAX ((uint64_t)1 << 44)
 #define TB_SHARDS_MAX      4096
@@ -26,6 +26,7 @@
 #define TB_CHUNKS_MAX      (1u << 21) /* per shard; what 2^44 bytes in 16 MiB need, twice */
 
 /* Numbers are on the wire. The order here is not the packed order: tb_dtype_element_bits is compared first. */
+/* clang-format off */
 #define TB_DTYPE_LIST(X)     \
     X(TB_DTYPE_U8,    1, "U8",       8) \
     X(TB_DTYPE_I8,    2, "I8",       8) \
@@ -42,6 +43,7 @@
     X(TB_DTYPE_BF16, 13, "BF16",    16) \
     X(TB_DTYPE_F32,  14, "F32",     32) \
     X(TB_DTYPE_F64,  15, "F64",     64)
+/* clang-format on */
 
 enum tb_dtype {
 #define TB_DTYPE_ENUM(name, number, text, bits) name = (number),
@@ -49,9 +51,9 @@ enum tb_dtype {
 #undef TB_DTYPE_ENUM
 };
 
-uint32_t tb_dtype_element_bytes(enum tb_dtype dtype);      /* 0 for an unknown number */
-const char *tb_dtype_name(enum tb_dtype dtype);            /* as safetensors spells it; NULL if unknown */
-enum tb_dtype tb_dtype_parse(const char *text);            /* 0 if unknown */
+uint32_t tb_dtype_element_bytes(enum tb_dtype dtype); /* 0 for an unknown number */
+const char *tb_dtype_name(enum tb_dtype dtype);       /* as safetensors spells it; NULL if unknown */
+enum tb_dtype tb_dtype_parse(const char *text);       /* 0 if unknown */
 
 /* One tensor. full: its shape in the model; box: the part of it that is here, [first, first + count) an axis. A
  * layout of whole tensors has box_first all 0 and box_count equal to full. */
@@ -106,10 +108,11 @@ void tb_layout_encode(const struct tb_layout *layout, struct tb_writer *w);
 size_t tb_layout_decode_bytes(const void *encoded, size_t encoded_bytes);
 /* Count and bytes of the tensors in an encoded layout, without memory for it: for sizing what stands behind it. False
  * when decode would refuse a tensor or the sum; order and equal names are decode's to see. */
-bool tb_layout_survey(const void *encoded, size_t encoded_bytes, uint32_t *tensor_count_out, uint64_t *bytes_out);
+bool tb_layout_survey(const void *encoded, size_t encoded_bytes, uint32_t *tensor_count_out,
+                      uint64_t *bytes_out);
 /* TB_PEER_GARBLED for anything that encode would not have written, order included. Names are copied. */
-TB_MUST_USE enum tb_status tb_layout_decode(const void *encoded, size_t encoded_bytes, void *memory, size_t cap,
-                                            struct tb_layout *layout_out);
+TB_MUST_USE enum tb_status tb_layout_decode(const void *encoded, size_t encoded_bytes, void *memory,
+                                            size_t cap, struct tb_layout *layout_out);
 
 /* The cut: chunk k of a shard covers packed bytes [offset, offset + bytes). The published rule:
  *   target = the largest power of two not above 1/4096 of the shard's tensor bytes, at least 1 MiB and at most 16 MiB.

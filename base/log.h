@@ -30,6 +30,7 @@ void tb_log_str(struct tb_log_line *l, const char *key, const char *value);
 void tb_log_u64(struct tb_log_line *l, const char *key, uint64_t value);
 void tb_log_end(struct tb_log_line *l);
 /* Key=value pairs by printf; every %s must be text of ours that needs no escaping. */
-void tb_log(enum tb_log_level level, const char *event, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void tb_log(enum tb_log_level level, const char *event, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 #endif

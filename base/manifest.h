@@ -11,8 +11,8 @@
 #include "base/layout.h"
 
 #define TB_BLOBS_MAX      1024
-#define TB_BLOB_NAME_MAX  255                    /* bytes; relative path, '/' allowed inside, never "..", never absolute */
-#define TB_BLOB_BYTES_MAX ((uint64_t)100 << 20)  /* of one blob */
+#define TB_BLOB_NAME_MAX  255 /* bytes; relative path, '/' allowed inside, never "..", never absolute */
+#define TB_BLOB_BYTES_MAX ((uint64_t)100 << 20) /* of one blob */
 
 struct tb_blob {
     const char *name;
@@ -37,7 +37,8 @@ bool tb_blob_name_valid(const char *name);
 
 /* Memory (16-byte aligned) for a manifest over this layout and these blobs; the layout is copied in. 0 for blobs that
  * build would refuse. */
-size_t tb_manifest_bytes_for(const struct tb_layout *layout, const struct tb_blob *blobs, uint32_t blob_count);
+size_t tb_manifest_bytes_for(const struct tb_layout *layout, const struct tb_blob *blobs,
+                             uint32_t blob_count);
 /* Lays out a manifest with zero digests. TB_BAD_ARGUMENT (names: unclean, twice, or one a folder of another), TB_TOO_LARGE, TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_manifest_build(const struct tb_layout *layout, const struct tb_blob *blobs,
                                              uint32_t blob_count, void *memory, size_t cap,
@@ -49,9 +50,10 @@ struct tb_digest tb_manifest_root(const struct tb_manifest *manifest);
  * digests travel apart, in pages, and may come in any order. */
 size_t tb_manifest_head_bytes(const struct tb_manifest *manifest);
 void tb_manifest_head_encode(const struct tb_manifest *manifest, struct tb_writer *w);
-size_t tb_manifest_decode_bytes(const void *head, size_t head_bytes); /* memory for a decode; 0 if not a head */
-TB_MUST_USE enum tb_status tb_manifest_head_decode(const void *head, size_t head_bytes, void *memory, size_t cap,
-                                                   struct tb_manifest *manifest_out);
+/* Memory for a decode; 0 if not a head. */
+size_t tb_manifest_decode_bytes(const void *head, size_t head_bytes);
+TB_MUST_USE enum tb_status tb_manifest_head_decode(const void *head, size_t head_bytes, void *memory,
+                                                   size_t cap, struct tb_manifest *manifest_out);
 
 /* Which version it is. On the wire: uid, name, run id, u64 run_order, u64 number, u32 shard_count, root. */
 struct tb_version_key {

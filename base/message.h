@@ -47,12 +47,14 @@ typedef struct tb_text tb_field_text;
 typedef struct tb_span tb_field_span;
 typedef struct tb_version_key tb_field_key;
 
+/* clang-format off */
 #define TB_FIELD_KINDS(X) X(bool) X(u8) X(u16) X(u32) X(u64) X(id) X(digest) X(fingerprint) X(name) X(opt_name) \
                           X(text) X(span) X(key)
+/* clang-format on */
 
 /* In message.c. */
-#define TB_FIELD_PROTOTYPES(kind)                                              \
-    void tb_field_write_##kind(struct tb_writer *w, const tb_field_##kind *v); \
+#define TB_FIELD_PROTOTYPES(kind)                                                                            \
+    void tb_field_write_##kind(struct tb_writer *w, const tb_field_##kind *v);                               \
     void tb_field_read_##kind(struct tb_reader *r, tb_field_##kind *v_out);
 TB_FIELD_KINDS(TB_FIELD_PROTOTYPES)
 #undef TB_FIELD_PROTOTYPES
@@ -61,6 +63,7 @@ TB_FIELD_KINDS(TB_FIELD_PROTOTYPES)
 #define TB_FIELD_WRITE(kind, name)   tb_field_write_##kind(w, &m->name);
 #define TB_FIELD_READ(kind, name)    tb_field_read_##kind(r, &m.name);
 
+/* clang-format off */
 #define TB_MESSAGE(type, FIELDS)                                                                    \
     struct type {                                                                                   \
         FIELDS(TB_FIELD_DECLARE)                                                                    \
@@ -78,5 +81,6 @@ TB_FIELD_KINDS(TB_FIELD_PROTOTYPES)
         *m_out = m;                                                                                 \
         return TB_OK;                                                                               \
     }
+/* clang-format on */
 
 #endif

@@ -8,9 +8,9 @@
 typedef uint64_t tb_time_ns;
 
 #define TB_TIME_NEVER UINT64_MAX
-#define TB_US(n)      ((tb_time_ns)(n) * 1000u)
-#define TB_MS(n)      ((tb_time_ns)(n) * 1000000u)
-#define TB_SECONDS(n) ((tb_time_ns)(n) * 1000000000u)
+#define TB_US(n)      ((tb_time_ns)(n)*1000u)
+#define TB_MS(n)      ((tb_time_ns)(n)*1000000u)
+#define TB_SECONDS(n) ((tb_time_ns)(n)*1000000000u)
 
 /* a + b, or TB_TIME_NEVER when that is out of range. */
 static inline tb_time_ns tb_time_add(tb_time_ns a, tb_time_ns b)

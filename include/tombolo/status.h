@@ -26,6 +26,7 @@ extern "C" {
 #endif
 
 /*    name                  number  text */
+/* clang-format off */
 #define TB_STATUS_LIST(X)                                                                        \
     X(TB_OK,                     0, "done")                                                      \
     X(TB_AGAIN,                  1, "not yet; call again after the next event")                  \
@@ -75,6 +76,7 @@ extern "C" {
     X(TB_VERSION_BROKEN,      -603, "the publisher's bytes changed after they were sealed")      \
     X(TB_VERSION_WITHDRAWN,   -604, "an operator withdrew the version")                          \
     X(TB_GROUP_BROKEN,        -605, "a member of the reader group was lost before the switch")
+/* clang-format on */
 
 enum tb_status {
 #define TB_STATUS_ENUM(name, number, text) name = (number),
@@ -83,7 +85,7 @@ enum tb_status {
 };
 
 enum tb_scope {
-    TB_SCOPE_NONE,    /* no failure */
+    TB_SCOPE_NONE, /* no failure */
     TB_SCOPE_CHUNK,
     TB_SCOPE_STREAM,
     TB_SCOPE_PEER,

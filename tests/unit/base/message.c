@@ -5,11 +5,11 @@
 
 #include "tests/unit/check.h"
 
-#define SAMPLE_FIELDS(F)                                                                                     \
-    F(bool, yes)                                                                                             \
-    F(u8, a)                                                                                                 \
-    F(u16, b) F(u32, c) F(u64, d) F(id, uid) F(digest, root) F(fingerprint, print) F(name, site)             \
-        F(opt_name, rack) F(text, why) F(span, head) F(key, version)
+/* clang-format off */
+#define SAMPLE_FIELDS(F)                                                                                 \
+    F(bool, yes) F(u8, a) F(u16, b) F(u32, c) F(u64, d) F(id, uid) F(digest, root) F(fingerprint, print) \
+    F(name, site) F(opt_name, rack) F(text, why) F(span, head) F(key, version)
+/* clang-format on */
 TB_MESSAGE(sample, SAMPLE_FIELDS)
 
 static struct sample sample_make(void)
