@@ -29,7 +29,7 @@ struct tb_fabric_options {
 };
 
 TB_MUST_USE enum tb_status tb_fabric_open(const struct tb_fabric_options *options, struct tb_fabric **fabric_out);
-/* Ends every hop, joins the thread. Exports must have been closed or are cut off here. */
+/* Ends and frees every hop that its owner has not closed (it is not to be used after), joins the thread. Exports must have been closed or are cut off here. */
 void tb_fabric_close(struct tb_fabric *fabric);
 
 /* Where a door listens; travels in HELLO and in PLAN. */

@@ -140,18 +140,21 @@ static uint64_t full_word(uint32_t chunk_count, uint32_t w)
     return left >= 64 ? UINT64_MAX : ((uint64_t)1 << left) - 1;
 }
 
-bool tb_hop_poll_words(const struct tb_hop_state *s, uint32_t shard_index, uint32_t *first_out,
-                       uint32_t *count_out)
+bool tb_hop_poll_words(struct tb_hop_state *s, uint32_t shard_index, uint32_t *first_out, uint32_t *count_out)
 {
-    const struct tb_hop_shard *shard = &s->shards[shard_index];
+    struct tb_hop_shard *shard = &s->shards[shard_index];
     uint32_t first = 0, end = (uint32_t)TB_BITMAP_WORDS(shard->chunk_count);
     while (first < end && shard->seen[first] == full_word(shard->chunk_count, first))
         first++;
     while (end > first && shard->seen[end - 1] == full_word(shard->chunk_count, end - 1))
         end--;
+    if (shard->poll_from > first && shard->poll_from < end) first = shard->poll_from;
+    uint32_t count = end - first;
+    if (count > TB_HOP_POLL_WORDS_MAX) count = TB_HOP_POLL_WORDS_MAX;
+    shard->poll_from = first + count < end ? first + count : 0;
     *first_out = first;
-    *count_out = end - first;
-    return end > first;
+    *count_out = count;
+    return count > 0;
 }
 
 enum tb_status tb_hop_seen(struct tb_hop_state *s, uint32_t shard_index, uint32_t first,

@@ -18,8 +18,9 @@
 #define TB_HOP_POLL_MIN TB_US(200)
 #define TB_HOP_POLL_MAX TB_MS(20)
 #define TB_HOP_WINDOW_BYTES                                                                                  \
-    ((uint64_t)8 << 20)       /* in flight; 1 ms at 8 GB/s. Two chunks may always be, however large */
-#define TB_HOP_CHUNKS_MAX 32u /* in flight */
+    ((uint64_t)8 << 20)             /* in flight; 1 ms at 8 GB/s. Two chunks may always be, however large */
+#define TB_HOP_POLL_WORDS_MAX 4096u /* of one shard a round: 32 KiB */
+#define TB_HOP_CHUNKS_MAX     32u   /* in flight */
 
 /* One shard that the source has and we want. The first three are the owner's to fill before init. */
 struct tb_hop_shard {
@@ -31,6 +32,7 @@ struct tb_hop_shard {
     uint64_t *suspect; /* failed once here */
     uint64_t *bad;     /* failed twice: not asked of this source any more */
     uint32_t chunk_count;
+    uint32_t poll_from; /* word where the next poll of a long bitmap begins */
 };
 uint64_t tb_hop_shard_words(uint32_t chunk_count);
 
@@ -67,9 +69,9 @@ bool tb_hop_failed(struct tb_hop_state *s, const struct tb_hop_aim *aim);
 /* It was not read to the end; its claim has ended. */
 void tb_hop_dropped(struct tb_hop_state *s, const struct tb_hop_aim *aim);
 
-/* The words of a shard's bitmap that are worth asking for: from the first that is not full to the last.
- * False: it is known whole. */
-bool tb_hop_poll_words(const struct tb_hop_state *s, uint32_t shard_index, uint32_t *first_out,
+/* The words of a shard's bitmap to ask for in this round: what lies between the first and the last that are
+ * not full, at most TB_HOP_POLL_WORDS_MAX of it, another part each round. False: it is known whole. */
+bool tb_hop_poll_words(struct tb_hop_state *s, uint32_t shard_index, uint32_t *first_out,
                        uint32_t *count_out);
 /* A snapshot of those words has come. TB_PEER_GARBLED: bits past the last chunk. What the source holds no
  * more is asked no more. */

@@ -1,0 +1,56 @@
+/* exports.h - what a fabric's door may serve: exports, the tokens that open them, and how many readers are
+ * in. Inside intra/ only.
+ *
+ * Threads: none of its own; the fabric's lock is held around every call. */
+#ifndef TB_INTRA_EXPORTS_H
+#define TB_INTRA_EXPORTS_H
+
+#include <sys/queue.h>
+
+#include "intra/fabric.h"
+
+#define TB_TOKEN_LIFE TB_SECONDS(30)
+
+struct tb_grant {
+    LIST_ENTRY(tb_grant) link;
+    struct tb_id token;
+    struct tb_fingerprint reader;
+    tb_time_ns until;
+};
+
+struct tb_export {
+    LIST_ENTRY(tb_export) link;
+    uint64_t id;
+    struct tb_export_buffer *buffers;
+    uint32_t buffer_count;
+    bool closing; /* no new reader */
+    uint32_t readers;
+    LIST_HEAD(, tb_grant) grants;
+};
+
+struct tb_exports {
+    LIST_HEAD(, tb_export) all;
+};
+
+/* Who shows a token. */
+struct tb_bearer {
+    const struct tb_id *token;
+    const struct tb_fingerprint *print; /* NULL: not known on this transport, and not asked for */
+};
+
+enum tb_status tb_exports_add(struct tb_exports *exports, const struct tb_export_options *options);
+struct tb_export *tb_exports_find(struct tb_exports *exports, uint64_t id);
+void tb_exports_remove(struct tb_export *export);
+/* TB_NOT_FOUND, also while closing; TB_SITE_NOMEM. Drops tokens that have lapsed. */
+enum tb_status tb_exports_grant(struct tb_exports *exports, uint64_t id, const struct tb_grant *grant,
+                                tb_time_ns now);
+/* Uses the token up and counts a reader. TB_PEER_TOKEN: unknown, used, lapsed, or no such export (a stranger
+ * learns no more); TB_PEER_IDENTITY: the token is another's, and stays good for that one; TB_PEER_REVOKED:
+ * closing. */
+enum tb_status tb_exports_enter(struct tb_exports *exports, uint64_t id, const struct tb_bearer *bearer,
+                                tb_time_ns now, struct tb_export **export_out);
+
+/* The memory of [offset, offset + bytes) of a buffer, or NULL when that is not all inside it. */
+const uint8_t *tb_export_at(const struct tb_export *export, uint32_t buffer, uint64_t offset, uint64_t bytes);
+
+#endif

@@ -1,0 +1,78 @@
+/* stream.h - the reader's end of a hop's connection: READs as a stream of bytes over a chan (TCP, TLS, unix).
+ * Inside intra/ only.
+ *
+ * `tcp` is this and nothing else; `shm` has one for what cannot be copied from memory, for attaching buffers
+ * and as its lease. Bytes go from the socket straight into the READ's memory. The door is believed nothing:
+ * more bytes than asked for, an unknown answer or one out of turn is TB_PEER_GARBLED. */
+#ifndef TB_INTRA_STREAM_H
+#define TB_INTRA_STREAM_H
+
+#include "intra/fabric_inside.h"
+#include "intra/hop_wire.h"
+
+#define TB_STREAM_ATTACHES_MAX 64u /* unanswered */
+
+struct tb_stream_ops {
+    void (*on_welcome)(void *user, const struct tb_hop_answer *answer);
+    /* fd >= 0 becomes the callee's. */
+    void (*on_buffer)(void *user, const struct tb_hop_answer *answer, int fd);
+    /* After close: the memory of the stream is the callee's again. The hop's on_closed comes right after. */
+    void (*on_finished)(void *user);
+};
+
+struct tb_stream {
+    struct tb_fabric *fabric;
+    const struct tb_upstream_events *events; /* the hop's */
+    void *events_user;
+    const struct tb_stream_ops *ops;
+    void *user;
+    struct tb_chan *chan;
+    bool paced; /* by the fabric's NIC */
+    bool welcomed;
+    bool lost; /* told */
+    bool closing;
+    struct tb_fabric_job gone; /* tells on_closed when there is no chan any more */
+    tb_time_ns idle;
+    tb_time_ns heard_at;
+
+    struct tb_read *first, *last; /* READs that are not complete, in order */
+    struct tb_read *asking;       /* the first that is not asked for to its end */
+    uint32_t reads_owed;          /* READ requests not answered to their end */
+    uint64_t bytes_owed;
+    uint32_t data_left; /* of the DATA that has begun */
+    uint32_t confirms_owed;
+    bool ping_owed;
+    uint32_t attaches_owed;
+
+    uint8_t head[TB_HOP_ANSWER_BYTES];
+    uint32_t head_used;
+    bool fd_due; /* `buffer` waits for its descriptor */
+    struct tb_hop_answer buffer;
+
+    uint8_t out[(TB_HOP_READS_MAX + TB_STREAM_ATTACHES_MAX + 64) *
+                TB_HOP_REQUEST_BYTES]; /* all that may be unanswered, see stream.c */
+    uint32_t out_at, out_used;
+    struct tb_pace_waiter pace;
+};
+
+struct tb_stream_options {
+    const struct tb_upstream_options *upstream;
+    const struct tb_stream_ops *ops;
+    void *user;
+    struct tb_address to;
+    struct tb_tls *tls; /* NULL: clear */
+    bool paced;
+};
+/* Dials and greets. Errors at once mean no event. */
+enum tb_status tb_stream_open(struct tb_stream *s, const struct tb_stream_options *options);
+void tb_stream_read(struct tb_stream *s, struct tb_read *read);
+void tb_stream_confirm(struct tb_stream *s);
+/* False: too many are unanswered. */
+bool tb_stream_attach(struct tb_stream *s, uint32_t buffer);
+tb_time_ns tb_stream_poll(struct tb_stream *s, tb_time_ns now);
+/* ops->on_finished and events->on_closed follow, outside of this call. */
+void tb_stream_close(struct tb_stream *s);
+/* Ends it for a reason of the user's; on_lost(why) is called from inside. */
+void tb_stream_lose(struct tb_stream *s, enum tb_status why);
+
+#endif

@@ -1,0 +1,301 @@
+/* transport_shm.c - `shm`: a copy from the source's memory on the same host, under a lease.
+ *
+ * The unix connection to the door is the lease: while it stands the owner leaves its memory alone. Buffers
+ * are attached when the hop opens: by a descriptor, mapped read-only, if it is sealed against shrinking (no
+ * SIGBUS); else by process_vm_readv, if a probe shows that we may and that it is the right process; what can
+ * be had neither way is read over the connection as `tcp` would. What was attached stays so until close,
+ * whatever the peer says. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/bitmap.h"
+#include "base/fault.h"
+#include "intra/shared_memory.h"
+#include "intra/stream.h"
+
+#define BUFFERS_MAX                                                                                          \
+    4096u              /* attached; a source in more pieces than that is read over the connection in part */
+#define PIECES_MAX 64u /* of one process_vm_readv */
+
+struct attached {
+    uint32_t buffer;
+    enum tb_hop_buffer_kind kind;
+    uint64_t count;
+    uint64_t address;           /* ADDRESS */
+    struct tb_shared_view view; /* MEMFD */
+};
+
+struct shm_upstream {
+    struct tb_upstream base;
+    struct tb_stream stream;
+    pid_t pid;
+    bool readable;  /* process_vm_readv works on the source */
+    uint32_t count; /* of buffers, ascending */
+    uint32_t asked, answered;
+    struct attached *buffers;
+};
+
+/* ---- which buffers ---- */
+
+static void note(struct attached *list, uint32_t *count, uint32_t buffer)
+{
+    if (*count > 0 && list[*count - 1].buffer == buffer)
+        return; /* most tables name one buffer over and over */
+    list[(*count)++] = (struct attached){.buffer = buffer, .kind = TB_HOP_BUFFER_STREAM};
+}
+
+static int by_buffer(const void *a, const void *b)
+{
+    const uint32_t x = ((const struct attached *)a)->buffer, y = ((const struct attached *)b)->buffer;
+    return x < y ? -1 : x > y;
+}
+
+static uint32_t sort_unique(struct attached *list, uint32_t count)
+{
+    uint32_t kept = 0;
+    qsort(list, count, sizeof *list, by_buffer);
+    for (uint32_t i = 0; i < count; i++)
+        if (kept == 0 || list[kept - 1].buffer != list[i].buffer) list[kept++] = list[i];
+    return kept < BUFFERS_MAX ? kept : BUFFERS_MAX;
+}
+
+static uint32_t note_source(struct attached *list, uint32_t count, const struct tb_source_shard *s)
+{
+    if (s->held_buffer != TB_SOURCE_ALL_HELD) note(list, &count, s->held_buffer);
+    note(list, &count, s->packed_buffer);
+    for (uint32_t t = 0; t < s->tensor_count; t++)
+        note(list, &count, s->tensors[t].buffer);
+    for (uint32_t k = 0; k < s->object_count; k++)
+        if (s->objects[k].codec != 0) note(list, &count, s->objects[k].buffer);
+    return count;
+}
+
+static enum tb_status list_buffers(struct shm_upstream *u, const struct tb_upstream_options *options)
+{
+    uint64_t cap = 0;
+    for (uint32_t i = 0; i < options->source_count; i++)
+        cap += 2u + (uint64_t)options->sources[i]->tensor_count + options->sources[i]->object_count;
+    u->buffers = tb_calloc(cap, sizeof *u->buffers);
+    if (u->buffers == NULL) return TB_SITE_NOMEM;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < options->source_count; i++)
+        count = note_source(u->buffers, count, options->sources[i]);
+    u->count = sort_unique(u->buffers, count);
+    return TB_OK;
+}
+
+/* ---- attaching ---- */
+
+static const struct attached *find(const struct shm_upstream *u, uint32_t buffer)
+{
+    const struct attached key = {.buffer = buffer};
+    return bsearch(&key, u->buffers, u->count, sizeof *u->buffers, by_buffer);
+}
+
+static bool read_process(pid_t pid, uint64_t address, void *to, size_t bytes)
+{
+    const struct iovec here = {.iov_base = to, .iov_len = bytes};
+    const struct iovec there = {.iov_base = (void *)(uintptr_t)address, .iov_len = bytes};
+    return process_vm_readv(pid, &here, 1, &there, 1, 0) == (ssize_t)bytes;
+}
+
+/* The peer's number comes from the kernel, the nonce shows that it means the process that speaks to us. */
+static void probe(struct shm_upstream *u, const struct tb_hop_answer *welcome)
+{
+    uint8_t seen[sizeof welcome->id.bytes] = {0};
+    u->pid = tb_chan_peer(u->stream.chan)->pid;
+    u->readable = u->pid > 0 && read_process(u->pid, welcome->a, seen, sizeof seen) &&
+                  memcmp(seen, welcome->id.bytes, sizeof seen) == 0;
+}
+
+static void ask_buffers(struct shm_upstream *u)
+{
+    while (u->asked < u->count && tb_stream_attach(&u->stream, u->buffers[u->asked].buffer))
+        u->asked++;
+    if (u->answered == u->count) u->stream.events->on_open(u->stream.events_user);
+}
+
+static void on_welcome(void *user, const struct tb_hop_answer *answer)
+{
+    struct shm_upstream *u = user;
+    probe(u, answer);
+    ask_buffers(u);
+}
+
+static void attach(struct shm_upstream *u, struct attached *a, const struct tb_hop_answer *answer, int fd)
+{
+    a->count = answer->a;
+    a->address = answer->b;
+    if (fd >= 0) {
+        if (tb_shared_view_open(fd, answer->b, answer->a, &a->view) == TB_OK) a->kind = TB_HOP_BUFFER_MEMFD;
+    } else if (answer->kind == TB_HOP_BUFFER_ADDRESS && u->readable) {
+        a->kind = TB_HOP_BUFFER_ADDRESS;
+    }
+}
+
+static void on_buffer(void *user, const struct tb_hop_answer *answer, int fd)
+{
+    struct shm_upstream *u = user;
+    struct attached *next = &u->buffers[u->answered]; /* answers come in order */
+    if (u->answered < u->asked && answer->buffer == next->buffer) {
+        attach(u, next, answer, fd);
+        u->answered++;
+        ask_buffers(u);
+    } else {
+        tb_stream_lose(&u->stream, TB_PEER_GARBLED);
+    }
+    if (fd >= 0) close(fd);
+}
+
+/* ---- copying ---- */
+
+static bool inside(const struct attached *a, const struct tb_source_run *run)
+{
+    return run->offset <= a->count && run->bytes <= a->count - run->offset;
+}
+
+static bool within_reach(const struct shm_upstream *u, const struct tb_source_run *run, bool words)
+{
+    const struct attached *a = find(u, run->buffer);
+    if (a == NULL || a->kind == TB_HOP_BUFFER_STREAM || !inside(a, run)) return false;
+    const uintptr_t at = a->kind == TB_HOP_BUFFER_MEMFD ? (uintptr_t)a->view.bytes : (uintptr_t)a->address;
+    return !words || ((at + run->offset) % 8 == 0 && run->bytes % 8 == 0);
+}
+
+static bool shm_reaches(const struct tb_upstream *upstream, const struct tb_read *read)
+{
+    const struct shm_upstream *u = (const struct shm_upstream *)upstream;
+    for (uint32_t done = 0; done < read->bytes;) {
+        const struct tb_source_run run = tb_read_run(read, done);
+        if (!within_reach(u, &run, read->words)) return false;
+        done += (uint32_t)run.bytes;
+    }
+    return true;
+}
+
+static void copy_mapped(const struct attached *a, const struct tb_source_run *run, bool words, uint8_t *to)
+{
+    const uint8_t *from = a->view.bytes + run->offset;
+    if (words)
+        tb_bitmap_copy((uint64_t *)(void *)to, (const uint64_t *)(const void *)from,
+                       (uint32_t)run->bytes * 8);
+    else
+        memcpy(to, from, run->bytes);
+}
+
+/* Runs of the other process's own memory, as many as follow one another, with one system call. How many
+ * bytes; 0: failed. */
+static uint32_t copy_from_process(const struct shm_upstream *u, const struct tb_read *read, uint32_t done)
+{
+    struct iovec there[PIECES_MAX];
+    uint32_t pieces = 0, bytes = 0;
+    while (pieces < PIECES_MAX && done + bytes < read->bytes) {
+        const struct tb_source_run run = tb_read_run(read, done + bytes);
+        const struct attached *a = find(u, run.buffer);
+        if (a->kind != TB_HOP_BUFFER_ADDRESS) break;
+        there[pieces++] =
+            (struct iovec){.iov_base = (void *)(uintptr_t)(a->address + run.offset), .iov_len = run.bytes};
+        bytes += (uint32_t)run.bytes;
+    }
+    const struct iovec here = {.iov_base = read->to + done, .iov_len = bytes};
+    const ssize_t got = process_vm_readv(u->pid, &here, 1, there, pieces, 0);
+    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* what is read next is not older than these words */
+    return got == (ssize_t)bytes ? bytes : 0;
+}
+
+static enum tb_status shm_copy(const struct tb_upstream *upstream, const struct tb_read *read)
+{
+    const struct shm_upstream *u = (const struct shm_upstream *)upstream;
+    for (uint32_t done = 0; done < read->bytes;) {
+        const struct tb_source_run run = tb_read_run(read, done);
+        const struct attached *a = find(u, run.buffer);
+        uint32_t step = (uint32_t)run.bytes;
+        if (a->kind == TB_HOP_BUFFER_MEMFD)
+            copy_mapped(a, &run, read->words, read->to + done);
+        else
+            step = copy_from_process(u, read, done);
+        if (step == 0) return TB_STREAM_IO;
+        done += step;
+    }
+    return TB_OK;
+}
+
+/* ---- beginning and end ---- */
+
+static void shm_free(struct shm_upstream *u)
+{
+    for (uint32_t i = 0; i < u->count; i++)
+        tb_shared_view_close(&u->buffers[i].view);
+    tb_free(u->buffers);
+    tb_free(u);
+}
+
+static void on_finished(void *user)
+{
+    shm_free(user);
+}
+
+static const struct tb_stream_ops stream_ops = {
+    .on_welcome = on_welcome, .on_buffer = on_buffer, .on_finished = on_finished};
+
+static enum tb_status door_address(const char *door, struct tb_address *address_out)
+{
+    struct tb_endpoint endpoint = {.is_unix = true};
+    const size_t bytes = strnlen(door, sizeof endpoint.host);
+    if (bytes == 0 || bytes + 2 > sizeof address_out->local.sun_path) return TB_BAD_ARGUMENT;
+    endpoint.host[0] = '@';
+    memcpy(endpoint.host + 1, door, bytes + 1);
+    return tb_endpoint_address(&endpoint, address_out);
+}
+
+static enum tb_status shm_open_upstream(const struct tb_upstream_options *options,
+                                        struct tb_upstream **upstream_out)
+{
+    struct tb_address to;
+    if (door_address(options->hop->from.shm_door, &to) != TB_OK) return TB_BAD_ARGUMENT;
+    struct shm_upstream *u = tb_calloc(1, sizeof *u);
+    if (u == NULL) return TB_SITE_NOMEM;
+    u->base.ops = &tb_transport_shm;
+    enum tb_status status = list_buffers(u, options);
+    if (status != TB_OK) goto undo;
+    const struct tb_stream_options stream = {.upstream = options, .ops = &stream_ops, .user = u, .to = to};
+    status = tb_stream_open(&u->stream, &stream);
+    if (status != TB_OK) goto undo;
+    *upstream_out = &u->base;
+    return TB_OK;
+
+undo:
+    shm_free(u);
+    return status;
+}
+
+static void shm_read(struct tb_upstream *upstream, struct tb_read *read)
+{
+    tb_stream_read(&((struct shm_upstream *)upstream)->stream, read);
+}
+
+static void shm_confirm(struct tb_upstream *upstream)
+{
+    tb_stream_confirm(&((struct shm_upstream *)upstream)->stream);
+}
+
+static tb_time_ns shm_poll(struct tb_upstream *upstream, tb_time_ns now)
+{
+    return tb_stream_poll(&((struct shm_upstream *)upstream)->stream, now);
+}
+
+static void shm_close(struct tb_upstream *upstream)
+{
+    tb_stream_close(&((struct shm_upstream *)upstream)->stream);
+}
+
+const struct tb_transport_ops tb_transport_shm = {.transport = TB_TRANSPORT_SHM,
+                                                  .open = shm_open_upstream,
+                                                  .read = shm_read,
+                                                  .reaches = shm_reaches,
+                                                  .copy = shm_copy,
+                                                  .confirm = shm_confirm,
+                                                  .poll = shm_poll,
+                                                  .close = shm_close};

@@ -1,0 +1,106 @@
+/* island.h - for tests of the fabric: a source with a shard, a reader of it, and what the reader was told. */
+#ifndef TB_TESTS_INTRA_ISLAND_H
+#define TB_TESTS_INTRA_ISLAND_H
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/manifest.h"
+#include "base/place.h"
+#include "intra/fabric.h"
+#include "intra/shared_memory.h"
+#include "intra/source.h"
+
+/* One way to move bytes; every conformance test runs over each. */
+struct way {
+    const char *name;
+    enum tb_transport transport;
+    bool clear;                                                 /* tcp without TLS */
+    enum { MEMORY_OWN, MEMORY_SHARED, MEMORY_UNSEALED } memory; /* of the source */
+};
+
+/* A shard with its sealed bytes. */
+struct cargo {
+    struct tb_manifest manifest;
+    void *memory;
+    uint8_t *bytes; /* packed, as sealed */
+};
+/* `tensors` F32 tensors of tensor_bytes each, one BF16 of 2 MiB + 6 bytes, one U8 of 3 bytes, and a blob;
+ * bytes by a seed. */
+void cargo_make(struct cargo *c, uint32_t tensors, uint64_t tensor_bytes);
+void cargo_free(struct cargo *c);
+
+/* A place in memory of its own. */
+struct hold {
+    struct tb_place place;
+    uint8_t *bytes;
+};
+void hold_make(struct hold *h, const struct cargo *c);
+void hold_free(struct hold *h);
+/* P1: whatever is held is what was sealed; and nothing is claimed any more. */
+void hold_check(const struct hold *h, const struct cargo *c);
+
+/* A source: a fabric with one export (id 7) of two buffers: 0 the packed bytes, 1 the bitmap. */
+struct owner {
+    struct tb_fabric *fabric;
+    struct tb_shared_memory shared;
+    uint8_t *bytes;
+    int unsealed;
+    uint64_t *held;
+    struct tb_source_shard shard;
+    struct tb_fabric_endpoint endpoint;
+    const struct cargo *cargo;
+};
+#define EXPORT_ID 7u
+struct tb_fabric *fabric_make(const struct way *way, uint64_t pace_bytes_per_s);
+void owner_open(struct owner *o, const struct way *way, const struct cargo *c, uint64_t pace_bytes_per_s);
+void owner_hold(struct owner *o, uint32_t first, uint32_t end); /* sets held bits */
+void owner_hold_all(struct owner *o);
+void owner_close(struct owner *o);
+
+/* A reader's fabric and what its hops said. */
+struct tale {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint32_t opened, whole, lost, bad;
+    enum tb_status why;
+    enum tb_transport transport;
+    uint32_t bad_chunk;
+    bool bad_twice;
+    bool blocked; /* the callback waits while this is set: its loop stands still */
+    bool in_callback;
+};
+void tale_init(struct tale *t);
+void tale_fini(struct tale *t);
+void tale_fn(void *user, struct tb_hop *hop, const struct tb_hop_event *event);
+/* Waits until *count reaches n; fails the test after 20 s. */
+void tale_wait(struct tale *t, const uint32_t *count, uint32_t n);
+#define tale_wait_whole(t)  tale_wait(t, &(t)->whole, 1)
+#define tale_wait_lost(t)   tale_wait(t, &(t)->lost, 1)
+#define tale_wait_opened(t) tale_wait(t, &(t)->opened, 1)
+
+/* Options for a hop from the owner into the place, with a fresh token granted to the reader's print. */
+struct tb_hop_options hop_to(struct owner *o, struct tb_fabric *reader, const struct way *way,
+                             struct tb_hop_place *place, struct tale *t);
+
+/* Polls a condition for at most 20 s. */
+#define wait_until(condition)                                                                                \
+    do {                                                                                                     \
+        for (int wait_ms = 0; !(condition); wait_ms++) {                                                     \
+            assert_true(wait_ms < 20000);                                                                    \
+            rest_1ms();                                                                                      \
+        }                                                                                                    \
+    } while (0)
+void rest_1ms(void);
+
+/* Lines that contain all of the words, of what was logged since the last call of log_catch. */
+void log_catch(void);
+uint32_t log_lines(const char *word, const char *other_word);
+void log_release(void);
+
+#endif
