@@ -1,0 +1,171 @@
+/* leases.c - sessions: who speaks, and for how long it is believed to live.
+ *
+ * Promise P6: a lease ends only in a tick, and a tick first forgives the pause of its own process (settle.c). */
+#include "gateway/catalog/tables.h"
+
+#include <string.h>
+
+uint32_t session_find(const struct tb_catalog *c, const struct tb_id *id)
+{
+    EACH(c->sessions, i) if (tb_id_equal(&session_at(c, i)->info.id, id)) return i;
+    return NONE;
+}
+
+/* Equal names get equal numbers while one of their sessions lives; the gateway's own host is 1. */
+static uint32_t host_number(const struct tb_catalog *c, const struct tb_name *host, uint32_t own)
+{
+    if (same_name(host, &c->config.host)) return 1;
+    EACH(c->sessions, i) if (i != own && same_name(&session_at(c, i)->info.host, host)) return session_at(c, i)->host;
+    return own + 2;
+}
+
+static uint32_t rack_number(const struct tb_catalog *c, const struct tb_name *rack, uint32_t own)
+{
+    if (rack->text[0] == 0) return 0;
+    EACH(c->sessions, i) if (i != own && same_name(&session_at(c, i)->info.rack, rack)) return session_at(c, i)->rack;
+    return own + 1;
+}
+
+/* A number outlives the session whose row gave it; a newcomer in that row must not get it for another name. */
+static bool number_taken(const struct tb_catalog *c, uint32_t own, uint32_t host, uint32_t rack)
+{
+    EACH(c->sessions, i)
+    {
+        if (i == own) continue;
+        if (host != 0 && session_at(c, i)->host == host) return true;
+        if (rack != 0 && session_at(c, i)->rack == rack) return true;
+    }
+    return false;
+}
+
+static void place_session(struct tb_catalog *c, uint32_t i)
+{
+    struct session *s = session_at(c, i);
+    s->host = host_number(c, &s->info.host, i);
+    s->rack = rack_number(c, &s->info.rack, i);
+    if (s->host == i + 2)
+        while (number_taken(c, i, s->host, 0))
+            s->host += c->limits.sessions + 1;
+    if (s->rack == i + 1)
+        while (number_taken(c, i, 0, s->rack))
+            s->rack += c->limits.sessions + 1;
+}
+
+enum tb_status tb_catalog_session_open(struct tb_catalog *c, tb_time_ns now, const struct tb_catalog_session *info)
+{
+    enter(c, now);
+    if (tb_id_is_zero(&info->id) || !tb_name_valid(info->name.text) || !tb_name_valid(info->host.text))
+        return TB_BAD_ARGUMENT;
+    if (session_find(c, &info->id) != NONE) return TB_CONFLICT;
+    const uint32_t i = table_new(&c->sessions);
+    if (i == NONE) return full(c, &c->sessions);
+    struct session *s = session_at(c, i);
+    s->info = *info;
+    s->lease_until = tb_time_add(c->now, c->config.lease_ns);
+    s->attached = true;
+    place_session(c, i);
+    return TB_OK;
+}
+
+enum tb_status tb_catalog_session_resume(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
+                                         const char *identity)
+{
+    enter(c, now);
+    const uint32_t i = session_find(c, session);
+    if (i == NONE) return TB_PEER_LEASE;
+    struct session *s = session_at(c, i);
+    if (strncmp(s->info.identity, identity, sizeof s->info.identity) != 0) return TB_CONFLICT;
+    s->attached = true;
+    s->lease_until = tb_time_add(c->now, c->config.lease_ns);
+    for (uint32_t r = 0; r < c->references.high; r++) {
+        struct row *row = table_row(&c->references, r);
+        if (!row->live || reference_at(c, r)->owner != i || reference_at(c, r)->kind == TB_REFERENCE_SITE) continue;
+        for (uint32_t kind = 1; kind < 32; kind++)
+            if (row->held & (1u << kind)) row_mark(&c->references, r, (enum tb_catalog_todo_kind)kind);
+        row->held = 0;
+        if (!row->dead) plan_retell(c, r);
+    }
+    member_retell(c, i);
+    return settle(c, TB_OK);
+}
+
+void tb_catalog_session_detach(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session)
+{
+    enter(c, now);
+    const uint32_t i = session_find(c, session);
+    if (i == NONE) return;
+    session_at(c, i)->attached = false;
+    waits_end_session(c, i);
+    (void)settle(c, TB_OK);
+}
+
+enum tb_status tb_catalog_session_renew(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session)
+{
+    enter(c, now);
+    const uint32_t i = session_find(c, session);
+    if (i == NONE) return TB_PEER_LEASE;
+    session_at(c, i)->lease_until = tb_time_add(c->now, c->config.lease_ns);
+    return TB_OK;
+}
+
+static void end_reference_of_session(struct tb_catalog *c, uint32_t r)
+{
+    struct reference *ref = reference_at(c, r);
+    struct version *v = version_at(c, ref->version);
+    if (ref->kind == TB_REFERENCE_PUBLISHER && v->state == TB_VERSION_OPEN && !v->rank_lost) {
+        v->rank_lost = true;
+        v->blamed = ref->session_id;
+        v->blamed_name = ref->name;
+        v->blamed_shard = ref->shard;
+    }
+    reference_end(c, r);
+}
+
+void session_end(struct tb_catalog *c, uint32_t session, bool tell)
+{
+    waits_end_session(c, session);
+    EACH(c->members, m) if (member_at(c, m)->session == session) member_end(c, m);
+    EACH(c->references, r)
+    {
+        const struct reference *ref = reference_at(c, r);
+        if (ref->kind != TB_REFERENCE_SITE && ref->owner == session) end_reference_of_session(c, r);
+    }
+    /* Rows of ended references that were for this session alone have nobody to be told to. */
+    for (uint32_t r = 0; r < c->references.high; r++) {
+        struct reference *ref = reference_at(c, r);
+        if (!ref->row.live || ref->kind == TB_REFERENCE_SITE || ref->owner != session) continue;
+        row_unmark(&c->references, r, TB_CATALOG_TELL);
+        row_unmark(&c->references, r, TB_CATALOG_PLAN);
+        row_unmark(&c->references, r, TB_CATALOG_PLAN_END);
+        row_unmark(&c->references, r, TB_CATALOG_UNPUBLISHED);
+        ref->owner = NONE;
+        if (ref->row.todos == 0) table_free(&c->references, r);
+    }
+    if (!tell) {
+        table_free(&c->sessions, session);
+        return;
+    }
+    session_at(c, session)->row.dead = true;
+    row_mark(&c->sessions, session, TB_CATALOG_SESSION_LOST);
+}
+
+void tb_catalog_session_close(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session)
+{
+    enter(c, now);
+    const uint32_t i = session_find(c, session);
+    if (i == NONE) return;
+    session_end(c, i, false);
+    (void)settle(c, TB_OK);
+}
+
+void leases_tick(struct tb_catalog *c)
+{
+    EACH(c->sessions, i) if (session_at(c, i)->lease_until <= c->now) session_end(c, i, true);
+}
+
+tb_time_ns leases_deadline(const struct tb_catalog *c)
+{
+    tb_time_ns at = TB_TIME_NEVER;
+    EACH(c->sessions, i) at = tb_time_min(at, session_at(c, i)->lease_until);
+    return at;
+}

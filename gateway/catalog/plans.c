@@ -1,0 +1,292 @@
+/* plans.c - whom each worker reads from: asks intra/planner for one reader at a time and remembers the answers.
+ *
+ * Promise P6: a reader whose source dies, leaves or fails goes on elsewhere, and nobody else is moved for it. A source that
+ * failed a reader is avoided until it shows progress; when there is no other it is tried again after retry_ns. */
+#include "gateway/catalog/tables.h"
+
+#include "base/assert.h"
+
+#define GATEWAY_ID 0 /* the planner's id of the gateway; of a session: its row + 1 */
+
+static uint64_t planner_id(const struct tb_catalog *c, uint32_t source)
+{
+    return source == GATEWAY ? GATEWAY_ID : (uint64_t)reference_at(c, source)->owner + 1;
+}
+
+static uint32_t *source_load(struct tb_catalog *c, uint32_t source)
+{
+    return source == GATEWAY ? &c->gateway_readers : &session_at(c, reference_at(c, source)->owner)->readers;
+}
+
+static uint32_t source_host(const struct tb_catalog *c, uint32_t source)
+{
+    return source == GATEWAY ? 1 : session_at(c, reference_at(c, source)->owner)->host;
+}
+
+static void set_source(struct tb_catalog *c, uint32_t reference, uint32_t source)
+{
+    struct reference *ref = reference_at(c, reference);
+    if (ref->source_loads) {
+        TB_ASSERT(*source_load(c, ref->source) > 0);
+        (*source_load(c, ref->source))--;
+        ref->source_loads = false;
+    }
+    ref->source = source;
+    if (source == NONE || source_host(c, source) == session_at(c, ref->owner)->host) return;
+    ref->source_loads = true;
+    (*source_load(c, source))++;
+}
+
+void plan_forget(struct tb_catalog *c, uint32_t reference)
+{
+    struct reference *ref = reference_at(c, reference);
+    if (ref->kind != TB_REFERENCE_WORKER) return;
+    set_source(c, reference, NONE);
+    ref->plan = 0;
+}
+
+/* ---- sources that failed ---- */
+
+static uint32_t source_held(const struct tb_catalog *c, const struct version *v, uint32_t source)
+{
+    return source == GATEWAY ? v->held_chunks : reference_at(c, source)->held_chunks;
+}
+
+static void avoid(struct tb_catalog *c, struct reference *ref, uint32_t source)
+{
+    if (ref->avoided_count == AVOIDED_MAX) {
+        for (uint32_t a = 1; a < AVOIDED_MAX; a++)
+            ref->avoided[a - 1] = ref->avoided[a];
+        ref->avoided_count--;
+    }
+    const uint32_t held = source_held(c, version_at(c, ref->version), source);
+    ref->avoided[ref->avoided_count++] = (struct avoided){source, held};
+    ref->retry_at = tb_time_add(c->now, c->config.retry_ns);
+}
+
+static void forgive(struct reference *ref, uint32_t source)
+{
+    uint32_t kept = 0;
+    for (uint32_t a = 0; a < ref->avoided_count; a++)
+        if (ref->avoided[a].source != source) ref->avoided[kept++] = ref->avoided[a];
+    ref->avoided_count = kept;
+}
+
+static void forgive_progress(const struct tb_catalog *c, struct reference *ref)
+{
+    uint32_t kept = 0;
+    const struct version *v = version_at(c, ref->version);
+    for (uint32_t a = 0; a < ref->avoided_count; a++)
+        if (source_held(c, v, ref->avoided[a].source) <= ref->avoided[a].held_chunks)
+            ref->avoided[kept++] = ref->avoided[a];
+    ref->avoided_count = kept;
+}
+
+/* ---- asking the planner ---- */
+
+static bool gateway_serves(const struct version *v)
+{
+    return v->reserved && !v->evicting;
+}
+
+static struct tb_planner_member worker_member(const struct tb_catalog *c, const struct reference *ref)
+{
+    const struct session *s = session_at(c, ref->owner);
+    return (struct tb_planner_member){
+        .id = (uint64_t)ref->owner + 1,
+        .kind = TB_PLANNER_WORKER,
+        .host = s->host,
+        .rack = s->rack,
+        .upstream = TB_PLANNER_NONE,
+        .readers = s->readers,
+        .held_chunks = ref->held_chunks,
+        .whole = ref->whole,
+        .spot = s->info.spot,
+    };
+}
+
+/* Members of the question are the gateway, when it serves, and all workers of the version; each remembers its place. */
+static uint32_t fill_question(struct tb_catalog *c, const struct version *v)
+{
+    uint32_t count = 0;
+    if (gateway_serves(v))
+        c->question[count++] = (struct tb_planner_member){.id = GATEWAY_ID,
+                                                          .kind = TB_PLANNER_GATEWAY,
+                                                          .host = 1,
+                                                          .upstream = TB_PLANNER_NONE,
+                                                          .readers = c->gateway_readers,
+                                                          .held_chunks = v->held_chunks,
+                                                          .whole = v->whole};
+    EACH_REFERENCE(c, v, r)
+    {
+        struct reference *ref = reference_at(c, r);
+        if (ref->kind != TB_REFERENCE_WORKER) continue;
+        ref->question = count;
+        c->question[count++] = worker_member(c, ref);
+    }
+    EACH_REFERENCE(c, v, r)
+    {
+        const struct reference *ref = reference_at(c, r);
+        if (ref->kind != TB_REFERENCE_WORKER || ref->source == NONE) continue;
+        c->question[ref->question].upstream = ref->source == GATEWAY ? 0 : reference_at(c, ref->source)->question;
+    }
+    return count;
+}
+
+static uint32_t source_of_place(const struct tb_catalog *c, const struct version *v, uint32_t place)
+{
+    if (c->question[place].kind == TB_PLANNER_GATEWAY) return GATEWAY;
+    EACH_REFERENCE(c, v, r)
+    {
+        const struct reference *ref = reference_at(c, r);
+        if (ref->kind == TB_REFERENCE_WORKER && ref->question == place) return r;
+    }
+    return NONE;
+}
+
+static uint32_t pick(struct tb_catalog *c, uint32_t reference)
+{
+    struct reference *ref = reference_at(c, reference);
+    const struct version *v = version_at(c, ref->version);
+    uint64_t avoided[AVOIDED_MAX];
+    forgive_progress(c, ref);
+    for (uint32_t a = 0; a < ref->avoided_count; a++)
+        avoided[a] = planner_id(c, ref->avoided[a].source);
+    struct tb_planner_question question = {.members = c->question,
+                                           .count = fill_question(c, v),
+                                           .fan_out = c->config.fan_out,
+                                           .avoid = avoided,
+                                           .avoid_count = ref->avoided_count};
+    question.reader = ref->question;
+    uint32_t place;
+    if (tb_planner_upstream(&question, &place) != TB_OK) return NONE;
+    return source_of_place(c, v, place);
+}
+
+static bool can_be_told(const struct tb_catalog *c, uint32_t source)
+{
+    return source == GATEWAY || (source != NONE && reference_at(c, source)->export_id != 0);
+}
+
+/* A source that has not exported yet is told to its reader when it has. */
+static void tell_plan(struct tb_catalog *c, uint32_t reference)
+{
+    struct reference *ref = reference_at(c, reference);
+    if (!can_be_told(c, ref->source)) return;
+    ref->plan = ++c->plans;
+    row_unmark(&c->references, reference, TB_CATALOG_PLAN_END);
+    row_mark(&c->references, reference, TB_CATALOG_PLAN);
+}
+
+static void plan(struct tb_catalog *c, uint32_t reference)
+{
+    const uint32_t source = pick(c, reference);
+    if (source == NONE) return;
+    set_source(c, reference, source);
+    tell_plan(c, reference);
+}
+
+static bool wants_plan(const struct reference *ref)
+{
+    return ref->kind == TB_REFERENCE_WORKER && !ref->whole && ref->source == NONE;
+}
+
+/* Oldest reader first, so that those who came first stand nearer to the source; the list is the youngest first. */
+void plans_settle(struct tb_catalog *c, uint32_t version)
+{
+    const struct version *v = version_at(c, version);
+    if (!version_lives(v) && v->state != TB_VERSION_RETIRED) return;
+    for (;;) {
+        uint32_t oldest = NONE;
+        EACH_REFERENCE(c, v, r)
+        {
+            struct reference *ref = reference_at(c, r);
+            if (wants_plan(ref) && !ref->asked) oldest = r;
+        }
+        if (oldest == NONE) break;
+        reference_at(c, oldest)->asked = true;
+        plan(c, oldest);
+    }
+    EACH_REFERENCE(c, v, r) reference_at(c, r)->asked = false;
+}
+
+/* ---- changes ---- */
+
+static void lose_source(struct tb_catalog *c, uint32_t reference)
+{
+    struct reference *ref = reference_at(c, reference);
+    const bool told = ref->plan != 0 && !row_marked(&ref->row, TB_CATALOG_PLAN);
+    set_source(c, reference, NONE);
+    row_unmark(&c->references, reference, TB_CATALOG_PLAN);
+    if (told && !ref->whole) row_mark(&c->references, reference, TB_CATALOG_PLAN_END);
+    touch_version(c, ref->version);
+}
+
+/* `source` is already out of the version's list, or is the gateway. */
+void plan_drop_source(struct tb_catalog *c, uint32_t version, uint32_t source)
+{
+    EACH_REFERENCE(c, version_at(c, version), r)
+    {
+        struct reference *ref = reference_at(c, r);
+        if (ref->kind != TB_REFERENCE_WORKER) continue;
+        forgive(ref, source);
+        if (ref->source == source) lose_source(c, r);
+    }
+}
+
+void plan_tell_readers(struct tb_catalog *c, uint32_t version, uint32_t source)
+{
+    EACH_REFERENCE(c, version_at(c, version), r)
+    {
+        const struct reference *ref = reference_at(c, r);
+        if (ref->kind == TB_REFERENCE_WORKER && ref->source == source && !ref->whole) tell_plan(c, r);
+    }
+}
+
+void plan_retell(struct tb_catalog *c, uint32_t reference)
+{
+    const struct reference *ref = reference_at(c, reference);
+    if (ref->kind != TB_REFERENCE_WORKER || ref->whole || ref->source == NONE) return;
+    tell_plan(c, reference);
+}
+
+enum tb_status tb_catalog_hop_lost(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
+                                   const struct tb_id *uid, uint64_t plan_number)
+{
+    enter(c, now);
+    const uint32_t s = session_find(c, session);
+    if (s == NONE) return TB_PEER_LEASE;
+    const uint32_t i = version_find(c, uid);
+    const uint32_t r = i == NONE ? NONE : reference_find(c, TB_REFERENCE_WORKER, i, s);
+    if (r == NONE) return TB_NOT_FOUND;
+    struct reference *ref = reference_at(c, r);
+    if (ref->plan != plan_number || ref->source == NONE) return TB_DONE_BEFORE;
+    avoid(c, ref, ref->source);
+    set_source(c, r, NONE);
+    touch_version(c, i);
+    return settle(c, TB_OK);
+}
+
+/* Readers with no source, and only failed ones to choose from. */
+void plans_tick(struct tb_catalog *c)
+{
+    if (plans_deadline(c) > c->now) return;
+    EACH(c->references, r)
+    {
+        struct reference *ref = reference_at(c, r);
+        if (!wants_plan(ref) || ref->avoided_count == 0 || ref->retry_at > c->now) continue;
+        ref->avoided_count = 0;
+        touch_version(c, ref->version);
+    }
+}
+
+tb_time_ns plans_deadline(const struct tb_catalog *c)
+{
+    tb_time_ns at = TB_TIME_NEVER;
+    EACH(c->references, r)
+    {
+        const struct reference *ref = reference_at(c, r);
+        if (wants_plan(ref) && ref->avoided_count > 0) at = tb_time_min(at, ref->retry_at);
+    }
+    return at;
+}

@@ -1,0 +1,267 @@
+/* references.c - who holds what: the gateway itself, ranks that sealed, workers that stage, other sites.
+ *
+ * A reference that ends leaves its version's list at once; its row stays until its todos are told. */
+#include "gateway/catalog/tables.h"
+
+#include "base/assert.h"
+
+static void name_reference(struct tb_catalog *c, struct reference *ref)
+{
+    if (ref->kind == TB_REFERENCE_SITE) {
+        ref->name = site_at(c, ref->owner)->name;
+        return;
+    }
+    ref->session_id = session_at(c, ref->owner)->info.id;
+    ref->name = session_at(c, ref->owner)->info.name;
+}
+
+uint32_t reference_new(struct tb_catalog *c, int kind, uint32_t version, uint32_t owner)
+{
+    const uint32_t i = table_new(&c->references);
+    if (i == NONE) return NONE;
+    struct reference *ref = reference_at(c, i);
+    struct version *v = version_at(c, version);
+    ref->kind = kind;
+    ref->version = version;
+    ref->uid = v->key.uid;
+    ref->owner = owner;
+    name_reference(c, ref);
+    ref->source = NONE;
+    ref->shard = NONE;
+    ref->since = c->now;
+    ref->next = v->references;
+    v->references = i;
+    return i;
+}
+
+static void unlink_reference(struct tb_catalog *c, uint32_t reference)
+{
+    uint32_t *at = &version_at(c, reference_at(c, reference)->version)->references;
+    while (*at != reference) {
+        TB_ASSERT(*at != NONE);
+        at = &reference_at(c, *at)->next;
+    }
+    *at = reference_at(c, reference)->next;
+}
+
+void reference_end(struct tb_catalog *c, uint32_t reference)
+{
+    struct reference *ref = reference_at(c, reference);
+    const uint32_t version = ref->version;
+    if (ref->landing) {
+        ref->landing = false;
+        if (row_marked(&ref->row, TB_CATALOG_LAND_FROM))
+            row_unmark(&c->references, reference, TB_CATALOG_LAND_FROM);
+        else
+            row_mark(&c->references, reference, TB_CATALOG_LAND_END);
+    }
+    plan_forget(c, reference);
+    row_unmark(&c->references, reference, TB_CATALOG_PLAN);
+    row_unmark(&c->references, reference, TB_CATALOG_PLAN_END);
+    unlink_reference(c, reference);
+    if (ref->kind == TB_REFERENCE_WORKER) plan_drop_source(c, version, reference);
+    ref->row.dead = true;
+    if (ref->row.todos == 0 && ref->row.held == 0) table_free(&c->references, reference);
+    touch_version(c, version);
+}
+
+uint32_t reference_find(const struct tb_catalog *c, int kind, uint32_t version, uint32_t owner)
+{
+    EACH_REFERENCE(c, version_at(c, version), r)
+    {
+        const struct reference *ref = reference_at(c, r);
+        if (ref->kind == kind && ref->owner == owner) return r;
+    }
+    return NONE;
+}
+
+bool shard_published(const struct tb_catalog *c, const struct version *v, uint32_t shard)
+{
+    EACH_REFERENCE(c, v, r)
+    {
+        const struct reference *ref = reference_at(c, r);
+        if (ref->kind == TB_REFERENCE_PUBLISHER && ref->shard == shard) return true;
+    }
+    return false;
+}
+
+bool shard_whole(const struct version *v, uint32_t shard)
+{
+    const struct shard *s = &v->shards[shard];
+    return v->reserved && s->known && s->held_chunks == s->info.chunk_count;
+}
+
+void references_tell(struct tb_catalog *c, uint32_t version, enum tb_status status, bool workers_too)
+{
+    const uint64_t stamp = ++c->stamps;
+    EACH_REFERENCE(c, version_at(c, version), r)
+    {
+        struct reference *ref = reference_at(c, r);
+        if (ref->kind == TB_REFERENCE_SITE || (ref->kind == TB_REFERENCE_WORKER && !workers_too)) continue;
+        struct session *s = session_at(c, ref->owner);
+        if (s->stamp == stamp) continue;
+        s->stamp = stamp;
+        ref->tell = status;
+        row_mark(&c->references, r, TB_CATALOG_TELL);
+    }
+}
+
+/* ---- whom the gateway may read ---- */
+
+/* A whole worker is read only for what no rank holds: while ranks are there, workers have better to do. */
+static bool lacks_unpublished_shard(const struct tb_catalog *c, const struct version *v)
+{
+    for (uint32_t s = 0; s < v->key.shard_count; s++)
+        if (!shard_whole(v, s) && !shard_published(c, v, s)) return true;
+    return false;
+}
+
+static bool landing_wanted(const struct tb_catalog *c, const struct version *v, const struct reference *ref,
+                           bool from_workers)
+{
+    const bool coming = v->state == TB_VERSION_OPEN || version_lives(v);
+    if (!coming || !v->reserved || v->whole || v->evicting) return false;
+    if (ref->kind == TB_REFERENCE_PUBLISHER) return ref->shard != NONE && !shard_whole(v, ref->shard);
+    return ref->kind == TB_REFERENCE_WORKER && from_workers && ref->whole && ref->export_id != 0;
+}
+
+void landing_settle(struct tb_catalog *c, uint32_t version)
+{
+    struct version *v = version_at(c, version);
+    if (!model_at(c, v->model)->config.is_home) return;
+    const bool from_workers = version_lives(v) && v->reserved && !v->whole && lacks_unpublished_shard(c, v);
+    EACH_REFERENCE(c, v, r)
+    {
+        struct reference *ref = reference_at(c, r);
+        const bool wanted = landing_wanted(c, v, ref, from_workers);
+        if (wanted == ref->landing) continue;
+        ref->landing = wanted;
+        const bool untold = row_marked(&ref->row, TB_CATALOG_LAND_FROM);
+        row_unmark(&c->references, r, wanted ? TB_CATALOG_LAND_END : TB_CATALOG_LAND_FROM);
+        if (wanted)
+            row_mark(&c->references, r, TB_CATALOG_LAND_FROM);
+        else if (!untold)
+            row_mark(&c->references, r, TB_CATALOG_LAND_END);
+    }
+}
+
+/* ---- the gateway's own copy ---- */
+
+static void refresh_whole(struct tb_catalog *c, uint32_t version)
+{
+    struct version *v = version_at(c, version);
+    const bool whole = v->reserved && v->known_count == v->key.shard_count && v->held_chunks == v->chunk_count;
+    if (whole == v->whole) return;
+    v->whole = whole;
+    if (whole && v->whole_at == 0) v->whole_at = c->now;
+}
+
+static bool shard_plausible(const struct tb_catalog_shard *info)
+{
+    return info->bytes <= TB_SHARD_BYTES_MAX && info->chunk_count <= TB_CHUNKS_MAX;
+}
+
+static void learn_shard(struct version *v, uint32_t shard, const struct tb_catalog_shard *info)
+{
+    v->shards[shard].info = *info;
+    v->shards[shard].known = true;
+    v->known_count++;
+    v->bytes += info->bytes;
+    v->chunk_count += info->chunk_count;
+}
+
+enum tb_status tb_catalog_arena_shard(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
+                                      uint32_t shard, const struct tb_catalog_shard *info)
+{
+    enter(c, now);
+    const uint32_t i = version_find(c, uid);
+    if (i == NONE) return TB_NOT_FOUND;
+    struct version *v = version_at(c, i);
+    if (shard >= v->key.shard_count || !shard_plausible(info)) return TB_BAD_ARGUMENT;
+    if (v->shards[shard].known)
+        return tb_digest_equal(&v->shards[shard].info.root, &info->root) ? TB_DONE_BEFORE : TB_CONFLICT;
+    if (info->chunk_count > UINT32_MAX - v->chunk_count) return TB_TOO_LARGE;
+    /* What a restored row remembered of its size gives way to what its shards say. */
+    if (v->known_count == 0) v->bytes = 0;
+    learn_shard(v, shard, info);
+    refresh_whole(c, i);
+    touch_version(c, i);
+    return settle(c, TB_OK);
+}
+
+enum tb_status tb_catalog_arena_reserved(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid)
+{
+    enter(c, now);
+    const uint32_t i = version_find(c, uid);
+    if (i == NONE) return TB_NOT_FOUND;
+    struct version *v = version_at(c, i);
+    if (v->reserved) return TB_DONE_BEFORE;
+    v->reserved = true;
+    refresh_whole(c, i);
+    if (version_status(c, v) != TB_OK) evict(c, i); /* it ended while the region was made */
+    touch_version(c, i);
+    return settle(c, TB_OK);
+}
+
+static void set_shard_held(struct tb_catalog *c, uint32_t version, uint32_t shard, uint32_t held_chunks)
+{
+    struct version *v = version_at(c, version);
+    struct shard *s = &v->shards[shard];
+    const bool was_whole = shard_whole(v, shard);
+    v->held_chunks += held_chunks - s->held_chunks;
+    s->held_chunks = held_chunks;
+    refresh_whole(c, version);
+    if (shard_whole(v, shard) != was_whole) touch_version(c, version);
+}
+
+static enum tb_status find_shard(const struct tb_catalog *c, const struct tb_id *uid, uint32_t shard,
+                                 uint32_t held_chunks, uint32_t *version_out)
+{
+    const uint32_t i = version_find(c, uid);
+    if (i == NONE) return TB_NOT_FOUND;
+    const struct version *v = version_at(c, i);
+    if (shard >= v->key.shard_count) return TB_BAD_ARGUMENT;
+    if (!v->reserved || !v->shards[shard].known) return TB_BAD_STATE;
+    if (held_chunks > v->shards[shard].info.chunk_count) return TB_BAD_ARGUMENT;
+    *version_out = i;
+    return TB_OK;
+}
+
+enum tb_status tb_catalog_arena_progress(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
+                                         uint32_t shard, uint32_t held_chunks)
+{
+    enter(c, now);
+    uint32_t i;
+    const enum tb_status found = find_shard(c, uid, shard, held_chunks, &i);
+    if (found != TB_OK) return found;
+    if (held_chunks <= version_at(c, i)->shards[shard].held_chunks) return TB_OK;
+    set_shard_held(c, i, shard, held_chunks);
+    return settle(c, TB_OK);
+}
+
+enum tb_status tb_catalog_arena_shrunk(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
+                                       uint32_t shard, uint32_t held_chunks)
+{
+    enter(c, now);
+    uint32_t i;
+    const enum tb_status found = find_shard(c, uid, shard, held_chunks, &i);
+    if (found != TB_OK) return found;
+    if (held_chunks >= version_at(c, i)->shards[shard].held_chunks) return TB_BAD_ARGUMENT;
+    set_shard_held(c, i, shard, held_chunks);
+    version_at(c, i)->cross_begun = false; /* it has to be asked for again */
+    touch_version(c, i);
+    return settle(c, TB_OK);
+}
+
+/* The memory is gone; what the shards are stays known. */
+void version_forget_shards(struct version *v)
+{
+    for (uint32_t s = 0; s < v->key.shard_count; s++)
+        v->shards[s].held_chunks = 0;
+    v->held_chunks = 0;
+    v->reserved = false;
+    v->whole = false;
+    v->evicting = false;
+    v->cross_begun = false;
+    v->cross_asked = false;
+}

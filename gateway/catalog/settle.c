@@ -1,0 +1,261 @@
+/* settle.c - the catalog's memory, its clock, and the loop in which touched rows draw their conclusions. */
+#include "gateway/catalog/tables.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+
+static uint32_t or_default(uint32_t value, uint32_t otherwise)
+{
+    return value == 0 ? otherwise : value;
+}
+
+static struct tb_catalog_limits with_defaults(const struct tb_catalog_limits *given)
+{
+    struct tb_catalog_limits l = *given;
+    l.models = or_default(l.models, 16);
+    l.runs = or_default(l.runs, 1024);
+    l.versions = or_default(l.versions, 512);
+    l.shards = or_default(l.shards, 64);
+    l.sessions = or_default(l.sessions, 1024);
+    l.references = or_default(l.references, 4096);
+    l.groups = or_default(l.groups, 512);
+    l.members = or_default(l.members, 1024);
+    l.waits = or_default(l.waits, 2048);
+    l.sites = or_default(l.sites, 32);
+    if (l.shards > TB_SHARDS_MAX) l.shards = TB_SHARDS_MAX;
+    return l;
+}
+
+/* Hands out parts of the caller's memory; with base NULL it only measures. */
+struct carver {
+    uint8_t *base;
+    size_t used;
+};
+
+static void *carve(struct carver *k, size_t bytes)
+{
+    void *part = k->base == NULL ? NULL : k->base + k->used;
+    k->used += (bytes + 63) & ~(size_t)63;
+    return part;
+}
+
+static void carve_table(struct carver *k, struct table *t, const char *name, uint32_t cap, size_t row_bytes)
+{
+    *t = (struct table){.rows = carve(k, (size_t)cap * row_bytes),
+                        .row_bytes = row_bytes,
+                        .cap = cap,
+                        .free_first = NONE,
+                        .dirty_first = NONE,
+                        .dirty_last = NONE,
+                        .name = name};
+}
+
+static void carve_all(struct carver *k, struct tb_catalog *c)
+{
+    const struct tb_catalog_limits *l = &c->limits;
+    carve_table(k, &c->models, "models", l->models, sizeof(struct model));
+    carve_table(k, &c->runs, "runs", l->runs, sizeof(struct run));
+    carve_table(k, &c->versions, "versions", l->versions, sizeof(struct version));
+    carve_table(k, &c->sessions, "sessions", l->sessions, sizeof(struct session));
+    carve_table(k, &c->references, "references", l->references, sizeof(struct reference));
+    carve_table(k, &c->groups, "groups", l->groups, sizeof(struct group));
+    carve_table(k, &c->members, "members", l->members, sizeof(struct member));
+    carve_table(k, &c->waits, "waits", l->waits, sizeof(struct wait));
+    carve_table(k, &c->sites, "sites", l->sites, sizeof(struct site));
+    c->shards = carve(k, (size_t)l->versions * l->shards * sizeof(struct shard));
+    c->question = carve(k, ((size_t)l->references + 1) * sizeof(struct tb_planner_member));
+}
+
+size_t tb_catalog_bytes(const struct tb_catalog_limits *limits)
+{
+    struct tb_catalog measured = {.limits = with_defaults(limits)};
+    struct carver k = {.base = NULL};
+    (void)carve(&k, sizeof(struct tb_catalog));
+    carve_all(&k, &measured);
+    return k.used;
+}
+
+static void config_defaults(struct tb_catalog_config *config)
+{
+    if (config->lease_ns == 0) config->lease_ns = TB_SECONDS(10);
+    if (config->tick_ns == 0) config->tick_ns = TB_MS(100);
+    if (config->drain_ns == 0) config->drain_ns = TB_SECONDS(10);
+    if (config->pin_max_ns == 0) config->pin_max_ns = TB_SECONDS(600);
+    if (config->retry_ns == 0) config->retry_ns = TB_SECONDS(1);
+    if (config->fan_out == 0) config->fan_out = 1;
+}
+
+struct tb_catalog *tb_catalog_init(void *memory, const struct tb_catalog_limits *limits,
+                                   const struct tb_catalog_config *config, tb_time_ns now)
+{
+    struct carver k = {.base = memory};
+    struct tb_catalog *c = carve(&k, sizeof *c);
+    *c = (struct tb_catalog){.config = *config, .limits = with_defaults(limits), .now = now, .last_tick = now};
+    config_defaults(&c->config);
+    carve_all(&k, c);
+    c->recovering = true;
+    c->recovers_until = tb_time_add(now, c->config.lease_ns);
+    c->full = "";
+    return c;
+}
+
+const char *tb_catalog_full(const struct tb_catalog *c)
+{
+    return c->full;
+}
+
+bool tb_catalog_recovering(const struct tb_catalog *c)
+{
+    return c->recovering;
+}
+
+enum tb_status full(struct tb_catalog *c, const struct table *t)
+{
+    c->full = t->name;
+    return TB_SITE_NOMEM;
+}
+
+bool same_name(const struct tb_name *a, const struct tb_name *b)
+{
+    return strncmp(a->text, b->text, sizeof a->text) == 0;
+}
+
+bool copy_text(char out[TB_CATALOG_TEXT_MAX], const char *text)
+{
+    const size_t length = strnlen(text, TB_CATALOG_TEXT_MAX);
+    const size_t kept = length < TB_CATALOG_TEXT_MAX ? length : TB_CATALOG_TEXT_MAX - 1;
+    memcpy(out, text, kept);
+    out[kept] = 0;
+    return kept == length;
+}
+
+/* ---- settling ---- */
+
+void enter(struct tb_catalog *c, tb_time_ns now)
+{
+    if (now > c->now) c->now = now;
+    c->full = "";
+}
+
+void touch_model(struct tb_catalog *c, uint32_t model)
+{
+    model_at(c, model)->touched = true;
+    c->unsettled = true;
+    c->waits_touched = true;
+}
+
+void touch_version(struct tb_catalog *c, uint32_t version)
+{
+    struct version *v = version_at(c, version);
+    v->touched = true;
+    touch_model(c, v->model);
+}
+
+void touch_group(struct tb_catalog *c, uint32_t group)
+{
+    group_at(c, group)->touched = true;
+    c->unsettled = true;
+    c->waits_touched = true;
+}
+
+static void model_settle(struct tb_catalog *c, uint32_t model)
+{
+    struct model *m = model_at(c, model);
+    struct which head = {.run_order = 0};
+    EACH(c->versions, i)
+    {
+        const struct version *v = version_at(c, i);
+        if (v->model != model || !version_lives(v)) continue;
+        const struct which w = which_of(v);
+        if (tb_id_is_zero(&head.uid) || which_compare(&w, &head) > 0) head = w;
+    }
+    if (!tb_id_equal(&head.uid, &m->head.uid)) {
+        m->head = head;
+        row_mark(&c->models, model, TB_CATALOG_PERSIST_POINTER);
+    }
+    retention_settle(c, model);
+    crossing_settle(c, model);
+    site_activated_settle(c, model);
+}
+
+static void settle_round(struct tb_catalog *c)
+{
+    EACH(c->versions, v) if (version_at(c, v)->touched)
+    {
+        version_at(c, v)->touched = false;
+        version_settle(c, v);
+    }
+    EACH(c->groups, g) if (group_at(c, g)->touched)
+    {
+        group_at(c, g)->touched = false;
+        group_settle(c, g);
+    }
+    EACH(c->models, m) if (model_at(c, m)->touched)
+    {
+        model_at(c, m)->touched = false;
+        model_settle(c, m);
+    }
+}
+
+enum tb_status settle(struct tb_catalog *c, enum tb_status status)
+{
+    /* Every round ends a life, marks or plans something, or is the last; states only move forward, so it ends. The
+     * bound is for our own mistakes. */
+    for (uint32_t rounds = 0; c->unsettled; rounds++) {
+        TB_ASSERT(rounds < 1000);
+        c->unsettled = false;
+        settle_round(c);
+    }
+    return status;
+}
+
+/* ---- time ---- */
+
+/* The loop of this process stood still: nobody could renew, so nobody is late. */
+static void forgive_pause(struct tb_catalog *c, tb_time_ns now)
+{
+    const tb_time_ns gap = tb_time_since(c->last_tick, now);
+    c->last_tick = now;
+    if (gap <= c->config.tick_ns) return;
+    const tb_time_ns pause = gap - c->config.tick_ns;
+    c->recovers_until = tb_time_add(c->recovers_until, pause);
+    EACH(c->sessions, i)
+    {
+        struct session *s = session_at(c, i);
+        s->lease_until = tb_time_add(s->lease_until, pause);
+    }
+}
+
+static void end_recovery(struct tb_catalog *c)
+{
+    if (!c->recovering || c->now < c->recovers_until) return;
+    c->recovering = false;
+    EACH(c->versions, i) touch_version(c, i);
+    EACH(c->models, m) touch_model(c, m);
+}
+
+void tb_catalog_tick(struct tb_catalog *c, tb_time_ns now)
+{
+    enter(c, now);
+    forgive_pause(c, c->now);
+    leases_tick(c);
+    end_recovery(c);
+    plans_tick(c);
+    if (unpublish_deadline(c) <= c->now)
+        EACH(c->versions, i) touch_version(c, i);
+    if (crossing_deadline(c) <= c->now)
+        EACH(c->models, m) touch_model(c, m);
+    if (waits_deadline(c) <= c->now) c->waits_touched = true;
+    (void)settle(c, TB_OK);
+}
+
+tb_time_ns tb_catalog_next_deadline(const struct tb_catalog *c)
+{
+    tb_time_ns at = c->recovering ? c->recovers_until : TB_TIME_NEVER;
+    at = tb_time_min(at, leases_deadline(c));
+    at = tb_time_min(at, waits_deadline(c));
+    at = tb_time_min(at, unpublish_deadline(c));
+    at = tb_time_min(at, crossing_deadline(c));
+    return tb_time_min(at, plans_deadline(c));
+}

@@ -1,0 +1,193 @@
+/* todos.c - turns the marks on rows into todos, the durable ones first. */
+#include "gateway/catalog/tables.h"
+
+#include <string.h>
+
+/* Each fills a todo from its row. False: nobody is there to be told. */
+typedef bool (*fill_fn)(struct tb_catalog *c, uint32_t row, struct tb_catalog_todo *t);
+
+static bool fill_run(struct tb_catalog *c, uint32_t i, struct tb_catalog_todo *t)
+{
+    const struct run *run = run_at(c, i);
+    t->run = run->info;
+    t->model = run->info.model;
+    t->session = run->opened_by;
+    t->name = run->opened_name;
+    t->why = run->info.fenced ? "fenced" : run->info.has_last ? "published" : "opened";
+    return true;
+}
+
+static bool fill_version(struct tb_catalog *c, uint32_t i, struct tb_catalog_todo *t)
+{
+    const struct version *v = version_at(c, i);
+    t->key = v->key;
+    t->uid = v->key.uid;
+    t->model = v->key.model;
+    t->state = v->state;
+    t->status = version_status(c, v);
+    t->why = v->why;
+    t->who = v->who;
+    t->bytes = v->bytes;
+    t->whole = version_here(v);
+    t->activated = v->activated_here;
+    t->pinned = v->pinned;
+    t->from_count = 0;
+    t->shard = v->blamed_shard;
+    if (t->kind != TB_CATALOG_PERSIST_VERSION) return true;
+    t->session = v->blamed;
+    t->name = v->blamed_name;
+    return true;
+}
+
+static bool fill_cross(struct tb_catalog *c, uint32_t i, struct tb_catalog_todo *t)
+{
+    (void)fill_version(c, i, t);
+    t->from_count = crossing_from(c, version_at(c, i), t->from);
+    return t->from_count > 0;
+}
+
+static bool fill_head(struct tb_catalog *c, uint32_t i, struct tb_catalog_todo *t)
+{
+    t->model = model_at(c, i)->config.name;
+    t->uid = model_at(c, i)->head.uid;
+    t->head = true;
+    return true;
+}
+
+static bool fill_session(struct tb_catalog *c, uint32_t i, struct tb_catalog_todo *t)
+{
+    t->session = session_at(c, i)->info.id;
+    t->name = session_at(c, i)->info.name;
+    return true;
+}
+
+static bool fill_reference(struct tb_catalog *c, uint32_t i, struct tb_catalog_todo *t)
+{
+    const struct reference *ref = reference_at(c, i);
+    (void)c;
+    t->session = ref->session_id;
+    t->name = ref->name;
+    t->uid = ref->uid;
+    t->export_id = ref->export_id;
+    t->shard = ref->kind == TB_REFERENCE_PUBLISHER ? ref->shard : TB_CATALOG_ALL_SHARDS;
+    t->plan = ref->plan;
+    if (t->kind == TB_CATALOG_TELL) t->status = ref->tell;
+    if (t->kind == TB_CATALOG_UNPUBLISHED) t->status = ref->unpublished;
+    return true;
+}
+
+static bool attached(const struct tb_catalog *c, uint32_t session)
+{
+    return session != NONE && session_at(c, session)->attached;
+}
+
+/* For a detached session it waits: tb_catalog_session_resume marks it again. */
+static bool fill_for_worker(struct tb_catalog *c, uint32_t i, struct tb_catalog_todo *t)
+{
+    struct reference *ref = reference_at(c, i);
+    if (!attached(c, ref->owner)) {
+        ref->row.held |= 1u << t->kind;
+        return false;
+    }
+    return fill_reference(c, i, t);
+}
+
+static bool fill_plan(struct tb_catalog *c, uint32_t i, struct tb_catalog_todo *t)
+{
+    if (!fill_for_worker(c, i, t)) return false;
+    const struct reference *ref = reference_at(c, i);
+    if (ref->source == NONE) return false;
+    t->from_gateway = ref->source == GATEWAY;
+    t->export_id = t->from_gateway ? 0 : reference_at(c, ref->source)->export_id;
+    if (!t->from_gateway) t->source_session = reference_at(c, ref->source)->session_id;
+    return true;
+}
+
+static bool fill_member(struct tb_catalog *c, uint32_t i, struct tb_catalog_todo *t)
+{
+    struct member *m = member_at(c, i);
+    if (!attached(c, m->session)) {
+        m->row.held |= 1u << t->kind;
+        return false;
+    }
+    t->session = session_at(c, m->session)->info.id;
+    t->name = session_at(c, m->session)->info.name;
+    t->subscription = m->subscription;
+    t->model = model_at(c, group_at(c, m->group)->model)->config.name;
+    t->uid = t->kind == TB_CATALOG_GO ? group_at(c, m->group)->go.uid : m->tell_uid;
+    if (t->kind == TB_CATALOG_TELL) t->status = m->tell;
+    return true;
+}
+
+static bool fill_wait(struct tb_catalog *c, uint32_t i, struct tb_catalog_todo *t)
+{
+    struct wait *w = wait_at(c, i);
+    t->wait = w->q.handle;
+    t->status = w->status;
+    if (w->session != NONE) t->session = session_at(c, w->session)->info.id;
+    if (w->session != NONE) t->name = session_at(c, w->session)->info.name;
+    t->model = w->q.model;
+    t->key = w->key;
+    t->uid = w->key.uid;
+    t->bytes = w->bytes;
+    t->whole = w->whole;
+    w->row.dead = true; /* answered once */
+    return true;
+}
+
+/* What comes out before what. A todo is said only after all that it rests upon: durable rows, then what ends, then what begins. */
+struct step {
+    enum tb_catalog_todo_kind kind;
+    size_t table;
+    fill_fn fill;
+};
+#define TABLE(name) offsetof(struct tb_catalog, name)
+static const struct step steps[] = {
+    {TB_CATALOG_PERSIST_RUN, TABLE(runs), fill_run},
+    {TB_CATALOG_PERSIST_VERSION, TABLE(versions), fill_version},
+    {TB_CATALOG_PERSIST_POINTER, TABLE(versions), fill_version},
+    {TB_CATALOG_PERSIST_POINTER, TABLE(models), fill_head},
+    {TB_CATALOG_SESSION_LOST, TABLE(sessions), fill_session},
+    {TB_CATALOG_LAND_END, TABLE(references), fill_reference},
+    {TB_CATALOG_PLAN_END, TABLE(references), fill_for_worker},
+    {TB_CATALOG_EVICT, TABLE(versions), fill_version},
+    {TB_CATALOG_LAND_FROM, TABLE(references), fill_reference},
+    {TB_CATALOG_CROSS, TABLE(versions), fill_cross},
+    {TB_CATALOG_SITE_STATE, TABLE(versions), fill_version},
+    {TB_CATALOG_TELL, TABLE(references), fill_for_worker},
+    {TB_CATALOG_TELL, TABLE(members), fill_member},
+    {TB_CATALOG_PLAN, TABLE(references), fill_plan},
+    {TB_CATALOG_UNPUBLISHED, TABLE(references), fill_for_worker},
+    {TB_CATALOG_ANSWER, TABLE(waits), fill_wait},
+    {TB_CATALOG_GO, TABLE(members), fill_member},
+};
+
+/* One row's mark becomes one todo, or is put aside. */
+static bool take(struct tb_catalog *c, const struct step *step, struct table *table, uint32_t i,
+                 struct tb_catalog_todo *t)
+{
+    memset(t, 0, sizeof *t);
+    t->kind = step->kind;
+    t->why = "";
+    t->who = "";
+    table_row(table, i)->todos &= ~(1u << step->kind);
+    const bool filled = step->fill(c, i, t);
+    struct row *row = table_row(table, i);
+    const uint32_t held = row->held;
+    row_unmark(table, i, step->kind); /* leaves the dirty list when it was the last */
+    row->held = held;
+    if (row->dead && row->todos == 0 && row->held == 0) table_free(table, i);
+    return filled;
+}
+
+bool tb_catalog_next(struct tb_catalog *c, struct tb_catalog_todo *todo_out)
+{
+    waits_settle(c);
+    for (size_t s = 0; s < sizeof steps / sizeof steps[0]; s++) {
+        struct table *table = (struct table *)(void *)((uint8_t *)c + steps[s].table);
+        for (uint32_t i; (i = table_todo(table, steps[s].kind)) != NONE;)
+            if (take(c, &steps[s], table, i, todo_out)) return true;
+    }
+    memset(todo_out, 0, sizeof *todo_out);
+    return false;
+}
