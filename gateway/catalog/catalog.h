@@ -222,11 +222,13 @@ void tb_catalog_session_close(struct tb_catalog *c, tb_time_ns now, const struct
 struct tb_catalog_run_request {
     struct tb_id session;
     struct tb_name model;
-    const char *key; /* up to TB_CATALOG_TEXT_MAX - 1 bytes; empty: the newest run, TB_NOT_FOUND when there is none */
+    const char *
+        key; /* up to TB_CATALOG_TEXT_MAX - 1 bytes; empty: the newest run, TB_NOT_FOUND when there is none */
     struct tb_id fresh_id;
 };
-/* The newest run's key joins it (*joined_out), as does an empty key (TB_NOT_FOUND when there is no run); a new key starts a run and shuts out the others: their open
- * versions end as abandoned. TB_FENCED: the key of a run that was shut out. TB_NOT_HOME, TB_BAD_ARGUMENT. */
+/* The newest run's key joins it (*joined_out), as does an empty key (TB_NOT_FOUND when there is no run); a
+ * new key starts a run and shuts out the others: their open versions end as abandoned. TB_FENCED: the key of
+ * a run that was shut out. TB_NOT_HOME, TB_BAD_ARGUMENT. */
 TB_MUST_USE enum tb_status tb_catalog_run_open(struct tb_catalog *c, tb_time_ns now,
                                                const struct tb_catalog_run_request *q,
                                                struct tb_catalog_run *run_out, bool *joined_out);
@@ -317,11 +319,11 @@ struct tb_catalog_room {
     uint64_t last_copies;
     uint64_t arriving;
 };
-/* `bytes_needed` beyond what is free. TB_OK: nothing is needed. TB_AGAIN: EVICT todos come or are out, ask again after
- * tb_catalog_evicted. TB_SITE_NOMEM: it does not fit, room_out says why; nothing is evicted for it. Order:
- * the oldest whole version, then superseded partial ones. Never: a head, a version with readers or an
- * operator's pin, the last copy of one of the newest `keep`, or anything during recovery (TB_AGAIN while that
- * could help). */
+/* `bytes_needed` beyond what is free. TB_OK: nothing is needed. TB_AGAIN: EVICT todos come or are out, ask
+ * again after tb_catalog_evicted. TB_SITE_NOMEM: it does not fit, room_out says why; nothing is evicted for
+ * it. Order: the oldest whole version, then superseded partial ones. Never: a head, a version with readers or
+ * an operator's pin, the last copy of one of the newest `keep`, or anything during recovery (TB_AGAIN while
+ * that could help). */
 TB_MUST_USE enum tb_status tb_catalog_make_room(struct tb_catalog *c, tb_time_ns now, uint64_t bytes_needed,
                                                 struct tb_catalog_room *room_out);
 
@@ -353,9 +355,9 @@ struct tb_catalog_site_progress {
 };
 TB_MUST_USE enum tb_status tb_catalog_site_progress(struct tb_catalog *c, tb_time_ns now,
                                                     const struct tb_catalog_site_progress *p);
-/* CROSS is told again when the sites that can be asked for a version that is not whole changed: ask those, in this order.
- * Space is reserved and the manifest is on its way: the version is now `next`, may be staged once it is
- * ready, and its crossing is finished. */
+/* CROSS is told again when the sites that can be asked for a version that is not whole changed: ask those, in
+ * this order. Space is reserved and the manifest is on its way: the version is now `next`, may be staged once
+ * it is ready, and its crossing is finished. */
 TB_MUST_USE enum tb_status tb_catalog_crossing_begun(struct tb_catalog *c, tb_time_ns now,
                                                      const struct tb_id *uid);
 /* CROSS could not be done (no room, no link): it comes out again after retry_ns, or for a newer one. */

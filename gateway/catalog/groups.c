@@ -1,7 +1,8 @@
 /* groups.c - reader groups: the ranks of one engine get one version and switch together.
  *
- * Promise P2: a group sees one whole version, never a mix, and never backwards unless an operator withdrew the newer one.
- * The rule is in catalog.h above tb_catalog_subscribe; `go` is given in one place, group_settle. */
+ * Promise P2: a group sees one whole version, never a mix, and never backwards unless an operator withdrew
+ * the newer one. The rule is in catalog.h above tb_catalog_subscribe; `go` is given in one place,
+ * group_settle. */
 #include "gateway/catalog/tables.h"
 
 #include "base/assert.h"
@@ -16,7 +17,7 @@ static uint32_t member_find(const struct tb_catalog *c, uint32_t session, uint32
     return NONE;
 }
 
-uint32_t member_only(const struct tb_catalog *c, uint32_t session, uint32_t model)
+uint32_t tb_member_only(const struct tb_catalog *c, uint32_t session, uint32_t model)
 {
     uint32_t found = NONE;
     EACH(c->members, i)
@@ -31,19 +32,19 @@ uint32_t member_only(const struct tb_catalog *c, uint32_t session, uint32_t mode
 
 static uint32_t group_find(const struct tb_catalog *c, uint32_t model, const struct tb_name *name)
 {
-    EACH(c->groups, i) if (group_at(c, i)->model == model && same_name(&group_at(c, i)->name, name)) return i;
+    EACH(c->groups, i)
+    if (group_at(c, i)->model == model && tb_catalog_same_name(&group_at(c, i)->name, name)) return i;
     return NONE;
 }
 
-#define EACH_MEMBER(c, group_index, m)                                                                       \
-    EACH((c)->members, m) if (member_at((c), m)->group == (group_index))
+#define EACH_MEMBER(c, group_index, m) EACH((c)->members, m) if (member_at((c), m)->group == (group_index))
 
 static void tell(struct tb_catalog *c, uint32_t member, const struct which *w, enum tb_status status)
 {
     struct member *m = member_at(c, member);
     m->tell_uid = w->uid;
     m->tell = status;
-    row_mark(&c->members, member, TB_CATALOG_TELL);
+    tb_row_mark(&c->members, member, TB_CATALOG_TELL);
 }
 
 /* `told`: the version's own end has told its readers already. */
@@ -56,19 +57,19 @@ static void attempt_end(struct tb_catalog *c, uint32_t group, enum tb_status sta
     EACH_MEMBER(c, group, i)
     {
         struct member *m = member_at(c, i);
-        if (!which_is(&m->staging, &attempt.uid)) continue;
+        if (!tb_which_is(&m->staging, &attempt.uid)) continue;
         m->staging = (struct which){.run_order = 0};
         m->ended = attempt;
         m->ended_status = status;
         if (!told) tell(c, i, &attempt, status);
     }
-    touch_group(c, group);
+    tb_catalog_touch_group(c, group);
 }
 
-void groups_version_ended(struct tb_catalog *c, uint32_t version, enum tb_status status)
+void tb_groups_version_ended(struct tb_catalog *c, uint32_t version, enum tb_status status)
 {
     const struct tb_id *uid = &version_at(c, version)->key.uid;
-    EACH(c->groups, g) if (which_is(&group_at(c, g)->attempt, uid)) attempt_end(c, g, status, true);
+    EACH(c->groups, g) if (tb_which_is(&group_at(c, g)->attempt, uid)) attempt_end(c, g, status, true);
 }
 
 /* ---- joining and leaving ---- */
@@ -83,8 +84,9 @@ static bool is_former_self(const struct tb_catalog *c, const struct member *old,
 {
     const struct session *before = session_at(c, old->session);
     const struct session *after = session_at(c, session);
-    return old->session != session && !before->attached && same_name(&before->info.name, &after->info.name) &&
-           same_name(&before->info.host, &after->info.host);
+    return old->session != session && !before->attached &&
+           tb_catalog_same_name(&before->info.name, &after->info.name) &&
+           tb_catalog_same_name(&before->info.host, &after->info.host);
 }
 
 static enum tb_status free_index(struct tb_catalog *c, uint32_t group, uint32_t index, uint32_t session)
@@ -93,7 +95,7 @@ static enum tb_status free_index(struct tb_catalog *c, uint32_t group, uint32_t 
     {
         if (member_at(c, i)->index != index) continue;
         if (!is_former_self(c, member_at(c, i), session)) return TB_CONFLICT;
-        session_end(c, member_at(c, i)->session, true);
+        tb_catalog_session_end(c, member_at(c, i)->session, true);
         break;
     }
     return TB_OK;
@@ -103,7 +105,7 @@ static uint32_t group_get(struct tb_catalog *c, uint32_t model, const struct tb_
 {
     uint32_t i = group_find(c, model, &q->group);
     if (i != NONE) return i;
-    i = table_new(&c->groups);
+    i = tb_table_new(&c->groups);
     if (i == NONE) return NONE;
     struct group *g = group_at(c, i);
     g->model = model;
@@ -114,7 +116,7 @@ static uint32_t group_get(struct tb_catalog *c, uint32_t model, const struct tb_
 
 static bool is_withdrawn(const struct tb_catalog *c, const struct which *w)
 {
-    const uint32_t v = tb_id_is_zero(&w->uid) ? NONE : version_find(c, &w->uid);
+    const uint32_t v = tb_id_is_zero(&w->uid) ? NONE : tb_version_find(c, &w->uid);
     return v != NONE && version_at(c, v)->state == TB_VERSION_ENDED_WITHDRAWN;
 }
 
@@ -122,19 +124,19 @@ static bool is_withdrawn(const struct tb_catalog *c, const struct which *w)
 static void adopt(struct tb_catalog *c, uint32_t group, const struct which *w)
 {
     struct group *g = group_at(c, group);
-    const bool newer = tb_id_is_zero(&g->go.uid) || which_compare(w, &g->go) > 0;
+    const bool newer = tb_id_is_zero(&g->go.uid) || tb_which_compare(w, &g->go) > 0;
     if (tb_id_is_zero(&w->uid) || !newer || is_withdrawn(c, w)) return;
     g->go = *w;
     g->go_at = c->now;
     g->go_unpinned = false;
-    if (which_is(&g->attempt, &w->uid)) g->attempt = (struct which){.run_order = 0};
-    touch_group(c, group);
+    if (tb_which_is(&g->attempt, &w->uid)) g->attempt = (struct which){.run_order = 0};
+    tb_catalog_touch_group(c, group);
 }
 
 static struct which which_by_uid(const struct tb_catalog *c, const struct tb_id *uid)
 {
-    const uint32_t v = tb_id_is_zero(uid) ? NONE : version_find(c, uid);
-    if (v != NONE) return which_of(version_at(c, v));
+    const uint32_t v = tb_id_is_zero(uid) ? NONE : tb_version_find(c, uid);
+    if (v != NONE) return tb_which_of(version_at(c, v));
     return (struct which){.uid = *uid}; /* older than all that is known */
 }
 
@@ -143,7 +145,8 @@ static enum tb_status same_member(struct tb_catalog *c, uint32_t member, uint32_
 {
     struct member *m = member_at(c, member);
     const struct group *g = group_at(c, m->group);
-    if (g->model != model || !same_name(&g->name, &q->group) || g->count != q->count || m->index != q->index)
+    if (g->model != model || !tb_catalog_same_name(&g->name, &q->group) || g->count != q->count ||
+        m->index != q->index)
         return TB_CONFLICT;
     if (tb_id_is_zero(&q->active)) return TB_OK;
     m->active = which_by_uid(c, &q->active);
@@ -153,28 +156,28 @@ static enum tb_status same_member(struct tb_catalog *c, uint32_t member, uint32_
 
 enum tb_status tb_catalog_subscribe(struct tb_catalog *c, tb_time_ns now, const struct tb_catalog_member *q)
 {
-    enter(c, now);
-    const uint32_t session = session_find(c, &q->session);
+    tb_catalog_enter(c, now);
+    const uint32_t session = tb_catalog_session_find(c, &q->session);
     if (session == NONE) return TB_PEER_LEASE;
-    const uint32_t model = model_find(c, &q->model);
+    const uint32_t model = tb_model_find(c, &q->model);
     if (model == NONE) return TB_NOT_FOUND;
     if (!member_valid(q)) return TB_BAD_ARGUMENT;
     const uint32_t before = member_find(c, session, q->subscription);
-    if (before != NONE) return settle(c, same_member(c, before, model, q));
+    if (before != NONE) return tb_catalog_settle(c, same_member(c, before, model, q));
     const uint32_t known = group_find(c, model, &q->group);
     if (known != NONE) {
         if (group_at(c, known)->count != q->count) return TB_CONFLICT;
         const enum tb_status freed = free_index(c, known, q->index, session);
         if (freed != TB_OK) return freed;
     }
-    const uint32_t i = table_new(&c->members);
-    if (i == NONE) return settle(c, full(c, &c->members));
+    const uint32_t i = tb_table_new(&c->members);
+    if (i == NONE) return tb_catalog_settle(c, tb_catalog_refuse_full(c, &c->members));
     struct member *m = member_at(c, i);
     m->group = NONE;
     const uint32_t group = group_get(c, model, q);
     if (group == NONE) {
-        table_free(&c->members, i);
-        return settle(c, full(c, &c->groups));
+        tb_table_free(&c->members, i);
+        return tb_catalog_settle(c, tb_catalog_refuse_full(c, &c->groups));
     }
     m->session = session;
     m->subscription = q->subscription;
@@ -182,9 +185,9 @@ enum tb_status tb_catalog_subscribe(struct tb_catalog *c, tb_time_ns now, const 
     m->index = q->index;
     m->active = which_by_uid(c, &q->active);
     adopt(c, group, &m->active);
-    touch_group(c, group);
-    touch_model(c, model);
-    return settle(c, TB_OK);
+    tb_catalog_touch_group(c, group);
+    tb_catalog_touch_model(c, model);
+    return tb_catalog_settle(c, TB_OK);
 }
 
 static bool has_members(const struct tb_catalog *c, uint32_t group)
@@ -193,13 +196,13 @@ static bool has_members(const struct tb_catalog *c, uint32_t group)
     return false;
 }
 
-void member_end(struct tb_catalog *c, uint32_t member)
+void tb_member_end(struct tb_catalog *c, uint32_t member)
 {
     const uint32_t group = member_at(c, member)->group;
-    touch_model(c, group_at(c, group)->model);
-    table_free(&c->members, member);
+    tb_catalog_touch_model(c, group_at(c, group)->model);
+    tb_table_free(&c->members, member);
     attempt_end(c, group, TB_GROUP_BROKEN, false);
-    if (!has_members(c, group)) table_free(&c->groups, group);
+    if (!has_members(c, group)) tb_table_free(&c->groups, group);
 }
 
 static bool staged_by_session(const struct tb_catalog *c, uint32_t session, const struct tb_id *uid)
@@ -207,7 +210,7 @@ static bool staged_by_session(const struct tb_catalog *c, uint32_t session, cons
     EACH(c->members, i)
     {
         const struct member *m = member_at(c, i);
-        if (m->session == session && which_is(&m->staging, uid)) return true;
+        if (m->session == session && tb_which_is(&m->staging, uid)) return true;
     }
     return false;
 }
@@ -215,43 +218,45 @@ static bool staged_by_session(const struct tb_catalog *c, uint32_t session, cons
 enum tb_status tb_catalog_unsubscribe(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
                                       uint32_t subscription)
 {
-    enter(c, now);
-    const uint32_t s = session_find(c, session);
+    tb_catalog_enter(c, now);
+    const uint32_t s = tb_catalog_session_find(c, session);
     if (s == NONE) return TB_PEER_LEASE;
     const uint32_t m = member_find(c, s, subscription);
     if (m == NONE) return TB_NOT_FOUND;
     const struct tb_id staging = member_at(c, m)->staging.uid;
-    member_end(c, m);
-    const uint32_t v = tb_id_is_zero(&staging) ? NONE : version_find(c, &staging);
-    const uint32_t r = v == NONE ? NONE : reference_find(c, TB_REFERENCE_WORKER, v, s);
-    if (r != NONE && !staged_by_session(c, s, &staging)) reference_end(c, r);
-    return settle(c, TB_OK);
+    tb_member_end(c, m);
+    const uint32_t v = tb_id_is_zero(&staging) ? NONE : tb_version_find(c, &staging);
+    const uint32_t r = v == NONE ? NONE : tb_reference_find(c, TB_REFERENCE_WORKER, v, s);
+    if (r != NONE && !staged_by_session(c, s, &staging)) tb_reference_end(c, r);
+    return tb_catalog_settle(c, TB_OK);
 }
 
 /* ---- staging ---- */
 
 static bool backwards(const struct tb_catalog *c, const struct group *g, const struct which *w)
 {
-    if (tb_id_is_zero(&g->go.uid) || which_compare(w, &g->go) > 0) return false;
+    if (tb_id_is_zero(&g->go.uid) || tb_which_compare(w, &g->go) > 0) return false;
     return !is_withdrawn(c, &g->go);
 }
 
-/* A newer version that is here may replace one that still crosses; never the other way, so members do not chase each other. */
+/* A newer version that is here may replace one that still crosses; never the other way, so members do not
+ * chase each other. */
 static bool replaces_attempt(const struct tb_catalog *c, const struct group *g, const struct version *v)
 {
-    const struct which w = which_of(v);
-    const uint32_t old = version_find(c, &g->attempt.uid);
-    return which_compare(&w, &g->attempt) > 0 && version_here(v) && (old == NONE || !version_here(version_at(c, old)));
+    const struct which w = tb_which_of(v);
+    const uint32_t old = tb_version_find(c, &g->attempt.uid);
+    return tb_which_compare(&w, &g->attempt) > 0 && tb_version_here(v) &&
+           (old == NONE || !tb_version_here(version_at(c, old)));
 }
 
 static enum tb_status enter_attempt(struct tb_catalog *c, uint32_t group, const struct version *v,
                                     struct tb_id *uid_out)
 {
     struct group *g = group_at(c, group);
-    const struct which w = which_of(v);
-    if (which_is(&g->go, &w.uid)) return TB_OK; /* comes back to what the group has */
+    const struct which w = tb_which_of(v);
+    if (tb_which_is(&g->go, &w.uid)) return TB_OK; /* comes back to what the group has */
     if (backwards(c, g, &w)) return TB_BAD_STATE;
-    if (which_is(&g->attempt, &w.uid)) return TB_OK;
+    if (tb_which_is(&g->attempt, &w.uid)) return TB_OK;
     if (!tb_id_is_zero(&g->attempt.uid)) {
         if (!replaces_attempt(c, g, v)) {
             *uid_out = g->attempt.uid;
@@ -267,70 +272,71 @@ static enum tb_status enter_attempt(struct tb_catalog *c, uint32_t group, const 
 static enum tb_status stage_as(struct tb_catalog *c, uint32_t member, uint32_t version, struct tb_id *uid_out)
 {
     struct member *m = member_at(c, member);
-    uint32_t r = reference_find(c, TB_REFERENCE_WORKER, version, m->session);
+    uint32_t r = tb_reference_find(c, TB_REFERENCE_WORKER, version, m->session);
     const bool fresh = r == NONE;
-    if (fresh) r = reference_new(c, TB_REFERENCE_WORKER, version, m->session);
-    if (r == NONE) return full(c, &c->references);
+    if (fresh) r = tb_reference_new(c, TB_REFERENCE_WORKER, version, m->session);
+    if (r == NONE) return tb_catalog_refuse_full(c, &c->references);
     const enum tb_status entered = enter_attempt(c, m->group, version_at(c, version), uid_out);
     if (entered != TB_OK) {
-        if (fresh) reference_end(c, r);
+        if (fresh) tb_reference_end(c, r);
         return entered;
     }
-    const struct which w = which_of(version_at(c, version));
-    if (!which_is(&m->staging, &w.uid)) m->go_told = false;
+    const struct which w = tb_which_of(version_at(c, version));
+    if (!tb_which_is(&m->staging, &w.uid)) m->go_told = false;
     m->staging = w;
     m->ended = (struct which){.run_order = 0};
     reference_at(c, r)->since = c->now;
-    touch_group(c, m->group);
-    touch_version(c, version);
+    tb_catalog_touch_group(c, m->group);
+    tb_catalog_touch_version(c, version);
     return TB_OK;
 }
 
 enum tb_status tb_catalog_stage(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
                                 uint32_t subscription, const struct tb_id *uid, struct tb_id *uid_out)
 {
-    enter(c, now);
+    tb_catalog_enter(c, now);
     *uid_out = *uid;
-    const uint32_t s = session_find(c, session);
+    const uint32_t s = tb_catalog_session_find(c, session);
     if (s == NONE) return TB_PEER_LEASE;
     const uint32_t m = member_find(c, s, subscription);
-    const uint32_t i = version_find(c, uid);
+    const uint32_t i = tb_version_find(c, uid);
     if (m == NONE || i == NONE) return TB_NOT_FOUND;
     const struct version *v = version_at(c, i);
     if (v->model != group_at(c, member_at(c, m)->group)->model) return TB_BAD_ARGUMENT;
-    const enum tb_status ended = version_status(c, v);
+    const enum tb_status ended = tb_version_status(c, v);
     if (ended != TB_OK) return ended;
     if (v->state == TB_VERSION_OPEN) return TB_NOT_FOUND;
     if (v->evicting) return TB_SUPERSEDED;
-    return settle(c, stage_as(c, m, i, uid_out));
+    return tb_catalog_settle(c, stage_as(c, m, i, uid_out));
 }
 
-void member_progress(struct tb_catalog *c, uint32_t session, uint32_t version)
+void tb_member_progress(struct tb_catalog *c, uint32_t session, uint32_t version)
 {
     const struct tb_id *uid = &version_at(c, version)->key.uid;
     EACH(c->members, i)
     {
         const struct member *m = member_at(c, i);
-        if (m->session == session && which_is(&m->staging, uid)) touch_group(c, m->group);
+        if (m->session == session && tb_which_is(&m->staging, uid)) tb_catalog_touch_group(c, m->group);
     }
 }
 
-void member_release(struct tb_catalog *c, uint32_t session, uint32_t version)
+void tb_member_release(struct tb_catalog *c, uint32_t session, uint32_t version)
 {
     const struct tb_id uid = version_at(c, version)->key.uid;
     EACH(c->members, i)
     {
         struct member *m = member_at(c, i);
-        if (m->session != session || !which_is(&m->staging, &uid)) continue;
+        if (m->session != session || !tb_which_is(&m->staging, &uid)) continue;
         m->staging = (struct which){.run_order = 0};
-        if (which_is(&group_at(c, m->group)->attempt, &uid)) attempt_end(c, m->group, TB_GROUP_BROKEN, false);
+        if (tb_which_is(&group_at(c, m->group)->attempt, &uid))
+            attempt_end(c, m->group, TB_GROUP_BROKEN, false);
     }
 }
 
 static bool staged_whole(const struct tb_catalog *c, const struct member *m)
 {
-    const uint32_t v = tb_id_is_zero(&m->staging.uid) ? NONE : version_find(c, &m->staging.uid);
-    const uint32_t r = v == NONE ? NONE : reference_find(c, TB_REFERENCE_WORKER, v, m->session);
+    const uint32_t v = tb_id_is_zero(&m->staging.uid) ? NONE : tb_version_find(c, &m->staging.uid);
+    const uint32_t r = v == NONE ? NONE : tb_reference_find(c, TB_REFERENCE_WORKER, v, m->session);
     return r != NONE && reference_at(c, r)->whole;
 }
 
@@ -340,12 +346,12 @@ static bool all_staged(const struct tb_catalog *c, uint32_t group, const struct 
     EACH_MEMBER(c, group, i)
     {
         const struct member *m = member_at(c, i);
-        if (which_is(&m->staging, uid) && staged_whole(c, m)) staged++;
+        if (tb_which_is(&m->staging, uid) && staged_whole(c, m)) staged++;
     }
     return staged == group_at(c, group)->count;
 }
 
-void group_settle(struct tb_catalog *c, uint32_t group)
+void tb_group_settle(struct tb_catalog *c, uint32_t group)
 {
     struct group *g = group_at(c, group);
     if (!tb_id_is_zero(&g->attempt.uid) && all_staged(c, group, &g->attempt.uid)) {
@@ -353,15 +359,15 @@ void group_settle(struct tb_catalog *c, uint32_t group)
         g->go_at = c->now;
         g->go_unpinned = false;
         g->attempt = (struct which){.run_order = 0};
-        touch_model(c, g->model); /* what the group had before is no longer pinned */
+        tb_catalog_touch_model(c, g->model); /* what the group had before is no longer pinned */
     }
     if (tb_id_is_zero(&g->go.uid)) return;
     EACH_MEMBER(c, group, i)
     {
         struct member *m = member_at(c, i);
-        if (m->go_told || !which_is(&m->staging, &g->go.uid) || !staged_whole(c, m)) continue;
+        if (m->go_told || !tb_which_is(&m->staging, &g->go.uid) || !staged_whole(c, m)) continue;
         m->go_told = true;
-        row_mark(&c->members, i, TB_CATALOG_GO);
+        tb_row_mark(&c->members, i, TB_CATALOG_GO);
     }
 }
 
@@ -370,68 +376,68 @@ void group_settle(struct tb_catalog *c, uint32_t group)
 static enum tb_status activate_go(const struct tb_catalog *c, const struct group *g, const struct member *m)
 {
     if (is_withdrawn(c, &g->go)) return TB_VERSION_WITHDRAWN;
-    if (which_is(&m->active, &g->go.uid)) return TB_OK;
-    if (!which_is(&m->staging, &g->go.uid)) return TB_BAD_STATE;
+    if (tb_which_is(&m->active, &g->go.uid)) return TB_OK;
+    if (!tb_which_is(&m->staging, &g->go.uid)) return TB_BAD_STATE;
     return m->go_told ? TB_OK : TB_AGAIN;
 }
 
 enum tb_status tb_catalog_activate(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
                                    uint32_t subscription, const struct tb_id *uid)
 {
-    enter(c, now);
-    const uint32_t s = session_find(c, session);
+    tb_catalog_enter(c, now);
+    const uint32_t s = tb_catalog_session_find(c, session);
     if (s == NONE) return TB_PEER_LEASE;
     const uint32_t i = member_find(c, s, subscription);
     if (i == NONE) return TB_NOT_FOUND;
     const struct member *m = member_at(c, i);
     const struct group *g = group_at(c, m->group);
-    if (which_is(&g->go, uid)) return activate_go(c, g, m);
-    const uint32_t v = version_find(c, uid);
-    const enum tb_status ended = v == NONE ? TB_NOT_FOUND : version_status(c, version_at(c, v));
+    if (tb_which_is(&g->go, uid)) return activate_go(c, g, m);
+    const uint32_t v = tb_version_find(c, uid);
+    const enum tb_status ended = v == NONE ? TB_NOT_FOUND : tb_version_status(c, version_at(c, v));
     if (ended != TB_OK && ended != TB_SUPERSEDED) return ended;
-    if (which_is(&g->attempt, uid) && which_is(&m->staging, uid)) return TB_AGAIN;
-    if (which_is(&m->ended, uid)) return m->ended_status;
+    if (tb_which_is(&g->attempt, uid) && tb_which_is(&m->staging, uid)) return TB_AGAIN;
+    if (tb_which_is(&m->ended, uid)) return m->ended_status;
     return TB_BAD_STATE;
 }
 
 enum tb_status tb_catalog_activated(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
                                     uint32_t subscription, const struct tb_id *uid)
 {
-    enter(c, now);
-    const uint32_t s = session_find(c, session);
+    tb_catalog_enter(c, now);
+    const uint32_t s = tb_catalog_session_find(c, session);
     if (s == NONE) return TB_PEER_LEASE;
     const uint32_t i = member_find(c, s, subscription);
     if (i == NONE || tb_id_is_zero(uid)) return TB_NOT_FOUND;
     struct member *m = member_at(c, i);
     const struct group *g = group_at(c, m->group);
-    m->active = which_is(&g->go, uid) ? g->go : which_by_uid(c, uid);
+    m->active = tb_which_is(&g->go, uid) ? g->go : which_by_uid(c, uid);
     adopt(c, m->group, &m->active);
-    touch_model(c, g->model);
-    return settle(c, TB_OK);
+    tb_catalog_touch_model(c, g->model);
+    return tb_catalog_settle(c, TB_OK);
 }
 
-bool group_activated(const struct tb_catalog *c, uint32_t group, const struct which *w)
+bool tb_group_activated(const struct tb_catalog *c, uint32_t group, const struct which *w)
 {
     uint32_t there = 0;
     EACH_MEMBER(c, group, i)
     {
         const struct member *m = member_at(c, i);
-        if (!tb_id_is_zero(&m->active.uid) && which_compare(&m->active, w) >= 0) there++;
+        if (!tb_id_is_zero(&m->active.uid) && tb_which_compare(&m->active, w) >= 0) there++;
     }
     return there == group_at(c, group)->count;
 }
 
-void member_retell(struct tb_catalog *c, uint32_t session)
+void tb_member_retell(struct tb_catalog *c, uint32_t session)
 {
     EACH(c->members, i)
     {
         struct member *m = member_at(c, i);
         if (m->session != session) continue;
         for (uint32_t kind = 1; kind < 32; kind++)
-            if (m->row.held & (1u << kind)) row_mark(&c->members, i, (enum tb_catalog_todo_kind)kind);
+            if (m->row.held & (1u << kind)) tb_row_mark(&c->members, i, (enum tb_catalog_todo_kind)kind);
         m->row.held = 0;
-        if (m->go_told && !which_is(&m->active, &group_at(c, m->group)->go.uid))
-            row_mark(&c->members, i, TB_CATALOG_GO);
+        if (m->go_told && !tb_which_is(&m->active, &group_at(c, m->group)->go.uid))
+            tb_row_mark(&c->members, i, TB_CATALOG_GO);
     }
 }
 
@@ -442,24 +448,24 @@ static bool young(const struct tb_catalog *c, tb_time_ns since)
     return tb_time_since(since, c->now) <= c->config.pin_max_ns;
 }
 
-bool groups_pin(const struct tb_catalog *c, const struct version *v)
+bool tb_groups_pin(const struct tb_catalog *c, const struct version *v)
 {
     EACH(c->groups, i)
     {
         const struct group *g = group_at(c, i);
-        if (which_is(&g->attempt, &v->key.uid) && young(c, g->attempt_at)) return true;
-        if (which_is(&g->go, &v->key.uid) && young(c, g->go_at)) return true;
+        if (tb_which_is(&g->attempt, &v->key.uid) && young(c, g->attempt_at)) return true;
+        if (tb_which_is(&g->go, &v->key.uid) && young(c, g->go_at)) return true;
     }
     return false;
 }
 
-void groups_unpin(struct tb_catalog *c, uint32_t version)
+void tb_groups_unpin(struct tb_catalog *c, uint32_t version)
 {
     const struct tb_id *uid = &version_at(c, version)->key.uid;
     EACH(c->groups, g)
     {
-        if (which_is(&group_at(c, g)->attempt, uid)) attempt_end(c, g, TB_PIN_LOST, false);
-        if (!which_is(&group_at(c, g)->go, uid) || group_at(c, g)->go_unpinned) continue;
+        if (tb_which_is(&group_at(c, g)->attempt, uid)) attempt_end(c, g, TB_PIN_LOST, false);
+        if (!tb_which_is(&group_at(c, g)->go, uid) || group_at(c, g)->go_unpinned) continue;
         group_at(c, g)->go_unpinned = true;
         EACH_MEMBER(c, g, m) tell(c, m, &group_at(c, g)->go, TB_PIN_LOST);
     }

@@ -1,11 +1,12 @@
 /* leases.c - sessions: who speaks, and for how long it is believed to live.
  *
- * Promise P6: a lease ends only in a tick, and a tick first forgives the pause of its own process (settle.c). */
+ * Promise P6: a lease ends only in a tick, and a tick first forgives the pause of its own process (settle.c).
+ */
 #include "gateway/catalog/tables.h"
 
 #include <string.h>
 
-uint32_t session_find(const struct tb_catalog *c, const struct tb_id *id)
+uint32_t tb_catalog_session_find(const struct tb_catalog *c, const struct tb_id *id)
 {
     EACH(c->sessions, i) if (tb_id_equal(&session_at(c, i)->info.id, id)) return i;
     return NONE;
@@ -14,19 +15,22 @@ uint32_t session_find(const struct tb_catalog *c, const struct tb_id *id)
 /* Equal names get equal numbers while one of their sessions lives; the gateway's own host is 1. */
 static uint32_t host_number(const struct tb_catalog *c, const struct tb_name *host, uint32_t own)
 {
-    if (same_name(host, &c->config.host)) return 1;
-    EACH(c->sessions, i) if (i != own && same_name(&session_at(c, i)->info.host, host)) return session_at(c, i)->host;
+    if (tb_catalog_same_name(host, &c->config.host)) return 1;
+    EACH(c->sessions, i)
+    if (i != own && tb_catalog_same_name(&session_at(c, i)->info.host, host)) return session_at(c, i)->host;
     return own + 2;
 }
 
 static uint32_t rack_number(const struct tb_catalog *c, const struct tb_name *rack, uint32_t own)
 {
     if (rack->text[0] == 0) return 0;
-    EACH(c->sessions, i) if (i != own && same_name(&session_at(c, i)->info.rack, rack)) return session_at(c, i)->rack;
+    EACH(c->sessions, i)
+    if (i != own && tb_catalog_same_name(&session_at(c, i)->info.rack, rack)) return session_at(c, i)->rack;
     return own + 1;
 }
 
-/* A number outlives the session whose row gave it; a newcomer in that row must not get it for another name. */
+/* A number outlives the session whose row gave it; a newcomer in that row must not get it for another name.
+ */
 static bool number_taken(const struct tb_catalog *c, uint32_t own, uint32_t host, uint32_t rack)
 {
     EACH(c->sessions, i)
@@ -51,14 +55,15 @@ static void place_session(struct tb_catalog *c, uint32_t i)
             s->rack += c->limits.sessions + 1;
 }
 
-enum tb_status tb_catalog_session_open(struct tb_catalog *c, tb_time_ns now, const struct tb_catalog_session *info)
+enum tb_status tb_catalog_session_open(struct tb_catalog *c, tb_time_ns now,
+                                       const struct tb_catalog_session *info)
 {
-    enter(c, now);
+    tb_catalog_enter(c, now);
     if (tb_id_is_zero(&info->id) || !tb_name_valid(info->name.text) || !tb_name_valid(info->host.text))
         return TB_BAD_ARGUMENT;
-    if (session_find(c, &info->id) != NONE) return TB_CONFLICT;
-    const uint32_t i = table_new(&c->sessions);
-    if (i == NONE) return full(c, &c->sessions);
+    if (tb_catalog_session_find(c, &info->id) != NONE) return TB_CONFLICT;
+    const uint32_t i = tb_table_new(&c->sessions);
+    if (i == NONE) return tb_catalog_refuse_full(c, &c->sessions);
     struct session *s = session_at(c, i);
     s->info = *info;
     s->lease_until = tb_time_add(c->now, c->config.lease_ns);
@@ -70,39 +75,40 @@ enum tb_status tb_catalog_session_open(struct tb_catalog *c, tb_time_ns now, con
 enum tb_status tb_catalog_session_resume(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
                                          const char *identity)
 {
-    enter(c, now);
-    const uint32_t i = session_find(c, session);
+    tb_catalog_enter(c, now);
+    const uint32_t i = tb_catalog_session_find(c, session);
     if (i == NONE) return TB_PEER_LEASE;
     struct session *s = session_at(c, i);
     if (strncmp(s->info.identity, identity, sizeof s->info.identity) != 0) return TB_CONFLICT;
     s->attached = true;
     s->lease_until = tb_time_add(c->now, c->config.lease_ns);
     for (uint32_t r = 0; r < c->references.high; r++) {
-        struct row *row = table_row(&c->references, r);
-        if (!row->live || reference_at(c, r)->owner != i || reference_at(c, r)->kind == TB_REFERENCE_SITE) continue;
+        struct row *row = tb_table_row(&c->references, r);
+        if (!row->live || reference_at(c, r)->owner != i || reference_at(c, r)->kind == TB_REFERENCE_SITE)
+            continue;
         for (uint32_t kind = 1; kind < 32; kind++)
-            if (row->held & (1u << kind)) row_mark(&c->references, r, (enum tb_catalog_todo_kind)kind);
+            if (row->held & (1u << kind)) tb_row_mark(&c->references, r, (enum tb_catalog_todo_kind)kind);
         row->held = 0;
-        if (!row->dead) plan_retell(c, r);
+        if (!row->dead) tb_plan_retell(c, r);
     }
-    member_retell(c, i);
-    return settle(c, TB_OK);
+    tb_member_retell(c, i);
+    return tb_catalog_settle(c, TB_OK);
 }
 
 void tb_catalog_session_detach(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session)
 {
-    enter(c, now);
-    const uint32_t i = session_find(c, session);
+    tb_catalog_enter(c, now);
+    const uint32_t i = tb_catalog_session_find(c, session);
     if (i == NONE) return;
     session_at(c, i)->attached = false;
-    waits_end_session(c, i);
-    (void)settle(c, TB_OK);
+    tb_waits_end_session(c, i);
+    (void)tb_catalog_settle(c, TB_OK);
 }
 
 enum tb_status tb_catalog_session_renew(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session)
 {
-    enter(c, now);
-    const uint32_t i = session_find(c, session);
+    tb_catalog_enter(c, now);
+    const uint32_t i = tb_catalog_session_find(c, session);
     if (i == NONE) return TB_PEER_LEASE;
     session_at(c, i)->lease_until = tb_time_add(c->now, c->config.lease_ns);
     return TB_OK;
@@ -118,13 +124,13 @@ static void end_reference_of_session(struct tb_catalog *c, uint32_t r)
         v->blamed_name = ref->name;
         v->blamed_shard = ref->shard;
     }
-    reference_end(c, r);
+    tb_reference_end(c, r);
 }
 
-void session_end(struct tb_catalog *c, uint32_t session, bool tell)
+void tb_catalog_session_end(struct tb_catalog *c, uint32_t session, bool tell)
 {
-    waits_end_session(c, session);
-    EACH(c->members, m) if (member_at(c, m)->session == session) member_end(c, m);
+    tb_waits_end_session(c, session);
+    EACH(c->members, m) if (member_at(c, m)->session == session) tb_member_end(c, m);
     EACH(c->references, r)
     {
         const struct reference *ref = reference_at(c, r);
@@ -134,36 +140,36 @@ void session_end(struct tb_catalog *c, uint32_t session, bool tell)
     for (uint32_t r = 0; r < c->references.high; r++) {
         struct reference *ref = reference_at(c, r);
         if (!ref->row.live || ref->kind == TB_REFERENCE_SITE || ref->owner != session) continue;
-        row_unmark(&c->references, r, TB_CATALOG_TELL);
-        row_unmark(&c->references, r, TB_CATALOG_PLAN);
-        row_unmark(&c->references, r, TB_CATALOG_PLAN_END);
-        row_unmark(&c->references, r, TB_CATALOG_UNPUBLISHED);
+        tb_row_unmark(&c->references, r, TB_CATALOG_TELL);
+        tb_row_unmark(&c->references, r, TB_CATALOG_PLAN);
+        tb_row_unmark(&c->references, r, TB_CATALOG_PLAN_END);
+        tb_row_unmark(&c->references, r, TB_CATALOG_UNPUBLISHED);
         ref->owner = NONE;
-        if (ref->row.todos == 0) table_free(&c->references, r);
+        if (ref->row.todos == 0) tb_table_free(&c->references, r);
     }
     if (!tell) {
-        table_free(&c->sessions, session);
+        tb_table_free(&c->sessions, session);
         return;
     }
     session_at(c, session)->row.dead = true;
-    row_mark(&c->sessions, session, TB_CATALOG_SESSION_LOST);
+    tb_row_mark(&c->sessions, session, TB_CATALOG_SESSION_LOST);
 }
 
 void tb_catalog_session_close(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session)
 {
-    enter(c, now);
-    const uint32_t i = session_find(c, session);
+    tb_catalog_enter(c, now);
+    const uint32_t i = tb_catalog_session_find(c, session);
     if (i == NONE) return;
-    session_end(c, i, false);
-    (void)settle(c, TB_OK);
+    tb_catalog_session_end(c, i, false);
+    (void)tb_catalog_settle(c, TB_OK);
 }
 
-void leases_tick(struct tb_catalog *c)
+void tb_leases_tick(struct tb_catalog *c)
 {
-    EACH(c->sessions, i) if (session_at(c, i)->lease_until <= c->now) session_end(c, i, true);
+    EACH(c->sessions, i) if (session_at(c, i)->lease_until <= c->now) tb_catalog_session_end(c, i, true);
 }
 
-tb_time_ns leases_deadline(const struct tb_catalog *c)
+tb_time_ns tb_leases_deadline(const struct tb_catalog *c)
 {
     tb_time_ns at = TB_TIME_NEVER;
     EACH(c->sessions, i) at = tb_time_min(at, session_at(c, i)->lease_until);

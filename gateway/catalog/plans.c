@@ -1,7 +1,9 @@
-/* plans.c - whom each worker reads from: asks intra/planner for one reader at a time and remembers the answers.
+/* plans.c - whom each worker reads from: asks intra/planner for one reader at a time and remembers the
+ * answers.
  *
- * Promise P6: a reader whose source dies, leaves or fails goes on elsewhere, and nobody else is moved for it. A source that
- * failed a reader is avoided until it shows progress; when there is no other it is tried again after retry_ns. */
+ * Promise P6: a reader whose source dies, leaves or fails goes on elsewhere, and nobody else is moved for it.
+ * A source that failed a reader is avoided until it shows progress; when there is no other it is tried again
+ * after retry_ns. */
 #include "gateway/catalog/tables.h"
 
 #include "base/assert.h"
@@ -37,7 +39,7 @@ static void set_source(struct tb_catalog *c, uint32_t reference, uint32_t source
     (*source_load(c, source))++;
 }
 
-void plan_forget(struct tb_catalog *c, uint32_t reference)
+void tb_plan_forget(struct tb_catalog *c, uint32_t reference)
 {
     struct reference *ref = reference_at(c, reference);
     if (ref->kind != TB_REFERENCE_WORKER) return;
@@ -105,7 +107,8 @@ static struct tb_planner_member worker_member(const struct tb_catalog *c, const 
     };
 }
 
-/* Members of the question are the gateway, when it serves, and all workers of the version; each remembers its place. */
+/* Members of the question are the gateway, when it serves, and all workers of the version; each remembers its
+ * place. */
 static uint32_t fill_question(struct tb_catalog *c, const struct version *v)
 {
     uint32_t count = 0;
@@ -128,7 +131,8 @@ static uint32_t fill_question(struct tb_catalog *c, const struct version *v)
     {
         const struct reference *ref = reference_at(c, r);
         if (ref->kind != TB_REFERENCE_WORKER || ref->source == NONE) continue;
-        c->question[ref->question].upstream = ref->source == GATEWAY ? 0 : reference_at(c, ref->source)->question;
+        c->question[ref->question].upstream =
+            ref->source == GATEWAY ? 0 : reference_at(c, ref->source)->question;
     }
     return count;
 }
@@ -174,8 +178,8 @@ static void tell_plan(struct tb_catalog *c, uint32_t reference)
     struct reference *ref = reference_at(c, reference);
     if (!can_be_told(c, ref->source)) return;
     ref->plan = ++c->plans;
-    row_unmark(&c->references, reference, TB_CATALOG_PLAN_END);
-    row_mark(&c->references, reference, TB_CATALOG_PLAN);
+    tb_row_unmark(&c->references, reference, TB_CATALOG_PLAN_END);
+    tb_row_mark(&c->references, reference, TB_CATALOG_PLAN);
 }
 
 static void plan(struct tb_catalog *c, uint32_t reference)
@@ -191,11 +195,12 @@ static bool wants_plan(const struct reference *ref)
     return ref->kind == TB_REFERENCE_WORKER && !ref->whole && ref->source == NONE;
 }
 
-/* Oldest reader first, so that those who came first stand nearer to the source; the list is the youngest first. */
-void plans_settle(struct tb_catalog *c, uint32_t version)
+/* Oldest reader first, so that those who came first stand nearer to the source; the list is the youngest
+ * first. */
+void tb_plans_settle(struct tb_catalog *c, uint32_t version)
 {
     const struct version *v = version_at(c, version);
-    if (!version_lives(v) && v->state != TB_VERSION_RETIRED) return;
+    if (!tb_version_lives(v) && v->state != TB_VERSION_RETIRED) return;
     for (;;) {
         uint32_t oldest = NONE;
         EACH_REFERENCE(c, v, r)
@@ -215,15 +220,15 @@ void plans_settle(struct tb_catalog *c, uint32_t version)
 static void lose_source(struct tb_catalog *c, uint32_t reference)
 {
     struct reference *ref = reference_at(c, reference);
-    const bool told = ref->plan != 0 && !row_marked(&ref->row, TB_CATALOG_PLAN);
+    const bool told = ref->plan != 0 && !tb_row_marked(&ref->row, TB_CATALOG_PLAN);
     set_source(c, reference, NONE);
-    row_unmark(&c->references, reference, TB_CATALOG_PLAN);
-    if (told && !ref->whole) row_mark(&c->references, reference, TB_CATALOG_PLAN_END);
-    touch_version(c, ref->version);
+    tb_row_unmark(&c->references, reference, TB_CATALOG_PLAN);
+    if (told && !ref->whole) tb_row_mark(&c->references, reference, TB_CATALOG_PLAN_END);
+    tb_catalog_touch_version(c, ref->version);
 }
 
 /* `source` is already out of the version's list, or is the gateway. */
-void plan_drop_source(struct tb_catalog *c, uint32_t version, uint32_t source)
+void tb_plan_drop_source(struct tb_catalog *c, uint32_t version, uint32_t source)
 {
     EACH_REFERENCE(c, version_at(c, version), r)
     {
@@ -234,7 +239,7 @@ void plan_drop_source(struct tb_catalog *c, uint32_t version, uint32_t source)
     }
 }
 
-void plan_tell_readers(struct tb_catalog *c, uint32_t version, uint32_t source)
+void tb_plan_tell_readers(struct tb_catalog *c, uint32_t version, uint32_t source)
 {
     EACH_REFERENCE(c, version_at(c, version), r)
     {
@@ -243,7 +248,7 @@ void plan_tell_readers(struct tb_catalog *c, uint32_t version, uint32_t source)
     }
 }
 
-void plan_retell(struct tb_catalog *c, uint32_t reference)
+void tb_plan_retell(struct tb_catalog *c, uint32_t reference)
 {
     const struct reference *ref = reference_at(c, reference);
     if (ref->kind != TB_REFERENCE_WORKER || ref->whole || ref->source == NONE) return;
@@ -253,34 +258,34 @@ void plan_retell(struct tb_catalog *c, uint32_t reference)
 enum tb_status tb_catalog_hop_lost(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
                                    const struct tb_id *uid, uint64_t plan_number)
 {
-    enter(c, now);
-    const uint32_t s = session_find(c, session);
+    tb_catalog_enter(c, now);
+    const uint32_t s = tb_catalog_session_find(c, session);
     if (s == NONE) return TB_PEER_LEASE;
-    const uint32_t i = version_find(c, uid);
-    const uint32_t r = i == NONE ? NONE : reference_find(c, TB_REFERENCE_WORKER, i, s);
+    const uint32_t i = tb_version_find(c, uid);
+    const uint32_t r = i == NONE ? NONE : tb_reference_find(c, TB_REFERENCE_WORKER, i, s);
     if (r == NONE) return TB_NOT_FOUND;
     struct reference *ref = reference_at(c, r);
     if (ref->plan != plan_number || ref->source == NONE) return TB_DONE_BEFORE;
     avoid(c, ref, ref->source);
     set_source(c, r, NONE);
-    touch_version(c, i);
-    return settle(c, TB_OK);
+    tb_catalog_touch_version(c, i);
+    return tb_catalog_settle(c, TB_OK);
 }
 
 /* Readers with no source, and only failed ones to choose from. */
-void plans_tick(struct tb_catalog *c)
+void tb_plans_tick(struct tb_catalog *c)
 {
-    if (plans_deadline(c) > c->now) return;
+    if (tb_plans_deadline(c) > c->now) return;
     EACH(c->references, r)
     {
         struct reference *ref = reference_at(c, r);
         if (!wants_plan(ref) || ref->avoided_count == 0 || ref->retry_at > c->now) continue;
         ref->avoided_count = 0;
-        touch_version(c, ref->version);
+        tb_catalog_touch_version(c, ref->version);
     }
 }
 
-tb_time_ns plans_deadline(const struct tb_catalog *c)
+tb_time_ns tb_plans_deadline(const struct tb_catalog *c)
 {
     tb_time_ns at = TB_TIME_NEVER;
     EACH(c->references, r)

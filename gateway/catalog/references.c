@@ -15,9 +15,9 @@ static void name_reference(struct tb_catalog *c, struct reference *ref)
     ref->name = session_at(c, ref->owner)->info.name;
 }
 
-uint32_t reference_new(struct tb_catalog *c, int kind, uint32_t version, uint32_t owner)
+uint32_t tb_reference_new(struct tb_catalog *c, int kind, uint32_t version, uint32_t owner)
 {
-    const uint32_t i = table_new(&c->references);
+    const uint32_t i = tb_table_new(&c->references);
     if (i == NONE) return NONE;
     struct reference *ref = reference_at(c, i);
     struct version *v = version_at(c, version);
@@ -44,28 +44,28 @@ static void unlink_reference(struct tb_catalog *c, uint32_t reference)
     *at = reference_at(c, reference)->next;
 }
 
-void reference_end(struct tb_catalog *c, uint32_t reference)
+void tb_reference_end(struct tb_catalog *c, uint32_t reference)
 {
     struct reference *ref = reference_at(c, reference);
     const uint32_t version = ref->version;
     if (ref->landing) {
         ref->landing = false;
-        if (row_marked(&ref->row, TB_CATALOG_LAND_FROM))
-            row_unmark(&c->references, reference, TB_CATALOG_LAND_FROM);
+        if (tb_row_marked(&ref->row, TB_CATALOG_LAND_FROM))
+            tb_row_unmark(&c->references, reference, TB_CATALOG_LAND_FROM);
         else
-            row_mark(&c->references, reference, TB_CATALOG_LAND_END);
+            tb_row_mark(&c->references, reference, TB_CATALOG_LAND_END);
     }
-    plan_forget(c, reference);
-    row_unmark(&c->references, reference, TB_CATALOG_PLAN);
-    row_unmark(&c->references, reference, TB_CATALOG_PLAN_END);
+    tb_plan_forget(c, reference);
+    tb_row_unmark(&c->references, reference, TB_CATALOG_PLAN);
+    tb_row_unmark(&c->references, reference, TB_CATALOG_PLAN_END);
     unlink_reference(c, reference);
-    if (ref->kind == TB_REFERENCE_WORKER) plan_drop_source(c, version, reference);
+    if (ref->kind == TB_REFERENCE_WORKER) tb_plan_drop_source(c, version, reference);
     ref->row.dead = true;
-    if (ref->row.todos == 0 && ref->row.held == 0) table_free(&c->references, reference);
-    touch_version(c, version);
+    if (ref->row.todos == 0 && ref->row.held == 0) tb_table_free(&c->references, reference);
+    tb_catalog_touch_version(c, version);
 }
 
-uint32_t reference_find(const struct tb_catalog *c, int kind, uint32_t version, uint32_t owner)
+uint32_t tb_reference_find(const struct tb_catalog *c, int kind, uint32_t version, uint32_t owner)
 {
     EACH_REFERENCE(c, version_at(c, version), r)
     {
@@ -75,7 +75,7 @@ uint32_t reference_find(const struct tb_catalog *c, int kind, uint32_t version, 
     return NONE;
 }
 
-bool shard_published(const struct tb_catalog *c, const struct version *v, uint32_t shard)
+bool tb_shard_published(const struct tb_catalog *c, const struct version *v, uint32_t shard)
 {
     EACH_REFERENCE(c, v, r)
     {
@@ -85,13 +85,13 @@ bool shard_published(const struct tb_catalog *c, const struct version *v, uint32
     return false;
 }
 
-bool shard_whole(const struct version *v, uint32_t shard)
+bool tb_shard_whole(const struct version *v, uint32_t shard)
 {
     const struct shard *s = &v->shards[shard];
     return v->reserved && s->known && s->held_chunks == s->info.chunk_count;
 }
 
-void references_tell(struct tb_catalog *c, uint32_t version, enum tb_status status, bool workers_too)
+void tb_references_tell(struct tb_catalog *c, uint32_t version, enum tb_status status, bool workers_too)
 {
     const uint64_t stamp = ++c->stamps;
     EACH_REFERENCE(c, version_at(c, version), r)
@@ -102,7 +102,7 @@ void references_tell(struct tb_catalog *c, uint32_t version, enum tb_status stat
         if (s->stamp == stamp) continue;
         s->stamp = stamp;
         ref->tell = status;
-        row_mark(&c->references, r, TB_CATALOG_TELL);
+        tb_row_mark(&c->references, r, TB_CATALOG_TELL);
     }
 }
 
@@ -112,36 +112,36 @@ void references_tell(struct tb_catalog *c, uint32_t version, enum tb_status stat
 static bool lacks_unpublished_shard(const struct tb_catalog *c, const struct version *v)
 {
     for (uint32_t s = 0; s < v->key.shard_count; s++)
-        if (!shard_whole(v, s) && !shard_published(c, v, s)) return true;
+        if (!tb_shard_whole(v, s) && !tb_shard_published(c, v, s)) return true;
     return false;
 }
 
-static bool landing_wanted(const struct tb_catalog *c, const struct version *v, const struct reference *ref,
-                           bool from_workers)
+static bool landing_wanted(const struct version *v, const struct reference *ref, bool from_workers)
 {
-    const bool coming = v->state == TB_VERSION_OPEN || version_lives(v);
+    const bool coming = v->state == TB_VERSION_OPEN || tb_version_lives(v);
     if (!coming || !v->reserved || v->whole || v->evicting) return false;
-    if (ref->kind == TB_REFERENCE_PUBLISHER) return ref->shard != NONE && !shard_whole(v, ref->shard);
+    if (ref->kind == TB_REFERENCE_PUBLISHER) return ref->shard != NONE && !tb_shard_whole(v, ref->shard);
     return ref->kind == TB_REFERENCE_WORKER && from_workers && ref->whole && ref->export_id != 0;
 }
 
-void landing_settle(struct tb_catalog *c, uint32_t version)
+void tb_landing_settle(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
     if (!model_at(c, v->model)->config.is_home) return;
-    const bool from_workers = version_lives(v) && v->reserved && !v->whole && lacks_unpublished_shard(c, v);
+    const bool from_workers =
+        tb_version_lives(v) && v->reserved && !v->whole && lacks_unpublished_shard(c, v);
     EACH_REFERENCE(c, v, r)
     {
         struct reference *ref = reference_at(c, r);
-        const bool wanted = landing_wanted(c, v, ref, from_workers);
+        const bool wanted = landing_wanted(v, ref, from_workers);
         if (wanted == ref->landing) continue;
         ref->landing = wanted;
-        const bool untold = row_marked(&ref->row, TB_CATALOG_LAND_FROM);
-        row_unmark(&c->references, r, wanted ? TB_CATALOG_LAND_END : TB_CATALOG_LAND_FROM);
+        const bool untold = tb_row_marked(&ref->row, TB_CATALOG_LAND_FROM);
+        tb_row_unmark(&c->references, r, wanted ? TB_CATALOG_LAND_END : TB_CATALOG_LAND_FROM);
         if (wanted)
-            row_mark(&c->references, r, TB_CATALOG_LAND_FROM);
+            tb_row_mark(&c->references, r, TB_CATALOG_LAND_FROM);
         else if (!untold)
-            row_mark(&c->references, r, TB_CATALOG_LAND_END);
+            tb_row_mark(&c->references, r, TB_CATALOG_LAND_END);
     }
 }
 
@@ -150,7 +150,8 @@ void landing_settle(struct tb_catalog *c, uint32_t version)
 static void refresh_whole(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
-    const bool whole = v->reserved && v->known_count == v->key.shard_count && v->held_chunks == v->chunk_count;
+    const bool whole =
+        v->reserved && v->known_count == v->key.shard_count && v->held_chunks == v->chunk_count;
     if (whole == v->whole) return;
     v->whole = whole;
     if (whole && v->whole_at == 0) v->whole_at = c->now;
@@ -173,8 +174,8 @@ static void learn_shard(struct version *v, uint32_t shard, const struct tb_catal
 enum tb_status tb_catalog_arena_shard(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
                                       uint32_t shard, const struct tb_catalog_shard *info)
 {
-    enter(c, now);
-    const uint32_t i = version_find(c, uid);
+    tb_catalog_enter(c, now);
+    const uint32_t i = tb_version_find(c, uid);
     if (i == NONE) return TB_NOT_FOUND;
     struct version *v = version_at(c, i);
     if (shard >= v->key.shard_count || !shard_plausible(info)) return TB_BAD_ARGUMENT;
@@ -185,39 +186,39 @@ enum tb_status tb_catalog_arena_shard(struct tb_catalog *c, tb_time_ns now, cons
     if (v->known_count == 0) v->bytes = 0;
     learn_shard(v, shard, info);
     refresh_whole(c, i);
-    touch_version(c, i);
-    return settle(c, TB_OK);
+    tb_catalog_touch_version(c, i);
+    return tb_catalog_settle(c, TB_OK);
 }
 
 enum tb_status tb_catalog_arena_reserved(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid)
 {
-    enter(c, now);
-    const uint32_t i = version_find(c, uid);
+    tb_catalog_enter(c, now);
+    const uint32_t i = tb_version_find(c, uid);
     if (i == NONE) return TB_NOT_FOUND;
     struct version *v = version_at(c, i);
     if (v->reserved) return TB_DONE_BEFORE;
     v->reserved = true;
     refresh_whole(c, i);
-    if (version_status(c, v) != TB_OK) evict(c, i); /* it ended while the region was made */
-    touch_version(c, i);
-    return settle(c, TB_OK);
+    if (tb_version_status(c, v) != TB_OK) tb_catalog_evict(c, i); /* it ended while the region was made */
+    tb_catalog_touch_version(c, i);
+    return tb_catalog_settle(c, TB_OK);
 }
 
 static void set_shard_held(struct tb_catalog *c, uint32_t version, uint32_t shard, uint32_t held_chunks)
 {
     struct version *v = version_at(c, version);
     struct shard *s = &v->shards[shard];
-    const bool was_whole = shard_whole(v, shard);
+    const bool was_whole = tb_shard_whole(v, shard);
     v->held_chunks += held_chunks - s->held_chunks;
     s->held_chunks = held_chunks;
     refresh_whole(c, version);
-    if (shard_whole(v, shard) != was_whole) touch_version(c, version);
+    if (tb_shard_whole(v, shard) != was_whole) tb_catalog_touch_version(c, version);
 }
 
 static enum tb_status find_shard(const struct tb_catalog *c, const struct tb_id *uid, uint32_t shard,
                                  uint32_t held_chunks, uint32_t *version_out)
 {
-    const uint32_t i = version_find(c, uid);
+    const uint32_t i = tb_version_find(c, uid);
     if (i == NONE) return TB_NOT_FOUND;
     const struct version *v = version_at(c, i);
     if (shard >= v->key.shard_count) return TB_BAD_ARGUMENT;
@@ -230,31 +231,31 @@ static enum tb_status find_shard(const struct tb_catalog *c, const struct tb_id 
 enum tb_status tb_catalog_arena_progress(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
                                          uint32_t shard, uint32_t held_chunks)
 {
-    enter(c, now);
+    tb_catalog_enter(c, now);
     uint32_t i;
     const enum tb_status found = find_shard(c, uid, shard, held_chunks, &i);
     if (found != TB_OK) return found;
     if (held_chunks <= version_at(c, i)->shards[shard].held_chunks) return TB_OK;
     set_shard_held(c, i, shard, held_chunks);
-    return settle(c, TB_OK);
+    return tb_catalog_settle(c, TB_OK);
 }
 
 enum tb_status tb_catalog_arena_shrunk(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
                                        uint32_t shard, uint32_t held_chunks)
 {
-    enter(c, now);
+    tb_catalog_enter(c, now);
     uint32_t i;
     const enum tb_status found = find_shard(c, uid, shard, held_chunks, &i);
     if (found != TB_OK) return found;
     if (held_chunks >= version_at(c, i)->shards[shard].held_chunks) return TB_BAD_ARGUMENT;
     set_shard_held(c, i, shard, held_chunks);
     version_at(c, i)->cross_begun = false; /* it has to be asked for again */
-    touch_version(c, i);
-    return settle(c, TB_OK);
+    tb_catalog_touch_version(c, i);
+    return tb_catalog_settle(c, TB_OK);
 }
 
 /* The memory is gone; what the shards are stays known. */
-void version_forget_shards(struct version *v)
+void tb_version_forget_shards(struct version *v)
 {
     for (uint32_t s = 0; s < v->key.shard_count; s++)
         v->shards[s].held_chunks = 0;

@@ -1,39 +1,40 @@
 /* retention.c - which versions leave the arena, and which never do.
  *
- * Never: the head, a version with readers or an operator's pin, the last copy of one of the newest `keep`. First to go: the oldest
- * whole one, then superseded partial ones. Nothing goes during recovery, for readers may not have come back yet. */
+ * Never: the head, a version with readers or an operator's pin, the last copy of one of the newest `keep`.
+ * First to go: the oldest whole one, then superseded partial ones. Nothing goes during recovery, for readers
+ * may not have come back yet. */
 #include "gateway/catalog/tables.h"
 
-void evict(struct tb_catalog *c, uint32_t version)
+void tb_catalog_evict(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
     if (v->evicting) return;
     v->evicting = true;
     v->cross_asked = false;
-    row_unmark(&c->versions, version, TB_CATALOG_CROSS);
-    row_mark(&c->versions, version, TB_CATALOG_EVICT);
-    plan_drop_source(c, version, GATEWAY);
-    if (version_lives(v)) groups_unpin(c, version);
-    touch_version(c, version);
+    tb_row_unmark(&c->versions, version, TB_CATALOG_CROSS);
+    tb_row_mark(&c->versions, version, TB_CATALOG_EVICT);
+    tb_plan_drop_source(c, version, GATEWAY);
+    if (tb_version_lives(v)) tb_groups_unpin(c, version);
+    tb_catalog_touch_version(c, version);
 }
 
 enum tb_status tb_catalog_evicted(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid)
 {
-    enter(c, now);
-    const uint32_t i = version_find(c, uid);
+    tb_catalog_enter(c, now);
+    const uint32_t i = tb_version_find(c, uid);
     if (i == NONE) return TB_NOT_FOUND;
     struct version *v = version_at(c, i);
     if (!v->evicting) return TB_BAD_STATE;
-    version_forget_shards(v);
-    row_unmark(&c->versions, i, TB_CATALOG_EVICT);
-    if (version_lives(v)) {
+    tb_version_forget_shards(v);
+    tb_row_unmark(&c->versions, i, TB_CATALOG_EVICT);
+    if (tb_version_lives(v)) {
         v->state = TB_VERSION_RETIRED;
         v->why = "evicted";
-        row_mark(&c->versions, i, TB_CATALOG_PERSIST_VERSION);
-        groups_version_ended(c, i, TB_SUPERSEDED);
+        tb_row_mark(&c->versions, i, TB_CATALOG_PERSIST_VERSION);
+        tb_groups_version_ended(c, i, TB_SUPERSEDED);
     }
-    touch_version(c, i);
-    return settle(c, TB_OK);
+    tb_catalog_touch_version(c, i);
+    return tb_catalog_settle(c, TB_OK);
 }
 
 /* Live versions of the model that are newer than this one. */
@@ -43,15 +44,15 @@ static uint32_t newer_count(const struct tb_catalog *c, const struct version *v,
     EACH(c->versions, i)
     {
         const struct version *other = version_at(c, i);
-        if (other->model != v->model || !version_lives(other) || !version_older(v, other)) continue;
-        if (!whole_only || version_here(other)) count++;
+        if (other->model != v->model || !tb_version_lives(other) || !tb_version_older(v, other)) continue;
+        if (!whole_only || tb_version_here(other)) count++;
     }
     return count;
 }
 
-bool version_retained(const struct tb_catalog *c, const struct version *v)
+bool tb_version_retained(const struct tb_catalog *c, const struct version *v)
 {
-    return version_lives(v) && newer_count(c, v, false) < model_at(c, v->model)->config.keep;
+    return tb_version_lives(v) && newer_count(c, v, false) < model_at(c, v->model)->config.keep;
 }
 
 /* Another site that is taking it from here; a site that fell silent holds nothing up for ever. */
@@ -61,7 +62,8 @@ static bool site_reads(const struct tb_catalog *c, const struct version *v)
     {
         const struct reference *ref = reference_at(c, r);
         if (ref->kind != TB_REFERENCE_SITE || ref->whole || ref->held_chunks == 0) continue;
-        if (site_at(c, ref->owner)->up && tb_time_since(ref->since, c->now) <= c->config.pin_max_ns) return true;
+        if (site_at(c, ref->owner)->up && tb_time_since(ref->since, c->now) <= c->config.pin_max_ns)
+            return true;
     }
     return false;
 }
@@ -71,10 +73,12 @@ enum reason { GOES, IS_HEAD, HAS_READERS, LAST_COPY, ARRIVING };
 /* Why a version with memory here stays. */
 static enum reason stays(const struct tb_catalog *c, const struct version *v)
 {
-    if (which_is(&model_at(c, v->model)->head, &v->key.uid)) return IS_HEAD;
-    if (v->pinned || groups_pin(c, v) || site_reads(c, v)) return HAS_READERS;
-    /* The last copy of something superseded is nobody's loss: else a home whose sites sleep could never take a version again. */
-    if (v->whole && !version_whole_elsewhere(c, v) && newer_count(c, v, true) < model_at(c, v->model)->config.keep)
+    if (tb_which_is(&model_at(c, v->model)->head, &v->key.uid)) return IS_HEAD;
+    if (v->pinned || tb_groups_pin(c, v) || site_reads(c, v)) return HAS_READERS;
+    /* The last copy of something superseded is nobody's loss: else a home whose sites sleep could never take
+     * a version again. */
+    if (v->whole && !tb_version_whole_elsewhere(c, v) &&
+        newer_count(c, v, true) < model_at(c, v->model)->config.keep)
         return LAST_COPY;
     if (!v->whole && newer_count(c, v, true) == 0) return ARRIVING;
     return GOES;
@@ -84,13 +88,13 @@ static enum reason stays(const struct tb_catalog *c, const struct version *v)
 static bool goes_before(const struct version *a, const struct version *b)
 {
     if (a->whole != b->whole) return a->whole;
-    if (a->model == b->model) return version_older(a, b);
+    if (a->model == b->model) return tb_version_older(a, b);
     return a->whole_at < b->whole_at; /* of different models the one that came first */
 }
 
 static bool may_go(const struct tb_catalog *c, const struct version *v)
 {
-    return version_lives(v) && v->reserved && !v->evicting && stays(c, v) == GOES;
+    return tb_version_lives(v) && v->reserved && !v->evicting && stays(c, v) == GOES;
 }
 
 static uint32_t next_victim(const struct tb_catalog *c, uint32_t model, bool whole_only)
@@ -109,18 +113,18 @@ static uint32_t next_victim(const struct tb_catalog *c, uint32_t model, bool who
 static uint32_t whole_count(const struct tb_catalog *c, uint32_t model)
 {
     uint32_t count = 0;
-    EACH(c->versions, i) if (version_at(c, i)->model == model && version_here(version_at(c, i))) count++;
+    EACH(c->versions, i) if (version_at(c, i)->model == model && tb_version_here(version_at(c, i))) count++;
     return count;
 }
 
-void retention_settle(struct tb_catalog *c, uint32_t model)
+void tb_retention_settle(struct tb_catalog *c, uint32_t model)
 {
     if (c->recovering) return;
     const uint32_t keep = model_at(c, model)->config.keep;
     for (uint32_t count = whole_count(c, model); count > keep; count--) {
         const uint32_t victim = next_victim(c, model, true);
         if (victim == NONE) return;
-        evict(c, victim);
+        tb_catalog_evict(c, victim);
     }
 }
 
@@ -166,7 +170,7 @@ static uint64_t going_bytes(const struct tb_catalog *c)
 enum tb_status tb_catalog_make_room(struct tb_catalog *c, tb_time_ns now, uint64_t bytes_needed,
                                     struct tb_catalog_room *room_out)
 {
-    enter(c, now);
+    tb_catalog_enter(c, now);
     struct tb_catalog_room room = {.needed = bytes_needed};
     EACH(c->versions, i) count_room(c, version_at(c, i), &room);
     *room_out = room;
@@ -177,7 +181,7 @@ enum tb_status tb_catalog_make_room(struct tb_catalog *c, tb_time_ns now, uint64
     while (going_bytes(c) < bytes_needed) {
         const uint32_t victim = next_victim(c, NONE, false);
         if (victim == NONE) break; /* one eviction made another version somebody's last copy */
-        evict(c, victim);
+        tb_catalog_evict(c, victim);
     }
-    return settle(c, TB_AGAIN);
+    return tb_catalog_settle(c, TB_AGAIN);
 }

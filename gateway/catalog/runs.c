@@ -5,9 +5,9 @@
 
 #include "base/assert.h"
 
-uint32_t model_find(const struct tb_catalog *c, const struct tb_name *name)
+uint32_t tb_model_find(const struct tb_catalog *c, const struct tb_name *name)
 {
-    EACH(c->models, i) if (same_name(&model_at(c, i)->config.name, name)) return i;
+    EACH(c->models, i) if (tb_catalog_same_name(&model_at(c, i)->config.name, name)) return i;
     return NONE;
 }
 
@@ -19,24 +19,25 @@ static bool model_valid(const struct tb_catalog_model *m)
 
 enum tb_status tb_catalog_model_add(struct tb_catalog *c, const struct tb_catalog_model *given)
 {
-    enter(c, c->now);
+    tb_catalog_enter(c, c->now);
     if (!model_valid(given)) return TB_BAD_ARGUMENT;
-    uint32_t i = model_find(c, &given->name);
+    uint32_t i = tb_model_find(c, &given->name);
     if (i != NONE) {
         const struct tb_catalog_model *old = &model_at(c, i)->config;
-        if (!same_name(&old->home, &given->home) || old->is_home != given->is_home) return TB_CONFLICT;
+        if (!tb_catalog_same_name(&old->home, &given->home) || old->is_home != given->is_home)
+            return TB_CONFLICT;
     } else {
-        i = table_new(&c->models);
-        if (i == NONE) return full(c, &c->models);
+        i = tb_table_new(&c->models);
+        if (i == NONE) return tb_catalog_refuse_full(c, &c->models);
     }
     struct model *m = model_at(c, i);
     m->config = *given;
     if (m->config.keep == 0) m->config.keep = 2;
-    touch_model(c, i);
-    return settle(c, TB_OK);
+    tb_catalog_touch_model(c, i);
+    return tb_catalog_settle(c, TB_OK);
 }
 
-uint32_t run_find(const struct tb_catalog *c, uint32_t model, const struct tb_id *id)
+uint32_t tb_run_find(const struct tb_catalog *c, uint32_t model, const struct tb_id *id)
 {
     EACH(c->runs, i) if (run_at(c, i)->model == model && tb_id_equal(&run_at(c, i)->info.id, id)) return i;
     return NONE;
@@ -60,10 +61,11 @@ static bool run_has_versions(const struct tb_catalog *c, const struct tb_id *id)
     return false;
 }
 
-/* A full table forgets the oldest run that was shut out and has no version here. Its id can publish nothing then either: it is not found. */
+/* A full table forgets the oldest run that was shut out and has no version here. Its id can publish nothing
+ * then either: it is not found. */
 static uint32_t run_row(struct tb_catalog *c)
 {
-    const uint32_t i = table_new(&c->runs);
+    const uint32_t i = tb_table_new(&c->runs);
     if (i != NONE) return i;
     uint32_t oldest = NONE;
     EACH(c->runs, r)
@@ -73,20 +75,21 @@ static uint32_t run_row(struct tb_catalog *c)
         if (oldest == NONE || run->info.order < run_at(c, oldest)->info.order) oldest = r;
     }
     if (oldest == NONE) return NONE;
-    table_free(&c->runs, oldest);
-    return table_new(&c->runs);
+    tb_table_free(&c->runs, oldest);
+    return tb_table_new(&c->runs);
 }
 
 enum tb_status tb_catalog_restore_run(struct tb_catalog *c, const struct tb_catalog_run *given)
 {
-    enter(c, c->now);
-    const uint32_t model = model_find(c, &given->model);
+    tb_catalog_enter(c, c->now);
+    const uint32_t model = tb_model_find(c, &given->model);
     if (model == NONE) return TB_NOT_FOUND;
     if (given->order == 0 || tb_id_is_zero(&given->id) || memchr(given->key, 0, sizeof given->key) == NULL)
         return TB_BAD_ARGUMENT;
-    if (run_find(c, model, &given->id) != NONE || run_by_key(c, model, given->key) != NONE) return TB_CONFLICT;
+    if (tb_run_find(c, model, &given->id) != NONE || run_by_key(c, model, given->key) != NONE)
+        return TB_CONFLICT;
     const uint32_t i = run_row(c);
-    if (i == NONE) return full(c, &c->runs);
+    if (i == NONE) return tb_catalog_refuse_full(c, &c->runs);
     struct run *run = run_at(c, i);
     run->info = *given;
     run->model = model;
@@ -95,7 +98,8 @@ enum tb_status tb_catalog_restore_run(struct tb_catalog *c, const struct tb_cata
     return TB_OK;
 }
 
-/* Who comes late with an older run publishes nothing: its open versions end here, its next calls are refused. */
+/* Who comes late with an older run publishes nothing: its open versions end here, its next calls are refused.
+ */
 static void fence_others(struct tb_catalog *c, uint32_t newest)
 {
     EACH(c->runs, i)
@@ -103,12 +107,12 @@ static void fence_others(struct tb_catalog *c, uint32_t newest)
         struct run *run = run_at(c, i);
         if (i == newest || run->model != run_at(c, newest)->model || run->info.fenced) continue;
         run->info.fenced = true;
-        row_mark(&c->runs, i, TB_CATALOG_PERSIST_RUN);
+        tb_row_mark(&c->runs, i, TB_CATALOG_PERSIST_RUN);
         EACH(c->versions, v)
         {
             const struct version *version = version_at(c, v);
             if (version->state == TB_VERSION_OPEN && tb_id_equal(&version->key.run, &run->info.id))
-                version_end(c, v, TB_VERSION_ENDED_ABANDONED, "fenced");
+                tb_version_end(c, v, TB_VERSION_ENDED_ABANDONED, "fenced");
         }
     }
 }
@@ -121,19 +125,20 @@ static void fill_run(struct tb_catalog *c, uint32_t i, uint32_t model, const str
     run->info.model = q->model;
     run->info.id = q->fresh_id;
     run->info.order = ++m->run_order;
-    (void)copy_text(run->info.key, q->key); /* its length was checked */
+    (void)tb_catalog_copy_text(run->info.key, q->key); /* its length was checked */
     run->info.resumed_run_order = m->head.run_order;
     run->info.resumed_number = m->head.number;
     run->opened_by = q->session;
-    run->opened_name = session_at(c, session_find(c, &q->session))->info.name;
+    run->opened_name = session_at(c, tb_catalog_session_find(c, &q->session))->info.name;
 }
 
-enum tb_status tb_catalog_run_open(struct tb_catalog *c, tb_time_ns now, const struct tb_catalog_run_request *q,
-                                   struct tb_catalog_run *run_out, bool *joined_out)
+enum tb_status tb_catalog_run_open(struct tb_catalog *c, tb_time_ns now,
+                                   const struct tb_catalog_run_request *q, struct tb_catalog_run *run_out,
+                                   bool *joined_out)
 {
-    enter(c, now);
-    if (session_find(c, &q->session) == NONE) return TB_PEER_LEASE;
-    const uint32_t model = model_find(c, &q->model);
+    tb_catalog_enter(c, now);
+    if (tb_catalog_session_find(c, &q->session) == NONE) return TB_PEER_LEASE;
+    const uint32_t model = tb_model_find(c, &q->model);
     if (model == NONE) return TB_NOT_FOUND;
     if (!model_at(c, model)->config.is_home) return TB_NOT_HOME;
     const size_t length = strnlen(q->key, TB_CATALOG_TEXT_MAX);
@@ -143,14 +148,14 @@ enum tb_status tb_catalog_run_open(struct tb_catalog *c, tb_time_ns now, const s
     if (length == 0 && !joined) return TB_NOT_FOUND;
     if (joined && run_at(c, i)->info.fenced) return TB_FENCED;
     if (!joined) {
-        if (run_find(c, model, &q->fresh_id) != NONE) return TB_CONFLICT;
+        if (tb_run_find(c, model, &q->fresh_id) != NONE) return TB_CONFLICT;
         i = run_row(c);
-        if (i == NONE) return full(c, &c->runs);
+        if (i == NONE) return tb_catalog_refuse_full(c, &c->runs);
         fill_run(c, i, model, q);
-        row_mark(&c->runs, i, TB_CATALOG_PERSIST_RUN);
+        tb_row_mark(&c->runs, i, TB_CATALOG_PERSIST_RUN);
         fence_others(c, i);
     }
     *run_out = run_at(c, i)->info;
     *joined_out = joined;
-    return settle(c, TB_OK);
+    return tb_catalog_settle(c, TB_OK);
 }

@@ -91,7 +91,8 @@ struct tb_catalog *tb_catalog_init(void *memory, const struct tb_catalog_limits 
 {
     struct carver k = {.base = memory};
     struct tb_catalog *c = carve(&k, sizeof *c);
-    *c = (struct tb_catalog){.config = *config, .limits = with_defaults(limits), .now = now, .last_tick = now};
+    *c =
+        (struct tb_catalog){.config = *config, .limits = with_defaults(limits), .now = now, .last_tick = now};
     config_defaults(&c->config);
     carve_all(&k, c);
     c->recovering = true;
@@ -110,18 +111,18 @@ bool tb_catalog_recovering(const struct tb_catalog *c)
     return c->recovering;
 }
 
-enum tb_status full(struct tb_catalog *c, const struct table *t)
+enum tb_status tb_catalog_refuse_full(struct tb_catalog *c, const struct table *t)
 {
     c->full = t->name;
     return TB_SITE_NOMEM;
 }
 
-bool same_name(const struct tb_name *a, const struct tb_name *b)
+bool tb_catalog_same_name(const struct tb_name *a, const struct tb_name *b)
 {
     return strncmp(a->text, b->text, sizeof a->text) == 0;
 }
 
-bool copy_text(char out[TB_CATALOG_TEXT_MAX], const char *text)
+bool tb_catalog_copy_text(char out[TB_CATALOG_TEXT_MAX], const char *text)
 {
     const size_t length = strnlen(text, TB_CATALOG_TEXT_MAX);
     const size_t kept = length < TB_CATALOG_TEXT_MAX ? length : TB_CATALOG_TEXT_MAX - 1;
@@ -132,27 +133,27 @@ bool copy_text(char out[TB_CATALOG_TEXT_MAX], const char *text)
 
 /* ---- settling ---- */
 
-void enter(struct tb_catalog *c, tb_time_ns now)
+void tb_catalog_enter(struct tb_catalog *c, tb_time_ns now)
 {
     if (now > c->now) c->now = now;
     c->full = "";
 }
 
-void touch_model(struct tb_catalog *c, uint32_t model)
+void tb_catalog_touch_model(struct tb_catalog *c, uint32_t model)
 {
     model_at(c, model)->touched = true;
     c->unsettled = true;
     c->waits_touched = true;
 }
 
-void touch_version(struct tb_catalog *c, uint32_t version)
+void tb_catalog_touch_version(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
     v->touched = true;
-    touch_model(c, v->model);
+    tb_catalog_touch_model(c, v->model);
 }
 
-void touch_group(struct tb_catalog *c, uint32_t group)
+void tb_catalog_touch_group(struct tb_catalog *c, uint32_t group)
 {
     group_at(c, group)->touched = true;
     c->unsettled = true;
@@ -166,17 +167,17 @@ static void model_settle(struct tb_catalog *c, uint32_t model)
     EACH(c->versions, i)
     {
         const struct version *v = version_at(c, i);
-        if (v->model != model || !version_lives(v)) continue;
-        const struct which w = which_of(v);
-        if (tb_id_is_zero(&head.uid) || which_compare(&w, &head) > 0) head = w;
+        if (v->model != model || !tb_version_lives(v)) continue;
+        const struct which w = tb_which_of(v);
+        if (tb_id_is_zero(&head.uid) || tb_which_compare(&w, &head) > 0) head = w;
     }
     if (!tb_id_equal(&head.uid, &m->head.uid)) {
         m->head = head;
-        row_mark(&c->models, model, TB_CATALOG_PERSIST_POINTER);
+        tb_row_mark(&c->models, model, TB_CATALOG_PERSIST_POINTER);
     }
-    retention_settle(c, model);
-    crossing_settle(c, model);
-    site_activated_settle(c, model);
+    tb_retention_settle(c, model);
+    tb_catalog_crossing_settle(c, model);
+    tb_catalog_site_activated_settle(c, model);
 }
 
 static void settle_round(struct tb_catalog *c)
@@ -184,12 +185,12 @@ static void settle_round(struct tb_catalog *c)
     EACH(c->versions, v) if (version_at(c, v)->touched)
     {
         version_at(c, v)->touched = false;
-        version_settle(c, v);
+        tb_version_settle(c, v);
     }
     EACH(c->groups, g) if (group_at(c, g)->touched)
     {
         group_at(c, g)->touched = false;
-        group_settle(c, g);
+        tb_group_settle(c, g);
     }
     EACH(c->models, m) if (model_at(c, m)->touched)
     {
@@ -198,10 +199,10 @@ static void settle_round(struct tb_catalog *c)
     }
 }
 
-enum tb_status settle(struct tb_catalog *c, enum tb_status status)
+enum tb_status tb_catalog_settle(struct tb_catalog *c, enum tb_status status)
 {
-    /* Every round ends a life, marks or plans something, or is the last; states only move forward, so it ends. The
-     * bound is for our own mistakes. */
+    /* Every round ends a life, marks or plans something, or is the last; states only move forward, so it
+     * ends. The bound is for our own mistakes. */
     for (uint32_t rounds = 0; c->unsettled; rounds++) {
         TB_ASSERT(rounds < 1000);
         c->unsettled = false;
@@ -231,31 +232,29 @@ static void end_recovery(struct tb_catalog *c)
 {
     if (!c->recovering || c->now < c->recovers_until) return;
     c->recovering = false;
-    EACH(c->versions, i) touch_version(c, i);
-    EACH(c->models, m) touch_model(c, m);
+    EACH(c->versions, i) tb_catalog_touch_version(c, i);
+    EACH(c->models, m) tb_catalog_touch_model(c, m);
 }
 
 void tb_catalog_tick(struct tb_catalog *c, tb_time_ns now)
 {
-    enter(c, now);
+    tb_catalog_enter(c, now);
     forgive_pause(c, c->now);
-    leases_tick(c);
+    tb_leases_tick(c);
     end_recovery(c);
-    plans_tick(c);
-    if (unpublish_deadline(c) <= c->now)
-        EACH(c->versions, i) touch_version(c, i);
-    if (crossing_deadline(c) <= c->now)
-        EACH(c->models, m) touch_model(c, m);
-    if (waits_deadline(c) <= c->now) c->waits_touched = true;
-    (void)settle(c, TB_OK);
+    tb_plans_tick(c);
+    if (tb_unpublish_deadline(c) <= c->now) EACH(c->versions, i) tb_catalog_touch_version(c, i);
+    if (tb_catalog_crossing_deadline(c) <= c->now) EACH(c->models, m) tb_catalog_touch_model(c, m);
+    if (tb_waits_deadline(c) <= c->now) c->waits_touched = true;
+    (void)tb_catalog_settle(c, TB_OK);
 }
 
 tb_time_ns tb_catalog_next_deadline(const struct tb_catalog *c)
 {
     tb_time_ns at = c->recovering ? c->recovers_until : TB_TIME_NEVER;
-    at = tb_time_min(at, leases_deadline(c));
-    at = tb_time_min(at, waits_deadline(c));
-    at = tb_time_min(at, unpublish_deadline(c));
-    at = tb_time_min(at, crossing_deadline(c));
-    return tb_time_min(at, plans_deadline(c));
+    at = tb_time_min(at, tb_leases_deadline(c));
+    at = tb_time_min(at, tb_waits_deadline(c));
+    at = tb_time_min(at, tb_unpublish_deadline(c));
+    at = tb_time_min(at, tb_catalog_crossing_deadline(c));
+    return tb_time_min(at, tb_plans_deadline(c));
 }

@@ -1,79 +1,81 @@
 /* sites.c - what other sites have, what they say of a version's life, and what crosses to here next.
  *
- * A newer ready version replaces one whose crossing has not begun; one begun is finished. One arrives at a time for a model. */
+ * A newer ready version replaces one whose crossing has not begun; one begun is finished. One arrives at a
+ * time for a model. */
 #include "gateway/catalog/tables.h"
 
-uint32_t site_find(const struct tb_catalog *c, const struct tb_name *name)
+uint32_t tb_catalog_site_find(const struct tb_catalog *c, const struct tb_name *name)
 {
-    EACH(c->sites, i) if (same_name(&site_at(c, i)->name, name)) return i;
+    EACH(c->sites, i) if (tb_catalog_same_name(&site_at(c, i)->name, name)) return i;
     return NONE;
 }
 
 static uint32_t site_get(struct tb_catalog *c, const struct tb_name *name)
 {
-    uint32_t i = site_find(c, name);
+    uint32_t i = tb_catalog_site_find(c, name);
     if (i != NONE) return i;
-    i = table_new(&c->sites);
+    i = tb_table_new(&c->sites);
     if (i != NONE) site_at(c, i)->name = *name;
     return i;
 }
 
 static void touch_models(struct tb_catalog *c)
 {
-    EACH(c->models, m) touch_model(c, m);
+    EACH(c->models, m) tb_catalog_touch_model(c, m);
 }
 
 /* CROSS is said again when the sites that can be asked changed. */
 static void ask_again(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
-    if (!version_lives(v) || v->whole || v->evicting || !(v->cross_begun || v->cross_asked)) return;
+    if (!tb_version_lives(v) || v->whole || v->evicting || !(v->cross_begun || v->cross_asked)) return;
     struct tb_name from[TB_CATALOG_FROM_MAX];
-    if (crossing_from(c, v, from) > 0) row_mark(&c->versions, version, TB_CATALOG_CROSS);
+    if (tb_catalog_crossing_from(c, v, from) > 0) tb_row_mark(&c->versions, version, TB_CATALOG_CROSS);
 }
 
 enum tb_status tb_catalog_site_up(struct tb_catalog *c, tb_time_ns now, const struct tb_name *name, bool up)
 {
-    enter(c, now);
+    tb_catalog_enter(c, now);
     const uint32_t site = site_get(c, name);
-    if (site == NONE) return full(c, &c->sites);
+    if (site == NONE) return tb_catalog_refuse_full(c, &c->sites);
     if (site_at(c, site)->up == up) return TB_DONE_BEFORE;
     site_at(c, site)->up = up;
-    EACH(c->versions, i) if (reference_find(c, TB_REFERENCE_SITE, i, site) != NONE) ask_again(c, i);
+    EACH(c->versions, i) if (tb_reference_find(c, TB_REFERENCE_SITE, i, site) != NONE) ask_again(c, i);
     touch_models(c);
-    return settle(c, TB_OK);
+    return tb_catalog_settle(c, TB_OK);
 }
 
 void tb_catalog_site_forget(struct tb_catalog *c, tb_time_ns now, const struct tb_name *name)
 {
-    enter(c, now);
-    const uint32_t site = site_find(c, name);
+    tb_catalog_enter(c, now);
+    const uint32_t site = tb_catalog_site_find(c, name);
     if (site == NONE) return;
     EACH(c->references, r)
     {
         const struct reference *ref = reference_at(c, r);
-        if (ref->kind == TB_REFERENCE_SITE && ref->owner == site) reference_end(c, r);
+        if (ref->kind == TB_REFERENCE_SITE && ref->owner == site) tb_reference_end(c, r);
     }
-    (void)settle(c, TB_OK);
+    (void)tb_catalog_settle(c, TB_OK);
 }
 
 static uint32_t site_reference(struct tb_catalog *c, uint32_t version, uint32_t site)
 {
-    const uint32_t r = reference_find(c, TB_REFERENCE_SITE, version, site);
-    return r != NONE ? r : reference_new(c, TB_REFERENCE_SITE, version, site);
+    const uint32_t r = tb_reference_find(c, TB_REFERENCE_SITE, version, site);
+    return r != NONE ? r : tb_reference_new(c, TB_REFERENCE_SITE, version, site);
 }
 
-enum tb_status tb_catalog_site_progress(struct tb_catalog *c, tb_time_ns now, const struct tb_catalog_site_progress *p)
+enum tb_status tb_catalog_site_progress(struct tb_catalog *c, tb_time_ns now,
+                                        const struct tb_catalog_site_progress *p)
 {
-    enter(c, now);
-    const uint32_t i = version_find(c, &p->uid);
+    tb_catalog_enter(c, now);
+    const uint32_t i = tb_version_find(c, &p->uid);
     if (i == NONE) return TB_NOT_FOUND;
     const uint32_t site = site_get(c, &p->site);
-    if (site == NONE) return full(c, &c->sites);
-    const enum tb_status ended = version_status(c, version_at(c, i));
+    if (site == NONE) return tb_catalog_refuse_full(c, &c->sites);
+    const enum tb_status ended = tb_version_status(c, version_at(c, i));
     if (ended != TB_OK && version_at(c, i)->state != TB_VERSION_RETIRED) return ended;
     const uint32_t r = site_reference(c, i, site);
-    if (r == NONE) return full(c, &c->references);
+    if (r == NONE) return tb_catalog_refuse_full(c, &c->references);
     struct reference *ref = reference_at(c, r);
     const bool news = ref->whole != p->whole || ref->activated != p->activated;
     if (ref->held_chunks == 0) ref->since = c->now;
@@ -83,8 +85,8 @@ enum tb_status tb_catalog_site_progress(struct tb_catalog *c, tb_time_ns now, co
     ref->activated = p->activated;
     if (p->whole) ref->has = true;
     if (!news) return TB_OK;
-    touch_version(c, i);
-    return settle(c, TB_OK);
+    tb_catalog_touch_version(c, i);
+    return tb_catalog_settle(c, TB_OK);
 }
 
 /* ---- what a peer says of a version's life ---- */
@@ -98,7 +100,7 @@ static bool same_version(const struct version *v, const struct tb_version_key *k
 {
     return v->key.run_order == key->run_order && v->key.number == key->number &&
            v->key.shard_count == key->shard_count && tb_id_equal(&v->key.run, &key->run) &&
-           same_name(&v->key.model, &key->model) &&
+           tb_catalog_same_name(&v->key.model, &key->model) &&
            !(has_root(&v->key) && has_root(key) && !tb_digest_equal(&v->key.root, &key->root));
 }
 
@@ -107,7 +109,8 @@ static bool place_taken(const struct tb_catalog *c, uint32_t model, const struct
     EACH(c->versions, i)
     {
         const struct version *v = version_at(c, i);
-        if (v->model == model && v->was_ready && v->key.run_order == key->run_order && v->key.number == key->number)
+        if (v->model == model && v->was_ready && v->key.run_order == key->run_order &&
+            v->key.number == key->number)
             return true;
     }
     return false;
@@ -124,11 +127,11 @@ static void believe_end(struct tb_catalog *c, uint32_t version, enum tb_catalog_
     if (is_end(v->state) && v->state != TB_VERSION_RETIRED) return;
     if (state == TB_VERSION_ENDED_LOST && v->whole) return; /* lost for others: here it is all */
     if (state == TB_VERSION_ENDED_LOST && v->state == TB_VERSION_RETIRED) return;
-    version_end(c, version, state, "said_by_home");
+    tb_version_end(c, version, state, "said_by_home");
 }
 
-static void believe_life(struct tb_catalog *c, uint32_t version, uint32_t reference, const struct tb_version_key *key,
-                         enum tb_catalog_state state)
+static void believe_life(struct tb_catalog *c, uint32_t version, uint32_t reference,
+                         const struct tb_version_key *key, enum tb_catalog_state state)
 {
     struct version *v = version_at(c, version);
     struct reference *ref = reference_at(c, reference);
@@ -136,62 +139,66 @@ static void believe_life(struct tb_catalog *c, uint32_t version, uint32_t refere
     ref->has = true;
     if (v->state == TB_VERSION_OPEN && state != TB_VERSION_OPEN) {
         v->key.root = key->root;
-        version_name_ready(c, version);
+        tb_version_name_ready(c, version);
     }
     if (!had) ask_again(c, version);
-    touch_version(c, version);
+    tb_catalog_touch_version(c, version);
 }
 
 /* RETIRED and ABANDONED are said of the peer's own copy; before ready, abandoned by home is the end. */
-static bool ends_everywhere(const struct tb_catalog *c, uint32_t version, const struct tb_name *from, enum tb_catalog_state state)
+static bool ends_everywhere(const struct tb_catalog *c, uint32_t version, const struct tb_name *from,
+                            enum tb_catalog_state state)
 {
     const struct version *v = version_at(c, version);
     if (state == TB_VERSION_RETIRED) return false;
     if (state != TB_VERSION_ENDED_ABANDONED) return true;
-    return !v->was_ready && same_name(from, &model_at(c, v->model)->config.home);
+    return !v->was_ready && tb_catalog_same_name(from, &model_at(c, v->model)->config.home);
 }
 
-static enum tb_status hear(struct tb_catalog *c, uint32_t version, uint32_t site, const struct tb_version_key *key,
-                           enum tb_catalog_state state)
+static enum tb_status hear(struct tb_catalog *c, uint32_t version, uint32_t site,
+                           const struct tb_version_key *key, enum tb_catalog_state state)
 {
     const bool home = model_at(c, version_at(c, version)->model)->config.is_home;
     if (!is_end(state)) {
-        if (is_end(version_at(c, version)->state) && version_at(c, version)->state != TB_VERSION_RETIRED) return TB_OK;
+        if (is_end(version_at(c, version)->state) && version_at(c, version)->state != TB_VERSION_RETIRED)
+            return TB_OK;
         const uint32_t r = site_reference(c, version, site);
-        if (r == NONE) return full(c, &c->references);
+        if (r == NONE) return tb_catalog_refuse_full(c, &c->references);
         if (!home)
             believe_life(c, version, r, key, state);
         else
             reference_at(c, r)->has = true;
         return TB_OK;
     }
-    const uint32_t r = reference_find(c, TB_REFERENCE_SITE, version, site);
-    if (r != NONE) reference_end(c, r);
+    const uint32_t r = tb_reference_find(c, TB_REFERENCE_SITE, version, site);
+    if (r != NONE) tb_reference_end(c, r);
     if (!home && ends_everywhere(c, version, &site_at(c, site)->name, state)) believe_end(c, version, state);
     return TB_OK;
 }
 
-enum tb_status tb_catalog_remote_version(struct tb_catalog *c, tb_time_ns now, const struct tb_name *from_site,
-                                         const struct tb_version_key *key, enum tb_catalog_state state)
+enum tb_status tb_catalog_remote_version(struct tb_catalog *c, tb_time_ns now,
+                                         const struct tb_name *from_site, const struct tb_version_key *key,
+                                         enum tb_catalog_state state)
 {
-    enter(c, now);
-    if (state < TB_VERSION_OPEN || state >= TB_CATALOG_STATE_END || tb_id_is_zero(&key->uid)) return TB_BAD_ARGUMENT;
-    const uint32_t model = model_find(c, &key->model);
+    tb_catalog_enter(c, now);
+    if (state < TB_VERSION_OPEN || state >= TB_CATALOG_STATE_END || tb_id_is_zero(&key->uid))
+        return TB_BAD_ARGUMENT;
+    const uint32_t model = tb_model_find(c, &key->model);
     if (model == NONE) return TB_NOT_FOUND;
     if (key->shard_count == 0 || key->shard_count > c->limits.shards) return TB_TOO_LARGE;
     const uint32_t site = site_get(c, from_site);
-    if (site == NONE) return full(c, &c->sites);
-    uint32_t i = version_find(c, &key->uid);
+    if (site == NONE) return tb_catalog_refuse_full(c, &c->sites);
+    uint32_t i = tb_version_find(c, &key->uid);
     if (i != NONE && !same_version(version_at(c, i), key)) return TB_CONFLICT;
     if (i == NONE) {
         if (model_at(c, model)->config.is_home) return TB_NOT_FOUND;
         if (state == TB_VERSION_RETIRED) return TB_OK; /* never here, and not there any more */
         if (place_taken(c, model, key)) return TB_CONFLICT;
-        i = version_new(c, model, key);
-        if (i == NONE) return full(c, &c->versions);
+        i = tb_version_new(c, model, key);
+        if (i == NONE) return tb_catalog_refuse_full(c, &c->versions);
         version_at(c, i)->was_ready = is_end(state) && has_root(key);
     }
-    return settle(c, hear(c, i, site, key, state));
+    return tb_catalog_settle(c, hear(c, i, site, key, state));
 }
 
 /* ---- what crosses to here ---- */
@@ -207,16 +214,17 @@ static bool can_ask(const struct tb_catalog *c, const struct version *v, uint32_
     return false;
 }
 
-uint32_t crossing_from(const struct tb_catalog *c, const struct version *v, struct tb_name from_out[TB_CATALOG_FROM_MAX])
+uint32_t tb_catalog_crossing_from(const struct tb_catalog *c, const struct version *v,
+                                  struct tb_name from_out[TB_CATALOG_FROM_MAX])
 {
     const struct tb_catalog_model *m = &model_at(c, v->model)->config;
     uint32_t count = 0;
     for (uint32_t f = 0; f < m->from_count; f++) {
-        const uint32_t site = site_find(c, &m->from[f]);
+        const uint32_t site = tb_catalog_site_find(c, &m->from[f]);
         if (site != NONE && can_ask(c, v, site)) from_out[count++] = site_at(c, site)->name;
     }
     if (m->from_count > 0) return count;
-    const uint32_t home = site_find(c, &m->home);
+    const uint32_t home = tb_catalog_site_find(c, &m->home);
     if (home != NONE && can_ask(c, v, home)) from_out[count++] = m->home;
     EACH(c->sites, s)
     {
@@ -235,13 +243,13 @@ static bool home_needs(const struct tb_catalog *c, const struct version *v)
         if (ref->kind == TB_REFERENCE_WORKER && ref->whole && ref->export_id != 0) return false;
     }
     for (uint32_t s = 0; s < v->key.shard_count; s++)
-        if (!shard_whole(v, s) && !shard_published(c, v, s)) return true;
+        if (!tb_shard_whole(v, s) && !tb_shard_published(c, v, s)) return true;
     return false;
 }
 
 static bool lacking(const struct version *v, uint32_t model)
 {
-    return v->model == model && version_lives(v) && !v->whole && !v->evicting;
+    return v->model == model && tb_version_lives(v) && !v->whole && !v->evicting;
 }
 
 static bool newer_here(const struct tb_catalog *c, const struct version *v)
@@ -249,7 +257,7 @@ static bool newer_here(const struct tb_catalog *c, const struct version *v)
     EACH(c->versions, i)
     {
         const struct version *other = version_at(c, i);
-        if (other->model == v->model && version_here(other) && version_older(v, other)) return true;
+        if (other->model == v->model && tb_version_here(other) && tb_version_older(v, other)) return true;
     }
     return false;
 }
@@ -260,14 +268,14 @@ static bool may_cross(const struct tb_catalog *c, const struct version *v, uint3
     if (!lacking(v, model) || v->refused_until > c->now) return false;
     if (model_at(c, model)->config.is_home && !home_needs(c, v)) return false;
     if (!v->reserved && !v->wanted && newer_here(c, v)) return false;
-    return crossing_from(c, v, from) > 0;
+    return tb_catalog_crossing_from(c, v, from) > 0;
 }
 
 /* What has its space goes on first, then the newest, then what an exact wait asks for. */
 static bool preferred(const struct version *a, const struct version *b)
 {
     if (a->reserved != b->reserved) return a->reserved;
-    return version_older(b, a);
+    return tb_version_older(b, a);
 }
 
 static uint32_t choose(const struct tb_catalog *c, uint32_t model)
@@ -290,13 +298,13 @@ static void give_up_orphans(struct tb_catalog *c, uint32_t model)
     {
         const struct version *v = version_at(c, i);
         if (!lacking(v, model) || !v->reserved) continue;
-        bool somewhere = version_whole_elsewhere(c, v);
+        bool somewhere = tb_version_whole_elsewhere(c, v);
         EACH_REFERENCE(c, v, r)
         {
             const struct reference *ref = reference_at(c, r);
             somewhere = somewhere || (ref->kind == TB_REFERENCE_SITE && ref->has);
         }
-        if (!somewhere) version_end(c, i, TB_VERSION_ENDED_ABANDONED, "no_site_has_it");
+        if (!somewhere) tb_version_end(c, i, TB_VERSION_ENDED_ABANDONED, "no_site_has_it");
     }
 }
 
@@ -306,7 +314,7 @@ static bool begun_and_moving(const struct tb_catalog *c, uint32_t model)
     return false;
 }
 
-void crossing_settle(struct tb_catalog *c, uint32_t model)
+void tb_catalog_crossing_settle(struct tb_catalog *c, uint32_t model)
 {
     const struct tb_catalog_model *m = &model_at(c, model)->config;
     if (!m->subscribed && !m->is_home) return;
@@ -319,50 +327,50 @@ void crossing_settle(struct tb_catalog *c, uint32_t model)
         if (v->refused_until <= c->now) v->refused_until = 0;
         if (i == next || !v->cross_asked) continue;
         v->cross_asked = false;
-        row_unmark(&c->versions, i, TB_CATALOG_CROSS);
+        tb_row_unmark(&c->versions, i, TB_CATALOG_CROSS);
     }
     if (next == NONE || version_at(c, next)->cross_asked) return;
     version_at(c, next)->cross_asked = true;
-    row_mark(&c->versions, next, TB_CATALOG_CROSS);
+    tb_row_mark(&c->versions, next, TB_CATALOG_CROSS);
 }
 
 enum tb_status tb_catalog_crossing_begun(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid)
 {
-    enter(c, now);
-    const uint32_t i = version_find(c, uid);
+    tb_catalog_enter(c, now);
+    const uint32_t i = tb_version_find(c, uid);
     if (i == NONE) return TB_NOT_FOUND;
     struct version *v = version_at(c, i);
-    const enum tb_status ended = version_status(c, v);
+    const enum tb_status ended = tb_version_status(c, v);
     if (ended != TB_OK) return ended;
     if (v->cross_begun) return TB_DONE_BEFORE;
     v->cross_begun = true;
     v->cross_asked = false;
     v->reserved = true;
-    touch_version(c, i);
-    return settle(c, TB_OK);
+    tb_catalog_touch_version(c, i);
+    return tb_catalog_settle(c, TB_OK);
 }
 
 enum tb_status tb_catalog_crossing_refused(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid)
 {
-    enter(c, now);
-    const uint32_t i = version_find(c, uid);
+    tb_catalog_enter(c, now);
+    const uint32_t i = tb_version_find(c, uid);
     if (i == NONE) return TB_NOT_FOUND;
     struct version *v = version_at(c, i);
     v->cross_asked = false;
     v->cross_begun = false;
     v->refused_until = tb_time_add(c->now, c->config.retry_ns);
-    row_unmark(&c->versions, i, TB_CATALOG_CROSS);
-    touch_version(c, i);
-    return settle(c, TB_OK);
+    tb_row_unmark(&c->versions, i, TB_CATALOG_CROSS);
+    tb_catalog_touch_version(c, i);
+    return tb_catalog_settle(c, TB_OK);
 }
 
-tb_time_ns crossing_deadline(const struct tb_catalog *c)
+tb_time_ns tb_catalog_crossing_deadline(const struct tb_catalog *c)
 {
     tb_time_ns at = TB_TIME_NEVER;
     EACH(c->versions, i)
     {
         const struct version *v = version_at(c, i);
-        if (version_lives(v) && !v->whole && v->refused_until != 0 && !v->cross_asked && !v->cross_begun)
+        if (tb_version_lives(v) && !v->whole && v->refused_until != 0 && !v->cross_asked && !v->cross_begun)
             at = tb_time_min(at, v->refused_until);
     }
     return at;
@@ -376,21 +384,22 @@ static bool activated_by_all(const struct tb_catalog *c, uint32_t model, const s
     EACH(c->groups, g)
     {
         if (group_at(c, g)->model != model) continue;
-        if (!group_activated(c, g, w)) return false;
+        if (!tb_group_activated(c, g, w)) return false;
         groups++;
     }
     return groups > 0;
 }
 
-void site_activated_settle(struct tb_catalog *c, uint32_t model)
+void tb_catalog_site_activated_settle(struct tb_catalog *c, uint32_t model)
 {
     EACH(c->versions, i)
     {
         struct version *v = version_at(c, i);
-        const struct which w = which_of(v);
-        if (v->model != model || v->activated_here || !version_lives(v) || !activated_by_all(c, model, &w)) continue;
+        const struct which w = tb_which_of(v);
+        if (v->model != model || v->activated_here || !tb_version_lives(v) || !activated_by_all(c, model, &w))
+            continue;
         v->activated_here = true;
         c->waits_touched = true;
-        row_mark(&c->versions, i, TB_CATALOG_SITE_STATE);
+        tb_row_mark(&c->versions, i, TB_CATALOG_SITE_STATE);
     }
 }

@@ -6,22 +6,22 @@
 
 #include "base/assert.h"
 
-struct row *table_row(const struct table *t, uint32_t index)
+struct row *tb_table_row(const struct table *t, uint32_t index)
 {
     TB_ASSERT(index < t->high);
     return (struct row *)(void *)(t->rows + (size_t)index * t->row_bytes);
 }
 
-uint32_t table_new(struct table *t)
+uint32_t tb_table_new(struct table *t)
 {
     uint32_t index = t->free_first;
     if (index != NONE)
-        t->free_first = table_row(t, index)->next;
+        t->free_first = tb_table_row(t, index)->next;
     else if (t->high < t->cap)
         index = t->high++;
     else
         return NONE;
-    struct row *row = table_row(t, index);
+    struct row *row = tb_table_row(t, index);
     memset(row, 0, t->row_bytes);
     row->live = true;
     return index;
@@ -29,22 +29,22 @@ uint32_t table_new(struct table *t)
 
 static void dirty_remove(struct table *t, uint32_t index)
 {
-    struct row *row = table_row(t, index);
+    struct row *row = tb_table_row(t, index);
     if (!row->dirty) return;
     if (row->previous == NONE)
         t->dirty_first = row->next;
     else
-        table_row(t, row->previous)->next = row->next;
+        tb_table_row(t, row->previous)->next = row->next;
     if (row->next == NONE)
         t->dirty_last = row->previous;
     else
-        table_row(t, row->next)->previous = row->previous;
+        tb_table_row(t, row->next)->previous = row->previous;
     row->dirty = false;
 }
 
 static void dirty_append(struct table *t, uint32_t index)
 {
-    struct row *row = table_row(t, index);
+    struct row *row = tb_table_row(t, index);
     if (row->dirty) return;
     row->dirty = true;
     row->next = NONE;
@@ -52,13 +52,13 @@ static void dirty_append(struct table *t, uint32_t index)
     if (t->dirty_last == NONE)
         t->dirty_first = index;
     else
-        table_row(t, t->dirty_last)->next = index;
+        tb_table_row(t, t->dirty_last)->next = index;
     t->dirty_last = index;
 }
 
-void table_free(struct table *t, uint32_t index)
+void tb_table_free(struct table *t, uint32_t index)
 {
-    struct row *row = table_row(t, index);
+    struct row *row = tb_table_row(t, index);
     TB_ASSERT(row->live);
     dirty_remove(t, index);
     row->live = false;
@@ -67,39 +67,39 @@ void table_free(struct table *t, uint32_t index)
     t->free_first = index;
 }
 
-uint32_t table_next(const struct table *t, uint32_t index)
+uint32_t tb_table_next(const struct table *t, uint32_t index)
 {
     for (; index < t->high; index++) {
-        const struct row *row = table_row(t, index);
+        const struct row *row = tb_table_row(t, index);
         if (row->live && !row->dead) return index;
     }
     return NONE;
 }
 
-void row_mark(struct table *t, uint32_t index, enum tb_catalog_todo_kind kind)
+void tb_row_mark(struct table *t, uint32_t index, enum tb_catalog_todo_kind kind)
 {
-    struct row *row = table_row(t, index);
+    struct row *row = tb_table_row(t, index);
     TB_ASSERT(row->live);
     row->todos |= 1u << kind;
     dirty_append(t, index);
 }
 
-void row_unmark(struct table *t, uint32_t index, enum tb_catalog_todo_kind kind)
+void tb_row_unmark(struct table *t, uint32_t index, enum tb_catalog_todo_kind kind)
 {
-    struct row *row = table_row(t, index);
+    struct row *row = tb_table_row(t, index);
     row->todos &= ~(1u << kind);
     row->held &= ~(1u << kind);
     if (row->todos == 0) dirty_remove(t, index);
 }
 
-bool row_marked(const struct row *row, enum tb_catalog_todo_kind kind)
+bool tb_row_marked(const struct row *row, enum tb_catalog_todo_kind kind)
 {
     return ((row->todos | row->held) & (1u << kind)) != 0;
 }
 
-uint32_t table_todo(const struct table *t, enum tb_catalog_todo_kind kind)
+uint32_t tb_table_todo(const struct table *t, enum tb_catalog_todo_kind kind)
 {
-    for (uint32_t i = t->dirty_first; i != NONE; i = table_row(t, i)->next)
-        if (table_row(t, i)->todos & (1u << kind)) return i;
+    for (uint32_t i = t->dirty_first; i != NONE; i = tb_table_row(t, i)->next)
+        if (tb_table_row(t, i)->todos & (1u << kind)) return i;
     return NONE;
 }

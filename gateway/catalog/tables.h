@@ -1,9 +1,9 @@
 /* tables.h - the rows behind catalog.h, and what its rooms say to each other. Private to gateway/catalog.
  *
- * How a change travels: a request changes rows and *touches* what depends on them (version, group, model); before it
- * returns, settle() lets every touched row draw its conclusions until none is left. So no conclusion is
- * drawn in the middle of a change, and no rule is written twice. What the world must know becomes a bit on a row
- * (row_mark), which todos.c turns into todos. */
+ * How a change travels: a request changes rows and *touches* what depends on them (version, group, model);
+ * before it returns, tb_catalog_settle lets every touched row draw its conclusions until none is
+ * left. So no conclusion is drawn in the middle of a change, and no rule is written twice. What the world
+ * must know becomes a bit on a row (tb_row_mark), which todos.c turns into todos. */
 #ifndef TB_GATEWAY_CATALOG_TABLES_H
 #define TB_GATEWAY_CATALOG_TABLES_H
 
@@ -36,20 +36,20 @@ struct table {
     const char *name;
 };
 
-struct row *table_row(const struct table *t, uint32_t index);
+struct row *tb_table_row(const struct table *t, uint32_t index);
 /* A zeroed live row, or NONE when the table is full. */
-uint32_t table_new(struct table *t);
-void table_free(struct table *t, uint32_t index);
+uint32_t tb_table_new(struct table *t);
+void tb_table_free(struct table *t, uint32_t index);
 /* The first live row that is not dead, from `index` on; NONE. */
-uint32_t table_next(const struct table *t, uint32_t index);
-void row_mark(struct table *t, uint32_t index, enum tb_catalog_todo_kind kind);
-void row_unmark(struct table *t, uint32_t index, enum tb_catalog_todo_kind kind);
-bool row_marked(const struct row *row, enum tb_catalog_todo_kind kind);
+uint32_t tb_table_next(const struct table *t, uint32_t index);
+void tb_row_mark(struct table *t, uint32_t index, enum tb_catalog_todo_kind kind);
+void tb_row_unmark(struct table *t, uint32_t index, enum tb_catalog_todo_kind kind);
+bool tb_row_marked(const struct row *row, enum tb_catalog_todo_kind kind);
 /* The first row that has this todo; NONE. */
-uint32_t table_todo(const struct table *t, enum tb_catalog_todo_kind kind);
+uint32_t tb_table_todo(const struct table *t, enum tb_catalog_todo_kind kind);
 
 #define EACH(table, i)                                                                                       \
-    for (uint32_t i = table_next(&(table), 0); i != NONE; i = table_next(&(table), i + 1))
+    for (uint32_t i = tb_table_next(&(table), 0); i != NONE; i = tb_table_next(&(table), i + 1))
 
 /* ---- rows ---- */
 
@@ -108,13 +108,13 @@ struct version {
     struct bad_chunk bads[BADS_MAX];
     uint32_t bad_count;
 
-    bool reserved;     /* the arena has a region for it */
-    bool whole;        /* and every chunk of it */
-    bool evicting;     /* EVICT is out */
-    bool pinned;       /* by an operator */
-    bool cross_asked;  /* CROSS is out, nothing has begun */
-    bool cross_begun;  /* in this life of the gateway */
-    bool wanted;       /* an exact wait asks for it */
+    bool reserved;    /* the arena has a region for it */
+    bool whole;       /* and every chunk of it */
+    bool evicting;    /* EVICT is out */
+    bool pinned;      /* by an operator */
+    bool cross_asked; /* CROSS is out, nothing has begun */
+    bool cross_begun; /* in this life of the gateway */
+    bool wanted;      /* an exact wait asks for it */
     tb_time_ns refused_until;
     bool activated_here; /* by every group of the model */
     bool whole_told;     /* SITE_STATE said whole */
@@ -142,8 +142,8 @@ struct reference {
     int kind; /* TB_REFERENCE_* */
     uint32_t version;
     struct tb_id uid; /* of the version: outlives its row */
-    uint32_t next; /* of the version's list */
-    uint32_t owner; /* session or site */
+    uint32_t next;    /* of the version's list */
+    uint32_t owner;   /* session or site */
     struct tb_id session_id;
     struct tb_name name; /* worker or site: outlives its row */
     enum tb_status tell;
@@ -151,7 +151,7 @@ struct reference {
     /* PUBLISHER */
     uint32_t shard; /* NONE: opened, not sealed */
     uint64_t export_id;
-    bool hidden;    /* being unpublished */
+    bool hidden;            /* being unpublished */
     bool unpublish_answers; /* this one of the session's references carries the answer */
     tb_time_ns drain_until;
     enum tb_status unpublished;
@@ -161,13 +161,13 @@ struct reference {
     uint32_t held_chunks, total_chunks;
     bool whole;
     bool activated;
-    bool has; /* SITE: has it or is getting it, as it says */
+    bool has;         /* SITE: has it or is getting it, as it says */
     tb_time_ns since; /* when the reader began */
 
     /* WORKER */
-    uint32_t source; /* reference, GATEWAY, NONE */
+    uint32_t source;   /* reference, GATEWAY, NONE */
     bool source_loads; /* it was counted in the source's readers */
-    uint64_t plan;   /* told, or about to be; 0: none */
+    uint64_t plan;     /* told, or about to be; 0: none */
     struct avoided avoided[AVOIDED_MAX];
     uint32_t avoided_count;
     tb_time_ns retry_at;
@@ -223,7 +223,7 @@ struct tb_catalog {
     struct tb_catalog_config config;
     struct tb_catalog_limits limits;
     struct table models, runs, versions, sessions, references, groups, members, waits, sites;
-    struct shard *shards; /* limits.shards for each version row */
+    struct shard *shards;               /* limits.shards for each version row */
     struct tb_planner_member *question; /* plans.c: limits.references + 1 */
     tb_time_ns now, last_tick;
     tb_time_ns recovers_until;
@@ -237,154 +237,154 @@ struct tb_catalog {
 
 static inline struct model *model_at(const struct tb_catalog *c, uint32_t i)
 {
-    return (struct model *)table_row(&c->models, i);
+    return (struct model *)tb_table_row(&c->models, i);
 }
 static inline struct run *run_at(const struct tb_catalog *c, uint32_t i)
 {
-    return (struct run *)table_row(&c->runs, i);
+    return (struct run *)tb_table_row(&c->runs, i);
 }
 static inline struct version *version_at(const struct tb_catalog *c, uint32_t i)
 {
-    return (struct version *)table_row(&c->versions, i);
+    return (struct version *)tb_table_row(&c->versions, i);
 }
 static inline struct session *session_at(const struct tb_catalog *c, uint32_t i)
 {
-    return (struct session *)table_row(&c->sessions, i);
+    return (struct session *)tb_table_row(&c->sessions, i);
 }
 static inline struct reference *reference_at(const struct tb_catalog *c, uint32_t i)
 {
-    return (struct reference *)table_row(&c->references, i);
+    return (struct reference *)tb_table_row(&c->references, i);
 }
 static inline struct group *group_at(const struct tb_catalog *c, uint32_t i)
 {
-    return (struct group *)table_row(&c->groups, i);
+    return (struct group *)tb_table_row(&c->groups, i);
 }
 static inline struct member *member_at(const struct tb_catalog *c, uint32_t i)
 {
-    return (struct member *)table_row(&c->members, i);
+    return (struct member *)tb_table_row(&c->members, i);
 }
 static inline struct wait *wait_at(const struct tb_catalog *c, uint32_t i)
 {
-    return (struct wait *)table_row(&c->waits, i);
+    return (struct wait *)tb_table_row(&c->waits, i);
 }
 static inline struct site *site_at(const struct tb_catalog *c, uint32_t i)
 {
-    return (struct site *)table_row(&c->sites, i);
+    return (struct site *)tb_table_row(&c->sites, i);
 }
 
 /* The references of a version; the body may end the one it is at. */
-#define EACH_REFERENCE(c, v, r)                                                                              \
-    for (uint32_t r = (v)->references; r != NONE; r = reference_at(c, r)->next)
+#define EACH_REFERENCE(c, v, r) for (uint32_t r = (v)->references; r != NONE; r = reference_at(c, r)->next)
 
 /* ---- settle.c ---- */
 
 /* Every request begins with this. */
-void enter(struct tb_catalog *c, tb_time_ns now);
-void touch_version(struct tb_catalog *c, uint32_t version); /* and its model, and the waits */
-void touch_model(struct tb_catalog *c, uint32_t model);
-void touch_group(struct tb_catalog *c, uint32_t group);
+void tb_catalog_enter(struct tb_catalog *c, tb_time_ns now);
+void tb_catalog_touch_version(struct tb_catalog *c, uint32_t version); /* and its model, and the waits */
+void tb_catalog_touch_model(struct tb_catalog *c, uint32_t model);
+void tb_catalog_touch_group(struct tb_catalog *c, uint32_t group);
 /* Every request that changed something ends with this; returns `status`. */
-enum tb_status settle(struct tb_catalog *c, enum tb_status status);
+enum tb_status tb_catalog_settle(struct tb_catalog *c, enum tb_status status);
 /* TB_SITE_NOMEM, and tb_catalog_full names the table. */
-enum tb_status full(struct tb_catalog *c, const struct table *t);
-bool same_name(const struct tb_name *a, const struct tb_name *b);
-bool copy_text(char out[TB_CATALOG_TEXT_MAX], const char *text); /* false: it had to be cut */
+enum tb_status tb_catalog_refuse_full(struct tb_catalog *c, const struct table *t);
+bool tb_catalog_same_name(const struct tb_name *a, const struct tb_name *b);
+bool tb_catalog_copy_text(char out[TB_CATALOG_TEXT_MAX], const char *text); /* false: it had to be cut */
 
 /* ---- runs.c ---- */
 
-uint32_t model_find(const struct tb_catalog *c, const struct tb_name *name);
-uint32_t run_find(const struct tb_catalog *c, uint32_t model, const struct tb_id *id);
+uint32_t tb_model_find(const struct tb_catalog *c, const struct tb_name *name);
+uint32_t tb_run_find(const struct tb_catalog *c, uint32_t model, const struct tb_id *id);
 
 /* ---- versions.c ---- */
 
-uint32_t version_find(const struct tb_catalog *c, const struct tb_id *uid);
-uint32_t version_new(struct tb_catalog *c, uint32_t model, const struct tb_version_key *key);
-int which_compare(const struct which *a, const struct which *b);
-struct which which_of(const struct version *v);
-bool which_is(const struct which *w, const struct tb_id *uid);
-bool version_lives(const struct version *v); /* ready or kept: workers may hear of it */
-bool version_here(const struct version *v);  /* lives, whole at the gateway and staying */
-bool version_older(const struct version *a, const struct version *b);
-void version_end(struct tb_catalog *c, uint32_t version, enum tb_catalog_state state, const char *why);
+uint32_t tb_version_find(const struct tb_catalog *c, const struct tb_id *uid);
+uint32_t tb_version_new(struct tb_catalog *c, uint32_t model, const struct tb_version_key *key);
+int tb_which_compare(const struct which *a, const struct which *b);
+struct which tb_which_of(const struct version *v);
+bool tb_which_is(const struct which *w, const struct tb_id *uid);
+bool tb_version_lives(const struct version *v); /* ready or kept: workers may hear of it */
+bool tb_version_here(const struct version *v);  /* lives, whole at the gateway and staying */
+bool tb_version_older(const struct version *a, const struct version *b);
+void tb_version_end(struct tb_catalog *c, uint32_t version, enum tb_catalog_state state, const char *why);
 /* What a caller gets who asks about an ended version; TB_OK while it is open or lives. */
-enum tb_status version_status(const struct tb_catalog *c, const struct version *v);
-void version_settle(struct tb_catalog *c, uint32_t version);
+enum tb_status tb_version_status(const struct tb_catalog *c, const struct version *v);
+void tb_version_settle(struct tb_catalog *c, uint32_t version);
 /* A reliable whole replica other than the gateway's. */
-bool version_whole_elsewhere(const struct tb_catalog *c, const struct version *v);
-void version_name_ready(struct tb_catalog *c, uint32_t version);
+bool tb_version_whole_elsewhere(const struct tb_catalog *c, const struct version *v);
+void tb_version_name_ready(struct tb_catalog *c, uint32_t version);
 
 /* ---- references.c ---- */
 
-uint32_t reference_new(struct tb_catalog *c, int kind, uint32_t version, uint32_t owner);
+uint32_t tb_reference_new(struct tb_catalog *c, int kind, uint32_t version, uint32_t owner);
 /* It counts no more; its row goes when its todos are told. Readers behind it are planned anew. */
-void reference_end(struct tb_catalog *c, uint32_t reference);
-uint32_t reference_find(const struct tb_catalog *c, int kind, uint32_t version, uint32_t owner);
-bool shard_published(const struct tb_catalog *c, const struct version *v, uint32_t shard);
-bool shard_whole(const struct version *v, uint32_t shard);
+void tb_reference_end(struct tb_catalog *c, uint32_t reference);
+uint32_t tb_reference_find(const struct tb_catalog *c, int kind, uint32_t version, uint32_t owner);
+bool tb_shard_published(const struct tb_catalog *c, const struct version *v, uint32_t shard);
+bool tb_shard_whole(const struct version *v, uint32_t shard);
 /* TELL to each session that holds a reference of the version, once. */
-void references_tell(struct tb_catalog *c, uint32_t version, enum tb_status status, bool workers_too);
-void landing_settle(struct tb_catalog *c, uint32_t version);
-void version_forget_shards(struct version *v);
+void tb_references_tell(struct tb_catalog *c, uint32_t version, enum tb_status status, bool workers_too);
+void tb_landing_settle(struct tb_catalog *c, uint32_t version);
+void tb_version_forget_shards(struct version *v);
 
 /* ---- unpublish.c ---- */
 
-void unpublish_settle(struct tb_catalog *c, uint32_t version);
-tb_time_ns unpublish_deadline(const struct tb_catalog *c);
+void tb_unpublish_settle(struct tb_catalog *c, uint32_t version);
+tb_time_ns tb_unpublish_deadline(const struct tb_catalog *c);
 
 /* ---- leases.c ---- */
 
-uint32_t session_find(const struct tb_catalog *c, const struct tb_id *id);
-void session_end(struct tb_catalog *c, uint32_t session, bool tell);
-void leases_tick(struct tb_catalog *c);
-tb_time_ns leases_deadline(const struct tb_catalog *c);
+uint32_t tb_catalog_session_find(const struct tb_catalog *c, const struct tb_id *id);
+void tb_catalog_session_end(struct tb_catalog *c, uint32_t session, bool tell);
+void tb_leases_tick(struct tb_catalog *c);
+tb_time_ns tb_leases_deadline(const struct tb_catalog *c);
 
 /* ---- groups.c ---- */
 
-void group_settle(struct tb_catalog *c, uint32_t group);
-void groups_version_ended(struct tb_catalog *c, uint32_t version, enum tb_status status);
+void tb_group_settle(struct tb_catalog *c, uint32_t group);
+void tb_groups_version_ended(struct tb_catalog *c, uint32_t version, enum tb_status status);
 /* A group stages it or computes from it, for not longer than pin_max. */
-bool groups_pin(const struct tb_catalog *c, const struct version *v);
+bool tb_groups_pin(const struct tb_catalog *c, const struct version *v);
 /* It goes all the same: whose pin was too old is told. */
-void groups_unpin(struct tb_catalog *c, uint32_t version);
-void member_end(struct tb_catalog *c, uint32_t member);
-void member_progress(struct tb_catalog *c, uint32_t session, uint32_t version);
-void member_release(struct tb_catalog *c, uint32_t session, uint32_t version);
-void member_retell(struct tb_catalog *c, uint32_t session);
+void tb_groups_unpin(struct tb_catalog *c, uint32_t version);
+void tb_member_end(struct tb_catalog *c, uint32_t member);
+void tb_member_progress(struct tb_catalog *c, uint32_t session, uint32_t version);
+void tb_member_release(struct tb_catalog *c, uint32_t session, uint32_t version);
+void tb_member_retell(struct tb_catalog *c, uint32_t session);
 /* The membership of that session in a group of that model; NONE also when there are several. */
-uint32_t member_only(const struct tb_catalog *c, uint32_t session, uint32_t model);
-bool group_activated(const struct tb_catalog *c, uint32_t group, const struct which *w);
+uint32_t tb_member_only(const struct tb_catalog *c, uint32_t session, uint32_t model);
+bool tb_group_activated(const struct tb_catalog *c, uint32_t group, const struct which *w);
 
 /* ---- waits.c ---- */
 
-void waits_settle(struct tb_catalog *c);
-void waits_end_session(struct tb_catalog *c, uint32_t session);
-tb_time_ns waits_deadline(const struct tb_catalog *c);
+void tb_waits_settle(struct tb_catalog *c);
+void tb_waits_end_session(struct tb_catalog *c, uint32_t session);
+tb_time_ns tb_waits_deadline(const struct tb_catalog *c);
 
 /* ---- retention.c ---- */
 
-void retention_settle(struct tb_catalog *c, uint32_t model);
+void tb_retention_settle(struct tb_catalog *c, uint32_t model);
 /* EVICT; its readers are planned anew. */
-void evict(struct tb_catalog *c, uint32_t version);
+void tb_catalog_evict(struct tb_catalog *c, uint32_t version);
 /* Among the newest `keep` that live. */
-bool version_retained(const struct tb_catalog *c, const struct version *v);
+bool tb_version_retained(const struct tb_catalog *c, const struct version *v);
 
 /* ---- sites.c ---- */
 
-uint32_t site_find(const struct tb_catalog *c, const struct tb_name *name);
-void crossing_settle(struct tb_catalog *c, uint32_t model);
-uint32_t crossing_from(const struct tb_catalog *c, const struct version *v, struct tb_name from_out[TB_CATALOG_FROM_MAX]);
-tb_time_ns crossing_deadline(const struct tb_catalog *c);
+uint32_t tb_catalog_site_find(const struct tb_catalog *c, const struct tb_name *name);
+void tb_catalog_crossing_settle(struct tb_catalog *c, uint32_t model);
+uint32_t tb_catalog_crossing_from(const struct tb_catalog *c, const struct version *v,
+                                  struct tb_name from_out[TB_CATALOG_FROM_MAX]);
+tb_time_ns tb_catalog_crossing_deadline(const struct tb_catalog *c);
 /* Every group of the model here activated it. */
-void site_activated_settle(struct tb_catalog *c, uint32_t model);
+void tb_catalog_site_activated_settle(struct tb_catalog *c, uint32_t model);
 
 /* ---- plans.c ---- */
 
-void plans_settle(struct tb_catalog *c, uint32_t version);
-void plan_drop_source(struct tb_catalog *c, uint32_t version, uint32_t source);
-void plan_forget(struct tb_catalog *c, uint32_t reference); /* it reads no more */
-void plan_tell_readers(struct tb_catalog *c, uint32_t version, uint32_t source);
-void plans_tick(struct tb_catalog *c);
-void plan_retell(struct tb_catalog *c, uint32_t reference);
-tb_time_ns plans_deadline(const struct tb_catalog *c);
+void tb_plans_settle(struct tb_catalog *c, uint32_t version);
+void tb_plan_drop_source(struct tb_catalog *c, uint32_t version, uint32_t source);
+void tb_plan_forget(struct tb_catalog *c, uint32_t reference); /* it reads no more */
+void tb_plan_tell_readers(struct tb_catalog *c, uint32_t version, uint32_t source);
+void tb_plans_tick(struct tb_catalog *c);
+void tb_plan_retell(struct tb_catalog *c, uint32_t reference);
+tb_time_ns tb_plans_deadline(const struct tb_catalog *c);
 
 #endif

@@ -24,11 +24,11 @@ static bool fill_version(struct tb_catalog *c, uint32_t i, struct tb_catalog_tod
     t->uid = v->key.uid;
     t->model = v->key.model;
     t->state = v->state;
-    t->status = version_status(c, v);
+    t->status = tb_version_status(c, v);
     t->why = v->why;
     t->who = v->who;
     t->bytes = v->bytes;
-    t->whole = version_here(v);
+    t->whole = tb_version_here(v);
     t->activated = v->activated_here;
     t->pinned = v->pinned;
     t->from_count = 0;
@@ -42,7 +42,7 @@ static bool fill_version(struct tb_catalog *c, uint32_t i, struct tb_catalog_tod
 static bool fill_cross(struct tb_catalog *c, uint32_t i, struct tb_catalog_todo *t)
 {
     (void)fill_version(c, i, t);
-    t->from_count = crossing_from(c, version_at(c, i), t->from);
+    t->from_count = tb_catalog_crossing_from(c, version_at(c, i), t->from);
     return t->from_count > 0;
 }
 
@@ -135,7 +135,8 @@ static bool fill_wait(struct tb_catalog *c, uint32_t i, struct tb_catalog_todo *
     return true;
 }
 
-/* What comes out before what. A todo is said only after all that it rests upon: durable rows, then what ends, then what begins. */
+/* What comes out before what. A todo is said only after all that it rests upon: durable rows, then what ends,
+ * then what begins. */
 struct step {
     enum tb_catalog_todo_kind kind;
     size_t table;
@@ -170,22 +171,22 @@ static bool take(struct tb_catalog *c, const struct step *step, struct table *ta
     t->kind = step->kind;
     t->why = "";
     t->who = "";
-    table_row(table, i)->todos &= ~(1u << step->kind);
+    tb_table_row(table, i)->todos &= ~(1u << step->kind);
     const bool filled = step->fill(c, i, t);
-    struct row *row = table_row(table, i);
+    struct row *row = tb_table_row(table, i);
     const uint32_t held = row->held;
-    row_unmark(table, i, step->kind); /* leaves the dirty list when it was the last */
+    tb_row_unmark(table, i, step->kind); /* leaves the dirty list when it was the last */
     row->held = held;
-    if (row->dead && row->todos == 0 && row->held == 0) table_free(table, i);
+    if (row->dead && row->todos == 0 && row->held == 0) tb_table_free(table, i);
     return filled;
 }
 
 bool tb_catalog_next(struct tb_catalog *c, struct tb_catalog_todo *todo_out)
 {
-    waits_settle(c);
+    tb_waits_settle(c);
     for (size_t s = 0; s < sizeof steps / sizeof steps[0]; s++) {
         struct table *table = (struct table *)(void *)((uint8_t *)c + steps[s].table);
-        for (uint32_t i; (i = table_todo(table, steps[s].kind)) != NONE;)
+        for (uint32_t i; (i = tb_table_todo(table, steps[s].kind)) != NONE;)
             if (take(c, &steps[s], table, i, todo_out)) return true;
     }
     memset(todo_out, 0, sizeof *todo_out);

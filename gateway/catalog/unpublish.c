@@ -1,7 +1,7 @@
 /* unpublish.c - a rank takes its memory back, and nothing that retention needs is lost by it.
  *
- * The references are hidden at once. They go when each of the rank's shards is safe elsewhere, or is no longer needed; when
- * the drain passes first, they come back into sight and the rank is told so (P10). */
+ * The references are hidden at once. They go when each of the rank's shards is safe elsewhere, or is no
+ * longer needed; when the drain passes first, they come back into sight and the rank is told so (P10). */
 #include "gateway/catalog/tables.h"
 
 static bool mine(const struct reference *ref, uint32_t session)
@@ -9,7 +9,8 @@ static bool mine(const struct reference *ref, uint32_t session)
     return ref->kind == TB_REFERENCE_PUBLISHER && ref->owner == session;
 }
 
-static bool published_by_another(const struct tb_catalog *c, const struct version *v, const struct reference *own)
+static bool published_by_another(const struct tb_catalog *c, const struct version *v,
+                                 const struct reference *own)
 {
     EACH_REFERENCE(c, v, r)
     {
@@ -22,11 +23,11 @@ static bool published_by_another(const struct tb_catalog *c, const struct versio
 
 static bool safe_without(const struct tb_catalog *c, const struct version *v, const struct reference *ref)
 {
-    if (version_status(c, v) != TB_OK) return true;
-    if (v->state != TB_VERSION_OPEN && !version_retained(c, v)) return true;
-    if (ref->shard != NONE && !v->evicting && shard_whole(v, ref->shard)) return true;
+    if (tb_version_status(c, v) != TB_OK) return true;
+    if (v->state != TB_VERSION_OPEN && !tb_version_retained(c, v)) return true;
+    if (ref->shard != NONE && !v->evicting && tb_shard_whole(v, ref->shard)) return true;
     if (ref->shard != NONE && published_by_another(c, v, ref)) return true;
-    return version_lives(v) && version_whole_elsewhere(c, v);
+    return tb_version_lives(v) && tb_version_whole_elsewhere(c, v);
 }
 
 static bool session_safe(const struct tb_catalog *c, const struct version *v, uint32_t session)
@@ -46,18 +47,18 @@ static void answer(struct tb_catalog *c, uint32_t r, enum tb_status status)
     const uint32_t session = ref->owner;
     ref->unpublish_answers = false;
     ref->unpublished = status;
-    row_mark(&c->references, r, TB_CATALOG_UNPUBLISHED);
+    tb_row_mark(&c->references, r, TB_CATALOG_UNPUBLISHED);
     EACH_REFERENCE(c, version_at(c, version), i)
     {
         if (!mine(reference_at(c, i), session)) continue;
         if (status == TB_OK)
-            reference_end(c, i);
+            tb_reference_end(c, i);
         else
             reference_at(c, i)->hidden = false;
     }
 }
 
-void unpublish_settle(struct tb_catalog *c, uint32_t version)
+void tb_unpublish_settle(struct tb_catalog *c, uint32_t version)
 {
     EACH_REFERENCE(c, version_at(c, version), r)
     {
@@ -74,22 +75,22 @@ void unpublish_settle(struct tb_catalog *c, uint32_t version)
 enum tb_status tb_catalog_unpublish(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
                                     const struct tb_id *uid, tb_time_ns drain_ns)
 {
-    enter(c, now);
-    const uint32_t s = session_find(c, session);
+    tb_catalog_enter(c, now);
+    const uint32_t s = tb_catalog_session_find(c, session);
     if (s == NONE) return TB_PEER_LEASE;
-    const uint32_t i = version_find(c, uid);
-    const uint32_t first = i == NONE ? NONE : reference_find(c, TB_REFERENCE_PUBLISHER, i, s);
+    const uint32_t i = tb_version_find(c, uid);
+    const uint32_t first = i == NONE ? NONE : tb_reference_find(c, TB_REFERENCE_PUBLISHER, i, s);
     if (first == NONE) return TB_NOT_FOUND;
     if (reference_at(c, first)->hidden) return TB_DONE_BEFORE;
     EACH_REFERENCE(c, version_at(c, i), r) if (mine(reference_at(c, r), s)) reference_at(c, r)->hidden = true;
     struct reference *ref = reference_at(c, first);
     ref->unpublish_answers = true;
     ref->drain_until = tb_time_add(c->now, drain_ns < c->config.drain_ns ? drain_ns : c->config.drain_ns);
-    touch_version(c, i);
-    return settle(c, TB_OK);
+    tb_catalog_touch_version(c, i);
+    return tb_catalog_settle(c, TB_OK);
 }
 
-tb_time_ns unpublish_deadline(const struct tb_catalog *c)
+tb_time_ns tb_unpublish_deadline(const struct tb_catalog *c)
 {
     tb_time_ns at = TB_TIME_NEVER;
     EACH(c->references, r)

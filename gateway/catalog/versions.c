@@ -1,7 +1,7 @@
 /* versions.c - the life of a version: open -> ready -> kept -> retired, or one of its ends.
  *
- * Promises: nobody sees less than all shards (ready is one transaction), P4 (open and seal said twice change nothing), P10 (an end
- * names its reason and, where there is one, the rank). */
+ * Promises: nobody sees less than all shards (ready is one transaction), P4 (open and seal said twice change
+ * nothing), P10 (an end names its reason and, where there is one, the rank). */
 #include "gateway/catalog/tables.h"
 
 #include <string.h>
@@ -10,18 +10,16 @@
 
 const char *tb_catalog_state_name(enum tb_catalog_state state)
 {
-    static const char *const names[TB_CATALOG_STATE_END] = {"",     "open",   "ready",     "kept",     "retired",
-                                                            "lost", "broken", "withdrawn", "abandoned"};
+    static const char *const names[TB_CATALOG_STATE_END] = {
+        "", "open", "ready", "kept", "retired", "lost", "broken", "withdrawn", "abandoned"};
     return (unsigned)state < TB_CATALOG_STATE_END ? names[state] : "";
 }
 
 enum tb_status tb_catalog_state_status(enum tb_catalog_state state)
 {
     static const enum tb_status statuses[TB_CATALOG_STATE_END] = {
-        [TB_VERSION_RETIRED] = TB_SUPERSEDED,
-        [TB_VERSION_ENDED_LOST] = TB_VERSION_LOST,
-        [TB_VERSION_ENDED_BROKEN] = TB_VERSION_BROKEN,
-        [TB_VERSION_ENDED_WITHDRAWN] = TB_VERSION_WITHDRAWN,
+        [TB_VERSION_RETIRED] = TB_SUPERSEDED,          [TB_VERSION_ENDED_LOST] = TB_VERSION_LOST,
+        [TB_VERSION_ENDED_BROKEN] = TB_VERSION_BROKEN, [TB_VERSION_ENDED_WITHDRAWN] = TB_VERSION_WITHDRAWN,
         [TB_VERSION_ENDED_ABANDONED] = TB_SUPERSEDED,
     };
     return (unsigned)state < TB_CATALOG_STATE_END ? statuses[state] : TB_OK;
@@ -29,52 +27,52 @@ enum tb_status tb_catalog_state_status(enum tb_catalog_state state)
 
 /* ---- small questions ---- */
 
-uint32_t version_find(const struct tb_catalog *c, const struct tb_id *uid)
+uint32_t tb_version_find(const struct tb_catalog *c, const struct tb_id *uid)
 {
     EACH(c->versions, i) if (tb_id_equal(&version_at(c, i)->key.uid, uid)) return i;
     return NONE;
 }
 
-int which_compare(const struct which *a, const struct which *b)
+int tb_which_compare(const struct which *a, const struct which *b)
 {
     if (a->run_order != b->run_order) return a->run_order < b->run_order ? -1 : 1;
     if (a->number != b->number) return a->number < b->number ? -1 : 1;
     return 0;
 }
 
-struct which which_of(const struct version *v)
+struct which tb_which_of(const struct version *v)
 {
     return (struct which){.uid = v->key.uid, .run_order = v->key.run_order, .number = v->key.number};
 }
 
-bool which_is(const struct which *w, const struct tb_id *uid)
+bool tb_which_is(const struct which *w, const struct tb_id *uid)
 {
     return !tb_id_is_zero(&w->uid) && tb_id_equal(&w->uid, uid);
 }
 
-bool version_lives(const struct version *v)
+bool tb_version_lives(const struct version *v)
 {
     return v->state == TB_VERSION_READY || v->state == TB_VERSION_KEPT;
 }
 
-bool version_here(const struct version *v)
+bool tb_version_here(const struct version *v)
 {
-    return version_lives(v) && v->whole && !v->evicting;
+    return tb_version_lives(v) && v->whole && !v->evicting;
 }
 
-bool version_older(const struct version *a, const struct version *b)
+bool tb_version_older(const struct version *a, const struct version *b)
 {
-    const struct which wa = which_of(a), wb = which_of(b);
-    return which_compare(&wa, &wb) < 0;
+    const struct which wa = tb_which_of(a), wb = tb_which_of(b);
+    return tb_which_compare(&wa, &wb) < 0;
 }
 
 static bool run_fenced(const struct tb_catalog *c, const struct version *v)
 {
-    const uint32_t run = run_find(c, v->model, &v->key.run);
+    const uint32_t run = tb_run_find(c, v->model, &v->key.run);
     return run != NONE && run_at(c, run)->info.fenced;
 }
 
-enum tb_status version_status(const struct tb_catalog *c, const struct version *v)
+enum tb_status tb_version_status(const struct tb_catalog *c, const struct version *v)
 {
     if (v->state == TB_VERSION_ENDED_ABANDONED && !v->was_ready && run_fenced(c, v)) return TB_FENCED;
     return tb_catalog_state_status(v->state);
@@ -85,26 +83,26 @@ enum tb_status version_status(const struct tb_catalog *c, const struct version *
 /* Others remember a version by its uid and order, never by its row. */
 static bool forgettable(const struct version *v)
 {
-    if (v->state == TB_VERSION_OPEN || version_lives(v) || v->reserved || v->pinned) return false;
+    if (v->state == TB_VERSION_OPEN || tb_version_lives(v) || v->reserved || v->pinned) return false;
     return v->row.todos == 0 && v->references == NONE;
 }
 
 static uint32_t version_row(struct tb_catalog *c)
 {
-    const uint32_t i = table_new(&c->versions);
+    const uint32_t i = tb_table_new(&c->versions);
     if (i != NONE) return i;
     uint32_t oldest = NONE;
     EACH(c->versions, v)
     {
         if (!forgettable(version_at(c, v))) continue;
-        if (oldest == NONE || version_older(version_at(c, v), version_at(c, oldest))) oldest = v;
+        if (oldest == NONE || tb_version_older(version_at(c, v), version_at(c, oldest))) oldest = v;
     }
     if (oldest == NONE) return NONE;
-    table_free(&c->versions, oldest);
-    return table_new(&c->versions);
+    tb_table_free(&c->versions, oldest);
+    return tb_table_new(&c->versions);
 }
 
-uint32_t version_new(struct tb_catalog *c, uint32_t model, const struct tb_version_key *key)
+uint32_t tb_version_new(struct tb_catalog *c, uint32_t model, const struct tb_version_key *key)
 {
     const uint32_t i = version_row(c);
     if (i == NONE) return NONE;
@@ -122,24 +120,25 @@ uint32_t version_new(struct tb_catalog *c, uint32_t model, const struct tb_versi
 }
 
 /* At its home the run's last number moves as well. */
-void version_name_ready(struct tb_catalog *c, uint32_t version)
+void tb_version_name_ready(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
     v->state = TB_VERSION_READY;
     v->was_ready = true;
     v->ready_at = c->now;
     v->why = "ready";
-    row_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
-    const uint32_t r = run_find(c, v->model, &v->key.run);
+    tb_row_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
+    const uint32_t r = tb_run_find(c, v->model, &v->key.run);
     if (r == NONE) return;
     struct tb_catalog_run *run = &run_at(c, r)->info;
     if (run->has_last && run->last_number >= v->key.number) return;
     run->has_last = true;
     run->last_number = v->key.number;
-    row_mark(&c->runs, r, TB_CATALOG_PERSIST_RUN);
+    tb_row_mark(&c->runs, r, TB_CATALOG_PERSIST_RUN);
 }
 
-static bool restorable(const struct tb_catalog *c, const struct tb_version_key *key, enum tb_catalog_state state)
+static bool restorable(const struct tb_catalog *c, const struct tb_version_key *key,
+                       enum tb_catalog_state state)
 {
     return state >= TB_VERSION_OPEN && state < TB_CATALOG_STATE_END && !tb_id_is_zero(&key->uid) &&
            key->shard_count > 0 && key->shard_count <= c->limits.shards;
@@ -148,13 +147,13 @@ static bool restorable(const struct tb_catalog *c, const struct tb_version_key *
 enum tb_status tb_catalog_restore_version(struct tb_catalog *c, const struct tb_version_key *key,
                                           enum tb_catalog_state state, uint64_t bytes, bool pinned)
 {
-    enter(c, c->now);
-    const uint32_t model = model_find(c, &key->model);
+    tb_catalog_enter(c, c->now);
+    const uint32_t model = tb_model_find(c, &key->model);
     if (model == NONE) return TB_NOT_FOUND;
     if (!restorable(c, key, state)) return TB_BAD_ARGUMENT;
-    if (version_find(c, &key->uid) != NONE) return TB_CONFLICT;
-    const uint32_t i = version_new(c, model, key);
-    if (i == NONE) return full(c, &c->versions);
+    if (tb_version_find(c, &key->uid) != NONE) return TB_CONFLICT;
+    const uint32_t i = tb_version_new(c, model, key);
+    if (i == NONE) return tb_catalog_refuse_full(c, &c->versions);
     struct version *v = version_at(c, i);
     /* Who keeps it has to say so again. */
     v->state = state == TB_VERSION_KEPT ? TB_VERSION_READY : state;
@@ -162,15 +161,16 @@ enum tb_status tb_catalog_restore_version(struct tb_catalog *c, const struct tb_
     v->bytes = bytes;
     v->pinned = pinned;
     v->why = "restored";
-    touch_version(c, i);
-    (void)settle(c, TB_OK);
-    row_unmark(&c->models, model, TB_CATALOG_PERSIST_POINTER); /* the store knows its head */
+    tb_catalog_touch_version(c, i);
+    (void)tb_catalog_settle(c, TB_OK);
+    tb_row_unmark(&c->models, model, TB_CATALOG_PERSIST_POINTER); /* the store knows its head */
     return TB_OK;
 }
 
 /* ---- opening ---- */
 
-static uint32_t version_by_number(const struct tb_catalog *c, uint32_t model, const struct tb_id *run, uint64_t number)
+static uint32_t version_by_number(const struct tb_catalog *c, uint32_t model, const struct tb_id *run,
+                                  uint64_t number)
 {
     uint32_t found = NONE;
     EACH(c->versions, i)
@@ -186,8 +186,10 @@ static uint32_t version_by_number(const struct tb_catalog *c, uint32_t model, co
 /* So that a rank that dies between its open and its seal is missed. */
 static enum tb_status note_opener(struct tb_catalog *c, uint32_t version, uint32_t session)
 {
-    if (reference_find(c, TB_REFERENCE_PUBLISHER, version, session) != NONE) return TB_OK;
-    return reference_new(c, TB_REFERENCE_PUBLISHER, version, session) == NONE ? full(c, &c->references) : TB_OK;
+    if (tb_reference_find(c, TB_REFERENCE_PUBLISHER, version, session) != NONE) return TB_OK;
+    return tb_reference_new(c, TB_REFERENCE_PUBLISHER, version, session) == NONE
+               ? tb_catalog_refuse_full(c, &c->references)
+               : TB_OK;
 }
 
 static enum tb_status join_version(struct tb_catalog *c, uint32_t i, uint32_t session,
@@ -195,7 +197,7 @@ static enum tb_status join_version(struct tb_catalog *c, uint32_t i, uint32_t se
 {
     const struct version *v = version_at(c, i);
     if (v->key.shard_count != q->shard_count) return TB_CONFLICT;
-    const enum tb_status ended = version_status(c, v);
+    const enum tb_status ended = tb_version_status(c, v);
     if (ended != TB_OK) return ended;
     if (v->state == TB_VERSION_OPEN) {
         const enum tb_status noted = note_opener(c, i, session);
@@ -206,48 +208,50 @@ static enum tb_status join_version(struct tb_catalog *c, uint32_t i, uint32_t se
 }
 
 static enum tb_status begin_version(struct tb_catalog *c, uint32_t model, uint32_t run, uint32_t session,
-                                    const struct tb_catalog_version_request *q, struct tb_version_key *key_out)
+                                    const struct tb_catalog_version_request *q,
+                                    struct tb_version_key *key_out)
 {
     const struct tb_catalog_run *info = &run_at(c, run)->info;
     if (info->has_last && q->number <= info->last_number) return TB_BAD_STATE;
-    if (version_find(c, &q->fresh_uid) != NONE) return TB_CONFLICT;
+    if (tb_version_find(c, &q->fresh_uid) != NONE) return TB_CONFLICT;
     const struct tb_version_key key = {.uid = q->fresh_uid,
                                        .model = q->model,
                                        .run = q->run,
                                        .run_order = info->order,
                                        .number = q->number,
                                        .shard_count = q->shard_count};
-    const uint32_t i = version_new(c, model, &key);
-    if (i == NONE) return full(c, &c->versions);
+    const uint32_t i = tb_version_new(c, model, &key);
+    if (i == NONE) return tb_catalog_refuse_full(c, &c->versions);
     const enum tb_status noted = note_opener(c, i, session);
     if (noted != TB_OK) {
-        table_free(&c->versions, i);
+        tb_table_free(&c->versions, i);
         return noted;
     }
-    row_mark(&c->versions, i, TB_CATALOG_PERSIST_VERSION);
+    tb_row_mark(&c->versions, i, TB_CATALOG_PERSIST_VERSION);
     *key_out = key;
     return TB_OK;
 }
 
 enum tb_status tb_catalog_version_open(struct tb_catalog *c, tb_time_ns now,
-                                       const struct tb_catalog_version_request *q, struct tb_version_key *key_out)
+                                       const struct tb_catalog_version_request *q,
+                                       struct tb_version_key *key_out)
 {
-    enter(c, now);
-    const uint32_t session = session_find(c, &q->session);
+    tb_catalog_enter(c, now);
+    const uint32_t session = tb_catalog_session_find(c, &q->session);
     if (session == NONE) return TB_PEER_LEASE;
-    const uint32_t model = model_find(c, &q->model);
+    const uint32_t model = tb_model_find(c, &q->model);
     if (model == NONE) return TB_NOT_FOUND;
     if (!model_at(c, model)->config.is_home) return TB_NOT_HOME;
     if (q->shard_count == 0 || tb_id_is_zero(&q->fresh_uid)) return TB_BAD_ARGUMENT;
     if (q->shard_count > c->limits.shards) return TB_TOO_LARGE;
-    const uint32_t run = run_find(c, model, &q->run);
+    const uint32_t run = tb_run_find(c, model, &q->run);
     if (run == NONE) return TB_NOT_FOUND;
     if (run_at(c, run)->info.fenced) return TB_FENCED;
     const uint32_t known = version_by_number(c, model, &q->run, q->number);
     const bool again = known == NONE || (version_at(c, known)->state == TB_VERSION_ENDED_LOST &&
                                          !version_at(c, known)->was_ready);
-    return settle(c, again ? begin_version(c, model, run, session, q, key_out)
-                           : join_version(c, known, session, q, key_out));
+    return tb_catalog_settle(c, again ? begin_version(c, model, run, session, q, key_out)
+                                      : join_version(c, known, session, q, key_out));
 }
 
 /* ---- sealing ---- */
@@ -294,7 +298,7 @@ static enum tb_status seal_again(struct tb_catalog *c, uint32_t r, const struct 
     if (ref->export_id == s->export_id) return TB_DONE_BEFORE;
     ref->export_id = s->export_id;
     ref->landing = false;
-    touch_version(c, ref->version);
+    tb_catalog_touch_version(c, ref->version);
     return TB_DONE_BEFORE;
 }
 
@@ -323,14 +327,15 @@ static enum tb_status seal_fresh(struct tb_catalog *c, uint32_t version, uint32_
     const struct shard *shard = &v->shards[s->shard];
     if (shard->known && !tb_digest_equal(&shard->info.root, &s->root)) {
         blame(c, version, session, s->shard);
-        version_end(c, version, TB_VERSION_ENDED_BROKEN, "digest_differs");
+        tb_version_end(c, version, TB_VERSION_ENDED_BROKEN, "digest_differs");
         return TB_VERSION_BROKEN;
     }
-    const uint32_t r = opener != NONE ? opener : reference_new(c, TB_REFERENCE_PUBLISHER, version, session);
-    if (r == NONE) return full(c, &c->references);
+    const uint32_t r =
+        opener != NONE ? opener : tb_reference_new(c, TB_REFERENCE_PUBLISHER, version, session);
+    if (r == NONE) return tb_catalog_refuse_full(c, &c->references);
     const enum tb_status learned = learn_sealed(v, s);
     if (learned != TB_OK) {
-        if (opener == NONE) reference_end(c, r);
+        if (opener == NONE) tb_reference_end(c, r);
         return learned;
     }
     struct reference *ref = reference_at(c, r);
@@ -338,42 +343,47 @@ static enum tb_status seal_fresh(struct tb_catalog *c, uint32_t version, uint32_
     ref->export_id = s->export_id;
     if (v->state == TB_VERSION_KEPT) {
         ref->tell = TB_OK;
-        row_mark(&c->references, r, TB_CATALOG_TELL);
+        tb_row_mark(&c->references, r, TB_CATALOG_TELL);
     }
-    touch_version(c, version);
+    tb_catalog_touch_version(c, version);
     return TB_OK;
 }
 
 enum tb_status tb_catalog_seal(struct tb_catalog *c, tb_time_ns now, const struct tb_catalog_seal *s)
 {
-    enter(c, now);
-    const uint32_t session = session_find(c, &s->session);
+    tb_catalog_enter(c, now);
+    const uint32_t session = tb_catalog_session_find(c, &s->session);
     if (session == NONE) return TB_PEER_LEASE;
-    const uint32_t i = version_find(c, &s->uid);
+    const uint32_t i = tb_version_find(c, &s->uid);
     if (i == NONE) return TB_NOT_FOUND;
     const struct version *v = version_at(c, i);
     if (!model_at(c, v->model)->config.is_home) return TB_NOT_HOME;
     if (s->shard >= v->key.shard_count || s->bytes > TB_SHARD_BYTES_MAX || s->chunk_count > TB_CHUNKS_MAX)
         return TB_BAD_ARGUMENT;
     if (v->state == TB_VERSION_OPEN && run_fenced(c, v)) return TB_FENCED;
-    const enum tb_status ended = version_status(c, v);
+    const enum tb_status ended = tb_version_status(c, v);
     if (ended != TB_OK) return ended;
     const uint32_t mine = sealed_before(c, i, session, s->shard);
-    if (mine != NONE && reference_at(c, mine)->shard == s->shard) return settle(c, seal_again(c, mine, s));
-    return settle(c, seal_fresh(c, i, session, mine, s));
+    if (mine != NONE && reference_at(c, mine)->shard == s->shard)
+        return tb_catalog_settle(c, seal_again(c, mine, s));
+    return tb_catalog_settle(c, seal_fresh(c, i, session, mine, s));
 }
 
-static uint32_t publisher_of(const struct tb_catalog *c, uint32_t version, uint32_t shard, const struct tb_id *session)
+static uint32_t publisher_of(const struct tb_catalog *c, uint32_t version, uint32_t shard,
+                             const struct tb_id *session)
 {
     EACH_REFERENCE(c, version_at(c, version), r)
     {
         const struct reference *ref = reference_at(c, r);
-        if (ref->kind == TB_REFERENCE_PUBLISHER && ref->shard == shard && tb_id_equal(&ref->session_id, session)) return r;
+        if (ref->kind == TB_REFERENCE_PUBLISHER && ref->shard == shard &&
+            tb_id_equal(&ref->session_id, session))
+            return r;
     }
     return NONE;
 }
 
-/* True when this chunk was bad before. A list that is full says the same: eight chunks of one version is no accident. */
+/* True when this chunk was bad before. A list that is full says the same: eight chunks of one version is no
+ * accident. */
 static bool note_bad(struct version *v, const struct bad_chunk *bad)
 {
     for (uint32_t b = 0; b < v->bad_count; b++)
@@ -385,67 +395,68 @@ static bool note_bad(struct version *v, const struct bad_chunk *bad)
     return false;
 }
 
-enum tb_status tb_catalog_chunk_bad(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid, uint32_t shard,
-                                    uint32_t chunk, const struct tb_id *publisher)
+enum tb_status tb_catalog_chunk_bad(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
+                                    uint32_t shard, uint32_t chunk, const struct tb_id *publisher)
 {
-    enter(c, now);
-    const uint32_t i = version_find(c, uid);
+    tb_catalog_enter(c, now);
+    const uint32_t i = tb_version_find(c, uid);
     if (i == NONE) return TB_NOT_FOUND;
     struct version *v = version_at(c, i);
-    const enum tb_status ended = version_status(c, v);
+    const enum tb_status ended = tb_version_status(c, v);
     if (ended != TB_OK) return ended;
     const uint32_t r = publisher_of(c, i, shard, publisher);
     if (r == NONE) return TB_NOT_FOUND;
     if (!note_bad(v, &(struct bad_chunk){*publisher, shard, chunk})) return TB_AGAIN;
     blame(c, i, reference_at(c, r)->owner, shard);
-    version_end(c, i, TB_VERSION_ENDED_BROKEN, "chunk_bad");
-    return settle(c, TB_VERSION_BROKEN);
+    tb_version_end(c, i, TB_VERSION_ENDED_BROKEN, "chunk_bad");
+    return tb_catalog_settle(c, TB_VERSION_BROKEN);
 }
 
 /* ---- ends ---- */
 
-void version_end(struct tb_catalog *c, uint32_t version, enum tb_catalog_state state, const char *why)
+void tb_version_end(struct tb_catalog *c, uint32_t version, enum tb_catalog_state state, const char *why)
 {
     struct version *v = version_at(c, version);
     v->state = state;
     v->why = why;
-    row_unmark(&c->versions, version, TB_CATALOG_CROSS);
-    row_unmark(&c->versions, version, TB_CATALOG_SITE_STATE);
-    row_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
-    references_tell(c, version, version_status(c, v), true);
-    groups_version_ended(c, version, version_status(c, v));
-    unpublish_settle(c, version); /* nothing is retained now: who waits for it is let go */
-    EACH_REFERENCE(c, v, r) reference_end(c, r);
-    if (v->reserved) evict(c, version);
-    touch_version(c, version);
+    tb_row_unmark(&c->versions, version, TB_CATALOG_CROSS);
+    tb_row_unmark(&c->versions, version, TB_CATALOG_SITE_STATE);
+    tb_row_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
+    tb_references_tell(c, version, tb_version_status(c, v), true);
+    tb_groups_version_ended(c, version, tb_version_status(c, v));
+    tb_unpublish_settle(c, version); /* nothing is retained now: who waits for it is let go */
+    EACH_REFERENCE(c, v, r) tb_reference_end(c, r);
+    if (v->reserved) tb_catalog_evict(c, version);
+    tb_catalog_touch_version(c, version);
 }
 
-enum tb_status tb_catalog_withdraw(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid, const char *who)
+enum tb_status tb_catalog_withdraw(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
+                                   const char *who)
 {
-    enter(c, now);
-    const uint32_t i = version_find(c, uid);
+    tb_catalog_enter(c, now);
+    const uint32_t i = tb_version_find(c, uid);
     if (i == NONE) return TB_NOT_FOUND;
     struct version *v = version_at(c, i);
     if (!model_at(c, v->model)->config.is_home) return TB_NOT_HOME;
     if (v->state == TB_VERSION_ENDED_WITHDRAWN) return TB_DONE_BEFORE;
-    if (!version_lives(v) && v->state != TB_VERSION_RETIRED) return TB_BAD_STATE;
-    (void)copy_text(v->who, who); /* cut where it is too long: it is for people */
-    version_end(c, i, TB_VERSION_ENDED_WITHDRAWN, "withdrawn");
-    return settle(c, TB_OK);
+    if (!tb_version_lives(v) && v->state != TB_VERSION_RETIRED) return TB_BAD_STATE;
+    (void)tb_catalog_copy_text(v->who, who); /* cut where it is too long: it is for people */
+    tb_version_end(c, i, TB_VERSION_ENDED_WITHDRAWN, "withdrawn");
+    return tb_catalog_settle(c, TB_OK);
 }
 
 enum tb_status tb_catalog_pin(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid, bool pinned)
 {
-    enter(c, now);
-    const uint32_t i = version_find(c, uid);
+    tb_catalog_enter(c, now);
+    const uint32_t i = tb_version_find(c, uid);
     if (i == NONE) return TB_NOT_FOUND;
     struct version *v = version_at(c, i);
     if (v->pinned == pinned) return TB_DONE_BEFORE;
-    if (pinned && version_status(c, v) != TB_OK) return version_status(c, v);
+    if (pinned && tb_version_status(c, v) != TB_OK) return tb_version_status(c, v);
     v->pinned = pinned;
-    row_mark(&c->versions, i, TB_CATALOG_PERSIST_POINTER);
-    touch_version(c, i);
-    return settle(c, TB_OK);
+    tb_row_mark(&c->versions, i, TB_CATALOG_PERSIST_POINTER);
+    tb_catalog_touch_version(c, i);
+    return tb_catalog_settle(c, TB_OK);
 }
 
 /* ---- conclusions ---- */
@@ -454,7 +465,7 @@ static bool sealed_whole(const struct tb_catalog *c, const struct version *v)
 {
     if (v->sealed_count != v->key.shard_count) return false;
     for (uint32_t s = 0; s < v->key.shard_count; s++)
-        if (!shard_published(c, v, s) && !shard_whole(v, s)) return false;
+        if (!tb_shard_published(c, v, s) && !tb_shard_whole(v, s)) return false;
     return true;
 }
 
@@ -470,7 +481,7 @@ static void settle_open(struct tb_catalog *c, uint32_t version)
     struct version *v = version_at(c, version);
     if (!model_at(c, v->model)->config.is_home) return; /* home's word makes it ready */
     if (v->rank_lost || (!c->recovering && !has_publisher(c, v) && !sealed_whole(c, v))) {
-        version_end(c, version, TB_VERSION_ENDED_LOST, "rank_lost");
+        tb_version_end(c, version, TB_VERSION_ENDED_LOST, "rank_lost");
         return;
     }
     if (!sealed_whole(c, v)) return;
@@ -478,11 +489,11 @@ static void settle_open(struct tb_catalog *c, uint32_t version)
     for (uint32_t s = 0; s < v->key.shard_count; s++)
         roots[s] = v->shards[s].info.root;
     v->key.root = tb_version_root(&v->key, roots);
-    version_name_ready(c, version);
+    tb_version_name_ready(c, version);
 }
 
 /* Spot workers serve but are no reason to believe that a version is safe. */
-bool version_whole_elsewhere(const struct tb_catalog *c, const struct version *v)
+bool tb_version_whole_elsewhere(const struct tb_catalog *c, const struct version *v)
 {
     EACH_REFERENCE(c, v, r)
     {
@@ -496,11 +507,11 @@ bool version_whole_elsewhere(const struct tb_catalog *c, const struct version *v
 static void settle_kept(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
-    if (v->state != TB_VERSION_READY || !(v->whole || version_whole_elsewhere(c, v))) return;
+    if (v->state != TB_VERSION_READY || !(v->whole || tb_version_whole_elsewhere(c, v))) return;
     v->state = TB_VERSION_KEPT;
     v->why = v->whole ? "whole_here" : "whole_elsewhere";
-    row_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
-    references_tell(c, version, TB_OK, false);
+    tb_row_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
+    tb_references_tell(c, version, TB_OK, false);
 }
 
 /* Home judges: other sites know only a part of the holders. */
@@ -508,11 +519,11 @@ static void settle_lost(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
     if (c->recovering || !model_at(c, v->model)->config.is_home) return;
-    if (v->whole || version_whole_elsewhere(c, v)) return;
+    if (v->whole || tb_version_whole_elsewhere(c, v)) return;
     for (uint32_t s = 0; s < v->key.shard_count; s++) {
-        if (shard_whole(v, s) || shard_published(c, v, s)) continue;
+        if (tb_shard_whole(v, s) || tb_shard_published(c, v, s)) continue;
         v->blamed_shard = s;
-        version_end(c, version, TB_VERSION_ENDED_LOST, "no_holder");
+        tb_version_end(c, version, TB_VERSION_ENDED_LOST, "no_holder");
         return;
     }
 }
@@ -520,20 +531,20 @@ static void settle_lost(struct tb_catalog *c, uint32_t version)
 static void settle_site_state(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
-    const bool whole = version_here(v);
+    const bool whole = tb_version_here(v);
     if (!whole || v->whole_told) return;
     v->whole_told = true;
-    row_mark(&c->versions, version, TB_CATALOG_SITE_STATE);
+    tb_row_mark(&c->versions, version, TB_CATALOG_SITE_STATE);
 }
 
-void version_settle(struct tb_catalog *c, uint32_t version)
+void tb_version_settle(struct tb_catalog *c, uint32_t version)
 {
     const struct version *v = version_at(c, version);
     if (v->state == TB_VERSION_OPEN) settle_open(c, version);
-    if (version_lives(v)) settle_kept(c, version);
-    if (version_lives(v)) settle_lost(c, version);
-    if (version_lives(v)) settle_site_state(c, version);
-    landing_settle(c, version);
-    unpublish_settle(c, version);
-    plans_settle(c, version);
+    if (tb_version_lives(v)) settle_kept(c, version);
+    if (tb_version_lives(v)) settle_lost(c, version);
+    if (tb_version_lives(v)) settle_site_state(c, version);
+    tb_landing_settle(c, version);
+    tb_unpublish_settle(c, version);
+    tb_plans_settle(c, version);
 }

@@ -5,7 +5,7 @@
 
 static uint32_t next_row(const struct table *t, uint32_t *cursor)
 {
-    const uint32_t i = table_next(t, *cursor);
+    const uint32_t i = tb_table_next(t, *cursor);
     *cursor = i == NONE ? t->high : i + 1;
     return i;
 }
@@ -13,15 +13,15 @@ static uint32_t next_row(const struct table *t, uint32_t *cursor)
 enum tb_status tb_catalog_find(const struct tb_catalog *c, const struct tb_name *model, uint64_t run_order,
                                uint64_t number, struct tb_id *uid_out)
 {
-    const uint32_t m = model_find(c, model);
+    const uint32_t m = tb_model_find(c, model);
     uint32_t best = NONE;
     EACH(c->versions, i)
     {
         const struct version *v = version_at(c, i);
         if (m == NONE || v->model != m || v->key.number != number) continue;
         if (run_order != 0 && v->key.run_order != run_order) continue;
-        if (best == NONE || version_older(version_at(c, best), v) ||
-            (v->was_ready && !version_at(c, best)->was_ready && !version_older(v, version_at(c, best))))
+        if (best == NONE || tb_version_older(version_at(c, best), v) ||
+            (v->was_ready && !version_at(c, best)->was_ready && !tb_version_older(v, version_at(c, best))))
             best = i;
     }
     if (best == NONE) return TB_NOT_FOUND;
@@ -29,7 +29,8 @@ enum tb_status tb_catalog_find(const struct tb_catalog *c, const struct tb_name 
     return TB_OK;
 }
 
-static void view_version(const struct tb_catalog *c, const struct version *v, struct tb_catalog_version_view *out)
+static void view_version(const struct tb_catalog *c, const struct version *v,
+                         struct tb_catalog_version_view *out)
 {
     *out = (struct tb_catalog_version_view){.key = v->key,
                                             .state = v->state,
@@ -39,7 +40,7 @@ static void view_version(const struct tb_catalog *c, const struct version *v, st
                                             .sealed_count = v->sealed_count,
                                             .whole = v->whole,
                                             .arriving = v->reserved && !v->whole,
-                                            .head = which_is(&model_at(c, v->model)->head, &v->key.uid),
+                                            .head = tb_which_is(&model_at(c, v->model)->head, &v->key.uid),
                                             .pinned = v->pinned,
                                             .evicting = v->evicting,
                                             .opened_at = v->opened_at,
@@ -62,9 +63,10 @@ bool tb_catalog_version_at(const struct tb_catalog *c, uint32_t *cursor, struct 
     return true;
 }
 
-bool tb_catalog_version_get(const struct tb_catalog *c, const struct tb_id *uid, struct tb_catalog_version_view *out)
+bool tb_catalog_version_get(const struct tb_catalog *c, const struct tb_id *uid,
+                            struct tb_catalog_version_view *out)
 {
-    const uint32_t i = version_find(c, uid);
+    const uint32_t i = tb_version_find(c, uid);
     if (i == NONE) return false;
     view_version(c, version_at(c, i), out);
     return true;
@@ -72,7 +74,8 @@ bool tb_catalog_version_get(const struct tb_catalog *c, const struct tb_id *uid,
 
 static void view_session(const struct session *s, struct tb_catalog_session_view *out)
 {
-    *out = (struct tb_catalog_session_view){.session = s->info, .attached = s->attached, .lease_until = s->lease_until};
+    *out = (struct tb_catalog_session_view){
+        .session = s->info, .attached = s->attached, .lease_until = s->lease_until};
 }
 
 bool tb_catalog_session_at(const struct tb_catalog *c, uint32_t *cursor, struct tb_catalog_session_view *out)
@@ -83,9 +86,10 @@ bool tb_catalog_session_at(const struct tb_catalog *c, uint32_t *cursor, struct 
     return true;
 }
 
-bool tb_catalog_session_get(const struct tb_catalog *c, const struct tb_id *session, struct tb_catalog_session_view *out)
+bool tb_catalog_session_get(const struct tb_catalog *c, const struct tb_id *session,
+                            struct tb_catalog_session_view *out)
 {
-    const uint32_t i = session_find(c, session);
+    const uint32_t i = tb_catalog_session_find(c, session);
     if (i == NONE) return false;
     view_session(session_at(c, i), out);
     return true;
@@ -93,8 +97,8 @@ bool tb_catalog_session_get(const struct tb_catalog *c, const struct tb_id *sess
 
 static bool member_whole(const struct tb_catalog *c, const struct member *m)
 {
-    const uint32_t v = tb_id_is_zero(&m->staging.uid) ? NONE : version_find(c, &m->staging.uid);
-    const uint32_t r = v == NONE ? NONE : reference_find(c, TB_REFERENCE_WORKER, v, m->session);
+    const uint32_t v = tb_id_is_zero(&m->staging.uid) ? NONE : tb_version_find(c, &m->staging.uid);
+    const uint32_t r = v == NONE ? NONE : tb_reference_find(c, TB_REFERENCE_WORKER, v, m->session);
     return r != NONE && reference_at(c, r)->whole;
 }
 
@@ -114,7 +118,7 @@ bool tb_catalog_group_at(const struct tb_catalog *c, uint32_t *cursor, struct tb
         if (m->group != i) continue;
         out->present++;
         out->staged_whole += member_whole(c, m);
-        out->activated += which_is(&m->active, &g->go.uid);
+        out->activated += tb_which_is(&m->active, &g->go.uid);
     }
     return true;
 }
@@ -136,7 +140,8 @@ bool tb_catalog_member_at(const struct tb_catalog *c, uint32_t *cursor, struct t
     return true;
 }
 
-static void view_reference(const struct tb_catalog *c, const struct reference *ref, struct tb_catalog_reference_view *out)
+static void view_reference(const struct tb_catalog *c, const struct reference *ref,
+                           struct tb_catalog_reference_view *out)
 {
     memset(out, 0, sizeof *out);
     out->kind = ref->kind;
@@ -159,7 +164,8 @@ static void view_reference(const struct tb_catalog *c, const struct reference *r
     out->upstream_name = reference_at(c, ref->source)->name;
 }
 
-bool tb_catalog_reference_at(const struct tb_catalog *c, uint32_t *cursor, struct tb_catalog_reference_view *out)
+bool tb_catalog_reference_at(const struct tb_catalog *c, uint32_t *cursor,
+                             struct tb_catalog_reference_view *out)
 {
     const uint32_t i = next_row(&c->references, cursor);
     if (i == NONE) return false;
@@ -167,13 +173,13 @@ bool tb_catalog_reference_at(const struct tb_catalog *c, uint32_t *cursor, struc
     return true;
 }
 
-bool tb_catalog_plan_get(const struct tb_catalog *c, const struct tb_id *session, const struct tb_id *uid, uint64_t plan,
-                         struct tb_catalog_reference_view *out)
+bool tb_catalog_plan_get(const struct tb_catalog *c, const struct tb_id *session, const struct tb_id *uid,
+                         uint64_t plan, struct tb_catalog_reference_view *out)
 {
-    const uint32_t s = session_find(c, session);
-    const uint32_t v = version_find(c, uid);
+    const uint32_t s = tb_catalog_session_find(c, session);
+    const uint32_t v = tb_version_find(c, uid);
     if (s == NONE || v == NONE) return false;
-    const uint32_t r = reference_find(c, TB_REFERENCE_WORKER, v, s);
+    const uint32_t r = tb_reference_find(c, TB_REFERENCE_WORKER, v, s);
     if (r == NONE || reference_at(c, r)->source == NONE || reference_at(c, r)->plan != plan) return false;
     view_reference(c, reference_at(c, r), out);
     return true;
@@ -211,7 +217,7 @@ static const struct reference *site_copy(const struct tb_catalog *c, const struc
 static bool whole_at(const struct tb_catalog *c, const struct version *v, uint32_t site)
 {
     const struct reference *ref = site == NONE ? NULL : site_copy(c, v, site);
-    return site == NONE ? version_here(v) : ref != NULL && ref->whole;
+    return site == NONE ? tb_version_here(v) : ref != NULL && ref->whole;
 }
 
 static uint64_t lacking_bytes(const struct tb_catalog *c, const struct version *v, uint32_t site)
@@ -230,8 +236,8 @@ static uint32_t newest_whole(const struct tb_catalog *c, uint32_t model, uint32_
     EACH(c->versions, i)
     {
         const struct version *v = version_at(c, i);
-        if (v->model != model || !version_lives(v) || !whole_at(c, v, site)) continue;
-        if (best == NONE || version_older(version_at(c, best), v)) best = i;
+        if (v->model != model || !tb_version_lives(v) || !whole_at(c, v, site)) continue;
+        if (best == NONE || tb_version_older(version_at(c, best), v)) best = i;
     }
     return best;
 }
@@ -243,9 +249,9 @@ static void count_behind(const struct tb_catalog *c, tb_time_ns now, uint32_t mo
     EACH(c->versions, i)
     {
         const struct version *v = version_at(c, i);
-        const bool ready = version_lives(v) || v->state == TB_VERSION_RETIRED;
+        const bool ready = tb_version_lives(v) || v->state == TB_VERSION_RETIRED;
         if (v->model != model || !ready) continue;
-        if (newest != NONE && !version_older(version_at(c, newest), v)) continue;
+        if (newest != NONE && !tb_version_older(version_at(c, newest), v)) continue;
         lag->versions++;
         if (v->ready_at != 0) since = tb_time_min(since, v->ready_at);
     }
@@ -255,14 +261,14 @@ static void count_behind(const struct tb_catalog *c, tb_time_ns now, uint32_t mo
 enum tb_status tb_catalog_lag(const struct tb_catalog *c, tb_time_ns now, const struct tb_name *model,
                               const struct tb_name *site, struct tb_catalog_lag *lag_out)
 {
-    const uint32_t m = model_find(c, model);
+    const uint32_t m = tb_model_find(c, model);
     if (m == NONE) return TB_NOT_FOUND;
-    const bool here = site == NULL || same_name(site, &c->config.site);
-    const uint32_t s = here ? NONE : site_find(c, site);
+    const bool here = site == NULL || tb_catalog_same_name(site, &c->config.site);
+    const uint32_t s = here ? NONE : tb_catalog_site_find(c, site);
     if (!here && s == NONE) return TB_NOT_FOUND;
     *lag_out = (struct tb_catalog_lag){.known = false};
     const struct which *head = &model_at(c, m)->head;
-    const uint32_t h = tb_id_is_zero(&head->uid) ? NONE : version_find(c, &head->uid);
+    const uint32_t h = tb_id_is_zero(&head->uid) ? NONE : tb_version_find(c, &head->uid);
     if (h == NONE) return TB_OK;
     lag_out->known = true;
     lag_out->head = head->uid;

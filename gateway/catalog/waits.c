@@ -6,7 +6,7 @@
 static void answer(struct tb_catalog *c, uint32_t wait, enum tb_status status)
 {
     wait_at(c, wait)->status = status;
-    row_mark(&c->waits, wait, TB_CATALOG_ANSWER);
+    tb_row_mark(&c->waits, wait, TB_CATALOG_ANSWER);
 }
 
 static void answer_version(struct tb_catalog *c, uint32_t wait, uint32_t version)
@@ -15,7 +15,7 @@ static void answer_version(struct tb_catalog *c, uint32_t wait, uint32_t version
     struct wait *w = wait_at(c, wait);
     w->key = v->key;
     w->bytes = v->bytes;
-    w->whole = version_here(v);
+    w->whole = tb_version_here(v);
     answer(c, wait, TB_OK);
 }
 
@@ -24,16 +24,16 @@ static void answer_version(struct tb_catalog *c, uint32_t wait, uint32_t version
 static bool newer_than(const struct tb_catalog *c, const struct version *v, const struct tb_id *after)
 {
     if (tb_id_is_zero(after)) return true;
-    const uint32_t i = version_find(c, after);
+    const uint32_t i = tb_version_find(c, after);
     if (i == NONE) return !tb_id_equal(&v->key.uid, after);
     const struct version *a = version_at(c, i);
     /* The way back: after a withdrawal any other version is good. */
-    return a->state == TB_VERSION_ENDED_WITHDRAWN || version_older(a, v);
+    return a->state == TB_VERSION_ENDED_WITHDRAWN || tb_version_older(a, v);
 }
 
 static bool coming_here(const struct version *v)
 {
-    return version_lives(v) && v->reserved && !v->evicting;
+    return tb_version_lives(v) && v->reserved && !v->evicting;
 }
 
 static uint64_t newest_run(const struct tb_catalog *c, uint32_t model)
@@ -42,7 +42,7 @@ static uint64_t newest_run(const struct tb_catalog *c, uint32_t model)
     EACH(c->versions, i)
     {
         const struct version *v = version_at(c, i);
-        if (v->model == model && version_lives(v) && v->key.run_order > order) order = v->key.run_order;
+        if (v->model == model && tb_version_lives(v) && v->key.run_order > order) order = v->key.run_order;
     }
     return order;
 }
@@ -51,9 +51,10 @@ static bool satisfies(const struct tb_catalog *c, const struct wait *w, const st
 {
     switch (w->q.kind) {
     case TB_CATALOG_WAIT_MINIMUM:
-        return version_here(v) && v->key.number >= w->q.number && v->key.run_order == newest_run(c, v->model);
+        return tb_version_here(v) && v->key.number >= w->q.number &&
+               v->key.run_order == newest_run(c, v->model);
     case TB_CATALOG_WAIT_LATEST:
-        return version_here(v) && newer_than(c, v, &w->q.after);
+        return tb_version_here(v) && newer_than(c, v, &w->q.after);
     case TB_CATALOG_WAIT_NEXT:
         return coming_here(v) && newer_than(c, v, &w->q.after);
     default:
@@ -68,26 +69,29 @@ static uint32_t newest_that_satisfies(const struct tb_catalog *c, const struct w
     {
         const struct version *v = version_at(c, i);
         if (v->model != model || !satisfies(c, w, v)) continue;
-        if (best == NONE || version_older(version_at(c, best), v)) best = i;
+        if (best == NONE || tb_version_older(version_at(c, best), v)) best = i;
     }
     return best;
 }
 
 /* What the member's group is about: its attempt, or, for one that came back after go, what the others have.
  * True: *version_out is the only answer there may be (NONE: not yet). */
-static bool group_decides(const struct tb_catalog *c, const struct wait *w, uint32_t model, uint32_t *version_out)
+static bool group_decides(const struct tb_catalog *c, const struct wait *w, uint32_t model,
+                          uint32_t *version_out)
 {
-    const uint32_t member = w->session == NONE ? NONE : member_only(c, w->session, model);
+    const uint32_t member = w->session == NONE ? NONE : tb_member_only(c, w->session, model);
     if (member == NONE) return false;
     const struct member *m = member_at(c, member);
     const struct group *g = group_at(c, m->group);
     const bool in_attempt = !tb_id_is_zero(&g->attempt.uid);
     const struct which *at = in_attempt ? &g->attempt : &g->go;
-    if (tb_id_is_zero(&at->uid) || (!in_attempt && which_is(&m->active, &at->uid))) return false;
-    const uint32_t v = version_find(c, &at->uid);
+    if (tb_id_is_zero(&at->uid) || (!in_attempt && tb_which_is(&m->active, &at->uid))) return false;
+    const uint32_t v = tb_version_find(c, &at->uid);
     if (v == NONE || !newer_than(c, version_at(c, v), &w->q.after)) return false;
-    if (!in_attempt && !satisfies(c, w, version_at(c, v))) return false; /* it left: the group meets at another */
-    if (in_attempt && w->q.kind == TB_CATALOG_WAIT_MINIMUM && version_at(c, v)->key.number < w->q.number) return false;
+    if (!in_attempt && !satisfies(c, w, version_at(c, v)))
+        return false; /* it left: the group meets at another */
+    if (in_attempt && w->q.kind == TB_CATALOG_WAIT_MINIMUM && version_at(c, v)->key.number < w->q.number)
+        return false;
     *version_out = satisfies(c, w, version_at(c, v)) ? v : NONE;
     return true;
 }
@@ -95,7 +99,7 @@ static bool group_decides(const struct tb_catalog *c, const struct wait *w, uint
 static void look_for_newest(struct tb_catalog *c, uint32_t wait)
 {
     const struct wait *w = wait_at(c, wait);
-    const uint32_t model = model_find(c, &w->q.model);
+    const uint32_t model = tb_model_find(c, &w->q.model);
     uint32_t v = NONE;
     if (!group_decides(c, w, model, &v)) v = newest_that_satisfies(c, w, model);
     if (v != NONE) answer_version(c, wait, v);
@@ -108,9 +112,10 @@ static uint32_t exact_version(const struct tb_catalog *c, uint32_t model, uint64
     EACH(c->versions, i)
     {
         const struct version *v = version_at(c, i);
-        if (v->model != model || v->key.number != number || (run_order != 0 && v->key.run_order != run_order)) continue;
-        if (v->state == TB_VERSION_OPEN || (version_status(c, v) != TB_OK && !v->was_ready)) continue;
-        if (best == NONE || version_older(version_at(c, best), v)) best = i;
+        if (v->model != model || v->key.number != number || (run_order != 0 && v->key.run_order != run_order))
+            continue;
+        if (v->state == TB_VERSION_OPEN || (tb_version_status(c, v) != TB_OK && !v->was_ready)) continue;
+        if (best == NONE || tb_version_older(version_at(c, best), v)) best = i;
     }
     return best;
 }
@@ -118,17 +123,17 @@ static uint32_t exact_version(const struct tb_catalog *c, uint32_t model, uint64
 static void look_for_exact(struct tb_catalog *c, uint32_t wait)
 {
     const struct tb_catalog_wait *q = &wait_at(c, wait)->q;
-    const uint32_t i = exact_version(c, model_find(c, &q->model), q->run_order, q->number);
+    const uint32_t i = exact_version(c, tb_model_find(c, &q->model), q->run_order, q->number);
     if (i == NONE) return;
     struct version *v = version_at(c, i);
-    const enum tb_status ended = version_status(c, v);
+    const enum tb_status ended = tb_version_status(c, v);
     if (ended != TB_OK)
         answer(c, wait, ended);
-    else if (version_here(v))
+    else if (tb_version_here(v))
         answer_version(c, wait, i);
     else if (!v->wanted && q->deadline > c->now) {
         v->wanted = true;
-        touch_model(c, v->model);
+        tb_catalog_touch_model(c, v->model);
     }
 }
 
@@ -136,29 +141,29 @@ static void look_for_exact(struct tb_catalog *c, uint32_t wait)
 
 static bool own_site(const struct tb_catalog *c, const struct tb_name *site)
 {
-    return site->text[0] == 0 || same_name(site, &c->config.site);
+    return site->text[0] == 0 || tb_catalog_same_name(site, &c->config.site);
 }
 
 static bool site_reached(const struct tb_catalog *c, const struct wait *w, uint32_t version)
 {
     const struct version *v = version_at(c, version);
     const bool activated = w->q.kind == TB_CATALOG_WAIT_SITE_ACTIVATED;
-    if (own_site(c, &w->q.site)) return activated ? v->activated_here : version_here(v);
-    const uint32_t site = site_find(c, &w->q.site);
-    const uint32_t r = site == NONE ? NONE : reference_find(c, TB_REFERENCE_SITE, version, site);
+    if (own_site(c, &w->q.site)) return activated ? v->activated_here : tb_version_here(v);
+    const uint32_t site = tb_catalog_site_find(c, &w->q.site);
+    const uint32_t r = site == NONE ? NONE : tb_reference_find(c, TB_REFERENCE_SITE, version, site);
     return r != NONE && (activated ? reference_at(c, r)->activated : reference_at(c, r)->whole);
 }
 
 static void look_at_site(struct tb_catalog *c, uint32_t wait)
 {
     const struct wait *w = wait_at(c, wait);
-    const uint32_t i = version_find(c, &w->q.uid);
+    const uint32_t i = tb_version_find(c, &w->q.uid);
     if (i == NONE) {
         answer(c, wait, TB_NOT_FOUND);
         return;
     }
     /* Retired here, it may still be activated elsewhere; what ended otherwise is not waited for. */
-    const enum tb_status ended = version_status(c, version_at(c, i));
+    const enum tb_status ended = tb_version_status(c, version_at(c, i));
     if (site_reached(c, w, i))
         answer(c, wait, TB_OK);
     else if (ended != TB_OK && (version_at(c, i)->state != TB_VERSION_RETIRED || own_site(c, &w->q.site)))
@@ -169,7 +174,7 @@ static void look_at_site(struct tb_catalog *c, uint32_t wait)
 
 static bool answered(const struct wait *w)
 {
-    return row_marked(&w->row, TB_CATALOG_ANSWER);
+    return tb_row_marked(&w->row, TB_CATALOG_ANSWER);
 }
 
 static void look(struct tb_catalog *c, uint32_t i)
@@ -184,13 +189,13 @@ static void look(struct tb_catalog *c, uint32_t i)
     if (!answered(w) && w->q.deadline <= c->now) answer(c, i, w->q.deadline == 0 ? TB_AGAIN : TB_TIMEOUT);
 }
 
-void waits_settle(struct tb_catalog *c)
+void tb_waits_settle(struct tb_catalog *c)
 {
     if (!c->waits_touched) return;
     c->waits_touched = false;
     EACH(c->waits, i) if (!answered(wait_at(c, i))) look(c, i);
     const bool again = c->unsettled; /* an exact one may have asked for a crossing */
-    (void)settle(c, TB_OK);
+    (void)tb_catalog_settle(c, TB_OK);
     if (again) c->waits_touched = false; /* which answers nobody yet */
 }
 
@@ -207,16 +212,16 @@ static uint32_t wait_find(const struct tb_catalog *c, uint64_t handle)
 
 enum tb_status tb_catalog_wait(struct tb_catalog *c, tb_time_ns now, const struct tb_catalog_wait *q)
 {
-    enter(c, now);
+    tb_catalog_enter(c, now);
     if (!wait_valid(q)) return TB_BAD_ARGUMENT;
-    const uint32_t session = tb_id_is_zero(&q->session) ? NONE : session_find(c, &q->session);
+    const uint32_t session = tb_id_is_zero(&q->session) ? NONE : tb_catalog_session_find(c, &q->session);
     if (session == NONE && !tb_id_is_zero(&q->session)) return TB_PEER_LEASE;
     const bool of_site = q->kind >= TB_CATALOG_WAIT_SITE_HOLDS;
-    if (!of_site && model_find(c, &q->model) == NONE) return TB_NOT_FOUND;
-    if (of_site && version_find(c, &q->uid) == NONE) return TB_NOT_FOUND;
+    if (!of_site && tb_model_find(c, &q->model) == NONE) return TB_NOT_FOUND;
+    if (of_site && tb_version_find(c, &q->uid) == NONE) return TB_NOT_FOUND;
     if (wait_find(c, q->handle) != NONE) return TB_CONFLICT;
-    const uint32_t i = table_new(&c->waits);
-    if (i == NONE) return full(c, &c->waits);
+    const uint32_t i = tb_table_new(&c->waits);
+    if (i == NONE) return tb_catalog_refuse_full(c, &c->waits);
     struct wait *w = wait_at(c, i);
     w->q = *q;
     w->session = session;
@@ -227,17 +232,17 @@ enum tb_status tb_catalog_wait(struct tb_catalog *c, tb_time_ns now, const struc
 
 void tb_catalog_cancel(struct tb_catalog *c, tb_time_ns now, uint64_t handle)
 {
-    enter(c, now);
+    tb_catalog_enter(c, now);
     const uint32_t i = wait_find(c, handle);
     if (i != NONE && !answered(wait_at(c, i))) answer(c, i, TB_CANCELLED);
 }
 
-void waits_end_session(struct tb_catalog *c, uint32_t session)
+void tb_waits_end_session(struct tb_catalog *c, uint32_t session)
 {
-    EACH(c->waits, i) if (wait_at(c, i)->session == session) table_free(&c->waits, i);
+    EACH(c->waits, i) if (wait_at(c, i)->session == session) tb_table_free(&c->waits, i);
 }
 
-tb_time_ns waits_deadline(const struct tb_catalog *c)
+tb_time_ns tb_waits_deadline(const struct tb_catalog *c)
 {
     tb_time_ns at = TB_TIME_NEVER;
     EACH(c->waits, i) if (!answered(wait_at(c, i))) at = tb_time_min(at, wait_at(c, i)->q.deadline);

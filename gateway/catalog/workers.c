@@ -1,12 +1,13 @@
-/* workers.c - what a worker says of its staging of a version: where it can be read, how far it is, that it goes. */
+/* workers.c - what a worker says of its staging of a version: where it can be read, how far it is, that it
+ * goes. */
 #include "gateway/catalog/tables.h"
 
 static enum tb_status find_worker(struct tb_catalog *c, const struct tb_id *session, const struct tb_id *uid,
                                   uint32_t *session_out, uint32_t *version_out)
 {
-    *session_out = session_find(c, session);
+    *session_out = tb_catalog_session_find(c, session);
     if (*session_out == NONE) return TB_PEER_LEASE;
-    *version_out = version_find(c, uid);
+    *version_out = tb_version_find(c, uid);
     return *version_out == NONE ? TB_NOT_FOUND : TB_OK;
 }
 
@@ -16,67 +17,69 @@ static void note_held(struct tb_catalog *c, uint32_t r, uint32_t held_chunks, bo
     struct reference *ref = reference_at(c, r);
     const bool first = ref->held_chunks == 0 && held_chunks > 0;
     if (held_chunks > ref->held_chunks) ref->held_chunks = held_chunks;
-    if (first) touch_version(c, ref->version);
+    if (first) tb_catalog_touch_version(c, ref->version);
     if (!whole || ref->whole) return;
     ref->whole = true;
-    plan_forget(c, r); /* it reads no more: its source has a hand free */
-    row_unmark(&c->references, r, TB_CATALOG_PLAN);
-    row_unmark(&c->references, r, TB_CATALOG_PLAN_END);
-    member_progress(c, ref->owner, ref->version);
-    touch_version(c, ref->version);
+    tb_plan_forget(c, r); /* it reads no more: its source has a hand free */
+    tb_row_unmark(&c->references, r, TB_CATALOG_PLAN);
+    tb_row_unmark(&c->references, r, TB_CATALOG_PLAN_END);
+    tb_member_progress(c, ref->owner, ref->version);
+    tb_catalog_touch_version(c, ref->version);
 }
 
 enum tb_status tb_catalog_export(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
-                                 const struct tb_id *uid, uint64_t export_id, uint32_t held_chunks, bool whole)
+                                 const struct tb_id *uid, uint64_t export_id, uint32_t held_chunks,
+                                 bool whole)
 {
-    enter(c, now);
+    tb_catalog_enter(c, now);
     uint32_t s, i;
     const enum tb_status found = find_worker(c, session, uid, &s, &i);
     if (found != TB_OK) return found;
     if (export_id == 0) return TB_BAD_ARGUMENT;
     const struct version *v = version_at(c, i);
-    const enum tb_status ended = version_status(c, v);
+    const enum tb_status ended = tb_version_status(c, v);
     if (ended != TB_OK && v->state != TB_VERSION_RETIRED) return ended;
     if (v->state == TB_VERSION_OPEN) return TB_NOT_FOUND;
-    /* After a restart of the catalog a worker may come back with staging that no stage asked for in this life. */
-    uint32_t r = reference_find(c, TB_REFERENCE_WORKER, i, s);
-    if (r == NONE) r = reference_new(c, TB_REFERENCE_WORKER, i, s);
-    if (r == NONE) return full(c, &c->references);
+    /* After a restart of the catalog a worker may come back with staging that no stage asked for in this
+     * life. */
+    uint32_t r = tb_reference_find(c, TB_REFERENCE_WORKER, i, s);
+    if (r == NONE) r = tb_reference_new(c, TB_REFERENCE_WORKER, i, s);
+    if (r == NONE) return tb_catalog_refuse_full(c, &c->references);
     struct reference *ref = reference_at(c, r);
     const bool moved = ref->export_id != export_id;
     ref->export_id = export_id;
-    if (moved) plan_tell_readers(c, i, r);
-    if (moved) touch_version(c, i);
+    if (moved) tb_plan_tell_readers(c, i, r);
+    if (moved) tb_catalog_touch_version(c, i);
     note_held(c, r, held_chunks, whole);
-    return settle(c, TB_OK);
+    return tb_catalog_settle(c, TB_OK);
 }
 
 enum tb_status tb_catalog_progress(struct tb_catalog *c, tb_time_ns now, const struct tb_catalog_progress *p)
 {
-    enter(c, now);
+    tb_catalog_enter(c, now);
     uint32_t s, i;
     const enum tb_status found = find_worker(c, &p->session, &p->uid, &s, &i);
     if (found != TB_OK) return found;
-    const uint32_t r = reference_find(c, TB_REFERENCE_WORKER, i, s);
+    const uint32_t r = tb_reference_find(c, TB_REFERENCE_WORKER, i, s);
     if (r == NONE) return TB_NOT_FOUND;
     struct reference *ref = reference_at(c, r);
     ref->total_chunks = p->total_chunks;
     ref->bytes_per_s = p->bytes_per_s;
     ref->transport = p->transport;
     note_held(c, r, p->held_chunks, p->whole);
-    return settle(c, TB_OK);
+    return tb_catalog_settle(c, TB_OK);
 }
 
 enum tb_status tb_catalog_release(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
                                   const struct tb_id *uid)
 {
-    enter(c, now);
+    tb_catalog_enter(c, now);
     uint32_t s, i;
     const enum tb_status found = find_worker(c, session, uid, &s, &i);
     if (found == TB_PEER_LEASE) return found;
-    const uint32_t r = found != TB_OK ? NONE : reference_find(c, TB_REFERENCE_WORKER, i, s);
+    const uint32_t r = found != TB_OK ? NONE : tb_reference_find(c, TB_REFERENCE_WORKER, i, s);
     if (r == NONE) return TB_DONE_BEFORE;
-    member_release(c, s, i);
-    reference_end(c, r);
-    return settle(c, TB_OK);
+    tb_member_release(c, s, i);
+    tb_reference_end(c, r);
+    return tb_catalog_settle(c, TB_OK);
 }
