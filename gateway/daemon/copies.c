@@ -1,0 +1,284 @@
+/* copies.c - this gateway's copy of each version: its region in the arena, who may read it, and giving it back. */
+#include "gateway/daemon/daemon.h"
+
+#include <string.h>
+
+#include "base/fault.h"
+#include "intra/source.h"
+
+struct tb_copy *tb_copy_find(struct tb_daemon *d, const struct tb_id *uid)
+{
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
+        if (tb_id_equal(&c->key.uid, uid)) return c;
+    }
+    return NULL;
+}
+
+struct tb_copy *tb_copy_get(struct tb_daemon *d, const struct tb_version_key *key)
+{
+    struct tb_copy *copy = tb_copy_find(d, &key->uid);
+    if (copy != NULL) return copy;
+    copy = tb_calloc(1, sizeof *copy);
+    if (copy == NULL) return NULL;
+    *copy = (struct tb_copy){.next = d->copies, .d = d, .key = *key, .seen_at = tb_clock_now(),
+                             .opened_wall_ms = tb_clock_wall_ms()};
+    d->copies = copy;
+    return copy;
+}
+
+static void copy_free(struct tb_copy *copy)
+{
+    struct tb_copy **at = &copy->d->copies;
+    while (*at != copy) at = &(*at)->next;
+    *at = copy->next;
+    tb_free(copy->source);
+    tb_free(copy);
+}
+
+/* ---- serving ---- */
+
+/* Two buffers a shard: its held bitmap, its packed bytes. */
+static enum tb_status source_build(struct tb_copy *copy, struct tb_export_buffer *buffers,
+                                   struct tb_source_shard *shards)
+{
+    for (uint32_t s = 0; s < copy->key.shard_count; s++) {
+        const struct tb_place *p = tb_arena_place(copy->region, s);
+        const uint32_t chunks = p->manifest->chunk_count;
+        buffers[2 * s] = (struct tb_export_buffer){p->held, TB_BITMAP_WORDS(chunks) * sizeof(uint64_t), -1, 0};
+        buffers[2 * s + 1] = (struct tb_export_buffer){p->bytes, p->manifest->bytes, -1, 0};
+        shards[s] = (struct tb_source_shard){.shard = s, .held_buffer = 2 * s, .packed_buffer = 2 * s + 1};
+    }
+    copy->source_bytes = (uint32_t)tb_source_encoded_bytes(shards, copy->key.shard_count);
+    copy->source = tb_malloc(copy->source_bytes);
+    if (copy->source == NULL) return TB_SITE_NOMEM;
+    struct tb_writer w;
+    tb_writer_init(&w, copy->source, copy->source_bytes);
+    tb_source_encode(shards, copy->key.shard_count, &w);
+    return TB_OK;
+}
+
+static enum tb_status export_open(struct tb_copy *copy)
+{
+    struct tb_daemon *d = copy->d;
+    const uint32_t count = copy->key.shard_count;
+    struct tb_export_buffer *buffers = tb_calloc(2 * (size_t)count, sizeof *buffers);
+    struct tb_source_shard *shards = tb_calloc(count, sizeof *shards);
+    enum tb_status status = buffers != NULL && shards != NULL ? source_build(copy, buffers, shards) : TB_SITE_NOMEM;
+    if (status == TB_OK) {
+        const struct tb_export_options options = {++d->next_export_id, buffers, 2 * count};
+        status = tb_export_open(d->fabric, &options);
+        if (status == TB_OK) copy->export_id = options.export_id;
+    }
+    tb_free(buffers);
+    tb_free(shards);
+    if (status != TB_OK) {
+        tb_free(copy->source);
+        copy->source = NULL;
+    }
+    return status;
+}
+
+void tb_copy_serve(struct tb_copy *copy)
+{
+    if (!copy->ready || copy->evicting || copy->region == NULL || !tb_arena_region_complete(copy->region)) return;
+    if (!tb_digest_equal(&tb_arena_region_key(copy->region)->root, &copy->key.root) &&
+        tb_arena_region_set_root(copy->region, &copy->key.root) != TB_OK) {
+        tb_log(TB_LOG_ERROR, "copy.root_conflict", "model=%s number=%llu action=not_served", copy->key.model.text,
+               (unsigned long long)copy->key.number);
+        return;
+    }
+    if (copy->export_id == 0) {
+        const enum tb_status status = export_open(copy);
+        if (status != TB_OK) {
+            tb_log(TB_LOG_ERROR, "copy.export_failed", "model=%s number=%llu status=%s", copy->key.model.text,
+                   (unsigned long long)copy->key.number, tb_status_name(status));
+        }
+    }
+    tb_crossing_offer(copy);
+}
+
+/* ---- giving back ---- */
+
+/* The last step, once no hop, reader or stream touches the bytes. */
+static void evict_finish(struct tb_copy *copy)
+{
+    if (!copy->evicting || copy->evict_waits != 0) return;
+    struct tb_daemon *d = copy->d;
+    if (copy->region != NULL && tb_arena_free(copy->region) != TB_OK) return; /* pinned: the tick tries again */
+    const struct tb_id uid = copy->key.uid;
+    copy_free(copy);
+    d->counters.evictions++;
+    (void)tb_catalog_evicted(d->catalog, tb_clock_now(), &uid);
+    tb_seals_retry(d);
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next) tb_crossing_retry(c);
+    (void)tb_daemon_settle(d);
+}
+
+static void evict_step_done(void *user)
+{
+    struct tb_copy *copy = user;
+    copy->evict_waits--;
+    evict_finish(copy);
+}
+
+void tb_copy_evict(struct tb_copy *copy, enum tb_status why)
+{
+    struct tb_daemon *d = copy->d;
+    if (copy->evicting) return;
+    copy->evicting = true;
+    copy->evict_why = why != TB_OK ? why : TB_SUPERSEDED;
+    tb_log(TB_LOG_INFO, "copy.evict", "model=%s run=%llu number=%llu why=%s", copy->key.model.text,
+           (unsigned long long)copy->key.run_order, (unsigned long long)copy->key.number,
+           why != TB_OK ? tb_status_name(why) : "retention");
+    tb_landing_stop(copy);
+    if (copy->export_id != 0) tb_export_close(d->fabric, copy->export_id, 0);
+    copy->export_id = 0;
+    if (d->links == NULL || d->links_restarting) return; /* no stream touches it: the tick finishes */
+    copy->evict_waits = 2;
+    if (tb_links_retract(d->links, &copy->key.uid, copy->evict_why, evict_step_done, copy) != TB_OK) {
+        copy->evict_waits--;
+    }
+    if (tb_links_land_stop(d->links, &copy->key.uid, evict_step_done, copy) != TB_OK) copy->evict_waits--;
+    copy->offered = false;
+}
+
+/* ---- after a restart ---- */
+
+static bool restore_known(struct tb_daemon *d, const struct tb_version_key *key)
+{
+    struct tb_catalog_version_view view;
+    if (tb_catalog_version_get(d->catalog, &key->uid, &view)) return true;
+    /* The store lost it (or is younger): what the arena holds is believed if it was ready. */
+    static const struct tb_digest zero;
+    if (tb_digest_equal(&key->root, &zero)) return false;
+    return tb_catalog_restore_version(d->catalog, key, TB_VERSION_READY, 0, false) == TB_OK;
+}
+
+static void restore_shards(struct tb_copy *copy)
+{
+    struct tb_daemon *d = copy->d;
+    const tb_time_ns now = tb_clock_now();
+    for (uint32_t s = 0; s < copy->key.shard_count; s++) {
+        const struct tb_place *p = tb_arena_place(copy->region, s);
+        if (p == NULL || !tb_arena_place_ready(copy->region, s)) continue;
+        const struct tb_catalog_shard info = {p->manifest->root, p->manifest->layout.id, p->manifest->chunk_count,
+                                              p->manifest->bytes};
+        if (tb_catalog_arena_shard(d->catalog, now, &copy->key.uid, s, &info) != TB_OK) continue;
+        (void)tb_catalog_arena_progress(d->catalog, now, &copy->key.uid, s, tb_place_held_count(p));
+    }
+}
+
+/* The catalog knows the version from the store; an ended one leaves the arena by the catalog's EVICT. */
+static bool restore_copy(struct tb_daemon *d, struct tb_arena_region *region)
+{
+    const struct tb_version_key *key = tb_arena_region_key(region);
+    if (!restore_known(d, key)) return false;
+    struct tb_copy *copy = tb_copy_get(d, key);
+    if (copy == NULL) return false;
+    copy->region = region;
+    copy->opened_wall_ms = 0;
+    if (tb_catalog_arena_reserved(d->catalog, tb_clock_now(), &key->uid) != TB_OK) {
+        copy_free(copy);
+        return false;
+    }
+    restore_shards(copy);
+    struct tb_catalog_version_view view;
+    const bool known = tb_catalog_version_get(d->catalog, &key->uid, &view);
+    copy->ready = known && (view.state == TB_VERSION_READY || view.state == TB_VERSION_KEPT);
+    if (copy->ready) copy->key = view.key;
+    copy->whole = tb_arena_region_whole(region);
+    if (copy->whole) copy->whole_at = tb_clock_now();
+    return true;
+}
+
+void tb_copies_restore(struct tb_daemon *d)
+{
+    uint32_t kept = 0, dropped = 0;
+    for (struct tb_arena_region *r = tb_arena_region_next(d->arena, NULL), *next; r != NULL; r = next) {
+        next = tb_arena_region_next(d->arena, r);
+        if (restore_copy(d, r)) {
+            kept++;
+            continue;
+        }
+        dropped++;
+        if (tb_arena_free(r) != TB_OK) d->fault = true; /* nobody can have pinned it yet */
+    }
+    struct tb_arena_budget budget;
+    tb_arena_budget(d->arena, &budget);
+    tb_log(TB_LOG_INFO, "arena.open", "regions=%u dropped=%u used_bytes=%llu total_bytes=%llu", kept, dropped,
+           (unsigned long long)budget.used_bytes, (unsigned long long)budget.total_bytes);
+}
+
+/* ---- the tick ---- */
+
+static void copy_progress(struct tb_copy *copy, tb_time_ns now)
+{
+    struct tb_daemon *d = copy->d;
+    for (uint32_t s = 0; s < copy->key.shard_count; s++) {
+        if (!tb_arena_place_ready(copy->region, s)) continue;
+        const uint32_t held = tb_place_held_count(tb_arena_place(copy->region, s));
+        (void)tb_catalog_arena_progress(d->catalog, now, &copy->key.uid, s, held);
+    }
+    if (!tb_arena_region_whole(copy->region)) return;
+    copy->whole = true;
+    copy->whole_at = now;
+    copy->crossing = false;
+    tb_landing_stop(copy);
+    tb_log(TB_LOG_INFO, "copy.whole", "model=%s run=%llu number=%llu bytes=%llu after_ms=%llu",
+           copy->key.model.text, (unsigned long long)copy->key.run_order, (unsigned long long)copy->key.number,
+           (unsigned long long)tb_copy_held_bytes(copy),
+           (unsigned long long)(tb_time_since(copy->seen_at, now) / TB_MS(1)));
+}
+
+bool tb_copies_tick(struct tb_daemon *d)
+{
+    const tb_time_ns now = tb_clock_now();
+    bool busy = false;
+    for (struct tb_copy *c = d->copies, *next; c != NULL; c = next) {
+        next = c->next;
+        if (c->evicting) {
+            evict_finish(c);
+            return true; /* the list may have changed: the rest comes with the next tick */
+        }
+        if (c->whole || c->region == NULL) continue;
+        busy = true;
+        copy_progress(c, now);
+        if (!c->whole) tb_landing_retry(c, now);
+    }
+    return busy;
+}
+
+uint64_t tb_copy_held_bytes(const struct tb_copy *copy)
+{
+    uint64_t bytes = 0;
+    for (uint32_t s = 0; copy->region != NULL && s < copy->key.shard_count; s++) {
+        const struct tb_place *p = tb_arena_place(copy->region, s);
+        if (p == NULL || !tb_arena_place_ready(copy->region, s)) continue;
+        for (uint32_t k = 0; k < p->manifest->chunk_count; k++) {
+            if (tb_place_held(p, k)) bytes += p->manifest->chunks[k].bytes;
+        }
+    }
+    return bytes;
+}
+
+uint64_t tb_copy_wire_bytes(const struct tb_copy *copy)
+{
+    uint64_t bytes = copy->hop_wire_bytes;
+    for (const struct tb_copy_hop *h = copy->hops; h != NULL; h = h->next) {
+        if (h->hop == NULL) continue;
+        struct tb_hop_stats stats;
+        tb_hop_stats(h->hop, &stats);
+        bytes += stats.bytes_read;
+    }
+    return bytes;
+}
+
+void tb_copies_free(struct tb_daemon *d)
+{
+    while (d->copies != NULL) {
+        struct tb_copy *copy = d->copies;
+        tb_landing_stop(copy);
+        if (copy->export_id != 0) tb_export_close(d->fabric, copy->export_id, 0);
+        copy_free(copy);
+    }
+}

@@ -1,0 +1,505 @@
+/* crossings.c - versions between sites: what the links tell the catalog, and what is asked of the links. */
+#include "gateway/daemon/daemon.h"
+
+#include <string.h>
+
+#include "base/fault.h"
+#include "gateway/daemon/rights.h"
+
+/* ---- asking and landing ---- */
+
+static bool source_listed(const struct tb_copy *copy, const char *site)
+{
+    for (uint32_t i = 0; i < copy->from_count; i++) {
+        if (strcmp(copy->from[i].text, site) == 0) return true;
+    }
+    return copy->from_count == 0; /* any that has it */
+}
+
+static const char *peer_site(const struct tb_daemon *d, uint32_t peer)
+{
+    return d->config->peers[peer].site.text;
+}
+
+static void land_from(struct tb_copy *copy, uint32_t peer)
+{
+    struct tb_daemon *d = copy->d;
+    struct tb_place *places = tb_calloc(copy->key.shard_count, sizeof *places);
+    if (places == NULL) return; /* the next announcement tries again */
+    for (uint32_t s = 0; s < copy->key.shard_count; s++) places[s] = *tb_arena_place(copy->region, s);
+    const enum tb_status status = tb_links_land(d->links, peer, &copy->key, places);
+    tb_free(places);
+    if (status == TB_OK || status == TB_DONE_BEFORE) return;
+    tb_log(TB_LOG_WARN, "crossing.land_refused", "peer=%s model=%s number=%llu status=%s", peer_site(d, peer),
+           copy->key.model.text, (unsigned long long)copy->key.number, tb_status_name(status));
+}
+
+/* Manifests first; TB_NOT_FOUND: that peer has not announced it in this session. */
+static enum tb_status ask_from(struct tb_copy *copy, uint32_t peer)
+{
+    const enum tb_status status = tb_links_ask(copy->d->links, peer, &copy->key.uid);
+    if (status != TB_OK && status != TB_DONE_BEFORE) return status;
+    copy->asked = true;
+    copy->asked_peer = peer;
+    return TB_OK;
+}
+
+static enum tb_status ask_in_order(struct tb_copy *copy)
+{
+    struct tb_daemon *d = copy->d;
+    enum tb_status status = TB_NOT_FOUND;
+    for (uint32_t i = 0; i < copy->from_count && status != TB_OK; i++) {
+        const uint32_t peer = tb_links_peer_find(d->links, copy->from[i].text);
+        if (peer != UINT32_MAX) status = ask_from(copy, peer);
+    }
+    return status;
+}
+
+static void land_in_order(struct tb_copy *copy)
+{
+    struct tb_daemon *d = copy->d;
+    for (uint32_t i = 0; i < copy->from_count; i++) {
+        const uint32_t peer = tb_links_peer_find(d->links, copy->from[i].text);
+        struct tb_links_stats stats;
+        if (peer == UINT32_MAX) continue;
+        tb_links_stats(d->links, peer, &stats);
+        if (stats.up || i + 1 == copy->from_count) {
+            land_from(copy, peer);
+            return;
+        }
+    }
+}
+
+static void crossing_refused(struct tb_copy *copy, enum tb_status why)
+{
+    copy->asked = false;
+    copy->crossing = false;
+    tb_log(TB_LOG_WARN, "crossing.refused", "model=%s number=%llu status=%s action=retry", copy->key.model.text,
+           (unsigned long long)copy->key.number, tb_status_name(why));
+    (void)tb_catalog_crossing_refused(copy->d->catalog, tb_clock_now(), &copy->key.uid);
+}
+
+void tb_crossing_start(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+{
+    struct tb_copy *copy = tb_copy_get(d, &todo->key);
+    if (copy == NULL || copy->evicting || d->links == NULL || d->links_restarting) {
+        (void)tb_catalog_crossing_refused(d->catalog, tb_clock_now(), &todo->key.uid);
+        return;
+    }
+    copy->crossing = true;
+    copy->ready = true;
+    copy->from_count = todo->from_count;
+    memcpy(copy->from, todo->from, sizeof copy->from);
+    if (copy->region != NULL && tb_arena_region_complete(copy->region)) { /* begun in an earlier life of this process */
+        (void)tb_catalog_crossing_begun(d->catalog, tb_clock_now(), &copy->key.uid);
+        land_in_order(copy);
+        return;
+    }
+    const enum tb_status status = ask_in_order(copy);
+    if (status != TB_OK) crossing_refused(copy, status);
+}
+
+/* ---- reserving ---- */
+
+static uint64_t manifests_bytes(const struct tb_version_key *key, const struct tb_manifest *manifests)
+{
+    uint64_t bytes = 0;
+    for (uint32_t s = 0; s < key->shard_count; s++) bytes += manifests[s].bytes;
+    return bytes;
+}
+
+/* TB_AGAIN: something is being evicted for it. */
+static enum tb_status make_room(struct tb_daemon *d, const struct tb_version_key *key, uint64_t bytes,
+                                const char *refusal)
+{
+    struct tb_catalog_room room;
+    const enum tb_status status = tb_catalog_make_room(d->catalog, tb_clock_now(), bytes, &room);
+    if (status != TB_SITE_NOMEM) return status;
+    d->counters.arena_refused++;
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_ERROR, "arena.refused");
+    tb_log_str(&l, "model", key->model.text);
+    tb_log_u64(&l, "number", key->number);
+    tb_log_u64(&l, "needed_bytes", bytes);
+    tb_log_u64(&l, "evictable_bytes", room.evictable);
+    tb_log_u64(&l, "heads_bytes", room.heads);
+    tb_log_u64(&l, "pinned_bytes", room.pinned);
+    tb_log_str(&l, "why", refusal);
+    tb_log_str(&l, "action", "raise arena.bytes or lower models.keep");
+    tb_log_end(&l);
+    return status;
+}
+
+static enum tb_status reserve(struct tb_copy *copy, const struct tb_manifest *manifests, char *error)
+{
+    struct tb_daemon *d = copy->d;
+    const uint32_t count = copy->key.shard_count;
+    const struct tb_manifest **pointers = tb_calloc(count, sizeof *pointers);
+    if (pointers == NULL) return TB_SITE_NOMEM;
+    for (uint32_t s = 0; s < count; s++) pointers[s] = &manifests[s];
+    const enum tb_status status = tb_arena_reserve(d->arena, &copy->key, pointers, count, &copy->region, error);
+    tb_free(pointers);
+    return status == TB_DONE_BEFORE ? TB_OK : status;
+}
+
+static void catalog_shards(struct tb_copy *copy, const struct tb_manifest *manifests)
+{
+    struct tb_daemon *d = copy->d;
+    const tb_time_ns now = tb_clock_now();
+    for (uint32_t s = 0; s < copy->key.shard_count; s++) {
+        const struct tb_manifest *m = &manifests[s];
+        const struct tb_catalog_shard info = {m->root, m->layout.id, m->chunk_count, m->bytes};
+        (void)tb_catalog_arena_shard(d->catalog, now, &copy->key.uid, s, &info);
+    }
+    (void)tb_catalog_arena_reserved(d->catalog, now, &copy->key.uid);
+    (void)tb_catalog_crossing_begun(d->catalog, now, &copy->key.uid);
+}
+
+static void links_manifests(void *user, uint32_t peer, const struct tb_version_key *key,
+                            const struct tb_manifest *manifests)
+{
+    struct tb_daemon *d = user;
+    struct tb_copy *copy = tb_copy_find(d, &key->uid);
+    if (copy == NULL || copy->evicting || !copy->asked) return;
+    copy->asked = false;
+    copy->key = *key;
+    char error[TB_ARENA_ERROR_BYTES] = "";
+    enum tb_status status = reserve(copy, manifests, error);
+    if (status == TB_SITE_NOMEM) {
+        status = make_room(d, key, manifests_bytes(key, manifests), error);
+        copy->wants_room = status == TB_AGAIN;
+    }
+    if (status == TB_OK && copy->region != NULL) {
+        catalog_shards(copy, manifests);
+        tb_copy_serve(copy); /* a relay offers it before the first chunk is here */
+        land_from(copy, peer);
+        tb_log(TB_LOG_INFO, "crossing.begun", "model=%s run=%llu number=%llu from=%s bytes=%llu", key->model.text,
+               (unsigned long long)key->run_order, (unsigned long long)key->number, peer_site(d, peer),
+               (unsigned long long)manifests_bytes(key, manifests));
+    } else if (!copy->wants_room) {
+        crossing_refused(copy, status == TB_OK ? TB_SITE_NOMEM : status);
+    }
+    (void)tb_daemon_settle(d);
+}
+
+void tb_crossing_retry(struct tb_copy *copy)
+{
+    if (!copy->wants_room || copy->evicting) return;
+    copy->wants_room = false;
+    if (ask_in_order(copy) != TB_OK) crossing_refused(copy, TB_PEER_UNREACHABLE);
+}
+
+/* ---- what links say ---- */
+
+static bool links_may_read(void *user, uint32_t peer, const struct tb_name *model)
+{
+    struct tb_daemon *d = user;
+    const struct tb_config_peer *p = &d->config->peers[peer];
+    struct tb_identity identity = {.kind = TB_IDENTITY_GATEWAY, .site = p->site, .name = p->gateway};
+    const bool may = tb_rights_may(d->config, model, &identity, false);
+    if (may) return true;
+    d->counters.denied++;
+    tb_log(TB_LOG_WARN, "link.denied", "peer=%s model=%s right=read action=add_to_models.read", p->site.text,
+           model->text);
+    return false;
+}
+
+static void reports_again(struct tb_daemon *d, uint32_t peer)
+{
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
+        if (!c->activated) continue;
+        const struct tb_links_report report = {c->key.uid, d->site, TB_LINKS_REPORT_ACTIVATED};
+        (void)tb_links_tell(d->links, peer, &report);
+    }
+}
+
+/* What came from a peer that is gone comes from another of its sources, if one is up. */
+static void sources_change(struct tb_daemon *d)
+{
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
+        if (c->crossing && !c->whole && !c->evicting && c->region != NULL) land_in_order(c);
+    }
+}
+
+static void links_peer(void *user, uint32_t peer, bool up, enum tb_status why)
+{
+    struct tb_daemon *d = user;
+    const struct tb_name *site = &d->config->peers[peer].site;
+    tb_log(up ? TB_LOG_INFO : TB_LOG_WARN, up ? "link.up" : "link.down", "peer=%s status=%s", site->text,
+           tb_status_name(why));
+    if (up) {
+        d->counters.links_up++;
+        reports_again(d, peer);
+    } else {
+        d->counters.links_down++;
+        sources_change(d);
+    }
+    (void)tb_catalog_site_up(d->catalog, tb_clock_now(), site, up);
+    (void)tb_daemon_settle(d);
+}
+
+static void links_refused(void *user, uint32_t peer, enum tb_status why, uint64_t detail, bool by_peer)
+{
+    struct tb_daemon *d = user;
+    d->counters.links_refused++;
+    tb_log(TB_LOG_WARN, "link.refused", "peer=%s status=%s detail=%llu by=%s", peer_site(d, peer),
+           tb_status_name(why), (unsigned long long)detail, by_peer ? "peer" : "us");
+    if (why != TB_PEER_STALE || !by_peer || detail < d->incarnation) return;
+    /* The store is younger than what the peer has seen of us: speak above it. */
+    if (tb_persist_incarnation(d, detail + 1) == TB_OK) tb_crossings_restart(d);
+}
+
+static enum tb_catalog_state state_told(enum tb_links_version_state state, enum tb_status why)
+{
+    if (state == TB_LINKS_READY) return TB_VERSION_READY;
+    if (state == TB_LINKS_WITHDRAWN || why == TB_VERSION_WITHDRAWN) return TB_VERSION_ENDED_WITHDRAWN;
+    if (why == TB_VERSION_LOST) return TB_VERSION_ENDED_LOST;
+    if (why == TB_VERSION_BROKEN) return TB_VERSION_ENDED_BROKEN;
+    return TB_VERSION_RETIRED;
+}
+
+static void links_version(void *user, uint32_t peer, const struct tb_version_key *key, uint64_t bytes,
+                          enum tb_links_version_state state, enum tb_status why)
+{
+    (void)bytes;
+    struct tb_daemon *d = user;
+    const struct tb_name *site = &d->config->peers[peer].site;
+    const enum tb_status status =
+        tb_catalog_remote_version(d->catalog, tb_clock_now(), site, key, state_told(state, why));
+    if (status == TB_CONFLICT) {
+        tb_log(TB_LOG_ERROR, "link.conflict", "peer=%s model=%s run=%llu number=%llu action=ignored", site->text,
+               key->model.text, (unsigned long long)key->run_order, (unsigned long long)key->number);
+    }
+    struct tb_copy *copy = tb_copy_find(d, &key->uid);
+    /* Begun before, by this process or the one before it: go on with what is held. */
+    if (status == TB_OK && state == TB_LINKS_READY && copy != NULL && copy->region != NULL && !copy->whole &&
+        !copy->evicting && tb_arena_region_complete(copy->region) && source_listed(copy, site->text) && copy->crossing) {
+        land_from(copy, peer);
+    }
+    (void)tb_daemon_settle(d);
+}
+
+static void links_landed(void *user, uint32_t peer, const struct tb_version_key *key)
+{
+    (void)user, (void)peer, (void)key; /* the tick sees it in the bitmaps, whoever brought the last chunk */
+}
+
+static void links_failed(void *user, uint32_t peer, const struct tb_id *uid, enum tb_status why)
+{
+    struct tb_daemon *d = user;
+    struct tb_copy *copy = tb_copy_find(d, uid);
+    if (copy == NULL || copy->evicting) return;
+    tb_log(TB_LOG_WARN, "crossing.failed", "peer=%s model=%s number=%llu status=%s", peer_site(d, peer),
+           copy->key.model.text, (unsigned long long)copy->key.number, tb_status_name(why));
+    if (!copy->whole) crossing_refused(copy, why);
+    (void)tb_daemon_settle(d);
+}
+
+static void links_peer_held(void *user, uint32_t peer, const struct tb_id *uid)
+{
+    struct tb_daemon *d = user;
+    struct tb_links_progress p = {0};
+    if (tb_links_peer_progress(d->links, peer, uid, &p) != TB_OK) return;
+    const struct tb_catalog_site_progress progress = {
+        .site = d->config->peers[peer].site, .uid = *uid, .held_chunks = p.held_chunks, .whole = true};
+    (void)tb_catalog_site_progress(d->catalog, tb_clock_now(), &progress);
+    (void)tb_daemon_settle(d);
+}
+
+/* Reports are passed on once: only when they told the catalog something new. */
+static void links_report(void *user, uint32_t peer, const struct tb_links_report *report)
+{
+    struct tb_daemon *d = user;
+    const struct tb_catalog_site_progress progress = {.site = report->site,
+                                                      .uid = report->uid,
+                                                      .whole = true,
+                                                      .activated = report->state == TB_LINKS_REPORT_ACTIVATED};
+    const enum tb_status status = tb_catalog_site_progress(d->catalog, tb_clock_now(), &progress);
+    for (uint32_t i = 0; status == TB_OK && i < d->config->peer_count; i++) {
+        const struct tb_name *site = &d->config->peers[i].site;
+        if (i == peer || tb_name_equal(site, &report->site)) continue;
+        (void)tb_links_tell(d->links, i, report);
+    }
+    (void)tb_daemon_settle(d);
+}
+
+static void links_chunk_bad(void *user, uint32_t peer, const struct tb_links_bad_chunk *bad)
+{
+    struct tb_daemon *d = user;
+    d->counters.chunks_bad++;
+    char uid[TB_HEX_CHARS];
+    tb_id_format(&bad->uid, uid);
+    tb_log(bad->rotten ? TB_LOG_ERROR : TB_LOG_WARN, "link.chunk_bad",
+           "peer=%s uid=%s shard=%u chunk=%u times=%u sent_by=%s rotten=%d action=%s", peer_site(d, peer), uid,
+           bad->shard, bad->chunk, bad->times, bad->ours ? "us" : "peer", bad->rotten,
+           bad->rotten ? "verify" : "ask_again");
+    struct tb_copy *copy = bad->rotten ? tb_copy_find(d, &bad->uid) : NULL;
+    if (copy != NULL && copy->region != NULL &&
+        tb_arena_chunk_verify(copy->region, bad->shard, bad->chunk) == TB_CHUNK_DIGEST) {
+        atomic_fetch_add(&d->verify_bad, 1); /* a new life: as the verifier does */
+        uv_async_send(&d->verify_wake);
+    }
+}
+
+static const struct tb_links_ops links_ops = {
+    .may_read = links_may_read,
+    .on_peer = links_peer,
+    .on_refused = links_refused,
+    .on_version = links_version,
+    .on_manifests = links_manifests,
+    .on_landed = links_landed,
+    .on_failed = links_failed,
+    .on_peer_held = links_peer_held,
+    .on_report = links_report,
+    .on_chunk_bad = links_chunk_bad,
+};
+
+/* ---- what we say ---- */
+
+void tb_crossing_offer(struct tb_copy *copy)
+{
+    struct tb_daemon *d = copy->d;
+    if (copy->offered || d->links == NULL || d->links_restarting || d->draining) return;
+    struct tb_place *places = tb_calloc(copy->key.shard_count, sizeof *places);
+    if (places == NULL) return;
+    for (uint32_t s = 0; s < copy->key.shard_count; s++) places[s] = *tb_arena_place(copy->region, s);
+    const enum tb_status status = tb_links_offer(d->links, &copy->key, places);
+    tb_free(places);
+    copy->offered = status == TB_OK || status == TB_DONE_BEFORE;
+    if (!copy->offered) {
+        tb_log(TB_LOG_ERROR, "link.offer_failed", "model=%s number=%llu status=%s", copy->key.model.text,
+               (unsigned long long)copy->key.number, tb_status_name(status));
+    }
+}
+
+void tb_crossing_site_state(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+{
+    struct tb_copy *copy = tb_copy_find(d, &todo->uid);
+    if (copy != NULL && todo->activated) copy->activated = true;
+    if (d->links == NULL || d->links_restarting) return;
+    for (uint32_t i = 0; i < d->config->peer_count; i++) {
+        struct tb_links_report report = {todo->uid, d->site, TB_LINKS_REPORT_HELD};
+        if (todo->whole) (void)tb_links_tell(d->links, i, &report);
+        report.state = TB_LINKS_REPORT_ACTIVATED;
+        if (todo->activated) (void)tb_links_tell(d->links, i, &report);
+    }
+}
+
+void tb_crossings_poll(struct tb_daemon *d)
+{
+    if (d->links == NULL || d->links_restarting) return;
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
+        for (uint32_t i = 0; c->offered && i < d->config->peer_count; i++) {
+            struct tb_links_progress p;
+            if (tb_links_peer_progress(d->links, i, &c->key.uid, &p) != TB_OK || p.held_chunks == 0) continue;
+            const struct tb_catalog_site_progress progress = {.site = d->config->peers[i].site,
+                                                              .uid = c->key.uid,
+                                                              .held_chunks = p.held_chunks,
+                                                              .whole = p.whole};
+            (void)tb_catalog_site_progress(d->catalog, tb_clock_now(), &progress);
+        }
+    }
+}
+
+/* ---- opening ---- */
+
+/* Models that are wanted from this peer: those of `subscribe` that list its site. */
+static uint32_t models_wanted(const struct tb_config *config, const struct tb_name *site, struct tb_name *models)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < config->subscribe_count; i++) {
+        const struct tb_config_subscribe *s = &config->subscribe[i];
+        for (uint32_t k = 0; k < s->from_count && count < TB_LINKS_MODELS_MAX; k++) {
+            if (!tb_name_equal(&s->from[k], site)) continue;
+            models[count++] = s->model;
+            break;
+        }
+    }
+    return count;
+}
+
+static enum tb_status links_open(struct tb_daemon *d, struct tb_links_peer_options *peers, struct tb_name *models)
+{
+    const struct tb_config *config = d->config;
+    for (uint32_t i = 0; i < config->peer_count; i++) {
+        struct tb_name *mine = models + (size_t)i * TB_LINKS_MODELS_MAX;
+        peers[i] = (struct tb_links_peer_options){.site = config->peers[i].site,
+                                                  .gateway = config->peers[i].gateway,
+                                                  .address = config->peers[i].address,
+                                                  .models = mine,
+                                                  .model_count = models_wanted(config, &config->peers[i].site, mine)};
+    }
+    const struct tb_links_options options = {
+        .loop = &d->loop,
+        .site = d->site,
+        .gateway = d->gateway,
+        .life = tb_arena_life(d->arena),
+        .incarnation = d->incarnation,
+        .lane = 0,
+        .lane_count = 1,
+        .tls = d->tls,
+        .listen = config->link_listen,
+        .peers = peers,
+        .peer_count = config->peer_count,
+        .ops = &links_ops,
+        .user = d,
+        .streams = config->link_streams,
+        .threads = config->link_threads,
+        .heartbeat_ms = config->link_heartbeat_ms,
+        .down_ms = config->link_down_ms,
+        .stream_idle_ms = config->link_stream_idle_ms,
+        .retry_min_ms = config->link_retry_min_ms,
+        .retry_max_ms = config->link_retry_max_ms,
+        .codec = config->link_codec,
+        .congestion = config->link_congestion,
+        .resolver = d->resolver,
+    };
+    char error[256] = "";
+    const enum tb_status status = tb_links_new(&options, &d->links, error);
+    if (status == TB_OK) return TB_OK;
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_ERROR, "links.open_failed");
+    tb_log_str(&l, "status", tb_status_name(status));
+    tb_log_str(&l, "why", error);
+    tb_log_end(&l);
+    return status;
+}
+
+enum tb_status tb_crossings_open(struct tb_daemon *d)
+{
+    const size_t count = d->config->peer_count;
+    struct tb_links_peer_options *peers = tb_calloc(count + 1, sizeof *peers);
+    struct tb_name *models = tb_calloc((count + 1) * TB_LINKS_MODELS_MAX, sizeof *models);
+    const enum tb_status status = peers != NULL && models != NULL ? links_open(d, peers, models) : TB_SITE_NOMEM;
+    tb_free(peers);
+    tb_free(models);
+    if (status != TB_OK) return status;
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next) tb_copy_serve(c);
+    return TB_OK;
+}
+
+static void restart_closed(void *user)
+{
+    struct tb_daemon *d = user;
+    d->links = NULL;
+    d->links_restarting = false;
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
+        c->offered = c->asked = false;
+        if (c->evicting) c->evict_waits = 0;
+    }
+    if (d->draining) return;
+    if (tb_crossings_open(d) != TB_OK) {
+        d->fault = true; /* what worked at start does not any more: an operator's restart says why */
+        uv_stop(&d->loop);
+        return;
+    }
+    (void)tb_daemon_settle(d);
+}
+
+void tb_crossings_restart(struct tb_daemon *d)
+{
+    if (d->links == NULL || d->links_restarting || d->draining) return;
+    d->links_restarting = true;
+    tb_log(TB_LOG_WARN, "links.restart", "incarnation=%llu", (unsigned long long)d->incarnation);
+    tb_links_close(d->links, restart_closed, d);
+}

@@ -1,0 +1,370 @@
+/* daemon.c - opens everything in order, ticks, drains, closes. */
+#include "gateway/daemon/daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+
+#define TICK_BUSY_MS   10u  /* bitmaps are looked at while a version moves */
+#define TICK_IDLE_MS   50u
+#define POLL_NS        TB_MS(100) /* peers' progress */
+#define SLOW_NS        TB_SECONDS(1)
+#define VERIFY_BYTES   (16u << 20) /* a step: some 3 ms */
+
+static enum tb_status failed(const char *what, const char *why, const char *action)
+{
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_ERROR, "start.failed");
+    tb_log_str(&l, "what", what);
+    tb_log_str(&l, "why", why);
+    tb_log_str(&l, "action", action);
+    tb_log_end(&l);
+    return TB_SITE_CONFIG;
+}
+
+/* ---- verifying in background ---- */
+
+static void *verifier_main(void *user)
+{
+    struct tb_daemon *d = user;
+    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), 10); /* this thread alone, on Linux */
+    enum tb_status status = TB_AGAIN;
+    while (status == TB_AGAIN && !atomic_load(&d->verifier_stop)) {
+        struct tb_arena_verified done = {0};
+        status = tb_arena_verify_step(d->arena, VERIFY_BYTES, &done);
+        atomic_fetch_add(&d->verified_bytes, done.bytes);
+        if (done.bad == 0) continue;
+        atomic_fetch_add(&d->verify_bad, done.bad);
+        uv_async_send(&d->verify_wake);
+    }
+    if (status == TB_END) atomic_store(&d->verify_done, true);
+    return NULL;
+}
+
+/* Chunks that failed are no longer held: the catalog hears of it, and peers of the new life. */
+static void verify_wake(uv_async_t *async)
+{
+    struct tb_daemon *d = async->data;
+    const uint32_t bad = atomic_exchange(&d->verify_bad, 0);
+    if (bad == 0) return;
+    d->counters.verify_bad += bad;
+    tb_log(TB_LOG_ERROR, "arena.verify_failed", "chunks=%u action=fetch_again", bad);
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
+        for (uint32_t s = 0; c->region != NULL && s < c->key.shard_count; s++) {
+            if (!tb_arena_place_ready(c->region, s)) continue;
+            const uint32_t held = tb_place_held_count(tb_arena_place(c->region, s));
+            (void)tb_catalog_arena_shrunk(d->catalog, tb_clock_now(), &c->key.uid, s, held);
+        }
+        if (c->region != NULL) c->whole = tb_arena_region_whole(c->region);
+    }
+    (void)tb_daemon_settle(d);
+    tb_crossings_restart(d);
+}
+
+static void verifier_start(struct tb_daemon *d)
+{
+    if (!d->config->arena_reverify) return;
+    d->verifier_runs = pthread_create(&d->verifier, NULL, verifier_main, d) == 0;
+    if (!d->verifier_runs) tb_log(TB_LOG_WARN, "arena.verify_off", "reason=no_thread");
+}
+
+static void verifier_end(struct tb_daemon *d)
+{
+    if (!d->verifier_runs) return;
+    atomic_store(&d->verifier_stop, true);
+    pthread_join(d->verifier, NULL);
+    d->verifier_runs = false;
+}
+
+/* ---- the tick ---- */
+
+static void goodput_measure(struct tb_daemon *d)
+{
+    static struct tb_links_stats stats; /* large; the main loop's alone */
+    for (uint32_t i = 0; d->links != NULL && !d->links_restarting && i < d->config->peer_count; i++) {
+        tb_links_stats(d->links, i, &stats);
+        const uint64_t bytes = stats.bytes_sent + stats.bytes_received;
+        d->goodput[i].bytes_per_s = bytes > d->goodput[i].bytes ? bytes - d->goodput[i].bytes : 0;
+        d->goodput[i].bytes = bytes;
+    }
+}
+
+static void tick(uv_timer_t *timer)
+{
+    struct tb_daemon *d = timer->data;
+    const tb_time_ns now = tb_clock_now();
+    const bool busy = tb_copies_tick(d);
+    if (now - d->polled_at >= POLL_NS) {
+        d->polled_at = now;
+        tb_crossings_poll(d);
+    }
+    if (now - d->slow_at >= SLOW_NS) {
+        d->slow_at = now;
+        goodput_measure(d);
+        tb_persist_retry(d);
+        tb_seals_retry(d);
+        tb_sessions_tick(d, tb_clock_wall_ms() / 1000);
+    }
+    tb_catalog_tick(d->catalog, now);
+    (void)tb_daemon_settle(d);
+    const uint64_t next = busy ? TICK_BUSY_MS : TICK_IDLE_MS;
+    if (!d->draining && next != d->tick_ms) {
+        d->tick_ms = next;
+        uv_timer_start(&d->tick, tick, next, next);
+    }
+}
+
+/* ---- opening ---- */
+
+static enum tb_status host_name(struct tb_daemon *d)
+{
+    if (d->config->fabric_host != NULL) return tb_name_set(&d->host, d->config->fabric_host);
+    char id[TB_NAME_BYTES_MAX + 1] = "";
+    const int fd = tb_sys_open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC, 0);
+    const ssize_t got = fd >= 0 ? read(fd, id, sizeof id - 1) : -1;
+    if (fd >= 0) close(fd);
+    if (got <= 0) return TB_SITE_IO;
+    id[strcspn(id, "\n")] = '\0';
+    return tb_name_set(&d->host, id);
+}
+
+static enum tb_status tls_open(struct tb_daemon *d)
+{
+    const struct tb_config *c = d->config;
+    if (c->tls_cert == NULL) return TB_OK; /* no peers, no workers from elsewhere */
+    const struct tb_tls_files files = {c->tls_ca, c->tls_cert, c->tls_key};
+    char error[256] = "";
+    enum tb_status status = tb_tls_new_ca(&files, &d->tls, error);
+    for (uint32_t i = 0; status == TB_OK && i < c->peer_count; i++) {
+        if (c->peers[i].ca != NULL) status = tb_tls_add_ca(d->tls, c->peers[i].ca, error);
+    }
+    if (status != TB_OK) return failed("tls", error, "see tombolo pki --help");
+    const struct tb_identity *me = tb_tls_identity(d->tls);
+    if (me->kind == TB_IDENTITY_GATEWAY && tb_name_equal(&me->site, &d->site) && tb_name_equal(&me->name, &d->gateway)) {
+        return TB_OK;
+    }
+    char text[TB_URI_BYTES_MAX];
+    tb_identity_format(me, text);
+    snprintf(error, sizeof error, "the certificate is for %.80s, the config says tombolo://%.64s/%.64s", text,
+             d->site.text, d->gateway.text);
+    return failed("tls", error, "issue one with that URI: tombolo pki issue");
+}
+
+static enum tb_status store_open(struct tb_daemon *d)
+{
+    char error[256] = "";
+    const enum tb_status status = tb_store_open(d->config->store_path, &d->store, error);
+    return status == TB_OK ? TB_OK : failed("store", error, "make its folder writable, or set store.path");
+}
+
+static enum tb_status arena_open(struct tb_daemon *d)
+{
+    const struct tb_arena_options options = {d->config->arena_path, d->config->arena_bytes};
+    char error[TB_ARENA_ERROR_BYTES] = "";
+    const enum tb_status status = tb_arena_open(&options, &d->arena, error);
+    return status == TB_OK ? TB_OK : failed("arena", error, "set arena.path or arena.bytes");
+}
+
+static enum tb_status catalog_model(struct tb_daemon *d, const struct tb_config_model *m)
+{
+    struct tb_catalog_model c = {.name = m->name, .home = m->home, .keep = m->keep};
+    c.is_home = tb_name_equal(&m->home, &d->site);
+    for (uint32_t i = 0; i < d->config->subscribe_count; i++) {
+        const struct tb_config_subscribe *s = &d->config->subscribe[i];
+        if (!tb_name_equal(&s->model, &m->name)) continue;
+        c.subscribed = true;
+        c.from_count = s->from_count;
+        memcpy(c.from, s->from, sizeof s->from);
+    }
+    return tb_catalog_model_add(d->catalog, &c);
+}
+
+static enum tb_status catalog_open(struct tb_daemon *d)
+{
+    const struct tb_config *c = d->config;
+    const struct tb_catalog_limits limits = {.models = TB_CONFIG_LIST_MAX, .sites = TB_CONFIG_LIST_MAX};
+    d->catalog_memory = tb_malloc(tb_catalog_bytes(&limits));
+    if (d->catalog_memory == NULL) return TB_SITE_NOMEM;
+    const struct tb_catalog_config config = {.site = d->site,
+                                             .host = d->host,
+                                             .lease_ns = TB_MS(c->session_lease_ms),
+                                             .tick_ns = TB_MS(4 * TICK_IDLE_MS),
+                                             .drain_ns = TB_MS(c->drain_ms),
+                                             .pin_max_ns = TB_SECONDS(c->pin_max_s),
+                                             .fan_out = c->fabric_fan_out};
+    d->catalog = tb_catalog_init(d->catalog_memory, &limits, &config, tb_clock_now());
+    enum tb_status status = TB_OK;
+    for (uint32_t i = 0; status == TB_OK && i < c->model_count; i++) status = catalog_model(d, &c->models[i]);
+    if (status == TB_OK) status = tb_persist_restore(d);
+    if (status == TB_OK) tb_copies_restore(d);
+    return status;
+}
+
+static enum tb_status fabric_open(struct tb_daemon *d)
+{
+    const struct tb_config *c = d->config;
+    const struct tb_fabric_options options = {.host = d->host,
+                                              .tcp_address = c->fabric_listen,
+                                              .trusted = c->fabric_trusted,
+                                              .pace_bytes_per_s = c->fabric_pace,
+                                              .threads = c->fabric_threads};
+    const enum tb_status status = tb_fabric_open(&options, &d->fabric);
+    if (status != TB_OK) return failed("fabric", tb_status_text(status), "set fabric.listen");
+    tb_fabric_endpoint(d->fabric, &d->endpoint);
+    if (c->fabric_trusted) tb_log(TB_LOG_WARN, "fabric.trusted", "tcp=clear reason=fabric.trusted_in_the_config");
+    return TB_OK;
+}
+
+static enum tb_status resolver_open(struct tb_daemon *d)
+{
+    const struct tb_resolver_options options = {.servers = d->config->dns_servers};
+    return tb_resolver_new(&d->loop, &options, &d->resolver);
+}
+
+static enum tb_status links_open(struct tb_daemon *d)
+{
+    if (d->tls == NULL) {
+        for (struct tb_copy *c = d->copies; c != NULL; c = c->next) tb_copy_serve(c);
+        return TB_OK; /* a site by itself */
+    }
+    return tb_crossings_open(d);
+}
+
+static enum tb_status control_open(struct tb_daemon *d)
+{
+    const enum tb_status status =
+        tb_control_open(&d->loop, d->config->control_socket, tb_status_commands, d, &d->control);
+    return status == TB_OK ? TB_OK : failed("control.socket", d->config->control_socket, tb_status_text(status));
+}
+
+static void stop_signal(uv_signal_t *signal, int number);
+
+static enum tb_status loop_open(struct tb_daemon *d)
+{
+    if (uv_loop_init(&d->loop) != 0) return TB_SITE_NOMEM;
+    uv_timer_init(&d->loop, &d->tick);
+    uv_signal_init(&d->loop, &d->sigterm);
+    uv_signal_init(&d->loop, &d->sigint);
+    d->tick.data = d->sigterm.data = d->sigint.data = d->hop_wake.data = d->verify_wake.data = d;
+    if (uv_async_init(&d->loop, &d->hop_wake, tb_landing_wake) != 0) return TB_SITE_IO;
+    if (uv_async_init(&d->loop, &d->verify_wake, verify_wake) != 0) return TB_SITE_IO;
+    d->hop_wake.data = d->verify_wake.data = d;
+    uv_signal_start(&d->sigterm, stop_signal, SIGTERM);
+    uv_signal_start(&d->sigint, stop_signal, SIGINT);
+    return pthread_mutex_init(&d->hop_lock, NULL) == 0 ? TB_OK : TB_SITE_NOMEM;
+}
+
+enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config)
+{
+    d->config = config;
+    d->site = config->site;
+    d->gateway = config->gateway;
+    d->started_at = d->slow_at = tb_clock_now();
+    d->started_wall_ms = tb_clock_wall_ms();
+    /* In order: each stands on those before it. */
+    static enum tb_status (*const steps[])(struct tb_daemon *) = {
+        loop_open,  host_name,   tls_open,      store_open, arena_open,      catalog_open,
+        fabric_open, resolver_open, links_open, control_open, tb_sessions_open,
+    };
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        const enum tb_status status = steps[i](d);
+        if (status != TB_OK) return status;
+    }
+    (void)tb_daemon_settle(d);
+    verifier_start(d);
+    d->tick_ms = TICK_IDLE_MS;
+    uv_timer_start(&d->tick, tick, TICK_IDLE_MS, TICK_IDLE_MS);
+    tb_log(TB_LOG_INFO, "start", "site=%s gateway=%s incarnation=%llu pid=%d", d->site.text, d->gateway.text,
+           (unsigned long long)d->incarnation, (int)uv_os_getpid());
+    return TB_OK;
+}
+
+/* ---- draining and closing ---- */
+
+static void links_closed(void *user)
+{
+    struct tb_daemon *d = user;
+    d->links = NULL;
+    uv_stop(&d->loop);
+}
+
+static uint32_t readers(struct tb_daemon *d)
+{
+    uint32_t count = 0;
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
+        if (c->export_id != 0) count += tb_export_readers(d->fabric, c->export_id);
+    }
+    return count;
+}
+
+/* Readers in flight go on for at most drain_ms; then links say goodbye and the loop ends. */
+static void drain_tick(uv_timer_t *timer)
+{
+    struct tb_daemon *d = timer->data;
+    const tb_time_ns spent = tb_time_since(d->drain_at, tb_clock_now());
+    tb_catalog_tick(d->catalog, tb_clock_now());
+    (void)tb_daemon_settle(d);
+    const uint32_t left = readers(d);
+    if (left != 0 && spent < TB_MS(d->config->drain_ms)) return;
+    uv_timer_stop(timer);
+    tb_log(TB_LOG_INFO, "drain.end", "after_ms=%llu readers_cut=%u", (unsigned long long)(spent / TB_MS(1)), left);
+    tb_sessions_close(d);
+    if (d->links != NULL && !d->links_restarting) tb_links_close(d->links, links_closed, d);
+    else links_closed(d);
+}
+
+static void stop_signal(uv_signal_t *signal, int number)
+{
+    struct tb_daemon *d = signal->data;
+    if (d->draining) return;
+    d->draining = true;
+    d->drain_at = tb_clock_now();
+    tb_log(TB_LOG_INFO, "drain.begin", "signal=%d readers=%u drain_ms=%u", number, readers(d), d->config->drain_ms);
+    tb_sessions_shut(d);
+    uv_timer_start(&d->tick, drain_tick, 0, 10);
+}
+
+void tb_daemon_run(struct tb_daemon *d)
+{
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+}
+
+static void close_handle(uv_handle_t *handle, void *user)
+{
+    (void)user;
+    if (!uv_is_closing(handle)) uv_close(handle, NULL);
+}
+
+/* Also after a failed open: what was not opened is NULL. */
+void tb_daemon_close(struct tb_daemon *d)
+{
+    d->draining = true;
+    verifier_end(d);
+    tb_sessions_shut(d);
+    tb_sessions_close(d);
+    tb_control_close(d->control);
+    if (d->links != NULL) {
+        tb_links_close(d->links, links_closed, d);
+        uv_run(&d->loop, UV_RUN_DEFAULT);
+    }
+    if (d->resolver != NULL) tb_resolver_close(d->resolver);
+    tb_copies_free(d);
+    tb_seals_free(d);
+    if (d->fabric != NULL) tb_fabric_close(d->fabric);
+    const uint64_t end_ms = tb_clock_wall_ms() + 1000; /* sessions linger for at most 200 ms */
+    while (d->sessions != NULL && tb_clock_wall_ms() < end_ms) uv_run(&d->loop, UV_RUN_ONCE);
+    if (d->store != NULL) tb_persist_free(d);
+    tb_arena_close(d->arena);
+    tb_store_close(d->store);
+    tb_tls_free(d->tls);
+    tb_free(d->catalog_memory);
+    uv_walk(&d->loop, close_handle, NULL);
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+    if (uv_loop_close(&d->loop) != 0) d->fault = true;
+    pthread_mutex_destroy(&d->hop_lock);
+}

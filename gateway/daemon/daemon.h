@@ -1,0 +1,309 @@
+/* daemon.h - what the rooms of tombolod share. Private to gateway/daemon.
+ *
+ * Everything here lives on the main loop's thread. The catalog decides; this folder carries its todos out with the
+ * arena (memory), the fabric (inside the site), the links (to other sites), the store (disk) and the sessions (workers).
+ *
+ *   main.c        command line, signals, the loop
+ *   daemon.c      opening and closing everything in order; the tick
+ *   todos.c       the catalog's todos, one function each
+ *   persist.c     the durable ones; retried while the store cannot be written
+ *   copies.c      this gateway's copy of each version: region, export, offers, and giving it back
+ *   landing.c     at home: hops from the ranks that sealed
+ *   crossings.c   what links say, and what is asked of them
+ *   sessions.c    workers' connections; session_publish.c, session_follow.c: what they ask
+ *   control.c     the operator's socket; status.c: what it answers */
+#ifndef TB_DAEMON_DAEMON_H
+#define TB_DAEMON_DAEMON_H
+
+#include <jansson.h>
+#include <pthread.h>
+#include <uv.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/net/resolve.h"
+#include "base/net/wire.h"
+#include "gateway/arena/arena.h"
+#include "gateway/catalog/catalog.h"
+#include "gateway/daemon/config.h"
+#include "gateway/daemon/control.h"
+#include "gateway/daemon/store.h"
+#include "intra/fabric.h"
+#include "intra/session_msg.h"
+#include "wan/links.h"
+
+struct tb_daemon;
+
+/* Counters of the status page: each only grows. docs/operations.md says what to do when one rises. */
+#define TB_COUNTERS(X)                                                                               \
+    X(sessions_opened) X(sessions_refused) X(sessions_garbled) X(sessions_lost) X(denied)            \
+    X(seals) X(seals_refused) X(versions_ready) X(versions_kept) X(versions_lost) X(versions_broken) \
+    X(versions_withdrawn) X(hops_lost) X(chunks_bad) X(plans) X(evictions) X(arena_refused)          \
+    X(store_failed) X(links_up) X(links_down) X(links_refused) X(verify_bad)
+struct tb_counters {
+#define TB_COUNTER_FIELD(name) uint64_t name;
+    TB_COUNTERS(TB_COUNTER_FIELD)
+#undef TB_COUNTER_FIELD
+};
+
+/* ---- a worker's connection ---- */
+
+/* What a worker exports of a version: a sealed shard, or its staging. */
+struct tb_worker_export {
+    struct tb_worker_export *next;
+    struct tb_id uid;
+    uint32_t shard; /* TB_CATALOG_ALL_SHARDS: its staging */
+    uint64_t export_id;
+    uint32_t source_bytes;
+    uint8_t source[]; /* as tb_source_encode wrote it */
+};
+
+struct tb_pending_wait {
+    struct tb_pending_wait *next;
+    uint64_t handle; /* the catalog's name for it */
+    uint64_t request;
+};
+
+struct tb_unpublish_wait {
+    struct tb_unpublish_wait *next;
+    struct tb_id uid;
+    uint64_t request;
+};
+
+struct tb_worker_session {
+    struct tb_worker_session *next;
+    struct tb_daemon *d;
+    struct tb_wire *wire; /* NULL while it is away within its lease */
+    struct tb_id id;
+    bool welcomed;
+    bool local; /* by the unix socket */
+    struct tb_identity identity;
+    struct tb_name name;
+    struct tb_fabric_endpoint endpoint; /* of its door */
+    uint64_t expires_wall_s;            /* of its certificate; 0: none */
+    uint64_t since_wall_ms;
+    struct tb_worker_export *exports;
+    struct tb_pending_wait *waits;
+    struct tb_unpublish_wait *unpublishes;
+};
+
+/* ---- this gateway's copy of a version ---- */
+
+struct tb_copy_hop { /* at home: from one rank */
+    struct tb_copy_hop *next;
+    struct tb_copy *copy;
+    struct tb_hop *hop; /* NULL: waiting to be tried again */
+    struct tb_id session;
+    uint32_t shard; /* or TB_CATALOG_ALL_SHARDS */
+    uint64_t export_id;
+    tb_time_ns retry_at;
+};
+
+struct tb_copy {
+    struct tb_copy *next;
+    struct tb_daemon *d;
+    struct tb_version_key key;
+    struct tb_arena_region *region; /* NULL: no space yet (its manifests are on their way) */
+    uint64_t export_id;             /* 0: not exported */
+    uint8_t *source;                /* its descriptor, for PLAN */
+    uint32_t source_bytes;
+    bool ready;                     /* home said so: it may be offered and staged */
+    bool offered;
+    bool whole;
+    bool activated;                 /* by every group here */
+    struct tb_copy_hop *hops;
+    /* Crossing here. */
+    bool crossing;
+    uint32_t from_count;
+    struct tb_name from[TB_CATALOG_FROM_MAX]; /* in order of preference */
+    bool asked;                     /* manifests are on their way */
+    uint32_t asked_peer;
+    bool wants_room;                /* reserve again when something was evicted */
+    /* Being given back. */
+    bool evicting;
+    enum tb_status evict_why;
+    uint32_t evict_waits; /* retract and land_stop under way */
+    uint64_t hop_wire_bytes; /* read from ranks by hops that ended */
+    tb_time_ns seen_at, whole_at;
+    uint64_t opened_wall_ms;
+};
+
+/* A SEAL that waits for room: its frame, to be handled again. */
+struct tb_parked_seal {
+    struct tb_parked_seal *next;
+    struct tb_id session;
+    uint64_t request;
+    tb_time_ns deadline;
+    uint32_t bytes;
+    uint8_t payload[];
+};
+
+/* From the fabric's thread to ours. */
+struct tb_hop_note {
+    struct tb_hop *hop;
+    struct tb_hop_event event;
+};
+#define TB_HOP_NOTES_MAX 256
+
+struct tb_daemon {
+    uv_loop_t loop;
+    struct tb_config *config;
+    struct tb_name site, gateway, host;
+    uint64_t incarnation;
+    uint64_t started_wall_ms;
+    tb_time_ns started_at;
+
+    struct tb_tls *tls;
+    struct tb_resolver *resolver;
+    struct tb_store *store;
+    struct tb_arena *arena;
+    void *catalog_memory;
+    struct tb_catalog *catalog;
+    struct tb_fabric *fabric;
+    struct tb_fabric_endpoint endpoint; /* of our door */
+    struct tb_links *links;
+    bool links_restarting;
+    struct tb_control *control;
+    struct tb_listener *session_unix, *session_tls;
+
+    struct tb_worker_session *sessions;
+    struct tb_copy *copies;
+    struct tb_parked_seal *parked;
+    uint64_t next_export_id, next_wait;
+    struct tb_counters counters;
+
+    struct {
+        uint64_t bytes, bytes_per_s; /* over the last second, both ways */
+    } goodput[TB_CONFIG_LIST_MAX];
+
+    uv_timer_t tick;
+    uint64_t tick_ms;
+    tb_time_ns polled_at, slow_at, drain_at;
+    uv_signal_t sigterm, sigint;
+    uv_async_t hop_wake, verify_wake;
+    pthread_mutex_t hop_lock;
+    struct tb_hop_note hop_notes[TB_HOP_NOTES_MAX];
+    uint32_t hop_note_count;
+    bool hop_notes_lost; /* more came than fit: every hop is looked at */
+
+    pthread_t verifier;
+    bool verifier_runs;
+    _Atomic bool verifier_stop;
+    _Atomic uint32_t verify_bad;
+    _Atomic uint64_t verified_bytes;
+    _Atomic bool verify_done;
+
+    struct tb_persist *persist; /* durable todos that wait for the store; NULL: none */
+    bool store_down;
+    bool settling;
+    bool draining;
+    bool fault; /* something that must not happen did: exit code 1 */
+};
+
+/* daemon.c */
+/* Errors are logged with what to do. TB_SITE_*. */
+TB_MUST_USE enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config);
+void tb_daemon_run(struct tb_daemon *d); /* until SIGTERM or SIGINT has drained */
+void tb_daemon_close(struct tb_daemon *d);
+
+/* todos.c: carries out all that the catalog wants, until it wants nothing. Called at the end of whatever told the
+ * catalog something. TB_SITE_STORE: something that must be durable could not be written (it is tried again). */
+enum tb_status tb_daemon_settle(struct tb_daemon *d);
+
+/* persist.c */
+enum tb_status tb_persist_todo(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+void tb_persist_retry(struct tb_daemon *d);
+void tb_persist_free(struct tb_daemon *d);
+/* Runs, versions and pins from the store into the catalog; raises and writes the incarnation. */
+TB_MUST_USE enum tb_status tb_persist_restore(struct tb_daemon *d);
+TB_MUST_USE enum tb_status tb_persist_incarnation(struct tb_daemon *d, uint64_t at_least);
+
+/* copies.c */
+struct tb_copy *tb_copy_find(struct tb_daemon *d, const struct tb_id *uid);
+struct tb_copy *tb_copy_get(struct tb_daemon *d, const struct tb_version_key *key); /* makes it; NULL: no memory */
+/* Everything in the arena becomes a copy again, and the catalog hears of it. */
+void tb_copies_restore(struct tb_daemon *d);
+/* Export, offer: what a complete region allows now. */
+void tb_copy_serve(struct tb_copy *copy);
+void tb_copy_evict(struct tb_copy *copy, enum tb_status why);
+/* Bitmaps to the catalog; retries. True while something is on its way. */
+bool tb_copies_tick(struct tb_daemon *d);
+void tb_copies_free(struct tb_daemon *d);
+uint64_t tb_copy_held_bytes(const struct tb_copy *copy);
+uint64_t tb_copy_wire_bytes(const struct tb_copy *copy);
+
+/* landing.c */
+void tb_landing_from(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+void tb_landing_end(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+void tb_landing_stop(struct tb_copy *copy);
+void tb_landing_retry(struct tb_copy *copy, tb_time_ns now);
+void tb_landing_wake(uv_async_t *async);
+
+/* crossings.c */
+TB_MUST_USE enum tb_status tb_crossings_open(struct tb_daemon *d); /* links; offers what is held */
+void tb_crossings_restart(struct tb_daemon *d);                    /* with a new life or incarnation */
+void tb_crossing_start(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+void tb_crossing_retry(struct tb_copy *copy); /* after something was evicted */
+void tb_crossing_offer(struct tb_copy *copy);
+void tb_crossing_site_state(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+void tb_crossings_poll(struct tb_daemon *d); /* peers' progress to the catalog */
+
+/* sessions.c */
+TB_MUST_USE enum tb_status tb_sessions_open(struct tb_daemon *d);
+void tb_sessions_shut(struct tb_daemon *d); /* no new ones */
+void tb_sessions_close(struct tb_daemon *d);
+void tb_sessions_tick(struct tb_daemon *d, uint64_t wall_s);
+struct tb_worker_session *tb_session_find(struct tb_daemon *d, const struct tb_id *id);
+void tb_session_reply(struct tb_worker_session *s, uint64_t request, enum tb_status status, const char *why);
+void tb_session_over(struct tb_worker_session *s, enum tb_status why); /* the catalog knows already */
+struct tb_worker_export *tb_session_export_find(struct tb_worker_session *s, const struct tb_id *uid, uint32_t shard);
+enum tb_status tb_session_export_put(struct tb_worker_session *s, const struct tb_id *uid, uint32_t shard,
+                                     uint64_t export_id, const struct tb_span *source);
+/* P8. Logs and counts a refusal. */
+enum tb_status tb_session_may(struct tb_worker_session *s, const struct tb_name *model, bool publish);
+/* A frame of `type` around the encoder of one message; nothing when the worker is away. */
+#define TB_SESSION_SEND(s, type, request, message, bytes, encode)                                         \
+    do {                                                                                                  \
+        struct tb_writer *send_w = (s)->wire ? tb_wire_begin((s)->wire, (type), (request), (bytes)) : NULL; \
+        if (send_w != NULL) {                                                                             \
+            encode((message), send_w);                                                                    \
+            tb_wire_end((s)->wire);                                                                       \
+        }                                                                                                 \
+    } while (0)
+#define TB_SESSION_SMALL 4096 /* bytes: enough for any message without a span */
+
+typedef enum tb_status (*tb_session_fn)(struct tb_worker_session *s, struct tb_wire_frame *frame);
+/* session_publish.c and session_follow.c: anything but TB_OK ends the session (the peer broke the protocol). */
+enum tb_status tb_session_run_open_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_session_version_open_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_session_seal_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_session_unpublish_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_session_subscribe_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_session_unsubscribe_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_session_wait_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_session_wait_site_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_session_cancel_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_session_stage_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_session_export_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_session_hop_lost_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_session_chunk_bad_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_session_progress_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_session_activate_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_session_activated_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_session_release_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_session_status_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+void tb_seals_retry(struct tb_daemon *d); /* after something was evicted */
+void tb_seals_free(struct tb_daemon *d);
+/* todos to workers */
+void tb_session_plan(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+void tb_session_tell(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+void tb_session_go(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+void tb_session_answer(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+void tb_session_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+
+/* status.c */
+extern const struct tb_control_command tb_status_commands[];
+json_t *tb_status_site(struct tb_daemon *d);                          /* new reference; NULL: no memory */
+json_t *tb_status_versions(struct tb_daemon *d, const char *model);   /* NULL: all */
+
+#endif

@@ -1,0 +1,68 @@
+/* main.c - tombolod: foreground, logs to stderr, ends with 0 after SIGTERM has drained. */
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "base/fault.h"
+#include "gateway/daemon/daemon.h"
+#include "tombolo/version.h"
+
+static const char usage[] =
+    "Usage: tombolod --config FILE\n"
+    "\n"
+    "The gateway of a site: holds versions of models in memory, gets them from other sites over TLS,\n"
+    "and serves them to the workers here. Runs in the foreground and logs to stderr.\n"
+    "\n"
+    "  -c, --config FILE   YAML; `tombolo config explain` lists the keys, `tombolo config check FILE` checks it\n"
+    "      --version       prints the version\n"
+    "      --help          this text\n"
+    "\n"
+    "SIGTERM and SIGINT drain for at most drain_ms and end with exit code 0.\n"
+    "Exit codes: 0 drained, 1 the configuration or what it names cannot be used, 2 wrong command line.\n"
+    "\n"
+    "Example: tombolod --config /etc/tombolo/tombolod.yaml\n";
+
+static void complain(void *user, const char *line)
+{
+    (void)user;
+    fprintf(stderr, "%s\n", line);
+}
+
+static int run(struct tb_config *config)
+{
+    static struct tb_daemon d;
+    tb_log_set(config->log_level, STDERR_FILENO);
+    const enum tb_status status = tb_daemon_open(&d, config);
+    if (status == TB_OK) tb_daemon_run(&d);
+    else tb_log(TB_LOG_ERROR, "start.stopped", "status=%s", tb_status_name(status));
+    tb_daemon_close(&d);
+    if (status == TB_OK) tb_log(TB_LOG_INFO, "stop", "fault=%d", d.fault);
+    return status == TB_OK && !d.fault ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {{"config", required_argument, NULL, 'c'},
+                                            {"version", no_argument, NULL, 'v'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    const char *path = NULL;
+    for (int o; (o = getopt_long(argc, argv, "c:h", options, NULL)) != -1;) {
+        if (o == 'c') path = optarg;
+        if (o == 'v') return printf("tombolod %s\n", TB_VERSION_TEXT), 0;
+        if (o == 'h') return fputs(usage, stdout), 0;
+        if (o == '?') return fputs(usage, stderr), 2;
+    }
+    if (path == NULL || optind != argc) return fputs(usage, stderr), 2;
+    tb_fault_from_env();
+    signal(SIGPIPE, SIG_IGN);
+    /* Keys and weights of all models are in this memory: no core file, no ptrace by others of this user (P8). */
+    prctl(PR_SET_DUMPABLE, 0);
+    struct tb_config *config = NULL;
+    if (tb_config_load(path, complain, NULL, &config) != TB_OK) return 1;
+    const int code = run(config);
+    tb_config_free(config);
+    return code;
+}

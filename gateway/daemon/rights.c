@@ -1,0 +1,28 @@
+#include "gateway/daemon/rights.h"
+
+#include <string.h>
+
+bool tb_rights_match(const char *pattern, const struct tb_identity *identity)
+{
+    if (identity->kind == TB_IDENTITY_NONE) return false;
+    char text[TB_URI_BYTES_MAX];
+    tb_identity_format(identity, text);
+    const size_t bytes = strlen(pattern);
+    if (bytes == 0 || pattern[bytes - 1] != '*') return strcmp(pattern, text) == 0;
+    if (strncmp(pattern, "unix:", 5) != 0 && strncmp(pattern, "tombolo://", 10) != 0) return false;
+    return strncmp(pattern, text, bytes - 1) == 0;
+}
+
+bool tb_rights_may(const struct tb_config *config, const struct tb_name *model, const struct tb_identity *identity,
+                   bool publish)
+{
+    for (uint32_t i = 0; i < config->model_count; i++) {
+        const struct tb_config_model *m = &config->models[i];
+        if (!tb_name_equal(&m->name, model)) continue;
+        const uint32_t count = publish ? m->publish_count : m->read_count;
+        for (uint32_t k = 0; k < count; k++) {
+            if (tb_rights_match(publish ? m->publish[k] : m->read[k], identity)) return true;
+        }
+    }
+    return false;
+}

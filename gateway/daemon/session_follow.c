@@ -1,0 +1,372 @@
+/* session_follow.c - what followers ask: subscribe, wait, stage, activate, release; and what they are told. */
+#include "gateway/daemon/daemon.h"
+
+#include <string.h>
+
+#include "base/fault.h"
+
+enum tb_status tb_session_subscribe_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+{
+    struct tb_session_subscribe m;
+    if (tb_session_subscribe_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
+    enum tb_status status = tb_session_may(s, &m.model, false);
+    const struct tb_catalog_member member = {.session = s->id,
+                                             .subscription = m.subscription,
+                                             .model = m.model,
+                                             .group = m.group,
+                                             .index = m.member_index,
+                                             .count = m.member_count,
+                                             .active = m.active};
+    if (status == TB_OK) status = tb_catalog_subscribe(s->d->catalog, tb_clock_now(), &member);
+    const char *why = status == TB_CONFLICT ? "the group has another member count, or the index is taken" : "";
+    tb_session_reply(s, frame->request, status, why);
+    return TB_OK;
+}
+
+enum tb_status tb_session_unsubscribe_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+{
+    struct tb_session_unsubscribe m;
+    if (tb_session_unsubscribe_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
+    tb_session_reply(s, frame->request,
+                     tb_catalog_unsubscribe(s->d->catalog, tb_clock_now(), &s->id, m.subscription), "");
+    return TB_OK;
+}
+
+/* ---- waits ---- */
+
+static tb_time_ns wait_deadline(uint32_t timeout_ms)
+{
+    if (timeout_ms == UINT32_MAX) return TB_TIME_NEVER;
+    return timeout_ms == 0 ? 0 : tb_time_add(tb_clock_now(), TB_MS(timeout_ms));
+}
+
+static enum tb_status wait_begin(struct tb_worker_session *s, uint64_t request, struct tb_catalog_wait *wait)
+{
+    struct tb_daemon *d = s->d;
+    struct tb_pending_wait *pending = tb_calloc(1, sizeof *pending);
+    if (pending == NULL) return TB_SITE_NOMEM;
+    wait->handle = ++d->next_wait;
+    wait->session = s->id;
+    const enum tb_status status = tb_catalog_wait(d->catalog, tb_clock_now(), wait);
+    if (status != TB_OK) {
+        tb_free(pending);
+        return status;
+    }
+    *pending = (struct tb_pending_wait){s->waits, wait->handle, request};
+    s->waits = pending;
+    return TB_OK;
+}
+
+enum tb_status tb_session_wait_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+{
+    struct tb_session_wait m;
+    if (tb_session_wait_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
+    if (m.kind > TB_CATALOG_WAIT_NEXT) return TB_PEER_GARBLED;
+    enum tb_status status = tb_session_may(s, &m.model, false);
+    struct tb_catalog_wait wait = {.kind = (enum tb_catalog_wait_kind)m.kind,
+                                   .model = m.model,
+                                   .run_order = m.run_order,
+                                   .number = m.number,
+                                   .after = m.after,
+                                   .deadline = wait_deadline(m.timeout_ms)};
+    if (status == TB_OK) status = wait_begin(s, frame->request, &wait);
+    if (status != TB_OK) tb_session_reply(s, frame->request, status, "");
+    return TB_OK;
+}
+
+/* A publisher may ask where its own version is. */
+static enum tb_status may_wait_site(struct tb_worker_session *s, const struct tb_id *uid)
+{
+    struct tb_catalog_version_view view;
+    if (!tb_catalog_version_get(s->d->catalog, uid, &view)) return TB_NOT_FOUND;
+    for (const struct tb_worker_export *e = s->exports; e != NULL; e = e->next) {
+        if (tb_id_equal(&e->uid, uid)) return TB_OK;
+    }
+    return tb_session_may(s, &view.key.model, false);
+}
+
+enum tb_status tb_session_wait_site_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+{
+    struct tb_session_wait_site m;
+    if (tb_session_wait_site_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
+    if (m.state > 1) return TB_PEER_GARBLED;
+    enum tb_status status = may_wait_site(s, &m.uid);
+    struct tb_catalog_wait wait = {
+        .kind = m.state == 0 ? TB_CATALOG_WAIT_SITE_HOLDS : TB_CATALOG_WAIT_SITE_ACTIVATED,
+        .uid = m.uid,
+        .site = m.site,
+        .deadline = wait_deadline(m.timeout_ms)};
+    if (status == TB_OK) status = wait_begin(s, frame->request, &wait);
+    if (status != TB_OK) tb_session_reply(s, frame->request, status, "");
+    return TB_OK;
+}
+
+enum tb_status tb_session_cancel_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+{
+    struct tb_session_cancel m;
+    if (tb_session_cancel_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    for (const struct tb_pending_wait *w = s->waits; w != NULL; w = w->next) {
+        if (w->request != m.request) continue;
+        tb_catalog_cancel(s->d->catalog, tb_clock_now(), w->handle);
+        break;
+    }
+    return TB_OK;
+}
+
+void tb_session_answer(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+{
+    struct tb_worker_session *s = tb_session_find(d, &todo->session);
+    for (struct tb_pending_wait **at = s != NULL ? &s->waits : NULL; at != NULL && *at != NULL; at = &(*at)->next) {
+        struct tb_pending_wait *w = *at;
+        if (w->handle != todo->wait) continue;
+        *at = w->next;
+        if (todo->status == TB_OK && !tb_id_is_zero(&todo->key.uid)) {
+            const struct tb_session_version m = {todo->key, todo->bytes, todo->whole};
+            TB_SESSION_SEND(s, TB_SESSION_VERSION, w->request, &m, TB_SESSION_SMALL, tb_session_version_encode);
+        } else {
+            tb_session_reply(s, w->request, todo->status, "");
+        }
+        tb_free(w);
+        return;
+    }
+}
+
+/* ---- staging ---- */
+
+static void manifest_send(struct tb_worker_session *s, const struct tb_id *uid, uint32_t shard,
+                          const struct tb_manifest *manifest)
+{
+    const size_t head = tb_manifest_head_bytes(manifest);
+    const size_t digests = (size_t)manifest->chunk_count * TB_DIGEST_BYTES;
+    struct tb_writer *w = s->wire == NULL ? NULL
+                                          : tb_wire_begin(s->wire, TB_SESSION_MANIFEST, 0,
+                                                          head + digests + TB_SESSION_SMALL);
+    if (w == NULL) return; /* the wire is being closed: it did not read */
+    /* struct tb_session_manifest, written without a copy of its head */
+    tb_write_id(w, uid);
+    tb_write_u32(w, shard);
+    tb_write_u32(w, (uint32_t)head);
+    tb_manifest_head_encode(manifest, w);
+    tb_write_u32(w, (uint32_t)digests);
+    tb_write_bytes(w, manifest->digests, digests);
+    tb_wire_end(s->wire);
+}
+
+enum tb_status tb_session_stage_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+{
+    struct tb_daemon *d = s->d;
+    struct tb_session_stage m;
+    if (tb_session_stage_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
+    struct tb_catalog_version_view view;
+    enum tb_status status = tb_catalog_version_get(d->catalog, &m.uid, &view) ? TB_OK : TB_NOT_FOUND;
+    if (status == TB_OK) status = tb_session_may(s, &view.key.model, false);
+    struct tb_copy *copy = tb_copy_find(d, &m.uid);
+    if (status == TB_OK && (copy == NULL || copy->region == NULL || !tb_arena_region_complete(copy->region))) {
+        status = tb_catalog_state_status(view.state);
+        if (status == TB_OK) status = TB_NOT_FOUND;
+    }
+    struct tb_id instead = m.uid;
+    if (status == TB_OK) {
+        status = tb_catalog_stage(d->catalog, tb_clock_now(), &s->id, m.subscription, &m.uid, &instead);
+    }
+    if (status != TB_OK) {
+        char why[128] = "", hex[TB_HEX_CHARS];
+        tb_id_format(&instead, hex);
+        if (status == TB_CONFLICT) snprintf(why, sizeof why, "the group stages %s", hex);
+        tb_session_reply(s, frame->request, status, why);
+        return TB_OK;
+    }
+    const struct tb_session_manifests reply = {view.key, view.key.shard_count};
+    TB_SESSION_SEND(s, TB_SESSION_MANIFESTS, frame->request, &reply, TB_SESSION_SMALL, tb_session_manifests_encode);
+    for (uint32_t i = 0; i < view.key.shard_count; i++) {
+        manifest_send(s, &m.uid, i, tb_arena_place(copy->region, i)->manifest);
+    }
+    return TB_OK; /* the catalog's PLAN comes with settle, behind the manifests */
+}
+
+enum tb_status tb_session_export_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+{
+    struct tb_session_export m;
+    if (tb_session_export_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    if (tb_session_export_put(s, &m.uid, TB_CATALOG_ALL_SHARDS, m.export_id, &m.source) != TB_OK) return TB_OK;
+    (void)tb_catalog_export(s->d->catalog, tb_clock_now(), &s->id, &m.uid, m.export_id, m.held_chunks, m.whole);
+    return TB_OK;
+}
+
+enum tb_status tb_session_progress_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+{
+    struct tb_session_progress m;
+    if (tb_session_progress_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    const struct tb_catalog_progress p = {.session = s->id,
+                                          .uid = m.uid,
+                                          .held_chunks = m.held_chunks,
+                                          .total_chunks = m.total_chunks,
+                                          .whole = m.whole,
+                                          .bytes_per_s = m.bytes_per_s,
+                                          .transport = m.transport};
+    (void)tb_catalog_progress(s->d->catalog, tb_clock_now(), &p); /* of a version that ended meanwhile: nothing to do */
+    return TB_OK;
+}
+
+enum tb_status tb_session_hop_lost_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+{
+    struct tb_session_hop_lost m;
+    if (tb_session_hop_lost_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    s->d->counters.hops_lost++;
+    tb_log(TB_LOG_WARN, "hop.lost", "worker=%s plan=%llu status=%s action=replan", s->name.text,
+           (unsigned long long)m.plan, tb_status_name((int)m.status_negated));
+    (void)tb_catalog_hop_lost(s->d->catalog, tb_clock_now(), &s->id, &m.uid, m.plan);
+    return TB_OK;
+}
+
+enum tb_status tb_session_chunk_bad_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+{
+    struct tb_daemon *d = s->d;
+    struct tb_session_chunk_bad m;
+    if (tb_session_chunk_bad_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    struct tb_catalog_reference_view source;
+    const bool known = tb_catalog_plan_get(d->catalog, &s->id, &m.uid, m.plan, &source);
+    d->counters.chunks_bad++;
+    tb_log(TB_LOG_WARN, "hop.chunk_bad", "worker=%s source=%s shard=%u chunk=%u action=replan", s->name.text,
+           !known ? "unknown" : source.from_gateway ? "gateway" : source.upstream_name.text, m.shard, m.chunk);
+    (void)tb_catalog_hop_lost(d->catalog, tb_clock_now(), &s->id, &m.uid, m.plan);
+    return TB_OK;
+}
+
+/* ---- activating ---- */
+
+enum tb_status tb_session_activate_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+{
+    struct tb_session_activate m;
+    if (tb_session_activate_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
+    tb_session_reply(s, frame->request,
+                     tb_catalog_activate(s->d->catalog, tb_clock_now(), &s->id, m.subscription, &m.uid), "");
+    return TB_OK;
+}
+
+enum tb_status tb_session_activated_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+{
+    struct tb_session_activated m;
+    if (tb_session_activated_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    tb_log(TB_LOG_INFO, "worker.activated", "worker=%s stall_us=%llu copied_bytes=%llu", s->name.text,
+           (unsigned long long)(m.stall_ns / 1000), (unsigned long long)m.copied_bytes);
+    (void)tb_catalog_activated(s->d->catalog, tb_clock_now(), &s->id, m.subscription, &m.uid);
+    return TB_OK;
+}
+
+enum tb_status tb_session_release_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+{
+    struct tb_session_release m;
+    if (tb_session_release_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
+    const enum tb_status status = tb_catalog_release(s->d->catalog, tb_clock_now(), &s->id, &m.uid);
+    for (struct tb_worker_export **at = &s->exports; *at != NULL;) {
+        struct tb_worker_export *e = *at;
+        if (e->shard == TB_CATALOG_ALL_SHARDS && tb_id_equal(&e->uid, &m.uid)) {
+            *at = e->next;
+            tb_free(e);
+        } else {
+            at = &e->next;
+        }
+    }
+    tb_session_reply(s, frame->request, status == TB_DONE_BEFORE ? TB_OK : status, "");
+    return TB_OK;
+}
+
+enum tb_status tb_session_status_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+{
+    struct tb_session_status m;
+    if (tb_session_status_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
+    json_t *state = tb_status_site(s->d);
+    char *text = state != NULL ? json_dumps(state, JSON_COMPACT) : NULL;
+    json_decref(state);
+    if (text == NULL) {
+        tb_session_reply(s, frame->request, TB_SITE_NOMEM, "");
+        return TB_OK;
+    }
+    const struct tb_session_status_text reply = {{(const uint8_t *)text, (uint32_t)strlen(text)}};
+    TB_SESSION_SEND(s, TB_SESSION_STATUS_TEXT, frame->request, &reply, strlen(text) + TB_SESSION_SMALL,
+                    tb_session_status_text_encode);
+    free(text);
+    return TB_OK;
+}
+
+/* ---- what the catalog tells them ---- */
+
+struct plan_source {
+    struct tb_name name;
+    const struct tb_fabric_endpoint *endpoint;
+    uint64_t export_id;
+    struct tb_span source;
+};
+
+/* TB_NOT_FOUND: what the catalog planned is gone already; the reader says so by losing the hop. */
+static enum tb_status plan_source_find(struct tb_daemon *d, const struct tb_catalog_todo *todo, struct plan_source *out)
+{
+    if (todo->from_gateway) {
+        const struct tb_copy *copy = tb_copy_find(d, &todo->uid);
+        if (copy == NULL || copy->export_id == 0) return TB_NOT_FOUND;
+        *out = (struct plan_source){d->gateway, &d->endpoint, copy->export_id, {copy->source, copy->source_bytes}};
+        return TB_OK;
+    }
+    struct tb_worker_session *s = tb_session_find(d, &todo->source_session);
+    const struct tb_worker_export *e =
+        s != NULL ? tb_session_export_find(s, &todo->uid, TB_CATALOG_ALL_SHARDS) : NULL;
+    if (e == NULL) return TB_NOT_FOUND;
+    *out = (struct plan_source){s->name, &s->endpoint, e->export_id, {e->source, e->source_bytes}};
+    return TB_OK;
+}
+
+static enum tb_status plan_grant(struct tb_daemon *d, const struct tb_catalog_todo *todo,
+                                 const struct tb_worker_session *reader, const struct plan_source *source,
+                                 const struct tb_id *token)
+{
+    if (todo->from_gateway) return tb_export_grant(d->fabric, source->export_id, token, &reader->endpoint.fingerprint);
+    struct tb_worker_session *owner = tb_session_find(d, &todo->source_session);
+    const struct tb_session_grant grant = {source->export_id, *token, reader->endpoint.fingerprint};
+    TB_SESSION_SEND(owner, TB_SESSION_GRANT, 0, &grant, TB_SESSION_SMALL, tb_session_grant_encode);
+    return owner->wire != NULL ? TB_OK : TB_PEER_UNREACHABLE;
+}
+
+void tb_session_plan(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+{
+    struct tb_worker_session *reader = tb_session_find(d, &todo->session);
+    if (reader == NULL) return;
+    struct plan_source source;
+    struct tb_session_plan m = {.uid = todo->uid, .plan = todo->plan};
+    tb_random_bytes(&m.token, sizeof m.token);
+    enum tb_status status = plan_source_find(d, todo, &source);
+    if (status == TB_OK) status = plan_grant(d, todo, reader, &source, &m.token);
+    if (status != TB_OK) {
+        (void)tb_catalog_hop_lost(d->catalog, tb_clock_now(), &todo->session, &todo->uid, todo->plan);
+        return;
+    }
+    d->counters.plans++;
+    m.source_name = source.name;
+    m.export_id = source.export_id;
+    m.host = source.endpoint->host;
+    snprintf(m.shm_door.text, sizeof m.shm_door.text, "%s", source.endpoint->shm_door);
+    snprintf(m.tcp.text, sizeof m.tcp.text, "%s", source.endpoint->tcp);
+    m.tls = source.endpoint->tls;
+    m.print = source.endpoint->fingerprint;
+    m.source = source.source;
+    tb_log(TB_LOG_INFO, "plan", "worker=%s source=%s plan=%llu", reader->name.text, source.name.text,
+           (unsigned long long)todo->plan);
+    TB_SESSION_SEND(reader, TB_SESSION_PLAN, 0, &m, source.source.count + TB_SESSION_SMALL,
+                    tb_session_plan_encode);
+}
+
+void tb_session_tell(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+{
+    struct tb_worker_session *s = tb_session_find(d, &todo->session);
+    if (s == NULL) return;
+    const struct tb_session_version_state m = {todo->uid, (uint32_t)todo->status};
+    TB_SESSION_SEND(s, TB_SESSION_VERSION_STATE, 0, &m, TB_SESSION_SMALL, tb_session_version_state_encode);
+}
+
+void tb_session_go(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+{
+    struct tb_worker_session *s = tb_session_find(d, &todo->session);
+    if (s == NULL) return;
+    const struct tb_session_go m = {todo->subscription, todo->uid};
+    TB_SESSION_SEND(s, TB_SESSION_GO, 0, &m, TB_SESSION_SMALL, tb_session_go_encode);
+}

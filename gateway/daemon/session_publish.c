@@ -1,0 +1,289 @@
+/* session_publish.c - what publishers ask: runs, versions, seals, unpublish. */
+#include "gateway/daemon/daemon.h"
+
+#include <string.h>
+
+#include "base/fault.h"
+#include "intra/source.h"
+
+#define SEAL_PARKED_NS TB_SECONDS(20) /* for room that an eviction makes */
+
+/* While what must be durable cannot be written, nothing new begins. */
+static bool store_refuses(struct tb_worker_session *s, uint64_t request)
+{
+    if (!s->d->store_down) return false;
+    tb_session_reply(s, request, TB_SITE_STORE, "the gateway's store cannot be written; see its log");
+    return true;
+}
+
+enum tb_status tb_session_run_open_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+{
+    struct tb_daemon *d = s->d;
+    struct tb_session_run_open m;
+    if (tb_session_run_open_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
+    if (store_refuses(s, frame->request)) return TB_OK;
+    enum tb_status status = tb_session_may(s, &m.model, true);
+    struct tb_catalog_run_request q = {.session = s->id, .model = m.model, .key = m.key.text};
+    tb_random_bytes(&q.fresh_id, sizeof q.fresh_id);
+    struct tb_catalog_run run = {0};
+    bool joined = false;
+    if (status == TB_OK) status = tb_catalog_run_open(d->catalog, tb_clock_now(), &q, &run, &joined);
+    if (status == TB_OK) status = tb_daemon_settle(d); /* durable before it is told */
+    if (status != TB_OK) {
+        tb_session_reply(s, frame->request, status, "");
+        return TB_OK;
+    }
+    const struct tb_session_run reply = {.run = run.id,
+                                         .run_order = run.order,
+                                         .joined = joined,
+                                         .has_last = run.has_last,
+                                         .last_number = run.last_number,
+                                         .resumed_run_order = run.resumed_run_order,
+                                         .resumed_number = run.resumed_number};
+    TB_SESSION_SEND(s, TB_SESSION_RUN, frame->request, &reply, TB_SESSION_SMALL, tb_session_run_encode);
+    return TB_OK;
+}
+
+enum tb_status tb_session_version_open_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+{
+    struct tb_daemon *d = s->d;
+    struct tb_session_version_open m;
+    if (tb_session_version_open_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
+    if (store_refuses(s, frame->request)) return TB_OK;
+    enum tb_status status = tb_session_may(s, &m.model, true);
+    struct tb_catalog_version_request q = {
+        .session = s->id, .model = m.model, .run = m.run, .number = m.number, .shard_count = m.shard_count};
+    tb_random_bytes(&q.fresh_uid, sizeof q.fresh_uid);
+    struct tb_version_key key;
+    if (status == TB_OK) status = tb_catalog_version_open(d->catalog, tb_clock_now(), &q, &key);
+    if (status == TB_OK) status = tb_daemon_settle(d);
+    if (status != TB_OK) {
+        tb_session_reply(s, frame->request, status, tb_catalog_full(d->catalog));
+        return TB_OK;
+    }
+    const struct tb_session_version reply = {.key = key};
+    TB_SESSION_SEND(s, TB_SESSION_VERSION, frame->request, &reply, TB_SESSION_SMALL, tb_session_version_encode);
+    return TB_OK;
+}
+
+/* ---- SEAL ---- */
+
+struct seal {
+    struct tb_session_seal m;
+    struct tb_manifest manifest;
+    struct tb_copy *copy;
+    char why[256];
+};
+
+/* The manifest as the rank says it; its digests must hash to its root. `memory` is the caller's to free. */
+static enum tb_status seal_manifest(struct seal *seal, void **memory_out)
+{
+    const struct tb_session_seal *m = &seal->m;
+    const size_t cap = tb_manifest_decode_bytes(m->head.bytes, m->head.count);
+    if (cap == 0) return TB_PEER_GARBLED;
+    void *memory = tb_malloc(cap);
+    if (memory == NULL) return TB_SITE_NOMEM;
+    *memory_out = memory;
+    enum tb_status status = tb_manifest_head_decode(m->head.bytes, m->head.count, memory, cap, &seal->manifest);
+    if (status != TB_OK) return status;
+    if (m->digests.count != (uint64_t)seal->manifest.chunk_count * TB_DIGEST_BYTES) return TB_PEER_GARBLED;
+    memcpy(seal->manifest.digests, m->digests.bytes, m->digests.count);
+    const struct tb_digest root = tb_manifest_root(&seal->manifest);
+    return tb_digest_equal(&root, &seal->manifest.root) ? TB_OK : TB_PEER_GARBLED;
+}
+
+/* Its space, before the version is accepted. TB_AGAIN: an eviction makes room. */
+static enum tb_status seal_reserve(struct tb_worker_session *s, struct seal *seal)
+{
+    struct tb_daemon *d = s->d;
+    struct tb_copy *copy = seal->copy;
+    char error[TB_ARENA_ERROR_BYTES] = "";
+    enum tb_status status = TB_OK;
+    if (copy->region == NULL) {
+        status = tb_arena_region_new(d->arena, &copy->key, &copy->region, error);
+        if (status == TB_DONE_BEFORE) status = TB_OK;
+        if (status == TB_OK) status = tb_catalog_arena_reserved(d->catalog, tb_clock_now(), &copy->key.uid);
+    }
+    if (status == TB_OK) status = tb_arena_shard_reserve(copy->region, seal->m.shard, &seal->manifest, error);
+    if (status == TB_DONE_BEFORE || status == TB_CONFLICT) return TB_OK; /* the catalog judges unequal seals */
+    if (status == TB_OK) {
+        status = tb_arena_digests_done(copy->region, seal->m.shard);
+        return status == TB_DONE_BEFORE ? TB_OK : status;
+    }
+    if (status == TB_SITE_NOMEM) {
+        struct tb_catalog_room room;
+        status = tb_catalog_make_room(d->catalog, tb_clock_now(), seal->manifest.bytes, &room);
+        snprintf(seal->why, sizeof seal->why, "%.200s", error);
+    }
+    return status;
+}
+
+static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
+{
+    struct tb_daemon *d = s->d;
+    struct tb_catalog_version_view view;
+    if (!tb_catalog_version_get(d->catalog, &seal->m.uid, &view)) return TB_NOT_FOUND;
+    enum tb_status status = tb_session_may(s, &view.key.model, true);
+    if (status != TB_OK) return status;
+    if (seal->m.shard >= view.key.shard_count) return TB_BAD_ARGUMENT;
+    status = tb_catalog_state_status(view.state);
+    if (status != TB_OK) return status;
+    seal->copy = tb_copy_get(d, &view.key);
+    if (seal->copy == NULL) return TB_SITE_NOMEM;
+    if (seal->copy->evicting) return TB_SUPERSEDED;
+    status = seal_reserve(s, seal);
+    if (status != TB_OK) return status;
+    status = tb_session_export_put(s, &seal->m.uid, seal->m.shard, seal->m.export_id, &seal->m.source);
+    if (status != TB_OK) return status;
+    const struct tb_catalog_seal c = {.session = s->id,
+                                      .uid = seal->m.uid,
+                                      .shard = seal->m.shard,
+                                      .root = seal->manifest.root,
+                                      .layout_id = seal->manifest.layout.id,
+                                      .chunk_count = seal->manifest.chunk_count,
+                                      .bytes = seal->manifest.bytes,
+                                      .export_id = seal->m.export_id};
+    return tb_catalog_seal(d->catalog, tb_clock_now(), &c);
+}
+
+static void seal_park(struct tb_worker_session *s, const struct tb_wire_frame *frame, const struct tb_reader *payload,
+                      tb_time_ns deadline)
+{
+    struct tb_parked_seal *p = tb_malloc(sizeof *p + payload->left);
+    if (p == NULL) {
+        tb_session_reply(s, frame->request, TB_SITE_NOMEM, "");
+        return;
+    }
+    *p = (struct tb_parked_seal){.session = s->id,
+                                 .request = frame->request,
+                                 .deadline = deadline,
+                                 .bytes = (uint32_t)payload->left};
+    memcpy(p->payload, payload->at, payload->left);
+    struct tb_parked_seal **at = &s->d->parked;
+    while (*at != NULL) at = &(*at)->next; /* first come, first served */
+    *at = p;
+}
+
+static void seal_answer(struct tb_worker_session *s, uint64_t request, struct seal *seal, enum tb_status status)
+{
+    struct tb_daemon *d = s->d;
+    const enum tb_status stored = tb_daemon_settle(d); /* a version that became ready is durable before it is told */
+    if ((status == TB_OK || status == TB_DONE_BEFORE) && stored != TB_OK) status = stored;
+    if (status == TB_OK) d->counters.seals++;
+    if (status < 0) {
+        d->counters.seals_refused++;
+        struct tb_log_line l;
+        tb_log_begin(&l, TB_LOG_WARN, "seal.refused");
+        tb_log_str(&l, "worker", s->name.text);
+        tb_log_u64(&l, "shard", seal->m.shard);
+        tb_log_str(&l, "status", tb_status_name(status));
+        if (seal->why[0] != '\0') tb_log_str(&l, "why", seal->why);
+        tb_log_end(&l);
+    }
+    tb_session_reply(s, request, status, seal->why);
+}
+
+/* deadline 0: from the wire now. */
+static enum tb_status seal_handle(struct tb_worker_session *s, struct tb_wire_frame *frame, tb_time_ns deadline)
+{
+    struct tb_reader whole = frame->payload;
+    struct seal seal = {0};
+    void *memory = NULL;
+    if (tb_session_seal_decode(&frame->payload, &seal.m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
+    enum tb_status status = seal_manifest(&seal, &memory);
+    if (status == TB_PEER_GARBLED) {
+        tb_free(memory);
+        return status;
+    }
+    if (status == TB_OK) status = seal_judge(s, &seal);
+    if (deadline == 0) deadline = tb_time_add(tb_clock_now(), SEAL_PARKED_NS);
+    if (status == TB_AGAIN && tb_clock_now() < deadline) {
+        seal_park(s, frame, &whole, deadline);
+        tb_free(memory);
+        return TB_OK;
+    }
+    seal_answer(s, frame->request, &seal, status == TB_AGAIN ? TB_SITE_NOMEM : status);
+    tb_free(memory);
+    return TB_OK;
+}
+
+enum tb_status tb_session_seal_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+{
+    return seal_handle(s, frame, 0);
+}
+
+void tb_seals_retry(struct tb_daemon *d)
+{
+    struct tb_parked_seal *list = d->parked;
+    d->parked = NULL;
+    while (list != NULL) {
+        struct tb_parked_seal *p = list;
+        list = p->next;
+        struct tb_worker_session *s = tb_session_find(d, &p->session);
+        struct tb_wire_frame frame = {.type = TB_SESSION_SEAL, .request = p->request};
+        tb_reader_init(&frame.payload, p->payload, p->bytes);
+        if (s != NULL && seal_handle(s, &frame, p->deadline) != TB_OK && s->wire != NULL) {
+            tb_wire_close(s->wire, TB_PEER_GARBLED);
+        }
+        tb_free(p);
+    }
+}
+
+void tb_seals_free(struct tb_daemon *d)
+{
+    while (d->parked != NULL) {
+        struct tb_parked_seal *p = d->parked;
+        d->parked = p->next;
+        tb_free(p);
+    }
+}
+
+/* ---- UNPUBLISH ---- */
+
+enum tb_status tb_session_unpublish_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+{
+    struct tb_daemon *d = s->d;
+    struct tb_session_unpublish m;
+    if (tb_session_unpublish_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
+    struct tb_unpublish_wait *u = tb_calloc(1, sizeof *u);
+    const enum tb_status status =
+        u == NULL ? TB_SITE_NOMEM
+                  : tb_catalog_unpublish(d->catalog, tb_clock_now(), &s->id, &m.uid, TB_MS(m.drain_ms));
+    if (status != TB_OK) {
+        tb_free(u);
+        tb_session_reply(s, frame->request, status, "");
+        return TB_OK;
+    }
+    *u = (struct tb_unpublish_wait){s->unpublishes, m.uid, frame->request};
+    s->unpublishes = u;
+    return TB_OK;
+}
+
+static void exports_drop(struct tb_worker_session *s, const struct tb_id *uid, bool staging)
+{
+    for (struct tb_worker_export **at = &s->exports; *at != NULL;) {
+        struct tb_worker_export *e = *at;
+        if (!tb_id_equal(&e->uid, uid) || (e->shard == TB_CATALOG_ALL_SHARDS) != staging) {
+            at = &e->next;
+            continue;
+        }
+        *at = e->next;
+        tb_free(e);
+    }
+}
+
+void tb_session_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+{
+    struct tb_worker_session *s = tb_session_find(d, &todo->session);
+    for (struct tb_unpublish_wait **at = s != NULL ? &s->unpublishes : NULL; at != NULL && *at != NULL;) {
+        struct tb_unpublish_wait *u = *at;
+        if (!tb_id_equal(&u->uid, &todo->uid)) {
+            at = &u->next;
+            continue;
+        }
+        *at = u->next;
+        if (todo->status == TB_OK) exports_drop(s, &todo->uid, false);
+        tb_session_reply(s, u->request, todo->status, todo->status == TB_OK ? "" : "the gateway could not take it in time");
+        tb_free(u);
+    }
+}

@@ -1,0 +1,367 @@
+/* status.c - what the operator's socket answers (docs/control.md). */
+#include "gateway/daemon/daemon.h"
+
+#include <string.h>
+
+#include "tombolo/version.h"
+
+static void set_id(json_t *o, const char *key, const struct tb_id *id)
+{
+    char hex[TB_HEX_CHARS];
+    tb_id_format(id, hex);
+    json_object_set_new(o, key, json_string(hex));
+}
+
+static void set_u64(json_t *o, const char *key, uint64_t v)
+{
+    json_object_set_new(o, key, json_integer((json_int_t)v));
+}
+
+static void set_text(json_t *o, const char *key, const char *text)
+{
+    json_t *v = json_string(text); /* NULL for text that is not UTF-8 */
+    json_object_set_new(o, key, v != NULL ? v : json_string("?"));
+}
+
+static double seconds(tb_time_ns ns)
+{
+    return (double)ns / 1e9;
+}
+
+/* ---- status ---- */
+
+static json_t *links_json(struct tb_daemon *d)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < d->config->peer_count; i++) {
+        static struct tb_links_stats stats; /* large; the main loop's alone */
+        memset(&stats, 0, sizeof stats);
+        if (d->links != NULL && !d->links_restarting) tb_links_stats(d->links, i, &stats);
+        json_t *o = json_object();
+        const struct tb_config_peer *peer = &d->config->peers[i];
+        const char *state = stats.up ? "up" : peer->address == NULL ? "listening" : "dialling";
+        if (!stats.up && (stats.last_why == TB_PEER_IDENTITY || stats.last_why == TB_STREAM_TLS ||
+                          stats.last_why == TB_PEER_PROTOCOL || stats.last_why == TB_PEER_DENIED)) {
+            state = "refused";
+        }
+        set_text(o, "site", peer->site.text);
+        set_text(o, "gateway", stats.up ? stats.identity.name.text : "");
+        set_text(o, "state", state);
+        json_object_set_new(o, "since_s", json_real(stats.up ? seconds(tb_time_since(stats.up_since, tb_clock_now())) : 0));
+        set_text(o, "error", stats.last_why < 0 ? tb_status_text(stats.last_why) : "");
+        json_object_set_new(o, "rtt_ms", json_real((double)stats.rtt / 1e6));
+        uint32_t open = 0;
+        for (uint32_t k = 0; k < stats.stream_count; k++) open += stats.streams[k].open;
+        set_u64(o, "streams", open);
+        set_u64(o, "sent_bytes", stats.bytes_sent);
+        set_u64(o, "received_bytes", stats.bytes_received);
+        set_u64(o, "goodput_bytes_per_s", d->goodput[i].bytes_per_s);
+        set_u64(o, "streams_lost", stats.streams_lost);
+        set_u64(o, "chunks_bad", stats.chunks_bad);
+        set_u64(o, "chunks_duplicate", stats.chunks_duplicate);
+        set_u64(o, "sessions", stats.sessions);
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
+static json_t *version_name(uint64_t run_order, uint64_t number)
+{
+    return json_sprintf("%llu:%llu", (unsigned long long)run_order, (unsigned long long)number);
+}
+
+static json_t *models_json(struct tb_daemon *d)
+{
+    json_t *list = json_array();
+    uint32_t cursor = 0;
+    struct tb_catalog_model m;
+    while (tb_catalog_model_at(d->catalog, &cursor, &m)) {
+        json_t *o = json_object(), *from = json_array();
+        for (uint32_t i = 0; i < m.from_count; i++) json_array_append_new(from, json_string(m.from[i].text));
+        set_text(o, "model", m.name.text);
+        set_text(o, "home", m.home.text);
+        json_object_set_new(o, "from", from);
+        struct tb_catalog_lag lag = {0};
+        const bool known = tb_catalog_lag(d->catalog, tb_clock_now(), &m.name, NULL, &lag) == TB_OK && lag.known;
+        struct tb_catalog_version_view newest;
+        const bool whole = known && tb_catalog_version_get(d->catalog, &lag.newest, &newest);
+        json_object_set_new(o, "head", known ? version_name(lag.head_run_order, lag.head_number) : json_null());
+        json_object_set_new(o, "latest", whole ? version_name(newest.key.run_order, newest.key.number) : json_null());
+        set_u64(o, "lag_versions", lag.versions);
+        set_u64(o, "lag_bytes", lag.bytes);
+        json_object_set_new(o, "lag_s", json_real(seconds(lag.behind_ns)));
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
+/* Distinct models that a session publishes or follows. */
+static void session_models(struct tb_daemon *d, const struct tb_id *session, json_t *publishes, json_t *subscribes)
+{
+    uint32_t cursor = 0;
+    struct tb_catalog_member_view member;
+    while (tb_catalog_member_at(d->catalog, &cursor, &member)) {
+        if (tb_id_equal(&member.session, session)) json_array_append_new(subscribes, json_string(member.model.text));
+    }
+    const struct tb_worker_session *s = tb_session_find(d, session);
+    struct tb_name last = {""};
+    for (const struct tb_worker_export *e = s != NULL ? s->exports : NULL; e != NULL; e = e->next) {
+        const struct tb_copy *copy = tb_copy_find(d, &e->uid);
+        if (e->shard == TB_CATALOG_ALL_SHARDS || copy == NULL || tb_name_equal(&copy->key.model, &last)) continue;
+        last = copy->key.model;
+        json_array_append_new(publishes, json_string(last.text));
+    }
+}
+
+static json_t *sessions_json(struct tb_daemon *d)
+{
+    json_t *list = json_array();
+    uint32_t cursor = 0;
+    struct tb_catalog_session_view v;
+    while (tb_catalog_session_at(d->catalog, &cursor, &v)) {
+        json_t *o = json_object(), *publishes = json_array(), *subscribes = json_array();
+        const struct tb_worker_session *s = tb_session_find(d, &v.session.id);
+        session_models(d, &v.session.id, publishes, subscribes);
+        set_text(o, "name", v.session.name.text);
+        set_text(o, "host", v.session.host.text);
+        set_text(o, "identity", v.session.identity);
+        json_object_set_new(o, "since_s",
+                            json_real(s != NULL ? (double)(tb_clock_wall_ms() - s->since_wall_ms) / 1e3 : 0));
+        json_object_set_new(o, "publishes", publishes);
+        json_object_set_new(o, "subscribes", subscribes);
+        json_object_set_new(o, "lease_left_s", json_real(seconds(tb_time_since(tb_clock_now(), v.lease_until))));
+        json_object_set_new(o, "connected", json_boolean(v.attached));
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
+static json_t *arena_json(struct tb_daemon *d)
+{
+    struct tb_arena_budget budget;
+    tb_arena_budget(d->arena, &budget);
+    json_t *o = json_object();
+    set_text(o, "path", d->config->arena_path);
+    set_u64(o, "bytes", budget.total_bytes);
+    set_u64(o, "used", budget.used_bytes);
+    set_u64(o, "largest_free", budget.largest_free_bytes);
+    set_u64(o, "regions", budget.regions);
+    json_object_set_new(o, "verified", json_boolean(atomic_load(&d->verify_done)));
+    set_u64(o, "verified_bytes", atomic_load(&d->verified_bytes));
+    return o;
+}
+
+static json_t *counters_json(const struct tb_daemon *d)
+{
+    json_t *o = json_object();
+#define COUNTER_JSON(name) set_u64(o, #name, d->counters.name);
+    TB_COUNTERS(COUNTER_JSON)
+#undef COUNTER_JSON
+    if (d->links != NULL && !d->links_restarting) set_u64(o, "links_strangers_refused", tb_links_strangers_refused(d->links));
+    return o;
+}
+
+static void status_fill(struct tb_daemon *d, json_t *o)
+{
+    const struct tb_id life = tb_arena_life(d->arena);
+    set_text(o, "site", d->site.text);
+    set_text(o, "gateway", d->gateway.text);
+    set_text(o, "version", TB_VERSION_TEXT);
+    set_u64(o, "pid", (uint64_t)uv_os_getpid());
+    set_id(o, "life", &life);
+    set_u64(o, "incarnation", d->incarnation);
+    json_object_set_new(o, "uptime_s", json_real(seconds(tb_time_since(d->started_at, tb_clock_now()))));
+    json_object_set_new(o, "draining", json_boolean(d->draining));
+    json_object_set_new(o, "recovering", json_boolean(tb_catalog_recovering(d->catalog)));
+    json_object_set_new(o, "store_ok", json_boolean(!d->store_down));
+    json_object_set_new(o, "arena", arena_json(d));
+    json_object_set_new(o, "links", links_json(d));
+    json_object_set_new(o, "models", models_json(d));
+    json_object_set_new(o, "sessions", sessions_json(d));
+    json_object_set_new(o, "counters", counters_json(d));
+}
+
+json_t *tb_status_site(struct tb_daemon *d)
+{
+    json_t *o = json_pack("{s:i, s:b}", "schema", 1, "ok", 1);
+    if (o != NULL) status_fill(d, o);
+    return o;
+}
+
+static enum tb_status cmd_status(void *user, const json_t *request, json_t *reply, char *error)
+{
+    (void)request, (void)error;
+    status_fill(user, reply);
+    return TB_OK;
+}
+
+/* ---- versions ---- */
+
+static void references_json(struct tb_daemon *d, const struct tb_catalog_version_view *v, json_t *o)
+{
+    json_t *sites = json_array(), *workers = json_array();
+    uint32_t cursor = 0;
+    struct tb_catalog_reference_view r;
+    while (tb_catalog_reference_at(d->catalog, &cursor, &r)) {
+        if (r.kind == TB_REFERENCE_PUBLISHER || !tb_id_equal(&r.uid, &v->key.uid)) continue;
+        json_t *row = json_object();
+        const uint64_t held = v->chunk_count == 0 ? 0
+                              : r.whole ? v->bytes : v->bytes / v->chunk_count * r.held_chunks;
+        set_u64(row, "held_bytes", held);
+        json_object_set_new(row, "whole", json_boolean(r.whole));
+        if (r.kind == TB_REFERENCE_SITE) {
+            set_text(row, "site", r.name.text);
+            json_object_set_new(row, "activated", json_boolean(r.activated));
+            json_array_append_new(sites, row);
+            continue;
+        }
+        struct tb_catalog_session_view s;
+        set_text(row, "name", r.name.text);
+        set_text(row, "host", tb_catalog_session_get(d->catalog, &r.session, &s) ? s.session.host.text : "");
+        set_text(row, "upstream", r.plan == 0 ? "" : r.from_gateway ? d->gateway.text : r.upstream_name.text);
+        set_text(row, "transport", tb_transport_name((enum tb_transport)r.transport));
+        json_object_set_new(row, "active", json_boolean(r.activated));
+        set_u64(row, "bytes_per_s", r.bytes_per_s);
+        json_array_append_new(workers, row);
+    }
+    json_object_set_new(o, "sites", sites);
+    json_object_set_new(o, "workers", workers);
+}
+
+static json_t *version_json(struct tb_daemon *d, const struct tb_catalog_version_view *v)
+{
+    json_t *o = json_object();
+    const struct tb_copy *copy = tb_copy_find(d, &v->key.uid);
+    set_text(o, "model", v->key.model.text);
+    set_u64(o, "run", v->key.run_order);
+    set_u64(o, "number", v->key.number);
+    set_id(o, "uid", &v->key.uid);
+    set_text(o, "state", tb_catalog_state_name(v->state));
+    set_u64(o, "bytes", v->bytes);
+    set_u64(o, "held_bytes", copy != NULL ? tb_copy_held_bytes(copy) : 0);
+    set_u64(o, "wire_bytes", copy != NULL ? tb_copy_wire_bytes(copy) : 0);
+    set_u64(o, "shards", v->key.shard_count);
+    set_u64(o, "sealed_shards", v->sealed_count);
+    set_u64(o, "opened_ms", copy != NULL ? copy->opened_wall_ms : 0);
+    json_object_set_new(o, "whole_s", copy != NULL && copy->whole
+                                          ? json_real(seconds(tb_time_since(copy->seen_at, copy->whole_at)))
+                                          : json_null());
+    const enum tb_status end = tb_catalog_state_status(v->state);
+    set_text(o, "error", end == TB_OK ? "" : tb_status_text(end));
+    json_object_set_new(o, "head", json_boolean(v->head));
+    references_json(d, v, o);
+    return o;
+}
+
+static int version_order(const void *a, const void *b)
+{
+    const struct tb_version_key *x = &((const struct tb_catalog_version_view *)a)->key;
+    const struct tb_version_key *y = &((const struct tb_catalog_version_view *)b)->key;
+    const int by_model = strcmp(x->model.text, y->model.text);
+    return by_model != 0 ? by_model : tb_version_key_compare(x, y);
+}
+
+json_t *tb_status_versions(struct tb_daemon *d, const char *model)
+{
+    enum { VIEWS_MAX = 1024 };
+    static struct tb_catalog_version_view views[VIEWS_MAX]; /* the main loop's alone */
+    uint32_t cursor = 0, count = 0;
+    while (count < VIEWS_MAX && tb_catalog_version_at(d->catalog, &cursor, &views[count])) {
+        if (model == NULL || strcmp(model, views[count].key.model.text) == 0) count++;
+    }
+    qsort(views, count, sizeof views[0], version_order);
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < count; i++) json_array_append_new(list, version_json(d, &views[i]));
+    return list;
+}
+
+static bool model_known(struct tb_daemon *d, const char *model)
+{
+    uint32_t cursor = 0;
+    struct tb_catalog_model m;
+    while (tb_catalog_model_at(d->catalog, &cursor, &m)) {
+        if (strcmp(m.name.text, model) == 0) return true;
+    }
+    return false;
+}
+
+static enum tb_status model_unknown(const char *model, char *error)
+{
+    snprintf(error, 256, "no model \"%.64s\" is configured here", model);
+    return TB_NOT_FOUND;
+}
+
+static enum tb_status cmd_versions(void *user, const json_t *request, json_t *reply, char *error)
+{
+    struct tb_daemon *d = user;
+    const char *model = json_string_value(json_object_get(request, "model"));
+    if (model != NULL && !model_known(d, model)) return model_unknown(model, error);
+    json_object_set_new(reply, "versions", tb_status_versions(d, model));
+    return TB_OK;
+}
+
+/* ---- withdraw ---- */
+
+/* "R:N" or "N": digits only, nothing else. */
+static bool version_parse(const char *text, uint64_t *run_out, uint64_t *number_out)
+{
+    char *end;
+    *run_out = 0;
+    if (text == NULL || text[0] < '0' || text[0] > '9') return false;
+    uint64_t v = strtoull(text, &end, 10);
+    if (*end == ':' && end[1] >= '0' && end[1] <= '9') {
+        *run_out = v;
+        v = strtoull(end + 1, &end, 10);
+    }
+    *number_out = v;
+    return *end == '\0';
+}
+
+static const char *home_of(struct tb_daemon *d, const char *model)
+{
+    for (uint32_t i = 0; i < d->config->model_count; i++) {
+        if (strcmp(d->config->models[i].name.text, model) == 0) return d->config->models[i].home.text;
+    }
+    return "?";
+}
+
+static enum tb_status cmd_withdraw(void *user, const json_t *request, json_t *reply, char *error)
+{
+    struct tb_daemon *d = user;
+    const char *model = json_string_value(json_object_get(request, "model"));
+    const char *version = json_string_value(json_object_get(request, "version"));
+    uint64_t run, number;
+    if (model == NULL || !version_parse(version, &run, &number)) {
+        snprintf(error, 256, "withdraw needs \"model\" and \"version\" as \"R:N\" or \"N\"");
+        return TB_BAD_ARGUMENT;
+    }
+    if (!model_known(d, model)) return model_unknown(model, error);
+    struct tb_name name;
+    struct tb_id uid;
+    struct tb_catalog_version_view before;
+    enum tb_status status = tb_name_set(&name, model);
+    if (status == TB_OK) status = tb_catalog_find(d->catalog, &name, run, number, &uid);
+    if (status != TB_OK || !tb_catalog_version_get(d->catalog, &uid, &before)) {
+        snprintf(error, 256, "model \"%.64s\" has no version %.40s here", model, version);
+        return TB_NOT_FOUND;
+    }
+    status = tb_catalog_withdraw(d->catalog, tb_clock_now(), &uid, "operator");
+    if (status == TB_OK) status = tb_daemon_settle(d);
+    if (status == TB_NOT_HOME) snprintf(error, 256, "withdraw it at the model's home, site \"%s\"", home_of(d, model));
+    if (status == TB_BAD_STATE) {
+        snprintf(error, 256, "version %.40s is %s", version, tb_catalog_state_name(before.state));
+    }
+    if (status != TB_OK && status != TB_DONE_BEFORE) return status;
+    set_u64(reply, "run", before.key.run_order);
+    set_u64(reply, "number", before.key.number);
+    set_id(reply, "uid", &uid);
+    set_text(reply, "before", tb_catalog_state_name(before.state));
+    return TB_OK;
+}
+
+const struct tb_control_command tb_status_commands[] = {
+    {"status", cmd_status},
+    {"versions", cmd_versions},
+    {"withdraw", cmd_withdraw},
+    {NULL, NULL},
+};

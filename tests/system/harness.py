@@ -1,0 +1,564 @@
+"""Real processes for system tests: sites, gateways, workers, and a link that can be slowed, cut and counted.
+
+Everything stands in one temporary folder and on loopback, and ends with the test: only processes started here are
+ended, by their id. Waiting is always for a condition, with a bound; nothing sleeps to let something happen."""
+
+import contextlib
+import json
+import os
+import pathlib
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+BUILD = pathlib.Path(os.environ["TB_BUILD_DIR"])
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+TOMBOLO = BUILD / "gateway/cli/tombolo"
+TOMBOLOD = BUILD / "gateway/daemon/tombolod"
+WORKER = BUILD / "tests/system/tombolo-test-worker"
+MAKE_WEIGHTS = BUILD / "sim/tombolo-make-weights"
+# Sanitized builds are several times slower; conditions that are met on time there are met early elsewhere.
+PATIENCE_S = float(os.environ.get("TB_PATIENCE_S", "60"))
+
+
+class Failed(Exception):
+    pass
+
+
+def wait_for(what, condition, timeout_s=None):
+    """The first true value of condition(), which is asked every 20 ms."""
+    end = time.monotonic() + (timeout_s or PATIENCE_S)
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise Failed(f"did not come true in time: {what}")
+        time.sleep(0.02)
+
+
+def expect(what, got, wanted):
+    if got != wanted:
+        raise Failed(f"{what}: got {got!r}, wanted {wanted!r}")
+
+
+def safetensors_table(path):
+    """[{name, dtype, shape, offset, bytes}] with offsets into the file."""
+    with open(path, "rb") as f:
+        (header_bytes,) = struct.unpack("<Q", f.read(8))
+        header = json.loads(f.read(header_bytes))
+    rows = []
+    for name, t in header.items():
+        if name == "__metadata__":
+            continue
+        first, end = t["data_offsets"]
+        rows.append({"name": name, "dtype": t["dtype"], "shape": t["shape"],
+                     "offset": 8 + header_bytes + first, "bytes": end - first})
+    return rows
+
+
+class Link(threading.Thread):
+    """A TCP relay between two gateways: counts bytes each way, holds them to a rate, stalls, or cuts connections."""
+
+    def __init__(self, to_port):
+        super().__init__(daemon=True)
+        self.to_port = to_port
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.lock = threading.Lock()
+        self.pairs = []            # (client socket, server socket)
+        self.forward_bytes = 0     # from the dialling side
+        self.back_bytes = 0
+        self.bytes_per_s = 0       # of each connection and direction; 0: no limit
+        self.refusing = False
+        self.stalled = False
+        self.capture = bytearray() # the first bytes of each connection each way, to look for clear text
+        self.closed = False
+        self.start()
+
+    def run(self):
+        while not self.closed:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            if self.refusing:
+                client.close()
+                continue
+            try:
+                server = socket.create_connection(("127.0.0.1", self.to_port), timeout=5)
+            except OSError:
+                client.close()
+                continue
+            server.settimeout(None)
+            with self.lock:
+                self.pairs.append((client, server))
+            for a, b, forward in ((client, server, True), (server, client, False)):
+                threading.Thread(target=self._pump, args=(a, b, forward), daemon=True).start()
+
+    def _pump(self, a, b, forward):
+        try:
+            while True:
+                while self.stalled and not self.closed:
+                    time.sleep(0.01)
+                data = a.recv(65536)
+                if not data:
+                    break
+                with self.lock:
+                    if forward:
+                        self.forward_bytes += len(data)
+                    else:
+                        self.back_bytes += len(data)
+                    if len(self.capture) < 8 << 20:
+                        self.capture += data
+                if self.bytes_per_s:
+                    time.sleep(len(data) / self.bytes_per_s)
+                b.sendall(data)
+        except OSError:
+            pass
+        for s in (a, b):
+            with contextlib.suppress(OSError):
+                s.shutdown(socket.SHUT_RDWR)
+
+    def total_bytes(self):
+        with self.lock:
+            return self.forward_bytes + self.back_bytes
+
+    def connections(self):
+        with self.lock:
+            return [p for p in self.pairs if p[0].fileno() >= 0]
+
+    def cut(self, which=None):
+        """Ends all connections, or the one at an index of those still open."""
+        pairs = self.connections()
+        for i, (client, server) in enumerate(pairs):
+            if which is not None and i != which:
+                continue
+            for s in (client, server):
+                with contextlib.suppress(OSError):
+                    s.shutdown(socket.SHUT_RDWR)
+            with self.lock:
+                if (client, server) in self.pairs:
+                    self.pairs.remove((client, server))
+
+    def close(self):
+        self.closed = True
+        self.refusing = True
+        self.stalled = False
+        with contextlib.suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.cut()
+
+
+class Process:
+    def __init__(self, name, argv, log_path, **kwargs):
+        self.name = name
+        self.log_path = log_path
+        self.log = open(log_path, "ab")
+        self.popen = subprocess.Popen([str(a) for a in argv], stderr=self.log, **kwargs)
+
+    def alive(self):
+        return self.popen.poll() is None
+
+    def signal(self, number):
+        if self.alive():
+            self.popen.send_signal(number)
+
+    def kill(self):
+        self.signal(signal.SIGKILL)
+        self.popen.wait(20)
+
+    def terminate(self):
+        """SIGTERM; the exit code."""
+        self.signal(signal.SIGTERM)
+        return self.popen.wait(PATIENCE_S)
+
+    def logged(self, *words):
+        """Log lines that have all the words."""
+        self.log.flush()
+        lines = self.log_path.read_text(errors="replace").splitlines()
+        return [line for line in lines if all(w in line for w in words)]
+
+
+class Worker(Process):
+    def __init__(self, lab, name, site=None, host=None, **open_with):
+        super().__init__(name, [WORKER], lab.dir / f"{name}.log", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.lab = lab
+        self.pending = b""
+        lab.processes.append(self)
+        if site is not None:
+            gateway = open_with.pop("gateway", f"unix:{site.session_socket}")
+            self.ok("open", gateway=gateway, name=name, host=host or f"host-{name}", **open_with)
+
+    def send(self, cmd, **fields):
+        line = json.dumps({"cmd": cmd, **fields}) + "\n"
+        self.popen.stdin.write(line.encode())
+        self.popen.stdin.flush()
+
+    def receive(self, timeout_s=None):
+        end = time.monotonic() + (timeout_s or PATIENCE_S)
+        fd = self.popen.stdout.fileno()
+        while b"\n" not in self.pending:
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([fd], [], [], left)[0]:
+                raise Failed(f"{self.name}: no answer in time")
+            data = os.read(fd, 1 << 16)
+            if not data:
+                raise Failed(f"{self.name}: died with {self.popen.wait()}; see {self.log_path}:\n"
+                             + self.log_path.read_text(errors="replace")[-3000:])
+            self.pending += data
+        line, self.pending = self.pending.split(b"\n", 1)
+        return json.loads(line)
+
+    def call(self, cmd, **fields):
+        self.send(cmd, **fields)
+        return self.receive()
+
+    def ok(self, cmd, **fields):
+        reply = self.call(cmd, **fields)
+        if reply["status"] != "ok":
+            raise Failed(f"{self.name}: {cmd} answered {reply['status']}: {reply.get('error')}")
+        return reply
+
+    def refused(self, status, cmd, **fields):
+        reply = self.call(cmd, **fields)
+        expect(f"{self.name}: {cmd}", reply["status"], status)
+        return reply
+
+
+class Site:
+    def __init__(self, lab, name, arena_mib=512):
+        self.lab = lab
+        self.name = name
+        self.dir = lab.dir / name
+        self.dir.mkdir()
+        self.session_socket = self.dir / "session.sock"
+        self.control_socket = self.dir / "control.sock"
+        self.arena_path = lab.arena_dir / f"{name}.arena"
+        self.arena_mib = arena_mib
+        self.port = lab.free_port()
+        self.worker_port = lab.free_port()
+        self.listen = True
+        self.peers = {}       # site name -> address or None
+        self.subscribe = []   # (model, [from...])
+        self.models = {}      # model -> dict(home=, keep=, publish=[], read=[])
+        self.extra = {}       # section -> {key: value}
+        self.daemon = None
+        self.starts = 0
+        self.trust = lab.pki_dir(name)
+
+    # ---- configuration ----
+
+    def config_text(self):
+        me = f"{os.getuid()}"
+        pki = self.trust
+        sections = {
+            "control": {"socket": self.control_socket},
+            "session": {"socket": self.session_socket, "lease_ms": 3000},
+            "store": {"path": self.dir / "store.sqlite"},
+            "arena": {"path": self.arena_path, "bytes": f"{self.arena_mib}MiB"},
+            "tls": {"ca": pki / "ca.crt", "cert": pki / "gw.crt", "key": pki / "gw.key"},
+            "link": {"streams": 4, "heartbeat_ms": 300, "down_ms": 1500, "retry_max_ms": 500},
+            "log": {"level": "info"},
+        }
+        if self.listen:
+            sections["link"]["listen"] = f"127.0.0.1:{self.port}"
+        for section, keys in self.extra.items():
+            sections.setdefault(section, {}).update(keys)
+        lines = [f"site: {self.name}", "gateway: gw"]
+        for section, keys in sections.items():
+            lines.append(f"{section}:")
+            lines += [f"  {k}: {json.dumps(v) if isinstance(v, list) else v}" for k, v in keys.items()]
+        lines.append("peers:" if self.peers else "peers: {}")
+        for site, address in self.peers.items():
+            lines.append(f"  {site}:")
+            lines.append("    gateway: gw")
+            lines.append(f"    ca: {self.lab.pki_dir(site) / 'ca.crt'}")
+            if address:
+                lines.append(f"    address: {address}")
+        lines.append("models:")
+        for model, m in self.models.items():
+            lines.append(f"  {model}:")
+            lines.append(f"    home: {m['home']}")
+            lines.append(f"    keep: {m.get('keep', 2)}")
+            lines.append(f"    publish: {json.dumps(m.get('publish', [f'unix:{me}']))}")
+            lines.append(f"    read: {json.dumps(m.get('read', [f'unix:{me}', 'tombolo://*']))}")
+        lines.append("subscribe:" if self.subscribe else "subscribe: []")
+        for model, sources in self.subscribe:
+            lines.append(f"  - model: {model}")
+            lines.append(f"    from: {json.dumps(sources)}")
+        return "\n".join(lines) + "\n"
+
+    def start(self, wait=True):
+        config = self.dir / "tombolod.yaml"
+        config.write_text(self.config_text())
+        self.starts += 1
+        self.daemon = Process(f"tombolod-{self.name}", [TOMBOLOD, "--config", config],
+                              self.dir / f"tombolod.{self.starts}.log")
+        self.lab.processes.append(self.daemon)
+        if wait:
+            wait_for(f"{self.name} answers on its control socket", self._answers)
+        return self
+
+    def _answers(self):
+        if not self.daemon.alive():
+            raise Failed(f"tombolod of {self.name} ended with {self.daemon.popen.returncode}:\n"
+                         + self.daemon.log_path.read_text(errors="replace")[-3000:])
+        try:
+            return self.control("status")["ok"]
+        except OSError:
+            return False
+
+    def kill(self):
+        self.daemon.kill()
+
+    def restart(self):
+        self.kill()
+        self.start()
+
+    # ---- asking it ----
+
+    def control(self, cmd, **fields):
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(20)
+            s.connect(str(self.control_socket))
+            s.sendall((json.dumps({"schema": 1, "cmd": cmd, **fields}) + "\n").encode())
+            data = b""
+            while not data.endswith(b"\n"):
+                more = s.recv(1 << 20)
+                if not more:
+                    raise OSError("control connection closed")
+                data += more
+        return json.loads(data)
+
+    def versions(self, model="policy"):
+        return self.control("versions", model=model).get("versions", [])
+
+    def version(self, uid, model="policy"):
+        for v in self.versions(model):
+            if v["uid"] == uid:
+                return v
+        return None
+
+    def holds(self, uid, model="policy"):
+        v = self.version(uid, model)
+        return v is not None and v["bytes"] > 0 and v["held_bytes"] == v["bytes"]
+
+    def wait_holds(self, uid, model="policy"):
+        wait_for(f"{self.name} holds {uid}", lambda: self.holds(uid, model))
+
+    def wait_held_some(self, uid, fraction=0.0, model="policy"):
+        def some():
+            v = self.version(uid, model)
+            return v and v["bytes"] and v["held_bytes"] > fraction * v["bytes"] and v
+        return wait_for(f"{self.name} holds some of {uid}", some)
+
+    def counters(self):
+        return self.control("status").get("counters", {})
+
+    def link(self, site):
+        for link in self.control("status")["links"]:
+            if link["site"] == site:
+                return link
+        return None
+
+    def wait_link(self, site, state="up"):
+        wait_for(f"link {self.name} - {site} is {state}", lambda: (self.link(site) or {}).get("state") == state)
+
+    def cli(self, *args, check=True, **kwargs):
+        env = dict(os.environ, TOMBOLO_GATEWAY=f"unix:{self.session_socket}",
+                   TOMBOLO_CONTROL=str(self.control_socket))
+        done = subprocess.run([str(TOMBOLO), *map(str, args)], env=env, capture_output=True, text=True,
+                              timeout=PATIENCE_S * 2, **kwargs)
+        if check and done.returncode != 0:
+            raise Failed(f"tombolo {' '.join(map(str, args))} exited {done.returncode}: {done.stderr}")
+        return done
+
+
+class Lab:
+    """A temporary world. Use as a context; on failure the daemons' logs are shown."""
+
+    def __init__(self):
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="tombolo-test."))
+        shm = pathlib.Path("/dev/shm")
+        base = shm if shm.is_dir() and os.access(shm, os.W_OK) else self.dir
+        self.arena_dir = pathlib.Path(tempfile.mkdtemp(prefix="tombolo-test.", dir=base))
+        self.processes = []
+        self.links = []
+        self.sites = []
+        self._pki = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        for p in self.processes:
+            if p.alive():
+                p.signal(signal.SIGCONT)
+                p.kill()
+        for link in self.links:
+            link.close()
+        complaints = self.sanitizer_reports()
+        if kind is not None or complaints:
+            for log in sorted(self.dir.rglob("*.log")):
+                text = log.read_text(errors="replace")
+                if text:
+                    print(f"---- {log.relative_to(self.dir)}\n{text[-6000:]}", file=sys.stderr)
+        if kind is None and os.environ.get("TB_KEEP") != "1":
+            shutil.rmtree(self.dir, ignore_errors=True)
+        shutil.rmtree(self.arena_dir, ignore_errors=True)
+        if kind is None and complaints:
+            raise Failed("a sanitizer or an assert complained: " + complaints[0])
+
+    def sanitizer_reports(self):
+        signs = ("ERROR: AddressSanitizer", "WARNING: ThreadSanitizer", "runtime error:", "LeakSanitizer", "assert failed", "Assertion")
+        found = []
+        for log in self.dir.rglob("*.log"):
+            for line in log.read_text(errors="replace").splitlines():
+                if any(s in line for s in signs):
+                    found.append(f"{log.name}: {line}")
+        return found
+
+    def free_port(self):
+        with socket.create_server(("127.0.0.1", 0)) as s:
+            return s.getsockname()[1]
+
+    def pki_dir(self, site):
+        """DIR with ca.crt, ca.key, gw.crt, gw.key of a site."""
+        if site not in self._pki:
+            d = self.dir / f"pki-{site}"
+            self.tombolo("pki", "init", "--dir", d, "--site", site)
+            self.tombolo("pki", "issue", "--dir", d, "--out", "gw", f"tombolo://{site}/gw")
+            self._pki[site] = d
+        return self._pki[site]
+
+    def tombolo(self, *args):
+        done = subprocess.run([str(TOMBOLO), *map(str, args)], capture_output=True, text=True, timeout=60)
+        if done.returncode != 0:
+            raise Failed(f"tombolo {' '.join(map(str, args))} exited {done.returncode}: {done.stderr}")
+        return done
+
+    def site(self, name, **kwargs):
+        s = Site(self, name, **kwargs)
+        self.sites.append(s)
+        return s
+
+    def link(self, to_site):
+        link = Link(to_site.port)
+        self.links.append(link)
+        return link
+
+    def east_west(self, through_link=True, arena_mib=512, **model):
+        """East is home of `policy`; west subscribes and dials, through a Link that is returned too."""
+        east, west = self.site("east", arena_mib=arena_mib), self.site("west", arena_mib=arena_mib)
+        for s in (east, west):
+            s.models["policy"] = dict(home="east", **model)
+        link = self.link(east) if through_link else None
+        west.peers["east"] = f"127.0.0.1:{link.port if link else east.port}"
+        east.peers["west"] = None
+        west.listen = False
+        west.subscribe.append(("policy", ["east"]))
+        return east, west, link
+
+    # ---- weights ----
+
+    def weights(self, count):
+        """Paths of consecutive versions: real ones where TB_WEIGHTS_DIR has them, else made ones."""
+        real = os.environ.get("TB_WEIGHTS_DIR")
+        if real and pathlib.Path(real).is_dir():
+            files = sorted(pathlib.Path(real).glob("v*.safetensors"))
+            if len(files) >= count:
+                return files[:count]
+        made = self.dir / "weights"
+        if not made.is_dir():
+            subprocess.run([str(MAKE_WEIGHTS), "--out", str(made), "--bytes", "22M", "--versions", str(count), "--seed", "7"],
+                           check=True, timeout=120, stdout=subprocess.DEVNULL)
+        return sorted(made.glob("*.safetensors"))[:count]
+
+
+def halves(rows):
+    """Two lists of tensors of about equal bytes, as two trainer ranks hold them."""
+    total, first, second = 0, [], []
+    for row in sorted(rows, key=lambda r: -r["bytes"]):
+        (first if total <= 0 else second).append(row)
+        total += row["bytes"] if first and first[-1] is row else -row["bytes"]
+    return first, second
+
+
+class Trainer:
+    """Two ranks of a trainer at a site, each with half of a file's tensors."""
+
+    def __init__(self, lab, site, path, names=("rank0", "rank1"), key="run-a", model="policy", **open_with):
+        self.model = model
+        self.rows = halves(safetensors_table(path))
+        self.ranks = [Worker(lab, n, site, **open_with) for n in names]
+        for rank, rows in zip(self.ranks, self.rows):
+            rank.ok("register", tensors=rows, file=str(path))
+        self.runs = [rank.ok("run", model=model, key=key) for rank in self.ranks]
+
+    def publish(self, number, path=None, **fields):
+        """Each rank seals its half; the uid."""
+        uids = set()
+        for i, rank in enumerate(self.ranks):
+            uids.add(self.publish_shard(i, number, path, **fields)["uid"])
+        expect("uids of the two shards", len(uids), 1)
+        return uids.pop()
+
+    def publish_shard(self, i, number, path=None, **fields):
+        rank = self.ranks[i]
+        if path is not None:
+            rank.ok("fill", tensors=self.rows[i], file=str(path))
+        return rank.ok("publish", model=self.model, run=self.runs[i]["run"], number=number, shard=i, shards=2, **fields)
+
+
+class Rollout:
+    """A worker that follows a model into registered memory."""
+
+    def __init__(self, lab, site, name, path, group=None, index=0, count=1, host=None, model="policy", **open_with):
+        self.rows = safetensors_table(path)
+        self.model = model
+        self.worker = Worker(lab, name, site, host=host, **open_with)
+        self.worker.ok("register", tensors=self.rows)
+        self.worker.ok("subscribe", model=model, group=group or f"group-{name}", index=index, count=count, memory=0)
+
+    def stage(self, uid, **fields):
+        return self.worker.ok("stage", uid=uid, **fields)
+
+    def activate(self, uid, **fields):
+        return self.worker.ok("activate", uid=uid, **fields)
+
+    def check(self, path):
+        reply = self.worker.ok("compare", tensors=self.rows, file=str(path))
+        expect(f"{self.worker.name}: bytes that differ (first: {reply.get('first')})", reply["differ"], 0)
+
+
+SCENARIOS = {}
+
+
+def scenario(fn):
+    SCENARIOS[fn.__name__] = fn
+    return fn
+
+
+def main():
+    if len(sys.argv) == 2 and sys.argv[1] == "--list":
+        print("\n".join(SCENARIOS))
+        return 0
+    for name in sys.argv[1:]:
+        started = time.monotonic()
+        try:
+            with Lab() as lab:
+                SCENARIOS[name](lab)
+        except Failed as failed:
+            print(f"{name}: FAILED: {failed}", file=sys.stderr)
+            return 1
+        print(f"{name}: ok in {time.monotonic() - started:.1f} s")
+    return 0
