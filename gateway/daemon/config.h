@@ -1,8 +1,9 @@
-/* config.h - what an operator may set: one table of keys drives parsing, checking, --explain and docs/config.md.
+/* config.h - what an operator may set: one table of keys drives parsing, checking, --explain and
+ * docs/config.md.
  *
- * A file is YAML. Unknown keys (with the nearest known one), wrong types, missing required keys, values out of range,
- * duplicate keys and missing files are refused, all of them at once, each with file:line:column. Pure but for the loader, which
- * reads the file and looks whether the files it names can be read. */
+ * A file is YAML. Unknown keys (with the nearest known one), wrong types, missing required keys, values out
+ * of range, duplicate keys and missing files are refused, all of them at once, each with file:line:column.
+ * Pure but for the loader, which reads the file and looks whether the files it names can be read. */
 #ifndef TB_DAEMON_CONFIG_H
 #define TB_DAEMON_CONFIG_H
 
@@ -20,60 +21,61 @@
 
 /* All text is owned by the config; optional text is NULL when it is not given. */
 struct tb_config_peer {
-    struct tb_name site;    /* the key under `peers:` */
+    struct tb_name site; /* the key under `peers:` */
     struct tb_name gateway;
-    const char *address;    /* "host:port"; NULL: only that side dials */
-    const char *ca;         /* PEM file of that site's CA; NULL: tls.ca */
+    const char *address; /* "host:port"; NULL: only that side dials */
+    const char *ca;      /* PEM file of that site's CA; NULL: tls.ca */
 };
 
 struct tb_config_model {
-    struct tb_name name;    /* the key under `models:` */
-    struct tb_name home;    /* site */
-    uint32_t keep;          /* whole versions, head included; 1 to 1000 [2] */
-    const char *publish[TB_CONFIG_LIST_MAX]; /* identities: "unix:1000", "unix:*", "tombolo://east/worker/rank-*", "tombolo://west/gw" */
+    struct tb_name name;                     /* the key under `models:` */
+    struct tb_name home;                     /* site */
+    uint32_t keep;                           /* whole versions, head included; 1 to 1000 [2] */
+    const char *publish[TB_CONFIG_LIST_MAX]; /* identities: "unix:1000", "unix:*",
+                                                "tombolo://east/worker/rank-*", "tombolo://west/gw" */
     uint32_t publish_count;
     const char *read[TB_CONFIG_LIST_MAX];
     uint32_t read_count;
 };
 
 struct tb_config_subscribe {
-    struct tb_name model;   /* one of models, whose home is another site */
+    struct tb_name model;                    /* one of models, whose home is another site */
     struct tb_name from[TB_CONFIG_FROM_MAX]; /* peers, in order of preference */
     uint32_t from_count;
 };
 
 struct tb_config {
-    struct tb_name site;            /* site: (required) */
-    struct tb_name gateway;         /* gateway: [gw] */
-    const char *control_socket;     /* control.socket [/run/tombolo/control.sock] */
-    const char *session_socket;     /* session.socket [/run/tombolo/session.sock] */
-    const char *session_listen;     /* session.listen "address:port" for workers over TLS; NULL: none */
-    uint32_t session_lease_ms;      /* session.lease_ms 500 to 600000 [10000] */
-    const char *store_path;         /* store.path [/var/lib/tombolo/store.sqlite] */
-    const char *arena_path;         /* arena.path [/dev/shm/tombolo.arena] */
-    uint64_t arena_bytes;           /* arena.bytes (required) "512MiB", "2TiB" */
-    bool arena_reverify;            /* arena.reverify [true] */
+    struct tb_name site;        /* site: (required) */
+    struct tb_name gateway;     /* gateway: [gw] */
+    const char *control_socket; /* control.socket [/run/tombolo/control.sock] */
+    const char *session_socket; /* session.socket [/run/tombolo/session.sock] */
+    const char *session_listen; /* session.listen "address:port" for workers over TLS; NULL: none */
+    uint32_t session_lease_ms;  /* session.lease_ms 500 to 600000 [10000] */
+    const char *store_path;     /* store.path [/var/lib/tombolo/store.sqlite] */
+    const char *arena_path;     /* arena.path [/dev/shm/tombolo.arena] */
+    uint64_t arena_bytes;       /* arena.bytes (required) "512MiB", "2TiB" */
+    bool arena_reverify;        /* arena.reverify [true] */
     const char *tls_ca, *tls_cert, *tls_key; /* tls.* (required when there are peers or session.listen) */
-    const char *link_listen;        /* link.listen; NULL: dial only */
-    uint32_t link_streams;          /* link.streams 1 to 64 [8] */
-    uint32_t link_threads;          /* link.threads 0 to 64 [0: by cores] */
-    uint32_t link_heartbeat_ms;     /* [1000] */
-    uint32_t link_down_ms;          /* [3000] */
-    uint32_t link_stream_idle_ms;   /* [5000] */
-    uint32_t link_retry_min_ms;     /* [100] */
-    uint32_t link_retry_max_ms;     /* [5000] */
-    enum tb_codec_id link_codec;    /* link.codec raw or zstd [raw] */
-    const char *link_congestion;    /* link.congestion; NULL: the system's */
-    const char *fabric_host;        /* fabric.host; NULL: the machine's boot id */
-    const char *fabric_listen;      /* fabric.listen "address:port" for tcp readers [127.0.0.1:0] */
-    bool fabric_trusted;            /* fabric.trusted [false]: tcp inside the site in clear */
-    uint32_t fabric_fan_out;        /* fabric.fan_out 1 to 16 [1] */
-    uint32_t fabric_threads;        /* fabric.threads 1 to 64 [1] */
-    uint64_t fabric_pace;           /* fabric.pace_bytes_per_s; 0: none [0] */
-    const char *dns_servers;        /* dns.servers "127.0.0.1:5353"; NULL: the system's */
-    uint32_t drain_ms;              /* drain_ms [10000] */
-    uint32_t pin_max_s;             /* pin_max_s [600] */
-    enum tb_log_level log_level;    /* log.level error warn info debug [info] */
+    const char *link_listen;                 /* link.listen; NULL: dial only */
+    uint32_t link_streams;                   /* link.streams 1 to 64 [8] */
+    uint32_t link_threads;                   /* link.threads 0 to 64 [0: by cores] */
+    uint32_t link_heartbeat_ms;              /* [1000] */
+    uint32_t link_down_ms;                   /* [3000] */
+    uint32_t link_stream_idle_ms;            /* [5000] */
+    uint32_t link_retry_min_ms;              /* [100] */
+    uint32_t link_retry_max_ms;              /* [5000] */
+    enum tb_codec_id link_codec;             /* link.codec raw or zstd [raw] */
+    const char *link_congestion;             /* link.congestion; NULL: the system's */
+    const char *fabric_host;                 /* fabric.host; NULL: the machine's boot id */
+    const char *fabric_listen;               /* fabric.listen "address:port" for tcp readers [127.0.0.1:0] */
+    bool fabric_trusted;                     /* fabric.trusted [false]: tcp inside the site in clear */
+    uint32_t fabric_fan_out;                 /* fabric.fan_out 1 to 16 [1] */
+    uint32_t fabric_threads;                 /* fabric.threads 1 to 64 [1] */
+    uint64_t fabric_pace;                    /* fabric.pace_bytes_per_s; 0: none [0] */
+    const char *dns_servers;                 /* dns.servers "127.0.0.1:5353"; NULL: the system's */
+    uint32_t drain_ms;                       /* drain_ms [10000] */
+    uint32_t pin_max_s;                      /* pin_max_s [600] */
+    enum tb_log_level log_level;             /* log.level error warn info debug [info] */
     struct tb_config_peer peers[TB_CONFIG_LIST_MAX];
     uint32_t peer_count;
     struct tb_config_model models[TB_CONFIG_LIST_MAX];
@@ -85,14 +87,18 @@ struct tb_config {
 /* One line of complaint, "FILE:LINE:COLUMN: text", without newline. */
 typedef void (*tb_config_complain_fn)(void *user, const char *line);
 
-/* Parses and checks text in memory; `name` is for complaints. *config_out is heap, TB_SITE_CONFIG after at least one complaint, TB_SITE_NOMEM. */
-TB_MUST_USE enum tb_status tb_config_parse(const char *name, const char *text, size_t bytes, tb_config_complain_fn complain,
-                                           void *user, struct tb_config **config_out);
+/* Parses and checks text in memory; `name` is for complaints. *config_out is heap, TB_SITE_CONFIG after at
+ * least one complaint, TB_SITE_NOMEM. */
+TB_MUST_USE enum tb_status tb_config_parse(const char *name, const char *text, size_t bytes,
+                                           tb_config_complain_fn complain, void *user,
+                                           struct tb_config **config_out);
 /* The same from a file of at most 1 MiB; also looks whether the files that it names can be read. */
-TB_MUST_USE enum tb_status tb_config_load(const char *path, tb_config_complain_fn complain, void *user, struct tb_config **config_out);
+TB_MUST_USE enum tb_status tb_config_load(const char *path, tb_config_complain_fn complain, void *user,
+                                          struct tb_config **config_out);
 void tb_config_free(struct tb_config *config);
 
-/* Every key with its type, range, unit, default, value (config may be NULL) and why; markdown: the table of docs/config.md. */
+/* Every key with its type, range, unit, default, value (config may be NULL) and why; markdown: the table of
+ * docs/config.md. */
 void tb_config_explain(const struct tb_config *config, bool markdown, FILE *to);
 
 #endif

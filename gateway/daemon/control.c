@@ -168,7 +168,8 @@ static void client_closed(struct tb_chan *chan, void *user, enum tb_status why)
     struct client *c = user;
     struct tb_control *control = c->control;
     struct client **at = &control->clients;
-    while (*at != c) at = &(*at)->next;
+    while (*at != c)
+        at = &(*at)->next;
     *at = c->next;
     control->client_count--;
     free(c->reply);
@@ -227,6 +228,7 @@ void tb_control_close(struct tb_control *control)
     if (control == NULL) return;
     tb_listener_close(control->listener);
     control->shut = true;
-    for (struct client *c = control->clients; c != NULL; c = c->next) tb_chan_close(c->chan, TB_SITE_DRAINING);
+    for (struct client *c = control->clients; c != NULL; c = c->next)
+        tb_chan_close(c->chan, TB_SITE_DRAINING);
     control_free_if_idle(control);
 }

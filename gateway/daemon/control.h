@@ -1,7 +1,8 @@
-/* control.h - the local control socket: one JSON object a line each way, "schema": 1 (docs/control.md). A shell.
+/* control.h - the local control socket: one JSON object a line each way, "schema": 1 (docs/control.md). A
+ * shell.
  *
- * Mode 0660: whoever may open it is an operator of this site. Requests are bounded (64 KiB), connections too; a client that speaks
- * garbage is answered once and dropped. Thread: the main loop. */
+ * Mode 0660: whoever may open it is an operator of this site. Requests are bounded (64 KiB), connections too;
+ * a client that speaks garbage is answered once and dropped. Thread: the main loop. */
 #ifndef TB_DAEMON_CONTROL_H
 #define TB_DAEMON_CONTROL_H
 
@@ -12,7 +13,8 @@
 
 struct tb_control;
 
-/* Fills `reply` (an object that has "schema" and "ok": true already). On failure `error` gets a sentence (256 bytes). */
+/* Fills `reply` (an object that has "schema" and "ok": true already). On failure `error` gets a sentence (256
+ * bytes). */
 typedef enum tb_status (*tb_control_fn)(void *user, const json_t *request, json_t *reply, char *error);
 
 struct tb_control_command {
@@ -21,8 +23,9 @@ struct tb_control_command {
 };
 
 /* `commands` ends with a row of NULLs and is borrowed for life. TB_SITE_IO, TB_SITE_LOCKED, TB_SITE_NOMEM. */
-TB_MUST_USE enum tb_status tb_control_open(uv_loop_t *loop, const char *path, const struct tb_control_command *commands,
-                                           void *user, struct tb_control **control_out);
+TB_MUST_USE enum tb_status tb_control_open(uv_loop_t *loop, const char *path,
+                                           const struct tb_control_command *commands, void *user,
+                                           struct tb_control **control_out);
 void tb_control_close(struct tb_control *control);
 
 #endif

@@ -1,4 +1,5 @@
-/* copies.c - this gateway's copy of each version: its region in the arena, who may read it, and giving it back. */
+/* copies.c - this gateway's copy of each version: its region in the arena, who may read it, and giving it
+ * back. */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>
@@ -20,7 +21,10 @@ struct tb_copy *tb_copy_get(struct tb_daemon *d, const struct tb_version_key *ke
     if (copy != NULL) return copy;
     copy = tb_calloc(1, sizeof *copy);
     if (copy == NULL) return NULL;
-    *copy = (struct tb_copy){.next = d->copies, .d = d, .key = *key, .seen_at = tb_clock_now(),
+    *copy = (struct tb_copy){.next = d->copies,
+                             .d = d,
+                             .key = *key,
+                             .seen_at = tb_clock_now(),
                              .opened_wall_ms = tb_clock_wall_ms()};
     d->copies = copy;
     return copy;
@@ -29,7 +33,8 @@ struct tb_copy *tb_copy_get(struct tb_daemon *d, const struct tb_version_key *ke
 static void copy_free(struct tb_copy *copy)
 {
     struct tb_copy **at = &copy->d->copies;
-    while (*at != copy) at = &(*at)->next;
+    while (*at != copy)
+        at = &(*at)->next;
     *at = copy->next;
     tb_free(copy->source);
     tb_free(copy);
@@ -44,7 +49,8 @@ static enum tb_status source_build(struct tb_copy *copy, struct tb_export_buffer
     for (uint32_t s = 0; s < copy->key.shard_count; s++) {
         const struct tb_place *p = tb_arena_place(copy->region, s);
         const uint32_t chunks = p->manifest->chunk_count;
-        buffers[2 * s] = (struct tb_export_buffer){p->held, TB_BITMAP_WORDS(chunks) * sizeof(uint64_t), -1, 0};
+        buffers[2 * s] =
+            (struct tb_export_buffer){p->held, TB_BITMAP_WORDS(chunks) * sizeof(uint64_t), -1, 0};
         buffers[2 * s + 1] = (struct tb_export_buffer){p->bytes, p->manifest->bytes, -1, 0};
         shards[s] = (struct tb_source_shard){.shard = s, .held_buffer = 2 * s, .packed_buffer = 2 * s + 1};
     }
@@ -63,7 +69,8 @@ static enum tb_status export_open(struct tb_copy *copy)
     const uint32_t count = copy->key.shard_count;
     struct tb_export_buffer *buffers = tb_calloc(2 * (size_t)count, sizeof *buffers);
     struct tb_source_shard *shards = tb_calloc(count, sizeof *shards);
-    enum tb_status status = buffers != NULL && shards != NULL ? source_build(copy, buffers, shards) : TB_SITE_NOMEM;
+    enum tb_status status =
+        buffers != NULL && shards != NULL ? source_build(copy, buffers, shards) : TB_SITE_NOMEM;
     if (status == TB_OK) {
         const struct tb_export_options options = {++d->next_export_id, buffers, 2 * count};
         status = tb_export_open(d->fabric, &options);
@@ -80,11 +87,12 @@ static enum tb_status export_open(struct tb_copy *copy)
 
 void tb_copy_serve(struct tb_copy *copy)
 {
-    if (!copy->ready || copy->evicting || copy->region == NULL || !tb_arena_region_complete(copy->region)) return;
+    if (!copy->ready || copy->evicting || copy->region == NULL || !tb_arena_region_complete(copy->region))
+        return;
     if (!tb_digest_equal(&tb_arena_region_key(copy->region)->root, &copy->key.root) &&
         tb_arena_region_set_root(copy->region, &copy->key.root) != TB_OK) {
-        tb_log(TB_LOG_ERROR, "copy.root_conflict", "model=%s number=%llu action=not_served", copy->key.model.text,
-               (unsigned long long)copy->key.number);
+        tb_log(TB_LOG_ERROR, "copy.root_conflict", "model=%s number=%llu action=not_served",
+               copy->key.model.text, (unsigned long long)copy->key.number);
         return;
     }
     if (copy->export_id == 0) {
@@ -104,13 +112,15 @@ static void evict_finish(struct tb_copy *copy)
 {
     if (!copy->evicting || copy->evict_waits != 0) return;
     struct tb_daemon *d = copy->d;
-    if (copy->region != NULL && tb_arena_free(copy->region) != TB_OK) return; /* pinned: the tick tries again */
+    if (copy->region != NULL && tb_arena_free(copy->region) != TB_OK)
+        return; /* pinned: the tick tries again */
     const struct tb_id uid = copy->key.uid;
     copy_free(copy);
     d->counters.evictions++;
-    (void)tb_catalog_evicted(d->catalog, tb_clock_now(), &uid);
+    TB_MOOT(tb_catalog_evicted(d->catalog, tb_clock_now(), &uid));
     tb_seals_retry(d);
-    for (struct tb_copy *c = d->copies; c != NULL; c = c->next) tb_crossing_retry(c);
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
+        tb_crossing_retry(c);
     (void)tb_daemon_settle(d);
 }
 
@@ -161,10 +171,10 @@ static void restore_shards(struct tb_copy *copy)
     for (uint32_t s = 0; s < copy->key.shard_count; s++) {
         const struct tb_place *p = tb_arena_place(copy->region, s);
         if (p == NULL || !tb_arena_place_ready(copy->region, s)) continue;
-        const struct tb_catalog_shard info = {p->manifest->root, p->manifest->layout.id, p->manifest->chunk_count,
-                                              p->manifest->bytes};
+        const struct tb_catalog_shard info = {p->manifest->root, p->manifest->layout.id,
+                                              p->manifest->chunk_count, p->manifest->bytes};
         if (tb_catalog_arena_shard(d->catalog, now, &copy->key.uid, s, &info) != TB_OK) continue;
-        (void)tb_catalog_arena_progress(d->catalog, now, &copy->key.uid, s, tb_place_held_count(p));
+        TB_MOOT(tb_catalog_arena_progress(d->catalog, now, &copy->key.uid, s, tb_place_held_count(p)));
     }
 }
 
@@ -217,7 +227,7 @@ static void copy_progress(struct tb_copy *copy, tb_time_ns now)
     for (uint32_t s = 0; s < copy->key.shard_count; s++) {
         if (!tb_arena_place_ready(copy->region, s)) continue;
         const uint32_t held = tb_place_held_count(tb_arena_place(copy->region, s));
-        (void)tb_catalog_arena_progress(d->catalog, now, &copy->key.uid, s, held);
+        TB_MOOT(tb_catalog_arena_progress(d->catalog, now, &copy->key.uid, s, held));
     }
     if (!tb_arena_region_whole(copy->region)) return;
     copy->whole = true;
@@ -225,8 +235,8 @@ static void copy_progress(struct tb_copy *copy, tb_time_ns now)
     copy->crossing = false;
     tb_landing_stop(copy);
     tb_log(TB_LOG_INFO, "copy.whole", "model=%s run=%llu number=%llu bytes=%llu after_ms=%llu",
-           copy->key.model.text, (unsigned long long)copy->key.run_order, (unsigned long long)copy->key.number,
-           (unsigned long long)tb_copy_held_bytes(copy),
+           copy->key.model.text, (unsigned long long)copy->key.run_order,
+           (unsigned long long)copy->key.number, (unsigned long long)tb_copy_held_bytes(copy),
            (unsigned long long)(tb_time_since(copy->seen_at, now) / TB_MS(1)));
 }
 

@@ -26,7 +26,8 @@ static void land_from(struct tb_copy *copy, uint32_t peer)
     struct tb_daemon *d = copy->d;
     struct tb_place *places = tb_calloc(copy->key.shard_count, sizeof *places);
     if (places == NULL) return; /* the next announcement tries again */
-    for (uint32_t s = 0; s < copy->key.shard_count; s++) places[s] = *tb_arena_place(copy->region, s);
+    for (uint32_t s = 0; s < copy->key.shard_count; s++)
+        places[s] = *tb_arena_place(copy->region, s);
     const enum tb_status status = tb_links_land(d->links, peer, &copy->key, places);
     tb_free(places);
     if (status == TB_OK || status == TB_DONE_BEFORE) return;
@@ -74,24 +75,25 @@ static void crossing_refused(struct tb_copy *copy, enum tb_status why)
 {
     copy->asked = false;
     copy->crossing = false;
-    tb_log(TB_LOG_WARN, "crossing.refused", "model=%s number=%llu status=%s action=retry", copy->key.model.text,
-           (unsigned long long)copy->key.number, tb_status_name(why));
-    (void)tb_catalog_crossing_refused(copy->d->catalog, tb_clock_now(), &copy->key.uid);
+    tb_log(TB_LOG_WARN, "crossing.refused", "model=%s number=%llu status=%s action=retry",
+           copy->key.model.text, (unsigned long long)copy->key.number, tb_status_name(why));
+    TB_MOOT(tb_catalog_crossing_refused(copy->d->catalog, tb_clock_now(), &copy->key.uid));
 }
 
 void tb_crossing_start(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     struct tb_copy *copy = tb_copy_get(d, &todo->key);
     if (copy == NULL || copy->evicting || d->links == NULL || d->links_restarting) {
-        (void)tb_catalog_crossing_refused(d->catalog, tb_clock_now(), &todo->key.uid);
+        TB_MOOT(tb_catalog_crossing_refused(d->catalog, tb_clock_now(), &todo->key.uid));
         return;
     }
     copy->crossing = true;
     copy->ready = true;
     copy->from_count = todo->from_count;
     memcpy(copy->from, todo->from, sizeof copy->from);
-    if (copy->region != NULL && tb_arena_region_complete(copy->region)) { /* begun in an earlier life of this process */
-        (void)tb_catalog_crossing_begun(d->catalog, tb_clock_now(), &copy->key.uid);
+    if (copy->region != NULL &&
+        tb_arena_region_complete(copy->region)) { /* begun in an earlier life of this process */
+        TB_MOOT(tb_catalog_crossing_begun(d->catalog, tb_clock_now(), &copy->key.uid));
         land_in_order(copy);
         return;
     }
@@ -104,7 +106,8 @@ void tb_crossing_start(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 static uint64_t manifests_bytes(const struct tb_version_key *key, const struct tb_manifest *manifests)
 {
     uint64_t bytes = 0;
-    for (uint32_t s = 0; s < key->shard_count; s++) bytes += manifests[s].bytes;
+    for (uint32_t s = 0; s < key->shard_count; s++)
+        bytes += manifests[s].bytes;
     return bytes;
 }
 
@@ -136,8 +139,10 @@ static enum tb_status reserve(struct tb_copy *copy, const struct tb_manifest *ma
     const uint32_t count = copy->key.shard_count;
     const struct tb_manifest **pointers = tb_calloc(count, sizeof *pointers);
     if (pointers == NULL) return TB_SITE_NOMEM;
-    for (uint32_t s = 0; s < count; s++) pointers[s] = &manifests[s];
-    const enum tb_status status = tb_arena_reserve(d->arena, &copy->key, pointers, count, &copy->region, error);
+    for (uint32_t s = 0; s < count; s++)
+        pointers[s] = &manifests[s];
+    const enum tb_status status =
+        tb_arena_reserve(d->arena, &copy->key, pointers, count, &copy->region, error);
     tb_free(pointers);
     return status == TB_DONE_BEFORE ? TB_OK : status;
 }
@@ -149,10 +154,10 @@ static void catalog_shards(struct tb_copy *copy, const struct tb_manifest *manif
     for (uint32_t s = 0; s < copy->key.shard_count; s++) {
         const struct tb_manifest *m = &manifests[s];
         const struct tb_catalog_shard info = {m->root, m->layout.id, m->chunk_count, m->bytes};
-        (void)tb_catalog_arena_shard(d->catalog, now, &copy->key.uid, s, &info);
+        TB_MOOT(tb_catalog_arena_shard(d->catalog, now, &copy->key.uid, s, &info));
     }
-    (void)tb_catalog_arena_reserved(d->catalog, now, &copy->key.uid);
-    (void)tb_catalog_crossing_begun(d->catalog, now, &copy->key.uid);
+    TB_MOOT(tb_catalog_arena_reserved(d->catalog, now, &copy->key.uid));
+    TB_MOOT(tb_catalog_crossing_begun(d->catalog, now, &copy->key.uid));
 }
 
 static void links_manifests(void *user, uint32_t peer, const struct tb_version_key *key,
@@ -173,9 +178,9 @@ static void links_manifests(void *user, uint32_t peer, const struct tb_version_k
         catalog_shards(copy, manifests);
         tb_copy_serve(copy); /* a relay offers it before the first chunk is here */
         land_from(copy, peer);
-        tb_log(TB_LOG_INFO, "crossing.begun", "model=%s run=%llu number=%llu from=%s bytes=%llu", key->model.text,
-               (unsigned long long)key->run_order, (unsigned long long)key->number, peer_site(d, peer),
-               (unsigned long long)manifests_bytes(key, manifests));
+        tb_log(TB_LOG_INFO, "crossing.begun", "model=%s run=%llu number=%llu from=%s bytes=%llu",
+               key->model.text, (unsigned long long)key->run_order, (unsigned long long)key->number,
+               peer_site(d, peer), (unsigned long long)manifests_bytes(key, manifests));
     } else if (!copy->wants_room) {
         crossing_refused(copy, status == TB_OK ? TB_SITE_NOMEM : status);
     }
@@ -209,7 +214,7 @@ static void reports_again(struct tb_daemon *d, uint32_t peer)
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
         if (!c->activated) continue;
         const struct tb_links_report report = {c->key.uid, d->site, TB_LINKS_REPORT_ACTIVATED};
-        (void)tb_links_tell(d->links, peer, &report);
+        TB_MOOT(tb_links_tell(d->links, peer, &report));
     }
 }
 
@@ -234,7 +239,7 @@ static void links_peer(void *user, uint32_t peer, bool up, enum tb_status why)
         d->counters.links_down++;
         sources_change(d);
     }
-    (void)tb_catalog_site_up(d->catalog, tb_clock_now(), site, up);
+    TB_MOOT(tb_catalog_site_up(d->catalog, tb_clock_now(), site, up));
     (void)tb_daemon_settle(d);
 }
 
@@ -267,13 +272,15 @@ static void links_version(void *user, uint32_t peer, const struct tb_version_key
     const enum tb_status status =
         tb_catalog_remote_version(d->catalog, tb_clock_now(), site, key, state_told(state, why));
     if (status == TB_CONFLICT) {
-        tb_log(TB_LOG_ERROR, "link.conflict", "peer=%s model=%s run=%llu number=%llu action=ignored", site->text,
-               key->model.text, (unsigned long long)key->run_order, (unsigned long long)key->number);
+        tb_log(TB_LOG_ERROR, "link.conflict", "peer=%s model=%s run=%llu number=%llu action=ignored",
+               site->text, key->model.text, (unsigned long long)key->run_order,
+               (unsigned long long)key->number);
     }
     struct tb_copy *copy = tb_copy_find(d, &key->uid);
     /* Begun before, by this process or the one before it: go on with what is held. */
     if (status == TB_OK && state == TB_LINKS_READY && copy != NULL && copy->region != NULL && !copy->whole &&
-        !copy->evicting && tb_arena_region_complete(copy->region) && source_listed(copy, site->text) && copy->crossing) {
+        !copy->evicting && tb_arena_region_complete(copy->region) && source_listed(copy, site->text) &&
+        copy->crossing) {
         land_from(copy, peer);
     }
     (void)tb_daemon_settle(d);
@@ -302,7 +309,7 @@ static void links_peer_held(void *user, uint32_t peer, const struct tb_id *uid)
     if (tb_links_peer_progress(d->links, peer, uid, &p) != TB_OK) return;
     const struct tb_catalog_site_progress progress = {
         .site = d->config->peers[peer].site, .uid = *uid, .held_chunks = p.held_chunks, .whole = true};
-    (void)tb_catalog_site_progress(d->catalog, tb_clock_now(), &progress);
+    TB_MOOT(tb_catalog_site_progress(d->catalog, tb_clock_now(), &progress));
     (void)tb_daemon_settle(d);
 }
 
@@ -313,12 +320,13 @@ static void links_report(void *user, uint32_t peer, const struct tb_links_report
     const struct tb_catalog_site_progress progress = {.site = report->site,
                                                       .uid = report->uid,
                                                       .whole = true,
-                                                      .activated = report->state == TB_LINKS_REPORT_ACTIVATED};
+                                                      .activated =
+                                                          report->state == TB_LINKS_REPORT_ACTIVATED};
     const enum tb_status status = tb_catalog_site_progress(d->catalog, tb_clock_now(), &progress);
     for (uint32_t i = 0; status == TB_OK && i < d->config->peer_count; i++) {
         const struct tb_name *site = &d->config->peers[i].site;
         if (i == peer || tb_name_equal(site, &report->site)) continue;
-        (void)tb_links_tell(d->links, i, report);
+        TB_MOOT(tb_links_tell(d->links, i, report));
     }
     (void)tb_daemon_settle(d);
 }
@@ -330,8 +338,8 @@ static void links_chunk_bad(void *user, uint32_t peer, const struct tb_links_bad
     char uid[TB_HEX_CHARS];
     tb_id_format(&bad->uid, uid);
     tb_log(bad->rotten ? TB_LOG_ERROR : TB_LOG_WARN, "link.chunk_bad",
-           "peer=%s uid=%s shard=%u chunk=%u times=%u sent_by=%s rotten=%d action=%s", peer_site(d, peer), uid,
-           bad->shard, bad->chunk, bad->times, bad->ours ? "us" : "peer", bad->rotten,
+           "peer=%s uid=%s shard=%u chunk=%u times=%u sent_by=%s rotten=%d action=%s", peer_site(d, peer),
+           uid, bad->shard, bad->chunk, bad->times, bad->ours ? "us" : "peer", bad->rotten,
            bad->rotten ? "verify" : "ask_again");
     struct tb_copy *copy = bad->rotten ? tb_copy_find(d, &bad->uid) : NULL;
     if (copy != NULL && copy->region != NULL &&
@@ -362,7 +370,8 @@ void tb_crossing_offer(struct tb_copy *copy)
     if (copy->offered || d->links == NULL || d->links_restarting || d->draining) return;
     struct tb_place *places = tb_calloc(copy->key.shard_count, sizeof *places);
     if (places == NULL) return;
-    for (uint32_t s = 0; s < copy->key.shard_count; s++) places[s] = *tb_arena_place(copy->region, s);
+    for (uint32_t s = 0; s < copy->key.shard_count; s++)
+        places[s] = *tb_arena_place(copy->region, s);
     const enum tb_status status = tb_links_offer(d->links, &copy->key, places);
     tb_free(places);
     copy->offered = status == TB_OK || status == TB_DONE_BEFORE;
@@ -379,9 +388,9 @@ void tb_crossing_site_state(struct tb_daemon *d, const struct tb_catalog_todo *t
     if (d->links == NULL || d->links_restarting) return;
     for (uint32_t i = 0; i < d->config->peer_count; i++) {
         struct tb_links_report report = {todo->uid, d->site, TB_LINKS_REPORT_HELD};
-        if (todo->whole) (void)tb_links_tell(d->links, i, &report);
+        if (todo->whole) TB_MOOT(tb_links_tell(d->links, i, &report));
         report.state = TB_LINKS_REPORT_ACTIVATED;
-        if (todo->activated) (void)tb_links_tell(d->links, i, &report);
+        if (todo->activated) TB_MOOT(tb_links_tell(d->links, i, &report));
     }
 }
 
@@ -396,7 +405,7 @@ void tb_crossings_poll(struct tb_daemon *d)
                                                               .uid = c->key.uid,
                                                               .held_chunks = p.held_chunks,
                                                               .whole = p.whole};
-            (void)tb_catalog_site_progress(d->catalog, tb_clock_now(), &progress);
+            TB_MOOT(tb_catalog_site_progress(d->catalog, tb_clock_now(), &progress));
         }
     }
 }
@@ -404,7 +413,8 @@ void tb_crossings_poll(struct tb_daemon *d)
 /* ---- opening ---- */
 
 /* Models that are wanted from this peer: those of `subscribe` that list its site. */
-static uint32_t models_wanted(const struct tb_config *config, const struct tb_name *site, struct tb_name *models)
+static uint32_t models_wanted(const struct tb_config *config, const struct tb_name *site,
+                              struct tb_name *models)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < config->subscribe_count; i++) {
@@ -418,7 +428,8 @@ static uint32_t models_wanted(const struct tb_config *config, const struct tb_na
     return count;
 }
 
-static enum tb_status links_open(struct tb_daemon *d, struct tb_links_peer_options *peers, struct tb_name *models)
+static enum tb_status links_open(struct tb_daemon *d, struct tb_links_peer_options *peers,
+                                 struct tb_name *models)
 {
     const struct tb_config *config = d->config;
     for (uint32_t i = 0; i < config->peer_count; i++) {
@@ -427,7 +438,8 @@ static enum tb_status links_open(struct tb_daemon *d, struct tb_links_peer_optio
                                                   .gateway = config->peers[i].gateway,
                                                   .address = config->peers[i].address,
                                                   .models = mine,
-                                                  .model_count = models_wanted(config, &config->peers[i].site, mine)};
+                                                  .model_count =
+                                                      models_wanted(config, &config->peers[i].site, mine)};
     }
     const struct tb_links_options options = {
         .loop = &d->loop,
@@ -470,11 +482,13 @@ enum tb_status tb_crossings_open(struct tb_daemon *d)
     const size_t count = d->config->peer_count;
     struct tb_links_peer_options *peers = tb_calloc(count + 1, sizeof *peers);
     struct tb_name *models = tb_calloc((count + 1) * TB_LINKS_MODELS_MAX, sizeof *models);
-    const enum tb_status status = peers != NULL && models != NULL ? links_open(d, peers, models) : TB_SITE_NOMEM;
+    const enum tb_status status =
+        peers != NULL && models != NULL ? links_open(d, peers, models) : TB_SITE_NOMEM;
     tb_free(peers);
     tb_free(models);
     if (status != TB_OK) return status;
-    for (struct tb_copy *c = d->copies; c != NULL; c = c->next) tb_copy_serve(c);
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
+        tb_copy_serve(c);
     return TB_OK;
 }
 

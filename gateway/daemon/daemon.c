@@ -10,11 +10,11 @@
 
 #include "base/fault.h"
 
-#define TICK_BUSY_MS   10u  /* bitmaps are looked at while a version moves */
-#define TICK_IDLE_MS   50u
-#define POLL_NS        TB_MS(100) /* peers' progress */
-#define SLOW_NS        TB_SECONDS(1)
-#define VERIFY_BYTES   (16u << 20) /* a step: some 3 ms */
+#define TICK_BUSY_MS 10u /* bitmaps are looked at while a version moves */
+#define TICK_IDLE_MS 50u
+#define POLL_NS      TB_MS(100) /* peers' progress */
+#define SLOW_NS      TB_SECONDS(1)
+#define VERIFY_BYTES (16u << 20) /* a step: some 3 ms */
 
 static enum tb_status failed(const char *what, const char *why, const char *action)
 {
@@ -58,7 +58,7 @@ static void verify_wake(uv_async_t *async)
         for (uint32_t s = 0; c->region != NULL && s < c->key.shard_count; s++) {
             if (!tb_arena_place_ready(c->region, s)) continue;
             const uint32_t held = tb_place_held_count(tb_arena_place(c->region, s));
-            (void)tb_catalog_arena_shrunk(d->catalog, tb_clock_now(), &c->key.uid, s, held);
+            TB_MOOT(tb_catalog_arena_shrunk(d->catalog, tb_clock_now(), &c->key.uid, s, held));
         }
         if (c->region != NULL) c->whole = tb_arena_region_whole(c->region);
     }
@@ -138,20 +138,21 @@ static enum tb_status tls_open(struct tb_daemon *d)
     const struct tb_config *c = d->config;
     if (c->tls_cert == NULL) return TB_OK; /* no peers, no workers from elsewhere */
     const struct tb_tls_files files = {c->tls_ca, c->tls_cert, c->tls_key};
-    char error[256] = "";
+    char error[512] = "";
     enum tb_status status = tb_tls_new_ca(&files, &d->tls, error);
     for (uint32_t i = 0; status == TB_OK && i < c->peer_count; i++) {
         if (c->peers[i].ca != NULL) status = tb_tls_add_ca(d->tls, c->peers[i].ca, error);
     }
     if (status != TB_OK) return failed("tls", error, "see tombolo pki --help");
     const struct tb_identity *me = tb_tls_identity(d->tls);
-    if (me->kind == TB_IDENTITY_GATEWAY && tb_name_equal(&me->site, &d->site) && tb_name_equal(&me->name, &d->gateway)) {
+    if (me->kind == TB_IDENTITY_GATEWAY && tb_name_equal(&me->site, &d->site) &&
+        tb_name_equal(&me->name, &d->gateway)) {
         return TB_OK;
     }
     char text[TB_URI_BYTES_MAX];
     tb_identity_format(me, text);
-    snprintf(error, sizeof error, "the certificate is for %.80s, the config says tombolo://%.64s/%.64s", text,
-             d->site.text, d->gateway.text);
+    snprintf(error, sizeof error, "the certificate is for %.80s, the config says site %.60s, gateway %.60s",
+             text, d->site.text, d->gateway.text);
     return failed("tls", error, "issue one with that URI: tombolo pki issue");
 }
 
@@ -199,7 +200,8 @@ static enum tb_status catalog_open(struct tb_daemon *d)
                                              .fan_out = c->fabric_fan_out};
     d->catalog = tb_catalog_init(d->catalog_memory, &limits, &config, tb_clock_now());
     enum tb_status status = TB_OK;
-    for (uint32_t i = 0; status == TB_OK && i < c->model_count; i++) status = catalog_model(d, &c->models[i]);
+    for (uint32_t i = 0; status == TB_OK && i < c->model_count; i++)
+        status = catalog_model(d, &c->models[i]);
     if (status == TB_OK) status = tb_persist_restore(d);
     if (status == TB_OK) tb_copies_restore(d);
     return status;
@@ -216,7 +218,8 @@ static enum tb_status fabric_open(struct tb_daemon *d)
     const enum tb_status status = tb_fabric_open(&options, &d->fabric);
     if (status != TB_OK) return failed("fabric", tb_status_text(status), "set fabric.listen");
     tb_fabric_endpoint(d->fabric, &d->endpoint);
-    if (c->fabric_trusted) tb_log(TB_LOG_WARN, "fabric.trusted", "tcp=clear reason=fabric.trusted_in_the_config");
+    if (c->fabric_trusted)
+        tb_log(TB_LOG_WARN, "fabric.trusted", "tcp=clear reason=fabric.trusted_in_the_config");
     return TB_OK;
 }
 
@@ -229,7 +232,8 @@ static enum tb_status resolver_open(struct tb_daemon *d)
 static enum tb_status links_open(struct tb_daemon *d)
 {
     if (d->tls == NULL) {
-        for (struct tb_copy *c = d->copies; c != NULL; c = c->next) tb_copy_serve(c);
+        for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
+            tb_copy_serve(c);
         return TB_OK; /* a site by itself */
     }
     return tb_crossings_open(d);
@@ -239,7 +243,8 @@ static enum tb_status control_open(struct tb_daemon *d)
 {
     const enum tb_status status =
         tb_control_open(&d->loop, d->config->control_socket, tb_status_commands, d, &d->control);
-    return status == TB_OK ? TB_OK : failed("control.socket", d->config->control_socket, tb_status_text(status));
+    return status == TB_OK ? TB_OK
+                           : failed("control.socket", d->config->control_socket, tb_status_text(status));
 }
 
 static void stop_signal(uv_signal_t *signal, int number);
@@ -268,7 +273,7 @@ enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config)
     d->started_wall_ms = tb_clock_wall_ms();
     /* In order: each stands on those before it. */
     static enum tb_status (*const steps[])(struct tb_daemon *) = {
-        loop_open,  host_name,   tls_open,      store_open, arena_open,      catalog_open,
+        loop_open,   host_name,     tls_open,   store_open,   arena_open,       catalog_open,
         fabric_open, resolver_open, links_open, control_open, tb_sessions_open,
     };
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
@@ -312,10 +317,13 @@ static void drain_tick(uv_timer_t *timer)
     const uint32_t left = readers(d);
     if (left != 0 && spent < TB_MS(d->config->drain_ms)) return;
     uv_timer_stop(timer);
-    tb_log(TB_LOG_INFO, "drain.end", "after_ms=%llu readers_cut=%u", (unsigned long long)(spent / TB_MS(1)), left);
+    tb_log(TB_LOG_INFO, "drain.end", "after_ms=%llu readers_cut=%u", (unsigned long long)(spent / TB_MS(1)),
+           left);
     tb_sessions_close(d);
-    if (d->links != NULL && !d->links_restarting) tb_links_close(d->links, links_closed, d);
-    else links_closed(d);
+    if (d->links != NULL && !d->links_restarting)
+        tb_links_close(d->links, links_closed, d);
+    else
+        links_closed(d);
 }
 
 static void stop_signal(uv_signal_t *signal, int number)
@@ -324,7 +332,8 @@ static void stop_signal(uv_signal_t *signal, int number)
     if (d->draining) return;
     d->draining = true;
     d->drain_at = tb_clock_now();
-    tb_log(TB_LOG_INFO, "drain.begin", "signal=%d readers=%u drain_ms=%u", number, readers(d), d->config->drain_ms);
+    tb_log(TB_LOG_INFO, "drain.begin", "signal=%d readers=%u drain_ms=%u", number, readers(d),
+           d->config->drain_ms);
     tb_sessions_shut(d);
     uv_timer_start(&d->tick, drain_tick, 0, 10);
 }
@@ -357,7 +366,8 @@ void tb_daemon_close(struct tb_daemon *d)
     tb_seals_free(d);
     if (d->fabric != NULL) tb_fabric_close(d->fabric);
     const uint64_t end_ms = tb_clock_wall_ms() + 1000; /* sessions linger for at most 200 ms */
-    while (d->sessions != NULL && tb_clock_wall_ms() < end_ms) uv_run(&d->loop, UV_RUN_ONCE);
+    while (d->sessions != NULL && tb_clock_wall_ms() < end_ms)
+        uv_run(&d->loop, UV_RUN_ONCE);
     if (d->store != NULL) tb_persist_free(d);
     tb_arena_close(d->arena);
     tb_store_close(d->store);

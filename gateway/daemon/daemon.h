@@ -1,7 +1,8 @@
 /* daemon.h - what the rooms of tombolod share. Private to gateway/daemon.
  *
- * Everything here lives on the main loop's thread. The catalog decides; this folder carries its todos out with the
- * arena (memory), the fabric (inside the site), the links (to other sites), the store (disk) and the sessions (workers).
+ * Everything here lives on the main loop's thread. The catalog decides; this folder carries its todos out
+ * with the arena (memory), the fabric (inside the site), the links (to other sites), the store (disk) and the
+ * sessions (workers).
  *
  *   main.c        command line, signals, the loop
  *   daemon.c      opening and closing everything in order; the tick
@@ -17,6 +18,7 @@
 
 #include <jansson.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <uv.h>
 
 #include "base/clock.h"
@@ -32,14 +34,23 @@
 #include "intra/session_msg.h"
 #include "wan/links.h"
 
+/* A status that says nothing new here: what it concerns ended meanwhile, and the catalog has told so or will.
+ */
+#define TB_MOOT(call)                                                                                        \
+    do {                                                                                                     \
+        if (call) {                                                                                          \
+        }                                                                                                    \
+    } while (0)
+
 struct tb_daemon;
 
 /* Counters of the status page: each only grows. docs/operations.md says what to do when one rises. */
-#define TB_COUNTERS(X)                                                                               \
-    X(sessions_opened) X(sessions_refused) X(sessions_garbled) X(sessions_lost) X(denied)            \
-    X(seals) X(seals_refused) X(versions_ready) X(versions_kept) X(versions_lost) X(versions_broken) \
-    X(versions_withdrawn) X(hops_lost) X(chunks_bad) X(plans) X(evictions) X(arena_refused)          \
-    X(store_failed) X(links_up) X(links_down) X(links_refused) X(verify_bad)
+#define TB_COUNTERS(X)                                                                                       \
+    X(sessions_opened)                                                                                       \
+    X(sessions_refused) X(sessions_garbled) X(sessions_lost) X(denied) X(seals) X(seals_refused)             \
+        X(versions_ready) X(versions_kept) X(versions_lost) X(versions_broken) X(versions_withdrawn)         \
+            X(hops_lost) X(chunks_bad) X(plans) X(evictions) X(arena_refused) X(store_failed) X(links_up)    \
+                X(links_down) X(links_refused) X(verify_bad)
 struct tb_counters {
 #define TB_COUNTER_FIELD(name) uint64_t name;
     TB_COUNTERS(TB_COUNTER_FIELD)
@@ -107,22 +118,22 @@ struct tb_copy {
     uint64_t export_id;             /* 0: not exported */
     uint8_t *source;                /* its descriptor, for PLAN */
     uint32_t source_bytes;
-    bool ready;                     /* home said so: it may be offered and staged */
+    bool ready; /* home said so: it may be offered and staged */
     bool offered;
     bool whole;
-    bool activated;                 /* by every group here */
+    bool activated; /* by every group here */
     struct tb_copy_hop *hops;
     /* Crossing here. */
     bool crossing;
     uint32_t from_count;
     struct tb_name from[TB_CATALOG_FROM_MAX]; /* in order of preference */
-    bool asked;                     /* manifests are on their way */
+    bool asked;                               /* manifests are on their way */
     uint32_t asked_peer;
-    bool wants_room;                /* reserve again when something was evicted */
+    bool wants_room; /* reserve again when something was evicted */
     /* Being given back. */
     bool evicting;
     enum tb_status evict_why;
-    uint32_t evict_waits; /* retract and land_stop under way */
+    uint32_t evict_waits;    /* retract and land_stop under way */
     uint64_t hop_wire_bytes; /* read from ranks by hops that ended */
     tb_time_ns seen_at, whole_at;
     uint64_t opened_wall_ms;
@@ -206,8 +217,9 @@ TB_MUST_USE enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config 
 void tb_daemon_run(struct tb_daemon *d); /* until SIGTERM or SIGINT has drained */
 void tb_daemon_close(struct tb_daemon *d);
 
-/* todos.c: carries out all that the catalog wants, until it wants nothing. Called at the end of whatever told the
- * catalog something. TB_SITE_STORE: something that must be durable could not be written (it is tried again). */
+/* todos.c: carries out all that the catalog wants, until it wants nothing. Called at the end of whatever told
+ * the catalog something. TB_SITE_STORE: something that must be durable could not be written (it is tried
+ * again). */
 enum tb_status tb_daemon_settle(struct tb_daemon *d);
 
 /* persist.c */
@@ -220,7 +232,8 @@ TB_MUST_USE enum tb_status tb_persist_incarnation(struct tb_daemon *d, uint64_t 
 
 /* copies.c */
 struct tb_copy *tb_copy_find(struct tb_daemon *d, const struct tb_id *uid);
-struct tb_copy *tb_copy_get(struct tb_daemon *d, const struct tb_version_key *key); /* makes it; NULL: no memory */
+struct tb_copy *tb_copy_get(struct tb_daemon *d,
+                            const struct tb_version_key *key); /* makes it; NULL: no memory */
 /* Everything in the arena becomes a copy again, and the catalog hears of it. */
 void tb_copies_restore(struct tb_daemon *d);
 /* Export, offer: what a complete region allows now. */
@@ -256,24 +269,26 @@ void tb_sessions_tick(struct tb_daemon *d, uint64_t wall_s);
 struct tb_worker_session *tb_session_find(struct tb_daemon *d, const struct tb_id *id);
 void tb_session_reply(struct tb_worker_session *s, uint64_t request, enum tb_status status, const char *why);
 void tb_session_over(struct tb_worker_session *s, enum tb_status why); /* the catalog knows already */
-struct tb_worker_export *tb_session_export_find(struct tb_worker_session *s, const struct tb_id *uid, uint32_t shard);
+struct tb_worker_export *tb_session_export_find(struct tb_worker_session *s, const struct tb_id *uid,
+                                                uint32_t shard);
 enum tb_status tb_session_export_put(struct tb_worker_session *s, const struct tb_id *uid, uint32_t shard,
                                      uint64_t export_id, const struct tb_span *source);
 /* P8. Logs and counts a refusal. */
 enum tb_status tb_session_may(struct tb_worker_session *s, const struct tb_name *model, bool publish);
 /* A frame of `type` around the encoder of one message; nothing when the worker is away. */
-#define TB_SESSION_SEND(s, type, request, message, bytes, encode)                                         \
-    do {                                                                                                  \
-        struct tb_writer *send_w = (s)->wire ? tb_wire_begin((s)->wire, (type), (request), (bytes)) : NULL; \
-        if (send_w != NULL) {                                                                             \
-            encode((message), send_w);                                                                    \
-            tb_wire_end((s)->wire);                                                                       \
-        }                                                                                                 \
+#define TB_SESSION_SEND(s, type, request, message, bytes, encode)                                            \
+    do {                                                                                                     \
+        struct tb_writer *send_w = (s)->wire ? tb_wire_begin((s)->wire, (type), (request), (bytes)) : NULL;  \
+        if (send_w != NULL) {                                                                                \
+            encode((message), send_w);                                                                       \
+            tb_wire_end((s)->wire);                                                                          \
+        }                                                                                                    \
     } while (0)
 #define TB_SESSION_SMALL 4096 /* bytes: enough for any message without a span */
 
 typedef enum tb_status (*tb_session_fn)(struct tb_worker_session *s, struct tb_wire_frame *frame);
-/* session_publish.c and session_follow.c: anything but TB_OK ends the session (the peer broke the protocol). */
+/* session_publish.c and session_follow.c: anything but TB_OK ends the session (the peer broke the protocol).
+ */
 enum tb_status tb_session_run_open_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
 enum tb_status tb_session_version_open_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
 enum tb_status tb_session_seal_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
@@ -303,7 +318,7 @@ void tb_session_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *t
 
 /* status.c */
 extern const struct tb_control_command tb_status_commands[];
-json_t *tb_status_site(struct tb_daemon *d);                          /* new reference; NULL: no memory */
-json_t *tb_status_versions(struct tb_daemon *d, const char *model);   /* NULL: all */
+json_t *tb_status_site(struct tb_daemon *d);                        /* new reference; NULL: no memory */
+json_t *tb_status_versions(struct tb_daemon *d, const char *model); /* NULL: all */
 
 #endif

@@ -1,4 +1,5 @@
-/* landing.c - at home the gateway is a version's first reader: hops from the ranks that sealed into its region. */
+/* landing.c - at home the gateway is a version's first reader: hops from the ranks that sealed into its
+ * region. */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>
@@ -40,7 +41,8 @@ static enum tb_status source_open(struct tb_copy_hop *h, struct tb_worker_sessio
     struct tb_daemon *d = copy->d;
     const struct tb_source_shard *shards;
     uint32_t count;
-    enum tb_status status = tb_source_decode(export->source, export->source_bytes, memory, cap, &shards, &count);
+    enum tb_status status =
+        tb_source_decode(export->source, export->source_bytes, memory, cap, &shards, &count);
     if (status != TB_OK) return status;
     for (uint32_t i = 0; i < count; i++) {
         if (shards[i].shard >= copy->key.shard_count) return TB_PEER_GARBLED;
@@ -75,16 +77,18 @@ static void hop_start(struct tb_copy_hop *h)
     const struct tb_worker_export *export =
         s != NULL ? tb_session_export_find(s, &h->copy->key.uid, h->shard) : NULL;
     h->retry_at = tb_time_add(tb_clock_now(), HOP_RETRY_NS);
-    if (s == NULL || s->wire == NULL || export == NULL || h->copy->region == NULL || h->copy->evicting) return;
+    if (s == NULL || s->wire == NULL || export == NULL || h->copy->region == NULL || h->copy->evicting)
+        return;
     const size_t cap = tb_source_decode_bytes(export->source, export->source_bytes);
     void *memory = cap != 0 ? tb_malloc(cap) : NULL;
-    const enum tb_status status =
-        memory != NULL ? source_open(h, s, export, memory, cap) : cap == 0 ? TB_PEER_GARBLED : TB_SITE_NOMEM;
+    const enum tb_status status = memory != NULL ? source_open(h, s, export, memory, cap)
+                                  : cap == 0     ? TB_PEER_GARBLED
+                                                 : TB_SITE_NOMEM;
     tb_free(memory);
     if (status == TB_OK) return;
     h->hop = NULL;
-    tb_log(TB_LOG_WARN, "landing.refused", "worker=%s shard=%u status=%s action=retry", s->name.text, h->shard,
-           tb_status_name(status));
+    tb_log(TB_LOG_WARN, "landing.refused", "worker=%s shard=%u status=%s action=retry", s->name.text,
+           h->shard, tb_status_name(status));
 }
 
 void tb_landing_from(struct tb_daemon *d, const struct tb_catalog_todo *todo)
@@ -96,7 +100,10 @@ void tb_landing_from(struct tb_daemon *d, const struct tb_catalog_todo *todo)
     }
     struct tb_copy_hop *h = tb_calloc(1, sizeof *h);
     if (h == NULL) return; /* the catalog says it again when progress stops */
-    *h = (struct tb_copy_hop){.next = copy->hops, .copy = copy, .session = todo->session, .shard = todo->shard,
+    *h = (struct tb_copy_hop){.next = copy->hops,
+                              .copy = copy,
+                              .session = todo->session,
+                              .shard = todo->shard,
                               .export_id = todo->export_id};
     copy->hops = h;
     hop_start(h);
@@ -116,7 +123,8 @@ static void hop_close(struct tb_copy_hop *h)
 static void hop_free(struct tb_copy_hop *h)
 {
     struct tb_copy_hop **at = &h->copy->hops;
-    while (*at != h) at = &(*at)->next;
+    while (*at != h)
+        at = &(*at)->next;
     *at = h->next;
     hop_close(h);
     tb_free(h);
@@ -133,7 +141,8 @@ void tb_landing_end(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 
 void tb_landing_stop(struct tb_copy *copy)
 {
-    while (copy->hops != NULL) hop_free(copy->hops);
+    while (copy->hops != NULL)
+        hop_free(copy->hops);
 }
 
 void tb_landing_retry(struct tb_copy *copy, tb_time_ns now)
@@ -175,9 +184,15 @@ static void hop_event(struct tb_daemon *d, const struct tb_hop_note *note)
     struct tb_copy_hop *h = hop_find(d, note->hop);
     if (h == NULL) return; /* closed meanwhile */
     switch (note->event.kind) {
-    case TB_HOP_OPENED: break;
-    case TB_HOP_WHOLE: hop_close(h); h->retry_at = TB_TIME_NEVER; break;
-    case TB_HOP_CHUNK_BAD: chunk_bad(h, &note->event); break;
+    case TB_HOP_OPENED:
+        break;
+    case TB_HOP_WHOLE:
+        hop_close(h);
+        h->retry_at = TB_TIME_NEVER;
+        break;
+    case TB_HOP_CHUNK_BAD:
+        chunk_bad(h, &note->event);
+        break;
     case TB_HOP_LOST: {
         const struct tb_worker_session *s = tb_session_find(d, &h->session);
         d->counters.hops_lost++;
@@ -200,9 +215,11 @@ void tb_landing_wake(uv_async_t *async)
     const bool lost = d->hop_notes_lost;
     d->hop_notes_lost = false;
     pthread_mutex_unlock(&d->hop_lock);
-    for (uint32_t i = 0; i < count; i++) hop_event(d, &notes[i]);
+    for (uint32_t i = 0; i < count; i++)
+        hop_event(d, &notes[i]);
     for (struct tb_copy *c = lost ? d->copies : NULL; c != NULL; c = c->next) {
-        for (struct tb_copy_hop *h = c->hops; h != NULL; h = h->next) hop_close(h); /* and tried again */
+        for (struct tb_copy_hop *h = c->hops; h != NULL; h = h->next)
+            hop_close(h); /* and tried again */
     }
     (void)tb_daemon_settle(d);
 }

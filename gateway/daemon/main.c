@@ -15,7 +15,8 @@ static const char usage[] =
     "The gateway of a site: holds versions of models in memory, gets them from other sites over TLS,\n"
     "and serves them to the workers here. Runs in the foreground and logs to stderr.\n"
     "\n"
-    "  -c, --config FILE   YAML; `tombolo config explain` lists the keys, `tombolo config check FILE` checks it\n"
+    "  -c, --config FILE   YAML; `tombolo config explain` lists the keys, `tombolo config check FILE` checks "
+    "it\n"
     "      --version       prints the version\n"
     "      --help          this text\n"
     "\n"
@@ -35,8 +36,10 @@ static int run(struct tb_config *config)
     static struct tb_daemon d;
     tb_log_set(config->log_level, STDERR_FILENO);
     const enum tb_status status = tb_daemon_open(&d, config);
-    if (status == TB_OK) tb_daemon_run(&d);
-    else tb_log(TB_LOG_ERROR, "start.stopped", "status=%s", tb_status_name(status));
+    if (status == TB_OK)
+        tb_daemon_run(&d);
+    else
+        tb_log(TB_LOG_ERROR, "start.stopped", "status=%s", tb_status_name(status));
     tb_daemon_close(&d);
     if (status == TB_OK) tb_log(TB_LOG_INFO, "stop", "fault=%d", d.fault);
     return status == TB_OK && !d.fault ? 0 : 1;
@@ -58,7 +61,8 @@ int main(int argc, char **argv)
     if (path == NULL || optind != argc) return fputs(usage, stderr), 2;
     tb_fault_from_env();
     signal(SIGPIPE, SIG_IGN);
-    /* Keys and weights of all models are in this memory: no core file, no ptrace by others of this user (P8). */
+    /* Keys and weights of all models are in this memory: no core file, no ptrace by others of this user (P8).
+     */
     prctl(PR_SET_DUMPABLE, 0);
     struct tb_config *config = NULL;
     if (tb_config_load(path, complain, NULL, &config) != TB_OK) return 1;

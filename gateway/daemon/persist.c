@@ -1,5 +1,6 @@
-/* persist.c - the catalog's durable todos. While the store cannot be written they wait here, in order, new publishing is refused
- * (TB_SITE_STORE), and what is held goes on being served: a full disk stops the new, never the old. */
+/* persist.c - the catalog's durable todos. While the store cannot be written they wait here, in order, new
+ * publishing is refused (TB_SITE_STORE), and what is held goes on being served: a full disk stops the new,
+ * never the old. */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>
@@ -96,7 +97,8 @@ void tb_persist_retry(struct tb_daemon *d)
     struct tb_persist *p = d->persist;
     if (!d->store_down) return;
     uint32_t done = 0;
-    while (p != NULL && done < p->count && row_write(d, &p->rows[done]) == TB_OK) done++;
+    while (p != NULL && done < p->count && row_write(d, &p->rows[done]) == TB_OK)
+        done++;
     if (p != NULL) {
         memmove(p->rows, p->rows + done, (p->count - done) * sizeof p->rows[0]);
         p->count -= done;
@@ -124,7 +126,8 @@ static enum tb_status restore_run(void *user, const struct tb_catalog_run *run)
 static enum tb_status restore_version(void *user, const struct tb_store_version *v)
 {
     struct tb_daemon *d = user;
-    const enum tb_status status = tb_catalog_restore_version(d->catalog, &v->key, v->state, v->bytes, v->pinned);
+    const enum tb_status status =
+        tb_catalog_restore_version(d->catalog, &v->key, v->state, v->bytes, v->pinned);
     return status == TB_NOT_FOUND || status == TB_SITE_NOMEM ? TB_OK : status;
 }
 
@@ -143,7 +146,8 @@ enum tb_status tb_persist_restore(struct tb_daemon *d)
     tb_log_begin(&l, TB_LOG_ERROR, "store.damaged");
     tb_log_str(&l, "path", d->config->store_path);
     tb_log_str(&l, "why", tb_store_error(d->store));
-    tb_log_str(&l, "action", "move the file away: the arena's ready versions are found again, runs begin anew");
+    tb_log_str(&l, "action",
+               "move the file away: the arena's ready versions are found again, runs begin anew");
     tb_log_end(&l);
     return status;
 }

@@ -13,8 +13,8 @@ bool tb_rights_match(const char *pattern, const struct tb_identity *identity)
     return strncmp(pattern, text, bytes - 1) == 0;
 }
 
-bool tb_rights_may(const struct tb_config *config, const struct tb_name *model, const struct tb_identity *identity,
-                   bool publish)
+bool tb_rights_may(const struct tb_config *config, const struct tb_name *model,
+                   const struct tb_identity *identity, bool publish)
 {
     for (uint32_t i = 0; i < config->model_count; i++) {
         const struct tb_config_model *m = &config->models[i];

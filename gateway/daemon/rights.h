@@ -7,12 +7,13 @@
 #include "base/ident.h"
 #include "gateway/daemon/config.h"
 
-/* True when the identity's text equals the pattern, or the pattern ends in '*' and what stands before it begins the text. "*" alone
- * matches nobody: a pattern names at least a scheme ("unix:*", "tombolo://east/worker/rank-*"). */
+/* True when the identity's text equals the pattern, or the pattern ends in '*' and what stands before it
+ * begins the text. "*" alone matches nobody: a pattern names at least a scheme ("unix:*",
+ * "tombolo://east/worker/rank-*"). */
 bool tb_rights_match(const char *pattern, const struct tb_identity *identity);
 
 /* By the model's publish or read list; a model that is not configured is nobody's. */
-bool tb_rights_may(const struct tb_config *config, const struct tb_name *model, const struct tb_identity *identity,
-                   bool publish);
+bool tb_rights_may(const struct tb_config *config, const struct tb_name *model,
+                   const struct tb_identity *identity, bool publish);
 
 #endif

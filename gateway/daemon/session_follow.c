@@ -1,4 +1,5 @@
-/* session_follow.c - what followers ask: subscribe, wait, stage, activate, release; and what they are told. */
+/* session_follow.c - what followers ask: subscribe, wait, stage, activate, release; and what they are told.
+ */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>
@@ -8,7 +9,8 @@
 enum tb_status tb_session_subscribe_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_session_subscribe m;
-    if (tb_session_subscribe_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
+    if (tb_session_subscribe_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
+        return TB_PEER_GARBLED;
     enum tb_status status = tb_session_may(s, &m.model, false);
     const struct tb_catalog_member member = {.session = s->id,
                                              .subscription = m.subscription,
@@ -18,7 +20,8 @@ enum tb_status tb_session_subscribe_frame(struct tb_worker_session *s, struct tb
                                              .count = m.member_count,
                                              .active = m.active};
     if (status == TB_OK) status = tb_catalog_subscribe(s->d->catalog, tb_clock_now(), &member);
-    const char *why = status == TB_CONFLICT ? "the group has another member count, or the index is taken" : "";
+    const char *why =
+        status == TB_CONFLICT ? "the group has another member count, or the index is taken" : "";
     tb_session_reply(s, frame->request, status, why);
     return TB_OK;
 }
@@ -26,7 +29,8 @@ enum tb_status tb_session_subscribe_frame(struct tb_worker_session *s, struct tb
 enum tb_status tb_session_unsubscribe_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_session_unsubscribe m;
-    if (tb_session_unsubscribe_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
+    if (tb_session_unsubscribe_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
+        return TB_PEER_GARBLED;
     tb_session_reply(s, frame->request,
                      tb_catalog_unsubscribe(s->d->catalog, tb_clock_now(), &s->id, m.subscription), "");
     return TB_OK;
@@ -88,14 +92,15 @@ static enum tb_status may_wait_site(struct tb_worker_session *s, const struct tb
 enum tb_status tb_session_wait_site_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_session_wait_site m;
-    if (tb_session_wait_site_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
+    if (tb_session_wait_site_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
+        return TB_PEER_GARBLED;
     if (m.state > 1) return TB_PEER_GARBLED;
     enum tb_status status = may_wait_site(s, &m.uid);
-    struct tb_catalog_wait wait = {
-        .kind = m.state == 0 ? TB_CATALOG_WAIT_SITE_HOLDS : TB_CATALOG_WAIT_SITE_ACTIVATED,
-        .uid = m.uid,
-        .site = m.site,
-        .deadline = wait_deadline(m.timeout_ms)};
+    struct tb_catalog_wait wait = {.kind = m.state == 0 ? TB_CATALOG_WAIT_SITE_HOLDS
+                                                        : TB_CATALOG_WAIT_SITE_ACTIVATED,
+                                   .uid = m.uid,
+                                   .site = m.site,
+                                   .deadline = wait_deadline(m.timeout_ms)};
     if (status == TB_OK) status = wait_begin(s, frame->request, &wait);
     if (status != TB_OK) tb_session_reply(s, frame->request, status, "");
     return TB_OK;
@@ -116,13 +121,15 @@ enum tb_status tb_session_cancel_frame(struct tb_worker_session *s, struct tb_wi
 void tb_session_answer(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     struct tb_worker_session *s = tb_session_find(d, &todo->session);
-    for (struct tb_pending_wait **at = s != NULL ? &s->waits : NULL; at != NULL && *at != NULL; at = &(*at)->next) {
+    for (struct tb_pending_wait **at = s != NULL ? &s->waits : NULL; at != NULL && *at != NULL;
+         at = &(*at)->next) {
         struct tb_pending_wait *w = *at;
         if (w->handle != todo->wait) continue;
         *at = w->next;
         if (todo->status == TB_OK && !tb_id_is_zero(&todo->key.uid)) {
             const struct tb_session_version m = {todo->key, todo->bytes, todo->whole};
-            TB_SESSION_SEND(s, TB_SESSION_VERSION, w->request, &m, TB_SESSION_SMALL, tb_session_version_encode);
+            TB_SESSION_SEND(s, TB_SESSION_VERSION, w->request, &m, TB_SESSION_SMALL,
+                            tb_session_version_encode);
         } else {
             tb_session_reply(s, w->request, todo->status, "");
         }
@@ -138,9 +145,9 @@ static void manifest_send(struct tb_worker_session *s, const struct tb_id *uid, 
 {
     const size_t head = tb_manifest_head_bytes(manifest);
     const size_t digests = (size_t)manifest->chunk_count * TB_DIGEST_BYTES;
-    struct tb_writer *w = s->wire == NULL ? NULL
-                                          : tb_wire_begin(s->wire, TB_SESSION_MANIFEST, 0,
-                                                          head + digests + TB_SESSION_SMALL);
+    struct tb_writer *w =
+        s->wire == NULL ? NULL
+                        : tb_wire_begin(s->wire, TB_SESSION_MANIFEST, 0, head + digests + TB_SESSION_SMALL);
     if (w == NULL) return; /* the wire is being closed: it did not read */
     /* struct tb_session_manifest, written without a copy of its head */
     tb_write_id(w, uid);
@@ -161,7 +168,8 @@ enum tb_status tb_session_stage_frame(struct tb_worker_session *s, struct tb_wir
     enum tb_status status = tb_catalog_version_get(d->catalog, &m.uid, &view) ? TB_OK : TB_NOT_FOUND;
     if (status == TB_OK) status = tb_session_may(s, &view.key.model, false);
     struct tb_copy *copy = tb_copy_find(d, &m.uid);
-    if (status == TB_OK && (copy == NULL || copy->region == NULL || !tb_arena_region_complete(copy->region))) {
+    if (status == TB_OK &&
+        (copy == NULL || copy->region == NULL || !tb_arena_region_complete(copy->region))) {
         status = tb_catalog_state_status(view.state);
         if (status == TB_OK) status = TB_NOT_FOUND;
     }
@@ -177,7 +185,8 @@ enum tb_status tb_session_stage_frame(struct tb_worker_session *s, struct tb_wir
         return TB_OK;
     }
     const struct tb_session_manifests reply = {view.key, view.key.shard_count};
-    TB_SESSION_SEND(s, TB_SESSION_MANIFESTS, frame->request, &reply, TB_SESSION_SMALL, tb_session_manifests_encode);
+    TB_SESSION_SEND(s, TB_SESSION_MANIFESTS, frame->request, &reply, TB_SESSION_SMALL,
+                    tb_session_manifests_encode);
     for (uint32_t i = 0; i < view.key.shard_count; i++) {
         manifest_send(s, &m.uid, i, tb_arena_place(copy->region, i)->manifest);
     }
@@ -188,8 +197,10 @@ enum tb_status tb_session_export_frame(struct tb_worker_session *s, struct tb_wi
 {
     struct tb_session_export m;
     if (tb_session_export_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
-    if (tb_session_export_put(s, &m.uid, TB_CATALOG_ALL_SHARDS, m.export_id, &m.source) != TB_OK) return TB_OK;
-    (void)tb_catalog_export(s->d->catalog, tb_clock_now(), &s->id, &m.uid, m.export_id, m.held_chunks, m.whole);
+    if (tb_session_export_put(s, &m.uid, TB_CATALOG_ALL_SHARDS, m.export_id, &m.source) != TB_OK)
+        return TB_OK;
+    TB_MOOT(tb_catalog_export(s->d->catalog, tb_clock_now(), &s->id, &m.uid, m.export_id, m.held_chunks,
+                              m.whole));
     return TB_OK;
 }
 
@@ -204,7 +215,8 @@ enum tb_status tb_session_progress_frame(struct tb_worker_session *s, struct tb_
                                           .whole = m.whole,
                                           .bytes_per_s = m.bytes_per_s,
                                           .transport = m.transport};
-    (void)tb_catalog_progress(s->d->catalog, tb_clock_now(), &p); /* of a version that ended meanwhile: nothing to do */
+    TB_MOOT(tb_catalog_progress(s->d->catalog, tb_clock_now(),
+                                &p)); /* of a version that ended meanwhile: nothing to do */
     return TB_OK;
 }
 
@@ -215,7 +227,7 @@ enum tb_status tb_session_hop_lost_frame(struct tb_worker_session *s, struct tb_
     s->d->counters.hops_lost++;
     tb_log(TB_LOG_WARN, "hop.lost", "worker=%s plan=%llu status=%s action=replan", s->name.text,
            (unsigned long long)m.plan, tb_status_name((int)m.status_negated));
-    (void)tb_catalog_hop_lost(s->d->catalog, tb_clock_now(), &s->id, &m.uid, m.plan);
+    TB_MOOT(tb_catalog_hop_lost(s->d->catalog, tb_clock_now(), &s->id, &m.uid, m.plan));
     return TB_OK;
 }
 
@@ -228,8 +240,11 @@ enum tb_status tb_session_chunk_bad_frame(struct tb_worker_session *s, struct tb
     const bool known = tb_catalog_plan_get(d->catalog, &s->id, &m.uid, m.plan, &source);
     d->counters.chunks_bad++;
     tb_log(TB_LOG_WARN, "hop.chunk_bad", "worker=%s source=%s shard=%u chunk=%u action=replan", s->name.text,
-           !known ? "unknown" : source.from_gateway ? "gateway" : source.upstream_name.text, m.shard, m.chunk);
-    (void)tb_catalog_hop_lost(d->catalog, tb_clock_now(), &s->id, &m.uid, m.plan);
+           !known                ? "unknown"
+           : source.from_gateway ? "gateway"
+                                 : source.upstream_name.text,
+           m.shard, m.chunk);
+    TB_MOOT(tb_catalog_hop_lost(d->catalog, tb_clock_now(), &s->id, &m.uid, m.plan));
     return TB_OK;
 }
 
@@ -238,7 +253,8 @@ enum tb_status tb_session_chunk_bad_frame(struct tb_worker_session *s, struct tb
 enum tb_status tb_session_activate_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_session_activate m;
-    if (tb_session_activate_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
+    if (tb_session_activate_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
+        return TB_PEER_GARBLED;
     tb_session_reply(s, frame->request,
                      tb_catalog_activate(s->d->catalog, tb_clock_now(), &s->id, m.subscription, &m.uid), "");
     return TB_OK;
@@ -250,14 +266,15 @@ enum tb_status tb_session_activated_frame(struct tb_worker_session *s, struct tb
     if (tb_session_activated_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
     tb_log(TB_LOG_INFO, "worker.activated", "worker=%s stall_us=%llu copied_bytes=%llu", s->name.text,
            (unsigned long long)(m.stall_ns / 1000), (unsigned long long)m.copied_bytes);
-    (void)tb_catalog_activated(s->d->catalog, tb_clock_now(), &s->id, m.subscription, &m.uid);
+    TB_MOOT(tb_catalog_activated(s->d->catalog, tb_clock_now(), &s->id, m.subscription, &m.uid));
     return TB_OK;
 }
 
 enum tb_status tb_session_release_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_session_release m;
-    if (tb_session_release_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
+    if (tb_session_release_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
+        return TB_PEER_GARBLED;
     const enum tb_status status = tb_catalog_release(s->d->catalog, tb_clock_now(), &s->id, &m.uid);
     for (struct tb_worker_export **at = &s->exports; *at != NULL;) {
         struct tb_worker_export *e = *at;
@@ -300,12 +317,14 @@ struct plan_source {
 };
 
 /* TB_NOT_FOUND: what the catalog planned is gone already; the reader says so by losing the hop. */
-static enum tb_status plan_source_find(struct tb_daemon *d, const struct tb_catalog_todo *todo, struct plan_source *out)
+static enum tb_status plan_source_find(struct tb_daemon *d, const struct tb_catalog_todo *todo,
+                                       struct plan_source *out)
 {
     if (todo->from_gateway) {
         const struct tb_copy *copy = tb_copy_find(d, &todo->uid);
         if (copy == NULL || copy->export_id == 0) return TB_NOT_FOUND;
-        *out = (struct plan_source){d->gateway, &d->endpoint, copy->export_id, {copy->source, copy->source_bytes}};
+        *out = (struct plan_source){
+            d->gateway, &d->endpoint, copy->export_id, {copy->source, copy->source_bytes}};
         return TB_OK;
     }
     struct tb_worker_session *s = tb_session_find(d, &todo->source_session);
@@ -320,7 +339,8 @@ static enum tb_status plan_grant(struct tb_daemon *d, const struct tb_catalog_to
                                  const struct tb_worker_session *reader, const struct plan_source *source,
                                  const struct tb_id *token)
 {
-    if (todo->from_gateway) return tb_export_grant(d->fabric, source->export_id, token, &reader->endpoint.fingerprint);
+    if (todo->from_gateway)
+        return tb_export_grant(d->fabric, source->export_id, token, &reader->endpoint.fingerprint);
     struct tb_worker_session *owner = tb_session_find(d, &todo->source_session);
     const struct tb_session_grant grant = {source->export_id, *token, reader->endpoint.fingerprint};
     TB_SESSION_SEND(owner, TB_SESSION_GRANT, 0, &grant, TB_SESSION_SMALL, tb_session_grant_encode);
@@ -337,7 +357,7 @@ void tb_session_plan(struct tb_daemon *d, const struct tb_catalog_todo *todo)
     enum tb_status status = plan_source_find(d, todo, &source);
     if (status == TB_OK) status = plan_grant(d, todo, reader, &source, &m.token);
     if (status != TB_OK) {
-        (void)tb_catalog_hop_lost(d->catalog, tb_clock_now(), &todo->session, &todo->uid, todo->plan);
+        TB_MOOT(tb_catalog_hop_lost(d->catalog, tb_clock_now(), &todo->session, &todo->uid, todo->plan));
         return;
     }
     d->counters.plans++;

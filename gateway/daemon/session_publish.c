@@ -20,7 +20,8 @@ enum tb_status tb_session_run_open_frame(struct tb_worker_session *s, struct tb_
 {
     struct tb_daemon *d = s->d;
     struct tb_session_run_open m;
-    if (tb_session_run_open_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
+    if (tb_session_run_open_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
+        return TB_PEER_GARBLED;
     if (store_refuses(s, frame->request)) return TB_OK;
     enum tb_status status = tb_session_may(s, &m.model, true);
     struct tb_catalog_run_request q = {.session = s->id, .model = m.model, .key = m.key.text};
@@ -48,7 +49,8 @@ enum tb_status tb_session_version_open_frame(struct tb_worker_session *s, struct
 {
     struct tb_daemon *d = s->d;
     struct tb_session_version_open m;
-    if (tb_session_version_open_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
+    if (tb_session_version_open_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
+        return TB_PEER_GARBLED;
     if (store_refuses(s, frame->request)) return TB_OK;
     enum tb_status status = tb_session_may(s, &m.model, true);
     struct tb_catalog_version_request q = {
@@ -62,7 +64,8 @@ enum tb_status tb_session_version_open_frame(struct tb_worker_session *s, struct
         return TB_OK;
     }
     const struct tb_session_version reply = {.key = key};
-    TB_SESSION_SEND(s, TB_SESSION_VERSION, frame->request, &reply, TB_SESSION_SMALL, tb_session_version_encode);
+    TB_SESSION_SEND(s, TB_SESSION_VERSION, frame->request, &reply, TB_SESSION_SMALL,
+                    tb_session_version_encode);
     return TB_OK;
 }
 
@@ -84,7 +87,8 @@ static enum tb_status seal_manifest(struct seal *seal, void **memory_out)
     void *memory = tb_malloc(cap);
     if (memory == NULL) return TB_SITE_NOMEM;
     *memory_out = memory;
-    enum tb_status status = tb_manifest_head_decode(m->head.bytes, m->head.count, memory, cap, &seal->manifest);
+    enum tb_status status =
+        tb_manifest_head_decode(m->head.bytes, m->head.count, memory, cap, &seal->manifest);
     if (status != TB_OK) return status;
     if (m->digests.count != (uint64_t)seal->manifest.chunk_count * TB_DIGEST_BYTES) return TB_PEER_GARBLED;
     memcpy(seal->manifest.digests, m->digests.bytes, m->digests.count);
@@ -105,7 +109,8 @@ static enum tb_status seal_reserve(struct tb_worker_session *s, struct seal *sea
         if (status == TB_OK) status = tb_catalog_arena_reserved(d->catalog, tb_clock_now(), &copy->key.uid);
     }
     if (status == TB_OK) status = tb_arena_shard_reserve(copy->region, seal->m.shard, &seal->manifest, error);
-    if (status == TB_DONE_BEFORE || status == TB_CONFLICT) return TB_OK; /* the catalog judges unequal seals */
+    if (status == TB_DONE_BEFORE || status == TB_CONFLICT)
+        return TB_OK; /* the catalog judges unequal seals */
     if (status == TB_OK) {
         status = tb_arena_digests_done(copy->region, seal->m.shard);
         return status == TB_DONE_BEFORE ? TB_OK : status;
@@ -146,28 +151,29 @@ static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
     return tb_catalog_seal(d->catalog, tb_clock_now(), &c);
 }
 
-static void seal_park(struct tb_worker_session *s, const struct tb_wire_frame *frame, const struct tb_reader *payload,
-                      tb_time_ns deadline)
+static void seal_park(struct tb_worker_session *s, const struct tb_wire_frame *frame,
+                      const struct tb_reader *payload, tb_time_ns deadline)
 {
     struct tb_parked_seal *p = tb_malloc(sizeof *p + payload->left);
     if (p == NULL) {
         tb_session_reply(s, frame->request, TB_SITE_NOMEM, "");
         return;
     }
-    *p = (struct tb_parked_seal){.session = s->id,
-                                 .request = frame->request,
-                                 .deadline = deadline,
-                                 .bytes = (uint32_t)payload->left};
+    *p = (struct tb_parked_seal){
+        .session = s->id, .request = frame->request, .deadline = deadline, .bytes = (uint32_t)payload->left};
     memcpy(p->payload, payload->at, payload->left);
     struct tb_parked_seal **at = &s->d->parked;
-    while (*at != NULL) at = &(*at)->next; /* first come, first served */
+    while (*at != NULL)
+        at = &(*at)->next; /* first come, first served */
     *at = p;
 }
 
-static void seal_answer(struct tb_worker_session *s, uint64_t request, struct seal *seal, enum tb_status status)
+static void seal_answer(struct tb_worker_session *s, uint64_t request, struct seal *seal,
+                        enum tb_status status)
 {
     struct tb_daemon *d = s->d;
-    const enum tb_status stored = tb_daemon_settle(d); /* a version that became ready is durable before it is told */
+    const enum tb_status stored =
+        tb_daemon_settle(d); /* a version that became ready is durable before it is told */
     if ((status == TB_OK || status == TB_DONE_BEFORE) && stored != TB_OK) status = stored;
     if (status == TB_OK) d->counters.seals++;
     if (status < 0) {
@@ -184,12 +190,14 @@ static void seal_answer(struct tb_worker_session *s, uint64_t request, struct se
 }
 
 /* deadline 0: from the wire now. */
-static enum tb_status seal_handle(struct tb_worker_session *s, struct tb_wire_frame *frame, tb_time_ns deadline)
+static enum tb_status seal_handle(struct tb_worker_session *s, struct tb_wire_frame *frame,
+                                  tb_time_ns deadline)
 {
     struct tb_reader whole = frame->payload;
     struct seal seal = {0};
     void *memory = NULL;
-    if (tb_session_seal_decode(&frame->payload, &seal.m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
+    if (tb_session_seal_decode(&frame->payload, &seal.m) != TB_OK || frame->request == 0)
+        return TB_PEER_GARBLED;
     enum tb_status status = seal_manifest(&seal, &memory);
     if (status == TB_PEER_GARBLED) {
         tb_free(memory);
@@ -244,7 +252,8 @@ enum tb_status tb_session_unpublish_frame(struct tb_worker_session *s, struct tb
 {
     struct tb_daemon *d = s->d;
     struct tb_session_unpublish m;
-    if (tb_session_unpublish_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
+    if (tb_session_unpublish_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
+        return TB_PEER_GARBLED;
     struct tb_unpublish_wait *u = tb_calloc(1, sizeof *u);
     const enum tb_status status =
         u == NULL ? TB_SITE_NOMEM
@@ -283,7 +292,8 @@ void tb_session_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *t
         }
         *at = u->next;
         if (todo->status == TB_OK) exports_drop(s, &todo->uid, false);
-        tb_session_reply(s, u->request, todo->status, todo->status == TB_OK ? "" : "the gateway could not take it in time");
+        tb_session_reply(s, u->request, todo->status,
+                         todo->status == TB_OK ? "" : "the gateway could not take it in time");
         tb_free(u);
     }
 }

@@ -1,7 +1,7 @@
 /* sessions.c - workers' connections: who they are, and which function answers which frame.
  *
- * A connection over the unix socket is its process: when it ends, so does the session, at once. One over TLS may break on
- * the way: the session stays for its lease, and HELLO with its id goes on with it. */
+ * A connection over the unix socket is its process: when it ends, so does the session, at once. One over TLS
+ * may break on the way: the session stays for its lease, and HELLO with its id goes on with it. */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>
@@ -23,7 +23,8 @@ struct tb_worker_session *tb_session_find(struct tb_daemon *d, const struct tb_i
 static void session_free(struct tb_worker_session *s)
 {
     struct tb_worker_session **at = &s->d->sessions;
-    while (*at != s) at = &(*at)->next;
+    while (*at != s)
+        at = &(*at)->next;
     *at = s->next;
     for (struct tb_worker_export *e = s->exports, *n; e != NULL; e = n) {
         n = e->next;
@@ -57,7 +58,8 @@ void tb_session_reply(struct tb_worker_session *s, uint64_t request, enum tb_sta
     TB_SESSION_SEND(s, TB_SESSION_REPLY, request, &reply, TB_SESSION_SMALL, tb_session_reply_encode);
 }
 
-struct tb_worker_export *tb_session_export_find(struct tb_worker_session *s, const struct tb_id *uid, uint32_t shard)
+struct tb_worker_export *tb_session_export_find(struct tb_worker_session *s, const struct tb_id *uid,
+                                                uint32_t shard)
 {
     for (struct tb_worker_export *e = s->exports; e != NULL; e = e->next) {
         if (e->shard == shard && tb_id_equal(&e->uid, uid)) return e;
@@ -71,8 +73,8 @@ enum tb_status tb_session_export_put(struct tb_worker_session *s, const struct t
 {
     struct tb_worker_export *e = tb_malloc(sizeof *e + source->count);
     if (e == NULL) return TB_SITE_NOMEM;
-    *e = (struct tb_worker_export){.uid = *uid, .shard = shard, .export_id = export_id,
-                                    .source_bytes = source->count};
+    *e = (struct tb_worker_export){
+        .uid = *uid, .shard = shard, .export_id = export_id, .source_bytes = source->count};
     memcpy(e->source, source->bytes, source->count);
     for (struct tb_worker_export **at = &s->exports; *at != NULL; at = &(*at)->next) {
         struct tb_worker_export *old = *at;
@@ -120,16 +122,19 @@ static void welcome(struct tb_worker_session *s, uint64_t request)
                                    .lease_ms = d->config->session_lease_ms,
                                    .fabric_trusted = d->config->fabric_trusted,
                                    .drain_ms = d->config->drain_ms};
-    snprintf(w.peer_address.text, sizeof w.peer_address.text, "%s", tb_chan_peer(tb_wire_chan(s->wire))->address);
+    snprintf(w.peer_address.text, sizeof w.peer_address.text, "%s",
+             tb_chan_peer(tb_wire_chan(s->wire))->address);
     TB_SESSION_SEND(s, TB_SESSION_WELCOME, request, &w, TB_SESSION_SMALL, tb_session_welcome_encode);
 }
 
 static void endpoint_from(struct tb_worker_session *s, const struct tb_session_hello *hello)
 {
     s->name = hello->name;
-    s->endpoint = (struct tb_fabric_endpoint){.host = hello->host, .tls = hello->tls, .fingerprint = hello->print};
-    snprintf(s->endpoint.shm_door, sizeof s->endpoint.shm_door, "%s", hello->shm_door.text);
-    snprintf(s->endpoint.tcp, sizeof s->endpoint.tcp, "%s", hello->tcp.text);
+    s->endpoint =
+        (struct tb_fabric_endpoint){.host = hello->host, .tls = hello->tls, .fingerprint = hello->print};
+    /* Longer than an address can be: cut, and no reader finds it. */
+    snprintf(s->endpoint.shm_door, sizeof s->endpoint.shm_door, "%.107s", hello->shm_door.text);
+    snprintf(s->endpoint.tcp, sizeof s->endpoint.tcp, "%.63s", hello->tcp.text);
 }
 
 /* The connection of a session that is away comes back: the new object takes over what the old one knew. */
@@ -154,7 +159,8 @@ static bool session_resume(struct tb_worker_session *s, const struct tb_id *id)
 static enum tb_status session_begin(struct tb_worker_session *s, const struct tb_session_hello *hello)
 {
     struct tb_daemon *d = s->d;
-    struct tb_catalog_session c = {.name = hello->name, .host = hello->host, .rack = hello->rack, .spot = hello->spot};
+    struct tb_catalog_session c = {
+        .name = hello->name, .host = hello->host, .rack = hello->rack, .spot = hello->spot};
     tb_random_bytes(&c.id, sizeof c.id);
     tb_identity_format(&s->identity, c.identity);
     const enum tb_status status = tb_catalog_session_open(d->catalog, tb_clock_now(), &c);
@@ -187,8 +193,8 @@ static enum tb_status hello_frame(struct tb_worker_session *s, struct tb_wire_fr
     d->counters.sessions_opened++;
     char identity[TB_URI_BYTES_MAX];
     tb_identity_format(&s->identity, identity);
-    tb_log(TB_LOG_INFO, resumed ? "session.resumed" : "session.open", "worker=%s host=%s identity=%s", s->name.text,
-           hello.host.text, identity);
+    tb_log(TB_LOG_INFO, resumed ? "session.resumed" : "session.open", "worker=%s host=%s identity=%s",
+           s->name.text, hello.host.text, identity);
     welcome(s, frame->request);
     return TB_OK;
 }
@@ -256,7 +262,8 @@ static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
         d->counters.sessions_refused++;
         refusal_log(s, "session.refused", "handshake", tb_status_text(why));
     }
-    const bool stays = s->welcomed && !s->local && !d->draining && why != TB_PEER_GARBLED && why != TB_STREAM_CLOSED;
+    const bool stays =
+        s->welcomed && !s->local && !d->draining && why != TB_PEER_GARBLED && why != TB_STREAM_CLOSED;
     if (!stays) {
         if (s->welcomed) {
             tb_log(TB_LOG_INFO, "session.close", "worker=%s status=%s", s->name.text, tb_status_name(why));
@@ -325,7 +332,8 @@ static enum tb_status listen_at(struct tb_daemon *d, const char *text, bool loca
     enum tb_status status = tb_endpoint_parse(full, &endpoint);
     if (status == TB_OK) status = tb_endpoint_address(&endpoint, &address);
     /* Anybody on this host may connect; what they may do is per model and identity, denied by default. */
-    if (status == TB_OK) status = tb_listen(&d->loop, &address, 0666, local ? accept_unix : accept_tls, d, out);
+    if (status == TB_OK)
+        status = tb_listen(&d->loop, &address, 0666, local ? accept_unix : accept_tls, d, out);
     if (status != TB_OK) {
         struct tb_log_line l;
         tb_log_begin(&l, TB_LOG_ERROR, "session.listen_failed");
@@ -340,7 +348,8 @@ enum tb_status tb_sessions_open(struct tb_daemon *d)
 {
     const struct tb_config *c = d->config;
     enum tb_status status = listen_at(d, c->session_socket, true, &d->session_unix);
-    if (status == TB_OK && c->session_listen != NULL) status = listen_at(d, c->session_listen, false, &d->session_tls);
+    if (status == TB_OK && c->session_listen != NULL)
+        status = listen_at(d, c->session_listen, false, &d->session_tls);
     return status;
 }
 
@@ -355,8 +364,10 @@ void tb_sessions_close(struct tb_daemon *d)
 {
     for (struct tb_worker_session *s = d->sessions, *next; s != NULL; s = next) {
         next = s->next;
-        if (s->wire != NULL) tb_wire_finish(s->wire, TB_SITE_DRAINING, 200);
-        else session_free(s);
+        if (s->wire != NULL)
+            tb_wire_finish(s->wire, TB_SITE_DRAINING, 200);
+        else
+            session_free(s);
     }
 }
 
@@ -368,7 +379,8 @@ void tb_sessions_tick(struct tb_daemon *d, uint64_t wall_s)
         const bool silent = !s->welcomed && tb_clock_wall_ms() - s->since_wall_ms > HELLO_MS;
         if (!expired && !silent) continue;
         d->counters.sessions_refused++;
-        refusal_log(s, "session.refused", expired ? "certificate" : "hello", expired ? "expired" : "not said in time");
+        refusal_log(s, "session.refused", expired ? "certificate" : "hello",
+                    expired ? "expired" : "not said in time");
         tb_wire_close(s->wire, expired ? TB_PEER_IDENTITY : TB_STREAM_IDLE);
     }
 }

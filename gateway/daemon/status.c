@@ -47,11 +47,13 @@ static json_t *links_json(struct tb_daemon *d)
         set_text(o, "site", peer->site.text);
         set_text(o, "gateway", stats.up ? stats.identity.name.text : "");
         set_text(o, "state", state);
-        json_object_set_new(o, "since_s", json_real(stats.up ? seconds(tb_time_since(stats.up_since, tb_clock_now())) : 0));
+        json_object_set_new(o, "since_s",
+                            json_real(stats.up ? seconds(tb_time_since(stats.up_since, tb_clock_now())) : 0));
         set_text(o, "error", stats.last_why < 0 ? tb_status_text(stats.last_why) : "");
         json_object_set_new(o, "rtt_ms", json_real((double)stats.rtt / 1e6));
         uint32_t open = 0;
-        for (uint32_t k = 0; k < stats.stream_count; k++) open += stats.streams[k].open;
+        for (uint32_t k = 0; k < stats.stream_count; k++)
+            open += stats.streams[k].open;
         set_u64(o, "streams", open);
         set_u64(o, "sent_bytes", stats.bytes_sent);
         set_u64(o, "received_bytes", stats.bytes_received);
@@ -77,16 +79,20 @@ static json_t *models_json(struct tb_daemon *d)
     struct tb_catalog_model m;
     while (tb_catalog_model_at(d->catalog, &cursor, &m)) {
         json_t *o = json_object(), *from = json_array();
-        for (uint32_t i = 0; i < m.from_count; i++) json_array_append_new(from, json_string(m.from[i].text));
+        for (uint32_t i = 0; i < m.from_count; i++)
+            json_array_append_new(from, json_string(m.from[i].text));
         set_text(o, "model", m.name.text);
         set_text(o, "home", m.home.text);
         json_object_set_new(o, "from", from);
         struct tb_catalog_lag lag = {0};
-        const bool known = tb_catalog_lag(d->catalog, tb_clock_now(), &m.name, NULL, &lag) == TB_OK && lag.known;
+        const bool known =
+            tb_catalog_lag(d->catalog, tb_clock_now(), &m.name, NULL, &lag) == TB_OK && lag.known;
         struct tb_catalog_version_view newest;
         const bool whole = known && tb_catalog_version_get(d->catalog, &lag.newest, &newest);
-        json_object_set_new(o, "head", known ? version_name(lag.head_run_order, lag.head_number) : json_null());
-        json_object_set_new(o, "latest", whole ? version_name(newest.key.run_order, newest.key.number) : json_null());
+        json_object_set_new(o, "head",
+                            known ? version_name(lag.head_run_order, lag.head_number) : json_null());
+        json_object_set_new(o, "latest",
+                            whole ? version_name(newest.key.run_order, newest.key.number) : json_null());
         set_u64(o, "lag_versions", lag.versions);
         set_u64(o, "lag_bytes", lag.bytes);
         json_object_set_new(o, "lag_s", json_real(seconds(lag.behind_ns)));
@@ -96,18 +102,21 @@ static json_t *models_json(struct tb_daemon *d)
 }
 
 /* Distinct models that a session publishes or follows. */
-static void session_models(struct tb_daemon *d, const struct tb_id *session, json_t *publishes, json_t *subscribes)
+static void session_models(struct tb_daemon *d, const struct tb_id *session, json_t *publishes,
+                           json_t *subscribes)
 {
     uint32_t cursor = 0;
     struct tb_catalog_member_view member;
     while (tb_catalog_member_at(d->catalog, &cursor, &member)) {
-        if (tb_id_equal(&member.session, session)) json_array_append_new(subscribes, json_string(member.model.text));
+        if (tb_id_equal(&member.session, session))
+            json_array_append_new(subscribes, json_string(member.model.text));
     }
     const struct tb_worker_session *s = tb_session_find(d, session);
     struct tb_name last = {""};
     for (const struct tb_worker_export *e = s != NULL ? s->exports : NULL; e != NULL; e = e->next) {
         const struct tb_copy *copy = tb_copy_find(d, &e->uid);
-        if (e->shard == TB_CATALOG_ALL_SHARDS || copy == NULL || tb_name_equal(&copy->key.model, &last)) continue;
+        if (e->shard == TB_CATALOG_ALL_SHARDS || copy == NULL || tb_name_equal(&copy->key.model, &last))
+            continue;
         last = copy->key.model;
         json_array_append_new(publishes, json_string(last.text));
     }
@@ -129,7 +138,8 @@ static json_t *sessions_json(struct tb_daemon *d)
                             json_real(s != NULL ? (double)(tb_clock_wall_ms() - s->since_wall_ms) / 1e3 : 0));
         json_object_set_new(o, "publishes", publishes);
         json_object_set_new(o, "subscribes", subscribes);
-        json_object_set_new(o, "lease_left_s", json_real(seconds(tb_time_since(tb_clock_now(), v.lease_until))));
+        json_object_set_new(o, "lease_left_s",
+                            json_real(seconds(tb_time_since(tb_clock_now(), v.lease_until))));
         json_object_set_new(o, "connected", json_boolean(v.attached));
         json_array_append_new(list, o);
     }
@@ -157,7 +167,8 @@ static json_t *counters_json(const struct tb_daemon *d)
 #define COUNTER_JSON(name) set_u64(o, #name, d->counters.name);
     TB_COUNTERS(COUNTER_JSON)
 #undef COUNTER_JSON
-    if (d->links != NULL && !d->links_restarting) set_u64(o, "links_strangers_refused", tb_links_strangers_refused(d->links));
+    if (d->links != NULL && !d->links_restarting)
+        set_u64(o, "links_strangers_refused", tb_links_strangers_refused(d->links));
     return o;
 }
 
@@ -206,7 +217,8 @@ static void references_json(struct tb_daemon *d, const struct tb_catalog_version
         if (r.kind == TB_REFERENCE_PUBLISHER || !tb_id_equal(&r.uid, &v->key.uid)) continue;
         json_t *row = json_object();
         const uint64_t held = v->chunk_count == 0 ? 0
-                              : r.whole ? v->bytes : v->bytes / v->chunk_count * r.held_chunks;
+                              : r.whole           ? v->bytes
+                                                  : v->bytes / v->chunk_count * r.held_chunks;
         set_u64(row, "held_bytes", held);
         json_object_set_new(row, "whole", json_boolean(r.whole));
         if (r.kind == TB_REFERENCE_SITE) {
@@ -243,9 +255,10 @@ static json_t *version_json(struct tb_daemon *d, const struct tb_catalog_version
     set_u64(o, "shards", v->key.shard_count);
     set_u64(o, "sealed_shards", v->sealed_count);
     set_u64(o, "opened_ms", copy != NULL ? copy->opened_wall_ms : 0);
-    json_object_set_new(o, "whole_s", copy != NULL && copy->whole
-                                          ? json_real(seconds(tb_time_since(copy->seen_at, copy->whole_at)))
-                                          : json_null());
+    json_object_set_new(o, "whole_s",
+                        copy != NULL && copy->whole
+                            ? json_real(seconds(tb_time_since(copy->seen_at, copy->whole_at)))
+                            : json_null());
     const enum tb_status end = tb_catalog_state_status(v->state);
     set_text(o, "error", end == TB_OK ? "" : tb_status_text(end));
     json_object_set_new(o, "head", json_boolean(v->head));
@@ -271,7 +284,8 @@ json_t *tb_status_versions(struct tb_daemon *d, const char *model)
     }
     qsort(views, count, sizeof views[0], version_order);
     json_t *list = json_array();
-    for (uint32_t i = 0; i < count; i++) json_array_append_new(list, version_json(d, &views[i]));
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(list, version_json(d, &views[i]));
     return list;
 }
 
@@ -347,7 +361,8 @@ static enum tb_status cmd_withdraw(void *user, const json_t *request, json_t *re
     }
     status = tb_catalog_withdraw(d->catalog, tb_clock_now(), &uid, "operator");
     if (status == TB_OK) status = tb_daemon_settle(d);
-    if (status == TB_NOT_HOME) snprintf(error, 256, "withdraw it at the model's home, site \"%s\"", home_of(d, model));
+    if (status == TB_NOT_HOME)
+        snprintf(error, 256, "withdraw it at the model's home, site \"%s\"", home_of(d, model));
     if (status == TB_BAD_STATE) {
         snprintf(error, 256, "version %.40s is %s", version, tb_catalog_state_name(before.state));
     }

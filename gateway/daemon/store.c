@@ -9,7 +9,8 @@
 #include "base/fault.h"
 
 #define SCHEMA_VERSION "1"
-#define ENDED_KEPT     10000 /* rows of versions that ended: the newest are kept, for `tombolo versions` and uids */
+#define ENDED_KEPT                                                                                           \
+    10000 /* rows of versions that ended: the newest are kept, for `tombolo versions` and uids */
 
 static const char schema_sql[] =
     "CREATE TABLE IF NOT EXISTS meta(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
@@ -25,32 +26,36 @@ static const char schema_sql[] =
     "CREATE TABLE IF NOT EXISTS pointer(model TEXT NOT NULL, name TEXT NOT NULL, uid BLOB NOT NULL,"
     " PRIMARY KEY(model, name)) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS audit(id INTEGER PRIMARY KEY AUTOINCREMENT, wall_ms INTEGER NOT NULL,"
-    " what TEXT NOT NULL, who TEXT NOT NULL, why TEXT NOT NULL, model TEXT NOT NULL, run_order INTEGER NOT NULL,"
+    " what TEXT NOT NULL, who TEXT NOT NULL, why TEXT NOT NULL, model TEXT NOT NULL, run_order INTEGER NOT "
+    "NULL,"
     " number INTEGER NOT NULL, uid BLOB NOT NULL);";
 
-#define STATEMENTS(X)                                                                                            \
-    X(begin, "BEGIN IMMEDIATE")                                                                                  \
-    X(commit, "COMMIT")                                                                                          \
-    X(rollback, "ROLLBACK")                                                                                      \
-    X(incarnation_get, "SELECT CAST(value AS INTEGER) FROM meta WHERE name='incarnation'")                       \
-    X(incarnation_set, "UPDATE meta SET value=?1 WHERE name='incarnation'")                                      \
-    X(run_put, "INSERT OR REPLACE INTO run VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)")                                  \
-    X(run_all, "SELECT * FROM run ORDER BY model, run_order")                                                    \
-    X(version_put, "INSERT INTO version VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10) ON CONFLICT(uid) DO UPDATE SET "  \
-                   "root=?7, state=?8, bytes=?9, shard_count=?6")                                                \
-    X(version_all, "SELECT * FROM version ORDER BY model, run_order, number")                                    \
-    X(version_trim, "DELETE FROM version WHERE state>=4 AND pinned=0 AND uid NOT IN (SELECT uid FROM version "   \
-                    "WHERE model=?1 ORDER BY run_order DESC, number DESC LIMIT ?2) AND model=?1")                \
-    X(version_pin, "UPDATE version SET pinned=?2 WHERE uid=?1")                                                  \
-    X(pointer_put, "INSERT OR REPLACE INTO pointer VALUES(?1,?2,?3)")                                            \
-    X(audit_put, "INSERT INTO audit(wall_ms,what,who,why,model,run_order,number,uid) VALUES(?1,?2,?3,?4,?5,?6,?7,?8)") \
+#define STATEMENTS(X)                                                                                        \
+    X(begin, "BEGIN IMMEDIATE")                                                                              \
+    X(commit, "COMMIT")                                                                                      \
+    X(rollback, "ROLLBACK")                                                                                  \
+    X(incarnation_get, "SELECT CAST(value AS INTEGER) FROM meta WHERE name='incarnation'")                   \
+    X(incarnation_set, "UPDATE meta SET value=?1 WHERE name='incarnation'")                                  \
+    X(run_put, "INSERT OR REPLACE INTO run VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)")                              \
+    X(run_all, "SELECT * FROM run ORDER BY model, run_order")                                                \
+    X(version_put,                                                                                           \
+      "INSERT INTO version VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10) ON CONFLICT(uid) DO UPDATE SET "           \
+      "root=?7, state=?8, bytes=?9, shard_count=?6")                                                         \
+    X(version_all, "SELECT * FROM version ORDER BY model, run_order, number")                                \
+    X(version_trim,                                                                                          \
+      "DELETE FROM version WHERE state>=4 AND pinned=0 AND uid NOT IN (SELECT uid FROM version "             \
+      "WHERE model=?1 ORDER BY run_order DESC, number DESC LIMIT ?2) AND model=?1")                          \
+    X(version_pin, "UPDATE version SET pinned=?2 WHERE uid=?1")                                              \
+    X(pointer_put, "INSERT OR REPLACE INTO pointer VALUES(?1,?2,?3)")                                        \
+    X(audit_put,                                                                                             \
+      "INSERT INTO audit(wall_ms,what,who,why,model,run_order,number,uid) VALUES(?1,?2,?3,?4,?5,?6,?7,?8)")  \
     X(audit_trim, "DELETE FROM audit WHERE id <= (SELECT MAX(id) FROM audit) - ?1")
 
 enum statement {
 #define STATEMENT_ENUM(name, sql) ST_##name,
     STATEMENTS(STATEMENT_ENUM)
 #undef STATEMENT_ENUM
-    STATEMENT_COUNT
+        STATEMENT_COUNT
 };
 
 struct tb_store {
@@ -115,8 +120,11 @@ static enum tb_status schema_check(struct tb_store *s)
     if (sqlite3_prepare_v2(s->db, "SELECT value FROM meta WHERE name='schema'", -1, &st, NULL) == SQLITE_OK &&
         sqlite3_step(st) == SQLITE_ROW) {
         const char *have = (const char *)sqlite3_column_text(st, 0);
-        if (have != NULL && strcmp(have, SCHEMA_VERSION) == 0) status = TB_OK;
-        else snprintf(s->error, sizeof s->error, "schema %s is not " SCHEMA_VERSION, have != NULL ? have : "?");
+        if (have != NULL && strcmp(have, SCHEMA_VERSION) == 0)
+            status = TB_OK;
+        else
+            snprintf(s->error, sizeof s->error, "schema %s is not " SCHEMA_VERSION,
+                     have != NULL ? have : "?");
     } else {
         status = failed(s, "reading the schema");
     }
@@ -162,7 +170,8 @@ enum tb_status tb_store_open(const char *path, struct tb_store **store_out, char
 void tb_store_close(struct tb_store *store)
 {
     if (store == NULL) return;
-    for (int i = 0; i < STATEMENT_COUNT; i++) sqlite3_finalize(store->st[i]);
+    for (int i = 0; i < STATEMENT_COUNT; i++)
+        sqlite3_finalize(store->st[i]);
     sqlite3_close(store->db);
     tb_free(store);
 }
@@ -210,7 +219,8 @@ static enum tb_status transact(struct tb_store *s, enum statement which, const s
     if (status == TB_OK) status = audit_put(s, row);
     if (status == TB_OK) status = run_once(s, ST_commit, "committing");
     if (status == TB_OK) return TB_OK;
-    sqlite3_step(s->st[ST_rollback]); /* may have been rolled back already: then this fails and nothing is lost */
+    sqlite3_step(
+        s->st[ST_rollback]); /* may have been rolled back already: then this fails and nothing is lost */
     sqlite3_reset(s->st[ST_rollback]);
     return status;
 }
@@ -233,7 +243,8 @@ enum tb_status tb_store_incarnation(struct tb_store *s, uint64_t at_least, uint6
     return status;
 }
 
-enum tb_status tb_store_run(struct tb_store *s, const struct tb_catalog_run *run, const struct tb_store_audit *audit)
+enum tb_status tb_store_run(struct tb_store *s, const struct tb_catalog_run *run,
+                            const struct tb_store_audit *audit)
 {
     sqlite3_stmt *st = s->st[ST_run_put];
     bind_text(st, 1, run->model.text);
@@ -249,7 +260,8 @@ enum tb_status tb_store_run(struct tb_store *s, const struct tb_catalog_run *run
     return transact(s, ST_run_put, &row);
 }
 
-enum tb_status tb_store_version(struct tb_store *s, const struct tb_store_version *v, const struct tb_store_audit *audit)
+enum tb_status tb_store_version(struct tb_store *s, const struct tb_store_version *v,
+                                const struct tb_store_audit *audit)
 {
     sqlite3_stmt *st = s->st[ST_version_put];
     bind_id(st, 1, &v->key.uid);
@@ -270,7 +282,8 @@ enum tb_status tb_store_version(struct tb_store *s, const struct tb_store_versio
     return run_once(s, ST_version_trim, "trimming ended versions");
 }
 
-enum tb_status tb_store_pointer(struct tb_store *s, const struct tb_store_pointer *p, const struct tb_store_audit *audit)
+enum tb_status tb_store_pointer(struct tb_store *s, const struct tb_store_pointer *p,
+                                const struct tb_store_audit *audit)
 {
     const enum statement which = p->pin ? ST_version_pin : ST_pointer_put;
     sqlite3_stmt *st = s->st[which];
@@ -331,7 +344,8 @@ static bool version_row(sqlite3_stmt *st, struct tb_store_version *v)
     if (v->state < TB_VERSION_OPEN || v->state >= TB_CATALOG_STATE_END) return false;
     if (sqlite3_column_bytes(st, 6) != TB_DIGEST_BYTES) return false;
     memcpy(v->key.root.bytes, sqlite3_column_blob(st, 6), TB_DIGEST_BYTES);
-    return column_id(st, 0, &v->key.uid) && column_name(st, 1, &v->key.model) && column_id(st, 2, &v->key.run);
+    return column_id(st, 0, &v->key.uid) && column_name(st, 1, &v->key.model) &&
+           column_id(st, 2, &v->key.run);
 }
 
 static enum tb_status damaged(struct tb_store *s, sqlite3_stmt *st, const char *table)

@@ -1,8 +1,9 @@
-/* store.h - what must survive a restart beside the arena: runs, versions, pointers, an audit trail. SQLite, WAL. A shell.
+/* store.h - what must survive a restart beside the arena: runs, versions, pointers, an audit trail. SQLite,
+ * WAL. A shell.
  *
- * Nothing per chunk is written. Every write is one transaction with its audit line; the trail is bounded: its oldest lines go.
- * TB_SITE_STORE: full disk, read-only, damaged, or another process holds it; the error text says which and what to do.
- * Thread: one. */
+ * Nothing per chunk is written. Every write is one transaction with its audit line; the trail is bounded: its
+ * oldest lines go. TB_SITE_STORE: full disk, read-only, damaged, or another process holds it; the error text
+ * says which and what to do. Thread: one. */
 #ifndef TB_DAEMON_STORE_H
 #define TB_DAEMON_STORE_H
 
@@ -18,7 +19,8 @@ void tb_store_close(struct tb_store *store);
 const char *tb_store_error(const struct tb_store *store); /* of the last failure */
 
 /* The catalog's incarnation: the larger of at_least and what is stored plus one; durable when it returns. */
-TB_MUST_USE enum tb_status tb_store_incarnation(struct tb_store *store, uint64_t at_least, uint64_t *incarnation_out);
+TB_MUST_USE enum tb_status tb_store_incarnation(struct tb_store *store, uint64_t at_least,
+                                                uint64_t *incarnation_out);
 
 struct tb_store_version {
     struct tb_version_key key;
@@ -32,7 +34,8 @@ struct tb_store_audit {
     const char *why;
     uint64_t wall_ms;
 };
-TB_MUST_USE enum tb_status tb_store_run(struct tb_store *store, const struct tb_catalog_run *run, const struct tb_store_audit *audit);
+TB_MUST_USE enum tb_status tb_store_run(struct tb_store *store, const struct tb_catalog_run *run,
+                                        const struct tb_store_audit *audit);
 TB_MUST_USE enum tb_status tb_store_version(struct tb_store *store, const struct tb_store_version *version,
                                             const struct tb_store_audit *audit);
 /* The head of a model, or (pin) an operator's pin of a version. */
@@ -44,9 +47,11 @@ struct tb_store_pointer {
 TB_MUST_USE enum tb_status tb_store_pointer(struct tb_store *store, const struct tb_store_pointer *pointer,
                                             const struct tb_store_audit *audit);
 
-/* In the order in which tb_catalog_restore_* wants them. A row that does not make sense ends it with TB_SITE_STORE. */
+/* In the order in which tb_catalog_restore_* wants them. A row that does not make sense ends it with
+ * TB_SITE_STORE. */
 typedef enum tb_status (*tb_store_run_fn)(void *user, const struct tb_catalog_run *run);
 typedef enum tb_status (*tb_store_version_fn)(void *user, const struct tb_store_version *version);
-TB_MUST_USE enum tb_status tb_store_load(struct tb_store *store, tb_store_run_fn run, tb_store_version_fn version, void *user);
+TB_MUST_USE enum tb_status tb_store_load(struct tb_store *store, tb_store_run_fn run,
+                                         tb_store_version_fn version, void *user);
 
 #endif

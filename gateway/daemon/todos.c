@@ -1,5 +1,5 @@
-/* todos.c - what the catalog wants done, one function each. A todo that must be durable is written before anything that
- * follows from it is sent: the catalog gives those out first. */
+/* todos.c - what the catalog wants done, one function each. A todo that must be durable is written before
+ * anything that follows from it is sent: the catalog gives those out first. */
 #include "gateway/daemon/daemon.h"
 
 static void session_lost(struct tb_daemon *d, const struct tb_catalog_todo *todo)
@@ -17,7 +17,7 @@ static void evict(struct tb_daemon *d, const struct tb_catalog_todo *todo)
         tb_copy_evict(copy, todo->status);
         return;
     }
-    (void)tb_catalog_evicted(d->catalog, tb_clock_now(), &todo->uid); /* nothing of it was here */
+    TB_MOOT(tb_catalog_evicted(d->catalog, tb_clock_now(), &todo->uid)); /* nothing of it was here */
 }
 
 static void plan_end(struct tb_daemon *d, const struct tb_catalog_todo *todo)
@@ -32,19 +32,44 @@ static void todo_do(struct tb_daemon *d, const struct tb_catalog_todo *todo)
     switch (todo->kind) {
     case TB_CATALOG_PERSIST_RUN:
     case TB_CATALOG_PERSIST_VERSION:
-    case TB_CATALOG_PERSIST_POINTER: break; /* done by settle */
-    case TB_CATALOG_LAND_FROM: tb_landing_from(d, todo); break;
-    case TB_CATALOG_LAND_END: tb_landing_end(d, todo); break;
-    case TB_CATALOG_CROSS: tb_crossing_start(d, todo); break;
-    case TB_CATALOG_EVICT: evict(d, todo); break;
-    case TB_CATALOG_SITE_STATE: tb_crossing_site_state(d, todo); break;
-    case TB_CATALOG_SESSION_LOST: session_lost(d, todo); break;
-    case TB_CATALOG_TELL: tb_session_tell(d, todo); break;
-    case TB_CATALOG_GO: tb_session_go(d, todo); break;
-    case TB_CATALOG_PLAN: tb_session_plan(d, todo); break;
-    case TB_CATALOG_PLAN_END: plan_end(d, todo); break;
-    case TB_CATALOG_ANSWER: tb_session_answer(d, todo); break;
-    case TB_CATALOG_UNPUBLISHED: tb_session_unpublished(d, todo); break;
+    case TB_CATALOG_PERSIST_POINTER:
+        break; /* done by settle */
+    case TB_CATALOG_LAND_FROM:
+        tb_landing_from(d, todo);
+        break;
+    case TB_CATALOG_LAND_END:
+        tb_landing_end(d, todo);
+        break;
+    case TB_CATALOG_CROSS:
+        tb_crossing_start(d, todo);
+        break;
+    case TB_CATALOG_EVICT:
+        evict(d, todo);
+        break;
+    case TB_CATALOG_SITE_STATE:
+        tb_crossing_site_state(d, todo);
+        break;
+    case TB_CATALOG_SESSION_LOST:
+        session_lost(d, todo);
+        break;
+    case TB_CATALOG_TELL:
+        tb_session_tell(d, todo);
+        break;
+    case TB_CATALOG_GO:
+        tb_session_go(d, todo);
+        break;
+    case TB_CATALOG_PLAN:
+        tb_session_plan(d, todo);
+        break;
+    case TB_CATALOG_PLAN_END:
+        plan_end(d, todo);
+        break;
+    case TB_CATALOG_ANSWER:
+        tb_session_answer(d, todo);
+        break;
+    case TB_CATALOG_UNPUBLISHED:
+        tb_session_unpublished(d, todo);
+        break;
     }
 }
 
@@ -90,7 +115,7 @@ static void version_follow(struct tb_daemon *d, const struct tb_catalog_todo *to
 {
     struct tb_copy *copy = tb_copy_find(d, &todo->key.uid);
     if (todo->state == TB_VERSION_ENDED_WITHDRAWN && d->links != NULL && !d->links_restarting) {
-        (void)tb_links_withdrawn(d->links, &todo->key);
+        TB_MOOT(tb_links_withdrawn(d->links, &todo->key));
     }
     if (copy == NULL || (todo->state != TB_VERSION_READY && todo->state != TB_VERSION_KEPT)) return;
     copy->key = todo->key;

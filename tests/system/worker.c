@@ -1,7 +1,9 @@
-/* worker.c - a trainer rank or a rollout rank for system tests: commands as JSON lines on stdin, answers as JSON lines on
- * stdout. A real process over the installed API: it may be killed, stopped, and made to break its promises. */
+/* worker.c - a trainer rank or a rollout rank for system tests: commands as JSON lines on stdin, answers as
+ * JSON lines on stdout. A real process over the installed API: it may be killed, stopped, and made to break
+ * its promises. */
 #include <fcntl.h>
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +50,8 @@ static uint32_t handle_of(const json_t *o, const char *key)
 
 static void uid_format(const struct tb_uid *uid, char out[33])
 {
-    for (int i = 0; i < 16; i++) snprintf(out + 2 * i, 3, "%02x", uid->bytes[i]);
+    for (int i = 0; i < 16; i++)
+        snprintf(out + 2 * i, 3, "%02x", uid->bytes[i]);
 }
 
 static struct tb_uid uid_of(const json_t *o, const char *key)
@@ -212,7 +215,8 @@ static int do_publish(const json_t *in, json_t *out)
 {
     const struct tb_uid run = uid_of(in, "run");
     const char *blob = text_of(in, "blob");
-    const struct tb_blob_desc blobs[1] = {{.name = "blob.json", .bytes = blob, .count = blob ? strlen(blob) : 0}};
+    const struct tb_blob_desc blobs[1] = {
+        {.name = "blob.json", .bytes = blob, .count = blob ? strlen(blob) : 0}};
     const struct tb_publish_options options = {
         .struct_bytes = sizeof options,
         .mode = number_of(in, "in_place", 0) ? TB_PUBLISH_IN_PLACE : TB_PUBLISH_SHADOW,
@@ -307,7 +311,8 @@ static int do_stage(const json_t *in, json_t *out)
 {
     (void)out;
     const struct tb_uid uid = uid_of(in, "uid");
-    return tb_stage(subscriptions[handle_of(in, "subscription")], &uid, (uint32_t)number_of(in, "timeout_ms", 20000));
+    return tb_stage(subscriptions[handle_of(in, "subscription")], &uid,
+                    (uint32_t)number_of(in, "timeout_ms", 20000));
 }
 
 /* Asks until the group may go, for at most timeout_ms. */
@@ -345,7 +350,8 @@ static int do_compare(const json_t *in, json_t *out)
         const uint8_t *a = m->tensors[i].memory, *b = map + number_of(t, "offset", 0);
         if (memcmp(a, b, m->counts[i]) == 0) continue;
         if (differ == 0) json_object_set_new(out, "first", json_string(m->tensors[i].name));
-        for (uint64_t k = 0; k < m->counts[i]; k++) differ += a[k] != b[k];
+        for (uint64_t k = 0; k < m->counts[i]; k++)
+            differ += a[k] != b[k];
     }
     munmap(map, file_bytes);
     json_object_set_new(out, "differ", json_integer((json_int_t)differ));
@@ -399,13 +405,27 @@ static const struct {
     const char *name;
     int (*fn)(const json_t *in, json_t *out);
 } commands[] = {
-    {"open", do_open},           {"register", do_register},   {"fill", do_fill},
-    {"scribble", do_scribble},   {"unregister", do_unregister}, {"suspend", do_suspend},
-    {"resume", do_resume},       {"run", do_run},             {"publish", do_publish},
-    {"unpublish", do_unpublish}, {"subscribe", do_subscribe}, {"unsubscribe", do_unsubscribe},
-    {"wait", do_wait},           {"wait_site", do_wait_site}, {"stage", do_stage},
-    {"activate", do_activate},   {"release", do_release},     {"compare", do_compare},
-    {"compare_staged", do_compare_staged}, {"status", do_status}, {"close", do_close},
+    {"open", do_open},
+    {"register", do_register},
+    {"fill", do_fill},
+    {"scribble", do_scribble},
+    {"unregister", do_unregister},
+    {"suspend", do_suspend},
+    {"resume", do_resume},
+    {"run", do_run},
+    {"publish", do_publish},
+    {"unpublish", do_unpublish},
+    {"subscribe", do_subscribe},
+    {"unsubscribe", do_unsubscribe},
+    {"wait", do_wait},
+    {"wait_site", do_wait_site},
+    {"stage", do_stage},
+    {"activate", do_activate},
+    {"release", do_release},
+    {"compare", do_compare},
+    {"compare_staged", do_compare_staged},
+    {"status", do_status},
+    {"close", do_close},
 };
 
 static int run_command(const json_t *in, json_t *out)

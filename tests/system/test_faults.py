@@ -1,0 +1,376 @@
+"""Faults are normal: cut links, killed processes, publishers that die, restart, or break their word (P1 to P6, P10)."""
+
+import signal
+import sys
+
+from harness import (Failed, Rollout, Trainer, Worker, expect, main, safetensors_table, scenario, wait_for)
+from test_main_job import follow, four_rollouts, up
+
+
+def slow(link, uid_of, west, fraction=0.2, bytes_per_s=2 << 20):
+    """Publishes over a slowed link; returns the uid once west holds some of it and not all."""
+    link.bytes_per_s = bytes_per_s
+    uid = uid_of()
+    v = west.wait_held_some(uid, fraction)
+    if v["held_bytes"] >= v["bytes"]:
+        raise Failed("the link was not slow enough to be cut in mid-version")
+    return uid
+
+
+@scenario
+def streams_cut_in_mid_version_resume(lab):
+    """P5: every stream is cut several times in mid-version; it finishes, and what crossed in all is the version plus at
+    most one parcel a stream and cut, and the control traffic."""
+    east, west, link = lab.east_west()
+    up(east, west)
+    path = lab.weights(1)[0]
+    trainer = Trainer(lab, east, path)
+    uid = slow(link, lambda: trainer.publish(1), west, 0.1)
+    bytes_all = west.version(uid)["bytes"]
+    cuts = 3
+    for i in range(cuts):
+        west.wait_held_some(uid, 0.15 + 0.2 * i)
+        link.cut()
+        west.wait_link("east")
+    link.bytes_per_s = 0
+    west.wait_holds(uid)
+    reader = Rollout(lab, west, "reader", path)
+    reader.stage(uid)
+    reader.activate(uid)
+    reader.check(path)
+    # 4 streams, parcels of at most 1 MiB of wire bytes or one chunk, and what TCP and the relay still had in flight.
+    bound = bytes_all + cuts * 4 * (2 << 20) + (4 << 20)
+    if link.back_bytes > bound:
+        raise Failed(f"{link.back_bytes} bytes crossed for a version of {bytes_all}: something held was sent again")
+
+
+@scenario
+def one_stream_cut_moves_its_parcels(lab):
+    """P6: one stream is lost; the others carry on and the version is whole."""
+    east, west, link = lab.east_west()
+    up(east, west)
+    path = lab.weights(1)[0]
+    trainer = Trainer(lab, east, path)
+    uid = slow(link, lambda: trainer.publish(1), west, 0.1)
+    link.cut(which=len(link.connections()) - 1)
+    link.bytes_per_s = 0
+    west.wait_holds(uid)
+
+
+@scenario
+def west_gateway_killed_in_mid_version(lab):
+    """P3 P5: what west said it holds survives its kill; the restarted gateway goes on with it."""
+    east, west, link = lab.east_west()
+    up(east, west)
+    path = lab.weights(1)[0]
+    trainer = Trainer(lab, east, path)
+    uid = slow(link, lambda: trainer.publish(1), west, 0.3)
+    life = west.control("status")["life"]
+    held = west.version(uid)["held_bytes"]
+    west.kill()
+    link.bytes_per_s = 64 << 10
+    west.start()
+    expect("life", west.control("status")["life"], life)
+    if west.version(uid)["held_bytes"] < held:
+        raise Failed("a held chunk did not survive the kill")
+    link.bytes_per_s = 0
+    west.wait_holds(uid)
+    reader = Rollout(lab, west, "reader", path)
+    reader.stage(uid)
+    reader.activate(uid)
+    reader.check(path)
+
+
+@scenario
+def east_gateway_killed_in_mid_version(lab):
+    """P3 P6: the home gateway is killed while west is half way; ranks announce again, and west becomes whole."""
+    east, west, link = lab.east_west()
+    up(east, west)
+    path = lab.weights(1)[0]
+    trainer = Trainer(lab, east, path)
+    uid = slow(link, lambda: trainer.publish(1), west, 0.2)
+    east.restart()
+    link.bytes_per_s = 0
+    west.wait_link("east")
+    west.wait_holds(uid)
+    for rank in trainer.ranks:  # the sessions come back by themselves
+        rank.ok("wait_site", uid=uid, site="west", state=0, timeout_ms=20000)
+    second = trainer.publish(2)
+    west.wait_holds(second)
+
+
+@scenario
+def catalog_restarted_with_readers_in_flight(lab):
+    """P3 P2: west's gateway restarts while workers stage; they keep what they hold, announce again and finish."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    path = lab.weights(1)[0]
+    trainer = Trainer(lab, east, path)
+    uid = trainer.publish(1)
+    west.wait_holds(uid)
+    rollouts = [Rollout(lab, west, f"w{i}", path, host=f"host{i}", pace=8 << 20) for i in range(2)]
+    for r in rollouts:
+        r.worker.send("stage", uid=uid, timeout_ms=50000)
+    wait_for("some bytes at a worker", lambda: any(w["held_bytes"] > 0 for w in west.version(uid)["workers"]))
+    west.restart()
+    for r in rollouts:
+        expect(f"{r.worker.name} stages", r.worker.receive(90)["status"], "ok")
+        r.activate(uid)
+        r.check(path)
+
+
+@scenario
+def worker_killed_in_mid_chain(lab):
+    """P6: a worker in the middle of a chain is killed; its reader goes on elsewhere with what it holds."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    path = lab.weights(1)[0]
+    uid = Trainer(lab, east, path).publish(1)
+    west.wait_holds(uid)
+    rollouts = [Rollout(lab, west, f"w{i}", path, host=f"host{i}", pace=6 << 20) for i in range(4)]
+    for r in rollouts:
+        r.worker.send("stage", uid=uid, timeout_ms=60000)
+
+    def middle():
+        workers = (west.version(uid) or {}).get("workers", [])
+        for w in workers:
+            if w["upstream"].startswith("w") and w["held_bytes"] > 0:
+                return w
+        return None
+    victim_name = wait_for("a worker that reads from a worker", middle)["upstream"]
+    victim = next(r for r in rollouts if r.worker.name == victim_name)
+    victim.worker.kill()
+    for r in rollouts:
+        if r is victim:
+            continue
+        expect(f"{r.worker.name} stages", r.worker.receive(90)["status"], "ok")
+        r.activate(uid)
+        r.check(path)
+
+
+@scenario
+def trainer_dies_in_mid_crossing_but_it_is_kept(lab):
+    """P6: the home gateway holds it: the crossing finishes without the trainer."""
+    east, west, link = lab.east_west()
+    up(east, west)
+    path = lab.weights(1)[0]
+    trainer = Trainer(lab, east, path)
+    uid = slow(link, lambda: trainer.publish(1), west, 0.1)
+    east.wait_holds(uid)
+    for rank in trainer.ranks:
+        rank.kill()
+    link.bytes_per_s = 0
+    west.wait_holds(uid)
+    reader = Rollout(lab, west, "reader", path)
+    reader.stage(uid)
+    reader.activate(uid)
+    reader.check(path)
+
+
+@scenario
+def trainer_dies_before_anyone_holds_it(lab):
+    """P10: nobody else holds it: the version is lost, says so, and waiters wake with that status."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    path = lab.weights(1)[0]
+    trainer = Trainer(lab, east, path, pace=2 << 20, host="far-host", names=("slow0", "slow1"))
+    for rank in trainer.ranks:
+        rank.send("status", what="session")
+        rank.receive()
+    uid = trainer.publish(1)
+    waiter = Worker(lab, "waiter", west)
+    waiter.send("wait", model="policy", kind="exact", number=1, timeout_ms=40000)
+    v = east.wait_held_some(uid)
+    if v["held_bytes"] >= v["bytes"]:
+        raise Failed("the gateway was whole before the trainer could die")
+    for rank in trainer.ranks:
+        rank.kill()
+    wait_for("east says lost", lambda: (east.version(uid) or {}).get("state") == "lost")
+    expect("waiter", waiter.receive()["status"], "version_lost")
+    if not east.daemon.logged("version.state", "state=lost"):
+        raise Failed("no line says that the version is lost")
+
+
+@scenario
+def trainer_restarts_from_an_older_step(lab):
+    """P2: a new run goes on from an older step; its versions are newer than all of the run before."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    paths = lab.weights(3)
+    first = Trainer(lab, east, paths[0], key="run-a")
+    first.publish(10)
+    uid_old = first.publish(11, paths[1])
+    west.wait_holds(uid_old)
+    reader = Rollout(lab, west, "reader", paths[0])
+    reader.stage(uid_old)
+    reader.activate(uid_old)
+    for rank in first.ranks:
+        rank.kill()
+    second = Trainer(lab, east, paths[0], names=("rank2", "rank3"), key="run-b")
+    expect("resumed from", second.runs[0]["resumed_number"], 11)
+    uid = second.publish(10, paths[2])
+    got = reader.worker.ok("wait", model="policy", kind="latest", after=uid_old)
+    expect("newest", got["uid"], uid)
+    expect("run", got["run_order"], 2)
+    reader.stage(uid)
+    reader.activate(uid)
+    reader.check(paths[2])
+    reader.worker.refused("bad_state", "stage", uid=uid_old)  # never backwards
+
+
+@scenario
+def two_trainers_at_once_one_is_fenced(lab):
+    """P2: a newer run shuts the older one out, also in the middle of a version."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    path = lab.weights(1)[0]
+    old = Trainer(lab, east, path, key="run-a")
+    old.publish(1)
+    old.publish_shard(0, 2)
+    new = Trainer(lab, east, path, names=("rank2", "rank3"), key="run-b")
+    old.ranks[1].refused("fenced", "publish", model="policy", run=old.runs[1]["run"], number=2, shard=1, shards=2)
+    uid = new.publish(1)
+    west.wait_holds(uid)
+
+
+@scenario
+def writing_to_sealed_bytes_breaks_the_version(lab):
+    """P1 P10: a rank writes to bytes it sealed in place; the version is broken and the log names the rank."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    path = lab.weights(1)[0]
+    rank = Worker(lab, "liar", east, host="liar-host", pace=1 << 20)
+    rows = safetensors_table(path)
+    total = rank.ok("register", tensors=rows, file=str(path))["bytes"]
+    run = rank.ok("run", model="policy", key="k")["run"]
+    uid = rank.ok("publish", model="policy", run=run, number=1, in_place=1)["uid"]
+    for at in range(0, total, 65536):
+        rank.send("scribble", at=at)
+    for at in range(0, total, 65536):
+        rank.receive()
+    wait_for("broken", lambda: (east.version(uid) or {}).get("state") == "broken")
+    if not east.daemon.logged("state=broken", "rank=liar"):
+        raise Failed("no line names the rank")
+    wait_for("its memory is free again", lambda: east.control("status")["arena"]["regions"] == 0)
+
+
+@scenario
+def a_missing_shard_stays_invisible(lab):
+    """P2: one of two shards is sealed: nobody sees the version; when its rank dies it ends."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    path = lab.weights(1)[0]
+    trainer = Trainer(lab, east, path)
+    uid = trainer.publish_shard(0, 1)["uid"]
+    reader = Worker(lab, "reader", east)
+    reader.refused("again", "wait", model="policy", kind="latest", timeout_ms=0)
+    expect("at west", west.version(uid), None)
+    trainer.ranks[0].kill()
+    wait_for("it ended", lambda: (east.version(uid) or {"state": "lost"})["state"] == "lost")
+    reader.refused("again", "wait", model="policy", kind="latest", timeout_ms=0)
+
+
+@scenario
+def group_member_dies_before_activate(lab):
+    """P2: all on one version or none: one of two members dies before go; the other is told, and cannot switch alone."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    paths = lab.weights(2)
+    trainer = Trainer(lab, east, paths[0])
+    first = trainer.publish(1)
+    west.wait_holds(first)
+    pair = [Rollout(lab, west, f"m{i}", paths[0], group="engine", index=i, count=2) for i in range(2)]
+    follow(pair, first, paths[0])
+    second = trainer.publish(2, paths[1])
+    west.wait_holds(second)
+    pair[0].stage(second)
+    pair[0].worker.refused("again", "activate", uid=second, timeout_ms=0)
+    pair[1].worker.kill()
+    reply = pair[0].worker.call("activate", uid=second, timeout_ms=10000)
+    expect("activate without the other", reply["status"], "group_broken")
+    pair[0].check(paths[0])  # still the version before
+    again = Rollout(lab, west, "m1-again", paths[0], group="engine", index=1, count=2)
+    follow([pair[0], again], second, paths[1])
+
+
+@scenario
+def a_rotten_chunk_is_refused_and_mended(lab):
+    """P1 P10: bytes of east's arena change after they were held; west refuses the chunk, and gets it right in the end."""
+    east, west, link = lab.east_west()
+    up(east, west)
+    path = lab.weights(1)[0]
+    rows = safetensors_table(path)
+    trainer = Trainer(lab, east, path)
+    link.bytes_per_s = 1 << 20
+    uid = trainer.publish(1)
+    east.wait_holds(uid)
+    flipped = flip_in_file(east.arena_path, path, rows[-1])
+    link.bytes_per_s = 0
+    wait_for("west refused a chunk", lambda: west.counters()["chunks_bad"] > 0 or west.holds(uid))
+    west.wait_holds(uid)
+    reader = Rollout(lab, west, "reader", path)
+    reader.stage(uid)
+    reader.activate(uid)
+    reader.check(path)
+    expect("tensor found in the arena", flipped, True)
+
+
+def flip_in_file(arena, weights, row):
+    """Inverts a byte in the middle of a tensor where it stands in an arena file; False when it is not there."""
+    data = weights.read_bytes()[row["offset"]:row["offset"] + row["bytes"]]
+    with open(arena, "r+b") as f:
+        at = f.read().find(data)
+        if at < 0:
+            return False
+        f.seek(at + row["bytes"] // 2)
+        f.write(bytes([data[row["bytes"] // 2] ^ 0xFF]))
+    return True
+
+
+@scenario
+def a_stopped_worker_holds_up_nobody(lab):
+    """P6: a worker that is stopped (SIGSTOP) in mid-chain does not hold up its reader for ever."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    path = lab.weights(1)[0]
+    uid = Trainer(lab, east, path).publish(1)
+    west.wait_holds(uid)
+    rollouts = [Rollout(lab, west, f"w{i}", path, host=f"host{i}", pace=6 << 20) for i in range(3)]
+    for r in rollouts:
+        r.worker.send("stage", uid=uid, timeout_ms=60000)
+    wait_for("w0 holds some", lambda: any(w["name"] == "w0" and w["held_bytes"] for w in west.version(uid)["workers"]))
+    rollouts[0].worker.signal(signal.SIGSTOP)
+    for r in rollouts[1:]:
+        expect(f"{r.worker.name} stages", r.worker.receive(90)["status"], "ok")
+        r.activate(uid)
+        r.check(path)
+    rollouts[0].worker.signal(signal.SIGCONT)
+
+
+@scenario
+def withdrawn_everywhere_and_backwards(lab):
+    """P2: an operator takes a bad version back: it leaves all sites, and a group goes back to the one before."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    paths = lab.weights(2)
+    trainer = Trainer(lab, east, paths[0])
+    good = trainer.publish(1)
+    west.wait_holds(good)
+    bad = trainer.publish(2, paths[1])
+    west.wait_holds(bad)
+    reader = Rollout(lab, west, "reader", paths[0])
+    reader.stage(bad)
+    reader.activate(bad)
+    reader.worker.ok("release", uid=bad)
+    expect("withdraw at west", west.cli("withdraw", "policy", "2", check=False).returncode != 0, True)
+    east.cli("withdraw", "policy", "2")
+    wait_for("west knows", lambda: (west.version(bad) or {}).get("state") == "withdrawn")
+    got = reader.worker.ok("wait", model="policy", kind="latest", after=bad)
+    expect("back to", got["uid"], good)
+    reader.stage(good)
+    reader.activate(good)
+    reader.check(paths[0])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,246 @@
+"""The main job, end to end, over real TLS and real processes: what a trainer publishes at one site is held, whole and
+verified, by every worker of another (P1, P2)."""
+
+import sys
+
+from harness import (Failed, Rollout, Trainer, Worker, expect, main, safetensors_table, scenario, wait_for)
+
+
+def up(*sites):
+    for s in sites:
+        s.start()
+    for s in sites:
+        for peer in s.peers:
+            s.wait_link(peer)
+
+
+def four_rollouts(lab, west, path):
+    """Two reader groups of two members; their hosts differ, so the site forms a chain."""
+    return [Rollout(lab, west, f"w{i}", path, group=f"engine{i // 2}", index=i % 2, count=2, host=f"host{i}") for i in range(4)]
+
+
+def follow(rollouts, uid, path):
+    for r in rollouts:
+        r.worker.send("stage", uid=uid, timeout_ms=40000)
+    for r in rollouts:
+        expect(f"{r.worker.name} stages", r.worker.receive()["status"], "ok")
+    for r in rollouts:
+        r.activate(uid)
+    for r in rollouts:
+        r.check(path)
+
+
+@scenario
+def nine_versions_bit_exact_at_four_workers(lab):
+    """P1 P2: nine consecutive versions, each compared byte for byte at four workers of the other site."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    paths = lab.weights(9)
+    trainer = Trainer(lab, east, paths[0])
+    rollouts = four_rollouts(lab, west, paths[0])
+    for number, path in enumerate(paths):
+        uid = trainer.publish(number, path)
+        for r in rollouts:
+            got = r.worker.ok("wait", model="policy", kind="minimum", number=number)
+            expect("uid", got["uid"], uid)
+        follow(rollouts, uid, path)
+        if number:
+            for r in rollouts:
+                r.worker.ok("release", uid=previous)
+        previous = uid
+    trainer.ranks[0].ok("wait_site", uid=uid, site="west", state=1)
+
+
+@scenario
+def workers_form_a_chain(lab):
+    """P1: four workers on four emulated hosts: at most one reads from the gateway, each other from a worker."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    path = lab.weights(1)[0]
+    trainer = Trainer(lab, east, path)
+    uid = trainer.publish(1)
+    west.wait_holds(uid)
+    rollouts = [Rollout(lab, west, f"w{i}", path, host=f"host{i}", pace=20 << 20) for i in range(4)]
+    for r in rollouts:
+        r.worker.send("stage", uid=uid, timeout_ms=60000)
+
+    def upstreams():
+        workers = (west.version(uid) or {}).get("workers", [])
+        return {w["name"]: w["upstream"] for w in workers if w["upstream"]} if len(workers) == 4 else {}
+
+    def chained():
+        u = upstreams()
+        return len(u) == 4 and list(u.values()).count("gw") == 1 and u
+    wait_for("a chain", chained)
+    for r in rollouts:
+        expect("stage", r.worker.receive()["status"], "ok")
+        r.activate(uid)
+        r.check(path)
+
+
+@scenario
+def a_host_reads_once(lab):
+    """A byte reaches a host once: two workers on one host, and one of them reads by shm from the other."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    path = lab.weights(1)[0]
+    uid = Trainer(lab, east, path).publish(1)
+    west.wait_holds(uid)
+    pair = [Rollout(lab, west, f"w{i}", path, host="one-host") for i in range(2)]
+    for r in pair:
+        r.worker.ok("stage", uid=uid)
+        r.activate(uid)
+        r.check(path)
+    workers = {w["name"]: w for w in west.version(uid)["workers"]}
+    expect("upstream of the second", workers["w1"]["upstream"], "w0")
+    expect("transport of the second", workers["w1"]["transport"], "shm")
+
+
+@scenario
+def a_late_worker_gets_the_newest(lab):
+    """P6: a worker that comes long after the crossing stages the head at once."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    paths = lab.weights(2)
+    trainer = Trainer(lab, east, paths[0])
+    trainer.publish(1)
+    uid = trainer.publish(2, paths[1])
+    west.wait_holds(uid)
+    late = Rollout(lab, west, "late", paths[0])
+    expect("latest", late.worker.ok("wait", model="policy", kind="latest")["uid"], uid)
+    late.stage(uid)
+    late.activate(uid)
+    late.check(paths[1])
+
+
+@scenario
+def readers_at_home_read_too(lab):
+    """Rollouts at the trainer's own site follow as others do."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    path = lab.weights(1)[0]
+    uid = Trainer(lab, east, path).publish(5)
+    reader = Rollout(lab, east, "home", path)
+    expect("uid", reader.worker.ok("wait", model="policy", kind="exact", number=5)["uid"], uid)
+    reader.stage(uid)
+    reader.activate(uid)
+    reader.check(path)
+
+
+@scenario
+def a_layout_may_change(lab):
+    """P1: the next version has other tensors; both arrive byte for byte."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    path = lab.weights(1)[0]
+    rows = safetensors_table(path)
+    rank = Worker(lab, "rank", east)
+    run = rank.ok("run", model="policy", key="k")["run"]
+    for number, part in enumerate((rows[:len(rows) // 2], rows[3:]), start=1):
+        rank.ok("register", memory=number, tensors=part, file=str(path))
+        uid = rank.ok("publish", model="policy", run=run, number=number, memory=number, blob='{"step": %d}' % number)["uid"]
+        west.wait_holds(uid)
+        reader = Worker(lab, f"reader{number}", west)
+        reader.ok("subscribe", model="policy", group=f"g{number}")
+        reader.ok("stage", uid=uid)
+        got = reader.ok("compare_staged", uid=uid, tensors=part, file=str(path))
+        expect("tensors", got["items"], len(part))
+        expect("differ", got["differ"], 0)
+        reader.ok("close")
+
+
+@scenario
+def in_place_and_zstd_are_bit_exact(lab):
+    """P1: nothing copied at the publisher, and the encoded form, both arrive as they were sealed."""
+    east, west, _ = lab.east_west(through_link=False)
+    west.extra["link"] = east.extra["link"] = {"codec": "zstd"}
+    up(east, west)
+    path = lab.weights(1)[0]
+    rows = safetensors_table(path)
+    rank = Worker(lab, "rank", east)
+    run = rank.ok("run", model="policy", key="k")["run"]
+    cases = ((1, dict(in_place=1), 0), (2, dict(in_place=1), 1), (3, dict(codec="zstd"), 0))
+    for number, how, shared in cases:
+        rank.ok("register", memory=number, tensors=rows, file=str(path), shared=shared)
+        uid = rank.ok("publish", model="policy", run=run, number=number, memory=number, **how)["uid"]
+        west.wait_holds(uid)
+        reader = Rollout(lab, west, f"reader{number}", path)
+        reader.stage(uid)
+        reader.activate(uid)
+        reader.check(path)
+        if "in_place" in how:
+            rank.ok("unpublish", uid=uid)
+            rank.ok("unregister", memory=number)
+        reader.worker.ok("close")
+
+
+@scenario
+def a_relay_passes_each_chunk_on(lab):
+    """P1 P6: north has it from west, which has it from east; north's first chunk comes before west is whole."""
+    east, west, link = lab.east_west()
+    north = lab.site("north")
+    north.models["policy"] = dict(home="east")
+    north.peers["west"] = f"127.0.0.1:{west.port}"
+    north.subscribe.append(("policy", ["west"]))
+    north.listen = False
+    west.listen = True
+    west.peers["north"] = None
+    link.bytes_per_s = 3 << 20
+    up(east, west, north)
+    path = lab.weights(1)[0]
+    uid = Trainer(lab, east, path).publish(1)
+
+    def cut_through():
+        v, w = north.version(uid), west.version(uid)
+        return v and w and v["held_bytes"] > 0 and w["held_bytes"] < w["bytes"]
+    wait_for("north holds chunks while west is not whole", cut_through)
+    link.bytes_per_s = 0
+    north.wait_holds(uid)
+    reader = Rollout(lab, north, "reader", path)
+    reader.stage(uid)
+    reader.activate(uid)
+    reader.check(path)
+
+
+@scenario
+def hold_does_not_wait_for_the_link(lab):
+    """Nothing a trainer waits for depends on a link: with the link cut, publishing goes on and the versions are kept."""
+    east, west, link = lab.east_west()
+    up(east, west)
+    path = lab.weights(1)[0]
+    trainer = Trainer(lab, east, path)
+    link.refusing = True
+    link.cut()
+    west.wait_link("east", "dialling")
+    for number in range(1, 4):
+        uid = trainer.publish(number)
+        east.wait_holds(uid)
+    link.refusing = False
+    west.wait_holds(uid)
+    if west.version(uid) is None:
+        raise Failed("the newest version did not cross after the cut")
+
+
+@scenario
+def no_clear_text_between_sites(lab):
+    """P8: a marker in every 4 KiB of the weights is never seen on the link; a control run proves the search works."""
+    east, west, link = lab.east_west()
+    up(east, west)
+    marker = b"TOMBOLO-MARKER-IN-THE-CLEAR!"
+    body = (marker + bytes(4096 - len(marker))) * 1024
+    path = lab.dir / "marked.safetensors"
+    header = b'{"t":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}' % (len(body), len(body))
+    path.write_bytes(len(header).to_bytes(8, "little") + header + body)
+    rank = Worker(lab, "rank", east)
+    rank.ok("register", tensors=safetensors_table(path), file=str(path))
+    run = rank.ok("run", model="policy", key="k")["run"]
+    uid = rank.ok("publish", model="policy", run=run, number=1)["uid"]
+    west.wait_holds(uid)
+    if link.total_bytes() < len(body):
+        raise Failed("the version did not cross this link")
+    expect("marker on the link", marker in bytes(link.capture), False)
+    expect("marker in what was published", marker in path.read_bytes(), True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,236 @@
+"""Who may not, and what does not fit: refused with one line and one counter, nothing lost, nobody dies (P7, P8, P10)."""
+
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+
+from harness import (TOMBOLOD, Failed, Lab, Rollout, Trainer, Worker, expect, main, safetensors_table, scenario,
+                     wait_for)
+from test_main_job import up
+
+
+def refused_link(lab, east, west):
+    """Both start, the link does not come up, and east says why in a line."""
+    east.start()
+    west.start()
+    wait_for("a refusal is counted", lambda: refusals(east) + refusals(west) > 0)
+    for s, peer in ((east, "west"), (west, "east")):
+        if s.link(peer)["state"] == "up":
+            raise Failed("the link came up")
+        if not s.daemon.alive():
+            raise Failed("a daemon died of its peer")
+
+
+def refusals(site):
+    c = site.counters()
+    link = next(iter(site.control("status")["links"]), {})
+    return c.get("links_refused", 0) + c.get("links_strangers_refused", 0) + (link.get("state") == "refused")
+
+
+@scenario
+def wrong_ca(lab):
+    """P8: west's certificate is signed by a CA that east does not know for it."""
+    east, west, _ = lab.east_west(through_link=False)
+    other = lab.dir / "pki-other"
+    lab.tombolo("pki", "init", "--dir", other, "--site", "west")
+    lab.tombolo("pki", "issue", "--dir", other, "--out", "gw", "tombolo://west/gw")
+    west.trust = other
+    refused_link(lab, east, west)
+
+
+@scenario
+def wrong_site_name(lab):
+    """P8: a certificate of the right CA for another gateway name is not the configured peer."""
+    east, west, _ = lab.east_west(through_link=False)
+    pki = lab.pki_dir("west")
+    lab.tombolo("pki", "issue", "--dir", pki, "--out", "imposter", "tombolo://west/other")
+    imposter = lab.dir / "pki-imposter"
+    imposter.mkdir()
+    for f, t in (("ca.crt", "ca.crt"), ("imposter.crt", "gw.crt"), ("imposter.key", "gw.key")):
+        (imposter / t).write_bytes((pki / f).read_bytes())
+        (imposter / t).chmod(0o600)
+    west.trust = imposter
+    config = west.config_text().replace("gateway: gw\n", "gateway: other\n", 1)
+    west.config_text = lambda: config
+    refused_link(lab, east, west)
+
+
+@scenario
+def expired_certificate(lab):
+    """P8: a gateway does not start with a certificate that has expired, and says which."""
+    east, west, _ = lab.east_west(through_link=False)
+    pki = lab.pki_dir("west")
+    lab.tombolo("pki", "issue", "--dir", pki, "--out", "old", "--days", "1", "--start-days", "-3", "tombolo://west/gw")
+    old = lab.dir / "pki-old"
+    old.mkdir()
+    for f, t in (("ca.crt", "ca.crt"), ("old.crt", "gw.crt"), ("old.key", "gw.key")):
+        (old / t).write_bytes((pki / f).read_bytes())
+        (old / t).chmod(0o600)
+    west.trust = old
+    east.start()
+    west.start(wait=False)
+    expect("exit code", west.daemon.popen.wait(20), 1)
+    if not west.daemon.logged("expired"):
+        raise Failed("no line says that the certificate has expired")
+
+
+@scenario
+def a_worker_without_rights(lab):
+    """P8 P10: neither publish nor read without a right; the refusal is counted and logged."""
+    east, west, _ = lab.east_west(through_link=False)
+    for s in (east, west):
+        s.models["policy"]["publish"] = ["unix:64999"]
+        s.models["policy"]["read"] = ["tombolo://*"]
+    up(east, west)
+    w = Worker(lab, "nobody", east)
+    w.refused("peer_denied", "run", model="policy", key="k")
+    w.refused("peer_denied", "wait", model="policy", kind="latest", timeout_ms=0)
+    w.refused("peer_denied", "subscribe", model="policy", group="g")
+    w.refused("peer_denied", "run", model="unknown", key="k")
+    if east.counters()["denied"] < 4 or not east.daemon.logged("session.denied"):
+        raise Failed("denials are neither counted nor logged")
+
+
+@scenario
+def a_worker_over_tls(lab):
+    """P8: a worker from elsewhere comes with a certificate; one of another CA does not get in."""
+    east, west, _ = lab.east_west(through_link=False)
+    west.extra["session"] = {"listen": f"127.0.0.1:{west.worker_port}"}
+    up(east, west)
+    path = lab.weights(1)[0]
+    uid = Trainer(lab, east, path).publish(1)
+    west.wait_holds(uid)
+    pki = lab.pki_dir("west")
+    lab.tombolo("pki", "issue", "--dir", pki, "--out", "w", "tombolo://west/worker/w")
+    tls = dict(gateway=f"127.0.0.1:{west.worker_port}", ca=str(pki / "ca.crt"), cert=str(pki / "w.crt"), key=str(pki / "w.key"))
+    reader = Rollout(lab, west, "remote", path, host="elsewhere", **tls)
+    reader.stage(uid)
+    reader.activate(uid)
+    reader.check(path)
+    bad = lab.dir / "pki-bad"
+    lab.tombolo("pki", "init", "--dir", bad, "--site", "west")
+    lab.tombolo("pki", "issue", "--dir", bad, "--out", "w", "tombolo://west/worker/w")
+    stranger = Worker(lab, "stranger")
+    reply = stranger.call("open", gateway=f"127.0.0.1:{west.worker_port}", name="stranger", ca=str(pki / "ca.crt"),
+                          cert=str(bad / "w.crt"), key=str(bad / "w.key"), timeout_ms=3000)
+    if reply["status"] == "ok":
+        raise Failed("a stranger got in")
+
+
+@scenario
+def a_version_over_budget(lab):
+    """P7 P10: what does not fit is refused with the numbers, and what is there stays."""
+    east, west, _ = lab.east_west(through_link=False, arena_mib=32)
+    up(east, west)
+    path = lab.weights(1)[0]
+    rows = safetensors_table(path)
+    rank = Worker(lab, "rank", east)
+    rank.ok("register", tensors=rows, file=str(path))
+    run = rank.ok("run", model="policy", key="k")["run"]
+    first = rank.ok("publish", model="policy", run=run, number=1)["uid"]
+    west.wait_holds(first)
+    big = lab.dir / "big.safetensors"
+    count = 48 << 20
+    header = b'{"t":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}' % (count, count)
+    big.write_bytes(len(header).to_bytes(8, "little") + header + bytes(count))
+    rank.ok("register", memory=1, tensors=safetensors_table(big), file=str(big))
+    reply = rank.refused("site_nomem", "publish", model="policy", run=run, number=2, memory=1)
+    if not any(ch.isdigit() for ch in reply["error"]):
+        raise Failed(f"the refusal has no numbers: {reply['error']}")
+    reader = Rollout(lab, west, "reader", path)
+    reader.stage(first)
+    reader.activate(first)
+    reader.check(path)
+
+
+@scenario
+def the_store_cannot_be_written(lab):
+    """P10: the store is locked by another process: publishing is refused, what is held is served, and it recovers."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    path = lab.weights(1)[0]
+    trainer = Trainer(lab, east, path)
+    uid = trainer.publish(1)
+    west.wait_holds(uid)
+    lock = sqlite3.connect(east.dir / "store.sqlite", isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    reply = trainer.ranks[0].call("publish", model="policy", run=trainer.runs[0]["run"], number=2, shard=0, shards=2)
+    expect("publish", reply["status"], "site_store")
+    reader = Rollout(lab, east, "reader", path)
+    reader.stage(uid)
+    reader.activate(uid)
+    reader.check(path)
+    lock.execute("ROLLBACK")
+    wait_for("the store recovers", lambda: east.control("status")["store_ok"])
+    west.wait_holds(trainer.publish(3))
+
+
+@scenario
+def a_read_only_store(lab):
+    """P10: a damaged store stops the start with a line that names the file."""
+    east, _, _ = lab.east_west(through_link=False)
+    (east.dir / "store.sqlite").write_bytes(b"this is not a database, whatever its name says" * 100)
+    east.start(wait=False)
+    expect("exit code", east.daemon.popen.wait(20), 1)
+    if not east.daemon.logged("start.failed", "store.sqlite"):
+        raise Failed("no line names the store")
+
+
+@scenario
+def a_second_daemon_on_one_arena(lab):
+    """P3: the arena is locked: the second daemon says so and ends; the first goes on."""
+    east, west, _ = lab.east_west(through_link=False)
+    east.start()
+    second = lab.site("second")
+    second.arena_path = east.arena_path
+    second.start(wait=False)
+    expect("exit code", second.daemon.popen.wait(20), 1)
+    if not second.daemon.logged("start.failed", str(east.arena_path)):
+        raise Failed("no line names the arena")
+    expect("first", east.control("status")["ok"], True)
+
+
+@scenario
+def clients_that_speak_garbage(lab):
+    """P7 P10: garbage on every port and socket; the daemon lives, counts and serves."""
+    east, west, _ = lab.east_west(through_link=False)
+    east.extra["session"] = {"listen": f"127.0.0.1:{east.worker_port}"}
+    up(east, west)
+    noise = os.urandom(65536)
+    for port in (east.port, east.worker_port):
+        for data in (noise, b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff" + noise, b""):
+            with socket.create_connection(("127.0.0.1", port)) as s:
+                try:
+                    s.sendall(data)
+                except OSError:
+                    pass
+    for path in (east.session_socket, east.control_socket):
+        for data in (noise, b"\xff\xff\xff\x7f\x01\x00\x00\x00" + noise[:100], b"{\"schema\": 1}\n", b"[1,2,3]\n"):
+            with socket.socket(socket.AF_UNIX) as s:
+                s.connect(str(path))
+                try:
+                    s.sendall(data)
+                except OSError:
+                    pass
+    wait_for("garbage is counted", lambda: east.counters()["sessions_garbled"] > 0)
+    path = lab.weights(1)[0]
+    west.wait_holds(Trainer(lab, east, path).publish(1))
+
+
+@scenario
+def sigterm_drains_and_ends_with_0(lab):
+    """P9: SIGTERM ends a gateway with 0, and what it held is there when it starts again."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    path = lab.weights(1)[0]
+    uid = Trainer(lab, east, path).publish(1)
+    west.wait_holds(uid)
+    expect("exit code", west.daemon.terminate(), 0)
+    west.start()
+    expect("held after the restart", west.holds(uid), True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
