@@ -45,6 +45,7 @@ void tb_landing_rewind(struct tb_landing *l)
         memset(l->shards[s].told, 0, bitmap_bytes(l->shards[s].place));
     l->told_count = 0;
     l->told_any = false;
+    l->lost = false;
     l->dropped_count = 0;
 }
 
@@ -66,7 +67,8 @@ static uint32_t shard_differences(struct tb_landing *l, struct tb_landing_shard 
     uint32_t count = 0;
     for (uint32_t w = 0; w < words && count < cap; w++) {
         const uint64_t word = __atomic_load_n(&shard->place->held[w], __ATOMIC_ACQUIRE);
-        if (word == shard->told[w]) continue;
+        if ((shard->told[w] & ~word) != 0) l->lost = true;
+        if (word == shard->told[w] || l->lost) continue;
         l->told_count += (uint32_t)__builtin_popcountll(word & ~shard->told[w]);
         shard->told[w] = word;
         words_out[count++] = (struct tb_held_word){w, word};

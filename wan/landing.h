@@ -32,6 +32,7 @@ struct tb_landing {
     uint64_t told_count;
     tb_time_ns told_at;
     bool told_any;
+    bool lost; /* a chunk the peer was told of is held no more: the crossing has to begin again */
     struct tb_refusals refusals;
     uint32_t dropped_count;
     struct tb_landing_chunk dropped[TB_LANDING_DROPPED_MAX];

@@ -3,6 +3,8 @@
 
 #include "base/assert.h"
 
+#define FAULT_ATTEMPTS 5u /* the bound of the next wait is 64 x retry_min, or retry_max */
+
 typedef void (*session_do)(struct tb_link_session *s, const struct tb_link_session_event *ev,
                            struct tb_link_session_todo *todo);
 
@@ -25,7 +27,7 @@ static void back_off(struct tb_link_session *s, const struct tb_link_session_eve
 static void lose(struct tb_link_session *s, const struct tb_link_session_event *ev,
                  struct tb_link_session_todo *todo)
 {
-    s->attempts = 0;
+    s->attempts = ev->peer_fault ? FAULT_ATTEMPTS : 0;
     back_off(s, ev, todo);
 }
 

@@ -56,6 +56,7 @@ struct tb_link_session_event {
     tb_time_ns now;
     enum tb_link_session_event_kind kind;
     uint64_t random;      /* uniform; for the jitter */
+    bool peer_fault;      /* LOST: it broke the protocol; it has to wait like one that failed often */
     bool dialled_by_us;   /* GREETED */
     uint64_t incarnation; /* GREETED: of the peer's HELLO */
 };

@@ -144,6 +144,9 @@ TB_MUST_USE enum tb_status tb_links_new(const struct tb_links_options *options, 
  * and everything is freed. No other callback comes after the call. */
 void tb_links_close(struct tb_links *links, void (*done)(void *user), void *user);
 
+/* Our catalog restarted above what a peer had seen: said in every HELLO from now on. */
+void tb_links_set_incarnation(struct tb_links *links, uint64_t incarnation);
+
 /* The address listened on (the port that was given); false when none. */
 bool tb_links_address(const struct tb_links *links, struct tb_address *address_out);
 /* The index of the peer of that site; UINT32_MAX if none. */

@@ -1,0 +1,190 @@
+/* feed.c - small tables behind one lock. */
+#include "wan/feed.h"
+
+#include "base/assert.h"
+#include "base/fault.h"
+
+struct tb_share *tb_share_new(const struct tb_place *places, uint32_t shard_count, uv_async_t *wake)
+{
+    struct tb_share *s = tb_malloc(sizeof *s + shard_count * sizeof s->places[0]);
+    if (s == NULL) return NULL;
+    atomic_init(&s->refs, 1);
+    atomic_init(&s->revoked, false);
+    s->wake = wake;
+    s->shard_count = shard_count;
+    memcpy(s->places, places, shard_count * sizeof s->places[0]);
+    return s;
+}
+
+void tb_share_ref(struct tb_share *s)
+{
+    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+}
+
+void tb_share_unref(struct tb_share *s)
+{
+    uv_async_t *wake = s->wake; /* after the count is down, s may be gone */
+    const bool revoked = tb_share_revoked(s);
+    const unsigned before = atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel);
+    TB_ASSERT(before > 1);
+    if (before == 2 && revoked) uv_async_send(wake);
+}
+
+bool tb_share_revoked(const struct tb_share *s)
+{
+    return atomic_load_explicit(&s->revoked, memory_order_acquire);
+}
+
+void tb_share_revoke(struct tb_share *s)
+{
+    atomic_store_explicit(&s->revoked, true, memory_order_release);
+}
+
+bool tb_share_only_ours(struct tb_share *s)
+{
+    return atomic_load_explicit(&s->refs, memory_order_acquire) == 1;
+}
+
+void tb_share_free(struct tb_share *s)
+{
+    TB_ASSERT(tb_share_only_ours(s));
+    tb_free(s);
+}
+
+enum tb_status tb_feed_init(struct tb_feed *f)
+{
+    memset(f, 0, sizeof *f);
+    return uv_mutex_init(&f->lock) == 0 ? TB_OK : TB_SITE_NOMEM;
+}
+
+void tb_feed_fini(struct tb_feed *f)
+{
+    tb_feed_purge(f, 0);
+    uv_mutex_destroy(&f->lock);
+}
+
+bool tb_feed_push(struct tb_feed *f, const struct tb_feed_parcel *parcel)
+{
+    uv_mutex_lock(&f->lock);
+    const bool fits = f->ready_count < TB_FEED_READY_MAX;
+    if (fits) f->ready[(f->ready_first + f->ready_count++) % TB_FEED_READY_MAX] = *parcel;
+    uv_mutex_unlock(&f->lock);
+    return fits;
+}
+
+uint32_t tb_feed_ready(struct tb_feed *f)
+{
+    uv_mutex_lock(&f->lock);
+    const uint32_t count = f->ready_count;
+    uv_mutex_unlock(&f->lock);
+    return count;
+}
+
+static void purge_locked(struct tb_feed *f, uint32_t crossing)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < f->ready_count; i++) {
+        const struct tb_feed_parcel p = f->ready[(f->ready_first + i) % TB_FEED_READY_MAX];
+        if (crossing == 0 || p.crossing == crossing)
+            tb_share_unref(p.share);
+        else
+            f->ready[(f->ready_first + kept++) % TB_FEED_READY_MAX] = p;
+    }
+    f->ready_count = kept;
+}
+
+void tb_feed_purge(struct tb_feed *f, uint32_t crossing)
+{
+    uv_mutex_lock(&f->lock);
+    purge_locked(f, crossing);
+    uv_mutex_unlock(&f->lock);
+}
+
+void tb_feed_session(struct tb_feed *f, uint64_t session)
+{
+    uv_mutex_lock(&f->lock);
+    f->session = session;
+    purge_locked(f, 0);
+    f->taken_count = 0; /* of crossings that ended with their session */
+    uv_mutex_unlock(&f->lock);
+}
+
+uint32_t tb_feed_collect_taken(struct tb_feed *f, struct tb_feed_taken *out)
+{
+    uv_mutex_lock(&f->lock);
+    const uint32_t count = f->taken_count;
+    memcpy(out, f->taken, count * sizeof *out);
+    f->taken_count = 0;
+    uv_mutex_unlock(&f->lock);
+    return count;
+}
+
+uint32_t tb_feed_collect_notes(struct tb_feed *f, struct tb_note *out)
+{
+    uv_mutex_lock(&f->lock);
+    const uint32_t count = f->note_count;
+    memcpy(out, f->notes, count * sizeof *out);
+    f->note_count = 0;
+    uv_mutex_unlock(&f->lock);
+    return count;
+}
+
+uint32_t tb_feed_landing_add(struct tb_feed *f, struct tb_share *share)
+{
+    uint32_t crossing = 0;
+    uv_mutex_lock(&f->lock);
+    for (uint32_t i = 0; i < TB_FEED_LANDINGS_MAX && crossing == 0; i++) {
+        if (f->landings[i].crossing != 0) continue;
+        crossing = ++f->issued;
+        f->landings[i] = (struct tb_feed_landing){crossing, share};
+    }
+    uv_mutex_unlock(&f->lock);
+    return crossing;
+}
+
+void tb_feed_landing_remove(struct tb_feed *f, uint32_t crossing)
+{
+    uv_mutex_lock(&f->lock);
+    for (uint32_t i = 0; i < TB_FEED_LANDINGS_MAX; i++)
+        if (f->landings[i].crossing == crossing) f->landings[i].crossing = 0;
+    uv_mutex_unlock(&f->lock);
+}
+
+enum tb_status tb_feed_pop(struct tb_feed *f, uint64_t session, uint32_t slot, atomic_bool *hungry,
+                           struct tb_feed_parcel *out)
+{
+    enum tb_status status = TB_AGAIN;
+    uv_mutex_lock(&f->lock);
+    if (f->session == session && f->ready_count > 0 && f->taken_count < TB_FEED_TAKEN_MAX) {
+        *out = f->ready[f->ready_first];
+        f->ready_first = (f->ready_first + 1) % TB_FEED_READY_MAX;
+        f->ready_count--;
+        f->taken[f->taken_count++] = (struct tb_feed_taken){out->crossing, slot, out->parcel};
+        status = TB_OK;
+    } else {
+        atomic_store_explicit(hungry, true, memory_order_relaxed);
+    }
+    uv_mutex_unlock(&f->lock);
+    return status;
+}
+
+struct tb_share *tb_feed_landing(struct tb_feed *f, uint32_t crossing, bool *known_out)
+{
+    struct tb_share *share = NULL;
+    uv_mutex_lock(&f->lock);
+    *known_out = crossing != 0 && crossing <= f->issued;
+    for (uint32_t i = 0; i < TB_FEED_LANDINGS_MAX; i++)
+        if (crossing != 0 && f->landings[i].crossing == crossing) share = f->landings[i].share;
+    if (share != NULL) tb_share_ref(share);
+    uv_mutex_unlock(&f->lock);
+    return share;
+}
+
+bool tb_feed_note(struct tb_feed *f, const struct tb_note *note)
+{
+    uv_mutex_lock(&f->lock);
+    const bool fits = f->note_count < TB_FEED_NOTES_MAX;
+    if (fits) f->notes[f->note_count++] = *note;
+    uv_mutex_unlock(&f->lock);
+    return fits;
+}

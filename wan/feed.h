@@ -1,0 +1,112 @@
+/* feed.h - what the main loop and the stream loops of one link share: parcels to send, parcels taken, chunks
+ * that came wrong, and which crossing number lands where. A shell, but it only locks and counts.
+ *
+ * "One queue a link; whichever stream can send takes the next parcel": the main loop fills `ready` from the
+ * crossing cores, a stream pops from it, and what it popped is written into `taken` under the same lock, so
+ * the main loop knows before any byte leaves which stream a chunk is on. All tables are fixed: nothing is
+ * allocated per parcel.
+ *
+ * Threads: any, but for what is marked. */
+#ifndef TB_WAN_FEED_H
+#define TB_WAN_FEED_H
+
+#include <stdatomic.h>
+#include <uv.h>
+
+#include "wan/landing.h"
+
+#define TB_FEED_READY_MAX    64u
+#define TB_FEED_TAKEN_MAX    128u
+#define TB_FEED_NOTES_MAX    1024u
+#define TB_FEED_LANDINGS_MAX 16u
+
+/* Places of one version that streams may touch, kept alive by counts. The main loop owns one reference from
+ * new to the end; it revokes, and when its own is the last one no thread touches the places any more. */
+struct retired;
+struct tb_share {
+    atomic_uint refs;
+    atomic_bool revoked;
+    uv_async_t *wake;      /* the main loop's */
+    struct tb_share *next; /* the main loop's own: shares that retire, and the call that took them back */
+    struct retired *call;
+    uint32_t shard_count;
+    struct tb_place places[];
+};
+struct tb_share *tb_share_new(const struct tb_place *places, uint32_t shard_count,
+                              uv_async_t *wake); /* NULL: no memory */
+void tb_share_ref(struct tb_share *s);
+void tb_share_unref(struct tb_share *s);
+bool tb_share_revoked(const struct tb_share *s);
+void tb_share_revoke(struct tb_share *s);    /* main loop */
+bool tb_share_only_ours(struct tb_share *s); /* main loop */
+void tb_share_free(struct tb_share *s);      /* main loop, when only ours */
+
+struct tb_feed_parcel {
+    struct tb_share *share; /* referenced */
+    uint32_t crossing;
+    struct tb_parcel parcel;
+};
+
+struct tb_feed_taken {
+    uint32_t crossing;
+    uint32_t slot;
+    struct tb_parcel parcel;
+};
+
+enum tb_note_kind {
+    TB_NOTE_BAD,     /* received, wrong: why says in which way */
+    TB_NOTE_DROPPED, /* received while another writer had it claimed */
+    TB_NOTE_UNSENT   /* to be sent, but not held here any more */
+};
+struct tb_note {
+    enum tb_note_kind kind;
+    enum tb_refusal why;
+    uint32_t crossing, shard, chunk;
+};
+
+struct tb_feed_landing {
+    uint32_t crossing; /* 0: empty */
+    struct tb_share *share;
+};
+
+struct tb_feed {
+    uv_mutex_t lock;
+    uint64_t session; /* whose streams may pop; 0: none */
+    uint32_t ready_first, ready_count;
+    struct tb_feed_parcel ready[TB_FEED_READY_MAX];
+    uint32_t taken_count;
+    struct tb_feed_taken taken[TB_FEED_TAKEN_MAX];
+    uint32_t note_count;
+    struct tb_note notes[TB_FEED_NOTES_MAX];
+    struct tb_feed_landing landings[TB_FEED_LANDINGS_MAX];
+    uint32_t issued; /* the highest crossing number ever given to a landing here */
+};
+
+TB_MUST_USE enum tb_status tb_feed_init(struct tb_feed *f);
+void tb_feed_fini(struct tb_feed *f);
+
+/* Main loop. Takes the reference of parcel->share with it. False: full. */
+bool tb_feed_push(struct tb_feed *f, const struct tb_feed_parcel *parcel);
+uint32_t tb_feed_ready(struct tb_feed *f);
+/* Main loop. Takes back all parcels of a crossing (0: of all) that no stream took. */
+void tb_feed_purge(struct tb_feed *f, uint32_t crossing);
+/* Main loop. From now on only streams of this session pop. Purges. */
+void tb_feed_session(struct tb_feed *f, uint64_t session);
+/* Main loop. Empties a table into the caller's, which has TB_FEED_TAKEN_MAX, TB_FEED_NOTES_MAX entries; how
+ * many. */
+uint32_t tb_feed_collect_taken(struct tb_feed *f, struct tb_feed_taken *out);
+uint32_t tb_feed_collect_notes(struct tb_feed *f, struct tb_note *out);
+/* Main loop. Gives the landing a number above all before; 0: no room. */
+uint32_t tb_feed_landing_add(struct tb_feed *f, struct tb_share *share);
+void tb_feed_landing_remove(struct tb_feed *f, uint32_t crossing);
+
+/* Streams. TB_OK: *out is theirs, with its reference; TB_AGAIN: nothing there now; `hungry` was set under the
+ * lock. */
+TB_MUST_USE enum tb_status tb_feed_pop(struct tb_feed *f, uint64_t session, uint32_t slot,
+                                       atomic_bool *hungry, struct tb_feed_parcel *out);
+/* Streams. The share of a crossing number, referenced, or NULL; *known_out: the number was given once. */
+struct tb_share *tb_feed_landing(struct tb_feed *f, uint32_t crossing, bool *known_out);
+/* Streams. False: full; the stream ends itself, so what it brought is asked for again. */
+bool tb_feed_note(struct tb_feed *f, const struct tb_note *note);
+
+#endif

@@ -1,0 +1,277 @@
+/* link.h - the main loop's side of links, internal to wan. One thread: the main loop's.
+ *
+ * Reading order: links.c (the object, its clock, its calls), link_up.c (sessions), link_versions.c (who
+ * offers what), link_manifest.c (manifests on their way), link_move.c (crossings and landings),
+ * link_streams.c (data streams). */
+#ifndef TB_WAN_LINK_H
+#define TB_WAN_LINK_H
+
+#include "base/clock.h"
+#include "base/net/wire.h"
+#include "wan/link_session.h"
+#include "wan/links.h"
+#include "wan/stream.h"
+
+#define LINK_CONNS_MAX      256u /* not greeted yet, all peers and strangers */
+#define LINK_CONNS_PER_PEER 12u
+#define LINK_GREET_BY       TB_SECONDS(5)
+#define LINK_GONE_MAX       64u                 /* stream numbers that may not be bound any more */
+#define LINK_QUEUE_BYTES    ((uint64_t)1 << 20) /* of manifest pages on the control stream */
+
+struct link;
+
+/* One connection that is or may become a control stream. */
+struct conn {
+    struct conn *next;
+    struct tb_links *links;
+    struct link *link; /* NULL: accepted, and nobody knows yet who it is */
+    struct tb_wire *wire;
+    bool dialled;
+    bool ended;      /* close or finish was called */
+    bool fault_told; /* why it ended was logged */
+    bool is_session; /* link->session is this one */
+    tb_time_ns greet_by;
+    uint64_t expires_wall_s;
+    struct tb_identity identity;
+    char address_text[128];
+    struct tb_address address; /* dialled */
+    struct tb_stream *binding; /* it turned out to be a data stream and is on its way to a loop */
+    uint64_t binding_session;
+};
+
+/* A version that is offered here. */
+struct offer_peer {
+    uint64_t announced;  /* in this session_seq; 0: never */
+    uint64_t told_whole; /* we told the peer that it is whole here, in this session_seq */
+    uint64_t told_held;  /* we told the daemon that the peer holds it, in this session_seq */
+    uint32_t held_chunks;
+    bool whole;
+};
+struct offer {
+    struct offer *next;
+    struct tb_version_key key;
+    struct tb_share *share;
+    uint64_t bytes;
+    uint32_t chunks;
+    bool whole; /* here */
+    struct offer_peer peers[];
+};
+
+/* A version the peer announced in this session. */
+struct announced {
+    struct tb_version_key key;
+    uint64_t bytes;
+};
+
+/* Manifests on their way to us. */
+struct ask {
+    struct ask *next;
+    struct tb_id uid;
+    struct tb_version_key key;
+    bool sent; /* in this session */
+    uint32_t shard;
+    uint8_t *head;
+    uint32_t head_total, head_got;
+    uint32_t digests_got;
+    uint64_t memory_bytes;
+    struct tb_manifest *manifests; /* key.shard_count; NULL until the answer begins */
+    void **memories;
+};
+
+/* Manifests on their way to the peer. */
+struct serve {
+    struct serve *next;
+    struct offer *offer;
+    uint32_t shard;
+    bool head_done;
+    uint32_t at; /* byte of the head, or digest */
+    uint8_t *head;
+    uint32_t head_bytes;
+};
+
+/* A version that the peer draws from us. */
+struct out {
+    struct out *next;
+    uint32_t crossing;
+    struct offer *offer;
+    struct tb_crossing core;
+    void *memory;
+};
+
+/* A version that lands here from the peer. */
+struct in {
+    struct in *next;
+    struct tb_version_key key;
+    struct tb_share *share;
+    struct tb_landing core;
+    void *memory;
+    uint32_t crossing; /* 0: not under way */
+    bool finished;     /* landed or failed; waits for land_stop */
+};
+
+struct link_heartbeat {
+    tb_time_ns sent_at;
+    tb_time_ns waiting_since; /* the oldest heartbeat without an answer; 0: none */
+    tb_time_ns heard_floor;   /* what came before counts as heard then: our own loop slept */
+};
+
+struct link {
+    struct tb_links *links;
+    uint32_t index;
+    struct tb_identity identity;
+    struct tb_name *models;
+    uint32_t model_count;
+    bool has_address;
+    struct tb_endpoint endpoint;
+    struct link_resolving *resolving; /* a query is under way */
+    struct tb_address addresses[TB_ADDRESSES_MAX];
+    uint32_t address_count, address_at;
+    uint32_t conn_count;
+
+    struct tb_link_session life;
+    struct conn *session; /* the control stream; NULL: down */
+    uint64_t session_seq; /* grows with each session, 1.. */
+    struct tb_id session_id;
+    struct link_heartbeat beat;
+    struct tb_name granted[TB_LINKS_MODELS_MAX]; /* models this peer may read and wants */
+    uint32_t granted_count;
+    struct announced *announced;
+    uint32_t announced_count, announced_cap;
+    uint32_t want_last; /* the highest crossing number the peer gave */
+
+    struct ask *asks;
+    struct serve *serves;
+    struct out *outs;
+    struct in *ins;
+
+    struct tb_feed feed;
+    struct tb_stream *streams[TB_LINKS_STREAMS_MAX]; /* by slot */
+    uint32_t stream_number;                          /* the last one dialled, or the highest bound */
+    uint32_t stream_failures;                        /* in a row */
+    tb_time_ns stream_retry_at;
+    uint32_t gone_numbers[LINK_GONE_MAX];
+    uint32_t gone_at;
+
+    struct tb_links_stats stats; /* what is not counted elsewhere; streams add theirs when they go */
+};
+
+/* A call that took places back; `done` comes when no stream touches them any more. */
+struct retired {
+    struct retired *next;
+    uint32_t left; /* shares */
+    void (*done)(void *user);
+    void *user;
+};
+
+struct tb_links {
+    struct tb_links_options options; /* pointers in it are ours or static */
+    struct tb_identity identity;
+    uv_async_t wake;
+    uv_timer_t clock;
+    uint32_t handles;
+    uint32_t clock_ms; /* 0: stopped */
+    tb_time_ns ticked_at;
+    struct tb_listener *listener;
+    struct conn *conns;
+    uint32_t conn_count;
+    struct tb_stream_loop *loops[TB_LINKS_THREADS_MAX];
+    uint32_t loop_count, loop_at;
+    struct link *links; /* peer_count */
+    struct offer *offers;
+    uint32_t offer_count;
+    struct tb_version_key withdrawn[TB_LINKS_WITHDRAWN_MAX];
+    uint32_t withdrawn_count, withdrawn_at;
+    struct tb_share *retiring; /* shares on which some stream may still have a hand */
+    struct retired *retired;
+    uint64_t strangers;
+    bool closing;
+    void (*closed)(void *user);
+    void *closed_user;
+};
+
+/* links.c */
+uint64_t links_random(void);
+struct offer *offer_find(struct tb_links *ls, const struct tb_id *uid);
+void links_busy(struct tb_links *ls); /* something moves: tick fast */
+
+/* link_up.c */
+void link_up_tick(struct link *l, tb_time_ns now);
+void link_up_stop(struct link *l); /* closing */
+void links_on_accept(void *user, int fd, const struct tb_address *from);
+void links_conns_tick(struct tb_links *ls, tb_time_ns now);
+bool link_is_up(const struct link *l);
+/* Ends the session; with BYE where it can still be sent. It is dialled again. */
+void link_drop(struct link *l, enum tb_status why);
+void link_forget_resolving(struct link *l);
+enum tb_status link_frame(struct link *l, struct tb_wire_frame *frame); /* dispatch, of a session */
+struct tb_writer *link_begin(struct link *l, enum tb_frame_type type,
+                             size_t payload_max); /* NULL: not up, or ending */
+void link_end(struct link *l);
+/* Sends a control message to the peer; nothing happens when the session is not up. */
+#define LINK_SEND(link, type, message, payload_max, ...)                                                     \
+    do {                                                                                                     \
+        struct tb_writer *w_ = link_begin(link, type, payload_max);                                          \
+        if (w_ == NULL) break;                                                                               \
+        message##_encode(&(const struct message){__VA_ARGS__}, w_);                                          \
+        link_end(link);                                                                                      \
+    } while (0)
+#define LINK_SMALL 1024u /* payload_max of messages without a page */
+
+/* link_versions.c */
+void link_versions_up(struct link *l);   /* a session began: subscribe, tell of withdrawals */
+void link_versions_down(struct link *l); /* it ended */
+void link_versions_tick(struct link *l);
+void links_offers_tick(struct tb_links *ls);
+void link_announce(struct link *l, struct offer *o);
+void link_send_gone(struct link *l, const struct tb_id *uid, enum tb_status why);
+void link_tell_withdrawn(struct link *l, const struct tb_version_key *key);
+void link_peer_held(struct link *l, struct offer *o);
+const struct announced *link_announced(const struct link *l, const struct tb_id *uid);
+bool link_granted(const struct link *l, const struct tb_name *model);
+enum tb_status link_on_subscribe(struct link *l, struct tb_wire_frame *f);
+enum tb_status link_on_denied(struct link *l, struct tb_wire_frame *f);
+enum tb_status link_on_version(struct link *l, struct tb_wire_frame *f);
+enum tb_status link_on_gone(struct link *l, struct tb_wire_frame *f);
+enum tb_status link_on_whole(struct link *l, struct tb_wire_frame *f);
+enum tb_status link_on_report(struct link *l, struct tb_wire_frame *f);
+
+/* link_manifest.c */
+void link_asks_send(struct link *l); /* those the peer announced and that were not sent in this session */
+void link_asks_rewind(struct link *l);
+void link_ask_fail(struct link *l, const struct tb_id *uid, enum tb_status why);
+void link_asks_free(struct link *l);
+void link_serves_tick(struct link *l);
+void link_serves_drop(struct link *l, const struct offer *o); /* NULL: all */
+enum tb_status link_on_ask(struct link *l, struct tb_wire_frame *f);
+enum tb_status link_on_head(struct link *l, struct tb_wire_frame *f);
+enum tb_status link_on_digests(struct link *l, struct tb_wire_frame *f);
+
+/* link_move.c */
+void link_move_tick(struct link *l, tb_time_ns now);
+void link_move_down(struct link *l);
+bool link_moves(const struct link *l);                      /* something is under way: tick fast */
+void link_take_notes(struct link *l);                       /* taken parcels and notes of the feed */
+void link_outs_drop(struct link *l, const struct offer *o); /* NULL: all */
+void link_out_stream_gone(struct link *l, uint32_t slot);
+void link_in_fail(struct link *l, const struct tb_id *uid, enum tb_status why);
+void link_in_stop(struct link *l, struct in *in);    /* the crossing ends; `in` stays */
+void link_in_free(struct link *l, struct in *in);    /* takes it off the list; its share is the caller's */
+void link_tell_held(struct link *l, tb_time_ns now); /* all differences, now */
+enum tb_status link_on_want(struct link *l, struct tb_wire_frame *f);
+enum tb_status link_on_held(struct link *l, struct tb_wire_frame *f);
+enum tb_status link_on_start(struct link *l, struct tb_wire_frame *f);
+enum tb_status link_on_stop(struct link *l, struct tb_wire_frame *f);
+enum tb_status link_on_refused(struct link *l, struct tb_wire_frame *f);
+
+/* link_streams.c */
+void link_streams_tick(struct link *l, tb_time_ns now);
+void link_streams_end(struct link *l);       /* of whatever session */
+bool link_streams_old(const struct link *l); /* some of an earlier session are not gone yet */
+uint32_t link_streams_bound(const struct link *l);
+uint32_t link_streams_count(const struct link *l);
+enum tb_status link_on_stream_gone(struct link *l, struct tb_wire_frame *f);
+/* BIND came on an accepted connection. Anything but TB_OK closes it. */
+enum tb_status links_on_bind(struct conn *c, struct tb_wire_frame *f);
+void link_stream_stats(const struct link *l, struct tb_links_stats *stats);
+
+#endif

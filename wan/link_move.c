@@ -1,0 +1,467 @@
+/* link_move.c - bytes on their way: crossings that the peer draws from us, landings that we draw from it.
+ * crossing.h and landing.h decide; this feeds the streams and speaks to the peer. */
+#include "base/assert.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "wan/link.h"
+
+#define HELD_WORDS_MAX (TB_LINK_PAGE_BYTES / TB_HELD_WORD_BYTES)
+
+/* ---- sending ---- */
+
+static struct out *out_find(const struct link *l, uint32_t crossing)
+{
+    struct out *o = l->outs;
+    while (o != NULL && o->crossing != crossing)
+        o = o->next;
+    return o;
+}
+
+static void out_free(struct link *l, struct out *out)
+{
+    struct out **at = &l->outs;
+    while (*at != out)
+        at = &(*at)->next;
+    *at = out->next;
+    tb_feed_purge(&l->feed, out->crossing);
+    tb_free(out->memory);
+    tb_free(out);
+}
+
+void link_outs_drop(struct link *l, const struct offer *o)
+{
+    for (struct out *out = l->outs, *next; out != NULL; out = next) {
+        next = out->next;
+        if (o == NULL || out->offer == o) out_free(l, out);
+    }
+}
+
+static uint32_t out_count(const struct link *l)
+{
+    uint32_t count = 0;
+    for (const struct out *o = l->outs; o != NULL; o = o->next)
+        count++;
+    return count;
+}
+
+static enum tb_status out_new(struct link *l, uint32_t crossing, struct offer *offer)
+{
+    struct out *out = tb_calloc(1, sizeof *out);
+    if (out == NULL) return TB_SITE_NOMEM;
+    out->memory = tb_malloc(tb_crossing_bytes_for(offer->share->places, offer->share->shard_count));
+    if (out->memory == NULL) {
+        tb_free(out);
+        return TB_SITE_NOMEM;
+    }
+    out->crossing = crossing;
+    out->offer = offer;
+    tb_crossing_init(&out->core, offer->share->places, offer->share->shard_count, out->memory);
+    struct out **at = &l->outs; /* one begun before is finished before */
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = out;
+    return TB_OK;
+}
+
+enum tb_status link_on_want(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_want m;
+    enum tb_status status = tb_frame_want_decode(&f->payload, &m);
+    if (status != TB_OK) return status;
+    if (m.crossing <= l->want_last) return TB_PEER_GARBLED;
+    l->want_last = m.crossing;
+    struct offer *o = offer_find(l->links, &m.uid);
+    if (o == NULL || !link_granted(l, &o->key.model)) {
+        link_send_gone(l, &m.uid, TB_NOT_FOUND);
+        return TB_OK;
+    }
+    link_outs_drop(l, o); /* it begins again */
+    status = out_count(l) < TB_LINKS_CROSSINGS_MAX ? out_new(l, m.crossing, o) : TB_SITE_NOMEM;
+    if (status != TB_OK) link_send_gone(l, &m.uid, status);
+    links_busy(l->links);
+    return TB_OK;
+}
+
+/* The crossing a message is about. One that is over is no mistake: our end of it and the peer's words
+ * crossed. */
+static enum tb_status out_of(const struct link *l, uint32_t crossing, struct out **out_out)
+{
+    *out_out = out_find(l, crossing);
+    return crossing == 0 || crossing > l->want_last ? TB_PEER_GARBLED : TB_OK;
+}
+
+/* The peer's word is the only one that counts. */
+static void out_progress(struct link *l, struct out *out)
+{
+    struct offer *o = out->offer;
+    o->peers[l->index].held_chunks = (uint32_t)out->core.peer_held;
+    if (!out->core.started || !tb_crossing_whole(&out->core)) return;
+    out_free(l, out);
+    link_peer_held(l, o);
+}
+
+enum tb_status link_on_held(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_held m;
+    struct out *out = NULL;
+    enum tb_status status = tb_frame_held_decode(&f->payload, &m);
+    if (status == TB_OK) status = out_of(l, m.crossing, &out);
+    if (status != TB_OK || out == NULL) return status;
+    status = tb_crossing_held(&out->core, m.shard, &m.words);
+    if (status == TB_OK) out_progress(l, out);
+    return status;
+}
+
+enum tb_status link_on_start(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_start m;
+    struct out *out = NULL;
+    enum tb_status status = tb_frame_start_decode(&f->payload, &m);
+    if (status == TB_OK) status = out_of(l, m.crossing, &out);
+    if (status != TB_OK || out == NULL) return status;
+    status = tb_crossing_start(&out->core);
+    if (status != TB_OK) return status;
+    tb_log(TB_LOG_INFO, "crossing.begun", "peer=%s model=%s number=%llu held_chunks=%llu chunks=%llu",
+           l->identity.site.text, out->offer->key.model.text, (unsigned long long)out->offer->key.number,
+           (unsigned long long)out->core.peer_held, (unsigned long long)out->core.chunks);
+    out_progress(l, out);
+    return TB_OK;
+}
+
+enum tb_status link_on_stop(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_stop m;
+    struct out *out = NULL;
+    enum tb_status status = tb_frame_stop_decode(&f->payload, &m);
+    if (status == TB_OK) status = out_of(l, m.crossing, &out);
+    if (status == TB_OK && out != NULL) out_free(l, out);
+    return status;
+}
+
+static bool is_rotten(const struct tb_place *place, uint32_t chunk)
+{
+    uint32_t bytes = 0;
+    if (!tb_place_held(place, chunk)) return false;
+    const uint8_t *at = tb_place_chunk(place, chunk, &bytes);
+    const struct tb_digest digest = tb_digest_of(at, bytes);
+    return !tb_digest_equal(&digest, &place->manifest->digests[chunk]);
+}
+
+static void log_bad(const struct link *l, const struct tb_links_bad_chunk *bad)
+{
+    char uid[TB_HEX_CHARS];
+    tb_id_format(&bad->uid, uid);
+    tb_log(TB_LOG_WARN, "link.chunk_refused",
+           "peer=%s uid=%s shard=%u chunk=%u times=%u by=%s rotten_here=%d", l->identity.site.text, uid,
+           bad->shard, bad->chunk, bad->times, bad->ours ? "peer" : "us", bad->rotten);
+}
+
+enum tb_status link_on_refused(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_refused m;
+    struct out *out = NULL;
+    uint32_t times = 0;
+    enum tb_status status = tb_frame_refused_decode(&f->payload, &m);
+    if (status == TB_OK && (m.why < TB_REFUSAL_DIGEST || m.why > TB_REFUSAL_LOST)) return TB_PEER_GARBLED;
+    if (status == TB_OK) status = out_of(l, m.crossing, &out);
+    if (status != TB_OK || out == NULL) return status;
+    status = tb_crossing_refused(&out->core, &m, &times);
+    if (status != TB_OK || m.why == TB_REFUSAL_LOST) return status;
+    l->stats.chunks_refused++;
+    const struct tb_links_bad_chunk bad = {.uid = out->offer->key.uid,
+                                           .shard = m.shard,
+                                           .chunk = m.chunk,
+                                           .times = times,
+                                           .ours = true,
+                                           .rotten = is_rotten(&out->offer->share->places[m.shard], m.chunk)};
+    log_bad(l, &bad);
+    const struct tb_links_options *o = &l->links->options;
+    if (o->ops->on_chunk_bad != NULL) o->ops->on_chunk_bad(o->user, l->index, &bad);
+    return TB_OK;
+}
+
+void link_out_stream_gone(struct link *l, uint32_t slot)
+{
+    for (struct out *out = l->outs; out != NULL; out = out->next)
+        (void)tb_crossing_stream_gone(&out->core, slot);
+}
+
+/* Fills the feed: two parcels a stream, so a stream finds one when it comes back and none waits long on a
+ * slow one. */
+static bool refill(struct link *l)
+{
+    const uint32_t bound = link_streams_bound(l);
+    const uint32_t target = bound * 2 < TB_FEED_READY_MAX ? bound * 2 : TB_FEED_READY_MAX;
+    uint32_t ready = tb_feed_ready(&l->feed);
+    bool pushed = false;
+    for (struct out *out = l->outs; out != NULL && ready < target; out = out->next) {
+        struct tb_feed_parcel p = {.share = out->offer->share, .crossing = out->crossing};
+        while (ready < target && tb_crossing_next(&out->core, &p.parcel)) {
+            tb_share_ref(p.share);
+            const bool fits = tb_feed_push(&l->feed, &p);
+            TB_ASSERT(fits);
+            ready++;
+            pushed = true;
+        }
+    }
+    return pushed;
+}
+
+static void take_taken(struct link *l)
+{
+    struct tb_feed_taken taken[TB_FEED_TAKEN_MAX];
+    const uint32_t count = tb_feed_collect_taken(&l->feed, taken);
+    for (uint32_t i = 0; i < count; i++) {
+        struct out *out = out_find(l, taken[i].crossing);
+        if (out != NULL) tb_crossing_taken(&out->core, &taken[i].parcel, taken[i].slot);
+    }
+}
+
+/* ---- landing ---- */
+
+static struct in *in_find(const struct link *l, uint32_t crossing)
+{
+    struct in *in = l->ins;
+    while (in != NULL && (crossing == 0 || in->crossing != crossing))
+        in = in->next;
+    return in;
+}
+
+static struct in *in_find_uid(const struct link *l, const struct tb_id *uid)
+{
+    struct in *in = l->ins;
+    while (in != NULL && !tb_id_equal(&in->key.uid, uid))
+        in = in->next;
+    return in;
+}
+
+void link_in_stop(struct link *l, struct in *in)
+{
+    if (in->crossing == 0) return;
+    tb_feed_landing_remove(&l->feed, in->crossing);
+    if (link_is_up(l)) LINK_SEND(l, TB_FRAME_STOP, tb_frame_stop, LINK_SMALL, .crossing = in->crossing);
+    in->crossing = 0;
+}
+
+void link_in_free(struct link *l, struct in *in)
+{
+    struct in **at = &l->ins;
+    while (*at != in)
+        at = &(*at)->next;
+    *at = in->next;
+    tb_free(in->memory);
+    tb_free(in);
+}
+
+enum tb_status tb_links_land(struct tb_links *ls, uint32_t peer, const struct tb_version_key *key,
+                             const struct tb_place *places)
+{
+    struct link *l = &ls->links[peer];
+    uint32_t count = 0;
+    for (const struct in *i = l->ins; i != NULL; i = i->next)
+        count++;
+    if (in_find_uid(l, &key->uid) != NULL) return TB_DONE_BEFORE;
+    if (count >= TB_LINKS_LANDINGS_MAX) return TB_SITE_NOMEM;
+    struct in *in = tb_calloc(1, sizeof *in);
+    if (in == NULL) return TB_SITE_NOMEM;
+    in->share = tb_share_new(places, key->shard_count, &ls->wake);
+    if (in->share == NULL) goto undo_in;
+    in->memory = tb_malloc(tb_landing_bytes_for(places, key->shard_count));
+    if (in->memory == NULL) goto undo_share;
+    in->key = *key;
+    tb_landing_init(&in->core, in->share->places, key->shard_count, in->memory);
+    struct in **at = &l->ins;
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = in;
+    links_busy(ls);
+    return TB_OK;
+
+undo_share:
+    tb_share_free(in->share);
+undo_in:
+    tb_free(in);
+    return TB_SITE_NOMEM;
+}
+
+static void in_end(struct link *l, struct in *in, enum tb_status why)
+{
+    const struct tb_links_options *o = &l->links->options;
+    const struct tb_version_key key = in->key;
+    if (why != TB_OK)
+        link_in_stop(l, in);
+    else
+        tb_feed_landing_remove(&l->feed, in->crossing); /* the peer knows by HELD that it is over */
+    in->crossing = 0;
+    in->finished = true;
+    if (why == TB_OK && o->ops->on_landed != NULL) o->ops->on_landed(o->user, l->index, &key);
+    if (why != TB_OK && o->ops->on_failed != NULL) o->ops->on_failed(o->user, l->index, &key.uid, why);
+}
+
+void link_in_fail(struct link *l, const struct tb_id *uid, enum tb_status why)
+{
+    struct in *in = in_find_uid(l, uid);
+    if (in != NULL && !in->finished) in_end(l, in, why);
+}
+
+static void send_held(struct link *l, const struct in *in, uint32_t shard, const struct tb_held_word *words,
+                      uint32_t count)
+{
+    const uint32_t bytes = count * TB_HELD_WORD_BYTES;
+    struct tb_writer *w = link_begin(l, TB_FRAME_HELD, LINK_SMALL + bytes);
+    if (w == NULL) return;
+    tb_write_u32(w, in->crossing); /* as tb_frame_held, whose span is written in place */
+    tb_write_u32(w, shard);
+    tb_write_u32(w, bytes);
+    tb_held_words_encode(words, count, w);
+    link_end(l);
+}
+
+static bool tell_differences(struct link *l, struct in *in, tb_time_ns now)
+{
+    static _Thread_local struct tb_held_word words[HELD_WORDS_MAX];
+    uint32_t shard = 0, count = 0;
+    bool any = false;
+    while ((count = tb_landing_differences(&in->core, &shard, words, HELD_WORDS_MAX)) > 0) {
+        send_held(l, in, shard, words, count);
+        any = true;
+    }
+    if (any) tb_landing_told(&in->core, now);
+    return any;
+}
+
+/* WANT, all that is held, START. */
+static void in_begin(struct link *l, struct in *in, tb_time_ns now)
+{
+    in->crossing = tb_feed_landing_add(&l->feed, in->share);
+    if (in->crossing == 0) return;
+    tb_landing_rewind(&in->core);
+    LINK_SEND(l, TB_FRAME_WANT, tb_frame_want, LINK_SMALL, .crossing = in->crossing, .uid = in->key.uid);
+    (void)tell_differences(l, in, now);
+    tb_landing_told(&in->core, now);
+    LINK_SEND(l, TB_FRAME_START, tb_frame_start, LINK_SMALL, .crossing = in->crossing);
+}
+
+static void refuse(struct link *l, const struct in *in, const struct tb_landing_chunk *chunk,
+                   enum tb_refusal why)
+{
+    if (!link_is_up(l)) return;
+    LINK_SEND(l, TB_FRAME_REFUSED, tb_frame_refused, LINK_SMALL, .crossing = in->crossing,
+              .shard = chunk->shard, .chunk = chunk->chunk, .why = (uint8_t)why);
+}
+
+/* P1: a chunk with a wrong digest was not landed. It is asked for again, but not for ever. */
+static void take_bad(struct link *l, struct in *in, const struct tb_note *n)
+{
+    const struct tb_links_options *o = &l->links->options;
+    const struct tb_landing_chunk chunk = {n->shard, n->chunk};
+    const struct tb_links_bad_chunk bad = {.uid = in->key.uid,
+                                           .shard = n->shard,
+                                           .chunk = n->chunk,
+                                           .times = tb_landing_bad(&in->core, n->shard, n->chunk)};
+    log_bad(l, &bad);
+    const uint32_t crossing = in->crossing;
+    refuse(l, in, &chunk, n->why);
+    if (o->ops->on_chunk_bad != NULL) o->ops->on_chunk_bad(o->user, l->index, &bad);
+    in = in_find(l, crossing); /* the daemon may have ended it */
+    if (in != NULL && bad.times >= TB_LINKS_REFUSALS_MAX) in_end(l, in, TB_CHUNK_DIGEST);
+}
+
+static void take_unsent(struct link *l, const struct tb_note *n)
+{
+    uint32_t times = 0;
+    struct out *out = out_find(l, n->crossing);
+    const struct tb_frame_refused lost = {.shard = n->shard, .chunk = n->chunk, .why = TB_REFUSAL_LOST};
+    if (out != NULL) (void)!tb_crossing_refused(&out->core, &lost, &times);
+}
+
+static void take_note(struct link *l, const struct tb_note *n)
+{
+    const struct tb_landing_chunk chunk = {n->shard, n->chunk};
+    if (n->kind == TB_NOTE_UNSENT) {
+        take_unsent(l, n);
+        return;
+    }
+    struct in *in = in_find(l, n->crossing);
+    if (in == NULL) return;
+    if (n->kind == TB_NOTE_BAD)
+        take_bad(l, in, n);
+    else if (!tb_landing_dropped(&in->core, n->shard, n->chunk))
+        refuse(l, in, &chunk, TB_REFUSAL_LOST);
+}
+
+void link_take_notes(struct link *l)
+{
+    static _Thread_local struct tb_note notes[TB_FEED_NOTES_MAX];
+    take_taken(l);
+    const uint32_t count = tb_feed_collect_notes(&l->feed, notes);
+    for (uint32_t i = 0; i < count; i++)
+        take_note(l, &notes[i]);
+}
+
+static bool all_held(const struct in *in)
+{
+    for (uint32_t s = 0; s < in->share->shard_count; s++)
+        if (!tb_place_whole(&in->share->places[s])) return false;
+    return true;
+}
+
+/* One landing's turn. True: it ended, and the list may have changed. */
+static bool in_tick(struct link *l, struct in *in, tb_time_ns now)
+{
+    struct tb_landing_chunk chunk;
+    if (in->finished) return false;
+    if (in->crossing == 0) {
+        if (all_held(in)) { /* by another way */
+            in_end(l, in, TB_OK);
+            return true;
+        }
+        /* After a cut, what the old streams still bring is told first: it is not sent again (P5). */
+        if (!link_is_up(l) || link_streams_old(l) || link_announced(l, &in->key.uid) == NULL) return false;
+        in_begin(l, in, now);
+        if (in->crossing == 0) return false;
+    }
+    while (tb_landing_again(&in->core, &chunk))
+        refuse(l, in, &chunk, TB_REFUSAL_LOST);
+    if (tb_landing_due(&in->core, now)) (void)tell_differences(l, in, now);
+    if (in->core.lost) { /* a held chunk failed a re-verification: what was told is not true any more */
+        link_in_stop(l, in);
+        return false;
+    }
+    if (!tb_landing_whole(&in->core)) return false;
+    in_end(l, in, TB_OK);
+    return true;
+}
+
+void link_tell_held(struct link *l, tb_time_ns now)
+{
+    for (struct in *in = l->ins; in != NULL && link_is_up(l); in = in->next)
+        if (in->crossing != 0) (void)tell_differences(l, in, now);
+}
+
+void link_move_tick(struct link *l, tb_time_ns now)
+{
+    struct in *in = l->ins;
+    while (in != NULL)
+        in = in_tick(l, in, now) ? l->ins : in->next;
+    if (!link_is_up(l) || !refill(l)) return;
+    for (uint32_t i = 0; i < l->links->loop_count; i++)
+        tb_stream_loop_feed(l->links->loops[i]);
+}
+
+void link_move_down(struct link *l)
+{
+    link_outs_drop(l, NULL);
+    for (struct in *in = l->ins; in != NULL; in = in->next) {
+        if (in->crossing != 0) tb_feed_landing_remove(&l->feed, in->crossing);
+        in->crossing = 0;
+    }
+}
+
+bool link_moves(const struct link *l)
+{
+    bool moves = l->outs != NULL || l->serves != NULL || l->asks != NULL;
+    for (const struct in *in = l->ins; in != NULL; in = in->next)
+        moves |= !in->finished;
+    return moves;
+}

@@ -1,0 +1,278 @@
+/* link_streams.c - the data streams of a link, as the main loop sees them: dialled by the side that dialled
+ * the session, bound to it by its id, one number each, and spread over the stream loops. */
+#include "base/fault.h"
+#include "base/log.h"
+#include "wan/link.h"
+
+uint32_t link_streams_count(const struct link *l)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
+        count += l->streams[i] != NULL;
+    return count;
+}
+
+uint32_t link_streams_bound(const struct link *l)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
+        count += l->streams[i] != NULL && tb_stream_phase(l->streams[i]) == TB_STREAM_BOUND;
+    return count;
+}
+
+bool link_streams_old(const struct link *l)
+{
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
+        if (l->streams[i] != NULL && l->streams[i]->plan.session_seq != l->session_seq) return true;
+    return false;
+}
+
+static void end_stream(struct tb_stream *s)
+{
+    if (s->loop != NULL)
+        tb_stream_end(s);
+    else
+        atomic_store(&s->ending, true); /* still on its way to a loop */
+}
+
+void link_streams_end(struct link *l)
+{
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
+        if (l->streams[i] != NULL) end_stream(l->streams[i]);
+}
+
+static int free_slot(const struct link *l)
+{
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
+        if (l->streams[i] == NULL) return (int)i;
+    return -1;
+}
+
+static void to_loop(struct tb_links *ls, struct tb_stream *s)
+{
+    tb_stream_loop_add(ls->loops[ls->loop_at++ % ls->loop_count], s);
+}
+
+static struct tb_stream_plan plan_for(struct link *l, uint32_t slot, uint32_t number)
+{
+    const struct tb_links_options *o = &l->links->options;
+    return (struct tb_stream_plan){.feed = &l->feed,
+                                   .session_seq = l->session_seq,
+                                   .session = l->session_id,
+                                   .number = number,
+                                   .slot = slot,
+                                   .codec = o->codec,
+                                   .idle = TB_MS(o->stream_idle_ms)};
+}
+
+/* ---- ours ---- */
+
+static bool dial_one(struct link *l)
+{
+    const struct tb_links_options *o = &l->links->options;
+    const int slot = free_slot(l);
+    if (slot < 0) return false;
+    struct tb_stream_plan plan = plan_for(l, (uint32_t)slot, ++l->stream_number);
+    plan.dialled = true;
+    plan.address = l->session->address;
+    plan.tls = o->tls;
+    plan.expect = l->identity;
+    plan.congestion = o->congestion;
+    struct tb_stream *s = tb_stream_new(&plan);
+    if (s == NULL) return false;
+    l->streams[slot] = s;
+    to_loop(l->links, s);
+    return true;
+}
+
+static uint32_t streams_now(const struct link *l)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
+        const struct tb_stream *s = l->streams[i];
+        count += s != NULL && s->plan.session_seq == l->session_seq && tb_stream_phase(s) != TB_STREAM_GONE;
+    }
+    return count;
+}
+
+static void dial_missing(struct link *l, tb_time_ns now)
+{
+    if (!l->session->dialled || now < l->stream_retry_at) return;
+    uint32_t count = streams_now(l);
+    while (count < l->links->options.streams && dial_one(l))
+        count++;
+}
+
+/* ---- the peer's ---- */
+
+static bool number_is_gone(const struct link *l, uint32_t number)
+{
+    for (uint32_t i = 0; i < LINK_GONE_MAX; i++)
+        if (l->gone_numbers[i] == number) return true;
+    return false;
+}
+
+static bool number_is_used(const struct link *l, uint32_t number)
+{
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
+        const struct tb_stream *s = l->streams[i];
+        if (s != NULL && s->plan.session_seq == l->session_seq && s->plan.number == number) return true;
+    }
+    return false;
+}
+
+/* The connection has left the main loop's hands, or was lost on the way. */
+static void on_detached(void *user, struct tb_chan *chan)
+{
+    struct conn *c = user;
+    struct link *l = c->link;
+    struct tb_stream *s = c->binding;
+    struct conn **at = &c->links->conns;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+    c->links->conn_count--;
+    l->conn_count--;
+    const bool welcome = chan != NULL && !atomic_load(&s->ending) && c->binding_session == l->session_seq;
+    tb_free(c);
+    if (welcome) {
+        s->plan.chan = chan;
+        to_loop(l->links, s);
+        return;
+    }
+    if (chan != NULL) tb_chan_discard(chan);
+    atomic_store(&s->why, (int)TB_STREAM_CLOSED);
+    atomic_store(&s->phase, TB_STREAM_GONE);
+    uv_async_send(&l->links->wake);
+}
+
+enum tb_status links_on_bind(struct conn *c, struct tb_wire_frame *f)
+{
+    struct tb_frame_bind m;
+    struct link *l = c->link;
+    const enum tb_status status = tb_frame_bind_decode(&f->payload, &m);
+    if (status != TB_OK) return status;
+    /* A session that ended meanwhile is no mistake; the stream just comes too late. */
+    if (!link_is_up(l) || l->session->dialled || !tb_id_equal(&m.session, &l->session_id))
+        return TB_PEER_TOKEN;
+    if (m.stream == 0 || number_is_used(l, m.stream)) return TB_PEER_GARBLED;
+    if (number_is_gone(l, m.stream)) return TB_PEER_TOKEN;
+    const int slot = free_slot(l);
+    if (slot < 0) return TB_PEER_GARBLED;
+    const struct tb_stream_plan plan = plan_for(l, (uint32_t)slot, m.stream);
+    struct tb_stream *s = tb_stream_new(&plan);
+    if (s == NULL) return TB_SITE_NOMEM;
+    l->streams[slot] = s;
+    c->binding = s;
+    c->binding_session = l->session_seq;
+    tb_wire_detach(c->wire, on_detached, c);
+    return TB_OK;
+}
+
+/* ---- ends ---- */
+
+static struct tb_stream *by_number(const struct link *l, uint32_t number)
+{
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
+        struct tb_stream *s = l->streams[i];
+        if (s != NULL && s->plan.session_seq == l->session_seq && s->plan.number == number) return s;
+    }
+    return NULL;
+}
+
+enum tb_status link_on_stream_gone(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_stream_gone m;
+    const enum tb_status status = tb_frame_stream_gone_decode(&f->payload, &m);
+    if (status != TB_OK) return status;
+    l->gone_numbers[l->gone_at++ % LINK_GONE_MAX] = m.stream;
+    struct tb_stream *s = by_number(l, m.stream);
+    if (s == NULL) return TB_OK;
+    s->peer_gone = true;
+    end_stream(s);
+    return TB_OK;
+}
+
+static void add_stats(struct tb_links_stats *to, const struct tb_stream *s)
+{
+    to->bytes_sent += atomic_load_explicit(&s->bytes_sent, memory_order_relaxed);
+    to->bytes_received += atomic_load_explicit(&s->bytes_received, memory_order_relaxed);
+    to->chunks_sent += atomic_load_explicit(&s->chunks_sent, memory_order_relaxed);
+    to->chunks_received += atomic_load_explicit(&s->chunks_received, memory_order_relaxed);
+    to->chunks_duplicate += atomic_load_explicit(&s->chunks_duplicate, memory_order_relaxed);
+    to->chunks_bad += atomic_load_explicit(&s->chunks_bad, memory_order_relaxed);
+}
+
+static void forget_stream(struct link *l, uint32_t slot)
+{
+    add_stats(&l->stats, l->streams[slot]);
+    tb_stream_free(l->streams[slot]);
+    l->streams[slot] = NULL;
+}
+
+/* A stream of this session is gone here. Whoever sees it first says so; what it had on its way is sent again
+ * once both ends are closed and the peer has told what arrived. */
+static void tell_gone(struct link *l, struct tb_stream *s, tb_time_ns now)
+{
+    const enum tb_status why = (enum tb_status)atomic_load(&s->why);
+    s->told_gone = true;
+    link_take_notes(l);
+    if (!link_is_up(l)) return;
+    link_tell_held(l, now);
+    LINK_SEND(l, TB_FRAME_STREAM_GONE, tb_frame_stream_gone, LINK_SMALL, .stream = s->plan.number);
+    l->stats.streams_lost++;
+    if (!s->peer_gone && why != TB_CANCELLED)
+        tb_log(TB_LOG_WARN, "stream.lost", "peer=%s stream=%u status=%s", l->identity.site.text,
+               s->plan.number, tb_status_name(why));
+    if (why == TB_PEER_GARBLED) link_drop(l, TB_PEER_GARBLED);
+}
+
+static void note_failure(struct link *l, const struct tb_stream *s, tb_time_ns now)
+{
+    const struct tb_links_options *o = &l->links->options;
+    if (atomic_load(&s->was_bound)) l->stream_failures = 0;
+    const uint32_t doublings = l->stream_failures < 10 ? l->stream_failures++ : 10;
+    uint64_t bound = (uint64_t)o->retry_min_ms << doublings;
+    if (bound > o->retry_max_ms) bound = o->retry_max_ms;
+    l->stream_retry_at = now + TB_MS(links_random() % (bound + 1));
+}
+
+static void stream_gone(struct link *l, uint32_t slot, tb_time_ns now)
+{
+    struct tb_stream *s = l->streams[slot];
+    if (s->plan.session_seq != l->session_seq || !link_is_up(l)) {
+        forget_stream(l, slot);
+        return;
+    }
+    if (!s->told_gone) {
+        note_failure(l, s, now);
+        tell_gone(l, s, now);
+    }
+    /* Never bound: nothing was sent on it, so there is no word of the peer to wait for. */
+    if (link_is_up(l) && !s->peer_gone && atomic_load(&s->was_bound)) return;
+    link_out_stream_gone(l, slot);
+    forget_stream(l, slot);
+}
+
+void link_streams_tick(struct link *l, tb_time_ns now)
+{
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
+        if (l->streams[i] != NULL && tb_stream_phase(l->streams[i]) == TB_STREAM_GONE) stream_gone(l, i, now);
+    if (link_is_up(l) && !l->links->closing) dial_missing(l, now);
+}
+
+void link_stream_stats(const struct link *l, struct tb_links_stats *stats)
+{
+    stats->stream_count = 0;
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
+        const struct tb_stream *s = l->streams[i];
+        if (s == NULL) continue;
+        add_stats(stats, s);
+        stats->streams[stats->stream_count++] = (struct tb_links_stream_stats){
+            .stream = s->plan.number,
+            .open = tb_stream_phase(s) == TB_STREAM_BOUND,
+            .bytes_sent = atomic_load_explicit(&s->bytes_sent, memory_order_relaxed),
+            .bytes_received = atomic_load_explicit(&s->bytes_received, memory_order_relaxed),
+            .rtt = atomic_load_explicit(&s->rtt, memory_order_relaxed)};
+    }
+}

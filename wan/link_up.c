@@ -1,0 +1,587 @@
+/* link_up.c - sessions: dialling, accepting, greeting, heartbeats, ends. link_session.h decides; this does.
+ */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "wan/link.h"
+
+#define BYE_LINGER_MS 500
+
+bool link_is_up(const struct link *l)
+{
+    return l->session != NULL;
+}
+
+struct tb_writer *link_begin(struct link *l, enum tb_frame_type type, size_t payload_max)
+{
+    return l->session != NULL ? tb_wire_begin(l->session->wire, (uint16_t)type, 0, payload_max) : NULL;
+}
+
+void link_end(struct link *l)
+{
+    tb_wire_end(l->session->wire);
+}
+
+static void log_link(const struct link *l, enum tb_log_level level, const char *event, enum tb_status why,
+                     const char *address)
+{
+    struct tb_log_line line;
+    char uri[TB_URI_BYTES_MAX];
+    tb_identity_format(&l->identity, uri);
+    tb_log_begin(&line, level, event);
+    tb_log_str(&line, "peer", uri);
+    if (address != NULL && address[0] != '\0') tb_log_str(&line, "address", address);
+    if (why != TB_OK) tb_log_str(&line, "status", tb_status_name(why));
+    tb_log_end(&line);
+}
+
+static void step(struct link *l, enum tb_link_session_event_kind kind,
+                 const struct tb_link_session_event *more, struct tb_link_session_todo *todo_out)
+{
+    struct tb_link_session_event ev = {0};
+    if (more != NULL) ev = *more;
+    ev.kind = kind;
+    ev.now = tb_clock_now();
+    ev.random = links_random();
+    if (tb_link_session_step(&l->life, &ev, todo_out) != TB_OK) memset(todo_out, 0, sizeof *todo_out);
+}
+
+/* ---- connections ---- */
+
+static void conn_close(struct conn *c, enum tb_status why)
+{
+    if (c->ended) return;
+    c->ended = true;
+    tb_wire_close(c->wire, why);
+}
+
+static void conn_bye(struct conn *c, enum tb_status why, uint64_t detail)
+{
+    if (c->ended) return;
+    struct tb_writer *w = tb_wire_begin(c->wire, TB_FRAME_BYE, 0, LINK_SMALL);
+    if (w != NULL) {
+        tb_frame_bye_encode(&(struct tb_frame_bye){tb_frame_status(why), detail}, w);
+        tb_wire_end(c->wire);
+    }
+    c->ended = true;
+    tb_wire_finish(c->wire, why, BYE_LINGER_MS);
+}
+
+static void conn_free(struct conn *c)
+{
+    struct conn **at = &c->links->conns;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+    c->links->conn_count--;
+    if (c->link != NULL) c->link->conn_count--;
+    tb_free(c);
+}
+
+static struct conn *conn_new(struct tb_links *ls, struct link *l)
+{
+    if (ls->conn_count >= LINK_CONNS_MAX || (l != NULL && l->conn_count >= LINK_CONNS_PER_PEER)) return NULL;
+    struct conn *c = tb_calloc(1, sizeof *c);
+    if (c == NULL) return NULL;
+    c->links = ls;
+    c->link = l;
+    c->dialled = l != NULL;
+    c->greet_by = tb_clock_now() + LINK_GREET_BY;
+    c->next = ls->conns;
+    ls->conns = c;
+    ls->conn_count++;
+    if (l != NULL) l->conn_count++;
+    return c;
+}
+
+/* P10: one line for each stranger. */
+static void refuse_stranger(struct conn *c, enum tb_status why)
+{
+    struct tb_log_line line;
+    char uri[TB_URI_BYTES_MAX] = "";
+    if (c->fault_told) return;
+    c->fault_told = true;
+    c->links->strangers++;
+    if (c->identity.kind != TB_IDENTITY_NONE) tb_identity_format(&c->identity, uri);
+    tb_log_begin(&line, TB_LOG_WARN, "link.stranger_refused");
+    tb_log_str(&line, "address", c->address_text);
+    if (uri[0] != '\0') tb_log_str(&line, "identity", uri);
+    tb_log_str(&line, "status", tb_status_name(why));
+    tb_log_str(&line, "reason", tb_chan_reason(tb_wire_chan(c->wire)));
+    tb_log_end(&line);
+}
+
+static struct link *link_of_identity(struct tb_links *ls, const struct tb_identity *identity)
+{
+    for (uint32_t i = 0; i < ls->options.peer_count; i++)
+        if (tb_identity_equal(&ls->links[i].identity, identity)) return &ls->links[i];
+    return NULL;
+}
+
+static void send_hello(struct conn *c, const struct tb_id *session)
+{
+    const struct tb_links_options *o = &c->links->options;
+    struct tb_writer *w = tb_wire_begin(c->wire, TB_FRAME_HELLO, 0, LINK_SMALL);
+    if (w == NULL) return;
+    const struct tb_frame_hello hello = {.protocol = TB_LINK_PROTOCOL,
+                                         .protocol_min = TB_LINK_PROTOCOL_MIN,
+                                         .site = o->site,
+                                         .gateway = o->gateway,
+                                         .lane = o->lane,
+                                         .lane_count = o->lane_count,
+                                         .life = o->life,
+                                         .incarnation = o->incarnation,
+                                         .session = *session,
+                                         .more = {(const uint8_t *)"", 0}};
+    tb_frame_hello_encode(&hello, w);
+    tb_wire_end(c->wire);
+}
+
+static void on_wire_open(struct tb_wire *w, void *user, const struct tb_chan_peer *peer)
+{
+    (void)w;
+    struct conn *c = user;
+    const struct tb_id none = {{0}};
+    c->identity = peer->identity;
+    c->expires_wall_s = peer->expires_wall_s;
+    snprintf(c->address_text, sizeof c->address_text, "%s", peer->address);
+    if (c->dialled) {
+        send_hello(c, &none);
+        return;
+    }
+    struct link *l = link_of_identity(c->links, &peer->identity);
+    if (l == NULL || l->conn_count >= LINK_CONNS_PER_PEER + TB_LINKS_STREAMS_MAX) {
+        refuse_stranger(c, TB_PEER_DENIED);
+        conn_bye(c, TB_PEER_DENIED, 0);
+        return;
+    }
+    c->link = l;
+    l->conn_count++;
+}
+
+/* ---- sessions ---- */
+
+static void session_reset(struct link *l)
+{
+    link_versions_down(l);
+    link_move_down(l);
+    link_streams_end(l);
+    tb_feed_session(&l->feed, 0);
+}
+
+static void session_end(struct link *l, enum tb_status why)
+{
+    struct tb_link_session_todo todo;
+    l->session->is_session = false;
+    l->session = NULL;
+    l->stats.last_why = why;
+    if (why == TB_PEER_GARBLED) l->stats.garbled++;
+    session_reset(l);
+    const struct tb_link_session_event ev = {.peer_fault = why == TB_PEER_GARBLED};
+    step(l, TB_LINK_LOST, &ev, &todo);
+    if (l->links->closing) return;
+    log_link(l, TB_LOG_WARN, "link.down", why, NULL);
+    if (l->links->options.ops->on_peer != NULL)
+        l->links->options.ops->on_peer(l->links->options.user, l->index, false, why);
+}
+
+void link_drop(struct link *l, enum tb_status why)
+{
+    if (!link_is_up(l)) return;
+    struct conn *c = l->session;
+    session_end(l, why);
+    conn_bye(c, why, 0);
+}
+
+static void session_begin(struct conn *c, const struct tb_frame_hello *hello, const struct tb_id *id)
+{
+    struct link *l = c->link;
+    struct tb_link_session_todo todo;
+    const struct tb_link_session_event ev = {.dialled_by_us = c->dialled, .incarnation = hello->incarnation};
+    step(l, TB_LINK_GREETED, &ev, &todo);
+    if (l->session != NULL) {
+        struct conn *old = l->session;
+        old->is_session = false;
+        l->session = NULL;
+        session_reset(l);
+        conn_bye(old, TB_PEER_DUPLICATE, 0);
+    }
+    l->session = c;
+    c->is_session = true;
+    c->greet_by = 0;
+    l->session_id = *id;
+    l->session_seq++;
+    l->want_last = 0;
+    l->stream_number = 0;
+    l->stream_failures = 0;
+    l->stream_retry_at = 0;
+    memset(l->gone_numbers, 0, sizeof l->gone_numbers);
+    l->beat = (struct link_heartbeat){.heard_floor = tb_clock_now()};
+    l->stats.up_since = tb_clock_now();
+    l->stats.sessions++;
+    tb_feed_session(&l->feed, l->session_seq);
+    log_link(l, TB_LOG_INFO, todo.replaced ? "link.renewed" : "link.up", TB_OK, c->address_text);
+    link_versions_up(l);
+    links_busy(l->links);
+    if (!todo.replaced && l->links->options.ops->on_peer != NULL)
+        l->links->options.ops->on_peer(l->links->options.user, l->index, true, TB_OK);
+}
+
+static void tell_refused(struct link *l, enum tb_status why, uint64_t detail, bool by_peer)
+{
+    if (why == TB_PEER_DUPLICATE) return; /* nobody's fault: the other session stays */
+    l->stats.refused++;
+    l->stats.last_why = why;
+    struct tb_log_line line;
+    char uri[TB_URI_BYTES_MAX];
+    tb_identity_format(&l->identity, uri);
+    tb_log_begin(&line, TB_LOG_WARN, "link.refused");
+    tb_log_str(&line, "peer", uri);
+    tb_log_str(&line, "by", by_peer ? "peer" : "us");
+    tb_log_str(&line, "status", tb_status_name(why));
+    tb_log_u64(&line, "detail", detail);
+    tb_log_end(&line);
+    const struct tb_links_options *o = &l->links->options;
+    if (o->ops->on_refused != NULL) o->ops->on_refused(o->user, l->index, why, detail, by_peer);
+}
+
+/* HELLO that is no part of a session yet. The dialler speaks first; the acceptor answers with the session's
+ * id. */
+static enum tb_status on_hello(struct conn *c, struct tb_wire_frame *f)
+{
+    struct tb_frame_hello hello;
+    struct tb_link_session_verdict verdict;
+    struct link *l = c->link;
+    enum tb_status status = tb_frame_hello_decode(&f->payload, &hello);
+    if (status != TB_OK) return status;
+    if (tb_id_is_zero(&hello.session) != !c->dialled) return TB_PEER_GARBLED;
+    status = tb_link_session_judge(&l->life, &hello, c->dialled, &verdict);
+    if (status != TB_OK) {
+        tell_refused(l, status, verdict.detail, false);
+        c->fault_told = true;
+        conn_bye(c, status, verdict.detail);
+        return TB_OK;
+    }
+    struct tb_id id = hello.session;
+    if (!c->dialled) {
+        tb_random_bytes(id.bytes, sizeof id.bytes);
+        send_hello(c, &id);
+    }
+    session_begin(c, &hello, &id);
+    return TB_OK;
+}
+
+static enum tb_status on_bye(struct conn *c, struct tb_wire_frame *f)
+{
+    struct tb_frame_bye bye;
+    const enum tb_status status = tb_frame_bye_decode(&f->payload, &bye);
+    if (status != TB_OK) return status;
+    const enum tb_status why = tb_frame_status_of(bye.status_negated);
+    if (!c->is_session && c->link != NULL) tell_refused(c->link, why, bye.detail, true);
+    c->fault_told = true;
+    if (c->is_session) session_end(c->link, why);
+    conn_close(c, why);
+    return TB_OK;
+}
+
+static enum tb_status on_ping(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_ping ping;
+    const enum tb_status status = tb_frame_ping_decode(&f->payload, &ping);
+    if (status == TB_OK) LINK_SEND(l, TB_FRAME_PONG, tb_frame_pong, LINK_SMALL, .stamp = ping.stamp);
+    return status;
+}
+
+static enum tb_status on_pong(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_pong pong;
+    struct tb_link_session_todo todo;
+    const enum tb_status status = tb_frame_pong_decode(&f->payload, &pong);
+    if (status != TB_OK) return status;
+    const tb_time_ns now = tb_clock_now();
+    if (pong.stamp > 0 && pong.stamp <= now) l->stats.rtt = now - pong.stamp;
+    l->beat.waiting_since = 0;
+    if (l->life.state == TB_LINK_SILENT) step(l, TB_LINK_HEARD, NULL, &todo);
+    return TB_OK;
+}
+
+typedef enum tb_status (*link_handler)(struct link *l, struct tb_wire_frame *f);
+static const link_handler handlers[TB_FRAME_TYPE_END] = {
+    [TB_FRAME_PING] = on_ping,
+    [TB_FRAME_PONG] = on_pong,
+    [TB_FRAME_SUBSCRIBE] = link_on_subscribe,
+    [TB_FRAME_DENIED] = link_on_denied,
+    [TB_FRAME_VERSION] = link_on_version,
+    [TB_FRAME_GONE] = link_on_gone,
+    [TB_FRAME_ASK] = link_on_ask,
+    [TB_FRAME_HEAD] = link_on_head,
+    [TB_FRAME_DIGESTS] = link_on_digests,
+    [TB_FRAME_WANT] = link_on_want,
+    [TB_FRAME_HELD] = link_on_held,
+    [TB_FRAME_START] = link_on_start,
+    [TB_FRAME_STOP] = link_on_stop,
+    [TB_FRAME_REFUSED] = link_on_refused,
+    [TB_FRAME_WHOLE] = link_on_whole,
+    [TB_FRAME_STREAM_GONE] = link_on_stream_gone,
+    [TB_FRAME_REPORT] = link_on_report,
+};
+
+static void log_garbled(const struct conn *c, uint16_t type)
+{
+    struct tb_log_line line;
+    char uri[TB_URI_BYTES_MAX];
+    tb_identity_format(&c->identity, uri);
+    tb_log_begin(&line, TB_LOG_WARN, "link.garbled");
+    tb_log_str(&line, "peer", uri);
+    tb_log_str(&line, "frame", tb_frame_name(type));
+    tb_log_u64(&line, "type", type);
+    tb_log_end(&line);
+}
+
+static enum tb_status dispatch(struct conn *c, struct tb_wire_frame *f)
+{
+    if (f->request != 0) return TB_PEER_GARBLED;
+    if (f->type == TB_FRAME_BYE) return on_bye(c, f);
+    if (c->link == NULL) return TB_PEER_GARBLED;
+    if (!c->is_session) {
+        if (f->type == TB_FRAME_HELLO) return on_hello(c, f);
+        if (f->type == TB_FRAME_BIND && !c->dialled) return links_on_bind(c, f);
+        return TB_PEER_GARBLED;
+    }
+    if (f->type >= TB_FRAME_TYPE_END || handlers[f->type] == NULL) return TB_PEER_GARBLED;
+    return handlers[f->type](c->link, f);
+}
+
+static enum tb_status on_wire_frame(struct tb_wire *w, void *user, struct tb_wire_frame *f)
+{
+    (void)w;
+    struct conn *c = user;
+    if (c->ended) return TB_OK;
+    const enum tb_status status = dispatch(c, f);
+    if (status == TB_OK || c->ended) return TB_OK;
+    if (status == TB_PEER_GARBLED) log_garbled(c, f->type);
+    c->fault_told = true;
+    if (c->is_session)
+        link_drop(c->link, status);
+    else
+        conn_bye(c, status, 0);
+    return TB_OK;
+}
+
+static void dial_next(struct link *l);
+
+static void on_wire_closed(struct tb_wire *w, void *user, enum tb_status why)
+{
+    (void)w;
+    struct conn *c = user;
+    struct link *l = c->link;
+    struct tb_link_session_todo todo;
+    const bool dialled = c->dialled, was_session = c->is_session, closing = c->links->closing;
+    if (was_session)
+        session_end(l, why);
+    else if (l == NULL && !c->ended && !closing)
+        refuse_stranger(c, why);
+    const bool failed = dialled && !was_session && !closing;
+    const bool never_greeted = failed && c->greet_by != 0;
+    if (never_greeted && !c->fault_told && l->life.state == TB_LINK_DIALLING && why != TB_CANCELLED)
+        log_link(l, l->life.attempts == 0 ? TB_LOG_WARN : TB_LOG_DEBUG, "link.dial_failed", why,
+                 tb_chan_reason(tb_wire_chan(w)));
+    conn_free(c);
+    if (!never_greeted) return;
+    l->stats.dials_failed++;
+    if (l->life.state == TB_LINK_DIALLING && l->address_at < l->address_count && why != TB_PEER_DUPLICATE) {
+        dial_next(l); /* the name has more addresses */
+        return;
+    }
+    step(l, TB_LINK_FAILED, NULL, &todo);
+}
+
+static const struct tb_wire_ops wire_ops = {
+    .on_open = on_wire_open, .on_frame = on_wire_frame, .on_closed = on_wire_closed};
+
+/* ---- dialling ---- */
+
+static struct tb_wire_options wire_options(struct tb_links *ls, struct conn *c)
+{
+    const struct tb_wire_options options = {.chan = {.loop = ls->options.loop,
+                                                     .tls = ls->options.tls,
+                                                     .open_ms = (uint32_t)(LINK_GREET_BY / TB_MS(1))},
+                                            .ops = &wire_ops,
+                                            .user = c,
+                                            .frame_bytes_max = TB_LINK_FRAME_BYTES_MAX};
+    return options;
+}
+
+static void dial_failed(struct link *l)
+{
+    struct tb_link_session_todo todo;
+    l->stats.dials_failed++;
+    step(l, TB_LINK_FAILED, NULL, &todo);
+}
+
+/* One attempt at the next address. */
+static void dial_next(struct link *l)
+{
+    struct conn *c = conn_new(l->links, l);
+    if (c == NULL) {
+        dial_failed(l);
+        return;
+    }
+    struct tb_wire_options options = wire_options(l->links, c);
+    options.chan.expect.identity = l->identity;
+    c->address = l->addresses[l->address_at++ % l->address_count];
+    tb_address_format(&c->address, c->address_text, sizeof c->address_text);
+    l->stats.dials++;
+    const enum tb_status status = tb_wire_dial(&options, &c->address, &c->wire);
+    if (status == TB_OK) return;
+    conn_free(c);
+    dial_failed(l);
+}
+
+struct link_resolving {
+    struct link *link; /* NULL: nobody waits for the answer any more */
+};
+
+void link_forget_resolving(struct link *l)
+{
+    if (l->resolving != NULL) l->resolving->link = NULL;
+    l->resolving = NULL;
+}
+
+static void on_resolved(void *user, enum tb_status status, const struct tb_address *addresses, uint32_t count,
+                        uint32_t ttl_s)
+{
+    (void)ttl_s;
+    struct link_resolving *r = user;
+    struct link *l = r->link;
+    tb_free(r);
+    if (l == NULL) return;
+    l->resolving = NULL;
+    if (status != TB_OK || count == 0) {
+        log_link(l, l->life.attempts == 0 ? TB_LOG_WARN : TB_LOG_DEBUG, "link.resolve_failed", status,
+                 l->endpoint.host);
+        dial_failed(l);
+        return;
+    }
+    l->address_count = count < TB_ADDRESSES_MAX ? count : TB_ADDRESSES_MAX;
+    memcpy(l->addresses, addresses, l->address_count * sizeof *addresses);
+    l->address_at = 0;
+    dial_next(l);
+}
+
+static void resolve(struct link *l)
+{
+    struct link_resolving *r = tb_malloc(sizeof *r);
+    if (r == NULL) {
+        dial_failed(l);
+        return;
+    }
+    r->link = l;
+    l->resolving = r;
+    tb_resolve(l->links->options.resolver, &l->endpoint, on_resolved, r);
+}
+
+/* A fresh dial to a silent peer goes to an address that is known: waiting for a name server would be silence
+ * too. */
+static void dial(struct link *l)
+{
+    struct tb_address numeric;
+    if (l->resolving != NULL) return;
+    if (l->life.state == TB_LINK_SILENT && l->address_count > 0) {
+        dial_next(l);
+    } else if (tb_endpoint_address(&l->endpoint, &numeric) == TB_OK) {
+        l->addresses[0] = numeric;
+        l->address_count = 1;
+        l->address_at = 0;
+        dial_next(l);
+    } else {
+        resolve(l);
+    }
+}
+
+void links_on_accept(void *user, int fd, const struct tb_address *from)
+{
+    struct tb_links *ls = user;
+    struct conn *c = conn_new(ls, NULL);
+    if (c == NULL) {
+        close(fd); /* P7: whoever floods the port waits with the others */
+        return;
+    }
+    c->address = *from;
+    tb_address_format(from, c->address_text, sizeof c->address_text);
+    const struct tb_wire_options options = wire_options(ls, c);
+    if (tb_wire_accept(&options, fd, &c->wire) != TB_OK) conn_free(c);
+}
+
+/* ---- the clock ---- */
+
+static void beat(struct link *l, tb_time_ns now)
+{
+    const struct tb_links_options *o = &l->links->options;
+    struct link_heartbeat *b = &l->beat;
+    if (tb_time_since(b->sent_at, now) < TB_MS(o->heartbeat_ms)) return;
+    b->sent_at = now;
+    if (b->waiting_since == 0) b->waiting_since = now;
+    LINK_SEND(l, TB_FRAME_PING, tb_frame_ping, LINK_SMALL, .stamp = now);
+    const uint64_t wall_s = tb_clock_wall_ms() / 1000;
+    const uint64_t ours = tb_tls_expires_wall_s(o->tls), theirs = l->session->expires_wall_s;
+    /* A session does not outlive the certificate of either end. */
+    if ((ours != 0 && wall_s >= ours) || (theirs != 0 && wall_s >= theirs)) link_drop(l, TB_PEER_IDENTITY);
+}
+
+static void listen_for_beats(struct link *l, tb_time_ns now)
+{
+    const struct tb_links_options *o = &l->links->options;
+    struct tb_link_session_todo todo;
+    tb_time_ns heard = tb_wire_heard_at(l->session->wire);
+    if (heard < l->beat.heard_floor) heard = l->beat.heard_floor;
+    if (tb_time_since(heard, now) >= TB_MS(o->down_ms)) {
+        link_drop(l, TB_STREAM_IDLE);
+        return;
+    }
+    if (l->life.state != TB_LINK_UP || l->beat.waiting_since == 0) return;
+    if (tb_time_since(l->beat.waiting_since, now) < TB_MS(o->silent_ms)) return;
+    step(l, TB_LINK_QUIET, NULL, &todo);
+    log_link(l, TB_LOG_WARN, "link.silent", TB_OK, l->session->address_text);
+    if (todo.dial) dial(l);
+}
+
+/* Our own loop stood still (a debugger, a stopped process): that is not the peer's silence. */
+static void forgive_gap(struct link *l, tb_time_ns now)
+{
+    const tb_time_ns gap = tb_time_since(l->links->ticked_at, now);
+    if (gap < TB_MS(300)) return;
+    l->beat.heard_floor = now;
+    if (l->beat.waiting_since != 0) l->beat.waiting_since = now;
+}
+
+void link_up_tick(struct link *l, tb_time_ns now)
+{
+    struct tb_link_session_todo todo;
+    if (link_is_up(l)) forgive_gap(l, now);
+    if (link_is_up(l)) beat(l, now);
+    if (link_is_up(l)) listen_for_beats(l, now);
+    if (l->links->closing || now < l->life.next_dial_at) return;
+    step(l, TB_LINK_DUE, NULL, &todo);
+    if (todo.dial) dial(l);
+}
+
+void link_up_stop(struct link *l)
+{
+    struct tb_link_session_todo todo;
+    step(l, TB_LINK_STOP, NULL, &todo);
+    link_forget_resolving(l);
+    if (link_is_up(l)) link_drop(l, TB_SITE_DRAINING);
+}
+
+/* Connections that were never greeted, or that are to end. */
+void links_conns_tick(struct tb_links *ls, tb_time_ns now)
+{
+    for (struct conn *c = ls->conns; c != NULL; c = c->next) {
+        if (c->is_session || c->ended || c->binding != NULL) continue;
+        if (ls->closing || now >= c->greet_by) conn_close(c, ls->closing ? TB_CANCELLED : TB_STREAM_IDLE);
+    }
+}

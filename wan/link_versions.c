@@ -1,0 +1,243 @@
+/* link_versions.c - who offers what to whom: subscriptions, announcements, withdrawals, wholeness, reports.
+ */
+#include "base/fault.h"
+#include "base/log.h"
+#include "wan/link.h"
+
+static const struct tb_links_ops *ops_of(const struct link *l)
+{
+    return l->links->options.ops;
+}
+
+static void *user_of(const struct link *l)
+{
+    return l->links->options.user;
+}
+
+bool link_granted(const struct link *l, const struct tb_name *model)
+{
+    for (uint32_t i = 0; i < l->granted_count; i++)
+        if (tb_name_equal(&l->granted[i], model)) return true;
+    return false;
+}
+
+const struct announced *link_announced(const struct link *l, const struct tb_id *uid)
+{
+    for (uint32_t i = 0; i < l->announced_count; i++)
+        if (tb_id_equal(&l->announced[i].key.uid, uid)) return &l->announced[i];
+    return NULL;
+}
+
+static void send_version(struct link *l, const struct tb_version_key *key, uint64_t bytes, uint8_t state)
+{
+    LINK_SEND(l, TB_FRAME_VERSION, tb_frame_version, LINK_SMALL, .key = *key, .bytes = bytes, .state = state);
+}
+
+void link_announce(struct link *l, struct offer *o)
+{
+    struct offer_peer *p = &o->peers[l->index];
+    if (!link_is_up(l) || p->announced == l->session_seq || !link_granted(l, &o->key.model)) return;
+    p->announced = l->session_seq;
+    send_version(l, &o->key, o->bytes, TB_FRAME_VERSION_READY);
+}
+
+void link_send_gone(struct link *l, const struct tb_id *uid, enum tb_status why)
+{
+    LINK_SEND(l, TB_FRAME_GONE, tb_frame_gone, LINK_SMALL, .uid = *uid,
+              .status_negated = tb_frame_status(why));
+}
+
+void link_tell_withdrawn(struct link *l, const struct tb_version_key *key)
+{
+    if (link_is_up(l) && link_granted(l, &key->model)) send_version(l, key, 0, TB_FRAME_VERSION_WITHDRAWN);
+}
+
+void link_versions_up(struct link *l)
+{
+    for (uint32_t i = 0; i < l->model_count; i++)
+        LINK_SEND(l, TB_FRAME_SUBSCRIBE, tb_frame_subscribe, LINK_SMALL, .model = l->models[i]);
+}
+
+void link_versions_down(struct link *l)
+{
+    l->granted_count = 0;
+    l->announced_count = 0;
+    link_asks_rewind(l);
+    link_serves_drop(l, NULL);
+}
+
+/* P8: denied unless the daemon says yes. */
+static bool may_read(const struct link *l, const struct tb_name *model)
+{
+    return ops_of(l)->may_read != NULL && ops_of(l)->may_read(user_of(l), l->index, model);
+}
+
+static void grant(struct link *l, const struct tb_name *model)
+{
+    struct tb_links *ls = l->links;
+    l->granted[l->granted_count++] = *model;
+    for (uint32_t i = 0; i < ls->withdrawn_count; i++)
+        if (tb_name_equal(&ls->withdrawn[i].model, model)) link_tell_withdrawn(l, &ls->withdrawn[i]);
+    for (struct offer *o = ls->offers; o != NULL; o = o->next)
+        if (tb_name_equal(&o->key.model, model)) link_announce(l, o);
+}
+
+enum tb_status link_on_subscribe(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_subscribe m;
+    const enum tb_status status = tb_frame_subscribe_decode(&f->payload, &m);
+    if (status != TB_OK) return status;
+    if (link_granted(l, &m.model)) return TB_OK;
+    if (l->granted_count == TB_LINKS_MODELS_MAX) return TB_PEER_GARBLED;
+    if (may_read(l, &m.model)) {
+        grant(l, &m.model);
+        return TB_OK;
+    }
+    tb_log(TB_LOG_WARN, "link.denied", "peer=%s model=%s by=us", l->identity.site.text, m.model.text);
+    l->stats.refused++;
+    LINK_SEND(l, TB_FRAME_DENIED, tb_frame_denied, LINK_SMALL, .model = m.model);
+    return TB_OK;
+}
+
+enum tb_status link_on_denied(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_denied m;
+    const enum tb_status status = tb_frame_denied_decode(&f->payload, &m);
+    if (status != TB_OK) return status;
+    tb_log(TB_LOG_WARN, "link.denied", "peer=%s model=%s by=peer", l->identity.site.text, m.model.text);
+    l->stats.refused++;
+    return TB_OK;
+}
+
+/* Room for one more; the table is bounded, and grows with what the peer really announced. */
+static enum tb_status announced_room(struct link *l)
+{
+    if (l->announced_count < l->announced_cap) return TB_OK;
+    if (l->announced_cap >= TB_LINKS_OFFERS_MAX) return TB_PEER_GARBLED;
+    const uint32_t cap = l->announced_cap == 0 ? 16 : l->announced_cap * 2;
+    struct announced *more = tb_realloc(l->announced, cap * sizeof *more);
+    if (more == NULL) return TB_SITE_NOMEM;
+    l->announced = more;
+    l->announced_cap = cap;
+    return TB_OK;
+}
+
+static void tell_whole(struct link *l, struct offer *o)
+{
+    struct offer_peer *p = &o->peers[l->index];
+    if (!o->whole || p->told_whole == l->session_seq || link_announced(l, &o->key.uid) == NULL) return;
+    p->told_whole = l->session_seq;
+    LINK_SEND(l, TB_FRAME_WHOLE, tb_frame_whole, LINK_SMALL, .uid = o->key.uid);
+}
+
+static bool is_wanted(const struct link *l, const struct tb_name *model)
+{
+    for (uint32_t i = 0; i < l->model_count; i++)
+        if (tb_name_equal(&l->models[i], model)) return true;
+    return false;
+}
+
+static enum tb_status version_ready(struct link *l, const struct tb_frame_version *m)
+{
+    const struct tb_digest zero = {{0}};
+    if (tb_digest_equal(&m->key.root, &zero) || link_announced(l, &m->key.uid) != NULL)
+        return TB_PEER_GARBLED;
+    const enum tb_status status = announced_room(l);
+    if (status != TB_OK) return status;
+    l->announced[l->announced_count++] = (struct announced){m->key, m->bytes};
+    struct offer *o = offer_find(l->links, &m->key.uid);
+    if (o != NULL) tell_whole(l, o);
+    link_asks_send(l);
+    return TB_OK;
+}
+
+enum tb_status link_on_version(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_version m;
+    enum tb_status status = tb_frame_version_decode(&f->payload, &m);
+    if (status != TB_OK) return status;
+    if (!is_wanted(l, &m.key.model)) return TB_PEER_GARBLED;
+    const bool withdrawn = m.state == TB_FRAME_VERSION_WITHDRAWN;
+    if (!withdrawn && m.state != TB_FRAME_VERSION_READY) return TB_PEER_GARBLED;
+    if (!withdrawn) status = version_ready(l, &m);
+    if (status != TB_OK) return status;
+    links_busy(l->links);
+    if (ops_of(l)->on_version != NULL)
+        ops_of(l)->on_version(user_of(l), l->index, &m.key, m.bytes,
+                              withdrawn ? TB_LINKS_WITHDRAWN : TB_LINKS_READY, TB_OK);
+    return TB_OK;
+}
+
+enum tb_status link_on_gone(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_gone m;
+    const enum tb_status status = tb_frame_gone_decode(&f->payload, &m);
+    if (status != TB_OK) return status;
+    const enum tb_status why = tb_frame_status_of(m.status_negated);
+    const struct announced *a = link_announced(l, &m.uid);
+    if (a == NULL) return TB_OK; /* our question and its farewell crossed */
+    const struct announced was = *a;
+    l->announced[a - l->announced] = l->announced[--l->announced_count];
+    const uint64_t session = l->session_seq;
+    link_ask_fail(l, &m.uid, why);
+    link_in_fail(l, &m.uid, why);
+    if (session == l->session_seq && ops_of(l)->on_version != NULL)
+        ops_of(l)->on_version(user_of(l), l->index, &was.key, was.bytes, TB_LINKS_GONE, why);
+    return TB_OK;
+}
+
+void link_peer_held(struct link *l, struct offer *o)
+{
+    struct offer_peer *p = &o->peers[l->index];
+    p->whole = true;
+    p->held_chunks = o->chunks;
+    if (p->told_held == l->session_seq) return;
+    p->told_held = l->session_seq;
+    const struct tb_id uid = o->key.uid;
+    if (ops_of(l)->on_peer_held != NULL) ops_of(l)->on_peer_held(user_of(l), l->index, &uid);
+}
+
+enum tb_status link_on_whole(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_whole m;
+    const enum tb_status status = tb_frame_whole_decode(&f->payload, &m);
+    if (status != TB_OK) return status;
+    struct offer *o = offer_find(l->links, &m.uid);
+    if (o == NULL) return TB_OK; /* retracted meanwhile */
+    if (!link_granted(l, &o->key.model)) return TB_PEER_GARBLED;
+    link_outs_drop(l, o);
+    link_peer_held(l, o);
+    return TB_OK;
+}
+
+enum tb_status link_on_report(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_report m;
+    const enum tb_status status = tb_frame_report_decode(&f->payload, &m);
+    if (status != TB_OK) return status;
+    if (m.state != TB_LINKS_REPORT_HELD && m.state != TB_LINKS_REPORT_ACTIVATED) return TB_PEER_GARBLED;
+    const struct tb_links_report report = {
+        .uid = m.uid, .site = m.site, .state = (enum tb_links_report_state)m.state};
+    if (ops_of(l)->on_report != NULL) ops_of(l)->on_report(user_of(l), l->index, &report);
+    return TB_OK;
+}
+
+static bool whole_here(const struct offer *o)
+{
+    for (uint32_t s = 0; s < o->share->shard_count; s++)
+        if (!tb_place_whole(&o->share->places[s])) return false;
+    return true;
+}
+
+void links_offers_tick(struct tb_links *ls)
+{
+    for (struct offer *o = ls->offers; o != NULL; o = o->next)
+        if (!o->whole) o->whole = whole_here(o);
+}
+
+void link_versions_tick(struct link *l)
+{
+    if (!link_is_up(l)) return;
+    for (struct offer *o = l->links->offers; o != NULL && link_is_up(l); o = o->next)
+        if (o->peers[l->index].told_whole != l->session_seq) tell_whole(l, o);
+}

@@ -1,0 +1,586 @@
+/* links.c - the object: made, ticked, asked, closed. What a tick does is in the link_*.c files. */
+#include "wan/links.h"
+
+#include <stdio.h>
+
+#include "base/assert.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "wan/link.h"
+
+#define TICK_BUSY_MS 5u /* HELD at most every 10 ms, and a relay looks for held chunks as often */
+#define TICK_IDLE_MS 25u
+
+uint64_t links_random(void)
+{
+    uint64_t v = 0;
+    tb_random_bytes(&v, sizeof v);
+    return v;
+}
+
+struct offer *offer_find(struct tb_links *ls, const struct tb_id *uid)
+{
+    struct offer *o = ls->offers;
+    while (o != NULL && !tb_id_equal(&o->key.uid, uid))
+        o = o->next;
+    return o;
+}
+
+/* ---- places that were taken back ---- */
+
+static void sweep_shares(struct tb_links *ls)
+{
+    struct tb_share **at = &ls->retiring;
+    while (*at != NULL) {
+        struct tb_share *s = *at;
+        if (!tb_share_only_ours(s)) {
+            at = &s->next;
+            continue;
+        }
+        *at = s->next;
+        s->call->left--;
+        tb_share_free(s);
+    }
+}
+
+static void sweep_retired(struct tb_links *ls)
+{
+    sweep_shares(ls);
+    struct retired **at = &ls->retired;
+    while (*at != NULL) {
+        struct retired *r = *at;
+        if (r->left > 0) {
+            at = &r->next;
+            continue;
+        }
+        *at = r->next;
+        if (r->done != NULL && !ls->closing) {
+            r->done(r->user);
+            at = &ls->retired; /* the daemon may have added some */
+        }
+        tb_free(r);
+    }
+}
+
+static struct retired *retired_new(struct tb_links *ls, void (*done)(void *user), void *user)
+{
+    struct retired *r = tb_calloc(1, sizeof *r);
+    if (r == NULL) return NULL;
+    r->done = done;
+    r->user = user;
+    r->next = ls->retired;
+    ls->retired = r;
+    return r;
+}
+
+static void retire(struct tb_links *ls, struct tb_share *share, struct retired *call)
+{
+    share->call = call;
+    share->next = ls->retiring;
+    ls->retiring = share;
+    call->left++;
+    tb_share_revoke(share);
+}
+
+static void wake_loops(struct tb_links *ls)
+{
+    for (uint32_t i = 0; i < ls->loop_count; i++)
+        tb_stream_loop_wake(ls->loops[i]);
+    uv_async_send(&ls->wake);
+}
+
+/* ---- the clock ---- */
+
+static void closing_step(struct tb_links *ls);
+
+static bool anything_moves(const struct tb_links *ls)
+{
+    bool moves = ls->retired != NULL || ls->closing;
+    for (uint32_t i = 0; i < ls->options.peer_count; i++)
+        moves |= link_moves(&ls->links[i]);
+    return moves;
+}
+
+static void on_clock(uv_timer_t *clock);
+
+static void set_clock(struct tb_links *ls, uint32_t ms)
+{
+    if (ls->clock_ms == ms) return;
+    ls->clock_ms = ms;
+    uv_timer_start(&ls->clock, on_clock, ms, ms);
+}
+
+void links_busy(struct tb_links *ls)
+{
+    set_clock(ls, TICK_BUSY_MS);
+}
+
+static void move(struct link *l, tb_time_ns now)
+{
+    link_take_notes(l);
+    link_streams_tick(l, now);
+    link_move_tick(l, now);
+}
+
+static void on_clock(uv_timer_t *clock)
+{
+    struct tb_links *ls = clock->data;
+    const tb_time_ns now = tb_clock_now();
+    links_offers_tick(ls);
+    for (uint32_t i = 0; i < ls->options.peer_count; i++) {
+        struct link *l = &ls->links[i];
+        link_up_tick(l, now);
+        link_versions_tick(l);
+        link_serves_tick(l);
+        move(l, now);
+    }
+    links_conns_tick(ls, now);
+    ls->ticked_at = tb_clock_now();
+    sweep_retired(ls);
+    set_clock(ls, anything_moves(ls) ? TICK_BUSY_MS : TICK_IDLE_MS);
+    if (ls->closing) closing_step(ls);
+}
+
+/* A stream took a parcel, wrote a note, changed its phase or let go of a share. */
+static void on_wake(uv_async_t *wake)
+{
+    struct tb_links *ls = wake->data;
+    const tb_time_ns now = tb_clock_now();
+    for (uint32_t i = 0; i < ls->options.peer_count; i++)
+        move(&ls->links[i], now);
+    sweep_retired(ls);
+    if (ls->closing) closing_step(ls);
+}
+
+/* ---- beginning ---- */
+
+static uint32_t or_default(uint32_t value, uint32_t usual)
+{
+    return value != 0 ? value : usual;
+}
+
+static void fill_defaults(struct tb_links_options *o)
+{
+    const uint32_t cores = uv_available_parallelism();
+    o->streams = or_default(o->streams, 8);
+    o->threads = or_default(o->threads, cores < 4 ? cores : 4);
+    o->heartbeat_ms = or_default(o->heartbeat_ms, 1000);
+    o->down_ms = or_default(o->down_ms, 3000);
+    o->silent_ms = or_default(o->silent_ms, 1000);
+    o->fresh_dial_ms = or_default(o->fresh_dial_ms, 250);
+    o->stream_idle_ms = or_default(o->stream_idle_ms, 5000);
+    o->retry_min_ms = or_default(o->retry_min_ms, 100);
+    o->retry_max_ms = or_default(o->retry_max_ms, 5000);
+    o->lane_count = or_default(o->lane_count, 1);
+    if (o->manifest_bytes_max == 0) o->manifest_bytes_max = (uint64_t)256 << 20;
+}
+
+static enum tb_status refuse(char error_out[256], const char *what, const char *which)
+{
+    snprintf(error_out, 256, "%s: %s", what, which);
+    return TB_BAD_ARGUMENT;
+}
+
+static enum tb_status check_peer(const struct tb_links_options *o, const struct tb_links_peer_options *p,
+                                 char error_out[256])
+{
+    struct tb_endpoint endpoint;
+    struct tb_address address;
+    if (!tb_name_valid(p->site.text) || !tb_name_valid(p->gateway.text))
+        return refuse(error_out, "a peer's site or gateway is no name", p->site.text);
+    if (p->model_count > TB_LINKS_MODELS_MAX)
+        return refuse(error_out, "too many models are wanted from", p->site.text);
+    if (p->address == NULL) return TB_OK;
+    if (tb_endpoint_parse(p->address, &endpoint) != TB_OK || endpoint.is_unix)
+        return refuse(error_out, "not an address like host:port", p->address);
+    if (o->resolver == NULL && tb_endpoint_address(&endpoint, &address) != TB_OK)
+        return refuse(error_out, "a name needs a resolver", p->address);
+    return TB_OK;
+}
+
+static enum tb_status check(const struct tb_links_options *o, char error_out[256])
+{
+    const struct tb_identity *own = tb_tls_identity(o->tls);
+    if (own->kind != TB_IDENTITY_GATEWAY || !tb_name_equal(&own->site, &o->site) ||
+        !tb_name_equal(&own->name, &o->gateway))
+        return refuse(error_out, "the certificate is not of this gateway", o->gateway.text);
+    if (o->peer_count > TB_LINKS_PEERS_MAX || o->streams > TB_LINKS_STREAMS_MAX ||
+        o->threads > TB_LINKS_THREADS_MAX)
+        return refuse(error_out, "too many peers, streams or threads", o->site.text);
+    if (o->retry_min_ms > o->retry_max_ms)
+        return refuse(error_out, "retry_min_ms is over retry_max_ms", o->site.text);
+    for (uint32_t i = 0; i < o->peer_count; i++) {
+        const enum tb_status status = check_peer(o, &o->peers[i], error_out);
+        if (status != TB_OK) return status;
+    }
+    return TB_OK;
+}
+
+static enum tb_status link_init(struct tb_links *ls, struct link *l, const struct tb_links_peer_options *p)
+{
+    const struct tb_links_options *o = &ls->options;
+    l->links = ls;
+    l->index = (uint32_t)(l - ls->links);
+    l->identity = (struct tb_identity){.kind = TB_IDENTITY_GATEWAY, .site = p->site, .name = p->gateway};
+    l->has_address = p->address != NULL && tb_endpoint_parse(p->address, &l->endpoint) == TB_OK;
+    if (tb_feed_init(&l->feed) != TB_OK) return TB_SITE_NOMEM;
+    l->models = tb_calloc(p->model_count + 1, sizeof *l->models);
+    if (l->models == NULL) {
+        tb_feed_fini(&l->feed);
+        return TB_SITE_NOMEM;
+    }
+    memcpy(l->models, p->models, p->model_count * sizeof *l->models);
+    l->model_count = p->model_count;
+    const struct tb_link_session_config config = {.self = ls->identity,
+                                                  .peer = l->identity,
+                                                  .lane = o->lane,
+                                                  .lane_count = o->lane_count,
+                                                  .can_dial = l->has_address,
+                                                  .retry_min = TB_MS(o->retry_min_ms),
+                                                  .retry_max = TB_MS(o->retry_max_ms),
+                                                  .fresh_dial = TB_MS(o->fresh_dial_ms)};
+    tb_link_session_init(&l->life, &config, tb_clock_now());
+    return TB_OK;
+}
+
+static void link_fini(struct link *l)
+{
+    link_forget_resolving(l);
+    link_asks_free(l);
+    link_serves_drop(l, NULL);
+    link_outs_drop(l, NULL);
+    while (l->ins != NULL) {
+        tb_share_free(l->ins->share);
+        link_in_free(l, l->ins);
+    }
+    tb_feed_fini(&l->feed);
+    tb_free(l->announced);
+    tb_free(l->models);
+}
+
+static enum tb_status listen_at(struct tb_links *ls, const char *text, char error_out[256])
+{
+    struct tb_endpoint endpoint;
+    struct tb_address address;
+    if (text == NULL) return TB_OK;
+    if (tb_endpoint_parse(text, &endpoint) != TB_OK || endpoint.is_unix ||
+        tb_endpoint_address(&endpoint, &address) != TB_OK)
+        return refuse(error_out, "not a numeric address like 0.0.0.0:7400", text);
+    const enum tb_status status =
+        tb_listen(ls->options.loop, &address, 0, links_on_accept, ls, &ls->listener);
+    if (status != TB_OK) snprintf(error_out, 256, "cannot listen on %s: %s", text, tb_status_text(status));
+    return status;
+}
+
+static enum tb_status loops_new(struct tb_links *ls)
+{
+    for (; ls->loop_count < ls->options.threads; ls->loop_count++) {
+        const enum tb_status status = tb_stream_loop_new(&ls->wake, &ls->loops[ls->loop_count]);
+        if (status != TB_OK) return status;
+    }
+    return TB_OK;
+}
+
+static void loops_free(struct tb_links *ls)
+{
+    while (ls->loop_count > 0)
+        tb_stream_loop_free(ls->loops[--ls->loop_count]);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    struct tb_links *ls = handle->data;
+    if (--ls->handles > 0) return;
+    void (*closed)(void *) = ls->closed;
+    void *user = ls->closed_user;
+    tb_free((void *)(uintptr_t)ls->options.congestion);
+    tb_free(ls->links);
+    tb_free(ls);
+    if (closed != NULL) closed(user);
+}
+
+static void handles_close(struct tb_links *ls)
+{
+    uv_close((uv_handle_t *)&ls->wake, on_handle_closed);
+    uv_close((uv_handle_t *)&ls->clock, on_handle_closed);
+}
+
+/* Everything that tb_links_new makes and closing ends: links, threads, the listening socket. */
+static enum tb_status open_up(struct tb_links *ls, const struct tb_links_options *options,
+                              char error_out[256])
+{
+    uint32_t made = 0;
+    enum tb_status status = TB_OK;
+    for (; made < options->peer_count && status == TB_OK; made += status == TB_OK)
+        status = link_init(ls, &ls->links[made], &options->peers[made]);
+    if (status != TB_OK) goto undo_links;
+    status = loops_new(ls);
+    if (status != TB_OK) goto undo_loops;
+    status = listen_at(ls, options->listen, error_out);
+    if (status == TB_OK) return TB_OK;
+
+undo_loops:
+    loops_free(ls);
+undo_links:
+    while (made > 0)
+        link_fini(&ls->links[--made]);
+    return status;
+}
+
+enum tb_status tb_links_new(const struct tb_links_options *options, struct tb_links **links_out,
+                            char error_out[256])
+{
+    error_out[0] = '\0';
+    enum tb_status status = check(options, error_out);
+    if (status != TB_OK) return status;
+    snprintf(error_out, 256, "no memory, or no thread, for the links");
+    struct tb_links *ls = tb_calloc(1, sizeof *ls);
+    if (ls == NULL) return TB_SITE_NOMEM;
+    ls->options = *options;
+    fill_defaults(&ls->options);
+    ls->options.peers = NULL;
+    ls->options.listen = NULL;
+    ls->options.congestion = options->congestion != NULL ? tb_strdup(options->congestion) : NULL;
+    ls->identity = *tb_tls_identity(options->tls);
+    ls->ticked_at = tb_clock_now();
+    status = TB_SITE_NOMEM;
+    ls->links = tb_calloc(options->peer_count + 1, sizeof *ls->links);
+    if (ls->links == NULL || uv_async_init(options->loop, &ls->wake, on_wake) != 0) goto undo_memory;
+    uv_timer_init(options->loop, &ls->clock);
+    ls->wake.data = ls->clock.data = ls;
+    ls->handles = 2;
+    status = open_up(ls, options, error_out);
+    if (status != TB_OK) {
+        handles_close(ls); /* frees it on the next turn */
+        return status;
+    }
+    set_clock(ls, TICK_BUSY_MS);
+    error_out[0] = '\0';
+    *links_out = ls;
+    return TB_OK;
+
+undo_memory:
+    tb_free((void *)(uintptr_t)ls->options.congestion);
+    tb_free(ls->links);
+    tb_free(ls);
+    return status;
+}
+
+/* ---- end ---- */
+
+static bool streams_left(const struct tb_links *ls)
+{
+    for (uint32_t i = 0; i < ls->options.peer_count; i++)
+        if (link_streams_count(&ls->links[i]) > 0) return true;
+    return false;
+}
+
+static void offers_free(struct tb_links *ls)
+{
+    while (ls->offers != NULL) {
+        struct offer *o = ls->offers;
+        ls->offers = o->next;
+        tb_share_free(o->share);
+        tb_free(o);
+    }
+}
+
+static void closing_step(struct tb_links *ls)
+{
+    if (ls->conns != NULL || streams_left(ls) || uv_is_closing((uv_handle_t *)&ls->wake)) return;
+    loops_free(ls);
+    sweep_retired(ls);
+    TB_ASSERT(ls->retired == NULL);
+    for (uint32_t i = 0; i < ls->options.peer_count; i++)
+        link_fini(&ls->links[i]);
+    offers_free(ls);
+    handles_close(ls);
+}
+
+void tb_links_close(struct tb_links *ls, void (*done)(void *user), void *user)
+{
+    TB_ASSERT(!ls->closing);
+    ls->closing = true;
+    ls->closed = done;
+    ls->closed_user = user;
+    if (ls->listener != NULL) tb_listener_close(ls->listener);
+    ls->listener = NULL;
+    for (uint32_t i = 0; i < ls->options.peer_count; i++) {
+        link_up_stop(&ls->links[i]);
+        link_streams_end(&ls->links[i]);
+    }
+    links_busy(ls);
+}
+
+/* ---- what we hold ---- */
+
+static uint64_t chunks_of(const struct tb_place *places, uint32_t shard_count, uint64_t *bytes_out)
+{
+    uint64_t chunks = 0;
+    *bytes_out = 0;
+    for (uint32_t s = 0; s < shard_count; s++) {
+        chunks += places[s].manifest->chunk_count;
+        *bytes_out += places[s].manifest->bytes;
+    }
+    return chunks;
+}
+
+enum tb_status tb_links_offer(struct tb_links *ls, const struct tb_version_key *key,
+                              const struct tb_place *places)
+{
+    const struct tb_digest zero = {{0}};
+    uint64_t bytes = 0;
+    if (offer_find(ls, &key->uid) != NULL) return TB_DONE_BEFORE;
+    const uint64_t chunks = chunks_of(places, key->shard_count, &bytes);
+    if (tb_digest_equal(&key->root, &zero) || chunks > UINT32_MAX) return TB_BAD_ARGUMENT;
+    if (ls->offer_count >= TB_LINKS_OFFERS_MAX) return TB_SITE_NOMEM;
+    struct offer *o = tb_calloc(1, sizeof *o + ls->options.peer_count * sizeof o->peers[0]);
+    if (o == NULL) return TB_SITE_NOMEM;
+    o->share = tb_share_new(places, key->shard_count, &ls->wake);
+    if (o->share == NULL) {
+        tb_free(o);
+        return TB_SITE_NOMEM;
+    }
+    o->key = *key;
+    o->bytes = bytes;
+    o->chunks = (uint32_t)chunks;
+    struct offer **at = &ls->offers;
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = o;
+    ls->offer_count++;
+    for (uint32_t i = 0; i < ls->options.peer_count; i++)
+        link_announce(&ls->links[i], o);
+    return TB_OK;
+}
+
+enum tb_status tb_links_retract(struct tb_links *ls, const struct tb_id *uid, enum tb_status why,
+                                void (*done)(void *user), void *user)
+{
+    struct offer **at = &ls->offers;
+    while (*at != NULL && !tb_id_equal(&(*at)->key.uid, uid))
+        at = &(*at)->next;
+    struct offer *o = *at;
+    if (o == NULL) return TB_NOT_FOUND;
+    struct retired *call = retired_new(ls, done, user);
+    if (call == NULL) return TB_SITE_NOMEM;
+    *at = o->next;
+    ls->offer_count--;
+    for (uint32_t i = 0; i < ls->options.peer_count; i++) {
+        struct link *l = &ls->links[i];
+        link_outs_drop(l, o);
+        link_serves_drop(l, o);
+        if (link_is_up(l) && o->peers[i].announced == l->session_seq)
+            link_send_gone(l, &o->key.uid, (int)why < 0 ? why : TB_NOT_FOUND);
+    }
+    retire(ls, o->share, call);
+    tb_free(o);
+    wake_loops(ls);
+    return TB_OK;
+}
+
+enum tb_status tb_links_withdrawn(struct tb_links *ls, const struct tb_version_key *key)
+{
+    bool known = false;
+    for (uint32_t i = 0; i < ls->withdrawn_count; i++)
+        known |= tb_id_equal(&ls->withdrawn[i].uid, &key->uid);
+    if (known) return TB_DONE_BEFORE;
+    ls->withdrawn[ls->withdrawn_at++ % TB_LINKS_WITHDRAWN_MAX] = *key;
+    if (ls->withdrawn_count < TB_LINKS_WITHDRAWN_MAX) ls->withdrawn_count++;
+    for (uint32_t i = 0; i < ls->options.peer_count; i++)
+        link_tell_withdrawn(&ls->links[i], key);
+    return TB_OK;
+}
+
+/* ---- what we want ---- */
+
+enum tb_status tb_links_land_stop(struct tb_links *ls, const struct tb_id *uid, void (*done)(void *user),
+                                  void *user)
+{
+    struct retired *call = retired_new(ls, done, user);
+    if (call == NULL) return TB_SITE_NOMEM;
+    for (uint32_t i = 0; i < ls->options.peer_count; i++) {
+        struct link *l = &ls->links[i];
+        for (struct in *in = l->ins, *next; in != NULL; in = next) {
+            next = in->next;
+            if (!tb_id_equal(&in->key.uid, uid)) continue;
+            link_in_stop(l, in);
+            retire(ls, in->share, call);
+            link_in_free(l, in);
+        }
+    }
+    wake_loops(ls);
+    return TB_OK;
+}
+
+/* ---- what is known ---- */
+
+enum tb_status tb_links_tell(struct tb_links *ls, uint32_t peer, const struct tb_links_report *report)
+{
+    TB_ASSERT(peer < ls->options.peer_count);
+    struct link *l = &ls->links[peer];
+    if (!link_is_up(l)) return TB_PEER_UNREACHABLE;
+    LINK_SEND(l, TB_FRAME_REPORT, tb_frame_report, LINK_SMALL, .uid = report->uid, .site = report->site,
+              .state = (uint8_t)report->state);
+    return TB_OK;
+}
+
+enum tb_status tb_links_peer_progress(const struct tb_links *ls, uint32_t peer, const struct tb_id *uid,
+                                      struct tb_links_progress *progress_out)
+{
+    const struct offer *o = ls->offers;
+    TB_ASSERT(peer < ls->options.peer_count);
+    while (o != NULL && !tb_id_equal(&o->key.uid, uid))
+        o = o->next;
+    if (o == NULL) return TB_NOT_FOUND;
+    const struct offer_peer *p = &o->peers[peer];
+    *progress_out =
+        (struct tb_links_progress){.chunks = o->chunks, .held_chunks = p->held_chunks, .whole = p->whole};
+    for (const struct out *out = ls->links[peer].outs; out != NULL; out = out->next)
+        progress_out->crossing |= out->offer == o;
+    return TB_OK;
+}
+
+void tb_links_set_incarnation(struct tb_links *ls, uint64_t incarnation)
+{
+    ls->options.incarnation = incarnation;
+}
+
+bool tb_links_address(const struct tb_links *ls, struct tb_address *address_out)
+{
+    if (ls->listener == NULL) return false;
+    *address_out = tb_listener_address(ls->listener);
+    return true;
+}
+
+uint32_t tb_links_peer_find(const struct tb_links *ls, const char *site)
+{
+    for (uint32_t i = 0; i < ls->options.peer_count; i++)
+        if (strcmp(ls->links[i].identity.site.text, site) == 0) return i;
+    return UINT32_MAX;
+}
+
+void tb_links_stats(const struct tb_links *ls, uint32_t peer, struct tb_links_stats *stats_out)
+{
+    TB_ASSERT(peer < ls->options.peer_count);
+    const struct link *l = &ls->links[peer];
+    *stats_out = l->stats;
+    link_stream_stats(l, stats_out);
+    for (const struct out *o = l->outs; o != NULL; o = o->next)
+        stats_out->crossings++;
+    for (const struct in *in = l->ins; in != NULL; in = in->next)
+        stats_out->landings += !in->finished;
+    stats_out->up = link_is_up(l);
+    if (!stats_out->up) {
+        stats_out->up_since = 0;
+        return;
+    }
+    stats_out->dialled_by_us = l->session->dialled;
+    stats_out->identity = l->session->identity;
+    snprintf(stats_out->address, sizeof stats_out->address, "%s", l->session->address_text);
+}
+
+uint64_t tb_links_strangers_refused(const struct tb_links *ls)
+{
+    return ls->strangers;
+}

@@ -1,0 +1,180 @@
+/* stream.c - the life of a data stream: opening, binding, idling, ending. */
+#include "wan/stream.h"
+
+#include <netinet/tcp.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/fault.h"
+
+struct tb_stream *tb_stream_new(const struct tb_stream_plan *plan)
+{
+    struct tb_stream *s = tb_calloc(1, sizeof *s);
+    if (s == NULL) return NULL;
+    s->plan = *plan;
+    s->receive.reading = plan->dialled ? TB_READING_BOUND : TB_READING_HEADER;
+    atomic_init(&s->phase, TB_STREAM_OPENING);
+    atomic_init(&s->why, TB_OK);
+    atomic_init(&s->ending, false);
+    atomic_init(&s->was_bound, !plan->dialled);
+    atomic_init(&s->fd, -1);
+    return s;
+}
+
+void tb_stream_free(struct tb_stream *s)
+{
+    tb_free(s);
+}
+
+void tb_stream_end(struct tb_stream *s)
+{
+    atomic_store_explicit(&s->ending, true, memory_order_release);
+    tb_stream_loop_wake(s->loop);
+}
+
+enum tb_stream_phase tb_stream_phase(const struct tb_stream *s)
+{
+    return (enum tb_stream_phase)atomic_load_explicit(&s->phase, memory_order_acquire);
+}
+
+static bool ending(const struct tb_stream *s)
+{
+    return atomic_load_explicit(&s->ending, memory_order_acquire);
+}
+
+static void be_gone(struct tb_stream *s, enum tb_status why)
+{
+    tb_stream_send_fini(s);
+    tb_stream_receive_fini(s);
+    s->closing = true;
+    s->chan = NULL;
+    struct tb_stream_loop *loop = s->loop;
+    tb_stream_loop_leave(loop, s);
+    atomic_store_explicit(&s->fd, -1, memory_order_relaxed);
+    atomic_store_explicit(&s->why, (int)why, memory_order_relaxed);
+    atomic_store_explicit(&s->phase, TB_STREAM_GONE,
+                          memory_order_release); /* from here on it is the main loop's */
+    tb_stream_loop_tell(loop);
+}
+
+void tb_stream_close(struct tb_stream *s, enum tb_status why)
+{
+    if (s->closing) return;
+    s->closing = true;
+    tb_chan_close(s->chan, why);
+}
+
+/* A connection that nothing moves on may be dead without a word (a firewall forgot it). The kernel asks after
+ * 15 s. */
+static void keep_alive(int fd)
+{
+    const int one = 1, idle_s = 15, every_s = 5, times = 3;
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof every_s);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof times);
+}
+
+static void opened(struct tb_stream *s)
+{
+    const tb_time_ns now = tb_clock_now();
+    s->send.moved_at = s->receive.moved_at = now;
+    keep_alive(tb_chan_fd(s->chan));
+    atomic_store_explicit(&s->fd, tb_chan_fd(s->chan), memory_order_relaxed);
+    tb_stream_send_control(s, s->plan.dialled ? TB_FRAME_BIND : TB_FRAME_BOUND);
+    if (s->plan.dialled) return;
+    atomic_store_explicit(&s->phase, TB_STREAM_BOUND, memory_order_release);
+    tb_stream_loop_tell(s->loop);
+}
+
+static void on_open(struct tb_chan *c, void *user, const struct tb_chan_peer *peer)
+{
+    (void)c, (void)peer;
+    opened(user);
+}
+
+static void on_readable(struct tb_chan *c, void *user)
+{
+    (void)c;
+    (void)tb_stream_receive_more(user, TB_STREAM_TURN_BYTES);
+}
+
+static void on_writable(struct tb_chan *c, void *user)
+{
+    (void)c;
+    tb_stream_send_more(user);
+}
+
+static void on_closed(struct tb_chan *c, void *user, enum tb_status why)
+{
+    (void)c;
+    be_gone(user, why);
+}
+
+static const struct tb_chan_ops chan_ops = {
+    .on_open = on_open, .on_readable = on_readable, .on_writable = on_writable, .on_closed = on_closed};
+
+static enum tb_status dial(struct tb_stream *s)
+{
+    const struct tb_chan_options options = {.loop = tb_stream_loop_uv(s->loop),
+                                            .tls = s->plan.tls,
+                                            .expect = {.identity = s->plan.expect},
+                                            .ops = &chan_ops,
+                                            .user = s,
+                                            .open_ms = (uint32_t)(s->plan.idle / TB_MS(1)),
+                                            .congestion = s->plan.congestion};
+    return tb_chan_dial(&options, &s->plan.address, &s->chan);
+}
+
+static enum tb_status attach(struct tb_stream *s)
+{
+    s->chan = s->plan.chan;
+    const enum tb_status status = tb_chan_attach(s->chan, tb_stream_loop_uv(s->loop), &chan_ops, s);
+    if (status == TB_OK)
+        opened(s);
+    else
+        tb_chan_discard(s->plan.chan);
+    return status;
+}
+
+void tb_stream_begin(struct tb_stream *s)
+{
+    const enum tb_status status = s->plan.dialled ? dial(s) : attach(s);
+    if (status != TB_OK) be_gone(s, status);
+}
+
+/* What reached this machine before the end was said is not asked for again (P5): it is read first. */
+static void end(struct tb_stream *s)
+{
+    if (tb_stream_phase(s) == TB_STREAM_BOUND) (void)tb_stream_receive_more(s, TB_STREAM_DRAIN_BYTES);
+    tb_stream_close(s, TB_CANCELLED);
+}
+
+void tb_stream_look(struct tb_stream *s)
+{
+    if (s->closing) return;
+    tb_stream_receive_heed(s);
+    tb_stream_send_heed(s);
+    if (ending(s))
+        end(s);
+    else if (tb_stream_phase(s) == TB_STREAM_BOUND && !tb_stream_sending(s))
+        tb_stream_send_more(s);
+}
+
+static void measure(struct tb_stream *s)
+{
+    struct tcp_info info;
+    socklen_t bytes = sizeof info;
+    if (getsockopt(tb_chan_fd(s->chan), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return;
+    atomic_store_explicit(&s->rtt, TB_US(info.tcpi_rtt), memory_order_relaxed);
+}
+
+void tb_stream_tick(struct tb_stream *s, tb_time_ns now)
+{
+    if (s->closing || atomic_load_explicit(&s->fd, memory_order_relaxed) < 0) return;
+    measure(s);
+    const bool stuck_sending = tb_stream_sending(s) && tb_time_since(s->send.moved_at, now) >= s->plan.idle;
+    const bool stuck_receiving =
+        tb_stream_receiving(s) && tb_time_since(s->receive.moved_at, now) >= s->plan.idle;
+    if (stuck_sending || stuck_receiving) tb_stream_close(s, TB_STREAM_IDLE);
+}

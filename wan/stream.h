@@ -1,0 +1,144 @@
+/* stream.h - one data stream of a link, and the loops on which streams live. A shell, internal to wan.
+ *
+ * A stream is one TLS connection on one loop of its own thread. It sends chunk frames from places and lands
+ * chunk frames into places, both ways at once, and knows nothing of sessions: the main loop opens it for a
+ * session, tells it to end, and looks at its phase. Bytes go from the arena into SSL_write and from SSL_read
+ * into the arena.
+ *
+ * Threads: the main loop makes, adds, ends and frees; everything else happens on the stream's loop. What both
+ * look at is atomic. */
+#ifndef TB_WAN_STREAM_H
+#define TB_WAN_STREAM_H
+
+#include <stdatomic.h>
+#include <uv.h>
+
+#include "base/net/chan.h"
+#include "wan/feed.h"
+
+#define TB_STREAM_STAGE_BYTES                                                                                \
+    16384u /* one TLS record: a header and the beginning of its chunk leave together */
+#define TB_STREAM_TURN_BYTES  ((uint64_t)4 << 20)   /* then the loop's other streams */
+#define TB_STREAM_DRAIN_BYTES ((uint64_t)256 << 20) /* of what came before the end */
+
+enum tb_stream_phase { TB_STREAM_OPENING, TB_STREAM_BOUND, TB_STREAM_GONE };
+
+struct tb_stream_loop;
+
+struct tb_stream_plan {
+    struct tb_feed *feed;
+    uint64_t session_seq; /* of the feed */
+    struct tb_id session; /* goes into BIND */
+    uint32_t number;
+    uint32_t slot;
+    enum tb_codec_id codec;
+    tb_time_ns idle;
+    bool dialled;
+    struct tb_address address; /* dialled */
+    struct tb_tls *tls;        /* dialled */
+    struct tb_identity expect; /* dialled */
+    const char *congestion;    /* dialled */
+    struct tb_chan *chan;      /* accepted: detached, its BIND was read */
+};
+
+struct tb_stream_send {
+    bool have_parcel;
+    struct tb_feed_parcel parcel;
+    uint32_t sent_chunks; /* of the parcel */
+    uint32_t stage_used, stage_sent;
+    const uint8_t *body; /* in the place or in `encoded` */
+    uint32_t body_left;
+    bool control; /* what is staged is BIND or BOUND */
+    uint8_t *encoded;
+    size_t encoded_cap;
+    tb_time_ns moved_at;
+    uint8_t stage[TB_STREAM_STAGE_BYTES];
+};
+
+enum tb_stream_reading {
+    TB_READING_BOUND,
+    TB_READING_HEADER,
+    TB_READING_RAW,
+    TB_READING_ENCODED,
+    TB_READING_DROP
+};
+struct tb_stream_receive {
+    enum tb_stream_reading reading;
+    uint32_t got; /* bytes of what is being read */
+    struct tb_chunk_frame frame;
+    uint32_t crossing;      /* whose share is kept below */
+    struct tb_share *share; /* referenced; NULL: none */
+    bool claimed;           /* the frame's chunk is ours to write */
+    uint8_t *into;          /* RAW: in the place; ENCODED: `encoded` */
+    uint8_t *encoded;
+    size_t encoded_cap;
+    tb_time_ns moved_at;
+    uint8_t header[TB_CHUNK_FRAME_HEADER_BYTES];
+};
+
+struct tb_stream {
+    struct tb_stream_plan plan;
+    struct tb_stream_loop *loop;
+    struct tb_stream *next; /* in the loop's list, or in what is added to it */
+    struct tb_chan *chan;
+    bool closing;
+    /* Looked at by the main loop. */
+    atomic_int phase; /* enum tb_stream_phase */
+    atomic_int why;   /* with GONE */
+    atomic_bool ending;
+    atomic_bool was_bound;
+    atomic_ullong bytes_sent, bytes_received, rtt;
+    atomic_ullong chunks_sent, chunks_received, chunks_duplicate, chunks_bad;
+    atomic_int fd; /* for tests: -1 while not open */
+    /* The main loop's own. */
+    bool peer_gone;
+    bool told_gone;
+    /* The loop's own. */
+    struct tb_stream_send send;
+    struct tb_stream_receive receive;
+};
+
+/* Main loop. NULL: no memory. A chan in the plan stays the caller's then. */
+struct tb_stream *tb_stream_new(const struct tb_stream_plan *plan);
+void tb_stream_free(struct tb_stream *s); /* never added, or GONE */
+/* Main loop. What has arrived is read, then it closes. */
+void tb_stream_end(struct tb_stream *s);
+enum tb_stream_phase tb_stream_phase(const struct tb_stream *s);
+
+/* On the loop: stream_send.c and stream_receive.c. */
+void tb_stream_send_more(
+    struct tb_stream *s); /* writes until it is full, nothing is there, or the turn is over */
+void tb_stream_send_control(struct tb_stream *s, enum tb_frame_type type);
+void tb_stream_send_heed(struct tb_stream *s); /* revoked places: lets go of them, or closes in mid-chunk */
+void tb_stream_send_fini(struct tb_stream *s);
+bool tb_stream_sending(const struct tb_stream *s);
+/* Reads at most `budget` bytes; false when there was no more, or the stream closed. */
+bool tb_stream_receive_more(struct tb_stream *s, uint64_t budget);
+void tb_stream_receive_heed(struct tb_stream *s);
+void tb_stream_receive_fini(struct tb_stream *s);
+bool tb_stream_receiving(const struct tb_stream *s); /* in the middle of a frame */
+void tb_stream_close(struct tb_stream *s, enum tb_status why);
+
+/* On the loop: stream.c. */
+void tb_stream_begin(struct tb_stream *s); /* dials, or attaches what was accepted */
+void tb_stream_look(struct tb_stream *s);  /* after a wake: ending, revoked, something to send? */
+void tb_stream_tick(struct tb_stream *s, tb_time_ns now); /* idle? */
+
+/* Loops. `wake` is the main loop's async: sent when a phase changed, parcels were taken, or notes were
+ * written. */
+TB_MUST_USE enum tb_status tb_stream_loop_new(uv_async_t *wake, struct tb_stream_loop **loop_out);
+void tb_stream_loop_add(struct tb_stream_loop *l, struct tb_stream *s);
+void tb_stream_loop_wake(struct tb_stream_loop *l);
+void tb_stream_loop_feed(struct tb_stream_loop *l); /* wakes it if one of its streams found nothing to send */
+void tb_stream_loop_free(struct tb_stream_loop *l); /* every stream is GONE; joins the thread */
+
+/* On the loop. */
+void tb_stream_loop_tell(struct tb_stream_loop *l); /* the main loop */
+struct tb_codec *tb_stream_loop_codec(struct tb_stream_loop *l);
+uint8_t *tb_stream_loop_scratch(struct tb_stream_loop *l, size_t *cap_out);
+atomic_bool *tb_stream_loop_hungry(struct tb_stream_loop *l);
+uv_loop_t *tb_stream_loop_uv(struct tb_stream_loop *l);
+void tb_stream_loop_leave(struct tb_stream_loop *l,
+                          struct tb_stream *s); /* on the loop, before it says GONE */
+
+#endif

@@ -1,0 +1,252 @@
+/* stream_receive.c - a stream reads chunk frames and lands them: claim at the header, bytes into the place,
+ * digest at the end. */
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/net/wire.h"
+#include "wan/stream.h"
+
+#define BOUND_BYTES (TB_WIRE_HEADER_BYTES + 4u)
+_Static_assert(BOUND_BYTES <= TB_CHUNK_FRAME_HEADER_BYTES, "BOUND is read into the header's room");
+
+bool tb_stream_receiving(const struct tb_stream *s)
+{
+    const struct tb_stream_receive *r = &s->receive;
+    return r->reading == TB_READING_BOUND || r->reading > TB_READING_HEADER || r->got > 0;
+}
+
+static struct tb_place *place_of(const struct tb_stream_receive *r)
+{
+    return &r->share->places[r->frame.shard];
+}
+
+static void unclaim(struct tb_stream_receive *r)
+{
+    if (r->claimed) tb_place_unclaim(place_of(r), r->frame.chunk);
+    r->claimed = false;
+}
+
+static void forget_share(struct tb_stream_receive *r)
+{
+    if (r->share != NULL) tb_share_unref(r->share);
+    r->share = NULL;
+    r->crossing = 0;
+}
+
+void tb_stream_receive_fini(struct tb_stream *s)
+{
+    unclaim(&s->receive);
+    forget_share(&s->receive);
+    tb_free(s->receive.encoded);
+    s->receive.encoded = NULL;
+}
+
+static void count(atomic_ullong *counter)
+{
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+/* A note that does not fit ends the stream: whatever it brought and is not held is then sent again. */
+static void note(struct tb_stream *s, enum tb_note_kind kind, enum tb_refusal why)
+{
+    const struct tb_chunk_frame *f = &s->receive.frame;
+    const struct tb_note n = {
+        .kind = kind, .why = why, .crossing = f->crossing, .shard = f->shard, .chunk = f->chunk};
+    if (!tb_feed_note(s->plan.feed, &n)) tb_stream_close(s, TB_SITE_NOMEM);
+    tb_stream_loop_tell(s->loop);
+}
+
+static void next_header(struct tb_stream_receive *r)
+{
+    r->reading = TB_READING_HEADER;
+    r->got = 0;
+}
+
+/* The answer to BIND. */
+static enum tb_status take_bound(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    struct tb_reader reader;
+    struct tb_frame_bound bound;
+    tb_reader_init(&reader, r->header, BOUND_BYTES);
+    const uint32_t bytes = tb_read_u32(&reader);
+    const uint16_t type = tb_read_u16(&reader);
+    const uint16_t zero = tb_read_u16(&reader);
+    const uint64_t request = tb_read_u64(&reader);
+    if (bytes != 4 || type != TB_FRAME_BOUND || zero != 0 || request != 0) return TB_PEER_GARBLED;
+    if (tb_frame_bound_decode(&reader, &bound) != TB_OK || bound.stream != s->plan.number)
+        return TB_PEER_GARBLED;
+    next_header(r);
+    atomic_store_explicit(&s->was_bound, true, memory_order_relaxed);
+    atomic_store_explicit(&s->phase, TB_STREAM_BOUND, memory_order_release);
+    tb_stream_loop_tell(s->loop);
+    tb_stream_send_more(s);
+    return TB_OK;
+}
+
+/* Makes r->share the one of the frame's crossing, or NULL for one that is over. Chunks of one crossing follow
+ * one another, so the feed is rarely asked. */
+static enum tb_status find_share(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    bool known = true;
+    if (r->share != NULL && tb_share_revoked(r->share)) forget_share(r);
+    if (r->share != NULL && r->crossing == r->frame.crossing) return TB_OK;
+    forget_share(r);
+    r->share = tb_feed_landing(s->plan.feed, r->frame.crossing, &known);
+    r->crossing = r->share != NULL ? r->frame.crossing : 0;
+    return known ? TB_OK : TB_PEER_GARBLED;
+}
+
+static enum tb_status encoded_room(struct tb_stream_receive *r)
+{
+    if (r->encoded_cap >= r->frame.wire_bytes) return TB_OK;
+    tb_free(r->encoded);
+    r->encoded = tb_malloc(r->frame.raw_bytes); /* the size our manifest says, not the peer */
+    r->encoded_cap = r->encoded != NULL ? r->frame.raw_bytes : 0;
+    return r->encoded != NULL ? TB_OK : TB_SITE_NOMEM;
+}
+
+static enum tb_status claim(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    struct tb_place *place = place_of(r);
+    uint32_t bytes = 0;
+    r->claimed = tb_place_claim(place, r->frame.chunk);
+    if (!r->claimed) {
+        count(&s->chunks_duplicate);
+        r->reading = TB_READING_DROP;
+        if (!tb_place_held(place, r->frame.chunk)) note(s, TB_NOTE_DROPPED, TB_REFUSAL_LOST);
+        return TB_OK;
+    }
+    if (r->frame.codec == TB_CODEC_RAW) {
+        r->reading = TB_READING_RAW;
+        r->into = tb_place_chunk(place, r->frame.chunk, &bytes);
+        return TB_OK;
+    }
+    r->reading = TB_READING_ENCODED;
+    const enum tb_status status = encoded_room(r);
+    r->into = r->encoded;
+    return status;
+}
+
+static enum tb_status take_header(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    struct tb_reader reader;
+    tb_reader_init(&reader, r->header, sizeof r->header);
+    enum tb_status status = tb_chunk_frame_decode(&reader, &r->frame);
+    if (status == TB_OK) status = find_share(s);
+    if (status != TB_OK) return status;
+    r->got = 0;
+    if (r->share == NULL) {
+        r->reading = TB_READING_DROP;
+        return TB_OK;
+    }
+    status = tb_landing_check(r->share->places, r->share->shard_count, &r->frame);
+    return status == TB_OK ? claim(s) : status;
+}
+
+static enum tb_status decode(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    uint32_t bytes = 0;
+    uint8_t *out = tb_place_chunk(place_of(r), r->frame.chunk, &bytes);
+    return tb_codec_decode(tb_stream_loop_codec(s->loop), r->frame.codec, r->encoded, r->frame.wire_bytes,
+                           out, bytes);
+}
+
+static void refuse(struct tb_stream *s, enum tb_refusal why)
+{
+    count(&s->chunks_bad);
+    note(s, TB_NOTE_BAD, why);
+}
+
+/* All bytes of the frame are here. */
+static void take_chunk(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    count(&s->chunks_received);
+    if (r->reading == TB_READING_ENCODED && decode(s) != TB_OK) {
+        unclaim(r);
+        refuse(s, TB_REFUSAL_CODEC);
+    } else if (r->reading != TB_READING_DROP) {
+        r->claimed = false; /* finish ends the claim */
+        if (tb_place_finish(place_of(r), r->frame.chunk) != TB_OK) refuse(s, TB_REFUSAL_DIGEST);
+    }
+    if (r->share != NULL && tb_share_revoked(r->share)) forget_share(r);
+    next_header(r);
+}
+
+/* The places were taken back: the rest of the chunk is dropped. */
+void tb_stream_receive_heed(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    if (r->share == NULL || !tb_share_revoked(r->share)) return;
+    unclaim(r);
+    if (r->reading > TB_READING_HEADER) r->reading = TB_READING_DROP;
+    forget_share(r);
+}
+
+struct room {
+    uint8_t *at;
+    size_t cap;
+};
+
+static struct room room_for(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    struct room room = {NULL, 0};
+    switch (r->reading) {
+    case TB_READING_BOUND:
+        return (struct room){r->header + r->got, BOUND_BYTES - r->got};
+    case TB_READING_HEADER:
+        return (struct room){r->header + r->got, TB_CHUNK_FRAME_HEADER_BYTES - r->got};
+    case TB_READING_RAW:
+    case TB_READING_ENCODED:
+        return (struct room){r->into + r->got, r->frame.wire_bytes - r->got};
+    case TB_READING_DROP:
+        break;
+    }
+    room.at = tb_stream_loop_scratch(s->loop, &room.cap);
+    if (room.cap > r->frame.wire_bytes - r->got) room.cap = r->frame.wire_bytes - r->got;
+    return room;
+}
+
+/* `got` bytes more are where room_for said. */
+static enum tb_status advance(struct tb_stream *s, size_t got)
+{
+    struct tb_stream_receive *r = &s->receive;
+    r->got += (uint32_t)got;
+    switch (r->reading) {
+    case TB_READING_BOUND:
+        return r->got == BOUND_BYTES ? take_bound(s) : TB_OK;
+    case TB_READING_HEADER:
+        return r->got == TB_CHUNK_FRAME_HEADER_BYTES ? take_header(s) : TB_OK;
+    default:
+        break;
+    }
+    if (r->got == r->frame.wire_bytes) take_chunk(s);
+    return TB_OK;
+}
+
+bool tb_stream_receive_more(struct tb_stream *s, uint64_t budget)
+{
+    struct tb_stream_receive *r = &s->receive;
+    enum tb_status status = TB_OK;
+    bool moved = false;
+    tb_stream_receive_heed(s);
+    while (!s->closing && status == TB_OK && budget > 0) {
+        const struct room room = room_for(s);
+        size_t got = 0;
+        if (tb_chan_read(s->chan, room.at, room.cap, &got) != TB_OK) break;
+        moved = true;
+        if (r->reading != TB_READING_BOUND)
+            atomic_fetch_add_explicit(&s->bytes_received, got, memory_order_relaxed);
+        budget -= got < budget ? got : budget;
+        status = advance(s, got);
+    }
+    if (moved) r->moved_at = tb_clock_now();
+    if (status != TB_OK) tb_stream_close(s, status);
+    return !s->closing && budget == 0;
+}

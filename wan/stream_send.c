@@ -1,0 +1,198 @@
+/* stream_send.c - a stream takes parcels from its link's feed and writes their chunks. */
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/net/wire.h"
+#include "wan/stream.h"
+
+bool tb_stream_sending(const struct tb_stream *s)
+{
+    return s->send.stage_sent < s->send.stage_used || s->send.body_left > 0;
+}
+
+static void drop_parcel(struct tb_stream_send *t)
+{
+    if (!t->have_parcel) return;
+    tb_share_unref(t->parcel.share);
+    t->have_parcel = false;
+}
+
+void tb_stream_send_fini(struct tb_stream *s)
+{
+    drop_parcel(&s->send);
+    tb_free(s->send.encoded);
+    s->send.encoded = NULL;
+}
+
+void tb_stream_send_heed(struct tb_stream *s)
+{
+    struct tb_stream_send *t = &s->send;
+    if (!t->have_parcel || !tb_share_revoked(t->parcel.share)) return;
+    if (tb_stream_sending(s))
+        tb_stream_close(s, TB_CANCELLED); /* half a frame can not be taken back; a new stream is cheap */
+    else
+        drop_parcel(t);
+}
+
+void tb_stream_send_control(struct tb_stream *s, enum tb_frame_type type)
+{
+    struct tb_stream_send *t = &s->send;
+    struct tb_writer w;
+    tb_writer_init(&w, t->stage, sizeof t->stage);
+    tb_write_u32(&w, 0);
+    tb_write_u16(&w, (uint16_t)type);
+    tb_write_u16(&w, 0);
+    tb_write_u64(&w, 0);
+    if (type == TB_FRAME_BIND)
+        tb_frame_bind_encode(&(struct tb_frame_bind){.session = s->plan.session, .stream = s->plan.number},
+                             &w);
+    else
+        tb_frame_bound_encode(&(struct tb_frame_bound){.stream = s->plan.number}, &w);
+    tb_write_u32_at(&w, 0, (uint32_t)(w.used - TB_WIRE_HEADER_BYTES));
+    t->stage_used = (uint32_t)w.used;
+    t->stage_sent = 0;
+    t->control = true;
+    t->moved_at = tb_clock_now();
+    tb_chan_want_write(s->chan, true);
+}
+
+static bool room(uint8_t **memory, size_t *cap, size_t bytes)
+{
+    if (*cap >= bytes) return true;
+    tb_free(*memory);
+    *memory = tb_malloc(bytes);
+    *cap = *memory != NULL ? bytes : 0;
+    return *memory != NULL;
+}
+
+/* The chunk as it goes on the wire. Raw where encoding fails or does not pay: the bytes in the place are
+ * always right. */
+static const uint8_t *encode(struct tb_stream *s, const uint8_t *raw, struct tb_chunk_frame *frame)
+{
+    struct tb_stream_send *t = &s->send;
+    frame->codec = TB_CODEC_RAW;
+    frame->wire_bytes = frame->raw_bytes;
+    if (s->plan.codec == TB_CODEC_RAW) return raw;
+    const size_t bound = tb_codec_bound(s->plan.codec, frame->raw_bytes);
+    if (!room(&t->encoded, &t->encoded_cap, bound)) return raw;
+    const struct tb_codec_input in = {.bytes = raw, .count = frame->raw_bytes, .dtype = TB_DTYPE_U8};
+    enum tb_codec_id id = TB_CODEC_RAW;
+    size_t count = 0;
+    const enum tb_status status =
+        tb_codec_encode(tb_stream_loop_codec(s->loop), s->plan.codec, &in, t->encoded, bound, &id, &count);
+    if (status != TB_OK || id == TB_CODEC_RAW || count > frame->raw_bytes) return raw;
+    frame->codec = id;
+    frame->wire_bytes = (uint32_t)count;
+    return t->encoded;
+}
+
+/* Header and the beginning of the chunk into the stage; the rest is written from where it stands. */
+static void stage_chunk(struct tb_stream_send *t, const struct tb_chunk_frame *frame, const uint8_t *bytes)
+{
+    struct tb_writer w;
+    const uint32_t left = TB_STREAM_STAGE_BYTES - TB_CHUNK_FRAME_HEADER_BYTES;
+    const uint32_t first = frame->wire_bytes < left ? frame->wire_bytes : left;
+    tb_writer_init(&w, t->stage, sizeof t->stage);
+    tb_chunk_frame_encode(frame, &w);
+    tb_write_bytes(&w, bytes, first);
+    TB_ASSERT(!w.full);
+    t->stage_used = (uint32_t)w.used;
+    t->stage_sent = 0;
+    t->control = false;
+    t->body = bytes + first;
+    t->body_left = frame->wire_bytes - first;
+}
+
+/* Stages the next chunk of the parcel; the parcel goes with its last one. False: nothing was staged. */
+static bool next_chunk(struct tb_stream *s)
+{
+    struct tb_stream_send *t = &s->send;
+    const struct tb_feed_parcel *p = &t->parcel;
+    const struct tb_place *place = &p->share->places[p->parcel.shard];
+    if (t->sent_chunks == p->parcel.count || tb_share_revoked(p->share)) {
+        drop_parcel(t);
+        return false;
+    }
+    const uint32_t k = p->parcel.first + t->sent_chunks++;
+    if (!tb_place_held(place, k)) { /* it was, and failed a re-verification since */
+        const struct tb_note note = {
+            .kind = TB_NOTE_UNSENT, .crossing = p->crossing, .shard = p->parcel.shard, .chunk = k};
+        if (!tb_feed_note(s->plan.feed, &note)) tb_stream_close(s, TB_SITE_NOMEM);
+        tb_stream_loop_tell(s->loop);
+        return false;
+    }
+    struct tb_chunk_frame frame = {.crossing = p->crossing, .shard = p->parcel.shard, .chunk = k};
+    const uint8_t *raw = tb_place_chunk(place, k, &frame.raw_bytes);
+    const uint8_t *bytes = encode(s, raw, &frame);
+    stage_chunk(t, &frame, bytes);
+    return true;
+}
+
+static bool next_parcel(struct tb_stream *s)
+{
+    struct tb_stream_send *t = &s->send;
+    if (tb_feed_pop(s->plan.feed, s->plan.session_seq, s->plan.slot, tb_stream_loop_hungry(s->loop),
+                    &t->parcel) != TB_OK)
+        return false;
+    t->have_parcel = true;
+    t->sent_chunks = 0;
+    t->moved_at = tb_clock_now();
+    tb_stream_loop_tell(s->loop);
+    return true;
+}
+
+/* Makes something to write. False: there is nothing. */
+static bool refill(struct tb_stream *s)
+{
+    while (!s->closing) {
+        if (s->send.have_parcel) {
+            if (next_chunk(s)) return true;
+        } else if (!next_parcel(s)) {
+            return false;
+        }
+    }
+    return false;
+}
+
+static void account(struct tb_stream *s, size_t put)
+{
+    struct tb_stream_send *t = &s->send;
+    if (t->stage_sent < t->stage_used)
+        t->stage_sent += (uint32_t)put;
+    else
+        t->body += put, t->body_left -= (uint32_t)put;
+    if (t->control) return;
+    atomic_fetch_add_explicit(&s->bytes_sent, put, memory_order_relaxed);
+    if (!tb_stream_sending(s)) atomic_fetch_add_explicit(&s->chunks_sent, 1, memory_order_relaxed);
+}
+
+static enum tb_status write_piece(struct tb_stream *s, size_t *put_out)
+{
+    const struct tb_stream_send *t = &s->send;
+    if (t->stage_sent < t->stage_used)
+        return tb_chan_write(s->chan, t->stage + t->stage_sent, t->stage_used - t->stage_sent, put_out);
+    return tb_chan_write(s->chan, t->body, t->body_left, put_out);
+}
+
+static bool may_send_chunks(const struct tb_stream *s)
+{
+    return tb_stream_phase(s) == TB_STREAM_BOUND && !atomic_load_explicit(&s->ending, memory_order_acquire);
+}
+
+void tb_stream_send_more(struct tb_stream *s)
+{
+    struct tb_stream_send *t = &s->send;
+    uint64_t budget = TB_STREAM_TURN_BYTES;
+    bool moved = false;
+    while (!s->closing) {
+        if (!tb_stream_sending(s) && !(may_send_chunks(s) && refill(s))) break;
+        size_t put = 0;
+        if (budget == 0 || write_piece(s, &put) != TB_OK)
+            break; /* full for now, or closed: on_closed will come */
+        account(s, put);
+        moved = true;
+        budget -= put < budget ? put : budget;
+    }
+    if (moved) t->moved_at = tb_clock_now();
+    if (!s->closing) tb_chan_want_write(s->chan, tb_stream_sending(s));
+}
