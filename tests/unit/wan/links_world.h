@@ -1,0 +1,94 @@
+/* links_world.h - gateways of several sites in one process, over loopback TLS with certificates of a CA made for the test. */
+#ifndef TB_TESTS_LINKS_WORLD_H
+#define TB_TESTS_LINKS_WORLD_H
+
+#include "net_world.h"
+
+#include "wan/links.h"
+
+#define SHARDS_MAX   4
+#define SITES_MAX    4
+#define VERSIONS_MAX 4
+
+/* A version as its publisher sealed it. */
+struct truth {
+    struct tb_version_key key;
+    struct tb_manifest manifests[SHARDS_MAX];
+    void *memories[SHARDS_MAX];
+    uint8_t *bytes[SHARDS_MAX];
+    uint64_t total_bytes;
+    uint32_t chunks;
+};
+/* `seed` makes the bytes; each shard has tensors of shard_bytes in all. */
+void truth_make(struct truth *t, uint64_t seed, uint32_t shard_count, uint64_t shard_bytes);
+void truth_free(struct truth *t);
+
+/* What one site has of a version. */
+struct copy {
+    bool used;
+    struct tb_version_key key;
+    struct tb_manifest manifests[SHARDS_MAX];
+    void *memories[SHARDS_MAX];
+    struct tb_place places[SHARDS_MAX];
+};
+
+struct site {
+    struct links_world *world;
+    const char *name;
+    struct tb_tls *tls;
+    struct tb_links *links;
+    struct tb_links_options options;
+    struct tb_links_peer_options peers[SITES_MAX];
+    char addresses[SITES_MAX][64];
+    uint16_t port; /* listens on; 0: nowhere or not yet */
+    struct copy copies[VERSIONS_MAX];
+    bool no_land; /* on_version does nothing */
+    bool deny;    /* may_read says no */
+    bool stop_on_failure;
+    bool closed;
+    /* what happened */
+    int ups, downs, versions, withdrawn, gone, manifests, landed, failed, peer_held, reports, bad_ours,
+        bad_theirs, rotten;
+    int refused, refused_by_peer;
+    uint64_t refused_detail;
+    enum tb_status last_why, failed_why, refused_why, gone_why;
+    struct tb_links_bad_chunk bad;
+    struct tb_links_report report;
+};
+
+struct links_world {
+    struct world net;
+    struct site sites[SITES_MAX];
+    struct tb_name model;
+};
+
+void links_world_init(struct links_world *w);
+void links_world_fini(struct links_world *w); /* closes what runs */
+
+/* Makes the certificate tombolo://NAME/gw and default options; `listens` makes it listen on a port of its own. */
+struct site *site_new(struct links_world *w, const char *name, bool listens);
+/* from wants the model of to (wants), and dials it (dials). */
+void site_peer(struct site *from, struct site *to, bool dials, bool wants);
+void site_start(struct site *s);
+void site_close(struct site *s); /* and waits */
+struct tb_links_stats site_stats(const struct site *s, uint32_t peer);
+
+/* Gives the site all of the version, or the chunks for which (k % modulo == 0); offers it. */
+struct copy *site_publish(struct site *s, const struct truth *t);
+struct copy *site_copy(struct site *s, const struct truth *t); /* NULL: none */
+/* Empty places for the version, with manifests of their own. */
+struct copy *site_place(struct site *s, const struct tb_version_key *key,
+                        const struct tb_manifest *manifests);
+void copy_free(struct copy *c);
+uint32_t copy_held(const struct copy *c);
+bool copy_whole(const struct copy *c);
+void check_equal(const struct copy *c, const struct truth *t);
+
+/* Shuts sockets of this process's TCP connections to or from that port down: data streams alone (those of the stats), or all. */
+int cut_streams(struct site *s, uint32_t peer, uint32_t count);
+int cut_all(struct links_world *w, uint16_t port);
+
+/* Up, at both. */
+#define BOTH_UP(w, a, b) WORLD_UNTIL(&(w)->net, site_stats(a, 0).up &&site_stats(b, 0).up)
+
+#endif
