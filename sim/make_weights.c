@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -61,14 +62,13 @@ static char *header_of(const struct tb_weights *w, uint64_t *bytes_out)
         const struct tb_weights_tensor *t = &w->tensors[i];
         char shape[48];
         if (t->rank == 2)
-            (void)snprintf(shape, sizeof shape, "%llu,%llu", (unsigned long long)t->shape[0],
-                           (unsigned long long)t->shape[1]);
+            (void)snprintf(shape, sizeof shape, "%" PRIu64 ",%" PRIu64 "", t->shape[0], t->shape[1]);
         else
-            (void)snprintf(shape, sizeof shape, "%llu", (unsigned long long)t->shape[0]);
+            (void)snprintf(shape, sizeof shape, "%" PRIu64 "", t->shape[0]);
         used += (size_t)snprintf(header + used, cap - used,
-                                 ",\"%s\":{\"dtype\":\"BF16\",\"shape\":[%s],\"data_offsets\":[%llu,%llu]}",
-                                 t->name, shape, (unsigned long long)t->begin,
-                                 (unsigned long long)(t->begin + t->elements * 2));
+                                 ",\"%s\":{\"dtype\":\"BF16\",\"shape\":[%s],\"data_offsets\":[%" PRIu64
+                                 ",%" PRIu64 "]}",
+                                 t->name, shape, t->begin, (t->begin + t->elements * 2));
     }
     header[used++] = '}';
     while (used % 8 != 0)
@@ -230,8 +230,8 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "tombolo-make-weights: %s: %s\n", dir, strerror(errno));
         return 1;
     }
-    (void)printf("%u versions of %u tensors, %llu bytes each, in %s\n", options.versions,
-                 w.weights.tensor_count, (unsigned long long)(w.header_bytes + w.weights.data_bytes), dir);
+    (void)printf("%u versions of %u tensors, %" PRIu64 " bytes each, in %s\n", options.versions,
+                 w.weights.tensor_count, (w.header_bytes + w.weights.data_bytes), dir);
     tb_weights_free(&w.weights);
     return 0;
 }

@@ -425,17 +425,18 @@ static int by_text(const void *left, const void *right)
 }
 
 /* Every byte of the data belongs to exactly one tensor. */
-static bool check_places(struct parse *p, uint64_t data_bytes)
+static bool check_places(struct parse *p, uint64_t *data_bytes)
 {
     if (p->tensor_count > 0) qsort(p->tensors, p->tensor_count, sizeof *p->tensors, by_place);
+    const bool known = *data_bytes != TB_SAFETENSORS_BYTES_UNKNOWN;
     uint64_t at = 0;
     for (uint32_t i = 0; i < p->tensor_count; i++) {
         const struct tb_safetensors_tensor *t = &p->tensors[i];
-        if (t->end > data_bytes)
+        if (known && t->end > *data_bytes)
             return refuse(p, TB_BAD_FILE,
                           "tensor \"%s\" ends at data byte %" PRIu64 ", but there are %" PRIu64
                           " (is the file cut short?)",
-                          show(t->name, strlen(t->name)).text, t->end, data_bytes);
+                          show(t->name, strlen(t->name)).text, t->end, *data_bytes);
         if (t->begin < at)
             return refuse(p, TB_BAD_FILE, "tensors \"%s\" and \"%s\" overlap at data byte %" PRIu64,
                           show(p->tensors[i - 1].name, strlen(p->tensors[i - 1].name)).text,
@@ -446,12 +447,13 @@ static bool check_places(struct parse *p, uint64_t data_bytes)
                           at, t->begin, show(t->name, strlen(t->name)).text);
         at = t->end;
     }
-    if (at != data_bytes)
+    if (!known) *data_bytes = at;
+    if (at != *data_bytes)
         return refuse(p, TB_BAD_FILE, "%" PRIu64 " bytes behind the last tensor belong to no tensor",
-                      data_bytes - at);
-    if (data_bytes > TB_SHARD_BYTES_MAX)
+                      *data_bytes - at);
+    if (*data_bytes > TB_SHARD_BYTES_MAX)
         return refuse(p, TB_TOO_LARGE, "%" PRIu64 " bytes of tensors are more than a shard may have",
-                      data_bytes);
+                      *data_bytes);
     return true;
 }
 
@@ -523,8 +525,8 @@ static void refuse_json(struct parse *p, yajl_handle yajl)
 /* Where in the file the parser stopped goes to *at_out. */
 static bool run_yajl(struct parse *p, const uint8_t *json, size_t bytes, uint64_t *at_out)
 {
-    /* yajl takes memory past our fault points, because it does not look whether it got any. What it takes is bounded
-     * by the longest string of the header. */
+    /* yajl takes memory past our fault points, because it does not look whether it got any. What it takes is
+     * bounded by the longest string of the header. */
     yajl_handle yajl = yajl_alloc(&callbacks, NULL, p);
     if (yajl == NULL) return refuse(p, TB_SITE_NOMEM, "no memory for the parser");
     yajl_status said = yajl_parse(yajl, json, bytes);
@@ -535,7 +537,7 @@ static bool run_yajl(struct parse *p, const uint8_t *json, size_t bytes, uint64_
     return p->status == TB_OK;
 }
 
-static bool parse_header(struct parse *p, const uint8_t *json, size_t bytes, uint64_t data_bytes,
+static bool parse_header(struct parse *p, const uint8_t *json, size_t bytes, uint64_t *data_bytes,
                          uint64_t *at_out)
 {
     if (!check_utf8(p, json, bytes)) return false;
@@ -598,9 +600,9 @@ enum tb_status tb_safetensors_parse(const char *file, const uint8_t *header, uin
 
     struct parse p = {.state = START, .status = TB_OK};
     uint64_t at = 0;
-    const uint64_t data_bytes = file_bytes - header_bytes;
+    uint64_t data_bytes = file_bytes == TB_SAFETENSORS_BYTES_UNKNOWN ? file_bytes : file_bytes - header_bytes;
     const bool good = parse_header(&p, header + TB_SAFETENSORS_PREFIX_BYTES,
-                                   header_bytes - TB_SAFETENSORS_PREFIX_BYTES, data_bytes, &at);
+                                   header_bytes - TB_SAFETENSORS_PREFIX_BYTES, &data_bytes, &at);
     tb_free(p.meta);
     if (!good) {
         tb_free(p.tensors);

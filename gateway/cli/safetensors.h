@@ -21,6 +21,8 @@
     ((uint64_t)100000000) /* of JSON, as the format's own library has it */
 #define TB_SAFETENSORS_ERROR_BYTES  512
 #define TB_SAFETENSORS_METADATA_MAX 65536 /* entries */
+#define TB_SAFETENSORS_BYTES_UNKNOWN                                                                         \
+    UINT64_MAX /* for a header without its file: as long as its tensors say */
 
 struct tb_safetensors_tensor {
     const char *name; /* 1 to TB_TENSOR_NAME_MAX bytes of clean UTF-8 */

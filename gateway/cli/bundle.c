@@ -1,0 +1,379 @@
+/* bundle.c - from files to tensors and blobs. See bundle.h. */
+#include "gateway/cli/bundle.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/fault.h"
+#include "base/manifest.h"
+
+struct opening {
+    struct tb_bundle *bundle;
+    const char *exclude;
+    struct tb_bundle_error *error;
+};
+
+__attribute__((format(printf, 3, 4))) static enum tb_status refuse(struct tb_bundle_error *error,
+                                                                   enum tb_status status, const char *format,
+                                                                   ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(error->text, sizeof error->text, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+static enum tb_status no_memory(struct tb_bundle_error *error)
+{
+    return refuse(error, TB_SITE_NOMEM, "no memory for the list of files");
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text);
+    const size_t tail = strlen(end);
+    return length > tail && strcmp(text + length - tail, end) == 0;
+}
+
+bool tb_bundle_name_valid(const char *name)
+{
+    if (!tb_blob_name_valid(name) || strcmp(name, TB_BUNDLE_MARKER) == 0) return false;
+    for (const char *part = name; part != NULL; part = strchr(part, '/')) {
+        part += *part == '/';
+        if (strncmp(part, TB_BUNDLE_PRIVATE, strlen(TB_BUNDLE_PRIVATE)) == 0) return false;
+    }
+    return true;
+}
+
+/* ---- one file
+ * --------------------------------------------------------------------------------------------------- */
+
+static enum tb_status map_file(struct opening *o, struct tb_bundle_file *f)
+{
+    struct stat st;
+    /* O_NONBLOCK: a FIFO that stands where a file was must not hold us. */
+    const int fd = tb_sys_open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+    if (fd < 0)
+        return refuse(o->error, errno == ENOENT ? TB_NOT_FOUND : TB_SITE_IO, "%.300s: %s", f->path,
+                      strerror(errno));
+    enum tb_status s = TB_OK;
+    if (fstat(fd, &st) != 0)
+        s = refuse(o->error, TB_SITE_IO, "%.300s: %s", f->path, strerror(errno));
+    else if (!S_ISREG(st.st_mode))
+        s = refuse(o->error, TB_BAD_FILE, "%.300s: neither a file nor a folder", f->path);
+    else if (st.st_size > 0) {
+        void *bytes = tb_sys_mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+        if (bytes == MAP_FAILED)
+            s = refuse(o->error, TB_SITE_IO, "%.300s: cannot be mapped: %s", f->path, strerror(errno));
+        else
+            f->bytes = bytes;
+    }
+    if (s == TB_OK) f->count = (uint64_t)st.st_size;
+    (void)close(fd);
+    return s;
+}
+
+static enum tb_status look_into(struct opening *o, struct tb_bundle_file *f)
+{
+    f->is_safetensors = ends_with(f->name, ".safetensors");
+    if (!f->is_safetensors && f->count > TB_BLOB_BYTES_MAX)
+        return refuse(
+            o->error, TB_TOO_LARGE,
+            "%.300s: %llu bytes; what is not safetensors has at most %llu (leave it out with --exclude)",
+            f->path, (unsigned long long)f->count, (unsigned long long)TB_BLOB_BYTES_MAX);
+    if (!f->is_safetensors) return TB_OK;
+    uint64_t header_bytes = 0;
+    struct tb_safetensors_error error;
+    enum tb_status s = tb_safetensors_header_bytes(f->path, f->bytes, f->count, &header_bytes, &error);
+    if (s == TB_OK) s = tb_safetensors_parse(f->path, f->bytes, header_bytes, f->count, &f->parsed, &error);
+    return s == TB_OK ? TB_OK : refuse(o->error, s, "%s", error.text);
+}
+
+static enum tb_status grow_files(struct opening *o)
+{
+    struct tb_bundle *b = o->bundle;
+    if (b->file_count < b->file_cap) return TB_OK;
+    const uint32_t cap = b->file_cap == 0 ? 16 : b->file_cap * 2;
+    void *larger = tb_realloc(b->files, cap * sizeof *b->files);
+    if (larger == NULL) return no_memory(o->error);
+    b->files = larger;
+    b->file_cap = cap;
+    return TB_OK;
+}
+
+static enum tb_status add_file(struct opening *o, const char *path, const char *name)
+{
+    struct tb_bundle *b = o->bundle;
+    if (!tb_bundle_name_valid(name))
+        return refuse(o->error, TB_BAD_FILE,
+                      "%.200s: the name \"%.100s\" cannot travel (at most %d bytes, no control characters, "
+                      "not \"%s\" or \"%s...\")",
+                      path, name, TB_BLOB_NAME_MAX, TB_BUNDLE_MARKER, TB_BUNDLE_PRIVATE);
+    if (b->file_count >= TB_BLOBS_MAX)
+        return refuse(o->error, TB_TOO_LARGE, "%.300s: more than %d files", path, TB_BLOBS_MAX);
+    for (uint32_t i = 0; i < b->file_count; i++)
+        if (strcmp(b->files[i].name, name) == 0)
+            return refuse(o->error, TB_CONFLICT, "%.200s and %.200s would both be \"%.80s\"",
+                          b->files[i].path, path, name);
+    enum tb_status s = grow_files(o);
+    if (s != TB_OK) return s;
+    TB_ASSERT(b->files != NULL);
+    /* From here on the bundle owns it, and close lets go of whatever was reached. */
+    struct tb_bundle_file *f = &b->files[b->file_count++];
+    *f = (struct tb_bundle_file){.name = tb_strdup(name), .path = tb_strdup(path)};
+    if (f->name == NULL || f->path == NULL) return no_memory(o->error);
+    s = map_file(o, f);
+    if (s == TB_OK) s = look_into(o, f);
+    b->bytes += f->count;
+    return s;
+}
+
+/* ---- folders
+ * ---------------------------------------------------------------------------------------------------- */
+
+static int not_hidden(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+static enum tb_status add_path(struct opening *o, const char *path, const char *name, int depth);
+
+static enum tb_status add_entry(struct opening *o, const char *folder, const char *inside, const char *entry,
+                                int depth)
+{
+    char path[4096];
+    char name[TB_BLOB_NAME_MAX + 2];
+    if (snprintf(path, sizeof path, "%s/%s", folder, entry) >= (int)sizeof path ||
+        snprintf(name, sizeof name, "%s%s%s", inside, inside[0] == '\0' ? "" : "/", entry) >=
+            (int)sizeof name)
+        return refuse(o->error, TB_BAD_FILE, "%.200s/%.200s: the name is longer than %d bytes", folder, entry,
+                      TB_BLOB_NAME_MAX);
+    if (o->exclude != NULL && (fnmatch(o->exclude, name, 0) == 0 || fnmatch(o->exclude, entry, 0) == 0))
+        return TB_OK;
+    return add_path(o, path, name, depth);
+}
+
+static enum tb_status add_folder(struct opening *o, const char *path, const char *name, int depth)
+{
+    struct dirent **entries = NULL;
+    if (depth > TB_BUNDLE_DEPTH_MAX)
+        return refuse(o->error, TB_TOO_LARGE, "%.300s: folders are more than %d deep", path,
+                      TB_BUNDLE_DEPTH_MAX);
+    const int count = scandir(path, &entries, not_hidden, alphasort);
+    if (count < 0) return refuse(o->error, TB_SITE_IO, "%.300s: %s", path, strerror(errno));
+    enum tb_status s = TB_OK;
+    for (int i = 0; i < count; i++) {
+        if (s == TB_OK) s = add_entry(o, path, name, entries[i]->d_name, depth);
+        free(entries[i]);
+    }
+    free(entries);
+    return s;
+}
+
+/* `name` is "" for a folder that was given: its files are named by their way inside. */
+static enum tb_status add_path(struct opening *o, const char *path, const char *name, int depth)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return refuse(o->error, errno == ENOENT ? TB_NOT_FOUND : TB_SITE_IO, "%.300s: %s", path,
+                      strerror(errno));
+    if (S_ISDIR(st.st_mode)) return add_folder(o, path, name, depth + 1);
+    const char *slash = strrchr(path, '/');
+    return add_file(o, path, name[0] != '\0' ? name : slash == NULL ? path : slash + 1);
+}
+
+/* ---- tensors and blobs
+ * ------------------------------------------------------------------------------------------ */
+
+struct named {
+    const char *name;
+    const struct tb_bundle_file *file;
+};
+
+static int by_name(const void *left, const void *right)
+{
+    return strcmp(((const struct named *)left)->name, ((const struct named *)right)->name);
+}
+
+static enum tb_status check_unique(struct opening *o, const struct named *names, uint32_t count)
+{
+    for (uint32_t i = 1; i < count; i++)
+        if (strcmp(names[i - 1].name, names[i].name) == 0)
+            return refuse(
+                o->error, TB_CONFLICT,
+                "tensor \"%.100s\" is in %.150s and in %.150s; a name stands once in a version's shard",
+                names[i].name, names[i - 1].file->path, names[i].file->path);
+    return TB_OK;
+}
+
+/* The index of a Hugging Face folder says which tensor is in which file; a file that is missing or was saved
+ * by another run shows here. */
+static enum tb_status check_index_entry(struct opening *o, const struct tb_bundle_file *index,
+                                        const struct named *names, uint32_t count, const char *tensor,
+                                        const json_t *file)
+{
+    const struct named wanted = {.name = tensor};
+    const struct named *found = count == 0 ? NULL : bsearch(&wanted, names, count, sizeof *names, by_name);
+    const char *base = strrchr(index->name, '/');
+    const size_t folder = base == NULL ? 0 : (size_t)(base + 1 - index->name);
+    if (!json_is_string(file))
+        return refuse(o->error, TB_BAD_FILE, "%.200s: weight_map has no file name for \"%.100s\"",
+                      index->path, tensor);
+    if (found != NULL && strncmp(found->file->name, index->name, folder) == 0 &&
+        strcmp(found->file->name + folder, json_string_value(file)) == 0)
+        return TB_OK;
+    return refuse(o->error, TB_BAD_FILE, "%.200s: tensor \"%.100s\" should be in %.100s, but %s%.100s",
+                  index->path, tensor, json_string_value(file), found == NULL ? "is in no file" : "is in ",
+                  found == NULL ? "" : found->file->name);
+}
+
+static enum tb_status check_index(struct opening *o, const struct tb_bundle_file *index,
+                                  const struct named *names, uint32_t count)
+{
+    json_error_t where;
+    json_t *object = json_loadb((const char *)index->bytes, index->count, JSON_REJECT_DUPLICATES, &where);
+    if (object == NULL)
+        return refuse(o->error, TB_BAD_FILE, "%.200s:%d:%d: %.150s", index->path, where.line, where.column,
+                      where.text);
+    json_t *map = json_object_get(object, "weight_map");
+    enum tb_status s = TB_OK;
+    if (!json_is_object(map))
+        s = refuse(o->error, TB_BAD_FILE, "%.200s: has no object weight_map", index->path);
+    for (void *at = json_object_iter(map); at != NULL && s == TB_OK; at = json_object_iter_next(map, at))
+        s = check_index_entry(o, index, names, count, json_object_iter_key(at), json_object_iter_value(at));
+    json_decref(object);
+    return s;
+}
+
+static void list_names(const struct tb_bundle *b, struct named *names)
+{
+    uint32_t at = 0;
+    for (uint32_t f = 0; f < b->file_count; f++)
+        for (uint32_t t = 0; t < b->files[f].parsed.tensor_count; t++)
+            names[at++] = (struct named){b->files[f].parsed.tensors[t].name, &b->files[f]};
+    if (at > 0) qsort(names, at, sizeof *names, by_name);
+}
+
+static enum tb_status check_names(struct opening *o)
+{
+    const struct tb_bundle *b = o->bundle;
+    struct named *names = tb_calloc(b->tensor_count + 1u, sizeof *names);
+    if (names == NULL) return no_memory(o->error);
+    list_names(b, names);
+    enum tb_status s = check_unique(o, names, b->tensor_count);
+    for (uint32_t f = 0; f < b->file_count && s == TB_OK; f++)
+        if (ends_with(b->files[f].name, ".safetensors.index.json"))
+            s = check_index(o, &b->files[f], names, b->tensor_count);
+    tb_free(names);
+    return s;
+}
+
+static enum tb_status add_blob(struct opening *o, const struct tb_bundle_file *f)
+{
+    struct tb_bundle *b = o->bundle;
+    struct tb_blob_desc *blob = &b->blobs[b->blob_count];
+    *blob = (struct tb_blob_desc){
+        .name = f->name, .bytes = f->bytes == NULL ? (const void *)"" : f->bytes, .count = f->count};
+    if (f->is_safetensors) {
+        char name[sizeof TB_BUNDLE_HEADER_PREFIX + TB_BLOB_NAME_MAX];
+        (void)snprintf(name, sizeof name, "%s%s", TB_BUNDLE_HEADER_PREFIX, f->name);
+        if (!tb_blob_name_valid(name))
+            return refuse(o->error, TB_BAD_FILE, "%.300s: the name is too long for a safetensors file",
+                          f->path);
+        b->blob_names[b->blob_count] = tb_strdup(name);
+        if (b->blob_names[b->blob_count] == NULL) return no_memory(o->error);
+        blob->name = b->blob_names[b->blob_count];
+        blob->count = f->parsed.header_bytes;
+    }
+    b->blob_count++;
+    return TB_OK;
+}
+
+static void add_tensors(struct tb_bundle *b, const struct tb_bundle_file *f)
+{
+    for (uint32_t i = 0; i < f->parsed.tensor_count; i++) {
+        const struct tb_safetensors_tensor *t = &f->parsed.tensors[i];
+        b->tensors[b->tensor_count++] = (struct tb_tensor_desc){
+            .name = t->name,
+            .dtype = tb_dtype_name(t->dtype),
+            .rank = t->rank,
+            .shape = t->shape,
+            /* Only read: a published registration is never written. */
+            .memory = (void *)(uintptr_t)(f->bytes + f->parsed.header_bytes + t->begin),
+        };
+    }
+}
+
+static enum tb_status fill(struct opening *o)
+{
+    struct tb_bundle *b = o->bundle;
+    uint64_t tensors = 0;
+    for (uint32_t f = 0; f < b->file_count; f++)
+        tensors += b->files[f].parsed.tensor_count;
+    if (tensors > TB_TENSORS_MAX)
+        return refuse(o->error, TB_TOO_LARGE, "%llu tensors; a shard has at most %d",
+                      (unsigned long long)tensors, TB_TENSORS_MAX);
+    b->tensors = tb_calloc(tensors + 1, sizeof *b->tensors);
+    b->blobs = tb_calloc(b->file_count + 1u, sizeof *b->blobs);
+    b->blob_names = tb_calloc(b->file_count + 1u, sizeof *b->blob_names);
+    if (b->tensors == NULL || b->blobs == NULL || b->blob_names == NULL) return no_memory(o->error);
+    enum tb_status s = TB_OK;
+    for (uint32_t f = 0; f < b->file_count && s == TB_OK; f++) {
+        add_tensors(b, &b->files[f]);
+        s = add_blob(o, &b->files[f]);
+    }
+    return s;
+}
+
+enum tb_status tb_bundle_open(char *const *paths, uint32_t path_count, const char *exclude,
+                              struct tb_bundle *bundle_out, struct tb_bundle_error *error_out)
+{
+    struct tb_bundle bundle = {0};
+    struct opening o = {.bundle = &bundle, .exclude = exclude, .error = error_out};
+    enum tb_status s = TB_OK;
+    for (uint32_t i = 0; i < path_count && s == TB_OK; i++)
+        s = add_path(&o, paths[i], "", 0);
+    if (s == TB_OK && bundle.file_count == 0)
+        s = refuse(error_out, TB_BAD_FILE, "%.300s: no files there", paths[0]);
+    if (s == TB_OK) s = fill(&o);
+    if (s == TB_OK) s = check_names(&o);
+    if (s != TB_OK) {
+        tb_bundle_close(&bundle);
+        return s;
+    }
+    *bundle_out = bundle;
+    return TB_OK;
+}
+
+static void close_file(struct tb_bundle_file *f)
+{
+    if (f->bytes != NULL) (void)munmap((void *)(uintptr_t)f->bytes, f->count);
+    tb_safetensors_fini(&f->parsed);
+    tb_free(f->name);
+    tb_free(f->path);
+}
+
+void tb_bundle_close(struct tb_bundle *bundle)
+{
+    for (uint32_t f = 0; f < bundle->file_count; f++)
+        close_file(&bundle->files[f]);
+    for (uint32_t i = 0; i < bundle->blob_count; i++)
+        tb_free(bundle->blob_names[i]);
+    tb_free(bundle->files);
+    tb_free(bundle->tensors);
+    tb_free(bundle->blobs);
+    tb_free(bundle->blob_names);
+    memset(bundle, 0, sizeof *bundle);
+}

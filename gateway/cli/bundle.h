@@ -1,0 +1,62 @@
+/* bundle.h - files on disk as what a version carries: tensors, and blobs for all that is not tensor bytes.
+ *
+ * A safetensors file FILE becomes its tensors, under the names that its header gives them, and a blob
+ * TB_BUNDLE_HEADER_PREFIX FILE with prefix and JSON as they stand in the file; any other file becomes a blob
+ * FILE. So a subscriber can write every file again, byte for byte. Names under ".tombolo/" are ours and
+ * refused from users.
+ *
+ * Files are mapped, not read: they must not change while the bundle is in use (a file cut short raises
+ * SIGBUS). Threads: one. */
+#ifndef TB_GATEWAY_CLI_BUNDLE_H
+#define TB_GATEWAY_CLI_BUNDLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "gateway/cli/safetensors.h"
+#include "tombolo/tombolo.h"
+
+#define TB_BUNDLE_PRIVATE       ".tombolo"
+#define TB_BUNDLE_HEADER_PREFIX ".tombolo/header/"
+#define TB_BUNDLE_MARKER        "STABLE" /* a subscriber's own file: refused as a name */
+#define TB_BUNDLE_DEPTH_MAX     8        /* folders below a path */
+
+struct tb_bundle_file {
+    char *name; /* relative, as a subscriber will write it */
+    char *path; /* as it was opened */
+    const uint8_t *bytes;
+    uint64_t count;
+    bool is_safetensors;
+    struct tb_safetensors parsed;
+};
+
+struct tb_bundle {
+    struct tb_bundle_file *files;
+    uint32_t file_count;
+    uint32_t file_cap;
+    struct tb_tensor_desc *tensors; /* in the order of the files and of their bytes */
+    uint32_t tensor_count;
+    struct tb_blob_desc *blobs;
+    uint32_t blob_count;
+    char **blob_names; /* those that were made; as many as blobs, NULL where the file's own name serves */
+    uint64_t bytes;    /* of all files */
+};
+
+struct tb_bundle_error {
+    char text[TB_SAFETENSORS_ERROR_BYTES];
+};
+
+/* `paths`: files, which are named by their last part, and folders, whose files are named by their way inside.
+ * `exclude` (NULL: none) is a glob over names inside folders. In a folder with a *.safetensors.index.json
+ * every tensor of the index must be in the file it says. TB_NOT_FOUND   a path that is not there TB_BAD_FILE
+ * not a file or folder, a bad safetensors file or index, a bad name TB_CONFLICT    a file name or a tensor
+ * name twice TB_TOO_LARGE   another file over 100 MB, more blobs than a shard may have, folders too deep
+ *   TB_SITE_IO, TB_SITE_NOMEM */
+TB_MUST_USE enum tb_status tb_bundle_open(char *const *paths, uint32_t path_count, const char *exclude,
+                                          struct tb_bundle *bundle_out, struct tb_bundle_error *error_out);
+void tb_bundle_close(struct tb_bundle *bundle);
+
+/* Whether a user's file may have this name: a clean relative path that is not ours. */
+bool tb_bundle_name_valid(const char *name);
+
+#endif

@@ -1,0 +1,116 @@
+/* cli.h - commands as rows of one table: it parses the command line, and makes help, man page and completion
+ * from the same words.
+ *
+ * Threads: one. */
+#ifndef TB_GATEWAY_CLI_CLI_H
+#define TB_GATEWAY_CLI_CLI_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "tombolo/status.h"
+
+/* What a script may rely on. The list is the documentation too. */
+#define TB_CLI_EXIT_LIST(X)                                                                                  \
+    X(TB_CLI_DONE, 0, "done")                                                                                \
+    X(TB_CLI_REFUSED, 1, "refused: a file, a configuration or the request itself is not acceptable")         \
+    X(TB_CLI_USAGE, 2, "the command line is not understood")                                                 \
+    X(TB_CLI_AWAY, 3, "the gateway cannot be reached, or the connection to it broke")                        \
+    X(TB_CLI_TIMEOUT, 4, "the time given has passed")                                                        \
+    X(TB_CLI_DENIED, 5, "this identity has no right to do that, or the gateway is not who it should be")     \
+    X(TB_CLI_VERSION, 6, "the version is lost, broken, withdrawn or was abandoned")                          \
+    X(TB_CLI_SITE, 7,                                                                                        \
+      "this machine or the gateway's failed: memory, disk, a system call, or an error of ours")              \
+    X(TB_CLI_DIFFERS, 8, "bytes that should be equal differ")                                                \
+    X(TB_CLI_INTERRUPTED, 130, "interrupted")
+
+enum tb_cli_exit {
+#define TB_CLI_EXIT_ENUM(name, number, text) name = (number),
+    TB_CLI_EXIT_LIST(TB_CLI_EXIT_ENUM)
+#undef TB_CLI_EXIT_ENUM
+};
+
+enum tb_cli_exit tb_cli_exit_of(int status);
+
+enum tb_cli_kind {
+    TB_CLI_FLAG,
+    TB_CLI_TEXT,
+    TB_CLI_COUNT,   /* a whole number below 2^63 */
+    TB_CLI_SECONDS, /* a whole number of seconds, or with s, m, h or d behind it */
+    TB_CLI_FILE     /* a path: completion offers files */
+};
+
+struct tb_cli_option {
+    const char *name; /* without "--"; NULL ends a list */
+    enum tb_cli_kind kind;
+    const char *argument; /* "N" in "--version N"; NULL for a flag */
+    const char *why;
+};
+
+#define TB_CLI_OPTIONS_MAX 24 /* of one command */
+
+struct tb_cli_call;
+typedef enum tb_cli_exit (*tb_cli_run)(const struct tb_cli_call *call);
+
+struct tb_cli_command {
+    const char *name;      /* one or two words: "pki init" */
+    const char *arguments; /* "MODEL PATH..." */
+    const char *summary;   /* one line, lower case, no full stop */
+    const char *text;      /* for the manual: sentences, lines of any length */
+    const char *example;
+    const struct tb_cli_option *options;
+    int arguments_min;
+    int arguments_max;
+    tb_cli_run run;
+};
+
+struct tb_cli_call {
+    const struct tb_cli_command *command;
+    const char *
+        given[TB_CLI_OPTIONS_MAX]; /* in the order of the command's options; "" for a flag; NULL: not given */
+    int argument_count;
+    char **arguments; /* borrowed from argv */
+};
+
+/* The table; ends with a row without a name. */
+const struct tb_cli_command *tb_cli_commands(void);
+
+/* Which command argv[1..] names, and how many words that took; NULL when there is none. */
+const struct tb_cli_command *tb_cli_find(const struct tb_cli_command *commands, int argc, char **argv,
+                                         int *words_out);
+/* Reads what follows the command's words. On false `error` says what is not understood; *help_out is true for
+ * --help. */
+bool tb_cli_parse(const struct tb_cli_command *command, int argc, char **argv, struct tb_cli_call *call_out,
+                  bool *help_out, char error[256]);
+
+/* Options of a call. The name must be one of the command's. */
+bool tb_cli_given(const struct tb_cli_call *call, const char *name);
+const char *tb_cli_text(const struct tb_cli_call *call, const char *name); /* NULL when not given */
+uint64_t tb_cli_number(const struct tb_cli_call *call, const char *name,
+                       uint64_t otherwise); /* COUNT, SECONDS */
+bool tb_cli_has(const struct tb_cli_call *call,
+                const char *name); /* whether the command knows such an option */
+
+/* "12" or "3:12": run 0 when none is named. False for anything else. */
+bool tb_cli_version_of(const char *text, uint64_t *run_out, uint64_t *number_out);
+
+/* manual.c */
+void tb_cli_help(FILE *to, const struct tb_cli_command *commands);
+void tb_cli_help_command(FILE *to, const struct tb_cli_command *command);
+void tb_cli_man(FILE *to, const struct tb_cli_command *commands);
+void tb_cli_completion(FILE *to, const struct tb_cli_command *commands);
+
+/* The commands, each in the file of its name. */
+enum tb_cli_exit tb_cli_publish(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_subscribe(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_withdraw(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_versions(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_status(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_pki_init(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_pki_issue(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_config_check(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_config_explain(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_manual(const struct tb_cli_call *call);
+
+#endif

@@ -1,0 +1,144 @@
+/* commands.c - the table of commands: all that `tombolo` can do, in the order in which help shows it. */
+#include <limits.h>
+#include <stddef.h>
+
+#include "gateway/cli/cli.h"
+
+#define COMMON_OPTIONS                                                                                       \
+    {"json", TB_CLI_FLAG, NULL, "one JSON object a result on standard output, also for a failure"},          \
+    {                                                                                                        \
+        "quiet", TB_CLI_FLAG, NULL, "nothing but errors"                                                     \
+    }
+
+#define GATEWAY_OPTIONS                                                                                      \
+    {"gateway", TB_CLI_TEXT, "ADDRESS", "unix:PATH or HOST:PORT; default unix:/run/tombolo/session.sock"},   \
+        {"ca", TB_CLI_FILE, "FILE", "for HOST:PORT: who signs the gateway's certificate (PEM)"},             \
+        {"cert", TB_CLI_FILE, "FILE", "for HOST:PORT: our certificate (PEM)"},                               \
+        {"key", TB_CLI_FILE, "FILE", "for HOST:PORT: its key (PEM)"},                                        \
+    {                                                                                                        \
+        "timeout", TB_CLI_SECONDS, "TIME", "give up after so long (30s, 5m, 2h); default: never"             \
+    }
+
+#define CONTROL_OPTIONS                                                                                      \
+    {"control", TB_CLI_FILE, "PATH", "the gateway's control socket; default /run/tombolo/control.sock"},     \
+    {                                                                                                        \
+        "timeout", TB_CLI_SECONDS, "TIME", "give up after so long; default 10s"                              \
+    }
+
+#define END                                                                                                  \
+    {                                                                                                        \
+        NULL, TB_CLI_FLAG, NULL, NULL                                                                        \
+    }
+
+static const struct tb_cli_option publish_options[] = {
+    {"version", TB_CLI_COUNT, "N", "the number of the version: the trainer's step (needed)"},
+    {"run", TB_CLI_TEXT, "KEY", "the run: a new key starts one and shuts out older ones; default: see above"},
+    {"shard", TB_CLI_TEXT, "I/N", "this process gives shard I (from 0) of N; needs --run"},
+    {"codec", TB_CLI_TEXT, "NAME", "how chunks go to the gateway: raw (default) or zstd"},
+    {"exclude", TB_CLI_TEXT, "GLOB", "leave out files of a folder whose name matches"},
+    {"hold", TB_CLI_FLAG, NULL, "stay and serve after the version is kept, until interrupted"},
+    {"control", TB_CLI_FILE, "PATH", "for progress alone: the gateway's control socket"},
+    GATEWAY_OPTIONS,
+    COMMON_OPTIONS,
+    END,
+};
+
+static const struct tb_cli_option subscribe_options[] = {
+    {"into", TB_CLI_FILE, "DIR", "where versions are written, each in a folder (needed)"},
+    {"version", TB_CLI_TEXT, "N|R:N", "this version; R:N names one of run R"},
+    {"latest", TB_CLI_FLAG, NULL, "the newest that is whole at this site, once there is one (default)"},
+    {"follow", TB_CLI_FLAG, NULL, "the newest, then each that is newer, until interrupted"},
+    {"group", TB_CLI_TEXT, "NAME", "name of the reader group of one; default: a made name"},
+    GATEWAY_OPTIONS,
+    COMMON_OPTIONS,
+    END,
+};
+
+static const struct tb_cli_option control_options[] = {CONTROL_OPTIONS, COMMON_OPTIONS, END};
+
+static const struct tb_cli_option pki_init_options[] = {
+    {"dir", TB_CLI_FILE, "DIR", "where ca.crt and ca.key go (needed)"},
+    {"site", TB_CLI_TEXT, "SITE", "the site that this authority speaks for (needed)"},
+    {"days", TB_CLI_COUNT, "N", "how long it is valid; default 3650"},
+    COMMON_OPTIONS,
+    END,
+};
+
+static const struct tb_cli_option pki_issue_options[] = {
+    {"dir", TB_CLI_FILE, "DIR", "where ca.crt and ca.key are and the new files go (needed)"},
+    {"name", TB_CLI_TEXT, "STEM", "NAME.crt and NAME.key; default: the last part of the identity"},
+    {"days", TB_CLI_COUNT, "N", "how long it is valid; default 90"},
+    COMMON_OPTIONS,
+    END,
+};
+
+static const struct tb_cli_option config_options[] = {COMMON_OPTIONS, END};
+
+static const struct tb_cli_option explain_options[] = {
+    {"markdown", TB_CLI_FLAG, NULL, "as a table for docs/config.md"},
+    COMMON_OPTIONS,
+    END,
+};
+
+static const struct tb_cli_option help_options[] = {
+    {"man", TB_CLI_FLAG, NULL, "the manual page, as roff"},
+    {"completion", TB_CLI_FLAG, NULL, "completion for bash: source it"},
+    END,
+};
+
+static const struct tb_cli_command commands[] = {
+    {"publish", "MODEL PATH...", "hand a version of a model to this site's gateway",
+     "Publishes safetensors files, or folders as Hugging Face lays them out (with their index, if there is "
+     "one), as one version of MODEL. "
+     "Other regular files up to 100 MB travel beside the tensors, so what subscribers write is "
+     "byte-identical; names that begin with a "
+     "dot are left out. Ends when the gateway holds all of it (it is kept), or with --hold when interrupted. "
+     "Without --run it goes "
+     "on with the newest run when N is above that run's last version, else it starts a new run.",
+     "tombolo publish policy --version 12 ./checkpoint-12/", publish_options, 2, INT_MAX, tb_cli_publish},
+    {"subscribe", "MODEL", "write versions of a model into a folder",
+     "Writes a version into DIR/N/ under a temporary name, syncs it, renames it, and writes the marker "
+     "DIR/N/STABLE last. A bare N is the newest "
+     "run that has N; a version asked for as R:N, or one whose folder DIR/N belongs to another run, goes to "
+     "DIR/R-N/. Tensors that were published "
+     "without a file go to tensors-SHARD.safetensors. What stands there already with its marker is not "
+     "fetched again.",
+     "tombolo subscribe policy --into /models/policy --follow", subscribe_options, 1, 1, tb_cli_subscribe},
+    {"versions", "[MODEL]", "list versions and who holds them",
+     "Lists the versions that this site's gateway knows, with their state and how much of each is held here, "
+     "at other sites and by workers.",
+     "tombolo versions policy", control_options, 0, 1, tb_cli_versions},
+    {"withdraw", "MODEL VERSION", "take a bad version back, everywhere",
+     "At the model's home: no reader gets the version any more at any site, and reader groups that use it go "
+     "back to the newest other whole one at their "
+     "next activate. VERSION is N (the newest run that has it) or R:N.",
+     "tombolo withdraw policy 1:12", control_options, 2, 2, tb_cli_withdraw},
+    {"status", "", "how this site's gateway does",
+     "Shows arena, links, models and sessions of this site's gateway.", "tombolo status --json",
+     control_options, 0, 0, tb_cli_status},
+    {"pki init", "", "make a certificate authority for a site",
+     "Writes DIR/ca.crt and DIR/ca.key (mode 0600), for people who have no authority of their own. Other "
+     "sites need ca.crt alone.",
+     "tombolo pki init --dir pki/east --site east", pki_init_options, 0, 0, tb_cli_pki_init},
+    {"pki issue", "IDENTITY", "make a key and a certificate for a gateway or a worker",
+     "IDENTITY is tombolo://SITE/GATEWAY or tombolo://SITE/worker/NAME, and the site must be the "
+     "authority's. Writes NAME.crt and NAME.key (mode 0600).",
+     "tombolo pki issue tombolo://east/gw1 --dir pki/east", pki_issue_options, 1, 1, tb_cli_pki_issue},
+    {"config check", "FILE", "check a gateway's configuration",
+     "Reads FILE as tombolod would and says what it refuses: unknown keys, wrong types, missing fields, "
+     "values out of range, missing files, each with "
+     "file:line:column. Exits with 1 when there is something.",
+     "tombolo config check /etc/tombolo/east.yaml", config_options, 1, 1, tb_cli_config_check},
+    {"config explain", "[FILE]", "every key of the configuration, with its meaning",
+     "Prints all keys with type, default, range, unit and why; with FILE, what they are there.",
+     "tombolo config explain /etc/tombolo/east.yaml", explain_options, 0, 1, tb_cli_config_explain},
+    {"help", "[COMMAND...]", "this text, the manual page, or completion for bash",
+     "Shows what `tombolo` can do, or one of its commands.", "source <(tombolo help --completion)",
+     help_options, 0, 2, tb_cli_manual},
+    {NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL},
+};
+
+const struct tb_cli_command *tb_cli_commands(void)
+{
+    return commands;
+}

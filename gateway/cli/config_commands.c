@@ -1,0 +1,81 @@
+/* config_commands.c - tombolo config check and explain, over the daemon's own table of keys. */
+#include <string.h>
+
+#include "gateway/cli/say.h"
+#include "gateway/daemon/config.h"
+
+struct complaints {
+    bool json;
+    json_t *lines; /* NULL: they go to standard error */
+    unsigned count;
+};
+
+static void complain(void *user, const char *line)
+{
+    struct complaints *c = user;
+    char clean[1024];
+    tb_show_clean(line, clean, sizeof clean);
+    c->count++;
+    if (c->json)
+        (void)json_array_append_new(c->lines, json_string(clean));
+    else
+        (void)fprintf(stderr, "%s\n", clean);
+}
+
+/* Prints what was refused. The exit code of a bad configuration is 1, whatever made it so. */
+static enum tb_cli_exit refused(const struct tb_cli_call *call, int status, struct complaints *c)
+{
+    if (!c->json) {
+        (void)fprintf(stderr, "tombolo %s: %s: %u %s (%s)\n", call->command->name, call->arguments[0],
+                      c->count, c->count == 1 ? "complaint" : "complaints", tb_status_name(status));
+    } else {
+        json_t *object = json_pack(
+            "{s:i, s:b, s:s, s:s, s:O}", "schema", 1, "ok", 0, "status", tb_status_name(status), "error",
+            json_array_size(c->lines) > 0 ? json_string_value(json_array_get(c->lines, 0))
+                                          : tb_status_text(status),
+            "complaints", c->lines);
+        if (object != NULL) (void)json_dumpf(object, stdout, JSON_COMPACT);
+        (void)putchar('\n');
+        json_decref(object);
+    }
+    return status == TB_SITE_NOMEM ? TB_CLI_SITE : TB_CLI_REFUSED;
+}
+
+static enum tb_cli_exit load(const struct tb_cli_call *call, struct tb_config **config_out)
+{
+    struct complaints c = {.json = tb_cli_given(call, "json"), .lines = json_array()};
+    if (c.lines == NULL) return TB_CLI_SITE;
+    const enum tb_status s = tb_config_load(call->arguments[0], complain, &c, config_out);
+    const enum tb_cli_exit code = s == TB_OK ? TB_CLI_DONE : refused(call, s, &c);
+    json_decref(c.lines);
+    return code;
+}
+
+enum tb_cli_exit tb_cli_config_check(const struct tb_cli_call *call)
+{
+    struct tb_config *config = NULL;
+    const enum tb_cli_exit code = load(call, &config);
+    if (code != TB_CLI_DONE) return code;
+    json_t *fields =
+        json_pack("{s:s, s:s, s:s, s:i, s:i, s:I}", "file", call->arguments[0], "site", config->site.text,
+                  "gateway", config->gateway.text, "peers", (int)config->peer_count, "models",
+                  (int)config->model_count, "arena_bytes", (json_int_t)config->arena_bytes);
+    const enum tb_cli_exit said =
+        tb_say_result(call, fields, "%s is good: tombolo://%s/%s, %u peers, %u models, arena of %s",
+                      call->arguments[0], config->site.text, config->gateway.text, config->peer_count,
+                      config->model_count, tb_show_bytes(config->arena_bytes).text);
+    tb_config_free(config);
+    return said;
+}
+
+enum tb_cli_exit tb_cli_config_explain(const struct tb_cli_call *call)
+{
+    struct tb_config *config = NULL;
+    if (call->argument_count > 0) {
+        const enum tb_cli_exit code = load(call, &config);
+        if (code != TB_CLI_DONE) return code;
+    }
+    tb_config_explain(config, tb_cli_given(call, "markdown"), stdout);
+    tb_config_free(config);
+    return fflush(stdout) == 0 ? TB_CLI_DONE : TB_CLI_SITE;
+}

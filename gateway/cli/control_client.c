@@ -1,0 +1,180 @@
+/* control_client.c - one line out, one line in. See control_client.h. */
+#include "gateway/cli/control_client.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+
+const char *tb_control_path(const struct tb_cli_call *call)
+{
+    const char *path = tb_cli_text(call, "control");
+    if (path == NULL) path = getenv("TOMBOLO_CONTROL");
+    return path == NULL || path[0] == '\0' ? TB_CONTROL_PATH_DEFAULT : path;
+}
+
+__attribute__((format(printf, 3, 4))) static enum tb_status refuse(char error[512], enum tb_status status,
+                                                                   const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(error, 512, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+static enum tb_status connect_to(const char *path, int *fd_out, char error[512])
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof address.sun_path)
+        return refuse(error, TB_BAD_ARGUMENT, "%.200s is too long for a socket's path", path);
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    const int fd = tb_sys_socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return refuse(error, TB_SITE_IO, "no socket: %s", strerror(errno));
+    /* A unix socket connects at once or says why not; EAGAIN is a full backlog. */
+    if (tb_sys_connect(fd, (const struct sockaddr *)&address, sizeof address) == 0) {
+        *fd_out = fd;
+        return TB_OK;
+    }
+    const int why = errno;
+    (void)close(fd);
+    if (why == EACCES || why == EPERM)
+        return refuse(error, TB_PEER_DENIED, "the control socket %s is not open to this user: %s", path,
+                      strerror(why));
+    return refuse(error, TB_GATEWAY_AWAY,
+                  "no gateway answers at %s: %s (does tombolod run? else say --control or TOMBOLO_CONTROL)",
+                  path, strerror(why));
+}
+
+/* Waits until the socket is ready for `events`. */
+static enum tb_status wait_for(int fd, short events, tb_time_ns until, char error[512])
+{
+    for (;;) {
+        const tb_time_ns now = tb_clock_now();
+        if (now >= until) return refuse(error, TB_TIMEOUT, "the gateway did not answer in time");
+        struct pollfd p = {.fd = fd, .events = events};
+        const int ready = poll(&p, 1, (int)((until - now) / TB_MS(1)) + 1);
+        if (ready > 0) return TB_OK;
+        if (ready < 0 && errno != EINTR) return refuse(error, TB_SITE_IO, "poll: %s", strerror(errno));
+    }
+}
+
+static enum tb_status send_line(int fd, const char *line, size_t count, tb_time_ns until, char error[512])
+{
+    while (count > 0) {
+        const ssize_t sent = send(fd, line, count, MSG_NOSIGNAL);
+        if (sent >= 0) {
+            line += sent;
+            count -= (size_t)sent;
+            continue;
+        }
+        if (errno == EINTR) continue;
+        if (errno != EAGAIN)
+            return refuse(error, TB_GATEWAY_AWAY, "the gateway closed the connection: %s", strerror(errno));
+        const enum tb_status s = wait_for(fd, POLLOUT, until, error);
+        if (s != TB_OK) return s;
+    }
+    return TB_OK;
+}
+
+struct line {
+    char *bytes;
+    size_t used;
+    size_t cap;
+};
+
+static enum tb_status receive_line(int fd, struct line *l, tb_time_ns until, char error[512])
+{
+    for (;;) {
+        if (l->used == l->cap) {
+            const size_t more = l->cap == 0 ? 65536 : l->cap * 2;
+            if (more > TB_CONTROL_REPLY_BYTES_MAX)
+                return refuse(error, TB_PEER_GARBLED, "the gateway's answer is longer than 16 MiB");
+            char *larger = tb_realloc(l->bytes, more);
+            if (larger == NULL) return refuse(error, TB_SITE_NOMEM, "no memory for the gateway's answer");
+            l->bytes = larger;
+            l->cap = more;
+        }
+        const ssize_t got = recv(fd, l->bytes + l->used, l->cap - l->used, 0);
+        if (got == 0)
+            return refuse(error, TB_GATEWAY_AWAY, "the gateway closed the connection before it answered");
+        if (got > 0) {
+            const char *end = memchr(l->bytes + l->used, '\n', (size_t)got);
+            l->used += (size_t)got;
+            if (end == NULL) continue;
+            l->used = (size_t)(end - l->bytes);
+            return TB_OK;
+        }
+        if (errno == EINTR) continue;
+        if (errno != EAGAIN)
+            return refuse(error, TB_GATEWAY_AWAY, "the connection to the gateway failed: %s",
+                          strerror(errno));
+        const enum tb_status s = wait_for(fd, POLLIN, until, error);
+        if (s != TB_OK) return s;
+    }
+}
+
+static enum tb_status status_named(const char *name)
+{
+#define ROW(value, number, text)                                                                             \
+    if (strcmp(name, tb_status_name(value)) == 0) return value;
+    TB_STATUS_LIST(ROW)
+#undef ROW
+    return TB_PEER_GARBLED;
+}
+
+static enum tb_status read_reply(const char *text, size_t count, json_t **reply_out, char error[512])
+{
+    json_t *reply = json_loadb(text, count, JSON_REJECT_DUPLICATES, NULL);
+    const json_t *ok = json_object_get(reply, "ok");
+    if (json_integer_value(json_object_get(reply, "schema")) != 1 || !json_is_boolean(ok)) {
+        json_decref(reply);
+        return refuse(error, TB_PEER_GARBLED, "the gateway's answer is not of schema 1");
+    }
+    if (json_is_true(ok)) {
+        *reply_out = reply;
+        return TB_OK;
+    }
+    const char *name = json_string_value(json_object_get(reply, "status"));
+    const char *why = json_string_value(json_object_get(reply, "error"));
+    const enum tb_status status = name == NULL ? TB_PEER_GARBLED : status_named(name);
+    (void)refuse(error, status, "%s", why != NULL ? why : tb_status_text(status));
+    json_decref(reply);
+    return status == TB_OK ? TB_PEER_GARBLED : status;
+}
+
+static enum tb_status converse(int fd, const char *line, tb_time_ns until, json_t **reply_out,
+                               char error[512])
+{
+    struct line answer = {0};
+    enum tb_status s = send_line(fd, line, strlen(line), until, error);
+    if (s == TB_OK) s = send_line(fd, "\n", 1, until, error);
+    if (s == TB_OK) s = receive_line(fd, &answer, until, error);
+    if (s == TB_OK) s = read_reply(answer.bytes, answer.used, reply_out, error);
+    tb_free(answer.bytes);
+    return s;
+}
+
+enum tb_status tb_control_ask(const char *path, json_t *request, uint32_t timeout_ms, json_t **reply_out,
+                              char error[512])
+{
+    int fd = -1;
+    char *line = NULL;
+    const tb_time_ns until = tb_time_add(tb_clock_now(), TB_MS(timeout_ms));
+    if (request != NULL && json_object_set_new(request, "schema", json_integer(1)) == 0)
+        line = json_dumps(request, JSON_COMPACT);
+    if (line == NULL) return refuse(error, TB_SITE_NOMEM, "no memory for a request");
+    enum tb_status s = connect_to(path, &fd, error);
+    if (s == TB_OK) {
+        s = converse(fd, line, until, reply_out, error);
+        (void)close(fd);
+    }
+    free(line);
+    return s;
+}

@@ -1,0 +1,74 @@
+/* gateway_session.c - see gateway_session.h. */
+#include "gateway/cli/gateway_session.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+#define SESSION_DEFAULT "unix:/run/tombolo/session.sock"
+
+static volatile sig_atomic_t caught;
+
+static void on_signal(int number)
+{
+    (void)number;
+    caught = 1;
+}
+
+void tb_signals_catch(void)
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    action.sa_flags = (int)SA_RESETHAND; /* who asks twice means it */
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+}
+
+bool tb_signals_caught(void)
+{
+    return caught != 0;
+}
+
+static const char *option_or_environment(const struct tb_cli_call *call, const char *option,
+                                         const char *variable)
+{
+    const char *text = tb_cli_text(call, option);
+    if (text == NULL) text = getenv(variable);
+    return text != NULL && text[0] == '\0' ? NULL : text;
+}
+
+int tb_gateway_open(const struct tb_cli_call *call, struct tb_session **session_out)
+{
+    const char *gateway = option_or_environment(call, "gateway", "TOMBOLO_GATEWAY");
+    const struct tb_session_options options = {
+        .struct_bytes = sizeof options,
+        .gateway = gateway == NULL ? SESSION_DEFAULT : gateway,
+        .ca = option_or_environment(call, "ca", "TOMBOLO_CA"),
+        .cert = option_or_environment(call, "cert", "TOMBOLO_CERT"),
+        .key = option_or_environment(call, "key", "TOMBOLO_KEY"),
+    };
+    return tb_session_open(&options, session_out);
+}
+
+struct tb_deadline tb_deadline_of(const struct tb_cli_call *call)
+{
+    const uint64_t seconds = tb_cli_number(call, "timeout", UINT64_MAX);
+    const struct tb_deadline d = {seconds >= UINT32_MAX ? TB_TIME_NEVER
+                                                        : tb_time_add(tb_clock_now(), TB_SECONDS(seconds))};
+    return d;
+}
+
+bool tb_slice_again(const struct tb_deadline *deadline, int *status)
+{
+    if (*status != TB_TIMEOUT && *status != TB_AGAIN) return false;
+    if (tb_signals_caught()) {
+        *status = TB_CANCELLED;
+        return false;
+    }
+    *status = TB_TIMEOUT;
+    return tb_clock_now() < deadline->at;
+}

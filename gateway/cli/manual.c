@@ -1,0 +1,219 @@
+/* manual.c - what the table of commands says, as help, as a man page and as completion for bash. */
+#include <string.h>
+
+#include "gateway/cli/cli.h"
+#include "tombolo/status.h"
+
+static const char intro[] = "Tombolo keeps the newest weights of a model, as its trainer publishes them, in "
+                            "every datacenter where rollouts run.";
+
+static const struct {
+    const char *name;
+    const char *why;
+} environment[] = {
+    {"TOMBOLO_GATEWAY", "where the gateway listens for workers, when --gateway is not given"},
+    {"TOMBOLO_CONTROL", "the gateway's control socket, when --control is not given"},
+    {"TOMBOLO_CA, TOMBOLO_CERT, TOMBOLO_KEY",
+     "PEM files for a gateway on another host, when --ca, --cert and --key are not given"},
+};
+
+static void exit_codes(FILE *to, const char *format)
+{
+#define ROW(name, number, text) (void)fprintf(to, format, number, text);
+    TB_CLI_EXIT_LIST(ROW)
+#undef ROW
+}
+
+void tb_cli_help(FILE *to, const struct tb_cli_command *commands)
+{
+    (void)fprintf(to, "%s\n\nusage: tombolo COMMAND [OPTION...]\n\n", intro);
+    for (const struct tb_cli_command *c = commands; c->name != NULL; c++)
+        (void)fprintf(to, "  %-15s %s\n", c->name, c->summary);
+    (void)fprintf(to, "\n`tombolo COMMAND --help` says more, with an example. Exit codes:\n\n");
+    exit_codes(to, "  %3d  %s\n");
+    (void)fprintf(to, "\nEnvironment:\n\n");
+    for (size_t i = 0; i < sizeof environment / sizeof environment[0]; i++)
+        (void)fprintf(to, "  %s\n      %s\n", environment[i].name, environment[i].why);
+}
+
+/* Prints words of `text`, broken at 100 columns, each line behind `indent`. */
+static void wrapped(FILE *to, const char *indent, const char *text)
+{
+    size_t column = 0;
+    for (const char *at = text; *at != '\0';) {
+        const size_t word = strcspn(at, " ");
+        if (column > 0 && column + 1 + word > 100) {
+            (void)fputc('\n', to);
+            column = 0;
+        }
+        (void)fprintf(to, "%s%.*s", column == 0 ? indent : " ", (int)word, at);
+        column += word + (column == 0 ? strlen(indent) : 1);
+        at += word + strspn(at + word, " ");
+    }
+    (void)fputc('\n', to);
+}
+
+static void option_text(char *out, size_t cap, const struct tb_cli_option *o)
+{
+    (void)snprintf(out, cap, "--%s%s%s", o->name, o->argument == NULL ? "" : " ",
+                   o->argument == NULL ? "" : o->argument);
+}
+
+void tb_cli_help_command(FILE *to, const struct tb_cli_command *command)
+{
+    (void)fprintf(to, "usage: tombolo %s %s%s[OPTION...]\n\n", command->name, command->arguments,
+                  command->arguments[0] == '\0' ? "" : " ");
+    wrapped(to, "", command->text);
+    (void)fputc('\n', to);
+    for (const struct tb_cli_option *o = command->options; o->name != NULL; o++) {
+        char text[64];
+        option_text(text, sizeof text, o);
+        (void)fprintf(to, "  %-20s %s\n", text, o->why);
+    }
+    (void)fprintf(to, "  %-20s %s\n\nExample:\n  %s\n", "--help", "this text", command->example);
+}
+
+/* A line that begins with a dot or a quote would be a macro, and a backslash an escape. */
+static void roff(FILE *to, const char *text)
+{
+    if (*text == '.' || *text == '\'') (void)fputs("\\&", to);
+    for (; *text != '\0'; text++) {
+        if (*text == '\\' || *text == '-') (void)fputc('\\', to);
+        (void)fputc(*text, to);
+    }
+}
+
+static void man_command(FILE *to, const struct tb_cli_command *c)
+{
+    (void)fputs(".SS \"", to);
+    roff(to, c->name);
+    (void)fputc(' ', to);
+    roff(to, c->arguments);
+    (void)fputs("\"\n", to);
+    roff(to, c->text);
+    (void)fputc('\n', to);
+    for (const struct tb_cli_option *o = c->options; o->name != NULL; o++) {
+        char text[64];
+        option_text(text, sizeof text, o);
+        (void)fputs(".TP\n.B ", to);
+        roff(to, text);
+        (void)fputc('\n', to);
+        roff(to, o->why);
+        (void)fputc('\n', to);
+    }
+    (void)fputs(".PP\nExample:\n.PP\n.RS\n", to);
+    roff(to, c->example);
+    (void)fputs("\n.RE\n", to);
+}
+
+void tb_cli_man(FILE *to, const struct tb_cli_command *commands)
+{
+    (void)fprintf(
+        to,
+        ".TH TOMBOLO 1 \"\" \"Tombolo\"\n.SH NAME\ntombolo \\- publish and follow the weights of a model\n"
+        ".SH SYNOPSIS\n.B tombolo\n.I COMMAND\n[\\fIOPTION\\fR...]\n.SH DESCRIPTION\n%s\n.SH COMMANDS\n",
+        intro);
+    for (const struct tb_cli_command *c = commands; c->name != NULL; c++)
+        man_command(to, c);
+    (void)fputs(".SH EXIT STATUS\n", to);
+    exit_codes(to, ".TP\n.B %d\n%s\n");
+    (void)fputs(".SH ENVIRONMENT\n", to);
+    for (size_t i = 0; i < sizeof environment / sizeof environment[0]; i++)
+        (void)fprintf(to, ".TP\n.B %s\n%s\n", environment[i].name, environment[i].why);
+}
+
+/* Words after `tombolo`: first words of commands, and the second words of those that have two. */
+static void completion_words(FILE *to, const struct tb_cli_command *commands)
+{
+    const char *last = "";
+    for (const struct tb_cli_command *c = commands; c->name != NULL; c++) {
+        const size_t first = strcspn(c->name, " ");
+        if (strncmp(last, c->name, first) == 0 && strcspn(last, " ") == first) continue;
+        (void)fprintf(to, "%s%.*s", last[0] == '\0' ? "" : " ", (int)first, c->name);
+        last = c->name;
+    }
+}
+
+static void completion_case(FILE *to, const struct tb_cli_command *c)
+{
+    (void)fprintf(to, "    \"%s\"*) words=\"", c->name);
+    for (const struct tb_cli_option *o = c->options; o->name != NULL; o++)
+        (void)fprintf(to, "--%s ", o->name);
+    (void)fputs("--help\" ;;\n", to);
+}
+
+/* Second words, for commands of two words that share the first. */
+static void completion_second_words(FILE *to, const struct tb_cli_command *commands)
+{
+    for (const struct tb_cli_command *c = commands; c->name != NULL;) {
+        const size_t first = strcspn(c->name, " ");
+        const struct tb_cli_command *next = c;
+        if (c->name[first] == ' ') (void)fprintf(to, "    %.*s) words=\"", (int)first, c->name);
+        for (; next->name != NULL && strncmp(next->name, c->name, first) == 0 &&
+               strcspn(next->name, " ") == first;
+             next++)
+            if (c->name[first] == ' ')
+                (void)fprintf(to, "%s%s", next == c ? "" : " ", next->name + first + 1);
+        if (c->name[first] == ' ') (void)fputs("\" ;;\n", to);
+        c = next;
+    }
+}
+
+void tb_cli_completion(FILE *to, const struct tb_cli_command *commands)
+{
+    (void)fputs("# bash completion for tombolo; made by `tombolo help --completion`\n"
+                "_tombolo() {\n"
+                "    local now=${COMP_WORDS[COMP_CWORD]} words=\"\"\n"
+                "    COMPREPLY=()\n"
+                "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+                "        COMPREPLY=($(compgen -W \"",
+                to);
+    completion_words(to, commands);
+    (void)fputs("\" -- \"$now\"))\n"
+                "        return\n"
+                "    fi\n"
+                "    if [ \"$COMP_CWORD\" -eq 2 ]; then\n"
+                "    case ${COMP_WORDS[1]} in\n",
+                to);
+    completion_second_words(to, commands);
+    (void)fputs(
+        "    esac\n"
+        "    if [ -n \"$words\" ]; then COMPREPLY=($(compgen -W \"$words\" -- \"$now\")); return; fi\n"
+        "    fi\n"
+        "    case \"${COMP_WORDS[*]:1}\" in\n",
+        to);
+    for (const struct tb_cli_command *c = commands; c->name != NULL; c++)
+        completion_case(to, c);
+    (void)fputs("    esac\n"
+                "    case $now in\n"
+                "    -*) COMPREPLY=($(compgen -W \"$words\" -- \"$now\")) ;;\n"
+                "    *) COMPREPLY=($(compgen -f -- \"$now\")) ;;\n"
+                "    esac\n"
+                "}\n"
+                "complete -o filenames -F _tombolo tombolo\n",
+                to);
+}
+
+enum tb_cli_exit tb_cli_manual(const struct tb_cli_call *call)
+{
+    const struct tb_cli_command *commands = tb_cli_commands();
+    if (tb_cli_given(call, "man")) {
+        tb_cli_man(stdout, commands);
+    } else if (tb_cli_given(call, "completion")) {
+        tb_cli_completion(stdout, commands);
+    } else if (call->argument_count == 0) {
+        tb_cli_help(stdout, commands);
+    } else {
+        char none[] = "";
+        char *words[] = {none, call->arguments[0], call->argument_count > 1 ? call->arguments[1] : none,
+                         NULL};
+        int used = 0;
+        const struct tb_cli_command *c = tb_cli_find(commands, 3, words, &used);
+        if (c == NULL) {
+            (void)fprintf(stderr, "tombolo help: there is no command \"%s\"\n", call->arguments[0]);
+            return TB_CLI_USAGE;
+        }
+        tb_cli_help_command(stdout, c);
+    }
+    return TB_CLI_DONE;
+}

@@ -1,0 +1,208 @@
+/* operate.c - tombolo status, versions and withdraw: questions to the control socket, shown as tables. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "gateway/cli/control_client.h"
+#include "gateway/cli/say.h"
+
+#define ASK_TIMEOUT_S 10u
+
+/* Takes `request`. */
+static enum tb_cli_exit ask(const struct tb_cli_call *call, json_t *request, json_t **reply_out)
+{
+    char error[512] = "";
+    const uint64_t seconds = tb_cli_number(call, "timeout", ASK_TIMEOUT_S);
+    const enum tb_status s =
+        tb_control_ask(tb_control_path(call), request, seconds > 3600 ? 3600000u : (uint32_t)seconds * 1000u,
+                       reply_out, error);
+    json_decref(request);
+    return s == TB_OK ? TB_CLI_DONE : tb_say_failure(call, s, "%s", error);
+}
+
+/* Under --json what the gateway said goes out as it came. */
+static bool say_raw(const struct tb_cli_call *call, json_t *reply)
+{
+    if (!tb_cli_given(call, "json")) return false;
+    (void)json_dumpf(reply, stdout, JSON_COMPACT);
+    (void)putchar('\n');
+    return true;
+}
+
+/* ---- fields of a stranger's object, clean for a terminal
+ * -------------------------------------------------------- */
+
+struct field {
+    char text[96];
+};
+
+static struct field text_of(const json_t *object, const char *key)
+{
+    struct field f = {"-"};
+    const char *text = json_string_value(json_object_get(object, key));
+    if (text != NULL && text[0] != '\0') tb_show_clean(text, f.text, sizeof f.text);
+    return f;
+}
+
+static uint64_t count_of(const json_t *object, const char *key)
+{
+    const json_int_t value = json_integer_value(json_object_get(object, key));
+    return value < 0 ? 0 : (uint64_t)value;
+}
+
+static double number_of(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+static struct field bytes_of(const json_t *object, const char *key)
+{
+    struct field f;
+    (void)snprintf(f.text, sizeof f.text, "%s", tb_show_bytes(count_of(object, key)).text);
+    return f;
+}
+
+static struct field share_of(const json_t *object)
+{
+    struct field f = {"-"};
+    const uint64_t bytes = count_of(object, "bytes");
+    const uint64_t held = count_of(object, "held_bytes");
+    if (bytes > 0)
+        (void)snprintf(f.text, sizeof f.text, "%d %%",
+                       (int)((double)(held < bytes ? held : bytes) * 100.0 / (double)bytes));
+    return f;
+}
+
+/* ---- versions
+ * --------------------------------------------------------------------------------------------------- */
+
+static size_t count_true(const json_t *list, const char *key)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < json_array_size(list); i++)
+        count += json_is_true(json_object_get(json_array_get(list, i), key));
+    return count;
+}
+
+static void print_version(const json_t *v)
+{
+    char name[64];
+    const json_t *workers = json_object_get(v, "workers");
+    const json_t *sites = json_object_get(v, "sites");
+    (void)snprintf(name, sizeof name, "%" PRIu64 ":%" PRIu64, count_of(v, "run"), count_of(v, "number"));
+    (void)printf("%-20s %-10s %-10s %9s %6s %9s", text_of(v, "model").text, name, text_of(v, "state").text,
+                 bytes_of(v, "bytes").text, share_of(v).text, bytes_of(v, "wire_bytes").text);
+    (void)printf("  %zu/%zu", count_true(workers, "whole"), json_array_size(workers));
+    for (size_t i = 0; i < json_array_size(sites); i++) {
+        const json_t *site = json_array_get(sites, i);
+        (void)printf("  %s%s", text_of(site, "site").text,
+                     json_is_true(json_object_get(site, "whole")) ? "" : " (part)");
+    }
+    const char *error = json_string_value(json_object_get(v, "error"));
+    if (error != NULL && error[0] != '\0') (void)printf("  %s", text_of(v, "error").text);
+    (void)putchar('\n');
+}
+
+enum tb_cli_exit tb_cli_versions(const struct tb_cli_call *call)
+{
+    json_t *reply = NULL;
+    json_t *request = json_pack("{s:s}", "cmd", "versions");
+    if (request != NULL && call->argument_count > 0 &&
+        json_object_set_new(request, "model", json_string(call->arguments[0])) != 0)
+        return tb_say_failure(call, TB_BAD_ARGUMENT, "the model's name is not UTF-8");
+    const enum tb_cli_exit asked = ask(call, request, &reply);
+    if (asked != TB_CLI_DONE) return asked;
+    if (!say_raw(call, reply)) {
+        const json_t *versions = json_object_get(reply, "versions");
+        if (!tb_cli_given(call, "quiet"))
+            (void)printf("%-20s %-10s %-10s %9s %6s %9s  workers  sites\n", "model", "version", "state",
+                         "bytes", "held", "wire");
+        for (size_t i = 0; i < json_array_size(versions); i++)
+            print_version(json_array_get(versions, i));
+    }
+    json_decref(reply);
+    return TB_CLI_DONE;
+}
+
+/* ---- status
+ * ----------------------------------------------------------------------------------------------------- */
+
+static void print_links(const json_t *links)
+{
+    for (size_t i = 0; i < json_array_size(links); i++) {
+        const json_t *l = json_array_get(links, i);
+        (void)printf("link     %-16s %-10s for %-9s", text_of(l, "site").text, text_of(l, "state").text,
+                     tb_show_seconds(number_of(l, "since_s")).text);
+        if (number_of(l, "rtt_ms") > 0) (void)printf(" rtt %.1f ms", number_of(l, "rtt_ms"));
+        (void)printf(" streams %" PRIu64 " sent %s received %s", count_of(l, "streams"),
+                     bytes_of(l, "sent_bytes").text, bytes_of(l, "received_bytes").text);
+        const char *error = json_string_value(json_object_get(l, "error"));
+        (void)printf("%s%s\n", error != NULL && error[0] != '\0' ? "  " : "",
+                     error != NULL && error[0] != '\0' ? text_of(l, "error").text : "");
+    }
+}
+
+static void print_models(const json_t *models)
+{
+    for (size_t i = 0; i < json_array_size(models); i++) {
+        const json_t *m = json_array_get(models, i);
+        (void)printf("model    %-16s home %s  head %s  latest here %s  behind %" PRIu64 " versions, %s\n",
+                     text_of(m, "model").text, text_of(m, "home").text, text_of(m, "head").text,
+                     text_of(m, "latest").text, count_of(m, "lag_versions"), bytes_of(m, "lag_bytes").text);
+    }
+}
+
+static void print_sessions(const json_t *sessions)
+{
+    for (size_t i = 0; i < json_array_size(sessions); i++) {
+        const json_t *s = json_array_get(sessions, i);
+        (void)printf("worker   %-16s host %s  %s%s\n", text_of(s, "name").text, text_of(s, "host").text,
+                     text_of(s, "identity").text,
+                     json_is_false(json_object_get(s, "connected")) ? "  away" : "");
+    }
+}
+
+static void print_status(const json_t *r)
+{
+    const json_t *arena = json_object_get(r, "arena");
+    (void)printf("gateway  tombolo://%s/%s  up %s  incarnation %" PRIu64 "%s%s\n", text_of(r, "site").text,
+                 text_of(r, "gateway").text, tb_show_seconds(number_of(r, "uptime_s")).text,
+                 count_of(r, "incarnation"), number_of(r, "recovering_s") > 0 ? "  recovering" : "",
+                 json_is_true(json_object_get(r, "draining")) ? "  draining" : "");
+    (void)printf("arena    %s of %s used  life %s\n", bytes_of(arena, "used").text,
+                 bytes_of(arena, "bytes").text, text_of(r, "life").text);
+    print_links(json_object_get(r, "links"));
+    print_models(json_object_get(r, "models"));
+    print_sessions(json_object_get(r, "sessions"));
+}
+
+enum tb_cli_exit tb_cli_status(const struct tb_cli_call *call)
+{
+    json_t *reply = NULL;
+    const enum tb_cli_exit asked = ask(call, json_pack("{s:s}", "cmd", "status"), &reply);
+    if (asked != TB_CLI_DONE) return asked;
+    if (!say_raw(call, reply)) print_status(reply);
+    json_decref(reply);
+    return TB_CLI_DONE;
+}
+
+/* ---- withdraw
+ * --------------------------------------------------------------------------------------------------- */
+
+enum tb_cli_exit tb_cli_withdraw(const struct tb_cli_call *call)
+{
+    uint64_t run = 0;
+    uint64_t number = 0;
+    json_t *reply = NULL;
+    if (!tb_cli_version_of(call->arguments[1], &run, &number))
+        return tb_say_failure(call, TB_BAD_ARGUMENT, "a version is N or R:N, not \"%s\"", call->arguments[1]);
+    const enum tb_cli_exit asked = ask(call,
+                                       json_pack("{s:s, s:s, s:s}", "cmd", "withdraw", "model",
+                                                 call->arguments[0], "version", call->arguments[1]),
+                                       &reply);
+    if (asked != TB_CLI_DONE) return asked;
+    if (!say_raw(call, reply) && !tb_cli_given(call, "quiet"))
+        (void)printf("withdrawn: %s %" PRIu64 ":%" PRIu64 " (was %s)\n", call->arguments[0],
+                     count_of(reply, "run"), count_of(reply, "number"), text_of(reply, "before").text);
+    json_decref(reply);
+    return TB_CLI_DONE;
+}

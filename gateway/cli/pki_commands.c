@@ -1,0 +1,74 @@
+/* pki_commands.c - tombolo pki init and pki issue, over base/net/pki.h. */
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/net/pki.h"
+#include "gateway/cli/say.h"
+
+#define CA_DAYS_DEFAULT    3650u
+#define ISSUE_DAYS_DEFAULT 90u
+#define DAYS_MAX           36500u
+
+static enum tb_cli_exit need(const struct tb_cli_call *call, const char *option)
+{
+    if (tb_cli_given(call, option)) return TB_CLI_DONE;
+    (void)fprintf(stderr, "tombolo %s: --%s is needed\n", call->command->name, option);
+    return TB_CLI_USAGE;
+}
+
+/* The folder and those above it, open to their owner alone where they are new. */
+static bool make_folder(const char *path)
+{
+    char part[4096];
+    const size_t length = strlen(path);
+    if (length >= sizeof part) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    for (size_t i = 1; i <= length; i++) {
+        if (path[i] != '/' && path[i] != '\0') continue;
+        memcpy(part, path, i);
+        part[i] = '\0';
+        if (mkdir(part, 0700) != 0 && errno != EEXIST) return false;
+    }
+    return true;
+}
+
+enum tb_cli_exit tb_cli_pki_init(const struct tb_cli_call *call)
+{
+    char error[256] = "";
+    if (need(call, "dir") != TB_CLI_DONE || need(call, "site") != TB_CLI_DONE) return TB_CLI_USAGE;
+    const char *dir = tb_cli_text(call, "dir");
+    const char *site = tb_cli_text(call, "site");
+    const uint64_t days = tb_cli_number(call, "days", CA_DAYS_DEFAULT);
+    if (days < 1 || days > DAYS_MAX)
+        return tb_say_failure(call, TB_BAD_ARGUMENT, "--days is between 1 and %u", DAYS_MAX);
+    if (!make_folder(dir)) return tb_say_failure(call, TB_SITE_IO, "%s: %s", dir, strerror(errno));
+    const enum tb_status s = tb_pki_init(dir, site, (unsigned)days, error);
+    if (s != TB_OK) return tb_say_failure(call, s, "%s", error);
+    return tb_say_result(call, json_pack("{s:s, s:s}", "site", site, "dir", dir),
+                         "%s/ca.crt goes to every gateway and worker that talks to %s; keep %s/ca.key", dir,
+                         site, dir);
+}
+
+enum tb_cli_exit tb_cli_pki_issue(const struct tb_cli_call *call)
+{
+    char error[256] = "";
+    struct tb_identity identity;
+    if (need(call, "dir") != TB_CLI_DONE) return TB_CLI_USAGE;
+    const char *dir = tb_cli_text(call, "dir");
+    const uint64_t days = tb_cli_number(call, "days", ISSUE_DAYS_DEFAULT);
+    if (days < 1 || days > DAYS_MAX)
+        return tb_say_failure(call, TB_BAD_ARGUMENT, "--days is between 1 and %u", DAYS_MAX);
+    if (tb_identity_parse(call->arguments[0], &identity) != TB_OK || identity.kind == TB_IDENTITY_UNIX)
+        return tb_say_failure(call, TB_BAD_ARGUMENT,
+                              "\"%s\" is not tombolo://SITE/GATEWAY or tombolo://SITE/worker/NAME",
+                              call->arguments[0]);
+    const char *stem = tb_cli_given(call, "name") ? tb_cli_text(call, "name") : identity.name.text;
+    const enum tb_status s = tb_pki_issue(dir, stem, &identity, 0, (int64_t)days * 86400, error);
+    if (s != TB_OK) return tb_say_failure(call, s, "%s", error);
+    return tb_say_result(
+        call, json_pack("{s:s, s:s, s:s}", "identity", call->arguments[0], "dir", dir, "name", stem),
+        "%s/%s.crt and %s/%s.key", dir, stem, dir, stem);
+}

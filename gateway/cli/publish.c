@@ -1,0 +1,281 @@
+/* publish.c - tombolo publish: files go to the gateway's arena as one shard of a version, straight from the
+ * page cache.
+ *
+ * In place: the mapped files are what the gateway reads, so nothing is copied here, and a version of any size
+ * needs no memory of ours. */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/ident.h"
+#include "gateway/cli/bundle.h"
+#include "gateway/cli/control_client.h"
+#include "gateway/cli/gateway_session.h"
+#include "gateway/cli/say.h"
+
+#define DRAIN_MS        10000u
+#define KEY_CHARS       64
+#define PROGRESS_ASK_MS 200u
+
+struct publishing {
+    const struct tb_cli_call *call;
+    const char *model;
+    uint64_t number;
+    uint32_t shard_index;
+    uint32_t shard_count;
+    struct tb_deadline deadline;
+    struct tb_bundle bundle;
+    struct tb_session *session;
+    struct tb_registration *registration;
+    struct tb_run_info run;
+    struct tb_publish_info info;
+    double kept_s;
+};
+
+/* A file that gets shorter while it is mapped is not our crash but a sentence. */
+static void on_bus_error(int number)
+{
+    static const char text[] =
+        "tombolo publish: a file was cut short while it was being published (site_io)\n";
+    (void)number;
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) _exit(TB_CLI_SITE);
+    _exit(TB_CLI_SITE);
+}
+
+static bool shard_of(const char *text, uint32_t *index_out, uint32_t *count_out)
+{
+    char *end = NULL;
+    if (text[0] < '0' || text[0] > '9') return false;
+    const unsigned long index = strtoul(text, &end, 10);
+    if (*end != '/' || end[1] < '0' || end[1] > '9') return false;
+    const unsigned long count = strtoul(end + 1, &end, 10);
+    if (*end != '\0' || count < 1 || count > TB_SHARDS_MAX || index >= count) return false;
+    *index_out = (uint32_t)index;
+    *count_out = (uint32_t)count;
+    return true;
+}
+
+static enum tb_cli_exit usage(const char *why)
+{
+    (void)fprintf(stderr, "tombolo publish: %s\n", why);
+    return TB_CLI_USAGE;
+}
+
+static enum tb_cli_exit read_options(struct publishing *p)
+{
+    const char *shard = tb_cli_text(p->call, "shard");
+    const char *codec = tb_cli_text(p->call, "codec");
+    if (!tb_cli_given(p->call, "version")) return usage("--version N is needed");
+    if (shard != NULL && !shard_of(shard, &p->shard_index, &p->shard_count))
+        return usage("--shard takes I/N, with I from 0 to N - 1");
+    if (shard != NULL && !tb_cli_given(p->call, "run"))
+        return usage("--shard needs --run KEY: all shards must name one run");
+    if (codec != NULL && strcmp(codec, "raw") != 0 && strcmp(codec, "zstd") != 0)
+        return usage("--codec is raw or zstd");
+    p->model = p->call->arguments[0];
+    p->number = tb_cli_number(p->call, "version", 0);
+    return TB_CLI_DONE;
+}
+
+/* What libtombolo said of its last failure, with what we were doing. */
+static enum tb_cli_exit failed(const struct publishing *p, int status, const char *doing)
+{
+    return tb_say_failure(p->call, status, "%s: %s", doing, tb_last_error());
+}
+
+/* The run's rule: a key that was given; else the newest run when the number is above its last; else a new
+ * one. */
+static int open_run(struct publishing *p)
+{
+    const char *key = tb_cli_text(p->call, "run");
+    p->run.struct_bytes = sizeof p->run;
+    if (key != NULL) return tb_run_open(p->session, p->model, key, &p->run);
+    const int s = tb_run_open(p->session, p->model, "", &p->run);
+    if (s == TB_OK && (!p->run.has_last || p->number > p->run.last_number)) return TB_OK;
+    if (s != TB_OK && s != TB_NOT_FOUND) return s;
+    char fresh[KEY_CHARS] = "tombolo-";
+    struct tb_id id;
+    tb_random_bytes(id.bytes, sizeof id.bytes);
+    tb_id_format(&id, fresh + strlen(fresh));
+    return tb_run_open(p->session, p->model, fresh, &p->run);
+}
+
+static int seal(struct publishing *p)
+{
+    const struct tb_uid run = p->run.run;
+    const struct tb_publish_options options = {
+        .struct_bytes = sizeof options,
+        .mode = TB_PUBLISH_IN_PLACE,
+        .model = p->model,
+        .run = &run,
+        .number = p->number,
+        .shard_index = p->shard_index,
+        .shard_count = p->shard_count,
+        .registration = p->registration,
+        .blobs = p->bundle.blobs,
+        .blob_count = p->bundle.blob_count,
+        .codec = tb_cli_text(p->call, "codec"),
+    };
+    p->info.struct_bytes = sizeof p->info;
+    return tb_publish(p->session, &options, &p->info);
+}
+
+/* ---- waiting until it is kept
+ * ----------------------------------------------------------------------------------- */
+
+/* What the gateway holds of the version, by the control socket, if that is open to us. */
+static bool ask_held(const struct publishing *p, uint64_t *held_out, uint64_t *bytes_out)
+{
+    json_t *reply = NULL;
+    char error[512];
+    char wanted[TB_HEX_CHARS];
+    struct tb_id id;
+    memcpy(id.bytes, p->info.uid.bytes, sizeof id.bytes);
+    tb_id_format(&id, wanted);
+    json_t *request = json_pack("{s:s, s:s}", "cmd", "versions", "model", p->model);
+    const enum tb_status s =
+        tb_control_ask(tb_control_path(p->call), request, PROGRESS_ASK_MS, &reply, error);
+    json_decref(request);
+    if (s != TB_OK) return false;
+    bool found = false;
+    const json_t *versions = json_object_get(reply, "versions");
+    for (size_t i = 0; i < json_array_size(versions); i++) {
+        const json_t *v = json_array_get(versions, i);
+        const char *uid = json_string_value(json_object_get(v, "uid"));
+        if (uid == NULL || strcmp(uid, wanted) != 0) continue;
+        *held_out = (uint64_t)json_integer_value(json_object_get(v, "held_bytes"));
+        *bytes_out = (uint64_t)json_integer_value(json_object_get(v, "bytes"));
+        found = true;
+    }
+    json_decref(reply);
+    return found;
+}
+
+static int wait_until_kept(struct publishing *p)
+{
+    struct tb_progress progress;
+    int s = TB_OK;
+    const tb_time_ns began = tb_clock_now();
+    tb_progress_start(&progress, p->call);
+    do {
+        uint64_t held = 0;
+        uint64_t bytes = 0;
+        s = tb_wait_site(p->session, &p->info.uid, NULL, TB_SITE_HOLDS, TB_SLICE_MS);
+        if (progress.on && s != TB_OK) {
+            if (!ask_held(p, &held, &bytes)) bytes = 0;
+            tb_progress_show(&progress, p->shard_count == 1 ? "to the gateway" : "to the gateway, all shards",
+                             held, bytes);
+        }
+    } while (tb_slice_again(&p->deadline, &s));
+    tb_progress_end(&progress);
+    p->kept_s = (double)tb_time_since(began, tb_clock_now()) / 1e9;
+    return s;
+}
+
+static enum tb_cli_exit say_kept(const struct publishing *p)
+{
+    char uid[TB_HEX_CHARS];
+    struct tb_id id;
+    memcpy(id.bytes, p->info.uid.bytes, sizeof id.bytes);
+    tb_id_format(&id, uid);
+    json_t *fields = json_pack("{s:s, s:I, s:I, s:s, s:i, s:i, s:I, s:I, s:i, s:f}", "model", p->model, "run",
+                               (json_int_t)p->run.run_order, "number", (json_int_t)p->number, "uid", uid,
+                               "shard", (int)p->shard_index, "shards", (int)p->shard_count, "bytes",
+                               (json_int_t)p->info.bytes, "encoded_bytes", (json_int_t)p->info.encoded_bytes,
+                               "files", (int)p->bundle.file_count, "kept_s", p->kept_s);
+    return tb_say_result(p->call, fields, "%s %" PRIu64 ":%" PRIu64 " is kept: %s in %u files, %s", p->model,
+                         p->run.run_order, p->number, tb_show_bytes(p->info.bytes).text, p->bundle.file_count,
+                         tb_show_seconds(p->kept_s).text);
+}
+
+static enum tb_cli_exit hold(void)
+{
+    const struct tb_deadline never = {TB_TIME_NEVER};
+    int s = TB_TIMEOUT;
+    /* Nothing here ends the wait but a signal; the session's own thread serves. */
+    while (tb_slice_again(&never, &s)) {
+        const struct timespec slice = {.tv_nsec = (long)TB_SLICE_MS * 1000000};
+        (void)nanosleep(&slice, NULL);
+        s = TB_TIMEOUT;
+    }
+    return TB_CLI_DONE;
+}
+
+/* ---- the way through
+ * -------------------------------------------------------------------------------------------- */
+
+static enum tb_cli_exit publish_sealed(struct publishing *p)
+{
+    enum tb_cli_exit code = TB_CLI_DONE;
+    const int s = wait_until_kept(p);
+    if (s != TB_OK) {
+        char doing[96];
+        (void)snprintf(doing, sizeof doing, "waiting until version %" PRIu64 " is kept", p->number);
+        code = s == TB_TIMEOUT || s == TB_CANCELLED
+                   ? tb_say_failure(p->call, s, "%s: %s", doing,
+                                    s == TB_TIMEOUT ? "not within --timeout"
+                                                    : "interrupted; the gateway may not have all of it")
+                   : failed(p, s, doing);
+    } else {
+        code = say_kept(p);
+        if (code == TB_CLI_DONE && tb_cli_given(p->call, "hold")) code = hold();
+    }
+    /* After a failure nobody can take the version from us any more in time: do not wait for readers. */
+    const int ended = tb_unpublish(p->session, &p->info.uid, s == TB_OK ? DRAIN_MS : 0);
+    if (ended != TB_OK && code == TB_CLI_DONE) code = failed(p, ended, "ending the reference");
+    return code;
+}
+
+static enum tb_cli_exit publish_registered(struct publishing *p)
+{
+    int s = open_run(p);
+    if (s != TB_OK) return failed(p, s, "opening the run");
+    struct tb_progress progress;
+    tb_progress_start(&progress, p->call);
+    tb_progress_show(&progress, "digesting", 0, 0);
+    s = seal(p);
+    tb_progress_end(&progress);
+    if (s != TB_OK && s != TB_DONE_BEFORE) return failed(p, s, "publishing");
+    return publish_sealed(p);
+}
+
+static enum tb_cli_exit publish_session(struct publishing *p)
+{
+    if (p->bundle.tensor_count > 0) {
+        const int s = tb_register(p->session, p->bundle.tensors, p->bundle.tensor_count, &p->registration);
+        if (s != TB_OK) return failed(p, s, "registering tensors");
+    }
+    const enum tb_cli_exit code = publish_registered(p);
+    if (p->registration != NULL && tb_unregister(p->registration) != TB_OK) {
+        /* The session's end lets go of it. */
+        p->registration = NULL;
+    }
+    return code;
+}
+
+enum tb_cli_exit tb_cli_publish(const struct tb_cli_call *call)
+{
+    struct publishing p = {.call = call, .shard_count = 1, .deadline = tb_deadline_of(call)};
+    struct tb_bundle_error error;
+    enum tb_cli_exit code = read_options(&p);
+    if (code != TB_CLI_DONE) return code;
+    (void)signal(SIGBUS, on_bus_error);
+    enum tb_status s = tb_bundle_open(call->arguments + 1, (uint32_t)call->argument_count - 1,
+                                      tb_cli_text(call, "exclude"), &p.bundle, &error);
+    if (s != TB_OK) return tb_say_failure(call, s, "%s", error.text);
+    tb_signals_catch();
+    const int opened = tb_gateway_open(call, &p.session);
+    if (opened == TB_OK) {
+        code = publish_session(&p);
+        tb_session_close(p.session);
+    } else {
+        code = failed(&p, opened, "opening a session");
+    }
+    tb_bundle_close(&p.bundle);
+    return code;
+}
