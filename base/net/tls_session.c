@@ -234,7 +234,7 @@ static enum tb_status judge_protocol(struct tb_tls_session *s)
     if (s->refused) return TB_PEER_IDENTITY;
     if (s->eof && reason == SSL_R_UNEXPECTED_EOF_WHILE_READING) {
         because(s, "the connection was cut without TLS's goodbye");
-        return SSL_is_init_finished(s->ssl) ? TB_STREAM_IO : TB_STREAM_CLOSED;
+        return s->shaken ? TB_STREAM_IO : TB_STREAM_CLOSED;
     }
     because(s, "TLS: %s", text != NULL ? text : "unknown error");
     return is_refusal(reason) ? TB_PEER_DENIED : TB_STREAM_TLS;
@@ -247,7 +247,7 @@ static enum tb_status judge_io(struct tb_tls_session *s)
         because(s, "the connection was cut without TLS's goodbye");
     else
         because(s, "%s", strerror(s->io_errno));
-    return s->io_errno == 0 && !SSL_is_init_finished(s->ssl) ? TB_STREAM_CLOSED : TB_STREAM_IO;
+    return s->io_errno == 0 && !s->shaken ? TB_STREAM_CLOSED : TB_STREAM_IO;
 }
 
 /* What the failure of an OpenSSL call means. */
@@ -280,7 +280,8 @@ enum tb_status tb_tls_session_handshake(struct tb_tls_session *s)
 {
     begin(s);
     const int result = SSL_do_handshake(s->ssl);
-    if (result == 1) return TB_OK;
+    s->shaken = result == 1; /* not SSL_is_init_finished: that turns false again with an error */
+    if (s->shaken) return TB_OK;
     const enum tb_status status = outcome(s, result);
     ERR_clear_error();
     return status;
@@ -329,7 +330,7 @@ enum tb_status tb_tls_session_write(struct tb_tls_session *s, const void *bytes,
 
 enum tb_status tb_tls_session_end(struct tb_tls_session *s)
 {
-    if (s->dead || !SSL_is_init_finished(s->ssl)) return TB_OK;
+    if (s->dead || !s->shaken) return TB_OK;
     begin(s);
     const int result = SSL_shutdown(s->ssl);
     const enum tb_status status = result >= 0 ? TB_OK : outcome(s, result);

@@ -22,6 +22,7 @@ struct tb_tls_session {
     int fd;                           /* borrowed */
     int io_errno;                     /* of the last failed system call; 0 if none failed */
     bool eof;                         /* recv said 0 */
+    bool shaken;                      /* the handshake is done */
     bool dead;                        /* a fatal error: no further record may be sent */
     bool starved;                     /* the last read needs more from the socket */
     bool wants_read;                  /* the last call stopped for want of bytes */

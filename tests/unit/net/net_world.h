@@ -15,7 +15,7 @@
 #include "base/net/pki.h"
 #include "base/net/wire.h"
 
-#define WORLD_WAIT_S 60 /* sanitizers on two busy cores are slow; a healthy run needs milliseconds */
+#define WORLD_WAIT_S 30 /* sanitizers on two busy cores are slow; a healthy run needs milliseconds */
 
 struct world {
     uv_loop_t loop;
