@@ -258,6 +258,13 @@ bool tb_copies_tick(struct tb_daemon *d)
     return busy;
 }
 
+uint64_t tb_copy_shortage(struct tb_daemon *d, uint64_t bytes)
+{
+    struct tb_arena_budget budget;
+    tb_arena_budget(d->arena, &budget);
+    return bytes > budget.largest_free_bytes ? bytes - budget.largest_free_bytes : 1;
+}
+
 uint64_t tb_copy_held_bytes(const struct tb_copy *copy)
 {
     uint64_t bytes = 0;

@@ -116,7 +116,8 @@ static enum tb_status make_room(struct tb_daemon *d, const struct tb_version_key
                                 const char *refusal)
 {
     struct tb_catalog_room room;
-    const enum tb_status status = tb_catalog_make_room(d->catalog, tb_clock_now(), bytes, &room);
+    const enum tb_status status =
+        tb_catalog_make_room(d->catalog, tb_clock_now(), tb_copy_shortage(d, bytes), &room);
     if (status != TB_SITE_NOMEM) return status;
     d->counters.arena_refused++;
     struct tb_log_line l;

@@ -242,6 +242,8 @@ void tb_copy_evict(struct tb_copy *copy, enum tb_status why);
 /* Bitmaps to the catalog; retries. True while something is on its way. */
 bool tb_copies_tick(struct tb_daemon *d);
 void tb_copies_free(struct tb_daemon *d);
+/* What must be evicted before `bytes` fit in one piece; at least 1: something did not fit. */
+uint64_t tb_copy_shortage(struct tb_daemon *d, uint64_t bytes);
 uint64_t tb_copy_held_bytes(const struct tb_copy *copy);
 uint64_t tb_copy_wire_bytes(const struct tb_copy *copy);
 

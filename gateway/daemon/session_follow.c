@@ -226,7 +226,7 @@ enum tb_status tb_session_hop_lost_frame(struct tb_worker_session *s, struct tb_
     if (tb_session_hop_lost_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
     s->d->counters.hops_lost++;
     tb_log(TB_LOG_WARN, "hop.lost", "worker=%s plan=%llu status=%s action=replan", s->name.text,
-           (unsigned long long)m.plan, tb_status_name((int)m.status_negated));
+           (unsigned long long)m.plan, tb_status_name(tb_session_status_get(m.status_negated)));
     TB_MOOT(tb_catalog_hop_lost(s->d->catalog, tb_clock_now(), &s->id, &m.uid, m.plan));
     return TB_OK;
 }
@@ -379,7 +379,7 @@ void tb_session_tell(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     struct tb_worker_session *s = tb_session_find(d, &todo->session);
     if (s == NULL) return;
-    const struct tb_session_version_state m = {todo->uid, (uint32_t)todo->status};
+    const struct tb_session_version_state m = {todo->uid, tb_session_status_put(todo->status)};
     TB_SESSION_SEND(s, TB_SESSION_VERSION_STATE, 0, &m, TB_SESSION_SMALL, tb_session_version_state_encode);
 }
 

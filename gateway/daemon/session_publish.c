@@ -117,7 +117,8 @@ static enum tb_status seal_reserve(struct tb_worker_session *s, struct seal *sea
     }
     if (status == TB_SITE_NOMEM) {
         struct tb_catalog_room room;
-        status = tb_catalog_make_room(d->catalog, tb_clock_now(), seal->manifest.bytes, &room);
+        status = tb_catalog_make_room(d->catalog, tb_clock_now(), tb_copy_shortage(d, seal->manifest.bytes),
+                                      &room);
         snprintf(seal->why, sizeof seal->why, "%.200s", error);
     }
     return status;

@@ -53,7 +53,7 @@ void tb_session_over(struct tb_worker_session *s, enum tb_status why)
 
 void tb_session_reply(struct tb_worker_session *s, uint64_t request, enum tb_status status, const char *why)
 {
-    struct tb_session_reply reply = {.status_negated = (uint32_t)status};
+    struct tb_session_reply reply = {.status_negated = tb_session_status_put(status)};
     snprintf(reply.why.text, sizeof reply.why.text, "%s", why != NULL ? why : "");
     TB_SESSION_SEND(s, TB_SESSION_REPLY, request, &reply, TB_SESSION_SMALL, tb_session_reply_encode);
 }
