@@ -37,6 +37,7 @@ enum tb_cli_kind {
     TB_CLI_FLAG,
     TB_CLI_TEXT,
     TB_CLI_COUNT,   /* a whole number below 2^63 */
+    TB_CLI_SIGNED,  /* a whole number between -2^31 and 2^31 */
     TB_CLI_SECONDS, /* a whole number of seconds, or with s, m, h or d behind it */
     TB_CLI_FILE     /* a path: completion offers files */
 };
@@ -89,6 +90,7 @@ bool tb_cli_given(const struct tb_cli_call *call, const char *name);
 const char *tb_cli_text(const struct tb_cli_call *call, const char *name); /* NULL when not given */
 uint64_t tb_cli_number(const struct tb_cli_call *call, const char *name,
                        uint64_t otherwise); /* COUNT, SECONDS */
+int64_t tb_cli_signed(const struct tb_cli_call *call, const char *name, int64_t otherwise); /* SIGNED */
 bool tb_cli_has(const struct tb_cli_call *call,
                 const char *name); /* whether the command knows such an option */
 

@@ -66,8 +66,9 @@ static const struct tb_cli_option pki_init_options[] = {
 
 static const struct tb_cli_option pki_issue_options[] = {
     {"dir", TB_CLI_FILE, "DIR", "where ca.crt and ca.key are and the new files go (needed)"},
-    {"name", TB_CLI_TEXT, "STEM", "NAME.crt and NAME.key; default: the last part of the identity"},
+    {"out", TB_CLI_TEXT, "STEM", "STEM.crt and STEM.key in DIR; default: the last part of the identity"},
     {"days", TB_CLI_COUNT, "N", "how long it is valid; default 90"},
+    {"start-days", TB_CLI_SIGNED, "N", "when it begins to be valid, in days from now; default 0"},
     COMMON_OPTIONS,
     END,
 };
@@ -122,7 +123,7 @@ static const struct tb_cli_command commands[] = {
      "tombolo pki init --dir pki/east --site east", pki_init_options, 0, 0, tb_cli_pki_init},
     {"pki issue", "IDENTITY", "make a key and a certificate for a gateway or a worker",
      "IDENTITY is tombolo://SITE/GATEWAY or tombolo://SITE/worker/NAME, and the site must be the "
-     "authority's. Writes NAME.crt and NAME.key (mode 0600).",
+     "authority's. Writes STEM.crt and STEM.key (mode 0600).",
      "tombolo pki issue tombolo://east/gw1 --dir pki/east", pki_issue_options, 1, 1, tb_cli_pki_issue},
     {"config check", "FILE", "check a gateway's configuration",
      "Reads FILE as tombolod would and says what it refuses: unknown keys, wrong types, missing fields, "

@@ -90,6 +90,15 @@ static bool seconds_of(const char *text, uint64_t *seconds_out)
     return true;
 }
 
+static bool signed_of(const char *text, int64_t *value_out)
+{
+    uint64_t value = 0;
+    const bool minus = text[0] == '-';
+    if (!digits_of(text + minus, strlen(text + minus), &value) || value > INT32_MAX) return false;
+    *value_out = minus ? -(int64_t)value : (int64_t)value;
+    return true;
+}
+
 bool tb_cli_version_of(const char *text, uint64_t *run_out, uint64_t *number_out)
 {
     const char *colon = strchr(text, ':');
@@ -102,9 +111,12 @@ bool tb_cli_version_of(const char *text, uint64_t *run_out, uint64_t *number_out
 static bool value_good(const struct tb_cli_option *option, const char *value)
 {
     uint64_t number = 0;
+    int64_t either = 0;
     switch (option->kind) {
     case TB_CLI_COUNT:
         return digits_of(value, strlen(value), &number);
+    case TB_CLI_SIGNED:
+        return signed_of(value, &either);
     case TB_CLI_SECONDS:
         return seconds_of(value, &number);
     case TB_CLI_FLAG:
@@ -158,9 +170,9 @@ static bool take_option(const struct tb_cli_command *command, int index, struct 
     }
     if (!value_good(o, value)) {
         (void)snprintf(error, 256, "--%s takes %s, not \"%.100s\"", o->name,
-                       o->kind == TB_CLI_COUNT     ? "a whole number"
-                       : o->kind == TB_CLI_SECONDS ? "a time like 30s, 5m or 2h"
-                                                   : "a text",
+                       o->kind == TB_CLI_COUNT || o->kind == TB_CLI_SIGNED ? "a whole number"
+                       : o->kind == TB_CLI_SECONDS                         ? "a time like 30s, 5m or 2h"
+                                                                           : "a text",
                        value);
         return false;
     }
@@ -232,6 +244,16 @@ uint64_t tb_cli_number(const struct tb_cli_call *call, const char *name, uint64_
     if (text == NULL) return otherwise;
     const bool seconds = call->command->options[option_index(call->command, name)].kind == TB_CLI_SECONDS;
     const bool good = seconds ? seconds_of(text, &value) : digits_of(text, strlen(text), &value);
+    TB_ASSERT(good); /* looked at when it was parsed */
+    return value;
+}
+
+int64_t tb_cli_signed(const struct tb_cli_call *call, const char *name, int64_t otherwise)
+{
+    const char *text = tb_cli_text(call, name);
+    int64_t value = otherwise;
+    if (text == NULL) return otherwise;
+    const bool good = signed_of(text, &value);
     TB_ASSERT(good); /* looked at when it was parsed */
     return value;
 }

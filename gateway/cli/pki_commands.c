@@ -65,8 +65,9 @@ enum tb_cli_exit tb_cli_pki_issue(const struct tb_cli_call *call)
         return tb_say_failure(call, TB_BAD_ARGUMENT,
                               "\"%s\" is not tombolo://SITE/GATEWAY or tombolo://SITE/worker/NAME",
                               call->arguments[0]);
-    const char *stem = tb_cli_given(call, "name") ? tb_cli_text(call, "name") : identity.name.text;
-    const enum tb_status s = tb_pki_issue(dir, stem, &identity, 0, (int64_t)days * 86400, error);
+    const int64_t start_s = tb_cli_signed(call, "start-days", 0) * 86400;
+    const char *stem = tb_cli_given(call, "out") ? tb_cli_text(call, "out") : identity.name.text;
+    const enum tb_status s = tb_pki_issue(dir, stem, &identity, start_s, (int64_t)days * 86400, error);
     if (s != TB_OK) return tb_say_failure(call, s, "%s", error);
     return tb_say_result(
         call, json_pack("{s:s, s:s, s:s}", "identity", call->arguments[0], "dir", dir, "name", stem),
