@@ -95,17 +95,20 @@ static void drop(struct query *q)
     tb_free(q);
 }
 
-/* Calls back and lets go. */
+/* Calls back and lets go. The callback may close the resolver, which frees what is in the list: so the query leaves the
+ * list first, or, when c-ares still holds it (then the deadline was sooner), is not touched after the call. */
 static void tell(struct query *q, enum tb_status status)
 {
     const tb_resolve_fn fn = q->fn;
+    const bool ours = !q->in_ares;
     q->fn = NULL;
     q->answered = false;
+    if (ours) unlink_query(q);
     if (status == TB_OK)
         fn(q->user, TB_OK, q->addresses, q->count, q->ttl_s);
     else
         fn(q->user, status, NULL, 0, 0);
-    drop(q);
+    if (ours) tb_free(q);
 }
 
 static struct query *find_answered(const struct tb_resolver *r)
