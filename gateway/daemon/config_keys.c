@@ -1,0 +1,121 @@
+/* config_keys.c - every key that an operator may set. Few: a key needs a reader who would turn it. */
+#include "gateway/daemon/config_keys.h"
+
+#include "gateway/arena/arena.h"
+
+#define ROOT(field)  CONFIG_ROOT, .offset = offsetof(struct tb_config, field)
+#define PEER(field)  CONFIG_PEER, .offset = offsetof(struct tb_config_peer, field)
+#define MODEL(field) CONFIG_MODEL, .offset = offsetof(struct tb_config_model, field)
+#define LIST_OF_MODEL(field)                                                                                 \
+    CONFIG_MODEL, .offset = offsetof(struct tb_config_model, field),                                         \
+                  .count_offset = offsetof(struct tb_config_model, field##_count)
+#define SUBSCRIBE(field) CONFIG_SUBSCRIBE, .offset = offsetof(struct tb_config_subscribe, field)
+#define LIST_OF_SUBSCRIBE(field)                                                                             \
+    CONFIG_SUBSCRIBE, .offset = offsetof(struct tb_config_subscribe, field),                                 \
+                      .count_offset = offsetof(struct tb_config_subscribe, field##_count)
+
+/* clang-format off */
+const struct config_key config_keys[] = {
+    {ROOT(site), .path = "site", .type = CONFIG_NAME, .required = true,
+     .why = "The name of this datacenter. Certificates, peers and models speak of it; it does not change."},
+    {ROOT(gateway), .path = "gateway", .type = CONFIG_NAME, .fallback = "gw",
+     .why = "The name of this gateway in its site, as in its certificate tombolo://SITE/GATEWAY."},
+    {ROOT(control_socket), .path = "control.socket", .type = CONFIG_PATH, .fallback = "/run/tombolo/control.sock",
+     .why = "Where the command line talks to this gateway (mode 0660: the group decides who may operate it)."},
+    {ROOT(session_socket), .path = "session.socket", .type = CONFIG_PATH, .fallback = "/run/tombolo/session.sock",
+     .why = "Where workers on this host connect; they are known by their user id."},
+    {ROOT(session_listen), .path = "session.listen", .type = CONFIG_ADDRESS,
+     .why = "Where workers on other hosts connect, by TLS with a certificate tombolo://SITE/worker/NAME. Without it there are none."},
+    {ROOT(session_lease_ms), .path = "session.lease_ms", .type = CONFIG_NUMBER, .fallback = "10000", .min = 500, .max = 600000, .unit = "ms",
+     .why = "How long a silent worker counts as alive. Shorter notices the dead sooner; longer forgives long pauses."},
+    {ROOT(store_path), .path = "store.path", .type = CONFIG_PATH, .fallback = "/var/lib/tombolo/store.sqlite",
+     .why = "Runs, versions, pointers and the audit trail. A few MB, on a disk that survives a reboot."},
+    {ROOT(arena_path), .path = "arena.path", .type = CONFIG_PATH, .fallback = "/dev/shm/tombolo.arena",
+     .why = "The file that holds versions, on tmpfs or hugetlbfs. A restarted gateway serves from it at once."},
+    {ROOT(arena_bytes), .path = "arena.bytes", .type = CONFIG_SIZE, .required = true, .min = TB_ARENA_BYTES_MIN, .max = (uint64_t)1 << 46, .unit = "bytes",
+     .why = "Its size, allocated whole at start. A model needs (keep + 1) times its version, and 1 % more."},
+    {ROOT(arena_reverify), .path = "arena.reverify", .type = CONFIG_BOOL, .fallback = "true",
+     .why = "After a restart, digest again in background what the arena held. Off only where memory bandwidth is scarce."},
+    {ROOT(tls_ca), .path = "tls.ca", .type = CONFIG_FILE,
+     .why = "The CA of this site, PEM. With tls.cert and tls.key required as soon as there are peers or session.listen."},
+    {ROOT(tls_cert), .path = "tls.cert", .type = CONFIG_FILE, .why = "This gateway's certificate with its chain, PEM."},
+    {ROOT(tls_key), .path = "tls.key", .type = CONFIG_FILE, .why = "Its key, PEM, readable by its owner alone."},
+    {ROOT(link_listen), .path = "link.listen", .type = CONFIG_ADDRESS,
+     .why = "Where gateways of other sites connect. Without it this side dials, so that only one site opens a port."},
+    {ROOT(link_streams), .path = "link.streams", .type = CONFIG_NUMBER, .fallback = "8", .min = 1, .max = 64,
+     .why = "TLS connections for data to each peer. More fill a longer or lossier path and cost CPU."},
+    {ROOT(link_threads), .path = "link.threads", .type = CONFIG_NUMBER, .fallback = "0", .min = 0, .max = 64,
+     .why = "Threads that encrypt, decrypt and digest for links. 0: as many as cores are allowed."},
+    {ROOT(link_heartbeat_ms), .path = "link.heartbeat_ms", .type = CONFIG_NUMBER, .fallback = "1000", .min = 50, .max = 60000, .unit = "ms",
+     .why = "How often a quiet link says that it is alive."},
+    {ROOT(link_down_ms), .path = "link.down_ms", .type = CONFIG_NUMBER, .fallback = "3000", .min = 100, .max = 600000, .unit = "ms",
+     .why = "How long a peer may be silent before its link counts as down. More than heartbeat_ms."},
+    {ROOT(link_stream_idle_ms), .path = "link.stream_idle_ms", .type = CONFIG_NUMBER, .fallback = "5000", .min = 100, .max = 600000, .unit = "ms",
+     .why = "How long a data stream may make no progress before it is dropped and dialled again."},
+    {ROOT(link_retry_min_ms), .path = "link.retry_min_ms", .type = CONFIG_NUMBER, .fallback = "100", .min = 1, .max = 60000, .unit = "ms",
+     .why = "The first wait after a refused connection; it doubles, with jitter."},
+    {ROOT(link_retry_max_ms), .path = "link.retry_max_ms", .type = CONFIG_NUMBER, .fallback = "5000", .min = 1, .max = 600000, .unit = "ms",
+     .why = "The longest wait. Not less than retry_min_ms."},
+    {ROOT(link_codec), .path = "link.codec", .type = CONFIG_CODEC, .fallback = "raw",
+     .why = "How chunks are written on links. zstd saves bytes on a thin link and costs a core on a fast one."},
+    {ROOT(link_congestion), .path = "link.congestion", .type = CONFIG_WORD,
+     .why = "TCP congestion control of links, such as bbr or cubic, where the kernel allows it. Without it the system's."},
+    {ROOT(fabric_host), .path = "fabric.host", .type = CONFIG_NAME,
+     .why = "The host name under which workers share memory with this gateway. Without it the machine's boot id."},
+    {ROOT(fabric_listen), .path = "fabric.listen", .type = CONFIG_ADDRESS, .fallback = "127.0.0.1:0",
+     .why = "Where workers on other hosts read versions from. Port 0 chooses one."},
+    {ROOT(fabric_trusted), .path = "fabric.trusted", .type = CONFIG_BOOL, .fallback = "false",
+     .why = "Bytes inside the site go in clear by tcp. Only where everyone on that network may see the weights."},
+    {ROOT(fabric_fan_out), .path = "fabric.fan_out", .type = CONFIG_NUMBER, .fallback = "1", .min = 1, .max = 16,
+     .why = "How many hosts read from one. 1 makes a chain; more suits NICs faster than the link (NIC rate / link rate)."},
+    {ROOT(fabric_threads), .path = "fabric.threads", .type = CONFIG_NUMBER, .fallback = "1", .min = 1, .max = 64,
+     .why = "Threads that copy and digest inside the site."},
+    {ROOT(fabric_pace), .path = "fabric.pace_bytes_per_s", .type = CONFIG_SIZE, .fallback = "0", .min = 0, .max = (uint64_t)1 << 40, .unit = "bytes/s",
+     .why = "At most so much in and out by tcp, as a slower NIC would. 0: no limit."},
+    {ROOT(dns_servers), .path = "dns.servers", .type = CONFIG_TEXT,
+     .why = "Name servers as ADDRESS:PORT with commas between. Without it the system's."},
+    {ROOT(drain_ms), .path = "drain_ms", .type = CONFIG_NUMBER, .fallback = "10000", .min = 0, .max = 3600000, .unit = "ms",
+     .why = "How long readers may finish when a rank unpublishes or this gateway stops."},
+    {ROOT(pin_max_s), .path = "pin_max_s", .type = CONFIG_NUMBER, .fallback = "600", .min = 1, .max = 604800, .unit = "s",
+     .why = "How long a reader may keep a version from being evicted."},
+    {ROOT(log_level), .path = "log.level", .type = CONFIG_LEVEL, .fallback = "info",
+     .why = "error: a promise is at risk; warn: a retry was spent; info: a life began or ended; debug: per chunk."},
+
+    {PEER(gateway), .path = "gateway", .type = CONFIG_NAME, .fallback = "gw",
+     .why = "The name of that site's gateway, as in its certificate."},
+    {PEER(address), .path = "address", .type = CONFIG_ADDRESS,
+     .why = "Where to dial it. Without it only that side dials, and this one needs link.listen."},
+    {PEER(ca), .path = "ca", .type = CONFIG_FILE,
+     .why = "The CA of that site, PEM; it may speak for that site alone. Without it tls.ca."},
+
+    {MODEL(home), .path = "home", .type = CONFIG_NAME, .required = true,
+     .why = "The site where the model is published. The same at all sites."},
+    {MODEL(keep), .path = "keep", .type = CONFIG_NUMBER, .fallback = "2", .min = 1, .max = 1000, .unit = "versions",
+     .why = "Whole versions kept here, the newest included. One more may be arriving."},
+    {LIST_OF_MODEL(publish), .path = "publish", .type = CONFIG_IDENTITIES,
+     .why = "Who may publish it (at its home). Nobody else may."},
+    {LIST_OF_MODEL(read), .path = "read", .type = CONFIG_IDENTITIES,
+     .why = "Who may read it: workers of this site, and gateways tombolo://SITE/GATEWAY of others. Nobody else may."},
+
+    {SUBSCRIBE(model), .path = "model", .type = CONFIG_NAME, .required = true,
+     .why = "A model of another home that this site follows; one of `models`."},
+    {LIST_OF_SUBSCRIBE(from), .path = "from", .type = CONFIG_NAMES, .required = true,
+     .why = "From which peers, the preferred one first."},
+};
+/* clang-format on */
+
+const uint32_t config_key_count = sizeof config_keys / sizeof config_keys[0];
+
+const char *config_scope_prefix(enum config_scope scope)
+{
+    static const char *const prefixes[] = {"", "peers.SITE.", "models.NAME.", "subscribe[]."};
+    return prefixes[scope];
+}
+
+const char *config_type_text(enum config_type type)
+{
+    static const char *const texts[] = {
+        "name", "text",  "path",      "file",          "host:port",         "word", "number", "size",
+        "bool", "codec", "log level", "list of names", "list of identities"};
+    return texts[type];
+}
