@@ -13,7 +13,7 @@
 #include "base/bitmap.h"
 #include "base/fault.h"
 #include "intra/shared_memory.h"
-#include "intra/stream.h"
+#include "intra/pipe.h"
 
 #define BUFFERS_MAX                                                                                          \
     4096u              /* attached; a source in more pieces than that is read over the connection in part */
@@ -29,7 +29,7 @@ struct attached {
 
 struct shm_upstream {
     struct tb_upstream base;
-    struct tb_stream stream;
+    struct tb_pipe stream;
     pid_t pid;
     bool readable;  /* process_vm_readv works on the source */
     uint32_t count; /* of buffers, ascending */
@@ -112,7 +112,7 @@ static void probe(struct shm_upstream *u, const struct tb_hop_answer *welcome)
 
 static void ask_buffers(struct shm_upstream *u)
 {
-    while (u->asked < u->count && tb_stream_attach(&u->stream, u->buffers[u->asked].buffer))
+    while (u->asked < u->count && tb_pipe_attach(&u->stream, u->buffers[u->asked].buffer))
         u->asked++;
     if (u->answered == u->count) u->stream.events->on_open(u->stream.events_user);
 }
@@ -144,7 +144,7 @@ static void on_buffer(void *user, const struct tb_hop_answer *answer, int fd)
         u->answered++;
         ask_buffers(u);
     } else {
-        tb_stream_lose(&u->stream, TB_PEER_GARBLED);
+        tb_pipe_lose(&u->stream, TB_PEER_GARBLED);
     }
     if (fd >= 0) close(fd);
 }
@@ -237,7 +237,7 @@ static void on_finished(void *user)
     shm_free(user);
 }
 
-static const struct tb_stream_ops stream_ops = {
+static const struct tb_pipe_ops stream_ops = {
     .on_welcome = on_welcome, .on_buffer = on_buffer, .on_finished = on_finished};
 
 static enum tb_status door_address(const char *door, struct tb_address *address_out)
@@ -260,8 +260,8 @@ static enum tb_status shm_open_upstream(const struct tb_upstream_options *option
     u->base.ops = &tb_transport_shm;
     enum tb_status status = list_buffers(u, options);
     if (status != TB_OK) goto undo;
-    const struct tb_stream_options stream = {.upstream = options, .ops = &stream_ops, .user = u, .to = to};
-    status = tb_stream_open(&u->stream, &stream);
+    const struct tb_pipe_options stream = {.upstream = options, .ops = &stream_ops, .user = u, .to = to};
+    status = tb_pipe_open(&u->stream, &stream);
     if (status != TB_OK) goto undo;
     *upstream_out = &u->base;
     return TB_OK;
@@ -273,22 +273,22 @@ undo:
 
 static void shm_read(struct tb_upstream *upstream, struct tb_read *read)
 {
-    tb_stream_read(&((struct shm_upstream *)upstream)->stream, read);
+    tb_pipe_read(&((struct shm_upstream *)upstream)->stream, read);
 }
 
 static void shm_confirm(struct tb_upstream *upstream)
 {
-    tb_stream_confirm(&((struct shm_upstream *)upstream)->stream);
+    tb_pipe_confirm(&((struct shm_upstream *)upstream)->stream);
 }
 
 static tb_time_ns shm_poll(struct tb_upstream *upstream, tb_time_ns now)
 {
-    return tb_stream_poll(&((struct shm_upstream *)upstream)->stream, now);
+    return tb_pipe_poll(&((struct shm_upstream *)upstream)->stream, now);
 }
 
 static void shm_close(struct tb_upstream *upstream)
 {
-    tb_stream_close(&((struct shm_upstream *)upstream)->stream);
+    tb_pipe_close(&((struct shm_upstream *)upstream)->stream);
 }
 
 const struct tb_transport_ops tb_transport_shm = {.transport = TB_TRANSPORT_SHM,

@@ -1,11 +1,11 @@
 /* transport_tcp.c - `tcp`: a stream over TCP, with TLS unless the source says that the site's network is
  * trusted. */
 #include "base/fault.h"
-#include "intra/stream.h"
+#include "intra/pipe.h"
 
 struct tcp_upstream {
     struct tb_upstream base;
-    struct tb_stream stream;
+    struct tb_pipe stream;
 };
 
 static void on_welcome(void *user, const struct tb_hop_answer *answer)
@@ -25,7 +25,7 @@ static void on_finished(void *user)
     tb_free(user);
 }
 
-static const struct tb_stream_ops stream_ops = {
+static const struct tb_pipe_ops stream_ops = {
     .on_welcome = on_welcome, .on_buffer = on_buffer, .on_finished = on_finished};
 
 static enum tb_status tcp_address(const char *text, struct tb_address *address_out)
@@ -44,13 +44,13 @@ static enum tb_status tcp_open(const struct tb_upstream_options *options, struct
     struct tcp_upstream *u = tb_calloc(1, sizeof *u);
     if (u == NULL) return TB_SITE_NOMEM;
     u->base.ops = &tb_transport_tcp;
-    const struct tb_stream_options stream = {.upstream = options,
+    const struct tb_pipe_options stream = {.upstream = options,
                                              .ops = &stream_ops,
                                              .user = u,
                                              .to = to,
                                              .tls = from->tls ? options->fabric->tls : NULL,
                                              .paced = true};
-    const enum tb_status status = tb_stream_open(&u->stream, &stream);
+    const enum tb_status status = tb_pipe_open(&u->stream, &stream);
     if (status != TB_OK) {
         tb_free(u);
         return status;
@@ -61,7 +61,7 @@ static enum tb_status tcp_open(const struct tb_upstream_options *options, struct
 
 static void tcp_read(struct tb_upstream *upstream, struct tb_read *read)
 {
-    tb_stream_read(&((struct tcp_upstream *)upstream)->stream, read);
+    tb_pipe_read(&((struct tcp_upstream *)upstream)->stream, read);
 }
 
 static bool tcp_reaches(const struct tb_upstream *upstream, const struct tb_read *read)
@@ -78,17 +78,17 @@ static enum tb_status tcp_copy(const struct tb_upstream *upstream, const struct 
 
 static void tcp_confirm(struct tb_upstream *upstream)
 {
-    tb_stream_confirm(&((struct tcp_upstream *)upstream)->stream);
+    tb_pipe_confirm(&((struct tcp_upstream *)upstream)->stream);
 }
 
 static tb_time_ns tcp_poll(struct tb_upstream *upstream, tb_time_ns now)
 {
-    return tb_stream_poll(&((struct tcp_upstream *)upstream)->stream, now);
+    return tb_pipe_poll(&((struct tcp_upstream *)upstream)->stream, now);
 }
 
 static void tcp_close(struct tb_upstream *upstream)
 {
-    tb_stream_close(&((struct tcp_upstream *)upstream)->stream);
+    tb_pipe_close(&((struct tcp_upstream *)upstream)->stream);
 }
 
 const struct tb_transport_ops tb_transport_tcp = {.transport = TB_TRANSPORT_TCP,

@@ -80,7 +80,7 @@ static void crossing_refused(struct tb_copy *copy, enum tb_status why)
     TB_MOOT(tb_catalog_crossing_refused(copy->d->catalog, tb_clock_now(), &copy->key.uid));
 }
 
-void tb_crossing_start(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+void tb_cross_start(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     struct tb_copy *copy = tb_copy_get(d, &todo->key);
     if (copy == NULL || copy->evicting || d->links == NULL || d->links_restarting) {

@@ -257,7 +257,7 @@ void tb_landing_wake(uv_async_t *async);
 /* crossings.c */
 TB_MUST_USE enum tb_status tb_crossings_open(struct tb_daemon *d); /* links; offers what is held */
 void tb_crossings_restart(struct tb_daemon *d);                    /* with a new life or incarnation */
-void tb_crossing_start(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+void tb_cross_start(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_crossing_retry(struct tb_copy *copy); /* after something was evicted */
 void tb_crossing_offer(struct tb_copy *copy);
 void tb_crossing_site_state(struct tb_daemon *d, const struct tb_catalog_todo *todo);

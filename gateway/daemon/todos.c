@@ -41,7 +41,7 @@ static void todo_do(struct tb_daemon *d, const struct tb_catalog_todo *todo)
         tb_landing_end(d, todo);
         break;
     case TB_CATALOG_CROSS:
-        tb_crossing_start(d, todo);
+        tb_cross_start(d, todo);
         break;
     case TB_CATALOG_EVICT:
         evict(d, todo);

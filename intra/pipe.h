@@ -1,18 +1,18 @@
-/* stream.h - the reader's end of a hop's connection: READs as a stream of bytes over a chan (TCP, TLS, unix).
+/* pipe.h - the reader's end of a hop's connection: READs as a stream of bytes over a chan (TCP, TLS, unix).
  * Inside intra/ only.
  *
  * `tcp` is this and nothing else; `shm` has one for what cannot be copied from memory, for attaching buffers
  * and as its lease. Bytes go from the socket straight into the READ's memory. The door is believed nothing:
  * more bytes than asked for, an unknown answer or one out of turn is TB_PEER_GARBLED. */
-#ifndef TB_INTRA_STREAM_H
-#define TB_INTRA_STREAM_H
+#ifndef TB_INTRA_PIPE_H
+#define TB_INTRA_PIPE_H
 
 #include "intra/fabric_inside.h"
 #include "intra/hop_wire.h"
 
 #define TB_STREAM_ATTACHES_MAX 64u /* unanswered */
 
-struct tb_stream_ops {
+struct tb_pipe_ops {
     void (*on_welcome)(void *user, const struct tb_hop_answer *answer);
     /* fd >= 0 becomes the callee's. */
     void (*on_buffer)(void *user, const struct tb_hop_answer *answer, int fd);
@@ -20,11 +20,11 @@ struct tb_stream_ops {
     void (*on_finished)(void *user);
 };
 
-struct tb_stream {
+struct tb_pipe {
     struct tb_fabric *fabric;
     const struct tb_upstream_events *events; /* the hop's */
     void *events_user;
-    const struct tb_stream_ops *ops;
+    const struct tb_pipe_ops *ops;
     void *user;
     struct tb_chan *chan;
     bool paced; /* by the fabric's NIC */
@@ -55,24 +55,24 @@ struct tb_stream {
     struct tb_pace_waiter pace;
 };
 
-struct tb_stream_options {
+struct tb_pipe_options {
     const struct tb_upstream_options *upstream;
-    const struct tb_stream_ops *ops;
+    const struct tb_pipe_ops *ops;
     void *user;
     struct tb_address to;
     struct tb_tls *tls; /* NULL: clear */
     bool paced;
 };
 /* Dials and greets. Errors at once mean no event. */
-enum tb_status tb_stream_open(struct tb_stream *s, const struct tb_stream_options *options);
-void tb_stream_read(struct tb_stream *s, struct tb_read *read);
-void tb_stream_confirm(struct tb_stream *s);
+enum tb_status tb_pipe_open(struct tb_pipe *s, const struct tb_pipe_options *options);
+void tb_pipe_read(struct tb_pipe *s, struct tb_read *read);
+void tb_pipe_confirm(struct tb_pipe *s);
 /* False: too many are unanswered. */
-bool tb_stream_attach(struct tb_stream *s, uint32_t buffer);
-tb_time_ns tb_stream_poll(struct tb_stream *s, tb_time_ns now);
+bool tb_pipe_attach(struct tb_pipe *s, uint32_t buffer);
+tb_time_ns tb_pipe_poll(struct tb_pipe *s, tb_time_ns now);
 /* ops->on_finished and events->on_closed follow, outside of this call. */
-void tb_stream_close(struct tb_stream *s);
+void tb_pipe_close(struct tb_pipe *s);
 /* Ends it for a reason of the user's; on_lost(why) is called from inside. */
-void tb_stream_lose(struct tb_stream *s, enum tb_status why);
+void tb_pipe_lose(struct tb_pipe *s, enum tb_status why);
 
 #endif

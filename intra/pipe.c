@@ -1,4 +1,4 @@
-#include "intra/stream.h"
+#include "intra/pipe.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -24,7 +24,7 @@ struct tb_source_run tb_read_run(const struct tb_read *read, uint32_t done)
     return (struct tb_source_run){.buffer = read->buffer, .offset = read->offset + done, .bytes = left};
 }
 
-void tb_stream_lose(struct tb_stream *s, enum tb_status why)
+void tb_pipe_lose(struct tb_pipe *s, enum tb_status why)
 {
     if (s->lost || s->closing) return;
     s->lost = true;
@@ -37,7 +37,7 @@ void tb_stream_lose(struct tb_stream *s, enum tb_status why)
 
 /* ---- requests ---- */
 
-static void flush(struct tb_stream *s)
+static void flush(struct tb_pipe *s)
 {
     while (s->out_at < s->out_used) {
         size_t taken = 0;
@@ -52,7 +52,7 @@ static void flush(struct tb_stream *s)
     tb_chan_want_write(s->chan, false);
 }
 
-static void put(struct tb_stream *s, const struct tb_hop_request *request)
+static void put(struct tb_pipe *s, const struct tb_hop_request *request)
 {
     if (s->out_at > 0) {
         memmove(s->out, s->out + s->out_at, s->out_used - s->out_at);
@@ -70,7 +70,7 @@ static void put(struct tb_stream *s, const struct tb_hop_request *request)
 }
 
 /* Asks for as much as the door lets us have unanswered. */
-static void ask(struct tb_stream *s)
+static void ask(struct tb_pipe *s)
 {
     while (s->welcomed && s->asking != NULL && s->reads_owed < TB_HOP_READS_MAX) {
         struct tb_read *read = s->asking;
@@ -87,7 +87,7 @@ static void ask(struct tb_stream *s)
     }
 }
 
-void tb_stream_read(struct tb_stream *s, struct tb_read *read)
+void tb_pipe_read(struct tb_pipe *s, struct tb_read *read)
 {
     if (s->lost || s->closing) return; /* it is dropped with the others at on_closed */
     read->next = NULL;
@@ -101,7 +101,7 @@ void tb_stream_read(struct tb_stream *s, struct tb_read *read)
     ask(s);
 }
 
-void tb_stream_confirm(struct tb_stream *s)
+void tb_pipe_confirm(struct tb_pipe *s)
 {
     if (s->lost || s->closing) return;
     TB_ASSERT(s->confirms_owed < CONFIRMS_MAX);
@@ -109,7 +109,7 @@ void tb_stream_confirm(struct tb_stream *s)
     put(s, &(struct tb_hop_request){.type = TB_HOP_REQUEST_PING, .a = PING_CONFIRM});
 }
 
-bool tb_stream_attach(struct tb_stream *s, uint32_t buffer)
+bool tb_pipe_attach(struct tb_pipe *s, uint32_t buffer)
 {
     if (s->attaches_owed == TB_STREAM_ATTACHES_MAX) return false;
     s->attaches_owed++;
@@ -117,13 +117,13 @@ bool tb_stream_attach(struct tb_stream *s, uint32_t buffer)
     return true;
 }
 
-tb_time_ns tb_stream_poll(struct tb_stream *s, tb_time_ns now)
+tb_time_ns tb_pipe_poll(struct tb_pipe *s, tb_time_ns now)
 {
     if (s->lost || s->closing) return TB_TIME_NEVER;
     if (s->pace.waiting) s->heard_at = now; /* it is we who do not listen */
     const tb_time_ns idle_at = tb_time_add(s->heard_at, s->idle);
     if (now >= idle_at) {
-        tb_stream_lose(s, TB_STREAM_IDLE);
+        tb_pipe_lose(s, TB_STREAM_IDLE);
         return TB_TIME_NEVER;
     }
     const tb_time_ns ping_at = tb_time_add(s->heard_at, s->idle / 3);
@@ -136,7 +136,7 @@ tb_time_ns tb_stream_poll(struct tb_stream *s, tb_time_ns now)
 
 /* ---- answers ---- */
 
-static void sunk(struct tb_stream *s, struct tb_read *read, uint32_t bytes)
+static void sunk(struct tb_pipe *s, struct tb_read *read, uint32_t bytes)
 {
     s->bytes_owed -= bytes;
     s->data_left -= bytes;
@@ -154,7 +154,7 @@ static void sunk(struct tb_stream *s, struct tb_read *read, uint32_t bytes)
 }
 
 /* Reads data into the READ it belongs to. */
-static enum tb_status sink(struct tb_stream *s, size_t *turn)
+static enum tb_status sink(struct tb_pipe *s, size_t *turn)
 {
     struct tb_read *read = s->first;
     size_t want = read->bytes - read->got, got = 0;
@@ -185,7 +185,7 @@ static enum tb_status end_status(uint32_t negated)
     }
 }
 
-static bool pong(struct tb_stream *s, uint64_t kind)
+static bool pong(struct tb_pipe *s, uint64_t kind)
 {
     if (kind == PING_CONFIRM && s->confirms_owed > 0) {
         s->confirms_owed--;
@@ -197,7 +197,7 @@ static bool pong(struct tb_stream *s, uint64_t kind)
     return true;
 }
 
-static bool buffer(struct tb_stream *s, const struct tb_hop_answer *answer)
+static bool buffer(struct tb_pipe *s, const struct tb_hop_answer *answer)
 {
     if (s->attaches_owed == 0 || answer->kind > TB_HOP_BUFFER_ADDRESS) return false;
     if (answer->kind == TB_HOP_BUFFER_MEMFD) {
@@ -210,7 +210,7 @@ static bool buffer(struct tb_stream *s, const struct tb_hop_answer *answer)
     return true;
 }
 
-static bool welcome(struct tb_stream *s, const struct tb_hop_answer *answer)
+static bool welcome(struct tb_pipe *s, const struct tb_hop_answer *answer)
 {
     if (s->welcomed) return false;
     s->welcomed = true;
@@ -219,10 +219,10 @@ static bool welcome(struct tb_stream *s, const struct tb_hop_answer *answer)
 }
 
 /* False: the door broke the protocol. */
-static bool handle(struct tb_stream *s, const struct tb_hop_answer *answer)
+static bool handle(struct tb_pipe *s, const struct tb_hop_answer *answer)
 {
     if (answer->type == TB_HOP_ANSWER_END) {
-        tb_stream_lose(s, end_status(answer->bytes));
+        tb_pipe_lose(s, end_status(answer->bytes));
         return true;
     }
     if (answer->type == TB_HOP_ANSWER_WELCOME) return welcome(s, answer);
@@ -236,7 +236,7 @@ static bool handle(struct tb_stream *s, const struct tb_hop_answer *answer)
     return true;
 }
 
-static enum tb_status take_head(struct tb_stream *s)
+static enum tb_status take_head(struct tb_pipe *s)
 {
     size_t got = 0;
     const enum tb_status status =
@@ -249,11 +249,11 @@ static enum tb_status take_head(struct tb_stream *s)
     tb_reader_init(&r, s->head, sizeof s->head);
     s->head_used = 0;
     const enum tb_status decoded = tb_hop_answer_decode(&r, &answer);
-    if (decoded != TB_OK || !handle(s, &answer)) tb_stream_lose(s, TB_PEER_GARBLED);
+    if (decoded != TB_OK || !handle(s, &answer)) tb_pipe_lose(s, TB_PEER_GARBLED);
     return TB_OK;
 }
 
-static enum tb_status take_fd(struct tb_stream *s)
+static enum tb_status take_fd(struct tb_pipe *s)
 {
     int fd = -1;
     uint32_t count = 0;
@@ -265,7 +265,7 @@ static enum tb_status take_fd(struct tb_stream *s)
     return TB_OK;
 }
 
-static enum tb_status take_some(struct tb_stream *s, size_t *turn)
+static enum tb_status take_some(struct tb_pipe *s, size_t *turn)
 {
     if (s->data_left > 0) return sink(s, turn);
     if (s->fd_due) return take_fd(s);
@@ -275,7 +275,7 @@ static enum tb_status take_some(struct tb_stream *s, size_t *turn)
 static void on_readable(struct tb_chan *c, void *user)
 {
     (void)c;
-    struct tb_stream *s = user;
+    struct tb_pipe *s = user;
     size_t turn = 0;
     enum tb_status status = TB_OK;
     while (status == TB_OK && turn < TURN_BYTES && !s->lost && !s->closing) {
@@ -293,7 +293,7 @@ static void on_writable(struct tb_chan *c, void *user)
 
 static void on_paced(struct tb_pace_waiter *waiter)
 {
-    struct tb_stream *s = (struct tb_stream *)((char *)waiter - offsetof(struct tb_stream, pace));
+    struct tb_pipe *s = (struct tb_pipe *)((char *)waiter - offsetof(struct tb_pipe, pace));
     s->heard_at = tb_clock_now();
     if (!s->lost && !s->closing && s->chan != NULL) tb_chan_want_read(s->chan, true);
 }
@@ -303,11 +303,11 @@ static void on_paced(struct tb_pace_waiter *waiter)
 static void on_open(struct tb_chan *c, void *user, const struct tb_chan_peer *peer)
 {
     (void)c, (void)peer;
-    struct tb_stream *s = user;
+    struct tb_pipe *s = user;
     s->heard_at = tb_clock_now();
 }
 
-static void finish(struct tb_stream *s)
+static void finish(struct tb_pipe *s)
 {
     const struct tb_upstream_events *events = s->events;
     void *events_user = s->events_user;
@@ -319,20 +319,20 @@ static void finish(struct tb_stream *s)
 static void on_closed(struct tb_chan *c, void *user, enum tb_status why)
 {
     (void)c;
-    struct tb_stream *s = user;
+    struct tb_pipe *s = user;
     s->chan = NULL;
     if (s->closing)
         finish(s);
     else
-        tb_stream_lose(s, why);
+        tb_pipe_lose(s, why);
 }
 
 static void run_gone(struct tb_fabric_job *job)
 {
-    finish((struct tb_stream *)((char *)job - offsetof(struct tb_stream, gone)));
+    finish((struct tb_pipe *)((char *)job - offsetof(struct tb_pipe, gone)));
 }
 
-void tb_stream_close(struct tb_stream *s)
+void tb_pipe_close(struct tb_pipe *s)
 {
     TB_ASSERT(!s->closing);
     s->closing = true;
@@ -347,7 +347,7 @@ void tb_stream_close(struct tb_stream *s)
 static const struct tb_chan_ops chan_ops = {
     .on_open = on_open, .on_readable = on_readable, .on_writable = on_writable, .on_closed = on_closed};
 
-enum tb_status tb_stream_open(struct tb_stream *s, const struct tb_stream_options *options)
+enum tb_status tb_pipe_open(struct tb_pipe *s, const struct tb_pipe_options *options)
 {
     const struct tb_upstream_options *up = options->upstream;
     const struct tb_hop_options *hop = up->hop;
