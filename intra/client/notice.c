@@ -67,7 +67,7 @@ static enum tb_status on_version_state(struct tb_session *s, struct tb_reader *p
     const enum tb_status status = tb_session_version_state_decode(payload, &m);
     if (status != TB_OK) return status;
     const enum tb_status why = tb_session_status_get(m.status_negated);
-    if (why > TB_OK) return TB_PEER_GARBLED;
+    if (why > TB_OK || why == TB_PEER_GARBLED) return TB_PEER_GARBLED; /* no state of a version */
     for (struct tb_publication *p = s->publications; p != NULL; p = p->next) {
         if (!tb_id_equal(&p->uid, &m.uid)) continue;
         if (why == TB_OK)

@@ -11,6 +11,9 @@
 #include "base/log.h"
 #include "intra/client/client.h"
 
+#define TOKEN_RETRY_MS  20u
+#define TOKEN_TRIES_MAX 50u /* a second in all: a grant that takes longer was lost */
+
 /* ---- notices ---- */
 
 void tb_staging_export_notice(struct tb_session *s, const struct tb_staging *st)
@@ -65,7 +68,8 @@ static void lost_notice(struct tb_session *s, const struct tb_staging *st, uint6
 {
     struct tb_request *notice = tb_request_new(s, TB_SESSION_HOP_LOST, 0, 0);
     if (notice == NULL) return;
-    const struct tb_session_hop_lost m = {.uid = st->uid, .plan = plan, .status_negated = tb_session_status_put(why)};
+    const struct tb_session_hop_lost m = {
+        .uid = st->uid, .plan = plan, .status_negated = tb_session_status_put(why)};
     tb_session_hop_lost_encode(&m, &notice->payload);
     tb_request_post(s, notice);
 }
@@ -198,19 +202,22 @@ static enum tb_status follow_plan(struct tb_session *s, struct tb_staging *st,
     return status == TB_SITE_NOMEM ? TB_OK : status;
 }
 
-/* A plan that comes while the places are being made waits for them; only the newest counts. */
-static void keep_plan(struct tb_staging *st, const struct tb_session_plan *m)
+/* Only the newest plan counts. */
+static enum tb_status keep_plan(struct tb_staging *st, const struct tb_session_plan *m)
 {
     struct tb_session_plan *kept = tb_malloc(sizeof *kept + m->source.count);
     if (kept == NULL) {
         lost_notice(st->session, st, m->plan, TB_SITE_NOMEM);
-        return;
+        return TB_SITE_NOMEM;
     }
     *kept = *m;
     if (m->source.count > 0) memcpy(kept + 1, m->source.bytes, m->source.count);
     kept->source.bytes = (const uint8_t *)(kept + 1);
-    tb_free(st->pending_plan);
-    st->pending_plan = kept;
+    tb_free(st->kept_plan);
+    st->kept_plan = kept;
+    st->token_tries = 0;
+    st->retry_at = 0;
+    return TB_OK;
 }
 
 enum tb_status tb_staging_plan(struct tb_session *s, const struct tb_session_plan *m)
@@ -218,10 +225,9 @@ enum tb_status tb_staging_plan(struct tb_session *s, const struct tb_session_pla
     struct tb_staging *st = tb_staging_find(s, &m->uid);
     if (st == NULL || st->state == TB_STAGING_FAILED || st->state == TB_STAGING_WHOLE)
         return TB_OK; /* too late for it */
-    if (st->state == TB_STAGING_READING) return follow_plan(s, st, m);
     if (!tb_staging_has_manifests(st)) return TB_PEER_GARBLED;
-    keep_plan(st, m);
-    return TB_OK;
+    if (keep_plan(st, m) != TB_OK || st->state != TB_STAGING_READING) return TB_OK;
+    return follow_plan(s, st, st->kept_plan);
 }
 
 /* ---- what happened meanwhile ---- */
@@ -257,13 +263,10 @@ static void begin_reading(struct tb_session *s, struct tb_staging *st)
     st->state = TB_STAGING_READING;
     st->told_at = tb_clock_now();
     tb_staging_export_notice(s, st);
-    struct tb_session_plan *plan = st->pending_plan;
-    st->pending_plan = NULL;
     if (is_whole(st))
         became_whole(s, st); /* a version without a byte */
-    else if (plan != NULL && follow_plan(s, st, plan) != TB_OK)
+    else if (st->kept_plan != NULL && follow_plan(s, st, st->kept_plan) != TB_OK)
         tb_staging_fail(st, TB_PEER_GARBLED, "the gateway's plan does not fit the version");
-    tb_free(plan);
     tb_session_changed(s, false);
 }
 
@@ -285,18 +288,36 @@ static void hear_hop(struct tb_session *s, struct tb_staging *st)
     const enum tb_status why = note.lost ? note.why : TB_CHUNK_ABSENT;
     const uint64_t plan = st->plan;
     tb_staging_close_hop(st);
+    if (why == TB_PEER_TOKEN && st->kept_plan->plan == plan && st->token_tries < TOKEN_TRIES_MAX) {
+        st->token_tries++;
+        st->retry_at = tb_time_add(tb_clock_now(), TB_MS(TOKEN_RETRY_MS));
+        return;
+    }
     tb_log(TB_LOG_WARN, "hop.lost", "number=%llu plan=%llu held_chunks=%u of=%u status=%s action=ask_again",
            (unsigned long long)st->key.number, (unsigned long long)plan, tb_staging_held_chunks(st),
            st->total_chunks, tb_status_name(why));
     lost_notice(s, st, plan, why);
 }
 
-void tb_stagings_advance(struct tb_session *s)
+/* The grant was on its way to the source's door when we were there. */
+static void try_again(struct tb_session *s, struct tb_staging *st)
 {
+    if (tb_clock_now() < st->retry_at) return;
+    st->retry_at = 0;
+    (void)follow_plan(s, st, st->kept_plan); /* it was checked when it came */
+}
+
+uint32_t tb_stagings_advance(struct tb_session *s)
+{
+    uint32_t again_ms = 0;
     for (struct tb_staging *st = s->stagings; st != NULL; st = st->next) {
         if (st->state == TB_STAGING_PREPARED)
             begin_reading(s, st);
         else if (st->state == TB_STAGING_READING && st->hop != NULL)
             hear_hop(s, st);
+        else if (st->state == TB_STAGING_READING && st->retry_at != 0)
+            try_again(s, st);
+        if (st->retry_at != 0) again_ms = TOKEN_RETRY_MS;
     }
+    return again_ms;
 }

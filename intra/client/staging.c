@@ -65,7 +65,7 @@ static void free_staging(struct tb_staging *st)
     tb_free(st->shards);
     tb_free(st->claimed);
     tb_free(st->source);
-    tb_free(st->pending_plan);
+    tb_free(st->kept_plan);
     tb_shared_memory_free(&st->memory);
     pthread_mutex_destroy(&st->note_lock);
     tb_free(st);

@@ -1,0 +1,137 @@
+/* fake_gateway.h - the other end of a worker's session, small enough to read: it remembers what it is told,
+ * answers by the contract of intra/session_msg.h, and can be told to be away, mute or hostile. Bytes are
+ * moved by a real fabric.
+ *
+ * Threads: it lives on a loop of its own; the calls here are for the test's thread. */
+#ifndef TB_TESTS_FAKE_GATEWAY_H
+#define TB_TESTS_FAKE_GATEWAY_H
+
+#include <pthread.h>
+#include <uv.h>
+
+#include "base/net/wire.h"
+#include "intra/fabric.h"
+#include "intra/session_msg.h"
+#include "intra/shared_memory.h"
+#include "tombolo/tombolo.h"
+#include "unit/check.h"
+
+#define FAKE_SESSIONS_MAX 8
+#define FAKE_VERSIONS_MAX 16
+#define FAKE_SHARDS_MAX   4
+#define FAKE_RUNS_MAX     8
+#define FAKE_WAITS_MAX    32
+
+struct fake;
+
+struct fake_session {
+    struct fake *f;
+    struct tb_wire *wire; /* NULL: free or gone */
+    bool welcomed;
+    struct tb_id id;
+    struct tb_session_hello hello;
+    struct tb_session_subscribe subscribed;
+};
+
+struct fake_shard {
+    bool sealed;
+    uint32_t session; /* index */
+    uint64_t export_id;
+    uint8_t *head, *source;
+    uint32_t head_bytes, source_bytes;
+    void *manifest_memory;
+    struct tb_manifest manifest;
+    uint8_t *bytes; /* landed */
+    uint64_t *held, *claimed;
+    struct tb_place place;
+    bool landed;
+};
+
+struct fake_version {
+    bool used;
+    struct tb_version_key key;
+    struct fake_shard shards[FAKE_SHARDS_MAX];
+    bool ready, exported;
+    uint64_t export_id;
+    /* what a worker's EXPORT said last, to chain another behind it */
+    uint32_t chain_session;
+    uint64_t chain_export;
+    uint8_t *chain_source;
+    uint32_t chain_source_bytes;
+    uint32_t released; /* RELEASE messages */
+    bool whole_said[FAKE_SESSIONS_MAX];
+    bool go;
+};
+
+struct fake {
+    char path[96];
+    pthread_t thread;
+    uv_loop_t loop;
+    uv_async_t async;
+    struct tb_listener *listener;
+    struct tb_fabric *fabric;
+    struct tb_fabric_endpoint door;
+    pthread_mutex_t lock; /* over everything below */
+    pthread_cond_t changed;
+    void (*job)(struct fake *f, void *user);
+    void *job_user;
+    bool stop;
+    struct fake_session sessions[FAKE_SESSIONS_MAX];
+    struct fake_version versions[FAKE_VERSIONS_MAX];
+    struct {
+        char key[256];
+        struct tb_id id;
+    } runs[FAKE_RUNS_MAX];
+    uint32_t run_count;
+    struct {
+        bool used;
+        uint32_t session;
+        uint64_t request;
+        struct tb_session_wait m;
+    } waits[FAKE_WAITS_MAX];
+    uint64_t next_plan, next_export;
+    uint32_t seen[TB_SESSION_TYPE_END]; /* frames of each type */
+    /* what it is told to do */
+    bool trusted;
+    bool remember;                  /* sessions survive a broken wire */
+    bool mute[TB_SESSION_TYPE_END]; /* takes these and answers nothing */
+    enum tb_status refuse[TB_SESSION_TYPE_END];
+    bool no_plan;     /* STAGE brings no PLAN */
+    bool chain;       /* PLANs name the worker that exported last, when there is one */
+    bool garble_root; /* MANIFESTS with another root */
+    bool bad_source;  /* PLAN with tables that do not fit */
+    uint32_t grant_late_ms;
+    struct tb_session_hop_lost hop_lost;
+    struct tb_session_progress progress;
+    struct tb_session_activated activated;
+    struct tb_session_export exported; /* its span is not kept */
+    enum tb_status activate_answer;    /* TB_OK: by `go` */
+};
+
+void fake_open(struct fake *f);
+void fake_close(struct fake *f);
+void fake_away(struct fake *f, bool away); /* closes and reopens its door; all wires break */
+/* Bounded waits for what the session says. */
+void fake_wait_seen(struct fake *f, enum tb_session_type type, uint32_t count);
+uint32_t fake_seen(struct fake *f, enum tb_session_type type);
+struct fake_version *fake_version(struct fake *f, uint64_t number);
+/* Lands every sealed shard through the fabric, as a home gateway does, and says kept. */
+void fake_land(struct fake *f, uint64_t number);
+/* The same for one shard, without a word to the publisher. TB_OK, or why the hop was lost. */
+enum tb_status fake_read(struct fake *f, struct fake_version *v, uint32_t shard);
+void fake_state(struct fake *f, uint64_t number, enum tb_status status); /* VERSION_STATE to all */
+void fake_go(struct fake *f, uint64_t number);                           /* GO to all subscriptions */
+/* A frame with these bytes as payload, to the session of that index. */
+void fake_raw(struct fake *f, uint32_t session, uint16_t type, uint64_t request, const void *bytes,
+              uint32_t count);
+/* Answers the STAGE of a session again with a PLAN, from the gateway. */
+void fake_plan(struct fake *f, uint32_t session, uint64_t number);
+
+/* A version made here and landed already, of `count` U8 tensors "t0".. of tensor_bytes with bytes from the
+ * seed. */
+struct fake_version *fake_make(struct fake *f, uint64_t number, uint32_t shard_count, uint32_t tensors,
+                               uint64_t tensor_bytes);
+
+struct tb_session *fake_session_open(struct fake *f, const char *name, const char *host);
+
+#endif

@@ -1,0 +1,166 @@
+/* hostile.c - a gateway that lies: every frame is bounded before it is believed; the session drops the wire
+ * and comes back (P7, P10). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "unit/client/fake_gateway.h"
+
+static uint32_t session_index(struct fake *f)
+{
+    uint32_t index = 0;
+    pthread_mutex_lock(&f->lock);
+    while (!f->sessions[index].welcomed)
+        index = (index + 1) % FAKE_SESSIONS_MAX;
+    pthread_mutex_unlock(&f->lock);
+    return index;
+}
+
+/* The wire breaks, and a new HELLO comes. */
+static void expect_dropped(struct fake *f, uint16_t type, uint64_t request, const void *bytes, uint32_t count)
+{
+    const uint32_t hellos = fake_seen(f, TB_SESSION_HELLO);
+    pthread_mutex_lock(&f->lock);
+    const uint32_t subscribed = f->seen[TB_SESSION_SUBSCRIBE];
+    pthread_mutex_unlock(&f->lock);
+    fake_raw(f, session_index(f), type, request, bytes, count);
+    fake_wait_seen(f, TB_SESSION_HELLO, hellos + 1);
+    fake_wait_seen(f, TB_SESSION_SUBSCRIBE, subscribed + 1);
+}
+
+struct world {
+    struct fake f;
+    struct tb_session *s;
+    struct tb_subscription *sub;
+    struct fake_version *v;
+    struct tb_uid uid;
+};
+
+static void world_open(struct world *w)
+{
+    memset(w, 0, sizeof *w);
+    fake_open(&w->f);
+    w->v = fake_make(&w->f, 1, 2, 2, 100000);
+    memcpy(w->uid.bytes, w->v->key.uid.bytes, 16);
+    w->s = fake_session_open(&w->f, "w", NULL);
+    const struct tb_subscribe_options o = {.struct_bytes = sizeof o, .member_count = 1, .model = "policy"};
+    CHECK_OK(tb_subscribe(w->s, &o, &w->sub));
+}
+
+static void world_close(struct world *w)
+{
+    tb_session_close(w->s);
+    fake_close(&w->f);
+}
+
+static void noise_of_every_type_drops_the_wire(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    uint8_t noise[40];
+    memset(noise, 0xee, sizeof noise);
+    const uint16_t types[] = {TB_SESSION_MANIFEST,
+                              TB_SESSION_PLAN,
+                              TB_SESSION_GRANT,
+                              TB_SESSION_GO,
+                              TB_SESSION_VERSION_STATE,
+                              TB_SESSION_HELLO,
+                              999};
+    for (uint32_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        expect_dropped(&w.f, types[i], 0, noise, sizeof noise);
+    CHECK_OK(tb_stage(w.sub, &w.uid, 20000)); /* and it works as before */
+    world_close(&w);
+}
+
+static void no_status_is_no_answer(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    struct tb_session_version_state m = {.status_negated = 12345};
+    memcpy(m.uid.bytes, w.uid.bytes, 16);
+    uint8_t bytes[64];
+    struct tb_writer writer;
+    tb_writer_init(&writer, bytes, sizeof bytes);
+    tb_session_version_state_encode(&m, &writer);
+    expect_dropped(&w.f, TB_SESSION_VERSION_STATE, 0, bytes, (uint32_t)writer.used);
+    world_close(&w);
+}
+
+static void answers_to_nobody_are_dropped_quietly(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    uint8_t noise[40] = {0};
+    fake_raw(&w.f, session_index(&w.f), TB_SESSION_REPLY, 0xffffffffffull, noise, sizeof noise);
+    CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
+    assert_int_equal(fake_seen(&w.f, TB_SESSION_HELLO), 1);
+    world_close(&w);
+}
+
+/* P1: manifests that do not hash to the root are not staged. */
+static void a_wrong_root_is_refused(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    w.f.garble_root = true;
+    CHECK_STATUS(tb_stage(w.sub, &w.uid, 20000), TB_PEER_GARBLED);
+    assert_non_null(strstr(tb_last_error(), "root"));
+    w.f.garble_root = false;
+    CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
+    world_close(&w);
+}
+
+static void a_source_that_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    w.f.bad_source = true;
+    CHECK_STATUS(tb_stage(w.sub, &w.uid, 2000), TB_PEER_GARBLED);
+    w.f.bad_source = false;
+    CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
+    world_close(&w);
+}
+
+static void send_manifest(struct world *w, uint32_t shard, uint32_t digest_bytes)
+{
+    const struct fake_shard *sh = &w->v->shards[0];
+    uint8_t bytes[8192];
+    struct tb_writer writer;
+    tb_writer_init(&writer, bytes, sizeof bytes);
+    struct tb_session_manifest m = {.shard = shard,
+                                    .head = {sh->head, sh->head_bytes},
+                                    .digests = {(const uint8_t *)sh->manifest.digests, digest_bytes}};
+    memcpy(m.uid.bytes, w->uid.bytes, 16);
+    tb_session_manifest_encode(&m, &writer);
+    assert_false(writer.full);
+    expect_dropped(&w->f, TB_SESSION_MANIFEST, 0, bytes, (uint32_t)writer.used);
+}
+
+static void manifests_out_of_bounds_drop_the_wire(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    w.f.mute[TB_SESSION_STAGE] = true;
+    CHECK_STATUS(tb_stage(w.sub, &w.uid, 0), TB_AGAIN);
+    fake_wait_seen(&w.f, TB_SESSION_STAGE, 1);
+    send_manifest(&w, 0, 16); /* before MANIFESTS said how many there are */
+    world_close(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(noise_of_every_type_drops_the_wire),
+        cmocka_unit_test(no_status_is_no_answer),
+        cmocka_unit_test(answers_to_nobody_are_dropped_quietly),
+        cmocka_unit_test(a_wrong_root_is_refused),
+        cmocka_unit_test(a_source_that_does_not_fit_is_refused),
+        cmocka_unit_test(manifests_out_of_bounds_drop_the_wire),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,179 @@
+/* registration.c - memory that is the caller's: what is refused, and how it is given back and brought again.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "unit/client/fake_gateway.h"
+
+#define COUNT 2500000u
+
+struct world {
+    struct fake f;
+    struct tb_session *s;
+    uint8_t *memory;
+    struct tb_registration *r;
+    struct tb_publish_info info;
+};
+
+static void world_open(struct world *w)
+{
+    memset(w, 0, sizeof *w);
+    fake_open(&w->f);
+    w->s = fake_session_open(&w->f, "rank0", NULL);
+    w->memory = malloc(COUNT);
+    uint64_t seed = 3;
+    for (uint32_t i = 0; i < COUNT; i++)
+        w->memory[i] = (uint8_t)check_random(&seed);
+    const uint64_t shape[] = {COUNT};
+    const struct tb_tensor_desc t = {
+        .name = "t", .dtype = "U8", .rank = 1, .shape = shape, .memory = w->memory};
+    CHECK_OK(tb_register(w->s, &t, 1, &w->r));
+}
+
+static void seal_in_place(struct world *w)
+{
+    struct tb_run_info run = {.struct_bytes = sizeof run};
+    CHECK_OK(tb_run_open(w->s, "policy", "k", &run));
+    const struct tb_publish_options o = {.struct_bytes = sizeof o,
+                                         .mode = TB_PUBLISH_IN_PLACE,
+                                         .model = "policy",
+                                         .run = &run.run,
+                                         .number = 1,
+                                         .shard_count = 1,
+                                         .registration = w->r};
+    w->info.struct_bytes = sizeof w->info;
+    CHECK_OK(tb_publish(w->s, &o, &w->info));
+}
+
+static void world_close(struct world *w)
+{
+    tb_session_close(w->s);
+    free(w->memory);
+    fake_close(&w->f);
+}
+
+static void what_is_wrong_is_named(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    const uint64_t shape[] = {10, 10};
+    struct tb_tensor_desc t[2] = {
+        {.name = "layer.0.weight", .dtype = "BF16", .rank = 2, .shape = shape, .memory = w.memory},
+        {.name = "layer.1.weight", .dtype = "BF16", .rank = 2, .shape = shape, .memory = w.memory + 200}};
+    struct tb_registration *r;
+    t[1].dtype = "BF17";
+    CHECK_STATUS(tb_register(w.s, t, 2, &r), TB_BAD_ARGUMENT);
+    assert_non_null(strstr(tb_last_error(), "layer.1.weight"));
+    assert_non_null(strstr(tb_last_error(), "BF17"));
+    t[1].dtype = "BF16";
+    t[1].rank = 9;
+    CHECK_STATUS(tb_register(w.s, t, 2, &r), TB_BAD_ARGUMENT);
+    t[1].rank = 2;
+    t[1].memory = NULL;
+    CHECK_STATUS(tb_register(w.s, t, 2, &r), TB_BAD_ARGUMENT);
+    assert_non_null(strstr(tb_last_error(), "layer.1.weight"));
+    t[1].memory = w.memory;
+    t[1].name = t[0].name;
+    CHECK_STATUS(tb_register(w.s, t, 2, &r), TB_BAD_ARGUMENT);
+    assert_non_null(strstr(tb_last_error(), "both"));
+    const uint64_t huge[] = {UINT64_MAX, 4};
+    t[1].name = "huge";
+    t[1].shape = huge;
+    assert_true(tb_register(w.s, t, 2, &r) < 0);
+    assert_non_null(strstr(tb_last_error(), "huge"));
+    CHECK_STATUS(tb_register(w.s, t, 0, &r), TB_BAD_ARGUMENT);
+    world_close(&w);
+}
+
+static void registering_needs_no_gateway(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    fake_away(&w.f, true);
+    const uint64_t shape[] = {10};
+    const struct tb_tensor_desc t = {
+        .name = "x", .dtype = "U8", .rank = 1, .shape = shape, .memory = w.memory};
+    struct tb_registration *r;
+    CHECK_OK(tb_register(w.s, &t, 1, &r));
+    CHECK_OK(tb_unregister(r));
+    world_close(&w);
+}
+
+static void unregister_gives_the_memory_back(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    seal_in_place(&w);
+    CHECK_OK(tb_unregister(w.r));
+    assert_int_equal(fake_seen(&w.f, TB_SESSION_UNPUBLISH), 1);
+    assert_true(fake_read(&w.f, fake_version(&w.f, 1), 0) != TB_OK);
+    world_close(&w);
+}
+
+/* Also while the gateway is away: readers are cut off after the drain time. */
+static void unregister_does_not_wait_for_a_gateway_that_is_away(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    seal_in_place(&w);
+    fake_away(&w.f, true);
+    CHECK_OK(tb_unregister(w.r));
+    world_close(&w);
+}
+
+static void suspended_memory_comes_back_when_it_is_the_same(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    seal_in_place(&w);
+    CHECK_OK(tb_suspend(w.r));
+    CHECK_STATUS(tb_suspend(w.r), TB_BAD_STATE);
+    assert_true(fake_read(&w.f, fake_version(&w.f, 1), 0) != TB_OK);
+    uint8_t *elsewhere = malloc(COUNT);
+    memcpy(elsewhere, w.memory, COUNT);
+    memset(w.memory, 0, COUNT); /* an engine slept */
+    void *moved[] = {elsewhere};
+    CHECK_OK(tb_resume(w.r, moved, 1));
+    fake_wait_seen(&w.f, TB_SESSION_SEAL, 2);
+    CHECK_OK(fake_read(&w.f, fake_version(&w.f, 1), 0));
+    assert_memory_equal(fake_version(&w.f, 1)->shards[0].bytes, elsewhere, COUNT);
+    tb_session_close(w.s);
+    free(elsewhere);
+    free(w.memory);
+    fake_close(&w.f);
+}
+
+/* P1: the twin. */
+static void other_bytes_do_not_come_back(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    seal_in_place(&w);
+    CHECK_OK(tb_suspend(w.r));
+    w.memory[COUNT - 1] ^= 1;
+    CHECK_STATUS(tb_resume(w.r, NULL, 0), TB_CONFLICT);
+    assert_non_null(strstr(tb_last_error(), "chunk"));
+    assert_int_equal(fake_seen(&w.f, TB_SESSION_SEAL), 1);
+    assert_true(fake_read(&w.f, fake_version(&w.f, 1), 0) != TB_OK);
+    CHECK_STATUS(tb_resume(w.r, NULL, 0), TB_BAD_STATE);
+    world_close(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(registering_needs_no_gateway),
+        cmocka_unit_test(unregister_gives_the_memory_back),
+        cmocka_unit_test(unregister_does_not_wait_for_a_gateway_that_is_away),
+        cmocka_unit_test(suspended_memory_comes_back_when_it_is_the_same),
+        cmocka_unit_test(other_bytes_do_not_come_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
