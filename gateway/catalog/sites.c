@@ -346,6 +346,7 @@ enum tb_status tb_catalog_crossing_begun(struct tb_catalog *c, tb_time_ns now, c
     v->cross_begun = true;
     v->cross_asked = false;
     v->reserved = true;
+    tb_row_unmark(&c->versions, i, TB_CATALOG_CROSS);
     tb_catalog_touch_version(c, i);
     return tb_catalog_settle(c, TB_OK);
 }

@@ -1,4 +1,4 @@
-/* todos.c - turns the marks on rows into todos, the durable ones first. */
+/* telling.c - turns the marks on rows into todos, the durable ones first. */
 #include "gateway/catalog/tables.h"
 
 #include <string.h>

@@ -1,0 +1,156 @@
+/* runs.c - tests of gateway/catalog/runs.c: one run at a time publishes, the newest. */
+#include <string.h>
+
+#include "check.h"
+#include "site.h"
+
+static struct tb_catalog_run open_key(struct site *s, const char *rank, const char *key, uint64_t fresh,
+                                      bool *joined)
+{
+    const struct tb_catalog_run_request q = {
+        .session = session_of(rank), .model = name_of("policy"), .key = key, .fresh_id = id_of(fresh)};
+    struct tb_catalog_run run;
+    CHECK_OK(tb_catalog_run_open(s->c, s->now, &q, &run, joined));
+    return run;
+}
+
+/* P4: the same key is the same run, however often it is said and by whom. */
+static void the_same_key_joins(void **state)
+{
+    (void)state;
+    struct site s;
+    bool joined;
+    east_open(&s, 2);
+    come(&s, "rank-0");
+    come(&s, "rank-1");
+    const struct tb_catalog_run first = open_key(&s, "rank-0", "job-7", 100, &joined);
+    assert_false(joined);
+    assert_int_equal(first.order, 1);
+    said(&s, "[   0] store run job-7 opened, last 0\n");
+    const struct tb_catalog_run second = open_key(&s, "rank-1", "job-7", 101, &joined);
+    assert_true(joined);
+    assert_true(tb_id_equal(&first.id, &second.id));
+    const struct tb_catalog_run newest = open_key(&s, "rank-1", "", 102, &joined);
+    assert_true(joined);
+    assert_true(tb_id_equal(&first.id, &newest.id));
+    said(&s, "");
+    site_close(&s);
+}
+
+/* The twin: another key shuts the first run out, with what it had open. */
+static void a_new_key_fences_the_old_run(void **state)
+{
+    (void)state;
+    struct site s;
+    bool joined;
+    east_open(&s, 2);
+    come(&s, "old");
+    come(&s, "new");
+    CHECK_OK(run_open(&s, "old", "a", 100));
+    publish_whole(&s, "old", 5);
+    CHECK_OK(version_open(&s, "old", 6, 2, 6));
+    CHECK_OK(seal(&s, "old", 6, 0, 60));
+    land(&s, 6, 0, 3);
+    const struct tb_id run_a = s.run;
+    hush(&s);
+    const struct tb_catalog_run b = open_key(&s, "new", "b", 101, &joined);
+    assert_int_equal(b.order, 2);
+    assert_int_equal(b.resumed_run_order, 1);
+    assert_int_equal(b.resumed_number, 5);
+    said(&s, "[   0] store run b opened, last 0\n"
+             "[   0] store run a fenced, last 5\n"
+             "[   0] store v6 abandoned: fenced\n"
+             "[   0] leave v6 shard 0 of old\n"
+             "[   0] evict v6: fenced\n"
+             "[   0] tell old v6 fenced\n");
+    s.run = run_a;
+    CHECK_STATUS(seal(&s, "old", 6, 1, 61), TB_FENCED);
+    CHECK_STATUS(version_open(&s, "old", 7, 1, 7), TB_FENCED);
+    const struct tb_catalog_run_request again = {
+        .session = session_of("old"), .model = name_of("policy"), .key = "a", .fresh_id = id_of(102)};
+    struct tb_catalog_run run;
+    CHECK_STATUS(tb_catalog_run_open(s.c, s.now, &again, &run, &joined), TB_FENCED);
+    assert_string_equal(state_of(&s, 5), "kept"); /* what was ready stays */
+    said(&s, "");
+    site_close(&s);
+}
+
+static void a_run_is_opened_at_home_by_somebody_for_something(void **state)
+{
+    (void)state;
+    struct site s;
+    west_open(&s, 2);
+    come(&s, "rank-0");
+    CHECK_STATUS(run_open(&s, "rank-0", "a", 100), TB_NOT_HOME);
+    site_close(&s);
+    east_open(&s, 2);
+    CHECK_STATUS(run_open(&s, "rank-0", "a", 100), TB_PEER_LEASE);
+    come(&s, "rank-0");
+    CHECK_STATUS(run_open(&s, "rank-0", "", 100), TB_NOT_FOUND);
+    CHECK_STATUS(run_open(&s, "rank-0", "a", 0), TB_BAD_ARGUMENT);
+    char huge[TB_CATALOG_TEXT_MAX + 1];
+    memset(huge, 'k', sizeof huge);
+    huge[sizeof huge - 1] = 0;
+    CHECK_STATUS(run_open(&s, "rank-0", huge, 100), TB_BAD_ARGUMENT);
+    struct tb_catalog_run run;
+    bool joined;
+    const struct tb_catalog_run_request other = {
+        .session = session_of("rank-0"), .model = name_of("unknown"), .key = "a", .fresh_id = id_of(9)};
+    CHECK_STATUS(tb_catalog_run_open(s.c, s.now, &other, &run, &joined), TB_NOT_FOUND);
+    site_close(&s);
+}
+
+/* P7: more runs than the table has rows; the oldest shut-out ones without versions are forgotten. */
+static void old_runs_are_forgotten(void **state)
+{
+    (void)state;
+    struct site s;
+    east_open(&s, 2);
+    come(&s, "rank-0");
+    for (uint64_t n = 0; n < 20; n++) {
+        const char key[2] = {(char)('a' + n), 0};
+        CHECK_OK(run_open(&s, "rank-0", key, 100 + n));
+        hush(&s);
+    }
+    uint32_t cursor = 0, runs = 0, live = 0;
+    struct tb_catalog_run run;
+    while (tb_catalog_run_at(s.c, &cursor, &run)) {
+        runs++;
+        live += !run.fenced;
+    }
+    assert_int_equal(runs, 4);
+    assert_int_equal(live, 1);
+    site_close(&s);
+}
+
+static void a_model_may_change_but_not_move(void **state)
+{
+    (void)state;
+    struct site s;
+    east_open(&s, 2);
+    struct tb_catalog_model m = {
+        .name = name_of("policy"), .home = name_of("east"), .is_home = true, .keep = 5};
+    CHECK_OK(tb_catalog_model_add(s.c, &m));
+    uint32_t cursor = 0;
+    struct tb_catalog_model seen;
+    assert_true(tb_catalog_model_at(s.c, &cursor, &seen));
+    assert_int_equal(seen.keep, 5);
+    m.home = name_of("west");
+    CHECK_STATUS(tb_catalog_model_add(s.c, &m), TB_CONFLICT);
+    m.home = name_of("east");
+    m.subscribed = true;
+    CHECK_STATUS(tb_catalog_model_add(s.c, &m), TB_BAD_ARGUMENT); /* home does not cross to itself */
+    site_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_same_key_joins),
+        cmocka_unit_test(a_new_key_fences_the_old_run),
+        cmocka_unit_test(a_run_is_opened_at_home_by_somebody_for_something),
+        cmocka_unit_test(old_runs_are_forgotten),
+        cmocka_unit_test(a_model_may_change_but_not_move),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

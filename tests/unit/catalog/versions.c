@@ -1,0 +1,328 @@
+/* versions.c - tests of gateway/catalog/versions.c: a version's life, each rule and its opposite. */
+#include "check.h"
+#include "site.h"
+
+static void trainer(struct site *s)
+{
+    east_open(s, 2);
+    come(s, "rank-0");
+    come(s, "rank-1");
+    CHECK_OK(run_open(s, "rank-0", "a", 100));
+    hush(s);
+}
+
+/* P2: nobody sees a version before all of it is sealed. */
+static void ready_only_when_every_shard_is_sealed(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    const uint64_t waiting = wait_for(&s, NULL, TB_CATALOG_WAIT_NEXT, 0, 0, 1000);
+    CHECK_OK(version_open(&s, "rank-0", 5, 2, 5));
+    CHECK_OK(version_open(&s, "rank-1", 5, 2, 55)); /* the same uid for all */
+    CHECK_OK(seal(&s, "rank-0", 5, 0, 50));
+    land(&s, 5, 0, SHARD_CHUNKS);
+    said(&s, "[   0] store v5 open: opened\n"); /* landed before it could be asked for */
+    assert_int_equal(waiting, 1);
+    CHECK_OK(seal(&s, "rank-1", 5, 1, 51));
+    said(&s, "[   0] store run a published, last 5\n"
+             "[   0] store v5 ready: ready\n"
+             "[   0] store head v5\n"
+             "[   0] land v5 shard 1 of rank-1\n"
+             "[   0] answer 1: v5\n");
+    land(&s, 5, 1, SHARD_CHUNKS);
+    said(&s, "[   0] store v5 kept: whole_here\n"
+             "[   0] leave v5 shard 1 of rank-1\n"
+             "[   0] peers v5 whole\n"
+             "[   0] tell rank-1 v5 kept\n"
+             "[   0] tell rank-0 v5 kept\n");
+    site_close(&s);
+}
+
+/* The twin: a rank is lost before; the version is no version, and its space is free. */
+static void a_rank_lost_before_ready_fails_the_version(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    CHECK_OK(version_open(&s, "rank-0", 5, 2, 5));
+    CHECK_OK(version_open(&s, "rank-1", 5, 2, 5));
+    CHECK_OK(seal(&s, "rank-0", 5, 0, 50));
+    land(&s, 5, 0, SHARD_CHUNKS);
+    hush(&s);
+    const char *const renewing[] = {"rank-0", NULL};
+    pass_ms(&s, 10050, renewing);
+    said(&s, "[10000] store v5 lost: rank_lost, rank-1\n"
+             "[10000] lost rank-1\n"
+             "[10000] evict v5: version_lost\n"
+             "[10000] tell rank-0 v5 version_lost\n");
+    CHECK_STATUS(seal(&s, "rank-0", 5, 0, 50), TB_VERSION_LOST);
+    /* The number is not spent: the ranks may try again, and get another uid. */
+    CHECK_OK(version_open(&s, "rank-0", 5, 1, 15));
+    CHECK_OK(seal(&s, "rank-0", 15, 0, 50));
+    assert_string_equal(state_of(&s, 15), "ready");
+    site_close(&s);
+}
+
+/* P4 */
+static void a_seal_said_twice_is_one(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    CHECK_OK(version_open(&s, "rank-0", 5, 2, 5));
+    CHECK_OK(seal(&s, "rank-0", 5, 0, 50));
+    CHECK_STATUS(seal(&s, "rank-0", 5, 0, 50), TB_DONE_BEFORE);
+    CHECK_STATUS(seal(&s, "rank-0", 5, 0, 51), TB_CONFLICT); /* and changes nothing */
+    CHECK_STATUS(seal(&s, "rank-0", 5, 2, 52), TB_BAD_ARGUMENT);
+    CHECK_STATUS(seal(&s, "rank-0", 6, 0, 52), TB_NOT_FOUND);
+    CHECK_STATUS(seal(&s, "nobody", 5, 1, 52), TB_PEER_LEASE);
+    assert_string_equal(state_of(&s, 5), "open");
+    CHECK_OK(seal(&s, "rank-0", 5, 1, 51)); /* one rank may hold several */
+    assert_string_equal(state_of(&s, 5), "ready");
+    site_close(&s);
+}
+
+/* Data-parallel ranks: equal digests are references. */
+static void equal_digests_are_one_reference_more(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    CHECK_OK(version_open(&s, "rank-0", 5, 1, 5));
+    CHECK_OK(seal(&s, "rank-0", 5, 0, 50));
+    CHECK_OK(seal(&s, "rank-1", 5, 0, 50));
+    struct tb_catalog_version_view view;
+    const struct tb_id v5 = id_of(5), first = session_of("rank-0");
+    assert_true(tb_catalog_version_get(s.c, &v5, &view));
+    assert_int_equal(view.publishers, 2);
+    /* Either may go: the other has it. */
+    tb_catalog_session_close(s.c, s.now, &first);
+    assert_string_equal(state_of(&s, 5), "ready");
+    site_close(&s);
+}
+
+/* The twin (P1, P10): unequal ones break the version, and the log can name the rank. */
+static void unequal_digests_break_the_version(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    CHECK_OK(version_open(&s, "rank-0", 5, 1, 5));
+    CHECK_OK(seal(&s, "rank-0", 5, 0, 50));
+    hush(&s);
+    CHECK_STATUS(seal(&s, "rank-1", 5, 0, 51), TB_VERSION_BROKEN);
+    said(&s, "[   0] store v5 broken: digest_differs, rank-1 shard 0\n"
+             "[   0] store head v0\n"
+             "[   0] tell rank-0 v5 version_broken\n");
+    CHECK_STATUS(version_open(&s, "rank-0", 5, 1, 15), TB_VERSION_BROKEN);
+    site_close(&s);
+}
+
+/* P1: the same chunk bad twice from its publisher means that somebody writes there. */
+static void a_chunk_bad_twice_breaks_the_version(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    CHECK_OK(version_open(&s, "rank-0", 5, 1, 5));
+    CHECK_OK(seal(&s, "rank-0", 5, 0, 50));
+    const struct tb_id v5 = id_of(5), rank = session_of("rank-0"), other = session_of("rank-1");
+    CHECK_STATUS(tb_catalog_chunk_bad(s.c, s.now, &v5, 0, 3, &other), TB_NOT_FOUND);
+    CHECK_STATUS(tb_catalog_chunk_bad(s.c, s.now, &v5, 0, 3, &rank), TB_AGAIN);
+    CHECK_STATUS(tb_catalog_chunk_bad(s.c, s.now, &v5, 0, 4, &rank),
+                 TB_AGAIN); /* another chunk: an accident each */
+    hush(&s);
+    CHECK_STATUS(tb_catalog_chunk_bad(s.c, s.now, &v5, 0, 3, &rank), TB_VERSION_BROKEN);
+    said(&s, "[   0] store v5 broken: chunk_bad, rank-0 shard 0\n"
+             "[   0] store head v0\n"
+             "[   0] tell rank-0 v5 version_broken\n");
+    site_close(&s);
+}
+
+static void numbers_only_grow_within_a_run(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    publish_whole(&s, "rank-0", 5);
+    CHECK_STATUS(version_open(&s, "rank-0", 4, 1, 4), TB_BAD_STATE);
+    CHECK_OK(version_open(&s, "rank-1", 5, 1, 15)); /* the same again gives what is there */
+    CHECK_STATUS(version_open(&s, "rank-1", 5, 2, 15), TB_CONFLICT);
+    CHECK_STATUS(version_open(&s, "rank-1", 6, 0, 6), TB_BAD_ARGUMENT);
+    CHECK_STATUS(version_open(&s, "rank-1", 6, 5, 6), TB_TOO_LARGE);
+    CHECK_STATUS(version_open(&s, "rank-1", 6, 1, 5), TB_CONFLICT); /* a fresh uid that is not */
+    CHECK_OK(version_open(&s, "rank-1", 6, 1, 6));
+    CHECK_OK(run_open(&s, "rank-0", "b", 101));
+    CHECK_OK(version_open(&s, "rank-0", 2, 1, 2002)); /* a new run counts anew */
+    site_close(&s);
+}
+
+/* P6: the trainer dies in the middle; the gateway has all of it. */
+static void kept_survives_its_publisher(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    publish_whole(&s, "rank-0", 5);
+    hush(&s);
+    const struct tb_id rank = session_of("rank-0");
+    tb_catalog_session_close(s.c, s.now, &rank);
+    said(&s, "");
+    assert_string_equal(state_of(&s, 5), "kept");
+    site_close(&s);
+}
+
+/* The twin: it has not; waiters wake, memory is free. */
+static void lost_when_nobody_has_the_rest(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    CHECK_OK(version_open(&s, "rank-0", 5, 1, 5));
+    CHECK_OK(seal(&s, "rank-0", 5, 0, 50));
+    land(&s, 5, 0, 7);
+    wait_for(&s, NULL, TB_CATALOG_WAIT_EXACT, 5, 0, 1000);
+    hush(&s);
+    const struct tb_id rank = session_of("rank-0");
+    tb_catalog_session_close(s.c, s.now, &rank);
+    said(&s, "[   0] store v5 lost: no_holder\n"
+             "[   0] store head v0\n"
+             "[   0] leave v5 shard 0 of rank-0\n"
+             "[   0] evict v5: version_lost\n"
+             "[   0] answer 1: version_lost\n");
+    site_close(&s);
+}
+
+/* A worker that has it whole is as good; then the gateway lands from there. */
+static void a_whole_worker_keeps_a_version_from_being_lost(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    s.left_out = NOT_STORE | NOT_PLANS;
+    come(&s, "w0");
+    CHECK_OK(join(&s, "w0", "g", 0, 1));
+    CHECK_OK(version_open(&s, "rank-0", 5, 1, 5));
+    CHECK_OK(seal(&s, "rank-0", 5, 0, 50));
+    land(&s, 5, 0, 7);
+    CHECK_OK(staged(&s, "w0", 5));
+    hush(&s);
+    const struct tb_id rank = session_of("rank-0"), worker = session_of("w0");
+    tb_catalog_session_close(s.c, s.now, &rank);
+    said(&s, "[   0] leave v5 shard 0 of rank-0\n"
+             "[   0] land v5 all of w0\n");
+    assert_string_equal(state_of(&s, 5), "kept");
+    tb_catalog_session_close(s.c, s.now, &worker);
+    assert_string_equal(state_of(&s, 5), "lost");
+    site_close(&s);
+}
+
+/* The twin: spot workers serve, and count for nothing. */
+static void a_spot_worker_does_not(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    come_from(&s, "w0", "h", true);
+    CHECK_OK(join(&s, "w0", "g", 0, 1));
+    CHECK_OK(version_open(&s, "rank-0", 5, 1, 5));
+    CHECK_OK(seal(&s, "rank-0", 5, 0, 50));
+    land(&s, 5, 0, 7);
+    CHECK_OK(staged(&s, "w0", 5));
+    assert_string_equal(state_of(&s, 5), "ready");
+    const struct tb_id rank = session_of("rank-0");
+    tb_catalog_session_close(s.c, s.now, &rank);
+    assert_string_equal(state_of(&s, 5), "lost");
+    site_close(&s);
+}
+
+static void a_site_that_has_it_whole_keeps_it_too(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    CHECK_OK(version_open(&s, "rank-0", 5, 1, 5));
+    CHECK_OK(seal(&s, "rank-0", 5, 0, 50));
+    land(&s, 5, 0, 7);
+    const struct tb_name west = name_of("west");
+    CHECK_OK(tb_catalog_site_up(s.c, s.now, &west, true));
+    const struct tb_catalog_site_progress p = {
+        .site = west, .uid = id_of(5), .held_chunks = 10, .whole = true};
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+    hush(&s);
+    const struct tb_id rank = session_of("rank-0");
+    tb_catalog_session_close(s.c, s.now, &rank);
+    said(&s, "[   0] leave v5 shard 0 of rank-0\n"
+             "[   0] cross v5 from west\n"); /* it comes back the way it went */
+    assert_string_equal(state_of(&s, 5), "kept");
+    site_close(&s);
+}
+
+/* At home, by an operator, for good; and nowhere else. */
+static void withdrawn_is_the_operators_word(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    publish_whole(&s, "rank-0", 4);
+    publish_whole(&s, "rank-0", 5);
+    hush(&s);
+    const struct tb_id v5 = id_of(5), v6 = id_of(6);
+    CHECK_STATUS(tb_catalog_withdraw(s.c, s.now, &v6, "ann"), TB_NOT_FOUND);
+    CHECK_OK(tb_catalog_withdraw(s.c, s.now, &v5, "ann"));
+    said(&s, "[   0] store v5 withdrawn: withdrawn, ann\n"
+             "[   0] store head v4\n"
+             "[   0] evict v5: version_withdrawn\n"
+             "[   0] tell rank-0 v5 version_withdrawn\n");
+    CHECK_STATUS(tb_catalog_withdraw(s.c, s.now, &v5, "ann"), TB_DONE_BEFORE);
+    CHECK_OK(tb_catalog_evicted(s.c, s.now, &v5));
+    assert_string_equal(state_of(&s, 5), "withdrawn");
+    CHECK_OK(version_open(&s, "rank-0", 6, 1, 6));
+    CHECK_STATUS(tb_catalog_withdraw(s.c, s.now, &v6, "ann"), TB_BAD_STATE);
+    site_close(&s);
+    west_open(&s, 2);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    CHECK_STATUS(tb_catalog_withdraw(s.c, s.now, &v5, "ann"), TB_NOT_HOME);
+    site_close(&s);
+}
+
+/* P7: the table is full of ended versions; the oldest is forgotten for a new one. */
+static void ended_versions_make_place(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    for (uint64_t n = 1; n <= 40; n++) {
+        publish_whole(&s, "rank-0", n);
+        const struct tb_id uid = id_of(n), rank = session_of("rank-0");
+        CHECK_OK(tb_catalog_withdraw(s.c, s.now, &uid, "ann"));
+        CHECK_OK(tb_catalog_evicted(s.c, s.now, &uid));
+        CHECK_OK(tb_catalog_session_renew(s.c, s.now, &rank));
+        hush(&s);
+    }
+    assert_string_equal(state_of(&s, 40), "withdrawn");
+    assert_string_equal(state_of(&s, 1), "unknown");
+    site_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ready_only_when_every_shard_is_sealed),
+        cmocka_unit_test(a_rank_lost_before_ready_fails_the_version),
+        cmocka_unit_test(a_seal_said_twice_is_one),
+        cmocka_unit_test(equal_digests_are_one_reference_more),
+        cmocka_unit_test(unequal_digests_break_the_version),
+        cmocka_unit_test(a_chunk_bad_twice_breaks_the_version),
+        cmocka_unit_test(numbers_only_grow_within_a_run),
+        cmocka_unit_test(kept_survives_its_publisher),
+        cmocka_unit_test(lost_when_nobody_has_the_rest),
+        cmocka_unit_test(a_whole_worker_keeps_a_version_from_being_lost),
+        cmocka_unit_test(a_spot_worker_does_not),
+        cmocka_unit_test(a_site_that_has_it_whole_keeps_it_too),
+        cmocka_unit_test(withdrawn_is_the_operators_word),
+        cmocka_unit_test(ended_versions_make_place),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
