@@ -201,7 +201,7 @@ static uint32_t copy_from_process(const struct shm_upstream *u, const struct tb_
     }
     const struct iovec here = {.iov_base = read->to + done, .iov_len = bytes};
     const ssize_t got = process_vm_readv(u->pid, &here, 1, there, pieces, 0);
-    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* what is read next is not older than these words */
+    __sync_synchronize(); /* what is read next is not older than these words */
     return got == (ssize_t)bytes ? bytes : 0;
 }
 

@@ -64,25 +64,28 @@ void owner_hold_all(struct owner *o);
 void owner_close(struct owner *o);
 
 /* A reader's fabric and what its hops said. */
-struct tale {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
+struct told {
     uint32_t opened, whole, lost, bad;
     enum tb_status why;
     enum tb_transport transport;
     uint32_t bad_chunk;
     bool bad_twice;
+};
+struct tale {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct told told;
     bool blocked; /* the callback waits while this is set: its loop stands still */
-    bool in_callback;
 };
 void tale_init(struct tale *t);
 void tale_fini(struct tale *t);
 void tale_fn(void *user, struct tb_hop *hop, const struct tb_hop_event *event);
 /* Waits until *count reaches n; fails the test after 20 s. */
 void tale_wait(struct tale *t, const uint32_t *count, uint32_t n);
-#define tale_wait_whole(t)  tale_wait(t, &(t)->whole, 1)
-#define tale_wait_lost(t)   tale_wait(t, &(t)->lost, 1)
-#define tale_wait_opened(t) tale_wait(t, &(t)->opened, 1)
+struct told told(struct tale *t);
+#define tale_wait_whole(t)  tale_wait(t, &(t)->told.whole, 1)
+#define tale_wait_lost(t)   tale_wait(t, &(t)->told.lost, 1)
+#define tale_wait_opened(t) tale_wait(t, &(t)->told.opened, 1)
 
 /* Options for a hop from the owner into the place, with a fresh token granted to the reader's print. */
 struct tb_hop_options hop_to(struct owner *o, struct tb_fabric *reader, const struct way *way,

@@ -1,0 +1,120 @@
+/* exports.c - tokens and bounds of what a door serves, in virtual time. */
+#include "intra/exports.h"
+
+#include <string.h>
+
+#include "island.h"
+
+static uint8_t memory[100];
+
+struct world {
+    struct tb_exports exports;
+    struct tb_grant grant;
+    struct tb_bearer bearer;
+    struct tb_export *export;
+};
+
+static void world_init(struct world *w)
+{
+    const struct tb_export_buffer buffer = {.bytes = memory, .count = sizeof memory, .memfd = -1};
+    const struct tb_export_options options = {.export_id = 9, .buffers = &buffer, .buffer_count = 1};
+    memset(w, 0, sizeof *w);
+    LIST_INIT(&w->exports.all);
+    assert_int_equal(tb_exports_add(&w->exports, &options), TB_OK);
+    assert_int_equal(tb_exports_add(&w->exports, &options), TB_CONFLICT);
+    w->grant = (struct tb_grant){.token = {{1, 2, 3}}, .reader = {{7}}};
+    w->bearer = (struct tb_bearer){.token = &w->grant.token, .print = &w->grant.reader};
+    assert_int_equal(tb_exports_grant(&w->exports, 9, &w->grant, 0), TB_OK);
+}
+
+static void world_fini(struct world *w)
+{
+    tb_exports_remove(tb_exports_find(&w->exports, 9));
+}
+
+static enum tb_status enter(struct world *w, uint64_t id, tb_time_ns now)
+{
+    const enum tb_status status = tb_exports_enter(&w->exports, id, &w->bearer, now, &w->export);
+    if (status == TB_OK) w->export->readers--;
+    return status;
+}
+
+static void P8_a_token_is_good_once(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w);
+    assert_int_equal(enter(&w, 9, 0), TB_OK);
+    assert_int_equal(enter(&w, 9, 0), TB_PEER_TOKEN);
+    world_fini(&w);
+}
+
+static void P8_a_token_lapses_after_30_s(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w);
+    assert_int_equal(enter(&w, 9, TB_SECONDS(30)), TB_PEER_TOKEN);
+    world_fini(&w);
+    world_init(&w);
+    assert_int_equal(enter(&w, 9, TB_SECONDS(30) - 1), TB_OK);
+    world_fini(&w);
+}
+
+static void P8_a_thief_does_not_use_a_token_up(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w);
+    const struct tb_fingerprint thief = {{8}};
+    w.bearer.print = &thief;
+    assert_int_equal(enter(&w, 9, 0), TB_PEER_IDENTITY);
+    w.bearer.print = &w.grant.reader;
+    assert_int_equal(enter(&w, 9, 0), TB_OK);
+    world_fini(&w);
+}
+
+static void P8_unknown_and_closing_exports_let_nobody_in(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w);
+    assert_int_equal(enter(&w, 10, 0), TB_PEER_TOKEN);
+    tb_exports_find(&w.exports, 9)->closing = true;
+    assert_int_equal(enter(&w, 9, 0), TB_PEER_REVOKED);
+    assert_int_equal(tb_exports_grant(&w.exports, 9, &w.grant, 0), TB_NOT_FOUND);
+    assert_int_equal(tb_exports_grant(&w.exports, 10, &w.grant, 0), TB_NOT_FOUND);
+    world_fini(&w);
+}
+
+static void P7_bounds_are_exact(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w);
+    const struct tb_export *e = tb_exports_find(&w.exports, 9);
+    const struct {
+        uint32_t buffer;
+        uint64_t offset, bytes;
+        bool inside;
+    } reads[] = {{0, 0, 100, true},  {0, 99, 1, true},          {0, 100, 0, true},         {0, 0, 101, false},
+                 {0, 100, 1, false}, {0, UINT64_MAX, 2, false}, {0, 1, UINT64_MAX, false}, {1, 0, 1, false},
+                 {0, 101, 0, false}, {UINT32_MAX, 0, 0, false}};
+    for (size_t i = 0; i < sizeof reads / sizeof reads[0]; i++) {
+        const uint8_t *at = tb_export_at(e, reads[i].buffer, reads[i].offset, reads[i].bytes);
+        assert_ptr_equal(at, reads[i].inside ? memory + reads[i].offset : NULL);
+    }
+    world_fini(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(P8_a_token_is_good_once),
+        cmocka_unit_test(P8_a_token_lapses_after_30_s),
+        cmocka_unit_test(P8_a_thief_does_not_use_a_token_up),
+        cmocka_unit_test(P8_unknown_and_closing_exports_let_nobody_in),
+        cmocka_unit_test(P7_bounds_are_exact),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

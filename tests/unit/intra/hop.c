@@ -1,0 +1,288 @@
+/* hop.c - what a hop asks for, in virtual time. */
+#include "intra/hop.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "island.h"
+
+struct world {
+    struct cargo cargo;
+    struct hold hold;
+    struct tb_source_shard source;
+    struct tb_hop_shard shard;
+    struct tb_hop_state s;
+    tb_time_ns now;
+};
+
+static void world_init(struct world *w, uint32_t chunks, uint32_t seed)
+{
+    memset(w, 0, sizeof *w);
+    cargo_make(&w->cargo, chunks, 600000); /* one chunk each, and three more */
+    hold_make(&w->hold, &w->cargo);
+    w->source = (struct tb_source_shard){.held_buffer = 1};
+    w->shard = (struct tb_hop_shard){.source = &w->source, .place = &w->hold.place};
+    w->shard.memory = calloc(tb_hop_shard_words(w->cargo.manifest.chunk_count), 8);
+    w->now = TB_SECONDS(5);
+    tb_hop_state_init(&w->s, &w->shard, 1, seed, w->now);
+}
+
+static void world_fini(struct world *w)
+{
+    free(w->shard.memory);
+    hold_free(&w->hold);
+    cargo_free(&w->cargo);
+}
+
+/* The source holds [first, end) and nothing else, and we have seen it. */
+static void see(struct world *w, uint32_t first, uint32_t end)
+{
+    uint64_t words[64] = {0};
+    for (uint32_t k = first; k < end; k++)
+        (void)tb_bitmap_set(words, k);
+    const uint32_t count = (uint32_t)TB_BITMAP_WORDS(w->cargo.manifest.chunk_count);
+    assert_int_equal(tb_hop_seen(&w->s, 0, 0, words, count), TB_OK);
+    tb_hop_round_done(&w->s, w->now);
+}
+
+static void arrive(struct world *w, const struct tb_hop_aim *aim)
+{
+    const struct tb_chunk *c = &w->cargo.manifest.chunks[aim->chunk];
+    memcpy(w->hold.bytes + c->offset, w->cargo.bytes + c->offset, c->bytes);
+    assert_int_equal(tb_place_finish(&w->hold.place, aim->chunk), TB_OK);
+    tb_hop_landed(&w->s, aim);
+}
+
+static void P1_nothing_is_asked_before_its_bit_was_seen(void **state)
+{
+    (void)state;
+    struct world w;
+    struct tb_hop_aim aim;
+    world_init(&w, 8, 0);
+    assert_false(tb_hop_next(&w.s, &aim));
+    see(&w, 3, 5);
+    assert_true(tb_hop_next(&w.s, &aim));
+    assert_int_equal(aim.chunk, 3);
+    assert_int_equal(aim.bytes, w.cargo.manifest.chunks[3].bytes);
+    assert_true(tb_hop_next(&w.s, &aim));
+    assert_int_equal(aim.chunk, 4);
+    assert_false(tb_hop_next(&w.s, &aim));
+    world_fini(&w);
+}
+
+static void the_seed_says_where_to_begin(void **state)
+{
+    (void)state;
+    struct world w;
+    struct tb_hop_aim aim;
+    world_init(&w, 5, 6);
+    const uint32_t n = w.cargo.manifest.chunk_count;
+    see(&w, 0, n);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_true(tb_hop_next(&w.s, &aim));
+        assert_int_equal(aim.chunk, (6 + i) % n);
+        arrive(&w, &aim);
+    }
+    assert_false(tb_hop_next(&w.s, &aim));
+    assert_true(tb_hop_whole(&w.s));
+    world_fini(&w);
+}
+
+static void P4_what_another_hop_claimed_is_left_alone(void **state)
+{
+    (void)state;
+    struct world w;
+    struct tb_hop_aim aim;
+    world_init(&w, 3, 0);
+    see(&w, 0, 3);
+    assert_true(tb_place_claim(&w.hold.place, 0));
+    assert_true(tb_hop_next(&w.s, &aim));
+    assert_int_equal(aim.chunk, 1);
+    arrive(&w, &aim);
+    assert_true(tb_hop_next(&w.s, &aim));
+    assert_int_equal(aim.chunk, 2);
+    arrive(&w, &aim);
+    assert_false(tb_hop_next(&w.s, &aim));
+    tb_place_unclaim(&w.hold.place, 0);    /* its hop was lost */
+    assert_false(tb_hop_next(&w.s, &aim)); /* not looked at again before the next round */
+    tb_hop_round_done(&w.s, w.now);
+    assert_true(tb_hop_next(&w.s, &aim));
+    assert_int_equal(aim.chunk, 0);
+    world_fini(&w);
+}
+
+static void P7_the_window_bounds_what_is_in_flight(void **state)
+{
+    (void)state;
+    struct world w;
+    struct tb_hop_aim aim, first = {0};
+    world_init(&w, 60, 0);
+    see(&w, 0, 60);
+    uint32_t asked = 0;
+    while (tb_hop_next(&w.s, &aim)) {
+        if (asked++ == 0) first = aim;
+    }
+    assert_int_equal(asked, (TB_HOP_WINDOW_BYTES + 599999) / 600000);
+    arrive(&w, &first);
+    assert_true(tb_hop_next(&w.s, &aim));
+    assert_false(tb_hop_next(&w.s, &aim));
+    world_fini(&w);
+}
+
+/* Two chunks may be in flight however large they are: one on its way while the other is digested. */
+static void P6_large_chunks_are_pipelined(void **state)
+{
+    (void)state;
+    struct world w;
+    struct tb_hop_aim aim;
+    world_init(&w, 5, 0);
+    struct tb_chunk *chunks = (struct tb_chunk *)(uintptr_t)w.cargo.manifest.chunks;
+    chunks[0].bytes = chunks[1].bytes = 16 << 20;
+    see(&w, 0, 3);
+    assert_true(tb_hop_next(&w.s, &aim));
+    assert_true(tb_hop_next(&w.s, &aim));
+    assert_false(tb_hop_next(&w.s, &aim));
+    world_fini(&w);
+}
+
+static void P1_a_chunk_that_fails_is_read_once_more(void **state)
+{
+    (void)state;
+    struct world w;
+    struct tb_hop_aim aim;
+    world_init(&w, 3, 0);
+    see(&w, 1, 2);
+    assert_true(tb_hop_next(&w.s, &aim));
+    tb_place_unclaim(&w.hold.place, aim.chunk);
+    assert_false(tb_hop_failed(&w.s, &aim));
+    assert_true(tb_hop_next(&w.s, &aim));
+    assert_int_equal(aim.chunk, 1);
+    tb_place_unclaim(&w.hold.place, aim.chunk);
+    assert_true(tb_hop_failed(&w.s, &aim)); /* twice */
+    assert_false(tb_hop_next(&w.s, &aim));
+    tb_hop_round_done(&w.s, w.now);
+    assert_false(tb_hop_next(&w.s, &aim)); /* never again from here */
+    assert_int_equal(w.s.in_flight_chunks, 0);
+    assert_int_equal(w.s.in_flight_bytes, 0);
+    world_fini(&w);
+}
+
+/* The twin: a chunk that was cut off is no failure, and is asked for as often as it takes. */
+static void P6_a_chunk_that_was_dropped_is_asked_again(void **state)
+{
+    (void)state;
+    struct world w;
+    struct tb_hop_aim aim;
+    world_init(&w, 3, 0);
+    see(&w, 1, 2);
+    for (int i = 0; i < 4; i++) {
+        assert_true(tb_hop_next(&w.s, &aim));
+        tb_place_unclaim(&w.hold.place, aim.chunk);
+        tb_hop_dropped(&w.s, &aim);
+    }
+    world_fini(&w);
+}
+
+static void what_a_source_lost_is_asked_no_more(void **state)
+{
+    (void)state;
+    struct world w;
+    struct tb_hop_aim aim;
+    world_init(&w, 8, 0);
+    see(&w, 0, 8);
+    see(&w, 0, 1);
+    assert_true(tb_hop_next(&w.s, &aim));
+    assert_int_equal(aim.chunk, 0);
+    assert_false(tb_hop_next(&w.s, &aim));
+    world_fini(&w);
+}
+
+static void P7_bits_past_the_last_chunk_are_garbled(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, 8, 0);
+    uint64_t word = (uint64_t)1 << w.cargo.manifest.chunk_count;
+    assert_int_equal(tb_hop_seen(&w.s, 0, 0, &word, 1), TB_PEER_GARBLED);
+    word >>= 1;
+    assert_int_equal(tb_hop_seen(&w.s, 0, 0, &word, 1), TB_OK);
+    world_fini(&w);
+}
+
+static void polling_quickens_with_news_and_slackens_without(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, 40, 0);
+    assert_int_equal(w.s.poll_at, w.now); /* the first at once */
+    tb_time_ns before = 0;
+    for (int i = 0; i < 12; i++) {
+        see(&w, 0, 0);
+        assert_true(w.s.poll_every >= before);
+        before = w.s.poll_every;
+        w.now = w.s.poll_at;
+    }
+    assert_int_equal(w.s.poll_every, TB_HOP_POLL_MAX);
+    assert_int_equal(w.s.poll_at - w.now, 0);
+    for (uint32_t i = 1; i < 12; i++) {
+        see(&w, 0, i);
+        assert_true(w.s.poll_every <= before);
+        before = w.s.poll_every;
+    }
+    assert_int_equal(w.s.poll_every, TB_HOP_POLL_MIN);
+    world_fini(&w);
+}
+
+static void only_what_is_not_full_is_polled(void **state)
+{
+    (void)state;
+    struct world w;
+    uint32_t first = 0, count = 0;
+    world_init(&w, 300, 0);
+    const uint32_t n = w.cargo.manifest.chunk_count;
+    assert_true(tb_hop_poll_words(&w.s, 0, &first, &count));
+    assert_int_equal(first, 0);
+    assert_int_equal(count, TB_BITMAP_WORDS(n));
+    see(&w, 0, 130);
+    assert_true(tb_hop_poll_words(&w.s, 0, &first, &count));
+    assert_int_equal(first, 2);
+    assert_int_equal(count, TB_BITMAP_WORDS(n) - 2);
+    see(&w, 0, n);
+    assert_false(tb_hop_poll_words(&w.s, 0, &first, &count));
+    world_fini(&w);
+}
+
+static void a_source_without_bitmap_is_whole(void **state)
+{
+    (void)state;
+    struct world w;
+    struct tb_hop_aim aim;
+    uint32_t first = 0, count = 0;
+    world_init(&w, 3, 0);
+    w.source.held_buffer = TB_SOURCE_ALL_HELD;
+    tb_hop_state_init(&w.s, &w.shard, 1, 0, w.now);
+    assert_false(tb_hop_poll_words(&w.s, 0, &first, &count));
+    for (uint32_t k = 0; k < w.cargo.manifest.chunk_count; k++)
+        assert_true(tb_hop_next(&w.s, &aim));
+    assert_false(tb_hop_next(&w.s, &aim));
+    world_fini(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(P1_nothing_is_asked_before_its_bit_was_seen),
+        cmocka_unit_test(the_seed_says_where_to_begin),
+        cmocka_unit_test(P4_what_another_hop_claimed_is_left_alone),
+        cmocka_unit_test(P7_the_window_bounds_what_is_in_flight),
+        cmocka_unit_test(P6_large_chunks_are_pipelined),
+        cmocka_unit_test(P1_a_chunk_that_fails_is_read_once_more),
+        cmocka_unit_test(P6_a_chunk_that_was_dropped_is_asked_again),
+        cmocka_unit_test(what_a_source_lost_is_asked_no_more),
+        cmocka_unit_test(P7_bits_past_the_last_chunk_are_garbled),
+        cmocka_unit_test(polling_quickens_with_news_and_slackens_without),
+        cmocka_unit_test(only_what_is_not_full_is_polled),
+        cmocka_unit_test(a_source_without_bitmap_is_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
