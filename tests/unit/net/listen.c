@@ -172,12 +172,11 @@ static void a_full_descriptor_table_does_not_spin(void **state)
     struct guest g;
     tb_log_set(TB_LOG_ERROR, STDERR_FILENO);
     assert_int_equal(begin(&g, w, loopback(0), 0), TB_OK);
-    const uint64_t before = tb_fault_calls(TB_FAULT_accept);
     tb_fault_arm(TB_FAULT_accept, 1, true);
     const int fd = raw_connect(&g.at);
     const tb_time_ns from = tb_clock_now();
     WORLD_UNTIL(w, tb_clock_now() > from + TB_MS(250));
-    const uint64_t tries = tb_fault_calls(TB_FAULT_accept) - before;
+    const uint64_t tries = tb_fault_calls(TB_FAULT_accept);
     assert_in_range(tries, 1, 4);
     assert_int_equal(g.count, 0);
     tb_fault_arm(TB_FAULT_accept, 0, false);
