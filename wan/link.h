@@ -106,6 +106,7 @@ struct in {
     struct tb_landing core;
     void *memory;
     uint32_t crossing; /* 0: not under way */
+    uint32_t draining; /* of an ended session, whose streams still bring what had arrived; 0: none */
     bool finished;     /* landed or failed; waits for land_stop */
 };
 

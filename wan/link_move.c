@@ -235,11 +235,18 @@ static struct in *in_find_uid(const struct link *l, const struct tb_id *uid)
     return in;
 }
 
+/* No stream begins to land a chunk of it any more. */
+static void unlist(struct link *l, struct in *in)
+{
+    if (in->crossing != 0) tb_feed_landing_remove(&l->feed, in->crossing);
+    if (in->draining != 0) tb_feed_landing_remove(&l->feed, in->draining);
+    in->draining = 0;
+}
+
 void link_in_stop(struct link *l, struct in *in)
 {
-    if (in->crossing == 0) return;
-    tb_feed_landing_remove(&l->feed, in->crossing);
-    if (link_is_up(l)) LINK_SEND(l, TB_FRAME_STOP, tb_frame_stop, LINK_SMALL, .crossing = in->crossing);
+    unlist(l, in);
+    if (in->crossing != 0) LINK_SEND(l, TB_FRAME_STOP, tb_frame_stop, LINK_SMALL, .crossing = in->crossing);
     in->crossing = 0;
 }
 
@@ -291,7 +298,7 @@ static void in_end(struct link *l, struct in *in, enum tb_status why)
     if (why != TB_OK)
         link_in_stop(l, in);
     else
-        tb_feed_landing_remove(&l->feed, in->crossing); /* the peer knows by HELD that it is over */
+        unlist(l, in); /* the peer knows by HELD that it is over */
     in->crossing = 0;
     in->finished = true;
     if (why == TB_OK && o->ops->on_landed != NULL) o->ops->on_landed(o->user, l->index, &key);
@@ -333,6 +340,7 @@ static bool tell_differences(struct link *l, struct in *in, tb_time_ns now)
 /* WANT, all that is held, START. */
 static void in_begin(struct link *l, struct in *in, tb_time_ns now)
 {
+    unlist(l, in);
     in->crossing = tb_feed_landing_add(&l->feed, in->share);
     if (in->crossing == 0) return;
     tb_landing_rewind(&in->core);
@@ -453,7 +461,8 @@ void link_move_down(struct link *l)
 {
     link_outs_drop(l, NULL);
     for (struct in *in = l->ins; in != NULL; in = in->next) {
-        if (in->crossing != 0) tb_feed_landing_remove(&l->feed, in->crossing);
+        if (in->crossing != 0)
+            in->draining = in->crossing; /* stays listed: what had arrived is landed (P5) */
         in->crossing = 0;
     }
 }

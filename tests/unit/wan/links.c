@@ -239,14 +239,14 @@ static void a_corrupted_chunk_is_asked_for_again(void **state)
     memcpy(c->places[0].bytes, p.t.bytes[0], p.t.manifests[0].bytes);
     for (uint32_t k = 0; k < p.t.chunks; k++)
         tb_bitmap_set(c->places[0].held, k);
-    uint8_t *at = c->places[0].bytes + c->manifests[0].chunks[5].offset + 99;
-    *at ^= 1;
+    p.east->mend = c->places[0].bytes + c->manifests[0].chunks[5].offset + 99; /* at the first refusal */
+    *p.east->mend ^= 1;
     CHECK_OK(tb_links_offer(p.east->links, &c->key, c->places));
-    WORLD_UNTIL(&p.w.net, p.east->bad_ours > 0);
-    *at ^= 1;
-    WORLD_UNTIL(&p.w.net, p.west->landed == 1 || p.west->failed == 1);
-    if (p.west->landed == 1) check_equal(site_copy(p.west, &p.t), &p.t);
-    assert_true(site_stats(p.west, 0).chunks_bad >= 1);
+    WORLD_UNTIL(&p.w.net, p.west->landed == 1);
+    check_equal(site_copy(p.west, &p.t), &p.t);
+    assert_int_equal(site_stats(p.west, 0).chunks_bad, 1);
+    assert_int_equal(p.east->bad_ours, 1);
+    assert_int_equal(p.east->rotten, 1);
     pair_of_sites_free(&p);
 }
 

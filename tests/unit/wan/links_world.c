@@ -278,6 +278,8 @@ static void on_chunk_bad(void *user, uint32_t peer, const struct tb_links_bad_ch
     s->bad_theirs += !bad->ours;
     s->rotten += bad->rotten;
     s->bad = *bad;
+    if (bad->ours && s->mend != NULL) *s->mend ^= 1;
+    if (bad->ours) s->mend = NULL;
 }
 
 static const struct tb_links_ops site_ops = {.may_read = may_read,

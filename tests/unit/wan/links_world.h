@@ -46,6 +46,7 @@ struct site {
     bool deny;    /* may_read says no */
     bool stop_on_failure;
     bool closed;
+    uint8_t *mend; /* a byte that was spoiled, put right when the peer refuses its chunk */
     /* what happened */
     int ups, downs, versions, withdrawn, gone, manifests, landed, failed, peer_held, reports, bad_ours,
         bad_theirs, rotten;

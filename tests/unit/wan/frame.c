@@ -1,0 +1,224 @@
+/* frame.c - every message there and back, every truncation and tail refused; chunk frames and held words at their limits (P7). */
+#include "wan/frame.h"
+
+#include <string.h>
+
+#include "tests/unit/check.h"
+
+/* For each message: a sample comes back equal; every truncation and one byte more is refused. Spans are compared by the caller's
+ * eye: samples have none but `page`, which points into the frame after a decode. */
+#define WALK(message, sample)                                                                                \
+    do {                                                                                                     \
+        uint8_t bytes[1024];                                                                                 \
+        struct tb_writer w;                                                                                  \
+        struct tb_reader r;                                                                                  \
+        struct message out;                                                                                  \
+        tb_writer_init(&w, bytes, sizeof bytes);                                                             \
+        message##_encode(&(sample), &w);                                                                     \
+        assert_false(w.full);                                                                                \
+        for (size_t cut = 0; cut < w.used; cut++) {                                                          \
+            tb_reader_init(&r, bytes, cut);                                                                  \
+            CHECK_STATUS(message##_decode(&r, &out), TB_PEER_GARBLED);                                       \
+        }                                                                                                    \
+        tb_reader_init(&r, bytes, w.used + 1);                                                               \
+        CHECK_STATUS(message##_decode(&r, &out), TB_PEER_GARBLED);                                           \
+        tb_reader_init(&r, bytes, w.used);                                                                   \
+        CHECK_OK(message##_decode(&r, &out));                                                                \
+        uint8_t again[1024];                                                                                 \
+        struct tb_writer w2;                                                                                 \
+        tb_writer_init(&w2, again, sizeof again);                                                            \
+        message##_encode(&out, &w2);                                                                         \
+        assert_int_equal(w2.used, w.used);                                                                   \
+        assert_memory_equal(again, bytes, w.used);                                                           \
+    } while (0)
+
+static struct tb_id some_id(uint8_t seed)
+{
+    struct tb_id id;
+    memset(id.bytes, seed, sizeof id.bytes);
+    return id;
+}
+
+static struct tb_name some_name(const char *text)
+{
+    struct tb_name name;
+    memset(&name, 0, sizeof name);
+    CHECK_OK(tb_name_set(&name, text));
+    return name;
+}
+
+static const struct tb_span page = {(const uint8_t *)"0123456789abcdef", 16};
+
+static void sessions_messages_come_back(void **state)
+{
+    (void)state;
+    const struct tb_frame_hello hello = {.protocol = 1,
+                                         .protocol_min = 1,
+                                         .site = some_name("east"),
+                                         .gateway = some_name("gw"),
+                                         .lane_count = 1,
+                                         .life = some_id(3),
+                                         .incarnation = 7,
+                                         .session = some_id(4),
+                                         .more = page};
+    WALK(tb_frame_hello, hello);
+    WALK(tb_frame_bye, ((struct tb_frame_bye){tb_frame_status(TB_PEER_STALE), 12}));
+    WALK(tb_frame_ping, ((struct tb_frame_ping){99}));
+    WALK(tb_frame_pong, ((struct tb_frame_pong){99}));
+    WALK(tb_frame_subscribe, ((struct tb_frame_subscribe){some_name("policy")}));
+    WALK(tb_frame_denied, ((struct tb_frame_denied){some_name("policy")}));
+    WALK(tb_frame_bind, ((struct tb_frame_bind){some_id(5), 8}));
+    WALK(tb_frame_bound, ((struct tb_frame_bound){8}));
+    WALK(tb_frame_stream_gone, ((struct tb_frame_stream_gone){8}));
+    WALK(tb_frame_report, ((struct tb_frame_report){some_id(1), some_name("north"), 2}));
+}
+
+static void versions_messages_come_back(void **state)
+{
+    (void)state;
+    const struct tb_version_key key = {.uid = some_id(1),
+                                       .model = some_name("policy"),
+                                       .run = some_id(2),
+                                       .run_order = 3,
+                                       .number = 4,
+                                       .shard_count = 2};
+    WALK(tb_frame_version, ((struct tb_frame_version){key, 1 << 30, TB_FRAME_VERSION_READY}));
+    WALK(tb_frame_gone, ((struct tb_frame_gone){some_id(1), tb_frame_status(TB_SUPERSEDED)}));
+    WALK(tb_frame_ask, ((struct tb_frame_ask){some_id(1)}));
+    WALK(tb_frame_whole, ((struct tb_frame_whole){some_id(1)}));
+    WALK(tb_frame_head, ((struct tb_frame_head){some_id(1), 2, 300, 16, page}));
+    WALK(tb_frame_digests, ((struct tb_frame_digests){some_id(1), 2, 3, page}));
+    WALK(tb_frame_want, ((struct tb_frame_want){1, some_id(1)}));
+    WALK(tb_frame_held, ((struct tb_frame_held){1, 0, page}));
+    WALK(tb_frame_start, ((struct tb_frame_start){1}));
+    WALK(tb_frame_stop, ((struct tb_frame_stop){1}));
+    WALK(tb_frame_refused, ((struct tb_frame_refused){1, 2, 3, TB_REFUSAL_DIGEST}));
+}
+
+static void a_status_crosses_and_nonsense_does_not(void **state)
+{
+    (void)state;
+    CHECK_STATUS(tb_frame_status_of(tb_frame_status(TB_VERSION_LOST)), TB_VERSION_LOST);
+    CHECK_STATUS(tb_frame_status_of(0), TB_PEER_GARBLED);
+    CHECK_STATUS(tb_frame_status_of(99), TB_PEER_GARBLED);
+    CHECK_STATUS(tb_frame_status_of(1000), TB_PEER_GARBLED);
+    CHECK_STATUS(tb_frame_status_of(UINT32_MAX), TB_PEER_GARBLED);
+}
+
+static enum tb_status chunk_decode(const struct tb_chunk_frame *f, size_t bytes, struct tb_chunk_frame *out)
+{
+    uint8_t header[TB_CHUNK_FRAME_HEADER_BYTES];
+    struct tb_writer w;
+    struct tb_reader r;
+    tb_writer_init(&w, header, sizeof header);
+    tb_chunk_frame_encode(f, &w);
+    assert_int_equal(w.used, sizeof header);
+    tb_reader_init(&r, header, bytes);
+    return tb_chunk_frame_decode(&r, out);
+}
+
+static void chunk_frames_at_their_limits(void **state)
+{
+    (void)state;
+    const struct tb_chunk_frame good = {TB_CODEC_ZSTD, 1, 2, 3, 1000, 999};
+    struct tb_chunk_frame out, f;
+    CHECK_OK(chunk_decode(&good, 28, &out));
+    assert_int_equal(out.crossing, 1);
+    assert_int_equal(out.shard, 2);
+    assert_int_equal(out.chunk, 3);
+    assert_int_equal(out.raw_bytes, 1000);
+    assert_int_equal(out.wire_bytes, 999);
+    for (size_t cut = 0; cut < 28; cut++)
+        CHECK_STATUS(chunk_decode(&good, cut, &out), TB_PEER_GARBLED);
+    struct {
+        enum tb_codec_id codec;
+        uint32_t raw, wire;
+        enum tb_status status;
+    } rows[] = {
+        {TB_CODEC_RAW, 1, 1, TB_OK},
+        {TB_CODEC_RAW, 2 * TB_CHUNK_BYTES_MAX, 2 * TB_CHUNK_BYTES_MAX, TB_OK},
+        {TB_CODEC_RAW, 2 * TB_CHUNK_BYTES_MAX + 1, 2 * TB_CHUNK_BYTES_MAX + 1, TB_PEER_GARBLED},
+        {TB_CODEC_RAW, 0, 0, TB_PEER_GARBLED},
+        {TB_CODEC_RAW, 10, 9, TB_PEER_GARBLED},
+        {TB_CODEC_ZSTD, 10, 0, TB_PEER_GARBLED},
+        {TB_CODEC_ZSTD, 10, 10, TB_OK},
+        {TB_CODEC_ZSTD, 10, 11, TB_PEER_GARBLED},
+        {(enum tb_codec_id)2, 10, 10, TB_PEER_GARBLED},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        f = (struct tb_chunk_frame){rows[i].codec, 1, 0, 0, rows[i].raw, rows[i].wire};
+        CHECK_STATUS(chunk_decode(&f, 28, &out), rows[i].status);
+    }
+}
+
+static void a_chunk_frame_of_another_kind_is_refused(void **state)
+{
+    (void)state;
+    const struct tb_chunk_frame good = {TB_CODEC_RAW, 1, 2, 3, 1000, 1000};
+    struct tb_chunk_frame out;
+    for (size_t at = 0; at < 8; at++) { /* magic, kind, codec, zero */
+        uint8_t header[TB_CHUNK_FRAME_HEADER_BYTES];
+        struct tb_writer w;
+        struct tb_reader r;
+        tb_writer_init(&w, header, sizeof header);
+        tb_chunk_frame_encode(&good, &w);
+        header[at] ^= 0x40;
+        tb_reader_init(&r, header, sizeof header);
+        CHECK_STATUS(tb_chunk_frame_decode(&r, &out), TB_PEER_GARBLED);
+    }
+}
+
+static enum tb_status words_check(const struct tb_held_word *words, uint32_t count, uint32_t chunks)
+{
+    uint8_t bytes[256];
+    struct tb_writer w;
+    tb_writer_init(&w, bytes, sizeof bytes);
+    tb_held_words_encode(words, count, &w);
+    const struct tb_span span = {bytes, (uint32_t)w.used};
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(tb_held_words_at(&span, i).index, words[i].index);
+        assert_int_equal(tb_held_words_at(&span, i).word, words[i].word);
+    }
+    return tb_held_words_check(&span, chunks);
+}
+
+static void held_words_at_their_limits(void **state)
+{
+    (void)state;
+    CHECK_OK(words_check((struct tb_held_word[]){{0, 1}, {1, UINT64_MAX}}, 2, 128));
+    CHECK_OK(words_check((struct tb_held_word[]){{0, 1}, {2, 1}}, 2, 129));
+    CHECK_STATUS(words_check((struct tb_held_word[]){{2, 2}}, 1, 129),
+                 TB_PEER_GARBLED); /* past the last chunk */
+    CHECK_STATUS(words_check((struct tb_held_word[]){{2, 1}}, 1, 128), TB_PEER_GARBLED); /* no such word */
+    CHECK_STATUS(words_check((struct tb_held_word[]){{1, 1}, {1, 1}}, 2, 128), TB_PEER_GARBLED);
+    CHECK_STATUS(words_check((struct tb_held_word[]){{1, 1}, {0, 1}}, 2, 128), TB_PEER_GARBLED);
+    CHECK_STATUS(words_check((struct tb_held_word[]){{0, 1}}, 1, 0), TB_PEER_GARBLED);
+    CHECK_STATUS(words_check((struct tb_held_word[]){{UINT32_MAX, 0}}, 1, 128), TB_PEER_GARBLED);
+    const struct tb_span empty = {(const uint8_t *)"", 0}, odd = {(const uint8_t *)"0123456789abc", 13};
+    CHECK_STATUS(tb_held_words_check(&empty, 128), TB_PEER_GARBLED);
+    CHECK_STATUS(tb_held_words_check(&odd, 128), TB_PEER_GARBLED);
+}
+
+static void every_type_has_a_name(void **state)
+{
+    (void)state;
+    for (uint16_t type = 1; type < TB_FRAME_TYPE_END; type++)
+        assert_string_not_equal(tb_frame_name(type), "unknown");
+    assert_string_equal(tb_frame_name(0), "unknown");
+    assert_string_equal(tb_frame_name(TB_FRAME_TYPE_END), "unknown");
+    assert_string_equal(tb_frame_name(UINT16_MAX), "unknown");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sessions_messages_come_back),
+        cmocka_unit_test(versions_messages_come_back),
+        cmocka_unit_test(a_status_crosses_and_nonsense_does_not),
+        cmocka_unit_test(chunk_frames_at_their_limits),
+        cmocka_unit_test(a_chunk_frame_of_another_kind_is_refused),
+        cmocka_unit_test(held_words_at_their_limits),
+        cmocka_unit_test(every_type_has_a_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

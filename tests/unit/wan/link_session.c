@@ -1,0 +1,240 @@
+/* link_session.c - all pairs of the table, the tie-break as both sides see it, who is refused, and when is dialled again. */
+#include "wan/link_session.h"
+
+#include <string.h>
+
+#include "tests/unit/check.h"
+
+static struct tb_identity gateway(const char *site)
+{
+    struct tb_identity id = {.kind = TB_IDENTITY_GATEWAY};
+    CHECK_OK(tb_name_set(&id.site, site));
+    CHECK_OK(tb_name_set(&id.name, "gw"));
+    return id;
+}
+
+static struct tb_link_session session(const char *self, const char *peer, bool can_dial)
+{
+    struct tb_link_session s;
+    const struct tb_link_session_config config = {.self = gateway(self),
+                                                  .peer = gateway(peer),
+                                                  .lane_count = 1,
+                                                  .can_dial = can_dial,
+                                                  .retry_min = TB_MS(100),
+                                                  .retry_max = TB_SECONDS(5),
+                                                  .fresh_dial = TB_MS(250)};
+    tb_link_session_init(&s, &config, TB_SECONDS(1));
+    return s;
+}
+
+static struct tb_link_session_todo step_at(struct tb_link_session *s, enum tb_link_session_event_kind kind,
+                                           tb_time_ns now, uint64_t random)
+{
+    struct tb_link_session_todo todo;
+    const struct tb_link_session_event ev = {
+        .now = now, .kind = kind, .random = random, .dialled_by_us = true, .incarnation = 1};
+    CHECK_OK(tb_link_session_step(s, &ev, &todo));
+    return todo;
+}
+
+/* The table once more, by hand: '-' is refused. */
+static void every_pair_of_state_and_event(void **state)
+{
+    (void)state;
+    /*                                           DUE        FAILED     GREETED LOST      QUIET    HEARD STOP */
+    static const int then[TB_LINK_STATE_COUNT][TB_LINK_EVENT_COUNT] = {
+        [TB_LINK_RESTING] = {TB_LINK_DIALLING, TB_LINK_RESTING, TB_LINK_UP, -1, -1, -1, TB_LINK_STOPPED},
+        [TB_LINK_DIALLING] = {-1, TB_LINK_RESTING, TB_LINK_UP, -1, -1, -1, TB_LINK_STOPPED},
+        [TB_LINK_UP] = {-1, TB_LINK_UP, TB_LINK_UP, TB_LINK_RESTING, TB_LINK_SILENT, -1, TB_LINK_STOPPED},
+        [TB_LINK_SILENT] = {TB_LINK_SILENT, TB_LINK_SILENT, TB_LINK_UP, TB_LINK_RESTING, -1, TB_LINK_UP,
+                            TB_LINK_STOPPED},
+        [TB_LINK_STOPPED] = {-1, TB_LINK_STOPPED, -1, TB_LINK_STOPPED, -1, -1, -1},
+    };
+    for (int from = 0; from < TB_LINK_STATE_COUNT; from++)
+        for (int kind = 0; kind < TB_LINK_EVENT_COUNT; kind++) {
+            struct tb_link_session s = session("east", "west", true);
+            struct tb_link_session_todo todo;
+            const struct tb_link_session_event ev = {.now = TB_SECONDS(2),
+                                                     .kind = (enum tb_link_session_event_kind)kind};
+            s.state = (enum tb_link_session_state)from;
+            const enum tb_status status = tb_link_session_step(&s, &ev, &todo);
+            assert_int_equal(status, then[from][kind] < 0 ? TB_BAD_STATE : TB_OK);
+            assert_int_equal(s.state, then[from][kind] < 0 ? from : then[from][kind]);
+            const bool dials = status == TB_OK && (kind == TB_LINK_DUE || kind == TB_LINK_QUIET);
+            assert_int_equal(todo.dial, dials);
+            const bool replaces = kind == TB_LINK_GREETED && (from == TB_LINK_UP || from == TB_LINK_SILENT);
+            assert_int_equal(todo.replaced, replaces);
+        }
+}
+
+static void waits_double_with_full_jitter(void **state)
+{
+    (void)state;
+    struct tb_link_session s = session("east", "west", true);
+    assert_int_equal(s.next_dial_at, TB_SECONDS(1)); /* at once at first */
+    const uint64_t bound_ms[] = {200, 400, 800, 1600, 3200, 5000, 5000};
+    for (size_t i = 0; i < sizeof bound_ms / sizeof bound_ms[0]; i++) {
+        struct tb_link_session low = s, high = s;
+        assert_true(step_at(&low, TB_LINK_DUE, TB_SECONDS(9), 0).dial);
+        assert_true(step_at(&high, TB_LINK_DUE, TB_SECONDS(9), 0).dial);
+        (void)step_at(&low, TB_LINK_FAILED, TB_SECONDS(10), 0);
+        (void)step_at(&high, TB_LINK_FAILED, TB_SECONDS(10), TB_MS(bound_ms[i]) - TB_MS(100));
+        assert_int_equal(low.next_dial_at, TB_SECONDS(10) + TB_MS(100));
+        assert_int_equal(high.next_dial_at, TB_SECONDS(10) + TB_MS(bound_ms[i]));
+        s = high;
+    }
+    (void)step_at(&s, TB_LINK_GREETED, TB_SECONDS(20), 0); /* a session forgives the failures */
+    (void)step_at(&s, TB_LINK_LOST, TB_SECONDS(30), TB_MS(100));
+    assert_int_equal(s.next_dial_at, TB_SECONDS(30) + TB_MS(200));
+}
+
+static void a_peer_that_broke_the_protocol_waits_longer(void **state)
+{
+    (void)state;
+    struct tb_link_session s = session("east", "west", true);
+    struct tb_link_session_todo todo;
+    (void)step_at(&s, TB_LINK_GREETED, TB_SECONDS(2), 0);
+    const struct tb_link_session_event ev = {
+        .now = TB_SECONDS(3), .kind = TB_LINK_LOST, .random = TB_MS(4900), .peer_fault = true};
+    CHECK_OK(tb_link_session_step(&s, &ev, &todo));
+    assert_int_equal(s.next_dial_at, TB_SECONDS(8));
+}
+
+static void who_cannot_dial_waits_to_be_dialled(void **state)
+{
+    (void)state;
+    struct tb_link_session s = session("east", "west", false);
+    assert_int_equal(s.next_dial_at, TB_TIME_NEVER);
+    (void)step_at(&s, TB_LINK_GREETED, TB_SECONDS(2), 0);
+    assert_false(step_at(&s, TB_LINK_QUIET, TB_SECONDS(4), 0).dial);
+    (void)step_at(&s, TB_LINK_LOST, TB_SECONDS(5), 0);
+    assert_int_equal(s.next_dial_at, TB_TIME_NEVER);
+}
+
+/* A silent peer: a fresh dial at once and then every 0.25 s, until one is greeted or the old session is heard again. */
+static void a_silent_peer_is_dialled_afresh(void **state)
+{
+    (void)state;
+    struct tb_link_session s = session("east", "west", true);
+    (void)step_at(&s, TB_LINK_DUE, TB_SECONDS(1), 0);
+    (void)step_at(&s, TB_LINK_GREETED, TB_SECONDS(2), 0);
+    assert_true(step_at(&s, TB_LINK_QUIET, TB_SECONDS(5), 0).dial);
+    assert_int_equal(s.next_dial_at, TB_SECONDS(5) + TB_MS(250));
+    assert_true(step_at(&s, TB_LINK_DUE, TB_SECONDS(5) + TB_MS(250), 0).dial);
+    assert_int_equal(s.next_dial_at, TB_SECONDS(5) + TB_MS(500));
+    struct tb_link_session heard = s;
+    (void)step_at(&heard, TB_LINK_HEARD, TB_SECONDS(6), 0);
+    assert_int_equal(heard.next_dial_at, TB_TIME_NEVER);
+    assert_true(step_at(&s, TB_LINK_GREETED, TB_SECONDS(6), 0).replaced);
+}
+
+static struct tb_frame_hello hello_of(const char *site)
+{
+    struct tb_frame_hello h = {.protocol = TB_LINK_PROTOCOL,
+                               .protocol_min = TB_LINK_PROTOCOL_MIN,
+                               .lane_count = 1,
+                               .incarnation = 5};
+    CHECK_OK(tb_name_set(&h.site, site));
+    CHECK_OK(tb_name_set(&h.gateway, "gw"));
+    return h;
+}
+
+static void who_is_refused_and_with_what(void **state)
+{
+    (void)state;
+    struct tb_link_session s = session("east", "west", true);
+    struct tb_link_session_verdict v;
+    const struct tb_frame_hello good = hello_of("west");
+    struct tb_frame_hello h = good;
+    CHECK_OK(tb_link_session_judge(&s, &h, false, &v));
+    assert_int_equal(v.protocol, TB_LINK_PROTOCOL);
+    h = hello_of("south");
+    CHECK_STATUS(tb_link_session_judge(&s, &h, false, &v), TB_PEER_IDENTITY);
+    h = good;
+    h.lane = 1;
+    CHECK_STATUS(tb_link_session_judge(&s, &h, false, &v), TB_PEER_GARBLED);
+    h = good;
+    h.lane_count = 2;
+    CHECK_STATUS(tb_link_session_judge(&s, &h, false, &v), TB_PEER_GARBLED);
+    s.incarnation_seen = 6;
+    CHECK_STATUS(tb_link_session_judge(&s, &good, false, &v), TB_PEER_STALE);
+    assert_int_equal(v.detail, 6);
+}
+
+/* P9: a later release speaks to this one if it still speaks what this one does. */
+static void protocols_are_negotiated(void **state)
+{
+    (void)state;
+    struct tb_link_session s = session("east", "west", true);
+    struct tb_link_session_verdict v;
+    struct tb_frame_hello h = hello_of("west");
+    h.protocol = TB_LINK_PROTOCOL + 1;
+    h.protocol_min = TB_LINK_PROTOCOL;
+    CHECK_OK(tb_link_session_judge(&s, &h, false, &v));
+    assert_int_equal(v.protocol, TB_LINK_PROTOCOL);
+    h.protocol_min = TB_LINK_PROTOCOL + 1;
+    CHECK_STATUS(tb_link_session_judge(&s, &h, false, &v), TB_PEER_PROTOCOL);
+    assert_int_equal(v.detail, TB_LINK_PROTOCOL);
+    h.protocol = TB_LINK_PROTOCOL_MIN - 1;
+    h.protocol_min = 0;
+    CHECK_STATUS(tb_link_session_judge(&s, &h, false, &v), TB_PEER_PROTOCOL);
+    h.protocol = 0;
+    h.protocol_min = 1;
+    CHECK_STATUS(tb_link_session_judge(&s, &h, false, &v), TB_PEER_GARBLED);
+}
+
+static void greet(struct tb_link_session *s, bool dialled_by_us)
+{
+    struct tb_link_session_todo todo;
+    const struct tb_link_session_event ev = {
+        .now = TB_SECONDS(2), .kind = TB_LINK_GREETED, .dialled_by_us = dialled_by_us, .incarnation = 5};
+    CHECK_OK(tb_link_session_step(s, &ev, &todo));
+}
+
+/* Both dialled, in either order, at either side: what east dialled stays, because its URI is the smaller. */
+static void the_smaller_uri_s_session_stays(void **state)
+{
+    (void)state;
+    const struct tb_frame_hello of_east = hello_of("east"), of_west = hello_of("west");
+    for (int first_by_east = 0; first_by_east < 2; first_by_east++) {
+        struct tb_link_session east = session("east", "west", true), west = session("west", "east", true);
+        struct tb_link_session_verdict v;
+        greet(&east, first_by_east);
+        greet(&west, !first_by_east);
+        const enum tb_status expected = first_by_east ? TB_PEER_DUPLICATE : TB_OK; /* of the other's dial */
+        CHECK_STATUS(tb_link_session_judge(&east, &of_west, !first_by_east, &v), expected);
+        CHECK_STATUS(tb_link_session_judge(&west, &of_east, first_by_east, &v), expected);
+    }
+}
+
+static void a_dead_session_does_not_stand_in_the_way(void **state)
+{
+    (void)state;
+    struct tb_link_session east = session("east", "west", true);
+    struct tb_link_session_verdict v;
+    struct tb_frame_hello h = hello_of("west");
+    greet(&east, true);
+    CHECK_STATUS(tb_link_session_judge(&east, &h, false, &v), TB_PEER_DUPLICATE);
+    CHECK_OK(tb_link_session_judge(&east, &h, true, &v)); /* whoever dialled it dials again */
+    h.incarnation = 6;                                    /* the peer restarted */
+    CHECK_OK(tb_link_session_judge(&east, &h, false, &v));
+    h.incarnation = 5;
+    (void)step_at(&east, TB_LINK_QUIET, TB_SECONDS(5), 0); /* silent */
+    CHECK_OK(tb_link_session_judge(&east, &h, false, &v));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_pair_of_state_and_event),
+        cmocka_unit_test(waits_double_with_full_jitter),
+        cmocka_unit_test(a_peer_that_broke_the_protocol_waits_longer),
+        cmocka_unit_test(who_cannot_dial_waits_to_be_dialled),
+        cmocka_unit_test(a_silent_peer_is_dialled_afresh),
+        cmocka_unit_test(who_is_refused_and_with_what),
+        cmocka_unit_test(protocols_are_negotiated),
+        cmocka_unit_test(the_smaller_uri_s_session_stays),
+        cmocka_unit_test(a_dead_session_does_not_stand_in_the_way),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
