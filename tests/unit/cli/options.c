@@ -19,8 +19,8 @@ static enum tb_cli_exit nothing(const struct tb_cli_call *call)
 
 static const struct tb_cli_option options[] = {
     {"number", TB_CLI_COUNT, "N", "a number"}, {"time", TB_CLI_SECONDS, "TIME", "a time"},
-    {"text", TB_CLI_TEXT, "TEXT", "a text"},   {"flag", TB_CLI_FLAG, NULL, "a flag"},
-    {NULL, TB_CLI_FLAG, NULL, NULL},
+    {"text", TB_CLI_TEXT, "TEXT", "a text"},   {"signed", TB_CLI_SIGNED, "N", "a number"},
+    {"flag", TB_CLI_FLAG, NULL, "a flag"},     {NULL, TB_CLI_FLAG, NULL, NULL},
 };
 static const struct tb_cli_command commands[] = {
     {"one", "A [B]", "first", "The first.", "tombolo one a", options, 1, 2, nothing},
@@ -68,6 +68,8 @@ static void options_and_arguments_are_read(void **state)
     assert_false(tb_cli_given(&call, "flag"));
     assert_int_equal(tb_cli_number(&call, "number", 77), 77);
     assert_false(tb_cli_has(&call, "json"));
+    assert_true(parse(&l, "one a --signed -3", &call, error));
+    assert_int_equal(tb_cli_signed(&call, "signed", 0), -3);
 }
 
 static void what_is_not_understood_is_said(void **state)
@@ -86,6 +88,8 @@ static void what_is_not_understood_is_said(void **state)
         {"one a --number -1", "a whole number"},
         {"one a --number 9223372036854775808", "a whole number"},
         {"one a --number 1 --number 2", "--number stands there twice"},
+        {"one a --signed --3", "a whole number"},
+        {"one a --signed 2147483648", "a whole number"},
         {"one a --time 5y", "a time like"},
         {"one a --time s", "a time like"},
         {"one a --time 99999999999", "a time like"},
