@@ -3,6 +3,7 @@
  *
  * Exit codes: those of `tombolo` (docs: gateway/cli/cli.h); 8 when a byte differs. */
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <poll.h>
