@@ -290,7 +290,7 @@ class Site:
             lines.append(f"    home: {m['home']}")
             lines.append(f"    keep: {m.get('keep', 2)}")
             lines.append(f"    publish: {json.dumps(m.get('publish', [f'unix:{me}']))}")
-            lines.append(f"    read: {json.dumps(m.get('read', [f'unix:{me}', 'tombolo://*']))}")
+            lines.append(f"    read: {json.dumps(m.get('read', [f'unix:{me}'] + [f'tombolo://{s}/*' for s in ('east', 'west', 'north')]))}")
         lines.append("subscribe:" if self.subscribe else "subscribe: []")
         for model, sources in self.subscribe:
             lines.append(f"  - model: {model}")

@@ -86,14 +86,19 @@ def a_host_reads_once(lab):
     path = lab.weights(1)[0]
     uid = Trainer(lab, east, path).publish(1)
     west.wait_holds(uid)
-    pair = [Rollout(lab, west, f"w{i}", path, host="one-host") for i in range(2)]
+    pair = [Rollout(lab, west, f"w{i}", path, host="one-host", pace=8 << 20) for i in range(2)]
     for r in pair:
-        r.worker.ok("stage", uid=uid)
+        r.worker.send("stage", uid=uid, timeout_ms=60000)
+
+    def from_the_other():
+        workers = {w["name"]: w for w in west.version(uid)["workers"]}
+        readers = [w for w in workers.values() if w["upstream"] in workers and w["held_bytes"]]
+        return readers[0]["transport"] if readers else None
+    expect("transport of the host's second reader", wait_for("a reader of its neighbour", from_the_other), "shm")
+    for r in pair:
+        expect("stage", r.worker.receive()["status"], "ok")
         r.activate(uid)
         r.check(path)
-    workers = {w["name"]: w for w in west.version(uid)["workers"]}
-    expect("upstream of the second", workers["w1"]["upstream"], "w0")
-    expect("transport of the second", workers["w1"]["transport"], "shm")
 
 
 @scenario

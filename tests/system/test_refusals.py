@@ -82,7 +82,7 @@ def a_worker_without_rights(lab):
     east, west, _ = lab.east_west(through_link=False)
     for s in (east, west):
         s.models["policy"]["publish"] = ["unix:64999"]
-        s.models["policy"]["read"] = ["tombolo://*"]
+        s.models["policy"]["read"] = ["tombolo://west/*", "tombolo://east/*"]
     up(east, west)
     w = Worker(lab, "nobody", east)
     w.refused("peer_denied", "run", model="policy", key="k")
