@@ -208,6 +208,35 @@ static void a_name_that_does_not_exist_is_told_from_silence(void **state)
     server_fini(&s, w);
 }
 
+/* P7: c-ares would ask two silent servers in turn for 1.75 times as long; the deadline is ours. What c-ares says after it
+ * is nobody's any more. */
+static void the_deadline_holds_for_several_servers(void **state)
+{
+    struct world *w = *state;
+    struct server s, t;
+    struct reply r;
+    server_init(&s, w);
+    server_init(&t, w);
+    char servers[80];
+    snprintf(servers, sizeof servers, "%s,%s", s.at, t.at);
+    for (uint32_t timeout_ms = 400; timeout_ms <= 2000; timeout_ms += 1600) {
+        const struct tb_resolver_options o = {.servers = servers, .timeout_ms = timeout_ms};
+        struct tb_resolver *resolver_ = NULL;
+        assert_int_equal(tb_resolver_new(&w->loop, &o, &resolver_), TB_OK);
+        const tb_time_ns from = tb_clock_now();
+        ask(w, resolver_, "mute.test.", &r);
+        assert_int_equal(r.status, TB_PEER_UNREACHABLE);
+        if (timeout_ms == 400)
+            WORLD_UNTIL(w, tb_clock_now() > from + TB_MS(1000)); /* c-ares ends, too */
+        else
+            assert_true(tb_clock_now() - from < TB_MS(3200));
+        assert_int_equal(r.calls, 1);
+        tb_resolver_close(resolver_);
+    }
+    server_fini(&s, w);
+    server_fini(&t, w);
+}
+
 /* P6: a server that drops AAAA, as some do, costs time but not the name. */
 static void a_server_that_answers_half_is_bounded(void **state)
 {
@@ -333,6 +362,7 @@ int main(void)
         TEST(both_families_come_in_turn),
         TEST(more_addresses_than_the_bound_are_cut),
         TEST(a_name_that_does_not_exist_is_told_from_silence),
+        TEST(the_deadline_holds_for_several_servers),
         TEST(a_server_that_answers_half_is_bounded),
         TEST(no_server_at_all_is_unreachable),
         TEST(numbers_and_paths_need_no_server),
