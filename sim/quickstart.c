@@ -249,28 +249,45 @@ static int ask_all(struct quickstart *q, uint32_t first, uint32_t count, const c
 
 /* ---- one version ------------------------------------------------------------------------------------------------ */
 
-/* What west's gateway holds of the version. */
-static bool ask_west(const struct quickstart *q, uint64_t number, uint64_t *held, uint64_t *bytes,
-                     uint64_t *wire)
+/* Takes `request`; NULL when west's gateway does not answer. */
+static json_t *ask_west(const struct quickstart *q, json_t *request)
 {
     char error[512];
     json_t *reply = NULL;
-    json_t *request = json_pack("{s:s, s:s}", "cmd", "versions", "model", q->model);
     const enum tb_status s = tb_control_ask(q->west_control, request, 5000, &reply, error);
     json_decref(request);
-    if (s != TB_OK) return false;
+    return s == TB_OK ? reply : NULL;
+}
+
+static uint64_t count_of(const json_t *object, const char *key)
+{
+    return (uint64_t)json_integer_value(json_object_get(object, key));
+}
+
+/* What west's gateway holds of the version. */
+static bool ask_held(const struct quickstart *q, uint64_t number, uint64_t *held, uint64_t *bytes)
+{
+    json_t *reply = ask_west(q, json_pack("{s:s, s:s}", "cmd", "versions", "model", q->model));
     const json_t *versions = json_object_get(reply, "versions");
     bool found = false;
     for (size_t i = 0; i < json_array_size(versions); i++) {
         const json_t *v = json_array_get(versions, i);
-        if ((uint64_t)json_integer_value(json_object_get(v, "number")) != number) continue;
-        *held = (uint64_t)json_integer_value(json_object_get(v, "held_bytes"));
-        *bytes = (uint64_t)json_integer_value(json_object_get(v, "bytes"));
-        *wire = (uint64_t)json_integer_value(json_object_get(v, "wire_bytes"));
+        if (count_of(v, "number") != number) continue;
+        *held = count_of(v, "held_bytes");
+        *bytes = count_of(v, "bytes");
         found = true;
     }
     json_decref(reply);
     return found;
+}
+
+/* What has come over west's link to east since it began. */
+static uint64_t ask_wire(const struct quickstart *q)
+{
+    json_t *reply = ask_west(q, json_pack("{s:s}", "cmd", "status"));
+    const uint64_t bytes = count_of(json_array_get(json_object_get(reply, "links"), 0), "received_bytes");
+    json_decref(reply);
+    return bytes;
 }
 
 static void show(const struct quickstart *q, const struct row *row, uint64_t held, uint32_t left)
@@ -299,7 +316,7 @@ static int spread(struct quickstart *q, struct row *row)
             if (code != TB_CLI_DONE) return code;
             if (left == 0) row->workers_s = since(q->began);
         }
-        if (ask_west(q, row->number, &held, &bytes, &row->wire_bytes) && bytes > 0) {
+        if (ask_held(q, row->number, &held, &bytes) && bytes > 0) {
             row->bytes = bytes;
             if (held == bytes && row->gateway_s == 0) row->gateway_s = since(q->began);
         }
@@ -347,12 +364,14 @@ static int one_version(struct quickstart *q, const char *file, struct row *row)
     char number[32];
     (void)snprintf(number, sizeof number, "%" PRIu64, row->number);
     int code = ask_all(q, 0, q->ranks, "load", file);
+    const uint64_t wire_before = ask_wire(q);
     if (code == TB_CLI_DONE) code = tell_all(q, q->ranks, WORKERS, "follow", number);
     q->began = tb_clock_now();
     if (code == TB_CLI_DONE) code = ask_all(q, 0, q->ranks, "publish", number);
     if (code == TB_CLI_DONE) code = spread(q, row);
     if (code != TB_CLI_DONE) return code;
     read_answers(q, row);
+    row->wire_bytes = ask_wire(q) - wire_before;
     code = ask_all(q, 0, q->ranks, "unpublish", "");
     return code == TB_CLI_DONE ? compare(q, row, file) : code;
 }
