@@ -26,10 +26,14 @@ struct tb_chan_peer {
 };
 
 struct tb_chan_ops {
-    void (*on_open)(struct tb_chan *c, void *user, const struct tb_chan_peer *peer); /* connected, handshake done */
-    void (*on_readable)(struct tb_chan *c, void *user);  /* level-triggered: called again while bytes wait and reading is wanted */
-    void (*on_writable)(struct tb_chan *c, void *user);  /* only while writing is wanted */
-    void (*on_closed)(struct tb_chan *c, void *user, enum tb_status why); /* the chan is freed after this returns */
+    void (*on_open)(struct tb_chan *c, void *user,
+                    const struct tb_chan_peer *peer); /* connected, handshake done */
+    void (*on_readable)(
+        struct tb_chan *c,
+        void *user); /* level-triggered: called again while bytes wait and reading is wanted */
+    void (*on_writable)(struct tb_chan *c, void *user); /* only while writing is wanted */
+    void (*on_closed)(struct tb_chan *c, void *user,
+                      enum tb_status why); /* the chan is freed after this returns */
 };
 
 struct tb_chan_options {
@@ -38,17 +42,19 @@ struct tb_chan_options {
     struct tb_tls_expect expect; /* with tls */
     const struct tb_chan_ops *ops;
     void *user;
-    uint32_t open_ms;            /* connect and handshake together; 0 = 10000 */
-    const char *congestion;      /* TCP: "bbr", "cubic"...; NULL: the system's */
+    uint32_t open_ms;       /* connect and handshake together; 0 = 10000 */
+    const char *congestion; /* TCP: "bbr", "cubic"...; NULL: the system's */
 };
 
 /* Errors at once (TB_SITE_NOMEM, TB_SITE_IO, TB_BAD_ARGUMENT) mean no chan and no callback; later ones come by
  * on_closed: TB_PEER_UNREACHABLE, TB_STREAM_IDLE (open_ms), TB_STREAM_TLS, TB_PEER_IDENTITY, TB_STREAM_CLOSED, TB_STREAM_IO.
  * In TLS 1.3 the dialler is open before the other end has judged its certificate: a refusal comes to it
  * after on_open, as TB_PEER_DENIED. */
-TB_MUST_USE enum tb_status tb_chan_dial(const struct tb_chan_options *options, const struct tb_address *to, struct tb_chan **chan_out);
+TB_MUST_USE enum tb_status tb_chan_dial(const struct tb_chan_options *options, const struct tb_address *to,
+                                        struct tb_chan **chan_out);
 /* Takes fd, on failure too. */
-TB_MUST_USE enum tb_status tb_chan_accept(const struct tb_chan_options *options, int fd, struct tb_chan **chan_out);
+TB_MUST_USE enum tb_status tb_chan_accept(const struct tb_chan_options *options, int fd,
+                                          struct tb_chan **chan_out);
 /* on_closed(why) comes on the next turn of the loop; TLS gets a close_notify where it can be sent at once. */
 void tb_chan_close(struct tb_chan *c, enum tb_status why);
 /* Says that no more will be written (close_notify, then FIN) as soon as the socket takes it; reading goes on. What was
@@ -60,7 +66,8 @@ void tb_chan_deadline(struct tb_chan *c, enum tb_status why, uint32_t ms);
  * It may quote what the peer sent. Valid until on_closed returns. */
 const char *tb_chan_reason(const struct tb_chan *c);
 
-void tb_chan_want_read(struct tb_chan *c, bool wanted);  /* true at first; false pushes back through TCP's window */
+void tb_chan_want_read(struct tb_chan *c,
+                       bool wanted); /* true at first; false pushes back through TCP's window */
 void tb_chan_want_write(struct tb_chan *c, bool wanted); /* false at first */
 
 /* Reads what is there, at most cap: TB_OK with 1..cap bytes, TB_AGAIN, TB_STREAM_CLOSED (orderly end), TB_STREAM_IO,
@@ -70,20 +77,23 @@ TB_MUST_USE enum tb_status tb_chan_read(struct tb_chan *c, void *out, size_t cap
 /* Writes what fits now: TB_OK with 1..count bytes taken, TB_AGAIN (then want_write). A write that got TB_AGAIN is
  * repeated later with the same bytes first, and not fewer; the buffer may have moved. The same holds for the rest that a
  * write did not take. */
-TB_MUST_USE enum tb_status tb_chan_write(struct tb_chan *c, const void *bytes, size_t count, size_t *count_out);
+TB_MUST_USE enum tb_status tb_chan_write(struct tb_chan *c, const void *bytes, size_t count,
+                                         size_t *count_out);
 
 /* Unix only, plain only: one message byte with 1 to 16 descriptors. Send keeps the caller's fds; receive gives them to the
  * caller, CLOEXEC. A tb_chan_read that meets the message drops the descriptors: both ends know from what was said before when
  * descriptors come. TB_PEER_GARBLED: other bytes, no descriptors or more than cap (those that came are closed). */
 TB_MUST_USE enum tb_status tb_chan_send_fds(struct tb_chan *c, const int *fds, uint32_t count);
-TB_MUST_USE enum tb_status tb_chan_recv_fds(struct tb_chan *c, int *fds_out, uint32_t cap, uint32_t *count_out);
+TB_MUST_USE enum tb_status tb_chan_recv_fds(struct tb_chan *c, int *fds_out, uint32_t cap,
+                                            uint32_t *count_out);
 
 /* From one loop to another, for an accepted chan whose first frame says where it belongs. Only an open chan; no callback comes any
  * more, on_closed neither. On a later turn `then` gets it, with what it has not read: attach it, on the thread of the
  * new loop, or discard it. Attached it is open, wants to read and has no deadline. TB_SITE_IO: still detached. */
 typedef void (*tb_chan_detached_fn)(struct tb_chan *c, void *user);
 void tb_chan_detach(struct tb_chan *c, tb_chan_detached_fn then, void *user);
-TB_MUST_USE enum tb_status tb_chan_attach(struct tb_chan *c, uv_loop_t *loop, const struct tb_chan_ops *ops, void *user);
+TB_MUST_USE enum tb_status tb_chan_attach(struct tb_chan *c, uv_loop_t *loop, const struct tb_chan_ops *ops,
+                                          void *user);
 void tb_chan_discard(struct tb_chan *c);
 
 const struct tb_chan_peer *tb_chan_peer(const struct tb_chan *c);
@@ -94,8 +104,8 @@ void *tb_chan_user(const struct tb_chan *c);
 struct tb_listener;
 typedef void (*tb_accept_fn)(void *user, int fd, const struct tb_address *from);
 /* A unix path that nobody listens on any more is replaced; mode is applied before listen. TB_SITE_IO with errno, TB_SITE_LOCKED: in use. */
-TB_MUST_USE enum tb_status tb_listen(uv_loop_t *loop, const struct tb_address *at, unsigned unix_mode, tb_accept_fn fn,
-                                     void *user, struct tb_listener **listener_out);
+TB_MUST_USE enum tb_status tb_listen(uv_loop_t *loop, const struct tb_address *at, unsigned unix_mode,
+                                     tb_accept_fn fn, void *user, struct tb_listener **listener_out);
 struct tb_address tb_listener_address(const struct tb_listener *l); /* the port that was given */
 void tb_listener_close(struct tb_listener *l);
 

@@ -3,11 +3,11 @@
 #ifndef TB_BASE_NET_ENDPOINT_H
 #define TB_BASE_NET_ENDPOINT_H
 
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <netinet/in.h>
 
 #include "tombolo/status.h"
 
@@ -27,10 +27,12 @@ struct tb_address {
     socklen_t bytes;
 };
 
-TB_MUST_USE enum tb_status tb_endpoint_parse(const char *text, struct tb_endpoint *endpoint_out); /* TB_BAD_ARGUMENT */
+TB_MUST_USE enum tb_status tb_endpoint_parse(const char *text,
+                                             struct tb_endpoint *endpoint_out); /* TB_BAD_ARGUMENT */
 void tb_endpoint_format(const struct tb_endpoint *endpoint, char *out, size_t cap);
 /* unix and numeric hosts only: TB_NOT_FOUND for names (resolve.h does those). */
-TB_MUST_USE enum tb_status tb_endpoint_address(const struct tb_endpoint *endpoint, struct tb_address *address_out);
+TB_MUST_USE enum tb_status tb_endpoint_address(const struct tb_endpoint *endpoint,
+                                               struct tb_address *address_out);
 void tb_address_format(const struct tb_address *address, char *out, size_t cap);
 
 #endif

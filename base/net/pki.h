@@ -12,7 +12,8 @@
 TB_MUST_USE enum tb_status tb_pki_init(const char *dir, const char *site, unsigned days, char error_out[256]);
 /* DIR/NAME.crt and DIR/NAME.key, signed by DIR/ca.key, for tombolo://SITE/GATEWAY or tombolo://SITE/worker/NAME. start_offset_s and days
  * may make a certificate that has expired already: tests need one. */
-TB_MUST_USE enum tb_status tb_pki_issue(const char *dir, const char *file_stem, const struct tb_identity *identity,
-                                        int64_t start_offset_s, int64_t valid_s, char error_out[256]);
+TB_MUST_USE enum tb_status tb_pki_issue(const char *dir, const char *file_stem,
+                                        const struct tb_identity *identity, int64_t start_offset_s,
+                                        int64_t valid_s, char error_out[256]);
 
 #endif

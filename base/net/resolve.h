@@ -19,12 +19,14 @@ struct tb_resolver_options {
 };
 TB_MUST_USE enum tb_status tb_resolver_new(uv_loop_t *loop, const struct tb_resolver_options *options,
                                            struct tb_resolver **resolver_out);
-void tb_resolver_close(struct tb_resolver *resolver); /* pending queries end with TB_CANCELLED before it returns */
+void tb_resolver_close(
+    struct tb_resolver *resolver); /* pending queries end with TB_CANCELLED before it returns */
 
-typedef void (*tb_resolve_fn)(void *user, enum tb_status status, const struct tb_address *addresses, uint32_t count,
-                              uint32_t ttl_s);
+typedef void (*tb_resolve_fn)(void *user, enum tb_status status, const struct tb_address *addresses,
+                              uint32_t count, uint32_t ttl_s);
 /* TB_OK with 1..16 addresses; TB_NOT_FOUND: the name does not exist; TB_PEER_UNREACHABLE: no server answered. Inside the
  * call fn runs only to say TB_SITE_NOMEM, or TB_CANCELLED when the resolver is closed already. */
-void tb_resolve(struct tb_resolver *resolver, const struct tb_endpoint *endpoint, tb_resolve_fn fn, void *user);
+void tb_resolve(struct tb_resolver *resolver, const struct tb_endpoint *endpoint, tb_resolve_fn fn,
+                void *user);
 
 #endif

@@ -25,12 +25,13 @@ struct tb_tls_files {
 
 /* `error_out` (at least 256 bytes) gets one sentence with the file name on failure. TB_SITE_CONFIG for files that are missing, unreadable,
  * do not fit together, have no or several URIs, or whose certificate has expired. Several CAs: call tb_tls_add_ca. */
-TB_MUST_USE enum tb_status tb_tls_new_ca(const struct tb_tls_files *files, struct tb_tls **tls_out, char error_out[256]);
+TB_MUST_USE enum tb_status tb_tls_new_ca(const struct tb_tls_files *files, struct tb_tls **tls_out,
+                                         char error_out[256]);
 TB_MUST_USE enum tb_status tb_tls_add_ca(struct tb_tls *tls, const char *ca_path, char error_out[256]);
 /* As add_ca, but what this CA signs may speak for `site` alone: where the CAs of several sites are trusted, none of them can
  * make a certificate of another. (A CA of tb_pki_init carries the same restriction in itself, as X.509 name constraints.) */
-TB_MUST_USE enum tb_status tb_tls_add_site_ca(struct tb_tls *tls, const struct tb_name *site, const char *ca_path,
-                                              char error_out[256]);
+TB_MUST_USE enum tb_status tb_tls_add_site_ca(struct tb_tls *tls, const struct tb_name *site,
+                                              const char *ca_path, char error_out[256]);
 /* A fresh P-256 key and self-signed certificate in memory; peers are checked by fingerprint only. */
 TB_MUST_USE enum tb_status tb_tls_new_ephemeral(struct tb_tls **tls_out);
 void tb_tls_free(struct tb_tls *tls); /* connections that use it keep it alive until they end */
@@ -38,14 +39,15 @@ void tb_tls_free(struct tb_tls *tls); /* connections that use it keep it alive u
 /* Ours: from the certificate's URI (CA) and its SHA-256 (both). */
 const struct tb_identity *tb_tls_identity(const struct tb_tls *tls);
 const struct tb_fingerprint *tb_tls_fingerprint(const struct tb_tls *tls);
-uint64_t tb_tls_expires_wall_s(const struct tb_tls *tls); /* notAfter, seconds since 1970; a session does not outlive it */
+uint64_t tb_tls_expires_wall_s(
+    const struct tb_tls *tls); /* notAfter, seconds since 1970; a session does not outlive it */
 
 /* What a connection wants of its peer, checked inside the handshake; a mismatch is TB_PEER_IDENTITY, and so is a certificate
  * that no CA of ours signed, or that has expired. An empty site or name in `identity` fits any. */
 struct tb_tls_expect {
-    struct tb_identity identity;      /* kind NONE: any that the CA signed */
+    struct tb_identity identity;       /* kind NONE: any that the CA signed */
     struct tb_fingerprint fingerprint; /* ephemeral only */
-    bool any_fingerprint;             /* ephemeral server: accept, the token decides after (tb_chan_peer has the print) */
+    bool any_fingerprint; /* ephemeral server: accept, the token decides after (tb_chan_peer has the print) */
 };
 
 #endif

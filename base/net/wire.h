@@ -15,7 +15,7 @@ struct tb_wire;
 
 struct tb_wire_frame {
     uint16_t type;
-    uint64_t request; /* a reply carries its request's id; 0: a notice */
+    uint64_t request;         /* a reply carries its request's id; 0: a notice */
     struct tb_reader payload; /* borrowed until on_frame returns */
 };
 
@@ -27,15 +27,17 @@ struct tb_wire_ops {
 };
 
 struct tb_wire_options {
-    struct tb_chan_options chan;  /* its ops and user are ignored */
+    struct tb_chan_options chan; /* its ops and user are ignored */
     const struct tb_wire_ops *ops;
     void *user;
-    uint32_t frame_bytes_max;     /* 0 = 1 MiB */
-    uint64_t queue_bytes_max;     /* 0 = 64 MiB */
+    uint32_t frame_bytes_max; /* 0 = 1 MiB */
+    uint64_t queue_bytes_max; /* 0 = 64 MiB */
 };
 
-TB_MUST_USE enum tb_status tb_wire_dial(const struct tb_wire_options *options, const struct tb_address *to, struct tb_wire **wire_out);
-TB_MUST_USE enum tb_status tb_wire_accept(const struct tb_wire_options *options, int fd, struct tb_wire **wire_out);
+TB_MUST_USE enum tb_status tb_wire_dial(const struct tb_wire_options *options, const struct tb_address *to,
+                                        struct tb_wire **wire_out);
+TB_MUST_USE enum tb_status tb_wire_accept(const struct tb_wire_options *options, int fd,
+                                          struct tb_wire **wire_out);
 void tb_wire_close(struct tb_wire *w, enum tb_status why);
 /* As close, but what is queued is sent first, for at most linger_ms. */
 void tb_wire_finish(struct tb_wire *w, enum tb_status why, uint32_t linger_ms);
