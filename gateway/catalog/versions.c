@@ -469,10 +469,14 @@ static bool sealed_whole(const struct tb_catalog *c, const struct version *v)
     return true;
 }
 
-static bool has_publisher(const struct tb_catalog *c, const struct version *v)
+/* Nobody is left to seal the rest, and not even what was sealed is here. (Ranks that handed their shards to the arena and left may
+ * be followed by others.) */
+static bool deserted(const struct tb_catalog *c, const struct version *v)
 {
-    EACH_REFERENCE(c, v, r) if (reference_at(c, r)->kind == TB_REFERENCE_PUBLISHER) return true;
-    return false;
+    EACH_REFERENCE(c, v, r) if (reference_at(c, r)->kind == TB_REFERENCE_PUBLISHER) return false;
+    for (uint32_t s = 0; s < v->key.shard_count; s++)
+        if (v->shards[s].sealed && !tb_shard_whole(v, s)) return true;
+    return v->sealed_count == 0;
 }
 
 /* The one transaction: all shards are sealed, and everybody who opened or sealed it is alive. */
@@ -480,7 +484,7 @@ static void settle_open(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
     if (!model_at(c, v->model)->config.is_home) return; /* home's word makes it ready */
-    if (v->rank_lost || (!c->recovering && !has_publisher(c, v) && !sealed_whole(c, v))) {
+    if (v->rank_lost || (!c->recovering && deserted(c, v))) {
         tb_version_end(c, version, TB_VERSION_ENDED_LOST, "rank_lost");
         return;
     }

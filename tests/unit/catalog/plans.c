@@ -1,0 +1,218 @@
+/* plans.c - tests of gateway/catalog/plans.c and workers.c: whom a worker reads from. P6: it goes on elsewhere, and only it. */
+#include "check.h"
+#include "site.h"
+
+/* v5 is in the gateway, in part; a, b and c are groups of one on three hosts. */
+static void spread(struct site *s)
+{
+    east_open(s, 8);
+    s->left_out = NOT_STORE | NOT_LANDING | NOT_PEERS | NOT_TELL | 1u << TB_CATALOG_GO;
+    come(s, "rank");
+    CHECK_OK(run_open(s, "rank", "k", 100));
+    CHECK_OK(version_open(s, "rank", 5, 1, 5));
+    CHECK_OK(seal(s, "rank", 5, 0, 50));
+    land(s, 5, 0, 4);
+    const char *const names[] = {"a", "b", "c"};
+    for (uint32_t i = 0; i < 3; i++) {
+        come(s, names[i]);
+        CHECK_OK(join(s, names[i], names[i], 0, 1));
+    }
+    hush(s);
+}
+
+static uint64_t plan_of(struct site *s, const char *worker)
+{
+    uint32_t cursor = 0;
+    struct tb_catalog_reference_view view;
+    const struct tb_id id = session_of(worker);
+    while (tb_catalog_reference_at(s->c, &cursor, &view))
+        if (view.kind == TB_REFERENCE_WORKER && tb_id_equal(&view.session, &id)) return view.plan;
+    return 0;
+}
+
+static enum tb_status hop_lost(struct site *s, const char *worker, uint64_t plan)
+{
+    const struct tb_id session = session_of(worker), v5 = id_of(5);
+    return tb_catalog_hop_lost(s->c, s->now, &session, &v5, plan);
+}
+
+/* The second reader's source is told once it can be read there. */
+static void hosts_form_a_chain_behind_the_gateway(void **state)
+{
+    (void)state;
+    struct site s;
+    spread(&s);
+    CHECK_OK(stage(&s, "a", 5));
+    said(&s, "[   0] plan a v5 from gateway\n");
+    CHECK_OK(stage(&s, "b", 5));
+    said(&s, ""); /* behind a, which has not exported */
+    CHECK_OK(export_of(&s, "a", 5, 0));
+    said(&s, "[   0] plan b v5 from a\n");
+    CHECK_OK(export_of(&s, "b", 5, 0));
+    CHECK_OK(stage(&s, "c", 5));
+    said(&s, "[   0] plan c v5 from b\n");
+    site_close(&s);
+}
+
+/* A byte reaches a host once. */
+static void the_same_host_is_preferred(void **state)
+{
+    (void)state;
+    struct site s;
+    spread(&s);
+    come_from(&s, "a2", "host-of-a", false);
+    CHECK_OK(join(&s, "a2", "a2", 0, 1));
+    CHECK_OK(stage(&s, "a", 5));
+    CHECK_OK(export_of(&s, "a", 5, 0));
+    CHECK_OK(stage(&s, "b", 5));
+    CHECK_OK(export_of(&s, "b", 5, 0));
+    CHECK_OK(stage(&s, "a2", 5));
+    said(&s, "[   0] plan a v5 from gateway\n"
+             "[   0] plan b v5 from a\n"
+             "[   0] plan a2 v5 from a\n");
+    site_close(&s);
+}
+
+/* P6: killed in the middle of the chain; its reader goes on with what it has, the others stay where they are. */
+static void only_the_readers_of_the_dead_are_moved(void **state)
+{
+    (void)state;
+    struct site s;
+    spread(&s);
+    const char *const names[] = {"a", "b", "c"};
+    for (uint32_t i = 0; i < 3; i++) {
+        CHECK_OK(stage(&s, names[i], 5));
+        CHECK_OK(export_of(&s, names[i], 5, 0));
+    }
+    said(&s, "[   0] plan a v5 from gateway\n"
+             "[   0] plan b v5 from a\n"
+             "[   0] plan c v5 from b\n");
+    const struct tb_id b = session_of("b");
+    tb_catalog_session_close(s.c, s.now, &b);
+    said(&s, "[   0] plan c v5 from a\n");
+    site_close(&s);
+}
+
+static void a_release_moves_its_readers(void **state)
+{
+    (void)state;
+    struct site s;
+    spread(&s);
+    CHECK_OK(stage(&s, "a", 5));
+    CHECK_OK(export_of(&s, "a", 5, 0));
+    CHECK_OK(stage(&s, "b", 5));
+    hush(&s);
+    const struct tb_id a = session_of("a"), v5 = id_of(5);
+    CHECK_OK(tb_catalog_release(s.c, s.now, &a, &v5));
+    said(&s, "[   0] plan b v5 from gateway\n");
+    CHECK_STATUS(tb_catalog_release(s.c, s.now, &a, &v5), TB_DONE_BEFORE); /* P4 */
+    site_close(&s);
+}
+
+/* Nobody else has it: the reader is told so, and when somebody has. */
+static void without_a_source_it_waits(void **state)
+{
+    (void)state;
+    struct site s;
+    spread(&s);
+    CHECK_OK(version_open(&s, "rank", 6, 1, 6));
+    CHECK_OK(seal(&s, "rank", 6, 0, 60)); /* the gateway has no space for it yet */
+    CHECK_OK(export_of(&s, "a", 6, SHARD_CHUNKS));
+    CHECK_OK(stage(&s, "b", 6));
+    said(&s, "[   0] plan b v6 from a\n");
+    const struct tb_id a = session_of("a"), v6 = id_of(6);
+    CHECK_OK(tb_catalog_release(s.c, s.now, &a, &v6));
+    said(&s, "[   0] plan b v6 from nobody\n");
+    land(&s, 6, 0, 1);
+    said(&s, "[   0] plan b v6 from gateway\n");
+    site_close(&s);
+}
+
+static void a_failed_source_is_avoided_until_it_shows_progress(void **state)
+{
+    (void)state;
+    struct site s;
+    spread(&s);
+    CHECK_OK(stage(&s, "a", 5));
+    CHECK_OK(export_of(&s, "a", 5, 2));
+    CHECK_OK(stage(&s, "b", 5));
+    hush(&s);
+    const uint64_t first = plan_of(&s, "b");
+    CHECK_OK(hop_lost(&s, "b", first));
+    said(&s, "[   0] plan b v5 from gateway\n");
+    CHECK_STATUS(hop_lost(&s, "b", first), TB_DONE_BEFORE); /* of an old plan: P4 */
+    said(&s, "");
+    /* a goes on, so it is as good as before. */
+    CHECK_OK(progress(&s, "a", 5, 3));
+    CHECK_OK(hop_lost(&s, "b", plan_of(&s, "b")));
+    said(&s, "[   0] plan b v5 from a\n");
+    site_close(&s);
+}
+
+/* The twin: it was the only one; it is tried again after a while. */
+static void the_only_source_is_tried_again(void **state)
+{
+    (void)state;
+    struct site s;
+    spread(&s);
+    CHECK_OK(stage(&s, "a", 5));
+    hush(&s);
+    CHECK_OK(hop_lost(&s, "a", plan_of(&s, "a")));
+    said(&s, "");
+    const char *const renewing[] = {"rank", "a", "b", "c", NULL};
+    assert_true(tb_catalog_next_deadline(s.c) == s.now + TB_SECONDS(1));
+    pass_ms(&s, 950, renewing);
+    said(&s, "");
+    pass_ms(&s, 50, renewing);
+    said(&s, "[1000] plan a v5 from gateway\n");
+    site_close(&s);
+}
+
+/* P3: after a restart a worker says what it has, and is a source again. */
+static void an_export_nobody_asked_for_is_a_source(void **state)
+{
+    (void)state;
+    struct site s;
+    spread(&s);
+    CHECK_OK(export_of(&s, "a", 5, SHARD_CHUNKS));
+    CHECK_OK(stage(&s, "b", 5));
+    said(&s, "[   0] plan b v5 from a\n");
+    assert_string_equal(state_of(&s, 5), "kept");
+    site_close(&s);
+}
+
+static void whole_readers_read_no_more(void **state)
+{
+    (void)state;
+    struct site s;
+    spread(&s);
+    CHECK_OK(stage(&s, "a", 5));
+    CHECK_OK(export_of(&s, "a", 5, 0));
+    CHECK_OK(progress(&s, "a", 5, SHARD_CHUNKS));
+    assert_int_equal(plan_of(&s, "a"), 0);
+    CHECK_OK(stage(&s, "b", 5));
+    CHECK_OK(stage(&s, "c", 5));
+    said(&s, "[   0] plan b v5 from a\n"); /* a plan that was overtaken is not said any more */
+    const struct tb_id b = session_of("b"), v5 = id_of(5);
+    struct tb_catalog_reference_view view;
+    assert_true(tb_catalog_plan_get(s.c, &b, &v5, plan_of(&s, "b"), &view));
+    assert_string_equal(view.upstream_name.text, "a");
+    assert_false(tb_catalog_plan_get(s.c, &b, &v5, 12345, &view));
+    site_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hosts_form_a_chain_behind_the_gateway),
+        cmocka_unit_test(the_same_host_is_preferred),
+        cmocka_unit_test(only_the_readers_of_the_dead_are_moved),
+        cmocka_unit_test(a_release_moves_its_readers),
+        cmocka_unit_test(without_a_source_it_waits),
+        cmocka_unit_test(a_failed_source_is_avoided_until_it_shows_progress),
+        cmocka_unit_test(the_only_source_is_tried_again),
+        cmocka_unit_test(an_export_nobody_asked_for_is_a_source),
+        cmocka_unit_test(whole_readers_read_no_more),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

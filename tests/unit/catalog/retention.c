@@ -1,0 +1,214 @@
+/* retention.c - tests of gateway/catalog/retention.c: what leaves the arena, in which order, and what never does (P7, P3). */
+#include <string.h>
+
+#include "check.h"
+#include "site.h"
+
+static void east(struct site *s, uint32_t keep)
+{
+    east_open(s, keep);
+    s->left_out = NOT_STORE | NOT_LANDING | NOT_PEERS | NOT_PLANS;
+    come(s, "rank");
+    CHECK_OK(run_open(s, "rank", "k", 100));
+    hush(s);
+}
+
+static void gone(struct site *s, uint64_t uid)
+{
+    const struct tb_id id = id_of(uid);
+    CHECK_OK(tb_catalog_evicted(s->c, s->now, &id));
+}
+
+static enum tb_status room(struct site *s, uint64_t bytes, struct tb_catalog_room *out)
+{
+    return tb_catalog_make_room(s->c, s->now, bytes, out);
+}
+
+static void keep_counts_whole_versions_head_included(void **state)
+{
+    (void)state;
+    struct site s;
+    east(&s, 2);
+    publish_whole(&s, "rank", 4);
+    publish_whole(&s, "rank", 5);
+    CHECK_OK(version_open(&s, "rank", 6, 1, 6));
+    CHECK_OK(seal(&s, "rank", 6, 0, 60));
+    land(&s, 6, 0, SHARD_CHUNKS - 1); /* one more may be arriving */
+    s.left_out |= NOT_TELL;
+    said(&s, "");
+    land(&s, 6, 0, SHARD_CHUNKS);
+    said(&s, "[   0] evict v4: ok\n");
+    gone(&s, 4);
+    assert_string_equal(state_of(&s, 4), "retired");
+    assert_string_equal(state_of(&s, 5), "kept");
+    said(&s, "");
+    site_close(&s);
+}
+
+/* Active at a, staged at b: neither goes while it is read. */
+static void versions_with_readers_stay(void **state)
+{
+    (void)state;
+    struct site s;
+    east(&s, 1);
+    come(&s, "a");
+    come(&s, "b");
+    CHECK_OK(join(&s, "a", "g", 0, 1));
+    CHECK_OK(join(&s, "b", "h", 0, 1));
+    publish_whole(&s, "rank", 4);
+    CHECK_OK(staged(&s, "a", 4));
+    switch_to(&s, "a", 4);
+    publish_whole(&s, "rank", 5);
+    CHECK_OK(stage(&s, "b", 5));
+    publish_whole(&s, "rank", 6);
+    s.left_out |= NOT_TELL | 1u << TB_CATALOG_GO;
+    said(&s, "");
+    /* b and a move on: then they go. */
+    CHECK_OK(progress(&s, "b", 5, SHARD_CHUNKS));
+    CHECK_OK(staged(&s, "a", 6));
+    said(&s, "[   0] evict v4: ok\n");
+    CHECK_OK(staged(&s, "b", 6));
+    said(&s, "[   0] evict v5: ok\n");
+    site_close(&s);
+}
+
+/* The twin, P6: who pins for over pin_max loses the pin, and is told. */
+static void a_pin_does_not_last_for_ever(void **state)
+{
+    (void)state;
+    struct site s;
+    east(&s, 1);
+    const char *const renewing[] = {"rank", "a", NULL};
+    come(&s, "a");
+    CHECK_OK(join(&s, "a", "g", 0, 1));
+    publish_whole(&s, "rank", 4);
+    CHECK_OK(stage(&s, "a", 4));
+    hush(&s);
+    pass_ms(&s, 599000, renewing);
+    publish_whole(&s, "rank", 5);
+    s.trace[0] = 0;
+    drain(&s);
+    assert_null(strstr(s.trace, "evict"));
+    s.trace[0] = 0;
+    pass_ms(&s, 1100, renewing);
+    struct tb_catalog_room r;
+    CHECK_STATUS(room(&s, 1, &r), TB_AGAIN);
+    said(&s, "[600100] evict v4: ok\n"
+             "[600100] tell a v4 pin_lost\n");
+    CHECK_STATUS(activate(&s, "a", 4), TB_PIN_LOST);
+    site_close(&s);
+}
+
+static void an_operators_pin_does(void **state)
+{
+    (void)state;
+    struct site s;
+    east(&s, 1);
+    publish_whole(&s, "rank", 4);
+    const struct tb_id v4 = id_of(4);
+    hush(&s);
+    s.left_out =
+        NOT_TELL | NOT_LANDING | NOT_PEERS | 1u << TB_CATALOG_PERSIST_VERSION | 1u << TB_CATALOG_PERSIST_RUN;
+    CHECK_OK(tb_catalog_pin(s.c, s.now, &v4, true));
+    CHECK_STATUS(tb_catalog_pin(s.c, s.now, &v4, true), TB_DONE_BEFORE);
+    said(&s, "[   0] store pin v4\n");
+    publish_whole(&s, "rank", 5);
+    publish_whole(&s, "rank", 6);
+    said(&s, "[   0] store head v6\n[   0] evict v5: ok\n");
+    CHECK_OK(tb_catalog_pin(s.c, s.now, &v4, false));
+    said(&s, "[   0] store unpin v4\n[   0] evict v4: ok\n");
+    gone(&s, 4);
+    site_close(&s);
+}
+
+/* P7: refused with the numbers when it does not fit, and nothing is lost for it. */
+static void heads_and_last_copies_are_not_evicted_for_room(void **state)
+{
+    (void)state;
+    struct site s;
+    east(&s, 2);
+    publish_whole(&s, "rank", 4);
+    publish_whole(&s, "rank", 5);
+    hush(&s);
+    struct tb_catalog_room r;
+    CHECK_OK(room(&s, 0, &r));
+    CHECK_STATUS(room(&s, 500, &r), TB_SITE_NOMEM);
+    assert_int_equal(r.needed, 500);
+    assert_int_equal(r.heads, SHARD_BYTES);
+    assert_int_equal(r.last_copies, SHARD_BYTES);
+    assert_int_equal(r.evictable, 0);
+    said(&s, "");
+    /* A second copy of 4 somewhere, and it may go. */
+    const struct tb_catalog_site_progress p = {
+        .site = name_of("west"), .uid = id_of(4), .held_chunks = 10, .whole = true};
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+    CHECK_STATUS(room(&s, 500, &r), TB_AGAIN);
+    said(&s, "[   0] evict v4: ok\n");
+    CHECK_STATUS(room(&s, 500, &r), TB_AGAIN); /* it is going: nothing more */
+    said(&s, "");
+    CHECK_STATUS(room(&s, 1500, &r), TB_SITE_NOMEM);
+    gone(&s, 4);
+    site_close(&s);
+}
+
+/* The oldest whole one first, then a superseded partial one. */
+static void room_is_made_in_order(void **state)
+{
+    (void)state;
+    struct site s;
+    east(&s, 1);
+    come(&s, "a");
+    CHECK_OK(version_open(&s, "rank", 3, 1, 3));
+    CHECK_OK(seal(&s, "rank", 3, 0, 30));
+    land(&s, 3, 0, 4);
+    CHECK_OK(join(&s, "a", "g", 0, 1));
+    publish_whole(&s, "rank", 4);
+    CHECK_OK(staged(&s, "a", 4)); /* pins 4, so that two whole ones are there */
+    switch_to(&s, "a", 4);
+    publish_whole(&s, "rank", 5);
+    hush(&s);
+    const struct tb_id a = session_of("a");
+    struct tb_catalog_room r;
+    CHECK_STATUS(room(&s, 2000, &r), TB_SITE_NOMEM);
+    assert_int_equal(r.pinned, SHARD_BYTES);
+    assert_int_equal(r.evictable, SHARD_BYTES);
+    tb_catalog_session_close(s.c, s.now, &a);
+    said(&s, "[   0] evict v4: ok\n");
+    CHECK_STATUS(room(&s, 2000, &r), TB_AGAIN);
+    said(&s, "[   0] evict v3: ok\n");
+    site_close(&s);
+}
+
+/* A crossing from here is a reader too. */
+static void a_site_that_is_taking_it_pins_it(void **state)
+{
+    (void)state;
+    struct site s;
+    east(&s, 1);
+    const struct tb_name west = name_of("west");
+    CHECK_OK(tb_catalog_site_up(s.c, s.now, &west, true));
+    publish_whole(&s, "rank", 4);
+    struct tb_catalog_site_progress p = {.site = west, .uid = id_of(4), .held_chunks = 3};
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+    publish_whole(&s, "rank", 5);
+    s.left_out |= NOT_TELL;
+    said(&s, "");
+    p.held_chunks = 10, p.whole = true;
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+    said(&s, "[   0] evict v4: ok\n");
+    site_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keep_counts_whole_versions_head_included),
+        cmocka_unit_test(versions_with_readers_stay),
+        cmocka_unit_test(a_pin_does_not_last_for_ever),
+        cmocka_unit_test(an_operators_pin_does),
+        cmocka_unit_test(heads_and_last_copies_are_not_evicted_for_room),
+        cmocka_unit_test(room_is_made_in_order),
+        cmocka_unit_test(a_site_that_is_taking_it_pins_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

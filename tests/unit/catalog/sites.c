@@ -1,0 +1,312 @@
+/* sites.c - tests of gateway/catalog/sites.c: what crosses to here, in which order, and what is believed of others. */
+#include "check.h"
+#include "site.h"
+
+static void up(struct site *s, const char *site, bool is_up)
+{
+    const struct tb_name name = name_of(site);
+    CHECK_OK(tb_catalog_site_up(s->c, s->now, &name, is_up));
+}
+
+static void west(struct site *s)
+{
+    west_open(s, 4);
+    s->left_out = NOT_STORE | NOT_PEERS | NOT_PLANS;
+    up(s, "east", true);
+}
+
+/* A newer ready version replaces one whose crossing has not begun... */
+static void a_newer_one_replaces_what_has_not_begun(void **state)
+{
+    (void)state;
+    struct site s;
+    west(&s);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    said(&s, "[   0] cross v5 from east\n");
+    CHECK_OK(hear(&s, "east", 6, TB_VERSION_READY));
+    said(&s, "[   0] cross v6 from east\n");
+    CHECK_OK(hear(&s, "east", 7, TB_VERSION_READY)); /* not drained in between: 6 is not even said */
+    CHECK_OK(hear(&s, "east", 8, TB_VERSION_READY));
+    said(&s, "[   0] cross v8 from east\n");
+    cross_whole(&s, 8);
+    said(&s, ""); /* the older ones need not cross any more */
+    site_close(&s);
+}
+
+/* ...one begun is finished. */
+static void what_has_begun_is_finished(void **state)
+{
+    (void)state;
+    struct site s;
+    west(&s);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    hush(&s);
+    cross_begin(&s, 5);
+    CHECK_OK(hear(&s, "east", 6, TB_VERSION_READY));
+    CHECK_OK(hear(&s, "east", 7, TB_VERSION_READY));
+    said(&s, "");
+    land(&s, 5, 0, SHARD_CHUNKS);
+    said(&s, "[   0] cross v7 from east\n");
+    site_close(&s);
+}
+
+/* P2: parcels may come before home's ready, but no worker is told. */
+static void an_open_version_is_nobodys_business(void **state)
+{
+    (void)state;
+    struct site s;
+    west(&s);
+    come(&s, "w");
+    CHECK_OK(join(&s, "w", "g", 0, 1));
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_OPEN));
+    wait_for(&s, "w", TB_CATALOG_WAIT_NEXT, 0, 0, 5000);
+    cross_begin(&s, 5);
+    land(&s, 5, 0, SHARD_CHUNKS);
+    CHECK_STATUS(stage(&s, "w", 5), TB_NOT_FOUND);
+    said(&s, "");
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    said(&s, "[   0] answer 1: v5 whole\n");
+    CHECK_OK(stage(&s, "w", 5));
+    site_close(&s);
+}
+
+/* The twin: it fails at home; its space is free here too. */
+static void an_open_version_that_fails_is_freed(void **state)
+{
+    (void)state;
+    struct site s;
+    west(&s);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_OPEN));
+    cross_begin(&s, 5);
+    land(&s, 5, 0, 4);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_ENDED_ABANDONED));
+    said(&s, "[   0] evict v5: superseded\n");
+    site_close(&s);
+}
+
+static void withdrawn_spreads(void **state)
+{
+    (void)state;
+    struct site s;
+    west(&s);
+    come(&s, "w");
+    CHECK_OK(join(&s, "w", "g", 0, 1));
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    cross_whole(&s, 5);
+    CHECK_OK(staged(&s, "w", 5));
+    hush(&s);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_ENDED_WITHDRAWN));
+    said(&s, "[   0] evict v5: version_withdrawn\n"
+             "[   0] tell w v5 version_withdrawn\n");
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_ENDED_WITHDRAWN)); /* P4 */
+    CHECK_OK(hear(&s, "north", 5, TB_VERSION_READY));          /* a relay that has not heard yet */
+    said(&s, "");
+    CHECK_STATUS(activate(&s, "w", 5), TB_VERSION_WITHDRAWN);
+    site_close(&s);
+}
+
+/* Lost for the others; here it is all, and stays. */
+static void lost_elsewhere_is_not_lost_here(void **state)
+{
+    (void)state;
+    struct site s;
+    west(&s);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    cross_whole(&s, 5);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_ENDED_LOST));
+    assert_string_equal(state_of(&s, 5), "kept");
+    /* The twin: it is not. */
+    CHECK_OK(hear(&s, "east", 6, TB_VERSION_READY));
+    cross_begin(&s, 6);
+    CHECK_OK(hear(&s, "east", 6, TB_VERSION_ENDED_LOST));
+    assert_string_equal(state_of(&s, 6), "lost");
+    site_close(&s);
+}
+
+/* P6: when home cannot be reached sites complete each other. */
+static void another_site_goes_on_when_home_is_away(void **state)
+{
+    (void)state;
+    struct site s;
+    west(&s);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    cross_begin(&s, 5);
+    hush(&s);
+    up(&s, "east", false);
+    said(&s, "");
+    up(&s, "north", true);
+    CHECK_OK(hear(&s, "north", 5, TB_VERSION_READY));
+    said(&s, "[   0] cross v5 from north\n");
+    up(&s, "east", true);
+    said(&s, "[   0] cross v5 from east north\n"); /* home first */
+    land(&s, 5, 0, SHARD_CHUNKS);
+    site_close(&s);
+}
+
+static void the_configured_order_of_sites_holds(void **state)
+{
+    (void)state;
+    struct site s;
+    west(&s);
+    const struct tb_catalog_model m = {.name = name_of("policy"),
+                                       .home = name_of("east"),
+                                       .subscribed = true,
+                                       .from_count = 2,
+                                       .from = {name_of("south"), name_of("north")}};
+    CHECK_OK(tb_catalog_model_add(s.c, &m));
+    up(&s, "north", true);
+    up(&s, "south", true);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    said(&s, ""); /* east is not one of them */
+    CHECK_OK(hear(&s, "north", 5, TB_VERSION_READY));
+    CHECK_OK(hear(&s, "south", 5, TB_VERSION_READY));
+    said(&s, "[   0] cross v5 from south north\n");
+    site_close(&s);
+}
+
+/* P7, P10: no room now; asked again after a while, or for something newer. */
+static void a_refused_crossing_is_asked_again(void **state)
+{
+    (void)state;
+    struct site s;
+    west(&s);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    hush(&s);
+    const struct tb_id v5 = id_of(5);
+    CHECK_OK(tb_catalog_crossing_refused(s.c, s.now, &v5));
+    said(&s, "");
+    assert_true(tb_catalog_next_deadline(s.c) == s.now + TB_SECONDS(1));
+    pass_ms(&s, 1000, NULL);
+    said(&s, "[1000] cross v5 from east\n");
+    assert_true(tb_catalog_next_deadline(s.c) == TB_TIME_NEVER);
+    CHECK_OK(tb_catalog_crossing_refused(s.c, s.now, &v5));
+    CHECK_OK(hear(&s, "east", 6, TB_VERSION_READY));
+    said(&s, "[1000] cross v6 from east\n");
+    site_close(&s);
+}
+
+/* What was begun and no site has any more cannot be finished. */
+static void a_crossing_without_a_source_is_given_up(void **state)
+{
+    (void)state;
+    struct site s;
+    west(&s);
+    come(&s, "w");
+    CHECK_OK(join(&s, "w", "g", 0, 1));
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    cross_begin(&s, 5);
+    CHECK_OK(stage(&s, "w", 5));
+    hush(&s);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_RETIRED));
+    said(&s, "[   0] evict v5: superseded\n"
+             "[   0] tell w v5 superseded\n");
+    site_close(&s);
+}
+
+/* Somebody waits for an older one that never was here. */
+static void an_exact_wait_makes_it_cross(void **state)
+{
+    (void)state;
+    struct site s;
+    west(&s);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    CHECK_OK(hear(&s, "east", 6, TB_VERSION_READY));
+    cross_whole(&s, 6);
+    hush(&s);
+    wait_for(&s, NULL, TB_CATALOG_WAIT_EXACT, 5, 0, 5000);
+    said(&s, "[   0] cross v5 from east\n");
+    cross_whole(&s, 5);
+    said(&s, "[   0] answer 1: v5 whole\n");
+    site_close(&s);
+}
+
+/* P4, P10: two versions in one place; the peer is wrong or we are, and neither is overwritten. */
+static void contradictions_are_refused(void **state)
+{
+    (void)state;
+    struct site s;
+    west(&s);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    struct tb_version_key key = {.uid = id_of(5),
+                                 .model = name_of("policy"),
+                                 .run = id_of(900),
+                                 .run_order = 1,
+                                 .number = 5,
+                                 .shard_count = 1,
+                                 .root = root_of(99)};
+    const struct tb_name east = name_of("east");
+    CHECK_STATUS(tb_catalog_remote_version(s.c, s.now, &east, &key, TB_VERSION_READY), TB_CONFLICT);
+    key.uid = id_of(6);
+    CHECK_STATUS(tb_catalog_remote_version(s.c, s.now, &east, &key, TB_VERSION_READY), TB_CONFLICT);
+    key.number = 6, key.shard_count = 5;
+    CHECK_STATUS(tb_catalog_remote_version(s.c, s.now, &east, &key, TB_VERSION_READY), TB_TOO_LARGE);
+    key.model = name_of("other");
+    CHECK_STATUS(tb_catalog_remote_version(s.c, s.now, &east, &key, TB_VERSION_READY), TB_NOT_FOUND);
+    CHECK_STATUS(hear(&s, "east", 7, TB_CATALOG_STATE_END), TB_BAD_ARGUMENT);
+    site_close(&s);
+}
+
+/* P8: nobody tells home what became of its own versions. */
+static void home_believes_no_end(void **state)
+{
+    (void)state;
+    struct site s;
+    east_open(&s, 2);
+    come(&s, "rank");
+    CHECK_OK(run_open(&s, "rank", "k", 900));
+    CHECK_OK(version_open(&s, "rank", 5, 1, 5));
+    CHECK_OK(seal(&s, "rank", 5, 0, 50));
+    struct tb_catalog_version_view view;
+    const struct tb_id v5 = id_of(5);
+    assert_true(tb_catalog_version_get(s.c, &v5, &view));
+    const struct tb_name west_name = name_of("west");
+    CHECK_OK(tb_catalog_remote_version(s.c, s.now, &west_name, &view.key, TB_VERSION_ENDED_WITHDRAWN));
+    CHECK_OK(tb_catalog_remote_version(s.c, s.now, &west_name, &view.key, TB_VERSION_ENDED_LOST));
+    assert_string_equal(state_of(&s, 5), "ready");
+    CHECK_STATUS(hear(&s, "west", 8, TB_VERSION_READY), TB_NOT_FOUND);
+    site_close(&s);
+}
+
+/* What a peer's old arena held, its new one has to say again. */
+static void a_new_life_of_a_sites_arena_holds_nothing(void **state)
+{
+    (void)state;
+    struct site s;
+    west(&s);
+    const struct tb_name north = name_of("north");
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    const struct tb_catalog_site_progress p = {
+        .site = north, .uid = id_of(5), .held_chunks = 10, .whole = true};
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+    assert_string_equal(state_of(&s, 5), "kept");
+    struct tb_catalog_version_view view;
+    const struct tb_id v5 = id_of(5);
+    assert_true(tb_catalog_version_get(s.c, &v5, &view));
+    assert_int_equal(view.sites, 2);
+    tb_catalog_site_forget(s.c, s.now, &north);
+    assert_true(tb_catalog_version_get(s.c, &v5, &view));
+    assert_int_equal(view.sites, 1);
+    site_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_newer_one_replaces_what_has_not_begun),
+        cmocka_unit_test(what_has_begun_is_finished),
+        cmocka_unit_test(an_open_version_is_nobodys_business),
+        cmocka_unit_test(an_open_version_that_fails_is_freed),
+        cmocka_unit_test(withdrawn_spreads),
+        cmocka_unit_test(lost_elsewhere_is_not_lost_here),
+        cmocka_unit_test(another_site_goes_on_when_home_is_away),
+        cmocka_unit_test(the_configured_order_of_sites_holds),
+        cmocka_unit_test(a_refused_crossing_is_asked_again),
+        cmocka_unit_test(a_crossing_without_a_source_is_given_up),
+        cmocka_unit_test(an_exact_wait_makes_it_cross),
+        cmocka_unit_test(contradictions_are_refused),
+        cmocka_unit_test(home_believes_no_end),
+        cmocka_unit_test(a_new_life_of_a_sites_arena_holds_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,150 @@
+/* unpublish.c - tests of gateway/catalog/unpublish.c: a rank takes its memory back and nothing retained is lost (P3). */
+#include "check.h"
+#include "site.h"
+
+static void trainer(struct site *s)
+{
+    east_open(s, 2);
+    s->left_out = NOT_STORE | NOT_PEERS | NOT_TELL | NOT_PLANS;
+    come(s, "rank-0");
+    CHECK_OK(run_open(s, "rank-0", "a", 100));
+    CHECK_OK(version_open(s, "rank-0", 5, 1, 5));
+    CHECK_OK(seal(s, "rank-0", 5, 0, 50));
+    land(s, 5, 0, 4);
+    hush(s);
+}
+
+static enum tb_status unpublish(struct site *s, const char *rank, uint64_t uid, uint64_t drain_ms)
+{
+    const struct tb_id session = session_of(rank), id = id_of(uid);
+    return tb_catalog_unpublish(s->c, s->now, &session, &id, TB_MS(drain_ms));
+}
+
+static void the_gateway_first_takes_what_it_lacks(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    CHECK_OK(unpublish(&s, "rank-0", 5, 1000));
+    CHECK_STATUS(unpublish(&s, "rank-0", 5, 1000), TB_DONE_BEFORE); /* P4 */
+    said(&s, "");
+    land(&s, 5, 0, SHARD_CHUNKS);
+    said(&s, "[   0] leave v5 shard 0 of rank-0\n"
+             "[   0] unpublished rank-0 v5: ok\n");
+    assert_string_equal(state_of(&s, 5), "kept");
+    CHECK_STATUS(unpublish(&s, "rank-0", 5, 1000), TB_NOT_FOUND);
+    site_close(&s);
+}
+
+/* The twin: it cannot in time, so the reference stays, and the version with it. */
+static void the_reference_stays_when_it_cannot(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    const char *const renewing[] = {"rank-0", NULL};
+    CHECK_OK(unpublish(&s, "rank-0", 5, 300));
+    pass_ms(&s, 400, renewing);
+    said(&s, "[ 300] unpublished rank-0 v5: timeout\n");
+    assert_string_equal(state_of(&s, 5), "ready");
+    land(&s, 5, 0, SHARD_CHUNKS);
+    CHECK_OK(unpublish(&s, "rank-0", 5, 300)); /* and may be asked again */
+    said(&s, "[ 400] leave v5 shard 0 of rank-0\n"
+             "[ 400] unpublished rank-0 v5: ok\n");
+    site_close(&s);
+}
+
+static void the_drain_is_bounded_by_config(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    const char *const renewing[] = {"rank-0", NULL};
+    CHECK_OK(unpublish(&s, "rank-0", 5, 3600000));
+    pass_ms(&s, 10100, renewing);
+    said(&s, "[10000] unpublished rank-0 v5: timeout\n");
+    site_close(&s);
+}
+
+static void another_rank_with_the_same_digest_is_enough(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    come(&s, "rank-1");
+    CHECK_OK(seal(&s, "rank-1", 5, 0, 50));
+    hush(&s);
+    CHECK_OK(unpublish(&s, "rank-0", 5, 1000));
+    said(&s, "[   0] leave v5 shard 0 of rank-0\n"
+             "[   0] unpublished rank-0 v5: ok\n");
+    /* But not one that is leaving itself. */
+    CHECK_OK(unpublish(&s, "rank-1", 5, 1000));
+    said(&s, "");
+    site_close(&s);
+}
+
+static void two_that_leave_at_once_do_not_count_on_each_other(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    come(&s, "rank-1");
+    come(&s, "w");
+    CHECK_OK(join(&s, "w", "g", 0, 1));
+    CHECK_OK(version_open(&s, "rank-0", 6, 2, 6));
+    CHECK_OK(seal(&s, "rank-0", 6, 0, 60));
+    CHECK_OK(seal(&s, "rank-1", 6, 0, 60));
+    CHECK_OK(unpublish(&s, "rank-0", 6, 1000)); /* rank-1 has it */
+    CHECK_OK(unpublish(&s, "rank-1", 6, 1000)); /* nobody has it, and it is still open */
+    said(&s, "[   0] unpublished rank-0 v6: ok\n");
+    land(&s, 6, 0, SHARD_CHUNKS);
+    said(&s, "[   0] unpublished rank-1 v6: ok\n");
+    come(&s, "rank-2");
+    CHECK_OK(seal(&s, "rank-2", 6, 1, 61));
+    assert_string_equal(state_of(&s, 6), "ready"); /* what left is in the arena */
+    site_close(&s);
+}
+
+static void what_retention_does_not_need_goes_at_once(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    publish_whole(&s, "rank-0", 6);
+    publish_whole(&s, "rank-0", 7);
+    hush(&s);
+    CHECK_OK(unpublish(&s, "rank-0", 5, 1000)); /* partly landed, superseded twice: its space goes as well */
+    said(&s, "[   0] leave v5 shard 0 of rank-0\n"
+             "[   0] evict v5: version_lost\n"
+             "[   0] unpublished rank-0 v5: ok\n");
+    site_close(&s);
+}
+
+static void an_ended_version_lets_go(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    CHECK_OK(unpublish(&s, "rank-0", 5, 1000));
+    said(&s, "");
+    const struct tb_id v5 = id_of(5);
+    CHECK_OK(tb_catalog_withdraw(s.c, s.now, &v5, "ann"));
+    said(&s, "[   0] leave v5 shard 0 of rank-0\n"
+             "[   0] evict v5: version_withdrawn\n"
+             "[   0] unpublished rank-0 v5: ok\n");
+    site_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_gateway_first_takes_what_it_lacks),
+        cmocka_unit_test(the_reference_stays_when_it_cannot),
+        cmocka_unit_test(the_drain_is_bounded_by_config),
+        cmocka_unit_test(another_rank_with_the_same_digest_is_enough),
+        cmocka_unit_test(two_that_leave_at_once_do_not_count_on_each_other),
+        cmocka_unit_test(what_retention_does_not_need_goes_at_once),
+        cmocka_unit_test(an_ended_version_lets_go),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
