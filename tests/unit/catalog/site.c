@@ -436,6 +436,7 @@ void drain(struct site *s)
         char line[512];
         todo_text(s->c, &t, line, sizeof line);
         if ((s->left_out & (1u << t.kind)) == 0) say(s, line);
+        if (s->listener != NULL) s->listener(s->world, &t);
     }
 }
 

@@ -25,6 +25,9 @@ struct site {
     uint64_t waits;
     uint64_t exports;
     struct tb_id run; /* of the last run_open */
+    /* Hears every todo, also those left out of the trace. NULL: nobody. */
+    void (*listener)(void *world, const struct tb_catalog_todo *todo);
+    void *world;
     char trace[SITE_TRACE_MAX];
 };
 
