@@ -424,12 +424,14 @@ static void walk_entry(struct walk *w, const char *section, const struct config_
 {
     char path[PATH_MAX_CHARS];
     const int used = snprintf(path, sizeof path, "%s%s", section, entry->key->text);
-    const struct config_key *key = used < (int)sizeof path - 1 ? find_key(w->scope, path) : NULL;
+    /* "arena.bytes: 1" in one line is not a second way to write arena's bytes. */
+    const bool sound = used < (int)sizeof path - 1 && strchr(entry->key->text, '.') == NULL;
+    const struct config_key *key = sound ? find_key(w->scope, path) : NULL;
     if (w->scope == CONFIG_ROOT && section[0] == '\0' && is_container(entry->key->text)) {
         walk_container(w->r, entry);
     } else if (key != NULL) {
         set_value(w, key, entry);
-    } else if (used < (int)sizeof path - 1 && is_section(w->scope, path)) {
+    } else if (sound && is_section(w->scope, path)) {
         if (entry->kind == CONFIG_MAP) {
             snprintf(path + used, sizeof path - (size_t)used, ".");
             walk_map(w, path, entry);
