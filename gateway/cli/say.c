@@ -75,11 +75,16 @@ enum tb_cli_exit tb_say_failure(const struct tb_cli_call *call, int status, cons
     (void)vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     tb_show_clean(text, clean, sizeof clean);
-    if (!asked_for(call, "json"))
-        (void)fprintf(stderr, "tombolo %s: %s (%s)\n", call->command->name, clean, tb_status_name(status));
-    else
+    const char *name = tb_status_name(status);
+    if (!asked_for(call, "json")) {
+        /* What the library said names its status already. */
+        const bool named = strstr(clean, name) != NULL;
+        (void)fprintf(stderr, "tombolo %s: %s%s%s%s\n", call->command->name, clean, named ? "" : " (",
+                      named ? "" : name, named ? "" : ")");
+    } else {
         (void)print_json(json_pack("{s:i, s:b, s:s, s:s}", "schema", 1, "ok", 0, "status",
                                    tb_status_name(status), "error", clean));
+    }
     return tb_cli_exit_of(status);
 }
 

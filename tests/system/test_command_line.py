@@ -1,0 +1,280 @@
+"""The command line as a person or a script uses it: files in at one site, the same files out at another; exit codes; the quickstart."""
+
+import filecmp
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+from harness import (BUILD, SOURCE, TOMBOLO, Failed, Process, expect, main, scenario, wait_for)
+
+
+def up(*sites):
+    for s in sites:
+        s.start()
+    for s in sites:
+        for peer in s.peers:
+            s.wait_link(peer)
+
+
+def safetensors(path, tensors, padding=0):
+    """Writes {name: (dtype, shape, bytes)} in order."""
+    header, at = {}, 0
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode() + b" " * padding
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(d for _, _, d in tensors.values()))
+
+
+def hugging_face(folder, seed):
+    """A folder with two safetensors files, their index, a config, an empty file and a folder inside."""
+    folder.mkdir()
+    a = {f"w.{i}": ("BF16", [300, 1000], bytes((i * 7 + seed + k) % 251 for k in range(1000)) * 600) for i in range(4)}
+    b = {"odd": ("U8", [13], bytes(range(13))), "empty": ("F32", [0, 4], b""), "scalar": ("F64", [], bytes(8)),
+         "v": ("F32", [100, 100], bytes([seed]) * 40000)}
+    safetensors(folder / "model-00001-of-00002.safetensors", a, padding=3)
+    safetensors(folder / "model-00002-of-00002.safetensors", b)
+    index = {"metadata": {}, "weight_map": {**{n: "model-00001-of-00002.safetensors" for n in a},
+                                            **{n: "model-00002-of-00002.safetensors" for n in b}}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
+    (folder / "config.json").write_text('{"seed": %d}\n' % seed)
+    (folder / "empty.txt").write_text("")
+    (folder / "extra").mkdir()
+    (folder / "extra" / "tokenizer.model").write_bytes(os.urandom(1 << 20))
+    return folder
+
+
+def files_of(folder):
+    return sorted(p.relative_to(folder) for p in folder.rglob("*") if p.is_file() and p.name not in ("STABLE", ".tombolo-lock"))
+
+
+def expect_same(left, right):
+    expect(f"files of {right}", files_of(right), files_of(left))
+    for name in files_of(left):
+        expect(f"{right / name} is byte-identical", filecmp.cmp(left / name, right / name, shallow=False), True)
+
+
+def refused(site, code, words, *args):
+    done = site.cli(*args, check=False)
+    expect(f"exit code of tombolo {' '.join(map(str, args))} ({done.stderr.strip()})", done.returncode, code)
+    if words not in done.stderr + done.stdout:
+        raise Failed(f"tombolo {' '.join(map(str, args))} said {done.stderr!r}, not {words!r}")
+    return done
+
+
+@scenario
+def a_folder_crosses_byte_for_byte(lab):
+    """P1: what subscribe writes is what publish read, header padding, empty files and folders included; the marker comes last."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    source = hugging_face(lab.dir / "source", 1)
+    out = json.loads(east.cli("publish", "policy", source, "--version", "7", "--json").stdout)
+    expect("result", (out["ok"], out["run"], out["number"], out["files"]), (True, 1, 7, 6))
+    into = lab.dir / "into"
+    got = json.loads(west.cli("subscribe", "policy", "--into", into, "--version", "7", "--json", "--timeout", "60s").stdout)
+    expect("folder", got["folder"], str(into / "7"))
+    expect_same(source, into / "7")
+    marker = json.loads((into / "7" / "STABLE").read_text())
+    expect("marker", (marker["uid"], marker["number"], marker["run"]), (out["uid"], 7, 1))
+    # Asked again, nothing is fetched and nothing is written.
+    before = (into / "7" / "STABLE").stat().st_mtime_ns
+    again = json.loads(west.cli("subscribe", "policy", "--into", into, "--latest", "--json").stdout)
+    expect("was there", (again["was_there"], (into / "7" / "STABLE").stat().st_mtime_ns), (True, before))
+
+
+@scenario
+def follow_writes_each_version_and_ends_on_a_signal(lab):
+    """The newest, then each newer one; standard output has a line a version; SIGINT ends it with 0."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    into = lab.dir / "into"
+    sources = [hugging_face(lab.dir / f"s{n}", n) for n in range(1, 4)]
+    east.cli("publish", "policy", sources[0], "--version", "1")
+    west.wait_holds(east.versions()[-1]["uid"])
+    follower = Process("follow", [TOMBOLO, "subscribe", "policy", "--into", into, "--follow", "--json", "--gateway",
+                                  f"unix:{west.session_socket}"], lab.dir / "follow.log", stdout=subprocess.PIPE)
+    lab.processes.append(follower)
+    for n in range(1, 4):
+        if n > 1:
+            east.cli("publish", "policy", sources[n - 1], "--version", n)
+        wait_for(f"version {n} is there", (into / str(n) / "STABLE").exists)
+        expect_same(sources[n - 1], into / str(n))
+    follower.signal(signal.SIGINT)
+    expect("exit code", follower.popen.wait(20), 0)
+    lines = [json.loads(line) for line in follower.popen.stdout.read().splitlines()]
+    expect("numbers", [line["number"] for line in lines], [1, 2, 3])
+
+
+@scenario
+def runs_follow_the_rule(lab):
+    """Without --run a higher number goes on with the newest run, another starts a new one; R:N names a run, in a folder R-N."""
+    east = lab.site("east")
+    east.models["policy"] = dict(home="east", keep=8)
+    up(east)
+    names = {}
+    for n, (number, run) in enumerate([(5, 1), (9, 1), (3, 2), (4, 2), (9, 2)], start=1):
+        source = hugging_face(lab.dir / f"s{n}", n)
+        out = json.loads(east.cli("publish", "policy", source, "--version", number, "--json").stdout)
+        expect(f"run of the {n}th publish", out["run"], run)
+        names[(run, number)] = source
+    into = lab.dir / "into"
+    for wanted, folder, key in (("9", "9", (2, 9)), ("1:9", "1-9", (1, 9)), ("5", "5", (1, 5)), ("2:3", "2-3", (2, 3))):
+        got = json.loads(east.cli("subscribe", "policy", "--into", into, "--version", wanted, "--json", "--timeout", "60s").stdout)
+        expect(f"folder of {wanted}", got["folder"], str(into / folder))
+        expect_same(names[key], into / folder)
+    # A key of one's own: a new key is a new run, the same key joins it, the old one is shut out (P2).
+    more = hugging_face(lab.dir / "more", 9)
+    expect("run of a new key", json.loads(east.cli("publish", "policy", more, "--version", 1, "--run", "mine", "--json").stdout)["run"], 3)
+    expect("run of that key", json.loads(east.cli("publish", "policy", more, "--version", 2, "--run", "mine", "--json").stdout)["run"], 3)
+    east.cli("publish", "policy", more, "--version", 1, "--run", "other")
+    refused(east, 1, "fenced", "publish", "policy", more, "--version", 3, "--run", "mine")
+
+
+@scenario
+def shards_from_several_processes_are_one_version(lab):
+    """Each process gives its files; the version is kept when all have come, and arrives as one folder."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    source = hugging_face(lab.dir / "source", 3)
+    files = sorted(source.glob("*.safetensors"))
+    first = Process("shard0", [TOMBOLO, "publish", "policy", files[0], source / "config.json", "--version", "4", "--run", "k", "--shard", "0/2",
+                               "--quiet", "--gateway", f"unix:{east.session_socket}"], lab.dir / "shard0.log")
+    lab.processes.append(first)
+    wait_for("one shard is sealed", lambda: any(v["sealed_shards"] == 1 for v in east.versions()))
+    expect("the first process waits", first.alive(), True)
+    east.cli("publish", "policy", files[1], source / "config.json", "--version", "4", "--run", "k", "--shard", "1/2")
+    expect("exit code of the first", first.popen.wait(30), 0)
+    west.cli("subscribe", "policy", "--into", lab.dir / "into", "--version", "4", "--timeout", "60s")
+    for name in (files[0].name, files[1].name, "config.json"):
+        expect(f"{name} is byte-identical", filecmp.cmp(source / name, lab.dir / "into" / "4" / name, shallow=False), True)
+
+
+@scenario
+def refusals_have_their_exit_codes(lab):
+    """P10: 1 refused, 2 usage, 3 away, 4 timeout, 5 denied; each with a sentence."""
+    east = lab.site("east")
+    east.models["policy"] = dict(home="east")
+    east.models["secret"] = dict(home="east", publish=["unix:12345"], read=["unix:12345"])
+    east.models["elsewhere"] = dict(home="west")
+    east.peers["west"] = None
+    east.start()
+    good = hugging_face(lab.dir / "good", 1)
+    bad = lab.dir / "bad.safetensors"
+    bad.write_bytes(b"\x02\0\0\0\0\0\0\0{}x")
+    into = lab.dir / "into"
+    refused(east, 1, "bad.safetensors: 1 bytes behind the last tensor", "publish", "policy", bad, "--version", "1")
+    refused(east, 1, "nothing.safetensors: No such file", "publish", "policy", lab.dir / "nothing.safetensors", "--version", "1")
+    refused(east, 2, "--version", "publish", "policy", good)
+    refused(east, 2, "--run", "publish", "policy", good, "--version", "1", "--shard", "0/2")
+    refused(east, 2, "I/N", "publish", "policy", good, "--version", "1", "--shard", "2/2", "--run", "k")
+    refused(east, 2, "--into", "subscribe", "policy")
+    refused(east, 2, "exclude each other", "subscribe", "policy", "--into", into, "--latest", "--follow")
+    refused(east, 5, "peer_denied", "publish", "polcy", good, "--version", "1")  # who has no right is not told what there is
+    refused(east, 1, "not_home", "publish", "elsewhere", good, "--version", "1")
+    refused(east, 5, "peer_denied", "publish", "secret", good, "--version", "1")
+    refused(east, 5, "peer_denied", "subscribe", "secret", "--into", into)
+    refused(east, 4, "timeout", "subscribe", "policy", "--into", into, "--timeout", "1s")
+    refused(east, 1, "not_found", "withdraw", "policy", "99")
+    failure = json.loads(refused(east, 1, "status", "withdraw", "policy", "99", "--json").stdout)
+    expect("json of a failure", (failure["ok"], failure["status"]), (False, "not_found"))
+    expect("exit code of tombolod", east.daemon.terminate(), 0)
+    refused(east, 3, "no gateway answers at", "status")
+    started = time.monotonic()
+    refused(east, 3, "gateway_away", "publish", "policy", good, "--version", "1")
+    expect("the gateway is not waited for long", time.monotonic() - started < 30, True)
+
+
+@scenario
+def operators_see_and_withdraw(lab):
+    """versions and status show what is there; withdraw reaches the other site, whose subscribers are told (exit code 6)."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    for n in (1, 2):
+        east.cli("publish", "policy", hugging_face(lab.dir / f"s{n}", n), "--version", n)
+    uid = east.versions()[-1]["uid"]
+    west.wait_holds(uid)
+    table = west.cli("versions", "policy").stdout
+    if "1:2" not in table or "kept" not in table:
+        raise Failed(f"versions said {table}")
+    if "tombolo://west/gw" not in west.cli("status").stdout:
+        raise Failed("status does not name the gateway")
+    expect("withdraw", "1:2" in east.cli("withdraw", "policy", "1:2").stdout, True)
+    east.cli("withdraw", "policy", "1:2")
+    wait_for("west knows", lambda: (west.version(uid) or {}).get("state") in (None, "withdrawn"))
+    done = west.cli("subscribe", "policy", "--into", lab.dir / "into", "--version", "1:2", "--timeout", "20s", check=False)
+    expect(f"exit code for a withdrawn version ({done.stderr.strip()})", done.returncode, 6)
+    west.cli("subscribe", "policy", "--into", lab.dir / "into", "--latest", "--timeout", "60s")
+    expect("the one before is the latest", (lab.dir / "into" / "1" / "STABLE").exists(), True)
+
+
+@scenario
+def the_quickstart_ends_well(lab):
+    """deploy/quickstart: verdict good and 0; with a spoiled byte bad and 8; no process and no folder is left, also after SIGINT."""
+    quickstart = [str(SOURCE / "deploy/quickstart"), "--build", str(BUILD), "--bytes", "6M"]
+    env = dict(os.environ, TMPDIR=str(lab.dir))
+    done = subprocess.run([*quickstart, "--versions", "2"], env=env, capture_output=True, text=True, timeout=240)
+    expect(f"exit code ({done.stdout}{done.stderr})", done.returncode, 0)
+    expect("verdict", "every byte equal" in done.stdout, True)
+    files = [str(p) for p in lab.weights(2)]
+    done = subprocess.run([*quickstart, "--spoil", *files], env=env, capture_output=True, text=True, timeout=240)
+    expect(f"exit code of a spoiled one ({done.stdout}{done.stderr})", done.returncode, 8)
+    expect("bad verdict", "DIFFERENT" in done.stdout and "BAD" in done.stdout, True)
+    running = subprocess.Popen([*quickstart, "--versions", "60"], env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                               start_new_session=True)
+    for line in running.stdout:
+        if line.lstrip().startswith("0 "):
+            break
+    os.killpg(running.pid, signal.SIGINT)
+    running.stdout.read()
+    expect("exit code after SIGINT", running.wait(30), 130)
+    expect("folders left", list(pathlib.Path(lab.dir).glob("tombolo-quickstart.*")), [])
+    left = subprocess.run(["ps", "-o", "args=", "-s", str(running.pid)], capture_output=True, text=True).stdout
+    expect("processes left", left.strip(), "")
+
+
+@scenario
+def config_check_says_where(lab):
+    """file:line:column for what is wrong, exit code 1; the daemon's own configuration is good."""
+    east = lab.site("east")
+    east.models["policy"] = dict(home="east")
+    path = lab.dir / "east.yaml"
+    path.write_text(east.config_text())
+    lab.tombolo("config", "check", path)
+    path.write_text(east.config_text().replace("gateway: gw", "gatewy: gw", 1))
+    done = subprocess.run([str(TOMBOLO), "config", "check", str(path)], capture_output=True, text=True)
+    expect("exit code", done.returncode, 1)
+    expect(f"place ({done.stderr})", f"{path}:2:1:" in done.stderr, True)
+    as_json = subprocess.run([str(TOMBOLO), "config", "check", "--json", str(path)], capture_output=True, text=True)
+    expect("json", json.loads(as_json.stdout)["ok"], False)
+    if "arena.bytes" not in lab.tombolo("config", "explain").stdout:
+        raise Failed("config explain does not tell of arena.bytes")
+
+
+@scenario
+def help_is_the_table(lab):
+    """Each command's help has an example; the manual page and the completion are well-formed."""
+    commands = ["publish", "subscribe", "versions", "withdraw", "status", "pki init", "pki issue", "config check", "config explain", "help"]
+    overview = lab.tombolo("help").stdout
+    for command in commands:
+        expect(f"help lists {command}", f"  {command} " in overview, True)
+        text = lab.tombolo(*command.split(), "--help").stdout
+        expect(f"help of {command}", "usage: tombolo " + command in text and "Example:" in text, True)
+    page = lab.tombolo("help", "--man").stdout
+    expect("manual page", page.startswith(".TH TOMBOLO 1") and ".SH EXIT STATUS" in page, True)
+    script = lab.dir / "completion"
+    script.write_text(lab.tombolo("help", "--completion").stdout)
+    ask = (f'source {script}; COMP_WORDS=(tombolo pki is); COMP_CWORD=2; _tombolo; echo "${{COMPREPLY[@]}}"; '
+           'COMP_WORDS=(tombolo sub); COMP_CWORD=1; _tombolo; echo "${COMPREPLY[@]}"; '
+           'COMP_WORDS=(tombolo pki issue --st); COMP_CWORD=3; _tombolo; echo "${COMPREPLY[@]}"')
+    done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True)
+    expect("completion", (done.stdout.split(), done.stderr), (["issue", "subscribe", "--start-days"], ""))
+    expect("no command", subprocess.run([str(TOMBOLO), "publsh"], capture_output=True).returncode, 2)
+    expect("version", lab.tombolo("--version").stdout.startswith("tombolo "), True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
