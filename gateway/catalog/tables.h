@@ -289,7 +289,7 @@ enum tb_status tb_catalog_refuse_full(struct tb_catalog *c, const struct table *
 bool tb_catalog_same_name(const struct tb_name *a, const struct tb_name *b);
 bool tb_catalog_copy_text(char out[TB_CATALOG_TEXT_MAX], const char *text); /* false: it had to be cut */
 
-/* ---- runs.c ---- */
+/* ---- models.c ---- */
 
 uint32_t tb_model_find(const struct tb_catalog *c, const struct tb_name *name);
 uint32_t tb_run_find(const struct tb_catalog *c, uint32_t model, const struct tb_id *id);
@@ -353,7 +353,7 @@ void tb_member_retell(struct tb_catalog *c, uint32_t session);
 uint32_t tb_member_only(const struct tb_catalog *c, uint32_t session, uint32_t model);
 bool tb_group_activated(const struct tb_catalog *c, uint32_t group, const struct which *w);
 
-/* ---- waits.c ---- */
+/* ---- waiters.c ---- */
 
 void tb_waits_settle(struct tb_catalog *c);
 void tb_waits_end_session(struct tb_catalog *c, uint32_t session);

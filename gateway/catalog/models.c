@@ -1,4 +1,4 @@
-/* runs.c - models as configured, and the runs that fence each other: one run at a time may publish. */
+/* models.c - models as configured, and the runs that fence each other: one run at a time may publish. */
 #include "gateway/catalog/tables.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* runs.c - tests of gateway/catalog/runs.c: one run at a time publishes, the newest. */
+/* models.c - tests of gateway/catalog/models.c: one run at a time publishes, the newest. */
 #include <string.h>
 
 #include "check.h"

@@ -1,4 +1,4 @@
-/* waits.c - tests of gateway/catalog/waits.c: who waits, for what, until when. P10: every wait is answered once. */
+/* waiters.c - tests of gateway/catalog/waiters.c: who waits, for what, until when. P10: every wait is answered once. */
 #include "check.h"
 #include "site.h"
 

@@ -1,4 +1,4 @@
-/* waits.c - who waits for a version or for a site, until when, and what wakes them. */
+/* waiters.c - who waits for a version or for a site, until when, and what wakes them. */
 #include "gateway/catalog/tables.h"
 
 #include "base/assert.h"
