@@ -100,13 +100,19 @@ struct fake {
     bool chain;       /* PLANs name the worker that exported last, when there is one */
     bool garble_root; /* MANIFESTS with another root */
     bool bad_source;  /* PLAN with tables that do not fit */
-    uint32_t grant_late_ms;
     struct tb_session_hop_lost hop_lost;
     struct tb_session_progress progress;
     struct tb_session_activated activated;
     struct tb_session_export exported; /* its span is not kept */
     enum tb_status activate_answer;    /* TB_OK: by `go` */
 };
+
+#define FAKE_SET(f, what, to)                                                                                \
+    do {                                                                                                     \
+        pthread_mutex_lock(&(f)->lock);                                                                      \
+        (f)->what = (to);                                                                                    \
+        pthread_mutex_unlock(&(f)->lock);                                                                    \
+    } while (0)
 
 void fake_open(struct fake *f);
 void fake_close(struct fake *f);

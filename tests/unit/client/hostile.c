@@ -105,10 +105,10 @@ static void a_wrong_root_is_refused(void **state)
     (void)state;
     struct world w;
     world_open(&w);
-    w.f.garble_root = true;
+    FAKE_SET(&w.f, garble_root, true);
     CHECK_STATUS(tb_stage(w.sub, &w.uid, 20000), TB_PEER_GARBLED);
     assert_non_null(strstr(tb_last_error(), "root"));
-    w.f.garble_root = false;
+    FAKE_SET(&w.f, garble_root, false);
     CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
     world_close(&w);
 }
@@ -118,9 +118,9 @@ static void a_source_that_does_not_fit_is_refused(void **state)
     (void)state;
     struct world w;
     world_open(&w);
-    w.f.bad_source = true;
+    FAKE_SET(&w.f, bad_source, true);
     CHECK_STATUS(tb_stage(w.sub, &w.uid, 2000), TB_PEER_GARBLED);
-    w.f.bad_source = false;
+    FAKE_SET(&w.f, bad_source, false);
     CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
     world_close(&w);
 }
@@ -145,7 +145,7 @@ static void manifests_out_of_bounds_drop_the_wire(void **state)
     (void)state;
     struct world w;
     world_open(&w);
-    w.f.mute[TB_SESSION_STAGE] = true;
+    FAKE_SET(&w.f, mute[TB_SESSION_STAGE], true);
     CHECK_STATUS(tb_stage(w.sub, &w.uid, 0), TB_AGAIN);
     fake_wait_seen(&w.f, TB_SESSION_STAGE, 1);
     send_manifest(&w, 0, 16); /* before MANIFESTS said how many there are */

@@ -200,7 +200,7 @@ static void a_refused_seal_leaves_nothing(void **state)
     (void)state;
     struct rank k;
     rank_open(&k, false);
-    k.f.refuse[TB_SESSION_SEAL] = TB_CONFLICT;
+    FAKE_SET(&k.f, refuse[TB_SESSION_SEAL], TB_CONFLICT);
     CHECK_STATUS(publish(&k, 1, TB_PUBLISH_SHADOW, NULL, NULL), TB_CONFLICT);
     char text[4096];
     uint64_t needed;
@@ -214,11 +214,11 @@ static void a_silent_gateway_is_a_timeout_and_a_retry_succeeds(void **state)
     (void)state;
     struct rank k;
     rank_open(&k, false);
-    k.f.mute[TB_SESSION_SEAL] = true;
+    FAKE_SET(&k.f, mute[TB_SESSION_SEAL], true);
     struct tb_publish_options o = options_of(&k, 1, TB_PUBLISH_SHADOW, NULL);
     o.timeout_ms = 300;
     CHECK_STATUS(tb_publish(k.s, &o, NULL), TB_TIMEOUT);
-    k.f.mute[TB_SESSION_SEAL] = false;
+    FAKE_SET(&k.f, mute[TB_SESSION_SEAL], false);
     CHECK_OK(publish(&k, 1, TB_PUBLISH_SHADOW, NULL, NULL));
     fake_land(&k.f, 1);
     check_landed(&k, 1);
@@ -302,7 +302,7 @@ static void a_timed_out_unpublish_keeps_the_reference(void **state)
     rank_open(&k, true);
     struct tb_publish_info info;
     CHECK_OK(publish(&k, 1, TB_PUBLISH_IN_PLACE, NULL, &info));
-    k.f.refuse[TB_SESSION_UNPUBLISH] = TB_TIMEOUT;
+    FAKE_SET(&k.f, refuse[TB_SESSION_UNPUBLISH], TB_TIMEOUT);
     CHECK_STATUS(tb_unpublish(k.s, &info.uid, 100), TB_TIMEOUT);
     fake_land(&k.f, 1);
     check_landed(&k, 1);
@@ -337,7 +337,7 @@ static void a_known_session_goes_on(void **state)
     (void)state;
     struct rank k;
     rank_open(&k, false);
-    k.f.remember = true;
+    FAKE_SET(&k.f, remember, true);
     CHECK_OK(publish(&k, 1, TB_PUBLISH_SHADOW, NULL, NULL));
     fake_away(&k.f, true);
     fake_away(&k.f, false);

@@ -64,7 +64,7 @@ static void no_gateway_is_told_in_time(void **state)
 static void a_refused_greeting_is_told_at_once(void **state)
 {
     struct fake *f = *state;
-    f->refuse[TB_SESSION_HELLO] = TB_PEER_DENIED;
+    FAKE_SET(f, refuse[TB_SESSION_HELLO], TB_PEER_DENIED);
     struct tb_session *s = NULL;
     const struct tb_session_options o = {
         .struct_bytes = sizeof o, .gateway = f->path, .open_timeout_ms = 60000};
@@ -78,7 +78,7 @@ static void a_refused_greeting_is_told_at_once(void **state)
 static void a_trusted_network_opens_a_plain_door(void **state)
 {
     struct fake *f = *state;
-    f->trusted = true;
+    FAKE_SET(f, trusted, true);
     struct tb_session *s = fake_session_open(f, "w", NULL);
     assert_int_equal(fake_seen(f, TB_SESSION_HELLO), 2);
     bool tls = true;
@@ -277,7 +277,7 @@ static void waiting_for_a_site_is_passed_on(void **state)
     CHECK_OK(tb_wait_site(s, &uid, "west", TB_SITE_HOLDS, 1000));
     CHECK_STATUS(tb_wait_site(s, &uid, "we st", TB_SITE_HOLDS, 1000), TB_BAD_ARGUMENT);
     CHECK_STATUS(tb_wait_site(s, &uid, "west", 9, 1000), TB_BAD_ARGUMENT);
-    f->refuse[TB_SESSION_WAIT_SITE] = TB_TIMEOUT;
+    FAKE_SET(f, refuse[TB_SESSION_WAIT_SITE], TB_TIMEOUT);
     CHECK_STATUS(tb_wait_site(s, &uid, NULL, TB_SITE_ACTIVATED, 0), TB_AGAIN);
     tb_session_close(s);
 }

@@ -142,15 +142,15 @@ static void a_chain(const char *second_host)
     fake_open(&f);
     struct fake_version *v = fake_make(&f, 1, 2, 2, TENSOR);
     const struct tb_uid uid = uid_of(v);
-    f.chain = true;
-    f.no_plan = true;
+    FAKE_SET(&f, chain, true);
+    FAKE_SET(&f, no_plan, true);
     worker_open(&f, &a, "a", "host-a", 4);
     CHECK_STATUS(tb_stage(a.sub, &uid, 0), TB_AGAIN);
     fake_wait_seen(&f, TB_SESSION_EXPORT, 1); /* before a byte is there */
-    f.no_plan = false;
+    FAKE_SET(&f, no_plan, false);
     worker_open(&f, &b, "b", second_host, 4);
     CHECK_STATUS(tb_stage(b.sub, &uid, 300), TB_AGAIN); /* chained behind one that has nothing */
-    f.chain = false;
+    FAKE_SET(&f, chain, false);
     fake_plan(&f, 0, 1); /* now a's source comes */
     if (tb_stage(b.sub, &uid, 20000) != TB_OK) fail_msg("%s", tb_last_error());
     CHECK_OK(tb_stage(a.sub, &uid, 20000));
@@ -183,18 +183,18 @@ static void a_lost_upstream_is_told_and_replaced(void **state)
     fake_open(&f);
     struct fake_version *v = fake_make(&f, 1, 2, 2, TENSOR);
     const struct tb_uid uid = uid_of(v);
-    f.chain = true;
-    f.no_plan = true;
+    FAKE_SET(&f, chain, true);
+    FAKE_SET(&f, no_plan, true);
     worker_open(&f, &a, "a", "host-a", 0);
     CHECK_STATUS(tb_stage(a.sub, &uid, 0), TB_AGAIN);
     fake_wait_seen(&f, TB_SESSION_EXPORT, 1);
-    f.no_plan = false;
+    FAKE_SET(&f, no_plan, false);
     worker_open(&f, &b, "b", "host-b", 4);
     CHECK_STATUS(tb_stage(b.sub, &uid, 200), TB_AGAIN);
     worker_close(&a);
     fake_wait_seen(&f, TB_SESSION_HOP_LOST, 1);
     assert_int_equal(f.hop_lost.plan, f.next_plan);
-    f.chain = false;
+    FAKE_SET(&f, chain, false);
     uint32_t index = 0;
     pthread_mutex_lock(&f.lock);
     while (f.sessions[index].wire == NULL || strcmp(f.sessions[index].hello.name.text, "b") != 0)
@@ -290,12 +290,12 @@ static void a_gateway_that_returns_is_asked_again(void **state)
     fake_open(&f);
     struct fake_version *v = fake_make(&f, 1, 2, 2, TENSOR);
     const struct tb_uid uid = uid_of(v);
-    f.no_plan = true;
+    FAKE_SET(&f, no_plan, true);
     worker_open(&f, &w, "w", NULL, 4);
     CHECK_STATUS(tb_stage(w.sub, &uid, 100), TB_AGAIN);
     fake_wait_seen(&f, TB_SESSION_EXPORT, 1);
     fake_away(&f, true);
-    f.no_plan = false;
+    FAKE_SET(&f, no_plan, false);
     fake_away(&f, false);
     if (tb_stage(w.sub, &uid, 20000) != TB_OK) fail_msg("%s", tb_last_error());
     worker_close(&w);
@@ -314,13 +314,13 @@ static void failures_of_a_version_wake_those_who_stage_it(void **state)
     for (uint32_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
         struct fake_version *v = fake_make(&f, 1 + i, 2, 2, TENSOR);
         const struct tb_uid uid = uid_of(v);
-        f.no_plan = true;
+        FAKE_SET(&f, no_plan, true);
         CHECK_STATUS(tb_stage(w.sub, &uid, 0), TB_AGAIN);
         fake_wait_seen(&f, TB_SESSION_EXPORT, i + 1);
         fake_state(&f, 1 + i, ends[i]);
         CHECK_STATUS(tb_stage(w.sub, &uid, 20000), ends[i]);
         if (ends[i] != TB_GROUP_BROKEN) continue;
-        f.no_plan = false; /* the next attempt of the group */
+        FAKE_SET(&f, no_plan, false); /* the next attempt of the group */
         CHECK_OK(tb_stage(w.sub, &uid, 20000));
     }
     worker_close(&w);
