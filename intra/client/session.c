@@ -9,14 +9,14 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "intra/client/client.h"
+#include "tombolo/version.h"
 
 #define OPEN_TIMEOUT_MS  10000u
 #define DRAIN_MS_UNKNOWN 10000u /* until a gateway said what its site drains for */
-#define LIBRARY_VERSION  "0.1.0"
 
 const char *tb_library_version(void)
 {
-    return LIBRARY_VERSION;
+    return TB_VERSION_TEXT;
 }
 
 /* ---- calls ---- */
