@@ -15,7 +15,7 @@ ALLOWED = {
     "base/net": {"include", "base"},
     "wan": {"include", "base", "base/net"},
     "intra": {"include", "base", "base/net"},
-    "gateway/catalog": {"include", "base", "intra"}, # the planner, a core; fence.symbols sees to it that no shell comes along
+    "gateway/catalog": {"include", "base", "intra/planner.h"},  # one core asks another: it keeps the plans
     "gateway/arena": {"include", "base"},
     "gateway/daemon": {"include", "base", "base/net", "wan", "intra", "gateway/catalog", "gateway/arena"},
     # the command line is a client: it reads configurations like the daemon, and never touches catalog or arena
@@ -102,7 +102,7 @@ def main():
                 continue
             modules.setdefault(mine, set()).add(other)
             allowed = ALLOWED.get(mine, {"include", "base"})
-            if allowed is not EVERYTHING and other not in allowed:
+            if allowed is not EVERYTHING and not allowed & {other, other_path}:
                 wrong.append(f"{path}:{number}: {mine} may not include {other} ({other_path})")
     for graph, what in ((modules, "modules"), (files, "files")):
         cycle = find_cycle(graph)
