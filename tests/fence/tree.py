@@ -12,7 +12,7 @@ TOP = {
 MODULES = ("base", "base/net", "wan", "intra", "gateway", "gateway/catalog", "gateway/arena", "gateway/daemon",
            "gateway/web", "gateway/cli", "sim", "bench", "deploy", "tests")
 README_LINES_MAX = 40
-REPEATED = {"CMakeLists.txt", "README.md"}
+REPEATED = {"CMakeLists.txt", "README.md", "main.c"}
 
 
 def check_top(root):
