@@ -166,7 +166,7 @@ static void print_status(const json_t *r)
     const json_t *arena = json_object_get(r, "arena");
     (void)printf("gateway  tombolo://%s/%s  up %s  incarnation %" PRIu64 "%s%s\n", text_of(r, "site").text,
                  text_of(r, "gateway").text, tb_show_seconds(number_of(r, "uptime_s")).text,
-                 count_of(r, "incarnation"), number_of(r, "recovering_s") > 0 ? "  recovering" : "",
+                 count_of(r, "incarnation"), json_is_true(json_object_get(r, "recovering")) ? "  recovering" : "",
                  json_is_true(json_object_get(r, "draining")) ? "  draining" : "");
     (void)printf("arena    %s of %s used  life %s\n", bytes_of(arena, "used").text,
                  bytes_of(arena, "bytes").text, text_of(r, "life").text);

@@ -1,4 +1,4 @@
-/* subscribe.c - tombolo subscribe: versions as files in a folder, each behind its marker. */
+/* subscribe_command.c - tombolo subscribe: versions as files in a folder, each behind its marker. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* main.c - tombolo: finds the command, parses its options, runs it. */
+/* tombolo.c - tombolo: finds the command, parses its options, runs it. */
 #include <signal.h>
 #include <string.h>
 

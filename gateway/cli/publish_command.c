@@ -1,4 +1,4 @@
-/* publish.c - tombolo publish: files go to the gateway's arena as one shard of a version, straight from the
+/* publish_command.c - tombolo publish: files go to the gateway's arena as one shard of a version, straight from the
  * page cache.
  *
  * In place: the mapped files are what the gateway reads, so nothing is copied here, and a version of any size
