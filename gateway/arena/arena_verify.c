@@ -105,16 +105,25 @@ bool tb_arena_chunk_trusted(const struct tb_arena_region *region, uint32_t shard
     return tb_place_held(&s->place, k) && !is_suspect(s, k);
 }
 
-enum tb_status tb_arena_chunk_verify(struct tb_arena_region *region, uint32_t shard, uint32_t k)
+enum tb_status tb_arena_chunk_recheck(struct tb_arena_region *region, uint32_t shard, uint32_t k)
 {
     if (!tb_arena_place_ready(region, shard)) return TB_CHUNK_ABSENT;
     const struct suspect chunk = {region, &region->shards[shard], k};
-    if (!tb_place_held(&chunk.s->place, k)) return TB_CHUNK_ABSENT;
-    if (!is_suspect(chunk.s, k)) return TB_OK;
-    uint64_t bytes = 0;
-    const bool good = matches(chunk.s, k, &bytes);
+    /* Rare, and under the mutex: whoever comes second finds it absent, or landed again. */
     pthread_mutex_lock(&region->arena->mutex);
-    judge(&chunk, good);
+    const bool held = tb_place_held(&chunk.s->place, k);
+    uint64_t bytes = 0;
+    const bool good = held && matches(chunk.s, k, &bytes);
+    if (held && is_suspect(chunk.s, k))
+        (void)judge(&chunk, good);
+    else if (held && !good)
+        condemn(&chunk);
     pthread_mutex_unlock(&region->arena->mutex);
-    return good ? TB_OK : TB_CHUNK_DIGEST;
+    return !held ? TB_CHUNK_ABSENT : good ? TB_OK : TB_CHUNK_DIGEST;
+}
+
+enum tb_status tb_arena_chunk_verify(struct tb_arena_region *region, uint32_t shard, uint32_t k)
+{
+    if (tb_arena_chunk_trusted(region, shard, k)) return TB_OK;
+    return tb_arena_chunk_recheck(region, shard, k);
 }

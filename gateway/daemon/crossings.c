@@ -344,7 +344,7 @@ static void links_chunk_bad(void *user, uint32_t peer, const struct tb_links_bad
            bad->rotten ? "verify" : "ask_again");
     struct tb_copy *copy = bad->rotten ? tb_copy_find(d, &bad->uid) : NULL;
     if (copy != NULL && copy->region != NULL &&
-        tb_arena_chunk_verify(copy->region, bad->shard, bad->chunk) == TB_CHUNK_DIGEST) {
+        tb_arena_chunk_recheck(copy->region, bad->shard, bad->chunk) == TB_CHUNK_DIGEST) {
         atomic_fetch_add(&d->verify_bad, 1); /* a new life: as the verifier does */
         uv_async_send(&d->verify_wake);
     }

@@ -135,6 +135,10 @@ static int activate(struct tb_session *s, struct tb_subscription *sub, const str
     struct tb_staged_use *use = tb_use_find(sub, uid);
     int status = may_activate(sub, use);
     if (status == TB_OK) status = ask_go(s, sub, use);
+    if (status == TB_GROUP_BROKEN) { /* told once: the next tb_stage begins another attempt */
+        use->ended = TB_OK;
+        use->asked = use->go = false;
+    }
     if (status != TB_OK) return status;
     /* While the answer was waited for the registration may have been suspended by another thread. */
     if (sub->registration != NULL && sub->registration->suspended)

@@ -3,8 +3,7 @@
 import signal
 import sys
 
-from harness import (Failed, Rollout, Trainer, Worker, expect, main, safetensors_table, scenario, wait_for)
-from test_main_job import follow, four_rollouts, up
+from harness import (Failed, Rollout, Trainer, Worker, expect, follow, main, safetensors_table, scenario, up, wait_for)
 
 
 def slow(link, uid_of, west, fraction=0.2, bytes_per_s=2 << 20):
@@ -215,7 +214,7 @@ def trainer_restarts_from_an_older_step(lab):
     reader.stage(uid)
     reader.activate(uid)
     reader.check(paths[2])
-    reader.worker.refused("bad_state", "stage", uid=uid_old)  # never backwards
+    reader.worker.refused("bad_state", "activate", uid=uid_old)  # never backwards
 
 
 @scenario

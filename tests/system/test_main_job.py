@@ -3,31 +3,8 @@ verified, by every worker of another (P1, P2)."""
 
 import sys
 
-from harness import (Failed, Rollout, Trainer, Worker, expect, main, safetensors_table, scenario, wait_for)
-
-
-def up(*sites):
-    for s in sites:
-        s.start()
-    for s in sites:
-        for peer in s.peers:
-            s.wait_link(peer)
-
-
-def four_rollouts(lab, west, path):
-    """Two reader groups of two members; their hosts differ, so the site forms a chain."""
-    return [Rollout(lab, west, f"w{i}", path, group=f"engine{i // 2}", index=i % 2, count=2, host=f"host{i}") for i in range(4)]
-
-
-def follow(rollouts, uid, path):
-    for r in rollouts:
-        r.worker.send("stage", uid=uid, timeout_ms=40000)
-    for r in rollouts:
-        expect(f"{r.worker.name} stages", r.worker.receive()["status"], "ok")
-    for r in rollouts:
-        r.activate(uid)
-    for r in rollouts:
-        r.check(path)
+from harness import (Failed, Rollout, Trainer, Worker, expect, follow, four_rollouts, main, safetensors_table,
+                     scenario, up, wait_for)
 
 
 @scenario

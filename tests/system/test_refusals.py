@@ -7,8 +7,7 @@ import subprocess
 import sys
 
 from harness import (TOMBOLOD, Failed, Lab, Rollout, Trainer, Worker, expect, main, safetensors_table, scenario,
-                     wait_for)
-from test_main_job import up
+                     up, wait_for)
 
 
 def refused_link(lab, east, west):
@@ -168,7 +167,7 @@ def the_store_cannot_be_written(lab):
 
 
 @scenario
-def a_read_only_store(lab):
+def a_damaged_store(lab):
     """P10: a damaged store stops the start with a line that names the file."""
     east, _, _ = lab.east_west(through_link=False)
     (east.dir / "store.sqlite").write_bytes(b"this is not a database, whatever its name says" * 100)
