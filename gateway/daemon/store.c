@@ -1,16 +1,21 @@
+/* store.c - one SQLite file in WAL mode, its statements prepared once, every write one transaction. Readers such as the
+ * sqlite3 shell may look on; a second daemon is kept out by a lock that SQLite does not know. */
 #include "gateway/daemon/store.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/fault.h"
 
 #define SCHEMA_VERSION "1"
-#define ENDED_KEPT                                                                                           \
-    10000 /* rows of versions that ended: the newest are kept, for `tombolo versions` and uids */
+#define TRIM_EVERY     256 /* writes */
+/* Rows of versions that ended: the newest are kept, for `tombolo versions` and their uids. */
+#define ENDED_KEPT 10000
 
 static const char schema_sql[] =
     "CREATE TABLE IF NOT EXISTS meta(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
@@ -61,13 +66,40 @@ enum statement {
 struct tb_store {
     sqlite3 *db;
     sqlite3_stmt *st[STATEMENT_COUNT];
+    int lock_fd; /* closed after the database: closing any descriptor of the file drops SQLite's own locks */
     uint64_t writes;
     char error[256];
 };
 
+/* What an operator can do about it; "" where SQLite's own words say it. */
+static const char *hint(int code)
+{
+    switch (code & 0xff) {
+    case SQLITE_FULL:
+        return "; free some space on its filesystem";
+    case SQLITE_READONLY:
+    case SQLITE_CANTOPEN:
+        return "; the file and its folder must be writable";
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return "; another process writes to it";
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        return "; restore a copy, or move it away to begin empty";
+    case SQLITE_IOERR:
+        return "; look at its disk";
+    default:
+        return "";
+    }
+}
+
 static enum tb_status failed(struct tb_store *s, const char *doing)
 {
-    snprintf(s->error, sizeof s->error, "%s: %s", doing, s->db != NULL ? sqlite3_errmsg(s->db) : "no memory");
+    if (s->db == NULL)
+        snprintf(s->error, sizeof s->error, "%s: no memory", doing);
+    else
+        snprintf(s->error, sizeof s->error, "%s: %.120s%s", doing, sqlite3_errmsg(s->db),
+                 hint(sqlite3_errcode(s->db)));
     return TB_SITE_STORE;
 }
 
@@ -132,15 +164,25 @@ static enum tb_status schema_check(struct tb_store *s)
     return status;
 }
 
-static enum tb_status open_db(struct tb_store *s, const char *path)
+/* The file is made here so that its mode is right from its first byte on. */
+static enum tb_status lock_file(struct tb_store *s, const char *path)
 {
-    /* The file is made here so that its mode is right from its first byte on. */
-    const int fd = tb_sys_open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0) {
-        snprintf(s->error, sizeof s->error, "cannot open for writing: %m");
+    s->lock_fd = tb_sys_open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (s->lock_fd < 0) {
+        snprintf(s->error, sizeof s->error, "cannot open for writing: %s", strerror(errno));
         return TB_SITE_STORE;
     }
-    close(fd);
+    if (flock(s->lock_fd, LOCK_EX | LOCK_NB) == 0) return TB_OK;
+    snprintf(s->error, sizeof s->error, "%s",
+             errno == EWOULDBLOCK ? "another process holds it; is a second tombolod running?"
+                                  : strerror(errno));
+    return TB_SITE_STORE;
+}
+
+static enum tb_status open_db(struct tb_store *s, const char *path)
+{
+    const enum tb_status locked = lock_file(s, path);
+    if (locked != TB_OK) return locked;
     if (sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK) {
         return failed(s, "opening");
     }
@@ -156,7 +198,12 @@ static enum tb_status open_db(struct tb_store *s, const char *path)
 enum tb_status tb_store_open(const char *path, struct tb_store **store_out, char error_out[256])
 {
     struct tb_store *s = tb_calloc(1, sizeof *s);
-    if (s == NULL) return TB_SITE_NOMEM;
+    if (s == NULL) {
+        snprintf(error_out, 256, "store %.100s: no memory", path);
+        return TB_SITE_NOMEM;
+    }
+    s->lock_fd = -1;
+    s->writes = TRIM_EVERY - 1; /* the first write trims what an earlier process left over */
     const enum tb_status status = open_db(s, path);
     if (status != TB_OK) {
         snprintf(error_out, 256, "store %.100s: %.140s", path, s->error);
@@ -173,6 +220,7 @@ void tb_store_close(struct tb_store *store)
     for (int i = 0; i < STATEMENT_COUNT; i++)
         sqlite3_finalize(store->st[i]);
     sqlite3_close(store->db);
+    if (store->lock_fd >= 0) close(store->lock_fd);
     tb_free(store);
 }
 
@@ -202,7 +250,7 @@ static enum tb_status audit_put(struct tb_store *s, const struct audit_row *row)
     bind_u64(st, 7, row->number);
     bind_id(st, 8, row->uid);
     enum tb_status status = run_once(s, ST_audit_put, "writing the audit trail");
-    if (status != TB_OK || ++s->writes % 256 != 0) return status;
+    if (status != TB_OK || ++s->writes % TRIM_EVERY != 0) return status;
     bind_u64(s->st[ST_audit_trim], 1, TB_STORE_AUDIT_MAX);
     return run_once(s, ST_audit_trim, "trimming the audit trail");
 }
@@ -276,7 +324,7 @@ enum tb_status tb_store_version(struct tb_store *s, const struct tb_store_versio
     bind_u64(st, 10, v->pinned);
     const struct audit_row row = {audit, v->key.model.text, v->key.run_order, v->key.number, &v->key.uid};
     enum tb_status status = transact(s, ST_version_put, &row);
-    if (status != TB_OK || s->writes % 256 != 0) return status;
+    if (status != TB_OK || s->writes % TRIM_EVERY != 0) return status;
     bind_text(s->st[ST_version_trim], 1, v->key.model.text);
     bind_u64(s->st[ST_version_trim], 2, ENDED_KEPT);
     return run_once(s, ST_version_trim, "trimming ended versions");

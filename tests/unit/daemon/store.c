@@ -1,0 +1,402 @@
+/* store.c - what survives a restart, and every way in which a file can refuse: read-only, full, damaged, held by another. */
+#include "gateway/daemon/store.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <sqlite3.h>
+
+#include <cmocka.h>
+
+static char folder[64];
+static char path[96];
+static char error[256];
+static sqlite3 *opened;   /* the newest connection of this process */
+static sqlite3 *store_db; /* the store's */
+
+static const struct tb_store_audit audit = {.what = "test", .who = "unix:0", .why = "", .wall_ms = 1234};
+
+/* SQLite tells every new connection to its extensions: so a test can make the store's own file "full". */
+static int note_connection(sqlite3 *db, const char **message, const struct sqlite3_api_routines *api)
+{
+    (void)message;
+    (void)api;
+    opened = db;
+    return SQLITE_OK;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/tombolo-store-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/s.sqlite", folder);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    static const char *const ends[] = {"", "-wal", "-shm"};
+    for (int i = 0; i < 3; i++) {
+        char file[128];
+        snprintf(file, sizeof file, "%s%s", path, ends[i]);
+        unlink(file);
+    }
+    return rmdir(folder);
+}
+
+static struct tb_store *open_good(void)
+{
+    struct tb_store *store = NULL;
+    if (tb_store_open(path, &store, error) != TB_OK) fail_msg("%s", error);
+    store_db = opened;
+    return store;
+}
+
+static struct tb_catalog_run make_run(uint64_t order)
+{
+    struct tb_catalog_run run = {.order = order,
+                                 .has_last = true,
+                                 .last_number = 40 + order,
+                                 .resumed_run_order = order - 1,
+                                 .resumed_number = UINT64_MAX, /* 64 bits go through SQLite's signed ones */
+                                 .fenced = order == 1};
+    run.id.bytes[0] = (uint8_t)order;
+    assert_int_equal(tb_name_set(&run.model, "policy"), TB_OK);
+    snprintf(run.key, sizeof run.key, "key-%d", (int)order);
+    return run;
+}
+
+static struct tb_store_version make_version(uint64_t number)
+{
+    struct tb_store_version v = {.state = TB_VERSION_READY, .bytes = 1000 + number};
+    v.key = (struct tb_version_key){.run_order = 1, .number = number, .shard_count = 2};
+    memcpy(v.key.uid.bytes, &number, sizeof number);
+    v.key.uid.bytes[15] = 1;
+    v.key.run.bytes[0] = 1;
+    v.key.root.bytes[3] = (uint8_t)number;
+    assert_int_equal(tb_name_set(&v.key.model, "policy"), TB_OK);
+    return v;
+}
+
+struct loaded {
+    struct tb_catalog_run runs[8];
+    struct tb_store_version versions[8];
+    uint32_t run_count, version_count;
+};
+
+static enum tb_status take_run(void *user, const struct tb_catalog_run *run)
+{
+    struct loaded *l = user;
+    assert_true(l->run_count < 8);
+    l->runs[l->run_count++] = *run;
+    return TB_OK;
+}
+
+static enum tb_status take_version(void *user, const struct tb_store_version *version)
+{
+    struct loaded *l = user;
+    assert_true(l->version_count < 8);
+    l->versions[l->version_count++] = *version;
+    return TB_OK;
+}
+
+static enum tb_status load(struct tb_store *store, struct loaded *l)
+{
+    memset(l, 0, sizeof *l);
+    return tb_store_load(store, take_run, take_version, l);
+}
+
+/* A number that a statement on a connection of the test's own answers. */
+static int64_t ask(const char *sql)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *st = NULL;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &st, NULL), SQLITE_OK);
+    const int rc = sqlite3_step(st);
+    assert_true(rc == SQLITE_ROW || rc == SQLITE_DONE);
+    const int64_t answer = rc == SQLITE_ROW ? sqlite3_column_int64(st, 0) : 0;
+    sqlite3_finalize(st);
+    sqlite3_close(db);
+    return answer;
+}
+
+/* P3, of what is not in the arena. */
+static void what_was_written_is_there_after_a_restart(void **state)
+{
+    (void)state;
+    struct loaded l;
+    struct tb_store *store = open_good();
+    for (uint64_t i = 2; i >= 1; i--) {
+        const struct tb_catalog_run run = make_run(i);
+        assert_int_equal(tb_store_run(store, &run, &audit), TB_OK);
+    }
+    struct tb_store_version v = make_version(8);
+    assert_int_equal(tb_store_version(store, &v, &audit), TB_OK);
+    v = make_version(7);
+    assert_int_equal(tb_store_version(store, &v, &audit), TB_OK);
+    v.state = TB_VERSION_KEPT; /* a later state replaces the row */
+    assert_int_equal(tb_store_version(store, &v, &audit), TB_OK);
+    struct tb_store_pointer p = {.model = v.key.model, .uid = v.key.uid, .pin = true, .pinned = true};
+    assert_int_equal(tb_store_pointer(store, &p, &audit), TB_OK);
+    p.pin = false;
+    assert_int_equal(tb_store_pointer(store, &p, &audit), TB_OK);
+    tb_store_close(store);
+
+    store = open_good();
+    assert_int_equal(load(store, &l), TB_OK);
+    assert_int_equal(l.run_count, 2);
+    for (uint64_t i = 1; i <= 2; i++) {
+        const struct tb_catalog_run want = make_run(i);
+        const struct tb_catalog_run *have = &l.runs[i - 1];
+        assert_int_equal(have->order, want.order);
+        assert_memory_equal(&have->id, &want.id, sizeof want.id);
+        assert_string_equal(have->key, want.key);
+        assert_string_equal(have->model.text, "policy");
+        assert_true(have->has_last && have->last_number == want.last_number);
+        assert_true(have->resumed_run_order == want.resumed_run_order && have->resumed_number == UINT64_MAX);
+        assert_int_equal(have->fenced, want.fenced);
+    }
+    assert_int_equal(l.version_count, 2); /* in their order, not that of writing */
+    assert_int_equal(l.versions[0].key.number, 7);
+    assert_int_equal(l.versions[0].state, TB_VERSION_KEPT);
+    assert_true(l.versions[0].pinned);
+    assert_false(l.versions[1].pinned);
+    assert_memory_equal(&l.versions[0].key.root, &v.key.root, sizeof v.key.root);
+    assert_memory_equal(&l.versions[0].key.uid, &v.key.uid, sizeof v.key.uid);
+    assert_int_equal(l.versions[0].bytes, 1007);
+    assert_int_equal(l.versions[0].key.shard_count, 2);
+    tb_store_close(store);
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+}
+
+/* A pin survives that its version is written again. */
+static void a_new_state_keeps_the_pin(void **state)
+{
+    (void)state;
+    struct loaded l;
+    struct tb_store *store = open_good();
+    struct tb_store_version v = make_version(7);
+    assert_int_equal(tb_store_version(store, &v, &audit), TB_OK);
+    struct tb_store_pointer p = {.model = v.key.model, .uid = v.key.uid, .pin = true, .pinned = true};
+    assert_int_equal(tb_store_pointer(store, &p, &audit), TB_OK);
+    assert_int_equal(tb_store_version(store, &v, &audit), TB_OK);
+    assert_int_equal(load(store, &l), TB_OK);
+    assert_true(l.versions[0].pinned);
+    p.pinned = false;
+    assert_int_equal(tb_store_pointer(store, &p, &audit), TB_OK);
+    assert_int_equal(load(store, &l), TB_OK);
+    assert_false(l.versions[0].pinned);
+    tb_store_close(store);
+}
+
+static void the_incarnation_grows_at_each_start(void **state)
+{
+    (void)state;
+    uint64_t incarnation = 0;
+    for (uint64_t start = 1; start <= 3; start++) {
+        struct tb_store *store = open_good();
+        assert_int_equal(tb_store_incarnation(store, 0, &incarnation), TB_OK);
+        assert_int_equal(incarnation, start);
+        tb_store_close(store);
+    }
+    struct tb_store *store = open_good();
+    assert_int_equal(tb_store_incarnation(store, 90, &incarnation), TB_OK); /* a peer has seen 89 */
+    assert_int_equal(incarnation, 90);
+    assert_int_equal(tb_store_incarnation(store, 5, &incarnation), TB_OK);
+    assert_int_equal(incarnation, 91);
+    tb_store_close(store);
+}
+
+static void a_second_process_is_refused(void **state)
+{
+    (void)state;
+    struct tb_store *store = open_good();
+    struct tb_store *second = NULL;
+    assert_int_equal(tb_store_open(path, &second, error), TB_SITE_STORE);
+    assert_null(second);
+    assert_non_null(strstr(error, path));
+    assert_non_null(strstr(error, "another process holds it"));
+    tb_store_close(store);
+    tb_store_close(open_good());
+}
+
+/* As a user who may read the file and not write it. Root may do both, so a child gives that up first. */
+static void a_read_only_file_is_refused(void **state)
+{
+    (void)state;
+    tb_store_close(open_good());
+    assert_int_equal(chmod(path, 0444), 0);
+    assert_int_equal(chmod(folder, 0755), 0);
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct tb_store *store = NULL;
+        if (geteuid() == 0 && seteuid(65534) != 0) _exit(9);
+        const enum tb_status status = tb_store_open(path, &store, error);
+        _exit(status == TB_SITE_STORE && strstr(error, "cannot open for writing: Permission denied") != NULL
+                  ? 0
+                  : 1);
+    }
+    int how = 0;
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    assert_int_equal(how, 0);
+    assert_int_equal(tb_store_open("/tmp/no-such-folder/s", &(struct tb_store *){NULL}, error),
+                     TB_SITE_STORE);
+    assert_non_null(strstr(error, "No such file or directory"));
+}
+
+static void pragma(const char *sql)
+{
+    assert_int_equal(sqlite3_exec(store_db, sql, NULL, NULL, NULL), SQLITE_OK);
+}
+
+/* P10 and P6: a full file says so, loses nothing that was there, and is good again once there is room. */
+static void a_full_file_refuses_and_recovers(void **state)
+{
+    (void)state;
+    struct loaded l;
+    char long_why[3000];
+    struct tb_store *store = open_good();
+    struct tb_store_version v = make_version(1);
+    assert_int_equal(tb_store_version(store, &v, &audit), TB_OK);
+    memset(long_why, 'x', sizeof long_why - 1);
+    long_why[sizeof long_why - 1] = '\0';
+    const struct tb_store_audit fat = {.what = "test", .who = "unix:0", .why = long_why};
+    pragma("PRAGMA max_page_count=1"); /* SQLite takes the present size for the least */
+    enum tb_status status = TB_OK;
+    v = make_version(2);
+    for (int i = 0; i < 10 && status == TB_OK; i++)
+        status = tb_store_version(store, &v, &fat);
+    assert_int_equal(status, TB_SITE_STORE);
+    assert_non_null(strstr(tb_store_error(store), "full"));
+    assert_non_null(strstr(tb_store_error(store), "free some space"));
+    v = make_version(3); /* both the row and its audit line, or neither */
+    assert_int_equal(tb_store_version(store, &v, &fat), TB_SITE_STORE);
+    assert_int_equal(ask("SELECT COUNT(*) FROM version WHERE number=3"), 0);
+    assert_int_equal(load(store, &l), TB_OK);
+    assert_int_equal(l.versions[0].key.number, 1);
+    pragma("PRAGMA max_page_count=100000");
+    assert_int_equal(tb_store_version(store, &v, &fat), TB_OK);
+    assert_int_equal(ask("SELECT COUNT(*) FROM version WHERE number=3"), 1);
+    tb_store_close(store);
+}
+
+static void a_store_that_turns_read_only_says_so(void **state)
+{
+    (void)state;
+    struct tb_store *store = open_good();
+    const struct tb_store_version v = make_version(1);
+    uint64_t incarnation = 0;
+    pragma("PRAGMA query_only=1");
+    assert_int_equal(tb_store_version(store, &v, &audit), TB_SITE_STORE);
+    assert_non_null(strstr(tb_store_error(store), "readonly"));
+    assert_non_null(strstr(tb_store_error(store), "must be writable"));
+    assert_int_equal(tb_store_incarnation(store, 0, &incarnation), TB_SITE_STORE);
+    assert_int_equal(incarnation, 0);
+    pragma("PRAGMA query_only=0");
+    assert_int_equal(tb_store_version(store, &v, &audit), TB_OK);
+    tb_store_close(store);
+}
+
+static void damage_is_a_clear_error(void **state)
+{
+    (void)state;
+    struct tb_store *store = NULL;
+    FILE *f = fopen(path, "w");
+    for (int i = 0; i < 8192; i++)
+        fputc('x', f);
+    fclose(f);
+    assert_int_equal(tb_store_open(path, &store, error), TB_SITE_STORE);
+    assert_non_null(strstr(error, "not a database"));
+    assert_non_null(strstr(error, "restore a copy, or move it away"));
+    assert_null(store);
+}
+
+/* Rows of a stranger's hand: each is refused with the name of its table. */
+static void rows_that_make_no_sense_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *sql, *undo, *table;
+    } cases[] = {
+        {"UPDATE version SET state=99", "UPDATE version SET state=2", "version"},
+        {"UPDATE version SET state=0", "UPDATE version SET state=2", "version"},
+        {"UPDATE version SET root=x'00'", "UPDATE version SET root=zeroblob(16)", "version"},
+        {"UPDATE version SET model='a b'", "UPDATE version SET model='policy'", "version"},
+        {"UPDATE run SET id=x'00'", "UPDATE run SET id=zeroblob(16)", "run"},
+        {"UPDATE run SET key=replace(hex(zeroblob(5000)),'0','k')", "UPDATE run SET key='k'", "run"},
+    };
+    struct loaded l;
+    struct tb_store *store = open_good();
+    const struct tb_catalog_run run = make_run(1);
+    const struct tb_store_version v = make_version(1);
+    assert_int_equal(tb_store_run(store, &run, &audit), TB_OK);
+    assert_int_equal(tb_store_version(store, &v, &audit), TB_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ask(cases[i].sql);
+        assert_int_equal(load(store, &l), TB_SITE_STORE);
+        assert_non_null(strstr(tb_store_error(store), cases[i].table));
+        ask(cases[i].undo);
+        assert_int_equal(load(store, &l), TB_OK);
+    }
+    tb_store_close(store);
+}
+
+static void another_schema_is_not_touched(void **state)
+{
+    (void)state;
+    struct tb_store *store = NULL;
+    tb_store_close(open_good());
+    ask("UPDATE meta SET value='2' WHERE name='schema'");
+    assert_int_equal(tb_store_open(path, &store, error), TB_SITE_STORE);
+    assert_non_null(strstr(error, "schema 2 is not 1"));
+}
+
+/* P7: the trail is bounded; the first write of a process trims what is over. */
+static void the_audit_trail_is_bounded(void **state)
+{
+    (void)state;
+    tb_store_close(open_good());
+    ask("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<100500) INSERT INTO audit "
+        "SELECT i,0,'old','','','',0,0,x'00' FROM n");
+    assert_int_equal(ask("SELECT COUNT(*) FROM audit"), 100500);
+    struct tb_store *store = open_good();
+    const struct tb_store_version v = make_version(1);
+    assert_int_equal(tb_store_version(store, &v, &audit), TB_OK);
+    tb_store_close(store);
+    assert_int_equal(ask("SELECT COUNT(*) FROM audit"), TB_STORE_AUDIT_MAX);
+    assert_int_equal(ask("SELECT COUNT(*) FROM audit WHERE what='test'"), 1);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(what_was_written_is_there_after_a_restart),
+        TEST(a_new_state_keeps_the_pin),
+        TEST(the_incarnation_grows_at_each_start),
+        TEST(a_second_process_is_refused),
+        TEST(a_read_only_file_is_refused),
+        TEST(a_full_file_refuses_and_recovers),
+        TEST(a_store_that_turns_read_only_says_so),
+        TEST(damage_is_a_clear_error),
+        TEST(rows_that_make_no_sense_are_refused),
+        TEST(another_schema_is_not_touched),
+        TEST(the_audit_trail_is_bounded),
+    };
+    sqlite3_auto_extension((void (*)(void))note_connection);
+    return cmocka_run_group_tests_name("store", tests, NULL, NULL);
+}
