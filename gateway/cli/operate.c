@@ -89,9 +89,9 @@ static void print_version(const json_t *v)
     const json_t *workers = json_object_get(v, "workers");
     const json_t *sites = json_object_get(v, "sites");
     (void)snprintf(name, sizeof name, "%" PRIu64 ":%" PRIu64, count_of(v, "run"), count_of(v, "number"));
-    (void)printf("%-20s %-10s %-10s %9s %6s %9s", text_of(v, "model").text, name, text_of(v, "state").text,
-                 bytes_of(v, "bytes").text, share_of(v).text, bytes_of(v, "wire_bytes").text);
-    (void)printf("  %zu/%zu", count_true(workers, "whole"), json_array_size(workers));
+    (void)printf("%-20s %-10s %-10s %9s %6s", text_of(v, "model").text, name, text_of(v, "state").text,
+                 bytes_of(v, "bytes").text, share_of(v).text);
+    (void)printf("  %3zu/%-3zu", count_true(workers, "whole"), json_array_size(workers));
     for (size_t i = 0; i < json_array_size(sites); i++) {
         const json_t *site = json_array_get(sites, i);
         (void)printf("  %s%s", text_of(site, "site").text,
@@ -114,8 +114,8 @@ enum tb_cli_exit tb_cli_versions(const struct tb_cli_call *call)
     if (!say_raw(call, reply)) {
         const json_t *versions = json_object_get(reply, "versions");
         if (!tb_cli_given(call, "quiet"))
-            (void)printf("%-20s %-10s %-10s %9s %6s %9s  workers  sites\n", "model", "version", "state",
-                         "bytes", "held", "wire");
+            (void)printf("%-20s %-10s %-10s %9s %6s  workers  other sites\n", "model", "version", "state",
+                         "bytes", "held");
         for (size_t i = 0; i < json_array_size(versions); i++)
             print_version(json_array_get(versions, i));
     }
@@ -166,7 +166,8 @@ static void print_status(const json_t *r)
     const json_t *arena = json_object_get(r, "arena");
     (void)printf("gateway  tombolo://%s/%s  up %s  incarnation %" PRIu64 "%s%s\n", text_of(r, "site").text,
                  text_of(r, "gateway").text, tb_show_seconds(number_of(r, "uptime_s")).text,
-                 count_of(r, "incarnation"), json_is_true(json_object_get(r, "recovering")) ? "  recovering" : "",
+                 count_of(r, "incarnation"),
+                 json_is_true(json_object_get(r, "recovering")) ? "  recovering" : "",
                  json_is_true(json_object_get(r, "draining")) ? "  draining" : "");
     (void)printf("arena    %s of %s used  life %s\n", bytes_of(arena, "used").text,
                  bytes_of(arena, "bytes").text, text_of(r, "life").text);
