@@ -6,11 +6,13 @@
  *   P10 each refusal leaves one line */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -308,6 +310,83 @@ static void P6_a_dead_source_is_replaced(void **state)
     tb_hop_close(hop);
     owner_close(&other);
     scene_close(&s);
+}
+
+/* What the owner's process and the reader's tell each other. */
+struct letter {
+    struct tb_fabric_endpoint endpoint;
+    struct tb_source_shard shard;
+    struct tb_id token;
+};
+
+/* The other process: a source of half the version, until it is killed. */
+static void serve_half(const struct way *way, const struct cargo *cargo, int from, int to)
+{
+    struct owner owner;
+    struct tb_fingerprint reader;
+    struct letter letter;
+    owner_open(&owner, way, cargo, 0);
+    owner_hold(&owner, 0, cargo->manifest.chunk_count / 2);
+    if (read(from, &reader, sizeof reader) != sizeof reader) _exit(1);
+    letter = (struct letter){.endpoint = owner.endpoint, .shard = owner.shard, .token = {{4, 5, 6}}};
+    if (tb_export_grant(owner.fabric, EXPORT_ID, &letter.token, &reader) != TB_OK) _exit(1);
+    if (write(to, &letter, sizeof letter) != sizeof letter) _exit(1);
+    for (;;)
+        pause();
+}
+
+/* kill -9 of the source's process with its memory mapped: LOST, what is held stays and is right. */
+static void P6_a_killed_process_is_a_lost_source(void **state)
+{
+    const struct way *way = *state;
+    struct cargo cargo;
+    struct hold hold;
+    struct tale tale;
+    struct letter letter;
+    struct tb_fabric_endpoint me;
+    int there[2], back[2];
+    cargo_make(&cargo, 20, 1200000);
+    assert_int_equal(pipe(there), 0);
+    assert_int_equal(pipe(back), 0);
+    const pid_t child = fork(); /* before this process has threads */
+    if (child == 0) serve_half(way, &cargo, there[0], back[1]);
+    assert_true(child > 0);
+
+    struct tb_fabric *reader = fabric_make(way, 0);
+    hold_make(&hold, &cargo);
+    tale_init(&tale);
+    tb_fabric_endpoint(reader, &me);
+    assert_int_equal(write(there[1], &me.fingerprint, sizeof me.fingerprint), sizeof me.fingerprint);
+    assert_int_equal(read(back[0], &letter, sizeof letter), sizeof letter);
+    const struct tb_hop_place place = {.shard = 3, .place = &hold.place};
+    const struct tb_hop_options options = {.export_id = EXPORT_ID,
+                                           .token = letter.token,
+                                           .from = letter.endpoint,
+                                           .transport = way->transport,
+                                           .source = &letter.shard,
+                                           .source_count = 1,
+                                           .places = &place,
+                                           .place_count = 1,
+                                           .fn = tale_fn,
+                                           .user = &tale};
+    struct tb_hop *hop = NULL;
+    assert_int_equal(tb_hop_open(reader, &options, &hop), TB_OK);
+    wait_until(tb_place_held_count(&hold.place) == cargo.manifest.chunk_count / 2);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    tale_wait_lost(&tale);
+    assert_int_equal(tb_place_held_count(&hold.place), cargo.manifest.chunk_count / 2);
+    assert_int_equal(told(&tale).bad, 0);
+    tb_hop_close(hop);
+    hold_check(&hold, &cargo);
+    tb_fabric_close(reader);
+    hold_free(&hold);
+    cargo_free(&cargo);
+    tale_fini(&tale);
+    for (int i = 0; i < 2; i++) {
+        close(there[i]);
+        close(back[i]);
+    }
 }
 
 static void P4_two_hops_write_no_chunk_twice(void **state)
@@ -787,7 +866,7 @@ static void *false_door_main(void *user)
     return NULL;
 }
 
-static void false_door_open(struct false_door *d, const struct scene *s)
+static void false_door_open(struct false_door *d, const struct scene *s, void *(*run)(void *))
 {
     d->endpoint = s->owner.endpoint;
     if (s->way->transport == TB_TRANSPORT_SHM) {
@@ -808,7 +887,7 @@ static void false_door_open(struct false_door *d, const struct scene *s)
         snprintf(d->endpoint.tcp, sizeof d->endpoint.tcp, "127.0.0.1:%u", (unsigned)ntohs(at.sin_port));
     }
     assert_int_equal(listen(d->listener, 1), 0);
-    assert_int_equal(pthread_create(&d->thread, NULL, false_door_main, d), 0);
+    assert_int_equal(pthread_create(&d->thread, NULL, run, d), 0);
 }
 
 /* A door that breaks the protocol is dropped by the reader: PEER_GARBLED, nothing is held. */
@@ -831,7 +910,7 @@ static void P7_a_false_door_is_dropped(void **state)
     scene_open(&s, way, 1, 3000004, 0);
     for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
         struct false_door d = {.answers = lies[i], .count = 2};
-        false_door_open(&d, &s);
+        false_door_open(&d, &s, false_door_main);
         struct tb_hop_options options = hop_to(&s.owner, s.reader, s.way, &s.place, &s.tale);
         options.from = d.endpoint;
         struct tb_hop *hop = NULL;
@@ -843,6 +922,89 @@ static void P7_a_false_door_is_dropped(void **state)
         close(d.listener);
     }
     assert_int_equal(tb_place_held_count(&s.hold.place), 0);
+    scene_close(&s);
+}
+
+/* A door that serves zeros, and when it is asked for a sign of life either gives it or has just taken its memory back. */
+struct lying_door {
+    struct false_door base;
+    bool revokes;
+};
+
+static bool lie(const struct lying_door *d, int fd, const struct tb_hop_request *r)
+{
+    static const uint8_t zeros[1 << 20];
+    if (r->type == TB_HOP_REQUEST_HELLO) {
+        answer(fd, &(struct tb_hop_answer){.type = TB_HOP_ANSWER_WELCOME});
+    } else if (r->type == TB_HOP_REQUEST_ATTACH) {
+        answer(fd, &(struct tb_hop_answer){.type = TB_HOP_ANSWER_BUFFER, .buffer = r->buffer});
+    } else if (r->type == TB_HOP_REQUEST_READ) {
+        answer(fd, &(struct tb_hop_answer){.type = TB_HOP_ANSWER_DATA, .bytes = r->bytes});
+        assert_in_range(r->bytes, 1, sizeof zeros);
+        (void)!send(fd, zeros, r->bytes, MSG_NOSIGNAL);
+    } else if (d->revokes) {
+        answer(fd, &(struct tb_hop_answer){.type = TB_HOP_ANSWER_END, .bytes = (uint32_t)-TB_PEER_REVOKED});
+        return false;
+    } else {
+        answer(fd, &(struct tb_hop_answer){.type = TB_HOP_ANSWER_PONG, .a = r->a});
+    }
+    return true;
+}
+
+static void *lying_door_main(void *user)
+{
+    const struct lying_door *d = user;
+    const int fd = accept(d->base.listener, NULL, NULL);
+    uint8_t bytes[TB_HOP_REQUEST_BYTES];
+    struct tb_hop_request request = {0};
+    struct tb_reader r;
+    do {
+        if (recv(fd, bytes, sizeof bytes, MSG_WAITALL) != sizeof bytes) break;
+        tb_reader_init(&r, bytes, sizeof bytes);
+        assert_int_equal(tb_hop_request_decode(&r, &request), TB_OK);
+    } while (lie(d, fd, &request));
+    (void)read_to_end(fd);
+    close(fd);
+    return NULL;
+}
+
+/* Chunk 0 comes with wrong bytes. That is the source's fault only if it then still says that the memory is its reader's. */
+static void read_from_a_liar(struct scene *s, bool revokes)
+{
+    struct lying_door d = {.revokes = revokes};
+    struct tb_hop *hop = NULL;
+    for (uint32_t k = 1; k < s->cargo.manifest.chunk_count; k++) {
+        const struct tb_chunk *c = &s->cargo.manifest.chunks[k];
+        memcpy(s->hold.bytes + c->offset, s->cargo.bytes + c->offset, c->bytes);
+        (void)tb_bitmap_set(s->hold.place.held, k);
+    }
+    s->owner.shard.held_buffer = TB_SOURCE_ALL_HELD;
+    false_door_open(&d.base, s, lying_door_main);
+    struct tb_hop_options options = hop_to(&s->owner, s->reader, s->way, &s->place, &s->tale);
+    options.from = d.base.endpoint;
+    assert_int_equal(tb_hop_open(s->reader, &options, &hop), TB_OK);
+    tale_wait(&s->tale, revokes ? &s->tale.told.lost : &s->tale.told.bad, 1);
+    tb_hop_close(hop);
+    pthread_join(d.base.thread, NULL);
+    close(d.base.listener);
+    assert_false(tb_place_held(&s->hold.place, 0));
+}
+
+static void P1_a_failure_counts_only_if_the_source_confirms(void **state)
+{
+    const struct way *way = *state;
+    struct scene s;
+    if (way->transport == TB_TRANSPORT_TCP && !way->clear) return;
+    scene_open(&s, way, 2, 600000, 0);
+    read_from_a_liar(&s, true);
+    assert_int_equal(told(&s.tale).bad, 0);
+    assert_int_equal(told(&s.tale).why, TB_PEER_REVOKED);
+    scene_close(&s);
+
+    scene_open(&s, way, 2, 600000, 0); /* the twin */
+    read_from_a_liar(&s, false);
+    assert_int_equal(told(&s.tale).bad, 1);
+    assert_int_equal(told(&s.tale).lost, 0);
     scene_close(&s);
 }
 
@@ -934,6 +1096,8 @@ static void bad_options_are_refused_at_once(void **state)
     X(P7_hostile_requests_are_refused)                                                                       \
     X(P7_a_flood_of_requests_is_bounded)                                                                     \
     X(P7_a_false_door_is_dropped)                                                                            \
+    X(P1_a_failure_counts_only_if_the_source_confirms)                                                       \
+    X(P6_a_killed_process_is_a_lost_source)                                                                  \
     X(nobody_there_is_unreachable)                                                                           \
     X(transport_none_prefers_shm_then_tcp)                                                                   \
     X(bad_options_are_refused_at_once)
