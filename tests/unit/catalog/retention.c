@@ -179,6 +179,27 @@ static void room_is_made_in_order(void **state)
     site_close(&s);
 }
 
+/* Also when the partial one is older: what is whole can be had again elsewhere at once, or is superseded for all. */
+static void a_whole_one_goes_before_an_older_partial_one(void **state)
+{
+    (void)state;
+    struct site s;
+    east(&s, 2);
+    CHECK_OK(version_open(&s, "rank", 3, 1, 3));
+    CHECK_OK(seal(&s, "rank", 3, 0, 30));
+    land(&s, 3, 0, 4);
+    publish_whole(&s, "rank", 4);
+    publish_whole(&s, "rank", 5);
+    const struct tb_catalog_site_progress p = {
+        .site = name_of("west"), .uid = id_of(4), .held_chunks = 10, .whole = true};
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+    hush(&s);
+    struct tb_catalog_room r;
+    CHECK_STATUS(room(&s, 500, &r), TB_AGAIN);
+    said(&s, "[   0] evict v4: ok\n");
+    site_close(&s);
+}
+
 /* A crossing from here is a reader too. */
 static void a_site_that_is_taking_it_pins_it(void **state)
 {
@@ -208,6 +229,7 @@ int main(void)
         cmocka_unit_test(an_operators_pin_does),
         cmocka_unit_test(heads_and_last_copies_are_not_evicted_for_room),
         cmocka_unit_test(room_is_made_in_order),
+        cmocka_unit_test(a_whole_one_goes_before_an_older_partial_one),
         cmocka_unit_test(a_site_that_is_taking_it_pins_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

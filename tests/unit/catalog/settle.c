@@ -189,6 +189,34 @@ static void an_open_version_is_sealed_again(void **state)
     }
 }
 
+/* P2: what the arena holds of it is not enough: ready is said only by ranks that are there. */
+static void a_restored_open_version_waits_for_all_its_ranks(void **state)
+{
+    (void)state;
+    struct site s;
+    restarted(&s, 2);
+    restore(&s);
+    struct tb_version_key key = key_of(6);
+    key.shard_count = 2;
+    key.root = (struct tb_digest){{0}};
+    CHECK_OK(tb_catalog_restore_version(s.c, &key, TB_VERSION_OPEN, 0, false));
+    const struct tb_id v6 = id_of(6);
+    for (uint32_t shard = 0; shard < 2; shard++) {
+        const struct tb_catalog_shard info = {
+            .root = root_of((uint8_t)shard), .chunk_count = SHARD_CHUNKS, .bytes = SHARD_BYTES};
+        CHECK_OK(tb_catalog_arena_shard(s.c, s.now, &v6, shard, &info));
+        land(&s, 6, shard, SHARD_CHUNKS);
+    }
+    come(&s, "rank");
+    CHECK_OK(run_open(&s, "rank", "k", 200));
+    CHECK_OK(version_open(&s, "rank", 6, 2, 16));
+    CHECK_OK(seal(&s, "rank", 6, 1, 1));
+    assert_string_equal(state_of(&s, 6), "open");
+    CHECK_OK(seal(&s, "rank", 6, 0, 0));
+    assert_string_equal(state_of(&s, 6), "kept");
+    site_close(&s);
+}
+
 /* What ended before the restart is not brought back by a region that was left. */
 static void regions_of_ended_versions_are_given_back(void **state)
 {
@@ -282,6 +310,7 @@ int main(void)
         cmocka_unit_test(nothing_is_evicted_during_recovery),
         cmocka_unit_test(a_pause_does_not_end_recovery),
         cmocka_unit_test(an_open_version_is_sealed_again),
+        cmocka_unit_test(a_restored_open_version_waits_for_all_its_ranks),
         cmocka_unit_test(regions_of_ended_versions_are_given_back),
         cmocka_unit_test(a_shrunk_shard_is_landed_again),
         cmocka_unit_test(progress_is_bounded_by_what_the_shard_is),

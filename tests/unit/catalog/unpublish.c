@@ -105,6 +105,31 @@ static void two_that_leave_at_once_do_not_count_on_each_other(void **state)
     site_close(&s);
 }
 
+/* rank-0 waits with its shard 1, so its shard 0, although still there, is on its way out. */
+static void a_reference_on_its_way_out_is_no_keeper(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    come(&s, "rank-1");
+    CHECK_OK(version_open(&s, "rank-0", 6, 2, 6));
+    CHECK_OK(seal(&s, "rank-0", 6, 0, 60));
+    CHECK_OK(seal(&s, "rank-0", 6, 1, 61));
+    CHECK_OK(seal(&s, "rank-1", 6, 0, 60));
+    CHECK_OK(unpublish(&s, "rank-0", 6, 1000));
+    CHECK_OK(unpublish(&s, "rank-1", 6, 1000));
+    said(&s, "");
+    land(&s, 6, 1, SHARD_CHUNKS);
+    said(&s, "[   0] land v6 shard 0 of rank-1\n"
+             "[   0] land v6 shard 0 of rank-0\n");
+    land(&s, 6, 0, SHARD_CHUNKS);
+    said(&s, "[   0] leave v6 shard 0 of rank-1\n"
+             "[   0] leave v6 shard 0 of rank-0\n"
+             "[   0] unpublished rank-1 v6: ok\n"
+             "[   0] unpublished rank-0 v6: ok\n");
+    site_close(&s);
+}
+
 static void what_retention_does_not_need_goes_at_once(void **state)
 {
     (void)state;
@@ -143,6 +168,7 @@ int main(void)
         cmocka_unit_test(the_drain_is_bounded_by_config),
         cmocka_unit_test(another_rank_with_the_same_digest_is_enough),
         cmocka_unit_test(two_that_leave_at_once_do_not_count_on_each_other),
+        cmocka_unit_test(a_reference_on_its_way_out_is_no_keeper),
         cmocka_unit_test(what_retention_does_not_need_goes_at_once),
         cmocka_unit_test(an_ended_version_lets_go),
     };
