@@ -131,6 +131,8 @@ struct link {
 
     struct tb_link_session life;
     struct conn *session; /* the control stream; NULL: down */
+    tb_time_ns
+        limbo_since; /* the peer replaced the session by an attempt of ours that we have not heard of yet; 0: no */
     uint64_t session_seq; /* grows with each session, 1.. */
     struct tb_id session_id;
     struct link_heartbeat beat;

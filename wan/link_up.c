@@ -172,20 +172,57 @@ static void session_reset(struct link *l)
     tb_feed_session(&l->feed, 0);
 }
 
-static void session_end(struct link *l, enum tb_status why)
+/* Takes the control stream off the link; what moved on it stops. */
+static void session_leave(struct link *l)
 {
-    struct tb_link_session_todo todo;
     l->session->is_session = false;
     l->session = NULL;
+    session_reset(l);
+}
+
+/* The link is down, and the daemon is told. */
+static void be_down(struct link *l, enum tb_status why)
+{
+    struct tb_link_session_todo todo;
+    const struct tb_link_session_event ev = {.peer_fault = why == TB_PEER_GARBLED};
+    const struct tb_links_options *o = &l->links->options;
     l->stats.last_why = why;
     if (why == TB_PEER_GARBLED) l->stats.garbled++;
-    session_reset(l);
-    const struct tb_link_session_event ev = {.peer_fault = why == TB_PEER_GARBLED};
+    l->limbo_since = 0;
     step(l, TB_LINK_LOST, &ev, &todo);
     if (l->links->closing) return;
     log_link(l, TB_LOG_WARN, "link.down", why, NULL);
-    if (l->links->options.ops->on_peer != NULL)
-        l->links->options.ops->on_peer(l->links->options.user, l->index, false, why);
+    if (o->ops->on_peer != NULL) o->ops->on_peer(o->user, l->index, false, why);
+}
+
+static void session_end(struct link *l, enum tb_status why)
+{
+    session_leave(l);
+    be_down(l, why);
+}
+
+static bool has_candidate(const struct link *l)
+{
+    for (const struct conn *c = l->links->conns; c != NULL; c = c->next)
+        if (c->link == l && c->dialled && !c->is_session && !c->ended && c->greet_by != 0) return true;
+    return false;
+}
+
+/* The peer replaced this session by another attempt of ours, whose HELLO is on its way: the two connections are not
+ * ordered among each other. The link is not down until that attempt fails. */
+static void session_limbo(struct link *l)
+{
+    struct tb_link_session_todo todo;
+    session_leave(l);
+    l->limbo_since = tb_clock_now();
+    step(l, TB_LINK_QUIET, NULL, &todo);
+}
+
+static void watch_limbo(struct link *l, tb_time_ns now)
+{
+    if (l->limbo_since == 0) return;
+    if (has_candidate(l) && tb_time_since(l->limbo_since, now) < TB_MS(l->links->options.down_ms)) return;
+    be_down(l, TB_STREAM_CLOSED);
 }
 
 void link_drop(struct link *l, enum tb_status why)
@@ -204,12 +241,11 @@ static void session_begin(struct conn *c, const struct tb_frame_hello *hello, co
     step(l, TB_LINK_GREETED, &ev, &todo);
     if (l->session != NULL) {
         struct conn *old = l->session;
-        old->is_session = false;
-        l->session = NULL;
-        session_reset(l);
+        session_leave(l);
         conn_bye(old, TB_PEER_DUPLICATE, 0);
     }
     l->session = c;
+    l->limbo_since = 0;
     c->is_session = true;
     c->greet_by = 0;
     l->session_id = *id;
@@ -282,7 +318,10 @@ static enum tb_status on_bye(struct conn *c, struct tb_wire_frame *f)
     const enum tb_status why = tb_frame_status_of(bye.status_negated);
     if (!c->is_session && c->link != NULL) tell_refused(c->link, why, bye.detail, true);
     c->fault_told = true;
-    if (c->is_session) session_end(c->link, why);
+    if (c->is_session && why == TB_PEER_DUPLICATE && has_candidate(c->link))
+        session_limbo(c->link);
+    else if (c->is_session)
+        session_end(c->link, why);
     conn_close(c, why);
     return TB_OK;
 }
@@ -564,6 +603,7 @@ void link_up_tick(struct link *l, tb_time_ns now)
     if (link_is_up(l)) forgive_gap(l, now);
     if (link_is_up(l)) beat(l, now);
     if (link_is_up(l)) listen_for_beats(l, now);
+    watch_limbo(l, now);
     if (l->links->closing || now < l->life.next_dial_at) return;
     step(l, TB_LINK_DUE, NULL, &todo);
     if (todo.dial) dial(l);

@@ -1,0 +1,156 @@
+/* What a peer can send: the first byte says what the rest is. Messages that decode encode to the same bytes; a crossing
+ * fed with a peer's HELD, REFUSED and STREAM_GONE never sends what the peer holds, nor a chunk twice at once. */
+#include "tests/fuzz/fuzz.h"
+#include "wan/landing.h"
+
+#define CHUNKS 130u
+
+#define MESSAGES(X)                                                                                          \
+    X(hello)                                                                                                 \
+    X(bye) X(ping) X(subscribe) X(version) X(gone) X(ask) X(head) X(digests) X(want) X(held) X(start)        \
+        X(refused) X(stream_gone) X(report) X(bind)
+
+#define WALK(name)                                                                                           \
+    static void walk_##name(const uint8_t *bytes, size_t count)                                              \
+    {                                                                                                        \
+        struct tb_frame_##name m;                                                                            \
+        struct tb_reader r;                                                                                  \
+        struct tb_writer w;                                                                                  \
+        tb_reader_init(&r, bytes, count);                                                                    \
+        if (tb_frame_##name##_decode(&r, &m) != TB_OK) return;                                               \
+        uint8_t *again = malloc(count + 1);                                                                  \
+        FUZZ_REQUIRE(again != NULL);                                                                         \
+        tb_writer_init(&w, again, count + 1);                                                                \
+        tb_frame_##name##_encode(&m, &w);                                                                    \
+        FUZZ_REQUIRE(w.used == count && memcmp(again, bytes, count) == 0);                                   \
+        free(again);                                                                                         \
+    }
+MESSAGES(WALK)
+
+typedef void (*walk)(const uint8_t *bytes, size_t count);
+#define ENTRY(name) walk_##name,
+static const walk walks[] = {MESSAGES(ENTRY)};
+#define WALKS (sizeof walks / sizeof walks[0])
+
+static void walk_chunk_frame(const uint8_t *bytes, size_t count)
+{
+    struct tb_chunk_frame f;
+    struct tb_reader r;
+    struct tb_writer w;
+    uint8_t again[TB_CHUNK_FRAME_HEADER_BYTES];
+    tb_reader_init(&r, bytes, count);
+    if (tb_chunk_frame_decode(&r, &f) != TB_OK) return;
+    tb_writer_init(&w, again, sizeof again);
+    tb_chunk_frame_encode(&f, &w);
+    FUZZ_REQUIRE(memcmp(again, bytes, sizeof again) == 0);
+    FUZZ_REQUIRE(f.wire_bytes <= f.raw_bytes && f.raw_bytes <= 2 * TB_CHUNK_BYTES_MAX);
+}
+
+struct world {
+    struct tb_chunk chunks[CHUNKS];
+    struct tb_manifest manifest;
+    uint64_t held[3], claimed[3];
+    struct tb_place place;
+    struct tb_crossing crossing;
+    uint8_t on[CHUNKS]; /* 0: not on its way; else slot + 1 */
+};
+
+static void world_init(struct world *w, void *memory)
+{
+    memset(w, 0, sizeof *w);
+    for (uint32_t k = 0; k < CHUNKS; k++) {
+        w->chunks[k] = (struct tb_chunk){(uint64_t)k * 100000, 100000};
+        tb_bitmap_set(w->held, k);
+    }
+    w->manifest = (struct tb_manifest){.chunk_count = CHUNKS, .chunks = w->chunks};
+    w->place = (struct tb_place){.manifest = &w->manifest, .held = w->held, .claimed = w->claimed};
+    tb_crossing_init(&w->crossing, &w->place, 1, memory);
+}
+
+static bool peer_has(const struct world *w, uint32_t k)
+{
+    return (w->crossing.shards[0].peer[k / 64] >> (k % 64) & 1) != 0;
+}
+
+static void take_one(struct world *w, uint8_t slot)
+{
+    struct tb_parcel p;
+    if (!tb_crossing_next(&w->crossing, &p)) return;
+    FUZZ_REQUIRE(p.shard == 0 && p.count > 0 && p.first + p.count <= CHUNKS);
+    for (uint32_t k = p.first; k < p.first + p.count; k++) {
+        FUZZ_REQUIRE(!peer_has(w, k) && w->on[k] == 0);
+        w->on[k] = (uint8_t)(slot + 1);
+    }
+    tb_crossing_taken(&w->crossing, &p, slot);
+}
+
+static void hear_held(struct world *w, struct tb_reader *r)
+{
+    const struct tb_span words = {tb_read_span(r, TB_HELD_WORD_BYTES), TB_HELD_WORD_BYTES};
+    if (r->bad) return;
+    const uint64_t before = w->crossing.peer_held;
+    if (tb_crossing_held(&w->crossing, 0, &words) != TB_OK) FUZZ_REQUIRE(w->crossing.peer_held == before);
+    FUZZ_REQUIRE(w->crossing.peer_held >= before && w->crossing.peer_held <= CHUNKS);
+    for (uint32_t k = 0; k < CHUNKS; k++)
+        if (peer_has(w, k)) w->on[k] = 0;
+}
+
+static void hear_refused(struct world *w, struct tb_reader *r)
+{
+    uint32_t times = 0;
+    const struct tb_frame_refused m = {.chunk = tb_read_u8(r), .why = TB_REFUSAL_DIGEST};
+    if (tb_crossing_refused(&w->crossing, &m, &times) == TB_OK) w->on[m.chunk] = 0;
+}
+
+static void hear_gone(struct world *w, uint8_t slot)
+{
+    (void)tb_crossing_stream_gone(&w->crossing, slot);
+    for (uint32_t k = 0; k < CHUNKS; k++)
+        if (w->on[k] == slot + 1) w->on[k] = 0;
+}
+
+static void walk_crossing(const uint8_t *bytes, size_t count)
+{
+    struct world w;
+    struct tb_reader r;
+    struct tb_place shape = {.manifest = &w.manifest};
+    w.manifest.chunk_count = CHUNKS;
+    void *memory = aligned_alloc(16, (tb_crossing_bytes_for(&shape, 1) + 15) / 16 * 16);
+    FUZZ_REQUIRE(memory != NULL);
+    world_init(&w, memory);
+    tb_reader_init(&r, bytes, count);
+    while (r.left > 0 && !r.bad) {
+        const uint8_t op = tb_read_u8(&r);
+        switch (op % 5) {
+        case 0:
+            take_one(&w, op / 5 % 4);
+            break;
+        case 1:
+            hear_held(&w, &r);
+            break;
+        case 2:
+            hear_refused(&w, &r);
+            break;
+        case 3:
+            hear_gone(&w, op / 5 % 4);
+            break;
+        default:
+            (void)!tb_crossing_start(&w.crossing);
+            break;
+        }
+    }
+    free(memory);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
+{
+    if (count == 0) return 0;
+    const size_t which = bytes[0] % (WALKS + 2);
+    if (which < WALKS)
+        walks[which](bytes + 1, count - 1);
+    else if (which == WALKS)
+        walk_chunk_frame(bytes + 1, count - 1);
+    else
+        walk_crossing(bytes + 1, count - 1);
+    return 0;
+}
