@@ -377,7 +377,7 @@ static bool run_row(sqlite3_stmt *st, struct tb_catalog_run *run)
                                    .fenced = column_u64(st, 8) != 0};
     const char *key = (const char *)sqlite3_column_text(st, 3);
     if (key == NULL || strlen(key) >= sizeof run->key) return false;
-    strcpy(run->key, key);
+    memcpy(run->key, key, strlen(key) + 1);
     return column_name(st, 0, &run->model) && column_id(st, 2, &run->id);
 }
 
