@@ -345,7 +345,7 @@ TB_MUST_USE enum tb_status tb_catalog_remote_version(struct tb_catalog *c, tb_ti
                                                      const struct tb_version_key *key,
                                                      enum tb_catalog_state state);
 /* What a site holds of a version (its HELD bitmap, counted) and whether all its reader groups of the model
- * activated it. */
+ * activated it. It only grows, until the site says RETIRED or is forgotten. TB_DONE_BEFORE: nothing of it is new. */
 struct tb_catalog_site_progress {
     struct tb_name site;
     struct tb_id uid;

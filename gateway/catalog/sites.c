@@ -77,14 +77,15 @@ enum tb_status tb_catalog_site_progress(struct tb_catalog *c, tb_time_ns now,
     const uint32_t r = site_reference(c, i, site);
     if (r == NONE) return tb_catalog_refuse_full(c, &c->references);
     struct reference *ref = reference_at(c, r);
-    const bool news = ref->whole != p->whole || ref->activated != p->activated;
+    const bool flips = (p->whole && !ref->whole) || (p->activated && !ref->activated);
+    if (!flips && p->held_chunks <= ref->held_chunks) return TB_DONE_BEFORE;
     if (ref->held_chunks == 0) ref->since = c->now;
-    ref->held_chunks = p->held_chunks;
+    if (p->held_chunks > ref->held_chunks) ref->held_chunks = p->held_chunks;
     ref->total_chunks = version_at(c, i)->chunk_count;
-    ref->whole = p->whole;
-    ref->activated = p->activated;
+    ref->whole = ref->whole || p->whole;
+    ref->activated = ref->activated || p->activated;
     if (p->whole) ref->has = true;
-    if (!news) return TB_OK;
+    if (!flips) return TB_OK;
     tb_catalog_touch_version(c, i);
     return tb_catalog_settle(c, TB_OK);
 }

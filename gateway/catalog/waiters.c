@@ -144,7 +144,7 @@ static bool own_site(const struct tb_catalog *c, const struct tb_name *site)
     return site->text[0] == 0 || tb_catalog_same_name(site, &c->config.site);
 }
 
-static bool site_reached(const struct tb_catalog *c, const struct wait *w, uint32_t version)
+static bool site_says(const struct tb_catalog *c, const struct wait *w, uint32_t version)
 {
     const struct version *v = version_at(c, version);
     const bool activated = w->q.kind == TB_CATALOG_WAIT_SITE_ACTIVATED;
@@ -152,6 +152,20 @@ static bool site_reached(const struct tb_catalog *c, const struct wait *w, uint3
     const uint32_t site = tb_catalog_site_find(c, &w->q.site);
     const uint32_t r = site == NONE ? NONE : tb_reference_find(c, TB_REFERENCE_SITE, version, site);
     return r != NONE && (activated ? reference_at(c, r)->activated : reference_at(c, r)->whole);
+}
+
+/* Groups that went past a version have no use for it any more: a newer one that is activated counts as well. */
+static bool site_reached(const struct tb_catalog *c, const struct wait *w, uint32_t version)
+{
+    if (site_says(c, w, version)) return true;
+    if (w->q.kind != TB_CATALOG_WAIT_SITE_ACTIVATED) return false;
+    const struct version *v = version_at(c, version);
+    EACH(c->versions, i)
+    {
+        const struct version *other = version_at(c, i);
+        if (other->model == v->model && tb_version_older(v, other) && site_says(c, w, i)) return true;
+    }
+    return false;
 }
 
 static void look_at_site(struct tb_catalog *c, uint32_t wait)

@@ -217,6 +217,27 @@ static void a_restored_open_version_waits_for_all_its_ranks(void **state)
     site_close(&s);
 }
 
+/* P3: the store is lost, the arena is not: a new run does not get the old one's order. */
+static void a_run_that_only_the_arena_knows_is_older(void **state)
+{
+    (void)state;
+    struct site s;
+    restarted(&s, 2);
+    struct tb_version_key key = key_of(6);
+    key.run_order = 7;
+    CHECK_OK(tb_catalog_restore_version(s.c, &key, TB_VERSION_READY, 0, false));
+    find_in_arena(&s, 6, SHARD_CHUNKS);
+    come(&s, "rank");
+    CHECK_OK(run_open(&s, "rank", "new", 200));
+    uint32_t cursor = 0;
+    struct tb_catalog_run run;
+    assert_true(tb_catalog_run_at(s.c, &cursor, &run));
+    assert_int_equal(run.order, 8);
+    assert_int_equal(run.resumed_run_order, 7);
+    assert_int_equal(run.resumed_number, 6);
+    site_close(&s);
+}
+
 /* What ended before the restart is not brought back by a region that was left. */
 static void regions_of_ended_versions_are_given_back(void **state)
 {
@@ -311,6 +332,7 @@ int main(void)
         cmocka_unit_test(a_pause_does_not_end_recovery),
         cmocka_unit_test(an_open_version_is_sealed_again),
         cmocka_unit_test(a_restored_open_version_waits_for_all_its_ranks),
+        cmocka_unit_test(a_run_that_only_the_arena_knows_is_older),
         cmocka_unit_test(regions_of_ended_versions_are_given_back),
         cmocka_unit_test(a_shrunk_shard_is_landed_again),
         cmocka_unit_test(progress_is_bounded_by_what_the_shard_is),

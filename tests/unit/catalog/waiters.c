@@ -215,6 +215,37 @@ static void a_site_holds_and_has_activated(void **state)
     site_close(&s);
 }
 
+/* What a site went past it will never activate: who waits is not left waiting. */
+static void a_newer_activated_version_counts(void **state)
+{
+    (void)state;
+    struct site s;
+    east(&s);
+    publish_whole(&s, "rank", 5);
+    publish_whole(&s, "rank", 6);
+    const struct tb_name west_name = name_of("west");
+    struct tb_catalog_site_progress p = {
+        .site = west_name, .uid = id_of(6), .held_chunks = 10, .whole = true};
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+    CHECK_STATUS(tb_catalog_site_progress(s.c, s.now, &p), TB_DONE_BEFORE);
+    struct tb_catalog_wait q = {.handle = 1,
+                                .kind = TB_CATALOG_WAIT_SITE_ACTIVATED,
+                                .uid = id_of(5),
+                                .site = west_name,
+                                .deadline = TB_TIME_NEVER};
+    CHECK_OK(tb_catalog_wait(s.c, s.now, &q));
+    said(&s, "");
+    p.activated = true, p.whole = false, p.held_chunks = 0; /* a report that knows of no chunks */
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+    said(&s, "[   0] answer 1: ok\n");
+    p.activated = false;
+    CHECK_STATUS(tb_catalog_site_progress(s.c, s.now, &p), TB_DONE_BEFORE); /* late: takes nothing back */
+    q.handle = 2, q.uid = id_of(6), q.kind = TB_CATALOG_WAIT_SITE_HOLDS;
+    CHECK_OK(tb_catalog_wait(s.c, s.now, &q));
+    said(&s, "[   0] answer 2: ok\n");
+    site_close(&s);
+}
+
 static void waits_are_refused_for_what_is_not(void **state)
 {
     (void)state;
@@ -248,6 +279,7 @@ int main(void)
         cmocka_unit_test(deadlines_cancels_and_asking_once),
         cmocka_unit_test(waits_of_a_cut_connection_end_silently),
         cmocka_unit_test(a_site_holds_and_has_activated),
+        cmocka_unit_test(a_newer_activated_version_counts),
         cmocka_unit_test(waits_are_refused_for_what_is_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
