@@ -1,0 +1,385 @@
+"""Tombolo from Python: publish and follow the versions of a model's weights.
+
+A thin ctypes layer over libtombolo (include/tombolo/tombolo.h is the manual): no build step, no dependency. Memory is anything
+with the buffer protocol: bytearray, mmap, numpy arrays, torch CPU tensors through .numpy().
+
+    import tombolo
+    with tombolo.Session("unix:/run/tombolo/east.sock") as session:
+        run = session.run_open("policy", "trainer-7")
+        weights = session.register({"w": ("BF16", (1024, 1024), buffer)})
+        session.publish("policy", run, number=1, registration=weights)
+
+Every failure of the library is a tombolo.Error with .status (an int of status.h), .name ("timeout") and the library's own sentence.
+Calls release the GIL while they block. The library is found as TOMBOLO_LIBRARY or by the loader's usual ways."""
+
+import ctypes
+import ctypes.util
+import math
+import os
+from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_uint8, c_uint32, c_uint64, c_void_p, sizeof
+
+WAIT_FOREVER = 0xFFFFFFFF
+SHADOW, IN_PLACE = 0, 1
+MINIMUM, EXACT, LATEST, NEXT = 0, 1, 2, 3
+HOLDS, ACTIVATED = 0, 1
+
+OK, AGAIN, DONE_BEFORE, TIMEOUT, CANCELLED, END = 0, 1, 2, 3, 4, 5
+TOO_LARGE = -506
+
+
+class Error(Exception):
+    """A call that did not do what was asked."""
+
+    def __init__(self, status, text):
+        super().__init__(text)
+        self.status = status
+        self.name = _lib.tb_status_name(status).decode()
+
+
+class Again(Error):
+    """Not yet: call again after the session's eventfd became readable."""
+
+
+class Uid(ctypes.Structure):
+    """128 bits that name one version for ever."""
+
+    _fields_ = [("bytes", c_uint8 * 16)]
+
+    def __bytes__(self):
+        return bytes(self.bytes)
+
+    def __str__(self):
+        return bytes(self).hex()
+
+    def __repr__(self):
+        return f"Uid({self})"
+
+    def __eq__(self, other):
+        return isinstance(other, Uid) and bytes(self) == bytes(other)
+
+    def __hash__(self):
+        return hash(bytes(self))
+
+    @classmethod
+    def parse(cls, text):
+        raw = bytes.fromhex(text)
+        if len(raw) != 16:
+            raise ValueError(f"a uid has 32 hex digits, not {text!r}")
+        return cls((c_uint8 * 16)(*raw))
+
+
+class _Sized(ctypes.Structure):
+    """The structs of tombolo.h begin with their size."""
+
+    def __init__(self, **fields):
+        super().__init__(struct_bytes=sizeof(type(self)), **fields)
+
+
+class _SessionOptions(_Sized):
+    _fields_ = [("struct_bytes", c_uint32), ("threads", c_uint32), ("gateway", c_char_p), ("name", c_char_p), ("host", c_char_p),
+                ("rack", c_char_p), ("ca", c_char_p), ("cert", c_char_p), ("key", c_char_p), ("fabric_address", c_char_p),
+                ("pace_bytes_per_s", c_uint64), ("spot", c_uint32), ("open_timeout_ms", c_uint32)]
+
+
+class _TensorDesc(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("dtype", c_char_p), ("rank", c_uint32), ("shape", POINTER(c_uint64)), ("memory", c_void_p)]
+
+
+class RunInfo(_Sized):
+    _fields_ = [("struct_bytes", c_uint32), ("joined", c_uint32), ("run", Uid), ("run_order", c_uint64), ("last_number", c_uint64),
+                ("has_last", c_uint32), ("resumed_run_order", c_uint64), ("resumed_number", c_uint64)]
+
+
+class _BlobDesc(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("bytes", c_void_p), ("count", c_uint64)]
+
+
+class _PublishOptions(_Sized):
+    _fields_ = [("struct_bytes", c_uint32), ("mode", c_uint32), ("model", c_char_p), ("run", POINTER(Uid)), ("number", c_uint64),
+                ("shard_index", c_uint32), ("shard_count", c_uint32), ("registration", c_void_p), ("blobs", POINTER(_BlobDesc)),
+                ("blob_count", c_uint32), ("codec", c_char_p), ("timeout_ms", c_uint32)]
+
+
+class PublishInfo(_Sized):
+    _fields_ = [("struct_bytes", c_uint32), ("chunk_count", c_uint32), ("uid", Uid), ("bytes", c_uint64),
+                ("encoded_bytes", c_uint64), ("hold_ns", c_uint64)]
+
+
+class _SubscribeOptions(_Sized):
+    _fields_ = [("struct_bytes", c_uint32), ("member_count", c_uint32), ("member_index", c_uint32), ("model", c_char_p),
+                ("group", c_char_p), ("registration", c_void_p)]
+
+
+class _WaitOptions(_Sized):
+    _fields_ = [("struct_bytes", c_uint32), ("kind", c_uint32), ("model", c_char_p), ("run_order", c_uint64), ("number", c_uint64),
+                ("after", POINTER(Uid)), ("timeout_ms", c_uint32)]
+
+
+class VersionInfo(_Sized):
+    _fields_ = [("struct_bytes", c_uint32), ("shard_count", c_uint32), ("uid", Uid), ("run_order", c_uint64), ("number", c_uint64),
+                ("bytes", c_uint64), ("whole_here", c_uint32)]
+
+
+class ActivateInfo(_Sized):
+    _fields_ = [("struct_bytes", c_uint32), ("reserved", c_uint32), ("stall_ns", c_uint64), ("copied_bytes", c_uint64)]
+
+
+class _Item(_Sized):
+    _fields_ = [("struct_bytes", c_uint32), ("is_blob", c_uint32), ("shard_index", c_uint32), ("rank", c_uint32), ("name", c_char_p),
+                ("dtype", c_char_p), ("shape", POINTER(c_uint64)), ("bytes", c_void_p), ("count", c_uint64)]
+
+
+# name: arguments; all return int but those in _RETURNS.
+_CALLS = {
+    "tb_status_name": [c_int],
+    "tb_last_error": [],
+    "tb_library_version": [],
+    "tb_session_open": [POINTER(_SessionOptions), POINTER(c_void_p)],
+    "tb_session_close": [c_void_p],
+    "tb_session_eventfd": [c_void_p],
+    "tb_cancel": [c_void_p],
+    "tb_status": [c_void_p, c_char_p, POINTER(c_char), c_uint64, POINTER(c_uint64)],
+    "tb_buffer_new": [c_void_p, c_uint64, POINTER(c_void_p)],
+    "tb_buffer_free": [c_void_p, c_void_p],
+    "tb_register": [c_void_p, POINTER(_TensorDesc), c_uint32, POINTER(c_void_p)],
+    "tb_unregister": [c_void_p],
+    "tb_suspend": [c_void_p],
+    "tb_resume": [c_void_p, POINTER(c_void_p), c_uint32],
+    "tb_run_open": [c_void_p, c_char_p, c_char_p, POINTER(RunInfo)],
+    "tb_publish": [c_void_p, POINTER(_PublishOptions), POINTER(PublishInfo)],
+    "tb_unpublish": [c_void_p, POINTER(Uid), c_uint32],
+    "tb_subscribe": [c_void_p, POINTER(_SubscribeOptions), POINTER(c_void_p)],
+    "tb_unsubscribe": [c_void_p],
+    "tb_wait": [c_void_p, POINTER(_WaitOptions), POINTER(VersionInfo)],
+    "tb_wait_site": [c_void_p, POINTER(Uid), c_char_p, c_uint32, c_uint32],
+    "tb_stage": [c_void_p, POINTER(Uid), c_uint32],
+    "tb_activate": [c_void_p, POINTER(Uid), POINTER(ActivateInfo)],
+    "tb_release": [c_void_p, POINTER(Uid)],
+    "tb_staged_item": [c_void_p, POINTER(Uid), c_uint32, POINTER(_Item)],
+}
+_RETURNS = {"tb_status_name": c_char_p, "tb_last_error": c_char_p, "tb_library_version": c_char_p, "tb_session_close": None,
+            "tb_cancel": None}
+
+
+def _load():
+    lib = ctypes.CDLL(os.environ.get("TOMBOLO_LIBRARY") or ctypes.util.find_library("tombolo") or "libtombolo.so.0")
+    for name, arguments in _CALLS.items():
+        function = getattr(lib, name)
+        function.argtypes = arguments
+        function.restype = _RETURNS.get(name, c_int)
+    return lib
+
+
+_lib = _load()
+
+
+def library_version():
+    return _lib.tb_library_version().decode()
+
+
+def _check(status):
+    if status == OK:
+        return
+    text = _lib.tb_last_error().decode(errors="replace")
+    raise (Again if status == AGAIN else Error)(status, text)
+
+
+def _text(value):
+    return None if value is None else os.fspath(value).encode()
+
+
+def _address(buffer, what):
+    """Where a buffer's bytes stand, and what keeps them there (a bytearray cannot be resized while it lives)."""
+    view = memoryview(buffer)
+    if view.readonly or not view.c_contiguous:
+        raise ValueError(f"{what}: the memory has to be writable and contiguous")
+    if view.nbytes == 0:
+        return None, view
+    first = c_char.from_buffer(view.cast("B"))
+    return ctypes.addressof(first), first
+
+
+_ELEMENT_BYTES = {"U8": 1, "I8": 1, "BOOL": 1, "F8_E4M3": 1, "F8_E5M2": 1, "U16": 2, "I16": 2, "F16": 2, "BF16": 2, "U32": 4, "I32": 4,
+                  "F32": 4, "U64": 8, "I64": 8, "F64": 8}
+
+
+def _bytes_of(dtype, shape):
+    if dtype not in _ELEMENT_BYTES:
+        raise ValueError(f"dtype {dtype!r} is unknown")
+    return _ELEMENT_BYTES[dtype] * math.prod(shape)
+
+
+class Registration:
+    """Tensors registered once; their memory is kept alive until unregister() has returned."""
+
+    def __init__(self, handle, keep):
+        self._handle = handle
+        self._keep = keep
+
+    def unregister(self):
+        if self._handle is not None:
+            _check(_lib.tb_unregister(self._handle))
+            self._handle = self._keep = None
+
+    def suspend(self):
+        _check(_lib.tb_suspend(self._handle))
+
+    def resume(self):
+        _check(_lib.tb_resume(self._handle, None, 0))
+
+
+class Item:
+    """A tensor or blob of a staged version. `bytes` is a read-only view into staging: valid until the version is released."""
+
+    def __init__(self, raw):
+        self.name = raw.name.decode()
+        self.is_blob = bool(raw.is_blob)
+        self.shard = raw.shard_index
+        self.dtype = raw.dtype.decode() if raw.dtype else None
+        self.shape = tuple(raw.shape[i] for i in range(raw.rank))
+        self.bytes = memoryview((c_char * raw.count).from_address(raw.bytes) if raw.count else b"").toreadonly().cast("B")
+
+
+class Subscription:
+    """A member of a reader group: stage, activate, release."""
+
+    def __init__(self, session, handle, registration):
+        self._session = session # kept alive: the handle belongs to it
+        self._handle = handle
+        self._registration = registration
+
+    def stage(self, uid, timeout_ms=WAIT_FOREVER):
+        """Returns when the version is whole here; raises Again when it is still arriving after timeout_ms."""
+        _check(_lib.tb_stage(self._handle, byref(uid), timeout_ms))
+
+    def activate(self, uid):
+        """The short switch; raises Again until every member of the group has staged it. Gives its ActivateInfo."""
+        info = ActivateInfo()
+        _check(_lib.tb_activate(self._handle, byref(uid), byref(info)))
+        return info
+
+    def release(self, uid):
+        _check(_lib.tb_release(self._handle, byref(uid)))
+
+    def items(self, uid):
+        index = 0
+        while True:
+            raw = _Item()
+            status = _lib.tb_staged_item(self._handle, byref(uid), index, byref(raw))
+            if status == END:
+                return
+            _check(status)
+            yield Item(raw)
+            index += 1
+
+    def unsubscribe(self):
+        if self._handle is not None:
+            _check(_lib.tb_unsubscribe(self._handle))
+            self._handle = None
+
+
+class Session:
+    """One connection to the site's gateway. Options are those of struct tb_session_options."""
+
+    def __init__(self, gateway, *, name=None, host=None, rack=None, ca=None, cert=None, key=None, fabric_address=None, threads=0,
+                 pace_bytes_per_s=0, spot=False, open_timeout_ms=0):
+        options = _SessionOptions(gateway=_text(gateway), name=_text(name), host=_text(host), rack=_text(rack), ca=_text(ca),
+                                  cert=_text(cert), key=_text(key), fabric_address=_text(fabric_address), threads=threads,
+                                  pace_bytes_per_s=pace_bytes_per_s, spot=int(spot), open_timeout_ms=open_timeout_ms)
+        self._handle = None
+        handle = c_void_p()
+        _check(_lib.tb_session_open(byref(options), byref(handle)))
+        self._handle = handle
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        if self._handle is not None:
+            _lib.tb_session_close(self._handle)
+            self._handle = None
+
+    def fileno(self):
+        """For select and asyncio: readable when something that was asked for may have changed."""
+        return _lib.tb_session_eventfd(self._handle)
+
+    def cancel(self):
+        _lib.tb_cancel(self._handle)
+
+    def status(self, what="session"):
+        """JSON text: "session" or "site"."""
+        needed = c_uint64(1 << 16)
+        while True:
+            out = ctypes.create_string_buffer(needed.value)
+            status = _lib.tb_status(self._handle, what.encode(), out, len(out), byref(needed))
+            if status != TOO_LARGE:
+                _check(status)
+                return out.value.decode()
+
+    def buffer(self, count):
+        """Zeroed memory that readers of this host map: a memoryview. Freed with the session."""
+        memory = c_void_p()
+        _check(_lib.tb_buffer_new(self._handle, count, byref(memory)))
+        return memoryview((c_char * count).from_address(memory.value)).cast("B")
+
+    def register(self, tensors):
+        """tensors: {name: (dtype, shape, buffer)}, dtypes as safetensors spells them."""
+        descs = (_TensorDesc * len(tensors))()
+        keep = []
+        for desc, (name, (dtype, shape, buffer)) in zip(descs, tensors.items()):
+            address, pinned = _address(buffer, name)
+            if memoryview(buffer).nbytes != _bytes_of(dtype, shape):
+                raise ValueError(f"{name}: {memoryview(buffer).nbytes} bytes of memory for {dtype}{list(shape)}")
+            sizes = (c_uint64 * max(len(shape), 1))(*shape)
+            desc.name, desc.dtype, desc.rank, desc.shape, desc.memory = name.encode(), dtype.encode(), len(shape), sizes, address
+            keep.append((pinned, sizes))
+        handle = c_void_p()
+        _check(_lib.tb_register(self._handle, descs, len(tensors), byref(handle)))
+        return Registration(handle, keep)
+
+    def run_open(self, model, key):
+        info = RunInfo()
+        _check(_lib.tb_run_open(self._handle, model.encode(), key.encode(), byref(info)))
+        return info
+
+    def publish(self, model, run, number, *, registration=None, blobs=None, mode=SHADOW, shard=(0, 1), codec=None, timeout_ms=0):
+        """blobs: {relative path: bytes}. shard: (index, count). Gives its PublishInfo."""
+        blobs = blobs or {}
+        descs = (_BlobDesc * max(len(blobs), 1))()
+        keep = []
+        for desc, (name, content) in zip(descs, blobs.items()):
+            content = ctypes.create_string_buffer(bytes(content), max(len(content), 1))
+            keep.append(content)
+            desc.name, desc.bytes, desc.count = name.encode(), ctypes.addressof(content), len(blobs[name])
+        uid = run.run if isinstance(run, RunInfo) else run
+        options = _PublishOptions(mode=mode, model=model.encode(), run=ctypes.pointer(uid), number=number, shard_index=shard[0],
+                                  shard_count=shard[1], registration=registration._handle if registration else None, blobs=descs,
+                                  blob_count=len(blobs), codec=_text(codec), timeout_ms=timeout_ms)
+        info = PublishInfo()
+        _check(_lib.tb_publish(self._handle, byref(options), byref(info)))
+        return info
+
+    def unpublish(self, uid, drain_ms=10000):
+        _check(_lib.tb_unpublish(self._handle, byref(uid), drain_ms))
+
+    def subscribe(self, model, *, group=None, member=(0, 1), registration=None):
+        """member: (index, count) in the group."""
+        options = _SubscribeOptions(member_count=member[1], member_index=member[0], model=model.encode(), group=_text(group),
+                                    registration=registration._handle if registration else None)
+        handle = c_void_p()
+        _check(_lib.tb_subscribe(self._handle, byref(options), byref(handle)))
+        return Subscription(self, handle, registration)
+
+    def wait(self, model, kind=LATEST, *, number=0, run_order=0, after=None, timeout_ms=WAIT_FOREVER):
+        """Gives the VersionInfo; with timeout_ms=0 raises Again when there is none yet."""
+        options = _WaitOptions(kind=kind, model=model.encode(), run_order=run_order, number=number,
+                               after=ctypes.pointer(after) if after is not None else None, timeout_ms=timeout_ms)
+        info = VersionInfo()
+        _check(_lib.tb_wait(self._handle, byref(options), byref(info)))
+        return info
+
+    def wait_site(self, uid, site=None, state=HOLDS, timeout_ms=WAIT_FOREVER):
+        _check(_lib.tb_wait_site(self._handle, byref(uid), _text(site), state, timeout_ms))
