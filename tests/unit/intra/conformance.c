@@ -596,8 +596,8 @@ static void P8_a_wrong_print_is_refused(void **state)
 static void P7_a_read_outside_the_export_is_refused(void **state)
 {
     struct scene s;
-    const uint64_t wrong[] = {(uint64_t)1 << 61, 1 << 24};
-    for (int i = 0; i < 2; i++) {
+    const uint64_t wrong[] = {(uint64_t)1 << 61, 1 << 24, 264 /* the last chunk begins inside */};
+    for (int i = 0; i < 3; i++) {
         scene_open(&s, *state, 1, 3000004, 0);
         owner_hold_all(&s.owner);
         s.owner.shard.packed_offset = wrong[i];
@@ -774,6 +774,7 @@ static void P7_hostile_requests_are_refused(void **state)
     const struct tb_hop_request hostile[] = {
         {.type = TB_HOP_REQUEST_READ, .buffer = 2, .bytes = 1},
         {.type = TB_HOP_REQUEST_READ, .buffer = 0, .bytes = 0},
+        {.type = TB_HOP_REQUEST_READ, .buffer = 0, .a = 1000, .bytes = 16 << 20}, /* begins inside */
         {.type = TB_HOP_REQUEST_READ, .buffer = 0, .bytes = UINT32_MAX},
         {.type = TB_HOP_REQUEST_READ, .buffer = 0, .a = UINT64_MAX, .bytes = 1},
         {.type = TB_HOP_REQUEST_READ, .buffer = 0, .a = UINT64_MAX - 3, .bytes = 8},
@@ -902,6 +903,7 @@ static void P7_a_false_door_is_dropped(void **state)
         {welcome, {.type = TB_HOP_ANSWER_WELCOME}},                 /* twice */
         {welcome, {.type = TB_HOP_ANSWER_DATA, .bytes = 1u << 30}}, /* more than was asked for */
         {welcome, {.type = TB_HOP_ANSWER_DATA, .bytes = 0}},
+        {welcome, {.type = TB_HOP_ANSWER_DATA, .bytes = 900000}},           /* only a bitmap was */
         {welcome, {.type = TB_HOP_ANSWER_PONG, .a = 1}},                    /* that nobody pinged */
         {welcome, {.type = TB_HOP_ANSWER_BUFFER, .buffer = 99, .kind = 2}}, /* that nobody asked for */
         {welcome, {.type = TB_HOP_ANSWER_BUFFER, .kind = 7}},

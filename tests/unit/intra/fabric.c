@@ -59,6 +59,8 @@ static bool transfer(const struct way *way, const struct cargo *cargo, enum tb_f
         assert_int_equal(status, TB_SITE_NOMEM);
     }
     const bool reached = tb_fault_calls(point) - before >= nth;
+    tb_fault_arm(point, 0, false);
+    assert_int_equal(told(&tale).bad, 0);
     hold_check(&hold, cargo);
     tb_fabric_close(reader);
     owner_close(&owner);
