@@ -126,14 +126,14 @@ bool tb_arena_chunk_trusted(const struct tb_arena_region *region, uint32_t shard
 /* Makes it so. TB_CHUNK_DIGEST: it did not match; it is no longer held and the arena has a new life (logged).
  * TB_CHUNK_ABSENT. */
 TB_MUST_USE enum tb_status tb_arena_chunk_verify(struct tb_arena_region *region, uint32_t shard, uint32_t k);
+/* The same for a chunk that somebody found to be wrong: it is digested whether trusted or not. */
+TB_MUST_USE enum tb_status tb_arena_chunk_recheck(struct tb_arena_region *region, uint32_t shard, uint32_t k);
 
 struct tb_arena_verified {
     uint64_t bytes;  /* digested in this step */
     uint32_t chunks; /* likewise */
     uint32_t bad;    /* chunks that failed in this step: not held any more; the life is new */
 };
-/* The same for a chunk that somebody found to be wrong: it is digested whether trusted or not. */
-TB_MUST_USE enum tb_status tb_arena_chunk_recheck(struct tb_arena_region *region, uint32_t shard, uint32_t k);
 /* Digests held chunks that were found at open, at least one and until max_bytes are passed. For a thread of
  * low priority; a free that meets it waits for the chunk in hand (a few ms). TB_AGAIN: there is more; TB_END:
  * all are verified. */

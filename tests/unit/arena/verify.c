@@ -88,6 +88,30 @@ static void a_base_is_verified_before_its_use(void **state)
     version_fini(&v);
 }
 
+/* Somebody read a wrong chunk from us: it is digested although it landed in this process. */
+static void a_trusted_chunk_can_be_rechecked(void **state)
+{
+    (void)state;
+    struct version v;
+    struct tb_arena_region *region = NULL;
+    struct tb_arena *arena = world_open(world_path(), 16 * MIB);
+    version_make(&v, 5, 1, 5 * MIB);
+    assert_int_equal(tb_arena_reserve(arena, &v.key, v.list, 1, &region, error), TB_OK);
+    version_land_all(&v, region);
+    struct tb_id life = tb_arena_life(arena);
+    assert_int_equal(tb_arena_chunk_recheck(region, 0, 1), TB_OK);
+    struct tb_id after = tb_arena_life(arena);
+    assert_true(tb_id_equal(&life, &after));
+    tb_arena_place(region, 0)->bytes[MIB] ^= 1;
+    assert_int_equal(tb_arena_chunk_verify(region, 0, 1), TB_OK); /* trusted: not looked at */
+    assert_int_equal(tb_arena_chunk_recheck(region, 0, 1), TB_CHUNK_DIGEST);
+    assert_int_equal(tb_arena_chunk_recheck(region, 0, 1), TB_CHUNK_ABSENT);
+    after = tb_arena_life(arena);
+    assert_false(tb_id_equal(&life, &after));
+    tb_arena_close(arena);
+    version_fini(&v);
+}
+
 static atomic_bool verifier_ended;
 
 static void *verifier(void *user)
@@ -126,6 +150,7 @@ int main(void)
         cmocka_unit_test(sound_chunks_become_trusted),
         cmocka_unit_test(a_flipped_byte_costs_the_bit_and_the_life),
         cmocka_unit_test(a_base_is_verified_before_its_use),
+        cmocka_unit_test(a_trusted_chunk_can_be_rechecked),
         cmocka_unit_test(a_free_waits_for_the_verifier),
     };
     return cmocka_run_group_tests_name("verify", tests, NULL, NULL);
