@@ -1,0 +1,72 @@
+"""What publishing and spreading cost inside a site."""
+
+import time
+
+import harness
+import lab as sites
+from measuring import Key, measurement
+
+MIB = 1 << 20
+PACE = 64 * MIB         # bytes a second of each emulated NIC: four of them leave these cores idle
+CHAIN_MIB = 512         # chunks of 1 MiB: 512 of them
+
+
+@measurement(Key("publish.hold", "s", "<= 4.0",
+                 "hold of 1 GiB in shadow mode while the other site's gateway is gone; the rank's first two versions, "
+                 "whose shadows are made then, are not counted",
+                 "memcpy of 1 GiB, cold, on one core"))
+def publish_hold(bench):
+    size = 1024 * MIB
+    with harness.Lab() as lab:
+        path = bench.weights(size)
+        east, west = sites.east_west(lab, arena_mib=2 * size // MIB + 512, keep=1)
+        east.start()
+        west.start()
+        west.wait_link("east")
+        west.kill()
+        worker, run = sites.rank(lab, east, path)
+        for number in range(1, bench.rounds + 3):
+            done = sites.publish(worker, run, number)
+            harness.wait_for("east holds it", lambda: east.holds(done["uid"]), timeout_s=120)
+            if number <= 2:
+                continue
+            copied = sites.tool([bench.memory_copy, "--bytes", size])
+            yield {"publish.hold": (done["hold_ns"] / 1e9, copied["seconds"])}
+
+
+def spread_s(lab, site, path, uid, names):
+    """Seconds until workers on as many hosts, each with a NIC of its own, have staged the version."""
+    workers = [harness.Rollout(lab, site, name, path, host=name, pace=PACE) for name in names]
+    start = time.monotonic()
+    for w in workers:
+        w.worker.send("stage", uid=uid, timeout_ms=240000)
+    for w in workers:
+        reply = w.worker.receive(timeout_s=300)
+        harness.expect(f"{w.worker.name} stages", reply["status"], "ok")
+    seconds = time.monotonic() - start
+    upstreams = [w["upstream"] for w in site.version(uid)["workers"]]
+    harness.expect("workers that read from the gateway", upstreams.count("gw"), 1)
+    for w in workers:
+        w.worker.ok("close")
+        w.worker.kill()
+    return seconds
+
+
+@measurement(Key("chain.n4", "s", "<= 1.2",
+                 f"time until four hosts hold a version of {CHAIN_MIB} chunks of 1 MiB, each reading from the one before",
+                 f"the same for one host; every NIC paced to {PACE // MIB} MiB/s"))
+def chain_n4(bench):
+    with harness.Lab() as lab:
+        path = bench.weights(CHAIN_MIB * MIB)
+        east = lab.site("east", arena_mib=2 * CHAIN_MIB + 512)
+        east.models["policy"] = dict(home="east", keep=1)
+        east.extra = {"session": {"lease_ms": 10000}}
+        east.start()
+        publisher, run = sites.rank(lab, east, path)
+        uid = sites.publish(publisher, run, 1)["uid"]
+        harness.wait_for("east holds it", lambda: east.holds(uid), timeout_s=120)
+        publisher.kill()
+        for i in range(bench.rounds):
+            four = spread_s(lab, east, path, uid, [f"host{i}-{n}" for n in range(4)])
+            one = spread_s(lab, east, path, uid, [f"host{i}-alone"])
+            yield {"chain.n4": (four, one)}

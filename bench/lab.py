@@ -1,0 +1,94 @@
+"""The sites that are measured: those of tests/system, with the product's own defaults where the tests have shorter ones."""
+
+import contextlib
+import json
+import subprocess
+import threading
+import time
+
+import harness
+
+# What tombolod does unless told otherwise; tests/system/harness.py is more impatient.
+LINK_STREAMS = 8
+LINK = {"streams": LINK_STREAMS, "heartbeat_ms": 1000, "down_ms": 3000, "retry_max_ms": 5000}
+
+
+def east_west(lab, arena_mib, **model):
+    """East is home of `policy`, west subscribes and dials it directly. Neither is started."""
+    east, west, _ = lab.east_west(through_link=False, arena_mib=arena_mib, **model)
+    for site in (east, west):
+        site.extra = {"link": dict(LINK), "session": {"lease_ms": 10000}}
+    return east, west
+
+
+def rank(lab, site, path, name="rank", **open_with):
+    """A publisher that holds all tensors of a file; (worker, run)."""
+    worker = harness.Worker(lab, name, site, threads=0, **open_with)
+    worker.send("register", tensors=harness.safetensors_table(path), file=str(path))
+    harness.expect("register", worker.receive(timeout_s=300)["status"], "ok")
+    return worker, worker.ok("run", model="policy", key="bench")["run"]
+
+
+def publish(worker, run, number):
+    return worker.ok("publish", model="policy", run=run, number=number, shard=0, shards=1, timeout_ms=120000)
+
+
+def logged_at(process, *words, timeout_s=120):
+    """When a log line with all the words was written, within a millisecond; the log is read as it grows."""
+    end = time.monotonic() + timeout_s
+    with open(process.log_path, encoding="utf-8", errors="replace") as log:
+        pending = ""
+        while time.monotonic() < end:
+            pending += log.readline()
+            if not pending.endswith("\n"):
+                time.sleep(0.0005)
+                continue
+            if all(w in pending for w in words):
+                return time.monotonic()
+            pending = ""
+    raise harness.Failed(f"{process.name} did not log {' '.join(words)}")
+
+
+def crossing_s(west, number):
+    """Seconds from the crossing's begin until all of it is held, at west, which was just started."""
+    begun = logged_at(west.daemon, "crossing.begun", f"number={number}")
+    return logged_at(west.daemon, "copy.whole", f"number={number}") - begun
+
+
+def forget(site):
+    """Ends the site's daemon and empties its arena, so that the next start crosses everything anew."""
+    site.daemon.terminate()
+    site.arena_path.unlink()
+
+
+def tool(argv, timeout_s=300):
+    """The JSON line that a program of bench/ prints."""
+    done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=timeout_s)
+    if done.returncode != 0:
+        raise harness.Failed(f"{argv[0]} exited {done.returncode}: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def rss_anon_mib(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii") as status:
+        for line in status:
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) / 1024
+    raise harness.Failed(f"/proc/{pid}/status has no RssAnon")
+
+
+@contextlib.contextmanager
+def rss_anon_sampled(process, hz=10):
+    """A list of the process's RssAnon in MiB, sampled while the context lasts."""
+    samples, ended = [rss_anon_mib(process.popen.pid)], threading.Event()
+
+    def sample():
+        while not ended.wait(1 / hz):
+            samples.append(rss_anon_mib(process.popen.pid))
+    sampler = threading.Thread(target=sample)
+    sampler.start()
+    try:
+        yield samples
+    finally:
+        ended.set()
+        sampler.join()

@@ -1,0 +1,74 @@
+"""Tables for people, and docs/benchmarks.md between two marks."""
+
+import datetime
+import os
+import pathlib
+import platform
+import subprocess
+
+BEGIN = "<!-- bench/run --write: what stands between these marks is replaced -->"
+END = "<!-- bench/run: end -->"
+HEADINGS = ("key", "ratio", "min", "max", "goal", "", "ours", "against", "unit")
+
+
+def row(result):
+    key, j = result.key, result.as_json()
+    if result.why_skipped:
+        return (key.name, "-", "-", "-", key.goal, "skipped", "-", "-", key.unit)
+    verdict = "reached" if key.reached(j["ratio"]) else "missed"
+    numbers = [f"{j[n]:.3f}" for n in ("ratio", "min", "max")]
+    return (key.name, *numbers, key.goal, verdict, f"{j['a']:.4g}", f"{j['b']:.4g}", key.unit)
+
+
+def text_table(results):
+    rows = [HEADINGS] + [row(r) for r in results]
+    widths = [max(len(r[i]) for r in rows) for i in range(len(HEADINGS))]
+    lines = ["  ".join(cell.ljust(w) for cell, w in zip(r, widths)).rstrip() for r in rows]
+    return "\n".join(lines + [f"{r.key.name}: skipped: {r.why_skipped}" for r in results if r.why_skipped])
+
+
+def cpu_model():
+    for line in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def commit(root):
+    def git(*args):
+        done = subprocess.run(["git", "-C", str(root), *args], capture_output=True, text=True)
+        return done.stdout.strip() if done.returncode == 0 else ""
+    changed = git("status", "--porcelain", "--untracked-files=no")
+    return (git("rev-parse", "--short=12", "HEAD") or "unknown") + (" with local changes" if changed else "")
+
+
+def machine():
+    memory_kib = int(pathlib.Path("/proc/meminfo").read_text(encoding="ascii").split()[1])
+    return (f"{cpu_model()}, {len(os.sched_getaffinity(0))} cores, {memory_kib / 1048576:.0f} GiB, "
+            f"{platform.system()} {platform.release()}")
+
+
+def section(results, facts):
+    lines = [BEGIN, "", "|" + "|".join(HEADINGS) + "|", "|" + "---|" * len(HEADINGS)]
+    lines += ["|" + "|".join(row(r)) + "|" for r in results]
+    lines += ["", *(f"- {name}: {value}" for name, value in facts.items()), "",
+              "What the keys mean (ratio = ours / against):", ""]
+    for r in results:
+        lines.append(f"- `{r.key.name}`: {r.key.what}; against: {r.key.against}."
+                     + (f" Skipped: {r.why_skipped}." if r.why_skipped else ""))
+    return "\n".join(lines + ["", END])
+
+
+def facts(root, command, rounds, load_before):
+    load = f"{load_before:.1f} before, {os.getloadavg()[0]:.1f} after"
+    return {"date": datetime.date.today().isoformat(), "machine": machine(), "commit": commit(root),
+            "command": f"`{command}`", "rounds": str(rounds) + ", interleaved; ratio, ours and against are medians",
+            "load average of the machine (1 minute)": load}
+
+
+def write(path, text):
+    """Replaces what stands between the marks; the rest of the page is people's."""
+    page = path.read_text(encoding="utf-8") if path.exists() else f"# Benchmarks\n\n{BEGIN}\n{END}\n"
+    before, rest = page.split(BEGIN, 1)
+    after = rest.split(END, 1)[1]
+    path.write_text(before + text + after, encoding="utf-8")
