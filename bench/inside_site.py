@@ -44,8 +44,8 @@ def spread_s(lab, site, path, uid, names):
         reply = w.worker.receive(timeout_s=300)
         harness.expect(f"{w.worker.name} stages", reply["status"], "ok")
     seconds = time.monotonic() - start
-    upstreams = [w["upstream"] for w in site.version(uid)["workers"]]
-    harness.expect("workers that read from the gateway", upstreams.count("gw"), 1)
+    planned = [site.daemon.logged(f"plan worker={name} ") for name in names]
+    harness.expect("hosts that read from the gateway last", sum("source=gw" in p[-1] for p in planned), 1)
     for w in workers:
         w.worker.ok("close")
         w.worker.kill()
