@@ -268,7 +268,7 @@ enum tb_status link_on_refused(struct link *l, struct tb_wire_frame *f);
 
 /* link_streams.c */
 void link_streams_tick(struct link *l, tb_time_ns now);
-void link_streams_end(struct link *l);       /* of whatever session */
+void link_streams_end_old(struct link *l);   /* of sessions that are over */
 bool link_streams_old(const struct link *l); /* some of an earlier session are not gone yet */
 uint32_t link_streams_bound(const struct link *l);
 uint32_t link_streams_count(const struct link *l);

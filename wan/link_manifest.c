@@ -70,7 +70,7 @@ void link_asks_send(struct link *l)
         a->key = known->key;
         if (ask_begin(a) != TB_OK) {
             ask_clear(a);
-            continue; /* again when the next version is announced */
+            continue; /* again at the next tick */
         }
         a->sent = true;
         LINK_SEND(l, TB_FRAME_ASK, tb_frame_ask, LINK_SMALL, .uid = a->uid);

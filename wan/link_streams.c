@@ -35,10 +35,13 @@ static void end_stream(struct tb_stream *s)
         atomic_store(&s->ending, true); /* still on its way to a loop */
 }
 
-void link_streams_end(struct link *l)
+void link_streams_end_old(struct link *l)
 {
-    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
-        if (l->streams[i] != NULL) end_stream(l->streams[i]);
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
+        struct tb_stream *s = l->streams[i];
+        if (s == NULL || atomic_load(&s->ending)) continue;
+        if (!link_is_up(l) || s->plan.session_seq != l->session_seq) end_stream(s);
+    }
 }
 
 static int free_slot(const struct link *l)

@@ -168,8 +168,8 @@ static void session_reset(struct link *l)
 {
     link_versions_down(l);
     link_move_down(l);
-    link_streams_end(l);
-    tb_feed_session(&l->feed, 0);
+    tb_feed_session(&l->feed, 0); /* streams take nothing more; the next tick ends them, behind our BYE */
+    links_busy(l->links);
 }
 
 /* Takes the control stream off the link; what moved on it stops. */

@@ -175,7 +175,12 @@ enum tb_status link_on_gone(struct link *l, struct tb_wire_frame *f)
     if (status != TB_OK) return status;
     const enum tb_status why = tb_frame_status_of(m.status_negated);
     const struct announced *a = link_announced(l, &m.uid);
-    if (a == NULL) return TB_OK; /* our question and its farewell crossed */
+    if (a == NULL) return TB_OK;                 /* our question and its farewell crossed */
+    if (tb_status_scope(why) == TB_SCOPE_SITE) { /* not now: it is still announced */
+        link_ask_fail(l, &m.uid, why);
+        link_in_fail(l, &m.uid, why);
+        return TB_OK;
+    }
     const struct announced was = *a;
     l->announced[a - l->announced] = l->announced[--l->announced_count];
     const uint64_t session = l->session_seq;
@@ -238,6 +243,7 @@ void links_offers_tick(struct tb_links *ls)
 void link_versions_tick(struct link *l)
 {
     if (!link_is_up(l)) return;
+    link_asks_send(l);
     for (struct offer *o = l->links->offers; o != NULL && link_is_up(l); o = o->next)
         if (o->peers[l->index].told_whole != l->session_seq) tell_whole(l, o);
 }

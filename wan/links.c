@@ -129,6 +129,8 @@ static void on_clock(uv_timer_t *clock)
     links_offers_tick(ls);
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
         struct link *l = &ls->links[i];
+        link_streams_end_old(
+            l); /* those of sessions that ended before this tick: a BYE has had its turn of the loop */
         link_up_tick(l, now);
         link_versions_tick(l);
         link_serves_tick(l);
@@ -405,10 +407,8 @@ void tb_links_close(struct tb_links *ls, void (*done)(void *user), void *user)
     ls->closed_user = user;
     if (ls->listener != NULL) tb_listener_close(ls->listener);
     ls->listener = NULL;
-    for (uint32_t i = 0; i < ls->options.peer_count; i++) {
+    for (uint32_t i = 0; i < ls->options.peer_count; i++)
         link_up_stop(&ls->links[i]);
-        link_streams_end(&ls->links[i]);
-    }
     links_busy(ls);
 }
 

@@ -200,6 +200,17 @@ static void on_refused(void *user, uint32_t peer, enum tb_status why, uint64_t d
     s->refused_detail = detail;
 }
 
+/* True: done, or done before. Memory may be short where the test made it so; the test tries again then. */
+static bool fine(struct site *s, enum tb_status status)
+{
+    if (s->forgiving && status == TB_SITE_NOMEM) {
+        s->again = true;
+        return false;
+    }
+    assert_true(status == TB_OK || status == TB_DONE_BEFORE);
+    return true;
+}
+
 static struct copy *by_uid(struct site *s, const struct tb_id *uid)
 {
     for (int i = 0; i < VERSIONS_MAX; i++)
@@ -217,8 +228,7 @@ static void on_version(void *user, uint32_t peer, const struct tb_version_key *k
     s->gone += state == TB_LINKS_GONE;
     if (state == TB_LINKS_GONE) s->gone_why = why;
     if (state != TB_LINKS_READY || s->no_land || by_uid(s, &key->uid) != NULL) return;
-    const enum tb_status status = tb_links_ask(s->links, peer, &key->uid);
-    assert_true(status == TB_OK || status == TB_DONE_BEFORE);
+    (void)fine(s, tb_links_ask(s->links, peer, &key->uid));
 }
 
 static void on_manifests(void *user, uint32_t peer, const struct tb_version_key *key,
@@ -229,9 +239,9 @@ static void on_manifests(void *user, uint32_t peer, const struct tb_version_key 
     struct copy *c = by_uid(s, &key->uid);
     if (c == NULL) {
         c = site_place(s, key, manifests);
-        assert_int_equal(tb_links_offer(s->links, &c->key, c->places), TB_OK);
+        (void)fine(s, tb_links_offer(s->links, &c->key, c->places));
     }
-    assert_int_equal(tb_links_land(s->links, peer, &c->key, c->places), TB_OK);
+    (void)fine(s, tb_links_land(s->links, peer, &c->key, c->places));
 }
 
 static void on_landed(void *user, uint32_t peer, const struct tb_version_key *key)
@@ -240,7 +250,7 @@ static void on_landed(void *user, uint32_t peer, const struct tb_version_key *ke
     (void)peer;
     s->landed++;
     assert_true(copy_whole(by_uid(s, &key->uid)));
-    assert_int_equal(tb_links_land_stop(s->links, &key->uid, NULL, NULL), TB_OK);
+    (void)fine(s, tb_links_land_stop(s->links, &key->uid, NULL, NULL));
 }
 
 static void on_failed(void *user, uint32_t peer, const struct tb_id *uid, enum tb_status why)
@@ -249,6 +259,7 @@ static void on_failed(void *user, uint32_t peer, const struct tb_id *uid, enum t
     (void)peer;
     s->failed++;
     s->failed_why = why;
+    s->again |= s->forgiving;
     if (s->stop_on_failure) assert_int_equal(tb_links_land_stop(s->links, uid, NULL, NULL), TB_OK);
 }
 

@@ -42,8 +42,10 @@ struct site {
     char addresses[SITES_MAX][64];
     uint16_t port; /* listens on; 0: nowhere or not yet */
     struct copy copies[VERSIONS_MAX];
-    bool no_land; /* on_version does nothing */
-    bool deny;    /* may_read says no */
+    bool no_land;   /* on_version does nothing */
+    bool forgiving; /* TB_SITE_NOMEM is no failure of the test; `again` is set */
+    bool again;
+    bool deny; /* may_read says no */
     bool stop_on_failure;
     bool closed;
     uint8_t *mend; /* a byte that was spoiled, put right when the peer refuses its chunk */
