@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 
@@ -57,18 +58,27 @@ int tb_gateway_open(const struct tb_cli_call *call, struct tb_session **session_
 struct tb_deadline tb_deadline_of(const struct tb_cli_call *call)
 {
     const uint64_t seconds = tb_cli_number(call, "timeout", UINT64_MAX);
-    const struct tb_deadline d = {seconds >= UINT32_MAX ? TB_TIME_NEVER
-                                                        : tb_time_add(tb_clock_now(), TB_SECONDS(seconds))};
+    struct tb_deadline d = {.at = TB_TIME_NEVER};
+    if (seconds < UINT32_MAX) d.at = tb_time_add(tb_clock_now(), TB_SECONDS(seconds));
     return d;
 }
 
-bool tb_slice_again(const struct tb_deadline *deadline, int *status)
+bool tb_slice_again(struct tb_deadline *deadline, int *status)
 {
-    if (*status != TB_TIMEOUT && *status != TB_AGAIN) return false;
+    const bool away = *status == TB_GATEWAY_AWAY;
+    const tb_time_ns now = tb_clock_now();
+    if (!away) deadline->away_since = 0;
+    if (away && deadline->away_since == 0) deadline->away_since = now;
+    if (*status != TB_TIMEOUT && *status != TB_AGAIN && !away) return false;
     if (tb_signals_caught()) {
         *status = TB_CANCELLED;
         return false;
     }
+    if (away && now < deadline->at) {
+        const struct timespec pause = {.tv_nsec = 50000000};
+        (void)nanosleep(&pause, NULL); /* should the call not have waited itself */
+        return tb_time_since(deadline->away_since, now) < TB_SECONDS(TB_AWAY_S);
+    }
     *status = TB_TIMEOUT;
-    return tb_clock_now() < deadline->at;
+    return now < deadline->at;
 }

@@ -10,6 +10,7 @@
 #include "tombolo/tombolo.h"
 
 #define TB_SLICE_MS 250u /* how long a call may keep a signal waiting */
+#define TB_AWAY_S 30u
 
 /* From now on SIGINT and SIGTERM are remembered instead of ending the process; a second one ends it. */
 void tb_signals_catch(void);
@@ -19,12 +20,13 @@ bool tb_signals_caught(void);
 TB_MUST_USE int tb_gateway_open(const struct tb_cli_call *call, struct tb_session **session_out);
 
 struct tb_deadline {
-    tb_time_ns at; /* TB_TIME_NEVER: none */
+    tb_time_ns at;         /* TB_TIME_NEVER: none */
+    tb_time_ns away_since; /* since when the gateway did not answer; 0: it does */
 };
 struct tb_deadline tb_deadline_of(const struct tb_cli_call *call); /* by --timeout */
 
-/* For a call that was given TB_SLICE_MS: true while it is to be made again. Otherwise *status is final:
- * TB_CANCELLED after a signal, TB_TIMEOUT after the deadline, or what it was. */
-bool tb_slice_again(const struct tb_deadline *deadline, int *status);
+/* For a call that was given TB_SLICE_MS: true while it is to be made again. Otherwise *status is final: TB_CANCELLED after a
+ * signal, TB_TIMEOUT after the deadline, TB_GATEWAY_AWAY when it was away for TB_AWAY_S (a restart is shorter), or what it was. */
+bool tb_slice_again(struct tb_deadline *deadline, int *status);
 
 #endif

@@ -195,7 +195,7 @@ static enum tb_cli_exit say_kept(const struct publishing *p)
 
 static enum tb_cli_exit hold(void)
 {
-    const struct tb_deadline never = {TB_TIME_NEVER};
+    struct tb_deadline never = {.at = TB_TIME_NEVER};
     int s = TB_TIMEOUT;
     /* Nothing here ends the wait but a signal; the session's own thread serves. */
     while (tb_slice_again(&never, &s)) {

@@ -333,9 +333,8 @@ static enum tb_cli_exit follow(struct following *f)
         bool gone = false;
         const int s = wait_version(f, run, number, text != NULL, &v);
         if (s == TB_CANCELLED && follows && f->any_done)
-            return TB_CLI_DONE; /* an interrupt is how following ends */
-        if (s == TB_GATEWAY_AWAY && follows && f->any_done)
-            continue; /* it comes back, or the deadline does not */
+            return TB_CLI_DONE;                        /* an interrupt is how following ends */
+        if (s == TB_GATEWAY_AWAY && follows) continue; /* however long: a deadline or a signal ends it */
         if (s != TB_OK) return failed(f, s, "waiting for a version");
         const enum tb_cli_exit code = take_version(f, &v, run != 0, &gone);
         if (code != TB_CLI_DONE && !(gone && text == NULL)) return code;

@@ -154,6 +154,33 @@ def shards_from_several_processes_are_one_version(lab):
 
 
 @scenario
+def a_gateway_may_restart_under_the_commands(lab):
+    """P3 P6: the home gateway is killed while a publish waits for another shard, and the other site's while a follow waits: both go on."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    source = hugging_face(lab.dir / "source", 4)
+    files = sorted(source.glob("*.safetensors"))
+    into = lab.dir / "into"
+    follower = Process("follow", [TOMBOLO, "subscribe", "policy", "--into", into, "--follow", "--quiet", "--gateway",
+                                  f"unix:{west.session_socket}"], lab.dir / "follow.log")
+    first = Process("shard0", [TOMBOLO, "publish", "policy", files[0], "--version", "1", "--run", "k", "--shard", "0/2", "--quiet",
+                               "--gateway", f"unix:{east.session_socket}"], lab.dir / "shard0.log")
+    lab.processes += [follower, first]
+    wait_for("one shard is sealed", lambda: any(v["sealed_shards"] == 1 for v in east.versions()))
+    wait_for("the follower is there", lambda: west.control("status")["sessions"])
+    east.restart()
+    west.restart()
+    wait_for("the shard is sealed again", lambda: any(v["sealed_shards"] == 1 for v in east.versions()))
+    east.cli("publish", "policy", files[1], "--version", "1", "--run", "k", "--shard", "1/2")
+    expect("exit code of the first", first.popen.wait(60), 0)
+    wait_for("the version is written", (into / "1" / "STABLE").exists)
+    for f in files:
+        expect(f"{f.name} is byte-identical", filecmp.cmp(f, into / "1" / f.name, shallow=False), True)
+    follower.signal(signal.SIGTERM)
+    expect("exit code of the follower", follower.popen.wait(20), 0)
+
+
+@scenario
 def refusals_have_their_exit_codes(lab):
     """P10: 1 refused, 2 usage, 3 away, 4 timeout, 5 denied; each with a sentence."""
     east = lab.site("east")
