@@ -4,15 +4,15 @@
  * with the arena (memory), the fabric (inside the site), the links (to other sites), the store (disk) and the
  * sessions (workers).
  *
- *   main.c        command line, signals, the loop
- *   daemon.c      opening and closing everything in order; the tick
- *   todos.c       the catalog's todos, one function each
- *   persist.c     the durable ones; retried while the store cannot be written
- *   copies.c      this gateway's copy of each version: region, export, offers, and giving it back
- *   landing.c     at home: hops from the ranks that sealed
- *   crossings.c   what links say, and what is asked of them
- *   sessions.c    workers' connections; session_publish.c, session_follow.c: what they ask
- *   control.c     the operator's socket; status.c: what it answers */
+ *   main.c           command line, signals, the loop
+ *   daemon.c         opening and closing everything in order; the tick
+ *   todos.c          the catalog's todos, one function each
+ *   persist.c        the durable ones; retried while the store cannot be written
+ *   copies.c         this gateway's copy of each version: region, export, offers, and giving it back
+ *   home_landing.c   at home: hops from the ranks that sealed
+ *   crossings.c      what links say, and what is asked of them
+ *   sessions.c       workers' connections; session_publish.c, session_follow.c: what they ask
+ *   control.c        the operator's socket; site_status.c: what it answers */
 #ifndef TB_DAEMON_DAEMON_H
 #define TB_DAEMON_DAEMON_H
 
@@ -247,7 +247,7 @@ uint64_t tb_copy_shortage(struct tb_daemon *d, uint64_t bytes);
 uint64_t tb_copy_held_bytes(const struct tb_copy *copy);
 uint64_t tb_copy_wire_bytes(const struct tb_copy *copy);
 
-/* landing.c */
+/* home_landing.c */
 void tb_landing_from(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_landing_end(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_landing_stop(struct tb_copy *copy);
@@ -318,7 +318,7 @@ void tb_session_go(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_session_answer(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_session_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 
-/* status.c */
+/* site_status.c */
 extern const struct tb_control_command tb_status_commands[];
 json_t *tb_status_site(struct tb_daemon *d);                        /* new reference; NULL: no memory */
 json_t *tb_status_versions(struct tb_daemon *d, const char *model); /* NULL: all */

@@ -10,7 +10,7 @@ TOP = {
     "build",  # what a build leaves behind
 }
 MODULES = ("base", "base/net", "wan", "intra", "gateway", "gateway/catalog", "gateway/arena", "gateway/daemon",
-           "gateway/web", "gateway/cli", "sim", "bench", "deploy", "tests")
+           "gateway/web", "gateway/cli", "sim", "bench", "deploy", "tests", "tests/system", "python")
 README_LINES_MAX = 40
 REPEATED = {"CMakeLists.txt", "README.md", "main.c"}
 

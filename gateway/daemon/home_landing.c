@@ -1,4 +1,4 @@
-/* landing.c - at home the gateway is a version's first reader: hops from the ranks that sealed into its
+/* home_landing.c - at home the gateway is a version's first reader: hops from the ranks that sealed into its
  * region. */
 #include "gateway/daemon/daemon.h"
 

@@ -1,4 +1,4 @@
-/* status.c - what the operator's socket answers (docs/control.md). */
+/* site_status.c - what the operator's socket answers (docs/control.md). */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>
