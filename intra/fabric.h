@@ -21,23 +21,24 @@ const char *tb_transport_name(enum tb_transport transport);
 struct tb_fabric;
 
 struct tb_fabric_options {
-    struct tb_name host;         /* shm serves only equal host names */
-    const char *tcp_address;     /* numeric; port 0 chooses; NULL: no tcp door */
-    bool trusted;                /* tcp in clear: the config trusts the site's network; the log says so */
-    uint64_t pace_bytes_per_s;   /* an emulated NIC: at most this in and this out by tcp; 0: none */
-    uint32_t threads;            /* for shm copies and digests; 0: 1 */
+    struct tb_name host;       /* shm serves only equal host names */
+    const char *tcp_address;   /* numeric; port 0 chooses; NULL: no tcp door */
+    bool trusted;              /* tcp in clear: the config trusts the site's network; the log says so */
+    uint64_t pace_bytes_per_s; /* an emulated NIC: at most this in and this out by tcp; 0: none */
+    uint32_t threads;          /* for shm copies and digests; 0: 1 */
 };
 
-TB_MUST_USE enum tb_status tb_fabric_open(const struct tb_fabric_options *options, struct tb_fabric **fabric_out);
+TB_MUST_USE enum tb_status tb_fabric_open(const struct tb_fabric_options *options,
+                                          struct tb_fabric **fabric_out);
 /* Ends and frees every hop that its owner has not closed (it is not to be used after), joins the thread. Exports must have been closed or are cut off here. */
 void tb_fabric_close(struct tb_fabric *fabric);
 
 /* Where a door listens; travels in HELLO and in PLAN. */
 struct tb_fabric_endpoint {
     struct tb_name host;
-    char shm_door[108];  /* abstract unix name without the leading NUL; "" for none */
-    char tcp[64];        /* "192.0.2.1:4711"; "" for none */
-    bool tls;            /* tcp is encrypted, the peer has this print: */
+    char shm_door[108]; /* abstract unix name without the leading NUL; "" for none */
+    char tcp[64];       /* "192.0.2.1:4711"; "" for none */
+    bool tls;           /* tcp is encrypted, the peer has this print: */
     struct tb_fingerprint fingerprint;
 };
 void tb_fabric_endpoint(const struct tb_fabric *fabric, struct tb_fabric_endpoint *endpoint_out);
@@ -48,21 +49,24 @@ void tb_fabric_endpoint(const struct tb_fabric *fabric, struct tb_fabric_endpoin
 struct tb_export_buffer {
     void *bytes;
     uint64_t count;
-    int memfd;             /* >= 0: shm readers get this descriptor, read-only, and map [memfd_offset, + count); -1: process_vm_readv */
+    int memfd; /* >= 0: shm readers get this descriptor, read-only, and map [memfd_offset, + count); -1: process_vm_readv */
     uint64_t memfd_offset;
 };
 
 /* Where one shard's packed bytes and held bitmap stand in an export's buffers. Pure data; encode/decode in source.h. */
 struct tb_source_shard {
     uint32_t shard;
-    uint32_t held_buffer;      /* its bitmap: TB_BITMAP_WORDS(chunk_count) words at held_offset; UINT32_MAX: all is held */
+    uint32_t
+        held_buffer; /* its bitmap: TB_BITMAP_WORDS(chunk_count) words at held_offset; UINT32_MAX: all is held */
     uint64_t held_offset;
     bool scattered;
-    uint32_t packed_buffer;    /* !scattered: the packed bytes start at packed_offset of it; scattered: the blobs do */
+    uint32_t
+        packed_buffer; /* !scattered: the packed bytes start at packed_offset of it; scattered: the blobs do */
     uint64_t packed_offset;
-    uint32_t tensor_count;     /* scattered: for each tensor in packed order where it stands */
+    uint32_t tensor_count; /* scattered: for each tensor in packed order where it stands */
     const struct tb_source_at *tensors;
-    uint32_t object_count;     /* encoded objects (0 or chunk_count): the chunk's encoded form instead of its packed bytes */
+    uint32_t
+        object_count; /* encoded objects (0 or chunk_count): the chunk's encoded form instead of its packed bytes */
     const struct tb_source_object *objects;
 };
 struct tb_source_at {
@@ -77,15 +81,15 @@ struct tb_source_object {
 };
 
 struct tb_export_options {
-    uint64_t export_id; /* the owner's choice, unique in this fabric */
+    uint64_t export_id;                     /* the owner's choice, unique in this fabric */
     const struct tb_export_buffer *buffers; /* copied; the memory must stay until the export is closed */
     uint32_t buffer_count;
 };
 /* TB_CONFLICT: the id is in use. */
 TB_MUST_USE enum tb_status tb_export_open(struct tb_fabric *fabric, const struct tb_export_options *options);
 /* One use: whoever shows this token (and, by TLS, this print) may READ the export. Unused tokens lapse after 30 s. TB_NOT_FOUND: no such export. */
-TB_MUST_USE enum tb_status tb_export_grant(struct tb_fabric *fabric, uint64_t export_id, const struct tb_id *token,
-                                           const struct tb_fingerprint *reader);
+TB_MUST_USE enum tb_status tb_export_grant(struct tb_fabric *fabric, uint64_t export_id,
+                                           const struct tb_id *token, const struct tb_fingerprint *reader);
 /* Refuses new readers at once, lets those in flight go on for at most drain_ms, ends their hops (they see TB_PEER_REVOKED), waits until no thread
  * of ours touches the buffers, then returns: the memory is the caller's. Blocks. */
 void tb_export_close(struct tb_fabric *fabric, uint64_t export_id, uint32_t drain_ms);
@@ -106,7 +110,8 @@ struct tb_hop_event {
     enum tb_hop_event_kind kind;
     enum tb_status why;          /* LOST: the reason; the hop does nothing more: close it */
     enum tb_transport transport; /* OPENED */
-    uint32_t shard, chunk;       /* CHUNK_BAD: digest did not match although the hop was still open after the READ; read once more before saying so: `twice` */
+    uint32_t shard,
+        chunk; /* CHUNK_BAD: digest did not match although the hop was still open after the READ; read once more before saying so: `twice` */
     bool twice;
 };
 typedef void (*tb_hop_fn)(void *user, struct tb_hop *hop, const struct tb_hop_event *event);
@@ -115,24 +120,25 @@ struct tb_hop_options {
     uint64_t export_id;
     struct tb_id token;
     struct tb_fabric_endpoint from;
-    enum tb_transport transport;            /* NONE: shm if the host names are equal and it can be had, else tcp */
-    const struct tb_source_shard *source;   /* copied */
+    enum tb_transport transport; /* NONE: shm if the host names are equal and it can be had, else tcp */
+    const struct tb_source_shard *source; /* copied */
     uint32_t source_count;
-    const struct tb_hop_place *places;      /* copied; those whose shard the source has are read */
+    const struct tb_hop_place *places; /* copied; those whose shard the source has are read */
     uint32_t place_count;
-    uint32_t order_seed;                    /* where to begin among what the source holds (0: first chunk first) */
-    uint32_t idle_ms;                       /* source answers nothing for so long: LOST with TB_STREAM_IDLE; 0 = 5000 */
+    uint32_t order_seed; /* where to begin among what the source holds (0: first chunk first) */
+    uint32_t idle_ms;    /* source answers nothing for so long: LOST with TB_STREAM_IDLE; 0 = 5000 */
     tb_hop_fn fn;
     void *user;
 };
 /* Several hops may fill the same places at once: claims keep them apart. TB_SITE_NOMEM, TB_BAD_ARGUMENT at once; all else by the callback. */
-TB_MUST_USE enum tb_status tb_hop_open(struct tb_fabric *fabric, const struct tb_hop_options *options, struct tb_hop **hop_out);
+TB_MUST_USE enum tb_status tb_hop_open(struct tb_fabric *fabric, const struct tb_hop_options *options,
+                                       struct tb_hop **hop_out);
 /* Ends it; after return no callback comes and nothing is written any more. Not from inside the callback. */
 void tb_hop_close(struct tb_hop *hop);
 
 struct tb_hop_stats {
-    uint64_t bytes_read;      /* that landed */
-    uint64_t bytes_wasted;    /* digest failed, or another hop was sooner */
+    uint64_t bytes_read;   /* that landed */
+    uint64_t bytes_wasted; /* digest failed, or another hop was sooner */
     uint32_t chunks_landed;
     uint32_t in_flight;
     enum tb_transport transport;

@@ -12,8 +12,8 @@
 
 #include "base/bitmap.h"
 #include "base/fault.h"
-#include "intra/shared_memory.h"
 #include "intra/pipe.h"
+#include "intra/shared_memory.h"
 
 #define BUFFERS_MAX                                                                                          \
     4096u              /* attached; a source in more pieces than that is read over the connection in part */

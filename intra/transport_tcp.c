@@ -45,11 +45,11 @@ static enum tb_status tcp_open(const struct tb_upstream_options *options, struct
     if (u == NULL) return TB_SITE_NOMEM;
     u->base.ops = &tb_transport_tcp;
     const struct tb_pipe_options stream = {.upstream = options,
-                                             .ops = &stream_ops,
-                                             .user = u,
-                                             .to = to,
-                                             .tls = from->tls ? options->fabric->tls : NULL,
-                                             .paced = true};
+                                           .ops = &stream_ops,
+                                           .user = u,
+                                           .to = to,
+                                           .tls = from->tls ? options->fabric->tls : NULL,
+                                           .paced = true};
     const enum tb_status status = tb_pipe_open(&u->stream, &stream);
     if (status != TB_OK) {
         tb_free(u);
