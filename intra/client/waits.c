@@ -120,7 +120,7 @@ int tb_wait(struct tb_session *session, const struct tb_wait_options *options,
 {
     int status = tb_session_enter(session);
     if (status != TB_OK) return status;
-    struct tb_session_wait m;
+    struct tb_session_wait m = {0};
     status = check_wait(options, info_out, &m);
     if (status == TB_OK && m.timeout_ms == 0) status = away_at_once(session);
     if (status == TB_OK) status = ask(session, &m, info_out);
