@@ -330,19 +330,22 @@ static int spread(struct quickstart *q, struct row *row)
     return TB_CLI_DONE;
 }
 
+/* The first number behind `word` in an answer, in seconds of nanoseconds; 0 when it is another answer. */
+static double seconds_of(const struct person *p, const char *word)
+{
+    const size_t count = strlen(word);
+    return strncmp(p->line, word, count) == 0 ? (double)strtoull(p->line + count, NULL, 10) / 1e9 : 0;
+}
+
 static void read_answers(struct quickstart *q, struct row *row)
 {
     for (uint32_t i = 0; i < q->ranks; i++) {
-        uint64_t hold_ns = 0;
-        if (sscanf(rank_of(q, i)->line, "published %" SCNu64, &hold_ns) == 1 &&
-            (double)hold_ns / 1e9 > row->hold_s)
-            row->hold_s = (double)hold_ns / 1e9;
+        const double hold_s = seconds_of(rank_of(q, i), "published ");
+        if (hold_s > row->hold_s) row->hold_s = hold_s;
     }
     for (uint32_t i = 0; i < WORKERS; i++) {
-        uint64_t stall_ns = 0;
-        if (sscanf(worker_of(q, i)->line, "active %" SCNu64, &stall_ns) == 1 &&
-            (double)stall_ns / 1e9 > row->stall_s)
-            row->stall_s = (double)stall_ns / 1e9;
+        const double stall_s = seconds_of(worker_of(q, i), "active ");
+        if (stall_s > row->stall_s) row->stall_s = stall_s;
     }
 }
 
@@ -499,6 +502,7 @@ int main(int argc, char **argv)
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = on_signal;
+    action.sa_flags = SA_RESTART; /* poll ends all the same, and no waitpid leaves a process behind */
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
