@@ -49,15 +49,17 @@ enum tb_session_type {
     F(u32, protocol)                                                                                         \
     F(id, session) /* zero: a new one; else the one to go on with */                                         \
     F(name, name)                                                                                            \
-    F(name, host) F(opt_name, rack) F(bool, spot) F(u32, pid) F(text, shm_door) F(text, tcp) F(bool, tls)    \
+    F(name, host)                                                                                            \
+    F(opt_name, rack) F(bool, spot) F(u32, pid) F(text, shm_door) F(text, tcp) F(bool, tls)                  \
         F(fingerprint, print) /* its door: struct tb_fabric_endpoint */
 TB_MESSAGE(tb_session_hello, TB_SESSION_HELLO_FIELDS)
 
 #define TB_SESSION_WELCOME_FIELDS(F)                                                                         \
     F(u32, protocol)                                                                                         \
     F(id, session) /* differs from HELLO's: announce everything again */                                     \
-        F(name, site) F(name, gateway) F(u64, incarnation) F(u32, lease_ms) F(bool, fabric_trusted)          \
-            F(u32, drain_ms) F(text, peer_address)
+    F(name, site)                                                                                            \
+    F(name, gateway) F(u64, incarnation) F(u32, lease_ms) F(bool, fabric_trusted) F(u32, drain_ms)           \
+        F(text, peer_address)
 TB_MESSAGE(tb_session_welcome, TB_SESSION_WELCOME_FIELDS)
 
 #define TB_SESSION_REPLY_FIELDS(F) F(u32, status_negated) /* of tb_session_status_put */ F(text, why)
@@ -81,8 +83,8 @@ TB_MESSAGE(tb_session_run_open, TB_SESSION_RUN_OPEN_FIELDS)
 
 #define TB_SESSION_RUN_FIELDS(F)                                                                             \
     F(id, run)                                                                                               \
-    F(u64, run_order) F(bool, joined) F(bool, has_last) F(u64, last_number) F(u64, resumed_run_order)        \
-        F(u64, resumed_number)
+    F(u64, run_order)                                                                                        \
+    F(bool, joined) F(bool, has_last) F(u64, last_number) F(u64, resumed_run_order) F(u64, resumed_number)
 TB_MESSAGE(tb_session_run, TB_SESSION_RUN_FIELDS)
 
 #define TB_SESSION_VERSION_OPEN_FIELDS(F) F(name, model) F(id, run) F(u64, number) F(u32, shard_count)
@@ -93,10 +95,10 @@ TB_MESSAGE(tb_session_version, TB_SESSION_VERSION_FIELDS)
 
 #define TB_SESSION_SEAL_FIELDS(F)                                                                            \
     F(id, uid)                                                                                               \
-    F(u32, shard) F(bool, in_place) F(u64, export_id)                                                        \
-        F(span, head)    /* tb_manifest_head_encode, root filled */                                          \
-        F(span, digests) /* chunk_count x 16 */                                                              \
-        F(span, source)  /* tb_source_encode of this one shard */
+    F(u32, shard)                                                                                            \
+    F(bool, in_place) F(u64, export_id) F(span, head) /* tb_manifest_head_encode, root filled */             \
+        F(span, digests)                              /* chunk_count x 16 */                                 \
+        F(span, source)                               /* tb_source_encode of this one shard */
 TB_MESSAGE(tb_session_seal, TB_SESSION_SEAL_FIELDS)
 
 #define TB_SESSION_UNPUBLISH_FIELDS(F) F(id, uid) F(u32, drain_ms)
@@ -136,9 +138,9 @@ TB_MESSAGE(tb_session_export, TB_SESSION_EXPORT_FIELDS)
 
 #define TB_SESSION_PLAN_FIELDS(F)                                                                            \
     F(id, uid)                                                                                               \
-    F(u64, plan) /* grows; names this assignment in HOP_LOST */ F(name, source_name) F(u64, export_id)       \
-        F(id, token) F(name, host) F(text, shm_door) F(text, tcp) F(bool, tls) F(fingerprint, print)         \
-            F(span, source)
+    F(u64, plan)                                                                                             \
+    /* grows; names this assignment in HOP_LOST */ F(name, source_name) F(u64, export_id) F(id, token)       \
+        F(name, host) F(text, shm_door) F(text, tcp) F(bool, tls) F(fingerprint, print) F(span, source)
 TB_MESSAGE(tb_session_plan, TB_SESSION_PLAN_FIELDS)
 
 #define TB_SESSION_GRANT_FIELDS(F) F(u64, export_id) F(id, token) F(fingerprint, reader)
