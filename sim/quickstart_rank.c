@@ -95,7 +95,8 @@ static bool make_memory(struct rank *r)
     if (r->group == NULL) {
         if (tb_buffer_new(r->session, total + 64, &memory) != TB_OK) return false;
     } else {
-        memory = mmap(NULL, total + 64, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+        memory =
+            mmap(NULL, total + 64, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
         if (memory == MAP_FAILED) return false;
     }
     uint8_t *at = memory;

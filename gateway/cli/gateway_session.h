@@ -10,7 +10,7 @@
 #include "tombolo/tombolo.h"
 
 #define TB_SLICE_MS 250u /* how long a call may keep a signal waiting */
-#define TB_AWAY_S 30u
+#define TB_AWAY_S   30u
 
 /* From now on SIGINT and SIGTERM are remembered instead of ending the process; a second one ends it. */
 void tb_signals_catch(void);
