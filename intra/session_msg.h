@@ -50,7 +50,9 @@ enum tb_session_type {
     F(id, session) /* zero: a new one; else the one to go on with */                                         \
     F(name, name)                                                                                            \
     F(name, host)                                                                                            \
-    F(opt_name, rack) F(bool, spot) F(u32, pid) F(text, shm_door) F(text, tcp) F(bool, tls)                  \
+    F(opt_name, rack)                                                                                        \
+    F(bool, spot)                                                                                            \
+    F(u32, pid) F(text, shm_door) F(text, tcp) F(bool, tls)                                                  \
         F(fingerprint, print) /* its door: struct tb_fabric_endpoint */
 TB_MESSAGE(tb_session_hello, TB_SESSION_HELLO_FIELDS)
 
@@ -58,8 +60,8 @@ TB_MESSAGE(tb_session_hello, TB_SESSION_HELLO_FIELDS)
     F(u32, protocol)                                                                                         \
     F(id, session) /* differs from HELLO's: announce everything again */                                     \
     F(name, site)                                                                                            \
-    F(name, gateway) F(u64, incarnation) F(u32, lease_ms) F(bool, fabric_trusted) F(u32, drain_ms)           \
-        F(text, peer_address)
+    F(name, gateway)                                                                                         \
+    F(u64, incarnation) F(u32, lease_ms) F(bool, fabric_trusted) F(u32, drain_ms) F(text, peer_address)
 TB_MESSAGE(tb_session_welcome, TB_SESSION_WELCOME_FIELDS)
 
 #define TB_SESSION_REPLY_FIELDS(F) F(u32, status_negated) /* of tb_session_status_put */ F(text, why)
@@ -96,9 +98,11 @@ TB_MESSAGE(tb_session_version, TB_SESSION_VERSION_FIELDS)
 #define TB_SESSION_SEAL_FIELDS(F)                                                                            \
     F(id, uid)                                                                                               \
     F(u32, shard)                                                                                            \
-    F(bool, in_place) F(u64, export_id) F(span, head) /* tb_manifest_head_encode, root filled */             \
-        F(span, digests)                              /* chunk_count x 16 */                                 \
-        F(span, source)                               /* tb_source_encode of this one shard */
+    F(bool, in_place)                                                                                        \
+    F(u64, export_id)                                                                                        \
+    F(span, head)        /* tb_manifest_head_encode, root filled */                                          \
+        F(span, digests) /* chunk_count x 16 */                                                              \
+        F(span, source)  /* tb_source_encode of this one shard */
 TB_MESSAGE(tb_session_seal, TB_SESSION_SEAL_FIELDS)
 
 #define TB_SESSION_UNPUBLISH_FIELDS(F) F(id, uid) F(u32, drain_ms)
