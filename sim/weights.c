@@ -12,8 +12,7 @@
 #define LINEARS_A_LAYER 7u
 #define TENSORS_A_LAYER (LINEARS_A_LAYER + 2u)
 
-/* ---- the model's shape
- * ------------------------------------------------------------------------------------------ */
+/* ---- the model's shape ---- */
 
 struct shape {
     uint64_t hidden;
@@ -107,8 +106,7 @@ void tb_weights_free(struct tb_weights *weights)
     memset(weights, 0, sizeof *weights);
 }
 
-/* ---- numbers
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 /* splitmix64's finalizer over a counter: any element's number can be had without those before it, and the
  * loop has no dependency from one element to the next. */

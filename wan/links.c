@@ -399,17 +399,17 @@ static void closing_step(struct tb_links *ls)
     handles_close(ls);
 }
 
-void tb_links_close(struct tb_links *ls, void (*done)(void *user), void *user)
+void tb_links_close(struct tb_links *links, void (*done)(void *user), void *user)
 {
-    TB_ASSERT(!ls->closing);
-    ls->closing = true;
-    ls->closed = done;
-    ls->closed_user = user;
-    if (ls->listener != NULL) tb_listener_close(ls->listener);
-    ls->listener = NULL;
-    for (uint32_t i = 0; i < ls->options.peer_count; i++)
-        link_up_stop(&ls->links[i]);
-    links_busy(ls);
+    TB_ASSERT(!links->closing);
+    links->closing = true;
+    links->closed = done;
+    links->closed_user = user;
+    if (links->listener != NULL) tb_listener_close(links->listener);
+    links->listener = NULL;
+    for (uint32_t i = 0; i < links->options.peer_count; i++)
+        link_up_stop(&links->links[i]);
+    links_busy(links);
 }
 
 /* ---- what we hold ---- */
@@ -541,9 +541,9 @@ enum tb_status tb_links_peer_progress(const struct tb_links *ls, uint32_t peer, 
     return TB_OK;
 }
 
-void tb_links_set_incarnation(struct tb_links *ls, uint64_t incarnation)
+void tb_links_set_incarnation(struct tb_links *links, uint64_t incarnation)
 {
-    ls->options.incarnation = incarnation;
+    links->options.incarnation = incarnation;
 }
 
 bool tb_links_address(const struct tb_links *ls, struct tb_address *address_out)
@@ -553,17 +553,17 @@ bool tb_links_address(const struct tb_links *ls, struct tb_address *address_out)
     return true;
 }
 
-uint32_t tb_links_peer_find(const struct tb_links *ls, const char *site)
+uint32_t tb_links_peer_find(const struct tb_links *links, const char *site)
 {
-    for (uint32_t i = 0; i < ls->options.peer_count; i++)
-        if (strcmp(ls->links[i].identity.site.text, site) == 0) return i;
+    for (uint32_t i = 0; i < links->options.peer_count; i++)
+        if (strcmp(links->links[i].identity.site.text, site) == 0) return i;
     return UINT32_MAX;
 }
 
-void tb_links_stats(const struct tb_links *ls, uint32_t peer, struct tb_links_stats *stats_out)
+void tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links_stats *stats_out)
 {
-    TB_ASSERT(peer < ls->options.peer_count);
-    const struct link *l = &ls->links[peer];
+    TB_ASSERT(peer < links->options.peer_count);
+    const struct link *l = &links->links[peer];
     *stats_out = l->stats;
     link_stream_stats(l, stats_out);
     for (const struct out *o = l->outs; o != NULL; o = o->next)
@@ -580,7 +580,7 @@ void tb_links_stats(const struct tb_links *ls, uint32_t peer, struct tb_links_st
     snprintf(stats_out->address, sizeof stats_out->address, "%s", l->session->address_text);
 }
 
-uint64_t tb_links_strangers_refused(const struct tb_links *ls)
+uint64_t tb_links_strangers_refused(const struct tb_links *links)
 {
-    return ls->strangers;
+    return links->strangers;
 }

@@ -28,8 +28,8 @@ struct tb_arena_region;
 
 struct tb_arena_options {
     const char *path;
-    uint64_t
-        bytes; /* of the whole file; rounded down to the filesystem's page (2 MiB or 1 GiB on hugetlbfs) */
+    /* Of the whole file; rounded down to the filesystem's page (2 MiB or 1 GiB on hugetlbfs). */
+    uint64_t bytes;
 };
 
 /* Opens the file or makes it (mode 0600), locks it, allocates it whole, maps it and recovers its regions. A

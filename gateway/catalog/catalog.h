@@ -32,8 +32,7 @@
 
 struct tb_catalog;
 
-/* ---- start
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- start ---- */
 
 /* Table sizes. 0 takes the default beside it. */
 struct tb_catalog_limits {
@@ -119,8 +118,7 @@ TB_MUST_USE enum tb_status tb_catalog_restore_version(struct tb_catalog *c, cons
                                                       enum tb_catalog_state state, uint64_t bytes,
                                                       bool pinned);
 
-/* ---- time and todos
- * ------------------------------------------------------------------------------------------- */
+/* ---- time and todos ---- */
 
 /* Ends leases, waits, drains, recovery. A gap since the last tick that is longer than tick_ns extends leases
  * and recovery by itself: a pause of this process takes nobody's lease. */
@@ -191,8 +189,7 @@ struct tb_catalog_todo {
 /* False: nothing more to do now. */
 bool tb_catalog_next(struct tb_catalog *c, struct tb_catalog_todo *todo_out);
 
-/* ---- sessions
- * ------------------------------------------------------------------------------------------------- */
+/* ---- sessions ---- */
 
 struct tb_catalog_session {
     struct tb_id id; /* fresh */
@@ -216,14 +213,13 @@ TB_MUST_USE enum tb_status tb_catalog_session_renew(struct tb_catalog *c, tb_tim
 /* Good-bye: like an expired lease, without SESSION_LOST. Unknown is fine. */
 void tb_catalog_session_close(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session);
 
-/* ---- publishing
- * ----------------------------------------------------------------------------------------------- */
+/* ---- publishing ---- */
 
 struct tb_catalog_run_request {
     struct tb_id session;
     struct tb_name model;
-    const char *
-        key; /* up to TB_CATALOG_TEXT_MAX - 1 bytes; empty: the newest run, TB_NOT_FOUND when there is none */
+    /* Up to TB_CATALOG_TEXT_MAX - 1 bytes; empty: the newest run, TB_NOT_FOUND when there is none. */
+    const char *key;
     struct tb_id fresh_id;
 };
 /* The newest run's key joins it (*joined_out), as does an empty key (TB_NOT_FOUND when there is no run); a
@@ -281,8 +277,7 @@ TB_MUST_USE enum tb_status tb_catalog_chunk_bad(struct tb_catalog *c, tb_time_ns
                                                 uint32_t shard, uint32_t chunk,
                                                 const struct tb_id *publisher);
 
-/* ---- the gateway's own copy
- * ----------------------------------------------------------------------------------- */
+/* ---- the gateway's own copy ---- */
 
 /* At start, for each shard of each region found in the arena, and when a crossing's manifest came: what the
  * shard is. At home seals say it. TB_CONFLICT: it is another root than was sealed. */
@@ -327,14 +322,13 @@ struct tb_catalog_room {
 TB_MUST_USE enum tb_status tb_catalog_make_room(struct tb_catalog *c, tb_time_ns now, uint64_t bytes_needed,
                                                 struct tb_catalog_room *room_out);
 
-/* ---- other sites
- * ---------------------------------------------------------------------------------------------- */
+/* ---- other sites ---- */
 
 /* A link to the site is up or down. What the site held it still holds while the link is down. */
 TB_MUST_USE enum tb_status tb_catalog_site_up(struct tb_catalog *c, tb_time_ns now,
                                               const struct tb_name *site, bool up);
 /* The site's arena has a new life: it holds nothing until it says so. */
-void tb_catalog_site_forget(struct tb_catalog *c, tb_time_ns now, const struct tb_name *site);
+void tb_catalog_site_forget(struct tb_catalog *c, tb_time_ns now, const struct tb_name *name);
 /* A peer says what it knows of a version. OPEN, READY, KEPT: it has it, or is getting it. Ends of a life are
  * believed from the model's home alone, or as a relay passes them on; home believes none (its own state is
  * the truth; RETIRED only ends that site's reference). LOST does not concern a site that has it whole.
@@ -371,8 +365,7 @@ TB_MUST_USE enum tb_status tb_catalog_withdraw(struct tb_catalog *c, tb_time_ns 
 TB_MUST_USE enum tb_status tb_catalog_pin(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
                                           bool pinned);
 
-/* ---- following
- * ------------------------------------------------------------------------------------------------ */
+/* ---- following ---- */
 
 /* The rule that keeps P2. A group has at most one open *attempt*: the uid that its members stage. The first
  * stage while there is none opens it, for the uid asked for. Until it ends, stage of any other uid is refused
@@ -471,8 +464,7 @@ TB_MUST_USE enum tb_status tb_catalog_wait(struct tb_catalog *c, tb_time_ns now,
                                            const struct tb_catalog_wait *w);
 void tb_catalog_cancel(struct tb_catalog *c, tb_time_ns now, uint64_t handle);
 
-/* ---- looking (status JSON)
- * ------------------------------------------------------------------------------------ */
+/* ---- looking (status JSON) ---- */
 
 /* By (run_order, number); run_order 0: the newest run that has it. TB_NOT_FOUND. */
 TB_MUST_USE enum tb_status tb_catalog_find(const struct tb_catalog *c, const struct tb_name *model,

@@ -57,8 +57,7 @@ bool tb_bundle_name_valid(const char *name)
     return true;
 }
 
-/* ---- one file
- * --------------------------------------------------------------------------------------------------- */
+/* ---- one file ---- */
 
 static enum tb_status map_file(struct opening *o, struct tb_bundle_file *f)
 {
@@ -140,8 +139,7 @@ static enum tb_status add_file(struct opening *o, const char *path, const char *
     return s;
 }
 
-/* ---- folders
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- folders ---- */
 
 static int not_hidden(const struct dirent *entry)
 {
@@ -194,8 +192,7 @@ static enum tb_status add_path(struct opening *o, const char *path, const char *
     return add_file(o, path, name[0] != '\0' ? name : slash == NULL ? path : slash + 1);
 }
 
-/* ---- tensors and blobs
- * ------------------------------------------------------------------------------------------ */
+/* ---- tensors and blobs ---- */
 
 struct named {
     const char *name;

@@ -68,8 +68,8 @@ struct tb_cli_command {
 
 struct tb_cli_call {
     const struct tb_cli_command *command;
-    const char *
-        given[TB_CLI_OPTIONS_MAX]; /* in the order of the command's options; "" for a flag; NULL: not given */
+    /* In the order of the command's options; "" for a flag; NULL: not given. */
+    const char *given[TB_CLI_OPTIONS_MAX];
     int argument_count;
     char **arguments; /* borrowed from argv */
 };

@@ -28,8 +28,7 @@ static bool say_raw(const struct tb_cli_call *call, json_t *reply)
     return true;
 }
 
-/* ---- fields of a stranger's object, clean for a terminal
- * -------------------------------------------------------- */
+/* ---- fields of a stranger's object, clean for a terminal ---- */
 
 struct field {
     char text[96];
@@ -72,8 +71,7 @@ static struct field share_of(const json_t *object)
     return f;
 }
 
-/* ---- versions
- * --------------------------------------------------------------------------------------------------- */
+/* ---- versions ---- */
 
 static size_t count_true(const json_t *list, const char *key)
 {
@@ -123,8 +121,7 @@ enum tb_cli_exit tb_cli_versions(const struct tb_cli_call *call)
     return TB_CLI_DONE;
 }
 
-/* ---- status
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- status ---- */
 
 static void print_links(const json_t *links)
 {
@@ -186,8 +183,7 @@ enum tb_cli_exit tb_cli_status(const struct tb_cli_call *call)
     return TB_CLI_DONE;
 }
 
-/* ---- withdraw
- * --------------------------------------------------------------------------------------------------- */
+/* ---- withdraw ---- */
 
 enum tb_cli_exit tb_cli_withdraw(const struct tb_cli_call *call)
 {

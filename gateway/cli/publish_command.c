@@ -125,8 +125,7 @@ static int seal(struct publishing *p)
     return tb_publish(p->session, &options, &p->info);
 }
 
-/* ---- waiting until it is kept
- * ----------------------------------------------------------------------------------- */
+/* ---- waiting until it is kept ---- */
 
 /* What the gateway holds of the version, by the control socket, if that is open to us. */
 static bool ask_held(const struct publishing *p, uint64_t *held_out, uint64_t *bytes_out)
@@ -206,8 +205,7 @@ static enum tb_cli_exit hold(void)
     return TB_CLI_DONE;
 }
 
-/* ---- the way through
- * -------------------------------------------------------------------------------------------- */
+/* ---- the way through ---- */
 
 static enum tb_cli_exit publish_sealed(struct publishing *p)
 {

@@ -52,8 +52,7 @@ struct parse {
     uint32_t offsets_count;
 };
 
-/* ---- saying what is wrong
- * --------------------------------------------------------------------------------------- */
+/* ---- saying what is wrong ---- */
 
 /* A stranger's text for a person: at most 60 bytes, control characters and quotes as \xNN. */
 struct shown {
@@ -92,8 +91,7 @@ static bool refuse_tensor(struct parse *p, enum tb_status status, const struct t
     return refuse(p, status, "tensor \"%s\" %s", show(t->name, strlen(t->name)).text, why);
 }
 
-/* ---- the parts of a header
- * -------------------------------------------------------------------------------------- */
+/* ---- the parts of a header ---- */
 
 static const char *keep_name(struct parse *p, struct text t)
 {
@@ -291,8 +289,7 @@ static bool on_tensor_end(struct parse *p, struct text t)
     return true;
 }
 
-/* ---- what may follow what
- * --------------------------------------------------------------------------------------- */
+/* ---- what may follow what ---- */
 
 /* The table is the whole truth: a pair that is not here is the file's fault, and since no row nests deeper
  * than three, neither can a file. A row without a function only moves on; a function moves itself where the
@@ -407,8 +404,7 @@ static const yajl_callbacks callbacks = {
     .yajl_end_array = on_end_array,
 };
 
-/* ---- the whole
- * -------------------------------------------------------------------------------------------------- */
+/* ---- the whole ---- */
 
 static int by_place(const void *left, const void *right)
 {

@@ -109,8 +109,7 @@ enum tb_cli_exit tb_say_result(const struct tb_cli_call *call, json_t *fields, c
     return fflush(stdout) == 0 ? TB_CLI_DONE : TB_CLI_SITE;
 }
 
-/* ---- progress
- * --------------------------------------------------------------------------------------------------- */
+/* ---- progress ---- */
 
 void tb_progress_start(struct tb_progress *p, const struct tb_cli_call *call)
 {

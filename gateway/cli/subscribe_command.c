@@ -57,8 +57,7 @@ static void uid_text(const struct tb_uid *uid, char out[TB_HEX_CHARS])
     tb_id_format(&id, out);
 }
 
-/* ---- which folder
- * ----------------------------------------------------------------------------------------------- */
+/* ---- which folder ---- */
 
 /* The uid that a folder's marker names; false when there is no marker, or none that can be read. */
 static bool marker_uid(const char *folder, char uid_out[TB_HEX_CHARS])
@@ -98,8 +97,7 @@ static bool target_of(const struct following *f, const struct tb_version_info *v
     return true;
 }
 
-/* ---- staging
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- staging ---- */
 
 /* How much of the version is staged, in bytes, by the chunks that the session counts. */
 static uint64_t staged_bytes(const struct following *f, const struct tb_version_info *v, char *text)
@@ -169,8 +167,7 @@ static int list_items(struct following *f, const struct tb_uid *uid, struct tb_i
     return TB_OK;
 }
 
-/* ---- writing
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- writing ---- */
 
 static bool on_written(void *user, uint64_t bytes)
 {
@@ -233,8 +230,7 @@ static enum tb_cli_exit write_version(struct following *f, const struct tb_versi
     return code;
 }
 
-/* ---- one version
- * ------------------------------------------------------------------------------------------------ */
+/* ---- one version ---- */
 
 static enum tb_cli_exit say_there(const struct following *f, const struct tb_version_info *v,
                                   const struct target *t, tb_time_ns began)
@@ -294,8 +290,7 @@ static enum tb_cli_exit take_version(struct following *f, const struct tb_versio
     return code == TB_CLI_DONE ? say_there(f, v, &target, began) : code;
 }
 
-/* ---- which version
- * ---------------------------------------------------------------------------------------------- */
+/* ---- which version ---- */
 
 static int wait_version(struct following *f, uint64_t run, uint64_t number, bool exact,
                         struct tb_version_info *v_out)
@@ -344,8 +339,7 @@ static enum tb_cli_exit follow(struct following *f)
     }
 }
 
-/* ---- the way through
- * -------------------------------------------------------------------------------------------- */
+/* ---- the way through ---- */
 
 /* Two subscribers in one folder would write each other's part files. */
 static enum tb_cli_exit open_folder(struct following *f)

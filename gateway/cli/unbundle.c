@@ -45,8 +45,7 @@ static enum tb_status no_memory(struct tb_bundle_error *error)
     return refuse(error, TB_SITE_NOMEM, "no memory for the list of files");
 }
 
-/* ---- the plan
- * --------------------------------------------------------------------------------------------------- */
+/* ---- the plan ---- */
 
 static bool grow(void **rows, uint32_t count, uint32_t *cap, size_t size)
 {
@@ -180,8 +179,7 @@ static enum tb_status plan_blob(struct planning *p, const struct tb_item *item)
     return s == TB_OK ? add_span(p, item->bytes, item->count) : s;
 }
 
-/* ---- tensors without a file
- * ------------------------------------------------------------------------------------- */
+/* ---- tensors without a file ---- */
 
 static bool describe(json_t *object, const struct tb_item *item, uint64_t begin)
 {
@@ -288,8 +286,7 @@ void tb_unbundle_fini(struct tb_unbundle *plan)
     memset(plan, 0, sizeof *plan);
 }
 
-/* ---- writing
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- writing ---- */
 
 struct writing {
     const char *folder;

@@ -45,12 +45,16 @@
 struct tb_daemon;
 
 /* Counters of the status page: each only grows. docs/operations.md says what to do when one rises. */
-#define TB_COUNTERS(X)                                                                                       \
-    X(sessions_opened)                                                                                       \
-    X(sessions_refused) X(sessions_garbled) X(sessions_lost) X(denied) X(seals) X(seals_refused)             \
-        X(versions_ready) X(versions_kept) X(versions_lost) X(versions_broken) X(versions_withdrawn)         \
-            X(hops_lost) X(chunks_bad) X(plans) X(evictions) X(arena_refused) X(store_failed) X(links_up)    \
-                X(links_down) X(links_refused) X(verify_bad)
+/* clang-format off */
+#define TB_COUNTERS(X)                                                                     \
+    X(sessions_opened) X(sessions_refused) X(sessions_garbled) X(sessions_lost) X(denied)  \
+    X(seals) X(seals_refused)                                                              \
+    X(versions_ready) X(versions_kept) X(versions_lost) X(versions_broken)                 \
+    X(versions_withdrawn)                                                                  \
+    X(hops_lost) X(chunks_bad) X(plans)                                                    \
+    X(evictions) X(arena_refused) X(store_failed)                                          \
+    X(links_up) X(links_down) X(links_refused) X(verify_bad)
+/* clang-format on */
 struct tb_counters {
 #define TB_COUNTER_FIELD(name) uint64_t name;
     TB_COUNTERS(TB_COUNTER_FIELD)

@@ -37,22 +37,26 @@ struct tb_uid {
 
 struct tb_session_options {
     uint32_t struct_bytes;
-    uint32_t threads;        /* of the pool; 0: the cores allowed to the process */
-    const char *gateway;     /* "unix:/run/tombolo/west.sock" or "host:port" (TLS) */
-    const char *name;        /* of this worker, as people will see it; NULL: "HOSTNAME-PID" */
-    const char *host;        /* where it shares memory and a NIC; NULL: the machine's boot id */
-    const char *rack;        /* NULL: unknown */
-    const char *ca;          /* TLS: PEM files; NULL over a unix socket */
+    uint32_t threads;    /* of the pool; 0: the cores allowed to the process */
+    const char *gateway; /* "unix:/run/tombolo/west.sock" or "host:port" (TLS) */
+    const char *name;    /* of this worker, as people will see it; NULL: "HOSTNAME-PID" */
+    const char *host;    /* where it shares memory and a NIC; NULL: the machine's boot id */
+    const char *rack;    /* NULL: unknown */
+    const char *ca;      /* TLS: PEM files; NULL over a unix socket */
     const char *cert;
     const char *key;
-    const char *fabric_address; /* where its door listens for `tcp` readers; NULL: 127.0.0.1 over a unix socket, else the address used towards the gateway */
-    uint64_t pace_bytes_per_s;  /* at most this much out and in by `tcp`, as a NIC would; 0: no limit (for emulated hosts) */
-    uint32_t spot;           /* 1: serves others, but is never counted as the last copy */
+    /* Where its door listens for `tcp` readers; NULL: 127.0.0.1 over a unix socket, else the address used
+     * towards the gateway. */
+    const char *fabric_address;
+    /* At most this much out and in by `tcp`, as a NIC would; 0: no limit (for emulated hosts). */
+    uint64_t pace_bytes_per_s;
+    uint32_t spot;            /* 1: serves others, but is never counted as the last copy */
     uint32_t open_timeout_ms; /* 0: 10000 */
 };
 
 /* TB_BAD_ARGUMENT, TB_GATEWAY_AWAY, TB_PEER_DENIED, TB_PEER_IDENTITY, TB_PEER_PROTOCOL, TB_SITE_NOMEM. *session_out is untouched on failure. */
-TB_API TB_MUST_USE int tb_session_open(const struct tb_session_options *options, struct tb_session **session_out);
+TB_API TB_MUST_USE int tb_session_open(const struct tb_session_options *options,
+                                       struct tb_session **session_out);
 /* Ends everything of the session: readers are cut off (they go on elsewhere), registrations end, waiting calls return TB_CANCELLED. NULL is fine. */
 TB_API void tb_session_close(struct tb_session *session);
 /* A descriptor that becomes readable when something this session waits for may have changed (a version, go, staged bytes). Owned by the session. Read it dry, then ask. */
@@ -63,7 +67,8 @@ TB_API void tb_cancel(struct tb_session *session);
 TB_API const char *tb_last_error(void);
 /* State as JSON ("schema": 1): what is "session" (registrations, staged, hops with transport and rate) or "site" (as `tombolo status`).
  * Writes at most cap bytes with a NUL; *needed_out is what it takes; TB_TOO_LARGE when cap is less. */
-TB_API TB_MUST_USE int tb_status(struct tb_session *session, const char *what, char *out, uint64_t cap, uint64_t *needed_out);
+TB_API TB_MUST_USE int tb_status(struct tb_session *session, const char *what, char *out, uint64_t cap,
+                                 uint64_t *needed_out);
 /* "0.1.0" */
 TB_API const char *tb_library_version(void);
 
@@ -71,20 +76,22 @@ TB_API const char *tb_library_version(void);
 
 /* Memory that readers on the same host map (a sealed memfd), zeroed. TB_SITE_NOMEM. Owned by the session; free it after its registration is gone. */
 TB_API TB_MUST_USE int tb_buffer_new(struct tb_session *session, uint64_t bytes, void **memory_out);
-TB_API TB_MUST_USE int tb_buffer_free(struct tb_session *session, void *memory); /* TB_BAD_STATE while registered */
+/* TB_BAD_STATE while registered. */
+TB_API TB_MUST_USE int tb_buffer_free(struct tb_session *session, void *memory);
 
 struct tb_tensor_desc {
-    const char *name;   /* canonical; equal at publisher and reader */
-    const char *dtype;  /* "BF16", "F32", "U8"...: as safetensors spells them */
-    uint32_t rank;      /* 0 to 8 */
+    const char *name;  /* canonical; equal at publisher and reader */
+    const char *dtype; /* "BF16", "F32", "U8"...: as safetensors spells them */
+    uint32_t rank;     /* 0 to 8 */
     const uint64_t *shape;
-    void *memory;       /* where its elements stand, dense, row-major; in a buffer of tb_buffer_new or the caller's own */
+    /* Where its elements stand, dense, row-major; in a buffer of tb_buffer_new or the caller's own. */
+    void *memory;
 };
 
 /* Registers tensors once. The memory stays the caller's and must stay valid until tb_unregister has returned. One element type and shape
  * a name. TB_BAD_ARGUMENT names the tensor in tb_last_error. Works without the gateway. */
-TB_API TB_MUST_USE int tb_register(struct tb_session *session, const struct tb_tensor_desc *tensors, uint32_t count,
-                                   struct tb_registration **registration_out);
+TB_API TB_MUST_USE int tb_register(struct tb_session *session, const struct tb_tensor_desc *tensors,
+                                   uint32_t count, struct tb_registration **registration_out);
 /* Blocks until no reader can touch the memory (at most the drain time, then readers are cut off). TB_BAD_STATE while a subscription uses it. */
 TB_API TB_MUST_USE int tb_unregister(struct tb_registration *registration);
 /* For engines that sleep or offload: hides the references to this memory and drains readers; after it returns the memory may go. */
@@ -96,10 +103,10 @@ TB_API TB_MUST_USE int tb_resume(struct tb_registration *registration, void *con
 
 struct tb_run_info {
     uint32_t struct_bytes;
-    uint32_t joined;          /* 1: the key was known, this rank joined that run */
+    uint32_t joined; /* 1: the key was known, this rank joined that run */
     struct tb_uid run;
-    uint64_t run_order;       /* 1 for the model's first run */
-    uint64_t last_number;     /* of this run's newest ready version; meaningless while has_last is 0 */
+    uint64_t run_order;   /* 1 for the model's first run */
+    uint64_t last_number; /* of this run's newest ready version; meaningless while has_last is 0 */
     uint32_t has_last;
     uint64_t resumed_run_order; /* the model's newest ready version when the run began; 0: none */
     uint64_t resumed_number;
@@ -108,46 +115,48 @@ struct tb_run_info {
 /* A new key starts a run and shuts out every earlier one; the newest run's key joins it, and so does an empty key (then TB_NOT_FOUND also means
  * that the model has no run yet). TB_FENCED: the key of a run that was shut out.
  * TB_NOT_HOME, TB_PEER_DENIED, TB_NOT_FOUND (model not configured). */
-TB_API TB_MUST_USE int tb_run_open(struct tb_session *session, const char *model, const char *key, struct tb_run_info *info_out);
+TB_API TB_MUST_USE int tb_run_open(struct tb_session *session, const char *model, const char *key,
+                                   struct tb_run_info *info_out);
 
 enum tb_publish_mode {
-    TB_PUBLISH_SHADOW = 0,  /* the pass copies: the caller's bytes are its own again when tb_publish returns */
+    TB_PUBLISH_SHADOW = 0, /* the pass copies: the caller's bytes are its own again when tb_publish returns */
     TB_PUBLISH_IN_PLACE = 1 /* nothing is copied: the bytes must not change until tb_unpublish has returned */
 };
 
 struct tb_blob_desc {
     const char *name; /* relative path */
     const void *bytes;
-    uint64_t count;   /* at most 100 MiB */
+    uint64_t count; /* at most 100 MiB */
 };
 
 struct tb_publish_options {
     uint32_t struct_bytes;
-    uint32_t mode;             /* enum tb_publish_mode */
+    uint32_t mode; /* enum tb_publish_mode */
     const char *model;
-    const struct tb_uid *run;  /* of tb_run_open */
-    uint64_t number;           /* the trainer's step; above every number of the run so far */
-    uint32_t shard_index;      /* 0 .. shard_count - 1 */
+    const struct tb_uid *run; /* of tb_run_open */
+    uint64_t number;          /* the trainer's step; above every number of the run so far */
+    uint32_t shard_index;     /* 0 .. shard_count - 1 */
     uint32_t shard_count;
     struct tb_registration *registration; /* the shard's tensors; NULL: blobs only */
     const struct tb_blob_desc *blobs;     /* copied always */
     uint32_t blob_count;
-    const char *codec;         /* "raw" (NULL) or "zstd": how chunks go to the gateway */
-    uint32_t timeout_ms;       /* for the gateway's answer; 0: 30000 */
+    const char *codec;   /* "raw" (NULL) or "zstd": how chunks go to the gateway */
+    uint32_t timeout_ms; /* for the gateway's answer; 0: 30000 */
 };
 
 struct tb_publish_info {
     uint32_t struct_bytes;
     uint32_t chunk_count;
     struct tb_uid uid;
-    uint64_t bytes;     /* of the shard, blobs included */
+    uint64_t bytes; /* of the shard, blobs included */
     uint64_t encoded_bytes;
-    uint64_t hold_ns;   /* from the call until the caller may write the bytes again (shadow mode; 0 in place) */
+    uint64_t hold_ns; /* from the call until the caller may write the bytes again (shadow mode; 0 in place) */
 };
 
 /* Opens the version if no rank did yet and seals this shard. Never waits for a link. Retried with the same bytes: TB_OK; with others: TB_CONFLICT.
  * TB_FENCED: a newer run exists. TB_SITE_NOMEM: it does not fit the arena (numbers in tb_last_error). TB_BAD_STATE: number not above the last. */
-TB_API TB_MUST_USE int tb_publish(struct tb_session *session, const struct tb_publish_options *options, struct tb_publish_info *info_out);
+TB_API TB_MUST_USE int tb_publish(struct tb_session *session, const struct tb_publish_options *options,
+                                  struct tb_publish_info *info_out);
 /* Ends this rank's reference to its shards of the version: no new reader, drains those in flight for at most drain_ms, then the memory is the
  * caller's. When nobody else holds a retained version whole, the gateway first takes what it lacks: TB_TIMEOUT says that it could not, and the reference stays. */
 TB_API TB_MUST_USE int tb_unpublish(struct tb_session *session, const struct tb_uid *uid, uint32_t drain_ms);
@@ -156,11 +165,12 @@ TB_API TB_MUST_USE int tb_unpublish(struct tb_session *session, const struct tb_
 
 struct tb_subscribe_options {
     uint32_t struct_bytes;
-    uint32_t member_count;  /* of the group; 1 for a group of one */
-    uint32_t member_index;  /* 0 .. member_count - 1 */
+    uint32_t member_count; /* of the group; 1 for a group of one */
+    uint32_t member_index; /* 0 .. member_count - 1 */
     const char *model;
-    const char *group;      /* name, unique for the model at the site; NULL: a group of one with a made name */
-    struct tb_registration *registration; /* the buffers to compute from; NULL: bytes stay in staging (tb_staged_item) */
+    const char *group; /* name, unique for the model at the site; NULL: a group of one with a made name */
+    /* The buffers to compute from; NULL: bytes stay in staging (tb_staged_item). */
+    struct tb_registration *registration;
 };
 
 /* TB_PEER_DENIED, TB_NOT_FOUND, TB_CONFLICT: another count for the group, or the index is taken. */
@@ -178,11 +188,11 @@ enum tb_wait_kind {
 
 struct tb_wait_options {
     uint32_t struct_bytes;
-    uint32_t kind;               /* enum tb_wait_kind */
+    uint32_t kind; /* enum tb_wait_kind */
     const char *model;
     uint64_t run_order;
     uint64_t number;
-    const struct tb_uid *after;  /* NULL: any */
+    const struct tb_uid *after; /* NULL: any */
     uint32_t timeout_ms;
 };
 
@@ -197,27 +207,31 @@ struct tb_version_info {
 };
 
 /* TB_TIMEOUT; TB_AGAIN (timeout 0); TB_VERSION_LOST, _BROKEN, _WITHDRAWN for an exact one that will not come; TB_NOT_FOUND: model unknown; TB_PEER_DENIED. */
-TB_API TB_MUST_USE int tb_wait(struct tb_session *session, const struct tb_wait_options *options, struct tb_version_info *info_out);
+TB_API TB_MUST_USE int tb_wait(struct tb_session *session, const struct tb_wait_options *options,
+                               struct tb_version_info *info_out);
 
 enum tb_site_state { TB_SITE_HOLDS = 0, TB_SITE_ACTIVATED = 1 };
 
 /* Waits until `site` (NULL: this one) holds the version whole, or every reader group there that is subscribed to the model has activated it. */
-TB_API TB_MUST_USE int tb_wait_site(struct tb_session *session, const struct tb_uid *uid, const char *site, uint32_t state, uint32_t timeout_ms);
+TB_API TB_MUST_USE int tb_wait_site(struct tb_session *session, const struct tb_uid *uid, const char *site,
+                                    uint32_t state, uint32_t timeout_ms);
 
 /* Bytes arrive in staging while the rollout goes on serving. Returns when this member has the version whole, or after timeout_ms (0: starts it, goes on in background)
  * with TB_AGAIN. TB_SUPERSEDED: the crossing was abandoned; TB_GROUP_BROKEN: a member was lost before `go`, ask tb_wait again; TB_LAYOUT_MISMATCH; TB_VERSION_*. */
-TB_API TB_MUST_USE int tb_stage(struct tb_subscription *subscription, const struct tb_uid *uid, uint32_t timeout_ms);
+TB_API TB_MUST_USE int tb_stage(struct tb_subscription *subscription, const struct tb_uid *uid,
+                                uint32_t timeout_ms);
 
 struct tb_activate_info {
     uint32_t struct_bytes;
     uint32_t reserved;
-    uint64_t stall_ns;     /* from the call to its return */
+    uint64_t stall_ns; /* from the call to its return */
     uint64_t copied_bytes;
 };
 
 /* TB_AGAIN until every member has staged it; then copies staging into the registered buffers and returns with the new bytes there. TB_VERSION_WITHDRAWN:
  * ask tb_wait for another. Not backwards: TB_BAD_STATE for a version older than the active one, except when the active one was withdrawn. */
-TB_API TB_MUST_USE int tb_activate(struct tb_subscription *subscription, const struct tb_uid *uid, struct tb_activate_info *info_out);
+TB_API TB_MUST_USE int tb_activate(struct tb_subscription *subscription, const struct tb_uid *uid,
+                                   struct tb_activate_info *info_out);
 /* Drops the staging of a version; this worker serves it to nobody any more. The active one may be released: its bytes are in the registered buffers. */
 TB_API TB_MUST_USE int tb_release(struct tb_subscription *subscription, const struct tb_uid *uid);
 
@@ -226,15 +240,16 @@ struct tb_item {
     uint32_t is_blob;
     uint32_t shard_index;
     uint32_t rank;
-    const char *name;     /* borrowed until tb_release of the version, as are the next three */
-    const char *dtype;    /* NULL for a blob */
+    const char *name;  /* borrowed until tb_release of the version, as are the next three */
+    const char *dtype; /* NULL for a blob */
     const uint64_t *shape;
-    const void *bytes;    /* in staging; may be read once tb_stage returned TB_OK */
-    uint64_t count;       /* bytes */
+    const void *bytes; /* in staging; may be read once tb_stage returned TB_OK */
+    uint64_t count;    /* bytes */
 };
 
 /* Item `index` of a staged version, tensors and blobs of all shards in a fixed order; TB_END past the last. */
-TB_API TB_MUST_USE int tb_staged_item(struct tb_subscription *subscription, const struct tb_uid *uid, uint32_t index, struct tb_item *item_out);
+TB_API TB_MUST_USE int tb_staged_item(struct tb_subscription *subscription, const struct tb_uid *uid,
+                                      uint32_t index, struct tb_item *item_out);
 
 #ifdef __cplusplus
 }

@@ -5,10 +5,11 @@
 
 #define CHUNKS 130u
 
-#define MESSAGES(X)                                                                                          \
-    X(hello)                                                                                                 \
-    X(bye) X(ping) X(subscribe) X(version) X(gone) X(ask) X(head) X(digests) X(want) X(held) X(start)        \
-        X(refused) X(stream_gone) X(report) X(bind)
+/* clang-format off */
+#define MESSAGES(X)                                                                     \
+    X(hello) X(bye) X(ping) X(subscribe) X(version) X(gone) X(ask) X(head) X(digests)   \
+    X(want) X(held) X(start) X(refused) X(stream_gone) X(report) X(bind)
+/* clang-format on */
 
 #define WALK(name)                                                                                           \
     static void walk_##name(const uint8_t *bytes, size_t count)                                              \
