@@ -2,6 +2,7 @@
  *
  * Frames of base/net/wire.h. "->" the worker asks, "<-" the gateway answers or tells. A request's frame carries an id above 0 and is answered
  * by exactly one frame with that id: REPLY, or the type named. Notices have id 0. Lists inside a span are encoded as their comment says. */
+/* clang-format off: it does not settle on these tables of fields */
 #ifndef TB_INTRA_SESSION_MSG_H
 #define TB_INTRA_SESSION_MSG_H
 
@@ -11,57 +12,50 @@
 #define TB_SESSION_FRAME_BYTES_MAX (64u << 20) /* a manifest head of 100,000 tensors is 10 MiB */
 
 enum tb_session_type {
-    TB_SESSION_HELLO = 1,    /* -> first frame */
-    TB_SESSION_WELCOME,      /* <- answers HELLO */
-    TB_SESSION_REPLY,        /* <- answers what has no answer of its own */
-    TB_SESSION_RENEW,        /* -> notice, every third of the lease */
-    TB_SESSION_RUN_OPEN,     /* -> */
-    TB_SESSION_RUN,          /* <- answers RUN_OPEN */
-    TB_SESSION_VERSION_OPEN, /* -> */
-    TB_SESSION_VERSION,      /* <- answers VERSION_OPEN and WAIT */
-    TB_SESSION_SEAL,         /* -> REPLY: TB_OK, TB_DONE_BEFORE, TB_CONFLICT, TB_FENCED, ... */
-    TB_SESSION_UNPUBLISH, /* -> REPLY when the gateway has what it must take, and no grant for the export is given any more; the rank then closes its export */
-    TB_SESSION_SUBSCRIBE, /* -> REPLY */
-    TB_SESSION_UNSUBSCRIBE, /* -> REPLY */
-    TB_SESSION_WAIT, /* -> VERSION or REPLY with a failure; the gateway answers when it comes true or after timeout_ms */
-    TB_SESSION_WAIT_SITE, /* -> REPLY likewise */
-    TB_SESSION_CANCEL,    /* -> notice: the WAIT or WAIT_SITE of that id ends with TB_CANCELLED */
-    TB_SESSION_STAGE,     /* -> MANIFESTS; then PLAN notices come */
-    TB_SESSION_MANIFESTS, /* <- answers STAGE: says how many shards; the shards follow as MANIFEST notices before any PLAN */
-    TB_SESSION_MANIFEST, /* <- notice: one shard of the version of STAGE */
-    TB_SESSION_EXPORT,   /* -> notice: this worker's staging of the version can be read now, from here */
-    TB_SESSION_PLAN, /* <- notice: read the version from this source (a later one for the same uid replaces the source) */
-    TB_SESSION_GRANT, /* <- notice to the source's owner: this token opens that export to that reader */
-    TB_SESSION_HOP_LOST, /* -> notice: the source of PLAN failed; another PLAN follows when there is another source */
-    TB_SESSION_CHUNK_BAD, /* -> notice: a chunk came twice with a wrong digest from this source */
-    TB_SESSION_PROGRESS,  /* -> notice, at most once a second while staging, and at the end */
-    TB_SESSION_GO,        /* <- notice: the group may activate the uid */
-    TB_SESSION_ACTIVATE, /* -> REPLY: TB_OK (go was given), TB_AGAIN, TB_VERSION_WITHDRAWN, TB_BAD_STATE (backwards) ... */
-    TB_SESSION_ACTIVATED,     /* -> notice: the bytes are in the buffers */
-    TB_SESSION_RELEASE,       /* -> REPLY: no grant for the export is given any more */
-    TB_SESSION_VERSION_STATE, /* <- notice: a version this session holds, stages or publishes became kept, lost, broken, withdrawn, superseded; or its attempt ended */
-    TB_SESSION_STATUS,        /* -> STATUS_TEXT */
-    TB_SESSION_STATUS_TEXT,   /* <- JSON */
+    TB_SESSION_HELLO = 1,      /* -> first frame */
+    TB_SESSION_WELCOME,        /* <- answers HELLO */
+    TB_SESSION_REPLY,          /* <- answers what has no answer of its own */
+    TB_SESSION_RENEW,          /* -> notice, every third of the lease */
+    TB_SESSION_RUN_OPEN,       /* -> */
+    TB_SESSION_RUN,            /* <- answers RUN_OPEN */
+    TB_SESSION_VERSION_OPEN,   /* -> */
+    TB_SESSION_VERSION,        /* <- answers VERSION_OPEN and WAIT */
+    TB_SESSION_SEAL,           /* -> REPLY: TB_OK, TB_DONE_BEFORE, TB_CONFLICT, TB_FENCED, ... */
+    TB_SESSION_UNPUBLISH,      /* -> REPLY when the gateway has what it must take, and no grant for the export is given any more; the rank then closes its export */
+    TB_SESSION_SUBSCRIBE,      /* -> REPLY */
+    TB_SESSION_UNSUBSCRIBE,    /* -> REPLY */
+    TB_SESSION_WAIT,           /* -> VERSION or REPLY with a failure; the gateway answers when it comes true or after timeout_ms */
+    TB_SESSION_WAIT_SITE,      /* -> REPLY likewise */
+    TB_SESSION_CANCEL,         /* -> notice: the WAIT or WAIT_SITE of that id ends with TB_CANCELLED */
+    TB_SESSION_STAGE,          /* -> MANIFESTS; then PLAN notices come */
+    TB_SESSION_MANIFESTS,      /* <- answers STAGE: says how many shards; the shards follow as MANIFEST notices before any PLAN */
+    TB_SESSION_MANIFEST,       /* <- notice: one shard of the version of STAGE */
+    TB_SESSION_EXPORT,         /* -> notice: this worker's staging of the version can be read now, from here */
+    TB_SESSION_PLAN,           /* <- notice: read the version from this source (a later one for the same uid replaces the source) */
+    TB_SESSION_GRANT,          /* <- notice to the source's owner: this token opens that export to that reader */
+    TB_SESSION_HOP_LOST,       /* -> notice: the source of PLAN failed; another PLAN follows when there is another source */
+    TB_SESSION_CHUNK_BAD,      /* -> notice: a chunk came twice with a wrong digest from this source */
+    TB_SESSION_PROGRESS,       /* -> notice, at most once a second while staging, and at the end */
+    TB_SESSION_GO,             /* <- notice: the group may activate the uid */
+    TB_SESSION_ACTIVATE,       /* -> REPLY: TB_OK (go was given), TB_AGAIN, TB_VERSION_WITHDRAWN, TB_BAD_STATE (backwards) ... */
+    TB_SESSION_ACTIVATED,      /* -> notice: the bytes are in the buffers */
+    TB_SESSION_RELEASE,        /* -> REPLY: no grant for the export is given any more */
+    TB_SESSION_VERSION_STATE,  /* <- notice: a version this session holds, stages or publishes became kept, lost, broken, withdrawn, superseded; or its attempt ended */
+    TB_SESSION_STATUS,         /* -> STATUS_TEXT */
+    TB_SESSION_STATUS_TEXT,    /* <- JSON */
     TB_SESSION_TYPE_END
 };
 
-#define TB_SESSION_HELLO_FIELDS(F)                                                                           \
-    F(u32, protocol)                                                                                         \
-    F(id, session) /* zero: a new one; else the one to go on with */                                         \
-    F(name, name)                                                                                            \
-    F(name, host)                                                                                            \
-    F(opt_name, rack)                                                                                        \
-    F(bool, spot)                                                                                            \
-    F(u32, pid) F(text, shm_door) F(text, tcp) F(bool, tls)                                                  \
-        F(fingerprint, print) /* its door: struct tb_fabric_endpoint */
+#define TB_SESSION_HELLO_FIELDS(F)                                                                             \
+    F(u32, protocol)                                                                                           \
+    F(id, session)           /* zero: a new one; else the one to go on with */                                 \
+    F(name, name) F(name, host) F(opt_name, rack) F(bool, spot) F(u32, pid)                                    \
+    F(text, shm_door) F(text, tcp) F(bool, tls) F(fingerprint, print) /* its door: struct tb_fabric_endpoint */
 TB_MESSAGE(tb_session_hello, TB_SESSION_HELLO_FIELDS)
 
-#define TB_SESSION_WELCOME_FIELDS(F)                                                                         \
-    F(u32, protocol)                                                                                         \
-    F(id, session) /* differs from HELLO's: announce everything again */                                     \
-    F(name, site)                                                                                            \
-    F(name, gateway)                                                                                         \
-    F(u64, incarnation) F(u32, lease_ms) F(bool, fabric_trusted) F(u32, drain_ms) F(text, peer_address)
+#define TB_SESSION_WELCOME_FIELDS(F)                                                                                                   \
+    F(u32, protocol) F(id, session) /* differs from HELLO's: announce everything again */                                              \
+    F(name, site) F(name, gateway) F(u64, incarnation) F(u32, lease_ms) F(bool, fabric_trusted) F(u32, drain_ms) F(text, peer_address)
 TB_MESSAGE(tb_session_welcome, TB_SESSION_WELCOME_FIELDS)
 
 #define TB_SESSION_REPLY_FIELDS(F) F(u32, status_negated) /* of tb_session_status_put */ F(text, why)
@@ -76,17 +70,15 @@ static inline uint32_t tb_session_status_put(enum tb_status status)
 static inline enum tb_status tb_session_status_get(uint32_t field)
 {
     const int32_t status = (int32_t)field;
-    return status < -999 || status > 99 || (status < 0 && status > -100) ? TB_PEER_GARBLED
-                                                                         : (enum tb_status)status;
+    return status < -999 || status > 99 || (status < 0 && status > -100) ? TB_PEER_GARBLED : (enum tb_status)status;
 }
 
 #define TB_SESSION_RUN_OPEN_FIELDS(F) F(name, model) F(text, key)
 TB_MESSAGE(tb_session_run_open, TB_SESSION_RUN_OPEN_FIELDS)
 
-#define TB_SESSION_RUN_FIELDS(F)                                                                             \
-    F(id, run)                                                                                               \
-    F(u64, run_order)                                                                                        \
-    F(bool, joined) F(bool, has_last) F(u64, last_number) F(u64, resumed_run_order) F(u64, resumed_number)
+#define TB_SESSION_RUN_FIELDS(F)                                                               \
+    F(id, run) F(u64, run_order) F(bool, joined) F(bool, has_last) F(u64, last_number)          \
+    F(u64, resumed_run_order) F(u64, resumed_number)
 TB_MESSAGE(tb_session_run, TB_SESSION_RUN_FIELDS)
 
 #define TB_SESSION_VERSION_OPEN_FIELDS(F) F(name, model) F(id, run) F(u64, number) F(u32, shard_count)
@@ -95,30 +87,25 @@ TB_MESSAGE(tb_session_version_open, TB_SESSION_VERSION_OPEN_FIELDS)
 #define TB_SESSION_VERSION_FIELDS(F) F(key, key) F(u64, bytes) F(bool, whole_here)
 TB_MESSAGE(tb_session_version, TB_SESSION_VERSION_FIELDS)
 
-#define TB_SESSION_SEAL_FIELDS(F)                                                                            \
-    F(id, uid)                                                                                               \
-    F(u32, shard)                                                                                            \
-    F(bool, in_place)                                                                                        \
-    F(u64, export_id)                                                                                        \
-    F(span, head)        /* tb_manifest_head_encode, root filled */                                          \
-        F(span, digests) /* chunk_count x 16 */                                                              \
-        F(span, source)  /* tb_source_encode of this one shard */
+#define TB_SESSION_SEAL_FIELDS(F)                                                              \
+    F(id, uid) F(u32, shard) F(bool, in_place) F(u64, export_id)                               \
+    F(span, head)    /* tb_manifest_head_encode, root filled */                                \
+    F(span, digests) /* chunk_count x 16 */                                                    \
+    F(span, source)  /* tb_source_encode of this one shard */
 TB_MESSAGE(tb_session_seal, TB_SESSION_SEAL_FIELDS)
 
 #define TB_SESSION_UNPUBLISH_FIELDS(F) F(id, uid) F(u32, drain_ms)
 TB_MESSAGE(tb_session_unpublish, TB_SESSION_UNPUBLISH_FIELDS)
 
-#define TB_SESSION_SUBSCRIBE_FIELDS(F)                                                                       \
-    F(u32, subscription)                                                                                     \
-    /* the worker's number for it, above 0 */ F(name, model) F(name, group) F(u32, member_index)             \
-        F(u32, member_count) F(id, active) /* after a reconnection: the active uid, or zero */
+#define TB_SESSION_SUBSCRIBE_FIELDS(F)                                                                      \
+    F(u32, subscription) /* the worker's number for it, above 0 */ F(name, model) F(name, group)            \
+    F(u32, member_index) F(u32, member_count) F(id, active) /* after a reconnection: the active uid, or zero */
 TB_MESSAGE(tb_session_subscribe, TB_SESSION_SUBSCRIBE_FIELDS)
 
 #define TB_SESSION_UNSUBSCRIBE_FIELDS(F) F(u32, subscription)
 TB_MESSAGE(tb_session_unsubscribe, TB_SESSION_UNSUBSCRIBE_FIELDS)
 
-#define TB_SESSION_WAIT_FIELDS(F)                                                                            \
-    F(u8, kind) F(name, model) F(u64, run_order) F(u64, number) F(id, after) F(u32, timeout_ms)
+#define TB_SESSION_WAIT_FIELDS(F) F(u8, kind) F(name, model) F(u64, run_order) F(u64, number) F(id, after) F(u32, timeout_ms)
 TB_MESSAGE(tb_session_wait, TB_SESSION_WAIT_FIELDS)
 
 #define TB_SESSION_WAIT_SITE_FIELDS(F) F(id, uid) F(opt_name, site) F(u8, state) F(u32, timeout_ms)
@@ -136,15 +123,12 @@ TB_MESSAGE(tb_session_manifests, TB_SESSION_MANIFESTS_FIELDS)
 #define TB_SESSION_MANIFEST_FIELDS(F) F(id, uid) F(u32, shard) F(span, head) F(span, digests)
 TB_MESSAGE(tb_session_manifest, TB_SESSION_MANIFEST_FIELDS)
 
-#define TB_SESSION_EXPORT_FIELDS(F)                                                                          \
-    F(id, uid) F(u64, export_id) F(u32, held_chunks) F(bool, whole) F(span, source)
+#define TB_SESSION_EXPORT_FIELDS(F) F(id, uid) F(u64, export_id) F(u32, held_chunks) F(bool, whole) F(span, source)
 TB_MESSAGE(tb_session_export, TB_SESSION_EXPORT_FIELDS)
 
-#define TB_SESSION_PLAN_FIELDS(F)                                                                            \
-    F(id, uid)                                                                                               \
-    F(u64, plan)                                                                                             \
-    /* grows; names this assignment in HOP_LOST */ F(name, source_name) F(u64, export_id) F(id, token)       \
-        F(name, host) F(text, shm_door) F(text, tcp) F(bool, tls) F(fingerprint, print) F(span, source)
+#define TB_SESSION_PLAN_FIELDS(F)                                                                                  \
+    F(id, uid) F(u64, plan) /* grows; names this assignment in HOP_LOST */ F(name, source_name) F(u64, export_id)  \
+    F(id, token) F(name, host) F(text, shm_door) F(text, tcp) F(bool, tls) F(fingerprint, print) F(span, source)
 TB_MESSAGE(tb_session_plan, TB_SESSION_PLAN_FIELDS)
 
 #define TB_SESSION_GRANT_FIELDS(F) F(u64, export_id) F(id, token) F(fingerprint, reader)
@@ -156,8 +140,7 @@ TB_MESSAGE(tb_session_hop_lost, TB_SESSION_HOP_LOST_FIELDS)
 #define TB_SESSION_CHUNK_BAD_FIELDS(F) F(id, uid) F(u64, plan) F(u32, shard) F(u32, chunk)
 TB_MESSAGE(tb_session_chunk_bad, TB_SESSION_CHUNK_BAD_FIELDS)
 
-#define TB_SESSION_PROGRESS_FIELDS(F)                                                                        \
-    F(id, uid) F(u32, held_chunks) F(u32, total_chunks) F(bool, whole) F(u64, bytes_per_s) F(u8, transport)
+#define TB_SESSION_PROGRESS_FIELDS(F) F(id, uid) F(u32, held_chunks) F(u32, total_chunks) F(bool, whole) F(u64, bytes_per_s) F(u8, transport)
 TB_MESSAGE(tb_session_progress, TB_SESSION_PROGRESS_FIELDS)
 
 #define TB_SESSION_GO_FIELDS(F) F(u32, subscription) F(id, uid)
