@@ -262,8 +262,9 @@ static void session_begin(struct conn *c, const struct tb_frame_hello *hello, co
     log_link(l, TB_LOG_INFO, todo.replaced ? "link.renewed" : "link.up", TB_OK, c->address_text);
     link_versions_up(l);
     links_busy(l->links);
-    if (!todo.replaced && l->links->options.ops->on_peer != NULL)
-        l->links->options.ops->on_peer(l->links->options.user, l->index, true, TB_OK);
+    const struct tb_links_options *o = &l->links->options;
+    if (!todo.replaced && o->ops->on_peer != NULL) o->ops->on_peer(o->user, l->index, true, TB_OK);
+    if (todo.replaced && o->ops->on_renewed != NULL) o->ops->on_renewed(o->user, l->index);
 }
 
 static void tell_refused(struct link *l, enum tb_status why, uint64_t detail, bool by_peer)

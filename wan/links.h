@@ -72,8 +72,10 @@ struct tb_links_ops {
     /* P8: may this peer read that model? Asked at each SUBSCRIBE. NULL denies all. */
     bool (*may_read)(void *user, uint32_t peer, const struct tb_name *model);
     /* up: the session is there (identity is the peer's certificate). Not up: why says what ended it; it is
-     * dialled again. A session replaced by a fresh one of the same peer is not told. */
+     * dialled again. A session replaced by a fresh one of the same peer is told by on_renewed instead. */
     void (*on_peer)(void *user, uint32_t peer, bool up, enum tb_status why);
+    /* A fresh session took the place of one that was up: reports in flight on the old one may be lost. */
+    void (*on_renewed)(void *user, uint32_t peer);
     /* The peer or we refused a session. TB_PEER_STALE: `detail` is the highest incarnation seen; with
      * `by_peer` it is ours that is too low, and the catalog has to restart above it. Others:
      * TB_PEER_PROTOCOL, TB_PEER_DENIED... */
@@ -187,7 +189,7 @@ TB_MUST_USE enum tb_status tb_links_land_stop(struct tb_links *links, const stru
 
 /* ---- what is known ---- */
 
-/* Sent to that peer if it is up; TB_PEER_UNREACHABLE otherwise (tell it again after on_peer). That a version
+/* Sent to that peer if it is up; TB_PEER_UNREACHABLE otherwise (tell it again after on_peer and on_renewed). That a version
  * is whole here is told by itself to peers that offer it; reports are for activation and for sites behind us.
  */
 TB_MUST_USE enum tb_status tb_links_tell(struct tb_links *links, uint32_t peer,

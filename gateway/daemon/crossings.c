@@ -210,12 +210,33 @@ static bool links_may_read(void *user, uint32_t peer, const struct tb_name *mode
     return false;
 }
 
+/* To every peer but the one that said it and the one it speaks of. */
+static void report_pass(struct tb_daemon *d, uint32_t from, const struct tb_links_report *report)
+{
+    for (uint32_t i = 0; i < d->config->peer_count; i++) {
+        if (i == from || tb_name_equal(&d->config->peers[i].site, &report->site)) continue;
+        TB_MOOT(tb_links_tell(d->links, i, report)); /* down: told by reports_again */
+    }
+}
+
+/* What a session begins with: what this site activated, and what the sites behind it hold and activated. Reports
+ * made while the link was down, or in flight when it broke, reach home by this. */
 static void reports_again(struct tb_daemon *d, uint32_t peer)
 {
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
         if (!c->activated) continue;
         const struct tb_links_report report = {c->key.uid, d->site, TB_LINKS_REPORT_ACTIVATED};
         TB_MOOT(tb_links_tell(d->links, peer, &report));
+    }
+    struct tb_catalog_reference_view view;
+    for (uint32_t cursor = 0; tb_catalog_reference_at(d->catalog, &cursor, &view);) {
+        if (view.kind != TB_REFERENCE_SITE || tb_name_equal(&view.name, &d->config->peers[peer].site))
+            continue;
+        if (tb_copy_find(d, &view.uid) == NULL) continue; /* bounds what is said by what is here */
+        struct tb_links_report report = {view.uid, view.name, TB_LINKS_REPORT_HELD};
+        if (view.whole) TB_MOOT(tb_links_tell(d->links, peer, &report));
+        report.state = TB_LINKS_REPORT_ACTIVATED;
+        if (view.activated) TB_MOOT(tb_links_tell(d->links, peer, &report));
     }
 }
 
@@ -242,6 +263,11 @@ static void links_peer(void *user, uint32_t peer, bool up, enum tb_status why)
     }
     TB_MOOT(tb_catalog_site_up(d->catalog, tb_clock_now(), site, up));
     (void)tb_daemon_settle(d);
+}
+
+static void links_renewed(void *user, uint32_t peer)
+{
+    reports_again(user, peer);
 }
 
 static void links_refused(void *user, uint32_t peer, enum tb_status why, uint64_t detail, bool by_peer)
@@ -303,14 +329,26 @@ static void links_failed(void *user, uint32_t peer, const struct tb_id *uid, enu
     (void)tb_daemon_settle(d);
 }
 
+/* A peer's progress to the catalog; that it is whole now also to the other peers, who may be nearer to home. */
+static void peer_progress(struct tb_daemon *d, uint32_t peer, const struct tb_id *uid,
+                          const struct tb_links_progress *p)
+{
+    const struct tb_name *site = &d->config->peers[peer].site;
+    const struct tb_catalog_site_progress progress = {
+        .site = *site, .uid = *uid, .held_chunks = p->held_chunks, .whole = p->whole};
+    const enum tb_status status = tb_catalog_site_progress(d->catalog, tb_clock_now(), &progress);
+    if (status != TB_OK || !p->whole) return;
+    const struct tb_links_report report = {*uid, *site, TB_LINKS_REPORT_HELD};
+    report_pass(d, peer, &report);
+}
+
 static void links_peer_held(void *user, uint32_t peer, const struct tb_id *uid)
 {
     struct tb_daemon *d = user;
     struct tb_links_progress p = {0};
     if (tb_links_peer_progress(d->links, peer, uid, &p) != TB_OK) return;
-    const struct tb_catalog_site_progress progress = {
-        .site = d->config->peers[peer].site, .uid = *uid, .held_chunks = p.held_chunks, .whole = true};
-    TB_MOOT(tb_catalog_site_progress(d->catalog, tb_clock_now(), &progress));
+    p.whole = true;
+    peer_progress(d, peer, uid, &p);
     (void)tb_daemon_settle(d);
 }
 
@@ -323,12 +361,8 @@ static void links_report(void *user, uint32_t peer, const struct tb_links_report
                                                       .whole = true,
                                                       .activated =
                                                           report->state == TB_LINKS_REPORT_ACTIVATED};
-    const enum tb_status status = tb_catalog_site_progress(d->catalog, tb_clock_now(), &progress);
-    for (uint32_t i = 0; status == TB_OK && i < d->config->peer_count; i++) {
-        const struct tb_name *site = &d->config->peers[i].site;
-        if (i == peer || tb_name_equal(site, &report->site)) continue;
-        TB_MOOT(tb_links_tell(d->links, i, report));
-    }
+    if (tb_catalog_site_progress(d->catalog, tb_clock_now(), &progress) == TB_OK)
+        report_pass(d, peer, report);
     (void)tb_daemon_settle(d);
 }
 
@@ -353,6 +387,7 @@ static void links_chunk_bad(void *user, uint32_t peer, const struct tb_links_bad
 static const struct tb_links_ops links_ops = {
     .may_read = links_may_read,
     .on_peer = links_peer,
+    .on_renewed = links_renewed,
     .on_refused = links_refused,
     .on_version = links_version,
     .on_manifests = links_manifests,
@@ -402,11 +437,7 @@ void tb_crossings_poll(struct tb_daemon *d)
         for (uint32_t i = 0; c->offered && i < d->config->peer_count; i++) {
             struct tb_links_progress p;
             if (tb_links_peer_progress(d->links, i, &c->key.uid, &p) != TB_OK || p.held_chunks == 0) continue;
-            const struct tb_catalog_site_progress progress = {.site = d->config->peers[i].site,
-                                                              .uid = c->key.uid,
-                                                              .held_chunks = p.held_chunks,
-                                                              .whole = p.whole};
-            TB_MOOT(tb_catalog_site_progress(d->catalog, tb_clock_now(), &progress));
+            peer_progress(d, i, &c->key.uid, &p);
         }
     }
 }

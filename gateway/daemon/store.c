@@ -14,6 +14,9 @@
 
 #define SCHEMA_VERSION "1"
 #define TRIM_EVERY     256 /* writes */
+#define OPEN_BUSY_MS   2000
+/* A write waits on the main loop: heartbeats and leases must not notice. Who is locked out tries again later. */
+#define BUSY_MS 50
 /* Rows of versions that ended: the newest are kept, for `tombolo versions` and their uids. */
 #define ENDED_KEPT 10000
 
@@ -187,12 +190,14 @@ static enum tb_status open_db(struct tb_store *s, const char *path)
         return failed(s, "opening");
     }
     sqlite3_extended_result_codes(s->db, 1);
-    sqlite3_busy_timeout(s->db, 2000);
+    sqlite3_busy_timeout(s->db, OPEN_BUSY_MS);
     static const char pragmas[] = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;";
     if (sqlite3_exec(s->db, pragmas, NULL, NULL, NULL) != SQLITE_OK) return failed(s, "setting WAL mode");
     if (sqlite3_exec(s->db, schema_sql, NULL, NULL, NULL) != SQLITE_OK) return failed(s, "making tables");
     enum tb_status status = schema_check(s);
-    return status == TB_OK ? prepare_all(s) : status;
+    if (status == TB_OK) status = prepare_all(s);
+    sqlite3_busy_timeout(s->db, BUSY_MS);
+    return status;
 }
 
 enum tb_status tb_store_open(const char *path, struct tb_store **store_out, char error_out[256])

@@ -408,6 +408,8 @@ class Lab:
 
     def __exit__(self, kind, value, trace):
         died = self.sanitizer_reports()
+        if kind is None:
+            died += self.end_well()
         for p in self.processes:
             if p.alive():
                 p.signal(signal.SIGCONT)
@@ -425,6 +427,28 @@ class Lab:
         shutil.rmtree(self.arena_dir, ignore_errors=True)
         if kind is None and complaints:
             raise Failed(complaints[0])
+
+    def end_well(self):
+        """Workers end by end of input, then daemons by SIGTERM, so that leaks are seen; what went wrong with that."""
+        alive = [p for p in self.processes if p.alive()]
+        for p in alive:
+            p.signal(signal.SIGCONT)
+            if isinstance(p, Worker):
+                p.popen.stdin.close()
+        for p in alive:
+            if isinstance(p, Worker):
+                with contextlib.suppress(subprocess.TimeoutExpired):  # in a long call: killed below
+                    p.popen.wait(2)
+        daemons = [s.daemon for s in self.sites if s.daemon in alive]
+        for p in daemons:
+            p.signal(signal.SIGTERM)
+        codes = []
+        for p in daemons:
+            try:
+                codes.append((p.name, p.popen.wait(PATIENCE_S)))
+            except subprocess.TimeoutExpired:
+                codes.append((p.name, "nothing: it did not drain in time"))
+        return [f"{name} ended with {code}" for name, code in codes if code != 0]
 
     def sanitizer_reports(self):
         signs = ("ERROR: AddressSanitizer", "WARNING: ThreadSanitizer", "runtime error:", "LeakSanitizer", "assert failed", "Assertion")

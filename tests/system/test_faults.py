@@ -238,14 +238,15 @@ def writing_to_sealed_bytes_breaks_the_version(lab):
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     path = lab.weights(1)[0]
-    rank = Worker(lab, "liar", east, host="liar-host", pace=1 << 20)
+    rank = Worker(lab, "liar", east, host="liar-host", pace=8 << 20)
     rows = safetensors_table(path)
     total = rank.ok("register", tensors=rows, file=str(path))["bytes"]
     run = rank.ok("run", model="policy", key="k")["run"]
     uid = rank.ok("publish", model="policy", run=run, number=1, in_place=1)["uid"]
-    for at in range(0, total, 65536):
+    places = list(range(0, total, 65536))[::-1]  # from the end: what is read last is surely written to before
+    for at in places:
         rank.send("scribble", at=at)
-    for at in range(0, total, 65536):
+    for at in places:
         rank.receive()
     wait_for("broken", lambda: (east.version(uid) or {}).get("state") == "broken")
     if not east.daemon.logged("state=broken", "rank=liar"):

@@ -1,6 +1,7 @@
 """The main job, end to end, over real TLS and real processes: what a trainer publishes at one site is held, whole and
 verified, by every worker of another (P1, P2)."""
 
+import signal
 import sys
 
 from harness import (Failed, Rollout, Trainer, Worker, expect, follow, four_rollouts, main, safetensors_table,
@@ -182,6 +183,44 @@ def a_relay_passes_each_chunk_on(lab):
     reader.stage(uid)
     reader.activate(uid)
     reader.check(path)
+
+
+@scenario
+def reports_reach_home_after_a_cut(lab):
+    """P6: a site behind another holds and activates while the link to home is down; home hears of it when it is up."""
+    east, west, link = lab.east_west()
+    north = lab.site("north")
+    north.models["policy"] = dict(home="east")
+    north.peers["west"] = f"127.0.0.1:{west.port}"
+    north.subscribe.append(("policy", ["west"]))
+    north.listen = False
+    west.listen = True
+    west.peers["north"] = None
+    up(east, west, north)
+    path = lab.weights(1)[0]
+    trainer = Trainer(lab, east, path)
+    readers = [Rollout(lab, site, f"reader-{site.name}", path) for site in (west, north)]
+    trainer.ranks[1].send("wait_site", uid=trainer.publish(1), site="north", state=0)
+    expect("north holds", trainer.ranks[1].receive()["status"], "ok")
+    link.bytes_per_s = 4 << 20  # the next is at west and not at north when the link goes
+    north.daemon.signal(signal.SIGSTOP)
+    uid = trainer.publish(2)
+    west.wait_holds(uid)
+    link.refusing = True
+    link.cut()
+    west.wait_link("east", "dialling")
+    north.daemon.signal(signal.SIGCONT)
+    north.wait_holds(uid)
+    for r in readers:
+        r.stage(uid)
+        r.activate(uid)
+    wait_for("west hears of north", lambda: any(s["site"] == "north" and s["activated"]
+                                                for s in west.version(uid)["sites"]))
+    link.bytes_per_s = 0
+    link.refusing = False
+    for site in ("west", "north"):
+        for state in (0, 1):
+            trainer.ranks[0].ok("wait_site", uid=uid, site=site, state=state, timeout_ms=20000)
 
 
 @scenario
