@@ -2,7 +2,8 @@
  *
  * Frames of base/net/wire.h. "->" the worker asks, "<-" the gateway answers or tells. A request's frame carries an id above 0 and is answered
  * by exactly one frame with that id: REPLY, or the type named. Notices have id 0. Lists inside a span are encoded as their comment says. */
-/* clang-format off: it does not settle on these tables of fields */
+/* clang-format does not settle on these tables of fields. */
+/* clang-format off */
 #ifndef TB_INTRA_SESSION_MSG_H
 #define TB_INTRA_SESSION_MSG_H
 
