@@ -58,7 +58,8 @@ TB_MESSAGE(tb_frame_ping, TB_FRAME_PING_FIELDS)
 TB_MESSAGE(tb_frame_pong, TB_FRAME_PING_FIELDS)
 
 #define TB_FRAME_MODEL_FIELDS(F) F(name, model)
-TB_MESSAGE(tb_frame_subscribe, TB_FRAME_MODEL_FIELDS)
+#define TB_FRAME_SUBSCRIBE_FIELDS(F) F(name, model) F(opt_name, home) /* the site that we take for its home */
+TB_MESSAGE(tb_frame_subscribe, TB_FRAME_SUBSCRIBE_FIELDS)
 TB_MESSAGE(tb_frame_denied, TB_FRAME_MODEL_FIELDS)
 
 enum { TB_FRAME_VERSION_READY = 1, TB_FRAME_VERSION_WITHDRAWN = 2 };

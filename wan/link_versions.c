@@ -54,8 +54,11 @@ void link_tell_withdrawn(struct link *l, const struct tb_version_key *key)
 
 void link_versions_up(struct link *l)
 {
-    for (uint32_t i = 0; i < l->model_count; i++)
-        LINK_SEND(l, TB_FRAME_SUBSCRIBE, tb_frame_subscribe, LINK_SMALL, .model = l->models[i]);
+    for (uint32_t i = 0; i < l->model_count; i++) {
+        struct tb_name home = {""};
+        if (ops_of(l)->home_of != NULL) (void)ops_of(l)->home_of(user_of(l), &l->models[i], &home);
+        LINK_SEND(l, TB_FRAME_SUBSCRIBE, tb_frame_subscribe, LINK_SMALL, .model = l->models[i], .home = home);
+    }
 }
 
 void link_versions_down(struct link *l)
@@ -67,9 +70,9 @@ void link_versions_down(struct link *l)
 }
 
 /* P8: denied unless the daemon says yes. */
-static bool may_read(const struct link *l, const struct tb_name *model)
+static bool may_read(const struct link *l, const struct tb_frame_subscribe *m)
 {
-    return ops_of(l)->may_read != NULL && ops_of(l)->may_read(user_of(l), l->index, model);
+    return ops_of(l)->may_read != NULL && ops_of(l)->may_read(user_of(l), l->index, &m->model, &m->home);
 }
 
 static void grant(struct link *l, const struct tb_name *model)
@@ -89,7 +92,7 @@ enum tb_status link_on_subscribe(struct link *l, struct tb_wire_frame *f)
     if (status != TB_OK) return status;
     if (link_granted(l, &m.model)) return TB_OK;
     if (l->granted_count == TB_LINKS_MODELS_MAX) return TB_PEER_GARBLED;
-    if (may_read(l, &m.model)) {
+    if (may_read(l, &m)) {
         grant(l, &m.model);
         return TB_OK;
     }

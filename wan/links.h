@@ -69,8 +69,11 @@ struct tb_links_bad_chunk {
 };
 
 struct tb_links_ops {
-    /* P8: may this peer read that model? Asked at each SUBSCRIBE. NULL denies all. */
-    bool (*may_read)(void *user, uint32_t peer, const struct tb_name *model);
+    /* P8: may this peer read that model, and is `home` (empty: not said) its home here too? Asked at each SUBSCRIBE. NULL denies all. */
+    bool (*may_read)(void *user, uint32_t peer, const struct tb_name *model, const struct tb_name *home);
+    /* Which site is the model's home, as this one is configured: told with SUBSCRIBE, because all sites must agree. False
+     * or NULL: not said. */
+    bool (*home_of)(void *user, const struct tb_name *model, struct tb_name *home_out);
     /* up: the session is there (identity is the peer's certificate). Not up: why says what ended it; it is
      * dialled again. A session replaced by a fresh one of the same peer is told by on_renewed instead. */
     void (*on_peer)(void *user, uint32_t peer, bool up, enum tb_status why);

@@ -197,10 +197,35 @@ void tb_crossing_retry(struct tb_copy *copy)
 
 /* ---- what links say ---- */
 
-static bool links_may_read(void *user, uint32_t peer, const struct tb_name *model)
+static bool links_home_of(void *user, const struct tb_name *model, struct tb_name *home_out)
+{
+    const struct tb_daemon *d = user;
+    for (uint32_t i = 0; i < d->config->model_count; i++) {
+        if (!tb_name_equal(&d->config->models[i].name, model)) continue;
+        *home_out = d->config->models[i].home;
+        return true;
+    }
+    return false;
+}
+
+/* Two homes of one model would give two versions one number: nothing crosses until the configs agree. */
+static bool homes_agree(struct tb_daemon *d, const struct tb_name *peer, const struct tb_name *model,
+                        const struct tb_name *home)
+{
+    struct tb_name ours;
+    if (home->text[0] == '\0' || !links_home_of(d, model, &ours) || tb_name_equal(home, &ours)) return true;
+    d->counters.denied++;
+    tb_log(TB_LOG_ERROR, "link.home_differs",
+           "peer=%s model=%s home_there=%s home_here=%s action=make_models.%s.home_agree", peer->text,
+           model->text, home->text, ours.text, model->text);
+    return false;
+}
+
+static bool links_may_read(void *user, uint32_t peer, const struct tb_name *model, const struct tb_name *home)
 {
     struct tb_daemon *d = user;
     const struct tb_config_peer *p = &d->config->peers[peer];
+    if (!homes_agree(d, &p->site, model, home)) return false;
     struct tb_identity identity = {.kind = TB_IDENTITY_GATEWAY, .site = p->site, .name = p->gateway};
     const bool may = tb_rights_may(d->config, model, &identity, false);
     if (may) return true;
@@ -386,6 +411,7 @@ static void links_chunk_bad(void *user, uint32_t peer, const struct tb_links_bad
 
 static const struct tb_links_ops links_ops = {
     .may_read = links_may_read,
+    .home_of = links_home_of,
     .on_peer = links_peer,
     .on_renewed = links_renewed,
     .on_refused = links_refused,

@@ -5,6 +5,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 
 from harness import (TOMBOLOD, Failed, Lab, Rollout, Trainer, Worker, expect, main, safetensors_table, scenario,
                      up, wait_for)
@@ -73,6 +74,70 @@ def expired_certificate(lab):
     expect("exit code", west.daemon.popen.wait(20), 1)
     if not west.daemon.logged("expired"):
         raise Failed("no line says that the certificate has expired")
+
+
+@scenario
+def homes_that_differ(lab):
+    """P8 P10: west takes another site for the model's home; nothing crosses, and east's log says what to change."""
+    east, west, _ = lab.east_west(through_link=False)
+    west.models["policy"]["home"] = "north"
+    up(east, west)
+    wait_for("east says so", lambda: east.daemon.logged("link.home_differs", "home_there=north", "home_here=east"))
+    uid = Trainer(lab, east, lab.weights(1)[0]).publish(1)
+    east.wait_holds(uid)
+    expect("at west", west.version(uid), None)
+
+
+@scenario
+def names_resolve_and_addresses_are_tried_in_turn(lab):
+    """P6: the peer is a name with two addresses, on the first of which nobody listens; AAAA is answered with nothing."""
+    east, west, _ = lab.east_west(through_link=False)
+    dns = Dns({"gw.east.test": ["127.0.0.9", "127.0.0.1"]})
+    west.extra["dns"] = {"servers": f"127.0.0.1:{dns.port}"}
+    west.peers["east"] = f"gw.east.test:{east.port}"
+    try:
+        up(east, west)
+        uid = Trainer(lab, east, lab.weights(1)[0]).publish(1)
+        west.wait_holds(uid)
+        if dns.asked == 0:
+            raise Failed("nobody asked the name server")
+    finally:
+        dns.close()
+
+
+class Dns(threading.Thread):
+    """A name server on loopback that knows a few A records."""
+
+    def __init__(self, names):
+        super().__init__(daemon=True)
+        self.names = names
+        self.asked = 0
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        self.start()
+
+    def run(self):
+        while True:
+            query, client = self.socket.recvfrom(512)
+            if not query:
+                return
+            labels, at = [], 12
+            while query[at]:
+                labels.append(query[at + 1:at + 1 + query[at]].decode())
+                at += 1 + query[at]
+            question, kind = query[12:at + 5], int.from_bytes(query[at + 1:at + 3], "big")
+            addresses = self.names.get(".".join(labels).lower(), []) if kind == 1 else []
+            self.asked += 1
+            answers = b"".join(b"\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04" + socket.inet_aton(a)
+                               for a in addresses)
+            self.socket.sendto(query[:2] + b"\x84\x00\x00\x01" + len(addresses).to_bytes(2, "big")
+                               + b"\x00\x00\x00\x00" + question + answers, client)
+
+    def close(self):
+        self.socket.sendto(b"", ("127.0.0.1", self.port))
+        self.join(5)
+        self.socket.close()
 
 
 @scenario

@@ -65,7 +65,7 @@ static void sessions_messages_come_back(void **state)
     WALK(tb_frame_bye, ((struct tb_frame_bye){tb_frame_status(TB_PEER_STALE), 12}));
     WALK(tb_frame_ping, ((struct tb_frame_ping){99}));
     WALK(tb_frame_pong, ((struct tb_frame_pong){99}));
-    WALK(tb_frame_subscribe, ((struct tb_frame_subscribe){some_name("policy")}));
+    WALK(tb_frame_subscribe, ((struct tb_frame_subscribe){some_name("policy"), some_name("east")}));
     WALK(tb_frame_denied, ((struct tb_frame_denied){some_name("policy")}));
     WALK(tb_frame_bind, ((struct tb_frame_bind){some_id(5), 8}));
     WALK(tb_frame_bound, ((struct tb_frame_bound){8}));

@@ -173,8 +173,9 @@ void check_equal(const struct copy *c, const struct truth *t)
 
 /* ---- what the daemon would do ---- */
 
-static bool may_read(void *user, uint32_t peer, const struct tb_name *model)
+static bool may_read(void *user, uint32_t peer, const struct tb_name *model, const struct tb_name *home)
 {
+    (void)home;
     const struct site *s = user;
     (void)peer;
     return !s->deny && strcmp(model->text, "policy") == 0;
