@@ -7,7 +7,7 @@ import lab as sites
 from measuring import Key, measurement
 
 MIB = 1 << 20
-PACE = 64 * MIB         # bytes a second of each emulated NIC: four of them leave these cores idle
+PACE = 32 * MIB         # bytes a second of each emulated NIC: four of them leave two cores mostly idle
 CHAIN_MIB = 512         # chunks of 1 MiB: 512 of them
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import signal
 import subprocess
 import threading
 import time
@@ -50,15 +51,19 @@ def logged_at(process, *words, timeout_s=120):
 
 
 def crossing_s(west, number):
-    """Seconds from the crossing's begin until all of it is held, at west, which was just started."""
-    begun = logged_at(west.daemon, "crossing.begun", f"number={number}")
-    return logged_at(west.daemon, "copy.whole", f"number={number}") - begun
+    """Seconds from the crossing's begin until all of it is held, at west."""
+    begun = logged_at(west.daemon, "crossing.begun", f"number={number} ")
+    return logged_at(west.daemon, "copy.whole", f"number={number} ") - begun
 
 
-def forget(site):
-    """Ends the site's daemon and empties its arena, so that the next start crosses everything anew."""
-    site.daemon.terminate()
-    site.arena_path.unlink()
+@contextlib.contextmanager
+def stopped(process):
+    """The process does nothing meanwhile."""
+    process.signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.signal(signal.SIGCONT)
 
 
 def tool(argv, timeout_s=300):
