@@ -2,7 +2,7 @@
  * shell.
  *
  * Mode 0660: whoever may open it is an operator of this site. Requests are bounded (64 KiB), connections too;
- * a client that speaks garbage is answered once and dropped. Thread: the main loop. */
+ * a line that is no request is answered with why, one that is too long ends its connection. Thread: the main loop. */
 #ifndef TB_DAEMON_CONTROL_H
 #define TB_DAEMON_CONTROL_H
 

@@ -216,6 +216,52 @@ def refusals_have_their_exit_codes(lab):
 
 
 @scenario
+def hostile_safetensors_are_refused_with_their_place(lab):
+    """P7 P10: a stranger's header is data: each lie is refused with file and place, exit code 1, and nothing is published."""
+    east = lab.site("east")
+    east.models["policy"] = dict(home="east")
+    east.start()
+
+    def tensor(first, end, shape=(4,), dtype="U8"):
+        return json.dumps({"dtype": dtype, "shape": list(shape), "data_offsets": [first, end]})
+
+    good = '"a":' + tensor(0, 4)
+    lies = {  # name: (header text, bytes behind it, its stated length or None for the true one)
+        "claims-200MB": ("{" + good + "}", 4, 200 << 20),
+        "claims-more-than-any-file": ("{" + good + "}", 4, (1 << 64) - 1),
+        "empty-header": ("", 4, 0),
+        "no-json": ("a safetensors file", 4, None),
+        "cut-json": ("{" + good, 4, None),
+        "no-object": ("[1]", 4, None),
+        "overlap": ("{" + good + ',"b":' + tensor(2, 6) + "}", 6, None),
+        "hole": ("{" + good + ',"b":' + tensor(8, 12) + "}", 12, None),
+        "behind-the-end": ("{" + good + ',"b":' + tensor(4, 8) + "}", 4, None),
+        "backwards": ('{"a":' + tensor(4, 0) + "}", 4, None),
+        "negative": ('{"a":' + tensor(-4, 0) + "}", 4, None),
+        "shape-overflows": ('{"a":' + tensor(0, 4, (1 << 33, 1 << 33)) + "}", 4, None),
+        "shape-and-bytes-differ": ('{"a":' + tensor(0, 4, (5,)) + "}", 4, None),
+        "number-too-large": ('{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,18446744073709551620]}}', 4, None),
+        "same-name-twice": ("{" + good + ',"a":' + tensor(4, 8) + "}", 8, None),
+        "unknown-dtype": ('{"a":' + tensor(0, 4, (4,), "Q9") + "}", 4, None),
+        "no-offsets": ('{"a":{"dtype":"U8","shape":[4]}}', 4, None),
+        "nested-deep": ("[" * 100000, 4, None),
+        "data-behind": ("{" + good + "}", 5, None),
+    }
+    for name, (text, data, stated) in lies.items():
+        path = lab.dir / f"{name}.safetensors"
+        header = text.encode()
+        path.write_bytes((len(header) if stated is None else stated).to_bytes(8, "little") + header + bytes(data))
+        done = refused(east, 1, f"{name}.safetensors:", "publish", "policy", path, "--version", "1")
+        if len(done.stderr) > 2000:
+            raise Failed(f"{name}: a refusal of {len(done.stderr)} characters")
+    (lab.dir / "seven.safetensors").write_bytes(b"1234567")
+    refused(east, 1, "seven.safetensors:", "publish", "policy", lab.dir / "seven.safetensors", "--version", "1")
+    expect("versions", east.versions(), [])
+    (lab.dir / "good.safetensors").write_bytes((len(good) + 2).to_bytes(8, "little") + b"{" + good.encode() + b"}" + bytes(4))
+    east.cli("publish", "policy", lab.dir / "good.safetensors", "--version", "1")
+
+
+@scenario
 def operators_see_and_withdraw(lab):
     """versions and status show what is there; withdraw reaches the other site, whose subscribers are told (exit code 6)."""
     east, west, _ = lab.east_west(through_link=False)

@@ -166,12 +166,19 @@ static int do_fill(const json_t *in, json_t *out)
     return memory_fill(&memories[handle_of(in, "memory")], in);
 }
 
+/* By the kernel's hand, as a stray device would: while others read these bytes that is a data race, and it is meant. */
 static int do_scribble(const json_t *in, json_t *out)
 {
     (void)out;
-    struct memory *m = &memories[handle_of(in, "memory")];
-    m->bytes[number_of(in, "at", 0) % m->total] ^= 0xff;
-    return TB_OK;
+    const struct memory *m = &memories[handle_of(in, "memory")];
+    const off_t at = (off_t)(uintptr_t)(m->bytes + number_of(in, "at", 0) % m->total);
+    const int fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+    uint8_t byte = 0;
+    bool done = fd >= 0 && pread(fd, &byte, 1, at) == 1;
+    byte ^= 0xff;
+    done = done && pwrite(fd, &byte, 1, at) == 1;
+    if (fd >= 0) close(fd);
+    return done ? TB_OK : TB_SITE_IO;
 }
 
 static int do_unregister(const json_t *in, json_t *out)

@@ -1,0 +1,98 @@
+/* rights.c - P8: who may publish or read a model. Denied by default; a pattern that is too short matches nobody. */
+#include "gateway/daemon/rights.h"
+
+#include <string.h>
+
+#include "tests/unit/check.h"
+
+static struct tb_identity identity(const char *uri)
+{
+    struct tb_identity i = {.kind = TB_IDENTITY_NONE};
+    if (uri != NULL) CHECK_OK(tb_identity_parse(uri, &i));
+    return i;
+}
+
+/* P8: the table is the whole truth. */
+static void patterns_match_these_and_no_others(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pattern, *who;
+        bool matches;
+    } rows[] = {
+        {"unix:1000", "unix:1000", true},
+        {"unix:1000", "unix:10001", false},
+        {"unix:1000", "unix:100", false},
+        {"unix:*", "unix:0", true},
+        {"unix:*", "tombolo://east/worker/rank", false},
+        {"tombolo://east/gw", "tombolo://east/gw", true},
+        {"tombolo://east/gw", "tombolo://east/worker/gw", false},
+        {"tombolo://east/gw", "tombolo://east/gw2", false},
+        {"tombolo://east/*", "tombolo://east/gw", true},
+        {"tombolo://east/*", "tombolo://east2/gw", false},
+        {"tombolo://east/worker/*", "tombolo://east/worker/rank-0", true},
+        {"tombolo://east/worker/*", "tombolo://east/gw", false},
+        {"tombolo://east/worker/rank-*", "tombolo://east/worker/rank-7", true},
+        {"tombolo://east/worker/rank-*", "tombolo://east/worker/rollout", false},
+        {"tombolo://*/gw", "tombolo://east/gw", false}, /* a star stands only at the end */
+        {"*", "unix:0", false},                         /* names nobody */
+        {"unix*", "unix:0", false},
+        {"tombolo:*", "tombolo://east/gw", false},
+        {"", "unix:0", false},
+        {"unix:*", NULL, false}, /* somebody without an identity */
+        {"none", NULL, false},
+        {"*", NULL, false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const struct tb_identity who = identity(rows[i].who);
+        if (tb_rights_match(rows[i].pattern, &who) != rows[i].matches)
+            fail_msg("%s against %s", rows[i].pattern, rows[i].who != NULL ? rows[i].who : "nobody");
+    }
+}
+
+static void name(struct tb_name *out, const char *text)
+{
+    CHECK_OK(tb_name_set(out, text));
+}
+
+/* P8: a right is one model's and one kind's: publishing is not reading, and an unknown model is nobody's. */
+static void denied_by_default(void **state)
+{
+    (void)state;
+    static struct tb_config config;
+    static const char *const ranks[] = {"unix:7", "tombolo://east/worker/rank-*"};
+    static const char *const readers[] = {"tombolo://west/gw"};
+    config.model_count = 2;
+    name(&config.models[0].name, "policy");
+    memcpy(config.models[0].publish, ranks, sizeof ranks);
+    config.models[0].publish_count = 2;
+    memcpy(config.models[0].read, readers, sizeof readers);
+    config.models[0].read_count = 1;
+    name(&config.models[1].name, "secret"); /* both lists empty */
+    struct tb_name policy, secret, unknown;
+    name(&policy, "policy"), name(&secret, "secret"), name(&unknown, "policy2");
+    const struct tb_identity rank = identity("unix:7"), second = identity("tombolo://east/worker/rank-1"),
+                             west = identity("tombolo://west/gw"), north = identity("tombolo://north/gw");
+    assert_true(tb_rights_may(&config, &policy, &rank, true));
+    assert_true(tb_rights_may(&config, &policy, &second, true));
+    assert_false(tb_rights_may(&config, &policy, &rank, false));
+    assert_true(tb_rights_may(&config, &policy, &west, false));
+    assert_false(tb_rights_may(&config, &policy, &west, true));
+    assert_false(tb_rights_may(&config, &policy, &north, false));
+    const struct tb_identity *all[] = {&rank, &second, &west, &north};
+    for (int i = 0; i < 4; i++) {
+        for (int publish = 0; publish < 2; publish++) {
+            assert_false(tb_rights_may(&config, &secret, all[i], publish));
+            assert_false(tb_rights_may(&config, &unknown, all[i], publish));
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(patterns_match_these_and_no_others),
+        cmocka_unit_test(denied_by_default),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
