@@ -277,8 +277,7 @@ static void links_peer(void *user, uint32_t peer, bool up, enum tb_status why)
 {
     struct tb_daemon *d = user;
     const struct tb_name *site = &d->config->peers[peer].site;
-    tb_log(up ? TB_LOG_INFO : TB_LOG_WARN, up ? "link.up" : "link.down", "peer=%s status=%s", site->text,
-           tb_status_name(why));
+    (void)why; /* the link has said it */
     if (up) {
         d->counters.links_up++;
         reports_again(d, peer);
@@ -299,8 +298,7 @@ static void links_refused(void *user, uint32_t peer, enum tb_status why, uint64_
 {
     struct tb_daemon *d = user;
     d->counters.links_refused++;
-    tb_log(TB_LOG_WARN, "link.refused", "peer=%s status=%s detail=%llu by=%s", peer_site(d, peer),
-           tb_status_name(why), (unsigned long long)detail, by_peer ? "peer" : "us");
+    (void)peer; /* the link has said it */
     if (why != TB_PEER_STALE || !by_peer || detail < d->incarnation) return;
     /* The store is younger than what the peer has seen of us: speak above it. */
     if (tb_persist_incarnation(d, detail + 1) == TB_OK) tb_crossings_restart(d);
