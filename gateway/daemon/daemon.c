@@ -141,7 +141,9 @@ static enum tb_status tls_open(struct tb_daemon *d)
     char error[512] = "";
     enum tb_status status = tb_tls_new_ca(&files, &d->tls, error);
     for (uint32_t i = 0; status == TB_OK && i < c->peer_count; i++) {
-        if (c->peers[i].ca != NULL) status = tb_tls_add_ca(d->tls, c->peers[i].ca, error);
+        /* Bound to that site: a peer's CA must not make gateways or workers of ours (P8). */
+        if (c->peers[i].ca != NULL)
+            status = tb_tls_add_site_ca(d->tls, &c->peers[i].site, c->peers[i].ca, error);
     }
     if (status != TB_OK) return failed("tls", error, "see tombolo pki --help");
     const struct tb_identity *me = tb_tls_identity(d->tls);

@@ -162,6 +162,11 @@ def a_worker_over_tls(lab):
     """P8: a worker from elsewhere comes with a certificate; one of another CA does not get in."""
     east, west, _ = lab.east_west(through_link=False)
     west.extra["session"] = {"listen": f"127.0.0.1:{west.worker_port}"}
+    forger = lab.dir / "pki-forger"  # a CA that west takes for east's, and that makes workers of west
+    lab.tombolo("pki", "init", "--dir", forger, "--site", "west")
+    lab.tombolo("pki", "issue", "--dir", forger, "--out", "w", "tombolo://west/worker/w")
+    trusted = lab.pki_dir("east") / "ca.crt"
+    trusted.write_bytes(trusted.read_bytes() + (forger / "ca.crt").read_bytes())
     up(east, west)
     path = lab.weights(1)[0]
     uid = Trainer(lab, east, path).publish(1)
@@ -181,6 +186,10 @@ def a_worker_over_tls(lab):
                           cert=str(bad / "w.crt"), key=str(bad / "w.key"), timeout_ms=3000)
     if reply["status"] == "ok":
         raise Failed("a stranger got in")
+    reply = Worker(lab, "impostor").call("open", gateway=f"127.0.0.1:{west.worker_port}", name="impostor", ca=str(pki / "ca.crt"),
+                                         cert=str(forger / "w.crt"), key=str(forger / "w.key"), timeout_ms=3000)
+    if reply["status"] == "ok":
+        raise Failed("the CA of another site made a worker of this one")
 
 
 @scenario
