@@ -23,12 +23,9 @@
 #include "intra/fabric_inside.h"
 #include "intra/hop_wire.h"
 
-#define PEERS_MAX     1024u
-#define STRANGERS_MAX 128u /* that have not shown a token yet */
-#define GREET_WITHIN  TB_SECONDS(5)
-#define GRANT_WITHIN                                                                                         \
-    TB_SECONDS(1) /* the reader's PLAN may overtake our GRANT: they come by two connections */
-#define GRANT_POLL      TB_MS(5)
+#define PEERS_MAX       1024u
+#define STRANGERS_MAX   128u /* that have not shown a token yet */
+#define GREET_WITHIN    TB_SECONDS(5)
 #define END_WITHIN      TB_SECONDS(1)
 #define OUT_BYTES       ((uint32_t)64 << 10)
 #define SMALL_RUN_BYTES ((uint32_t)16 << 10) /* below this a copy is cheaper than a system call */
@@ -52,10 +49,8 @@ struct tb_door_peer {
     struct tb_chan *chan;
     bool tcp;
     enum peer_state state;
-    bool gone;              /* tb_chan_close was called */
-    tb_time_ns deadline;    /* GREETING, ENDING */
-    tb_time_ns grant_until; /* GREETING: its token is not known yet; 0: none was shown */
-    struct tb_hop_request hello;
+    bool gone;           /* tb_chan_close was called */
+    tb_time_ns deadline; /* GREETING, ENDING */
     struct tb_export *export;
 
     uint8_t in[TB_HOP_REQUEST_BYTES];
@@ -340,21 +335,6 @@ static void on_paced(struct tb_pace_waiter *waiter)
 
 /* ---- what comes in ---- */
 
-/* True while the grant may still be on its way: the door asks again soon. A stranger learns no more than before, and there are at
- * most STRANGERS_MAX of them. */
-static bool await_grant(struct tb_door_peer *p, const struct tb_hop_request *r)
-{
-    const tb_time_ns now = tb_clock_now();
-    if (p->grant_until == 0) {
-        p->grant_until = now + GRANT_WITHIN;
-        p->hello = *r;
-    }
-    if (now >= p->grant_until) return false;
-    p->deadline = now + GRANT_POLL;
-    tb_fabric_wake_at(p->door->fabric, p->deadline);
-    return true;
-}
-
 static void greet(struct tb_door_peer *p, const struct tb_hop_request *r)
 {
     struct tb_fabric *f = p->door->fabric;
@@ -373,7 +353,6 @@ static void greet(struct tb_door_peer *p, const struct tb_hop_request *r)
     pthread_mutex_lock(&f->lock);
     const enum tb_status status = tb_exports_enter(&f->exports, r->b, &bearer, tb_clock_now(), &p->export);
     pthread_mutex_unlock(&f->lock);
-    if (status == TB_PEER_TOKEN && await_grant(p, r)) return;
     if (status != TB_OK) {
         refuse(p, status, "the token does not open the export");
         return;
@@ -429,9 +408,7 @@ static void accept_ping(struct tb_door_peer *p, const struct tb_hop_request *r)
 static void accept_request(struct tb_door_peer *p, const struct tb_hop_request *r)
 {
     if (p->state == ENDING) return; /* was on its way */
-    if (p->state == GREETING && p->grant_until != 0)
-        refuse(p, TB_PEER_GARBLED, "asks before it was let in");
-    else if (p->state == GREETING)
+    if (p->state == GREETING)
         greet(p, r);
     else if (r->type == TB_HOP_REQUEST_READ)
         accept_read(p, r);
@@ -624,13 +601,6 @@ void tb_door_revoke(struct tb_door *door, const struct tb_export *export)
     if (p->export == export) end(p, TB_PEER_REVOKED);
 }
 
-static void greet_again(struct tb_door_peer *p)
-{
-    const struct tb_hop_request hello = p->hello;
-    greet(p, &hello);
-    tb_chan_want_write(p->chan, true);
-}
-
 tb_time_ns tb_door_poll(struct tb_door *door, tb_time_ns now)
 {
     tb_time_ns next = TB_TIME_NEVER;
@@ -639,11 +609,6 @@ tb_time_ns tb_door_poll(struct tb_door *door, tb_time_ns now)
     {
         if (p->gone || p->state == SERVING) continue;
         if (p->deadline > now) {
-            next = tb_time_min(next, p->deadline);
-            continue;
-        }
-        if (p->state == GREETING && p->grant_until != 0) {
-            greet_again(p);
             next = tb_time_min(next, p->deadline);
             continue;
         }

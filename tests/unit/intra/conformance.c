@@ -538,27 +538,6 @@ static void P8_a_token_opens_once(void **state)
     scene_close(&s);
 }
 
-/* P6: PLAN and GRANT go by two connections, so the reader may come first: the door waits for its token. (The pause makes it
- * come first; whichever comes first, the version has to become whole.) */
-static void P6_a_grant_may_come_after_its_reader(void **state)
-{
-    struct scene s;
-    scene_open(&s, *state, 1, 3000004, 0);
-    owner_hold_all(&s.owner);
-    struct tb_hop *hop = NULL;
-    struct tb_hop_options options = hop_to(&s.owner, s.reader, s.way, &s.place, &s.tale);
-    options.token.bytes[5] ^= 1;
-    struct tb_fabric_endpoint me;
-    tb_fabric_endpoint(s.reader, &me);
-    assert_int_equal(tb_hop_open(s.reader, &options, &hop), TB_OK);
-    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
-    assert_int_equal(tb_export_grant(s.owner.fabric, EXPORT_ID, &options.token, &me.fingerprint), TB_OK);
-    tale_wait_whole(&s.tale);
-    assert_int_equal(told(&s.tale).lost, 0);
-    tb_hop_close(hop);
-    scene_close(&s);
-}
-
 static void P8_a_wrong_token_is_refused(void **state)
 {
     struct scene s;
@@ -1109,7 +1088,6 @@ static void bad_options_are_refused_at_once(void **state)
     X(P1_revoked_memory_is_nobodys_fault)                                                                    \
     X(P6_a_drain_lets_readers_finish)                                                                        \
     X(P1_a_closed_hop_is_silent)                                                                             \
-    X(P6_a_grant_may_come_after_its_reader)                                                                  \
     X(P8_a_token_opens_once)                                                                                 \
     X(P8_a_wrong_token_is_refused)                                                                           \
     X(P8_a_wrong_print_is_refused)                                                                           \
