@@ -137,13 +137,15 @@ static enum tb_status tls_open(struct tb_daemon *d)
 {
     const struct tb_config *c = d->config;
     if (c->tls_cert == NULL) return TB_OK; /* no peers, no workers from elsewhere */
-    const struct tb_tls_files files = {c->tls_ca, c->tls_cert, c->tls_key};
+    const struct tb_tls_files files = {NULL, c->tls_cert, c->tls_key};
     char error[512] = "";
     enum tb_status status = tb_tls_new_ca(&files, &d->tls, error);
+    /* Each for its own site alone: the CA of one cannot make a gateway of another (P8). */
+    if (status == TB_OK) status = tb_tls_add_site_ca(d->tls, &c->site, c->tls_ca, error);
     for (uint32_t i = 0; status == TB_OK && i < c->peer_count; i++) {
-        /* Bound to that site: a peer's CA must not make gateways or workers of ours (P8). */
-        if (c->peers[i].ca != NULL)
-            status = tb_tls_add_site_ca(d->tls, &c->peers[i].site, c->peers[i].ca, error);
+        const struct tb_config_peer *peer = &c->peers[i];
+        const char *ca = peer->ca != NULL ? peer->ca : c->tls_ca;
+        status = tb_tls_add_site_ca(d->tls, &peer->site, ca, error);
     }
     if (status != TB_OK) return failed("tls", error, "see tombolo pki --help");
     const struct tb_identity *me = tb_tls_identity(d->tls);

@@ -40,6 +40,32 @@ def wrong_ca(lab):
     refused_link(lab, east, west)
 
 
+def openssl_pki(folder, site, uri):
+    """ca.crt of a site by openssl, without the name constraints that `tombolo pki init` sets, and a gw.crt of `uri`."""
+    folder.mkdir()
+    def run(*words):
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True, timeout=60)
+    (folder / "san").write_text(f"subjectAltName=URI:{uri}\nextendedKeyUsage=serverAuth,clientAuth\n")
+    ec = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+    run("req", "-x509", *ec, "-keyout", "ca.key", "-out", "ca.crt", "-subj", f"/CN={site}", "-days", "2")
+    run("req", *ec, "-keyout", "gw.key", "-out", "gw.csr", "-subj", "/CN=gw")
+    run("x509", "-req", "-in", "gw.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
+        "-extfile", "san", "-out", "gw.crt")
+    (folder / "gw.key").chmod(0o600)
+    return folder
+
+
+@scenario
+def a_site_speaks_for_itself_alone(lab):
+    """P8: north's CA is trusted at east for north; a certificate for west that it signed is refused all the same."""
+    east, west, _ = lab.east_west(through_link=False)
+    lab.pki_dir("west")
+    lab._pki["north"] = openssl_pki(lab.dir / "pki-north", "north", "tombolo://west/gw")
+    east.peers["north"] = None
+    west.trust = lab._pki["north"]
+    refused_link(lab, east, west)
+
+
 @scenario
 def wrong_site_name(lab):
     """P8: a certificate of the right CA for another gateway name is not the configured peer."""
