@@ -603,7 +603,7 @@ static void proxy_stop(struct proxy *p)
 }
 
 /* P6: a path goes silent in the middle of a version: long before TCP would give up, or the session is down, a fresh
- * session takes over and the version arrives. The daemon hears nothing of it. */
+ * session takes over and the version arrives. The daemon hears only that it may say again what went into the silence. */
 static void a_silent_path_is_replaced(void **state)
 {
     (void)state;
@@ -627,10 +627,15 @@ static void a_silent_path_is_replaced(void **state)
     WORLD_UNTIL(&w.net, site_copy(west, &t) != NULL && copy_held(site_copy(west, &t)) >= 8);
     proxy_freeze(&proxy);
     const tb_time_ns frozen_at = tb_clock_now();
+    west->told = (struct tb_links_report){t.key.uid, west->options.site, TB_LINKS_REPORT_ACTIVATED};
+    west->tells_again = true;
+    assert_int_equal(tb_links_tell(west->links, 0, &west->told), TB_OK);
     WORLD_UNTIL(&w.net, site_stats(west, 0).sessions >= 2);
     assert_true(tb_time_since(frozen_at, tb_clock_now()) < TB_SECONDS(20));
     WORLD_UNTIL(&w.net, west->landed == 1 && east->peer_held == 1);
     check_equal(site_copy(west, &t), &t);
+    WORLD_UNTIL(&w.net, east->reports >= 1);
+    assert_true(west->renewals >= 1 && east->renewals >= 1);
     assert_int_equal(west->ups, 1);
     assert_int_equal(west->downs + east->downs, 0);
     site_close(west);

@@ -191,6 +191,13 @@ static void on_peer(void *user, uint32_t peer, bool up, enum tb_status why)
         s->downs++, s->last_why = why;
 }
 
+static void on_renewed(void *user, uint32_t peer)
+{
+    struct site *s = user;
+    s->renewals++;
+    if (s->tells_again) assert_int_equal(tb_links_tell(s->links, peer, &s->told), TB_OK);
+}
+
 static void on_refused(void *user, uint32_t peer, enum tb_status why, uint64_t detail, bool by_peer)
 {
     struct site *s = user;
@@ -296,6 +303,7 @@ static void on_chunk_bad(void *user, uint32_t peer, const struct tb_links_bad_ch
 
 static const struct tb_links_ops site_ops = {.may_read = may_read,
                                              .on_peer = on_peer,
+                                             .on_renewed = on_renewed,
                                              .on_refused = on_refused,
                                              .on_version = on_version,
                                              .on_manifests = on_manifests,

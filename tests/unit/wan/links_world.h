@@ -50,6 +50,9 @@ struct site {
     bool closed;
     uint8_t *mend; /* a byte that was spoiled, put right when the peer refuses its chunk */
     /* what happened */
+    int renewals;     /* sessions replaced by a fresh one */
+    bool tells_again; /* `told`, at each of them */
+    struct tb_links_report told;
     int ups, downs, versions, withdrawn, gone, manifests, landed, failed, peer_held, reports, bad_ours,
         bad_theirs, rotten;
     int refused, refused_by_peer;
