@@ -45,12 +45,16 @@ def streams_cut_in_mid_version_resume(lab):
 
 @scenario
 def one_stream_cut_moves_its_parcels(lab):
-    """P6: one stream is lost; the others carry on and the version is whole."""
+    """P6: one stream is lost; the others carry on and the version is whole. Home sees the progress meanwhile."""
     east, west, link = lab.east_west()
     up(east, west)
     path = lab.weights(1)[0]
     trainer = Trainer(lab, east, path)
     uid = slow(link, lambda: trainer.publish(1), west, 0.1)
+
+    def partly():
+        return any(s["site"] == "west" and s["held_bytes"] > 0 and not s["whole"] for s in east.version(uid)["sites"])
+    wait_for("east sees what west holds so far", partly, timeout_s=20)
     link.cut(which=len(link.connections()) - 1)
     link.bytes_per_s = 0
     west.wait_holds(uid)
