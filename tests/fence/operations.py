@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """operations.py ROOT: each counter and each log event that a person may have to act on has a line in docs/operations.md,
-and the page speaks of no other."""
+and the page speaks of no other; README speaks of each counter."""
 import os
 import re
 import sys
@@ -37,10 +37,13 @@ def main():
     root = sys.argv[1]
     with open(os.path.join(root, "docs/operations.md"), encoding="utf-8") as text:
         page = text.read()
+    with open(os.path.join(root, "README.md"), encoding="utf-8") as text:
+        front = set(re.findall(r"`(\w+)`", text.read()))
     named = set(re.findall(r"`([\w.]+)`", "\n".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))))
     wanted = events(root)
     wrong = [f"docs/operations.md: no line for event {event} of {path}" for event, path in sorted(wanted.items()) if event not in named]
     wrong += [f"docs/operations.md: no line for counter {name}" for name in sorted(counters(root) - named)]
+    wrong += [f"README.md: no word on counter {name}" for name in sorted(counters(root) - front)]
     wrong += [f"docs/operations.md: {name} is neither a counter nor an event of ours"
               for name in sorted(named - set(wanted) - counters(root) - {"links_strangers_refused"})]
     print("\n".join(wrong) if wrong else f"{len(wanted)} events, {len(counters(root))} counters")
