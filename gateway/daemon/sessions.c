@@ -378,9 +378,10 @@ void tb_sessions_tick(struct tb_daemon *d, uint64_t wall_s)
         const bool expired = s->expires_wall_s != 0 && wall_s > s->expires_wall_s;
         const bool silent = !s->welcomed && tb_clock_wall_ms() - s->since_wall_ms > HELLO_MS;
         if (!expired && !silent) continue;
-        d->counters.sessions_refused++;
-        refusal_log(s, "session.refused", expired ? "certificate" : "hello",
-                    expired ? "expired" : "not said in time");
+        if (s->welcomed) { /* else on_closed counts it and says why */
+            d->counters.sessions_refused++;
+            refusal_log(s, "session.refused", "certificate", "expired");
+        }
         tb_wire_close(s->wire, expired ? TB_PEER_IDENTITY : TB_STREAM_IDLE);
     }
 }
