@@ -65,7 +65,11 @@ int main(int argc, char **argv)
      */
     prctl(PR_SET_DUMPABLE, 0);
     struct tb_config *config = NULL;
-    if (tb_config_load(path, complain, NULL, &config) != TB_OK) return 1;
+    const enum tb_status loaded = tb_config_load(path, complain, NULL, &config);
+    if (loaded != TB_OK) {
+        tb_log(TB_LOG_ERROR, "start.stopped", "status=%s config=%s", tb_status_name(loaded), path);
+        return 1;
+    }
     const int code = run(config);
     tb_config_free(config);
     return code;

@@ -304,12 +304,12 @@ class Site:
             lines.append(f"    from: {json.dumps(sources)}")
         return "\n".join(lines) + "\n"
 
-    def start(self, wait=True):
+    def start(self, wait=True, env=None):
         config = self.dir / "tombolod.yaml"
         config.write_text(self.config_text())
         self.starts += 1
         self.daemon = Process(f"tombolod-{self.name}", [TOMBOLOD, "--config", config],
-                              self.dir / f"tombolod.{self.starts}.log")
+                              self.dir / f"tombolod.{self.starts}.log", env=dict(os.environ, **(env or {})))
         self.lab.processes.append(self.daemon)
         if wait:
             wait_for(f"{self.name} answers on its control socket", self._answers)

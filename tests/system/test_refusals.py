@@ -292,6 +292,39 @@ def a_second_daemon_on_one_arena(lab):
 
 
 @scenario
+def a_start_without_what_it_needs_ends_or_serves(lab):
+    """P10: a call that fails at start, whichever it is, ends it with 1 and a line that says so, or it serves and drains."""
+    east, _, _ = lab.east_west(arena_mib=16, through_link=False)
+    east.extra["session"] = {"listen": f"127.0.0.1:{east.worker_port}"}
+    east.config_text()  # makes the certificates
+    ended, served = 0, 0
+    faults = [(point, n) for point, last in (("open", 8), ("mmap", 2), ("ftruncate", 1), ("fallocate", 1), ("pread", 2), ("pwrite", 2),
+                                             ("socket", 6), ("thread", 2)) for n in range(1, last + 1)]
+    for point, n in faults + [("malloc", n) for n in range(1, 140, 9)]:
+        east.start(wait=False, env={"TB_FAULT": f"{point}:{n}"})
+
+        def up_or_over():
+            if not east.daemon.alive():
+                return "over"
+            try:
+                return east.control("status")["ok"] and "up"
+            except (OSError, ValueError):
+                return None
+        what = wait_for(f"a start without {point} {n} ends or serves", up_or_over)
+        if what == "up":
+            served += 1
+            expect(f"exit code after a start without {point} {n}", east.daemon.terminate(), 0)
+            continue
+        ended += 1
+        expect(f"exit code of a start without {point} {n}", east.daemon.popen.returncode, 1)
+        lines = east.daemon.logged("error ") + east.daemon.logged("tombolod.yaml:")
+        if not lines:
+            raise Failed(f"a start without {point} {n} ended without a line that says why")
+    if ended < 10 or served < 3:
+        raise Failed(f"{ended} starts ended and {served} served: the faults did not hit")
+
+
+@scenario
 def clients_that_speak_garbage(lab):
     """P7 P10: garbage on every port and socket; the daemon lives, counts and serves."""
     east, west, _ = lab.east_west(through_link=False)
