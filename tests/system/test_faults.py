@@ -319,6 +319,26 @@ def a_rotten_chunk_is_refused_and_mended(lab):
     expect("tensor found in the arena", flipped, True)
 
 
+@scenario
+def a_chunk_rotten_while_its_gateway_was_away_is_found(lab):
+    """P1 P3: a byte of west's arena changes while west is down: it verifies again what it held, and fetches that chunk anew."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    path = lab.weights(1)[0]
+    uid = Trainer(lab, east, path).publish(1)
+    west.wait_holds(uid)
+    west.kill()
+    expect("tensor found in the arena", flip_in_file(west.arena_path, path, safetensors_table(path)[-1]), True)
+    west.start()
+    wait_for("west finds it", lambda: west.counters()["verify_bad"] > 0)
+    expect("a line says so", len(west.daemon.logged("arena.verify_failed")) > 0, True)
+    west.wait_holds(uid)
+    reader = Rollout(lab, west, "reader", path)
+    reader.stage(uid)
+    reader.activate(uid)
+    reader.check(path)
+
+
 def flip_in_file(arena, weights, row):
     """Inverts a byte in the middle of a tensor where it stands in an arena file; False when it is not there."""
     data = weights.read_bytes()[row["offset"]:row["offset"] + row["bytes"]]
