@@ -295,7 +295,10 @@ static void session_accept(struct tb_daemon *d, int fd, bool local)
     s->d = d;
     s->local = local;
     const struct tb_wire_options options = {
-        .chan = {.loop = &d->loop, .tls = local ? NULL : d->tls, .open_ms = HELLO_MS},
+        .chan = {.loop = &d->loop,
+                 .tls = local ? NULL : d->tls,
+                 .expect.identity = {.kind = TB_IDENTITY_WORKER, .site = d->site},
+                 .open_ms = HELLO_MS},
         .ops = &wire_ops,
         .user = s,
         .frame_bytes_max = TB_SESSION_FRAME_BYTES_MAX,

@@ -212,10 +212,15 @@ def a_worker_over_tls(lab):
                           cert=str(bad / "w.crt"), key=str(bad / "w.key"), timeout_ms=3000)
     if reply["status"] == "ok":
         raise Failed("a stranger got in")
-    reply = Worker(lab, "impostor").call("open", gateway=f"127.0.0.1:{west.worker_port}", name="impostor", ca=str(pki / "ca.crt"),
-                                         cert=str(forger / "w.crt"), key=str(forger / "w.key"), timeout_ms=3000)
-    if reply["status"] == "ok":
-        raise Failed("the CA of another site made a worker of this one")
+    lab.tombolo("pki", "issue", "--dir", lab.pki_dir("east"), "--out", "w", "tombolo://east/worker/w")
+    for folder, name, what in ((forger, "w", "the CA of another site made a worker of this one"),
+                               (lab.pki_dir("east"), "w", "a worker of another site got in"),
+                               (pki, "gw", "a gateway got in as a worker")):
+        reply = Worker(lab, f"impostor-{name}-{folder.name}").call(
+            "open", gateway=f"127.0.0.1:{west.worker_port}", name="impostor", ca=str(pki / "ca.crt"),
+            cert=str(folder / f"{name}.crt"), key=str(folder / f"{name}.key"), timeout_ms=3000)
+        if reply["status"] == "ok":
+            raise Failed(what)
 
 
 @scenario
