@@ -667,12 +667,11 @@ static void P6_a_quiet_source_is_kept(void **state)
     scene_close(&s);
 }
 
-/* An emulated NIC of 20 MB/s, in and out; shm has none. */
-static void pacing_holds_within_a_tenth(void **state)
+/* Seconds over the ideal ones of a whole transfer. */
+static double paced_transfer(const struct way *way, uint64_t rate)
 {
     struct scene s;
-    const uint64_t rate = 20000000;
-    scene_open(&s, *state, 6, 3000004, rate);
+    scene_open(&s, way, 6, 3000004, rate);
     owner_hold_all(&s.owner);
     const tb_time_ns from = tb_clock_now();
     struct tb_hop *hop = scene_hop(&s);
@@ -680,14 +679,27 @@ static void pacing_holds_within_a_tenth(void **state)
     const double seconds = (double)(tb_clock_now() - from) * 1e-9;
     const double ideal = (double)s.cargo.manifest.bytes / (double)rate;
     print_message("%s: %.3f s, at the NIC's rate %.3f s\n", s.way->name, seconds, ideal);
-    if (s.way->transport == TB_TRANSPORT_TCP) {
-        assert_true(seconds > 0.9 * ideal);
-        assert_true(seconds < 1.1 * ideal);
-    } else {
-        assert_true(seconds < 0.9 * ideal);
-    }
     tb_hop_close(hop);
     scene_close(&s);
+    return seconds / ideal;
+}
+
+/* An emulated NIC of 20 MB/s, in and out; shm has none. A busy machine makes a transfer slower than its NIC, never
+ * faster: the best of five is held to a tenth. */
+static void pacing_holds_within_a_tenth(void **state)
+{
+    const struct way *way = *state;
+    double best = 1e9;
+    for (int i = 0; i < 5 && best >= (way->transport == TB_TRANSPORT_TCP ? 1.1 : 0.9); i++) {
+        const double ratio = paced_transfer(way, 20000000);
+        if (ratio < best) best = ratio;
+    }
+    if (way->transport == TB_TRANSPORT_TCP) {
+        assert_true(best > 0.9);
+        assert_true(best < 1.1);
+    } else {
+        assert_true(best < 0.9);
+    }
 }
 
 /* ---- hostile peers ---- */
