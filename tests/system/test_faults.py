@@ -61,6 +61,42 @@ def one_stream_cut_moves_its_parcels(lab):
 
 
 @scenario
+def a_source_dies_and_another_goes_on(lab):
+    """P5 P6: north takes a version from west, which is killed in mid-version: east gives the rest, and not what north holds."""
+    east, west, _ = lab.east_west(through_link=False)
+    west.listen = True
+    north = lab.site("north")
+    north.models["policy"] = dict(home="east")
+    to_west, to_east = lab.link(west), lab.link(east)
+    north.peers.update(west=f"127.0.0.1:{to_west.port}", east=f"127.0.0.1:{to_east.port}")
+    north.subscribe.append(("policy", ["west", "east"]))
+    north.listen = False
+    west.peers["north"] = east.peers["north"] = None
+    for site in (east, west):
+        site.start()
+    east.wait_link("west")
+    path = lab.weights(1)[0]
+    uid = Trainer(lab, east, path).publish(1)
+    west.wait_holds(uid)
+    to_west.bytes_per_s = 2 << 20
+    to_east.refusing = True  # until north has begun with west
+    north.start()
+    v = north.wait_held_some(uid, 0.3)
+    if v["held_bytes"] >= v["bytes"]:
+        raise Failed("the link was not slow enough")
+    to_east.refusing = False
+    north.wait_link("east")
+    west.kill()
+    north.wait_holds(uid)
+    if to_east.back_bytes > 0.9 * v["bytes"]:
+        raise Failed(f"{to_east.back_bytes} bytes came from east although north held {v['held_bytes']} of {v['bytes']}")
+    reader = Rollout(lab, north, "reader", path)
+    reader.stage(uid)
+    reader.activate(uid)
+    reader.check(path)
+
+
+@scenario
 def west_gateway_killed_in_mid_version(lab):
     """P3 P5: what west said it holds survives its kill; the restarted gateway goes on with it."""
     east, west, link = lab.east_west()

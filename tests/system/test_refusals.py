@@ -250,6 +250,29 @@ def a_version_over_budget(lab):
 
 
 @scenario
+def a_version_over_the_budget_of_another_site(lab):
+    """P7 P10: what fits at home and not at west is refused there with the numbers, and what west has stays."""
+    east, west, _ = lab.east_west(through_link=False)
+    west.arena_mib = 32
+    up(east, west)
+    path = lab.weights(1)[0]
+    first = Trainer(lab, east, path).publish(1)
+    west.wait_holds(first)
+    big = lab.dir / "big.safetensors"
+    count = 48 << 20
+    header = b'{"t":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}' % (count, count)
+    big.write_bytes(len(header).to_bytes(8, "little") + header + bytes(count))
+    east.cli("publish", "policy", big, "--version", 2)
+    line = wait_for("west refuses it", lambda: west.daemon.logged("arena.refused", "number=2"))[0]
+    if "needed_bytes=" not in line or west.counters()["arena_refused"] == 0:
+        raise Failed(f"the refusal has no numbers or is not counted: {line}")
+    reader = Rollout(lab, west, "reader", path)
+    reader.stage(first)
+    reader.activate(first)
+    reader.check(path)
+
+
+@scenario
 def the_store_cannot_be_written(lab):
     """P10: the store is locked by another process: publishing is refused, what is held is served, and it recovers."""
     east, west, _ = lab.east_west(through_link=False)
