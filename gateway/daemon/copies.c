@@ -107,13 +107,13 @@ void tb_copy_serve(struct tb_copy *copy)
 
 /* ---- giving back ---- */
 
-/* The last step, once no hop, reader or stream touches the bytes. */
-static void evict_finish(struct tb_copy *copy)
+/* The last step, once no hop, reader or stream touches the bytes; true when the copy is gone. */
+static bool evict_finish(struct tb_copy *copy)
 {
-    if (!copy->evicting || copy->evict_waits != 0) return;
+    if (!copy->evicting || copy->evict_waits != 0) return false;
     struct tb_daemon *d = copy->d;
     if (copy->region != NULL && tb_arena_free(copy->region) != TB_OK)
-        return; /* pinned: the tick tries again */
+        return false; /* pinned: the tick tries again */
     const struct tb_id uid = copy->key.uid;
     copy_free(copy);
     d->counters.evictions++;
@@ -122,13 +122,14 @@ static void evict_finish(struct tb_copy *copy)
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
         tb_crossing_retry(c);
     (void)tb_daemon_settle(d);
+    return true;
 }
 
 static void evict_step_done(void *user)
 {
     struct tb_copy *copy = user;
     copy->evict_waits--;
-    evict_finish(copy);
+    (void)evict_finish(copy);
 }
 
 void tb_copy_evict(struct tb_copy *copy, enum tb_status why)
@@ -247,8 +248,10 @@ bool tb_copies_tick(struct tb_daemon *d)
     for (struct tb_copy *c = d->copies, *next; c != NULL; c = next) {
         next = c->next;
         if (c->evicting) {
-            evict_finish(c);
-            return true; /* the list may have changed: the rest comes with the next tick */
+            if (evict_finish(c))
+                return true; /* the list may have changed: the rest comes with the next tick */
+            busy = true;     /* one that waits for its streams holds up no other (P6) */
+            continue;
         }
         if (c->whole || c->region == NULL) continue;
         busy = true;
