@@ -6,7 +6,7 @@
 
 uint64_t tb_hop_shard_words(uint32_t chunk_count)
 {
-    return 3 * TB_BITMAP_WORDS(chunk_count);
+    return 4 * TB_BITMAP_WORDS(chunk_count);
 }
 
 static void see_all(struct tb_hop_shard *shard)
@@ -19,10 +19,11 @@ static void shard_init(struct tb_hop_shard *shard)
 {
     shard->chunk_count = shard->place->manifest->chunk_count;
     const uint64_t words = TB_BITMAP_WORDS(shard->chunk_count);
-    memset(shard->memory, 0, (size_t)(3 * words) * sizeof(uint64_t));
+    memset(shard->memory, 0, (size_t)(4 * words) * sizeof(uint64_t));
     shard->seen = shard->memory;
     shard->suspect = shard->memory + words;
     shard->bad = shard->memory + 2 * words;
+    shard->busy = shard->memory + 3 * words;
     if (shard->source->held_buffer == TB_SOURCE_ALL_HELD) see_all(shard);
 }
 
@@ -56,7 +57,8 @@ static uint32_t wanted_from(const struct tb_hop_shard *shard, uint32_t from, uin
         const uint32_t w = k / 64;
         const uint64_t ours = __atomic_load_n(&shard->place->held[w], __ATOMIC_ACQUIRE) |
                               __atomic_load_n(&shard->place->claimed[w], __ATOMIC_ACQUIRE);
-        const uint64_t wanted = shard->seen[w] & ~ours & ~shard->bad[w] & (UINT64_MAX << (k % 64));
+        const uint64_t wanted =
+            shard->seen[w] & ~ours & ~shard->bad[w] & ~shard->busy[w] & (UINT64_MAX << (k % 64));
         if (wanted == 0) {
             k = (w + 1) * 64;
             continue;
@@ -101,6 +103,7 @@ bool tb_hop_next(struct tb_hop_state *s, struct tb_hop_aim *aim_out)
         s->dry = true;
         return false;
     }
+    (void)tb_bitmap_set(s->shards[aim_out->shard_index].busy, aim_out->chunk);
     s->in_flight_chunks++;
     s->in_flight_bytes += aim_out->bytes;
     return true;
@@ -109,6 +112,7 @@ bool tb_hop_next(struct tb_hop_state *s, struct tb_hop_aim *aim_out)
 static void settle(struct tb_hop_state *s, const struct tb_hop_aim *aim)
 {
     TB_ASSERT(s->in_flight_chunks > 0 && s->in_flight_bytes >= aim->bytes);
+    (void)tb_bitmap_clear(s->shards[aim->shard_index].busy, aim->chunk);
     s->in_flight_chunks--;
     s->in_flight_bytes -= aim->bytes;
 }

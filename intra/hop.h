@@ -31,6 +31,7 @@ struct tb_hop_shard {
     uint64_t *seen;    /* the source's held bits */
     uint64_t *suspect; /* failed once here */
     uint64_t *bad;     /* failed twice: not asked of this source any more */
+    uint64_t *busy; /* in flight here: a chunk that failed is not asked again before its failure was judged */
     uint32_t chunk_count;
     uint32_t poll_from; /* word where the next poll of a long bitmap begins */
 };

@@ -67,8 +67,9 @@ def safetensors_table(path):
 class Link(threading.Thread):
     """A TCP relay between two gateways: counts bytes each way, holds them to a rate, stalls, or cuts connections."""
 
-    def __init__(self, to_port):
+    def __init__(self, to_address, to_port):
         super().__init__(daemon=True)
+        self.to_address = to_address
         self.to_port = to_port
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
@@ -93,7 +94,7 @@ class Link(threading.Thread):
                 client.close()
                 continue
             try:
-                server = socket.create_connection(("127.0.0.1", self.to_port), timeout=5)
+                server = socket.create_connection((self.to_address, self.to_port), timeout=5)
             except OSError:
                 client.close()
                 continue
@@ -277,7 +278,7 @@ class Site:
             "log": {"level": "info"},
         }
         if self.listen:
-            sections["link"]["listen"] = f"127.0.0.1:{self.port}"
+            sections["link"]["listen"] = f"{self.lab.address}:{self.port}"
         for section, keys in self.extra.items():
             sections.setdefault(section, {}).update(keys)
         lines = [f"site: {self.name}", "gateway: gw"]
@@ -398,6 +399,9 @@ class Lab:
         shm = pathlib.Path("/dev/shm")
         base = shm if shm.is_dir() and os.access(shm, os.W_OK) else self.dir
         self.arena_dir = pathlib.Path(tempfile.mkdtemp(prefix="tombolo-test.", dir=base))
+        # An address of this process alone, so that a port that was free stays free until a gateway listens on it.
+        pid = os.getpid()
+        self.address = f"127.{64 + (pid >> 14) % 64}.{1 + (pid >> 7) % 128}.{1 + pid % 128}"
         self.processes = []
         self.links = []
         self.sites = []
@@ -460,7 +464,7 @@ class Lab:
         return found
 
     def free_port(self):
-        with socket.create_server(("127.0.0.1", 0)) as s:
+        with socket.create_server((self.address, 0)) as s:
             return s.getsockname()[1]
 
     def pki_dir(self, site):
@@ -484,7 +488,7 @@ class Lab:
         return s
 
     def link(self, to_site):
-        link = Link(to_site.port)
+        link = Link(self.address, to_site.port)
         self.links.append(link)
         return link
 
@@ -494,7 +498,7 @@ class Lab:
         for s in (east, west):
             s.models["policy"] = dict(home="east", **model)
         link = self.link(east) if through_link else None
-        west.peers["east"] = f"127.0.0.1:{link.port if link else east.port}"
+        west.peers["east"] = f"127.0.0.1:{link.port}" if link else f"{self.address}:{east.port}"
         east.peers["west"] = None
         west.listen = False
         west.subscribe.append(("policy", ["east"]))

@@ -163,7 +163,7 @@ def a_relay_passes_each_chunk_on(lab):
     east, west, link = lab.east_west()
     north = lab.site("north")
     north.models["policy"] = dict(home="east")
-    north.peers["west"] = f"127.0.0.1:{west.port}"
+    north.peers["west"] = f"{lab.address}:{west.port}"
     north.subscribe.append(("policy", ["west"]))
     north.listen = False
     west.listen = True
@@ -191,7 +191,7 @@ def reports_reach_home_after_a_cut(lab):
     east, west, link = lab.east_west()
     north = lab.site("north")
     north.models["policy"] = dict(home="east")
-    north.peers["west"] = f"127.0.0.1:{west.port}"
+    north.peers["west"] = f"{lab.address}:{west.port}"
     north.subscribe.append(("policy", ["west"]))
     north.listen = False
     west.listen = True

@@ -118,7 +118,7 @@ def homes_that_differ(lab):
 def names_resolve_and_addresses_are_tried_in_turn(lab):
     """P6: the peer is a name with two addresses, on the first of which nobody listens; AAAA is answered with nothing."""
     east, west, _ = lab.east_west(through_link=False)
-    dns = Dns({"gw.east.test": ["127.0.0.9", "127.0.0.1"]})
+    dns = Dns({"gw.east.test": ["127.0.0.9", lab.address]})
     west.extra["dns"] = {"servers": f"127.0.0.1:{dns.port}"}
     west.peers["east"] = f"gw.east.test:{east.port}"
     try:
@@ -187,7 +187,7 @@ def a_worker_without_rights(lab):
 def a_worker_over_tls(lab):
     """P8: a worker from elsewhere comes with a certificate; one of another CA does not get in."""
     east, west, _ = lab.east_west(through_link=False)
-    west.extra["session"] = {"listen": f"127.0.0.1:{west.worker_port}"}
+    west.extra["session"] = {"listen": f"{lab.address}:{west.worker_port}"}
     forger = lab.dir / "pki-forger"  # a CA that west takes for east's, and that makes workers of west
     lab.tombolo("pki", "init", "--dir", forger, "--site", "west")
     lab.tombolo("pki", "issue", "--dir", forger, "--out", "w", "tombolo://west/worker/w")
@@ -199,7 +199,7 @@ def a_worker_over_tls(lab):
     west.wait_holds(uid)
     pki = lab.pki_dir("west")
     lab.tombolo("pki", "issue", "--dir", pki, "--out", "w", "tombolo://west/worker/w")
-    tls = dict(gateway=f"127.0.0.1:{west.worker_port}", ca=str(pki / "ca.crt"), cert=str(pki / "w.crt"), key=str(pki / "w.key"))
+    tls = dict(gateway=f"{lab.address}:{west.worker_port}", ca=str(pki / "ca.crt"), cert=str(pki / "w.crt"), key=str(pki / "w.key"))
     reader = Rollout(lab, west, "remote", path, host="elsewhere", **tls)
     reader.stage(uid)
     reader.activate(uid)
@@ -208,7 +208,7 @@ def a_worker_over_tls(lab):
     lab.tombolo("pki", "init", "--dir", bad, "--site", "west")
     lab.tombolo("pki", "issue", "--dir", bad, "--out", "w", "tombolo://west/worker/w")
     stranger = Worker(lab, "stranger")
-    reply = stranger.call("open", gateway=f"127.0.0.1:{west.worker_port}", name="stranger", ca=str(pki / "ca.crt"),
+    reply = stranger.call("open", gateway=f"{lab.address}:{west.worker_port}", name="stranger", ca=str(pki / "ca.crt"),
                           cert=str(bad / "w.crt"), key=str(bad / "w.key"), timeout_ms=3000)
     if reply["status"] == "ok":
         raise Failed("a stranger got in")
@@ -217,7 +217,7 @@ def a_worker_over_tls(lab):
                                (lab.pki_dir("east"), "w", "a worker of another site got in"),
                                (pki, "gw", "a gateway got in as a worker")):
         reply = Worker(lab, f"impostor-{name}-{folder.name}").call(
-            "open", gateway=f"127.0.0.1:{west.worker_port}", name="impostor", ca=str(pki / "ca.crt"),
+            "open", gateway=f"{lab.address}:{west.worker_port}", name="impostor", ca=str(pki / "ca.crt"),
             cert=str(folder / f"{name}.crt"), key=str(folder / f"{name}.key"), timeout_ms=3000)
         if reply["status"] == "ok":
             raise Failed(what)
@@ -323,7 +323,7 @@ def a_second_daemon_on_one_arena(lab):
 def a_start_without_what_it_needs_ends_or_serves(lab):
     """P10: a call that fails at start, whichever it is, ends it with 1 and a line that says so, or it serves and drains."""
     east, _, _ = lab.east_west(arena_mib=16, through_link=False)
-    east.extra["session"] = {"listen": f"127.0.0.1:{east.worker_port}"}
+    east.extra["session"] = {"listen": f"{lab.address}:{east.worker_port}"}
     east.config_text()  # makes the certificates
     ended, served = 0, 0
     faults = [(point, n) for point, last in (("open", 8), ("mmap", 2), ("ftruncate", 1), ("fallocate", 1), ("pread", 2), ("pwrite", 2),
@@ -356,12 +356,12 @@ def a_start_without_what_it_needs_ends_or_serves(lab):
 def clients_that_speak_garbage(lab):
     """P7 P10: garbage on every port and socket; the daemon lives, counts and serves."""
     east, west, _ = lab.east_west(through_link=False)
-    east.extra["session"] = {"listen": f"127.0.0.1:{east.worker_port}"}
+    east.extra["session"] = {"listen": f"{lab.address}:{east.worker_port}"}
     up(east, west)
     noise = os.urandom(65536)
     for port in (east.port, east.worker_port):
         for data in (noise, b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff" + noise, b""):
-            with socket.create_connection(("127.0.0.1", port)) as s:
+            with socket.create_connection((lab.address, port)) as s:
                 try:
                     s.sendall(data)
                 except OSError:

