@@ -432,5 +432,20 @@ def withdrawn_everywhere_and_backwards(lab):
     reader.check(paths[0])
 
 
+@scenario
+def withdrawn_while_the_link_is_down(lab):
+    """P2: a version is withdrawn at home while a site cannot hear it: the site is told when the link is up again."""
+    east, west, link = lab.east_west()
+    up(east, west)
+    bad = Trainer(lab, east, lab.weights(1)[0]).publish(1)
+    west.wait_holds(bad)
+    link.refusing = True
+    link.cut()
+    west.wait_link("east", "dialling")
+    east.cli("withdraw", "policy", "1")
+    link.refusing = False
+    wait_for("west knows", lambda: (west.version(bad) or {}).get("state") == "withdrawn")
+
+
 if __name__ == "__main__":
     sys.exit(main())
