@@ -108,6 +108,7 @@ struct tb_copy_hop { /* at home: from one rank */
     struct tb_copy_hop *next;
     struct tb_copy *copy;
     struct tb_hop *hop; /* NULL: waiting to be tried again */
+    uint64_t serial;    /* of this opening: a note of an earlier one is not taken for its own */
     struct tb_id session;
     uint32_t shard; /* or TB_CATALOG_ALL_SHARDS */
     uint64_t export_id;
@@ -155,7 +156,7 @@ struct tb_parked_seal {
 
 /* From the fabric's thread to ours. */
 struct tb_hop_note {
-    struct tb_hop *hop;
+    uint64_t serial; /* not the hop's address: the next hop may stand where a closed one stood */
     struct tb_hop_event event;
 };
 #define TB_HOP_NOTES_MAX 256
@@ -184,7 +185,7 @@ struct tb_daemon {
     struct tb_worker_session *sessions;
     struct tb_copy *copies;
     struct tb_parked_seal *parked;
-    uint64_t next_export_id, next_wait;
+    uint64_t next_export_id, next_wait, next_hop;
     struct tb_counters counters;
 
     struct {

@@ -12,10 +12,12 @@
 /* On the fabric's thread: note and wake. */
 static void hop_told(void *user, struct tb_hop *hop, const struct tb_hop_event *event)
 {
-    struct tb_daemon *d = user;
+    (void)hop;
+    const struct tb_copy_hop *h = user; /* stays until tb_hop_close has returned, and so does its serial */
+    struct tb_daemon *d = h->copy->d;
     pthread_mutex_lock(&d->hop_lock);
     if (d->hop_note_count < TB_HOP_NOTES_MAX) {
-        d->hop_notes[d->hop_note_count++] = (struct tb_hop_note){hop, *event};
+        d->hop_notes[d->hop_note_count++] = (struct tb_hop_note){h->serial, *event};
     } else {
         d->hop_notes_lost = true;
     }
@@ -60,7 +62,7 @@ static enum tb_status source_open(struct tb_copy_hop *h, struct tb_worker_sessio
                                      .places = places,
                                      .place_count = shard_places(copy, h->shard, places),
                                      .fn = hop_told,
-                                     .user = d};
+                                     .user = h};
     tb_random_bytes(&options.token, sizeof options.token);
     const struct tb_session_grant grant = {
         .export_id = export->export_id, .token = options.token, .reader = d->endpoint.fingerprint};
@@ -77,6 +79,7 @@ static void hop_start(struct tb_copy_hop *h)
     const struct tb_worker_export *export =
         s != NULL ? tb_session_export_find(s, &h->copy->key.uid, h->shard) : NULL;
     h->retry_at = tb_time_add(tb_clock_now(), HOP_RETRY_NS);
+    h->serial = ++d->next_hop;
     if (s == NULL || s->wire == NULL || export == NULL || h->copy->region == NULL || h->copy->evicting)
         return;
     const size_t cap = tb_source_decode_bytes(export->source, export->source_bytes);
@@ -99,7 +102,7 @@ void tb_landing_from(struct tb_daemon *d, const struct tb_catalog_todo *todo)
         if (h->shard == todo->shard && tb_id_equal(&h->session, &todo->session)) return; /* under way */
     }
     struct tb_copy_hop *h = tb_calloc(1, sizeof *h);
-    if (h == NULL) return; /* the catalog says it again when progress stops */
+    if (h == NULL) return; /* no memory: other ranks' replicas and the next seal are told of again */
     *h = (struct tb_copy_hop){.next = copy->hops,
                               .copy = copy,
                               .session = todo->session,
@@ -152,11 +155,11 @@ void tb_landing_retry(struct tb_copy *copy, tb_time_ns now)
     }
 }
 
-static struct tb_copy_hop *hop_find(struct tb_daemon *d, const struct tb_hop *hop)
+static struct tb_copy_hop *hop_find(struct tb_daemon *d, uint64_t serial)
 {
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
         for (struct tb_copy_hop *h = c->hops; h != NULL; h = h->next) {
-            if (h->hop == hop) return h;
+            if (h->hop != NULL && h->serial == serial) return h;
         }
     }
     return NULL;
@@ -181,7 +184,7 @@ static void chunk_bad(struct tb_copy_hop *h, const struct tb_hop_event *event)
 
 static void hop_event(struct tb_daemon *d, const struct tb_hop_note *note)
 {
-    struct tb_copy_hop *h = hop_find(d, note->hop);
+    struct tb_copy_hop *h = hop_find(d, note->serial);
     if (h == NULL) return; /* closed meanwhile */
     switch (note->event.kind) {
     case TB_HOP_OPENED:
