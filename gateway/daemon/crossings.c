@@ -41,7 +41,6 @@ static enum tb_status ask_from(struct tb_copy *copy, uint32_t peer)
     const enum tb_status status = tb_links_ask(copy->d->links, peer, &copy->key.uid);
     if (status != TB_OK && status != TB_DONE_BEFORE) return status;
     copy->asked = true;
-    copy->asked_peer = peer;
     return TB_OK;
 }
 

@@ -274,7 +274,6 @@ enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config)
     d->site = config->site;
     d->gateway = config->gateway;
     d->started_at = d->slow_at = tb_clock_now();
-    d->started_wall_ms = tb_clock_wall_ms();
     /* In order: each stands on those before it. */
     static enum tb_status (*const steps[])(struct tb_daemon *) = {
         loop_open,   host_name,     tls_open,   store_open,   arena_open,       catalog_open,

@@ -133,7 +133,6 @@ struct tb_copy {
     uint32_t from_count;
     struct tb_name from[TB_CATALOG_FROM_MAX]; /* in order of preference */
     bool asked;                               /* manifests are on their way */
-    uint32_t asked_peer;
     bool wants_room; /* reserve again when something was evicted */
     /* Being given back. */
     bool evicting;
@@ -166,7 +165,6 @@ struct tb_daemon {
     struct tb_config *config;
     struct tb_name site, gateway, host;
     uint64_t incarnation;
-    uint64_t started_wall_ms;
     tb_time_ns started_at;
 
     struct tb_tls *tls;
