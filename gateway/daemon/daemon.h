@@ -133,7 +133,7 @@ struct tb_copy {
     uint32_t from_count;
     struct tb_name from[TB_CATALOG_FROM_MAX]; /* in order of preference */
     bool asked;                               /* manifests are on their way */
-    bool wants_room; /* reserve again when something was evicted */
+    bool wants_room;                          /* reserve again when something was evicted */
     /* Being given back. */
     bool evicting;
     enum tb_status evict_why;
