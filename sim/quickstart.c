@@ -264,30 +264,22 @@ static uint64_t count_of(const json_t *object, const char *key)
     return (uint64_t)json_integer_value(json_object_get(object, key));
 }
 
-/* What west's gateway holds of the version. */
-static bool ask_held(const struct quickstart *q, uint64_t number, uint64_t *held, uint64_t *bytes)
+/* What west's gateway holds of the row's version, and what came to it over the wire for that. */
+static bool ask_held(const struct quickstart *q, struct row *row, uint64_t *held)
 {
     json_t *reply = ask_west(q, json_pack("{s:s, s:s}", "cmd", "versions", "model", q->model));
     const json_t *versions = json_object_get(reply, "versions");
     bool found = false;
     for (size_t i = 0; i < json_array_size(versions); i++) {
         const json_t *v = json_array_get(versions, i);
-        if (count_of(v, "number") != number) continue;
+        if (count_of(v, "number") != row->number) continue;
         *held = count_of(v, "held_bytes");
-        *bytes = count_of(v, "bytes");
+        row->bytes = count_of(v, "bytes");
+        row->wire_bytes = count_of(v, "wire_bytes");
         found = true;
     }
     json_decref(reply);
     return found;
-}
-
-/* What has come over west's link to east since it began. */
-static uint64_t ask_wire(const struct quickstart *q)
-{
-    json_t *reply = ask_west(q, json_pack("{s:s}", "cmd", "status"));
-    const uint64_t bytes = count_of(json_array_get(json_object_get(reply, "links"), 0), "received_bytes");
-    json_decref(reply);
-    return bytes;
 }
 
 static void show(const struct quickstart *q, const struct row *row, uint64_t held, uint32_t left)
@@ -310,16 +302,13 @@ static int spread(struct quickstart *q, struct row *row)
     uint32_t left = WORKERS;
     while (left > 0 || row->gateway_s == 0) {
         uint64_t held = 0;
-        uint64_t bytes = 0;
         if (left > 0) {
             const int code = listen_to(q, q->ranks, WORKERS, 20, &left);
             if (code != TB_CLI_DONE) return code;
             if (left == 0) row->workers_s = since(q->began);
         }
-        if (ask_held(q, row->number, &held, &bytes) && bytes > 0) {
-            row->bytes = bytes;
-            if (held == bytes && row->gateway_s == 0) row->gateway_s = since(q->began);
-        }
+        if (ask_held(q, row, &held) && held > 0 && held == row->bytes && row->gateway_s == 0)
+            row->gateway_s = since(q->began);
         show(q, row, held, left);
         if (tb_clock_now() > until) {
             (void)fprintf(stderr, "quickstart: version %" PRIu64 " did not reach all workers in %u s\n",
@@ -367,14 +356,12 @@ static int one_version(struct quickstart *q, const char *file, struct row *row)
     char number[32];
     (void)snprintf(number, sizeof number, "%" PRIu64, row->number);
     int code = ask_all(q, 0, q->ranks, "load", file);
-    const uint64_t wire_before = ask_wire(q);
     if (code == TB_CLI_DONE) code = tell_all(q, q->ranks, WORKERS, "follow", number);
     q->began = tb_clock_now();
     if (code == TB_CLI_DONE) code = ask_all(q, 0, q->ranks, "publish", number);
     if (code == TB_CLI_DONE) code = spread(q, row);
     if (code != TB_CLI_DONE) return code;
     read_answers(q, row);
-    row->wire_bytes = ask_wire(q) - wire_before;
     code = ask_all(q, 0, q->ranks, "unpublish", "");
     return code == TB_CLI_DONE ? compare(q, row, file) : code;
 }

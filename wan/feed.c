@@ -10,6 +10,7 @@ struct tb_share *tb_share_new(const struct tb_place *places, uint32_t shard_coun
     if (s == NULL) return NULL;
     atomic_init(&s->refs, 1);
     atomic_init(&s->revoked, false);
+    atomic_init(&s->received_bytes, 0);
     s->wake = wake;
     s->shard_count = shard_count;
     memcpy(s->places, places, shard_count * sizeof s->places[0]);

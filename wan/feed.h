@@ -26,7 +26,8 @@ struct retired;
 struct tb_share {
     atomic_uint refs;
     atomic_bool revoked;
-    uv_async_t *wake;      /* the main loop's */
+    atomic_ullong received_bytes; /* of chunk frames that came for it, dropped and refused ones too */
+    uv_async_t *wake;             /* the main loop's */
     struct tb_share *next; /* the main loop's own: shares that retire, and the call that took them back */
     struct retired *call;
     uint32_t shard_count;

@@ -515,6 +515,18 @@ enum tb_status tb_links_land_stop(struct tb_links *ls, const struct tb_id *uid, 
 
 /* ---- what is known ---- */
 
+uint64_t tb_links_landed_bytes(const struct tb_links *ls, const struct tb_id *uid)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < ls->options.peer_count; i++) {
+        for (const struct in *in = ls->links[i].ins; in != NULL; in = in->next) {
+            if (!tb_id_equal(&in->key.uid, uid)) continue;
+            bytes += atomic_load_explicit(&in->share->received_bytes, memory_order_relaxed);
+        }
+    }
+    return bytes;
+}
+
 enum tb_status tb_links_tell(struct tb_links *ls, uint32_t peer, const struct tb_links_report *report)
 {
     TB_ASSERT(peer < ls->options.peer_count);

@@ -143,6 +143,7 @@ static enum tb_status take_header(struct tb_stream *s)
         r->reading = TB_READING_DROP;
         return TB_OK;
     }
+    atomic_fetch_add_explicit(&r->share->received_bytes, sizeof r->header, memory_order_relaxed);
     status = tb_landing_check(r->share->places, r->share->shard_count, &r->frame);
     return status == TB_OK ? claim(s) : status;
 }
@@ -226,6 +227,7 @@ static enum tb_status advance(struct tb_stream *s, size_t got)
     default:
         break;
     }
+    if (r->share != NULL) atomic_fetch_add_explicit(&r->share->received_bytes, got, memory_order_relaxed);
     if (r->got == r->frame.wire_bytes) take_chunk(s);
     return TB_OK;
 }

@@ -283,7 +283,9 @@ uint64_t tb_copy_held_bytes(const struct tb_copy *copy)
 
 uint64_t tb_copy_wire_bytes(const struct tb_copy *copy)
 {
-    uint64_t bytes = copy->hop_wire_bytes;
+    struct tb_daemon *d = copy->d;
+    uint64_t bytes = copy->hop_wire_bytes + copy->link_wire_bytes;
+    if (d->links != NULL && !d->links_restarting) bytes += tb_links_landed_bytes(d->links, &copy->key.uid);
     for (const struct tb_copy_hop *h = copy->hops; h != NULL; h = h->next) {
         if (h->hop == NULL) continue;
         struct tb_hop_stats stats;

@@ -568,6 +568,8 @@ static void restart_closed(void *user)
 void tb_crossings_restart(struct tb_daemon *d)
 {
     if (d->links == NULL || d->links_restarting || d->draining) return;
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
+        c->link_wire_bytes += tb_links_landed_bytes(d->links, &c->key.uid);
     d->links_restarting = true;
     tb_log(TB_LOG_WARN, "links.restart", "incarnation=%llu", (unsigned long long)d->incarnation);
     tb_links_close(d->links, restart_closed, d);

@@ -137,8 +137,9 @@ struct tb_copy {
     /* Being given back. */
     bool evicting;
     enum tb_status evict_why;
-    uint32_t evict_waits;    /* retract and land_stop under way */
-    uint64_t hop_wire_bytes; /* read from ranks by hops that ended */
+    uint32_t evict_waits;     /* retract and land_stop under way */
+    uint64_t hop_wire_bytes;  /* read from ranks by hops that ended */
+    uint64_t link_wire_bytes; /* delivered by links that were closed (restart_closed opens new ones) */
     tb_time_ns seen_at, whole_at;
     uint64_t opened_wall_ms;
 };
@@ -248,6 +249,7 @@ void tb_copies_free(struct tb_daemon *d);
 /* What must be evicted before `bytes` fit in one piece; at least 1: something did not fit. */
 uint64_t tb_copy_shortage(struct tb_daemon *d, uint64_t bytes);
 uint64_t tb_copy_held_bytes(const struct tb_copy *copy);
+/* What came for it over the fabric from ranks, and over links, since this process began. */
 uint64_t tb_copy_wire_bytes(const struct tb_copy *copy);
 
 /* home_landing.c */

@@ -41,6 +41,9 @@ def streams_cut_in_mid_version_resume(lab):
     bound = bytes_all + cuts * 4 * (2 << 20) + (4 << 20)
     if link.back_bytes > bound:
         raise Failed(f"{link.back_bytes} bytes crossed for a version of {bytes_all}: something held was sent again")
+    wire = west.version(uid)["wire_bytes"]
+    if not bytes_all <= wire <= link.back_bytes:
+        raise Failed(f"wire_bytes says {wire}: the version has {bytes_all}, and {link.back_bytes} came over the link")
 
 
 @scenario

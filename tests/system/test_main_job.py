@@ -27,6 +27,11 @@ def nine_versions_bit_exact_at_four_workers(lab):
                 r.worker.ok("release", uid=previous)
         previous = uid
     trainer.ranks[0].ok("wait_site", uid=uid, site="west", state=1)
+    # What came over the wire, as each site's own gateway counts it: the version once, and a header a chunk.
+    for site in (east, west):
+        v = site.version(uid)
+        if not v["bytes"] <= v["wire_bytes"] <= 1.03 * v["bytes"]:
+            raise Failed(f"{site.name} counts {v['wire_bytes']} bytes on the wire for a version of {v['bytes']}")
 
 
 @scenario
