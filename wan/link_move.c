@@ -147,15 +147,6 @@ static bool is_rotten(const struct tb_place *place, uint32_t chunk)
     return !tb_digest_equal(&digest, &place->manifest->digests[chunk]);
 }
 
-static void log_bad(const struct link *l, const struct tb_links_bad_chunk *bad)
-{
-    char uid[TB_HEX_CHARS];
-    tb_id_format(&bad->uid, uid);
-    tb_log(TB_LOG_WARN, "link.chunk_refused",
-           "peer=%s uid=%s shard=%u chunk=%u times=%u by=%s rotten_here=%d", l->identity.site.text, uid,
-           bad->shard, bad->chunk, bad->times, bad->ours ? "peer" : "us", bad->rotten);
-}
-
 enum tb_status link_on_refused(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_refused m;
@@ -174,7 +165,6 @@ enum tb_status link_on_refused(struct link *l, struct tb_wire_frame *f)
                                            .times = times,
                                            .ours = true,
                                            .rotten = is_rotten(&out->offer->share->places[m.shard], m.chunk)};
-    log_bad(l, &bad);
     const struct tb_links_options *o = &l->links->options;
     if (o->ops->on_chunk_bad != NULL) o->ops->on_chunk_bad(o->user, l->index, &bad);
     return TB_OK;
@@ -367,7 +357,6 @@ static void take_bad(struct link *l, struct in *in, const struct tb_note *n)
                                            .shard = n->shard,
                                            .chunk = n->chunk,
                                            .times = tb_landing_bad(&in->core, n->shard, n->chunk)};
-    log_bad(l, &bad);
     const uint32_t crossing = in->crossing;
     refuse(l, in, &chunk, n->why);
     if (o->ops->on_chunk_bad != NULL) o->ops->on_chunk_bad(o->user, l->index, &bad);

@@ -96,7 +96,6 @@ enum tb_status link_on_subscribe(struct link *l, struct tb_wire_frame *f)
         grant(l, &m.model);
         return TB_OK;
     }
-    tb_log(TB_LOG_WARN, "link.denied", "peer=%s model=%s by=us", l->identity.site.text, m.model.text);
     l->stats.refused++;
     LINK_SEND(l, TB_FRAME_DENIED, tb_frame_denied, LINK_SMALL, .model = m.model);
     return TB_OK;

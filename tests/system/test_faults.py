@@ -356,6 +356,9 @@ def a_rotten_chunk_is_refused_and_mended(lab):
     reader.activate(uid)
     reader.check(path)
     expect("tensor found in the arena", flipped, True)
+    for site in (east, west):  # one refusal is one line
+        expect(f"lines of chunks_bad at {site.name}", len(site.daemon.logged("chunk=", "times=")),
+               site.counters()["chunks_bad"])
 
 
 @scenario

@@ -112,6 +112,10 @@ def homes_that_differ(lab):
     uid = Trainer(lab, east, lab.weights(1)[0]).publish(1)
     east.wait_holds(uid)
     expect("at west", west.version(uid), None)
+    refused = east.counters()["denied"]
+    lines = east.daemon.logged("link.home_differs") + east.daemon.logged("link.denied")
+    if len(lines) != refused:
+        raise Failed(f"{refused} refusals were told in {len(lines)} lines: {lines}")
 
 
 @scenario
