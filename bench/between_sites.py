@@ -4,7 +4,7 @@ import itertools
 
 import harness
 import lab as sites
-from measuring import Key, measurement
+from measuring import measurement
 
 MIB = 1 << 20
 BUDGET_MIB = 64 + sites.LINK_STREAMS
@@ -43,10 +43,7 @@ def crossings(lab, bench, size):
     return east, west, cross
 
 
-@measurement(Key("link.loopback", "GB/s", ">= 0.5",
-                 "goodput of a version of 1 GiB from east's arena to west's, TLS 1.3 and digests on, from crossing "
-                 f"begun to whole at west; {sites.LINK_STREAMS} streams, raw codec",
-                 "the TLS pump: best of 1, 2, 4, 8 streams, bbr and cubic where the kernel has them, cold 1 GiB"))
+@measurement("link.loopback")
 def link_loopback(bench):
     with harness.Lab() as lab:
         _, _, cross = crossings(lab, bench, 1024 * MIB)
@@ -55,12 +52,7 @@ def link_loopback(bench):
             yield {"link.loopback": (count / seconds / 1e9, pump_gb_per_s(bench, 1024 * MIB))}
 
 
-@measurement(Key("gateway.rss", "MiB", "<= 1.0",
-                 "RssAnon of the receiving gateway, the most of samples at 10 Hz while a version of 1 GiB is landed "
-                 "at home and crosses",
-                 f"64 MiB and 1 MiB for each of {sites.LINK_STREAMS} streams"),
-             Key("gateway.rss.home", "MiB", "<= 1.0", "the same of the sending gateway, at the model's home",
-                 f"64 MiB and 1 MiB for each of {sites.LINK_STREAMS} streams"))
+@measurement("gateway.rss", "gateway.rss.home")
 def gateway_rss(bench):
     with harness.Lab() as lab:
         east, west, cross = crossings(lab, bench, 1024 * MIB)

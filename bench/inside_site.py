@@ -1,20 +1,18 @@
 """What publishing and spreading cost inside a site."""
 
+import contextlib
 import time
 
 import harness
 import lab as sites
-from measuring import Key, measurement
+from measuring import measurement
 
 MIB = 1 << 20
 PACE = 32 * MIB         # bytes a second of each emulated NIC: four of them leave two cores mostly idle
 CHAIN_MIB = 512         # chunks of 1 MiB: 512 of them
 
 
-@measurement(Key("publish.hold", "s", "<= 4.0",
-                 "hold of 1 GiB in shadow mode while the other site's gateway is gone; the rank's first two versions, "
-                 "whose shadows are made then, are not counted",
-                 "memcpy of 1 GiB, cold, on one core"))
+@measurement("publish.hold")
 def publish_hold(bench):
     size = 1024 * MIB
     with harness.Lab() as lab:
@@ -54,13 +52,12 @@ def spread_s(lab, site, path, uid, names):
     return seconds
 
 
-@measurement(Key("chain.n4", "s", "<= 1.2",
-                 f"time until four hosts hold a version of {CHAIN_MIB} chunks of 1 MiB, each reading from the one before",
-                 f"the same for one host; every NIC paced to {PACE // MIB} MiB/s"))
-def chain_n4(bench):
+@contextlib.contextmanager
+def version_at_home(bench, mib):
+    """(lab, site, path, uid): a version that the site's gateway holds and whose publisher is gone."""
     with harness.Lab() as lab:
-        path = bench.weights(CHAIN_MIB * MIB)
-        east = lab.site("east", arena_mib=2 * CHAIN_MIB + 512)
+        path = bench.weights(mib * MIB)
+        east = lab.site("east", arena_mib=2 * mib + 512)
         east.models["policy"] = dict(home="east", keep=1)
         east.extra = {"session": {"lease_ms": 10000}}
         east.start()
@@ -68,7 +65,32 @@ def chain_n4(bench):
         uid = sites.publish(publisher, run, 1)["uid"]
         harness.wait_for("east holds it", lambda: east.holds(uid), timeout_s=120)
         publisher.kill()
+        yield lab, east, path, uid
+
+
+def chain(bench, key, hosts):
+    """The last host of each chain against a host alone, round by round."""
+    with version_at_home(bench, CHAIN_MIB) as (lab, east, path, uid):
         for i in range(bench.rounds):
-            four = spread_s(lab, east, path, uid, [f"host{i}-{n}" for n in range(4)])
+            many = spread_s(lab, east, path, uid, [f"host{i}-{n}" for n in range(hosts)])
             one = spread_s(lab, east, path, uid, [f"host{i}-alone"])
-            yield {"chain.n4": (four, one)}
+            yield {key: (many, one)}
+
+
+@measurement("chain.n4")
+def chain_n4(bench):
+    yield from chain(bench, "chain.n4", 4)
+
+
+@measurement("chain.n8")
+def chain_n8(bench):
+    yield from chain(bench, "chain.n8", 8)
+
+
+@measurement("fabric.pace")
+def fabric_pace(bench):
+    with version_at_home(bench, CHAIN_MIB) as (lab, east, path, uid):
+        bytes_of_it = east.version(uid)["bytes"]
+        for i in range(bench.rounds):
+            seconds = spread_s(lab, east, path, uid, [f"paced{i}"])
+            yield {"fabric.pace": (bytes_of_it / seconds / MIB, PACE / MIB)}

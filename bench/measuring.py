@@ -1,37 +1,27 @@
-"""What every measurement is made of: keys, rounds, and the median of their ratios.
+"""What every measurement is made of: rounds, and the median of their ratios.
 
 A measurement is a generator that yields once a round {key: (a, b)}: a is ours, b is what it is held against, taken one
-after the other in the same round, so that whatever else the machine does falls on both. Its ratio is a / b."""
+after the other in the same round, so that whatever else the machine does falls on both. keys.py says which over which."""
 
 import dataclasses
 import statistics
+
+import keys
 
 
 class Skip(Exception):
     """This machine cannot measure it; the text says why."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Key:
-    name: str
-    unit: str
-    goal: str      # ">= 0.5": how the ratio is to stand to which number
-    what: str      # a
-    against: str   # b
-
-    def reached(self, ratio):
-        sign, number = self.goal.split()
-        return ratio >= float(number) if sign == ">=" else ratio <= float(number)
-
-
 @dataclasses.dataclass
 class Result:
-    key: Key
+    key: keys.Key
     pairs: list = dataclasses.field(default_factory=list)
     why_skipped: str = None
+    failed: bool = False  # the bench itself, not a goal
 
     def ratios(self):
-        return [a / b for a, b in self.pairs]
+        return [self.key.ratio(a, b) for a, b in self.pairs]
 
     def ratio(self):
         return statistics.median(self.ratios()) if self.pairs else None
@@ -45,34 +35,50 @@ class Result:
         return row
 
 
-MEASUREMENTS = []  # (keys, function), in the order of the table
+MEASUREMENTS = {}  # key's name -> generator function; one function may fill several keys
 
 
-def measurement(*keys):
-    """Registers a generator function of (bench) that fills these keys."""
+def measurement(*names):
+    """Registers a generator function of (bench) that fills these rows of keys.KEYS."""
     def register(function):
-        MEASUREMENTS.append((keys, function))
+        for name in names:
+            if name not in keys.BY_NAME:
+                raise KeyError(f"{name} has no row in bench/keys.py")
+            if name in MEASUREMENTS:
+                raise KeyError(f"{name} is measured twice")
+            MEASUREMENTS[name] = function
         return function
     return register
 
 
+def fill(bench, function, results):
+    """One measurement, whose failure is said and ends no other."""
+    bench.say("measuring " + ", ".join(r.key.name for r in results))
+    try:
+        for pairs in function(bench):
+            for r in results:
+                r.pairs.append(pairs[r.key.name])
+            bench.say("  " + ", ".join(f"{r.key.name} {r.pairs[-1][0]:.4g}, {r.pairs[-1][1]:.4g}: {r.ratios()[-1]:.3f}"
+                                       for r in results))
+    except Skip as skip:
+        bench.say(f"  skipped: {skip}")
+        for r in results:
+            r.pairs, r.why_skipped = [], str(skip)
+    except Exception as error:  # noqa: BLE001: whatever it was, the other keys are still worth having
+        text = f"the bench failed: {type(error).__name__}: {error}".splitlines()[0]
+        bench.say(f"  {text}")
+        for r in results:
+            r.pairs, r.why_skipped, r.failed = [], text, True
+
+
 def measure(bench, only):
-    """[Result] of all keys that begin with one of `only` (empty: of all)."""
-    results = []
-    for keys, function in MEASUREMENTS:
-        wanted = {k.name: Result(k) for k in keys if not only or any(k.name.startswith(o) for o in only)}
-        if not wanted:
-            continue
-        bench.say("measuring " + ", ".join(wanted))
-        try:
-            for pairs in function(bench):
-                for name, result in wanted.items():
-                    result.pairs.append(pairs[name])
-                bench.say("  " + ", ".join(f"{n} {r.pairs[-1][0]:.4g} / {r.pairs[-1][1]:.4g} = {r.ratios()[-1]:.3f}"
-                                           for n, r in wanted.items()))
-        except Skip as skip:
-            for result in wanted.values():
-                result.pairs, result.why_skipped = [], str(skip)
-            bench.say(f"  skipped: {skip}")
-        results += wanted.values()
-    return results
+    """[Result] of all keys that begin with one of `only` (empty: of all), in the order of the table."""
+    results = {k.name: Result(k) for k in keys.KEYS if not only or any(k.name.startswith(o) for o in only)}
+    together = {}
+    for name, result in results.items():
+        result.why_skipped = result.key.missing if name not in MEASUREMENTS else keys.lacking(result.key)
+        if result.why_skipped is None:
+            together.setdefault(MEASUREMENTS[name], []).append(result)
+    for function, wanted in together.items():
+        fill(bench, function, wanted)
+    return list(results.values())

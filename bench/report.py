@@ -6,6 +6,8 @@ import pathlib
 import platform
 import subprocess
 
+import keys
+
 BEGIN = "<!-- bench/run --write: what stands between these marks is replaced -->"
 END = "<!-- bench/run: end -->"
 HEADINGS = ("key", "ratio", "min", "max", "goal", "", "ours", "against", "unit")
@@ -48,27 +50,38 @@ def machine():
             f"{platform.system()} {platform.release()}")
 
 
-def section(results, facts):
-    lines = [BEGIN, "", "|" + "|".join(HEADINGS) + "|", "|" + "---|" * len(HEADINGS)]
-    lines += ["|" + "|".join(row(r)) + "|" for r in results]
-    lines += ["", *(f"- {name}: {value}" for name, value in facts.items()), "",
-              "What the keys mean (ratio = ours / against):", ""]
-    for r in results:
-        lines.append(f"- `{r.key.name}`: {r.key.what}; against: {r.key.against}."
-                     + (f" Skipped: {r.why_skipped}." if r.why_skipped else ""))
+def rows_before(text):
+    """{key: cells} of the table that stands between the marks."""
+    cells = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")]
+    return {c[0]: (*c, *[""] * (len(HEADINGS) + 1 - len(c))) for c in cells if c[0] in keys.BY_NAME}
+
+
+def section(results, facts, before):
+    """The table of all keys: measured now, else as they stood; then what the runs were and what the keys mean."""
+    now = {r.key.name: (*row(r), str(facts["rounds"]) + ", " + facts["date"]) for r in results}
+    shown = {**before, **now}
+    lines = [BEGIN, "", "|" + "|".join((*HEADINGS, "rounds, date")) + "|", "|" + "---|" * (len(HEADINGS) + 1)]
+    lines += ["|" + "|".join(shown[k.name]) + "|" for k in keys.KEYS if k.name in shown]
+    lines += ["", "The last run:", "", *(f"- {name}: {value}" for name, value in facts.items()), "",
+              "What the keys mean (ratio = ours / against, where it does not say theirs / ours):", ""]
+    why = {r.key.name: r.why_skipped for r in results if r.why_skipped}
+    for k in keys.KEYS:
+        turned = " Theirs / ours." if k.over == "b/a" else ""
+        skipped = f" Skipped: {why[k.name]}." if k.name in why else ""
+        lines.append(f"- `{k.name}`: {k.what}; against: {k.against}.{turned}{skipped}")
     return "\n".join(lines + ["", END])
 
 
 def facts(root, command, rounds, load_before):
     load = f"{load_before:.1f} before, {os.getloadavg()[0]:.1f} after"
     return {"date": datetime.date.today().isoformat(), "machine": machine(), "commit": commit(root),
-            "command": f"`{command}`", "rounds": str(rounds) + ", interleaved; ratio, ours and against are medians",
+            "command": f"`{command}`", "rounds": rounds,
             "load average of the machine (1 minute)": load}
 
 
-def write(path, text):
-    """Replaces what stands between the marks; the rest of the page is people's."""
+def write(path, results, run_facts):
+    """Replaces what stands between the marks, but keeps the rows of keys that were not measured; the rest is people's."""
     page = path.read_text(encoding="utf-8") if path.exists() else f"# Benchmarks\n\n{BEGIN}\n{END}\n"
     before, rest = page.split(BEGIN, 1)
-    after = rest.split(END, 1)[1]
-    path.write_text(before + text + after, encoding="utf-8")
+    old, after = rest.split(END, 1)
+    path.write_text(before + section(results, run_facts, rows_before(old)) + after, encoding="utf-8")

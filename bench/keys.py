@@ -1,0 +1,119 @@
+"""The keys of the bench: one row each, here alone. A room (a module in ROOMS) brings the function that measures a key;
+a row that no room measures is printed as skipped, with what is missing.
+
+`needs` is asked before a function is called: "root", "wan" (sim/wan/run), "vm" (sim/vm/run), or a program's name."""
+
+import dataclasses
+import importlib
+import os
+import pathlib
+import shutil
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROOMS = ("between_sites", "inside_site")
+
+NO_DELTAS = "deltas between versions are not in the product yet: each version crosses in full"
+NO_CODECS = "the codec is not in the product yet: links have raw and zstd"
+NO_VERBS = "the verbs fabric is not in the product yet"
+NO_SCENARIO = "no room of bench/ measures it yet; it needs the emulated WAN (sim/wan)"
+NO_ROOM = "no room of bench/ measures it yet"
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    name: str
+    unit: str      # of ours and of what it is held against
+    goal: str      # ">= 0.5": how the ratio is to stand to which number
+    what: str      # a, ours
+    against: str   # b
+    needs: tuple = ()
+    missing: str = NO_ROOM  # why it is skipped while no room measures it
+    over: str = "a/b"       # how the ratio is made: "a/b" or "b/a" (theirs / ours)
+
+    def reached(self, ratio):
+        sign, number = self.goal.split()
+        return ratio >= float(number) if sign == ">=" else ratio <= float(number)
+
+    def ratio(self, a, b):
+        return a / b if self.over == "a/b" else b / a
+
+
+WAN_RAW = "goodput of a full version of 2 GiB, raw codec, {}"
+KEYS = (
+    Key("link.wan.2g80", "Gbit/s", ">= 0.97", WAN_RAW.format("2 Gbit/s, 80 ms, 0.01 % loss, 1500-byte packets"),
+        "iperf3, best of -P 1, 4, 8, 16, 32 and of bbr and cubic", ("root", "wan", "iperf3"), NO_SCENARIO),
+    Key("link.wan.2g80.loss01", "Gbit/s", ">= 0.95", WAN_RAW.format("2 Gbit/s, 80 ms, 0.1 % loss, 1500-byte packets"),
+        "the same iperf3", ("root", "wan", "iperf3"), NO_SCENARIO),
+    Key("link.wan.5g80.jumbo", "Gbit/s", ">= 0.97", WAN_RAW.format("5 Gbit/s, 80 ms, 9000-byte packets"),
+        "the TLS pump on the same link", ("root", "wan"), NO_SCENARIO),
+    Key("link.loopback", "GB/s", ">= 0.85",
+        "goodput of a version of 1 GiB from east's arena to west's, TLS 1.3 and digests on, from crossing begun to whole "
+        "at west; 8 streams, raw codec",
+        "the TLS pump: best of 1, 2, 4, 8 streams, bbr and cubic where the kernel has them, cold 1 GiB, blocking"),
+    Key("link.cpu", "core-s/GiB", ">= 1.0", "core-seconds a GiB of both gateways while a full version crosses, digests on; "
+        "no codec", "the better of rclone and aria2 from nginx over mutual TLS, client and server, 8 streams",
+        ("nginx",), over="b/a"),
+    Key("link.next_version", "s", ">= 60", "publish call to held at the remote gateway; 2 GiB, 2 % changed, 200 Mbit/s, 80 ms",
+        "a full raw copy over that link", ("root", "wan"), NO_DELTAS, "b/a"),
+    Key("link.next_version.fast", "s", ">= 15", "the same at 1 Gbit/s", "likewise", ("root", "wan"), NO_DELTAS, "b/a"),
+    Key("link.burst", "s", "<= 1.5", "100 MB after 60 s idle, 1 Gbit/s, 80 ms", "bytes / rate + one RTT",
+        ("root", "wan"), NO_SCENARIO),
+    Key("publish.hold", "s", "<= 3.0",
+        "hold of 1 GiB in shadow mode while the other site's gateway is gone; the rank's first two versions, whose shadows "
+        "are made then, are not counted", "memcpy of 1 GiB, cold, on one core"),
+    Key("stall.remote8", "s", ">= 100", "stall of 8 rollouts of a remote site, 256 MiB each, in place from staging, all at once",
+        "each pulling the full version over a 1 Gbit/s, 80 ms link", ("root", "wan"), NO_SCENARIO, "b/a"),
+    Key("age.remote8", "s", "<= 0.25", "mean over time and rollouts of now - publish call of the active version; 8 rollouts, "
+        "256 MiB, 20 versions, one every 10 s, 1 Gbit/s, 80 ms",
+        "each of the 8 pulling the newest full version over that link as soon as its last pull ended",
+        ("root", "wan"), NO_SCENARIO),
+    Key("chain.n4", "s", "<= 1.15", "time until four hosts hold a version of 512 chunks of 1 MiB, each reading from the one "
+        "before", "the same for one host; every NIC paced to 32 MiB/s"),
+    Key("chain.n8", "s", "<= 1.15", "time until eight hosts hold a version of 512 chunks of 1 MiB, each reading from the one "
+        "before", "the same for one host; every NIC paced to 32 MiB/s"),
+    Key("fabric.pace", "MiB/s", ">= 0.98", "bytes a second of one host whose NIC is paced, over a version of 512 MiB",
+        "the rate asked: 32 MiB/s"),
+    Key("verbs.hop", "MB/s", ">= 0.95", "one hop over RDMA in the VM, digest off", "ib_read_bw in the same boot",
+        ("vm", "ib_read_bw"), NO_VERBS),
+    Key("shm.hop", "GB/s", ">= 0.9", "one hop by shared memory with digests", "memcpy, then XXH3, as many cores"),
+    Key("tcp.hop", "GB/s", ">= 0.9", "one hop by tcp with digests",
+        "a minimal socket pump over the same memory, then XXH3, as many cores"),
+    Key("codec.classes", "B/change", "<= 0.82", "bytes a changed element, mean of eight steps weighted by changes, headers "
+        "included", "one byte", (), NO_CODECS),
+    Key("codec.classes.encode", "GB/s", ">= 0.12", "encoding a step, one core", "scan of the two versions; 0.25 asked with "
+        "AVX-512", (), NO_CODECS),
+    Key("codec.classes.decode", "GB/s", ">= 0.12", "decoding a step, one core", "scan of the two versions; 0.25 asked with "
+        "AVX-512", (), NO_CODECS),
+    Key("codec.gaps", "B/change", "<= 1.20", "bytes a changed element with one class", "one byte", (), NO_CODECS),
+    Key("codec.gaps.encode", "GB/s", ">= 0.6", "encoding a step, one class, one core", "scan of the two versions", (), NO_CODECS),
+    Key("codec.gaps.decode", "GB/s", ">= 0.6", "decoding a step, one class, one core", "scan of the two versions", (), NO_CODECS),
+    Key("codec.full", "bytes", ">= 1.45", "full bf16 version, raw", "the same, coded", (), NO_CODECS),
+    Key("codec.full.encode", "GB/s", ">= 0.2", "encoding a full bf16 version, one core", "memcpy", (), NO_CODECS),
+    Key("codec.full.decode", "GB/s", ">= 0.35", "decoding a full bf16 version, one core", "memcpy", (), NO_CODECS),
+    Key("fleet.floor", "s", "<= 1.1", "20 sites, 20,000 workers: time to held by all", "the bottleneck's floor"),
+    Key("gateway.rss", "MiB", "<= 1.0", "RssAnon of the receiving gateway, the most of samples at 10 Hz while a version of "
+        "1 GiB is landed at home and crosses", "64 MiB and 1 MiB for each of 8 streams"),
+    Key("gateway.rss.home", "MiB", "<= 1.0", "the same of the sending gateway, at the model's home",
+        "64 MiB and 1 MiB for each of 8 streams"),
+)
+BY_NAME = {key.name: key for key in KEYS}
+
+
+def lacking(key):
+    """Why this machine cannot measure the key; None when it can."""
+    for need in key.needs:
+        if need == "root":
+            if os.geteuid() != 0:
+                return "needs root, for network namespaces"
+        elif need in ("wan", "vm"):
+            if not (ROOT / "sim" / need / "run").exists():
+                return f"sim/{need} is not in this tree"
+        elif shutil.which(need, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin") is None:
+            return f"{need} is not installed; bench/setup installs it"
+    return None
+
+
+def load_rooms():
+    """Each room registers its measurements with measuring.measurement."""
+    for room in ROOMS:
+        importlib.import_module(room)

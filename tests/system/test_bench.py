@@ -1,0 +1,95 @@
+"""What scripts read of bench/run: each key once, JSON of one shape, and a reason where there is no number. Measures nothing."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests/system")]
+
+import keys  # noqa: E402
+import measuring  # noqa: E402
+import report  # noqa: E402
+
+SHAPE = {"ratio", "a", "b", "unit", "min", "max", "goal", "why_skipped"}
+
+
+class Quiet:
+    rounds = 3
+
+    def say(self, text):
+        pass
+
+
+def check(what, true):
+    if not true:
+        sys.exit(f"FAILED: {what}")
+
+
+def each_key_has_one_row():
+    names = [k.name for k in keys.KEYS]
+    check(f"names are unique: {names}", len(names) == len(set(names)))
+    for k in keys.KEYS:
+        sign, number = k.goal.split()
+        check(f"{k.name} has a goal", sign in (">=", "<=") and float(number) > 0)
+        check(f"{k.name} is described", k.what and k.against and k.unit and k.missing)
+
+
+def what_nobody_measures_is_skipped_with_a_reason():
+    for r in measuring.measure(Quiet(), []):
+        row = r.as_json()
+        check(f"{r.key.name}: {row}", set(row) == SHAPE and row["ratio"] is None and row["why_skipped"])
+
+
+def ratios_are_medians_the_right_way_up():
+    @measuring.measurement("shm.hop", "link.cpu")
+    def rounds(_):
+        for b in (2, 4, 16):
+            yield {"shm.hop": (8, b), "link.cpu": (8, b)}
+    hop, cpu = measuring.Result(keys.BY_NAME["shm.hop"]), measuring.Result(keys.BY_NAME["link.cpu"])
+    measuring.fill(Quiet(), rounds, [hop, cpu])
+    row = hop.as_json()
+    check(f"ours / theirs: {row}", (row["min"], row["ratio"], row["max"], row["why_skipped"]) == (0.5, 2, 4, None))
+    check(f"theirs / ours: {cpu.as_json()}", cpu.as_json()["ratio"] == 0.5)
+
+
+def a_failure_is_told_and_ends_nothing():
+    def broken(_):
+        yield {"tcp.hop": (1, 1)}
+        raise RuntimeError("no such thing")
+    result = measuring.Result(keys.BY_NAME["tcp.hop"])
+    measuring.fill(Quiet(), broken, [result])
+    check("a failure is no number", result.failed and result.ratio() is None and "no such thing" in result.why_skipped)
+
+
+def writing_some_rows_keeps_the_others():
+    def results(name, a):
+        return [measuring.Result(keys.BY_NAME[name], [(a, 1.0)])]
+    facts = {"rounds": 1, "date": "2001-02-03"}
+    with tempfile.TemporaryDirectory() as folder:
+        page = pathlib.Path(folder) / "page.md"
+        report.write(page, results("shm.hop", 0.25), facts)
+        report.write(page, results("tcp.hop", 0.75), facts)
+        text = page.read_text()
+    check("both rows stand", "|shm.hop|0.250|" in text and "|tcp.hop|0.750|" in text)
+
+
+def the_command_prints_one_object():
+    env = dict(os.environ, TB_BUILD_DIR=os.environ.get("TB_BUILD_DIR", "/nowhere"))
+    run = [sys.executable, str(ROOT / "bench/run"), "--json", "--only"]
+    done = subprocess.run([*run, "link.next_version"], env=env, capture_output=True, text=True, timeout=60)
+    check(f"exit code: {done.stderr}", done.returncode == 0)
+    rows = json.loads(done.stdout)
+    check(f"keys: {rows}", set(rows) == {"link.next_version", "link.next_version.fast"})
+    check("shape", all(set(r) == SHAPE for r in rows.values()))
+    done = subprocess.run([*run, "no.such.key"], env=env, capture_output=True, text=True, timeout=60)
+    check("an unknown prefix is refused", done.returncode != 0 and done.stdout == "" and "no.such.key" in done.stderr)
+
+
+for test in (each_key_has_one_row, what_nobody_measures_is_skipped_with_a_reason, ratios_are_medians_the_right_way_up,
+             a_failure_is_told_and_ends_nothing, writing_some_rows_keeps_the_others, the_command_prints_one_object):
+    test()
+    print(f"{test.__name__}: ok")
