@@ -11,8 +11,9 @@
 #include "base/layout.h"
 #include "tombolo/status.h"
 
-/* Numbers are on the wire. */
-enum tb_codec_id { TB_CODEC_RAW = 0, TB_CODEC_ZSTD = 1 };
+/* Numbers are on the wire. PLANES is for whole bf16, fp16, fp8 and fp32 elements (docs/protocol.md has its form); no
+ * link asks for it yet. */
+enum tb_codec_id { TB_CODEC_RAW = 0, TB_CODEC_ZSTD = 1, TB_CODEC_PLANES = 2 };
 
 struct tb_codec_input {
     const void *bytes;
@@ -25,8 +26,9 @@ struct tb_codec;
 TB_MUST_USE enum tb_status tb_codec_new(struct tb_codec **codec_out);
 void tb_codec_free(struct tb_codec *codec);
 
-const char *tb_codec_name(enum tb_codec_id id);                                        /* NULL if unknown */
-TB_MUST_USE enum tb_status tb_codec_parse(const char *name, enum tb_codec_id *id_out); /* TB_BAD_ARGUMENT */
+const char *tb_codec_name(enum tb_codec_id id); /* NULL if unknown */
+TB_MUST_USE enum tb_status tb_codec_parse(const char *name,
+                                          enum tb_codec_id *id_out); /* TB_BAD_ARGUMENT: raw, zstd */
 
 /* The most that encode may write for `count` bytes. */
 size_t tb_codec_bound(enum tb_codec_id id, size_t count);
