@@ -333,6 +333,28 @@ static void what_a_member_computes_from_is_the_groups(void **state)
     site_close(&s);
 }
 
+/* P2: a member that comes back with an older version does not take its group there. */
+static void a_member_that_is_behind_takes_nobody_back(void **state)
+{
+    (void)state;
+    struct site s;
+    east_open(&s, 8);
+    s.left_out = NOT_STORE | NOT_LANDING | NOT_PLANS | NOT_PEERS | NOT_TELL;
+    come(&s, "rank");
+    come(&s, "a");
+    come(&s, "b");
+    CHECK_OK(run_open(&s, "rank", "k", 100));
+    for (uint64_t n = 4; n <= 5; n++)
+        publish_whole(&s, "rank", n);
+    CHECK_OK(join_active(&s, "a", "g", 0, 2, 5));
+    CHECK_OK(join_active(&s, "b", "g", 1, 2, 4));
+    CHECK_STATUS(activate(&s, "b", 4), TB_BAD_STATE);
+    CHECK_STATUS(stage(&s, "a", 4), TB_BAD_STATE);
+    CHECK_OK(staged(&s, "b", 5));
+    said(&s, "[   0] go b v5\n");
+    site_close(&s);
+}
+
 /* What one seed of chance remembers about the two members. */
 struct chance {
     uint64_t active[2];
@@ -417,6 +439,7 @@ int main(void)
         cmocka_unit_test(places_in_a_group_are_taken_once),
         cmocka_unit_test(a_restarted_worker_takes_its_own_place),
         cmocka_unit_test(what_a_member_computes_from_is_the_groups),
+        cmocka_unit_test(a_member_that_is_behind_takes_nobody_back),
         cmocka_unit_test(random_members_never_mix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -159,6 +159,27 @@ static void numbers_only_grow_within_a_run(void **state)
 }
 
 /* P6: the trainer dies in the middle; the gateway has all of it. */
+/* P4: also when the catalog remembers no more of the last version than its number. */
+static void a_forgotten_number_is_not_given_again(void **state)
+{
+    (void)state;
+    struct site s;
+    east_open(&s, 2);
+    const struct tb_catalog_run run = {.model = name_of("policy"),
+                                       .id = id_of(100),
+                                       .order = 1,
+                                       .key = "k",
+                                       .has_last = true,
+                                       .last_number = 5};
+    CHECK_OK(tb_catalog_restore_run(s.c, &run));
+    come(&s, "rank-0");
+    CHECK_OK(run_open(&s, "rank-0", "k", 101)); /* joins it */
+    s.run = run.id;
+    CHECK_STATUS(version_open(&s, "rank-0", 5, 1, 5), TB_BAD_STATE);
+    CHECK_OK(version_open(&s, "rank-0", 6, 1, 6));
+    site_close(&s);
+}
+
 static void kept_survives_its_publisher(void **state)
 {
     (void)state;
@@ -316,6 +337,7 @@ int main(void)
         cmocka_unit_test(unequal_digests_break_the_version),
         cmocka_unit_test(a_chunk_bad_twice_breaks_the_version),
         cmocka_unit_test(numbers_only_grow_within_a_run),
+        cmocka_unit_test(a_forgotten_number_is_not_given_again),
         cmocka_unit_test(kept_survives_its_publisher),
         cmocka_unit_test(lost_when_nobody_has_the_rest),
         cmocka_unit_test(a_whole_worker_keeps_a_version_from_being_lost),

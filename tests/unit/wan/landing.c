@@ -126,8 +126,11 @@ static void a_frame_that_does_not_fit_is_refused(void **state)
     CHECK_OK(tb_landing_check(f.places, 2, &frame));
     frame.raw_bytes++;
     CHECK_STATUS(tb_landing_check(f.places, 2, &frame), TB_PEER_GARBLED);
-    frame.raw_bytes--;
+    frame.raw_bytes -= 2; /* short of it */
+    CHECK_STATUS(tb_landing_check(f.places, 2, &frame), TB_PEER_GARBLED);
+    frame.raw_bytes++;
     frame.chunk = 3;
+    f.shards[1].chunks[3].bytes = 1 << 20; /* what lies behind the table must not decide */
     CHECK_STATUS(tb_landing_check(f.places, 2, &frame), TB_PEER_GARBLED);
     frame.chunk = 0;
     frame.shard = 2;
@@ -163,6 +166,21 @@ static void a_dropped_duplicate_is_asked_for_when_its_writer_fails(void **state)
     free(f.memory);
 }
 
+/* P5: what another session's writers dropped says nothing about this one's. */
+static void a_new_session_begins_without_dropped_chunks(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct tb_landing_chunk chunk;
+    setup(&f, 3);
+    tb_bitmap_set(f.shards[0].claimed, 1);
+    assert_true(tb_landing_dropped(&f.l, 0, 1));
+    tb_landing_rewind(&f.l);
+    tb_bitmap_clear(f.shards[0].claimed, 1);
+    assert_false(tb_landing_again(&f.l, &chunk));
+    free(f.memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +191,7 @@ int main(void)
         cmocka_unit_test(a_chunk_lost_after_it_was_told_is_noticed),
         cmocka_unit_test(a_frame_that_does_not_fit_is_refused),
         cmocka_unit_test(a_dropped_duplicate_is_asked_for_when_its_writer_fails),
+        cmocka_unit_test(a_new_session_begins_without_dropped_chunks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
