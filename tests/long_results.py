@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""long_results.py: what each stage of `tests/run --long` came to; one file a stage in build/long/.
+
+  passed STAGE FUZZ_S          exits 0 when the stage passed at this very commit, and says so
+  keep STAGE FUZZ_S SECONDS    counts build/results and keeps the sum as the stage's last result
+  sum STAGE...                 prints the failures, the skips and the sum of these stages
+  write                        puts one line a stage into docs/benchmarks.md"""
+import datetime
+import json
+import os
+import subprocess
+import sys
+
+import results
+
+ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), ".."))
+KEPT = os.path.join(ROOT, "build", "long")
+PAGE = os.path.join(ROOT, "docs", "benchmarks.md")
+BEGIN, END = "<!-- tests/run --long --write: what stands between these marks is replaced -->", "<!-- tests/run --long: end -->"
+STAGES = ("mutants", "lint", "dev", "asan", "tsan", "world", "fuzz")
+FUZZ_S = 600
+
+
+def commit():
+    """The commit's short name, with + when files differ from it; docs do not count, for --write changes them."""
+    def git(*words):
+        return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=False).stdout.strip()
+    return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "--", ".", ":!docs") else "")
+
+
+def kept(stage):
+    path = os.path.join(KEPT, stage + ".json")
+    if not os.path.exists(path):
+        return None
+    with open(path, encoding="utf-8") as f:
+        return json.load(f)
+
+
+def passed(stage, fuzz_s):
+    last = kept(stage)
+    here = commit()
+    if last is None or last["failed"] or last["commit"] != here or here.endswith("+"):
+        return 1
+    if stage == "fuzz" and last["fuzz_s"] < int(fuzz_s):
+        return 1
+    print(f"passed at this commit on {last['date']}: {last['passed']} passed, {last['skipped']} skipped; --again runs it again")
+    return 0
+
+
+def keep(stage, fuzz_s, seconds):
+    folder = os.path.join(ROOT, "build", "results")
+    # A stage without a preset of its own (world) ran dev's.
+    found = [r for r in results.read(folder) if r[1] in (stage, "dev" if stage == "world" else stage)]
+    entry = {"stage": stage, "commit": commit(), "date": datetime.date.today().isoformat(), "seconds": int(seconds),
+             "load": round(os.getloadavg()[2], 1), "fuzz_s": int(fuzz_s), **results.count(found),
+             "told": [r for r in found if r[0] != "passed"]}
+    os.makedirs(KEPT, exist_ok=True)
+    with open(os.path.join(KEPT, stage + ".json"), "w", encoding="utf-8") as f:
+        json.dump(entry, f)
+    return 0
+
+
+def total(stages):
+    n = {"passed": 0, "failed": 0, "skipped": 0}
+    for entry in filter(None, map(kept, stages)):
+        for kind, stage, name, reason in entry["told"]:
+            print(f"{kind}: {stage} {name}" + (f": {reason}" if reason else ""))
+        for kind in n:
+            n[kind] += entry[kind]
+    print(f"{n['passed']} passed, {n['failed']} failed, {n['skipped']} skipped")
+    return 1 if n["failed"] or not n["passed"] else 0
+
+
+def row(entry):
+    note = "; ".join(f"{r[0]}: {r[2]}" + (f" ({r[3]})" if r[3] else "") for r in entry["told"][:4])
+    if entry["stage"] == "fuzz" and entry["fuzz_s"] < FUZZ_S:
+        note = f"only {entry['fuzz_s']} s a target, not {FUZZ_S}: no long result" + ("; " + note if note else "")
+    return (f"|{entry['stage']}|{entry['commit']}|{entry['date']}|{entry['passed']}|{entry['failed']}|{entry['skipped']}|"
+            f"{entry['seconds']}|{entry['load']}|{note}|")
+
+
+def write():
+    with open(PAGE, encoding="utf-8") as f:
+        page = f.read()
+    if BEGIN not in page or END not in page:
+        sys.exit(f"{PAGE}: the marks of the table are gone: {BEGIN}")
+    before, rest = page.split(BEGIN, 1)
+    old, after = rest.split(END, 1)
+    rows = {line.split("|")[1]: line for line in old.splitlines() if line.startswith("|") and line.split("|")[1] in STAGES}
+    rows.update({entry["stage"]: row(entry) for entry in filter(None, map(kept, STAGES))})
+    table = ["|stage|commit|date|passed|failed|skipped|seconds|load|note|", "|---|---|---|---|---|---|---|---|---|"]
+    table += [rows[stage] for stage in STAGES if stage in rows]
+    with open(PAGE, "w", encoding="utf-8") as f:
+        f.write(before + BEGIN + "\n\n" + "\n".join(table) + "\n\n" + END + after)
+    return 0
+
+
+def main():
+    verbs = {"passed": passed, "keep": keep, "write": write, "sum": lambda *stages: total(stages)}
+    if len(sys.argv) < 2 or sys.argv[1] not in verbs:
+        sys.exit(__doc__)
+    return verbs[sys.argv[1]](*sys.argv[2:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
