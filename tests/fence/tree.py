@@ -12,7 +12,7 @@ TOP = {
 MODULES = ("base", "base/net", "wan", "intra", "gateway", "gateway/catalog", "gateway/arena", "gateway/daemon",
            "gateway/web", "gateway/cli", "sim", "bench", "deploy", "tests", "tests/system", "python")
 README_LINES_MAX = 40
-REPEATED = {"CMakeLists.txt", "README.md", "main.c"}
+REPEATED = {"CMakeLists.txt", "README.md", "main.c", "run"}
 
 
 def check_top(root):

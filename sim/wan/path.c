@@ -1,0 +1,178 @@
+#include "sim/wan/path.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+
+#define NS_PER_S 1000000000
+
+static uint64_t mix(uint64_t z)
+{
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+/* The draw of one packet for one fault. */
+static uint64_t draw(const struct tb_path *p, enum tb_path_key fault)
+{
+    return mix(p->key + p->counters.packets * UINT64_C(0x9e3779b97f4a7c15) + ((uint64_t)fault << 56));
+}
+
+static bool falls(const struct tb_path *p, enum tb_path_key fault)
+{
+    const uint64_t chance = p->now.value[fault];
+    return chance > 0 && ((draw(p, fault) >> 32) * TB_PATH_PPB) >> 32 < chance;
+}
+
+void tb_path_init(struct tb_path *p, const struct tb_path_settings *settings, struct tb_path_queue *queue,
+                  uint64_t seed, uint32_t number)
+{
+    *p = (struct tb_path){.base = *settings, .now = *settings, .queue = queue, .next_change = INT64_MAX};
+    p->key = mix(mix(seed + 1) ^ mix(UINT64_C(0x746f6d626f6c6f) + number));
+}
+
+bool tb_path_schedule(struct tb_path *p, const struct tb_path_change *change)
+{
+    if (p->change_count == TB_PATH_CHANGES_MAX) return false;
+    p->changes[p->change_count++] = *change;
+    p->next_change = INT64_MIN;
+    return true;
+}
+
+/* When the change last happened, or -1. */
+static int64_t last_time(const struct tb_path_change *c, int64_t now)
+{
+    if (now < c->at) return -1;
+    return c->every > 0 ? now - (now - c->at) % c->every : c->at;
+}
+
+static int64_t next_time(const struct tb_path_change *c, int64_t now)
+{
+    if (now < c->at) return c->at;
+    return c->every > 0 ? now - (now - c->at) % c->every + c->every : INT64_MAX;
+}
+
+static void apply(struct tb_path_settings *to, const struct tb_path_change *c)
+{
+    for (uint32_t key = 0; key < TB_PATH_KEY_COUNT; key++)
+        if (c->mask & 1u << key) to->value[key] = c->to.value[key];
+}
+
+/* The changes that have happened are laid over the base, the newest last; of two at one moment, the later line wins. */
+static void follow_schedule(struct tb_path *p, int64_t now)
+{
+    if (now < p->next_change) return;
+    p->now = p->base;
+    p->next_change = INT64_MAX;
+    bool done[TB_PATH_CHANGES_MAX] = {false};
+    for (uint32_t round = 0; round < p->change_count; round++) {
+        uint32_t oldest = TB_PATH_CHANGES_MAX;
+        for (uint32_t i = 0; i < p->change_count; i++) {
+            if (done[i] || last_time(&p->changes[i], now) < 0) continue;
+            if (oldest == TB_PATH_CHANGES_MAX ||
+                last_time(&p->changes[i], now) < last_time(&p->changes[oldest], now))
+                oldest = i;
+        }
+        if (oldest == TB_PATH_CHANGES_MAX) break;
+        done[oldest] = true;
+        apply(&p->now, &p->changes[oldest]);
+    }
+    for (uint32_t i = 0; i < p->change_count; i++) {
+        const int64_t next = next_time(&p->changes[i], now);
+        if (next < p->next_change) p->next_change = next;
+    }
+}
+
+/* ns that so many bytes take at the rate; the rate is not 0. */
+static int64_t drain_ns(const struct tb_path *p, uint64_t bytes)
+{
+    const uint64_t rate = p->now.value[TB_PATH_RATE];
+    return (int64_t)((bytes * 8 * NS_PER_S + rate / 2) / rate);
+}
+
+/* Whether the packet has room in the queue; then *out_at is when its last byte leaves it. */
+static bool enter_queue(struct tb_path *p, int64_t now, uint32_t bytes, int64_t *out_at)
+{
+    *out_at = now;
+    if (p->now.value[TB_PATH_RATE] == 0) return true;
+    const int64_t wait = p->queue->free_at > now ? p->queue->free_at - now : 0;
+    /* In double: wait x rate passes 64 bits, and a byte more or less in a queue is nothing. */
+    const uint64_t waiting = (uint64_t)((double)wait * (double)p->now.value[TB_PATH_RATE] / 8e9);
+    if (waiting + bytes > p->now.value[TB_PATH_QUEUE] && waiting > 0) return false;
+    if (waiting + bytes > p->counters.queue_bytes_max) p->counters.queue_bytes_max = waiting + bytes;
+    p->queue->free_at = now + wait + drain_ns(p, bytes);
+    *out_at = p->queue->free_at;
+    return true;
+}
+
+static bool lost_on_wire(struct tb_path *p)
+{
+    const bool was = p->in_burst;
+    if (was && falls(p, TB_PATH_BURST_LEAVE))
+        p->in_burst = false;
+    else if (!was && falls(p, TB_PATH_BURST_ENTER))
+        p->in_burst = true;
+    p->counters.bursts += !was && p->in_burst;
+    return falls(p, p->in_burst ? TB_PATH_BURST_LOSS : TB_PATH_LOSS);
+}
+
+static enum tb_path_fate fate(struct tb_path *p, int64_t now, uint32_t bytes, int64_t *out_at)
+{
+    const uint64_t mtu = p->now.value[TB_PATH_MTU];
+    if (p->now.value[TB_PATH_CUT] != 0) return TB_PATH_LOST_CUT;
+    if (mtu > 0 && bytes > mtu) return TB_PATH_LOST_MTU;
+    if (!enter_queue(p, now, bytes, out_at)) return TB_PATH_LOST_QUEUE;
+    return lost_on_wire(p) ? TB_PATH_LOST_WIRE : TB_PATH_ARRIVES;
+}
+
+static int64_t arrival(struct tb_path *p, int64_t out_at)
+{
+    const uint64_t jitter = p->now.value[TB_PATH_JITTER];
+    int64_t at = out_at + (int64_t)p->now.value[TB_PATH_DELAY];
+    if (falls(p, TB_PATH_REORDER)) {
+        p->counters.reordered++;
+        return out_at;
+    }
+    if (jitter > 0) at += (int64_t)((double)(draw(p, TB_PATH_JITTER) >> 32) / 4294967296.0 * (double)jitter);
+    /* Without jitter a delay that the schedule shortens lets packets overtake, as a new route does. */
+    if (p->now.value[TB_PATH_KEEP_ORDER] != 0 && at < p->last_arrival) at = p->last_arrival;
+    p->last_arrival = at;
+    return at;
+}
+
+static void count(struct tb_path *p, const struct tb_path_verdict *v, uint32_t bytes)
+{
+    struct tb_path_counters *c = &p->counters;
+    uint64_t *const lost[] = {
+        [TB_PATH_LOST_CUT] = &c->lost_cut,
+        [TB_PATH_LOST_MTU] = &c->lost_mtu,
+        [TB_PATH_LOST_QUEUE] = &c->lost_queue,
+        [TB_PATH_LOST_WIRE] = &c->lost_wire,
+    };
+    if (v->fate != TB_PATH_ARRIVES) ++*lost[v->fate];
+    c->duplicated += v->twice;
+    c->corrupted += v->flip;
+    c->decisions_hash = mix(c->decisions_hash * 31 + 1 + (uint64_t)v->fate + (v->twice ? 8 : 0) +
+                            (v->flip ? 16 + v->flip_bit : 0));
+    c->packets++;
+    c->bytes += bytes;
+}
+
+struct tb_path_verdict tb_path_decide(struct tb_path *p, int64_t now, uint32_t bytes)
+{
+    TB_ASSERT(bytes > 0);
+    follow_schedule(p, now);
+    struct tb_path_verdict v = {.arrival = now};
+    int64_t out_at = now;
+    v.fate = fate(p, now, bytes, &out_at);
+    if (v.fate == TB_PATH_ARRIVES) {
+        v.arrival = arrival(p, out_at);
+        v.twice = falls(p, TB_PATH_DUPLICATE);
+        v.flip = falls(p, TB_PATH_CORRUPT);
+        /* Another draw than the one that said that it falls. */
+        if (v.flip) v.flip_bit = (uint32_t)(mix(draw(p, TB_PATH_CORRUPT)) % ((uint64_t)bytes * 8));
+    }
+    count(p, &v, bytes);
+    return v;
+}

@@ -1,0 +1,241 @@
+/* One direction of the emulated WAN in virtual time: each fault and its opposite, and that a seed says it all. */
+#include "sim/wan/path.h"
+
+#include <string.h>
+
+#include "tests/unit/check.h"
+
+#define MS       1000000
+#define BYTES    1500u
+#define PER_CENT (TB_PATH_PPB / 100)
+
+/* A path with one setting, and the queue large. */
+struct lane {
+    struct tb_path path;
+    struct tb_path_queue queue;
+};
+
+static void lane_init(struct lane *l, enum tb_path_key key, uint64_t value)
+{
+    struct tb_path_settings s = {
+        .value = {[TB_PATH_QUEUE] = 1u << 30, [TB_PATH_DELAY] = 40 * MS, [TB_PATH_BURST_LOSS] = TB_PATH_PPB}};
+    s.value[key] = value;
+    l->queue = (struct tb_path_queue){0};
+    tb_path_init(&l->path, &s, &l->queue, 7, 3);
+}
+
+/* `count` packets, 1 ms apart; how many arrive. */
+static uint32_t send_many(struct lane *l, uint32_t count)
+{
+    uint32_t arrived = 0;
+    for (uint32_t i = 0; i < count; i++)
+        arrived += tb_path_decide(&l->path, (int64_t)i * MS, BYTES).fate == TB_PATH_ARRIVES;
+    return arrived;
+}
+
+static void a_clean_path_only_delays(void **state)
+{
+    (void)state;
+    struct lane l;
+    lane_init(&l, TB_PATH_DELAY, 40 * MS);
+    for (int64_t i = 0; i < 1000; i++) {
+        const struct tb_path_verdict v = tb_path_decide(&l.path, i, BYTES);
+        assert_true(v.fate == TB_PATH_ARRIVES && v.arrival == i + 40 * MS && !v.twice && !v.flip);
+    }
+}
+
+static void packets_leave_at_the_rate(void **state)
+{
+    (void)state;
+    struct lane l;
+    lane_init(&l, TB_PATH_RATE, 1000000000);
+    int64_t last = 0;
+    for (int64_t i = 0; i < 100000; i++)
+        last = tb_path_decide(&l.path, 0, BYTES).arrival;
+    assert_in_range(last - 40 * MS, 1199 * (int64_t)MS, 1201 * (int64_t)MS); /* 1.2 Gbit */
+}
+
+static void a_full_queue_drops_and_an_empty_one_does_not(void **state)
+{
+    (void)state;
+    struct lane l;
+    lane_init(&l, TB_PATH_RATE, 12000000); /* one packet a ms */
+    l.path.now.value[TB_PATH_QUEUE] = l.path.base.value[TB_PATH_QUEUE] = 10 * BYTES;
+    assert_int_equal(send_many(&l, 1000), 1000);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < 30; i++)
+        kept += tb_path_decide(&l.path, 2000 * (int64_t)MS, BYTES).fate == TB_PATH_ARRIVES;
+    assert_int_equal(kept, 10);
+    assert_int_equal(l.path.counters.lost_queue, 20);
+    assert_int_equal(l.path.counters.queue_bytes_max, 10 * BYTES);
+}
+
+static void paths_that_share_a_queue_share_its_rate(void **state)
+{
+    (void)state;
+    struct lane l;
+    struct tb_path other;
+    lane_init(&l, TB_PATH_RATE, 12000000);
+    tb_path_init(&other, &l.path.base, &l.queue, 7, 4);
+    assert_int_equal(tb_path_decide(&l.path, 0, BYTES).arrival, 41 * MS);
+    assert_int_equal(tb_path_decide(&other, 0, BYTES).arrival, 42 * MS);
+    assert_int_equal(tb_path_decide(&l.path, 0, BYTES).arrival, 43 * MS);
+}
+
+static void loss_is_as_frequent_as_asked(void **state)
+{
+    (void)state;
+    struct lane l;
+    lane_init(&l, TB_PATH_LOSS, PER_CENT);
+    assert_in_range(100000 - send_many(&l, 100000), 900, 1100);
+    lane_init(&l, TB_PATH_LOSS, TB_PATH_PPB);
+    assert_int_equal(send_many(&l, 1000), 0);
+}
+
+static void bursts_have_their_length(void **state)
+{
+    (void)state;
+    struct lane l;
+    lane_init(&l, TB_PATH_BURST_ENTER, PER_CENT / 10);
+    l.path.now.value[TB_PATH_BURST_LEAVE] = 20 * PER_CENT;
+    const uint32_t lost = 1000000 - send_many(&l, 1000000);
+    assert_in_range(l.path.counters.bursts, 900, 1100);
+    assert_in_range(lost / l.path.counters.bursts, 4, 6); /* 1 / 20 % */
+}
+
+static void a_burst_that_is_never_left_loses_the_rest(void **state)
+{
+    (void)state;
+    struct lane l;
+    lane_init(&l, TB_PATH_BURST_ENTER, TB_PATH_PPB);
+    assert_int_equal(send_many(&l, 1000), 0);
+    assert_int_equal(l.path.counters.bursts, 1);
+}
+
+static void doubled_flipped_and_reordered_as_often_as_asked(void **state)
+{
+    (void)state;
+    static const enum tb_path_key faults[] = {TB_PATH_DUPLICATE, TB_PATH_CORRUPT, TB_PATH_REORDER};
+    for (uint32_t f = 0; f < 3; f++) {
+        struct lane l;
+        lane_init(&l, faults[f], 5 * PER_CENT);
+        for (int64_t i = 0; i < 100000; i++) {
+            const struct tb_path_verdict v = tb_path_decide(&l.path, i, BYTES);
+            assert_true(!v.flip || v.flip_bit < BYTES * 8);
+            assert_true(v.arrival == i + 40 * MS || (faults[f] == TB_PATH_REORDER && v.arrival == i));
+        }
+        const struct tb_path_counters *c = &l.path.counters;
+        const uint64_t seen[] = {c->duplicated, c->corrupted, c->reordered};
+        for (uint32_t g = 0; g < 3; g++)
+            assert_in_range(seen[g], g == f ? 4700 : 0, g == f ? 5300 : 0);
+    }
+}
+
+static uint32_t overtaken(bool keep_order)
+{
+    struct lane l;
+    lane_init(&l, TB_PATH_JITTER, 10 * MS);
+    l.path.now.value[TB_PATH_KEEP_ORDER] = keep_order;
+    uint32_t count = 0;
+    int64_t last = 0;
+    for (int64_t i = 0; i < 10000; i++) {
+        const int64_t at = tb_path_decide(&l.path, i * MS, BYTES).arrival;
+        assert_in_range(at - i * MS, 40 * MS, 51 * MS);
+        count += at < last;
+        last = at;
+    }
+    return count;
+}
+
+static void jitter_overtakes_unless_order_is_kept(void **state)
+{
+    (void)state;
+    assert_in_range(overtaken(false), 2000, 6000);
+    assert_int_equal(overtaken(true), 0);
+}
+
+static void packets_over_the_mtu_vanish(void **state)
+{
+    (void)state;
+    struct lane l;
+    lane_init(&l, TB_PATH_MTU, 1400);
+    assert_int_equal(tb_path_decide(&l.path, 0, 1400).fate, TB_PATH_ARRIVES);
+    assert_int_equal(tb_path_decide(&l.path, 0, 1401).fate, TB_PATH_LOST_MTU);
+}
+
+static void a_cut_comes_and_goes_by_the_schedule(void **state)
+{
+    (void)state;
+    struct lane l;
+    lane_init(&l, TB_PATH_CUT, 0);
+    struct tb_path_change c = {.at = 100 * MS, .every = 1000 * (int64_t)MS, .mask = 1u << TB_PATH_CUT};
+    c.to.value[TB_PATH_CUT] = 1;
+    assert_true(tb_path_schedule(&l.path, &c));
+    c.at = 300 * MS;
+    c.to.value[TB_PATH_CUT] = 0;
+    assert_true(tb_path_schedule(&l.path, &c));
+    for (int64_t ms = 0; ms < 5000; ms++) {
+        const bool cut = ms % 1000 >= 100 && ms % 1000 < 300;
+        assert_int_equal(tb_path_decide(&l.path, ms * MS, BYTES).fate,
+                         cut ? TB_PATH_LOST_CUT : TB_PATH_ARRIVES);
+    }
+    assert_int_equal(l.path.counters.lost_cut, 1000);
+}
+
+static void too_many_changes_are_refused(void **state)
+{
+    (void)state;
+    struct lane l;
+    lane_init(&l, TB_PATH_CUT, 0);
+    const struct tb_path_change c = {.at = 1, .mask = 1};
+    for (uint32_t i = 0; i < TB_PATH_CHANGES_MAX; i++)
+        assert_true(tb_path_schedule(&l.path, &c));
+    assert_false(tb_path_schedule(&l.path, &c));
+}
+
+/* What became of each of 2000 packets, with all faults on. */
+static uint64_t trace(uint64_t seed, uint32_t number, int64_t apart, uint64_t loss)
+{
+    struct tb_path_queue queue = {0};
+    struct tb_path_settings s = {.value = {[TB_PATH_DELAY] = MS,
+                                           [TB_PATH_JITTER] = MS,
+                                           [TB_PATH_LOSS] = loss,
+                                           [TB_PATH_DUPLICATE] = PER_CENT,
+                                           [TB_PATH_CORRUPT] = PER_CENT,
+                                           [TB_PATH_REORDER] = PER_CENT}};
+    struct tb_path p;
+    tb_path_init(&p, &s, &queue, seed, number);
+    for (int64_t i = 0; i < 2000; i++)
+        (void)tb_path_decide(&p, i * apart, BYTES);
+    return p.counters.decisions_hash;
+}
+
+static void the_same_seed_decides_the_same(void **state)
+{
+    (void)state;
+    assert_int_equal(trace(1, 0, MS, PER_CENT), trace(1, 0, MS, PER_CENT));
+    assert_int_equal(trace(1, 0, MS, PER_CENT), trace(1, 0, 3 * MS, PER_CENT)); /* whenever they come */
+    assert_int_not_equal(trace(1, 0, MS, PER_CENT), trace(2, 0, MS, PER_CENT));
+    assert_int_not_equal(trace(1, 0, MS, PER_CENT),
+                         trace(1, 1, MS, PER_CENT)); /* each path has draws of its own */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_clean_path_only_delays),
+        cmocka_unit_test(packets_leave_at_the_rate),
+        cmocka_unit_test(a_full_queue_drops_and_an_empty_one_does_not),
+        cmocka_unit_test(paths_that_share_a_queue_share_its_rate),
+        cmocka_unit_test(loss_is_as_frequent_as_asked),
+        cmocka_unit_test(bursts_have_their_length),
+        cmocka_unit_test(a_burst_that_is_never_left_loses_the_rest),
+        cmocka_unit_test(doubled_flipped_and_reordered_as_often_as_asked),
+        cmocka_unit_test(jitter_overtakes_unless_order_is_kept),
+        cmocka_unit_test(packets_over_the_mtu_vanish),
+        cmocka_unit_test(a_cut_comes_and_goes_by_the_schedule),
+        cmocka_unit_test(too_many_changes_are_refused),
+        cmocka_unit_test(the_same_seed_decides_the_same),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
