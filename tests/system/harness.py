@@ -28,6 +28,10 @@ MAKE_WEIGHTS = BUILD / "sim/tombolo-make-weights"
 PATIENCE_S = float(os.environ.get("TB_PATIENCE_S", "60"))
 
 
+class Skipped(Exception):
+    """This machine cannot run it: why."""
+
+
 class Failed(Exception):
     pass
 
@@ -261,6 +265,7 @@ class Site:
         self.extra = {}       # section -> {key: value}
         self.daemon = None
         self.starts = 0
+        self.prefix = []      # what the daemon is started through: SmallDisk.enter
         self.trust = lab.pki_dir(name)
 
     # ---- configuration ----
@@ -309,7 +314,7 @@ class Site:
         config = self.dir / "tombolod.yaml"
         config.write_text(self.config_text())
         self.starts += 1
-        self.daemon = Process(f"tombolod-{self.name}", [TOMBOLOD, "--config", config],
+        self.daemon = Process(f"tombolod-{self.name}", [*self.prefix, TOMBOLOD, "--config", config],
                               self.dir / f"tombolod.{self.starts}.log", env=dict(os.environ, **(env or {})))
         self.lab.processes.append(self.daemon)
         if wait:
@@ -576,6 +581,41 @@ class Rollout:
         expect(f"{self.worker.name}: bytes that differ (first: {reply.get('first')})", reply["differ"], 0)
 
 
+class SmallDisk:
+    """A tmpfs of its own for a site's state, in a mount namespace that lives as long as this: the holder ends when its
+    input closes, also when the test is killed, and the kernel then takes the mount down."""
+
+    def __init__(self, lab, site, size="2m"):
+        self.dir = site.dir / "state"
+        self.dir.mkdir()
+        root = os.geteuid() == 0
+        script = 'mount -t tmpfs -o size="$2" tombolo-test "$1" && echo mounted && exec cat'
+        self.holder = Process("disk", ["unshare", "-m" if root else "-Urm", "sh", "-c", script, "sh", self.dir, size],
+                              lab.dir / "disk.log", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        lab.processes.append(self.holder)
+        if self.holder.popen.stdout.readline() != b"mounted\n":
+            self.holder.popen.wait(20)
+            raise Skipped("no mount namespace here: " + self.holder.log_path.read_text(errors="replace").strip())
+        self.enter = ["nsenter", "-t", self.holder.popen.pid, "-m"] + ([] if root else ["-U", "--preserve-credentials"])
+        self.seen = pathlib.Path(f"/proc/{self.holder.popen.pid}/root{self.dir}")
+        site.prefix = self.enter
+        site.extra["store"] = {"path": self.dir / "store.sqlite"}
+        for m in site.models.values():  # a user's own namespace may know its owner as 0
+            m.setdefault("publish", sorted({f"unix:{os.getuid()}", "unix:0"}))
+            m.setdefault("read", m["publish"])
+
+    def fill(self):
+        with open(self.seen / "ballast", "wb", buffering=0) as f, contextlib.suppress(OSError):
+            while f.write(b"x" * 4096):
+                pass
+
+    def make_room(self):
+        (self.seen / "ballast").unlink()
+
+    def remount(self, how):
+        subprocess.run([str(a) for a in [*self.enter, "mount", "-o", f"remount,{how}", self.dir]], check=True, timeout=20)
+
+
 def up(*sites):
     for s in sites:
         s.start()
@@ -622,6 +662,9 @@ def main():
         try:
             with Lab() as lab:
                 SCENARIOS[name](lab)
+        except Skipped as skipped:
+            print(f"{name}: skipped: {skipped}")
+            return 77
         except Failed as failed:
             print(f"{name}: FAILED: {failed}", file=sys.stderr)
             return 1

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 
-from harness import (TOMBOLOD, Failed, Lab, Rollout, Trainer, Worker, expect, main, safetensors_table, scenario,
+from harness import (TOMBOLOD, Failed, Lab, Rollout, SmallDisk, Trainer, Worker, expect, main, safetensors_table, scenario,
                      up, wait_for)
 
 
@@ -296,6 +296,75 @@ def the_store_cannot_be_written(lab):
     lock.execute("ROLLBACK")
     wait_for("the store recovers", lambda: east.control("status")["store_ok"])
     west.wait_holds(trainer.publish(3))
+
+
+def publish_refused(trainer, number):
+    reply = trainer.ranks[0].call("publish", model="policy", run=trainer.runs[0]["run"], number=number, shard=0, shards=2)
+    expect("publish", reply["status"], "site_store")
+
+
+def store_is_sound(disk):
+    with sqlite3.connect(disk.seen / "store.sqlite") as db:
+        expect("integrity", db.execute("PRAGMA integrity_check").fetchall(), [("ok",)])
+
+
+@scenario
+def the_store_is_full(lab):
+    """P10 P3: the state folder's filesystem is full: publishing is refused with the reason, what is held is served; with
+    room again the same version is published, and a kill shows that nothing was lost or half written."""
+    east = lab.site("east")
+    east.models["policy"] = dict(home="east")
+    disk = SmallDisk(lab, east)
+    east.start()
+    path = lab.weights(1)[0]
+    trainer = Trainer(lab, east, path)
+    first = trainer.publish(1)
+    east.wait_holds(first)
+    disk.fill()
+    publish_refused(trainer, 2)
+    if east.counters()["store_failed"] == 0 or len(east.daemon.logged("store.failed", "free some space")) != 1:
+        raise Failed("a full store is not counted and told in one line")
+    reader = Rollout(lab, east, "reader", path)
+    reader.stage(first)
+    reader.activate(first)
+    reader.check(path)
+    disk.make_room()
+    wait_for("the store recovers", lambda: east.control("status")["store_ok"])
+    second = trainer.publish(2)
+    east.wait_holds(second)
+    wait_for("both are kept", lambda: [east.version(u)["state"] for u in (first, second)] == ["kept"] * 2)
+    east.kill()
+    store_is_sound(disk)
+    east.start()
+    expect("versions", sorted((v["number"], v["held_bytes"] == v["bytes"]) for v in east.versions()), [(1, True), (2, True)])
+
+
+@scenario
+def the_store_is_read_only(lab):
+    """P10 P3: the state folder was remounted read-only while the gateway was away: it says so and ends with 1; writable
+    again, it serves what it held and takes the next version."""
+    east = lab.site("east")
+    east.models["policy"] = dict(home="east")
+    disk = SmallDisk(lab, east)
+    east.start()
+    path = lab.weights(1)[0]
+    trainer = Trainer(lab, east, path)
+    first = trainer.publish(1)
+    east.wait_holds(first)
+    east.kill()
+    disk.remount("ro")
+    east.start(wait=False)
+    expect("exit code", east.daemon.popen.wait(20), 1)
+    if not east.daemon.logged("start.failed", "store.sqlite", "writable"):
+        raise Failed("no line names the store and what to do")
+    disk.remount("rw")
+    east.start()
+    expect("held", east.holds(first), True)
+    for rank in trainer.ranks:  # the sessions come back by themselves
+        rank.ok("wait_site", uid=first, site="east", state=0, timeout_ms=20000)
+    east.wait_holds(trainer.publish(2))
+    east.kill()
+    store_is_sound(disk)
 
 
 @scenario
