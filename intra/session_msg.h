@@ -95,7 +95,8 @@ TB_MESSAGE(tb_session_version, TB_SESSION_VERSION_FIELDS)
     F(span, source)  /* tb_source_encode of this one shard */
 TB_MESSAGE(tb_session_seal, TB_SESSION_SEAL_FIELDS)
 
-#define TB_SESSION_UNPUBLISH_FIELDS(F) F(id, uid) F(u32, drain_ms)
+/* shard UINT32_MAX: every shard of it that this session sealed. */
+#define TB_SESSION_UNPUBLISH_FIELDS(F) F(id, uid) F(u32, shard) F(u32, drain_ms)
 TB_MESSAGE(tb_session_unpublish, TB_SESSION_UNPUBLISH_FIELDS)
 
 #define TB_SESSION_SUBSCRIBE_FIELDS(F)                                                                      \

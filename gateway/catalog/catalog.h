@@ -151,10 +151,10 @@ enum tb_catalog_todo_kind {
     TB_CATALOG_GO,   /* session, subscription, uid */
     TB_CATALOG_PLAN, /* session (the reader), uid, plan, from_gateway or source_session + export_id: PLAN to
                         one, GRANT to the other */
-    TB_CATALOG_PLAN_END,    /* session (the reader), uid, plan: nobody has it now; another PLAN follows when
+    TB_CATALOG_PLAN_END, /* session (the reader), uid, plan: nobody has it now; another PLAN follows when
                                somebody does. Revoke its grant */
-    TB_CATALOG_ANSWER,      /* wait, session, status; for TB_OK of WAIT also key, bytes, whole */
-    TB_CATALOG_UNPUBLISHED, /* session, uid, status: TB_OK or TB_TIMEOUT (the references stay) */
+    TB_CATALOG_ANSWER,   /* wait, session, status; for TB_OK of WAIT also key, bytes, whole */
+    TB_CATALOG_UNPUBLISHED, /* session, uid, shard (as asked: one, or ALL_SHARDS), status: TB_OK or TB_TIMEOUT (the references stay) */
 };
 
 /* Fields that a kind does not name are zero. Texts are borrowed until the next call. */
@@ -264,12 +264,12 @@ struct tb_catalog_seal {
 TB_MUST_USE enum tb_status tb_catalog_seal(struct tb_catalog *c, tb_time_ns now,
                                            const struct tb_catalog_seal *s);
 
-/* Hides this session's references to its shards, at once. UNPUBLISHED follows: TB_OK when nothing retained is
- * lost by it, TB_TIMEOUT after drain_ns (at most config.drain_ns). TB_NOT_FOUND: it has none. TB_DONE_BEFORE:
- * it is being unpublished already. */
+/* Hides this session's reference to that shard, or to all that it sealed (TB_CATALOG_ALL_SHARDS), at once.
+ * UNPUBLISHED follows: TB_OK when nothing retained is lost by it, TB_TIMEOUT after drain_ns (at most
+ * config.drain_ns). TB_NOT_FOUND: it has none. TB_DONE_BEFORE: they are being unpublished already. */
 TB_MUST_USE enum tb_status tb_catalog_unpublish(struct tb_catalog *c, tb_time_ns now,
                                                 const struct tb_id *session, const struct tb_id *uid,
-                                                tb_time_ns drain_ns);
+                                                uint32_t shard, tb_time_ns drain_ns);
 
 /* A chunk that the gateway read from this publisher had a wrong digest. TB_AGAIN: once, read it again.
  * TB_VERSION_BROKEN: twice; the version is broken, the todo names the rank. */

@@ -151,8 +151,10 @@ struct reference {
     /* PUBLISHER */
     uint32_t shard; /* NONE: opened, not sealed */
     uint64_t export_id;
-    bool hidden;            /* being unpublished */
-    bool unpublish_answers; /* this one of the session's references carries the answer */
+    bool hidden;              /* being unpublished */
+    bool unpublish_answers;   /* this one of those that a request hid carries its answer */
+    uint32_t unpublish_with;  /* the one that does; with `hidden` */
+    uint32_t unpublish_shard; /* as the request named it; with unpublish_answers */
     tb_time_ns drain_until;
     enum tb_status unpublished;
     bool landing; /* LAND_FROM is told or marked */

@@ -72,7 +72,10 @@ static bool fill_reference(struct tb_catalog *c, uint32_t i, struct tb_catalog_t
     t->shard = ref->kind == TB_REFERENCE_PUBLISHER ? ref->shard : TB_CATALOG_ALL_SHARDS;
     t->plan = ref->plan;
     if (t->kind == TB_CATALOG_TELL) t->status = ref->tell;
-    if (t->kind == TB_CATALOG_UNPUBLISHED) t->status = ref->unpublished;
+    if (t->kind == TB_CATALOG_UNPUBLISHED) {
+        t->status = ref->unpublished;
+        t->shard = ref->unpublish_shard;
+    }
     return true;
 }
 

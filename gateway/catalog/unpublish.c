@@ -4,9 +4,16 @@
  * longer needed; when the drain passes first, they come back into sight and the rank is told so (P10). */
 #include "gateway/catalog/tables.h"
 
-static bool mine(const struct reference *ref, uint32_t session)
+static bool mine(const struct reference *ref, uint32_t session, uint32_t shard)
 {
-    return ref->kind == TB_REFERENCE_PUBLISHER && ref->owner == session;
+    if (ref->kind != TB_REFERENCE_PUBLISHER || ref->owner != session) return false;
+    return shard == TB_CATALOG_ALL_SHARDS || ref->shard == shard;
+}
+
+/* Hidden by the request that `leader` answers. */
+static bool leaves_with(const struct reference *ref, uint32_t leader)
+{
+    return ref->kind == TB_REFERENCE_PUBLISHER && ref->hidden && ref->unpublish_with == leader;
 }
 
 static bool published_by_another(const struct tb_catalog *c, const struct version *v,
@@ -30,12 +37,12 @@ static bool safe_without(const struct tb_catalog *c, const struct version *v, co
     return tb_version_lives(v) && tb_version_whole_elsewhere(c, v);
 }
 
-static bool session_safe(const struct tb_catalog *c, const struct version *v, uint32_t session)
+static bool all_safe(const struct tb_catalog *c, const struct version *v, uint32_t leader)
 {
     EACH_REFERENCE(c, v, r)
     {
         const struct reference *ref = reference_at(c, r);
-        if (mine(ref, session) && !safe_without(c, v, ref)) return false;
+        if (leaves_with(ref, leader) && !safe_without(c, v, ref)) return false;
     }
     return true;
 }
@@ -44,13 +51,12 @@ static void answer(struct tb_catalog *c, uint32_t r, enum tb_status status)
 {
     struct reference *ref = reference_at(c, r);
     const uint32_t version = ref->version;
-    const uint32_t session = ref->owner;
     ref->unpublish_answers = false;
     ref->unpublished = status;
     tb_row_mark(&c->references, r, TB_CATALOG_UNPUBLISHED);
     EACH_REFERENCE(c, version_at(c, version), i)
     {
-        if (!mine(reference_at(c, i), session)) continue;
+        if (!leaves_with(reference_at(c, i), r)) continue;
         if (status == TB_OK)
             tb_reference_end(c, i);
         else
@@ -65,7 +71,7 @@ void tb_unpublish_settle(struct tb_catalog *c, uint32_t version)
         const struct reference *ref = reference_at(c, r);
         if (!ref->unpublish_answers) continue;
         const bool late = ref->drain_until <= c->now;
-        if (session_safe(c, version_at(c, version), ref->owner))
+        if (all_safe(c, version_at(c, version), r))
             answer(c, r, TB_OK);
         else if (late)
             answer(c, r, TB_TIMEOUT);
@@ -73,18 +79,28 @@ void tb_unpublish_settle(struct tb_catalog *c, uint32_t version)
 }
 
 enum tb_status tb_catalog_unpublish(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
-                                    const struct tb_id *uid, tb_time_ns drain_ns)
+                                    const struct tb_id *uid, uint32_t shard, tb_time_ns drain_ns)
 {
     tb_catalog_enter(c, now);
     const uint32_t s = tb_catalog_session_find(c, session);
     if (s == NONE) return TB_PEER_LEASE;
     const uint32_t i = tb_version_find(c, uid);
-    const uint32_t first = i == NONE ? NONE : tb_reference_find(c, TB_REFERENCE_PUBLISHER, i, s);
-    if (first == NONE) return TB_NOT_FOUND;
-    if (reference_at(c, first)->hidden) return TB_DONE_BEFORE;
-    EACH_REFERENCE(c, version_at(c, i), r) if (mine(reference_at(c, r), s)) reference_at(c, r)->hidden = true;
-    struct reference *ref = reference_at(c, first);
+    uint32_t leader = NONE;
+    bool any = false;
+    for (uint32_t r = i == NONE ? NONE : version_at(c, i)->references; r != NONE;
+         r = reference_at(c, r)->next) {
+        struct reference *ref = reference_at(c, r);
+        if (!mine(ref, s, shard)) continue;
+        any = true;
+        if (ref->hidden) continue;
+        if (leader == NONE) leader = r;
+        ref->hidden = true;
+        ref->unpublish_with = leader;
+    }
+    if (leader == NONE) return any ? TB_DONE_BEFORE : TB_NOT_FOUND;
+    struct reference *ref = reference_at(c, leader);
     ref->unpublish_answers = true;
+    ref->unpublish_shard = shard;
     ref->drain_until = tb_time_add(c->now, drain_ns < c->config.drain_ns ? drain_ns : c->config.drain_ns);
     tb_catalog_touch_version(c, i);
     return tb_catalog_settle(c, TB_OK);

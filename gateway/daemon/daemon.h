@@ -82,6 +82,7 @@ struct tb_pending_wait {
 struct tb_unpublish_wait {
     struct tb_unpublish_wait *next;
     struct tb_id uid;
+    uint32_t shard; /* or TB_CATALOG_ALL_SHARDS */
     uint64_t request;
 };
 

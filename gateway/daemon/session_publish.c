@@ -256,24 +256,26 @@ enum tb_status tb_session_unpublish_frame(struct tb_worker_session *s, struct tb
     if (tb_session_unpublish_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
         return TB_PEER_GARBLED;
     struct tb_unpublish_wait *u = tb_calloc(1, sizeof *u);
-    const enum tb_status status =
-        u == NULL ? TB_SITE_NOMEM
-                  : tb_catalog_unpublish(d->catalog, tb_clock_now(), &s->id, &m.uid, TB_MS(m.drain_ms));
+    const enum tb_status status = u == NULL ? TB_SITE_NOMEM
+                                            : tb_catalog_unpublish(d->catalog, tb_clock_now(), &s->id, &m.uid,
+                                                                   m.shard, TB_MS(m.drain_ms));
     if (status != TB_OK) {
         tb_free(u);
         tb_session_reply(s, frame->request, status, "");
         return TB_OK;
     }
-    *u = (struct tb_unpublish_wait){s->unpublishes, m.uid, frame->request};
+    *u = (struct tb_unpublish_wait){s->unpublishes, m.uid, m.shard, frame->request};
     s->unpublishes = u;
     return TB_OK;
 }
 
-static void exports_drop(struct tb_worker_session *s, const struct tb_id *uid, bool staging)
+/* Of sealed shards: one, or all. */
+static void exports_drop(struct tb_worker_session *s, const struct tb_id *uid, uint32_t shard)
 {
     for (struct tb_worker_export **at = &s->exports; *at != NULL;) {
         struct tb_worker_export *e = *at;
-        if (!tb_id_equal(&e->uid, uid) || (e->shard == TB_CATALOG_ALL_SHARDS) != staging) {
+        const bool staging = e->shard == TB_CATALOG_ALL_SHARDS;
+        if (!tb_id_equal(&e->uid, uid) || staging || (shard != TB_CATALOG_ALL_SHARDS && e->shard != shard)) {
             at = &e->next;
             continue;
         }
@@ -287,12 +289,12 @@ void tb_session_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *t
     struct tb_worker_session *s = tb_session_find(d, &todo->session);
     for (struct tb_unpublish_wait **at = s != NULL ? &s->unpublishes : NULL; at != NULL && *at != NULL;) {
         struct tb_unpublish_wait *u = *at;
-        if (!tb_id_equal(&u->uid, &todo->uid)) {
+        if (!tb_id_equal(&u->uid, &todo->uid) || u->shard != todo->shard) {
             at = &u->next;
             continue;
         }
         *at = u->next;
-        if (todo->status == TB_OK) exports_drop(s, &todo->uid, false);
+        if (todo->status == TB_OK) exports_drop(s, &todo->uid, todo->shard);
         tb_session_reply(s, u->request, todo->status,
                          todo->status == TB_OK ? "" : "the gateway could not take it in time");
         tb_free(u);

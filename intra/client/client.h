@@ -154,7 +154,10 @@ enum tb_status tb_publication_export(struct tb_session *s, struct tb_publication
 void tb_publication_hide(struct tb_session *s, struct tb_publication *p, uint32_t drain_ms);
 void tb_publication_remove(struct tb_session *s, struct tb_publication *p, uint32_t drain_ms);
 struct tb_request *tb_publication_seal(struct tb_session *s, const struct tb_publication *p);
-struct tb_request *tb_unpublish_request(struct tb_session *s, const struct tb_id *uid, uint32_t drain_ms);
+#define TB_UNPUBLISH_ALL UINT32_MAX
+/* One shard that this session sealed, or all of them. */
+struct tb_request *tb_unpublish_request(struct tb_session *s, const struct tb_id *uid, uint32_t shard,
+                                        uint32_t drain_ms);
 void tb_publications_free(struct tb_session *s);
 
 /* Under the lock. Waits until one of the two shadows may be written; TB_TIMEOUT, TB_CANCELLED, TB_SITE_NOMEM.

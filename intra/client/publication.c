@@ -162,7 +162,7 @@ void tb_publications_free(struct tb_session *s)
     tb_session_lock(s);
     while (s->publications != NULL) {
         struct tb_publication *p = s->publications;
-        struct tb_request *request = p->sealed ? tb_unpublish_request(s, &p->uid, 0) : NULL;
+        struct tb_request *request = p->sealed ? tb_unpublish_request(s, &p->uid, p->shard, 0) : NULL;
         if (request != NULL) {
             request->detached = true;
             tb_request_post(s, request);
@@ -196,11 +196,12 @@ struct tb_request *tb_publication_seal(struct tb_session *s, const struct tb_pub
     return request;
 }
 
-struct tb_request *tb_unpublish_request(struct tb_session *s, const struct tb_id *uid, uint32_t drain_ms)
+struct tb_request *tb_unpublish_request(struct tb_session *s, const struct tb_id *uid, uint32_t shard,
+                                        uint32_t drain_ms)
 {
     struct tb_request *request = tb_request_new(s, TB_SESSION_UNPUBLISH, TB_SESSION_REPLY, 0);
     if (request == NULL) return NULL;
-    const struct tb_session_unpublish m = {.uid = *uid, .drain_ms = drain_ms};
+    const struct tb_session_unpublish m = {.uid = *uid, .shard = shard, .drain_ms = drain_ms};
     tb_session_unpublish_encode(&m, &request->payload);
     return request;
 }

@@ -216,7 +216,8 @@ static void take_back(struct tb_session *s, struct tb_publication *p, int status
 {
     tb_session_lock(s);
     const bool unsure = status == TB_TIMEOUT || status == TB_GATEWAY_AWAY || status == TB_CANCELLED;
-    struct tb_request *request = unsure && p->export_id != 0 ? tb_unpublish_request(s, &p->uid, 0) : NULL;
+    struct tb_request *request =
+        unsure && p->export_id != 0 ? tb_unpublish_request(s, &p->uid, p->shard, 0) : NULL;
     if (request != NULL) {
         request->detached = true;
         tb_request_post(s, request);
@@ -408,7 +409,7 @@ static int unpublish(struct tb_session *s, const struct tb_id *uid, uint32_t dra
     const uint64_t most = (uint64_t)drain_ms + UNPUBLISH_MORE_MS;
     const struct tb_call call =
         tb_call_begin(s, most >= TB_WAIT_FOREVER ? TB_WAIT_FOREVER - 1 : (uint32_t)most);
-    struct tb_request *request = tb_unpublish_request(s, uid, drain_ms);
+    struct tb_request *request = tb_unpublish_request(s, uid, TB_UNPUBLISH_ALL, drain_ms);
     const int status = tb_request_call(s, request, &call, "tb_unpublish");
     tb_request_free(request);
     if (status != TB_OK && status != TB_DONE_BEFORE) return status; /* the reference stays */

@@ -149,7 +149,7 @@ static struct tb_publication *next_in_place(struct tb_session *s, const struct t
  * are cut off. */
 static void ask_to_hide(struct tb_session *s, const struct tb_publication *p, const struct tb_call *call)
 {
-    struct tb_request *request = tb_unpublish_request(s, &p->uid, tb_session_drain_ms(s));
+    struct tb_request *request = tb_unpublish_request(s, &p->uid, p->shard, tb_session_drain_ms(s));
     if (request == NULL) return;
     const enum tb_status status = s->up ? tb_request_wait(s, request, call) : TB_GATEWAY_AWAY;
     if (status != TB_OK && status != TB_DONE_BEFORE)

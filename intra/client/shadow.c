@@ -50,10 +50,7 @@ static struct tb_shadow *find_spent(struct tb_session *s, const struct tb_public
 static void reclaim(struct tb_session *s, struct tb_shadow *sh)
 {
     struct tb_publication *p = sh->user;
-    bool only = true;
-    for (const struct tb_publication *q = s->publications; q != NULL; q = q->next)
-        if (q != p && tb_id_equal(&q->uid, &p->uid)) only = false;
-    struct tb_request *request = only ? tb_unpublish_request(s, &p->uid, 0) : NULL;
+    struct tb_request *request = tb_unpublish_request(s, &p->uid, p->shard, 0);
     if (request != NULL) {
         request->detached = true;
         tb_request_post(s, request);

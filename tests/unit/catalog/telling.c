@@ -79,7 +79,8 @@ static void chance_publishes(struct site *s, uint64_t r, const char *who, uint64
         (void)!tb_catalog_arena_progress(s->c, s->now, &v, shard, (uint32_t)(r >> 32) % (SHARD_CHUNKS + 1));
         break;
     case 5:
-        (void)!tb_catalog_unpublish(s->c, s->now, &session, &v, TB_MS(200));
+        (void)!tb_catalog_unpublish(s->c, s->now, &session, &v, (r >> 40) & 1 ? shard : TB_CATALOG_ALL_SHARDS,
+                                    TB_MS(200));
         break;
     }
 }

@@ -17,7 +17,13 @@ static void trainer(struct site *s)
 static enum tb_status unpublish(struct site *s, const char *rank, uint64_t uid, uint64_t drain_ms)
 {
     const struct tb_id session = session_of(rank), id = id_of(uid);
-    return tb_catalog_unpublish(s->c, s->now, &session, &id, TB_MS(drain_ms));
+    return tb_catalog_unpublish(s->c, s->now, &session, &id, TB_CATALOG_ALL_SHARDS, TB_MS(drain_ms));
+}
+
+static enum tb_status unpublish_shard(struct site *s, const char *rank, uint64_t uid, uint32_t shard)
+{
+    const struct tb_id session = session_of(rank), id = id_of(uid);
+    return tb_catalog_unpublish(s->c, s->now, &session, &id, shard, TB_MS(1000));
 }
 
 static void the_gateway_first_takes_what_it_lacks(void **state)
@@ -145,6 +151,30 @@ static void what_retention_does_not_need_goes_at_once(void **state)
     site_close(&s);
 }
 
+/* P3: a rank that sealed two shards takes one back: the other can still be read, and the version becomes whole. */
+static void one_shard_leaves_and_the_other_stays(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    CHECK_OK(version_open(&s, "rank-0", 6, 2, 6));
+    CHECK_OK(seal(&s, "rank-0", 6, 0, 60));
+    CHECK_OK(seal(&s, "rank-0", 6, 1, 61));
+    land(&s, 6, 0, SHARD_CHUNKS);
+    hush(&s);
+    CHECK_OK(unpublish_shard(&s, "rank-0", 6, 0));
+    said(&s, "[   0] unpublished rank-0 v6: ok\n");
+    CHECK_STATUS(unpublish_shard(&s, "rank-0", 6, 0), TB_NOT_FOUND);
+    CHECK_OK(unpublish_shard(&s, "rank-0", 6, 1)); /* and is asked for on its own */
+    CHECK_STATUS(unpublish(&s, "rank-0", 6, 1000), TB_DONE_BEFORE);
+    said(&s, "");
+    land(&s, 6, 1, SHARD_CHUNKS);
+    said(&s, "[   0] leave v6 shard 1 of rank-0\n"
+             "[   0] unpublished rank-0 v6: ok\n");
+    assert_string_equal(state_of(&s, 6), "kept");
+    site_close(&s);
+}
+
 static void an_ended_version_lets_go(void **state)
 {
     (void)state;
@@ -170,6 +200,7 @@ int main(void)
         cmocka_unit_test(two_that_leave_at_once_do_not_count_on_each_other),
         cmocka_unit_test(a_reference_on_its_way_out_is_no_keeper),
         cmocka_unit_test(what_retention_does_not_need_goes_at_once),
+        cmocka_unit_test(one_shard_leaves_and_the_other_stays),
         cmocka_unit_test(an_ended_version_lets_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
