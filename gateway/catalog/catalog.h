@@ -126,6 +126,9 @@ void tb_catalog_tick(struct tb_catalog *c, tb_time_ns now);
 /* When tick has something to do; TB_TIME_NEVER: nothing is running. (The owner still ticks every tick_ns.) */
 tb_time_ns tb_catalog_next_deadline(const struct tb_catalog *c);
 bool tb_catalog_recovering(const struct tb_catalog *c);
+/* No catalog of this site ran before: no session, uid or reference was ever given out that could be announced
+ * again, so nothing is lost by not waiting. Before the first session. */
+void tb_catalog_first_start(struct tb_catalog *c, tb_time_ns now);
 
 enum tb_catalog_todo_kind {
     /* Durable, first. Each is one row and one audit line in one transaction. */

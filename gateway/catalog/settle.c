@@ -230,10 +230,17 @@ static void forgive_pause(struct tb_catalog *c, tb_time_ns now)
 
 static void end_recovery(struct tb_catalog *c)
 {
-    if (!c->recovering || c->now < c->recovers_until) return;
+    if (!c->recovering) return;
     c->recovering = false;
     EACH(c->versions, i) tb_catalog_touch_version(c, i);
     EACH(c->models, m) tb_catalog_touch_model(c, m);
+}
+
+void tb_catalog_first_start(struct tb_catalog *c, tb_time_ns now)
+{
+    tb_catalog_enter(c, now);
+    end_recovery(c);
+    (void)tb_catalog_settle(c, TB_OK);
 }
 
 void tb_catalog_tick(struct tb_catalog *c, tb_time_ns now)
@@ -241,7 +248,7 @@ void tb_catalog_tick(struct tb_catalog *c, tb_time_ns now)
     tb_catalog_enter(c, now);
     forgive_pause(c, c->now);
     tb_leases_tick(c);
-    end_recovery(c);
+    if (c->now >= c->recovers_until) end_recovery(c);
     tb_plans_tick(c);
     if (tb_unpublish_deadline(c) <= c->now) EACH(c->versions, i) tb_catalog_touch_version(c, i);
     if (tb_catalog_crossing_deadline(c) <= c->now) EACH(c->models, m) tb_catalog_touch_model(c, m);

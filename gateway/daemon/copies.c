@@ -214,6 +214,8 @@ void tb_copies_restore(struct tb_daemon *d)
         dropped++;
         if (tb_arena_free(r) != TB_OK) d->fault = true; /* nobody can have pinned it yet */
     }
+    /* Incarnation 1: the store is new. With nothing in the arena either, nobody can have been here. */
+    if (d->incarnation == 1 && kept + dropped == 0) tb_catalog_first_start(d->catalog, tb_clock_now());
     struct tb_arena_budget budget;
     tb_arena_budget(d->arena, &budget);
     tb_log(TB_LOG_INFO, "arena.open", "regions=%u dropped=%u used_bytes=%llu total_bytes=%llu", kept, dropped,

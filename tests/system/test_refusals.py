@@ -347,6 +347,7 @@ def the_store_is_read_only(lab):
     east.models["policy"] = dict(home="east")
     disk = SmallDisk(lab, east)
     east.start()
+    expect("recovering at the very first start", east.control("status")["recovering"], False)
     path = lab.weights(1)[0]
     trainer = Trainer(lab, east, path)
     first = trainer.publish(1)
@@ -359,6 +360,7 @@ def the_store_is_read_only(lab):
         raise Failed("no line names the store and what to do")
     disk.remount("rw")
     east.start()
+    expect("recovering after a restart", east.control("status")["recovering"], True)
     expect("held", east.holds(first), True)
     for rank in trainer.ranks:  # the sessions come back by themselves
         rank.ok("wait_site", uid=first, site="east", state=0, timeout_ms=20000)

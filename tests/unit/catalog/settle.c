@@ -146,6 +146,23 @@ static void nothing_is_evicted_during_recovery(void **state)
     site_close(&s);
 }
 
+/* P6: a site's very first catalog has nobody to wait for; its twin is above. */
+static void the_first_start_has_nobody_to_wait_for(void **state)
+{
+    (void)state;
+    struct site s;
+    restarted(&s, 1);
+    s.left_out |= NOT_STORE;
+    restore(&s);
+    find_in_arena(&s, 4, SHARD_CHUNKS);
+    find_in_arena(&s, 5, SHARD_CHUNKS);
+    said(&s, "");
+    tb_catalog_first_start(s.c, s.now);
+    assert_false(tb_catalog_recovering(s.c));
+    said(&s, "[   0] evict v4: ok\n");
+    site_close(&s);
+}
+
 /* P6: a pause lengthens recovery as it lengthens leases. */
 static void a_pause_does_not_end_recovery(void **state)
 {
@@ -329,6 +346,7 @@ int main(void)
         cmocka_unit_test(nothing_is_judged_during_recovery),
         cmocka_unit_test(after_recovery_the_verdict_falls),
         cmocka_unit_test(nothing_is_evicted_during_recovery),
+        cmocka_unit_test(the_first_start_has_nobody_to_wait_for),
         cmocka_unit_test(a_pause_does_not_end_recovery),
         cmocka_unit_test(an_open_version_is_sealed_again),
         cmocka_unit_test(a_restored_open_version_waits_for_all_its_ranks),
