@@ -34,6 +34,7 @@ enum tb_session_type {
     TB_SESSION_EXPORT,         /* -> notice: this worker's staging of the version can be read now, from here */
     TB_SESSION_PLAN,           /* <- notice: read the version from this source (a later one for the same uid replaces the source) */
     TB_SESSION_GRANT,          /* <- notice to the source's owner: this token opens that export to that reader */
+    TB_SESSION_GRANTED,        /* -> notice, answers GRANT: the token opens it from now on, or why not; PLAN goes to the reader only then */
     TB_SESSION_HOP_LOST,       /* -> notice: the source of PLAN failed; another PLAN follows when there is another source */
     TB_SESSION_CHUNK_BAD,      /* -> notice: a chunk came twice with a wrong digest from this source */
     TB_SESSION_PROGRESS,       /* -> notice, at most once a second while staging, and at the end */
@@ -135,6 +136,9 @@ TB_MESSAGE(tb_session_plan, TB_SESSION_PLAN_FIELDS)
 
 #define TB_SESSION_GRANT_FIELDS(F) F(u64, export_id) F(id, token) F(fingerprint, reader)
 TB_MESSAGE(tb_session_grant, TB_SESSION_GRANT_FIELDS)
+
+#define TB_SESSION_GRANTED_FIELDS(F) F(id, token) F(u32, status_negated)
+TB_MESSAGE(tb_session_granted, TB_SESSION_GRANTED_FIELDS)
 
 #define TB_SESSION_HOP_LOST_FIELDS(F) F(id, uid) F(u64, plan) F(u32, status_negated)
 TB_MESSAGE(tb_session_hop_lost, TB_SESSION_HOP_LOST_FIELDS)

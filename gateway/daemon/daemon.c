@@ -99,6 +99,7 @@ static void tick(uv_timer_t *timer)
     struct tb_daemon *d = timer->data;
     const tb_time_ns now = tb_clock_now();
     const bool busy = tb_copies_tick(d);
+    tb_plan_waits_tick(d, now);
     if (now - d->polled_at >= POLL_NS) {
         d->polled_at = now;
         tb_crossings_poll(d);
@@ -367,6 +368,7 @@ void tb_daemon_close(struct tb_daemon *d)
     if (d->resolver != NULL) tb_resolver_close(d->resolver);
     tb_copies_free(d);
     tb_seals_free(d);
+    tb_plan_waits_free(d);
     if (d->fabric != NULL) tb_fabric_close(d->fabric);
     const uint64_t end_ms = tb_clock_wall_ms() + 1000; /* sessions linger for at most 200 ms */
     while (d->sessions != NULL && tb_clock_wall_ms() < end_ms)

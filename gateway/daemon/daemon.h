@@ -113,6 +113,7 @@ struct tb_copy_hop { /* at home: from one rank */
     struct tb_id session;
     uint32_t shard; /* or TB_CATALOG_ALL_SHARDS */
     uint64_t export_id;
+    struct tb_id token; /* that its rank was asked to grant */
     tb_time_ns retry_at;
 };
 
@@ -185,6 +186,7 @@ struct tb_daemon {
     struct tb_worker_session *sessions;
     struct tb_copy *copies;
     struct tb_parked_seal *parked;
+    struct tb_plan_wait *plan_waits;
     uint64_t next_export_id, next_wait, next_hop;
     struct tb_counters counters;
 
@@ -258,6 +260,8 @@ void tb_landing_from(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_landing_end(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_landing_stop(struct tb_copy *copy);
 void tb_landing_retry(struct tb_copy *copy, tb_time_ns now);
+/* The rank answered GRANT: the hop opens, or is tried again. Another token than the last one asked for is ignored. */
+void tb_landing_granted(struct tb_worker_session *s, const struct tb_id *token, enum tb_status status);
 void tb_landing_wake(uv_async_t *async);
 
 /* crossings.c */
@@ -318,11 +322,16 @@ enum tb_status tb_session_status_frame(struct tb_worker_session *s, struct tb_wi
 void tb_seals_retry(struct tb_daemon *d); /* after something was evicted */
 void tb_seals_free(struct tb_daemon *d);
 /* todos to workers */
-void tb_session_plan(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_session_tell(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_session_go(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_session_answer(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_session_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+
+/* session_plan.c: PLAN once the source's owner has answered GRANT */
+void tb_session_plan(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+enum tb_status tb_session_granted_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+void tb_plan_waits_tick(struct tb_daemon *d, tb_time_ns now);
+void tb_plan_waits_free(struct tb_daemon *d);
 
 /* site_status.c */
 extern const struct tb_control_command tb_status_commands[];

@@ -7,7 +7,8 @@
 #include "base/fault.h"
 #include "intra/source.h"
 
-#define HOP_RETRY_NS TB_MS(200)
+#define HOP_RETRY_NS  TB_MS(200)
+#define GRANT_WAIT_NS TB_SECONDS(1) /* a rank that has not answered by then is asked again */
 
 /* On the fabric's thread: note and wake. */
 static void hop_told(void *user, struct tb_hop *hop, const struct tb_hop_event *event)
@@ -56,6 +57,7 @@ static enum tb_status source_open(struct tb_copy_hop *h, struct tb_worker_sessio
     struct tb_hop_place *places = tb_calloc(copy->key.shard_count, sizeof *places);
     if (places == NULL) return TB_SITE_NOMEM;
     struct tb_hop_options options = {.export_id = export->export_id,
+                                     .token = h->token,
                                      .from = s->endpoint,
                                      .source = shards,
                                      .source_count = count,
@@ -63,33 +65,64 @@ static enum tb_status source_open(struct tb_copy_hop *h, struct tb_worker_sessio
                                      .place_count = shard_places(copy, h->shard, places),
                                      .fn = hop_told,
                                      .user = h};
-    tb_random_bytes(&options.token, sizeof options.token);
-    const struct tb_session_grant grant = {
-        .export_id = export->export_id, .token = options.token, .reader = d->endpoint.fingerprint};
-    TB_SESSION_SEND(s, TB_SESSION_GRANT, 0, &grant, TB_SESSION_SMALL, tb_session_grant_encode);
     status = tb_hop_open(d->fabric, &options, &h->hop);
     tb_free(places);
     return status;
 }
 
+/* The rank's export of the shard, while both ends are there. */
+static const struct tb_worker_export *hop_source(const struct tb_copy_hop *h, struct tb_worker_session *s)
+{
+    if (s == NULL || s->wire == NULL || h->copy->region == NULL || h->copy->evicting) return NULL;
+    return tb_session_export_find(s, &h->copy->key.uid, h->shard);
+}
+
+/* Asks the rank to let us in; its answer opens the hop. */
 static void hop_start(struct tb_copy_hop *h)
 {
     struct tb_daemon *d = h->copy->d;
     struct tb_worker_session *s = tb_session_find(d, &h->session);
-    const struct tb_worker_export *export =
-        s != NULL ? tb_session_export_find(s, &h->copy->key.uid, h->shard) : NULL;
-    h->retry_at = tb_time_add(tb_clock_now(), HOP_RETRY_NS);
-    h->serial = ++d->next_hop;
-    if (s == NULL || s->wire == NULL || export == NULL || h->copy->region == NULL || h->copy->evicting)
-        return;
+    const struct tb_worker_export *export = hop_source(h, s);
+    h->retry_at = tb_time_add(tb_clock_now(), export != NULL ? GRANT_WAIT_NS : HOP_RETRY_NS);
+    if (export == NULL) return;
+    tb_random_bytes(&h->token, sizeof h->token);
+    const struct tb_session_grant grant = {
+        .export_id = export->export_id, .token = h->token, .reader = d->endpoint.fingerprint};
+    TB_SESSION_SEND(s, TB_SESSION_GRANT, 0, &grant, TB_SESSION_SMALL, tb_session_grant_encode);
+}
+
+static enum tb_status hop_open(struct tb_copy_hop *h, struct tb_worker_session *s)
+{
+    const struct tb_worker_export *export = hop_source(h, s);
+    if (export == NULL) return TB_NOT_FOUND;
     const size_t cap = tb_source_decode_bytes(export->source, export->source_bytes);
-    void *memory = cap != 0 ? tb_malloc(cap) : NULL;
-    const enum tb_status status = memory != NULL ? source_open(h, s, export, memory, cap)
-                                  : cap == 0     ? TB_PEER_GARBLED
-                                                 : TB_SITE_NOMEM;
+    if (cap == 0) return TB_PEER_GARBLED;
+    void *memory = tb_malloc(cap);
+    if (memory == NULL) return TB_SITE_NOMEM;
+    h->serial = ++h->copy->d->next_hop;
+    const enum tb_status status = source_open(h, s, export, memory, cap);
     tb_free(memory);
+    if (status != TB_OK) h->hop = NULL;
+    return status;
+}
+
+static struct tb_copy_hop *hop_of_token(struct tb_worker_session *s, const struct tb_id *token)
+{
+    for (struct tb_copy *c = s->d->copies; c != NULL; c = c->next) {
+        for (struct tb_copy_hop *h = c->hops; h != NULL; h = h->next) {
+            if (h->hop == NULL && tb_id_equal(&h->token, token) && tb_id_equal(&h->session, &s->id)) return h;
+        }
+    }
+    return NULL;
+}
+
+void tb_landing_granted(struct tb_worker_session *s, const struct tb_id *token, enum tb_status status)
+{
+    struct tb_copy_hop *h = hop_of_token(s, token);
+    if (h == NULL) return; /* given up meanwhile, or asked again */
+    h->retry_at = tb_time_add(tb_clock_now(), HOP_RETRY_NS);
+    if (status == TB_OK) status = hop_open(h, s);
     if (status == TB_OK) return;
-    h->hop = NULL;
     tb_log(TB_LOG_WARN, "landing.refused", "worker=%s shard=%u status=%s action=retry", s->name.text,
            h->shard, tb_status_name(status));
 }

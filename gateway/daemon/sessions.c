@@ -221,6 +221,7 @@ static const tb_session_fn frame_fns[TB_SESSION_TYPE_END] = {
     [TB_SESSION_CANCEL] = tb_session_cancel_frame,
     [TB_SESSION_STAGE] = tb_session_stage_frame,
     [TB_SESSION_EXPORT] = tb_session_export_frame,
+    [TB_SESSION_GRANTED] = tb_session_granted_frame,
     [TB_SESSION_HOP_LOST] = tb_session_hop_lost_frame,
     [TB_SESSION_CHUNK_BAD] = tb_session_chunk_bad_frame,
     [TB_SESSION_PROGRESS] = tb_session_progress_frame,

@@ -217,11 +217,8 @@ struct tb_staging {
     size_t source_bytes;
     struct tb_hop *hop;
     uint64_t plan; /* of the hop */
-    /* The newest plan, its source span behind it: followed once the places stand, and again when the source's
-     * door does not know the token yet, because plan and grant come to us and to it by different wires. */
+    /* The newest plan, its source span behind it: followed once the places stand. */
     struct tb_session_plan *kept_plan;
-    uint32_t token_tries;
-    tb_time_ns retry_at; /* 0: no */
     enum tb_transport transport;
     uint32_t told_chunks; /* in the last PROGRESS */
     uint64_t told_bytes;
@@ -283,8 +280,7 @@ struct tb_request *tb_stage_request(struct tb_session *s, const struct tb_subscr
 enum tb_status tb_staging_manifest(struct tb_session *s, const struct tb_session_manifest *m);
 /* By the session thread, under the lock. */
 enum tb_status tb_staging_plan(struct tb_session *s, const struct tb_session_plan *m);
-uint32_t tb_stagings_advance(struct tb_session *s); /* what pool and hops have done since; call again after so
-                                                       many ms, 0: when woken */
+void tb_stagings_advance(struct tb_session *s); /* what pool and hops have done since */
 void tb_stagings_progress(struct tb_session *s);
 void tb_staging_export_notice(struct tb_session *s, const struct tb_staging *st);
 void tb_staging_progress_notice(struct tb_session *s, struct tb_staging *st);

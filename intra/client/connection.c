@@ -35,7 +35,7 @@ struct tb_connection {
     bool handles;
     uv_loop_t loop;
     uv_async_t wake;
-    uv_timer_t retry, renew, tick, greet, again;
+    uv_timer_t retry, renew, tick, greet;
     struct tb_resolver *resolver;
     struct tb_endpoint gateway;
     struct tb_tls *tls;
@@ -446,26 +446,14 @@ static void close_handles(struct tb_connection *c)
     uv_close((uv_handle_t *)&c->renew, NULL);
     uv_close((uv_handle_t *)&c->tick, NULL);
     uv_close((uv_handle_t *)&c->greet, NULL);
-    uv_close((uv_handle_t *)&c->again, NULL);
     uv_close((uv_handle_t *)&c->wake, NULL);
 }
-
-static void on_again(uv_timer_t *timer);
 
 /* Under the lock. */
 static void advance(struct tb_connection *c)
 {
-    const uint32_t again_ms = tb_stagings_advance(c->session);
-    if (again_ms > 0 && !c->ended) uv_timer_start(&c->again, on_again, again_ms, 0);
+    tb_stagings_advance(c->session);
     if (c->greeted) send_posted(c);
-}
-
-static void on_again(uv_timer_t *timer)
-{
-    struct tb_connection *c = timer->data;
-    lock(c);
-    advance(c);
-    unlock(c);
 }
 
 static void on_wake(uv_async_t *async)
@@ -510,13 +498,13 @@ static int open_tls(struct tb_connection *c, const struct tb_session_options *o)
 static int init_loop(struct tb_connection *c)
 {
     if (uv_loop_init(&c->loop) != 0) return -1;
-    uv_timer_t *timers[] = {&c->retry, &c->renew, &c->tick, &c->greet, &c->again};
-    for (unsigned i = 0; i < 5; i++) {
+    uv_timer_t *timers[] = {&c->retry, &c->renew, &c->tick, &c->greet};
+    for (unsigned i = 0; i < sizeof timers / sizeof timers[0]; i++) {
         uv_timer_init(&c->loop, timers[i]);
         timers[i]->data = c;
     }
     if (uv_async_init(&c->loop, &c->wake, on_wake) != 0) {
-        for (unsigned i = 0; i < 5; i++)
+        for (unsigned i = 0; i < sizeof timers / sizeof timers[0]; i++)
             uv_close((uv_handle_t *)timers[i], NULL);
         uv_run(&c->loop, UV_RUN_DEFAULT);
         uv_loop_close(&c->loop);

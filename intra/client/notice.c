@@ -19,8 +19,17 @@ static enum tb_status on_plan(struct tb_session *s, struct tb_reader *payload)
     return status == TB_OK ? tb_staging_plan(s, &m) : status;
 }
 
-/* An export that has just been closed is no mistake: the token then opens nothing, and its reader is told so
- * by our door. */
+static void granted_notice(struct tb_session *s, const struct tb_id *token, enum tb_status status)
+{
+    struct tb_request *notice = tb_request_new(s, TB_SESSION_GRANTED, 0, 0);
+    if (notice == NULL) return; /* the gateway gives the plan up after a while */
+    const struct tb_session_granted m = {*token, tb_session_status_put(status)};
+    tb_session_granted_encode(&m, &notice->payload);
+    tb_request_post(s, notice);
+}
+
+/* An export that has just been closed is no mistake: the token then opens nothing, and its reader is given another
+ * source. */
 static enum tb_status on_grant(struct tb_session *s, struct tb_reader *payload)
 {
     struct tb_session_grant m;
@@ -30,6 +39,7 @@ static enum tb_status on_grant(struct tb_session *s, struct tb_reader *payload)
     if (status != TB_OK)
         tb_log(TB_LOG_DEBUG, "session.grant_refused", "export=%llu status=%s",
                (unsigned long long)m.export_id, tb_status_name(status));
+    granted_notice(s, &m.token, status);
     return TB_OK;
 }
 

@@ -11,9 +11,6 @@
 #include "base/log.h"
 #include "intra/client/client.h"
 
-#define TOKEN_RETRY_MS  20u
-#define TOKEN_TRIES_MAX 50u /* a second in all: a grant that takes longer was lost */
-
 /* ---- notices ---- */
 
 void tb_staging_export_notice(struct tb_session *s, const struct tb_staging *st)
@@ -215,8 +212,6 @@ static enum tb_status keep_plan(struct tb_staging *st, const struct tb_session_p
     kept->source.bytes = (const uint8_t *)(kept + 1);
     tb_free(st->kept_plan);
     st->kept_plan = kept;
-    st->token_tries = 0;
-    st->retry_at = 0;
     return TB_OK;
 }
 
@@ -288,36 +283,18 @@ static void hear_hop(struct tb_session *s, struct tb_staging *st)
     const enum tb_status why = note.lost ? note.why : TB_CHUNK_ABSENT;
     const uint64_t plan = st->plan;
     tb_staging_close_hop(st);
-    if (why == TB_PEER_TOKEN && st->kept_plan->plan == plan && st->token_tries < TOKEN_TRIES_MAX) {
-        st->token_tries++;
-        st->retry_at = tb_time_add(tb_clock_now(), TB_MS(TOKEN_RETRY_MS));
-        return;
-    }
     tb_log(TB_LOG_WARN, "hop.lost", "number=%llu plan=%llu held_chunks=%u of=%u status=%s action=ask_again",
            (unsigned long long)st->key.number, (unsigned long long)plan, tb_staging_held_chunks(st),
            st->total_chunks, tb_status_name(why));
     lost_notice(s, st, plan, why);
 }
 
-/* The grant was on its way to the source's door when we were there. */
-static void try_again(struct tb_session *s, struct tb_staging *st)
+void tb_stagings_advance(struct tb_session *s)
 {
-    if (tb_clock_now() < st->retry_at) return;
-    st->retry_at = 0;
-    (void)follow_plan(s, st, st->kept_plan); /* it was checked when it came */
-}
-
-uint32_t tb_stagings_advance(struct tb_session *s)
-{
-    uint32_t again_ms = 0;
     for (struct tb_staging *st = s->stagings; st != NULL; st = st->next) {
         if (st->state == TB_STAGING_PREPARED)
             begin_reading(s, st);
         else if (st->state == TB_STAGING_READING && st->hop != NULL)
             hear_hop(s, st);
-        else if (st->state == TB_STAGING_READING && st->retry_at != 0)
-            try_again(s, st);
-        if (st->retry_at != 0) again_ms = TOKEN_RETRY_MS;
     }
-    return again_ms;
 }

@@ -32,6 +32,10 @@ def nine_versions_bit_exact_at_four_workers(lab):
         v = site.version(uid)
         if not v["bytes"] <= v["wire_bytes"] <= 1.03 * v["bytes"]:
             raise Failed(f"{site.name} counts {v['wire_bytes']} bytes on the wire for a version of {v['bytes']}")
+    # No door met a token that it did not know yet: PLAN waits for the owner's answer to GRANT.
+    for log in lab.dir.rglob("*.log"):
+        if "door.refused" in log.read_text(errors="replace"):
+            raise Failed(f"{log.name}: a reader came before its grant")
 
 
 @scenario

@@ -215,7 +215,21 @@ static void grant_and_plan(struct fake *f, uint32_t reader, struct fake_version 
     snprintf(m.tcp.text, sizeof m.tcp.text, "%s", from->tcp);
     m.tls = from->tls;
     m.print = from->fingerprint;
+    if (chained) {
+        f->granting.reader = (uint32_t)(s - f->sessions);
+        f->granting.plan = m;
+        return;
+    }
     SEND(s, TB_SESSION_PLAN, 0, tb_session_plan, &m, m.source.count);
+}
+
+static void on_granted(struct fake *f, const struct tb_session_granted *m)
+{
+    f->granted = *m;
+    if (f->granting.plan.plan == 0 || !tb_id_equal(&f->granting.plan.token, &m->token)) return;
+    SEND(&f->sessions[f->granting.reader], TB_SESSION_PLAN, 0, tb_session_plan, &f->granting.plan,
+         f->granting.plan.source.count);
+    f->granting.plan.plan = 0;
 }
 
 static void on_stage(struct fake *f, uint32_t index, uint64_t request, const struct tb_session_stage *m)
@@ -453,6 +467,11 @@ static enum tb_status on_notice(struct fake *f, uint32_t index, struct tb_wire_f
         on_export(f, index, &m);
         return TB_OK;
     }
+    case TB_SESSION_GRANTED: {
+        DECODE(tb_session_granted, m);
+        on_granted(f, &m);
+        return TB_OK;
+    }
     case TB_SESSION_HOP_LOST: {
         DECODE(tb_session_hop_lost, m);
         f->hop_lost = m;
@@ -680,13 +699,25 @@ static void grant_job(struct fake *f, void *user)
     SEND(&f->sessions[g->session], TB_SESSION_GRANT, 0, tb_session_grant, &g->grant, 0);
 }
 
-static enum tb_status read_once(struct fake *f, struct fake_version *v, uint32_t shard)
+/* A rank answers each GRANT, also one for an export that is closed: its door then says no. */
+static void wait_granted(struct fake *f, const struct tb_id *token)
 {
+    const time_t until = time(NULL) + BOUND_S;
+    pthread_mutex_lock(&f->lock);
+    while (!tb_id_equal(&f->granted.token, token))
+        wait_change(f, until);
+    pthread_mutex_unlock(&f->lock);
+}
+
+enum tb_status fake_read(struct fake *f, struct fake_version *v, uint32_t shard)
+{
+    make_place(&v->shards[shard]);
     struct fake_shard *sh = &v->shards[shard];
     struct granting g = {.session = sh->session,
                          .grant = {.export_id = sh->export_id, .reader = f->door.fingerprint}};
     tb_random_bytes(g.grant.token.bytes, 16);
     run_job(f, grant_job, &g);
+    wait_granted(f, &g.grant.token);
     const struct tb_session_hello *h = &f->sessions[sh->session].hello;
     struct hearing hearing = {.f = f};
     const struct tb_source_shard *source;
@@ -718,18 +749,6 @@ static enum tb_status read_once(struct fake *f, struct fake_version *v, uint32_t
     tb_hop_close(hop);
     free(memory);
     return hearing.whole ? TB_OK : hearing.why;
-}
-
-enum tb_status fake_read(struct fake *f, struct fake_version *v, uint32_t shard)
-{
-    make_place(&v->shards[shard]);
-    enum tb_status status = TB_PEER_TOKEN;
-    /* The grant may be slower than the reader. */
-    for (int tries = 0; tries < 100 && status == TB_PEER_TOKEN; tries++) {
-        status = read_once(f, v, shard);
-        if (status == TB_PEER_TOKEN) usleep(10000);
-    }
-    return status;
 }
 
 static void export_landed(struct fake *f, struct fake_version *v)

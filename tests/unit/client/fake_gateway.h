@@ -100,6 +100,11 @@ struct fake {
     bool chain;       /* PLANs name the worker that exported last, when there is one */
     bool garble_root; /* MANIFESTS with another root */
     bool bad_source;  /* PLAN with tables that do not fit */
+    struct {
+        uint32_t reader; /* a session */
+        struct tb_session_plan plan;
+    } granting;                        /* the PLAN that goes out when the source's owner has answered GRANT */
+    struct tb_session_granted granted; /* the newest answer to GRANT */
     struct tb_session_hop_lost hop_lost;
     struct tb_session_progress progress;
     struct tb_session_activated activated;
