@@ -10,7 +10,7 @@ import pathlib
 import shutil
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-ROOMS = ("between_sites", "inside_site", "fleet_keys")
+ROOMS = ("between_sites", "inside_site", "fleet_keys", "beside_peers")
 
 NO_DELTAS = "deltas between versions are not in the product yet: each version crosses in full"
 NO_CODECS = "the codec is not in the product yet: links have raw and zstd"
@@ -52,7 +52,15 @@ KEYS = (
         "the TLS pump: best of 1, 2, 4, 8 streams, bbr and cubic where the kernel has them, cold 1 GiB, blocking"),
     Key("link.cpu", "core-s/GiB", ">= 1.0", "core-seconds a GiB of both gateways while a full version crosses, digests on; "
         "no codec", "the better of rclone and aria2 from nginx over mutual TLS, client and server, 8 streams",
-        ("nginx",), over="b/a"),
+        ("root", "nginx"), over="b/a"),
+    Key("peers.goodput", "Gbit/s", ">= 1.0", "goodput of a full version over a veth, gateway to gateway",
+        "the best of rclone, aria2, Globus GridFTP, XRootD, rsync over stunnel", ("root",)),
+    Key("peers.copies8", "s", ">= 1.0", "from the crossing's begin until eight workers have staged it, each chunk verified",
+        "the best of the same: its pull, then eight copies verified by SHA-256, a core each", ("root",), over="b/a"),
+    Key("peers.cut", "s", "<= 1.0", "seconds more with the carrier gone for 5 s in mid-version, 800 Mbit/s; one round",
+        "the best of the same", ("root",)),
+    Key("peers.kill", "share", "<= 1.0", "share of 256 MiB that came twice after SIGKILL of the receiver at half; one round",
+        "0.05 of it", ("root",)),
     Key("link.next_version", "s", ">= 60", "publish call to held at the remote gateway; 2 GiB, 2 % changed, 200 Mbit/s, 80 ms",
         "a full raw copy over that link", ("root", "wan"), NO_DELTAS, "b/a"),
     Key("link.next_version.fast", "s", ">= 15", "the same at 1 Gbit/s", "likewise", ("root", "wan"), NO_DELTAS, "b/a"),

@@ -22,11 +22,15 @@ def row(result):
     return (key.name, *numbers, key.goal, verdict, f"{j['a']:.4g}", f"{j['b']:.4g}", key.unit)
 
 
+def plain(headings, rows):
+    rows = [headings, *rows]
+    widths = [max(len(r[i]) for r in rows) for i in range(len(headings))]
+    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(r, widths)).rstrip() for r in rows)
+
+
 def text_table(results):
-    rows = [HEADINGS] + [row(r) for r in results]
-    widths = [max(len(r[i]) for r in rows) for i in range(len(HEADINGS))]
-    lines = ["  ".join(cell.ljust(w) for cell, w in zip(r, widths)).rstrip() for r in rows]
-    return "\n".join(lines + [f"{r.key.name}: skipped: {r.why_skipped}" for r in results if r.why_skipped])
+    why = [f"{r.key.name}: skipped: {r.why_skipped}" for r in results if r.why_skipped]
+    return "\n".join([plain(HEADINGS, [row(r) for r in results]), *why])
 
 
 def cpu_model():
@@ -79,9 +83,24 @@ def facts(root, command, rounds, load_before):
             "load average of the machine (1 minute)": load}
 
 
-def write(path, results, run_facts):
+def replace(page, begin, end, text):
+    before, rest = page.split(begin, 1)
+    old, after = rest.split(end, 1)
+    return before + text(old) + after
+
+
+def table_section(begin, end, table, date):
+    lines = ["|" + "|".join(cells) + "|" for cells in (table[0], ["---"] * len(table[0]), *table[1])]
+    return "\n".join([begin, "", *lines, "", f"Measured {date}, {machine()}; load average {os.getloadavg()[0]:.1f} at the end.", "", end])
+
+
+def write(path, results, run_facts, tables=None):
     """Replaces what stands between the marks, but keeps the rows of keys that were not measured; the rest is people's."""
     page = path.read_text(encoding="utf-8") if path.exists() else f"# Benchmarks\n\n{BEGIN}\n{END}\n"
-    before, rest = page.split(BEGIN, 1)
-    old, after = rest.split(END, 1)
-    path.write_text(before + section(results, run_facts, rows_before(old)) + after, encoding="utf-8")
+    page = replace(page, BEGIN, END, lambda old: section(results, run_facts, rows_before(old)))
+    for name, table in (tables or {}).items():
+        begin, end = f"<!-- bench/run: table {name} -->", f"<!-- bench/run: end of {name} -->"
+        if begin not in page:
+            page += f"\n## Table: {name}\n\n{begin}\n{end}\n"
+        page = replace(page, begin, end, lambda _, b=begin, e=end, t=table: table_section(b, e, t, run_facts["date"]))
+    path.write_text(page, encoding="utf-8")

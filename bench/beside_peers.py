@@ -1,0 +1,364 @@
+"""Tombolo and the programs that users move weights with today, over one wire: the same file, encrypted, verified.
+
+Ours goes from gateway to gateway, RAM to RAM; theirs from a file to a file, both in tmpfs. Eight local copies are eight
+workers that staged it (each digest checked) on our side, and eight files, copied two at a time and checked by SHA-256, on
+theirs."""
+
+import concurrent.futures
+import contextlib
+import itertools
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import harness
+import lab as sites
+import peers
+from measuring import Skip, measurement
+from veth import ADDRESS, Wire, tree_cpu_s
+
+MIB = 1 << 20
+COPIES = 8
+SHAPED_MBIT = 800     # where a transfer is cut or killed in its middle: 256 MiB take 2.7 s
+SHAPED_MIB = 256
+CUT_S = 5
+GIVE_UP_S = 40
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+class GaveUp(Exception):
+    pass
+
+
+@contextlib.contextmanager
+def in_memory():
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="tombolo-peers.", dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def source_file(bench, folder, mib):
+    """The bench's weights, where all can read them."""
+    made = bench.weights(mib * MIB)
+    return pathlib.Path(shutil.copy(made, folder / "weights.safetensors"))
+
+
+class Theirs:
+    """One peer, served: pull() as often as asked."""
+
+    def __init__(self, wire, peer):
+        self.wire, self.peer, self.to = wire, peer, peer.ground.dir / "dst/m"
+        self.servers = peer.serve(wire)
+
+    def close(self):
+        for s in self.servers:
+            s.terminate()
+        for s in self.servers:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                s.wait(3)
+            s.kill()
+            s.wait()
+        self.clear()
+
+    def clear(self):
+        for f in self.to.parent.iterdir():
+            f.unlink()
+
+    def start(self, again=False):
+        words = (self.peer.resume if again else self.peer.pull)(self.to)
+        with open(self.peer.ground.dir / "log/client.out", "ab") as log:
+            return self.wire.start("b", *words, env=self.peer.env, log=log)
+
+    def wait(self, client, look=None):
+        """The client's core-seconds, once it ended well."""
+        end = time.monotonic() + GIVE_UP_S
+        while True:
+            pid, status, used = os.wait4(client.pid, os.WNOHANG)
+            if pid:
+                client.returncode = os.waitstatus_to_exitcode(status)
+                break
+            if time.monotonic() > end:
+                os.killpg(client.pid, signal.SIGKILL)
+                client.wait()
+                raise GaveUp(f"not done after {GIVE_UP_S} s")
+            if look is not None:
+                look()
+            time.sleep(0.002)
+        if client.returncode != 0:
+            raise GaveUp(f"exited {client.returncode}")
+        return used.ru_utime + used.ru_stime
+
+    def right(self):
+        return self.to.exists() and peers.openssl("dgst", "-sha256", "-r", self.to,
+                                                  folder=self.to.parent).split()[0] == self.peer.ground.sha256
+
+    def pull(self, look=None):
+        """(seconds, core-seconds of both ends)"""
+        self.clear()
+        before = sum(tree_cpu_s(s.pid) for s in self.servers)
+        start = time.monotonic()
+        client_cpu = self.wait(self.start(), look)
+        seconds = time.monotonic() - start
+        cpu = client_cpu + sum(tree_cpu_s(s.pid) for s in self.servers) - before
+        if not self.right():
+            raise GaveUp("the bytes differ")
+        return seconds, cpu
+
+    def copies_s(self):
+        """Seconds of eight local copies of what was pulled, each verified."""
+        def one(i):
+            to = self.to.with_name(f"copy{i}")
+            shutil.copyfile(self.to, to)
+            got = peers.openssl("dgst", "-sha256", "-r", to, folder=to.parent).split()[0]
+            if got != self.peer.ground.sha256:
+                raise GaveUp(f"copy {i} differs")
+        start = time.monotonic()
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(one, range(COPIES)))
+        return time.monotonic() - start
+
+    def killed(self, size):
+        """(share of the file that came twice, whether an unfinished file stood under the final name)"""
+        begun = self.wire.received_bytes()
+        self.clear()
+        client = self.start()
+        while self.wire.received_bytes() - begun < size / 2:
+            if client.poll() is not None:
+                raise GaveUp(f"exited {client.returncode} before its middle")
+            time.sleep(0.002)
+        os.killpg(client.pid, signal.SIGKILL)  # rsync's receiver is a child of its own
+        client.wait()
+        bare = self.to.exists()
+        self.wait(self.start(again=True))
+        if not self.right():
+            raise GaveUp("the bytes differ after the second start")
+        return self.wire.received_bytes() - begun, bare
+
+
+class Ours:
+    """East in a, west in b, with the product's defaults; cross() as often as asked."""
+
+    def __init__(self, wire, lab, path, mib):
+        self.wire, self.lab = wire, lab
+        self.path = path
+        lab.dir.chmod(0o755)
+        self.east, self.west = sites.east_west(lab, arena_mib=2 * mib + 512, keep=1)
+        lab.address = ADDRESS["a"]
+        self.west.peers["east"] = f"{ADDRESS['a']}:{self.east.port}"
+        self.in_ns("a", self.east.start)
+        self.in_ns("b", self.west.start)
+        self.west.wait_link("east")
+        self.rank, self.run = self.in_ns("a", lambda: sites.rank(lab, self.east, path))
+        self.numbers = itertools.count(1)
+        self.workers = []
+
+    def in_ns(self, end, do):
+        """Daemons and workers that it starts live at this end of the wire."""
+        kept = harness.TOMBOLOD, harness.WORKER
+        harness.TOMBOLOD, harness.WORKER = (self.script(end, p) for p in kept)
+        try:
+            return do()
+        finally:
+            harness.TOMBOLOD, harness.WORKER = kept
+
+    def script(self, end, program):
+        path = self.lab.dir / f"{end}-{program.name}"
+        if not path.exists():
+            path.write_text(f"#!/bin/sh\nexec ip netns exec {self.wire.name[end]} setpriv --pdeathsig KILL {program} \"$@\"\n")
+            path.chmod(0o755)
+        return path
+
+    def add_workers(self):
+        host = pathlib.Path(BOOT_ID).read_text(encoding="ascii").strip()
+        self.workers = self.in_ns("b", lambda: [harness.Rollout(self.lab, self.west, f"reader{i}", self.path, host=host)
+                                                for i in range(COPIES)])
+
+    def publish(self):
+        """(number, uid) of a version that is whole in east's arena, while west hears nothing."""
+        number = next(self.numbers)
+        uid = sites.publish(self.rank, self.run, number)["uid"]
+        harness.wait_for("east holds it", lambda: self.east.holds(uid), timeout_s=120)
+        return number, uid
+
+    def cpu_s(self):
+        return sum(tree_cpu_s(s.daemon.popen.pid) for s in (self.east, self.west))
+
+    def cross(self):
+        """(seconds, core-seconds of both gateways)"""
+        with sites.stopped(self.west.daemon):
+            number, _ = self.publish()
+            before = self.cpu_s()
+        seconds = sites.crossing_s(self.west, number)
+        return seconds, self.cpu_s() - before
+
+    def copies_s(self):
+        """Seconds from the crossing's begin until eight workers staged the version."""
+        with sites.stopped(self.west.daemon):
+            number, uid = self.publish()
+            for w in self.workers:
+                w.worker.send("wait", model="policy", kind="exact", number=number, run_order=1, timeout_ms=60000)
+                w.worker.send("stage", uid=uid, timeout_ms=60000)
+        begun = sites.logged_at(self.west.daemon, "crossing.begun", f"number={number} ")
+        for w in self.workers:
+            for what in ("waits", "stages"):
+                harness.expect(f"{w.worker.name} {what}", w.worker.receive(timeout_s=90)["status"], "ok")
+        seconds = time.monotonic() - begun
+        for w in self.workers:
+            w.activate(uid)
+        return seconds
+
+    def whole(self, uid, look=None):
+        end = time.monotonic() + GIVE_UP_S
+        while not self.west.holds(uid):
+            if time.monotonic() > end:
+                raise GaveUp(f"not whole after {GIVE_UP_S} s")
+            if look is not None:
+                look()
+            time.sleep(0.01)
+
+    def timed(self, look=None):
+        """Seconds of a publish call and its crossing, where the wire is the limit."""
+        start = time.monotonic()
+        _, uid = self.publish()
+        self.whole(uid, look)
+        return time.monotonic() - start
+
+    def killed(self, size):
+        begun = self.wire.received_bytes()
+        _, uid = self.publish()
+        harness.wait_for("half of it came", lambda: self.wire.received_bytes() - begun >= size / 2, timeout_s=60)
+        self.west.kill()
+        self.in_ns("b", self.west.start)
+        self.whole(uid)
+        return self.wire.received_bytes() - begun
+
+
+def available(bench):
+    found, absent = [], []
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    for peer in peers.PEERS:
+        lacks = [n for n in peer.needs if shutil.which(n, path=path) is None]
+        if lacks:
+            absent.append((peer.name, f"skipped: {', '.join(lacks)} not installed; bench/setup installs it"))
+        else:
+            found.append(peer)
+    for name, why in absent:
+        bench.say(f"  {name}: {why}")
+    return found, dict(absent)
+
+
+def with_peer(wire, peer, do, notes):
+    """do(theirs), or None and a note why not."""
+    theirs = None
+    try:
+        theirs = Theirs(wire, peer)
+        return do(theirs)
+    except (GaveUp, RuntimeError, OSError) as error:
+        notes[peer.name] = str(error).splitlines()[0]
+        return None
+    finally:
+        if theirs is not None:
+            theirs.close()
+        for f in (peer.ground.dir / "dst").iterdir():
+            f.unlink()
+
+
+def median(values):
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2] if ordered else None
+
+
+OUR_NAME = "Tombolo, gateway to gateway"
+
+
+@measurement("link.cpu", "peers.goodput", "peers.copies8")
+def beside_peers(bench):
+    mib = 256 if bench.quick else 512
+    found, notes = available(bench)
+    seen = {}  # name -> [(seconds, core-seconds a GiB, seconds to eight copies)]
+    with in_memory() as folder, Wire() as wire, harness.Lab() as lab:
+        path = source_file(bench, folder, mib)
+        size = path.stat().st_size
+        ground = peers.Ground(folder / "ground", path)
+        made = [peer(ground) for peer in found]
+        ours = Ours(wire, lab, path, mib)
+        for _ in range(2):
+            ours.cross()  # the arenas' pages are mapped from then on
+        ours.add_workers()
+
+        def once(theirs):
+            seconds, cpu = theirs.pull()
+            return seconds, cpu * (1 << 30) / size, seconds + theirs.copies_s()
+        for _ in range(bench.rounds):
+            seconds, cpu = ours.cross()
+            row = {OUR_NAME: (seconds, cpu * (1 << 30) / size, ours.copies_s())}
+            for peer in made:
+                got = with_peer(wire, peer, once, notes)
+                if got is not None:
+                    row[peer.name] = got
+            for name, got in row.items():
+                seen.setdefault(name, []).append(got)
+                bench.say(f"  {name}: {size * 8 / got[0] / 1e9:.2f} Gbit/s, {got[1]:.2f} core-s/GiB, 8 copies {got[2]:.2f} s")
+            others = {n: g for n, g in row.items() if n != OUR_NAME}
+            https = [g[1] for n, g in others.items() if "nginx" in n]
+            if not https:
+                raise Skip("neither rclone nor aria2 could pull: " + "; ".join(notes.values()))
+            mine = row[OUR_NAME]
+            yield {"link.cpu": (mine[1], min(https)),
+                   "peers.goodput": tuple(size * 8 / s / 1e9 for s in (mine[0], min(g[0] for g in others.values()))),
+                   "peers.copies8": (mine[2], min(g[2] for g in others.values()))}
+    rows = [(name, f"{size * 8 / median(g[0] for g in got) / 1e9:.2f}", f"{median(g[1] for g in got):.2f}",
+             f"{median(g[2] for g in got):.2f}") for name, got in seen.items()]
+    rows += [(name, why, "", "") for name, why in notes.items() if name not in seen]
+    bench.table("peers", (f"on a veth, {size // MIB} MiB, {bench.rounds} rounds", "Gbit/s", "core-s/GiB, both ends",
+                          "s until 8 local copies are verified"), rows)
+
+
+@measurement("peers.cut", "peers.kill")
+def after_a_fault(bench):
+    found, notes = available(bench)
+    rows, extra, waste = [], {}, {}
+    with in_memory() as folder, Wire() as wire, harness.Lab() as lab:
+        path = source_file(bench, folder, SHAPED_MIB)
+        size = path.stat().st_size
+        ground = peers.Ground(folder / "ground", path)
+        wire.shape(SHAPED_MBIT)
+
+        def note(name, plain_s, cut_s, clean_bytes, killed_bytes, bare):
+            extra[name], waste[name] = cut_s - plain_s, max(0, killed_bytes - clean_bytes) / size
+            rows.append((name, f"{plain_s:.2f}", f"{extra[name]:.2f}", f"{100 * waste[name]:.1f} %", bare))
+            bench.say("  " + ", ".join(rows[-1]))
+
+        def theirs_once(theirs):
+            begun = wire.received_bytes()
+            plain_s, _ = theirs.pull()
+            clean = wire.received_bytes() - begun
+            with wire.cut_once(size / 3, CUT_S) as look:
+                cut_s, _ = theirs.pull(look)
+            killed, bare = theirs.killed(size)
+            note(theirs.peer.name, plain_s, cut_s, clean, killed, "yes" if bare else "no")
+
+        ours = Ours(wire, lab, path, SHAPED_MIB)
+        ours.timed()
+        begun = wire.received_bytes()
+        plain_s = ours.timed()
+        clean = wire.received_bytes() - begun
+        with wire.cut_once(size / 3, CUT_S) as look:
+            cut_s = ours.timed(look)
+        note(OUR_NAME, plain_s, cut_s, clean, ours.killed(size), "in memory: no names")
+        for peer in found:
+            with_peer(wire, peer(ground), theirs_once, notes)
+    rows += [(name, why, "", "", "") for name, why in notes.items()]
+    bench.table("faults", (f"{SHAPED_MIB} MiB over {SHAPED_MBIT} Mbit/s, one round", "s", f"s more with the carrier gone for {CUT_S} s",
+                           "bytes that came twice after SIGKILL at half", "unfinished under the final name"), rows)
+    theirs = [n for n in extra if n != OUR_NAME]
+    if not theirs:
+        raise Skip("no peer could pull: " + "; ".join(notes.values()))
+    yield {"peers.cut": (extra[OUR_NAME], min(extra[n] for n in theirs)), "peers.kill": (waste[OUR_NAME], 0.05)}
