@@ -54,6 +54,8 @@ struct tb_planner_member {
     bool spot;  /* may go at any time: loses ties */
     bool slow;  /* shall be a leaf */
 
+    uint32_t row; /* the caller's own number for it; not looked at */
+
     struct tb_planner_scratch own;
 };
 

@@ -6,8 +6,40 @@
 
 #include <string.h>
 
+/* Ids of sessions and names of hosts share the hints. */
+static uint32_t *hint_of(const struct tb_catalog *c, uint64_t hash)
+{
+    hash *= UINT64_C(0x9e3779b97f4a7c15);
+    return &c->session_hints[(uint32_t)(hash >> 32) & (c->session_hint_count - 1)];
+}
+
+static uint32_t *session_hint(const struct tb_catalog *c, const struct tb_id *id)
+{
+    uint64_t hash;
+    memcpy(&hash, id->bytes, sizeof hash);
+    return hint_of(c, hash);
+}
+
+static uint32_t *host_hint(const struct tb_catalog *c, const struct tb_name *host)
+{
+    uint64_t hash = 0;
+    for (const char *at = host->text; *at != 0; at++)
+        hash = hash * 31 + (uint8_t)*at;
+    return hint_of(c, hash);
+}
+
+static bool session_is(const struct tb_catalog *c, uint32_t i, const struct tb_id *id)
+{
+    const struct session *s = session_at(c, i);
+    return s->row.live && !s->row.dead && tb_id_equal(&s->info.id, id);
+}
+
+/* Each request of each worker asks: a hint saves it from looking through all rows. Hints are never taken back;
+ * the row says whether one is still true. */
 uint32_t tb_catalog_session_find(const struct tb_catalog *c, const struct tb_id *id)
 {
+    const uint32_t hint = *session_hint(c, id);
+    if (hint < c->sessions.high && session_is(c, hint, id)) return hint;
     EACH(c->sessions, i) if (tb_id_equal(&session_at(c, i)->info.id, id)) return i;
     return NONE;
 }
@@ -16,6 +48,10 @@ uint32_t tb_catalog_session_find(const struct tb_catalog *c, const struct tb_id 
 static uint32_t host_number(const struct tb_catalog *c, const struct tb_name *host, uint32_t own)
 {
     if (tb_catalog_same_name(host, &c->config.host)) return 1;
+    const uint32_t hint = *host_hint(c, host);
+    if (hint != own && hint < c->sessions.high && session_at(c, hint)->row.live &&
+        !session_at(c, hint)->row.dead && tb_catalog_same_name(&session_at(c, hint)->info.host, host))
+        return session_at(c, hint)->host;
     EACH(c->sessions, i)
     if (i != own && tb_catalog_same_name(&session_at(c, i)->info.host, host)) return session_at(c, i)->host;
     return own + 2;
@@ -47,6 +83,7 @@ static void place_session(struct tb_catalog *c, uint32_t i)
     struct session *s = session_at(c, i);
     s->host = host_number(c, &s->info.host, i);
     s->rack = rack_number(c, &s->info.rack, i);
+    *host_hint(c, &s->info.host) = i;
     if (s->host == i + 2)
         while (number_taken(c, i, s->host, 0))
             s->host += c->limits.sessions + 1;
@@ -68,6 +105,7 @@ enum tb_status tb_catalog_session_open(struct tb_catalog *c, tb_time_ns now,
     s->info = *info;
     s->lease_until = tb_time_add(c->now, c->config.lease_ns);
     s->attached = true;
+    *session_hint(c, &info->id) = i;
     place_session(c, i);
     return TB_OK;
 }

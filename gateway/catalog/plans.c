@@ -91,12 +91,14 @@ static bool gateway_serves(const struct version *v)
     return v->reserved && !v->evicting;
 }
 
-static struct tb_planner_member worker_member(const struct tb_catalog *c, const struct reference *ref)
+static struct tb_planner_member worker_member(const struct tb_catalog *c, uint32_t row)
 {
+    const struct reference *ref = reference_at(c, row);
     const struct session *s = session_at(c, ref->owner);
     return (struct tb_planner_member){
         .id = (uint64_t)ref->owner + 1,
         .kind = TB_PLANNER_WORKER,
+        .row = row,
         .host = s->host,
         .rack = s->rack,
         .upstream = TB_PLANNER_NONE,
@@ -115,6 +117,7 @@ static uint32_t fill_question(struct tb_catalog *c, const struct version *v)
     if (gateway_serves(v))
         c->question[count++] = (struct tb_planner_member){.id = GATEWAY_ID,
                                                           .kind = TB_PLANNER_GATEWAY,
+                                                          .row = GATEWAY,
                                                           .host = 1,
                                                           .upstream = TB_PLANNER_NONE,
                                                           .readers = c->gateway_readers,
@@ -125,27 +128,14 @@ static uint32_t fill_question(struct tb_catalog *c, const struct version *v)
         struct reference *ref = reference_at(c, r);
         if (ref->kind != TB_REFERENCE_WORKER) continue;
         ref->question = count;
-        c->question[count++] = worker_member(c, ref);
+        c->question[count++] = worker_member(c, r);
     }
-    EACH_REFERENCE(c, v, r)
-    {
-        const struct reference *ref = reference_at(c, r);
-        if (ref->kind != TB_REFERENCE_WORKER || ref->source == NONE) continue;
-        c->question[ref->question].upstream =
-            ref->source == GATEWAY ? 0 : reference_at(c, ref->source)->question;
+    for (uint32_t i = gateway_serves(v) ? 1 : 0; i < count; i++) {
+        const uint32_t source = reference_at(c, c->question[i].row)->source;
+        if (source == NONE) continue;
+        c->question[i].upstream = source == GATEWAY ? 0 : reference_at(c, source)->question;
     }
     return count;
-}
-
-static uint32_t source_of_place(const struct tb_catalog *c, const struct version *v, uint32_t place)
-{
-    if (c->question[place].kind == TB_PLANNER_GATEWAY) return GATEWAY;
-    EACH_REFERENCE(c, v, r)
-    {
-        const struct reference *ref = reference_at(c, r);
-        if (ref->kind == TB_REFERENCE_WORKER && ref->question == place) return r;
-    }
-    return NONE;
 }
 
 static uint32_t pick(struct tb_catalog *c, uint32_t reference)
@@ -164,7 +154,7 @@ static uint32_t pick(struct tb_catalog *c, uint32_t reference)
     question.reader = ref->question;
     uint32_t place;
     if (tb_planner_upstream(&question, &place) != TB_OK) return NONE;
-    return source_of_place(c, v, place);
+    return c->question[place].row;
 }
 
 static bool can_be_told(const struct tb_catalog *c, uint32_t source)
@@ -195,24 +185,38 @@ static bool wants_plan(const struct reference *ref)
     return ref->kind == TB_REFERENCE_WORKER && !ref->whole && ref->source == NONE;
 }
 
-/* Oldest reader first, so that those who came first stand nearer to the source; the list is the youngest
- * first. */
+/* The list is the youngest first. */
+static uint32_t oldest_asking(const struct tb_catalog *c, const struct version *v, uint32_t *asking_out)
+{
+    uint32_t oldest = NONE;
+    *asking_out = 0;
+    EACH_REFERENCE(c, v, r)
+    {
+        const struct reference *ref = reference_at(c, r);
+        if (!wants_plan(ref) || ref->asked) continue;
+        oldest = r;
+        (*asking_out)++;
+    }
+    return oldest;
+}
+
+/* Oldest reader first, so that those who came first stand nearer to the source. Nearly always one asks, or
+ * none: with 10,000 workers each walk of the list counts. */
 void tb_plans_settle(struct tb_catalog *c, uint32_t version)
 {
     const struct version *v = version_at(c, version);
     if (!tb_version_lives(v) && v->state != TB_VERSION_RETIRED) return;
-    for (;;) {
-        uint32_t oldest = NONE;
-        EACH_REFERENCE(c, v, r)
-        {
-            struct reference *ref = reference_at(c, r);
-            if (wants_plan(ref) && !ref->asked) oldest = r;
-        }
+    uint32_t asking;
+    uint32_t asked = 0;
+    do {
+        const uint32_t oldest = oldest_asking(c, v, &asking);
         if (oldest == NONE) break;
         reference_at(c, oldest)->asked = true;
         plan(c, oldest);
-    }
-    EACH_REFERENCE(c, v, r) reference_at(c, r)->asked = false;
+        if (asking == 1) reference_at(c, oldest)->asked = false;
+        asked++;
+    } while (asking > 1);
+    if (asked > 1) EACH_REFERENCE(c, v, r) reference_at(c, r)->asked = false;
 }
 
 /* ---- changes ---- */

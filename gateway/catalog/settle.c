@@ -27,6 +27,15 @@ static struct tb_catalog_limits with_defaults(const struct tb_catalog_limits *gi
     return l;
 }
 
+/* So sparse that few ids share a hint: those that lose theirs are found row by row. */
+static uint32_t hint_count(uint32_t sessions)
+{
+    uint32_t count = 64;
+    while (count / 8 < sessions && count < UINT32_C(1) << 30)
+        count *= 2;
+    return count;
+}
+
 /* Hands out parts of the caller's memory; with base NULL it only measures. */
 struct carver {
     uint8_t *base;
@@ -65,6 +74,8 @@ static void carve_all(struct carver *k, struct tb_catalog *c)
     carve_table(k, &c->sites, "sites", l->sites, sizeof(struct site));
     c->shards = carve(k, (size_t)l->versions * l->shards * sizeof(struct shard));
     c->question = carve(k, ((size_t)l->references + 1) * sizeof(struct tb_planner_member));
+    c->session_hint_count = hint_count(l->sessions);
+    c->session_hints = carve(k, (size_t)c->session_hint_count * sizeof(uint32_t));
 }
 
 size_t tb_catalog_bytes(const struct tb_catalog_limits *limits)
@@ -95,6 +106,7 @@ struct tb_catalog *tb_catalog_init(void *memory, const struct tb_catalog_limits 
         (struct tb_catalog){.config = *config, .limits = with_defaults(limits), .now = now, .last_tick = now};
     config_defaults(&c->config);
     carve_all(&k, c);
+    memset(c->session_hints, 0, (size_t)c->session_hint_count * sizeof(uint32_t));
     c->recovering = true;
     c->recovers_until = tb_time_add(now, c->config.lease_ns);
     c->full = "";

@@ -6,12 +6,6 @@
 
 #include "base/assert.h"
 
-struct row *tb_table_row(const struct table *t, uint32_t index)
-{
-    TB_ASSERT(index < t->high);
-    return (struct row *)(void *)(t->rows + (size_t)index * t->row_bytes);
-}
-
 uint32_t tb_table_new(struct table *t)
 {
     uint32_t index = t->free_first;
@@ -65,15 +59,6 @@ void tb_table_free(struct table *t, uint32_t index)
     row->todos = 0;
     row->next = t->free_first;
     t->free_first = index;
-}
-
-uint32_t tb_table_next(const struct table *t, uint32_t index)
-{
-    for (; index < t->high; index++) {
-        const struct row *row = tb_table_row(t, index);
-        if (row->live && !row->dead) return index;
-    }
-    return NONE;
 }
 
 void tb_row_mark(struct table *t, uint32_t index, enum tb_catalog_todo_kind kind)

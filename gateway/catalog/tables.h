@@ -7,6 +7,7 @@
 #ifndef TB_GATEWAY_CATALOG_TABLES_H
 #define TB_GATEWAY_CATALOG_TABLES_H
 
+#include "base/assert.h"
 #include "gateway/catalog/catalog.h"
 #include "intra/planner.h"
 
@@ -36,12 +37,24 @@ struct table {
     const char *name;
 };
 
-struct row *tb_table_row(const struct table *t, uint32_t index);
+/* Here, because walks over tables are most of what a catalog of thousands does. */
+static inline struct row *tb_table_row(const struct table *t, uint32_t index)
+{
+    TB_ASSERT(index < t->high);
+    return (struct row *)(void *)(t->rows + (size_t)index * t->row_bytes);
+}
 /* A zeroed live row, or NONE when the table is full. */
 uint32_t tb_table_new(struct table *t);
 void tb_table_free(struct table *t, uint32_t index);
 /* The first live row that is not dead, from `index` on; NONE. */
-uint32_t tb_table_next(const struct table *t, uint32_t index);
+static inline uint32_t tb_table_next(const struct table *t, uint32_t index)
+{
+    for (; index < t->high; index++) {
+        const struct row *row = tb_table_row(t, index);
+        if (row->live && !row->dead) return index;
+    }
+    return NONE;
+}
 void tb_row_mark(struct table *t, uint32_t index, enum tb_catalog_todo_kind kind);
 void tb_row_unmark(struct table *t, uint32_t index, enum tb_catalog_todo_kind kind);
 bool tb_row_marked(const struct row *row, enum tb_catalog_todo_kind kind);
@@ -227,6 +240,8 @@ struct tb_catalog {
     struct table models, runs, versions, sessions, references, groups, members, waits, sites;
     struct shard *shards;               /* limits.shards for each version row */
     struct tb_planner_member *question; /* plans.c: limits.references + 1 */
+    uint32_t *session_hints;            /* leases.c: where a session may stand, by a hash of its id or host */
+    uint32_t session_hint_count;        /* a power of two */
     tb_time_ns now, last_tick;
     tb_time_ns recovers_until;
     bool recovering;

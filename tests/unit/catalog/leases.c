@@ -1,4 +1,5 @@
 /* leases.c - tests of gateway/catalog/leases.c: who is believed to live (P6), and who is not. */
+#include <stdio.h>
 #include <string.h>
 
 #include "check.h"
@@ -145,9 +146,38 @@ static void a_full_table_is_refused_by_name(void **state)
     site_close(&s);
 }
 
+/* Sessions and hosts are looked for where they were last seen; rows are used again by others, and what was seen
+ * there must not be believed. */
+static void a_row_used_again_is_another_session(void **state)
+{
+    (void)state;
+    struct site s;
+    east_open(&s, 2);
+    for (uint32_t life = 0; life < 200; life++) {
+        char name[32];
+        for (uint32_t w = 0; w < 10; w++) {
+            (void)snprintf(name, sizeof name, "w%u-%u", life, w);
+            come(&s, name);
+        }
+        for (uint32_t w = 0; w < 10; w++) {
+            (void)snprintf(name, sizeof name, "w%u-%u", life, w);
+            const struct tb_id id = session_of(name);
+            struct tb_catalog_session_view view;
+            assert_true(tb_catalog_session_get(s.c, &id, &view));
+            assert_string_equal(view.session.name.text, name);
+            CHECK_OK(tb_catalog_session_renew(s.c, s.now, &id));
+            tb_catalog_session_close(s.c, s.now, &id);
+            CHECK_STATUS(tb_catalog_session_renew(s.c, s.now, &id), TB_PEER_LEASE);
+        }
+        hush(&s);
+    }
+    site_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_row_used_again_is_another_session),
         cmocka_unit_test(a_pause_of_the_process_takes_no_lease),
         cmocka_unit_test(a_silent_worker_loses_its_lease),
         cmocka_unit_test(only_its_own_identity_resumes_a_session),
