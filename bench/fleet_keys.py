@@ -1,4 +1,4 @@
-"""What the fleet's model says: no measurement of this machine, and the same in every round."""
+"""What the fleet's model says (no measurement of this machine, the same in every round), and what joining costs a catalog."""
 
 import json
 import subprocess
@@ -27,3 +27,12 @@ def fleet_chain(bench):
         common = {"sites": 1, "workers": 1, "chunks": 8192, "link": 100e9, "nic": 100e9}
         many, one = model(bench, hosts=1000, **common), model(bench, hosts=1, **common)
         yield {"fleet.chain.n1000": (many["workers_s"]["last"], one["workers_s"]["last"])}
+
+
+@measurement("fleet.joins")
+def fleet_joins(bench):
+    for _ in range(bench.rounds):
+        done = subprocess.run([str(bench.joins), "--workers", "10000", "--json"], check=True, stdout=subprocess.PIPE,
+                              text=True, timeout=300)
+        r = json.loads(done.stdout)
+        yield {"fleet.joins": (r["cpu_s"], r["lease_s"])}

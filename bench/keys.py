@@ -103,6 +103,8 @@ KEYS = (
         "one copy over the link, and its delay"),
     Key("fleet.chain.n1000", "s", "<= 1.2", "a model's time until a chain of 1,000 hosts holds a version of 8192 chunks; link and "
         "NIC of one rate", "the same for one host"),
+    Key("fleet.joins", "s", "<= 1.0", "CPU of the shipped catalog core, without sockets, while 10,000 workers join it within a lease: "
+        "open, subscribe, stage, export, progress each second, renew", "the lease, 10 s: one core"),
     Key("gateway.rss", "MiB", "<= 1.0", "RssAnon of the receiving gateway, the most of samples at 10 Hz while a version of "
         "1 GiB is landed at home and crosses", "64 MiB and 1 MiB for each of 8 streams"),
     Key("gateway.rss.home", "MiB", "<= 1.0", "the same of the sending gateway, at the model's home",
