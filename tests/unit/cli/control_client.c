@@ -29,8 +29,12 @@ static void *serve(void *argument)
 {
     struct server *s = argument;
     const int fd = accept(s->listener, NULL, NULL);
-    const ssize_t got = recv(fd, s->asked, sizeof s->asked - 1, 0);
-    if (got > 0) s->asked[got] = '\0';
+    /* The whole line: whoever answers and closes before it came breaks the asker's pipe. */
+    for (size_t used = 0; strchr(s->asked, '\n') == NULL && used + 1 < sizeof s->asked;) {
+        const ssize_t got = recv(fd, s->asked + used, sizeof s->asked - 1 - used, 0);
+        if (got <= 0) break;
+        used += (size_t)got;
+    }
     if (s->answer != NULL && send(fd, s->answer, strlen(s->answer), MSG_NOSIGNAL) < 0) s->answer = NULL;
     char rest[16];
     if (s->answer == NULL) (void)!recv(fd, rest, sizeof rest, 0);
