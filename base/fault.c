@@ -50,15 +50,16 @@ uint64_t tb_fault_calls(enum tb_fault_point point)
     return atomic_load(&points[point].calls);
 }
 
+static const char *const point_names[] = {
+#define FAULT_NAME(name) #name,
+    TB_FAULT_POINTS(FAULT_NAME)
+#undef FAULT_NAME
+};
+
 static bool point_parse(const char *name, size_t count, enum tb_fault_point *point_out)
 {
-    static const char *const names[] = {
-#define FAULT_NAME(name) #name,
-        TB_FAULT_POINTS(FAULT_NAME)
-#undef FAULT_NAME
-    };
     for (int i = 0; i < TB_FAULT_COUNT; i++) {
-        if (strlen(names[i]) != count || memcmp(names[i], name, count) != 0) continue;
+        if (strlen(point_names[i]) != count || memcmp(point_names[i], name, count) != 0) continue;
         *point_out = (enum tb_fault_point)i;
         return true;
     }
@@ -79,8 +80,22 @@ static bool arm_one(const char *item, size_t count)
     return true;
 }
 
+static void report_calls(void)
+{
+    FILE *out = fopen(getenv("TB_FAULT_CALLS"), "we");
+    if (out == NULL) return;
+    for (int i = 0; i < TB_FAULT_COUNT; i++)
+        fprintf(out, "%s %llu\n", point_names[i], (unsigned long long)atomic_load(&points[i].calls));
+    (void)fclose(out);
+}
+
 void tb_fault_from_env(void)
 {
+    if (getenv("TB_FAULT_CALLS") != NULL) {
+        for (int i = 0; i < TB_FAULT_COUNT; i++)
+            tb_fault_arm((enum tb_fault_point)i, UINT64_MAX, false); /* counts, and never fails */
+        (void)atexit(report_calls);
+    }
     const char *at = getenv("TB_FAULT");
     while (at != NULL && *at != '\0') {
         const size_t count = strcspn(at, ",");

@@ -28,7 +28,9 @@ enum tb_fault_point {
 bool tb_fault_hit(enum tb_fault_point point, int error);
 /* Call `nth` (from 1) of the point fails; sticky: and all after it. nth 0 disarms. */
 void tb_fault_arm(enum tb_fault_point point, uint64_t nth, bool sticky);
-void tb_fault_from_env(void); /* reads TB_FAULT; called by main of each program */
+/* Reads TB_FAULT; called by main of each program. With TB_FAULT_CALLS=PATH it also counts, and an exit writes a line
+ * "NAME CALLS" for each point to that file. */
+void tb_fault_from_env(void);
 uint64_t tb_fault_calls(enum tb_fault_point point);
 
 void *tb_malloc(size_t bytes);               /* NULL when there is none */
