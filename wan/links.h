@@ -213,7 +213,7 @@ TB_MUST_USE enum tb_status tb_links_peer_progress(const struct tb_links *links, 
 
 /* Bytes of chunk frames that came for this version, from all peers since its landings began, with what came in
  * vain: the rest of a chunk that a cut took, duplicates, refused chunks. 0 after tb_links_land_stop. */
-uint64_t tb_links_landed_bytes(const struct tb_links *links, const struct tb_id *uid);
+uint64_t tb_links_landed_bytes(const struct tb_links *ls, const struct tb_id *uid);
 
 struct tb_links_stream_stats {
     uint32_t stream; /* its number in the session */
