@@ -19,7 +19,7 @@ import harness
 import lab as sites
 import peers
 from measuring import Skip, measurement
-from veth import ADDRESS, Wire, tree_cpu_s
+from veth import Wire, tree_cpu_s
 
 MIB = 1 << 20
 COPIES = 8
@@ -150,8 +150,8 @@ class Ours:
         self.path = path
         lab.dir.chmod(0o755)
         self.east, self.west = sites.east_west(lab, arena_mib=2 * mib + 512, keep=1)
-        lab.address = ADDRESS["a"]
-        self.west.peers["east"] = f"{ADDRESS['a']}:{self.east.port}"
+        lab.address = wire.address["a"]
+        self.west.peers["east"] = f"{wire.address['a']}:{self.east.port}"
         self.in_ns("a", self.east.start)
         self.in_ns("b", self.west.start)
         self.west.wait_link("east")

@@ -10,7 +10,7 @@ import pathlib
 import shutil
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-ROOMS = ("between_sites", "inside_site", "fleet_keys", "beside_peers")
+ROOMS = ("between_sites", "inside_site", "fleet_keys", "beside_peers", "over_wan")
 
 NO_DELTAS = "deltas between versions are not in the product yet: each version crosses in full"
 NO_CODECS = "the codec is not in the product yet: links have raw and zstd"

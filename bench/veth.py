@@ -47,6 +47,8 @@ def take_down_orphans():
 class Wire:
     """a and b, and what runs in them."""
 
+    address = ADDRESS
+
     def __init__(self):
         self.name = {end: f"{PREFIX}-{os.getpid()}-{end}" for end in "ab"}
 
