@@ -58,7 +58,8 @@ struct quickstart {
     char run_key[48];
     char *const *files;
     uint32_t file_count;
-    uint32_t ranks; /* 2, or 1 for a file of one tensor */
+    uint32_t ranks;    /* 2, or 1 for a file of one tensor */
+    uint64_t link_bit; /* a second, from east to west; 0: not known, and no share of it is printed */
     bool spoil;
     bool terminal;
     struct person people[PEOPLE];
@@ -387,19 +388,41 @@ static void print_row(const struct quickstart *q, const struct row *row)
     (void)fflush(stdout);
 }
 
+/* What crossed in the time until the gateway held it all, the trainer's hold included, as a share of the link's rate. */
+static double link_share(const struct quickstart *q, const struct row *row)
+{
+    if (q->link_bit == 0 || row->gateway_s <= 0) return 0;
+    return (double)row->bytes * 8 / row->gateway_s / (double)q->link_bit;
+}
+
+static void print_goodput(const struct quickstart *q, double first, double best)
+{
+    if (q->link_bit == 0) return;
+    (void)printf("\nGoodput, from the publish call until west's gateway holds the version: %.0f Mbit/s for "
+                 "the first, which is %.0f %% "
+                 "of the link's %.0f Mbit/s; %.0f %% for the best.\n",
+                 first * (double)q->link_bit / 1e6, first * 100, (double)q->link_bit / 1e6, best * 100);
+}
+
 static int run_versions(struct quickstart *q)
 {
     uint32_t equal = 0;
     uint64_t bytes = 0;
+    double first = 0;
+    double best = 0;
     print_head();
     for (uint32_t i = 0; i < q->file_count; i++) {
         struct row row = {.number = i};
         const int code = one_version(q, q->files[i], &row);
         if (code != TB_CLI_DONE) return code;
         print_row(q, &row);
+        const double share = link_share(q, &row);
+        if (i == 0) first = share;
+        if (share > best) best = share;
         equal += row.equal;
         bytes += row.bytes * WORKERS;
     }
+    print_goodput(q, first, best);
     const uint32_t all = q->file_count * WORKERS;
     if (equal == all)
         (void)printf(
@@ -446,13 +469,11 @@ static int run(struct quickstart *q)
 
 int main(int argc, char **argv)
 {
-    static const struct option known[] = {{"east", required_argument, NULL, 'e'},
-                                          {"west", required_argument, NULL, 'w'},
-                                          {"control", required_argument, NULL, 'c'},
-                                          {"rank-program", required_argument, NULL, 'r'},
-                                          {"model", required_argument, NULL, 'm'},
-                                          {"spoil", no_argument, NULL, 's'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option known[] = {
+        {"east", required_argument, NULL, 'e'},    {"west", required_argument, NULL, 'w'},
+        {"control", required_argument, NULL, 'c'}, {"rank-program", required_argument, NULL, 'r'},
+        {"model", required_argument, NULL, 'm'},   {"link-bit", required_argument, NULL, 'l'},
+        {"spoil", no_argument, NULL, 's'},         {NULL, 0, NULL, 0}};
     static struct quickstart q;
     for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
         switch (c) {
@@ -471,6 +492,9 @@ int main(int argc, char **argv)
         case 'm':
             q.model = optarg;
             break;
+        case 'l':
+            q.link_bit = strtoull(optarg, NULL, 10);
+            break;
         case 's':
             q.spoil = true;
             break;
@@ -482,7 +506,7 @@ int main(int argc, char **argv)
         q.rank_program == NULL || q.model == NULL) {
         (void)fputs("usage: tombolo-quickstart --east ADDRESS --west ADDRESS --control WEST_CONTROL "
                     "--rank-program FILE --model MODEL "
-                    "[--spoil] FILE.safetensors...\n",
+                    "[--link-bit BITS_A_SECOND] [--spoil] FILE.safetensors...\n",
                     stderr);
         return TB_CLI_USAGE;
     }

@@ -37,18 +37,19 @@
 #include "sim/wan/scenario.h"
 #include "sim/wan/segments.h"
 
-#define DEVICE       "wan0"
-#define BATCH        16 /* reads before what is due is looked at again */
-#define JOIN_MAX     64 /* packets written at once */
-#define BUSY_BATCH   8  /* as many at once: a link at work, which is served by ticks rather than by packets */
-#define TICK_NS      100000 /* of a busy link; a tenth of the promised delay error */
-#define NAP_NS_MIN   20000  /* what is due sooner waits for company */
-#define SLOTS_MIN    8192
-#define SLOTS_MAX    262144
-#define LATE_US      2000 /* a packet that much later than due is late, ... */
-#define LATE_SHARE   100  /* ... and one late packet in so many voids the run */
-#define LATE_BUCKETS 24   /* bucket i: below 2^i us */
-#define DEVICE_SHARE 1000 /* one packet in so many dropped by a device that nobody read voids it as well */
+#define DEVICE        "wan0"
+#define BATCH         16 /* reads before what is due is looked at again */
+#define JOIN_MAX      64 /* packets written at once */
+#define BUSY_BATCH    8 /* as many at once: a link at work, which is served by ticks rather than by packets */
+#define TICK_NS       100000 /* of a busy link; a tenth of the promised delay error */
+#define NAP_NS_MIN    20000  /* what is due sooner waits for company */
+#define SLOTS_MIN     8192
+#define SLOTS_TOUCHED 2048
+#define SLOTS_MAX     262144
+#define LATE_US       2000 /* a packet that much later than due is late, ... */
+#define LATE_SHARE    100  /* ... and one late packet in so many voids the run */
+#define LATE_BUCKETS  24   /* bucket i: below 2^i us */
+#define DEVICE_SHARE  1000 /* one packet in so many dropped by a device that nobody read voids it as well */
 
 struct due {
     int64_t at;
@@ -414,26 +415,29 @@ static uint64_t largest(const struct tb_scenario_path *p, enum tb_path_key key)
     return most;
 }
 
-/* For all that can be under way or queued from this site, if packets are at least 256 bytes on average. */
-static uint32_t slots_needed(const struct site *s)
+/* Bytes that can be under way or queued from this site; 0: no bound. */
+static double bytes_needed(const struct site *s)
 {
+    const struct tb_scenario *scenario = &s->world->scenario;
     double bytes = 0;
-    for (const struct tb_scenario_path *p = s->world->scenario.paths;
-         p < s->world->scenario.paths + s->world->scenario.path_count; p++) {
+    for (const struct tb_scenario_path *p = scenario->paths; p < scenario->paths + scenario->path_count;
+         p++) {
         if (p->from != s->index) continue;
-        const uint64_t rate = largest(p, TB_PATH_RATE);
-        if (rate == 0) return SLOTS_MAX;
-        bytes += (double)rate / 8e9 * (double)(largest(p, TB_PATH_DELAY) + largest(p, TB_PATH_JITTER)) +
+        const double rate = (double)largest(p, TB_PATH_RATE);
+        if (rate == 0) return 0;
+        bytes += rate / 8e9 * (double)(largest(p, TB_PATH_DELAY) + largest(p, TB_PATH_JITTER)) +
                  (double)largest(p, TB_PATH_QUEUE);
     }
-    const double count = SLOTS_MIN + bytes / 256;
-    return count > SLOTS_MAX ? SLOTS_MAX : (uint32_t)count;
+    return bytes;
 }
 
-/* Slots are address space until they are used, and the last one used is used again first. */
+/* Slots are enough for packets of 256 bytes on average, but most stay address space: the last one used is used again first. As many as
+ * packets of an MTU need are touched now, since a fault in new memory has taken longer than a link's whole delay. */
 static bool make_room(struct site *s)
 {
-    s->slot_count = slots_needed(s);
+    const double bytes = bytes_needed(s);
+    const double wanted = bytes > 0 ? SLOTS_MIN + bytes / 256 : SLOTS_MAX;
+    s->slot_count = wanted < SLOTS_MAX ? (uint32_t)wanted : SLOTS_MAX;
     s->slot_bytes = (sizeof(struct slot_head) + s->world->scenario.mtu + 63) / 64 * 64;
     s->unused = tb_calloc(s->slot_count, sizeof *s->unused);
     s->heap = tb_calloc(s->slot_count, sizeof *s->heap);
@@ -441,6 +445,10 @@ static bool make_room(struct site *s)
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (s->unused == NULL || s->heap == NULL || s->slots == MAP_FAILED)
         return complain("no memory for the packets of", s->world->scenario.sites[s->index].name);
+    const double touched = SLOTS_TOUCHED + bytes * 1.25 / s->world->scenario.mtu;
+    const size_t count = touched < s->slot_count ? (size_t)touched : s->slot_count;
+    (void)madvise(s->slots, s->slot_bytes * count,
+                  MADV_POPULATE_WRITE); /* a kernel before 5.14 is only slower */
     for (uint32_t i = 0; i < s->slot_count; i++)
         s->unused[s->unused_count++] = s->slot_count - 1 - i;
     return true;
