@@ -432,7 +432,7 @@ static double bytes_needed(const struct site *s)
 }
 
 /* Slots are enough for packets of 256 bytes on average, but most stay address space: the last one used is used again first. As many as
- * packets of an MTU need are touched now, since a fault in new memory has taken longer than a link's whole delay. */
+ * packets of an MTU need are touched now, so that no packet waits for a page. */
 static bool make_room(struct site *s)
 {
     const double bytes = bytes_needed(s);
