@@ -15,7 +15,7 @@ export PKG_CONFIG_PATH
 "$cc" $flags -std=c17 -Wall -Werror -o "$scratch/by_pkg_config" "$here/consumer.c" $(pkg-config --cflags --libs tombolo)
 LD_LIBRARY_PATH=$libdir "$scratch/by_pkg_config"
 
-cmake -S "$here" -B "$scratch/build" -DCMAKE_PREFIX_PATH="$scratch/prefix" -DCMAKE_C_COMPILER="$cc" \
+cmake -S "$here" -B "$scratch/build" -G Ninja -DCMAKE_PREFIX_PATH="$scratch/prefix" -DCMAKE_C_COMPILER="$cc" \
     -DCMAKE_C_FLAGS="$flags" >"$scratch/configure.log"
 cmake --build "$scratch/build" >"$scratch/build.log"
 "$scratch/build/consumer"
