@@ -327,6 +327,9 @@ void tb_session_go(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_session_answer(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_session_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 
+/* A source's owner that has not answered GRANT by then: a reader is given another plan, a rank at home is asked again. */
+#define TB_GRANT_WAIT_NS TB_SECONDS(1)
+
 /* session_plan.c: PLAN once the source's owner has answered GRANT */
 void tb_session_plan(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 enum tb_status tb_session_granted_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);

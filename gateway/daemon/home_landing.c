@@ -7,8 +7,7 @@
 #include "base/fault.h"
 #include "intra/source.h"
 
-#define HOP_RETRY_NS  TB_MS(200)
-#define GRANT_WAIT_NS TB_SECONDS(1) /* a rank that has not answered by then is asked again */
+#define HOP_RETRY_NS TB_MS(200)
 
 /* On the fabric's thread: note and wake. */
 static void hop_told(void *user, struct tb_hop *hop, const struct tb_hop_event *event)
@@ -83,7 +82,7 @@ static void hop_start(struct tb_copy_hop *h)
     struct tb_daemon *d = h->copy->d;
     struct tb_worker_session *s = tb_session_find(d, &h->session);
     const struct tb_worker_export *export = hop_source(h, s);
-    h->retry_at = tb_time_add(tb_clock_now(), export != NULL ? GRANT_WAIT_NS : HOP_RETRY_NS);
+    h->retry_at = tb_time_add(tb_clock_now(), export != NULL ? TB_GRANT_WAIT_NS : HOP_RETRY_NS);
     if (export == NULL) return;
     tb_random_bytes(&h->token, sizeof h->token);
     const struct tb_session_grant grant = {

@@ -1,15 +1,13 @@
 /* session_plan.c - the catalog's plans told to both ends of a hop: the source's owner is granted a token, and once it
  * said that its door knows it, the reader is told whom to read from.
  *
- * Promise P6: an owner that does not answer (stopped, or behind a dead network) holds its reader up for GRANT_WAIT_NS;
+ * Promise P6: an owner that does not answer (stopped, or behind a dead network) holds its reader up for TB_GRANT_WAIT_NS;
  * then another plan is made. */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>
 
 #include "base/fault.h"
-
-#define GRANT_WAIT_NS TB_SECONDS(1)
 
 /* A plan whose source's owner has not answered GRANT. */
 struct tb_plan_wait {
@@ -80,7 +78,7 @@ static enum tb_status grant_ask(struct tb_daemon *d, const struct tb_catalog_tod
                                   .reader = todo->session,
                                   .uid = todo->uid,
                                   .plan = todo->plan,
-                                  .until = tb_time_add(tb_clock_now(), GRANT_WAIT_NS)};
+                                  .until = tb_time_add(tb_clock_now(), TB_GRANT_WAIT_NS)};
     d->plan_waits = wait;
     const struct tb_session_grant grant = {source->export_id, *token, reader->endpoint.fingerprint};
     TB_SESSION_SEND(owner, TB_SESSION_GRANT, 0, &grant, TB_SESSION_SMALL, tb_session_grant_encode);

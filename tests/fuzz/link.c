@@ -11,25 +11,11 @@
     X(want) X(held) X(start) X(refused) X(stream_gone) X(report) X(bind)
 /* clang-format on */
 
-#define WALK(name)                                                                                           \
-    static void walk_##name(const uint8_t *bytes, size_t count)                                              \
-    {                                                                                                        \
-        struct tb_frame_##name m;                                                                            \
-        struct tb_reader r;                                                                                  \
-        struct tb_writer w;                                                                                  \
-        tb_reader_init(&r, bytes, count);                                                                    \
-        if (tb_frame_##name##_decode(&r, &m) != TB_OK) return;                                               \
-        uint8_t *again = malloc(count + 1);                                                                  \
-        FUZZ_REQUIRE(again != NULL);                                                                         \
-        tb_writer_init(&w, again, count + 1);                                                                \
-        tb_frame_##name##_encode(&m, &w);                                                                    \
-        FUZZ_REQUIRE(w.used == count && memcmp(again, bytes, count) == 0);                                   \
-        free(again);                                                                                         \
-    }
+#define WALK(name) FUZZ_WALK(frame_##name)
 MESSAGES(WALK)
 
 typedef void (*walk)(const uint8_t *bytes, size_t count);
-#define ENTRY(name) walk_##name,
+#define ENTRY(name) walk_frame_##name,
 static const walk walks[] = {MESSAGES(ENTRY)};
 #define WALKS (sizeof walks / sizeof walks[0])
 

@@ -11,25 +11,10 @@
     X(session_wait_site) X(session_cancel) X(session_stage) X(session_manifests) X(session_manifest) X(session_export)   \
     X(session_plan) X(session_grant) X(session_hop_lost) X(session_chunk_bad) X(session_progress) X(session_go)          \
     X(session_activate) X(session_activated) X(session_release) X(session_version_state) X(session_status)               \
-    X(session_status_text) X(hop_request) X(hop_answer)
+    X(session_status_text) X(hop_request) X(hop_answer) X(session_granted)
 /* clang-format on */
 
-#define WALK(name)                                                                                           \
-    static void walk_##name(const uint8_t *bytes, size_t count)                                              \
-    {                                                                                                        \
-        struct tb_##name m;                                                                                  \
-        struct tb_reader r;                                                                                  \
-        struct tb_writer w;                                                                                  \
-        tb_reader_init(&r, bytes, count);                                                                    \
-        if (tb_##name##_decode(&r, &m) != TB_OK) return;                                                     \
-        uint8_t *again = malloc(count + 1);                                                                  \
-        FUZZ_REQUIRE(again != NULL);                                                                         \
-        tb_writer_init(&w, again, count + 1);                                                                \
-        tb_##name##_encode(&m, &w);                                                                          \
-        FUZZ_REQUIRE(w.used == count && memcmp(again, bytes, count) == 0);                                   \
-        free(again);                                                                                         \
-    }
-MESSAGES(WALK)
+MESSAGES(FUZZ_WALK)
 
 typedef void (*walk)(const uint8_t *bytes, size_t count);
 #define ENTRY(name) walk_##name,
