@@ -414,6 +414,26 @@ def a_stopped_worker_holds_up_nobody(lab):
 
 
 @scenario
+def a_source_that_answers_no_grant_is_given_up(lab):
+    """P6 P10: a reader's nearest source is stopped before it is asked to grant: after a second there is another plan, and a line."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    path = lab.weights(1)[0]
+    uid = Trainer(lab, east, path).publish(1)
+    near = Rollout(lab, west, "near", path, host="one-host")
+    near.worker.ok("wait", model="policy", kind="minimum", number=1)
+    near.stage(uid)
+    late = Rollout(lab, west, "late", path, host="one-host")
+    near.worker.signal(signal.SIGSTOP)
+    late.stage(uid, timeout_ms=60000)
+    late.activate(uid)
+    late.check(path)
+    near.worker.signal(signal.SIGCONT)
+    if not west.daemon.logged("plan.not_granted", "worker=late", "status=stream_idle"):
+        raise Failed("west gave up no plan for want of a grant")
+
+
+@scenario
 def withdrawn_everywhere_and_backwards(lab):
     """P2: an operator takes a bad version back: it leaves all sites, and a group goes back to the one before."""
     east, west, _ = lab.east_west(through_link=False)
