@@ -642,15 +642,17 @@ uint64_t tb_arena_region_bytes(const struct tb_arena_region *region)
     return bytes;
 }
 
-void tb_arena_region_progress(const struct tb_arena_region *region, uint64_t *held_out, uint64_t *chunks_out)
+bool tb_arena_region_tell(const struct tb_arena_region *region,
+                          void (*fn)(void *user, uint32_t shard, uint32_t held_chunks), void *user)
 {
-    *held_out = 0;
-    *chunks_out = 0;
+    bool whole = true;
     for (uint32_t s = 0; s < region->key.shard_count; s++) {
-        if (__atomic_load_n(&region->shards[s].has_space, __ATOMIC_ACQUIRE) == 0) continue;
-        *held_out += tb_place_held_count(&region->shards[s].place);
-        *chunks_out += region->shards[s].manifest.chunk_count;
+        const bool ready = tb_arena_place_ready(region, s);
+        const uint32_t held = ready ? tb_place_held_count(&region->shards[s].place) : 0;
+        whole = whole && ready && held == region->shards[s].manifest.chunk_count;
+        if (ready) fn(user, s, held);
     }
+    return whole;
 }
 
 /* ---- pins ---- */

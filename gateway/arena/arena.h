@@ -102,8 +102,11 @@ bool tb_arena_region_complete(
     const struct tb_arena_region *region);                        /* every shard has space and its digests */
 bool tb_arena_region_whole(const struct tb_arena_region *region); /* complete, and every chunk is held */
 uint64_t tb_arena_region_bytes(const struct tb_arena_region *region); /* of the file, what it takes */
-/* Chunks held and in all, over the shards that have space. */
-void tb_arena_region_progress(const struct tb_arena_region *region, uint64_t *held_out, uint64_t *chunks_out);
+/* Tells the chunks held of each shard that is ready, and returns whether what was told is the whole version. While it
+ * is told, streams and hops land: whoever counts and then asks tb_arena_region_whole may hear of a whole version whose
+ * last chunk was in no count. */
+bool tb_arena_region_tell(const struct tb_arena_region *region,
+                          void (*fn)(void *user, uint32_t shard, uint32_t held_chunks), void *user);
 /* NULL until the shard has space. The same address for the region's life; after a restart claims are clear
  * and held bits as they were. */
 struct tb_place *tb_arena_place(struct tb_arena_region *region, uint32_t shard);

@@ -224,15 +224,16 @@ void tb_copies_restore(struct tb_daemon *d)
 
 /* ---- the tick ---- */
 
+static void shard_progress(void *user, uint32_t shard, uint32_t held_chunks)
+{
+    struct tb_copy *copy = user;
+    TB_MOOT(tb_catalog_arena_progress(copy->d->catalog, tb_clock_now(), &copy->key.uid, shard, held_chunks));
+}
+
+/* Whole is what the catalog was told: nobody tells it of a copy that is whole here. */
 static void copy_progress(struct tb_copy *copy, tb_time_ns now)
 {
-    struct tb_daemon *d = copy->d;
-    for (uint32_t s = 0; s < copy->key.shard_count; s++) {
-        if (!tb_arena_place_ready(copy->region, s)) continue;
-        const uint32_t held = tb_place_held_count(tb_arena_place(copy->region, s));
-        TB_MOOT(tb_catalog_arena_progress(d->catalog, now, &copy->key.uid, s, held));
-    }
-    if (!tb_arena_region_whole(copy->region)) return;
+    if (!tb_arena_region_tell(copy->region, shard_progress, copy)) return;
     copy->whole = true;
     copy->whole_at = now;
     copy->crossing = false;

@@ -58,9 +58,9 @@ static void verify_wake(uv_async_t *async)
         for (uint32_t s = 0; c->region != NULL && s < c->key.shard_count; s++) {
             if (!tb_arena_place_ready(c->region, s)) continue;
             const uint32_t held = tb_place_held_count(tb_arena_place(c->region, s));
-            TB_MOOT(tb_catalog_arena_shrunk(d->catalog, tb_clock_now(), &c->key.uid, s, held));
+            if (tb_catalog_arena_shrunk(d->catalog, tb_clock_now(), &c->key.uid, s, held) == TB_OK)
+                c->whole = false; /* until the tick has told that it is again */
         }
-        if (c->region != NULL) c->whole = tb_arena_region_whole(c->region);
     }
     (void)tb_daemon_settle(d);
     tb_crossings_restart(d);
