@@ -158,6 +158,7 @@ class Ours:
         self.rank, self.run = self.in_ns("a", lambda: sites.rank(lab, self.east, path))
         self.numbers = itertools.count(1)
         self.workers = []
+        self.active = None
 
     def in_ns(self, end, do):
         """Daemons and workers that it starts live at this end of the wire."""
@@ -212,6 +213,9 @@ class Ours:
         seconds = time.monotonic() - begun
         for w in self.workers:
             w.activate(uid)
+            if self.active is not None:  # as a rollout does: two versions in memory, not one more each round
+                w.worker.ok("release", uid=self.active)
+        self.active = uid
         return seconds
 
     def whole(self, uid, look=None):
@@ -292,6 +296,8 @@ def beside_peers(bench):
         for _ in range(2):
             ours.cross()  # the arenas' pages are mapped from then on
         ours.add_workers()
+        for _ in range(2):
+            ours.copies_s()  # and the pages of two stagings a worker
 
         def once(theirs):
             seconds, cpu = theirs.pull()

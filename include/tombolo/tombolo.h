@@ -176,7 +176,7 @@ struct tb_subscribe_options {
 /* TB_PEER_DENIED, TB_NOT_FOUND, TB_CONFLICT: another count for the group, or the index is taken. */
 TB_API TB_MUST_USE int tb_subscribe(struct tb_session *session, const struct tb_subscribe_options *options,
                                     struct tb_subscription **subscription_out);
-/* Leaves the group; staged memory goes. */
+/* Leaves the group; staged memory goes, also what was kept of a released version. */
 TB_API TB_MUST_USE int tb_unsubscribe(struct tb_subscription *subscription);
 
 enum tb_wait_kind {
@@ -232,7 +232,8 @@ struct tb_activate_info {
  * ask tb_wait for another. Not backwards: TB_BAD_STATE for a version older than the active one, except when the active one was withdrawn. */
 TB_API TB_MUST_USE int tb_activate(struct tb_subscription *subscription, const struct tb_uid *uid,
                                    struct tb_activate_info *info_out);
-/* Drops the staging of a version; this worker serves it to nobody any more. The active one may be released: its bytes are in the registered buffers. */
+/* Drops the staging of a version; this worker serves it to nobody any more. The active one may be released: its bytes are in the registered buffers.
+ * The memory of the last one released is kept for the model's next version, until tb_unsubscribe: staging into pages that stand costs a fifth. */
 TB_API TB_MUST_USE int tb_release(struct tb_subscription *subscription, const struct tb_uid *uid);
 
 struct tb_item {

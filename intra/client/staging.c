@@ -71,6 +71,48 @@ static void free_staging(struct tb_staging *st)
     tb_free(st);
 }
 
+/* ---- spare memory ---- */
+
+static bool subscribed(const struct tb_session *s, const struct tb_name *model)
+{
+    for (const struct tb_subscription *sub = s->subscriptions; sub != NULL; sub = sub->next)
+        if (tb_name_equal(&sub->model, model)) return true;
+    return false;
+}
+
+void tb_spare_drop_unwanted(struct tb_session *s)
+{
+    if (!subscribed(s, &s->spare.model)) tb_shared_memory_free(&s->spare.memory);
+}
+
+/* The newest is kept: a model whose layout has changed needs the new size. */
+static void keep_spare(struct tb_session *s, struct tb_staging *st)
+{
+    if (st->memory.bytes == NULL || !subscribed(s, &st->key.model)) return;
+    tb_shared_memory_free(&s->spare.memory);
+    s->spare = (struct tb_spare){.memory = st->memory, .model = st->key.model};
+    st->memory = (struct tb_shared_memory){.memfd = -1};
+}
+
+/* The bytes behind `held_from` are zero as in new memory; those before it are what they were: no bit says
+ * that one of them is held. A spare of another size goes first, so that both never stand at once. */
+static bool take_spare(struct tb_staging *st, uint64_t bytes, uint64_t held_from)
+{
+    struct tb_session *s = st->session;
+    tb_session_lock(s);
+    const bool ours = s->spare.memory.bytes != NULL && tb_name_equal(&s->spare.model, &st->key.model);
+    const bool fits = ours && s->spare.memory.count == bytes;
+    if (fits) {
+        st->memory = s->spare.memory;
+        s->spare.memory = (struct tb_shared_memory){.memfd = -1};
+    } else if (ours) {
+        tb_shared_memory_free(&s->spare.memory);
+    }
+    tb_session_unlock(s);
+    if (fits) memset((uint8_t *)st->memory.bytes + held_from, 0, bytes - held_from);
+    return fits;
+}
+
 void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain_ms)
 {
     for (struct tb_staging **at = &s->stagings; *at != NULL; at = &(*at)->next) {
@@ -89,6 +131,7 @@ void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain
         tb_export_close(s->fabric, export_id, drain_ms);
         tb_session_lock(s);
     }
+    keep_spare(s, st); /* behind the export's end no reader of ours is left in it */
     free_staging(st);
 }
 
@@ -252,8 +295,10 @@ static enum tb_status make_places(struct tb_staging *st)
 {
     uint64_t words;
     const uint64_t bytes = lay_out(st, &words);
-    const enum tb_status status = tb_shared_memory_new("tombolo-staging", bytes, &st->memory);
-    if (status != TB_OK) return status;
+    if (!take_spare(st, bytes, bytes - (words + 1) * sizeof(uint64_t))) {
+        const enum tb_status status = tb_shared_memory_new("tombolo-staging", bytes, &st->memory);
+        if (status != TB_OK) return status;
+    }
     st->claimed = tb_calloc(words + 1, sizeof *st->claimed);
     if (st->claimed == NULL) return TB_SITE_NOMEM;
     uint8_t *base = st->memory.bytes;

@@ -406,6 +406,7 @@ static void end_subscription(struct tb_subscription *sub, bool wait)
     }
     if (sub->registration != NULL) sub->registration->subscriptions--;
     tb_free(sub);
+    tb_spare_drop_unwanted(s);
 }
 
 int tb_unsubscribe(struct tb_subscription *subscription)

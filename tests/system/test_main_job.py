@@ -106,6 +106,36 @@ def a_late_worker_gets_the_newest(lab):
 
 
 @scenario
+def released_memory_takes_the_next_version(lab):
+    """P1: a version is staged into the pages of a released one, byte for byte; they go with the subscription."""
+    east = lab.site("east")
+    east.models["policy"] = {"home": "east"}
+    up(east)
+    paths = lab.weights(4)
+    trainer = Trainer(lab, east, paths[0])
+    reader = Rollout(lab, east, "reader", paths[0])
+
+    def staging():
+        maps = (line.split() for line in open(f"/proc/{reader.worker.popen.pid}/maps", encoding="ascii"))
+        return {m[4] for m in maps if m[5:6] == ["/memfd:tombolo-staging"]}
+    before, stood = None, set()
+    for number, path in enumerate(paths, start=1):
+        uid = trainer.publish(number, path)
+        reader.stage(uid)
+        reader.activate(uid)
+        reader.check(path)
+        if number > 2:
+            expect("memory of versions", staging(), stood)
+        stood = staging()
+        if before is not None:
+            reader.worker.ok("release", uid=before)
+        before = uid
+    expect("versions in memory", len(stood), 2)
+    reader.worker.ok("unsubscribe")
+    expect("memory after unsubscribe", staging(), set())
+
+
+@scenario
 def readers_at_home_read_too(lab):
     """Rollouts at the trainer's own site follow as others do."""
     east, west, _ = lab.east_west(through_link=False)
