@@ -33,7 +33,8 @@
 /* ---- requests (request.c) ---- */
 
 struct tb_request;
-/* Of a detached request, on the session thread and under the lock; the request is freed after it. */
+/* When the answer comes, on the session thread and under the lock; a detached request is freed after it. What a call
+ * makes of its answer and the next announcement has to say is made here: its own thread may wake after the next cut. */
 typedef void (*tb_request_fn)(struct tb_session *s, struct tb_request *request, void *user);
 
 struct tb_request {
@@ -50,7 +51,8 @@ struct tb_request {
     uint8_t *answer; /* the payload of an answer that is not a REPLY; decodes */
     size_t answer_bytes;
     tb_request_fn fn;
-    struct tb_id uid; /* what fn needs to know */
+    void *user;       /* what fn needs to know */
+    struct tb_id uid; /* likewise */
     uint32_t number;
     struct tb_writer payload; /* over the bytes behind this struct */
 };

@@ -200,9 +200,20 @@ static int pass(const struct publishing *w, struct tb_publication *p)
     return encode_head(p);
 }
 
+static void sealed(struct tb_session *s, struct tb_request *request, void *user)
+{
+    (void)s;
+    struct tb_publication *p = user;
+    if (request->status >= TB_OK) p->sealed = true;
+}
+
 static int seal(const struct publishing *w, struct tb_publication *p)
 {
     struct tb_request *request = tb_publication_seal(w->s, p);
+    if (request != NULL) {
+        request->fn = sealed;
+        request->user = p;
+    }
     const int status = tb_request_call(w->s, request, &w->call, "tb_publish: sealing the shard");
     tb_request_free(request);
     return status == TB_DONE_BEFORE ? TB_OK : status;
@@ -243,7 +254,6 @@ static int publish_new(const struct publishing *w, struct tb_publication *p)
         return status;
     }
     tb_session_lock(w->s);
-    p->sealed = true;
     if (!p->in_place) p->registration = NULL; /* it may go: the shadow is what counts now */
     tb_session_unlock(w->s);
     return TB_OK;

@@ -182,9 +182,8 @@ enum tb_status tb_request_answer(struct tb_session *s, struct tb_wire_frame *fra
     request->done = true;
     unlink_request(s, request);
     tb_session_changed(s, false);
-    if (!request->detached) return TB_OK;
-    if (request->fn != NULL) request->fn(s, request, NULL);
-    tb_request_free(request);
+    if (request->fn != NULL) request->fn(s, request, request->user);
+    if (request->detached) tb_request_free(request);
     return TB_OK;
 }
 

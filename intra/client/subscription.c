@@ -57,24 +57,28 @@ static int check_subscribe(struct tb_session *s, const struct tb_subscribe_optio
     return TB_OK;
 }
 
-static void enter_subscription(struct tb_session *s, struct tb_subscription *sub)
+static void enter_subscription(struct tb_session *s, struct tb_request *request, void *user)
 {
-    tb_session_lock(s);
-    sub->session = s;
+    struct tb_subscription *sub = user;
+    if (request->status < TB_OK) return;
     sub->next = s->subscriptions;
     s->subscriptions = sub;
     if (sub->registration != NULL) sub->registration->subscriptions++;
-    tb_session_unlock(s);
 }
 
 static int subscribe(struct tb_session *s, const struct tb_subscribe_options *o, struct tb_subscription *sub)
 {
     const int status = check_subscribe(s, o, sub);
     if (status != TB_OK) return status;
+    sub->session = s;
     tb_session_lock(s);
     sub->number = ++s->next_subscription;
     tb_session_unlock(s);
     struct tb_request *request = tb_subscribe_request(s, sub);
+    if (request != NULL) {
+        request->fn = enter_subscription;
+        request->user = sub;
+    }
     const struct tb_call call = tb_call_begin(s, SUBSCRIBE_MS);
     const int answer = tb_request_call(s, request, &call, "tb_subscribe");
     tb_request_free(request);
@@ -93,12 +97,10 @@ int tb_subscribe(struct tb_session *session, const struct tb_subscribe_options *
         status = tb_fail(TB_BAD_ARGUMENT, "subscription_out is NULL");
     else
         status = subscribe(session, options, sub);
-    if (status == TB_OK) {
-        enter_subscription(session, sub);
+    if (status == TB_OK)
         *subscription_out = sub;
-    } else {
+    else
         tb_free(sub);
-    }
     tb_session_leave(session);
     return status;
 }
