@@ -50,16 +50,6 @@ static void mark_way(const struct tb_planner_question *q, uint32_t index)
     }
 }
 
-static void mark_all(const struct tb_planner_question *q)
-{
-    for (uint32_t i = 0; i < q->count; i++) {
-        q->members[i].own.mark = MARK_UNKNOWN;
-        q->members[i].own.depth = 0;
-    }
-    for (uint32_t i = 0; i < q->count; i++)
-        mark_way(q, i);
-}
-
 /* The first member of this one's host; finds or makes it through a hash table that lies across the members.
  */
 static uint32_t first_of_host(const struct tb_planner_question *q, uint32_t index)
@@ -145,21 +135,57 @@ static bool cheaper(const struct cost *a, const struct cost *b)
     return a->id < b->id;
 }
 
+/* Whom mark_best and near_best take: not the reader, not who depends on it, nobody to be avoided. */
+static bool candidate(const struct tb_planner_question *q, uint32_t index)
+{
+    return q->members[index].own.mark != MARK_BELOW && !avoided(q, q->members[index].id);
+}
+
+struct choice {
+    uint32_t index; /* TB_PLANNER_NONE: nobody yet */
+    struct cost cost;
+};
+
+static void consider(const struct tb_planner_question *q, uint32_t index, struct choice *best)
+{
+    const struct cost cost = cost_of(q, index);
+    if (best->index != TB_PLANNER_NONE && !cheaper(&cost, &best->cost)) return;
+    *best = (struct choice){index, cost};
+}
+
+/* The best of the reader's own host, if one there will do: nobody elsewhere can then be cheaper (slow and near are the
+ * weightiest terms), so neither loads nor the others' depths need be known. Most of a site's questions end here. */
+static uint32_t near_best(const struct tb_planner_question *q)
+{
+    struct choice best = {.index = TB_PLANNER_NONE};
+    const struct tb_planner_member *reader = &q->members[q->reader];
+    for (uint32_t i = 0; i < q->count; i++) {
+        const struct tb_planner_member *m = &q->members[i];
+        if (m->host != reader->host || m->slow || i == q->reader) continue;
+        mark_way(q, i);
+        if (candidate(q, i) && leads(m, reader)) consider(q, i, &best);
+    }
+    return best.index;
+}
+
+static uint32_t best_of_all(const struct tb_planner_question *q)
+{
+    struct choice best = {.index = TB_PLANNER_NONE};
+    for (uint32_t i = 0; i < q->count; i++)
+        mark_way(q, i);
+    sum_nic_loads(q);
+    for (uint32_t i = 0; i < q->count; i++)
+        if (candidate(q, i)) consider(q, i, &best);
+    return best.index;
+}
+
 enum tb_status tb_planner_upstream(const struct tb_planner_question *q, uint32_t *upstream_out)
 {
     TB_ASSERT(q->reader < q->count);
-    mark_all(q);
-    sum_nic_loads(q);
-    uint32_t best = TB_PLANNER_NONE;
-    struct cost least = {.id = 0};
-    for (uint32_t i = 0; i < q->count; i++) {
-        if (q->members[i].own.mark == MARK_BELOW || avoided(q, q->members[i].id)) continue;
-        const struct cost cost = cost_of(q, i);
-        if (best == TB_PLANNER_NONE || cheaper(&cost, &least)) {
-            best = i;
-            least = cost;
-        }
-    }
+    for (uint32_t i = 0; i < q->count; i++)
+        q->members[i].own = (struct tb_planner_scratch){.first = i};
+    uint32_t best = near_best(q);
+    if (best == TB_PLANNER_NONE) best = best_of_all(q);
     if (best == TB_PLANNER_NONE) return TB_NOT_FOUND;
     *upstream_out = best;
     return TB_OK;

@@ -7,23 +7,24 @@
 
 #include "base/assert.h"
 
+/* A body may not end the one it is at. */
+#define EACH_MEMBERSHIP(c, session, m)                                                                       \
+    for (uint32_t m = session_at(c, session)->members; m != NONE; m = member_at(c, m)->session_next)
+#define EACH_MEMBER(c, group, m)                                                                             \
+    for (uint32_t m = group_at(c, group)->members; m != NONE; m = member_at(c, m)->group_next)
+
 static uint32_t member_find(const struct tb_catalog *c, uint32_t session, uint32_t subscription)
 {
-    EACH(c->members, i)
-    {
-        const struct member *m = member_at(c, i);
-        if (m->session == session && m->subscription == subscription) return i;
-    }
+    EACH_MEMBERSHIP(c, session, i) if (member_at(c, i)->subscription == subscription) return i;
     return NONE;
 }
 
 uint32_t tb_member_only(const struct tb_catalog *c, uint32_t session, uint32_t model)
 {
     uint32_t found = NONE;
-    EACH(c->members, i)
+    EACH_MEMBERSHIP(c, session, i)
     {
-        const struct member *m = member_at(c, i);
-        if (m->session != session || group_at(c, m->group)->model != model) continue;
+        if (group_at(c, member_at(c, i)->group)->model != model) continue;
         if (found != NONE) return NONE;
         found = i;
     }
@@ -36,8 +37,6 @@ static uint32_t group_find(const struct tb_catalog *c, uint32_t model, const str
     if (group_at(c, i)->model == model && tb_catalog_same_name(&group_at(c, i)->name, name)) return i;
     return NONE;
 }
-
-#define EACH_MEMBER(c, group_index, m) EACH((c)->members, m) if (member_at((c), m)->group == (group_index))
 
 static void tell(struct tb_catalog *c, uint32_t member, const struct which *w, enum tb_status status)
 {
@@ -111,6 +110,7 @@ static uint32_t group_get(struct tb_catalog *c, uint32_t model, const struct tb_
     g->model = model;
     g->name = q->group;
     g->count = q->count;
+    g->members = NONE;
     return i;
 }
 
@@ -154,6 +154,19 @@ static enum tb_status same_member(struct tb_catalog *c, uint32_t member, uint32_
     return TB_OK;
 }
 
+/* At the end of its group's list, so that members are told in the order of their coming. */
+static void link_member(struct tb_catalog *c, uint32_t member)
+{
+    struct member *m = member_at(c, member);
+    uint32_t *at = &group_at(c, m->group)->members;
+    while (*at != NONE)
+        at = &member_at(c, *at)->group_next;
+    *at = member;
+    m->group_next = NONE;
+    m->session_next = session_at(c, m->session)->members;
+    session_at(c, m->session)->members = member;
+}
+
 enum tb_status tb_catalog_subscribe(struct tb_catalog *c, tb_time_ns now, const struct tb_catalog_member *q)
 {
     tb_catalog_enter(c, now);
@@ -183,6 +196,7 @@ enum tb_status tb_catalog_subscribe(struct tb_catalog *c, tb_time_ns now, const 
     m->subscription = q->subscription;
     m->group = group;
     m->index = q->index;
+    link_member(c, i);
     m->active = which_by_uid(c, &q->active);
     adopt(c, group, &m->active);
     tb_catalog_touch_group(c, group);
@@ -190,28 +204,32 @@ enum tb_status tb_catalog_subscribe(struct tb_catalog *c, tb_time_ns now, const 
     return tb_catalog_settle(c, TB_OK);
 }
 
-static bool has_members(const struct tb_catalog *c, uint32_t group)
+static void unlink_member(struct tb_catalog *c, uint32_t member)
 {
-    EACH_MEMBER(c, group, m) return true;
-    return false;
+    const struct member *m = member_at(c, member);
+    uint32_t *at = &group_at(c, m->group)->members;
+    while (*at != member)
+        at = &member_at(c, *at)->group_next;
+    *at = m->group_next;
+    at = &session_at(c, m->session)->members;
+    while (*at != member)
+        at = &member_at(c, *at)->session_next;
+    *at = m->session_next;
 }
 
 void tb_member_end(struct tb_catalog *c, uint32_t member)
 {
     const uint32_t group = member_at(c, member)->group;
     tb_catalog_touch_model(c, group_at(c, group)->model);
+    unlink_member(c, member);
     tb_table_free(&c->members, member);
     attempt_end(c, group, TB_GROUP_BROKEN, false);
-    if (!has_members(c, group)) tb_table_free(&c->groups, group);
+    if (group_at(c, group)->members == NONE) tb_table_free(&c->groups, group);
 }
 
 static bool staged_by_session(const struct tb_catalog *c, uint32_t session, const struct tb_id *uid)
 {
-    EACH(c->members, i)
-    {
-        const struct member *m = member_at(c, i);
-        if (m->session == session && tb_which_is(&m->staging, uid)) return true;
-    }
+    EACH_MEMBERSHIP(c, session, i) if (tb_which_is(&member_at(c, i)->staging, uid)) return true;
     return false;
 }
 
@@ -313,20 +331,20 @@ enum tb_status tb_catalog_stage(struct tb_catalog *c, tb_time_ns now, const stru
 void tb_member_progress(struct tb_catalog *c, uint32_t session, uint32_t version)
 {
     const struct tb_id *uid = &version_at(c, version)->key.uid;
-    EACH(c->members, i)
+    EACH_MEMBERSHIP(c, session, i)
     {
         const struct member *m = member_at(c, i);
-        if (m->session == session && tb_which_is(&m->staging, uid)) tb_catalog_touch_group(c, m->group);
+        if (tb_which_is(&m->staging, uid)) tb_catalog_touch_group(c, m->group);
     }
 }
 
 void tb_member_release(struct tb_catalog *c, uint32_t session, uint32_t version)
 {
     const struct tb_id uid = version_at(c, version)->key.uid;
-    EACH(c->members, i)
+    EACH_MEMBERSHIP(c, session, i)
     {
         struct member *m = member_at(c, i);
-        if (m->session != session || !tb_which_is(&m->staging, &uid)) continue;
+        if (!tb_which_is(&m->staging, &uid)) continue;
         m->staging = (struct which){.run_order = 0};
         if (tb_which_is(&group_at(c, m->group)->attempt, &uid))
             attempt_end(c, m->group, TB_GROUP_BROKEN, false);
@@ -429,10 +447,9 @@ bool tb_group_activated(const struct tb_catalog *c, uint32_t group, const struct
 
 void tb_member_retell(struct tb_catalog *c, uint32_t session)
 {
-    EACH(c->members, i)
+    EACH_MEMBERSHIP(c, session, i)
     {
         struct member *m = member_at(c, i);
-        if (m->session != session) continue;
         for (uint32_t kind = 1; kind < 32; kind++)
             if (m->row.held & (1u << kind)) tb_row_mark(&c->members, i, (enum tb_catalog_todo_kind)kind);
         m->row.held = 0;

@@ -105,6 +105,8 @@ enum tb_status tb_catalog_session_open(struct tb_catalog *c, tb_time_ns now,
     s->info = *info;
     s->lease_until = tb_time_add(c->now, c->config.lease_ns);
     s->attached = true;
+    s->references = s->members = NONE;
+    c->session_readers[i] = 0;
     *session_hint(c, &info->id) = i;
     place_session(c, i);
     return TB_OK;
@@ -168,12 +170,10 @@ static void end_reference_of_session(struct tb_catalog *c, uint32_t r)
 void tb_catalog_session_end(struct tb_catalog *c, uint32_t session, bool tell)
 {
     tb_waits_end_session(c, session);
-    EACH(c->members, m) if (member_at(c, m)->session == session) tb_member_end(c, m);
-    EACH(c->references, r)
-    {
-        const struct reference *ref = reference_at(c, r);
-        if (ref->kind != TB_REFERENCE_SITE && ref->owner == session) end_reference_of_session(c, r);
-    }
+    while (session_at(c, session)->members != NONE)
+        tb_member_end(c, session_at(c, session)->members);
+    while (session_at(c, session)->references != NONE)
+        end_reference_of_session(c, session_at(c, session)->references);
     /* Rows of ended references that were for this session alone have nobody to be told to. */
     for (uint32_t r = 0; r < c->references.high; r++) {
         struct reference *ref = reference_at(c, r);

@@ -17,7 +17,7 @@ static uint64_t planner_id(const struct tb_catalog *c, uint32_t source)
 
 static uint32_t *source_load(struct tb_catalog *c, uint32_t source)
 {
-    return source == GATEWAY ? &c->gateway_readers : &session_at(c, reference_at(c, source)->owner)->readers;
+    return source == GATEWAY ? &c->gateway_readers : &c->session_readers[reference_at(c, source)->owner];
 }
 
 static uint32_t source_host(const struct tb_catalog *c, uint32_t source)
@@ -33,10 +33,28 @@ static void set_source(struct tb_catalog *c, uint32_t reference, uint32_t source
         (*source_load(c, ref->source))--;
         ref->source_loads = false;
     }
+    if (ref->source < GATEWAY) reference_at(c, ref->source)->followers--;
     ref->source = source;
+    if (source < GATEWAY) reference_at(c, source)->followers++;
+    tb_plan_note(c, reference);
     if (source == NONE || source_host(c, source) == session_at(c, ref->owner)->host) return;
     ref->source_loads = true;
     (*source_load(c, source))++;
+}
+
+static bool wants_plan(const struct reference *ref)
+{
+    return ref->kind == TB_REFERENCE_WORKER && !ref->row.dead && !ref->whole && ref->source == NONE;
+}
+
+void tb_plan_note(struct tb_catalog *c, uint32_t reference)
+{
+    struct reference *ref = reference_at(c, reference);
+    struct version *v = version_at(c, ref->version);
+    if (wants_plan(ref) == ref->asking) return;
+    ref->asking = !ref->asking;
+    v->asking_count += ref->asking ? 1 : UINT32_MAX;
+    if (ref->asking) v->asking_last = reference;
 }
 
 void tb_plan_forget(struct tb_catalog *c, uint32_t reference)
@@ -94,18 +112,17 @@ static bool gateway_serves(const struct version *v)
 static struct tb_planner_member worker_member(const struct tb_catalog *c, uint32_t row)
 {
     const struct reference *ref = reference_at(c, row);
-    const struct session *s = session_at(c, ref->owner);
     return (struct tb_planner_member){
         .id = (uint64_t)ref->owner + 1,
         .kind = TB_PLANNER_WORKER,
         .row = row,
-        .host = s->host,
-        .rack = s->rack,
+        .host = ref->host,
+        .rack = ref->rack,
         .upstream = TB_PLANNER_NONE,
-        .readers = s->readers,
+        .readers = c->session_readers[ref->owner],
         .held_chunks = ref->held_chunks,
         .whole = ref->whole,
-        .spot = s->info.spot,
+        .spot = ref->spot,
     };
 }
 
@@ -123,10 +140,9 @@ static uint32_t fill_question(struct tb_catalog *c, const struct version *v)
                                                           .readers = c->gateway_readers,
                                                           .held_chunks = v->held_chunks,
                                                           .whole = v->whole};
-    EACH_REFERENCE(c, v, r)
+    EACH_WORKER(c, v, r)
     {
         struct reference *ref = reference_at(c, r);
-        if (ref->kind != TB_REFERENCE_WORKER) continue;
         ref->question = count;
         c->question[count++] = worker_member(c, r);
     }
@@ -180,43 +196,21 @@ static void plan(struct tb_catalog *c, uint32_t reference)
     tell_plan(c, reference);
 }
 
-static bool wants_plan(const struct reference *ref)
-{
-    return ref->kind == TB_REFERENCE_WORKER && !ref->whole && ref->source == NONE;
-}
-
-/* The list is the youngest first. */
-static uint32_t oldest_asking(const struct tb_catalog *c, const struct version *v, uint32_t *asking_out)
-{
-    uint32_t oldest = NONE;
-    *asking_out = 0;
-    EACH_REFERENCE(c, v, r)
-    {
-        const struct reference *ref = reference_at(c, r);
-        if (!wants_plan(ref) || ref->asked) continue;
-        oldest = r;
-        (*asking_out)++;
-    }
-    return oldest;
-}
-
-/* Oldest reader first, so that those who came first stand nearer to the source. Nearly always one asks, or
- * none: with 10,000 workers each walk of the list counts. */
+/* Oldest reader first, so that those who came first stand nearer to the source; the list is the youngest first. Nearly
+ * always one asks, or none: with 10,000 workers each walk of the list counts. */
 void tb_plans_settle(struct tb_catalog *c, uint32_t version)
 {
     const struct version *v = version_at(c, version);
-    if (!tb_version_lives(v) && v->state != TB_VERSION_RETIRED) return;
-    uint32_t asking;
-    uint32_t asked = 0;
-    do {
-        const uint32_t oldest = oldest_asking(c, v, &asking);
-        if (oldest == NONE) break;
-        reference_at(c, oldest)->asked = true;
-        plan(c, oldest);
-        if (asking == 1) reference_at(c, oldest)->asked = false;
-        asked++;
-    } while (asking > 1);
-    if (asked > 1) EACH_REFERENCE(c, v, r) reference_at(c, r)->asked = false;
+    if (v->asking_count == 0 || (!tb_version_lives(v) && v->state != TB_VERSION_RETIRED)) return;
+    const struct reference *last = reference_at(c, v->asking_last);
+    if (v->asking_count == 1 && last->asking && last->version == version) {
+        plan(c, v->asking_last);
+        return;
+    }
+    uint32_t oldest = v->workers;
+    EACH_WORKER(c, v, r) oldest = r;
+    for (uint32_t r = oldest; r != NONE; r = reference_at(c, r)->previous)
+        if (reference_at(c, r)->asking) plan(c, r);
 }
 
 /* ---- changes ---- */
@@ -234,10 +228,9 @@ static void lose_source(struct tb_catalog *c, uint32_t reference)
 /* `source` is already out of the version's list, or is the gateway. */
 void tb_plan_drop_source(struct tb_catalog *c, uint32_t version, uint32_t source)
 {
-    EACH_REFERENCE(c, version_at(c, version), r)
+    EACH_WORKER(c, version_at(c, version), r)
     {
         struct reference *ref = reference_at(c, r);
-        if (ref->kind != TB_REFERENCE_WORKER) continue;
         forgive(ref, source);
         if (ref->source == source) lose_source(c, r);
     }
@@ -245,10 +238,11 @@ void tb_plan_drop_source(struct tb_catalog *c, uint32_t version, uint32_t source
 
 void tb_plan_tell_readers(struct tb_catalog *c, uint32_t version, uint32_t source)
 {
-    EACH_REFERENCE(c, version_at(c, version), r)
+    if (source < GATEWAY && reference_at(c, source)->followers == 0) return;
+    EACH_WORKER(c, version_at(c, version), r)
     {
         const struct reference *ref = reference_at(c, r);
-        if (ref->kind == TB_REFERENCE_WORKER && ref->source == source && !ref->whole) tell_plan(c, r);
+        if (ref->source == source && !ref->whole) tell_plan(c, r);
     }
 }
 

@@ -11,8 +11,23 @@ static void name_reference(struct tb_catalog *c, struct reference *ref)
         ref->name = site_at(c, ref->owner)->name;
         return;
     }
-    ref->session_id = session_at(c, ref->owner)->info.id;
-    ref->name = session_at(c, ref->owner)->info.name;
+    const struct session *s = session_at(c, ref->owner);
+    ref->session_id = s->info.id;
+    ref->name = s->info.name;
+    ref->host = s->host;
+    ref->rack = s->rack;
+    ref->spot = s->info.spot;
+}
+
+static uint32_t *list_of(struct version *v, const struct reference *ref)
+{
+    return ref->kind == TB_REFERENCE_WORKER ? &v->workers : &v->holders;
+}
+
+static uint32_t *owner_list(const struct tb_catalog *c, const struct reference *ref)
+{
+    return ref->kind == TB_REFERENCE_SITE ? &site_at(c, ref->owner)->references
+                                          : &session_at(c, ref->owner)->references;
 }
 
 uint32_t tb_reference_new(struct tb_catalog *c, int kind, uint32_t version, uint32_t owner)
@@ -29,19 +44,37 @@ uint32_t tb_reference_new(struct tb_catalog *c, int kind, uint32_t version, uint
     ref->source = NONE;
     ref->shard = NONE;
     ref->since = c->now;
-    ref->next = v->references;
-    v->references = i;
+    uint32_t *list = list_of(v, ref);
+    ref->next = *list;
+    ref->previous = NONE;
+    if (*list != NONE) reference_at(c, *list)->previous = i;
+    *list = i;
+    ref->owner_next = *owner_list(c, ref);
+    *owner_list(c, ref) = i;
+    tb_plan_note(c, i);
     return i;
 }
 
+/* Whoever walks the list may stand on it: `next` stays. */
 static void unlink_reference(struct tb_catalog *c, uint32_t reference)
 {
-    uint32_t *at = &version_at(c, reference_at(c, reference)->version)->references;
+    const struct reference *ref = reference_at(c, reference);
+    uint32_t *first = list_of(version_at(c, ref->version), ref);
+    *(ref->previous == NONE ? first : &reference_at(c, ref->previous)->next) = ref->next;
+    if (ref->next != NONE) reference_at(c, ref->next)->previous = ref->previous;
+    uint32_t *at = owner_list(c, ref);
     while (*at != reference) {
         TB_ASSERT(*at != NONE);
-        at = &reference_at(c, *at)->next;
+        at = &reference_at(c, *at)->owner_next;
     }
-    *at = reference_at(c, reference)->next;
+    *at = ref->owner_next;
+}
+
+static void set_landing(struct tb_catalog *c, struct reference *ref, bool landing)
+{
+    ref->landing = landing;
+    if (ref->kind == TB_REFERENCE_WORKER)
+        version_at(c, ref->version)->landing_workers += landing ? 1 : UINT32_MAX;
 }
 
 void tb_reference_end(struct tb_catalog *c, uint32_t reference)
@@ -49,7 +82,7 @@ void tb_reference_end(struct tb_catalog *c, uint32_t reference)
     struct reference *ref = reference_at(c, reference);
     const uint32_t version = ref->version;
     if (ref->landing) {
-        ref->landing = false;
+        set_landing(c, ref, false);
         if (tb_row_marked(&ref->row, TB_CATALOG_LAND_FROM))
             tb_row_unmark(&c->references, reference, TB_CATALOG_LAND_FROM);
         else
@@ -61,23 +94,25 @@ void tb_reference_end(struct tb_catalog *c, uint32_t reference)
     unlink_reference(c, reference);
     if (ref->kind == TB_REFERENCE_WORKER) tb_plan_drop_source(c, version, reference);
     ref->row.dead = true;
+    tb_plan_note(c, reference);
     if (ref->row.todos == 0 && ref->row.held == 0) tb_table_free(&c->references, reference);
     tb_catalog_touch_version(c, version);
 }
 
 uint32_t tb_reference_find(const struct tb_catalog *c, int kind, uint32_t version, uint32_t owner)
 {
-    EACH_REFERENCE(c, version_at(c, version), r)
-    {
+    /* Each request of each worker asks: an owner has few, a version may have thousands. */
+    uint32_t r = kind == TB_REFERENCE_SITE ? site_at(c, owner)->references : session_at(c, owner)->references;
+    for (; r != NONE; r = reference_at(c, r)->owner_next) {
         const struct reference *ref = reference_at(c, r);
-        if (ref->kind == kind && ref->owner == owner) return r;
+        if (ref->kind == kind && ref->version == version) return r;
     }
     return NONE;
 }
 
 bool tb_shard_published(const struct tb_catalog *c, const struct version *v, uint32_t shard)
 {
-    EACH_REFERENCE(c, v, r)
+    EACH_HOLDER(c, v, r)
     {
         const struct reference *ref = reference_at(c, r);
         if (ref->kind == TB_REFERENCE_PUBLISHER && ref->shard == shard) return true;
@@ -124,25 +159,28 @@ static bool landing_wanted(const struct version *v, const struct reference *ref,
     return ref->kind == TB_REFERENCE_WORKER && from_workers && ref->whole && ref->export_id != 0;
 }
 
+static void tell_landing(struct tb_catalog *c, uint32_t r, bool wanted)
+{
+    struct reference *ref = reference_at(c, r);
+    if (wanted == ref->landing) return;
+    set_landing(c, ref, wanted);
+    const bool untold = tb_row_marked(&ref->row, TB_CATALOG_LAND_FROM);
+    tb_row_unmark(&c->references, r, wanted ? TB_CATALOG_LAND_END : TB_CATALOG_LAND_FROM);
+    if (wanted)
+        tb_row_mark(&c->references, r, TB_CATALOG_LAND_FROM);
+    else if (!untold)
+        tb_row_mark(&c->references, r, TB_CATALOG_LAND_END);
+}
+
 void tb_landing_settle(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
     if (!model_at(c, v->model)->config.is_home) return;
     const bool from_workers =
         tb_version_lives(v) && v->reserved && !v->whole && lacks_unpublished_shard(c, v);
-    EACH_REFERENCE(c, v, r)
-    {
-        struct reference *ref = reference_at(c, r);
-        const bool wanted = landing_wanted(v, ref, from_workers);
-        if (wanted == ref->landing) continue;
-        ref->landing = wanted;
-        const bool untold = tb_row_marked(&ref->row, TB_CATALOG_LAND_FROM);
-        tb_row_unmark(&c->references, r, wanted ? TB_CATALOG_LAND_END : TB_CATALOG_LAND_FROM);
-        if (wanted)
-            tb_row_mark(&c->references, r, TB_CATALOG_LAND_FROM);
-        else if (!untold)
-            tb_row_mark(&c->references, r, TB_CATALOG_LAND_END);
-    }
+    EACH_HOLDER(c, v, r) tell_landing(c, r, landing_wanted(v, reference_at(c, r), false));
+    if (!from_workers && v->landing_workers == 0) return;
+    EACH_WORKER(c, v, r) tell_landing(c, r, landing_wanted(v, reference_at(c, r), from_workers));
 }
 
 /* ---- the gateway's own copy ---- */

@@ -58,7 +58,7 @@ bool tb_version_retained(const struct tb_catalog *c, const struct version *v)
 /* Another site that is taking it from here; a site that fell silent holds nothing up for ever. */
 static bool site_reads(const struct tb_catalog *c, const struct version *v)
 {
-    EACH_REFERENCE(c, v, r)
+    EACH_HOLDER(c, v, r)
     {
         const struct reference *ref = reference_at(c, r);
         if (ref->kind != TB_REFERENCE_SITE || ref->whole || ref->held_chunks == 0) continue;

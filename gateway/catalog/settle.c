@@ -74,6 +74,7 @@ static void carve_all(struct carver *k, struct tb_catalog *c)
     carve_table(k, &c->sites, "sites", l->sites, sizeof(struct site));
     c->shards = carve(k, (size_t)l->versions * l->shards * sizeof(struct shard));
     c->question = carve(k, ((size_t)l->references + 1) * sizeof(struct tb_planner_member));
+    c->session_readers = carve(k, (size_t)l->sessions * sizeof(uint32_t));
     c->session_hint_count = hint_count(l->sessions);
     c->session_hints = carve(k, (size_t)c->session_hint_count * sizeof(uint32_t));
 }

@@ -15,7 +15,9 @@ static uint32_t site_get(struct tb_catalog *c, const struct tb_name *name)
     uint32_t i = tb_catalog_site_find(c, name);
     if (i != NONE) return i;
     i = tb_table_new(&c->sites);
-    if (i != NONE) site_at(c, i)->name = *name;
+    if (i == NONE) return NONE;
+    site_at(c, i)->name = *name;
+    site_at(c, i)->references = NONE;
     return i;
 }
 
@@ -50,11 +52,8 @@ void tb_catalog_site_forget(struct tb_catalog *c, tb_time_ns now, const struct t
     tb_catalog_enter(c, now);
     const uint32_t site = tb_catalog_site_find(c, name);
     if (site == NONE) return;
-    EACH(c->references, r)
-    {
-        const struct reference *ref = reference_at(c, r);
-        if (ref->kind == TB_REFERENCE_SITE && ref->owner == site) tb_reference_end(c, r);
-    }
+    while (site_at(c, site)->references != NONE)
+        tb_reference_end(c, site_at(c, site)->references);
     (void)tb_catalog_settle(c, TB_OK);
 }
 
@@ -207,7 +206,7 @@ enum tb_status tb_catalog_remote_version(struct tb_catalog *c, tb_time_ns now,
 static bool can_ask(const struct tb_catalog *c, const struct version *v, uint32_t site)
 {
     if (!site_at(c, site)->up) return false;
-    EACH_REFERENCE(c, v, r)
+    EACH_HOLDER(c, v, r)
     {
         const struct reference *ref = reference_at(c, r);
         if (ref->kind == TB_REFERENCE_SITE && ref->owner == site) return ref->has;
@@ -238,10 +237,10 @@ uint32_t tb_catalog_crossing_from(const struct tb_catalog *c, const struct versi
 /* Home asks others only for what no rank and no worker of its own can give. */
 static bool home_needs(const struct tb_catalog *c, const struct version *v)
 {
-    EACH_REFERENCE(c, v, r)
+    EACH_WORKER(c, v, r)
     {
         const struct reference *ref = reference_at(c, r);
-        if (ref->kind == TB_REFERENCE_WORKER && ref->whole && ref->export_id != 0) return false;
+        if (ref->whole && ref->export_id != 0) return false;
     }
     for (uint32_t s = 0; s < v->key.shard_count; s++)
         if (!tb_shard_whole(v, s) && !tb_shard_published(c, v, s)) return true;
@@ -300,7 +299,7 @@ static void give_up_orphans(struct tb_catalog *c, uint32_t model)
         const struct version *v = version_at(c, i);
         if (!lacking(v, model) || !v->reserved) continue;
         bool somewhere = tb_version_whole_elsewhere(c, v);
-        EACH_REFERENCE(c, v, r)
+        EACH_HOLDER(c, v, r)
         {
             const struct reference *ref = reference_at(c, r);
             somewhere = somewhere || (ref->kind == TB_REFERENCE_SITE && ref->has);

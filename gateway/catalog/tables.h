@@ -116,7 +116,10 @@ struct version {
     uint64_t bytes;
     uint32_t chunk_count, held_chunks;
     uint32_t known_count, sealed_count;
-    uint32_t references; /* the first of its list */
+    uint32_t holders;                   /* references of ranks and sites: the first of their list */
+    uint32_t workers;                   /* those of workers, which may be thousands: the first of theirs */
+    uint32_t asking_count, asking_last; /* plans.c: workers that want a plan, and who asked last */
+    uint32_t landing_workers;           /* of those, how many LAND_FROM names */
     struct shard *shards;
     struct bad_chunk bads[BADS_MAX];
     uint32_t bad_count;
@@ -141,8 +144,9 @@ struct session {
     tb_time_ns lease_until;
     bool attached;
     uint32_t host, rack; /* planner's numbers */
-    uint32_t readers;    /* hops that load its NIC */
     uint64_t stamp;
+    uint32_t references; /* its own, of all versions: the first of the list */
+    uint32_t members;    /* its memberships: likewise */
 };
 
 struct avoided {
@@ -154,9 +158,18 @@ struct reference {
     struct row row;
     int kind; /* TB_REFERENCE_* */
     uint32_t version;
-    struct tb_id uid; /* of the version: outlives its row */
-    uint32_t next;    /* of the version's list */
-    uint32_t owner;   /* session or site */
+    /* What a question to the planner looks at stands together: with 10,000 workers each one is a line of cache. */
+    uint32_t next, previous; /* in one of the version's two lists */
+    uint32_t owner;          /* session or site */
+    uint32_t held_chunks;    /* WORKER, SITE; as the next */
+    uint32_t source;         /* WORKER: reference, GATEWAY, NONE */
+    uint32_t question;       /* WORKER: scratch of plans.c */
+    uint32_t host, rack;     /* WORKER: its session's */
+    bool spot;               /* WORKER: its session's */
+    bool whole;
+
+    uint32_t owner_next; /* in the owner's list */
+    struct tb_id uid;    /* of the version: outlives its row */
     struct tb_id session_id;
     struct tb_name name; /* worker or site: outlives its row */
     enum tb_status tell;
@@ -173,23 +186,21 @@ struct reference {
     bool landing; /* LAND_FROM is told or marked */
 
     /* WORKER, SITE */
-    uint32_t held_chunks, total_chunks;
-    bool whole;
+    uint32_t total_chunks;
     bool activated;
     bool has;         /* SITE: has it or is getting it, as it says */
     tb_time_ns since; /* when the reader began */
 
     /* WORKER */
-    uint32_t source;   /* reference, GATEWAY, NONE */
-    bool source_loads; /* it was counted in the source's readers */
-    uint64_t plan;     /* told, or about to be; 0: none */
+    bool source_loads;  /* it was counted in the source's readers */
+    bool asking;        /* it is counted in its version's asking_count */
+    uint32_t followers; /* workers whose source it is */
+    uint64_t plan;      /* told, or about to be; 0: none */
     struct avoided avoided[AVOIDED_MAX];
     uint32_t avoided_count;
     tb_time_ns retry_at;
     uint64_t bytes_per_s;
     uint8_t transport;
-    uint32_t question; /* scratch of plans.c, as the next */
-    bool asked;
 };
 
 struct group {
@@ -197,6 +208,7 @@ struct group {
     uint32_t model;
     struct tb_name name;
     uint32_t count;
+    uint32_t members; /* the first of its list */
     struct which go;
     tb_time_ns go_at;
     bool go_unpinned; /* pin_max passed and the room was needed */
@@ -208,6 +220,7 @@ struct group {
 struct member {
     struct row row;
     uint32_t session, group, index;
+    uint32_t group_next, session_next;
     uint32_t subscription;
     struct which active;
     struct which staging;
@@ -231,6 +244,7 @@ struct wait {
 struct site {
     struct row row;
     struct tb_name name;
+    uint32_t references; /* the first of its list */
     bool up;
 };
 
@@ -240,6 +254,7 @@ struct tb_catalog {
     struct table models, runs, versions, sessions, references, groups, members, waits, sites;
     struct shard *shards;               /* limits.shards for each version row */
     struct tb_planner_member *question; /* plans.c: limits.references + 1 */
+    uint32_t *session_readers;          /* of each session's row: hops that load its NIC */
     uint32_t *session_hints;            /* leases.c: where a session may stand, by a hash of its id or host */
     uint32_t session_hint_count;        /* a power of two */
     tb_time_ns now, last_tick;
@@ -289,8 +304,22 @@ static inline struct site *site_at(const struct tb_catalog *c, uint32_t i)
     return (struct site *)tb_table_row(&c->sites, i);
 }
 
-/* The references of a version; the body may end the one it is at. */
-#define EACH_REFERENCE(c, v, r) for (uint32_t r = (v)->references; r != NONE; r = reference_at(c, r)->next)
+/* The references of a version, in two lists: workers may be thousands, and most questions are about the others. An
+ * ended one keeps its `next`, so a body may end the one it is at. */
+#define EACH_HOLDER(c, v, r) for (uint32_t r = (v)->holders; r != NONE; r = reference_at(c, r)->next)
+#define EACH_WORKER(c, v, r) for (uint32_t r = (v)->workers; r != NONE; r = reference_at(c, r)->next)
+/* Both: the workers, then the ranks and sites. */
+static inline uint32_t tb_reference_first(const struct version *v)
+{
+    return v->workers != NONE ? v->workers : v->holders;
+}
+static inline uint32_t tb_reference_after(const struct tb_catalog *c, const struct version *v, uint32_t r)
+{
+    const struct reference *ref = reference_at(c, r);
+    return ref->next == NONE && ref->kind == TB_REFERENCE_WORKER ? v->holders : ref->next;
+}
+#define EACH_REFERENCE(c, v, r)                                                                              \
+    for (uint32_t r = tb_reference_first(v); r != NONE; r = tb_reference_after(c, v, r))
 
 /* ---- settle.c ---- */
 
@@ -335,6 +364,8 @@ uint32_t tb_reference_new(struct tb_catalog *c, int kind, uint32_t version, uint
 /* It counts no more; its row goes when its todos are told. Readers behind it are planned anew. */
 void tb_reference_end(struct tb_catalog *c, uint32_t reference);
 uint32_t tb_reference_find(const struct tb_catalog *c, int kind, uint32_t version, uint32_t owner);
+/* plans.c counts who wants a plan: call it when what that depends on changed. */
+void tb_plan_note(struct tb_catalog *c, uint32_t reference);
 bool tb_shard_published(const struct tb_catalog *c, const struct version *v, uint32_t shard);
 bool tb_shard_whole(const struct version *v, uint32_t shard);
 /* TELL to each session that holds a reference of the version, once. */

@@ -19,7 +19,7 @@ static bool leaves_with(const struct reference *ref, uint32_t leader)
 static bool published_by_another(const struct tb_catalog *c, const struct version *v,
                                  const struct reference *own)
 {
-    EACH_REFERENCE(c, v, r)
+    EACH_HOLDER(c, v, r)
     {
         const struct reference *ref = reference_at(c, r);
         if (ref->kind != TB_REFERENCE_PUBLISHER || ref->shard != own->shard) continue;
@@ -39,7 +39,7 @@ static bool safe_without(const struct tb_catalog *c, const struct version *v, co
 
 static bool all_safe(const struct tb_catalog *c, const struct version *v, uint32_t leader)
 {
-    EACH_REFERENCE(c, v, r)
+    EACH_HOLDER(c, v, r)
     {
         const struct reference *ref = reference_at(c, r);
         if (leaves_with(ref, leader) && !safe_without(c, v, ref)) return false;
@@ -54,7 +54,7 @@ static void answer(struct tb_catalog *c, uint32_t r, enum tb_status status)
     ref->unpublish_answers = false;
     ref->unpublished = status;
     tb_row_mark(&c->references, r, TB_CATALOG_UNPUBLISHED);
-    EACH_REFERENCE(c, version_at(c, version), i)
+    EACH_HOLDER(c, version_at(c, version), i)
     {
         if (!leaves_with(reference_at(c, i), r)) continue;
         if (status == TB_OK)
@@ -66,7 +66,7 @@ static void answer(struct tb_catalog *c, uint32_t r, enum tb_status status)
 
 void tb_unpublish_settle(struct tb_catalog *c, uint32_t version)
 {
-    EACH_REFERENCE(c, version_at(c, version), r)
+    EACH_HOLDER(c, version_at(c, version), r)
     {
         const struct reference *ref = reference_at(c, r);
         if (!ref->unpublish_answers) continue;
@@ -87,8 +87,7 @@ enum tb_status tb_catalog_unpublish(struct tb_catalog *c, tb_time_ns now, const 
     const uint32_t i = tb_version_find(c, uid);
     uint32_t leader = NONE;
     bool any = false;
-    for (uint32_t r = i == NONE ? NONE : version_at(c, i)->references; r != NONE;
-         r = reference_at(c, r)->next) {
+    for (uint32_t r = i == NONE ? NONE : version_at(c, i)->holders; r != NONE; r = reference_at(c, r)->next) {
         struct reference *ref = reference_at(c, r);
         if (!mine(ref, s, shard)) continue;
         any = true;

@@ -84,7 +84,7 @@ enum tb_status tb_version_status(const struct tb_catalog *c, const struct versio
 static bool forgettable(const struct version *v)
 {
     if (v->state == TB_VERSION_OPEN || tb_version_lives(v) || v->reserved || v->pinned) return false;
-    return v->row.todos == 0 && v->references == NONE;
+    return v->row.todos == 0 && tb_reference_first(v) == NONE;
 }
 
 static uint32_t version_row(struct tb_catalog *c)
@@ -111,7 +111,7 @@ uint32_t tb_version_new(struct tb_catalog *c, uint32_t model, const struct tb_ve
     v->model = model;
     v->state = TB_VERSION_OPEN;
     v->why = "opened";
-    v->references = NONE;
+    v->holders = v->workers = v->asking_last = NONE;
     v->blamed_shard = NONE;
     v->opened_at = c->now;
     v->shards = c->shards + (size_t)i * c->limits.shards;
@@ -270,7 +270,7 @@ static void blame(struct tb_catalog *c, uint32_t version, uint32_t session, uint
 static uint32_t sealed_before(const struct tb_catalog *c, uint32_t version, uint32_t session, uint32_t shard)
 {
     uint32_t opener = NONE;
-    EACH_REFERENCE(c, version_at(c, version), r)
+    EACH_HOLDER(c, version_at(c, version), r)
     {
         const struct reference *ref = reference_at(c, r);
         if (ref->kind != TB_REFERENCE_PUBLISHER || ref->owner != session) continue;
@@ -374,7 +374,7 @@ enum tb_status tb_catalog_seal(struct tb_catalog *c, tb_time_ns now, const struc
 static uint32_t publisher_of(const struct tb_catalog *c, uint32_t version, uint32_t shard,
                              const struct tb_id *session)
 {
-    EACH_REFERENCE(c, version_at(c, version), r)
+    EACH_HOLDER(c, version_at(c, version), r)
     {
         const struct reference *ref = reference_at(c, r);
         if (ref->kind == TB_REFERENCE_PUBLISHER && ref->shard == shard &&
@@ -475,7 +475,7 @@ static bool sealed_whole(const struct tb_catalog *c, const struct version *v)
  * be followed by others.) */
 static bool deserted(const struct tb_catalog *c, const struct version *v)
 {
-    EACH_REFERENCE(c, v, r) if (reference_at(c, r)->kind == TB_REFERENCE_PUBLISHER) return false;
+    EACH_HOLDER(c, v, r) if (reference_at(c, r)->kind == TB_REFERENCE_PUBLISHER) return false;
     for (uint32_t s = 0; s < v->key.shard_count; s++)
         if (v->shards[s].sealed && !tb_shard_whole(v, s)) return true;
     return v->sealed_count == 0;
