@@ -89,14 +89,16 @@ static void report_calls(void)
     (void)fclose(out);
 }
 
-void tb_fault_from_env(void)
+bool tb_fault_from_env(void)
 {
-    if (getenv("TB_FAULT_CALLS") != NULL) {
+    const bool counts = getenv("TB_FAULT_CALLS") != NULL;
+    if (counts) {
         for (int i = 0; i < TB_FAULT_COUNT; i++)
             tb_fault_arm((enum tb_fault_point)i, UINT64_MAX, false); /* counts, and never fails */
         (void)atexit(report_calls);
     }
     const char *at = getenv("TB_FAULT");
+    const bool asked = counts || at != NULL;
     while (at != NULL && *at != '\0') {
         const size_t count = strcspn(at, ",");
         /* A test that asks for a fault which does not exist must not pass. */
@@ -107,6 +109,7 @@ void tb_fault_from_env(void)
         at += count;
         if (*at == ',') at++;
     }
+    return asked;
 }
 
 void *tb_malloc(size_t bytes)
@@ -139,6 +142,21 @@ char *tb_strdup(const char *text)
     const size_t bytes = strlen(text) + 1;
     char *copy = tb_malloc(bytes);
     return copy == NULL ? NULL : memcpy(copy, text, bytes);
+}
+
+void *tb_library_malloc(size_t bytes)
+{
+    return tb_fault_hit(TB_FAULT_library, ENOMEM) ? NULL : malloc(bytes);
+}
+
+void *tb_library_calloc(size_t count, size_t bytes)
+{
+    return tb_fault_hit(TB_FAULT_library, ENOMEM) ? NULL : calloc(count, bytes);
+}
+
+void *tb_library_realloc(void *old, size_t bytes)
+{
+    return tb_fault_hit(TB_FAULT_library, ENOMEM) ? NULL : realloc(old, bytes);
 }
 
 int tb_sys_open(const char *path, int flags, mode_t mode)

@@ -40,6 +40,14 @@ static enum tb_status say_openssl(char error_out[256], const char *what)
     return TB_SITE_IO;
 }
 
+/* OpenSSL begins by itself, but where that failed its calls look at what is not there. */
+static enum tb_status begin_openssl(char error_out[256])
+{
+    if (OPENSSL_init_crypto(OPENSSL_INIT_LOAD_CONFIG, NULL) == 1) return TB_OK;
+    ERR_clear_error();
+    return say(TB_SITE_NOMEM, error_out, "OpenSSL cannot begin: no memory");
+}
+
 /* Files. */
 
 static bool path_of(char out[PATH_BYTES], const char *dir, const char *stem, const char *suffix)
@@ -238,6 +246,7 @@ enum tb_status tb_pki_init(const char *dir, const char *site, unsigned days, cha
         return say(TB_BAD_ARGUMENT, error_out,
                    "the name of a site has 1 to 64 of A-Z a-z 0-9 . _ - and begins with no dot");
     if (days == 0 || days > 36500) return say(TB_BAD_ARGUMENT, error_out, "days must be between 1 and 36500");
+    if (begin_openssl(error_out) != TB_OK) return TB_SITE_NOMEM;
     if (mkdir(dir, 0700) != 0 && errno != EEXIST)
         return say(TB_SITE_IO, error_out, "%s: %s", dir, strerror(errno));
     const struct span span = {.start_offset_s = -CA_BEFORE_S, .valid_s = (int64_t)days * DAY_S};
@@ -318,6 +327,7 @@ enum tb_status tb_pki_issue(const char *dir, const char *file_stem, const struct
     if (valid_s <= 0 || valid_s > (int64_t)36500 * DAY_S || start_offset_s < -(int64_t)36500 * DAY_S ||
         start_offset_s > (int64_t)36500 * DAY_S)
         return say(TB_BAD_ARGUMENT, error_out, "the time of validity is out of range");
+    if (begin_openssl(error_out) != TB_OK) return TB_SITE_NOMEM;
     struct ca ca;
     enum tb_status status = ca_read(dir, &ca, error_out);
     const struct span span = {.start_offset_s = start_offset_s, .valid_s = valid_s};

@@ -181,6 +181,7 @@ static bool context_harden(SSL_CTX *ctx)
 
 static enum tb_status context_new(struct tb_tls **tls_out)
 {
+    if (OPENSSL_init_ssl(0, NULL) != 1) return TB_SITE_NOMEM; /* what is called after that would fall */
     struct tb_tls *tls = tb_calloc(1, sizeof *tls);
     if (tls == NULL) return TB_SITE_NOMEM;
     atomic_init(&tls->refs, 1);

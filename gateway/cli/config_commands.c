@@ -34,9 +34,7 @@ static enum tb_cli_exit refused(const struct tb_cli_call *call, int status, stru
             json_array_size(c->lines) > 0 ? json_string_value(json_array_get(c->lines, 0))
                                           : tb_status_text(status),
             "complaints", c->lines);
-        if (object != NULL) (void)json_dumpf(object, stdout, JSON_COMPACT);
-        (void)putchar('\n');
-        json_decref(object);
+        (void)tb_say_object(object);
     }
     return status == TB_SITE_NOMEM ? TB_CLI_SITE : TB_CLI_REFUSED;
 }
@@ -44,7 +42,7 @@ static enum tb_cli_exit refused(const struct tb_cli_call *call, int status, stru
 static enum tb_cli_exit load(const struct tb_cli_call *call, struct tb_config **config_out)
 {
     struct complaints c = {.json = tb_cli_given(call, "json"), .lines = json_array()};
-    if (c.lines == NULL) return TB_CLI_SITE;
+    if (c.lines == NULL) return tb_say_failure(call, TB_SITE_NOMEM, "no memory for what may be said");
     const enum tb_status s = tb_config_load(call->arguments[0], complain, &c, config_out);
     const enum tb_cli_exit code = s == TB_OK ? TB_CLI_DONE : refused(call, s, &c);
     json_decref(c.lines);

@@ -19,13 +19,14 @@ static enum tb_cli_exit ask(const struct tb_cli_call *call, json_t *request, jso
     return s == TB_OK ? TB_CLI_DONE : tb_say_failure(call, s, "%s", error);
 }
 
-/* Under --json what the gateway said goes out as it came. */
-static bool say_raw(const struct tb_cli_call *call, json_t *reply)
+/* Under --json what the gateway said goes out as it came, else as `print` shows it. Takes `reply`. */
+static enum tb_cli_exit show(const struct tb_cli_call *call, json_t *reply,
+                             void (*print)(const struct tb_cli_call *, const json_t *))
 {
-    if (!tb_cli_given(call, "json")) return false;
-    (void)json_dumpf(reply, stdout, JSON_COMPACT);
-    (void)putchar('\n');
-    return true;
+    if (tb_cli_given(call, "json")) return tb_say_object(reply);
+    print(call, reply);
+    json_decref(reply);
+    return TB_CLI_DONE;
 }
 
 /* ---- fields of a stranger's object, clean for a terminal ---- */
@@ -100,6 +101,16 @@ static void print_version(const json_t *v)
     (void)putchar('\n');
 }
 
+static void print_versions(const struct tb_cli_call *call, const json_t *reply)
+{
+    const json_t *versions = json_object_get(reply, "versions");
+    if (!tb_cli_given(call, "quiet"))
+        (void)printf("%-20s %-10s %-10s %9s %6s  workers  other sites\n", "model", "version", "state",
+                     "bytes", "held");
+    for (size_t i = 0; i < json_array_size(versions); i++)
+        print_version(json_array_get(versions, i));
+}
+
 enum tb_cli_exit tb_cli_versions(const struct tb_cli_call *call)
 {
     json_t *reply = NULL;
@@ -109,16 +120,7 @@ enum tb_cli_exit tb_cli_versions(const struct tb_cli_call *call)
         return tb_say_failure(call, TB_BAD_ARGUMENT, "the model's name is not UTF-8");
     const enum tb_cli_exit asked = ask(call, request, &reply);
     if (asked != TB_CLI_DONE) return asked;
-    if (!say_raw(call, reply)) {
-        const json_t *versions = json_object_get(reply, "versions");
-        if (!tb_cli_given(call, "quiet"))
-            (void)printf("%-20s %-10s %-10s %9s %6s  workers  other sites\n", "model", "version", "state",
-                         "bytes", "held");
-        for (size_t i = 0; i < json_array_size(versions); i++)
-            print_version(json_array_get(versions, i));
-    }
-    json_decref(reply);
-    return TB_CLI_DONE;
+    return show(call, reply, print_versions);
 }
 
 /* ---- status ---- */
@@ -158,8 +160,9 @@ static void print_sessions(const json_t *sessions)
     }
 }
 
-static void print_status(const json_t *r)
+static void print_status(const struct tb_cli_call *call, const json_t *r)
 {
+    (void)call;
     const json_t *arena = json_object_get(r, "arena");
     (void)printf("gateway  tombolo://%s/%s  up %s  incarnation %" PRIu64 "%s%s\n", text_of(r, "site").text,
                  text_of(r, "gateway").text, tb_show_seconds(number_of(r, "uptime_s")).text,
@@ -178,12 +181,17 @@ enum tb_cli_exit tb_cli_status(const struct tb_cli_call *call)
     json_t *reply = NULL;
     const enum tb_cli_exit asked = ask(call, json_pack("{s:s}", "cmd", "status"), &reply);
     if (asked != TB_CLI_DONE) return asked;
-    if (!say_raw(call, reply)) print_status(reply);
-    json_decref(reply);
-    return TB_CLI_DONE;
+    return show(call, reply, print_status);
 }
 
 /* ---- withdraw ---- */
+
+static void print_withdrawn(const struct tb_cli_call *call, const json_t *reply)
+{
+    if (tb_cli_given(call, "quiet")) return;
+    (void)printf("withdrawn: %s %" PRIu64 ":%" PRIu64 " (was %s)\n", call->arguments[0],
+                 count_of(reply, "run"), count_of(reply, "number"), text_of(reply, "before").text);
+}
 
 enum tb_cli_exit tb_cli_withdraw(const struct tb_cli_call *call)
 {
@@ -197,9 +205,5 @@ enum tb_cli_exit tb_cli_withdraw(const struct tb_cli_call *call)
                                                  call->arguments[0], "version", call->arguments[1]),
                                        &reply);
     if (asked != TB_CLI_DONE) return asked;
-    if (!say_raw(call, reply) && !tb_cli_given(call, "quiet"))
-        (void)printf("withdrawn: %s %" PRIu64 ":%" PRIu64 " (was %s)\n", call->arguments[0],
-                     count_of(reply, "run"), count_of(reply, "number"), text_of(reply, "before").text);
-    json_decref(reply);
-    return TB_CLI_DONE;
+    return show(call, reply, print_withdrawn);
 }

@@ -1,7 +1,9 @@
 /* say.c - results, failures and progress. See say.h. */
 #include "gateway/cli/say.h"
 
+#include <errno.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -55,15 +57,25 @@ static bool asked_for(const struct tb_cli_call *call, const char *flag)
     return tb_cli_has(call, flag) && tb_cli_given(call, flag);
 }
 
-static enum tb_cli_exit print_json(json_t *object)
+static enum tb_cli_exit flushed(void)
 {
-    if (object == NULL || json_dumpf(object, stdout, JSON_COMPACT) != 0) {
-        json_decref(object);
+    if (fflush(stdout) == 0) return TB_CLI_DONE;
+    (void)fprintf(stderr, "tombolo: the answer cannot be written: %s\n", strerror(errno));
+    return TB_CLI_SITE;
+}
+
+/* Half of an object would be worse than none. */
+enum tb_cli_exit tb_say_object(json_t *object)
+{
+    char *text = object == NULL ? NULL : json_dumps(object, JSON_COMPACT);
+    json_decref(object);
+    if (text == NULL) {
+        (void)fputs("tombolo: no memory to print the answer\n", stderr);
         return TB_CLI_SITE;
     }
-    (void)putchar('\n');
-    json_decref(object);
-    return fflush(stdout) == 0 ? TB_CLI_DONE : TB_CLI_SITE;
+    (void)printf("%s\n", text);
+    free(text);
+    return flushed();
 }
 
 enum tb_cli_exit tb_say_failure(const struct tb_cli_call *call, int status, const char *format, ...)
@@ -82,8 +94,8 @@ enum tb_cli_exit tb_say_failure(const struct tb_cli_call *call, int status, cons
         (void)fprintf(stderr, "tombolo %s: %s%s%s%s\n", call->command->name, clean, named ? "" : " (",
                       named ? "" : name, named ? "" : ")");
     } else {
-        (void)print_json(json_pack("{s:i, s:b, s:s, s:s}", "schema", 1, "ok", 0, "status",
-                                   tb_status_name(status), "error", clean));
+        (void)tb_say_object(json_pack("{s:i, s:b, s:s, s:s}", "schema", 1, "ok", 0, "status",
+                                      tb_status_name(status), "error", clean));
     }
     return tb_cli_exit_of(status);
 }
@@ -97,7 +109,7 @@ enum tb_cli_exit tb_say_result(const struct tb_cli_call *call, json_t *fields, c
             object = NULL;
         }
         json_decref(fields);
-        return print_json(object);
+        return tb_say_object(object);
     }
     json_decref(fields);
     if (asked_for(call, "quiet")) return TB_CLI_DONE;
@@ -106,7 +118,7 @@ enum tb_cli_exit tb_say_result(const struct tb_cli_call *call, json_t *fields, c
     (void)vfprintf(stdout, format, arguments);
     va_end(arguments);
     (void)putchar('\n');
-    return fflush(stdout) == 0 ? TB_CLI_DONE : TB_CLI_SITE;
+    return flushed();
 }
 
 /* ---- progress ---- */

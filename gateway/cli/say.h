@@ -26,6 +26,9 @@ void tb_show_clean(const char *text, char *out, size_t cap);
 enum tb_cli_exit tb_say_failure(const struct tb_cli_call *call, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Prints the object as one line; takes it. NULL, or no memory for the line: nothing on standard output, and TB_CLI_SITE. */
+enum tb_cli_exit tb_say_object(json_t *object);
+
 /* Prints the object as one line under --json, else `text` unless --quiet. Adds "schema" and "ok" in front.
  * Takes `fields`, which may be NULL: then there was no memory for it, and TB_CLI_SITE is the result. */
 enum tb_cli_exit tb_say_result(const struct tb_cli_call *call, json_t *fields, const char *format, ...)

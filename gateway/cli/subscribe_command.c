@@ -177,15 +177,27 @@ static bool on_written(void *user, uint64_t bytes)
     return !tb_signals_caught();
 }
 
+/* NULL: no memory; half a list would be a lie. */
+static json_t *files_of(const struct tb_unbundle *plan)
+{
+    json_t *files = json_array();
+    for (uint32_t i = 0; i < plan->file_count; i++) {
+        json_t *file =
+            json_pack("{s:s, s:I}", "name", plan->files[i].name, "bytes", (json_int_t)plan->files[i].bytes);
+        if (json_array_append_new(files, file) == 0) continue;
+        json_decref(files);
+        return NULL;
+    }
+    return files;
+}
+
 static char *marker_of(const struct following *f, const struct tb_version_info *v,
                        const struct tb_unbundle *plan)
 {
     char uid[TB_HEX_CHARS];
     uid_text(&v->uid, uid);
-    json_t *files = json_array();
-    for (uint32_t i = 0; i < plan->file_count && files != NULL; i++)
-        (void)json_array_append_new(files, json_pack("{s:s, s:I}", "name", plan->files[i].name, "bytes",
-                                                     (json_int_t)plan->files[i].bytes));
+    json_t *files = files_of(plan);
+    if (files == NULL) return NULL;
     json_t *object = json_pack("{s:i, s:s, s:I, s:I, s:s, s:I, s:o}", "schema", 1, "model", f->model, "run",
                                (json_int_t)v->run_order, "number", (json_int_t)v->number, "uid", uid, "bytes",
                                (json_int_t)plan->bytes, "files", files);

@@ -1,8 +1,10 @@
 /* tombolo.c - tombolo: finds the command, parses its options, runs it. */
+#include <jansson.h>
 #include <signal.h>
 #include <string.h>
 
 #include "base/fault.h"
+#include "base/net/library_faults.h"
 #include "gateway/cli/cli.h"
 #include "tombolo/tombolo.h"
 
@@ -26,14 +28,21 @@ static enum tb_cli_exit run(const struct tb_cli_command *command, int argc, char
         tb_cli_help_command(stdout, command);
         return TB_CLI_DONE;
     }
-    return command->run(&call);
+    const enum tb_cli_exit code = command->run(&call);
+    /* A table that did not reach its reader was not shown. */
+    if ((fflush(stdout) == 0 && ferror(stdout) == 0) || code != TB_CLI_DONE) return code;
+    (void)fprintf(stderr, "tombolo %s: its output could not be written\n", command->name);
+    return TB_CLI_SITE;
 }
 
 int main(int argc, char **argv)
 {
     const struct tb_cli_command *commands = tb_cli_commands();
     int words = 0;
-    tb_fault_from_env();
+    if (tb_fault_from_env()) {
+        tb_net_library_faults();
+        json_set_alloc_funcs(tb_library_malloc, tb_free);
+    }
     if (argc < 2) {
         tb_cli_help(stderr, commands);
         return TB_CLI_USAGE;

@@ -185,8 +185,13 @@ static bool describe(json_t *object, const struct tb_item *item, uint64_t begin)
 {
     const uint64_t end = begin + item->count;
     json_t *shape = json_array();
-    for (uint32_t i = 0; i < item->rank && shape != NULL; i++)
-        (void)json_array_append_new(shape, json_integer((json_int_t)item->shape[i]));
+    bool good = shape != NULL;
+    for (uint32_t i = 0; i < item->rank && good; i++)
+        good = json_array_append_new(shape, json_integer((json_int_t)item->shape[i])) == 0;
+    if (!good) {
+        json_decref(shape);
+        return false;
+    }
     json_t *row = json_pack("{s:s, s:o, s:[I, I]}", "dtype", item->dtype, "shape", shape, "data_offsets",
                             (json_int_t)begin, (json_int_t)end);
     return row != NULL && json_object_set_new(object, item->name, row) == 0;

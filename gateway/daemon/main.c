@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 
 #include "base/fault.h"
+#include "base/net/library_faults.h"
 #include "gateway/daemon/daemon.h"
 #include "tombolo/version.h"
 
@@ -24,6 +25,13 @@ static const char usage[] =
     "Exit codes: 0 drained, 1 the configuration or what it names cannot be used, 2 wrong command line.\n"
     "\n"
     "Example: tombolod --config /etc/tombolo/tombolod.yaml\n";
+
+static void library_faults(void)
+{
+    tb_net_library_faults();
+    tb_store_library_faults();
+    json_set_alloc_funcs(tb_library_malloc, tb_free);
+}
 
 static void complain(void *user, const char *line)
 {
@@ -59,7 +67,7 @@ int main(int argc, char **argv)
         if (o == '?') return fputs(usage, stderr), 2;
     }
     if (path == NULL || optind != argc) return fputs(usage, stderr), 2;
-    tb_fault_from_env();
+    if (tb_fault_from_env()) library_faults();
     signal(SIGPIPE, SIG_IGN);
     /* Keys and weights of all models are in this memory: no core file, no ptrace by others of this user (P8).
      */

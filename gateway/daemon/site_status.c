@@ -5,22 +5,35 @@
 
 #include "tombolo/version.h"
 
+/* An answer that lacks a field for want of memory is none (P10). The main loop's alone. */
+static bool lacking;
+
+static void put(json_t *o, const char *key, json_t *v)
+{
+    if (json_object_set_new(o, key, v) != 0) lacking = true;
+}
+
+static void append(json_t *list, json_t *v)
+{
+    if (json_array_append_new(list, v) != 0) lacking = true;
+}
+
 static void set_id(json_t *o, const char *key, const struct tb_id *id)
 {
     char hex[TB_HEX_CHARS];
     tb_id_format(id, hex);
-    json_object_set_new(o, key, json_string(hex));
+    put(o, key, json_string(hex));
 }
 
 static void set_u64(json_t *o, const char *key, uint64_t v)
 {
-    json_object_set_new(o, key, json_integer((json_int_t)v));
+    put(o, key, json_integer((json_int_t)v));
 }
 
 static void set_text(json_t *o, const char *key, const char *text)
 {
     json_t *v = json_string(text); /* NULL for text that is not UTF-8 */
-    json_object_set_new(o, key, v != NULL ? v : json_string("?"));
+    put(o, key, v != NULL ? v : json_string("?"));
 }
 
 static double seconds(tb_time_ns ns)
@@ -47,10 +60,9 @@ static json_t *links_json(struct tb_daemon *d)
         set_text(o, "site", peer->site.text);
         set_text(o, "gateway", stats.up ? stats.identity.name.text : "");
         set_text(o, "state", state);
-        json_object_set_new(o, "since_s",
-                            json_real(stats.up ? seconds(tb_time_since(stats.up_since, tb_clock_now())) : 0));
+        put(o, "since_s", json_real(stats.up ? seconds(tb_time_since(stats.up_since, tb_clock_now())) : 0));
         set_text(o, "error", stats.last_why < 0 ? tb_status_text(stats.last_why) : "");
-        json_object_set_new(o, "rtt_ms", json_real((double)stats.rtt / 1e6));
+        put(o, "rtt_ms", json_real((double)stats.rtt / 1e6));
         uint32_t open = 0;
         for (uint32_t k = 0; k < stats.stream_count; k++)
             open += stats.streams[k].open;
@@ -62,7 +74,7 @@ static json_t *links_json(struct tb_daemon *d)
         set_u64(o, "chunks_bad", stats.chunks_bad);
         set_u64(o, "chunks_duplicate", stats.chunks_duplicate);
         set_u64(o, "sessions", stats.sessions);
-        json_array_append_new(list, o);
+        append(list, o);
     }
     return list;
 }
@@ -80,23 +92,21 @@ static json_t *models_json(struct tb_daemon *d)
     while (tb_catalog_model_at(d->catalog, &cursor, &m)) {
         json_t *o = json_object(), *from = json_array();
         for (uint32_t i = 0; i < m.from_count; i++)
-            json_array_append_new(from, json_string(m.from[i].text));
+            append(from, json_string(m.from[i].text));
         set_text(o, "model", m.name.text);
         set_text(o, "home", m.home.text);
-        json_object_set_new(o, "from", from);
+        put(o, "from", from);
         struct tb_catalog_lag lag = {0};
         const bool known =
             tb_catalog_lag(d->catalog, tb_clock_now(), &m.name, NULL, &lag) == TB_OK && lag.known;
         struct tb_catalog_version_view newest;
         const bool whole = known && tb_catalog_version_get(d->catalog, &lag.newest, &newest);
-        json_object_set_new(o, "head",
-                            known ? version_name(lag.head_run_order, lag.head_number) : json_null());
-        json_object_set_new(o, "latest",
-                            whole ? version_name(newest.key.run_order, newest.key.number) : json_null());
+        put(o, "head", known ? version_name(lag.head_run_order, lag.head_number) : json_null());
+        put(o, "latest", whole ? version_name(newest.key.run_order, newest.key.number) : json_null());
         set_u64(o, "lag_versions", lag.versions);
         set_u64(o, "lag_bytes", lag.bytes);
-        json_object_set_new(o, "lag_s", json_real(seconds(lag.behind_ns)));
-        json_array_append_new(list, o);
+        put(o, "lag_s", json_real(seconds(lag.behind_ns)));
+        append(list, o);
     }
     return list;
 }
@@ -108,8 +118,7 @@ static void session_models(struct tb_daemon *d, const struct tb_id *session, jso
     uint32_t cursor = 0;
     struct tb_catalog_member_view member;
     while (tb_catalog_member_at(d->catalog, &cursor, &member)) {
-        if (tb_id_equal(&member.session, session))
-            json_array_append_new(subscribes, json_string(member.model.text));
+        if (tb_id_equal(&member.session, session)) append(subscribes, json_string(member.model.text));
     }
     const struct tb_worker_session *s = tb_session_find(d, session);
     struct tb_name last = {""};
@@ -118,7 +127,7 @@ static void session_models(struct tb_daemon *d, const struct tb_id *session, jso
         if (e->shard == TB_CATALOG_ALL_SHARDS || copy == NULL || tb_name_equal(&copy->key.model, &last))
             continue;
         last = copy->key.model;
-        json_array_append_new(publishes, json_string(last.text));
+        append(publishes, json_string(last.text));
     }
 }
 
@@ -134,14 +143,12 @@ static json_t *sessions_json(struct tb_daemon *d)
         set_text(o, "name", v.session.name.text);
         set_text(o, "host", v.session.host.text);
         set_text(o, "identity", v.session.identity);
-        json_object_set_new(o, "since_s",
-                            json_real(s != NULL ? (double)(tb_clock_wall_ms() - s->since_wall_ms) / 1e3 : 0));
-        json_object_set_new(o, "publishes", publishes);
-        json_object_set_new(o, "subscribes", subscribes);
-        json_object_set_new(o, "lease_left_s",
-                            json_real(seconds(tb_time_since(tb_clock_now(), v.lease_until))));
-        json_object_set_new(o, "connected", json_boolean(v.attached));
-        json_array_append_new(list, o);
+        put(o, "since_s", json_real(s != NULL ? (double)(tb_clock_wall_ms() - s->since_wall_ms) / 1e3 : 0));
+        put(o, "publishes", publishes);
+        put(o, "subscribes", subscribes);
+        put(o, "lease_left_s", json_real(seconds(tb_time_since(tb_clock_now(), v.lease_until))));
+        put(o, "connected", json_boolean(v.attached));
+        append(list, o);
     }
     return list;
 }
@@ -156,7 +163,7 @@ static json_t *arena_json(struct tb_daemon *d)
     set_u64(o, "used", budget.used_bytes);
     set_u64(o, "largest_free", budget.largest_free_bytes);
     set_u64(o, "regions", budget.regions);
-    json_object_set_new(o, "verified", json_boolean(atomic_load(&d->verify_done)));
+    put(o, "verified", json_boolean(atomic_load(&d->verify_done)));
     set_u64(o, "verified_bytes", atomic_load(&d->verified_bytes));
     return o;
 }
@@ -172,8 +179,9 @@ static json_t *counters_json(const struct tb_daemon *d)
     return o;
 }
 
-static void status_fill(struct tb_daemon *d, json_t *o)
+static bool status_fill(struct tb_daemon *d, json_t *o)
 {
+    lacking = false;
     const struct tb_id life = tb_arena_life(d->arena);
     set_text(o, "site", d->site.text);
     set_text(o, "gateway", d->gateway.text);
@@ -181,29 +189,30 @@ static void status_fill(struct tb_daemon *d, json_t *o)
     set_u64(o, "pid", (uint64_t)uv_os_getpid());
     set_id(o, "life", &life);
     set_u64(o, "incarnation", d->incarnation);
-    json_object_set_new(o, "uptime_s", json_real(seconds(tb_time_since(d->started_at, tb_clock_now()))));
-    json_object_set_new(o, "draining", json_boolean(d->draining));
-    json_object_set_new(o, "recovering", json_boolean(tb_catalog_recovering(d->catalog)));
-    json_object_set_new(o, "store_ok", json_boolean(!d->store_down));
-    json_object_set_new(o, "arena", arena_json(d));
-    json_object_set_new(o, "links", links_json(d));
-    json_object_set_new(o, "models", models_json(d));
-    json_object_set_new(o, "sessions", sessions_json(d));
-    json_object_set_new(o, "counters", counters_json(d));
+    put(o, "uptime_s", json_real(seconds(tb_time_since(d->started_at, tb_clock_now()))));
+    put(o, "draining", json_boolean(d->draining));
+    put(o, "recovering", json_boolean(tb_catalog_recovering(d->catalog)));
+    put(o, "store_ok", json_boolean(!d->store_down));
+    put(o, "arena", arena_json(d));
+    put(o, "links", links_json(d));
+    put(o, "models", models_json(d));
+    put(o, "sessions", sessions_json(d));
+    put(o, "counters", counters_json(d));
+    return !lacking;
 }
 
 json_t *tb_status_site(struct tb_daemon *d)
 {
     json_t *o = json_pack("{s:i, s:b}", "schema", 1, "ok", 1);
-    if (o != NULL) status_fill(d, o);
-    return o;
+    if (o != NULL && status_fill(d, o)) return o;
+    json_decref(o);
+    return NULL;
 }
 
 static enum tb_status cmd_status(void *user, const json_t *request, json_t *reply, char *error)
 {
     (void)request, (void)error;
-    status_fill(user, reply);
-    return TB_OK;
+    return status_fill(user, reply) ? TB_OK : TB_SITE_NOMEM;
 }
 
 /* ---- versions ---- */
@@ -220,11 +229,11 @@ static void references_json(struct tb_daemon *d, const struct tb_catalog_version
                               : r.whole           ? v->bytes
                                                   : v->bytes / v->chunk_count * r.held_chunks;
         set_u64(row, "held_bytes", held);
-        json_object_set_new(row, "whole", json_boolean(r.whole));
+        put(row, "whole", json_boolean(r.whole));
         if (r.kind == TB_REFERENCE_SITE) {
             set_text(row, "site", r.name.text);
-            json_object_set_new(row, "activated", json_boolean(r.activated));
-            json_array_append_new(sites, row);
+            put(row, "activated", json_boolean(r.activated));
+            append(sites, row);
             continue;
         }
         struct tb_catalog_session_view s;
@@ -232,12 +241,12 @@ static void references_json(struct tb_daemon *d, const struct tb_catalog_version
         set_text(row, "host", tb_catalog_session_get(d->catalog, &r.session, &s) ? s.session.host.text : "");
         set_text(row, "upstream", r.plan == 0 ? "" : r.from_gateway ? d->gateway.text : r.upstream_name.text);
         set_text(row, "transport", tb_transport_name((enum tb_transport)r.transport));
-        json_object_set_new(row, "active", json_boolean(r.activated));
+        put(row, "active", json_boolean(r.activated));
         set_u64(row, "bytes_per_s", r.bytes_per_s);
-        json_array_append_new(workers, row);
+        append(workers, row);
     }
-    json_object_set_new(o, "sites", sites);
-    json_object_set_new(o, "workers", workers);
+    put(o, "sites", sites);
+    put(o, "workers", workers);
 }
 
 static json_t *version_json(struct tb_daemon *d, const struct tb_catalog_version_view *v)
@@ -255,13 +264,12 @@ static json_t *version_json(struct tb_daemon *d, const struct tb_catalog_version
     set_u64(o, "shards", v->key.shard_count);
     set_u64(o, "sealed_shards", v->sealed_count);
     set_u64(o, "opened_ms", copy != NULL ? copy->opened_wall_ms : 0);
-    json_object_set_new(o, "whole_s",
-                        copy != NULL && copy->whole
-                            ? json_real(seconds(tb_time_since(copy->seen_at, copy->whole_at)))
-                            : json_null());
+    put(o, "whole_s",
+        copy != NULL && copy->whole ? json_real(seconds(tb_time_since(copy->seen_at, copy->whole_at)))
+                                    : json_null());
     const enum tb_status end = tb_catalog_state_status(v->state);
     set_text(o, "error", end == TB_OK ? "" : tb_status_text(end));
-    json_object_set_new(o, "head", json_boolean(v->head));
+    put(o, "head", json_boolean(v->head));
     references_json(d, v, o);
     return o;
 }
@@ -285,7 +293,7 @@ json_t *tb_status_versions(struct tb_daemon *d, const char *model)
     qsort(views, count, sizeof views[0], version_order);
     json_t *list = json_array();
     for (uint32_t i = 0; i < count; i++)
-        json_array_append_new(list, version_json(d, &views[i]));
+        append(list, version_json(d, &views[i]));
     return list;
 }
 
@@ -310,8 +318,9 @@ static enum tb_status cmd_versions(void *user, const json_t *request, json_t *re
     struct tb_daemon *d = user;
     const char *model = json_string_value(json_object_get(request, "model"));
     if (model != NULL && !model_known(d, model)) return model_unknown(model, error);
-    json_object_set_new(reply, "versions", tb_status_versions(d, model));
-    return TB_OK;
+    lacking = false;
+    put(reply, "versions", tb_status_versions(d, model));
+    return lacking ? TB_SITE_NOMEM : TB_OK;
 }
 
 /* ---- withdraw ---- */

@@ -10,6 +10,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 
 #define SCHEMA_VERSION "1"
@@ -180,6 +181,27 @@ static enum tb_status lock_file(struct tb_store *s, const char *path)
              errno == EWOULDBLOCK ? "another process holds it; is a second tombolod running?"
                                   : strerror(errno));
     return TB_SITE_STORE;
+}
+
+static sqlite3_mem_methods plain; /* SQLite's own, which also knows how large what it gave is */
+
+static void *fallible_malloc(int bytes)
+{
+    return tb_fault_hit(TB_FAULT_library, ENOMEM) ? NULL : plain.xMalloc(bytes);
+}
+
+static void *fallible_realloc(void *old, int bytes)
+{
+    return tb_fault_hit(TB_FAULT_library, ENOMEM) ? NULL : plain.xRealloc(old, bytes);
+}
+
+void tb_store_library_faults(void)
+{
+    TB_ASSERT(sqlite3_config(SQLITE_CONFIG_GETMALLOC, &plain) == SQLITE_OK);
+    sqlite3_mem_methods fallible = plain;
+    fallible.xMalloc = fallible_malloc;
+    fallible.xRealloc = fallible_realloc;
+    TB_ASSERT(sqlite3_config(SQLITE_CONFIG_MALLOC, &fallible) == SQLITE_OK);
 }
 
 static enum tb_status open_db(struct tb_store *s, const char *path)

@@ -13,6 +13,10 @@
 
 struct tb_store;
 
+/* Lets SQLite's own allocations fail with the point `library` of base/fault.h. For main, before the first open, and only
+ * where faults are asked for. */
+void tb_store_library_faults(void);
+
 /* Opens or makes the file (mode 0600) and checks that it can be written. error_out gets a sentence. */
 TB_MUST_USE enum tb_status tb_store_open(const char *path, struct tb_store **store_out, char error_out[256]);
 void tb_store_close(struct tb_store *store);

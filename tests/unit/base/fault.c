@@ -89,7 +89,10 @@ static void every_wrapper_fails(void **state)
     FAILS(recvmsg, tb_sys_recvmsg(-1, &m, 0), -1, ECONNRESET)
     FAILS(sendmsg, tb_sys_sendmsg(-1, &m, 0), -1, EPIPE)
     FAILS(memfd, tb_sys_memfd("x", 0), -1, EMFILE)
-    assert_int_equal(rows,
+    FAILS(library, tb_library_malloc(1), NULL, ENOMEM)
+    FAILS(library, tb_library_calloc(1, 1), NULL, ENOMEM)
+    FAILS(library, tb_library_realloc(NULL, 1), NULL, ENOMEM)
+    assert_int_equal(rows - 2,            /* `library` has three */
                      TB_FAULT_COUNT - 1); /* `thread` has no wrapper: whoever makes one asks tb_fault_hit */
     assert_false(tb_fault_hit(TB_FAULT_thread, EAGAIN));
 }
@@ -122,8 +125,9 @@ static void unarmed_wrappers_are_the_calls(void **state)
 static void the_environment_arms(void **state)
 {
     (void)state;
+    assert_false(tb_fault_from_env());
     setenv("TB_FAULT", "open:1,malloc:2+", 1);
-    tb_fault_from_env();
+    assert_true(tb_fault_from_env());
     unsetenv("TB_FAULT");
     assert_int_equal(tb_sys_open("/dev/null", O_RDONLY, 0), -1);
     assert_true(malloc_works());
