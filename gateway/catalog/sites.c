@@ -69,10 +69,10 @@ enum tb_status tb_catalog_site_progress(struct tb_catalog *c, tb_time_ns now,
     tb_catalog_enter(c, now);
     const uint32_t i = tb_version_find(c, &p->uid);
     if (i == NONE) return TB_NOT_FOUND;
-    const uint32_t site = site_get(c, &p->site);
-    if (site == NONE) return tb_catalog_refuse_full(c, &c->sites);
     const enum tb_status ended = tb_version_status(c, version_at(c, i));
     if (ended != TB_OK && version_at(c, i)->state != TB_VERSION_RETIRED) return ended;
+    const uint32_t site = site_get(c, &p->site);
+    if (site == NONE) return tb_catalog_refuse_full(c, &c->sites);
     const uint32_t r = site_reference(c, i, site);
     if (r == NONE) return tb_catalog_refuse_full(c, &c->references);
     struct reference *ref = reference_at(c, r);
@@ -186,14 +186,16 @@ enum tb_status tb_catalog_remote_version(struct tb_catalog *c, tb_time_ns now,
     const uint32_t model = tb_model_find(c, &key->model);
     if (model == NONE) return TB_NOT_FOUND;
     if (key->shard_count == 0 || key->shard_count > c->limits.shards) return TB_TOO_LARGE;
-    const uint32_t site = site_get(c, from_site);
-    if (site == NONE) return tb_catalog_refuse_full(c, &c->sites);
     uint32_t i = tb_version_find(c, &key->uid);
     if (i != NONE && !same_version(version_at(c, i), key)) return TB_CONFLICT;
     if (i == NONE) {
         if (model_at(c, model)->config.is_home) return TB_NOT_FOUND;
         if (state == TB_VERSION_RETIRED) return TB_OK; /* never here, and not there any more */
         if (place_taken(c, model, key)) return TB_CONFLICT;
+    }
+    const uint32_t site = site_get(c, from_site);
+    if (site == NONE) return tb_catalog_refuse_full(c, &c->sites);
+    if (i == NONE) {
         i = tb_version_new(c, model, key);
         if (i == NONE) return tb_catalog_refuse_full(c, &c->versions);
         version_at(c, i)->was_ready = is_end(state) && has_root(key);
