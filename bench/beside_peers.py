@@ -20,13 +20,14 @@ import lab as sites
 import peers
 from measuring import Skip, measurement
 from veth import Wire, tree_cpu_s
+from wan_wire import judged, wan_wire
 
 MIB = 1 << 20
 COPIES = 8
 SHAPED_MBIT = 800     # where a transfer is cut or killed in its middle: 256 MiB take 2.7 s
 SHAPED_MIB = 256
 CUT_S = 5
-GIVE_UP_S = 40
+GIVE_UP_S = 60
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -35,8 +36,8 @@ class GaveUp(Exception):
 
 
 @contextlib.contextmanager
-def in_memory():
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="tombolo-peers.", dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
+def in_memory(bench):
+    folder = pathlib.Path(tempfile.mkdtemp(prefix=bench.prefix, dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
     folder.chmod(0o755)
     try:
         yield folder
@@ -188,6 +189,13 @@ class Ours:
         harness.wait_for("east holds it", lambda: self.east.holds(uid), timeout_s=120)
         return number, uid
 
+    def published_to_held_s(self):
+        """Seconds from the publish call until all of it is held in west."""
+        start = time.monotonic()
+        number = next(self.numbers)
+        sites.publish(self.rank, self.run, number)
+        return sites.logged_at(self.west.daemon, "copy.whole", f"number={number} ", timeout_s=300) - start
+
     def cpu_s(self):
         return sum(tree_cpu_s(s.daemon.popen.pid) for s in (self.east, self.west))
 
@@ -197,7 +205,7 @@ class Ours:
             number, _ = self.publish()
             before = self.cpu_s()
         seconds = sites.crossing_s(self.west, number)
-        return seconds, self.cpu_s() - before
+        return seconds, max(0.01, self.cpu_s() - before)
 
     def copies_s(self):
         """Seconds from the crossing's begin until eight workers staged the version."""
@@ -282,15 +290,42 @@ def median(values):
 OUR_NAME = "Tombolo, gateway to gateway"
 
 
-@measurement("link.cpu", "peers.goodput", "peers.copies8")
-def beside_peers(bench):
-    mib = 256 if bench.quick else 512
+def row_of(ours, size, theirs=None):
+    """(seconds, core-seconds a GiB of both ends, seconds until eight local copies are verified)"""
+    seconds, cpu = ours.cross() if theirs is None else theirs.pull()
+    copies = ours.copies_s() if theirs is None else seconds + theirs.copies_s()
+    return seconds, cpu * (1 << 30) / size, copies
+
+
+def each_once(bench, wire, ours, made, size, notes):
+    """{name: row_of} of one round."""
+    row = {OUR_NAME: row_of(ours, size)}
+    for peer in made:
+        got = with_peer(wire, peer, lambda theirs: row_of(ours, size, theirs), notes)
+        if got is not None:
+            row[peer.name] = got
+    for name, got in row.items():
+        bench.say(f"  {name}: {size * 8 / got[0] / 1e9:.2f} Gbit/s, {got[1]:.2f} core-s/GiB, 8 copies {got[2]:.2f} s")
+    return row
+
+
+def pairs_of(row, size, names, notes):
+    """{key: (ours, the best of theirs)} in the order cpu, goodput, copies."""
+    mine, others = row[OUR_NAME], {n: g for n, g in row.items() if n != OUR_NAME}
+    https = [g[1] for n, g in others.items() if "nginx" in n]
+    if not https:
+        raise Skip("neither rclone nor aria2 could pull: " + "; ".join(notes.values()))
+    goodput = tuple(size * 8 / s / 1e9 for s in (mine[0], min(g[0] for g in others.values())))
+    return dict(zip(names, ((mine[1], min(https)), goodput, (mine[2], min(g[2] for g in others.values())))))
+
+
+def side_by_side(bench, wire, names, mib, title):
     found, notes = available(bench)
-    seen = {}  # name -> [(seconds, core-seconds a GiB, seconds to eight copies)]
-    with in_memory() as folder, Wire() as wire, harness.Lab() as lab:
+    seen = {}  # name -> [row_of]
+    with in_memory(bench) as folder, harness.Lab() as lab:
         path = source_file(bench, folder, mib)
         size = path.stat().st_size
-        ground = peers.Ground(folder / "ground", path)
+        ground = peers.Ground(folder / "ground", path, wire)
         made = [peer(ground) for peer in found]
         ours = Ours(wire, lab, path, mib)
         for _ in range(2):
@@ -299,72 +334,109 @@ def beside_peers(bench):
         for _ in range(2):
             ours.copies_s()  # and the pages of two stagings a worker
 
-        def once(theirs):
-            seconds, cpu = theirs.pull()
-            return seconds, cpu * (1 << 30) / size, seconds + theirs.copies_s()
-        for _ in range(bench.rounds):
-            seconds, cpu = ours.cross()
-            row = {OUR_NAME: (seconds, cpu * (1 << 30) / size, ours.copies_s())}
-            for peer in made:
-                got = with_peer(wire, peer, once, notes)
-                if got is not None:
-                    row[peer.name] = got
-            for name, got in row.items():
-                seen.setdefault(name, []).append(got)
-                bench.say(f"  {name}: {size * 8 / got[0] / 1e9:.2f} Gbit/s, {got[1]:.2f} core-s/GiB, 8 copies {got[2]:.2f} s")
-            others = {n: g for n, g in row.items() if n != OUR_NAME}
-            https = [g[1] for n, g in others.items() if "nginx" in n]
-            if not https:
-                raise Skip("neither rclone nor aria2 could pull: " + "; ".join(notes.values()))
-            mine = row[OUR_NAME]
-            yield {"link.cpu": (mine[1], min(https)),
-                   "peers.goodput": tuple(size * 8 / s / 1e9 for s in (mine[0], min(g[0] for g in others.values()))),
-                   "peers.copies8": (mine[2], min(g[2] for g in others.values()))}
+        def once():
+            row = each_once(bench, wire, ours, made, size, notes)
+            pairs = pairs_of(row, size, names, notes)
+            if wire.verdict() is None:
+                for name, got in row.items():
+                    seen.setdefault(name, []).append(got)
+            return pairs
+        yield from judged(bench, wire, once)
     rows = [(name, f"{size * 8 / median(g[0] for g in got) / 1e9:.2f}", f"{median(g[1] for g in got):.2f}",
              f"{median(g[2] for g in got):.2f}") for name, got in seen.items()]
     rows += [(name, why, "", "") for name, why in notes.items() if name not in seen]
-    bench.table("peers", (f"on a veth, {size // MIB} MiB, {bench.rounds} rounds", "Gbit/s", "core-s/GiB, both ends",
-                          "s until 8 local copies are verified"), rows)
+    bench.table(names[1].removesuffix(".goodput"), (f"{title}, {size // MIB} MiB, {bench.rounds} rounds", "Gbit/s",
+                                                    "core-s/GiB, both ends", "s until 8 local copies are verified"), rows)
 
 
-@measurement("peers.cut", "peers.kill")
-def after_a_fault(bench):
+@measurement("link.cpu", "peers.goodput", "peers.copies8")
+def beside_peers(bench):
+    with Wire() as wire:
+        yield from side_by_side(bench, wire, ("link.cpu", "peers.goodput", "peers.copies8"), 256 if bench.quick else 512, "on a veth")
+
+
+def over_scenario(bench, scenario, title):
+    names = tuple(f"peers.{scenario}.{n}" for n in ("cpu", "goodput", "copies8"))
+    with wan_wire(scenario) as wire:
+        yield from side_by_side(bench, wire, names, 128 if bench.quick else 256, title)
+
+
+@measurement("peers.continent.cpu", "peers.continent.goodput", "peers.continent.copies8", slow=True)
+def beside_peers_continent(bench):
+    yield from over_scenario(bench, "continent", "over sim/wan's continent (1 Gbit/s, 30 ms, 0.001 % loss)")
+
+
+@measurement("peers.ocean.cpu", "peers.ocean.goodput", "peers.ocean.copies8")
+def beside_peers_ocean(bench):
+    yield from over_scenario(bench, "ocean", "over sim/wan's ocean (1 Gbit/s, 80 ms, 0.01 % loss)")
+
+
+def fault_of_ours(wire, ours, size):
+    """(seconds, seconds with a cut, bytes on the wire, and with a kill, what lies under the final name)"""
+    begun = wire.received_bytes()
+    plain_s = ours.timed()
+    clean = wire.received_bytes() - begun
+    with wire.cut_once(size / 3, CUT_S) as look:
+        cut_s = ours.timed(look)
+    return plain_s, cut_s, clean, ours.killed(size), "in memory: no names"
+
+
+def fault_of_theirs(wire, theirs, size):
+    begun = wire.received_bytes()
+    plain_s, _ = theirs.pull()
+    clean = wire.received_bytes() - begun
+    with wire.cut_once(size / 3, CUT_S) as look:
+        cut_s, _ = theirs.pull(look)
+    killed, bare = theirs.killed(size)
+    return plain_s, cut_s, clean, killed, "yes" if bare else "no"
+
+
+def after_a_fault(bench, wire, names, title):
     found, notes = available(bench)
     rows, extra, waste = [], {}, {}
-    with in_memory() as folder, Wire() as wire, harness.Lab() as lab:
+    with in_memory(bench) as folder, harness.Lab() as lab:
         path = source_file(bench, folder, SHAPED_MIB)
         size = path.stat().st_size
-        ground = peers.Ground(folder / "ground", path)
-        wire.shape(SHAPED_MBIT)
+        ground = peers.Ground(folder / "ground", path, wire)
 
-        def note(name, plain_s, cut_s, clean_bytes, killed_bytes, bare):
-            extra[name], waste[name] = cut_s - plain_s, max(0, killed_bytes - clean_bytes) / size
+        def note(name, plain_s, cut_s, clean, killed, bare):
+            extra[name], waste[name] = cut_s - plain_s, max(0, killed - clean) / size
             rows.append((name, f"{plain_s:.2f}", f"{extra[name]:.2f}", f"{100 * waste[name]:.1f} %", bare))
             bench.say("  " + ", ".join(rows[-1]))
-
-        def theirs_once(theirs):
-            begun = wire.received_bytes()
-            plain_s, _ = theirs.pull()
-            clean = wire.received_bytes() - begun
-            with wire.cut_once(size / 3, CUT_S) as look:
-                cut_s, _ = theirs.pull(look)
-            killed, bare = theirs.killed(size)
-            note(theirs.peer.name, plain_s, cut_s, clean, killed, "yes" if bare else "no")
-
         ours = Ours(wire, lab, path, SHAPED_MIB)
         ours.timed()
-        begun = wire.received_bytes()
-        plain_s = ours.timed()
-        clean = wire.received_bytes() - begun
-        with wire.cut_once(size / 3, CUT_S) as look:
-            cut_s = ours.timed(look)
-        note(OUR_NAME, plain_s, cut_s, clean, ours.killed(size), "in memory: no names")
+        note(OUR_NAME, *fault_of_ours(wire, ours, size))
         for peer in found:
-            with_peer(wire, peer(ground), theirs_once, notes)
+            got = with_peer(wire, peer(ground), lambda theirs: fault_of_theirs(wire, theirs, size), notes)
+            if got is not None:
+                note(peer.name, *got)
+        why = wire.verdict()
+        if why is not None:
+            raise Skip(f"the run is void: {why}")
     rows += [(name, why, "", "", "") for name, why in notes.items()]
-    bench.table("faults", (f"{SHAPED_MIB} MiB over {SHAPED_MBIT} Mbit/s, one round", "s", f"s more with the carrier gone for {CUT_S} s",
-                           "bytes that came twice after SIGKILL at half", "unfinished under the final name"), rows)
+    bench.table(names[0].replace("peers", "faults").removesuffix(".cut"), (
+        f"{SHAPED_MIB} MiB {title}, one round", "s", f"s more with the carrier gone for {CUT_S} s",
+        "bytes that came twice after SIGKILL at half", "unfinished under the final name"), rows)
     theirs = [n for n in extra if n != OUR_NAME]
     if not theirs:
         raise Skip("no peer could pull: " + "; ".join(notes.values()))
-    yield {"peers.cut": (extra[OUR_NAME], min(extra[n] for n in theirs)), "peers.kill": (waste[OUR_NAME], 0.05)}
+    yield {names[0]: (extra[OUR_NAME], min(extra[n] for n in theirs)), names[1]: (waste[OUR_NAME], 0.05)}
+
+
+@measurement("peers.cut", "peers.kill", slow=True)
+def faults_on_a_veth(bench):
+    with Wire() as wire:
+        wire.shape(SHAPED_MBIT)
+        yield from after_a_fault(bench, wire, ("peers.cut", "peers.kill"), f"over {SHAPED_MBIT} Mbit/s")
+
+
+@measurement("peers.ocean.cut", "peers.ocean.kill", slow=True)
+def faults_over_an_ocean(bench):
+    with wan_wire("ocean") as wire:
+        yield from after_a_fault(bench, wire, ("peers.ocean.cut", "peers.ocean.kill"), "over sim/wan's ocean")
+
+
+@measurement("peers.continent.cut", "peers.continent.kill", slow=True)
+def faults_over_a_continent(bench):
+    with wan_wire("continent") as wire:
+        yield from after_a_fault(bench, wire, ("peers.continent.cut", "peers.continent.kill"), "over sim/wan's continent")

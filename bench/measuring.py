@@ -4,7 +4,9 @@ A measurement is a generator that yields once a round {key: (a, b)}: a is ours, 
 after the other in the same round, so that whatever else the machine does falls on both. keys.py says which over which."""
 
 import dataclasses
+import math
 import statistics
+import time
 
 import keys
 
@@ -19,6 +21,8 @@ class Result:
     pairs: list = dataclasses.field(default_factory=list)
     why_skipped: str = None
     failed: bool = False  # the bench itself, not a goal
+    seconds: float = 0    # that measuring took
+    together: list = None # with which others
 
     def ratios(self):
         return [self.key.ratio(a, b) for a, b in self.pairs]
@@ -35,12 +39,28 @@ class Result:
         return row
 
 
+def mean_age(switches, versions, every_s):
+    """Mean over time of now - publish call of what one rollout runs, over the time of so many versions, one each every_s.
+    switches: [(when, number)], both counted from the first publish call; before them it runs the version before."""
+    end, total, at, publish = versions * every_s, 0.0, 0.0, -every_s
+    for when, number in [*sorted(switches), (math.inf, None)]:
+        until = min(max(when, at), end)
+        total += ((until - publish) ** 2 - (at - publish) ** 2) / 2
+        at = until
+        if number is None or at >= end:
+            break
+        publish = number * every_s
+    return total / end
+
+
 MEASUREMENTS = {}  # key's name -> generator function; one function may fill several keys
 
 
-def measurement(*names):
-    """Registers a generator function of (bench) that fills these rows of keys.KEYS."""
+def measurement(*names, slow=False):
+    """Registers a generator function of (bench) that fills these rows of keys.KEYS. slow: a round of it takes minutes, so
+    there is one, unless --rounds asks for more than is usual."""
     def register(function):
+        function.slow = slow
         for name in names:
             if name not in keys.BY_NAME:
                 raise KeyError(f"{name} has no row in bench/keys.py")
@@ -54,6 +74,8 @@ def measurement(*names):
 def fill(bench, function, results):
     """One measurement, whose failure is said and ends no other."""
     bench.say("measuring " + ", ".join(r.key.name for r in results))
+    bench.rounds = bench.rounds_of(function)
+    start = time.monotonic()
     try:
         for pairs in function(bench):
             for r in results:
@@ -69,6 +91,9 @@ def fill(bench, function, results):
         bench.say(f"  {text}")
         for r in results:
             r.pairs, r.why_skipped, r.failed = [], text, True
+    for r in results:
+        r.seconds, r.together = time.monotonic() - start, results
+    bench.say(f"  {time.monotonic() - start:.0f} s")
 
 
 def measure(bench, only):

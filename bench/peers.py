@@ -7,7 +7,7 @@ import pathlib
 import subprocess
 import time
 
-from veth import ADDRESS, HOST
+from veth import HOST
 
 STREAMS = 8
 
@@ -22,8 +22,9 @@ def openssl(*words, folder, stdin=None):
 class Ground:
     """A scratch folder with src/ dst/ pki/ conf/ log/, and two authorities: P-256 for TLS, RSA for grid programs."""
 
-    def __init__(self, folder, source):
+    def __init__(self, folder, source, wire):
         self.dir = pathlib.Path(folder)
+        self.address = wire.address
         for name in ("src", "dst", "pki", "conf", "log", "certs", "run"):
             (self.dir / name).mkdir(parents=True, exist_ok=True)
         self.file = self.dir / "src" / source.name
@@ -42,7 +43,7 @@ class Ground:
                     "keyUsage=critical,keyCertSign,cRLSign", folder=pki)
             return
         extra = pki / f"{out}.ext"
-        names = ",".join([f"IP:{a}" for a in (*ADDRESS.values(), "127.0.0.1")] + [f"DNS:{h}" for h in (*HOST.values(), "localhost")])
+        names = ",".join([f"IP:{a}" for a in (*self.address.values(), "127.0.0.1")] + [f"DNS:{h}" for h in (*HOST.values(), "localhost")])
         extra.write_text("basicConstraints=critical,CA:FALSE\nkeyUsage=critical,digitalSignature,keyEncipherment\n"
                          + (f"subjectAltName={names}\n" if san else ""))
         openssl("req", *algorithm, "-nodes", "-keyout", f"{out}.key", "-out", f"{out}.csr", "-subj", subject, folder=pki)
@@ -107,7 +108,7 @@ class Nginx(Peer):
         (g / "conf/nginx.conf").write_text(
             f"daemon off; worker_processes 2; user root; pid {g}/run/nginx.pid; error_log {g}/log/nginx.log;\n"
             "events {}\nhttp { sendfile on; access_log off; server { "
-            f"listen {ADDRESS['a']}:{self.port} ssl reuseport; ssl_protocols TLSv1.3; "
+            f"listen {self.ground.address['a']}:{self.port} ssl reuseport; ssl_protocols TLSv1.3; "
             "ssl_conf_command Ciphersuites TLS_AES_128_GCM_SHA256; "
             f"ssl_certificate {g}/pki/server.crt; ssl_certificate_key {g}/pki/server.key; "
             f"ssl_client_certificate {g}/pki/ca.crt; ssl_verify_client on; location / {{ root {g}/src; }} }} }}\n")
@@ -117,7 +118,7 @@ class Nginx(Peer):
         return [server]
 
     def url(self):
-        return f"https://{ADDRESS['a']}:{self.port}"
+        return f"https://{self.ground.address['a']}:{self.port}"
 
 
 class Rclone(Nginx):
@@ -157,7 +158,7 @@ class GridFtp(Peer):
                "GRIDMAP": str(self.ground.dir / "conf/gridmap"), "GLOBUS_HOSTNAME": HOST["a"]}
         with open(self.ground.dir / "log/gridftp.out", "ab") as log:
             server = wire.start("a", "globus-gridftp-server", "-s", "-threads", "4", "-p", "2811", "-allow-root",
-                                "-control-interface", ADDRESS["a"], "-data-interface", ADDRESS["a"], "-hostname", HOST["a"],
+                                "-control-interface", self.ground.address["a"], "-data-interface", self.ground.address["a"], "-hostname", HOST["a"],
                                 env=env, log=log)
         wait_port(wire, 2811)
         return [server]
@@ -210,9 +211,9 @@ class Rsync(Peer):
         common = (f"foreground = yes\nsyslog = no\nCAfile = {pki}/ca.crt\nverifyChain = yes\nsslVersionMin = TLSv1.3\n"
                   "ciphersuites = TLS_AES_128_GCM_SHA256\n")
         (g / "conf/tunnel-a.conf").write_text(f"{common}cert = {pki}/server.crt\nkey = {pki}/server.key\n[rsync]\n"
-                                              f"accept = {ADDRESS['a']}:8730\nconnect = 127.0.0.1:8731\n")
+                                              f"accept = {self.ground.address['a']}:8730\nconnect = 127.0.0.1:8731\n")
         (g / "conf/tunnel-b.conf").write_text(f"{common}client = yes\ncert = {pki}/client.crt\nkey = {pki}/client.key\n[rsync]\n"
-                                              f"accept = 127.0.0.1:8731\nconnect = {ADDRESS['a']}:8730\n")
+                                              f"accept = 127.0.0.1:8731\nconnect = {self.ground.address['a']}:8730\n")
         with open(g / "log/rsync.out", "ab") as log:
             started = [wire.start("a", "rsync", "--daemon", "--no-detach", "--port", "8731", "--address", "127.0.0.1",
                                   "--config", g / "conf/rsyncd.conf", log=log)]

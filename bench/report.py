@@ -16,10 +16,10 @@ HEADINGS = ("key", "ratio", "min", "max", "goal", "", "ours", "against", "unit")
 def row(result):
     key, j = result.key, result.as_json()
     if result.why_skipped:
-        return (key.name, "-", "-", "-", key.goal, "skipped", "-", "-", key.unit)
-    verdict = "reached" if key.reached(j["ratio"]) else "missed"
+        return (key.name, "-", "-", "-", key.goal or "", "skipped", "-", "-", key.unit)
+    verdict = "" if key.goal is None else "reached" if key.reached(j["ratio"]) else "missed"
     numbers = [f"{j[n]:.3f}" for n in ("ratio", "min", "max")]
-    return (key.name, *numbers, key.goal, verdict, f"{j['a']:.4g}", f"{j['b']:.4g}", key.unit)
+    return (key.name, *numbers, key.goal or "", verdict, f"{j['a']:.4g}", f"{j['b']:.4g}", key.unit)
 
 
 def plain(headings, rows):
@@ -62,9 +62,9 @@ def rows_before(text):
 
 def section(results, facts, before):
     """The table of all keys: measured now, else as they stood; then what the runs were and what the keys mean."""
-    now = {r.key.name: (*row(r), str(facts["rounds"]) + ", " + facts["date"]) for r in results}
+    now = {r.key.name: (*row(r), f"{len(r.pairs)}, {facts['date']}, {r.seconds:.0f} s") for r in results}
     shown = {**before, **now}
-    lines = [BEGIN, "", "|" + "|".join((*HEADINGS, "rounds, date")) + "|", "|" + "---|" * (len(HEADINGS) + 1)]
+    lines = [BEGIN, "", "|" + "|".join((*HEADINGS, "rounds, date, taken")) + "|", "|" + "---|" * (len(HEADINGS) + 1)]
     lines += ["|" + "|".join(shown[k.name]) + "|" for k in keys.KEYS if k.name in shown]
     lines += ["", "The last run:", "", *(f"- {name}: {value}" for name, value in facts.items()), "",
               "What the keys mean (ratio = ours / against, where it does not say theirs / ours):", ""]
@@ -76,11 +76,16 @@ def section(results, facts, before):
     return "\n".join(lines + ["", END])
 
 
-def facts(root, command, rounds, load_before):
+def facts(root, command, load_before, results):
     load = f"{load_before:.1f} before, {os.getloadavg()[0]:.1f} after"
     return {"date": datetime.date.today().isoformat(), "machine": machine(), "commit": commit(root),
-            "command": f"`{command}`", "rounds": rounds,
+            "command": f"`{command}`", "taken": f"{sum(seconds_once(results)):.0f} s",
             "load average of the machine (1 minute)": load}
+
+
+def seconds_once(results):
+    """Of each measurement, which may fill several keys, once."""
+    return {id(r.together): r.seconds for r in results if r.seconds}.values()
 
 
 def replace(page, begin, end, text):

@@ -1,7 +1,7 @@
-"""Two sites joined by a wire: network namespaces a and b and a veth pair, as root.
+"""Two sites joined by a wire: network namespaces a and b and a veth pair, as root. Ends is what a wire of sim/wan has too.
 
-Everything ends with the context. After a SIGKILL of the bench its processes die with it (PR_SET_PDEATHSIG), and the next
-start takes down the namespaces whose owner is gone."""
+Everything ends with the context. After a SIGKILL of the bench its processes die with it (PR_SET_PDEATHSIG), and cleanup.py
+takes down the namespaces."""
 
 import contextlib
 import ctypes
@@ -44,10 +44,59 @@ def take_down_orphans():
             take_down(name)
 
 
-class Wire:
-    """a and b, and what runs in them."""
+class Ends:
+    """Namespaces a and b, and what runs in them. A wire says name, address and device of each end, and how its carrier goes."""
+
+    def argv(self, end, *words):
+        return ["ip", "netns", "exec", self.name[end], *map(str, words)]
+
+    def start(self, end, *words, env=None, log=subprocess.DEVNULL):
+        return subprocess.Popen(self.argv(end, *words), env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, stdout=log,
+                                stderr=subprocess.STDOUT, preexec_fn=die_with_parent, start_new_session=True)
+
+    def name_hosts(self):
+        """Each end knows the names of both: grid programs ask for them."""
+        for end in "ab":
+            folder = pathlib.Path(f"/etc/netns/{self.name[end]}")
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "hosts").write_text("127.0.0.1 localhost\n" + "".join(f"{self.address[e]} {HOST[e]}\n" for e in "ab"))
+
+    def forget_hosts(self):
+        for end in "ab":
+            shutil.rmtree(f"/etc/netns/{self.name[end]}", ignore_errors=True)
+
+    def received_bytes(self):
+        """By b, headers and all."""
+        return json.loads(ip("-n", self.name["b"], "-s", "-j", "link", "show", self.device["b"]))[0]["stats64"]["rx"]["bytes"]
+
+    @contextlib.contextmanager
+    def cut_once(self, after_bytes, for_s):
+        """A watcher's function: call it while a transfer runs; when so many bytes came the carrier goes, for so long."""
+        state = {"start": self.received_bytes(), "until": None, "done": False}
+
+        def look():
+            now = time.monotonic()
+            if state["done"]:
+                return
+            if state["until"] is None:
+                if self.received_bytes() - state["start"] >= after_bytes:
+                    self.carrier_gone()
+                    state["until"] = now + for_s
+            elif now >= state["until"]:
+                self.carrier_back()
+                state["done"] = True
+        try:
+            yield look
+        finally:
+            if state["until"] is not None and not state["done"]:
+                self.carrier_back()
+
+
+class Wire(Ends):
+    """A veth pair."""
 
     address = ADDRESS
+    device = {"a": "va", "b": "vb"}
 
     def __init__(self):
         self.name = {end: f"{PREFIX}-{os.getpid()}-{end}" for end in "ab"}
@@ -62,10 +111,8 @@ class Wire:
         return self
 
     def put_up(self):
+        self.name_hosts()
         for end in "ab":
-            folder = pathlib.Path(f"/etc/netns/{self.name[end]}")
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / "hosts").write_text("127.0.0.1 localhost\n" + "".join(f"{ADDRESS[e]} {HOST[e]}\n" for e in "ab"))
             ip("netns", "add", self.name[end])
         ip("link", "add", "va", "netns", self.name["a"], "type", "veth", "peer", "name", "vb", "netns", self.name["b"])
         for end in "ab":
@@ -76,13 +123,6 @@ class Wire:
     def __exit__(self, *_):
         for end in "ab":
             take_down(self.name[end])
-
-    def argv(self, end, *words):
-        return ["ip", "netns", "exec", self.name[end], *map(str, words)]
-
-    def start(self, end, *words, env=None, log=subprocess.DEVNULL):
-        return subprocess.Popen(self.argv(end, *words), env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, stdout=log,
-                                stderr=subprocess.STDOUT, preexec_fn=die_with_parent, start_new_session=True)
 
     def congestion(self, name):
         for end in "ab":
@@ -97,31 +137,12 @@ class Wire:
             subprocess.run(["tc", "-n", self.name["a"], "qdisc", "add", *dev, "tbf", "rate", f"{mbit}mbit", "burst", "256k",
                             "latency", "50ms"], check=True, capture_output=True)
 
-    def received_bytes(self):
-        """By b, frames and all."""
-        return json.loads(ip("-n", self.name["b"], "-s", "-j", "link", "show", "vb"))[0]["stats64"]["rx"]["bytes"]
+    def verdict(self):
+        """Why what was measured last does not count; None: it does."""
+        return None
 
-    @contextlib.contextmanager
-    def cut_once(self, after_bytes, for_s):
-        """A watcher's function: call it while a transfer runs; when so many bytes came the carrier goes, for so long."""
-        state = {"start": self.received_bytes(), "until": None, "done": False}
-
-        def look():
-            now = time.monotonic()
-            if state["done"]:
-                return
-            if state["until"] is None:
-                if self.received_bytes() - state["start"] >= after_bytes:
-                    ip("-n", self.name["a"], "link", "set", "va", "down")
-                    state["until"] = now + for_s
-            elif now >= state["until"]:
-                self.carrier_back()
-                state["done"] = True
-        try:
-            yield look
-        finally:
-            if state["until"] is not None and not state["done"]:
-                self.carrier_back()
+    def carrier_gone(self):
+        ip("-n", self.name["a"], "link", "set", "va", "down")
 
     def carrier_back(self):
         ip("-n", self.name["a"], "link", "set", "va", "up")

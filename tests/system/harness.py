@@ -399,11 +399,13 @@ class Site:
 class Lab:
     """A temporary world. Use as a context; on failure the daemons' logs are shown."""
 
+    PREFIX = "tombolo-test."  # of its folders
+
     def __init__(self):
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="tombolo-test."))
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix=self.PREFIX))
         shm = pathlib.Path("/dev/shm")
         base = shm if shm.is_dir() and os.access(shm, os.W_OK) else self.dir
-        self.arena_dir = pathlib.Path(tempfile.mkdtemp(prefix="tombolo-test.", dir=base))
+        self.arena_dir = pathlib.Path(tempfile.mkdtemp(prefix=self.PREFIX, dir=base))
         # An address of this process alone, so that a port that was free stays free until a gateway listens on it.
         pid = os.getpid()
         self.address = f"127.{64 + (pid >> 14) % 64}.{1 + (pid >> 7) % 128}.{1 + pid % 128}"

@@ -1,15 +1,22 @@
-"""What scripts read of bench/run: each key once, JSON of one shape, and a reason where there is no number. Measures nothing."""
+"""What scripts read of bench/run: each key once, JSON of one shape, and a reason where there is no number; and a bench that was
+killed leaves nothing. No number is looked at."""
 
+import contextlib
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests/system")]
 
+os.environ.setdefault("TB_BUILD_DIR", "/nowhere")
+
+import cleanup  # noqa: E402
 import keys  # noqa: E402
 import measuring  # noqa: E402
 import report  # noqa: E402
@@ -19,6 +26,10 @@ SHAPE = {"ratio", "a", "b", "unit", "min", "max", "goal", "why_skipped"}
 
 class Quiet:
     rounds = 3
+    tables = {}
+
+    def rounds_of(self, function):
+        return 3
 
     def say(self, text):
         pass
@@ -33,8 +44,9 @@ def each_key_has_one_row():
     names = [k.name for k in keys.KEYS]
     check(f"names are unique: {names}", len(names) == len(set(names)))
     for k in keys.KEYS:
-        sign, number = k.goal.split()
-        check(f"{k.name} has a goal", sign in (">=", "<=") and float(number) > 0)
+        sign, number = (k.goal or ">= 1").split()
+        check(f"{k.name} has a goal, or none as a floor", sign in (">=", "<=") and float(number) > 0)
+        check(f"{k.name} is a floor without a goal", (k.goal is None) == k.name.startswith("floor."))
         check(f"{k.name} is described", k.what and k.against and k.unit and k.missing)
 
 
@@ -80,16 +92,60 @@ def writing_some_rows_keeps_the_others():
 def the_command_prints_one_object():
     env = dict(os.environ, TB_BUILD_DIR=os.environ.get("TB_BUILD_DIR", "/nowhere"))
     run = [sys.executable, str(ROOT / "bench/run"), "--json", "--only"]
-    done = subprocess.run([*run, "link.next_version"], env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*run, "verbs"], env=env, capture_output=True, text=True, timeout=60)
     check(f"exit code: {done.stderr}", done.returncode == 0)
     rows = json.loads(done.stdout)
-    check(f"keys: {rows}", set(rows) == {"link.next_version", "link.next_version.fast"})
+    check(f"keys: {rows}", set(rows) == {"verbs.hop"})
     check("shape", all(set(r) == SHAPE for r in rows.values()))
     done = subprocess.run([*run, "no.such.key"], env=env, capture_output=True, text=True, timeout=60)
     check("an unknown prefix is refused", done.returncode != 0 and done.stdout == "" and "no.such.key" in done.stderr)
 
 
+def left_by(pid):
+    """Folders, namespaces and processes of a bench."""
+    folders = [str(p) for place in cleanup.PLACES for p in pathlib.Path(place).glob(f"tombolo-bench-{pid}-*")]
+    named = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout if shutil.which("ip") else ""
+    mark = f"{cleanup.MARK}=tombolo-bench-{pid}-"
+    processes = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if mark.encode() in pathlib.Path(f"/proc/{entry}/environ").read_bytes():
+                processes.append(entry)
+    return folders, [n for n in named.split() if n.startswith(f"tb-bench-{pid}-")], processes
+
+
+def within(seconds, condition):
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def a_killed_bench_leaves_nothing():
+    if os.geteuid() != 0 or not os.path.isdir(os.environ["TB_BUILD_DIR"]):
+        print("a_killed_bench_leaves_nothing: skipped: namespaces need root, and TB_BUILD_DIR a build")
+        return
+    bench = subprocess.Popen([sys.executable, str(ROOT / "bench/run"), "--quick", "--only", "figure.standalone"],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        check("it made folders, namespaces and processes", within(60, lambda: all(left_by(bench.pid))))
+    finally:
+        bench.kill()
+        bench.wait()
+    check(f"all of it goes: {left_by(bench.pid)}", within(60, lambda: not any(left_by(bench.pid))))
+
+
+def ages_are_areas():
+    """A rollout that never switches ages from one period on; one that switches at once at every step has half a period."""
+    check("never", measuring.mean_age([], 2, 10) == 20)
+    check("at once", measuring.mean_age([(0, 0), (10, 1)], 2, 10) == 5)
+    check("late", abs(measuring.mean_age([(5, 0), (15, 1)], 2, 10) - 10) < 1e-9)
+
+
 for test in (each_key_has_one_row, what_nobody_measures_is_skipped_with_a_reason, ratios_are_medians_the_right_way_up,
-             a_failure_is_told_and_ends_nothing, writing_some_rows_keeps_the_others, the_command_prints_one_object):
+             a_failure_is_told_and_ends_nothing, writing_some_rows_keeps_the_others, the_command_prints_one_object,
+             ages_are_areas, a_killed_bench_leaves_nothing):
     test()
     print(f"{test.__name__}: ok")

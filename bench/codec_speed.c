@@ -1,0 +1,282 @@
+/* codec_speed.c - what a codec of base/ makes of weights: how many bytes, and how fast on one core.
+ *
+ * The elements of one version, or of a version and its base, are tiled to --bytes, so that neither stands in a cache; chunks
+ * of 1 MiB are encoded one behind another and decoded again, and the result is compared. Decoding a step is the patch alone:
+ * a copy of the base stands in its place before the clock runs. What it is held against moves the same bytes: a memcpy, or
+ * a scan that reads both versions and counts the words that differ.
+ *
+ * Prints one JSON line: {"bytes", "memcpy_s", "full": {"coded", "encode_s", "decode_s"}}, or for a step
+ * {"bytes", "changed", "scan_s", "classes": {...}, "gaps": {...}}. */
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/codec.h"
+#include "base/sparse.h"
+
+#define CHUNK_BYTES ((size_t)1 << 20)
+#define CLASSES     8u /* of 16 that may be: half the time of 16, and one byte in a hundred more */
+
+struct forms {
+    uint8_t *bytes; /* of all chunks, one behind another */
+    size_t used, cap;
+    uint32_t *count; /* of each chunk; 0: it stands as it was */
+    enum tb_codec_id *id;
+};
+
+struct timed {
+    size_t coded;
+    double encode_s, decode_s;
+};
+
+static void die(const char *what)
+{
+    perror(what);
+    exit(1);
+}
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static uint8_t *memory_new(size_t bytes)
+{
+    uint8_t *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (m == MAP_FAILED) die("codec_speed: mmap");
+    return m;
+}
+
+/* The bytes of a file behind `skip`, again and again until there are `bytes` (0: once). */
+static uint8_t *tiled(const char *path, size_t skip, size_t *bytes)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) != 0) die(path);
+    if ((size_t)st.st_size <= skip) exit(2);
+    const size_t one = ((size_t)st.st_size - skip) / 2 * 2;
+    const uint8_t *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (map == MAP_FAILED) die(path);
+    if (*bytes == 0) *bytes = one;
+    uint8_t *m = memory_new(*bytes);
+    for (size_t at = 0; at < *bytes; at += one)
+        memcpy(m + at, map + skip, *bytes - at < one ? *bytes - at : one);
+    munmap((void *)(uintptr_t)map, (size_t)st.st_size);
+    close(fd);
+    return m;
+}
+
+static size_t chunk_at(size_t bytes, size_t at)
+{
+    return bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES;
+}
+
+static struct forms forms_new(size_t bytes)
+{
+    const size_t chunks = bytes / CHUNK_BYTES + 1;
+    struct forms f = {.cap = bytes + bytes / 8 + 2 * CHUNK_BYTES};
+    f.bytes = memory_new(f.cap);
+    f.count = calloc(chunks, sizeof *f.count);
+    f.id = calloc(chunks, sizeof *f.id);
+    if (f.count == NULL || f.id == NULL) die("codec_speed: calloc");
+    return f;
+}
+
+static void forms_free(struct forms *f)
+{
+    munmap(f->bytes, f->cap);
+    free(f->count);
+    free(f->id);
+}
+
+static void must_equal(const uint8_t *a, const uint8_t *b, size_t bytes)
+{
+    if (memcmp(a, b, bytes) == 0) return;
+    fputs("codec_speed: what was decoded differs\n", stderr);
+    exit(1);
+}
+
+/* ---- a step ---- */
+
+/* Written so that compilers make vectors of it. */
+static size_t scan(const uint8_t *a, const uint8_t *b, size_t bytes)
+{
+    const uint64_t *x = (const uint64_t *)(const void *)a, *y = (const uint64_t *)(const void *)b;
+    size_t differ = 0;
+    for (size_t i = 0; i < bytes / 8; i++)
+        differ += x[i] != y[i];
+    return differ;
+}
+
+static size_t changed_elements(const uint8_t *a, const uint8_t *b, size_t bytes)
+{
+    const uint16_t *x = (const uint16_t *)(const void *)a, *y = (const uint16_t *)(const void *)b;
+    size_t differ = 0;
+    for (size_t i = 0; i < bytes / 2; i++)
+        differ += x[i] != y[i];
+    return differ;
+}
+
+static void step_encode(const uint8_t *base, const uint8_t *version, size_t bytes, unsigned classes,
+                        struct forms *f)
+{
+    static uint64_t scratch[TB_SPARSE_SCRATCH_BYTES / 8];
+    f->used = 0;
+    for (size_t at = 0, k = 0; at < bytes; at += CHUNK_BYTES, k++) {
+        const struct tb_sparse_input in = {base + at, version + at, chunk_at(bytes, at), TB_DTYPE_BF16,
+                                           classes};
+        const struct tb_sparse_room room = {f->bytes + f->used, in.count, scratch};
+        f->count[k] = (uint32_t)tb_sparse_encode(&in, &room);
+        f->used += f->count[k] > 0 ? f->count[k] : in.count; /* sent raw */
+    }
+}
+
+static void step_decode(const struct forms *f, const uint8_t *version, uint8_t *elements, size_t bytes)
+{
+    const uint8_t *form = f->bytes;
+    for (size_t at = 0, k = 0; at < bytes; at += CHUNK_BYTES, k++) {
+        const size_t count = chunk_at(bytes, at);
+        if (f->count[k] == 0)
+            memcpy(elements + at, version + at, count);
+        else if (tb_sparse_decode(form, f->count[k], elements + at, count) != TB_OK)
+            exit(1);
+        form += f->count[k] > 0 ? f->count[k] : count;
+    }
+}
+
+static struct timed step_time(const uint8_t *base, const uint8_t *version, size_t bytes, unsigned classes)
+{
+    struct forms f = forms_new(bytes);
+    uint8_t *elements = memory_new(bytes);
+    memcpy(elements, base, bytes);
+    const double start = now_s();
+    step_encode(base, version, bytes, classes, &f);
+    const double between = now_s();
+    step_decode(&f, version, elements, bytes);
+    const struct timed t = {f.used, between - start, now_s() - between};
+    must_equal(elements, version, bytes);
+    munmap(elements, bytes);
+    forms_free(&f);
+    return t;
+}
+
+static int step(const char *base_path, const char *version_path, size_t skip, size_t bytes)
+{
+    uint8_t *base = tiled(base_path, skip, &bytes);
+    const uint8_t *version = tiled(version_path, skip, &bytes);
+    const double start = now_s();
+    const size_t words = scan(base, version, bytes);
+    const double scan_s = now_s() - start;
+    const size_t changed = changed_elements(base, version, bytes);
+    if (words > changed) return 1;
+    const struct timed c = step_time(base, version, bytes, CLASSES), g = step_time(base, version, bytes, 1);
+    printf("{\"bytes\": %zu, \"changed\": %zu, \"scan_s\": %.6f, "
+           "\"classes\": {\"coded\": %zu, \"encode_s\": %.6f, \"decode_s\": %.6f}, "
+           "\"gaps\": {\"coded\": %zu, \"encode_s\": %.6f, \"decode_s\": %.6f}}\n",
+           bytes, changed, scan_s, c.coded, c.encode_s, c.decode_s, g.coded, g.encode_s, g.decode_s);
+    return 0;
+}
+
+/* ---- a full copy ---- */
+
+static void full_encode(struct tb_codec *codec, const uint8_t *version, size_t bytes, struct forms *f)
+{
+    f->used = 0;
+    for (size_t at = 0, k = 0; at < bytes; at += CHUNK_BYTES, k++) {
+        const struct tb_codec_input in = {
+            .bytes = version + at, .count = chunk_at(bytes, at), .dtype = TB_DTYPE_BF16};
+        size_t count = 0;
+        if (tb_codec_encode(codec, TB_CODEC_PLANES, &in, f->bytes + f->used, f->cap - f->used, &f->id[k],
+                            &count) != TB_OK)
+            exit(1);
+        f->count[k] = (uint32_t)count;
+        f->used += count;
+    }
+}
+
+static void full_decode(struct tb_codec *codec, const struct forms *f, uint8_t *elements, size_t bytes)
+{
+    const uint8_t *form = f->bytes;
+    for (size_t at = 0, k = 0; at < bytes; at += CHUNK_BYTES, k++) {
+        if (tb_codec_decode(codec, f->id[k], form, f->count[k], elements + at, chunk_at(bytes, at)) != TB_OK)
+            exit(1);
+        form += f->count[k];
+    }
+}
+
+static int full(const char *path, size_t skip, size_t bytes)
+{
+    const uint8_t *version = tiled(path, skip, &bytes);
+    uint8_t *elements = memory_new(bytes);
+    struct tb_codec *codec;
+    if (tb_codec_new(&codec) != TB_OK) return 1;
+    struct forms f = forms_new(bytes);
+    const double start = now_s();
+    memcpy(elements, version, bytes);
+    const double copied = now_s();
+    full_encode(codec, version, bytes, &f);
+    const double encoded = now_s();
+    full_decode(codec, &f, elements, bytes);
+    const double decoded = now_s();
+    must_equal(elements, version, bytes);
+    printf("{\"bytes\": %zu, \"memcpy_s\": %.6f, \"full\": {\"coded\": %zu, \"encode_s\": %.6f, "
+           "\"decode_s\": %.6f}}\n",
+           bytes, copied - start, f.used, encoded - copied, decoded - encoded);
+    forms_free(&f);
+    tb_codec_free(codec);
+    return 0;
+}
+
+static const char usage[] =
+    "Usage: tombolo-codec-speed --version FILE [--base FILE] [--skip N] [--bytes N]\n"
+    "What the codecs make of bf16 weights. --base: of the step from it; else of a full copy. --skip: bytes "
+    "of a header.\n"
+    "--bytes: the files are repeated until there are so many (default: once).\n"
+    "Example: tombolo-codec-speed --base v0.bf16 --version v1.bf16 --bytes 1073741824\n";
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {{"version", 1, NULL, 'v'}, {"base", 1, NULL, 'b'},
+                                            {"skip", 1, NULL, 's'},    {"bytes", 1, NULL, 'n'},
+                                            {"help", 0, NULL, 'h'},    {NULL, 0, NULL, 0}};
+    const char *version = NULL, *base = NULL;
+    size_t skip = 0, bytes = 0;
+    for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        switch (o) {
+        case 'v':
+            version = optarg;
+            break;
+        case 'b':
+            base = optarg;
+            break;
+        case 's':
+            skip = strtoull(optarg, NULL, 10);
+            break;
+        case 'n':
+            bytes = strtoull(optarg, NULL, 10) / 2 * 2;
+            break;
+        case 'h':
+            fputs(usage, stdout);
+            return 0;
+        default:
+            version = NULL;
+            optind = argc;
+            break;
+        }
+    }
+    if (version == NULL) {
+        fputs(usage, stderr);
+        return 2;
+    }
+    return base != NULL ? step(base, version, skip, bytes) : full(version, skip, bytes);
+}

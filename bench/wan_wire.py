@@ -1,0 +1,122 @@
+"""A wire whose two ends are sites of sim/wan: a scenario that is shipped, or one made of rate, delay, loss and MTU."""
+
+import contextlib
+import importlib.util
+import json
+import subprocess
+
+import harness
+import keys
+from measuring import Skip
+from veth import Ends, die_with_parent
+
+TCP = "tcp: {rmem: 4096 131072 268435456, wmem: 4096 131072 268435456}\n"
+
+
+class WanWire(Ends):
+    """What programs of the bench need of a wire, over a lab of sim/wan; east is a, west is b."""
+
+    device = {"a": "wan0", "b": "wan0"}
+
+    def __init__(self, wan):
+        self.wan = wan
+        self.name = {"a": wan.netns("east"), "b": wan.netns("west")}
+        self.address = {"a": wan.address("east"), "b": wan.address("west")}
+
+    def run(self, end, *words, timeout_s=300):
+        """The JSON that a program prints."""
+        done = subprocess.run(self.argv(end, *words), capture_output=True, text=True, timeout=timeout_s, check=False)
+        if done.returncode != 0:
+            raise harness.Failed(f"{words[0]} exited {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}")
+        return json.loads(done.stdout)
+
+    @contextlib.contextmanager
+    def serving(self, port, *words):
+        """A server at b while the context lasts, once it listens."""
+        server = subprocess.Popen(self.argv("b", *words), stdout=subprocess.DEVNULL, preexec_fn=die_with_parent)
+        try:
+            harness.wait_for(f"{words[0]} listens", lambda: self.listens(port), timeout_s=20)
+            yield
+        finally:
+            server.kill()
+            server.wait()
+
+    def listens(self, port):
+        return f":{port} " in subprocess.run(self.argv("b", "ss", "-Hltn"), capture_output=True, text=True, check=False).stdout
+
+    def iperf(self, size, streams, congestion):
+        """Gbit/s; the server is served at 5201."""
+        end = self.run("a", "iperf3", "-J", "-c", self.address["b"], "-p", "5201", "-P", streams, "-C", congestion, "-n", size // streams)
+        return end["end"]["sum_received"]["bits_per_second"] / 1e9
+
+    def pump(self, program, size, streams, congestion, *more):
+        """What the TLS pump says of its way from a to b."""
+        same = ("--bytes", size, "--streams", streams, "--congestion", congestion, "--port", 5301, *more)
+        with self.serving(5301, program, "--listen", self.address["b"], *same):
+            return self.run("a", program, "--connect", self.address["b"], *same)
+
+    def verdict(self):
+        """Why what was measured last does not count; None: it does."""
+        counters = self.wan.read_counters()
+        return f"the emulator fell behind: {counters.get('why')}" if counters.get("void") else None
+
+    def carrier_gone(self):
+        for end in "ab":  # a bucket that holds no packet passes none
+            self.tc("add", end, "tbf", "rate", "8kbit", "burst", "1", "limit", "1")
+
+    def carrier_back(self):
+        for end in "ab":
+            self.tc("del", end)
+
+    def tc(self, what, end, *how):
+        subprocess.run(["tc", "-n", self.name[end], "qdisc", what, "dev", "wan0", "root", *how], capture_output=True, check=what == "add")
+
+
+def wanlab():
+    spec = importlib.util.spec_from_file_location("wanlab", keys.ROOT / "sim/wan/wanlab.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@contextlib.contextmanager
+def wan_wire(scenario):
+    """A WanWire over a scenario's file or a shipped name."""
+    lab = wanlab()
+    try:
+        with lab.lab(scenario) as wan:
+            if not {"east", "west"} <= wan.names.keys():
+                raise Skip(f"{scenario} has no sites named east and west")
+            wire = WanWire(wan)
+            wire.name_hosts()
+            try:
+                yield wire
+            finally:
+                wire.forget_hosts()
+    except lab.LabError as error:
+        raise Skip(str(error)) from error
+
+
+def wan_of(bench, rate, loss, mtu=1500):
+    """A WanWire of 80 ms there and back."""
+    scenario = bench.folder / f"{rate}-{loss}-{mtu}.yaml"
+    scenario.write_text(f"sites: [east, west]\nmtu: {mtu}\n{TCP}paths:\n  - {{between: [east, west], rate: {rate}, delay: 40ms, "
+                        f"queue: 20MiB, loss: {loss}}}\n")
+    return wan_wire(scenario)
+
+
+def judged(bench, wire, once):
+    """What once() says, round by round; rounds in which the emulator fell behind are void and made up for, within reason."""
+    good, why = 0, None
+    for _ in range(2 * bench.rounds):
+        pairs = once()
+        why = wire.verdict()
+        if why is not None:
+            bench.say(f"  void: {why}")
+            continue
+        yield pairs
+        good += 1
+        if good == bench.rounds:
+            return
+    if good == 0:
+        raise Skip(f"every run was void: {why}")
