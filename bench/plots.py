@@ -5,7 +5,8 @@ import subprocess
 
 OURS, NAIVE = "#0b6e4f", "#b3541e"
 LOOK = f"""set terminal svg size 560,340 font "sans-serif,12" background "#ffffff"
-set key outside top center horizontal
+set tmargin 3
+set key at graph 0, 1.17 left Left reverse vertical samplen 2
 set grid ytics lc rgb "#dddddd"
 set border 3
 set tics nomirror
