@@ -238,15 +238,139 @@ class Ours:
     def timed(self, look=None):
         """Seconds of a publish call and its crossing, where the wire is the limit."""
         start = time.monotonic()
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            published = pool.submit(self.publish)
+            while look is not None and not published.done():
+                look()
+                time.sleep(0.01)
+            _, uid = published.result()
+        self.whole(uid, look)
+        return time.monotonic() - start
+
+    def killed(self, size):
+        """(share of the file that came twice, whether an unfinished file stood under the final name)"""
+        begun = self.wire.received_bytes()
+        self.clear()
+        client = self.start()
+        while self.wire.received_bytes() - begun < size / 2:
+            if client.poll() is not None:
+                raise GaveUp(f"exited {client.returncode} before its middle")
+            time.sleep(0.002)
+        os.killpg(client.pid, signal.SIGKILL)  # rsync's receiver is a child of its own
+        client.wait()
+        bare = self.to.exists()
+        self.wait(self.start(again=True))
+        if not self.right():
+            raise GaveUp("the bytes differ after the second start")
+        return self.wire.received_bytes() - begun, bare
+
+
+class Ours:
+    """East in a, west in b, with the product's defaults; cross() as often as asked."""
+
+    def __init__(self, wire, lab, path, mib):
+        self.wire, self.lab = wire, lab
+        self.path = path
+        lab.dir.chmod(0o755)
+        self.east, self.west = sites.east_west(lab, arena_mib=2 * mib + 512, keep=1)
+        lab.address = wire.address["a"]
+        self.west.peers["east"] = f"{wire.address['a']}:{self.east.port}"
+        self.in_ns("a", self.east.start)
+        self.in_ns("b", self.west.start)
+        self.west.wait_link("east")
+        self.rank, self.run = self.in_ns("a", lambda: sites.rank(lab, self.east, path))
+        self.numbers = itertools.count(1)
+        self.workers = []
+        self.active = None
+
+    def in_ns(self, end, do):
+        """Daemons and workers that it starts live at this end of the wire."""
+        kept = harness.TOMBOLOD, harness.WORKER
+        harness.TOMBOLOD, harness.WORKER = (self.script(end, p) for p in kept)
+        try:
+            return do()
+        finally:
+            harness.TOMBOLOD, harness.WORKER = kept
+
+    def script(self, end, program):
+        path = self.lab.dir / f"{end}-{program.name}"
+        if not path.exists():
+            path.write_text(f"#!/bin/sh\nexec ip netns exec {self.wire.name[end]} setpriv --pdeathsig KILL {program} \"$@\"\n")
+            path.chmod(0o755)
+        return path
+
+    def add_workers(self):
+        host = pathlib.Path(BOOT_ID).read_text(encoding="ascii").strip()
+        self.workers = self.in_ns("b", lambda: [harness.Rollout(self.lab, self.west, f"reader{i}", self.path, host=host)
+                                                for i in range(COPIES)])
+
+    def publish(self):
+        """(number, uid) of a version that is whole in east's arena, while west hears nothing."""
+        number = next(self.numbers)
+        uid = sites.publish(self.rank, self.run, number)["uid"]
+        harness.wait_for("east holds it", lambda: self.east.holds(uid), timeout_s=120)
+        return number, uid
+
+    def published_to_held_s(self):
+        """Seconds from the publish call until all of it is held in west."""
+        start = time.monotonic()
+        number = next(self.numbers)
+        sites.publish(self.rank, self.run, number)
+        return sites.logged_at(self.west.daemon, "copy.whole", f"number={number} ", timeout_s=300) - start
+
+    def cpu_s(self):
+        return sum(tree_cpu_s(s.daemon.popen.pid) for s in (self.east, self.west))
+
+    def cross(self):
+        """(seconds, core-seconds of both gateways)"""
+        with sites.stopped(self.west.daemon):
+            number, _ = self.publish()
+            before = self.cpu_s()
+        seconds = sites.crossing_s(self.west, number)
+        return seconds, max(0.01, self.cpu_s() - before)
+
+    def copies_s(self):
+        """Seconds from the crossing's begin until eight workers staged the version."""
+        with sites.stopped(self.west.daemon):
+            number, uid = self.publish()
+            for w in self.workers:
+                w.worker.send("wait", model="policy", kind="exact", number=number, run_order=1, timeout_ms=60000)
+                w.worker.send("stage", uid=uid, timeout_ms=60000)
+        begun = sites.logged_at(self.west.daemon, "crossing.begun", f"number={number} ")
+        for w in self.workers:
+            for what in ("waits", "stages"):
+                harness.expect(f"{w.worker.name} {what}", w.worker.receive(timeout_s=90)["status"], "ok")
+        seconds = time.monotonic() - begun
+        for w in self.workers:
+            w.activate(uid)
+            if self.active is not None:  # as a rollout does: two versions in memory, not one more each round
+                w.worker.ok("release", uid=self.active)
+        self.active = uid
+        return seconds
+
+    def whole(self, uid, look=None):
+        end = time.monotonic() + GIVE_UP_S
+        while not self.west.holds(uid):
+            if time.monotonic() > end:
+                raise GaveUp(f"not whole after {GIVE_UP_S} s")
+            if look is not None:
+                look()
+            time.sleep(0.01)
+
+    def timed(self, look=None):
+        """Seconds of a publish call and its crossing, where the wire is the limit."""
+        start = time.monotonic()
         _, uid = self.publish()
         self.whole(uid, look)
         return time.monotonic() - start
 
     def killed(self, size):
         begun = self.wire.received_bytes()
-        _, uid = self.publish()
-        harness.wait_for("half of it came", lambda: self.wire.received_bytes() - begun >= size / 2, timeout_s=60)
-        self.west.kill()
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            published = pool.submit(self.publish)
+            harness.wait_for("half of it came", lambda: self.wire.received_bytes() - begun >= size / 2, timeout_s=60)
+            self.west.kill()
+            _, uid = published.result()
         self.in_ns("b", self.west.start)
         self.whole(uid)
         return self.wire.received_bytes() - begun

@@ -57,6 +57,10 @@ def clear(prefix):
     kill_all(prefix)
     if os.geteuid() == 0 and shutil.which("ip"):
         veth.take_down_orphans()
+    clear_folders(prefix)
+
+
+def clear_folders(prefix):
     for place in PLACES:
         for folder in pathlib.Path(place).glob(prefix + "*"):
             shutil.rmtree(folder, ignore_errors=True)

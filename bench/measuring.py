@@ -8,10 +8,11 @@ import math
 import statistics
 import time
 
+import harness
 import keys
 
 
-class Skip(Exception):
+class Skip(harness.Skipped):
     """This machine cannot measure it; the text says why."""
 
 
