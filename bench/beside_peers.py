@@ -485,12 +485,12 @@ def over_scenario(bench, scenario, title):
         yield from side_by_side(bench, wire, names, 128 if bench.quick else 256, title)
 
 
-@measurement("peers.continent.cpu", "peers.continent.goodput", "peers.continent.copies8", slow=True)
+@measurement("peers.continent.cpu", "peers.continent.goodput", "peers.continent.copies8", slow=True, quick=False)
 def beside_peers_continent(bench):
     yield from over_scenario(bench, "continent", "over sim/wan's continent (1 Gbit/s, 30 ms, 0.001 % loss)")
 
 
-@measurement("peers.ocean.cpu", "peers.ocean.goodput", "peers.ocean.copies8")
+@measurement("peers.ocean.cpu", "peers.ocean.goodput", "peers.ocean.copies8", quick=False)
 def beside_peers_ocean(bench):
     yield from over_scenario(bench, "ocean", "over sim/wan's ocean (1 Gbit/s, 80 ms, 0.01 % loss)")
 
@@ -518,8 +518,9 @@ def fault_of_theirs(wire, theirs, size):
 def after_a_fault(bench, wire, names, title):
     found, notes = available(bench)
     rows, extra, waste = [], {}, {}
+    mib = SHAPED_MIB // 4 if bench.quick else SHAPED_MIB
     with in_memory(bench) as folder, harness.Lab() as lab:
-        path = source_file(bench, folder, SHAPED_MIB)
+        path = source_file(bench, folder, mib)
         size = path.stat().st_size
         ground = peers.Ground(folder / "ground", path, wire)
 
@@ -527,7 +528,7 @@ def after_a_fault(bench, wire, names, title):
             extra[name], waste[name] = cut_s - plain_s, max(0, killed - clean) / size
             rows.append((name, f"{plain_s:.2f}", f"{extra[name]:.2f}", f"{100 * waste[name]:.1f} %", bare))
             bench.say("  " + ", ".join(rows[-1]))
-        ours = Ours(wire, lab, path, SHAPED_MIB)
+        ours = Ours(wire, lab, path, mib)
         ours.timed()
         note(OUR_NAME, *fault_of_ours(wire, ours, size))
         for peer in found:
@@ -539,7 +540,7 @@ def after_a_fault(bench, wire, names, title):
             raise Skip(f"the run is void: {why}")
     rows += [(name, why, "", "", "") for name, why in notes.items()]
     bench.table(names[0].replace("peers", "faults").removesuffix(".cut"), (
-        f"{SHAPED_MIB} MiB {title}, one round", "s", f"s more with the carrier gone for {CUT_S} s",
+        f"{mib} MiB {title}, one round", "s", f"s more with the carrier gone for {CUT_S} s",
         "bytes that came twice after SIGKILL at half", "unfinished under the final name"), rows)
     theirs = [n for n in extra if n != OUR_NAME]
     if not theirs:
@@ -554,13 +555,13 @@ def faults_on_a_veth(bench):
         yield from after_a_fault(bench, wire, ("peers.cut", "peers.kill"), f"over {SHAPED_MBIT} Mbit/s")
 
 
-@measurement("peers.ocean.cut", "peers.ocean.kill", slow=True)
+@measurement("peers.ocean.cut", "peers.ocean.kill", slow=True, quick=False)
 def faults_over_an_ocean(bench):
     with wan_wire("ocean") as wire:
         yield from after_a_fault(bench, wire, ("peers.ocean.cut", "peers.ocean.kill"), "over sim/wan's ocean")
 
 
-@measurement("peers.continent.cut", "peers.continent.kill", slow=True)
+@measurement("peers.continent.cut", "peers.continent.kill", slow=True, quick=False)
 def faults_over_a_continent(bench):
     with wan_wire("continent") as wire:
         yield from after_a_fault(bench, wire, ("peers.continent.cut", "peers.continent.kill"), "over sim/wan's continent")

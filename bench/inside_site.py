@@ -68,7 +68,7 @@ def version_at_home(bench, mib):
         yield lab, east, path, uid
 
 
-@measurement("chain.n4", "chain.n8", "fabric.pace")
+@measurement("chain.n4", "chain.n8", "fabric.pace", quick=False)
 def chain(bench):
     """The last host of each chain against a host alone, whose rate is held against its NIC's: round by round."""
     with version_at_home(bench, CHAIN_MIB) as (lab, east, path, uid):

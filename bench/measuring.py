@@ -57,11 +57,11 @@ def mean_age(switches, versions, every_s):
 MEASUREMENTS = {}  # key's name -> generator function; one function may fill several keys
 
 
-def measurement(*names, slow=False):
+def measurement(*names, slow=False, quick=True):
     """Registers a generator function of (bench) that fills these rows of keys.KEYS. slow: a round of it takes minutes, so
-    there is one, unless --rounds asks for more than is usual."""
+    there is one, unless --rounds asks for more than is usual. quick False: --quick leaves it out unless --only names it."""
     def register(function):
-        function.slow = slow
+        function.slow, function.quick = slow, quick
         for name in names:
             if name not in keys.BY_NAME:
                 raise KeyError(f"{name} has no row in bench/keys.py")
@@ -106,5 +106,9 @@ def measure(bench, only):
         if result.why_skipped is None:
             together.setdefault(MEASUREMENTS[name], []).append(result)
     for function, wanted in together.items():
-        fill(bench, function, wanted)
+        if bench.quick and not only and not function.quick:
+            for r in wanted:
+                r.why_skipped = "left out by --quick; --only names it"
+        else:
+            fill(bench, function, wanted)
     return list(results.values())

@@ -96,7 +96,7 @@ def next_version(bench, key, rate):
         yield from judged(bench, wire, once)
 
 
-@measurement("link.next_version", slow=True)
+@measurement("link.next_version", slow=True, quick=False)
 def next_version_200(bench):
     yield from next_version(bench, "link.next_version", "200Mbit")
 

@@ -161,7 +161,7 @@ def naive_at_home(bench, wire, size, readers):
     return {"stall": mean(done["stream_s"]), "hold": done["seconds"], "age": done["seconds"]}
 
 
-@measurement("figure.standalone")
+@measurement("figure.standalone", quick=False)
 def standalone(bench):
     with home_site(bench, STANDALONE_MIB) as (lab, east, path, rank, run), Wire() as wire:
         wire.shape(NIC * 8 // 1_000_000)
@@ -239,7 +239,7 @@ def joins_naive(bench, wire, size):
             s.wait()
 
 
-@measurement("figure.elastic", slow=True)
+@measurement("figure.elastic", slow=True, quick=False)
 def elastic(bench):
     with home_site(bench, ELASTIC_MIB) as (lab, east, path, rank, run), Wire() as wire:
         wire.shape(ELASTIC_NIC * 8 // 1_000_000)
@@ -326,7 +326,7 @@ def age_of_naive(bench, wire, size, versions):
     return mean(mean_age(out, versions, EVERY_S) for out in outs)
 
 
-@measurement("age.remote8", slow=True)
+@measurement("age.remote8", slow=True, quick=False)
 def age(bench):
     """Twenty versions in as many stretches as rounds were asked for, of four or more. Either begins with the version before."""
     versions = 2 if bench.quick else max(4, 20 // bench.rounds)

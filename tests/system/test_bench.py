@@ -26,7 +26,7 @@ SHAPE = {"ratio", "a", "b", "unit", "min", "max", "goal", "why_skipped"}
 
 class Quiet:
     rounds = 3
-    tables = {}
+    quick = False
 
     def rounds_of(self, function):
         return 3
