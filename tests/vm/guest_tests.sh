@@ -1,22 +1,34 @@
 #!/usr/bin/env bash
-# guest_tests.sh: all tests labelled vm, in the one boot that vm.boot makes. For each a line `passed|failed|skipped NAME: what`.
+# guest_tests.sh quick|long: all tests labelled vm of that length, inside the VM, in the one boot that vm.boot
+# or vm.long_boot makes. For each a line `passed|failed|skipped NAME: what`. Programs are taken from
+# TB_BUILD_DIR.
 set -uo pipefail
+here=$(dirname "$0")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
 told() { printf '%s %s: %s\n' "$1" "$2" "$3"; }
 lines() { tail -n 3 "$1" | tr '\n' ' '; }
 
-ib_read_bw_reads_from_the_other_host() {
+# bandwidth ON ADDRESS PORT: what ib_read_bw reads of ADDRESS, where `ON ib_read_bw` serves (ON: words, or
+# nothing).
+bandwidth() {
     command -v ib_read_bw >/dev/null || { echo "ib_read_bw is not here (package perftest)"; return 77; }
-    timeout 40 tb-vm-on 2 timeout 40 ib_read_bw -d rxe0 -F -s 65536 -n 100 >"$scratch/server" 2>&1 &
-    local tries
+    local words=(ib_read_bw -d rxe0 -F -s 65536 -n 100 -p "$3") tries
+    # shellcheck disable=SC2086
+    timeout 40 $1 timeout 40 "${words[@]}" >"$scratch/server" 2>&1 &
     for ((tries = 0; tries < 20; tries++)); do # until the server listens
-        if timeout 20 ib_read_bw -d rxe0 -F -s 65536 -n 100 "$TB_VM_PEER" >"$scratch/bw" 2>&1; then break; fi
+        if timeout 20 "${words[@]}" "$2" >"$scratch/bw" 2>&1; then break; fi
         sleep 0.3
     done
-    awk '$1 == 65536 && $4 > 0 { print "65536-byte READs at " $4 " MB/s"; found = 1 } END { exit !found }' "$scratch/bw"
+    awk '$1 == 65536 && $4 > 0 { print "65536-byte READs at " $4 " MB/s"; found = 1 } END { exit !found }' \
+        "$scratch/bw"
 }
+
+ib_read_bw_reads_from_the_other_host() { bandwidth "tb-vm-on 2" "$TB_VM_PEER" 18515; }
+
+# Through the device to itself, as processes of one host do in the lab.
+ib_read_bw_reads_on_one_host() { bandwidth "" "$TB_VM_ADDRESS" 18516; }
 
 rping_connects_by_rdma_cm() {
     command -v rping >/dev/null || { echo "rping is not here (package rdmacm-utils)"; return 77; }
@@ -29,35 +41,68 @@ rping_connects_by_rdma_cm() {
     [ "$(grep -c 'ping data: rdma-ping' "$scratch/rping")" = 3 ] && echo "3 pings came back with their data"
 }
 
-# Through the device to itself, as processes of one host do in the lab.
-ib_read_bw_reads_on_one_host() {
-    command -v ib_read_bw >/dev/null || { echo "ib_read_bw is not here (package perftest)"; return 77; }
-    timeout 40 ib_read_bw -d rxe0 -F -s 65536 -n 100 -p 18516 >"$scratch/server_here" 2>&1 &
-    local tries
-    for ((tries = 0; tries < 20; tries++)); do # until the server listens
-        if timeout 20 ib_read_bw -d rxe0 -F -s 65536 -n 100 -p 18516 "$TB_VM_ADDRESS" >"$scratch/bw_here" 2>&1; then break; fi
-        sleep 0.3
-    done
-    awk '$1 == 65536 && $4 > 0 { print "65536-byte READs at " $4 " MB/s"; found = 1 } END { exit !found }' "$scratch/bw_here"
+a_program_of_the_build_tree_finds_the_device() {
+    if [ ! -x "$TB_BUILD_DIR/tests/vm/tombolo-verbs-here" ]; then
+        echo "tombolo-verbs-here is not built (packages libibverbs-dev, librdmacm-dev)"
+        return 77
+    fi
+    timeout 30 "$TB_BUILD_DIR/tests/vm/tombolo-verbs-here" "$TB_VM_ADDRESS"
 }
 
+openssl_sends_by_kernel_tls() { timeout 60 "$TB_BUILD_DIR/tests/vm/tombolo-ktls-send"; }
+
+# Over the second of the veth pairs asked for.
 netem_delays() {
-    ip netns add tbfar && ip link set veth0p netns tbfar && ip address add 10.78.0.1/24 dev veth0 && ip link set veth0 up &&
-        ip -n tbfar address add 10.78.0.2/24 dev veth0p && ip -n tbfar link set veth0p up &&
-        tc qdisc add dev veth0 root netem delay 200ms || return 1
+    ip netns add tbfar && ip link set veth1p netns tbfar && ip address add 10.78.0.1/24 dev veth1 &&
+        ip link set veth1 up && ip -n tbfar address add 10.78.0.2/24 dev veth1p &&
+        ip -n tbfar link set veth1p up && tc qdisc add dev veth1 root netem delay 200ms || return 1
     local ms
     ms=$(/run/tb-vm/busybox ping -c 3 -W 5 10.78.0.2 | sed -n 's|.*min/avg/max = \([0-9]*\).*|\1|p')
     ip netns del tbfar
     [ -n "$ms" ] && [ "$ms" -ge 200 ] && echo "a round trip takes at least $ms ms where netem adds 200"
 }
 
-openssl_uses_kernel_tls_to_send() { timeout 60 python3 -B "$(dirname "$0")/kernel_tls.py"; }
+# The commands that sim/wan prints, and what a schedule changes in its first turns, without its waits.
+netem_takes_every_shipped_scenario() {
+    local scenario count=0 netns
+    for scenario in "$here"/../../sim/wan/scenarios/*.yaml; do
+        scenario=$(basename "$scenario" .yaml)
+        "$here/../../sim/wan/run" --netem --print "$scenario" >"$scratch/netem" || return 1
+        echo 'set -e; sleep() { :; }' >"$scratch/netem.sh"
+        awk '/^sleep/ && ++turns > 5 { exit } { print }' "$scratch/netem" >>"$scratch/netem.sh"
+        sh "$scratch/netem.sh" >&2 || { echo "$scenario is refused"; return 1; }
+        count=$((count + $(grep -c '^tc' "$scratch/netem.sh")))
+        while read -r netns _; do ip netns delete "$netns"; done < <(ip netns list)
+    done
+    [ "$count" -gt 0 ] && echo "$count tc commands"
+}
 
-for name in ib_read_bw_reads_from_the_other_host ib_read_bw_reads_on_one_host rping_connects_by_rdma_cm netem_delays openssl_uses_kernel_tls_to_send; do
+# Only what netem lets through; vm.netem_and_the_emulator_agree holds it against what the emulator does.
+iperf3_over_netem() {
+    command -v iperf3 >/dev/null || { echo "iperf3 is not here (package iperf3)"; return 77; }
+    timeout 600 python3 -B "$here/wan_agreement.py" measure netem
+}
+
+quick=(ib_read_bw_reads_from_the_other_host ib_read_bw_reads_on_one_host rping_connects_by_rdma_cm
+    a_program_of_the_build_tree_finds_the_device openssl_sends_by_kernel_tls netem_delays)
+long=(netem_takes_every_shipped_scenario iperf3_over_netem)
+case ${1-} in
+quick) names=("${quick[@]}") ;;
+long) names=("${long[@]}") ;;
+*) echo "usage: guest_tests.sh quick|long" >&2; exit 2 ;;
+esac
+for name in "${names[@]}"; do
     what=$($name 2>"$scratch/err")
     case $? in
-    0) told passed $name "$what" ;;
-    77) told skipped $name "$what" ;;
-    *) told failed $name "$what $(lines "$scratch/err")" ;;
+    0) told passed "$name" "$what" ;;
+    77) told skipped "$name" "$what" ;;
+    *) told failed "$name" "$what $(lines "$scratch/err")" ;;
     esac
 done
+
+# What vm.boot asserts of the lab itself: streams apart, a share that stays, a root that does not, an exit
+# code of the command's.
+echo "the command's own stderr" >&2
+echo kept >"$OUT/from_the_guest"
+touch /from_the_guest
+exit 7
