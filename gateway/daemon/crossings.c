@@ -264,14 +264,6 @@ static void reports_again(struct tb_daemon *d, uint32_t peer)
     }
 }
 
-/* What came from a peer that is gone comes from another of its sources, if one is up. */
-static void sources_change(struct tb_daemon *d)
-{
-    for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
-        if (c->crossing && !c->whole && !c->evicting && c->region != NULL) land_in_order(c);
-    }
-}
-
 static void links_peer(void *user, uint32_t peer, bool up, enum tb_status why)
 {
     struct tb_daemon *d = user;
@@ -282,8 +274,8 @@ static void links_peer(void *user, uint32_t peer, bool up, enum tb_status why)
         reports_again(d, peer);
     } else {
         d->counters.links_down++;
-        sources_change(d);
     }
+    /* What came from a peer that is gone comes from another that has it: the catalog asks again. */
     TB_MOOT(tb_catalog_site_up(d->catalog, tb_clock_now(), site, up));
     (void)tb_daemon_settle(d);
 }
