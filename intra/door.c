@@ -114,8 +114,6 @@ static void end(struct tb_door_peer *p, enum tb_status why)
     if (p->state == GREETING) p->door->stranger_count--;
     p->state = ENDING;
     p->end_why = why;
-    p->ping_count = 0; /* a PONG would say that the memory may be read */
-    p->attach_count = 0;
     p->deadline = tb_clock_now() + END_WITHIN;
     tb_fabric_wake_at(p->door->fabric, p->deadline);
     tb_chan_want_write(p->chan, true);
@@ -192,7 +190,8 @@ static uint32_t next_data_bytes(const struct tb_door_peer *p)
     return bytes;
 }
 
-/* Begins the next answer. False: there is nothing to say. */
+/* Begins the next answer. False: there is nothing to say. Once it ends, pings and attaches that wait get none: a PONG
+ * would say that the memory may be read. */
 static bool begin_answer(struct tb_door_peer *p)
 {
     if (p->state == ENDING) {
