@@ -6,10 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "check.h"
 #include "wan/frame.h"
+#include "wan/landing.h"
 
 /* West's certificate in the hands of a test. */
 struct rogue {
@@ -22,6 +24,9 @@ struct rogue {
     enum tb_status why;
     struct tb_id session;
     uint32_t manifests_seen;
+    uint32_t frames, held_at, stream_gone_at; /* counted from 1; of the first of each */
+    uint32_t wanted;                          /* the crossing of the newest WANT */
+    uint32_t lost_said;                       /* REFUSED with TB_REFUSAL_LOST */
 };
 
 static void on_open(struct tb_wire *w, void *user, const struct tb_chan_peer *peer)
@@ -36,7 +41,20 @@ static enum tb_status on_frame(struct tb_wire *w, void *user, struct tb_wire_fra
     struct rogue *r = user;
     struct tb_frame_hello hello = {0};
     struct tb_frame_bye bye = {0};
+    struct tb_frame_want want = {0};
+    struct tb_frame_refused refused = {0};
+    r->frames++;
     r->manifests_seen += f->type == TB_FRAME_HEAD;
+    if (f->type == TB_FRAME_HELD && r->held_at == 0) r->held_at = r->frames;
+    if (f->type == TB_FRAME_STREAM_GONE && r->stream_gone_at == 0) r->stream_gone_at = r->frames;
+    if (f->type == TB_FRAME_WANT) {
+        CHECK_OK(tb_frame_want_decode(&f->payload, &want));
+        r->wanted = want.crossing;
+    }
+    if (f->type == TB_FRAME_REFUSED) {
+        CHECK_OK(tb_frame_refused_decode(&f->payload, &refused));
+        r->lost_said += refused.why == TB_REFUSAL_LOST;
+    }
     if (f->type == TB_FRAME_HELLO) {
         CHECK_OK(tb_frame_hello_decode(&f->payload, &hello));
         r->session = hello.session;
@@ -292,21 +310,28 @@ static void say_version_with_a_huge_head(struct rogue *r)
                .page = {(const uint8_t *)"h", 1});
 }
 
-/* A good manifest under another root: the daemon never sees it. */
-static void say_version_with_another_root(struct rogue *r)
+static void say_manifests(struct rogue *r, const struct truth *t, const struct tb_version_key *key)
 {
     static uint8_t head[1 << 16];
     struct tb_writer w;
-    const struct tb_manifest *m = &r->t.manifests[0];
+    for (uint32_t s = 0; s < key->shard_count; s++) {
+        const struct tb_manifest *m = &t->manifests[s];
+        tb_writer_init(&w, head, sizeof head);
+        tb_manifest_head_encode(m, &w);
+        ROGUE_SEND(r, TB_FRAME_HEAD, tb_frame_head, .uid = key->uid, .shard = s,
+                   .total_bytes = (uint32_t)w.used, .page = {head, (uint32_t)w.used});
+        ROGUE_SEND(r, TB_FRAME_DIGESTS, tb_frame_digests, .uid = key->uid, .shard = s,
+                   .page = {m->digests[0].bytes, m->chunk_count * TB_DIGEST_BYTES});
+    }
+}
+
+/* A good manifest under another root: the daemon never sees it. */
+static void say_version_with_another_root(struct rogue *r)
+{
     struct tb_version_key key = r->t.key;
     key.uid.bytes[0] ^= 1; /* the root is over the uid too */
-    tb_writer_init(&w, head, sizeof head);
-    tb_manifest_head_encode(m, &w);
     ROGUE_SEND(r, TB_FRAME_VERSION, tb_frame_version, .key = key, .state = TB_FRAME_VERSION_READY);
-    ROGUE_SEND(r, TB_FRAME_HEAD, tb_frame_head, .uid = key.uid, .total_bytes = (uint32_t)w.used,
-               .page = {head, (uint32_t)w.used});
-    ROGUE_SEND(r, TB_FRAME_DIGESTS, tb_frame_digests, .uid = key.uid,
-               .page = {m->digests[0].bytes, m->chunk_count * TB_DIGEST_BYTES});
+    say_manifests(r, &r->t, &key);
 }
 
 static void who_breaks_the_protocol_is_dropped(void **state)
@@ -461,6 +486,97 @@ static void nothing_is_given_without_a_subscription(void **state)
     ROGUE_SEND(&r, TB_FRAME_ASK, tb_frame_ask, .uid = r.t.key.uid);
     WORLD_UNTIL(&r.w.net, r.manifests_seen == 1);
     rogue_fini(&r);
+}
+
+/* A version that east lands from the rogue, over one stream. */
+struct landing_scene {
+    struct rogue r;
+    struct truth t;
+    int phase;
+    struct tb_chan *chan;
+};
+
+static void landing_open(struct landing_scene *s)
+{
+    memset(s, 0, sizeof *s);
+    rogue_init(&s->r);
+    truth_make(&s->t, 9, 2, 1 << 10);
+    greet(&s->r);
+    ROGUE_SEND(&s->r, TB_FRAME_VERSION, tb_frame_version, .key = s->t.key, .bytes = s->t.total_bytes,
+               .state = TB_FRAME_VERSION_READY);
+    say_manifests(&s->r, &s->t, &s->t.key);
+    WORLD_UNTIL(&s->r.w.net, s->r.wanted != 0);
+    bind_and_write(&s->r, &s->phase, &s->chan, "", 0);
+}
+
+static void landing_close(struct landing_scene *s)
+{
+    if (s->phase != 2) tb_chan_close(s->chan, TB_CANCELLED);
+    WORLD_UNTIL(&s->r.w.net, s->phase == 2);
+    rogue_fini(&s->r);
+    truth_free(&s->t);
+}
+
+/* Chunk 0 of shard 0. */
+static void send_chunk(struct landing_scene *s)
+{
+    uint8_t out[4096];
+    struct tb_writer w;
+    const uint32_t bytes = s->t.manifests[0].chunks[0].bytes;
+    tb_writer_init(&w, out, sizeof out);
+    tb_chunk_frame_encode(&(struct tb_chunk_frame){TB_CODEC_RAW, s->r.wanted, 0, 0, bytes, bytes}, &w);
+    tb_write_bytes(&w, s->t.bytes[0] + s->t.manifests[0].chunks[0].offset, bytes);
+    assert_false(w.full);
+    for (size_t sent = 0, put = 0; sent < w.used; sent += put) {
+        const enum tb_status status = tb_chan_write(s->chan, out + sent, w.used - sent, &put);
+        assert_true(status == TB_OK || status == TB_AGAIN);
+        if (status == TB_AGAIN) world_turns(&s->r.w.net, 1);
+    }
+}
+
+/* P5: a stream brings a chunk and is gone before the main loop turns: that the chunk is held is said before that the
+ * stream is gone, so the peer does not send it again. */
+static void what_a_lost_stream_brought_is_told_first(void **state)
+{
+    (void)state;
+    struct landing_scene s;
+    landing_open(&s);
+    struct rogue *r = &s.r;
+    send_chunk(&s);
+    assert_int_equal(shutdown(tb_chan_fd(s.chan), SHUT_RDWR), 0);
+    const tb_time_ns end = tb_clock_now() + TB_SECONDS(WORLD_WAIT_S);
+    while (copy_held(site_copy(r->east, &s.t)) == 0 ||
+           site_stats(r->east, 0).streams[0].open) /* the loop stands */
+        assert_true(tb_clock_now() < end);
+    assert_int_equal(r->held_at, 0);
+    WORLD_UNTIL(&r->w.net, r->stream_gone_at != 0);
+    assert_true(r->held_at != 0 && r->held_at < r->stream_gone_at);
+    WORLD_UNTIL(&r->w.net, s.phase == 2);
+    landing_close(&s);
+}
+
+/* P6: a chunk that another writer had claimed is dropped; the peer, who believes it sent, is told once that writer gives
+ * up, or at once where too many are dropped to be remembered. */
+static void what_was_dropped_is_asked_for_again(void **state)
+{
+    (void)state;
+    struct landing_scene s;
+    landing_open(&s);
+    struct rogue *r = &s.r;
+    struct tb_place *place = &site_copy(r->east, &s.t)->places[0];
+    assert_true(tb_place_claim(place, 0));
+    for (uint32_t i = 0; i < TB_LANDING_DROPPED_MAX; i++)
+        send_chunk(&s);
+    WORLD_UNTIL(&r->w.net, site_stats(r->east, 0).chunks_duplicate == TB_LANDING_DROPPED_MAX);
+    world_turns(&r->w.net, 20);
+    assert_int_equal(r->lost_said, 0);
+    send_chunk(&s);
+    WORLD_UNTIL(&r->w.net, r->lost_said == 1);
+    tb_place_unclaim(place, 0);
+    WORLD_UNTIL(&r->w.net, r->lost_said == TB_LANDING_DROPPED_MAX + 1);
+    send_chunk(&s);
+    WORLD_UNTIL(&r->w.net, r->held_at != 0);
+    landing_close(&s);
 }
 
 /* ---- a path that goes silent ---- */
@@ -686,6 +802,8 @@ int main(void)
         cmocka_unit_test(a_chunk_nobody_wanted_ends_the_session),
         cmocka_unit_test(a_binding_is_used_once),
         cmocka_unit_test(nothing_is_given_without_a_subscription),
+        cmocka_unit_test(what_a_lost_stream_brought_is_told_first),
+        cmocka_unit_test(what_was_dropped_is_asked_for_again),
         cmocka_unit_test(a_silent_path_is_replaced),
         cmocka_unit_test(a_path_that_stays_silent_is_down),
     };
