@@ -263,6 +263,7 @@ class Site:
         self.subscribe = []   # (model, [from...])
         self.models = {}      # model -> dict(home=, keep=, publish=[], read=[])
         self.extra = {}       # section -> {key: value}
+        self.root = {}        # keys of no section
         self.daemon = None
         self.starts = 0
         self.prefix = []      # what the daemon is started through: SmallDisk.enter
@@ -286,7 +287,7 @@ class Site:
             sections["link"]["listen"] = f"{self.lab.address}:{self.port}"
         for section, keys in self.extra.items():
             sections.setdefault(section, {}).update(keys)
-        lines = [f"site: {self.name}", "gateway: gw"]
+        lines = [f"site: {self.name}", "gateway: gw"] + [f"{k}: {v}" for k, v in self.root.items()]
         for section, keys in sections.items():
             lines.append(f"{section}:")
             lines += [f"  {k}: {json.dumps(v) if isinstance(v, list) else v}" for k, v in keys.items()]

@@ -1,6 +1,7 @@
 """Who may not, and what does not fit: refused with one line and one counter, nothing lost, nobody dies (P7, P8, P10)."""
 
 import os
+import signal
 import socket
 import sqlite3
 import subprocess
@@ -467,6 +468,30 @@ def sigterm_drains_and_ends_with_0(lab):
     expect("exit code", west.daemon.terminate(), 0)
     west.start()
     expect("held after the restart", west.holds(uid), True)
+
+
+@scenario
+def sigterm_lets_readers_finish_and_waits_for_no_other(lab):
+    """P6 P9: a reader in flight at SIGTERM gets its version whole; one that stands still costs drain_ms and no more."""
+    east, _, _ = lab.east_west(through_link=False)
+    east.root["drain_ms"] = 3000
+    east.start()
+    path = lab.weights(1)[0]
+    uid = Trainer(lab, east, path).publish(1)
+    for stops in (False, True):
+        reader = Rollout(lab, east, f"reader{stops:d}", path, host="far-host", pace=path.stat().st_size // 2)  # 2 s of it
+        reader.worker.send("stage", uid=uid, timeout_ms=20000)
+        wait_for("it reads", lambda: any(w["held_bytes"] > 0 for w in east.version(uid)["workers"]))
+        if stops:
+            reader.worker.signal(signal.SIGSTOP)
+        expect("exit code", east.daemon.terminate(), 0)
+        if not stops:
+            expect("the stage", reader.worker.receive()["status"], "ok")
+        reader.worker.kill()
+        cut = f"readers_cut={stops:d}"
+        if not east.daemon.logged("drain.begin", "readers=1") or not east.daemon.logged("drain.end", cut):
+            raise Failed(f"no line says that one reader was there at SIGTERM, or {cut}")
+        east.start()
 
 
 if __name__ == "__main__":
