@@ -100,6 +100,8 @@ bool tb_cli_version_of(const char *text, uint64_t *run_out, uint64_t *number_out
 /* manual.c */
 void tb_cli_help(FILE *to, const struct tb_cli_command *commands);
 void tb_cli_help_command(FILE *to, const struct tb_cli_command *command);
+/* Help of every command whose first of two words it is; false when there is none. */
+bool tb_cli_help_group(FILE *to, const struct tb_cli_command *commands, const char *word);
 void tb_cli_man(FILE *to, const struct tb_cli_command *commands);
 void tb_cli_completion(FILE *to, const struct tb_cli_command *commands);
 

@@ -73,6 +73,19 @@ void tb_cli_help_command(FILE *to, const struct tb_cli_command *command)
     (void)fprintf(to, "  %-20s %s\n\nExample:\n  %s\n", "--help", "this text", command->example);
 }
 
+bool tb_cli_help_group(FILE *to, const struct tb_cli_command *commands, const char *word)
+{
+    bool any = false;
+    const size_t length = strlen(word);
+    for (const struct tb_cli_command *c = commands; c->name != NULL; c++) {
+        if (strncmp(c->name, word, length) != 0 || c->name[length] != ' ') continue;
+        if (any) (void)fputc('\n', to);
+        tb_cli_help_command(to, c);
+        any = true;
+    }
+    return any;
+}
+
 /* A line that begins with a dot or a quote would be a macro, and a backslash an escape. */
 static void roff(FILE *to, const char *text)
 {

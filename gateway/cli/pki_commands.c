@@ -13,8 +13,7 @@
 static enum tb_cli_exit need(const struct tb_cli_call *call, const char *option)
 {
     if (tb_cli_given(call, option)) return TB_CLI_DONE;
-    (void)fprintf(stderr, "tombolo %s: --%s is needed\n", call->command->name, option);
-    return TB_CLI_USAGE;
+    return tb_say_usage(call->command->name, tb_cli_given(call, "json"), "--%s is needed", option);
 }
 
 /* The folder and those above it, open to their owner alone where they are new. */

@@ -60,23 +60,22 @@ static bool shard_of(const char *text, uint32_t *index_out, uint32_t *count_out)
     return true;
 }
 
-static enum tb_cli_exit usage(const char *why)
+static enum tb_cli_exit usage(const struct tb_cli_call *call, const char *why)
 {
-    (void)fprintf(stderr, "tombolo publish: %s\n", why);
-    return TB_CLI_USAGE;
+    return tb_say_usage(call->command->name, tb_cli_given(call, "json"), "%s", why);
 }
 
 static enum tb_cli_exit read_options(struct publishing *p)
 {
     const char *shard = tb_cli_text(p->call, "shard");
     const char *codec = tb_cli_text(p->call, "codec");
-    if (!tb_cli_given(p->call, "version")) return usage("--version N is needed");
+    if (!tb_cli_given(p->call, "version")) return usage(p->call, "--version N is needed");
     if (shard != NULL && !shard_of(shard, &p->shard_index, &p->shard_count))
-        return usage("--shard takes I/N, with I from 0 to N - 1");
+        return usage(p->call, "--shard takes I/N, with I from 0 to N - 1");
     if (shard != NULL && !tb_cli_given(p->call, "run"))
-        return usage("--shard needs --run KEY: all shards must name one run");
+        return usage(p->call, "--shard needs --run KEY: all shards must name one run");
     if (codec != NULL && strcmp(codec, "raw") != 0 && strcmp(codec, "zstd") != 0)
-        return usage("--codec is raw or zstd");
+        return usage(p->call, "--codec is raw or zstd");
     p->model = p->call->arguments[0];
     p->number = tb_cli_number(p->call, "version", 0);
     return TB_CLI_DONE;

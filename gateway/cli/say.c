@@ -100,6 +100,23 @@ enum tb_cli_exit tb_say_failure(const struct tb_cli_call *call, int status, cons
     return tb_cli_exit_of(status);
 }
 
+enum tb_cli_exit tb_say_usage(const char *command, bool json, const char *format, ...)
+{
+    char text[1024];
+    char clean[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    tb_show_clean(text, clean, sizeof clean);
+    if (json)
+        (void)tb_say_object(json_pack("{s:i, s:b, s:s, s:s}", "schema", 1, "ok", 0, "status",
+                                      tb_status_name(TB_BAD_ARGUMENT), "error", clean));
+    else
+        (void)fprintf(stderr, "tombolo%s%s: %s\n", command[0] == '\0' ? "" : " ", command, clean);
+    return TB_CLI_USAGE;
+}
+
 enum tb_cli_exit tb_say_result(const struct tb_cli_call *call, json_t *fields, const char *format, ...)
 {
     if (asked_for(call, "json")) {

@@ -26,6 +26,11 @@ void tb_show_clean(const char *text, char *out, size_t cap);
 enum tb_cli_exit tb_say_failure(const struct tb_cli_call *call, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* The same for a command line that is not understood, before there is a call: `json` says whether --json stands in it.
+ * Its status is bad_argument and its exit code TB_CLI_USAGE. `command` may be "". */
+enum tb_cli_exit tb_say_usage(const char *command, bool json, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /* Prints the object as one line; takes it. NULL, or no memory for the line: nothing on standard output, and TB_CLI_SITE. */
 enum tb_cli_exit tb_say_object(json_t *object);
 

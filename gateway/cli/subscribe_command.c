@@ -392,8 +392,7 @@ static enum tb_cli_exit check_options(const struct tb_cli_call *call)
     if (kinds > 1) why = "--version, --latest and --follow exclude each other";
     if (version != NULL && !tb_cli_version_of(version, &run, &number)) why = "--version takes N or R:N";
     if (why == NULL) return TB_CLI_DONE;
-    (void)fprintf(stderr, "tombolo subscribe: %s\n", why);
-    return TB_CLI_USAGE;
+    return tb_say_usage(call->command->name, tb_cli_given(call, "json"), "%s", why);
 }
 
 enum tb_cli_exit tb_cli_subscribe(const struct tb_cli_call *call)

@@ -6,12 +6,24 @@
 #include "base/fault.h"
 #include "base/net/library_faults.h"
 #include "gateway/cli/cli.h"
+#include "gateway/cli/say.h"
 #include "tombolo/tombolo.h"
 
-static enum tb_cli_exit unknown(const char *word)
+static bool has(int argc, char **argv, const char *word)
 {
-    (void)fprintf(stderr, "tombolo: there is no command \"%.100s\"; `tombolo help` lists them\n", word);
-    return TB_CLI_USAGE;
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], word) == 0) return true;
+    return false;
+}
+
+/* `tombolo pki`: the first word of several commands. With --help it is a question. */
+static enum tb_cli_exit unknown(const struct tb_cli_command *commands, int argc, char **argv)
+{
+    const bool asks = argc == 3 && (strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0);
+    if ((argc == 2 || asks) && tb_cli_help_group(asks ? stdout : stderr, commands, argv[1]))
+        return asks ? TB_CLI_DONE : TB_CLI_USAGE;
+    return tb_say_usage("", has(argc, argv, "--json"),
+                        "there is no command \"%.100s\"; `tombolo help` lists them", argv[1]);
 }
 
 static enum tb_cli_exit run(const struct tb_cli_command *command, int argc, char **argv)
@@ -20,9 +32,8 @@ static enum tb_cli_exit run(const struct tb_cli_command *command, int argc, char
     char error[256];
     bool help = false;
     if (!tb_cli_parse(command, argc, argv, &call, &help, error)) {
-        (void)fprintf(stderr, "tombolo %s: %s; see `tombolo %s --help`\n", command->name, error,
-                      command->name);
-        return TB_CLI_USAGE;
+        return tb_say_usage(command->name, has(argc, argv, "--json"), "%s; see `tombolo %s --help`", error,
+                            command->name);
     }
     if (help) {
         tb_cli_help_command(stdout, command);
@@ -56,6 +67,6 @@ int main(int argc, char **argv)
         return TB_CLI_DONE;
     }
     const struct tb_cli_command *command = tb_cli_find(commands, argc, argv, &words);
-    if (command == NULL) return unknown(argv[1]);
+    if (command == NULL) return unknown(commands, argc, argv);
     return run(command, argc - words, argv + words);
 }

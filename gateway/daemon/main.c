@@ -18,6 +18,7 @@ static const char usage[] =
     "\n"
     "  -c, --config FILE   YAML; `tombolo config explain` lists the keys, `tombolo config check FILE` checks "
     "it\n"
+    "      --explain       prints every key of the configuration: type, default, range, unit, why\n"
     "      --version       prints the version\n"
     "      --help          this text\n"
     "\n"
@@ -56,12 +57,14 @@ static int run(struct tb_config *config)
 int main(int argc, char **argv)
 {
     static const struct option options[] = {{"config", required_argument, NULL, 'c'},
+                                            {"explain", no_argument, NULL, 'e'},
                                             {"version", no_argument, NULL, 'v'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     const char *path = NULL;
     for (int o; (o = getopt_long(argc, argv, "c:h", options, NULL)) != -1;) {
         if (o == 'c') path = optarg;
+        if (o == 'e') return tb_config_explain(NULL, false, stdout), fflush(stdout) == 0 ? 0 : 1;
         if (o == 'v') return printf("tombolod %s\n", TB_VERSION_TEXT), 0;
         if (o == 'h') return fputs(usage, stdout), 0;
         if (o == '?') return fputs(usage, stderr), 2;

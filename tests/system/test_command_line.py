@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from harness import (BUILD, SOURCE, TOMBOLO, Failed, Process, expect, main, scenario, wait_for)
+from harness import (BUILD, SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, expect, main, scenario, wait_for)
 
 
 def up(*sites):
@@ -346,6 +346,15 @@ def help_is_the_table(lab):
     done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True)
     expect("completion", (done.stdout.split(), done.stderr), (["issue", "subscribe", "--start-days"], ""))
     expect("no command", subprocess.run([str(TOMBOLO), "publsh"], capture_output=True).returncode, 2)
+    for argv in (["publsh"], ["publish", "policy", "x"], ["status", "--nope"], ["pki", "init"], ["subscribe", "policy"]):
+        done = subprocess.run([str(TOMBOLO), *argv, "--json"], capture_output=True, text=True)
+        said = json.loads(done.stdout)
+        expect(f"{argv} as JSON", (done.returncode, said["ok"], said["status"]), (2, False, "bad_argument"))
+    for group, names in (("pki", ("pki init", "pki issue")), ("config", ("config check", "config explain"))):
+        text = lab.tombolo(group, "--help").stdout
+        expect(f"help of {group}", all("usage: tombolo " + name in text for name in names), True)
+    explained = subprocess.run([str(TOMBOLOD), "--explain"], capture_output=True, text=True)
+    expect("tombolod --explain", (explained.returncode, explained.stdout), (0, lab.tombolo("config", "explain").stdout))
     expect("version", lab.tombolo("--version").stdout.startswith("tombolo "), True)
 
 
