@@ -14,6 +14,9 @@ static bool fill_run(struct tb_catalog *c, uint32_t i, struct tb_catalog_todo *t
     t->session = run->opened_by;
     t->name = run->opened_name;
     t->why = run->info.fenced ? "fenced" : run->info.has_last ? "published" : "opened";
+    /* The name is the worker's own word; the identity is what its socket or certificate proved (P8). */
+    const uint32_t opener = tb_catalog_session_find(c, &run->opened_by);
+    if (opener != NONE) t->who = session_at(c, opener)->info.identity;
     return true;
 }
 

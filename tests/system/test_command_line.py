@@ -1,10 +1,12 @@
 """The command line as a person or a script uses it: files in at one site, the same files out at another; exit codes; the quickstart."""
 
+import contextlib
 import filecmp
 import json
 import os
 import pathlib
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -88,7 +90,7 @@ def a_folder_crosses_byte_for_byte(lab):
 
 @scenario
 def follow_writes_each_version_and_ends_on_a_signal(lab):
-    """The newest, then each newer one; standard output has a line a version; SIGINT ends it with 0."""
+    """P2: The newest, then each newer one; standard output has a line a version; SIGINT ends it with 0."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     into = lab.dir / "into"
@@ -111,7 +113,7 @@ def follow_writes_each_version_and_ends_on_a_signal(lab):
 
 @scenario
 def runs_follow_the_rule(lab):
-    """Without --run a higher number goes on with the newest run, another starts a new one; R:N names a run, in a folder R-N."""
+    """P2: Without --run a higher number goes on with the newest run, another starts a new one; R:N names a run, in a folder R-N."""
     east = lab.site("east")
     east.models["policy"] = dict(home="east", keep=8)
     up(east)
@@ -132,11 +134,15 @@ def runs_follow_the_rule(lab):
     expect("run of that key", json.loads(east.cli("publish", "policy", more, "--version", 2, "--run", "mine", "--json").stdout)["run"], 3)
     east.cli("publish", "policy", more, "--version", 1, "--run", "other")
     refused(east, 1, "fenced", "publish", "policy", more, "--version", 3, "--run", "mine")
+    # The audit trail names who opened each run, by what the socket proved (P8, P10).
+    with contextlib.closing(sqlite3.connect(east.dir / "store.sqlite")) as store:
+        opened = store.execute("SELECT who, COUNT(DISTINCT run_order) FROM audit WHERE what = 'run.open' AND why = 'opened' GROUP BY who").fetchall()
+    expect("who opened the runs", opened, [(f"unix:{os.getuid()}", 4)])
 
 
 @scenario
 def shards_from_several_processes_are_one_version(lab):
-    """Each process gives its files; the version is kept when all have come, and arrives as one folder."""
+    """P2: Each process gives its files; the version is kept when all have come, and arrives as one folder."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     source = hugging_face(lab.dir / "source", 3)
@@ -263,7 +269,7 @@ def hostile_safetensors_are_refused_with_their_place(lab):
 
 @scenario
 def operators_see_and_withdraw(lab):
-    """versions and status show what is there; withdraw reaches the other site, whose subscribers are told (exit code 6)."""
+    """P2 P10: versions and status show what is there; withdraw reaches the other site, whose subscribers are told (exit code 6)."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     for n in (1, 2):
@@ -286,7 +292,7 @@ def operators_see_and_withdraw(lab):
 
 @scenario
 def the_quickstart_ends_well(lab):
-    """deploy/quickstart: verdict good and 0; with a spoiled byte bad and 8; no process and no folder is left, also after SIGINT."""
+    """P1: deploy/quickstart: verdict good and 0; with a spoiled byte bad and 8; no process and no folder is left, also after SIGINT."""
     quickstart = [str(SOURCE / "deploy/quickstart"), "--build", str(BUILD), "--bytes", "6M"]
     env = dict(os.environ, TMPDIR=str(lab.dir))
     done = subprocess.run([*quickstart, "--versions", "2"], env=env, capture_output=True, text=True, timeout=240)
@@ -311,7 +317,7 @@ def the_quickstart_ends_well(lab):
 
 @scenario
 def config_check_says_where(lab):
-    """file:line:column for what is wrong, exit code 1; the daemon's own configuration is good."""
+    """P10: file:line:column for what is wrong, exit code 1; the daemon's own configuration is good."""
     east = lab.site("east")
     east.models["policy"] = dict(home="east")
     path = lab.dir / "east.yaml"
@@ -329,7 +335,7 @@ def config_check_says_where(lab):
 
 @scenario
 def help_is_the_table(lab):
-    """Each command's help has an example; the manual page and the completion are well-formed."""
+    """P10: Each command's help has an example; the manual page and the completion are well-formed."""
     commands = ["publish", "subscribe", "versions", "withdraw", "status", "pki init", "pki issue", "config check", "config explain", "help"]
     overview = lab.tombolo("help").stdout
     for command in commands:
