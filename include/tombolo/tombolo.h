@@ -59,7 +59,7 @@ TB_API TB_MUST_USE int tb_session_open(const struct tb_session_options *options,
                                        struct tb_session **session_out);
 /* Ends everything of the session: readers are cut off (they go on elsewhere), registrations end, waiting calls return TB_CANCELLED. NULL is fine. */
 TB_API void tb_session_close(struct tb_session *session);
-/* A descriptor that becomes readable when something this session waits for may have changed (a version, go, staged bytes). Owned by the session. Read it dry, then ask. */
+/* A descriptor that becomes readable when something this session waits for may have changed (a version, go, staged bytes). Owned by the session. Read it dry, then ask. -1: not a session of this process, or it closes. */
 TB_API int tb_session_eventfd(struct tb_session *session);
 /* Wakes every blocking call of the session with TB_CANCELLED; later calls are not concerned. */
 TB_API void tb_cancel(struct tb_session *session);

@@ -67,7 +67,7 @@ def workers_form_a_chain(lab):
 
 @scenario
 def a_host_reads_once(lab):
-    """A byte reaches a host once: two workers on one host, and one of them reads by shm from the other."""
+    """P1: A byte reaches a host once: two workers on one host, and one of them reads by shm from the other."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     path = lab.weights(1)[0]
@@ -137,7 +137,7 @@ def released_memory_takes_the_next_version(lab):
 
 @scenario
 def readers_at_home_read_too(lab):
-    """Rollouts at the trainer's own site follow as others do."""
+    """P1: Rollouts at the trainer's own site follow as others do."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     path = lab.weights(1)[0]
@@ -264,7 +264,7 @@ def reports_reach_home_after_a_cut(lab):
 
 @scenario
 def hold_does_not_wait_for_the_link(lab):
-    """Nothing a trainer waits for depends on a link: with the link cut, publishing goes on and the versions are kept."""
+    """P6: Nothing a trainer waits for depends on a link: with the link cut, publishing goes on and the versions are kept."""
     east, west, link = lab.east_west()
     up(east, west)
     path = lab.weights(1)[0]
