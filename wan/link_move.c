@@ -250,6 +250,24 @@ void link_in_free(struct link *l, struct in *in)
     tb_free(in);
 }
 
+static bool all_held(const struct in *in)
+{
+    for (uint32_t s = 0; s < in->share->shard_count; s++)
+        if (!tb_place_whole(&in->share->places[s])) return false;
+    return true;
+}
+
+/* P6: one that failed begins anew, in the same places and with what is held there; else a chunk that came wrong three times
+ * would keep its version, and all that wait behind it, from this peer for ever. */
+static enum tb_status land_again(struct link *l, struct in *in)
+{
+    if (!in->finished || all_held(in)) return TB_DONE_BEFORE;
+    tb_landing_init(&in->core, in->share->places, in->share->shard_count, in->memory);
+    in->finished = false;
+    links_busy(l->links);
+    return TB_OK;
+}
+
 enum tb_status tb_links_land(struct tb_links *ls, uint32_t peer, const struct tb_version_key *key,
                              const struct tb_place *places)
 {
@@ -257,7 +275,8 @@ enum tb_status tb_links_land(struct tb_links *ls, uint32_t peer, const struct tb
     uint32_t count = 0;
     for (const struct in *i = l->ins; i != NULL; i = i->next)
         count++;
-    if (in_find_uid(l, &key->uid) != NULL) return TB_DONE_BEFORE;
+    struct in *known = in_find_uid(l, &key->uid);
+    if (known != NULL) return land_again(l, known);
     if (count >= TB_LINKS_LANDINGS_MAX) return TB_SITE_NOMEM;
     struct in *in = tb_calloc(1, sizeof *in);
     if (in == NULL) return TB_SITE_NOMEM;
@@ -394,13 +413,6 @@ void link_take_notes(struct link *l)
     const uint32_t count = tb_feed_collect_notes(&l->feed, notes);
     for (uint32_t i = 0; i < count; i++)
         take_note(l, &notes[i]);
-}
-
-static bool all_held(const struct in *in)
-{
-    for (uint32_t s = 0; s < in->share->shard_count; s++)
-        if (!tb_place_whole(&in->share->places[s])) return false;
-    return true;
 }
 
 /* One landing's turn. True: it ended, and the list may have changed. */

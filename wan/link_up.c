@@ -295,6 +295,12 @@ static enum tb_status on_hello(struct conn *c, struct tb_wire_frame *f)
     enum tb_status status = tb_frame_hello_decode(&f->payload, &hello);
     if (status != TB_OK) return status;
     if (tb_id_is_zero(&hello.session) != !c->dialled) return TB_PEER_GARBLED;
+    if (c->links
+            ->closing) { /* P6: a session that began now would never end, and the links would never be closed */
+        c->fault_told = true;
+        conn_bye(c, TB_SITE_DRAINING, 0);
+        return TB_OK;
+    }
     status = tb_link_session_judge(&l->life, &hello, c->dialled, &verdict);
     if (status != TB_OK) {
         tell_refused(l, status, verdict.detail, false);

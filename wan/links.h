@@ -183,8 +183,8 @@ TB_MUST_USE enum tb_status tb_links_withdrawn(struct tb_links *links, const stru
 TB_MUST_USE enum tb_status tb_links_ask(struct tb_links *links, uint32_t peer, const struct tb_id *uid);
 /* Lands the version from that peer into places[shard], telling it what is held already. Their manifests must
  * be those of the version. Structs are copied, what they point to stays until tb_links_land_stop's `done`.
- * The peer may be down. Several peers may land into the same places: claims keep them apart. TB_DONE_BEFORE:
- * under way; TB_SITE_NOMEM. */
+ * The peer may be down. Several peers may land into the same places: claims keep them apart. One that failed begins
+ * again. TB_DONE_BEFORE: under way, or landed; TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_links_land(struct tb_links *links, uint32_t peer,
                                          const struct tb_version_key *key, const struct tb_place *places);
 /* Ends all landings of the uid, from every peer, finished ones too: afterwards no stream writes its places.

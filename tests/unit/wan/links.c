@@ -226,6 +226,30 @@ static void a_corrupted_chunk_is_refused(void **state)
     pair_of_sites_free(&p);
 }
 
+/* P6: what failed may be landed again from the same peer, with what is held: found by the seeded world. */
+static void a_landing_that_failed_begins_again(void **state)
+{
+    (void)state;
+    struct pair_of_sites p;
+    pair_of_sites_make(&p, 1, 16 << 20);
+    site_start(p.east);
+    site_start(p.west);
+    BOTH_UP(&p.w, p.west, p.east);
+    struct copy *c = site_place(p.east, &p.t.key, p.t.manifests);
+    memcpy(c->places[0].bytes, p.t.bytes[0], p.t.manifests[0].bytes);
+    for (uint32_t k = 0; k < p.t.chunks; k++)
+        tb_bitmap_set(c->places[0].held, k);
+    uint8_t *spoiled = &c->places[0].bytes[c->manifests[0].chunks[5].offset + 99];
+    *spoiled ^= 1;
+    CHECK_OK(tb_links_offer(p.east->links, &c->key, c->places));
+    WORLD_UNTIL(&p.w.net, p.west->failed == 1 && p.east->bad_ours == TB_LINKS_REFUSALS_MAX);
+    *spoiled ^= 1;
+    CHECK_OK(tb_links_land(p.west->links, 0, &p.t.key, site_copy(p.west, &p.t)->places));
+    CHECK_STATUS(tb_links_land(p.west->links, 0, &p.t.key, site_copy(p.west, &p.t)->places), TB_DONE_BEFORE);
+    WORLD_UNTIL(&p.w.net, p.west->landed == 1);
+    pair_of_sites_free(&p);
+}
+
 /* And its twin: bytes that are mended before the last try land. */
 static void a_corrupted_chunk_is_asked_for_again(void **state)
 {
@@ -570,6 +594,7 @@ int main(void)
         cmocka_unit_test(a_sender_that_restarts_goes_on),
         cmocka_unit_test(a_relay_passes_each_chunk_on),
         cmocka_unit_test(a_corrupted_chunk_is_refused),
+        cmocka_unit_test(a_landing_that_failed_begins_again),
         cmocka_unit_test(a_corrupted_chunk_is_asked_for_again),
         cmocka_unit_test(of_two_sessions_one_stays),
         cmocka_unit_test(who_may_not_read_hears_nothing),
