@@ -327,7 +327,9 @@ TB_MUST_USE enum tb_status tb_catalog_make_room(struct tb_catalog *c, tb_time_ns
 
 /* ---- other sites ---- */
 
-/* A link to the site is up or down. What the site held it still holds while the link is down. */
+/* A link to the site is up or down. What the site held it still holds while the link is down. Up is also said of a session that
+ * took another's place (TB_DONE_BEFORE): what the site had announced and does not announce again within a lease time it has
+ * no more. */
 TB_MUST_USE enum tb_status tb_catalog_site_up(struct tb_catalog *c, tb_time_ns now,
                                               const struct tb_name *site, bool up);
 /* The site's arena has a new life: it holds nothing until it says so. */

@@ -369,9 +369,27 @@ static bool all_staged(const struct tb_catalog *c, uint32_t group, const struct 
     return staged == group_at(c, group)->count;
 }
 
+void tb_groups_touch(struct tb_catalog *c, uint32_t model)
+{
+    EACH(c->groups, g) if (group_at(c, g)->model == model) tb_catalog_touch_group(c, g);
+}
+
+/* P6: what still crosses while a newer one is whole here has come to a stand: nobody waits for it. */
+static bool overtaken(const struct tb_catalog *c, const struct group *g)
+{
+    EACH(c->versions, i)
+    {
+        const struct version *v = version_at(c, i);
+        if (v->model == g->model && !v->evicting && replaces_attempt(c, g, v)) return true;
+    }
+    return false;
+}
+
 void tb_group_settle(struct tb_catalog *c, uint32_t group)
 {
     struct group *g = group_at(c, group);
+    if (!tb_id_is_zero(&g->attempt.uid) && !all_staged(c, group, &g->attempt.uid) && overtaken(c, g))
+        attempt_end(c, group, TB_SUPERSEDED, false);
     if (!tb_id_is_zero(&g->attempt.uid) && all_staged(c, group, &g->attempt.uid)) {
         g->go = g->attempt;
         g->go_at = c->now;

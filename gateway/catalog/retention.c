@@ -80,7 +80,9 @@ static enum reason stays(const struct tb_catalog *c, const struct version *v)
     if (v->whole && !tb_version_whole_elsewhere(c, v) &&
         newer_count(c, v, true) < model_at(c, v->model)->config.keep)
         return LAST_COPY;
-    if (!v->whole && newer_count(c, v, true) == 0) return ARRIVING;
+    if (!v->whole && newer_count(c, v, true) == 0 &&
+        !(tb_crossing_stands(c, v) && newer_count(c, v, false) > 0))
+        return ARRIVING;
     return GOES;
 }
 

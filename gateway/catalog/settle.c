@@ -263,6 +263,7 @@ void tb_catalog_tick(struct tb_catalog *c, tb_time_ns now)
     tb_leases_tick(c);
     if (c->now >= c->recovers_until) end_recovery(c);
     tb_plans_tick(c);
+    tb_sites_tick(c);
     if (tb_unpublish_deadline(c) <= c->now) EACH(c->versions, i) tb_catalog_touch_version(c, i);
     if (tb_catalog_crossing_deadline(c) <= c->now) EACH(c->models, m) tb_catalog_touch_model(c, m);
     if (tb_waits_deadline(c) <= c->now) c->waits_touched = true;

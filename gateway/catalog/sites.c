@@ -40,11 +40,64 @@ enum tb_status tb_catalog_site_up(struct tb_catalog *c, tb_time_ns now, const st
     tb_catalog_enter(c, now);
     const uint32_t site = site_get(c, name);
     if (site == NONE) return tb_catalog_refuse_full(c, &c->sites);
-    if (site_at(c, site)->up == up) return TB_DONE_BEFORE;
-    site_at(c, site)->up = up;
+    struct site *s = site_at(c, site);
+    if (up) { /* also a session in place of one that was there: what was on its way may be lost */
+        s->up_at = c->now;
+        s->unsure = true;
+    }
+    if (s->up == up) return TB_DONE_BEFORE;
+    s->up = up;
     EACH(c->versions, i) if (tb_reference_find(c, TB_REFERENCE_SITE, i, site) != NONE) ask_again(c, i);
     touch_models(c);
     return tb_catalog_settle(c, TB_OK);
+}
+
+/* P6: a site says what it has whenever its link comes up. What it has not said again after a lease time left it while the link
+ * was down: nobody waits for that any more. */
+static void doubt(struct tb_catalog *c, uint32_t site)
+{
+    struct site *s = site_at(c, site);
+    s->unsure = false;
+    EACH(c->references, r)
+    {
+        const struct reference *ref = reference_at(c, r);
+        if (ref->kind != TB_REFERENCE_SITE || ref->owner != site) continue;
+        if (ref->heard_at == 0 || ref->heard_at >= s->up_at) continue;
+        const uint32_t version = ref->version;
+        tb_reference_end(c, r);
+        ask_again(c, version);
+    }
+}
+
+static bool is_doubted(const struct tb_catalog *c, const struct site *s)
+{
+    return s->up && s->unsure && c->now >= tb_time_add(s->up_at, c->config.lease_ns);
+}
+
+static bool began_to_stand(struct tb_catalog *c)
+{
+    bool any = false;
+    EACH(c->versions, i)
+    {
+        const struct version *v = version_at(c, i);
+        if (v->whole || v->stands_told || !tb_crossing_stands(c, v)) continue;
+        ask_again(c, i);
+        any = true;
+    }
+    return any;
+}
+
+void tb_sites_tick(struct tb_catalog *c)
+{
+    bool any = began_to_stand(c);
+    EACH(c->versions, i) version_at(c, i)->stands_told = tb_crossing_stands(c, version_at(c, i));
+    EACH(c->sites, s)
+    {
+        if (!is_doubted(c, site_at(c, s))) continue;
+        doubt(c, s);
+        any = true;
+    }
+    if (any) touch_models(c);
 }
 
 void tb_catalog_site_forget(struct tb_catalog *c, tb_time_ns now, const struct tb_name *name)
@@ -135,8 +188,9 @@ static void believe_life(struct tb_catalog *c, uint32_t version, uint32_t refere
 {
     struct version *v = version_at(c, version);
     struct reference *ref = reference_at(c, reference);
-    const bool had = ref->has;
+    const bool had = ref->heard_at != 0; /* others may have said so before, of whom nothing can be asked */
     ref->has = true;
+    ref->heard_at = c->now;
     if (v->state == TB_VERSION_OPEN && state != TB_VERSION_OPEN) {
         v->key.root = key->root;
         tb_version_name_ready(c, version);
@@ -171,7 +225,10 @@ static enum tb_status hear(struct tb_catalog *c, uint32_t version, uint32_t site
         return TB_OK;
     }
     const uint32_t r = tb_reference_find(c, TB_REFERENCE_SITE, version, site);
-    if (r != NONE) tb_reference_end(c, r);
+    if (r != NONE) {
+        tb_reference_end(c, r);
+        ask_again(c, version);
+    }
     if (!home && ends_everywhere(c, version, &site_at(c, site)->name, state)) believe_end(c, version, state);
     return TB_OK;
 }
@@ -211,29 +268,60 @@ static bool can_ask(const struct tb_catalog *c, const struct version *v, uint32_
     EACH_HOLDER(c, v, r)
     {
         const struct reference *ref = reference_at(c, r);
-        if (ref->kind == TB_REFERENCE_SITE && ref->owner == site) return ref->has;
+        if (ref->kind != TB_REFERENCE_SITE || ref->owner != site) continue;
+        /* What a third site reports of it may be long past; to home nobody announces. */
+        return ref->has && (ref->heard_at != 0 || model_at(c, v->model)->config.is_home);
     }
     return false;
 }
 
+static bool has_whole(const struct tb_catalog *c, const struct version *v, uint32_t site)
+{
+    EACH_REFERENCE(c, v, r)
+    {
+        const struct reference *ref = reference_at(c, r);
+        if (ref->kind == TB_REFERENCE_SITE && ref->owner == site) return ref->whole;
+    }
+    return false;
+}
+
+struct sources {
+    struct tb_name *names;
+    uint32_t count;
+};
+
+static void add_source(const struct tb_catalog *c, const struct version *v, uint32_t site, struct sources *to)
+{
+    if (site == NONE || to->count == TB_CATALOG_FROM_MAX || !can_ask(c, v, site)) return;
+    for (uint32_t i = 0; i < to->count; i++)
+        if (tb_catalog_same_name(&to->names[i], &site_at(c, site)->name)) return;
+    to->names[to->count++] = site_at(c, site)->name;
+}
+
+/* Those of the list, or home and then all. */
+static void add_sources(const struct tb_catalog *c, const struct version *v, bool only_whole,
+                        struct sources *to)
+{
+    const struct tb_catalog_model *m = &model_at(c, v->model)->config;
+    for (uint32_t f = 0; f < m->from_count; f++) {
+        const uint32_t site = tb_catalog_site_find(c, &m->from[f]);
+        if (!only_whole || has_whole(c, v, site)) add_source(c, v, site, to);
+    }
+    if (m->from_count > 0) return;
+    const uint32_t home = tb_catalog_site_find(c, &m->home);
+    if (!only_whole || has_whole(c, v, home)) add_source(c, v, home, to);
+    EACH(c->sites, s) if (!only_whole || has_whole(c, v, s)) add_source(c, v, s, to);
+}
+
+/* P6: sites that draw a version from each other while a third has it whole would draw for ever: once a crossing stands, who has
+ * it whole is asked first. */
 uint32_t tb_catalog_crossing_from(const struct tb_catalog *c, const struct version *v,
                                   struct tb_name from_out[TB_CATALOG_FROM_MAX])
 {
-    const struct tb_catalog_model *m = &model_at(c, v->model)->config;
-    uint32_t count = 0;
-    for (uint32_t f = 0; f < m->from_count; f++) {
-        const uint32_t site = tb_catalog_site_find(c, &m->from[f]);
-        if (site != NONE && can_ask(c, v, site)) from_out[count++] = site_at(c, site)->name;
-    }
-    if (m->from_count > 0) return count;
-    const uint32_t home = tb_catalog_site_find(c, &m->home);
-    if (home != NONE && can_ask(c, v, home)) from_out[count++] = m->home;
-    EACH(c->sites, s)
-    {
-        if (count == TB_CATALOG_FROM_MAX) break;
-        if (s != home && can_ask(c, v, s)) from_out[count++] = site_at(c, s)->name;
-    }
-    return count;
+    struct sources from = {from_out, 0};
+    if (tb_crossing_stands(c, v)) add_sources(c, v, true, &from);
+    add_sources(c, v, false, &from);
+    return from.count;
 }
 
 /* Home asks others only for what no rank and no worker of its own can give. */
@@ -267,7 +355,7 @@ static bool newer_here(const struct tb_catalog *c, const struct version *v)
 static bool may_cross(const struct tb_catalog *c, const struct version *v, uint32_t model)
 {
     struct tb_name from[TB_CATALOG_FROM_MAX];
-    if (!lacking(v, model) || v->refused_until > c->now) return false;
+    if (!lacking(v, model) || v->cross_begun || v->refused_until > c->now) return false;
     if (model_at(c, model)->config.is_home && !home_needs(c, v)) return false;
     if (!v->reserved && !v->wanted && newer_here(c, v)) return false;
     return tb_catalog_crossing_from(c, v, from) > 0;
@@ -310,9 +398,22 @@ static void give_up_orphans(struct tb_catalog *c, uint32_t model)
     }
 }
 
+bool tb_crossing_stands(const struct tb_catalog *c, const struct version *v)
+{
+    return v->cross_begun && tb_time_since(v->moved_at, c->now) >= c->config.lease_ns;
+}
+
+/* One that no site can give at the moment, or gives nothing of, holds up no other (P6): sites that complete each other may all
+ * lack the same chunk. It goes on when one can. */
 static bool begun_and_moving(const struct tb_catalog *c, uint32_t model)
 {
-    EACH(c->versions, i) if (lacking(version_at(c, i), model) && version_at(c, i)->cross_begun) return true;
+    struct tb_name from[TB_CATALOG_FROM_MAX];
+    EACH(c->versions, i)
+    {
+        const struct version *v = version_at(c, i);
+        if (!lacking(v, model) || !v->cross_begun || tb_crossing_stands(c, v)) continue;
+        if (tb_catalog_crossing_from(c, v, from) > 0) return true;
+    }
     return false;
 }
 
@@ -346,6 +447,7 @@ enum tb_status tb_catalog_crossing_begun(struct tb_catalog *c, tb_time_ns now, c
     if (ended != TB_OK) return ended;
     if (v->cross_begun) return TB_DONE_BEFORE;
     v->cross_begun = true;
+    v->moved_at = c->now;
     v->cross_asked = false;
     v->reserved = true;
     tb_row_unmark(&c->versions, i, TB_CATALOG_CROSS);

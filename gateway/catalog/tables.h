@@ -124,13 +124,15 @@ struct version {
     struct bad_chunk bads[BADS_MAX];
     uint32_t bad_count;
 
-    bool reserved;    /* the arena has a region for it */
-    bool whole;       /* and every chunk of it */
-    bool evicting;    /* EVICT is out */
-    bool pinned;      /* by an operator */
-    bool cross_asked; /* CROSS is out, nothing has begun */
-    bool cross_begun; /* in this life of the gateway */
-    bool wanted;      /* an exact wait asks for it */
+    bool reserved;       /* the arena has a region for it */
+    bool whole;          /* and every chunk of it */
+    bool evicting;       /* EVICT is out */
+    bool pinned;         /* by an operator */
+    bool cross_asked;    /* CROSS is out, nothing has begun */
+    bool cross_begun;    /* in this life of the gateway */
+    tb_time_ns moved_at; /* when its crossing began, or last brought a chunk */
+    bool stands_told;    /* scratch of sites.c */
+    bool wanted;         /* an exact wait asks for it */
     tb_time_ns refused_until;
     bool activated_here; /* by every group of the model */
     bool whole_told;     /* SITE_STATE said whole */
@@ -188,8 +190,9 @@ struct reference {
     /* WORKER, SITE */
     uint32_t total_chunks;
     bool activated;
-    bool has;         /* SITE: has it or is getting it, as it says */
-    tb_time_ns since; /* when the reader began */
+    bool has;            /* SITE: has it or is getting it, as it says */
+    tb_time_ns heard_at; /* SITE: when it last said so itself; 0: never, others did */
+    tb_time_ns since;    /* when the reader began */
 
     /* WORKER */
     bool source_loads;  /* it was counted in the source's readers */
@@ -246,6 +249,8 @@ struct site {
     struct tb_name name;
     uint32_t references; /* the first of its list */
     bool up;
+    bool unsure; /* what it had before its link came up, and has not said again since, is still believed */
+    tb_time_ns up_at;
 };
 
 struct tb_catalog {
@@ -418,6 +423,10 @@ bool tb_version_retained(const struct tb_catalog *c, const struct version *v);
 /* ---- sites.c ---- */
 
 uint32_t tb_catalog_site_find(const struct tb_catalog *c, const struct tb_name *name);
+void tb_sites_tick(struct tb_catalog *c);
+bool tb_crossing_stands(const struct tb_catalog *c,
+                        const struct version *v); /* nothing came for a lease time */
+void tb_groups_touch(struct tb_catalog *c, uint32_t model);
 void tb_catalog_crossing_settle(struct tb_catalog *c, uint32_t model);
 uint32_t tb_catalog_crossing_from(const struct tb_catalog *c, const struct version *v,
                                   struct tb_name from_out[TB_CATALOG_FROM_MAX]);

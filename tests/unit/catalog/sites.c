@@ -143,6 +143,106 @@ static void another_site_goes_on_when_home_is_away(void **state)
     site_close(&s);
 }
 
+/* P6: what left a site while its link was down is not announced again, and after a lease time it is not waited for: found by the
+ * seeded world. */
+static void what_is_not_announced_again_is_there_no_more(void **state)
+{
+    (void)state;
+    struct site s;
+    west(&s);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    cross_begin(&s, 5);
+    up(&s, "east", false);
+    pass_ms(&s, 100, NULL);
+    up(&s, "east", true);
+    hush(&s);
+    pass_ms(&s, 9950, NULL);
+    said(&s, "[10000] cross v5 from east\n"); /* it stands: asked again */
+    pass_ms(&s, 100, NULL);
+    said(&s, "[10100] evict v5: superseded\n");
+    site_close(&s);
+}
+
+/* The twin: said again it stays. */
+static void what_is_announced_again_is_still_there(void **state)
+{
+    (void)state;
+    struct site s;
+    west(&s);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    cross_begin(&s, 5);
+    up(&s, "east", false);
+    pass_ms(&s, 100, NULL);
+    up(&s, "east", true);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    hush(&s);
+    pass_ms(&s, 11000, NULL);
+    assert_string_equal(state_of(&s, 5), "ready");
+    site_close(&s);
+}
+
+/* P6: sites that complete each other may all lack the same chunk: one that stands holds up no newer one, and goes on when it can. */
+static void a_crossing_that_stands_holds_up_no_other(void **state)
+{
+    (void)state;
+    struct site s;
+    west(&s);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    cross_begin(&s, 5);
+    CHECK_OK(hear(&s, "east", 6, TB_VERSION_READY));
+    hush(&s);
+    pass_ms(&s, 6000, NULL);
+    land(&s, 5, 0, 3); /* it moves */
+    pass_ms(&s, 6000, NULL);
+    said(&s, "");
+    pass_ms(&s, 4100, NULL);
+    said(&s, "[16000] cross v5 from east\n" /* again, and beside it */
+             "[16000] cross v6 from east\n");
+    cross_whole(&s, 6);
+    land(&s, 5, 0, SHARD_CHUNKS);
+    site_close(&s);
+}
+
+/* P6: two sites that draw from each other turn to the third, which has it whole. */
+static void once_it_stands_who_has_it_whole_is_asked_first(void **state)
+{
+    (void)state;
+    struct site s;
+    west(&s);
+    up(&s, "north", true);
+    up(&s, "south", true);
+    CHECK_OK(hear(&s, "north", 5, TB_VERSION_READY));
+    CHECK_OK(hear(&s, "south", 5, TB_VERSION_READY));
+    cross_begin(&s, 5);
+    const struct tb_catalog_site_progress p = {
+        .site = name_of("south"), .uid = id_of(5), .held_chunks = 10, .whole = true};
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+    hush(&s);
+    pass_ms(&s, 10050, NULL);
+    said(&s, "[10000] cross v5 from south north\n");
+    site_close(&s);
+}
+
+/* What a third site reports of another is no announcement: asked is who said it himself. */
+static void who_was_only_spoken_of_is_not_asked(void **state)
+{
+    (void)state;
+    struct site s;
+    west(&s);
+    up(&s, "north", true);
+    up(&s, "south", true);
+    CHECK_OK(hear(&s, "north", 5, TB_VERSION_READY));
+    hush(&s);
+    const struct tb_catalog_site_progress p = {
+        .site = name_of("south"), .uid = id_of(5), .held_chunks = 10, .whole = true};
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+    cross_begin(&s, 5);
+    said(&s, "");
+    CHECK_OK(hear(&s, "south", 5, TB_VERSION_READY));
+    said(&s, "[   0] cross v5 from north south\n");
+    site_close(&s);
+}
+
 static void the_configured_order_of_sites_holds(void **state)
 {
     (void)state;
@@ -300,6 +400,11 @@ int main(void)
         cmocka_unit_test(withdrawn_spreads),
         cmocka_unit_test(lost_elsewhere_is_not_lost_here),
         cmocka_unit_test(another_site_goes_on_when_home_is_away),
+        cmocka_unit_test(what_is_not_announced_again_is_there_no_more),
+        cmocka_unit_test(what_is_announced_again_is_still_there),
+        cmocka_unit_test(a_crossing_that_stands_holds_up_no_other),
+        cmocka_unit_test(once_it_stands_who_has_it_whole_is_asked_first),
+        cmocka_unit_test(who_was_only_spoken_of_is_not_asked),
         cmocka_unit_test(the_configured_order_of_sites_holds),
         cmocka_unit_test(a_refused_crossing_is_asked_again),
         cmocka_unit_test(a_crossing_without_a_source_is_given_up),
