@@ -243,14 +243,15 @@ static void report_pass(struct tb_daemon *d, uint32_t from, const struct tb_link
     }
 }
 
-/* What a session begins with: what this site activated, and what the sites behind it hold and activated. Reports
- * made while the link was down, or in flight when it broke, reach home by this. */
+/* What a session begins with: what this site holds and activated, and what the sites behind it do. Reports made while the link was
+ * down, or in flight when it broke, reach home by this; and a home that lost its arena hears who has what it called its own. */
 static void reports_again(struct tb_daemon *d, uint32_t peer)
 {
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
-        if (!c->activated) continue;
-        const struct tb_links_report report = {c->key.uid, d->site, TB_LINKS_REPORT_ACTIVATED};
-        TB_MOOT(tb_links_tell(d->links, peer, &report));
+        struct tb_links_report report = {c->key.uid, d->site, TB_LINKS_REPORT_HELD};
+        if (c->whole && !c->evicting) TB_MOOT(tb_links_tell(d->links, peer, &report));
+        report.state = TB_LINKS_REPORT_ACTIVATED;
+        if (c->activated) TB_MOOT(tb_links_tell(d->links, peer, &report));
     }
     struct tb_catalog_reference_view view;
     for (uint32_t cursor = 0; tb_catalog_reference_at(d->catalog, &cursor, &view);) {
@@ -282,7 +283,9 @@ static void links_peer(void *user, uint32_t peer, bool up, enum tb_status why)
 
 static void links_renewed(void *user, uint32_t peer)
 {
-    reports_again(user, peer);
+    struct tb_daemon *d = user;
+    TB_MOOT(tb_catalog_site_up(d->catalog, tb_clock_now(), &d->config->peers[peer].site, true));
+    reports_again(d, peer);
 }
 
 static void links_refused(void *user, uint32_t peer, enum tb_status why, uint64_t detail, bool by_peer)

@@ -124,6 +124,16 @@ static enum tb_status seal_reserve(struct tb_worker_session *s, struct seal *sea
     return status;
 }
 
+/* P6: sealed again after this gateway lost its arena: a version that is ready already does not become so once more, and is
+ * served from now on. */
+static void serve_known(struct tb_copy *copy, const struct tb_catalog_version_view *view)
+{
+    if (view->state != TB_VERSION_READY && view->state != TB_VERSION_KEPT) return;
+    copy->key = view->key;
+    copy->ready = true;
+    tb_copy_serve(copy);
+}
+
 static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
 {
     struct tb_daemon *d = s->d;
@@ -149,7 +159,9 @@ static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
                                       .chunk_count = seal->manifest.chunk_count,
                                       .bytes = seal->manifest.bytes,
                                       .export_id = seal->m.export_id};
-    return tb_catalog_seal(d->catalog, tb_clock_now(), &c);
+    status = tb_catalog_seal(d->catalog, tb_clock_now(), &c);
+    if (status == TB_OK || status == TB_DONE_BEFORE) serve_known(seal->copy, &view);
+    return status;
 }
 
 static void seal_park(struct tb_worker_session *s, const struct tb_wire_frame *frame,
