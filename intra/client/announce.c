@@ -70,8 +70,9 @@ static void announce_publications(struct tb_session *s)
     }
 }
 
-/* Plans that were on their way are lost: a staging that is not whole is asked for again, and the answer
- * brings a plan. A hop that still runs goes on until then. */
+/* Plans that were on their way are lost: a staging is asked for again, and the answer brings a plan. A hop that still runs goes
+ * on until then. One that is whole is asked for too until it is active: a restarted gateway knows no attempt of the group, and
+ * would give no go. */
 static void announce_stagings(struct tb_session *s)
 {
     for (struct tb_staging *st = s->stagings; st != NULL; st = st->next) {
@@ -82,7 +83,8 @@ static void announce_stagings(struct tb_session *s)
     for (struct tb_subscription *sub = s->subscriptions; sub != NULL; sub = sub->next) {
         for (struct tb_staged_use *use = sub->uses; use != NULL; use = use->next) {
             const enum tb_staging_state state = use->staging->state;
-            if (use->ended != TB_OK || state == TB_STAGING_WHOLE || state == TB_STAGING_FAILED) continue;
+            const bool active = tb_id_equal(&use->staging->uid, &sub->active);
+            if (use->ended != TB_OK || active || state == TB_STAGING_FAILED) continue;
             struct tb_request *request = tb_stage_request(s, sub, &use->staging->uid);
             if (request == NULL) continue; /* it stays as it is until the caller stages again */
             request->announcement = true;

@@ -235,10 +235,13 @@ static void go_stays_good_while_the_gateway_is_away(void **state)
     CHECK_STATUS(tb_activate(w.sub, &uid2, NULL), TB_GATEWAY_AWAY);
     CHECK_OK(tb_activate(w.sub, &uid1, NULL));
     check_memory(&w, v1);
-    const uint32_t before = fake_seen(&f, TB_SESSION_SUBSCRIBE), exports = fake_seen(&f, TB_SESSION_EXPORT);
+    const uint32_t before = fake_seen(&f, TB_SESSION_SUBSCRIBE), exports = fake_seen(&f, TB_SESSION_EXPORT),
+                   stages = fake_seen(&f, TB_SESSION_STAGE);
     fake_away(&f, false);
     fake_wait_seen(&f, TB_SESSION_SUBSCRIBE, before + 1);
     fake_wait_seen(&f, TB_SESSION_EXPORT, exports + 2); /* both staged versions are announced */
+    fake_wait_seen(&f, TB_SESSION_STAGE,
+                   stages + 1); /* and the whole one that waits for go is staged again */
     pthread_mutex_lock(&f.lock);
     bool told = false;
     for (uint32_t i = 0; i < FAKE_SESSIONS_MAX; i++)
