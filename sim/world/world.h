@@ -1,26 +1,43 @@
-/* world.h - a seeded world: sites, links, workers and a trainer in virtual time, driving the shipped cores.
+/* world.h - a seeded world: whole gateways, their links, workers and a trainer in virtual time, one thread, one seed.
  *
- * One thread, one seed. The shells are replaced by glue that does what the cores say; nothing here reads a clock or an
- * address, so the same seed gives the same trace. Promises P1, P2, P4, P5 and P6 are looked at while it runs. */
+ * The shipped code runs as it is wired: gateway/daemon, the catalog, wan with its sessions, streams and codecs, base/net/wire,
+ * the cores of intra. What a machine would do is done by this folder instead (same headers, other bodies): processes and
+ * their heaps, libuv's timers and asyncs, byte channels, the arena's file, the store's file, READs inside a site. Nothing
+ * here reads a clock or an address, so a seed gives the same trace with every compiler.
+ *
+ * Reading order: world_main.c (seeds, jobs), world_shrink.c, world_run.c (one seed), the faults (fault_*.c), the checkers
+ * (world_check.c), who lives here (world_gateway.c, world_client.c, world_worker.c, world_trainer.c), the machine
+ * (world_process.c, world_uv.c, world_chan.c, world_pipe.c, world_arena.c, world_store.c, world_fabric.c, world_outside.c). */
 #ifndef TB_SIM_WORLD_H
 #define TB_SIM_WORLD_H
 
+#include "base/manifest.h"
+#include "base/net/wire.h"
+#include "base/place.h"
+#include "base/time.h"
 #include "gateway/catalog/catalog.h"
-#include "intra/hop.h"
-#include "wan/landing.h"
+#include "gateway/daemon/config.h"
+#include "gateway/daemon/store.h"
+#include "intra/fabric.h"
 
-#define SITES_MAX    4u
-#define WORKERS_MAX  6u /* of one site */
-#define VERSIONS_MAX 6u
-#define CHUNKS_MAX   16u
-#define SHARD_BYTES  4096u
-#define STREAMS      2u
-#define EVENTS_MAX   4096u
-#define STEP         TB_MS(5)
+#define SITES_MAX     4u
+#define WORKERS_MAX   6u /* of one site */
+#define PROCESSES_MAX (SITES_MAX * (1u + WORKERS_MAX) + 1u)
+#define VERSIONS_MAX  12u
+#define SHARDS_MAX    2u
+#define CHUNKS_MAX    16u
+#define SHARD_BYTES   4096u
+#define STEP          TB_MS(5)
+#define NONE          UINT32_MAX
+
+/* ---- faults: a coin a seed and kind, then a strength of 1 to 4 ---- */
 
 /* clang-format off */
-#define FAULT_LIST(X) X(CUT, "cut") X(STREAM, "stream") X(DUPLICATE, "duplicate") X(CORRUPT, "corrupt") \
-                      X(DELAY, "delay") X(CRASH, "crash") X(PAUSE, "pause")
+#define FAULT_LIST(X)                                                                                              \
+    X(DELAY, "delay") X(STREAM, "stream") X(DUPLICATE, "duplicate") X(REORDER, "reorder") X(CORRUPT, "corrupt")    \
+    X(CLOG, "clog") X(CUT, "cut") X(ONEWAY, "oneway") X(SLOW, "slow")                                              \
+    X(CRASH, "crash") X(KILL, "kill") X(REBOOT, "reboot") X(PAUSE, "pause")                                        \
+    X(TRAINER, "trainer") X(MEMBER, "member") X(DISK, "disk") X(FULL, "full") X(ROT, "rot") X(CLOCK, "clock")
 /* clang-format on */
 enum fault {
 #define X(name, text) FAULT_##name,
@@ -28,127 +45,288 @@ enum fault {
 #undef X
         FAULTS
 };
+#define STRENGTH_MAX 4u
 extern const char *const fault_names[FAULTS];
 
-struct store { /* one shard's bytes and bits, wherever they stand */
-    bool there;
-    struct tb_place place;
-    uint8_t bytes[SHARD_BYTES];
-    uint64_t held[1], claimed[1];
-    uint64_t seen; /* by the checker: what was held at its last look */
+/* ---- a version, as the trainer made it: the oracle ---- */
+
+struct version {
+    struct tb_version_key key; /* uid zero until the gateway gave it */
+    uint32_t shard_count;
+    bool kept_once; /* some gateway besides the trainer had all of it */
+    struct piece {
+        struct tb_manifest manifest;
+        _Alignas(16) uint8_t memory[8192];
+        uint8_t bytes[SHARD_BYTES];
+        uint64_t held[1], claimed[1];
+        struct tb_place place;
+    } shards[SHARDS_MAX];
 };
 
-struct version { /* what the trainer made: the oracle */
+/* ---- processes ---- */
+
+enum process_kind { PROCESS_GATEWAY, PROCESS_WORKER, PROCESS_TRAINER };
+struct block;
+struct handle;
+struct tb_daemon;
+struct process {
+    enum process_kind kind;
+    uint32_t index, site;
+    char name[24];
+    bool alive;
+    uint32_t life; /* grows with each start */
+    tb_time_ns paused_until, back_at;
+    int64_t wall_ms; /* how far its wall clock was set wrong */
+    struct block *heap;
+    size_t heap_bytes, heap_most;
+    struct handle *handles;
+    struct tb_fabric *fabrics; /* doors, in its heap */
+};
+
+/* ---- what a site keeps when its processes die ---- */
+
+struct tb_arena_region;
+struct arena_file { /* tmpfs: goes with the machine */
+    struct tb_id life;
+    struct tb_arena_region *regions;
+    uint64_t used_bytes;
+    uint32_t opened; /* by which life of the gateway */
+};
+
+#define DISK_RUNS     16u
+#define DISK_VERSIONS 32u
+struct disk {
+    uint64_t incarnation;
+    uint32_t run_count, version_count;
+    struct tb_catalog_run runs[DISK_RUNS];
+    struct tb_store_version versions[DISK_VERSIONS];
+};
+#define DISK_PAST 4u /* writes that may be lost */
+struct store_file {
+    struct disk now, past[DISK_PAST];
+    uint64_t writes;
+    tb_time_ns full_until;
+};
+
+/* ---- who lives here ---- */
+
+struct client { /* a worker's or the trainer's session with its gateway */
+    void *owner;
+    struct process *process;
+    struct tb_wire *wire;
+    bool up, tls;
+    struct tb_id session;
+    struct tb_id was; /* the session to go on with over TLS */
+    tb_time_ns dial_at, renew_at;
+    uint64_t requests;
+    struct tb_fabric *fabric;
+    struct tb_fabric_endpoint door;
+    enum tb_status (*frame)(struct client *c, struct tb_wire_frame *f);
+    void (*welcome)(struct client *c, bool same);
+};
+
+struct staged { /* a version in a worker's memory; its heap */
+    struct staged *next;
+    uint32_t version;
     struct tb_version_key key;
-    bool ready;
-    struct tb_manifest manifest;
-    _Alignas(16) uint8_t memory[8192];
-    struct store rank;
-};
-
-struct crossing { /* one version from one site to another */
-    bool out, in;
-    uint32_t epoch;
-    struct tb_crossing core;
-    struct tb_landing landing;
-    _Alignas(16) uint8_t out_memory[512], in_memory[512];
-    uint64_t acked; /* P5: what the sender was told */
-    bool stream_busy[STREAMS];
-    uint32_t stream_life[STREAMS];
+    uint64_t export_id;
+    uint32_t manifests, told;
+    bool prepared, whole, go;
+    struct tb_hop *hop;
+    struct tb_hop_event news; /* of the hop, seen at the next step */
+    bool has_news;
+    uint64_t plan;
+    uint8_t source[512];
+    uint32_t source_bytes;
+    struct tb_manifest manifest[SHARDS_MAX];
+    void *memory[SHARDS_MAX];
+    uint8_t *bytes[SHARDS_MAX];
+    uint64_t held[SHARDS_MAX], claimed[SHARDS_MAX], seen[SHARDS_MAX];
+    struct tb_place place[SHARDS_MAX];
 };
 
 struct worker {
-    bool here;
-    struct tb_id session;
-    uint32_t index;
-    uint64_t wait;    /* 0: none */
-    uint32_t staging; /* version, or VERSIONS_MAX */
-    uint32_t active;
-    uint64_t plan;
-    const struct store *source;
-    uint32_t source_index; /* worker, or WORKERS_MAX: the gateway */
-    struct store copies[VERSIONS_MAX];
-    struct tb_hop_state hop;
-    struct tb_hop_shard hop_shard;
-    struct tb_source_shard source_shard;
-    uint64_t hop_memory[16];
-    uint32_t told;
-    tb_time_ns back_at, paused_until;
+    struct client c;
+    uint32_t site, index;
+    bool here; /* it takes part; one that left does not */
+    bool solo; /* a group of its own, which comes and goes; else a seat of the site's engine */
+    bool subscribed, asked;
+    uint32_t said_whole; /* P2: versions that this seat said it has, a bit each; of all its lives */
+    struct staged *staged;
+    uint32_t staging, active; /* versions, or NONE */
+    uint32_t next;            /* version to stage when nothing is staged, or NONE */
+    uint64_t subscribe_id, wait_id, stage_id, activate_id;
+    uint64_t exports;
+    tb_time_ns progress_at, asked_at, moved_at;
+};
+
+struct trainer {
+    struct client c;
+    char key[16];
+    uint32_t runs;
+    struct tb_id run;
+    bool run_open;
+    uint64_t run_id, open_id, seal_id;
+    uint64_t number; /* of the next version */
+    uint32_t making; /* version that is being published, or NONE */
+    uint32_t sealed; /* shards of it that were answered */
+    tb_time_ns publish_at;
+    uint32_t hold_steps; /* with an open SEAL and a gateway that runs */
+    uint32_t first;      /* versions of this life of the trainer begin here */
+    bool exported[VERSIONS_MAX];
 };
 
 struct site {
     struct tb_name name;
-    uint32_t index;
-    void *memory;
-    struct tb_catalog *catalog;
-    struct store copies[VERSIONS_MAX];
-    bool rank_open[VERSIONS_MAX]; /* home: the gateway may read the rank */
+    struct process *gateway;
+    struct tb_daemon *daemon; /* NULL: dead */
+    struct tb_config config;
+    struct arena_file arena;
+    struct store_file store;
     struct worker workers[WORKERS_MAX];
-    uint32_t worker_count;
+    uint32_t worker_count, group_count; /* seats in the group */
+    tb_time_ns up_since;
 };
 
-struct link { /* of two sites, one object for both directions */
-    bool up;
-    uint32_t epoch;
-    tb_time_ns delay, back_at;
+struct path { /* from one site to another */
+    tb_time_ns delay, jitter;
+    tb_time_ns blocked_until; /* nothing arrives */
+    tb_time_ns clogged_until; /* nothing is taken */
+    /* P5: what the receiver said it holds before the crossing of that number began. */
+    struct crossing_start {
+        uint32_t crossing, receiver_life, version;
+        bool complete;
+        uint64_t held[SHARDS_MAX];
+    } starts[32];
+    uint32_t start_at;
+    uint64_t told[VERSIONS_MAX][SHARDS_MAX]; /* by HELD, in all crossings of the version */
 };
 
-enum event_kind { VERSION_TOLD, GONE_TOLD, ASK, MANIFEST, WANT, HELD, START, CHUNK, CHUNK_END, STREAM_GONE };
-struct event {
-    tb_time_ns at;
-    uint64_t order;
-    enum event_kind kind;
-    uint32_t from, to, version, epoch;
-    uint32_t chunk, slot, life;
-    struct tb_held_word word;
-    bool garbled;
+struct connection;
+struct crossing_seen { /* P5 within one crossing: the core that said so */
+    const void *core;
+    uint64_t acked[SHARDS_MAX];
 };
 
 struct world {
-    uint64_t seed, random, ids, orders, waits, hash;
-    tb_time_ns now;
-    bool trace, faulty, failed;
-    char why[200];
-    bool on[FAULTS];
+    uint64_t seed, random, ids;
+    uint64_t
+        chances[FAULTS]; /* each fault draws from its own stream: without one the others stay as they are */
+    uint32_t strength[FAULTS]; /* 0: off */
     uint64_t struck[FAULTS];
-    uint32_t site_count, version_count, published;
-    struct version versions[VERSIONS_MAX];
+    uint64_t hash, orders;
+    tb_time_ns began, now;
+    bool trace, faulty, failed;
+    char why[240];
+    struct process processes[PROCESSES_MAX];
+    uint32_t process_count;
+    struct process *current; /* whose code runs; NULL: the world's */
+    uint32_t site_count;
     struct site sites[SITES_MAX];
-    struct link links[SITES_MAX][SITES_MAX]; /* the lower index first */
-    struct crossing crossings[SITES_MAX][SITES_MAX][VERSIONS_MAX];
-    struct tb_id trainer, run;
-    tb_time_ns publish_at;
-    struct event events[EVENTS_MAX];
-    uint32_t event_count;
+    struct path paths[SITES_MAX][SITES_MAX];
+    struct trainer trainer;
+    uint32_t versions_wanted, version_count;
+    struct version versions[VERSIONS_MAX];
+    bool last_made; /* the version that all must come to was published after the faults stopped */
+    uint32_t window_bytes, keep, shard_count;
+    enum tb_codec_id codec;
+    struct connection *connections;
+    struct tb_listener *listeners;
+    int next_fd;
+    struct crossing_seen crossings[64];
+    uint32_t crossing_at;
 };
 
+extern struct world *the; /* the one of this process: headers of the machine have no room for it */
+
+/* world_process.c */
+uint64_t world_random(uint64_t below);
+struct tb_id world_id(void);
+struct process *world_process_new(enum process_kind kind, uint32_t site, const char *name);
+void world_process_start(struct process *p);
+void world_process_end(struct process *p, bool machine); /* SIGKILL; machine: without a word to its peers */
+bool world_process_runs(const struct process *p);        /* alive and not stopped */
+__attribute__((format(printf, 1, 2))) void world_say(const char *format, ...);
+__attribute__((format(printf, 1, 2))) void world_fail(const char *format, ...);
+
+/* world_uv.c */
+bool world_uv_run(struct process *p); /* what is due; true: something was */
+
+/* world_chan.c */
+bool world_chan_run(void);
+void world_chan_process_ended(struct process *p, uint32_t life, bool machine);
+void world_connections_break(uint32_t a, uint32_t b, bool all); /* one stream, or all, of a pair of sites */
+void world_connections_sweep(void);
+void world_connections_free(void);
+uint64_t world_connections_bytes(const struct process *p);
+
+/* world_arena.c */
+void world_arena_new(struct arena_file *f); /* an empty one, with a new life */
+void world_arena_drop(struct arena_file *f);
+bool world_arena_rot(struct arena_file *f); /* a held chunk is wrong: it was found by re-verification */
+uint64_t world_arena_held(const struct arena_file *f, uint32_t version, uint32_t shard);
+void world_arena_check(struct site *s);
+bool world_arena_settled(const struct arena_file *f); /* nothing is here in part that a site has whole */
+
+/* world_store.c */
+void world_store_write_lost(struct store_file *f, uint32_t writes);
+
+/* world_fabric.c */
+bool world_fabric_run(struct process *p);
+
 /* world_versions.c */
-uint64_t world_random(struct world *w, uint64_t below);
-bool world_chance(struct world *w, uint32_t in_thousand); /* while faults last */
-struct tb_id world_id(struct world *w);
-void world_version_make(struct world *w, uint32_t version);
-uint32_t world_version_find(const struct world *w, const struct tb_id *uid);
-void world_store_init(struct world *w, struct store *s, uint32_t version);
-__attribute__((format(printf, 2, 3))) void world_say(struct world *w, const char *format, ...);
-__attribute__((format(printf, 2, 3))) void world_fail(struct world *w, const char *format, ...);
-void world_check_bytes(struct world *w, struct store *s, uint32_t version, const char *where);
+uint32_t world_version_make(void);
+uint32_t world_version_find(const struct tb_id *uid); /* NONE: of no version that was published */
+int world_version_compare(uint32_t a, uint32_t b);
+uint64_t world_version_all(uint32_t version, uint32_t shard);
 
-/* world_links.c */
-struct link *world_link(struct world *w, uint32_t a, uint32_t b);
-void world_links_step(struct world *w);
-void world_announce(struct world *w, uint32_t from, uint32_t version);
-void world_ask(struct world *w, uint32_t to, const struct tb_catalog_todo *todo);
-void world_gone(struct world *w, uint32_t from, uint32_t version);
-void world_events_run(struct world *w);
+/* world_gateway.c */
+void world_gateway_open(struct site *s);
+void world_gateway_end(struct site *s, bool machine);
+void world_site_init(uint32_t index);
 
-/* world_site.c */
-void world_site_open(struct world *w, uint32_t index);
-void world_settle(struct world *w, struct site *s);
-void world_site_step(struct world *w, struct site *s);
-void world_trainer_step(struct world *w);
+/* world_client.c, world_worker.c, world_trainer.c */
+void world_client_start(struct client *c);
+void world_client_step(struct client *c);
+/* A frame to the gateway; nothing while it is away. */
+#define WORLD_SEND(c, type, request, message, encode)                                                        \
+    do {                                                                                                     \
+        struct tb_writer *w_ = (c)->wire != NULL ? tb_wire_begin((c)->wire, type, request, 16384) : NULL;    \
+        if (w_ == NULL) break;                                                                               \
+        encode(message, w_);                                                                                 \
+        tb_wire_end((c)->wire);                                                                              \
+    } while (0)
+void world_worker_start(struct worker *k);
+void world_worker_end(struct worker *k, bool leave);
+void world_worker_step(struct worker *k);
+void world_trainer_start(void);
+void world_trainer_end(void);
+void world_trainer_step(void);
+bool world_trainer_holds(uint32_t version); /* and would seal it again */
 
-/* world_workers.c */
-void world_worker_step(struct world *w, struct site *s, struct worker *k);
-void world_worker_todo(struct world *w, struct site *s, const struct tb_catalog_todo *todo);
+/* world_check.c */
+void world_check_place(const struct tb_place *place, uint32_t version, uint32_t shard, uint64_t *seen,
+                       const char *where);
+void world_check_go(uint32_t site, const struct tb_id *session, uint32_t version);
+void world_check_active(struct worker *k, uint32_t version);
+void world_check_ended(uint32_t site, const struct tb_store_version *v);
+void world_check_started(uint32_t from, uint32_t to, uint32_t crossing, uint32_t shard, uint32_t chunk);
+void world_check_hold(struct trainer *t);
+void world_check_memory(void);
+void world_check_log(enum tb_log_level level, const char *event, const char *line);
+bool world_converged(void);
+
+/* world_faults.c; fault_link.c, fault_process.c, fault_disk.c */
+uint32_t world_strength(enum fault f);                 /* 0: off, or faults have stopped */
+bool world_strikes(enum fault f, uint32_t per_100000); /* times its strength; counted */
+uint64_t world_draw(enum fault f, uint64_t below);
+void world_faults_draw(const uint32_t *most); /* coins and strengths of this seed, none over `most` */
+void world_fault_link_step(void);
+void world_fault_process_step(void);
+void world_fault_disk_step(void);
+
+/* world_run.c, world_shrink.c */
+void world_run(uint64_t seed, bool trace, const uint32_t *most);
+void world_shrink(uint64_t seed, const uint32_t *allowed); /* prints; `the` is the last, smallest run */
 
 #endif

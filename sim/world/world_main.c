@@ -1,158 +1,291 @@
-/* world_main.c - seeds, faults by coin, the end of faults, convergence; the program. */
+/* world_main.c - the program: seeds over jobs, what they met, the first that fails. */
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "world.h"
 
-#define FAULTS_LAST  TB_SECONDS(12)
-#define CONVERGED_BY TB_SECONDS(60)
+#define JOBS_MAX   64u
+#define WINDOW     10000u /* a fault that no seed of so many met is a failure */
+#define WINDOW_MIN 1000u  /* of fewer seeds nothing is asked */
+#define PROGRESS_S 10
 
-static bool converged(const struct world *w)
+struct result { /* of one seed, from a job to the parent */
+    uint64_t seed, hash;
+    uint32_t met; /* faults that struck, a bit each */
+    uint32_t failed;
+    char why[240];
+};
+
+struct options {
+    uint64_t from, seeds, one, jobs;
+    bool trace, json, keep_going;
+    uint32_t most[FAULTS];
+};
+
+struct total {
+    uint64_t done, failed, first_failed, hash;
+    uint64_t met[FAULTS];
+    uint32_t *met_by_window; /* windows x FAULTS */
+};
+
+static struct result run_seed(uint64_t seed, const struct options *o)
 {
-    if (w->published != w->version_count) return false;
-    for (uint32_t i = 0; i < w->site_count; i++) {
-        const struct site *s = &w->sites[i];
-        const struct store *copy = &s->copies[w->published - 1];
-        if (!copy->there || !tb_place_whole(&copy->place)) return false;
-        for (uint32_t k = 0; k < s->worker_count; k++)
-            if (!s->workers[k].here || s->workers[k].active != w->published - 1) return false;
+    struct result r = {.seed = seed};
+    world_run(seed, false, o->most);
+    r.hash = the->hash;
+    r.failed = the->failed;
+    memcpy(r.why, the->why, sizeof r.why);
+    for (uint32_t f = 0; f < FAULTS; f++)
+        r.met |= (uint32_t)(the->struck[f] != 0) << f;
+    return r;
+}
+
+/* ---- jobs ---- */
+
+static bool write_all(int fd, const void *bytes, size_t count)
+{
+    const char *at = bytes;
+    while (count > 0) {
+        const ssize_t n = write(fd, at, count);
+        if (n <= 0) return false;
+        at += n;
+        count -= (size_t)n;
     }
     return true;
 }
 
-/* Where everybody stood when it failed. */
-static void state_say(struct world *w, const struct site *s)
+/* A record is smaller than PIPE_BUF, so those of several jobs do not mix. */
+static void job(const struct options *o, uint64_t index, int fd)
 {
-    struct tb_catalog_group_view g;
-    for (uint32_t at = 0; tb_catalog_group_at(s->catalog, &at, &g);)
-        world_say(w, "%s: %u of %u here, %u staged whole, attempt v%u, go v%u", s->name.text, g.present,
-                  g.count, g.staged_whole, world_version_find(w, &g.attempt) + 1,
-                  world_version_find(w, &g.uid) + 1);
-    for (uint32_t i = 0; i < s->worker_count; i++) {
-        const struct worker *k = &s->workers[i];
-        world_say(w, "%s: w%u%s staging v%u holds %u, active v%u, wait %llu, source %d", s->name.text, i,
-                  k->here ? "" : " away", k->staging + 1, k->told, k->active + 1, (unsigned long long)k->wait,
-                  k->source != NULL);
+    for (uint64_t i = index; i < o->seeds; i += o->jobs) {
+        const struct result r = run_seed(o->from + i, o);
+        if (!write_all(fd, &r, sizeof r)) break;
     }
+    _exit(0);
 }
 
-/* P6: when faults stop, every site holds the newest version and every worker computes from it. */
-static void run(struct world *w, uint64_t seed, bool trace, uint32_t allowed)
+static bool read_result(int fd, struct result *r)
 {
-    memset(w, 0, sizeof *w);
-    w->seed = w->random = seed;
-    w->hash = UINT64_C(0xcbf29ce484222325);
-    w->trace = trace;
-    w->faulty = true;
-    w->now = TB_SECONDS(1000);
-    w->site_count = 2 + (uint32_t)world_random(w, 3);
-    w->version_count = 2 + (uint32_t)world_random(w, VERSIONS_MAX - 1);
-    for (uint32_t f = 0; f < FAULTS; f++)
-        w->on[f] = world_random(w, 2) == 1 && (allowed >> f & 1) != 0;
-    for (uint32_t i = 0; i < w->site_count; i++)
-        world_site_open(w, i);
-    const tb_time_ns began = w->now;
-    while (!w->failed && !(w->now > began + TB_SECONDS(2) && converged(w))) {
-        w->now += STEP;
-        w->faulty = w->now < began + FAULTS_LAST;
-        if (w->now > began + CONVERGED_BY) world_fail(w, "P6: no convergence after faults stopped");
-        world_trainer_step(w);
-        world_events_run(w);
-        world_links_step(w);
-        for (uint32_t i = 0; i < w->site_count; i++)
-            world_site_step(w, &w->sites[i]);
+    size_t got = 0;
+    while (got < sizeof *r) {
+        const ssize_t n = read(fd, (char *)r + got, sizeof *r - got);
+        if (n <= 0) return false;
+        got += (size_t)n;
     }
-    for (uint32_t i = 0; w->failed && i < w->site_count; i++)
-        state_say(w, &w->sites[i]);
-    for (uint32_t i = 0; i < w->site_count; i++)
-        free(w->sites[i].memory);
+    return true;
 }
 
-/* The smallest set of fault kinds that still fails: each is switched off in turn. */
-static void report_failure(struct world *w, uint64_t seed)
+/* Sums do not depend on the order in which seeds end, so the hash is the same with any number of jobs. */
+static void add(struct total *t, const struct options *o, const struct result *r)
 {
-    uint32_t allowed = (1u << FAULTS) - 1;
+    const uint64_t window = (r->seed - o->from) / WINDOW;
+    t->done++;
+    t->hash += (r->hash ^ r->seed) * UINT64_C(0x9e3779b97f4a7c15);
     for (uint32_t f = 0; f < FAULTS; f++) {
-        run(w, seed, false, allowed & ~(1u << f));
-        if (w->failed) allowed &= ~(1u << f);
+        const uint32_t met = r->met >> f & 1;
+        t->met[f] += met;
+        t->met_by_window[window * FAULTS + f] += met;
     }
-    run(w, seed, true, allowed);
-    fprintf(stderr, "seed %llu fails: %s; faults needed:", (unsigned long long)seed, w->why);
-    for (uint32_t f = 0; f < FAULTS; f++)
-        if (w->on[f]) fprintf(stderr, " %s", fault_names[f]);
-    fprintf(stderr, "\n");
+    if (r->failed == 0) return;
+    if (t->failed++ == 0 || r->seed < t->first_failed) t->first_failed = r->seed;
+    if (o->keep_going || o->json)
+        fprintf(stderr, "seed %llu fails: %s\n", (unsigned long long)r->seed, r->why);
 }
 
-static int run_many(struct world *w, uint64_t from, uint64_t count, bool json)
+static void say_progress(const struct total *t, const struct options *o, time_t began)
 {
-    uint64_t struck[FAULTS] = {0}, hash = 0;
-    int code = 0;
-    for (uint64_t seed = from; seed < from + count; seed++) {
-        run(w, seed, false, UINT32_MAX);
-        if (w->failed) {
-            report_failure(w, seed);
-            return 1;
+    static time_t said;
+    const time_t now = time(NULL);
+    if (said == 0) said = began;
+    if (now - said < PROGRESS_S) return;
+    said = now;
+    fprintf(stderr, "world: %llu of %llu seeds, %llu failed, %lld s\n", (unsigned long long)t->done,
+            (unsigned long long)o->seeds, (unsigned long long)t->failed, (long long)(now - began));
+}
+
+/* 0, or 2 when a job ended early. */
+static int run_jobs(const struct options *o, struct total *t)
+{
+    const time_t began = time(NULL);
+    pid_t jobs[JOBS_MAX];
+    int fds[2];
+    if (pipe(fds) != 0) return 2;
+    for (uint64_t j = 0; j < o->jobs; j++) {
+        jobs[j] = fork();
+        if (jobs[j] < 0) return 2;
+        if (jobs[j] == 0) {
+            (void)close(fds[0]);
+            job(o, j, fds[1]);
         }
-        hash = hash * 31 + w->hash;
-        for (uint32_t f = 0; f < FAULTS; f++)
-            struck[f] += w->struck[f];
     }
-    printf(json ? "{\"seeds\":%llu,\"hash\":\"%016llx\",\"struck\":{" : "seeds %llu hash %016llx struck ",
-           (unsigned long long)count, (unsigned long long)hash);
+    (void)close(fds[1]);
+    struct result r;
+    while ((t->failed == 0 || o->keep_going) && read_result(fds[0], &r)) {
+        add(t, o, &r);
+        say_progress(t, o, began);
+    }
+    bool crashed = false;
+    for (uint64_t j = 0; j < o->jobs; j++) {
+        int status = 0;
+        if (t->failed != 0 && !o->keep_going) (void)kill(jobs[j], SIGTERM);
+        (void)waitpid(jobs[j], &status, 0);
+        crashed |= t->failed == 0 && (!WIFEXITED(status) || WEXITSTATUS(status) != 0);
+    }
+    (void)close(fds[0]);
+    return crashed || (t->failed == 0 && t->done != o->seeds) ? 2 : 0;
+}
+
+/* ---- what came out ---- */
+
+/* False: a fault was met by no seed of some window. */
+static bool covered(const struct options *o, const struct total *t)
+{
+    bool all = true;
+    if (o->seeds < WINDOW_MIN) return true;
+    for (uint64_t w = 0; w * WINDOW + WINDOW_MIN <= o->seeds; w++) {
+        for (uint32_t f = 0; f < FAULTS; f++) {
+            if (o->most[f] == 0 || t->met_by_window[w * FAULTS + f] != 0) continue;
+            fprintf(stderr, "fault %s was met by no seed from %llu on\n", fault_names[f],
+                    (unsigned long long)(o->from + w * WINDOW));
+            all = false;
+        }
+    }
+    return all;
+}
+
+static void print_total(const struct options *o, const struct total *t)
+{
+    const char *comma = "";
+    printf(o->json ? "{\"schema\":1,\"seeds\":%llu,\"failed\":%llu,\"hash\":\"%016llx\",\"met_by_seeds\":{"
+                   : "seeds %llu failed %llu hash %016llx met by seeds:",
+           (unsigned long long)t->done, (unsigned long long)t->failed, (unsigned long long)t->hash);
     for (uint32_t f = 0; f < FAULTS; f++) {
-        printf(json ? "%s\"%s\":%llu" : "%s%s=%llu",
-               f == 0 ? ""
-               : json ? ","
-                      : " ",
-               fault_names[f], (unsigned long long)struck[f]);
-        if (struck[f] == 0 && count >= 1000) code = 3;
+        printf(o->json ? "%s\"%s\":%llu" : "%s %s=%llu", comma, fault_names[f],
+               (unsigned long long)t->met[f]);
+        if (o->json) comma = ",";
     }
-    printf(json ? "}}\n" : "\n");
-    if (code != 0) fprintf(stderr, "a fault was met by no seed\n");
+    puts(o->json ? "}}" : "");
+}
+
+static int run_many(const struct options *o)
+{
+    struct total t = {0};
+    t.met_by_window = calloc((o->seeds / WINDOW + 1) * FAULTS, sizeof *t.met_by_window);
+    if (t.met_by_window == NULL) return 2;
+    int code = run_jobs(o, &t);
+    if (code == 2)
+        fputs("a job of the world ended early: run its seeds with --jobs 1 to see which\n", stderr);
+    if (code == 0 && t.failed != 0 && !o->json && !o->keep_going) world_shrink(t.first_failed, o->most);
+    if (code == 0) {
+        code = t.failed != 0 ? 1 : covered(o, &t) ? 0 : 3;
+        print_total(o, &t);
+    }
+    free(t.met_by_window);
     return code;
 }
 
+static int run_one(const struct options *o)
+{
+    world_run(o->one, o->trace, o->most);
+    printf("seed %llu %s hash %016llx\n", (unsigned long long)o->one, the->failed ? the->why : "ok",
+           (unsigned long long)the->hash);
+    return the->failed;
+}
+
+/* ---- the command line ---- */
+
 static void usage(void)
 {
-    puts("usage: tombolo-world [--seeds N] [--from S] [--json] | --seed S --trace\n"
-         "Drives the cores through N seeded worlds (default 100).\n"
-         "Exit codes: 0 all passed, 1 a seed failed (its seed, faults and trace are printed), 2 usage,\n"
-         "3 a fault was met by no seed.\nExample: tombolo-world --seeds 1000");
+    puts("usage: tombolo-world [--seeds N] [--from S] [--jobs J] [--faults LIST] [--keep-going] [--json]\n"
+         "       tombolo-world --seed S [--trace] [--faults LIST]\n\n"
+         "Runs whole gateways, links, workers and a trainer through N seeded worlds (default 100), J at a "
+         "time (default 1;\n"
+         "0: one a core). The first seed that fails is printed with its trace and the smallest faults that "
+         "still make it fail.\n\n"
+         "  --faults LIST   none, or names with the most strength they may have: cut=2,kill (1 to 4; default "
+         "all, 4)\n"
+         "  --keep-going    name every seed that fails, shrink none\n"
+         "  --json          one object on stdout\n\n"
+         "Exit codes: 0 all passed, 1 a seed failed, 2 wrong use or a job died, 3 a fault was met by no seed "
+         "of 10,000\n"
+         "(of all, where 1,000 or more were asked for).\nExample: tombolo-world --seeds 1000 --jobs 2");
+    printf("Faults:");
+    for (uint32_t f = 0; f < FAULTS; f++)
+        printf(" %s", fault_names[f]);
+    puts("");
+}
+
+static bool fault_parse(const char *item, size_t count, uint32_t *most)
+{
+    const char *equal = memchr(item, '=', count);
+    const size_t name = equal != NULL ? (size_t)(equal - item) : count;
+    for (uint32_t f = 0; f < FAULTS; f++) {
+        if (strlen(fault_names[f]) != name || memcmp(fault_names[f], item, name) != 0) continue;
+        most[f] = equal != NULL ? (uint32_t)strtoul(equal + 1, NULL, 10) : STRENGTH_MAX;
+        return most[f] <= STRENGTH_MAX;
+    }
+    return false;
+}
+
+static bool faults_parse(const char *list, uint32_t *most)
+{
+    memset(most, 0, FAULTS * sizeof *most);
+    if (strcmp(list, "none") == 0) return true;
+    while (*list != '\0') {
+        const size_t count = strcspn(list, ",");
+        if (!fault_parse(list, count, most)) {
+            fprintf(stderr, "tombolo-world: no such fault or strength: %.*s (--help names them)\n",
+                    (int)count, list);
+            return false;
+        }
+        list += count + (list[count] == ',');
+    }
+    return true;
+}
+
+/* -1: go on; else the exit code. */
+static int options_parse(int argc, char **argv, struct options *o)
+{
+    static const struct option names[] = {
+        {"seeds", required_argument, NULL, 'n'},  {"from", required_argument, NULL, 'f'},
+        {"seed", required_argument, NULL, 's'},   {"jobs", required_argument, NULL, 'j'},
+        {"faults", required_argument, NULL, 'F'}, {"trace", no_argument, NULL, 't'},
+        {"json", no_argument, NULL, 'J'},         {"keep-going", no_argument, NULL, 'k'},
+        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
+    for (int c; (c = getopt_long(argc, argv, "h", names, NULL)) != -1;) {
+        if (c == 'n') o->seeds = strtoull(optarg, NULL, 10);
+        if (c == 'f') o->from = strtoull(optarg, NULL, 10);
+        if (c == 's') o->one = strtoull(optarg, NULL, 10);
+        if (c == 'j') o->jobs = strtoull(optarg, NULL, 10);
+        if (c == 'F' && !faults_parse(optarg, o->most)) return 2;
+        o->trace |= c == 't';
+        o->json |= c == 'J';
+        o->keep_going |= c == 'k';
+        if (c == 'h' || c == '?') usage();
+        if (c == 'h' || c == '?') return c == 'h' ? 0 : 2;
+    }
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (o->jobs == 0) o->jobs = cores > 0 ? (uint64_t)cores : 1;
+    if (o->jobs > JOBS_MAX) o->jobs = JOBS_MAX;
+    return -1;
 }
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {{"seeds", required_argument, NULL, 'n'},
-                                            {"from", required_argument, NULL, 'f'},
-                                            {"seed", required_argument, NULL, 's'},
-                                            {"trace", no_argument, NULL, 't'},
-                                            {"json", no_argument, NULL, 'j'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-    uint64_t count = 100, from = 1, one = 0;
-    bool trace = false, json = false;
-    for (int c; (c = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
-        if (c == 'n') count = strtoull(optarg, NULL, 10);
-        if (c == 'f') from = strtoull(optarg, NULL, 10);
-        if (c == 's') one = strtoull(optarg, NULL, 10);
-        trace |= c == 't';
-        json |= c == 'j';
-        if (c == 'h' || c == '?') usage();
-        if (c == 'h' || c == '?') return c == 'h' ? 0 : 2;
-    }
-    struct world *w = calloc(1, sizeof *w);
-    if (w == NULL) return 2;
-    int code = 0;
-    if (one != 0) {
-        run(w, one, trace, UINT32_MAX);
-        printf("seed %llu %s hash %016llx\n", (unsigned long long)one, w->failed ? w->why : "ok",
-               (unsigned long long)w->hash);
-        code = w->failed;
-    } else {
-        code = run_many(w, from, count, json);
-    }
-    free(w);
+    struct options o = {.from = 1, .seeds = 100, .jobs = 1};
+    for (uint32_t f = 0; f < FAULTS; f++)
+        o.most[f] = STRENGTH_MAX;
+    int code = options_parse(argc, argv, &o);
+    if (code >= 0) return code;
+    the = calloc(1, sizeof *the);
+    if (the == NULL) return 2;
+    code = o.one != 0 ? run_one(&o) : run_many(&o);
+    free(the);
     return code;
 }

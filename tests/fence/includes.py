@@ -22,6 +22,7 @@ ALLOWED = {
     "gateway/cli": {"include", "base", "base/net", "intra", "gateway/daemon"},
     "gateway/web": {"include", "base", "gateway/cli"},
     "sim": {"include", "base", "base/net", "wan", "intra", "gateway/catalog", "gateway/arena", "gateway/cli"},
+    "sim/world": EVERYTHING,  # it runs the whole gateway on a machine of its own
     "bench": EVERYTHING,
     "tests": EVERYTHING,
     "python": {"include"},

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""same_hash.py: builds the world with gcc and clang, unoptimised and with -O2, and sees that its seeds give one trace hash.
+
+A trace that differs between compilers depends on something that is no seed: an order of evaluation, an address, a padding
+byte, memory that nobody wrote. By default only the sources of sim/world are built in each way and linked to the libraries of the
+build folder, which takes seconds; --all builds the shipped sources in each way too."""
+import argparse
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+WAYS = [(compiler, level) for compiler in ("gcc", "clang") for level in ("-O0", "-O2")]
+JOBS = os.cpu_count() or 1
+SKIPPED = 77
+
+
+class Failed(Exception):
+    """What a command said that should not have failed."""
+
+
+def call(command, **more):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False, **more)
+    if done.returncode != 0:
+        raise Failed(f"{' '.join(command[:6])} ...: {done.stderr.strip()[-1500:]}")
+    return done.stdout
+
+
+def flags_of(words):
+    """What decides how a source is read; not how it is optimised or warned about."""
+    kept = []
+    for i, word in enumerate(words):
+        if word.startswith(("-I", "-D", "-std")):
+            kept.append(word)
+        elif word in ("-isystem", "-imultiarch", "-include"):
+            kept += [word, words[i + 1]]
+    return kept
+
+
+def read_commands(build):
+    """[(source, flags)] of all that goes into the world, and the words of its link."""
+    lines = call(["ninja", "-C", build, "-t", "commands", "tombolo-world"]).splitlines()
+    sources, link = [], None
+    for line in lines:
+        words = shlex.split(line.replace("&&", " ; "))
+        if "-c" in words:
+            sources.append((words[words.index("-c") + 1], flags_of(words)))
+        elif any(w.endswith("/tombolo-world") for w in words) and "-o" in words:
+            link = words
+    if link is None or not sources:
+        raise Failed(f"{build} has no rule for tombolo-world")
+    return sources, link
+
+
+def compile_all(build, sources, way, folder):
+    compiler, level = way
+    launcher = ["ccache"] if shutil.which("ccache") else []
+
+    def one(job):
+        source, flags = job
+        target = os.path.join(folder, source.strip("/").replace("/", "_") + ".o")
+        call(launcher + [compiler, level, "-w", *flags, "-c", source, "-o", target], cwd=build)
+        return target
+    with ThreadPoolExecutor(JOBS) as pool:
+        return list(pool.map(one, sources))
+
+
+def link_one(build, sources, link, way, folder, everything):
+    world = [s for s in sources if "/sim/world/" in s[0]]
+    objects = compile_all(build, world, way, folder)
+    libraries = link[link.index("-o") + 2:]
+    libraries = [w for w in libraries if w.startswith(("-l", "/", "-Wl,-rpath")) or w.endswith((".a", ".so"))]
+    if everything:
+        shipped = compile_all(build, [s for s in sources if s not in world], way, folder)
+        archive = os.path.join(folder, "libshipped.a")
+        call(["ar", "rcs", archive, *shipped], cwd=build)
+        libraries = [archive] + [w for w in libraries if not w.endswith(".a")]
+    wraps = [w for w in link if w.startswith("-Wl,--wrap")]
+    program = os.path.join(folder, "tombolo-world")
+    call([way[0], *objects, *wraps, "-o", program, *libraries], cwd=build)
+    return program
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     epilog="Example: sim/world/same_hash.py build/dev --seeds 40\n"
+                                            "Exit codes: 0 one hash, 1 several, 2 something could not be built, 77 no clang.")
+    parser.add_argument("build", help="a configured build folder (Ninja) in which tombolo-world is built")
+    parser.add_argument("--seeds", type=int, default=40)
+    parser.add_argument("--all", action="store_true", help="build the shipped sources in each way too")
+    parser.add_argument("--json", action="store_true", help="one object on stdout and nothing else")
+    options = parser.parse_args()
+    missing = [tool for tool in ("gcc", "clang", "ninja") if shutil.which(tool) is None]
+    if missing:
+        print(f"same_hash.py: skipped, there is no {missing[0]}", file=sys.stderr)
+        return SKIPPED
+    build = os.path.realpath(options.build)
+    hashes = {}
+    try:
+        sources, link = read_commands(build)
+        for way in WAYS:
+            folder = os.path.join(build, "sim", "world", "same", "".join(way))
+            os.makedirs(folder, exist_ok=True)
+            program = link_one(build, sources, link, way, folder, options.all)
+            said = call([program, "--seeds", str(options.seeds), "--jobs", "0", "--json"])
+            hashes[" ".join(way)] = json.loads(said)["hash"]
+    except Failed as e:
+        print(f"same_hash.py: {e}", file=sys.stderr)
+        return 2
+    same = len(set(hashes.values())) == 1
+    if options.json:
+        print(json.dumps({"schema": 1, "same": same, "hashes": hashes}))
+    else:
+        for way, value in hashes.items():
+            print(f"{way:10} {value}")
+    return 0 if same else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,180 @@
+/* world_check.c - what has to hold at every step, whatever went wrong. */
+#include <string.h>
+
+#include "base/log.h"
+#include "gateway/daemon/daemon.h"
+#include "world.h"
+
+#define HOLD_STEPS_MAX                                                                                       \
+    200u /* P6: a SEAL is answered within 1 s of its gateway's running time, links or no links */
+#define HEAP_BYTES_MAX (5u << 19) /* P7: of one gateway: 3 peers, 8 sessions, 3 streams a link; 1.8 MB seen */
+#define HEAP_WORKER    (1u << 18)
+
+/* P1: what is held is what the trainer sealed, byte by byte. P3: within a life what is held only grows. */
+void world_check_place(const struct tb_place *place, uint32_t version, uint32_t shard, uint64_t *seen,
+                       const char *where)
+{
+    const struct piece *right = &the->versions[version].shards[shard];
+    const uint64_t held = place->held[0];
+    if (held == *seen) return;
+    for (uint32_t k = 0; k < right->manifest.chunk_count; k++) {
+        uint32_t bytes;
+        if ((held >> k & 1) == 0 || (*seen >> k & 1) != 0) continue;
+        const uint8_t *at = tb_place_chunk(place, k, &bytes);
+        if (memcmp(at, tb_place_chunk(&right->place, k, &bytes), bytes) != 0)
+            world_fail("P1: v%u chunk %u of shard %u is held at %s and wrong", version + 1, k, shard, where);
+    }
+    if ((*seen & ~held) != 0) world_fail("P3: v%u lost a held chunk at %s within a life", version + 1, where);
+    *seen = held;
+}
+
+static struct worker *worker_of(struct site *s, const struct tb_id *session)
+{
+    for (uint32_t i = 0; i < s->worker_count; i++)
+        if (tb_id_equal(&s->workers[i].c.session, session)) return &s->workers[i];
+    return NULL;
+}
+
+/* P2: a group never goes back. What a member computed from that died with it, nobody sees any more. */
+static void not_older_than_group(const struct site *s, uint32_t version, const char *who)
+{
+    for (uint32_t i = 0; i < s->group_count; i++) {
+        const uint32_t active = s->workers[i].active;
+        if (active != NONE && world_version_compare(version, active) < 0)
+            world_fail("P2: %s goes to v%u, and %s computes from v%u", who, version + 1,
+                       s->workers[i].c.process->name, active + 1);
+    }
+}
+
+/* P2: a group is told to go when every seat said that it has the version whole, and never back. */
+void world_check_go(uint32_t site, const struct tb_id *session, uint32_t version)
+{
+    struct site *s = &the->sites[site];
+    const struct worker *k = worker_of(s, session);
+    if (k == NULL || version == NONE) return;
+    if (k->solo) {
+        if ((k->said_whole >> version & 1) == 0)
+            world_fail("P2: %s may go to v%u, which it has not", k->c.process->name, version + 1);
+        return;
+    }
+    for (uint32_t i = 0; i < s->group_count; i++)
+        if ((s->workers[i].said_whole >> version & 1) == 0)
+            world_fail("P2: %s may go to v%u, which %s has not", k->c.process->name, version + 1,
+                       s->workers[i].c.process->name);
+    not_older_than_group(s, version, k->c.process->name);
+}
+
+/* P2: what a worker computes from is one whole version, right in every byte, and never older than before. */
+void world_check_active(struct worker *k, uint32_t version)
+{
+    const struct staged *st = k->staged;
+    while (st != NULL && st->version != version)
+        st = st->next;
+    for (uint32_t i = 0; i < the->shard_count; i++) {
+        const struct piece *right = &the->versions[version].shards[i];
+        if (st == NULL || st->bytes[i] == NULL || st->held[i] != right->held[0] ||
+            memcmp(st->bytes[i], right->bytes, right->manifest.bytes) != 0)
+            world_fail("P2: %s switches to a mix of v%u", k->c.process->name, version + 1);
+    }
+    if (k->active != NONE && world_version_compare(version, k->active) < 0)
+        world_fail("P2: %s goes back from v%u to v%u", k->c.process->name, k->active + 1, version + 1);
+    if (k->solo) return;
+    not_older_than_group(&the->sites[k->site], version, k->c.process->name);
+}
+
+static uint64_t held_by_workers(const struct site *s, uint32_t version, uint32_t shard)
+{
+    uint64_t held = 0;
+    for (uint32_t i = 0; i < s->worker_count; i++)
+        for (const struct staged *st = s->workers[i].staged; st != NULL; st = st->next)
+            held |= st->version == version ? st->held[shard] : 0;
+    return held;
+}
+
+/* Itself, and sites whose link has been up for a lease time: of others a gateway cannot know what they hold. */
+static bool hears(uint32_t site, uint32_t of)
+{
+    static struct tb_links_stats stats;
+    const struct tb_daemon *d = the->sites[site].daemon;
+    if (site == of) return true;
+    if (d == NULL || d->links == NULL || d->links_restarting) return false;
+    tb_links_stats(d->links, tb_links_peer_find(d->links, the->sites[of].name.text), &stats);
+    return stats.up &&
+           tb_time_since(stats.up_since, the->now) > TB_MS(the->sites[site].config.session_lease_ms);
+}
+
+/* A version is lost only when nobody holds some chunk: no gateway, no worker of that site, not the trainer. And nobody here
+ * writes to sealed bytes, so none is broken. */
+void world_check_ended(uint32_t site, const struct tb_store_version *v)
+{
+    const uint32_t version = world_version_find(&v->key.uid);
+    if (version == NONE) return;
+    if (v->state == TB_VERSION_KEPT) the->versions[version].kept_once = true;
+    if (v->state == TB_VERSION_ENDED_BROKEN) world_fail("v%u is called broken", version + 1);
+    if (v->state != TB_VERSION_ENDED_LOST) return;
+    const struct version *made = &the->versions[version];
+    bool there = true, sealed = true;
+    for (uint32_t i = 0; i < made->shard_count; i++) {
+        uint64_t held = held_by_workers(&the->sites[site], version, i);
+        for (uint32_t s = 0; s < the->site_count; s++)
+            if (hears(site, s)) held |= world_arena_held(&the->sites[s].arena, version, i);
+        if (world_trainer_holds(version)) held = made->shards[i].held[0];
+        there &= held == made->shards[i].held[0];
+        sealed &= made->kept_once;
+    }
+    if (there && sealed)
+        world_fail("v%u is called lost at %s, and every chunk of it is held", version + 1,
+                   the->sites[site].name.text);
+}
+
+/* Hold never waits for a link: a SEAL is answered by its gateway alone, however the links are. */
+void world_check_hold(struct trainer *t)
+{
+    const struct site *home = &the->sites[0];
+    if (t->seal_id == 0) {
+        t->hold_steps = 0;
+        return;
+    }
+    /* A catalog that recovers evicts nothing: with a full arena that, and no link, is waited for. */
+    if (world_process_runs(home->gateway) && !tb_catalog_recovering(home->daemon->catalog)) t->hold_steps++;
+    if (t->hold_steps > HOLD_STEPS_MAX)
+        world_fail("P6: the trainer's SEAL of v%u was not answered in 1 s", t->making + 1);
+}
+
+/* P7: heaps, the arena, what connections hold. */
+void world_check_memory(void)
+{
+    for (uint32_t i = 0; i < the->process_count; i++) {
+        const struct process *p = &the->processes[i];
+        const size_t most = p->kind == PROCESS_GATEWAY ? HEAP_BYTES_MAX : HEAP_WORKER;
+        if (p->heap_bytes > most) world_fail("P7: the heap of %s is %zu bytes", p->name, p->heap_bytes);
+    }
+}
+
+/* Nobody here speaks wrongly, and TLS lets no byte be changed: who is called garbled is wronged (P4). */
+void world_check_log(enum tb_log_level level, const char *event, const char *line)
+{
+    static const char *const never[] = {"link.garbled",       "session.garbled",   "link.conflict",
+                                        "copy.root_conflict", "link.home_differs", "session.denied",
+                                        "link.denied"};
+    (void)level;
+    for (size_t i = 0; i < sizeof never / sizeof never[0]; i++)
+        if (strncmp(event, never[i], strlen(never[i])) == 0) world_fail("P4: %s", line);
+}
+
+/* P6: every gateway holds the last version, and finished what others have whole; every worker computes from the last. */
+bool world_converged(void)
+{
+    const uint32_t last = the->version_count - 1;
+    if (!the->last_made || the->trainer.making != NONE) return false;
+    for (uint32_t i = 0; i < the->site_count; i++) {
+        const struct site *s = &the->sites[i];
+        /* Home draws from its ranks alone: nobody announces to it what others hold. */
+        if (i != 0 && !world_arena_settled(&s->arena)) return false;
+        for (uint32_t k = 0; k < the->shard_count; k++)
+            if (world_arena_held(&s->arena, last, k) != world_version_all(last, k)) return false;
+        for (uint32_t k = 0; k < s->worker_count; k++)
+            if (s->workers[k].active != last) return false;
+    }
+    return true;
+}

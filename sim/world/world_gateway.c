@@ -1,0 +1,126 @@
+/* world_gateway.c - a site: its configuration, and its gateway, opened as tombolod opens it and ended as SIGKILL ends it. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/fault.h"
+#include "gateway/daemon/daemon.h"
+#include "world.h"
+
+static const char *const site_names[SITES_MAX] = {"east", "west", "north", "south"};
+static const char *const unix_paths[SITES_MAX] = {"/site/0", "/site/1", "/site/2", "/site/3"};
+static const char *const link_addresses[SITES_MAX] = {"127.0.0.1:7400", "127.0.0.1:7401", "127.0.0.1:7402",
+                                                      "127.0.0.1:7403"};
+static const char *const tls_addresses[SITES_MAX] = {"127.0.0.1:7500", "127.0.0.1:7501", "127.0.0.1:7502",
+                                                     "127.0.0.1:7503"};
+
+static void name(struct tb_name *out, const char *text)
+{
+    const enum tb_status status = tb_name_set(out, text);
+    TB_ASSERT(status == TB_OK);
+}
+
+static void config_model(struct tb_config *c, uint32_t index)
+{
+    struct tb_config_model *m = &c->models[0];
+    c->model_count = 1;
+    name(&m->name, "policy");
+    name(&m->home, site_names[0]);
+    m->keep = the->keep;
+    m->publish[m->publish_count++] = "unix:*";
+    m->publish[m->publish_count++] = "tombolo://east/worker/*";
+    m->read[m->read_count++] = "unix:*";
+    m->read[m->read_count++] = "tombolo://*";
+    if (index == 0) return;
+    struct tb_config_subscribe *s = &c->subscribe[0];
+    c->subscribe_count = 1;
+    name(&s->model, "policy");
+    for (uint32_t i = 0; i < the->site_count; i++) /* home first, then whoever has it */
+        if (i != index) name(&s->from[s->from_count++], site_names[i]);
+}
+
+/* Short times: what takes a gateway 10 s takes the world 2. */
+static void config_init(struct tb_config *c, uint32_t index)
+{
+    memset(c, 0, sizeof *c);
+    name(&c->site, site_names[index]);
+    name(&c->gateway, "gw");
+    c->control_socket = "/control";
+    c->session_socket = unix_paths[index];
+    c->session_listen = tls_addresses[index];
+    c->session_lease_ms = 2000;
+    c->store_path = "/store";
+    c->arena_path = "/arena";
+    c->arena_bytes = (uint64_t)(the->keep + 2) * the->shard_count * SHARD_BYTES;
+    c->tls_ca = c->tls_cert = c->tls_key = "/pem";
+    c->link_listen = link_addresses[index];
+    c->link_streams = 1 + (uint32_t)world_random(3);
+    c->link_threads = 1;
+    c->link_heartbeat_ms = 250;
+    c->link_down_ms = 1500;
+    c->link_stream_idle_ms = 1500;
+    c->link_retry_min_ms = 50;
+    c->link_retry_max_ms = 800;
+    c->link_codec = the->codec;
+    c->fabric_host = site_names[index];
+    c->fabric_fan_out = 1 + (uint32_t)world_random(2);
+    c->fabric_threads = 1;
+    c->drain_ms = 1000;
+    c->pin_max_s = 600;
+    for (uint32_t i = 0; i < the->site_count; i++) {
+        if (i == index) continue;
+        struct tb_config_peer *p = &c->peers[c->peer_count++];
+        name(&p->site, site_names[i]);
+        name(&p->gateway, "gw");
+        p->address = link_addresses[i];
+    }
+    config_model(c, index);
+}
+
+void world_site_init(uint32_t index)
+{
+    struct site *s = &the->sites[index];
+    name(&s->name, site_names[index]);
+    config_init(&s->config, index);
+    s->gateway = world_process_new(PROCESS_GATEWAY, index, site_names[index]);
+    world_arena_new(&s->arena);
+    s->worker_count = 1 + (uint32_t)world_random(WORKERS_MAX);
+    s->group_count = 1 + (uint32_t)world_random(s->worker_count);
+    for (uint32_t i = 0; i < s->worker_count; i++) {
+        struct worker *k = &s->workers[i];
+        char text[16];
+        (void)snprintf(text, sizeof text, "%s-w%u", site_names[index], (unsigned)i);
+        k->site = index;
+        k->index = i;
+        k->here = true;
+        k->solo = i >= s->group_count;
+        k->staging = k->active = k->next = NONE;
+        k->c.process = world_process_new(PROCESS_WORKER, index, text);
+        k->c.tls = world_random(2) == 1;
+    }
+}
+
+void world_gateway_open(struct site *s)
+{
+    world_process_start(s->gateway);
+    the->current = s->gateway;
+    struct tb_daemon *d = tb_calloc(1, sizeof *d);
+    const enum tb_status status = tb_daemon_open(d, &s->config);
+    if (status == TB_SITE_STORE)
+        world_say("does not start: its store cannot be written");
+    else if (status != TB_OK)
+        world_fail("%s does not start: %s", s->name.text, tb_status_name(status));
+    the->current = NULL;
+    if (status != TB_OK) { /* tombolod exits; systemd starts it again */
+        world_process_end(s->gateway, false);
+        s->gateway->back_at = tb_time_add(the->now, TB_MS(200));
+        return;
+    }
+    s->daemon = d;
+    s->up_since = the->now;
+}
+
+void world_gateway_end(struct site *s, bool machine)
+{
+    s->daemon = NULL;
+    world_process_end(s->gateway, machine);
+}

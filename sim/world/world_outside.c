@@ -1,0 +1,210 @@
+/* world_outside.c - what a gateway has around it and the world needs little of: TLS (the path decides who is who), names, the
+ * operator's socket and pages. And four seams where the linker lets the world look in or make tables small (--wrap). */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/codec.h"
+#include "base/fault.h"
+#include "base/net/resolve.h"
+#include "gateway/daemon/daemon.h"
+#include "wan/crossing.h"
+#include "world.h"
+
+/* ---- base/net/tls.h ---- */
+
+struct tb_tls {
+    struct tb_identity identity;
+    struct tb_fingerprint fingerprint;
+};
+
+enum tb_status tb_tls_new_ca(const struct tb_tls_files *files, struct tb_tls **tls_out, char error_out[256])
+{
+    (void)files;
+    error_out[0] = '\0';
+    struct tb_tls *t = tb_calloc(1, sizeof *t);
+    t->identity.kind = TB_IDENTITY_GATEWAY;
+    t->identity.site = the->sites[the->current->site].name;
+    *tls_out = t;
+    return tb_name_set(&t->identity.name, "gw");
+}
+
+enum tb_status tb_tls_add_site_ca(struct tb_tls *tls, const struct tb_name *site, const char *ca_path,
+                                  char error_out[256])
+{
+    (void)tls, (void)site, (void)ca_path, (void)error_out;
+    return TB_OK;
+}
+
+void tb_tls_free(struct tb_tls *tls)
+{
+    tb_free(tls);
+}
+
+const struct tb_identity *tb_tls_identity(const struct tb_tls *tls)
+{
+    return &tls->identity;
+}
+
+const struct tb_fingerprint *tb_tls_fingerprint(const struct tb_tls *tls)
+{
+    return &tls->fingerprint;
+}
+
+uint64_t tb_tls_expires_wall_s(const struct tb_tls *tls)
+{
+    (void)tls;
+    return UINT64_C(1790000000) + 30u * 86400u;
+}
+
+/* ---- names, the operator ---- */
+
+enum tb_status tb_resolver_new(uv_loop_t *loop, const struct tb_resolver_options *options,
+                               struct tb_resolver **resolver_out)
+{
+    (void)loop, (void)options;
+    *resolver_out = tb_malloc(1);
+    return TB_OK;
+}
+
+void tb_resolver_close(struct tb_resolver *resolver)
+{
+    tb_free(resolver);
+}
+
+void tb_resolve(struct tb_resolver *resolver, const struct tb_endpoint *endpoint, tb_resolve_fn fn,
+                void *user)
+{
+    (void)resolver, (void)endpoint;
+    fn(user, TB_NOT_FOUND, NULL, 0, 0); /* every address in the world is a number */
+}
+
+enum tb_status tb_control_open(uv_loop_t *loop, const char *path, const struct tb_control_command *commands,
+                               void *user, struct tb_control **control_out)
+{
+    (void)loop, (void)path, (void)commands, (void)user;
+    *control_out = NULL;
+    return TB_OK;
+}
+
+void tb_control_close(struct tb_control *control)
+{
+    (void)control;
+}
+
+const struct tb_control_command tb_status_commands[] = {{NULL, NULL}};
+
+json_t *tb_status_site(struct tb_daemon *d)
+{
+    (void)d;
+    return NULL;
+}
+
+/* ---- tables of the world's size: the catalog looks at every row, and a seed has few ---- */
+
+static const struct tb_catalog_limits limits = {.models = 1,
+                                                .runs = 16,
+                                                .versions = 32,
+                                                .shards = SHARDS_MAX,
+                                                .sessions = 24,
+                                                .references = 128,
+                                                .groups = 8,
+                                                .members = 16,
+                                                .waits = 32,
+                                                .sites = SITES_MAX};
+
+size_t __real_tb_catalog_bytes(const struct tb_catalog_limits *l);
+size_t __wrap_tb_catalog_bytes(const struct tb_catalog_limits *l);
+size_t __wrap_tb_catalog_bytes(const struct tb_catalog_limits *l)
+{
+    (void)l;
+    return __real_tb_catalog_bytes(&limits);
+}
+
+struct tb_catalog *__real_tb_catalog_init(void *memory, const struct tb_catalog_limits *l,
+                                          const struct tb_catalog_config *config, tb_time_ns now);
+struct tb_catalog *__wrap_tb_catalog_init(void *memory, const struct tb_catalog_limits *l,
+                                          const struct tb_catalog_config *config, tb_time_ns now);
+struct tb_catalog *__wrap_tb_catalog_init(void *memory, const struct tb_catalog_limits *l,
+                                          const struct tb_catalog_config *config, tb_time_ns now)
+{
+    (void)l;
+    return __real_tb_catalog_init(memory, &limits, config, now);
+}
+
+/* ---- one zstd for all: its contexts are not on a process's heap ---- */
+
+enum tb_status __real_tb_codec_new(struct tb_codec **codec_out);
+enum tb_status __wrap_tb_codec_new(struct tb_codec **codec_out);
+enum tb_status __wrap_tb_codec_new(struct tb_codec **codec_out)
+{
+    static struct tb_codec *one;
+    static struct process nobody = {.alive = true};
+    struct process *p = the->current;
+    the->current = &nobody;
+    const enum tb_status status = one != NULL ? TB_OK : __real_tb_codec_new(&one);
+    the->current = p;
+    *codec_out = one;
+    return status;
+}
+
+void __wrap_tb_codec_free(struct tb_codec *codec);
+void __wrap_tb_codec_free(struct tb_codec *codec)
+{
+    (void)codec;
+}
+
+/* ---- P2: what a group is told ---- */
+
+void __real_tb_session_go(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+void __wrap_tb_session_go(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+void __wrap_tb_session_go(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+{
+    world_check_go(the->current->site, &todo->session, world_version_find(&todo->uid));
+    __real_tb_session_go(d, todo);
+}
+
+/* ---- P5 within a crossing: what the peer said it holds is put into no parcel ---- */
+
+static struct crossing_seen *seen_of(const void *core)
+{
+    for (uint32_t i = 0; i < 64; i++)
+        if (the->crossings[i].core == core) return &the->crossings[i];
+    return NULL;
+}
+
+void __real_tb_crossing_init(struct tb_crossing *c, const struct tb_place *places, uint32_t shard_count,
+                             void *memory);
+void __wrap_tb_crossing_init(struct tb_crossing *c, const struct tb_place *places, uint32_t shard_count,
+                             void *memory);
+void __wrap_tb_crossing_init(struct tb_crossing *c, const struct tb_place *places, uint32_t shard_count,
+                             void *memory)
+{
+    struct crossing_seen *s = seen_of(c);
+    if (s == NULL) s = &the->crossings[the->crossing_at++ % 64];
+    *s = (struct crossing_seen){.core = c};
+    __real_tb_crossing_init(c, places, shard_count, memory);
+}
+
+enum tb_status __real_tb_crossing_held(struct tb_crossing *c, uint32_t shard, const struct tb_span *words);
+enum tb_status __wrap_tb_crossing_held(struct tb_crossing *c, uint32_t shard, const struct tb_span *words);
+enum tb_status __wrap_tb_crossing_held(struct tb_crossing *c, uint32_t shard, const struct tb_span *words)
+{
+    struct crossing_seen *s = seen_of(c);
+    const enum tb_status status = __real_tb_crossing_held(c, shard, words);
+    for (uint32_t i = 0; s != NULL && status == TB_OK && i < words->count / TB_HELD_WORD_BYTES; i++)
+        s->acked[shard] |= tb_held_words_at(words, i).word;
+    return status;
+}
+
+bool __real_tb_crossing_next(struct tb_crossing *c, struct tb_parcel *p);
+bool __wrap_tb_crossing_next(struct tb_crossing *c, struct tb_parcel *p);
+bool __wrap_tb_crossing_next(struct tb_crossing *c, struct tb_parcel *p)
+{
+    const struct crossing_seen *s = seen_of(c);
+    if (!__real_tb_crossing_next(c, p)) return false;
+    for (uint32_t k = p->first; s != NULL && k < p->first + p->count; k++)
+        if ((s->acked[p->shard] >> k & 1) != 0)
+            world_fail("P5: chunk %u of shard %u is put on its way again, though it is held there", k,
+                       p->shard);
+    return true;
+}

@@ -1,0 +1,117 @@
+/* world_store.c - gateway/daemon/store.h over rows in memory: durable when a call returns, unless the disk lied about its
+ * last writes (world_store_write_lost) or is full. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/fault.h"
+#include "world.h"
+
+struct tb_store {
+    struct store_file *file;
+};
+
+enum tb_status tb_store_open(const char *path, struct tb_store **store_out, char error_out[256])
+{
+    (void)path;
+    error_out[0] = '\0';
+    struct tb_store *s = tb_calloc(1, sizeof *s);
+    s->file = &the->sites[the->current->site].store;
+    *store_out = s;
+    return TB_OK;
+}
+
+void tb_store_close(struct tb_store *store)
+{
+    tb_free(store);
+}
+
+const char *tb_store_error(const struct tb_store *store)
+{
+    (void)store;
+    return "the disk is full";
+}
+
+static enum tb_status begin(struct tb_store *s)
+{
+    struct store_file *f = s->file;
+    if (the->now < f->full_until) return TB_SITE_STORE;
+    for (uint32_t i = DISK_PAST - 1; i > 0; i--)
+        f->past[i] = f->past[i - 1];
+    f->past[0] = f->now;
+    f->writes++;
+    return TB_OK;
+}
+
+void world_store_write_lost(struct store_file *f, uint32_t writes)
+{
+    if (writes > f->writes) writes = (uint32_t)f->writes;
+    if (writes > 0) f->now = f->past[(writes < DISK_PAST ? writes : DISK_PAST) - 1];
+    f->writes = 0;
+}
+
+enum tb_status tb_store_incarnation(struct tb_store *s, uint64_t at_least, uint64_t *incarnation_out)
+{
+    const enum tb_status status = begin(s);
+    if (status != TB_OK) return status;
+    const uint64_t next = s->file->now.incarnation + 1;
+    *incarnation_out = s->file->now.incarnation = next > at_least ? next : at_least;
+    return TB_OK;
+}
+
+enum tb_status tb_store_run(struct tb_store *s, const struct tb_catalog_run *run,
+                            const struct tb_store_audit *audit)
+{
+    (void)audit;
+    const enum tb_status status = begin(s);
+    if (status != TB_OK) return status;
+    struct disk *d = &s->file->now;
+    uint32_t i = 0;
+    while (i < d->run_count && !tb_id_equal(&d->runs[i].id, &run->id))
+        i++;
+    TB_ASSERT(i < DISK_RUNS);
+    d->runs[i] = *run;
+    if (i == d->run_count) d->run_count++;
+    return TB_OK;
+}
+
+static struct tb_store_version *row_of(struct disk *d, const struct tb_id *uid)
+{
+    uint32_t i = 0;
+    while (i < d->version_count && !tb_id_equal(&d->versions[i].key.uid, uid))
+        i++;
+    TB_ASSERT(i < DISK_VERSIONS);
+    if (i == d->version_count) d->version_count++;
+    return &d->versions[i];
+}
+
+enum tb_status tb_store_version(struct tb_store *s, const struct tb_store_version *version,
+                                const struct tb_store_audit *audit)
+{
+    (void)audit;
+    const enum tb_status status = begin(s);
+    if (status != TB_OK) return status;
+    *row_of(&s->file->now, &version->key.uid) = *version;
+    world_check_ended(the->current->site, version);
+    return TB_OK;
+}
+
+enum tb_status tb_store_pointer(struct tb_store *s, const struct tb_store_pointer *pointer,
+                                const struct tb_store_audit *audit)
+{
+    (void)audit;
+    const enum tb_status status = begin(s);
+    if (status == TB_OK && pointer->pin) row_of(&s->file->now, &pointer->uid)->pinned = pointer->pinned;
+    return status;
+}
+
+enum tb_status tb_store_load(struct tb_store *s, tb_store_run_fn run, tb_store_version_fn version, void *user)
+{
+    const struct disk *d = &s->file->now;
+    enum tb_status status = TB_OK;
+    for (uint64_t order = 1; order <= DISK_RUNS; order++)
+        for (uint32_t i = 0; status == TB_OK && i < d->run_count; i++)
+            if (d->runs[i].order == order) status = run(user, &d->runs[i]);
+    for (uint32_t i = 0; status == TB_OK && i < d->version_count; i++)
+        status = version(user, &d->versions[i]);
+    return status;
+}

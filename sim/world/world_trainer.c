@@ -1,0 +1,264 @@
+/* world_trainer.c - the trainer's rank: a run, versions one after another, each sealed and kept in its memory. A trainer that
+ * died comes back with a new run and an older step. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/fault.h"
+#include "intra/session_msg.h"
+#include "intra/source.h"
+#include "world.h"
+
+#define RETAINED 3u /* versions of its life that it seals again for a gateway that forgot them */
+
+static void run_open(struct trainer *t)
+{
+    struct tb_session_run_open m = {0};
+    const enum tb_status status = tb_name_set(&m.model, "policy");
+    TB_ASSERT(status == TB_OK);
+    (void)snprintf(m.key.text, sizeof m.key.text, "%s", t->key);
+    t->run_id = ++t->c.requests;
+    WORLD_SEND(&t->c, TB_SESSION_RUN_OPEN, t->run_id, &m, tb_session_run_open_encode);
+}
+
+static void export_version(struct trainer *t, uint32_t v)
+{
+    struct tb_export_buffer buffers[SHARDS_MAX];
+    struct version *made = &the->versions[v];
+    if (t->exported[v]) return;
+    t->exported[v] = true;
+    for (uint32_t s = 0; s < made->shard_count; s++)
+        buffers[s] = (struct tb_export_buffer){made->shards[s].bytes, made->shards[s].manifest.bytes, -1, 0};
+    const struct tb_export_options options = {v + 1, buffers, made->shard_count};
+    const enum tb_status status = tb_export_open(t->c.fabric, &options);
+    TB_ASSERT(status == TB_OK);
+}
+
+static uint64_t seal(struct trainer *t, uint32_t v, uint32_t shard)
+{
+    uint8_t head[4096], source[256];
+    struct tb_writer w, ws;
+    const struct tb_manifest *m = &the->versions[v].shards[shard].manifest;
+    const struct tb_source_shard s = {
+        .shard = shard, .held_buffer = TB_SOURCE_ALL_HELD, .packed_buffer = shard};
+    tb_writer_init(&w, head, sizeof head);
+    tb_manifest_head_encode(m, &w);
+    tb_writer_init(&ws, source, sizeof source);
+    tb_source_encode(&s, 1, &ws);
+    TB_ASSERT(!w.full && !ws.full);
+    export_version(t, v);
+    const struct tb_session_seal q = {
+        .uid = the->versions[v].key.uid,
+        .shard = shard,
+        .export_id = v + 1,
+        .head = {head, (uint32_t)w.used},
+        .digests = {(const uint8_t *)m->digests, m->chunk_count * TB_DIGEST_BYTES},
+        .source = {source, (uint32_t)ws.used}};
+    const uint64_t id = ++t->c.requests;
+    WORLD_SEND(&t->c, TB_SESSION_SEAL, id, &q, tb_session_seal_encode);
+    return id;
+}
+
+/* What this rank published and may still be needed: the library keeps its shadows until they are kept. */
+static void seal_again(struct trainer *t)
+{
+    const uint32_t end = t->making != NONE ? t->making : the->version_count;
+    for (uint32_t v = end > t->first + RETAINED ? end - RETAINED : t->first; v < end; v++)
+        for (uint32_t s = 0; !tb_id_is_zero(&the->versions[v].key.uid) && s < the->shard_count; s++)
+            (void)seal(t, v, s);
+}
+
+static void version_open(struct trainer *t)
+{
+    struct tb_session_version_open m = {.run = t->run, .number = t->number, .shard_count = the->shard_count};
+    const enum tb_status status = tb_name_set(&m.model, "policy");
+    TB_ASSERT(status == TB_OK);
+    t->open_id = ++t->c.requests;
+    WORLD_SEND(&t->c, TB_SESSION_VERSION_OPEN, t->open_id, &m, tb_session_version_open_encode);
+}
+
+static enum tb_status take_run(struct trainer *t, struct tb_wire_frame *f)
+{
+    struct tb_session_run m;
+    if (tb_session_run_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    if (f->request != t->run_id) return TB_OK;
+    t->run_id = 0;
+    if (!t->run_open && t->number == 0) { /* a new life: it goes on from an older step */
+        const uint64_t back = world_draw(FAULT_TRAINER, 3);
+        t->number = m.resumed_number > back ? m.resumed_number - back : 1;
+    }
+    if (m.has_last && t->number <= m.last_number) t->number = m.last_number + 1;
+    t->run = m.run;
+    t->run_open = true;
+    seal_again(t);
+    if (t->making == NONE) return TB_OK;
+    if (tb_id_is_zero(&the->versions[t->making].key.uid))
+        version_open(t);
+    else
+        t->seal_id = seal(t, t->making, t->sealed);
+    return TB_OK;
+}
+
+static enum tb_status take_opened(struct trainer *t, struct tb_wire_frame *f)
+{
+    struct tb_session_version m;
+    if (tb_session_version_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    if (f->request != t->open_id || t->making == NONE) return TB_OK;
+    t->open_id = 0;
+    the->versions[t->making].key = m.key;
+    t->sealed = 0;
+    t->seal_id = seal(t, t->making, 0);
+    return TB_OK;
+}
+
+static void give_up(struct trainer *t, enum tb_status why)
+{
+    world_say("gives up v%u: %s", t->making + 1, tb_status_name(why));
+    t->making = NONE;
+    t->open_id = t->seal_id = 0;
+    t->number++;
+    t->publish_at = tb_time_add(the->now, TB_MS(100));
+}
+
+static bool is_for_now(enum tb_status why)
+{
+    return why == TB_SITE_STORE || why == TB_SITE_NOMEM;
+}
+
+static void sealed(struct trainer *t, enum tb_status status)
+{
+    t->seal_id = 0;
+    if (is_for_now(status)) { /* asked again */
+        t->publish_at = tb_time_add(the->now, TB_MS(100));
+        return;
+    }
+    if (status != TB_OK && status != TB_DONE_BEFORE) {
+        give_up(t, status);
+        return;
+    }
+    if (++t->sealed < the->shard_count) {
+        t->seal_id = seal(t, t->making, t->sealed);
+        return;
+    }
+    world_say("published v%u", t->making + 1);
+    the->last_made |= !the->faulty;
+    t->making = NONE;
+    t->number++;
+    t->publish_at = tb_time_add(the->now, TB_MS(50 + world_random(1200)));
+}
+
+static enum tb_status take_reply(struct trainer *t, struct tb_wire_frame *f)
+{
+    struct tb_session_reply m;
+    if (tb_session_reply_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    const enum tb_status status = tb_session_status_get(m.status_negated);
+    if (f->request == t->run_id) {
+        t->run_id = 0;
+        t->publish_at = tb_time_add(the->now, TB_MS(100));
+        if (!is_for_now(status)) world_fail("its run is refused: %s", tb_status_name(status));
+    } else if (f->request == t->open_id && t->making != NONE) {
+        t->open_id = 0;
+        t->publish_at = tb_time_add(the->now, TB_MS(100));
+        if (!is_for_now(status)) give_up(t, status);
+    } else if (f->request == t->seal_id && t->making != NONE) {
+        sealed(t, status);
+    }
+    return TB_OK;
+}
+
+static enum tb_status take_grant(struct trainer *t, struct tb_wire_frame *f)
+{
+    struct tb_session_grant m;
+    if (tb_session_grant_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    const enum tb_status status = tb_export_grant(t->c.fabric, m.export_id, &m.token, &m.reader);
+    const struct tb_session_granted answer = {m.token, tb_session_status_put(status)};
+    WORLD_SEND(&t->c, TB_SESSION_GRANTED, 0, &answer, tb_session_granted_encode);
+    return TB_OK;
+}
+
+static enum tb_status frame(struct client *c, struct tb_wire_frame *f)
+{
+    struct trainer *t = c->owner;
+    struct tb_session_version_state m;
+    switch (f->type) {
+    case TB_SESSION_RUN:
+        return take_run(t, f);
+    case TB_SESSION_VERSION:
+        return take_opened(t, f);
+    case TB_SESSION_REPLY:
+        return take_reply(t, f);
+    case TB_SESSION_GRANT:
+        return take_grant(t, f);
+    case TB_SESSION_VERSION_STATE:
+        return tb_session_version_state_decode(&f->payload, &m);
+    default:
+        return TB_PEER_GARBLED;
+    }
+}
+
+static void welcome(struct client *c, bool same)
+{
+    struct trainer *t = c->owner;
+    (void)same;
+    t->open_id = t->seal_id = 0;
+    t->hold_steps = 0;
+    run_open(t);
+}
+
+void world_trainer_start(void)
+{
+    struct trainer *t = &the->trainer;
+    t->c.owner = t;
+    t->c.frame = frame;
+    t->c.welcome = welcome;
+    (void)snprintf(t->key, sizeof t->key, "run-%u", ++t->runs);
+    t->run_open = false;
+    t->run_id = t->open_id = t->seal_id = t->number = 0;
+    t->making = NONE;
+    t->first = the->version_count;
+    memset(t->exported, 0, sizeof t->exported);
+    world_client_start(&t->c);
+}
+
+void world_trainer_end(void)
+{
+    struct trainer *t = &the->trainer;
+    the->current = t->c.process;
+    world_say("is killed");
+    the->current = NULL;
+    world_process_end(t->c.process, false);
+}
+
+bool world_trainer_holds(uint32_t version)
+{
+    const struct trainer *t = &the->trainer;
+    return t->c.process->alive && version >= t->first && version + RETAINED >= the->version_count &&
+           t->exported[version];
+}
+
+static bool wants_more(void)
+{
+    if (the->faulty) return the->version_count < the->versions_wanted;
+    return !the->last_made && the->version_count < VERSIONS_MAX;
+}
+
+void world_trainer_step(void)
+{
+    struct trainer *t = &the->trainer;
+    the->current = t->c.process;
+    world_client_step(&t->c);
+    if (t->c.up) world_check_hold(t);
+    if (t->c.up && the->now >= t->publish_at) {
+        if (!t->run_open) {
+            if (t->run_id == 0) run_open(t);
+        } else if (t->making == NONE && wants_more()) {
+            t->making = world_version_make();
+            version_open(t);
+        } else if (t->making != NONE && t->open_id == 0 && t->seal_id == 0) {
+            if (tb_id_is_zero(&the->versions[t->making].key.uid))
+                version_open(t);
+            else
+                t->seal_id = seal(t, t->making, t->sealed);
+        }
+    }
+    the->current = NULL;
+}
