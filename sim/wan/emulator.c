@@ -5,7 +5,8 @@
  * it ends when its standard input does, so it cannot outlive who started it, and its devices end with it.
  *
  * Nothing is allocated while packets pass. The kernel hands TCP over in batches; segments.h cuts them into the packets of the wire,
- * whose fates are their own, and joins again what is due together. */
+ * whose fates are their own, and joins again what is due together, stream by stream. A link at work is served by ticks: most of what a
+ * packet costs here is the other site's TCP, which runs inside of the write, and a tick's packets are one write a stream. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -38,11 +39,16 @@
 #include "sim/wan/segments.h"
 
 #define DEVICE        "wan0"
-#define BATCH         16 /* reads before what is due is looked at again */
-#define JOIN_MAX      64 /* packets written at once */
+#define BATCH         16  /* reads before what is due is looked at again */
+#define JOIN_MAX      64  /* packets written at once */
+#define PARCELS_MAX   16  /* streams whose packets are joined at once */
+#define ROUND_MAX     512 /* packets delivered before the device is read again */
 #define BUSY_BATCH    8 /* as many at once: a link at work, which is served by ticks rather than by packets */
-#define TICK_NS       100000 /* of a busy link; a tenth of the promised delay error */
+#define TICK_SHARE    64 /* a tick is this part of the shortest delay from the site, ... */
+#define TICK_NS_MIN   100000
+#define TICK_NS_MAX   400000 /* ... within these */
 #define NAP_NS_MIN    20000  /* what is due sooner waits for company */
+#define NO_SLOT       UINT32_MAX
 #define SLOTS_MIN     8192
 #define SLOTS_TOUCHED 2048
 #define SLOTS_MAX     262144
@@ -59,9 +65,26 @@ struct due {
 
 /* What lies in a slot before the packet. */
 struct slot_head {
+    int64_t at;    /* when it is due */
+    uint32_t next; /* behind it in its lane */
     uint32_t bytes, to;
     bool joinable; /* TCP as its sender made it */
     struct virtio_net_hdr net;
+};
+
+/* Packets for one site in the order in which they came, each due no sooner than the one before. */
+struct lane {
+    uint32_t first, last; /* NO_SLOT: empty */
+};
+
+/* Packets for one site that are written at once: payload by payload behind one header, or a single one as it is. */
+struct parcel {
+    struct tb_segments_run run;
+    struct virtio_net_hdr net;
+    struct iovec parts[JOIN_MAX + 2];
+    uint32_t slots[JOIN_MAX];
+    uint32_t count, to;
+    bool open; /* more may join */
 };
 
 struct world;
@@ -75,9 +98,13 @@ struct site {
     uint8_t *slots;
     size_t slot_bytes;
     uint32_t slot_count, *unused, unused_count;
+    struct lane lanes[TB_SCENARIO_SITES_MAX]; /* by destination; what overtakes is in the heap */
     struct due *heap;
     uint32_t heap_count;
     uint64_t order;
+    int64_t tick_ns;
+    struct parcel parcels[PARCELS_MAX]; /* being filled */
+    uint32_t parcel_count;
     uint8_t batch[sizeof(struct virtio_net_hdr) + TB_SEGMENTS_BYTES_MAX + 1]; /* as read */
     atomic_ullong delivered, late[LATE_BUCKETS], late_us_max, no_slot, strange, write_failed;
 };
@@ -106,7 +133,7 @@ static int64_t clock_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* ---- what is under way: a heap by the time at which it is due ------------------------------------------------------- */
+/* ---- what is under way ---------------------------------------------------------------------------------------------- */
 
 static bool before(const struct due *a, const struct due *b)
 {
@@ -140,6 +167,49 @@ static struct slot_head *slot_at(const struct site *s, uint32_t slot)
     return (struct slot_head *)(void *)(s->slots + (size_t)slot * s->slot_bytes);
 }
 
+/* The packet in the slot is due at `at`. A lane takes what comes in order, at no cost; a heap of a BDP's packets would miss the cache at
+ * each of its levels. */
+static void put_under_way(struct site *s, uint32_t slot, int64_t at)
+{
+    struct slot_head *head = slot_at(s, slot);
+    struct lane *lane = &s->lanes[head->to];
+    head->at = at;
+    head->next = NO_SLOT;
+    if (lane->first == NO_SLOT) {
+        lane->first = lane->last = slot;
+    } else if (slot_at(s, lane->last)->at <= at) {
+        slot_at(s, lane->last)->next = slot;
+        lane->last = slot;
+    } else {
+        heap_push(s, (struct due){.at = at, .order = s->order++, .slot = slot});
+    }
+}
+
+/* When the next packet is due, and the lane it is in (NULL: the heap). INT64_MAX: nothing is under way. Of two that are due at once the lane's
+ * came first. */
+static int64_t next_due(struct site *s, struct lane **lane_out)
+{
+    int64_t at = INT64_MAX;
+    *lane_out = NULL;
+    for (struct lane *l = s->lanes; l < s->lanes + s->world->scenario.site_count; l++) {
+        if (l->first == NO_SLOT || slot_at(s, l->first)->at >= at) continue;
+        at = slot_at(s, l->first)->at;
+        *lane_out = l;
+    }
+    if (s->heap_count == 0 || s->heap[0].at >= at) return at;
+    *lane_out = NULL;
+    return s->heap[0].at;
+}
+
+static uint32_t take_due(struct site *s, struct lane *lane)
+{
+    if (lane == NULL) return heap_pop(s).slot;
+    const uint32_t slot = lane->first;
+    lane->first = slot_at(s, slot)->next;
+    if (lane->first != NO_SLOT) __builtin_prefetch(slot_at(s, lane->first));
+    return slot;
+}
+
 /* ---- packets ------------------------------------------------------------------------------------------------------- */
 
 static void note_lateness(struct site *s, int64_t late_ns)
@@ -153,16 +223,6 @@ static void note_lateness(struct site *s, int64_t late_ns)
     if (us > atomic_load_explicit(&s->late_us_max, memory_order_relaxed))
         atomic_store_explicit(&s->late_us_max, us, memory_order_relaxed);
 }
-
-/* Packets for one site that are written at once: payload by payload behind one header, or a single one as it is. */
-struct parcel {
-    struct tb_segments_run run;
-    struct virtio_net_hdr net;
-    struct iovec parts[JOIN_MAX + 2];
-    uint32_t slots[JOIN_MAX];
-    uint32_t count, to;
-    bool open; /* more may join */
-};
 
 static void parcel_begin(const struct site *s, struct parcel *p, uint32_t slot)
 {
@@ -199,28 +259,57 @@ static void parcel_write(struct site *s, struct parcel *p)
         p->net.hdr_len = (uint16_t)p->run.header_bytes;
     }
     const int parts = p->open ? (int)p->count + 2 : 2;
+    const int64_t now = clock_ns() - s->world->began;
+    for (uint32_t i = 0; i < p->count; i++)
+        note_lateness(s, now - slot_at(s, p->slots[i])->at);
     if (writev(s->world->sites[p->to].tun, p->parts, parts) < 0)
         atomic_fetch_add_explicit(&s->write_failed, p->count, memory_order_relaxed);
     for (uint32_t i = 0; i < p->count; i++)
         s->unused[s->unused_count++] = p->slots[i];
 }
 
-static void deliver_due(struct site *s)
+static void write_parcels(struct site *s)
 {
-    struct parcel p;
-    p.count = 0;
-    int64_t now = clock_ns() - s->world->began;
-    while (s->heap_count > 0 && s->heap[0].at <= now) {
-        const struct due d = heap_pop(s);
-        note_lateness(s, now - d.at);
-        if (p.count > 0 && parcel_add(s, &p, d.slot)) continue;
-        if (p.count > 0) {
-            parcel_write(s, &p);
-            now = clock_ns() - s->world->began;
-        }
-        parcel_begin(s, &p, d.slot);
+    for (struct parcel *p = s->parcels; p < s->parcels + s->parcel_count; p++)
+        parcel_write(s, p);
+    s->parcel_count = 0;
+}
+
+/* The parcel of the packet's stream, or NULL. */
+static struct parcel *parcel_of(struct site *s, uint32_t slot)
+{
+    const struct slot_head *head = slot_at(s, slot);
+    for (struct parcel *p = s->parcels; head->joinable && p < s->parcels + s->parcel_count; p++)
+        if (p->to == head->to && tb_segments_same_stream(&p->run, (const uint8_t *)(head + 1), head->bytes))
+            return p;
+    return NULL;
+}
+
+/* Streams may overtake one another within a tick; the packets of one stream do not, and what is no stream overtakes nothing. */
+static void deliver(struct site *s, uint32_t slot)
+{
+    struct parcel *p = parcel_of(s, slot);
+    if (p != NULL && parcel_add(s, p, slot)) return;
+    if (p != NULL) {
+        parcel_write(s, p);
+    } else {
+        if (s->parcel_count == PARCELS_MAX) write_parcels(s);
+        p = &s->parcels[s->parcel_count++];
     }
-    if (p.count > 0) parcel_write(s, &p);
+    parcel_begin(s, p, slot);
+    if (!p->open) write_parcels(s);
+}
+
+/* How many packets were due. */
+static uint32_t deliver_due(struct site *s)
+{
+    const int64_t now = clock_ns() - s->world->began;
+    struct lane *lane = NULL;
+    uint32_t count = 0;
+    for (; count < ROUND_MAX && next_due(s, &lane) <= now; count++)
+        deliver(s, take_due(s, lane));
+    write_parcels(s);
+    return count;
 }
 
 /* The path that an IPv4 packet takes by its destination's last byte, or NULL. */
@@ -245,7 +334,7 @@ static void keep_twin(struct site *s, const struct slot_head *head, int64_t at)
     }
     const uint32_t twin = s->unused[--s->unused_count];
     memcpy(slot_at(s, twin), head, sizeof *head + head->bytes);
-    heap_push(s, (struct due){.at = at, .order = s->order++, .slot = twin});
+    put_under_way(s, twin, at);
 }
 
 /* What the wire flips is found by a checksum that was made before. */
@@ -275,7 +364,7 @@ static bool take_packet(struct site *s, uint32_t slot, int64_t now)
     if (v.fate != TB_PATH_ARRIVES) return false;
     head->to = to;
     if (v.flip) flip(head, v.flip_bit);
-    heap_push(s, (struct due){.at = v.arrival, .order = s->order++, .slot = slot});
+    put_under_way(s, slot, v.arrival);
     if (v.twice) keep_twin(s, head, v.arrival);
     return true;
 }
@@ -332,7 +421,7 @@ static void take_single(struct site *s, const struct virtio_net_hdr *net, const 
     take(s, slot, now);
 }
 
-/* Reads at most BATCH times. How many packets' bytes came, in MTUs. */
+/* Reads at most BATCH times, which may leave more. How many packets' bytes came, in MTUs. */
 static uint32_t receive(struct site *s, bool *more_out)
 {
     uint32_t count = 0, all = 0;
@@ -350,19 +439,19 @@ static uint32_t receive(struct site *s, bool *more_out)
             take_batch(s, &net, packet, bytes, now);
         all += 1 + bytes / s->world->scenario.mtu;
     }
-    *more_out = count == BATCH;
+    *more_out |= count == BATCH;
     return all;
 }
 
-/* Waits for a packet, the next one due or the end. A busy link is served by ticks: the device's ring keeps what comes between. */
-static void wait_for_work(const struct site *s, bool busy)
+/* Waits for a packet, the next one due or the end. A busy link is served by ticks: the device's ring keeps what comes between, and what is
+ * due within a tick waits for its end. */
+static void wait_for_work(struct site *s, bool busy)
 {
     struct pollfd fds[2] = {{.fd = s->world->stop_fd, .events = POLLIN}, {.fd = s->tun, .events = POLLIN}};
-    int64_t nap = busy ? TICK_NS : 1000000000;
-    if (s->heap_count > 0) {
-        const int64_t due = s->heap[0].at - (clock_ns() - s->world->began);
-        if (due < nap) nap = due < NAP_NS_MIN ? NAP_NS_MIN : due;
-    }
+    struct lane *lane = NULL;
+    int64_t nap = busy ? s->tick_ns : 1000000000;
+    const int64_t due = next_due(s, &lane), now = clock_ns() - s->world->began;
+    if (!busy && due < now + nap) nap = due < now + NAP_NS_MIN ? NAP_NS_MIN : due - now;
     const struct timespec timeout = {.tv_sec = nap / 1000000000, .tv_nsec = nap % 1000000000};
     (void)ppoll(fds, busy ? 1 : 2, &timeout, NULL);
 }
@@ -372,10 +461,10 @@ static void *site_main(void *argument)
     struct site *s = argument;
     (void)prctl(PR_SET_TIMERSLACK, 1000);
     while (!atomic_load_explicit(&s->world->stop, memory_order_relaxed)) {
-        deliver_due(s);
-        bool more = false;
+        const uint32_t went = deliver_due(s);
+        bool more = went == ROUND_MAX;
         const uint32_t came = receive(s, &more);
-        if (!more) wait_for_work(s, came >= BUSY_BATCH);
+        if (!more) wait_for_work(s, came + went >= BUSY_BATCH);
     }
     return NULL;
 }
@@ -451,7 +540,22 @@ static bool make_room(struct site *s)
                   MADV_POPULATE_WRITE); /* a kernel before 5.14 is only slower */
     for (uint32_t i = 0; i < s->slot_count; i++)
         s->unused[s->unused_count++] = s->slot_count - 1 - i;
+    for (uint32_t i = 0; i < TB_SCENARIO_SITES_MAX; i++)
+        s->lanes[i] = (struct lane){NO_SLOT, NO_SLOT};
     return true;
+}
+
+/* Of a link at work: short beside the shortest way from here. */
+static int64_t tick_ns(const struct site *s)
+{
+    const struct tb_scenario *scenario = &s->world->scenario;
+    int64_t tick = TICK_NS_MAX;
+    for (const struct tb_scenario_path *p = scenario->paths; p < scenario->paths + scenario->path_count;
+         p++) {
+        const int64_t part = (int64_t)(p->settings.value[TB_PATH_DELAY] / TICK_SHARE);
+        if (p->from == s->index && part < tick) tick = part;
+    }
+    return tick < TICK_NS_MIN ? TICK_NS_MIN : tick;
 }
 
 static void make_paths(struct world *w)
@@ -468,10 +572,11 @@ static void make_paths(struct world *w)
         (void)pthread_mutex_init(&w->locks[i], NULL);
 }
 
-/* Before others where that is allowed: what is due waits for no sender and no receiver. */
+/* Before others where that is allowed: what is due waits for no sender and for no receiver, not even the kernel's (wanlab.py gives those
+ * threads priority 1). */
 static bool start_site(struct site *s)
 {
-    const struct sched_param first = {.sched_priority = 1};
+    const struct sched_param first = {.sched_priority = 2};
     if (pthread_create(&s->thread, NULL, site_main, s) != 0)
         return complain("no thread for", s->world->scenario.sites[s->index].name);
     s->running = true;
@@ -656,6 +761,7 @@ static int run(struct world *w, char **netns)
     for (uint32_t i = 0; good && i < w->scenario.site_count; i++) {
         w->sites[i].world = w;
         w->sites[i].index = i;
+        w->sites[i].tick_ns = tick_ns(&w->sites[i]);
         good = open_device(&w->sites[i], netns[i]) && make_room(&w->sites[i]);
     }
     w->began = clock_ns();

@@ -114,6 +114,13 @@ bool tb_segments_open(struct tb_segments_run *run, const uint8_t *packet, uint32
     return true;
 }
 
+bool tb_segments_same_stream(const struct tb_segments_run *run, const uint8_t *packet, uint32_t bytes)
+{
+    return tb_segments_header(packet, bytes) != 0 &&
+           memcmp(packet + IP_SOURCE, run->header + IP_SOURCE, 8) == 0 &&
+           memcmp(packet + ip_header(packet), run->header + ip_header(run->header), 4) == 0;
+}
+
 /* Whether two headers differ only in what differs between one segment and the next. */
 static bool alike(const uint8_t *a, const uint8_t *b, uint32_t header)
 {

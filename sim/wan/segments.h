@@ -29,6 +29,8 @@ struct tb_segments_run {
 
 /* The packet becomes the first of the run. False: it can be joined with none. */
 bool tb_segments_open(struct tb_segments_run *run, const uint8_t *packet, uint32_t bytes);
+/* Whether the packet is of the run's TCP stream and direction, joined or not. */
+bool tb_segments_same_stream(const struct tb_segments_run *run, const uint8_t *packet, uint32_t bytes);
 /* Whether the packet follows the run; then its payload, behind a header as long as the first one's, is part of it. */
 bool tb_segments_join(struct tb_segments_run *run, const uint8_t *packet, uint32_t bytes);
 /* Makes the header that goes before all payloads. */

@@ -88,6 +88,30 @@ static void what_does_not_follow_is_not_joined(void **state)
     }
 }
 
+/* Where packets of several streams are due at once, each finds its own stream's run. */
+static void a_stream_is_known_by_its_addresses_and_ports(void **state)
+{
+    (void)state;
+    uint8_t batch[BYTES], packets[2][HEADER + SEGMENT];
+    batch_make(batch);
+    struct tb_segments_run run;
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(tb_segments_cut(batch, BYTES, HEADER, SEGMENT, i, packets[i]), HEADER + SEGMENT);
+    packets[0][33] = 0x10;
+    assert_true(tb_segments_open(&run, packets[0], HEADER + SEGMENT));
+    assert_true(tb_segments_same_stream(&run, packets[1], HEADER + SEGMENT));
+    static const uint32_t tells[] = {12, 15, 16, 19, 20, 21, 22, 23};
+    for (uint32_t i = 0; i < sizeof tells / sizeof *tells; i++) {
+        packets[1][tells[i]] ^= 1;
+        assert_false(tb_segments_same_stream(&run, packets[1], HEADER + SEGMENT));
+        packets[1][tells[i]] ^= 1;
+    }
+    packets[1][24] ^= 1; /* another place in the stream */
+    assert_true(tb_segments_same_stream(&run, packets[1], HEADER + SEGMENT));
+    packets[1][9] = 17; /* not TCP */
+    assert_false(tb_segments_same_stream(&run, packets[1], HEADER + SEGMENT));
+}
+
 static void garbage_has_no_header(void **state)
 {
     (void)state;
@@ -122,6 +146,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cut_and_joined_again_is_the_same),
         cmocka_unit_test(what_does_not_follow_is_not_joined),
+        cmocka_unit_test(a_stream_is_known_by_its_addresses_and_ports),
         cmocka_unit_test(garbage_has_no_header),
         cmocka_unit_test(a_partial_checksum_is_made_whole),
     };
