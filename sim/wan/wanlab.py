@@ -7,11 +7,13 @@
 Needs root. However the process that made a lab ends, nothing of the lab stays: at its end, by a watchdog that outlives it, and, should
 that be killed as well, at the next start."""
 import contextlib
+import ctypes
 import json
 import os
 import pathlib
 import select
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -237,6 +239,17 @@ def start_time(pid):
     return None
 
 
+def receivers():
+    """The kernel's threads that receive for devices of labs."""
+    found = set()
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            pid, name = stat.read_text(encoding="ascii", errors="replace").split(")", 1)[0].split(" (", 1)
+            if name.startswith(f"napi/{DEVICE}"):
+                found.add(int(pid))
+    return found
+
+
 def take_down(prefix, grace_s=3.0):
     """Ends what runs in the namespaces that begin so, and deletes them."""
     names = [line.split()[0] for line in subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout.splitlines()]
@@ -269,9 +282,40 @@ def sweep():
             take_down("-".join(parts[:3]) + "-")
 
 
-def watchdog(prefix):
-    """A child in a session of its own that waits until this process is gone, and then takes the lab down. Returns the end of the pipe that
-    this process holds. A pid written into it is a process group to end as well."""
+def marked(folder):
+    """The processes that COMMAND of the lab with this folder began, by what their environment says."""
+    mark, found = f"\0TB_WAN_LAB={folder}/".encode(), set()
+    for environ in pathlib.Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark in b"\0" + environ.read_bytes():
+                found.add(int(environ.parent.name))
+    return found - {os.getpid()}
+
+
+def end_all(found, grace_s=3.0):
+    """Ends the processes that found() finds: asks, waits, insists."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        until = time.monotonic() + grace_s
+        for pid in found():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        while found() and time.monotonic() < until:
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            time.sleep(0.02)
+
+
+def clear_away(prefix, folder, found):
+    """What a runner that was killed has left."""
+    end_all(found)
+    take_down(prefix)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def watchdog(prefix, folder):
+    """A child in a session of its own that waits until this process is gone, and then takes the lab down. Returns its pid and the end of the
+    pipe that this process holds; "done" written into it says that there is nothing left to do."""
     ours, theirs = os.pipe()
     child = os.fork()
     if child != 0:
@@ -292,16 +336,8 @@ def watchdog(prefix):
         told = b""
         while part := os.read(ours, 4096):
             told += part
-        for word in told.split():
-            if word == b"done":
-                os._exit(0)
-        for word in told.split():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(int(word), signal.SIGTERM)
-        take_down(prefix)
-        for word in told.split():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(int(word), signal.SIGKILL)
+        if told != b"done":
+            clear_away(prefix, folder, lambda: marked(folder))
     finally:
         os._exit(0)
 
@@ -317,6 +353,7 @@ class Lab:
             raise LabError("this process has a lab already; one at a time")
         self.names = {site["name"]: self.prefix + site["name"] for site in self.plan["sites"]}
         self.counters_file = self.folder / "counters.json"
+        self.lab_file = self.folder / "lab.json"
         self.counters, self.void, self.why = {}, False, ""
         self.process = None
         self.stop = threading.Event()
@@ -354,10 +391,14 @@ class Lab:
             self.turner = threading.Thread(target=self.turn, args=(shaper.events(), time.monotonic()), daemon=True)
             self.turner.start()
             return
-        # Segments that come one after another are handed up together, as a card's own batches are.
+        # A site's TCP runs in a thread of its own (NAPI's), not inside of the emulator's writes: those cost a third then, and no packet that is
+        # due waits for another one's TCP. A kernel before 5.12 has no such thread and is only slower.
+        before = receivers()
         for name in self.names.values():
-            do(["ip", "netns", "exec", name, "sh", "-c",
-                f"cd /sys/class/net/{DEVICE} && echo 20000 >gro_flush_timeout && echo 1 >napi_defer_hard_irqs"])
+            subprocess.run(["ip", "netns", "exec", name, "sh", "-c", f"echo 1 >/sys/class/net/{DEVICE}/threaded"], stderr=subprocess.DEVNULL)
+        for pid in receivers() - before:
+            with contextlib.suppress(OSError):  # before others, as a card's interrupt would be, and behind the emulator
+                os.sched_setscheduler(pid, os.SCHED_FIFO, os.sched_param(1))
 
     def start_emulator(self):
         argv = [emulator(), "--counters", str(self.counters_file), "--seed", str(self.seed), str(find(self.scenario)), *self.names.values()]
@@ -427,10 +468,9 @@ def lab(scenario, seed=1, netem=False):
     if reason:
         raise LabError(reason)
     sweep()
-    with tempfile.TemporaryDirectory(prefix="tombolo-wan.") as folder:
+    with tempfile.TemporaryDirectory(prefix="tombolo-wan.", ignore_cleanup_errors=True) as folder:
         wan = Lab(scenario, seed, netem, folder)
-        guard, pipe = watchdog(wan.prefix)
-        wan.guard = pipe
+        guard, pipe = watchdog(wan.prefix, folder)
         try:
             wan.start()
             yield wan
@@ -439,34 +479,106 @@ def lab(scenario, seed=1, netem=False):
                 wan.finish()
             finally:
                 take_down(wan.prefix)
-                os.write(pipe, b"done ")
+                with contextlib.suppress(BrokenPipeError):  # it was killed
+                    os.write(pipe, b"done")
                 os.close(pipe)
                 os.waitpid(guard, 0)
+
+
+def prctl(option, value):
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+def descendants(pid):
+    """All that came of a process and still is, itself not counted."""
+    found, todo = [], [pid]
+    while todo:
+        with contextlib.suppress(OSError):
+            for task in pathlib.Path(f"/proc/{todo.pop()}/task").iterdir():
+                found += (new := [int(word) for word in (task / "children").read_text(encoding="ascii").split()])
+                todo += new
+    return found
+
+
+def keep(command, wan, alone, lifeline, told):
+    """The process between the runner and COMMAND. What COMMAND leaves behind becomes its child, so that it can end all of it when the runner
+    is gone (its lifeline has ended), whatever became of the watchdog; COMMAND ends with it in turn."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+    def as_it_was():
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+    try:
+        child = subprocess.Popen(command, env={**os.environ, "TB_WAN_LAB": str(wan.lab_file)}, start_new_session=alone, preexec_fn=as_it_was)
+    except OSError as error:
+        print(f"sim/wan/run: {command[0]} cannot be started: {error.strerror}", file=sys.stderr, flush=True)
+        return 127
+    os.write(told, f"{child.pid}".encode())
+    os.close(told)
+    gone = os.pidfd_open(child.pid)
+    ready, _, _ = select.select([gone, lifeline], [], [])
+    if gone in ready:
+        code = child.wait()
+        return code if code >= 0 else 128 - code
+    clear_away(wan.prefix, wan.folder, lambda: marked(wan.folder) | set(descendants(os.getpid())))
+    return 137
+
+
+def start_kept(command, wan, alone):
+    """(the keeper's pid, COMMAND's pid or None, the lifeline)."""
+    lifeline, ours = os.pipe()
+    from_keeper, told = os.pipe()
+    keeper = os.fork()
+    if keeper == 0:
+        code = 127
+        try:
+            # Neither the watchdog's pipe nor the emulator's standard input may stay open here: their ends are what says that the runner is gone.
+            for fd in range(3, 4096):
+                if fd not in (lifeline, told):
+                    with contextlib.suppress(OSError):
+                        os.close(fd)
+            os.set_inheritable(told, False)
+            code = keep(command, wan, alone, lifeline, told)
+        finally:
+            os._exit(code)
+    os.close(lifeline)
+    os.close(told)
+    said = os.read(from_keeper, 32)
+    os.close(from_keeper)
+    return keeper, int(said) if said else None, ours
+
+
+def signal_command(pid, number, alone):
+    with contextlib.suppress(ProcessLookupError):
+        (os.killpg if alone else os.kill)(pid, number)
 
 
 def run(scenario, command, seed, netem, json_file):
     """Runs a command beside the sites. Its exit code, or VOID."""
     with lab(scenario, seed, netem) as wan:
-        file = wan.folder / "lab.json"
-        file.write_text(json.dumps(wan.describe()), encoding="utf-8")
+        wan.lab_file.write_text(json.dumps(wan.describe()), encoding="utf-8")
         # In a session of its own, so that all of it can be ended; a terminal's own commands stay with the terminal.
         alone = not sys.stdin.isatty()
-        child = subprocess.Popen(command, env={**os.environ, "TB_WAN_LAB": str(file)}, start_new_session=alone)
-        if alone:
-            os.write(wan.guard, f"{child.pid} ".encode())
+        keeper, child, lifeline = start_kept(command, wan, alone)
         try:
-            code = child.wait()
+            status = os.waitpid(keeper, 0)[1]
         except BaseException:
-            with contextlib.suppress(ProcessLookupError):
-                (os.killpg if alone else os.kill)(child.pid, signal.SIGTERM)
-            try:
-                child.wait(3)
-            except subprocess.TimeoutExpired:
-                with contextlib.suppress(ProcessLookupError):
-                    (os.killpg if alone else os.kill)(child.pid, signal.SIGKILL)
-                child.wait()
+            # Asked to end: COMMAND first, which may take its time, then all that it left behind.
+            if child is not None:
+                signal_command(child, signal.SIGTERM, alone)
+            os.close(lifeline)
+            os.waitpid(keeper, 0)
             raise
+        os.close(lifeline)
+        code = os.waitstatus_to_exitcode(status)
         if code < 0:
+            end_all(lambda: marked(wan.folder))
             code = 128 - code
     if json_file:
         pathlib.Path(json_file).write_text(

@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
 """The emulated WAN as a whole: sites that are far apart, decisions that a seed repeats, and nothing left behind."""
 
+import contextlib
 import json
+import os
 import pathlib
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 from harness import SOURCE, Failed, main, scenario, wait_for
 
@@ -117,24 +122,228 @@ def alive(pid):
         return False
 
 
-def killed(number):
-    command = 'cat "$TB_WAN_LAB"; echo; ip netns exec $(jq -r ".sites[0].netns" "$TB_WAN_LAB") sleep 1000 & echo $!; wait'
-    run = subprocess.Popen([SOURCE / "sim/wan/run", "metro", "--", "sh", "-c", command], stdout=subprocess.PIPE, text=True)
-    about, sleeper = json.loads(run.stdout.readline()), int(run.stdout.readline())
-    wait_for("a process in the site", lambda: subprocess.check_output(["ip", "netns", "pids", about["sites"][0]["netns"]]))
-    run.send_signal(number)
-    run.wait()
-    wait_for("no namespace", lambda: not left(about["sites"][0]["netns"]) and not left(about["sites"][1]["netns"]))
-    wait_for("no process", lambda: not alive(about["emulator_pid"]) and not alive(sleeper))
-    run.stdout.close()
+class Parts:
+    """The processes of a run of sim/wan/run: the runner, its watchdog, the keeper of the command, and what the command left behind."""
+
+    def __init__(self):
+        # One child in a site, and one in a session of its own that nobody waits for.
+        command = ('cat "$TB_WAN_LAB"; echo; ip netns exec $(jq -r ".sites[0].netns" "$TB_WAN_LAB") sleep 1000 & echo $!; '
+                   'setsid sh -c "sleep 1001 & echo \\$!"; wait')
+        self.run = subprocess.Popen([SOURCE / "sim/wan/run", "metro", "--", "sh", "-c", command], stdout=subprocess.PIPE, text=True)
+        self.about = json.loads(self.run.stdout.readline())
+        self.sleepers = [int(self.run.stdout.readline()) for _ in range(2)]
+        wait_for("a process in the site", lambda: subprocess.check_output(["ip", "netns", "pids", self.about["sites"][0]["netns"]]))
+        self.pids = {"runner": self.run.pid}
+        for pid in children(self.run.pid):
+            if pid != self.about["emulator_pid"]:
+                self.pids["keeper" if children(pid) else "watchdog"] = pid
+        must(len(self.pids) == 3, f"a runner, a keeper and a watchdog: {self.pids}")
+
+    def kill(self, who, number):
+        for name in who:
+            os.kill(self.pids[name], number)
+
+    def must_be_gone(self):
+        self.run.stdout.close()
+        self.run.wait()
+        pids = [*self.sleepers, self.about["emulator_pid"], *self.pids.values()]
+        wait_for(f"no process of {pids}", lambda: not any(alive(pid) for pid in pids))
+        wait_for("no folder", lambda: not pathlib.Path(self.about["counters"]).parent.exists())
+        wait_for("no namespace", lambda: not any(left(site["netns"]) for site in self.about["sites"]))
+
+
+def children(pid):
+    found = []
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        found += map(int, (task / "children").read_text().split())
+    return found
 
 
 @scenario
 def a_killed_lab_leaves_nothing(_lab):
-    """No namespace, device or process stays, whether it was asked to end or was killed."""
+    """No namespace, device or process stays, whether the lab was asked to end or any two of its own processes were killed."""
     needs_root()
-    killed(signal.SIGTERM)
-    killed(signal.SIGKILL)
+    for number, who in ((signal.SIGTERM, ["runner"]), (signal.SIGKILL, ["runner"]), (signal.SIGKILL, ["keeper"]),
+                        (signal.SIGKILL, ["watchdog", "runner"]), (signal.SIGKILL, ["keeper", "runner"])):
+        parts = Parts()
+        parts.kill(who, number)
+        parts.must_be_gone()
+
+
+@scenario
+def a_lab_outlives_its_watchdog(_lab):
+    """Without its watchdog a run goes on, and still takes everything down at its end."""
+    needs_root()
+    parts = Parts()
+    parts.kill(["watchdog"], signal.SIGKILL)
+    os.kill(parts.sleepers[0], signal.SIGKILL)
+    must(parts.run.wait(timeout=60) == 0, "the command ended well")
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(parts.sleepers[1], signal.SIGKILL)  # a run that ends by itself leaves the command's daemons alone
+    parts.must_be_gone()
+
+
+STALL = r"""
+import json, os, signal, socket, subprocess, sys, time
+lab = json.load(open(os.environ["TB_WAN_LAB"]))
+send = "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\nfor _ in range(300): s.sendto(b'x', ('10.201.0.2', 9))"
+subprocess.run(["ip", "netns", "exec", lab["sites"][0]["netns"], sys.executable, "-c", send], check=True)
+end = time.monotonic() + 20
+while True:
+    os.kill(lab["emulator_pid"], signal.SIGUSR1)
+    if os.path.exists(lab["counters"]) and json.load(open(lab["counters"]))["paths"][0]["packets"] >= 300:
+        break
+    assert time.monotonic() < end
+    time.sleep(0.01)
+os.kill(lab["emulator_pid"], signal.SIGSTOP)
+time.sleep(2.2)  # the fault: the emulator does nothing while 300 packets are due
+os.kill(lab["emulator_pid"], signal.SIGCONT)
+while json.load(open(lab["counters"]))["sites"][0]["delivered"] < 300:
+    os.kill(lab["emulator_pid"], signal.SIGUSR1)
+    assert time.monotonic() < end
+    time.sleep(0.01)
+"""
+
+
+@scenario
+def a_run_that_fell_behind_is_void(_lab):
+    """Packets that were late are said: on stderr, in the JSON, and by the exit code of a command that ended well. SIGUSR1 writes the counters."""
+    needs_root()
+    with tempfile.TemporaryDirectory() as folder:
+        file, out = pathlib.Path(folder) / "slow.yaml", pathlib.Path(folder) / "end.json"
+        file.write_text("sites: [a, b]\npaths:\n  - {between: [a, b], delay: 2s}\n")
+        done = subprocess.run([SOURCE / "sim/wan/run", "--json", out, file, "--", sys.executable, "-c", STALL],
+                              stderr=subprocess.PIPE, text=True)
+        must(done.returncode == wanlab.VOID, f"{wanlab.VOID}, not {done.returncode}: {done.stderr}")
+        must("VOID: packets were delivered late" in done.stderr, f"said: {done.stderr}")
+        end = json.loads(out.read_text())
+        must(end["void"] and end["counters"]["void"] and end["exit_code"] == 0, f"in the JSON: {end}")
+
+
+# One fault each on the way from `hub`; the way back is clean but for what is said.
+FAULTS = """
+sites: [hub, loss, burst, twice, swap, flip, long, cut]
+paths:
+  - {from: hub, to: loss, delay: 1ms, loss: 20%}
+  - {from: hub, to: burst, delay: 1ms, burst_enter: 2%, burst_leave: 20%}
+  - {from: hub, to: twice, delay: 1ms, duplicate: 20%}
+  - {from: hub, to: swap, delay: 5ms, reorder: 20%}
+  - {from: hub, to: flip, delay: 1ms, corrupt: 20%}
+  - {from: hub, to: long, delay: 1ms, mtu: 600}
+  - {from: hub, to: cut, delay: 1ms, cut: yes}
+  - {from: cut, to: hub, delay: 1ms}
+  - {from: loss, to: hub, delay: 1ms}
+schedule:
+  - {at: 0s, every: 100ms, from: loss, to: hub, cut: yes}
+  - {at: 50ms, every: 100ms, from: loss, to: hub, cut: no}
+"""
+# Receives until a second of silence; prints how many came, how many of them were new, how many overtook and how many the checksum refused.
+SINK = """
+import json, re, socket, struct
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+s.bind(("0.0.0.0", 9))
+print("up", flush=True)
+s.settimeout(30)
+seen = []
+try:
+    while True:
+        seen.append(struct.unpack("!I", s.recv(2000)[:4])[0])
+        s.settimeout(1)
+except TimeoutError:
+    pass
+names, values = [line.split() for line in open("/proc/net/snmp") if line.startswith("Udp:")]
+refused = int(dict(zip(names, values))["InCsumErrors"])
+print(json.dumps([len(seen), len(set(seen)), sum(b < a for a, b in zip(seen, seen[1:])), refused]))
+"""
+COUNT = 500
+FLOOD = f"""
+import socket, struct, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for i in range({COUNT}):
+    for to in sys.argv[1:]:
+        s.sendto(struct.pack("!I", i) + b"x" * 796, (to, 9))
+"""
+
+
+def between(low, value, high, what):
+    must(low <= value <= high, f"{what}: {value} is not from {low} to {high}")
+
+
+@scenario
+def each_fault_does_what_it_says(_lab):
+    """Eight sites, a fault on each way: it is in the counters of its own path alone, and the site at its end sees it."""
+    needs_root()
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "faults.yaml"
+        file.write_text(FAULTS)
+        with wanlab.lab(file, seed=3) as wan:
+            names = ["loss", "burst", "twice", "swap", "flip"]
+            sinks = {name: subprocess.Popen(wan.enter(name, [sys.executable, "-c", SINK]), stdout=subprocess.PIPE, text=True)
+                     for name in names}
+            for sink in sinks.values():
+                sink.stdout.readline()
+            to = [wan.address(name) for name in (*names, "long", "cut")]
+            subprocess.run(wan.enter("hub", [sys.executable, "-c", FLOOD, *to]), check=True)
+            one = wan.enter("cut", [sys.executable, "-c", FLOOD, wan.address("hub")])
+            subprocess.run(one, check=True)
+            got = {name: json.loads(sink.communicate()[0]) for name, sink in sinks.items()}
+            ways = paths_of(wan.read_counters())
+
+            def both_seen():
+                subprocess.run(wan.enter("loss", [sys.executable, "-c", FLOOD, wan.address("hub")]), check=True)
+                flapped = paths_of(wan.read_counters())["loss", "hub"]
+                return 0 < flapped["lost_cut"] < flapped["packets"]
+            wait_for("a schedule that cuts and mends", both_seen)
+    for (origin, site), way in ways.items():
+        if origin == "hub":
+            must(way["packets"] >= COUNT, f"{COUNT} packets to {site}: {way}")
+    counts = {site: way for (origin, site), way in ways.items() if origin == "hub"}
+    between(60, counts["loss"]["lost_wire"], 140, "a fifth is lost")
+    between(2, counts["burst"]["bursts"], 25, "bursts")
+    must(counts["burst"]["lost_wire"] >= 2 * counts["burst"]["bursts"], f"a burst loses several: {counts['burst']}")
+    between(60, counts["twice"]["duplicated"], 140, "a fifth comes twice")
+    between(60, counts["swap"]["reordered"], 140, "a fifth overtakes")
+    between(60, counts["flip"]["corrupted"], 140, "a fifth is flipped")
+    between(COUNT, counts["long"]["lost_mtu"], COUNT, "all are too long")
+    between(COUNT, counts["cut"]["lost_cut"], counts["cut"]["packets"], "cut one way")
+    must(ways["cut", "hub"]["lost_cut"] == 0 and ways["cut", "hub"]["packets"] >= COUNT, f"and open the other: {ways['cut', 'hub']}")
+    own = {"loss": "lost_wire", "burst": "lost_wire", "twice": "duplicated", "swap": "reordered", "flip": "corrupted", "long": "lost_mtu",
+           "cut": "lost_cut"}
+    for site, way in counts.items():
+        others = {key: way[key] for key in set(own.values()) - {own[site]} if way[key] != 0}
+        must(not others, f"{site} has {others} as well")
+    for name in ("loss", "burst"):
+        must(got[name][1] == COUNT - counts[name]["lost_wire"], f"{name}: what was not lost arrives: {got[name]}")
+    must(got["twice"][:2] == [COUNT + counts["twice"]["duplicated"], COUNT], f"twice: {got['twice']}")
+    must(got["swap"][1] == COUNT and got["swap"][2] >= 20, f"swap: all arrive, some before others: {got['swap']}")
+    must(got["flip"][0] + got["flip"][3] <= COUNT and got["flip"][3] >= 40, f"flip: checksums see it: {got['flip']}")
+
+
+def paths_of(counters):
+    return {(path["from"], path["to"]): path for path in counters["paths"]}
+
+
+@scenario
+def tc_takes_what_netem_is_told(_lab):
+    """Each shipped scenario is read, its `--netem` script is a shell script, and tc understands each qdisc, class and filter in it."""
+    needs_root()
+    must(len(wanlab.shipped()) == 8, f"eight scenarios: {wanlab.shipped()}")
+    wanted = set()
+    for name in wanlab.shipped():
+        wanlab.plan(name)
+        script = subprocess.run([SOURCE / "sim/wan/run", "--netem", "--print", name], capture_output=True, text=True, check=True).stdout
+        must(subprocess.run(["sh", "-n"], input=script, text=True).returncode == 0, f"{name}: a shell script")
+        for words in (shlex.split(line) for line in script.splitlines() if line.startswith("tc ")):
+            wanted.add(tuple([words[0], *words[3:]]))  # without -n NAMESPACE
+    must(any("gemodel" in words for words in wanted) and any("change" in words for words in wanted), "bursts and schedules are in them")
+    if shutil.which("tc") is None:
+        print("skipped: tc is not installed")
+        sys.exit(77)
+    # A device that is not there: what tc cannot parse it says before it looks for the device.
+    for words in wanted:
+        done = subprocess.run(["unshare", "--net", *("absent0" if word == wanlab.DEVICE else word for word in words)], capture_output=True, text=True)
+        must("Cannot find device" in done.stderr, f"{shlex.join(words)}: {done.stderr}")
 
 
 if __name__ == "__main__":
