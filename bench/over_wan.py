@@ -5,7 +5,6 @@ The sweep for the best iperf3 or pump is done once, in short runs; the rounds th
 import time
 
 import harness
-import lab as sites
 from beside_peers import Ours
 from measuring import measurement
 from wan_wire import judged, wan_of
