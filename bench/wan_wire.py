@@ -112,7 +112,7 @@ def judged(bench, wire, once):
         pairs = once()
         why = wire.verdict()
         if why is not None:
-            bench.say(f"  void: {why}")
+            bench.say(f"  void, {why}: " + ", ".join(f"{name} {a:.4g}, {b:.4g}" for name, (a, b) in pairs.items()))
             continue
         yield pairs
         good += 1
