@@ -75,9 +75,10 @@ def ib_read_bw(bench):
     def one():
         done = subprocess.run([str(keys.ROOT / "sim/vm/run"), "--json", "--timeout", "240", "--", "bash", "-c", IN_THE_VM],
                               capture_output=True, text=True, check=False, timeout=300)
-        if done.returncode == 77:
-            raise Skip(f"sim/vm/run: {done.stderr.strip().splitlines()[-1]}")
-        said = json.loads(done.stdout).get("output", "") if done.stdout.startswith("{") else done.stdout
+        answer = json.loads(done.stdout)
+        if "why_skipped" in answer:
+            raise Skip(f"sim/vm/run: {answer['why_skipped']}")
+        said = answer["stdout"]
         rows = [line.split() for line in said.splitlines() if re.match(r"^\s*65536\s+\d+", line)]
         if not rows:
             raise Skip(f"ib_read_bw in the VM gave no rate: {(said or done.stderr).strip()[-150:]}")
