@@ -359,7 +359,7 @@ def side_by_side(bench, wire, names, mib, title):
 @measurement("link.cpu", "peers.goodput", "peers.copies8")
 def beside_peers(bench):
     with Wire() as wire:
-        yield from side_by_side(bench, wire, ("link.cpu", "peers.goodput", "peers.copies8"), 256 if bench.quick else 512, "on a veth")
+        yield from side_by_side(bench, wire, ("link.cpu", "peers.goodput", "peers.copies8"), 256, "on a veth")
 
 
 def over_scenario(bench, scenario, title):

@@ -429,7 +429,7 @@ class Lab:
         for link in self.links:
             link.close()
         complaints = died + self.sanitizer_reports()
-        if (kind is not None and not issubclass(kind, Skipped)) or complaints:
+        if (kind is not None and not issubclass(kind, (Skipped, SystemExit))) or complaints:
             for log in sorted(self.dir.rglob("*.log")):
                 text = log.read_text(errors="replace")
                 if text:
