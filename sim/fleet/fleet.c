@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/fleet/fleet_file.h"
 #include "sim/fleet/fleet_model.h"
 
 static const char usage_text[] =
@@ -22,6 +23,8 @@ static const char usage_text[] =
     "  --hosts, --racks   of one site     --workers  of one host     --delay-ms  one way, of each site's "
     "link\n"
     "  --link, --nic      bits a second   --bytes    of the version; numbers may be written 240e9\n"
+    "With a file, tombolo-fleet FILE, sites may differ, and what is lost on the way is tried: tombolo-fleet "
+    "FILE --help\n"
     "Example: tombolo-fleet --sites 3 --hosts 64 --bytes 16e9 --chunks 4096 --link 1e9\n"
     "Exit codes: 0 done, 1 no memory, 2 usage.\n";
 
@@ -126,6 +129,7 @@ static int run(struct tb_fleet *f, bool json)
 
 int main(int argc, char **argv)
 {
+    if (argc > 1 && argv[1][0] != '-') return tb_fleet_file_main(argc, argv);
     static const struct option options[] = {{"sites", required_argument, NULL, 's'},
                                             {"hosts", required_argument, NULL, 'h'},
                                             {"workers", required_argument, NULL, 'w'},

@@ -1,0 +1,231 @@
+/* fleet_hops.c - hops inside a site: intra/hop says which chunk next, NICs say when it is there. */
+#include "sim/fleet/fleet_inside.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/bitmap.h"
+#include "base/fault.h"
+
+static double max_of(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static struct site *site_of(struct fleet *f, const struct worker *w)
+{
+    return &f->sites[w->site];
+}
+
+static const struct tb_place *place_of(struct fleet *f, const struct worker *w)
+{
+    return w->source == FROM_GATEWAY ? &site_of(f, w)->place : &f->workers[w->source].place;
+}
+
+static bool source_alive(struct fleet *f, const struct worker *w)
+{
+    if (w->source == FROM_GATEWAY) return site_of(f, w)->gateway_up;
+    return w->source != NOBODY && f->workers[w->source].alive;
+}
+
+/* Memory for a worker that reads over its NIC. */
+static void make_place(struct fleet *f, struct worker *w)
+{
+    const uint64_t words = TB_BITMAP_WORDS(f->chunk_count);
+    if (w->words != NULL) return;
+    w->words = tb_calloc(6 * words, sizeof *w->words);
+    if (w->words == NULL) {
+        f->full = true;
+        return;
+    }
+    w->place = (struct tb_place){.manifest = &f->manifest, .held = w->words, .claimed = w->words + words};
+}
+
+static uint32_t *readers_of(struct fleet *f, const struct worker *w)
+{
+    return w->source == FROM_GATEWAY ? &site_of(f, w)->readers : &f->workers[w->source].readers;
+}
+
+static void unlink_reader(struct fleet *f, struct worker *w)
+{
+    if (!w->linked) return;
+    uint32_t *at = readers_of(f, w);
+    while (&f->workers[*at] != w)
+        at = &f->workers[*at].next_reader;
+    *at = w->next_reader;
+    w->linked = false;
+}
+
+static void link_reader(struct fleet *f, struct worker *w)
+{
+    uint32_t *first = readers_of(f, w);
+    w->next_reader = *first;
+    *first = (uint32_t)(w - f->workers);
+    w->linked = true;
+}
+
+void fleet_hop_close(struct fleet *f, struct worker *w)
+{
+    unlink_reader(f, w);
+    w->epoch++;
+    w->reading = false;
+    w->asleep = false;
+    if (w->words != NULL) memset(w->place.claimed, 0, TB_BITMAP_WORDS(f->chunk_count) * sizeof *w->words);
+}
+
+/* A chunk over two NICs that each serve in order. */
+static void request(struct fleet *f, struct worker *w, const struct tb_hop_aim *aim)
+{
+    struct site *s = site_of(f, w);
+    const bool gateway = w->source == FROM_GATEWAY;
+    struct nic *from = &s->nics[gateway ? 0 : f->workers[w->source].host];
+    struct nic *to = &s->nics[w->host];
+    const double out_rate = gateway && s->spec->gateway_nic > 0 ? s->spec->gateway_nic : s->spec->nic;
+    const tb_time_ns asked = fleet_after(f, s->spec->rtt_s / 2);
+    const tb_time_ns begun = asked > from->out_free ? asked : from->out_free;
+    from->out_free = begun + (tb_time_ns)(aim->bytes / out_rate * 1e9);
+    const tb_time_ns in_begun = begun > to->in_free ? begun : to->in_free;
+    const tb_time_ns in_end = in_begun + (tb_time_ns)(aim->bytes / s->spec->nic * 1e9);
+    to->in_free = in_end > from->out_free ? in_end : from->out_free;
+    from->out += aim->bytes;
+    to->in += aim->bytes;
+    fleet_event(f, to->in_free + (tb_time_ns)((s->spec->rtt_s / 2 + s->spec->hop_s) * 1e9),
+                (struct event){
+                    .kind = LANDED, .who = (uint32_t)(w - f->workers), .b = aim->chunk, .epoch = w->epoch});
+}
+
+static void pump(struct fleet *f, struct worker *w)
+{
+    struct tb_hop_aim aim;
+    while (source_alive(f, w) && tb_hop_next(&w->hop, &aim))
+        request(f, w, &aim);
+}
+
+static void poll_next(struct fleet *f, struct worker *w)
+{
+    const tb_time_ns round_trip = fleet_after(f, site_of(f, w)->spec->rtt_s);
+    fleet_event(f, w->hop.poll_at > round_trip ? w->hop.poll_at : round_trip,
+                (struct event){.kind = POLL, .who = (uint32_t)(w - f->workers), .epoch = w->epoch});
+}
+
+/* Looks that would find nothing are not events: a hop sleeps until its source has news, then the looks that it made
+ * meanwhile are told to its core, and the next one is an event. */
+void fleet_news(struct fleet *f, uint32_t first_reader)
+{
+    for (uint32_t r = first_reader; r != NOBODY; r = f->workers[r].next_reader) {
+        struct worker *w = &f->workers[r];
+        if (!w->asleep) continue;
+        w->asleep = false;
+        while (w->hop.poll_at <= f->now)
+            tb_hop_round_done(&w->hop, w->hop.poll_at);
+        poll_next(f, w);
+    }
+}
+
+void fleet_poll(struct fleet *f, struct worker *w)
+{
+    uint32_t first, count;
+    if (!source_alive(f, w)) return;
+    if (!tb_hop_poll_words(&w->hop, 0, &first, &count)) return; /* its source is known whole */
+    TB_ASSERT(tb_hop_seen(&w->hop, 0, first, place_of(f, w)->held + first, count) == TB_OK);
+    tb_hop_round_done(&w->hop, f->now);
+    pump(f, w);
+    w->asleep = !w->whole;
+}
+
+/* Those of its host that copy from it are done when all of them have gone through the host's memory. */
+static void followers_go(struct fleet *f, struct worker *w)
+{
+    const struct site *s = site_of(f, w);
+    const uint32_t self = (uint32_t)(w - f->workers);
+    uint32_t followers = 0;
+    for (uint32_t i = 0; i < (uint32_t)s->spec->workers; i++) {
+        const uint32_t other = s->first_worker + (w->host - 1) * (uint32_t)s->spec->workers + i;
+        followers += f->workers[other].source == self && !f->workers[other].whole;
+    }
+    if (followers == 0) return;
+    const double behind = f->chunk_bytes * (double)followers / s->spec->shm + s->spec->hop_s;
+    const double all = (double)w->first_at / 1e9 + f->spec->version.bytes * followers / s->spec->shm;
+    const double at = max_of((double)f->now / 1e9 + behind, all);
+    for (uint32_t i = 0; i < (uint32_t)s->spec->workers; i++) {
+        const uint32_t other = s->first_worker + (w->host - 1) * (uint32_t)s->spec->workers + i;
+        struct worker *o = &f->workers[other];
+        if (o->source == self && !o->whole)
+            fleet_event(f, (tb_time_ns)(at * 1e9),
+                        (struct event){.kind = FOLLOWED, .who = other, .epoch = o->epoch});
+    }
+}
+
+void fleet_worker_whole(struct fleet *f, struct worker *w)
+{
+    if (w->whole) return;
+    w->whole = true;
+    w->reading = false;
+    w->whole_at = f->now;
+    f->done++;
+    site_of(f, w)->done++;
+    f->moved_at = f->now;
+    fleet_tell_progress(f, w);
+    followers_go(f, w);
+}
+
+void fleet_landed(struct fleet *f, struct worker *w, uint32_t chunk)
+{
+    const struct tb_hop_aim aim = {.chunk = chunk, .bytes = f->chunks[chunk].bytes};
+    w->held += tb_bitmap_set(w->place.held, chunk) ? 1 : 0;
+    (void)tb_bitmap_clear(w->place.claimed, chunk);
+    tb_hop_landed(&w->hop, &aim);
+    if (w->first_at == TB_TIME_NEVER) w->first_at = f->now;
+    f->moved_at = f->now;
+    fleet_news(f, w->readers);
+    pump(f, w);
+    if (w->held == f->chunk_count) fleet_worker_whole(f, w);
+}
+
+static void follow(struct fleet *f, struct worker *w, uint32_t source)
+{
+    const struct worker *o = &f->workers[source];
+    w->first_at = o->first_at;
+    w->depth = o->depth;
+    if (o->whole) followers_go(f, &f->workers[source]);
+}
+
+/* What a follower copied so far, when it has to go on over the NIC. */
+static void take_over(struct fleet *f, struct worker *w)
+{
+    if (w->words != NULL || f->full) return;
+    const uint32_t before = w->source;
+    make_place(f, w);
+    if (f->full || before == NOBODY || before == FROM_GATEWAY || f->workers[before].host != w->host ||
+        f->workers[before].words == NULL)
+        return;
+    memcpy(w->place.held, f->workers[before].place.held, TB_BITMAP_WORDS(f->chunk_count) * sizeof *w->words);
+    w->held = f->workers[before].held;
+}
+
+void fleet_planned(struct fleet *f, struct worker *w, uint32_t source)
+{
+    struct site *s = site_of(f, w);
+    if (w->whole || !w->alive || !(source == FROM_GATEWAY || f->workers[source].alive)) return;
+    fleet_hop_close(f, w);
+    if (source != FROM_GATEWAY && f->workers[source].host == w->host) {
+        w->source = source;
+        w->reading = true;
+        follow(f, w, source);
+        return;
+    }
+    take_over(f, w);
+    if (f->full) return;
+    w->source = source;
+    w->reading = true;
+    link_reader(f, w);
+    w->depth = source == FROM_GATEWAY ? 1 : f->workers[source].depth + 1;
+    if (w->depth > s->depth) s->depth = w->depth;
+    w->seen_source = (struct tb_source_shard){0};
+    w->shard = (struct tb_hop_shard){.source = &w->seen_source,
+                                     .place = &w->place,
+                                     .memory = w->words + 2 * TB_BITMAP_WORDS(f->chunk_count)};
+    tb_hop_state_init(&w->hop, &w->shard, 1, 0, f->now);
+    fleet_event(f, fleet_after(f, 2 * s->spec->rtt_s), /* connect, then the first snapshot */
+                (struct event){.kind = POLL, .who = (uint32_t)(w - f->workers), .epoch = w->epoch});
+}
