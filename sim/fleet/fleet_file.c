@@ -21,7 +21,7 @@ static const char usage_text[] =
     "and crossings; beside it a star (each host from its gateway) and pulls (each worker over the links).\n"
     "  --lose   what is lost on the way, and what that does to the others; `each` tries all of them, one run "
     "each\n"
-    "  --at     when (default: half of the time that it takes without a loss)\n"
+    "  --at     when (default: half of the time that its site needs; home: that the sites need)\n"
     "  --full   a full version crosses, whatever `delta` says\n"
     "Example: tombolo-fleet sim/fleet/scenarios/three.yaml --lose gateway:west\n"
     "Exit codes: 0 done, 1 no memory, 2 usage or a file that says something else.\n";
@@ -244,12 +244,20 @@ static bool simulate(const struct tb_fleet_scenario *s, const struct tb_fleet_lo
     return status == TB_OK;
 }
 
+/* In the middle of what the lost one does: a site's spreading, home's crossings. */
+static double half_way(const struct tb_fleet_scenario *s, const struct tb_fleet_outcome *base, unsigned site)
+{
+    const struct tb_fleet_site_result *r = &base->sites[site];
+    if (site == s->home) return base->gateways.last / 2;
+    return (r->workers.count > 0 ? r->workers.last : r->gateway_s) / 2;
+}
+
 static bool run_losses(const struct tb_fleet_scenario *s, const struct options *o,
                        const struct tb_fleet_outcome *base, struct tb_fleet_loss *losses, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
         struct tb_fleet_outcome after;
-        losses[i].at_s = o->at_s >= 0 ? o->at_s : base->workers.last / 2;
+        losses[i].at_s = o->at_s >= 0 ? o->at_s : half_way(s, base, losses[i].site);
         if (!simulate(s, &losses[i], o, &after)) return false;
         if (o->json)
             json_loss(s, &losses[i], &after, i == 0);

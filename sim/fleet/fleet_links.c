@@ -17,16 +17,21 @@ static double goodput(const struct way *way)
     return way->spec->rate * (mtu - TCP_IP_BYTES) / mtu / TLS_SHARE * way->spec->efficiency;
 }
 
-/* What the streams' windows let through so long after they began: they double each round trip. */
-static double ramped(const struct way *way, tb_time_ns at)
+/* Seconds that so many bytes take from `at` on. The streams' windows begin with ten packets and double each round trip,
+ * until the link's rate is the limit. */
+static double takes_s(const struct way *way, tb_time_ns at, double bytes)
 {
-    const double trip = 2 * way->spec->delay_s;
-    const double full = goodput(way);
-    if (trip <= 0 || way->ramp_at == TB_TIME_NEVER) return full;
-    const double trips = (double)(at - way->ramp_at) / 1e9 / trip;
-    if (trips > 60) return full;
-    return fmin(full,
-                way->spec->streams * FIRST_PACKETS * (way->spec->mtu - TCP_IP_BYTES) / trip * exp2(trips));
+    const double trip = 2 * way->spec->delay_s, full = goodput(way);
+    const double first =
+        way->spec->streams * FIRST_PACKETS * (way->spec->mtu - TCP_IP_BYTES) / fmax(trip, 1e-9);
+    if (trip <= 0 || way->ramp_at == TB_TIME_NEVER || first >= full) return bytes / full;
+    const double since = (double)(at > way->ramp_at ? at - way->ramp_at : 0) / 1e9;
+    const double ramp = trip * log2(full / first); /* from then on it is full */
+    if (since >= ramp) return bytes / full;
+    const double begun = exp2(since / trip), unit = first * trip / log(2);
+    const double in_ramp = unit * (full / first - begun);
+    if (bytes <= in_ramp) return trip * log2(begun + bytes / unit) - since;
+    return ramp - since + (bytes - in_ramp) / full;
 }
 
 static uint32_t number(const struct fleet *f, const struct way *way)
@@ -110,7 +115,7 @@ void fleet_cross(struct fleet *f, struct site *s, const struct tb_catalog_todo *
         const double pages = f->chunk_count * f->spec->version.manifest;
         way->ramp_at = f->now;
         message(f, way, MANIFEST,
-                way->spec->delay_s + pages / ramped(way, fleet_after(f, way->spec->delay_s)));
+                way->spec->delay_s + takes_s(way, fleet_after(f, way->spec->delay_s), pages));
         way->bytes += pages;
         return;
     }
@@ -172,7 +177,7 @@ static void send_parcel(struct fleet *f, struct way *way, const struct tb_parcel
     const double on_wire = bytes * way->spec->rate * way->spec->efficiency / goodput(way);
     struct site *from = &f->sites[way->from], *to = &f->sites[way->to];
     tb_time_ns begun = later(later(f->now, queue->free), from->up_free[0]);
-    queue->free = begun + (tb_time_ns)(bytes / ramped(way, begun) * 1e9);
+    queue->free = begun + (tb_time_ns)(takes_s(way, begun, bytes) * 1e9);
     tb_time_ns ended = later(queue->free, through(&from->up_free[0], from->spec->uplink, begun, on_wire));
     ended = later(ended, through(&to->up_free[1], to->spec->uplink, begun, on_wire));
     way->bytes += on_wire;

@@ -1,0 +1,219 @@
+/* fleet_world.c - the fleet event by event: against times worked out by hand, and against losses. */
+#include "sim/fleet/fleet_world.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "sim/fleet/fleet_model.h"
+#include "tests/unit/check.h"
+
+#define NEAR(a, b, share) assert_true((a) >= (b) * (1 - (share)) && (a) <= (b) * (1 + (share)))
+
+/* East is home and has no workers; west has `hosts` of one worker each behind 1 Gbit/s; a chunk is 4 ms of it. */
+static struct tb_fleet_scenario chain(unsigned hosts)
+{
+    struct tb_fleet_scenario s = {.version = tb_fleet_version_default(), .site_count = 2, .link_count = 1};
+    s.version.bytes = 512e6;
+    s.version.chunks = 1024;
+    s.sites[0] = s.sites[1] = tb_fleet_site_default();
+    (void)snprintf(s.sites[0].name, sizeof s.sites[0].name, "east");
+    (void)snprintf(s.sites[1].name, sizeof s.sites[1].name, "west");
+    s.sites[1].hosts = hosts;
+    s.sites[1].nic = 125e6;
+    s.sites[1].fan_out = 1;
+    s.links[0] = tb_fleet_link_default();
+    s.links[0].b = 1;
+    s.links[0].rate = 125e6;
+    s.links[0].delay_s = 0.001;
+    return s;
+}
+
+static struct tb_fleet_outcome run(const struct tb_fleet_scenario *s, const struct tb_fleet_loss *loss)
+{
+    struct tb_fleet_outcome o;
+    CHECK_OK(tb_fleet_world_run(s, loss, NULL, &o));
+    return o;
+}
+
+/* One copy over the link: its bytes over what headers leave of its rate, and the streams' first round trips. */
+static void a_link_takes_its_bytes_over_its_rate(void **state)
+{
+    (void)state;
+    const struct tb_fleet_scenario s = chain(1);
+    struct tb_fleet_outcome o = run(&s, NULL);
+    NEAR(o.gateways.last, 512e6 / (125e6 * 1448 / 1500), 0.02);
+    NEAR(o.links[0].goodput_there, 512e6, 1e-9);
+    NEAR(o.workers.last, o.gateways.last + 0.004, 0.01);
+    tb_fleet_outcome_fini(&o);
+}
+
+/* A chain: each host is behind the one before it by its chunk's time and by how late it looks (at most 20 ms). Every NIC
+ * carries the version once each way. */
+static void each_host_of_a_chain_is_a_little_behind(void **state)
+{
+    (void)state;
+    const struct tb_fleet_scenario s = chain(20);
+    struct tb_fleet_outcome o = run(&s, NULL);
+    assert_int_equal(o.sites[1].depth, 20);
+    assert_int_equal(o.workers.count, 20);
+    assert_true(o.workers.last >= o.gateways.last + 20 * 0.004);
+    assert_true(o.workers.last <= o.gateways.last + 20 * (0.004 + 0.020 + 0.001));
+    for (unsigned host = 1; host <= 20; host++) {
+        NEAR(o.sites[1].nics[host].in, 512e6, 1e-9);
+        NEAR(o.sites[1].nics[host].out + 1, (host < 20 ? 512e6 : 0) + 1, 1e-9);
+    }
+    tb_fleet_outcome_fini(&o);
+}
+
+/* The closed form of fleet_model.h, which leaves out looking and TCP, is what this comes to where those are small. */
+static void it_agrees_with_the_closed_form(void **state)
+{
+    (void)state;
+    struct tb_fleet_scenario s = chain(40);
+    s.sites[1].nic = 1.25e9;
+    s.sites[1].workers = 2;
+    s.sites[1].fan_out = 8;
+    struct tb_fleet_outcome o = run(&s, NULL);
+    struct tb_fleet f = {.sites = 1,
+                         .hosts = 40,
+                         .workers = 2,
+                         .fan_out = 8,
+                         .chunks = 1024,
+                         .bytes = 512e6,
+                         .link_rate = 125e6 * 1448 / 1500,
+                         .link_delay = 0.001,
+                         .nic_rate = 1.25e9};
+    struct tb_fleet_result r;
+    CHECK_OK(tb_fleet_run(&f, &r));
+    NEAR(o.workers.last, r.workers.last, 0.04);
+    assert_int_equal(o.sites[1].depth, r.depth);
+    f.shape = TB_FLEET_STAR;
+    CHECK_OK(tb_fleet_run(&f, &r));
+    NEAR(o.star.last, r.workers.last, 0.04);
+    f.shape = TB_FLEET_PULLS;
+    CHECK_OK(tb_fleet_run(&f, &r));
+    NEAR(o.pulls.last, r.workers.last, 0.05);
+    tb_fleet_outcome_fini(&o);
+}
+
+/* A delta crosses in its share of the time and is whole in memory all the same. */
+static void a_delta_crosses_in_its_share(void **state)
+{
+    (void)state;
+    struct tb_fleet_scenario s = chain(2);
+    s.version.delta = 0.1;
+    s.sites[1].nic = 12.5e9;
+    struct tb_fleet_outcome o = run(&s, NULL);
+    NEAR(o.gateways.last, 0.1 * 512e6 / (125e6 * 1448 / 1500), 0.15);
+    NEAR(o.sites[1].nics[1].in, 512e6, 1e-9);
+    tb_fleet_outcome_fini(&o);
+}
+
+/* Two links of one name have one rate. */
+static void links_that_share_take_twice_as_long(void **state)
+{
+    (void)state;
+    struct tb_fleet_scenario s = chain(1);
+    s.site_count = 3;
+    s.sites[2] = s.sites[1];
+    (void)snprintf(s.sites[2].name, sizeof s.sites[2].name, "north");
+    s.link_count = 2;
+    s.links[1] = s.links[0];
+    s.links[1].b = 2;
+    struct tb_fleet_outcome apart = run(&s, NULL);
+    (void)snprintf(s.links[0].shared, sizeof s.links[0].shared, "pipe");
+    (void)snprintf(s.links[1].shared, sizeof s.links[1].shared, "pipe");
+    struct tb_fleet_outcome together = run(&s, NULL);
+    NEAR(together.gateways.last, 2 * apart.gateways.last, 0.03);
+    tb_fleet_outcome_fini(&apart);
+    tb_fleet_outcome_fini(&together);
+}
+
+/* P6: whatever is lost, all others come to hold it: a rack, a gateway that comes back, the site that relays. */
+static void the_others_come_to_hold_it(void **state)
+{
+    (void)state;
+    struct tb_fleet_scenario s = chain(8);
+    s.version.bytes = 128e6;
+    s.version.chunks = 256;
+    s.sites[1].racks = 4;
+    struct tb_fleet_outcome base = run(&s, NULL);
+    struct tb_fleet_loss loss = {.kind = TB_FLEET_LOSE_RACK, .site = 1, .rack = 2, .at_s = 0.5};
+    struct tb_fleet_outcome o = run(&s, &loss);
+    assert_int_equal(o.workers.count, 6);
+    assert_int_equal(o.workers.never, 0);
+    assert_true(o.workers.last > base.workers.last);
+    tb_fleet_outcome_fini(&o);
+    loss = (struct tb_fleet_loss){.kind = TB_FLEET_LOSE_GATEWAY, .site = 1, .at_s = 0.5};
+    o = run(&s, &loss);
+    assert_int_equal(o.workers.count, 8);
+    assert_true(o.workers.last >= base.workers.last + s.sites[1].restart_s - 0.5);
+    tb_fleet_outcome_fini(&o);
+    s.sites[1].restart_s = 0; /* the twin: it does not come back, and nobody else has it */
+    o = run(&s, &loss);
+    assert_int_equal(o.workers.never, 8);
+    tb_fleet_outcome_fini(&o);
+    tb_fleet_outcome_fini(&base);
+}
+
+/* Home is lost in mid-crossing: north, which is ahead, completes west. */
+static void sites_complete_each_other_when_home_is_lost(void **state)
+{
+    (void)state;
+    struct tb_fleet_scenario s = chain(2);
+    s.site_count = 3;
+    s.sites[2] = s.sites[1];
+    (void)snprintf(s.sites[2].name, sizeof s.sites[2].name, "north");
+    s.link_count = 3;
+    s.links[1] = s.links[2] = s.links[0];
+    s.links[1].b = 2;
+    s.links[1].rate = 1.25e9;
+    s.links[2] = (struct tb_fleet_link){
+        .a = 1, .b = 2, .rate = 125e6, .delay_s = 0.001, .mtu = 1500, .streams = 8, .efficiency = 1};
+    const struct tb_fleet_loss loss = {.kind = TB_FLEET_LOSE_SITE, .site = 0, .at_s = 2};
+    struct tb_fleet_outcome o = run(&s, &loss);
+    assert_int_equal(o.workers.count, 4);
+    assert_int_equal(o.workers.never, 0);
+    assert_true(o.links[2].back > 0.2 * 512e6);
+    tb_fleet_outcome_fini(&o);
+}
+
+static void a_file_is_read_and_refused_by_line(void **state)
+{
+    (void)state;
+    struct tb_fleet_scenario s;
+    char why[TB_FLEET_COMPLAINT_MAX];
+#define READ(text) tb_fleet_parse("f", text, strlen(text), &s, why)
+    CHECK_OK(READ("version: {bytes: 16GB, delta: 2%}\nhome: a\nsites: {a: , b: {hosts: 2, nic: 25Gbit}}\n"
+                  "links:\n  - {between: [a, b], rate: 1Gbit, delay: 40ms}\n"));
+    assert_float_equal(s.version.bytes, 16e9, 1);
+    assert_float_equal(s.sites[1].nic, 3.125e9, 1);
+    assert_float_equal(s.links[0].delay_s, 0.04, 1e-9);
+#define REFUSED(text, complaint)                                                                             \
+    (CHECK_STATUS(READ(text), TB_SITE_CONFIG), assert_string_equal(why, complaint))
+    REFUSED("version: {bytes: 1GB}\nhome: a\nsites:\n  a: {host: 3}\n", "f:4: unknown key host");
+    REFUSED("version: {bytes: 1GB}\nhome: b\nsites: {a: }\n", "f:2: b is not one of the sites");
+    REFUSED("version: {bytes: 1 parsec}\nhome: a\nsites: {a: }\n",
+            "f:1: bytes is bytes such as 240GB or 16GiB");
+    REFUSED("version: {}\nhome: a\nsites: {a: }\n", "f:1: bytes: is missing");
+    REFUSED("home: a\nsites: {a: }\n", "f:1: version: is missing");
+    REFUSED("version: {bytes: 1GB}\nhome: a\nsites:\n  a: {hosts: 20000, workers: 2}\n",
+            "f:4: with a there are over 20000 workers");
+    REFUSED("version: {bytes: 1GB}\nhome: a\nsites: {a: , b: }\nlinks:\n  - {between: [a, b]}\n",
+            "f:5: rate: is missing");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_link_takes_its_bytes_over_its_rate),
+        cmocka_unit_test(each_host_of_a_chain_is_a_little_behind),
+        cmocka_unit_test(it_agrees_with_the_closed_form),
+        cmocka_unit_test(a_delta_crosses_in_its_share),
+        cmocka_unit_test(links_that_share_take_twice_as_long),
+        cmocka_unit_test(the_others_come_to_hold_it),
+        cmocka_unit_test(sites_complete_each_other_when_home_is_lost),
+        cmocka_unit_test(a_file_is_read_and_refused_by_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
