@@ -97,8 +97,9 @@ def fill(bench, function, results):
     bench.say(f"  {time.monotonic() - start:.0f} s")
 
 
-def measure(bench, only):
-    """[Result] of all keys that begin with one of `only` (empty: of all), in the order of the table."""
+def measure(bench, only, keep=lambda results: None):
+    """[Result] of all keys that begin with one of `only` (empty: of all), in the order of the table. keep() is told after each
+    measurement what there is, so that a run which is ended loses one."""
     results = {k.name: Result(k) for k in keys.KEYS if not only or any(k.name.startswith(o) for o in only)}
     together = {}
     for name, result in results.items():
@@ -111,4 +112,5 @@ def measure(bench, only):
                 r.why_skipped = "left out by --quick; --only names it"
         else:
             fill(bench, function, wanted)
+            keep([r for r in results.values() if r.pairs or r.why_skipped])
     return list(results.values())
