@@ -197,3 +197,42 @@ uint32_t tb_planner_fan_out(uint64_t nic_bytes_per_s, uint64_t arrival_bytes_per
     const uint64_t fan_out = nic_bytes_per_s / arrival_bytes_per_s;
     return fan_out > TB_PLANNER_FAN_OUT_MAX ? TB_PLANNER_FAN_OUT_MAX : (uint32_t)fan_out;
 }
+
+/* It cannot be faster than what it reads from. */
+static bool own_fault(const struct tb_planner_question *q)
+{
+    const struct tb_planner_member *m = &q->members[q->reader];
+    if (m->upstream == TB_PLANNER_NONE) return false;
+    TB_ASSERT(m->upstream < q->count);
+    const struct tb_planner_member *up = &q->members[m->upstream];
+    return is_root(up) || up->bytes_per_s / 2 > m->bytes_per_s;
+}
+
+/* Under half of the median: more than half of the others are over twice as fast. */
+static bool under_half(const struct tb_planner_question *q)
+{
+    const uint64_t rate = q->members[q->reader].bytes_per_s;
+    uint32_t others = 0, faster = 0;
+    for (uint32_t i = 0; i < q->count; i++)
+        q->members[i].own = (struct tb_planner_scratch){.first = i};
+    for (uint32_t i = 0; i < q->count; i++) {
+        const struct tb_planner_member *m = &q->members[i];
+        mark_way(q, i);
+        if (m->own.mark == MARK_BELOW || m->kind != TB_PLANNER_WORKER || m->bytes_per_s == 0) continue;
+        others++;
+        faster += m->bytes_per_s / 2 > rate;
+    }
+    return faster > others / 2;
+}
+
+bool tb_planner_slow(const struct tb_planner_question *q, struct tb_planner_pace *pace)
+{
+    TB_ASSERT(q->reader < q->count);
+    const struct tb_planner_member *m = &q->members[q->reader];
+    if (m->whole || m->bytes_per_s == 0 || !own_fault(q) || !under_half(q)) {
+        pace->under = false;
+        return false;
+    }
+    if (!pace->under) *pace = (struct tb_planner_pace){.under = true, .since_held = m->held_chunks};
+    return m->held_chunks >= pace->since_held + TB_PLANNER_SLOW_CHUNKS;
+}

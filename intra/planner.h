@@ -14,7 +14,14 @@
  * fan_out 1, hosts form a chain behind the gateway, with more a tree that is as shallow as fan_out allows;
  *   - the same rack, then the least depth (a whole member has none), then the least loaded.
  *
- * Pure; no heap. A question over 10,000 members costs about 0.1 ms. */
+ * The cost model. Time to all of a site = arrival of the last byte + depth x (a chunk's time on a NIC + how late a hop looks), as
+ * long as no NIC feeds more than fan_out readers and NIC rate / fan_out is not under the rate of arrival; above that each
+ * reader more on a NIC makes all behind it slower by its share. So fan_out = NIC rate / arrival rate is the widest, and thus
+ * the shallowest, tree that costs no rate. A candidate's cost is a row of terms, weightiest first, compared as words are: slow,
+ * not of this host, NIC full, waits itself, is behind, kind, other rack, depth, load (planner.c: cost_of). Rate comes before
+ * depth, since a NIC that is full costs each byte and a hop only its chunk. sim/fleet asks this same code.
+ *
+ * Pure; no heap. A question over 10,000 members costs about 0.1 ms, one that its own host answers a third of that. */
 #ifndef TB_INTRA_PLANNER_H
 #define TB_INTRA_PLANNER_H
 
@@ -50,9 +57,10 @@ struct tb_planner_member {
     uint32_t upstream; /* index of the member it reads from, or TB_PLANNER_NONE */
     uint32_t readers;  /* hops that load its NIC now, of any version: readers on its own host do not count */
     uint32_t held_chunks;
-    bool whole; /* it holds every chunk and depends on nobody: its upstream is not looked at */
-    bool spot;  /* may go at any time: loses ties */
-    bool slow;  /* shall be a leaf */
+    bool whole;           /* it holds every chunk and depends on nobody: its upstream is not looked at */
+    bool spot;            /* may go at any time: loses ties */
+    bool slow;            /* shall be a leaf */
+    uint64_t bytes_per_s; /* what it reads at, as it says; 0: not known. Only tb_planner_slow looks at it */
 
     uint32_t row; /* the caller's own number for it; not looked at */
 
@@ -78,5 +86,17 @@ TB_MUST_USE enum tb_status tb_planner_upstream(const struct tb_planner_question 
 /* How many readers a NIC can feed at the rate at which the version arrives: from 1, also when a rate is not
  * known (0), to TB_PLANNER_FAN_OUT_MAX. */
 uint32_t tb_planner_fan_out(uint64_t nic_bytes_per_s, uint64_t arrival_bytes_per_s);
+
+/* How a member was judged so far; zeroed when it begins to read. */
+struct tb_planner_pace {
+    bool under;
+    uint32_t since_held; /* chunks it held when it fell under */
+};
+#define TB_PLANNER_SLOW_CHUNKS 8
+
+/* Is the question's reader to be a leaf from now on? True when it was under half of the median rate of those that do not depend
+ * on it for TB_PLANNER_SLOW_CHUNKS chunks, and the fault is its own: its upstream is whole, a source, or over twice as fast. Ask
+ * when it tells its progress. */
+bool tb_planner_slow(const struct tb_planner_question *question, struct tb_planner_pace *pace);
 
 #endif

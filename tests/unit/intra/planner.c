@@ -235,6 +235,62 @@ static void a_slow_member_becomes_a_leaf(void **state)
                                        "      b\n");
 }
 
+static bool judge(struct site *s, uint32_t reader, struct tb_planner_pace *pace)
+{
+    const struct tb_planner_question q = {
+        .members = s->members, .count = s->count, .reader = reader, .fan_out = s->fan_out};
+    return tb_planner_slow(&q, pace);
+}
+
+/* P6: who holds up those behind it is found by eight chunks under half of the others' rate; who is held up is not blamed. */
+static void under_half_of_the_median_for_8_chunks_is_slow(void **state)
+{
+    (void)state;
+    struct site s;
+    struct tb_planner_pace paces[8] = {{0}};
+    site_init(&s, 1);
+    for (uint32_t host = 1; host <= 5; host++)
+        s.members[site_join(&s, "w", host)].bytes_per_s = host < 4 ? 100 : 40; /* 4 holds up 5 */
+    for (uint32_t held = 0; held < TB_PLANNER_SLOW_CHUNKS; held++) {
+        s.members[4].held_chunks = held;
+        assert_false(judge(&s, 4, &paces[4]));
+    }
+    s.members[4].held_chunks = TB_PLANNER_SLOW_CHUNKS;
+    assert_true(judge(&s, 4, &paces[4]));
+    for (uint32_t i = 1; i <= 5; i++) { /* the twin: all others, however long */
+        s.members[i].held_chunks = 1000;
+        if (i == 4) continue;
+        assert_false(judge(&s, i, &paces[i]));
+        s.members[i].held_chunks = 2000;
+        assert_false(judge(&s, i, &paces[i]));
+    }
+    s.members[4].bytes_per_s = 51; /* it came back: judged anew from here on */
+    assert_false(judge(&s, 4, &paces[4]));
+    s.members[4].bytes_per_s = 40;
+    assert_false(judge(&s, 4, &paces[4]));
+}
+
+/* Where all are slow nobody is, nor is one that has nobody beside it. */
+static void who_is_as_slow_as_the_others_is_not_slow(void **state)
+{
+    (void)state;
+    struct site s;
+    struct tb_planner_pace pace = {0};
+    site_init(&s, 2);
+    const uint32_t a = site_join(&s, "a", 1);
+    s.members[a].bytes_per_s = 1;
+    for (uint32_t held = 0; held < 100; held += 10) {
+        s.members[a].held_chunks = held;
+        assert_false(judge(&s, a, &pace));
+    }
+    const uint32_t b = site_join(&s, "b", 2);
+    s.members[b].bytes_per_s = 2;
+    for (uint32_t held = 100; held < 200; held += 10) {
+        s.members[a].held_chunks = held;
+        assert_false(judge(&s, a, &pace));
+    }
+}
+
 static void a_slow_member_is_better_than_none(void **state)
 {
     (void)state;
@@ -442,6 +498,8 @@ int main(void)
         cmocka_unit_test(a_dead_member_moves_only_its_readers),
         cmocka_unit_test(the_most_advanced_of_a_host_leads_next),
         cmocka_unit_test(a_slow_member_becomes_a_leaf),
+        cmocka_unit_test(under_half_of_the_median_for_8_chunks_is_slow),
+        cmocka_unit_test(who_is_as_slow_as_the_others_is_not_slow),
         cmocka_unit_test(a_slow_member_is_better_than_none),
         cmocka_unit_test(the_same_rack_is_preferred),
         cmocka_unit_test(the_gateway_gives_what_nobody_else_holds),
