@@ -97,6 +97,8 @@ static void request(struct fleet *f, struct worker *w, const struct tb_hop_aim *
 static void pump(struct fleet *f, struct worker *w)
 {
     struct tb_hop_aim aim;
+    /* Nothing it saw is left to ask for (of its first source it can hold nothing else): saves a search through all words. */
+    if (w->hops == 1 && w->held + w->hop.in_flight_chunks == w->seen) return;
     while (source_alive(f, w) && tb_hop_next(&w->hop, &aim))
         request(f, w, &aim);
 }
@@ -128,6 +130,7 @@ void fleet_poll(struct fleet *f, struct worker *w)
     if (!source_alive(f, w)) return;
     if (!tb_hop_poll_words(&w->hop, 0, &first, &count)) return; /* its source is known whole */
     TB_ASSERT(tb_hop_seen(&w->hop, 0, first, place_of(f, w)->held + first, count) == TB_OK);
+    w->seen = w->source == FROM_GATEWAY ? site_of(f, w)->held : f->workers[w->source].held;
     tb_hop_round_done(&w->hop, f->now);
     pump(f, w);
     w->asleep = !w->whole;
@@ -225,6 +228,8 @@ void fleet_planned(struct fleet *f, struct worker *w, uint32_t source)
     w->shard = (struct tb_hop_shard){.source = &w->seen_source,
                                      .place = &w->place,
                                      .memory = w->words + 2 * TB_BITMAP_WORDS(f->chunk_count)};
+    w->hops += w->held > 0 ? 2 : 1;
+    w->seen = 0;
     tb_hop_state_init(&w->hop, &w->shard, 1, 0, f->now);
     fleet_event(f, fleet_after(f, 2 * s->spec->rtt_s), /* connect, then the first snapshot */
                 (struct event){.kind = POLL, .who = (uint32_t)(w - f->workers), .epoch = w->epoch});

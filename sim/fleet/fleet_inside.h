@@ -49,6 +49,8 @@ struct nic {
 struct worker {
     uint32_t site, index, host; /* host: 1 up to the site's hosts */
     bool alive, staged, reading, whole;
+    uint32_t seen;       /* of its source's chunks, at the last look */
+    uint32_t hops;       /* so many sources it had over its NIC */
     bool linked;         /* in its source's list of readers */
     uint32_t source;     /* worker number, FROM_GATEWAY, NOBODY */
     uint32_t epoch;      /* of its hop: what is under way for another is dropped */
