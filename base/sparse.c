@@ -1,39 +1,43 @@
-/* sparse.c - encoder and decoder of the sparse form side by side. Both walk sections of 65536 elements; in each, every
- * class starts a new gap, so that the encoder can look one section ahead in a scratch of fixed size. */
+/* sparse.c - encoder and decoder of the sparse form side by side. Both walk sections of 65536 elements, and in each the
+ * classes one after the other: kernels turn elements into masks, and only what changed is looked at by itself. */
 #include "base/sparse.h"
 
 #include <stdbool.h>
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/bits.h"
 #include "base/bytes.h"
-#include "base/rangecode.h"
+#include "base/sparse_kernels.h"
 
-#define SECTION      65536u
+#define SECTION      TB_SPARSE_SECTION
+#define WORDS        TB_SPARSE_WORDS
+#define BLOCK        TB_SPARSE_BLOCK
 #define HEADER_BYTES 4u
-#define TREE_BITS    5u /* a bit length, 1 to 32, less one */
-#define NEAR_BITS    2u /* below the highest bit, these learn too */
+#define WIDTH_MAX    4u
+#define GAP_BITS     16u /* of a gap written plain */
+#define GAP_K_BITS   4u
+#define STEP_K_BITS  5u
+#define SIGNS        32u /* in one call */
 
-enum kind { KIND_BF16 = 1, KIND_F16 = 2, KIND_F8 = 3, KIND_F32 = 4, KIND_BYTES = 5 };
-
-static enum kind kind_of(enum tb_dtype dtype)
+static enum tb_sparse_kind kind_of(enum tb_dtype dtype)
 {
     switch (dtype) {
     case TB_DTYPE_BF16:
-        return KIND_BF16;
+        return TB_SPARSE_BF16;
     case TB_DTYPE_F16:
-        return KIND_F16;
+        return TB_SPARSE_F16;
     case TB_DTYPE_F8E4:
     case TB_DTYPE_F8E5:
-        return KIND_F8;
+        return TB_SPARSE_F8;
     case TB_DTYPE_F32:
-        return KIND_F32;
+        return TB_SPARSE_F32;
     default:
-        return KIND_BYTES;
+        return TB_SPARSE_BYTES;
     }
 }
 
-static size_t kind_width(unsigned kind)
+static unsigned kind_width(unsigned kind)
 {
     static const uint8_t widths[] = {0, 2, 2, 1, 4, 1};
     return kind < sizeof widths ? widths[kind] : 0;
@@ -42,233 +46,386 @@ static size_t kind_width(unsigned kind)
 /* What the inner loops are made for: one copy of them each. */
 #define INLINE static inline __attribute__((always_inline))
 
-INLINE uint32_t element_load(const uint8_t *at, enum kind kind)
+INLINE uint32_t element_load(const uint8_t *at, unsigned width)
 {
-    if (kind == KIND_F32) {
+    if (width == 4)
         return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-    }
-    return kind == KIND_BF16 || kind == KIND_F16 ? (uint32_t)at[0] | (uint32_t)at[1] << 8 : at[0];
+    return width == 2 ? (uint32_t)at[0] | (uint32_t)at[1] << 8 : at[0];
 }
 
-INLINE void element_store(uint8_t *at, enum kind kind, uint32_t x)
+INLINE void element_store(uint8_t *at, unsigned width, uint32_t x)
 {
-    for (size_t k = 0; k < kind_width(kind); k++)
+    for (unsigned k = 0; k < width; k++)
         at[k] = (uint8_t)(x >> (8 * k));
 }
 
-/* The exponent, or what there is of it in the 7 bits below the sign. */
-INLINE uint8_t element_key(uint32_t x, enum kind kind)
+/* The scratch: what is known of one section, and of one class in it. */
+struct work {
+    uint64_t changed[WORDS], members[WORDS];
+    uint32_t steps[SECTION]; /* differences, then magnitudes of those that are not 1 */
+    uint16_t gaps[SECTION], places[SECTION];
+    uint8_t keys[SECTION];
+};
+
+_Static_assert(sizeof(struct work) <= TB_SPARSE_SCRATCH_BYTES, "a section may change whole");
+
+struct section {
+    const uint8_t *base, *bytes; /* the same where a section is decoded */
+    size_t count;                /* elements, 1 to SECTION */
+    enum tb_sparse_kind kind;
+};
+
+static size_t section_words(struct section s)
 {
-    if (kind == KIND_BF16) return (uint8_t)(x >> 7);
-    if (kind == KIND_F32) return (uint8_t)(x >> 23);
-    if (kind == KIND_F16) return (uint8_t)(x >> 8 & 0x7f);
-    return kind == KIND_F8 ? (uint8_t)(x & 0x7f) : 0;
+    return (s.count + 63) / 64;
 }
 
-INLINE unsigned element_bits(enum kind kind)
+/* The last elements of a section, filled up with zeros to a word of them. */
+struct padded {
+    uint8_t base[64 * WIDTH_MAX], bytes[64 * WIDTH_MAX];
+};
+
+static struct padded section_end(struct section s)
 {
-    return kind == KIND_F32 ? 32 : kind == KIND_BF16 || kind == KIND_F16 ? 16 : 8;
+    const size_t width = kind_width(s.kind), whole = s.count / 64 * 64;
+    struct padded p = {{0}, {0}};
+    memcpy(p.base, s.base + width * whole, width * (s.count - whole));
+    memcpy(p.bytes, s.bytes + width * whole, width * (s.count - whole));
+    return p;
 }
 
-/* A number above 0: is it 1, its bit length, the NEAR_BITS below its highest bit, and the rest as it is. */
-struct number_model {
-    struct tb_chance one;
-    struct tb_chance length[1u << TREE_BITS];
-    struct tb_chance near[32][1u << NEAR_BITS];
-};
-
-struct class_model {
-    struct number_model gap, step;
-};
-
-struct model {
-    uint8_t class_of[256]; /* by key */
-    unsigned classes;
-    struct class_model of[TB_SPARSE_CLASSES_MAX];
-};
-
-static void number_model_init(struct number_model *m)
+static void section_changed(const struct tb_sparse_kernels *kernels, struct section s, uint64_t *changed_out)
 {
-    tb_chance_init(&m->one, 1);
-    tb_chance_init(m->length, 1u << TREE_BITS);
-    tb_chance_init(&m->near[0][0], 32u << NEAR_BITS);
+    const unsigned width = kind_width(s.kind);
+    kernels->changed((struct tb_sparse_pair){s.base, s.bytes, width}, s.count / 64, changed_out);
+    if (s.count % 64 == 0) return;
+    const struct padded p = section_end(s);
+    kernels->changed((struct tb_sparse_pair){p.base, p.bytes, width}, 1, changed_out + s.count / 64);
+}
+
+static void section_keys(const struct tb_sparse_kernels *kernels, struct section s, uint8_t *keys_out)
+{
+    if (s.kind == TB_SPARSE_BYTES) {
+        memset(keys_out, 0, 64 * section_words(s));
+        return;
+    }
+    kernels->keys(s.base, s.count / 64, s.kind, keys_out);
+    if (s.count % 64 == 0) return;
+    const struct padded p = section_end(s);
+    kernels->keys(p.base, 1, s.kind, keys_out + s.count / 64 * 64);
+}
+
+/* The classes of a chunk; with one, nobody needs keys. */
+struct classes {
+    struct tb_sparse_class of[TB_SPARSE_CLASSES_MAX];
+    unsigned count;
+};
+
+static void class_members(const struct tb_sparse_kernels *kernels, const struct classes *classes, unsigned j,
+                          struct section s, struct work *work)
+{
+    const size_t words = section_words(s);
+    kernels->members(work->keys, words, classes->of[j], work->members);
+    if (s.count % 64 != 0) work->members[words - 1] &= tb_bits_mask(s.count % 64);
 }
 
 /* Class j has the keys from bounds[j - 1] up to, not including, bounds[j]. False: bounds do not grow. */
-static bool model_init(struct model *m, const uint8_t *bounds, unsigned classes)
+static bool classes_init(struct classes *classes, const uint8_t *bounds, unsigned count)
 {
-    m->classes = classes;
-    for (unsigned j = 0; j + 1 < classes; j++) {
-        if (bounds[j] == 0 || (j > 0 && bounds[j] <= bounds[j - 1])) return false;
+    unsigned low = 0;
+    for (unsigned j = 0; j + 1 < count; j++) {
+        if (bounds[j] <= low) return false;
+        classes->of[j] = (struct tb_sparse_class){(uint8_t)low, (uint8_t)(bounds[j] - 1)};
+        low = bounds[j];
     }
-    unsigned j = 0;
-    for (unsigned key = 0; key < 256; key++) {
-        if (j + 1 < classes && key == bounds[j]) j++;
-        m->class_of[key] = (uint8_t)j;
+    classes->of[count - 1] = (struct tb_sparse_class){(uint8_t)low, 255};
+    classes->count = count;
+    return true;
+}
+
+/* Steps that are not 1 or -1: how many that are lie before each, and its magnitude less 2. */
+struct odd {
+    uint16_t *gaps;
+    uint32_t *magnitudes;
+    size_t count, behind_last;
+    uint64_t magnitudes_sum;
+};
+
+/* What is written plain costs about 31 bits more than k and a one. */
+static inline uint32_t zeros_of(uint32_t n, unsigned k)
+{
+    const uint32_t zeros = n >> k;
+    return zeros < 31 ? zeros : 31;
+}
+
+static uint64_t zeros_of_gaps(const uint16_t *gaps, size_t count, unsigned k)
+{
+    uint64_t zeros = 0;
+    for (size_t i = 0; i < count; i++)
+        zeros += zeros_of(gaps[i], k);
+    return zeros;
+}
+
+static uint64_t zeros_of_magnitudes(const uint32_t *magnitudes, size_t count, unsigned k)
+{
+    uint64_t zeros = 0;
+    for (size_t i = 0; i < count; i++)
+        zeros += zeros_of(magnitudes[i], k);
+    return zeros;
+}
+
+/* Downward from what their mean would be right for while one less costs less: `count` bits saved and more zeros written.
+ * Real gaps have longer tails than geometric ones, and their mean overrates them by a quarter of a bit. */
+static unsigned gaps_k(const uint16_t *gaps, size_t count, uint64_t sum)
+{
+    unsigned k = tb_rice_choose(sum, count, (1u << GAP_K_BITS) - 1);
+    uint64_t zeros = zeros_of_gaps(gaps, count, k);
+    for (; k > 0; k--) {
+        const uint64_t more = zeros_of_gaps(gaps, count, k - 1);
+        if (more - zeros >= count) break;
+        zeros = more;
     }
-    for (j = 0; j < classes; j++) {
-        number_model_init(&m->of[j].gap);
-        number_model_init(&m->of[j].step);
+    return k;
+}
+
+static unsigned magnitudes_k(const struct odd *odd)
+{
+    unsigned k = tb_rice_choose(odd->magnitudes_sum, odd->count, (1u << STEP_K_BITS) - 1);
+    uint64_t zeros = zeros_of_magnitudes(odd->magnitudes, odd->count, k);
+    for (; k > 0; k--) {
+        const uint64_t more = zeros_of_magnitudes(odd->magnitudes, odd->count, k - 1);
+        if (more - zeros >= odd->count) break;
+        zeros = more;
+    }
+    return k;
+}
+
+static void gaps_code(struct tb_bit_writer *w, const uint16_t *gaps, size_t count, uint64_t sum)
+{
+    const unsigned k = gaps_k(gaps, count, sum);
+    tb_bits_put(w, k, GAP_K_BITS);
+    struct tb_bit_writer fast = *w; /* in registers, which what it writes can not alias */
+    for (size_t i = 0; i < count; i++)
+        tb_rice_put(&fast, gaps[i], k, GAP_BITS);
+    *w = fast;
+}
+
+static void gaps_decode(struct tb_bit_reader *r, uint16_t *gaps_out, size_t count)
+{
+    const unsigned k = (unsigned)tb_bits_get(r, GAP_K_BITS);
+    struct tb_bit_reader fast = *r;
+    for (size_t i = 0; i < count; i++)
+        gaps_out[i] = (uint16_t)tb_rice_get(&fast, k, GAP_BITS);
+    *r = fast;
+}
+
+static void odd_code(struct tb_bit_writer *w, const struct odd *odd, unsigned width)
+{
+    tb_count_put(w, (uint32_t)odd->count);
+    if (odd->count == 0) return;
+    gaps_code(w, odd->gaps, odd->count, odd->behind_last - odd->count);
+    const unsigned k = magnitudes_k(odd);
+    tb_bits_put(w, k, STEP_K_BITS);
+    for (size_t i = 0; i < odd->count; i++)
+        tb_rice_put(w, odd->magnitudes[i], k, 8 * width);
+}
+
+/* The signs of up to SIGNS steps, lowest bit first; those that are not 1 or -1 go into `odd`, whose magnitudes may be
+ * the memory of the differences: no step is written before it is read. */
+INLINE uint64_t steps_take(const uint32_t *differences, unsigned above_bits, size_t first, size_t end,
+                           struct odd *odd)
+{
+    uint64_t signs = 0;
+    for (size_t i = first; i < end; i++) {
+        const uint32_t step = (uint32_t)((int32_t)(differences[i] << above_bits) >> above_bits);
+        const uint32_t negative = step >> 31;
+        const uint32_t magnitude = (step ^ (0u - negative)) + negative;
+        const bool is_odd = magnitude != 1;
+        signs |= (uint64_t)negative << (i - first);
+        odd->gaps[odd->count] = (uint16_t)(i - odd->behind_last);
+        odd->magnitudes[odd->count] = magnitude - 2;
+        odd->magnitudes_sum += is_odd ? magnitude - 2 : 0;
+        odd->behind_last = is_odd ? i + 1 : odd->behind_last;
+        odd->count += is_odd;
+    }
+    return signs;
+}
+
+/* Differences modulo the width as signs and the smaller magnitudes. The gaps' memory is free again by now. */
+INLINE void steps_code_width(struct tb_bit_writer *w, unsigned width, size_t count, struct work *work)
+{
+    struct odd odd = {.gaps = work->gaps, .magnitudes = work->steps};
+    for (size_t i = 0; i < count; i += SIGNS) {
+        const size_t end = count - i < SIGNS ? count : i + SIGNS;
+        tb_bits_put(w, steps_take(work->steps, 32 - 8 * width, i, end, &odd), (unsigned)(end - i));
+    }
+    odd_code(w, &odd, width);
+}
+
+static void steps_code(struct tb_bit_writer *w, unsigned width, size_t count, struct work *work)
+{
+    if (width == 1)
+        steps_code_width(w, 1, count, work);
+    else if (width == 2)
+        steps_code_width(w, 2, count, work);
+    else
+        steps_code_width(w, 4, count, work);
+}
+
+INLINE void step_apply(uint8_t *at, unsigned width, uint32_t magnitude, uint32_t negative)
+{
+    const uint32_t mask = 0u - negative;
+    element_store(at, width, element_load(at, width) + ((magnitude ^ mask) + negative));
+}
+
+/* First 1 or -1 everywhere, then what is odd gets the rest; the signs are read twice. False: damaged. */
+INLINE bool steps_decode(struct tb_bit_reader *r, uint8_t *elements, unsigned width, size_t count,
+                         struct work *work)
+{
+    struct tb_bit_reader signs = *r;
+    for (size_t i = 0; i < count; i += SIGNS) {
+        const size_t end = count - i < SIGNS ? count : i + SIGNS;
+        uint64_t of = tb_bits_get(r, (unsigned)(end - i));
+        for (size_t k = i; k < end; k++, of >>= 1)
+            step_apply(elements + (size_t)width * work->places[k], width, 1, of & 1);
+    }
+    const size_t odd = tb_count_get(r);
+    if (odd == 0) return true;
+    if (odd > count) return false;
+    gaps_decode(r, work->gaps, odd);
+    const unsigned k = (unsigned)tb_bits_get(r, STEP_K_BITS);
+    const size_t first_sign = signs.at;
+    size_t i = 0; /* of the step, plus one */
+    for (size_t o = 0; o < odd; o++) {
+        i += work->gaps[o] + 1u;
+        if (i > count) return false;
+        signs.at = first_sign + i - 1;
+        const uint32_t rest = tb_rice_get(r, k, 8 * width) + 1; /* above the 1 that is there */
+        step_apply(elements + (size_t)width * work->places[i - 1], width, rest,
+                   (uint32_t)tb_bits_get(&signs, 1));
     }
     return true;
 }
 
-static unsigned bit_length(uint32_t x)
+static void class_code(struct tb_bit_writer *w, const struct tb_sparse_found *found, unsigned width,
+                       struct work *work)
 {
-    return 32u - (unsigned)__builtin_clz(x);
+    tb_count_put(w, (uint32_t)found->count);
+    if (found->count == 0) return;
+    gaps_code(w, found->gaps, found->count, found->behind_last - found->count);
+    steps_code(w, width, found->count, work);
 }
 
-static void number_code(struct tb_range_coder *c, struct number_model *m, uint32_t x)
+static struct tb_sparse_found found_none(struct work *work)
 {
-    tb_range_code(c, &m->one, x == 1);
-    if (x == 1) return;
-    const unsigned length = bit_length(x) - 1; /* bits below the highest: 1 to 31 */
-    unsigned node = 1;
-    for (unsigned k = TREE_BITS; k-- > 0;) {
-        tb_range_code(c, &m->length[node], length >> k & 1);
-        node = 2 * node + (length >> k & 1);
+    return (struct tb_sparse_found){.gaps = work->gaps, .differences = work->steps};
+}
+
+/* One class: a block at a time, so that the second look at an element finds it in the nearest cache, while the kernel
+ * has the block after it fetched. */
+static void section_encode_plain(const struct tb_sparse_kernels *kernels, struct section s, struct work *work,
+                                 struct tb_bit_writer *w)
+{
+    const unsigned width = kind_width(s.kind);
+    struct tb_sparse_found found = found_none(work);
+    for (size_t at = 0; at < s.count; at += BLOCK) {
+        const struct section block = {s.base + width * at, s.bytes + width * at,
+                                      s.count - at < BLOCK ? s.count - at : BLOCK, s.kind};
+        section_changed(kernels, block, work->changed);
+        kernels->collect((struct tb_sparse_pair){block.base, block.bytes, width}, work->changed, NULL,
+                         section_words(block), &found);
     }
-    const unsigned near = length < NEAR_BITS ? length : NEAR_BITS;
-    node = 1;
-    for (unsigned k = length; k-- > length - near;) {
-        tb_range_code(c, &m->near[length][node], x >> k & 1);
-        node = 2 * node + (x >> k & 1);
-    }
-    tb_range_code_even(c, x, length - near);
+    class_code(w, &found, width, work);
 }
 
-/* Any 32-bit number above 0; length 0 is 1 in another dress, which a coder does not write and which harms nobody. */
-static uint32_t number_decode(struct tb_range_decoder *d, struct number_model *m)
+static void section_encode(const struct tb_sparse_kernels *kernels, const struct classes *classes,
+                           struct section s, struct work *work, struct tb_bit_writer *w)
 {
-    if (tb_range_decode(d, &m->one)) return 1;
-    unsigned node = 1;
-    for (unsigned k = 0; k < TREE_BITS; k++)
-        node = 2 * node + tb_range_decode(d, &m->length[node]);
-    const unsigned length = node - (1u << TREE_BITS);
-    const unsigned near = length < NEAR_BITS ? length : NEAR_BITS;
-    uint32_t top = 1;
-    for (unsigned k = 0; k < near; k++)
-        top = 2 * top + tb_range_decode(d, &m->near[length][top]);
-    const unsigned rest = length - near;
-    return (rest == 0 ? top : top << rest) | tb_range_decode_even(d, rest);
-}
-
-/* The difference modulo the width as a sign and the smaller magnitude. */
-static void step_code(struct tb_range_coder *c, struct class_model *m, uint32_t difference, unsigned bits)
-{
-    const uint32_t mask = UINT32_MAX >> (32 - bits);
-    const bool negative = difference >> (bits - 1) & 1;
-    tb_range_code_even(c, negative, 1); /* up is as likely as down */
-    number_code(c, &m->step, negative ? (0u - difference) & mask : difference);
-}
-
-static uint32_t step_decode(struct tb_range_decoder *d, struct class_model *m)
-{
-    const bool negative = tb_range_decode_even(d, 1) != 0;
-    const uint32_t magnitude = number_decode(d, &m->step);
-    return negative ? 0u - magnitude : magnitude;
-}
-
-/* One changed element; `gap` becomes that to the next one of its class. */
-struct change {
-    uint32_t difference;
-    uint32_t gap_and_class;
-};
-
-_Static_assert(SECTION * sizeof(struct change) == TB_SPARSE_SCRATCH_BYTES, "a section may change whole");
-
-struct section {
-    const uint8_t *base, *bytes;
-    size_t count;
-};
-
-/* Gaps count from 1 and end with the class: gap members further is the next change, or the end of the section. */
-INLINE size_t section_scan(const struct model *m, struct section s, enum kind kind, struct change *changes,
-                           uint32_t *gaps)
-{
-    const size_t width = kind_width(kind);
-    size_t found = 0;
-    for (size_t i = 0; i < s.count; i++) {
-        const uint32_t x = element_load(s.base + width * i, kind);
-        const uint32_t y = element_load(s.bytes + width * i, kind);
-        const unsigned class = m->class_of[element_key(x, kind)];
-        gaps[class]++;
-        if (x == y) continue;
-        changes[found++] = (struct change){y - x, gaps[class] << 4 | class};
-        gaps[class] = 0;
-    }
-    return found;
-}
-
-/* One class: eight bytes at a time, and only where they differ one element. */
-INLINE size_t section_scan_one(struct section s, enum kind kind, struct change *changes, uint32_t *gaps)
-{
-    const size_t width = kind_width(kind), at_once = 8 / width;
-    size_t found = 0, last = 0; /* elements up to and including the last change */
-    for (size_t i = 0; i < s.count;) {
-        if (s.count - i >= at_once && memcmp(s.base + width * i, s.bytes + width * i, 8) == 0) {
-            i += at_once;
-            continue;
-        }
-        const size_t end = s.count - i < at_once ? s.count : i + at_once;
-        for (; i < end; i++) {
-            const uint32_t x = element_load(s.base + width * i, kind);
-            const uint32_t y = element_load(s.bytes + width * i, kind);
-            if (x == y) continue;
-            changes[found++] = (struct change){y - x, (uint32_t)(i + 1 - last) << 4};
-            last = i + 1;
-        }
-    }
-    gaps[0] = (uint32_t)(s.count - last);
-    return found;
-}
-
-/* Turns "gap before" into "gap after", the order in which a decoder asks; gaps[] becomes each class's first. */
-static void changes_turn(struct change *changes, size_t count, uint32_t *gaps)
-{
-    for (size_t i = count; i-- > 0;) {
-        const uint32_t before = changes[i].gap_and_class >> 4, class = changes[i].gap_and_class & 15;
-        changes[i].gap_and_class = gaps[class] << 4 | class;
-        gaps[class] = before;
+    const struct tb_sparse_pair pair = {s.base, s.bytes, kind_width(s.kind)};
+    section_changed(kernels, s, work->changed);
+    section_keys(kernels, s, work->keys);
+    for (unsigned j = 0; j < classes->count && !w->full; j++) {
+        struct tb_sparse_found found = found_none(work);
+        class_members(kernels, classes, j, s, work);
+        kernels->collect(pair, work->changed, work->members, section_words(s), &found);
+        class_code(w, &found, pair.width, work);
     }
 }
 
-INLINE void section_encode(struct model *m, struct section s, enum kind kind, struct change *changes,
-                           struct tb_range_coder *c)
+static bool class_patch(struct tb_bit_reader *r, uint8_t *elements, unsigned width, size_t count,
+                        struct work *work)
 {
-    uint32_t gaps[TB_SPARSE_CLASSES_MAX] = {0};
-    const size_t found =
-        m->classes == 1 ? section_scan_one(s, kind, changes, gaps) : section_scan(m, s, kind, changes, gaps);
-    for (unsigned j = 0; j < m->classes; j++)
-        gaps[j]++; /* the member behind the last one never comes */
-    changes_turn(changes, found, gaps);
-    for (unsigned j = 0; j < m->classes; j++)
-        number_code(c, &m->of[j].gap, gaps[j]);
-    for (size_t i = 0; i < found; i++) {
-        struct class_model *of = &m->of[changes[i].gap_and_class & 15];
-        step_code(c, of, changes[i].difference, element_bits(kind));
-        number_code(c, &of->gap, changes[i].gap_and_class >> 4);
+    switch (width) {
+    case 1:
+        return steps_decode(r, elements, 1, count, work);
+    case 2:
+        return steps_decode(r, elements, 2, count, work);
+    default:
+        return steps_decode(r, elements, 4, count, work);
     }
+}
+
+/* With one class a place is the sum of the gaps. False: behind the last element. */
+static bool places_add(const struct tb_sparse_places *places, size_t count)
+{
+    uint64_t at = 0;
+    for (size_t i = 0; i < places->count; i++, at++) {
+        at += places->gaps[i];
+        places->at[i] = (uint16_t)at;
+    }
+    return at <= count;
+}
+
+static bool class_find(const struct tb_sparse_kernels *kernels, const struct classes *classes, unsigned j,
+                       struct section s, size_t count, struct work *work)
+{
+    const struct tb_sparse_places places = {work->gaps, work->places, count};
+    if (classes->count == 1) return places_add(&places, s.count);
+    class_members(kernels, classes, j, s, work);
+    return kernels->find(work->members, section_words(s), &places);
+}
+
+/* Keys are taken before the first class is patched: they are the base's. False: damaged. */
+static bool section_decode(const struct tb_sparse_kernels *kernels, const struct classes *classes,
+                           struct section s, uint8_t *elements, struct work *work, struct tb_bit_reader *r)
+{
+    if (classes->count > 1) section_keys(kernels, s, work->keys);
+    for (unsigned j = 0; j < classes->count; j++) {
+        const size_t count = tb_count_get(r);
+        if (count == 0) continue;
+        if (count > s.count) return false;
+        gaps_decode(r, work->gaps, count);
+        if (!class_find(kernels, classes, j, s, count, work)) return false;
+        if (!class_patch(r, elements, kind_width(s.kind), count, work)) return false;
+    }
+    return !tb_bits_over(r);
 }
 
 /* A sample of the changes by key: 32 elements of 256. */
-INLINE size_t changes_sample(const struct tb_sparse_input *in, enum kind kind, uint32_t *by_key)
+INLINE size_t changes_sample(const struct tb_sparse_input *in, unsigned width,
+                             const struct tb_sparse_kernels *kernels, enum tb_sparse_kind kind,
+                             uint32_t *by_key)
 {
-    const size_t width = kind_width(kind), count = in->count / width;
+    const size_t count = in->count / width;
     size_t seen = 0;
-    for (size_t i = 0; i < count; i += i % 256 == 31 ? 225 : 1) {
-        const uint32_t x = element_load(in->base + width * i, kind);
-        const bool changed = x != element_load(in->bytes + width * i, kind);
-        by_key[element_key(x, kind)] += changed;
-        seen += changed;
+    uint8_t keys[64];
+    for (size_t i = 0; i + 64 <= count; i += 512) {
+        uint64_t changed;
+        kernels->changed((struct tb_sparse_pair){in->base + width * i, in->bytes + width * i, width}, 1,
+                         &changed);
+        if (changed == 0) continue;
+        kernels->keys(in->base + width * i, 1, kind, keys);
+        for (; changed != 0; changed &= changed - 1, seen++)
+            by_key[keys[__builtin_ctzll(changed)]]++;
     }
     return seen;
 }
 
-/* A class is closed once it has a twentieth of the changes, and at least 16 in the sample: less teaches nothing. */
+/* A class is closed once it has its part of the changes, and at least 16 in the sample: less teaches nothing. The last has
+ * the large weights, which are many and change seldom. */
 static unsigned bounds_choose(const uint32_t *by_key, size_t seen, unsigned classes_max, uint8_t *bounds_out)
 {
-    const size_t least = seen / 20 > 16 ? seen / 20 : 16;
+    const size_t part = seen / (classes_max + 2), least = part > 16 ? part : 16;
     unsigned classes = 1;
     size_t have = 0;
     for (unsigned key = 0; key < 255 && classes < classes_max; key++) {
@@ -280,152 +437,84 @@ static unsigned bounds_choose(const uint32_t *by_key, size_t seen, unsigned clas
     return classes;
 }
 
-INLINE unsigned bounds_sample(const struct tb_sparse_input *in, enum kind kind, uint8_t *bounds_out)
+static unsigned bounds_sample(const struct tb_sparse_input *in, const struct tb_sparse_kernels *kernels,
+                              enum tb_sparse_kind kind, uint8_t *bounds_out)
 {
-    if (in->classes_max == 1 || kind == KIND_BYTES) return 1;
+    if (in->classes_max == 1 || kind == TB_SPARSE_BYTES) return 1;
     uint32_t by_key[256] = {0};
-    const size_t seen = changes_sample(in, kind, by_key);
+    const size_t seen = changes_sample(in, kind_width(kind), kernels, kind, by_key);
     return bounds_choose(by_key, seen, in->classes_max, bounds_out);
 }
 
-INLINE size_t encode_kind(const struct tb_sparse_input *in, enum kind kind, const struct tb_sparse_room *room)
+static void header_write(uint8_t *out, size_t count, enum tb_sparse_kind kind, const uint8_t *bounds,
+                         unsigned classes)
 {
-    const size_t width = kind_width(kind), count = in->count / width, tail = in->count % width;
-    const size_t gain_max = in->count - in->count * 3 / 100;
-    const size_t cap = room->cap < gain_max ? room->cap : gain_max;
-    uint8_t bounds[TB_SPARSE_CLASSES_MAX] = {0};
-    const unsigned classes = bounds_sample(in, kind, bounds);
-    const size_t head = HEADER_BYTES + classes - 1 + tail;
-    if (cap < head) return 0;
-
-    struct model m;
-    const bool growing = model_init(&m, bounds, classes);
-    TB_ASSERT(growing);
-    struct tb_range_coder c;
-    tb_range_coder_init(&c, room->out + head, cap - head);
-    for (size_t at = 0; at < count && !c.full; at += SECTION) {
-        const struct section s = {in->base + width * at, in->bytes + width * at,
-                                  count - at < SECTION ? count - at : SECTION};
-        section_encode(&m, s, kind, room->scratch, &c);
-    }
-    const size_t used = tb_range_end(&c);
-    if (c.full) return 0;
     struct tb_writer w;
-    tb_writer_init(&w, room->out, head);
+    tb_writer_init(&w, out, count);
     tb_write_u8(&w, (uint8_t)kind);
     tb_write_u8(&w, (uint8_t)classes);
     tb_write_u16(&w, 0);
     tb_write_bytes(&w, bounds, classes - 1);
-    tb_write_bytes(&w, in->bytes + width * count, tail);
-    return head + used;
 }
 
-size_t tb_sparse_encode(const struct tb_sparse_input *in, const struct tb_sparse_room *room)
+size_t tb_sparse_encode(const struct tb_sparse_input *in, const struct tb_sparse_means *means, uint8_t *out,
+                        size_t cap)
 {
     TB_ASSERT(in->classes_max >= 1 && in->classes_max <= TB_SPARSE_CLASSES_MAX);
     if (in->count > TB_SPARSE_BYTES_MAX) return 0;
-    switch (kind_of(in->dtype)) {
-    case KIND_BF16:
-        return encode_kind(in, KIND_BF16, room);
-    case KIND_F16:
-        return encode_kind(in, KIND_F16, room);
-    case KIND_F8:
-        return encode_kind(in, KIND_F8, room);
-    case KIND_F32:
-        return encode_kind(in, KIND_F32, room);
-    case KIND_BYTES:
-        break;
-    }
-    return encode_kind(in, KIND_BYTES, room);
-}
+    const struct tb_sparse_kernels *kernels = tb_sparse_kernels(means->vector);
+    const enum tb_sparse_kind kind = kind_of(in->dtype);
+    const size_t width = kind_width(kind), count = in->count / width, tail = in->count % width;
+    const size_t gain_max = in->count - in->count * 3 / 100;
+    if (cap > gain_max) cap = gain_max;
+    uint8_t bounds[TB_SPARSE_CLASSES_MAX] = {0};
+    struct classes classes;
+    const bool growing = classes_init(&classes, bounds, bounds_sample(in, kernels, kind, bounds));
+    TB_ASSERT(growing);
+    const size_t head = HEADER_BYTES + classes.count - 1 + tail;
+    if (cap < head) return 0;
 
-/* Element i is looked at before it is patched: its class is the base's. */
-INLINE void section_decode(struct model *m, uint8_t *elements, size_t count, enum kind kind,
-                           struct tb_range_decoder *d)
-{
-    const size_t width = kind_width(kind);
-    uint32_t left[TB_SPARSE_CLASSES_MAX];
-    for (unsigned j = 0; j < m->classes; j++)
-        left[j] = number_decode(d, &m->of[j].gap);
-    for (size_t i = 0; i < count; i++) {
-        const uint32_t x = element_load(elements + width * i, kind);
-        const unsigned class = m->class_of[element_key(x, kind)];
-        if (--left[class] > 0) continue;
-        if (d->bad) return;
-        element_store(elements + width * i, kind, x + step_decode(d, &m->of[class]));
-        left[class] = number_decode(d, &m->of[class].gap);
-    }
-}
-
-/* One class: straight from change to change. */
-INLINE void section_patch(struct class_model *m, uint8_t *elements, size_t count, enum kind kind,
-                          struct tb_range_decoder *d)
-{
-    const size_t width = kind_width(kind);
-    size_t i = 0;
-    while (!d->bad) {
-        const uint32_t gap = number_decode(d, &m->gap);
-        if (gap > count - i) return;
-        i += gap;
-        uint8_t *at = elements + width * (i - 1);
-        element_store(at, kind, element_load(at, kind) + step_decode(d, m));
-    }
-}
-
-INLINE void decode_kind(struct model *m, uint8_t *elements, size_t count, enum kind kind,
-                        struct tb_range_decoder *d)
-{
-    const size_t width = kind_width(kind);
-    for (size_t at = 0; at < count && !d->bad; at += SECTION) {
-        const size_t here = count - at < SECTION ? count - at : SECTION;
-        if (m->classes == 1)
-            section_patch(&m->of[0], elements + width * at, here, kind, d);
+    header_write(out, head, kind, bounds, classes.count);
+    memcpy(out + head - tail, in->bytes + width * count, tail);
+    struct tb_bit_writer w;
+    tb_bit_writer_init(&w, out + head, cap - head);
+    for (size_t at = 0; at < count && !w.full; at += SECTION) {
+        const struct section s = {in->base + width * at, in->bytes + width * at,
+                                  count - at < SECTION ? count - at : SECTION, kind};
+        if (classes.count == 1)
+            section_encode_plain(kernels, s, means->scratch, &w);
         else
-            section_decode(m, elements + width * at, here, kind, d);
+            section_encode(kernels, &classes, s, means->scratch, &w);
     }
+    const size_t used = tb_bit_writer_end(&w);
+    return w.full ? 0 : head + used;
 }
 
-static void decode_all(struct model *m, uint8_t *elements, size_t count, enum kind kind,
-                       struct tb_range_decoder *d)
-{
-    switch (kind) {
-    case KIND_BF16:
-        decode_kind(m, elements, count, KIND_BF16, d);
-        return;
-    case KIND_F16:
-        decode_kind(m, elements, count, KIND_F16, d);
-        return;
-    case KIND_F8:
-        decode_kind(m, elements, count, KIND_F8, d);
-        return;
-    case KIND_F32:
-        decode_kind(m, elements, count, KIND_F32, d);
-        return;
-    case KIND_BYTES:
-        decode_kind(m, elements, count, KIND_BYTES, d);
-        return;
-    }
-}
-
-enum tb_status tb_sparse_decode(const uint8_t *in, size_t in_count, uint8_t *elements, size_t count)
+enum tb_status tb_sparse_decode(struct tb_sparse_form form, const struct tb_sparse_means *means,
+                                uint8_t *elements, size_t count)
 {
     struct tb_reader r;
-    tb_reader_init(&r, in, in_count);
-    const uint8_t kind = tb_read_u8(&r), classes = tb_read_u8(&r);
+    tb_reader_init(&r, form.bytes, form.count);
+    const uint8_t kind = tb_read_u8(&r), classes_count = tb_read_u8(&r);
     const uint16_t zero = tb_read_u16(&r);
     const size_t width = kind_width(kind);
     if (r.bad || width == 0 || zero != 0) return TB_CHUNK_CODEC;
-    if (classes < 1 || classes > TB_SPARSE_CLASSES_MAX) return TB_CHUNK_CODEC;
-    const size_t tail = count % width, head = HEADER_BYTES + classes - 1u + tail;
-    const uint8_t *bounds = tb_read_span(&r, classes - 1u);
+    if (classes_count < 1 || classes_count > TB_SPARSE_CLASSES_MAX) return TB_CHUNK_CODEC;
+    const size_t tail = count % width, whole = count / width;
+    const uint8_t *bounds = tb_read_span(&r, classes_count - 1u);
     const uint8_t *tail_bytes = tb_read_span(&r, tail);
-    struct model m;
-    if (r.bad || !model_init(&m, bounds, classes)) return TB_CHUNK_CODEC;
+    struct classes classes;
+    if (r.bad || !classes_init(&classes, bounds, classes_count)) return TB_CHUNK_CODEC;
 
-    struct tb_range_decoder d;
-    tb_range_decoder_init(&d, in + head, in_count - head);
-    decode_all(&m, elements, count / width, (enum kind)kind, &d);
-    if (!tb_range_ended(&d)) return TB_CHUNK_CODEC;
+    const struct tb_sparse_kernels *kernels = tb_sparse_kernels(means->vector);
+    struct tb_bit_reader bits;
+    tb_bit_reader_init(&bits, r.at, r.left);
+    for (size_t at = 0; at < whole; at += SECTION) {
+        uint8_t *here = elements + width * at;
+        const struct section s = {here, here, whole - at < SECTION ? whole - at : SECTION, kind};
+        if (!section_decode(kernels, &classes, s, here, means->scratch, &bits)) return TB_CHUNK_CODEC;
+    }
+    if (!tb_bits_ended(&bits)) return TB_CHUNK_CODEC;
     if (tail > 0) memcpy(elements + count - tail, tail_bytes, tail);
     return TB_OK;
 }

@@ -127,16 +127,17 @@ static size_t changed_elements(const uint8_t *a, const uint8_t *b, size_t bytes)
     return differ;
 }
 
+static uint64_t scratch[TB_SPARSE_SCRATCH_BYTES / 8];
+static const struct tb_sparse_means means = {scratch, TB_VECTOR_BEST};
+
 static void step_encode(const uint8_t *base, const uint8_t *version, size_t bytes, unsigned classes,
                         struct forms *f)
 {
-    static uint64_t scratch[TB_SPARSE_SCRATCH_BYTES / 8];
     f->used = 0;
     for (size_t at = 0, k = 0; at < bytes; at += CHUNK_BYTES, k++) {
         const struct tb_sparse_input in = {base + at, version + at, chunk_at(bytes, at), TB_DTYPE_BF16,
                                            classes};
-        const struct tb_sparse_room room = {f->bytes + f->used, in.count, scratch};
-        f->count[k] = (uint32_t)tb_sparse_encode(&in, &room);
+        f->count[k] = (uint32_t)tb_sparse_encode(&in, &means, f->bytes + f->used, in.count);
         f->used += f->count[k] > 0 ? f->count[k] : in.count; /* sent raw */
     }
 }
@@ -148,7 +149,8 @@ static void step_decode(const struct forms *f, const uint8_t *version, uint8_t *
         const size_t count = chunk_at(bytes, at);
         if (f->count[k] == 0)
             memcpy(elements + at, version + at, count);
-        else if (tb_sparse_decode(form, f->count[k], elements + at, count) != TB_OK)
+        else if (tb_sparse_decode((struct tb_sparse_form){form, f->count[k]}, &means, elements + at, count) !=
+                 TB_OK)
             exit(1);
         form += f->count[k] > 0 ? f->count[k] : count;
     }

@@ -6,10 +6,12 @@
 
 #include "tests/fuzz/fuzz.h"
 
+static uint64_t scratch[TB_SPARSE_SCRATCH_BYTES / 8];
+static const struct tb_sparse_means means = {scratch, TB_VECTOR_BEST};
+
 /* The input's own bytes as a version, against a base that differs in every 9th: any dtype, any classes. */
 static void round_trip(const uint8_t *bytes, size_t count)
 {
-    static uint64_t scratch[TB_SPARSE_SCRATCH_BYTES / 8];
     uint8_t *base = malloc(count), *out = malloc(count);
     FUZZ_REQUIRE(base != NULL && out != NULL);
     memcpy(base, bytes, count);
@@ -17,9 +19,10 @@ static void round_trip(const uint8_t *bytes, size_t count)
         base[i] = (uint8_t)(base[i] + bytes[count - 1]);
     const struct tb_sparse_input in = {base, bytes, count, (enum tb_dtype)(1 + bytes[0] % 15),
                                        1 + bytes[0] / 16u};
-    const size_t used = tb_sparse_encode(&in, &(struct tb_sparse_room){out, count, scratch});
+    const size_t used = tb_sparse_encode(&in, &means, out, count);
     if (used > 0) {
-        FUZZ_REQUIRE(tb_sparse_decode(out, used, base, count) == TB_OK);
+        const struct tb_sparse_form form = {out, used};
+        FUZZ_REQUIRE(tb_sparse_decode(form, &means, base, count) == TB_OK);
         FUZZ_REQUIRE(memcmp(base, bytes, count) == 0);
     }
     free(base);
@@ -34,7 +37,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     FUZZ_REQUIRE(elements != NULL);
     for (size_t i = 0; i < size; i++)
         elements[i] = bytes[i % count];
-    const enum tb_status status = tb_sparse_decode(bytes + 2, count - 2, elements, size);
+    const enum tb_status status =
+        tb_sparse_decode((struct tb_sparse_form){bytes + 2, count - 2}, &means, elements, size);
     FUZZ_REQUIRE(status == TB_OK || status == TB_CHUNK_CODEC);
     free(elements);
     round_trip(bytes, count);

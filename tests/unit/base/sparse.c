@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rangecode.h"
+#include "base/bits.h"
 #include "tests/unit/check.h"
 
 static const struct {
@@ -23,36 +23,71 @@ static const unsigned classes[] = {1, 2, 7, TB_SPARSE_CLASSES_MAX};
 
 static uint64_t scratch[TB_SPARSE_SCRATCH_BYTES / 8];
 
+/* The variants that this machine has; all but the first are held to it. */
+static const enum tb_vector vectors[] = {TB_VECTOR_PORTABLE, TB_VECTOR_AVX2, TB_VECTOR_AVX512};
+
+#define VECTORS (sizeof vectors / sizeof vectors[0])
+
+static struct tb_sparse_means with(enum tb_vector vector)
+{
+    return (struct tb_sparse_means){scratch, vector};
+}
+
 struct form {
     uint8_t *bytes; /* exactly `used` long, so that asan sees a read behind it */
     size_t used;    /* 0: it does not pay */
 };
 
-static struct form encode(const struct tb_sparse_input *in)
+static struct form encode_with(const struct tb_sparse_input *in, enum tb_vector vector)
 {
-    struct tb_sparse_room room = {malloc(in->count + 1), in->count, scratch};
-    assert_non_null(room.out);
-    room.out[in->count] = 0x5a;
-    struct form f = {NULL, tb_sparse_encode(in, &room)};
-    assert_int_equal(room.out[in->count], 0x5a);
+    uint8_t *out = malloc(in->count + 1);
+    assert_non_null(out);
+    out[in->count] = 0x5a;
+    memset(scratch, 0xa5, sizeof scratch); /* what it holds means nothing */
+    struct form f = {NULL, tb_sparse_encode(in, &(struct tb_sparse_means){scratch, vector}, out, in->count)};
+    assert_int_equal(out[in->count], 0x5a);
     f.bytes = malloc(f.used + (f.used == 0));
     assert_non_null(f.bytes);
-    memcpy(f.bytes, room.out, f.used);
-    free(room.out);
+    memcpy(f.bytes, out, f.used);
+    free(out);
     return f;
 }
 
-/* Bytes of the form; 0 if it did not pay. The base is patched in memory that is exactly as long. */
+static struct form encode(const struct tb_sparse_input *in)
+{
+    return encode_with(in, TB_VECTOR_PORTABLE);
+}
+
+static enum tb_status decode(const uint8_t *form, size_t form_count, uint8_t *elements, size_t count)
+{
+    const struct tb_sparse_means means = with(TB_VECTOR_BEST);
+    return tb_sparse_decode((struct tb_sparse_form){form, form_count}, &means, elements, count);
+}
+
+/* The base is patched in memory that is exactly as long. */
+static void decode_gives(const struct tb_sparse_input *in, struct form f, enum tb_vector vector)
+{
+    uint8_t *elements = malloc(in->count);
+    assert_non_null(elements);
+    memcpy(elements, in->base, in->count);
+    memset(scratch, 0x5a, sizeof scratch);
+    const struct tb_sparse_means means = with(vector);
+    CHECK_OK(tb_sparse_decode((struct tb_sparse_form){f.bytes, f.used}, &means, elements, in->count));
+    assert_memory_equal(elements, in->bytes, in->count);
+    free(elements);
+}
+
+/* Bytes of the form; 0 if it did not pay. Every variant writes the same and reads it. */
 static size_t round_trip(const struct tb_sparse_input *in)
 {
     struct form f = encode(in);
-    if (f.used > 0) {
-        uint8_t *elements = malloc(in->count);
-        assert_non_null(elements);
-        memcpy(elements, in->base, in->count);
-        CHECK_OK(tb_sparse_decode(f.bytes, f.used, elements, in->count));
-        assert_memory_equal(elements, in->bytes, in->count);
-        free(elements);
+    for (size_t v = 0; v < VECTORS; v++) {
+        if (!tb_vector_here(vectors[v])) continue;
+        struct form same = encode_with(in, vectors[v]);
+        assert_int_equal(same.used, f.used);
+        assert_memory_equal(same.bytes, f.bytes, f.used);
+        free(same.bytes);
+        if (f.used > 0) decode_gives(in, f, vectors[v]);
     }
     free(f.bytes);
     return f.used;
@@ -200,9 +235,10 @@ static void too_little_room_does_not_pay(void **state)
     struct form f = encode(&in);
     assert_true(f.used > 0);
     for (size_t cap = 0; cap <= f.used; cap++) {
-        struct tb_sparse_room room = {malloc(cap + (cap == 0)), cap, scratch};
-        assert_int_equal(tb_sparse_encode(&in, &room), cap == f.used ? f.used : 0);
-        free(room.out);
+        uint8_t *out = malloc(cap + (cap == 0));
+        const struct tb_sparse_means means = with(TB_VECTOR_BEST);
+        assert_int_equal(tb_sparse_encode(&in, &means, out, cap), cap == f.used ? f.used : 0);
+        free(out);
     }
     free(f.bytes);
     pair_free(p);
@@ -224,16 +260,16 @@ static void damaged_forms_stay_in_bounds(void **state)
             memcpy(elements, p.base, count);
             uint8_t *shorter = malloc(cut + (cut == 0));
             memcpy(shorter, f.bytes, cut);
-            const enum tb_status got = tb_sparse_decode(shorter, cut, elements, count);
+            const enum tb_status got = decode(shorter, cut, elements, count);
             assert_true(got == TB_OK || got == TB_CHUNK_CODEC);
             refused += got == TB_CHUNK_CODEC;
             free(shorter);
         }
-        assert_true(refused * 10 >= f.used * 9); /* by chance, the two halves of a short one may meet */
+        assert_int_equal(refused, f.used); /* a stream ends where its last section does */
         for (size_t bit = 0; bit < 8 * f.used; bit++) {
             memcpy(elements, p.base, count);
             f.bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
-            const enum tb_status got = tb_sparse_decode(f.bytes, f.used, elements, count);
+            const enum tb_status got = decode(f.bytes, f.used, elements, count);
             assert_true(got == TB_OK || got == TB_CHUNK_CODEC);
             f.bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
         }
@@ -243,24 +279,30 @@ static void damaged_forms_stay_in_bounds(void **state)
     }
 }
 
+/* Forms for 32 elements of 2 bytes. */
 static void headers_that_do_not_fit_are_refused(void **state)
 {
     (void)state;
     uint8_t elements[64] = {0};
-    static const uint8_t forms[]
-                              [12] = {
-                                  {0, 1, 0, 0},       {6, 1, 0, 0}, {1, 0, 0, 0},    {1, 17, 0, 0},
-                                  {1, 1, 1, 0},       {1, 1, 0, 1}, {1, 2, 0, 0, 0}, {1, 3, 0, 0, 5, 5},
-                                  {1, 3, 0, 0, 6, 5}, /* bounds that do not grow */
-                                  {1, 1, 0, 0, 1, 0}, /* a range coder's first byte is 0 */
-                              };
+    static const uint8_t forms[][9] = {
+        {0, 1}, /* no such kind */
+        {6, 1},
+        {1, 0}, /* no classes; too many */
+        {1, 17},
+        {1, 1, 1}, /* what is zero is zero */
+        {1, 1, 0, 1},
+        {1, 3, 0, 0, 5, 5}, /* bounds that do not grow */
+        {1, 3, 0, 0, 6, 5},
+        {1, 2, 0, 0, 0},
+        {1, 1, 0, 0, 0, 0}, /* bytes behind the last bit */
+    };
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
-        CHECK_STATUS(tb_sparse_decode(forms[i], sizeof forms[i], elements, sizeof elements), TB_CHUNK_CODEC);
+        CHECK_STATUS(decode(forms[i], sizeof forms[i], elements, sizeof elements), TB_CHUNK_CODEC);
     static const uint8_t zeros[64];
     assert_memory_equal(elements, zeros, 64); /* refused before anything was touched */
 }
 
-/* A chunk of one byte has no element: its stream is what ends a coder. So only the bounds speak. */
+/* A chunk of one byte has no element and no bits: only the bounds speak. */
 static void bounds_must_grow(void **state)
 {
     (void)state;
@@ -269,14 +311,84 @@ static void bounds_must_grow(void **state)
         enum tb_status status;
     } rows[] = {{5, 6, TB_OK}, {5, 5, TB_CHUNK_CODEC}, {6, 5, TB_CHUNK_CODEC}, {0, 5, TB_CHUNK_CODEC}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const uint8_t form[] = {1, 3, 0, 0, rows[i].first, rows[i].second, 0x77, 0, 0, 0, 0, 0};
+        const uint8_t form[] = {1, 3, 0, 0, rows[i].first, rows[i].second, 0x77};
         uint8_t element = 0;
-        CHECK_STATUS(tb_sparse_decode(form, sizeof form, &element, 1), rows[i].status);
+        CHECK_STATUS(decode(form, sizeof form, &element, 1), rows[i].status);
         assert_int_equal(element, rows[i].status == TB_OK ? 0x77 : 0);
     }
 }
 
-static void even_bits_are_filled_up_with_zeros(void **state)
+/* A stream written bit by bit, for one class of bf16: what it claims must lie inside the chunk. */
+struct claim {
+    uint32_t count, gap, odd, odd_gap; /* of each, all alike */
+    enum tb_status status;
+};
+
+static size_t claim_write(const struct claim *claim, uint8_t *out, size_t cap)
+{
+    memcpy(out, (const uint8_t[]){1, 1, 0, 0}, 4);
+    struct tb_bit_writer w;
+    tb_bit_writer_init(&w, out + 4, cap - 4);
+    tb_count_put(&w, claim->count);
+    if (claim->count > 0) tb_bits_put(&w, 3, 4);
+    for (uint32_t i = 0; i < claim->count; i++)
+        tb_rice_put(&w, claim->gap, 3, 16);
+    for (uint32_t i = 0; i < claim->count; i++)
+        tb_bits_put(&w, i & 1, 1);
+    if (claim->count > 0) tb_count_put(&w, claim->odd);
+    if (claim->odd > 0) tb_bits_put(&w, 3, 4);
+    for (uint32_t i = 0; i < claim->odd; i++)
+        tb_rice_put(&w, claim->odd_gap, 3, 16);
+    if (claim->odd > 0) tb_bits_put(&w, 3, 5);
+    for (uint32_t i = 0; i < claim->odd; i++)
+        tb_rice_put(&w, 77, 3, 16);
+    const size_t used = tb_bit_writer_end(&w);
+    assert_false(w.full);
+    return 4 + used;
+}
+
+static void claims_beyond_the_chunk_are_refused(void **state)
+{
+    (void)state;
+    static const struct claim claims[] = {
+        {0, 0, 0, 0, TB_OK},
+        {1, 99, 0, 0, TB_OK},
+        {1, 100, 0, 0, TB_CHUNK_CODEC}, /* behind the last element */
+        {100, 0, 0, 0, TB_OK},
+        {101, 0, 0, 0, TB_CHUNK_CODEC}, /* more changes than elements */
+        {50, 1, 0, 0, TB_OK},
+        {50, 2, 0, 0, TB_CHUNK_CODEC},
+        {2, 65535, 0, 0, TB_CHUNK_CODEC}, /* the plain form of a gap; twice it is one less than 2^17 */
+        {9, 3, 9, 0, TB_OK},
+        {9, 3, 10, 0, TB_CHUNK_CODEC}, /* more that are odd than there are */
+        {9, 3, 3, 2, TB_OK},
+        {9, 3, 3, 3, TB_CHUNK_CODEC}, /* behind the last change */
+    };
+    for (size_t i = 0; i < sizeof claims / sizeof claims[0]; i++) {
+        uint8_t out[2048];
+        const size_t used = claim_write(&claims[i], out, sizeof out);
+        uint8_t *form = malloc(used), *elements = calloc(1, 200);
+        memcpy(form, out, used);
+        CHECK_STATUS(decode(form, used, elements, 200), claims[i].status);
+        free(form);
+        free(elements);
+    }
+}
+
+/* 65536 changes with gaps of 65535 add up to 2^32: a sum in 32 bits would take them for none. */
+static void gaps_do_not_wrap(void **state)
+{
+    (void)state;
+    const size_t cap = 1 << 20;
+    const struct claim claim = {65536, 65535, 0, 0, TB_CHUNK_CODEC};
+    uint8_t *form = malloc(cap), *elements = calloc(2, 65536);
+    const size_t used = claim_write(&claim, form, cap);
+    CHECK_STATUS(decode(form, used, elements, 2 * 65536), TB_CHUNK_CODEC);
+    free(form);
+    free(elements);
+}
+
+static void bits_are_filled_up_with_zeros(void **state)
 {
     (void)state;
     static const struct {
@@ -284,11 +396,10 @@ static void even_bits_are_filled_up_with_zeros(void **state)
         bool ended;
     } rows[] = {{0x05, true}, {0x0d, false}, {0x85, false}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const uint8_t stream[] = {0, 0, 0, 0, 0, rows[i].last};
-        struct tb_range_decoder d;
-        tb_range_decoder_init(&d, stream, sizeof stream);
-        assert_int_equal(tb_range_decode_even(&d, 3), 5);
-        assert_int_equal(tb_range_ended(&d), rows[i].ended);
+        struct tb_bit_reader r;
+        tb_bit_reader_init(&r, &rows[i].last, 1);
+        assert_int_equal(tb_bits_get(&r, 3), 5);
+        assert_int_equal(tb_bits_ended(&r), rows[i].ended);
     }
 }
 
@@ -303,17 +414,17 @@ static void a_known_step_has_a_known_form(void **state)
     }
     memcpy(bytes, base, sizeof base);
     for (size_t i = 5; i < 4096; i += 61)
-        bytes[2 * i]++;
+        bytes[2 * i] = (uint8_t)(bytes[2 * i] + (i % 5 == 0 ? 3 : 1));
     bytes[8192] = 0x99;
     const struct tb_sparse_input in = {base, bytes, sizeof base, TB_DTYPE_BF16, 1};
     struct form f = encode(&in);
-    static const uint8_t head[] = {1, 1, 0, 0, 0x99, 0};
+    static const uint8_t head[] = {1, 1, 0, 0, 0x99};
     assert_memory_equal(f.bytes, head, sizeof head);
     uint64_t sum = UINT64_C(0xcbf29ce484222325); /* FNV-1a of the form */
     for (size_t i = 0; i < f.used; i++)
         sum = (sum ^ f.bytes[i]) * UINT64_C(0x100000001b3);
-    assert_int_equal(f.used, 59);
-    assert_int_equal(sum, UINT64_C(0xb673cd4be05c8349));
+    assert_int_equal(f.used, 88);
+    assert_int_equal(sum, UINT64_C(0x9196deb51c69a05b));
     free(f.bytes);
 }
 
@@ -384,7 +495,9 @@ int main(void)
         cmocka_unit_test(damaged_forms_stay_in_bounds),
         cmocka_unit_test(headers_that_do_not_fit_are_refused),
         cmocka_unit_test(bounds_must_grow),
-        cmocka_unit_test(even_bits_are_filled_up_with_zeros),
+        cmocka_unit_test(claims_beyond_the_chunk_are_refused),
+        cmocka_unit_test(gaps_do_not_wrap),
+        cmocka_unit_test(bits_are_filled_up_with_zeros),
         cmocka_unit_test(a_known_step_has_a_known_form),
         cmocka_unit_test(a_real_run_takes_few_bytes),
     };

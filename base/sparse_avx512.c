@@ -1,0 +1,78 @@
+/* sparse_avx512.c - compares that give masks at once, 64 bytes at a time. Compiled for these instructions alone; called only
+ * where tb_vector_here says so. */
+#include <immintrin.h>
+
+#include "base/sparse_x86.h"
+
+static unsigned nth_bit(uint64_t x, unsigned n)
+{
+    return (unsigned)_tzcnt_u64(_pdep_u64(UINT64_C(1) << n, x));
+}
+
+#include "base/sparse_walk.h"
+
+static inline __m512i load(const uint8_t *at)
+{
+    return _mm512_loadu_si512(at);
+}
+
+static inline uint64_t changed_pairs(const uint8_t *a, const uint8_t *b)
+{
+    const uint64_t low = _mm512_cmpneq_epi16_mask(load(a), load(b));
+    return low | (uint64_t)_mm512_cmpneq_epi16_mask(load(a + 64), load(b + 64)) << 32;
+}
+
+static inline uint64_t changed_quads(const uint8_t *a, const uint8_t *b)
+{
+    uint64_t mask = 0;
+    for (unsigned i = 0; i < 4; i++)
+        mask |= (uint64_t)_mm512_cmpneq_epi32_mask(load(a + 64 * i), load(b + 64 * i)) << (16 * i);
+    return mask;
+}
+
+static void changed(struct tb_sparse_pair pair, size_t words, uint64_t *out)
+{
+    const uint8_t *base = pair.base, *bytes = pair.bytes;
+    const size_t step = 64 * (size_t)pair.width;
+    for (size_t w = 0; w < words; w++, base += step, bytes += step) {
+        if (pair.width == 1)
+            out[w] = _mm512_cmpneq_epi8_mask(load(base), load(bytes));
+        else if (pair.width == 2)
+            out[w] = changed_pairs(base, bytes);
+        else
+            out[w] = changed_quads(base, bytes);
+    }
+}
+
+/* Down-converting stores keep the low byte of each element, in order. */
+static void keys(const uint8_t *base, size_t words, enum tb_sparse_kind kind, uint8_t *out)
+{
+    for (size_t w = 0; w < words; w++, out += 64) {
+        if (kind == TB_SPARSE_BF16 || kind == TB_SPARSE_F16) {
+            const __m128i by = _mm_cvtsi32_si128(kind == TB_SPARSE_BF16 ? 7 : 8);
+            const __m512i mask = _mm512_set1_epi16(kind == TB_SPARSE_BF16 ? 0xff : 0x7f);
+            for (unsigned i = 0; i < 2; i++) {
+                const __m512i k = _mm512_and_si512(_mm512_srl_epi16(load(base + 128 * w + 64 * i), by), mask);
+                _mm256_storeu_si256((__m256i *)(void *)(out + 32 * i), _mm512_cvtepi16_epi8(k));
+            }
+        } else if (kind == TB_SPARSE_F32) {
+            for (unsigned i = 0; i < 4; i++) {
+                const __m512i k = _mm512_srli_epi32(load(base + 256 * w + 64 * i), 23);
+                _mm_storeu_si128((__m128i *)(void *)(out + 16 * i), _mm512_cvtepi32_epi8(k));
+            }
+        } else {
+            _mm512_storeu_si512(out, _mm512_and_si512(load(base + 64 * w), _mm512_set1_epi8(0x7f)));
+        }
+    }
+}
+
+static void members(const uint8_t *keys, size_t words, struct tb_sparse_class class, uint64_t *out)
+{
+    const __m512i low = _mm512_set1_epi8((char)class.low), high = _mm512_set1_epi8((char)class.high);
+    for (size_t w = 0; w < words; w++) {
+        const __m512i k = load(keys + 64 * w);
+        out[w] = _mm512_mask_cmple_epu8_mask(_mm512_cmpge_epu8_mask(k, low), k, high);
+    }
+}
+
+const struct tb_sparse_kernels tb_sparse_avx512 = {changed, keys, members, collect, find};
