@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "base/net/tls_context.h"
 
 #define PATH_BYTES    4096
 #define PEM_BYTES_MAX (64 * 1024)
@@ -40,11 +41,9 @@ static enum tb_status say_openssl(char error_out[256], const char *what)
     return TB_SITE_IO;
 }
 
-/* OpenSSL begins by itself, but where that failed its calls look at what is not there. */
 static enum tb_status begin_openssl(char error_out[256])
 {
-    if (OPENSSL_init_crypto(OPENSSL_INIT_LOAD_CONFIG, NULL) == 1) return TB_OK;
-    ERR_clear_error();
+    if (tb_openssl_begin()) return TB_OK;
     return say(TB_SITE_NOMEM, error_out, "OpenSSL cannot begin: no memory");
 }
 

@@ -179,9 +179,17 @@ static bool context_harden(SSL_CTX *ctx)
            SSL_CTX_set_max_early_data(ctx, 0) == 1;
 }
 
+bool tb_openssl_begin(void)
+{
+    /* The second is what init forgets to look at. */
+    const bool begun = OPENSSL_init_ssl(0, NULL) == 1 && OSSL_LIB_CTX_get0_global_default() != NULL;
+    ERR_clear_error();
+    return begun;
+}
+
 static enum tb_status context_new(struct tb_tls **tls_out)
 {
-    if (OPENSSL_init_ssl(0, NULL) != 1) return TB_SITE_NOMEM; /* what is called after that would fall */
+    if (!tb_openssl_begin()) return TB_SITE_NOMEM;
     struct tb_tls *tls = tb_calloc(1, sizeof *tls);
     if (tls == NULL) return TB_SITE_NOMEM;
     atomic_init(&tls->refs, 1);

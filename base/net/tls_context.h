@@ -1,4 +1,4 @@
-/* tls_context.h - what tls.c and tls_session.c share: the inside of a tb_tls. For these two files alone. */
+/* tls_context.h - what tls.c and tls_session.c share: the inside of a tb_tls. For these and pki.c alone. */
 #ifndef TB_BASE_NET_TLS_CONTEXT_H
 #define TB_BASE_NET_TLS_CONTEXT_H
 
@@ -35,5 +35,8 @@ uint64_t tb_tls_cert_expires(const X509 *cert); /* notAfter, seconds since 1970;
 /* OpenSSL's callbacks, in tls_session.c. */
 int tb_tls_verify_by_ca(int good, X509_STORE_CTX *store);
 int tb_tls_verify_by_print(X509_STORE_CTX *store, void *user);
+
+/* OpenSSL begins by itself, but where it had no memory for that its calls look at what is not there. False: it could not. */
+bool tb_openssl_begin(void);
 
 #endif

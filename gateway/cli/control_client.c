@@ -129,7 +129,7 @@ static enum tb_status status_named(const char *name)
     return TB_PEER_GARBLED;
 }
 
-static enum tb_status read_reply(const char *text, size_t count, json_t **reply_out, char error[512])
+enum tb_status tb_control_reply(const char *text, size_t count, json_t **reply_out, char error[512])
 {
     json_t *reply = json_loadb(text, count, JSON_REJECT_DUPLICATES, NULL);
     const json_t *ok = json_object_get(reply, "ok");
@@ -144,7 +144,7 @@ static enum tb_status read_reply(const char *text, size_t count, json_t **reply_
     const char *name = json_string_value(json_object_get(reply, "status"));
     const char *why = json_string_value(json_object_get(reply, "error"));
     const enum tb_status status = name == NULL ? TB_PEER_GARBLED : status_named(name);
-    (void)refuse(error, status, "%s", why != NULL ? why : tb_status_text(status));
+    (void)refuse(error, status, "%s", why != NULL && why[0] != '\0' ? why : tb_status_text(status));
     json_decref(reply);
     return status == TB_OK ? TB_PEER_GARBLED : status;
 }
@@ -156,7 +156,7 @@ static enum tb_status converse(int fd, const char *line, tb_time_ns until, json_
     enum tb_status s = send_line(fd, line, strlen(line), until, error);
     if (s == TB_OK) s = send_line(fd, "\n", 1, until, error);
     if (s == TB_OK) s = receive_line(fd, &answer, until, error);
-    if (s == TB_OK) s = read_reply(answer.bytes, answer.used, reply_out, error);
+    if (s == TB_OK) s = tb_control_reply(answer.bytes, answer.used, reply_out, error);
     tb_free(answer.bytes);
     return s;
 }

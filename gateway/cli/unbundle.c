@@ -160,7 +160,9 @@ static enum tb_status plan_again(struct planning *p, const struct tb_unbundle_fi
 {
     TB_ASSERT(p->plan->spans != NULL);
     const struct tb_unbundle_span *span = &p->plan->spans[before->first_span];
-    if (span->count == item->count && memcmp(span->bytes, item->bytes, item->count) == 0) return TB_OK;
+    const bool same = span->count == item->count &&
+                      (item->count == 0 || memcmp(span->bytes, item->bytes, item->count) == 0);
+    if (same) return TB_OK;
     return refuse(p->error, TB_CONFLICT, "two shards have a file \"%.200s\" with different bytes",
                   before->name);
 }

@@ -44,7 +44,8 @@ static json_t *reply_failed(enum tb_status status, const char *error)
                      error[0] != '\0' ? error : tb_status_text(status));
 }
 
-static json_t *answer(struct tb_control *control, const char *line, size_t bytes)
+json_t *tb_control_answer(const struct tb_control_command *commands, void *user, const char *line,
+                          size_t bytes)
 {
     char error[256] = "";
     json_error_t where;
@@ -58,10 +59,10 @@ static json_t *answer(struct tb_control *control, const char *line, size_t bytes
     json_t *reply = NULL;
     enum tb_status status = TB_NOT_FOUND;
     if (schema && cmd != NULL) {
-        for (const struct tb_control_command *c = control->commands; c->cmd != NULL; c++) {
+        for (const struct tb_control_command *c = commands; c->cmd != NULL; c++) {
             if (strcmp(c->cmd, cmd) != 0) continue;
             reply = json_pack("{s:i, s:b}", "schema", 1, "ok", 1);
-            status = reply == NULL ? TB_SITE_NOMEM : c->fn(control->user, request, reply, error);
+            status = reply == NULL ? TB_SITE_NOMEM : c->fn(user, request, reply, error);
             break;
         }
     }
@@ -121,7 +122,8 @@ static void client_lines(struct client *c)
     while (c->reply == NULL) {
         char *end = memchr(c->line, '\n', c->used);
         if (end == NULL) break;
-        json_t *reply = answer(c->control, c->line, (size_t)(end - c->line));
+        json_t *reply =
+            tb_control_answer(c->control->commands, c->control->user, c->line, (size_t)(end - c->line));
         const size_t rest = c->used - (size_t)(end + 1 - c->line);
         memmove(c->line, end + 1, rest);
         c->used = rest;

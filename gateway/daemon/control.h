@@ -22,6 +22,10 @@ struct tb_control_command {
     tb_control_fn fn;
 };
 
+/* What one line is answered: a new object, or NULL when there is no memory for one. The line is a stranger's. */
+json_t *tb_control_answer(const struct tb_control_command *commands, void *user, const char *line,
+                          size_t bytes);
+
 /* `commands` ends with a row of NULLs and is borrowed for life. TB_SITE_IO, TB_SITE_LOCKED, TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_control_open(uv_loop_t *loop, const char *path,
                                            const struct tb_control_command *commands, void *user,

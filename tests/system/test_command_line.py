@@ -186,6 +186,15 @@ def a_gateway_may_restart_under_the_commands(lab):
     expect("exit code of the follower", follower.popen.wait(20), 0)
 
 
+def unread_output_is_no_success(site):
+    """A table or an answer that could not be written was not shown."""
+    for more in ([], ["--json"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([str(TOMBOLO), "versions", *more], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
+                                  check=False, env=dict(os.environ, TOMBOLO_CONTROL=str(site.control_socket)))
+        expect(f"versions {more} into a full disk", (done.returncode != 0, "written" in done.stderr), (True, True))
+
+
 @scenario
 def refusals_have_their_exit_codes(lab):
     """P10: 1 refused, 2 usage, 3 away, 4 timeout, 5 denied; each with a sentence."""
@@ -214,6 +223,7 @@ def refusals_have_their_exit_codes(lab):
     refused(east, 1, "not_found", "withdraw", "policy", "99")
     failure = json.loads(refused(east, 1, "status", "withdraw", "policy", "99", "--json").stdout)
     expect("json of a failure", (failure["ok"], failure["status"]), (False, "not_found"))
+    unread_output_is_no_success(east)
     expect("exit code of tombolod", east.daemon.terminate(), 0)
     refused(east, 3, "no gateway answers at", "status")
     started = time.monotonic()
