@@ -205,7 +205,7 @@ SHOWN int fcntl64(int fd, int command, ...)
     va_start(rest, command);
     void *argument = va_arg(rest, void *);
     va_end(rest);
-    return hit(TB_CALL_fcntl64, __builtin_return_address(0), ENOLCK) ? -1 : real(fd, command, argument);
+    return hit(TB_CALL_fcntl64, __builtin_return_address(0), EIO) ? -1 : real(fd, command, argument);
 }
 
 SHOWN int open64(const char *path, int flags, ...)
@@ -235,5 +235,5 @@ SHOWN int fcntl(int fd, int command, ...)
     va_start(rest, command);
     void *argument = va_arg(rest, void *);
     va_end(rest);
-    return hit(TB_CALL_fcntl, __builtin_return_address(0), ENOLCK) ? -1 : real(fd, command, argument);
+    return hit(TB_CALL_fcntl, __builtin_return_address(0), EIO) ? -1 : real(fd, command, argument);
 }
