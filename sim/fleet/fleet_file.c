@@ -72,8 +72,10 @@ static bool parse_loss(const struct tb_fleet_scenario *s, const char *text, stru
     if (!find_site(s, name, number != NULL ? (size_t)(number - name) : strlen(name), &out->site))
         return false;
     if (number == NULL) return true;
-    out->rack = (unsigned)atoi(number + 1);
-    return out->rack >= 1 && out->rack <= s->sites[out->site].racks;
+    char *end;
+    const unsigned long rack = strtoul(number + 1, &end, 10);
+    out->rack = (unsigned)rack;
+    return end != number + 1 && *end == '\0' && rack >= 1 && (double)rack <= s->sites[out->site].racks;
 }
 
 static unsigned all_losses(const struct tb_fleet_scenario *s, struct tb_fleet_loss *out)

@@ -129,8 +129,12 @@ void fleet_poll(struct fleet *f, struct worker *w)
     uint32_t first, count;
     if (!source_alive(f, w)) return;
     if (!tb_hop_poll_words(&w->hop, 0, &first, &count)) return; /* its source is known whole */
-    TB_ASSERT(tb_hop_seen(&w->hop, 0, first, place_of(f, w)->held + first, count) == TB_OK);
-    w->seen = w->source == FROM_GATEWAY ? site_of(f, w)->held : f->workers[w->source].held;
+    const uint64_t *held = place_of(f, w)->held;
+    const enum tb_status seen = tb_hop_seen(&w->hop, 0, first, &held[first], count);
+    TB_ASSERT(seen == TB_OK);
+    const struct site *s = site_of(f, w);
+    w->seen = s->held;
+    if (w->source != FROM_GATEWAY) w->seen = f->workers[w->source].held;
     tb_hop_round_done(&w->hop, f->now);
     pump(f, w);
     w->asleep = !w->whole;

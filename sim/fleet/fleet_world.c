@@ -299,7 +299,7 @@ static struct tb_fleet_spread star(const struct fleet *f, double *times)
             at = fmax(at, s->index == f->spec->home ? 0 : f->gateway_arrivals[i][k] - (double)BEGAN / 1e9) +
                  fmax(each * s->spec->hosts, one);
         for (uint32_t w = 0; w < s->worker_count; w++)
-            times[count++] = at - each * (s->spec->hosts - 1 - w / (uint32_t)s->spec->workers);
+            times[count++] = at - each * (s->spec->hosts - f->workers[s->first_worker + w].host);
     }
     return spread_of(times, count, never);
 }
