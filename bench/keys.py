@@ -10,7 +10,7 @@ import pathlib
 import shutil
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-ROOMS = ("between_sites", "inside_site", "hops", "codec_keys", "fleet_keys", "beside_peers", "over_wan", "rollouts", "floors")
+ROOMS = ("between_sites", "inside_site", "hops", "codec_keys", "fleet_keys", "beside_peers", "over_wan", "emulator_keys", "rollouts", "floors")
 
 NO_VERBS = "the verbs fabric is not in the product yet"
 NO_ROOM = "no room of bench/ measures it yet"
@@ -129,6 +129,13 @@ KEYS = (
         "NIC of one rate", "the same for one host"),
     Key("fleet.joins", "s", "<= 1.0", "CPU of the shipped catalog core, without sockets, while 10,000 workers join it within a lease: "
         "open, subscribe, stage, export, progress each second, renew", "the lease, 10 s: one core"),
+    Key("wan.rate", "%", "<= 1.0", "how far the rate of an overloaded link of sim/wan is off the 500 Mbit/s asked, in bytes of IP packets",
+        "2 %", ("root", "wan", "iperf3")),
+    Key("wan.delay", "ms", "<= 1.0", "delay over the 40 ms asked that one packet in a hundred of an idle link of sim/wan exceeds", "1 ms",
+        ("root", "wan")),
+    Key("wan.2g.mtu1500", "Gbit/s", ">= 0.97", "goodput of eight TCP streams through a sim/wan link of 2 Gbit/s, 80 ms, 1500-byte packets",
+        "the rate without TCP's and IP's headers; a run in which the emulator fell behind does not count", ("root", "wan", "iperf3")),
+    Key("wan.5g.mtu9000", "Gbit/s", ">= 0.97", "the same at 5 Gbit/s with 9000-byte packets", "likewise", ("root", "wan", "iperf3")),
     Key("floor.iperf3", "GB/s", None, "clear TCP on loopback, iperf3 with two streams", "memcpy of 1 GiB, cold, on one core", ("iperf3",)),
     Key("floor.pump", "GB/s", None, "the TLS pump on loopback, best of its ways", "memcpy"),
     Key("floor.aes", "GB/s", None, "openssl speed, AES-128-GCM in records of 16 KiB, one core", "memcpy", ("openssl",)),

@@ -57,8 +57,8 @@ class WanWire(Ends):
 
     def verdict(self):
         """Why what was measured last does not count; None: it does."""
-        counters = self.wan.read_counters()
-        return f"the emulator fell behind: {counters.get('why')}" if counters.get("void") else None
+        since = self.wan.read_counters()["since"]
+        return f"the emulator fell behind: {since['why']}" if since["void"] else None
 
     def carrier_gone(self):
         for end in "ab":  # a bucket that holds no packet passes none
@@ -108,6 +108,7 @@ def wan_of(bench, rate, loss, mtu=1500):
 def judged(bench, wire, once):
     """What once() says, round by round; rounds in which the emulator fell behind are void and made up for, within reason."""
     good, why = 0, None
+    wire.verdict()  # what came before is not judged with it
     for _ in range(2 * bench.rounds):
         pairs = once()
         why = wire.verdict()

@@ -87,6 +87,11 @@ struct parcel {
     bool open; /* more may join */
 };
 
+/* What the emulator is judged by. */
+struct toll {
+    uint64_t delivered, late, dropped, no_slot;
+};
+
 struct world;
 
 struct site {
@@ -106,6 +111,7 @@ struct site {
     struct parcel parcels[PARCELS_MAX]; /* being filled */
     uint32_t parcel_count;
     uint8_t batch[sizeof(struct virtio_net_hdr) + TB_SEGMENTS_BYTES_MAX + 1]; /* as read */
+    struct toll last_toll; /* when the counters were written last */
     atomic_ullong delivered, late[LATE_BUCKETS], late_us_max, no_slot, strange, write_failed;
 };
 
@@ -630,14 +636,29 @@ static uint64_t late_count(const struct site *s)
     return count;
 }
 
-/* NULL, or why what this site saw was not the scenario. */
-static const char *behind(const struct site *s, uint64_t dropped)
+static struct toll toll_of(const struct site *s)
 {
-    const uint64_t delivered = atomic_load(&s->delivered);
-    if (atomic_load(&s->no_slot) > 0) return "no room for packets under way";
-    if (late_count(s) * LATE_SHARE > delivered && delivered > LATE_SHARE)
+    return (struct toll){.delivered = atomic_load(&s->delivered),
+                         .late = late_count(s),
+                         .dropped = device_dropped(s),
+                         .no_slot = atomic_load(&s->no_slot)};
+}
+
+static struct toll toll_since(const struct toll *now, const struct toll *then)
+{
+    return (struct toll){.delivered = now->delivered - then->delivered,
+                         .late = now->late - then->late,
+                         .dropped = now->dropped - then->dropped,
+                         .no_slot = now->no_slot - then->no_slot};
+}
+
+/* NULL, or why what a site saw was not the scenario. */
+static const char *behind(const struct toll *t)
+{
+    if (t->no_slot > 0) return "no room for packets under way";
+    if (t->late * LATE_SHARE > t->delivered && t->delivered > LATE_SHARE)
         return "packets were delivered late";
-    if (dropped * DEVICE_SHARE > delivered + dropped && dropped > 0)
+    if (t->dropped * DEVICE_SHARE > t->delivered + t->dropped && t->dropped > 0)
         return "the device dropped packets that were not read in time";
     return NULL;
 }
@@ -657,18 +678,39 @@ static void print_path(const struct world *w, uint32_t i, FILE *to)
                   c->duplicated, c->reordered, c->corrupted, c->queue_bytes_max, c->decisions_hash);
 }
 
-static const char *print_site(const struct site *s, FILE *to)
+static void print_site(const struct site *s, const struct toll *t, FILE *to)
 {
-    const uint64_t dropped = device_dropped(s);
     (void)fprintf(to,
-                  "%s{\"name\":\"%s\",\"delivered\":%llu,\"late_us_p50\":%" PRIu64 ",\"late_us_p99\":%" PRIu64
-                  ",\"late_us_max\":%llu,\"device_dropped\":%" PRIu64
-                  ",\"no_slot\":%llu,\"strange\":%llu,\"write_failed\":%llu}",
-                  s->index > 0 ? "," : "", s->world->scenario.sites[s->index].name,
-                  atomic_load(&s->delivered), late_below(s, 2), late_below(s, 100),
-                  atomic_load(&s->late_us_max), dropped, atomic_load(&s->no_slot), atomic_load(&s->strange),
-                  atomic_load(&s->write_failed));
-    return behind(s, dropped);
+                  "%s{\"name\":\"%s\",\"delivered\":%" PRIu64 ",\"late\":%" PRIu64 ",\"late_us_p50\":%" PRIu64
+                  ",\"late_us_p99\":%" PRIu64 ",\"late_us_max\":%llu,\"device_dropped\":%" PRIu64
+                  ",\"no_slot\":%" PRIu64 ",\"strange\":%llu,\"write_failed\":%llu}",
+                  s->index > 0 ? "," : "", s->world->scenario.sites[s->index].name, t->delivered, t->late,
+                  late_below(s, 2), late_below(s, 100), atomic_load(&s->late_us_max), t->dropped, t->no_slot,
+                  atomic_load(&s->strange), atomic_load(&s->write_failed));
+}
+
+static void print_verdict(const char *why, FILE *to)
+{
+    (void)fprintf(to, "\"void\":%s,\"why\":\"%s\"", why != NULL ? "true" : "false", why != NULL ? why : "");
+}
+
+/* The sites, and whether the run is void: all of it, and what came since the counters were written last. */
+static void print_sites(struct world *w, FILE *to)
+{
+    const char *why = NULL, *why_since = NULL;
+    (void)fputs("],\"sites\":[", to);
+    for (struct site *s = w->sites; s < w->sites + w->scenario.site_count; s++) {
+        const struct toll now = toll_of(s), since = toll_since(&now, &s->last_toll);
+        print_site(s, &now, to);
+        if (behind(&now) != NULL) why = behind(&now);
+        if (behind(&since) != NULL) why_since = behind(&since);
+        s->last_toll = now;
+    }
+    (void)fputs("],\"since\":{", to);
+    print_verdict(why_since, to);
+    (void)fputs("},", to);
+    print_verdict(why, to);
+    (void)fputs("}\n", to);
 }
 
 /* The whole file appears at once. False, said, when it could not be written. */
@@ -678,7 +720,6 @@ static bool write_counters(struct world *w)
     (void)snprintf(part, sizeof part, "%s.part", w->counters);
     FILE *to = fopen(part, "we");
     if (to == NULL) return complain("cannot write", part);
-    const char *why = NULL;
     (void)fprintf(to, "{\"seed\":%" PRIu64 ",\"elapsed_s\":%.3f,\"priority\":%s,\"paths\":[", w->seed,
                   (double)(clock_ns() - w->began) / 1e9, w->priority ? "true" : "false");
     for (uint32_t i = 0; i < w->scenario.path_count; i++) {
@@ -687,13 +728,7 @@ static bool write_counters(struct world *w)
         print_path(w, i, to);
         (void)pthread_mutex_unlock(lock);
     }
-    (void)fputs("],\"sites\":[", to);
-    for (uint32_t i = 0; i < w->scenario.site_count; i++) {
-        const char *site_why = print_site(&w->sites[i], to);
-        if (site_why != NULL) why = site_why;
-    }
-    (void)fprintf(to, "],\"void\":%s,\"why\":\"%s\"}\n", why != NULL ? "true" : "false",
-                  why != NULL ? why : "");
+    print_sites(w, to);
     const bool failed = ferror(to) != 0;
     if (fclose(to) != 0 || failed || tb_sys_rename(part, w->counters) != 0)
         return complain("cannot write", w->counters);
