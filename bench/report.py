@@ -94,8 +94,10 @@ def replace(page, begin, end, text):
     return before + text(old) + after
 
 
-def table_section(begin, end, table, date):
-    lines = ["|" + "|".join(cells) + "|" for cells in (table[0], ["---"] * len(table[0]), *table[1])]
+def table_section(begin, end, table, date, plot):
+    """plot: an SVG beside the page, or None."""
+    lines = [] if plot is None else [f"![{plot.stem}]({plot.name})", ""]
+    lines += ["|" + "|".join(cells) + "|" for cells in (table[0], ["---"] * len(table[0]), *table[1])]
     return "\n".join([begin, "", *lines, "", f"Measured {date}, {machine()}; load average {os.getloadavg()[0]:.1f} at the end.", "", end])
 
 
@@ -107,5 +109,7 @@ def write(path, results, run_facts, tables=None):
         begin, end = f"<!-- bench/run: table {name} -->", f"<!-- bench/run: end of {name} -->"
         if begin not in page:
             page += f"\n## Table: {name}\n\n{begin}\n{end}\n"
-        page = replace(page, begin, end, lambda _, b=begin, e=end, t=table: table_section(b, e, t, run_facts["date"]))
+        drawn = path.with_name(f"{name}.svg")
+        plot = drawn if drawn.exists() else None
+        page = replace(page, begin, end, lambda _, b=begin, e=end, t=table, p=plot: table_section(b, e, t, run_facts["date"], p))
     path.write_text(page, encoding="utf-8")
