@@ -237,7 +237,7 @@ schedule:
   - {at: 0s, every: 100ms, from: loss, to: hub, cut: yes}
   - {at: 50ms, every: 100ms, from: loss, to: hub, cut: no}
 """
-# Receives until a second of silence; prints how many came, how many of them were new, how many overtook and how many the checksum refused.
+# Receives until two seconds of silence; prints how many came, how many of them were new, how many overtook and how many the checksum refused.
 SINK = """
 import json, re, socket, struct
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -249,7 +249,7 @@ seen = []
 try:
     while True:
         seen.append(struct.unpack("!I", s.recv(2000)[:4])[0])
-        s.settimeout(1)
+        s.settimeout(2)
 except TimeoutError:
     pass
 names, values = [line.split() for line in open("/proc/net/snmp") if line.startswith("Udp:")]
