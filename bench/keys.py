@@ -129,7 +129,7 @@ KEYS = (
         "NIC of one rate", "the same for one host"),
     Key("fleet.joins", "s", "<= 1.0", "CPU of the shipped catalog core, without sockets, while 10,000 workers join it within a lease: "
         "open, subscribe, stage, export, progress each second, renew", "the lease, 10 s: one core"),
-    Key("wan.rate", "%", "<= 1.0", "how far the rate of an overloaded link of sim/wan is off the 500 Mbit/s asked, in bytes of IP packets",
+    Key("wan.rate", "%", "<= 1.0", "how far the rate of an overloaded link of sim/wan is off the 500 Mbit/s asked, in IP packets",
         "2 %", ("root", "wan", "iperf3")),
     Key("wan.delay", "ms", "<= 1.0", "delay over the 40 ms asked that one packet in a hundred of an idle link of sim/wan exceeds", "1 ms",
         ("root", "wan")),
