@@ -144,6 +144,21 @@ static bool restorable(const struct tb_catalog *c, const struct tb_version_key *
            key->shard_count > 0 && key->shard_count <= c->limits.shards;
 }
 
+/* P3: a store that lost its last write calls open what an arena knows to have been ready. */
+static enum tb_status restore_ready(struct tb_catalog *c, uint32_t version, const struct tb_version_key *key,
+                                    enum tb_catalog_state state)
+{
+    struct version *v = version_at(c, version);
+    const bool has_root = !tb_digest_equal(&key->root, &(struct tb_digest){{0}});
+    if (v->state != TB_VERSION_OPEN || state != TB_VERSION_READY || !has_root) return TB_CONFLICT;
+    v->key.root = key->root;
+    v->state = TB_VERSION_READY;
+    v->was_ready = true;
+    tb_row_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
+    tb_catalog_touch_version(c, version);
+    return tb_catalog_settle(c, TB_OK);
+}
+
 enum tb_status tb_catalog_restore_version(struct tb_catalog *c, const struct tb_version_key *key,
                                           enum tb_catalog_state state, uint64_t bytes, bool pinned)
 {
@@ -151,7 +166,8 @@ enum tb_status tb_catalog_restore_version(struct tb_catalog *c, const struct tb_
     const uint32_t model = tb_model_find(c, &key->model);
     if (model == NONE) return TB_NOT_FOUND;
     if (!restorable(c, key, state)) return TB_BAD_ARGUMENT;
-    if (tb_version_find(c, &key->uid) != NONE) return TB_CONFLICT;
+    const uint32_t known = tb_version_find(c, &key->uid);
+    if (known != NONE) return restore_ready(c, known, key, state);
     const uint32_t i = tb_version_new(c, model, key);
     if (i == NONE) return tb_catalog_refuse_full(c, &c->versions);
     struct version *v = version_at(c, i);

@@ -157,11 +157,13 @@ void tb_copy_evict(struct tb_copy *copy, enum tb_status why)
 
 static bool restore_known(struct tb_daemon *d, const struct tb_version_key *key)
 {
-    struct tb_catalog_version_view view;
-    if (tb_catalog_version_get(d->catalog, &key->uid, &view)) return true;
-    /* The store lost it (or is younger): what the arena holds is believed if it was ready. */
     static const struct tb_digest zero;
-    if (tb_digest_equal(&key->root, &zero)) return false;
+    const bool was_ready = !tb_digest_equal(&key->root, &zero);
+    struct tb_catalog_version_view view;
+    if (tb_catalog_version_get(d->catalog, &key->uid, &view) && (view.state != TB_VERSION_OPEN || !was_ready))
+        return true;
+    /* The store lost it, or that it was ready (or is younger): what the arena holds is believed if it was ready. */
+    if (!was_ready) return false;
     return tb_catalog_restore_version(d->catalog, key, TB_VERSION_READY, 0, false) == TB_OK;
 }
 

@@ -109,6 +109,9 @@ static void tick(uv_timer_t *timer)
         goodput_measure(d);
         tb_persist_retry(d);
         tb_seals_retry(d);
+        for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
+            tb_crossing_retry(
+                c); /* a catalog that recovers evicts nothing, and frees no room by itself afterwards */
         tb_sessions_tick(d, tb_clock_wall_ms() / 1000);
     }
     tb_catalog_tick(d->catalog, now);
