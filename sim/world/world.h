@@ -266,7 +266,6 @@ void world_arena_drop(struct arena_file *f);
 bool world_arena_rot(struct arena_file *f); /* a held chunk is wrong: it was found by re-verification */
 uint64_t world_arena_held(const struct arena_file *f, uint32_t version, uint32_t shard);
 void world_arena_check(struct site *s);
-bool world_arena_settled(const struct arena_file *f); /* nothing is here in part that a site has whole */
 
 /* world_store.c */
 void world_store_write_lost(struct store_file *f, uint32_t writes);

@@ -362,18 +362,3 @@ void world_arena_check(struct site *s)
     if (s->arena.used_bytes > s->config.arena_bytes)
         world_fail("P7: %s uses more than its arena", s->name.text);
 }
-
-static bool whole_somewhere(const struct tb_id *uid)
-{
-    for (uint32_t i = 0; i < the->site_count; i++)
-        for (const struct tb_arena_region *r = the->sites[i].arena.regions; r != NULL; r = r->next)
-            if (tb_id_equal(&r->key.uid, uid) && tb_arena_region_whole(r)) return true;
-    return false;
-}
-
-bool world_arena_settled(const struct arena_file *f)
-{
-    for (const struct tb_arena_region *r = f->regions; r != NULL; r = r->next)
-        if (!tb_arena_region_whole(r) && whole_somewhere(&r->key.uid)) return false;
-    return true;
-}
