@@ -152,7 +152,7 @@ static bool covered(const struct options *o, const struct total *t)
         for (uint32_t f = 0; f < FAULTS; f++) {
             if (o->most[f] == 0 || t->met_by_window[w * FAULTS + f] != 0) continue;
             fprintf(stderr, "fault %s was met by no seed from %llu on\n", fault_names[f],
-                    (unsigned long long)(o->from + w * WINDOW));
+                    (unsigned long long)o->from + w * WINDOW);
             all = false;
         }
     }

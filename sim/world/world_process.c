@@ -46,7 +46,7 @@ void tb_random_bytes(void *out, uint32_t bytes)
 
 struct tb_id world_id(void)
 {
-    struct tb_id id;
+    struct tb_id id = {{0}};
     tb_random_bytes(id.bytes, sizeof id.bytes);
     return id;
 }

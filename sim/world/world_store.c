@@ -44,8 +44,9 @@ static enum tb_status begin(struct tb_store *s)
 
 void world_store_write_lost(struct store_file *f, uint32_t writes)
 {
-    if (writes > f->writes) writes = (uint32_t)f->writes;
-    if (writes > 0) f->now = f->past[(writes < DISK_PAST ? writes : DISK_PAST) - 1];
+    const uint32_t most = f->writes < DISK_PAST ? (uint32_t)f->writes : DISK_PAST;
+    const uint32_t lost = writes < most ? writes : most;
+    if (lost > 0) f->now = f->past[lost - 1];
     f->writes = 0;
 }
 
