@@ -79,7 +79,11 @@ static void sweep_way(const struct way *way)
     static struct crossing_over w;
     w.way = way;
     cargo_make(&w.cargo, 1, 300000);
-    sweep_run(&(struct sweep){.prepare = prepare, .round = read_all, .check = check, .world = &w, .most = 2});
+    sweep_run(&(struct sweep){.prepare = prepare,
+                              .round = read_all,
+                              .check = check,
+                              .world = &w,
+                              .most = way->memory == MEMORY_SHARED ? 2 : 1});
     cargo_free(&w.cargo);
 }
 

@@ -196,7 +196,7 @@ static bool ask_again(struct receiver *w, const struct receiver *was)
 
 static bool drop(struct receiver *w, uint32_t chunk)
 {
-    if (w->l.dropped_count > 1) return false;
+    if (w->l.dropped_count > 0) return false;
     const uint32_t before = w->l.dropped_count;
     assert_true(tb_landing_dropped(&w->l, 0, chunk));
     assert_int_equal(w->l.dropped_count, before + !bit_of(w->shard.held, chunk));
