@@ -121,6 +121,22 @@ uint32_t tb_arena_region_refs(const struct tb_arena_region *region);
  * and its pointers with it. */
 TB_MUST_USE enum tb_status tb_arena_free(struct tb_arena_region *region);
 
+/* ---- mapping ahead of use ---- */
+
+/* Maps about max_bytes more of the file, so that who lands there meets no page fault. For a thread of low priority, and
+ * one at a time. TB_AGAIN: there is more. TB_END: all is mapped, or it does not help (a file on a disk) or cannot be
+ * done (a kernel before 5.14): pages are then mapped at first touch. */
+TB_MUST_USE enum tb_status tb_arena_map_step(struct tb_arena *arena, uint64_t max_bytes);
+
+struct tb_arena_mapping {
+    uint64_t file_bytes;
+    uint64_t mapped_bytes; /* ahead of use */
+    uint64_t page_bytes;   /* of the filesystem: 4 KiB on tmpfs; 2 MiB or 1 GiB on hugetlbfs */
+    uint64_t huge_bytes;   /* in huge pages: all on hugetlbfs; on tmpfs what its mount option huge= brought */
+};
+/* `look` for huge_bytes too: it reads /proc/self/smaps, which takes a while. */
+void tb_arena_mapping(struct tb_arena *arena, bool look, struct tb_arena_mapping *mapping_out);
+
 /* ---- verifying what an earlier process left ---- */
 
 /* True: held, and its digest matched in this process (as it landed or since). Only such a chunk may be a

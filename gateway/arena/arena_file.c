@@ -20,6 +20,8 @@
 #include "base/log.h"
 
 #define HEADER_BYTES      4096u
+#define ALLOCATE_BYTES    ((uint64_t)1 << 30) /* a multiple of any page */
+#define ALLOCATE_LOG_NS   TB_SECONDS(5)
 #define HEADER_SLOT_BYTES 512u
 
 static const char magic[8] = "tbarena";
@@ -63,8 +65,7 @@ static enum tb_status open_and_lock(struct arena_file *f, const char *path,
 }
 
 /* The page that sizes are multiples of; says once when the file is not in memory. */
-static enum tb_status page_of(const struct arena_file *f, const char *path, uint64_t *page_out,
-                              char error_out[TB_ARENA_ERROR_BYTES])
+static enum tb_status page_of(struct arena_file *f, const char *path, char error_out[TB_ARENA_ERROR_BYTES])
 {
     struct statfs fs;
     if (fstatfs(f->fd, &fs) != 0) {
@@ -72,8 +73,9 @@ static enum tb_status page_of(const struct arena_file *f, const char *path, uint
         return TB_SITE_IO;
     }
     const bool huge = fs.f_type == HUGETLBFS_MAGIC;
-    *page_out = huge ? (uint64_t)fs.f_bsize : TB_EXTENT_GRAIN;
-    if (!huge && fs.f_type != TMPFS_MAGIC && fs.f_type != RAMFS_MAGIC) {
+    f->page_bytes = huge ? (uint64_t)fs.f_bsize : TB_EXTENT_GRAIN;
+    f->in_memory = huge || fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC;
+    if (!f->in_memory) {
         struct tb_log_line line;
         tb_log_begin(&line, TB_LOG_WARN, "arena.not_in_memory");
         tb_log_str(&line, "path", path);
@@ -84,10 +86,32 @@ static enum tb_status page_of(const struct arena_file *f, const char *path, uint
     return TB_OK;
 }
 
+/* In pieces: a large arena takes minutes of a kernel that clears pages, and says how far it is. */
+static int allocate_all(struct arena_file *f, const char *path)
+{
+    tb_time_ns told_at = tb_clock_now();
+    for (uint64_t at = 0, bytes; at < f->bytes; at += bytes) {
+        bytes = f->bytes - at < ALLOCATE_BYTES ? f->bytes - at : ALLOCATE_BYTES;
+        if (tb_sys_fallocate(f->fd, 0, (off_t)at, (off_t)bytes) != 0) return errno;
+        if (tb_time_since(told_at, tb_clock_now()) < ALLOCATE_LOG_NS) continue;
+        told_at = tb_clock_now();
+        struct tb_log_line line;
+        tb_log_begin(&line, TB_LOG_INFO, "arena.allocating");
+        tb_log_str(&line, "path", path);
+        tb_log_u64(&line, "allocated_bytes", at + bytes);
+        tb_log_u64(&line, "bytes", f->bytes);
+        tb_log_end(&line);
+    }
+    return 0;
+}
+
 static enum tb_status allocate(struct arena_file *f, const char *path, char error_out[TB_ARENA_ERROR_BYTES])
 {
-    if (tb_sys_fallocate(f->fd, 0, 0, (off_t)f->bytes) == 0) return TB_OK;
-    const int error = errno;
+    const int error = allocate_all(f, path);
+    if (error == 0) return TB_OK;
+    /* The pieces that did fit go back: nobody is helped by a full filesystem. */
+    if (f->old_bytes < f->bytes && ftruncate(f->fd, (off_t)f->old_bytes) != 0)
+        tb_log(TB_LOG_WARN, "arena.not_given_back", "bytes=%llu", (unsigned long long)f->bytes);
     struct statfs fs;
     struct stat st;
     if ((error != ENOSPC && error != ENOMEM) || fstatfs(f->fd, &fs) != 0 || fstat(f->fd, &st) != 0) {
@@ -124,15 +148,14 @@ enum tb_status arena_file_open(struct arena_file *f, const struct tb_arena_optio
                                char error_out[TB_ARENA_ERROR_BYTES])
 {
     *f = (struct arena_file){.fd = -1};
-    uint64_t page = TB_EXTENT_GRAIN;
     enum tb_status status = open_and_lock(f, options->path, error_out);
     if (status != TB_OK) goto fail;
-    status = page_of(f, options->path, &page, error_out);
+    status = page_of(f, options->path, error_out);
     if (status != TB_OK) goto fail;
-    f->bytes = options->bytes - options->bytes % page;
+    f->bytes = options->bytes - options->bytes % f->page_bytes;
     if (f->bytes < TB_ARENA_BYTES_MIN || f->bytes > INT64_MAX) {
         arena_say(error_out, "arena %s: %llu bytes (in pages of %llu) are not between %llu and 2^63",
-                  options->path, (unsigned long long)options->bytes, (unsigned long long)page,
+                  options->path, (unsigned long long)options->bytes, (unsigned long long)f->page_bytes,
                   (unsigned long long)TB_ARENA_BYTES_MIN);
         status = TB_SITE_CONFIG;
         goto fail;

@@ -83,8 +83,10 @@ struct arena_file {
     int fd;
     bool fresh; /* the file had no bytes before */
     uint8_t *map;
-    uint64_t bytes;     /* mapped */
-    uint64_t old_bytes; /* what the file had before this open */
+    uint64_t bytes;      /* mapped */
+    uint64_t old_bytes;  /* what the file had before this open */
+    uint64_t page_bytes; /* of its filesystem */
+    bool in_memory;
     struct arena_header header;
     struct arena_record *records;
 };

@@ -4,6 +4,7 @@
 #define TB_GATEWAY_ARENA_INNER_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "gateway/arena/arena_file.h"
 
@@ -43,6 +44,7 @@ struct tb_arena {
     pthread_mutex_t mutex;
     pthread_cond_t verified; /* some region's `verifying` went down */
     struct arena_file file;
+    _Atomic uint64_t mapped_bytes; /* from the file's first byte: arena_map.c */
     struct tb_extents extents;
     struct tb_extent *extents_memory;
     uint32_t *slots; /* numbers of free records, a stack */

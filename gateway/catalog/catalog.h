@@ -191,6 +191,13 @@ struct tb_catalog_todo {
 };
 /* False: nothing more to do now. */
 bool tb_catalog_next(struct tb_catalog *c, struct tb_catalog_todo *todo_out);
+/* For an owner whose disk takes its time. It calls unsaved when it takes a PERSIST_* todo that it writes later, and
+ * saved once that is on disk (or is given up: then what rests on it goes out all the same). Between the two, what
+ * others could build on stays a mark: EVICT, SITE_STATE, PLAN, TELL and UNPUBLISHED of that version; GO, and what a
+ * member or a wait is told, of that model. What ends, landing, crossing and time-outs go on, as does all else.
+ * `uid` zero: a run, or the head. An owner that writes before it goes on calls neither. */
+void tb_catalog_unsaved(struct tb_catalog *c, const struct tb_name *model, const struct tb_id *uid);
+void tb_catalog_saved(struct tb_catalog *c, const struct tb_name *model, const struct tb_id *uid);
 
 /* ---- sessions ---- */
 

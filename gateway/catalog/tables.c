@@ -82,9 +82,19 @@ bool tb_row_marked(const struct row *row, enum tb_catalog_todo_kind kind)
     return ((row->todos | row->held) & (1u << kind)) != 0;
 }
 
-uint32_t tb_table_todo(const struct table *t, enum tb_catalog_todo_kind kind)
+static uint32_t todo_from(const struct table *t, uint32_t i, enum tb_catalog_todo_kind kind)
 {
-    for (uint32_t i = t->dirty_first; i != NONE; i = tb_table_row(t, i)->next)
+    for (; i != NONE; i = tb_table_row(t, i)->next)
         if (tb_table_row(t, i)->todos & (1u << kind)) return i;
     return NONE;
+}
+
+uint32_t tb_table_todo(const struct table *t, enum tb_catalog_todo_kind kind)
+{
+    return todo_from(t, t->dirty_first, kind);
+}
+
+uint32_t tb_table_todo_after(const struct table *t, uint32_t after, enum tb_catalog_todo_kind kind)
+{
+    return todo_from(t, tb_table_row(t, after)->next, kind);
 }

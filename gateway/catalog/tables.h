@@ -58,8 +58,9 @@ static inline uint32_t tb_table_next(const struct table *t, uint32_t index)
 void tb_row_mark(struct table *t, uint32_t index, enum tb_catalog_todo_kind kind);
 void tb_row_unmark(struct table *t, uint32_t index, enum tb_catalog_todo_kind kind);
 bool tb_row_marked(const struct row *row, enum tb_catalog_todo_kind kind);
-/* The first row that has this todo; NONE. */
+/* The first row that has this todo, or the first behind row `after`; NONE. */
 uint32_t tb_table_todo(const struct table *t, enum tb_catalog_todo_kind kind);
+uint32_t tb_table_todo_after(const struct table *t, uint32_t after, enum tb_catalog_todo_kind kind);
 
 #define EACH(table, i)                                                                                       \
     for (uint32_t i = tb_table_next(&(table), 0); i != NONE; i = tb_table_next(&(table), i + 1))
@@ -77,6 +78,7 @@ struct model {
     struct tb_catalog_model config;
     struct which head;
     uint64_t run_order; /* of its newest run */
+    uint32_t unsaved;   /* rows of it that are on their way to the disk */
     bool touched;
 };
 
@@ -137,6 +139,7 @@ struct version {
     bool activated_here; /* by every group of the model */
     bool whole_told;     /* SITE_STATE said whole */
     tb_time_ns opened_at, ready_at, whole_at;
+    uint32_t unsaved; /* writes of its row that are on their way to the disk */
     bool touched;
 };
 
@@ -268,6 +271,7 @@ struct tb_catalog {
     bool unsettled;
     bool waits_touched;
     uint64_t plans, stamps;
+    uint32_t unsaved; /* of all models */
     uint32_t gateway_readers;
     const char *full;
 };

@@ -141,32 +141,86 @@ static bool fill_wait(struct tb_catalog *c, uint32_t i, struct tb_catalog_todo *
     return true;
 }
 
+/* ---- what waits for the disk ---- */
+
+/* True: something that this row's todo rests upon is not on disk yet. */
+typedef bool (*rests_fn)(const struct tb_catalog *c, uint32_t row);
+
+static bool version_rests(const struct tb_catalog *c, uint32_t i)
+{
+    return version_at(c, i)->unsaved != 0;
+}
+
+static bool reference_rests(const struct tb_catalog *c, uint32_t i)
+{
+    const uint32_t version = tb_version_find(c, &reference_at(c, i)->uid);
+    return version != NONE && version_rests(c, version);
+}
+
+static bool member_rests(const struct tb_catalog *c, uint32_t i)
+{
+    return model_at(c, group_at(c, member_at(c, i)->group)->model)->unsaved != 0;
+}
+
+static bool wait_rests(const struct tb_catalog *c, uint32_t i)
+{
+    const struct wait *w = wait_at(c, i);
+    if (w->status == TB_TIMEOUT || w->status == TB_AGAIN) return false; /* rests on the clock */
+    const uint32_t version = tb_version_find(c, &w->q.uid);
+    const uint32_t model = version != NONE ? version_at(c, version)->model : tb_model_find(c, &w->q.model);
+    return model != NONE && model_at(c, model)->unsaved != 0;
+}
+
+static void unsaved_count(struct tb_catalog *c, const struct tb_name *model, const struct tb_id *uid, int by)
+{
+    const uint32_t m = tb_model_find(c, model);
+    if (m == NONE) return;
+    TB_ASSERT(by > 0 || model_at(c, m)->unsaved != 0);
+    c->unsaved += (uint32_t)by;
+    model_at(c, m)->unsaved += (uint32_t)by;
+    const uint32_t v = tb_id_is_zero(uid) ? NONE : tb_version_find(c, uid);
+    if (v != NONE && (by > 0 || version_at(c, v)->unsaved != 0)) version_at(c, v)->unsaved += (uint32_t)by;
+}
+
+void tb_catalog_unsaved(struct tb_catalog *c, const struct tb_name *model, const struct tb_id *uid)
+{
+    unsaved_count(c, model, uid, 1);
+}
+
+void tb_catalog_saved(struct tb_catalog *c, const struct tb_name *model, const struct tb_id *uid)
+{
+    unsaved_count(c, model, uid, -1);
+}
+
+/* ---- the order ---- */
+
 /* What comes out before what. A todo is said only after all that it rests upon: durable rows, then what ends,
  * then what begins. */
 struct step {
     enum tb_catalog_todo_kind kind;
     size_t table;
     fill_fn fill;
+    rests_fn rests; /* NULL: on nothing that a disk holds */
 };
 #define TABLE(name) offsetof(struct tb_catalog, name)
 static const struct step steps[] = {
-    {TB_CATALOG_PERSIST_RUN, TABLE(runs), fill_run},
-    {TB_CATALOG_PERSIST_VERSION, TABLE(versions), fill_version},
-    {TB_CATALOG_PERSIST_POINTER, TABLE(versions), fill_version},
-    {TB_CATALOG_PERSIST_POINTER, TABLE(models), fill_head},
-    {TB_CATALOG_SESSION_LOST, TABLE(sessions), fill_session},
-    {TB_CATALOG_LAND_END, TABLE(references), fill_reference},
-    {TB_CATALOG_PLAN_END, TABLE(references), fill_for_worker},
-    {TB_CATALOG_EVICT, TABLE(versions), fill_version},
-    {TB_CATALOG_LAND_FROM, TABLE(references), fill_reference},
-    {TB_CATALOG_CROSS, TABLE(versions), fill_cross},
-    {TB_CATALOG_SITE_STATE, TABLE(versions), fill_version},
-    {TB_CATALOG_TELL, TABLE(references), fill_for_worker},
-    {TB_CATALOG_TELL, TABLE(members), fill_member},
-    {TB_CATALOG_PLAN, TABLE(references), fill_plan},
-    {TB_CATALOG_UNPUBLISHED, TABLE(references), fill_for_worker},
-    {TB_CATALOG_ANSWER, TABLE(waits), fill_wait},
-    {TB_CATALOG_GO, TABLE(members), fill_member},
+    {TB_CATALOG_PERSIST_RUN, TABLE(runs), fill_run, NULL},
+    {TB_CATALOG_PERSIST_VERSION, TABLE(versions), fill_version, NULL},
+    {TB_CATALOG_PERSIST_POINTER, TABLE(versions), fill_version, NULL},
+    {TB_CATALOG_PERSIST_POINTER, TABLE(models), fill_head, NULL},
+    {TB_CATALOG_SESSION_LOST, TABLE(sessions), fill_session, NULL},
+    {TB_CATALOG_LAND_END, TABLE(references), fill_reference, NULL},
+    {TB_CATALOG_PLAN_END, TABLE(references), fill_for_worker, NULL},
+    {TB_CATALOG_EVICT, TABLE(versions), fill_version, version_rests},
+    {TB_CATALOG_LAND_FROM, TABLE(references), fill_reference, NULL},
+    {TB_CATALOG_CROSS, TABLE(versions), fill_cross, NULL},
+    {TB_CATALOG_SITE_STATE, TABLE(versions), fill_version, version_rests},
+    {TB_CATALOG_TELL, TABLE(references), fill_for_worker, reference_rests},
+    {TB_CATALOG_TELL, TABLE(members), fill_member, member_rests},
+    {TB_CATALOG_PLAN, TABLE(references), fill_plan, reference_rests},
+    {TB_CATALOG_UNPUBLISHED, TABLE(references), fill_for_worker, reference_rests},
+    {TB_CATALOG_ANSWER, TABLE(waits), fill_wait, wait_rests},
+    {TB_CATALOG_GO, TABLE(members), fill_member, member_rests},
 };
 
 /* One row's mark becomes one todo, or is put aside. */
@@ -187,12 +241,22 @@ static bool take(struct tb_catalog *c, const struct step *step, struct table *ta
     return filled;
 }
 
+/* The first row that is marked for this step and rests on nothing unsaved. */
+static uint32_t row_for(const struct tb_catalog *c, const struct step *step, const struct table *table)
+{
+    uint32_t i = tb_table_todo(table, step->kind);
+    if (c->unsaved == 0 || step->rests == NULL) return i;
+    while (i != NONE && step->rests(c, i))
+        i = tb_table_todo_after(table, i, step->kind);
+    return i;
+}
+
 bool tb_catalog_next(struct tb_catalog *c, struct tb_catalog_todo *todo_out)
 {
     tb_waits_settle(c);
     for (size_t s = 0; s < sizeof steps / sizeof steps[0]; s++) {
         struct table *table = (struct table *)(void *)((uint8_t *)c + steps[s].table);
-        for (uint32_t i; (i = tb_table_todo(table, steps[s].kind)) != NONE;)
+        for (uint32_t i; (i = row_for(c, &steps[s], table)) != NONE;)
             if (take(c, &steps[s], table, i, todo_out)) return true;
     }
     memset(todo_out, 0, sizeof *todo_out);

@@ -51,7 +51,9 @@ struct tb_config {
     const char *session_socket; /* session.socket [/run/tombolo/session.sock] */
     const char *session_listen; /* session.listen "address:port" for workers over TLS; NULL: none */
     uint32_t session_lease_ms;  /* session.lease_ms 500 to 600000 [10000] */
+    uint32_t session_max;       /* session.max 16 to 100000 [1024] */
     const char *store_path;     /* store.path [/var/lib/tombolo/store.sqlite] */
+    uint32_t store_slow_ms;     /* store.slow_ms 100 to 600000 [5000] */
     const char *arena_path;     /* arena.path [/dev/shm/tombolo.arena] */
     uint64_t arena_bytes;       /* arena.bytes (required) "512MiB", "2TiB" */
     bool arena_reverify;        /* arena.reverify [true] */

@@ -16,6 +16,8 @@ struct client {
     struct tb_control *control;
     struct tb_chan *chan;
     struct client *next;
+    json_t *later; /* a reply that is not to go out yet; NULL: none */
+    uint64_t ticket;
     char *reply; /* what is still to be written; jansson's memory */
     size_t reply_bytes, reply_sent;
     size_t used;
@@ -30,6 +32,7 @@ struct tb_control {
     void *user;
     struct client *clients;
     uint32_t client_count;
+    uint64_t tickets; /* given out */
     bool shut;
 };
 
@@ -45,10 +48,11 @@ static json_t *reply_failed(enum tb_status status, const char *error)
 }
 
 json_t *tb_control_answer(const struct tb_control_command *commands, void *user, const char *line,
-                          size_t bytes)
+                          size_t bytes, bool *later_out)
 {
     char error[256] = "";
     json_error_t where;
+    *later_out = false;
     json_t *request = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &where);
     if (request == NULL || !json_is_object(request)) {
         json_decref(request);
@@ -70,7 +74,8 @@ json_t *tb_control_answer(const struct tb_control_command *commands, void *user,
     if (!schema || cmd == NULL) {
         return reply_failed(TB_BAD_ARGUMENT, "a request needs \"schema\": 1 and \"cmd\"");
     }
-    if (status == TB_OK) return reply;
+    *later_out = status == TB_AGAIN;
+    if (status == TB_OK || status == TB_AGAIN) return reply;
     json_decref(reply);
     if (status == TB_NOT_FOUND && error[0] == '\0') return reply_failed(status, "there is no such cmd");
     return reply_failed(status, error);
@@ -119,17 +124,24 @@ static void client_reply(struct client *c, json_t *reply)
 
 static void client_lines(struct client *c)
 {
-    while (c->reply == NULL) {
+    while (c->reply == NULL && c->later == NULL) {
         char *end = memchr(c->line, '\n', c->used);
         if (end == NULL) break;
-        json_t *reply =
-            tb_control_answer(c->control->commands, c->control->user, c->line, (size_t)(end - c->line));
+        bool later = false;
+        json_t *reply = tb_control_answer(c->control->commands, c->control->user, c->line,
+                                          (size_t)(end - c->line), &later);
         const size_t rest = c->used - (size_t)(end + 1 - c->line);
         memmove(c->line, end + 1, rest);
         c->used = rest;
-        client_reply(c, reply);
+        if (!later) {
+            client_reply(c, reply);
+            continue;
+        }
+        c->later = reply;
+        c->ticket = c->control->tickets;
+        tb_chan_want_read(c->chan, false);
     }
-    if (c->reply == NULL && c->used == sizeof c->line) {
+    if (c->reply == NULL && c->later == NULL && c->used == sizeof c->line) {
         tb_log(TB_LOG_WARN, "control.refused", "reason=request_too_long bytes_max=%u", REQUEST_BYTES_MAX);
         c->closing = true;
         c->used = 0;
@@ -175,6 +187,7 @@ static void client_closed(struct tb_chan *chan, void *user, enum tb_status why)
     *at = c->next;
     control->client_count--;
     free(c->reply);
+    json_decref(c->later);
     tb_free(c);
     control_free_if_idle(control);
 }
@@ -223,6 +236,27 @@ enum tb_status tb_control_open(uv_loop_t *loop, const char *path, const struct t
     }
     *control_out = control;
     return TB_OK;
+}
+
+uint64_t tb_control_ticket(struct tb_control *control)
+{
+    return ++control->tickets;
+}
+
+void tb_control_release(struct tb_control *control, uint64_t ticket, enum tb_status status)
+{
+    for (struct client *c = control != NULL ? control->clients : NULL; c != NULL; c = c->next) {
+        if (c->later == NULL || c->ticket != ticket) continue;
+        json_t *reply = c->later;
+        c->later = NULL;
+        if (status != TB_OK) {
+            json_decref(reply);
+            reply = reply_failed(status, "");
+        }
+        client_reply(c, reply);
+        if (c->reply == NULL && !c->closing) client_lines(c); /* what came meanwhile */
+        return;
+    }
 }
 
 void tb_control_close(struct tb_control *control)

@@ -7,6 +7,7 @@
 #define TB_DAEMON_CONTROL_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <uv.h>
 
 #include "tombolo/status.h"
@@ -14,7 +15,7 @@
 struct tb_control;
 
 /* Fills `reply` (an object that has "schema" and "ok": true already). On failure `error` gets a sentence (256
- * bytes). */
+ * bytes). TB_AGAIN: the reply is filled and goes out with tb_control_release. */
 typedef enum tb_status (*tb_control_fn)(void *user, const json_t *request, json_t *reply, char *error);
 
 struct tb_control_command {
@@ -22,14 +23,19 @@ struct tb_control_command {
     tb_control_fn fn;
 };
 
-/* What one line is answered: a new object, or NULL when there is no memory for one. The line is a stranger's. */
+/* What one line is answered: a new object, or NULL when there is no memory for one. The line is a stranger's.
+ * *later_out: it goes out with tb_control_release. */
 json_t *tb_control_answer(const struct tb_control_command *commands, void *user, const char *line,
-                          size_t bytes);
+                          size_t bytes, bool *later_out);
 
 /* `commands` ends with a row of NULLs and is borrowed for life. TB_SITE_IO, TB_SITE_LOCKED, TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_control_open(uv_loop_t *loop, const char *path,
                                            const struct tb_control_command *commands, void *user,
                                            struct tb_control **control_out);
+/* In a command that will answer TB_AGAIN: the ticket of its reply. */
+uint64_t tb_control_ticket(struct tb_control *control);
+/* Sends that reply, or with another status than TB_OK a refusal. A client that is gone is fine. */
+void tb_control_release(struct tb_control *control, uint64_t ticket, enum tb_status status);
 void tb_control_close(struct tb_control *control);
 
 #endif

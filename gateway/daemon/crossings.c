@@ -295,7 +295,7 @@ static void links_refused(void *user, uint32_t peer, enum tb_status why, uint64_
     (void)peer; /* the link has said it */
     if (why != TB_PEER_STALE || !by_peer || detail < d->incarnation) return;
     /* The store is younger than what the peer has seen of us: speak above it. */
-    if (tb_persist_incarnation(d, detail + 1) == TB_OK) tb_crossings_restart(d);
+    tb_persist_incarnation(d, detail + 1);
 }
 
 static enum tb_catalog_state state_told(enum tb_links_version_state state, enum tb_status why)

@@ -27,13 +27,40 @@ static enum tb_status failed(const char *what, const char *why, const char *acti
     return TB_SITE_CONFIG;
 }
 
-/* ---- verifying in background ---- */
+/* ---- mapping and verifying in background ---- */
+
+#define MAP_BYTES  (32u << 20) /* a step: some 3 ms */
+#define MAP_LOG_NS TB_SECONDS(10)
+
+static void mapping_log(struct tb_daemon *d, bool done)
+{
+    struct tb_arena_mapping m;
+    tb_arena_mapping(d->arena, done, &m);
+    if (done) atomic_store(&d->huge_bytes, m.huge_bytes);
+    tb_log(TB_LOG_INFO, done ? "arena.mapped" : "arena.mapping",
+           "mapped_bytes=%llu bytes=%llu page_bytes=%llu huge_bytes=%llu after_ms=%llu",
+           (unsigned long long)m.mapped_bytes, (unsigned long long)m.file_bytes,
+           (unsigned long long)m.page_bytes, (unsigned long long)m.huge_bytes,
+           (unsigned long long)(tb_time_since(d->started_at, tb_clock_now()) / TB_MS(1)));
+}
+
+static void arena_map(struct tb_daemon *d)
+{
+    tb_time_ns told_at = tb_clock_now();
+    while (!atomic_load(&d->verifier_stop) && tb_arena_map_step(d->arena, MAP_BYTES) == TB_AGAIN) {
+        if (tb_time_since(told_at, tb_clock_now()) < MAP_LOG_NS) continue;
+        told_at = tb_clock_now();
+        mapping_log(d, false);
+    }
+    if (!atomic_load(&d->verifier_stop)) mapping_log(d, true);
+}
 
 static void *verifier_main(void *user)
 {
     struct tb_daemon *d = user;
     (void)setpriority(PRIO_PROCESS, (id_t)gettid(), 10); /* this thread alone, on Linux */
-    enum tb_status status = TB_AGAIN;
+    arena_map(d);
+    enum tb_status status = d->config->arena_reverify ? TB_AGAIN : TB_OK;
     while (status == TB_AGAIN && !atomic_load(&d->verifier_stop)) {
         struct tb_arena_verified done = {0};
         status = tb_arena_verify_step(d->arena, VERIFY_BYTES, &done);
@@ -68,7 +95,9 @@ static void verify_wake(uv_async_t *async)
 
 static void verifier_start(struct tb_daemon *d)
 {
-    if (!d->config->arena_reverify) return;
+    struct tb_arena_mapping m;
+    tb_arena_mapping(d->arena, false, &m);
+    if (!d->config->arena_reverify && m.mapped_bytes == m.file_bytes) return;
     d->verifier_runs = pthread_create(&d->verifier, NULL, verifier_main, d) == 0;
     if (!d->verifier_runs) tb_log(TB_LOG_WARN, "arena.verify_off", "reason=no_thread");
 }
@@ -107,7 +136,7 @@ static void tick(uv_timer_t *timer)
     if (now - d->slow_at >= SLOW_NS) {
         d->slow_at = now;
         goodput_measure(d);
-        tb_persist_retry(d);
+        tb_persist_tick(d);
         tb_seals_retry(d);
         for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
             tb_crossing_retry(
@@ -196,7 +225,14 @@ static enum tb_status catalog_model(struct tb_daemon *d, const struct tb_config_
 static enum tb_status catalog_open(struct tb_daemon *d)
 {
     const struct tb_config *c = d->config;
-    const struct tb_catalog_limits limits = {.models = TB_CONFIG_LIST_MAX, .sites = TB_CONFIG_LIST_MAX};
+    /* A worker follows one model, waits once or twice, and seals, stages or holds a few versions. */
+    const struct tb_catalog_limits limits = {.models = TB_CONFIG_LIST_MAX,
+                                             .sites = TB_CONFIG_LIST_MAX,
+                                             .sessions = c->session_max,
+                                             .members = c->session_max,
+                                             .groups = c->session_max,
+                                             .waits = 2 * c->session_max,
+                                             .references = 4 * c->session_max};
     d->catalog_memory = tb_malloc(tb_catalog_bytes(&limits));
     if (d->catalog_memory == NULL) return TB_SITE_NOMEM;
     const struct tb_catalog_config config = {.site = d->site,
@@ -213,6 +249,13 @@ static enum tb_status catalog_open(struct tb_daemon *d)
     if (status == TB_OK) status = tb_persist_restore(d);
     if (status == TB_OK) tb_copies_restore(d);
     return status;
+}
+
+static enum tb_status persist_open(struct tb_daemon *d)
+{
+    const enum tb_status status = tb_persist_open(d);
+    return status == TB_OK ? TB_OK
+                           : failed("store", tb_status_text(status), "its writer needs a thread and memory");
 }
 
 static enum tb_status fabric_open(struct tb_daemon *d)
@@ -257,6 +300,15 @@ static enum tb_status control_open(struct tb_daemon *d)
 
 static void stop_signal(uv_signal_t *signal, int number);
 
+static enum tb_status descriptors_raise(struct tb_daemon *d)
+{
+    char error[256] = "";
+    const enum tb_status status = tb_descriptors_raise(d->config, error);
+    return status == TB_OK
+               ? TB_OK
+               : failed("descriptors", error, "raise LimitNOFILE (ulimit -Hn), or lower session.max");
+}
+
 static enum tb_status loop_open(struct tb_daemon *d)
 {
     if (uv_loop_init(&d->loop) != 0) return TB_SITE_NOMEM;
@@ -264,9 +316,11 @@ static enum tb_status loop_open(struct tb_daemon *d)
     uv_signal_init(&d->loop, &d->sigterm);
     uv_signal_init(&d->loop, &d->sigint);
     d->tick.data = d->sigterm.data = d->sigint.data = d->hop_wake.data = d->verify_wake.data = d;
+    d->store_wake.data = d;
     if (uv_async_init(&d->loop, &d->hop_wake, tb_landing_wake) != 0) return TB_SITE_IO;
     if (uv_async_init(&d->loop, &d->verify_wake, verify_wake) != 0) return TB_SITE_IO;
-    d->hop_wake.data = d->verify_wake.data = d;
+    if (uv_async_init(&d->loop, &d->store_wake, tb_persist_wake) != 0) return TB_SITE_IO;
+    d->hop_wake.data = d->verify_wake.data = d->store_wake.data = d;
     uv_signal_start(&d->sigterm, stop_signal, SIGTERM);
     uv_signal_start(&d->sigint, stop_signal, SIGINT);
     return pthread_mutex_init(&d->hop_lock, NULL) == 0 ? TB_OK : TB_SITE_NOMEM;
@@ -280,8 +334,9 @@ enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config)
     d->started_at = d->slow_at = tb_clock_now();
     /* In order: each stands on those before it. */
     static enum tb_status (*const steps[])(struct tb_daemon *) = {
-        loop_open,   host_name,     tls_open,   store_open,   arena_open,       catalog_open,
-        fabric_open, resolver_open, links_open, control_open, tb_sessions_open,
+        loop_open,  descriptors_raise, host_name,        tls_open,    store_open,
+        arena_open, catalog_open,      persist_open,     fabric_open, resolver_open,
+        links_open, control_open,      tb_sessions_open,
     };
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         const enum tb_status status = steps[i](d);
@@ -314,7 +369,7 @@ static uint32_t readers(struct tb_daemon *d)
     return count;
 }
 
-/* Readers in flight go on for at most drain_ms; then links say goodbye and the loop ends. */
+/* Readers in flight go on, and rows are written, for at most drain_ms; then links say goodbye and the loop ends. */
 static void drain_tick(uv_timer_t *timer)
 {
     struct tb_daemon *d = timer->data;
@@ -322,10 +377,11 @@ static void drain_tick(uv_timer_t *timer)
     tb_catalog_tick(d->catalog, tb_clock_now());
     (void)tb_daemon_settle(d);
     const uint32_t left = readers(d);
-    if (left != 0 && spent < TB_MS(d->config->drain_ms)) return;
+    const uint32_t rows = tb_persist_waiting(d);
+    if ((left != 0 || (rows != 0 && !d->store_down)) && spent < TB_MS(d->config->drain_ms)) return;
     uv_timer_stop(timer);
-    tb_log(TB_LOG_INFO, "drain.end", "after_ms=%llu readers_cut=%u", (unsigned long long)(spent / TB_MS(1)),
-           left);
+    tb_log(TB_LOG_INFO, "drain.end", "after_ms=%llu readers_cut=%u rows_unwritten=%u",
+           (unsigned long long)(spent / TB_MS(1)), left, rows);
     tb_sessions_close(d);
     if (d->links != NULL && !d->links_restarting)
         tb_links_close(d->links, links_closed, d);
@@ -364,6 +420,7 @@ void tb_daemon_close(struct tb_daemon *d)
     tb_sessions_shut(d);
     tb_sessions_close(d);
     tb_control_close(d->control);
+    d->control = NULL;
     if (d->links != NULL) {
         tb_links_close(d->links, links_closed, d);
         uv_run(&d->loop, UV_RUN_DEFAULT);
@@ -376,7 +433,7 @@ void tb_daemon_close(struct tb_daemon *d)
     const uint64_t end_ms = tb_clock_wall_ms() + 1000; /* sessions linger for at most 200 ms */
     while (d->sessions != NULL && tb_clock_wall_ms() < end_ms)
         uv_run(&d->loop, UV_RUN_ONCE);
-    if (d->store != NULL) tb_persist_free(d);
+    tb_persist_close(d);
     tb_arena_close(d->arena);
     tb_store_close(d->store);
     tb_tls_free(d->tls);

@@ -7,7 +7,7 @@
  *   main.c           command line, signals, the loop
  *   daemon.c         opening and closing everything in order; the tick
  *   todos.c          the catalog's todos, one function each
- *   persist.c        the durable ones; retried while the store cannot be written
+ *   persist.c        the durable ones, on their way to the disk; what waits for them
  *   copies.c         this gateway's copy of each version: region, export, offers, and giving it back
  *   home_landing.c   at home: hops from the ranks that sealed
  *   crossings.c      what links say, and what is asked of them
@@ -87,7 +87,9 @@ struct tb_unpublish_wait {
 };
 
 struct tb_worker_session {
-    struct tb_worker_session *next;
+    struct tb_worker_session *next, *previous;
+    struct tb_worker_session *bucket_next; /* of those that once had a HELLO, by id */
+    bool bucketed;
     struct tb_daemon *d;
     struct tb_wire *wire; /* NULL while it is away within its lease */
     struct tb_id id;
@@ -97,6 +99,7 @@ struct tb_worker_session {
     struct tb_name name;
     struct tb_fabric_endpoint endpoint; /* of its door */
     uint64_t expires_wall_s;            /* of its certificate; 0: none */
+    uint32_t held_replies;              /* that wait for the disk */
     uint64_t since_wall_ms;
     struct tb_worker_export *exports;
     struct tb_pending_wait *waits;
@@ -161,7 +164,8 @@ struct tb_hop_note {
     uint64_t serial; /* not the hop's address: the next hop may stand where a closed one stood */
     struct tb_hop_event event;
 };
-#define TB_HOP_NOTES_MAX 256
+#define TB_HOP_NOTES_MAX   256
+#define TB_SESSION_BUCKETS 4096u
 
 struct tb_daemon {
     uv_loop_t loop;
@@ -184,6 +188,9 @@ struct tb_daemon {
     struct tb_listener *session_unix, *session_tls;
 
     struct tb_worker_session *sessions;
+    struct tb_worker_session *session_buckets[TB_SESSION_BUCKETS];
+    uint32_t session_count; /* connections, and sessions that are away */
+    bool sessions_full;     /* told */
     struct tb_copy *copies;
     struct tb_parked_seal *parked;
     struct tb_plan_wait *plan_waits;
@@ -208,10 +215,11 @@ struct tb_daemon {
     bool verifier_runs;
     _Atomic bool verifier_stop;
     _Atomic uint32_t verify_bad;
-    _Atomic uint64_t verified_bytes;
+    _Atomic uint64_t verified_bytes, huge_bytes;
     _Atomic bool verify_done;
 
-    struct tb_persist *persist; /* durable todos that wait for the store; NULL: none */
+    struct tb_persist *persist; /* rows on their way to the disk, and what waits for them */
+    uv_async_t store_wake;
     bool store_down;
     bool settling;
     bool draining;
@@ -224,18 +232,38 @@ TB_MUST_USE enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config 
 void tb_daemon_run(struct tb_daemon *d); /* until SIGTERM or SIGINT has drained */
 void tb_daemon_close(struct tb_daemon *d);
 
+/* descriptors.c: before anything is opened. error_out has the numbers. */
+TB_MUST_USE enum tb_status tb_descriptors_raise(const struct tb_config *config, char error_out[256]);
+
 /* todos.c: carries out all that the catalog wants, until it wants nothing. Called at the end of whatever told
- * the catalog something. TB_SITE_STORE: something that must be durable could not be written (it is tried
- * again). */
+ * the catalog something. TB_SITE_STORE: something that must be durable waits while the store cannot be written. */
 enum tb_status tb_daemon_settle(struct tb_daemon *d);
+/* A version's new state is durable (or the disk given up for now): the log, the links, what follows here. */
+void tb_version_saved(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 
 /* persist.c */
-enum tb_status tb_persist_todo(struct tb_daemon *d, const struct tb_catalog_todo *todo);
-void tb_persist_retry(struct tb_daemon *d);
-void tb_persist_free(struct tb_daemon *d);
-/* Runs, versions and pins from the store into the catalog; raises and writes the incarnation. */
+/* A request whose answer waits for the disk; a struct of the caller's that begins with this. */
+struct tb_held {
+    struct tb_held *next;
+    uint64_t after; /* the number of a row */
+    /* Frees it. TB_OK; TB_SITE_STORE: the disk is given up for now; TB_SITE_DRAINING. */
+    void (*fn)(struct tb_daemon *d, struct tb_held *held, enum tb_status status);
+};
+/* After a settle: calls fn once all that it queued is on disk; at once, if it is. TB_SITE_NOMEM: too many wait. */
+TB_MUST_USE enum tb_status tb_persist_then(struct tb_daemon *d, struct tb_held *held);
+TB_MUST_USE enum tb_status tb_persist_open(struct tb_daemon *d);
+void tb_persist_close(struct tb_daemon *d); /* writes what waits, for at most drain_ms */
+bool tb_persist_room(struct tb_daemon *d);
+void tb_persist_todo(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+void tb_persist_settled(struct tb_daemon *d, bool all); /* all: the catalog has no rows left */
+void tb_persist_tick(struct tb_daemon *d);
+void tb_persist_wake(uv_async_t *async);
+uint32_t tb_persist_waiting(const struct tb_daemon *d); /* rows that are not on disk */
+bool tb_persist_saved(const struct tb_daemon *d, const struct tb_id *uid);
+/* Runs, versions and pins from the store into the catalog; raises and writes the incarnation. Waits for the disk. */
 TB_MUST_USE enum tb_status tb_persist_restore(struct tb_daemon *d);
-TB_MUST_USE enum tb_status tb_persist_incarnation(struct tb_daemon *d, uint64_t at_least);
+/* Raises it to at least that; once it is on disk, links begin anew. */
+void tb_persist_incarnation(struct tb_daemon *d, uint64_t at_least);
 
 /* copies.c */
 struct tb_copy *tb_copy_find(struct tb_daemon *d, const struct tb_id *uid);

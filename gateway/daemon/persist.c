@@ -1,120 +1,341 @@
-/* persist.c - the catalog's durable todos. While the store cannot be written they wait here, in order, new
- * publishing is refused (TB_SITE_STORE), and what is held goes on being served: a full disk stops the new,
- * never the old. */
+/* persist.c - the catalog's durable todos on their way to the store, in order, and what waits until they are there.
+ *
+ * The loop never waits for a disk. A row is queued and counts as unsaved (catalog.h) until its batch is on disk; then
+ * what rests on it goes out, and a request that made it is answered. While the store cannot be written, or has not
+ * answered for store.slow_ms, rows wait on, new publishing is refused (TB_SITE_STORE), and what is held goes on being
+ * served: a full or slow disk stops the new, never the old. */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/daemon/store_writer.h"
 
 #define WAITING_MAX 256
+#define HELD_MAX    4096 /* requests that wait for the disk, of all sessions */
+#define UNSETTLED   UINT64_MAX
 
 struct waiting {
-    enum tb_catalog_todo_kind kind;
-    struct tb_catalog_run run;
-    struct tb_store_version version;
-    struct tb_store_pointer pointer;
-    char what[64], who[TB_CATALOG_TEXT_MAX], why[64];
-    uint64_t wall_ms;
+    struct tb_store_row row;
+    bool followed; /* what rests on it went out */
+    struct tb_name model;
+    struct tb_id uid; /* zero: of no version */
+    struct tb_name rank;
+    uint32_t shard;
+    char by[TB_CATALOG_TEXT_MAX];
 };
 
 struct tb_persist {
+    struct tb_store_writer *writer;
     struct waiting rows[WAITING_MAX];
     uint32_t count;
-    uint64_t dropped;
+    uint32_t writing; /* rows 0 .. writing - 1 are with the writer */
+    uint64_t first;   /* the number of rows[0]; each row has one more than that before it */
+    uint64_t dropped, recovered;
+    tb_time_ns asked_at;
+    bool behind; /* the catalog has rows for which there was no place */
+    bool closing;
+    struct tb_held *held, **held_end;
+    uint32_t held_count;
 };
 
-static void row_fill(struct waiting *r, const struct tb_catalog_todo *todo)
+/* ---- rows ---- */
+
+static void row_fill(struct waiting *w, const struct tb_catalog_todo *todo)
 {
-    *r = (struct waiting){.kind = todo->kind, .wall_ms = tb_clock_wall_ms()};
-    const char *who = todo->who != NULL && todo->who[0] != '\0' ? todo->who : todo->name.text;
-    snprintf(r->who, sizeof r->who, "%s", who);
+    *w = (struct waiting){.model = todo->model, .rank = todo->name, .shard = todo->shard};
+    struct tb_store_row *r = &w->row;
+    r->wall_ms = tb_clock_wall_ms();
+    const char *by = todo->who != NULL ? todo->who : "";
+    snprintf(w->by, sizeof w->by, "%s", by);
+    snprintf(r->who, sizeof r->who, "%s", by[0] != '\0' ? by : todo->name.text);
     snprintf(r->why, sizeof r->why, "%s", todo->why != NULL ? todo->why : "");
     switch (todo->kind) {
     case TB_CATALOG_PERSIST_RUN:
+        r->kind = TB_STORE_RUN;
         r->run = todo->run;
         snprintf(r->what, sizeof r->what, "run.%s", todo->run.fenced ? "fenced" : "open");
         return;
     case TB_CATALOG_PERSIST_VERSION:
+        r->kind = TB_STORE_VERSION;
         r->version = (struct tb_store_version){.key = todo->key, .state = todo->state, .bytes = todo->bytes};
+        w->uid = todo->key.uid;
         snprintf(r->what, sizeof r->what, "version.%s", tb_catalog_state_name(todo->state));
         return;
     default:
+        r->kind = TB_STORE_POINTER;
         r->pointer = (struct tb_store_pointer){
             .model = todo->model, .uid = todo->uid, .pin = !todo->head, .pinned = todo->pinned};
+        if (!todo->head) w->uid = todo->uid;
         snprintf(r->what, sizeof r->what, "%s", todo->head ? "head" : todo->pinned ? "pin" : "unpin");
     }
 }
 
-static enum tb_status row_write(struct tb_daemon *d, const struct waiting *r)
+/* It is on disk, or the disk is given up for now: what rests on it goes out. Once. */
+static void row_follow(struct tb_daemon *d, struct waiting *w)
 {
-    const struct tb_store_audit audit = {r->what, r->who, r->why, r->wall_ms};
-    if (r->kind == TB_CATALOG_PERSIST_RUN) return tb_store_run(d->store, &r->run, &audit);
-    if (r->kind == TB_CATALOG_PERSIST_VERSION) return tb_store_version(d->store, &r->version, &audit);
-    return tb_store_pointer(d->store, &r->pointer, &audit);
+    if (w->followed) return;
+    w->followed = true;
+    tb_catalog_saved(d->catalog, &w->model, &w->uid);
+    if (w->row.kind != TB_STORE_VERSION) return;
+    const struct tb_catalog_todo todo = {.kind = TB_CATALOG_PERSIST_VERSION,
+                                         .key = w->row.version.key,
+                                         .state = w->row.version.state,
+                                         .why = w->row.why,
+                                         .who = w->by,
+                                         .name = w->rank,
+                                         .shard = w->shard};
+    tb_version_saved(d, &todo);
 }
 
-static void store_down_log(struct tb_daemon *d)
+static void rows_follow(struct tb_daemon *d, uint32_t count)
+{
+    const bool settling = d->settling;
+    d->settling = true; /* what these say to the catalog is settled behind them */
+    for (uint32_t i = 0; i < count; i++)
+        row_follow(d, &d->persist->rows[i]);
+    d->settling = settling;
+}
+
+static void rows_remove(struct tb_persist *p, uint32_t count)
+{
+    memmove(p->rows, p->rows + count, (p->count - count) * sizeof p->rows[0]);
+    p->count -= count;
+    p->first += count;
+}
+
+/* The oldest waiting row is the least true by now; a version's later row says it all again. */
+static void oldest_drop(struct tb_persist *p)
+{
+    struct waiting *oldest = &p->rows[p->writing];
+    memmove(oldest, oldest + 1, (p->count - p->writing - 1) * sizeof *oldest);
+    p->count--;
+    p->first++;
+    p->dropped++;
+}
+
+/* ---- requests that wait for their rows ---- */
+
+enum tb_status tb_persist_then(struct tb_daemon *d, struct tb_held *held)
+{
+    struct tb_persist *p = d->persist;
+    const bool unsettled = d->settling || p->behind;
+    if (!unsettled && (p->count == 0 || d->store_down)) {
+        held->fn(d, held, d->store_down && p->count != 0 ? TB_SITE_STORE : TB_OK);
+        return TB_OK;
+    }
+    if (p->held_count >= HELD_MAX) return TB_SITE_NOMEM;
+    held->after = unsettled ? UNSETTLED : p->first + p->count;
+    held->next = NULL;
+    *p->held_end = held;
+    p->held_end = &held->next;
+    p->held_count++;
+    return TB_OK;
+}
+
+/* Those whose rows are on disk; all, if the disk is given up for now. */
+static void held_release(struct tb_daemon *d, enum tb_status status)
+{
+    struct tb_persist *p = d->persist;
+    while (p->held != NULL && (status != TB_OK || p->held->after <= p->first)) {
+        struct tb_held *held = p->held;
+        p->held = held->next;
+        if (p->held == NULL) p->held_end = &p->held;
+        p->held_count--;
+        held->fn(d, held, status);
+    }
+}
+
+/* ---- the writer ---- */
+
+static void writer_feed(struct tb_daemon *d)
+{
+    struct tb_persist *p = d->persist;
+    if (p->writing != 0 || p->count == 0) return;
+    const struct tb_store_row *rows[TB_STORE_BATCH_MAX];
+    p->writing = p->count < TB_STORE_BATCH_MAX ? p->count : TB_STORE_BATCH_MAX;
+    for (uint32_t i = 0; i < p->writing; i++)
+        rows[i] = &p->rows[i].row;
+    p->asked_at = tb_clock_now();
+    tb_store_writer_submit(p->writer, rows, p->writing);
+}
+
+static void store_down_log(struct tb_daemon *d, const char *why)
 {
     d->counters.store_failed++;
     if (d->store_down) return; /* one line a time, not one a row */
     struct tb_log_line l;
     tb_log_begin(&l, TB_LOG_ERROR, "store.failed");
     tb_log_str(&l, "path", d->config->store_path);
-    tb_log_str(&l, "why", tb_store_error(d->store));
+    tb_log_str(&l, "why", why);
     tb_log_str(&l, "action", "publishing is refused until it can be written");
     tb_log_end(&l);
-    d->store_down = true;
 }
 
-/* The oldest waiting row is the least true by now; a version's later row says it all again. */
-static void row_wait(struct tb_daemon *d, const struct waiting *r)
+/* Rows wait on; what rests on them does not. */
+static void store_fails(struct tb_daemon *d, const char *why)
 {
-    if (d->persist == NULL) d->persist = tb_calloc(1, sizeof *d->persist);
+    store_down_log(d, why);
+    d->store_down = true;
+    rows_follow(d, d->persist->count);
+    held_release(d, TB_SITE_STORE);
+}
+
+static void store_recovers(struct tb_daemon *d)
+{
+    struct tb_persist *p = d->persist;
+    if (!d->store_down || p->count != 0) return;
+    d->store_down = false;
+    tb_log(TB_LOG_INFO, "store.recovered", "rows=%llu dropped=%llu", (unsigned long long)p->recovered,
+           (unsigned long long)p->dropped);
+    p->recovered = p->dropped = 0;
+}
+
+static void batch_done(struct tb_daemon *d, const struct tb_store_written *written)
+{
+    struct tb_persist *p = d->persist;
+    p->writing = 0;
+    if (written->status != TB_OK) {
+        store_fails(d, written->error);
+        return;
+    }
+    rows_follow(d, written->count);
+    rows_remove(p, written->count);
+    if (d->store_down) p->recovered += written->count;
+    store_recovers(d);
+    held_release(d, TB_OK);
+    if (written->incarnation != 0) {
+        d->incarnation = written->incarnation;
+        tb_crossings_restart(d);
+    }
+    writer_feed(d);
+}
+
+static void writer_done(void *user)
+{
+    struct tb_daemon *d = user;
+    uv_async_send(&d->store_wake);
+}
+
+void tb_persist_wake(uv_async_t *async)
+{
+    struct tb_daemon *d = async->data;
+    struct tb_store_written written;
+    if (d->persist == NULL || !tb_store_writer_take(d->persist->writer, &written)) return;
+    batch_done(d, &written);
+    if (!d->persist->closing) (void)tb_daemon_settle(d);
+}
+
+/* ---- what todos.c asks ---- */
+
+bool tb_persist_room(struct tb_daemon *d)
+{
+    return d->persist->count < WAITING_MAX || d->store_down;
+}
+
+void tb_persist_todo(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+{
+    struct tb_persist *p = d->persist;
+    if (p->count == WAITING_MAX) oldest_drop(p);
+    struct waiting *w = &p->rows[p->count++];
+    row_fill(w, todo);
+    tb_catalog_unsaved(d->catalog, &w->model, &w->uid);
+    if (d->store_down) row_follow(d, w);
+}
+
+void tb_persist_settled(struct tb_daemon *d, bool all)
+{
+    struct tb_persist *p = d->persist;
+    p->behind = !all;
+    if (!d->store_down) writer_feed(d); /* else the tick tries again */
+    if (!all) return;
+    for (struct tb_held *held = p->held; held != NULL; held = held->next)
+        if (held->after == UNSETTLED) held->after = p->first + p->count;
+    held_release(d, d->store_down && p->count != 0 ? TB_SITE_STORE : TB_OK);
+}
+
+uint32_t tb_persist_waiting(const struct tb_daemon *d)
+{
+    return d->persist != NULL ? d->persist->count : 0;
+}
+
+bool tb_persist_saved(const struct tb_daemon *d, const struct tb_id *uid)
+{
+    const struct tb_persist *p = d->persist;
+    for (uint32_t i = 0; p != NULL && i < p->count; i++)
+        if (tb_id_equal(&p->rows[i].uid, uid)) return false;
+    return true;
+}
+
+void tb_persist_tick(struct tb_daemon *d)
+{
+    struct tb_persist *p = d->persist;
+    if (p->writing == 0)
+        writer_feed(d);
+    else if (!d->store_down && tb_time_since(p->asked_at, tb_clock_now()) > TB_MS(d->config->store_slow_ms))
+        store_fails(d, "its disk has not answered within store.slow_ms");
+}
+
+void tb_persist_incarnation(struct tb_daemon *d, uint64_t at_least)
+{
+    struct tb_persist *p = d->persist;
+    for (uint32_t i = 0; i < p->count; i++)
+        if (p->rows[i].row.kind == TB_STORE_INCARNATION)
+            return; /* asked for already; a peer will say it again */
+    if (p->count == WAITING_MAX) return;
+    p->rows[p->count++] =
+        (struct waiting){.row = {.kind = TB_STORE_INCARNATION, .incarnation = at_least}, .followed = true};
+    writer_feed(d);
+}
+
+/* ---- opening and closing ---- */
+
+enum tb_status tb_persist_open(struct tb_daemon *d)
+{
+    struct tb_persist *p = tb_calloc(1, sizeof *p);
+    if (p == NULL) return TB_SITE_NOMEM;
+    p->held_end = &p->held;
+    const enum tb_status status = tb_store_writer_open(d->store, writer_done, d, &p->writer);
+    if (status != TB_OK) {
+        tb_free(p);
+        return status;
+    }
+    d->persist = p;
+    return TB_OK;
+}
+
+/* Until all is written, the store fails, or drain_ms have passed. */
+static void rows_flush(struct tb_daemon *d)
+{
+    struct tb_persist *p = d->persist;
+    const tb_time_ns end = tb_time_add(tb_clock_now(), TB_MS(d->config->drain_ms));
+    struct tb_store_written written = {.status = TB_OK};
+    writer_feed(d);
+    while (written.status == TB_OK && p->writing != 0) {
+        const tb_time_ns now = tb_clock_now();
+        const tb_time_ns left = now < end ? end - now : 0;
+        if (!tb_store_writer_wait(p->writer, (uint32_t)(left / TB_MS(1)))) return;
+        if (tb_store_writer_take(p->writer, &written)) batch_done(d, &written);
+    }
+}
+
+void tb_persist_close(struct tb_daemon *d)
+{
     struct tb_persist *p = d->persist;
     if (p == NULL) return;
-    if (p->count == WAITING_MAX) {
-        memmove(p->rows, p->rows + 1, (WAITING_MAX - 1) * sizeof p->rows[0]);
-        p->count--;
-        p->dropped++;
+    p->closing = true;
+    rows_flush(d);
+    held_release(d, TB_SITE_DRAINING);
+    if (p->count != 0) {
+        tb_log(TB_LOG_ERROR, "store.unwritten", "rows=%u action=versions_are_found_again_in_the_arena",
+               p->count);
     }
-    p->rows[p->count++] = *r;
-}
-
-enum tb_status tb_persist_todo(struct tb_daemon *d, const struct tb_catalog_todo *todo)
-{
-    struct waiting row;
-    row_fill(&row, todo);
-    const bool behind = d->persist != NULL && d->persist->count != 0; /* order is kept */
-    if (!behind && row_write(d, &row) == TB_OK) return TB_OK;
-    store_down_log(d);
-    row_wait(d, &row);
-    return TB_SITE_STORE;
-}
-
-void tb_persist_retry(struct tb_daemon *d)
-{
-    struct tb_persist *p = d->persist;
-    if (!d->store_down) return;
-    uint32_t done = 0;
-    while (p != NULL && done < p->count && row_write(d, &p->rows[done]) == TB_OK)
-        done++;
-    if (p != NULL) {
-        memmove(p->rows, p->rows + done, (p->count - done) * sizeof p->rows[0]);
-        p->count -= done;
-        if (p->count != 0) return;
-    }
-    d->store_down = false;
-    tb_log(TB_LOG_INFO, "store.recovered", "rows=%u dropped=%llu", done,
-           p != NULL ? (unsigned long long)p->dropped : 0ull);
-}
-
-void tb_persist_free(struct tb_daemon *d)
-{
-    tb_persist_retry(d);
-    tb_free(d->persist);
+    if (!tb_store_writer_close(p->writer)) d->store = NULL; /* it is in a write that does not end */
+    tb_free(p);
     d->persist = NULL;
 }
+
+/* ---- at start, before there is a writer ---- */
 
 static enum tb_status restore_run(void *user, const struct tb_catalog_run *run)
 {
@@ -131,23 +352,20 @@ static enum tb_status restore_version(void *user, const struct tb_store_version 
     return status == TB_NOT_FOUND || status == TB_SITE_NOMEM ? TB_OK : status;
 }
 
-enum tb_status tb_persist_incarnation(struct tb_daemon *d, uint64_t at_least)
-{
-    const enum tb_status status = tb_store_incarnation(d->store, at_least, &d->incarnation);
-    if (status != TB_OK) store_down_log(d);
-    return status;
-}
-
 enum tb_status tb_persist_restore(struct tb_daemon *d)
 {
-    const enum tb_status status = tb_store_load(d->store, restore_run, restore_version, d);
-    if (status == TB_OK) return tb_persist_incarnation(d, 1);
-    struct tb_log_line l;
-    tb_log_begin(&l, TB_LOG_ERROR, "store.damaged");
-    tb_log_str(&l, "path", d->config->store_path);
-    tb_log_str(&l, "why", tb_store_error(d->store));
-    tb_log_str(&l, "action",
-               "move the file away: the arena's ready versions are found again, runs begin anew");
-    tb_log_end(&l);
+    enum tb_status status = tb_store_load(d->store, restore_run, restore_version, d);
+    if (status != TB_OK) {
+        struct tb_log_line l;
+        tb_log_begin(&l, TB_LOG_ERROR, "store.damaged");
+        tb_log_str(&l, "path", d->config->store_path);
+        tb_log_str(&l, "why", tb_store_error(d->store));
+        tb_log_str(&l, "action",
+                   "move the file away: the arena's ready versions are found again, runs begin anew");
+        tb_log_end(&l);
+        return status;
+    }
+    status = tb_store_incarnation(d->store, 1, &d->incarnation);
+    if (status != TB_OK) store_down_log(d, tb_store_error(d->store));
     return status;
 }

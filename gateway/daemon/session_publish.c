@@ -16,6 +16,88 @@ static bool store_refuses(struct tb_worker_session *s, uint64_t request)
     return true;
 }
 
+/* ---- answers that wait for the disk ---- */
+
+#define HELD_REPLIES_MAX 64 /* of one session: its requests come one after another */
+
+struct held_reply {
+    struct tb_held held;
+    struct tb_id session;
+    uint64_t request;
+    void (*send)(struct tb_worker_session *s, const struct held_reply *h);
+    enum tb_status status; /* of a seal */
+    uint32_t shard;
+    union {
+        struct tb_session_run run;
+        struct tb_session_version version;
+    };
+};
+
+static void seal_refused(struct tb_worker_session *s, uint32_t shard, enum tb_status status, const char *why)
+{
+    s->d->counters.seals_refused++;
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_WARN, "seal.refused");
+    tb_log_str(&l, "worker", s->name.text);
+    tb_log_u64(&l, "shard", shard);
+    tb_log_str(&l, "status", tb_status_name(status));
+    if (why[0] != '\0') tb_log_str(&l, "why", why);
+    tb_log_end(&l);
+}
+
+static void run_send(struct tb_worker_session *s, const struct held_reply *h)
+{
+    TB_SESSION_SEND(s, TB_SESSION_RUN, h->request, &h->run, TB_SESSION_SMALL, tb_session_run_encode);
+}
+
+static void version_send(struct tb_worker_session *s, const struct held_reply *h)
+{
+    TB_SESSION_SEND(s, TB_SESSION_VERSION, h->request, &h->version, TB_SESSION_SMALL,
+                    tb_session_version_encode);
+}
+
+static void seal_send(struct tb_worker_session *s, const struct held_reply *h)
+{
+    if (h->status == TB_OK) s->d->counters.seals++;
+    tb_session_reply(s, h->request, h->status, "");
+}
+
+static void held_reply_done(struct tb_daemon *d, struct tb_held *held, enum tb_status status)
+{
+    struct held_reply *h = (struct held_reply *)(void *)held;
+    struct tb_worker_session *s = tb_session_find(d, &h->session);
+    if (s != NULL) {
+        if (s->held_replies != 0) s->held_replies--; /* 0: its connection is another one meanwhile */
+        if (status == TB_OK) {
+            h->send(s, h);
+        } else {
+            if (h->send == seal_send) seal_refused(s, h->shard, status, "");
+            tb_session_reply(s, h->request, status, "");
+        }
+    }
+    tb_free(h);
+}
+
+/* `reply` goes out once what the request made is durable. */
+static void reply_when_saved(struct tb_worker_session *s, const struct held_reply *reply)
+{
+    struct held_reply *h = s->held_replies < HELD_REPLIES_MAX ? tb_malloc(sizeof *h) : NULL;
+    enum tb_status status = TB_SITE_NOMEM;
+    if (h != NULL) {
+        *h = *reply;
+        h->held = (struct tb_held){.fn = held_reply_done};
+        h->session = s->id;
+        s->held_replies++;
+        status = tb_persist_then(s->d, &h->held);
+        if (status != TB_OK) s->held_replies--;
+    }
+    if (status == TB_OK) return;
+    tb_free(h);
+    tb_session_reply(s, reply->request, status, "too many requests wait for the gateway's store");
+}
+
+/* ---- runs and versions ---- */
+
 enum tb_status tb_session_run_open_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_daemon *d = s->d;
@@ -29,19 +111,21 @@ enum tb_status tb_session_run_open_frame(struct tb_worker_session *s, struct tb_
     struct tb_catalog_run run = {0};
     bool joined = false;
     if (status == TB_OK) status = tb_catalog_run_open(d->catalog, tb_clock_now(), &q, &run, &joined);
-    if (status == TB_OK) status = tb_daemon_settle(d); /* durable before it is told */
+    if (status == TB_OK) status = tb_daemon_settle(d);
     if (status != TB_OK) {
         tb_session_reply(s, frame->request, status, "");
         return TB_OK;
     }
-    const struct tb_session_run reply = {.run = run.id,
-                                         .run_order = run.order,
-                                         .joined = joined,
-                                         .has_last = run.has_last,
-                                         .last_number = run.last_number,
-                                         .resumed_run_order = run.resumed_run_order,
-                                         .resumed_number = run.resumed_number};
-    TB_SESSION_SEND(s, TB_SESSION_RUN, frame->request, &reply, TB_SESSION_SMALL, tb_session_run_encode);
+    const struct held_reply reply = {.request = frame->request,
+                                     .send = run_send,
+                                     .run = {.run = run.id,
+                                             .run_order = run.order,
+                                             .joined = joined,
+                                             .has_last = run.has_last,
+                                             .last_number = run.last_number,
+                                             .resumed_run_order = run.resumed_run_order,
+                                             .resumed_number = run.resumed_number}};
+    reply_when_saved(s, &reply);
     return TB_OK;
 }
 
@@ -63,9 +147,9 @@ enum tb_status tb_session_version_open_frame(struct tb_worker_session *s, struct
         tb_session_reply(s, frame->request, status, tb_catalog_full(d->catalog));
         return TB_OK;
     }
-    const struct tb_session_version reply = {.key = key};
-    TB_SESSION_SEND(s, TB_SESSION_VERSION, frame->request, &reply, TB_SESSION_SMALL,
-                    tb_session_version_encode);
+    const struct held_reply reply = {
+        .request = frame->request, .send = version_send, .version = {.key = key}};
+    reply_when_saved(s, &reply);
     return TB_OK;
 }
 
@@ -184,22 +268,16 @@ static void seal_park(struct tb_worker_session *s, const struct tb_wire_frame *f
 static void seal_answer(struct tb_worker_session *s, uint64_t request, struct seal *seal,
                         enum tb_status status)
 {
-    struct tb_daemon *d = s->d;
-    const enum tb_status stored =
-        tb_daemon_settle(d); /* a version that became ready is durable before it is told */
+    const enum tb_status stored = tb_daemon_settle(s->d);
     if ((status == TB_OK || status == TB_DONE_BEFORE) && stored != TB_OK) status = stored;
-    if (status == TB_OK) d->counters.seals++;
     if (status < 0) {
-        d->counters.seals_refused++;
-        struct tb_log_line l;
-        tb_log_begin(&l, TB_LOG_WARN, "seal.refused");
-        tb_log_str(&l, "worker", s->name.text);
-        tb_log_u64(&l, "shard", seal->m.shard);
-        tb_log_str(&l, "status", tb_status_name(status));
-        if (seal->why[0] != '\0') tb_log_str(&l, "why", seal->why);
-        tb_log_end(&l);
+        seal_refused(s, seal->m.shard, status, seal->why);
+        tb_session_reply(s, request, status, seal->why);
+        return;
     }
-    tb_session_reply(s, request, status, seal->why);
+    const struct held_reply reply = {
+        .request = request, .send = seal_send, .status = status, .shard = seal->m.shard};
+    reply_when_saved(s, &reply);
 }
 
 /* deadline 0: from the wire now. */

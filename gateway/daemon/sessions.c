@@ -12,20 +12,48 @@
 
 #define HELLO_MS 5000u /* a connection that has not said HELLO by then is dropped */
 
+#define GREETING 64u /* connections beside session.max that may be about to say HELLO */
+
+/* Ids are random. */
+static struct tb_worker_session **bucket_of(struct tb_daemon *d, const struct tb_id *id)
+{
+    return &d->session_buckets[(id->bytes[0] | (uint32_t)id->bytes[1] << 8) % TB_SESSION_BUCKETS];
+}
+
 struct tb_worker_session *tb_session_find(struct tb_daemon *d, const struct tb_id *id)
 {
-    for (struct tb_worker_session *s = d->sessions; s != NULL; s = s->next) {
+    for (struct tb_worker_session *s = *bucket_of(d, id); s != NULL; s = s->bucket_next) {
         if (s->welcomed && tb_id_equal(&s->id, id)) return s;
     }
     return NULL;
 }
 
+/* It has its id now. */
+static void session_enlist(struct tb_worker_session *s)
+{
+    struct tb_worker_session **bucket = bucket_of(s->d, &s->id);
+    s->bucket_next = *bucket;
+    *bucket = s;
+    s->bucketed = true;
+    s->welcomed = true;
+}
+
+static void session_unlist(struct tb_worker_session *s)
+{
+    struct tb_daemon *d = s->d;
+    if (s->next != NULL) s->next->previous = s->previous;
+    *(s->previous != NULL ? &s->previous->next : &d->sessions) = s->next;
+    d->session_count--;
+    if (!s->bucketed) return;
+    struct tb_worker_session **at = bucket_of(d, &s->id);
+    while (*at != s)
+        at = &(*at)->bucket_next;
+    *at = s->bucket_next;
+}
+
 static void session_free(struct tb_worker_session *s)
 {
-    struct tb_worker_session **at = &s->d->sessions;
-    while (*at != s)
-        at = &(*at)->next;
-    *at = s->next;
+    session_unlist(s);
     for (struct tb_worker_export *e = s->exports, *n; e != NULL; e = n) {
         n = e->next;
         tb_free(e);
@@ -189,7 +217,7 @@ static enum tb_status hello_frame(struct tb_worker_session *s, struct tb_wire_fr
         tb_session_reply(s, frame->request, status, tb_catalog_full(d->catalog));
         return TB_OK;
     }
-    s->welcomed = true;
+    session_enlist(s);
     d->counters.sessions_opened++;
     char identity[TB_URI_BYTES_MAX];
     tb_identity_format(&s->identity, identity);
@@ -286,9 +314,21 @@ static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
 
 static const struct tb_wire_ops wire_ops = {on_open, on_frame, on_closed};
 
+/* P7. One line a time: who connects again and again is not written down each time. */
+static bool sessions_refuse(struct tb_daemon *d)
+{
+    const bool full = d->session_count >= d->config->session_max + GREETING;
+    if (full) d->counters.sessions_refused++;
+    if (full && !d->sessions_full)
+        tb_log(TB_LOG_WARN, "session.refused", "reason=too_many connections=%u session.max=%u",
+               d->session_count, d->config->session_max);
+    d->sessions_full = full;
+    return full;
+}
+
 static void session_accept(struct tb_daemon *d, int fd, bool local)
 {
-    struct tb_worker_session *s = d->draining ? NULL : tb_calloc(1, sizeof *s);
+    struct tb_worker_session *s = d->draining || sessions_refuse(d) ? NULL : tb_calloc(1, sizeof *s);
     if (s == NULL) {
         close(fd);
         return;
@@ -305,7 +345,9 @@ static void session_accept(struct tb_daemon *d, int fd, bool local)
         .frame_bytes_max = TB_SESSION_FRAME_BYTES_MAX,
         .queue_bytes_max = (uint64_t)4 * TB_SESSION_FRAME_BYTES_MAX};
     s->next = d->sessions;
+    if (s->next != NULL) s->next->previous = s;
     d->sessions = s;
+    d->session_count++;
     s->since_wall_ms = tb_clock_wall_ms();
     if (tb_wire_accept(&options, fd, &s->wire) != TB_OK) {
         s->wire = NULL;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/fault.h"
 #include "tombolo/version.h"
 
 /* An answer that lacks a field for want of memory is none (P10). The main loop's alone. */
@@ -131,12 +132,14 @@ static void session_models(struct tb_daemon *d, const struct tb_id *session, jso
     }
 }
 
+#define SESSIONS_MAX 1024u /* listed: each is looked up among all members */
+
 static json_t *sessions_json(struct tb_daemon *d)
 {
     json_t *list = json_array();
     uint32_t cursor = 0;
     struct tb_catalog_session_view v;
-    while (tb_catalog_session_at(d->catalog, &cursor, &v)) {
+    while (json_array_size(list) < SESSIONS_MAX && tb_catalog_session_at(d->catalog, &cursor, &v)) {
         json_t *o = json_object(), *publishes = json_array(), *subscribes = json_array();
         const struct tb_worker_session *s = tb_session_find(d, &v.session.id);
         session_models(d, &v.session.id, publishes, subscribes);
@@ -163,6 +166,7 @@ static json_t *arena_json(struct tb_daemon *d)
     set_u64(o, "used", budget.used_bytes);
     set_u64(o, "largest_free", budget.largest_free_bytes);
     set_u64(o, "regions", budget.regions);
+    set_u64(o, "huge_bytes", atomic_load(&d->huge_bytes));
     put(o, "verified", json_boolean(atomic_load(&d->verify_done)));
     set_u64(o, "verified_bytes", atomic_load(&d->verified_bytes));
     return o;
@@ -193,9 +197,11 @@ static bool status_fill(struct tb_daemon *d, json_t *o)
     put(o, "draining", json_boolean(d->draining));
     put(o, "recovering", json_boolean(tb_catalog_recovering(d->catalog)));
     put(o, "store_ok", json_boolean(!d->store_down));
+    set_u64(o, "store_waiting", tb_persist_waiting(d));
     put(o, "arena", arena_json(d));
     put(o, "links", links_json(d));
     put(o, "models", models_json(d));
+    set_u64(o, "session_count", d->session_count);
     put(o, "sessions", sessions_json(d));
     put(o, "counters", counters_json(d));
     return !lacking;
@@ -258,6 +264,7 @@ static json_t *version_json(struct tb_daemon *d, const struct tb_catalog_version
     set_u64(o, "number", v->key.number);
     set_id(o, "uid", &v->key.uid);
     set_text(o, "state", tb_catalog_state_name(v->state));
+    put(o, "saved", json_boolean(tb_persist_saved(d, &v->key.uid)));
     set_u64(o, "bytes", v->bytes);
     set_u64(o, "held_bytes", copy != NULL ? tb_copy_held_bytes(copy) : 0);
     set_u64(o, "wire_bytes", copy != NULL ? tb_copy_wire_bytes(copy) : 0);
@@ -348,6 +355,30 @@ static const char *home_of(struct tb_daemon *d, const char *model)
     return "?";
 }
 
+struct held_answer {
+    struct tb_held held;
+    uint64_t ticket;
+};
+
+static void held_answer(struct tb_daemon *d, struct tb_held *held, enum tb_status status)
+{
+    tb_control_release(d->control, ((struct held_answer *)(void *)held)->ticket, status);
+    tb_free(held);
+}
+
+/* TB_AGAIN: the reply goes out once it is durable. */
+static enum tb_status answer_when_saved(struct tb_daemon *d)
+{
+    if (d->store_down) return TB_SITE_STORE;
+    if (tb_persist_waiting(d) == 0) return TB_OK;
+    struct held_answer *h = tb_calloc(1, sizeof *h);
+    if (h == NULL) return TB_SITE_NOMEM;
+    *h = (struct held_answer){.held = {.fn = held_answer}, .ticket = tb_control_ticket(d->control)};
+    const enum tb_status status = tb_persist_then(d, &h->held);
+    if (status != TB_OK) tb_free(h);
+    return status == TB_OK ? TB_AGAIN : status;
+}
+
 static enum tb_status cmd_withdraw(void *user, const json_t *request, json_t *reply, char *error)
 {
     struct tb_daemon *d = user;
@@ -369,7 +400,8 @@ static enum tb_status cmd_withdraw(void *user, const json_t *request, json_t *re
         return TB_NOT_FOUND;
     }
     status = tb_catalog_withdraw(d->catalog, tb_clock_now(), &uid, "operator");
-    if (status == TB_OK) status = tb_daemon_settle(d);
+    const bool new = status == TB_OK;
+    if (new) status = tb_daemon_settle(d);
     if (status == TB_NOT_HOME)
         snprintf(error, 256, "withdraw it at the model's home, site \"%s\"", home_of(d, model));
     if (status == TB_BAD_STATE) {
@@ -380,7 +412,7 @@ static enum tb_status cmd_withdraw(void *user, const json_t *request, json_t *re
     set_u64(reply, "number", before.key.number);
     set_id(reply, "uid", &uid);
     set_text(reply, "before", tb_catalog_state_name(before.state));
-    return TB_OK;
+    return new ? answer_when_saved(d) : TB_OK;
 }
 
 const struct tb_control_command tb_status_commands[] = {

@@ -16,8 +16,8 @@
 #define SCHEMA_VERSION "1"
 #define TRIM_EVERY     256 /* writes */
 #define OPEN_BUSY_MS   2000
-/* A write waits on the main loop: heartbeats and leases must not notice. Who is locked out tries again later. */
-#define BUSY_MS 50
+/* Who is locked out so long says so and tries again later. */
+#define BUSY_MS 500
 /* Rows of versions that ended: the newest are kept, for `tombolo versions` and their uids. */
 #define ENDED_KEPT 10000
 
@@ -72,6 +72,7 @@ struct tb_store {
     sqlite3_stmt *st[STATEMENT_COUNT];
     int lock_fd; /* closed after the database: closing any descriptor of the file drops SQLite's own locks */
     uint64_t writes;
+    bool batch; /* a transaction is open: rows are written in it */
     char error[256];
 };
 
@@ -282,22 +283,28 @@ static enum tb_status audit_put(struct tb_store *s, const struct audit_row *row)
     return run_once(s, ST_audit_trim, "trimming the audit trail");
 }
 
-/* One row (its statement is bound) and its audit line, both or neither. */
-static enum tb_status transact(struct tb_store *s, enum statement which, const struct audit_row *row)
+/* TB_OK: what was written since `begin` is on disk. Else none of it is. */
+static enum tb_status transaction_end(struct tb_store *s, enum tb_status status)
 {
-    enum tb_status status = run_once(s, ST_begin, "beginning a transaction");
-    if (status != TB_OK) {
-        sqlite3_clear_bindings(s->st[which]);
-        return status;
-    }
-    status = run_once(s, which, "writing");
-    if (status == TB_OK) status = audit_put(s, row);
     if (status == TB_OK) status = run_once(s, ST_commit, "committing");
     if (status == TB_OK) return TB_OK;
     sqlite3_step(
         s->st[ST_rollback]); /* may have been rolled back already: then this fails and nothing is lost */
     sqlite3_reset(s->st[ST_rollback]);
     return status;
+}
+
+/* One row (its statement is bound) and its audit line, both or neither. */
+static enum tb_status transact(struct tb_store *s, enum statement which, const struct audit_row *row)
+{
+    enum tb_status status = s->batch ? TB_OK : run_once(s, ST_begin, "beginning a transaction");
+    if (status != TB_OK) {
+        sqlite3_clear_bindings(s->st[which]);
+        return status;
+    }
+    status = run_once(s, which, "writing");
+    if (status == TB_OK) status = audit_put(s, row);
+    return s->batch ? status : transaction_end(s, status);
 }
 
 enum tb_status tb_store_incarnation(struct tb_store *s, uint64_t at_least, uint64_t *incarnation_out)
@@ -372,6 +379,33 @@ enum tb_status tb_store_pointer(struct tb_store *s, const struct tb_store_pointe
     }
     const struct audit_row row = {audit, p->model.text, 0, 0, &p->uid};
     return transact(s, which, &row);
+}
+
+static enum tb_status row_put(struct tb_store *s, struct tb_store_row *row)
+{
+    const struct tb_store_audit audit = {row->what, row->who, row->why, row->wall_ms};
+    switch (row->kind) {
+    case TB_STORE_RUN:
+        return tb_store_run(s, &row->run, &audit);
+    case TB_STORE_VERSION:
+        return tb_store_version(s, &row->version, &audit);
+    case TB_STORE_POINTER:
+        return tb_store_pointer(s, &row->pointer, &audit);
+    case TB_STORE_INCARNATION:
+        return tb_store_incarnation(s, row->incarnation, &row->incarnation);
+    }
+    return TB_BAD_ARGUMENT;
+}
+
+enum tb_status tb_store_rows(struct tb_store *s, struct tb_store_row *rows, uint32_t count)
+{
+    enum tb_status status = run_once(s, ST_begin, "beginning a transaction");
+    if (status != TB_OK) return status;
+    s->batch = true;
+    for (uint32_t i = 0; status == TB_OK && i < count; i++)
+        status = row_put(s, &rows[i]);
+    s->batch = false;
+    return transaction_end(s, status);
 }
 
 /* ---- loading ---- */

@@ -3,7 +3,8 @@
  *
  * Nothing per chunk is written. Every write is one transaction with its audit line; the trail is bounded: its
  * oldest lines go. TB_SITE_STORE: full disk, read-only, damaged, or another process holds it; the error text
- * says which and what to do. Thread: one. */
+ * says which and what to do. Thread: one at a time; in the daemon the main thread opens and loads, then it is
+ * store_writer's. */
 #ifndef TB_DAEMON_STORE_H
 #define TB_DAEMON_STORE_H
 
@@ -50,6 +51,22 @@ struct tb_store_pointer {
 };
 TB_MUST_USE enum tb_status tb_store_pointer(struct tb_store *store, const struct tb_store_pointer *pointer,
                                             const struct tb_store_audit *audit);
+
+/* One durable change with its audit line, for a queue of them. */
+enum tb_store_row_kind { TB_STORE_RUN = 1, TB_STORE_VERSION, TB_STORE_POINTER, TB_STORE_INCARNATION };
+struct tb_store_row {
+    enum tb_store_row_kind kind;
+    union {
+        struct tb_catalog_run run;
+        struct tb_store_version version;
+        struct tb_store_pointer pointer;
+        uint64_t incarnation; /* at least; what it is once written. Without an audit line */
+    };
+    char what[64], who[TB_CATALOG_TEXT_MAX], why[64];
+    uint64_t wall_ms;
+};
+/* In their order, in one transaction: all of them or none. One sync of the disk for all. */
+TB_MUST_USE enum tb_status tb_store_rows(struct tb_store *store, struct tb_store_row *rows, uint32_t count);
 
 /* In the order in which tb_catalog_restore_* wants them. A row that does not make sense ends it with
  * TB_SITE_STORE. */

@@ -1,5 +1,6 @@
-/* todos.c - what the catalog wants done, one function each. A todo that must be durable is written before
- * anything that follows from it is sent: the catalog gives those out first. */
+/* todos.c - what the catalog wants done, one function each. A todo that must be durable is on its way to the disk
+ * before anything else is done: the catalog gives those out first, and keeps what rests on one until persist.c has
+ * said that it is there. */
 #include "gateway/daemon/daemon.h"
 
 static void session_lost(struct tb_daemon *d, const struct tb_catalog_todo *todo)
@@ -123,24 +124,34 @@ static void version_follow(struct tb_daemon *d, const struct tb_catalog_todo *to
     tb_copy_serve(copy);
 }
 
+void tb_version_saved(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+{
+    version_changed(d, todo);
+    version_follow(d, todo);
+}
+
+static bool durable(const struct tb_catalog_todo *todo)
+{
+    return todo->kind == TB_CATALOG_PERSIST_RUN || todo->kind == TB_CATALOG_PERSIST_VERSION ||
+           todo->kind == TB_CATALOG_PERSIST_POINTER;
+}
+
 enum tb_status tb_daemon_settle(struct tb_daemon *d)
 {
-    if (d->settling) return TB_OK; /* the outer one goes on until nothing is left */
+    if (d->settling || d->persist == NULL) return TB_OK; /* the outer one goes on until nothing is left */
     d->settling = true;
     enum tb_status stored = TB_OK;
     struct tb_catalog_todo todo;
-    while (tb_catalog_next(d->catalog, &todo)) {
-        if (todo.kind == TB_CATALOG_PERSIST_RUN || todo.kind == TB_CATALOG_PERSIST_VERSION ||
-            todo.kind == TB_CATALOG_PERSIST_POINTER) {
-            const enum tb_status s = tb_persist_todo(d, &todo);
-            if (s != TB_OK) stored = s;
+    bool room;
+    while ((room = tb_persist_room(d)) && tb_catalog_next(d->catalog, &todo)) {
+        if (!durable(&todo)) {
+            todo_do(d, &todo);
+            continue;
         }
-        if (todo.kind == TB_CATALOG_PERSIST_VERSION) {
-            version_changed(d, &todo);
-            version_follow(d, &todo);
-        }
-        todo_do(d, &todo);
+        tb_persist_todo(d, &todo);
+        if (d->store_down) stored = TB_SITE_STORE;
     }
     d->settling = false;
+    tb_persist_settled(d, room);
     return stored;
 }

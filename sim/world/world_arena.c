@@ -315,6 +315,18 @@ enum tb_status tb_arena_verify_step(struct tb_arena *arena, uint64_t max_bytes,
     return TB_END;
 }
 
+enum tb_status tb_arena_map_step(struct tb_arena *arena, uint64_t max_bytes)
+{
+    (void)arena, (void)max_bytes;
+    return TB_END;
+}
+
+void tb_arena_mapping(struct tb_arena *arena, bool look, struct tb_arena_mapping *mapping_out)
+{
+    (void)arena, (void)look;
+    *mapping_out = (struct tb_arena_mapping){.page_bytes = 4096}; /* nothing to map: no thread for it */
+}
+
 static void life_renew(struct arena_file *f)
 {
     f->life = world_id();

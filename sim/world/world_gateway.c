@@ -48,7 +48,9 @@ static void config_init(struct tb_config *c, uint32_t index)
     c->session_socket = unix_paths[index];
     c->session_listen = tls_addresses[index];
     c->session_lease_ms = 2000;
+    c->session_max = 24;
     c->store_path = "/store";
+    c->store_slow_ms = 1000;
     c->arena_path = "/arena";
     c->arena_bytes = (uint64_t)(the->keep + 2) * the->shard_count * SHARD_BYTES;
     c->tls_ca = c->tls_cert = c->tls_key = "/pem";

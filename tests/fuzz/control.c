@@ -24,7 +24,8 @@ static const struct tb_control_command commands[] = {{"versions", look}, {"withd
 
 static void walk_request(const char *line, size_t count)
 {
-    json_t *reply = tb_control_answer(commands, NULL, line, count), *again = NULL;
+    bool later;
+    json_t *reply = tb_control_answer(commands, NULL, line, count, &later), *again = NULL;
     char error[512] = "";
     FUZZ_REQUIRE(reply != NULL);
     char *text = json_dumps(reply, JSON_COMPACT);

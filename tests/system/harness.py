@@ -23,6 +23,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 TOMBOLO = BUILD / "gateway/cli/tombolo"
 TOMBOLOD = BUILD / "gateway/daemon/tombolod"
 WORKER = BUILD / "tests/system/tombolo-test-worker"
+HELD_SYNC = BUILD / "tests/system/libtombolo-test-held-sync.so"
 MAKE_WEIGHTS = BUILD / "sim/tombolo-make-weights"
 # Sanitized builds are several times slower; conditions that are met on time there are met early elsewhere.
 PATIENCE_S = float(os.environ.get("TB_PATIENCE_S", "60"))
@@ -584,6 +585,21 @@ class Rollout:
         expect(f"{self.worker.name}: bytes that differ (first: {reply.get('first')})", reply["differ"], 0)
 
 
+class SlowDisk:
+    """Makes a site's gateway wait in fsync for as long as it is held."""
+
+    def __init__(self, site):
+        self.path = site.dir / "hold.sync"
+        self.env = {"LD_PRELOAD": str(HELD_SYNC), "TB_HOLD_SYNC": str(self.path),
+                    "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+
+    def hold(self):
+        self.path.touch()
+
+    def let_go(self):
+        self.path.unlink(missing_ok=True)
+
+
 class SmallDisk:
     """A tmpfs of its own for a site's state, in a mount namespace that lives as long as this: the holder ends when its
     input closes, also when the test is killed, and the kernel then takes the mount down."""
@@ -617,6 +633,44 @@ class SmallDisk:
 
     def remount(self, how):
         subprocess.run([str(a) for a in [*self.enter, "mount", "-o", f"remount,{how}", self.dir]], check=True, timeout=20)
+
+
+class HugeMount:
+    """A filesystem of huge pages for a site's arena, in a mount namespace. On hugetlbfs its pages are set aside as it
+    begins; the holder gives them back when its input closes, also when the test is killed."""
+
+    SCRIPT = """
+        pool=/proc/sys/vm/nr_hugepages; had=$(cat $pool) || exit 1
+        back() { umount "$1"; [ "$2" != hugetlbfs ] || echo $had > $pool; }
+        if [ "$2" = hugetlbfs ]; then
+            size=$(awk '/^Hugepagesize:/ {print $2 * 1024}' /proc/meminfo)
+            echo $((had + $3 / size + 1)) > $pool || exit 1
+            if [ $(cat $pool) -le $((had + $3 / size)) ]; then back; echo "this machine cannot set aside $3 bytes in huge pages" >&2; exit 1; fi
+            mount -t hugetlbfs tombolo-test "$1" || { back; exit 1; }
+        else
+            mount -t tmpfs -o huge=within_size,size="$3" tombolo-test "$1" || exit 1
+        fi
+        echo mounted; cat > /dev/null; back "$1" "$2"
+    """
+
+    def __init__(self, lab, site, kind, count):
+        if os.geteuid() != 0:
+            raise Skipped("only root may set huge pages aside")
+        self.dir = site.dir / f"huge-{kind}"
+        self.dir.mkdir()
+        self.log = lab.dir / f"huge-{kind}.log"
+        with open(self.log, "wb") as log:
+            self.holder = subprocess.Popen(["unshare", "-m", "sh", "-c", self.SCRIPT, "sh", str(self.dir), kind, str(count)],
+                                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+        if self.holder.stdout.readline() != b"mounted\n":
+            self.holder.wait(20)
+            raise Skipped(f"no {kind} with huge pages here: " + self.log.read_text(errors="replace").strip())
+        site.prefix = ["nsenter", "-t", self.holder.pid, "-m"]
+        site.arena_path = self.dir / "arena"
+
+    def close(self):
+        self.holder.stdin.close()
+        self.holder.wait(20)
 
 
 def up(*sites):

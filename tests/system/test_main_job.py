@@ -4,7 +4,7 @@ verified, by every worker of another (P1, P2)."""
 import signal
 import sys
 
-from harness import (Failed, Rollout, Trainer, Worker, expect, follow, four_rollouts, main, safetensors_table,
+from harness import (Failed, HugeMount, Rollout, Trainer, Worker, expect, follow, four_rollouts, main, safetensors_table,
                      scenario, up, wait_for)
 
 
@@ -300,6 +300,49 @@ def no_clear_text_between_sites(lab):
         raise Failed("the version did not cross this link")
     expect("marker on the link", marker in bytes(link.capture), False)
     expect("marker in what was published", marker in path.read_bytes(), True)
+
+
+def through_huge_pages(lab, name, kind):
+    site = lab.site(name, arena_mib=96)
+    site.models["policy"] = dict(home=name)
+    mount = HugeMount(lab, site, kind, 128 << 20)
+    try:
+        site.start()
+        path = lab.weights(1)[0]
+        trainer = Trainer(lab, site, path)
+        uid = trainer.publish(1)
+        wait_for("the arena is mapped", lambda: site.daemon.logged("arena.mapped"))
+        arena = site.control("status")["arena"]
+        if arena["huge_bytes"] < (96 << 20 if kind == "hugetlbfs" else 2 << 20):
+            raise Failed(f"{arena['huge_bytes']} bytes are in huge pages")
+        site.wait_holds(uid)
+        site.kill()
+        site.start()
+        expect("held after the kill", site.holds(uid), True)
+        reader = Rollout(lab, site, f"reader-{name}", path)
+        reader.stage(uid)
+        reader.activate(uid)
+        reader.check(path)
+        site.kill()
+        site.arena_mib = 512
+        site.start(wait=False)
+        expect("exit code of one over the pool", site.daemon.popen.wait(20), 1)
+        if not site.daemon.logged("start.failed", "make arena.bytes smaller"):
+            raise Failed("no line has the numbers of an arena over the pool")
+    finally:
+        mount.close()
+
+
+@scenario
+def an_arena_on_hugetlbfs(lab):
+    """P3 P7: pages of 2 MiB, allocated whole at start: a version is landed, survives a kill, is read; one over the pool is refused."""
+    through_huge_pages(lab, "east", "hugetlbfs")
+
+
+@scenario
+def an_arena_on_tmpfs_with_huge_pages(lab):
+    """P3: the same where tmpfs is mounted with huge=within_size; how much came in huge pages is told."""
+    through_huge_pages(lab, "east", "tmpfs")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Who may not, and what does not fit: refused with one line and one counter, nothing lost, nobody dies (P7, P8, P10)."""
 
 import os
+import select
 import signal
 import socket
 import sqlite3
@@ -8,7 +9,7 @@ import subprocess
 import sys
 import threading
 
-from harness import (TOMBOLOD, Failed, Lab, Rollout, SmallDisk, Trainer, Worker, expect, main, safetensors_table, scenario,
+from harness import (TOMBOLOD, Failed, Lab, Rollout, SlowDisk, SmallDisk, Trainer, Worker, expect, main, safetensors_table, scenario,
                      up, wait_for)
 
 
@@ -372,6 +373,105 @@ def the_store_is_read_only(lab):
     store_is_sound(disk)
 
 
+def answers(worker):
+    return bool(select.select([worker.popen.stdout.fileno()], [], [], 0)[0])
+
+
+def held_publish(trainer, number):
+    """The last shard of a version is sealed while the disk is held: rank 1 waits for its answer."""
+    trainer.publish_shard(0, number)
+    rank = trainer.ranks[1]
+    return rank, dict(model="policy", run=trainer.runs[1]["run"], number=number, shard=1, shards=2)
+
+
+@scenario
+def the_disk_takes_its_time(lab):
+    """P6 P3: while a sync of the store is held, status answers, the link stays up and a worker goes through a version; the
+    version whose ready is on its way to the disk is told to nobody. Then everything follows, also after SIGTERM."""
+    east, west, _ = lab.east_west(through_link=False)
+    east.extra["store"] = {"slow_ms": 600000}
+    west.models["policy"]["keep"] = 1
+    disk = SlowDisk(east)
+    east.start(env=disk.env)
+    west.start()
+    path = lab.weights(1)[0]
+    trainer = Trainer(lab, east, path)
+    first = trainer.publish(1)
+    west.wait_holds(first)
+    reader = Rollout(lab, east, "reader", path)
+    rank, shard = held_publish(trainer, 2)
+    wait_for("all is on disk", lambda: east.control("status")["store_waiting"] == 0)
+    disk.hold()
+    rank.send("publish", **shard)
+    wait_for("the sync is held", lambda: east.control("status")["store_waiting"] > 0)
+    begun = east.control("status")["uptime_s"]
+    reader.stage(first)
+    reader.activate(first)
+    reader.check(path)
+    wait_for("three heartbeats", lambda: east.control("status")["uptime_s"] > begun + 1)
+    link = east.link("west")
+    expect("link", (link["state"], link["sessions"]), ("up", 1))
+    second = next(v for v in east.control("versions")["versions"] if v["number"] == 2)
+    expect("saved", second["saved"], False)
+    expect("store_ok", east.control("status")["store_ok"], True)
+    if answers(rank) or any(v["number"] == 2 for v in west.control("versions")["versions"]):
+        raise Failed("version 2 was told before it was durable")
+    if east.daemon.logged("version.state", "number=2", "state=ready"):
+        raise Failed("version 2 was logged as ready before it was durable")
+    disk.let_go()
+    expect("publish", rank.receive()["status"], "ok")
+    west.wait_holds(second["uid"])
+    disk.hold()
+    withdrawal = socket.socket(socket.AF_UNIX)
+    withdrawal.connect(str(east.control_socket))
+    withdrawal.sendall(b'{"schema": 1, "cmd": "withdraw", "model": "policy", "version": "2"}\n')
+    wait_for("the withdrawal waits for the disk", lambda: east.version(second["uid"])["state"] == "withdrawn")
+    if west.version(second["uid"])["state"] == "withdrawn" or select.select([withdrawal], [], [], 0)[0]:
+        raise Failed("a withdrawal was told before it was durable")
+    east.daemon.popen.terminate()
+    wait_for("it drains", lambda: east.daemon.logged("drain.begin"))
+    disk.let_go()
+    expect("exit code", east.daemon.popen.wait(20), 0)
+    if not east.daemon.logged("drain.end", "rows_unwritten=0"):
+        raise Failed("the drain did not wait for the disk")
+    east.start(env=disk.env)
+    expect("after the drain", east.version(second["uid"])["state"], "withdrawn")
+    wait_for("west hears of it", lambda: west.version(second["uid"])["state"] == "withdrawn")
+
+
+@scenario
+def the_disk_does_not_answer(lab):
+    """P6 P10: a sync that takes longer than store.slow_ms is a store that fails: told once, publishing refused, what is held
+    served; when the disk answers, all is written in order."""
+    east = lab.site("east")
+    east.models["policy"] = dict(home="east")
+    east.extra["store"] = {"slow_ms": 1000, "path": lab.arena_dir / "store.sqlite"}  # where no other sync is slow
+    disk = SlowDisk(east)
+    east.start(env=disk.env)
+    path = lab.weights(1)[0]
+    trainer = Trainer(lab, east, path)
+    first = trainer.publish(1)
+    east.wait_holds(first)
+    wait_for("all is on disk", lambda: east.control("status")["store_waiting"] == 0)
+    disk.hold()
+    publish_refused(trainer, 2)
+    publish_refused(trainer, 2)
+    status = east.control("status")
+    expect("store_ok", status["store_ok"], False)
+    expect("told", len(east.daemon.logged("store.failed", "store.slow_ms")), 1)
+    reader = Rollout(lab, east, "reader", path)
+    reader.stage(first)
+    reader.activate(first)
+    reader.check(path)
+    disk.let_go()
+    wait_for("the store recovers", lambda: east.control("status")["store_ok"])
+    second = trainer.publish(2)
+    east.wait_holds(second)
+    east.kill()
+    east.start()
+    expect("held", east.holds(second), True)
+
+
 @scenario
 def a_damaged_store(lab):
     """P10: a damaged store stops the start with a line that names the file."""
@@ -428,6 +528,34 @@ def a_start_without_what_it_needs_ends_or_serves(lab):
             raise Failed(f"a start without {point} {n} ended without a line that says why")
     if ended < 10 or served < 3:
         raise Failed(f"{ended} starts ended and {served} served: the faults did not hit")
+
+
+@scenario
+def sessions_are_bounded(lab):
+    """P7 P10: with session.max workers the next is refused with the reason; connections that say nothing are bounded too, and
+    those who are in go on."""
+    east = lab.site("east")
+    east.models["policy"] = dict(home="east")
+    east.extra["session"] = {"max": 16, "lease_ms": 60000}
+    east.start()
+    workers = [Worker(lab, f"w{i}", east) for i in range(16)]
+    Worker(lab, "late").refused("site_nomem", "open", gateway=f"unix:{east.session_socket}", name="late", host="h")
+    silent = []
+    for _ in range(100):
+        s = socket.socket(socket.AF_UNIX)
+        s.connect(str(east.session_socket))
+        silent.append(s)
+    wait_for("connections are refused", lambda: east.counters()["sessions_refused"] >= 20)
+    expect("told", len(east.daemon.logged("session.refused", "too_many")), 1)
+    if not 16 <= east.control("status")["session_count"] <= 80:
+        raise Failed("connections are not bounded")
+    workers[0].ok("run", model="policy", key="k")
+    for s in silent:
+        s.close()
+    wait_for("they are gone", lambda: east.control("status")["session_count"] <= 17)
+    workers.pop().kill()
+    wait_for("one is gone", lambda: len(east.control("status")["sessions"]) == 15)
+    Worker(lab, "next", east)
 
 
 @scenario

@@ -49,6 +49,71 @@ static void nothing_is_lost_when_nobody_drains(void **state)
     site_close(&s);
 }
 
+/* P3: while a row is on its way to the disk, nothing comes out that others could build on; all else does. */
+static void what_rests_on_an_unsaved_row_waits(void **state)
+{
+    (void)state;
+    struct site s;
+    east_open(&s, 1);
+    const struct tb_name policy = name_of("policy");
+    const struct tb_id v5 = id_of(5), none = {{0}};
+    come(&s, "rank");
+    come(&s, "a");
+    come(&s, "b");
+    CHECK_OK(run_open(&s, "rank", "k", 100));
+    CHECK_OK(join(&s, "a", "g", 0, 1));
+    wait_for(&s, "a", TB_CATALOG_WAIT_LATEST, 0, 0, 1000);
+    wait_for(&s, "b", TB_CATALOG_WAIT_EXACT, 99, 0, 100);
+    tb_catalog_unsaved(s.c, &policy, &none);
+    tb_catalog_unsaved(s.c, &policy, &v5); /* before there is a v5: counted for its model */
+    publish_whole(&s, "rank", 5);
+    tb_catalog_unsaved(s.c, &policy, &v5);
+    CHECK_OK(stage(&s, "a", 5));
+    said(&s, "[   0] store run k published, last 5\n"
+             "[   0] store v5 kept: whole_here\n"
+             "[   0] store head v5\n");
+    const char *const all[] = {"rank", "a", "b", NULL};
+    pass_ms(&s, 200, all);
+    said(&s, "[ 100] answer 2: timeout\n"); /* the clock needs no disk */
+    tb_catalog_saved(s.c, &policy, &v5);    /* what is about that version alone */
+    said(&s, "[ 200] peers v5 whole\n"
+             "[ 200] tell rank v5 kept\n"
+             "[ 200] plan a v5 from gateway\n");
+    tb_catalog_saved(s.c, &policy, &v5);
+    said(&s, "");
+    tb_catalog_saved(s.c, &policy, &none);
+    said(&s, "[ 200] answer 1: v5 whole\n");
+    site_close(&s);
+}
+
+/* P6: one model's rows hold up no other model, and a version's rows no other version of it. */
+static void an_unsaved_row_holds_up_its_own_alone(void **state)
+{
+    (void)state;
+    struct site s;
+    east_open(&s, 2);
+    const struct tb_name policy = name_of("policy"), other = name_of("other");
+    const struct tb_id v6 = id_of(6);
+    come(&s, "rank");
+    come(&s, "a");
+    CHECK_OK(run_open(&s, "rank", "k", 100));
+    wait_for(&s, "a", TB_CATALOG_WAIT_LATEST, 0, 0, 1000);
+    publish_whole(&s, "rank", 5);
+    tb_catalog_unsaved(s.c, &other, &v6);
+    tb_catalog_saved(s.c, &other, &v6); /* unknown: nothing */
+    publish_whole(&s, "rank", 6);
+    tb_catalog_unsaved(s.c, &policy, &v6);
+    hush(&s);
+    CHECK_OK(join(&s, "a", "g", 0, 1));
+    CHECK_OK(stage(&s, "a", 5));
+    said(&s, "[   0] plan a v5 from gateway\n");
+    tb_catalog_saved(s.c, &policy, &v6);
+    said(&s, "[   0] peers v6 whole\n"
+             "[   0] tell rank v6 kept\n"
+             "[   0] answer 1: v6 whole\n");
+    site_close(&s);
+}
+
 static enum tb_status hop_lost_any(struct site *s, const char *who, uint64_t uid)
 {
     const struct tb_id session = session_of(who), v = id_of(uid);
@@ -175,6 +240,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(durable_things_come_out_first),
         cmocka_unit_test(nothing_is_lost_when_nobody_drains),
+        cmocka_unit_test(what_rests_on_an_unsaved_row_waits),
+        cmocka_unit_test(an_unsaved_row_holds_up_its_own_alone),
         cmocka_unit_test(random_requests_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

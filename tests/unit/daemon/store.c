@@ -293,6 +293,34 @@ static void a_full_file_refuses_and_recovers(void **state)
     tb_store_close(store);
 }
 
+/* P3: a batch is on disk as a whole or not at all. */
+static void a_batch_is_all_or_nothing(void **state)
+{
+    (void)state;
+    struct tb_store *store = open_good();
+    static struct tb_store_row rows[4];
+    for (uint64_t i = 0; i < 2; i++) {
+        rows[i] = (struct tb_store_row){.kind = TB_STORE_VERSION, .version = make_version(i + 1)};
+        snprintf(rows[i].what, sizeof rows[i].what, "batch");
+    }
+    rows[2] = (struct tb_store_row){.kind = TB_STORE_INCARNATION, .incarnation = 90};
+    rows[3] = (struct tb_store_row){.kind = TB_STORE_RUN, .run = make_run(1)};
+    assert_int_equal(tb_store_rows(store, rows, 4), TB_OK);
+    assert_int_equal(rows[2].incarnation, 90);
+    assert_int_equal(ask("SELECT COUNT(*) FROM version"), 2);
+    assert_int_equal(ask("SELECT COUNT(*) FROM audit WHERE what='batch'"), 2);
+    assert_int_equal(ask("SELECT COUNT(*) FROM run"), 1);
+    rows[0].version = make_version(3);
+    rows[1].version = make_version(4);
+    rows[3].kind = (enum tb_store_row_kind)9; /* nothing writes it */
+    assert_int_equal(tb_store_rows(store, rows, 4), TB_BAD_ARGUMENT);
+    assert_int_equal(ask("SELECT COUNT(*) FROM version"), 2);
+    assert_int_equal(ask("SELECT CAST(value AS INTEGER) FROM meta WHERE name='incarnation'"), 90);
+    assert_int_equal(tb_store_rows(store, rows, 3), TB_OK); /* and the store is as good as before */
+    assert_int_equal(ask("SELECT COUNT(*) FROM version"), 4);
+    tb_store_close(store);
+}
+
 static void a_store_that_turns_read_only_says_so(void **state)
 {
     (void)state;
@@ -391,6 +419,7 @@ int main(void)
         TEST(a_second_process_is_refused),
         TEST(a_read_only_file_is_refused),
         TEST(a_full_file_refuses_and_recovers),
+        TEST(a_batch_is_all_or_nothing),
         TEST(a_store_that_turns_read_only_says_so),
         TEST(damage_is_a_clear_error),
         TEST(rows_that_make_no_sense_are_refused),
