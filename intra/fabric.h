@@ -144,6 +144,8 @@ struct tb_hop_stats {
     enum tb_transport transport;
     tb_time_ns open_at, last_at;
 };
+/* Closes it, and says what it came to: a chunk is held a moment before it is counted, so only then is the count whole. */
+void tb_hop_close_counted(struct tb_hop *hop, struct tb_hop_stats *last_out);
 void tb_hop_stats(const struct tb_hop *hop, struct tb_hop_stats *stats_out);
 
 #endif

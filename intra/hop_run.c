@@ -635,7 +635,7 @@ static void close_run(struct tb_fabric_job *job)
     end_for_owner((struct tb_hop *)((char *)job - offsetof(struct tb_hop, close)));
 }
 
-void tb_hop_close(struct tb_hop *hop)
+void tb_hop_close_counted(struct tb_hop *hop, struct tb_hop_stats *last_out)
 {
     struct tb_fabric *f = hop->fabric;
     TB_ASSERT(!tb_fabric_on_thread(f));
@@ -645,7 +645,14 @@ void tb_hop_close(struct tb_hop *hop)
     while (!hop->closed)
         pthread_cond_wait(&f->changed, &f->lock);
     pthread_mutex_unlock(&f->lock);
+    *last_out = hop->stats;
     hop_free(hop);
+}
+
+void tb_hop_close(struct tb_hop *hop)
+{
+    struct tb_hop_stats last;
+    tb_hop_close_counted(hop, &last);
 }
 
 void tb_hop_stats(const struct tb_hop *hop, struct tb_hop_stats *stats_out)

@@ -147,12 +147,11 @@ void tb_landing_from(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 static void hop_close(struct tb_copy_hop *h)
 {
     if (h->hop == NULL) return;
-    struct tb_hop_stats stats;
-    tb_hop_stats(h->hop, &stats);
-    h->copy->hop_wire_bytes += stats.bytes_read;
     struct tb_hop *hop = h->hop;
+    struct tb_hop_stats last;
     h->hop = NULL;
-    tb_hop_close(hop);
+    tb_hop_close_counted(hop, &last);
+    h->copy->hop_wire_bytes += last.bytes_read;
 }
 
 static void hop_free(struct tb_copy_hop *h)

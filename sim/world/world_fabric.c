@@ -187,8 +187,9 @@ static void aims_drop(struct tb_hop *h)
     h->aim_count = 0;
 }
 
-void tb_hop_close(struct tb_hop *h)
+void tb_hop_close_counted(struct tb_hop *h, struct tb_hop_stats *last_out)
 {
+    *last_out = h->stats;
     struct tb_hop **at = &h->fabric->hops;
     while (*at != h)
         at = &(*at)->next;
@@ -196,6 +197,12 @@ void tb_hop_close(struct tb_hop *h)
     aims_drop(h);
     tb_free(h->source_memory);
     tb_free(h);
+}
+
+void tb_hop_close(struct tb_hop *h)
+{
+    struct tb_hop_stats last;
+    tb_hop_close_counted(h, &last);
 }
 
 void tb_hop_stats(const struct tb_hop *hop, struct tb_hop_stats *stats_out)
