@@ -574,6 +574,7 @@ def run(scenario, command, seed, netem, json_file):
                 signal_command(child, signal.SIGTERM, alone)
             os.close(lifeline)
             os.waitpid(keeper, 0)
+            end_all(lambda: marked(wan.folder))  # COMMAND may have ended before its keeper saw that the lifeline had
             raise
         os.close(lifeline)
         code = os.waitstatus_to_exitcode(status)
