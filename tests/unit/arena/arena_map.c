@@ -54,7 +54,8 @@ static void mapped_bytes_cost_no_fault(void **state)
         tb_arena_close(arena);
         skip();
     }
-    assert_in_range(faults_of_landing(arena), 0, 64);
+    /* Of 4096 pages. ASan's own shadow has one for each eight of ours. */
+    assert_in_range(faults_of_landing(arena), 0, 4096 / 8 + 64);
     tb_arena_close(arena);
 }
 
