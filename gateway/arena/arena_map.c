@@ -1,8 +1,8 @@
 /* arena_map.c - the mapping made ahead of use, in background. Landing otherwise pays a page fault for each 4 KiB at first
  * touch, 0.8 core-seconds a GiB. The bytes are allocated already. */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -37,16 +37,15 @@ static uint64_t smaps_sum(FILE *smaps, uintptr_t at)
     uint64_t sum = 0;
     bool ours = false;
     while (fgets(line, sizeof line, smaps) != NULL) {
-        uintptr_t first, end;
-        uint64_t kib;
-        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &first, &end) == 2) {
+        char *end = line;
+        const uint64_t first = strtoull(line, &end, 16);
+        if (*end == '-') { /* a mapping's first line: ADDRESS-ADDRESS */
             if (ours) break;
             ours = first == at;
         }
         for (size_t i = 0; ours && i < sizeof names / sizeof names[0]; i++) {
-            if (strncmp(line, names[i], strlen(names[i])) == 0 &&
-                sscanf(line + strlen(names[i]), "%" SCNu64, &kib) == 1)
-                sum += kib << 10;
+            if (strncmp(line, names[i], strlen(names[i])) == 0)
+                sum += strtoull(line + strlen(names[i]), NULL, 10) << 10;
         }
     }
     return sum;
