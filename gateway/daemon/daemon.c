@@ -123,6 +123,23 @@ static void goodput_measure(struct tb_daemon *d)
     }
 }
 
+/* Seals and crossings that found no room in the arena. */
+static void room_retry(struct tb_daemon *d)
+{
+    tb_seals_retry(d);
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
+        tb_crossing_retry(c);
+}
+
+/* P6: a catalog that recovers evicts nothing. Who waits for room asks in the turn in which it has recovered: nothing else
+ * frees any. */
+static void catalog_tick(struct tb_daemon *d, tb_time_ns now)
+{
+    const bool recovering = tb_catalog_recovering(d->catalog);
+    tb_catalog_tick(d->catalog, now);
+    if (recovering && !tb_catalog_recovering(d->catalog)) room_retry(d);
+}
+
 static void tick(uv_timer_t *timer)
 {
     struct tb_daemon *d = timer->data;
@@ -137,13 +154,10 @@ static void tick(uv_timer_t *timer)
         d->slow_at = now;
         goodput_measure(d);
         tb_persist_tick(d);
-        tb_seals_retry(d);
-        for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
-            tb_crossing_retry(
-                c); /* a catalog that recovers evicts nothing, and frees no room by itself afterwards */
+        room_retry(d);
         tb_sessions_tick(d, tb_clock_wall_ms() / 1000);
     }
-    tb_catalog_tick(d->catalog, now);
+    catalog_tick(d, now);
     (void)tb_daemon_settle(d);
     const uint64_t next = busy ? TICK_BUSY_MS : TICK_IDLE_MS;
     if (!d->draining && next != d->tick_ms) {
