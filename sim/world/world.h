@@ -254,6 +254,7 @@ bool world_uv_run(struct process *p); /* what is due; true: something was */
 
 /* world_chan.c */
 bool world_chan_run(void);
+uint32_t world_chan_count(const struct process *p); /* connections that it has an end of */
 void world_chan_process_ended(struct process *p, uint32_t life, bool machine);
 void world_connections_break(uint32_t a, uint32_t b, bool all); /* one stream, or all, of a pair of sites */
 void world_connections_sweep(void);

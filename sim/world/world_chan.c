@@ -477,6 +477,18 @@ void world_connections_break(uint32_t a, uint32_t b, bool all)
     }
 }
 
+uint32_t world_chan_count(const struct process *p)
+{
+    uint32_t count = 0;
+    for (const struct connection *c = the->connections; c != NULL; c = c->next) {
+        for (int i = 0; i < 2; i++) {
+            const struct tb_chan *e = &c->ends[i];
+            count += e->process == p && e->life == p->life && e->state != CHAN_NONE && !e->dead;
+        }
+    }
+    return count;
+}
+
 static void connection_free(struct connection *c)
 {
     world_pipe_drop(&c->ends[0].in, true);
