@@ -274,7 +274,7 @@ enum tb_status tb_catalog_arena_progress(struct tb_catalog *c, tb_time_ns now, c
     const enum tb_status found = find_shard(c, uid, shard, held_chunks, &i);
     if (found != TB_OK) return found;
     if (held_chunks <= version_at(c, i)->shards[shard].held_chunks) return TB_OK;
-    version_at(c, i)->moved_at = c->now;
+    version_at(c, i)->moved_at = version_at(c, i)->fed_at = c->now;
     set_shard_held(c, i, shard, held_chunks);
     if (tb_version_here(version_at(c, i))) tb_groups_touch(c, version_at(c, i)->model);
     return tb_catalog_settle(c, TB_OK);
@@ -290,6 +290,7 @@ enum tb_status tb_catalog_arena_shrunk(struct tb_catalog *c, tb_time_ns now, con
     if (held_chunks >= version_at(c, i)->shards[shard].held_chunks) return TB_BAD_ARGUMENT;
     set_shard_held(c, i, shard, held_chunks);
     version_at(c, i)->cross_begun = false; /* it has to be asked for again */
+    version_at(c, i)->had_more = true;
     tb_catalog_touch_version(c, i);
     return tb_catalog_settle(c, TB_OK);
 }

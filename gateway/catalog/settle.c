@@ -239,6 +239,12 @@ static void forgive_pause(struct tb_catalog *c, tb_time_ns now)
         struct session *s = session_at(c, i);
         s->lease_until = tb_time_add(s->lease_until, pause);
     }
+    EACH(c->versions, i)
+    {
+        struct version *v = version_at(c, i);
+        v->lacks_since = tb_time_add(v->lacks_since, pause);
+        v->fed_at = tb_time_add(v->fed_at, pause);
+    }
 }
 
 static void end_recovery(struct tb_catalog *c)
@@ -264,7 +270,8 @@ void tb_catalog_tick(struct tb_catalog *c, tb_time_ns now)
     if (c->now >= c->recovers_until) end_recovery(c);
     tb_plans_tick(c);
     tb_sites_tick(c);
-    if (tb_unpublish_deadline(c) <= c->now) EACH(c->versions, i) tb_catalog_touch_version(c, i);
+    if (tb_time_min(tb_unpublish_deadline(c), tb_versions_deadline(c)) <= c->now)
+        EACH(c->versions, i) tb_catalog_touch_version(c, i);
     if (tb_catalog_crossing_deadline(c) <= c->now) EACH(c->models, m) tb_catalog_touch_model(c, m);
     if (tb_waits_deadline(c) <= c->now) c->waits_touched = true;
     (void)tb_catalog_settle(c, TB_OK);
@@ -276,6 +283,7 @@ tb_time_ns tb_catalog_next_deadline(const struct tb_catalog *c)
     at = tb_time_min(at, tb_leases_deadline(c));
     at = tb_time_min(at, tb_waits_deadline(c));
     at = tb_time_min(at, tb_unpublish_deadline(c));
+    at = tb_time_min(at, tb_versions_deadline(c));
     at = tb_time_min(at, tb_catalog_crossing_deadline(c));
     return tb_time_min(at, tb_plans_deadline(c));
 }

@@ -132,7 +132,10 @@ enum tb_status tb_catalog_site_progress(struct tb_catalog *c, tb_time_ns now,
     const bool flips = (p->whole && !ref->whole) || (p->activated && !ref->activated);
     if (!flips && p->held_chunks <= ref->held_chunks) return TB_DONE_BEFORE;
     if (ref->held_chunks == 0) ref->since = c->now;
-    if (p->held_chunks > ref->held_chunks) ref->held_chunks = p->held_chunks;
+    if (p->held_chunks > ref->held_chunks) {
+        ref->held_chunks = p->held_chunks;
+        tb_version_fed(c, ref);
+    }
     ref->total_chunks = version_at(c, i)->chunk_count;
     ref->whole = ref->whole || p->whole;
     ref->activated = ref->activated || p->activated;

@@ -135,6 +135,9 @@ struct version {
     tb_time_ns moved_at; /* when its crossing began, or last brought a chunk */
     bool stands_told;    /* scratch of sites.c */
     bool wanted;         /* an exact wait asks for it */
+    bool had_more;       /* chunks that are not here were, in this life, and others may have read them */
+    bool lacks;          /* home: some shard has no sure holder, since: */
+    tb_time_ns lacks_since, fed_at; /* fed: a holder that was there by then last told of more chunks */
     tb_time_ns refused_until;
     bool activated_here; /* by every group of the model */
     bool whole_told;     /* SITE_STATE said whole */
@@ -363,6 +366,9 @@ void tb_version_end(struct tb_catalog *c, uint32_t version, enum tb_catalog_stat
 /* What a caller gets who asks about an ended version; TB_OK while it is open or lives. */
 enum tb_status tb_version_status(const struct tb_catalog *c, const struct version *v);
 void tb_version_settle(struct tb_catalog *c, uint32_t version);
+/* This reference told of more chunks. */
+void tb_version_fed(struct tb_catalog *c, const struct reference *ref);
+tb_time_ns tb_versions_deadline(const struct tb_catalog *c); /* of the next verdict of loss */
 /* A reliable whole replica other than the gateway's. */
 bool tb_version_whole_elsewhere(const struct tb_catalog *c, const struct version *v);
 void tb_version_name_ready(struct tb_catalog *c, uint32_t version);

@@ -536,18 +536,61 @@ static void settle_kept(struct tb_catalog *c, uint32_t version)
     tb_references_tell(c, version, TB_OK, false);
 }
 
+static uint32_t shard_lacking(const struct tb_catalog *c, const struct version *v)
+{
+    if (v->whole || tb_version_whole_elsewhere(c, v)) return NONE;
+    for (uint32_t s = 0; s < v->key.shard_count; s++)
+        if (!tb_shard_whole(v, s) && !tb_shard_published(c, v, s)) return s;
+    return NONE;
+}
+
+/* Chunks leave a rank by way of home alone: what home never held, no reader has. A chunk that rotted a worker or a site in the
+ * middle of its reading may have. (A catalog that came back gave them its recovery.) */
+static bool others_may_have(const struct tb_catalog *c, const struct version *v)
+{
+    if (!v->had_more) return false;
+    EACH_REFERENCE(c, v, r) if (reference_at(c, r)->kind != TB_REFERENCE_PUBLISHER) return true;
+    return false;
+}
+
+/* Who has what is known by counts, so it is waited for: a worker becomes whole from what is left here, and is read; a site is
+ * asked. Nothing new in a lease time: it is not there. */
+static tb_time_ns hope_ends(const struct tb_catalog *c, const struct version *v)
+{
+    if (!others_may_have(c, v)) return c->now;
+    const tb_time_ns since = v->fed_at > v->lacks_since ? v->fed_at : v->lacks_since;
+    return tb_time_add(since, c->config.lease_ns);
+}
+
+/* Readers that come later can only copy from these: so the wait ends (P6). */
+void tb_version_fed(struct tb_catalog *c, const struct reference *ref)
+{
+    struct version *v = version_at(c, ref->version);
+    if (v->lacks && ref->since <= v->lacks_since) v->fed_at = c->now;
+}
+
+tb_time_ns tb_versions_deadline(const struct tb_catalog *c)
+{
+    tb_time_ns at = TB_TIME_NEVER;
+    EACH(c->versions, i)
+    {
+        const struct version *v = version_at(c, i);
+        if (v->lacks && tb_version_lives(v)) at = tb_time_min(at, hope_ends(c, v));
+    }
+    return at;
+}
+
 /* Home judges: other sites know only a part of the holders. */
 static void settle_lost(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
     if (c->recovering || !model_at(c, v->model)->config.is_home) return;
-    if (v->whole || tb_version_whole_elsewhere(c, v)) return;
-    for (uint32_t s = 0; s < v->key.shard_count; s++) {
-        if (tb_shard_whole(v, s) || tb_shard_published(c, v, s)) continue;
-        v->blamed_shard = s;
-        tb_version_end(c, version, TB_VERSION_ENDED_LOST, "no_holder");
-        return;
-    }
+    const uint32_t lacking = shard_lacking(c, v);
+    if (lacking != NONE && !v->lacks) v->lacks_since = c->now;
+    v->lacks = lacking != NONE;
+    if (!v->lacks || c->now < hope_ends(c, v)) return;
+    v->blamed_shard = lacking;
+    tb_version_end(c, version, TB_VERSION_ENDED_LOST, "no_holder");
 }
 
 static void settle_site_state(struct tb_catalog *c, uint32_t version)

@@ -16,7 +16,10 @@ static void note_held(struct tb_catalog *c, uint32_t r, uint32_t held_chunks, bo
 {
     struct reference *ref = reference_at(c, r);
     const bool first = ref->held_chunks == 0 && held_chunks > 0;
-    if (held_chunks > ref->held_chunks) ref->held_chunks = held_chunks;
+    if (held_chunks > ref->held_chunks) {
+        ref->held_chunks = held_chunks;
+        tb_version_fed(c, ref);
+    }
     if (first) tb_catalog_touch_version(c, ref->version);
     if (!whole || ref->whole) return;
     ref->whole = true;

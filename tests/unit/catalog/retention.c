@@ -220,6 +220,36 @@ static void a_site_that_is_taking_it_pins_it(void **state)
     site_close(&s);
 }
 
+/* P6: nor does one that waits for a rotten chunk, once there is a newer: what has no sure holder holds up nothing. */
+static void one_that_may_be_lost_makes_room_for_a_newer(void **state)
+{
+    (void)state;
+    struct site s;
+    east(&s, 2);
+    const struct tb_name west = name_of("west");
+    const struct tb_id v4 = id_of(4), rank = session_of("rank");
+    struct tb_catalog_room got;
+    publish_whole(&s, "rank", 4);
+    CHECK_OK(tb_catalog_site_up(s.c, s.now, &west, true));
+    const struct tb_catalog_site_progress p = {.site = west, .uid = v4, .held_chunks = 3};
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+    tb_catalog_session_close(s.c, s.now, &rank);
+    CHECK_OK(tb_catalog_arena_shrunk(s.c, s.now, &v4, 0, SHARD_CHUNKS - 1));
+    assert_string_equal(state_of(&s, 4), "kept");
+    CHECK_STATUS(room(&s, SHARD_BYTES, &got), TB_SITE_NOMEM); /* it is the head */
+    come(&s, "rank-1");
+    CHECK_OK(run_open(&s, "rank-1", "l", 101));
+    CHECK_OK(version_open(&s, "rank-1", 5, 1, 5));
+    CHECK_OK(seal(&s, "rank-1", 5, 0, 50));
+    assert_string_equal(state_of(&s, 5), "ready");
+    hush(&s);
+    CHECK_STATUS(room(&s, SHARD_BYTES, &got), TB_AGAIN);
+    said(&s, "[   0] evict v4: ok\n");
+    gone(&s, 4);
+    assert_string_equal(state_of(&s, 4), "retired");
+    site_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -231,6 +261,7 @@ int main(void)
         cmocka_unit_test(room_is_made_in_order),
         cmocka_unit_test(a_whole_one_goes_before_an_older_partial_one),
         cmocka_unit_test(a_site_that_is_taking_it_pins_it),
+        cmocka_unit_test(one_that_may_be_lost_makes_room_for_a_newer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

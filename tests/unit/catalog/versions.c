@@ -280,6 +280,123 @@ static void a_site_that_has_it_whole_keeps_it_too(void **state)
     site_close(&s);
 }
 
+/* v5 is whole here, w0 has 6 chunks of it, its rank is gone; a second later one of ours rots. */
+static void rots_under_a_reader(struct site *s)
+{
+    const struct tb_id rank = session_of("rank-0"), v5 = id_of(5);
+    const char *const renewing[] = {"w0", "rank-1", NULL};
+    trainer(s);
+    s->left_out = NOT_STORE | NOT_PLANS | NOT_PEERS;
+    publish_whole(s, "rank-0", 5);
+    come(s, "w0");
+    CHECK_OK(join(s, "w0", "g", 0, 1));
+    CHECK_OK(stage(s, "w0", 5));
+    CHECK_OK(export_of(s, "w0", 5, 6));
+    tb_catalog_session_close(s->c, s->now, &rank);
+    pass_ms(s, 1000, renewing);
+    hush(s);
+    CHECK_OK(tb_catalog_arena_shrunk(s->c, s->now, &v5, 0, SHARD_CHUNKS - 1));
+}
+
+/* P6: what was here may be with a reader that has a part: it becomes whole from the rest, and gives it back. */
+static void a_rotten_chunk_comes_back_from_a_reader(void **state)
+{
+    (void)state;
+    struct site s;
+    const char *const renewing[] = {"w0", NULL};
+    rots_under_a_reader(&s);
+    pass_ms(&s, 9000, renewing);
+    assert_string_equal(state_of(&s, 5), "kept");
+    CHECK_OK(progress(&s, "w0", 5, 8)); /* moves: a lease time from here, */
+    pass_ms(&s, 9000, renewing);
+    pause_ms(&s, 60000); /* of which a pause of the process is no part */
+    pass_ms(&s, 500, renewing);
+    assert_string_equal(state_of(&s, 5), "kept");
+    CHECK_OK(staged(&s, "w0", 5));
+    said(&s, "[11000] lost rank-1\n"
+             "[79500] land v5 all of w0\n"
+             "[79500] go w0 v5\n");
+    land(&s, 5, 0, SHARD_CHUNKS);
+    pass_ms(&s, 20000, NULL);
+    assert_string_equal(state_of(&s, 5), "kept");
+    site_close(&s);
+}
+
+/* The twin: nothing comes for a lease time, whoever joins meanwhile; the verdict has a deadline of its own. */
+static void a_rotten_chunk_that_no_reader_has_is_lost(void **state)
+{
+    (void)state;
+    struct site s;
+    const char *const renewing[] = {"w0", "w1", "rank-1", NULL};
+    rots_under_a_reader(&s);
+    come(&s, "w1");
+    pass_ms(&s, 5000, renewing);
+    pause_ms(&s, 60000); /* counts as one tick: 100 ms */
+    pass_ms(&s, 50, renewing);
+    CHECK_OK(join(&s, "w1", "h", 0, 1));
+    CHECK_OK(stage(&s, "w1", 5));
+    CHECK_OK(export_of(&s, "w1", 5, 6)); /* a copy of what is known */
+    pass_ms(&s, 4850, renewing);
+    assert_string_equal(state_of(&s, 5), "kept");
+    assert_true(tb_catalog_next_deadline(s.c) == tb_time_add(s.now, TB_MS(50)));
+    pass_ms(&s, 50, renewing);
+    assert_string_equal(state_of(&s, 5), "lost");
+    site_close(&s);
+    rots_under_a_reader(&s);
+    const struct tb_id worker = session_of("w0");
+    tb_catalog_session_close(s.c, s.now, &worker); /* nobody is left to wait for */
+    assert_string_equal(state_of(&s, 5), "lost");
+    site_close(&s);
+}
+
+/* And from a site that is taking it. */
+static void a_rotten_chunk_comes_back_from_a_site(void **state)
+{
+    (void)state;
+    struct site s;
+    const struct tb_id rank = session_of("rank-0"), v5 = id_of(5);
+    struct tb_catalog_site_progress p = {.site = name_of("west"), .uid = v5, .held_chunks = 6};
+    trainer(&s);
+    publish_whole(&s, "rank-0", 5);
+    CHECK_OK(tb_catalog_site_up(s.c, s.now, &p.site, true));
+    struct tb_catalog_version_view view;
+    assert_true(tb_catalog_version_get(s.c, &v5, &view));
+    CHECK_OK(tb_catalog_remote_version(s.c, s.now, &p.site, &view.key, TB_VERSION_READY));
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+    tb_catalog_session_close(s.c, s.now, &rank);
+    hush(&s);
+    CHECK_OK(tb_catalog_arena_shrunk(s.c, s.now, &v5, 0, SHARD_CHUNKS - 1));
+    said(&s, "[   0] cross v5 from west\n");
+    assert_string_equal(state_of(&s, 5), "kept");
+    pass_ms(&s, 9000, NULL);
+    p.held_chunks = 7;
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+    pass_ms(&s, 9950, NULL);
+    assert_string_equal(state_of(&s, 5), "kept");
+    pass_ms(&s, 50, NULL);
+    assert_string_equal(state_of(&s, 5), "lost");
+    site_close(&s);
+}
+
+/* What was never here no reader can have: nobody waits for it. */
+static void a_reader_of_what_was_here_holds_up_no_verdict(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    come(&s, "w0");
+    CHECK_OK(join(&s, "w0", "g", 0, 1));
+    CHECK_OK(version_open(&s, "rank-0", 5, 1, 5));
+    CHECK_OK(seal(&s, "rank-0", 5, 0, 50));
+    land(&s, 5, 0, 7);
+    CHECK_OK(stage(&s, "w0", 5));
+    CHECK_OK(export_of(&s, "w0", 5, 6));
+    const struct tb_id rank = session_of("rank-0");
+    tb_catalog_session_close(s.c, s.now, &rank);
+    assert_string_equal(state_of(&s, 5), "lost");
+    site_close(&s);
+}
+
 /* At home, by an operator, for good; and nowhere else. */
 static void withdrawn_is_the_operators_word(void **state)
 {
@@ -343,6 +460,10 @@ int main(void)
         cmocka_unit_test(a_whole_worker_keeps_a_version_from_being_lost),
         cmocka_unit_test(a_spot_worker_does_not),
         cmocka_unit_test(a_site_that_has_it_whole_keeps_it_too),
+        cmocka_unit_test(a_rotten_chunk_comes_back_from_a_reader),
+        cmocka_unit_test(a_rotten_chunk_that_no_reader_has_is_lost),
+        cmocka_unit_test(a_rotten_chunk_comes_back_from_a_site),
+        cmocka_unit_test(a_reader_of_what_was_here_holds_up_no_verdict),
         cmocka_unit_test(withdrawn_is_the_operators_word),
         cmocka_unit_test(ended_versions_make_place),
     };
