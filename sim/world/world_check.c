@@ -87,12 +87,23 @@ void world_check_active(struct worker *k, uint32_t version)
     not_older_than_group(&the->sites[k->site], version, k->c.process->name);
 }
 
+/* Who stood still for longer than its lease is gone for its gateway, whatever it holds. One that recovers waits for all. */
+static bool has_lease(const struct site *s, const struct client *c)
+{
+    struct tb_catalog_session_view view;
+    const struct tb_catalog *catalog = s->daemon != NULL ? s->daemon->catalog : NULL;
+    return catalog == NULL || tb_catalog_recovering(catalog) ||
+           tb_catalog_session_get(catalog, &c->session, &view);
+}
+
 static uint64_t held_by_workers(const struct site *s, uint32_t version, uint32_t shard)
 {
     uint64_t held = 0;
-    for (uint32_t i = 0; i < s->worker_count; i++)
+    for (uint32_t i = 0; i < s->worker_count; i++) {
+        if (!has_lease(s, &s->workers[i].c)) continue;
         for (const struct staged *st = s->workers[i].staged; st != NULL; st = st->next)
             held |= st->version == version ? st->held[shard] : 0;
+    }
     return held;
 }
 
@@ -108,8 +119,8 @@ static bool hears(uint32_t site, uint32_t of)
            tb_time_since(stats.up_since, the->now) > TB_MS(the->sites[site].config.session_lease_ms);
 }
 
-/* A version is lost only when nobody holds some chunk: no gateway, no worker of that site, not the trainer. And nobody here
- * writes to sealed bytes, so none is broken. */
+/* A version is lost only when nobody that is heard of holds some chunk: no gateway, no worker of that site, not the trainer. And
+ * nobody here writes to sealed bytes, so none is broken. */
 void world_check_ended(uint32_t site, const struct tb_store_version *v)
 {
     const uint32_t version = world_version_find(&v->key.uid);
@@ -123,7 +134,8 @@ void world_check_ended(uint32_t site, const struct tb_store_version *v)
         uint64_t held = held_by_workers(&the->sites[site], version, i);
         for (uint32_t s = 0; s < the->site_count; s++)
             if (hears(site, s)) held |= world_arena_held(&the->sites[s].arena, version, i);
-        if (world_trainer_holds(version)) held = made->shards[i].held[0];
+        if (world_trainer_holds(version) && has_lease(&the->sites[0], &the->trainer.c))
+            held = made->shards[i].held[0];
         there &= held == made->shards[i].held[0];
         sealed &= made->kept_once;
     }
