@@ -65,7 +65,7 @@ static bool move_queued(struct sender *w, uint32_t row, uint32_t slot)
 {
     struct tb_parcel *p = &w->queued[row];
     if (p->count == 0) return false;
-    for (uint32_t k = p->first; k < p->first + p->count; k++)
+    for (uint32_t k = p->first; k < p->first + p->count && k < CHUNKS; k++)
         if (w->on[k] == 1) w->on[k] = slot < SLOTS ? (uint8_t)(slot + 2) : 0;
     if (slot < SLOTS)
         tb_crossing_taken(&w->c, p, slot);

@@ -169,8 +169,9 @@ struct space {
 
 static void take(struct space *s, uint32_t first, uint32_t count)
 {
-    for (uint32_t g = first; g < first + count; g++) {
-        assert_true(g < GRAINS && s->taken[g] == 0);
+    assert_true(first + count <= GRAINS);
+    for (uint32_t g = first; g < first + count && g < GRAINS; g++) {
+        assert_int_equal(s->taken[g], 0);
         s->taken[g] = (uint8_t)(first + 1);
     }
 }
