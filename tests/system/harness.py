@@ -645,8 +645,8 @@ class HugeMount:
         if [ "$2" = hugetlbfs ]; then
             size=$(awk '/^Hugepagesize:/ {print $2 * 1024}' /proc/meminfo)
             echo $((had + $3 / size + 1)) > $pool || exit 1
-            if [ $(cat $pool) -le $((had + $3 / size)) ]; then back; echo "this machine cannot set aside $3 bytes in huge pages" >&2; exit 1; fi
-            mount -t hugetlbfs tombolo-test "$1" || { back; exit 1; }
+            if [ $(cat $pool) -le $((had + $3 / size)) ]; then back "$1" "$2"; echo "this machine cannot set aside $3 bytes in huge pages" >&2; exit 1; fi
+            mount -t hugetlbfs tombolo-test "$1" || { back "$1" "$2"; exit 1; }
         else
             mount -t tmpfs -o huge=within_size,size="$3" tombolo-test "$1" || exit 1
         fi
