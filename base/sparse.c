@@ -46,13 +46,6 @@ static unsigned kind_width(unsigned kind)
 /* What the inner loops are made for: one copy of them each. */
 #define INLINE static inline __attribute__((always_inline))
 
-INLINE uint32_t element_load(const uint8_t *at, unsigned width)
-{
-    if (width == 4)
-        return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-    return width == 2 ? (uint32_t)at[0] | (uint32_t)at[1] << 8 : at[0];
-}
-
 INLINE void element_store(uint8_t *at, unsigned width, uint32_t x)
 {
     for (unsigned k = 0; k < width; k++)
@@ -151,53 +144,44 @@ struct odd {
     uint64_t magnitudes_sum;
 };
 
-/* What is written plain costs about 31 bits more than k and a one. */
-static inline uint32_t zeros_of(uint32_t n, unsigned k)
+INLINE uint32_t number_at(const void *numbers, unsigned bytes, size_t i)
 {
-    const uint32_t zeros = n >> k;
-    return zeros < 31 ? zeros : 31;
+    return bytes == 2 ? ((const uint16_t *)numbers)[i] : ((const uint32_t *)numbers)[i];
 }
 
-static uint64_t zeros_of_gaps(const uint16_t *gaps, size_t count, unsigned k)
+/* The zeros that Rice codes with k write; what is written plain costs about 31 bits more than k and a one. */
+INLINE uint64_t zeros_of(const void *numbers, unsigned bytes, size_t count, unsigned k)
 {
-    uint64_t zeros = 0;
-    for (size_t i = 0; i < count; i++)
-        zeros += zeros_of(gaps[i], k);
-    return zeros;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t zeros = number_at(numbers, bytes, i) >> k;
+        sum += zeros < 31 ? zeros : 31;
+    }
+    return sum;
 }
 
-static uint64_t zeros_of_magnitudes(const uint32_t *magnitudes, size_t count, unsigned k)
+/* Downward from what a mean would be right for while one less costs less: `count` bits saved and more zeros written.
+ * Real gaps and steps have longer tails than geometric ones, and their mean overrates them. */
+INLINE unsigned rice_search(const void *numbers, unsigned bytes, size_t count, unsigned k)
 {
-    uint64_t zeros = 0;
-    for (size_t i = 0; i < count; i++)
-        zeros += zeros_of(magnitudes[i], k);
-    return zeros;
-}
-
-/* Downward from what their mean would be right for while one less costs less: `count` bits saved and more zeros written.
- * Real gaps have longer tails than geometric ones, and their mean overrates them by a quarter of a bit. */
-static unsigned gaps_k(const uint16_t *gaps, size_t count, uint64_t sum)
-{
-    unsigned k = tb_rice_choose(sum, count, (1u << GAP_K_BITS) - 1);
-    uint64_t zeros = zeros_of_gaps(gaps, count, k);
+    uint64_t zeros = zeros_of(numbers, bytes, count, k);
     for (; k > 0; k--) {
-        const uint64_t more = zeros_of_gaps(gaps, count, k - 1);
+        const uint64_t more = zeros_of(numbers, bytes, count, k - 1);
         if (more - zeros >= count) break;
         zeros = more;
     }
     return k;
 }
 
+static unsigned gaps_k(const uint16_t *gaps, size_t count, uint64_t sum)
+{
+    return rice_search(gaps, sizeof *gaps, count, tb_rice_choose(sum, count, (1u << GAP_K_BITS) - 1));
+}
+
 static unsigned magnitudes_k(const struct odd *odd)
 {
-    unsigned k = tb_rice_choose(odd->magnitudes_sum, odd->count, (1u << STEP_K_BITS) - 1);
-    uint64_t zeros = zeros_of_magnitudes(odd->magnitudes, odd->count, k);
-    for (; k > 0; k--) {
-        const uint64_t more = zeros_of_magnitudes(odd->magnitudes, odd->count, k - 1);
-        if (more - zeros >= odd->count) break;
-        zeros = more;
-    }
-    return k;
+    const unsigned k = tb_rice_choose(odd->magnitudes_sum, odd->count, (1u << STEP_K_BITS) - 1);
+    return rice_search(odd->magnitudes, sizeof *odd->magnitudes, odd->count, k);
 }
 
 static void gaps_code(struct tb_bit_writer *w, const uint16_t *gaps, size_t count, uint64_t sum)
@@ -275,7 +259,7 @@ static void steps_code(struct tb_bit_writer *w, unsigned width, size_t count, st
 INLINE void step_apply(uint8_t *at, unsigned width, uint32_t magnitude, uint32_t negative)
 {
     const uint32_t mask = 0u - negative;
-    element_store(at, width, element_load(at, width) + ((magnitude ^ mask) + negative));
+    element_store(at, width, tb_sparse_element(at, width) + ((magnitude ^ mask) + negative));
 }
 
 /* First 1 or -1 everywhere, then what is odd gets the rest; the signs are read twice. False: damaged. */

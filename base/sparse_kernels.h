@@ -22,6 +22,14 @@ enum tb_sparse_kind {
     TB_SPARSE_BYTES = 5,
 };
 
+/* An element of `width` 1, 2 or 4 bytes as an integer. */
+static inline __attribute__((always_inline)) uint32_t tb_sparse_element(const uint8_t *at, unsigned width)
+{
+    if (width == 4)
+        return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+    return width == 2 ? (uint32_t)at[0] | (uint32_t)at[1] << 8 : at[0];
+}
+
 /* The keys of one class: low to high, both included. */
 struct tb_sparse_class {
     uint8_t low, high;

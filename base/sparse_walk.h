@@ -12,13 +12,6 @@ INLINE unsigned count_bits(uint64_t x)
     return (unsigned)__builtin_popcountll(x);
 }
 
-INLINE uint32_t element(const uint8_t *at, unsigned width)
-{
-    if (width == 4)
-        return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-    return width == 2 ? (uint32_t)at[0] | (uint32_t)at[1] << 8 : at[0];
-}
-
 /* Asks for a word of the next block. Coding what this one has takes as long as memory needs for the next. */
 INLINE void ahead(const uint8_t *word, unsigned width)
 {
@@ -31,7 +24,7 @@ INLINE void found_add(struct tb_sparse_found *f, struct tb_sparse_pair pair, uns
 {
     f->gaps[f->count] = (uint16_t)(rank - f->behind_last);
     f->differences[f->count++] =
-        element(pair.bytes + width * at, width) - element(pair.base + width * at, width);
+        tb_sparse_element(pair.bytes + width * at, width) - tb_sparse_element(pair.base + width * at, width);
     f->behind_last = rank + 1;
 }
 

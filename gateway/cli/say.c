@@ -78,15 +78,29 @@ enum tb_cli_exit tb_say_object(json_t *object)
     return flushed();
 }
 
+#define SAID_BYTES 1024
+
+/* What printf would say, fit for a terminal. */
+static void say_clean(char clean_out[SAID_BYTES], const char *format, va_list arguments)
+{
+    char text[SAID_BYTES];
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    tb_show_clean(text, clean_out, SAID_BYTES);
+}
+
+static void say_error_object(int status, const char *clean)
+{
+    (void)tb_say_object(json_pack("{s:i, s:b, s:s, s:s}", "schema", 1, "ok", 0, "status",
+                                  tb_status_name(status), "error", clean));
+}
+
 enum tb_cli_exit tb_say_failure(const struct tb_cli_call *call, int status, const char *format, ...)
 {
-    char text[1024];
-    char clean[1024];
+    char clean[SAID_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(text, sizeof text, format, arguments);
+    say_clean(clean, format, arguments);
     va_end(arguments);
-    tb_show_clean(text, clean, sizeof clean);
     const char *name = tb_status_name(status);
     if (!asked_for(call, "json")) {
         /* What the library said names its status already. */
@@ -94,24 +108,20 @@ enum tb_cli_exit tb_say_failure(const struct tb_cli_call *call, int status, cons
         (void)fprintf(stderr, "tombolo %s: %s%s%s%s\n", call->command->name, clean, named ? "" : " (",
                       named ? "" : name, named ? "" : ")");
     } else {
-        (void)tb_say_object(json_pack("{s:i, s:b, s:s, s:s}", "schema", 1, "ok", 0, "status",
-                                      tb_status_name(status), "error", clean));
+        say_error_object(status, clean);
     }
     return tb_cli_exit_of(status);
 }
 
 enum tb_cli_exit tb_say_usage(const char *command, bool json, const char *format, ...)
 {
-    char text[1024];
-    char clean[1024];
+    char clean[SAID_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(text, sizeof text, format, arguments);
+    say_clean(clean, format, arguments);
     va_end(arguments);
-    tb_show_clean(text, clean, sizeof clean);
     if (json)
-        (void)tb_say_object(json_pack("{s:i, s:b, s:s, s:s}", "schema", 1, "ok", 0, "status",
-                                      tb_status_name(TB_BAD_ARGUMENT), "error", clean));
+        say_error_object(TB_BAD_ARGUMENT, clean);
     else
         (void)fprintf(stderr, "tombolo%s%s: %s\n", command[0] == '\0' ? "" : " ", command, clean);
     return TB_CLI_USAGE;
