@@ -20,7 +20,7 @@ import lab as sites
 import peers
 from measuring import Skip, measurement
 from veth import Wire, tree_cpu_s
-from wan_wire import judged, wan_wire
+from wan_wire import wan_wire
 
 MIB = 1 << 20
 COPIES = 8
@@ -28,6 +28,7 @@ SHAPED_MBIT = 800     # where a transfer is cut or killed in its middle: 256 MiB
 SHAPED_MIB = 256
 CUT_S = 5
 GIVE_UP_S = 60
+TRIES = 3             # of one transfer, while the emulator falls behind
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -297,18 +298,32 @@ def median(values):
 OUR_NAME = "Tombolo, gateway to gateway"
 
 
-def row_of(ours, size, theirs=None):
+def not_void(wire, do):
+    """do(), once the emulator kept up with all of it: each transfer is judged by itself."""
+    for _ in range(TRIES):
+        wire.verdict()  # what came before is not judged with it
+        got = do()
+        why = wire.verdict()
+        if why is None:
+            return got
+    raise GaveUp(f"void: {why}, {TRIES} times")
+
+
+def row_of(wire, ours, size, theirs=None):
     """(seconds, core-seconds a GiB of both ends, seconds until eight local copies are verified)"""
-    seconds, cpu = ours.cross() if theirs is None else theirs.pull()
-    copies = ours.copies_s() if theirs is None else seconds + theirs.copies_s()
+    seconds, cpu = not_void(wire, ours.cross if theirs is None else theirs.pull)
+    copies = not_void(wire, ours.copies_s) if theirs is None else seconds + theirs.copies_s()
     return seconds, cpu * (1 << 30) / size, copies
 
 
 def each_once(bench, wire, ours, made, size, notes):
     """{name: row_of} of one round."""
-    row = {OUR_NAME: row_of(ours, size)}
+    try:
+        row = {OUR_NAME: row_of(wire, ours, size)}
+    except GaveUp as why:
+        raise Skip(f"ours: {why}") from why
     for peer in made:
-        got = with_peer(wire, peer, lambda theirs: row_of(ours, size, theirs), notes)
+        got = with_peer(wire, peer, lambda theirs: row_of(wire, ours, size, theirs), notes)
         if got is not None:
             row[peer.name] = got
     for name, got in row.items():
@@ -341,14 +356,11 @@ def side_by_side(bench, wire, names, mib, title):
         for _ in range(2):
             ours.copies_s()  # and the pages of two stagings a worker
 
-        def once():
+        for _ in range(bench.rounds):
             row = each_once(bench, wire, ours, made, size, notes)
-            pairs = pairs_of(row, size, names, notes)
-            if wire.verdict() is None:
-                for name, got in row.items():
-                    seen.setdefault(name, []).append(got)
-            return pairs
-        yield from judged(bench, wire, once)
+            for name, got in row.items():
+                seen.setdefault(name, []).append(got)
+            yield pairs_of(row, size, names, notes)
     rows = [(name, f"{size * 8 / median(g[0] for g in got) / 1e9:.2f}", f"{median(g[1] for g in got):.2f}",
              f"{median(g[2] for g in got):.2f}") for name, got in seen.items()]
     rows += [(name, why, "", "") for name, why in notes.items() if name not in seen]
@@ -413,14 +425,14 @@ def after_a_fault(bench, wire, names, title):
             bench.say("  " + ", ".join(rows[-1]))
         ours = Ours(wire, lab, path, mib)
         ours.timed()
-        note(OUR_NAME, *fault_of_ours(wire, ours, size))
+        try:
+            note(OUR_NAME, *not_void(wire, lambda: fault_of_ours(wire, ours, size)))
+        except GaveUp as why:
+            raise Skip(f"ours: {why}") from why
         for peer in found:
-            got = with_peer(wire, peer(ground), lambda theirs: fault_of_theirs(wire, theirs, size), notes)
+            got = with_peer(wire, peer(ground), lambda theirs: not_void(wire, lambda: fault_of_theirs(wire, theirs, size)), notes)
             if got is not None:
                 note(peer.name, *got)
-        why = wire.verdict()
-        if why is not None:
-            raise Skip(f"the run is void: {why}")
     rows += [(name, why, "", "", "") for name, why in notes.items()]
     bench.table(names[0].replace("peers", "faults").removesuffix(".cut"), (
         f"{mib} MiB {title}, one round", "s", f"s more with the carrier gone for {CUT_S} s",
