@@ -39,7 +39,7 @@ void tb_hop_state_init(struct tb_hop_state *s, struct tb_hop_shard *shards, uint
     }
     s->at = s->chunk_total > 0 ? seed % s->chunk_total : 0;
     s->poll_every = TB_HOP_POLL_MIN;
-    s->poll_at = now;
+    s->poll_at = s->news_at = now;
 }
 
 static uint32_t aim_bytes(const struct tb_hop_shard *shard, uint32_t k)
@@ -175,12 +175,25 @@ enum tb_status tb_hop_seen(struct tb_hop_state *s, uint32_t shard_index, uint32_
     return TB_OK;
 }
 
+static tb_time_ns bounded(tb_time_ns every, tb_time_ns min, tb_time_ns max)
+{
+    return every < min ? min : every > max ? max : every;
+}
+
+static void note_news(struct tb_hop_state *s, tb_time_ns now)
+{
+    if (s->news_seen) s->news_every = tb_time_since(s->news_at, now);
+    s->news_seen = true;
+    s->news_at = now;
+}
+
 void tb_hop_round_done(struct tb_hop_state *s, tb_time_ns now)
 {
-    const tb_time_ns every = s->round_news ? s->poll_every / 2 : s->poll_every * 2;
-    s->poll_every = every < TB_HOP_POLL_MIN   ? TB_HOP_POLL_MIN
-                    : every > TB_HOP_POLL_MAX ? TB_HOP_POLL_MAX
-                                              : every;
+    if (s->round_news) note_news(s, now);
+    const tb_time_ns quiet = tb_time_since(s->news_at, now);
+    const tb_time_ns rhythm = s->news_every > quiet ? s->news_every : quiet;
+    s->poll_every = s->news_every == 0 ? bounded(quiet / 2048, TB_HOP_POLL_FIRST, TB_HOP_POLL_MAX)
+                                       : bounded(rhythm / 4, TB_HOP_POLL_MIN, TB_HOP_POLL_MAX);
     s->poll_at = tb_time_add(now, s->poll_every);
     s->round_news = false;
     s->dry = false; /* another hop may have given a claim back meanwhile */

@@ -5,7 +5,11 @@
  * when nobody else fills it here (a claim), and at most twice from a source whose bytes do not match: once
  * again after the first failure, then never.
  *
- * Bitmaps are asked again every 0.2 to 20 ms: twice as often after news, half as often after none.
+ * Bitmaps are asked again every 0.2 to 20 ms, at the rhythm in which the source fills: after a quarter of the time between
+ * its last two news, or of the time since the last where that is longer. So a hop is an eighth of a chunk late in the mean,
+ * however fast chunks come, and the depth of a chain costs little beside the chunks themselves. Before the source has shown a rhythm
+ * the hop looks each millisecond, and less often only as the wait gets long: whoever stands far down a chain waits long for its
+ * first chunk, and all the lateness of those before it adds up there.
  *
  * Threads: one; the places may be filled by others at the same time. */
 #ifndef TB_INTRA_HOP_H
@@ -15,8 +19,9 @@
 #include "base/time.h"
 #include "intra/source.h"
 
-#define TB_HOP_POLL_MIN TB_US(200)
-#define TB_HOP_POLL_MAX TB_MS(20)
+#define TB_HOP_POLL_MIN   TB_US(200)
+#define TB_HOP_POLL_FIRST TB_MS(1) /* no rhythm yet: this, or 1/2048 of the wait */
+#define TB_HOP_POLL_MAX   TB_MS(20)
 #define TB_HOP_WINDOW_BYTES                                                                                  \
     ((uint64_t)8 << 20)             /* in flight; 1 ms at 8 GB/s. Two chunks may always be, however large */
 #define TB_HOP_POLL_WORDS_MAX 4096u /* of one shard a round: 32 KiB */
@@ -47,7 +52,10 @@ struct tb_hop_state {
     uint32_t in_flight_chunks;
     tb_time_ns poll_every;
     tb_time_ns poll_at;
-    bool round_news; /* a snapshot of this round showed something new */
+    tb_time_ns news_at;    /* the last round that showed something new; before the first, the beginning */
+    tb_time_ns news_every; /* between the last two of those; 0: there were not two */
+    bool news_seen;        /* there was one */
+    bool round_news;       /* a snapshot of this round showed something new */
 };
 
 /* seed: where to begin; 0 is the first chunk. A source without bitmap counts as whole. The first poll is due

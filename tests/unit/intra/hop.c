@@ -209,27 +209,70 @@ static void P7_bits_past_the_last_chunk_are_garbled(void **state)
     world_fini(&w);
 }
 
-static void polling_quickens_with_news_and_slackens_without(void **state)
+/* Looks until `at`; the source shows nothing new. How often it looked. */
+static uint32_t look_in_vain(struct world *w, uint32_t held, tb_time_ns at)
+{
+    uint32_t looks = 0;
+    for (; w->s.poll_at < at; looks++) {
+        w->now = w->s.poll_at;
+        see(w, 0, held);
+    }
+    return looks;
+}
+
+/* P6: chunks come every 8 ms; each is seen at most a quarter of that late, by few looks. */
+static void it_looks_at_the_rhythm_of_its_source(void **state)
 {
     (void)state;
     struct world w;
     world_init(&w, 40, 0);
     assert_int_equal(w.s.poll_at, w.now); /* the first at once */
+    const tb_time_ns began = w.now;
+    for (uint32_t k = 1; k < 12; k++) {
+        const tb_time_ns there = began + k * TB_MS(8);
+        const uint32_t looks = look_in_vain(&w, k - 1, there);
+        w.now = w.s.poll_at;
+        if (k > 2) assert_true(w.now - there <= TB_US(2500));
+        if (k > 2) assert_in_range(looks, 2, 5);
+        see(&w, 0, k);
+    }
+    assert_true(w.s.poll_every <= TB_MS(3));
+    for (uint32_t k = 12; k < 15; k++, w.now = w.s.poll_at)
+        see(&w, 0, k); /* each look finds something: as often as may be */
+    assert_int_equal(w.s.poll_every, TB_HOP_POLL_MIN);
+    world_fini(&w);
+}
+
+/* The twin: it stops coming. The looks grow rare with the wait, to 20 ms. */
+static void it_looks_less_often_at_a_source_that_stopped(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, 40, 0);
+    for (uint32_t k = 1; k < 4; k++, w.now = w.s.poll_at)
+        see(&w, 0, k);
     tb_time_ns before = 0;
-    for (int i = 0; i < 12; i++) {
-        see(&w, 0, 0);
+    for (int i = 0; i < 60; i++, w.now = w.s.poll_at) {
+        see(&w, 0, 3);
         assert_true(w.s.poll_every >= before);
         before = w.s.poll_every;
-        w.now = w.s.poll_at;
     }
     assert_int_equal(w.s.poll_every, TB_HOP_POLL_MAX);
-    assert_int_equal(w.s.poll_at - w.now, 0);
-    for (uint32_t i = 1; i < 12; i++) {
-        see(&w, 0, i);
-        assert_true(w.s.poll_every <= before);
-        before = w.s.poll_every;
-    }
-    assert_int_equal(w.s.poll_every, TB_HOP_POLL_MIN);
+    world_fini(&w);
+}
+
+/* P6: far down a chain the first chunk comes late; waiting for it the hop looks each millisecond, and does not for ever. */
+static void before_the_first_chunk_it_looks_often(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, 40, 0);
+    see(&w, 0, 0);
+    const tb_time_ns began = w.now;
+    (void)look_in_vain(&w, 0, began + TB_SECONDS(2));
+    assert_int_equal(w.s.poll_every, TB_HOP_POLL_FIRST);
+    (void)look_in_vain(&w, 0, began + TB_SECONDS(60));
+    assert_int_equal(w.s.poll_every, TB_HOP_POLL_MAX);
     world_fini(&w);
 }
 
@@ -280,7 +323,9 @@ int main(void)
         cmocka_unit_test(P6_a_chunk_that_was_dropped_is_asked_again),
         cmocka_unit_test(what_a_source_lost_is_asked_no_more),
         cmocka_unit_test(P7_bits_past_the_last_chunk_are_garbled),
-        cmocka_unit_test(polling_quickens_with_news_and_slackens_without),
+        cmocka_unit_test(it_looks_at_the_rhythm_of_its_source),
+        cmocka_unit_test(it_looks_less_often_at_a_source_that_stopped),
+        cmocka_unit_test(before_the_first_chunk_it_looks_often),
         cmocka_unit_test(only_what_is_not_full_is_polled),
         cmocka_unit_test(a_source_without_bitmap_is_whole),
     };

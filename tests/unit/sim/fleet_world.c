@@ -47,8 +47,8 @@ static void a_link_takes_its_bytes_over_its_rate(void **state)
     tb_fleet_outcome_fini(&o);
 }
 
-/* A chain: each host is behind the one before it by its chunk's time and by how late it looks (at most 20 ms). Every NIC
- * carries the version once each way. */
+/* A chain: each host is behind the one before it by its chunk's time and by how late it looks (a quarter of that, or the millisecond of
+ * a first look). Every NIC carries the version once each way. */
 static void each_host_of_a_chain_is_a_little_behind(void **state)
 {
     (void)state;
@@ -57,12 +57,28 @@ static void each_host_of_a_chain_is_a_little_behind(void **state)
     assert_int_equal(o.sites[1].depth, 20);
     assert_int_equal(o.workers.count, 20);
     assert_true(o.workers.last >= o.gateways.last + 20 * 0.004);
-    assert_true(o.workers.last <= o.gateways.last + 20 * (0.004 + 0.020 + 0.001));
+    assert_true(o.workers.last <= o.gateways.last + 20 * (0.004 + 0.001 + 0.001));
     for (unsigned host = 1; host <= 20; host++) {
         NEAR(o.sites[1].nics[host].in, 512e6, 1e-9);
         NEAR(o.sites[1].nics[host].out + 1, (host < 20 ? 512e6 : 0) + 1, 1e-9);
     }
     tb_fleet_outcome_fini(&o);
+}
+
+/* P6: 200 hosts behind a link as fast as their NICs, where nobody catches up: 1,647 chunks of 1,448, and what looking adds. */
+static void a_long_chain_costs_little_more_than_its_chunks(void **state)
+{
+    (void)state;
+    struct tb_fleet_scenario s = chain(1);
+    s.version.chunks = 1448;
+    struct tb_fleet_outcome one = run(&s, NULL);
+    s.sites[1].hosts = 200;
+    struct tb_fleet_outcome many = run(&s, NULL);
+    assert_int_equal(many.sites[1].depth, 200);
+    assert_true(many.workers.last / one.workers.last >= 1 + 199.0 / 1448 - 0.02);
+    assert_true(many.workers.last / one.workers.last <= 1 + 199.0 / 1448 * 1.5);
+    tb_fleet_outcome_fini(&one);
+    tb_fleet_outcome_fini(&many);
 }
 
 /* The closed form of fleet_model.h, which leaves out looking and TCP, is what this comes to where those are small. */
@@ -208,6 +224,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_link_takes_its_bytes_over_its_rate),
         cmocka_unit_test(each_host_of_a_chain_is_a_little_behind),
+        cmocka_unit_test(a_long_chain_costs_little_more_than_its_chunks),
         cmocka_unit_test(it_agrees_with_the_closed_form),
         cmocka_unit_test(a_delta_crosses_in_its_share),
         cmocka_unit_test(links_that_share_take_twice_as_long),
