@@ -57,7 +57,9 @@ struct tb_catalog_config {
     tb_time_ns drain_ns;   /* largest drain of an unpublish: 10 s */
     tb_time_ns pin_max_ns; /* 10 min */
     tb_time_ns retry_ns;   /* a source that failed is tried again after this when there is no other: 1 s */
-    uint32_t fan_out;      /* readers on one NIC; 0: 1 */
+    uint32_t
+        fan_out; /* readers on one NIC; 0: as nic_bytes_per_s and the rate at which versions arrive allow */
+    uint64_t nic_bytes_per_s; /* of each host of the site, each way; 0: not known, so fan_out 0 is 1 */
 };
 
 size_t tb_catalog_bytes(const struct tb_catalog_limits *limits);
@@ -525,6 +527,7 @@ struct tb_catalog_reference_view {
     uint64_t export_id;
     uint32_t held_chunks, total_chunks;
     bool whole, hidden, activated;
+    bool slow; /* WORKER: held up those behind it, and is read from only when there is nobody else */
     uint64_t bytes_per_s;
     uint8_t transport;
     bool from_gateway;     /* WORKER: its upstream */

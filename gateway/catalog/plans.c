@@ -3,12 +3,17 @@
  *
  * Promise P6: a reader whose source dies, leaves or fails goes on elsewhere, and nobody else is moved for it.
  * A source that failed a reader is avoided until it shows progress; when there is no other it is tried again
- * after retry_ns. */
+ * after retry_ns. One that holds up those behind it becomes a leaf for this version, and its readers are moved. */
 #include "gateway/catalog/tables.h"
 
 #include "base/assert.h"
 
 #define GATEWAY_ID 0 /* the planner's id of the gateway; of a session: its row + 1 */
+/* A rate of arrival is measured over at least so much, and a worker of a version is judged at most so often: a judgement looks
+ * at all workers, of which there may be thousands that tell their progress each second. */
+#define ARRIVAL_CHUNKS_MIN 8
+#define ARRIVAL_NS_MIN     TB_MS(20)
+#define JUDGE_EVERY        TB_MS(10)
 
 static uint64_t planner_id(const struct tb_catalog *c, uint32_t source)
 {
@@ -123,6 +128,8 @@ static struct tb_planner_member worker_member(const struct tb_catalog *c, uint32
         .held_chunks = ref->held_chunks,
         .whole = ref->whole,
         .spot = ref->spot,
+        .slow = ref->slow,
+        .bytes_per_s = ref->bytes_per_s,
     };
 }
 
@@ -154,6 +161,29 @@ static uint32_t fill_question(struct tb_catalog *c, const struct version *v)
     return count;
 }
 
+/* A NIC feeds as many as it can at the rate at which the model's versions arrive: a wide tree behind a slow link, a chain behind
+ * a fast source. The first version of all is spread before a rate is known, as a chain. */
+static uint32_t fan_out_of(const struct tb_catalog *c, const struct version *v)
+{
+    if (c->config.fan_out != 0) return c->config.fan_out;
+    return tb_planner_fan_out(c->config.nic_bytes_per_s, model_at(c, v->model)->arrival_bytes_per_s);
+}
+
+void tb_plan_arrival(struct tb_catalog *c, uint32_t version)
+{
+    struct version *v = version_at(c, version);
+    if (v->arriving_since == 0) {
+        v->arriving_since = c->now;
+        v->arriving_from = v->held_chunks;
+        return;
+    }
+    const tb_time_ns passed = tb_time_since(v->arriving_since, c->now);
+    if (passed < ARRIVAL_NS_MIN || v->held_chunks < v->arriving_from + ARRIVAL_CHUNKS_MIN) return;
+    const double share = (double)(v->held_chunks - v->arriving_from) / v->chunk_count;
+    model_at(c, v->model)->arrival_bytes_per_s =
+        (uint64_t)(share * (double)v->bytes / ((double)passed / 1e9));
+}
+
 static uint32_t pick(struct tb_catalog *c, uint32_t reference)
 {
     struct reference *ref = reference_at(c, reference);
@@ -164,7 +194,7 @@ static uint32_t pick(struct tb_catalog *c, uint32_t reference)
         avoided[a] = planner_id(c, ref->avoided[a].source);
     struct tb_planner_question question = {.members = c->question,
                                            .count = fill_question(c, v),
-                                           .fan_out = c->config.fan_out,
+                                           .fan_out = fan_out_of(c, v),
                                            .avoid = avoided,
                                            .avoid_count = ref->avoided_count};
     question.reader = ref->question;
@@ -251,6 +281,53 @@ void tb_plan_retell(struct tb_catalog *c, uint32_t reference)
     const struct reference *ref = reference_at(c, reference);
     if (ref->kind != TB_REFERENCE_WORKER || ref->whole || ref->source == NONE) return;
     tell_plan(c, reference);
+}
+
+/* ---- who holds up those behind it ---- */
+
+/* Could be: others are twice as fast, and what it reads from gives more. Saves the look at all workers where it could not. */
+static bool may_be_slow(const struct tb_catalog *c, const struct reference *ref)
+{
+    if (ref->slow || ref->whole || ref->bytes_per_s == 0 || ref->source == NONE) return false;
+    if (version_at(c, ref->version)->fastest / 2 <= ref->bytes_per_s) return false;
+    if (ref->source == GATEWAY) return true;
+    const struct reference *source = reference_at(c, ref->source);
+    return source->whole || source->bytes_per_s / 2 > ref->bytes_per_s;
+}
+
+static bool judged_slow(struct tb_catalog *c, struct reference *ref)
+{
+    struct version *v = version_at(c, ref->version);
+    if (tb_time_since(v->judged_at, c->now) < JUDGE_EVERY) return false; /* at its next word */
+    v->judged_at = c->now;
+    struct tb_planner_question question = {.members = c->question, .count = fill_question(c, v)};
+    question.reader = ref->question;
+    return tb_planner_slow(&question, &ref->pace);
+}
+
+/* A reader that finds nobody better stays. */
+static void move_readers(struct tb_catalog *c, uint32_t slow)
+{
+    EACH_WORKER(c, version_at(c, reference_at(c, slow)->version), r)
+    {
+        if (reference_at(c, r)->source != slow) continue;
+        const uint32_t better = pick(c, r);
+        if (better != NONE && better != slow) lose_source(c, r);
+    }
+}
+
+void tb_plan_judge(struct tb_catalog *c, uint32_t reference)
+{
+    struct reference *ref = reference_at(c, reference);
+    struct version *v = version_at(c, ref->version);
+    if (ref->bytes_per_s > v->fastest) v->fastest = ref->bytes_per_s;
+    if (!may_be_slow(c, ref)) {
+        ref->pace.under = false;
+        return;
+    }
+    if (!judged_slow(c, ref)) return;
+    ref->slow = true;
+    if (ref->followers > 0) move_readers(c, reference);
 }
 
 enum tb_status tb_catalog_hop_lost(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,

@@ -276,6 +276,7 @@ enum tb_status tb_catalog_arena_progress(struct tb_catalog *c, tb_time_ns now, c
     if (held_chunks <= version_at(c, i)->shards[shard].held_chunks) return TB_OK;
     version_at(c, i)->moved_at = version_at(c, i)->fed_at = c->now;
     set_shard_held(c, i, shard, held_chunks);
+    tb_plan_arrival(c, i);
     if (tb_version_here(version_at(c, i))) tb_groups_touch(c, version_at(c, i)->model);
     return tb_catalog_settle(c, TB_OK);
 }
@@ -306,4 +307,5 @@ void tb_version_forget_shards(struct version *v)
     v->evicting = false;
     v->cross_begun = false;
     v->cross_asked = false;
+    v->arriving_since = 0;
 }

@@ -95,7 +95,6 @@ static void config_defaults(struct tb_catalog_config *config)
     if (config->drain_ns == 0) config->drain_ns = TB_SECONDS(10);
     if (config->pin_max_ns == 0) config->pin_max_ns = TB_SECONDS(600);
     if (config->retry_ns == 0) config->retry_ns = TB_SECONDS(1);
-    if (config->fan_out == 0) config->fan_out = 1;
 }
 
 struct tb_catalog *tb_catalog_init(void *memory, const struct tb_catalog_limits *limits,

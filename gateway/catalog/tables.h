@@ -77,8 +77,9 @@ struct model {
     struct row row;
     struct tb_catalog_model config;
     struct which head;
-    uint64_t run_order; /* of its newest run */
-    uint32_t unsaved;   /* rows of it that are on their way to the disk */
+    uint64_t run_order;           /* of its newest run */
+    uint64_t arrival_bytes_per_s; /* at which the gateway last got a version of it; 0: not known */
+    uint32_t unsaved;             /* rows of it that are on their way to the disk */
     bool touched;
 };
 
@@ -126,17 +127,21 @@ struct version {
     struct bad_chunk bads[BADS_MAX];
     uint32_t bad_count;
 
-    bool reserved;       /* the arena has a region for it */
-    bool whole;          /* and every chunk of it */
-    bool evicting;       /* EVICT is out */
-    bool pinned;         /* by an operator */
-    bool cross_asked;    /* CROSS is out, nothing has begun */
-    bool cross_begun;    /* in this life of the gateway */
-    tb_time_ns moved_at; /* when its crossing began, or last brought a chunk */
-    bool stands_told;    /* scratch of sites.c */
-    bool wanted;         /* an exact wait asks for it */
-    bool had_more;       /* chunks that are not here were, in this life, and others may have read them */
-    bool lacks;          /* home: some shard has no sure holder, since: */
+    bool reserved;             /* the arena has a region for it */
+    bool whole;                /* and every chunk of it */
+    bool evicting;             /* EVICT is out */
+    bool pinned;               /* by an operator */
+    bool cross_asked;          /* CROSS is out, nothing has begun */
+    bool cross_begun;          /* in this life of the gateway */
+    tb_time_ns moved_at;       /* when its crossing began, or last brought a chunk */
+    tb_time_ns arriving_since; /* plans.c: its first chunks came; 0: none, in this life */
+    uint32_t arriving_from;    /* and so many they were */
+    tb_time_ns judged_at;      /* plans.c: a worker of it was last judged */
+    uint64_t fastest;          /* bytes a second: the most that a worker of it ever told */
+    bool stands_told;          /* scratch of sites.c */
+    bool wanted;               /* an exact wait asks for it */
+    bool had_more; /* chunks that are not here were, in this life, and others may have read them */
+    bool lacks;    /* home: some shard has no sure holder, since: */
     tb_time_ns lacks_since, fed_at; /* fed: a holder that was there by then last told of more chunks */
     tb_time_ns refused_until;
     bool activated_here; /* by every group of the model */
@@ -209,6 +214,8 @@ struct reference {
     uint32_t avoided_count;
     tb_time_ns retry_at;
     uint64_t bytes_per_s;
+    struct tb_planner_pace pace;
+    bool slow; /* a leaf from now on */
     uint8_t transport;
 };
 
@@ -452,6 +459,10 @@ void tb_plan_forget(struct tb_catalog *c, uint32_t reference); /* it reads no mo
 void tb_plan_tell_readers(struct tb_catalog *c, uint32_t version, uint32_t source);
 void tb_plans_tick(struct tb_catalog *c);
 void tb_plan_retell(struct tb_catalog *c, uint32_t reference);
+/* It told of its progress: who holds up those behind it becomes a leaf. */
+void tb_plan_judge(struct tb_catalog *c, uint32_t reference);
+/* The gateway holds more of a version: how fast they arrive says how many readers a NIC can feed. */
+void tb_plan_arrival(struct tb_catalog *c, uint32_t version);
 tb_time_ns tb_plans_deadline(const struct tb_catalog *c);
 
 #endif

@@ -155,6 +155,7 @@ static void view_reference(const struct tb_catalog *c, const struct reference *r
     out->whole = ref->whole;
     out->hidden = ref->hidden;
     out->activated = ref->activated;
+    out->slow = ref->slow;
     out->bytes_per_s = ref->bytes_per_s;
     out->transport = ref->transport;
     out->plan = ref->source == NONE ? 0 : ref->plan;

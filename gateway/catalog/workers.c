@@ -70,6 +70,7 @@ enum tb_status tb_catalog_progress(struct tb_catalog *c, tb_time_ns now, const s
     ref->bytes_per_s = p->bytes_per_s;
     ref->transport = p->transport;
     note_held(c, r, p->held_chunks, p->whole);
+    tb_plan_judge(c, r);
     return tb_catalog_settle(c, TB_OK);
 }
 

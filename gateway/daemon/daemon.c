@@ -255,7 +255,8 @@ static enum tb_status catalog_open(struct tb_daemon *d)
                                              .tick_ns = TB_MS(4 * TICK_IDLE_MS),
                                              .drain_ns = TB_MS(c->drain_ms),
                                              .pin_max_ns = TB_SECONDS(c->pin_max_s),
-                                             .fan_out = c->fabric_fan_out};
+                                             .fan_out = c->fabric_fan_out,
+                                             .nic_bytes_per_s = c->fabric_nic};
     d->catalog = tb_catalog_init(d->catalog_memory, &limits, &config, tb_clock_now());
     enum tb_status status = TB_OK;
     for (uint32_t i = 0; status == TB_OK && i < c->model_count; i++)

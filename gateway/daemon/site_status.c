@@ -249,6 +249,7 @@ static void references_json(struct tb_daemon *d, const struct tb_catalog_version
         set_text(row, "transport", tb_transport_name((enum tb_transport)r.transport));
         put(row, "active", json_boolean(r.activated));
         set_u64(row, "bytes_per_s", r.bytes_per_s);
+        put(row, "slow", json_boolean(r.slow));
         append(workers, row);
     }
     put(o, "sites", sites);

@@ -20,15 +20,16 @@
 #include "gateway/daemon/store.h"
 #include "intra/fabric.h"
 
-#define SITES_MAX     4u
-#define WORKERS_MAX   6u /* of one site */
-#define PROCESSES_MAX (SITES_MAX * (1u + WORKERS_MAX) + 1u)
-#define VERSIONS_MAX  12u
-#define SHARDS_MAX    2u
-#define CHUNKS_MAX    16u
-#define SHARD_BYTES   4096u
-#define STEP          TB_MS(5)
-#define NONE          UINT32_MAX
+#define SITES_MAX        4u
+#define WORKERS_MAX      6u /* of one site */
+#define PROCESSES_MAX    (SITES_MAX * (1u + WORKERS_MAX) + 1u)
+#define VERSIONS_MAX     12u
+#define SHARDS_MAX       2u
+#define CHUNKS_MAX       16u
+#define SHARD_BYTES      4096u
+#define CHUNK_BYTES_MEAN 256u
+#define STEP             TB_MS(5)
+#define NONE             UINT32_MAX
 
 /* ---- faults: a coin a seed and kind, then a strength of 1 to 4 ---- */
 
@@ -131,6 +132,7 @@ struct staged { /* a version in a worker's memory; its heap */
     struct tb_version_key key;
     uint64_t export_id;
     uint32_t manifests, told;
+    tb_time_ns told_at;
     bool prepared, whole, go;
     struct tb_hop *hop;
     struct tb_hop_event news; /* of the hop, seen at the next step */

@@ -64,7 +64,8 @@ static void config_init(struct tb_config *c, uint32_t index)
     c->link_retry_max_ms = 800;
     c->link_codec = the->codec;
     c->fabric_host = site_names[index];
-    c->fabric_fan_out = 1 + (uint32_t)world_random(2);
+    c->fabric_fan_out = (uint32_t)world_random(3);
+    c->fabric_nic = world_random(4) * 20000; /* with fan_out 0: how wide follows from what arrives */
     c->fabric_threads = 1;
     c->drain_ms = 1000;
     c->pin_max_s = 600;

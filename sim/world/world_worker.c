@@ -119,7 +119,12 @@ static void tell_export(struct worker *k, const struct staged *st)
 static void tell_progress(struct worker *k, struct staged *st)
 {
     struct tb_session_progress m = {.uid = *uid_of(st->version), .whole = st->whole};
+    const uint32_t told = st->told;
+    const tb_time_ns passed = tb_time_since(st->told_at, the->now);
     m.held_chunks = st->told = held_count(st, &m.total_chunks);
+    if (passed > 0 && st->told > told)
+        m.bytes_per_s = (uint64_t)(st->told - told) * CHUNK_BYTES_MEAN * TB_SECONDS(1) / passed;
+    st->told_at = the->now;
     if (st->whole) k->said_whole |= 1u << st->version;
     k->progress_at = tb_time_add(the->now, TB_MS(40));
     k->moved_at = the->now;

@@ -201,6 +201,107 @@ static void whole_readers_read_no_more(void **state)
     site_close(&s);
 }
 
+/* gateway - a - b - c; a reads 100 bytes a second, b and c `rate`, for nine chunks. */
+static void chain_with_a_brake(struct site *s, uint64_t rate)
+{
+    const char *const names[] = {"a", "b", "c"};
+    spread(s);
+    for (uint32_t i = 0; i < 3; i++) {
+        CHECK_OK(stage(s, names[i], 5));
+        CHECK_OK(export_of(s, names[i], 5, 0));
+    }
+    hush(s);
+    for (uint32_t held = 1; held < SHARD_CHUNKS; held++) {
+        s->now += TB_MS(20);
+        CHECK_OK(progress_at(s, "a", 5, held, 100));
+        CHECK_OK(progress_at(s, "b", 5, held, rate));
+        CHECK_OK(progress_at(s, "c", 5, held, rate)); /* held up by b, and not to be blamed */
+    }
+}
+
+static bool slow(struct site *s, const char *worker)
+{
+    uint32_t cursor = 0;
+    struct tb_catalog_reference_view view;
+    const struct tb_id id = session_of(worker);
+    while (tb_catalog_reference_at(s->c, &cursor, &view))
+        if (view.kind == TB_REFERENCE_WORKER && tb_id_equal(&view.session, &id)) return view.slow;
+    return false;
+}
+
+/* P6: who holds up those behind it becomes a leaf: its reader is moved, nobody else. */
+static void a_slow_worker_becomes_a_leaf(void **state)
+{
+    (void)state;
+    struct site s;
+    chain_with_a_brake(&s, 40);
+    said(&s, "[ 180] plan c v5 from a\n");
+    assert_true(slow(&s, "b"));
+    assert_false(slow(&s, "c"));
+    site_close(&s);
+}
+
+/* The twin: half of what the others do is not slow. */
+static void who_keeps_up_stays(void **state)
+{
+    (void)state;
+    struct site s;
+    chain_with_a_brake(&s, 60);
+    said(&s, "");
+    assert_false(slow(&s, "b"));
+    site_close(&s);
+}
+
+/* v1 arrives at west, a chunk of 100 bytes every 10 ms: 10,000 bytes a second. Then v2 is spread. */
+static void after_one_arrival(struct site *s, uint64_t nic_bytes_per_s)
+{
+    west_open_wide(s, 8, nic_bytes_per_s);
+    s->left_out = ~(1u << TB_CATALOG_PLAN | 1u << TB_CATALOG_PLAN_END);
+    const struct tb_name east = name_of("east");
+    CHECK_OK(tb_catalog_site_up(s->c, s->now, &east, true));
+    CHECK_OK(hear(s, "east", 1, TB_VERSION_KEPT));
+    cross_begin(s, 1);
+    for (uint32_t held = 1; held <= SHARD_CHUNKS; held++, s->now += TB_MS(10))
+        land(s, 1, 0, held);
+    CHECK_OK(hear(s, "east", 2, TB_VERSION_KEPT));
+    cross_begin(s, 2);
+    s->now = TB_SECONDS(1000);
+    const char *const names[] = {"a", "b", "c"};
+    for (uint32_t i = 0; i < 3; i++) {
+        come(s, names[i]);
+        CHECK_OK(join(s, names[i], names[i], 0, 1));
+        CHECK_OK(stage(s, names[i], 2));
+        CHECK_OK(export_of(s, names[i], 2, 0));
+    }
+}
+
+/* NICs that carry twice the rate of arrival feed two readers each. */
+static void a_slow_arrival_makes_the_tree_wide(void **state)
+{
+    (void)state;
+    struct site s;
+    after_one_arrival(&s, 20000);
+    said(&s, "[   0] plan a v2 from gateway\n"
+             "[   0] plan b v2 from a\n"
+             "[   0] plan c v2 from a\n");
+    site_close(&s);
+}
+
+/* The twins: as fast as a NIC, or not known, is a chain. */
+static void a_fast_arrival_makes_a_chain(void **state)
+{
+    (void)state;
+    const uint64_t nics[] = {10000, 0};
+    for (uint32_t i = 0; i < 2; i++) {
+        struct site s;
+        after_one_arrival(&s, nics[i]);
+        said(&s, "[   0] plan a v2 from gateway\n"
+                 "[   0] plan b v2 from a\n"
+                 "[   0] plan c v2 from b\n");
+        site_close(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -213,6 +314,10 @@ int main(void)
         cmocka_unit_test(the_only_source_is_tried_again),
         cmocka_unit_test(an_export_nobody_asked_for_is_a_source),
         cmocka_unit_test(whole_readers_read_no_more),
+        cmocka_unit_test(a_slow_worker_becomes_a_leaf),
+        cmocka_unit_test(who_keeps_up_stays),
+        cmocka_unit_test(a_slow_arrival_makes_the_tree_wide),
+        cmocka_unit_test(a_fast_arrival_makes_a_chain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,7 +60,8 @@ static void open_site(struct site *s, const char *site, bool is_home, uint32_t k
     const struct tb_catalog_config config = {.site = name_of(site),
                                              .host = name_of("gateway-host"),
                                              .lease_ns = TB_SECONDS(10),
-                                             .tick_ns = TB_MS(100)};
+                                             .tick_ns = TB_MS(100),
+                                             .nic_bytes_per_s = s->nic_bytes_per_s};
     s->c = tb_catalog_init(s->memory, &limits, &config, s->now);
     struct tb_catalog_model model = {.name = name_of("policy"),
                                      .home = name_of("east"),
@@ -104,12 +105,18 @@ void east_open(struct site *s, uint32_t keep)
     past_recovery(s);
 }
 
-void west_open(struct site *s, uint32_t keep)
+void west_open_wide(struct site *s, uint32_t keep, uint64_t nic_bytes_per_s)
 {
     begin(s);
     recover(s);
+    s->nic_bytes_per_s = nic_bytes_per_s;
     open_site(s, "west", false, keep);
     past_recovery(s);
+}
+
+void west_open(struct site *s, uint32_t keep)
+{
+    west_open_wide(s, keep, 0);
 }
 
 void east_reopen(struct site *s, uint32_t keep)
@@ -264,14 +271,21 @@ enum tb_status stage(struct site *s, const char *worker, uint64_t uid)
     return tb_catalog_stage(s->c, s->now, &session, 1, &id, &instead);
 }
 
-enum tb_status progress(struct site *s, const char *worker, uint64_t uid, uint32_t held)
+enum tb_status progress_at(struct site *s, const char *worker, uint64_t uid, uint32_t held,
+                           uint64_t bytes_per_s)
 {
     const struct tb_catalog_progress p = {.session = session_of(worker),
                                           .uid = id_of(uid),
                                           .held_chunks = held,
                                           .total_chunks = SHARD_CHUNKS,
-                                          .whole = held == SHARD_CHUNKS};
+                                          .whole = held == SHARD_CHUNKS,
+                                          .bytes_per_s = bytes_per_s};
     return tb_catalog_progress(s->c, s->now, &p);
+}
+
+enum tb_status progress(struct site *s, const char *worker, uint64_t uid, uint32_t held)
+{
+    return progress_at(s, worker, uid, held, 0);
 }
 
 enum tb_status export_of(struct site *s, const char *worker, uint64_t uid, uint32_t held)

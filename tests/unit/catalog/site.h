@@ -22,6 +22,7 @@ struct site {
     struct tb_catalog *c;
     tb_time_ns now;
     unsigned left_out;
+    uint64_t nic_bytes_per_s; /* 0: not known */
     uint64_t waits;
     uint64_t exports;
     struct tb_id run; /* of the last run_open */
@@ -38,6 +39,7 @@ struct tb_digest root_of(uint8_t number);
 /* The model `policy` lives at east. `keep` whole versions. Recovery is over unless `recovering`. */
 void east_open(struct site *s, uint32_t keep);
 void west_open(struct site *s, uint32_t keep);
+void west_open_wide(struct site *s, uint32_t keep, uint64_t nic_bytes_per_s); /* fan_out by rates */
 void east_reopen(struct site *s, uint32_t keep); /* a new life of the same catalog, recovering */
 void site_close(struct site *s);
 
@@ -73,6 +75,8 @@ enum tb_status join_active(struct site *s, const char *worker, const char *group
 enum tb_status stage(struct site *s, const char *worker, uint64_t uid);
 enum tb_status staged(struct site *s, const char *worker, uint64_t uid); /* whole, and exported */
 enum tb_status progress(struct site *s, const char *worker, uint64_t uid, uint32_t held);
+enum tb_status progress_at(struct site *s, const char *worker, uint64_t uid, uint32_t held,
+                           uint64_t bytes_per_s);
 enum tb_status export_of(struct site *s, const char *worker, uint64_t uid, uint32_t held);
 enum tb_status activate(struct site *s, const char *worker, uint64_t uid);
 enum tb_status activated(struct site *s, const char *worker, uint64_t uid);

@@ -80,7 +80,7 @@ static void a_whole_file_is_understood(void **state)
         "session: {socket: /tmp/s, listen: \"[2001:db8::1]:7401\", lease_ms: 500}\n"
         "tls: {ca: a, cert: b, key: c}\n"
         "link: {listen: \"0.0.0.0:7400\", codec: zstd, congestion: bbr, streams: 64}\n"
-        "fabric: {host: h1, trusted: true, fan_out: 2, pace_bytes_per_s: 10MiB}\n"
+        "fabric: {host: h1, trusted: true, fan_out: 2, nic_bytes_per_s: 12GiB, pace_bytes_per_s: 10MiB}\n"
         "log: {level: debug}\n"
         "peers:\n"
         "  east: {gateway: edge, address: gw.east.example:7400, ca: /x/ca.pem}\n"
@@ -96,6 +96,7 @@ static void a_whole_file_is_understood(void **state)
         "  - model: policy\n"
         "    from: [east, north]\n");
     assert_int_equal(c->arena_bytes, (uint64_t)2 << 40);
+    assert_int_equal(c->fabric_nic, (uint64_t)12 << 30);
     assert_false(c->arena_reverify);
     assert_int_equal(c->link_codec, TB_CODEC_ZSTD);
     assert_string_equal(c->link_congestion, "bbr");
