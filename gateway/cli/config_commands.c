@@ -54,14 +54,20 @@ enum tb_cli_exit tb_cli_config_check(const struct tb_cli_call *call)
     struct tb_config *config = NULL;
     const enum tb_cli_exit code = load(call, &config);
     if (code != TB_CLI_DONE) return code;
+    char limit[TB_DESCRIPTORS_TEXT_MAX] = "";
+    const bool allowed = tb_descriptors_allowed(config, limit);
     json_t *fields =
-        json_pack("{s:s, s:s, s:s, s:i, s:i, s:I}", "file", call->arguments[0], "site", config->site.text,
-                  "gateway", config->gateway.text, "peers", (int)config->peer_count, "models",
-                  (int)config->model_count, "arena_bytes", (json_int_t)config->arena_bytes);
+        json_pack("{s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:b}", "file", call->arguments[0], "site",
+                  config->site.text, "gateway", config->gateway.text, "peers", (int)config->peer_count,
+                  "models", (int)config->model_count, "arena_bytes", (json_int_t)config->arena_bytes,
+                  "open_files", (json_int_t)tb_descriptors_needed(config), "open_files_allowed", allowed);
     const enum tb_cli_exit said =
         tb_say_result(call, fields, "%s is good: tombolo://%s/%s, %u peers, %u models, arena of %s",
                       call->arguments[0], config->site.text, config->gateway.text, config->peer_count,
                       config->model_count, tb_show_bytes(config->arena_bytes).text);
+    if (!allowed && !tb_cli_given(call, "json")) /* tombolod may be started with another limit */
+        (void)fprintf(stderr, "tombolo config check: %s: %s; tombolod would not start here\n",
+                      call->arguments[0], limit);
     tb_config_free(config);
     return said;
 }

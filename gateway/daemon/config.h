@@ -100,6 +100,15 @@ TB_MUST_USE enum tb_status tb_config_load(const char *path, tb_config_complain_f
                                           struct tb_config **config_out);
 void tb_config_free(struct tb_config *config);
 
+/* descriptors.c: open files that this config can come to need, and whether as many are allowed to a process started here. */
+#define TB_DESCRIPTORS_TEXT_MAX 256
+uint64_t tb_descriptors_needed(const struct tb_config *config);
+/* False: text_out says how many are needed, how many are allowed, and which limit it is. */
+bool tb_descriptors_allowed(const struct tb_config *config, char text_out[TB_DESCRIPTORS_TEXT_MAX]);
+/* Raises this process's limit, before anything is opened. TB_SITE_CONFIG: it may not; error_out as above. */
+TB_MUST_USE enum tb_status tb_descriptors_raise(const struct tb_config *config,
+                                                char error_out[TB_DESCRIPTORS_TEXT_MAX]);
+
 /* Every key with its type, range, unit, default, value (config may be NULL) and why; markdown: the table of
  * docs/config.md. */
 void tb_config_explain(const struct tb_config *config, bool markdown, FILE *to);

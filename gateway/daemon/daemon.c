@@ -317,11 +317,9 @@ static void stop_signal(uv_signal_t *signal, int number);
 
 static enum tb_status descriptors_raise(struct tb_daemon *d)
 {
-    char error[256] = "";
+    char error[TB_DESCRIPTORS_TEXT_MAX] = "";
     const enum tb_status status = tb_descriptors_raise(d->config, error);
-    return status == TB_OK
-               ? TB_OK
-               : failed("descriptors", error, "raise LimitNOFILE (ulimit -Hn), or lower session.max");
+    return status == TB_OK ? TB_OK : failed("descriptors", error, "raise that limit, or lower session.max");
 }
 
 static enum tb_status loop_open(struct tb_daemon *d)

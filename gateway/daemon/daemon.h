@@ -232,9 +232,6 @@ TB_MUST_USE enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config 
 void tb_daemon_run(struct tb_daemon *d); /* until SIGTERM or SIGINT has drained */
 void tb_daemon_close(struct tb_daemon *d);
 
-/* descriptors.c: before anything is opened. error_out has the numbers. */
-TB_MUST_USE enum tb_status tb_descriptors_raise(const struct tb_config *config, char error_out[256]);
-
 /* todos.c: carries out all that the catalog wants, until it wants nothing. Called at the end of whatever told
  * the catalog something. TB_SITE_STORE: something that must be durable waits while the store cannot be written. */
 enum tb_status tb_daemon_settle(struct tb_daemon *d);

@@ -1,6 +1,7 @@
 """Who may not, and what does not fit: refused with one line and one counter, nothing lost, nobody dies (P7, P8, P10)."""
 
 import os
+import re
 import select
 import signal
 import socket
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import threading
 
-from harness import (TOMBOLOD, Failed, Lab, Rollout, SlowDisk, SmallDisk, Trainer, Worker, expect, main, safetensors_table, scenario,
+from harness import (TOMBOLO, TOMBOLOD, Failed, Lab, Rollout, SlowDisk, SmallDisk, Trainer, Worker, expect, main, safetensors_table, scenario,
                      up, wait_for)
 
 
@@ -481,6 +482,25 @@ def a_damaged_store(lab):
     expect("exit code", east.daemon.popen.wait(20), 1)
     if not east.daemon.logged("start.failed", "store.sqlite"):
         raise Failed("no line names the store")
+
+
+@scenario
+def too_few_open_files_are_told(lab):
+    """P7 P10: sessions that the limit of open files has no room for end the start with a line that says how many are needed, how many are
+    allowed and which limit it is; `config check` warns of it."""
+    east, _, _ = lab.east_west(through_link=False)
+    east.extra["session"] = {"max": 5000}
+    root = ["setpriv", "--bounding-set=-sys_resource"] if os.geteuid() == 0 else []
+    east.prefix = [*root, "prlimit", "--nofile=600:700"]
+    east.start(wait=False)
+    expect("exit code", east.daemon.popen.wait(20), 1)
+    said = "session.max 5000 needs 10[0-9]+ open files, 700 are allowed .ulimit -Hn, LimitNOFILE"
+    if not any(re.search(said, line) for line in east.daemon.logged("start.failed")):
+        raise Failed("no line says which limit to raise, and to what")
+    check = [*east.prefix, TOMBOLO, "config", "check", east.dir / "tombolod.yaml"]
+    done = subprocess.run(check, capture_output=True, text=True, timeout=60)
+    expect("the file itself is good", done.returncode, 0)
+    expect(f"config check warns ({done.stderr})", bool(re.search(said, done.stderr)), True)
 
 
 @scenario

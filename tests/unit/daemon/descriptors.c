@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "gateway/daemon/daemon.h"
+#include "gateway/daemon/config.h"
 
 #define NOBODY 65534
 
@@ -24,13 +24,14 @@ static int raise_with(rlim_t soft, rlim_t hard, uint32_t sessions, rlim_t *soft_
         if (setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(90);
         if (geteuid() == 0 && setuid(NOBODY) != 0) _exit(91);
         const struct tb_config config = {.session_max = sessions, .link_streams = 8, .peer_count = 2};
-        char error[256] = "";
+        char error[TB_DESCRIPTORS_TEXT_MAX] = "";
         const enum tb_status status = tb_descriptors_raise(&config, error);
         struct rlimit now;
         if (getrlimit(RLIMIT_NOFILE, &now) != 0) _exit(92);
         if (write(ends[1], &now.rlim_cur, sizeof now.rlim_cur) != (ssize_t)sizeof now.rlim_cur) _exit(93);
         if (status == TB_OK) _exit(0);
-        _exit(status == TB_SITE_CONFIG && strstr(error, "session.max") != NULL && strstr(error, "700") != NULL
+        _exit(status == TB_SITE_CONFIG &&
+                      strstr(error, "session.max 100 needs 748 open files, 700 are allowed") != NULL
                   ? 1
                   : 94);
     }
