@@ -128,6 +128,15 @@ static void became_active(struct tb_subscription *sub, const struct tb_staging *
     sub->active_withdrawn = false;
 }
 
+/* The gateway came back without the version, so that it refused to hear that it is staged here: it is told again, until it knows it. */
+static int stage_again(struct tb_subscription *sub, struct tb_staged_use *use)
+{
+    const int status = tb_use_ask(sub, use);
+    if (status != TB_OK) return status;
+    return tb_fail(TB_AGAIN, "the gateway at %s came back and did not know version %llu: it is asked again",
+                   sub->session->gateway_text, (unsigned long long)use->staging->key.number);
+}
+
 /* Under the lock. */
 static int activate(struct tb_session *s, struct tb_subscription *sub, const struct tb_id *uid,
                     tb_time_ns began, struct tb_activate_info *info)
@@ -139,6 +148,8 @@ static int activate(struct tb_session *s, struct tb_subscription *sub, const str
         use->ended = TB_OK;
         use->asked = use->go = false;
     }
+    if (use != NULL && use->unheard && (status == TB_NOT_FOUND || status == TB_BAD_STATE))
+        return stage_again(sub, use);
     if (status != TB_OK) return status;
     /* While the answer was waited for the registration may have been suspended by another thread. */
     if (sub->registration != NULL && sub->registration->suspended)

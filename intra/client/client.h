@@ -251,6 +251,7 @@ struct tb_staged_use {
     struct tb_staging *staging;
     bool go;
     bool asked;             /* STAGE was posted for this attempt */
+    bool unheard;           /* and refused: the gateway that came back did not know the version yet */
     enum tb_status ended;   /* TB_OK, or why this attempt ended: group broken, withdrawn ... */
     struct tb_copy *copies; /* what activate does; made when the manifests are here */
     uint32_t copy_count;
@@ -273,6 +274,8 @@ struct tb_subscription {
 
 struct tb_request *tb_subscribe_request(struct tb_session *s, const struct tb_subscription *sub);
 struct tb_staged_use *tb_use_find(struct tb_subscription *sub, const struct tb_id *uid);
+/* Under the lock: posts STAGE. */
+int tb_use_ask(struct tb_subscription *sub, struct tb_staged_use *use);
 /* Under the lock, let go while readers drain: the use ends, and the staging with its last use. */
 void tb_use_drop(struct tb_subscription *sub, struct tb_staged_use *use, uint32_t drain_ms);
 /* TB_LAYOUT_MISMATCH with the tensor in tb_last_error. Under the lock, once the manifests are here. */

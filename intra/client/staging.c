@@ -148,6 +148,14 @@ static enum tb_status keep_key(struct tb_staging *st, const struct tb_version_ke
     return TB_OK;
 }
 
+/* What is whole here, or still read, stays: the gateway has to hear of it once it knows the version, or it would give no go. */
+static void ask_again_later(struct tb_session *s, const struct tb_staging *st)
+{
+    for (struct tb_subscription *sub = s->subscriptions; sub != NULL; sub = sub->next)
+        for (struct tb_staged_use *use = sub->uses; use != NULL; use = use->next)
+            if (use->staging == st) use->unheard = true;
+}
+
 static void on_manifests(struct tb_session *s, struct tb_request *request, void *user)
 {
     (void)user;
@@ -158,6 +166,8 @@ static void on_manifests(struct tb_session *s, struct tb_request *request, void 
          * read. */
         if (st->hop == NULL && st->state != TB_STAGING_WHOLE)
             tb_staging_fail(st, request->status, request->why);
+        else if (request->status == TB_NOT_FOUND)
+            ask_again_later(s, st);
         return;
     }
     struct tb_session_manifests m;

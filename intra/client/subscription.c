@@ -239,11 +239,12 @@ static void give_back(struct tb_session *s, const struct tb_staging *st)
     tb_request_post(s, request);
 }
 
-static int ask_for(struct tb_subscription *sub, struct tb_staged_use *use)
+int tb_use_ask(struct tb_subscription *sub, struct tb_staged_use *use)
 {
     struct tb_request *request = tb_stage_request(sub->session, sub, &use->staging->uid);
     if (request == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for the request");
     use->asked = true;
+    use->unheard = false;
     tb_request_post(sub->session, request);
     return TB_OK;
 }
@@ -292,10 +293,10 @@ static int stage(struct tb_subscription *sub, const struct tb_id *uid, const str
     /* Also when its source was lost and no other came: the gateway may have one now. */
     const bool stuck = use->staging->state == TB_STAGING_READING && use->staging->hop == NULL;
     if (status == TB_AGAIN && (!use->asked || stuck)) {
-        const int asked = ask_for(sub, use);
+        const int asked = tb_use_ask(sub, use);
         if (asked != TB_OK) return asked;
-    } else if (status == TB_OK && !use->asked) {
-        status = ask_for(sub, use); /* whole already for another subscription, or before the group broke */
+    } else if (status == TB_OK && (!use->asked || use->unheard)) {
+        status = tb_use_ask(sub, use); /* whole already for another subscription, or before the group broke */
     }
     while (status == TB_AGAIN) {
         const enum tb_status waited = tb_session_wait_change(s, call);

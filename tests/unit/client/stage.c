@@ -305,6 +305,41 @@ static void a_gateway_that_returns_is_asked_again(void **state)
     fake_close(&f);
 }
 
+/* P6: it came back without the version and refused to hear that it is staged: it is told again until it knows it. */
+static void a_gateway_that_forgot_the_version_is_told_again(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct worker w;
+    fake_open(&f);
+    struct fake_version *v = fake_make(&f, 1, 2, 2, TENSOR);
+    const struct tb_uid uid = uid_of(v);
+    worker_open(&f, &w, "w", NULL, 4);
+    CHECK_OK(tb_stage(w.sub, &uid, 20000));
+    const uint32_t stages = fake_seen(&f, TB_SESSION_STAGE);
+    fake_away(&f, true);
+    FAKE_SET(&f, refuse[TB_SESSION_STAGE], TB_NOT_FOUND);
+    FAKE_SET(&f, refuse[TB_SESSION_ACTIVATE], TB_NOT_FOUND);
+    fake_away(&f, false);
+    fake_wait_seen(&f, TB_SESSION_STAGE, stages + 1);
+    CHECK_STATUS(tb_activate(w.sub, &uid, NULL), TB_AGAIN);
+    fake_wait_seen(&f, TB_SESSION_STAGE, stages + 2);
+    FAKE_SET(&f, refuse[TB_SESSION_ACTIVATE], TB_BAD_STATE); /* it knows it now, and of no attempt */
+    CHECK_STATUS(tb_activate(w.sub, &uid, NULL), TB_AGAIN);
+    fake_wait_seen(&f, TB_SESSION_STAGE, stages + 3);
+    FAKE_SET(&f, refuse[TB_SESSION_STAGE], TB_OK);
+    CHECK_STATUS(tb_activate(w.sub, &uid, NULL), TB_AGAIN);
+    fake_wait_seen(&f, TB_SESSION_STAGE, stages + 4);
+    CHECK_STATUS(tb_activate(w.sub, &uid, NULL),
+                 TB_BAD_STATE); /* the twin: heard, and refused all the same */
+    FAKE_SET(&f, refuse[TB_SESSION_ACTIVATE], TB_OK);
+    fake_go(&f, 1);
+    CHECK_OK(tb_activate(w.sub, &uid, NULL));
+    check_memory(&w, v);
+    worker_close(&w);
+    fake_close(&f);
+}
+
 static void failures_of_a_version_wake_those_who_stage_it(void **state)
 {
     (void)state;
@@ -410,6 +445,7 @@ int main(void)
         cmocka_unit_test(go_stays_good_while_the_gateway_is_away),
         cmocka_unit_test(alone_a_worker_does_not_go_backwards),
         cmocka_unit_test(a_gateway_that_returns_is_asked_again),
+        cmocka_unit_test(a_gateway_that_forgot_the_version_is_told_again),
         cmocka_unit_test(failures_of_a_version_wake_those_who_stage_it),
         cmocka_unit_test(a_tensor_that_does_not_fit_is_named),
         cmocka_unit_test(two_subscriptions_share_one_staging),
