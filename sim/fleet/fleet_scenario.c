@@ -1,13 +1,12 @@
 #include "sim/fleet/fleet_scenario.h"
 
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <yaml.h>
+#include "sim/yaml_text.h"
 
 enum kind { COUNT, BYTES, RATE, BIT_RATE, SECONDS, SHARE };
 
@@ -85,13 +84,6 @@ static const struct unit {
     {SHARE, "%", 0.01},
 };
 
-struct reading {
-    const char *name;
-    yaml_document_t *document;
-    struct tb_fleet_scenario *out;
-    char *complaint;
-};
-
 struct tb_fleet_version tb_fleet_version_default(void)
 {
     return (struct tb_fleet_version){.delta = 1, .keep = 2, .codec = 4e9, .manifest = 16};
@@ -114,33 +106,9 @@ struct tb_fleet_link tb_fleet_link_default(void)
     return (struct tb_fleet_link){.mtu = 1500, .streams = 8, .efficiency = 1};
 }
 
-__attribute__((format(printf, 3, 4))) static bool refuse(const struct reading *r, const yaml_node_t *at,
-                                                         const char *format, ...)
+static struct tb_fleet_scenario *out_of(const struct tb_yaml *r)
 {
-    char what[256];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(what, sizeof what, format, args);
-    va_end(args);
-    for (char *c = what; *c != '\0'; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
-    (void)snprintf(r->complaint, TB_FLEET_COMPLAINT_MAX, "%.60s:%zu: %.240s", r->name,
-                   at != NULL ? at->start_mark.line + 1 : 1, what);
-    return false;
-}
-
-static yaml_node_t *node(const struct reading *r, int index)
-{
-    return yaml_document_get_node(r->document, index);
-}
-
-/* The text of a scalar without zero bytes inside, or NULL. */
-static const char *text_of(const yaml_node_t *n)
-{
-    if (n == NULL || n->type != YAML_SCALAR_NODE ||
-        strlen((const char *)n->data.scalar.value) != n->data.scalar.length)
-        return NULL;
-    return (const char *)n->data.scalar.value;
+    return r->out;
 }
 
 static bool quantity(const char *text, enum kind kind, double *out)
@@ -159,7 +127,7 @@ static bool quantity(const char *text, enum kind kind, double *out)
     return false;
 }
 
-static bool read_value(const struct reading *r, const yaml_node_t *n, const struct key *key, void *row)
+static bool read_value(const struct tb_yaml *r, const yaml_node_t *n, const struct key *key, void *row)
 {
     static const char *const want[] = {"a number",
                                        "bytes such as 240GB or 16GiB",
@@ -168,184 +136,136 @@ static bool read_value(const struct reading *r, const yaml_node_t *n, const stru
                                        "a time such as 40ms, 30s or 2min",
                                        "a share such as 0.02 or 2%"};
     double value;
-    if (!quantity(text_of(n), key->kind, &value)) return refuse(r, n, "%s is %s", key->name, want[key->kind]);
+    if (!quantity(tb_yaml_text(n), key->kind, &value))
+        return tb_yaml_refuse(r, n, "%s is %s", key->name, want[key->kind]);
     if (!(value >= key->min && value <= key->max))
-        return refuse(r, n, "%s is out of its range, %g to %g", key->name, key->min, key->max);
+        return tb_yaml_refuse(r, n, "%s is out of its range, %g to %g", key->name, key->min, key->max);
     if (key->kind == COUNT && value != (double)(uint64_t)value)
-        return refuse(r, n, "%s is a whole number", key->name);
+        return tb_yaml_refuse(r, n, "%s is a whole number", key->name);
     memcpy((char *)row + key->offset, &value, sizeof value);
     return true;
 }
 
 /* One key of a row; true also when it is none of them and *known_out is false. */
-static bool read_key(const struct reading *r, const yaml_node_pair_t *p, const struct key *keys, void *row)
+static bool read_key(const struct tb_yaml *r, const yaml_node_pair_t *p, const struct key *keys, void *row)
 {
-    const yaml_node_t *at = node(r, p->key);
-    const char *text = text_of(at);
+    const yaml_node_t *at = tb_yaml_node(r, p->key);
+    const char *text = tb_yaml_text(at);
     for (const struct key *key = keys; text != NULL && key->name != NULL; key++)
-        if (strcmp(key->name, text) == 0) return read_value(r, node(r, p->value), key, row);
-    return refuse(r, at, "unknown key %s", text != NULL ? text : "that is not text");
+        if (strcmp(key->name, text) == 0) return read_value(r, tb_yaml_node(r, p->value), key, row);
+    return tb_yaml_refuse(r, at, "unknown key %s", text != NULL ? text : "that is not text");
 }
 
-static bool read_row(const struct reading *r, const yaml_node_t *n, const struct key *keys, void *row)
+static bool read_row(const struct tb_yaml *r, const yaml_node_t *n, const struct key *keys, void *row)
 {
     if (n->type == YAML_SCALAR_NODE && n->data.scalar.length == 0) return true; /* a site with all defaults */
-    if (n->type != YAML_MAPPING_NODE) return refuse(r, n, "keys and values are expected here");
+    if (n->type != YAML_MAPPING_NODE) return tb_yaml_refuse(r, n, "keys and values are expected here");
     for (const yaml_node_pair_t *p = n->data.mapping.pairs.start; p < n->data.mapping.pairs.top; p++)
         if (!read_key(r, p, keys, row)) return false;
     return true;
 }
 
-static bool read_name(const struct reading *r, const yaml_node_t *n, char *out)
+static bool find_site(const struct tb_yaml *r, const yaml_node_t *n, unsigned *out)
 {
-    const char *text = text_of(n);
-    const size_t bytes = text != NULL ? strlen(text) : 0;
-    if (bytes == 0 || bytes >= TB_FLEET_NAME_MAX ||
-        strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-") != bytes)
-        return refuse(r, n, "a name has 1 to %d of a to z, 0 to 9 and -", TB_FLEET_NAME_MAX - 1);
-    memcpy(out, text, bytes + 1);
-    return true;
+    const char *text = tb_yaml_text(n);
+    for (*out = 0; text != NULL && *out < out_of(r)->site_count; ++*out)
+        if (strcmp(out_of(r)->sites[*out].name, text) == 0) return true;
+    return tb_yaml_refuse(r, n, "%s is not one of the sites", text != NULL ? text : "this");
 }
 
-static bool find_site(const struct reading *r, const yaml_node_t *n, unsigned *out)
-{
-    const char *text = text_of(n);
-    for (*out = 0; text != NULL && *out < r->out->site_count; ++*out)
-        if (strcmp(r->out->sites[*out].name, text) == 0) return true;
-    return refuse(r, n, "%s is not one of the sites", text != NULL ? text : "this");
-}
-
-static bool read_site(const struct reading *r, const yaml_node_t *name, const yaml_node_t *value)
+static bool read_site(const struct tb_yaml *r, const yaml_node_t *name, const yaml_node_t *value)
 {
     struct tb_fleet_scenario *s = r->out;
     struct tb_fleet_site site = tb_fleet_site_default();
     if (s->site_count == TB_FLEET_FILE_SITES_MAX)
-        return refuse(r, name, "at most %d sites", TB_FLEET_FILE_SITES_MAX);
-    if (!read_name(r, name, site.name)) return false;
+        return tb_yaml_refuse(r, name, "at most %d sites", TB_FLEET_FILE_SITES_MAX);
+    if (!tb_yaml_name(r, name, site.name, sizeof site.name)) return false;
     for (unsigned i = 0; i < s->site_count; i++)
         if (strcmp(s->sites[i].name, site.name) == 0)
-            return refuse(r, name, "site %s is there twice", site.name);
+            return tb_yaml_refuse(r, name, "site %s is there twice", site.name);
     if (!read_row(r, value, site_keys, &site)) return false;
-    if (site.racks > site.hosts) return refuse(r, name, "%s has more racks than hosts", site.name);
+    if (site.racks > site.hosts) return tb_yaml_refuse(r, name, "%s has more racks than hosts", site.name);
     s->sites[s->site_count++] = site;
     double workers = 0;
     for (unsigned i = 0; i < s->site_count; i++)
         workers += s->sites[i].hosts * s->sites[i].workers;
     if (workers > TB_FLEET_FILE_WORKERS_MAX)
-        return refuse(r, name, "with %s there are over %d workers", site.name, TB_FLEET_FILE_WORKERS_MAX);
+        return tb_yaml_refuse(r, name, "with %s there are over %d workers", site.name,
+                              TB_FLEET_FILE_WORKERS_MAX);
     return true;
 }
 
-static bool read_sites(const struct reading *r, const yaml_node_t *n)
+static bool read_sites(const struct tb_yaml *r, const yaml_node_t *n)
 {
     if (n->type != YAML_MAPPING_NODE)
-        return refuse(r, n, "sites: has a line for each site, NAME: {hosts: ...}");
+        return tb_yaml_refuse(r, n, "sites: has a line for each site, NAME: {hosts: ...}");
     for (const yaml_node_pair_t *p = n->data.mapping.pairs.start; p < n->data.mapping.pairs.top; p++)
-        if (!read_site(r, node(r, p->key), node(r, p->value))) return false;
-    return r->out->site_count > 0 || refuse(r, n, "sites: names 1 to %d sites", TB_FLEET_FILE_SITES_MAX);
+        if (!read_site(r, tb_yaml_node(r, p->key), tb_yaml_node(r, p->value))) return false;
+    return out_of(r)->site_count > 0 ||
+           tb_yaml_refuse(r, n, "sites: names 1 to %d sites", TB_FLEET_FILE_SITES_MAX);
 }
 
-static bool read_between(const struct reading *r, const yaml_node_t *n, struct tb_fleet_link *link)
+static bool read_between(const struct tb_yaml *r, const yaml_node_t *n, struct tb_fleet_link *link)
 {
-    if (n->type != YAML_SEQUENCE_NODE || n->data.sequence.items.top - n->data.sequence.items.start != 2)
-        return refuse(r, n, "between: is a list of two sites");
-    if (!find_site(r, node(r, n->data.sequence.items.start[0]), &link->a) ||
-        !find_site(r, node(r, n->data.sequence.items.start[1]), &link->b))
+    const yaml_node_t *two[2];
+    if (!tb_yaml_two(r, n, two) || !find_site(r, two[0], &link->a) || !find_site(r, two[1], &link->b))
         return false;
-    if (link->a == link->b) return refuse(r, n, "a link joins two sites");
-    for (unsigned i = 0; i < r->out->link_count; i++) {
-        const struct tb_fleet_link *l = &r->out->links[i];
+    if (link->a == link->b) return tb_yaml_refuse(r, n, "a link joins two sites");
+    for (unsigned i = 0; i < out_of(r)->link_count; i++) {
+        const struct tb_fleet_link *l = &out_of(r)->links[i];
         if ((l->a == link->a && l->b == link->b) || (l->a == link->b && l->b == link->a))
-            return refuse(r, n, "these two are linked already");
+            return tb_yaml_refuse(r, n, "these two are linked already");
     }
     return true;
 }
 
-static bool read_link(const struct reading *r, const yaml_node_t *n)
+static bool read_link(const struct tb_yaml *r, const yaml_node_t *n)
 {
     struct tb_fleet_link link = tb_fleet_link_default();
     bool between = false;
-    if (n->type != YAML_MAPPING_NODE) return refuse(r, n, "each line of links: is a mapping");
+    if (n->type != YAML_MAPPING_NODE) return tb_yaml_refuse(r, n, "each line of links: is a mapping");
     for (const yaml_node_pair_t *p = n->data.mapping.pairs.start; p < n->data.mapping.pairs.top; p++) {
-        const char *key = text_of(node(r, p->key));
+        const char *key = tb_yaml_text(tb_yaml_node(r, p->key));
         bool good;
         if (key != NULL && strcmp(key, "between") == 0)
-            good = between = read_between(r, node(r, p->value), &link);
+            good = between = read_between(r, tb_yaml_node(r, p->value), &link);
         else if (key != NULL && strcmp(key, "shared") == 0)
-            good = read_name(r, node(r, p->value), link.shared);
+            good = tb_yaml_name(r, tb_yaml_node(r, p->value), link.shared, sizeof link.shared);
         else
             good = read_key(r, p, link_keys, &link);
         if (!good) return false;
     }
-    if (!between) return refuse(r, n, "between: [SITE, SITE] is missing");
-    if (link.rate == 0) return refuse(r, n, "rate: is missing");
-    r->out->links[r->out->link_count++] = link; /* each pair once: there is room */
-    return true;
-}
-
-static bool read_links(const struct reading *r, const yaml_node_t *n)
-{
-    if (n->type != YAML_SEQUENCE_NODE) return refuse(r, n, "links: is a list");
-    for (const yaml_node_item_t *i = n->data.sequence.items.start; i < n->data.sequence.items.top; i++)
-        if (!read_link(r, node(r, *i))) return false;
+    if (!between) return tb_yaml_refuse(r, n, "between: [SITE, SITE] is missing");
+    if (link.rate == 0) return tb_yaml_refuse(r, n, "rate: is missing");
+    out_of(r)->links[out_of(r)->link_count++] = link; /* each pair once: there is room */
     return true;
 }
 
 enum top { TOP_VERSION, TOP_HOME, TOP_SITES, TOP_LINKS, TOP_COUNT };
 
-static bool sort_top(const struct reading *r, const yaml_node_t *root, const yaml_node_t *found[TOP_COUNT])
+static bool read_root(const struct tb_yaml *r)
 {
     static const char *const names[] = {"version", "home", "sites", "links"};
-    for (const yaml_node_pair_t *p = root->data.mapping.pairs.start; p < root->data.mapping.pairs.top; p++) {
-        const char *key = text_of(node(r, p->key));
-        unsigned i = 0;
-        while (i < TOP_COUNT && (key == NULL || strcmp(names[i], key) != 0))
-            i++;
-        if (i == TOP_COUNT)
-            return refuse(r, node(r, p->key), "unknown key %s", key != NULL ? key : "that is not text");
-        if (found[i] != NULL) return refuse(r, node(r, p->key), "%s: is there twice", key);
-        found[i] = node(r, p->value);
-    }
-    for (unsigned i = 0; i < TOP_COUNT; i++)
-        if (found[i] == NULL && i != TOP_LINKS) return refuse(r, root, "%s: is missing", names[i]);
-    return true;
-}
-
-static bool read_root(const struct reading *r)
-{
     const yaml_node_t *root = yaml_document_get_root_node(r->document), *found[TOP_COUNT] = {NULL};
     if (root == NULL || root->type != YAML_MAPPING_NODE)
-        return refuse(r, root, "a fleet has version:, home:, sites: and links:");
-    if (!sort_top(r, root, found) || !read_row(r, found[TOP_VERSION], version_keys, &r->out->version) ||
-        !read_sites(r, found[TOP_SITES]) || !find_site(r, found[TOP_HOME], &r->out->home))
+        return tb_yaml_refuse(r, root, "a fleet has version:, home:, sites: and links:");
+    if (!tb_yaml_sort(r, root, names, TOP_COUNT, found)) return false;
+    for (unsigned i = 0; i < TOP_COUNT; i++)
+        if (found[i] == NULL && i != TOP_LINKS) return tb_yaml_refuse(r, root, "%s: is missing", names[i]);
+    if (!read_row(r, found[TOP_VERSION], version_keys, &out_of(r)->version) ||
+        !read_sites(r, found[TOP_SITES]) || !find_site(r, found[TOP_HOME], &out_of(r)->home))
         return false;
-    if (r->out->version.bytes == 0) return refuse(r, found[TOP_VERSION], "bytes: is missing");
-    if (r->out->version.chunks > r->out->version.bytes)
-        return refuse(r, found[TOP_VERSION], "a chunk has a byte at least");
-    return found[TOP_LINKS] == NULL || read_links(r, found[TOP_LINKS]);
+    if (out_of(r)->version.bytes == 0) return tb_yaml_refuse(r, found[TOP_VERSION], "bytes: is missing");
+    if (out_of(r)->version.chunks > out_of(r)->version.bytes)
+        return tb_yaml_refuse(r, found[TOP_VERSION], "a chunk has a byte at least");
+    return found[TOP_LINKS] == NULL || tb_yaml_each(r, found[TOP_LINKS], "links: is a list", read_link);
 }
 
 enum tb_status tb_fleet_parse(const char *name, const char *text, size_t bytes, struct tb_fleet_scenario *out,
                               char complaint_out[TB_FLEET_COMPLAINT_MAX])
 {
-    struct reading r = {.name = name, .out = out, .complaint = complaint_out};
+    struct tb_yaml r = {
+        .name = name, .out = out, .complaint = complaint_out, .complaint_bytes = TB_FLEET_COMPLAINT_MAX};
     *out = (struct tb_fleet_scenario){.version = tb_fleet_version_default()};
-    complaint_out[0] = '\0';
-    if (bytes > TB_FLEET_TEXT_MAX)
-        return refuse(&r, NULL, "over %d bytes", TB_FLEET_TEXT_MAX) ? TB_OK : TB_SITE_CONFIG;
-    yaml_parser_t parser;
-    yaml_document_t document;
-    if (!yaml_parser_initialize(&parser)) return TB_SITE_NOMEM;
-    yaml_parser_set_input_string(&parser, (const unsigned char *)text, bytes);
-    bool good = false;
-    if (yaml_parser_load(&parser, &document)) {
-        r.document = &document;
-        good = read_root(&r);
-        yaml_document_delete(&document);
-    } else {
-        (void)snprintf(complaint_out, TB_FLEET_COMPLAINT_MAX, "%.60s:%zu: %.200s", name,
-                       parser.problem_mark.line + 1, parser.problem != NULL ? parser.problem : "not YAML");
-    }
-    yaml_parser_delete(&parser);
-    return good ? TB_OK : TB_SITE_CONFIG;
+    return tb_yaml_load(&r, text, bytes, TB_FLEET_TEXT_MAX, read_root);
 }

@@ -1,7 +1,7 @@
 /* path.h - what one direction between two sites does to each packet.
  *
  * Pure: no socket, file, clock, thread or heap. The owner says that a packet came (when, how long) and is told its fate: when it
- * arrives, whether twice, with which bit flipped, or why it is lost. emulator.c asks for real packets, tests in virtual time.
+ * arrives, whether twice, with which bit flipped, or why it is lost. under_way.c asks for real packets, tests in virtual time.
  *
  * The model: a packet meets the cut and the MTU, then a queue of so many bytes that drains at the rate, then the wire, which loses,
  * flips, doubles and delays. What the wire loses has used the rate. What is under way when a cut begins still arrives.

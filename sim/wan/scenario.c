@@ -1,9 +1,8 @@
 #include "sim/wan/scenario.h"
 
-#include <stdarg.h>
 #include <string.h>
 
-#include <yaml.h>
+#include "sim/yaml_text.h"
 
 enum kind { KIND_BITS, KIND_BYTES, KIND_TIME, KIND_BOOL, KIND_CHANCE };
 
@@ -53,41 +52,9 @@ static const struct unit {
     {KIND_CHANCE, "", TB_PATH_PPB},
 };
 
-/* What is being read, and the first complaint. */
-struct reading {
-    const char *name;
-    yaml_document_t *document;
-    struct tb_scenario *out;
-    char *complaint;
-    size_t complaint_bytes;
-};
-
-__attribute__((format(printf, 3, 4))) static bool refuse(const struct reading *r, const yaml_node_t *at,
-                                                         const char *format, ...)
+static struct tb_scenario *out_of(const struct tb_yaml *r)
 {
-    char what[256];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(what, sizeof what, format, args);
-    va_end(args);
-    for (char *c = what; *c != '\0'; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
-    (void)snprintf(r->complaint, r->complaint_bytes, "%s:%zu: %s", r->name,
-                   at != NULL ? at->start_mark.line + 1 : 1, what);
-    return false;
-}
-
-static yaml_node_t *node(const struct reading *r, int index)
-{
-    return yaml_document_get_node(r->document, index);
-}
-
-/* The text of a scalar without zero bytes inside, or NULL. */
-static const char *text_of(const yaml_node_t *n)
-{
-    if (n->type != YAML_SCALAR_NODE || strlen((const char *)n->data.scalar.value) != n->data.scalar.length)
-        return NULL;
-    return (const char *)n->data.scalar.value;
+    return r->out;
 }
 
 /* Digits, at most nine of them before the point and nine behind, times the unit's factor. */
@@ -121,33 +88,22 @@ static bool flag(const char *text, uint64_t *out)
     return *out != 0 || strcmp(text, "no") == 0 || strcmp(text, "false") == 0;
 }
 
-static bool read_value(const struct reading *r, const yaml_node_t *n, const struct key *key, uint64_t *out)
+static bool read_value(const struct tb_yaml *r, const yaml_node_t *n, const struct key *key, uint64_t *out)
 {
     static const char *const want[] = {"a rate such as 200Mbit or 2Gbit", "bytes such as 65536 or 4MiB",
                                        "a time such as 300us, 40ms or 1.5s", "yes or no",
                                        "a chance such as 0.01% or 0.0001"};
-    const char *text = text_of(n);
+    const char *text = tb_yaml_text(n);
     if (text == NULL || !(key->kind == KIND_BOOL ? flag(text, out) : quantity(text, key->kind, out)))
-        return refuse(r, n, "%s is %s", key->name, want[key->kind]);
-    if (*out < key->min || *out > key->max) return refuse(r, n, "%s is out of its range", key->name);
-    return true;
-}
-
-static bool read_name(const struct reading *r, const yaml_node_t *n, char *out)
-{
-    const char *text = text_of(n);
-    const size_t bytes = text != NULL ? strlen(text) : 0;
-    if (bytes == 0 || bytes >= TB_SCENARIO_NAME_MAX ||
-        strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-") != bytes)
-        return refuse(r, n, "a name has 1 to %d of a to z, 0 to 9 and -", TB_SCENARIO_NAME_MAX - 1);
-    memcpy(out, text, bytes + 1);
+        return tb_yaml_refuse(r, n, "%s is %s", key->name, want[key->kind]);
+    if (*out < key->min || *out > key->max) return tb_yaml_refuse(r, n, "%s is out of its range", key->name);
     return true;
 }
 
 /* Three growing numbers of at most 12 digits with single spaces between, as tcp_rmem takes them. */
-static bool read_memory(const struct reading *r, const yaml_node_t *n, char *out)
+static bool read_memory(const struct tb_yaml *r, const yaml_node_t *n, char *out)
 {
-    const char *text = text_of(n), *c = text;
+    const char *text = tb_yaml_text(n), *c = text;
     uint64_t last = 0;
     uint32_t count = 0;
     for (; c != NULL && count < 3; count++) {
@@ -160,67 +116,71 @@ static bool read_memory(const struct reading *r, const yaml_node_t *n, char *out
         last = number;
     }
     if (count < 3)
-        return refuse(r, n, "tcp memory is three growing numbers of bytes, such as 4096 131072 67108864");
+        return tb_yaml_refuse(r, n,
+                              "tcp memory is three growing numbers of bytes, such as 4096 131072 67108864");
     (void)snprintf(out, 64, "%s", text);
     return true;
 }
 
-static bool read_tcp(const struct reading *r, const yaml_node_t *n, struct tb_scenario_site *site)
+static bool read_tcp(const struct tb_yaml *r, const yaml_node_t *n, struct tb_scenario_site *site)
 {
-    if (n->type != YAML_MAPPING_NODE) return refuse(r, n, "tcp settings are rmem:, wmem: and congestion:");
+    if (n->type != YAML_MAPPING_NODE)
+        return tb_yaml_refuse(r, n, "tcp settings are rmem:, wmem: and congestion:");
     for (const yaml_node_pair_t *p = n->data.mapping.pairs.start; p < n->data.mapping.pairs.top; p++) {
-        const char *key = text_of(node(r, p->key));
-        const yaml_node_t *value = node(r, p->value);
+        const char *key = tb_yaml_text(tb_yaml_node(r, p->key));
+        const yaml_node_t *value = tb_yaml_node(r, p->value);
         bool good;
         if (key != NULL && strcmp(key, "rmem") == 0)
             good = read_memory(r, value, site->rmem);
         else if (key != NULL && strcmp(key, "wmem") == 0)
             good = read_memory(r, value, site->wmem);
         else if (key != NULL && strcmp(key, "congestion") == 0)
-            good = read_name(r, value, site->congestion);
+            good = tb_yaml_name(r, value, site->congestion, sizeof site->congestion);
         else
-            return refuse(r, node(r, p->key), "a site has rmem:, wmem: and congestion:, not %s",
-                          key != NULL ? key : "this");
+            return tb_yaml_refuse(r, tb_yaml_node(r, p->key),
+                                  "a site has rmem:, wmem: and congestion:, not %s",
+                                  key != NULL ? key : "this");
         if (!good) return false;
     }
     return true;
 }
 
-static bool find_site(const struct reading *r, const yaml_node_t *n, uint32_t *out)
+static bool find_site(const struct tb_yaml *r, const yaml_node_t *n, uint32_t *out)
 {
-    const char *text = text_of(n);
-    for (*out = 0; text != NULL && *out < r->out->site_count; ++*out)
-        if (strcmp(r->out->sites[*out].name, text) == 0) return true;
-    return refuse(r, n, "%s is not one of the sites", text != NULL ? text : "this");
+    const char *text = tb_yaml_text(n);
+    for (*out = 0; text != NULL && *out < out_of(r)->site_count; ++*out)
+        if (strcmp(out_of(r)->sites[*out].name, text) == 0) return true;
+    return tb_yaml_refuse(r, n, "%s is not one of the sites", text != NULL ? text : "this");
 }
 
-static bool add_site(const struct reading *r, const yaml_node_t *name)
+static bool add_site(const struct tb_yaml *r, const yaml_node_t *name)
 {
-    struct tb_scenario *s = r->out;
+    struct tb_scenario *s = out_of(r);
     if (s->site_count == TB_SCENARIO_SITES_MAX)
-        return refuse(r, name, "at most %d sites", TB_SCENARIO_SITES_MAX);
+        return tb_yaml_refuse(r, name, "at most %d sites", TB_SCENARIO_SITES_MAX);
     struct tb_scenario_site site = {0};
-    if (!read_name(r, name, site.name)) return false;
+    if (!tb_yaml_name(r, name, site.name, sizeof site.name)) return false;
     for (uint32_t i = 0; i < s->site_count; i++)
         if (strcmp(s->sites[i].name, site.name) == 0)
-            return refuse(r, name, "site %s is there twice", site.name);
+            return tb_yaml_refuse(r, name, "site %s is there twice", site.name);
     s->sites[s->site_count++] = site;
     return true;
 }
 
 /* A list of names, or a mapping from names to tcp settings of their own. */
-static bool read_sites(const struct reading *r, const yaml_node_t *n)
+static bool read_sites(const struct tb_yaml *r, const yaml_node_t *n)
 {
     if (n->type == YAML_SEQUENCE_NODE) {
         for (const yaml_node_item_t *i = n->data.sequence.items.start; i < n->data.sequence.items.top; i++)
-            if (!add_site(r, node(r, *i))) return false;
+            if (!add_site(r, tb_yaml_node(r, *i))) return false;
     } else if (n->type == YAML_MAPPING_NODE) {
         for (const yaml_node_pair_t *p = n->data.mapping.pairs.start; p < n->data.mapping.pairs.top; p++)
-            if (!add_site(r, node(r, p->key)) ||
-                !read_tcp(r, node(r, p->value), &r->out->sites[r->out->site_count - 1]))
+            if (!add_site(r, tb_yaml_node(r, p->key)) ||
+                !read_tcp(r, tb_yaml_node(r, p->value), &out_of(r)->sites[out_of(r)->site_count - 1]))
                 return false;
     }
-    return r->out->site_count >= 2 || refuse(r, n, "sites: names two to %d sites", TB_SCENARIO_SITES_MAX);
+    return out_of(r)->site_count >= 2 ||
+           tb_yaml_refuse(r, n, "sites: names two to %d sites", TB_SCENARIO_SITES_MAX);
 }
 
 /* What a mapping under paths: or schedule: says. */
@@ -234,55 +194,55 @@ struct entry {
     char shared[TB_SCENARIO_NAME_MAX];
 };
 
-static bool read_between(const struct reading *r, const yaml_node_t *n, struct entry *e)
+static bool read_between(const struct tb_yaml *r, const yaml_node_t *n, struct entry *e)
 {
-    if (n->type != YAML_SEQUENCE_NODE || n->data.sequence.items.top - n->data.sequence.items.start != 2)
-        return refuse(r, n, "between: is a list of two sites");
+    const yaml_node_t *two[2];
     e->has_from = e->has_to = e->both = true;
-    return find_site(r, node(r, n->data.sequence.items.start[0]), &e->from) &&
-           find_site(r, node(r, n->data.sequence.items.start[1]), &e->to);
+    return tb_yaml_two(r, n, two) && find_site(r, two[0], &e->from) && find_site(r, two[1], &e->to);
 }
 
-static bool read_setting(const struct reading *r, const yaml_node_t *key, const yaml_node_t *value,
+static bool read_setting(const struct tb_yaml *r, const yaml_node_t *key, const yaml_node_t *value,
                          struct entry *e)
 {
-    const char *text = text_of(key);
+    const char *text = tb_yaml_text(key);
     for (uint32_t i = 0; text != NULL && i < TB_PATH_KEY_COUNT; i++) {
         if (strcmp(KEYS[i].name, text) != 0) continue;
-        if (e->mask & 1u << i) return refuse(r, key, "%s is there twice", text);
+        if (e->mask & 1u << i) return tb_yaml_refuse(r, key, "%s is there twice", text);
         e->mask |= 1u << i;
         return read_value(r, value, &KEYS[i], &e->settings.value[i]);
     }
-    return refuse(r, key, "unknown key %s", text != NULL ? text : "that is not text");
+    return tb_yaml_refuse(r, key, "unknown key %s", text != NULL ? text : "that is not text");
 }
 
 static const struct key WHEN[] = {{"at", KIND_TIME, 0, UINT64_C(86400) * SECOND},
                                   {"every", KIND_TIME, 1000000, UINT64_C(86400) * SECOND}};
 
-static bool read_pair(const struct reading *r, const yaml_node_pair_t *p, bool schedule, struct entry *e)
+static bool read_pair(const struct tb_yaml *r, const yaml_node_pair_t *p, bool schedule, struct entry *e)
 {
-    const yaml_node_t *key = node(r, p->key), *value = node(r, p->value);
-    const char *text = text_of(key);
-    if (text == NULL) return refuse(r, key, "a key is text");
+    const yaml_node_t *key = tb_yaml_node(r, p->key), *value = tb_yaml_node(r, p->value);
+    const char *text = tb_yaml_text(key);
+    if (text == NULL) return tb_yaml_refuse(r, key, "a key is text");
     if (strcmp(text, "between") == 0) return read_between(r, value, e);
     if (strcmp(text, "from") == 0) return e->has_from = true, find_site(r, value, &e->from);
     if (strcmp(text, "to") == 0) return e->has_to = true, find_site(r, value, &e->to);
     if (schedule && strcmp(text, "at") == 0) return e->has_at = true, read_value(r, value, &WHEN[0], &e->at);
     if (schedule && strcmp(text, "every") == 0)
         return e->has_every = true, read_value(r, value, &WHEN[1], &e->every);
-    if (!schedule && strcmp(text, "shared") == 0) return read_name(r, value, e->shared);
+    if (!schedule && strcmp(text, "shared") == 0) return tb_yaml_name(r, value, e->shared, sizeof e->shared);
     return read_setting(r, key, value, e);
 }
 
-static bool read_entry(const struct reading *r, const yaml_node_t *n, bool schedule, struct entry *e)
+static bool read_entry(const struct tb_yaml *r, const yaml_node_t *n, bool schedule, struct entry *e)
 {
-    if (n->type != YAML_MAPPING_NODE) return refuse(r, n, "each line of paths: and schedule: is a mapping");
+    if (n->type != YAML_MAPPING_NODE)
+        return tb_yaml_refuse(r, n, "each line of paths: and schedule: is a mapping");
     for (const yaml_node_pair_t *p = n->data.mapping.pairs.start; p < n->data.mapping.pairs.top; p++)
         if (!read_pair(r, p, schedule, e)) return false;
-    if (!e->has_from || !e->has_to) return refuse(r, n, "which way? between: [A, B], or from: A and to: B");
-    if (e->from == e->to) return refuse(r, n, "a path joins two sites");
-    if (schedule && !e->has_at) return refuse(r, n, "at: is missing");
-    return !schedule || e->mask != 0 || refuse(r, n, "nothing is changed here");
+    if (!e->has_from || !e->has_to)
+        return tb_yaml_refuse(r, n, "which way? between: [A, B], or from: A and to: B");
+    if (e->from == e->to) return tb_yaml_refuse(r, n, "a path joins two sites");
+    if (schedule && !e->has_at) return tb_yaml_refuse(r, n, "at: is missing");
+    return !schedule || e->mask != 0 || tb_yaml_refuse(r, n, "nothing is changed here");
 }
 
 static struct tb_scenario_path *find_path(struct tb_scenario *s, uint32_t from, uint32_t to)
@@ -293,24 +253,25 @@ static struct tb_scenario_path *find_path(struct tb_scenario *s, uint32_t from, 
 }
 
 /* A queue that is not given holds twice what is under way, and 64 packets at least. */
-static void default_queue(const struct reading *r, struct entry *e)
+static void default_queue(const struct tb_yaml *r, struct entry *e)
 {
     if (e->mask & 1u << TB_PATH_QUEUE) return;
     const double bytes =
         (double)e->settings.value[TB_PATH_RATE] / 8e9 * 2 * (double)e->settings.value[TB_PATH_DELAY];
-    const uint64_t least = UINT64_C(64) * r->out->mtu;
+    const uint64_t least = UINT64_C(64) * out_of(r)->mtu;
     const uint64_t most = KEYS[TB_PATH_QUEUE].max;
     e->settings.value[TB_PATH_QUEUE] = bytes < (double)least  ? least
                                        : bytes > (double)most ? most
                                                               : (uint64_t)bytes;
 }
 
-static bool add_path(const struct reading *r, const yaml_node_t *n, struct entry *e, bool backward)
+static bool add_path(const struct tb_yaml *r, const yaml_node_t *n, struct entry *e, bool backward)
 {
     struct tb_scenario *s = r->out;
     const uint32_t from = backward ? e->to : e->from, to = backward ? e->from : e->to;
     if (find_path(s, from, to) != NULL)
-        return refuse(r, n, "the path from %s to %s is there twice", s->sites[from].name, s->sites[to].name);
+        return tb_yaml_refuse(r, n, "the path from %s to %s is there twice", s->sites[from].name,
+                              s->sites[to].name);
     struct tb_scenario_path *p = &s->paths[s->path_count++];
     *p = (struct tb_scenario_path){.from = from, .to = to, .backward = backward, .queue = s->queue_count};
     p->settings = e->settings;
@@ -321,7 +282,7 @@ static bool add_path(const struct reading *r, const yaml_node_t *n, struct entry
     return true;
 }
 
-static bool read_path(const struct reading *r, const yaml_node_t *n)
+static bool read_path(const struct tb_yaml *r, const yaml_node_t *n)
 {
     struct entry e = {.settings.value[TB_PATH_BURST_LOSS] = TB_PATH_PPB};
     if (!read_entry(r, n, false, &e)) return false;
@@ -329,33 +290,25 @@ static bool read_path(const struct reading *r, const yaml_node_t *n)
     return add_path(r, n, &e, false) && (!e.both || add_path(r, n, &e, true));
 }
 
-static bool add_change(const struct reading *r, const yaml_node_t *n, const struct entry *e, bool backward)
+static bool add_change(const struct tb_yaml *r, const yaml_node_t *n, const struct entry *e, bool backward)
 {
     const uint32_t from = backward ? e->to : e->from, to = backward ? e->from : e->to;
-    struct tb_scenario_path *p = find_path(r->out, from, to);
+    struct tb_scenario_path *p = find_path(out_of(r), from, to);
     if (p == NULL)
-        return refuse(r, n, "no path from %s to %s", r->out->sites[from].name, r->out->sites[to].name);
+        return tb_yaml_refuse(r, n, "no path from %s to %s", out_of(r)->sites[from].name,
+                              out_of(r)->sites[to].name);
     if (p->change_count == TB_PATH_CHANGES_MAX)
-        return refuse(r, n, "at most %d changes a path", TB_PATH_CHANGES_MAX);
+        return tb_yaml_refuse(r, n, "at most %d changes a path", TB_PATH_CHANGES_MAX);
     p->changes[p->change_count++] = (struct tb_path_change){
         .at = (int64_t)e->at, .every = (int64_t)e->every, .mask = e->mask, .to = e->settings};
     return true;
 }
 
-static bool read_change(const struct reading *r, const yaml_node_t *n)
+static bool read_change(const struct tb_yaml *r, const yaml_node_t *n)
 {
     struct entry e = {0};
     return read_entry(r, n, true, &e) && add_change(r, n, &e, false) &&
            (!e.both || add_change(r, n, &e, true));
-}
-
-static bool each(const struct reading *r, const yaml_node_t *n,
-                 bool (*read)(const struct reading *, const yaml_node_t *))
-{
-    if (n->type != YAML_SEQUENCE_NODE) return refuse(r, n, "paths: and schedule: are lists");
-    for (const yaml_node_item_t *i = n->data.sequence.items.start; i < n->data.sequence.items.top; i++)
-        if (!read(r, node(r, *i))) return false;
-    return true;
 }
 
 /* What holds for all sites is what a site has that says nothing itself. */
@@ -370,66 +323,35 @@ static void inherit(struct tb_scenario *s, const struct tb_scenario_site *all)
 
 enum top { TOP_SITES, TOP_MTU, TOP_TCP, TOP_PATHS, TOP_SCHEDULE, TOP_COUNT };
 
-static bool sort_top(const struct reading *r, const yaml_node_t *root, const yaml_node_t *found[TOP_COUNT])
-{
-    static const char *const names[] = {"sites", "mtu", "tcp", "paths", "schedule"};
-    for (const yaml_node_pair_t *p = root->data.mapping.pairs.start; p < root->data.mapping.pairs.top; p++) {
-        const char *key = text_of(node(r, p->key));
-        uint32_t i = 0;
-        while (i < TOP_COUNT && (key == NULL || strcmp(names[i], key) != 0))
-            i++;
-        if (i == TOP_COUNT)
-            return refuse(r, node(r, p->key), "unknown key %s", key != NULL ? key : "that is not text");
-        if (found[i] != NULL) return refuse(r, node(r, p->key), "%s: is there twice", key);
-        found[i] = node(r, p->value);
-    }
-    return true;
-}
-
-static bool read_root(const struct reading *r)
+static bool read_root(const struct tb_yaml *r)
 {
     static const struct key mtu_key = {"mtu", KIND_BYTES, 576, 9000};
+    static const char *const names[] = {"sites", "mtu", "tcp", "paths", "schedule"};
+    static const char lists[] = "paths: and schedule: are lists";
     const yaml_node_t *root = yaml_document_get_root_node(r->document), *found[TOP_COUNT] = {NULL};
     if (root == NULL || root->type != YAML_MAPPING_NODE)
-        return refuse(r, root, "a scenario has sites: and paths:");
-    if (!sort_top(r, root, found)) return false;
+        return tb_yaml_refuse(r, root, "a scenario has sites: and paths:");
+    if (!tb_yaml_sort(r, root, names, TOP_COUNT, found)) return false;
     if (found[TOP_SITES] == NULL || found[TOP_PATHS] == NULL)
-        return refuse(r, root, "a scenario has sites: and paths:");
+        return tb_yaml_refuse(r, root, "a scenario has sites: and paths:");
     uint64_t mtu = 1500;
     struct tb_scenario_site all = {0};
     if (found[TOP_MTU] != NULL && !read_value(r, found[TOP_MTU], &mtu_key, &mtu)) return false;
-    r->out->mtu = (uint32_t)mtu;
+    out_of(r)->mtu = (uint32_t)mtu;
     if (found[TOP_TCP] != NULL && !read_tcp(r, found[TOP_TCP], &all)) return false;
     if (!read_sites(r, found[TOP_SITES])) return false;
-    inherit(r->out, &all);
-    return each(r, found[TOP_PATHS], read_path) &&
-           (found[TOP_SCHEDULE] == NULL || each(r, found[TOP_SCHEDULE], read_change));
+    inherit(out_of(r), &all);
+    return tb_yaml_each(r, found[TOP_PATHS], lists, read_path) &&
+           (found[TOP_SCHEDULE] == NULL || tb_yaml_each(r, found[TOP_SCHEDULE], lists, read_change));
 }
 
 enum tb_status tb_scenario_parse(const char *name, const char *text, size_t bytes, struct tb_scenario *out,
                                  char *complaint_out, size_t complaint_bytes)
 {
-    struct reading r = {
+    struct tb_yaml r = {
         .name = name, .out = out, .complaint = complaint_out, .complaint_bytes = complaint_bytes};
     *out = (struct tb_scenario){0};
-    complaint_out[0] = '\0';
-    if (bytes > TB_SCENARIO_BYTES_MAX)
-        return refuse(&r, NULL, "over %d bytes", TB_SCENARIO_BYTES_MAX) ? TB_OK : TB_SITE_CONFIG;
-    yaml_parser_t parser;
-    yaml_document_t document;
-    if (!yaml_parser_initialize(&parser)) return TB_SITE_NOMEM;
-    yaml_parser_set_input_string(&parser, (const unsigned char *)text, bytes);
-    bool good = false;
-    if (yaml_parser_load(&parser, &document)) {
-        r.document = &document;
-        good = read_root(&r);
-        yaml_document_delete(&document);
-    } else {
-        (void)snprintf(complaint_out, complaint_bytes, "%s:%zu: %s", name, parser.problem_mark.line + 1,
-                       parser.problem != NULL ? parser.problem : "not YAML");
-    }
-    yaml_parser_delete(&parser);
-    return good ? TB_OK : TB_SITE_CONFIG;
+    return tb_yaml_load(&r, text, bytes, TB_SCENARIO_BYTES_MAX, read_root);
 }
 
 static void print_settings(const struct tb_path_settings *s, uint32_t mask, FILE *to)

@@ -11,6 +11,7 @@ import ctypes
 import json
 import os
 import pathlib
+import re
 import select
 import shlex
 import shutil
@@ -24,6 +25,8 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PREFIX = "tbw"
+MAKER = re.compile(rf"{PREFIX}-(\d+)-(\d+)-")  # a lab's prefix: its maker's process number, and when that started
+FOLDER = "tombolo-wan."
 DEVICE = "wan0"
 NETWORK = "10.201.0"
 VOID = 75  # the exit code of a run in which the emulator fell behind
@@ -232,6 +235,10 @@ def do(argv):
     return done.stdout
 
 
+def prefix_of(pid):
+    return f"{PREFIX}-{pid}-{start_time(pid)}-"
+
+
 def start_time(pid):
     """Tells a process from a later one of the same number."""
     with contextlib.suppress(OSError):
@@ -274,12 +281,21 @@ def take_down(prefix, grace_s=3.0):
 
 
 def sweep():
-    """Takes down what labs have left whose maker and whose watchdog were both killed."""
+    """Takes down what labs have left that nobody could: runner, keeper and watchdog were all killed. The prefixes of those labs.
+
+    Whoever came so far as to take its lab down has removed the folder; one that is there without its maker has processes to end too."""
     done = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True)
-    for name in {line.split()[0] for line in done.stdout.splitlines() if line.startswith(PREFIX + "-")}:
-        parts = name.split("-")
-        if len(parts) == 4 and start_time(parts[1]) != parts[2]:
-            take_down("-".join(parts[:3]) + "-")
+    names = [line.split()[0] for line in done.stdout.splitlines() if line.strip()]
+    folders = list(pathlib.Path(tempfile.gettempdir()).glob(f"{FOLDER}{PREFIX}-*"))
+    makers = {MAKER.match(name) for name in [*names, *(folder.name.removeprefix(FOLDER) for folder in folders)]} - {None}
+    orphans = {maker[0] for maker in makers if start_time(maker[1]) != maker[2]}
+    for prefix in orphans:
+        own = [folder for folder in folders if folder.name.startswith(FOLDER + prefix)]
+        end_all(lambda own=own: set().union(*map(marked, own)))
+        take_down(prefix)
+        for folder in own:
+            shutil.rmtree(folder, ignore_errors=True)
+    return sorted(orphans)
 
 
 def marked(folder):
@@ -348,7 +364,7 @@ class Lab:
     def __init__(self, scenario, seed, netem, folder):
         self.scenario, self.seed, self.netem, self.folder = str(scenario), seed, netem, pathlib.Path(folder)
         self.plan = plan(scenario)
-        self.prefix = f"{PREFIX}-{os.getpid()}-{start_time(os.getpid())}-"
+        self.prefix = prefix_of(os.getpid())
         if subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout.find(self.prefix) >= 0:
             raise LabError("this process has a lab already; one at a time")
         self.names = {site["name"]: self.prefix + site["name"] for site in self.plan["sites"]}
@@ -468,7 +484,7 @@ def lab(scenario, seed=1, netem=False):
     if reason:
         raise LabError(reason)
     sweep()
-    with tempfile.TemporaryDirectory(prefix="tombolo-wan.", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix=FOLDER + prefix_of(os.getpid()), ignore_cleanup_errors=True) as folder:
         wan = Lab(scenario, seed, netem, folder)
         guard, pipe = watchdog(wan.prefix, folder)
         try:
