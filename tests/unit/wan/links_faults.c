@@ -1,5 +1,5 @@
-/* links_faults.c - every allocation and socket call of two gateways fails once, one after the other, while a version crosses: nobody falls, and
- * it arrives (P6). */
+/* links_faults.c - every allocation and socket call of two gateways fails, one after the other, while a version crosses: once, or from then on
+ * for a while. Nobody falls, and it arrives when they work again (P6). */
 #include "links_world.h"
 
 #include <stdio.h>
@@ -10,7 +10,14 @@
 #include "base/fault.h"
 #include "check.h"
 
+#define BAD_MS 10 /* how long calls that fail from then on do */
+
 struct faults {
+    enum tb_fault_point point;
+    uint64_t nth;
+    bool lasting;
+    bool hit, over;
+    tb_time_ns over_at; /* 0: not hit yet */
     struct links_world w;
     struct truth t;
     struct site *east, *west;
@@ -41,6 +48,17 @@ static void try_again(struct faults *f)
     west->again = tb_links_land(west->links, 0, &c->key, c->places) != TB_OK;
 }
 
+/* What fails from the nth call on works again after a while. */
+static void mend(struct faults *f)
+{
+    if (f->over || tb_fault_calls(f->point) < f->nth) return;
+    f->hit = true;
+    if (f->over_at == 0) f->over_at = tb_time_add(tb_clock_now(), f->lasting ? TB_MS(BAD_MS) : 0);
+    if (tb_clock_now() < f->over_at) return;
+    tb_fault_arm(f->point, 0, false);
+    f->over = true;
+}
+
 static bool start(struct site *s)
 {
     char error[256], listen_at[64];
@@ -53,35 +71,47 @@ static bool start(struct site *s)
     return status == TB_OK;
 }
 
-/* One crossing in which call number n of the point fails. False: there were fewer. */
-static bool cross(struct faults *f, enum tb_fault_point point, uint64_t n)
+static void cross_with_fault(struct faults *f)
 {
-    tb_fault_arm(point, n, false);
-    while (!start(f->east)) {
-    }
-    while (!start(f->west)) {
-    }
+    while (!start(f->east))
+        mend(f);
+    while (!start(f->west))
+        mend(f);
     struct copy *c = site_place(f->east, &f->t.key, f->t.manifests);
     memcpy(c->places[0].bytes, f->t.bytes[0], f->t.manifests[0].bytes);
     for (uint32_t k = 0; k < f->t.chunks; k++)
         tb_bitmap_set(c->places[0].held, k);
-    while (tb_links_offer(f->east->links, &c->key, c->places) != TB_OK) {
-    }
+    while (tb_links_offer(f->east->links, &c->key, c->places) != TB_OK)
+        mend(f);
     const tb_time_ns end = tb_clock_now() + TB_SECONDS(30);
     while (f->west->landed == 0) {
         if (tb_clock_now() > end)
-            fail_msg("never landed when call %llu of point %d failed", (unsigned long long)n, (int)point);
+            fail_msg("never landed when call %llu%s of point %d failed", (unsigned long long)f->nth,
+                     f->lasting ? "+" : "", (int)f->point);
         uv_run(&f->w.net.loop, UV_RUN_ONCE);
+        mend(f);
         try_again(f);
     }
     check_equal(site_copy(f->west, &f->t), &f->t);
-    const bool hit = tb_fault_calls(point) >= n;
+    mend(f);
+}
+
+/* One crossing in which call number n of the point fails, and with `lasting` those after it. False: there were fewer. */
+static bool cross(struct faults *f, enum tb_fault_point point, uint64_t n, bool lasting)
+{
+    f->point = point;
+    f->nth = n;
+    f->lasting = lasting;
+    f->hit = f->over = false;
+    f->over_at = 0;
+    tb_fault_arm(point, n, lasting);
+    cross_with_fault(f);
     tb_fault_arm(point, 0, false);
     site_close(f->west);
     site_close(f->east);
     forget(f->east);
     forget(f->west);
-    return hit;
+    return f->hit;
 }
 
 static void setup(struct faults *f)
@@ -114,16 +144,26 @@ static void every_allocation_may_fail_once(void **state)
     struct faults f;
     setup(&f);
     uint64_t n = 1;
-    while (cross(&f, TB_FAULT_malloc, n))
+    while (cross(&f, TB_FAULT_malloc, n, false))
         n++;
     assert_true(n > 50);
     teardown(&f);
 }
 
-/* A connection that breaks at any of its calls is a cut like another. */
-static void every_socket_call_may_fail_once(void **state)
+static void every_allocation_may_fail_for_a_while(void **state)
 {
     (void)state;
+    struct faults f;
+    setup(&f);
+    uint64_t n = 1;
+    while (cross(&f, TB_FAULT_malloc, n, true))
+        n++;
+    assert_true(n > 50);
+    teardown(&f);
+}
+
+static void every_socket_call_may_fail(bool lasting)
+{
     static const struct {
         enum tb_fault_point point;
         uint64_t most;
@@ -137,14 +177,29 @@ static void every_socket_call_may_fail_once(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         bool hit = true;
         for (uint64_t n = 1; n <= rows[i].most && hit; n++)
-            hit = cross(&f, rows[i].point, n);
+            hit = cross(&f, rows[i].point, n, lasting);
     }
     teardown(&f);
+}
+
+/* A connection that breaks at any of its calls is a cut like another. */
+static void every_socket_call_may_fail_once(void **state)
+{
+    (void)state;
+    every_socket_call_may_fail(false);
+}
+
+static void every_socket_call_may_fail_for_a_while(void **state)
+{
+    (void)state;
+    every_socket_call_may_fail(true);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_may_fail_once),
-                                       cmocka_unit_test(every_socket_call_may_fail_once)};
+                                       cmocka_unit_test(every_allocation_may_fail_for_a_while),
+                                       cmocka_unit_test(every_socket_call_may_fail_once),
+                                       cmocka_unit_test(every_socket_call_may_fail_for_a_while)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
