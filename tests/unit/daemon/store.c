@@ -1,9 +1,6 @@
 /* store.c - what survives a restart, and every way in which a file can refuse: read-only, full, damaged, held by another. */
 #include "gateway/daemon/store.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +10,8 @@
 
 #include <sqlite3.h>
 
-#include <cmocka.h>
+#include "store_folder.h"
 
-static char folder[64];
-static char path[96];
 static char error[256];
 static sqlite3 *opened;   /* the newest connection of this process */
 static sqlite3 *store_db; /* the store's */
@@ -30,27 +25,6 @@ static int note_connection(sqlite3 *db, const char **message, const struct sqlit
     (void)api;
     opened = db;
     return SQLITE_OK;
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/tombolo-store-XXXXXX");
-    assert_non_null(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/s.sqlite", folder);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    static const char *const ends[] = {"", "-wal", "-shm"};
-    for (int i = 0; i < 3; i++) {
-        char file[128];
-        snprintf(file, sizeof file, "%s%s", path, ends[i]);
-        unlink(file);
-    }
-    return rmdir(folder);
 }
 
 static struct tb_store *open_good(void)

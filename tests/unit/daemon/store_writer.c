@@ -2,9 +2,6 @@
 #include "gateway/daemon/store_writer.h"
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +9,7 @@
 
 #include <sqlite3.h>
 
-#include <cmocka.h>
-
-static char folder[64];
-static char path[96];
+#include "store_folder.h"
 
 /* The disk: while `held`, whoever begins to write stops here. */
 static struct {
@@ -59,27 +53,6 @@ static int note_connection(sqlite3 *db, const char **message, const struct sqlit
     (void)api;
     sqlite3_commit_hook(db, on_commit, NULL);
     return SQLITE_OK;
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/tombolo-writer-XXXXXX");
-    assert_non_null(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/s.sqlite", folder);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    static const char *const ends[] = {"", "-wal", "-shm"};
-    for (int i = 0; i < 3; i++) {
-        char file[128];
-        snprintf(file, sizeof file, "%s%s", path, ends[i]);
-        unlink(file);
-    }
-    return rmdir(folder);
 }
 
 static void count_wake(void *user)
