@@ -16,11 +16,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/codec.h"
 #include "base/sparse.h"
+#include "bench/measured.h"
 
 #define CHUNK_BYTES ((size_t)1 << 20)
 #define CLASSES     8u /* of 16 that may be: half the time of 16, and one byte in a hundred more */
@@ -37,38 +37,18 @@ struct timed {
     double encode_s, decode_s;
 };
 
-static void die(const char *what)
-{
-    perror(what);
-    exit(1);
-}
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
-static uint8_t *memory_new(size_t bytes)
-{
-    uint8_t *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (m == MAP_FAILED) die("codec_speed: mmap");
-    return m;
-}
-
 /* The bytes of a file behind `skip`, again and again until there are `bytes` (0: once). */
 static uint8_t *tiled(const char *path, size_t skip, size_t *bytes)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct stat st;
-    if (fd < 0 || fstat(fd, &st) != 0) die(path);
+    if (fd < 0 || fstat(fd, &st) != 0) measured_die(path);
     if ((size_t)st.st_size <= skip) exit(2);
     const size_t one = ((size_t)st.st_size - skip) / 2 * 2;
     const uint8_t *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (map == MAP_FAILED) die(path);
+    if (map == MAP_FAILED) measured_die(path);
     if (*bytes == 0) *bytes = one;
-    uint8_t *m = memory_new(*bytes);
+    uint8_t *m = measured_memory(*bytes, 0);
     for (size_t at = 0; at < *bytes; at += one)
         memcpy(m + at, map + skip, *bytes - at < one ? *bytes - at : one);
     munmap((void *)(uintptr_t)map, (size_t)st.st_size);
@@ -85,10 +65,10 @@ static struct forms forms_new(size_t bytes)
 {
     const size_t chunks = bytes / CHUNK_BYTES + 1;
     struct forms f = {.cap = bytes + bytes / 8 + 2 * CHUNK_BYTES};
-    f.bytes = memory_new(f.cap);
+    f.bytes = measured_memory(f.cap, 0);
     f.count = calloc(chunks, sizeof *f.count);
     f.id = calloc(chunks, sizeof *f.id);
-    if (f.count == NULL || f.id == NULL) die("codec_speed: calloc");
+    if (f.count == NULL || f.id == NULL) measured_die("codec_speed: calloc");
     return f;
 }
 
@@ -159,13 +139,13 @@ static void step_decode(const struct forms *f, const uint8_t *version, uint8_t *
 static struct timed step_time(const uint8_t *base, const uint8_t *version, size_t bytes, unsigned classes)
 {
     struct forms f = forms_new(bytes);
-    uint8_t *elements = memory_new(bytes);
+    uint8_t *elements = measured_memory(bytes, 0);
     memcpy(elements, base, bytes);
-    const double start = now_s();
+    const double start = measured_now_s();
     step_encode(base, version, bytes, classes, &f);
-    const double between = now_s();
+    const double between = measured_now_s();
     step_decode(&f, version, elements, bytes);
-    const struct timed t = {f.used, between - start, now_s() - between};
+    const struct timed t = {f.used, between - start, measured_now_s() - between};
     must_equal(elements, version, bytes);
     munmap(elements, bytes);
     forms_free(&f);
@@ -176,9 +156,9 @@ static int step(const char *base_path, const char *version_path, size_t skip, si
 {
     uint8_t *base = tiled(base_path, skip, &bytes);
     const uint8_t *version = tiled(version_path, skip, &bytes);
-    const double start = now_s();
+    const double start = measured_now_s();
     const size_t words = scan(base, version, bytes);
-    const double scan_s = now_s() - start;
+    const double scan_s = measured_now_s() - start;
     const size_t changed = changed_elements(base, version, bytes);
     if (words > changed) return 1;
     const struct timed c = step_time(base, version, bytes, CLASSES), g = step_time(base, version, bytes, 1);
@@ -219,17 +199,17 @@ static void full_decode(struct tb_codec *codec, const struct forms *f, uint8_t *
 static int full(const char *path, size_t skip, size_t bytes)
 {
     const uint8_t *version = tiled(path, skip, &bytes);
-    uint8_t *elements = memory_new(bytes);
+    uint8_t *elements = measured_memory(bytes, 0);
     struct tb_codec *codec;
     if (tb_codec_new(&codec) != TB_OK) return 1;
     struct forms f = forms_new(bytes);
-    const double start = now_s();
+    const double start = measured_now_s();
     memcpy(elements, version, bytes);
-    const double copied = now_s();
+    const double copied = measured_now_s();
     full_encode(codec, version, bytes, &f);
-    const double encoded = now_s();
+    const double encoded = measured_now_s();
     full_decode(codec, &f, elements, bytes);
-    const double decoded = now_s();
+    const double decoded = measured_now_s();
     must_equal(elements, version, bytes);
     printf("{\"bytes\": %zu, \"memcpy_s\": %.6f, \"full\": {\"coded\": %zu, \"encode_s\": %.6f, "
            "\"decode_s\": %.6f}}\n",

@@ -15,12 +15,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/digest.h"
+#include "bench/measured.h"
 
 #define CHUNK_BYTES ((size_t)1 << 20)
 #define THREADS_MAX 16
@@ -34,27 +33,6 @@ struct part {
     struct tb_digest digest; /* of the last chunk, so that no compiler leaves it out */
     bool failed;
 };
-
-static void die(const char *what)
-{
-    perror(what);
-    exit(1);
-}
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
-static uint8_t *memory_new(size_t bytes, int fill)
-{
-    uint8_t *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (m == MAP_FAILED) die("hop_floor: mmap");
-    memset(m, fill, bytes);
-    return m;
-}
 
 static bool read_all(int fd, uint8_t *to, size_t bytes)
 {
@@ -99,11 +77,12 @@ static void socket_pair(int fds[2])
     const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (listener < 0 || bind(listener, (struct sockaddr *)&a, sizeof a) != 0 || listen(listener, 1) != 0 ||
         getsockname(listener, (struct sockaddr *)&a, &bytes) != 0)
-        die("hop_floor: listen");
+        measured_die("hop_floor: listen");
     fds[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fds[0] < 0 || connect(fds[0], (struct sockaddr *)&a, sizeof a) != 0) die("hop_floor: connect");
+    if (fds[0] < 0 || connect(fds[0], (struct sockaddr *)&a, sizeof a) != 0)
+        measured_die("hop_floor: connect");
     fds[1] = accept(listener, NULL, NULL);
-    if (fds[1] < 0) die("hop_floor: accept");
+    if (fds[1] < 0) measured_die("hop_floor: accept");
     close(listener);
 }
 
@@ -119,9 +98,10 @@ static bool run(const uint8_t *from, uint8_t *to, size_t bytes, uint32_t threads
         readers[i] =
             (struct part){.from = sockets ? NULL : from + at, .to = to + at, .bytes = count, .fd = fds[1]};
         writers[i] = (struct part){.from = from + at, .bytes = count, .fd = fds[0]};
-        if (pthread_create(&readers[i].thread, NULL, receive, &readers[i]) != 0) die("hop_floor: thread");
+        if (pthread_create(&readers[i].thread, NULL, receive, &readers[i]) != 0)
+            measured_die("hop_floor: thread");
         if (sockets && pthread_create(&writers[i].thread, NULL, dispatch, &writers[i]) != 0)
-            die("hop_floor: thread");
+            measured_die("hop_floor: thread");
     }
     for (uint32_t i = 0; i < threads; i++) {
         pthread_join(readers[i].thread, NULL);
@@ -169,11 +149,11 @@ int main(int argc, char **argv)
         fputs(usage, stderr);
         return 2;
     }
-    const uint8_t *from = memory_new(bytes, 1);
-    uint8_t *to = memory_new(bytes, 2);
-    const double start = now_s();
+    const uint8_t *from = measured_shared_memory(bytes, 1);
+    uint8_t *to = measured_shared_memory(bytes, 2);
+    const double start = measured_now_s();
     if (!run(from, to, bytes, threads, sockets)) return 1;
-    const double seconds = now_s() - start;
+    const double seconds = measured_now_s() - start;
     if (memcmp(to, from, bytes) != 0) return 1;
     printf("{\"bytes\": %zu, \"seconds\": %.6f, \"gb_per_s\": %.4f}\n", bytes, seconds,
            (double)bytes / seconds / 1e9);

@@ -1,0 +1,38 @@
+#include "bench/measured.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+void measured_die(const char *what)
+{
+    perror(what);
+    exit(1);
+}
+
+double measured_now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static uint8_t *filled(size_t bytes, int fill, int kind)
+{
+    uint8_t *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, kind | MAP_ANONYMOUS, -1, 0);
+    if (m == MAP_FAILED) measured_die("mmap");
+    memset(m, fill, bytes);
+    return m;
+}
+
+uint8_t *measured_memory(size_t bytes, int fill)
+{
+    return filled(bytes, fill, MAP_PRIVATE);
+}
+
+uint8_t *measured_shared_memory(size_t bytes, int fill)
+{
+    return filled(bytes, fill, MAP_SHARED);
+}
