@@ -7,8 +7,7 @@ static void spread(struct site *s)
 {
     east_open(s, 8);
     s->left_out = NOT_STORE | NOT_LANDING | NOT_PEERS | NOT_TELL | 1u << TB_CATALOG_GO;
-    come(s, "rank");
-    CHECK_OK(run_open(s, "rank", "k", 100));
+    rank_begins(s);
     CHECK_OK(version_open(s, "rank", 5, 1, 5));
     CHECK_OK(seal(s, "rank", 5, 0, 50));
     land(s, 5, 0, 4);

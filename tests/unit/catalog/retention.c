@@ -8,8 +8,7 @@ static void east(struct site *s, uint32_t keep)
 {
     east_open(s, keep);
     s->left_out = NOT_STORE | NOT_LANDING | NOT_PEERS | NOT_PLANS;
-    come(s, "rank");
-    CHECK_OK(run_open(s, "rank", "k", 100));
+    rank_begins(s);
     hush(s);
 }
 

@@ -280,8 +280,7 @@ static void a_shrunk_shard_is_landed_again(void **state)
     struct site s;
     east_open(&s, 2);
     s.left_out = NOT_STORE | NOT_PEERS | NOT_TELL;
-    come(&s, "rank");
-    CHECK_OK(run_open(&s, "rank", "k", 100));
+    rank_begins(&s);
     publish_whole(&s, "rank", 5);
     said(&s, "");
     const struct tb_id v5 = id_of(5), rank = session_of("rank");
@@ -297,8 +296,7 @@ static void progress_is_bounded_by_what_the_shard_is(void **state)
     (void)state;
     struct site s;
     east_open(&s, 2);
-    come(&s, "rank");
-    CHECK_OK(run_open(&s, "rank", "k", 100));
+    rank_begins(&s);
     CHECK_OK(version_open(&s, "rank", 5, 2, 5));
     CHECK_OK(seal(&s, "rank", 5, 0, 50));
     const struct tb_id v5 = id_of(5), v6 = id_of(6);

@@ -178,6 +178,12 @@ enum tb_status run_open(struct site *s, const char *rank, const char *key, uint6
     return status;
 }
 
+void rank_begins(struct site *s)
+{
+    come(s, "rank");
+    CHECK_OK(run_open(s, "rank", "k", 100));
+}
+
 enum tb_status version_open(struct site *s, const char *rank, uint64_t number, uint32_t shards, uint64_t uid)
 {
     const struct tb_catalog_version_request q = {.session = session_of(rank),

@@ -55,6 +55,7 @@ void come_from(struct site *s, const char *name, const char *host, bool spot);
 
 /* Publishing. seal_whole: one shard, sealed, landed. */
 enum tb_status run_open(struct site *s, const char *rank, const char *key, uint64_t run);
+void rank_begins(struct site *s); /* "rank" comes and opens run 100 by key "k" */
 enum tb_status version_open(struct site *s, const char *rank, uint64_t number, uint32_t shards, uint64_t uid);
 enum tb_status seal(struct site *s, const char *rank, uint64_t uid, uint32_t shard, uint8_t root);
 #define SHARD_CHUNKS 10

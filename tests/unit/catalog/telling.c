@@ -32,8 +32,7 @@ static void nothing_is_lost_when_nobody_drains(void **state)
     (void)state;
     struct site s;
     east_open(&s, 1);
-    come(&s, "rank");
-    CHECK_OK(run_open(&s, "rank", "k", 100));
+    rank_begins(&s);
     for (uint64_t n = 0; n < 16; n++)
         wait_for(&s, "rank", TB_CATALOG_WAIT_LATEST, 0, 0, 1000);
     const struct tb_catalog_wait more = {.handle = 99, .model = name_of("policy"), .deadline = TB_TIME_NEVER};

@@ -10,8 +10,7 @@ static void lag_in_versions_bytes_and_seconds(void **state)
     const struct tb_name policy = name_of("policy"), west = name_of("west"), other = name_of("other");
     const char *const renewing[] = {"rank", NULL};
     struct tb_catalog_lag lag;
-    come(&s, "rank");
-    CHECK_OK(run_open(&s, "rank", "k", 100));
+    rank_begins(&s);
     CHECK_OK(tb_catalog_lag(s.c, s.now, &policy, NULL, &lag));
     assert_false(lag.known);
     CHECK_STATUS(tb_catalog_lag(s.c, s.now, &policy, &west, &lag), TB_NOT_FOUND);

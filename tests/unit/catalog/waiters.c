@@ -6,8 +6,7 @@ static void east(struct site *s)
 {
     east_open(s, 8);
     s->left_out = NOT_STORE | NOT_LANDING | NOT_PLANS | NOT_PEERS | NOT_TELL | 1u << TB_CATALOG_EVICT;
-    come(s, "rank");
-    CHECK_OK(run_open(s, "rank", "k", 100));
+    rank_begins(s);
 }
 
 static void west(struct site *s)
