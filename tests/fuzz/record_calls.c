@@ -75,6 +75,7 @@ SHOWN ssize_t writev(int fd, const struct iovec *parts, int count)
     return sent;
 }
 
+SHOWN int SSL_write_ex(void *ssl, const void *bytes, size_t count, size_t *written);
 SHOWN int SSL_write_ex(void *ssl, const void *bytes, size_t count, size_t *written)
 {
     int (*real)(void *, const void *, size_t, size_t *) =

@@ -10,7 +10,8 @@
 #include "base/fault.h"
 #include "check.h"
 
-#define BAD_MS 10 /* how long calls that fail from then on do */
+#define BAD_MS  10 /* how long calls that fail from then on do */
+#define LASTING 5  /* of so many calls one is the first of those */
 
 struct faults {
     enum tb_fault_point point;
@@ -157,7 +158,7 @@ static void every_allocation_may_fail_for_a_while(void **state)
     setup(&f);
     uint64_t n = 1;
     while (cross(&f, TB_FAULT_malloc, n, true))
-        n++;
+        n += LASTING;
     assert_true(n > 50);
     teardown(&f);
 }
@@ -176,7 +177,7 @@ static void every_socket_call_may_fail(bool lasting)
     setup(&f);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         bool hit = true;
-        for (uint64_t n = 1; n <= rows[i].most && hit; n++)
+        for (uint64_t n = 1; n <= rows[i].most && hit; n += lasting ? LASTING : 1)
             hit = cross(&f, rows[i].point, n, lasting);
     }
     teardown(&f);
