@@ -1,37 +1,41 @@
-/* codec.c - chunks as they are (raw), through zstd at level 1, or as planes of which one is zstd literals. */
+/* codec.c - a chunk through one of four codecs, each of which is in a file of its own but raw and zstd. */
 #include "base/codec.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #include <zstd.h>
 
 #include "base/assert.h"
-#include "base/bytes.h"
+#include "base/difference.h"
 #include "base/fault.h"
-#include "base/literals.h"
 #include "base/planes.h"
+#include "base/sparse.h"
 
-#define ZSTD_LEVEL          1
-#define PLANES_HEADER_BYTES 8u /* u8 kind, u8 0, u16 0, u32 bytes of the hot plane's frame */
+#define ZSTD_LEVEL        1
+#define DIFFERENCES_BYTES ((size_t)128 << 10) /* in one piece: a zstd block */
+
+/* One codec at a time uses it. */
+union scratch {
+    uint64_t sparse[TB_SPARSE_SCRATCH_BYTES / 8], planes[TB_PLANES_SCRATCH_BYTES / 8];
+    uint8_t differences[DIFFERENCES_BYTES];
+};
 
 struct tb_codec {
     ZSTD_CCtx *compress;
-    ZSTD_CCtx *literals; /* its parameters are the hot plane's */
     ZSTD_DCtx *decompress;
+    enum tb_vector vector;
+    union scratch scratch;
 };
 
 enum tb_status tb_codec_new(struct tb_codec **codec_out)
 {
     struct tb_codec *codec = tb_malloc(sizeof *codec);
     if (codec == NULL) goto fail;
+    codec->vector = TB_VECTOR_BEST;
     codec->compress = ZSTD_createCCtx();
     if (codec->compress == NULL) goto undo_codec;
-    codec->literals = ZSTD_createCCtx();
-    if (codec->literals == NULL) goto undo_compress;
     codec->decompress = ZSTD_createDCtx();
-    if (codec->decompress == NULL) goto undo_literals;
-    if (!tb_literals_init(codec->literals)) goto undo_decompress;
+    if (codec->decompress == NULL) goto undo_compress;
     if (ZSTD_isError(ZSTD_CCtx_setParameter(codec->compress, ZSTD_c_compressionLevel, ZSTD_LEVEL))) {
         goto undo_decompress;
     }
@@ -40,8 +44,6 @@ enum tb_status tb_codec_new(struct tb_codec **codec_out)
 
 undo_decompress:
     ZSTD_freeDCtx(codec->decompress);
-undo_literals:
-    ZSTD_freeCCtx(codec->literals);
 undo_compress:
     ZSTD_freeCCtx(codec->compress);
 undo_codec:
@@ -54,43 +56,46 @@ void tb_codec_free(struct tb_codec *codec)
 {
     if (codec == NULL) return;
     ZSTD_freeDCtx(codec->decompress);
-    ZSTD_freeCCtx(codec->literals);
     ZSTD_freeCCtx(codec->compress);
     tb_free(codec);
 }
 
-/* What may be asked for by name is what version 1 of the links' protocol carries. */
-static const struct {
-    enum tb_codec_id id;
-    const char *name;
-    bool asked;
-} codecs[] = {{TB_CODEC_RAW, "raw", true}, {TB_CODEC_ZSTD, "zstd", true}, {TB_CODEC_PLANES, "planes", false}};
+void tb_codec_force(struct tb_codec *codec, enum tb_vector vector)
+{
+    codec->vector = tb_vector_choose(vector);
+}
+
+static const char *const names[] = {"raw", "zstd", "planes", "sparse"}; /* by their numbers */
+
+#define CODECS (sizeof names / sizeof names[0])
 
 const char *tb_codec_name(enum tb_codec_id id)
 {
-    for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i++) {
-        if (codecs[i].id == id) return codecs[i].name;
-    }
-    return NULL;
+    return (size_t)id < CODECS ? names[id] : NULL;
 }
 
 enum tb_status tb_codec_parse(const char *name, enum tb_codec_id *id_out)
 {
-    for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i++) {
-        if (!codecs[i].asked || strcmp(codecs[i].name, name) != 0) continue;
-        *id_out = codecs[i].id;
+    for (size_t i = 0; i < CODECS; i++) {
+        if (strcmp(names[i], name) != 0) continue;
+        *id_out = (enum tb_codec_id)i;
         return TB_OK;
     }
     return TB_BAD_ARGUMENT;
 }
 
+bool tb_codec_form_valid(struct tb_codec_form form)
+{
+    if ((size_t)form.id >= CODECS) return false;
+    if (form.id == TB_CODEC_RAW) return !form.on_base;
+    return form.id != TB_CODEC_SPARSE || form.on_base;
+}
+
+/* What does not shrink is written raw into the same memory. */
 size_t tb_codec_bound(enum tb_codec_id id, size_t count)
 {
-    if (id == TB_CODEC_RAW) return count;
-    if (id == TB_CODEC_PLANES)
-        return PLANES_HEADER_BYTES + ZSTD_compressBound(count) + count; /* frame, rest, scratch */
-    const size_t bound = ZSTD_compressBound(count);
-    return bound > count ? bound : count; /* what does not shrink is written raw into the same memory */
+    const size_t bound = id == TB_CODEC_ZSTD ? 1 + ZSTD_compressBound(count) : count;
+    return bound > count ? bound : count;
 }
 
 /* Less is no gain worth a decoder's time. */
@@ -99,65 +104,42 @@ static size_t gain_max(size_t count)
     return count - count * 3 / 100;
 }
 
-/* The bytes that came out, or `count` when that is no gain worth a decoder's time. */
-static size_t zstd_encode(struct tb_codec *codec, const struct tb_codec_input *in, void *out, size_t cap)
+/* ---- zstd ---- */
+
+static size_t zstd_encode(struct tb_codec *codec, const struct tb_codec_input *in, struct tb_codec_room room)
 {
-    const size_t got = ZSTD_compress2(codec->compress, out, cap, in->bytes, in->count);
-    if (ZSTD_isError(got)) return in->count; /* out of memory inside zstd: raw is always right */
-    return got < gain_max(in->count) ? got : in->count;
+    const size_t got = ZSTD_compress2(codec->compress, room.bytes, room.cap, in->bytes, in->count);
+    return ZSTD_isError(got) ? 0 : got; /* out of memory inside zstd: raw is always right */
 }
 
-/* The hot plane is made at the end of `out`, behind all that is written while it is read. */
-static size_t planes_encode(struct tb_codec *codec, const struct tb_codec_input *in, uint8_t *out, size_t cap)
+/* Differences come in pieces that stay in a cache, so that nobody needs room for a chunk of them. */
+static bool differences_encode(struct tb_codec *codec, struct tb_difference d,
+                               const struct tb_codec_input *in, ZSTD_outBuffer *out)
 {
-    const enum tb_planes_kind kind = tb_planes_kind_of(in->dtype);
-    const size_t width = tb_planes_width((uint8_t)kind);
-    const size_t count = width == 0 ? 0 : in->count / width;
-    if (count == 0) return in->count;
-    uint8_t *hot = out + cap - count;
-    tb_planes_hot(kind, in->bytes, count, hot);
-    const struct tb_literals_room room = {out + PLANES_HEADER_BYTES, ZSTD_compressBound(count)};
-    const size_t frame = tb_literals_encode(codec->literals, hot, count, room);
-    const size_t tail = in->count - width * count;
-    const size_t used = PLANES_HEADER_BYTES + frame + (width - 1) * count + tail;
-    if (frame == 0 || used >= gain_max(in->count)) return in->count;
-    uint8_t *rest = out + PLANES_HEADER_BYTES + frame;
-    tb_planes_rest(kind, in->bytes, count, rest);
-    if (tail > 0) memcpy(rest + (width - 1) * count, (const uint8_t *)in->bytes + width * count, tail);
-    struct tb_writer w;
-    tb_writer_init(&w, out, PLANES_HEADER_BYTES);
-    tb_write_u8(&w, (uint8_t)kind);
-    tb_write_u8(&w, 0);
-    tb_write_u16(&w, 0);
-    tb_write_u32(&w, (uint32_t)frame);
-    return used;
+    uint8_t *piece = codec->scratch.differences;
+    for (size_t at = 0; at < in->count; at += DIFFERENCES_BYTES) {
+        const size_t left = in->count - at, count = left < DIFFERENCES_BYTES ? left : DIFFERENCES_BYTES;
+        tb_difference_take(d, (const uint8_t *)in->bytes + at, (const uint8_t *)in->base + at, count, piece);
+        ZSTD_inBuffer from = {piece, count, 0};
+        const ZSTD_EndDirective then = count == left ? ZSTD_e_end : ZSTD_e_continue;
+        const size_t more = ZSTD_compressStream2(codec->compress, out, &from, then);
+        if (ZSTD_isError(more) || from.pos < from.size || (count == left && more > 0)) return false;
+    }
+    return true;
 }
 
-static size_t shrink(struct tb_codec *codec, enum tb_codec_id id, const struct tb_codec_input *in, void *out,
-                     size_t cap)
+/* u8 width of an element, then the frame. */
+static size_t zstd_encode_on_base(struct tb_codec *codec, const struct tb_codec_input *in,
+                                  struct tb_codec_room room)
 {
-    if (id == TB_CODEC_ZSTD) return zstd_encode(codec, in, out, cap);
-    return id == TB_CODEC_PLANES ? planes_encode(codec, in, out, cap) : in->count;
-}
-
-enum tb_status tb_codec_encode(struct tb_codec *codec, enum tb_codec_id id, const struct tb_codec_input *in,
-                               void *out, size_t cap, enum tb_codec_id *id_out, size_t *count_out)
-{
-    TB_ASSERT(tb_codec_name(id) != NULL);
-    if (cap < tb_codec_bound(id, in->count)) return TB_SITE_NOMEM;
-    const size_t count = shrink(codec, id, in, out, cap);
-    const bool raw = count == in->count;
-    if (raw && count > 0) memcpy(out, in->bytes, count);
-    *id_out = raw ? TB_CODEC_RAW : id;
-    *count_out = count;
-    return TB_OK;
-}
-
-static enum tb_status raw_decode(const void *in, size_t in_count, void *out, size_t out_count)
-{
-    if (in_count != out_count) return TB_CHUNK_CODEC;
-    if (out_count > 0) memcpy(out, in, out_count);
-    return TB_OK;
+    const struct tb_difference d = {codec->vector, tb_dtype_element_bytes(in->dtype)};
+    uint8_t *bytes = room.bytes;
+    if (in->count == 0 || !tb_difference_width_valid(d.width)) return 0;
+    if (ZSTD_isError(ZSTD_CCtx_reset(codec->compress, ZSTD_reset_session_only))) return 0;
+    if (ZSTD_isError(ZSTD_CCtx_setPledgedSrcSize(codec->compress, in->count))) return 0;
+    bytes[0] = (uint8_t)d.width;
+    ZSTD_outBuffer out = {bytes, room.cap, 1};
+    return differences_encode(codec, d, in, &out) ? out.pos : 0;
 }
 
 /* Exactly one frame of today's format: zstd would also take skippable frames, several in a row, and old
@@ -169,48 +151,119 @@ static bool one_zstd_frame(const uint8_t *in, size_t in_count)
     return ZSTD_findFrameCompressedSize(in, in_count) == in_count;
 }
 
-static enum tb_status zstd_decode(struct tb_codec *codec, const void *in, size_t in_count, void *out,
-                                  size_t out_count)
+static enum tb_status zstd_decode(struct tb_codec *codec, const uint8_t *in, size_t in_count,
+                                  const struct tb_codec_output *out)
 {
     if (!one_zstd_frame(in, in_count)) return TB_CHUNK_CODEC;
-    const size_t got = ZSTD_decompressDCtx(codec->decompress, out, out_count, in, in_count);
-    return !ZSTD_isError(got) && got == out_count ? TB_OK : TB_CHUNK_CODEC;
+    const size_t got = ZSTD_decompressDCtx(codec->decompress, out->bytes, out->count, in, in_count);
+    return !ZSTD_isError(got) && got == out->count ? TB_OK : TB_CHUNK_CODEC;
 }
 
-/* The frame comes out where tb_planes_join wants the hot plane: no scratch. */
-static enum tb_status planes_decode(struct tb_codec *codec, const uint8_t *in, size_t in_count, uint8_t *out,
-                                    size_t out_count)
+static enum tb_status zstd_decode_on_base(struct tb_codec *codec, const uint8_t *in, size_t in_count,
+                                          const struct tb_codec_output *out)
 {
-    struct tb_reader r;
-    tb_reader_init(&r, in, in_count);
-    const uint8_t kind = tb_read_u8(&r);
-    const uint8_t zero = tb_read_u8(&r);
-    const uint16_t zeros = tb_read_u16(&r);
-    const uint32_t frame_bytes = tb_read_u32(&r);
-    const size_t width = tb_planes_width(kind);
-    if (r.bad || width == 0 || zero != 0 || zeros != 0) return TB_CHUNK_CODEC;
-    const size_t count = out_count / width, tail = out_count % width, after = (width - 1) * count + tail;
-    if (count == 0 || in_count - PLANES_HEADER_BYTES < frame_bytes) return TB_CHUNK_CODEC;
-    if (in_count - PLANES_HEADER_BYTES - frame_bytes != after) return TB_CHUNK_CODEC;
+    if (in_count == 0 || !tb_difference_width_valid(in[0])) return TB_CHUNK_CODEC;
+    const struct tb_difference d = {codec->vector, in[0]};
+    const enum tb_status status = zstd_decode(codec, in + 1, in_count - 1, out);
+    if (status == TB_OK) tb_difference_undo(d, out->bytes, out->base, out->count);
+    return status;
+}
 
-    const uint8_t *frame = in + PLANES_HEADER_BYTES, *rest = frame + frame_bytes;
-    const enum tb_status status = zstd_decode(codec, frame, frame_bytes, out + (width - 1) * count, count);
-    if (status != TB_OK) return status;
-    tb_planes_join((enum tb_planes_kind)kind, rest, count, out);
-    if (tail > 0) memcpy(out + width * count, rest + (width - 1) * count, tail);
+/* ---- ours ---- */
+
+static size_t planes_encode(struct tb_codec *codec, const struct tb_codec_input *in, bool on_base,
+                            struct tb_codec_room room)
+{
+    const struct tb_planes_means means = {codec->scratch.planes, codec->vector};
+    const struct tb_planes_input input = {
+        .base = on_base ? in->base : NULL, .bytes = in->bytes, .count = in->count, .dtype = in->dtype};
+    return tb_planes_encode(&input, &means, room.bytes, room.cap);
+}
+
+static enum tb_status planes_decode(struct tb_codec *codec, const struct tb_codec_coded *coded,
+                                    const struct tb_codec_output *out)
+{
+    const struct tb_planes_means means = {codec->scratch.planes, codec->vector};
+    const struct tb_planes_output output = {
+        .base = coded->form.on_base ? out->base : NULL, .bytes = out->bytes, .count = out->count};
+    return tb_planes_decode((struct tb_planes_form){coded->bytes, coded->count}, &means, &output);
+}
+
+static size_t sparse_encode(struct tb_codec *codec, const struct tb_codec_input *in,
+                            struct tb_codec_room room)
+{
+    const struct tb_sparse_means means = {codec->scratch.sparse, codec->vector};
+    const struct tb_sparse_input input = {.base = in->base,
+                                          .bytes = in->bytes,
+                                          .count = in->count,
+                                          .dtype = in->dtype,
+                                          .classes_max = in->classes == 0 ? TB_CODEC_CLASSES : in->classes};
+    return tb_sparse_encode(&input, &means, room.bytes, room.cap);
+}
+
+static enum tb_status sparse_decode(struct tb_codec *codec, const struct tb_codec_coded *coded,
+                                    const struct tb_codec_output *out)
+{
+    const struct tb_sparse_means means = {codec->scratch.sparse, codec->vector};
+    const struct tb_sparse_output output = {out->base, out->bytes, out->count};
+    return tb_sparse_decode((struct tb_sparse_form){coded->bytes, coded->count}, &means, &output);
+}
+
+/* ---- all ---- */
+
+/* The bytes that came out, or 0: it does not pay. */
+static size_t shrink(struct tb_codec *codec, struct tb_codec_form wanted, const struct tb_codec_input *in,
+                     struct tb_codec_room room)
+{
+    switch (wanted.id) {
+    case TB_CODEC_ZSTD:
+        return wanted.on_base ? zstd_encode_on_base(codec, in, room) : zstd_encode(codec, in, room);
+    case TB_CODEC_PLANES:
+        return planes_encode(codec, in, wanted.on_base, room);
+    case TB_CODEC_SPARSE:
+        return sparse_encode(codec, in, room);
+    default:
+        return 0;
+    }
+}
+
+enum tb_status tb_codec_encode(struct tb_codec *codec, struct tb_codec_form wanted,
+                               const struct tb_codec_input *in, struct tb_codec_room room,
+                               struct tb_codec_coded *coded_out)
+{
+    TB_ASSERT(tb_codec_form_valid(wanted) && (in->base != NULL || !wanted.on_base));
+    TB_ASSERT(in->count <= TB_CODEC_BYTES_MAX);
+    if (room.cap < tb_codec_bound(wanted.id, in->count)) return TB_SITE_NOMEM;
+    size_t count = shrink(codec, wanted, in, room);
+    const bool raw = count == 0 || count >= gain_max(in->count);
+    if (raw) count = in->count;
+    if (raw && count > 0) memcpy(room.bytes, in->bytes, count);
+    const struct tb_codec_form plain = {TB_CODEC_RAW, false};
+    *coded_out = (struct tb_codec_coded){raw ? plain : wanted, room.bytes, count};
     return TB_OK;
 }
 
-enum tb_status tb_codec_decode(struct tb_codec *codec, enum tb_codec_id id, const void *in, size_t in_count,
-                               void *out, size_t out_count)
+static enum tb_status raw_decode(const struct tb_codec_coded *coded, const struct tb_codec_output *out)
 {
-    switch (id) {
-    case TB_CODEC_RAW:
-        return raw_decode(in, in_count, out, out_count);
+    if (coded->count != out->count) return TB_CHUNK_CODEC;
+    if (out->count > 0) memcpy(out->bytes, coded->bytes, out->count);
+    return TB_OK;
+}
+
+enum tb_status tb_codec_decode(struct tb_codec *codec, const struct tb_codec_coded *coded,
+                               const struct tb_codec_output *out)
+{
+    if (!tb_codec_form_valid(coded->form)) return TB_CHUNK_CODEC;
+    if (coded->form.on_base && out->base == NULL) return TB_CHUNK_CODEC;
+    switch (coded->form.id) {
     case TB_CODEC_ZSTD:
-        return zstd_decode(codec, in, in_count, out, out_count);
+        return coded->form.on_base ? zstd_decode_on_base(codec, coded->bytes, coded->count, out)
+                                   : zstd_decode(codec, coded->bytes, coded->count, out);
     case TB_CODEC_PLANES:
-        return planes_decode(codec, in, in_count, out, out_count);
+        return planes_decode(codec, coded, out);
+    case TB_CODEC_SPARSE:
+        return sparse_decode(codec, coded, out);
+    default:
+        return raw_decode(coded, out);
     }
-    return TB_CHUNK_CODEC;
 }

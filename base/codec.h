@@ -1,46 +1,88 @@
 /* codec.h - one interface for every way to write a chunk in fewer bytes. A shell-free library, but it links zstd.
  *
  * A decoder never reads or writes outside what it was given, whatever it is fed, and never allocates from a number it
- * read. Base: the transform "difference to a base" comes in front of a codec; until it is here, base is NULL. */
+ * read. Nothing is allocated for a chunk: a context has all that its codecs need. docs/protocol.md has the forms. */
 #ifndef TB_BASE_CODEC_H
 #define TB_BASE_CODEC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/layout.h"
+#include "base/vector.h"
 #include "tombolo/status.h"
 
-/* Numbers are on the wire. PLANES is for whole bf16, fp16, fp8 and fp32 elements (docs/protocol.md has its form); no
- * link asks for it yet. */
-enum tb_codec_id { TB_CODEC_RAW = 0, TB_CODEC_ZSTD = 1, TB_CODEC_PLANES = 2 };
+/* Numbers are on the wire.
+ *   RAW     the bytes
+ *   ZSTD    one zstd frame at level 1; for what is not floats
+ *   PLANES  exponents shortened and mantissas as they are; on a base, the dense step
+ *   SPARSE  the elements that changed; always on a base */
+enum tb_codec_id { TB_CODEC_RAW = 0, TB_CODEC_ZSTD = 1, TB_CODEC_PLANES = 2, TB_CODEC_SPARSE = 3 };
+
+/* What a chunk is written as. On a base: what is coded is the integer difference to the same chunk of an older version,
+ * modulo the width of an element. RAW never is, SPARSE always. */
+struct tb_codec_form {
+    enum tb_codec_id id;
+    bool on_base;
+};
 
 struct tb_codec_input {
     const void *bytes;
-    size_t count;
+    size_t count;        /* at most TB_CODEC_BYTES_MAX */
     enum tb_dtype dtype; /* of the chunk's elements; U8 for blobs */
+    const void *base;    /* `count` bytes of the older version; NULL: none */
+    unsigned classes;    /* SPARSE: 1 (fastest) to 16 (fewest bytes); 0: TB_CODEC_CLASSES */
 };
 
-/* Contexts are heavy: one a thread. TB_SITE_NOMEM. */
+#define TB_CODEC_CLASSES   8u /* of 16: half the time, and one byte in a hundred more */
+#define TB_CODEC_BYTES_MAX ((size_t)64 << 20)
+
+/* A chunk as it travels; `bytes` is borrowed. */
+struct tb_codec_coded {
+    struct tb_codec_form form;
+    const void *bytes;
+    size_t count;
+};
+
+struct tb_codec_room {
+    void *bytes;
+    size_t cap; /* at least tb_codec_bound */
+};
+
+/* Contexts are heavy (about 1 MiB once used): one a thread. TB_SITE_NOMEM. */
 struct tb_codec;
 TB_MUST_USE enum tb_status tb_codec_new(struct tb_codec **codec_out);
 void tb_codec_free(struct tb_codec *codec);
+/* For tests and benches: instructions other than this machine's best, which must be here. Bytes stay the same. */
+void tb_codec_force(struct tb_codec *codec, enum tb_vector vector);
 
-const char *tb_codec_name(enum tb_codec_id id); /* NULL if unknown */
-TB_MUST_USE enum tb_status tb_codec_parse(const char *name,
-                                          enum tb_codec_id *id_out); /* TB_BAD_ARGUMENT: raw, zstd */
+const char *tb_codec_name(enum tb_codec_id id);                                        /* NULL if unknown */
+TB_MUST_USE enum tb_status tb_codec_parse(const char *name, enum tb_codec_id *id_out); /* TB_BAD_ARGUMENT */
+/* Whether there is such a form: a number from the wire is asked first. */
+bool tb_codec_form_valid(struct tb_codec_form form);
 
 /* The most that encode may write for `count` bytes. */
 size_t tb_codec_bound(enum tb_codec_id id, size_t count);
 
-/* Encodes into out[0..cap). If the codec does not get below 0.97 of the input the chunk is written raw and *id_out
- * says so. TB_SITE_NOMEM: cap is less than tb_codec_bound. */
-TB_MUST_USE enum tb_status tb_codec_encode(struct tb_codec *codec, enum tb_codec_id id,
-                                           const struct tb_codec_input *in, void *out, size_t cap,
-                                           enum tb_codec_id *id_out, size_t *count_out);
+/* Writes `in` as `wanted`, or raw if that does not get below 0.97 of the input: coded_out->form says which, and
+ * coded_out->bytes is room's memory. `wanted` is valid, and in->base is there if it is on one.
+ * TB_SITE_NOMEM: the room is less than tb_codec_bound. */
+TB_MUST_USE enum tb_status tb_codec_encode(struct tb_codec *codec, struct tb_codec_form wanted,
+                                           const struct tb_codec_input *in, struct tb_codec_room room,
+                                           struct tb_codec_coded *coded_out);
 
-/* Decodes exactly out_count bytes. TB_CHUNK_CODEC: unknown id, damaged, or another length comes out. */
-TB_MUST_USE enum tb_status tb_codec_decode(struct tb_codec *codec, enum tb_codec_id id, const void *in,
-                                           size_t in_count, void *out, size_t out_count);
+struct tb_codec_output {
+    void *bytes;
+    size_t count;
+    const void *base; /* `count` bytes that `bytes` does not touch; NULL: none */
+};
+
+/* Decodes exactly out->count bytes into memory that is not the base's. Whether they are the right ones is for the
+ * chunk's digest to say: a form does not know of which base it is.
+ * TB_CHUNK_CODEC: unknown form, damaged, another length comes out, or it needs a base and has none; the output is then
+ * of any content. */
+TB_MUST_USE enum tb_status tb_codec_decode(struct tb_codec *codec, const struct tb_codec_coded *coded,
+                                           const struct tb_codec_output *out);
 
 #endif

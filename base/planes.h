@@ -1,8 +1,9 @@
-/* planes.h - the bytes of an element that a code can shorten, kept apart from those that are noise. Pure.
+/* planes.h - a chunk of floats as planes: what a code can shorten apart from what is noise. Pure: memory is the caller's.
  *
- * An array of elements is the hot plane (one byte an element: bf16 and fp32 the exponent, the sign rotated away; fp16
- * the high byte; fp8 the whole byte) and the rest, width - 1 bytes an element. Whoever calls codes the hot plane and
- * sends the rest as it is. Bytes behind the last whole element are not the planes' business. */
+ * Of each element the key is coded: without a base its exponent, on a base the difference to it, folded so that small
+ * steps of either sign are small numbers. Keys go through a cascade of palettes: at each level one or two bits an
+ * element say which of one or three frequent keys it has, or that the next level says it. Everything else is sent as it
+ * is. docs/protocol.md has the form; no variant writes another. */
 #ifndef TB_BASE_PLANES_H
 #define TB_BASE_PLANES_H
 
@@ -10,28 +11,42 @@
 #include <stdint.h>
 
 #include "base/layout.h"
+#include "base/vector.h"
+#include "tombolo/status.h"
 
-/* Numbers are on the wire. NONE: the dtype has no plane worth coding. */
-enum tb_planes_kind {
-    TB_PLANES_NONE = 0,
-    TB_PLANES_BF16 = 1,
-    TB_PLANES_F16 = 2,
-    TB_PLANES_F8 = 3,
-    TB_PLANES_F32 = 4
+#define TB_PLANES_SCRATCH_BYTES (448u << 10)
+#define TB_PLANES_BYTES_MAX     (64u << 20) /* of a chunk */
+
+struct tb_planes_input {
+    const uint8_t *base; /* NULL: none */
+    const uint8_t *bytes;
+    size_t count; /* of each */
+    enum tb_dtype dtype;
 };
 
-enum tb_planes_kind tb_planes_kind_of(enum tb_dtype dtype);
+/* TB_PLANES_SCRATCH_BYTES aligned to 8 whose content means nothing before or after, and instructions that are here. */
+struct tb_planes_means {
+    void *scratch;
+    enum tb_vector vector;
+};
 
-/* Bytes an element; 0 for NONE and for numbers that are no kind. */
-size_t tb_planes_width(uint8_t kind);
+/* Writes into out[0..cap); the bytes written, or 0: it does not pay (it would take more than `cap`, or than 0.97 of the chunk). */
+TB_MUST_USE size_t tb_planes_encode(const struct tb_planes_input *in, const struct tb_planes_means *means,
+                                    uint8_t *out, size_t cap);
 
-/* `kind` is a kind with a width; `elements` are width x count bytes. */
-void tb_planes_hot(enum tb_planes_kind kind, const uint8_t *elements, size_t count, uint8_t *hot_out);
+struct tb_planes_form {
+    const uint8_t *bytes;
+    size_t count;
+};
 
-/* Writes (width - 1) x count bytes: plane after plane, that of the lowest byte first. */
-void tb_planes_rest(enum tb_planes_kind kind, const uint8_t *elements, size_t count, uint8_t *rest_out);
+struct tb_planes_output {
+    const uint8_t *base; /* `count` bytes apart from `bytes`; NULL: none */
+    uint8_t *bytes;
+    size_t count;
+};
 
-/* Puts elements together in place: their hot plane lies in the last `count` of the width x count bytes. */
-void tb_planes_join(enum tb_planes_kind kind, const uint8_t *rest, size_t count, uint8_t *elements);
+/* TB_CHUNK_CODEC: damaged; what was written is then of any content. */
+TB_MUST_USE enum tb_status tb_planes_decode(struct tb_planes_form form, const struct tb_planes_means *means,
+                                            const struct tb_planes_output *out);
 
 #endif

@@ -173,6 +173,42 @@ INLINE unsigned rice_search(const void *numbers, unsigned bytes, size_t count, u
     return k;
 }
 
+/* What the next section reads or writes, asked for while this one is coded: memory then works while the core does. */
+struct ahead {
+    const uint8_t *one, *other; /* fetched from here on */
+    size_t left;                /* bytes of each */
+    size_t step;                /* of them, for each BATCH of codes */
+};
+
+#define BATCH          32u
+#define AHEAD_STEP_MAX 2048u /* more at once would wait itself */
+
+/* `left` bytes follow; one section of them is enough. */
+static struct ahead ahead_of(const uint8_t *one, const uint8_t *other, size_t left)
+{
+    const size_t most = (size_t)SECTION * 2;
+    return (struct ahead){one, other, left < most ? left : most, 0};
+}
+
+/* Two numbers a change are coded, gap and step. */
+static void ahead_spread(struct ahead *ahead, size_t changes)
+{
+    const size_t batches = 2 * (changes / BATCH) + 1, step = (ahead->left / batches + 64) / 64 * 64;
+    ahead->step = step < AHEAD_STEP_MAX ? step : AHEAD_STEP_MAX;
+}
+
+INLINE void ahead_fetch(struct ahead *ahead)
+{
+    const size_t step = ahead->step < ahead->left ? ahead->step : ahead->left;
+    for (size_t i = 0; i < step; i += 64) {
+        __builtin_prefetch(ahead->one + i, 0, 2);
+        __builtin_prefetch(ahead->other + i, 0, 2);
+    }
+    ahead->one += step;
+    ahead->other += step;
+    ahead->left -= step;
+}
+
 static unsigned gaps_k(const uint16_t *gaps, size_t count, uint64_t sum)
 {
     return rice_search(gaps, sizeof *gaps, count, tb_rice_choose(sum, count, (1u << GAP_K_BITS) - 1));
@@ -184,30 +220,39 @@ static unsigned magnitudes_k(const struct odd *odd)
     return rice_search(odd->magnitudes, sizeof *odd->magnitudes, odd->count, k);
 }
 
-static void gaps_code(struct tb_bit_writer *w, const uint16_t *gaps, size_t count, uint64_t sum)
+static void gaps_code(struct tb_bit_writer *w, const uint16_t *gaps, size_t count, uint64_t sum,
+                      struct ahead *ahead)
 {
     const unsigned k = gaps_k(gaps, count, sum);
     tb_bits_put(w, k, GAP_K_BITS);
     struct tb_bit_writer fast = *w; /* in registers, which what it writes can not alias */
-    for (size_t i = 0; i < count; i++)
-        tb_rice_put(&fast, gaps[i], k, GAP_BITS);
+    for (size_t i = 0; i < count;) {
+        const size_t end = count - i < BATCH ? count : i + BATCH;
+        for (; i < end; i++)
+            tb_rice_put(&fast, gaps[i], k, GAP_BITS);
+        ahead_fetch(ahead);
+    }
     *w = fast;
 }
 
-static void gaps_decode(struct tb_bit_reader *r, uint16_t *gaps_out, size_t count)
+static void gaps_decode(struct tb_bit_reader *r, uint16_t *gaps_out, size_t count, struct ahead *ahead)
 {
     const unsigned k = (unsigned)tb_bits_get(r, GAP_K_BITS);
     struct tb_bit_reader fast = *r;
-    for (size_t i = 0; i < count; i++)
-        gaps_out[i] = (uint16_t)tb_rice_get(&fast, k, GAP_BITS);
+    for (size_t i = 0; i < count;) {
+        const size_t end = count - i < BATCH ? count : i + BATCH;
+        for (; i < end; i++)
+            gaps_out[i] = (uint16_t)tb_rice_get(&fast, k, GAP_BITS);
+        ahead_fetch(ahead);
+    }
     *r = fast;
 }
 
-static void odd_code(struct tb_bit_writer *w, const struct odd *odd, unsigned width)
+static void odd_code(struct tb_bit_writer *w, const struct odd *odd, unsigned width, struct ahead *ahead)
 {
     tb_count_put(w, (uint32_t)odd->count);
     if (odd->count == 0) return;
-    gaps_code(w, odd->gaps, odd->count, odd->behind_last - odd->count);
+    gaps_code(w, odd->gaps, odd->count, odd->behind_last - odd->count, ahead);
     const unsigned k = magnitudes_k(odd);
     tb_bits_put(w, k, STEP_K_BITS);
     for (size_t i = 0; i < odd->count; i++)
@@ -236,24 +281,27 @@ INLINE uint64_t steps_take(const uint32_t *differences, unsigned above_bits, siz
 }
 
 /* Differences modulo the width as signs and the smaller magnitudes. The gaps' memory is free again by now. */
-INLINE void steps_code_width(struct tb_bit_writer *w, unsigned width, size_t count, struct work *work)
+INLINE void steps_code_width(struct tb_bit_writer *w, unsigned width, size_t count, struct work *work,
+                             struct ahead *ahead)
 {
     struct odd odd = {.gaps = work->gaps, .magnitudes = work->steps};
     for (size_t i = 0; i < count; i += SIGNS) {
         const size_t end = count - i < SIGNS ? count : i + SIGNS;
         tb_bits_put(w, steps_take(work->steps, 32 - 8 * width, i, end, &odd), (unsigned)(end - i));
+        ahead_fetch(ahead);
     }
-    odd_code(w, &odd, width);
+    odd_code(w, &odd, width, ahead);
 }
 
-static void steps_code(struct tb_bit_writer *w, unsigned width, size_t count, struct work *work)
+static void steps_code(struct tb_bit_writer *w, unsigned width, size_t count, struct work *work,
+                       struct ahead *ahead)
 {
     if (width == 1)
-        steps_code_width(w, 1, count, work);
+        steps_code_width(w, 1, count, work, ahead);
     else if (width == 2)
-        steps_code_width(w, 2, count, work);
+        steps_code_width(w, 2, count, work, ahead);
     else
-        steps_code_width(w, 4, count, work);
+        steps_code_width(w, 4, count, work, ahead);
 }
 
 INLINE void step_apply(uint8_t *at, unsigned width, uint32_t magnitude, uint32_t negative)
@@ -264,7 +312,7 @@ INLINE void step_apply(uint8_t *at, unsigned width, uint32_t magnitude, uint32_t
 
 /* First 1 or -1 everywhere, then what is odd gets the rest; the signs are read twice. False: damaged. */
 INLINE bool steps_decode(struct tb_bit_reader *r, uint8_t *elements, unsigned width, size_t count,
-                         struct work *work)
+                         struct work *work, struct ahead *ahead)
 {
     struct tb_bit_reader signs = *r;
     for (size_t i = 0; i < count; i += SIGNS) {
@@ -272,11 +320,12 @@ INLINE bool steps_decode(struct tb_bit_reader *r, uint8_t *elements, unsigned wi
         uint64_t of = tb_bits_get(r, (unsigned)(end - i));
         for (size_t k = i; k < end; k++, of >>= 1)
             step_apply(elements + (size_t)width * work->places[k], width, 1, of & 1);
+        ahead_fetch(ahead);
     }
     const size_t odd = tb_count_get(r);
     if (odd == 0) return true;
     if (odd > count) return false;
-    gaps_decode(r, work->gaps, odd);
+    gaps_decode(r, work->gaps, odd, ahead);
     const unsigned k = (unsigned)tb_bits_get(r, STEP_K_BITS);
     const size_t first_sign = signs.at;
     size_t i = 0; /* of the step, plus one */
@@ -292,12 +341,13 @@ INLINE bool steps_decode(struct tb_bit_reader *r, uint8_t *elements, unsigned wi
 }
 
 static void class_code(struct tb_bit_writer *w, const struct tb_sparse_found *found, unsigned width,
-                       struct work *work)
+                       struct work *work, struct ahead *ahead)
 {
     tb_count_put(w, (uint32_t)found->count);
     if (found->count == 0) return;
-    gaps_code(w, found->gaps, found->count, found->behind_last - found->count);
-    steps_code(w, width, found->count, work);
+    ahead_spread(ahead, found->count);
+    gaps_code(w, found->gaps, found->count, found->behind_last - found->count, ahead);
+    steps_code(w, width, found->count, work, ahead);
 }
 
 static struct tb_sparse_found found_none(struct work *work)
@@ -306,9 +356,9 @@ static struct tb_sparse_found found_none(struct work *work)
 }
 
 /* One class: a block at a time, so that the second look at an element finds it in the nearest cache, while the kernel
- * has the block after it fetched. */
+ * has the block after it fetched; and while the changes are coded, the section after it. */
 static void section_encode_plain(const struct tb_sparse_kernels *kernels, struct section s, struct work *work,
-                                 struct tb_bit_writer *w)
+                                 struct ahead *ahead, struct tb_bit_writer *w)
 {
     const unsigned width = kind_width(s.kind);
     struct tb_sparse_found found = found_none(work);
@@ -319,7 +369,7 @@ static void section_encode_plain(const struct tb_sparse_kernels *kernels, struct
         kernels->collect((struct tb_sparse_pair){block.base, block.bytes, width}, work->changed, NULL,
                          section_words(block), &found);
     }
-    class_code(w, &found, width, work);
+    class_code(w, &found, width, work, ahead);
 }
 
 static void section_encode(const struct tb_sparse_kernels *kernels, const struct classes *classes,
@@ -328,24 +378,25 @@ static void section_encode(const struct tb_sparse_kernels *kernels, const struct
     const struct tb_sparse_pair pair = {s.base, s.bytes, kind_width(s.kind)};
     section_changed(kernels, s, work->changed);
     section_keys(kernels, s, work->keys);
+    struct ahead nothing = {.left = 0}; /* coding takes much longer than memory */
     for (unsigned j = 0; j < classes->count && !w->full; j++) {
         struct tb_sparse_found found = found_none(work);
         class_members(kernels, classes, j, s, work);
         kernels->collect(pair, work->changed, work->members, section_words(s), &found);
-        class_code(w, &found, pair.width, work);
+        class_code(w, &found, pair.width, work, &nothing);
     }
 }
 
 static bool class_patch(struct tb_bit_reader *r, uint8_t *elements, unsigned width, size_t count,
-                        struct work *work)
+                        struct work *work, struct ahead *ahead)
 {
     switch (width) {
     case 1:
-        return steps_decode(r, elements, 1, count, work);
+        return steps_decode(r, elements, 1, count, work, ahead);
     case 2:
-        return steps_decode(r, elements, 2, count, work);
+        return steps_decode(r, elements, 2, count, work, ahead);
     default:
-        return steps_decode(r, elements, 4, count, work);
+        return steps_decode(r, elements, 4, count, work, ahead);
     }
 }
 
@@ -371,16 +422,18 @@ static bool class_find(const struct tb_sparse_kernels *kernels, const struct cla
 
 /* Keys are taken before the first class is patched: they are the base's. False: damaged. */
 static bool section_decode(const struct tb_sparse_kernels *kernels, const struct classes *classes,
-                           struct section s, uint8_t *elements, struct work *work, struct tb_bit_reader *r)
+                           struct section s, uint8_t *elements, struct work *work, struct ahead *ahead,
+                           struct tb_bit_reader *r)
 {
     if (classes->count > 1) section_keys(kernels, s, work->keys);
     for (unsigned j = 0; j < classes->count; j++) {
         const size_t count = tb_count_get(r);
         if (count == 0) continue;
         if (count > s.count) return false;
-        gaps_decode(r, work->gaps, count);
+        ahead_spread(ahead, count);
+        gaps_decode(r, work->gaps, count, ahead);
         if (!class_find(kernels, classes, j, s, count, work)) return false;
-        if (!class_patch(r, elements, kind_width(s.kind), count, work)) return false;
+        if (!class_patch(r, elements, kind_width(s.kind), count, work, ahead)) return false;
     }
     return !tb_bits_over(r);
 }
@@ -465,8 +518,10 @@ size_t tb_sparse_encode(const struct tb_sparse_input *in, const struct tb_sparse
     for (size_t at = 0; at < count && !w.full; at += SECTION) {
         const struct section s = {in->base + width * at, in->bytes + width * at,
                                   count - at < SECTION ? count - at : SECTION, kind};
+        struct ahead ahead =
+            ahead_of(s.base + width * s.count, s.bytes + width * s.count, width * (count - at - s.count));
         if (classes.count == 1)
-            section_encode_plain(kernels, s, means->scratch, &w);
+            section_encode_plain(kernels, s, means->scratch, &ahead, &w);
         else
             section_encode(kernels, &classes, s, means->scratch, &w);
     }
@@ -474,17 +529,35 @@ size_t tb_sparse_encode(const struct tb_sparse_input *in, const struct tb_sparse
     return w.full ? 0 : head + used;
 }
 
+/* A section of the base is copied just before it is patched: it is then in a near cache. */
+static bool sections_decode(const struct tb_sparse_kernels *kernels, const struct classes *classes,
+                            enum tb_sparse_kind kind, const struct tb_sparse_output *out, struct work *work,
+                            struct tb_bit_reader *bits)
+{
+    const size_t width = kind_width(kind), whole = out->count / width;
+    for (size_t at = 0; at < whole; at += SECTION) {
+        uint8_t *here = out->bytes + width * at;
+        const struct section s = {here, here, whole - at < SECTION ? whole - at : SECTION, kind};
+        const uint8_t *from = out->base == NULL ? here : out->base + width * at;
+        if (out->base != NULL) memcpy(here, from, width * s.count);
+        const size_t next = width * s.count;
+        struct ahead ahead = ahead_of(from + next, here + next, width * (whole - at - s.count));
+        if (!section_decode(kernels, classes, s, here, work, &ahead, bits)) return false;
+    }
+    return true;
+}
+
 enum tb_status tb_sparse_decode(struct tb_sparse_form form, const struct tb_sparse_means *means,
-                                uint8_t *elements, size_t count)
+                                const struct tb_sparse_output *out)
 {
     struct tb_reader r;
     tb_reader_init(&r, form.bytes, form.count);
     const uint8_t kind = tb_read_u8(&r), classes_count = tb_read_u8(&r);
     const uint16_t zero = tb_read_u16(&r);
     const size_t width = kind_width(kind);
-    if (r.bad || width == 0 || zero != 0) return TB_CHUNK_CODEC;
+    if (r.bad || width == 0 || zero != 0 || out->count > TB_SPARSE_BYTES_MAX) return TB_CHUNK_CODEC;
     if (classes_count < 1 || classes_count > TB_SPARSE_CLASSES_MAX) return TB_CHUNK_CODEC;
-    const size_t tail = count % width, whole = count / width;
+    const size_t tail = out->count % width;
     const uint8_t *bounds = tb_read_span(&r, classes_count - 1u);
     const uint8_t *tail_bytes = tb_read_span(&r, tail);
     struct classes classes;
@@ -493,12 +566,8 @@ enum tb_status tb_sparse_decode(struct tb_sparse_form form, const struct tb_spar
     const struct tb_sparse_kernels *kernels = tb_sparse_kernels(means->vector);
     struct tb_bit_reader bits;
     tb_bit_reader_init(&bits, r.at, r.left);
-    for (size_t at = 0; at < whole; at += SECTION) {
-        uint8_t *here = elements + width * at;
-        const struct section s = {here, here, whole - at < SECTION ? whole - at : SECTION, kind};
-        if (!section_decode(kernels, &classes, s, here, means->scratch, &bits)) return TB_CHUNK_CODEC;
-    }
+    if (!sections_decode(kernels, &classes, kind, out, means->scratch, &bits)) return TB_CHUNK_CODEC;
     if (!tb_bits_ended(&bits)) return TB_CHUNK_CODEC;
-    if (tail > 0) memcpy(elements + count - tail, tail_bytes, tail);
+    if (tail > 0) memcpy(out->bytes + out->count - tail, tail_bytes, tail);
     return TB_OK;
 }

@@ -41,8 +41,15 @@ struct tb_sparse_form {
     size_t count;
 };
 
-/* Patches `elements`, a copy of the base, into the version. TB_CHUNK_CODEC: damaged; `elements` are then neither. */
+struct tb_sparse_output {
+    const uint8_t *
+        base; /* `count` bytes apart from `bytes`; NULL: `bytes` is a copy of them, and is patched in place */
+    uint8_t *bytes;
+    size_t count;
+};
+
+/* TB_CHUNK_CODEC: damaged; what was written is then neither the base nor the version. */
 TB_MUST_USE enum tb_status tb_sparse_decode(struct tb_sparse_form form, const struct tb_sparse_means *means,
-                                            uint8_t *elements, size_t count);
+                                            const struct tb_sparse_output *out);
 
 #endif

@@ -1,12 +1,12 @@
 /* codec_speed.c - what a codec of base/ makes of weights: how many bytes, and how fast on one core.
  *
  * The elements of one version, or of a version and its base, are tiled to --bytes, so that neither stands in a cache; chunks
- * of 1 MiB are encoded one behind another and decoded again, and the result is compared. Decoding a step is the patch alone:
- * a copy of the base stands in its place before the clock runs. What it is held against moves the same bytes: a memcpy, or
- * a scan that reads both versions and counts the words that differ.
+ * of 1 MiB are encoded one behind another and decoded again, and the result is compared. Decoding a step is what a link
+ * does: from the base into other memory. What it is held against moves the same bytes: a memcpy, or a scan that reads both
+ * versions and counts the words that differ.
  *
  * Prints one JSON line: {"bytes", "memcpy_s", "full": {"coded", "encode_s", "decode_s"}}, or for a step
- * {"bytes", "changed", "scan_s", "classes": {...}, "gaps": {...}}. */
+ * {"bytes", "changed", "scan_s", "classes": {...}, "gaps": {...}, "dense": {...}}. */
 #include <fcntl.h>
 #include <getopt.h>
 #include <stdbool.h>
@@ -19,17 +19,15 @@
 #include <unistd.h>
 
 #include "base/codec.h"
-#include "base/sparse.h"
 #include "bench/measured.h"
 
 #define CHUNK_BYTES ((size_t)1 << 20)
-#define CLASSES     8u /* of 16 that may be: half the time of 16, and one byte in a hundred more */
 
 struct forms {
     uint8_t *bytes; /* of all chunks, one behind another */
     size_t used, cap;
-    uint32_t *count; /* of each chunk; 0: it stands as it was */
-    enum tb_codec_id *id;
+    uint32_t *count; /* of each chunk */
+    struct tb_codec_form *form;
 };
 
 struct timed {
@@ -67,8 +65,8 @@ static struct forms forms_new(size_t bytes)
     struct forms f = {.cap = bytes + bytes / 8 + 2 * CHUNK_BYTES};
     f.bytes = measured_memory(f.cap, 0);
     f.count = calloc(chunks, sizeof *f.count);
-    f.id = calloc(chunks, sizeof *f.id);
-    if (f.count == NULL || f.id == NULL) measured_die("codec_speed: calloc");
+    f.form = calloc(chunks, sizeof *f.form);
+    if (f.count == NULL || f.form == NULL) measured_die("codec_speed: calloc");
     return f;
 }
 
@@ -76,7 +74,7 @@ static void forms_free(struct forms *f)
 {
     munmap(f->bytes, f->cap);
     free(f->count);
-    free(f->id);
+    free(f->form);
 }
 
 static void must_equal(const uint8_t *a, const uint8_t *b, size_t bytes)
@@ -107,115 +105,96 @@ static size_t changed_elements(const uint8_t *a, const uint8_t *b, size_t bytes)
     return differ;
 }
 
-static uint64_t scratch[TB_SPARSE_SCRATCH_BYTES / 8];
-static const struct tb_sparse_means means = {scratch, TB_VECTOR_BEST};
+/* What is coded, and how. */
+struct job {
+    const uint8_t *base, *version; /* base NULL: a full copy */
+    size_t bytes;
+    struct tb_codec_form form;
+    unsigned classes;
+};
 
-static void step_encode(const uint8_t *base, const uint8_t *version, size_t bytes, unsigned classes,
-                        struct forms *f)
+static struct tb_codec *codec;
+
+static void job_encode(const struct job *job, struct forms *f)
 {
     f->used = 0;
-    for (size_t at = 0, k = 0; at < bytes; at += CHUNK_BYTES, k++) {
-        const struct tb_sparse_input in = {base + at, version + at, chunk_at(bytes, at), TB_DTYPE_BF16,
-                                           classes};
-        f->count[k] = (uint32_t)tb_sparse_encode(&in, &means, f->bytes + f->used, in.count);
-        f->used += f->count[k] > 0 ? f->count[k] : in.count; /* sent raw */
+    for (size_t at = 0, k = 0; at < job->bytes; at += CHUNK_BYTES, k++) {
+        const struct tb_codec_input in = {.bytes = job->version + at,
+                                          .count = chunk_at(job->bytes, at),
+                                          .dtype = TB_DTYPE_BF16,
+                                          .base = job->base == NULL ? NULL : job->base + at,
+                                          .classes = job->classes};
+        const struct tb_codec_room room = {f->bytes + f->used, f->cap - f->used};
+        struct tb_codec_coded coded;
+        if (tb_codec_encode(codec, job->form, &in, room, &coded) != TB_OK) exit(1);
+        f->form[k] = coded.form;
+        f->count[k] = (uint32_t)coded.count;
+        f->used += coded.count;
     }
 }
 
-static void step_decode(const struct forms *f, const uint8_t *version, uint8_t *elements, size_t bytes)
+static void job_decode(const struct job *job, const struct forms *f, uint8_t *elements)
 {
-    const uint8_t *form = f->bytes;
-    for (size_t at = 0, k = 0; at < bytes; at += CHUNK_BYTES, k++) {
-        const size_t count = chunk_at(bytes, at);
-        if (f->count[k] == 0)
-            memcpy(elements + at, version + at, count);
-        else if (tb_sparse_decode((struct tb_sparse_form){form, f->count[k]}, &means, elements + at, count) !=
-                 TB_OK)
-            exit(1);
-        form += f->count[k] > 0 ? f->count[k] : count;
+    const uint8_t *bytes = f->bytes;
+    for (size_t at = 0, k = 0; at < job->bytes; at += CHUNK_BYTES, k++) {
+        const struct tb_codec_coded coded = {f->form[k], bytes, f->count[k]};
+        const struct tb_codec_output out = {elements + at, chunk_at(job->bytes, at),
+                                            job->base == NULL ? NULL : job->base + at};
+        if (tb_codec_decode(codec, &coded, &out) != TB_OK) exit(1);
+        bytes += coded.count;
     }
 }
 
-static struct timed step_time(const uint8_t *base, const uint8_t *version, size_t bytes, unsigned classes)
+static struct timed job_time(const struct job *job)
 {
-    struct forms f = forms_new(bytes);
-    uint8_t *elements = measured_memory(bytes, 0);
-    memcpy(elements, base, bytes);
+    struct forms f = forms_new(job->bytes);
+    uint8_t *elements = measured_memory(job->bytes, 0);
     const double start = measured_now_s();
-    step_encode(base, version, bytes, classes, &f);
+    job_encode(job, &f);
     const double between = measured_now_s();
-    step_decode(&f, version, elements, bytes);
+    job_decode(job, &f, elements);
     const struct timed t = {f.used, between - start, measured_now_s() - between};
-    must_equal(elements, version, bytes);
-    munmap(elements, bytes);
+    must_equal(elements, job->version, job->bytes);
+    munmap(elements, job->bytes);
     forms_free(&f);
     return t;
 }
 
+static void timed_print(const char *name, struct timed t)
+{
+    printf(", \"%s\": {\"coded\": %zu, \"encode_s\": %.6f, \"decode_s\": %.6f}", name, t.coded, t.encode_s,
+           t.decode_s);
+}
+
 static int step(const char *base_path, const char *version_path, size_t skip, size_t bytes)
 {
-    uint8_t *base = tiled(base_path, skip, &bytes);
-    const uint8_t *version = tiled(version_path, skip, &bytes);
+    const uint8_t *base = tiled(base_path, skip, &bytes), *version = tiled(version_path, skip, &bytes);
     const double start = measured_now_s();
     const size_t words = scan(base, version, bytes);
     const double scan_s = measured_now_s() - start;
     const size_t changed = changed_elements(base, version, bytes);
     if (words > changed) return 1;
-    const struct timed c = step_time(base, version, bytes, CLASSES), g = step_time(base, version, bytes, 1);
-    printf("{\"bytes\": %zu, \"changed\": %zu, \"scan_s\": %.6f, "
-           "\"classes\": {\"coded\": %zu, \"encode_s\": %.6f, \"decode_s\": %.6f}, "
-           "\"gaps\": {\"coded\": %zu, \"encode_s\": %.6f, \"decode_s\": %.6f}}\n",
-           bytes, changed, scan_s, c.coded, c.encode_s, c.decode_s, g.coded, g.encode_s, g.decode_s);
+    const struct tb_codec_form sparse = {TB_CODEC_SPARSE, true}, dense = {TB_CODEC_PLANES, true};
+    printf("{\"bytes\": %zu, \"changed\": %zu, \"scan_s\": %.6f", bytes, changed, scan_s);
+    timed_print("classes", job_time(&(struct job){base, version, bytes, sparse, 0}));
+    timed_print("gaps", job_time(&(struct job){base, version, bytes, sparse, 1}));
+    timed_print("dense", job_time(&(struct job){base, version, bytes, dense, 0}));
+    printf("}\n");
     return 0;
-}
-
-/* ---- a full copy ---- */
-
-static void full_encode(struct tb_codec *codec, const uint8_t *version, size_t bytes, struct forms *f)
-{
-    f->used = 0;
-    for (size_t at = 0, k = 0; at < bytes; at += CHUNK_BYTES, k++) {
-        const struct tb_codec_input in = {
-            .bytes = version + at, .count = chunk_at(bytes, at), .dtype = TB_DTYPE_BF16};
-        size_t count = 0;
-        if (tb_codec_encode(codec, TB_CODEC_PLANES, &in, f->bytes + f->used, f->cap - f->used, &f->id[k],
-                            &count) != TB_OK)
-            exit(1);
-        f->count[k] = (uint32_t)count;
-        f->used += count;
-    }
-}
-
-static void full_decode(struct tb_codec *codec, const struct forms *f, uint8_t *elements, size_t bytes)
-{
-    const uint8_t *form = f->bytes;
-    for (size_t at = 0, k = 0; at < bytes; at += CHUNK_BYTES, k++) {
-        if (tb_codec_decode(codec, f->id[k], form, f->count[k], elements + at, chunk_at(bytes, at)) != TB_OK)
-            exit(1);
-        form += f->count[k];
-    }
 }
 
 static int full(const char *path, size_t skip, size_t bytes)
 {
     const uint8_t *version = tiled(path, skip, &bytes);
     uint8_t *elements = measured_memory(bytes, 0);
-    struct tb_codec *codec;
-    if (tb_codec_new(&codec) != TB_OK) return 1;
-    struct forms f = forms_new(bytes);
     const double start = measured_now_s();
     memcpy(elements, version, bytes);
-    const double copied = measured_now_s();
-    full_encode(codec, version, bytes, &f);
-    const double encoded = measured_now_s();
-    full_decode(codec, &f, elements, bytes);
-    const double decoded = measured_now_s();
+    const double copied = measured_now_s() - start;
     must_equal(elements, version, bytes);
-    printf("{\"bytes\": %zu, \"memcpy_s\": %.6f, \"full\": {\"coded\": %zu, \"encode_s\": %.6f, "
-           "\"decode_s\": %.6f}}\n",
-           bytes, copied - start, f.used, encoded - copied, decoded - encoded);
-    forms_free(&f);
-    tb_codec_free(codec);
+    munmap(elements, bytes);
+    printf("{\"bytes\": %zu, \"memcpy_s\": %.6f", bytes, copied);
+    timed_print("full", job_time(&(struct job){NULL, version, bytes, {TB_CODEC_PLANES, false}, 0}));
+    printf("}\n");
     return 0;
 }
 
@@ -260,5 +239,6 @@ int main(int argc, char **argv)
         fputs(usage, stderr);
         return 2;
     }
+    if (tb_codec_new(&codec) != TB_OK) return 1;
     return base != NULL ? step(base, version, skip, bytes) : full(version, skip, bytes);
 }

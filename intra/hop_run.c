@@ -173,9 +173,12 @@ static enum tb_status land(struct hop_slot *slot, uint32_t thread)
     uint8_t *chunk = tb_place_chunk(place, slot->aim.chunk, &bytes);
     enum tb_status status = __atomic_load_n(&hop->stop, __ATOMIC_RELAXED) ? TB_CANCELLED : TB_OK;
     if (status == TB_OK && slot->copies) status = hop->upstream->ops->copy(hop->upstream, &slot->read);
-    if (status == TB_OK && slot->codec != 0)
-        status = tb_codec_decode(hop->fabric->codecs[thread], slot->codec, slot->scratch, slot->read.bytes,
-                                 chunk, bytes);
+    if (status == TB_OK && slot->codec != 0) {
+        const struct tb_codec_coded coded = {
+            {.id = (enum tb_codec_id)slot->codec}, slot->scratch, slot->read.bytes};
+        status = tb_codec_decode(hop->fabric->codecs[thread], &coded,
+                                 &(struct tb_codec_output){chunk, bytes, NULL});
+    }
     if (status == TB_OK) return tb_place_finish(place, slot->aim.chunk);
     tb_place_unclaim(place, slot->aim.chunk);
     return status;

@@ -153,8 +153,9 @@ static enum tb_status decode(struct tb_stream *s)
     struct tb_stream_receive *r = &s->receive;
     uint32_t bytes = 0;
     uint8_t *out = tb_place_chunk(place_of(r), r->frame.chunk, &bytes);
-    return tb_codec_decode(tb_stream_loop_codec(s->loop), r->frame.codec, r->encoded, r->frame.wire_bytes,
-                           out, bytes);
+    const struct tb_codec_coded coded = {{.id = r->frame.codec}, r->encoded, r->frame.wire_bytes};
+    return tb_codec_decode(tb_stream_loop_codec(s->loop), &coded,
+                           &(struct tb_codec_output){out, bytes, NULL});
 }
 
 static void refuse(struct tb_stream *s, enum tb_refusal why)

@@ -76,13 +76,13 @@ static const uint8_t *encode(struct tb_stream *s, const uint8_t *raw, struct tb_
     const size_t bound = tb_codec_bound(s->plan.codec, frame->raw_bytes);
     if (!room(&t->encoded, &t->encoded_cap, bound)) return raw;
     const struct tb_codec_input in = {.bytes = raw, .count = frame->raw_bytes, .dtype = TB_DTYPE_U8};
-    enum tb_codec_id id = TB_CODEC_RAW;
-    size_t count = 0;
+    struct tb_codec_coded coded;
     const enum tb_status status =
-        tb_codec_encode(tb_stream_loop_codec(s->loop), s->plan.codec, &in, t->encoded, bound, &id, &count);
-    if (status != TB_OK || id == TB_CODEC_RAW || count > frame->raw_bytes) return raw;
-    frame->codec = id;
-    frame->wire_bytes = (uint32_t)count;
+        tb_codec_encode(tb_stream_loop_codec(s->loop), (struct tb_codec_form){.id = s->plan.codec}, &in,
+                        (struct tb_codec_room){t->encoded, bound}, &coded);
+    if (status != TB_OK || coded.form.id == TB_CODEC_RAW || coded.count > frame->raw_bytes) return raw;
+    frame->codec = coded.form.id;
+    frame->wire_bytes = (uint32_t)coded.count;
     return t->encoded;
 }
 

@@ -124,19 +124,19 @@ static enum tb_status encode_chunk(struct run *run, uint32_t k, uint32_t slot_in
     const struct tb_codec_input in = {.bytes = contiguous(run, slot, chunk),
                                       .count = chunk->bytes,
                                       .dtype = dtype_at(&pass->manifest->layout, chunk->offset)};
-    enum tb_codec_id id;
-    size_t count;
+    struct tb_codec_coded coded;
     const enum tb_status status =
-        tb_codec_encode(slot->codec, pass->codec, &in, slot->encoded, run->encoded_cap, &id, &count);
+        tb_codec_encode(slot->codec, (struct tb_codec_form){.id = pass->codec}, &in,
+                        (struct tb_codec_room){slot->encoded, run->encoded_cap}, &coded);
     if (status != TB_OK) return status;
-    if (id == TB_CODEC_RAW) { /* readers take the packed bytes */
+    if (coded.form.id == TB_CODEC_RAW) { /* readers take the packed bytes */
         pass->objects[k] = (struct tb_source_object){.codec = TB_CODEC_RAW, .bytes = chunk->bytes};
         return TB_OK;
     }
-    const uint64_t offset = atomic_fetch_add(&run->side_used, count);
-    memcpy(run->side + offset, slot->encoded, count);
-    pass->objects[k] =
-        (struct tb_source_object){.codec = (uint8_t)id, .bytes = (uint32_t)count, .offset = offset};
+    const uint64_t offset = atomic_fetch_add(&run->side_used, coded.count);
+    memcpy(run->side + offset, slot->encoded, coded.count);
+    pass->objects[k] = (struct tb_source_object){
+        .codec = (uint8_t)coded.form.id, .bytes = (uint32_t)coded.count, .offset = offset};
     return TB_OK;
 }
 

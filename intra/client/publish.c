@@ -63,7 +63,7 @@ static int check_options(struct publishing *w)
     if (o->shard_count == 0 || o->shard_count > TB_SHARDS_MAX || o->shard_index >= o->shard_count)
         return tb_fail(TB_BAD_ARGUMENT, "shard %u of %u: 1 to %d shards, counted from 0", o->shard_index,
                        o->shard_count, TB_SHARDS_MAX);
-    if (tb_codec_parse(o->codec == NULL ? "raw" : o->codec, &w->codec) != TB_OK)
+    if (tb_codec_parse(o->codec == NULL ? "raw" : o->codec, &w->codec) != TB_OK || w->codec > TB_CODEC_ZSTD)
         return tb_fail(TB_BAD_ARGUMENT, "codec \"%.40s\" is unknown: raw or zstd", o->codec);
     if (o->registration == NULL && o->blob_count == 0)
         return tb_fail(TB_BAD_ARGUMENT, "a shard has a registration, blobs or both");

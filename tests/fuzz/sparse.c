@@ -22,8 +22,13 @@ static void round_trip(const uint8_t *bytes, size_t count)
     const size_t used = tb_sparse_encode(&in, &means, out, count);
     if (used > 0) {
         const struct tb_sparse_form form = {out, used};
-        FUZZ_REQUIRE(tb_sparse_decode(form, &means, base, count) == TB_OK);
-        FUZZ_REQUIRE(memcmp(base, bytes, count) == 0);
+        uint8_t *again = malloc(count);
+        FUZZ_REQUIRE(again != NULL);
+        const struct tb_sparse_output beside = {base, again, count}, over = {NULL, base, count};
+        FUZZ_REQUIRE(tb_sparse_decode(form, &means, &beside) == TB_OK);
+        FUZZ_REQUIRE(tb_sparse_decode(form, &means, &over) == TB_OK);
+        FUZZ_REQUIRE(memcmp(again, bytes, count) == 0 && memcmp(base, bytes, count) == 0);
+        free(again);
     }
     free(base);
     free(out);
@@ -37,8 +42,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     FUZZ_REQUIRE(elements != NULL);
     for (size_t i = 0; i < size; i++)
         elements[i] = bytes[i % count];
-    const enum tb_status status =
-        tb_sparse_decode((struct tb_sparse_form){bytes + 2, count - 2}, &means, elements, size);
+    const enum tb_status status = tb_sparse_decode((struct tb_sparse_form){bytes + 2, count - 2}, &means,
+                                                   &(struct tb_sparse_output){NULL, elements, size});
     FUZZ_REQUIRE(status == TB_OK || status == TB_CHUNK_CODEC);
     free(elements);
     round_trip(bytes, count);

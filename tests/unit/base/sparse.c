@@ -61,18 +61,23 @@ static struct form encode(const struct tb_sparse_input *in)
 static enum tb_status decode(const uint8_t *form, size_t form_count, uint8_t *elements, size_t count)
 {
     const struct tb_sparse_means means = with(TB_VECTOR_BEST);
-    return tb_sparse_decode((struct tb_sparse_form){form, form_count}, &means, elements, count);
+    const struct tb_sparse_output out = {NULL, elements, count};
+    return tb_sparse_decode((struct tb_sparse_form){form, form_count}, &means, &out);
 }
 
-/* The base is patched in memory that is exactly as long. */
+/* Into memory that is exactly as long: beside the base, and over a copy of it. */
 static void decode_gives(const struct tb_sparse_input *in, struct form f, enum tb_vector vector)
 {
     uint8_t *elements = malloc(in->count);
     assert_non_null(elements);
-    memcpy(elements, in->base, in->count);
-    memset(scratch, 0x5a, sizeof scratch);
     const struct tb_sparse_means means = with(vector);
-    CHECK_OK(tb_sparse_decode((struct tb_sparse_form){f.bytes, f.used}, &means, elements, in->count));
+    const struct tb_sparse_form form = {f.bytes, f.used};
+    memset(scratch, 0x5a, sizeof scratch);
+    memset(elements, 0x5a, in->count);
+    CHECK_OK(tb_sparse_decode(form, &means, &(struct tb_sparse_output){in->base, elements, in->count}));
+    assert_memory_equal(elements, in->bytes, in->count);
+    memcpy(elements, in->base, in->count);
+    CHECK_OK(tb_sparse_decode(form, &means, &(struct tb_sparse_output){NULL, elements, in->count}));
     assert_memory_equal(elements, in->bytes, in->count);
     free(elements);
 }

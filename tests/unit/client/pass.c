@@ -124,8 +124,10 @@ static void encoded_chunks_decode_to_the_bytes(void **state)
                 continue;
             }
             assert_true(noise == 0);
-            CHECK_OK(tb_codec_decode(codec, objects[k].codec, (uint8_t *)side.bytes + objects[k].offset,
-                                     objects[k].bytes, out, c->bytes));
+            const struct tb_codec_coded coded = {{.id = (enum tb_codec_id)objects[k].codec},
+                                                 (uint8_t *)side.bytes + objects[k].offset,
+                                                 objects[k].bytes};
+            CHECK_OK(tb_codec_decode(codec, &coded, &(struct tb_codec_output){out, c->bytes, NULL}));
             assert_memory_equal(out, w.packed + c->offset, c->bytes);
         }
         free(out);

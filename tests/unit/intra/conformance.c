@@ -156,14 +156,13 @@ static void encode(struct encoded *e, const struct cargo *c)
         const struct tb_chunk *chunk = &c->manifest.chunks[k];
         const struct tb_codec_input in = {
             .bytes = c->bytes + chunk->offset, .count = chunk->bytes, .dtype = TB_DTYPE_U8};
-        enum tb_codec_id id;
-        size_t count = 0;
-        assert_int_equal(tb_codec_encode(codec, TB_CODEC_ZSTD, &in, e->bytes + e->used,
-                                         tb_codec_bound(TB_CODEC_ZSTD, chunk->bytes), &id, &count),
-                         TB_OK);
+        const struct tb_codec_room room = {e->bytes + e->used, tb_codec_bound(TB_CODEC_ZSTD, chunk->bytes)};
+        struct tb_codec_coded coded;
+        assert_int_equal(
+            tb_codec_encode(codec, (struct tb_codec_form){.id = TB_CODEC_ZSTD}, &in, room, &coded), TB_OK);
         e->objects[k] = (struct tb_source_object){
-            .codec = (uint8_t)id, .bytes = (uint32_t)count, .buffer = 0, .offset = e->used};
-        if (id == TB_CODEC_ZSTD) e->used += count;
+            .codec = (uint8_t)coded.form.id, .bytes = (uint32_t)coded.count, .buffer = 0, .offset = e->used};
+        if (coded.form.id == TB_CODEC_ZSTD) e->used += coded.count;
     }
     tb_codec_free(codec);
     assert_true(e->used > 0);
