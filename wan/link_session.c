@@ -137,6 +137,20 @@ enum tb_status tb_link_session_step(struct tb_link_session *s, const struct tb_l
     return TB_OK;
 }
 
+void tb_link_session_answered(struct tb_link_session *s, tb_time_ns took)
+{
+    s->answers[s->answer_at] = took;
+    s->answer_at = (s->answer_at + 1) % TB_LINK_ANSWERS;
+}
+
+tb_time_ns tb_link_session_patience(const struct tb_link_session *s)
+{
+    tb_time_ns quickest = 0;
+    for (uint32_t i = 0; i < TB_LINK_ANSWERS; i++)
+        if (s->answers[i] != 0 && (quickest == 0 || s->answers[i] < quickest)) quickest = s->answers[i];
+    return 2 * quickest > s->config.silent ? 2 * quickest : s->config.silent;
+}
+
 static bool may_replace(const struct tb_link_session *s, const struct tb_frame_hello *hello,
                         bool dialled_by_us)
 {

@@ -28,17 +28,19 @@ enum tb_link_session_event_kind {
     TB_LINK_FAILED,  /* an attempt of ours ended without a session */
     TB_LINK_GREETED, /* an attempt, ours or the peer's, was judged TB_OK and is the session now */
     TB_LINK_LOST,    /* the session ended */
-    TB_LINK_QUIET,   /* a heartbeat was not answered for silent_ms */
+    TB_LINK_QUIET,   /* a heartbeat was not answered within tb_link_session_patience */
     TB_LINK_HEARD,   /* and was answered after all */
     TB_LINK_STOP,    /* for good */
     TB_LINK_EVENT_COUNT
 };
 
+#define TB_LINK_ANSWERS 4u
+
 struct tb_link_session_config {
     struct tb_identity self, peer; /* gateways */
     uint32_t lane, lane_count;
     bool can_dial; /* the peer's address is known */
-    tb_time_ns retry_min, retry_max, fresh_dial;
+    tb_time_ns retry_min, retry_max, fresh_dial, silent;
 };
 
 struct tb_link_session {
@@ -50,6 +52,9 @@ struct tb_link_session {
     uint64_t incarnation_seen; /* the highest the peer ever said */
     uint32_t attempts;         /* that failed in a row */
     tb_time_ns next_dial_at;
+    tb_time_ns answers
+        [TB_LINK_ANSWERS]; /* how long the last ones to heartbeats took, of whatever session; 0: none yet */
+    uint32_t answer_at;
 };
 
 struct tb_link_session_event {
@@ -72,6 +77,13 @@ void tb_link_session_init(struct tb_link_session *s, const struct tb_link_sessio
 TB_MUST_USE enum tb_status tb_link_session_step(struct tb_link_session *s,
                                                 const struct tb_link_session_event *event,
                                                 struct tb_link_session_todo *todo_out);
+
+/* A heartbeat was answered after `took`. */
+void tb_link_session_answered(struct tb_link_session *s, tb_time_ns took);
+/* How long an answer may take before the session is silent: config.silent, or twice the quickest of the last answers. A
+ * path whose queues hold a second of bytes is slow, not dead: sessions replaced each second bring nothing over it (P6).
+ * One answer that came late through a cut changes nothing. */
+tb_time_ns tb_link_session_patience(const struct tb_link_session *s);
 
 struct tb_link_session_verdict {
     uint32_t protocol; /* to be spoken */

@@ -348,7 +348,10 @@ static enum tb_status on_pong(struct link *l, struct tb_wire_frame *f)
     const enum tb_status status = tb_frame_pong_decode(&f->payload, &pong);
     if (status != TB_OK) return status;
     const tb_time_ns now = tb_clock_now();
-    if (pong.stamp > 0 && pong.stamp <= now) l->stats.rtt = now - pong.stamp;
+    if (pong.stamp > 0 && pong.stamp <= now) {
+        l->stats.rtt = now - pong.stamp;
+        tb_link_session_answered(&l->life, l->stats.rtt);
+    }
     l->beat.waiting_since = 0;
     if (l->life.state == TB_LINK_SILENT) step(l, TB_LINK_HEARD, NULL, &todo);
     return TB_OK;
@@ -589,7 +592,7 @@ static void listen_for_beats(struct link *l, tb_time_ns now)
         return;
     }
     if (l->life.state != TB_LINK_UP || l->beat.waiting_since == 0) return;
-    if (tb_time_since(l->beat.waiting_since, now) < TB_MS(o->silent_ms)) return;
+    if (tb_time_since(l->beat.waiting_since, now) < tb_link_session_patience(&l->life)) return;
     step(l, TB_LINK_QUIET, NULL, &todo);
     log_link(l, TB_LOG_WARN, "link.silent", TB_OK, l->session->address_text);
     if (todo.dial) dial(l);

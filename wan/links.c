@@ -240,7 +240,8 @@ static enum tb_status link_init(struct tb_links *ls, struct link *l, const struc
                                                   .can_dial = l->has_address,
                                                   .retry_min = TB_MS(o->retry_min_ms),
                                                   .retry_max = TB_MS(o->retry_max_ms),
-                                                  .fresh_dial = TB_MS(o->fresh_dial_ms)};
+                                                  .fresh_dial = TB_MS(o->fresh_dial_ms),
+                                                  .silent = TB_MS(o->silent_ms)};
     tb_link_session_init(&l->life, &config, tb_clock_now());
     return TB_OK;
 }

@@ -22,7 +22,8 @@ static struct tb_link_session session(const char *self, const char *peer, bool c
                                                   .can_dial = can_dial,
                                                   .retry_min = TB_MS(100),
                                                   .retry_max = TB_SECONDS(5),
-                                                  .fresh_dial = TB_MS(250)};
+                                                  .fresh_dial = TB_MS(250),
+                                                  .silent = TB_SECONDS(1)};
     tb_link_session_init(&s, &config, TB_SECONDS(1));
     return s;
 }
@@ -128,6 +129,22 @@ static void a_silent_peer_is_dialled_afresh(void **state)
     assert_true(step_at(&s, TB_LINK_GREETED, TB_SECONDS(6), 0).replaced);
 }
 
+/* P6: where queues hold more than a second of bytes, every answer takes longer than silent_ms, and sessions still last. */
+static void a_slow_path_is_not_silent(void **state)
+{
+    (void)state;
+    struct tb_link_session s = session("east", "west", true);
+    assert_int_equal(tb_link_session_patience(&s), TB_SECONDS(1)); /* nothing known */
+    tb_link_session_answered(&s, TB_MS(1300));
+    assert_int_equal(tb_link_session_patience(&s), TB_MS(2600));
+    (void)step_at(&s, TB_LINK_GREETED, TB_SECONDS(2), 0); /* the path is the same on the next session */
+    assert_int_equal(tb_link_session_patience(&s), TB_MS(2600));
+    tb_link_session_answered(&s, TB_MS(80));
+    assert_int_equal(tb_link_session_patience(&s), TB_SECONDS(1));
+    tb_link_session_answered(&s, TB_MS(2900)); /* through a cut */
+    assert_int_equal(tb_link_session_patience(&s), TB_SECONDS(1));
+}
+
 static struct tb_frame_hello hello_of(const char *site)
 {
     struct tb_frame_hello h = {.protocol = TB_LINK_PROTOCOL,
@@ -231,6 +248,7 @@ int main(void)
         cmocka_unit_test(a_peer_that_broke_the_protocol_waits_longer),
         cmocka_unit_test(who_cannot_dial_waits_to_be_dialled),
         cmocka_unit_test(a_silent_peer_is_dialled_afresh),
+        cmocka_unit_test(a_slow_path_is_not_silent),
         cmocka_unit_test(who_is_refused_and_with_what),
         cmocka_unit_test(protocols_are_negotiated),
         cmocka_unit_test(the_smaller_uri_s_session_stays),
