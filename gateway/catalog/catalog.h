@@ -328,7 +328,7 @@ struct tb_catalog_room {
 };
 /* `bytes_needed` beyond what is free. TB_OK: nothing is needed. TB_AGAIN: EVICT todos come or are out, ask
  * again after tb_catalog_evicted. TB_SITE_NOMEM: it does not fit, room_out says why; nothing is evicted for
- * it. Order: the oldest whole version, then superseded partial ones. Never: a head, a version with readers or
+ * it. Order: the oldest whole version, then superseded partial ones, then bases of crossings. Never: a head, a version with readers or
  * an operator's pin, the last copy of one of the newest `keep`, or anything during recovery (TB_AGAIN while
  * that could help). */
 TB_MUST_USE enum tb_status tb_catalog_make_room(struct tb_catalog *c, tb_time_ns now, uint64_t bytes_needed,
@@ -375,6 +375,10 @@ TB_MUST_USE enum tb_status tb_catalog_crossing_refused(struct tb_catalog *c, tb_
  * not ready, or it ended otherwise. */
 TB_MUST_USE enum tb_status tb_catalog_withdraw(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
                                                const char *who);
+/* It is the base of a crossing under way, or no more: `keep` spares it meanwhile, and who needs room takes it last.
+ * TB_NOT_FOUND, TB_DONE_BEFORE. */
+TB_MUST_USE enum tb_status tb_catalog_base(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
+                                           bool used);
 /* An operator's pin keeps it from retention. TB_DONE_BEFORE. TB_VERSION_*: it ended. */
 TB_MUST_USE enum tb_status tb_catalog_pin(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
                                           bool pinned);

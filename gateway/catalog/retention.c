@@ -1,7 +1,8 @@
 /* retention.c - which versions leave the arena, and which never do.
  *
  * Never: the head, a version with readers or an operator's pin, the last copy of one of the newest `keep`.
- * First to go: the oldest whole one, then superseded partial ones. Nothing goes during recovery, for readers
+ * First to go: the oldest whole one, then superseded partial ones, then bases of crossings under way, which only
+ * room can take: nothing that a trainer waits for depends on a link. Nothing goes during recovery, for readers
  * may not have come back yet. */
 #include "gateway/catalog/tables.h"
 
@@ -92,6 +93,7 @@ static enum reason stays(const struct tb_catalog *c, const struct version *v)
 /* Whole before partial, then the older: what goes first is less. */
 static bool goes_before(const struct version *a, const struct version *b)
 {
+    if (a->base != b->base) return b->base;
     if (a->whole != b->whole) return a->whole;
     if (a->model == b->model) return tb_version_older(a, b);
     return a->whole_at < b->whole_at; /* of different models the one that came first */
@@ -102,14 +104,15 @@ static bool may_go(const struct tb_catalog *c, const struct version *v)
     return tb_version_lives(v) && v->reserved && !v->evicting && stays(c, v) == GOES;
 }
 
-static uint32_t next_victim(const struct tb_catalog *c, uint32_t model, bool whole_only)
+/* by_count: because there are more whole ones than `keep`. */
+static uint32_t next_victim(const struct tb_catalog *c, uint32_t model, bool by_count)
 {
     uint32_t best = NONE;
     EACH(c->versions, i)
     {
         const struct version *v = version_at(c, i);
         if (model != NONE && v->model != model) continue;
-        if ((whole_only && !v->whole) || !may_go(c, v)) continue;
+        if ((by_count && (!v->whole || v->base)) || !may_go(c, v)) continue;
         if (best == NONE || goes_before(v, version_at(c, best))) best = i;
     }
     return best;
@@ -131,6 +134,18 @@ void tb_retention_settle(struct tb_catalog *c, uint32_t model)
         if (victim == NONE) return;
         tb_catalog_evict(c, victim);
     }
+}
+
+enum tb_status tb_catalog_base(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid, bool used)
+{
+    tb_catalog_enter(c, now);
+    const uint32_t i = tb_version_find(c, uid);
+    if (i == NONE) return TB_NOT_FOUND;
+    struct version *v = version_at(c, i);
+    if (v->base == used) return TB_DONE_BEFORE;
+    v->base = used;
+    if (!used) tb_catalog_touch_model(c, v->model); /* it may go now */
+    return tb_catalog_settle(c, TB_OK);
 }
 
 /* ---- room ---- */

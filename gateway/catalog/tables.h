@@ -131,6 +131,7 @@ struct version {
     bool whole;                /* and every chunk of it */
     bool evicting;             /* EVICT is out */
     bool pinned;               /* by an operator */
+    bool base;                 /* of a crossing under way */
     bool cross_asked;          /* CROSS is out, nothing has begun */
     bool cross_begun;          /* in this life of the gateway */
     tb_time_ns moved_at;       /* when its crossing began, or last brought a chunk */

@@ -219,6 +219,52 @@ static void a_site_that_is_taking_it_pins_it(void **state)
     site_close(&s);
 }
 
+static void base(struct site *s, uint64_t uid, bool used)
+{
+    const struct tb_id id = id_of(uid);
+    CHECK_OK(tb_catalog_base(s->c, s->now, &id, used));
+    CHECK_STATUS(tb_catalog_base(s->c, s->now, &id, used), TB_DONE_BEFORE);
+}
+
+static void keep_spares_the_base_of_a_crossing(void **state)
+{
+    (void)state;
+    struct site s;
+    east(&s, 1);
+    publish_whole(&s, "rank", 4);
+    base(&s, 4, true);
+    publish_whole(&s, "rank", 5);
+    s.left_out |= NOT_TELL;
+    said(&s, "");
+    base(&s, 4, false);
+    said(&s, "[   0] evict v4: ok\n");
+    const struct tb_id nobody = id_of(99);
+    CHECK_STATUS(tb_catalog_base(s.c, s.now, &nobody, true), TB_NOT_FOUND);
+    site_close(&s);
+}
+
+/* P6: its twin: who needs room takes a base too, but last: nothing that a trainer waits for depends on a link. */
+static void room_takes_a_base_last(void **state)
+{
+    (void)state;
+    struct site s;
+    east(&s, 1);
+    CHECK_OK(version_open(&s, "rank", 3, 1, 3));
+    CHECK_OK(seal(&s, "rank", 3, 0, 30));
+    land(&s, 3, 0, 4);
+    publish_whole(&s, "rank", 4);
+    base(&s, 4, true);
+    publish_whole(&s, "rank", 5);
+    hush(&s);
+    struct tb_catalog_room r;
+    CHECK_STATUS(room(&s, 500, &r), TB_AGAIN);
+    said(&s, "[   0] evict v3: ok\n");
+    assert_int_equal(r.evictable, 2 * SHARD_BYTES);
+    CHECK_STATUS(room(&s, SHARD_BYTES + 500, &r), TB_AGAIN);
+    said(&s, "[   0] evict v4: ok\n");
+    site_close(&s);
+}
+
 /* P6: nor does one that waits for a rotten chunk, once there is a newer: what has no sure holder holds up nothing. */
 static void one_that_may_be_lost_makes_room_for_a_newer(void **state)
 {
@@ -256,6 +302,8 @@ int main(void)
         cmocka_unit_test(versions_with_readers_stay),
         cmocka_unit_test(a_pin_does_not_last_for_ever),
         cmocka_unit_test(an_operators_pin_does),
+        cmocka_unit_test(keep_spares_the_base_of_a_crossing),
+        cmocka_unit_test(room_takes_a_base_last),
         cmocka_unit_test(heads_and_last_copies_are_not_evicted_for_room),
         cmocka_unit_test(room_is_made_in_order),
         cmocka_unit_test(a_whole_one_goes_before_an_older_partial_one),
