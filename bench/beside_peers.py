@@ -145,13 +145,13 @@ class Theirs:
 
 
 class Ours:
-    """East in a, west in b, with the product's defaults; cross() as often as asked."""
+    """East in a, west in b, full copies, or `steps` as the product's defaults have them; cross() as often as asked."""
 
-    def __init__(self, wire, lab, path, mib):
+    def __init__(self, wire, lab, path, mib, steps=False):
         self.wire, self.lab = wire, lab
         self.path = path
         lab.dir.chmod(0o755)
-        self.east, self.west = sites.east_west(lab, arena_mib=2 * mib + 512, keep=1)
+        self.east, self.west = sites.east_west(lab, arena_mib=2 * mib + 512, steps=steps, keep=1)
         lab.address = wire.address["a"]
         self.west.peers["east"] = f"{wire.address['a']}:{self.east.port}"
         self.in_ns("a", self.east.start)

@@ -14,11 +14,15 @@ LINK_STREAMS = 8
 LINK = {"streams": LINK_STREAMS, "heartbeat_ms": 1000, "down_ms": 3000, "retry_max_ms": 5000}
 
 
-def east_west(lab, arena_mib, **model):
-    """East is home of `policy`, west subscribes and dials it directly. Neither is started."""
+WHOLE = {"codec": "raw", "protocol_max": 1}  # as a full copy is measured: again and again the same bytes
+
+
+def east_west(lab, arena_mib, steps=False, **model):
+    """East is home of `policy`, west subscribes and dials it directly. Neither is started. Versions cross whole and raw, unless
+    `steps`: then as the product's defaults have it, as differences to what west holds."""
     east, west, _ = lab.east_west(through_link=False, arena_mib=arena_mib, **model)
     for site in (east, west):
-        site.extra = {"link": dict(LINK), "session": {"lease_ms": 10000}}
+        site.extra = {"link": dict(LINK, **({} if steps else WHOLE)), "session": {"lease_ms": 10000}}
     return east, west
 
 

@@ -78,7 +78,7 @@ def next_version(bench, key, rate):
     mib = 128 if bench.quick else 2048
     with wan_of(bench, rate, "0%") as wire, harness.Lab() as lab:
         files = bench.versions(mib * MIB, 2)
-        ours = Ours(wire, lab, files[0], mib)
+        ours = Ours(wire, lab, files[0], mib, steps=True)
         ours.published_to_held_s()
 
         def full_copy():

@@ -3,8 +3,9 @@
 
 #include "base/assert.h"
 
-#define CROSSING_QUEUED 255u
-#define ALIGN           16u
+#define CROSSING_QUEUED  255u
+#define CROSSING_BITMAPS 4u /* of a shard */
+#define ALIGN            16u
 
 uint32_t tb_refusals_add(struct tb_refusals *r, uint32_t shard, uint32_t chunk)
 {
@@ -15,6 +16,18 @@ uint32_t tb_refusals_add(struct tb_refusals *r, uint32_t shard, uint32_t chunk)
     r->items[r->count].chunk = chunk;
     r->items[r->count++].times = 1;
     return 1;
+}
+
+bool tb_base_fits(const struct tb_manifest *m, const struct tb_manifest *base, uint32_t k)
+{
+    /* With one layout the tensors' chunks are the same; the blobs behind them have a length of their own. */
+    return tb_digest_equal(&m->layout.id, &base->layout.id) && k < base->chunk_count &&
+           m->chunks[k].offset == base->chunks[k].offset && m->chunks[k].bytes == base->chunks[k].bytes;
+}
+
+bool tb_base_same(const struct tb_manifest *m, const struct tb_manifest *base, uint32_t k)
+{
+    return tb_digest_equal(&m->digests[k], &base->digests[k]) && tb_base_fits(m, base, k);
 }
 
 static size_t aligned(size_t bytes)
@@ -36,7 +49,7 @@ size_t tb_crossing_bytes_for(const struct tb_place *places, uint32_t shard_count
 {
     size_t bytes = aligned(shard_count * sizeof(struct tb_crossing_shard));
     for (uint32_t s = 0; s < shard_count; s++)
-        bytes += 2 * bitmap_bytes(&places[s]) + owner_bytes(&places[s]);
+        bytes += CROSSING_BITMAPS * bitmap_bytes(&places[s]) + owner_bytes(&places[s]);
     return bytes;
 }
 
@@ -51,11 +64,14 @@ void tb_crossing_init(struct tb_crossing *c, const struct tb_place *places, uint
     at += aligned(shard_count * sizeof(struct tb_crossing_shard));
     for (uint32_t s = 0; s < shard_count; s++) {
         struct tb_crossing_shard *shard = &c->shards[s];
+        const size_t words = bitmap_bytes(&places[s]);
         shard->place = &places[s];
         shard->peer = (uint64_t *)(void *)at;
-        shard->busy = (uint64_t *)(void *)(at + bitmap_bytes(&places[s]));
-        shard->owner = at + 2 * bitmap_bytes(&places[s]);
-        at += 2 * bitmap_bytes(&places[s]) + owner_bytes(&places[s]);
+        shard->busy = (uint64_t *)(void *)(at + words);
+        shard->same = (uint64_t *)(void *)(at + 2 * words);
+        shard->plain = (uint64_t *)(void *)(at + 3 * words);
+        shard->owner = at + CROSSING_BITMAPS * words;
+        at += CROSSING_BITMAPS * words + owner_bytes(&places[s]);
         c->chunks += places[s].manifest->chunk_count;
     }
 }
@@ -73,6 +89,16 @@ static void bit_clear(uint64_t *words, uint32_t k)
 static void bit_set(uint64_t *words, uint32_t k)
 {
     words[k / 64] |= UINT64_C(1) << (k % 64);
+}
+
+void tb_crossing_base(struct tb_crossing *c, const struct tb_place *base, uint32_t shard_count)
+{
+    TB_ASSERT(!c->started);
+    for (uint32_t s = 0; s < c->shard_count && s < shard_count; s++) {
+        const struct tb_manifest *m = c->shards[s].place->manifest;
+        for (uint32_t k = 0; k < m->chunk_count && k < base[s].manifest->chunk_count; k++)
+            if (tb_base_same(m, base[s].manifest, k)) bit_set(c->shards[s].same, k);
+    }
 }
 
 /* Within one crossing what a peer holds only grows. */
@@ -110,10 +136,11 @@ enum tb_status tb_crossing_start(struct tb_crossing *c)
     return TB_OK;
 }
 
-/* Chunks of word w that can go: held here, not there, not on the way. */
+/* Chunks of word w that can go: held here, not there, not on the way, and not made there. */
 static uint64_t sendable_word(const struct tb_crossing_shard *shard, uint32_t w)
 {
-    return __atomic_load_n(&shard->place->held[w], __ATOMIC_ACQUIRE) & ~shard->peer[w] & ~shard->busy[w];
+    const uint64_t held = __atomic_load_n(&shard->place->held[w], __ATOMIC_ACQUIRE);
+    return held & ~shard->peer[w] & ~shard->busy[w] & ~shard->same[w];
 }
 
 static bool sendable(const struct tb_crossing_shard *shard, uint32_t k)
@@ -138,6 +165,7 @@ static void queue_run(struct tb_crossing_shard *shard, struct tb_parcel *parcel)
 {
     const struct tb_manifest *m = shard->place->manifest;
     uint32_t k = parcel->first;
+    parcel->plain = bit(shard->plain, k);
     do {
         parcel->bytes += m->chunks[k].bytes;
         bit_set(shard->busy, k);
@@ -145,7 +173,7 @@ static void queue_run(struct tb_crossing_shard *shard, struct tb_parcel *parcel)
         parcel->count++;
     } while (parcel->bytes < TB_PARCEL_BYTES_MIN && parcel->count < TB_PARCEL_CHUNKS_MAX &&
              k < m->chunk_count && parcel->bytes + m->chunks[k].bytes <= TB_PARCEL_BYTES_MAX &&
-             sendable(shard, k));
+             sendable(shard, k) && bit(shard->plain, k) == parcel->plain);
 }
 
 bool tb_crossing_next(struct tb_crossing *c, struct tb_parcel *parcel_out)
@@ -213,8 +241,12 @@ enum tb_status tb_crossing_refused(struct tb_crossing *c, const struct tb_frame_
     /* One that is only queued was released by the end of its stream already, and is on its way again. */
     if (bit(shard->busy, refused->chunk) && shard->owner[refused->chunk] != CROSSING_QUEUED)
         bit_clear(shard->busy, refused->chunk);
-    *times_out =
-        refused->why == TB_REFUSAL_LOST ? 0 : tb_refusals_add(&c->refusals, refused->shard, refused->chunk);
+    bit_clear(shard->same, refused->chunk);
+    *times_out = 0;
+    if (refused->why == TB_REFUSAL_LOST) return TB_OK;
+    bit_set(shard->plain, refused->chunk);
+    if (refused->why != TB_REFUSAL_NO_BASE)
+        *times_out = tb_refusals_add(&c->refusals, refused->shard, refused->chunk);
     return TB_OK;
 }
 

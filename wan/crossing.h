@@ -5,6 +5,9 @@
  * parcel and which streams are gone; it says which chunks go next. What is held here is polled from the
  * places at each call, so a region that fills from elsewhere is relayed without a word.
  *
+ * Where the peer holds a base, chunks that are the same in it are not sent: the peer makes them itself. One that it
+ * refuses is sent, and from then on whole.
+ *
  * A chunk is absent there, queued (in a parcel that no stream took yet), on a stream, or held there. It
  * leaves "on a stream" only by the peer's word: HELD, REFUSED, or STREAM_GONE of that stream, before which
  * the peer has sent HELD of all that the stream brought. So an acknowledgement lost in a cut is not work
@@ -31,13 +34,21 @@ struct tb_parcel {
     uint32_t first; /* index */
     uint32_t count; /* chunks */
     uint64_t bytes; /* raw */
+    bool plain;     /* its chunks go whole, not as differences to the base */
 };
+
+/* Has chunk k of this manifest a chunk in the base that may stand for it: of the same layout, and as long? */
+bool tb_base_fits(const struct tb_manifest *m, const struct tb_manifest *base, uint32_t k);
+/* And are its bytes those of the base? */
+bool tb_base_same(const struct tb_manifest *m, const struct tb_manifest *base, uint32_t k);
 
 struct tb_crossing_shard {
     const struct tb_place *place;
-    uint64_t *peer; /* held there, by the peer's word */
-    uint64_t *busy; /* queued or on a stream */
-    uint8_t *owner; /* of a busy chunk: CROSSING_QUEUED or its slot */
+    uint64_t *peer;  /* held there, by the peer's word */
+    uint64_t *busy;  /* queued or on a stream */
+    uint64_t *same;  /* the peer makes it from its base */
+    uint64_t *plain; /* was refused: whole from now on */
+    uint8_t *owner;  /* of a busy chunk: CROSSING_QUEUED or its slot */
     uint32_t peer_count;
 };
 
@@ -68,6 +79,9 @@ size_t tb_crossing_bytes_for(const struct tb_place *places, uint32_t shard_count
 void tb_crossing_init(struct tb_crossing *c, const struct tb_place *places, uint32_t shard_count,
                       void *memory);
 
+/* BASE, before START: the peer holds that version whole, whose places these are (none of them is kept). */
+void tb_crossing_base(struct tb_crossing *c, const struct tb_place *base, uint32_t shard_count);
+
 /* HELD. TB_PEER_GARBLED: no such shard or chunk, or the peer lost a chunk within one crossing; the crossing
  * is then as before. */
 TB_MUST_USE enum tb_status tb_crossing_held(struct tb_crossing *c, uint32_t shard,
@@ -84,8 +98,8 @@ void tb_crossing_unqueued(struct tb_crossing *c, const struct tb_parcel *parcel)
 /* Both ends of the stream are closed and the peer's HELD of what it brought is here: the rest is sent again.
  * How many chunks that is. */
 uint32_t tb_crossing_stream_gone(struct tb_crossing *c, uint32_t slot);
-/* The peer could not land this chunk. *times_out counts refusals for wrong bytes. TB_PEER_GARBLED: no such
- * chunk, or one that it holds. */
+/* The peer could not land this chunk: it is sent again, whole unless another writer there had only failed. *times_out
+ * counts refusals for wrong bytes. TB_PEER_GARBLED: no such chunk, or one that it holds. */
 TB_MUST_USE enum tb_status tb_crossing_refused(struct tb_crossing *c, const struct tb_frame_refused *refused,
                                                uint32_t *times_out);
 

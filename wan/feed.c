@@ -4,7 +4,8 @@
 #include "base/assert.h"
 #include "base/fault.h"
 
-struct tb_share *tb_share_new(const struct tb_place *places, uint32_t shard_count, uv_async_t *wake)
+struct tb_share *tb_share_new(const struct tb_id *uid, const struct tb_place *places, uint32_t shard_count,
+                              uv_async_t *wake)
 {
     struct tb_share *s = tb_malloc(sizeof *s + shard_count * sizeof s->places[0]);
     if (s == NULL) return NULL;
@@ -12,6 +13,7 @@ struct tb_share *tb_share_new(const struct tb_place *places, uint32_t shard_coun
     atomic_init(&s->revoked, false);
     atomic_init(&s->received_bytes, 0);
     s->wake = wake;
+    s->uid = *uid;
     s->shard_count = shard_count;
     memcpy(s->places, places, shard_count * sizeof s->places[0]);
     return s;
@@ -52,9 +54,10 @@ void tb_share_free(struct tb_share *s)
     tb_free(s);
 }
 
-enum tb_status tb_feed_init(struct tb_feed *f)
+enum tb_status tb_feed_init(struct tb_feed *f, enum tb_choice_wish wish, uint32_t cores)
 {
     memset(f, 0, sizeof *f);
+    tb_choice_init(&f->choice, wish, cores);
     return uv_mutex_init(&f->lock) == 0 ? TB_OK : TB_SITE_NOMEM;
 }
 
@@ -81,13 +84,19 @@ uint32_t tb_feed_ready(struct tb_feed *f)
     return count;
 }
 
+static void drop(const struct tb_feed_parcel *p)
+{
+    if (p->base != NULL) tb_share_unref(p->base);
+    tb_share_unref(p->share);
+}
+
 static void purge_locked(struct tb_feed *f, uint32_t crossing)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < f->ready_count; i++) {
         const struct tb_feed_parcel p = f->ready[(f->ready_first + i) % TB_FEED_READY_MAX];
         if (crossing == 0 || p.crossing == crossing)
-            tb_share_unref(p.share);
+            drop(&p);
         else
             f->ready[(f->ready_first + kept++) % TB_FEED_READY_MAX] = p;
     }
@@ -101,10 +110,11 @@ void tb_feed_purge(struct tb_feed *f, uint32_t crossing)
     uv_mutex_unlock(&f->lock);
 }
 
-void tb_feed_session(struct tb_feed *f, uint64_t session)
+void tb_feed_session(struct tb_feed *f, uint64_t session, uint32_t protocol)
 {
     uv_mutex_lock(&f->lock);
     f->session = session;
+    f->choice.protocol = protocol;
     purge_locked(f, 0);
     f->taken_count = 0; /* of crossings that ended with their session */
     uv_mutex_unlock(&f->lock);
@@ -130,14 +140,14 @@ uint32_t tb_feed_collect_notes(struct tb_feed *f, struct tb_note *out)
     return count;
 }
 
-uint32_t tb_feed_landing_add(struct tb_feed *f, struct tb_share *share)
+uint32_t tb_feed_landing_add(struct tb_feed *f, struct tb_share *share, struct tb_share *base)
 {
     uint32_t crossing = 0;
     uv_mutex_lock(&f->lock);
     for (uint32_t i = 0; i < TB_FEED_LANDINGS_MAX && crossing == 0; i++) {
         if (f->landings[i].crossing != 0) continue;
         crossing = ++f->issued;
-        f->landings[i] = (struct tb_feed_landing){crossing, share};
+        f->landings[i] = (struct tb_feed_landing){crossing, base != NULL, share, base};
     }
     uv_mutex_unlock(&f->lock);
     return crossing;
@@ -148,6 +158,20 @@ void tb_feed_landing_remove(struct tb_feed *f, uint32_t crossing)
     uv_mutex_lock(&f->lock);
     for (uint32_t i = 0; i < TB_FEED_LANDINGS_MAX; i++)
         if (f->landings[i].crossing == crossing) f->landings[i].crossing = 0;
+    uv_mutex_unlock(&f->lock);
+}
+
+void tb_feed_base_gone(struct tb_feed *f, struct tb_share *base)
+{
+    uv_mutex_lock(&f->lock);
+    for (uint32_t i = 0; i < TB_FEED_LANDINGS_MAX; i++)
+        if (f->landings[i].base == base) f->landings[i].base = NULL;
+    for (uint32_t i = 0; i < f->ready_count; i++) {
+        struct tb_feed_parcel *p = &f->ready[(f->ready_first + i) % TB_FEED_READY_MAX];
+        if (p->base != base) continue;
+        p->base = NULL;
+        tb_share_unref(base);
+    }
     uv_mutex_unlock(&f->lock);
 }
 
@@ -169,23 +193,56 @@ enum tb_status tb_feed_pop(struct tb_feed *f, uint64_t session, uint32_t slot, a
     return status;
 }
 
-struct tb_share *tb_feed_landing(struct tb_feed *f, uint32_t crossing, bool *known_out)
+bool tb_feed_landing(struct tb_feed *f, uint32_t crossing, struct tb_feed_landing *out)
 {
-    struct tb_share *share = NULL;
+    *out = (struct tb_feed_landing){0};
     uv_mutex_lock(&f->lock);
-    *known_out = crossing != 0 && crossing <= f->issued;
+    const bool known = crossing != 0 && crossing <= f->issued;
     for (uint32_t i = 0; i < TB_FEED_LANDINGS_MAX; i++)
-        if (crossing != 0 && f->landings[i].crossing == crossing) share = f->landings[i].share;
-    if (share != NULL) tb_share_ref(share);
+        if (crossing != 0 && f->landings[i].crossing == crossing) *out = f->landings[i];
+    if (out->share != NULL) tb_share_ref(out->share);
+    if (out->base != NULL) tb_share_ref(out->base);
     uv_mutex_unlock(&f->lock);
-    return share;
+    return known;
+}
+
+enum tb_choice_way tb_feed_pick(struct tb_feed *f, const struct tb_choice_ask *ask)
+{
+    uv_mutex_lock(&f->lock);
+    const enum tb_choice_way way = tb_choice_pick(&f->choice, ask);
+    uv_mutex_unlock(&f->lock);
+    return way;
+}
+
+void tb_feed_learn(struct tb_feed *f, const struct tb_choice_sample *sample)
+{
+    uv_mutex_lock(&f->lock);
+    tb_choice_learn(&f->choice, sample);
+    uv_mutex_unlock(&f->lock);
+}
+
+void tb_feed_choice(struct tb_feed *f, struct tb_choice *choice_out)
+{
+    uv_mutex_lock(&f->lock);
+    *choice_out = f->choice;
+    uv_mutex_unlock(&f->lock);
+}
+
+static bool note_below(struct tb_feed *f, const struct tb_note *note, uint32_t most)
+{
+    uv_mutex_lock(&f->lock);
+    const bool fits = f->note_count < most;
+    if (fits) f->notes[f->note_count++] = *note;
+    uv_mutex_unlock(&f->lock);
+    return fits;
 }
 
 bool tb_feed_note(struct tb_feed *f, const struct tb_note *note)
 {
-    uv_mutex_lock(&f->lock);
-    const bool fits = f->note_count < TB_FEED_NOTES_MAX;
-    if (fits) f->notes[f->note_count++] = *note;
-    uv_mutex_unlock(&f->lock);
-    return fits;
+    return note_below(f, note, TB_FEED_NOTES_MAX);
+}
+
+bool tb_feed_note_late(struct tb_feed *f, const struct tb_note *note)
+{
+    return note_below(f, note, TB_FEED_NOTES_MAX / 2);
 }

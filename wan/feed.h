@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <uv.h>
 
+#include "wan/choice.h"
 #include "wan/landing.h"
 
 #define TB_FEED_READY_MAX    64u
@@ -30,10 +31,11 @@ struct tb_share {
     uv_async_t *wake;             /* the main loop's */
     struct tb_share *next; /* the main loop's own: shares that retire, and the call that took them back */
     struct retired *call;
+    struct tb_id uid;
     uint32_t shard_count;
     struct tb_place places[];
 };
-struct tb_share *tb_share_new(const struct tb_place *places, uint32_t shard_count,
+struct tb_share *tb_share_new(const struct tb_id *uid, const struct tb_place *places, uint32_t shard_count,
                               uv_async_t *wake); /* NULL: no memory */
 void tb_share_ref(struct tb_share *s);
 void tb_share_unref(struct tb_share *s);
@@ -44,6 +46,7 @@ void tb_share_free(struct tb_share *s);      /* main loop, when only ours */
 
 struct tb_feed_parcel {
     struct tb_share *share; /* referenced */
+    struct tb_share *base;  /* referenced: what its chunks may be differences to; NULL: nothing */
     uint32_t crossing;
     struct tb_parcel parcel;
 };
@@ -55,7 +58,7 @@ struct tb_feed_taken {
 };
 
 enum tb_note_kind {
-    TB_NOTE_BAD,     /* received, wrong: why says in which way */
+    TB_NOTE_BAD,     /* received, wrong, or no base for it: why says in which way */
     TB_NOTE_DROPPED, /* received while another writer had it claimed */
     TB_NOTE_UNSENT   /* to be sent, but not held here any more */
 };
@@ -67,7 +70,9 @@ struct tb_note {
 
 struct tb_feed_landing {
     uint32_t crossing; /* 0: empty */
+    bool based;        /* the peer was told a base, which may be gone since */
     struct tb_share *share;
+    struct tb_share *base; /* NULL: none, or gone; the main loop keeps it alive */
 };
 
 struct tb_feed {
@@ -81,33 +86,44 @@ struct tb_feed {
     struct tb_note notes[TB_FEED_NOTES_MAX];
     struct tb_feed_landing landings[TB_FEED_LANDINGS_MAX];
     uint32_t issued; /* the highest crossing number ever given to a landing here */
+    struct tb_choice choice;
 };
 
-TB_MUST_USE enum tb_status tb_feed_init(struct tb_feed *f);
+TB_MUST_USE enum tb_status tb_feed_init(struct tb_feed *f, enum tb_choice_wish wish, uint32_t cores);
 void tb_feed_fini(struct tb_feed *f);
 
-/* Main loop. Takes the reference of parcel->share with it. False: full. */
+/* Main loop. Takes the references of parcel->share and parcel->base with it. False: full. */
 bool tb_feed_push(struct tb_feed *f, const struct tb_feed_parcel *parcel);
 uint32_t tb_feed_ready(struct tb_feed *f);
 /* Main loop. Takes back all parcels of a crossing (0: of all) that no stream took. */
 void tb_feed_purge(struct tb_feed *f, uint32_t crossing);
 /* Main loop. From now on only streams of this session pop. Purges. */
-void tb_feed_session(struct tb_feed *f, uint64_t session);
+void tb_feed_session(struct tb_feed *f, uint64_t session, uint32_t protocol);
 /* Main loop. Empties a table into the caller's, which has TB_FEED_TAKEN_MAX, TB_FEED_NOTES_MAX entries; how
  * many. */
 uint32_t tb_feed_collect_taken(struct tb_feed *f, struct tb_feed_taken *out);
 uint32_t tb_feed_collect_notes(struct tb_feed *f, struct tb_note *out);
-/* Main loop. Gives the landing a number above all before; 0: no room. */
-uint32_t tb_feed_landing_add(struct tb_feed *f, struct tb_share *share);
+/* Main loop. Gives the landing a number above all before; 0: no room. `base` or NULL. */
+uint32_t tb_feed_landing_add(struct tb_feed *f, struct tb_share *share, struct tb_share *base);
 void tb_feed_landing_remove(struct tb_feed *f, uint32_t crossing);
+/* Main loop. Nothing here is a difference to it any more: what waits to be sent goes whole. */
+void tb_feed_base_gone(struct tb_feed *f, struct tb_share *base);
 
 /* Streams. TB_OK: *out is theirs, with its reference; TB_AGAIN: nothing there now; `hungry` was set under the
  * lock. */
 TB_MUST_USE enum tb_status tb_feed_pop(struct tb_feed *f, uint64_t session, uint32_t slot,
                                        atomic_bool *hungry, struct tb_feed_parcel *out);
-/* Streams. The share of a crossing number, referenced, or NULL; *known_out: the number was given once. */
-struct tb_share *tb_feed_landing(struct tb_feed *f, uint32_t crossing, bool *known_out);
+/* Streams. Share and base of a crossing number, referenced where they are not NULL. False: that number was never given.
+ */
+bool tb_feed_landing(struct tb_feed *f, uint32_t crossing, struct tb_feed_landing *out);
+/* Any: choice.h under the lock. */
+enum tb_choice_way tb_feed_pick(struct tb_feed *f, const struct tb_choice_ask *ask);
+void tb_feed_learn(struct tb_feed *f, const struct tb_choice_sample *sample);
+void tb_feed_choice(struct tb_feed *f, struct tb_choice *choice_out);
+
 /* Streams. False: full; the stream ends itself, so what it brought is asked for again. */
 bool tb_feed_note(struct tb_feed *f, const struct tb_note *note);
+/* The same for who can come again later: half of the room stays to streams. */
+bool tb_feed_note_late(struct tb_feed *f, const struct tb_note *note);
 
 #endif

@@ -23,6 +23,7 @@ static const char *const frame_names[TB_FRAME_TYPE_END] = {
     [TB_FRAME_REPORT] = "report",
     [TB_FRAME_BIND] = "bind",
     [TB_FRAME_BOUND] = "bound",
+    [TB_FRAME_BASE] = "base",
 };
 
 const char *tb_frame_name(uint16_t type)
@@ -83,8 +84,9 @@ void tb_chunk_frame_encode(const struct tb_chunk_frame *frame, struct tb_writer 
 {
     tb_write_u32(w, TB_CHUNK_FRAME_MAGIC);
     tb_write_u8(w, TB_CHUNK_FRAME_KIND);
-    tb_write_u8(w, (uint8_t)frame->codec);
-    tb_write_u16(w, 0);
+    tb_write_u8(w, (uint8_t)frame->form.id);
+    tb_write_u8(w, frame->form.on_base ? 1 : 0);
+    tb_write_u8(w, 0);
     tb_write_u32(w, frame->crossing);
     tb_write_u32(w, frame->shard);
     tb_write_u32(w, frame->chunk);
@@ -92,13 +94,30 @@ void tb_chunk_frame_encode(const struct tb_chunk_frame *frame, struct tb_writer 
     tb_write_u32(w, frame->wire_bytes);
 }
 
-enum tb_status tb_chunk_frame_decode(struct tb_reader *r, struct tb_chunk_frame *frame_out)
+bool tb_chunk_frame_may(uint32_t protocol, struct tb_codec_form form)
+{
+    if (form.on_base && protocol < TB_LINK_PROTOCOL_BASES) return false;
+    switch (form.id) {
+    case TB_CODEC_RAW:
+        return !form.on_base;
+    case TB_CODEC_ZSTD:
+        return true;
+    case TB_CODEC_PLANES:
+        return protocol >= TB_LINK_PROTOCOL_BASES;
+    case TB_CODEC_SPARSE:
+        return form.on_base;
+    }
+    return false;
+}
+
+enum tb_status tb_chunk_frame_decode(struct tb_reader *r, uint32_t protocol, struct tb_chunk_frame *frame_out)
 {
     struct tb_chunk_frame f;
     const uint32_t magic = tb_read_u32(r);
     const uint8_t kind = tb_read_u8(r);
     const uint8_t codec = tb_read_u8(r);
-    const uint16_t zero = tb_read_u16(r);
+    const uint8_t base = tb_read_u8(r);
+    const uint8_t zero = tb_read_u8(r);
     f.crossing = tb_read_u32(r);
     f.shard = tb_read_u32(r);
     f.chunk = tb_read_u32(r);
@@ -106,12 +125,13 @@ enum tb_status tb_chunk_frame_decode(struct tb_reader *r, struct tb_chunk_frame 
     f.wire_bytes = tb_read_u32(r);
 
     if (r->bad) return TB_PEER_GARBLED;
-    if (magic != TB_CHUNK_FRAME_MAGIC || kind != TB_CHUNK_FRAME_KIND || zero != 0) return TB_PEER_GARBLED;
-    if (codec != TB_CODEC_RAW && codec != TB_CODEC_ZSTD) return TB_PEER_GARBLED;
+    if (magic != TB_CHUNK_FRAME_MAGIC || kind != TB_CHUNK_FRAME_KIND) return TB_PEER_GARBLED;
+    if (base > 1 || zero != 0) return TB_PEER_GARBLED;
+    f.form = (struct tb_codec_form){(enum tb_codec_id)codec, base == 1};
+    if (!tb_chunk_frame_may(protocol, f.form)) return TB_PEER_GARBLED;
     if (f.raw_bytes == 0 || f.raw_bytes > 2 * TB_CHUNK_BYTES_MAX) return TB_PEER_GARBLED;
     if (f.wire_bytes == 0 || f.wire_bytes > f.raw_bytes) return TB_PEER_GARBLED;
     if (codec == TB_CODEC_RAW && f.wire_bytes != f.raw_bytes) return TB_PEER_GARBLED;
-    f.codec = (enum tb_codec_id)codec;
     *frame_out = f;
     return TB_OK;
 }

@@ -11,9 +11,10 @@
 #include "base/message.h"
 
 /* HELLO negotiates: both say what they speak at most and at least, and the smaller most is spoken if both
- * can. */
-#define TB_LINK_PROTOCOL        1
+ * can. 2 has BASE, chunks as differences to a base, and every codec; 1 has raw and zstd. */
+#define TB_LINK_PROTOCOL        2
 #define TB_LINK_PROTOCOL_MIN    1
+#define TB_LINK_PROTOCOL_BASES  2 /* the first that has them */
 
 #define TB_LINK_FRAME_BYTES_MAX (1u << 20)   /* of one control message */
 #define TB_LINK_PAGE_BYTES      (256u << 10) /* of a HEAD, DIGESTS or HELD that we send */
@@ -41,6 +42,7 @@ enum tb_frame_type {
     TB_FRAME_REPORT,     /* a site reached a state with a version */
     TB_FRAME_BIND,       /* first frame of a data stream, by the dialler */
     TB_FRAME_BOUND,      /* its answer; chunk frames follow, both ways */
+    TB_FRAME_BASE,       /* between WANT and START: I hold this version whole and keep it; chunks may be differences to it */
     TB_FRAME_TYPE_END
 };
 
@@ -82,13 +84,19 @@ TB_MESSAGE(tb_frame_digests, TB_FRAME_DIGESTS_FIELDS)
 /* crossing: chosen by the receiver, above all it chose before on this session. */
 #define TB_FRAME_WANT_FIELDS(F) F(u32, crossing) F(id, uid)
 TB_MESSAGE(tb_frame_want, TB_FRAME_WANT_FIELDS)
+TB_MESSAGE(tb_frame_base, TB_FRAME_WANT_FIELDS)
 #define TB_FRAME_HELD_FIELDS(F) F(u32, crossing) F(u32, shard) F(span, words) /* n x (u32 index, u64 word), ascending */
 TB_MESSAGE(tb_frame_held, TB_FRAME_HELD_FIELDS)
 #define TB_FRAME_CROSSING_FIELDS(F) F(u32, crossing)
 TB_MESSAGE(tb_frame_start, TB_FRAME_CROSSING_FIELDS)
 TB_MESSAGE(tb_frame_stop, TB_FRAME_CROSSING_FIELDS)
 
-enum tb_refusal { TB_REFUSAL_DIGEST = 1, TB_REFUSAL_CODEC = 2, TB_REFUSAL_LOST = 3 /* another writer failed to land it */ };
+enum tb_refusal {
+    TB_REFUSAL_DIGEST = 1,
+    TB_REFUSAL_CODEC = 2,
+    TB_REFUSAL_LOST = 3,   /* another writer failed to land it */
+    TB_REFUSAL_NO_BASE = 4 /* this chunk of the base is not here any more: send it whole */
+};
 #define TB_FRAME_REFUSED_FIELDS(F) F(u32, crossing) F(u32, shard) F(u32, chunk) F(u8, why)
 TB_MESSAGE(tb_frame_refused, TB_FRAME_REFUSED_FIELDS)
 
@@ -120,16 +128,16 @@ void tb_held_words_encode(const struct tb_held_word *words, uint32_t count, stru
 TB_MUST_USE enum tb_status tb_held_words_check(const struct tb_span *span, uint32_t chunk_count);
 struct tb_held_word tb_held_words_at(const struct tb_span *span, uint32_t i);
 
-/* A chunk frame of a data stream: this header, then wire_bytes of the chunk, encoded by codec. Nothing else
- * follows BOUND.
+/* A chunk frame of a data stream: this header, then wire_bytes of the chunk in that form. Nothing else follows
+ * BOUND. In protocol 1 the byte `base` is 0.
  *
- *   u32 magic  u8 kind  u8 codec  u16 zero  u32 crossing  u32 shard  u32 chunk  u32 raw_bytes  u32 wire_bytes
+ *   u32 magic  u8 kind  u8 codec  u8 base  u8 zero  u32 crossing  u32 shard  u32 chunk  u32 raw_bytes  u32 wire_bytes
  */
 #define TB_CHUNK_FRAME_MAGIC        0x46434254u /* "TBCF" */
 #define TB_CHUNK_FRAME_KIND         1u
 #define TB_CHUNK_FRAME_HEADER_BYTES 28u
 struct tb_chunk_frame {
-    enum tb_codec_id codec;
+    struct tb_codec_form form;
     uint32_t crossing;
     uint32_t shard;
     uint32_t chunk;
@@ -137,9 +145,12 @@ struct tb_chunk_frame {
     uint32_t wire_bytes;
 };
 void tb_chunk_frame_encode(const struct tb_chunk_frame *frame, struct tb_writer *w);
-/* TB_PEER_GARBLED: truncated, another magic or kind, an unknown codec, raw_bytes 0 or over 2 x
+/* True if that protocol carries chunks in this form: 1 raw and zstd; 2 all, sparse on a base alone and raw on none. */
+bool tb_chunk_frame_may(uint32_t protocol, struct tb_codec_form form);
+/* TB_PEER_GARBLED: truncated, another magic or kind, a form that the protocol does not carry, raw_bytes 0 or over 2 x
  * TB_CHUNK_BYTES_MAX, wire_bytes 0 or over raw_bytes (what a codec does not shrink is sent raw), raw with
  * unequal sizes. Whether the chunk exists is for landing.h. */
-TB_MUST_USE enum tb_status tb_chunk_frame_decode(struct tb_reader *r, struct tb_chunk_frame *frame_out);
+TB_MUST_USE enum tb_status tb_chunk_frame_decode(struct tb_reader *r, uint32_t protocol,
+                                                 struct tb_chunk_frame *frame_out);
 
 #endif

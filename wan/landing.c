@@ -102,6 +102,11 @@ enum tb_status tb_landing_check(const struct tb_place *places, uint32_t shard_co
     return frame->raw_bytes == m->chunks[frame->chunk].bytes ? TB_OK : TB_PEER_GARBLED;
 }
 
+bool tb_landing_knows(const struct tb_landing *l, uint32_t shard, uint32_t chunk)
+{
+    return (l->shards[shard].told[chunk / 64] >> (chunk % 64) & 1) != 0;
+}
+
 uint32_t tb_landing_bad(struct tb_landing *l, uint32_t shard, uint32_t chunk)
 {
     return tb_refusals_add(&l->refusals, shard, chunk);

@@ -59,6 +59,8 @@ bool tb_landing_whole(const struct tb_landing *l); /* every chunk is held, and t
 TB_MUST_USE enum tb_status tb_landing_check(const struct tb_place *places, uint32_t shard_count,
                                             const struct tb_chunk_frame *frame);
 
+/* Does the peer know already that this chunk is held? Then it is refused no more. */
+bool tb_landing_knows(const struct tb_landing *l, uint32_t shard, uint32_t chunk);
 /* A chunk came wrong: how often so far. */
 uint32_t tb_landing_bad(struct tb_landing *l, uint32_t shard, uint32_t chunk);
 /* A chunk came while another writer had it claimed, and was dropped. False: too many of them; ask for it

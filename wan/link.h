@@ -94,6 +94,9 @@ struct out {
     struct out *next;
     uint32_t crossing;
     struct offer *offer;
+    struct tb_share *base; /* of an offer: what the peer holds whole; NULL: none, or gone here */
+    bool based;            /* BASE came */
+    bool no_base_told;     /* the log says that the peer's base went */
     struct tb_crossing core;
     void *memory;
 };
@@ -103,11 +106,13 @@ struct in {
     struct in *next;
     struct tb_version_key key;
     struct tb_share *share;
+    struct tb_share *base; /* of an offer: what we told the peer that we hold; NULL: none, or gone */
     struct tb_landing core;
     void *memory;
     uint32_t crossing; /* 0: not under way */
     uint32_t draining; /* of an ended session, whose streams still bring what had arrived; 0: none */
     bool finished;     /* landed or failed; waits for land_stop */
+    bool no_base_told; /* the log says that its base went */
 };
 
 struct link_heartbeat {
@@ -135,6 +140,7 @@ struct link {
         limbo_since; /* the peer replaced the session by an attempt of ours that we have not heard of yet; 0: no */
     uint64_t session_seq; /* grows with each session, 1.. */
     struct tb_id session_id;
+    uint32_t protocol; /* of the session */
     struct link_heartbeat beat;
     struct tb_name granted[TB_LINKS_MODELS_MAX]; /* models this peer may read and wants */
     uint32_t granted_count;
@@ -177,6 +183,7 @@ struct tb_links {
     struct tb_listener *listener;
     struct conn *conns;
     uint32_t conn_count;
+    struct tb_objects *objects; /* NULL: none are kept */
     struct tb_stream_loop *loops[TB_LINKS_THREADS_MAX];
     uint32_t loop_count, loop_at;
     struct link *links; /* peer_count */
@@ -257,10 +264,13 @@ void link_take_notes(struct link *l);                       /* taken parcels and
 void link_outs_drop(struct link *l, const struct offer *o); /* NULL: all */
 void link_out_stream_gone(struct link *l, uint32_t slot);
 void link_in_fail(struct link *l, const struct tb_id *uid, enum tb_status why);
-void link_in_stop(struct link *l, struct in *in);    /* the crossing ends; `in` stays */
+void link_in_stop(struct link *l, struct in *in); /* the crossing ends; `in` stays */
+void link_base_gone(struct link *l, struct tb_share *base);
+bool link_base_used(const struct link *l, const struct tb_share *base); /* by a crossing, either way */
 void link_in_free(struct link *l, struct in *in);    /* takes it off the list; its share is the caller's */
 void link_tell_held(struct link *l, tb_time_ns now); /* all differences, now */
 enum tb_status link_on_want(struct link *l, struct tb_wire_frame *f);
+enum tb_status link_on_base(struct link *l, struct tb_wire_frame *f);
 enum tb_status link_on_held(struct link *l, struct tb_wire_frame *f);
 enum tb_status link_on_start(struct link *l, struct tb_wire_frame *f);
 enum tb_status link_on_stop(struct link *l, struct tb_wire_frame *f);

@@ -90,6 +90,30 @@ static enum tb_status out_of(const struct link *l, uint32_t crossing, struct out
     return crossing == 0 || crossing > l->want_last ? TB_PEER_GARBLED : TB_OK;
 }
 
+/* The peer holds that version whole. We may not, and then the chunks go as they are. Another model's bytes are no base: the
+ * difference to them would tell of them. */
+static struct tb_share *base_for(const struct link *l, const struct out *out, const struct tb_id *uid)
+{
+    const struct offer *o = offer_find(l->links, uid);
+    if (o == NULL || o == out->offer || !tb_name_equal(&o->key.model, &out->offer->key.model)) return NULL;
+    return o->share;
+}
+
+enum tb_status link_on_base(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_base m;
+    struct out *out = NULL;
+    enum tb_status status = tb_frame_base_decode(&f->payload, &m);
+    if (status == TB_OK && l->protocol < TB_LINK_PROTOCOL_BASES) return TB_PEER_GARBLED;
+    if (status == TB_OK) status = out_of(l, m.crossing, &out);
+    if (status != TB_OK || out == NULL) return status;
+    if (out->based || out->core.started) return TB_PEER_GARBLED;
+    out->based = true;
+    out->base = base_for(l, out, &m.uid);
+    if (out->base != NULL) tb_crossing_base(&out->core, out->base->places, out->base->shard_count);
+    return TB_OK;
+}
+
 /* The peer's word is the only one that counts. */
 static void out_progress(struct link *l, struct out *out)
 {
@@ -147,17 +171,41 @@ static bool is_rotten(const struct tb_place *place, uint32_t chunk)
     return !tb_digest_equal(&digest, &place->manifest->digests[chunk]);
 }
 
+static void take_taken(struct link *l)
+{
+    struct tb_feed_taken taken[TB_FEED_TAKEN_MAX];
+    const uint32_t count = tb_feed_collect_taken(&l->feed, taken);
+    for (uint32_t i = 0; i < count; i++) {
+        struct out *out = out_find(l, taken[i].crossing);
+        if (out != NULL) tb_crossing_taken(&out->core, &taken[i].parcel, taken[i].slot);
+    }
+}
+
+/* P10: counted each time, told once a crossing. */
+static void out_no_base(struct link *l, struct out *out)
+{
+    l->stats.chunks_no_base++;
+    if (out->no_base_told) return;
+    out->no_base_told = true;
+    tb_log(TB_LOG_WARN, "crossing.no_base", "peer=%s model=%s number=%llu by=peer action=send_whole",
+           l->identity.site.text, out->offer->key.model.text, (unsigned long long)out->offer->key.number);
+}
+
 enum tb_status link_on_refused(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_refused m;
     struct out *out = NULL;
     uint32_t times = 0;
     enum tb_status status = tb_frame_refused_decode(&f->payload, &m);
-    if (status == TB_OK && (m.why < TB_REFUSAL_DIGEST || m.why > TB_REFUSAL_LOST)) return TB_PEER_GARBLED;
+    const uint8_t most = l->protocol < TB_LINK_PROTOCOL_BASES ? TB_REFUSAL_LOST : TB_REFUSAL_NO_BASE;
+    if (status == TB_OK && (m.why < TB_REFUSAL_DIGEST || m.why > most)) return TB_PEER_GARBLED;
     if (status == TB_OK) status = out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
+    if (m.why == TB_REFUSAL_NO_BASE && !out->based) return TB_PEER_GARBLED;
+    take_taken(l); /* the stream that took it may be ahead of us */
     status = tb_crossing_refused(&out->core, &m, &times);
-    if (status != TB_OK || m.why == TB_REFUSAL_LOST) return status;
+    if (status == TB_OK && m.why == TB_REFUSAL_NO_BASE) out_no_base(l, out);
+    if (status != TB_OK || m.why == TB_REFUSAL_LOST || m.why == TB_REFUSAL_NO_BASE) return status;
     l->stats.chunks_refused++;
     const struct tb_links_bad_chunk bad = {.uid = out->offer->key.uid,
                                            .shard = m.shard,
@@ -185,9 +233,10 @@ static bool refill(struct link *l)
     uint32_t ready = tb_feed_ready(&l->feed);
     bool pushed = false;
     for (struct out *out = l->outs; out != NULL && ready < target; out = out->next) {
-        struct tb_feed_parcel p = {.share = out->offer->share, .crossing = out->crossing};
+        struct tb_feed_parcel p = {.share = out->offer->share, .base = out->base, .crossing = out->crossing};
         while (ready < target && tb_crossing_next(&out->core, &p.parcel)) {
             tb_share_ref(p.share);
+            if (p.base != NULL) tb_share_ref(p.base);
             const bool fits = tb_feed_push(&l->feed, &p);
             TB_ASSERT(fits);
             ready++;
@@ -195,16 +244,6 @@ static bool refill(struct link *l)
         }
     }
     return pushed;
-}
-
-static void take_taken(struct link *l)
-{
-    struct tb_feed_taken taken[TB_FEED_TAKEN_MAX];
-    const uint32_t count = tb_feed_collect_taken(&l->feed, taken);
-    for (uint32_t i = 0; i < count; i++) {
-        struct out *out = out_find(l, taken[i].crossing);
-        if (out != NULL) tb_crossing_taken(&out->core, &taken[i].parcel, taken[i].slot);
-    }
 }
 
 /* ---- landing ---- */
@@ -238,6 +277,26 @@ void link_in_stop(struct link *l, struct in *in)
     unlist(l, in);
     if (in->crossing != 0) LINK_SEND(l, TB_FRAME_STOP, tb_frame_stop, LINK_SMALL, .crossing = in->crossing);
     in->crossing = 0;
+    in->base = NULL;
+}
+
+void link_base_gone(struct link *l, struct tb_share *base)
+{
+    for (struct out *out = l->outs; out != NULL; out = out->next)
+        if (out->base == base) out->base = NULL;
+    for (struct in *in = l->ins; in != NULL; in = in->next)
+        if (in->base == base) in->base = NULL;
+    tb_feed_base_gone(&l->feed, base);
+}
+
+bool link_base_used(const struct link *l, const struct tb_share *base)
+{
+    bool used = false;
+    for (const struct out *out = l->outs; out != NULL; out = out->next)
+        used |= out->base == base;
+    for (const struct in *in = l->ins; in != NULL; in = in->next)
+        used |= in->base == base;
+    return used;
 }
 
 void link_in_free(struct link *l, struct in *in)
@@ -280,7 +339,7 @@ enum tb_status tb_links_land(struct tb_links *ls, uint32_t peer, const struct tb
     if (count >= TB_LINKS_LANDINGS_MAX) return TB_SITE_NOMEM;
     struct in *in = tb_calloc(1, sizeof *in);
     if (in == NULL) return TB_SITE_NOMEM;
-    in->share = tb_share_new(places, key->shard_count, &ls->wake);
+    in->share = tb_share_new(&key->uid, places, key->shard_count, &ls->wake);
     if (in->share == NULL) goto undo_in;
     in->memory = tb_malloc(tb_landing_bytes_for(places, key->shard_count));
     if (in->memory == NULL) goto undo_share;
@@ -309,6 +368,7 @@ static void in_end(struct link *l, struct in *in, enum tb_status why)
     else
         unlist(l, in); /* the peer knows by HELD that it is over */
     in->crossing = 0;
+    in->base = NULL;
     in->finished = true;
     if (why == TB_OK && o->ops->on_landed != NULL) o->ops->on_landed(o->user, l->index, &key);
     if (why != TB_OK && o->ops->on_failed != NULL) o->ops->on_failed(o->user, l->index, &key.uid, why);
@@ -346,14 +406,93 @@ static bool tell_differences(struct link *l, struct in *in, tb_time_ns now)
     return any;
 }
 
-/* WANT, all that is held, START. */
+static bool layouts_meet(const struct tb_share *a, const struct tb_share *b)
+{
+    for (uint32_t s = 0; s < a->shard_count && s < b->shard_count; s++)
+        if (tb_digest_equal(&a->places[s].manifest->layout.id, &b->places[s].manifest->layout.id))
+            return true;
+    return false;
+}
+
+/* The newest version that is whole here and that the peer says it serves too. */
+static struct tb_share *choose_base(const struct link *l, const struct in *in)
+{
+    const struct offer *best = NULL;
+    if (l->protocol < TB_LINK_PROTOCOL_BASES) return NULL;
+    for (const struct offer *o = l->links->offers; o != NULL; o = o->next) {
+        if (!o->whole || tb_id_equal(&o->key.uid, &in->key.uid)) continue;
+        if (!tb_name_equal(&o->key.model, &in->key.model) || link_announced(l, &o->key.uid) == NULL) continue;
+        if (best != NULL && tb_version_key_compare(&o->key, &best->key) < 0) continue;
+        if (layouts_meet(in->share, o->share)) best = o;
+    }
+    return best != NULL ? best->share : NULL;
+}
+
+static void copies_free(struct tb_stream_copy *copies)
+{
+    while (copies != NULL) {
+        struct tb_stream_copy *copy = copies;
+        copies = copy->next;
+        tb_stream_copy_free(copy);
+    }
+}
+
+/* One copy for each loop, or none: a part of the same chunks that nobody makes would never come. */
+static struct tb_stream_copy *copies_new(const struct link *l, const struct in *in)
+{
+    const struct tb_links *ls = l->links;
+    struct tb_stream_copy *copies = NULL;
+    for (uint32_t part = 0; part < ls->loop_count; part++) {
+        struct tb_stream_copy *copy = tb_malloc(sizeof *copy);
+        if (copy == NULL) {
+            copies_free(copies);
+            return NULL;
+        }
+        *copy = (struct tb_stream_copy){.next = copies,
+                                        .share = in->share,
+                                        .base = in->base,
+                                        .trust = {ls->options.ops->base_good, ls->options.user},
+                                        .part = part,
+                                        .parts = ls->loop_count,
+                                        .chunk = part};
+        tb_share_ref(copy->share);
+        tb_share_ref(copy->base);
+        copies = copy;
+    }
+    return copies;
+}
+
+/* What is the same in the base is made here, by all loops. */
+static void copies_begin(struct link *l, const struct in *in, struct tb_stream_copy *copies)
+{
+    while (copies != NULL) {
+        struct tb_stream_copy *copy = copies;
+        copies = copy->next;
+        copy->feed = &l->feed;
+        copy->crossing = in->crossing;
+        tb_stream_loop_copy(l->links->loops[copy->part], copy);
+    }
+}
+
+/* WANT, the base, all that is held, START. */
 static void in_begin(struct link *l, struct in *in, tb_time_ns now)
 {
     unlist(l, in);
-    in->crossing = tb_feed_landing_add(&l->feed, in->share);
-    if (in->crossing == 0) return;
+    in->base = choose_base(l, in);
+    struct tb_stream_copy *copies = in->base != NULL ? copies_new(l, in) : NULL;
+    if (copies == NULL) in->base = NULL;
+    in->crossing = tb_feed_landing_add(&l->feed, in->share, in->base);
+    if (in->crossing == 0) {
+        in->base = NULL;
+        copies_free(copies);
+        return;
+    }
     tb_landing_rewind(&in->core);
     LINK_SEND(l, TB_FRAME_WANT, tb_frame_want, LINK_SMALL, .crossing = in->crossing, .uid = in->key.uid);
+    if (in->base != NULL)
+        LINK_SEND(l, TB_FRAME_BASE, tb_frame_base, LINK_SMALL, .crossing = in->crossing,
+                  .uid = in->base->uid);
+    copies_begin(l, in, copies);
     (void)tell_differences(l, in, now);
     tb_landing_told(&in->core, now);
     LINK_SEND(l, TB_FRAME_START, tb_frame_start, LINK_SMALL, .crossing = in->crossing);
@@ -362,7 +501,8 @@ static void in_begin(struct link *l, struct in *in, tb_time_ns now)
 static void refuse(struct link *l, const struct in *in, const struct tb_landing_chunk *chunk,
                    enum tb_refusal why)
 {
-    if (!link_is_up(l)) return;
+    /* Held since, by another way, and told: to refuse it now would break the protocol. */
+    if (!link_is_up(l) || tb_landing_knows(&in->core, chunk->shard, chunk->chunk)) return;
     LINK_SEND(l, TB_FRAME_REFUSED, tb_frame_refused, LINK_SMALL, .crossing = in->crossing,
               .shard = chunk->shard, .chunk = chunk->chunk, .why = (uint8_t)why);
 }
@@ -383,6 +523,17 @@ static void take_bad(struct link *l, struct in *in, const struct tb_note *n)
     if (in != NULL && bad.times >= TB_LINKS_REFUSALS_MAX) in_end(l, in, TB_CHUNK_DIGEST);
 }
 
+/* P10: the base went, or a chunk of it failed its re-verification, which the arena has told. */
+static void take_no_base(struct link *l, struct in *in, const struct tb_landing_chunk *chunk)
+{
+    l->stats.chunks_no_base++;
+    if (!in->no_base_told)
+        tb_log(TB_LOG_WARN, "crossing.no_base", "peer=%s model=%s number=%llu by=us action=ask_whole",
+               l->identity.site.text, in->key.model.text, (unsigned long long)in->key.number);
+    in->no_base_told = true;
+    refuse(l, in, chunk, TB_REFUSAL_NO_BASE);
+}
+
 static void take_unsent(struct link *l, const struct tb_note *n)
 {
     uint32_t times = 0;
@@ -400,7 +551,9 @@ static void take_note(struct link *l, const struct tb_note *n)
     }
     struct in *in = in_find(l, n->crossing);
     if (in == NULL) return;
-    if (n->kind == TB_NOTE_BAD)
+    if (n->kind == TB_NOTE_BAD && n->why == TB_REFUSAL_NO_BASE)
+        take_no_base(l, in, &chunk);
+    else if (n->kind == TB_NOTE_BAD)
         take_bad(l, in, n);
     else if (!tb_landing_dropped(&in->core, n->shard, n->chunk))
         refuse(l, in, &chunk, TB_REFUSAL_LOST);
@@ -465,6 +618,7 @@ void link_move_down(struct link *l)
         if (in->crossing != 0)
             in->draining = in->crossing; /* stays listed: what had arrived is landed (P5) */
         in->crossing = 0;
+        in->base = NULL;
     }
 }
 

@@ -167,11 +167,11 @@ enum tb_status tb_link_session_judge(const struct tb_link_session *s, const stru
     const struct tb_link_session_config *c = &s->config;
     if (!tb_name_equal(&hello->site, &c->peer.site) || !tb_name_equal(&hello->gateway, &c->peer.name))
         return TB_PEER_IDENTITY;
-    verdict_out->detail = TB_LINK_PROTOCOL;
+    verdict_out->detail = c->protocol_max;
     if (hello->protocol < hello->protocol_min) return TB_PEER_GARBLED;
-    if (hello->protocol < TB_LINK_PROTOCOL_MIN || hello->protocol_min > TB_LINK_PROTOCOL)
+    if (hello->protocol < TB_LINK_PROTOCOL_MIN || hello->protocol_min > c->protocol_max)
         return TB_PEER_PROTOCOL;
-    verdict_out->protocol = hello->protocol < TB_LINK_PROTOCOL ? hello->protocol : TB_LINK_PROTOCOL;
+    verdict_out->protocol = hello->protocol < c->protocol_max ? hello->protocol : c->protocol_max;
     if (hello->lane != c->lane || hello->lane_count != c->lane_count) return TB_PEER_GARBLED;
     verdict_out->detail = s->incarnation_seen;
     if (hello->incarnation < s->incarnation_seen) return TB_PEER_STALE;

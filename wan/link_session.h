@@ -39,7 +39,8 @@ enum tb_link_session_event_kind {
 struct tb_link_session_config {
     struct tb_identity self, peer; /* gateways */
     uint32_t lane, lane_count;
-    bool can_dial; /* the peer's address is known */
+    uint32_t protocol_max; /* that we speak; TB_LINK_PROTOCOL_MIN to TB_LINK_PROTOCOL */
+    bool can_dial;         /* the peer's address is known */
     tb_time_ns retry_min, retry_max, fresh_dial, silent;
 };
 

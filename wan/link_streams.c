@@ -64,7 +64,9 @@ static struct tb_stream_plan plan_for(struct link *l, uint32_t slot, uint32_t nu
                                    .session = l->session_id,
                                    .number = number,
                                    .slot = slot,
-                                   .codec = o->codec,
+                                   .protocol = l->protocol,
+                                   .trust = {o->ops->base_good, o->user},
+                                   .objects = l->links->objects,
                                    .idle = TB_MS(o->stream_idle_ms)};
 }
 
@@ -204,6 +206,8 @@ static void add_stats(struct tb_links_stats *to, const struct tb_stream *s)
     to->chunks_received += atomic_load_explicit(&s->chunks_received, memory_order_relaxed);
     to->chunks_duplicate += atomic_load_explicit(&s->chunks_duplicate, memory_order_relaxed);
     to->chunks_bad += atomic_load_explicit(&s->chunks_bad, memory_order_relaxed);
+    to->chunks_on_base += atomic_load_explicit(&s->chunks_on_base, memory_order_relaxed);
+    to->raw_bytes_sent += atomic_load_explicit(&s->raw_bytes, memory_order_relaxed);
 }
 
 static void forget_stream(struct link *l, uint32_t slot)

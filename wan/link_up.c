@@ -126,7 +126,7 @@ static void send_hello(struct conn *c, const struct tb_id *session)
     const struct tb_links_options *o = &c->links->options;
     struct tb_writer *w = tb_wire_begin(c->wire, TB_FRAME_HELLO, 0, LINK_SMALL);
     if (w == NULL) return;
-    const struct tb_frame_hello hello = {.protocol = TB_LINK_PROTOCOL,
+    const struct tb_frame_hello hello = {.protocol = o->protocol_max,
                                          .protocol_min = TB_LINK_PROTOCOL_MIN,
                                          .site = o->site,
                                          .gateway = o->gateway,
@@ -168,7 +168,9 @@ static void session_reset(struct link *l)
 {
     link_versions_down(l);
     link_move_down(l);
-    tb_feed_session(&l->feed, 0); /* streams take nothing more; the next tick ends them, behind our BYE */
+    tb_feed_session(
+        &l->feed, 0,
+        TB_LINK_PROTOCOL_MIN); /* streams take nothing more; the next tick ends them, behind our BYE */
     links_busy(l->links);
 }
 
@@ -233,7 +235,8 @@ void link_drop(struct link *l, enum tb_status why)
     conn_bye(c, why, 0);
 }
 
-static void session_begin(struct conn *c, const struct tb_frame_hello *hello, const struct tb_id *id)
+static void session_begin(struct conn *c, const struct tb_frame_hello *hello, const struct tb_id *id,
+                          uint32_t protocol)
 {
     struct link *l = c->link;
     struct tb_link_session_todo todo;
@@ -249,6 +252,7 @@ static void session_begin(struct conn *c, const struct tb_frame_hello *hello, co
     c->is_session = true;
     c->greet_by = 0;
     l->session_id = *id;
+    l->protocol = protocol;
     l->session_seq++;
     l->want_last = 0;
     l->stream_number = 0;
@@ -258,7 +262,7 @@ static void session_begin(struct conn *c, const struct tb_frame_hello *hello, co
     l->beat = (struct link_heartbeat){.heard_floor = tb_clock_now()};
     l->stats.up_since = tb_clock_now();
     l->stats.sessions++;
-    tb_feed_session(&l->feed, l->session_seq);
+    tb_feed_session(&l->feed, l->session_seq, protocol);
     log_link(l, TB_LOG_INFO, todo.replaced ? "link.renewed" : "link.up", TB_OK, c->address_text);
     link_versions_up(l);
     links_busy(l->links);
@@ -313,7 +317,7 @@ static enum tb_status on_hello(struct conn *c, struct tb_wire_frame *f)
         tb_random_bytes(id.bytes, sizeof id.bytes);
         send_hello(c, &id);
     }
-    session_begin(c, &hello, &id);
+    session_begin(c, &hello, &id, verdict.protocol);
     return TB_OK;
 }
 
@@ -369,6 +373,7 @@ static const link_handler handlers[TB_FRAME_TYPE_END] = {
     [TB_FRAME_HEAD] = link_on_head,
     [TB_FRAME_DIGESTS] = link_on_digests,
     [TB_FRAME_WANT] = link_on_want,
+    [TB_FRAME_BASE] = link_on_base,
     [TB_FRAME_HELD] = link_on_held,
     [TB_FRAME_START] = link_on_start,
     [TB_FRAME_STOP] = link_on_stop,

@@ -174,6 +174,7 @@ static void fill_defaults(struct tb_links_options *o)
     o->retry_min_ms = or_default(o->retry_min_ms, 100);
     o->retry_max_ms = or_default(o->retry_max_ms, 5000);
     o->lane_count = or_default(o->lane_count, 1);
+    o->protocol_max = or_default(o->protocol_max, TB_LINK_PROTOCOL);
     if (o->manifest_bytes_max == 0) o->manifest_bytes_max = (uint64_t)256 << 20;
 }
 
@@ -209,6 +210,8 @@ static enum tb_status check(const struct tb_links_options *o, char error_out[256
     if (o->peer_count > TB_LINKS_PEERS_MAX || o->streams > TB_LINKS_STREAMS_MAX ||
         o->threads > TB_LINKS_THREADS_MAX)
         return refuse(error_out, "too many peers, streams or threads", o->site.text);
+    if (o->protocol_max > TB_LINK_PROTOCOL)
+        return refuse(error_out, "protocol_max is over what this release speaks", o->site.text);
     if (o->retry_min_ms > o->retry_max_ms)
         return refuse(error_out, "retry_min_ms is over retry_max_ms", o->site.text);
     for (uint32_t i = 0; i < o->peer_count; i++) {
@@ -225,7 +228,7 @@ static enum tb_status link_init(struct tb_links *ls, struct link *l, const struc
     l->index = (uint32_t)(l - ls->links);
     l->identity = (struct tb_identity){.kind = TB_IDENTITY_GATEWAY, .site = p->site, .name = p->gateway};
     l->has_address = p->address != NULL && tb_endpoint_parse(p->address, &l->endpoint) == TB_OK;
-    if (tb_feed_init(&l->feed) != TB_OK) return TB_SITE_NOMEM;
+    if (tb_feed_init(&l->feed, o->codec, o->threads) != TB_OK) return TB_SITE_NOMEM;
     l->models = tb_calloc(p->model_count + 1, sizeof *l->models);
     if (l->models == NULL) {
         tb_feed_fini(&l->feed);
@@ -237,6 +240,7 @@ static enum tb_status link_init(struct tb_links *ls, struct link *l, const struc
                                                   .peer = l->identity,
                                                   .lane = o->lane,
                                                   .lane_count = o->lane_count,
+                                                  .protocol_max = o->protocol_max,
                                                   .can_dial = l->has_address,
                                                   .retry_min = TB_MS(o->retry_min_ms),
                                                   .retry_max = TB_MS(o->retry_max_ms),
@@ -314,6 +318,9 @@ static enum tb_status open_up(struct tb_links *ls, const struct tb_links_options
 {
     uint32_t made = 0;
     enum tb_status status = TB_OK;
+    /* One peer has nobody to share with. */
+    if (options->objects_bytes > 0 && options->peer_count > 1)
+        status = tb_objects_new(options->objects_bytes, &ls->objects);
     for (; made < options->peer_count && status == TB_OK; made += status == TB_OK)
         status = link_init(ls, &ls->links[made], &options->peers[made]);
     if (status != TB_OK) goto undo_links;
@@ -327,6 +334,7 @@ undo_loops:
 undo_links:
     while (made > 0)
         link_fini(&ls->links[--made]);
+    tb_objects_free(ls->objects);
     return status;
 }
 
@@ -397,6 +405,7 @@ static void closing_step(struct tb_links *ls)
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
         link_fini(&ls->links[i]);
     offers_free(ls);
+    tb_objects_free(ls->objects);
     handles_close(ls);
 }
 
@@ -437,7 +446,7 @@ enum tb_status tb_links_offer(struct tb_links *ls, const struct tb_version_key *
     if (ls->offer_count >= TB_LINKS_OFFERS_MAX) return TB_SITE_NOMEM;
     struct offer *o = tb_calloc(1, sizeof *o + ls->options.peer_count * sizeof o->peers[0]);
     if (o == NULL) return TB_SITE_NOMEM;
-    o->share = tb_share_new(places, key->shard_count, &ls->wake);
+    o->share = tb_share_new(&key->uid, places, key->shard_count, &ls->wake);
     if (o->share == NULL) {
         tb_free(o);
         return TB_SITE_NOMEM;
@@ -471,9 +480,11 @@ enum tb_status tb_links_retract(struct tb_links *ls, const struct tb_id *uid, en
         struct link *l = &ls->links[i];
         link_outs_drop(l, o);
         link_serves_drop(l, o);
+        link_base_gone(l, o->share);
         if (link_is_up(l) && o->peers[i].announced == l->session_seq)
             link_send_gone(l, &o->key.uid, (int)why < 0 ? why : TB_NOT_FOUND);
     }
+    if (ls->objects != NULL) tb_objects_drop(ls->objects, uid);
     retire(ls, o->share, call);
     tb_free(o);
     wake_loops(ls);
@@ -554,6 +565,29 @@ enum tb_status tb_links_peer_progress(const struct tb_links *ls, uint32_t peer, 
     return TB_OK;
 }
 
+void tb_links_choice(const struct tb_links *links, uint32_t peer, struct tb_choice *choice_out)
+{
+    TB_ASSERT(peer < links->options.peer_count);
+    tb_feed_choice(&links->links[peer].feed, choice_out);
+}
+
+void tb_links_objects(const struct tb_links *links, struct tb_links_objects *objects_out)
+{
+    struct tb_objects_stats s;
+    tb_objects_stats(links->objects, &s);
+    *objects_out = (struct tb_links_objects){s.bytes, s.budget_bytes, s.count, s.used};
+}
+
+bool tb_links_base_used(const struct tb_links *ls, const struct tb_id *uid)
+{
+    const struct offer *o = ls->offers;
+    while (o != NULL && !tb_id_equal(&o->key.uid, uid))
+        o = o->next;
+    for (uint32_t i = 0; o != NULL && i < ls->options.peer_count; i++)
+        if (link_base_used(&ls->links[i], o->share)) return true;
+    return false;
+}
+
 void tb_links_set_incarnation(struct tb_links *links, uint64_t incarnation)
 {
     links->options.incarnation = incarnation;
@@ -589,6 +623,7 @@ void tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links
         return;
     }
     stats_out->dialled_by_us = l->session->dialled;
+    stats_out->protocol = l->protocol;
     stats_out->identity = l->session->identity;
     snprintf(stats_out->address, sizeof stats_out->address, "%s", l->session->address_text);
 }

@@ -23,12 +23,12 @@
 
 #include <uv.h>
 
-#include "base/codec.h"
 #include "base/manifest.h"
 #include "base/net/resolve.h"
 #include "base/net/tls.h"
 #include "base/place.h"
 #include "base/time.h"
+#include "wan/choice.h"
 
 #define TB_LINKS_PEERS_MAX     64
 #define TB_LINKS_STREAMS_MAX   64 /* per link */
@@ -106,6 +106,9 @@ struct tb_links_ops {
     void (*on_peer_held)(void *user, uint32_t peer, const struct tb_id *uid);
     void (*on_report)(void *user, uint32_t peer, const struct tb_links_report *report);
     void (*on_chunk_bad)(void *user, uint32_t peer, const struct tb_links_bad_chunk *bad);
+    /* May this held chunk of a version offered here be a base (P1: one left by an earlier process is digested first)? The
+     * only one of these that is called from any thread; the places stay until it returns. NULL: all may. */
+    bool (*base_good)(void *user, const struct tb_id *uid, uint32_t shard, uint32_t chunk);
 };
 
 struct tb_links_peer_options {
@@ -125,6 +128,8 @@ struct tb_links_options {
     const char *listen;                        /* "address:port", port 0 chooses; NULL: listen nowhere */
     const struct tb_links_peer_options *peers; /* copied */
     uint32_t peer_count;
+    uint64_t objects_bytes;         /* of encoded chunks that are kept for other peers; 0: none */
+    uint32_t protocol_max;          /* a peer of the release before is spoken to in its own [2] */
     const struct tb_links_ops *ops; /* static */
     void *user;
     /* 0 means the default in brackets. */
@@ -137,7 +142,7 @@ struct tb_links_options {
     uint32_t stream_idle_ms;             /* no progress in mid-chunk: the stream is dropped [5000] */
     uint32_t retry_min_ms, retry_max_ms; /* [100, 5000], full jitter */
     uint64_t manifest_bytes_max;         /* of one version's manifests in memory [256 MiB] */
-    enum tb_codec_id codec;              /* of what is sent: raw or zstd */
+    enum tb_choice_wish codec;           /* of what is sent [raw] */
     const char *congestion;              /* "bbr", "cubic"; NULL: the system's */
     struct tb_resolver *resolver; /* on the same loop; needed when an address is a name; outlives the links */
 };
@@ -211,6 +216,10 @@ TB_MUST_USE enum tb_status tb_links_peer_progress(const struct tb_links *links, 
                                                   const struct tb_id *uid,
                                                   struct tb_links_progress *progress_out);
 
+/* Is this version, offered here, the base of a crossing under way, to or from here? It goes last, and only for room: chunks
+ * that would be differences to it go whole then. */
+bool tb_links_base_used(const struct tb_links *links, const struct tb_id *uid);
+
 /* Bytes of chunk frames that came for this version, from all peers since its landings began, with what came in
  * vain: the rest of a chunk that a cut took, duplicates, refused chunks. 0 after tb_links_land_stop. */
 uint64_t tb_links_landed_bytes(const struct tb_links *ls, const struct tb_id *uid);
@@ -239,12 +248,23 @@ struct tb_links_stats {
     uint64_t chunks_duplicate;    /* received although held or being written: dropped */
     uint64_t chunks_bad;          /* received with a wrong digest or encoding */
     uint64_t chunks_refused;      /* that the peer refused */
+    uint64_t chunks_on_base;      /* sent as differences to a base */
+    uint64_t chunks_no_base;      /* that the peer or we had no base for any more: they went whole */
+    uint64_t raw_bytes_sent;      /* what the chunks sent are decoded */
+    uint32_t protocol;            /* of the session; 0: not up */
     uint64_t garbled;             /* sessions ended because the peer broke the protocol */
     uint32_t crossings, landings; /* now */
     uint32_t stream_count;
     struct tb_links_stream_stats streams[TB_LINKS_STREAMS_MAX];
 };
 void tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links_stats *stats_out);
+/* In which form chunks go to that peer, and what that is reckoned from. */
+void tb_links_choice(const struct tb_links *links, uint32_t peer, struct tb_choice *choice_out);
+struct tb_links_objects { /* encoded chunks that are kept */
+    uint64_t bytes, budget_bytes, count;
+    uint64_t used; /* that were sent as they were made or came */
+};
+void tb_links_objects(const struct tb_links *links, struct tb_links_objects *objects_out);
 /* Sessions refused before anybody knew which peer it was: wrong CA, unknown identity, garbage. */
 uint64_t tb_links_strangers_refused(const struct tb_links *links);
 

@@ -146,7 +146,13 @@ void tb_stream_begin(struct tb_stream *s)
 /* What reached this machine before the end was said is not asked for again (P5): it is read first. */
 static void end(struct tb_stream *s)
 {
-    if (tb_stream_phase(s) == TB_STREAM_BOUND) (void)tb_stream_receive_more(s, TB_STREAM_DRAIN_BYTES);
+    const uint64_t before = atomic_load_explicit(&s->bytes_received, memory_order_relaxed);
+    bool more = tb_stream_phase(s) == TB_STREAM_BOUND;
+    while (more) {
+        more = tb_stream_receive_more(s, TB_STREAM_TURN_BYTES);
+        const uint64_t now = atomic_load_explicit(&s->bytes_received, memory_order_relaxed);
+        more = more && now - before < TB_STREAM_DRAIN_BYTES;
+    }
     tb_stream_close(s, TB_CANCELLED);
 }
 

@@ -14,7 +14,7 @@
 #include <uv.h>
 
 #include "base/net/chan.h"
-#include "wan/feed.h"
+#include "wan/objects.h"
 
 #define TB_STREAM_STAGE_BYTES                                                                                \
     16384u /* one TLS record: a header and the beginning of its chunk leave together */
@@ -25,13 +25,21 @@ enum tb_stream_phase { TB_STREAM_OPENING, TB_STREAM_BOUND, TB_STREAM_GONE };
 
 struct tb_stream_loop;
 
+/* Whoever owns the places of bases: may this chunk, which is held, be used? Any thread, with the base referenced. */
+struct tb_stream_trust {
+    bool (*fn)(void *user, const struct tb_id *uid, uint32_t shard, uint32_t chunk); /* NULL: all may */
+    void *user;
+};
+
 struct tb_stream_plan {
     struct tb_feed *feed;
     uint64_t session_seq; /* of the feed */
     struct tb_id session; /* goes into BIND */
     uint32_t number;
     uint32_t slot;
-    enum tb_codec_id codec;
+    uint32_t protocol; /* of the session */
+    struct tb_stream_trust trust;
+    struct tb_objects *objects; /* NULL: nothing is kept */
     tb_time_ns idle;
     bool dialled;
     struct tb_address address; /* dialled */
@@ -48,9 +56,11 @@ struct tb_stream_send {
     uint32_t stage_used, stage_sent;
     const uint8_t *body; /* in the place or in `encoded` */
     uint32_t body_left;
-    bool control; /* what is staged is BIND or BOUND */
+    bool control;    /* what is staged is BIND or BOUND */
+    uint64_t worked; /* bytes encoded in this turn */
     uint8_t *encoded;
     size_t encoded_cap;
+    struct tb_object *object; /* referenced: `body` is in it */
     tb_time_ns moved_at;
     uint8_t stage[TB_STREAM_STAGE_BYTES];
 };
@@ -68,7 +78,10 @@ struct tb_stream_receive {
     struct tb_chunk_frame frame;
     uint32_t crossing;      /* whose share is kept below */
     struct tb_share *share; /* referenced; NULL: none */
+    struct tb_share *base;  /* of that crossing, referenced; NULL: none, or gone */
+    bool based;             /* the peer was told a base */
     bool claimed;           /* the frame's chunk is ours to write */
+    uint64_t worked;        /* bytes decoded in this turn */
     uint8_t *into;          /* RAW: in the place; ENCODED: `encoded` */
     uint8_t *encoded;
     size_t encoded_cap;
@@ -89,7 +102,8 @@ struct tb_stream {
     atomic_bool was_bound;
     atomic_ullong bytes_sent, bytes_received, rtt;
     atomic_ullong chunks_sent, chunks_received, chunks_duplicate, chunks_bad;
-    atomic_int fd; /* for tests: -1 while not open */
+    atomic_ullong chunks_on_base, raw_bytes; /* sent */
+    atomic_int fd;                           /* for tests: -1 while not open */
     /* The main loop's own. */
     bool peer_gone;
     bool told_gone;
@@ -119,6 +133,25 @@ void tb_stream_receive_fini(struct tb_stream *s);
 bool tb_stream_receiving(const struct tb_stream *s); /* in the middle of a frame */
 void tb_stream_close(struct tb_stream *s, enum tb_status why);
 
+/* The same chunk of the base, or NULL: none fits, it is not held, not to be trusted, or the base was taken back. */
+const uint8_t *tb_stream_base_chunk(const struct tb_stream_trust *trust, const struct tb_share *share,
+                                    const struct tb_share *base, uint32_t shard, uint32_t chunk);
+
+/* stream_copy.c: the chunks of a landing that are the same in its base are made here, by one loop each `part` of `parts`. */
+struct tb_stream_copy {
+    struct tb_stream_copy *next;
+    struct tb_feed *feed;
+    uint32_t crossing;
+    struct tb_share *share, *base; /* referenced */
+    struct tb_stream_trust trust;
+    uint32_t part, parts;
+    uint32_t shard, chunk; /* to be looked at next */
+};
+void tb_stream_copy_free(struct tb_stream_copy *copy); /* and lets go of its references */
+/* On the loop. At most `budget` bytes. COPIED: all is done, or was taken back. WAITS: until the main loop took its notes. */
+enum tb_stream_copied { TB_STREAM_COPIED, TB_STREAM_COPY_MORE, TB_STREAM_COPY_WAITS };
+enum tb_stream_copied tb_stream_copy_step(struct tb_stream_copy *copy, uint64_t budget);
+
 /* On the loop: stream.c. */
 void tb_stream_begin(struct tb_stream *s); /* dials, or attaches what was accepted */
 void tb_stream_look(struct tb_stream *s);  /* after a wake: ending, revoked, something to send? */
@@ -128,6 +161,7 @@ void tb_stream_tick(struct tb_stream *s, tb_time_ns now); /* idle? */
  * written. */
 TB_MUST_USE enum tb_status tb_stream_loop_new(uv_async_t *wake, struct tb_stream_loop **loop_out);
 void tb_stream_loop_add(struct tb_stream_loop *l, struct tb_stream *s);
+void tb_stream_loop_copy(struct tb_stream_loop *l, struct tb_stream_copy *copy); /* takes it */
 void tb_stream_loop_wake(struct tb_stream_loop *l);
 void tb_stream_loop_feed(struct tb_stream_loop *l); /* wakes it if one of its streams found nothing to send */
 void tb_stream_loop_free(struct tb_stream_loop *l); /* every stream is GONE; joins the thread */

@@ -17,8 +17,10 @@ struct tb_stream_loop {
     uv_timer_t tick;
     uv_async_t *main_wake;
     uv_mutex_t lock;
-    struct tb_stream *added; /* under the lock */
+    struct tb_stream *added;           /* under the lock */
+    struct tb_stream_copy *copy_added; /* likewise */
     struct tb_stream *streams;
+    struct tb_stream_copy *copies;
     struct tb_codec *codec;
     atomic_bool hungry;
     atomic_bool quit;
@@ -55,8 +57,16 @@ static void take_added(struct tb_stream_loop *l)
 {
     uv_mutex_lock(&l->lock);
     struct tb_stream *s = l->added;
+    struct tb_stream_copy *copy = l->copy_added;
     l->added = NULL;
+    l->copy_added = NULL;
     uv_mutex_unlock(&l->lock);
+    while (copy != NULL) {
+        struct tb_stream_copy *next = copy->next;
+        copy->next = l->copies;
+        l->copies = copy;
+        copy = next;
+    }
     while (s != NULL) {
         struct tb_stream *next = s->next;
         s->next = l->streams;
@@ -76,9 +86,33 @@ void tb_stream_loop_leave(struct tb_stream_loop *l, struct tb_stream *s)
     *at = s->next;
 }
 
+static void copies_free(struct tb_stream_loop *l)
+{
+    while (l->copies != NULL) {
+        struct tb_stream_copy *copy = l->copies;
+        l->copies = copy->next;
+        tb_stream_copy_free(copy);
+    }
+}
+
+/* One turn of the first; the streams have theirs before the next. */
+static void copies_step(struct tb_stream_loop *l)
+{
+    struct tb_stream_copy *copy = l->copies;
+    if (copy == NULL) return;
+    const enum tb_stream_copied copied = tb_stream_copy_step(copy, TB_STREAM_TURN_BYTES);
+    tb_stream_loop_tell(l);
+    if (copied == TB_STREAM_COPIED) {
+        l->copies = copy->next;
+        tb_stream_copy_free(copy);
+    }
+    if (l->copies != NULL && copied != TB_STREAM_COPY_WAITS) uv_async_send(&l->wake);
+}
+
 static void stop(struct tb_stream_loop *l)
 {
     TB_ASSERT(l->streams == NULL);
+    copies_free(l);
     uv_close((uv_handle_t *)&l->wake, NULL);
     uv_close((uv_handle_t *)&l->tick, NULL);
 }
@@ -91,6 +125,7 @@ static void on_wake(uv_async_t *wake)
         next = s->next;
         tb_stream_look(s);
     }
+    copies_step(l);
     if (atomic_load_explicit(&l->quit, memory_order_acquire)) stop(l);
 }
 
@@ -102,6 +137,7 @@ static void on_tick(uv_timer_t *tick)
         next = s->next;
         tb_stream_tick(s, now);
     }
+    copies_step(l);
 }
 
 static void run(void *arg)
@@ -148,6 +184,15 @@ void tb_stream_loop_add(struct tb_stream_loop *l, struct tb_stream *s)
     uv_mutex_lock(&l->lock);
     s->next = l->added;
     l->added = s;
+    uv_mutex_unlock(&l->lock);
+    uv_async_send(&l->wake);
+}
+
+void tb_stream_loop_copy(struct tb_stream_loop *l, struct tb_stream_copy *copy)
+{
+    uv_mutex_lock(&l->lock);
+    copy->next = l->copy_added;
+    l->copy_added = copy;
     uv_mutex_unlock(&l->lock);
     uv_async_send(&l->wake);
 }

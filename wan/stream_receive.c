@@ -28,9 +28,19 @@ static void unclaim(struct tb_stream_receive *r)
 
 static void forget_share(struct tb_stream_receive *r)
 {
+    if (r->base != NULL) tb_share_unref(r->base);
     if (r->share != NULL) tb_share_unref(r->share);
-    r->share = NULL;
+    r->share = r->base = NULL;
     r->crossing = 0;
+    r->based = false;
+}
+
+/* Revoked bases are let go of at once: what comes as a difference is then refused, and comes whole. */
+static void heed_base(struct tb_stream_receive *r)
+{
+    if (r->base == NULL || !tb_share_revoked(r->base)) return;
+    tb_share_unref(r->base);
+    r->base = NULL;
 }
 
 void tb_stream_receive_fini(struct tb_stream *s)
@@ -89,12 +99,15 @@ static enum tb_status take_bound(struct tb_stream *s)
 static enum tb_status find_share(struct tb_stream *s)
 {
     struct tb_stream_receive *r = &s->receive;
-    bool known = true;
+    struct tb_feed_landing landing;
     if (r->share != NULL && tb_share_revoked(r->share)) forget_share(r);
     if (r->share != NULL && r->crossing == r->frame.crossing) return TB_OK;
     forget_share(r);
-    r->share = tb_feed_landing(s->plan.feed, r->frame.crossing, &known);
-    r->crossing = r->share != NULL ? r->frame.crossing : 0;
+    const bool known = tb_feed_landing(s->plan.feed, r->frame.crossing, &landing);
+    r->share = landing.share;
+    r->base = landing.base;
+    r->based = landing.based;
+    r->crossing = landing.crossing;
     return known ? TB_OK : TB_PEER_GARBLED;
 }
 
@@ -119,7 +132,7 @@ static enum tb_status claim(struct tb_stream *s)
         if (!tb_place_held(place, r->frame.chunk)) note(s, TB_NOTE_DROPPED, TB_REFUSAL_LOST);
         return TB_OK;
     }
-    if (r->frame.codec == TB_CODEC_RAW) {
+    if (r->frame.form.id == TB_CODEC_RAW) {
         r->reading = TB_READING_RAW;
         r->into = tb_place_chunk(place, r->frame.chunk, &bytes);
         return TB_OK;
@@ -135,7 +148,7 @@ static enum tb_status take_header(struct tb_stream *s)
     struct tb_stream_receive *r = &s->receive;
     struct tb_reader reader;
     tb_reader_init(&reader, r->header, sizeof r->header);
-    enum tb_status status = tb_chunk_frame_decode(&reader, &r->frame);
+    enum tb_status status = tb_chunk_frame_decode(&reader, s->plan.protocol, &r->frame);
     if (status == TB_OK) status = find_share(s);
     if (status != TB_OK) return status;
     r->got = 0;
@@ -144,24 +157,59 @@ static enum tb_status take_header(struct tb_stream *s)
         return TB_OK;
     }
     atomic_fetch_add_explicit(&r->share->received_bytes, sizeof r->header, memory_order_relaxed);
+    if (r->frame.form.on_base && !r->based) return TB_PEER_GARBLED; /* of which base? */
     status = tb_landing_check(r->share->places, r->share->shard_count, &r->frame);
     return status == TB_OK ? claim(s) : status;
 }
 
+/* TB_NOT_FOUND: its base is not here any more. Decoded into the place, never over the base. */
 static enum tb_status decode(struct tb_stream *s)
 {
     struct tb_stream_receive *r = &s->receive;
+    const struct tb_chunk_frame *f = &r->frame;
+    const uint8_t *base = NULL;
     uint32_t bytes = 0;
-    uint8_t *out = tb_place_chunk(place_of(r), r->frame.chunk, &bytes);
-    const struct tb_codec_coded coded = {{.id = r->frame.codec}, r->encoded, r->frame.wire_bytes};
+    if (f->form.on_base) {
+        base = tb_stream_base_chunk(&s->plan.trust, r->share, r->base, f->shard, f->chunk);
+        if (base == NULL) return TB_NOT_FOUND;
+    }
+    uint8_t *out = tb_place_chunk(place_of(r), f->chunk, &bytes);
+    r->worked += bytes;
+    const struct tb_codec_coded coded = {f->form, r->encoded, f->wire_bytes};
     return tb_codec_decode(tb_stream_loop_codec(s->loop), &coded,
-                           &(struct tb_codec_output){out, bytes, NULL});
+                           &(struct tb_codec_output){out, bytes, base});
 }
 
+/* The chunk is not ours any more, and is asked for again. */
 static void refuse(struct tb_stream *s, enum tb_refusal why)
 {
-    count(&s->chunks_bad);
+    if (why != TB_REFUSAL_NO_BASE) count(&s->chunks_bad);
     note(s, TB_NOTE_BAD, why);
+}
+
+/* A relay forwards it as it came. */
+static void keep_object(struct tb_stream *s)
+{
+    const struct tb_stream_receive *r = &s->receive;
+    const struct tb_object_name name = {r->share, r->base, r->frame.shard, r->frame.chunk};
+    const struct tb_codec_coded coded = {r->frame.form, r->encoded, r->frame.wire_bytes};
+    tb_objects_put(s->plan.objects, &name, &coded);
+}
+
+static void land(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    const enum tb_status decoded = r->reading == TB_READING_ENCODED ? decode(s) : TB_OK;
+    if (decoded != TB_OK) {
+        unclaim(r);
+        refuse(s, decoded == TB_NOT_FOUND ? TB_REFUSAL_NO_BASE : TB_REFUSAL_CODEC);
+        return;
+    }
+    r->claimed = false; /* finish ends the claim */
+    if (tb_place_finish(place_of(r), r->frame.chunk) != TB_OK)
+        refuse(s, TB_REFUSAL_DIGEST);
+    else if (r->frame.form.on_base && s->plan.objects != NULL)
+        keep_object(s);
 }
 
 /* All bytes of the frame are here. */
@@ -169,13 +217,7 @@ static void take_chunk(struct tb_stream *s)
 {
     struct tb_stream_receive *r = &s->receive;
     count(&s->chunks_received);
-    if (r->reading == TB_READING_ENCODED && decode(s) != TB_OK) {
-        unclaim(r);
-        refuse(s, TB_REFUSAL_CODEC);
-    } else if (r->reading != TB_READING_DROP) {
-        r->claimed = false; /* finish ends the claim */
-        if (tb_place_finish(place_of(r), r->frame.chunk) != TB_OK) refuse(s, TB_REFUSAL_DIGEST);
-    }
+    if (r->reading != TB_READING_DROP) land(s);
     if (r->share != NULL && tb_share_revoked(r->share)) forget_share(r);
     next_header(r);
 }
@@ -184,6 +226,7 @@ static void take_chunk(struct tb_stream *s)
 void tb_stream_receive_heed(struct tb_stream *s)
 {
     struct tb_stream_receive *r = &s->receive;
+    heed_base(r);
     if (r->share == NULL || !tb_share_revoked(r->share)) return;
     unclaim(r);
     if (r->reading > TB_READING_HEADER) r->reading = TB_READING_DROP;
@@ -238,18 +281,20 @@ bool tb_stream_receive_more(struct tb_stream *s, uint64_t budget)
     struct tb_stream_receive *r = &s->receive;
     enum tb_status status = TB_OK;
     bool moved = false;
+    uint64_t spent = 0;
     tb_stream_receive_heed(s);
-    while (!s->closing && status == TB_OK && budget > 0) {
+    r->worked = 0;
+    while (!s->closing && status == TB_OK && spent + r->worked < budget) {
         const struct room room = room_for(s);
         size_t got = 0;
         if (tb_chan_read(s->chan, room.at, room.cap, &got) != TB_OK) break;
         moved = true;
         if (r->reading != TB_READING_BOUND)
             atomic_fetch_add_explicit(&s->bytes_received, got, memory_order_relaxed);
-        budget -= got < budget ? got : budget;
+        spent += got;
         status = advance(s, got);
     }
     if (moved) r->moved_at = tb_clock_now();
     if (status != TB_OK) tb_stream_close(s, status);
-    return !s->closing && budget == 0;
+    return !s->closing && spent + r->worked >= budget;
 }

@@ -13,12 +13,20 @@ bool tb_stream_sending(const struct tb_stream *s)
 static void drop_parcel(struct tb_stream_send *t)
 {
     if (!t->have_parcel) return;
+    if (t->parcel.base != NULL) tb_share_unref(t->parcel.base);
     tb_share_unref(t->parcel.share);
     t->have_parcel = false;
 }
 
+static void drop_object(struct tb_stream *s)
+{
+    if (s->send.object != NULL) tb_object_unref(s->plan.objects, s->send.object);
+    s->send.object = NULL;
+}
+
 void tb_stream_send_fini(struct tb_stream *s)
 {
+    drop_object(s);
     drop_parcel(&s->send);
     tb_free(s->send.encoded);
     s->send.encoded = NULL;
@@ -27,7 +35,12 @@ void tb_stream_send_fini(struct tb_stream *s)
 void tb_stream_send_heed(struct tb_stream *s)
 {
     struct tb_stream_send *t = &s->send;
-    if (!t->have_parcel || !tb_share_revoked(t->parcel.share)) return;
+    if (!t->have_parcel) return;
+    if (t->parcel.base != NULL && tb_share_revoked(t->parcel.base)) {
+        tb_share_unref(t->parcel.base);
+        t->parcel.base = NULL;
+    }
+    if (!tb_share_revoked(t->parcel.share)) return;
     if (tb_stream_sending(s))
         tb_stream_close(s, TB_CANCELLED); /* half a frame can not be taken back; a new stream is cheap */
     else
@@ -65,25 +78,75 @@ static bool room(uint8_t **memory, size_t *cap, size_t bytes)
     return *memory != NULL;
 }
 
+/* What there is to encode of the chunk that stands in `frame`. */
+static struct tb_codec_input input_of(const struct tb_stream *s, const uint8_t *raw,
+                                      const struct tb_chunk_frame *frame)
+{
+    const struct tb_feed_parcel *p = &s->send.parcel;
+    const struct tb_manifest *m = p->share->places[frame->shard].manifest;
+    struct tb_codec_input in = {.bytes = raw,
+                                .count = frame->raw_bytes,
+                                .dtype = tb_layout_dtype_at(&m->layout, m->chunks[frame->chunk].offset)};
+    if (!p->parcel.plain)
+        in.base = tb_stream_base_chunk(&s->plan.trust, p->share, p->base, frame->shard, frame->chunk);
+    return in;
+}
+
+static enum tb_status encode_as(struct tb_stream *s, enum tb_choice_way way, struct tb_codec_input *in,
+                                struct tb_codec_coded *coded)
+{
+    struct tb_stream_send *t = &s->send;
+    const struct tb_codec_form form = tb_choice_form(way, &in->classes);
+    if (!room(&t->encoded, &t->encoded_cap, tb_codec_bound(form.id, in->count))) return TB_SITE_NOMEM;
+    const struct tb_codec_room out = {t->encoded, t->encoded_cap};
+    return tb_codec_encode(tb_stream_loop_codec(s->loop), form, in, out, coded);
+}
+
+/* What another link made, or brought, on the same base. */
+static bool find_object(struct tb_stream *s, const struct tb_object_name *name, struct tb_codec_coded *coded)
+{
+    struct tb_stream_send *t = &s->send;
+    if (s->plan.objects == NULL) return false;
+    t->object = tb_objects_find(s->plan.objects, name);
+    if (t->object == NULL) return false;
+    *coded = tb_object_coded(t->object);
+    return true;
+}
+
+/* Encodes the chunk in the way that is best now, and keeps what others may want. False: it goes raw. */
+static bool make_object(struct tb_stream *s, const struct tb_object_name *name, struct tb_codec_input *in,
+                        struct tb_codec_coded *coded)
+{
+    const struct tb_choice_ask ask = {tb_choice_kind_of(in->dtype), in->base != NULL};
+    const enum tb_choice_way way = tb_feed_pick(s->plan.feed, &ask);
+    if (way == TB_WAY_RAW) return false;
+    const tb_time_ns began = tb_clock_now();
+    if (encode_as(s, way, in, coded) != TB_OK || coded->count > in->count) return false;
+    const struct tb_choice_sample sample = {.kind = ask.kind,
+                                            .way = way,
+                                            .raw_bytes = (uint32_t)in->count,
+                                            .wire_bytes = (uint32_t)coded->count,
+                                            .encode_ns = tb_time_since(began, tb_clock_now())};
+    tb_feed_learn(s->plan.feed, &sample);
+    s->send.worked += in->count;
+    if (coded->form.on_base && s->plan.objects != NULL) tb_objects_put(s->plan.objects, name, coded);
+    return coded->form.id != TB_CODEC_RAW;
+}
+
 /* The chunk as it goes on the wire. Raw where encoding fails or does not pay: the bytes in the place are
  * always right. */
 static const uint8_t *encode(struct tb_stream *s, const uint8_t *raw, struct tb_chunk_frame *frame)
 {
-    struct tb_stream_send *t = &s->send;
-    frame->codec = TB_CODEC_RAW;
-    frame->wire_bytes = frame->raw_bytes;
-    if (s->plan.codec == TB_CODEC_RAW) return raw;
-    const size_t bound = tb_codec_bound(s->plan.codec, frame->raw_bytes);
-    if (!room(&t->encoded, &t->encoded_cap, bound)) return raw;
-    const struct tb_codec_input in = {.bytes = raw, .count = frame->raw_bytes, .dtype = TB_DTYPE_U8};
-    struct tb_codec_coded coded;
-    const enum tb_status status =
-        tb_codec_encode(tb_stream_loop_codec(s->loop), (struct tb_codec_form){.id = s->plan.codec}, &in,
-                        (struct tb_codec_room){t->encoded, bound}, &coded);
-    if (status != TB_OK || coded.form.id == TB_CODEC_RAW || coded.count > frame->raw_bytes) return raw;
-    frame->codec = coded.form.id;
+    const struct tb_feed_parcel *p = &s->send.parcel;
+    const struct tb_object_name name = {p->share, p->base, frame->shard, frame->chunk};
+    struct tb_codec_input in = input_of(s, raw, frame);
+    struct tb_codec_coded coded = {{TB_CODEC_RAW, false}, raw, in.count};
+    const bool based = in.base != NULL;
+    if (!(based && find_object(s, &name, &coded)) && !make_object(s, &name, &in, &coded))
+        coded = (struct tb_codec_coded){{TB_CODEC_RAW, false}, raw, in.count};
+    frame->form = coded.form;
     frame->wire_bytes = (uint32_t)coded.count;
-    return t->encoded;
+    return coded.bytes;
 }
 
 /* Header and the beginning of the chunk into the stage; the rest is written from where it stands. */
@@ -121,10 +184,13 @@ static bool next_chunk(struct tb_stream *s)
         tb_stream_loop_tell(s->loop);
         return false;
     }
+    drop_object(s); /* of the chunk before */
     struct tb_chunk_frame frame = {.crossing = p->crossing, .shard = p->parcel.shard, .chunk = k};
     const uint8_t *raw = tb_place_chunk(place, k, &frame.raw_bytes);
     const uint8_t *bytes = encode(s, raw, &frame);
     stage_chunk(t, &frame, bytes);
+    atomic_fetch_add_explicit(&s->raw_bytes, frame.raw_bytes, memory_order_relaxed);
+    if (frame.form.on_base) atomic_fetch_add_explicit(&s->chunks_on_base, 1, memory_order_relaxed);
     return true;
 }
 
@@ -182,16 +248,17 @@ static bool may_send_chunks(const struct tb_stream *s)
 void tb_stream_send_more(struct tb_stream *s)
 {
     struct tb_stream_send *t = &s->send;
-    uint64_t budget = TB_STREAM_TURN_BYTES;
+    uint64_t spent = 0;
     bool moved = false;
+    t->worked = 0;
     while (!s->closing) {
         if (!tb_stream_sending(s) && !(may_send_chunks(s) && refill(s))) break;
         size_t put = 0;
-        if (budget == 0 || write_piece(s, &put) != TB_OK)
+        if (spent + t->worked >= TB_STREAM_TURN_BYTES || write_piece(s, &put) != TB_OK)
             break; /* full for now, or closed: on_closed will come */
         account(s, put);
         moved = true;
-        budget -= put < budget ? put : budget;
+        spent += put;
     }
     if (moved) t->moved_at = tb_clock_now();
     if (!s->closing) tb_chan_want_write(s->chan, tb_stream_sending(s));

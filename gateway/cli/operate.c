@@ -125,6 +125,20 @@ enum tb_cli_exit tb_cli_versions(const struct tb_cli_call *call)
 
 /* ---- status ---- */
 
+/* " step classes (x 84, link)": the way, what it saves, what bounds it. */
+static void print_way(const char *name, const json_t *way)
+{
+    if (!json_is_object(way)) return;
+    (void)printf(" %s %s (x %.3g, %s)", name, text_of(way, "way").text, number_of(way, "saving"),
+                 text_of(way, "bound_by").text);
+}
+
+static void print_codec(const json_t *codec)
+{
+    print_way("full", json_object_get(codec, "full"));
+    print_way("step", json_object_get(codec, "step"));
+}
+
 static void print_links(const json_t *links)
 {
     for (size_t i = 0; i < json_array_size(links); i++) {
@@ -134,6 +148,7 @@ static void print_links(const json_t *links)
         if (number_of(l, "rtt_ms") > 0) (void)printf(" rtt %.1f ms", number_of(l, "rtt_ms"));
         (void)printf(" streams %" PRIu64 " sent %s received %s", count_of(l, "streams"),
                      bytes_of(l, "sent_bytes").text, bytes_of(l, "received_bytes").text);
+        print_codec(json_object_get(l, "codec"));
         const char *error = json_string_value(json_object_get(l, "error"));
         (void)printf("%s%s\n", error != NULL && error[0] != '\0' ? "  " : "",
                      error != NULL && error[0] != '\0' ? text_of(l, "error").text : "");

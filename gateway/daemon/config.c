@@ -205,15 +205,6 @@ static const char *set_bool(const char *text, bool *at)
     return NULL;
 }
 
-/* What protocol version 1 carries. */
-static const char *set_codec(const char *text, enum tb_codec_id *at)
-{
-    enum tb_codec_id id;
-    if (tb_codec_parse(text, &id) != TB_OK || id > TB_CODEC_ZSTD) return "is neither raw nor zstd";
-    *at = id;
-    return NULL;
-}
-
 static bool text_valid(enum config_type type, const char *text)
 {
     switch (type) {
@@ -239,7 +230,7 @@ static const char *set_scalar(struct reading *r, const struct config_key *key, c
     case CONFIG_BOOL:
         return set_bool(text, at);
     case CONFIG_CODEC:
-        return set_codec(text, at);
+        return tb_choice_wish_parse(text, at) == TB_OK ? NULL : "is none of auto, raw, zstd, planes, sparse";
     case CONFIG_LEVEL:
         return tb_log_level_parse(text, at) ? NULL : "is none of error, warn, info, debug";
     default:

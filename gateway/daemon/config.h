@@ -11,10 +11,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "base/codec.h"
 #include "base/ident.h"
 #include "base/log.h"
 #include "tombolo/status.h"
+#include "wan/choice.h"
 
 #define TB_CONFIG_LIST_MAX 64 /* peers; models; subscriptions; identities of one list */
 #define TB_CONFIG_FROM_MAX 8
@@ -66,7 +66,9 @@ struct tb_config {
     uint32_t link_stream_idle_ms;            /* [5000] */
     uint32_t link_retry_min_ms;              /* [100] */
     uint32_t link_retry_max_ms;              /* [5000] */
-    enum tb_codec_id link_codec;             /* link.codec raw or zstd [raw] */
+    enum tb_choice_wish link_codec;          /* link.codec auto, raw, zstd, planes or sparse [auto] */
+    uint32_t link_objects_percent;           /* link.objects_percent 0 to 50 [5] */
+    uint32_t link_protocol_max;              /* link.protocol_max 1 to 2 [2] */
     const char *link_congestion;             /* link.congestion; NULL: the system's */
     const char *fabric_host;                 /* fabric.host; NULL: the machine's boot id */
     const char *fabric_listen;               /* fabric.listen "address:port" for tcp readers [127.0.0.1:0] */

@@ -75,7 +75,7 @@ static void print_value(const struct config_key *key, const void *base, FILE *to
         text = *(const bool *)at ? "true" : "false";
         break;
     case CONFIG_CODEC:
-        text = tb_codec_name(*(const enum tb_codec_id *)at);
+        text = tb_choice_wish_name(*(const enum tb_choice_wish *)at);
         break;
     case CONFIG_LEVEL:
         text = levels[*(const enum tb_log_level *)at];
@@ -102,7 +102,7 @@ static void print_range(const struct config_key *key, FILE *to)
     } else if (key->type == CONFIG_BOOL) {
         fputs("true, false", to);
     } else if (key->type == CONFIG_CODEC) {
-        fputs("raw, zstd", to);
+        fputs("auto, raw, zstd, planes, sparse", to);
     } else if (key->type == CONFIG_LEVEL) {
         fputs("error, warn, info, debug", to);
     }

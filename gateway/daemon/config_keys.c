@@ -2,6 +2,7 @@
 #include "gateway/daemon/config_keys.h"
 
 #include "gateway/arena/arena.h"
+#include "wan/frame.h"
 
 #define ROOT(field)  CONFIG_ROOT, .offset = offsetof(struct tb_config, field)
 #define PEER(field)  CONFIG_PEER, .offset = offsetof(struct tb_config_peer, field)
@@ -60,8 +61,12 @@ const struct config_key config_keys[] = {
      .why = "The first wait after a refused connection; it doubles, with jitter."},
     {ROOT(link_retry_max_ms), .path = "link.retry_max_ms", .type = CONFIG_NUMBER, .fallback = "5000", .min = 1, .max = 600000, .unit = "ms",
      .why = "The longest wait. Not less than retry_min_ms."},
-    {ROOT(link_codec), .path = "link.codec", .type = CONFIG_CODEC, .fallback = "raw",
-     .why = "How chunks are written on links. zstd saves bytes on a thin link and costs a core on a fast one."},
+    {ROOT(link_codec), .path = "link.codec", .type = CONFIG_CODEC, .fallback = "auto",
+     .why = "How chunks are written on links. auto measures cores and link, and sends steps as differences to a version that the peer holds; the others are for comparing."},
+    {ROOT(link_objects_percent), .path = "link.objects_percent", .type = CONFIG_NUMBER, .fallback = "5", .min = 0, .max = 50, .unit = "%",
+     .why = "Memory for encoded steps that are kept for other sites, in percent of arena.bytes and besides it. Made once, they are sent to every site, and passed on by relays as they came. Only where there are two peers."},
+    {ROOT(link_protocol_max), .path = "link.protocol_max", .type = CONFIG_NUMBER, .fallback = "2", .min = TB_LINK_PROTOCOL_MIN, .max = TB_LINK_PROTOCOL,
+     .why = "The newest protocol that links speak. 1 is that of the release before: whole chunks, raw or zstd. (tombolod --protocol-max.)"},
     {ROOT(link_congestion), .path = "link.congestion", .type = CONFIG_WORD,
      .why = "TCP congestion control of links, such as bbr or cubic, where the kernel allows it. Without it the system's."},
     {ROOT(fabric_host), .path = "fabric.host", .type = CONFIG_NAME,

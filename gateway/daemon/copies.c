@@ -246,12 +246,24 @@ static void copy_progress(struct tb_copy *copy, tb_time_ns now)
            (unsigned long long)(tb_time_since(copy->seen_at, now) / TB_MS(1)));
 }
 
+/* The catalog spares a base while a crossing rests on it. */
+static void copy_base(struct tb_copy *copy, tb_time_ns now)
+{
+    struct tb_daemon *d = copy->d;
+    const bool used =
+        d->links != NULL && !d->links_restarting && tb_links_base_used(d->links, &copy->key.uid);
+    if (used == copy->base) return;
+    copy->base = used;
+    TB_MOOT(tb_catalog_base(d->catalog, now, &copy->key.uid, used));
+}
+
 bool tb_copies_tick(struct tb_daemon *d)
 {
     const tb_time_ns now = tb_clock_now();
     bool busy = false;
     for (struct tb_copy *c = d->copies, *next; c != NULL; c = next) {
         next = c->next;
+        copy_base(c, now);
         if (c->evicting) {
             if (evict_finish(c))
                 return true; /* the list may have changed: the rest comes with the next tick */

@@ -401,6 +401,20 @@ static void links_chunk_bad(void *user, uint32_t peer, const struct tb_links_bad
     }
 }
 
+/* On a stream's thread. The links keep the version's places meanwhile, and so its region. */
+static bool links_base_good(void *user, const struct tb_id *uid, uint32_t shard, uint32_t chunk)
+{
+    struct tb_daemon *d = user;
+    struct tb_arena_region *region = tb_arena_region(d->arena, uid);
+    const enum tb_status status =
+        region != NULL ? tb_arena_chunk_verify(region, shard, chunk) : TB_CHUNK_ABSENT;
+    if (status == TB_CHUNK_DIGEST) { /* a new life: as the verifier does */
+        atomic_fetch_add(&d->verify_bad, 1);
+        uv_async_send(&d->verify_wake);
+    }
+    return status == TB_OK;
+}
+
 static const struct tb_links_ops links_ops = {
     .may_read = links_may_read,
     .home_of = links_home_of,
@@ -414,6 +428,7 @@ static const struct tb_links_ops links_ops = {
     .on_peer_held = links_peer_held,
     .on_report = links_report,
     .on_chunk_bad = links_chunk_bad,
+    .base_good = links_base_good,
 };
 
 /* ---- what we say ---- */
@@ -513,6 +528,8 @@ static enum tb_status links_open(struct tb_daemon *d, struct tb_links_peer_optio
         .retry_min_ms = config->link_retry_min_ms,
         .retry_max_ms = config->link_retry_max_ms,
         .codec = config->link_codec,
+        .objects_bytes = config->arena_bytes / 100 * config->link_objects_percent,
+        .protocol_max = config->link_protocol_max,
         .congestion = config->link_congestion,
         .resolver = d->resolver,
     };

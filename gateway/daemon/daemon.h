@@ -139,6 +139,7 @@ struct tb_copy {
     struct tb_name from[TB_CATALOG_FROM_MAX]; /* in order of preference */
     bool asked;                               /* manifests are on their way */
     bool wants_room;                          /* reserve again when something was evicted */
+    bool base;                                /* of a crossing under way, as the catalog was told */
     /* Being given back. */
     bool evicting;
     enum tb_status evict_why;
@@ -360,6 +361,10 @@ void tb_session_plan(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 enum tb_status tb_session_granted_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
 void tb_plan_waits_tick(struct tb_daemon *d, tb_time_ns now);
 void tb_plan_waits_free(struct tb_daemon *d);
+
+/* codec_status.c: new reference; NULL: no memory */
+json_t *tb_status_codec(struct tb_daemon *d, uint32_t peer);
+json_t *tb_status_objects(struct tb_daemon *d);
 
 /* site_status.c */
 extern const struct tb_control_command tb_status_commands[];

@@ -9,15 +9,19 @@
 #include "base/net/library_faults.h"
 #include "gateway/daemon/daemon.h"
 #include "tombolo/version.h"
+#include "wan/frame.h"
 
 static const char usage[] =
-    "Usage: tombolod --config FILE\n"
+    "Usage: tombolod --config FILE [--protocol-max N]\n"
     "\n"
     "The gateway of a site: holds versions of models in memory, gets them from other sites over TLS,\n"
     "and serves them to the workers here. Runs in the foreground and logs to stderr.\n"
     "\n"
     "  -c, --config FILE   YAML; `tombolo config explain` lists the keys, `tombolo config check FILE` checks "
     "it\n"
+    "      --protocol-max N  at most this protocol on links, whatever link.protocol_max says: 1 is that of "
+    "the release "
+    "before\n"
     "      --explain       prints every key of the configuration: type, default, range, unit, why\n"
     "      --version       prints the version\n"
     "      --help          this text\n"
@@ -54,16 +58,26 @@ static int run(struct tb_config *config)
     return status == TB_OK && !d.fault ? 0 : 1;
 }
 
+/* 0: none that this release speaks. */
+static uint32_t protocol_of(const char *text)
+{
+    for (uint32_t p = TB_LINK_PROTOCOL_MIN; p <= TB_LINK_PROTOCOL; p++)
+        if (text[0] == (char)('0' + p) && text[1] == '\0') return p;
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {{"config", required_argument, NULL, 'c'},
-                                            {"explain", no_argument, NULL, 'e'},
-                                            {"version", no_argument, NULL, 'v'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"config", required_argument, NULL, 'c'}, {"protocol-max", required_argument, NULL, 'p'},
+        {"explain", no_argument, NULL, 'e'},      {"version", no_argument, NULL, 'v'},
+        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
     const char *path = NULL;
+    uint32_t protocol_max = 0;
     for (int o; (o = getopt_long(argc, argv, "c:h", options, NULL)) != -1;) {
         if (o == 'c') path = optarg;
+        if (o == 'p') protocol_max = protocol_of(optarg);
+        if (o == 'p' && protocol_max == 0) return fputs(usage, stderr), 2;
         if (o == 'e') return tb_config_explain(NULL, false, stdout), fflush(stdout) == 0 ? 0 : 1;
         if (o == 'v') return printf("tombolod %s\n", TB_VERSION_TEXT), 0;
         if (o == 'h') return fputs(usage, stdout), 0;
@@ -81,6 +95,7 @@ int main(int argc, char **argv)
         tb_log(TB_LOG_ERROR, "start.stopped", "status=%s config=%s", tb_status_name(loaded), path);
         return 1;
     }
+    if (protocol_max != 0) config->link_protocol_max = protocol_max;
     const int code = run(config);
     tb_config_free(config);
     return code;

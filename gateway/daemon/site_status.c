@@ -71,6 +71,12 @@ static json_t *links_json(struct tb_daemon *d)
         set_u64(o, "sent_bytes", stats.bytes_sent);
         set_u64(o, "received_bytes", stats.bytes_received);
         set_u64(o, "goodput_bytes_per_s", d->goodput[i].bytes_per_s);
+        set_u64(o, "protocol", stats.protocol);
+        put(o, "codec", tb_status_codec(d, i));
+        set_u64(o, "sent_raw_bytes", stats.raw_bytes_sent);
+        set_u64(o, "chunks_sent", stats.chunks_sent);
+        set_u64(o, "chunks_on_base", stats.chunks_on_base);
+        set_u64(o, "chunks_no_base", stats.chunks_no_base);
         set_u64(o, "streams_lost", stats.streams_lost);
         set_u64(o, "chunks_bad", stats.chunks_bad);
         set_u64(o, "chunks_duplicate", stats.chunks_duplicate);
@@ -199,6 +205,7 @@ static bool status_fill(struct tb_daemon *d, json_t *o)
     put(o, "store_ok", json_boolean(!d->store_down));
     set_u64(o, "store_waiting", tb_persist_waiting(d));
     put(o, "arena", arena_json(d));
+    put(o, "objects", tb_status_objects(d));
     put(o, "links", links_json(d));
     put(o, "models", models_json(d));
     set_u64(o, "session_count", d->session_count);

@@ -38,7 +38,8 @@
     X(DELAY, "delay") X(STREAM, "stream") X(DUPLICATE, "duplicate") X(REORDER, "reorder") X(CORRUPT, "corrupt")    \
     X(CLOG, "clog") X(CUT, "cut") X(ONEWAY, "oneway") X(SLOW, "slow")                                              \
     X(CRASH, "crash") X(KILL, "kill") X(REBOOT, "reboot") X(PAUSE, "pause")                                        \
-    X(TRAINER, "trainer") X(MEMBER, "member") X(DISK, "disk") X(FULL, "full") X(ROT, "rot") X(CLOCK, "clock")
+    X(TRAINER, "trainer") X(MEMBER, "member") X(DISK, "disk") X(FULL, "full") X(ROT, "rot") X(CLOCK, "clock")      \
+    X(BASE, "base")
 /* clang-format on */
 enum fault {
 #define X(name, text) FAULT_##name,
@@ -231,7 +232,7 @@ struct world {
     struct version versions[VERSIONS_MAX];
     bool last_made; /* the version that all must come to was published after the faults stopped */
     uint32_t window_bytes, keep, shard_count;
-    enum tb_codec_id codec;
+    enum tb_choice_wish codec;
     struct connection *connections;
     struct tb_listener *listeners;
     int next_fd;

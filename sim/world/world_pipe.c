@@ -117,7 +117,7 @@ static void see_chunk_header(struct pipe *p)
     struct tb_chunk_frame frame;
     struct tb_reader r;
     tb_reader_init(&r, p->tap.frame, TB_CHUNK_FRAME_HEADER_BYTES);
-    if (tb_chunk_frame_decode(&r, &frame) != TB_OK) {
+    if (tb_chunk_frame_decode(&r, TB_LINK_PROTOCOL, &frame) != TB_OK) {
         world_fail("a gateway sent a chunk frame that is none");
         return;
     }

@@ -22,7 +22,7 @@ static void world_init(uint64_t seed, bool trace, const uint32_t *most)
     the->versions_wanted = 2 + (uint32_t)world_random(5);
     the->keep = 2 + (uint32_t)world_random(2);
     the->shard_count = 1 + (uint32_t)world_random(SHARDS_MAX);
-    the->codec = world_random(2) == 1 ? TB_CODEC_ZSTD : TB_CODEC_RAW;
+    the->codec = (enum tb_choice_wish)world_random(TB_CHOICE_WISHES);
     the->window_bytes = 2048u << world_random(5);
     for (uint32_t a = 0; a < the->site_count; a++)
         for (uint32_t b = 0; b < the->site_count; b++)

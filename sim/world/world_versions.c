@@ -4,8 +4,28 @@
 #include "base/assert.h"
 #include "world.h"
 
+/* A step of the training: some chunks stay, some change in a few places, some all over. */
+static void piece_step(struct piece *p, const struct piece *before)
+{
+    memcpy(p->bytes, before->bytes, p->manifest.bytes);
+    for (uint32_t k = 0; k < p->manifest.chunk_count; k++) {
+        uint32_t bytes;
+        uint8_t *at = tb_place_chunk(&p->place, k, &bytes);
+        const uint64_t way = world_random(3);
+        for (uint32_t i = 0; way > 0 && i < bytes; i++)
+            if (way == 2 || world_random(8) == 0) at[i] = (uint8_t)(at[i] + world_random(4));
+    }
+}
+
+static void piece_begin(struct piece *p)
+{
+    for (uint32_t i = 0; i < p->manifest.bytes; i++)
+        p->bytes[i] =
+            (uint8_t)world_random(i % 3 == 0 ? 4 : 256); /* some of it can be encoded in fewer bytes */
+}
+
 /* One small tensor of each dtype: the cut closes a chunk where the dtype changes, so chunks are small. */
-static void piece_make(struct piece *p, uint32_t shard)
+static void piece_make(struct piece *p, const struct piece *before, uint32_t shard)
 {
     static const char *const names[2][15] = {
         {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o"},
@@ -27,9 +47,10 @@ static void piece_make(struct piece *p, uint32_t shard)
     TB_ASSERT(status == TB_OK && p->manifest.chunk_count <= CHUNKS_MAX && p->manifest.bytes <= SHARD_BYTES);
     p->place = (struct tb_place){&p->manifest, p->bytes, p->held, p->claimed};
     p->held[0] = p->claimed[0] = 0;
-    for (uint32_t i = 0; i < p->manifest.bytes; i++)
-        p->bytes[i] =
-            (uint8_t)world_random(i % 3 == 0 ? 4 : 256); /* some of it can be encoded in fewer bytes */
+    if (before != NULL)
+        piece_step(p, before);
+    else
+        piece_begin(p);
     for (uint32_t k = 0; k < p->manifest.chunk_count; k++) {
         uint32_t bytes;
         const uint8_t *at = tb_place_chunk(&p->place, k, &bytes);
@@ -46,7 +67,7 @@ uint32_t world_version_make(void)
     v->key = (struct tb_version_key){.shard_count = the->shard_count};
     v->shard_count = the->shard_count;
     for (uint32_t s = 0; s < v->shard_count; s++)
-        piece_make(&v->shards[s], s);
+        piece_make(&v->shards[s], the->version_count > 0 ? &v[-1].shards[s] : NULL, s);
     return the->version_count++;
 }
 

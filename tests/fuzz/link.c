@@ -8,7 +8,7 @@
 /* clang-format off */
 #define MESSAGES(X)                                                                     \
     X(hello) X(bye) X(ping) X(subscribe) X(version) X(gone) X(ask) X(head) X(digests)   \
-    X(want) X(held) X(start) X(refused) X(stream_gone) X(report) X(bind)
+    X(want) X(base) X(held) X(start) X(refused) X(stream_gone) X(report) X(bind)
 /* clang-format on */
 
 #define WALK(name) FUZZ_WALK(frame_##name)
@@ -26,7 +26,9 @@ static void walk_chunk_frame(const uint8_t *bytes, size_t count)
     struct tb_writer w;
     uint8_t again[TB_CHUNK_FRAME_HEADER_BYTES];
     tb_reader_init(&r, bytes, count);
-    if (tb_chunk_frame_decode(&r, &f) != TB_OK) return;
+    const uint32_t protocol = count % 2 == 0 ? 1 : 2;
+    if (tb_chunk_frame_decode(&r, protocol, &f) != TB_OK) return;
+    FUZZ_REQUIRE(tb_chunk_frame_may(protocol, f.form));
     tb_writer_init(&w, again, sizeof again);
     tb_chunk_frame_encode(&f, &w);
     FUZZ_REQUIRE(memcmp(again, bytes, sizeof again) == 0);
@@ -35,11 +37,13 @@ static void walk_chunk_frame(const uint8_t *bytes, size_t count)
 
 struct world {
     struct tb_chunk chunks[CHUNKS];
-    struct tb_manifest manifest;
+    struct tb_digest digests[2][CHUNKS]; /* of the version, of a base */
+    struct tb_manifest manifest, base_manifest;
     uint64_t held[3], claimed[3];
-    struct tb_place place;
+    struct tb_place place, base;
     struct tb_crossing crossing;
-    uint8_t on[CHUNKS]; /* 0: not on its way; else slot + 1 */
+    bool based, asked[CHUNKS], plain[CHUNKS]; /* refused; and otherwise than as lost: whole from then on */
+    uint8_t on[CHUNKS];                       /* 0: not on its way; else slot + 1 */
 };
 
 static void world_init(struct world *w, void *memory)
@@ -49,7 +53,12 @@ static void world_init(struct world *w, void *memory)
         w->chunks[k] = (struct tb_chunk){(uint64_t)k * 100000, 100000};
         tb_bitmap_set(w->held, k);
     }
-    w->manifest = (struct tb_manifest){.chunk_count = CHUNKS, .chunks = w->chunks};
+    for (uint32_t k = 0; k < CHUNKS; k++)
+        w->digests[1][k].bytes[0] = k % 3 == 0 ? 0 : 1; /* every third chunk is that of the base */
+    w->manifest = (struct tb_manifest){.chunk_count = CHUNKS, .chunks = w->chunks, .digests = w->digests[0]};
+    w->base_manifest = w->manifest;
+    w->base_manifest.digests = w->digests[1];
+    w->base = (struct tb_place){.manifest = &w->base_manifest, .held = w->held, .claimed = w->claimed};
     w->place = (struct tb_place){.manifest = &w->manifest, .held = w->held, .claimed = w->claimed};
     tb_crossing_init(&w->crossing, &w->place, 1, memory);
 }
@@ -66,6 +75,8 @@ static void take_one(struct world *w, uint8_t slot)
     FUZZ_REQUIRE(p.shard == 0 && p.count > 0 && p.first + p.count <= CHUNKS);
     for (uint32_t k = p.first; k < p.first + p.count; k++) {
         FUZZ_REQUIRE(!peer_has(w, k) && w->on[k] == 0);
+        FUZZ_REQUIRE(p.plain == w->plain[k]);
+        FUZZ_REQUIRE(!w->based || k % 3 != 0 || w->asked[k]); /* the peer makes it itself */
         w->on[k] = (uint8_t)(slot + 1);
     }
     tb_crossing_taken(&w->crossing, &p, slot);
@@ -85,8 +96,20 @@ static void hear_held(struct world *w, struct tb_reader *r)
 static void hear_refused(struct world *w, struct tb_reader *r)
 {
     uint32_t times = 0;
-    const struct tb_frame_refused m = {.chunk = tb_read_u8(r), .why = TB_REFUSAL_DIGEST};
-    if (tb_crossing_refused(&w->crossing, &m, &times) == TB_OK) w->on[m.chunk] = 0;
+    const uint8_t chunk = tb_read_u8(r),
+                  why = (uint8_t)(TB_REFUSAL_DIGEST + chunk / CHUNKS * 2 + tb_read_u8(r) % 2);
+    const struct tb_frame_refused m = {.chunk = chunk % CHUNKS, .why = why};
+    if (tb_crossing_refused(&w->crossing, &m, &times) != TB_OK) return;
+    w->on[m.chunk] = 0;
+    w->asked[m.chunk] = true;
+    w->plain[m.chunk] |= why != TB_REFUSAL_LOST;
+}
+
+static void hear_base(struct world *w)
+{
+    if (w->crossing.started || w->based) return; /* link_move.c refuses it */
+    tb_crossing_base(&w->crossing, &w->base, 1);
+    w->based = true;
 }
 
 static void hear_gone(struct world *w, uint8_t slot)
@@ -108,9 +131,9 @@ static void walk_crossing(const uint8_t *bytes, size_t count)
     tb_reader_init(&r, bytes, count);
     while (r.left > 0 && !r.bad) {
         const uint8_t op = tb_read_u8(&r);
-        switch (op % 5) {
+        switch (op % 6) {
         case 0:
-            take_one(&w, op / 5 % 4);
+            take_one(&w, op / 6 % 4);
             break;
         case 1:
             hear_held(&w, &r);
@@ -119,7 +142,10 @@ static void walk_crossing(const uint8_t *bytes, size_t count)
             hear_refused(&w, &r);
             break;
         case 3:
-            hear_gone(&w, op / 5 % 4);
+            hear_gone(&w, op / 6 % 4);
+            break;
+        case 4:
+            hear_base(&w);
             break;
         default:
             (void)!tb_crossing_start(&w.crossing);

@@ -264,6 +264,7 @@ class Site:
         self.subscribe = []   # (model, [from...])
         self.models = {}      # model -> dict(home=, keep=, publish=[], read=[])
         self.extra = {}       # section -> {key: value}
+        self.arguments = []   # of tombolod
         self.root = {}        # keys of no section
         self.daemon = None
         self.starts = 0
@@ -316,7 +317,7 @@ class Site:
         config = self.dir / "tombolod.yaml"
         config.write_text(self.config_text())
         self.starts += 1
-        self.daemon = Process(f"tombolod-{self.name}", [*self.prefix, TOMBOLOD, "--config", config],
+        self.daemon = Process(f"tombolod-{self.name}", [*self.prefix, TOMBOLOD, "--config", config, *self.arguments],
                               self.dir / f"tombolod.{self.starts}.log", env=dict(os.environ, **(env or {})))
         self.lab.processes.append(self.daemon)
         if wait:

@@ -21,6 +21,7 @@ def streams_cut_in_mid_version_resume(lab):
     """P5: every stream is cut several times in mid-version; it finishes, and what crossed in all is the version plus at
     most one parcel a stream and cut, and the control traffic."""
     east, west, link = lab.east_west()
+    east.extra["link"] = {"codec": "raw"}  # bytes are counted
     up(east, west)
     path = lab.weights(1)[0]
     trainer = Trainer(lab, east, path)

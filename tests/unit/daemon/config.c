@@ -61,7 +61,8 @@ static void the_least_has_defaults(void **state)
     assert_int_equal(c->arena_bytes, 16u << 20);
     assert_true(c->arena_reverify);
     assert_int_equal(c->link_streams, 8);
-    assert_int_equal(c->link_codec, TB_CODEC_RAW);
+    assert_int_equal(c->link_codec, TB_CHOICE_AUTO);
+    assert_int_equal(c->link_protocol_max, 2);
     assert_string_equal(c->fabric_listen, "127.0.0.1:0");
     assert_false(c->fabric_trusted);
     assert_int_equal(c->fabric_pace, 0);
@@ -98,7 +99,7 @@ static void a_whole_file_is_understood(void **state)
     assert_int_equal(c->arena_bytes, (uint64_t)2 << 40);
     assert_int_equal(c->fabric_nic, (uint64_t)12 << 30);
     assert_false(c->arena_reverify);
-    assert_int_equal(c->link_codec, TB_CODEC_ZSTD);
+    assert_int_equal(c->link_codec, TB_CHOICE_ZSTD);
     assert_string_equal(c->link_congestion, "bbr");
     assert_int_equal(c->fabric_pace, 10u << 20);
     assert_int_equal(c->log_level, TB_LOG_DEBUG);
@@ -158,7 +159,8 @@ static const struct refusal refusals[] = {
     {LEAST "link: {streams: 8.0}\n", "w.yaml:3:17: link.streams: \"8.0\": is not a whole number\n"},
     {LEAST "link: 5\n", "w.yaml:3:7: link: wants a section of keys\n"},
     {LEAST "fabric: {trusted: yes}\n", "w.yaml:3:19: fabric.trusted: \"yes\": is neither true nor false\n"},
-    {LEAST "link: {codec: lz4}\n", "w.yaml:3:15: link.codec: \"lz4\": is neither raw nor zstd\n"},
+    {LEAST "link: {codec: lz4}\n",
+     "w.yaml:3:15: link.codec: \"lz4\": is none of auto, raw, zstd, planes, sparse\n"},
     {LEAST "log: {level: loud}\n", "w.yaml:3:14: log.level: \"loud\": is none of error, warn, info, debug\n"},
     {LEAST "link: {congestion: \"b b\"}\n",
      "w.yaml:3:20: link.congestion: \"b b\": is not one word of a-z 0-9 _ -\n"},
@@ -253,7 +255,7 @@ static void all_complaints_are_told(void **state)
         c.text, "w.yaml:1:7: site: \"we st\": a name is 1 to 64 of A-Z a-z 0-9 . _ -\n"
                 "w.yaml:2:16: arena.bytes: \"many\": is not a size (such as 4096, 512MiB, 2TiB)\n"
                 "w.yaml:3:17: link.streams: \"0\": is not in its range, 1 to 64\n"
-                "w.yaml:3:27: link.codec: \"lz4\": is neither raw nor zstd\n"
+                "w.yaml:3:27: link.codec: \"lz4\": is none of auto, raw, zstd, planes, sparse\n"
                 "w.yaml:3:32: link.colour: unknown key\n"
                 "w.yaml:4:25: peers.east.address: \"nowhere\": is not HOST:PORT\n"
                 "w.yaml:1:1: tls.ca: is required where there are peers, link.listen or session.listen\n"
@@ -436,7 +438,7 @@ static void values_are_printed_back(void **state)
     assert_non_null(strstr(text, "site = west\n"));
     assert_non_null(strstr(text, "\narena.bytes = 16MiB\n"));
     assert_non_null(strstr(text, "\nlink.congestion = (none)\n"));
-    assert_non_null(strstr(text, "\nlink.codec = raw\n"));
+    assert_non_null(strstr(text, "\nlink.codec = auto\n"));
     assert_non_null(strstr(text, "\nlog.level = info\n"));
     assert_non_null(strstr(text, "\npeers.east.address = gw.east:7400\n"));
     assert_non_null(strstr(text, "\nmodels.policy.read = [unix:1, unix:2]\n"));

@@ -242,6 +242,129 @@ static void a_shard_without_chunks_is_no_obstacle(void **state)
     free(f.memory);
 }
 
+/* ---- bases ---- */
+
+struct based {
+    struct fixture f;
+    struct small_place base[2];
+    struct tb_place places[2];
+    struct tb_digest digests[4][8]; /* of the version's shards, then of the base's */
+};
+
+/* Eight chunks a shard; those of shard 0 with an odd number differ from the base, and all of shard 1. */
+static void setup_based(struct based *b, uint32_t chunk_bytes)
+{
+    memset(b, 0, sizeof *b);
+    setup(&b->f, 8, chunk_bytes);
+    for (int s = 0; s < 2; s++) {
+        small_place_init(&b->base[s], 8, chunk_bytes, &b->places[s]);
+        b->f.shards[s].manifest.digests = b->digests[s];
+        b->base[s].manifest.digests = b->digests[2 + s];
+        for (int k = 0; k < 8; k++) {
+            b->digests[s][k].bytes[0] = (uint8_t)(k + 1);
+            b->digests[2 + s][k].bytes[0] = (uint8_t)(s == 0 && k % 2 == 0 ? k + 1 : 100 + k);
+        }
+        small_place_hold(&b->f.shards[s], 0, 8);
+    }
+}
+
+static struct tb_frame_refused refusal(uint32_t chunk, enum tb_refusal why)
+{
+    return (struct tb_frame_refused){.chunk = chunk, .why = (uint8_t)why};
+}
+
+static void what_is_the_same_in_the_base_is_not_sent(void **state)
+{
+    (void)state;
+    struct based b;
+    setup_based(&b, 1 << 20);
+    tb_crossing_base(&b.f.c, b.places, 2);
+    CHECK_OK(tb_crossing_start(&b.f.c));
+    for (uint32_t k = 1; k < 8; k += 2)
+        CHECK_NEXT(&b.f, 0, k, 1);
+    for (uint32_t k = 0; k < 8; k++)
+        CHECK_NEXT(&b.f, 1, k, 1);
+    CHECK_NOTHING(&b.f);
+    CHECK_OK(held(&b.f, 0, 0, 0xff)); /* the peer made the others itself */
+    CHECK_OK(held(&b.f, 1, 0, 0xff));
+    assert_true(tb_crossing_whole(&b.f.c));
+    free(b.f.memory);
+}
+
+/* Another layout, another length, fewer shards or chunks: no base, whatever the digests say. */
+static void a_base_that_does_not_fit_is_none(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        struct based b;
+        setup_based(&b, 1 << 20);
+        if (way == 0) b.base[0].manifest.layout.id.bytes[5] = 1;
+        if (way == 1) b.base[0].chunks[2].bytes--;
+        if (way == 2) b.base[0].manifest.chunk_count = 2;
+        tb_crossing_base(&b.f.c, b.places, way == 3 ? 0 : 2);
+        CHECK_OK(tb_crossing_start(&b.f.c));
+        if (way == 0 || way == 3) CHECK_NEXT(&b.f, 0, 0, 1);
+        CHECK_NEXT(&b.f, 0, 1, 1);
+        CHECK_NEXT(&b.f, 0, 2, 1);
+        CHECK_NEXT(&b.f, 0, 3, 1);
+        free(b.f.memory);
+    }
+}
+
+/* no-base, and that chunk alone comes whole; lost by another writer, it may be a difference again. */
+static void a_chunk_without_a_base_goes_whole(void **state)
+{
+    (void)state;
+    struct based b;
+    struct tb_parcel p;
+    uint32_t times = 9;
+    setup_based(&b, 1 << 20);
+    tb_crossing_base(&b.f.c, b.places, 2);
+    CHECK_OK(tb_crossing_start(&b.f.c));
+    struct tb_frame_refused r = refusal(2, TB_REFUSAL_NO_BASE);
+    CHECK_OK(tb_crossing_refused(&b.f.c, &r, &times));
+    assert_int_equal(times, 0);
+    r = refusal(4, TB_REFUSAL_LOST);
+    CHECK_OK(tb_crossing_refused(&b.f.c, &r, &times));
+    assert_int_equal(times, 0);
+    r = refusal(5, TB_REFUSAL_DIGEST);
+    CHECK_OK(tb_crossing_refused(&b.f.c, &r, &times));
+    assert_int_equal(times, 1);
+    static const bool plain[8] = {[2] = true, [5] = true};
+    for (uint32_t k = 1; k < 8; k++) {
+        if (k == 6) continue;
+        assert_true(tb_crossing_next(&b.f.c, &p));
+        assert_int_equal(p.first, k);
+        assert_int_equal(p.plain, plain[k]);
+    }
+    free(b.f.memory);
+}
+
+static void a_parcel_is_whole_or_not(void **state)
+{
+    (void)state;
+    struct based b;
+    struct tb_parcel p;
+    uint32_t times;
+    setup_based(&b, 1 << 10);
+    CHECK_OK(tb_crossing_start(&b.f.c));
+    for (uint32_t k = 2; k < 4; k++) {
+        const struct tb_frame_refused r = refusal(k, TB_REFUSAL_NO_BASE);
+        CHECK_OK(tb_crossing_refused(&b.f.c, &r, &times));
+    }
+    static const struct {
+        uint32_t first, count;
+        bool plain;
+    } rows[] = {{0, 2, false}, {2, 2, true}, {4, 4, false}};
+    for (int i = 0; i < 3; i++) {
+        assert_true(tb_crossing_next(&b.f.c, &p));
+        assert_int_equal(p.first, rows[i].first);
+        assert_int_equal(p.count, rows[i].count);
+        assert_int_equal(p.plain, rows[i].plain);
+    }
+    free(b.f.memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +379,10 @@ int main(void)
         cmocka_unit_test(a_refused_chunk_goes_again),
         cmocka_unit_test(refusals_are_counted_in_bounded_memory),
         cmocka_unit_test(a_shard_without_chunks_is_no_obstacle),
+        cmocka_unit_test(what_is_the_same_in_the_base_is_not_sent),
+        cmocka_unit_test(a_base_that_does_not_fit_is_none),
+        cmocka_unit_test(a_chunk_without_a_base_goes_whole),
+        cmocka_unit_test(a_parcel_is_whole_or_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

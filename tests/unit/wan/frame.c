@@ -89,6 +89,7 @@ static void versions_messages_come_back(void **state)
     WALK(tb_frame_head, ((struct tb_frame_head){some_id(1), 2, 300, 16, page}));
     WALK(tb_frame_digests, ((struct tb_frame_digests){some_id(1), 2, 3, page}));
     WALK(tb_frame_want, ((struct tb_frame_want){1, some_id(1)}));
+    WALK(tb_frame_base, ((struct tb_frame_base){1, some_id(1)}));
     WALK(tb_frame_held, ((struct tb_frame_held){1, 0, page}));
     WALK(tb_frame_start, ((struct tb_frame_start){1}));
     WALK(tb_frame_stop, ((struct tb_frame_stop){1}));
@@ -105,7 +106,8 @@ static void a_status_crosses_and_nonsense_does_not(void **state)
     CHECK_STATUS(tb_frame_status_of(UINT32_MAX), TB_PEER_GARBLED);
 }
 
-static enum tb_status chunk_decode(const struct tb_chunk_frame *f, size_t bytes, struct tb_chunk_frame *out)
+static enum tb_status chunk_decode(const struct tb_chunk_frame *f, size_t bytes, uint32_t protocol,
+                                   struct tb_chunk_frame *out)
 {
     uint8_t header[TB_CHUNK_FRAME_HEADER_BYTES];
     struct tb_writer w;
@@ -114,22 +116,24 @@ static enum tb_status chunk_decode(const struct tb_chunk_frame *f, size_t bytes,
     tb_chunk_frame_encode(f, &w);
     assert_int_equal(w.used, sizeof header);
     tb_reader_init(&r, header, bytes);
-    return tb_chunk_frame_decode(&r, out);
+    return tb_chunk_frame_decode(&r, protocol, out);
 }
 
 static void chunk_frames_at_their_limits(void **state)
 {
     (void)state;
-    const struct tb_chunk_frame good = {TB_CODEC_ZSTD, 1, 2, 3, 1000, 999};
+    const struct tb_chunk_frame good = {{TB_CODEC_SPARSE, true}, 1, 2, 3, 1000, 999};
     struct tb_chunk_frame out, f;
-    CHECK_OK(chunk_decode(&good, 28, &out));
+    CHECK_OK(chunk_decode(&good, 28, 2, &out));
+    assert_int_equal(out.form.id, TB_CODEC_SPARSE);
+    assert_true(out.form.on_base);
     assert_int_equal(out.crossing, 1);
     assert_int_equal(out.shard, 2);
     assert_int_equal(out.chunk, 3);
     assert_int_equal(out.raw_bytes, 1000);
     assert_int_equal(out.wire_bytes, 999);
     for (size_t cut = 0; cut < 28; cut++)
-        CHECK_STATUS(chunk_decode(&good, cut, &out), TB_PEER_GARBLED);
+        CHECK_STATUS(chunk_decode(&good, cut, 2, &out), TB_PEER_GARBLED);
     struct {
         enum tb_codec_id codec;
         uint32_t raw, wire;
@@ -143,20 +147,42 @@ static void chunk_frames_at_their_limits(void **state)
         {TB_CODEC_ZSTD, 10, 0, TB_PEER_GARBLED},
         {TB_CODEC_ZSTD, 10, 10, TB_OK},
         {TB_CODEC_ZSTD, 10, 11, TB_PEER_GARBLED},
-        {(enum tb_codec_id)2, 10, 10, TB_PEER_GARBLED},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        f = (struct tb_chunk_frame){rows[i].codec, 1, 0, 0, rows[i].raw, rows[i].wire};
-        CHECK_STATUS(chunk_decode(&f, 28, &out), rows[i].status);
+        f = (struct tb_chunk_frame){{rows[i].codec, false}, 1, 0, 0, rows[i].raw, rows[i].wire};
+        for (uint32_t protocol = 1; protocol <= 2; protocol++)
+            CHECK_STATUS(chunk_decode(&f, 28, protocol, &out), rows[i].status);
+    }
+}
+
+/* P9: each protocol has its forms. */
+static void forms_belong_to_protocols(void **state)
+{
+    (void)state;
+    const struct {
+        struct tb_codec_form form;
+        bool in1, in2;
+    } rows[] = {
+        {{TB_CODEC_RAW, false}, true, true},         {{TB_CODEC_ZSTD, false}, true, true},
+        {{TB_CODEC_PLANES, false}, false, true},     {{TB_CODEC_SPARSE, false}, false, false},
+        {{TB_CODEC_RAW, true}, false, false},        {{TB_CODEC_ZSTD, true}, false, true},
+        {{TB_CODEC_PLANES, true}, false, true},      {{TB_CODEC_SPARSE, true}, false, true},
+        {{(enum tb_codec_id)4, true}, false, false}, {{(enum tb_codec_id)255, false}, false, false},
+    };
+    struct tb_chunk_frame out;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const struct tb_chunk_frame f = {rows[i].form, 1, 0, 0, 10, 10};
+        CHECK_STATUS(chunk_decode(&f, 28, 1, &out), rows[i].in1 ? TB_OK : TB_PEER_GARBLED);
+        CHECK_STATUS(chunk_decode(&f, 28, 2, &out), rows[i].in2 ? TB_OK : TB_PEER_GARBLED);
     }
 }
 
 static void a_chunk_frame_of_another_kind_is_refused(void **state)
 {
     (void)state;
-    const struct tb_chunk_frame good = {TB_CODEC_RAW, 1, 2, 3, 1000, 1000};
+    const struct tb_chunk_frame good = {{TB_CODEC_RAW, false}, 1, 2, 3, 1000, 1000};
     struct tb_chunk_frame out;
-    for (size_t at = 0; at < 8; at++) { /* magic, kind, codec, zero */
+    for (size_t at = 0; at < 8; at++) { /* magic, kind, codec, base, zero */
         uint8_t header[TB_CHUNK_FRAME_HEADER_BYTES];
         struct tb_writer w;
         struct tb_reader r;
@@ -164,7 +190,7 @@ static void a_chunk_frame_of_another_kind_is_refused(void **state)
         tb_chunk_frame_encode(&good, &w);
         header[at] ^= 0x40;
         tb_reader_init(&r, header, sizeof header);
-        CHECK_STATUS(tb_chunk_frame_decode(&r, &out), TB_PEER_GARBLED);
+        CHECK_STATUS(tb_chunk_frame_decode(&r, 2, &out), TB_PEER_GARBLED);
     }
 }
 
@@ -216,6 +242,7 @@ int main(void)
         cmocka_unit_test(versions_messages_come_back),
         cmocka_unit_test(a_status_crosses_and_nonsense_does_not),
         cmocka_unit_test(chunk_frames_at_their_limits),
+        cmocka_unit_test(forms_belong_to_protocols),
         cmocka_unit_test(a_chunk_frame_of_another_kind_is_refused),
         cmocka_unit_test(held_words_at_their_limits),
         cmocka_unit_test(every_type_has_a_name),

@@ -181,6 +181,24 @@ static void a_new_session_begins_without_dropped_chunks(void **state)
     free(f.memory);
 }
 
+/* Found held by another way and told: refusing it would break the protocol. */
+static void what_the_peer_knows_is_not_refused(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct tb_held_word words[8];
+    uint32_t shard = 0;
+    setup(&f, 130);
+    small_place_hold(&f.shards[1], 129, 130);
+    assert_false(tb_landing_knows(&f.l, 1, 129));
+    assert_int_equal(tb_landing_differences(&f.l, &shard, words, 8), 1);
+    assert_true(tb_landing_knows(&f.l, 1, 129));
+    assert_false(tb_landing_knows(&f.l, 1, 128));
+    tb_landing_rewind(&f.l);
+    assert_false(tb_landing_knows(&f.l, 1, 129));
+    free(f.memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -192,6 +210,7 @@ int main(void)
         cmocka_unit_test(a_frame_that_does_not_fit_is_refused),
         cmocka_unit_test(a_dropped_duplicate_is_asked_for_when_its_writer_fails),
         cmocka_unit_test(a_new_session_begins_without_dropped_chunks),
+        cmocka_unit_test(what_the_peer_knows_is_not_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,6 +19,7 @@ static struct tb_link_session session(const char *self, const char *peer, bool c
     const struct tb_link_session_config config = {.self = gateway(self),
                                                   .peer = gateway(peer),
                                                   .lane_count = 1,
+                                                  .protocol_max = TB_LINK_PROTOCOL,
                                                   .can_dial = can_dial,
                                                   .retry_min = TB_MS(100),
                                                   .retry_max = TB_SECONDS(5),
@@ -200,6 +201,25 @@ static void protocols_are_negotiated(void **state)
     CHECK_STATUS(tb_link_session_judge(&s, &h, false, &v), TB_PEER_GARBLED);
 }
 
+/* P9: the release before is spoken to in its own protocol, and so is one that an operator holds back, here or there. */
+static void the_release_before_is_spoken_to(void **state)
+{
+    (void)state;
+    struct tb_link_session s = session("east", "west", true);
+    struct tb_link_session_verdict v;
+    struct tb_frame_hello h = hello_of("west");
+    h.protocol = 1;
+    CHECK_OK(tb_link_session_judge(&s, &h, false, &v));
+    assert_int_equal(v.protocol, 1);
+    h = hello_of("west");
+    s.config.protocol_max = 1;
+    CHECK_OK(tb_link_session_judge(&s, &h, false, &v));
+    assert_int_equal(v.protocol, 1);
+    h.protocol_min = 2;
+    CHECK_STATUS(tb_link_session_judge(&s, &h, false, &v), TB_PEER_PROTOCOL);
+    assert_int_equal(v.detail, 1);
+}
+
 static void greet(struct tb_link_session *s, bool dialled_by_us)
 {
     struct tb_link_session_todo todo;
@@ -251,6 +271,7 @@ int main(void)
         cmocka_unit_test(a_slow_path_is_not_silent),
         cmocka_unit_test(who_is_refused_and_with_what),
         cmocka_unit_test(protocols_are_negotiated),
+        cmocka_unit_test(the_release_before_is_spoken_to),
         cmocka_unit_test(the_smaller_uri_s_session_stays),
         cmocka_unit_test(a_dead_session_does_not_stand_in_the_way),
     };

@@ -8,7 +8,7 @@
 #include "check.h"
 
 /* P1: what arrives is what was sealed, bit for bit, also by zstd; and each side knows that it did. */
-static void transfer(enum tb_codec_id codec, bool receiver_dials)
+static void transfer(enum tb_choice_wish codec, bool receiver_dials)
 {
     struct links_world w;
     struct truth t;
@@ -26,7 +26,7 @@ static void transfer(enum tb_codec_id codec, bool receiver_dials)
     assert_int_equal(site_stats(west, 0).chunks_received, t.chunks);
     assert_int_equal(site_stats(west, 0).chunks_duplicate, 0);
     assert_int_equal(site_stats(west, 0).chunks_bad, 0);
-    if (codec == TB_CODEC_ZSTD) assert_true(site_stats(east, 0).bytes_sent < t.total_bytes * 3 / 4);
+    if (codec == TB_CHOICE_ZSTD) assert_true(site_stats(east, 0).bytes_sent < t.total_bytes * 3 / 4);
     assert_int_equal(east->ups, 1);
     assert_int_equal(east->downs, 0);
     links_world_fini(&w);
@@ -36,19 +36,19 @@ static void transfer(enum tb_codec_id codec, bool receiver_dials)
 static void a_version_crosses_bit_exact(void **state)
 {
     (void)state;
-    transfer(TB_CODEC_RAW, true);
+    transfer(TB_CHOICE_RAW, true);
 }
 
 static void the_side_that_holds_may_dial(void **state)
 {
     (void)state;
-    transfer(TB_CODEC_RAW, false);
+    transfer(TB_CHOICE_RAW, false);
 }
 
 static void a_version_crosses_compressed(void **state)
 {
     (void)state;
-    transfer(TB_CODEC_ZSTD, true);
+    transfer(TB_CHOICE_ZSTD, true);
 }
 
 /* East has the version, west lands it. The receiver dials, east listens. */

@@ -125,7 +125,7 @@ static void setup(struct faults *f)
     site_peer(f->east, f->west, false, false);
     site_peer(f->west, f->east, true, true);
     f->east->options.streams = f->west->options.streams = 2;
-    f->east->options.codec = TB_CODEC_ZSTD;
+    f->east->options.codec = TB_CHOICE_ZSTD;
     f->east->forgiving = f->west->forgiving = true;
     site_start(f->east); /* makes the contexts */
     site_start(f->west);

@@ -27,6 +27,7 @@ struct rogue {
     uint32_t frames, held_at, stream_gone_at; /* counted from 1; of the first of each */
     uint32_t wanted;                          /* the crossing of the newest WANT */
     uint32_t lost_said;                       /* REFUSED with TB_REFUSAL_LOST */
+    uint32_t protocol;                        /* 0: 1, as the release before */
 };
 
 static void on_open(struct tb_wire *w, void *user, const struct tb_chan_peer *peer)
@@ -145,8 +146,9 @@ static struct tb_name named(const char *text)
 
 static void say_hello(struct rogue *r, const char *site)
 {
-    ROGUE_SEND(r, TB_FRAME_HELLO, tb_frame_hello, .protocol = 1, .protocol_min = 1, .site = named(site),
-               .gateway = named("gw"), .lane_count = 1, .incarnation = 1, .more = {(const uint8_t *)"", 0});
+    ROGUE_SEND(r, TB_FRAME_HELLO, tb_frame_hello, .protocol = r->protocol != 0 ? r->protocol : 1,
+               .protocol_min = 1, .site = named(site), .gateway = named("gw"), .lane_count = 1,
+               .incarnation = 1, .more = {(const uint8_t *)"", 0});
 }
 
 static void greet(struct rogue *r)
@@ -220,10 +222,11 @@ static void a_frame_over_the_limit_is_refused(void **state)
     rogue_fini(&r);
 }
 
-static void in_session(void (*say)(struct rogue *r))
+static void in_session_of(uint32_t protocol, void (*say)(struct rogue *r))
 {
     struct rogue r;
     rogue_init(&r);
+    r.protocol = protocol;
     greet(&r);
     say(&r);
     check_dropped(&r, TB_PEER_GARBLED);
@@ -235,6 +238,12 @@ static void in_session(void (*say)(struct rogue *r))
     greet(&r);
     WORLD_UNTIL(&r.w.net, r.east->ups == 2);
     rogue_fini(&r);
+}
+
+static void in_session(void (*say)(struct rogue *r))
+{
+    in_session_of(1, say);
+    in_session_of(2, say);
 }
 
 static void say_unknown_type(struct rogue *r)
@@ -332,6 +341,70 @@ static void say_version_with_another_root(struct rogue *r)
     key.uid.bytes[0] ^= 1; /* the root is over the uid too */
     ROGUE_SEND(r, TB_FRAME_VERSION, tb_frame_version, .key = key, .state = TB_FRAME_VERSION_READY);
     say_manifests(r, &r->t, &key);
+}
+
+static void say_want(struct rogue *r, uint32_t crossing)
+{
+    ROGUE_SEND(r, TB_FRAME_WANT, tb_frame_want, .crossing = crossing, .uid = r->t.key.uid);
+}
+
+static void say_base(struct rogue *r, uint32_t crossing)
+{
+    ROGUE_SEND(r, TB_FRAME_BASE, tb_frame_base, .crossing = crossing, .uid = r->t.key.uid);
+}
+
+static void say_no_base(struct rogue *r)
+{
+    ROGUE_SEND(r, TB_FRAME_REFUSED, tb_frame_refused, .crossing = 1, .why = TB_REFUSAL_NO_BASE);
+}
+
+static void say_base_to_who_has_none(struct rogue *r)
+{
+    say_want(r, 1);
+    say_base(r, 1);
+}
+
+static void say_base_of_no_crossing(struct rogue *r)
+{
+    say_base(r, 1);
+}
+
+static void say_two_bases(struct rogue *r)
+{
+    say_base_to_who_has_none(r);
+    say_base(r, 1);
+}
+
+static void say_base_too_late(struct rogue *r)
+{
+    say_want(r, 1);
+    ROGUE_SEND(r, TB_FRAME_START, tb_frame_start, .crossing = 1);
+    say_base(r, 1);
+}
+
+static void say_no_base_without_one(struct rogue *r)
+{
+    say_want(r, 1);
+    say_no_base(r);
+}
+
+static void say_a_refusal_of_no_reason(struct rogue *r)
+{
+    say_base_to_who_has_none(r);
+    ROGUE_SEND(r, TB_FRAME_REFUSED, tb_frame_refused, .crossing = 1, .why = TB_REFUSAL_NO_BASE + 1);
+}
+
+/* P9: what protocol 2 added is no word of protocol 1. */
+static void bases_have_an_order(void **state)
+{
+    (void)state;
+    in_session_of(1, say_base_to_who_has_none);
+    in_session_of(1, say_no_base_without_one);
+    in_session_of(2, say_base_of_no_crossing);
+    in_session_of(2, say_two_bases);
+    in_session_of(2, say_base_too_late);
+    in_session_of(2, say_no_base_without_one);
+    in_session_of(2, say_a_refusal_of_no_reason);
 }
 
 static void who_breaks_the_protocol_is_dropped(void **state)
@@ -437,7 +510,7 @@ static void a_chunk_nobody_wanted_ends_the_session(void **state)
     uint8_t header[TB_CHUNK_FRAME_HEADER_BYTES];
     struct tb_writer w;
     tb_writer_init(&w, header, sizeof header);
-    tb_chunk_frame_encode(&(struct tb_chunk_frame){TB_CODEC_RAW, 1, 0, 0, 100, 100}, &w);
+    tb_chunk_frame_encode(&(struct tb_chunk_frame){{TB_CODEC_RAW, false}, 1, 0, 0, 100, 100}, &w);
     rogue_init(&r);
     greet(&r);
     bind_and_write(&r, &phase, &chan, header, sizeof header);
@@ -496,10 +569,11 @@ struct landing_scene {
     struct tb_chan *chan;
 };
 
-static void landing_open(struct landing_scene *s)
+static void landing_open_with(struct landing_scene *s, uint32_t protocol)
 {
     memset(s, 0, sizeof *s);
     rogue_init(&s->r);
+    s->r.protocol = protocol;
     truth_make(&s->t, 9, 2, 1 << 10);
     greet(&s->r);
     ROGUE_SEND(&s->r, TB_FRAME_VERSION, tb_frame_version, .key = s->t.key, .bytes = s->t.total_bytes,
@@ -507,6 +581,11 @@ static void landing_open(struct landing_scene *s)
     say_manifests(&s->r, &s->t, &s->t.key);
     WORLD_UNTIL(&s->r.w.net, s->r.wanted != 0);
     bind_and_write(&s->r, &s->phase, &s->chan, "", 0);
+}
+
+static void landing_open(struct landing_scene *s)
+{
+    landing_open_with(s, 1);
 }
 
 static void landing_close(struct landing_scene *s)
@@ -517,6 +596,25 @@ static void landing_close(struct landing_scene *s)
     truth_free(&s->t);
 }
 
+/* A difference, where no base was named: that peer makes things up. */
+static void a_difference_to_nothing_ends_the_session(void **state)
+{
+    (void)state;
+    struct landing_scene s;
+    uint8_t header[TB_CHUNK_FRAME_HEADER_BYTES];
+    struct tb_writer w;
+    size_t put = 0;
+    landing_open_with(&s, 2);
+    tb_writer_init(&w, header, sizeof header);
+    const uint32_t bytes = s.t.manifests[0].chunks[0].bytes;
+    tb_chunk_frame_encode(
+        &(struct tb_chunk_frame){{TB_CODEC_SPARSE, true}, s.r.wanted, 0, 0, bytes, bytes / 2}, &w);
+    CHECK_OK(tb_chan_write(s.chan, header, sizeof header, &put));
+    check_dropped(&s.r, TB_PEER_GARBLED);
+    WORLD_UNTIL(&s.r.w.net, s.phase == 2);
+    landing_close(&s);
+}
+
 /* Chunk 0 of shard 0. */
 static void send_chunk(struct landing_scene *s)
 {
@@ -524,7 +622,8 @@ static void send_chunk(struct landing_scene *s)
     struct tb_writer w;
     const uint32_t bytes = s->t.manifests[0].chunks[0].bytes;
     tb_writer_init(&w, out, sizeof out);
-    tb_chunk_frame_encode(&(struct tb_chunk_frame){TB_CODEC_RAW, s->r.wanted, 0, 0, bytes, bytes}, &w);
+    tb_chunk_frame_encode(&(struct tb_chunk_frame){{TB_CODEC_RAW, false}, s->r.wanted, 0, 0, bytes, bytes},
+                          &w);
     tb_write_bytes(&w, s->t.bytes[0] + s->t.manifests[0].chunks[0].offset, bytes);
     assert_false(w.full);
     for (size_t sent = 0, put = 0; sent < w.used; sent += put) {
@@ -798,6 +897,8 @@ int main(void)
         cmocka_unit_test(what_is_no_greeting_is_refused),
         cmocka_unit_test(a_frame_over_the_limit_is_refused),
         cmocka_unit_test(who_breaks_the_protocol_is_dropped),
+        cmocka_unit_test(bases_have_an_order),
+        cmocka_unit_test(a_difference_to_nothing_ends_the_session),
         cmocka_unit_test(chunk_garbage_on_a_stream_ends_the_session),
         cmocka_unit_test(a_chunk_nobody_wanted_ends_the_session),
         cmocka_unit_test(a_binding_is_used_once),

@@ -75,16 +75,6 @@ void truth_make(struct truth *t, uint64_t seed, uint32_t shard_count, uint64_t s
     t->key.root = tb_version_root(&t->key, roots);
 }
 
-void truth_free(struct truth *t)
-{
-    for (uint32_t s = 0; s < t->key.shard_count; s++) {
-        free(t->memories[s]);
-        free(t->bytes[s]);
-    }
-}
-
-/* ---- copies ---- */
-
 static void manifest_copy(const struct tb_manifest *from, struct tb_manifest *to, void **memory_out)
 {
     const size_t head_bytes = tb_manifest_head_bytes(from);
@@ -98,6 +88,48 @@ static void manifest_copy(const struct tb_manifest *from, struct tb_manifest *to
     memcpy(to->digests, from->digests, from->chunk_count * sizeof *from->digests);
     free(head);
 }
+
+static void shard_step(struct truth *t, const struct truth *from, uint32_t s)
+{
+    const struct tb_manifest *old = &from->manifests[s];
+    manifest_copy(old, &t->manifests[s], &t->memories[s]);
+    struct tb_manifest *m = &t->manifests[s];
+    t->bytes[s] = grab(m->bytes);
+    memcpy(t->bytes[s], from->bytes[s], m->bytes);
+    for (uint32_t k = 1; k < m->chunk_count; k += 2) {
+        uint8_t *chunk = t->bytes[s] + m->chunks[k].offset;
+        for (uint32_t i = 0; i + 2 <= m->chunks[k].bytes; i += 200)
+            chunk[i] = (uint8_t)(chunk[i] + 1);
+        m->digests[k] = tb_digest_of(chunk, m->chunks[k].bytes);
+    }
+    m->root = tb_manifest_root(m);
+    t->total_bytes += m->bytes;
+    t->chunks += m->chunk_count;
+}
+
+void truth_step(struct truth *t, const struct truth *from)
+{
+    struct tb_digest roots[SHARDS_MAX];
+    memset(t, 0, sizeof *t);
+    t->key = from->key;
+    t->key.number++;
+    t->key.uid.bytes[15] ^= (uint8_t)t->key.number;
+    for (uint32_t s = 0; s < t->key.shard_count; s++) {
+        shard_step(t, from, s);
+        roots[s] = t->manifests[s].root;
+    }
+    t->key.root = tb_version_root(&t->key, roots);
+}
+
+void truth_free(struct truth *t)
+{
+    for (uint32_t s = 0; s < t->key.shard_count; s++) {
+        free(t->memories[s]);
+        free(t->bytes[s]);
+    }
+}
+
+/* ---- copies ---- */
 
 struct copy *site_place(struct site *s, const struct tb_version_key *key, const struct tb_manifest *manifests)
 {
@@ -301,7 +333,15 @@ static void on_chunk_bad(void *user, uint32_t peer, const struct tb_links_bad_ch
     if (bad->ours) s->mend = NULL;
 }
 
+static bool base_good(void *user, const struct tb_id *uid, uint32_t shard, uint32_t chunk)
+{
+    struct site *s = user;
+    (void)uid, (void)shard, (void)chunk;
+    return !atomic_load(&s->no_base);
+}
+
 static const struct tb_links_ops site_ops = {.may_read = may_read,
+                                             .base_good = base_good,
                                              .on_peer = on_peer,
                                              .on_renewed = on_renewed,
                                              .on_refused = on_refused,

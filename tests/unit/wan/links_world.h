@@ -2,6 +2,8 @@
 #ifndef TB_TESTS_LINKS_WORLD_H
 #define TB_TESTS_LINKS_WORLD_H
 
+#include <stdatomic.h>
+
 #include "net_world.h"
 
 #include "wan/links.h"
@@ -21,6 +23,8 @@ struct truth {
 };
 /* `seed` makes the bytes; each shard has tensors of shard_bytes in all. */
 void truth_make(struct truth *t, uint64_t seed, uint32_t shard_count, uint64_t shard_bytes);
+/* The version after `from`: of each chunk with an odd number one bf16 in a hundred is a step further; the others are the same. */
+void truth_step(struct truth *t, const struct truth *from);
 void truth_free(struct truth *t);
 
 /* What one site has of a version. */
@@ -45,7 +49,8 @@ struct site {
     bool no_land;   /* on_version does nothing */
     bool forgiving; /* TB_SITE_NOMEM is no failure of the test; `again` is set */
     bool again;
-    bool deny; /* may_read says no */
+    bool deny;           /* may_read says no */
+    atomic_bool no_base; /* base_good says no */
     bool stop_on_failure;
     bool closed;
     uint8_t *mend; /* a byte that was spoiled, put right when the peer refuses its chunk */

@@ -1,0 +1,55 @@
+/* codec_status.c - what the operator's socket says of codecs: which way chunks go to a peer, and why. */
+#include "gateway/daemon/daemon.h"
+
+/* What most chunks were: with a base (1) or without. */
+static enum tb_choice_kind main_kind(const struct tb_choice *c, int based)
+{
+    enum tb_choice_kind most = TB_KIND_BYTES;
+    for (int k = 0; k < TB_KINDS; k++)
+        if (c->picks[k][based] > c->picks[most][based]) most = (enum tb_choice_kind)k;
+    return most;
+}
+
+/* "classes", and what bounds it: encode, link or decode. Null until a chunk went. */
+static json_t *way_json(const struct tb_choice *c, int based)
+{
+    const enum tb_choice_kind kind = main_kind(c, based);
+    if (c->picks[kind][based] == 0) return json_null();
+    const enum tb_choice_way way = c->last[kind][based];
+    const char *bound = "";
+    const double rate = tb_choice_rate(c, kind, way, &bound);
+    return json_pack("{s:s, s:s, s:f, s:f, s:f}", "way", tb_choice_way_name(way), "bound_by",
+                     c->wish == TB_CHOICE_AUTO ? bound : "config", "saving", c->ways[kind][way].saving,
+                     "encode_bytes_per_s", c->ways[kind][way].encode, "bytes_per_s",
+                     rate < 1e14 ? rate : 0.0);
+}
+
+static json_t *mix_json(const struct tb_choice *c)
+{
+    json_t *o = json_object();
+    for (int w = 0; w < TB_WAYS; w++) {
+        if (c->chunks[w] == 0) continue;
+        json_t *count = json_integer((json_int_t)c->chunks[w]);
+        if (json_object_set_new(o, tb_choice_way_name((enum tb_choice_way)w), count) == 0) continue;
+        json_decref(o);
+        return NULL;
+    }
+    return o;
+}
+
+json_t *tb_status_objects(struct tb_daemon *d)
+{
+    struct tb_links_objects s = {0};
+    if (d->links != NULL && !d->links_restarting) tb_links_objects(d->links, &s);
+    return json_pack("{s:I, s:I, s:I, s:I}", "bytes", (json_int_t)s.bytes, "budget_bytes",
+                     (json_int_t)s.budget_bytes, "count", (json_int_t)s.count, "used", (json_int_t)s.used);
+}
+
+json_t *tb_status_codec(struct tb_daemon *d, uint32_t peer)
+{
+    static struct tb_choice c; /* the main loop's alone */
+    tb_choice_init(&c, d->config->link_codec, 1);
+    if (d->links != NULL && !d->links_restarting) tb_links_choice(d->links, peer, &c);
+    return json_pack("{s:s, s:f, s:o, s:o, s:o}", "asked", tb_choice_wish_name(c.wish), "link_bytes_per_s",
+                     c.goodput, "full", way_json(&c, 0), "step", way_json(&c, 1), "chunks", mix_json(&c));
+}

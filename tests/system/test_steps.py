@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Consecutive versions between sites: a step crosses as what changed, bit for bit, whatever happens to its base."""
+
+import sys
+
+from harness import Failed, Rollout, Trainer, expect, main, scenario, up, wait_for
+
+
+def share(site, uid):
+    """Of the version's bytes, what came to the site over its links."""
+    v = site.version(uid)
+    return v["wire_bytes"] / v["bytes"]
+
+
+def check(lab, site, name, uid, path):
+    reader = Rollout(lab, site, name, path)
+    reader.stage(uid)
+    reader.activate(uid)
+    reader.check(path)
+    reader.worker.ok("close")
+
+
+@scenario
+def a_relay_forwards_a_step_as_it_came(lab):
+    """P1: three sites in a row, all with the base: what was encoded at home is decoded at both others, and made once."""
+    east, west, _ = lab.east_west(through_link=False)
+    north = lab.site("north")
+    north.models["policy"] = dict(home="east")
+    north.peers["west"] = f"{lab.address}:{west.port}"
+    north.subscribe.append(("policy", ["west"]))
+    north.listen = False
+    west.listen = True
+    west.peers["north"] = None
+    up(east, west, north)
+    paths = lab.weights(2)
+    trainer = Trainer(lab, east, paths[0])
+    for number, path in enumerate(paths, start=1):
+        uid = trainer.publish(number, path)
+        north.wait_holds(uid)
+    for site in (west, north):
+        if share(site, uid) > 0.1:
+            raise Failed(f"{site.name} took {share(site, uid):.3f} of a step")
+    objects = west.control("status")["objects"]
+    if objects["used"] < 0.9 * objects["count"]:
+        raise Failed(f"the relay encoded again: {objects}")
+    check(lab, north, "reader", uid, paths[1])
+
+
+@scenario
+def a_gateway_that_was_killed_has_its_base(lab):
+    """P3: killed between two versions, it verifies the chunks of its base as it uses them, and takes a step."""
+    east, west, _ = lab.east_west(through_link=False)
+    west.extra["arena"] = {"reverify": "false"}
+    up(east, west)
+    paths = lab.weights(2)
+    trainer = Trainer(lab, east, paths[0])
+    west.wait_holds(trainer.publish(1, paths[0]))
+    west.restart()
+    uid = trainer.publish(2, paths[1])
+    west.wait_holds(uid)
+    if share(west, uid) > 0.1:
+        raise Failed(f"west took {share(west, uid):.3f} of a step")
+    check(lab, west, "reader", uid, paths[1])
+
+
+@scenario
+def a_base_that_goes_is_missed_by_its_chunks_alone(lab):
+    """P1 P10: the base is withdrawn, and so evicted at both ends, in the middle of a step: the rest comes whole."""
+    east, west, link = lab.east_west()
+    up(east, west)
+    paths = lab.weights(2)
+    trainer = Trainer(lab, east, paths[0])
+    first = trainer.publish(1, paths[0])
+    west.wait_holds(first)
+    link.bytes_per_s = 64 << 10
+    uid = trainer.publish(2, paths[1])
+    wait_for("the step has begun", lambda: 0 < ((west.version(uid) or {}).get("held_bytes") or 0) < west.version(uid)["bytes"])
+    east.cli("withdraw", "policy", "1:1")
+    wait_for("the base is gone at west", lambda: (west.version(first) or {}).get("held_bytes", 0) == 0)
+    link.bytes_per_s = 0
+    west.wait_holds(uid)
+    check(lab, west, "reader", uid, paths[1])
+
+
+@scenario
+def a_peer_of_the_release_before_gets_whole_versions(lab):
+    """P9: a gateway that speaks protocol 1 takes and gives versions as that release did."""
+    east, west, _ = lab.east_west(through_link=False)
+    west.arguments = ["--protocol-max", "1"]
+    up(east, west)
+    paths = lab.weights(2)
+    trainer = Trainer(lab, east, paths[0])
+    for number, path in enumerate(paths, start=1):
+        uid = trainer.publish(number, path)
+        west.wait_holds(uid)
+    expect("protocol", east.control("status")["links"][0]["protocol"], 1)
+    if share(west, uid) < 0.5:
+        raise Failed(f"west took {share(west, uid):.3f} of a version in protocol 1")
+    check(lab, west, "reader", uid, paths[1])
+    west.kill()
+    west.arguments = []
+    west.start()
+    wait_for("both speak the newer one", lambda: east.control("status")["links"][0]["protocol"] == 2)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,186 @@
+/* choice.c - which way wins at which link, and that what is not there is not chosen. */
+#include "wan/choice.h"
+
+#include <string.h>
+
+#include "tests/unit/check.h"
+
+#define MBIT_50  6.25e6
+#define GBIT_1   125e6
+#define LOOPBACK 2e9
+
+/* Two cores with the speeds of shared/codecs.md's machine, GB/s a core. */
+static void setup(struct tb_choice *c, enum tb_choice_wish wish, double goodput)
+{
+    static const struct {
+        enum tb_choice_way way;
+        double encode, decode, saving;
+    } rows[] = {{TB_WAY_ZSTD, 0.95e9, 1.1e9, 1.28},
+                {TB_WAY_PLANES, 1.75e9, 2.8e9, 1.5},
+                {TB_WAY_DENSE, 0.5e9, 0.5e9, 3},
+                {TB_WAY_GAPS, 5.6e9, 12e9, 60},
+                {TB_WAY_CLASSES, 3.0e9, 5.9e9, 90}};
+    tb_choice_init(c, wish, 2);
+    c->goodput = goodput;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        c->ways[TB_KIND_BF16][rows[i].way] =
+            (struct tb_choice_speed){rows[i].encode, rows[i].decode, rows[i].saving};
+}
+
+static enum tb_choice_way pick(struct tb_choice *c, bool based)
+{
+    const struct tb_choice_ask ask = {TB_KIND_BF16, based};
+    return tb_choice_pick(c, &ask);
+}
+
+static void the_link_decides(void **state)
+{
+    (void)state;
+    const struct {
+        double goodput;
+        enum tb_choice_way full, step;
+    } rows[] = {{0, TB_WAY_PLANES, TB_WAY_CLASSES},
+                {MBIT_50, TB_WAY_PLANES, TB_WAY_CLASSES},
+                {GBIT_1, TB_WAY_PLANES,
+                 TB_WAY_GAPS}, /* 11 GB/s against 6: gaps are written faster than the link takes them */
+                {LOOPBACK, TB_WAY_PLANES, TB_WAY_GAPS},
+                {12.5e9, TB_WAY_RAW, TB_WAY_RAW}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct tb_choice c;
+        setup(&c, TB_CHOICE_AUTO, rows[i].goodput);
+        assert_int_equal(pick(&c, false), rows[i].full);
+        assert_int_equal(pick(&c, true), rows[i].step);
+        assert_int_equal(c.last[TB_KIND_BF16][1], rows[i].step);
+    }
+}
+
+/* Never worse than the best fixed way by more than 5 %, by what it reckons with. */
+static void nothing_fixed_is_much_better(void **state)
+{
+    (void)state;
+    for (double goodput = 1e6; goodput < 1e11; goodput *= 1.3) {
+        struct tb_choice c;
+        setup(&c, TB_CHOICE_AUTO, goodput);
+        for (int based = 0; based < 2; based++) {
+            const double chosen = tb_choice_rate(&c, TB_KIND_BF16, pick(&c, based != 0), NULL);
+            for (int w = 0; w < (based != 0 ? (int)TB_WAYS : (int)TB_WAY_DENSE); w++)
+                assert_true(chosen >= 0.95 * tb_choice_rate(&c, TB_KIND_BF16, (enum tb_choice_way)w, NULL));
+        }
+    }
+}
+
+static void what_bounds_it_is_said(void **state)
+{
+    (void)state;
+    struct tb_choice c;
+    const char *bound = "";
+    setup(&c, TB_CHOICE_AUTO, MBIT_50);
+    assert_true(tb_choice_rate(&c, TB_KIND_BF16, TB_WAY_CLASSES, &bound) > 89 * MBIT_50);
+    assert_string_equal(bound, "link");
+    c.goodput = LOOPBACK;
+    assert_true(tb_choice_rate(&c, TB_KIND_BF16, TB_WAY_CLASSES, &bound) == 6e9);
+    assert_string_equal(bound, "encode");
+    c.ways[TB_KIND_BF16][TB_WAY_CLASSES].decode = 1e9;
+    assert_true(tb_choice_rate(&c, TB_KIND_BF16, TB_WAY_CLASSES, &bound) == 2e9);
+    assert_string_equal(bound, "decode");
+}
+
+/* A step that changed everything makes sparse useless, and what saves more takes its place. */
+static void a_dense_step_changes_the_way(void **state)
+{
+    (void)state;
+    struct tb_choice c;
+    setup(&c, TB_CHOICE_AUTO, MBIT_50);
+    for (int i = 0; i < 100; i++) {
+        const enum tb_choice_way way = pick(&c, true);
+        const struct tb_choice_sample s = {.kind = TB_KIND_BF16,
+                                           .way = way,
+                                           .raw_bytes = 1 << 20,
+                                           .wire_bytes = way == TB_WAY_DENSE ? 300000 : 900000,
+                                           .encode_ns = TB_MS(1)};
+        tb_choice_learn(&c, &s);
+    }
+    assert_int_equal(pick(&c, true), TB_WAY_DENSE);
+    assert_true(c.ways[TB_KIND_BF16][TB_WAY_DENSE].encode > 1.0e9);
+}
+
+static void a_wish_is_kept_where_it_fits(void **state)
+{
+    (void)state;
+    const struct {
+        enum tb_choice_wish wish;
+        enum tb_choice_way full, step, opaque;
+    } rows[] = {{TB_CHOICE_RAW, TB_WAY_RAW, TB_WAY_RAW, TB_WAY_RAW},
+                {TB_CHOICE_ZSTD, TB_WAY_ZSTD, TB_WAY_ZSTD, TB_WAY_ZSTD},
+                {TB_CHOICE_PLANES, TB_WAY_PLANES, TB_WAY_PLANES, TB_WAY_RAW},
+                {TB_CHOICE_SPARSE, TB_WAY_PLANES, TB_WAY_CLASSES, TB_WAY_GAPS}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct tb_choice c;
+        const struct tb_choice_ask opaque = {TB_KIND_BYTES, true};
+        setup(&c, rows[i].wish, LOOPBACK);
+        assert_int_equal(pick(&c, false), rows[i].full);
+        assert_int_equal(pick(&c, true), rows[i].step);
+        assert_int_equal(tb_choice_pick(&c, &opaque), rows[i].opaque);
+    }
+}
+
+/* P9: to a peer of the release before, only what it can read. */
+static void an_old_peer_gets_old_forms(void **state)
+{
+    (void)state;
+    for (int wish = 0; wish < TB_CHOICE_WISHES; wish++) {
+        struct tb_choice c;
+        setup(&c, (enum tb_choice_wish)wish, MBIT_50);
+        c.protocol = 1;
+        for (int based = 0; based < 2; based++) {
+            const enum tb_choice_way way = pick(&c, based != 0);
+            assert_true(way == TB_WAY_RAW || way == TB_WAY_ZSTD);
+        }
+    }
+}
+
+static void a_link_is_measured_while_it_is_busy(void **state)
+{
+    (void)state;
+    struct tb_choice c;
+    tb_choice_init(&c, TB_CHOICE_AUTO, 2);
+    tb_choice_carried(&c, 1000, 0);
+    tb_choice_carried(&c, 0, TB_MS(10));
+    assert_true(c.goodput == 0);
+    tb_choice_carried(&c, 1000000, TB_MS(10));
+    assert_true(c.goodput == 1e8);
+    tb_choice_carried(&c, 2000000, TB_MS(10));
+    assert_true(c.goodput > 1e8 && c.goodput < 2e8);
+}
+
+static void names_come_back(void **state)
+{
+    (void)state;
+    for (int w = 0; w < TB_CHOICE_WISHES; w++) {
+        enum tb_choice_wish back = TB_CHOICE_WISHES;
+        CHECK_OK(tb_choice_wish_parse(tb_choice_wish_name((enum tb_choice_wish)w), &back));
+        assert_int_equal(back, w);
+    }
+    enum tb_choice_wish back;
+    CHECK_STATUS(tb_choice_wish_parse("lz4", &back), TB_BAD_ARGUMENT);
+    assert_null(tb_choice_wish_name(TB_CHOICE_WISHES));
+    assert_string_equal(tb_choice_way_name(TB_WAY_GAPS), "gaps");
+    assert_string_equal(tb_choice_way_name(TB_WAYS), "unknown");
+    assert_int_equal(tb_choice_kind_of(TB_DTYPE_F8E5), TB_KIND_F8);
+    assert_int_equal(tb_choice_kind_of(TB_DTYPE_F64), TB_KIND_BYTES);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_link_decides),
+        cmocka_unit_test(nothing_fixed_is_much_better),
+        cmocka_unit_test(what_bounds_it_is_said),
+        cmocka_unit_test(a_dense_step_changes_the_way),
+        cmocka_unit_test(a_wish_is_kept_where_it_fits),
+        cmocka_unit_test(an_old_peer_gets_old_forms),
+        cmocka_unit_test(a_link_is_measured_while_it_is_busy),
+        cmocka_unit_test(names_come_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,269 @@
+/* links_bases.c - consecutive versions cross as differences, bit for bit; where a base is missing, that chunk comes whole. */
+#include "links_world.h"
+
+#include <string.h>
+
+#include "check.h"
+
+/* East publishes v1, v2, ...; west has v1 when a test begins. */
+struct steps {
+    struct links_world w;
+    struct truth v1, v2;
+    struct site *east, *west;
+    struct copy *east_v1;
+};
+
+static void steps_make(struct steps *s, uint32_t shards, uint64_t shard_bytes)
+{
+    links_world_init(&s->w);
+    truth_make(&s->v1, 42, shards, shard_bytes);
+    truth_step(&s->v2, &s->v1);
+    s->east = site_new(&s->w, "east", true);
+    s->west = site_new(&s->w, "west", false);
+    s->east->options.codec = s->west->options.codec = TB_CHOICE_SPARSE;
+    site_peer(s->east, s->west, false, false);
+    site_peer(s->west, s->east, true, true);
+}
+
+static void steps_begin(struct steps *s)
+{
+    site_start(s->east);
+    site_start(s->west);
+    s->east_v1 = site_publish(s->east, &s->v1);
+    WORLD_UNTIL(&s->w.net, s->west->landed == 1 && s->east->peer_held == 1);
+}
+
+static void steps_free(struct steps *s)
+{
+    links_world_fini(&s->w);
+    truth_free(&s->v1);
+    truth_free(&s->v2);
+}
+
+/* Half of v2's chunks are those of v1, the others differ in one element of a hundred. */
+static void a_step_crosses_as_differences(void **state)
+{
+    (void)state;
+    struct steps s;
+    steps_make(&s, 2, 12 << 20);
+    steps_begin(&s);
+    const struct tb_links_stats before = site_stats(s.east, 0);
+    assert_int_equal(before.protocol, 2);
+    site_publish(s.east, &s.v2);
+    WORLD_UNTIL(&s.w.net, s.west->landed == 2 && s.east->peer_held == 2);
+    check_equal(site_copy(s.west, &s.v2), &s.v2);
+    check_equal(site_copy(s.west, &s.v1), &s.v1); /* never patched */
+    const struct tb_links_stats after = site_stats(s.east, 0);
+    uint32_t changed = 0;
+    for (uint32_t i = 0; i < 2; i++)
+        for (uint32_t k = 0; k < s.v2.manifests[i].chunk_count; k++)
+            changed += !tb_digest_equal(&s.v2.manifests[i].digests[k], &s.v1.manifests[i].digests[k]);
+    assert_int_equal(after.chunks_sent - before.chunks_sent, changed);
+    assert_int_equal(after.chunks_on_base - before.chunks_on_base, changed);
+    assert_true(after.bytes_sent - before.bytes_sent < s.v2.total_bytes / 50);
+    assert_int_equal(after.chunks_no_base, 0);
+    assert_int_equal(site_stats(s.west, 0).chunks_bad, 0);
+    assert_int_equal(site_stats(s.west, 0).chunks_duplicate, 0);
+    assert_false(tb_links_base_used(s.east->links, &s.v1.key.uid));
+    assert_false(tb_links_base_used(s.west->links, &s.v1.key.uid));
+    steps_free(&s);
+}
+
+/* P9: a peer that speaks protocol 1 gets whole chunks, by either side's limit. */
+static void a_peer_of_the_release_before_gets_whole_chunks(void **state)
+{
+    (void)state;
+    for (int who = 0; who < 2; who++) {
+        struct steps s;
+        steps_make(&s, 1, 4 << 20);
+        (who == 0 ? s.east : s.west)->options.protocol_max = 1;
+        steps_begin(&s);
+        assert_int_equal(site_stats(s.east, 0).protocol, 1);
+        assert_int_equal(site_stats(s.west, 0).protocol, 1);
+        site_publish(s.east, &s.v2);
+        WORLD_UNTIL(&s.w.net, s.west->landed == 2 && s.east->peer_held == 2);
+        check_equal(site_copy(s.west, &s.v2), &s.v2);
+        assert_int_equal(site_stats(s.east, 0).chunks_on_base, 0);
+        assert_int_equal(site_stats(s.east, 0).chunks_sent, s.v1.chunks + s.v2.chunks);
+        steps_free(&s);
+    }
+}
+
+/* The receiver's base cannot be used (a chunk of it failed its re-verification): each such chunk comes whole, by no-base. */
+static void chunks_without_a_base_come_whole(void **state)
+{
+    (void)state;
+    struct steps s;
+    steps_make(&s, 1, 8 << 20);
+    steps_begin(&s);
+    atomic_store(&s.west->no_base, true);
+    site_publish(s.east, &s.v2);
+    WORLD_UNTIL(&s.w.net, s.west->landed == 2 && s.east->peer_held == 2);
+    check_equal(site_copy(s.west, &s.v2), &s.v2);
+    const struct tb_links_stats west = site_stats(s.west, 0), east = site_stats(s.east, 0);
+    assert_int_equal(west.chunks_no_base, s.v2.chunks); /* made from it or differing: all of them */
+    assert_int_equal(east.chunks_no_base, s.v2.chunks);
+    assert_int_equal(west.chunks_bad, 0);
+    assert_int_equal(east.chunks_refused, 0);
+    assert_int_equal(s.west->failed, 0);
+    steps_free(&s);
+}
+
+/* The sender's base cannot be used: it sends whole, and says nothing of it. */
+static void a_sender_without_a_base_sends_whole(void **state)
+{
+    (void)state;
+    struct steps s;
+    steps_make(&s, 1, 8 << 20);
+    steps_begin(&s);
+    atomic_store(&s.east->no_base, true);
+    site_publish(s.east, &s.v2);
+    WORLD_UNTIL(&s.w.net, s.west->landed == 2 && s.east->peer_held == 2);
+    check_equal(site_copy(s.west, &s.v2), &s.v2);
+    assert_int_equal(site_stats(s.east, 0).chunks_on_base, 0);
+    assert_int_equal(site_stats(s.west, 0).chunks_no_base, 0);
+    steps_free(&s);
+}
+
+static void note_done(void *user)
+{
+    ++*(int *)user;
+}
+
+/* The base goes in the middle of the crossing, at the receiver or at the sender: the rest comes whole, and what was given
+ * back is nobody's any more. */
+static void a_base_that_goes_is_missed_by_its_chunks_alone(void **state)
+{
+    (void)state;
+    for (int who = 0; who < 2; who++) {
+        struct steps s;
+        int done = 0;
+        steps_make(&s, 1, 48 << 20);
+        steps_begin(&s);
+        struct site *loser = who == 0 ? s.west : s.east;
+        /* Some of v2 is not at east yet, so the crossing does not end before the base goes. */
+        struct copy *c = site_place(s.east, &s.v2.key, s.v2.manifests);
+        memcpy(c->places[0].bytes, s.v2.bytes[0], s.v2.manifests[0].bytes);
+        for (uint32_t k = 0; k < s.v2.chunks / 2; k++)
+            tb_bitmap_set(c->places[0].held, k);
+        CHECK_OK(tb_links_offer(s.east->links, &c->key, c->places));
+        WORLD_UNTIL(&s.w.net, site_copy(s.west, &s.v2) != NULL && copy_held(site_copy(s.west, &s.v2)) > 4);
+        assert_true(tb_links_base_used(loser->links, &s.v1.key.uid));
+        struct copy *base = site_copy(loser, &s.v1);
+        CHECK_OK(tb_links_retract(loser->links, &s.v1.key.uid, TB_SUPERSEDED, note_done, &done));
+        WORLD_UNTIL(&s.w.net, done == 1);
+        assert_false(tb_links_base_used(loser->links, &s.v1.key.uid));
+        memset(base->places[0].bytes, 0xee, s.v1.manifests[0].bytes);
+        copy_free(base); /* sanitizers watch */
+        for (uint32_t k = s.v2.chunks / 2; k < s.v2.chunks; k++)
+            tb_bitmap_set(c->places[0].held, k);
+        WORLD_UNTIL(&s.w.net, s.west->landed == 2 && s.east->peer_held == 2);
+        check_equal(site_copy(s.west, &s.v2), &s.v2);
+        assert_int_equal(site_stats(s.west, 0).chunks_bad, 0);
+        if (who == 0) assert_true(site_stats(s.west, 0).chunks_no_base > 0);
+        steps_free(&s);
+    }
+}
+
+/* P1: a difference that decodes to something else (the sender's base went bad in memory) is refused, and comes whole. */
+static void a_wrong_difference_is_refused_and_comes_whole(void **state)
+{
+    (void)state;
+    struct steps s;
+    steps_make(&s, 1, 8 << 20);
+    steps_begin(&s);
+    const uint64_t at = s.v1.manifests[0].chunks[5].offset + 77;
+    s.east_v1->places[0].bytes[at] ^= 4;
+    const struct tb_links_stats before = site_stats(s.east, 0);
+    site_publish(s.east, &s.v2);
+    WORLD_UNTIL(&s.w.net, s.west->landed == 2 && s.east->peer_held == 2);
+    check_equal(site_copy(s.west, &s.v2), &s.v2);
+    assert_int_equal(site_stats(s.west, 0).chunks_bad, 1);
+    assert_int_equal(s.east->bad.chunk, 5);
+    assert_int_equal(s.east->rotten, 0); /* the version is right here: it was the base */
+    const struct tb_links_stats after = site_stats(s.east, 0);
+    const uint64_t whole = s.v2.manifests[0].chunks[5].bytes;
+    assert_true(after.bytes_sent - before.bytes_sent > whole / 3);
+    steps_free(&s);
+}
+
+/* P5: streams are cut again and again while differences cross; nothing that was acknowledged is sent again. */
+static void cuts_repeat_no_difference(void **state)
+{
+    (void)state;
+    struct steps s;
+    steps_make(&s, 1, 48 << 20);
+    steps_begin(&s);
+    const struct tb_links_stats before = site_stats(s.west, 0);
+    site_publish(s.east, &s.v2);
+    for (uint32_t at = 4; at < 40; at += 6) {
+        WORLD_UNTIL(&s.w.net, s.west->landed == 2 || (site_copy(s.west, &s.v2) != NULL &&
+                                                      copy_held(site_copy(s.west, &s.v2)) >= at));
+        (void)cut_streams(at % 12 == 4 ? s.east : s.west, 0, 2);
+    }
+    WORLD_UNTIL(&s.w.net, s.west->landed == 2 && s.east->peer_held == 2);
+    check_equal(site_copy(s.west, &s.v2), &s.v2);
+    const struct tb_links_stats after = site_stats(s.west, 0);
+    assert_int_equal(after.chunks_duplicate, before.chunks_duplicate);
+    assert_true(after.chunks_received - before.chunks_received <= s.v2.chunks / 2 + 1);
+    steps_free(&s);
+}
+
+/* A gateway that restarts names its base again: the links begin anew, and the step still crosses as differences. */
+static void a_receiver_that_restarts_keeps_its_base(void **state)
+{
+    (void)state;
+    struct steps s;
+    steps_make(&s, 1, 16 << 20);
+    steps_begin(&s);
+    struct copy *mine = site_copy(s.west, &s.v1);
+    site_close(s.west);
+    s.west->options.incarnation = 2;
+    site_start(s.west);
+    CHECK_OK(tb_links_offer(s.west->links, &mine->key, mine->places));
+    WORLD_UNTIL(&s.w.net, s.west->ups == 2);
+    const uint64_t before = site_stats(s.west, 0).bytes_received;
+    site_publish(s.east, &s.v2);
+    WORLD_UNTIL(&s.w.net, s.west->landed == 2);
+    check_equal(site_copy(s.west, &s.v2), &s.v2);
+    assert_true(site_stats(s.west, 0).bytes_received - before < s.v2.total_bytes / 50);
+    steps_free(&s);
+}
+
+/* k versions behind: the base is whatever the peer holds, so what crosses is the k steps merged. */
+static void a_peer_that_missed_a_step_gets_both_at_once(void **state)
+{
+    (void)state;
+    struct steps s;
+    struct truth v3;
+    steps_make(&s, 1, 8 << 20);
+    truth_step(&v3, &s.v2);
+    steps_begin(&s);
+    s.west->no_land = true;
+    site_publish(s.east, &s.v2);
+    WORLD_UNTIL(&s.w.net, s.west->versions == 2);
+    s.west->no_land = false;
+    const uint64_t before = site_stats(s.west, 0).bytes_received;
+    site_publish(s.east, &v3);
+    WORLD_UNTIL(&s.w.net, s.west->landed == 2);
+    check_equal(site_copy(s.west, &v3), &v3);
+    assert_true(site_stats(s.west, 0).bytes_received - before < v3.total_bytes / 50);
+    steps_free(&s);
+    truth_free(&v3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_crosses_as_differences),
+        cmocka_unit_test(a_peer_of_the_release_before_gets_whole_chunks),
+        cmocka_unit_test(chunks_without_a_base_come_whole),
+        cmocka_unit_test(a_sender_without_a_base_sends_whole),
+        cmocka_unit_test(a_base_that_goes_is_missed_by_its_chunks_alone),
+        cmocka_unit_test(a_wrong_difference_is_refused_and_comes_whole),
+        cmocka_unit_test(cuts_repeat_no_difference),
+        cmocka_unit_test(a_receiver_that_restarts_keeps_its_base),
+        cmocka_unit_test(a_peer_that_missed_a_step_gets_both_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

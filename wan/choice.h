@@ -1,0 +1,90 @@
+/* choice.h - in which form a chunk goes over a link: whichever moves most bytes of the version a second.
+ *
+ * Pure. What it reckons with is measured and told: how fast each way encodes and decodes on a core here, how much it saves,
+ * and what the link carries. The way that is chosen is the one with the highest
+ *
+ *     min(encode speed x cores, saving x goodput, decode speed x cores)
+ *
+ * and of those within 5 % of it the one with the fewest bytes. Speeds that were not measured yet count as endless and a link as
+ * slow, so a crossing begins with the fewest bytes: too few cost a core a while, too many cost the link. Speeds are running
+ * averages of single chunks. */
+#ifndef TB_WAN_CHOICE_H
+#define TB_WAN_CHOICE_H
+
+#include <stdbool.h>
+
+#include "base/codec.h"
+#include "base/time.h"
+
+/* What an operator asks for. A codec that does not fit a chunk (no base, no floats) is planes, then raw. */
+enum tb_choice_wish {
+    TB_CHOICE_RAW,
+    TB_CHOICE_ZSTD,
+    TB_CHOICE_PLANES,
+    TB_CHOICE_SPARSE,
+    TB_CHOICE_AUTO,
+    TB_CHOICE_WISHES
+};
+const char *tb_choice_wish_name(enum tb_choice_wish wish); /* NULL if unknown */
+TB_MUST_USE enum tb_status tb_choice_wish_parse(const char *name, enum tb_choice_wish *wish_out);
+
+/* Ways to write a chunk. */
+enum tb_choice_way {
+    TB_WAY_RAW,
+    TB_WAY_ZSTD,
+    TB_WAY_PLANES,
+    TB_WAY_DENSE,   /* planes of the difference to a base */
+    TB_WAY_GAPS,    /* sparse, one class: the fastest */
+    TB_WAY_CLASSES, /* sparse, several: the fewest bytes */
+    TB_WAYS
+};
+const char *tb_choice_way_name(enum tb_choice_way way);
+
+/* What chunks have in common that are written alike. */
+enum tb_choice_kind { TB_KIND_BYTES, TB_KIND_F8, TB_KIND_F16, TB_KIND_BF16, TB_KIND_F32, TB_KINDS };
+enum tb_choice_kind tb_choice_kind_of(enum tb_dtype dtype);
+
+struct tb_choice_speed {
+    double encode, decode; /* bytes of the chunk a second, on one core; 0: not known */
+    double saving;         /* bytes of the chunk for each on the wire */
+};
+
+struct tb_choice {
+    enum tb_choice_wish wish;
+    uint32_t protocol; /* of the session: which ways it carries */
+    uint32_t cores;    /* that encode at once */
+    double goodput;    /* of the link, wire bytes a second; 0: not known */
+    struct tb_choice_speed ways[TB_KINDS][TB_WAYS];
+    /* What is seen of it: [1] where there is a base. */
+    enum tb_choice_way last[TB_KINDS][2];
+    uint64_t picks[TB_KINDS][2];
+    uint64_t chunks[TB_WAYS]; /* that were to go so */
+};
+
+void tb_choice_init(struct tb_choice *c, enum tb_choice_wish wish, uint32_t cores);
+
+struct tb_choice_ask {
+    enum tb_choice_kind kind;
+    bool based; /* the peer holds a base, and it can be used here */
+};
+/* The way, and what it is in codec.h's words. */
+enum tb_choice_way tb_choice_pick(struct tb_choice *c, const struct tb_choice_ask *ask);
+struct tb_codec_form tb_choice_form(enum tb_choice_way way, unsigned *classes_out);
+
+/* One chunk was written (encode_ns) or read back (decode_ns; the other is 0). wire_bytes are those of raw where it did not
+ * pay. */
+struct tb_choice_sample {
+    enum tb_choice_kind kind;
+    enum tb_choice_way way;
+    uint32_t raw_bytes, wire_bytes;
+    tb_time_ns encode_ns, decode_ns;
+};
+void tb_choice_learn(struct tb_choice *c, const struct tb_choice_sample *sample);
+/* The link moved so many bytes while it was busy for so long. */
+void tb_choice_carried(struct tb_choice *c, uint64_t wire_bytes, tb_time_ns busy);
+
+/* What the link would move in that way, bytes of the version a second; what bounds it is one of encode, link, decode. */
+double tb_choice_rate(const struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way,
+                      const char **bound_out);
+
+#endif
