@@ -192,7 +192,7 @@ void tb_hop_round_done(struct tb_hop_state *s, tb_time_ns now)
     if (s->round_news) note_news(s, now);
     const tb_time_ns quiet = tb_time_since(s->news_at, now);
     const tb_time_ns rhythm = s->news_every > quiet ? s->news_every : quiet;
-    s->poll_every = s->news_every == 0 ? bounded(quiet / 2048, TB_HOP_POLL_FIRST, TB_HOP_POLL_MAX)
+    s->poll_every = s->news_every == 0 ? bounded(quiet / 8192, TB_HOP_POLL_FIRST, TB_HOP_POLL_MAX)
                                        : bounded(rhythm / 4, TB_HOP_POLL_MIN, TB_HOP_POLL_MAX);
     s->poll_at = tb_time_add(now, s->poll_every);
     s->round_news = false;

@@ -20,7 +20,7 @@
 #include "intra/source.h"
 
 #define TB_HOP_POLL_MIN   TB_US(200)
-#define TB_HOP_POLL_FIRST TB_MS(1) /* no rhythm yet: this, or 1/2048 of the wait */
+#define TB_HOP_POLL_FIRST TB_MS(1) /* no rhythm yet: this, or 1/8192 of the wait */
 #define TB_HOP_POLL_MAX   TB_MS(20)
 #define TB_HOP_WINDOW_BYTES                                                                                  \
     ((uint64_t)8 << 20)             /* in flight; 1 ms at 8 GB/s. Two chunks may always be, however large */

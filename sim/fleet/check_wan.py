@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """check_wan: the fleet's model beside real gateways and workers over the emulated WAN, on cases small enough to run both."""
 import argparse
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -8,7 +9,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -21,10 +21,10 @@ Time begins when the publisher's call returns. Needs root (namespaces) and the p
 Example: TB_BUILD_DIR=build/release sim/fleet/check_wan.py --rounds 3
 Exit codes: 0 all within, 1 some not, 75 the emulator fell behind so the run is void, 77 no lab on this machine."""
 
-# Mbit/s and ms one way of each link, bytes a second of a NIC, hosts of each site
+# Mbit/s and ms one way of each link, bytes a second of a NIC, hosts of each site. Slow enough that two cores are never what limits them.
 CASES = {
-    "link": {"links": {"west": (100, 20), "north": (50, 40)}, "nic": 40e6, "hosts": {"west": 4, "north": 2}},
-    "nic": {"links": {"west": (400, 20), "north": (200, 5)}, "nic": 12e6, "hosts": {"west": 4, "north": 3}},
+    "link": {"links": {"west": (50, 20), "north": (30, 40)}, "nic": 20e6, "hosts": {"west": 4, "north": 2}},
+    "nic": {"links": {"west": (80, 20), "north": (60, 5)}, "nic": 5e6, "hosts": {"west": 4, "north": 3}},
 }
 
 
@@ -87,9 +87,10 @@ class Real:
         site = self.sites[name] = self.lab.site(name, arena_mib=arena_mib)
         site.models["policy"] = {"home": "east"}
         site.extra = {"link": {"streams": 8, "heartbeat_ms": 1000, "down_ms": 5000}, "session": {"lease_ms": 10000},
-                      "fabric": {"trusted": True, "pace_bytes_per_s": int(self.case["nic"])}}
-        if name == "east":
+                      "fabric": {"trusted": "true"}}
+        if name == "east":  # landing at home is not in the model, so no NIC holds it up
             return
+        site.extra["fabric"]["pace_bytes_per_s"] = int(self.case["nic"])
         site.listen = False
         site.peers["east"] = f"{self.wan.address('east')}:{self.sites['east'].port}"
         site.subscribe.append(("policy", ["east"]))
@@ -121,16 +122,15 @@ class Real:
         run = rank.ok("run", model="policy", key="check")["run"]
         for group in rollouts.values():
             for r in group:
-                r.worker.send("wait", memory=0, subscription=0, kind="next", timeout_ms=60000)
+                r.worker.send("wait", model="policy", kind="next", timeout_ms=60000)
         uid = rank.ok("publish", model="policy", run=run, number=1, shard=0, shards=1, timeout_ms=60000)["uid"]
         begun = time.monotonic()
         times = {name: {"workers": []} for name in rollouts}
-        threads = [threading.Thread(target=self.stage, args=(r, uid, begun, times[name]["workers"])) for name, group in rollouts.items() for r in group]
-        threads += [threading.Thread(target=self.land, args=(name, uid, begun, times[name])) for name in rollouts]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with concurrent.futures.ThreadPoolExecutor(32) as pool:
+            ends = [pool.submit(self.stage, r, uid, begun, times[name]["workers"]) for name, group in rollouts.items() for r in group]
+            ends += [pool.submit(self.land, name, uid, begun, times[name]) for name in rollouts]
+            for end in ends:
+                end.result()
         chunks = {name: self.sites[name].version(uid).get("chunks") for name in rollouts}
         return {name: {"gateway": t["gateway"], "median": statistics.median_low(t["workers"]), "last": max(t["workers"])} for name, t in times.items()}, chunks
 
@@ -184,7 +184,7 @@ def compare(name, rounds):
 def main():
     parser = argparse.ArgumentParser(prog="sim/fleet/check_wan.py", description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=1, help="of each case; the medians are compared (default 1)")
-    parser.add_argument("--mib", type=int, default=64, help="of the version (default 64)")
+    parser.add_argument("--mib", type=int, default=32, help="of the version (default 32)")
     parser.add_argument("--case", choices=sorted(CASES), action="append", help="only this one")
     parser.add_argument("--json", action="store_true", help="one object")
     args = parser.parse_args()
@@ -192,6 +192,7 @@ def main():
     if reason:
         print(f"skipped: {reason}")
         return 77
+    os.setpriority(os.PRIO_PROCESS, 0, -10)  # what is compared is links and NICs, not whatever else this machine does
     told, worst = [], 0
     for name in args.case or CASES:
         rounds = [one_round(CASES[name], args.mib * MIB) for _ in range(args.rounds)]
