@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "intra/fabric_inside.h"
 #include "intra/hop_wire.h"
+#include "intra/verbs_part.h"
 
 #define PEERS_MAX       1024u
 #define STRANGERS_MAX   128u /* that have not shown a token yet */
@@ -50,6 +51,7 @@ struct tb_door_peer {
     bool tcp;
     enum peer_state state;
     bool gone;           /* tb_chan_close was called */
+    bool chan_gone;      /* and has told: only its guest is left */
     tb_time_ns deadline; /* GREETING, ENDING */
     struct tb_export *export;
 
@@ -65,7 +67,9 @@ struct tb_door_peer {
     uint32_t ping_count;
     uint32_t attaches[ATTACHES_MAX];
     uint32_t attach_first, attach_count;
-    int memfd_due; /* to be sent as soon as out is empty; -1: none */
+    int memfd_due;                /* to be sent as soon as out is empty; -1: none */
+    struct tb_verbs_guest *guest; /* reads by RDMA; NULL: never did, or its queue pair is gone */
+    bool verbs_asked, verbs_due;
     enum tb_status end_why;
     bool end_sent;
 
@@ -110,7 +114,8 @@ static void cut_off(struct tb_door_peer *p, enum tb_status why)
 /* Says why and hangs up. What was asked for and not begun is not answered any more. */
 static void end(struct tb_door_peer *p, enum tb_status why)
 {
-    if (p->state == ENDING) return;
+    if (p->state == ENDING || p->chan_gone) return;
+    if (p->guest != NULL) tb_verbs_guest_end(p->guest);
     if (p->state == GREETING) p->door->stranger_count--;
     p->state = ENDING;
     p->end_why = why;
@@ -125,14 +130,10 @@ static void refuse(struct tb_door_peer *p, enum tb_status why, const char *what)
     end(p, why);
 }
 
-static void on_closed(struct tb_chan *c, void *user, enum tb_status why)
+/* Nothing of the peer's touches the export any more. */
+static void leave(struct tb_door_peer *p)
 {
-    (void)c, (void)why;
-    struct tb_door_peer *p = user;
     struct tb_fabric *f = p->door->fabric;
-    if (p->state == GREETING) p->door->stranger_count--;
-    p->door->peer_count--;
-    tb_pace_gate_leave(&f->out, &p->pace);
     LIST_REMOVE(p, link);
     if (p->export != NULL) {
         pthread_mutex_lock(&f->lock);
@@ -142,6 +143,47 @@ static void on_closed(struct tb_chan *c, void *user, enum tb_status why)
     }
     tb_free(p);
 }
+
+static void on_closed(struct tb_chan *c, void *user, enum tb_status why)
+{
+    (void)c, (void)why;
+    struct tb_door_peer *p = user;
+    if (p->state == GREETING) p->door->stranger_count--;
+    p->door->peer_count--;
+    tb_pace_gate_leave(&p->door->fabric->out, &p->pace);
+    p->gone = p->chan_gone = true;
+    if (p->guest != NULL)
+        tb_verbs_guest_end(p->guest); /* on_guest_gone goes on */
+    else
+        leave(p);
+}
+
+/* ---- readers by RDMA ---- */
+
+static void on_attachable(void *user)
+{
+    struct tb_door_peer *p = user;
+    if (!p->gone) tb_chan_want_write(p->chan, true);
+}
+
+/* It disconnected, or asked for what its key does not open: what it still wants goes over the connection. */
+static void on_guest_broken(void *user)
+{
+    tb_verbs_guest_end(((struct tb_door_peer *)user)->guest);
+}
+
+static void on_guest_gone(void *user)
+{
+    struct tb_door_peer *p = user;
+    p->guest = NULL;
+    if (p->chan_gone)
+        leave(p);
+    else
+        on_attachable(p);
+}
+
+static const struct tb_verbs_guest_events guest_events = {
+    .on_attachable = on_attachable, .on_broken = on_guest_broken, .on_gone = on_guest_gone};
 
 /* ---- what goes out ---- */
 
@@ -154,21 +196,67 @@ static void put_answer(struct tb_door_peer *p, const struct tb_hop_answer *answe
     p->out_used += TB_HOP_ANSWER_BYTES;
 }
 
-static void put_buffer(struct tb_door_peer *p)
+static void describe_local(struct tb_door_peer *p, const struct tb_export_buffer *b,
+                           struct tb_hop_answer *answer)
 {
-    const uint32_t index = p->attaches[p->attach_first];
-    p->attach_first = (p->attach_first + 1) % ATTACHES_MAX;
-    p->attach_count--;
-    const struct tb_export_buffer *b = &p->export->buffers[index];
-    struct tb_hop_answer answer = {
-        .type = TB_HOP_ANSWER_BUFFER, .kind = TB_HOP_BUFFER_ADDRESS, .buffer = index, .a = b->count};
-    answer.b = (uint64_t)(uintptr_t)b->bytes;
+    answer->kind = TB_HOP_BUFFER_ADDRESS;
+    answer->b = (uint64_t)(uintptr_t)b->bytes;
     if (b->memfd >= 0) {
-        answer.kind = TB_HOP_BUFFER_MEMFD;
-        answer.b = b->memfd_offset;
+        answer->kind = TB_HOP_BUFFER_MEMFD;
+        answer->b = b->memfd_offset;
         p->memfd_due = b->memfd;
     }
+}
+
+/* What no NIC reaches, or not any more, is read over the connection. TB_AGAIN: it is being registered. */
+static enum tb_status describe_remote(struct tb_door_peer *p, uint32_t index, struct tb_hop_answer *answer)
+{
+    struct tb_verbs_window window = {0};
+    const enum tb_status status =
+        p->guest != NULL ? tb_verbs_guest_window(p->guest, index, &window) : TB_BAD_STATE;
+    answer->kind = status == TB_OK ? TB_HOP_BUFFER_VERBS : TB_HOP_BUFFER_STREAM;
+    answer->b = window.address;
+    answer->bytes = window.key;
+    return status;
+}
+
+/* False: the buffer is not known yet. */
+static bool put_buffer(struct tb_door_peer *p)
+{
+    const uint32_t index = p->attaches[p->attach_first];
+    const struct tb_export_buffer *b = &p->export->buffers[index];
+    struct tb_hop_answer answer = {.type = TB_HOP_ANSWER_BUFFER, .buffer = index, .a = b->count};
+    if (!p->tcp)
+        describe_local(p, b, &answer);
+    else if (describe_remote(p, index, &answer) == TB_AGAIN)
+        return false;
+    p->attach_first = (p->attach_first + 1) % ATTACHES_MAX;
+    p->attach_count--;
     put_answer(p, &answer);
+    return true;
+}
+
+static void put_rails(struct tb_door_peer *p)
+{
+    struct tb_rail rails[TB_RAILS_MAX];
+    struct tb_hop_answer last = {.type = TB_HOP_ANSWER_VERBS};
+    uint16_t port = 0;
+    p->verbs_due = false;
+    if (p->guest != NULL) {
+        last.kind = (uint16_t)tb_verbs_rails(p->door->fabric->verbs, p->export, rails, &port);
+        last.id = *tb_verbs_guest_secret(p->guest);
+    }
+    for (uint32_t i = 0; i < last.kind; i++) {
+        struct tb_hop_answer answer = {
+            .type = TB_HOP_ANSWER_RAIL,
+            .kind = (uint16_t)((rails[i].far ? TB_HOP_RAIL_FAR : 0) | (rails[i].down ? TB_HOP_RAIL_DOWN : 0)),
+            .buffer = rails[i].load,
+            .bytes = port,
+            .a = rails[i].bytes_per_s};
+        memcpy(answer.id.bytes, rails[i].address.bytes, sizeof answer.id.bytes);
+        put_answer(p, &answer);
+    }
+    put_answer(p, &last);
 }
 
 static uint32_t min_u32(uint32_t a, uint32_t b)
@@ -205,10 +293,11 @@ static bool begin_answer(struct tb_door_peer *p)
         memmove(p->pings, p->pings + 1, --p->ping_count * sizeof p->pings[0]);
         return true;
     }
-    if (p->attach_count > 0) {
-        put_buffer(p);
+    if (p->verbs_due) {
+        put_rails(p);
         return true;
     }
+    if (p->attach_count > 0 && put_buffer(p)) return true;
     if (p->run_bytes == 0) return false;
     p->data_left = next_data_bytes(p);
     put_answer(p, &(struct tb_hop_answer){.type = TB_HOP_ANSWER_DATA, .bytes = p->data_left});
@@ -359,7 +448,9 @@ static void greet(struct tb_door_peer *p, const struct tb_hop_request *r)
     p->door->stranger_count--;
     p->state = SERVING;
     p->deadline = TB_TIME_NEVER;
-    struct tb_hop_answer answer = {.type = TB_HOP_ANSWER_WELCOME, .a = (uint64_t)(uintptr_t)p->door->nonce};
+    struct tb_hop_answer answer = {.type = TB_HOP_ANSWER_WELCOME,
+                                   .kind = p->tcp && f->verbs != NULL ? 1 : 0,
+                                   .a = (uint64_t)(uintptr_t)p->door->nonce};
     memcpy(answer.id.bytes, p->door->nonce, sizeof p->door->nonce);
     put_answer(p, &answer);
 }
@@ -388,11 +479,24 @@ static void accept_read(struct tb_door_peer *p, const struct tb_hop_request *r)
 
 static void accept_attach(struct tb_door_peer *p, const struct tb_hop_request *r)
 {
-    if (p->tcp || r->buffer >= p->export->buffer_count || p->attach_count == ATTACHES_MAX) {
+    const bool may = !p->tcp || p->verbs_asked;
+    if (!may || r->buffer >= p->export->buffer_count || p->attach_count == ATTACHES_MAX) {
         refuse(p, TB_PEER_GARBLED, "a buffer that cannot be attached");
         return;
     }
     p->attaches[(p->attach_first + p->attach_count++) % ATTACHES_MAX] = r->buffer;
+}
+
+static void accept_verbs(struct tb_door_peer *p)
+{
+    struct tb_verbs *v = p->door->fabric->verbs;
+    if (!p->tcp || v == NULL || p->verbs_asked) {
+        refuse(p, TB_PEER_GARBLED, "asks for RDMA where there is none, or twice");
+        return;
+    }
+    p->verbs_asked = p->verbs_due = true;
+    if (tb_verbs_guest_open(v, p->export, &guest_events, p, &p->guest) != TB_OK)
+        p->guest = NULL; /* no rails */
 }
 
 static void accept_ping(struct tb_door_peer *p, const struct tb_hop_request *r)
@@ -415,6 +519,8 @@ static void accept_request(struct tb_door_peer *p, const struct tb_hop_request *
         accept_attach(p, r);
     else if (r->type == TB_HOP_REQUEST_PING)
         accept_ping(p, r);
+    else if (r->type == TB_HOP_REQUEST_VERBS)
+        accept_verbs(p);
     else
         refuse(p, TB_PEER_GARBLED, "an unknown request");
 }

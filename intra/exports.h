@@ -9,6 +9,8 @@
 
 #include "intra/fabric.h"
 
+struct tb_verbs_export;
+
 #define TB_TOKEN_LIFE TB_SECONDS(30)
 
 struct tb_grant {
@@ -26,6 +28,8 @@ struct tb_export {
     bool closing; /* no new reader */
     uint32_t readers;
     LIST_HEAD(, tb_grant) grants;
+    struct tb_verbs_export
+        *verbs; /* the loop thread's while there are readers; NULL: no reader came by RDMA */
 };
 
 struct tb_exports {

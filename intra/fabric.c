@@ -14,20 +14,11 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "intra/fabric_inside.h"
+#include "intra/verbs_part.h"
 
-const char *tb_transport_name(enum tb_transport transport)
+const char *tb_fabric_no_verbs(const struct tb_fabric *fabric)
 {
-    switch (transport) {
-    case TB_TRANSPORT_NONE:
-        return "none";
-    case TB_TRANSPORT_SHM:
-        return "shm";
-    case TB_TRANSPORT_TCP:
-        return "tcp";
-    case TB_TRANSPORT_VERBS:
-        return "verbs";
-    }
-    return "unknown";
+    return fabric->no_verbs;
 }
 
 /* ---- the queue ---- */
@@ -275,6 +266,17 @@ static void describe(struct tb_fabric *f, const struct tb_fabric_options *option
     tb_pace_init(&f->out.pace, options->pace_bytes_per_s, tb_clock_now());
 }
 
+/* An emulated NIC is the only one of its fabric: what went by another would not be paced. */
+static void verbs_open(struct tb_fabric *f, const struct tb_fabric_options *options)
+{
+    if (options->no_verbs)
+        f->no_verbs = "switched off";
+    else if (options->pace_bytes_per_s != 0)
+        f->no_verbs = "the NIC is emulated";
+    else
+        f->no_verbs = tb_verbs_open(f, &f->verbs);
+}
+
 enum tb_status tb_fabric_open(const struct tb_fabric_options *options, struct tb_fabric **fabric_out)
 {
     const uint32_t threads = options->threads != 0 ? options->threads : 1;
@@ -288,6 +290,7 @@ enum tb_status tb_fabric_open(const struct tb_fabric_options *options, struct tb
     if (status != TB_OK) goto undo_codecs;
     status = loop_open(f);
     if (status != TB_OK) goto undo_codecs;
+    verbs_open(f, options);
     status = tb_door_open(f, options->tcp_address, &f->door);
     if (status != TB_OK) goto undo_loop;
     status = start_thread(f);
@@ -302,7 +305,9 @@ enum tb_status tb_fabric_open(const struct tb_fabric_options *options, struct tb
 undo_door:
     tb_door_close(f->door);
 undo_loop:
+    tb_verbs_close(f->verbs);
     loop_close(f);
+    tb_verbs_free(f->verbs);
     if (f->door != NULL) tb_door_free(f->door);
 undo_codecs:
     codecs_close(f, threads);
@@ -348,10 +353,14 @@ void tb_fabric_close(struct tb_fabric *f)
     tb_fabric_call(f, begin_end, NULL);
     wait_quiet(f);
     pthread_join(f->thread, NULL);
+    tb_verbs_close(f->verbs);
     loop_close(f);
     tb_door_free(f->door);
-    while (!LIST_EMPTY(&f->exports.all))
+    while (!LIST_EMPTY(&f->exports.all)) {
+        tb_verbs_export_drop(LIST_FIRST(&f->exports.all)->verbs);
         tb_exports_remove(LIST_FIRST(&f->exports.all));
+    }
+    tb_verbs_free(f->verbs);
     codecs_close(f, threads);
     tb_tls_free(f->tls);
     sync_fini(f);
@@ -423,6 +432,9 @@ void tb_export_close(struct tb_fabric *f, uint64_t export_id, uint32_t drain_ms)
     pthread_mutex_lock(&f->lock);
     while (e->readers > 0) /* the door ends each within a second */
         pthread_cond_wait(&f->changed, &f->lock);
+    pthread_mutex_unlock(&f->lock);
+    tb_verbs_export_drop(e->verbs); /* takes a while for many pages; nobody comes in, as it is closing */
+    pthread_mutex_lock(&f->lock);
     tb_exports_remove(e);
     pthread_mutex_unlock(&f->lock);
 }

@@ -18,6 +18,23 @@
 enum tb_transport { TB_TRANSPORT_NONE, TB_TRANSPORT_SHM, TB_TRANSPORT_TCP, TB_TRANSPORT_VERBS };
 const char *tb_transport_name(enum tb_transport transport);
 
+/* Why a hop goes by the transport that it goes by; numbers travel in PROGRESS. */
+enum tb_transport_why {
+    TB_WHY_UNKNOWN,       /* an older worker's, or it has not begun */
+    TB_WHY_ASKED,         /* its owner named the transport */
+    TB_WHY_SAME_HOST,     /* shm */
+    TB_WHY_RDMA,          /* verbs: both ends have it */
+    TB_WHY_NO_RDMA_HERE,  /* tcp: this end has none, or its config says so */
+    TB_WHY_NO_RDMA_THERE, /* tcp: the source has none */
+    TB_WHY_RDMA_FAILED,   /* tcp: no path between the two ends' NICs came up, or all of them rest */
+    TB_WHY_COUNT
+};
+/* "both ends have rdma" and so on. Static storage. */
+const char *tb_transport_why_text(enum tb_transport_why why);
+/* Both in one byte, as PROGRESS has them. */
+uint8_t tb_transport_pack(enum tb_transport transport, enum tb_transport_why why);
+void tb_transport_unpack(uint8_t packed, enum tb_transport *transport_out, enum tb_transport_why *why_out);
+
 struct tb_fabric;
 
 struct tb_fabric_options {
@@ -26,12 +43,16 @@ struct tb_fabric_options {
     bool trusted;              /* tcp in clear: the config trusts the site's network; the log says so */
     uint64_t pace_bytes_per_s; /* an emulated NIC: at most this in and this out by tcp; 0: none */
     uint32_t threads;          /* for shm copies and digests; 0: 1 */
+    bool no_verbs;             /* RDMA is neither used nor offered; it is not encrypted */
 };
 
 TB_MUST_USE enum tb_status tb_fabric_open(const struct tb_fabric_options *options,
                                           struct tb_fabric **fabric_out);
 /* Ends and frees every hop that its owner has not closed (it is not to be used after), joins the thread. Exports must have been closed or are cut off here. */
 void tb_fabric_close(struct tb_fabric *fabric);
+
+/* NULL when it has RDMA; else a sentence that says why not. Static storage. A fabric whose NIC is emulated has none. */
+const char *tb_fabric_no_verbs(const struct tb_fabric *fabric);
 
 /* Where a door listens; travels in HELLO and in PLAN. */
 struct tb_fabric_endpoint {
@@ -51,6 +72,13 @@ struct tb_export_buffer {
     uint64_t count;
     int memfd; /* >= 0: shm readers get this descriptor, read-only, and map [memfd_offset, + count); -1: process_vm_readv */
     uint64_t memfd_offset;
+    const struct tb_export_device *device; /* NULL: host memory; must stay like the memory */
+};
+/* Memory of a device whose copy in host memory is `bytes`: NICs that can read the device itself, by its dma-buf; all other
+ * readers, and NICs that cannot, read the copy. */
+struct tb_export_device {
+    int dmabuf;
+    uint64_t offset;
 };
 
 /* Where one shard's packed bytes and held bitmap stand in an export's buffers. Pure data; encode/decode in source.h. */
@@ -110,6 +138,7 @@ struct tb_hop_event {
     enum tb_hop_event_kind kind;
     enum tb_status why;          /* LOST: the reason; the hop does nothing more: close it */
     enum tb_transport transport; /* OPENED */
+    enum tb_transport_why why_transport;
     uint32_t shard,
         chunk; /* CHUNK_BAD: digest did not match although the hop was still open after the READ; read once more before saying so: `twice` */
     bool twice;
@@ -120,7 +149,8 @@ struct tb_hop_options {
     uint64_t export_id;
     struct tb_id token;
     struct tb_fabric_endpoint from;
-    enum tb_transport transport; /* NONE: shm if the host names are equal and it can be had, else tcp */
+    enum tb_transport
+        transport; /* NONE: shm if the host names are equal and it can be had, else verbs, else tcp */
     const struct tb_source_shard *source; /* copied */
     uint32_t source_count;
     const struct tb_hop_place *places; /* copied; those whose shard the source has are read */
@@ -142,6 +172,7 @@ struct tb_hop_stats {
     uint32_t chunks_landed;
     uint32_t in_flight;
     enum tb_transport transport;
+    enum tb_transport_why why;
     tb_time_ns open_at, last_at;
 };
 /* Closes it, and says what it came to: a chunk is held a moment before it is counted, so only then is the count whole. */

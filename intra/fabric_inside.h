@@ -35,6 +35,7 @@ struct tb_pace_gate {
 
 struct tb_door;
 struct tb_door_peer;
+struct tb_verbs;
 
 struct tb_fabric {
     struct tb_name host;
@@ -51,6 +52,8 @@ struct tb_fabric {
     struct tb_codec **codecs; /* one a pool thread */
     struct tb_pace_gate in, out;
     struct tb_door *door;
+    struct tb_verbs *verbs; /* NULL: none, as no_verbs says */
+    const char *no_verbs;
     LIST_HEAD(, tb_hop) hops;
     bool ending;
 

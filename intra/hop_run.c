@@ -49,7 +49,8 @@ struct tb_hop {
     struct tb_hop_shard *shards;
     struct hop_snapshot *snapshots; /* one a shard */
     const struct tb_source_shard **sources;
-    uint64_t *words; /* of all bitmaps */
+    const struct tb_place **targets; /* as many */
+    uint64_t *words;                 /* of all bitmaps */
     struct tb_hop_state state;
     struct hop_slot slots[TB_HOP_CHUNKS_MAX];
     uint64_t failed_order;
@@ -57,6 +58,7 @@ struct tb_hop {
     uint32_t snapshots_owed;
 
     enum tb_transport transport;
+    enum tb_transport_why why;
     struct tb_upstream *upstream;
     struct tb_upstream_events events;
     bool opened, whole_told, round_running;
@@ -94,6 +96,7 @@ static void hop_free(struct tb_hop *hop)
     tb_free(hop->shards);
     tb_free(hop->snapshots);
     tb_free(hop->sources);
+    tb_free(hop->targets);
     tb_free(hop->source_memory);
     tb_free(hop);
 }
@@ -390,17 +393,26 @@ tb_time_ns tb_hop_poll(struct tb_hop *hop, tb_time_ns now)
 
 /* ---- what the transport says ---- */
 
+static enum tb_transport_why why_of(const struct tb_hop *hop)
+{
+    return hop->options.transport != TB_TRANSPORT_NONE ? TB_WHY_ASKED : hop->upstream->why;
+}
+
 static void on_open(void *user)
 {
     struct tb_hop *hop = user;
     if (hop->ending) return;
     hop->opened = true;
+    hop->transport = hop->upstream->transport;
+    hop->why = why_of(hop);
     const tb_time_ns now = tb_clock_now();
     pthread_mutex_lock(&hop->fabric->lock);
     hop->stats.transport = hop->transport;
+    hop->stats.why = hop->why;
     hop->stats.open_at = hop->stats.last_at = now;
     pthread_mutex_unlock(&hop->fabric->lock);
-    tell(hop, (struct tb_hop_event){.kind = TB_HOP_OPENED, .transport = hop->transport});
+    tell(hop, (struct tb_hop_event){
+                  .kind = TB_HOP_OPENED, .transport = hop->transport, .why_transport = hop->why});
     pump(hop);
     if (!hop->ending) tb_fabric_wake_at(hop->fabric, now);
 }
@@ -459,6 +471,11 @@ static void on_lost(void *user, enum tb_status why)
     hop->upstream->ops->close(hop->upstream);
 }
 
+static enum tb_transport over_the_network(const struct tb_hop *hop)
+{
+    return hop->fabric->verbs != NULL ? TB_TRANSPORT_VERBS : TB_TRANSPORT_TCP;
+}
+
 static void dial(struct tb_hop *hop, enum tb_transport transport);
 
 static void on_closed(void *user)
@@ -469,20 +486,23 @@ static void on_closed(void *user)
     if (hop->ending)
         set_ended(hop);
     else
-        dial(hop, TB_TRANSPORT_TCP);
+        dial(hop, over_the_network(hop));
 }
 
 /* ---- beginning ---- */
 
 static void dial(struct tb_hop *hop, enum tb_transport transport)
 {
-    const struct tb_transport_ops *ops =
-        transport == TB_TRANSPORT_SHM ? &tb_transport_shm : &tb_transport_tcp;
+    static const struct tb_transport_ops *const all[] = {[TB_TRANSPORT_SHM] = &tb_transport_shm,
+                                                         [TB_TRANSPORT_TCP] = &tb_transport_tcp,
+                                                         [TB_TRANSPORT_VERBS] = &tb_transport_verbs};
+    const struct tb_transport_ops *ops = all[transport];
     hop->transport = transport;
     const struct tb_upstream_options options = {.fabric = hop->fabric,
                                                 .hop = &hop->options,
                                                 .sources = hop->sources,
                                                 .source_count = hop->state.shard_count,
+                                                .places = hop->targets,
                                                 .idle_ms = hop->options.idle_ms,
                                                 .events = &hop->events,
                                                 .user = hop};
@@ -498,7 +518,7 @@ static enum tb_transport choose(const struct tb_hop *hop)
     const struct tb_fabric_endpoint *from = &hop->options.from;
     if (hop->options.transport != TB_TRANSPORT_NONE) return hop->options.transport;
     const bool same_host = tb_name_equal(&hop->fabric->host, &from->host) && from->shm_door[0] != '\0';
-    return same_host ? TB_TRANSPORT_SHM : TB_TRANSPORT_TCP;
+    return same_host ? TB_TRANSPORT_SHM : over_the_network(hop);
 }
 
 static void start_run(struct tb_fabric_job *job)
@@ -555,6 +575,7 @@ static enum tb_status match_places(struct tb_hop *hop)
         if (tb_source_check(source, o->places[i].place->manifest) != TB_OK)
             hop->source_status = TB_PEER_GARBLED;
         hop->shards[n] = (struct tb_hop_shard){.source = source, .place = o->places[i].place};
+        hop->targets[n] = o->places[i].place;
         hop->sources[n++] = source;
         const uint32_t chunks = o->places[i].place->manifest->chunk_count;
         words += tb_hop_shard_words(chunks) + TB_BITMAP_WORDS(chunks);
@@ -578,7 +599,9 @@ static enum tb_status hop_build(struct tb_hop *hop, const struct tb_hop_options 
     hop->shards = tb_calloc(options->place_count, sizeof *hop->shards);
     hop->snapshots = tb_calloc(options->place_count, sizeof *hop->snapshots);
     hop->sources = tb_calloc(options->place_count, sizeof *hop->sources);
-    if (hop->shards == NULL || hop->snapshots == NULL || hop->sources == NULL) return TB_SITE_NOMEM;
+    hop->targets = tb_calloc(options->place_count, sizeof *hop->targets);
+    if (hop->shards == NULL || hop->snapshots == NULL || hop->sources == NULL || hop->targets == NULL)
+        return TB_SITE_NOMEM;
     enum tb_status status = copy_source(hop);
     if (status == TB_OK) status = match_places(hop);
     hop->options.places = NULL; /* the caller's; the shards have what is needed */
@@ -590,7 +613,7 @@ enum tb_status tb_hop_open(struct tb_fabric *fabric, const struct tb_hop_options
 {
     if (options->place_count == 0 || options->source_count == 0 || options->fn == NULL)
         return TB_BAD_ARGUMENT;
-    if (options->transport > TB_TRANSPORT_TCP) return TB_BAD_ARGUMENT;
+    if (options->transport > TB_TRANSPORT_VERBS) return TB_BAD_ARGUMENT;
     struct tb_hop *hop = tb_calloc(1, sizeof *hop);
     if (hop == NULL) return TB_SITE_NOMEM;
     hop->fabric = fabric;

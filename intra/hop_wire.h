@@ -3,9 +3,10 @@
  * The reader sends REQUESTs, all of one size; the door sends ANSWERs, all of one size. First comes HELLO,
  * answered by WELCOME (or END). Then READs are answered in their order by one sequence of bytes: each DATA
  * answer is followed by `bytes` bytes that continue it, whatever READs they belong to; so the door may end a
- * hop between two DATA answers. PING is answered by PONG, in order with the data. Shm only: ATTACH is
- * answered by BUFFER, after whose kind MEMFD one byte with one descriptor follows. END is the door's last
- * word. */
+ * hop between two DATA answers. PING is answered by PONG, in order with the data. Shm, and over tcp after VERBS:
+ * ATTACH is answered by BUFFER, after whose kind MEMFD one byte with one descriptor follows. Where WELCOME says that
+ * there is RDMA, VERBS is answered by a RAIL for each address of the owner's NICs, and VERBS with a secret that
+ * lets the reader connect one queue pair. END is the door's last word. */
 #ifndef TB_INTRA_HOP_WIRE_H
 #define TB_INTRA_HOP_WIRE_H
 
@@ -24,7 +25,8 @@ enum tb_hop_request_type {
     TB_HOP_REQUEST_HELLO = 1, /* buffer: the version; a: the magic; bytes: 0; token, and export_id in b */
     TB_HOP_REQUEST_READ,      /* buffer, a: offset, bytes; flags: TB_HOP_READ_WORDS */
     TB_HOP_REQUEST_ATTACH,    /* buffer */
-    TB_HOP_REQUEST_PING
+    TB_HOP_REQUEST_PING,
+    TB_HOP_REQUEST_VERBS /* by which NICs? At most once */
 };
 #define TB_HOP_READ_WORDS 1u
 
@@ -35,14 +37,24 @@ TB_MESSAGE(tb_hop_request, TB_HOP_REQUEST_FIELDS)
 
 enum tb_hop_answer_type {
     TB_HOP_ANSWER_WELCOME =
-        1, /* a: where 16 bytes stand in the door's process that equal `id`: the probe of process_vm_readv */
-    TB_HOP_ANSWER_DATA,   /* bytes: of data behind this */
-    TB_HOP_ANSWER_BUFFER, /* buffer, kind; a: its bytes; b: offset in the descriptor, or address */
+        1, /* a: where 16 bytes stand in the door's process that equal `id`: the probe of process_vm_readv; kind: 1 if
+              there is RDMA */
+    TB_HOP_ANSWER_DATA, /* bytes: of data behind this */
+    TB_HOP_ANSWER_BUFFER, /* buffer, kind; a: its bytes; b: offset in the descriptor, or address; bytes: VERBS: its key */
     TB_HOP_ANSWER_PONG,
-    TB_HOP_ANSWER_END /* bytes: the status, negated; nothing follows, and the export's memory is out of bounds
-                       */
+    TB_HOP_ANSWER_END, /* bytes: the status, negated; nothing follows, and the export's memory is out of bounds */
+    TB_HOP_ANSWER_RAIL, /* id: an IPv6 address, or ::ffff:IPv4; bytes: its port; a: bytes/s; buffer: hops on it; kind:
+                           TB_HOP_RAIL_* */
+    TB_HOP_ANSWER_VERBS /* id: the secret; kind: how many RAILs came before */
 };
-enum tb_hop_buffer_kind { TB_HOP_BUFFER_STREAM, TB_HOP_BUFFER_MEMFD, TB_HOP_BUFFER_ADDRESS };
+enum tb_hop_buffer_kind {
+    TB_HOP_BUFFER_STREAM,
+    TB_HOP_BUFFER_MEMFD,
+    TB_HOP_BUFFER_ADDRESS,
+    TB_HOP_BUFFER_VERBS
+};
+#define TB_HOP_RAIL_FAR  1u
+#define TB_HOP_RAIL_DOWN 2u
 
 #define TB_HOP_ANSWER_FIELDS(F)                                                                              \
     F(u16, type) F(u16, kind) F(u32, buffer) F(u32, bytes) F(u32, zero) F(u64, a) F(u64, b) F(id, id)

@@ -11,9 +11,9 @@
 #define PING_CONFIRM   1u
 #define PING_KEEPALIVE 2u
 
-/* Unsent requests are unanswered ones, and those are bounded: HELLO, READs, ATTACHes, confirms, one
- * keepalive. */
-_Static_assert(1 + CONFIRMS_MAX + 1 <= 64, "out has room for every request that may be unanswered");
+/* Unsent requests are unanswered ones, and those are bounded: HELLO, READs, ATTACHes, confirms, one keepalive, one
+ * VERBS. */
+_Static_assert(1 + CONFIRMS_MAX + 1 + 1 <= 64, "out has room for every request that may be unanswered");
 
 struct tb_source_run tb_read_run(const struct tb_read *read, uint32_t done)
 {
@@ -117,6 +117,12 @@ bool tb_pipe_attach(struct tb_pipe *s, uint32_t buffer)
     return true;
 }
 
+void tb_pipe_ask_verbs(struct tb_pipe *s)
+{
+    s->verbs_owed = true;
+    put(s, &(struct tb_hop_request){.type = TB_HOP_REQUEST_VERBS});
+}
+
 tb_time_ns tb_pipe_poll(struct tb_pipe *s, tb_time_ns now)
 {
     if (s->lost || s->closing) return TB_TIME_NEVER;
@@ -199,7 +205,8 @@ static bool pong(struct tb_pipe *s, uint64_t kind)
 
 static bool buffer(struct tb_pipe *s, const struct tb_hop_answer *answer)
 {
-    if (s->attaches_owed == 0 || answer->kind > TB_HOP_BUFFER_ADDRESS) return false;
+    const uint32_t kind_max = s->ops->on_verbs != NULL ? TB_HOP_BUFFER_VERBS : TB_HOP_BUFFER_ADDRESS;
+    if (s->attaches_owed == 0 || answer->kind > kind_max) return false;
     if (answer->kind == TB_HOP_BUFFER_MEMFD) {
         s->fd_due = true;
         s->buffer = *answer;
@@ -218,6 +225,14 @@ static bool welcome(struct tb_pipe *s, const struct tb_hop_answer *answer)
     return true;
 }
 
+static bool verbs(struct tb_pipe *s, const struct tb_hop_answer *answer)
+{
+    if (!s->verbs_owed) return false;
+    s->verbs_owed = answer->type != TB_HOP_ANSWER_VERBS;
+    s->ops->on_verbs(s->user, answer);
+    return true;
+}
+
 /* False: the door broke the protocol. */
 static bool handle(struct tb_pipe *s, const struct tb_hop_answer *answer)
 {
@@ -229,6 +244,7 @@ static bool handle(struct tb_pipe *s, const struct tb_hop_answer *answer)
     if (!s->welcomed) return false;
     if (answer->type == TB_HOP_ANSWER_PONG) return pong(s, answer->a);
     if (answer->type == TB_HOP_ANSWER_BUFFER) return buffer(s, answer);
+    if (answer->type == TB_HOP_ANSWER_RAIL || answer->type == TB_HOP_ANSWER_VERBS) return verbs(s, answer);
     if (answer->type != TB_HOP_ANSWER_DATA) return false;
     if (answer->bytes == 0 || answer->bytes > TB_HOP_DATA_BYTES_MAX || answer->bytes > s->bytes_owed)
         return false;

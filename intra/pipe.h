@@ -16,6 +16,8 @@ struct tb_pipe_ops {
     void (*on_welcome)(void *user, const struct tb_hop_answer *answer);
     /* fd >= 0 becomes the callee's. */
     void (*on_buffer)(void *user, const struct tb_hop_answer *answer, int fd);
+    /* RAIL and VERBS, after tb_pipe_ask_verbs; NULL: it never asks. */
+    void (*on_verbs)(void *user, const struct tb_hop_answer *answer);
     /* After close: the memory of the stream is the callee's again. The hop's on_closed comes right after. */
     void (*on_finished)(void *user);
 };
@@ -43,6 +45,7 @@ struct tb_pipe {
     uint32_t confirms_owed;
     bool ping_owed;
     uint32_t attaches_owed;
+    bool verbs_owed;
 
     uint8_t head[TB_HOP_ANSWER_BYTES];
     uint32_t head_used;
@@ -63,12 +66,15 @@ struct tb_pipe_options {
     struct tb_tls *tls; /* NULL: clear */
     bool paced;
 };
+/* Where a tcp door listens. TB_BAD_ARGUMENT: nowhere. In transport_tcp.c. */
+enum tb_status tb_pipe_tcp_address(const char *text, struct tb_address *address_out);
 /* Dials and greets. Errors at once mean no event. */
 enum tb_status tb_pipe_open(struct tb_pipe *s, const struct tb_pipe_options *options);
 void tb_pipe_read(struct tb_pipe *s, struct tb_read *read);
 void tb_pipe_confirm(struct tb_pipe *s);
 /* False: too many are unanswered. */
 bool tb_pipe_attach(struct tb_pipe *s, uint32_t buffer);
+void tb_pipe_ask_verbs(struct tb_pipe *s); /* once */
 tb_time_ns tb_pipe_poll(struct tb_pipe *s, tb_time_ns now);
 /* ops->on_finished and events->on_closed follow, outside of this call. */
 void tb_pipe_close(struct tb_pipe *s);

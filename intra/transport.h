@@ -1,5 +1,5 @@
-/* transport.h - what a way to move bytes inside a site must do for a hop. `tcp` and `shm` implement it;
- * `verbs` will.
+/* transport.h - what a way to move bytes inside a site must do for a hop. `tcp`, `shm` and, where it is built, `verbs`
+ * implement it.
  *
  * An upstream is the reader's end of one hop by one transport. The unit is a READ: bytes of the source's
  * export into memory of ours. A hop has many READs in flight; a transport with its own engine completes them
@@ -53,6 +53,7 @@ struct tb_upstream_options {
     const struct tb_source_shard *const
         *sources; /* what the hop will read: for transports that prepare their buffers; likewise borrowed */
     uint32_t source_count;
+    const struct tb_place *const *places; /* one a source: where most READs go */
     uint32_t idle_ms;
     const struct tb_upstream_events *events;
     void *user;
@@ -79,9 +80,17 @@ struct tb_transport_ops {
 
 struct tb_upstream {
     const struct tb_transport_ops *ops;
+    enum tb_transport transport; /* by on_open at the latest: what it came to */
+    enum tb_transport_why why;
 };
+
+/* The buffers that the sources name, ascending, each once; the caller frees the list. TB_SITE_NOMEM. */
+TB_MUST_USE enum tb_status tb_source_buffers(const struct tb_source_shard *const *sources,
+                                             uint32_t source_count, uint32_t **buffers_out,
+                                             uint32_t *count_out);
 
 extern const struct tb_transport_ops tb_transport_tcp;
 extern const struct tb_transport_ops tb_transport_shm;
+extern const struct tb_transport_ops tb_transport_verbs; /* may degrade to a stream, as tcp is one */
 
 #endif

@@ -39,51 +39,24 @@ struct shm_upstream {
 
 /* ---- which buffers ---- */
 
-static void note(struct attached *list, uint32_t *count, uint32_t buffer)
-{
-    if (*count > 0 && list[*count - 1].buffer == buffer)
-        return; /* most tables name one buffer over and over */
-    list[(*count)++] = (struct attached){.buffer = buffer, .kind = TB_HOP_BUFFER_STREAM};
-}
-
 static int by_buffer(const void *a, const void *b)
 {
     const uint32_t x = ((const struct attached *)a)->buffer, y = ((const struct attached *)b)->buffer;
     return x < y ? -1 : x > y;
 }
 
-static uint32_t sort_unique(struct attached *list, uint32_t count)
-{
-    uint32_t kept = 0;
-    qsort(list, count, sizeof *list, by_buffer);
-    for (uint32_t i = 0; i < count; i++)
-        if (kept == 0 || list[kept - 1].buffer != list[i].buffer) list[kept++] = list[i];
-    return kept < BUFFERS_MAX ? kept : BUFFERS_MAX;
-}
-
-static uint32_t note_source(struct attached *list, uint32_t count, const struct tb_source_shard *s)
-{
-    if (s->held_buffer != TB_SOURCE_ALL_HELD) note(list, &count, s->held_buffer);
-    note(list, &count, s->packed_buffer);
-    for (uint32_t t = 0; t < s->tensor_count; t++)
-        note(list, &count, s->tensors[t].buffer);
-    for (uint32_t k = 0; k < s->object_count; k++)
-        if (s->objects[k].codec != 0) note(list, &count, s->objects[k].buffer);
-    return count;
-}
-
 static enum tb_status list_buffers(struct shm_upstream *u, const struct tb_upstream_options *options)
 {
-    uint64_t cap = 0;
-    for (uint32_t i = 0; i < options->source_count; i++)
-        cap += 2u + (uint64_t)options->sources[i]->tensor_count + options->sources[i]->object_count;
-    u->buffers = tb_calloc(cap, sizeof *u->buffers);
-    if (u->buffers == NULL) return TB_SITE_NOMEM;
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < options->source_count; i++)
-        count = note_source(u->buffers, count, options->sources[i]);
-    u->count = sort_unique(u->buffers, count);
-    return TB_OK;
+    uint32_t *list = NULL;
+    const enum tb_status status =
+        tb_source_buffers(options->sources, options->source_count, &list, &u->count);
+    if (status != TB_OK) return status;
+    if (u->count > BUFFERS_MAX) u->count = BUFFERS_MAX;
+    u->buffers = tb_calloc(u->count, sizeof *u->buffers);
+    for (uint32_t i = 0; u->buffers != NULL && i < u->count; i++)
+        u->buffers[i] = (struct attached){.buffer = list[i], .kind = TB_HOP_BUFFER_STREAM};
+    tb_free(list);
+    return u->buffers != NULL ? TB_OK : TB_SITE_NOMEM;
 }
 
 /* ---- attaching ---- */
@@ -226,7 +199,7 @@ static enum tb_status shm_copy(const struct tb_upstream *upstream, const struct 
 
 static void shm_free(struct shm_upstream *u)
 {
-    for (uint32_t i = 0; i < u->count; i++)
+    for (uint32_t i = 0; u->buffers != NULL && i < u->count; i++)
         tb_shared_view_close(&u->buffers[i].view);
     tb_free(u->buffers);
     tb_free(u);
@@ -257,7 +230,7 @@ static enum tb_status shm_open_upstream(const struct tb_upstream_options *option
     if (door_address(options->hop->from.shm_door, &to) != TB_OK) return TB_BAD_ARGUMENT;
     struct shm_upstream *u = tb_calloc(1, sizeof *u);
     if (u == NULL) return TB_SITE_NOMEM;
-    u->base.ops = &tb_transport_shm;
+    u->base = (struct tb_upstream){&tb_transport_shm, TB_TRANSPORT_SHM, TB_WHY_SAME_HOST};
     enum tb_status status = list_buffers(u, options);
     if (status != TB_OK) goto undo;
     const struct tb_pipe_options stream = {.upstream = options, .ops = &stream_ops, .user = u, .to = to};

@@ -28,7 +28,7 @@ static void on_finished(void *user)
 static const struct tb_pipe_ops stream_ops = {
     .on_welcome = on_welcome, .on_buffer = on_buffer, .on_finished = on_finished};
 
-static enum tb_status tcp_address(const char *text, struct tb_address *address_out)
+enum tb_status tb_pipe_tcp_address(const char *text, struct tb_address *address_out)
 {
     struct tb_endpoint endpoint;
     const enum tb_status status = tb_endpoint_parse(text, &endpoint);
@@ -40,10 +40,10 @@ static enum tb_status tcp_open(const struct tb_upstream_options *options, struct
 {
     const struct tb_fabric_endpoint *from = &options->hop->from;
     struct tb_address to;
-    if (tcp_address(from->tcp, &to) != TB_OK) return TB_BAD_ARGUMENT;
+    if (tb_pipe_tcp_address(from->tcp, &to) != TB_OK) return TB_BAD_ARGUMENT;
     struct tcp_upstream *u = tb_calloc(1, sizeof *u);
     if (u == NULL) return TB_SITE_NOMEM;
-    u->base.ops = &tb_transport_tcp;
+    u->base = (struct tb_upstream){&tb_transport_tcp, TB_TRANSPORT_TCP, TB_WHY_NO_RDMA_HERE};
     const struct tb_pipe_options stream = {.upstream = options,
                                            .ops = &stream_ops,
                                            .user = u,

@@ -175,6 +175,28 @@ static void print_sessions(const json_t *sessions)
     }
 }
 
+static void print_hops(const json_t *hops)
+{
+    for (size_t i = 0; i < json_array_size(hops); i++) {
+        const json_t *h = json_array_get(hops, i);
+        char version[64];
+        (void)snprintf(version, sizeof version, "%" PRIu64 ":%" PRIu64, count_of(h, "run"),
+                       count_of(h, "number"));
+        (void)printf("hop      %-16s from %-16s %s %s  %s (%s)  %s/s\n", text_of(h, "reader").text,
+                     text_of(h, "source").text, text_of(h, "model").text, version,
+                     text_of(h, "transport").text, text_of(h, "transport_why").text,
+                     bytes_of(h, "bytes_per_s").text);
+    }
+}
+
+static void print_fabric(const json_t *fabric)
+{
+    if (json_is_true(json_object_get(fabric, "verbs")))
+        (void)printf("fabric   shm, verbs (not encrypted), tcp\n");
+    else if (fabric != NULL)
+        (void)printf("fabric   shm, tcp  no verbs: %s\n", text_of(fabric, "why_not").text);
+}
+
 static void print_status(const struct tb_cli_call *call, const json_t *r)
 {
     (void)call;
@@ -189,6 +211,8 @@ static void print_status(const struct tb_cli_call *call, const json_t *r)
     print_links(json_object_get(r, "links"));
     print_models(json_object_get(r, "models"));
     print_sessions(json_object_get(r, "sessions"));
+    print_fabric(json_object_get(r, "fabric"));
+    print_hops(json_object_get(r, "hops"));
 }
 
 enum tb_cli_exit tb_cli_status(const struct tb_cli_call *call)

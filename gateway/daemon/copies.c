@@ -49,9 +49,10 @@ static enum tb_status source_build(struct tb_copy *copy, struct tb_export_buffer
     for (uint32_t s = 0; s < copy->key.shard_count; s++) {
         const struct tb_place *p = tb_arena_place(copy->region, s);
         const uint32_t chunks = p->manifest->chunk_count;
-        buffers[2 * s] =
-            (struct tb_export_buffer){p->held, TB_BITMAP_WORDS(chunks) * sizeof(uint64_t), -1, 0};
-        buffers[2 * s + 1] = (struct tb_export_buffer){p->bytes, p->manifest->bytes, -1, 0};
+        buffers[2 * s] = (struct tb_export_buffer){
+            .bytes = p->held, .count = TB_BITMAP_WORDS(chunks) * sizeof(uint64_t), .memfd = -1};
+        buffers[2 * s + 1] =
+            (struct tb_export_buffer){.bytes = p->bytes, .count = p->manifest->bytes, .memfd = -1};
         shards[s] = (struct tb_source_shard){.shard = s, .held_buffer = 2 * s, .packed_buffer = 2 * s + 1};
     }
     copy->source_bytes = (uint32_t)tb_source_encoded_bytes(shards, copy->key.shard_count);

@@ -280,7 +280,8 @@ static enum tb_status fabric_open(struct tb_daemon *d)
                                               .tcp_address = c->fabric_listen,
                                               .trusted = c->fabric_trusted,
                                               .pace_bytes_per_s = c->fabric_pace,
-                                              .threads = c->fabric_threads};
+                                              .threads = c->fabric_threads,
+                                              .no_verbs = !c->fabric_verbs};
     const enum tb_status status = tb_fabric_open(&options, &d->fabric);
     if (status != TB_OK) return failed("fabric", tb_status_text(status), "set fabric.listen");
     tb_fabric_endpoint(d->fabric, &d->endpoint);

@@ -6,6 +6,8 @@
 #include "base/fault.h"
 #include "tombolo/version.h"
 
+#define HOPS_MAX 1024u /* of one answer */
+
 /* An answer that lacks a field for want of memory is none (P10). The main loop's alone. */
 static bool lacking;
 
@@ -35,6 +37,15 @@ static void set_text(json_t *o, const char *key, const char *text)
 {
     json_t *v = json_string(text); /* NULL for text that is not UTF-8 */
     put(o, key, v != NULL ? v : json_string("?"));
+}
+
+static void set_transport(json_t *o, uint8_t packed)
+{
+    enum tb_transport transport;
+    enum tb_transport_why why;
+    tb_transport_unpack(packed, &transport, &why);
+    set_text(o, "transport", tb_transport_name(transport));
+    set_text(o, "transport_why", tb_transport_why_text(why));
 }
 
 static double seconds(tb_time_ns ns)
@@ -189,6 +200,70 @@ static json_t *counters_json(const struct tb_daemon *d)
     return o;
 }
 
+/* ---- hops: the chains as they are ---- */
+
+static json_t *hop_row(const struct tb_version_key *key, const char *reader, const char *source)
+{
+    json_t *o = json_object();
+    set_text(o, "model", key->model.text);
+    set_u64(o, "run", key->run_order);
+    set_u64(o, "number", key->number);
+    set_text(o, "reader", reader);
+    set_text(o, "source", source);
+    return o;
+}
+
+/* What this gateway reads of its ranks. */
+static void landing_hops(struct tb_daemon *d, json_t *list)
+{
+    for (const struct tb_copy *copy = d->copies; copy != NULL; copy = copy->next) {
+        for (const struct tb_copy_hop *h = copy->hops; h != NULL; h = h->next) {
+            const struct tb_worker_session *s = tb_session_find(d, &h->session);
+            struct tb_hop_stats stats;
+            if (h->hop == NULL || json_array_size(list) >= HOPS_MAX) continue;
+            tb_hop_stats(h->hop, &stats);
+            const double time = seconds(tb_time_since(stats.open_at, stats.last_at));
+            json_t *o = hop_row(&copy->key, d->gateway.text, s != NULL ? s->name.text : "");
+            set_transport(o, tb_transport_pack(stats.transport, stats.why));
+            set_u64(o, "bytes_per_s", time > 0.001 ? (uint64_t)((double)stats.bytes_read / time) : 0);
+            append(list, o);
+        }
+    }
+}
+
+/* What workers read, as they said last. */
+static void worker_hops(struct tb_daemon *d, json_t *list)
+{
+    uint32_t cursor = 0;
+    struct tb_catalog_reference_view r;
+    struct tb_catalog_version_view v;
+    while (json_array_size(list) < HOPS_MAX && tb_catalog_reference_at(d->catalog, &cursor, &r)) {
+        if (r.kind != TB_REFERENCE_WORKER || r.plan == 0 || r.whole) continue;
+        if (!tb_catalog_version_get(d->catalog, &r.uid, &v)) continue;
+        json_t *o = hop_row(&v.key, r.name.text, r.from_gateway ? d->gateway.text : r.upstream_name.text);
+        set_transport(o, r.transport);
+        set_u64(o, "bytes_per_s", r.bytes_per_s);
+        append(list, o);
+    }
+}
+
+static json_t *hops_json(struct tb_daemon *d)
+{
+    json_t *list = json_array();
+    landing_hops(d, list);
+    worker_hops(d, list);
+    return list;
+}
+
+static json_t *fabric_json(struct tb_daemon *d)
+{
+    json_t *o = json_object();
+    const char *why = tb_fabric_no_verbs(d->fabric);
+    put(o, "verbs", json_boolean(why == NULL));
+    set_text(o, "why_not", why != NULL ? why : "");
+    return o;
+}
+
 static bool status_fill(struct tb_daemon *d, json_t *o)
 {
     lacking = false;
@@ -210,6 +285,8 @@ static bool status_fill(struct tb_daemon *d, json_t *o)
     put(o, "models", models_json(d));
     set_u64(o, "session_count", d->session_count);
     put(o, "sessions", sessions_json(d));
+    put(o, "fabric", fabric_json(d));
+    put(o, "hops", hops_json(d));
     put(o, "counters", counters_json(d));
     return !lacking;
 }
@@ -253,7 +330,7 @@ static void references_json(struct tb_daemon *d, const struct tb_catalog_version
         set_text(row, "name", r.name.text);
         set_text(row, "host", tb_catalog_session_get(d->catalog, &r.session, &s) ? s.session.host.text : "");
         set_text(row, "upstream", r.plan == 0 ? "" : r.from_gateway ? d->gateway.text : r.upstream_name.text);
-        set_text(row, "transport", tb_transport_name((enum tb_transport)r.transport));
+        set_transport(row, r.transport);
         put(row, "active", json_boolean(r.activated));
         set_u64(row, "bytes_per_s", r.bytes_per_s);
         put(row, "slow", json_boolean(r.slow));

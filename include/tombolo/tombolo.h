@@ -52,6 +52,8 @@ struct tb_session_options {
     uint64_t pace_bytes_per_s;
     uint32_t spot;            /* 1: serves others, but is never counted as the last copy */
     uint32_t open_timeout_ms; /* 0: 10000 */
+    /* 1: no RDMA, neither to read nor to serve. RDMA is not encrypted. Where both ends have it it is used, and tcp else. */
+    uint32_t no_verbs;
 };
 
 /* TB_BAD_ARGUMENT, TB_GATEWAY_AWAY, TB_PEER_DENIED, TB_PEER_IDENTITY, TB_PEER_PROTOCOL, TB_SITE_NOMEM. *session_out is untouched on failure. */

@@ -191,6 +191,7 @@ struct tb_staged_shard {
 struct tb_hop_note {
     bool opened, lost, whole;
     enum tb_transport transport;
+    enum tb_transport_why why_transport;
     enum tb_status why;
     uint32_t bad_count; /* chunks that came wrong twice; more than fit are told again by the next read */
     struct {
@@ -222,6 +223,7 @@ struct tb_staging {
     /* The newest plan, its source span behind it: followed once the places stand. */
     struct tb_session_plan *kept_plan;
     enum tb_transport transport;
+    enum tb_transport_why why_transport;
     uint32_t told_chunks; /* in the last PROGRESS */
     uint64_t told_bytes;
     tb_time_ns told_at;
@@ -325,6 +327,7 @@ struct tb_session {
     char gateway_text[256];
     char fabric_address[64]; /* "" : choose */
     uint64_t pace_bytes_per_s;
+    bool no_verbs;
     uint32_t threads;
 
     /* what the session thread found out */

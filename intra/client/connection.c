@@ -202,7 +202,8 @@ static enum tb_status open_fabric(struct tb_connection *c, bool trusted)
                                               .tcp_address = address,
                                               .trusted = trusted,
                                               .pace_bytes_per_s = s->pace_bytes_per_s,
-                                              .threads = s->threads};
+                                              .threads = s->threads,
+                                              .no_verbs = s->no_verbs};
     struct tb_fabric *fabric;
     const enum tb_status status = tb_fabric_open(&options, &fabric);
     if (status != TB_OK) {

@@ -46,7 +46,7 @@ void tb_staging_progress_notice(struct tb_session *s, struct tb_staging *st)
                                           .whole = st->state == TB_STAGING_WHOLE,
                                           .bytes_per_s =
                                               seconds > 0.001 ? (uint64_t)((double)more / seconds) : 0,
-                                          .transport = (uint8_t)st->transport};
+                                          .transport = tb_transport_pack(st->transport, st->why_transport)};
     tb_session_progress_encode(&m, &notice->payload);
     tb_request_post(s, notice);
     st->told_chunks = held;
@@ -93,6 +93,7 @@ static void hop_said(void *user, struct tb_hop *hop, const struct tb_hop_event *
     case TB_HOP_OPENED:
         note->opened = true;
         note->transport = event->transport;
+        note->why_transport = event->why_transport;
         break;
     case TB_HOP_LOST:
         note->lost = true;
@@ -271,7 +272,10 @@ static void hear_hop(struct tb_session *s, struct tb_staging *st)
     const struct tb_hop_note note = st->note;
     st->note.bad_count = 0;
     pthread_mutex_unlock(&st->note_lock);
-    if (note.opened) st->transport = note.transport;
+    if (note.opened) {
+        st->transport = note.transport;
+        st->why_transport = note.why_transport;
+    }
     for (uint32_t i = 0; i < note.bad_count; i++)
         bad_notice(s, st, note.bad[i].shard, note.bad[i].chunk);
     if (is_whole(st)) {

@@ -11,8 +11,10 @@
 #include "intra/client/client.h"
 #include "tombolo/version.h"
 
-#define OPEN_TIMEOUT_MS  10000u
-#define DRAIN_MS_UNKNOWN 10000u /* until a gateway said what its site drains for */
+#define OPEN_TIMEOUT_MS 10000u
+/* Of a program built before no_verbs was there. */
+#define FIRST_OPTIONS_BYTES offsetof(struct tb_session_options, no_verbs)
+#define DRAIN_MS_UNKNOWN    10000u /* until a gateway said what its site drains for */
 
 const char *tb_library_version(void)
 {
@@ -138,7 +140,7 @@ static int set_names(struct tb_session *s, const struct tb_session_options *o)
 
 static int check_options(const struct tb_session_options *o)
 {
-    if (o == NULL || o->struct_bytes < sizeof *o)
+    if (o == NULL || o->struct_bytes < FIRST_OPTIONS_BYTES)
         return tb_fail(TB_BAD_ARGUMENT, "options.struct_bytes must be sizeof(struct tb_session_options), %zu",
                        sizeof *o);
     if (o->gateway == NULL)
@@ -181,6 +183,7 @@ static int session_new(const struct tb_session_options *o, struct tb_session **s
     s->spot = o->spot != 0;
     s->threads = o->threads;
     s->pace_bytes_per_s = o->pace_bytes_per_s;
+    s->no_verbs = o->struct_bytes >= sizeof *o && o->no_verbs != 0;
     s->down_since = tb_clock_now();
     s->down_why = TB_PEER_UNREACHABLE;
     snprintf(s->gateway_text, sizeof s->gateway_text, "%s", o->gateway);

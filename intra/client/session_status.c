@@ -113,9 +113,9 @@ static void put_hop(struct text *t, const struct tb_staging *st)
     tb_hop_stats(st->hop, &stats);
     const double seconds = (double)tb_time_since(stats.open_at, stats.last_at) / 1e9;
     put(t,
-        ",\"hop\":{\"plan\":%llu,\"transport\":\"%s\",\"bytes_read\":%llu,\"bytes_wasted\":%llu,\"bytes_per_"
-        "s\":%llu}",
-        (unsigned long long)st->plan, tb_transport_name(stats.transport),
+        ",\"hop\":{\"plan\":%llu,\"transport\":\"%s\",\"transport_why\":\"%s\",\"bytes_read\":%llu,"
+        "\"bytes_wasted\":%llu,\"bytes_per_s\":%llu}",
+        (unsigned long long)st->plan, tb_transport_name(stats.transport), tb_transport_why_text(stats.why),
         (unsigned long long)stats.bytes_read, (unsigned long long)stats.bytes_wasted,
         (unsigned long long)(seconds > 0.001 ? (double)stats.bytes_read / seconds : 0));
 }

@@ -27,7 +27,8 @@ static void export_version(struct trainer *t, uint32_t v)
     if (t->exported[v]) return;
     t->exported[v] = true;
     for (uint32_t s = 0; s < made->shard_count; s++)
-        buffers[s] = (struct tb_export_buffer){made->shards[s].bytes, made->shards[s].manifest.bytes, -1, 0};
+        buffers[s] = (struct tb_export_buffer){
+            .bytes = made->shards[s].bytes, .count = made->shards[s].manifest.bytes, .memfd = -1};
     const struct tb_export_options options = {v + 1, buffers, made->shard_count};
     const enum tb_status status = tb_export_open(t->c.fabric, &options);
     TB_ASSERT(status == TB_OK);

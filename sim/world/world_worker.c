@@ -193,8 +193,10 @@ static void prepare(struct worker *k, struct staged *st)
     for (uint32_t s = 0; s < st->key.shard_count; s++) {
         st->bytes[s] = tb_calloc(1, st->manifest[s].bytes);
         st->place[s] = (struct tb_place){&st->manifest[s], st->bytes[s], &st->held[s], &st->claimed[s]};
-        buffers[2 * s] = (struct tb_export_buffer){&st->held[s], sizeof st->held[s], -1, 0};
-        buffers[2 * s + 1] = (struct tb_export_buffer){st->bytes[s], st->manifest[s].bytes, -1, 0};
+        buffers[2 * s] =
+            (struct tb_export_buffer){.bytes = &st->held[s], .count = sizeof st->held[s], .memfd = -1};
+        buffers[2 * s + 1] =
+            (struct tb_export_buffer){.bytes = st->bytes[s], .count = st->manifest[s].bytes, .memfd = -1};
         shards[s] = (struct tb_source_shard){.shard = s, .held_buffer = 2 * s, .packed_buffer = 2 * s + 1};
     }
     struct tb_writer w;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# guest_tests.sh quick|long: all tests labelled vm of that length, inside the VM, in the one boot that vm.boot
+# guest_tests.sh quick|verbs|long: all tests labelled vm of that length, inside the VM, in the one boot that vm.boot
 # or vm.long_boot makes. For each a line `passed|failed|skipped NAME: what`. Programs are taken from
 # TB_BUILD_DIR.
 set -uo pipefail
@@ -83,13 +83,49 @@ iperf3_over_netem() {
     timeout 600 python3 -B "$here/wan_agreement.py" measure netem
 }
 
+# outcome NAME: what a cmocka program printed to $scratch/NAME came to; fails when a test failed or none ran.
+outcome() {
+    grep -aE 'FAILED|assert.failed|LINE' "$scratch/$1" >&2
+    sed -n 's/^\[  PASSED  \] \([0-9]* test\).*/\1s passed/p' "$scratch/$1"
+    grep -q '^\[  PASSED  \] [1-9]' "$scratch/$1" && ! grep -q 'FAILED' "$scratch/$1"
+}
+
+unit() { # NAME ARGUMENTS...: a test program of the build tree
+    local program=$TB_BUILD_DIR/tests/unit/intra/test_intra_$1
+    if [ ! -x "$program" ]; then echo "$program is not built (packages libibverbs-dev, librdmacm-dev)"; return 77; fi
+    timeout 300 "$program" "${@:2}" >"$scratch/$1" 2>&1
+    outcome "$1"
+}
+
+# The one suite over RDMA: both ends on this host, through the device to itself.
+conformance_over_verbs_on_one_host() { unit conformance verbs-; }
+
+# The same tests with the owners on the other host, each in a process of its own.
+conformance_over_verbs_between_two_hosts() {
+    local program=$TB_BUILD_DIR/tests/unit/intra/test_intra_conformance tries
+    if [ ! -x "$program" ]; then echo "$program is not built"; return 77; fi
+    timeout 320 tb-vm-on 2 timeout 310 "$program" --serve 7100 >"$scratch/owners" 2>&1 &
+    for ((tries = 0; tries < 50; tries++)); do # until the owners' host listens
+        if grep -q serving "$scratch/owners"; then break; fi
+        sleep 0.2
+    done
+    TB_TEST_OWNER_AT=$TB_VM_PEER:7100 unit conformance verbs-
+}
+
+what_only_rdma_can_do_wrong() { unit verbs; }
+
+what_changes_between_read_and_digest_over_verbs() { unit between verbs-; }
+
 quick=(ib_read_bw_reads_from_the_other_host ib_read_bw_reads_on_one_host rping_connects_by_rdma_cm
     a_program_of_the_build_tree_finds_the_device openssl_sends_by_kernel_tls netem_delays)
 long=(netem_takes_every_shipped_scenario iperf3_over_netem)
+verbs=(conformance_over_verbs_on_one_host conformance_over_verbs_between_two_hosts what_only_rdma_can_do_wrong
+    what_changes_between_read_and_digest_over_verbs)
 case ${1-} in
+verbs) names=("${verbs[@]}") ;;
 quick) names=("${quick[@]}") ;;
 long) names=("${long[@]}") ;;
-*) echo "usage: guest_tests.sh quick|long" >&2; exit 2 ;;
+*) echo "usage: guest_tests.sh quick|verbs|long" >&2; exit 2 ;;
 esac
 for name in "${names[@]}"; do
     what=$($name 2>"$scratch/err")

@@ -1,10 +1,12 @@
 #include "island.h"
+#include "island_far.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,6 +17,11 @@ void rest_1ms(void)
 {
     const struct timespec ms = {.tv_nsec = 1000000};
     nanosleep(&ms, NULL);
+}
+
+uint32_t slowness(void)
+{
+    return getenv("TB_VM") != NULL ? 5 : 1;
 }
 
 /* ---- cargo ---- */
@@ -70,6 +77,8 @@ void cargo_make(struct cargo *c, uint32_t tensors, uint64_t tensor_bytes)
         c->manifest.digests[k] =
             tb_digest_of(c->bytes + c->manifest.chunks[k].offset, c->manifest.chunks[k].bytes);
     c->manifest.root = tb_manifest_root(&c->manifest);
+    c->tensors = tensors;
+    c->tensor_bytes = tensor_bytes;
     free(layout_memory);
     free(names);
     free(list);
@@ -114,14 +123,31 @@ void hold_check(const struct hold *h, const struct cargo *c)
 
 struct tb_fabric *fabric_make(const struct way *way, uint64_t pace_bytes_per_s)
 {
-    struct tb_fabric_options options = {.tcp_address = "127.0.0.1:0",
-                                        .trusted = way->clear,
-                                        .pace_bytes_per_s = pace_bytes_per_s,
-                                        .threads = 2};
+    /* In sim/vm the door is where another host reaches it. */
+    const char *address = getenv("TB_VM_ADDRESS");
+    char at[64];
+    (void)snprintf(at, sizeof at, "%s:0", address != NULL ? address : "127.0.0.1");
+    struct tb_fabric_options options = {
+        .tcp_address = at, .trusted = way->clear, .pace_bytes_per_s = pace_bytes_per_s, .threads = 2};
     struct tb_fabric *fabric = NULL;
     assert_int_equal(tb_name_set(&options.host, "reef"), TB_OK);
     assert_int_equal(tb_fabric_open(&options, &fabric), TB_OK);
     return fabric;
+}
+
+bool rdma_is_here(void)
+{
+    const struct way any = {.transport = TB_TRANSPORT_TCP, .clear = true};
+    const pid_t child = fork();
+    if (child == 0) {
+        struct tb_fabric *fabric = fabric_make(&any, 0);
+        const char *why = tb_fabric_no_verbs(fabric);
+        if (why != NULL) printf("skipped: the verbs ways: %s\n", why);
+        (void)fflush(stdout);
+        _exit(why == NULL ? 0 : 1);
+    }
+    int code = 1;
+    return child > 0 && waitpid(child, &code, 0) == child && code == 0;
 }
 
 static struct tb_export_buffer owner_memory(struct owner *o, const struct way *way, uint64_t count)
@@ -144,10 +170,24 @@ static struct tb_export_buffer owner_memory(struct owner *o, const struct way *w
     return buffer;
 }
 
+static void open_far(struct owner *o, const struct way *way, const struct cargo *c, uint64_t pace)
+{
+    const struct far_ask ask = {
+        .op = FAR_OPEN, .way = *way, .a = c->tensors, .b = c->tensor_bytes, .c = pace};
+    const struct far_answer answer = far_do(o->far, &ask, NULL);
+    o->endpoint = answer.endpoint;
+    o->shard = answer.shard;
+}
+
 void owner_open(struct owner *o, const struct way *way, const struct cargo *c, uint64_t pace_bytes_per_s)
 {
     memset(o, 0, sizeof *o);
     o->cargo = c;
+    o->far = far_dial(way);
+    if (o->far >= 0) {
+        open_far(o, way, c, pace_bytes_per_s);
+        return;
+    }
     o->fabric = fabric_make(way, pace_bytes_per_s);
     tb_fabric_endpoint(o->fabric, &o->endpoint);
     const uint64_t words = TB_BITMAP_WORDS(c->manifest.chunk_count);
@@ -165,8 +205,17 @@ void owner_open(struct owner *o, const struct way *way, const struct cargo *c, u
     assert_int_equal(tb_export_open(o->fabric, &options), TB_OK);
 }
 
+static int64_t ask_far(struct owner *o, const struct far_ask *ask, const void *payload)
+{
+    return far_do(o->far, ask, payload).value;
+}
+
 void owner_hold(struct owner *o, uint32_t first, uint32_t end)
 {
+    if (o->far >= 0) {
+        (void)ask_far(o, &(struct far_ask){.op = FAR_HOLD, .a = first, .b = end}, NULL);
+        return;
+    }
     for (uint32_t k = first; k < end; k++)
         (void)tb_bitmap_set(o->held, k);
 }
@@ -176,8 +225,160 @@ void owner_hold_all(struct owner *o)
     owner_hold(o, 0, o->cargo->manifest.chunk_count);
 }
 
+void owner_put(struct owner *o, uint64_t offset, const void *bytes, uint64_t count)
+{
+    if (o->far >= 0)
+        (void)ask_far(o, &(struct far_ask){.op = FAR_PUT, .b = offset, .payload_bytes = count}, bytes);
+    else
+        memcpy(o->bytes + offset, bytes, count);
+}
+
+void owner_fill(struct owner *o, uint8_t byte)
+{
+    if (o->far >= 0)
+        (void)ask_far(o, &(struct far_ask){.op = FAR_FILL, .a = byte}, NULL);
+    else
+        memset(o->bytes, byte, 64 + o->cargo->manifest.bytes);
+}
+
+static void export_far(struct owner *o, const struct tb_export_buffer *buffers, uint32_t count)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++)
+        bytes += sizeof bytes + buffers[i].count;
+    uint8_t *payload = malloc(bytes), *at = payload;
+    for (uint32_t i = 0; i < count; i++) {
+        memcpy(at, &buffers[i].count, sizeof buffers[i].count);
+        memcpy(at + sizeof buffers[i].count, buffers[i].bytes, buffers[i].count);
+        at += sizeof buffers[i].count + buffers[i].count;
+    }
+    (void)ask_far(o, &(struct far_ask){.op = FAR_EXPORT, .a = count, .payload_bytes = bytes}, payload);
+    free(payload);
+}
+
+void owner_export(struct owner *o, const struct tb_export_buffer *buffers, uint32_t count)
+{
+    if (o->far >= 0) {
+        export_far(o, buffers, count);
+        return;
+    }
+    const struct tb_export_options options = {
+        .export_id = EXPORT_ID, .buffers = buffers, .buffer_count = count};
+    tb_export_close(o->fabric, EXPORT_ID, 0);
+    assert_int_equal(tb_export_open(o->fabric, &options), TB_OK);
+}
+
+enum tb_status owner_export_again(struct owner *o)
+{
+    const struct tb_export_options twice = {.export_id = EXPORT_ID};
+    if (o->far >= 0) return (enum tb_status)ask_far(o, &(struct far_ask){.op = FAR_AGAIN}, NULL);
+    return tb_export_open(o->fabric, &twice);
+}
+
+void owner_revoke(struct owner *o, uint32_t drain_ms)
+{
+    if (o->far >= 0)
+        (void)ask_far(o, &(struct far_ask){.op = FAR_REVOKE, .a = drain_ms}, NULL);
+    else
+        tb_export_close(o->fabric, EXPORT_ID, drain_ms);
+}
+
+uint32_t owner_readers(struct owner *o)
+{
+    if (o->far >= 0) return (uint32_t)ask_far(o, &(struct far_ask){.op = FAR_READERS}, NULL);
+    return tb_export_readers(o->fabric, EXPORT_ID);
+}
+
+enum tb_status owner_grant(struct owner *o, const struct tb_id *token, const struct tb_fingerprint *print)
+{
+    const struct far_ask ask = {.op = FAR_GRANT, .token = *token, .print = *print};
+    if (o->far >= 0) return (enum tb_status)ask_far(o, &ask, NULL);
+    return tb_export_grant(o->fabric, EXPORT_ID, token, print);
+}
+
+void owner_stop(struct owner *o)
+{
+    if (o->far >= 0) {
+        (void)ask_far(o, &(struct far_ask){.op = FAR_STOP}, NULL);
+        return;
+    }
+    tb_fabric_close(o->fabric);
+    o->fabric = NULL;
+}
+
+/* A hop of the owner's to itself, whose callback waits. */
+struct stillness {
+    struct tale tale;
+    struct hold hold;
+    struct tb_hop_place place;
+    struct tb_hop *hop;
+};
+
+static void block(struct tale *t, bool blocked)
+{
+    pthread_mutex_lock(&t->lock);
+    t->blocked = blocked;
+    pthread_cond_broadcast(&t->changed);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static void be_still(struct owner *o)
+{
+    static const struct way here = {.transport = TB_TRANSPORT_SHM};
+    struct stillness *s = o->still = calloc(1, sizeof *s);
+    tale_init(&s->tale);
+    hold_make(&s->hold, o->cargo);
+    s->place = (struct tb_hop_place){.shard = 3, .place = &s->hold.place};
+    block(&s->tale, true);
+    const struct tb_hop_options options = hop_to(o, o->fabric, &here, &s->place, &s->tale);
+    assert_int_equal(tb_hop_open(o->fabric, &options, &s->hop), TB_OK); /* its loop stops in OPENED */
+    tale_wait_opened(&s->tale);
+}
+
+void owner_stand_still(struct owner *o, bool begin)
+{
+    if (o->far >= 0) {
+        (void)ask_far(o, &(struct far_ask){.op = FAR_STAND_STILL, .a = begin}, NULL);
+        return;
+    }
+    if (begin) {
+        be_still(o);
+        return;
+    }
+    block(&o->still->tale, false);
+    tb_hop_close(o->still->hop);
+    hold_free(&o->still->hold);
+    tale_fini(&o->still->tale);
+    free(o->still);
+}
+
+void owner_log_catch(struct owner *o)
+{
+    if (o->far >= 0) (void)ask_far(o, &(struct far_ask){.op = FAR_LOG_CATCH}, NULL);
+    log_catch();
+}
+
+uint32_t owner_log_lines(struct owner *o, const char *word, const char *other_word)
+{
+    struct far_ask ask = {.op = FAR_LOG_LINES};
+    if (o->far < 0) return log_lines(word, other_word);
+    (void)snprintf(ask.words[0], sizeof ask.words[0], "%s", word);
+    (void)snprintf(ask.words[1], sizeof ask.words[1], "%s", other_word);
+    return (uint32_t)ask_far(o, &ask, NULL);
+}
+
+void owner_log_release(struct owner *o)
+{
+    if (o->far >= 0) (void)ask_far(o, &(struct far_ask){.op = FAR_LOG_RELEASE}, NULL);
+    log_release();
+}
+
 void owner_close(struct owner *o)
 {
+    if (o->far >= 0) {
+        close(o->far); /* and its process ends */
+        return;
+    }
     if (o->fabric != NULL) {
         tb_export_close(o->fabric, EXPORT_ID, 0);
         tb_fabric_close(o->fabric);
@@ -234,7 +435,7 @@ void tale_wait(struct tale *t, const uint32_t *count, uint32_t n)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 20;
+    until.tv_sec += 20 * slowness();
     int result = 0;
     pthread_mutex_lock(&t->lock);
     while (*count < n && result == 0)
@@ -270,7 +471,7 @@ struct tb_hop_options hop_to(struct owner *o, struct tb_fabric *reader, const st
     struct tb_fabric_endpoint me;
     tb_fabric_endpoint(reader, &me);
     tb_random_bytes(options.token.bytes, sizeof options.token.bytes);
-    assert_int_equal(tb_export_grant(o->fabric, EXPORT_ID, &options.token, &me.fingerprint), TB_OK);
+    assert_int_equal(owner_grant(o, &options.token, &me.fingerprint), TB_OK);
     return options;
 }
 

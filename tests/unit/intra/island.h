@@ -29,6 +29,8 @@ struct cargo {
     struct tb_manifest manifest;
     void *memory;
     uint8_t *bytes; /* packed, as sealed */
+    uint32_t tensors;
+    uint64_t tensor_bytes; /* as it was made */
 };
 /* `tensors` F32 tensors of tensor_bytes each, one BF16 of 2 MiB + 6 bytes, one U8 of 3 bytes, and a blob;
  * bytes by a seed. */
@@ -45,8 +47,11 @@ void hold_free(struct hold *h);
 /* P1: whatever is held is what was sealed; and nothing is claimed any more. */
 void hold_check(const struct hold *h, const struct cargo *c);
 
-/* A source: a fabric with one export (id 7) of two buffers: 0 the packed bytes, 1 the bitmap. */
+/* A source: a fabric with one export (id 7) of two buffers: 0 the packed bytes, 1 the bitmap. It may be on another host
+ * (island_far.h): then only its shard and its endpoint are here, and the calls below reach it. */
 struct owner {
+    int far; /* -1: it is here */
+    struct stillness *still;
     struct tb_fabric *fabric;
     struct tb_shared_memory shared;
     uint8_t *bytes;
@@ -57,10 +62,26 @@ struct owner {
     const struct cargo *cargo;
 };
 #define EXPORT_ID 7u
+/* Whether this machine has RDMA; if not a line says why. Asked in a process of its own: nothing of it is open in this one. */
+bool rdma_is_here(void);
 struct tb_fabric *fabric_make(const struct way *way, uint64_t pace_bytes_per_s);
 void owner_open(struct owner *o, const struct way *way, const struct cargo *c, uint64_t pace_bytes_per_s);
 void owner_hold(struct owner *o, uint32_t first, uint32_t end); /* sets held bits */
 void owner_hold_all(struct owner *o);
+void owner_put(struct owner *o, uint64_t offset, const void *bytes,
+               uint64_t count);                 /* into its memory; packed bytes at 64 */
+void owner_fill(struct owner *o, uint8_t byte); /* all packed bytes, and what is before them */
+void owner_export(struct owner *o, const struct tb_export_buffer *buffers,
+                  uint32_t count);                  /* these instead */
+enum tb_status owner_export_again(struct owner *o); /* once more, with the id in use */
+void owner_revoke(struct owner *o, uint32_t drain_ms);
+uint32_t owner_readers(struct owner *o);
+enum tb_status owner_grant(struct owner *o, const struct tb_id *token, const struct tb_fingerprint *print);
+void owner_stop(struct owner *o);                    /* its fabric closes */
+void owner_stand_still(struct owner *o, bool begin); /* its loop does nothing until the end */
+void owner_log_catch(struct owner *o);
+uint32_t owner_log_lines(struct owner *o, const char *word, const char *other_word);
+void owner_log_release(struct owner *o);
 void owner_close(struct owner *o);
 
 /* A reader's fabric and what its hops said. */
@@ -91,11 +112,14 @@ struct told told(struct tale *t);
 struct tb_hop_options hop_to(struct owner *o, struct tb_fabric *reader, const struct way *way,
                              struct tb_hop_place *place, struct tale *t);
 
+/* By how much limits are longer here: 1; 5 where the processor is emulated (sim/vm). */
+uint32_t slowness(void);
+
 /* Polls a condition for at most 20 s. */
 #define wait_until(condition)                                                                                \
     do {                                                                                                     \
-        for (int wait_ms = 0; !(condition); wait_ms++) {                                                     \
-            assert_true(wait_ms < 20000);                                                                    \
+        for (uint32_t wait_ms = 0; !(condition); wait_ms++) {                                                \
+            assert_true(wait_ms < 20000 * slowness());                                                       \
             rest_1ms();                                                                                      \
         }                                                                                                    \
     } while (0)

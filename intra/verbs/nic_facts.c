@@ -1,0 +1,58 @@
+#include "intra/verbs/nic_facts.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/mempolicy.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+
+/* The file's first line; false: there is none. */
+static bool read_line(char *line_out, size_t cap, const char *path)
+{
+    const int fd = tb_sys_open(path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return false;
+    const ssize_t got = tb_sys_pread(fd, line_out, cap - 1, 0);
+    close(fd);
+    line_out[got > 0 ? got : 0] = '\0';
+    return got > 0;
+}
+
+/* "100 Gb/sec (4X EDR)", "2.5 Gb/sec (1X SDR)". */
+static uint64_t rate_of(const char *line)
+{
+    const double gbit = strtod(line, NULL);
+    return gbit > 0 && gbit < 1e5 ? (uint64_t)(gbit * 1e9 / 8) : 0;
+}
+
+void tb_nic_facts_read(const char *root, const char *device, uint32_t port, struct tb_nic_facts *facts_out)
+{
+    char path[512], line[64];
+    *facts_out = (struct tb_nic_facts){.node = -1};
+    (void)snprintf(path, sizeof path, "%s/%s/device/numa_node", root, device);
+    if (read_line(line, sizeof line, path)) facts_out->node = (int)strtol(line, NULL, 10);
+    (void)snprintf(path, sizeof path, "%s/%s/ports/%u/rate", root, device, port);
+    if (read_line(line, sizeof line, path)) facts_out->bytes_per_s = rate_of(line);
+}
+
+bool tb_nic_facts_any(const char *root)
+{
+    DIR *folder = opendir(root);
+    if (folder == NULL) return false;
+    bool any = false;
+    for (const struct dirent *e; !any && (e = readdir(folder)) != NULL;)
+        any = e->d_name[0] != '.';
+    closedir(folder);
+    return any;
+}
+
+int tb_nic_facts_node_of(const void *at)
+{
+    int node = -1;
+    if (at == NULL || syscall(SYS_get_mempolicy, &node, NULL, 0, at, MPOL_F_NODE | MPOL_F_ADDR) != 0)
+        return -1;
+    return node;
+}

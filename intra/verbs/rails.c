@@ -1,0 +1,114 @@
+#include "intra/verbs/rails.h"
+
+#include <string.h>
+
+#define RATE_UNKNOWN UINT64_C(1250000000) /* 10 Gbit/s: between NICs that do not say, load decides */
+
+static bool same(const struct tb_rail_address *a, const struct tb_rail_address *b)
+{
+    return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
+}
+
+static bool same_subnet(const struct tb_rail *ours, const struct tb_rail *theirs)
+{
+    const uint32_t bits = ours->prefix_bits < 128 ? ours->prefix_bits : 128;
+    const uint32_t whole = bits / 8;
+    if (bits == 0 || memcmp(ours->address.bytes, theirs->address.bytes, whole) != 0) return false;
+    if (bits % 8 == 0) return true;
+    const uint8_t differ = ours->address.bytes[whole] ^ theirs->address.bytes[whole];
+    return (differ >> (8 - bits % 8)) == 0;
+}
+
+static const struct tb_rail_rest *rest_of(const struct tb_rails *r, const struct tb_rail_address *ours,
+                                          const struct tb_rail_address *theirs)
+{
+    for (uint32_t i = 0; i < TB_RAIL_PATHS_MAX; i++) {
+        const struct tb_rail_rest *rest = &r->rests[i];
+        if (rest->failures > 0 && same(&rest->ours, ours) && same(&rest->theirs, theirs)) return rest;
+    }
+    return NULL;
+}
+
+/* Nanoseconds that a GiB would take with the hops there are and this one: small numbers compare like large ones. */
+static uint64_t cost(const struct tb_rail *rail)
+{
+    uint64_t rate = rail->bytes_per_s != 0 ? rail->bytes_per_s : RATE_UNKNOWN;
+    if (rail->far) rate /= 2;
+    const double ns = (double)(rail->load + UINT64_C(1)) * 1073741824e9 / (double)(rate != 0 ? rate : 1);
+    return ns < 1e18 ? (uint64_t)ns : (uint64_t)1e18;
+}
+
+struct price {
+    bool foreign; /* crosses subnets */
+    uint64_t worse, both;
+};
+
+static struct price price_of(const struct tb_rail *ours, const struct tb_rail *theirs)
+{
+    const uint64_t a = cost(ours), b = cost(theirs);
+    return (struct price){.foreign = !same_subnet(ours, theirs), .worse = a > b ? a : b, .both = a + b};
+}
+
+static bool cheaper(const struct price *a, const struct price *b)
+{
+    if (a->foreign != b->foreign) return !a->foreign;
+    if (a->worse != b->worse) return a->worse < b->worse;
+    return a->both < b->both;
+}
+
+enum tb_status tb_rails_choose(const struct tb_rails *r, const struct tb_rail *theirs, uint32_t their_count,
+                               tb_time_ns now, struct tb_rail_path *path_out, tb_time_ns *again_out)
+{
+    struct price best = {0};
+    bool found = false;
+    *again_out = TB_TIME_NEVER;
+    for (uint32_t i = 0; i < r->count; i++) {
+        for (uint32_t j = 0; j < their_count; j++) {
+            if (r->rails[i].down || theirs[j].down) continue;
+            const struct tb_rail_rest *rest = rest_of(r, &r->rails[i].address, &theirs[j].address);
+            if (rest != NULL && rest->until > now) {
+                *again_out = tb_time_min(*again_out, rest->until);
+                continue;
+            }
+            const struct price price = price_of(&r->rails[i], &theirs[j]);
+            if (found && !cheaper(&price, &best)) continue;
+            best = price;
+            *path_out = (struct tb_rail_path){.ours = i, .theirs = j};
+            found = true;
+        }
+    }
+    return found ? TB_OK : TB_NOT_FOUND;
+}
+
+/* A free entry, or the one that failed longest ago. */
+static struct tb_rail_rest *rest_slot(struct tb_rails *r)
+{
+    struct tb_rail_rest *oldest = &r->rests[0];
+    for (uint32_t i = 0; i < TB_RAIL_PATHS_MAX; i++) {
+        if (r->rests[i].failures == 0) return &r->rests[i];
+        if (r->rests[i].failed_at < oldest->failed_at) oldest = &r->rests[i];
+    }
+    oldest->failures = 0;
+    return oldest;
+}
+
+tb_time_ns tb_rails_failed(struct tb_rails *r, const struct tb_rail_address *ours,
+                           const struct tb_rail_address *theirs, tb_time_ns now)
+{
+    struct tb_rail_rest *rest = (struct tb_rail_rest *)rest_of(r, ours, theirs);
+    if (rest == NULL) rest = rest_slot(r);
+    const uint32_t doublings = rest->failures < TB_RAIL_DOUBLINGS ? rest->failures : TB_RAIL_DOUBLINGS;
+    rest->ours = *ours;
+    rest->theirs = *theirs;
+    rest->failures++;
+    rest->failed_at = now;
+    rest->until = tb_time_add(now, TB_RAIL_REST_MIN << doublings);
+    return rest->until;
+}
+
+void tb_rails_carried(struct tb_rails *r, const struct tb_rail_address *ours,
+                      const struct tb_rail_address *theirs, tb_time_ns open_at, tb_time_ns now)
+{
+    struct tb_rail_rest *rest = (struct tb_rail_rest *)rest_of(r, ours, theirs);
+    if (rest != NULL && tb_time_since(open_at, now) >= TB_RAIL_PROVEN) rest->failures = 0;
+}

@@ -1,0 +1,71 @@
+/* rails.h - by which of our NICs a hop goes, and to which of its source's. The deciding half of several rails. Pure.
+ *
+ * A rail is an address of a NIC. A path is one of ours and one of the source's; it costs what its worse end costs: hops that go
+ * over it and the new one, by the link's rate; a NIC that is far from the memory counts as half as fast. So near NICs are
+ * preferred, and load spreads to far ones once the near are twice as full. Paths inside one subnet come first: where each rail
+ * has a switch of its own, only they exist.
+ *
+ * A path that fails rests for 1 s, then 2, 4 ... up to 256 s, and is tried again after that; one that carried a hop for
+ * TB_RAIL_PROVEN is as good as new. A rail whose port is down is not chosen until it is up.
+ *
+ * Threads: one. */
+#ifndef TB_INTRA_VERBS_RAILS_H
+#define TB_INTRA_VERBS_RAILS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/time.h"
+#include "tombolo/status.h"
+
+#define TB_RAILS_MAX 16u /* of ours, and of a source's that are looked at */
+#define TB_RAIL_PATHS_MAX                                                                                    \
+    64u /* whose failures are remembered; the one that failed longest ago is forgotten */
+#define TB_RAIL_REST_MIN  TB_SECONDS(1)
+#define TB_RAIL_DOUBLINGS 8u /* to 256 s */
+#define TB_RAIL_PROVEN    TB_SECONDS(10)
+
+/* An IPv6 address, or an IPv4 one as ::ffff:a.b.c.d. */
+struct tb_rail_address {
+    uint8_t bytes[16];
+};
+
+struct tb_rail {
+    struct tb_rail_address address;
+    uint8_t prefix_bits;  /* of its subnet, of 128; 0: not known */
+    uint64_t bytes_per_s; /* of the link; 0: not known */
+    uint32_t load;        /* hops that go over it now */
+    uint32_t nic, port;   /* the caller's numbers */
+    bool far;             /* not at the memory's NUMA node */
+    bool down;
+};
+
+struct tb_rail_rest {
+    struct tb_rail_address ours, theirs;
+    uint32_t failures; /* 0: the entry is free */
+    tb_time_ns failed_at, until;
+};
+
+struct tb_rails {
+    struct tb_rail rails[TB_RAILS_MAX]; /* ours; the caller keeps load, far and down true */
+    uint32_t count;
+    struct tb_rail_rest rests[TB_RAIL_PATHS_MAX];
+};
+
+struct tb_rail_path {
+    uint32_t ours;   /* index into rails */
+    uint32_t theirs; /* index into the source's */
+};
+
+/* The path for a new hop. TB_NOT_FOUND: none is up and rested; *again_out is when one will have rested, or TB_TIME_NEVER. */
+TB_MUST_USE enum tb_status tb_rails_choose(const struct tb_rails *r, const struct tb_rail *theirs,
+                                           uint32_t their_count, tb_time_ns now,
+                                           struct tb_rail_path *path_out, tb_time_ns *again_out);
+/* It could not be connected, or broke although the source was still there. Returns when it may be tried again. */
+tb_time_ns tb_rails_failed(struct tb_rails *r, const struct tb_rail_address *ours,
+                           const struct tb_rail_address *theirs, tb_time_ns now);
+/* It carried a hop from open_at until now. */
+void tb_rails_carried(struct tb_rails *r, const struct tb_rail_address *ours,
+                      const struct tb_rail_address *theirs, tb_time_ns open_at, tb_time_ns now);
+
+#endif

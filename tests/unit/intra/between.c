@@ -1,0 +1,148 @@
+/* between.c - the source changes bytes between READ and digest, and between digest and use: what is held is still what was sealed.
+ * Over every way to move bytes that this machine has.
+ *
+ *   P1  digest follows the end of the READ, digests the reader's own copy, and nothing is written after it */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "island.h"
+
+static const struct way ways[] = {
+    {.name = "shm-memfd", .transport = TB_TRANSPORT_SHM, .memory = MEMORY_SHARED},
+    {.name = "shm-readv", .transport = TB_TRANSPORT_SHM, .memory = MEMORY_OWN},
+    {.name = "tcp-clear", .transport = TB_TRANSPORT_TCP, .memory = MEMORY_OWN, .clear = true},
+    {.name = "verbs-clear", .transport = TB_TRANSPORT_VERBS, .memory = MEMORY_OWN, .clear = true},
+};
+
+struct scene {
+    struct cargo cargo;
+    struct owner owner;
+    struct hold hold;
+    struct tb_hop_place place;
+    struct tb_fabric *reader;
+    struct tale tale;
+};
+
+static void scene_open(struct scene *s, const struct way *way, uint32_t tensors, uint64_t tensor_bytes)
+{
+    memset(s, 0, sizeof *s);
+    cargo_make(&s->cargo, tensors, tensor_bytes);
+    owner_open(&s->owner, way, &s->cargo, 0);
+    hold_make(&s->hold, &s->cargo);
+    s->place = (struct tb_hop_place){.shard = 3, .place = &s->hold.place};
+    s->reader = fabric_make(way, 0);
+    tale_init(&s->tale);
+}
+
+static struct tb_hop *scene_hop(struct scene *s, const struct way *way)
+{
+    struct tb_hop *hop = NULL;
+    const struct tb_hop_options options = hop_to(&s->owner, s->reader, way, &s->place, &s->tale);
+    assert_int_equal(tb_hop_open(s->reader, &options, &hop), TB_OK);
+    return hop;
+}
+
+static void scene_close(struct scene *s)
+{
+    hold_check(&s->hold, &s->cargo);
+    tb_fabric_close(s->reader);
+    owner_close(&s->owner);
+    hold_free(&s->hold);
+    cargo_free(&s->cargo);
+    tale_fini(&s->tale);
+}
+
+/* The right bytes stand in the place already (an earlier READ that was cut off), the source's have changed since: whoever digests
+ * before the READ is complete holds the chunk, and then the READ spoils it. */
+static void P1_digest_waits_for_the_read(void **state)
+{
+    const struct way *way = *state;
+    struct scene s;
+    scene_open(&s, way, 6, 3000004);
+    const uint32_t n = s.cargo.manifest.chunk_count;
+    memcpy(s.hold.bytes, s.cargo.bytes, s.cargo.manifest.bytes);
+    for (uint32_t k = 0; k < n; k += 2)
+        memset(s.owner.bytes + 64 + s.cargo.manifest.chunks[k].offset, 0x5c,
+               s.cargo.manifest.chunks[k].bytes);
+    owner_hold_all(&s.owner);
+    struct tb_hop *hop = scene_hop(&s, way);
+    tale_wait(&s.tale, &s.tale.told.bad, (n + 1) / 2);
+    wait_until(tb_place_held_count(&s.hold.place) == n / 2);
+    tb_hop_close(hop);
+    for (uint32_t k = 0; k < n; k++)
+        assert_int_equal(tb_place_held(&s.hold.place, k), k % 2 == 1);
+    scene_close(&s);
+}
+
+/* Writes wrong and right bytes into the source without pause. */
+struct scribbler {
+    struct scene *s;
+    pthread_t thread;
+    bool stop;
+};
+
+static void *scribble(void *user)
+{
+    struct scribbler *w = user;
+    const struct tb_manifest *m = &w->s->cargo.manifest;
+    uint32_t round = 0;
+    while (!__atomic_load_n(&w->stop, __ATOMIC_RELAXED)) {
+        for (uint32_t k = 0; k < m->chunk_count; k++) {
+            const uint64_t at = m->chunks[k].offset + m->chunks[k].bytes / 2;
+            const uint8_t right = w->s->cargo.bytes[at];
+            __atomic_store_n(&w->s->owner.bytes[64 + at], round % 2 == 0 ? (uint8_t)~right : right,
+                             __ATOMIC_RELAXED);
+        }
+        round++;
+    }
+    return NULL;
+}
+
+/* A source that writes to its bytes all the time: chunks are held or not, as their copies came out, and those that are held
+ * are right for good. Whoever digests memory that the source can write holds wrong ones. */
+static void P1_a_scribbling_source_spoils_nothing_held(void **state)
+{
+    const struct way *way = *state;
+    for (int round = 0; round < 3; round++) {
+        struct scene s;
+        struct scribbler w = {.s = &s};
+        scene_open(&s, way, 24, 1200000);
+        const uint32_t n = s.cargo.manifest.chunk_count;
+        owner_hold_all(&s.owner);
+        assert_int_equal(pthread_create(&w.thread, NULL, scribble, &w), 0);
+        struct tb_hop *hop = scene_hop(&s, way);
+        wait_until(tb_place_held_count(&s.hold.place) + told(&s.tale).bad == n);
+        tb_hop_close(hop);
+        __atomic_store_n(&w.stop, true, __ATOMIC_RELAXED);
+        pthread_join(w.thread, NULL);
+        scene_close(&s);
+    }
+}
+
+#define TESTS(X)                                                                                             \
+    X(P1_digest_waits_for_the_read)                                                                          \
+    X(P1_a_scribbling_source_spoils_nothing_held)
+
+int main(int argc, char **argv)
+{
+    static char names[64][96];
+    static struct CMUnitTest tests[64];
+    const bool rdma = rdma_is_here();
+    size_t count = 0;
+    for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
+        if (ways[w].transport == TB_TRANSPORT_VERBS && !rdma) continue;
+#define ADD(test)                                                                                            \
+    (void)snprintf(names[count], sizeof names[count], "%s/%s", ways[w].name, #test);                         \
+    if (argc < 2 || strstr(names[count], argv[1]) != NULL) {                                                 \
+        tests[count] = (struct CMUnitTest){                                                                  \
+            .name = names[count], .test_func = test, .initial_state = (void *)(uintptr_t)&ways[w]};          \
+        count++;                                                                                             \
+    }
+        TESTS(ADD)
+#undef ADD
+    }
+    return count > 0 ? _cmocka_run_group_tests("between", tests, count, NULL, NULL) : 77;
+}
