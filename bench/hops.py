@@ -1,13 +1,27 @@
 """One hop inside a site: a worker that stages what its neighbour holds, against the least that copies and digests as much."""
 
 import itertools
+import json
+import re
+import subprocess
 import time
 
 import harness
+import keys
 import lab as sites
-from measuring import measurement
+from measuring import Skip, measurement
 
 MIB = 1 << 20
+# One after the other, round by round, in one boot. ib_read_bw's MB are MiB.
+VERBS_IN_THE_VM = """for round in $(seq {rounds}); do
+  ib_read_bw -d rxe0 -F -s 65536 -n {reads} -p 18516 >/tmp/server 2>&1 &
+  for i in 1 2 3 4 5 6 7 8 9 10; do
+    sleep 1
+    if ib_read_bw -d rxe0 -F -s 65536 -n {reads} -p 18516 "$TB_VM_ADDRESS" >/tmp/bw 2>&1; then break; fi
+  done
+  cat /tmp/bw; wait
+  {tool} --bytes $(({reads} * 65536))
+done"""
 
 
 class Neighbours:
@@ -63,3 +77,31 @@ def shm_hop(bench):
 @measurement("tcp.hop")
 def tcp_hop(bench):
     yield from hop(bench, "tcp.hop", ("one", "other"), "socket")
+
+
+@measurement("verbs.hop", quick=False)
+def verbs_hop(bench):
+    """Over rdma_rxe in an emulated processor: only the ratio means anything."""
+    if not bench.verbs_hop.exists():
+        raise Skip("tombolo-verbs-hop is not built")
+    script = VERBS_IN_THE_VM.format(rounds=bench.rounds, reads=1000, tool=bench.verbs_hop)
+    done = subprocess.run([str(keys.ROOT / "sim/vm/run"), "--json", "--timeout", "400", "--", "bash", "-c", script],
+                          capture_output=True, text=True, check=False, timeout=450)
+    answer = json.loads(done.stdout)
+    if "why_skipped" in answer:
+        raise Skip(f"sim/vm/run: {answer['why_skipped']}")
+    said = answer["stdout"].splitlines()
+    theirs = [float(line.split()[3]) for line in said if re.match(r"^\s*65536\s+\d+", line)]
+    ours = [json.loads(line)["mib_per_s"] for line in said if line.startswith('{"bytes"')]
+    if not ours or len(ours) != len(theirs):
+        raise Skip(f"the VM gave {len(ours)} rates of ours and {len(theirs)} of ib_read_bw: {answer['stdout'][-150:]}")
+    for pair in zip(ours, theirs):
+        yield {"verbs.hop": pair}
+
+
+@measurement("floor.digest")
+def digest_cores(bench):
+    """XXH3-128 of what came over a NIC of 400 Gbit/s; hop_floor's memory way without its copy."""
+    for _ in range(bench.rounds):
+        rate = sites.tool([bench.hop_floor, "--way", "digest", "--bytes", 1024 * MIB])["gb_per_s"]
+        yield {"floor.digest": (50 / rate, 1)}

@@ -90,7 +90,7 @@ def writing_some_rows_keeps_the_others():
 
 
 def the_command_prints_one_object():
-    env = dict(os.environ, TB_BUILD_DIR=os.environ.get("TB_BUILD_DIR", "/nowhere"))
+    env = dict(os.environ, TB_BUILD_DIR="/nowhere")  # so that nothing is measured
     run = [sys.executable, str(ROOT / "bench/run"), "--json", "--only"]
     done = subprocess.run([*run, "verbs"], env=env, capture_output=True, text=True, timeout=60)
     check(f"exit code: {done.stderr}", done.returncode == 0)
