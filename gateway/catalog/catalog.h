@@ -345,7 +345,8 @@ TB_MUST_USE enum tb_status tb_catalog_site_up(struct tb_catalog *c, tb_time_ns n
 void tb_catalog_site_forget(struct tb_catalog *c, tb_time_ns now, const struct tb_name *name);
 /* A peer says what it knows of a version. OPEN, READY, KEPT: it has it, or is getting it. Ends of a life are
  * believed from the model's home alone, or as a relay passes them on; home believes none (its own state is
- * the truth; RETIRED only ends that site's reference). LOST does not concern a site that has it whole.
+ * the truth; RETIRED only ends that site's reference). LOST does not concern a site that has it whole, or one of whose
+ * workers has.
  * TB_CONFLICT: the uid or the (run_order, number) is another version here; drop the peer. TB_NOT_FOUND: the
  * model is not configured. */
 TB_MUST_USE enum tb_status tb_catalog_remote_version(struct tb_catalog *c, tb_time_ns now,

@@ -179,11 +179,15 @@ static bool is_end(enum tb_catalog_state state)
 
 static void believe_end(struct tb_catalog *c, uint32_t version, enum tb_catalog_state state)
 {
-    const struct version *v = version_at(c, version);
+    struct version *v = version_at(c, version);
     if (is_end(v->state) && v->state != TB_VERSION_RETIRED) return;
-    if (state == TB_VERSION_ENDED_LOST && v->whole) return; /* lost for others: here it is all */
     if (state == TB_VERSION_ENDED_LOST && v->state == TB_VERSION_RETIRED) return;
-    tb_version_end(c, version, state, "said_by_home");
+    if (state == TB_VERSION_ENDED_LOST) {
+        v->lost_at_home = true; /* for others: here all of it may be, and is judged by who has it */
+        tb_catalog_touch_version(c, version);
+    } else {
+        tb_version_end(c, version, state, "said_by_home");
+    }
 }
 
 static void believe_life(struct tb_catalog *c, uint32_t version, uint32_t reference,
@@ -194,6 +198,7 @@ static void believe_life(struct tb_catalog *c, uint32_t version, uint32_t refere
     const bool had = ref->heard_at != 0; /* others may have said so before, of whom nothing can be asked */
     ref->has = true;
     ref->heard_at = c->now;
+    v->lost_at_home = false;
     if (v->state == TB_VERSION_OPEN && state != TB_VERSION_OPEN) {
         v->key.root = key->root;
         tb_version_name_ready(c, version);

@@ -141,6 +141,7 @@ struct version {
     uint64_t fastest;          /* bytes a second: the most that a worker of it ever told */
     bool stands_told;          /* scratch of sites.c */
     bool wanted;               /* an exact wait asks for it */
+    bool lost_at_home;         /* home gave it up: it lives as long as somebody here has all of it */
     bool had_more; /* chunks that are not here were, in this life, and others may have read them */
     bool lacks;    /* home: some shard has no sure holder, since: */
     tb_time_ns lacks_since, fed_at; /* fed: a holder that was there by then last told of more chunks */

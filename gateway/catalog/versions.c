@@ -593,6 +593,14 @@ static void settle_lost(struct tb_catalog *c, uint32_t version)
     tb_version_end(c, version, TB_VERSION_ENDED_LOST, "no_holder");
 }
 
+/* What home gave up is lost here when nobody who is heard of has all of it, not even a worker. */
+static void settle_given_up(struct tb_catalog *c, uint32_t version)
+{
+    const struct version *v = version_at(c, version);
+    if (!v->lost_at_home || v->whole || tb_version_whole_elsewhere(c, v)) return;
+    tb_version_end(c, version, TB_VERSION_ENDED_LOST, "said_by_home");
+}
+
 static void settle_site_state(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
@@ -608,6 +616,7 @@ void tb_version_settle(struct tb_catalog *c, uint32_t version)
     if (v->state == TB_VERSION_OPEN) settle_open(c, version);
     if (tb_version_lives(v)) settle_kept(c, version);
     if (tb_version_lives(v)) settle_lost(c, version);
+    if (tb_version_lives(v) || v->state == TB_VERSION_OPEN) settle_given_up(c, version);
     if (tb_version_lives(v)) settle_site_state(c, version);
     tb_landing_settle(c, version);
     tb_unpublish_settle(c, version);

@@ -37,11 +37,22 @@ void world_arena_new(struct arena_file *f)
     *f = (struct arena_file){.life = world_id()};
 }
 
+/* What leaves an arena counts as never told: when it lands again it may have come from anywhere, and not be told yet. */
+static void forget_told(const struct arena_file *f, const struct tb_id *uid)
+{
+    const uint32_t version = world_version_find(uid);
+    for (uint32_t i = 0; i < the->site_count; i++)
+        for (uint32_t peer = 0; version != NONE && peer < the->site_count; peer++)
+            if (&the->sites[i].arena == f)
+                memset(the->paths[peer][i].told[version], 0, sizeof the->paths[peer][i].told[version]);
+}
+
 void world_arena_drop(struct arena_file *f)
 {
     while (f->regions != NULL) {
         struct tb_arena_region *r = f->regions;
         f->regions = r->next;
+        forget_told(f, &r->key.uid);
         free(r);
     }
     f->used_bytes = 0;
@@ -164,6 +175,7 @@ static void unlink_region(struct tb_arena_region *r)
     while (*at != r)
         at = &(*at)->next;
     *at = r->next;
+    forget_told(r->file, &r->key.uid);
     for (uint32_t s = 0; s < SHARDS_MAX; s++)
         r->file->used_bytes -= r->shards[s].space ? SHARD_BYTES : 0;
     free(r);

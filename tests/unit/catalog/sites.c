@@ -123,6 +123,27 @@ static void lost_elsewhere_is_not_lost_here(void **state)
     site_close(&s);
 }
 
+/* Nor where a chunk rotted in the arena and a worker has all of it: until that one goes. */
+static void lost_elsewhere_is_not_lost_at_a_worker(void **state)
+{
+    (void)state;
+    struct site s;
+    const struct tb_id v5 = id_of(5), w = session_of("w");
+    west(&s);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    cross_whole(&s, 5);
+    come(&s, "w");
+    CHECK_OK(join(&s, "w", "g", 0, 1));
+    CHECK_OK(stage(&s, "w", 5));
+    CHECK_OK(staged(&s, "w", 5));
+    CHECK_OK(tb_catalog_arena_shrunk(s.c, s.now, &v5, 0, SHARD_CHUNKS - 1));
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_ENDED_LOST));
+    assert_string_equal(state_of(&s, 5), "kept");
+    tb_catalog_session_close(s.c, s.now, &w);
+    assert_string_equal(state_of(&s, 5), "lost");
+    site_close(&s);
+}
+
 /* P6: when home cannot be reached sites complete each other. */
 static void another_site_goes_on_when_home_is_away(void **state)
 {
@@ -399,6 +420,7 @@ int main(void)
         cmocka_unit_test(an_open_version_that_fails_is_freed),
         cmocka_unit_test(withdrawn_spreads),
         cmocka_unit_test(lost_elsewhere_is_not_lost_here),
+        cmocka_unit_test(lost_elsewhere_is_not_lost_at_a_worker),
         cmocka_unit_test(another_site_goes_on_when_home_is_away),
         cmocka_unit_test(what_is_not_announced_again_is_there_no_more),
         cmocka_unit_test(what_is_announced_again_is_still_there),
