@@ -1,13 +1,15 @@
 /* link.h - the main loop's side of links, internal to wan. One thread: the main loop's.
  *
- * Reading order: links.c (the object, its clock, its calls), link_up.c (sessions), link_versions.c (who
+ * Reading order: links.c (the object, its clock, its calls), link_up.c (sessions), link_dial.c (where the peer is), link_versions.c (who
  * offers what), link_manifest.c (manifests on their way), link_move.c (crossings and landings),
  * link_streams.c (data streams). */
 #ifndef TB_WAN_LINK_H
 #define TB_WAN_LINK_H
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/net/wire.h"
+#include "base/race.h"
 #include "wan/link_session.h"
 #include "wan/links.h"
 #include "wan/stream.h"
@@ -30,6 +32,8 @@ struct conn {
     bool ended;      /* close or finish was called */
     bool fault_told; /* why it ended was logged */
     bool is_session; /* link->session is this one */
+    bool racing;     /* dialled, one of the link's race */
+    bool outrun;     /* another address of its race was open sooner: no failure */
     tb_time_ns greet_by;
     uint64_t expires_wall_s;
     struct tb_identity identity;
@@ -132,6 +136,9 @@ struct link {
     struct link_resolving *resolving; /* a query is under way */
     struct tb_address addresses[TB_ADDRESSES_MAX];
     uint32_t address_count, address_at;
+    struct tb_address good; /* the last one that became a session; bytes 0: none */
+    tb_time_ns fresh_until; /* the name is asked again then; TB_TIME_NEVER: it is a number */
+    struct tb_race race;
     uint32_t conn_count;
 
     struct tb_link_session life;
@@ -209,10 +216,17 @@ void link_up_tick(struct link *l, tb_time_ns now);
 void link_up_stop(struct link *l); /* closing */
 void links_on_accept(void *user, int fd, const struct tb_address *from);
 void links_conns_tick(struct tb_links *ls, tb_time_ns now);
+extern const struct tb_wire_ops links_wire_ops;
+struct conn *link_conn_new(struct tb_links *ls, struct link *l); /* NULL: no memory, or too many */
+void link_conn_free(struct conn *c);
+void link_conn_close(struct conn *c, enum tb_status why);
+void link_log(const struct link *l, enum tb_log_level level, const char *event, enum tb_status why,
+              const char *address);
+void link_step(struct link *l, enum tb_link_session_event_kind kind, const struct tb_link_session_event *more,
+               struct tb_link_session_todo *todo_out);
 bool link_is_up(const struct link *l);
 /* Ends the session; with BYE where it can still be sent. It is dialled again. */
 void link_drop(struct link *l, enum tb_status why);
-void link_forget_resolving(struct link *l);
 enum tb_status link_frame(struct link *l, struct tb_wire_frame *frame); /* dispatch, of a session */
 struct tb_writer *link_begin(struct link *l, enum tb_frame_type type,
                              size_t payload_max); /* NULL: not up, or ending */
@@ -226,6 +240,15 @@ void link_end(struct link *l);
         link_end(link);                                                                                      \
     } while (0)
 #define LINK_SMALL 1024u /* payload_max of messages without a page */
+
+/* link_dial.c */
+struct tb_wire_options links_wire_options(struct tb_links *ls, struct conn *c);
+void link_dial(struct link *l); /* as the session's core asked for */
+void link_dial_tick(struct link *l, tb_time_ns now);
+void link_dial_won(struct conn *c); /* it is open: what runs against it is closed */
+void link_dial_ended(struct link *l, bool racing, enum tb_status why); /* without a session */
+void link_names_doubt(struct link *l); /* ask for the peer's name again, now */
+void link_forget_resolving(struct link *l);
 
 /* link_versions.c */
 void link_versions_up(struct link *l);   /* a session began: subscribe, tell of withdrawals */

@@ -1,5 +1,4 @@
-/* link_up.c - sessions: dialling, accepting, greeting, heartbeats, ends. link_session.h decides; this does.
- */
+/* link_up.c - sessions: accepting, greeting, heartbeats, ends. link_session.h decides; this does. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -25,8 +24,8 @@ void link_end(struct link *l)
     tb_wire_end(l->session->wire);
 }
 
-static void log_link(const struct link *l, enum tb_log_level level, const char *event, enum tb_status why,
-                     const char *address)
+void link_log(const struct link *l, enum tb_log_level level, const char *event, enum tb_status why,
+              const char *address)
 {
     struct tb_log_line line;
     char uri[TB_URI_BYTES_MAX];
@@ -38,8 +37,8 @@ static void log_link(const struct link *l, enum tb_log_level level, const char *
     tb_log_end(&line);
 }
 
-static void step(struct link *l, enum tb_link_session_event_kind kind,
-                 const struct tb_link_session_event *more, struct tb_link_session_todo *todo_out)
+void link_step(struct link *l, enum tb_link_session_event_kind kind, const struct tb_link_session_event *more,
+               struct tb_link_session_todo *todo_out)
 {
     struct tb_link_session_event ev = {0};
     if (more != NULL) ev = *more;
@@ -51,7 +50,7 @@ static void step(struct link *l, enum tb_link_session_event_kind kind,
 
 /* ---- connections ---- */
 
-static void conn_close(struct conn *c, enum tb_status why)
+void link_conn_close(struct conn *c, enum tb_status why)
 {
     if (c->ended) return;
     c->ended = true;
@@ -70,7 +69,7 @@ static void conn_bye(struct conn *c, enum tb_status why, uint64_t detail)
     tb_wire_finish(c->wire, why, BYE_LINGER_MS);
 }
 
-static void conn_free(struct conn *c)
+void link_conn_free(struct conn *c)
 {
     struct conn **at = &c->links->conns;
     while (*at != c)
@@ -81,7 +80,7 @@ static void conn_free(struct conn *c)
     tb_free(c);
 }
 
-static struct conn *conn_new(struct tb_links *ls, struct link *l)
+struct conn *link_conn_new(struct tb_links *ls, struct link *l)
 {
     if (ls->conn_count >= LINK_CONNS_MAX || (l != NULL && l->conn_count >= LINK_CONNS_PER_PEER)) return NULL;
     struct conn *c = tb_calloc(1, sizeof *c);
@@ -149,6 +148,7 @@ static void on_wire_open(struct tb_wire *w, void *user, const struct tb_chan_pee
     c->expires_wall_s = peer->expires_wall_s;
     snprintf(c->address_text, sizeof c->address_text, "%s", peer->address);
     if (c->dialled) {
+        link_dial_won(c);
         send_hello(c, &none);
         return;
     }
@@ -191,9 +191,9 @@ static void be_down(struct link *l, enum tb_status why)
     l->stats.last_why = why;
     if (why == TB_PEER_GARBLED) l->stats.garbled++;
     l->limbo_since = 0;
-    step(l, TB_LINK_LOST, &ev, &todo);
+    link_step(l, TB_LINK_LOST, &ev, &todo);
     if (l->links->closing) return;
-    log_link(l, TB_LOG_WARN, "link.down", why, NULL);
+    link_log(l, TB_LOG_WARN, "link.down", why, NULL);
     if (o->ops->on_peer != NULL) o->ops->on_peer(o->user, l->index, false, why);
 }
 
@@ -217,7 +217,7 @@ static void session_limbo(struct link *l)
     struct tb_link_session_todo todo;
     session_leave(l);
     l->limbo_since = tb_clock_now();
-    step(l, TB_LINK_QUIET, NULL, &todo);
+    link_step(l, TB_LINK_QUIET, NULL, &todo);
 }
 
 static void watch_limbo(struct link *l, tb_time_ns now)
@@ -241,7 +241,7 @@ static void session_begin(struct conn *c, const struct tb_frame_hello *hello, co
     struct link *l = c->link;
     struct tb_link_session_todo todo;
     const struct tb_link_session_event ev = {.dialled_by_us = c->dialled, .incarnation = hello->incarnation};
-    step(l, TB_LINK_GREETED, &ev, &todo);
+    link_step(l, TB_LINK_GREETED, &ev, &todo);
     if (l->session != NULL) {
         struct conn *old = l->session;
         session_leave(l);
@@ -249,6 +249,7 @@ static void session_begin(struct conn *c, const struct tb_frame_hello *hello, co
     }
     l->session = c;
     l->limbo_since = 0;
+    tb_race_end(&l->race);
     c->is_session = true;
     c->greet_by = 0;
     l->session_id = *id;
@@ -263,7 +264,7 @@ static void session_begin(struct conn *c, const struct tb_frame_hello *hello, co
     l->stats.up_since = tb_clock_now();
     l->stats.sessions++;
     tb_feed_session(&l->feed, l->session_seq, protocol);
-    log_link(l, TB_LOG_INFO, todo.replaced ? "link.renewed" : "link.up", TB_OK, c->address_text);
+    link_log(l, TB_LOG_INFO, todo.replaced ? "link.renewed" : "link.up", TB_OK, c->address_text);
     link_versions_up(l);
     links_busy(l->links);
     const struct tb_links_options *o = &l->links->options;
@@ -333,7 +334,7 @@ static enum tb_status on_bye(struct conn *c, struct tb_wire_frame *f)
         session_limbo(c->link);
     else if (c->is_session)
         session_end(c->link, why);
-    conn_close(c, why);
+    link_conn_close(c, why);
     return TB_OK;
 }
 
@@ -357,7 +358,7 @@ static enum tb_status on_pong(struct link *l, struct tb_wire_frame *f)
         tb_link_session_answered(&l->life, l->stats.rtt);
     }
     l->beat.waiting_since = 0;
-    if (l->life.state == TB_LINK_SILENT) step(l, TB_LINK_HEARD, NULL, &todo);
+    if (l->life.state == TB_LINK_SILENT) link_step(l, TB_LINK_HEARD, NULL, &todo);
     return TB_OK;
 }
 
@@ -425,149 +426,43 @@ static enum tb_status on_wire_frame(struct tb_wire *w, void *user, struct tb_wir
     return TB_OK;
 }
 
-static void dial_next(struct link *l);
-
 static void on_wire_closed(struct tb_wire *w, void *user, enum tb_status why)
 {
     (void)w;
     struct conn *c = user;
     struct link *l = c->link;
-    struct tb_link_session_todo todo;
     const bool dialled = c->dialled, was_session = c->is_session, closing = c->links->closing;
     if (was_session)
         session_end(l, why);
     else if (l == NULL && !c->ended && !closing)
         refuse_stranger(c, why);
-    const bool failed = dialled && !was_session && !closing;
+    const bool failed = dialled && !was_session && !closing && !c->outrun, racing = c->racing;
     const bool never_greeted = failed && c->greet_by != 0;
     if (never_greeted && !c->fault_told && l->life.state == TB_LINK_DIALLING && why != TB_CANCELLED)
-        log_link(l, l->life.attempts == 0 ? TB_LOG_WARN : TB_LOG_DEBUG, "link.dial_failed", why,
+        link_log(l, l->life.attempts == 0 ? TB_LOG_WARN : TB_LOG_DEBUG, "link.dial_failed", why,
                  tb_chan_reason(tb_wire_chan(w)));
-    conn_free(c);
+    link_conn_free(c);
     if (!never_greeted) return;
-    l->stats.dials_failed++;
-    if (l->life.state == TB_LINK_DIALLING && l->address_at < l->address_count && why != TB_PEER_DUPLICATE) {
-        dial_next(l); /* the name has more addresses */
-        return;
-    }
-    step(l, TB_LINK_FAILED, NULL, &todo);
+    link_dial_ended(l, racing, why);
 }
 
-static const struct tb_wire_ops wire_ops = {
+const struct tb_wire_ops links_wire_ops = {
     .on_open = on_wire_open, .on_frame = on_wire_frame, .on_closed = on_wire_closed};
 
-/* ---- dialling ---- */
-
-static struct tb_wire_options wire_options(struct tb_links *ls, struct conn *c)
-{
-    const struct tb_wire_options options = {.chan = {.loop = ls->options.loop,
-                                                     .tls = ls->options.tls,
-                                                     .open_ms = (uint32_t)(LINK_GREET_BY / TB_MS(1))},
-                                            .ops = &wire_ops,
-                                            .user = c,
-                                            .frame_bytes_max = TB_LINK_FRAME_BYTES_MAX};
-    return options;
-}
-
-static void dial_failed(struct link *l)
-{
-    struct tb_link_session_todo todo;
-    l->stats.dials_failed++;
-    step(l, TB_LINK_FAILED, NULL, &todo);
-}
-
-/* One attempt at the next address. */
-static void dial_next(struct link *l)
-{
-    struct conn *c = conn_new(l->links, l);
-    if (c == NULL) {
-        dial_failed(l);
-        return;
-    }
-    struct tb_wire_options options = wire_options(l->links, c);
-    options.chan.expect.identity = l->identity;
-    c->address = l->addresses[l->address_at++ % l->address_count];
-    tb_address_format(&c->address, c->address_text, sizeof c->address_text);
-    l->stats.dials++;
-    const enum tb_status status = tb_wire_dial(&options, &c->address, &c->wire);
-    if (status == TB_OK) return;
-    conn_free(c);
-    dial_failed(l);
-}
-
-struct link_resolving {
-    struct link *link; /* NULL: nobody waits for the answer any more */
-};
-
-void link_forget_resolving(struct link *l)
-{
-    if (l->resolving != NULL) l->resolving->link = NULL;
-    l->resolving = NULL;
-}
-
-static void on_resolved(void *user, enum tb_status status, const struct tb_address *addresses, uint32_t count,
-                        uint32_t ttl_s)
-{
-    (void)ttl_s;
-    struct link_resolving *r = user;
-    struct link *l = r->link;
-    tb_free(r);
-    if (l == NULL) return;
-    l->resolving = NULL;
-    if (status != TB_OK || count == 0) {
-        log_link(l, l->life.attempts == 0 ? TB_LOG_WARN : TB_LOG_DEBUG, "link.resolve_failed", status,
-                 l->endpoint.host);
-        dial_failed(l);
-        return;
-    }
-    l->address_count = count < TB_ADDRESSES_MAX ? count : TB_ADDRESSES_MAX;
-    memcpy(l->addresses, addresses, l->address_count * sizeof *addresses);
-    l->address_at = 0;
-    dial_next(l);
-}
-
-static void resolve(struct link *l)
-{
-    struct link_resolving *r = tb_malloc(sizeof *r);
-    if (r == NULL) {
-        dial_failed(l);
-        return;
-    }
-    r->link = l;
-    l->resolving = r;
-    tb_resolve(l->links->options.resolver, &l->endpoint, on_resolved, r);
-}
-
-/* A fresh dial to a silent peer goes to an address that is known: waiting for a name server would be silence
- * too. */
-static void dial(struct link *l)
-{
-    struct tb_address numeric;
-    if (l->resolving != NULL) return;
-    if (l->life.state == TB_LINK_SILENT && l->address_count > 0) {
-        dial_next(l);
-    } else if (tb_endpoint_address(&l->endpoint, &numeric) == TB_OK) {
-        l->addresses[0] = numeric;
-        l->address_count = 1;
-        l->address_at = 0;
-        dial_next(l);
-    } else {
-        resolve(l);
-    }
-}
+/* ---- accepting ---- */
 
 void links_on_accept(void *user, int fd, const struct tb_address *from)
 {
     struct tb_links *ls = user;
-    struct conn *c = conn_new(ls, NULL);
+    struct conn *c = link_conn_new(ls, NULL);
     if (c == NULL) {
         close(fd); /* P7: whoever floods the port waits with the others */
         return;
     }
     c->address = *from;
     tb_address_format(from, c->address_text, sizeof c->address_text);
-    const struct tb_wire_options options = wire_options(ls, c);
-    if (tb_wire_accept(&options, fd, &c->wire) != TB_OK) conn_free(c);
+    const struct tb_wire_options options = links_wire_options(ls, c);
+    if (tb_wire_accept(&options, fd, &c->wire) != TB_OK) link_conn_free(c);
 }
 
 /* ---- the clock ---- */
@@ -598,9 +493,10 @@ static void listen_for_beats(struct link *l, tb_time_ns now)
     }
     if (l->life.state != TB_LINK_UP || l->beat.waiting_since == 0) return;
     if (tb_time_since(l->beat.waiting_since, now) < tb_link_session_patience(&l->life)) return;
-    step(l, TB_LINK_QUIET, NULL, &todo);
-    log_link(l, TB_LOG_WARN, "link.silent", TB_OK, l->session->address_text);
-    if (todo.dial) dial(l);
+    link_step(l, TB_LINK_QUIET, NULL, &todo);
+    link_log(l, TB_LOG_WARN, "link.silent", TB_OK, l->session->address_text);
+    link_names_doubt(l);
+    if (todo.dial) link_dial(l);
 }
 
 /* Our own loop stood still (a debugger, a stopped process): that is not the peer's silence. */
@@ -619,15 +515,17 @@ void link_up_tick(struct link *l, tb_time_ns now)
     if (link_is_up(l)) beat(l, now);
     if (link_is_up(l)) listen_for_beats(l, now);
     watch_limbo(l, now);
-    if (l->links->closing || now < l->life.next_dial_at) return;
-    step(l, TB_LINK_DUE, NULL, &todo);
-    if (todo.dial) dial(l);
+    if (l->links->closing) return;
+    link_dial_tick(l, now);
+    if (now < l->life.next_dial_at) return;
+    link_step(l, TB_LINK_DUE, NULL, &todo);
+    if (todo.dial) link_dial(l);
 }
 
 void link_up_stop(struct link *l)
 {
     struct tb_link_session_todo todo;
-    step(l, TB_LINK_STOP, NULL, &todo);
+    link_step(l, TB_LINK_STOP, NULL, &todo);
     link_forget_resolving(l);
     if (link_is_up(l)) link_drop(l, TB_SITE_DRAINING);
 }
@@ -637,6 +535,7 @@ void links_conns_tick(struct tb_links *ls, tb_time_ns now)
 {
     for (struct conn *c = ls->conns; c != NULL; c = c->next) {
         if (c->is_session || c->ended || c->binding != NULL) continue;
-        if (ls->closing || now >= c->greet_by) conn_close(c, ls->closing ? TB_CANCELLED : TB_STREAM_IDLE);
+        if (ls->closing || now >= c->greet_by)
+            link_conn_close(c, ls->closing ? TB_CANCELLED : TB_STREAM_IDLE);
     }
 }

@@ -59,6 +59,14 @@ static bool split(const char *text, struct tb_endpoint *out, const char **port_o
     return bracket ? inet_pton(AF_INET6, out->host, &v6) == 1 : host_valid(out->host);
 }
 
+static bool parse_service(const char *text, struct tb_endpoint *out)
+{
+    if (text[0] != '_' || !host_valid(text)) return false;
+    out->is_service = true;
+    memcpy(out->host, text, strlen(text) + 1);
+    return true;
+}
+
 enum tb_status tb_endpoint_parse(const char *text, struct tb_endpoint *endpoint_out)
 {
     struct tb_endpoint e = {0};
@@ -66,7 +74,7 @@ enum tb_status tb_endpoint_parse(const char *text, struct tb_endpoint *endpoint_
     const char *port = NULL;
     if (strncmp(text, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0)
         status = parse_unix(text + strlen(UNIX_PREFIX), &e);
-    else if (!split(text, &e, &port) || !parse_port(port, &e.port))
+    else if (!parse_service(text, &e) && (!split(text, &e, &port) || !parse_port(port, &e.port)))
         status = TB_BAD_ARGUMENT;
     if (status == TB_OK) *endpoint_out = e;
     return status;
@@ -76,6 +84,8 @@ void tb_endpoint_format(const struct tb_endpoint *e, char *out, size_t cap)
 {
     if (e->is_unix)
         snprintf(out, cap, UNIX_PREFIX "%s", e->host);
+    else if (e->is_service)
+        snprintf(out, cap, "%s", e->host);
     else if (strchr(e->host, ':') != NULL)
         snprintf(out, cap, "[%s]:%u", e->host, e->port);
     else

@@ -1,5 +1,6 @@
 /* endpoint.h - where something listens, as people write it, and its addresses. A shell.
- *   unix:/run/tombolo/west.sock   unix:@abstract-name   host.example:7400   192.0.2.1:7400   [2001:db8::1]:7400 */
+ *   unix:/run/tombolo/west.sock   unix:@abstract-name   host.example:7400   192.0.2.1:7400   [2001:db8::1]:7400
+ *   _tombolo._tcp.west.example    a service: its SRV records say hosts and ports */
 #ifndef TB_BASE_NET_ENDPOINT_H
 #define TB_BASE_NET_ENDPOINT_H
 
@@ -13,7 +14,8 @@
 
 struct tb_endpoint {
     bool is_unix;
-    char host[256]; /* name, address, or path ('@' first for abstract) */
+    bool is_service; /* host is the name of SRV records; port is 0 */
+    char host[256];  /* name, address, or path ('@' first for abstract) */
     uint16_t port;
 };
 

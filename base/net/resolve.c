@@ -4,8 +4,9 @@
  * answer before tb_resolve returns. So an answer is put into a list first, and one uv_idle delivers what is
  * there on the next turn.
  *
- * A query has two holders: c-ares until its callback has run, and we until the answer is delivered. The
- * deadline ends only the second, since c-ares cannot cancel one query of a channel. */
+ * A query has two holders: c-ares until its callbacks have run, and we until the answer is delivered. The
+ * deadline ends only the second, since c-ares cannot cancel one query of a channel. A service is asked for its targets
+ * first, then all of them at once for their addresses. */
 #include "base/net/resolve.h"
 
 #include <ares.h>
@@ -13,7 +14,9 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/fault.h"
+#include "base/net/srv.h"
 
 #define TIMEOUT_MS_DEFAULT 5000
 #define TRIES              3 /* c-ares doubles the wait each time: 1 + 2 + 4 */
@@ -22,20 +25,33 @@
 #define TICK_MS            50
 #define TTL_S_NUMERIC      86400
 #define TTL_S_MIN          5 /* a zone (or a hosts file) that says 0 must not make us ask without rest */
+#define TTL_S_MAX          86400
+#define CLASS_IN           1
+#define TYPE_SRV           33
+
+/* One name with its port: the host itself, or what a service names. */
+struct target {
+    struct query *query;
+    uint16_t port;
+    uint32_t count;
+    struct tb_address addresses[TB_ADDRESSES_MAX];
+};
 
 struct query {
     struct tb_resolver *resolver;
     struct query *next;
     tb_resolve_fn fn; /* NULL once delivered */
     void *user;
-    bool in_ares;
-    bool answered; /* status and below are set */
-    uint16_t port;
+    uint32_t in_ares;     /* callbacks of c-ares that are to come */
+    bool answered;        /* status and below are set */
     uint64_t deadline_ms; /* loop time */
     enum tb_status status;
     uint32_t count;
     uint32_t ttl_s;
     struct tb_address addresses[TB_ADDRESSES_MAX];
+    enum tb_status failure; /* of the targets: the one that says most */
+    uint32_t target_count;
+    struct target targets[TB_SRV_TARGETS_MAX];
 };
 
 /* A socket of c-ares. */
@@ -74,7 +90,7 @@ static void update(struct tb_resolver *r)
     bool answers = false, waits = false;
     for (const struct query *q = r->queries; q != NULL; q = q->next) {
         answers |= q->answered;
-        waits |= q->in_ares || !q->answered;
+        waits |= q->in_ares > 0 || !q->answered;
     }
     if (!answers) uv_idle_stop(&r->deliver);
     if (!waits) uv_timer_stop(&r->tick);
@@ -90,7 +106,7 @@ static void unlink_query(struct query *q)
 
 static void drop(struct query *q)
 {
-    if (q->in_ares || q->fn != NULL) return;
+    if (q->in_ares > 0 || q->fn != NULL) return;
     unlink_query(q);
     tb_free(q);
 }
@@ -100,7 +116,7 @@ static void drop(struct query *q)
 static void tell(struct query *q, enum tb_status status)
 {
     const tb_resolve_fn fn = q->fn;
-    const bool ours = !q->in_ares;
+    const bool ours = q->in_ares == 0;
     q->fn = NULL;
     q->answered = false;
     if (ours) unlink_query(q);
@@ -129,7 +145,6 @@ static void on_deliver(uv_idle_t *idle)
 }
 
 static void on_tick(uv_timer_t *timer);
-static void on_answer(void *user, int status, int timeouts, struct ares_addrinfo *info);
 
 static void answer(struct query *q, enum tb_status status)
 {
@@ -178,52 +193,103 @@ static const struct ares_addrinfo_node *next_of(const struct ares_addrinfo_node 
     return node;
 }
 
-static void take(struct query *q, const struct ares_addrinfo_node *node)
+static void take(struct target *t, const struct ares_addrinfo_node *node)
 {
-    struct tb_address *a = &q->addresses[q->count++];
+    struct tb_address *a = &t->addresses[t->count++];
     *a = (struct tb_address){0};
     memcpy(&a->any, node->ai_addr, node->ai_family == AF_INET ? sizeof a->v4 : sizeof a->v6);
     a->bytes = node->ai_family == AF_INET ? sizeof a->v4 : sizeof a->v6;
     if (node->ai_family == AF_INET)
-        a->v4.sin_port = htons(q->port);
+        a->v4.sin_port = htons(t->port);
     else
-        a->v6.sin6_port = htons(q->port);
-    if (node->ai_ttl >= 0 && (uint32_t)node->ai_ttl < q->ttl_s) q->ttl_s = (uint32_t)node->ai_ttl;
+        a->v6.sin6_port = htons(t->port);
+    if (node->ai_ttl >= 0 && (uint32_t)node->ai_ttl < t->query->ttl_s)
+        t->query->ttl_s = (uint32_t)node->ai_ttl;
 }
 
 /* IPv6 and IPv4 in turn, so that a path that swallows one family costs one dial and not all of them. */
-static void interleave(struct query *q, const struct ares_addrinfo_node *nodes)
+static void interleave(struct target *t, const struct ares_addrinfo_node *nodes)
 {
     const struct ares_addrinfo_node *six = next_of(nodes, AF_INET6);
     const struct ares_addrinfo_node *four = next_of(nodes, AF_INET);
-    q->ttl_s = TTL_S_NUMERIC;
-    while ((six != NULL || four != NULL) && q->count < TB_ADDRESSES_MAX) {
+    while ((six != NULL || four != NULL) && t->count < TB_ADDRESSES_MAX) {
         if (six != NULL) {
-            take(q, six);
+            take(t, six);
             six = next_of(six->ai_next, AF_INET6);
         }
-        if (four != NULL && q->count < TB_ADDRESSES_MAX) {
-            take(q, four);
+        if (four != NULL && t->count < TB_ADDRESSES_MAX) {
+            take(t, four);
             four = next_of(four->ai_next, AF_INET);
         }
     }
 }
 
-static void on_answer(void *user, int status, int timeouts, struct ares_addrinfo *info)
+/* Every target was asked for: their addresses in the targets' order. */
+static void gather(struct query *q)
+{
+    for (uint32_t i = 0; i < q->target_count; i++) {
+        const struct target *t = &q->targets[i];
+        for (uint32_t k = 0; k < t->count && q->count < TB_ADDRESSES_MAX; k++)
+            q->addresses[q->count++] = t->addresses[k];
+    }
+    if (q->ttl_s < TTL_S_MIN) q->ttl_s = TTL_S_MIN;
+    if (q->ttl_s > TTL_S_MAX) q->ttl_s = TTL_S_MAX;
+    answer(q, q->count > 0 ? TB_OK : q->failure);
+}
+
+/* A name that does not exist says less than a server that could not be asked: with the first another try is vain. */
+static void on_target(void *user, int status, int timeouts, struct ares_addrinfo *info)
+{
+    (void)timeouts;
+    struct target *t = user;
+    struct query *q = t->query;
+    const enum tb_status result = judge(status);
+    if (result == TB_OK) interleave(t, info->nodes);
+    if (result != TB_OK && result != TB_NOT_FOUND) q->failure = result;
+    if (info != NULL) ares_freeaddrinfo(info);
+    if (--q->in_ares > 0) return;
+    if (q->fn == NULL)
+        drop(q); /* the deadline was sooner */
+    else if (!q->answered)
+        gather(q);
+}
+
+/* c-ares may call back from inside, so all are counted before the first is asked. */
+static void ask_targets(struct query *q, const struct tb_srv_answer *srv)
+{
+    const struct ares_addrinfo_hints hints = {.ai_family = AF_UNSPEC, .ai_flags = ARES_AI_NOSORT};
+    q->failure = TB_NOT_FOUND;
+    q->target_count = srv->count;
+    q->in_ares += srv->count;
+    for (uint32_t i = 0; i < srv->count; i++) {
+        q->targets[i].query = q;
+        q->targets[i].port = srv->targets[i].port;
+        ares_getaddrinfo(q->resolver->channel, srv->targets[i].host, NULL, &hints, on_target, &q->targets[i]);
+    }
+}
+
+static void on_service(void *user, int status, int timeouts, unsigned char *message, int bytes)
 {
     (void)timeouts;
     struct query *q = user;
+    struct tb_srv_answer srv;
+    uint64_t random = 0;
     enum tb_status result = judge(status);
-    q->in_ares = false;
+    q->in_ares--;
     if (q->fn == NULL) {
-        drop(q); /* the deadline was sooner */
-    } else if (!q->answered) {
-        if (result == TB_OK) interleave(q, info->nodes);
-        if (result == TB_OK && q->count == 0) result = TB_NOT_FOUND;
-        if (q->ttl_s < TTL_S_MIN) q->ttl_s = TTL_S_MIN;
-        answer(q, result);
+        drop(q);
+        return;
     }
-    if (info != NULL) ares_freeaddrinfo(info);
+    if (q->answered) return; /* the deadline is sooner */
+    if (result == TB_OK) result = tb_srv_read(message, (size_t)bytes, &srv);
+    if (result != TB_OK) {
+        answer(q, result);
+        return;
+    }
+    if (srv.ttl_s < q->ttl_s) q->ttl_s = srv.ttl_s;
+    tb_random_bytes(&random, sizeof random);
+    tb_srv_order(&srv, random);
+    ask_targets(q, &srv);
 }
 
 /* Sockets. */
@@ -351,13 +417,18 @@ void tb_resolver_close(struct tb_resolver *r)
     uv_close((uv_handle_t *)&r->deliver, on_handle_closed);
 }
 
-static void ask(struct query *q, const char *host)
+static void ask(struct query *q, const struct tb_endpoint *endpoint)
 {
-    const struct ares_addrinfo_hints hints = {.ai_family = AF_UNSPEC, .ai_flags = ARES_AI_NOSORT};
     struct tb_resolver *r = q->resolver;
-    q->in_ares = true;
-    ares_getaddrinfo(r->channel, host, NULL, &hints, on_answer, q);
     if (!uv_is_active((uv_handle_t *)&r->tick)) uv_timer_start(&r->tick, on_tick, TICK_MS, TICK_MS);
+    if (endpoint->is_service) {
+        q->in_ares = 1;
+        ares_query(r->channel, endpoint->host, CLASS_IN, TYPE_SRV, on_service, q);
+        return;
+    }
+    struct tb_srv_answer one = {.count = 1, .targets = {{.port = endpoint->port}}};
+    memcpy(one.targets[0].host, endpoint->host, sizeof one.targets[0].host);
+    ask_targets(q, &one);
 }
 
 void tb_resolve(struct tb_resolver *r, const struct tb_endpoint *endpoint, tb_resolve_fn fn, void *user)
@@ -368,14 +439,13 @@ void tb_resolve(struct tb_resolver *r, const struct tb_endpoint *endpoint, tb_re
         return;
     }
     uv_update_time(r->loop);
-    *q = (struct query){.resolver = r, .fn = fn, .user = user, .port = endpoint->port, .next = r->queries};
+    *q = (struct query){.resolver = r, .fn = fn, .user = user, .ttl_s = TTL_S_NUMERIC, .next = r->queries};
     q->deadline_ms = uv_now(r->loop) + r->timeout_ms;
     r->queries = q;
     const enum tb_status status = tb_endpoint_address(endpoint, &q->addresses[0]);
     q->count = status == TB_OK ? 1 : 0;
-    q->ttl_s = TTL_S_NUMERIC;
     if (status == TB_NOT_FOUND)
-        ask(q, endpoint->host);
+        ask(q, endpoint);
     else
         answer(q, status);
 }

@@ -17,6 +17,7 @@
 #define COMPLAINTS_MAX 100
 #define KEYS_MAX       64
 #define PATH_MAX_CHARS 256
+#define NAME_CHARS     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
 
 /* Text of the config, in a chain behind it. */
 struct text {
@@ -139,8 +140,13 @@ static bool address_valid(const char *text)
     if (text[0] == '[')
         return host > 2 && host < 256 && strspn(text + 1, "0123456789abcdefABCDEF:.%") == host - 2 &&
                text[host - 1] == ']';
-    return host < 254 &&
-           strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") == host;
+    return host < 254 && strspn(text, NAME_CHARS) == host;
+}
+
+/* "_tombolo._tcp.west.example": what begins so and has no port is a service. */
+static bool service_valid(const char *text)
+{
+    return text[0] == '_' && strlen(text) < 254 && text[strspn(text, NAME_CHARS)] == '\0';
 }
 
 static bool word_valid(const char *text)
@@ -210,6 +216,8 @@ static bool text_valid(enum config_type type, const char *text)
     switch (type) {
     case CONFIG_ADDRESS:
         return address_valid(text);
+    case CONFIG_DIAL:
+        return address_valid(text) || service_valid(text);
     case CONFIG_WORD:
         return word_valid(text);
     default:
@@ -236,8 +244,10 @@ static const char *set_scalar(struct reading *r, const struct config_key *key, c
     default:
         if (!text_valid(key->type, text))
             return key->type == CONFIG_ADDRESS ? "is not HOST:PORT"
-                   : key->type == CONFIG_WORD  ? "is not one word of a-z 0-9 _ -"
-                                               : "is empty or too long";
+                   : key->type == CONFIG_DIAL
+                       ? "is neither HOST:PORT nor the name of a service, _SERVICE._tcp.DOMAIN"
+                   : key->type == CONFIG_WORD ? "is not one word of a-z 0-9 _ -"
+                                              : "is empty or too long";
         *(const char **)at = keep_text(r, text);
         return NULL;
     }

@@ -96,8 +96,8 @@ const struct config_key config_keys[] = {
 
     {PEER(gateway), .path = "gateway", .type = CONFIG_NAME, .fallback = "gw",
      .why = "The name of that site's gateway, as in its certificate."},
-    {PEER(address), .path = "address", .type = CONFIG_ADDRESS,
-     .why = "Where to dial it. Without it only that side dials, and this one needs link.listen."},
+    {PEER(address), .path = "address", .type = CONFIG_DIAL,
+     .why = "Where to dial it: HOST:PORT, or _SERVICE._tcp.DOMAIN, whose SRV records say hosts and ports. Several addresses race each other. Without it only that side dials, and this one needs link.listen."},
     {PEER(ca), .path = "ca", .type = CONFIG_FILE,
      .why = "The CA of that site, PEM; it may speak for that site alone. Without it tls.ca."},
 
@@ -128,7 +128,7 @@ const char *config_scope_prefix(enum config_scope scope)
 const char *config_type_text(enum config_type type)
 {
     static const char *const texts[] = {
-        "name", "text",  "path",      "file",          "host:port",         "word", "number", "size",
-        "bool", "codec", "log level", "list of names", "list of identities"};
+        "name",   "text", "path", "file",  "host:port", "host:port or service", "word",
+        "number", "size", "bool", "codec", "log level", "list of names",        "list of identities"};
     return texts[type];
 }

@@ -21,6 +21,7 @@ enum config_type {
     CONFIG_PATH,       /* const char *; a file or socket that we make */
     CONFIG_FILE,       /* const char *; a file that must be readable */
     CONFIG_ADDRESS,    /* const char *; host:port */
+    CONFIG_DIAL,       /* const char *; host:port, or the name of a service */
     CONFIG_WORD,       /* const char *; [a-z0-9_], 1 to 15 */
     CONFIG_NUMBER,     /* uint32_t */
     CONFIG_SIZE,       /* uint64_t; 4096, 512MiB */

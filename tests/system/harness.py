@@ -164,6 +164,53 @@ class Link(threading.Thread):
         self.cut()
 
 
+class Dns(threading.Thread):
+    """A name server on loopback: A records, and services as [(priority, weight, port, host)]. What it knows may change."""
+
+    def __init__(self, names, services=None, ttl_s=60):
+        super().__init__(daemon=True)
+        self.names = names
+        self.services = services or {}
+        self.ttl_s = ttl_s
+        self.asked = 0
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        self.start()
+
+    @staticmethod
+    def labels(name):
+        return b"".join(bytes([len(label)]) + label.encode() for label in name.split(".")) + b"\0"
+
+    def records(self, name, kind):
+        if kind == 1:
+            return [socket.inet_aton(a) for a in self.names.get(name, [])]
+        if kind == 33:
+            return [struct.pack(">HHH", *row[:3]) + self.labels(row[3]) for row in self.services.get(name, [])]
+        return []
+
+    def run(self):
+        while True:
+            query, client = self.socket.recvfrom(512)
+            if not query:
+                return
+            labels, at = [], 12
+            while query[at]:
+                labels.append(query[at + 1:at + 1 + query[at]].decode())
+                at += 1 + query[at]
+            question, kind = query[12:at + 5], int.from_bytes(query[at + 1:at + 3], "big")
+            records = self.records(".".join(labels).lower(), kind)
+            self.asked += 1
+            answers = b"".join(b"\xc0\x0c" + struct.pack(">HHIH", kind, 1, self.ttl_s, len(r)) + r for r in records)
+            self.socket.sendto(query[:2] + b"\x84\x00\x00\x01" + len(records).to_bytes(2, "big")
+                               + b"\x00\x00\x00\x00" + question + answers, client)
+
+    def close(self):
+        self.socket.sendto(b"", ("127.0.0.1", self.port))
+        self.join(5)
+        self.socket.close()
+
+
 class Process:
     def __init__(self, name, argv, log_path, **kwargs):
         self.name = name

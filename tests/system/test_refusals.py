@@ -8,9 +8,8 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import threading
 
-from harness import (TOMBOLO, TOMBOLOD, Failed, Lab, Rollout, SlowDisk, SmallDisk, Trainer, Worker, expect, main, safetensors_table, scenario,
+from harness import (TOMBOLO, TOMBOLOD, Dns, Failed, Lab, Rollout, SlowDisk, SmallDisk, Trainer, Worker, expect, main, safetensors_table, scenario,
                      up, wait_for)
 
 
@@ -136,41 +135,6 @@ def names_resolve_and_addresses_are_tried_in_turn(lab):
             raise Failed("nobody asked the name server")
     finally:
         dns.close()
-
-
-class Dns(threading.Thread):
-    """A name server on loopback that knows a few A records."""
-
-    def __init__(self, names):
-        super().__init__(daemon=True)
-        self.names = names
-        self.asked = 0
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.socket.bind(("127.0.0.1", 0))
-        self.port = self.socket.getsockname()[1]
-        self.start()
-
-    def run(self):
-        while True:
-            query, client = self.socket.recvfrom(512)
-            if not query:
-                return
-            labels, at = [], 12
-            while query[at]:
-                labels.append(query[at + 1:at + 1 + query[at]].decode())
-                at += 1 + query[at]
-            question, kind = query[12:at + 5], int.from_bytes(query[at + 1:at + 3], "big")
-            addresses = self.names.get(".".join(labels).lower(), []) if kind == 1 else []
-            self.asked += 1
-            answers = b"".join(b"\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04" + socket.inet_aton(a)
-                               for a in addresses)
-            self.socket.sendto(query[:2] + b"\x84\x00\x00\x01" + len(addresses).to_bytes(2, "big")
-                               + b"\x00\x00\x00\x00" + question + answers, client)
-
-    def close(self):
-        self.socket.sendto(b"", ("127.0.0.1", self.port))
-        self.join(5)
-        self.socket.close()
 
 
 @scenario

@@ -7,9 +7,15 @@
 static void what_people_write_is_read_and_written_back(void **state)
 {
     (void)state;
-    static const char *const good[] = {
-        "unix:/run/tombolo/west.sock", "unix:@abstract-name", "host.example:7400",  "192.0.2.1:7400",
-        "[2001:db8::1]:7400",          "localhost:0",         "a_b-c.example:65535"};
+    static const char *const good[] = {"unix:/run/tombolo/west.sock",
+                                       "unix:@abstract-name",
+                                       "host.example:7400",
+                                       "192.0.2.1:7400",
+                                       "[2001:db8::1]:7400",
+                                       "localhost:0",
+                                       "a_b-c.example:65535",
+                                       "_tombolo._tcp.west.example",
+                                       "_x:1"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         struct tb_endpoint e;
         char back[300];
@@ -22,10 +28,29 @@ static void what_people_write_is_read_and_written_back(void **state)
 static void what_is_no_endpoint_is_refused(void **state)
 {
     (void)state;
-    static const char *const bad[] = {
-        "",       "host",   ":80",     "host:",    "host:65536",    "host:8 0",        "host:-1", "unix:",
-        "unix:@", "::1:80", "[::1]80", "[::1]",    "[host]:1",      "256.1.1.1:1",     "1.2.3:1", "ho st:1",
-        "-h:1",   ".h:1",   "h/x:1",   "host:1:2", "host:00001234", "[fe80::1%eth0]:1"};
+    static const char *const bad[] = {"",
+                                      "host",
+                                      ":80",
+                                      "host:",
+                                      "host:65536",
+                                      "host:8 0",
+                                      "host:-1",
+                                      "unix:",
+                                      "unix:@",
+                                      "::1:80",
+                                      "[::1]80",
+                                      "[::1]",
+                                      "[host]:1",
+                                      "256.1.1.1:1",
+                                      "1.2.3:1",
+                                      "ho st:1",
+                                      "-h:1",
+                                      ".h:1",
+                                      "h/x:1",
+                                      "host:1:2",
+                                      "host:00001234",
+                                      "_a/b",
+                                      "[fe80::1%eth0]:1"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct tb_endpoint e;
         if (tb_endpoint_parse(bad[i], &e) != TB_BAD_ARGUMENT) fail_msg("taken: %s", bad[i]);

@@ -10,7 +10,7 @@
 #include "net_world.h"
 
 /* The name server: "both" has A and AAAA, "four" A alone, "many" forty A; "mute" gets no answer, "half" none to AAAA;
- * anything else does not exist. A name is judged by its first label. */
+ * anything else does not exist. A name is judged by its first label. Services (SRV) stand in `services`. */
 struct server {
     uv_poll_t poll;
     int fd;
@@ -51,6 +51,76 @@ static size_t put_record(uint8_t *m, size_t at, uint16_t type, uint8_t number)
     return at + 12 + bytes;
 }
 
+struct service {
+    const char *label;
+    uint32_t ttl_s;
+    struct {
+        uint16_t priority, port;
+        const char *host; /* its first label; the rest is .test */
+    } targets[4];
+};
+static const struct service services[] = {
+    {"_two", 30, {{20, 7402, "both"}, {10, 7401, "four"}}},
+    {"_long", 90000, {{10, 7401, "four"}}},
+    {"_brief", 0, {{10, 7401, "four"}}},
+    {"_half", 60, {{10, 7401, "nobody"}, {20, 7402, "four"}}},
+    {"_dead", 60, {{10, 7401, "nobody"}}},
+    {"_no", 60, {{0, 0, ""}}},           /* "." */
+    {"_lies", 60, {{10, 7401, "\xc0"}}}, /* a name that points at itself */
+};
+
+static size_t put_service(uint8_t *m, size_t at, const struct service *v, uint32_t k)
+{
+    const char *host = v->targets[k].host;
+    const uint8_t length = (uint8_t)strlen(host);
+    const bool root = length == 0, lies = host[0] == '\xc0';
+    const uint8_t name_bytes = root ? 1 : lies ? 2 : (uint8_t)(length + 7);
+    const uint8_t head[18] = {0xc0,
+                              12,
+                              0,
+                              33,
+                              0,
+                              1,
+                              (uint8_t)(v->ttl_s >> 24),
+                              (uint8_t)(v->ttl_s >> 16),
+                              (uint8_t)(v->ttl_s >> 8),
+                              (uint8_t)v->ttl_s,
+                              0,
+                              (uint8_t)(6 + name_bytes),
+                              (uint8_t)(v->targets[k].priority >> 8),
+                              (uint8_t)v->targets[k].priority,
+                              0,
+                              1,
+                              (uint8_t)(v->targets[k].port >> 8),
+                              (uint8_t)v->targets[k].port};
+    memcpy(m + at, head, 18);
+    at += 18;
+    if (root) {
+        m[at] = 0;
+    } else if (lies) {
+        m[at] = (uint8_t)(0xc0 | at >> 8), m[at + 1] = (uint8_t)at;
+    } else {
+        m[at] = length;
+        memcpy(m + at + 1, host, length);
+        memcpy(m + at + 1 + length, "\x04test", 6);
+    }
+    return at + name_bytes;
+}
+
+/* The end of the answer; 0: no such service. */
+static size_t put_services(uint8_t *m, const struct question *q, int *records_out)
+{
+    for (size_t i = 0; i < sizeof services / sizeof *services; i++) {
+        const struct service *v = &services[i];
+        size_t end = q->end;
+        if (q->type != 33 || strcmp(v->label, q->label) != 0) continue;
+        for (uint32_t k = 0; k < 4 && v->targets[k].host != NULL; k++, ++*records_out)
+            end = put_service(m, end, v, k);
+        return end;
+    }
+    return 0;
+}
+
 static void on_question(uv_poll_t *poll, int status, int events)
 {
     (void)status, (void)events;
@@ -69,11 +139,12 @@ static void on_question(uv_poll_t *poll, int status, int events)
     int records = (q.type == 1 && known) || (q.type == 28 && both) ? 1 : 0;
     if (both && records) records = 2;
     if (many && records) records = 30;
-    size_t end = q.end;
-    for (int i = 0; i < records; i++)
+    const size_t service_end = put_services(m, &q, &records);
+    size_t end = service_end > 0 ? service_end : q.end;
+    for (int i = 0; service_end == 0 && i < records; i++)
         end = put_record(m, end, q.type, (uint8_t)(i + 1));
     m[2] = 0x85; /* answer, authoritative */
-    m[3] = known ? 0 : 3;
+    m[3] = known || service_end > 0 ? 0 : 3;
     m[6] = 0, m[7] = (uint8_t)records;
     memset(m + 8, 0, 4);
     (void)!sendto(s->fd, m, end, 0, (struct sockaddr *)&from, bytes);
@@ -136,6 +207,7 @@ static void ask(struct world *w, struct tb_resolver *resolver_, const char *host
 {
     struct tb_endpoint e = {.port = 7400};
     snprintf(e.host, sizeof e.host, "%s", host);
+    e.is_service = host[0] == '_';
     *r = (struct reply){0};
     tb_resolve(resolver_, &e, on_reply, r);
     assert_int_equal(r->calls, 0); /* never inside the call */
@@ -288,6 +360,56 @@ static void numbers_and_paths_need_no_server(void **state)
     server_fini(&s, w);
 }
 
+/* Targets by priority, each with its own port, and the answer is good for as long as the least of its records. */
+static void a_service_gives_its_targets_in_order(void **state)
+{
+    struct world *w = *state;
+    struct server s;
+    struct reply r;
+    server_init(&s, w);
+    struct tb_resolver *resolver_ = resolver(w, &s, 5000);
+    ask(w, resolver_, "_two._tcp.test", &r);
+    assert_int_equal(r.status, TB_OK);
+    assert_int_equal(r.count, 5);
+    says(&r, 0, "192.0.2.1:7401");
+    says(&r, 1, "[2001:db8::1]:7402");
+    says(&r, 2, "192.0.2.1:7402");
+    assert_int_equal(r.ttl_s, 30);
+    ask(w, resolver_, "_long._tcp.test", &r);
+    assert_int_equal(r.ttl_s, 77); /* of the A record */
+    ask(w, resolver_, "_brief._tcp.test", &r);
+    assert_int_equal(r.ttl_s, 5);
+    ask(w, resolver_, "_half._tcp.test", &r); /* one target does not exist: the other does */
+    assert_int_equal(r.count, 1);
+    says(&r, 0, "192.0.2.1:7402");
+    tb_resolver_close(resolver_);
+    server_fini(&s, w);
+}
+
+/* P7 P10: what is no service, or no answer, is a status. */
+static void a_service_that_is_none_is_refused(void **state)
+{
+    static const struct {
+        const char *name;
+        enum tb_status status;
+    } cases[] = {{"_nowhere._tcp.test", TB_NOT_FOUND},
+                 {"_dead._tcp.test", TB_NOT_FOUND},
+                 {"_no._tcp.test", TB_NOT_FOUND},
+                 {"_lies._tcp.test", TB_PEER_GARBLED},
+                 {"_mute._tcp.test", TB_NOT_FOUND}};
+    struct world *w = *state;
+    struct server s;
+    struct reply r;
+    server_init(&s, w);
+    struct tb_resolver *resolver_ = resolver(w, &s, 5000);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ask(w, resolver_, cases[i].name, &r);
+        if (r.status != cases[i].status) fail_msg("%s: %d", cases[i].name, r.status);
+    }
+    tb_resolver_close(resolver_);
+    server_fini(&s, w);
+}
+
 static void closing_ends_what_is_asked(void **state)
 {
     struct world *w = *state;
@@ -296,8 +418,9 @@ static void closing_ends_what_is_asked(void **state)
     server_init(&s, w);
     struct tb_resolver *resolver_ = resolver(w, &s, 60000);
     const struct tb_endpoint mute = {.host = "mute.test.", .port = 1},
+                             service = {.host = "mute._tcp.test", .is_service = true},
                              number = {.host = "192.0.2.7", .port = 1};
-    tb_resolve(resolver_, &mute, on_reply, &r[0]);
+    tb_resolve(resolver_, &service, on_reply, &r[0]);
     tb_resolve(resolver_, &mute, on_reply, &r[1]);
     WORLD_UNTIL(w, s.asked >= 2);
     tb_resolve(resolver_, &number, on_reply, &r[2]); /* has its answer, and nobody heard it */
@@ -366,6 +489,8 @@ int main(void)
         TEST(a_server_that_answers_half_is_bounded),
         TEST(no_server_at_all_is_unreachable),
         TEST(numbers_and_paths_need_no_server),
+        TEST(a_service_gives_its_targets_in_order),
+        TEST(a_service_that_is_none_is_refused),
         TEST(closing_ends_what_is_asked),
         TEST(a_callback_may_close_or_ask_again),
         TEST(a_server_list_that_is_none_is_refused),

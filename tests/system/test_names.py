@@ -1,0 +1,85 @@
+"""Peers by name: services, several addresses, addresses that change (P6, P7, P10)."""
+
+import contextlib
+import socket
+import sys
+
+from harness import Dns, Failed, Trainer, main, scenario, up, wait_for
+
+SERVICE = "_tombolo._tcp.east.test"
+
+
+def by_service(lab, rows, ttl_s=60):
+    """East, and west that finds it by the service; rows are (priority, port, host) of it, all hosts at the lab's address."""
+    east, west, _ = lab.east_west(through_link=False)
+    names = {host: [lab.address] for _, _, host in rows(east)}
+    names["relay.east.test"] = ["127.0.0.1"]
+    dns = Dns(names, {SERVICE: [(priority, 0, port, host) for priority, port, host in rows(east)]}, ttl_s)
+    west.extra["dns"] = {"servers": f"127.0.0.1:{dns.port}"}
+    west.peers["east"] = SERVICE
+    return east, west, dns
+
+
+@contextlib.contextmanager
+def silent_port(address):
+    """A port whose queue of connections is full: whoever dials it hears nothing."""
+    with socket.create_server((address, 0), backlog=0) as server:
+        fillers = []
+        for _ in range(4):
+            s = socket.socket()
+            s.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                s.connect(server.getsockname())
+            fillers.append(s)
+        yield server.getsockname()[1]
+        for s in fillers:
+            s.close()
+
+
+@scenario
+def a_service_says_hosts_and_ports(lab):
+    """SRV records by priority: at the first one's port nobody listens, at the second east does."""
+    dead = lab.free_port()
+    east, west, dns = by_service(lab, lambda e: [(20, e.port, "b.east.test"), (10, dead, "a.east.test")])
+    with contextlib.closing(dns):
+        up(east, west)
+        west.wait_holds(Trainer(lab, east, lab.weights(1)[0]).publish(1))
+        if not west.daemon.logged("link.dial_failed"):
+            raise Failed("the target of the lower priority was not tried first")
+
+
+@scenario
+def a_silent_address_is_outrun(lab):
+    """P6: the first target swallows what is sent to it. The next one is dialled beside it, and no dial has failed."""
+    with silent_port(lab.address) as silent:
+        east, west, dns = by_service(lab, lambda e: [(10, silent, "a.east.test"), (20, e.port, "b.east.test")])
+        with contextlib.closing(dns):
+            up(east, west)
+            west.wait_holds(Trainer(lab, east, lab.weights(1)[0]).publish(1))
+            if west.daemon.logged("link.dial_failed"):
+                raise Failed("the second target was dialled after the first had timed out")
+
+
+@scenario
+def a_peer_that_moves_is_found_by_its_name(lab):
+    """P5 P6: in mid-version east's address falls silent, and its name says another one: west goes on there with what it holds."""
+    east, west, dns = by_service(lab, lambda e: [(10, e.port, "a.east.test")], ttl_s=600)
+    with contextlib.closing(dns):
+        east.start()
+        old, new = lab.link(east), lab.link(east)
+        dns.services[SERVICE] = [(10, 0, old.port, "relay.east.test")]
+        west.start()
+        west.wait_link("east")
+        old.bytes_per_s = 2 << 20
+        uid = Trainer(lab, east, lab.weights(1)[0]).publish(1)
+        v = west.wait_held_some(uid, 0.2)
+        dns.services[SERVICE] = [(10, 0, new.port, "relay.east.test")]
+        old.stalled = True
+        wait_for("bytes by the new address", lambda: new.back_bytes > 0)
+        west.wait_holds(uid)
+        if new.back_bytes > v["bytes"] - v["held_bytes"] + (4 << 20):
+            raise Failed(f"{new.back_bytes} bytes came again although west held {v['held_bytes']} of {v['bytes']}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,215 @@
+/* link_dial.c - where a peer is dialled: its name becomes addresses, and these race each other (base/race.h).
+ *
+ * A name is asked for before each round of dials, when its answer has become old, and when its peer falls silent. What is
+ * new counts for the next dial: a session that works is not left for another address. */
+#include <string.h>
+
+#include "base/fault.h"
+#include "wan/link.h"
+
+#define ASK_AGAIN TB_SECONDS(5) /* after a name server did not answer */
+
+struct tb_wire_options links_wire_options(struct tb_links *ls, struct conn *c)
+{
+    const struct tb_wire_options options = {.chan = {.loop = ls->options.loop,
+                                                     .tls = ls->options.tls,
+                                                     .open_ms = (uint32_t)(LINK_GREET_BY / TB_MS(1))},
+                                            .ops = &links_wire_ops,
+                                            .user = c,
+                                            .frame_bytes_max = TB_LINK_FRAME_BYTES_MAX};
+    return options;
+}
+
+static void give_up(struct link *l)
+{
+    struct tb_link_session_todo todo;
+    tb_race_end(&l->race);
+    link_step(l, TB_LINK_FAILED, NULL, &todo);
+}
+
+/* False: not even begun. */
+static bool dial_address(struct link *l, const struct tb_address *to, bool racing)
+{
+    l->stats.dials++;
+    struct conn *c = link_conn_new(l->links, l);
+    if (c == NULL) return false;
+    struct tb_wire_options options = links_wire_options(l->links, c);
+    options.chan.expect.identity = l->identity;
+    c->racing = racing;
+    c->address = *to;
+    tb_address_format(&c->address, c->address_text, sizeof c->address_text);
+    if (tb_wire_dial(&options, &c->address, &c->wire) == TB_OK) return true;
+    link_conn_free(c);
+    return false;
+}
+
+/* ---- a race ---- */
+
+static void race_on(struct link *l, tb_time_ns now)
+{
+    for (uint32_t at; (at = tb_race_due(&l->race, now)) != TB_RACE_NONE;) {
+        if (dial_address(l, &l->addresses[at], true)) continue;
+        l->stats.dials_failed++;
+        if (!tb_race_failed(&l->race, now)) continue;
+        give_up(l);
+        return;
+    }
+}
+
+static bool same_address(const struct tb_address *a, const struct tb_address *b)
+{
+    return a->bytes == b->bytes && memcmp(&a->any, &b->any, a->bytes) == 0;
+}
+
+/* What worked last is tried first. */
+static void good_first(struct link *l)
+{
+    for (uint32_t i = 1; i < l->address_count; i++) {
+        if (!same_address(&l->addresses[i], &l->good)) continue;
+        memmove(&l->addresses[1], &l->addresses[0], i * sizeof l->addresses[0]);
+        l->addresses[0] = l->good;
+        return;
+    }
+}
+
+static void race_begin(struct link *l)
+{
+    const tb_time_ns now = tb_clock_now();
+    good_first(l);
+    l->address_at = 0;
+    tb_race_begin(&l->race, l->address_count, now);
+    race_on(l, now);
+}
+
+void link_dial_won(struct conn *won)
+{
+    struct link *l = won->link;
+    l->good = won->address;
+    if (!won->racing || !l->race.on) return;
+    tb_race_won(&l->race);
+    for (struct conn *c = l->links->conns; c != NULL; c = c->next) {
+        if (c == won || c->link != l || !c->racing || c->is_session || c->ended) continue;
+        c->outrun = true;
+        link_conn_close(c, TB_CANCELLED);
+    }
+}
+
+void link_dial_ended(struct link *l, bool racing, enum tb_status why)
+{
+    struct tb_link_session_todo todo;
+    const tb_time_ns now = tb_clock_now();
+    l->stats.dials_failed++;
+    if (!racing || !l->race.on) {
+        link_step(l, TB_LINK_FAILED, NULL, &todo);
+    } else if (why == TB_PEER_DUPLICATE || tb_race_failed(&l->race, now)) {
+        give_up(l); /* the peer is there and says no, or no address is left */
+    } else {
+        race_on(l, now);
+    }
+}
+
+/* ---- names ---- */
+
+struct link_resolving {
+    struct link *link; /* NULL: nobody waits for the answer any more */
+};
+
+void link_forget_resolving(struct link *l)
+{
+    if (l->resolving != NULL) l->resolving->link = NULL;
+    l->resolving = NULL;
+}
+
+/* Of a session that is up: its address is none of the name's any more. It stays while it works, and an operator who moved
+ * the peer sees why nothing moves. */
+static void tell_moved(const struct link *l)
+{
+    if (!link_is_up(l) || !l->session->dialled) return;
+    for (uint32_t i = 0; i < l->address_count; i++)
+        if (same_address(&l->addresses[i], &l->session->address)) return;
+    link_log(l, TB_LOG_INFO, "link.address_moved", TB_OK, l->session->address_text);
+}
+
+static void take_addresses(struct link *l, const struct tb_address *addresses, uint32_t count)
+{
+    const uint32_t before = l->address_count;
+    const uint32_t after = count < TB_ADDRESSES_MAX ? count : TB_ADDRESSES_MAX;
+    const bool same = before == after && memcmp(l->addresses, addresses, after * sizeof *addresses) == 0;
+    if (same) return;
+    l->address_count = after;
+    l->address_at = 0;
+    memcpy(l->addresses, addresses, after * sizeof *addresses);
+    tell_moved(l);
+}
+
+static void on_resolved(void *user, enum tb_status status, const struct tb_address *addresses, uint32_t count,
+                        uint32_t ttl_s)
+{
+    struct link_resolving *r = user;
+    struct link *l = r->link;
+    tb_free(r);
+    if (l == NULL) return;
+    l->resolving = NULL;
+    const bool dialling = l->life.state == TB_LINK_DIALLING && !l->race.on;
+    const bool good = status == TB_OK && count > 0;
+    l->fresh_until = tb_clock_now() + (good ? TB_SECONDS(ttl_s) : ASK_AGAIN);
+    if (good && !l->race.on) take_addresses(l, addresses, count);
+    if (!dialling) return;
+    if (good) {
+        race_begin(l);
+        return;
+    }
+    link_log(l, l->life.attempts == 0 ? TB_LOG_WARN : TB_LOG_DEBUG, "link.resolve_failed", status,
+             l->endpoint.host);
+    l->stats.dials_failed++;
+    give_up(l);
+}
+
+static bool resolve(struct link *l)
+{
+    struct link_resolving *r = tb_malloc(sizeof *r);
+    if (r == NULL) return false;
+    r->link = l;
+    l->resolving = r;
+    tb_resolve(l->links->options.resolver, &l->endpoint, on_resolved, r);
+    return true;
+}
+
+void link_names_doubt(struct link *l)
+{
+    if (l->fresh_until != TB_TIME_NEVER) l->fresh_until = 0;
+}
+
+/* ---- dialling ---- */
+
+static bool is_number(struct link *l)
+{
+    struct tb_address numeric;
+    if (tb_endpoint_address(&l->endpoint, &numeric) != TB_OK) return false;
+    l->addresses[0] = numeric;
+    l->address_count = 1;
+    l->fresh_until = TB_TIME_NEVER;
+    return true;
+}
+
+/* A fresh dial to a silent peer goes to an address that is known, each time to the next one: waiting for a name server
+ * would be silence too. Otherwise the name is asked for first, since the peer may have moved. */
+void link_dial(struct link *l)
+{
+    if (l->life.state == TB_LINK_SILENT && l->address_count > 0) {
+        if (dial_address(l, &l->addresses[l->address_at++ % l->address_count], false)) return;
+        link_dial_ended(l, false, TB_SITE_NOMEM);
+    } else if (is_number(l)) {
+        race_begin(l);
+    } else if (l->resolving == NULL && !resolve(l)) {
+        l->stats.dials_failed++;
+        give_up(l);
+    }
+}
+
+void link_dial_tick(struct link *l, tb_time_ns now)
+{
+    race_on(l, now);
+    if (!l->has_address || l->fresh_until == TB_TIME_NEVER || now < l->fresh_until) return;
+    if (link_is_up(l) && l->address_count > 0 && l->resolving == NULL) (void)resolve(l);
+}
