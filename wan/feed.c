@@ -2,6 +2,7 @@
 #include "wan/feed.h"
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/fault.h"
 
 struct tb_share *tb_share_new(const struct tb_id *uid, const struct tb_place *places, uint32_t shard_count,
@@ -76,10 +77,13 @@ bool tb_feed_push(struct tb_feed *f, const struct tb_feed_parcel *parcel)
     return fits;
 }
 
-uint32_t tb_feed_ready(struct tb_feed *f)
+uint32_t tb_feed_ready(struct tb_feed *f, uint64_t *bytes_out)
 {
     uv_mutex_lock(&f->lock);
     const uint32_t count = f->ready_count;
+    *bytes_out = 0;
+    for (uint32_t i = 0; i < count; i++)
+        *bytes_out += f->ready[(f->ready_first + i) % TB_FEED_READY_MAX].parcel.bytes;
     uv_mutex_unlock(&f->lock);
     return count;
 }
@@ -245,4 +249,36 @@ bool tb_feed_note(struct tb_feed *f, const struct tb_note *note)
 bool tb_feed_note_late(struct tb_feed *f, const struct tb_note *note)
 {
     return note_below(f, note, TB_FEED_NOTES_MAX / 2);
+}
+
+/* ---- the cap ---- */
+
+void tb_feed_cap(struct tb_feed *f, uint64_t bytes_per_s)
+{
+    uv_mutex_lock(&f->lock);
+    if (f->cap.bytes_per_s != bytes_per_s) tb_cap_set(&f->cap, bytes_per_s, tb_clock_now());
+    atomic_store_explicit(&f->capped, bytes_per_s != 0, memory_order_relaxed);
+    uv_mutex_unlock(&f->lock);
+}
+
+bool tb_feed_capped(const struct tb_feed *f)
+{
+    return atomic_load_explicit(&f->capped, memory_order_relaxed);
+}
+
+uint32_t tb_feed_piece(struct tb_feed *f, uint32_t want, const struct tb_cap_price *price, tb_time_ns *at_out)
+{
+    uv_mutex_lock(&f->lock);
+    const uint32_t most = tb_cap_piece(&f->cap);
+    const uint32_t bytes = want < most ? want : most;
+    *at_out = tb_cap_reserve(&f->cap, tb_cap_wire_bytes(price, bytes), tb_clock_now());
+    uv_mutex_unlock(&f->lock);
+    return bytes;
+}
+
+void tb_feed_charge(struct tb_feed *f, uint64_t bytes)
+{
+    uv_mutex_lock(&f->lock);
+    tb_cap_charge(&f->cap, bytes, tb_clock_now());
+    uv_mutex_unlock(&f->lock);
 }

@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <uv.h>
 
+#include "wan/cap.h"
 #include "wan/choice.h"
 #include "wan/landing.h"
 
@@ -87,6 +88,8 @@ struct tb_feed {
     struct tb_feed_landing landings[TB_FEED_LANDINGS_MAX];
     uint32_t issued; /* the highest crossing number ever given to a landing here */
     struct tb_choice choice;
+    struct tb_cap cap;
+    atomic_bool capped; /* cap has a limit: else streams need not ask */
 };
 
 TB_MUST_USE enum tb_status tb_feed_init(struct tb_feed *f, enum tb_choice_wish wish, uint32_t cores);
@@ -94,7 +97,7 @@ void tb_feed_fini(struct tb_feed *f);
 
 /* Main loop. Takes the references of parcel->share and parcel->base with it. False: full. */
 bool tb_feed_push(struct tb_feed *f, const struct tb_feed_parcel *parcel);
-uint32_t tb_feed_ready(struct tb_feed *f);
+uint32_t tb_feed_ready(struct tb_feed *f, uint64_t *bytes_out);
 /* Main loop. Takes back all parcels of a crossing (0: of all) that no stream took. */
 void tb_feed_purge(struct tb_feed *f, uint32_t crossing);
 /* Main loop. From now on only streams of this session pop. Purges. */
@@ -108,6 +111,15 @@ uint32_t tb_feed_landing_add(struct tb_feed *f, struct tb_share *share, struct t
 void tb_feed_landing_remove(struct tb_feed *f, uint32_t crossing);
 /* Main loop. Nothing here is a difference to it any more: what waits to be sent goes whole. */
 void tb_feed_base_gone(struct tb_feed *f, struct tb_share *base);
+
+/* Main loop. The most that all streams of the link send together, 0: no limit. */
+void tb_feed_cap(struct tb_feed *f, uint64_t bytes_per_s);
+bool tb_feed_capped(const struct tb_feed *f);
+/* Streams. How much of `want` may go as one piece, and from when on. */
+uint32_t tb_feed_piece(struct tb_feed *f, uint32_t want, const struct tb_cap_price *price,
+                       tb_time_ns *at_out);
+/* Streams. Bytes that TCP sent again. */
+void tb_feed_charge(struct tb_feed *f, uint64_t bytes);
 
 /* Streams. TB_OK: *out is theirs, with its reference; TB_AGAIN: nothing there now; `hungry` was set under the
  * lock. */

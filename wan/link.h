@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/net/wire.h"
 #include "base/race.h"
+#include "wan/fair.h"
 #include "wan/link_session.h"
 #include "wan/links.h"
 #include "wan/stream.h"
@@ -103,6 +104,7 @@ struct out {
     bool no_base_told;     /* the log says that the peer's base went */
     struct tb_crossing core;
     void *memory;
+    uint32_t flow; /* of its model, in the link's fair */
 };
 
 /* A version that lands here from the peer. */
@@ -160,6 +162,8 @@ struct link {
     struct out *outs;
     struct in *ins;
 
+    struct tb_fair fair;
+    uint64_t until_bytes; /* sent, at which nothing more is handed out */
     struct tb_feed feed;
     struct tb_stream *streams[TB_LINKS_STREAMS_MAX]; /* by slot */
     uint32_t stream_number;                          /* the last one dialled, or the highest bound */
@@ -308,6 +312,7 @@ uint32_t link_streams_count(const struct link *l);
 enum tb_status link_on_stream_gone(struct link *l, struct tb_wire_frame *f);
 /* BIND came on an accepted connection. Anything but TB_OK closes it. */
 enum tb_status links_on_bind(struct conn *c, struct tb_wire_frame *f);
+uint64_t link_sent_bytes(const struct link *l);
 void link_stream_stats(const struct link *l, struct tb_links_stats *stats);
 
 #endif

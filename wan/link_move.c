@@ -17,12 +17,33 @@ static struct out *out_find(const struct link *l, uint32_t crossing)
     return o;
 }
 
+/* Crossings of one model are one flow: one begun before is finished before. */
+static struct out *out_of_model(const struct link *l, const struct tb_name *model)
+{
+    struct out *o = l->outs;
+    while (o != NULL && !tb_name_equal(&o->offer->key.model, model))
+        o = o->next;
+    return o;
+}
+
+static uint32_t flow_of(struct link *l, const struct tb_name *model)
+{
+    const struct tb_links_options *o = &l->links->options;
+    const struct out *other = out_of_model(l, model);
+    if (other != NULL) return other->flow;
+    const uint32_t flow =
+        tb_fair_join(&l->fair, o->ops->weight_of != NULL ? o->ops->weight_of(o->user, model) : 1);
+    TB_ASSERT(flow != TB_FAIR_NONE); /* as many as crossings */
+    return flow;
+}
+
 static void out_free(struct link *l, struct out *out)
 {
     struct out **at = &l->outs;
     while (*at != out)
         at = &(*at)->next;
     *at = out->next;
+    if (out_of_model(l, &out->offer->key.model) == NULL) tb_fair_leave(&l->fair, out->flow);
     tb_feed_purge(&l->feed, out->crossing);
     tb_free(out->memory);
     tb_free(out);
@@ -55,6 +76,7 @@ static enum tb_status out_new(struct link *l, uint32_t crossing, struct offer *o
     }
     out->crossing = crossing;
     out->offer = offer;
+    out->flow = flow_of(l, &offer->key.model);
     tb_crossing_init(&out->core, offer->share->places, offer->share->shard_count, out->memory);
     struct out **at = &l->outs; /* one begun before is finished before */
     while (*at != NULL)
@@ -224,24 +246,50 @@ void link_out_stream_gone(struct link *l, uint32_t slot)
         (void)tb_crossing_stream_gone(&out->core, slot);
 }
 
+/* The next parcel of the model whose turn it is; those that have nothing to send now are passed over. */
+static bool next_parcel(struct link *l, struct tb_feed_parcel *p_out)
+{
+    uint32_t silent = 0;
+    for (uint32_t flow; (flow = tb_fair_next(&l->fair, silent)) != TB_FAIR_NONE; silent |= 1u << flow) {
+        for (struct out *out = l->outs; out != NULL; out = out->next) {
+            if (out->flow != flow || !tb_crossing_next(&out->core, &p_out->parcel)) continue;
+            p_out->share = out->offer->share;
+            p_out->base = out->base;
+            p_out->crossing = out->crossing;
+            tb_fair_spend(&l->fair, flow, p_out->parcel.bytes);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* May still be handed out, of a day's bytes: what waits for a stream is as good as sent. */
+static uint64_t left_bytes(const struct link *l, uint64_t ready_bytes)
+{
+    if (l->until_bytes == UINT64_MAX) return UINT64_MAX;
+    const uint64_t gone = link_sent_bytes(l) + ready_bytes;
+    return gone < l->until_bytes ? l->until_bytes - gone : 0;
+}
+
 /* Fills the feed: two parcels a stream, so a stream finds one when it comes back and none waits long on a
  * slow one. */
 static bool refill(struct link *l)
 {
     const uint32_t bound = link_streams_bound(l);
     const uint32_t target = bound * 2 < TB_FEED_READY_MAX ? bound * 2 : TB_FEED_READY_MAX;
-    uint32_t ready = tb_feed_ready(&l->feed);
+    uint64_t ready_bytes = 0;
+    uint32_t ready = tb_feed_ready(&l->feed, &ready_bytes);
+    uint64_t left = l->outs != NULL ? left_bytes(l, ready_bytes) : 0;
+    struct tb_feed_parcel p;
     bool pushed = false;
-    for (struct out *out = l->outs; out != NULL && ready < target; out = out->next) {
-        struct tb_feed_parcel p = {.share = out->offer->share, .base = out->base, .crossing = out->crossing};
-        while (ready < target && tb_crossing_next(&out->core, &p.parcel)) {
-            tb_share_ref(p.share);
-            if (p.base != NULL) tb_share_ref(p.base);
-            const bool fits = tb_feed_push(&l->feed, &p);
-            TB_ASSERT(fits);
-            ready++;
-            pushed = true;
-        }
+    while (ready < target && left > 0 && next_parcel(l, &p)) {
+        tb_share_ref(p.share);
+        if (p.base != NULL) tb_share_ref(p.base);
+        const bool fits = tb_feed_push(&l->feed, &p);
+        TB_ASSERT(fits);
+        ready++;
+        left -= p.parcel.bytes < left ? p.parcel.bytes : left;
+        pushed = true;
     }
     return pushed;
 }

@@ -268,6 +268,15 @@ void link_streams_tick(struct link *l, tb_time_ns now)
     if (link_is_up(l) && !l->links->closing) dial_missing(l, now);
 }
 
+uint64_t link_sent_bytes(const struct link *l)
+{
+    uint64_t bytes = l->stats.bytes_sent;
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
+        if (l->streams[i] != NULL)
+            bytes += atomic_load_explicit(&l->streams[i]->bytes_sent, memory_order_relaxed);
+    return bytes;
+}
+
 void link_stream_stats(const struct link *l, struct tb_links_stats *stats)
 {
     stats->stream_count = 0;

@@ -228,6 +228,7 @@ static enum tb_status link_init(struct tb_links *ls, struct link *l, const struc
     l->index = (uint32_t)(l - ls->links);
     l->identity = (struct tb_identity){.kind = TB_IDENTITY_GATEWAY, .site = p->site, .name = p->gateway};
     l->has_address = p->address != NULL && tb_endpoint_parse(p->address, &l->endpoint) == TB_OK;
+    l->until_bytes = UINT64_MAX;
     if (tb_feed_init(&l->feed, o->codec, o->threads) != TB_OK) return TB_SITE_NOMEM;
     l->models = tb_calloc(p->model_count + 1, sizeof *l->models);
     if (l->models == NULL) {
@@ -525,7 +526,28 @@ enum tb_status tb_links_land_stop(struct tb_links *ls, const struct tb_id *uid, 
     return TB_OK;
 }
 
+/* ---- what is allowed ---- */
+
+void tb_links_limit(struct tb_links *ls, uint32_t peer, const struct tb_links_limit *limit)
+{
+    TB_ASSERT(peer < ls->options.peer_count);
+    struct link *l = &ls->links[peer];
+    tb_feed_cap(&l->feed, limit->bytes_per_s);
+    l->until_bytes = limit->until_bytes;
+    if (l->outs != NULL) links_busy(ls);
+}
+
 /* ---- what is known ---- */
+
+uint64_t tb_links_announced_bytes(const struct tb_links *ls, const struct tb_id *uid)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < ls->options.peer_count; i++) {
+        const struct announced *a = link_announced(&ls->links[i], uid);
+        if (a != NULL && a->bytes > bytes) bytes = a->bytes;
+    }
+    return bytes;
+}
 
 uint64_t tb_links_landed_bytes(const struct tb_links *ls, const struct tb_id *uid)
 {

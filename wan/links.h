@@ -76,6 +76,8 @@ struct tb_links_ops {
     /* Which site is the model's home, as this one is configured: told with SUBSCRIBE, because all sites must agree. False
      * or NULL: not said. */
     bool (*home_of)(void *user, const struct tb_name *model, struct tb_name *home_out);
+    /* A model's share of a link, 1 to 1000, against the others that cross to that peer. NULL: all alike. */
+    uint32_t (*weight_of)(void *user, const struct tb_name *model);
     /* up: the session is there (identity is the peer's certificate). Not up: why says what ended it; it is
      * dialled again. A session replaced by a fresh one of the same peer is told by on_renewed instead. */
     void (*on_peer)(void *user, uint32_t peer, bool up, enum tb_status why);
@@ -197,6 +199,16 @@ TB_MUST_USE enum tb_status tb_links_land(struct tb_links *links, uint32_t peer,
 TB_MUST_USE enum tb_status tb_links_land_stop(struct tb_links *links, const struct tb_id *uid,
                                               void (*done)(void *user), void *user);
 
+/* ---- what is allowed ---- */
+
+struct tb_links_limit {
+    uint64_t bytes_per_s; /* of all streams to that peer, packets with their headers; 0: no limit */
+    uint64_t
+        until_bytes; /* tb_links_stats' bytes_sent at which no more is handed to streams; UINT64_MAX: never */
+};
+/* From now on; what streams have taken already still goes: at most a parcel each. */
+void tb_links_limit(struct tb_links *links, uint32_t peer, const struct tb_links_limit *limit);
+
 /* ---- what is known ---- */
 
 /* Sent to that peer if it is up; TB_PEER_UNREACHABLE otherwise (tell it again after on_peer and on_renewed). That a version
@@ -219,6 +231,9 @@ TB_MUST_USE enum tb_status tb_links_peer_progress(const struct tb_links *links, 
 /* Is this version, offered here, the base of a crossing under way, to or from here? It goes last, and only for room: chunks
  * that would be differences to it go whole then. */
 bool tb_links_base_used(const struct tb_links *links, const struct tb_id *uid);
+
+/* Of a version, as peers announced it in their sessions: the most that one said; 0: nobody did. */
+uint64_t tb_links_announced_bytes(const struct tb_links *links, const struct tb_id *uid);
 
 /* Bytes of chunk frames that came for this version, from all peers since its landings began, with what came in
  * vain: the rest of a chunk that a cut took, duplicates, refused chunks. 0 after tb_links_land_stop. */

@@ -7,11 +7,16 @@
 #include "base/clock.h"
 #include "base/fault.h"
 
+#define HEADER_BYTES_V4   52u /* IP, TCP, timestamps */
+#define HEADER_BYTES_V6   72u
+#define SEGMENT_BYTES_MIN 256u
+
 struct tb_stream *tb_stream_new(const struct tb_stream_plan *plan)
 {
     struct tb_stream *s = tb_calloc(1, sizeof *s);
     if (s == NULL) return NULL;
     s->plan = *plan;
+    s->price = (struct tb_cap_price){.segment_bytes = SEGMENT_BYTES_MIN, .header_bytes = 0};
     s->receive.reading = plan->dialled ? TB_READING_BOUND : TB_READING_HEADER;
     atomic_init(&s->phase, TB_STREAM_OPENING);
     atomic_init(&s->why, TB_OK);
@@ -75,11 +80,35 @@ static void keep_alive(int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof times);
 }
 
+static void price(struct tb_stream *s, const struct tcp_info *info)
+{
+    struct sockaddr_storage at;
+    socklen_t bytes = sizeof at;
+    const bool v6 =
+        getsockname(tb_chan_fd(s->chan), (struct sockaddr *)&at, &bytes) == 0 && at.ss_family == AF_INET6;
+    s->price.header_bytes = v6 ? HEADER_BYTES_V6 : HEADER_BYTES_V4;
+    s->price.segment_bytes = info->tcpi_snd_mss > SEGMENT_BYTES_MIN ? info->tcpi_snd_mss : SEGMENT_BYTES_MIN;
+}
+
+static void measure(struct tb_stream *s)
+{
+    struct tcp_info info;
+    socklen_t bytes = sizeof info;
+    if (getsockopt(tb_chan_fd(s->chan), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return;
+    atomic_store_explicit(&s->rtt, TB_US(info.tcpi_rtt), memory_order_relaxed);
+    price(s, &info);
+    const uint32_t again = info.tcpi_total_retrans - s->sent_again;
+    s->sent_again = info.tcpi_total_retrans;
+    if (again > 0 && tb_feed_capped(s->plan.feed))
+        tb_feed_charge(s->plan.feed, (uint64_t)again * (s->price.segment_bytes + s->price.header_bytes));
+}
+
 static void opened(struct tb_stream *s)
 {
     const tb_time_ns now = tb_clock_now();
     s->send.moved_at = s->receive.moved_at = now;
     keep_alive(tb_chan_fd(s->chan));
+    measure(s);
     atomic_store_explicit(&s->fd, tb_chan_fd(s->chan), memory_order_relaxed);
     tb_stream_send_control(s, s->plan.dialled ? TB_FRAME_BIND : TB_FRAME_BOUND);
     if (s->plan.dialled) return;
@@ -165,14 +194,6 @@ void tb_stream_look(struct tb_stream *s)
         end(s);
     else if (tb_stream_phase(s) == TB_STREAM_BOUND && !tb_stream_sending(s))
         tb_stream_send_more(s);
-}
-
-static void measure(struct tb_stream *s)
-{
-    struct tcp_info info;
-    socklen_t bytes = sizeof info;
-    if (getsockopt(tb_chan_fd(s->chan), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return;
-    atomic_store_explicit(&s->rtt, TB_US(info.tcpi_rtt), memory_order_relaxed);
 }
 
 void tb_stream_tick(struct tb_stream *s, tb_time_ns now)

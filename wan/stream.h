@@ -56,8 +56,11 @@ struct tb_stream_send {
     uint32_t stage_used, stage_sent;
     const uint8_t *body; /* in the place or in `encoded` */
     uint32_t body_left;
-    bool control;    /* what is staged is BIND or BOUND */
-    uint64_t worked; /* bytes encoded in this turn */
+    bool control;     /* what is staged is BIND or BOUND */
+    uint64_t worked;  /* bytes encoded in this turn */
+    uint32_t granted; /* of a capped link: bytes that may go from grant_at on */
+    uint32_t tried;   /* bytes of a write that did not fit: it is repeated with not fewer */
+    tb_time_ns grant_at;
     uint8_t *encoded;
     size_t encoded_cap;
     struct tb_object *object; /* referenced: `body` is in it */
@@ -104,6 +107,9 @@ struct tb_stream {
     atomic_ullong chunks_sent, chunks_received, chunks_duplicate, chunks_bad;
     atomic_ullong chunks_on_base, raw_bytes; /* sent */
     atomic_int fd;                           /* for tests: -1 while not open */
+    /* The loop's own: what TCP makes of our bytes. */
+    struct tb_cap_price price;
+    uint32_t sent_again; /* segments, so far */
     /* The main loop's own. */
     bool peer_gone;
     bool told_gone;
@@ -124,6 +130,7 @@ void tb_stream_send_more(
     struct tb_stream *s); /* writes until it is full, nothing is there, or the turn is over */
 void tb_stream_send_control(struct tb_stream *s, enum tb_frame_type type);
 void tb_stream_send_heed(struct tb_stream *s); /* revoked places: lets go of them, or closes in mid-chunk */
+void tb_stream_send_due(struct tb_stream *s, tb_time_ns now); /* a piece that waited for the cap */
 void tb_stream_send_fini(struct tb_stream *s);
 bool tb_stream_sending(const struct tb_stream *s);
 /* Reads at most `budget` bytes; false when there was no more, or the stream closed. */
@@ -172,6 +179,8 @@ struct tb_codec *tb_stream_loop_codec(struct tb_stream_loop *l);
 uint8_t *tb_stream_loop_scratch(struct tb_stream_loop *l, size_t *cap_out);
 atomic_bool *tb_stream_loop_hungry(struct tb_stream_loop *l);
 uv_loop_t *tb_stream_loop_uv(struct tb_stream_loop *l);
+/* Looks at its streams again at that time: one has something to send that may not go before. */
+void tb_stream_loop_wait(struct tb_stream_loop *l, tb_time_ns at);
 void tb_stream_loop_leave(struct tb_stream_loop *l,
                           struct tb_stream *s); /* on the loop, before it says GONE */
 

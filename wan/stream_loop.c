@@ -15,6 +15,8 @@ struct tb_stream_loop {
     uv_loop_t loop;
     uv_async_t wake;
     uv_timer_t tick;
+    uv_timer_t due;    /* of the first stream that waits for its link's cap */
+    tb_time_ns due_at; /* TB_TIME_NEVER: nobody waits */
     uv_async_t *main_wake;
     uv_mutex_t lock;
     struct tb_stream *added;           /* under the lock */
@@ -51,6 +53,26 @@ atomic_bool *tb_stream_loop_hungry(struct tb_stream_loop *l)
 uv_loop_t *tb_stream_loop_uv(struct tb_stream_loop *l)
 {
     return &l->loop;
+}
+
+static void on_due(uv_timer_t *due)
+{
+    struct tb_stream_loop *l = due->data;
+    const tb_time_ns now = tb_clock_now();
+    l->due_at = TB_TIME_NEVER;
+    for (struct tb_stream *s = l->streams, *next; s != NULL; s = next) {
+        next = s->next;
+        tb_stream_send_due(s, now);
+    }
+}
+
+void tb_stream_loop_wait(struct tb_stream_loop *l, tb_time_ns at)
+{
+    if (at >= l->due_at) return;
+    const tb_time_ns now = tb_clock_now();
+    l->due_at = at;
+    uv_update_time(&l->loop);
+    uv_timer_start(&l->due, on_due, (tb_time_since(now, at) + TB_MS(1) - 1) / TB_MS(1), 0);
 }
 
 static void take_added(struct tb_stream_loop *l)
@@ -115,6 +137,7 @@ static void stop(struct tb_stream_loop *l)
     copies_free(l);
     uv_close((uv_handle_t *)&l->wake, NULL);
     uv_close((uv_handle_t *)&l->tick, NULL);
+    uv_close((uv_handle_t *)&l->due, NULL);
 }
 
 static void on_wake(uv_async_t *wake)
@@ -151,7 +174,7 @@ enum tb_status tb_stream_loop_new(uv_async_t *wake, struct tb_stream_loop **loop
     struct tb_stream_loop *l = tb_calloc(1, sizeof *l);
     if (l == NULL) return TB_SITE_NOMEM;
     l->main_wake = wake;
-    l->wake.data = l->tick.data = l;
+    l->wake.data = l->tick.data = l->due.data = l;
     enum tb_status status = tb_codec_new(&l->codec);
     if (status != TB_OK) goto undo_memory;
     status = TB_SITE_NOMEM;
@@ -159,6 +182,8 @@ enum tb_status tb_stream_loop_new(uv_async_t *wake, struct tb_stream_loop **loop
     if (uv_loop_init(&l->loop) != 0) goto undo_lock;
     if (uv_async_init(&l->loop, &l->wake, on_wake) != 0) goto undo_loop;
     uv_timer_init(&l->loop, &l->tick);
+    uv_timer_init(&l->loop, &l->due);
+    l->due_at = TB_TIME_NEVER;
     uv_timer_start(&l->tick, on_tick, TICK_MS, TICK_MS);
     if (tb_fault_hit(TB_FAULT_thread, EAGAIN) || uv_thread_create(&l->thread, run, l) != 0) goto undo_handles;
     *loop_out = l;

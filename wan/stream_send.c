@@ -232,12 +232,47 @@ static void account(struct tb_stream *s, size_t put)
     if (!tb_stream_sending(s)) atomic_fetch_add_explicit(&s->chunks_sent, 1, memory_order_relaxed);
 }
 
+/* How much of `want` may go now. 0: the loop looks again when it may. */
+static uint32_t allowed(struct tb_stream *s, uint32_t want)
+{
+    struct tb_stream_send *t = &s->send;
+    if (t->tried > 0 && t->tried <= want) return t->tried;
+    if (t->control || (t->granted == 0 && !tb_feed_capped(s->plan.feed))) return want;
+    if (t->granted == 0) t->granted = tb_feed_piece(s->plan.feed, want, &s->price, &t->grant_at);
+    if (tb_clock_now() >= t->grant_at) return t->granted < want ? t->granted : want;
+    tb_stream_loop_wait(s->loop, t->grant_at);
+    return 0;
+}
+
 static enum tb_status write_piece(struct tb_stream *s, size_t *put_out)
 {
+    struct tb_stream_send *t = &s->send;
+    const bool staged = t->stage_sent < t->stage_used;
+    const uint32_t bytes = allowed(s, staged ? t->stage_used - t->stage_sent : t->body_left);
+    if (bytes == 0) return TB_AGAIN;
+    const enum tb_status status =
+        tb_chan_write(s->chan, staged ? t->stage + t->stage_sent : t->body, bytes, put_out);
+    const uint32_t put = status == TB_OK ? (uint32_t)*put_out : 0;
+    t->granted -= put < t->granted ? put : t->granted;
+    t->tried = bytes - put;
+    return status;
+}
+
+/* It may send, but not yet: that is no standstill. */
+static bool waits_for_cap(const struct tb_stream *s)
+{
     const struct tb_stream_send *t = &s->send;
-    if (t->stage_sent < t->stage_used)
-        return tb_chan_write(s->chan, t->stage + t->stage_sent, t->stage_used - t->stage_sent, put_out);
-    return tb_chan_write(s->chan, t->body, t->body_left, put_out);
+    return t->granted > 0 && t->tried == 0 && !t->control && tb_clock_now() < t->grant_at;
+}
+
+void tb_stream_send_due(struct tb_stream *s, tb_time_ns now)
+{
+    const struct tb_stream_send *t = &s->send;
+    if (s->closing || t->granted == 0) return;
+    if (now >= t->grant_at)
+        tb_stream_send_more(s);
+    else
+        tb_stream_loop_wait(s->loop, t->grant_at);
 }
 
 static bool may_send_chunks(const struct tb_stream *s)
@@ -261,5 +296,5 @@ void tb_stream_send_more(struct tb_stream *s)
         spent += put;
     }
     if (moved) t->moved_at = tb_clock_now();
-    if (!s->closing) tb_chan_want_write(s->chan, tb_stream_sending(s));
+    if (!s->closing) tb_chan_want_write(s->chan, tb_stream_sending(s) && !waits_for_cap(s));
 }

@@ -77,11 +77,12 @@ struct tb_catalog_model {
     struct tb_name home; /* site */
     bool is_home;        /* home is this site */
     bool subscribed;     /* not home, and this site crosses it */
-    uint32_t keep;       /* whole versions, head included; 0 counts as 2 */
+    bool every;    /* versions cross in order, none that a site still has is skipped; else the newest does */
+    uint32_t keep; /* whole versions, head included; 0 counts as 2 */
     uint32_t from_count; /* sites to cross from, in order of preference; 0: any that has it */
     struct tb_name from[TB_CATALOG_FROM_MAX];
 };
-/* At start, and again after the config was read again: keep, subscribed and from may change, home may not
+/* At start, and again after the config was read again: every, keep, subscribed and from may change, home may not
  * (TB_CONFLICT). */
 TB_MUST_USE enum tb_status tb_catalog_model_add(struct tb_catalog *c, const struct tb_catalog_model *model);
 
@@ -369,8 +370,15 @@ TB_MUST_USE enum tb_status tb_catalog_site_progress(struct tb_catalog *c, tb_tim
  * it is ready, and its crossing is finished. */
 TB_MUST_USE enum tb_status tb_catalog_crossing_begun(struct tb_catalog *c, tb_time_ns now,
                                                      const struct tb_id *uid);
+/* Is this still the one to cross? A newer one may have taken the place of one that was asked for. */
+bool tb_catalog_crossing_wanted(const struct tb_catalog *c, const struct tb_id *uid);
 /* CROSS could not be done (no room, no link): it comes out again after retry_ns, or for a newer one. */
 TB_MUST_USE enum tb_status tb_catalog_crossing_refused(struct tb_catalog *c, tb_time_ns now,
+                                                       const struct tb_id *uid);
+/* A crossing that has begun is given up for a newer one that will be whole sooner (abandon.h decides): it ends as abandoned,
+ * and who stages it is told TB_SUPERSEDED. TB_BAD_STATE: it has not begun, is whole, somebody waits for exactly this one, the
+ * model wants every version, or nothing newer can cross. */
+TB_MUST_USE enum tb_status tb_catalog_crossing_abandon(struct tb_catalog *c, tb_time_ns now,
                                                        const struct tb_id *uid);
 /* At home, by an operator (`who` goes into the audit line). TB_NOT_HOME; TB_DONE_BEFORE; TB_BAD_STATE: it is
  * not ready, or it ended otherwise. */
@@ -492,6 +500,8 @@ TB_MUST_USE enum tb_status tb_catalog_find(const struct tb_catalog *c, const str
 struct tb_catalog_version_view {
     struct tb_version_key key;
     enum tb_catalog_state state;
+    bool crossing; /* it has begun, and is not whole */
+    bool wanted;   /* somebody waits for exactly this one */
     uint64_t bytes;
     uint32_t chunk_count;
     uint32_t held_chunks;  /* here, at the gateway */

@@ -1,7 +1,8 @@
 /* sites.c - what other sites have, what they say of a version's life, and what crosses to here next.
  *
- * A newer ready version replaces one whose crossing has not begun; one begun is finished. One arrives at a
- * time for a model. */
+ * A newer ready version replaces one whose crossing has not begun, unless the model wants every one: then the oldest is
+ * next. One begun is finished, or given up for one that will be whole sooner (abandon.h). One arrives at a time for a
+ * model. */
 #include "gateway/catalog/tables.h"
 
 uint32_t tb_catalog_site_find(const struct tb_catalog *c, const struct tb_name *name)
@@ -369,11 +370,11 @@ static bool may_cross(const struct tb_catalog *c, const struct version *v, uint3
     return tb_catalog_crossing_from(c, v, from) > 0;
 }
 
-/* What has its space goes on first, then the newest, then what an exact wait asks for. */
-static bool preferred(const struct version *a, const struct version *b)
+/* What has its space goes on first, then the newest, or the oldest where every one is wanted. */
+static bool preferred(const struct tb_catalog *c, const struct version *a, const struct version *b)
 {
     if (a->reserved != b->reserved) return a->reserved;
-    return tb_version_older(b, a);
+    return model_at(c, a->model)->config.every ? tb_version_older(a, b) : tb_version_older(b, a);
 }
 
 static uint32_t choose(const struct tb_catalog *c, uint32_t model)
@@ -383,7 +384,7 @@ static uint32_t choose(const struct tb_catalog *c, uint32_t model)
     {
         const struct version *v = version_at(c, i);
         if (!may_cross(c, v, model)) continue;
-        if (best == NONE || preferred(v, version_at(c, best))) best = i;
+        if (best == NONE || preferred(c, v, version_at(c, best))) best = i;
     }
     return best;
 }
@@ -463,6 +464,12 @@ enum tb_status tb_catalog_crossing_begun(struct tb_catalog *c, tb_time_ns now, c
     return tb_catalog_settle(c, TB_OK);
 }
 
+bool tb_catalog_crossing_wanted(const struct tb_catalog *c, const struct tb_id *uid)
+{
+    const uint32_t i = tb_version_find(c, uid);
+    return i != NONE && (version_at(c, i)->cross_asked || version_at(c, i)->cross_begun);
+}
+
 enum tb_status tb_catalog_crossing_refused(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid)
 {
     tb_catalog_enter(c, now);
@@ -474,6 +481,29 @@ enum tb_status tb_catalog_crossing_refused(struct tb_catalog *c, tb_time_ns now,
     v->refused_until = tb_time_add(c->now, c->config.retry_ns);
     tb_row_unmark(&c->versions, i, TB_CATALOG_CROSS);
     tb_catalog_touch_version(c, i);
+    return tb_catalog_settle(c, TB_OK);
+}
+
+static bool newer_can_cross(const struct tb_catalog *c, const struct version *v)
+{
+    EACH(c->versions, i)
+    {
+        const struct version *other = version_at(c, i);
+        if (tb_version_older(v, other) && may_cross(c, other, v->model)) return true;
+    }
+    return false;
+}
+
+enum tb_status tb_catalog_crossing_abandon(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid)
+{
+    tb_catalog_enter(c, now);
+    const uint32_t i = tb_version_find(c, uid);
+    if (i == NONE) return TB_NOT_FOUND;
+    const struct version *v = version_at(c, i);
+    const struct tb_catalog_model *m = &model_at(c, v->model)->config;
+    if (!lacking(v, v->model) || !v->cross_begun || v->wanted || m->every || m->is_home) return TB_BAD_STATE;
+    if (!newer_can_cross(c, v)) return TB_BAD_STATE;
+    tb_version_end(c, i, TB_VERSION_ENDED_ABANDONED, "newer_is_sooner");
     return tb_catalog_settle(c, TB_OK);
 }
 

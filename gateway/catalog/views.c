@@ -34,6 +34,8 @@ static void view_version(const struct tb_catalog *c, const struct version *v,
 {
     *out = (struct tb_catalog_version_view){.key = v->key,
                                             .state = v->state,
+                                            .crossing = v->cross_begun && !v->whole,
+                                            .wanted = v->wanted,
                                             .bytes = v->bytes,
                                             .chunk_count = v->chunk_count,
                                             .held_chunks = v->held_chunks,

@@ -56,6 +56,17 @@ static const struct tb_cli_option subscribe_options[] = {
 
 static const struct tb_cli_option control_options[] = {CONTROL_OPTIONS, COMMON_OPTIONS, END};
 
+static const struct tb_cli_option limit_options[] = {
+    {"rate", TB_CLI_TEXT, "RATE", "the most that is sent to PEER: 200Mbit, 1500Kbit, 10Gbit, or none"},
+    {"schedule", TB_CLI_TEXT, "HOURS",
+     "hours of the day (UTC) with a rate of their own, with commas between; none: no hours"},
+    {"day-bytes", TB_CLI_TEXT, "SIZE",
+     "the most that is sent to PEER in a day (UTC): 500GiB, 2TiB; 0: no limit"},
+    CONTROL_OPTIONS,
+    COMMON_OPTIONS,
+    END,
+};
+
 static const struct tb_cli_option pki_init_options[] = {
     {"dir", TB_CLI_FILE, "DIR", "where ca.crt and ca.key go (needed)"},
     {"site", TB_CLI_TEXT, "SITE", "the site that this authority speaks for (needed)"},
@@ -117,6 +128,14 @@ static const struct tb_cli_command commands[] = {
     {"status", "", "how this site's gateway does",
      "Shows arena, links, models and sessions of this site's gateway.", "tombolo status --json",
      control_options, 0, 0, tb_cli_status},
+    {"limit", "PEER", "how much is sent to another site",
+     "Shows, or changes at once, what this site's gateway sends to PEER at most: a rate, hours of the day "
+     "with a rate of their "
+     "own (the first that has the time counts), and a day's bytes. What is not given stays as it is. It "
+     "holds until the gateway "
+     "starts again: what is to stay belongs into its configuration (peers.PEER.rate, .schedule, .day_bytes).",
+     "tombolo limit west --rate 200Mbit --schedule '08:00-18:00 50Mbit, 22:00-06:00 none'", limit_options, 1,
+     1, tb_cli_limit},
     {"pki init", "", "make a certificate authority for a site",
      "Writes DIR/ca.crt and DIR/ca.key (mode 0600), for people who have no authority of their own. Other "
      "sites need ca.crt alone.",

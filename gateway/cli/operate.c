@@ -1,7 +1,8 @@
-/* operate.c - tombolo status, versions and withdraw: questions to the control socket, shown as tables. */
+/* operate.c - tombolo status, versions, withdraw and limit: questions to the control socket, shown as tables. */
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/rate.h"
 #include "gateway/cli/control_client.h"
 #include "gateway/cli/say.h"
 
@@ -139,6 +140,23 @@ static void print_codec(const json_t *codec)
     print_way("step", json_object_get(codec, "step"));
 }
 
+/* "limit 50Mbit now  day 1.2 of 2.0 TB (warned)": nothing where nothing limits. */
+static void print_limit(const json_t *limit)
+{
+    const uint64_t bit_per_s = count_of(limit, "bit_per_s");
+    const char *state = json_string_value(json_object_get(limit, "day_state"));
+    char rate[TB_RATE_CHARS];
+    tb_rate_format(bit_per_s, rate);
+    if (bit_per_s != 0) (void)printf("  limit %s", rate);
+    if (state == NULL || strcmp(state, "none") == 0) return;
+    (void)printf("  today %s of %s", bytes_of(limit, "day_used_bytes").text,
+                 bytes_of(limit, "day_bytes").text);
+    if (strcmp(state, "held") == 0)
+        (void)printf(", held: nothing crosses for %s", tb_show_seconds(number_of(limit, "day_ends_s")).text);
+    else if (strcmp(state, "ok") != 0)
+        (void)printf(", %s", text_of(limit, "day_state").text);
+}
+
 static void print_links(const json_t *links)
 {
     for (size_t i = 0; i < json_array_size(links); i++) {
@@ -150,6 +168,7 @@ static void print_links(const json_t *links)
                      bytes_of(l, "sent_bytes").text, bytes_of(l, "received_bytes").text);
         print_codec(json_object_get(l, "codec"));
         const char *error = json_string_value(json_object_get(l, "error"));
+        print_limit(json_object_get(l, "limit"));
         (void)printf("%s%s\n", error != NULL && error[0] != '\0' ? "  " : "",
                      error != NULL && error[0] != '\0' ? text_of(l, "error").text : "");
     }
@@ -245,4 +264,99 @@ enum tb_cli_exit tb_cli_withdraw(const struct tb_cli_call *call)
                                        &reply);
     if (asked != TB_CLI_DONE) return asked;
     return show(call, reply, print_withdrawn);
+}
+
+/* ---- limit ---- */
+
+static void print_limits(const struct tb_cli_call *call, const json_t *reply)
+{
+    const json_t *limit = json_object_get(reply, "limit");
+    const json_t *hours = json_object_get(limit, "schedule");
+    if (tb_cli_given(call, "quiet")) return;
+    (void)printf("%s: rate %s", call->arguments[0], text_of(limit, "rate").text);
+    for (size_t i = 0; i < json_array_size(hours); i++) {
+        char clean[TB_RATE_CHARS * 2];
+        const char *text = json_string_value(json_array_get(hours, i));
+        tb_show_clean(text != NULL ? text : "-", clean, sizeof clean);
+        (void)printf(", %s", clean);
+    }
+    print_limit(limit);
+    (void)putchar('\n');
+}
+
+/* "500GiB": as in a configuration. */
+static bool parse_size(const char *text, uint64_t *out)
+{
+    static const char *const units[] = {"", "KiB", "MiB", "GiB", "TiB"};
+    const size_t digits = strspn(text, "0123456789");
+    uint64_t n = 0;
+    if (digits == 0 || digits > 15) return false;
+    for (size_t i = 0; i < digits; i++)
+        n = n * 10 + (uint64_t)(text[i] - '0');
+    for (uint32_t unit = 0; unit < sizeof units / sizeof *units; unit++) {
+        if (strcmp(text + digits, units[unit]) != 0 || n > UINT64_C(1) << (50 - 10 * unit)) continue;
+        *out = n << 10 * unit;
+        return true;
+    }
+    return false;
+}
+
+/* "08:00-18:00 50Mbit, 22:00-06:00 none": an array of its hours; NULL: one is none. "none": an empty one. */
+static json_t *hours_of(const char *text)
+{
+    json_t *list = json_array();
+    if (strcmp(text, "none") == 0) return list;
+    while (list != NULL && *text != '\0') {
+        char one[TB_RATE_CHARS];
+        struct tb_rate_window unused;
+        text += strspn(text, " ");
+        const size_t length = strcspn(text, ",");
+        const bool fits = length > 0 && length < sizeof one;
+        memcpy(one, text, fits ? length : 0);
+        one[fits ? length : 0] = '\0';
+        text += length + (text[length] == ',');
+        if (tb_rate_window_parse(one, &unused) && json_array_append_new(list, json_string(one)) == 0)
+            continue;
+        json_decref(list);
+        return NULL;
+    }
+    return list;
+}
+
+/* The request, or NULL: which option is wrong stands in *wrong_out. */
+static json_t *limit_request(const struct tb_cli_call *call, const char **wrong_out)
+{
+    const char *rate = tb_cli_text(call, "rate"), *schedule = tb_cli_text(call, "schedule");
+    const char *day = tb_cli_text(call, "day-bytes");
+    uint64_t number = 0;
+    json_t *request = json_pack("{s:s, s:s}", "cmd", "limit", "peer", call->arguments[0]);
+    *wrong_out = "PEER is not UTF-8";
+    bool ok = request != NULL;
+    if (ok && rate != NULL) {
+        *wrong_out = "--rate is 1Mbit to 10000Gbit, such as 200Mbit, or none";
+        ok = tb_rate_parse(rate, &number) && json_object_set_new(request, "rate", json_string(rate)) == 0;
+    }
+    if (ok && schedule != NULL) {
+        *wrong_out = "--schedule is like '08:00-18:00 50Mbit, 22:00-06:00 none', or none";
+        ok = json_object_set_new(request, "schedule", hours_of(schedule)) == 0;
+    }
+    if (ok && day != NULL) {
+        *wrong_out = "--day-bytes is a size such as 500GiB or 2TiB, or 0";
+        ok = parse_size(day, &number) &&
+             json_object_set_new(request, "day_bytes", json_integer((json_int_t)number)) == 0;
+    }
+    if (ok) return request;
+    json_decref(request);
+    return NULL;
+}
+
+enum tb_cli_exit tb_cli_limit(const struct tb_cli_call *call)
+{
+    const char *wrong = NULL;
+    json_t *reply = NULL;
+    json_t *request = limit_request(call, &wrong);
+    if (request == NULL) return tb_say_failure(call, TB_BAD_ARGUMENT, "%s", wrong);
+    const enum tb_cli_exit asked = ask(call, request, &reply);
+    if (asked != TB_CLI_DONE) return asked;
+    return show(call, reply, print_limits);
 }

@@ -15,7 +15,7 @@
 
 #define FILE_BYTES_MAX ((size_t)1 << 20)
 #define COMPLAINTS_MAX 100
-#define KEYS_MAX       64
+#define KEYS_MAX       128
 #define PATH_MAX_CHARS 256
 #define NAME_CHARS     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
 
@@ -211,6 +211,14 @@ static const char *set_bool(const char *text, bool *at)
     return NULL;
 }
 
+static const char *set_policy(const char *text, bool *every)
+{
+    *every = strcmp(text, "every") == 0;
+    return *every || strcmp(text, "latest") == 0 ? NULL : "is neither latest nor every";
+}
+
+static const char rate_rule[] = "is no rate (1Mbit to 10000Gbit, such as 200Mbit, or none)";
+
 static bool text_valid(enum config_type type, const char *text)
 {
     switch (type) {
@@ -239,6 +247,10 @@ static const char *set_scalar(struct reading *r, const struct config_key *key, c
         return set_bool(text, at);
     case CONFIG_CODEC:
         return tb_choice_wish_parse(text, at) == TB_OK ? NULL : "is none of auto, raw, zstd, planes, sparse";
+    case CONFIG_POLICY:
+        return set_policy(text, at);
+    case CONFIG_RATE:
+        return tb_rate_parse(text, at) ? NULL : rate_rule;
     case CONFIG_LEVEL:
         return tb_log_level_parse(text, at) ? NULL : "is none of error, warn, info, debug";
     default:
@@ -255,7 +267,7 @@ static const char *set_scalar(struct reading *r, const struct config_key *key, c
 
 static bool is_list(enum config_type type)
 {
-    return type == CONFIG_NAMES || type == CONFIG_IDENTITIES;
+    return type == CONFIG_NAMES || type == CONFIG_IDENTITIES || type == CONFIG_SCHEDULE;
 }
 
 /* ---- walking ---- */
@@ -269,7 +281,9 @@ static void set_item(struct walk *w, const struct config_key *key, const struct 
 {
     uint8_t *base = w->base;
     uint32_t *count = (uint32_t *)(void *)(base + key->count_offset);
-    const uint32_t max = key->type == CONFIG_NAMES ? TB_CONFIG_FROM_MAX : TB_CONFIG_LIST_MAX;
+    const uint32_t max = key->type == CONFIG_NAMES      ? TB_CONFIG_FROM_MAX
+                         : key->type == CONFIG_SCHEDULE ? TB_RATE_WINDOWS_MAX
+                                                        : TB_CONFIG_LIST_MAX;
     if (item->kind != CONFIG_SCALAR || config_node_is_null(item)) {
         complain(w->r, item, "%s%s%s: an item is not one word", w->shown, dot(w), key->path);
         return;
@@ -284,6 +298,15 @@ static void set_item(struct walk *w, const struct config_key *key, const struct 
             ++*count;
         else
             complain(w->r, item, "%s%s%s: \"%.80s\": %s", w->shown, dot(w), key->path, item->text, name_rule);
+        return;
+    }
+    if (key->type == CONFIG_SCHEDULE) {
+        struct tb_rate_window *windows = (struct tb_rate_window *)(void *)(base + key->offset);
+        if (tb_rate_window_parse(item->text, &windows[*count]))
+            ++*count;
+        else
+            complain(w->r, item, "%s%s%s: \"%.80s\": is not HH:MM-HH:MM RATE, such as 08:00-18:00 50Mbit",
+                     w->shown, dot(w), key->path, item->text);
         return;
     }
     const char **texts = (const char **)(void *)(base + key->offset);

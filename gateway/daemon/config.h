@@ -13,6 +13,7 @@
 
 #include "base/ident.h"
 #include "base/log.h"
+#include "base/rate.h"
 #include "tombolo/status.h"
 #include "wan/choice.h"
 
@@ -23,14 +24,18 @@
 struct tb_config_peer {
     struct tb_name site; /* the key under `peers:` */
     struct tb_name gateway;
-    const char *address; /* "host:port"; NULL: only that side dials */
-    const char *ca;      /* PEM file of that site's CA; NULL: tls.ca */
+    const char *address;      /* "host:port" or a service; NULL: only that side dials */
+    const char *ca;           /* PEM file of that site's CA; NULL: tls.ca */
+    struct tb_rate_plan rate; /* peers.SITE.rate, .schedule: of what is sent to it */
+    uint64_t day_bytes;       /* peers.SITE.day_bytes; 0: no limit */
 };
 
 struct tb_config_model {
     struct tb_name name;                     /* the key under `models:` */
     struct tb_name home;                     /* site */
     uint32_t keep;                           /* whole versions, head included; 1 to 1000 [2] */
+    bool every;                              /* policy [latest] */
+    uint32_t weight;                         /* 1 to 1000 [10] */
     const char *publish[TB_CONFIG_LIST_MAX]; /* identities: "unix:1000", "unix:*",
                                                 "tombolo://east/worker/rank-*", "tombolo://west/gw" */
     uint32_t publish_count;

@@ -49,8 +49,12 @@ static void print_list(const struct config_key *key, const uint8_t *base, FILE *
     fputc('[', to);
     for (uint32_t i = 0; i < count; i++) {
         const void *at = base + key->offset;
-        const char *text =
-            key->type == CONFIG_NAMES ? ((const struct tb_name *)at)[i].text : ((const char *const *)at)[i];
+        char window[TB_RATE_CHARS];
+        if (key->type == CONFIG_SCHEDULE)
+            tb_rate_window_format(&((const struct tb_rate_window *)at)[i], window);
+        const char *text = key->type == CONFIG_SCHEDULE ? window
+                           : key->type == CONFIG_NAMES  ? ((const struct tb_name *)at)[i].text
+                                                        : ((const char *const *)at)[i];
         fprintf(to, "%s%s", i == 0 ? "" : ", ", text);
     }
     fputc(']', to);
@@ -61,6 +65,7 @@ static void print_value(const struct config_key *key, const void *base, FILE *to
     static const char *const levels[] = {"error", "warn", "info", "debug"};
     const void *at = (const uint8_t *)base + key->offset;
     const char *text = NULL;
+    char rate[TB_RATE_CHARS];
     switch (key->type) {
     case CONFIG_NAME:
         text = ((const struct tb_name *)at)->text;
@@ -80,8 +85,16 @@ static void print_value(const struct config_key *key, const void *base, FILE *to
     case CONFIG_LEVEL:
         text = levels[*(const enum tb_log_level *)at];
         break;
+    case CONFIG_POLICY:
+        text = *(const bool *)at ? "every" : "latest";
+        break;
+    case CONFIG_RATE:
+        tb_rate_format(*(const uint64_t *)at, rate);
+        text = rate;
+        break;
     case CONFIG_NAMES:
     case CONFIG_IDENTITIES:
+    case CONFIG_SCHEDULE:
         print_list(key, base, to);
         return;
     default:
@@ -103,6 +116,10 @@ static void print_range(const struct config_key *key, FILE *to)
         fputs("true, false", to);
     } else if (key->type == CONFIG_CODEC) {
         fputs("auto, raw, zstd, planes, sparse", to);
+    } else if (key->type == CONFIG_POLICY) {
+        fputs("latest, every", to);
+    } else if (key->type == CONFIG_RATE) {
+        fputs("1Mbit to 10000Gbit, none", to);
     } else if (key->type == CONFIG_LEVEL) {
         fputs("error, warn, info, debug", to);
     }
@@ -177,7 +194,8 @@ static void markdown_all(FILE *to)
             "checks; `tombolo config check FILE` says what is wrong with a file, each with its line and "
             "column.\n\n"
             "```yaml\n%s```\n\n"
-            "Sizes are bytes, or have B, KiB, MiB, GiB or TiB behind them. An identity is `unix:UID` or "
+            "Sizes are bytes, or have B, KiB, MiB, GiB or TiB behind them; rates are bits a second with "
+            "Kbit, Mbit or Gbit. An identity is `unix:UID` or "
             "`unix:*` for\n"
             "processes on the gateway's host, `tombolo://SITE/GATEWAY`, `tombolo://SITE/worker/NAME`, or the "
             "beginning of one\n"

@@ -4,8 +4,11 @@
 #include "gateway/arena/arena.h"
 #include "wan/frame.h"
 
-#define ROOT(field)  CONFIG_ROOT, .offset = offsetof(struct tb_config, field)
-#define PEER(field)  CONFIG_PEER, .offset = offsetof(struct tb_config_peer, field)
+#define ROOT(field) CONFIG_ROOT, .offset = offsetof(struct tb_config, field)
+#define PEER(field) CONFIG_PEER, .offset = offsetof(struct tb_config_peer, field)
+#define LIST_OF_PEER(field, count)                                                                           \
+    CONFIG_PEER, .offset = offsetof(struct tb_config_peer, field),                                           \
+                 .count_offset = offsetof(struct tb_config_peer, count)
 #define MODEL(field) CONFIG_MODEL, .offset = offsetof(struct tb_config_model, field)
 #define LIST_OF_MODEL(field)                                                                                 \
     CONFIG_MODEL, .offset = offsetof(struct tb_config_model, field),                                         \
@@ -100,11 +103,21 @@ const struct config_key config_keys[] = {
      .why = "Where to dial it: HOST:PORT, or _SERVICE._tcp.DOMAIN, whose SRV records say hosts and ports. Several addresses race each other. Without it only that side dials, and this one needs link.listen."},
     {PEER(ca), .path = "ca", .type = CONFIG_FILE,
      .why = "The CA of that site, PEM; it may speak for that site alone. Without it tls.ca."},
+    {PEER(rate.bit_per_s), .path = "rate", .type = CONFIG_RATE, .fallback = "none",
+     .why = "The most that is sent to it, all packets with their headers. `tombolo limit` changes it live, until the next start."},
+    {LIST_OF_PEER(rate.windows, rate.window_count), .path = "schedule", .type = CONFIG_SCHEDULE,
+     .why = "Hours of the day (UTC) with a rate of their own, such as [\"08:00-18:00 50Mbit\", \"22:00-06:00 none\"]. The first that has the time counts."},
+    {PEER(day_bytes), .path = "day_bytes", .type = CONFIG_SIZE, .fallback = "0", .min = 0, .max = (uint64_t)1 << 50, .unit = "bytes",
+     .why = "The most that is sent to it in a day (UTC), chunks with their headers. At 80 % a warning, at 100 % nothing more crosses to it until the next day. 0: no limit."},
 
     {MODEL(home), .path = "home", .type = CONFIG_NAME, .required = true,
      .why = "The site where the model is published. The same at all sites."},
     {MODEL(keep), .path = "keep", .type = CONFIG_NUMBER, .fallback = "2", .min = 1, .max = 1000, .unit = "versions",
      .why = "Whole versions kept here, the newest included. One more may be arriving."},
+    {MODEL(every), .path = "policy", .type = CONFIG_POLICY, .fallback = "latest",
+     .why = "What crosses to here: latest skips what is older than the newest, every takes each version that its home still keeps, in order."},
+    {MODEL(weight), .path = "weight", .type = CONFIG_NUMBER, .fallback = "10", .min = 1, .max = 1000,
+     .why = "Its share of a link that several models of this gateway want to use at once, against their weights."},
     {LIST_OF_MODEL(publish), .path = "publish", .type = CONFIG_IDENTITIES,
      .why = "Who may publish it (at its home). Nobody else may."},
     {LIST_OF_MODEL(read), .path = "read", .type = CONFIG_IDENTITIES,

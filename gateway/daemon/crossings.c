@@ -167,6 +167,10 @@ static void links_manifests(void *user, uint32_t peer, const struct tb_version_k
     struct tb_copy *copy = tb_copy_find(d, &key->uid);
     if (copy == NULL || copy->evicting || !copy->asked) return;
     copy->asked = false;
+    if (!tb_catalog_crossing_wanted(d->catalog, &key->uid)) { /* a newer one was told of meanwhile */
+        copy->crossing = false;
+        return;
+    }
     copy->key = *key;
     char error[TB_ARENA_ERROR_BYTES] = "";
     enum tb_status status = reserve(copy, manifests, error);
@@ -418,6 +422,7 @@ static bool links_base_good(void *user, const struct tb_id *uid, uint32_t shard,
 static const struct tb_links_ops links_ops = {
     .may_read = links_may_read,
     .home_of = links_home_of,
+    .weight_of = tb_policy_weight,
     .on_peer = links_peer,
     .on_renewed = links_renewed,
     .on_refused = links_refused,
@@ -554,6 +559,7 @@ enum tb_status tb_crossings_open(struct tb_daemon *d)
     tb_free(peers);
     tb_free(models);
     if (status != TB_OK) return status;
+    tb_limits_renewed(d);
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
         tb_copy_serve(c);
     return TB_OK;
@@ -582,6 +588,7 @@ void tb_crossings_restart(struct tb_daemon *d)
     if (d->links == NULL || d->links_restarting || d->draining) return;
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
         c->link_wire_bytes += tb_links_landed_bytes(d->links, &c->key.uid);
+    tb_limits_tick(d);
     d->links_restarting = true;
     tb_log(TB_LOG_WARN, "links.restart", "incarnation=%llu", (unsigned long long)d->incarnation);
     tb_links_close(d->links, restart_closed, d);

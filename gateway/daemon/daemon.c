@@ -153,6 +153,8 @@ static void tick(uv_timer_t *timer)
     if (now - d->slow_at >= SLOW_NS) {
         d->slow_at = now;
         goodput_measure(d);
+        tb_limits_tick(d);
+        tb_policy_tick(d);
         tb_persist_tick(d);
         room_retry(d);
         tb_sessions_tick(d, tb_clock_wall_ms() / 1000);
@@ -225,6 +227,7 @@ static enum tb_status arena_open(struct tb_daemon *d)
 static enum tb_status catalog_model(struct tb_daemon *d, const struct tb_config_model *m)
 {
     struct tb_catalog_model c = {.name = m->name, .home = m->home, .keep = m->keep};
+    c.every = m->every;
     c.is_home = tb_name_equal(&m->home, &d->site);
     for (uint32_t i = 0; i < d->config->subscribe_count; i++) {
         const struct tb_config_subscribe *s = &d->config->subscribe[i];
@@ -348,9 +351,9 @@ enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config)
     d->started_at = d->slow_at = tb_clock_now();
     /* In order: each stands on those before it. */
     static enum tb_status (*const steps[])(struct tb_daemon *) = {
-        loop_open,  descriptors_raise, host_name,        tls_open,    store_open,
-        arena_open, catalog_open,      persist_open,     fabric_open, resolver_open,
-        links_open, control_open,      tb_sessions_open,
+        loop_open,     descriptors_raise, host_name,      tls_open,         store_open,
+        arena_open,    catalog_open,      tb_limits_open, persist_open,     fabric_open,
+        resolver_open, links_open,        control_open,   tb_sessions_open,
     };
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         const enum tb_status status = steps[i](d);
@@ -397,6 +400,7 @@ static void drain_tick(uv_timer_t *timer)
     tb_log(TB_LOG_INFO, "drain.end", "after_ms=%llu readers_cut=%u rows_unwritten=%u",
            (unsigned long long)(spent / TB_MS(1)), left, rows);
     tb_sessions_close(d);
+    tb_limits_close(d);
     if (d->links != NULL && !d->links_restarting)
         tb_links_close(d->links, links_closed, d);
     else
@@ -435,6 +439,7 @@ void tb_daemon_close(struct tb_daemon *d)
     tb_sessions_close(d);
     tb_control_close(d->control);
     d->control = NULL;
+    tb_limits_close(d);
     if (d->links != NULL) {
         tb_links_close(d->links, links_closed, d);
         uv_run(&d->loop, UV_RUN_DEFAULT);

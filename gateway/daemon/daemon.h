@@ -11,6 +11,8 @@
  *   copies.c         this gateway's copy of each version: region, export, offers, and giving it back
  *   home_landing.c   at home: hops from the ranks that sealed
  *   crossings.c      what links say, and what is asked of them
+ *   policy.c         is a crossing given up for a newer version?
+ *   limits.c         how much is sent to each peer: rates, hours, a day's bytes
  *   sessions.c       workers' connections; session_publish.c, session_follow.c: what they ask
  *   control.c        the operator's socket; site_status.c: what it answers */
 #ifndef TB_DAEMON_DAEMON_H
@@ -26,12 +28,14 @@
 #include "base/net/resolve.h"
 #include "base/net/wire.h"
 #include "gateway/arena/arena.h"
+#include "gateway/catalog/abandon.h"
 #include "gateway/catalog/catalog.h"
 #include "gateway/daemon/config.h"
 #include "gateway/daemon/control.h"
 #include "gateway/daemon/store.h"
 #include "intra/fabric.h"
 #include "intra/session_msg.h"
+#include "wan/budget.h"
 #include "wan/links.h"
 
 /* A status that says nothing new here: what it concerns ended meanwhile, and the catalog has told so or will.
@@ -53,7 +57,7 @@ struct tb_daemon;
     X(versions_withdrawn)                                                                  \
     X(hops_lost) X(chunks_bad) X(plans)                                                    \
     X(evictions) X(arena_refused) X(store_failed)                                          \
-    X(links_up) X(links_down) X(links_refused) X(verify_bad)
+    X(links_up) X(links_down) X(links_refused) X(verify_bad) X(budgets_held)
 /* clang-format on */
 struct tb_counters {
 #define TB_COUNTER_FIELD(name) uint64_t name;
@@ -160,6 +164,13 @@ struct tb_parked_seal {
     uint8_t payload[];
 };
 
+/* A model's crossing, as it is weighed against newer ones. */
+struct tb_policy {
+    struct tb_abandon abandon;
+    struct tb_id uid;    /* of the version that crosses; zero: none */
+    uint64_t wire_bytes; /* that came for it, as counted last */
+};
+
 /* From the fabric's thread to ours. */
 struct tb_hop_note {
     uint64_t serial; /* not the hop's address: the next hop may stand where a closed one stood */
@@ -167,6 +178,15 @@ struct tb_hop_note {
 };
 #define TB_HOP_NOTES_MAX   256
 #define TB_SESSION_BUCKETS 4096u
+
+/* What may be sent to a peer: the config's, until an operator says otherwise. */
+struct tb_peer_limit {
+    struct tb_rate_plan rate;
+    struct tb_budget budget;
+    uint64_t bit_per_s;     /* now */
+    uint64_t counted_bytes; /* of the links' bytes_sent */
+    enum tb_budget_state told;
+};
 
 struct tb_daemon {
     uv_loop_t loop;
@@ -201,6 +221,9 @@ struct tb_daemon {
     struct {
         uint64_t bytes, bytes_per_s; /* over the last second, both ways */
     } goodput[TB_CONFIG_LIST_MAX];
+
+    struct tb_peer_limit limits[TB_CONFIG_LIST_MAX];
+    struct tb_policy policies[TB_CONFIG_LIST_MAX]; /* of config->models */
 
     uv_timer_t tick;
     uint64_t tick_ms;
@@ -256,6 +279,7 @@ void tb_persist_todo(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_persist_settled(struct tb_daemon *d, bool all); /* all: the catalog has no rows left */
 void tb_persist_tick(struct tb_daemon *d);
 void tb_persist_wake(uv_async_t *async);
+void tb_persist_spent(struct tb_daemon *d, const struct tb_store_spent *spent);
 uint32_t tb_persist_waiting(const struct tb_daemon *d); /* rows that are not on disk */
 bool tb_persist_saved(const struct tb_daemon *d, const struct tb_id *uid);
 /* Runs, versions and pins from the store into the catalog; raises and writes the incarnation. Waits for the disk. */
@@ -298,6 +322,28 @@ void tb_crossing_retry(struct tb_copy *copy); /* after something was evicted */
 void tb_crossing_offer(struct tb_copy *copy);
 void tb_crossing_site_state(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_crossings_poll(struct tb_daemon *d); /* peers' progress to the catalog */
+
+/* policy.c */
+void tb_policy_tick(struct tb_daemon *d);
+uint32_t tb_policy_weight(void *daemon, const struct tb_name *model);
+
+/* limits.c */
+TB_MUST_USE enum tb_status tb_limits_open(struct tb_daemon *d);
+void tb_limits_renewed(struct tb_daemon *d); /* the links were opened anew: they have sent nothing yet */
+void tb_limits_tick(struct tb_daemon *d);
+void tb_limits_close(struct tb_daemon *d); /* what was sent is written down as it is */
+/* An operator's word, until the next start. Fields that are not given stay. */
+struct tb_limit_change {
+    const char *rate; /* NULL: as it is */
+    bool has_windows;
+    uint32_t window_count;
+    struct tb_rate_window windows[TB_RATE_WINDOWS_MAX];
+    bool has_day_bytes;
+    uint64_t day_bytes;
+};
+enum tb_status tb_limits_change(struct tb_daemon *d, uint32_t peer, const struct tb_limit_change *change);
+enum tb_status tb_limit_command(void *daemon, const json_t *request, json_t *reply, char *error);
+json_t *tb_limit_json(const struct tb_peer_limit *limit); /* NULL: no memory */
 
 /* sessions.c */
 TB_MUST_USE enum tb_status tb_sessions_open(struct tb_daemon *d);

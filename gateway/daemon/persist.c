@@ -288,6 +288,22 @@ void tb_persist_incarnation(struct tb_daemon *d, uint64_t at_least)
     writer_feed(d);
 }
 
+/* One that is still waiting is overtaken: the newest says all. */
+void tb_persist_spent(struct tb_daemon *d, const struct tb_store_spent *spent)
+{
+    struct tb_persist *p = d->persist;
+    for (uint32_t i = p->writing; i < p->count; i++) {
+        struct tb_store_row *row = &p->rows[i].row;
+        if (row->kind != TB_STORE_SPENT || !tb_name_equal(&row->spent.site, &spent->site)) continue;
+        row->spent = *spent;
+        return;
+    }
+    if (p->count == WAITING_MAX) return; /* the next one says it */
+    p->rows[p->count++] =
+        (struct waiting){.row = {.kind = TB_STORE_SPENT, .spent = *spent}, .followed = true};
+    if (!d->store_down) writer_feed(d);
+}
+
 /* ---- opening and closing ---- */
 
 enum tb_status tb_persist_open(struct tb_daemon *d)

@@ -92,6 +92,7 @@ static json_t *links_json(struct tb_daemon *d)
         set_u64(o, "chunks_bad", stats.chunks_bad);
         set_u64(o, "chunks_duplicate", stats.chunks_duplicate);
         set_u64(o, "sessions", stats.sessions);
+        put(o, "limit", tb_limit_json(&d->limits[i]));
         append(list, o);
     }
     return list;
@@ -504,5 +505,6 @@ const struct tb_control_command tb_status_commands[] = {
     {"status", cmd_status},
     {"versions", cmd_versions},
     {"withdraw", cmd_withdraw},
+    {"limit", tb_limit_command},
     {NULL, NULL},
 };

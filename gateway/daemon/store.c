@@ -34,6 +34,8 @@ static const char schema_sql[] =
     "CREATE INDEX IF NOT EXISTS version_order ON version(model, run_order, number);"
     "CREATE TABLE IF NOT EXISTS pointer(model TEXT NOT NULL, name TEXT NOT NULL, uid BLOB NOT NULL,"
     " PRIMARY KEY(model, name)) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS spent(site TEXT PRIMARY KEY, day INTEGER NOT NULL, bytes INTEGER NOT NULL) "
+    "WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS audit(id INTEGER PRIMARY KEY AUTOINCREMENT, wall_ms INTEGER NOT NULL,"
     " what TEXT NOT NULL, who TEXT NOT NULL, why TEXT NOT NULL, model TEXT NOT NULL, run_order INTEGER NOT "
     "NULL,"
@@ -56,6 +58,8 @@ static const char schema_sql[] =
       "WHERE model=?1 ORDER BY run_order DESC, number DESC LIMIT ?2) AND model=?1")                          \
     X(version_pin, "UPDATE version SET pinned=?2 WHERE uid=?1")                                              \
     X(pointer_put, "INSERT OR REPLACE INTO pointer VALUES(?1,?2,?3)")                                        \
+    X(spent_put, "INSERT OR REPLACE INTO spent VALUES(?1,?2,?3)")                                            \
+    X(spent_all, "SELECT site, day, bytes FROM spent")                                                       \
     X(audit_put,                                                                                             \
       "INSERT INTO audit(wall_ms,what,who,why,model,run_order,number,uid) VALUES(?1,?2,?3,?4,?5,?6,?7,?8)")  \
     X(audit_trim, "DELETE FROM audit WHERE id <= (SELECT MAX(id) FROM audit) - ?1")
@@ -381,6 +385,15 @@ enum tb_status tb_store_pointer(struct tb_store *s, const struct tb_store_pointe
     return transact(s, which, &row);
 }
 
+enum tb_status tb_store_spent(struct tb_store *s, const struct tb_store_spent *spent)
+{
+    sqlite3_stmt *st = s->st[ST_spent_put];
+    bind_text(st, 1, spent->site.text);
+    bind_u64(st, 2, spent->day);
+    bind_u64(st, 3, spent->bytes);
+    return run_once(s, ST_spent_put, "writing what was sent today");
+}
+
 static enum tb_status row_put(struct tb_store *s, struct tb_store_row *row)
 {
     const struct tb_store_audit audit = {row->what, row->who, row->why, row->wall_ms};
@@ -393,6 +406,8 @@ static enum tb_status row_put(struct tb_store *s, struct tb_store_row *row)
         return tb_store_pointer(s, &row->pointer, &audit);
     case TB_STORE_INCARNATION:
         return tb_store_incarnation(s, row->incarnation, &row->incarnation);
+    case TB_STORE_SPENT:
+        return tb_store_spent(s, &row->spent);
     }
     return TB_BAD_ARGUMENT;
 }
@@ -481,4 +496,17 @@ enum tb_status tb_store_load(struct tb_store *s, tb_store_run_fn run, tb_store_v
     }
     sqlite3_reset(st);
     return rc == SQLITE_DONE ? TB_OK : failed(s, "reading versions");
+}
+
+/* A row that makes no sense is passed over: it holds back no start, and its day is over soon. */
+enum tb_status tb_store_load_spent(struct tb_store *s, tb_store_spent_fn spent, void *user)
+{
+    sqlite3_stmt *st = s->st[ST_spent_all];
+    int rc;
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        struct tb_store_spent row = {.day = column_u64(st, 1), .bytes = column_u64(st, 2)};
+        if (column_name(st, 0, &row.site)) spent(user, &row);
+    }
+    sqlite3_reset(st);
+    return rc == SQLITE_DONE ? TB_OK : failed(s, "reading what was sent");
 }

@@ -1,5 +1,5 @@
-/* store.h - what must survive a restart beside the arena: runs, versions, pointers, an audit trail. SQLite,
- * WAL. A shell.
+/* store.h - what must survive a restart beside the arena: runs, versions, pointers, what was sent today, an audit trail.
+ * SQLite, WAL. A shell.
  *
  * Nothing per chunk is written. Every write is one transaction with its audit line; the trail is bounded: its
  * oldest lines go. TB_SITE_STORE: full disk, read-only, damaged, or another process holds it; the error text
@@ -52,14 +52,28 @@ struct tb_store_pointer {
 TB_MUST_USE enum tb_status tb_store_pointer(struct tb_store *store, const struct tb_store_pointer *pointer,
                                             const struct tb_store_audit *audit);
 
+/* What was sent to a site on a day (since 1970, UTC); one row a site. Without an audit line. */
+struct tb_store_spent {
+    struct tb_name site;
+    uint64_t day, bytes;
+};
+TB_MUST_USE enum tb_status tb_store_spent(struct tb_store *store, const struct tb_store_spent *spent);
+
 /* One durable change with its audit line, for a queue of them. */
-enum tb_store_row_kind { TB_STORE_RUN = 1, TB_STORE_VERSION, TB_STORE_POINTER, TB_STORE_INCARNATION };
+enum tb_store_row_kind {
+    TB_STORE_RUN = 1,
+    TB_STORE_VERSION,
+    TB_STORE_POINTER,
+    TB_STORE_INCARNATION,
+    TB_STORE_SPENT
+};
 struct tb_store_row {
     enum tb_store_row_kind kind;
     union {
         struct tb_catalog_run run;
         struct tb_store_version version;
         struct tb_store_pointer pointer;
+        struct tb_store_spent spent;
         uint64_t incarnation; /* at least; what it is once written. Without an audit line */
     };
     char what[64], who[TB_CATALOG_TEXT_MAX], why[64];
@@ -74,5 +88,8 @@ typedef enum tb_status (*tb_store_run_fn)(void *user, const struct tb_catalog_ru
 typedef enum tb_status (*tb_store_version_fn)(void *user, const struct tb_store_version *version);
 TB_MUST_USE enum tb_status tb_store_load(struct tb_store *store, tb_store_run_fn run,
                                          tb_store_version_fn version, void *user);
+
+typedef void (*tb_store_spent_fn)(void *user, const struct tb_store_spent *spent);
+TB_MUST_USE enum tb_status tb_store_load_spent(struct tb_store *store, tb_store_spent_fn spent, void *user);
 
 #endif

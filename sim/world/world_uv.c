@@ -57,6 +57,11 @@ int uv_timer_init(uv_loop_t *loop, uv_timer_t *timer)
     return 0;
 }
 
+void uv_update_time(uv_loop_t *loop)
+{
+    (void)loop; /* there is one time */
+}
+
 int uv_timer_start(uv_timer_t *timer, uv_timer_cb cb, uint64_t timeout_ms, uint64_t repeat_ms)
 {
     struct handle *h = record_of(timer);

@@ -308,6 +308,7 @@ class Site:
         self.worker_port = lab.free_port()
         self.listen = True
         self.peers = {}       # site name -> address or None
+        self.peer_keys = {}   # site name -> {key: value} beside gateway, ca and address
         self.subscribe = []   # (model, [from...])
         self.models = {}      # model -> dict(home=, keep=, publish=[], read=[])
         self.extra = {}       # section -> {key: value}
@@ -347,11 +348,13 @@ class Site:
             lines.append(f"    ca: {self.lab.pki_dir(site) / 'ca.crt'}")
             if address:
                 lines.append(f"    address: {address}")
+            lines += [f"    {k}: {json.dumps(v) if isinstance(v, list) else v}" for k, v in self.peer_keys.get(site, {}).items()]
         lines.append("models:")
         for model, m in self.models.items():
             lines.append(f"  {model}:")
             lines.append(f"    home: {m['home']}")
             lines.append(f"    keep: {m.get('keep', 2)}")
+            lines += [f"    {k}: {m[k]}" for k in ("policy", "weight") if k in m]
             lines.append(f"    publish: {json.dumps(m.get('publish', [f'unix:{me}']))}")
             lines.append(f"    read: {json.dumps(m.get('read', [f'unix:{me}'] + [f'tombolo://{s}/*' for s in ('east', 'west', 'north')]))}")
         lines.append("subscribe:" if self.subscribe else "subscribe: []")

@@ -13,8 +13,8 @@ def tables(text):
     for line in text.splitlines():
         if line.startswith("## "):
             title = line[3:]
-        elif re.match(r"`\w+\[\]`:", line):
-            title = line[1:line.index("[")]
+        elif re.match(r"`\w+\[\](\.\w+)?`:", line):
+            title = line[1:line.index("`", 1)].replace("[]", "")
         elif line.startswith("| `"):
             found.setdefault(title, []).extend(re.findall(r"`(\w+)`", line.split("|")[1]))
     return found
@@ -47,6 +47,8 @@ def the_control_page_is_what_is_served(lab):
             raise Failed(f"status: {name} is empty")
         for row in status[name]:
             same_names(f"{name}[]", row, page[name])
+    for row in status["links"]:
+        same_names("links[].limit", row["limit"], page["links.limit"])
     arena = re.search(r"^\| `arena` .*$", (SOURCE / "docs/control.md").read_text(), re.M).group(0)
     same_names("arena", status["arena"], set(re.findall(r"`(\w+)`", arena)) - {"arena"})
     for site, inner in ((west, "workers"), (east, "sites")):

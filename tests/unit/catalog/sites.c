@@ -23,8 +23,12 @@ static void a_newer_one_replaces_what_has_not_begun(void **state)
     west(&s);
     CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
     said(&s, "[   0] cross v5 from east\n");
+    const struct tb_id v5 = id_of(5), v6 = id_of(6);
+    assert_true(tb_catalog_crossing_wanted(s.c, &v5));
     CHECK_OK(hear(&s, "east", 6, TB_VERSION_READY));
     said(&s, "[   0] cross v6 from east\n");
+    assert_false(tb_catalog_crossing_wanted(s.c, &v5)); /* its manifests may still come */
+    assert_true(tb_catalog_crossing_wanted(s.c, &v6));
     CHECK_OK(hear(&s, "east", 7, TB_VERSION_READY)); /* not drained in between: 6 is not even said */
     CHECK_OK(hear(&s, "east", 8, TB_VERSION_READY));
     said(&s, "[   0] cross v8 from east\n");
@@ -411,9 +415,89 @@ static void a_new_life_of_a_sites_arena_holds_nothing(void **state)
     site_close(&s);
 }
 
+static void west_wants_every(struct site *s)
+{
+    const struct tb_catalog_model m = {.name = name_of("policy"),
+                                       .home = name_of("east"),
+                                       .subscribed = true,
+                                       .every = true,
+                                       .keep = 2,
+                                       .from_count = 2,
+                                       .from = {name_of("east"), name_of("north")}};
+    CHECK_OK(tb_catalog_model_add(s->c, &m));
+}
+
+/* The opposite of a_newer_one_replaces_what_has_not_begun. */
+static void who_wants_every_version_gets_them_in_order(void **state)
+{
+    (void)state;
+    struct site s;
+    west(&s);
+    west_wants_every(&s);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    CHECK_OK(hear(&s, "east", 6, TB_VERSION_READY));
+    CHECK_OK(hear(&s, "east", 7, TB_VERSION_READY));
+    said(&s, "[   0] cross v5 from east\n");
+    cross_whole(&s, 5);
+    said(&s, "[   0] cross v6 from east\n");
+    /* Home did not keep it: what nobody has is not waited for. */
+    CHECK_OK(hear(&s, "east", 6, TB_VERSION_RETIRED));
+    said(&s, "[   0] cross v7 from east\n");
+    site_close(&s);
+}
+
+/* Who stages what is given up is told, and the newer one crosses. */
+static void a_crossing_given_up_is_superseded(void **state)
+{
+    (void)state;
+    struct site s;
+    const struct tb_id v5 = id_of(5), v6 = id_of(6);
+    west(&s);
+    come(&s, "w");
+    CHECK_OK(join(&s, "w", "g", 0, 1));
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    CHECK_STATUS(tb_catalog_crossing_abandon(s.c, s.now, &v5), TB_BAD_STATE); /* not begun */
+    cross_begin(&s, 5);
+    CHECK_STATUS(tb_catalog_crossing_abandon(s.c, s.now, &v5), TB_BAD_STATE); /* for what? */
+    CHECK_OK(stage(&s, "w", 5));
+    CHECK_OK(hear(&s, "east", 6, TB_VERSION_READY));
+    hush(&s);
+    CHECK_OK(tb_catalog_crossing_abandon(s.c, s.now, &v5));
+    said(&s, "[   0] evict v5: superseded\n"
+             "[   0] cross v6 from east\n"
+             "[   0] tell w v5 superseded\n");
+    assert_string_equal(state_of(&s, 5), "abandoned");
+    wait_for(&s, "w", TB_CATALOG_WAIT_EXACT, 5, 0, 1000);
+    said(&s, "[   0] answer 1: superseded\n");
+    CHECK_STATUS(tb_catalog_crossing_abandon(s.c, s.now, &v6), TB_BAD_STATE);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY)); /* its link came back: given up is given up */
+    assert_string_equal(state_of(&s, 5), "abandoned");
+    site_close(&s);
+}
+
+static void what_is_asked_for_by_name_is_not_given_up(void **state)
+{
+    (void)state;
+    struct site s;
+    const struct tb_id v5 = id_of(5);
+    west(&s);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    cross_begin(&s, 5);
+    CHECK_OK(hear(&s, "east", 6, TB_VERSION_READY));
+    wait_for(&s, NULL, TB_CATALOG_WAIT_EXACT, 5, 0, 5000);
+    drain(&s);
+    CHECK_STATUS(tb_catalog_crossing_abandon(s.c, s.now, &v5), TB_BAD_STATE);
+    west_wants_every(&s);
+    CHECK_STATUS(tb_catalog_crossing_abandon(s.c, s.now, &v5), TB_BAD_STATE);
+    site_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_wants_every_version_gets_them_in_order),
+        cmocka_unit_test(a_crossing_given_up_is_superseded),
+        cmocka_unit_test(what_is_asked_for_by_name_is_not_given_up),
         cmocka_unit_test(a_newer_one_replaces_what_has_not_begun),
         cmocka_unit_test(what_has_begun_is_finished),
         cmocka_unit_test(an_open_version_is_nobodys_business),

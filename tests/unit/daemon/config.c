@@ -166,7 +166,8 @@ static const struct refusal refusals[] = {
      "w.yaml:3:20: link.congestion: \"b b\": is not one word of a-z 0-9 _ -\n"},
     {LEAST "control: {socket: \"\"}\n", "w.yaml:3:19: control.socket: \"\": is empty or too long\n"},
     {LEAST "fabric: {listen: here}\n", "w.yaml:3:18: fabric.listen: \"here\": is not HOST:PORT\n"},
-    {LEAST "fabric: {listen: _tombolo._tcp.east}\n", "w.yaml:3:18: fabric.listen: \"_tombolo._tcp.east\": is not HOST:PORT\n"},
+    {LEAST "fabric: {listen: _tombolo._tcp.east}\n",
+     "w.yaml:3:18: fabric.listen: \"_tombolo._tcp.east\": is not HOST:PORT\n"},
     {LEAST "fabric: {listen: \"a:70000\"}\n", "w.yaml:3:18: fabric.listen: \"a:70000\": is not HOST:PORT\n"},
     {LEAST "peers: [east]\n", "w.yaml:3:8: peers: wants a section of names\n"},
     {LEAST "peers: {east: 5}\n", "w.yaml:3:15: peers.east: wants a section of keys\n"},
@@ -258,7 +259,8 @@ static void all_complaints_are_told(void **state)
                 "w.yaml:3:17: link.streams: \"0\": is not in its range, 1 to 64\n"
                 "w.yaml:3:27: link.codec: \"lz4\": is none of auto, raw, zstd, planes, sparse\n"
                 "w.yaml:3:32: link.colour: unknown key\n"
-                "w.yaml:4:25: peers.east.address: \"nowhere\": is neither HOST:PORT nor the name of a service, _SERVICE._tcp.DOMAIN\n"
+                "w.yaml:4:25: peers.east.address: \"nowhere\": is neither HOST:PORT nor the name of a "
+                "service, _SERVICE._tcp.DOMAIN\n"
                 "w.yaml:1:1: tls.ca: is required where there are peers, link.listen or session.listen\n"
                 "w.yaml:1:1: tls.cert: is required where there are peers, link.listen or session.listen\n"
                 "w.yaml:1:1: tls.key: is required where there are peers, link.listen or session.listen\n");

@@ -1,0 +1,35 @@
+/* budget.h - so many bytes a day to a peer: what is left, when to warn, when to hold, and what to write down.
+ *
+ * Pure: days are numbers (since 1970, UTC) that are passed in. What is written down is ahead of what was sent, so that a
+ * gateway that is killed again and again sends no more than the budget: each time up to 1/256 of it is given up. */
+#ifndef TB_WAN_BUDGET_H
+#define TB_WAN_BUDGET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum tb_budget_state {
+    TB_BUDGET_NONE, /* there is no limit */
+    TB_BUDGET_OK,
+    TB_BUDGET_WARNED, /* 80 % are used */
+    TB_BUDGET_HELD    /* all: nothing goes before the day ends or the budget grows */
+};
+const char *tb_budget_state_name(enum tb_budget_state state); /* "none", "ok", "warned", "held" */
+
+struct tb_budget {
+    uint64_t day_bytes; /* 0: no limit */
+    uint64_t day;
+    uint64_t used_bytes;  /* on that day */
+    uint64_t saved_bytes; /* as it is written down; at least what is used, once save_bytes was heeded */
+};
+
+/* What was written down: of today it counts. A day behind tomorrow is a clock's mistake and counts for nothing. */
+void tb_budget_restore(struct tb_budget *b, uint64_t day, uint64_t bytes, uint64_t today);
+/* So many bytes more were sent; a new day begins with nothing used. A clock that goes back begins none. */
+void tb_budget_count(struct tb_budget *b, uint64_t today, uint64_t bytes);
+enum tb_budget_state tb_budget_state(const struct tb_budget *b);
+uint64_t tb_budget_left(const struct tb_budget *b); /* UINT64_MAX: no limit */
+/* True: write down the day and *bytes_out, now. */
+bool tb_budget_save(struct tb_budget *b, uint64_t *bytes_out);
+
+#endif

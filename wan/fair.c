@@ -1,0 +1,46 @@
+/* fair.c - each flow has a clock that its bytes move on, the slower the more weight it has; the one that is most behind is
+ * next. Pure. */
+#include "wan/fair.h"
+
+#include "base/assert.h"
+
+#define SCALE 1024u /* of virtual time a byte at weight 1: 2^54 bytes fit */
+
+static uint64_t stands(const struct tb_fair *f, uint32_t flow)
+{
+    const uint64_t at = f->flows[flow].at;
+    return at > f->now ? at : f->now;
+}
+
+uint32_t tb_fair_join(struct tb_fair *f, uint32_t weight)
+{
+    TB_ASSERT(weight > 0 && weight <= TB_FAIR_WEIGHT_MAX);
+    for (uint32_t i = 0; i < TB_FAIR_FLOWS_MAX; i++) {
+        if (f->flows[i].weight != 0) continue;
+        f->flows[i] = (struct tb_fair_flow){weight, f->now};
+        return i;
+    }
+    return TB_FAIR_NONE;
+}
+
+void tb_fair_leave(struct tb_fair *f, uint32_t flow)
+{
+    f->flows[flow].weight = 0;
+}
+
+uint32_t tb_fair_next(const struct tb_fair *f, uint32_t silent)
+{
+    uint32_t best = TB_FAIR_NONE;
+    for (uint32_t i = 0; i < TB_FAIR_FLOWS_MAX; i++) {
+        if (f->flows[i].weight == 0 || (silent >> i & 1) != 0) continue;
+        if (best == TB_FAIR_NONE || stands(f, i) < stands(f, best)) best = i;
+    }
+    return best;
+}
+
+void tb_fair_spend(struct tb_fair *f, uint32_t flow, uint64_t bytes)
+{
+    struct tb_fair_flow *w = &f->flows[flow];
+    f->now = stands(f, flow);
+    w->at = f->now + bytes * SCALE / w->weight;
+}
