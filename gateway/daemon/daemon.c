@@ -329,6 +329,7 @@ static enum tb_status descriptors_raise(struct tb_daemon *d)
 static enum tb_status loop_open(struct tb_daemon *d)
 {
     if (uv_loop_init(&d->loop) != 0) return TB_SITE_NOMEM;
+    d->has_loop = true;
     uv_timer_init(&d->loop, &d->tick);
     uv_signal_init(&d->loop, &d->sigterm);
     uv_signal_init(&d->loop, &d->sigint);
@@ -433,6 +434,7 @@ static void close_handle(uv_handle_t *handle, void *user)
 /* Also after a failed open: what was not opened is NULL. */
 void tb_daemon_close(struct tb_daemon *d)
 {
+    if (!d->has_loop) return;
     d->draining = true;
     verifier_end(d);
     tb_sessions_shut(d);

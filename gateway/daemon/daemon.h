@@ -190,6 +190,7 @@ struct tb_peer_limit {
 
 struct tb_daemon {
     uv_loop_t loop;
+    bool has_loop; /* it could be made; before that there is nothing to close */
     struct tb_config *config;
     struct tb_name site, gateway, host;
     uint64_t incarnation;

@@ -26,7 +26,7 @@
 
 #define TICK_SHARE    64 /* a tick is this part of the shortest delay from the site, ... */
 #define TICK_NS_MIN   100000
-#define TICK_NS_MAX   400000 /* ... within these */
+#define TICK_NS_MAX   600000 /* ... within these */
 #define SLOTS_MIN     8192
 #define SLOTS_TOUCHED 2048
 #define SLOTS_MAX     262144
@@ -106,6 +106,7 @@ static bool make_room(struct site *s)
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (s->unused == NULL || s->heap == NULL || s->slots == MAP_FAILED)
         return emulator_complain("no memory for the packets of", s->world->scenario.sites[s->index].name);
+    (void)madvise(s->slots, s->slot_bytes * s->slot_count, MADV_HUGEPAGE); /* packets pass through it cold */
     const double touched = SLOTS_TOUCHED + bytes * 1.25 / s->world->scenario.mtu;
     const size_t count = touched < s->slot_count ? (size_t)touched : s->slot_count;
     (void)madvise(s->slots, s->slot_bytes * count,

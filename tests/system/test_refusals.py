@@ -489,7 +489,7 @@ def a_start_without_what_it_needs_ends_or_serves(lab):
     east.config_text()  # makes the certificates
     ended, served = 0, 0
     faults = [(point, n) for point, last in (("open", 8), ("mmap", 2), ("ftruncate", 1), ("fallocate", 1), ("pread", 2), ("pwrite", 2),
-                                             ("socket", 6), ("thread", 2)) for n in range(1, last + 1)]
+                                             ("socket", 6), ("thread", 2), ("library", 1)) for n in range(1, last + 1)]
     for point, n in faults + [("malloc", n) for n in range(1, 140, 9)]:
         east.start(wait=False, env={"TB_FAULT": f"{point}:{n}"})
 
