@@ -16,7 +16,7 @@
 #define LEVELS_MAX   TB_CASCADE_LEVELS_MAX
 #define KEYS_MAX     (3 * LEVELS_MAX)
 #define HEADER_BYTES 4u
-#define SAMPLED      4096u                     /* elements of a section that choose its cascade */
+#define SAMPLED      2048u                     /* elements of a section that choose its cascade */
 #define STREAM_BYTES ((SECTION / 64 + 2) * 16) /* of a level, and what may be read behind it */
 
 /* Numbers are on the wire. */
@@ -207,12 +207,17 @@ static void sample_hot(const struct tb_planes_kernels *kernels, const struct sec
     const size_t step = groups > SAMPLED / GROUP ? groups / (SAMPLED / GROUP) : 1;
     uint8_t hot[GROUP], rest[GROUP * (TB_PLANES_WIDTH_MAX - 1)];
     const struct tb_planes_apart to = {hot, rest, GROUP};
+    uint32_t odd[256] = {0}; /* two counts in turn: one that grows twice in a row would wait for itself */
     for (size_t g = 0; g < groups; g += step) {
         const size_t at = width * GROUP * g;
         groups_apart(kernels, s, bytes + at, is_folded(s) ? s->base + at : NULL, 1, to);
-        for (size_t i = 0; i < GROUP; i++)
+        for (size_t i = 0; i < GROUP; i += 2) {
             by_hot[hot[i]]++;
+            odd[hot[i + 1]]++;
+        }
     }
+    for (size_t i = 0; i < 256; i++)
+        by_hot[i] += odd[i];
     if (groups > 0) return;
     tile_apart(kernels, s, bytes, s->base, s->count, to);
     for (size_t i = 0; i < s->count; i++)
@@ -311,15 +316,14 @@ static size_t keys_count(const struct tb_cascade *c)
 
 /* ---- a section written ---- */
 
-/* Where the pieces of a section begin, behind its header. */
+/* Where the pieces of a section begin, behind its header and the rest, which is first. */
 struct pieces {
-    size_t rest, raw, first, next; /* `next`: the second level, or literals */
+    size_t raw, first, next; /* `next`: the second level, or literals */
 };
 
 static struct pieces pieces_of(const struct section *s, const struct tb_cascade *c)
 {
-    struct pieces p = {.rest = 0};
-    p.raw = rest_planes(s) * s->count;
+    struct pieces p = {.raw = rest_planes(s) * s->count};
     p.first = p.raw + 8 * groups_of(s->count) * c->raw_bits;
     p.next = p.first + (c->levels > 0 ? level_bytes(s->count, (c->two & 1) != 0) : 0);
     return p;
@@ -339,6 +343,24 @@ static void wide_take(const struct section *s, const uint8_t *bytes, const uint8
         element_store(wide->start + wide->used, width, fold_one(bytes + width * i, base + width * i, width));
         wide->used += width;
     }
+}
+
+/* Where the planes of the rest are from element `at` on; NULL where there are none. */
+static const uint8_t *rest_at(const struct section *s, const uint8_t *rest, size_t at)
+{
+    return rest_planes(s) > 0 ? rest + at : NULL;
+}
+
+/* What the tile behind `at` and its `count` elements takes; nothing behind the section's last one. */
+static struct tb_planes_ahead ahead_of(const struct section *s, size_t at, size_t count, const uint8_t *bytes,
+                                       const uint8_t *rest)
+{
+    const size_t width = s->kind.width, next = at + count;
+    if (next >= s->count) return (struct tb_planes_ahead){{{NULL, 0}, {NULL, 0}}};
+    if (is_folded(s))
+        return (struct tb_planes_ahead){{{bytes + width * next, width}, {s->base + width * next, width}}};
+    return (struct tb_planes_ahead){
+        {{bytes + width * next, width}, {rest_at(s, rest, next), rest_planes(s) > 0}}};
 }
 
 struct encoder {
@@ -363,8 +385,9 @@ static void tiles_encode(const struct encoder *e, const struct section *s, const
         const uint8_t *base = is_folded(s) ? s->base + width * at : NULL;
         uint8_t *hot = e->work->hot;
         tile_apart(e->kernels, s, bytes + width * at, base, count,
-                   (struct tb_planes_apart){hot, rest == NULL ? NULL : rest + at, s->count});
+                   (struct tb_planes_apart){hot, (uint8_t *)(uintptr_t)rest_at(s, rest, at), s->count});
         if (has_wide(s)) wide_take(s, bytes + width * at, base, count, hot, &aside->wide);
+        aside->coded.ahead = ahead_of(s, at, count, bytes, rest);
         if (coded) {
             e->kernels->code(&aside->coded, hot, count);
         } else {
@@ -415,7 +438,7 @@ static bool section_encode(struct encoder *e, const struct section *s, const uin
     for (unsigned j = 0; j + 1 < LEVELS_MAX; j++)
         aside.coded.next[j].at = e->work->streams[j];
     tb_writer_init(&aside.wide, e->work->wide, sizeof e->work->wide);
-    tiles_encode(e, s, bytes, rest_planes(s) > 0 ? behind : NULL, &aside);
+    tiles_encode(e, s, bytes, behind, &aside);
     section_finish(e, s, &c, f.key, &aside, p.next);
     return !e->out.full;
 }
@@ -549,8 +572,10 @@ static bool section_decode(const struct tb_planes_kernels *kernels, const struct
     for (size_t at = 0; at < s->count; at += TILE) {
         const size_t count = s->count - at < TILE ? s->count - at : TILE;
         const uint8_t *base = is_folded(s) ? s->base + width * at : NULL;
+        from.coded.ahead = ahead_of(s, at, count, bytes, from.rest);
         if (!tile_hot(kernels, &from.coded, count, work->hot)) return false;
-        const struct tb_planes_apart apart = {work->hot, (uint8_t *)(uintptr_t)from.rest + at, s->count};
+        const struct tb_planes_apart apart = {work->hot, (uint8_t *)(uintptr_t)rest_at(s, from.rest, at),
+                                              s->count};
         tile_together(kernels, s, apart, base, count, bytes + width * at);
         if (has_wide(s) && !wide_give(s, base, count, work->hot, &from.wide, bytes + width * at))
             return false;

@@ -32,12 +32,22 @@ struct tb_cascade_stream {
     uint32_t count;
 };
 
+/* Memory that the next tile reads and writes: of each, `lines` of 64 bytes are asked for with every group of this one, so
+ * that it works while the core codes. */
+struct tb_planes_ahead {
+    struct {
+        const uint8_t *at;
+        size_t lines; /* 0: none */
+    } of[2];
+};
+
 /* Where they go: what is known to be of a size, the first level and raw bits, at once in its place. */
 struct tb_cascade_writer {
     const struct tb_cascade *cascade;
     uint8_t *raw, *first;
     struct tb_cascade_stream next[TB_CASCADE_LEVELS_MAX - 1];
     uint8_t *literals;
+    struct tb_planes_ahead ahead;
 };
 
 /* Levels behind the first in memory that may be read for a word of each kind behind their last. */
@@ -52,6 +62,7 @@ struct tb_cascade_reader {
     struct tb_cascade_codes next[TB_CASCADE_LEVELS_MAX - 1];
     const uint8_t *literals;
     uint32_t literals_left;
+    struct tb_planes_ahead ahead;
 };
 
 /* Elements of `width` bytes taken apart: plane k of the rest begins at rest + k x stride. */

@@ -22,6 +22,15 @@ WALK uint64_t walk_valid(size_t left)
     return left < 64 ? tb_bits_mask((unsigned)left) : UINT64_MAX;
 }
 
+/* For the group that begins with element `at` of a tile. */
+WALK void walk_ahead(const struct tb_planes_ahead *ahead, size_t at)
+{
+    for (unsigned k = 0; k < 2; k++) {
+        for (size_t i = 0; i < ahead->of[k].lines; i++)
+            __builtin_prefetch(ahead->of[k].at + at * ahead->of[k].lines + 64 * i);
+    }
+}
+
 WALK bool walk_two(const struct tb_cascade *c, unsigned level)
 {
     return (c->two >> level & 1) != 0;
@@ -57,6 +66,7 @@ WALK void walk_code(struct tb_cascade_writer *to, const uint8_t *hot, size_t cou
         uint64_t low[TB_CASCADE_LEVELS_MAX], high[TB_CASCADE_LEVELS_MAX], left = walk_valid(count - at);
         for (unsigned b = 0; b < c.raw_bits; b++, w.raw += 8)
             tb_bits_store(w.raw, group_bits(hot + at, b) & left);
+        walk_ahead(&w.ahead, at);
         group_codes(&c, hot + at, levels, low, high);
         w.first = walk_store(w.first, low[0] & left, high[0] & left, walk_two(&c, 0));
         for (unsigned j = 1; j < levels; j++) {
@@ -165,6 +175,7 @@ WALK bool walk_decode(struct tb_cascade_reader *from, size_t count, uint8_t *hot
         uint64_t place[4], left, raw[8];
         for (unsigned b = 0; b < c.raw_bits; b++, r.raw += 8)
             raw[b] = tb_bits_load(r.raw);
+        walk_ahead(&r.ahead, at);
         if (!walk_places(&r, &c, levels, walk_valid(count - at), place, &left)) return false;
         group_keys(&c, levels, place, raw, hot + at);
         if (!walk_literals(&r, left, c.raw_bits, hot + at)) return false;

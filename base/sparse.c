@@ -199,6 +199,7 @@ static void ahead_spread(struct ahead *ahead, size_t changes)
 
 INLINE void ahead_fetch(struct ahead *ahead)
 {
+    if (ahead->left == 0) return;
     const size_t step = ahead->step < ahead->left ? ahead->step : ahead->left;
     for (size_t i = 0; i < step; i += 64) {
         __builtin_prefetch(ahead->one + i, 0, 2);

@@ -115,7 +115,7 @@ KEYS = (
     Key("codec.classes", "B/change", "<= 0.82", "bytes a changed element, mean of eight steps weighted by changes, headers "
         "included", "one byte"),
     Key("codec.classes.encode", "GB/s", CLASSES_SPEED, "encoding a step, 8 classes, one core", "scan of the two versions"),
-    Key("codec.classes.decode", "GB/s", CLASSES_SPEED, "decoding a step, 8 classes, one core: the patch of a copy of the base",
+    Key("codec.classes.decode", "GB/s", CLASSES_SPEED, "decoding a step, 8 classes, one core, from the base into other memory",
         "scan of the two versions"),
     Key("codec.gaps", "B/change", "<= 1.20", "bytes a changed element with one class", "one byte"),
     Key("codec.gaps.encode", "GB/s", ">= 0.6", "encoding a step, one class, one core", "scan of the two versions"),
