@@ -49,7 +49,7 @@ size_t tb_crossing_bytes_for(const struct tb_place *places, uint32_t shard_count
 {
     size_t bytes = aligned(shard_count * sizeof(struct tb_crossing_shard));
     for (uint32_t s = 0; s < shard_count; s++)
-        bytes += CROSSING_BITMAPS * bitmap_bytes(&places[s]) + owner_bytes(&places[s]);
+        bytes += CROSSING_BITMAPS * bitmap_bytes(&places[s]) + 2 * owner_bytes(&places[s]);
     return bytes;
 }
 
@@ -71,7 +71,8 @@ void tb_crossing_init(struct tb_crossing *c, const struct tb_place *places, uint
         shard->same = (uint64_t *)(void *)(at + 2 * words);
         shard->plain = (uint64_t *)(void *)(at + 3 * words);
         shard->owner = at + CROSSING_BITMAPS * words;
-        at += CROSSING_BITMAPS * words + owner_bytes(&places[s]);
+        shard->again = shard->owner + owner_bytes(&places[s]);
+        at += CROSSING_BITMAPS * words + 2 * owner_bytes(&places[s]);
         c->chunks += places[s].manifest->chunk_count;
     }
 }
@@ -94,6 +95,7 @@ static void bit_set(uint64_t *words, uint32_t k)
 void tb_crossing_base(struct tb_crossing *c, const struct tb_place *base, uint32_t shard_count)
 {
     TB_ASSERT(!c->started);
+    c->based = true;
     for (uint32_t s = 0; s < c->shard_count && s < shard_count; s++) {
         const struct tb_manifest *m = c->shards[s].place->manifest;
         for (uint32_t k = 0; k < m->chunk_count && k < base[s].manifest->chunk_count; k++)
@@ -122,6 +124,7 @@ enum tb_status tb_crossing_held(struct tb_crossing *c, uint32_t shard_index, con
         const struct tb_held_word word = tb_held_words_at(words, i);
         const uint32_t more = (uint32_t)__builtin_popcountll(word.word & ~shard->peer[word.index]);
         shard->peer[word.index] = word.word;
+        c->busy -= (uint32_t)__builtin_popcountll(word.word & shard->busy[word.index]);
         shard->busy[word.index] &= ~word.word;
         shard->peer_count += more;
         c->peer_held += more;
@@ -169,6 +172,7 @@ static void queue_run(struct tb_crossing_shard *shard, struct tb_parcel *parcel)
     do {
         parcel->bytes += m->chunks[k].bytes;
         bit_set(shard->busy, k);
+        shard->again[k] = 0;
         shard->owner[k++] = CROSSING_QUEUED;
         parcel->count++;
     } while (parcel->bytes < TB_PARCEL_BYTES_MIN && parcel->count < TB_PARCEL_CHUNKS_MAX &&
@@ -185,6 +189,7 @@ bool tb_crossing_next(struct tb_crossing *c, struct tb_parcel *parcel_out)
         if (first < shard->place->manifest->chunk_count) {
             *parcel_out = (struct tb_parcel){.shard = c->at_shard, .first = first};
             queue_run(shard, parcel_out);
+            c->busy += parcel_out->count;
             c->at_chunk = first + parcel_out->count;
             return true;
         }
@@ -198,36 +203,112 @@ void tb_crossing_taken(struct tb_crossing *c, const struct tb_parcel *parcel, ui
 {
     TB_ASSERT(slot < TB_CROSSING_SLOTS_MAX);
     struct tb_crossing_shard *shard = &c->shards[parcel->shard];
-    for (uint32_t k = parcel->first; k < parcel->first + parcel->count; k++)
-        if (bit(shard->busy, k)) shard->owner[k] = (uint8_t)slot;
+    for (uint32_t k = parcel->first; k < parcel->first + parcel->count; k++) {
+        if (!bit(shard->busy, k)) continue;
+        if (shard->owner[k] == CROSSING_QUEUED)
+            shard->owner[k] = (uint8_t)slot;
+        else if (shard->again[k] == CROSSING_QUEUED)
+            shard->again[k] = (uint8_t)(slot + 1);
+    }
 }
 
-/* Chunks of the range whose owner is `owner` can be sent again. */
-static uint32_t release(struct tb_crossing_shard *shard, const struct tb_range *range, uint8_t owner)
+/* ---- a second way ---- */
+
+void tb_crossing_again(struct tb_crossing *c, const struct tb_parcel *parcel)
 {
+    struct tb_crossing_shard *shard = &c->shards[parcel->shard];
+    for (uint32_t k = parcel->first; k < parcel->first + parcel->count; k++)
+        if (bit(shard->busy, k) && shard->owner[k] != CROSSING_QUEUED) shard->again[k] = CROSSING_QUEUED;
+}
+
+uint32_t tb_crossing_left(const struct tb_crossing *c, const struct tb_parcel *parcel)
+{
+    const struct tb_crossing_shard *shard = &c->shards[parcel->shard];
+    uint32_t left = 0;
+    for (uint32_t k = parcel->first; k < parcel->first + parcel->count; k++)
+        left += !bit(shard->peer, k);
+    return left;
+}
+
+bool tb_crossing_rest(const struct tb_crossing *c, const struct tb_parcel *parcel, struct tb_parcel *rest_out)
+{
+    const struct tb_crossing_shard *shard = &c->shards[parcel->shard];
+    uint32_t first = parcel->first, end = parcel->first + parcel->count;
+    while (first < end && bit(shard->peer, first))
+        first++;
+    while (first < end && bit(shard->peer, end - 1))
+        end--;
+    *rest_out = (struct tb_parcel){
+        .shard = parcel->shard, .first = first, .count = end - first, .plain = parcel->plain};
+    for (uint32_t k = first; k < end; k++)
+        rest_out->bytes += shard->place->manifest->chunks[k].bytes;
+    return first < end;
+}
+
+/* Chunks that the peer makes itself and does not hold yet. */
+static uint64_t made_there(const struct tb_crossing *c)
+{
+    uint64_t count = 0;
+    for (uint32_t s = 0; c->based && s < c->shard_count; s++) {
+        const struct tb_crossing_shard *shard = &c->shards[s];
+        for (size_t w = 0; w < TB_BITMAP_WORDS(shard->place->manifest->chunk_count); w++)
+            count += (uint32_t)__builtin_popcountll(shard->same[w] & ~shard->peer[w] & ~shard->busy[w]);
+    }
+    return count;
+}
+
+bool tb_crossing_all_on_their_way(const struct tb_crossing *c)
+{
+    return c->started && c->peer_held + c->busy + made_there(c) == c->chunks;
+}
+
+/* ---- ways that ended ---- */
+
+void tb_crossing_unqueued(struct tb_crossing *c, const struct tb_parcel *parcel)
+{
+    struct tb_crossing_shard *shard = &c->shards[parcel->shard];
+    for (uint32_t k = parcel->first; k < parcel->first + parcel->count; k++) {
+        if (!bit(shard->busy, k)) continue;
+        if (shard->again[k] == CROSSING_QUEUED) {
+            shard->again[k] = 0;
+        } else if (shard->owner[k] == CROSSING_QUEUED) {
+            bit_clear(shard->busy, k);
+            c->busy--;
+        }
+    }
+}
+
+/* One way of a busy chunk ended with its slot. True: it was the only one, and the chunk can go again. */
+static bool way_gone(struct tb_crossing_shard *shard, uint32_t k, uint32_t slot)
+{
+    const uint8_t again = shard->again[k];
+    if (again == slot + 1) shard->again[k] = 0;
+    if (shard->owner[k] != slot) return false;
+    if (again == 0 || again == slot + 1) return true;
+    shard->owner[k] = again == CROSSING_QUEUED ? CROSSING_QUEUED : (uint8_t)(again - 1);
+    shard->again[k] = 0;
+    return false;
+}
+
+static uint32_t shard_stream_gone(struct tb_crossing_shard *shard, uint32_t slot)
+{
+    const uint32_t count = shard->place->manifest->chunk_count;
     uint32_t released = 0;
-    for (uint32_t k = range->first; k < range->end; k++) {
-        if (!bit(shard->busy, k) || shard->owner[k] != owner) continue;
+    for (uint32_t k = 0; k < count; k++) {
+        if (!bit(shard->busy, k) || !way_gone(shard, k, slot)) continue;
         bit_clear(shard->busy, k);
         released++;
     }
     return released;
 }
 
-void tb_crossing_unqueued(struct tb_crossing *c, const struct tb_parcel *parcel)
-{
-    const struct tb_range range = {parcel->first, parcel->first + parcel->count};
-    (void)release(&c->shards[parcel->shard], &range, CROSSING_QUEUED);
-}
-
 uint32_t tb_crossing_stream_gone(struct tb_crossing *c, uint32_t slot)
 {
     TB_ASSERT(slot < TB_CROSSING_SLOTS_MAX);
     uint32_t released = 0;
-    for (uint32_t s = 0; s < c->shard_count; s++) {
-        const struct tb_range all = {0, c->shards[s].place->manifest->chunk_count};
-        released += release(&c->shards[s], &all, (uint8_t)slot);
-    }
+    for (uint32_t s = 0; s < c->shard_count; s++)
+        released += shard_stream_gone(&c->shards[s], slot);
+    c->busy -= released;
     return released;
 }
 
@@ -239,8 +320,10 @@ enum tb_status tb_crossing_refused(struct tb_crossing *c, const struct tb_frame_
     if (refused->chunk >= shard->place->manifest->chunk_count) return TB_PEER_GARBLED;
     if (bit(shard->peer, refused->chunk)) return TB_PEER_GARBLED;
     /* One that is only queued was released by the end of its stream already, and is on its way again. */
-    if (bit(shard->busy, refused->chunk) && shard->owner[refused->chunk] != CROSSING_QUEUED)
+    if (bit(shard->busy, refused->chunk) && shard->owner[refused->chunk] != CROSSING_QUEUED) {
         bit_clear(shard->busy, refused->chunk);
+        c->busy--;
+    }
     bit_clear(shard->same, refused->chunk);
     *times_out = 0;
     if (refused->why == TB_REFUSAL_LOST) return TB_OK;

@@ -49,6 +49,8 @@ struct tb_crossing_shard {
     uint64_t *same;  /* the peer makes it from its base */
     uint64_t *plain; /* was refused: whole from now on */
     uint8_t *owner;  /* of a busy chunk: CROSSING_QUEUED or its slot */
+    /* Of a busy chunk that goes by two ways: CROSSING_QUEUED or its second slot + 1; 0: it does not. */
+    uint8_t *again;
     uint32_t peer_count;
 };
 
@@ -69,6 +71,8 @@ struct tb_crossing {
     uint32_t at_chunk;
     uint64_t chunks;    /* of all shards */
     uint64_t peer_held; /* of all shards */
+    uint64_t busy;      /* of all shards */
+    bool based;         /* some may be made there from a base */
     bool started;       /* START came: all that the peer holds is known */
     struct tb_refusals refusals;
 };
@@ -93,10 +97,19 @@ TB_MUST_USE enum tb_status tb_crossing_start(struct tb_crossing *c);
 bool tb_crossing_next(struct tb_crossing *c, struct tb_parcel *parcel_out);
 /* A stream took a queued parcel: until it is gone its chunks are on their way. */
 void tb_crossing_taken(struct tb_crossing *c, const struct tb_parcel *parcel, uint32_t slot);
+/* The parcel is on its way and goes again, on another stream (hedge.h): queued a second time. */
+void tb_crossing_again(struct tb_crossing *c, const struct tb_parcel *parcel);
+/* Chunks of a parcel that the peer does not hold yet. */
+uint32_t tb_crossing_left(const struct tb_crossing *c, const struct tb_parcel *parcel);
+/* The parcel from the first of them to the last; false: it holds all. */
+bool tb_crossing_rest(const struct tb_crossing *c, const struct tb_parcel *parcel,
+                      struct tb_parcel *rest_out);
+/* Every chunk is held by the peer, made there, queued or on a stream: nothing is left to send, and nothing more will come to be. */
+bool tb_crossing_all_on_their_way(const struct tb_crossing *c);
 /* A queued parcel goes back without having been taken. */
 void tb_crossing_unqueued(struct tb_crossing *c, const struct tb_parcel *parcel);
-/* Both ends of the stream are closed and the peer's HELD of what it brought is here: the rest is sent again.
- * How many chunks that is. */
+/* Both ends of the stream are closed and the peer's HELD of what it brought is here: the rest is sent again, but for
+ * what goes by another stream too. How many chunks that is. */
 uint32_t tb_crossing_stream_gone(struct tb_crossing *c, uint32_t slot);
 /* The peer could not land this chunk: it is sent again, whole unless another writer there had only failed. *times_out
  * counts refusals for wrong bytes. TB_PEER_GARBLED: no such chunk, or one that it holds. */

@@ -55,6 +55,13 @@ void tb_share_free(struct tb_share *s)
     tb_free(s);
 }
 
+static void gift_drop(struct tb_feed *f, uint32_t i)
+{
+    tb_share_unref(f->gifts[i].share);
+    tb_free(f->gifts[i].bytes);
+    f->gifts[i] = f->gifts[--f->gift_count];
+}
+
 enum tb_status tb_feed_init(struct tb_feed *f, enum tb_choice_wish wish, uint32_t cores)
 {
     memset(f, 0, sizeof *f);
@@ -65,14 +72,22 @@ enum tb_status tb_feed_init(struct tb_feed *f, enum tb_choice_wish wish, uint32_
 void tb_feed_fini(struct tb_feed *f)
 {
     tb_feed_purge(f, 0);
+    tb_feed_gifts_drop(f);
     uv_mutex_destroy(&f->lock);
+}
+
+static struct tb_feed_parcel *ready_at(struct tb_feed *f, uint32_t i)
+{
+    return &f->ready[(f->ready_first + i) % TB_FEED_READY_MAX];
 }
 
 bool tb_feed_push(struct tb_feed *f, const struct tb_feed_parcel *parcel)
 {
     uv_mutex_lock(&f->lock);
     const bool fits = f->ready_count < TB_FEED_READY_MAX;
-    if (fits) f->ready[(f->ready_first + f->ready_count++) % TB_FEED_READY_MAX] = *parcel;
+    if (fits && parcel->again) f->ready_first = (f->ready_first + TB_FEED_READY_MAX - 1) % TB_FEED_READY_MAX;
+    if (fits) *ready_at(f, parcel->again ? 0 : f->ready_count) = *parcel;
+    f->ready_count += fits;
     uv_mutex_unlock(&f->lock);
     return fits;
 }
@@ -94,15 +109,17 @@ static void drop(const struct tb_feed_parcel *p)
     tb_share_unref(p->share);
 }
 
-static void purge_locked(struct tb_feed *f, uint32_t crossing)
+/* `c` not NULL: only what goes again and is held there by now. */
+static void purge_locked(struct tb_feed *f, uint32_t crossing, const struct tb_crossing *c)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < f->ready_count; i++) {
-        const struct tb_feed_parcel p = f->ready[(f->ready_first + i) % TB_FEED_READY_MAX];
-        if (crossing == 0 || p.crossing == crossing)
+        const struct tb_feed_parcel p = *ready_at(f, i);
+        const bool over = c == NULL || (p.again && tb_crossing_left(c, &p.parcel) == 0);
+        if ((crossing == 0 || p.crossing == crossing) && over)
             drop(&p);
         else
-            f->ready[(f->ready_first + kept++) % TB_FEED_READY_MAX] = p;
+            *ready_at(f, kept++) = p;
     }
     f->ready_count = kept;
 }
@@ -110,8 +127,30 @@ static void purge_locked(struct tb_feed *f, uint32_t crossing)
 void tb_feed_purge(struct tb_feed *f, uint32_t crossing)
 {
     uv_mutex_lock(&f->lock);
-    purge_locked(f, crossing);
+    purge_locked(f, crossing, NULL);
     uv_mutex_unlock(&f->lock);
+}
+
+void tb_feed_purge_held(struct tb_feed *f, uint32_t crossing, const struct tb_crossing *c)
+{
+    uv_mutex_lock(&f->lock);
+    purge_locked(f, crossing, c);
+    uv_mutex_unlock(&f->lock);
+}
+
+bool tb_feed_use(struct tb_feed *f, uint64_t slots)
+{
+    uv_mutex_lock(&f->lock);
+    bool more = f->ready_count > 0 && (slots & ~f->slots) != 0;
+    f->slots = slots;
+    for (uint32_t i = 0; i < f->ready_count; i++) {
+        struct tb_feed_parcel *p = ready_at(f, i);
+        if (p->avoid == 0 || (slots & ~p->avoid) != 0) continue;
+        p->avoid = 0;
+        more = true;
+    }
+    uv_mutex_unlock(&f->lock);
+    return more;
 }
 
 void tb_feed_session(struct tb_feed *f, uint64_t session, uint32_t protocol)
@@ -119,7 +158,7 @@ void tb_feed_session(struct tb_feed *f, uint64_t session, uint32_t protocol)
     uv_mutex_lock(&f->lock);
     f->session = session;
     f->choice.protocol = protocol;
-    purge_locked(f, 0);
+    purge_locked(f, 0, NULL);
     f->taken_count = 0; /* of crossings that ended with their session */
     uv_mutex_unlock(&f->lock);
 }
@@ -179,22 +218,108 @@ void tb_feed_base_gone(struct tb_feed *f, struct tb_share *base)
     uv_mutex_unlock(&f->lock);
 }
 
+/* The first parcel that this slot may take; ready_count if there is none. Those before it move up. */
+static uint32_t find_for(struct tb_feed *f, uint32_t slot)
+{
+    const uint64_t bit = UINT64_C(1) << (slot % 64);
+    uint32_t i = 0;
+    if ((f->slots & bit) == 0) return f->ready_count;
+    while (i < f->ready_count && (ready_at(f, i)->avoid & bit) != 0)
+        i++;
+    return i;
+}
+
 enum tb_status tb_feed_pop(struct tb_feed *f, uint64_t session, uint32_t slot, atomic_bool *hungry,
                            struct tb_feed_parcel *out)
 {
     enum tb_status status = TB_AGAIN;
     uv_mutex_lock(&f->lock);
-    if (f->session == session && f->ready_count > 0 && f->taken_count < TB_FEED_TAKEN_MAX) {
-        *out = f->ready[f->ready_first];
+    const uint32_t found = find_for(f, slot);
+    if (f->session == session && found < f->ready_count && f->taken_count < TB_FEED_TAKEN_MAX) {
+        *out = *ready_at(f, found);
+        for (uint32_t i = found; i > 0; i--)
+            *ready_at(f, i) = *ready_at(f, i - 1);
         f->ready_first = (f->ready_first + 1) % TB_FEED_READY_MAX;
         f->ready_count--;
-        f->taken[f->taken_count++] = (struct tb_feed_taken){out->crossing, slot, out->parcel};
+        f->taken[f->taken_count++] = (struct tb_feed_taken){out->crossing, slot, out->again, out->parcel};
         status = TB_OK;
     } else {
         atomic_store_explicit(hungry, true, memory_order_relaxed);
     }
     uv_mutex_unlock(&f->lock);
     return status;
+}
+
+/* ---- gifts ---- */
+
+static bool same_chunk(const struct tb_gift *a, const struct tb_gift *b)
+{
+    return a->share == b->share && a->shard == b->shard && a->chunk == b->chunk;
+}
+
+bool tb_feed_gift(struct tb_feed *f, const struct tb_gift *gift)
+{
+    uv_mutex_lock(&f->lock);
+    bool fits = f->gift_count < TB_FEED_GIFTS_MAX;
+    for (uint32_t i = 0; i < f->gift_count; i++)
+        fits = fits && !same_chunk(&f->gifts[i], gift);
+    if (fits) f->gifts[f->gift_count++] = *gift;
+    uv_mutex_unlock(&f->lock);
+    return fits;
+}
+
+uint8_t *tb_feed_gift_take(struct tb_feed *f, const struct tb_share *share, uint32_t shard, uint32_t chunk)
+{
+    uint8_t *bytes = NULL;
+    if (atomic_load_explicit(&f->gift_count, memory_order_relaxed) == 0) return NULL; /* nearly always */
+    uv_mutex_lock(&f->lock);
+    for (uint32_t i = 0; i < f->gift_count && bytes == NULL; i++) {
+        struct tb_gift *g = &f->gifts[i];
+        if (g->share != share || g->shard != shard || g->chunk != chunk) continue;
+        bytes = g->bytes;
+        g->bytes = NULL;
+        gift_drop(f, i);
+    }
+    uv_mutex_unlock(&f->lock);
+    return bytes;
+}
+
+/* True: nothing is left to do for it. */
+static bool gift_over(struct tb_gift *g)
+{
+    struct tb_place *place = &g->share->places[g->shard];
+    uint32_t bytes = 0;
+    if (tb_share_revoked(g->share) || tb_place_held(place, g->chunk)) return true;
+    if (!tb_place_claim(place, g->chunk)) return false;
+    uint8_t *at = tb_place_chunk(place, g->chunk, &bytes);
+    memcpy(at, g->bytes, bytes);
+    /* Its digest was right before: what is wrong now is this machine's memory, and the chunk is asked for again. */
+    (void)!tb_place_finish(place, g->chunk);
+    return true;
+}
+
+bool tb_feed_gifts_settle(struct tb_feed *f)
+{
+    bool fresh = false;
+    uv_mutex_lock(&f->lock);
+    for (uint32_t i = 0; i < f->gift_count;) {
+        if (gift_over(&f->gifts[i])) {
+            gift_drop(f, i);
+            continue;
+        }
+        fresh |= f->gifts[i].fresh;
+        f->gifts[i++].fresh = false;
+    }
+    uv_mutex_unlock(&f->lock);
+    return fresh;
+}
+
+void tb_feed_gifts_drop(struct tb_feed *f)
+{
+    uv_mutex_lock(&f->lock);
+    while (f->gift_count > 0)
+        gift_drop(f, 0);
+    uv_mutex_unlock(&f->lock);
 }
 
 bool tb_feed_landing(struct tb_feed *f, uint32_t crossing, struct tb_feed_landing *out)

@@ -21,6 +21,7 @@
 #define TB_FEED_TAKEN_MAX    128u
 #define TB_FEED_NOTES_MAX    1024u
 #define TB_FEED_LANDINGS_MAX 16u
+#define TB_FEED_GIFTS_MAX    4u
 
 /* Places of one version that streams may touch, kept alive by counts. The main loop owns one reference from
  * new to the end; it revokes, and when its own is the last one no thread touches the places any more. */
@@ -50,11 +51,14 @@ struct tb_feed_parcel {
     struct tb_share *base;  /* referenced: what its chunks may be differences to; NULL: nothing */
     uint32_t crossing;
     struct tb_parcel parcel;
+    bool again;     /* it is on its way already, and late (hedge.h) */
+    uint64_t avoid; /* slots that had better not take it, a bit for each */
 };
 
 struct tb_feed_taken {
     uint32_t crossing;
     uint32_t slot;
+    bool again;
     struct tb_parcel parcel;
 };
 
@@ -69,6 +73,15 @@ struct tb_note {
     uint32_t crossing, shard, chunk;
 };
 
+/* A chunk that came by a second way, with the right digest, while a slower stream is in the middle of it and has the claim. Whoever has
+ * the claim, or gets it, finishes the chunk with these bytes. */
+struct tb_gift {
+    struct tb_share *share; /* referenced */
+    uint32_t shard, chunk;
+    uint8_t *bytes; /* as large as the chunk; tb_free */
+    bool fresh;     /* the loops were not told yet */
+};
+
 struct tb_feed_landing {
     uint32_t crossing; /* 0: empty */
     bool based;        /* the peer was told a base, which may be gone since */
@@ -79,6 +92,7 @@ struct tb_feed_landing {
 struct tb_feed {
     uv_mutex_t lock;
     uint64_t session; /* whose streams may pop; 0: none */
+    uint64_t slots;   /* of them, these */
     uint32_t ready_first, ready_count;
     struct tb_feed_parcel ready[TB_FEED_READY_MAX];
     uint32_t taken_count;
@@ -86,6 +100,8 @@ struct tb_feed {
     uint32_t note_count;
     struct tb_note notes[TB_FEED_NOTES_MAX];
     struct tb_feed_landing landings[TB_FEED_LANDINGS_MAX];
+    atomic_uint gift_count; /* written under the lock */
+    struct tb_gift gifts[TB_FEED_GIFTS_MAX];
     uint32_t issued; /* the highest crossing number ever given to a landing here */
     struct tb_choice choice;
     struct tb_cap cap;
@@ -95,11 +111,16 @@ struct tb_feed {
 TB_MUST_USE enum tb_status tb_feed_init(struct tb_feed *f, enum tb_choice_wish wish, uint32_t cores);
 void tb_feed_fini(struct tb_feed *f);
 
-/* Main loop. Takes the references of parcel->share and parcel->base with it. False: full. */
+/* Main loop. Takes the references of parcel->share and parcel->base with it; what goes again goes first. False: full. */
 bool tb_feed_push(struct tb_feed *f, const struct tb_feed_parcel *parcel);
 uint32_t tb_feed_ready(struct tb_feed *f, uint64_t *bytes_out);
 /* Main loop. Takes back all parcels of a crossing (0: of all) that no stream took. */
 void tb_feed_purge(struct tb_feed *f, uint32_t crossing);
+/* Main loop. Takes back parcels that were to go again and that the peer holds by now. */
+void tb_feed_purge_held(struct tb_feed *f, uint32_t crossing, const struct tb_crossing *c);
+/* Main loop. Only these slots take parcels from now on, a bit for each; one that avoids them all avoids none. True: some slot that found
+ * nothing may find something now. */
+bool tb_feed_use(struct tb_feed *f, uint64_t slots);
 /* Main loop. From now on only streams of this session pop. Purges. */
 void tb_feed_session(struct tb_feed *f, uint64_t session, uint32_t protocol);
 /* Main loop. Empties a table into the caller's, which has TB_FEED_TAKEN_MAX, TB_FEED_NOTES_MAX entries; how
@@ -121,8 +142,13 @@ uint32_t tb_feed_piece(struct tb_feed *f, uint32_t want, const struct tb_cap_pri
 /* Streams. Bytes that TCP sent again. */
 void tb_feed_charge(struct tb_feed *f, uint64_t bytes);
 
-/* Streams. TB_OK: *out is theirs, with its reference; TB_AGAIN: nothing there now; `hungry` was set under the
- * lock. */
+/* Main loop. Finishes gifts whose chunk nobody has claimed any more, and forgets those that are held or whose places were taken
+ * back. True: new ones wait for the streams that have the claims. */
+bool tb_feed_gifts_settle(struct tb_feed *f);
+void tb_feed_gifts_drop(struct tb_feed *f); /* main loop: no stream is left */
+
+/* Streams. TB_OK: *out is theirs, with its reference; TB_AGAIN: nothing there now for this slot; `hungry` was set under
+ * the lock. */
 TB_MUST_USE enum tb_status tb_feed_pop(struct tb_feed *f, uint64_t session, uint32_t slot,
                                        atomic_bool *hungry, struct tb_feed_parcel *out);
 /* Streams. Share and base of a crossing number, referenced where they are not NULL. False: that number was never given.
@@ -133,6 +159,10 @@ enum tb_choice_way tb_feed_pick(struct tb_feed *f, const struct tb_choice_ask *a
 void tb_feed_learn(struct tb_feed *f, const struct tb_choice_sample *sample);
 void tb_feed_choice(struct tb_feed *f, struct tb_choice *choice_out);
 
+/* Streams. Takes the gift with its reference and its bytes. False: full, or the chunk has one; both stay the caller's. */
+bool tb_feed_gift(struct tb_feed *f, const struct tb_gift *gift);
+/* Streams. Who has the claim of a chunk takes what was left for it; NULL: nothing was. tb_free. */
+uint8_t *tb_feed_gift_take(struct tb_feed *f, const struct tb_share *share, uint32_t shard, uint32_t chunk);
 /* Streams. False: full; the stream ends itself, so what it brought is asked for again. */
 bool tb_feed_note(struct tb_feed *f, const struct tb_note *note);
 /* The same for who can come again later: half of the room stays to streams. */

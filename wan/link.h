@@ -2,7 +2,7 @@
  *
  * Reading order: links.c (the object, its clock, its calls), link_up.c (sessions), link_dial.c (where the peer is), link_versions.c (who
  * offers what), link_manifest.c (manifests on their way), link_move.c (crossings and landings),
- * link_streams.c (data streams). */
+ * link_streams.c (data streams), link_tune.c (how many). */
 #ifndef TB_WAN_LINK_H
 #define TB_WAN_LINK_H
 
@@ -11,6 +11,7 @@
 #include "base/net/wire.h"
 #include "base/race.h"
 #include "wan/fair.h"
+#include "wan/hedge.h"
 #include "wan/link_session.h"
 #include "wan/links.h"
 #include "wan/stream.h"
@@ -39,6 +40,7 @@ struct conn {
     uint64_t expires_wall_s;
     struct tb_identity identity;
     char address_text[128];
+    tb_time_ns rtt;            /* of TCP, when it opened; 0: not known */
     struct tb_address address; /* dialled */
     struct tb_stream *binding; /* it turned out to be a data stream and is on its way to a loop */
     uint64_t binding_session;
@@ -165,9 +167,19 @@ struct link {
     struct tb_fair fair;
     uint64_t until_bytes; /* sent, at which nothing more is handed out */
     struct tb_feed feed;
+    struct tb_hedge hedge;
     struct tb_stream *streams[TB_LINKS_STREAMS_MAX]; /* by slot */
     uint32_t stream_number;                          /* the last one dialled, or the highest bound */
-    uint32_t stream_failures;                        /* in a row */
+    struct tb_tcp_path_options path;
+    char congestion[TB_TCP_CONGESTION_BYTES]; /* that path points to */
+    tb_time_ns path_rtt;                      /* as the control stream's TCP saw it first; 0: not known */
+    struct tb_tuner tuner;                    /* lives as long as the link: a path is remembered */
+    uint32_t usable;                          /* streams that are used to send */
+    uint32_t peer_wants;                      /* streams, for what it sends; 0: it did not say */
+    uint32_t queued;                          /* parcels that no stream took, when it was looked last */
+    bool full;                                /* since the last look there was always something to send */
+    tb_time_ns looked_at;
+    uint32_t stream_failures; /* in a row */
     tb_time_ns stream_retry_at;
     uint32_t gone_numbers[LINK_GONE_MAX];
     uint32_t gone_at;
@@ -185,6 +197,7 @@ struct retired {
 
 struct tb_links {
     struct tb_links_options options; /* pointers in it are ours or static */
+    struct tb_tcp_path_options path;
     struct tb_identity identity;
     uv_async_t wake;
     uv_timer_t clock;
@@ -214,6 +227,8 @@ struct tb_links {
 uint64_t links_random(void);
 struct offer *offer_find(struct tb_links *ls, const struct tb_id *uid);
 void links_busy(struct tb_links *ls); /* something moves: tick fast */
+void links_fed(struct tb_links *ls);  /* loops whose streams found nothing to send look again */
+void links_heed(struct tb_links *ls); /* every stream looks at what it has in hand */
 
 /* link_up.c */
 void link_up_tick(struct link *l, tb_time_ns now);
@@ -290,6 +305,7 @@ bool link_moves(const struct link *l);                      /* something is unde
 void link_take_notes(struct link *l);                       /* taken parcels and notes of the feed */
 void link_outs_drop(struct link *l, const struct offer *o); /* NULL: all */
 void link_out_stream_gone(struct link *l, uint32_t slot);
+bool link_slot_idle(const struct link *l, uint32_t slot); /* nothing that we put on it is still on its way */
 void link_in_fail(struct link *l, const struct tb_id *uid, enum tb_status why);
 void link_in_stop(struct link *l, struct in *in); /* the crossing ends; `in` stays */
 void link_base_gone(struct link *l, struct tb_share *base);
@@ -312,7 +328,13 @@ uint32_t link_streams_count(const struct link *l);
 enum tb_status link_on_stream_gone(struct link *l, struct tb_wire_frame *f);
 /* BIND came on an accepted connection. Anything but TB_OK closes it. */
 enum tb_status links_on_bind(struct conn *c, struct tb_wire_frame *f);
-uint64_t link_sent_bytes(const struct link *l);
 void link_stream_stats(const struct link *l, struct tb_links_stats *stats);
+void link_stream_end(struct tb_stream *s);
+uint64_t link_sent_bytes(const struct link *l); /* of chunk frames, on all streams since ever */
+
+/* link_tune.c */
+void link_tune(struct link *l, tb_time_ns now);
+uint32_t link_streams_wanted(const struct link *l); /* that are to be open, where we dial */
+uint32_t link_streams_fresh(const struct link *l);  /* that are, or are on their way, and are not worn */
 
 #endif

@@ -45,6 +45,7 @@ static void out_free(struct link *l, struct out *out)
     *at = out->next;
     if (out_of_model(l, &out->offer->key.model) == NULL) tb_fair_leave(&l->fair, out->flow);
     tb_feed_purge(&l->feed, out->crossing);
+    tb_hedge_over(&l->hedge, out->crossing);
     tb_free(out->memory);
     tb_free(out);
 }
@@ -154,8 +155,11 @@ enum tb_status link_on_held(struct link *l, struct tb_wire_frame *f)
     if (status == TB_OK) status = out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
     status = tb_crossing_held(&out->core, m.shard, &m.words);
-    if (status == TB_OK) out_progress(l, out);
-    return status;
+    if (status != TB_OK) return status;
+    tb_hedge_held(&l->hedge, tb_clock_now(), m.crossing, &out->core);
+    tb_feed_purge_held(&l->feed, m.crossing, &out->core);
+    out_progress(l, out);
+    return TB_OK;
 }
 
 enum tb_status link_on_start(struct link *l, struct tb_wire_frame *f)
@@ -197,9 +201,16 @@ static void take_taken(struct link *l)
 {
     struct tb_feed_taken taken[TB_FEED_TAKEN_MAX];
     const uint32_t count = tb_feed_collect_taken(&l->feed, taken);
+    const tb_time_ns now = tb_clock_now();
     for (uint32_t i = 0; i < count; i++) {
         struct out *out = out_find(l, taken[i].crossing);
-        if (out != NULL) tb_crossing_taken(&out->core, &taken[i].parcel, taken[i].slot);
+        if (out == NULL) continue;
+        tb_crossing_taken(&out->core, &taken[i].parcel, taken[i].slot);
+        const struct tb_hedge_way way = {.crossing = taken[i].crossing,
+                                         .parcel = taken[i].parcel,
+                                         .slot = (uint8_t)taken[i].slot,
+                                         .again = taken[i].again};
+        tb_hedge_taken(&l->hedge, now, &way);
     }
 }
 
@@ -244,6 +255,36 @@ void link_out_stream_gone(struct link *l, uint32_t slot)
 {
     for (struct out *out = l->outs; out != NULL; out = out->next)
         (void)tb_crossing_stream_gone(&out->core, slot);
+    tb_hedge_stream_gone(&l->hedge, slot);
+}
+
+static bool push(struct link *l, const struct tb_feed_parcel *p)
+{
+    tb_share_ref(p->share);
+    if (p->base != NULL) tb_share_ref(p->base);
+    const bool fits = tb_feed_push(&l->feed, p);
+    TB_ASSERT(fits); /* only the main loop pushes, and it looked */
+    return true;
+}
+
+/* P6: what is late on its stream goes again by another, before anything new. */
+static bool hedge(struct link *l, struct out *out, tb_time_ns now)
+{
+    struct tb_hedge_again again;
+    uint64_t bytes = 0;
+    bool pushed = false;
+    while (tb_feed_ready(&l->feed, &bytes) < TB_FEED_READY_MAX &&
+           tb_hedge_next(&l->hedge, now, out->crossing, &out->core, &again)) {
+        const struct tb_feed_parcel p = {.share = out->offer->share,
+                                         .base = out->base,
+                                         .crossing = out->crossing,
+                                         .parcel = again.parcel,
+                                         .again = true,
+                                         .avoid = again.avoid};
+        tb_crossing_again(&out->core, &p.parcel);
+        pushed = push(l, &p);
+    }
+    return pushed;
 }
 
 /* The next parcel of the model whose turn it is; those that have nothing to send now are passed over. */
@@ -273,25 +314,31 @@ static uint64_t left_bytes(const struct link *l, uint64_t ready_bytes)
 
 /* Fills the feed: two parcels a stream, so a stream finds one when it comes back and none waits long on a
  * slow one. */
-static bool refill(struct link *l)
+static bool refill(struct link *l, tb_time_ns now)
 {
-    const uint32_t bound = link_streams_bound(l);
-    const uint32_t target = bound * 2 < TB_FEED_READY_MAX ? bound * 2 : TB_FEED_READY_MAX;
+    const uint32_t target = l->usable * 2 < TB_FEED_READY_MAX ? l->usable * 2 : TB_FEED_READY_MAX;
     uint64_t ready_bytes = 0;
     uint32_t ready = tb_feed_ready(&l->feed, &ready_bytes);
     uint64_t left = l->outs != NULL ? left_bytes(l, ready_bytes) : 0;
-    struct tb_feed_parcel p;
+    struct tb_feed_parcel p = {0};
     bool pushed = false;
     while (ready < target && left > 0 && next_parcel(l, &p)) {
-        tb_share_ref(p.share);
-        if (p.base != NULL) tb_share_ref(p.base);
-        const bool fits = tb_feed_push(&l->feed, &p);
-        TB_ASSERT(fits);
+        pushed = push(l, &p);
         ready++;
         left -= p.parcel.bytes < left ? p.parcel.bytes : left;
-        pushed = true;
     }
+    for (struct out *out = l->outs; out != NULL && left > 0; out = out->next)
+        pushed |= hedge(l, out, now);
+    l->queued = tb_feed_ready(&l->feed, &ready_bytes);
+    l->full = l->full && l->queued > 0;
     return pushed;
+}
+
+bool link_slot_idle(const struct link *l, uint32_t slot)
+{
+    for (uint32_t i = 0; i < l->hedge.way_count; i++)
+        if (l->hedge.ways[i].slot == slot) return false;
+    return true;
 }
 
 /* ---- landing ---- */
@@ -652,11 +699,10 @@ void link_tell_held(struct link *l, tb_time_ns now)
 void link_move_tick(struct link *l, tb_time_ns now)
 {
     struct in *in = l->ins;
+    if (tb_feed_gifts_settle(&l->feed)) links_heed(l->links); /* before what was dropped is asked for again */
     while (in != NULL)
         in = in_tick(l, in, now) ? l->ins : in->next;
-    if (!link_is_up(l) || !refill(l)) return;
-    for (uint32_t i = 0; i < l->links->loop_count; i++)
-        tb_stream_loop_feed(l->links->loops[i]);
+    if (link_is_up(l) && refill(l, now)) links_fed(l->links);
 }
 
 void link_move_down(struct link *l)

@@ -1,5 +1,7 @@
 /* link_streams.c - the data streams of a link, as the main loop sees them: dialled by the side that dialled
  * the session, bound to it by its id, one number each, and spread over the stream loops. */
+#include <stdio.h>
+
 #include "base/fault.h"
 #include "base/log.h"
 #include "wan/link.h"
@@ -27,7 +29,7 @@ bool link_streams_old(const struct link *l)
     return false;
 }
 
-static void end_stream(struct tb_stream *s)
+void link_stream_end(struct tb_stream *s)
 {
     if (s->loop != NULL)
         tb_stream_end(s);
@@ -40,7 +42,7 @@ void link_streams_end_old(struct link *l)
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
         struct tb_stream *s = l->streams[i];
         if (s == NULL || atomic_load(&s->ending)) continue;
-        if (!link_is_up(l) || s->plan.session_seq != l->session_seq) end_stream(s);
+        if (!link_is_up(l) || s->plan.session_seq != l->session_seq) link_stream_end(s);
     }
 }
 
@@ -67,6 +69,8 @@ static struct tb_stream_plan plan_for(struct link *l, uint32_t slot, uint32_t nu
                                    .protocol = l->protocol,
                                    .trust = {o->ops->base_good, o->user},
                                    .objects = l->links->objects,
+                                   .path = &l->path,
+                                   .records_max = o->records_max,
                                    .idle = TB_MS(o->stream_idle_ms)};
 }
 
@@ -82,7 +86,6 @@ static bool dial_one(struct link *l)
     plan.address = l->session->address;
     plan.tls = o->tls;
     plan.expect = l->identity;
-    plan.congestion = o->congestion;
     struct tb_stream *s = tb_stream_new(&plan);
     if (s == NULL) return false;
     l->streams[slot] = s;
@@ -90,21 +93,11 @@ static bool dial_one(struct link *l)
     return true;
 }
 
-static uint32_t streams_now(const struct link *l)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
-        const struct tb_stream *s = l->streams[i];
-        count += s != NULL && s->plan.session_seq == l->session_seq && tb_stream_phase(s) != TB_STREAM_GONE;
-    }
-    return count;
-}
-
 static void dial_missing(struct link *l, tb_time_ns now)
 {
     if (!l->session->dialled || now < l->stream_retry_at) return;
-    uint32_t count = streams_now(l);
-    while (count < l->links->options.streams && dial_one(l))
+    uint32_t count = link_streams_fresh(l);
+    while (count < link_streams_wanted(l) && dial_one(l))
         count++;
 }
 
@@ -194,7 +187,7 @@ enum tb_status link_on_stream_gone(struct link *l, struct tb_wire_frame *f)
     struct tb_stream *s = by_number(l, m.stream);
     if (s == NULL) return TB_OK;
     s->peer_gone = true;
-    end_stream(s);
+    link_stream_end(s);
     return TB_OK;
 }
 
@@ -227,6 +220,8 @@ static void tell_gone(struct link *l, struct tb_stream *s, tb_time_ns now)
     if (!link_is_up(l)) return;
     link_tell_held(l, now);
     LINK_SEND(l, TB_FRAME_STREAM_GONE, tb_frame_stream_gone, LINK_SMALL, .stream = s->plan.number);
+    if (s->peer_gone && why == TB_CANCELLED)
+        return; /* the peer closed what is not needed, or lost it and counts it */
     l->stats.streams_lost++;
     if (!s->peer_gone && why != TB_CANCELLED)
         tb_log(TB_LOG_WARN, "stream.lost", "peer=%s stream=%u status=%s", l->identity.site.text,
@@ -265,6 +260,7 @@ void link_streams_tick(struct link *l, tb_time_ns now)
 {
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
         if (l->streams[i] != NULL && tb_stream_phase(l->streams[i]) == TB_STREAM_GONE) stream_gone(l, i, now);
+    link_tune(l, now);
     if (link_is_up(l) && !l->links->closing) dial_missing(l, now);
 }
 
@@ -277,6 +273,29 @@ uint64_t link_sent_bytes(const struct link *l)
     return bytes;
 }
 
+static uint64_t seen(const atomic_ullong *value)
+{
+    return atomic_load_explicit(value, memory_order_relaxed);
+}
+
+static void one_stream(const struct tb_stream *s, struct tb_links_stream_stats *to)
+{
+    *to = (struct tb_links_stream_stats){
+        .stream = s->plan.number,
+        .open = tb_stream_phase(s) == TB_STREAM_BOUND,
+        .bytes_sent = seen(&s->bytes_sent),
+        .bytes_received = seen(&s->bytes_received),
+        .rtt = seen(&s->rtt),
+        .sent_per_s = seen(&s->sent_per_s),
+        .received_per_s = seen(&s->received_per_s),
+        .retransmitted_bytes = seen(&s->retransmitted_bytes),
+        .unsent_bytes = seen(&s->unsent_bytes),
+        .window_bytes = seen(&s->window_bytes),
+        .records = seen(&s->records),
+        .limit = (enum tb_limit)atomic_load_explicit(&s->limit, memory_order_relaxed)};
+    if (to->open) snprintf(to->congestion, sizeof to->congestion, "%s", s->congestion);
+}
+
 void link_stream_stats(const struct link *l, struct tb_links_stats *stats)
 {
     stats->stream_count = 0;
@@ -284,11 +303,9 @@ void link_stream_stats(const struct link *l, struct tb_links_stats *stats)
         const struct tb_stream *s = l->streams[i];
         if (s == NULL) continue;
         add_stats(stats, s);
-        stats->streams[stats->stream_count++] = (struct tb_links_stream_stats){
-            .stream = s->plan.number,
-            .open = tb_stream_phase(s) == TB_STREAM_BOUND,
-            .bytes_sent = atomic_load_explicit(&s->bytes_sent, memory_order_relaxed),
-            .bytes_received = atomic_load_explicit(&s->bytes_received, memory_order_relaxed),
-            .rtt = atomic_load_explicit(&s->rtt, memory_order_relaxed)};
+        one_stream(s, &stats->streams[stats->stream_count++]);
     }
+    stats->streams_wanted = link_streams_wanted(l);
+    stats->streams_used = l->usable;
+    stats->searching = l->tuner.state != TB_TUNER_SETTLED;
 }

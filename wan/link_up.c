@@ -139,6 +139,15 @@ static void send_hello(struct conn *c, const struct tb_id *session)
     tb_wire_end(c->wire);
 }
 
+/* What is said on a control stream is small, but it is what a version waits for first. A data stream is asked again when it has
+ * found its loop. */
+static void conn_path(struct conn *c)
+{
+    struct tb_tcp_path path;
+    tb_tcp_path_open(&path, &c->link->path, tb_chan_fd(tb_wire_chan(c->wire)), false);
+    c->rtt = path.seen.rtt_min;
+}
+
 static void on_wire_open(struct tb_wire *w, void *user, const struct tb_chan_peer *peer)
 {
     (void)w;
@@ -149,6 +158,7 @@ static void on_wire_open(struct tb_wire *w, void *user, const struct tb_chan_pee
     snprintf(c->address_text, sizeof c->address_text, "%s", peer->address);
     if (c->dialled) {
         link_dial_won(c);
+        conn_path(c);
         send_hello(c, &none);
         return;
     }
@@ -160,6 +170,7 @@ static void on_wire_open(struct tb_wire *w, void *user, const struct tb_chan_pee
     }
     c->link = l;
     l->conn_count++;
+    conn_path(c);
 }
 
 /* ---- sessions ---- */
@@ -263,6 +274,9 @@ static void session_begin(struct conn *c, const struct tb_frame_hello *hello, co
     l->beat = (struct link_heartbeat){.heard_floor = tb_clock_now()};
     l->stats.up_since = tb_clock_now();
     l->stats.sessions++;
+    l->path_rtt = c->rtt;
+    l->peer_wants = 0;
+    l->looked_at = 0;
     tb_feed_session(&l->feed, l->session_seq, protocol);
     link_log(l, TB_LOG_INFO, todo.replaced ? "link.renewed" : "link.up", TB_OK, c->address_text);
     link_versions_up(l);

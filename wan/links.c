@@ -10,6 +10,8 @@
 
 #define TICK_BUSY_MS 5u /* HELD at most every 10 ms, and a relay looks for held chunks as often */
 #define TICK_IDLE_MS 25u
+#define RECORDS_MAX                                                                                          \
+    (UINT64_C(1) << 22) /* half of what one key may encrypt: the other half is for the change */
 
 uint64_t links_random(void)
 {
@@ -82,10 +84,21 @@ static void retire(struct tb_links *ls, struct tb_share *share, struct retired *
     tb_share_revoke(share);
 }
 
-static void wake_loops(struct tb_links *ls)
+void links_fed(struct tb_links *ls)
+{
+    for (uint32_t i = 0; i < ls->loop_count; i++)
+        tb_stream_loop_feed(ls->loops[i]);
+}
+
+void links_heed(struct tb_links *ls)
 {
     for (uint32_t i = 0; i < ls->loop_count; i++)
         tb_stream_loop_wake(ls->loops[i]);
+}
+
+static void wake_loops(struct tb_links *ls)
+{
+    links_heed(ls);
     uv_async_send(&ls->wake);
 }
 
@@ -156,6 +169,27 @@ static void on_wake(uv_async_t *wake)
 
 /* ---- beginning ---- */
 
+/* What the kernel offers, and where its ceilings are. */
+static void path_options(const struct tb_links_options *o, struct tb_tcp_path_options *p)
+{
+    char why[256];
+    *p = (struct tb_tcp_path_options){.ceilings = tb_tcp_ceilings()};
+    const uint64_t receive = p->ceilings.receive_bytes / 2; /* the window is about half of its buffer */
+    p->tuning = (struct tb_tuner_options){
+        .streams = o->streams,
+        .cores = o->threads,
+        .window_bytes = receive < p->ceilings.send_bytes ? receive : p->ceilings.send_bytes,
+        .bbr = tb_tcp_congestion_check("bbr", why) == TB_OK,
+        .cubic = tb_tcp_congestion_check("cubic", why) == TB_OK};
+}
+
+/* "auto" is what there is; a name must be had. */
+static enum tb_status check_congestion(const struct tb_links_peer_options *p, char error_out[256])
+{
+    if (p->congestion == NULL || strcmp(p->congestion, "auto") == 0) return TB_OK;
+    return tb_tcp_congestion_check(p->congestion, error_out);
+}
+
 static uint32_t or_default(uint32_t value, uint32_t usual)
 {
     return value != 0 ? value : usual;
@@ -164,7 +198,6 @@ static uint32_t or_default(uint32_t value, uint32_t usual)
 static void fill_defaults(struct tb_links_options *o)
 {
     const uint32_t cores = uv_available_parallelism();
-    o->streams = or_default(o->streams, 8);
     o->threads = or_default(o->threads, cores < 4 ? cores : 4);
     o->heartbeat_ms = or_default(o->heartbeat_ms, 1000);
     o->down_ms = or_default(o->down_ms, 3000);
@@ -173,8 +206,10 @@ static void fill_defaults(struct tb_links_options *o)
     o->stream_idle_ms = or_default(o->stream_idle_ms, 5000);
     o->retry_min_ms = or_default(o->retry_min_ms, 100);
     o->retry_max_ms = or_default(o->retry_max_ms, 5000);
+    o->hedge_permille = or_default(o->hedge_permille, TB_HEDGE_PERMILLE);
     o->lane_count = or_default(o->lane_count, 1);
     o->protocol_max = or_default(o->protocol_max, TB_LINK_PROTOCOL);
+    if (o->records_max == 0) o->records_max = RECORDS_MAX;
     if (o->manifest_bytes_max == 0) o->manifest_bytes_max = (uint64_t)256 << 20;
 }
 
@@ -193,6 +228,9 @@ static enum tb_status check_peer(const struct tb_links_options *o, const struct 
         return refuse(error_out, "a peer's site or gateway is no name", p->site.text);
     if (p->model_count > TB_LINKS_MODELS_MAX)
         return refuse(error_out, "too many models are wanted from", p->site.text);
+    if (strlen(p->congestion != NULL ? p->congestion : "") >= TB_TCP_CONGESTION_BYTES)
+        return refuse(error_out, "not a congestion control", p->congestion);
+    if (check_congestion(p, error_out) != TB_OK) return TB_SITE_CONFIG;
     if (p->address == NULL) return TB_OK;
     if (tb_endpoint_parse(p->address, &endpoint) != TB_OK || endpoint.is_unix)
         return refuse(error_out, "not an address like host:port", p->address);
@@ -248,6 +286,13 @@ static enum tb_status link_init(struct tb_links *ls, struct link *l, const struc
                                                   .fresh_dial = TB_MS(o->fresh_dial_ms),
                                                   .silent = TB_MS(o->silent_ms)};
     tb_link_session_init(&l->life, &config, tb_clock_now());
+    tb_hedge_init(&l->hedge, o->hedge_permille);
+    tb_tuner_init(&l->tuner, &ls->path.tuning);
+    l->path = ls->path;
+    if (p->congestion != NULL) {
+        snprintf(l->congestion, sizeof l->congestion, "%s", p->congestion);
+        l->path.congestion = l->congestion;
+    }
     return TB_OK;
 }
 
@@ -301,7 +346,6 @@ static void on_handle_closed(uv_handle_t *handle)
     if (--ls->handles > 0) return;
     void (*closed)(void *) = ls->closed;
     void *user = ls->closed_user;
-    tb_free((void *)(uintptr_t)ls->options.congestion);
     tb_free(ls->links);
     tb_free(ls);
     if (closed != NULL) closed(user);
@@ -352,8 +396,8 @@ enum tb_status tb_links_new(const struct tb_links_options *options, struct tb_li
     fill_defaults(&ls->options);
     ls->options.peers = NULL;
     ls->options.listen = NULL;
-    ls->options.congestion = options->congestion != NULL ? tb_strdup(options->congestion) : NULL;
     ls->identity = *tb_tls_identity(options->tls);
+    path_options(&ls->options, &ls->path);
     ls->ticked_at = tb_clock_now();
     status = TB_SITE_NOMEM;
     ls->links = tb_calloc(options->peer_count + 1, sizeof *ls->links);
@@ -372,7 +416,6 @@ enum tb_status tb_links_new(const struct tb_links_options *options, struct tb_li
     return TB_OK;
 
 undo_memory:
-    tb_free((void *)(uintptr_t)ls->options.congestion);
     tb_free(ls->links);
     tb_free(ls);
     return status;
@@ -401,6 +444,8 @@ static void closing_step(struct tb_links *ls)
 {
     if (ls->conns != NULL || streams_left(ls) || uv_is_closing((uv_handle_t *)&ls->wake)) return;
     loops_free(ls);
+    for (uint32_t i = 0; i < ls->options.peer_count; i++)
+        tb_feed_gifts_drop(&ls->links[i].feed);
     sweep_retired(ls);
     TB_ASSERT(ls->retired == NULL);
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
@@ -634,6 +679,8 @@ void tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links
     TB_ASSERT(peer < links->options.peer_count);
     const struct link *l = &links->links[peer];
     *stats_out = l->stats;
+    stats_out->bytes_hedged = l->hedge.hedged_bytes;
+    stats_out->queued_parcels = l->queued;
     link_stream_stats(l, stats_out);
     for (const struct out *o = l->outs; o != NULL; o = o->next)
         stats_out->crossings++;

@@ -28,6 +28,7 @@
 #include "base/net/tls.h"
 #include "base/place.h"
 #include "base/time.h"
+#include "wan/bottleneck.h"
 #include "wan/choice.h"
 
 #define TB_LINKS_PEERS_MAX     64
@@ -116,6 +117,7 @@ struct tb_links_ops {
 struct tb_links_peer_options {
     struct tb_name site, gateway; /* whose certificate is expected: tombolo://SITE/GATEWAY, exactly */
     const char *address;          /* "host:port"; NULL: only the peer dials */
+    const char *congestion; /* of TCP: "auto" (tuner.h), or "bbr", "cubic"...; NULL: the system's; copied */
     const struct tb_name *models; /* that are wanted from this peer; copied */
     uint32_t model_count;
 };
@@ -135,22 +137,24 @@ struct tb_links_options {
     const struct tb_links_ops *ops; /* static */
     void *user;
     /* 0 means the default in brackets. */
-    uint32_t streams;                    /* data streams per link, by the side that dials [8] */
-    uint32_t threads;                    /* stream loops [min(cores, 4)] */
-    uint32_t heartbeat_ms;               /* [1000] */
-    uint32_t down_ms;                    /* nothing heard for so long: the session is down [3000] */
-    uint32_t silent_ms;                  /* a heartbeat unanswered for so long: fresh dials begin [1000] */
-    uint32_t fresh_dial_ms;              /* and go on so often [250] */
-    uint32_t stream_idle_ms;             /* no progress in mid-chunk: the stream is dropped [5000] */
+    uint32_t streams;        /* data streams per link; 0: searched for (tuner.h) */
+    uint64_t records_max;    /* TLS records either way after which a stream is replaced [4194304] */
+    uint32_t threads;        /* stream loops [min(cores, 4)] */
+    uint32_t heartbeat_ms;   /* [1000] */
+    uint32_t down_ms;        /* nothing heard for so long: the session is down [3000] */
+    uint32_t silent_ms;      /* a heartbeat unanswered for so long: fresh dials begin [1000] */
+    uint32_t fresh_dial_ms;  /* and go on so often [250] */
+    uint32_t stream_idle_ms; /* no progress in mid-chunk: the stream is dropped [5000] */
     uint32_t retry_min_ms, retry_max_ms; /* [100, 5000], full jitter */
-    uint64_t manifest_bytes_max;         /* of one version's manifests in memory [256 MiB] */
-    enum tb_choice_wish codec;           /* of what is sent [raw] */
-    const char *congestion;              /* "bbr", "cubic"; NULL: the system's */
+    /* Of the bytes sent, that may go again on another stream when they are late, in thousandths [20]. */
+    uint32_t hedge_permille;
+    uint64_t manifest_bytes_max;  /* of one version's manifests in memory [256 MiB] */
+    enum tb_choice_wish codec;    /* of what is sent [raw] */
     struct tb_resolver *resolver; /* on the same loop; needed when an address is a name; outlives the links */
 };
 
 /* TB_BAD_ARGUMENT: an address that does not parse, a name needs a resolver, an identity that is not the
- * certificate's, a count over its maximum; TB_SITE_IO: cannot listen; TB_SITE_NOMEM. `error_out` gets a
+ * certificate's, a count over its maximum; TB_SITE_CONFIG: a congestion control that cannot be had; TB_SITE_IO: cannot listen; TB_SITE_NOMEM. `error_out` gets a
  * sentence. Dialling begins at once. */
 TB_MUST_USE enum tb_status tb_links_new(const struct tb_links_options *options, struct tb_links **links_out,
                                         char error_out[256]);
@@ -244,6 +248,13 @@ struct tb_links_stream_stats {
     bool open;
     uint64_t bytes_sent, bytes_received; /* chunk frames */
     tb_time_ns rtt;                      /* TCP's smoothed; 0: not known */
+    uint64_t sent_per_s, received_per_s; /* over about a second */
+    uint64_t retransmitted_bytes;        /* since it began */
+    uint64_t unsent_bytes;               /* written and not sent yet */
+    uint64_t window_bytes;               /* that the congestion control allows under way */
+    uint64_t records;                    /* of TLS, the more of both ways */
+    enum tb_limit limit;                 /* what holds its sending */
+    char congestion[16];
 };
 
 struct tb_links_stats {
@@ -258,7 +269,17 @@ struct tb_links_stats {
     uint64_t dials, dials_failed;
     uint64_t refused; /* sessions, either way */
     uint64_t streams_lost;
+    uint64_t streams_rotated; /* replaced because of their records, by us */
+    uint32_t streams_wanted;  /* open, where we dial */
+    uint32_t streams_used;    /* for what we send */
+    bool searching;           /* for how many to use */
+    /* Ceilings of the kernel here that hold the link, and what they had better be; 0: they do not. */
+    uint64_t send_wanted_bytes, receive_wanted_bytes;
+    uint64_t send_ceiling_bytes, receive_ceiling_bytes;
+    uint32_t queued_parcels;             /* that no stream took yet */
     uint64_t bytes_sent, bytes_received; /* chunk frames, all streams since the start */
+    uint64_t
+        bytes_hedged; /* of chunks that were put on a second stream because they were late on their first */
     uint64_t chunks_sent, chunks_received;
     uint64_t chunks_duplicate;    /* received although held or being written: dropped */
     uint64_t chunks_bad;          /* received with a wrong digest or encoding */

@@ -1,8 +1,6 @@
 /* stream.c - the life of a data stream: opening, binding, idling, ending. */
 #include "wan/stream.h"
 
-#include <netinet/tcp.h>
-
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
@@ -69,36 +67,22 @@ void tb_stream_close(struct tb_stream *s, enum tb_status why)
     tb_chan_close(s->chan, why);
 }
 
-/* A connection that nothing moves on may be dead without a word (a firewall forgot it). The kernel asks after
- * 15 s. */
-static void keep_alive(int fd)
-{
-    const int one = 1, idle_s = 15, every_s = 5, times = 3;
-    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof every_s);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof times);
-}
-
-static void price(struct tb_stream *s, const struct tcp_info *info)
+/* What TCP makes of our bytes, for the link's cap. */
+static void price(struct tb_stream *s)
 {
     struct sockaddr_storage at;
     socklen_t bytes = sizeof at;
+    const uint32_t segment = s->tcp.seen.segment_bytes;
     const bool v6 =
         getsockname(tb_chan_fd(s->chan), (struct sockaddr *)&at, &bytes) == 0 && at.ss_family == AF_INET6;
     s->price.header_bytes = v6 ? HEADER_BYTES_V6 : HEADER_BYTES_V4;
-    s->price.segment_bytes = info->tcpi_snd_mss > SEGMENT_BYTES_MIN ? info->tcpi_snd_mss : SEGMENT_BYTES_MIN;
+    s->price.segment_bytes = segment > SEGMENT_BYTES_MIN ? segment : SEGMENT_BYTES_MIN;
 }
 
-static void measure(struct tb_stream *s)
+static void charge(struct tb_stream *s)
 {
-    struct tcp_info info;
-    socklen_t bytes = sizeof info;
-    if (getsockopt(tb_chan_fd(s->chan), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return;
-    atomic_store_explicit(&s->rtt, TB_US(info.tcpi_rtt), memory_order_relaxed);
-    price(s, &info);
-    const uint32_t again = info.tcpi_total_retrans - s->sent_again;
-    s->sent_again = info.tcpi_total_retrans;
+    const uint32_t again = s->tcp.seen.segments_again - s->sent_again;
+    s->sent_again = s->tcp.seen.segments_again;
     if (again > 0 && tb_feed_capped(s->plan.feed))
         tb_feed_charge(s->plan.feed, (uint64_t)again * (s->price.segment_bytes + s->price.header_bytes));
 }
@@ -107,8 +91,9 @@ static void opened(struct tb_stream *s)
 {
     const tb_time_ns now = tb_clock_now();
     s->send.moved_at = s->receive.moved_at = now;
-    keep_alive(tb_chan_fd(s->chan));
-    measure(s);
+    tb_tcp_path_open(&s->tcp, s->plan.path, tb_chan_fd(s->chan), true);
+    tb_tcp_congestion(tb_chan_fd(s->chan), s->congestion);
+    price(s);
     atomic_store_explicit(&s->fd, tb_chan_fd(s->chan), memory_order_relaxed);
     tb_stream_send_control(s, s->plan.dialled ? TB_FRAME_BIND : TB_FRAME_BOUND);
     if (s->plan.dialled) return;
@@ -150,8 +135,7 @@ static enum tb_status dial(struct tb_stream *s)
                                             .expect = {.identity = s->plan.expect},
                                             .ops = &chan_ops,
                                             .user = s,
-                                            .open_ms = (uint32_t)(s->plan.idle / TB_MS(1)),
-                                            .congestion = s->plan.congestion};
+                                            .open_ms = (uint32_t)(s->plan.idle / TB_MS(1))};
     return tb_chan_dial(&options, &s->plan.address, &s->chan);
 }
 
@@ -196,10 +180,37 @@ void tb_stream_look(struct tb_stream *s)
         tb_stream_send_more(s);
 }
 
+static void show(atomic_ullong *to, uint64_t value)
+{
+    atomic_store_explicit(to, value, memory_order_relaxed);
+}
+
+void tb_stream_moved(struct tb_stream *s, tb_time_ns *at_out)
+{
+    *at_out = tb_clock_now();
+    if (s->chan != NULL) show(&s->records, tb_chan_records(s->chan));
+}
+
+static void measure(struct tb_stream *s, tb_time_ns now)
+{
+    const struct tb_tcp_path *p = &s->tcp;
+    tb_tcp_path_look(&s->tcp, tb_chan_fd(s->chan), now, s->send.have_parcel);
+    price(s);
+    charge(s);
+    show(&s->rtt, p->seen.rtt);
+    show(&s->rtt_min, p->seen.rtt_min);
+    show(&s->sent_per_s, p->sent_per_s);
+    show(&s->received_per_s, p->received_per_s);
+    show(&s->unsent_bytes, p->seen.unsent_bytes);
+    show(&s->window_bytes, p->seen.window_bytes);
+    show(&s->retransmitted_bytes, p->seen.bytes_retransmitted);
+    atomic_store_explicit(&s->limit, (int)p->limit, memory_order_relaxed);
+}
+
 void tb_stream_tick(struct tb_stream *s, tb_time_ns now)
 {
     if (s->closing || atomic_load_explicit(&s->fd, memory_order_relaxed) < 0) return;
-    measure(s);
+    measure(s, now);
     const bool stuck_sending = tb_stream_sending(s) && tb_time_since(s->send.moved_at, now) >= s->plan.idle;
     const bool stuck_receiving =
         tb_stream_receiving(s) && tb_time_since(s->receive.moved_at, now) >= s->plan.idle;

@@ -15,6 +15,7 @@
 
 #include "base/net/chan.h"
 #include "wan/objects.h"
+#include "wan/tcp_path.h"
 
 #define TB_STREAM_STAGE_BYTES                                                                                \
     16384u /* one TLS record: a header and the beginning of its chunk leave together */
@@ -41,12 +42,13 @@ struct tb_stream_plan {
     struct tb_stream_trust trust;
     struct tb_objects *objects; /* NULL: nothing is kept */
     tb_time_ns idle;
+    uint64_t records_max; /* worn from then on; at twice as many it ends */
     bool dialled;
     struct tb_address address; /* dialled */
     struct tb_tls *tls;        /* dialled */
     struct tb_identity expect; /* dialled */
-    const char *congestion;    /* dialled */
-    struct tb_chan *chan;      /* accepted: detached, its BIND was read */
+    const struct tb_tcp_path_options *path;
+    struct tb_chan *chan; /* accepted: detached, its BIND was read */
 };
 
 struct tb_stream_send {
@@ -73,6 +75,7 @@ enum tb_stream_reading {
     TB_READING_HEADER,
     TB_READING_RAW,
     TB_READING_ENCODED,
+    TB_READING_SPARE, /* a second way of a chunk that another stream is in the middle of: see struct tb_gift */
     TB_READING_DROP
 };
 struct tb_stream_receive {
@@ -85,9 +88,10 @@ struct tb_stream_receive {
     bool based;             /* the peer was told a base */
     bool claimed;           /* the frame's chunk is ours to write */
     uint64_t worked;        /* bytes decoded in this turn */
-    uint8_t *into;          /* RAW: in the place; ENCODED: `encoded` */
+    uint8_t *into;          /* RAW: in the place, or `spare`; ENCODED: `encoded` */
     uint8_t *encoded;
     size_t encoded_cap;
+    uint8_t *spare; /* SPARE: a chunk's bytes as they are in the place; NULL at other times */
     tb_time_ns moved_at;
     uint8_t header[TB_CHUNK_FRAME_HEADER_BYTES];
 };
@@ -103,17 +107,25 @@ struct tb_stream {
     atomic_int why;   /* with GONE */
     atomic_bool ending;
     atomic_bool was_bound;
-    atomic_ullong bytes_sent, bytes_received, rtt;
+    atomic_ullong bytes_sent, bytes_received;
+    atomic_ullong records; /* of TLS, the more of both ways */
+    atomic_ullong rtt, rtt_min, sent_per_s, received_per_s, unsent_bytes, window_bytes, retransmitted_bytes;
+    atomic_int limit; /* enum tb_limit */
     atomic_ullong chunks_sent, chunks_received, chunks_duplicate, chunks_bad;
-    atomic_ullong chunks_on_base, raw_bytes; /* sent */
-    atomic_int fd;                           /* for tests: -1 while not open */
+    atomic_ullong chunks_on_base, raw_bytes;  /* sent */
+    atomic_int fd;                            /* for tests: -1 while not open */
+    char congestion[TB_TCP_CONGESTION_BYTES]; /* written before the phase is BOUND */
     /* The loop's own: what TCP makes of our bytes. */
     struct tb_cap_price price;
     uint32_t sent_again; /* segments, so far */
     /* The main loop's own. */
     bool peer_gone;
     bool told_gone;
+    bool retired; /* not needed any more: ends without being a loss */
+    uint64_t moved_bytes;
+    tb_time_ns idle_since;
     /* The loop's own. */
+    struct tb_tcp_path tcp;
     struct tb_stream_send send;
     struct tb_stream_receive receive;
 };
@@ -162,7 +174,8 @@ enum tb_stream_copied tb_stream_copy_step(struct tb_stream_copy *copy, uint64_t 
 /* On the loop: stream.c. */
 void tb_stream_begin(struct tb_stream *s); /* dials, or attaches what was accepted */
 void tb_stream_look(struct tb_stream *s);  /* after a wake: ending, revoked, something to send? */
-void tb_stream_tick(struct tb_stream *s, tb_time_ns now); /* idle? */
+void tb_stream_tick(struct tb_stream *s, tb_time_ns now);      /* idle? */
+void tb_stream_moved(struct tb_stream *s, tb_time_ns *at_out); /* bytes went one way */
 
 /* Loops. `wake` is the main loop's async: sent when a phase changed, parcels were taken, or notes were
  * written. */

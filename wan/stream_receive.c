@@ -43,12 +43,19 @@ static void heed_base(struct tb_stream_receive *r)
     r->base = NULL;
 }
 
+static void drop_spare(struct tb_stream_receive *r)
+{
+    tb_free(r->spare);
+    r->spare = NULL;
+}
+
 void tb_stream_receive_fini(struct tb_stream *s)
 {
     unclaim(&s->receive);
     forget_share(&s->receive);
     tb_free(s->receive.encoded);
     s->receive.encoded = NULL;
+    drop_spare(&s->receive);
 }
 
 static void count(atomic_ullong *counter)
@@ -120,16 +127,42 @@ static enum tb_status encoded_room(struct tb_stream_receive *r)
     return r->encoded != NULL ? TB_OK : TB_SITE_NOMEM;
 }
 
+static void drop_duplicate(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    count(&s->chunks_duplicate);
+    drop_spare(r);
+    if (!tb_place_held(place_of(r), r->frame.chunk)) note(s, TB_NOTE_DROPPED, TB_REFUSAL_LOST);
+}
+
+/* Another stream is in the middle of this chunk, and slow, or it would not come a second time: the bytes land beside the place, and the
+ * claim stays where it is until they are here. */
+static enum tb_status read_beside(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    r->spare = tb_malloc(r->frame.raw_bytes); /* the size our manifest says */
+    r->reading = r->spare != NULL ? TB_READING_SPARE : TB_READING_DROP;
+    r->into = r->spare;
+    if (r->spare == NULL) {
+        drop_duplicate(s);
+        return TB_OK;
+    }
+    if (r->frame.form.id == TB_CODEC_RAW) return TB_OK;
+    const enum tb_status status = encoded_room(r);
+    r->into = r->encoded;
+    return status;
+}
+
 static enum tb_status claim(struct tb_stream *s)
 {
     struct tb_stream_receive *r = &s->receive;
     struct tb_place *place = place_of(r);
     uint32_t bytes = 0;
     r->claimed = tb_place_claim(place, r->frame.chunk);
+    if (!r->claimed && !tb_place_held(place, r->frame.chunk)) return read_beside(s);
     if (!r->claimed) {
-        count(&s->chunks_duplicate);
         r->reading = TB_READING_DROP;
-        if (!tb_place_held(place, r->frame.chunk)) note(s, TB_NOTE_DROPPED, TB_REFUSAL_LOST);
+        drop_duplicate(s);
         return TB_OK;
     }
     if (r->frame.form.id == TB_CODEC_RAW) {
@@ -173,7 +206,8 @@ static enum tb_status decode(struct tb_stream *s)
         base = tb_stream_base_chunk(&s->plan.trust, r->share, r->base, f->shard, f->chunk);
         if (base == NULL) return TB_NOT_FOUND;
     }
-    uint8_t *out = tb_place_chunk(place_of(r), f->chunk, &bytes);
+    uint8_t *place = tb_place_chunk(place_of(r), f->chunk, &bytes);
+    uint8_t *out = r->spare != NULL ? r->spare : place;
     r->worked += bytes;
     const struct tb_codec_coded coded = {f->form, r->encoded, f->wire_bytes};
     return tb_codec_decode(tb_stream_loop_codec(s->loop), &coded,
@@ -212,14 +246,71 @@ static void land(struct tb_stream *s)
         keep_object(s);
 }
 
+/* The bytes beside the place are the chunk's: finished here if the claim is free by now, else left for who has it. */
+static void give(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    const struct tb_gift gift = {r->share, r->frame.shard, r->frame.chunk, r->spare, true};
+    uint32_t bytes = 0;
+    if (tb_place_claim(place_of(r), r->frame.chunk)) {
+        memcpy(tb_place_chunk(place_of(r), r->frame.chunk, &bytes), r->spare, r->frame.raw_bytes);
+        if (tb_place_finish(place_of(r), r->frame.chunk) != TB_OK) refuse(s, TB_REFUSAL_DIGEST);
+        return;
+    }
+    tb_share_ref(r->share);
+    if (tb_feed_gift(s->plan.feed, &gift)) {
+        r->spare = NULL;
+        tb_stream_loop_tell(s->loop);
+        return;
+    }
+    tb_share_unref(r->share);
+    drop_duplicate(s);
+}
+
+static void take_spare(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    const struct tb_digest *want = &place_of(r)->manifest->digests[r->frame.chunk];
+    const enum tb_status status = r->frame.form.id == TB_CODEC_RAW ? TB_OK : decode(s);
+    const struct tb_digest have = tb_digest_of(r->spare, r->frame.raw_bytes);
+    if (tb_place_held(place_of(r), r->frame.chunk))
+        count(&s->chunks_duplicate);
+    else if (status != TB_OK || !tb_digest_equal(&have, want))
+        refuse(s, status == TB_OK          ? TB_REFUSAL_DIGEST
+                  : status == TB_NOT_FOUND ? TB_REFUSAL_NO_BASE
+                                           : TB_REFUSAL_CODEC);
+    else
+        give(s);
+    drop_spare(r);
+}
+
 /* All bytes of the frame are here. */
 static void take_chunk(struct tb_stream *s)
 {
     struct tb_stream_receive *r = &s->receive;
     count(&s->chunks_received);
-    if (r->reading != TB_READING_DROP) land(s);
+    if (r->reading == TB_READING_SPARE)
+        take_spare(s);
+    else if (r->reading != TB_READING_DROP)
+        land(s);
     if (r->share != NULL && tb_share_revoked(r->share)) forget_share(r);
     next_header(r);
+}
+
+/* P6: the chunk in whose middle this stream is came by a faster one. The rest of it is dropped. */
+static void take_gift(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    uint32_t bytes = 0;
+    if (!r->claimed) return;
+    uint8_t *gift = tb_feed_gift_take(s->plan.feed, r->share, r->frame.shard, r->frame.chunk);
+    if (gift == NULL) return;
+    memcpy(tb_place_chunk(place_of(r), r->frame.chunk, &bytes), gift, r->frame.raw_bytes);
+    r->claimed = false;
+    r->reading = TB_READING_DROP;
+    count(&s->chunks_duplicate);
+    if (tb_place_finish(place_of(r), r->frame.chunk) != TB_OK) refuse(s, TB_REFUSAL_DIGEST);
+    tb_free(gift);
 }
 
 /* The places were taken back: the rest of the chunk is dropped. */
@@ -227,8 +318,13 @@ void tb_stream_receive_heed(struct tb_stream *s)
 {
     struct tb_stream_receive *r = &s->receive;
     heed_base(r);
-    if (r->share == NULL || !tb_share_revoked(r->share)) return;
+    if (r->share == NULL) return;
+    if (!tb_share_revoked(r->share)) {
+        take_gift(s);
+        return;
+    }
     unclaim(r);
+    drop_spare(r);
     if (r->reading > TB_READING_HEADER) r->reading = TB_READING_DROP;
     forget_share(r);
 }
@@ -249,6 +345,7 @@ static struct room room_for(struct tb_stream *s)
         return (struct room){r->header + r->got, TB_CHUNK_FRAME_HEADER_BYTES - r->got};
     case TB_READING_RAW:
     case TB_READING_ENCODED:
+    case TB_READING_SPARE:
         return (struct room){r->into + r->got, r->frame.wire_bytes - r->got};
     case TB_READING_DROP:
         break;
@@ -294,7 +391,7 @@ bool tb_stream_receive_more(struct tb_stream *s, uint64_t budget)
         spent += got;
         status = advance(s, got);
     }
-    if (moved) r->moved_at = tb_clock_now();
+    if (moved) tb_stream_moved(s, &r->moved_at);
     if (status != TB_OK) tb_stream_close(s, status);
     return !s->closing && spent + r->worked >= budget;
 }

@@ -194,9 +194,18 @@ static bool next_chunk(struct tb_stream *s)
     return true;
 }
 
+/* No more under these keys, though nobody has brought a fresh stream: it ends, between two chunks, and what dials brings another. */
+static bool worn_out(struct tb_stream *s)
+{
+    if (tb_chan_records(s->chan) < 2 * s->plan.records_max) return false;
+    tb_stream_close(s, TB_CANCELLED);
+    return true;
+}
+
 static bool next_parcel(struct tb_stream *s)
 {
     struct tb_stream_send *t = &s->send;
+    if (worn_out(s)) return false;
     if (tb_feed_pop(s->plan.feed, s->plan.session_seq, s->plan.slot, tb_stream_loop_hungry(s->loop),
                     &t->parcel) != TB_OK)
         return false;
@@ -295,6 +304,6 @@ void tb_stream_send_more(struct tb_stream *s)
         moved = true;
         spent += put;
     }
-    if (moved) t->moved_at = tb_clock_now();
+    if (moved) tb_stream_moved(s, &t->moved_at);
     if (!s->closing) tb_chan_want_write(s->chan, tb_stream_sending(s) && !waits_for_cap(s));
 }

@@ -320,17 +320,6 @@ void tb_chan_want_write(struct tb_chan *c, bool wanted)
 
 /* Beginnings. */
 
-static void set_congestion(int fd, const char *name)
-{
-    if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0) return;
-    struct tb_log_line l;
-    tb_log_begin(&l, TB_LOG_WARN, "chan.congestion");
-    tb_log_str(&l, "wanted", name);
-    tb_log_str(&l, "error", strerror(errno));
-    tb_log_str(&l, "action", "system_default");
-    tb_log_end(&l);
-}
-
 static bool is_tcp(int fd)
 {
     int domain = 0;
@@ -339,7 +328,7 @@ static bool is_tcp(int fd)
            (domain == AF_INET || domain == AF_INET6);
 }
 
-static bool set_options(const struct tb_chan_options *options, int fd)
+static bool set_options(int fd)
 {
     const int flags = fcntl(fd, F_GETFL);
     if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
@@ -347,7 +336,6 @@ static bool set_options(const struct tb_chan_options *options, int fd)
     if (!is_tcp(fd)) return true;
     const int one = 1;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    if (options->congestion != NULL) set_congestion(fd, options->congestion);
     return true;
 }
 
@@ -377,7 +365,7 @@ static enum tb_status chan_new(const struct tb_chan_options *options, int fd, bo
     if (c->secure && status != TB_OK) goto undo_chan;
 
     status = TB_SITE_IO;
-    if (!set_options(options, fd)) goto undo_tls;
+    if (!set_options(fd)) goto undo_tls;
     if (uv_poll_init(options->loop, &c->poll, fd) != 0) goto undo_tls;
     handles_init(c, options->loop);
     uv_update_time(options->loop);
@@ -600,6 +588,13 @@ const struct tb_chan_peer *tb_chan_peer(const struct tb_chan *c)
 int tb_chan_fd(const struct tb_chan *c)
 {
     return c->fd;
+}
+
+uint64_t tb_chan_records(const struct tb_chan *c)
+{
+    const struct tb_tls_session *t = &c->tls;
+    if (!c->secure) return 0;
+    return t->records_sent > t->records_received ? t->records_sent : t->records_received;
 }
 
 void *tb_chan_user(const struct tb_chan *c)

@@ -42,8 +42,7 @@ struct tb_chan_options {
     struct tb_tls_expect expect; /* with tls */
     const struct tb_chan_ops *ops;
     void *user;
-    uint32_t open_ms;       /* connect and handshake together; 0 = 10000 */
-    const char *congestion; /* TCP: "bbr", "cubic"...; NULL: the system's */
+    uint32_t open_ms; /* connect and handshake together; 0 = 10000 */
 };
 
 /* Errors at once (TB_SITE_NOMEM, TB_SITE_IO, TB_BAD_ARGUMENT) mean no chan and no callback; later ones come by
@@ -99,6 +98,7 @@ void tb_chan_discard(struct tb_chan *c);
 const struct tb_chan_peer *tb_chan_peer(const struct tb_chan *c);
 int tb_chan_fd(const struct tb_chan *c); /* for getsockopt(TCP_INFO) and tests */
 void *tb_chan_user(const struct tb_chan *c);
+uint64_t tb_chan_records(const struct tb_chan *c); /* of TLS, at most; the more of both ways */
 
 /* A listening socket: on_accept gets each fd (CLOEXEC, non-blocking), with TCP_NODELAY. A full descriptor table does not spin: accepting rests 100 ms. */
 struct tb_listener;

@@ -27,6 +27,7 @@
 #define PEER_CHAIN_BYTES   (64 * 1024)  /* what a peer may send as its certificates */
 #define READ_AHEAD_BYTES   (256 * 1024) /* 15 full records a system call; untouched pages cost nothing */
 #define BOUND_MAX          256
+#define KEY_RECORDS        (UINT64_C(3) << 21)
 #define EPHEMERAL_VALID_S  (10L * 365 * 24 * 3600) /* the session ends it, not the calendar */
 #define EPHEMERAL_BEFORE_S (24L * 3600)            /* the other end's clock may be behind ours */
 
@@ -193,6 +194,7 @@ static enum tb_status context_new(struct tb_tls **tls_out)
     struct tb_tls *tls = tb_calloc(1, sizeof *tls);
     if (tls == NULL) return TB_SITE_NOMEM;
     atomic_init(&tls->refs, 1);
+    tls->key_records = KEY_RECORDS;
     tls->ctx = SSL_CTX_new(TLS_method());
     if (tls->ctx == NULL || !context_harden(tls->ctx)) {
         tb_tls_free(tls);
@@ -428,6 +430,11 @@ enum tb_status tb_tls_new_ephemeral(struct tb_tls **tls_out)
     ERR_clear_error();
     tb_tls_free(tls);
     return status;
+}
+
+void tb_tls_set_key_records(struct tb_tls *tls, uint64_t records)
+{
+    tls->key_records = records;
 }
 
 const struct tb_identity *tb_tls_identity(const struct tb_tls *tls)

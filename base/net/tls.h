@@ -42,6 +42,10 @@ const struct tb_fingerprint *tb_tls_fingerprint(const struct tb_tls *tls);
 uint64_t tb_tls_expires_wall_s(
     const struct tb_tls *tls); /* notAfter, seconds since 1970; a session does not outlive it */
 
+/* How many records one key encrypts before a connection takes the next (TLS's KeyUpdate) [2^22 + 2^21]. AES-GCM wears out at 2^24.5; links
+ * replace their data streams at 2^22. Before the first connection. */
+void tb_tls_set_key_records(struct tb_tls *tls, uint64_t records);
+
 /* What a connection wants of its peer, checked inside the handshake; a mismatch is TB_PEER_IDENTITY, and so is a certificate
  * that no CA of ours signed, or that has expired. An empty site or name in `identity` fits any. */
 struct tb_tls_expect {

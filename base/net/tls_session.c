@@ -14,6 +14,8 @@
 #include "base/fault.h"
 #include "base/net/tls_context.h"
 
+#define RECORD_BYTES 16384u
+
 /* The first reason is the true one: what follows is its consequence. */
 __attribute__((format(printf, 2, 3))) static void because(struct tb_tls_session *s, const char *format, ...)
 {
@@ -298,7 +300,7 @@ enum tb_status tb_tls_session_read(struct tb_tls_session *s, void *out, size_t c
         size_t got = 0;
         const int result = SSL_read_ex(s->ssl, (uint8_t *)out + used, cap - used, &got);
         if (result == 1)
-            used += got;
+            used += got, s->records_received++;
         else
             status = outcome(s, result);
     }
@@ -309,17 +311,28 @@ enum tb_status tb_tls_session_read(struct tb_tls_session *s, void *out, size_t c
     return used > 0 ? TB_OK : status;
 }
 
+/* Between two records: one that the socket did not take whole is under the old key. The peer hears of it in front of the next. */
+static void next_key(struct tb_tls_session *s)
+{
+    if (s->dead || s->records_sent - s->key_since < s->tls->key_records) return;
+    if (SSL_key_update(s->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1) s->key_since = s->records_sent;
+    ERR_clear_error();
+}
+
 enum tb_status tb_tls_session_write(struct tb_tls_session *s, const void *bytes, size_t count,
                                     size_t *count_out)
 {
     size_t used = 0;
     enum tb_status status = s->dead ? s->ended : TB_OK; /* after the peer's end we may still write */
+    bool between = !s->wants_write;                     /* two records */
     begin(s);
     while (used < count && status == TB_OK) {
         size_t put = 0;
+        if (between) next_key(s);
+        between = true;
         const int result = SSL_write_ex(s->ssl, (const uint8_t *)bytes + used, count - used, &put);
         if (result == 1)
-            used += put;
+            used += put, s->records_sent += (put + RECORD_BYTES - 1) / RECORD_BYTES;
         else
             status = outcome(s, result);
     }

@@ -19,17 +19,19 @@ struct tb_tls_session {
     SSL *ssl;
     struct tb_tls *tls; /* referenced */
     struct tb_tls_expect expect;
-    int fd;                           /* borrowed */
-    int io_errno;                     /* of the last failed system call; 0 if none failed */
-    bool eof;                         /* recv said 0 */
-    bool shaken;                      /* the handshake is done */
-    bool dead;                        /* a fatal error: no further record may be sent */
-    bool starved;                     /* the last read needs more from the socket */
-    bool wants_read;                  /* the last call stopped for want of bytes */
-    bool wants_write;                 /* the last call stopped for want of room */
-    enum tb_status ended;             /* TB_OK, or what every read says from now on */
-    bool refused;                     /* we refused the peer's certificate */
-    char reason[TB_TLS_REASON_BYTES]; /* a sentence once something failed; else empty */
+    int fd;                                  /* borrowed */
+    int io_errno;                            /* of the last failed system call; 0 if none failed */
+    bool eof;                                /* recv said 0 */
+    bool shaken;                             /* the handshake is done */
+    bool dead;                               /* a fatal error: no further record may be sent */
+    bool starved;                            /* the last read needs more from the socket */
+    bool wants_read;                         /* the last call stopped for want of bytes */
+    bool wants_write;                        /* the last call stopped for want of room */
+    uint64_t records_sent, records_received; /* TLS records, at most so many */
+    uint64_t key_since;                      /* of records_sent, when our sending key was made */
+    enum tb_status ended;                    /* TB_OK, or what every read says from now on */
+    bool refused;                            /* we refused the peer's certificate */
+    char reason[TB_TLS_REASON_BYTES];        /* a sentence once something failed; else empty */
 };
 
 /* The session stays at its address until fini. TB_SITE_NOMEM. */

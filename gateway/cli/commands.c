@@ -128,6 +128,23 @@ static const struct tb_cli_command commands[] = {
     {"status", "", "how this site's gateway does",
      "Shows arena, links, models and sessions of this site's gateway.", "tombolo status --json",
      control_options, 0, 0, tb_cli_status},
+    {"streams", "", "links and their streams: how fast, and what holds them",
+     "For each link of this site's gateway: goodput, how many of its streams are used, parcels that wait, "
+     "bytes that went twice because they "
+     "were late (hedged), streams lost and replaced, and the sysctl that holds the link, if one does. For "
+     "each stream: congestion "
+     "control, RTT, rates, bytes sent again by TCP, bytes that wait unsent, and what its sending is limited "
+     "by: idle, "
+     "sender (this gateway), network, send_buffer or peer_window.",
+     "tombolo streams --json | jq '.links[].streams[].limited_by'", control_options, 0, 0, tb_cli_streams},
+    {"lag", "[MODEL]", "how far sites are behind, why, and until when",
+     "For each model followed or published here: how many versions, bytes and seconds this site is behind "
+     "its head, and at the "
+     "model's home each other site too; one reason (none, unheard, store_down, link_down, no_room, unsealed, "
+     "manifests, "
+     "queued, stalled, crossing) with what it is concluded from, and how long it will take as a range, or "
+     "\"no estimate\".",
+     "tombolo lag policy", control_options, 0, 1, tb_cli_lag},
     {"limit", "PEER", "how much is sent to another site",
      "Shows, or changes at once, what this site's gateway sends to PEER at most: a rate, hours of the day "
      "with a rate of their "

@@ -3,70 +3,13 @@
 #include <string.h>
 
 #include "base/rate.h"
-#include "gateway/cli/control_client.h"
-#include "gateway/cli/say.h"
+#include "gateway/cli/fields.h"
 
-#define ASK_TIMEOUT_S 10u
-
-/* Takes `request`. */
-static enum tb_cli_exit ask(const struct tb_cli_call *call, json_t *request, json_t **reply_out)
+static struct tb_field share_of(const json_t *object)
 {
-    char error[512] = "";
-    const uint64_t seconds = tb_cli_number(call, "timeout", ASK_TIMEOUT_S);
-    const enum tb_status s =
-        tb_control_ask(tb_control_path(call), request, seconds > 3600 ? 3600000u : (uint32_t)seconds * 1000u,
-                       reply_out, error);
-    json_decref(request);
-    return s == TB_OK ? TB_CLI_DONE : tb_say_failure(call, s, "%s", error);
-}
-
-/* Under --json what the gateway said goes out as it came, else as `print` shows it. Takes `reply`. */
-static enum tb_cli_exit show(const struct tb_cli_call *call, json_t *reply,
-                             void (*print)(const struct tb_cli_call *, const json_t *))
-{
-    if (tb_cli_given(call, "json")) return tb_say_object(reply);
-    print(call, reply);
-    json_decref(reply);
-    return TB_CLI_DONE;
-}
-
-/* ---- fields of a stranger's object, clean for a terminal ---- */
-
-struct field {
-    char text[96];
-};
-
-static struct field text_of(const json_t *object, const char *key)
-{
-    struct field f = {"-"};
-    const char *text = json_string_value(json_object_get(object, key));
-    if (text != NULL && text[0] != '\0') tb_show_clean(text, f.text, sizeof f.text);
-    return f;
-}
-
-static uint64_t count_of(const json_t *object, const char *key)
-{
-    const json_int_t value = json_integer_value(json_object_get(object, key));
-    return value < 0 ? 0 : (uint64_t)value;
-}
-
-static double number_of(const json_t *object, const char *key)
-{
-    return json_number_value(json_object_get(object, key));
-}
-
-static struct field bytes_of(const json_t *object, const char *key)
-{
-    struct field f;
-    (void)snprintf(f.text, sizeof f.text, "%s", tb_show_bytes(count_of(object, key)).text);
-    return f;
-}
-
-static struct field share_of(const json_t *object)
-{
-    struct field f = {"-"};
-    const uint64_t bytes = count_of(object, "bytes");
-    const uint64_t held = count_of(object, "held_bytes");
+    struct tb_field f = {"-"};
+    const uint64_t bytes = tb_count_of(object, "bytes");
+    const uint64_t held = tb_count_of(object, "held_bytes");
     if (bytes > 0)
         (void)snprintf(f.text, sizeof f.text, "%d %%",
                        (int)((double)(held < bytes ? held : bytes) * 100.0 / (double)bytes));
@@ -88,17 +31,18 @@ static void print_version(const json_t *v)
     char name[64];
     const json_t *workers = json_object_get(v, "workers");
     const json_t *sites = json_object_get(v, "sites");
-    (void)snprintf(name, sizeof name, "%" PRIu64 ":%" PRIu64, count_of(v, "run"), count_of(v, "number"));
-    (void)printf("%-20s %-10s %-10s %9s %6s", text_of(v, "model").text, name, text_of(v, "state").text,
-                 bytes_of(v, "bytes").text, share_of(v).text);
+    (void)snprintf(name, sizeof name, "%" PRIu64 ":%" PRIu64, tb_count_of(v, "run"),
+                   tb_count_of(v, "number"));
+    (void)printf("%-20s %-10s %-10s %9s %6s", tb_text_of(v, "model").text, name, tb_text_of(v, "state").text,
+                 tb_bytes_of(v, "bytes").text, share_of(v).text);
     (void)printf("  %3zu/%-3zu", count_true(workers, "whole"), json_array_size(workers));
     for (size_t i = 0; i < json_array_size(sites); i++) {
         const json_t *site = json_array_get(sites, i);
-        (void)printf("  %s%s", text_of(site, "site").text,
+        (void)printf("  %s%s", tb_text_of(site, "site").text,
                      json_is_true(json_object_get(site, "whole")) ? "" : " (part)");
     }
     const char *error = json_string_value(json_object_get(v, "error"));
-    if (error != NULL && error[0] != '\0') (void)printf("  %s", text_of(v, "error").text);
+    if (error != NULL && error[0] != '\0') (void)printf("  %s", tb_text_of(v, "error").text);
     (void)putchar('\n');
 }
 
@@ -119,9 +63,9 @@ enum tb_cli_exit tb_cli_versions(const struct tb_cli_call *call)
     if (request != NULL && call->argument_count > 0 &&
         json_object_set_new(request, "model", json_string(call->arguments[0])) != 0)
         return tb_say_failure(call, TB_BAD_ARGUMENT, "the model's name is not UTF-8");
-    const enum tb_cli_exit asked = ask(call, request, &reply);
+    const enum tb_cli_exit asked = tb_cli_ask(call, request, &reply);
     if (asked != TB_CLI_DONE) return asked;
-    return show(call, reply, print_versions);
+    return tb_cli_show(call, reply, print_versions);
 }
 
 /* ---- status ---- */
@@ -130,8 +74,8 @@ enum tb_cli_exit tb_cli_versions(const struct tb_cli_call *call)
 static void print_way(const char *name, const json_t *way)
 {
     if (!json_is_object(way)) return;
-    (void)printf(" %s %s (x %.3g, %s)", name, text_of(way, "way").text, number_of(way, "saving"),
-                 text_of(way, "bound_by").text);
+    (void)printf(" %s %s (x %.3g, %s)", name, tb_text_of(way, "way").text, tb_number_of(way, "saving"),
+                 tb_text_of(way, "bound_by").text);
 }
 
 static void print_codec(const json_t *codec)
@@ -143,34 +87,35 @@ static void print_codec(const json_t *codec)
 /* "limit 50Mbit now  day 1.2 of 2.0 TB (warned)": nothing where nothing limits. */
 static void print_limit(const json_t *limit)
 {
-    const uint64_t bit_per_s = count_of(limit, "bit_per_s");
+    const uint64_t bit_per_s = tb_count_of(limit, "bit_per_s");
     const char *state = json_string_value(json_object_get(limit, "day_state"));
     char rate[TB_RATE_CHARS];
     tb_rate_format(bit_per_s, rate);
     if (bit_per_s != 0) (void)printf("  limit %s", rate);
     if (state == NULL || strcmp(state, "none") == 0) return;
-    (void)printf("  today %s of %s", bytes_of(limit, "day_used_bytes").text,
-                 bytes_of(limit, "day_bytes").text);
+    (void)printf("  today %s of %s", tb_bytes_of(limit, "day_used_bytes").text,
+                 tb_bytes_of(limit, "day_bytes").text);
     if (strcmp(state, "held") == 0)
-        (void)printf(", held: nothing crosses for %s", tb_show_seconds(number_of(limit, "day_ends_s")).text);
+        (void)printf(", held: nothing crosses for %s",
+                     tb_show_seconds(tb_number_of(limit, "day_ends_s")).text);
     else if (strcmp(state, "ok") != 0)
-        (void)printf(", %s", text_of(limit, "day_state").text);
+        (void)printf(", %s", tb_text_of(limit, "day_state").text);
 }
 
 static void print_links(const json_t *links)
 {
     for (size_t i = 0; i < json_array_size(links); i++) {
         const json_t *l = json_array_get(links, i);
-        (void)printf("link     %-16s %-10s for %-9s", text_of(l, "site").text, text_of(l, "state").text,
-                     tb_show_seconds(number_of(l, "since_s")).text);
-        if (number_of(l, "rtt_ms") > 0) (void)printf(" rtt %.1f ms", number_of(l, "rtt_ms"));
-        (void)printf(" streams %" PRIu64 " sent %s received %s", count_of(l, "streams"),
-                     bytes_of(l, "sent_bytes").text, bytes_of(l, "received_bytes").text);
+        (void)printf("link     %-16s %-10s for %-9s", tb_text_of(l, "site").text, tb_text_of(l, "state").text,
+                     tb_show_seconds(tb_number_of(l, "since_s")).text);
+        if (tb_number_of(l, "rtt_ms") > 0) (void)printf(" rtt %.1f ms", tb_number_of(l, "rtt_ms"));
+        (void)printf(" streams %" PRIu64 " sent %s received %s", tb_count_of(l, "streams"),
+                     tb_bytes_of(l, "sent_bytes").text, tb_bytes_of(l, "received_bytes").text);
         print_codec(json_object_get(l, "codec"));
         const char *error = json_string_value(json_object_get(l, "error"));
         print_limit(json_object_get(l, "limit"));
         (void)printf("%s%s\n", error != NULL && error[0] != '\0' ? "  " : "",
-                     error != NULL && error[0] != '\0' ? text_of(l, "error").text : "");
+                     error != NULL && error[0] != '\0' ? tb_text_of(l, "error").text : "");
     }
 }
 
@@ -179,8 +124,9 @@ static void print_models(const json_t *models)
     for (size_t i = 0; i < json_array_size(models); i++) {
         const json_t *m = json_array_get(models, i);
         (void)printf("model    %-16s home %s  head %s  latest here %s  behind %" PRIu64 " versions, %s\n",
-                     text_of(m, "model").text, text_of(m, "home").text, text_of(m, "head").text,
-                     text_of(m, "latest").text, count_of(m, "lag_versions"), bytes_of(m, "lag_bytes").text);
+                     tb_text_of(m, "model").text, tb_text_of(m, "home").text, tb_text_of(m, "head").text,
+                     tb_text_of(m, "latest").text, tb_count_of(m, "lag_versions"),
+                     tb_bytes_of(m, "lag_bytes").text);
     }
 }
 
@@ -188,8 +134,8 @@ static void print_sessions(const json_t *sessions)
 {
     for (size_t i = 0; i < json_array_size(sessions); i++) {
         const json_t *s = json_array_get(sessions, i);
-        (void)printf("worker   %-16s host %s  %s%s\n", text_of(s, "name").text, text_of(s, "host").text,
-                     text_of(s, "identity").text,
+        (void)printf("worker   %-16s host %s  %s%s\n", tb_text_of(s, "name").text, tb_text_of(s, "host").text,
+                     tb_text_of(s, "identity").text,
                      json_is_false(json_object_get(s, "connected")) ? "  away" : "");
     }
 }
@@ -199,12 +145,12 @@ static void print_hops(const json_t *hops)
     for (size_t i = 0; i < json_array_size(hops); i++) {
         const json_t *h = json_array_get(hops, i);
         char version[64];
-        (void)snprintf(version, sizeof version, "%" PRIu64 ":%" PRIu64, count_of(h, "run"),
-                       count_of(h, "number"));
-        (void)printf("hop      %-16s from %-16s %s %s  %s (%s)  %s/s\n", text_of(h, "reader").text,
-                     text_of(h, "source").text, text_of(h, "model").text, version,
-                     text_of(h, "transport").text, text_of(h, "transport_why").text,
-                     bytes_of(h, "bytes_per_s").text);
+        (void)snprintf(version, sizeof version, "%" PRIu64 ":%" PRIu64, tb_count_of(h, "run"),
+                       tb_count_of(h, "number"));
+        (void)printf("hop      %-16s from %-16s %s %s  %s (%s)  %s/s\n", tb_text_of(h, "reader").text,
+                     tb_text_of(h, "source").text, tb_text_of(h, "model").text, version,
+                     tb_text_of(h, "transport").text, tb_text_of(h, "transport_why").text,
+                     tb_bytes_of(h, "bytes_per_s").text);
     }
 }
 
@@ -213,20 +159,20 @@ static void print_fabric(const json_t *fabric)
     if (json_is_true(json_object_get(fabric, "verbs")))
         (void)printf("fabric   shm, verbs (not encrypted), tcp\n");
     else if (fabric != NULL)
-        (void)printf("fabric   shm, tcp  no verbs: %s\n", text_of(fabric, "why_not").text);
+        (void)printf("fabric   shm, tcp  no verbs: %s\n", tb_text_of(fabric, "why_not").text);
 }
 
 static void print_status(const struct tb_cli_call *call, const json_t *r)
 {
     (void)call;
     const json_t *arena = json_object_get(r, "arena");
-    (void)printf("gateway  tombolo://%s/%s  up %s  incarnation %" PRIu64 "%s%s\n", text_of(r, "site").text,
-                 text_of(r, "gateway").text, tb_show_seconds(number_of(r, "uptime_s")).text,
-                 count_of(r, "incarnation"),
+    (void)printf("gateway  tombolo://%s/%s  up %s  incarnation %" PRIu64 "%s%s\n", tb_text_of(r, "site").text,
+                 tb_text_of(r, "gateway").text, tb_show_seconds(tb_number_of(r, "uptime_s")).text,
+                 tb_count_of(r, "incarnation"),
                  json_is_true(json_object_get(r, "recovering")) ? "  recovering" : "",
                  json_is_true(json_object_get(r, "draining")) ? "  draining" : "");
-    (void)printf("arena    %s of %s used  life %s\n", bytes_of(arena, "used").text,
-                 bytes_of(arena, "bytes").text, text_of(r, "life").text);
+    (void)printf("arena    %s of %s used  life %s\n", tb_bytes_of(arena, "used").text,
+                 tb_bytes_of(arena, "bytes").text, tb_text_of(r, "life").text);
     print_links(json_object_get(r, "links"));
     print_models(json_object_get(r, "models"));
     print_sessions(json_object_get(r, "sessions"));
@@ -237,9 +183,9 @@ static void print_status(const struct tb_cli_call *call, const json_t *r)
 enum tb_cli_exit tb_cli_status(const struct tb_cli_call *call)
 {
     json_t *reply = NULL;
-    const enum tb_cli_exit asked = ask(call, json_pack("{s:s}", "cmd", "status"), &reply);
+    const enum tb_cli_exit asked = tb_cli_ask(call, json_pack("{s:s}", "cmd", "status"), &reply);
     if (asked != TB_CLI_DONE) return asked;
-    return show(call, reply, print_status);
+    return tb_cli_show(call, reply, print_status);
 }
 
 /* ---- withdraw ---- */
@@ -248,7 +194,7 @@ static void print_withdrawn(const struct tb_cli_call *call, const json_t *reply)
 {
     if (tb_cli_given(call, "quiet")) return;
     (void)printf("withdrawn: %s %" PRIu64 ":%" PRIu64 " (was %s)\n", call->arguments[0],
-                 count_of(reply, "run"), count_of(reply, "number"), text_of(reply, "before").text);
+                 tb_count_of(reply, "run"), tb_count_of(reply, "number"), tb_text_of(reply, "before").text);
 }
 
 enum tb_cli_exit tb_cli_withdraw(const struct tb_cli_call *call)
@@ -258,12 +204,12 @@ enum tb_cli_exit tb_cli_withdraw(const struct tb_cli_call *call)
     json_t *reply = NULL;
     if (!tb_cli_version_of(call->arguments[1], &run, &number))
         return tb_say_failure(call, TB_BAD_ARGUMENT, "a version is N or R:N, not \"%s\"", call->arguments[1]);
-    const enum tb_cli_exit asked = ask(call,
-                                       json_pack("{s:s, s:s, s:s}", "cmd", "withdraw", "model",
-                                                 call->arguments[0], "version", call->arguments[1]),
-                                       &reply);
+    const enum tb_cli_exit asked = tb_cli_ask(call,
+                                              json_pack("{s:s, s:s, s:s}", "cmd", "withdraw", "model",
+                                                        call->arguments[0], "version", call->arguments[1]),
+                                              &reply);
     if (asked != TB_CLI_DONE) return asked;
-    return show(call, reply, print_withdrawn);
+    return tb_cli_show(call, reply, print_withdrawn);
 }
 
 /* ---- limit ---- */
@@ -273,7 +219,7 @@ static void print_limits(const struct tb_cli_call *call, const json_t *reply)
     const json_t *limit = json_object_get(reply, "limit");
     const json_t *hours = json_object_get(limit, "schedule");
     if (tb_cli_given(call, "quiet")) return;
-    (void)printf("%s: rate %s", call->arguments[0], text_of(limit, "rate").text);
+    (void)printf("%s: rate %s", call->arguments[0], tb_text_of(limit, "rate").text);
     for (size_t i = 0; i < json_array_size(hours); i++) {
         char clean[TB_RATE_CHARS * 2];
         const char *text = json_string_value(json_array_get(hours, i));
@@ -356,7 +302,7 @@ enum tb_cli_exit tb_cli_limit(const struct tb_cli_call *call)
     json_t *reply = NULL;
     json_t *request = limit_request(call, &wrong);
     if (request == NULL) return tb_say_failure(call, TB_BAD_ARGUMENT, "%s", wrong);
-    const enum tb_cli_exit asked = ask(call, request, &reply);
+    const enum tb_cli_exit asked = tb_cli_ask(call, request, &reply);
     if (asked != TB_CLI_DONE) return asked;
-    return show(call, reply, print_limits);
+    return tb_cli_show(call, reply, print_limits);
 }

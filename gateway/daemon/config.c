@@ -175,7 +175,7 @@ static const char identity_rule[] = "an identity is unix:UID, unix:*, tombolo://
 
 static void set_number(const struct config_key *key, uint64_t n, void *at)
 {
-    if (key->type == CONFIG_NUMBER)
+    if (key->type == CONFIG_NUMBER || key->type == CONFIG_AUTO)
         *(uint32_t *)at = (uint32_t)n;
     else
         *(uint64_t *)at = n;
@@ -193,9 +193,15 @@ static const char *set_numeric(const struct config_key *key, const char *text, v
 {
     char range[96];
     uint64_t n = 0;
-    const bool is_size = key->type == CONFIG_SIZE;
+    const bool is_size = key->type == CONFIG_SIZE, is_auto = key->type == CONFIG_AUTO;
+    if (is_auto && strcmp(text, "auto") == 0) {
+        set_number(key, 0, at);
+        return NULL;
+    }
     if (is_size ? !parse_size(text, &n) : !parse_digits(text, strlen(text), &n))
-        return is_size ? "is not a size (such as 4096, 512MiB, 2TiB)" : "is not a whole number";
+        return is_size   ? "is not a size (such as 4096, 512MiB, 2TiB)"
+               : is_auto ? "is neither auto nor a whole number"
+                         : "is not a whole number";
     if (n < key->min || n > key->max) {
         snprintf(why, 160, "is not in its range, %s", range_text(key, range));
         return why;
@@ -241,6 +247,7 @@ static const char *set_scalar(struct reading *r, const struct config_key *key, c
     case CONFIG_NAME:
         return tb_name_set(at, text) == TB_OK ? NULL : name_rule;
     case CONFIG_NUMBER:
+    case CONFIG_AUTO:
     case CONFIG_SIZE:
         return set_numeric(key, text, at, why);
     case CONFIG_BOOL:
@@ -351,7 +358,8 @@ static void set_value(struct walk *w, const struct config_key *key, const struct
                  node->kind == CONFIG_SCALAR ? "has no value" : "not a list or a section");
         return;
     }
-    const bool plain = key->type == CONFIG_NUMBER || key->type == CONFIG_SIZE || key->type == CONFIG_BOOL;
+    const bool plain = key->type == CONFIG_NUMBER || key->type == CONFIG_AUTO || key->type == CONFIG_SIZE ||
+                       key->type == CONFIG_BOOL;
     const char *wrong = plain && node->quoted ? "is text: write it without quotes"
                                               : set_scalar(w->r, key, node->text, at, why);
     if (wrong != NULL)

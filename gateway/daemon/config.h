@@ -17,14 +17,16 @@
 #include "tombolo/status.h"
 #include "wan/choice.h"
 
-#define TB_CONFIG_LIST_MAX 64 /* peers; models; subscriptions; identities of one list */
-#define TB_CONFIG_FROM_MAX 8
+#define TB_CONFIG_LIST_MAX    64 /* peers; models; subscriptions; identities of one list */
+#define TB_CONFIG_FROM_MAX    8
+#define TB_CONFIG_STREAMS_MAX 64 /* to a peer */
 
 /* All text is owned by the config; optional text is NULL when it is not given. */
 struct tb_config_peer {
     struct tb_name site; /* the key under `peers:` */
     struct tb_name gateway;
     const char *address;      /* "host:port" or a service; NULL: only that side dials */
+    const char *congestion;   /* of this path; NULL: link.congestion */
     const char *ca;           /* PEM file of that site's CA; NULL: tls.ca */
     struct tb_rate_plan rate; /* peers.SITE.rate, .schedule: of what is sent to it */
     uint64_t day_bytes;       /* peers.SITE.day_bytes; 0: no limit */
@@ -64,7 +66,7 @@ struct tb_config {
     bool arena_reverify;        /* arena.reverify [true] */
     const char *tls_ca, *tls_cert, *tls_key; /* tls.* (required when there are peers or session.listen) */
     const char *link_listen;                 /* link.listen; NULL: dial only */
-    uint32_t link_streams;                   /* link.streams 1 to 64 [8] */
+    uint32_t link_streams;                   /* link.streams 1 to 64; 0: auto [auto] */
     uint32_t link_threads;                   /* link.threads 0 to 64 [0: by cores] */
     uint32_t link_heartbeat_ms;              /* [1000] */
     uint32_t link_down_ms;                   /* [3000] */
@@ -74,7 +76,7 @@ struct tb_config {
     enum tb_choice_wish link_codec;          /* link.codec auto, raw, zstd, planes or sparse [auto] */
     uint32_t link_objects_percent;           /* link.objects_percent 0 to 50 [5] */
     uint32_t link_protocol_max;              /* link.protocol_max 1 to 2 [2] */
-    const char *link_congestion;             /* link.congestion; NULL: the system's */
+    const char *link_congestion;             /* link.congestion: auto, system, or a name [auto] */
     const char *fabric_host;                 /* fabric.host; NULL: the machine's boot id */
     const char *fabric_listen;               /* fabric.listen "address:port" for tcp readers [127.0.0.1:0] */
     bool fabric_trusted;                     /* fabric.trusted [false]: tcp inside the site in clear */

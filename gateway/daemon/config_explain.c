@@ -73,6 +73,12 @@ static void print_value(const struct config_key *key, const void *base, FILE *to
     case CONFIG_NUMBER:
         fprintf(to, "%" PRIu32, *(const uint32_t *)at);
         return;
+    case CONFIG_AUTO:
+        if (*(const uint32_t *)at == 0)
+            fputs("auto", to);
+        else
+            fprintf(to, "%" PRIu32, *(const uint32_t *)at);
+        return;
     case CONFIG_SIZE:
         print_size(*(const uint64_t *)at, to);
         return;
@@ -110,6 +116,8 @@ static void print_range(const struct config_key *key, FILE *to)
         print_size(key->min, to);
         fputs(" to ", to);
         print_size(key->max, to);
+    } else if (key->type == CONFIG_AUTO) {
+        fprintf(to, "auto, %" PRIu64 " to %" PRIu64, key->min, key->max);
     } else if (key->type == CONFIG_NUMBER) {
         fprintf(to, "%" PRIu64 " to %" PRIu64, key->min, key->max);
     } else if (key->type == CONFIG_BOOL) {
@@ -137,7 +145,7 @@ static void explain_key(const struct config_key *key, FILE *to)
 {
     fprintf(to, "%s%s\n    %s; default %s", config_scope_prefix(key->scope), key->path,
             config_type_text(key->type), default_text(key));
-    if (key->type == CONFIG_NUMBER || key->type == CONFIG_SIZE) {
+    if (key->type == CONFIG_NUMBER || key->type == CONFIG_AUTO || key->type == CONFIG_SIZE) {
         fputs("; ", to);
         print_range(key, to);
         if (key->unit != NULL) fprintf(to, " %s", key->unit);

@@ -50,8 +50,8 @@ const struct config_key config_keys[] = {
     {ROOT(tls_key), .path = "tls.key", .type = CONFIG_FILE, .why = "Its key, PEM, readable by its owner alone."},
     {ROOT(link_listen), .path = "link.listen", .type = CONFIG_ADDRESS,
      .why = "Where gateways of other sites connect. Without it this side dials, so that only one site opens a port."},
-    {ROOT(link_streams), .path = "link.streams", .type = CONFIG_NUMBER, .fallback = "8", .min = 1, .max = 64,
-     .why = "TLS connections for data to each peer. More fill a longer or lossier path and cost CPU."},
+    {ROOT(link_streams), .path = "link.streams", .type = CONFIG_AUTO, .fallback = "auto", .min = 1, .max = TB_CONFIG_STREAMS_MAX,
+     .why = "TLS connections for data to each peer. auto: from RTT and the kernel's windows, then searched while a full version crosses, and remembered."},
     {ROOT(link_threads), .path = "link.threads", .type = CONFIG_NUMBER, .fallback = "0", .min = 0, .max = 64,
      .why = "Threads that encrypt, decrypt and digest for links. 0: as many as cores are allowed."},
     {ROOT(link_heartbeat_ms), .path = "link.heartbeat_ms", .type = CONFIG_NUMBER, .fallback = "1000", .min = 50, .max = 60000, .unit = "ms",
@@ -70,8 +70,8 @@ const struct config_key config_keys[] = {
      .why = "Memory for encoded steps that are kept for other sites, in percent of arena.bytes and besides it. Made once, they are sent to every site, and passed on by relays as they came. Only where there are two peers."},
     {ROOT(link_protocol_max), .path = "link.protocol_max", .type = CONFIG_NUMBER, .fallback = "2", .min = TB_LINK_PROTOCOL_MIN, .max = TB_LINK_PROTOCOL,
      .why = "The newest protocol that links speak. 1 is that of the release before: whole chunks, raw or zstd. (tombolod --protocol-max.)"},
-    {ROOT(link_congestion), .path = "link.congestion", .type = CONFIG_WORD,
-     .why = "TCP congestion control of links, such as bbr or cubic, where the kernel allows it. Without it the system's."},
+    {ROOT(link_congestion), .path = "link.congestion", .type = CONFIG_WORD, .fallback = "auto",
+     .why = "TCP congestion control of links. auto: bbr to peers 5 ms away or more, else cubic, of what the kernel offers. Or a name that it offers, or system."},
     {ROOT(fabric_host), .path = "fabric.host", .type = CONFIG_NAME,
      .why = "The host name under which workers share memory with this gateway. Without it the machine's boot id."},
     {ROOT(fabric_listen), .path = "fabric.listen", .type = CONFIG_ADDRESS, .fallback = "127.0.0.1:0",
@@ -101,6 +101,8 @@ const struct config_key config_keys[] = {
      .why = "The name of that site's gateway, as in its certificate."},
     {PEER(address), .path = "address", .type = CONFIG_DIAL,
      .why = "Where to dial it: HOST:PORT, or _SERVICE._tcp.DOMAIN, whose SRV records say hosts and ports. Several addresses race each other. Without it only that side dials, and this one needs link.listen."},
+    {PEER(congestion), .path = "congestion", .type = CONFIG_WORD,
+     .why = "The congestion control of this path. Without it link.congestion."},
     {PEER(ca), .path = "ca", .type = CONFIG_FILE,
      .why = "The CA of that site, PEM; it may speak for that site alone. Without it tls.ca."},
     {PEER(rate.bit_per_s), .path = "rate", .type = CONFIG_RATE, .fallback = "none",
@@ -140,8 +142,10 @@ const char *config_scope_prefix(enum config_scope scope)
 
 const char *config_type_text(enum config_type type)
 {
-    static const char *const texts[] = {
-        "name",   "text", "path", "file",  "host:port", "host:port or service", "word",
-        "number", "size", "bool", "codec", "log level", "list of names",        "list of identities"};
+    static const char *const texts[] = {"name",      "text",          "path",
+                                        "file",      "host:port",     "host:port or service",
+                                        "word",      "number",        "auto or number",
+                                        "size",      "bool",          "codec",
+                                        "log level", "list of names", "list of identities"};
     return texts[type];
 }

@@ -24,6 +24,7 @@ enum config_type {
     CONFIG_DIAL,       /* const char *; host:port, or the name of a service */
     CONFIG_WORD,       /* const char *; [a-z0-9_], 1 to 15 */
     CONFIG_NUMBER,     /* uint32_t */
+    CONFIG_AUTO,       /* uint32_t; "auto" is 0 */
     CONFIG_SIZE,       /* uint64_t; 4096, 512MiB */
     CONFIG_BOOL,       /* bool */
     CONFIG_CODEC,      /* enum tb_codec_id */

@@ -498,6 +498,17 @@ static uint32_t models_wanted(const struct tb_config *config, const struct tb_na
     return count;
 }
 
+/* NULL: what the system does. */
+static const char *congestion_of(const char *word)
+{
+    return strcmp(word, "system") == 0 ? NULL : word;
+}
+
+static const char *peer_congestion(const struct tb_config *config, const struct tb_config_peer *peer)
+{
+    return congestion_of(peer->congestion != NULL ? peer->congestion : config->link_congestion);
+}
+
 static enum tb_status links_open(struct tb_daemon *d, struct tb_links_peer_options *peers,
                                  struct tb_name *models)
 {
@@ -507,6 +518,7 @@ static enum tb_status links_open(struct tb_daemon *d, struct tb_links_peer_optio
         peers[i] = (struct tb_links_peer_options){.site = config->peers[i].site,
                                                   .gateway = config->peers[i].gateway,
                                                   .address = config->peers[i].address,
+                                                  .congestion = peer_congestion(config, &config->peers[i]),
                                                   .models = mine,
                                                   .model_count =
                                                       models_wanted(config, &config->peers[i].site, mine)};
@@ -535,7 +547,6 @@ static enum tb_status links_open(struct tb_daemon *d, struct tb_links_peer_optio
         .codec = config->link_codec,
         .objects_bytes = config->arena_bytes / 100 * config->link_objects_percent,
         .protocol_max = config->link_protocol_max,
-        .congestion = config->link_congestion,
         .resolver = d->resolver,
     };
     char error[256] = "";

@@ -121,6 +121,7 @@ static void goodput_measure(struct tb_daemon *d)
         d->goodput[i].bytes_per_s = bytes > d->goodput[i].bytes ? bytes - d->goodput[i].bytes : 0;
         d->goodput[i].bytes = bytes;
     }
+    tb_status_pace(d);
 }
 
 /* Seals and crossings that found no room in the arena. */

@@ -32,6 +32,7 @@
 #include "gateway/catalog/catalog.h"
 #include "gateway/daemon/config.h"
 #include "gateway/daemon/control.h"
+#include "gateway/daemon/lag.h"
 #include "gateway/daemon/store.h"
 #include "intra/fabric.h"
 #include "intra/session_msg.h"
@@ -151,6 +152,7 @@ struct tb_copy {
     uint64_t hop_wire_bytes;  /* read from ranks by hops that ended */
     uint64_t link_wire_bytes; /* delivered by links that were closed (restart_closed opens new ones) */
     tb_time_ns seen_at, whole_at;
+    struct tb_lag_pace pace; /* bytes held */
     uint64_t opened_wall_ms;
 };
 
@@ -221,6 +223,7 @@ struct tb_daemon {
 
     struct {
         uint64_t bytes, bytes_per_s; /* over the last second, both ways */
+        struct tb_lag_pace pace;
     } goodput[TB_CONFIG_LIST_MAX];
 
     struct tb_peer_limit limits[TB_CONFIG_LIST_MAX];
@@ -417,5 +420,11 @@ json_t *tb_status_objects(struct tb_daemon *d);
 extern const struct tb_control_command tb_status_commands[];
 json_t *tb_status_site(struct tb_daemon *d);                        /* new reference; NULL: no memory */
 json_t *tb_status_versions(struct tb_daemon *d, const char *model); /* NULL: all */
+
+/* link_status.c */
+enum tb_status tb_status_streams(void *user, const json_t *request, json_t *reply, char *error);
+enum tb_status tb_status_lag(void *user, const json_t *request, json_t *reply, char *error);
+json_t *tb_status_window(const struct tb_links_stats *stats);
+void tb_status_pace(struct tb_daemon *d); /* once a second: how fast copies fill and links move */
 
 #endif

@@ -10,7 +10,8 @@
 /* A session and its hop at our door; streams, their takeovers and the control stream of each peer. */
 uint64_t tb_descriptors_needed(const struct tb_config *c)
 {
-    return 2 * (uint64_t)c->session_max + 2 * (uint64_t)c->peer_count * (c->link_streams + 1) + OTHERS;
+    const uint64_t streams = c->link_streams != 0 ? c->link_streams : TB_CONFIG_STREAMS_MAX;
+    return 2 * (uint64_t)c->session_max + 2 * (uint64_t)c->peer_count * (streams + 1) + OTHERS;
 }
 
 static void say(const struct tb_config *config, rlim_t allowed, char text_out[TB_DESCRIPTORS_TEXT_MAX])

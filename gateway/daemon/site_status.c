@@ -88,6 +88,8 @@ static json_t *links_json(struct tb_daemon *d)
         set_u64(o, "chunks_sent", stats.chunks_sent);
         set_u64(o, "chunks_on_base", stats.chunks_on_base);
         set_u64(o, "chunks_no_base", stats.chunks_no_base);
+        set_u64(o, "hedged_bytes", stats.bytes_hedged);
+        put(o, "window", tb_status_window(&stats));
         set_u64(o, "streams_lost", stats.streams_lost);
         set_u64(o, "chunks_bad", stats.chunks_bad);
         set_u64(o, "chunks_duplicate", stats.chunks_duplicate);
@@ -502,9 +504,7 @@ static enum tb_status cmd_withdraw(void *user, const json_t *request, json_t *re
 }
 
 const struct tb_control_command tb_status_commands[] = {
-    {"status", cmd_status},
-    {"versions", cmd_versions},
-    {"withdraw", cmd_withdraw},
-    {"limit", tb_limit_command},
+    {"status", cmd_status}, {"versions", cmd_versions}, {"streams", tb_status_streams},
+    {"lag", tb_status_lag}, {"withdraw", cmd_withdraw}, {"limit", tb_limit_command},
     {NULL, NULL},
 };

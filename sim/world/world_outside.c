@@ -6,8 +6,9 @@
 #include "base/codec.h"
 #include "base/fault.h"
 #include "base/net/resolve.h"
+#include "base/net/tcp.h"
 #include "gateway/daemon/daemon.h"
-#include "wan/crossing.h"
+#include "wan/hedge.h"
 #include "world.h"
 
 /* ---- base/net/tls.h ---- */
@@ -54,6 +55,49 @@ uint64_t tb_tls_expires_wall_s(const struct tb_tls *tls)
 {
     (void)tls;
     return UINT64_C(1790000000) + 30u * 86400u;
+}
+
+/* ---- base/net/tcp.h: no kernel, so nothing is known of it ---- */
+
+bool tb_tcp_look(int fd, struct tb_tcp_seen *seen_out)
+{
+    (void)fd;
+    memset(seen_out, 0, sizeof *seen_out);
+    return false;
+}
+
+enum tb_status tb_tcp_congestion_check(const char *name, char error_out[256])
+{
+    (void)name;
+    error_out[0] = '\0';
+    return TB_SITE_CONFIG;
+}
+
+bool tb_tcp_congestion_set(int fd, const char *name)
+{
+    (void)fd, (void)name;
+    return false;
+}
+
+void tb_tcp_congestion(int fd, char name_out[TB_TCP_CONGESTION_BYTES])
+{
+    (void)fd;
+    name_out[0] = '\0';
+}
+
+void tb_tcp_unsent_max(int fd, uint32_t bytes)
+{
+    (void)fd, (void)bytes;
+}
+
+void tb_tcp_keep_alive(int fd)
+{
+    (void)fd;
+}
+
+struct tb_tcp_ceilings tb_tcp_ceilings(void)
+{
+    return (struct tb_tcp_ceilings){0, 0};
 }
 
 /* ---- names, the operator ---- */
@@ -207,4 +251,13 @@ bool __wrap_tb_crossing_next(struct tb_crossing *c, struct tb_parcel *p)
             world_fail("P5: chunk %u of shard %u is put on its way again, though it is held there", k,
                        p->shard);
     return true;
+}
+
+/* A version of the world is too small for 2 % of it to be a chunk. */
+void __wrap_tb_hedge_init(struct tb_hedge *h, uint32_t permille);
+void __real_tb_hedge_init(struct tb_hedge *h, uint32_t permille);
+void __wrap_tb_hedge_init(struct tb_hedge *h, uint32_t permille)
+{
+    (void)permille;
+    __real_tb_hedge_init(h, 500);
 }

@@ -60,7 +60,7 @@ static void the_least_has_defaults(void **state)
     assert_int_equal(c->session_lease_ms, 10000);
     assert_int_equal(c->arena_bytes, 16u << 20);
     assert_true(c->arena_reverify);
-    assert_int_equal(c->link_streams, 8);
+    assert_int_equal(c->link_streams, 0); /* auto */
     assert_int_equal(c->link_codec, TB_CHOICE_AUTO);
     assert_int_equal(c->link_protocol_max, 2);
     assert_string_equal(c->fabric_listen, "127.0.0.1:0");
@@ -152,11 +152,14 @@ static const struct refusal refusals[] = {
     {"site:\narena: {bytes: 16MiB}\n", "w.yaml:1:6: site: wants a name, has no value\n"},
     {"site: we/st\narena: {bytes: 16MiB}\n",
      "w.yaml:1:7: site: \"we/st\": a name is 1 to 64 of A-Z a-z 0-9 . _ -\n"},
-    {LEAST "link: {streams: eight}\n", "w.yaml:3:17: link.streams: \"eight\": is not a whole number\n"},
+    {LEAST "link: {streams: eight}\n",
+     "w.yaml:3:17: link.streams: \"eight\": is neither auto nor a whole number\n"},
     {LEAST "link: {streams: \"8\"}\n",
      "w.yaml:3:17: link.streams: \"8\": is text: write it without quotes\n"},
-    {LEAST "link: {streams: -1}\n", "w.yaml:3:17: link.streams: \"-1\": is not a whole number\n"},
-    {LEAST "link: {streams: 8.0}\n", "w.yaml:3:17: link.streams: \"8.0\": is not a whole number\n"},
+    {LEAST "link: {streams: -1}\n",
+     "w.yaml:3:17: link.streams: \"-1\": is neither auto nor a whole number\n"},
+    {LEAST "link: {streams: 8.0}\n",
+     "w.yaml:3:17: link.streams: \"8.0\": is neither auto nor a whole number\n"},
     {LEAST "link: 5\n", "w.yaml:3:7: link: wants a section of keys\n"},
     {LEAST "fabric: {trusted: yes}\n", "w.yaml:3:19: fabric.trusted: \"yes\": is neither true nor false\n"},
     {LEAST "link: {codec: lz4}\n",
@@ -188,7 +191,7 @@ static const struct refusal refusals[] = {
      "w.yaml:2:16: arena.bytes: \"16MB\": is not a size (such as 4096, 512MiB, 2TiB)\n"},
     {LEAST "link: {streams: 65}\n", "w.yaml:3:17: link.streams: \"65\": is not in its range, 1 to 64\n"},
     {LEAST "link: {streams: 99999999999999999999}\n",
-     "w.yaml:3:17: link.streams: \"99999999999999999999\": is not a whole number\n"},
+     "w.yaml:3:17: link.streams: \"99999999999999999999\": is neither auto nor a whole number\n"},
     {LEAST "session: {lease_ms: 499}\n",
      "w.yaml:3:21: session.lease_ms: \"499\": is not in its range, 500 to 600000 ms\n"},
     {LEAST "models: {a: {home: west, keep: 0}}\n",
@@ -440,7 +443,7 @@ static void values_are_printed_back(void **state)
     print(c, false, text, sizeof text);
     assert_non_null(strstr(text, "site = west\n"));
     assert_non_null(strstr(text, "\narena.bytes = 16MiB\n"));
-    assert_non_null(strstr(text, "\nlink.congestion = (none)\n"));
+    assert_non_null(strstr(text, "\nlink.congestion = auto\n"));
     assert_non_null(strstr(text, "\nlink.codec = auto\n"));
     assert_non_null(strstr(text, "\nlog.level = info\n"));
     assert_non_null(strstr(text, "\npeers.east.address = gw.east:7400\n"));

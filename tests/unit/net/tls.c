@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/net/tls_context.h"
 #include "net_world.h"
 
 #define EAST "tombolo://east/gw"
@@ -566,6 +567,46 @@ static int teardown(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+static int key_updates; /* sent */
+
+static void on_message(int sent, int version, int type, const void *bytes, size_t count, SSL *ssl, void *user)
+{
+    (void)version, (void)ssl, (void)user;
+    key_updates +=
+        sent == 1 && type == SSL3_RT_HANDSHAKE && count > 0 && *(const uint8_t *)bytes == SSL3_MT_KEY_UPDATE;
+}
+
+/* P8: no key encrypts more records than it may: the next one is taken in the middle of what is sent, and nothing is lost. */
+static void keys_are_replaced_before_they_wear_out(void **state)
+{
+    struct world *w = *state;
+    enum { BYTES = 1 << 20, RECORDS = 5 };
+    static uint8_t bytes[BYTES];
+    struct tb_tls *east, *west;
+    struct pair p;
+    two_sites(w, &east, &west);
+    tb_tls_set_key_records(east, RECORDS);
+    SSL_CTX_set_msg_callback(east->ctx, on_message);
+    key_updates = 0;
+    for (size_t i = 0; i < BYTES; i++)
+        bytes[i] = (uint8_t)(i * 167 + (i >> 8));
+    pair_init(&p, w, west, east, false);
+    p.client.expect = expect(WEST);
+    p.server.expect = expect(EAST);
+    pair_open(&p);
+    end_send(&p.c, bytes, BYTES);
+    end_send(&p.s, bytes, BYTES);
+    WORLD_UNTIL(w, p.s.got == BYTES && p.c.got == BYTES);
+    assert_memory_equal(p.s.in, bytes, BYTES);
+    assert_memory_equal(p.c.in, bytes, BYTES);
+    assert_true(tb_chan_records(p.c.chan) >= BYTES / 16384);
+    /* A write may take several records before the next key's turn. */
+    assert_in_range(key_updates, 2, BYTES / 16384 / RECORDS + 1);
+    tb_tls_free(east);
+    tb_tls_free(west);
+    pair_fini(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -583,6 +624,7 @@ int main(void)
         TEST(hops_know_each_other_by_fingerprint),
         TEST(no_expected_print_is_nobody),
         TEST(plaintext_at_a_tls_port_is_refused),
+        TEST(keys_are_replaced_before_they_wear_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,6 +86,7 @@ static void lost_streams_repeat_nothing_that_arrived(void **state)
     (void)state;
     struct pair_of_sites p;
     pair_of_sites_make(&p, 1, 96 << 20);
+    p.east->options.hedge_permille = 1; /* less than a chunk: what comes twice would be a mistake */
     site_start(p.east);
     site_start(p.west);
     site_publish(p.east, &p.t);
@@ -111,6 +112,7 @@ static void a_cut_of_everything_resumes(void **state)
     (void)state;
     struct pair_of_sites p;
     pair_of_sites_make(&p, 2, 48 << 20);
+    p.east->options.hedge_permille = 1; /* less than a chunk: what comes twice would be a mistake */
     site_start(p.east);
     site_start(p.west);
     site_publish(p.east, &p.t);
@@ -583,6 +585,92 @@ static void manifests_over_the_limit_are_refused(void **state)
     pair_of_sites_free(&p);
 }
 
+/* P4, P6: one of four streams is let send 64 kB/s in the middle of a version. What it has goes again by the others, lands once, and nobody
+ * waits for it: when all is there, bytes of it are still under way. */
+static void a_slow_stream_is_not_waited_for(void **state)
+{
+    (void)state;
+    struct pair_of_sites p;
+    pair_of_sites_make(&p, 1, 96 << 20);
+    p.east->options.hedge_permille = 60;
+    site_start(p.east);
+    site_start(p.west);
+    site_publish(p.east, &p.t);
+    WORLD_UNTIL(&p.w.net, held_at(p.west, &p.t) >= 4);
+    assert_true(pace_stream(p.east, 0, 1, 64000));
+    WORLD_UNTIL(&p.w.net, p.west->landed == 1 && p.east->peer_held == 1);
+    check_equal(site_copy(p.west, &p.t), &p.t);
+    const struct tb_links_stats east = site_stats(p.east, 0), west = site_stats(p.west, 0);
+    assert_true(east.bytes_hedged > 0);
+    assert_true(east.bytes_hedged * 1000 <= p.t.total_bytes * 60);
+    assert_true(west.bytes_received < east.bytes_sent);
+    assert_int_equal(west.chunks_bad, 0);
+    assert_int_equal(p.west->downs, 0);
+    /* The slow one is let go: what it brings now is dropped, and it carries the next version. */
+    assert_true(pace_stream(p.east, 0, 1, UINT64_MAX));
+    pair_of_sites_free(&p);
+}
+
+/* P6, P8: with a tiny limit every stream wears out again and again in one version: each is replaced before it is closed, nothing is sent
+ * twice, and none goes on beyond twice the limit. */
+static void streams_are_replaced_before_their_keys_wear_out(void **state)
+{
+    (void)state;
+    struct pair_of_sites p;
+    pair_of_sites_make(&p, 1, 256 << 20);
+    p.east->options.records_max = p.west->options.records_max = 1024;
+    p.east->options.hedge_permille = 1; /* less than a chunk: none */
+    site_start(p.east);
+    site_start(p.west);
+    site_publish(p.east, &p.t);
+    WORLD_UNTIL(&p.w.net, p.west->landed == 1 && p.east->peer_held == 1);
+    check_equal(site_copy(p.west, &p.t), &p.t);
+    assert_int_equal(site_stats(p.west, 0).chunks_duplicate, 0);
+    assert_int_equal(site_stats(p.west, 0).chunks_received, p.t.chunks);
+    assert_int_equal(p.west->downs, 0);
+    /* The worn ones are closed once nothing moves on them, and the fresh ones stay. */
+    WORLD_UNTIL(&p.w.net, site_stats(p.west, 0).streams_rotated > 0);
+    const struct tb_links_stats west = site_stats(p.west, 0);
+    for (uint32_t i = 0; i < west.stream_count; i++)
+        assert_true(west.streams[i].records <=
+                    2 * 1024 + 2 * (1 << 20) / 16384); /* and the chunk in its hands */
+    pair_of_sites_free(&p);
+}
+
+/* P10: a congestion control that this kernel does not have is refused when the links are opened, with what there is. */
+static void a_congestion_control_that_is_not_offered_is_refused(void **state)
+{
+    (void)state;
+    struct pair_of_sites p;
+    char error[256];
+    pair_of_sites_make(&p, 1, 1 << 20);
+    site_start(p.west);
+    p.east->peers[0].congestion = "no_such";
+    p.east->options.peers = p.east->peers;
+    p.east->options.tls = p.west->tls; /* not looked at before */
+    p.east->options.site = p.west->options.site;
+    CHECK_STATUS(tb_links_new(&p.east->options, &p.east->links, error), TB_SITE_CONFIG);
+    assert_non_null(strstr(error, "no_such"));
+    assert_non_null(strstr(error, "reno"));
+    p.east->links = NULL;
+    pair_of_sites_free(&p);
+}
+
+/* Streams take what is asked for, at both ends: the side that accepts sends too. */
+static void both_ends_have_the_congestion_control_asked_for(void **state)
+{
+    (void)state;
+    struct pair_of_sites p;
+    pair_of_sites_make(&p, 1, 1 << 20);
+    p.east->peers[0].congestion = p.west->peers[0].congestion = "reno";
+    site_start(p.east);
+    site_start(p.west);
+    WORLD_UNTIL(&p.w.net, site_stats(p.east, 0).streams[0].open && site_stats(p.west, 0).streams[0].open);
+    assert_string_equal(site_stats(p.east, 0).streams[0].congestion, "reno");
+    assert_string_equal(site_stats(p.west, 0).streams[0].congestion, "reno");
+    pair_of_sites_free(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -590,6 +678,10 @@ int main(void)
         cmocka_unit_test(the_side_that_holds_may_dial),
         cmocka_unit_test(a_version_crosses_compressed),
         cmocka_unit_test(lost_streams_repeat_nothing_that_arrived),
+        cmocka_unit_test(a_slow_stream_is_not_waited_for),
+        cmocka_unit_test(streams_are_replaced_before_their_keys_wear_out),
+        cmocka_unit_test(a_congestion_control_that_is_not_offered_is_refused),
+        cmocka_unit_test(both_ends_have_the_congestion_control_asked_for),
         cmocka_unit_test(a_cut_of_everything_resumes),
         cmocka_unit_test(a_sender_that_restarts_goes_on),
         cmocka_unit_test(a_relay_passes_each_chunk_on),

@@ -654,9 +654,9 @@ static void what_a_lost_stream_brought_is_told_first(void **state)
     landing_close(&s);
 }
 
-/* P6: a chunk that another writer had claimed is dropped; the peer, who believes it sent, is told once that writer gives
- * up, or at once where too many are dropped to be remembered. */
-static void what_was_dropped_is_asked_for_again(void **state)
+/* P4, P6: a chunk that another writer has claimed lands beside the place, and is moved there when that writer gives up. What comes a third
+ * time is dropped, and where too many are dropped to be remembered the peer is told at once. */
+static void what_another_writer_claimed_lands_beside_it(void **state)
 {
     (void)state;
     struct landing_scene s;
@@ -664,17 +664,18 @@ static void what_was_dropped_is_asked_for_again(void **state)
     struct rogue *r = &s.r;
     struct tb_place *place = &site_copy(r->east, &s.t)->places[0];
     assert_true(tb_place_claim(place, 0));
-    for (uint32_t i = 0; i < TB_LANDING_DROPPED_MAX; i++)
+    for (uint32_t i = 0; i < TB_LANDING_DROPPED_MAX + 1; i++) /* the first is kept */
         send_chunk(&s);
     WORLD_UNTIL(&r->w.net, site_stats(r->east, 0).chunks_duplicate == TB_LANDING_DROPPED_MAX);
     world_turns(&r->w.net, 20);
     assert_int_equal(r->lost_said, 0);
     send_chunk(&s);
     WORLD_UNTIL(&r->w.net, r->lost_said == 1);
+    assert_int_equal(r->held_at, 0);
     tb_place_unclaim(place, 0);
-    WORLD_UNTIL(&r->w.net, r->lost_said == TB_LANDING_DROPPED_MAX + 1);
-    send_chunk(&s);
     WORLD_UNTIL(&r->w.net, r->held_at != 0);
+    assert_int_equal(r->lost_said, 1);
+    assert_memory_equal(place->bytes, s.t.bytes[0], s.t.manifests[0].chunks[0].bytes);
     landing_close(&s);
 }
 
@@ -904,7 +905,7 @@ int main(void)
         cmocka_unit_test(a_binding_is_used_once),
         cmocka_unit_test(nothing_is_given_without_a_subscription),
         cmocka_unit_test(what_a_lost_stream_brought_is_told_first),
-        cmocka_unit_test(what_was_dropped_is_asked_for_again),
+        cmocka_unit_test(what_another_writer_claimed_lands_beside_it),
         cmocka_unit_test(a_silent_path_is_replaced),
         cmocka_unit_test(a_path_that_stays_silent_is_down),
     };

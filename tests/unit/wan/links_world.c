@@ -486,6 +486,18 @@ int cut_streams(struct site *s, uint32_t peer, uint32_t count)
     return cut;
 }
 
+bool pace_stream(struct site *s, uint32_t peer, uint32_t n, uint64_t bytes_per_s)
+{
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
+        struct tb_stream *stream = s->links->links[peer].streams[i];
+        if (stream == NULL || tb_stream_phase(stream) != TB_STREAM_BOUND || n-- > 0) continue;
+        const int fd = atomic_load(&stream->fd);
+        return fd >= 0 &&
+               setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &bytes_per_s, sizeof bytes_per_s) == 0;
+    }
+    return false;
+}
+
 int cut_all(struct links_world *w, uint16_t port)
 {
     (void)w;

@@ -97,6 +97,8 @@ void check_equal(const struct copy *c, const struct truth *t);
 
 /* Shuts sockets of this process's TCP connections to or from that port down: data streams alone (those of the stats), or all. */
 int cut_streams(struct site *s, uint32_t peer, uint32_t count);
+/* The kernel lets the site's n-th bound stream to that peer send so many bytes a second; ~0: as many as it can. False: it is not bound. */
+bool pace_stream(struct site *s, uint32_t peer, uint32_t n, uint64_t bytes_per_s);
 int cut_all(struct links_world *w, uint16_t port);
 
 /* Up, at both. */

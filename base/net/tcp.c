@@ -1,0 +1,128 @@
+/* tcp.c - socket options of TCP, and two files of /proc. */
+#include "base/net/tcp.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/tcp.h> /* all of struct tcp_info, where the C library's has half of it */
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+
+#define PROC "/proc/sys/net/ipv4/"
+
+bool tb_tcp_look(int fd, struct tb_tcp_seen *seen_out)
+{
+    struct tcp_info i;
+    socklen_t bytes = sizeof i;
+    memset(&i, 0, sizeof i); /* an older kernel fills less */
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &bytes) != 0) return false;
+    *seen_out = (struct tb_tcp_seen){.rtt = TB_US(i.tcpi_rtt),
+                                     .rtt_min = i.tcpi_min_rtt == UINT32_MAX ? 0 : TB_US(i.tcpi_min_rtt),
+                                     .window_bytes = (uint64_t)i.tcpi_snd_cwnd * i.tcpi_snd_mss,
+                                     .unsent_bytes = i.tcpi_notsent_bytes,
+                                     .segment_bytes = i.tcpi_snd_mss,
+                                     .segments_again = i.tcpi_total_retrans,
+                                     .bytes_acked = i.tcpi_bytes_acked,
+                                     .bytes_retransmitted = i.tcpi_bytes_retrans,
+                                     .bytes_received = i.tcpi_bytes_received,
+                                     .busy = TB_US(i.tcpi_busy_time),
+                                     .peer = TB_US(i.tcpi_rwnd_limited),
+                                     .buffer = TB_US(i.tcpi_sndbuf_limited)};
+    return true;
+}
+
+/* The text of a small file without its last newline; empty when it cannot be read. */
+static void read_text(const char *path, char *out, size_t cap)
+{
+    out[0] = '\0';
+    const int fd = tb_sys_open(path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return;
+    const ssize_t got = tb_sys_pread(fd, out, cap - 1, 0);
+    close(fd);
+    out[got > 0 ? got : 0] = '\0';
+    out[strcspn(out, "\n")] = '\0';
+}
+
+bool tb_tcp_congestion_set(int fd, const char *name)
+{
+    return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0;
+}
+
+void tb_tcp_congestion(int fd, char name_out[TB_TCP_CONGESTION_BYTES])
+{
+    socklen_t bytes = TB_TCP_CONGESTION_BYTES;
+    memset(name_out, 0, TB_TCP_CONGESTION_BYTES);
+    if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name_out, &bytes) != 0) name_out[0] = '\0';
+    name_out[TB_TCP_CONGESTION_BYTES - 1] = '\0';
+}
+
+static enum tb_status refuse(const char *name, int error, char error_out[256])
+{
+    char there[128];
+    if (error == EPERM) {
+        read_text(PROC "tcp_allowed_congestion_control", there, sizeof there);
+        snprintf(error_out, 256,
+                 "congestion control \"%.15s\" is not allowed to this user: add it to "
+                 "net.ipv4.tcp_allowed_congestion_control, or take one of it (%.80s)",
+                 name, there);
+        return TB_SITE_CONFIG;
+    }
+    read_text(PROC "tcp_available_congestion_control", there, sizeof there);
+    snprintf(error_out, 256,
+             "the kernel does not offer congestion control \"%.15s\": load it (modprobe tcp_%.15s), or take "
+             "one of "
+             "%.80s",
+             name, name, there);
+    return TB_SITE_CONFIG;
+}
+
+enum tb_status tb_tcp_congestion_check(const char *name, char error_out[256])
+{
+    error_out[0] = '\0';
+    const int fd = tb_sys_socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) return TB_SITE_IO;
+    const bool taken = tb_tcp_congestion_set(fd, name);
+    const int error = errno;
+    close(fd);
+    return taken ? TB_OK : refuse(name, error, error_out);
+}
+
+void tb_tcp_unsent_max(int fd, uint32_t bytes)
+{
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
+}
+
+void tb_tcp_keep_alive(int fd)
+{
+    const int one = 1, idle_s = 15, every_s = 5, times = 3;
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof every_s);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof times);
+}
+
+/* The third of three numbers; 0: there are no three. */
+static uint64_t third(const char *path)
+{
+    char text[128];
+    read_text(path, text, sizeof text);
+    uint64_t value = 0;
+    char *at = text;
+    for (int i = 0; i < 3; i++) {
+        char *end = at;
+        value = strtoull(at, &end, 10);
+        if (end == at) return 0;
+        at = end;
+    }
+    return value;
+}
+
+struct tb_tcp_ceilings tb_tcp_ceilings(void)
+{
+    return (struct tb_tcp_ceilings){third(PROC "tcp_wmem"), third(PROC "tcp_rmem")};
+}

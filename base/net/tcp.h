@@ -1,0 +1,50 @@
+/* tcp.h - what the kernel says of a TCP connection, what it offers, and what it is asked for. A shell.
+ *
+ * Buffers are the kernel's: setting SO_SNDBUF or SO_RCVBUF turns its tuning off and loses most of the window. What is set is the
+ * congestion control, the bytes that may wait unsent, and keep-alive.
+ *
+ * Threads: any. Descriptors that are no TCP sockets are left alone. */
+#ifndef TB_BASE_NET_TCP_H
+#define TB_BASE_NET_TCP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/time.h"
+#include "tombolo/status.h"
+
+#define TB_TCP_CONGESTION_BYTES 16 /* with the terminating 0 */
+
+/* Counters since the connection began, but for those that say otherwise. */
+struct tb_tcp_seen {
+    tb_time_ns rtt, rtt_min; /* smoothed now; the least of the last minutes */
+    uint64_t window_bytes;   /* that the congestion control allows under way, now */
+    uint64_t unsent_bytes;   /* written and not sent yet, now */
+    uint32_t segment_bytes;  /* of payload, at most, now */
+    uint32_t segments_again; /* retransmitted */
+    uint64_t bytes_acked, bytes_retransmitted, bytes_received;
+    tb_time_ns busy;   /* something was to be sent or acknowledged */
+    tb_time_ns peer;   /* of it, the peer's window was full */
+    tb_time_ns buffer; /* of it, all was sent and the socket's buffer held the writer up */
+};
+/* False: not a TCP socket. */
+bool tb_tcp_look(int fd, struct tb_tcp_seen *seen_out);
+
+/* Can this process set it? TB_SITE_CONFIG: `error_out` has a sentence with what there is and what to do. */
+TB_MUST_USE enum tb_status tb_tcp_congestion_check(const char *name, char error_out[256]);
+/* False: it stays what it was. */
+bool tb_tcp_congestion_set(int fd, const char *name);
+void tb_tcp_congestion(int fd, char name_out[TB_TCP_CONGESTION_BYTES]); /* "" if not known */
+
+/* A write takes no more while so many bytes wait unsent, and the socket is writable below half of them. */
+void tb_tcp_unsent_max(int fd, uint32_t bytes);
+/* A connection on which nothing moves may be dead without a word: the kernel asks after 15 s. */
+void tb_tcp_keep_alive(int fd);
+
+/* The ceilings of this network namespace: the third values of net.ipv4.tcp_wmem and tcp_rmem; 0: cannot be read. */
+struct tb_tcp_ceilings {
+    uint64_t send_bytes, receive_bytes;
+};
+struct tb_tcp_ceilings tb_tcp_ceilings(void);
+
+#endif

@@ -1,0 +1,67 @@
+/* bottleneck.c - what holds a stream, and which ceiling holds a link. */
+#include "wan/bottleneck.h"
+
+#include "tests/unit/check.h"
+
+static void a_stream_has_one_limit(void **state)
+{
+    (void)state;
+    const struct {
+        struct tb_limit_seen seen;
+        enum tb_limit limit;
+    } rows[] = {
+        {{.time = 250, .busy = 0}, TB_LIMIT_IDLE},
+        {{.time = 250, .busy = 20}, TB_LIMIT_IDLE},
+        {{.time = 250, .busy = 20, .wanted = true}, TB_LIMIT_SENDER},
+        {{.time = 250, .busy = 250, .wanted = true}, TB_LIMIT_NETWORK},
+        {{.time = 250, .busy = 250, .peer = 100}, TB_LIMIT_PEER_WINDOW},
+        {{.time = 250, .busy = 250, .buffer = 100, .window_bytes = 4 << 20, .send_ceiling_bytes = 4 << 20},
+         TB_LIMIT_SEND_BUFFER},
+        {{.time = 250, .busy = 250, .buffer = 100, .window_bytes = 1 << 20, .send_ceiling_bytes = 4 << 20},
+         TB_LIMIT_SENDER},
+        {{.time = 250, .busy = 250, .buffer = 100}, TB_LIMIT_SENDER},
+        {{.time = 250, .busy = 100}, TB_LIMIT_SENDER},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (tb_limit_of(&rows[i].seen) != rows[i].limit)
+            fail_msg("row %zu: %s", i, tb_limit_name(tb_limit_of(&rows[i].seen)));
+    assert_string_equal(tb_limit_name(TB_LIMIT_PEER_WINDOW), "peer_window");
+    assert_string_equal(tb_limit_name((enum tb_limit)99), "unknown");
+}
+
+/* tcp_wmem's 4 MiB holds one stream to 400 Mbit/s at 80 ms. */
+static void a_ceiling_that_holds_is_named(void **state)
+{
+    (void)state;
+    const struct {
+        struct tb_window_seen seen;
+        uint64_t wanted;
+    } rows[] = {
+        {{.bytes_per_s = 50000000, .rtt = TB_MS(80), .streams = 1, .ceiling_bytes = 4 << 20}, 8 << 20},
+        {{.bytes_per_s = 50000000, .rtt = TB_MS(80), .streams = 2, .ceiling_bytes = 4 << 20}, 0},
+        {{.bytes_per_s = 50000000,
+          .rtt = TB_MS(80),
+          .streams = 2,
+          .ceiling_bytes = 4 << 20,
+          .receives = true},
+         8 << 20},
+        {{.bytes_per_s = 50000000, .rtt = TB_MS(1), .streams = 1, .ceiling_bytes = 4 << 20}, 0},
+        {{.bytes_per_s = 50000000, .rtt = TB_MS(80), .streams = 0, .ceiling_bytes = 4 << 20}, 0},
+        {{.bytes_per_s = 50000000, .rtt = TB_MS(80), .streams = 1}, 0},
+        {{.bytes_per_s = 50000000, .streams = 1, .ceiling_bytes = 4 << 20}, 0},
+        {{.bytes_per_s = UINT64_MAX, .rtt = TB_SECONDS(100), .streams = 1, .ceiling_bytes = 4 << 20},
+         (uint64_t)1 << 40},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (tb_window_wanted(&rows[i].seen) != rows[i].wanted)
+            fail_msg("row %zu: %llu", i, (unsigned long long)tb_window_wanted(&rows[i].seen));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_stream_has_one_limit),
+        cmocka_unit_test(a_ceiling_that_holds_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,296 @@
+/* hedge.c - when a parcel is late, and how much may go again. Parcels of one chunk of 1 MiB, in virtual time. */
+#include "wan/hedge.h"
+
+#include <stdlib.h>
+
+#include "small_places.h"
+#include "tests/unit/check.h"
+
+#define CHUNKS   200u
+#define CHUNK    (1u << 20)
+#define CROSSING 7u
+
+struct fixture {
+    struct small_place shard;
+    struct tb_place place;
+    struct tb_crossing c;
+    struct tb_hedge h;
+    uint64_t told[CHUNKS / 64 + 1];
+    void *memory;
+    tb_time_ns now;
+};
+
+static void setup(struct fixture *f, uint32_t chunks, uint32_t permille)
+{
+    memset(f, 0, sizeof *f);
+    small_place_init(&f->shard, chunks, CHUNK, &f->place);
+    small_place_hold(&f->shard, 0, chunks);
+    f->memory = malloc(tb_crossing_bytes_for(&f->place, 1));
+    tb_crossing_init(&f->c, &f->place, 1, f->memory);
+    CHECK_OK(tb_crossing_start(&f->c));
+    tb_hedge_init(&f->h, permille);
+    f->now = TB_SECONDS(1);
+}
+
+/* A stream takes the next parcel. */
+static uint32_t take(struct fixture *f, uint8_t slot)
+{
+    struct tb_hedge_way way = {.crossing = CROSSING, .slot = slot};
+    assert_true(tb_crossing_next(&f->c, &way.parcel));
+    tb_crossing_taken(&f->c, &way.parcel, slot);
+    tb_hedge_taken(&f->h, f->now, &way);
+    return way.parcel.first;
+}
+
+static void arrive(struct fixture *f, uint32_t chunk)
+{
+    f->told[chunk / 64] |= UINT64_C(1) << (chunk % 64);
+    const struct tb_span span = small_words(&(struct tb_held_word){chunk / 64, f->told[chunk / 64]}, 1);
+    CHECK_OK(tb_crossing_held(&f->c, 0, &span));
+    tb_hedge_held(&f->h, f->now, CROSSING, &f->c);
+}
+
+/* Slots `from` to `to` carry a parcel each, in 100 ms. */
+static void rounds(struct fixture *f, uint32_t count, uint8_t from, uint8_t to)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t chunks[TB_HEDGE_SLOTS_MAX];
+        for (uint8_t s = from; s < to; s++)
+            chunks[s] = take(f, s);
+        f->now += TB_MS(100);
+        for (uint8_t s = from; s < to; s++)
+            arrive(f, chunks[s]);
+    }
+}
+
+static bool next(struct fixture *f, struct tb_hedge_again *again_out)
+{
+    if (!tb_hedge_next(&f->h, f->now, CROSSING, &f->c, again_out)) return false;
+    tb_crossing_again(&f->c, &again_out->parcel);
+    return true;
+}
+
+/* P6: near the end what a stalled stream has goes again, by others, once. */
+static void the_last_parcel_of_a_stalled_stream_goes_again(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct tb_hedge_again again;
+    setup(&f, 61, 20);
+    const uint32_t stuck = take(&f, 0);
+    rounds(&f, 15, 1, 5);
+    assert_true(tb_crossing_all_on_their_way(&f.c));
+    assert_true(next(&f, &again));
+    assert_int_equal(again.parcel.first, stuck);
+    assert_int_equal(again.parcel.count, 1);
+    assert_true((again.avoid & 1) != 0);
+    assert_int_equal(again.avoid & ~UINT64_C(1), 0);
+    assert_false(next(&f, &again));
+    assert_int_equal(f.h.hedged_bytes, CHUNK);
+    free(f.memory);
+}
+
+/* Its twin: a parcel that is no later than usual is let be, however near the end. */
+static void what_is_not_late_goes_once(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct tb_hedge_again again;
+    setup(&f, 61, 20);
+    rounds(&f, 15, 1, 5);
+    (void)take(&f, 1);
+    f.now += TB_MS(200);
+    assert_false(next(&f, &again));
+    assert_int_equal(f.h.hedged_bytes, 0);
+    free(f.memory);
+}
+
+/* Before the end a slow stream keeps what it has: it still carries its share. */
+static void a_slow_stream_is_left_alone_before_the_end(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct tb_hedge_again again;
+    setup(&f, CHUNKS, 20);
+    for (int i = 0; i < 3; i++) { /* a parcel a second by slot 0, each 100 ms by four others: at a tenth */
+        const uint32_t slow = take(&f, 0);
+        rounds(&f, 4, 1, 5);
+        f.now += TB_MS(100);
+        assert_false(next(&f, &again));
+        arrive(&f, slow);
+    }
+    free(f.memory);
+}
+
+/* P6: one that stands still altogether loses what it has in the middle, so that the end does not wait for it. */
+static void a_stalled_stream_loses_its_parcel_before_the_end(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct tb_hedge_again again;
+    setup(&f, CHUNKS, 20);
+    rounds(&f, 12, 1, 6);
+    const uint32_t stuck = take(&f, 0);
+    rounds(&f, 6, 1, 6);
+    assert_false(next(&f, &again)); /* 600 ms of 4 x 100 + 250 */
+    rounds(&f, 1, 1, 6);
+    assert_true(next(&f, &again));
+    assert_int_equal(again.parcel.first, stuck);
+    assert_false(tb_crossing_all_on_their_way(&f.c));
+    free(f.memory);
+}
+
+/* A stream that is known to be slow is not waited for near the end: its parcels go again at once. */
+static void a_known_slow_stream_is_not_waited_for(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct tb_hedge_again again;
+    setup(&f, 62, 40);
+    const uint32_t first = take(&f, 0);
+    rounds(&f, 10, 1, 5);
+    arrive(&f, first); /* took a second */
+    rounds(&f, 5, 1, 5);
+    const uint32_t last = take(&f, 0);
+    f.now += TB_MS(1);
+    assert_false(next(&f, &again)); /* nothing came by another since it was taken */
+    assert_true(tb_crossing_all_on_their_way(&f.c));
+    f.h.slots[1].moved_at = f.now;
+    f.now += TB_MS(1);
+    assert_true(next(&f, &again));
+    assert_int_equal(again.parcel.first, last);
+    free(f.memory);
+}
+
+/* When nothing moves anywhere it is the link that stands still: a second copy would stand behind the first. */
+static void a_link_that_stands_still_hedges_nothing(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct tb_hedge_again again;
+    setup(&f, CHUNKS, 20);
+    rounds(&f, 12, 1, 5);
+    for (uint8_t s = 1; s < 5; s++)
+        (void)take(&f, s);
+    f.now += TB_SECONDS(20);
+    assert_false(next(&f, &again));
+    free(f.memory);
+}
+
+/* At most so many thousandths of what was sent. */
+static void hedges_stay_within_their_share(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct tb_hedge_again again;
+    setup(&f, 110, 20);
+    for (int i = 0; i < 10; i++)
+        (void)take(&f, 0);
+    rounds(&f, 25, 1, 5);
+    uint32_t count = 0;
+    while (next(&f, &again))
+        count++;
+    assert_int_equal(count, 2); /* of 110 MiB */
+    assert_true(f.h.hedged_bytes * 1000 <= f.h.sent_bytes * 20);
+    free(f.memory);
+}
+
+/* The second way dies with its stream: the first is the only one again, and may be given a second. */
+static void a_second_way_that_is_lost_is_made_up_for(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct tb_hedge_again again;
+    setup(&f, 121, 20);
+    const uint32_t stuck = take(&f, 0);
+    rounds(&f, 30, 1, 5);
+    assert_true(next(&f, &again));
+    tb_crossing_taken(&f.c, &again.parcel, 1);
+    tb_hedge_taken(
+        &f.h, f.now,
+        &(struct tb_hedge_way){.crossing = CROSSING, .parcel = again.parcel, .slot = 1, .again = true});
+    assert_false(next(&f, &again));
+    assert_int_equal(tb_crossing_stream_gone(&f.c, 1), 0);
+    tb_hedge_stream_gone(&f.h, 1);
+    assert_true(next(&f, &again));
+    assert_int_equal(again.parcel.first, stuck);
+    free(f.memory);
+}
+
+/* The first way dies: the second is the only one, and nothing goes a third time because of it. */
+static void a_first_way_that_is_lost_leaves_the_second(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct tb_hedge_again again;
+    struct tb_parcel parcel;
+    setup(&f, 61, 20);
+    const uint32_t stuck = take(&f, 0);
+    rounds(&f, 15, 1, 5);
+    assert_true(next(&f, &again));
+    tb_crossing_taken(&f.c, &again.parcel, 1);
+    tb_hedge_taken(
+        &f.h, f.now,
+        &(struct tb_hedge_way){.crossing = CROSSING, .parcel = again.parcel, .slot = 1, .again = true});
+    assert_int_equal(tb_crossing_stream_gone(&f.c, 0), 0);
+    tb_hedge_stream_gone(&f.h, 0);
+    assert_false(tb_crossing_next(&f.c, &parcel));
+    f.now += TB_MS(100);
+    arrive(&f, stuck);
+    assert_true(tb_crossing_whole(&f.c));
+    assert_int_equal(f.h.way_count, 0);
+    free(f.memory);
+}
+
+/* Both are lost: it is sent again as if it had never gone. */
+static void what_lost_both_ways_is_sent_again(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct tb_hedge_again again;
+    struct tb_parcel parcel;
+    setup(&f, 61, 20);
+    const uint32_t stuck = take(&f, 0);
+    rounds(&f, 15, 1, 5);
+    assert_true(next(&f, &again));
+    tb_crossing_taken(&f.c, &again.parcel, 1);
+    assert_int_equal(tb_crossing_stream_gone(&f.c, 1), 0);
+    assert_int_equal(tb_crossing_stream_gone(&f.c, 0), 1);
+    assert_true(tb_crossing_next(&f.c, &parcel));
+    assert_int_equal(parcel.first, stuck);
+    free(f.memory);
+}
+
+/* A parcel that was to go again and was not taken yet goes back to its first way. */
+static void one_taken_back_from_the_queue_has_one_way(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct tb_hedge_again again;
+    setup(&f, 61, 20);
+    (void)take(&f, 0);
+    rounds(&f, 15, 1, 5);
+    assert_true(next(&f, &again));
+    tb_crossing_unqueued(&f.c, &again.parcel);
+    assert_true(tb_crossing_all_on_their_way(&f.c));
+    assert_int_equal(tb_crossing_stream_gone(&f.c, 0), 1);
+    free(f.memory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_last_parcel_of_a_stalled_stream_goes_again),
+        cmocka_unit_test(what_is_not_late_goes_once),
+        cmocka_unit_test(a_slow_stream_is_left_alone_before_the_end),
+        cmocka_unit_test(a_stalled_stream_loses_its_parcel_before_the_end),
+        cmocka_unit_test(a_known_slow_stream_is_not_waited_for),
+        cmocka_unit_test(a_link_that_stands_still_hedges_nothing),
+        cmocka_unit_test(hedges_stay_within_their_share),
+        cmocka_unit_test(a_second_way_that_is_lost_is_made_up_for),
+        cmocka_unit_test(a_first_way_that_is_lost_leaves_the_second),
+        cmocka_unit_test(what_lost_both_ways_is_sent_again),
+        cmocka_unit_test(one_taken_back_from_the_queue_has_one_way),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

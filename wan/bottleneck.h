@@ -1,0 +1,49 @@
+/* bottleneck.h - what holds a stream, and which of the kernel's ceilings holds a link. Pure. */
+#ifndef TB_WAN_BOTTLENECK_H
+#define TB_WAN_BOTTLENECK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/time.h"
+
+/* What a stream's sending was held by, since it was looked at last. */
+#define TB_LIMIT_LIST(X)                                                                                     \
+    X(TB_LIMIT_IDLE, "idle", "nothing was to be sent")                                                       \
+    X(TB_LIMIT_SENDER, "sender", "this gateway did not write fast enough: its cores, or what encodes")       \
+    X(TB_LIMIT_NETWORK, "network", "the congestion window: the path's rate or its losses")                   \
+    X(TB_LIMIT_SEND_BUFFER, "send_buffer",                                                                   \
+      "the socket's buffer: net.ipv4.tcp_wmem is too small for the path")                                    \
+    X(TB_LIMIT_PEER_WINDOW, "peer_window",                                                                   \
+      "the peer's window: it does not read fast enough, or its net.ipv4.tcp_rmem is too small")
+
+enum tb_limit {
+#define TB_LIMIT_ENUM(name, text, why) name,
+    TB_LIMIT_LIST(TB_LIMIT_ENUM)
+#undef TB_LIMIT_ENUM
+};
+const char *tb_limit_name(enum tb_limit limit);
+
+/* Differences over the time that was looked at, and what is now. */
+struct tb_limit_seen {
+    tb_time_ns time;
+    tb_time_ns busy, peer, buffer; /* as base/net/tcp.h has them */
+    uint64_t window_bytes;         /* the congestion window */
+    uint64_t send_ceiling_bytes;   /* 0: not known */
+    bool wanted;                   /* the stream had something to write */
+};
+enum tb_limit tb_limit_of(const struct tb_limit_seen *seen);
+
+/* The ceilings of this end against rate x RTT. */
+struct tb_window_seen {
+    uint64_t bytes_per_s; /* the most seen on the link, in that direction */
+    tb_time_ns rtt;
+    uint32_t streams;
+    uint64_t ceiling_bytes; /* of tcp_wmem for what is sent, of tcp_rmem for what is received; 0: not known */
+    bool receives;
+};
+/* What the ceiling had better be, in bytes; 0: it does not hold the link. A sender's buffer holds about as much as is under way, a
+ * receiver's window is about half of its buffer. */
+uint64_t tb_window_wanted(const struct tb_window_seen *seen);
+
+#endif

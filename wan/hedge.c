@@ -1,0 +1,175 @@
+/* hedge.c - times of parcels, and those that are over. Pure. */
+#include "wan/hedge.h"
+
+#include "base/assert.h"
+
+#define TIMES_MIN     8u         /* before a median says anything */
+#define USUAL_UNKNOWN TB_MS(500) /* until then */
+#define LATE_SLACK    TB_MS(20)  /* HELD comes every 10 ms, and loops have turns of 5 */
+#define STALL_SLACK   TB_MS(250)
+
+void tb_hedge_init(struct tb_hedge *h, uint32_t permille)
+{
+    memset(h, 0, sizeof *h);
+    h->permille = permille;
+}
+
+static bool same_chunks(const struct tb_hedge_way *a, const struct tb_hedge_way *b)
+{
+    return a->crossing == b->crossing && a->parcel.shard == b->parcel.shard &&
+           a->parcel.first < b->parcel.first + b->parcel.count &&
+           b->parcel.first < a->parcel.first + a->parcel.count;
+}
+
+void tb_hedge_taken(struct tb_hedge *h, tb_time_ns now, const struct tb_hedge_way *way)
+{
+    TB_ASSERT(way->slot < TB_HEDGE_SLOTS_MAX);
+    if (!way->again) h->sent_bytes += way->parcel.bytes;
+    if (h->way_count == TB_HEDGE_WAYS_MAX) return;
+    bool second = false; /* its first way may have ended meanwhile */
+    for (uint32_t i = 0; i < h->way_count; i++)
+        second |= same_chunks(&h->ways[i], way);
+    struct tb_hedge_way *w = &h->ways[h->way_count++];
+    *w = *way;
+    w->taken_at = now;
+    w->left = way->parcel.count;
+    w->again = way->again && second;
+}
+
+static void forget(struct tb_hedge *h, uint32_t i)
+{
+    h->ways[i] = h->ways[--h->way_count];
+}
+
+tb_time_ns tb_hedge_usual(const struct tb_hedge *h)
+{
+    tb_time_ns sorted[TB_HEDGE_TIMES_MAX];
+    if (h->time_count < TIMES_MIN) return 0;
+    for (uint32_t i = 0; i < h->time_count; i++) {
+        uint32_t at = i;
+        for (; at > 0 && sorted[at - 1] > h->times[i]; at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = h->times[i];
+    }
+    return sorted[h->time_count / 2];
+}
+
+/* Of one that went twice nobody knows which way it came. */
+static void learn(struct tb_hedge *h, const struct tb_hedge_way *w, tb_time_ns now)
+{
+    struct tb_hedge_slot *slot = &h->slots[w->slot];
+    const tb_time_ns took = tb_time_since(w->taken_at, now);
+    if (w->again) {
+        if (took > slot->parcel_ns) slot->parcel_ns = took;
+        return;
+    }
+    slot->parcel_ns = slot->parcel_ns == 0 ? took : (3 * slot->parcel_ns + took) / 4;
+    h->times[h->time_at++ % TB_HEDGE_TIMES_MAX] = took;
+    if (h->time_count < TB_HEDGE_TIMES_MAX) h->time_count++;
+}
+
+void tb_hedge_held(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const struct tb_crossing *c)
+{
+    for (uint32_t i = 0; i < h->way_count;) {
+        struct tb_hedge_way *w = &h->ways[i];
+        const uint32_t left = w->crossing == crossing ? tb_crossing_left(c, &w->parcel) : w->left;
+        if (left < w->left && !w->again) h->slots[w->slot].moved_at = now;
+        w->left = left;
+        if (left > 0) {
+            i++;
+            continue;
+        }
+        learn(h, w, now);
+        forget(h, i);
+    }
+}
+
+void tb_hedge_over(struct tb_hedge *h, uint32_t crossing)
+{
+    for (uint32_t i = 0; i < h->way_count;)
+        if (crossing == 0 || h->ways[i].crossing == crossing)
+            forget(h, i);
+        else
+            i++;
+}
+
+/* What went by two ways has one left, and may go again. */
+static void part(struct tb_hedge *h, uint32_t i)
+{
+    for (uint32_t k = 0; k < h->way_count; k++)
+        if (k != i && same_chunks(&h->ways[k], &h->ways[i])) h->ways[k].again = false;
+}
+
+void tb_hedge_stream_gone(struct tb_hedge *h, uint32_t slot)
+{
+    if (slot >= TB_HEDGE_SLOTS_MAX) return;
+    for (uint32_t i = 0; i < h->way_count;) {
+        if (h->ways[i].slot != slot) {
+            i++;
+            continue;
+        }
+        if (h->ways[i].again) part(h, i);
+        forget(h, i);
+    }
+    h->slots[slot] = (struct tb_hedge_slot){0};
+}
+
+/* Some other stream brought something since then. */
+static bool others_move(const struct tb_hedge *h, const struct tb_hedge_way *w)
+{
+    for (uint32_t s = 0; s < TB_HEDGE_SLOTS_MAX; s++)
+        if (s != w->slot && h->slots[s].moved_at > w->taken_at) return true;
+    return false;
+}
+
+/* What late means at this moment. */
+struct clock {
+    tb_time_ns now, late, stalled;
+    bool near_end;
+};
+
+static struct clock clock_now(const struct tb_hedge *h, tb_time_ns now, bool near_end)
+{
+    const tb_time_ns known = tb_hedge_usual(h), usual = known != 0 ? known : USUAL_UNKNOWN;
+    return (struct clock){now, 2 * usual + LATE_SLACK, 4 * usual + STALL_SLACK, near_end};
+}
+
+static bool late(const struct tb_hedge *h, const struct tb_hedge_way *w, const struct clock *c)
+{
+    const struct tb_hedge_slot *slot = &h->slots[w->slot];
+    const tb_time_ns since = slot->moved_at > w->taken_at ? slot->moved_at : w->taken_at;
+    const bool stalled = tb_time_since(since, c->now) > c->stalled;
+    const bool slow = tb_time_since(w->taken_at, c->now) > c->late || slot->parcel_ns > c->late;
+    return !w->again && (stalled || (c->near_end && slow)) && others_move(h, w);
+}
+
+static uint64_t slow_slots(const struct tb_hedge *h, const struct clock *c)
+{
+    uint64_t slow = 0;
+    for (uint32_t s = 0; s < TB_HEDGE_SLOTS_MAX; s++)
+        if (h->slots[s].parcel_ns > c->late) slow |= UINT64_C(1) << s;
+    return slow;
+}
+
+static bool affordable(const struct tb_hedge *h, uint64_t bytes)
+{
+    return h->hedged_bytes + bytes <= h->sent_bytes / 1000 * h->permille;
+}
+
+bool tb_hedge_next(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const struct tb_crossing *c,
+                   struct tb_hedge_again *again_out)
+{
+    const struct clock clock = clock_now(h, now, tb_crossing_all_on_their_way(c));
+    struct tb_hedge_way *found = NULL;
+    for (uint32_t i = 0; i < h->way_count; i++) {
+        struct tb_hedge_way *w = &h->ways[i];
+        if (w->crossing != crossing || (found != NULL && found->taken_at <= w->taken_at)) continue;
+        if (late(h, w, &clock)) found = w;
+    }
+    if (found == NULL || !tb_crossing_rest(c, &found->parcel, &again_out->parcel)) return false;
+    if (!affordable(h, again_out->parcel.bytes)) return false;
+    found->again = true;
+    h->hedged_bytes += again_out->parcel.bytes;
+    again_out->avoid = slow_slots(h, &clock) | UINT64_C(1) << found->slot;
+    return true;
+}

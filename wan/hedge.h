@@ -1,0 +1,72 @@
+/* hedge.h - which parcels are late on their stream, and may go again on another.
+ *
+ * Pure. A parcel is on its way from the moment a stream took it until the peer says that it holds it. Most take
+ * about as long as each other, so the median of the last ones says what is usual. Late is
+ *   near the end (nothing is left to send): one that took over twice the usual time, or is on a stream whose
+ *     parcels do;
+ *   before it: one on a stream from which nothing came for four times the usual time and 250 ms. Not all that is
+ *     late there: a stream at a tenth of its rate still carries a tenth.
+ * A late parcel goes again once, if some other stream brought something after this one was taken (else it is the
+ * link that stands still, and nothing helps), and as long as what went again is at most `permille` of all that
+ * was sent. The receiver drops whichever comes second.
+ *
+ * Promise P6: one slow stream does not hold up the rest. Kept by tests/unit/wan/hedge.c and
+ * tests/scenario/slow_stream.c. */
+#ifndef TB_WAN_HEDGE_H
+#define TB_WAN_HEDGE_H
+
+#include "base/time.h"
+#include "wan/crossing.h"
+
+#define TB_HEDGE_PERMILLE 20u /* of the bytes sent, if not said otherwise */
+#define TB_HEDGE_WAYS_MAX                                                                                    \
+    1024u /* parcels watched; 190 MB of them are 10 Gbit/s for 150 ms. More are not hedged */
+#define TB_HEDGE_TIMES_MAX 32u /* of the last parcels, for their median */
+#define TB_HEDGE_SLOTS_MAX 64u
+
+struct tb_hedge_way {
+    tb_time_ns taken_at;
+    uint32_t crossing;
+    struct tb_parcel parcel;
+    uint32_t left; /* chunks that the peer does not hold yet */
+    uint8_t slot;
+    bool again; /* it went again, or is the second way itself */
+};
+
+struct tb_hedge_slot {
+    tb_time_ns moved_at;  /* something it carried came to be held; 0: never */
+    tb_time_ns parcel_ns; /* how long its parcels take, smoothed; 0: not known */
+};
+
+struct tb_hedge {
+    uint32_t permille;
+    uint64_t sent_bytes, hedged_bytes;
+    uint32_t time_count, time_at;
+    tb_time_ns times[TB_HEDGE_TIMES_MAX];
+    struct tb_hedge_slot slots[TB_HEDGE_SLOTS_MAX];
+    uint32_t way_count;
+    struct tb_hedge_way ways[TB_HEDGE_WAYS_MAX];
+};
+
+/* What goes again: the part of the parcel that is not held there, and the slots that had better not take it. */
+struct tb_hedge_again {
+    struct tb_parcel parcel;
+    uint64_t avoid; /* a bit for each slot */
+};
+
+void tb_hedge_init(struct tb_hedge *h, uint32_t permille);
+/* A stream took a parcel; `again`: one that tb_hedge_next gave. */
+void tb_hedge_taken(struct tb_hedge *h, tb_time_ns now, const struct tb_hedge_way *way);
+/* HELD came for this crossing. */
+void tb_hedge_held(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const struct tb_crossing *c);
+/* The crossing is over; 0: all are. */
+void tb_hedge_over(struct tb_hedge *h, uint32_t crossing);
+/* What was on that stream is given back by the crossing; the slot is somebody else's from now on. */
+void tb_hedge_stream_gone(struct tb_hedge *h, uint32_t slot);
+/* The next late parcel of the crossing; it counts as sent again. False: none, or no bytes are left for it. */
+bool tb_hedge_next(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const struct tb_crossing *c,
+                   struct tb_hedge_again *again_out);
+/* How long a parcel usually takes; 0: not known yet. */
+tb_time_ns tb_hedge_usual(const struct tb_hedge *h);
+
+#endif

@@ -1,0 +1,40 @@
+/* tcp_path.h - a link's connection as TCP: what the kernel is asked when it opens, and what is seen of it while it lives. A shell.
+ *
+ * Unsent bytes are bounded to what 20 ms of the connection's rate are, so that little is stuck behind a stream that stalls and a
+ * kill loses little, and still no more often written than fifty times a second.
+ *
+ * Threads: one for each struct tb_tcp_path; the options are shared and do not change. */
+#ifndef TB_WAN_TCP_PATH_H
+#define TB_WAN_TCP_PATH_H
+
+#include "base/net/tcp.h"
+#include "wan/bottleneck.h"
+#include "wan/tuner.h"
+
+#define TB_TCP_UNSENT_BYTES     (1u << 20) /* until a rate is known */
+#define TB_TCP_UNSENT_BYTES_MIN (256u << 10)
+#define TB_TCP_UNSENT_BYTES_MAX (4u << 20)
+
+struct tb_tcp_path_options {
+    const char *congestion; /* "auto", or a name; NULL: the system's */
+    struct tb_tuner_options tuning;
+    struct tb_tcp_ceilings ceilings;
+};
+
+struct tb_tcp_path {
+    const struct tb_tcp_path_options *options;
+    struct tb_tcp_seen seen; /* last */
+    tb_time_ns seen_at;      /* 0: never */
+    uint32_t unsent_max;
+    uint64_t sent_per_s, received_per_s; /* acknowledged by the peer's kernel, smoothed over about a second */
+    enum tb_limit limit;                 /* of sending */
+};
+
+/* Once it is connected. `bulk`: it carries chunks. */
+void tb_tcp_path_open(struct tb_tcp_path *p, const struct tb_tcp_path_options *options, int fd, bool bulk);
+/* Looks, a few times a second. `wanted`: there was something to write all the time. */
+void tb_tcp_path_look(struct tb_tcp_path *p, int fd, tb_time_ns now, bool wanted);
+/* What may wait unsent at that rate: a power of two. Pure. */
+uint32_t tb_tcp_unsent_for(uint64_t bytes_per_s);
+
+#endif
