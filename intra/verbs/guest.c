@@ -167,7 +167,7 @@ static void registered(struct tb_fabric_job *job)
     LIST_FOREACH(g, &e->v->guests, link)
     {
         if (g->export != e->export) continue;
-        if (g->state == IN) g->events->on_attachable(g->user);
+        if (g->state == IN || g->state == CONNECTING) g->events->on_attachable(g->user);
         if (g->ended && e->jobs == 0) tb_fabric_post(e->v->fabric, &g->gone);
     }
 }
@@ -186,7 +186,8 @@ enum tb_status tb_verbs_guest_window(struct tb_verbs_guest *g, uint32_t buffer,
                                      struct tb_verbs_window *window_out)
 {
     TB_ASSERT(buffer < g->export->buffer_count);
-    if (g->state != IN) return TB_BAD_STATE;
+    /* A reader knows that it is connected before we do, and may attach at once. */
+    if (g->state != IN && g->state != CONNECTING) return TB_BAD_STATE;
     struct window *w = &g->domain->windows[buffer];
     if (w->state == UNKNOWN) register_begin(w, g->domain);
     if (w->state == REGISTERING) return TB_AGAIN;
@@ -270,7 +271,6 @@ static void on_cm(struct tb_verbs_cm *cm, enum rdma_cm_event_type event, int sta
     struct tb_verbs_guest *g = (struct tb_verbs_guest *)((char *)cm - offsetof(struct tb_verbs_guest, cm));
     if (g->state == CONNECTING && event == RDMA_CM_EVENT_ESTABLISHED) {
         g->state = IN;
-        g->events->on_attachable(g->user);
     } else if (event != RDMA_CM_EVENT_TIMEWAIT_EXIT) {
         break_off(g); /* disconnected, refused, unreachable, the device removed */
     }

@@ -95,6 +95,7 @@ static uint32_t drain_some(struct tb_verbs_queue *q)
  * looking once more after it. */
 static void look(struct tb_verbs_queue *q)
 {
+    q->v->looks++;
     const uint32_t count = drain_some(q);
     const bool again = count == LOOK_AT_ONCE || tb_spin_again(&q->spin, count, q->posted, tb_clock_now());
     look_more(q, again);

@@ -65,6 +65,7 @@ struct tb_verbs {
     uv_poll_t cm_poll;
     uv_idle_t look;
     uint32_t looking;
+    uint64_t looks; /* at completion queues, since the beginning: what an idle fabric hardly does */
     struct rdma_cm_id *listener;
     uint16_t port;
     struct tb_verbs_nic nics[TB_VERBS_NICS_MAX];

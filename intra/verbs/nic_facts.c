@@ -1,7 +1,7 @@
 #include "intra/verbs/nic_facts.h"
 
-#include <dirent.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <linux/mempolicy.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,12 +40,11 @@ void tb_nic_facts_read(const char *root, const char *device, uint32_t port, stru
 
 bool tb_nic_facts_any(const char *root)
 {
-    DIR *folder = opendir(root);
-    if (folder == NULL) return false;
-    bool any = false;
-    for (const struct dirent *e; !any && (e = readdir(folder)) != NULL;)
-        any = e->d_name[0] != '.';
-    closedir(folder);
+    char pattern[256];
+    glob_t found;
+    (void)snprintf(pattern, sizeof pattern, "%s/*", root);
+    const bool any = glob(pattern, GLOB_NOSORT, NULL, &found) == 0;
+    globfree(&found);
     return any;
 }
 

@@ -112,6 +112,7 @@ struct verbs_upstream {
     struct tb_window window;
     bool broken;
     tb_time_ns broken_at;
+    const char *broken_why;
     bool closing, ended; /* ended: the queue is */
 };
 
@@ -186,17 +187,25 @@ static void path_failed(struct verbs_upstream *u, const char *what)
     try_path(u);
 }
 
-/* The queue pair broke while the hop was open: the door is given time to say why, or to be gone. */
+/* The queue pair broke while the hop was open: the door is given time to say why, or to be gone. what: static storage. */
 static void break_off(struct verbs_upstream *u, const char *what)
 {
     if (u->broken || u->closing) return;
     u->broken = true;
     u->broken_at = tb_clock_now();
-    const struct path_text t = path_text(u);
-    tb_log(TB_LOG_WARN, "verbs.broken", "from=%s to=%s reason=\"%s\" action=hop_ends", t.ours, t.theirs,
-           what);
+    u->broken_why = what;
     tb_verbs_queue_fail(&u->queue);
     tb_fabric_wake_at(u->v->fabric, tb_time_add(u->broken_at, LAST_WORD));
+}
+
+/* The door is there and said nothing: it was the path. */
+static void blame_path(struct verbs_upstream *u)
+{
+    const struct path_text t = path_text(u);
+    tb_log(TB_LOG_WARN, "verbs.broken", "from=%s to=%s reason=\"%s\" action=hop_ends", t.ours, t.theirs,
+           u->broken_why);
+    path_rests(u);
+    tb_pipe_lose(&u->stream, TB_STREAM_IO);
 }
 
 /* ---- READs ---- */
@@ -311,7 +320,7 @@ static void pump(struct verbs_upstream *u)
         const int error = ibv_post_send(u->queue.id->qp, c.wrs, &bad);
         const uint32_t taken = error == 0 ? c.count : (uint32_t)(bad - c.wrs);
         tb_verbs_queue_posted(&u->queue, taken);
-        if (error != 0) break_off(u, strerror(error));
+        if (error != 0) break_off(u, "work requests were refused");
     }
 }
 
@@ -469,11 +478,24 @@ static void on_routed(struct verbs_upstream *u)
     tb_pool_submit(u->v->fabric->pool, &u->registering);
 }
 
+static uint32_t reachable(const struct verbs_upstream *u)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < u->remote_count; i++)
+        count += u->remotes[i].reachable;
+    return count;
+}
+
 static void ask_remotes(struct verbs_upstream *u)
 {
     while (u->asked < u->remote_count && tb_pipe_attach(&u->stream, u->remotes[u->asked].buffer))
         u->asked++;
     if (u->answered < u->remote_count) return;
+    if (reachable(u) == 0) { /* the source could not register them: its log says why */
+        leave_path(u);
+        become_stream(u, TB_WHY_RDMA_FAILED);
+        return;
+    }
     u->state = OPEN;
     u->open_at = tb_clock_now();
     u->base.transport = TB_TRANSPORT_VERBS;
@@ -485,7 +507,8 @@ static void on_event(struct tb_verbs_cm *cm, enum rdma_cm_event_type event, int 
 {
     struct verbs_upstream *u = (struct verbs_upstream *)((char *)cm - offsetof(struct verbs_upstream, cm));
     (void)status;
-    if (u->closing || u->stream.lost || event == RDMA_CM_EVENT_TIMEWAIT_EXIT) return;
+    if (u->closing || u->stream.lost || u->state == STREAMING) return;
+    if (event == RDMA_CM_EVENT_TIMEWAIT_EXIT) return;
     if (u->state == RESOLVING && event == RDMA_CM_EVENT_ADDR_RESOLVED) {
         u->state = ROUTING;
         if (rdma_resolve_route(u->id, RESOLVE_MS) != 0) path_failed(u, strerror(errno));
@@ -567,7 +590,7 @@ static void upstream_free(struct verbs_upstream *u)
 {
     tb_free(u->remotes);
     tb_free(u->targets);
-    free(u->bounce);
+    tb_free(u->bounce);
     tb_free(u);
 }
 
@@ -627,7 +650,7 @@ static enum tb_status list_remotes(struct verbs_upstream *u, const struct tb_ups
 static enum tb_status list_targets(struct verbs_upstream *u, const struct tb_upstream_options *options)
 {
     u->targets = tb_calloc(options->source_count, sizeof *u->targets);
-    u->bounce = aligned_alloc(4096, BOUNCES * BOUNCE_BYTES);
+    u->bounce = tb_malloc(BOUNCES * BOUNCE_BYTES);
     if (u->targets == NULL || u->bounce == NULL) return TB_SITE_NOMEM;
     u->target_count = options->source_count;
     for (uint32_t i = 0; i < u->target_count; i++)
@@ -701,8 +724,7 @@ static tb_time_ns verbs_poll(struct tb_upstream *upstream, tb_time_ns now)
     if (!u->broken || u->stream.lost || u->closing) return next;
     const tb_time_ns until = tb_time_add(u->broken_at, LAST_WORD);
     if (now < until) return tb_time_min(next, until);
-    path_rests(u); /* the door is there and said nothing: the path it was */
-    tb_pipe_lose(&u->stream, TB_STREAM_IO);
+    blame_path(u);
     return TB_TIME_NEVER;
 }
 

@@ -93,23 +93,23 @@ outcome() {
 unit() { # NAME ARGUMENTS...: a test program of the build tree
     local program=$TB_BUILD_DIR/tests/unit/intra/test_intra_$1
     if [ ! -x "$program" ]; then echo "$program is not built (packages libibverbs-dev, librdmacm-dev)"; return 77; fi
-    timeout 300 "$program" "${@:2}" >"$scratch/$1" 2>&1
+    timeout 600 "$program" "${@:2}" >"$scratch/$1" 2>&1
     outcome "$1"
 }
 
 # The one suite over RDMA: both ends on this host, through the device to itself.
 conformance_over_verbs_on_one_host() { unit conformance verbs-; }
 
-# The same tests with the owners on the other host, each in a process of its own.
+# The same tests, in clear, with the owners on the other host, each in a process of its own.
 conformance_over_verbs_between_two_hosts() {
     local program=$TB_BUILD_DIR/tests/unit/intra/test_intra_conformance tries
     if [ ! -x "$program" ]; then echo "$program is not built"; return 77; fi
-    timeout 320 tb-vm-on 2 timeout 310 "$program" --serve 7100 >"$scratch/owners" 2>&1 &
-    for ((tries = 0; tries < 50; tries++)); do # until the owners' host listens
+    timeout 640 tb-vm-on 2 timeout 630 "$program" --serve 7100 >"$scratch/owners" 2>&1 &
+    for ((tries = 0; tries < 300; tries++)); do # until the owners' host listens
         if grep -q serving "$scratch/owners"; then break; fi
         sleep 0.2
     done
-    TB_TEST_OWNER_AT=$TB_VM_PEER:7100 unit conformance verbs-
+    TB_TEST_OWNER_AT=$TB_VM_PEER:7100 unit conformance verbs-clear
 }
 
 what_only_rdma_can_do_wrong() { unit verbs; }

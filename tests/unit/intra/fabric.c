@@ -1,4 +1,6 @@
 /* fabric.c - every allocation and system call of the fabric fails once: an answer, never a crash, a leak or a wrong byte. */
+#include <string.h>
+
 #include "island.h"
 
 #include "base/fault.h"
@@ -83,9 +85,35 @@ static void P1_P6_a_transfer_survives_each_failure(void **state)
     cargo_free(&cargo);
 }
 
+/* P9: a worker of the release before says no why, and its byte is still its transport. */
+static void what_a_hop_goes_by_travels_in_a_byte(void **state)
+{
+    (void)state;
+    enum tb_transport transport;
+    enum tb_transport_why why;
+    for (uint32_t t = TB_TRANSPORT_NONE; t <= TB_TRANSPORT_VERBS; t++) {
+        for (uint32_t w = TB_WHY_UNKNOWN; w < TB_WHY_COUNT; w++) {
+            tb_transport_unpack(tb_transport_pack((enum tb_transport)t, (enum tb_transport_why)w), &transport,
+                                &why);
+            assert_int_equal(transport, t);
+            assert_int_equal(why, w);
+            assert_true(strlen(tb_transport_why_text(why)) > 0);
+        }
+        tb_transport_unpack((uint8_t)t, &transport, &why);
+        assert_int_equal(transport, t);
+        assert_int_equal(why, TB_WHY_UNKNOWN);
+    }
+    for (uint32_t byte = 0; byte < 256; byte++) { /* whatever a worker says, it has words */
+        tb_transport_unpack((uint8_t)byte, &transport, &why);
+        assert_string_not_equal(tb_transport_name(transport), "unknown");
+        assert_true(why < TB_WHY_COUNT);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_a_hop_goes_by_travels_in_a_byte),
         cmocka_unit_test(opening_answers_each_failure),
         cmocka_unit_test(P1_P6_a_transfer_survives_each_failure),
     };

@@ -47,8 +47,10 @@ int far_dial(const struct way *way)
     (void)snprintf(host, sizeof host, "%.*s", (int)(colon - at), at);
     to.sin_port = htons((uint16_t)atoi(colon + 1));
     assert_int_equal(inet_pton(AF_INET, host, &to.sin_addr), 1);
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    int fd = -1;
+    wait_until(
+        (fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) >= 0 &&
+        (connect(fd, (struct sockaddr *)&to, sizeof to) == 0 || close(fd) != 0)); /* it may still start */
     return fd;
 }
 
