@@ -162,34 +162,38 @@ void tb_chan_end(struct tb_chan *c)
 
 /* Opening. */
 
-static void learn_unix(struct tb_chan *c)
+static bool learn_unix(struct tb_chan *c)
 {
     struct ucred cred;
     socklen_t bytes = sizeof cred;
-    if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0) return;
+    if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0) return false;
     c->peer.pid = cred.pid;
     if (!c->secure) c->peer.identity = (struct tb_identity){.kind = TB_IDENTITY_UNIX, .uid = cred.uid};
     snprintf(c->peer.address, sizeof c->peer.address, "unix:%u/%d", (unsigned)cred.uid, (int)cred.pid);
+    return true;
 }
 
-static void learn_peer(struct tb_chan *c)
+/* False: the kernel would not say who it is. Better cut off, and dialled again, than taken for nobody and denied. */
+static bool learn_peer(struct tb_chan *c)
 {
     struct tb_address at = {0};
     if (c->secure)
         tb_tls_session_peer(&c->tls, &c->peer.identity, &c->peer.fingerprint, &c->peer.expires_wall_s);
     at.bytes = sizeof at.local; /* the largest of them */
-    if (getpeername(c->fd, &at.any, &at.bytes) != 0) return;
-    if (at.any.sa_family == AF_UNIX)
-        learn_unix(c);
-    else
-        tb_address_format(&at, c->peer.address, sizeof c->peer.address);
+    if (getpeername(c->fd, &at.any, &at.bytes) != 0) return c->secure;
+    if (at.any.sa_family == AF_UNIX) return learn_unix(c);
+    tb_address_format(&at, c->peer.address, sizeof c->peer.address);
+    return true;
 }
 
 static void open_up(struct tb_chan *c)
 {
     c->open_by_ms = UINT64_MAX;
     arm(c);
-    learn_peer(c);
+    if (!learn_peer(c)) {
+        fail(c, TB_STREAM_IO, strerror(errno));
+        return;
+    }
     c->state = OPEN;
     c->ops->on_open(c, c->user, &c->peer);
 }
