@@ -87,6 +87,21 @@ struct tb_codec_form tb_choice_form(enum tb_choice_way way, unsigned *classes_ou
     return forms[way].form;
 }
 
+enum tb_choice_way tb_choice_way_of(struct tb_codec_form form)
+{
+    switch (form.id) {
+    case TB_CODEC_RAW:
+        return TB_WAY_RAW;
+    case TB_CODEC_ZSTD:
+        return TB_WAY_ZSTD;
+    case TB_CODEC_PLANES:
+        return form.on_base ? TB_WAY_DENSE : TB_WAY_PLANES;
+    case TB_CODEC_SPARSE:
+        return TB_WAY_CLASSES;
+    }
+    return TB_WAY_RAW;
+}
+
 static bool is_float(enum tb_choice_kind kind)
 {
     return kind != TB_KIND_BYTES;

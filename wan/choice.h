@@ -70,6 +70,8 @@ struct tb_choice_ask {
 /* The way, and what it is in codec.h's words. */
 enum tb_choice_way tb_choice_pick(struct tb_choice *c, const struct tb_choice_ask *ask);
 struct tb_codec_form tb_choice_form(enum tb_choice_way way, unsigned *classes_out);
+/* And back; several classes, where the form does not say how many. */
+enum tb_choice_way tb_choice_way_of(struct tb_codec_form form);
 
 /* One chunk was written (encode_ns) or read back (decode_ns; the other is 0). wire_bytes are those of raw where it did not
  * pay. */

@@ -117,9 +117,25 @@ static void copies_free(struct tb_stream_loop *l)
     }
 }
 
+/* Places that were taken back wait for nobody's turn. */
+static void copies_heed(struct tb_stream_loop *l)
+{
+    struct tb_stream_copy **at = &l->copies;
+    while (*at != NULL) {
+        struct tb_stream_copy *copy = *at;
+        if (!tb_share_revoked(copy->share)) {
+            at = &copy->next;
+            continue;
+        }
+        *at = copy->next;
+        tb_stream_copy_free(copy);
+    }
+}
+
 /* One turn of the first; the streams have theirs before the next. */
 static void copies_step(struct tb_stream_loop *l)
 {
+    copies_heed(l);
     struct tb_stream_copy *copy = l->copies;
     if (copy == NULL) return;
     const enum tb_stream_copied copied = tb_stream_copy_step(copy, TB_STREAM_TURN_BYTES);

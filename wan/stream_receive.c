@@ -195,6 +195,21 @@ static enum tb_status take_header(struct tb_stream *s)
     return status == TB_OK ? claim(s) : status;
 }
 
+/* How fast the peer decodes is taken to be as fast as we do. */
+static void learn(struct tb_stream *s, tb_time_ns decode_ns)
+{
+    const struct tb_stream_receive *r = &s->receive;
+    const struct tb_chunk_frame *f = &r->frame;
+    const struct tb_manifest *m = place_of(r)->manifest;
+    const struct tb_choice_sample sample = {
+        .kind = tb_choice_kind_of(tb_layout_dtype_at(&m->layout, m->chunks[f->chunk].offset)),
+        .way = tb_choice_way_of(f->form),
+        .raw_bytes = f->raw_bytes,
+        .wire_bytes = f->wire_bytes,
+        .decode_ns = decode_ns};
+    tb_feed_learn(s->plan.feed, &sample);
+}
+
 /* TB_NOT_FOUND: its base is not here any more. Decoded into the place, never over the base. */
 static enum tb_status decode(struct tb_stream *s)
 {
@@ -210,8 +225,11 @@ static enum tb_status decode(struct tb_stream *s)
     uint8_t *out = r->spare != NULL ? r->spare : place;
     r->worked += bytes;
     const struct tb_codec_coded coded = {f->form, r->encoded, f->wire_bytes};
-    return tb_codec_decode(tb_stream_loop_codec(s->loop), &coded,
-                           &(struct tb_codec_output){out, bytes, base});
+    const tb_time_ns began = tb_clock_now();
+    const enum tb_status status = tb_codec_decode(tb_stream_loop_codec(s->loop), &coded,
+                                                  &(struct tb_codec_output){out, bytes, base});
+    if (status == TB_OK) learn(s, tb_time_since(began, tb_clock_now()));
+    return status;
 }
 
 /* The chunk is not ours any more, and is asked for again. */

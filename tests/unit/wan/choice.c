@@ -166,6 +166,11 @@ static void names_come_back(void **state)
     assert_null(tb_choice_wish_name(TB_CHOICE_WISHES));
     assert_string_equal(tb_choice_way_name(TB_WAY_GAPS), "gaps");
     assert_string_equal(tb_choice_way_name(TB_WAYS), "unknown");
+    for (int w = 0; w < TB_WAYS; w++) {
+        unsigned classes = 0;
+        const struct tb_codec_form form = tb_choice_form((enum tb_choice_way)w, &classes);
+        assert_int_equal(tb_choice_way_of(form), w == TB_WAY_GAPS ? TB_WAY_CLASSES : w);
+    }
     assert_int_equal(tb_choice_kind_of(TB_DTYPE_F8E5), TB_KIND_F8);
     assert_int_equal(tb_choice_kind_of(TB_DTYPE_F64), TB_KIND_BYTES);
 }
