@@ -181,6 +181,15 @@ enum tb_choice_way tb_choice_pick(struct tb_choice *c, const struct tb_choice_as
     return way;
 }
 
+void tb_choice_seed(struct tb_choice *c, const struct tb_choice_speed speeds[TB_WAYS])
+{
+    for (unsigned k = 0; k < TB_KINDS; k++)
+        for (unsigned w = 0; w < TB_WAYS; w++) {
+            c->ways[k][w].encode = speeds[w].encode;
+            c->ways[k][w].decode = speeds[w].decode;
+        }
+}
+
 static void average(double *to, double value)
 {
     *to = *to > 0 ? *to + WEIGHT * (value - *to) : value;

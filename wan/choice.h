@@ -63,6 +63,9 @@ struct tb_choice {
 
 void tb_choice_init(struct tb_choice *c, enum tb_choice_wish wish, uint32_t cores);
 
+/* What is believed of every kind until its own chunks were measured; speeds of 0 are not known. */
+void tb_choice_seed(struct tb_choice *c, const struct tb_choice_speed speeds[TB_WAYS]);
+
 struct tb_choice_ask {
     enum tb_choice_kind kind;
     bool based; /* the peer holds a base, and it can be used here */

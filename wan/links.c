@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "wan/choice_trial.h"
 #include "wan/link.h"
 
 #define TICK_BUSY_MS 5u /* HELD at most every 10 ms, and a relay looks for held chunks as often */
@@ -259,6 +260,16 @@ static enum tb_status check(const struct tb_links_options *o, char error_out[256
     return TB_OK;
 }
 
+/* Once a process: a machine's speeds do not change with its links. */
+static const struct tb_choice_speed *machine_speeds(void)
+{
+    static struct tb_choice_speed speeds[TB_WAYS];
+    static bool tried;
+    if (!tried) tb_choice_trial(speeds);
+    tried = true;
+    return speeds;
+}
+
 static enum tb_status link_init(struct tb_links *ls, struct link *l, const struct tb_links_peer_options *p)
 {
     const struct tb_links_options *o = &ls->options;
@@ -268,6 +279,7 @@ static enum tb_status link_init(struct tb_links *ls, struct link *l, const struc
     l->has_address = p->address != NULL && tb_endpoint_parse(p->address, &l->endpoint) == TB_OK;
     l->until_bytes = UINT64_MAX;
     if (tb_feed_init(&l->feed, o->codec, o->threads) != TB_OK) return TB_SITE_NOMEM;
+    if (o->codec == TB_CHOICE_AUTO) tb_choice_seed(&l->feed.choice, machine_speeds());
     l->models = tb_calloc(p->model_count + 1, sizeof *l->models);
     if (l->models == NULL) {
         tb_feed_fini(&l->feed);
