@@ -151,7 +151,8 @@ class Ours:
         self.wire, self.lab = wire, lab
         self.path = path
         lab.dir.chmod(0o755)
-        self.east, self.west = sites.east_west(lab, arena_mib=2 * mib + 512, steps=steps, keep=1)
+        keep = 2 if steps and mib < 1024 else 1  # home keeps the base until west has named it; a large version is longer landing
+        self.east, self.west = sites.east_west(lab, arena_mib=(keep + 1) * mib + 512, steps=steps, keep=keep)
         lab.address = wire.address["a"]
         self.west.peers["east"] = f"{wire.address['a']}:{self.east.port}"
         self.in_ns("a", self.east.start)

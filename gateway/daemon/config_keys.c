@@ -115,7 +115,7 @@ const struct config_key config_keys[] = {
     {MODEL(home), .path = "home", .type = CONFIG_NAME, .required = true,
      .why = "The site where the model is published. The same at all sites."},
     {MODEL(keep), .path = "keep", .type = CONFIG_NUMBER, .fallback = "2", .min = 1, .max = 1000, .unit = "versions",
-     .why = "Whole versions kept here, the newest included. One more may be arriving."},
+     .why = "Whole versions kept here, the newest included. One more may be arriving. A site that is k versions behind still gets a difference while its home keeps more than k."},
     {MODEL(every), .path = "policy", .type = CONFIG_POLICY, .fallback = "latest",
      .why = "What crosses to here: latest skips what is older than the newest, every takes each version that its home still keeps, in order."},
     {MODEL(weight), .path = "weight", .type = CONFIG_NUMBER, .fallback = "10", .min = 1, .max = 1000,
