@@ -226,8 +226,8 @@ static enum tb_status decode(struct tb_stream *s)
     r->worked += bytes;
     const struct tb_codec_coded coded = {f->form, r->encoded, f->wire_bytes};
     const tb_time_ns began = tb_clock_now();
-    const enum tb_status status = tb_codec_decode(tb_stream_loop_codec(s->loop), &coded,
-                                                  &(struct tb_codec_output){out, bytes, base});
+    const enum tb_status status =
+        tb_codec_decode(tb_stream_loop_codec(s->loop), &coded, &(struct tb_codec_output){out, bytes, base});
     if (status == TB_OK) learn(s, tb_time_since(began, tb_clock_now()));
     return status;
 }
