@@ -6,10 +6,9 @@
 #include "base/assert.h"
 #include "wan/frame.h"
 
-#define NEAR       0.95 /* of the best: then the fewest bytes count */
-#define WEIGHT     0.1  /* of one chunk in a running average */
-#define ENDLESS    1e15
-#define BUSY_LEAST TB_MS(2) /* less says nothing of a link */
+#define NEAR    0.95 /* of the best: then the fewest bytes count */
+#define WEIGHT  0.1  /* of one chunk in a running average */
+#define ENDLESS 1e15
 
 static const char *const wish_names[TB_CHOICE_WISHES] = {"raw", "zstd", "planes", "sparse", "auto"};
 static const char *const way_names[TB_WAYS] = {"raw", "zstd", "planes", "dense", "gaps", "classes"};
@@ -134,8 +133,8 @@ double tb_choice_rate(const struct tb_choice *c, enum tb_choice_kind kind, enum 
     const struct tb_choice_speed *s = &c->ways[kind][way];
     const double encode = or_endless(s->encode) * c->cores;
     const double decode = or_endless(s->decode) * c->cores;
-    const double link =
-        (c->goodput > 0 ? c->goodput : 1) * s->saving; /* a link not measured yet counts as slow */
+    const double carries = c->goodput > 0 ? c->goodput : 1; /* one not measured yet counts as slow */
+    const double link = (c->cap > 0 ? lesser(c->cap, carries) : carries) * s->saving;
     const double rate = lesser(link, lesser(encode, decode));
     if (bound_out != NULL) *bound_out = rate >= link ? "link" : rate >= encode ? "encode" : "decode";
     return rate;
@@ -204,8 +203,8 @@ void tb_choice_learn(struct tb_choice *c, const struct tb_choice_sample *s)
     if (s->way != TB_WAY_RAW) average(&speed->saving, (double)s->raw_bytes / (double)s->wire_bytes);
 }
 
-void tb_choice_carried(struct tb_choice *c, uint64_t wire_bytes, tb_time_ns busy)
+void tb_choice_carried(struct tb_choice *c, const struct tb_choice_carried *carried)
 {
-    if (busy < BUSY_LEAST || wire_bytes == 0) return;
-    average(&c->goodput, (double)wire_bytes * 1e9 / (double)busy);
+    if (carried->bytes_per_s <= 0) return;
+    if (carried->full || carried->bytes_per_s > c->goodput) average(&c->goodput, carried->bytes_per_s);
 }

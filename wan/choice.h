@@ -54,6 +54,7 @@ struct tb_choice {
     uint32_t protocol; /* of the session: which ways it carries */
     uint32_t cores;    /* that encode at once */
     double goodput;    /* of the link, wire bytes a second; 0: not known */
+    double cap;        /* that an operator set on it; 0: none */
     struct tb_choice_speed ways[TB_KINDS][TB_WAYS];
     /* What is seen of it: [1] where there is a base. */
     enum tb_choice_way last[TB_KINDS][2];
@@ -85,8 +86,12 @@ struct tb_choice_sample {
     tb_time_ns encode_ns, decode_ns;
 };
 void tb_choice_learn(struct tb_choice *c, const struct tb_choice_sample *sample);
-/* The link moved so many bytes while it was busy for so long. */
-void tb_choice_carried(struct tb_choice *c, uint64_t wire_bytes, tb_time_ns busy);
+/* What the link carried while it was busy. If it was not full it can do more: then that only raises what is believed of it. */
+struct tb_choice_carried {
+    double bytes_per_s;
+    bool full;
+};
+void tb_choice_carried(struct tb_choice *c, const struct tb_choice_carried *carried);
 
 /* What the link would move in that way, bytes of the version a second; what bounds it is one of encode, link, decode. */
 double tb_choice_rate(const struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way,

@@ -357,6 +357,38 @@ void tb_feed_choice(struct tb_feed *f, struct tb_choice *choice_out)
     uv_mutex_unlock(&f->lock);
 }
 
+#define CARRIED_EVERY TB_MS(40)
+#define CARRIED_STALE TB_SECONDS(1)
+
+/* Streams that are busy are so together: what all carried, over the part of the time in which the busiest one was. */
+static void carry_locked(struct tb_feed *f, bool full, tb_time_ns now)
+{
+    double bytes_per_s = 0, busy = 0;
+    for (uint32_t i = 0; i < TB_FEED_SLOTS_MAX; i++) {
+        const struct tb_feed_slot *slot = &f->slots_carried[i];
+        if (slot->time == 0 || tb_time_since(slot->at, now) > CARRIED_STALE + 2 * slot->time) continue;
+        const double share = (double)slot->busy / (double)slot->time;
+        bytes_per_s += (double)slot->acked_bytes * 1e9 / (double)slot->time;
+        if (share > busy) busy = share;
+    }
+    const struct tb_choice_carried carried = {.bytes_per_s = busy > 0 ? bytes_per_s / busy : 0, .full = full};
+    tb_choice_carried(&f->choice, &carried);
+}
+
+void tb_feed_carry(struct tb_feed *f, uint32_t slot, const struct tb_feed_slot *carried)
+{
+    TB_ASSERT(slot < TB_FEED_SLOTS_MAX);
+    uv_mutex_lock(&f->lock);
+    f->slots_carried[slot] = *carried;
+    f->carried_full |= carried->full;
+    if (tb_time_since(f->carried_at, carried->at) >= CARRIED_EVERY) {
+        carry_locked(f, f->carried_full, carried->at);
+        f->carried_at = carried->at;
+        f->carried_full = false;
+    }
+    uv_mutex_unlock(&f->lock);
+}
+
 static bool note_below(struct tb_feed *f, const struct tb_note *note, uint32_t most)
 {
     uv_mutex_lock(&f->lock);
@@ -382,6 +414,7 @@ void tb_feed_cap(struct tb_feed *f, uint64_t bytes_per_s)
 {
     uv_mutex_lock(&f->lock);
     if (f->cap.bytes_per_s != bytes_per_s) tb_cap_set(&f->cap, bytes_per_s, tb_clock_now());
+    f->choice.cap = (double)bytes_per_s;
     atomic_store_explicit(&f->capped, bytes_per_s != 0, memory_order_relaxed);
     uv_mutex_unlock(&f->lock);
 }

@@ -22,6 +22,7 @@
 #define TB_FEED_NOTES_MAX    1024u
 #define TB_FEED_LANDINGS_MAX 16u
 #define TB_FEED_GIFTS_MAX    4u
+#define TB_FEED_SLOTS_MAX    64u /* streams of a link */
 
 /* Places of one version that streams may touch, kept alive by counts. The main loop owns one reference from
  * new to the end; it revokes, and when its own is the last one no thread touches the places any more. */
@@ -82,6 +83,15 @@ struct tb_gift {
     bool fresh;     /* the loops were not told yet */
 };
 
+/* What a stream's connection carried lately. */
+struct tb_feed_slot {
+    tb_time_ns at;   /* when that was seen */
+    tb_time_ns time; /* since it was seen before */
+    tb_time_ns busy; /* of it, something was to be sent or acknowledged */
+    uint64_t acked_bytes;
+    bool full; /* it took no more: the link was the limit, not the writer */
+};
+
 struct tb_feed_landing {
     uint32_t crossing; /* 0: empty */
     bool based;        /* the peer was told a base, which may be gone since */
@@ -106,6 +116,9 @@ struct tb_feed {
     struct tb_choice choice;
     struct tb_cap cap;
     atomic_bool capped; /* cap has a limit: else streams need not ask */
+    struct tb_feed_slot slots_carried[TB_FEED_SLOTS_MAX];
+    tb_time_ns carried_at;
+    bool carried_full;
 };
 
 TB_MUST_USE enum tb_status tb_feed_init(struct tb_feed *f, enum tb_choice_wish wish, uint32_t cores);
@@ -158,6 +171,8 @@ bool tb_feed_landing(struct tb_feed *f, uint32_t crossing, struct tb_feed_landin
 enum tb_choice_way tb_feed_pick(struct tb_feed *f, const struct tb_choice_ask *ask);
 void tb_feed_learn(struct tb_feed *f, const struct tb_choice_sample *sample);
 void tb_feed_choice(struct tb_feed *f, struct tb_choice *choice_out);
+/* Streams. All of them together say what the link carries while it is busy. */
+void tb_feed_carry(struct tb_feed *f, uint32_t slot, const struct tb_feed_slot *carried);
 
 /* Streams. Takes the gift with its reference and its bytes. False: full, or the chunk has one; both stay the caller's. */
 bool tb_feed_gift(struct tb_feed *f, const struct tb_gift *gift);

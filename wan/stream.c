@@ -211,6 +211,7 @@ void tb_stream_tick(struct tb_stream *s, tb_time_ns now)
 {
     if (s->closing || atomic_load_explicit(&s->fd, memory_order_relaxed) < 0) return;
     measure(s, now);
+    if (tb_stream_sending(s)) tb_stream_busy(s, now);
     const bool stuck_sending = tb_stream_sending(s) && tb_time_since(s->send.moved_at, now) >= s->plan.idle;
     const bool stuck_receiving =
         tb_stream_receiving(s) && tb_time_since(s->receive.moved_at, now) >= s->plan.idle;

@@ -66,6 +66,10 @@ struct tb_stream_send {
     uint8_t *encoded;
     size_t encoded_cap;
     struct tb_object *object; /* referenced: `body` is in it */
+    bool full;                /* the socket took no more */
+    tb_time_ns busy_seen;     /* stream_busy.c: last looked, and what was seen */
+    tb_time_ns busy_time;
+    uint64_t busy_acked;
     tb_time_ns moved_at;
     uint8_t stage[TB_STREAM_STAGE_BYTES];
 };
@@ -151,6 +155,9 @@ void tb_stream_receive_heed(struct tb_stream *s);
 void tb_stream_receive_fini(struct tb_stream *s);
 bool tb_stream_receiving(const struct tb_stream *s); /* in the middle of a frame */
 void tb_stream_close(struct tb_stream *s, enum tb_status why);
+
+/* stream_busy.c: what the connection carried is told to the feed, now and then. */
+void tb_stream_busy(struct tb_stream *s, tb_time_ns now);
 
 /* The same chunk of the base, or NULL: none fits, it is not held, not to be trusted, or the base was taken back. */
 const uint8_t *tb_stream_base_chunk(const struct tb_stream_trust *trust, const struct tb_share *share,

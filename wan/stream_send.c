@@ -298,12 +298,15 @@ void tb_stream_send_more(struct tb_stream *s)
     while (!s->closing) {
         if (!tb_stream_sending(s) && !(may_send_chunks(s) && refill(s))) break;
         size_t put = 0;
-        if (spent + t->worked >= TB_STREAM_TURN_BYTES || write_piece(s, &put) != TB_OK)
-            break; /* full for now, or closed: on_closed will come */
+        if (spent + t->worked >= TB_STREAM_TURN_BYTES) break;
+        const bool stuck = write_piece(s, &put) != TB_OK;
+        t->full = stuck && !waits_for_cap(s);
+        if (stuck) break; /* full for now, or closed: on_closed will come */
         account(s, put);
         moved = true;
         spent += put;
     }
     if (moved) tb_stream_moved(s, &t->moved_at);
+    if (moved && !s->closing) tb_stream_busy(s, t->moved_at);
     if (!s->closing) tb_chan_want_write(s->chan, tb_stream_sending(s) && !waits_for_cap(s));
 }

@@ -54,6 +54,18 @@ static void the_link_decides(void **state)
     }
 }
 
+/* What an operator allows is what the link carries. */
+static void a_cap_is_a_slow_link(void **state)
+{
+    (void)state;
+    struct tb_choice c;
+    setup(&c, TB_CHOICE_AUTO, LOOPBACK);
+    c.cap = MBIT_50;
+    assert_int_equal(pick(&c, true), TB_WAY_CLASSES);
+    c.cap = 1e12;
+    assert_int_equal(pick(&c, true), TB_WAY_GAPS);
+}
+
 /* Never worse than the best fixed way by more than 5 %, by what it reckons with. */
 static void nothing_fixed_is_much_better(void **state)
 {
@@ -144,13 +156,18 @@ static void a_link_is_measured_while_it_is_busy(void **state)
     (void)state;
     struct tb_choice c;
     tb_choice_init(&c, TB_CHOICE_AUTO, 2);
-    tb_choice_carried(&c, 1000, 0);
-    tb_choice_carried(&c, 0, TB_MS(10));
+    tb_choice_carried(&c, &(struct tb_choice_carried){0, true});
     assert_true(c.goodput == 0);
-    tb_choice_carried(&c, 1000000, TB_MS(10));
+    tb_choice_carried(&c, &(struct tb_choice_carried){1e8, false});
     assert_true(c.goodput == 1e8);
-    tb_choice_carried(&c, 2000000, TB_MS(10));
+    tb_choice_carried(&c, &(struct tb_choice_carried){2e8, false});
     assert_true(c.goodput > 1e8 && c.goodput < 2e8);
+    /* A writer that encodes leaves it idle: it is no slower for that. One that is full is. */
+    const double before = c.goodput;
+    tb_choice_carried(&c, &(struct tb_choice_carried){1e6, false});
+    assert_true(c.goodput == before);
+    tb_choice_carried(&c, &(struct tb_choice_carried){1e6, true});
+    assert_true(c.goodput < before);
 }
 
 static void names_come_back(void **state)
@@ -179,6 +196,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_link_decides),
+        cmocka_unit_test(a_cap_is_a_slow_link),
         cmocka_unit_test(nothing_fixed_is_much_better),
         cmocka_unit_test(what_bounds_it_is_said),
         cmocka_unit_test(a_dense_step_changes_the_way),

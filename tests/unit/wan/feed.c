@@ -1,0 +1,138 @@
+/* feed.c - what streams and the main loop share: bases that go, notes that wait, what the link carries. */
+#include "wan/feed.h"
+
+#include <string.h>
+
+#include "tests/unit/check.h"
+
+static struct tb_share *share_of(uint8_t n)
+{
+    static const struct tb_place none;
+    const struct tb_id uid = {{n}};
+    struct tb_share *s = tb_share_new(&uid, &none, 0, NULL);
+    assert_non_null(s);
+    return s;
+}
+
+static struct tb_feed *feed_new(void)
+{
+    static struct tb_feed f;
+    CHECK_OK(tb_feed_init(&f, TB_CHOICE_AUTO, 2));
+    tb_feed_session(&f, 1, TB_LINK_PROTOCOL);
+    return &f;
+}
+
+/* A parcel that waits goes whole once its base went, and nobody keeps the base alive. */
+static void a_base_that_goes_is_let_go_of(void **state)
+{
+    (void)state;
+    struct tb_feed *f = feed_new();
+    struct tb_share *version = share_of(2), *base = share_of(1);
+    struct tb_feed_parcel p = {.share = version, .base = base, .crossing = 1, .parcel = {.count = 1}};
+    atomic_bool hungry;
+    atomic_init(&hungry, false);
+    for (int i = 0; i < 2; i++) {
+        tb_share_ref(version);
+        tb_share_ref(base);
+        assert_true(tb_feed_push(f, &p));
+    }
+    assert_false(tb_share_only_ours(base));
+    tb_feed_base_gone(f, base);
+    assert_true(tb_share_only_ours(base));
+    CHECK_OK(tb_feed_pop(f, 1, 0, &hungry, &p));
+    assert_null(p.base);
+    tb_share_unref(p.share);
+    tb_feed_purge(f, 0);
+    assert_true(tb_share_only_ours(version));
+    tb_feed_fini(f);
+    tb_share_free(version);
+    tb_share_free(base);
+}
+
+/* Who asks for a landing hears that it had a base, also when that went: then a difference is no mistake of the peer's. */
+static void a_landing_remembers_that_it_had_a_base(void **state)
+{
+    (void)state;
+    struct tb_feed *f = feed_new();
+    struct tb_share *version = share_of(2), *base = share_of(1);
+    struct tb_feed_landing l;
+    const uint32_t based = tb_feed_landing_add(f, version, base),
+                   plain = tb_feed_landing_add(f, version, NULL);
+    assert_true(tb_feed_landing(f, based, &l));
+    assert_true(l.based && l.share == version && l.base == base);
+    tb_share_unref(l.share);
+    tb_share_unref(l.base);
+    tb_feed_base_gone(f, base);
+    assert_true(tb_feed_landing(f, based, &l));
+    assert_true(l.based && l.base == NULL);
+    tb_share_unref(l.share);
+    assert_true(tb_feed_landing(f, plain, &l));
+    assert_false(l.based);
+    tb_share_unref(l.share);
+    tb_feed_landing_remove(f, based);
+    assert_true(tb_feed_landing(f, based, &l)); /* over, and once given */
+    assert_null(l.share);
+    assert_false(tb_feed_landing(f, plain + 1, &l));
+    tb_feed_fini(f);
+    tb_share_free(version);
+    tb_share_free(base);
+}
+
+/* P7: who can wait leaves half of the notes to streams, which cannot. */
+static void who_can_wait_leaves_room(void **state)
+{
+    (void)state;
+    static struct tb_note notes[TB_FEED_NOTES_MAX];
+    struct tb_feed *f = feed_new();
+    const struct tb_note n = {.kind = TB_NOTE_BAD};
+    uint32_t late = 0, all = 0;
+    while (tb_feed_note_late(f, &n))
+        late++;
+    while (tb_feed_note(f, &n))
+        all++;
+    assert_int_equal(late, TB_FEED_NOTES_MAX / 2);
+    assert_int_equal(late + all, TB_FEED_NOTES_MAX);
+    assert_int_equal(tb_feed_collect_notes(f, notes), TB_FEED_NOTES_MAX);
+    assert_true(tb_feed_note_late(f, &n));
+    tb_feed_fini(f);
+}
+
+static double goodput(struct tb_feed *f)
+{
+    struct tb_choice c;
+    tb_feed_choice(f, &c);
+    return c.goodput;
+}
+
+/* Eight streams that are busy together carry the sum, however rarely each is heard of; a writer that encodes most of the time
+ * makes no slow link. */
+static void a_link_carries_what_its_streams_carry(void **state)
+{
+    (void)state;
+    struct tb_feed *f = feed_new();
+    for (tb_time_ns turn = 0; turn < 100; turn++) { /* each every 240 ms: 100 kB, busy all the time */
+        const struct tb_feed_slot c = {TB_SECONDS(5) + turn * TB_MS(30), TB_MS(240), TB_MS(240), 100000,
+                                       true};
+        tb_feed_carry(f, (uint32_t)(turn % 8), &c);
+    }
+    assert_true(goodput(f) > 3.0e6 && goodput(f) < 3.5e6);
+    tb_feed_fini(f);
+    f = feed_new();
+    for (tb_time_ns turn = 0; turn < 20; turn++) { /* 100 kB in 2 ms of each 20 */
+        const struct tb_feed_slot c = {TB_SECONDS(5) + turn * TB_MS(20), TB_MS(20), TB_MS(2), 100000, false};
+        tb_feed_carry(f, 0, &c);
+    }
+    assert_true(goodput(f) > 45e6 && goodput(f) < 55e6);
+    tb_feed_fini(f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_base_that_goes_is_let_go_of),
+        cmocka_unit_test(a_landing_remembers_that_it_had_a_base),
+        cmocka_unit_test(who_can_wait_leaves_room),
+        cmocka_unit_test(a_link_carries_what_its_streams_carry),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
