@@ -19,6 +19,7 @@ static struct tb_feed *feed_new(void)
     static struct tb_feed f;
     CHECK_OK(tb_feed_init(&f, TB_CHOICE_AUTO, 2));
     tb_feed_session(&f, 1, TB_LINK_PROTOCOL);
+    tb_feed_use(&f, 1);
     return &f;
 }
 
