@@ -158,6 +158,7 @@ static void draw(struct tb_srv_answer *a, uint32_t first, uint32_t end, uint64_t
     uint64_t sum = 0;
     for (uint32_t i = first; i < end; i++)
         sum += a->targets[i].weight * UINT64_C(1024) + 1;
+    if (sum == 0) return; /* nobody to draw */
     uint64_t at = next_random(state) % sum;
     uint32_t chosen = first;
     for (;; chosen++) {
