@@ -24,6 +24,7 @@ static const char *const frame_names[TB_FRAME_TYPE_END] = {
     [TB_FRAME_BIND] = "bind",
     [TB_FRAME_BOUND] = "bound",
     [TB_FRAME_BASE] = "base",
+    [TB_FRAME_STREAMS] = "streams",
 };
 
 const char *tb_frame_name(uint16_t type)

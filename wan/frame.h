@@ -12,12 +12,13 @@
 
 /* HELLO negotiates: both say what they speak at most and at least, and the smaller most is spoken if both
  * can. 2 has BASE, chunks as differences to a base, and every codec; 1 has raw and zstd. */
-#define TB_LINK_PROTOCOL        2
-#define TB_LINK_PROTOCOL_MIN    1
-#define TB_LINK_PROTOCOL_BASES  2 /* the first that has them */
+#define TB_LINK_PROTOCOL         2
+#define TB_LINK_PROTOCOL_MIN     1
+#define TB_LINK_PROTOCOL_BASES   2 /* the first that has them */
+#define TB_LINK_PROTOCOL_STREAMS 2 /* likewise */
 
-#define TB_LINK_FRAME_BYTES_MAX (1u << 20)   /* of one control message */
-#define TB_LINK_PAGE_BYTES      (256u << 10) /* of a HEAD, DIGESTS or HELD that we send */
+#define TB_LINK_FRAME_BYTES_MAX  (1u << 20)   /* of one control message */
+#define TB_LINK_PAGE_BYTES       (256u << 10) /* of a HEAD, DIGESTS or HELD that we send */
 
 /* clang-format off */
 enum tb_frame_type {
@@ -43,6 +44,7 @@ enum tb_frame_type {
     TB_FRAME_BIND,       /* first frame of a data stream, by the dialler */
     TB_FRAME_BOUND,      /* its answer; chunk frames follow, both ways */
     TB_FRAME_BASE,       /* between WANT and START: I hold this version whole and keep it; chunks may be differences to it */
+    TB_FRAME_STREAMS,    /* so many data streams would serve what I send: the dialler opens them as far as it wants to */
     TB_FRAME_TYPE_END
 };
 
@@ -105,6 +107,9 @@ TB_MESSAGE(tb_frame_stream_gone, TB_FRAME_STREAM_FIELDS)
 TB_MESSAGE(tb_frame_bound, TB_FRAME_STREAM_FIELDS)
 #define TB_FRAME_BIND_FIELDS(F) F(id, session) F(u32, stream) /* above all bound before in this session */
 TB_MESSAGE(tb_frame_bind, TB_FRAME_BIND_FIELDS)
+
+#define TB_FRAME_STREAMS_FIELDS(F) F(u32, count)
+TB_MESSAGE(tb_frame_streams, TB_FRAME_STREAMS_FIELDS)
 
 #define TB_FRAME_REPORT_FIELDS(F) F(id, uid) F(name, site) F(u8, state) /* enum tb_links_report_state */
 TB_MESSAGE(tb_frame_report, TB_FRAME_REPORT_FIELDS)

@@ -176,6 +176,7 @@ struct link {
     struct tb_tuner tuner;                    /* lives as long as the link: a path is remembered */
     uint32_t usable;                          /* streams that are used to send */
     uint32_t peer_wants;                      /* streams, for what it sends; 0: it did not say */
+    uint32_t told_wants;                      /* that the peer heard of us in this session; 0: nothing */
     uint32_t queued;                          /* parcels that no stream took, when it was looked last */
     bool full;                                /* since the last look there was always something to send */
     tb_time_ns looked_at;
@@ -334,6 +335,7 @@ uint64_t link_sent_bytes(const struct link *l); /* of chunk frames, on all strea
 
 /* link_tune.c */
 void link_tune(struct link *l, tb_time_ns now);
+enum tb_status link_on_streams(struct link *l, struct tb_wire_frame *f);
 uint32_t link_streams_wanted(const struct link *l); /* that are to be open, where we dial */
 uint32_t link_streams_fresh(const struct link *l);  /* that are, or are on their way, and are not worn */
 

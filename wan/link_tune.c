@@ -124,6 +124,28 @@ static void look(struct link *l, tb_time_ns now)
 
 /* ---- what is open ---- */
 
+/* The side that accepts cannot dial: it says how many would serve it. */
+static void tell_wanted(struct link *l)
+{
+    const struct tb_links_options *o = &l->links->options;
+    if (l->session->dialled || o->streams != 0 || l->protocol < TB_LINK_PROTOCOL_STREAMS) return;
+    if (l->outs == NULL || l->told_wants == l->tuner.streams) return; /* who sends nothing wants nothing */
+    l->told_wants = l->tuner.streams;
+    LINK_SEND(l, TB_FRAME_STREAMS, tb_frame_streams, LINK_SMALL, .count = l->told_wants);
+}
+
+/* A number of the operator's is not gone over. */
+enum tb_status link_on_streams(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_streams m;
+    const enum tb_status status = tb_frame_streams_decode(&f->payload, &m);
+    if (status != TB_OK) return status;
+    if (l->protocol < TB_LINK_PROTOCOL_STREAMS || !l->session->dialled) return TB_PEER_GARBLED;
+    if (m.count == 0 || m.count > TB_LINKS_STREAMS_MAX) return TB_PEER_GARBLED;
+    if (l->links->options.streams == 0) l->peer_wants = m.count;
+    return TB_OK;
+}
+
 uint32_t link_streams_wanted(const struct link *l)
 {
     const uint32_t wanted = l->tuner.streams > l->peer_wants ? l->tuner.streams : l->peer_wants;
@@ -180,6 +202,7 @@ void link_tune(struct link *l, tb_time_ns now)
     const uint64_t used = used_now(l, &fresh);
     l->usable = (uint32_t)__builtin_popcountll(used);
     if (tb_feed_use(&l->feed, used)) links_fed(l->links);
+    tell_wanted(l);
     if (tb_time_since(l->looked_at, now) < LOOK_EVERY) return;
     look(l, now);
     watch_windows(l);

@@ -275,7 +275,7 @@ static void session_begin(struct conn *c, const struct tb_frame_hello *hello, co
     l->stats.up_since = tb_clock_now();
     l->stats.sessions++;
     l->path_rtt = c->rtt;
-    l->peer_wants = 0;
+    l->peer_wants = l->told_wants = 0;
     l->looked_at = 0;
     tb_feed_session(&l->feed, l->session_seq, protocol);
     link_log(l, TB_LOG_INFO, todo.replaced ? "link.renewed" : "link.up", TB_OK, c->address_text);
@@ -396,6 +396,7 @@ static const link_handler handlers[TB_FRAME_TYPE_END] = {
     [TB_FRAME_WHOLE] = link_on_whole,
     [TB_FRAME_STREAM_GONE] = link_on_stream_gone,
     [TB_FRAME_REPORT] = link_on_report,
+    [TB_FRAME_STREAMS] = link_on_streams,
 };
 
 static void log_garbled(const struct conn *c, uint16_t type)

@@ -90,6 +90,7 @@ static void versions_messages_come_back(void **state)
     WALK(tb_frame_digests, ((struct tb_frame_digests){some_id(1), 2, 3, page}));
     WALK(tb_frame_want, ((struct tb_frame_want){1, some_id(1)}));
     WALK(tb_frame_base, ((struct tb_frame_base){1, some_id(1)}));
+    WALK(tb_frame_streams, ((struct tb_frame_streams){12}));
     WALK(tb_frame_held, ((struct tb_frame_held){1, 0, page}));
     WALK(tb_frame_start, ((struct tb_frame_start){1}));
     WALK(tb_frame_stop, ((struct tb_frame_stop){1}));

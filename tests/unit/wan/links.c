@@ -671,6 +671,26 @@ static void both_ends_have_the_congestion_control_asked_for(void **state)
     pair_of_sites_free(&p);
 }
 
+/* Where the receiver dials, the sender says how many streams would serve it, and they are opened; a number of the operator's stays. */
+static void the_dialler_opens_what_the_sender_wants(void **state)
+{
+    (void)state;
+    struct pair_of_sites p;
+    pair_of_sites_make(&p, 1, 64 << 20);
+    p.east->options.streams = p.west->options.streams = 0; /* auto: near, so as many as there are threads */
+    p.east->options.threads = 5;
+    p.west->options.threads = 2;
+    site_start(p.east);
+    site_start(p.west);
+    site_publish(p.east, &p.t);
+    WORLD_UNTIL(&p.w.net, p.west->landed == 1 && p.east->peer_held == 1);
+    assert_int_equal(site_stats(p.west, 0).streams_wanted, 5);
+    WORLD_UNTIL(&p.w.net, site_stats(p.east, 0).stream_count == 5);
+    check_equal(site_copy(p.west, &p.t), &p.t);
+    assert_int_equal(p.west->downs, 0);
+    pair_of_sites_free(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -679,6 +699,7 @@ int main(void)
         cmocka_unit_test(a_version_crosses_compressed),
         cmocka_unit_test(lost_streams_repeat_nothing_that_arrived),
         cmocka_unit_test(a_slow_stream_is_not_waited_for),
+        cmocka_unit_test(the_dialler_opens_what_the_sender_wants),
         cmocka_unit_test(streams_are_replaced_before_their_keys_wear_out),
         cmocka_unit_test(a_congestion_control_that_is_not_offered_is_refused),
         cmocka_unit_test(both_ends_have_the_congestion_control_asked_for),
