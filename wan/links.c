@@ -585,22 +585,22 @@ enum tb_status tb_links_land_stop(struct tb_links *ls, const struct tb_id *uid, 
 
 /* ---- what is allowed ---- */
 
-void tb_links_limit(struct tb_links *ls, uint32_t peer, const struct tb_links_limit *limit)
+void tb_links_limit(struct tb_links *links, uint32_t peer, const struct tb_links_limit *limit)
 {
-    TB_ASSERT(peer < ls->options.peer_count);
-    struct link *l = &ls->links[peer];
+    TB_ASSERT(peer < links->options.peer_count);
+    struct link *l = &links->links[peer];
     tb_feed_cap(&l->feed, limit->bytes_per_s);
     l->until_bytes = limit->until_bytes;
-    if (l->outs != NULL) links_busy(ls);
+    if (l->outs != NULL) links_busy(links);
 }
 
 /* ---- what is known ---- */
 
-uint64_t tb_links_announced_bytes(const struct tb_links *ls, const struct tb_id *uid)
+uint64_t tb_links_announced_bytes(const struct tb_links *links, const struct tb_id *uid)
 {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < ls->options.peer_count; i++) {
-        const struct announced *a = link_announced(&ls->links[i], uid);
+    for (uint32_t i = 0; i < links->options.peer_count; i++) {
+        const struct announced *a = link_announced(&links->links[i], uid);
         if (a != NULL && a->bytes > bytes) bytes = a->bytes;
     }
     return bytes;

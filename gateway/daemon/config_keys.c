@@ -142,10 +142,25 @@ const char *config_scope_prefix(enum config_scope scope)
 
 const char *config_type_text(enum config_type type)
 {
-    static const char *const texts[] = {"name",      "text",          "path",
-                                        "file",      "host:port",     "host:port or service",
-                                        "word",      "number",        "auto or number",
-                                        "size",      "bool",          "codec",
-                                        "log level", "list of names", "list of identities"};
+    static const char *const texts[] = {
+        [CONFIG_NAME] = "name",
+        [CONFIG_TEXT] = "text",
+        [CONFIG_PATH] = "path",
+        [CONFIG_FILE] = "file",
+        [CONFIG_ADDRESS] = "host:port",
+        [CONFIG_DIAL] = "host:port or service",
+        [CONFIG_WORD] = "word",
+        [CONFIG_NUMBER] = "number",
+        [CONFIG_AUTO] = "auto or number",
+        [CONFIG_SIZE] = "size",
+        [CONFIG_BOOL] = "bool",
+        [CONFIG_CODEC] = "codec",
+        [CONFIG_LEVEL] = "log level",
+        [CONFIG_NAMES] = "list of names",
+        [CONFIG_IDENTITIES] = "list of identities",
+        [CONFIG_POLICY] = "policy",
+        [CONFIG_RATE] = "rate",
+        [CONFIG_SCHEDULE] = "list of windows",
+    };
     return texts[type];
 }
