@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     FUZZ_REQUIRE(status != TB_SITE_CONFIG || (complaints > 0 && complaints <= 100));
     if (status != TB_OK) return 0;
     FUZZ_REQUIRE(tb_name_valid(c->site.text) && tb_name_valid(c->gateway.text));
-    FUZZ_REQUIRE(c->link_streams >= 1 && c->link_streams <= 64 && c->link_down_ms > c->link_heartbeat_ms);
+    FUZZ_REQUIRE(c->link_streams <= TB_CONFIG_STREAMS_MAX && c->link_down_ms > c->link_heartbeat_ms);
     FUZZ_REQUIRE(c->peer_count <= TB_CONFIG_LIST_MAX && c->model_count <= TB_CONFIG_LIST_MAX);
     FUZZ_REQUIRE(c->peer_count == 0 || (c->tls_ca != NULL && c->tls_cert != NULL && c->tls_key != NULL));
     tb_config_free(c);
