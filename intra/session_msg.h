@@ -102,7 +102,8 @@ TB_MESSAGE(tb_session_unpublish, TB_SESSION_UNPUBLISH_FIELDS)
 
 #define TB_SESSION_SUBSCRIBE_FIELDS(F)                                                                      \
     F(u32, subscription) /* the worker's number for it, above 0 */ F(name, model) F(name, group)            \
-    F(u32, member_index) F(u32, member_count) F(id, active) /* after a reconnection: the active uid, or zero */
+    F(u32, member_index) F(u32, member_count) F(id, active) /* after a reconnection: the active uid, or zero */ \
+    F(u64, active_run_order) F(u64, active_number) /* a gateway that lost its memory cannot know how new it is */
 TB_MESSAGE(tb_session_subscribe, TB_SESSION_SUBSCRIBE_FIELDS)
 
 #define TB_SESSION_UNSUBSCRIBE_FIELDS(F) F(u32, subscription)
@@ -155,7 +156,7 @@ TB_MESSAGE(tb_session_go, TB_SESSION_GO_FIELDS)
 #define TB_SESSION_ACTIVATE_FIELDS(F) F(u32, subscription) F(id, uid)
 TB_MESSAGE(tb_session_activate, TB_SESSION_ACTIVATE_FIELDS)
 
-#define TB_SESSION_ACTIVATED_FIELDS(F) F(u32, subscription) F(id, uid) F(u64, stall_ns) F(u64, copied_bytes)
+#define TB_SESSION_ACTIVATED_FIELDS(F) F(u32, subscription) F(id, uid) F(u64, run_order) F(u64, number) F(u64, stall_ns) F(u64, copied_bytes)
 TB_MESSAGE(tb_session_activated, TB_SESSION_ACTIVATED_FIELDS)
 
 #define TB_SESSION_RELEASE_FIELDS(F) F(id, uid)

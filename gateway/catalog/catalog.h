@@ -404,6 +404,11 @@ TB_MUST_USE enum tb_status tb_catalog_pin(struct tb_catalog *c, tb_time_ns now, 
  *   - as TB_SUPERSEDED, when a member stages a newer one that is whole here while the attempt's is not.
  * After go the group's uid is that one. A member that comes back later stages and activates it without the
  * others. Stage and activate of an older uid are refused (TB_BAD_STATE) unless the group's was withdrawn. */
+/* What a member computes from, and how new that is by its own word: believed of versions that the catalog does not know. */
+struct tb_catalog_active {
+    struct tb_id uid; /* zero: nothing */
+    uint64_t run_order, number;
+};
 struct tb_catalog_member {
     struct tb_id session;
     uint32_t subscription; /* the session's number for it, above 0 */
@@ -411,7 +416,7 @@ struct tb_catalog_member {
     struct tb_name group;
     uint32_t index;
     uint32_t count;
-    struct tb_id active; /* what it computes from, or zero */
+    struct tb_catalog_active active;
 };
 /* The same again: TB_OK. TB_CONFLICT: another count for the group, the index is taken, or the subscription is
  * used otherwise. TB_BAD_ARGUMENT. An `active` that the catalog had not marked go (it restarted) becomes the
@@ -457,7 +462,7 @@ TB_MUST_USE enum tb_status tb_catalog_activate(struct tb_catalog *c, tb_time_ns 
 /* The bytes are in the buffers. */
 TB_MUST_USE enum tb_status tb_catalog_activated(struct tb_catalog *c, tb_time_ns now,
                                                 const struct tb_id *session, uint32_t subscription,
-                                                const struct tb_id *uid);
+                                                const struct tb_catalog_active *active);
 /* The worker's staging of it goes: nobody is sent there any more, its readers are planned anew.
  * TB_DONE_BEFORE: it has none. */
 TB_MUST_USE enum tb_status tb_catalog_release(struct tb_catalog *c, tb_time_ns now,

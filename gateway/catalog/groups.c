@@ -133,11 +133,12 @@ static void adopt(struct tb_catalog *c, uint32_t group, const struct which *w)
     tb_catalog_touch_group(c, group);
 }
 
-static struct which which_by_uid(const struct tb_catalog *c, const struct tb_id *uid)
+/* P2: after a reboot a catalog may not have heard yet of what its workers compute from; they know how new it is. */
+static struct which which_of_active(const struct tb_catalog *c, const struct tb_catalog_active *a)
 {
-    const uint32_t v = tb_id_is_zero(uid) ? NONE : tb_version_find(c, uid);
+    const uint32_t v = tb_id_is_zero(&a->uid) ? NONE : tb_version_find(c, &a->uid);
     if (v != NONE) return tb_which_of(version_at(c, v));
-    return (struct which){.uid = *uid}; /* older than all that is known */
+    return (struct which){.uid = a->uid, .run_order = a->run_order, .number = a->number};
 }
 
 static enum tb_status same_member(struct tb_catalog *c, uint32_t member, uint32_t model,
@@ -148,8 +149,8 @@ static enum tb_status same_member(struct tb_catalog *c, uint32_t member, uint32_
     if (g->model != model || !tb_catalog_same_name(&g->name, &q->group) || g->count != q->count ||
         m->index != q->index)
         return TB_CONFLICT;
-    if (tb_id_is_zero(&q->active)) return TB_OK;
-    m->active = which_by_uid(c, &q->active);
+    if (tb_id_is_zero(&q->active.uid)) return TB_OK;
+    m->active = which_of_active(c, &q->active);
     adopt(c, m->group, &m->active);
     return TB_OK;
 }
@@ -197,7 +198,7 @@ enum tb_status tb_catalog_subscribe(struct tb_catalog *c, tb_time_ns now, const 
     m->group = group;
     m->index = q->index;
     link_member(c, i);
-    m->active = which_by_uid(c, &q->active);
+    m->active = which_of_active(c, &q->active);
     adopt(c, group, &m->active);
     tb_catalog_touch_group(c, group);
     tb_catalog_touch_model(c, model);
@@ -437,16 +438,16 @@ enum tb_status tb_catalog_activate(struct tb_catalog *c, tb_time_ns now, const s
 }
 
 enum tb_status tb_catalog_activated(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
-                                    uint32_t subscription, const struct tb_id *uid)
+                                    uint32_t subscription, const struct tb_catalog_active *active)
 {
     tb_catalog_enter(c, now);
     const uint32_t s = tb_catalog_session_find(c, session);
     if (s == NONE) return TB_PEER_LEASE;
     const uint32_t i = member_find(c, s, subscription);
-    if (i == NONE || tb_id_is_zero(uid)) return TB_NOT_FOUND;
+    if (i == NONE || tb_id_is_zero(&active->uid)) return TB_NOT_FOUND;
     struct member *m = member_at(c, i);
     const struct group *g = group_at(c, m->group);
-    m->active = tb_which_is(&g->go, uid) ? g->go : which_by_uid(c, uid);
+    m->active = tb_which_is(&g->go, &active->uid) ? g->go : which_of_active(c, active);
     adopt(c, m->group, &m->active);
     tb_catalog_touch_model(c, g->model);
     return tb_catalog_settle(c, TB_OK);

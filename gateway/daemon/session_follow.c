@@ -12,13 +12,14 @@ enum tb_status tb_session_subscribe_frame(struct tb_worker_session *s, struct tb
     if (tb_session_subscribe_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
         return TB_PEER_GARBLED;
     enum tb_status status = tb_session_may(s, &m.model, false);
-    const struct tb_catalog_member member = {.session = s->id,
-                                             .subscription = m.subscription,
-                                             .model = m.model,
-                                             .group = m.group,
-                                             .index = m.member_index,
-                                             .count = m.member_count,
-                                             .active = m.active};
+    const struct tb_catalog_member member = {
+        .session = s->id,
+        .subscription = m.subscription,
+        .model = m.model,
+        .group = m.group,
+        .index = m.member_index,
+        .count = m.member_count,
+        .active = {.uid = m.active, .run_order = m.active_run_order, .number = m.active_number}};
     if (status == TB_OK) status = tb_catalog_subscribe(s->d->catalog, tb_clock_now(), &member);
     const char *why =
         status == TB_CONFLICT ? "the group has another member count, or the index is taken" : "";
@@ -266,7 +267,8 @@ enum tb_status tb_session_activated_frame(struct tb_worker_session *s, struct tb
     if (tb_session_activated_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
     tb_log(TB_LOG_INFO, "worker.activated", "worker=%s stall_us=%llu copied_bytes=%llu", s->name.text,
            (unsigned long long)(m.stall_ns / 1000), (unsigned long long)m.copied_bytes);
-    TB_MOOT(tb_catalog_activated(s->d->catalog, tb_clock_now(), &s->id, m.subscription, &m.uid));
+    const struct tb_catalog_active active = {.uid = m.uid, .run_order = m.run_order, .number = m.number};
+    TB_MOOT(tb_catalog_activated(s->d->catalog, tb_clock_now(), &s->id, m.subscription, &active));
     return TB_OK;
 }
 

@@ -44,6 +44,8 @@ static void activated_notice(struct tb_session *s, const struct tb_subscription 
     if (notice == NULL) return; /* the next SUBSCRIBE says it */
     const struct tb_session_activated m = {.subscription = sub->number,
                                            .uid = *uid,
+                                           .run_order = sub->active_run_order,
+                                           .number = sub->active_number,
                                            .stall_ns = info->stall_ns,
                                            .copied_bytes = info->copied_bytes};
     tb_session_activated_encode(&m, &notice->payload);

@@ -23,7 +23,9 @@ struct tb_request *tb_subscribe_request(struct tb_session *s, const struct tb_su
                                            .group = sub->group,
                                            .member_index = sub->member_index,
                                            .member_count = sub->member_count,
-                                           .active = sub->active};
+                                           .active = sub->active,
+                                           .active_run_order = sub->active_run_order,
+                                           .active_number = sub->active_number};
     tb_session_subscribe_encode(&m, &request->payload);
     return request;
 }

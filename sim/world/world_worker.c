@@ -7,8 +7,6 @@
 #include "intra/source.h"
 #include "world.h"
 
-static const struct tb_id zero_id;
-
 static struct staged *find(struct worker *k, uint32_t version)
 {
     struct staged *st = k->staged;
@@ -17,9 +15,15 @@ static struct staged *find(struct worker *k, uint32_t version)
     return st;
 }
 
+static const struct tb_version_key *key_of(uint32_t version)
+{
+    static const struct tb_version_key none;
+    return version == NONE ? &none : &the->versions[version].key;
+}
+
 static const struct tb_id *uid_of(uint32_t version)
 {
-    return version == NONE ? &zero_id : &the->versions[version].key.uid;
+    return &key_of(version)->uid;
 }
 
 /* ---- staging ---- */
@@ -133,8 +137,11 @@ static void tell_progress(struct worker *k, struct staged *st)
 
 static void subscribe(struct worker *k)
 {
-    struct tb_session_subscribe m = {
-        .subscription = 1, .member_index = k->index, .active = *uid_of(k->active)};
+    struct tb_session_subscribe m = {.subscription = 1,
+                                     .member_index = k->index,
+                                     .active = *uid_of(k->active),
+                                     .active_run_order = key_of(k->active)->run_order,
+                                     .active_number = key_of(k->active)->number};
     m.member_count = the->sites[k->site].group_count;
     char group[16] = "engine";
     if (k->solo) {
@@ -324,7 +331,10 @@ static void activate(struct worker *k)
     k->asked = false;
     k->activate_id = 0;
     world_say("computes from v%u", version + 1);
-    const struct tb_session_activated m = {.subscription = 1, .uid = *uid_of(version)};
+    const struct tb_session_activated m = {.subscription = 1,
+                                           .uid = *uid_of(version),
+                                           .run_order = key_of(version)->run_order,
+                                           .number = key_of(version)->number};
     if (k->c.up) WORLD_SEND(&k->c, TB_SESSION_ACTIVATED, 0, &m, tb_session_activated_encode);
     struct staged *st = old != NONE && old != version ? find(k, old) : NULL;
     if (st != NULL) release(k, st);

@@ -224,7 +224,7 @@ static enum tb_status do_subscribe(struct site *s, unsigned n)
                                         .index = pick(&n, 3),
                                         .subscription = pick(&n, 3),
                                         .group = name_of(n % 2 == 0 ? "g" : "h"),
-                                        .active = n / 2 % 2 == 0 ? id_of(0) : id_of(1)};
+                                        .active = {.uid = n / 2 % 2 == 0 ? id_of(0) : id_of(1)}};
     return tb_catalog_subscribe(s->c, s->now, &m);
 }
 
@@ -273,7 +273,8 @@ static enum tb_status do_activate(struct site *s, unsigned n)
 static enum tb_status do_activated(struct site *s, unsigned n)
 {
     const struct tb_id id = session_of(PICK(sessions)), uid = id_of(PICK(uids));
-    return tb_catalog_activated(s->c, s->now, &id, n % 3, &uid);
+    const struct tb_catalog_active active = {.uid = uid};
+    return tb_catalog_activated(s->c, s->now, &id, n % 3, &active);
 }
 
 static enum tb_status do_release(struct site *s, unsigned n)

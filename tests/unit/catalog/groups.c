@@ -333,6 +333,29 @@ static void what_a_member_computes_from_is_the_groups(void **state)
     site_close(&s);
 }
 
+/* P2: after a reboot the catalog has not heard of v6 yet, which its worker computes from: that one says how new it is. */
+static void a_catalog_that_forgot_takes_nobody_back(void **state)
+{
+    (void)state;
+    struct site s;
+    east_open(&s, 8);
+    s.left_out = NOT_STORE | NOT_LANDING | NOT_PLANS | NOT_PEERS | NOT_TELL;
+    come(&s, "rank");
+    come(&s, "a");
+    CHECK_OK(run_open(&s, "rank", "k", 100));
+    publish_whole(&s, "rank", 5);
+    CHECK_OK(join_active(&s, "a", "g", 0, 1, 6));
+    CHECK_STATUS(stage(&s, "a", 5), TB_BAD_STATE);
+    publish_whole(&s, "rank", 7);
+    CHECK_OK(staged(&s, "a", 7));
+    said(&s, "[   0] go a v7\n");
+    switch_to(&s, "a", 7);
+    CHECK_OK(activated(&s, "a", 9)); /* told after the fact */
+    publish_whole(&s, "rank", 8);
+    CHECK_STATUS(stage(&s, "a", 8), TB_BAD_STATE);
+    site_close(&s);
+}
+
 /* P2: a member that comes back with an older version does not take its group there. */
 static void a_member_that_is_behind_takes_nobody_back(void **state)
 {
@@ -439,6 +462,7 @@ int main(void)
         cmocka_unit_test(places_in_a_group_are_taken_once),
         cmocka_unit_test(a_restarted_worker_takes_its_own_place),
         cmocka_unit_test(what_a_member_computes_from_is_the_groups),
+        cmocka_unit_test(a_catalog_that_forgot_takes_nobody_back),
         cmocka_unit_test(a_member_that_is_behind_takes_nobody_back),
         cmocka_unit_test(random_members_never_mix),
     };

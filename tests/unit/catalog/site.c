@@ -255,13 +255,14 @@ void cross_whole(struct site *s, uint64_t uid)
 enum tb_status join_active(struct site *s, const char *worker, const char *group, uint32_t index,
                            uint32_t count, uint64_t active)
 {
-    const struct tb_catalog_member q = {.session = session_of(worker),
-                                        .subscription = 1,
-                                        .model = name_of("policy"),
-                                        .group = name_of(group),
-                                        .index = index,
-                                        .count = count,
-                                        .active = id_of(active)};
+    const struct tb_catalog_member q = {
+        .session = session_of(worker),
+        .subscription = 1,
+        .model = name_of("policy"),
+        .group = name_of(group),
+        .index = index,
+        .count = count,
+        .active = {.uid = id_of(active), .run_order = active == 0 ? 0 : 1, .number = active}};
     return tb_catalog_subscribe(s->c, s->now, &q);
 }
 
@@ -316,7 +317,8 @@ enum tb_status activate(struct site *s, const char *worker, uint64_t uid)
 enum tb_status activated(struct site *s, const char *worker, uint64_t uid)
 {
     const struct tb_id session = session_of(worker), id = id_of(uid);
-    return tb_catalog_activated(s->c, s->now, &session, 1, &id);
+    const struct tb_catalog_active active = {.uid = id, .run_order = 1, .number = uid};
+    return tb_catalog_activated(s->c, s->now, &session, 1, &active);
 }
 
 void switch_to(struct site *s, const char *worker, uint64_t uid)
