@@ -1036,13 +1036,15 @@ static void transport_none_prefers_shm_then_the_network(void **state)
     scene_open(&s, *state, 1, 3000004, 0);
     const bool rdma = tb_fabric_no_verbs(s.reader) == NULL;
     const enum tb_transport network = rdma ? TB_TRANSPORT_VERBS : TB_TRANSPORT_TCP;
+    /* An owner on another machine has the same host name here, and no door that shm could find. */
+    const enum tb_transport first = s.owner.far < 0 ? TB_TRANSPORT_SHM : network;
     owner_hold_all(&s.owner);
     struct tb_hop_options options = hop_to(&s.owner, s.reader, s.way, &s.place, &s.tale);
     struct tb_hop *hop = NULL;
     options.transport = TB_TRANSPORT_NONE;
     assert_int_equal(tb_hop_open(s.reader, &options, &hop), TB_OK);
     tale_wait_whole(&s.tale);
-    assert_int_equal(told(&s.tale).transport, TB_TRANSPORT_SHM);
+    assert_int_equal(told(&s.tale).transport, first);
     tb_hop_close(hop);
 
     options = hop_to(&s.owner, s.reader, s.way, &s.place, &s.tale);
