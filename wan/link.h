@@ -265,7 +265,7 @@ void link_end(struct link *l);
 struct tb_wire_options links_wire_options(struct tb_links *ls, struct conn *c);
 void link_dial(struct link *l); /* as the session's core asked for */
 void link_dial_tick(struct link *l, tb_time_ns now);
-void link_dial_won(struct conn *c); /* it is open: what runs against it is closed */
+void link_dial_won(struct conn *won); /* it is open: what runs against it is closed */
 void link_dial_ended(struct link *l, bool racing, enum tb_status why); /* without a session */
 void link_names_doubt(struct link *l); /* ask for the peer's name again, now */
 void link_forget_resolving(struct link *l);
