@@ -86,7 +86,6 @@ static void lost_streams_repeat_nothing_that_arrived(void **state)
     (void)state;
     struct pair_of_sites p;
     pair_of_sites_make(&p, 1, 96 << 20);
-    p.east->options.hedge_permille = 1; /* less than a chunk: what comes twice would be a mistake */
     site_start(p.east);
     site_start(p.west);
     site_publish(p.east, &p.t);
@@ -112,7 +111,6 @@ static void a_cut_of_everything_resumes(void **state)
     (void)state;
     struct pair_of_sites p;
     pair_of_sites_make(&p, 2, 48 << 20);
-    p.east->options.hedge_permille = 1; /* less than a chunk: what comes twice would be a mistake */
     site_start(p.east);
     site_start(p.west);
     site_publish(p.east, &p.t);
@@ -619,7 +617,6 @@ static void streams_are_replaced_before_their_keys_wear_out(void **state)
     struct pair_of_sites p;
     pair_of_sites_make(&p, 1, 256 << 20);
     p.east->options.records_max = p.west->options.records_max = 1024;
-    p.east->options.hedge_permille = 1; /* less than a chunk: none */
     site_start(p.east);
     site_start(p.west);
     site_publish(p.east, &p.t);
