@@ -4,7 +4,7 @@
 #include "base/assert.h"
 
 #define CROSSING_QUEUED  255u
-#define CROSSING_BITMAPS 4u /* of a shard */
+#define CROSSING_BITMAPS 6u /* of a shard */
 #define ALIGN            16u
 
 uint32_t tb_refusals_add(struct tb_refusals *r, uint32_t shard, uint32_t chunk)
@@ -70,6 +70,9 @@ void tb_crossing_init(struct tb_crossing *c, const struct tb_place *places, uint
         shard->busy = (uint64_t *)(void *)(at + words);
         shard->same = (uint64_t *)(void *)(at + 2 * words);
         shard->plain = (uint64_t *)(void *)(at + 3 * words);
+        shard->take = (uint64_t *)(void *)(at + 4 * words);
+        shard->said = (uint64_t *)(void *)(at + 5 * words);
+        memset(shard->take, 0xff, words);
         shard->owner = at + CROSSING_BITMAPS * words;
         shard->again = shard->owner + owner_bytes(&places[s]);
         at += CROSSING_BITMAPS * words + 2 * owner_bytes(&places[s]);
@@ -132,6 +135,46 @@ enum tb_status tb_crossing_held(struct tb_crossing *c, uint32_t shard_index, con
     return TB_OK;
 }
 
+enum tb_status tb_crossing_take(struct tb_crossing *c, uint32_t shard_index, const struct tb_span *words)
+{
+    if (shard_index >= c->shard_count) return TB_PEER_GARBLED;
+    struct tb_crossing_shard *shard = &c->shards[shard_index];
+    const enum tb_status status = tb_held_words_check(words, shard->place->manifest->chunk_count);
+    if (status != TB_OK) return status;
+    for (uint32_t s = 0; !c->shared && s < c->shard_count; s++)
+        memset(c->shards[s].take, 0, bitmap_bytes(c->shards[s].place));
+    c->shared = true;
+    for (uint32_t i = 0; i < words->count / TB_HELD_WORD_BYTES; i++) {
+        const struct tb_held_word word = tb_held_words_at(words, i);
+        shard->take[word.index] = word.word;
+    }
+    return TB_OK;
+}
+
+static uint32_t shard_news(struct tb_crossing_shard *shard, struct tb_held_word *words_out, uint32_t cap)
+{
+    const uint32_t words = (uint32_t)TB_BITMAP_WORDS(shard->place->manifest->chunk_count);
+    uint32_t count = 0;
+    for (uint32_t w = 0; w < words && count < cap; w++) {
+        const uint64_t word = __atomic_load_n(&shard->place->held[w], __ATOMIC_ACQUIRE);
+        if (word == shard->said[w]) continue;
+        shard->said[w] = word;
+        words_out[count++] = (struct tb_held_word){w, word};
+    }
+    return count;
+}
+
+uint32_t tb_crossing_have(struct tb_crossing *c, uint32_t *shard_out, struct tb_held_word *words_out,
+                          uint32_t cap)
+{
+    for (uint32_t s = 0; c->shared && s < c->shard_count; s++) {
+        const uint32_t count = shard_news(&c->shards[s], words_out, cap);
+        *shard_out = s;
+        if (count > 0) return count;
+    }
+    return 0;
+}
+
 enum tb_status tb_crossing_start(struct tb_crossing *c)
 {
     if (c->started) return TB_PEER_GARBLED;
@@ -143,7 +186,7 @@ enum tb_status tb_crossing_start(struct tb_crossing *c)
 static uint64_t sendable_word(const struct tb_crossing_shard *shard, uint32_t w)
 {
     const uint64_t held = __atomic_load_n(&shard->place->held[w], __ATOMIC_ACQUIRE);
-    return held & ~shard->peer[w] & ~shard->busy[w] & ~shard->same[w];
+    return held & ~shard->peer[w] & ~shard->busy[w] & ~shard->same[w] & shard->take[w];
 }
 
 static bool sendable(const struct tb_crossing_shard *shard, uint32_t k)

@@ -48,6 +48,8 @@ struct tb_crossing_shard {
     uint64_t *busy;  /* queued or on a stream */
     uint64_t *same;  /* the peer makes it from its base */
     uint64_t *plain; /* was refused: whole from now on */
+    uint64_t *take;  /* may be sent: all, until the peer said which */
+    uint64_t *said;  /* with `shared`: what the peer knows that is held here */
     uint8_t *owner;  /* of a busy chunk: CROSSING_QUEUED or its slot */
     /* Of a busy chunk that goes by two ways: CROSSING_QUEUED or its second slot + 1; 0: it does not. */
     uint8_t *again;
@@ -74,6 +76,7 @@ struct tb_crossing {
     uint64_t busy;      /* of all shards */
     bool based;         /* some may be made there from a base */
     bool started;       /* START came: all that the peer holds is known */
+    bool shared;        /* TAKE came: others send the rest */
     struct tb_refusals refusals;
 };
 
@@ -90,6 +93,12 @@ void tb_crossing_base(struct tb_crossing *c, const struct tb_place *base, uint32
  * is then as before. */
 TB_MUST_USE enum tb_status tb_crossing_held(struct tb_crossing *c, uint32_t shard,
                                             const struct tb_span *words);
+/* TAKE: with the first one nothing may be sent but what it names. TB_PEER_GARBLED: no such shard or chunk. */
+TB_MUST_USE enum tb_status tb_crossing_take(struct tb_crossing *c, uint32_t shard,
+                                            const struct tb_span *words);
+/* Of a shared crossing: words of one shard that changed here since the peer was told, at most cap. 0: none. */
+uint32_t tb_crossing_have(struct tb_crossing *c, uint32_t *shard_out, struct tb_held_word *words_out,
+                          uint32_t cap);
 /* START. TB_PEER_GARBLED: twice. */
 TB_MUST_USE enum tb_status tb_crossing_start(struct tb_crossing *c);
 

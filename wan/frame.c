@@ -25,6 +25,8 @@ static const char *const frame_names[TB_FRAME_TYPE_END] = {
     [TB_FRAME_BOUND] = "bound",
     [TB_FRAME_BASE] = "base",
     [TB_FRAME_STREAMS] = "streams",
+    [TB_FRAME_TAKE] = "take",
+    [TB_FRAME_HAVE] = "have",
 };
 
 const char *tb_frame_name(uint16_t type)

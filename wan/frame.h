@@ -16,6 +16,7 @@
 #define TB_LINK_PROTOCOL_MIN     1
 #define TB_LINK_PROTOCOL_BASES   2 /* the first that has them */
 #define TB_LINK_PROTOCOL_STREAMS 2 /* likewise */
+#define TB_LINK_PROTOCOL_SHARED  2 /* the first that has TAKE and HAVE */
 
 #define TB_LINK_FRAME_BYTES_MAX  (1u << 20)   /* of one control message */
 #define TB_LINK_PAGE_BYTES       (256u << 10) /* of a HEAD, DIGESTS or HELD that we send */
@@ -45,6 +46,8 @@ enum tb_frame_type {
     TB_FRAME_BOUND,      /* its answer; chunk frames follow, both ways */
     TB_FRAME_BASE,       /* between WANT and START: I hold this version whole and keep it; chunks may be differences to it */
     TB_FRAME_STREAMS,    /* so many data streams would serve what I send: the dialler opens them as far as it wants to */
+    TB_FRAME_TAKE,       /* send of this crossing what stands here alone: others send the rest */
+    TB_FRAME_HAVE,       /* answers the first TAKE, and from then on: words of my held bitmap that changed */
     TB_FRAME_TYPE_END
 };
 
@@ -89,6 +92,8 @@ TB_MESSAGE(tb_frame_want, TB_FRAME_WANT_FIELDS)
 TB_MESSAGE(tb_frame_base, TB_FRAME_WANT_FIELDS)
 #define TB_FRAME_HELD_FIELDS(F) F(u32, crossing) F(u32, shard) F(span, words) /* n x (u32 index, u64 word), ascending */
 TB_MESSAGE(tb_frame_held, TB_FRAME_HELD_FIELDS)
+TB_MESSAGE(tb_frame_take, TB_FRAME_HELD_FIELDS) /* words of the set of chunks that may be sent; they may lose bits */
+TB_MESSAGE(tb_frame_have, TB_FRAME_HELD_FIELDS)
 #define TB_FRAME_CROSSING_FIELDS(F) F(u32, crossing)
 TB_MESSAGE(tb_frame_start, TB_FRAME_CROSSING_FIELDS)
 TB_MESSAGE(tb_frame_stop, TB_FRAME_CROSSING_FIELDS)

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/net/wire.h"
 #include "base/race.h"
+#include "wan/divide.h"
 #include "wan/fair.h"
 #include "wan/hedge.h"
 #include "wan/link_session.h"
@@ -106,7 +107,8 @@ struct out {
     bool no_base_told;     /* the log says that the peer's base went */
     struct tb_crossing core;
     void *memory;
-    uint32_t flow; /* of its model, in the link's fair */
+    tb_time_ns have_at; /* what is held here was told, in a shared crossing */
+    uint32_t flow;      /* of its model, in the link's fair */
 };
 
 /* A version that lands here from the peer. */
@@ -121,6 +123,19 @@ struct in {
     uint32_t draining; /* of an ended session, whose streams still bring what had arrived; 0: none */
     bool finished;     /* landed or failed; waits for land_stop */
     bool no_base_told; /* the log says that its base went */
+};
+
+/* A version that several peers send at once. */
+struct division {
+    struct division *next;
+    struct tb_id uid;
+    struct tb_divide core;
+    void *memory;
+    struct tb_place *places; /* in `memory`, too */
+    struct {
+        struct link *link;            /* NULL: free */
+        uint32_t crossing;            /* of the link's `in` */
+    } members[TB_DIVIDE_SOURCES_MAX]; /* by source */
 };
 
 struct link_heartbeat {
@@ -216,6 +231,7 @@ struct tb_links {
     uint32_t offer_count;
     struct tb_version_key withdrawn[TB_LINKS_WITHDRAWN_MAX];
     uint32_t withdrawn_count, withdrawn_at;
+    struct division *divisions;
     struct tb_share *retiring; /* shares on which some stream may still have a hand */
     struct retired *retired;
     uint64_t strangers;
@@ -319,6 +335,19 @@ enum tb_status link_on_held(struct link *l, struct tb_wire_frame *f);
 enum tb_status link_on_start(struct link *l, struct tb_wire_frame *f);
 enum tb_status link_on_stop(struct link *l, struct tb_wire_frame *f);
 enum tb_status link_on_refused(struct link *l, struct tb_wire_frame *f);
+/* The crossing a message is about. NULL and TB_OK: one that is over, which is no mistake. */
+enum tb_status link_out_of(const struct link *l, uint32_t crossing, struct out **out_out);
+struct in *link_in_of(const struct link *l, const struct tb_id *uid);
+
+/* link_share.c */
+/* May a crossing of this version begin on this link now? Not beside one that cannot be shared. */
+bool link_may_begin(const struct link *l, const struct in *in);
+void link_share_begin(struct link *l, struct in *in, tb_time_ns now); /* before START */
+void links_share_tick(struct tb_links *ls, tb_time_ns now);
+void links_share_end(struct tb_links *ls, const struct tb_id *uid); /* NULL: all */
+void link_outs_have(struct link *l, tb_time_ns now);
+enum tb_status link_on_take(struct link *l, struct tb_wire_frame *f);
+enum tb_status link_on_have(struct link *l, struct tb_wire_frame *f);
 
 /* link_streams.c */
 void link_streams_tick(struct link *l, tb_time_ns now);

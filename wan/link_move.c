@@ -107,7 +107,7 @@ enum tb_status link_on_want(struct link *l, struct tb_wire_frame *f)
 
 /* The crossing a message is about. One that is over is no mistake: our end of it and the peer's words
  * crossed. */
-static enum tb_status out_of(const struct link *l, uint32_t crossing, struct out **out_out)
+enum tb_status link_out_of(const struct link *l, uint32_t crossing, struct out **out_out)
 {
     *out_out = out_find(l, crossing);
     return crossing == 0 || crossing > l->want_last ? TB_PEER_GARBLED : TB_OK;
@@ -128,7 +128,7 @@ enum tb_status link_on_base(struct link *l, struct tb_wire_frame *f)
     struct out *out = NULL;
     enum tb_status status = tb_frame_base_decode(&f->payload, &m);
     if (status == TB_OK && l->protocol < TB_LINK_PROTOCOL_BASES) return TB_PEER_GARBLED;
-    if (status == TB_OK) status = out_of(l, m.crossing, &out);
+    if (status == TB_OK) status = link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
     if (out->based || out->core.started) return TB_PEER_GARBLED;
     out->based = true;
@@ -152,7 +152,7 @@ enum tb_status link_on_held(struct link *l, struct tb_wire_frame *f)
     struct tb_frame_held m;
     struct out *out = NULL;
     enum tb_status status = tb_frame_held_decode(&f->payload, &m);
-    if (status == TB_OK) status = out_of(l, m.crossing, &out);
+    if (status == TB_OK) status = link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
     status = tb_crossing_held(&out->core, m.shard, &m.words);
     if (status != TB_OK) return status;
@@ -167,7 +167,7 @@ enum tb_status link_on_start(struct link *l, struct tb_wire_frame *f)
     struct tb_frame_start m;
     struct out *out = NULL;
     enum tb_status status = tb_frame_start_decode(&f->payload, &m);
-    if (status == TB_OK) status = out_of(l, m.crossing, &out);
+    if (status == TB_OK) status = link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
     status = tb_crossing_start(&out->core);
     if (status != TB_OK) return status;
@@ -183,7 +183,7 @@ enum tb_status link_on_stop(struct link *l, struct tb_wire_frame *f)
     struct tb_frame_stop m;
     struct out *out = NULL;
     enum tb_status status = tb_frame_stop_decode(&f->payload, &m);
-    if (status == TB_OK) status = out_of(l, m.crossing, &out);
+    if (status == TB_OK) status = link_out_of(l, m.crossing, &out);
     if (status == TB_OK && out != NULL) out_free(l, out);
     return status;
 }
@@ -232,7 +232,7 @@ enum tb_status link_on_refused(struct link *l, struct tb_wire_frame *f)
     enum tb_status status = tb_frame_refused_decode(&f->payload, &m);
     const uint8_t most = l->protocol < TB_LINK_PROTOCOL_BASES ? TB_REFUSAL_LOST : TB_REFUSAL_NO_BASE;
     if (status == TB_OK && (m.why < TB_REFUSAL_DIGEST || m.why > most)) return TB_PEER_GARBLED;
-    if (status == TB_OK) status = out_of(l, m.crossing, &out);
+    if (status == TB_OK) status = link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
     if (m.why == TB_REFUSAL_NO_BASE && !out->based) return TB_PEER_GARBLED;
     take_taken(l); /* the stream that took it may be ahead of us */
@@ -351,7 +351,7 @@ static struct in *in_find(const struct link *l, uint32_t crossing)
     return in;
 }
 
-static struct in *in_find_uid(const struct link *l, const struct tb_id *uid)
+struct in *link_in_of(const struct link *l, const struct tb_id *uid)
 {
     struct in *in = l->ins;
     while (in != NULL && !tb_id_equal(&in->key.uid, uid))
@@ -429,7 +429,7 @@ enum tb_status tb_links_land(struct tb_links *ls, uint32_t peer, const struct tb
     uint32_t count = 0;
     for (const struct in *i = l->ins; i != NULL; i = i->next)
         count++;
-    struct in *known = in_find_uid(l, &key->uid);
+    struct in *known = link_in_of(l, &key->uid);
     if (known != NULL) return land_again(l, known);
     if (count >= TB_LINKS_LANDINGS_MAX) return TB_SITE_NOMEM;
     struct in *in = tb_calloc(1, sizeof *in);
@@ -471,7 +471,7 @@ static void in_end(struct link *l, struct in *in, enum tb_status why)
 
 void link_in_fail(struct link *l, const struct tb_id *uid, enum tb_status why)
 {
-    struct in *in = in_find_uid(l, uid);
+    struct in *in = link_in_of(l, uid);
     if (in != NULL && !in->finished) in_end(l, in, why);
 }
 
@@ -587,6 +587,7 @@ static void in_begin(struct link *l, struct in *in, tb_time_ns now)
     if (in->base != NULL)
         LINK_SEND(l, TB_FRAME_BASE, tb_frame_base, LINK_SMALL, .crossing = in->crossing,
                   .uid = in->base->uid);
+    link_share_begin(l, in, now);
     copies_begin(l, in, copies);
     (void)tell_differences(l, in, now);
     tb_landing_told(&in->core, now);
@@ -675,6 +676,7 @@ static bool in_tick(struct link *l, struct in *in, tb_time_ns now)
         }
         /* After a cut, what the old streams still bring is told first: it is not sent again (P5). */
         if (!link_is_up(l) || link_streams_old(l) || link_announced(l, &in->key.uid) == NULL) return false;
+        if (!link_may_begin(l, in)) return false;
         in_begin(l, in, now);
         if (in->crossing == 0) return false;
     }
@@ -702,6 +704,7 @@ void link_move_tick(struct link *l, tb_time_ns now)
     if (tb_feed_gifts_settle(&l->feed)) links_heed(l->links); /* before what was dropped is asked for again */
     while (in != NULL)
         in = in_tick(l, in, now) ? l->ins : in->next;
+    link_outs_have(l, now);
     if (link_is_up(l) && refill(l, now)) links_fed(l->links);
 }
 

@@ -150,6 +150,7 @@ static void on_clock(uv_timer_t *clock)
         link_serves_tick(l);
         move(l, now);
     }
+    links_share_tick(ls, now);
     links_conns_tick(ls, now);
     ls->ticked_at = tb_clock_now();
     sweep_retired(ls);
@@ -164,6 +165,7 @@ static void on_wake(uv_async_t *wake)
     const tb_time_ns now = tb_clock_now();
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
         move(&ls->links[i], now);
+    links_share_tick(ls, now);
     sweep_retired(ls);
     if (ls->closing) closing_step(ls);
 }
@@ -460,6 +462,7 @@ static void closing_step(struct tb_links *ls)
         tb_feed_gifts_drop(&ls->links[i].feed);
     sweep_retired(ls);
     TB_ASSERT(ls->retired == NULL);
+    links_share_end(ls, NULL);
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
         link_fini(&ls->links[i]);
     offers_free(ls);
@@ -569,6 +572,7 @@ enum tb_status tb_links_land_stop(struct tb_links *ls, const struct tb_id *uid, 
 {
     struct retired *call = retired_new(ls, done, user);
     if (call == NULL) return TB_SITE_NOMEM;
+    links_share_end(ls, uid);
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
         struct link *l = &ls->links[i];
         for (struct in *in = l->ins, *next; in != NULL; in = next) {

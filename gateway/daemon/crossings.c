@@ -55,19 +55,23 @@ static enum tb_status ask_in_order(struct tb_copy *copy)
     return status;
 }
 
-static void land_in_order(struct tb_copy *copy)
+/* From every source that is up, at once: the links divide the chunks among them. */
+static void land_from_all(struct tb_copy *copy)
 {
     struct tb_daemon *d = copy->d;
+    uint32_t last = UINT32_MAX;
+    bool any = false;
     for (uint32_t i = 0; i < copy->from_count; i++) {
         const uint32_t peer = tb_links_peer_find(d->links, copy->from[i].text);
-        struct tb_links_stats stats;
+        static struct tb_links_stats stats; /* large; the main loop's alone */
         if (peer == UINT32_MAX) continue;
+        last = peer;
         tb_links_stats(d->links, peer, &stats);
-        if (stats.up || i + 1 == copy->from_count) {
-            land_from(copy, peer);
-            return;
-        }
+        if (!stats.up) continue;
+        land_from(copy, peer);
+        any = true;
     }
+    if (!any && last != UINT32_MAX) land_from(copy, last);
 }
 
 static void crossing_refused(struct tb_copy *copy, enum tb_status why)
@@ -93,7 +97,7 @@ void tb_cross_start(struct tb_daemon *d, const struct tb_catalog_todo *todo)
     if (copy->region != NULL &&
         tb_arena_region_complete(copy->region)) { /* begun in an earlier life of this process */
         TB_MOOT(tb_catalog_crossing_begun(d->catalog, tb_clock_now(), &copy->key.uid));
-        land_in_order(copy);
+        land_from_all(copy);
         return;
     }
     const enum tb_status status = ask_in_order(copy);
@@ -182,6 +186,7 @@ static void links_manifests(void *user, uint32_t peer, const struct tb_version_k
         catalog_shards(copy, manifests);
         tb_copy_serve(copy); /* a relay offers it before the first chunk is here */
         land_from(copy, peer);
+        land_from_all(copy);
         tb_log(TB_LOG_INFO, "crossing.begun", "model=%s run=%llu number=%llu from=%s bytes=%llu",
                key->model.text, (unsigned long long)key->run_order, (unsigned long long)key->number,
                peer_site(d, peer), (unsigned long long)manifests_bytes(key, manifests));
@@ -230,6 +235,9 @@ static bool links_may_read(void *user, uint32_t peer, const struct tb_name *mode
     const struct tb_config_peer *p = &d->config->peers[peer];
     if (!homes_agree(d, &p->site, model, home)) return false;
     struct tb_identity identity = {.kind = TB_IDENTITY_GATEWAY, .site = p->site, .name = p->gateway};
+    struct tb_name ours;
+    if (links_home_of(d, model, &ours) && tb_name_equal(&ours, &p->site))
+        return true; /* its own bytes, back */
     const bool may = tb_rights_may(d->config, model, &identity, false);
     if (may) return true;
     d->counters.denied++;
@@ -482,7 +490,8 @@ void tb_crossings_poll(struct tb_daemon *d)
 
 /* ---- opening ---- */
 
-/* Models that are wanted from this peer: those of `subscribe` that list its site. */
+/* Models that are wanted from this peer: those of `subscribe` that list its site, and those whose home is here: what rots
+ * here comes back from whoever has it. */
 static uint32_t models_wanted(const struct tb_config *config, const struct tb_name *site,
                               struct tb_name *models)
 {
@@ -495,6 +504,8 @@ static uint32_t models_wanted(const struct tb_config *config, const struct tb_na
             break;
         }
     }
+    for (uint32_t i = 0; i < config->model_count && count < TB_LINKS_MODELS_MAX; i++)
+        if (tb_name_equal(&config->models[i].home, &config->site)) models[count++] = config->models[i].name;
     return count;
 }
 

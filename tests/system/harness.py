@@ -250,7 +250,8 @@ class Process:
 
 class Worker(Process):
     def __init__(self, lab, name, site=None, host=None, **open_with):
-        super().__init__(name, [WORKER], lab.dir / f"{name}.log", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        prefix = site.worker_prefix if site is not None else []
+        super().__init__(name, [*prefix, WORKER], lab.dir / f"{name}.log", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.lab = lab
         self.pending = b""
         lab.processes.append(self)
@@ -317,6 +318,8 @@ class Site:
         self.daemon = None
         self.starts = 0
         self.prefix = []      # what the daemon is started through: SmallDisk.enter
+        self.worker_prefix = []  # and its workers: into a network namespace
+        self.address = lab.address
         self.trust = lab.pki_dir(name)
 
     # ---- configuration ----
@@ -334,7 +337,7 @@ class Site:
             "log": {"level": "info"},
         }
         if self.listen:
-            sections["link"]["listen"] = f"{self.lab.address}:{self.port}"
+            sections["link"]["listen"] = f"{self.address}:{self.port}"
         for section, keys in self.extra.items():
             sections.setdefault(section, {}).update(keys)
         lines = [f"site: {self.name}", "gateway: gw"] + [f"{k}: {v}" for k, v in self.root.items()]
@@ -439,10 +442,10 @@ class Site:
     def wait_link(self, site, state="up"):
         wait_for(f"link {self.name} - {site} is {state}", lambda: (self.link(site) or {}).get("state") == state)
 
-    def cli(self, *args, check=True, **kwargs):
+    def cli(self, *args, check=True, prefix=(), **kwargs):
         env = dict(os.environ, TOMBOLO_GATEWAY=f"unix:{self.session_socket}",
                    TOMBOLO_CONTROL=str(self.control_socket))
-        done = subprocess.run([str(TOMBOLO), *map(str, args)], env=env, capture_output=True, text=True,
+        done = subprocess.run([*prefix, str(TOMBOLO), *map(str, args)], env=env, capture_output=True, text=True,
                               timeout=PATIENCE_S * 2, **kwargs)
         if check and done.returncode != 0:
             raise Failed(f"tombolo {' '.join(map(str, args))} exited {done.returncode}: {done.stderr}")

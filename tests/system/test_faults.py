@@ -381,6 +381,29 @@ def a_chunk_rotten_while_its_gateway_was_away_is_found(lab):
     reader.check(path)
 
 
+@scenario
+def what_rots_at_home_comes_back_from_another_site(lab):
+    """P1 P3 P6: home was down and its trainer is gone; a chunk of its arena has rotted. West has it, and gives it back."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    path = lab.weights(1)[0]
+    trainer = Trainer(lab, east, path)
+    uid = trainer.publish(1)
+    west.wait_holds(uid)
+    for rank in trainer.ranks:
+        rank.kill()
+    east.kill()
+    expect("tensor found in the arena", flip_in_file(east.arena_path, path, safetensors_table(path)[-1]), True)
+    east.start()
+    wait_for("east finds it", lambda: east.counters()["verify_bad"] > 0)
+    east.wait_holds(uid)
+    expect("east calls it lost", east.counters()["versions_lost"], 0)
+    reader = Rollout(lab, east, "reader", path)
+    reader.stage(uid)
+    reader.activate(uid)
+    reader.check(path)
+
+
 def flip_in_file(arena, weights, row):
     """Inverts a byte in the middle of a tensor where it stands in an arena file; False when it is not there."""
     data = weights.read_bytes()[row["offset"]:row["offset"] + row["bytes"]]

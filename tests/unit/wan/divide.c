@@ -1,0 +1,243 @@
+/* Several sites send one version: fastest most, nothing twice but what was on its way, and nobody holds it up. Virtual time: a
+ * source sends what it may, at its rate, and what it sends is here half a round trip later. */
+#include "wan/divide.h"
+
+#include <string.h>
+
+#include "small_places.h"
+#include "tests/unit/check.h"
+
+#define CHUNKS      200u
+#define CHUNK_BYTES (1u << 20)
+#define STEP_MS     5u
+
+struct sender {
+    uint32_t source;
+    uint64_t bytes_per_s;
+    uint32_t rtt_ms;
+    uint64_t has[4], take[4], sent[4]; /* as it knows them */
+    double credit;                     /* bytes it may send now */
+    uint32_t on_way[CHUNKS];           /* ms of arrival; 0: not */
+    uint32_t chunks_sent;
+};
+
+struct world {
+    struct small_place small;
+    struct tb_place place;
+    struct tb_divide d;
+    uint8_t *memory;
+    uint32_t ms, held, twice;
+    struct sender senders[3];
+    uint32_t count;
+};
+
+static tb_time_ns at(const struct world *w)
+{
+    return TB_SECONDS(100) + TB_MS(w->ms);
+}
+
+static void world_init(struct world *w, uint16_t start)
+{
+    memset(w, 0, sizeof *w);
+    small_place_init(&w->small, CHUNKS, CHUNK_BYTES, &w->place);
+    w->memory = test_malloc(tb_divide_bytes_for(&w->place, 1));
+    tb_divide_init(&w->d, &w->place, 1, start, w->memory);
+}
+
+static void world_fini(struct world *w)
+{
+    test_free(w->memory);
+}
+
+static void have(struct world *w, struct sender *s)
+{
+    struct tb_held_word words[4];
+    for (uint32_t i = 0; i < 4; i++)
+        words[i] = (struct tb_held_word){i, s->has[i]};
+    const struct tb_span span = small_words(words, 4);
+    CHECK_OK(tb_divide_has(&w->d, s->source, 0, &span));
+}
+
+/* Holds chunks first to end. */
+static struct sender *source(struct world *w, uint64_t bytes_per_s, uint32_t rtt_ms, uint32_t first,
+                             uint32_t end)
+{
+    struct sender *s = &w->senders[w->count++];
+    *s = (struct sender){.bytes_per_s = bytes_per_s, .rtt_ms = rtt_ms};
+    s->source = tb_divide_join(&w->d, at(w));
+    assert_true(s->source != TB_DIVIDE_NONE);
+    tb_divide_rtt(&w->d, s->source, TB_MS(rtt_ms));
+    for (uint32_t k = first; k < end; k++)
+        tb_bitmap_set(s->has, k);
+    have(w, s);
+    return s;
+}
+
+static void arrive(struct world *w, struct sender *s)
+{
+    for (uint32_t k = 0; k < CHUNKS; k++) {
+        if (s->on_way[k] == 0 || s->on_way[k] > w->ms) continue;
+        s->on_way[k] = 0;
+        if (tb_bitmap_test(w->small.held, k)) {
+            w->twice++;
+            continue;
+        }
+        tb_bitmap_set(w->small.held, k);
+        w->held++;
+    }
+}
+
+static void send_more(struct world *w, struct sender *s)
+{
+    s->credit += (double)s->bytes_per_s * STEP_MS / 1e3;
+    uint32_t k = 0;
+    for (; k < CHUNKS && s->credit >= CHUNK_BYTES; k++) {
+        const uint64_t one = UINT64_C(1) << (k % 64);
+        const uint64_t may = s->has[k / 64] & s->take[k / 64] & ~s->sent[k / 64];
+        if ((may & one) == 0 || tb_bitmap_test(w->small.held, k)) continue;
+        s->sent[k / 64] |= one;
+        s->on_way[k] = w->ms + s->rtt_ms / 2;
+        s->credit -= CHUNK_BYTES;
+        s->chunks_sent++;
+    }
+    if (k == CHUNKS && s->credit > CHUNK_BYTES) s->credit = CHUNK_BYTES; /* idle time is not saved up */
+}
+
+/* What is told is known half a round trip later; here: at once, and the way back takes all of it. */
+static void told(struct world *w, struct sender *s)
+{
+    struct tb_held_word words[8];
+    uint32_t shard = 0, count;
+    while ((count = tb_divide_news(&w->d, s->source, &shard, words, 8)) > 0)
+        for (uint32_t i = 0; i < count; i++)
+            s->take[words[i].index] = words[i].word;
+}
+
+/* Until it is whole or so many milliseconds have passed. */
+static void run(struct world *w, uint32_t until_ms)
+{
+    for (; w->ms < until_ms && w->held < CHUNKS; w->ms += STEP_MS) {
+        for (uint32_t i = 0; i < w->count; i++)
+            arrive(w, &w->senders[i]);
+        tb_divide_step(&w->d, at(w));
+        for (uint32_t i = 0; i < w->count; i++) {
+            if (!w->d.sources[w->senders[i].source].on) continue;
+            told(w, &w->senders[i]);
+            send_more(w, &w->senders[i]);
+        }
+    }
+}
+
+/* P5: two that hold all, one four times as fast: the work is divided so, and little comes twice. */
+static void the_fastest_brings_most(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, 0);
+    const struct sender *fast = source(&w, 80 << 20, 40, 0, CHUNKS);
+    const struct sender *slow = source(&w, 20 << 20, 80, 0, CHUNKS);
+    run(&w, 20000);
+    assert_int_equal(w.held, CHUNKS);
+    assert_in_range(w.ms, 2000, 3000); /* 200 MiB at 100 MiB/s */
+    assert_in_range(fast->chunks_sent, 130, 175);
+    assert_in_range(slow->chunks_sent, 25, 70);
+    assert_in_range(w.twice, 0, 4);
+    world_fini(&w);
+}
+
+/* P6: each has what the other has not; home is cut off. */
+static void halves_complete_each_other(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, 30000);
+    (void)source(&w, 50 << 20, 40, 0, 120);
+    (void)source(&w, 50 << 20, 40, 80, CHUNKS);
+    run(&w, 20000);
+    assert_int_equal(w.held, CHUNKS);
+    assert_in_range(w.ms, 2000, 3200);
+    assert_in_range(w.twice, 0, 4);
+    world_fini(&w);
+}
+
+/* P6: one falls silent with chunks that it was given: they come from the other, a second later. */
+static void who_falls_silent_is_done_without(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, 0);
+    struct sender *one = source(&w, 50 << 20, 40, 0, CHUNKS);
+    (void)source(&w, 50 << 20, 40, 0, CHUNKS);
+    run(&w, 500);
+    one->bytes_per_s = 0;
+    run(&w, 20000);
+    assert_int_equal(w.held, CHUNKS);
+    assert_in_range(w.ms, 3000, 6000);
+    world_fini(&w);
+}
+
+/* One that leaves is as one that never was, and may come back. */
+static void who_leaves_gives_back(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, 0);
+    (void)source(&w, 50 << 20, 40, 0, CHUNKS);
+    const struct sender *two = source(&w, 50 << 20, 40, 0, CHUNKS);
+    run(&w, 300);
+    tb_divide_leave(&w.d, two->source);
+    assert_int_equal(tb_divide_count(&w.d), 1);
+    run(&w, 20000);
+    assert_int_equal(w.held, CHUNKS);
+    world_fini(&w);
+}
+
+/* A relay has more with time: what it says it has is asked of it then. */
+static void a_source_that_fills_is_asked_for_what_it_has(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, 0);
+    struct sender *relay = source(&w, 100 << 20, 20, 0, 0);
+    run(&w, 1000);
+    assert_int_equal(w.held, 0);
+    for (uint32_t k = 0; k < CHUNKS; k += 20) {
+        for (uint32_t i = k; i < k + 20; i++)
+            tb_bitmap_set(relay->has, i);
+        have(&w, relay);
+        run(&w, w.ms + 600);
+        assert_int_equal(w.held, k + 20);
+    }
+    world_fini(&w);
+}
+
+static void nobody_is_told_of_chunks_that_are_not(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, 0);
+    const struct sender *s = source(&w, 1, 1, 0, 0);
+    const struct tb_held_word past = {3, UINT64_C(1) << 8}, far = {4, 1}; /* chunk 200; word 4 */
+    struct tb_span words = small_words(&past, 1);
+    CHECK_STATUS(tb_divide_has(&w.d, s->source, 0, &words), TB_PEER_GARBLED);
+    words = small_words(&far, 1);
+    CHECK_STATUS(tb_divide_has(&w.d, s->source, 0, &words), TB_PEER_GARBLED);
+    CHECK_STATUS(tb_divide_has(&w.d, s->source, 1, &words), TB_PEER_GARBLED);
+    for (uint32_t i = 1; i < TB_DIVIDE_SOURCES_MAX; i++)
+        assert_int_equal(tb_divide_join(&w.d, at(&w)), i);
+    assert_int_equal(tb_divide_join(&w.d, at(&w)), TB_DIVIDE_NONE);
+    world_fini(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_fastest_brings_most),
+        cmocka_unit_test(halves_complete_each_other),
+        cmocka_unit_test(who_falls_silent_is_done_without),
+        cmocka_unit_test(who_leaves_gives_back),
+        cmocka_unit_test(a_source_that_fills_is_asked_for_what_it_has),
+        cmocka_unit_test(nobody_is_told_of_chunks_that_are_not),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

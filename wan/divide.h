@@ -1,0 +1,76 @@
+/* divide.h - several sites send one version to here: which of them sends which chunks. The receiver's side.
+ *
+ * Pure. The owner says what each source holds (by its word), and how far away it is; the divider gives each source chunks to
+ * send, as many as it brings in its round trip and a quarter of a second, and never one chunk to two. So the fastest brings
+ * most, a source that falls silent has its chunks taken back after a second, and at the end the fast take over what the slow
+ * have not begun. What arrived, by whatever way, is seen in the places.
+ *
+ * Promises: P5 (little is fetched twice: what was on its way when it was taken back), P6 (no source holds up the rest). Kept by
+ * tests/unit/wan/divide.c. */
+#ifndef TB_WAN_DIVIDE_H
+#define TB_WAN_DIVIDE_H
+
+#include "base/place.h"
+#include "base/ranges.h"
+#include "base/time.h"
+#include "wan/frame.h"
+
+#define TB_DIVIDE_SOURCES_MAX 8u
+#define TB_DIVIDE_NONE        UINT32_MAX
+#define TB_DIVIDE_BYTES_MIN   ((uint64_t)4 << 20) /* given to a source of which nothing is known */
+#define TB_DIVIDE_BYTES_MAX   ((uint64_t)1 << 30)
+#define TB_DIVIDE_EVERY       TB_MS(250) /* and a round trip: how often a source is measured */
+#define TB_DIVIDE_SILENT      TB_SECONDS(1)
+
+struct tb_divide_source {
+    bool on;
+    tb_time_ns rtt;
+    uint64_t given_bytes; /* given and not here yet */
+    uint64_t window_bytes;
+    uint64_t came_bytes; /* since measured_at */
+    uint64_t bytes_per_s;
+    tb_time_ns measured_at, moved_at, silent_until;
+};
+
+struct tb_divide_shard {
+    const struct tb_place *place;
+    uint64_t *seen;  /* held here, as counted */
+    uint64_t *given; /* to some source, and not here yet */
+    struct {
+        uint64_t *has;  /* held there */
+        uint64_t *mine; /* given to it, and not here yet */
+        uint64_t *take; /* what it may send: given and not taken back */
+        uint64_t *told; /* of that, what it knows */
+    } of[TB_DIVIDE_SOURCES_MAX];
+};
+
+struct tb_divide {
+    struct tb_divide_shard *shards;
+    uint32_t shard_count;
+    uint64_t chunks; /* of all shards */
+    uint64_t start;  /* of them, the one that is given first */
+    struct tb_divide_source sources[TB_DIVIDE_SOURCES_MAX];
+};
+
+size_t tb_divide_bytes_for(const struct tb_place *places, uint32_t shard_count);
+/* `memory` (16-byte aligned) and the places stay until the divider is no longer used. Chunks are given from `start_65536`
+ * of the version on and around: sites that begin at different places have different chunks for each other should the site
+ * they came from be cut off. */
+void tb_divide_init(struct tb_divide *d, const struct tb_place *places, uint32_t shard_count,
+                    uint16_t start_65536, void *memory);
+
+/* A source that knows nothing yet and has nothing, as far as is known; TB_DIVIDE_NONE: no room. */
+uint32_t tb_divide_join(struct tb_divide *d, tb_time_ns now);
+void tb_divide_leave(struct tb_divide *d, uint32_t source); /* its chunks are free */
+uint32_t tb_divide_count(const struct tb_divide *d);
+/* HAVE. TB_PEER_GARBLED: no such shard or chunk. */
+TB_MUST_USE enum tb_status tb_divide_has(struct tb_divide *d, uint32_t source, uint32_t shard,
+                                         const struct tb_span *words);
+void tb_divide_rtt(struct tb_divide *d, uint32_t source, tb_time_ns rtt);
+/* Counts what came, and gives, takes back and gives again. */
+void tb_divide_step(struct tb_divide *d, tb_time_ns now);
+/* Words of one shard that the source is to be told, at most cap; from now on it knows them. 0: nothing more. */
+uint32_t tb_divide_news(struct tb_divide *d, uint32_t source, uint32_t *shard_out,
+                        struct tb_held_word *words_out, uint32_t cap);
+
+#endif
