@@ -77,7 +77,7 @@ bool tb_yaml_each(const struct tb_yaml *y, const yaml_node_t *n, const char *ref
     return true;
 }
 
-enum tb_status tb_yaml_load(struct tb_yaml *y, const char *text, size_t bytes, size_t bytes_max,
+enum tb_status tb_yaml_load(const struct tb_yaml *y, const char *text, size_t bytes, size_t bytes_max,
                             bool (*read_root)(const struct tb_yaml *y))
 {
     yaml_parser_t parser;
@@ -91,8 +91,9 @@ enum tb_status tb_yaml_load(struct tb_yaml *y, const char *text, size_t bytes, s
     if (!yaml_parser_initialize(&parser)) return TB_SITE_NOMEM;
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, bytes);
     if (yaml_parser_load(&parser, &document)) {
-        y->document = &document;
-        good = read_root(y);
+        struct tb_yaml here = *y;
+        here.document = &document;
+        good = read_root(&here);
         yaml_document_delete(&document);
     } else {
         const yaml_node_t at = {.start_mark = parser.problem_mark};

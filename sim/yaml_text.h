@@ -18,13 +18,13 @@ struct tb_yaml {
     void *out;        /* the reader's own: what it fills */
     char *complaint;
     size_t complaint_bytes;
-    yaml_document_t *document; /* set by tb_yaml_load */
+    yaml_document_t *document; /* where read_root is called */
 };
 
 /* Parses at most bytes_max and lets read_root read. The complaint is empty unless it returns TB_SITE_CONFIG.
  *   TB_SITE_CONFIG  not YAML, too long, or read_root said false    TB_SITE_NOMEM */
-TB_MUST_USE enum tb_status tb_yaml_load(struct tb_yaml *y, const char *text, size_t bytes, size_t bytes_max,
-                                        bool (*read_root)(const struct tb_yaml *y));
+TB_MUST_USE enum tb_status tb_yaml_load(const struct tb_yaml *y, const char *text, size_t bytes,
+                                        size_t bytes_max, bool (*read_root)(const struct tb_yaml *y));
 
 /* False, always. `at` may be NULL: the first line. */
 __attribute__((format(printf, 3, 4))) bool tb_yaml_refuse(const struct tb_yaml *y, const yaml_node_t *at,

@@ -264,7 +264,7 @@ static bool read_root(const struct tb_yaml *r)
 enum tb_status tb_fleet_parse(const char *name, const char *text, size_t bytes, struct tb_fleet_scenario *out,
                               char complaint_out[TB_FLEET_COMPLAINT_MAX])
 {
-    struct tb_yaml r = {
+    const struct tb_yaml r = {
         .name = name, .out = out, .complaint = complaint_out, .complaint_bytes = TB_FLEET_COMPLAINT_MAX};
     *out = (struct tb_fleet_scenario){.version = tb_fleet_version_default()};
     return tb_yaml_load(&r, text, bytes, TB_FLEET_TEXT_MAX, read_root);

@@ -348,7 +348,7 @@ static bool read_root(const struct tb_yaml *r)
 enum tb_status tb_scenario_parse(const char *name, const char *text, size_t bytes, struct tb_scenario *out,
                                  char *complaint_out, size_t complaint_bytes)
 {
-    struct tb_yaml r = {
+    const struct tb_yaml r = {
         .name = name, .out = out, .complaint = complaint_out, .complaint_bytes = complaint_bytes};
     *out = (struct tb_scenario){0};
     return tb_yaml_load(&r, text, bytes, TB_SCENARIO_BYTES_MAX, read_root);

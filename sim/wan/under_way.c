@@ -340,9 +340,9 @@ static void wait_for_work(struct site *s, bool busy)
     (void)ppoll(fds, busy ? 1 : 2, &timeout, NULL);
 }
 
-void *emulator_site_main(void *argument)
+void *emulator_site_main(void *site)
 {
-    struct site *s = argument;
+    struct site *s = site;
     (void)prctl(PR_SET_TIMERSLACK, 1000);
     while (!atomic_load_explicit(&s->world->stop, memory_order_relaxed)) {
         const uint32_t went = deliver_due(s);
