@@ -38,6 +38,7 @@ def every_skips_none(lab):
     west, uids = published_behind_a_closed_link(lab, "every", 3)
     for uid in uids:
         west.wait_holds(uid)
+    wait_for("each is told", lambda: len(west.daemon.logged("copy.whole")) == 3)
     whole = [line.split("number=")[1].split()[0] for line in west.daemon.logged("copy.whole")]
     expect("order", whole, ["1", "2", "3"])
 
