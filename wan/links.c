@@ -300,7 +300,7 @@ static enum tb_status link_init(struct tb_links *ls, struct link *l, const struc
                                                   .fresh_dial = TB_MS(o->fresh_dial_ms),
                                                   .silent = TB_MS(o->silent_ms)};
     tb_link_session_init(&l->life, &config, tb_clock_now());
-    tb_hedge_init(&l->hedge, o->hedge_permille);
+    tb_hedge_init(&l->hedge, o->hedge_permille == TB_LINKS_HEDGE_NONE ? 0 : o->hedge_permille);
     tb_tuner_init(&l->tuner, &ls->path.tuning);
     l->path = ls->path;
     if (p->congestion != NULL) {

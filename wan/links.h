@@ -31,6 +31,7 @@
 #include "wan/bottleneck.h"
 #include "wan/choice.h"
 
+#define TB_LINKS_HEDGE_NONE    UINT32_MAX
 #define TB_LINKS_PEERS_MAX     64
 #define TB_LINKS_STREAMS_MAX   64 /* per link */
 #define TB_LINKS_THREADS_MAX   64
@@ -146,7 +147,7 @@ struct tb_links_options {
     uint32_t fresh_dial_ms;  /* and go on so often [250] */
     uint32_t stream_idle_ms; /* no progress in mid-chunk: the stream is dropped [5000] */
     uint32_t retry_min_ms, retry_max_ms; /* [100, 5000], full jitter */
-    /* Of the bytes sent, that may go again on another stream when they are late, in thousandths [20]. */
+    /* Of the bytes sent, that may go again on another stream when they are late, in thousandths [20]; TB_LINKS_HEDGE_NONE. */
     uint32_t hedge_permille;
     uint64_t manifest_bytes_max;  /* of one version's manifests in memory [256 MiB] */
     enum tb_choice_wish codec;    /* of what is sent [raw] */

@@ -406,7 +406,7 @@ struct site *site_new(struct links_world *w, const char *name, bool listens)
                                            .user = s,
                                            .streams = 4,
                                            .threads = 2,
-                                           .hedge_permille = 1, /* less than a chunk: none goes twice */
+                                           .hedge_permille = TB_LINKS_HEDGE_NONE, /* they count chunks */
                                            .retry_min_ms = 10,
                                            .retry_max_ms = 200};
     assert_int_equal(tb_name_set(&s->options.site, name), TB_OK);
