@@ -22,11 +22,12 @@ static void log_refusal(struct tb_session *s, struct tb_request *request, void *
     tb_log_end(&l);
 }
 
-/* A seal that is refused now, or a version that is gone, cannot be served from here any more. */
+/* A seal that is refused now, or a version that is gone, cannot be served from here any more. A store that cannot be written
+ * for now is no such refusal: the gateway reads from here all the same, and may have to be told again. */
 static void after_seal(struct tb_session *s, struct tb_request *request, void *user)
 {
     log_refusal(s, request, user);
-    if (request->status >= TB_OK) return;
+    if (request->status >= TB_OK || request->status == TB_SITE_STORE) return;
     struct tb_publication *p = tb_publication_find(s, &request->uid, request->number);
     if (p == NULL) return;
     p->sealed = false;

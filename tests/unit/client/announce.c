@@ -120,11 +120,42 @@ static void a_seal(void **state)
     free(memory);
 }
 
+/* P3: a gateway whose disk is full when it comes back has the seal all the same, and hears it again when it comes back anew. */
+static void a_seal_while_the_store_is_full(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct caller c = {0};
+    fake_open(&f);
+    c.s = fake_session_open(&f, "rank0", NULL);
+    uint8_t *memory = calloc(1, BYTES);
+    const uint64_t shape[] = {BYTES};
+    const struct tb_tensor_desc tensor = {
+        .name = "t", .dtype = "U8", .rank = 1, .shape = shape, .memory = memory};
+    CHECK_OK(tb_register(c.s, &tensor, 1, &c.r));
+    struct tb_run_info run = {.struct_bytes = sizeof run};
+    CHECK_OK(tb_run_open(c.s, "policy", "key-1", &run));
+    c.run = run.run;
+    (void)publish(&c);
+    CHECK_OK(c.status);
+    for (uint32_t back = 2; back <= 3; back++) {
+        FAKE_SET(&f, refuse[TB_SESSION_SEAL], back == 2 ? TB_SITE_STORE : TB_OK);
+        fake_away(&f, true);
+        fake_away(&f, false);
+        fake_wait_seen(&f, TB_SESSION_SEAL, back);
+        CHECK_OK(tb_run_open(c.s, "policy", "key-1", &run)); /* answered behind the seal */
+    }
+    tb_session_close(c.s);
+    fake_close(&f);
+    free(memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_subscription),
         cmocka_unit_test(a_seal),
+        cmocka_unit_test(a_seal_while_the_store_is_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
