@@ -90,7 +90,6 @@ static enum tb_status take_run(struct trainer *t, struct tb_wire_frame *f)
     if (m.has_last && t->number <= m.last_number) t->number = m.last_number + 1;
     t->run = m.run;
     t->run_open = true;
-    seal_again(t);
     if (t->making == NONE) return TB_OK;
     if (tb_id_is_zero(&the->versions[t->making].key.uid)) {
         version_open(t);
@@ -206,6 +205,7 @@ static void welcome(struct client *c, bool same)
     t->open_id = t->seal_id = 0;
     t->hold_steps = 0;
     run_open(t);
+    seal_again(t); /* at once, as the library does: whatever becomes of the run */
 }
 
 void world_trainer_start(void)
