@@ -12,6 +12,7 @@ from harness import (Failed, HugeMount, Rollout, Trainer, Worker, expect, follow
 def nine_versions_bit_exact_at_four_workers(lab):
     """P1 P2: nine consecutive versions, each compared byte for byte at four workers of the other site."""
     east, west, _ = lab.east_west(through_link=False)
+    east.extra["link"] = {"codec": "sparse"}  # `auto` may send whole what a busy machine is slow to compare
     up(east, west)
     paths = lab.weights(9)
     trainer = Trainer(lab, east, paths[0])
