@@ -43,7 +43,7 @@ static void forget(struct tb_hedge *h, uint32_t i)
 
 tb_time_ns tb_hedge_usual(const struct tb_hedge *h)
 {
-    tb_time_ns sorted[TB_HEDGE_TIMES_MAX];
+    tb_time_ns sorted[TB_HEDGE_TIMES_MAX] = {0};
     if (h->time_count < TIMES_MIN) return 0;
     for (uint32_t i = 0; i < h->time_count; i++) {
         uint32_t at = i;
