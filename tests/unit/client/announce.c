@@ -98,26 +98,38 @@ static void a_subscription(void **state)
     fake_close(&f);
 }
 
+/* A rank that has joined its run; the memory it registered. */
+static uint8_t *rank_open(struct fake *f, struct caller *c)
+{
+    fake_open(f);
+    c->s = fake_session_open(f, "rank0", NULL);
+    uint8_t *memory = calloc(1, BYTES);
+    const uint64_t shape[] = {BYTES};
+    const struct tb_tensor_desc tensor = {
+        .name = "t", .dtype = "U8", .rank = 1, .shape = shape, .memory = memory};
+    CHECK_OK(tb_register(c->s, &tensor, 1, &c->r));
+    struct tb_run_info run = {.struct_bytes = sizeof run};
+    CHECK_OK(tb_run_open(c->s, "policy", "key-1", &run));
+    c->run = run.run;
+    return memory;
+}
+
+static void rank_close(struct fake *f, struct caller *c, uint8_t *memory)
+{
+    tb_session_close(c->s);
+    fake_close(f);
+    free(memory);
+}
+
 /* P6: else the gateway has a version that lacks a shard for ever. */
 static void a_seal(void **state)
 {
     (void)state;
     struct fake f;
     struct caller c = {0};
-    fake_open(&f);
-    c.s = fake_session_open(&f, "rank0", NULL);
-    uint8_t *memory = calloc(1, BYTES);
-    const uint64_t shape[] = {BYTES};
-    const struct tb_tensor_desc tensor = {
-        .name = "t", .dtype = "U8", .rank = 1, .shape = shape, .memory = memory};
-    CHECK_OK(tb_register(c.s, &tensor, 1, &c.r));
-    struct tb_run_info run = {.struct_bytes = sizeof run};
-    CHECK_OK(tb_run_open(c.s, "policy", "key-1", &run));
-    c.run = run.run;
+    uint8_t *memory = rank_open(&f, &c);
     answer_then_cut(&f, &c, TB_SESSION_SEAL, publish);
-    tb_session_close(c.s);
-    fake_close(&f);
-    free(memory);
+    rank_close(&f, &c, memory);
 }
 
 /* P3: a gateway whose disk is full when it comes back has the seal all the same, and hears it again when it comes back anew. */
@@ -126,16 +138,7 @@ static void a_seal_while_the_store_is_full(void **state)
     (void)state;
     struct fake f;
     struct caller c = {0};
-    fake_open(&f);
-    c.s = fake_session_open(&f, "rank0", NULL);
-    uint8_t *memory = calloc(1, BYTES);
-    const uint64_t shape[] = {BYTES};
-    const struct tb_tensor_desc tensor = {
-        .name = "t", .dtype = "U8", .rank = 1, .shape = shape, .memory = memory};
-    CHECK_OK(tb_register(c.s, &tensor, 1, &c.r));
-    struct tb_run_info run = {.struct_bytes = sizeof run};
-    CHECK_OK(tb_run_open(c.s, "policy", "key-1", &run));
-    c.run = run.run;
+    uint8_t *memory = rank_open(&f, &c);
     (void)publish(&c);
     CHECK_OK(c.status);
     for (uint32_t back = 2; back <= 3; back++) {
@@ -143,11 +146,10 @@ static void a_seal_while_the_store_is_full(void **state)
         fake_away(&f, true);
         fake_away(&f, false);
         fake_wait_seen(&f, TB_SESSION_SEAL, back);
+        struct tb_run_info run = {.struct_bytes = sizeof run};
         CHECK_OK(tb_run_open(c.s, "policy", "key-1", &run)); /* answered behind the seal */
     }
-    tb_session_close(c.s);
-    fake_close(&f);
-    free(memory);
+    rank_close(&f, &c, memory);
 }
 
 int main(void)
