@@ -153,7 +153,7 @@ class Ours:
         lab.dir.chmod(0o755)
         keep = 2 if steps and mib < 1024 else 1  # home keeps the base until west has named it; a large version is longer landing
         self.east, self.west = sites.east_west(lab, arena_mib=(keep + 1) * mib + 512, steps=steps, keep=keep)
-        lab.address = wire.address["a"]
+        self.east.address = wire.address["a"]
         self.west.peers["east"] = f"{wire.address['a']}:{self.east.port}"
         self.in_ns("a", self.east.start)
         self.in_ns("b", self.west.start)
