@@ -45,8 +45,12 @@ class WanWire(Ends):
         return f":{port} " in subprocess.run(self.argv("b", "ss", "-Hltn"), capture_output=True, text=True, check=False).stdout
 
     def iperf(self, size, streams, congestion):
-        """Gbit/s; the server is served at 5201."""
-        end = self.run("a", "iperf3", "-J", "-c", self.address["b"], "-p", "5201", "-P", streams, "-C", congestion, "-n", size // streams)
+        """Gbit/s, 0 if it does not end within two minutes, as one stream of cubic on a lossy path; the server is served at 5201."""
+        try:
+            end = self.run("a", "iperf3", "-J", "-c", self.address["b"], "-p", "5201", "-P", streams, "-C", congestion, "-n", size // streams,
+                           timeout_s=120)
+        except subprocess.TimeoutExpired:
+            return 0
         return end["end"]["sum_received"]["bits_per_second"] / 1e9
 
     def pump(self, program, size, streams, congestion, *more):
