@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""long_results.py: what each stage of `tests/run --long` came to; one file a stage in build/long/.
+"""long_results.py: what each stage of `tests/run --long` came to; one file a stage in build/long/, and of the fuzz stage,
+which takes hours, one a target: each says at which commit it ran.
 
-  passed STAGE FUZZ_S          exits 0 when the stage passed at this very commit, and says so
-  keep STAGE FUZZ_S SECONDS    counts build/results and keeps the sum as the stage's last result
+  passed STAGE                 exits 0 when the stage passed at this very commit, and says so
+  keep STAGE SECONDS           counts build/results and keeps the sum as the stage's last result
+  due FUZZ_S TARGET...         prints the fuzz targets that did not pass at this commit for so long; never run and oldest first
+  fuzzed TARGET FUZZ_S passed|failed [REASON]    keeps a target's last result
   sum STAGE...                 prints the failures, the skips and the sum of these stages
-  write                        puts one line a stage into docs/benchmarks.md"""
+  write                        puts one line a stage and fuzz target into docs/benchmarks.md"""
 import datetime
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -17,7 +21,8 @@ ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), ".."))
 KEPT = os.path.join(ROOT, "build", "long")
 PAGE = os.path.join(ROOT, "docs", "benchmarks.md")
 BEGIN, END = "<!-- tests/run --long --write: what stands between these marks is replaced -->", "<!-- tests/run --long: end -->"
-STAGES = ("mutants", "lint", "dev", "asan", "tsan", "world", "fuzz")
+STAGES = ("mutants", "lint", "dev", "asan", "tsan", "world")
+TARGET = re.compile(r"fuzz_[A-Za-z0-9_]+")
 FUZZ_S = 600
 
 
@@ -36,33 +41,61 @@ def kept(stage):
         return json.load(f)
 
 
-def passed(stage, fuzz_s):
-    last = kept(stage)
+def at_this_commit(entry):
     here = commit()
-    if last is None or last["failed"] or last["commit"] != here or here.endswith("+"):
-        return 1
-    if stage == "fuzz" and last["fuzz_s"] < int(fuzz_s):
+    return entry is not None and not entry["failed"] and entry["commit"] == here and not here.endswith("+")
+
+
+def passed(stage):
+    last = kept(stage)
+    if not at_this_commit(last):
         return 1
     print(f"passed at this commit on {last['date']}: {last['passed']} passed, {last['skipped']} skipped; --again runs it again")
     return 0
 
 
-def keep(stage, fuzz_s, seconds):
-    folder = os.path.join(ROOT, "build", "results")
-    # A stage without a preset of its own (world) ran dev's.
-    found = [r for r in results.read(folder) if r[1] in (stage, "dev" if stage == "world" else stage)]
-    entry = {"stage": stage, "commit": commit(), "date": datetime.date.today().isoformat(), "seconds": int(seconds),
-             "load": round(os.getloadavg()[2], 1), "fuzz_s": int(fuzz_s), **results.count(found),
-             "told": [r for r in found if r[0] != "passed"]}
+def due(fuzz_s, *targets):
+    last = {t: kept(t) for t in targets}
+    left = [t for t in targets if not (at_this_commit(last[t]) and last[t]["seconds"] >= int(fuzz_s))]
+    print("\n".join(sorted(left, key=lambda t: (last[t] or {}).get("time", 0))))
+    return 0
+
+
+def store(stage, seconds, found):
+    now = datetime.datetime.now()
+    entry = {"stage": stage, "commit": commit(), "date": now.date().isoformat(), "time": now.timestamp(), "seconds": int(seconds),
+             "load": round(os.getloadavg()[2], 1), **results.count(found), "told": [r for r in found if r[0] != "passed"]}
     os.makedirs(KEPT, exist_ok=True)
     with open(os.path.join(KEPT, stage + ".json"), "w", encoding="utf-8") as f:
         json.dump(entry, f)
     return 0
 
 
+def keep(stage, seconds):
+    # A stage without a preset of its own (world) ran dev's.
+    found = [r for r in results.read(os.path.join(ROOT, "build", "results")) if r[1] in (stage, "dev" if stage == "world" else stage)]
+    return store(stage, seconds, found)
+
+
+def fuzzed(target, fuzz_s, verdict, reason=""):
+    return store(target, fuzz_s, [(verdict, "fuzz", target, reason)])
+
+
+def targets_kept():
+    names = os.listdir(KEPT) if os.path.isdir(KEPT) else []
+    return sorted(n[:-len(".json")] for n in names if TARGET.fullmatch(n[:-len(".json")]))
+
+
+def fuzz_entries():
+    """The targets', and what kept them all from running now."""
+    here = [r for r in results.read(os.path.join(ROOT, "build", "results")) if r[1] == "fuzz" and not TARGET.fullmatch(r[2])]
+    return [*map(kept, targets_kept()), {**results.count(here), "told": here}]
+
+
 def total(stages):
     n = {"passed": 0, "failed": 0, "skipped": 0}
-    for entry in filter(None, map(kept, stages)):
+    entries = [e for stage in stages for e in (fuzz_entries() if stage == "fuzz" else [kept(stage)])]
+    for entry in filter(None, entries):
         for kind, stage, name, reason in entry["told"]:
             print(f"{kind}: {stage} {name}" + (f": {reason}" if reason else ""))
         for kind in n:
@@ -73,8 +106,8 @@ def total(stages):
 
 def row(entry):
     note = "; ".join(f"{r[0]}: {r[2]}" + (f" ({r[3]})" if r[3] else "") for r in entry["told"][:4])
-    if entry["stage"] == "fuzz" and entry["fuzz_s"] < FUZZ_S:
-        note = f"only {entry['fuzz_s']} s a target, not {FUZZ_S}: no long result" + ("; " + note if note else "")
+    if TARGET.fullmatch(entry["stage"]) and entry["seconds"] < FUZZ_S:
+        note = f"not {FUZZ_S} s: no long result" + ("; " + note if note else "")
     return (f"|{entry['stage']}|{entry['commit']}|{entry['date']}|{entry['passed']}|{entry['failed']}|{entry['skipped']}|"
             f"{entry['seconds']}|{entry['load']}|{note}|")
 
@@ -86,17 +119,17 @@ def write():
         sys.exit(f"{PAGE}: the marks of the table are gone: {BEGIN}")
     before, rest = page.split(BEGIN, 1)
     old, after = rest.split(END, 1)
-    rows = {line.split("|")[1]: line for line in old.splitlines() if line.startswith("|") and line.split("|")[1] in STAGES}
-    rows.update({entry["stage"]: row(entry) for entry in filter(None, map(kept, STAGES))})
+    rows = {line.split("|")[1]: line for line in old.splitlines() if line.startswith("|")}
+    rows.update({entry["stage"]: row(entry) for entry in filter(None, map(kept, [*STAGES, *targets_kept()]))})
     table = ["|stage|commit|date|passed|failed|skipped|seconds|load|note|", "|---|---|---|---|---|---|---|---|---|"]
-    table += [rows[stage] for stage in STAGES if stage in rows]
+    table += [rows[stage] for stage in [*STAGES, *sorted(filter(TARGET.fullmatch, rows))] if stage in rows]
     with open(PAGE, "w", encoding="utf-8") as f:
         f.write(before + BEGIN + "\n\n" + "\n".join(table) + "\n\n" + END + after)
     return 0
 
 
 def main():
-    verbs = {"passed": passed, "keep": keep, "write": write, "sum": lambda *stages: total(stages)}
+    verbs = {"passed": passed, "keep": keep, "due": due, "fuzzed": fuzzed, "write": write, "sum": lambda *stages: total(stages)}
     if len(sys.argv) < 2 or sys.argv[1] not in verbs:
         sys.exit(__doc__)
     return verbs[sys.argv[1]](*sys.argv[2:])
