@@ -141,6 +141,7 @@ static enum tb_status plan_safetensors(struct planning *p, const char *name, con
     if (s != TB_OK) return refuse(p->error, s, "%s", error.text);
     s = begin_file(p, name);
     if (s == TB_OK) s = add_span(p, header->bytes, header->count);
+    if (s == TB_OK) p->plan->files[p->plan->file_count - 1].of_header = true;
     for (uint32_t i = 0; i < parsed.tensor_count && s == TB_OK; i++)
         s = add_tensor(p, name, header->shard_index, &parsed.tensors[i]);
     tb_safetensors_fini(&parsed);
@@ -154,13 +155,14 @@ static const struct tb_unbundle_file *file_named(const struct tb_unbundle *plan,
     return NULL;
 }
 
-/* Every rank of a trainer may send the same config.json; two that differ are one too many. */
+/* Every rank of a trainer may send the same config.json; two that differ are one too many, and so is a blob that is no more
+ * than the header of the file. */
 static enum tb_status plan_again(struct planning *p, const struct tb_unbundle_file *before,
-                                 const struct tb_item *item)
+                                 const struct tb_item *item, bool header)
 {
     TB_ASSERT(p->plan->spans != NULL);
     const struct tb_unbundle_span *span = &p->plan->spans[before->first_span];
-    const bool same = span->count == item->count &&
+    const bool same = before->of_header == header && span->count == item->count &&
                       (item->count == 0 || memcmp(span->bytes, item->bytes, item->count) == 0);
     if (same) return TB_OK;
     return refuse(p->error, TB_CONFLICT, "two shards have a file \"%.200s\" with different bytes",
@@ -175,7 +177,7 @@ static enum tb_status plan_blob(struct planning *p, const struct tb_item *item)
     if (!tb_bundle_name_valid(name))
         return refuse(p->error, TB_BAD_FILE, "a file of the version has the name \"%.200s\"", item->name);
     const struct tb_unbundle_file *before = file_named(p->plan, name);
-    if (before != NULL) return plan_again(p, before, item);
+    if (before != NULL) return plan_again(p, before, item, header);
     if (header) return plan_safetensors(p, name, item);
     const enum tb_status s = begin_file(p, name);
     return s == TB_OK ? add_span(p, item->bytes, item->count) : s;

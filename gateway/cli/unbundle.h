@@ -23,6 +23,7 @@ struct tb_unbundle_file {
     const char *name; /* borrowed, or made */
     char *made_name;
     char *made_header;
+    bool of_header; /* a header and its tensors; else the blob of that name */
     uint64_t bytes;
     uint32_t first_span;
     uint32_t span_count;
