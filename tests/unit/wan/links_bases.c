@@ -252,6 +252,32 @@ static void a_peer_that_missed_a_step_gets_both_at_once(void **state)
     truth_free(&v3);
 }
 
+/* P6: two chunks that are the same in the base are being written by another way when their turn to be copied comes. One of its
+ * writers gives up: that chunk is asked for. The other ends well: its chunk is not. */
+static void a_copy_that_another_writer_stood_for_is_asked_for_if_it_gives_up(void **state)
+{
+    (void)state;
+    struct steps s;
+    steps_make(&s, 1, 16 << 20);
+    steps_begin(&s);
+    struct copy *c = site_place(s.west, &s.v2.key, s.v2.manifests);
+    struct tb_place *place = &c->places[0];
+    assert_true(tb_place_claim(place, 0) && tb_place_claim(place, 2));
+    CHECK_OK(tb_links_offer(s.west->links, &c->key, c->places));
+    CHECK_OK(tb_links_land(s.west->links, 0, &c->key, c->places));
+    const struct tb_links_stats before = site_stats(s.east, 0);
+    site_publish(s.east, &s.v2);
+    WORLD_UNTIL(&s.w.net, copy_held(c) == s.v2.chunks - 2);
+    const struct tb_chunk *second = &s.v2.manifests[0].chunks[2];
+    memcpy(place->bytes + second->offset, s.v2.bytes[0] + second->offset, second->bytes);
+    CHECK_OK(tb_place_finish(place, 2));
+    tb_place_unclaim(place, 0);
+    WORLD_UNTIL(&s.w.net, s.west->landed == 2 && s.east->peer_held == 2);
+    check_equal(c, &s.v2);
+    assert_int_equal(site_stats(s.east, 0).chunks_sent - before.chunks_sent, s.v2.chunks / 2 + 1);
+    steps_free(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -264,6 +290,7 @@ int main(void)
         cmocka_unit_test(cuts_repeat_no_difference),
         cmocka_unit_test(a_receiver_that_restarts_keeps_its_base),
         cmocka_unit_test(a_peer_that_missed_a_step_gets_both_at_once),
+        cmocka_unit_test(a_copy_that_another_writer_stood_for_is_asked_for_if_it_gives_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
