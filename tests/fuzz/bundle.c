@@ -7,6 +7,7 @@
 
 #include "gateway/cli/unbundle.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/unit/scratch.h"
 
 #define ITEMS_MAX 8u
 
@@ -32,8 +33,7 @@ static void make_folder(void)
     static const char header[] = "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}";
     uint8_t file[8 + sizeof header - 1 + 2] = {sizeof header - 1};
     char path[96];
-    strcpy(folder, "/tmp/tombolo-fuzz.XXXXXX");
-    FUZZ_REQUIRE(mkdtemp(folder) != NULL);
+    FUZZ_REQUIRE(scratch_folder(folder, sizeof folder, "fuzz"));
     memcpy(file + 8, header, sizeof header - 1);
     (void)snprintf(path, sizeof path, "%s/m.safetensors", folder);
     (void)snprintf(index_path, sizeof index_path, "%s/m.safetensors.index.json", folder);

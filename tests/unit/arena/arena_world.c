@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "tests/unit/scratch.h"
 
 uint64_t world_random(uint64_t *seed)
 {
@@ -98,7 +99,7 @@ static void remove_path(void)
 const char *world_path(void)
 {
     if (path[0] == '\0') {
-        snprintf(path, sizeof path, "/dev/shm/tombolo-test-%d", (int)getpid());
+        snprintf(path, sizeof path, "%s/tombolo-test-%d", scratch_memory(), (int)getpid());
         atexit(remove_path);
         tb_log_set(TB_LOG_ERROR, STDERR_FILENO);
     }

@@ -31,7 +31,7 @@ void version_fini(struct version *v);
 void version_land(const struct version *v, struct tb_place *place, uint32_t shard, uint32_t k);
 void version_land_all(const struct version *v, struct tb_arena_region *region);
 
-/* "/dev/shm/tombolo-test-PID-N": made once a process, removed at its end. */
+/* A path in memory: made once a process, removed at its end. */
 const char *world_path(void);
 /* Its size in bytes; a new open of a path that must succeed. */
 struct tb_arena *world_open(const char *path, uint64_t bytes);

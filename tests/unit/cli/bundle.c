@@ -16,6 +16,7 @@
 #include "base/fault.h"
 #include "gateway/cli/bundle.h"
 #include "gateway/cli/unbundle.h"
+#include "tests/unit/scratch.h"
 
 struct world {
     char dir[64];
@@ -24,8 +25,7 @@ struct world {
 static int setup(void **state)
 {
     struct world *w = calloc(1, sizeof *w);
-    (void)strcpy(w->dir, "/tmp/tombolo-bundle.XXXXXX");
-    if (mkdtemp(w->dir) == NULL) return -1;
+    if (!scratch_folder(w->dir, sizeof w->dir, "bundle")) return -1;
     *state = w;
     return 0;
 }
@@ -331,6 +331,34 @@ static void a_header_that_does_not_fit_the_version_is_refused(void **state)
     assert_int_equal(tb_unbundle_plan(items, 2, &plan, &e), TB_BAD_FILE);
 }
 
+/* A hostile publisher's: whichever of the two were taken, the other's bytes would not arrive. */
+static void a_blob_that_is_another_files_header_is_no_such_file(void **state)
+{
+    (void)state;
+    static const uint8_t bytes[4] = {0};
+    uint8_t header[8 + sizeof B];
+    struct tb_unbundle plan;
+    struct tb_bundle_error e;
+    memset(header, 0, sizeof header);
+    header[0] = sizeof B - 1;
+    memcpy(header + 8, B, sizeof B - 1);
+    const struct tb_item whole = {.is_blob = 1,
+                                  .name = TB_BUNDLE_HEADER_PREFIX "b.safetensors",
+                                  .bytes = header,
+                                  .count = 8 + sizeof B - 1};
+    struct tb_item blob = whole;
+    blob.name = "b.safetensors";
+    const struct tb_item tensor = {.name = "w.c", .dtype = "F32", .bytes = bytes, .count = 4};
+    for (int first = 0; first < 2; first++) {
+        const struct tb_item items[] = {first == 0 ? whole : blob, first == 0 ? blob : whole, tensor};
+        assert_int_equal(tb_unbundle_plan(items, 3, &plan, &e), TB_CONFLICT);
+        assert_non_null(strstr(e.text, "b.safetensors"));
+    }
+    const struct tb_item same[] = {whole, whole, tensor}; /* of two ranks */
+    assert_int_equal(tb_unbundle_plan(same, 3, &plan, &e), TB_OK);
+    tb_unbundle_fini(&plan);
+}
+
 /* Each call to the kernel fails once: a sentence, no marker, no part file; then the same folder is written
  * again and is good. P10. */
 static void a_failed_write_leaves_no_marker(void **state)
@@ -369,6 +397,7 @@ int main(void)
         cmocka_unit_test(no_name_of_a_version_leaves_its_folder),
         cmocka_unit_test_setup_teardown(a_link_in_the_folder_is_not_followed, setup, teardown),
         cmocka_unit_test(a_header_that_does_not_fit_the_version_is_refused),
+        cmocka_unit_test(a_blob_that_is_another_files_header_is_no_such_file),
         cmocka_unit_test_setup_teardown(a_failed_write_leaves_no_marker, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "intra/source.h"
+#include "tests/unit/scratch.h"
 
 #define BOUND_S 20
 
@@ -594,7 +595,8 @@ void fake_open(struct fake *f)
 {
     static unsigned serial;
     memset(f, 0, sizeof *f);
-    snprintf(f->path, sizeof f->path, "unix:/tmp/client.%ld.%u.sock", (long)getpid(), serial++);
+    snprintf(f->path, sizeof f->path, "unix:%s/client.%ld.%u.sock", scratch_files(), (long)getpid(),
+             serial++);
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->changed, NULL);
     assert_int_equal(uv_loop_init(&f->loop), 0);

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/fault.h"
+#include "tests/unit/scratch.h"
 
 struct complaints {
     char text[65536];
@@ -345,10 +346,11 @@ static void write_file(const char *path, const char *text)
 static void files_are_looked_at_by_load(void **state)
 {
     (void)state;
-    char path[] = "/tmp/tombolo-config-XXXXXX";
+    char path[128];
     char want[512];
     static struct complaints c;
     struct tb_config *config = NULL;
+    (void)snprintf(path, sizeof path, "%s/tombolo-config.XXXXXX", scratch_files());
     close(mkstemp(path));
     write_file(path, LEAST "tls: {ca: /etc/passwd, cert: /no/such/cert, key: /etc/passwd}\n");
     memset(&c, 0, sizeof c);

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "tests/unit/check.h"
+#include "tests/unit/scratch.h"
 
 #define CLIENTS_MAX       64 /* as control.c has it */
 #define REQUEST_BYTES_MAX (64 << 10)
@@ -71,8 +72,7 @@ static void turn(uv_timer_t *timer)
 static void room_open(struct room *r)
 {
     memset(r, 0, sizeof *r);
-    strcpy(r->dir, "/tmp/tombolo-control-XXXXXX");
-    assert_non_null(mkdtemp(r->dir));
+    assert_true(scratch_folder(r->dir, sizeof r->dir, "control"));
     snprintf(r->path, sizeof r->path, "%s/control.sock", r->dir);
     assert_int_equal(uv_loop_init(&r->loop), 0);
     uv_timer_init(&r->loop, &r->tick);

@@ -8,6 +8,7 @@
 #include "base/fault.h"
 #include "gateway/daemon/daemon.h"
 #include "tests/unit/check.h"
+#include "tests/unit/scratch.h"
 
 #define TURNS_MAX 100000
 
@@ -27,8 +28,7 @@ static void home_new(struct home *h)
 {
     char text[1024];
     memset(h, 0, sizeof *h);
-    strcpy(h->dir, "/tmp/tombolo-recovered-XXXXXX");
-    assert_non_null(mkdtemp(h->dir));
+    assert_true(scratch_folder(h->dir, sizeof h->dir, "recovered"));
     snprintf(text, sizeof text,
              "site: east\n"
              "control: {socket: %s/control}\n"

@@ -12,14 +12,15 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/scratch.h"
+
 static char folder[64];
 static char path[96]; /* of the store in it */
 
 static int set_up(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/tombolo-store-XXXXXX");
-    assert_non_null(mkdtemp(folder));
+    assert_true(scratch_folder(folder, sizeof folder, "store"));
     snprintf(path, sizeof path, "%s/s.sqlite", folder);
     return 0;
 }

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "intra/verbs/nic_facts.h"
+#include "tests/unit/scratch.h"
 
 static char root[64];
 
@@ -32,8 +33,7 @@ static void put(const char *path, const char *text)
 static int make(void **state)
 {
     (void)state;
-    strcpy(root, "/tmp/tombolo-nics.XXXXXX");
-    return mkdtemp(root) != NULL ? 0 : -1;
+    return scratch_folder(root, sizeof root, "nics") ? 0 : -1;
 }
 
 static int sweep(void **state)

@@ -9,6 +9,7 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "tests/unit/scratch.h"
 
 static void on_tick(uv_timer_t *timer)
 {
@@ -21,8 +22,7 @@ void world_init(struct world *w)
     assert_int_equal(uv_loop_init(&w->loop), 0);
     uv_timer_init(&w->loop, &w->tick);
     uv_timer_start(&w->tick, on_tick, 5, 5);
-    strcpy(w->dir, "/tmp/tb-net-XXXXXX");
-    assert_non_null(mkdtemp(w->dir));
+    assert_true(scratch_folder(w->dir, sizeof w->dir, "net"));
 }
 
 static void remove_tree(const char *path)

@@ -16,6 +16,7 @@
 
 #include "gateway/cli/safetensors.h"
 #include "sim/weights.h"
+#include "tests/unit/scratch.h"
 
 #define VERSIONS 5
 
@@ -160,9 +161,9 @@ static void files_depend_on_the_seed_and_not_on_threads(void **state)
     static const char *const arguments[] = {"--seed 3 --threads 1", "--seed 3 --threads 5", "--seed 4"};
     struct loaded files[3][2];
     for (int i = 0; i < 3; i++) {
-        char dir[] = "/tmp/tombolo-weights.XXXXXX";
+        char dir[128];
         char command[1024];
-        assert_non_null(mkdtemp(dir));
+        assert_true(scratch_folder(dir, sizeof dir, "weights"));
         (void)snprintf(command, sizeof command, "%s --out %s --bytes 3M --versions 2 %s >/dev/null", program,
                        dir, arguments[i]);
         assert_int_equal(system(command), 0);
