@@ -18,6 +18,8 @@ import tempfile
 import threading
 import time
 
+from capture import Tls
+
 BUILD = pathlib.Path(os.environ["TB_BUILD_DIR"])
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 TOMBOLO = BUILD / "gateway/cli/tombolo"
@@ -70,7 +72,8 @@ def safetensors_table(path):
 
 
 class Link(threading.Thread):
-    """A TCP relay between two gateways: counts bytes each way, holds them to a rate, stalls, or cuts connections."""
+    """A TCP relay between two gateways: counts bytes each way, holds them to a rate, stalls, or cuts connections. What is no TLS
+    fails the test."""
 
     def __init__(self, to_address, to_port):
         super().__init__(daemon=True)
@@ -85,7 +88,7 @@ class Link(threading.Thread):
         self.bytes_per_s = 0       # of each connection and direction; 0: no limit
         self.refusing = False
         self.stalled = False
-        self.capture = bytearray() # the first bytes of each connection each way, to look for clear text
+        self.clear = []            # what crossed and was no TLS
         self.closed = False
         self.start()
 
@@ -110,6 +113,7 @@ class Link(threading.Thread):
                 threading.Thread(target=self._pump, args=(a, b, forward), daemon=True).start()
 
     def _pump(self, a, b, forward):
+        tls = Tls()
         try:
             while True:
                 while self.stalled and not self.closed:
@@ -122,8 +126,9 @@ class Link(threading.Thread):
                         self.forward_bytes += len(data)
                     else:
                         self.back_bytes += len(data)
-                    if len(self.capture) < 8 << 20:
-                        self.capture += data
+                    if tls.complaint is None:
+                        tls.feed(data)
+                        self.clear += [tls.complaint] if tls.complaint else []
                 if self.bytes_per_s:
                     time.sleep(len(data) / self.bytes_per_s)
                 b.sendall(data)
@@ -459,7 +464,7 @@ class Lab:
 
     def __init__(self):
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix=self.PREFIX))
-        shm = pathlib.Path("/dev/shm")
+        shm = pathlib.Path(os.environ.get("TB_TEST_SHM", "/dev/shm"))
         base = shm if shm.is_dir() and os.access(shm, os.W_OK) else self.dir
         self.arena_dir = pathlib.Path(tempfile.mkdtemp(prefix=self.PREFIX, dir=base))
         # An address of this process alone, so that a port that was free stays free until a gateway listens on it.
@@ -483,13 +488,13 @@ class Lab:
                 p.kill()
         for link in self.links:
             link.close()
-        complaints = died + self.sanitizer_reports()
+        complaints = died + self.sanitizer_reports() + [f"on a link (P8): {c}" for link in self.links for c in link.clear]
         if (kind is not None and not issubclass(kind, (Skipped, SystemExit))) or complaints:
             for log in sorted(self.dir.rglob("*.log")):
                 text = log.read_text(errors="replace")
                 if text:
                     print(f"---- {log.relative_to(self.dir)}\n{text[-6000:]}", file=sys.stderr)
-        if kind is None and os.environ.get("TB_KEEP") != "1":
+        if os.environ.get("TB_KEEP") != "1":
             shutil.rmtree(self.dir, ignore_errors=True)
         shutil.rmtree(self.arena_dir, ignore_errors=True)
         if kind is None and complaints:
@@ -544,6 +549,12 @@ class Lab:
         if done.returncode != 0:
             raise Failed(f"tombolo {' '.join(map(str, args))} exited {done.returncode}: {done.stderr}")
         return done
+
+    def process(self, name, argv):
+        """One that says something on stdout."""
+        p = Process(name, argv, self.dir / f"{name}.log", stdout=subprocess.PIPE)
+        self.processes.append(p)
+        return p
 
     def site(self, name, **kwargs):
         s = Site(self, name, **kwargs)

@@ -288,28 +288,6 @@ def hold_does_not_wait_for_the_link(lab):
         raise Failed("the newest version did not cross after the cut")
 
 
-@scenario
-def no_clear_text_between_sites(lab):
-    """P8: a marker in every 4 KiB of the weights is never seen on the link; a control run proves the search works."""
-    east, west, link = lab.east_west()
-    east.extra["link"] = west.extra["link"] = {"codec": "raw"}
-    up(east, west)
-    marker = b"TOMBOLO-MARKER-IN-THE-CLEAR!"
-    body = (marker + bytes(4096 - len(marker))) * 1024
-    path = lab.dir / "marked.safetensors"
-    header = b'{"t":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}' % (len(body), len(body))
-    path.write_bytes(len(header).to_bytes(8, "little") + header + body)
-    rank = Worker(lab, "rank", east)
-    rank.ok("register", tensors=safetensors_table(path), file=str(path))
-    run = rank.ok("run", model="policy", key="k")["run"]
-    uid = rank.ok("publish", model="policy", run=run, number=1)["uid"]
-    west.wait_holds(uid)
-    if link.total_bytes() < len(body):
-        raise Failed("the version did not cross this link")
-    expect("marker on the link", marker in bytes(link.capture), False)
-    expect("marker in what was published", marker in path.read_bytes(), True)
-
-
 def through_huge_pages(lab, name, kind):
     site = lab.site(name, arena_mib=96)
     site.models["policy"] = dict(home=name)
