@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""long_results.py: what each stage of `tests/run --long` came to; one file a stage in build/long/, and of the fuzz stage,
-which takes hours, one a target: each says at which commit it ran.
+"""long_results.py: what each stage of `tests/run --long` came to; one file a stage in build/long/, and of the stages that
+take hours one a part (a fuzz target, a test labelled `long`): each says at which commit it ran.
 
   passed STAGE                 exits 0 when the stage passed at this very commit, and says so
-  keep STAGE SECONDS           counts build/results and keeps the sum as the stage's last result
-  due FUZZ_S TARGET...         prints the fuzz targets that did not pass at this commit for so long; never run and oldest first
-  fuzzed TARGET FUZZ_S passed|failed [REASON]    keeps a target's last result
+  keep STAGE|PART SECONDS      counts build/results and keeps the sum as the last result of it
+  due SECONDS PART...          prints the parts that did not pass at this commit for so long; never run and oldest first
+  fuzzed TARGET FUZZ_S passed|failed [REASON]    keeps a fuzz target's last result
   sum STAGE...                 prints the failures, the skips and the sum of these stages
-  write                        puts one line a stage and fuzz target into docs/benchmarks.md"""
+  write                        puts one line a stage and part into docs/benchmarks.md"""
 import datetime
 import json
 import os
@@ -23,6 +23,7 @@ PAGE = os.path.join(ROOT, "docs", "benchmarks.md")
 BEGIN, END = "<!-- tests/run --long --write: what stands between these marks is replaced -->", "<!-- tests/run --long: end -->"
 STAGES = ("mutants", "lint", "dev", "asan", "tsan", "world")
 TARGET = re.compile(r"fuzz_[A-Za-z0-9_]+")
+PART = re.compile(TARGET.pattern + r"|dev [A-Za-z0-9_.]+")
 FUZZ_S = 600
 
 
@@ -54,10 +55,10 @@ def passed(stage):
     return 0
 
 
-def due(fuzz_s, *targets):
-    last = {t: kept(t) for t in targets}
-    left = [t for t in targets if not (at_this_commit(last[t]) and last[t]["seconds"] >= int(fuzz_s))]
-    print("\n".join(sorted(left, key=lambda t: (last[t] or {}).get("time", 0))))
+def due(seconds, *parts):
+    last = {p: kept(p) for p in parts}
+    left = [p for p in parts if not (at_this_commit(last[p]) and last[p]["seconds"] >= int(seconds))]
+    print("\n".join(sorted(left, key=lambda p: (last[p] or {}).get("time", 0))))
     return 0
 
 
@@ -72,8 +73,8 @@ def store(stage, seconds, found):
 
 
 def keep(stage, seconds):
-    # A stage without a preset of its own (world) ran dev's.
-    found = [r for r in results.read(os.path.join(ROOT, "build", "results")) if r[1] in (stage, "dev" if stage == "world" else stage)]
+    # A stage without a preset of its own (world), or a part of dev, ran dev's.
+    found = [r for r in results.read(os.path.join(ROOT, "build", "results")) if r[1] in (stage, "dev" if stage == "world" else stage.split()[0])]
     return store(stage, seconds, found)
 
 
@@ -81,21 +82,22 @@ def fuzzed(target, fuzz_s, verdict, reason=""):
     return store(target, fuzz_s, [(verdict, "fuzz", target, reason)])
 
 
-def targets_kept():
+def parts_kept(stage=""):
     names = os.listdir(KEPT) if os.path.isdir(KEPT) else []
-    return sorted(n[:-len(".json")] for n in names if TARGET.fullmatch(n[:-len(".json")]))
+    return sorted(n[:-len(".json")] for n in names if PART.fullmatch(n[:-len(".json")]) and n.startswith(stage))
 
 
-def fuzz_entries():
-    """The targets', and what kept them all from running now."""
+def entries_of(stage):
+    """The stage's, or its parts' and what kept them all from running now."""
+    if stage != "fuzz":
+        return [kept(stage), *map(kept, parts_kept(stage + " "))]
     here = [r for r in results.read(os.path.join(ROOT, "build", "results")) if r[1] == "fuzz" and not TARGET.fullmatch(r[2])]
-    return [*map(kept, targets_kept()), {**results.count(here), "told": here}]
+    return [*map(kept, parts_kept("fuzz_")), {**results.count(here), "told": here}]
 
 
 def total(stages):
     n = {"passed": 0, "failed": 0, "skipped": 0}
-    entries = [e for stage in stages for e in (fuzz_entries() if stage == "fuzz" else [kept(stage)])]
-    for entry in filter(None, entries):
+    for entry in filter(None, (e for stage in stages for e in entries_of(stage))):
         for kind, stage, name, reason in entry["told"]:
             print(f"{kind}: {stage} {name}" + (f": {reason}" if reason else ""))
         for kind in n:
@@ -120,9 +122,9 @@ def write():
     before, rest = page.split(BEGIN, 1)
     old, after = rest.split(END, 1)
     rows = {line.split("|")[1]: line for line in old.splitlines() if line.startswith("|")}
-    rows.update({entry["stage"]: row(entry) for entry in filter(None, map(kept, [*STAGES, *targets_kept()]))})
+    rows.update({entry["stage"]: row(entry) for entry in filter(None, map(kept, [*STAGES, *parts_kept()]))})
     table = ["|stage|commit|date|passed|failed|skipped|seconds|load|note|", "|---|---|---|---|---|---|---|---|---|"]
-    table += [rows[stage] for stage in [*STAGES, *sorted(filter(TARGET.fullmatch, rows))] if stage in rows]
+    table += [rows[stage] for stage in [*STAGES, *sorted(filter(PART.fullmatch, rows))] if stage in rows]
     with open(PAGE, "w", encoding="utf-8") as f:
         f.write(before + BEGIN + "\n\n" + "\n".join(table) + "\n\n" + END + after)
     return 0
