@@ -45,6 +45,7 @@ fail:
 void tb_shared_memory_free(struct tb_shared_memory *memory)
 {
     if (memory->bytes == NULL) return;
+    if (memory->pin != NULL) memory->pin->drop(memory->pin, memory->bytes);
     munmap(memory->bytes, memory->count);
     close(memory->memfd);
     memset(memory, 0, sizeof *memory);

@@ -12,10 +12,16 @@
 
 #include "tombolo/status.h"
 
+/* Whoever pinned the memory for a device; told once, before it is unmapped. */
+struct tb_shared_pin {
+    void (*drop)(struct tb_shared_pin *pin, void *bytes);
+};
+
 struct tb_shared_memory {
     void *bytes; /* zeroed, page-aligned */
     uint64_t count;
-    int memfd; /* goes into tb_export_buffer */
+    int memfd;                 /* goes into tb_export_buffer */
+    struct tb_shared_pin *pin; /* NULL: nobody */
 };
 
 /* `name` is for people (/proc/PID/maps). TB_BAD_ARGUMENT: 0 bytes. TB_SITE_NOMEM: the pages are allocated

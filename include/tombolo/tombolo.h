@@ -86,12 +86,15 @@ struct tb_tensor_desc {
     const char *dtype; /* "BF16", "F32", "U8"...: as safetensors spells them */
     uint32_t rank;     /* 0 to 8 */
     const uint64_t *shape;
-    /* Where its elements stand, dense, row-major; in a buffer of tb_buffer_new or the caller's own. */
+    /* Where its elements stand, dense, row-major: in a buffer of tb_buffer_new, the caller's own memory, or a CUDA device's (a
+     * library built with CUDA's headers sees which; one built without them must not be given any). */
     void *memory;
 };
 
 /* Registers tensors once. The memory stays the caller's and must stay valid until tb_unregister has returned. One element type and shape
- * a name. TB_BAD_ARGUMENT names the tensor in tb_last_error. Works without the gateway. */
+ * a name. TB_BAD_ARGUMENT names the tensor in tb_last_error. Works without the gateway. Device memory: of one device, in its primary
+ * context, and what the caller wrote there has to be complete (a stream synchronised) before a call that reads it.
+ * TB_SITE_IO, TB_SITE_NOMEM: the driver refused; the log has gpu.failed. */
 TB_API TB_MUST_USE int tb_register(struct tb_session *session, const struct tb_tensor_desc *tensors,
                                    uint32_t count, struct tb_registration **registration_out);
 /* Blocks until no reader can touch the memory (at most the drain time, then readers are cut off). TB_BAD_STATE while a subscription uses it. */
@@ -122,7 +125,9 @@ TB_API TB_MUST_USE int tb_run_open(struct tb_session *session, const char *model
 
 enum tb_publish_mode {
     TB_PUBLISH_SHADOW = 0, /* the pass copies: the caller's bytes are its own again when tb_publish returns */
-    TB_PUBLISH_IN_PLACE = 1 /* nothing is copied: the bytes must not change until tb_unpublish has returned */
+    /* Nothing is copied: the bytes must not change until tb_unpublish has returned. Of a device's memory a copy in host memory
+     * is kept too, for readers that cannot read the device. */
+    TB_PUBLISH_IN_PLACE = 1
 };
 
 struct tb_blob_desc {

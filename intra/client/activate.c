@@ -16,6 +16,7 @@
 struct copying {
     const struct tb_staged_use *use;
     uint8_t *const *memory;
+    const struct tb_gpu_memory *gpu;
 };
 
 static void copy_piece(void *user, uint32_t piece, uint32_t slot)
@@ -23,6 +24,7 @@ static void copy_piece(void *user, uint32_t piece, uint32_t slot)
     (void)slot;
     const struct copying *c = user;
     const struct tb_copy *copy = &c->use->copies[piece];
+    if (tb_gpu_memory_has(c->gpu, copy->tensor)) return;
     const struct tb_place *place = &c->use->staging->shards[copy->shard].place;
     memcpy(c->memory[copy->tensor] + copy->tensor_offset, place->bytes + copy->place_offset, copy->bytes);
 }
@@ -107,19 +109,45 @@ static int may_activate(struct tb_subscription *sub, struct tb_staged_use *use)
     return tb_use_match(sub, use);
 }
 
+static enum tb_status copy_to_gpu(const struct tb_registration *r, const struct tb_staged_use *use)
+{
+    if (r->gpu == NULL) return TB_OK;
+    struct tb_gpu_move *moves = tb_calloc((size_t)use->copy_count + 1, sizeof *moves);
+    if (moves == NULL) return TB_SITE_NOMEM;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < use->copy_count; i++) {
+        const struct tb_copy *copy = &use->copies[i];
+        if (!tb_gpu_memory_has(r->gpu, copy->tensor)) continue;
+        moves[count++] =
+            (struct tb_gpu_move){.to = r->memory[copy->tensor] + copy->tensor_offset,
+                                 .from = use->staging->shards[copy->shard].place.bytes + copy->place_offset,
+                                 .bytes = copy->bytes};
+    }
+    const enum tb_status status = tb_gpu_move(r->gpu, moves, count);
+    tb_free(moves);
+    return status;
+}
+
 /* Without the lock: the calls on a subscription come one at a time, and `passes` keeps the memory where it
  * is. */
-static void copy_all(struct tb_session *s, struct tb_subscription *sub, const struct tb_staged_use *use)
+static int copy_all(struct tb_session *s, struct tb_subscription *sub, const struct tb_staged_use *use)
 {
     struct tb_registration *r = sub->registration;
-    if (r == NULL) return;
+    if (r == NULL) return TB_OK;
     r->passes++;
     tb_session_unlock(s);
-    struct copying c = {.use = use, .memory = r->memory};
-    tb_crew_run(s->crew, use->copy_count, copy_piece, &c);
+    struct copying c = {.use = use, .memory = r->memory, .gpu = r->gpu};
+    const enum tb_status status = copy_to_gpu(r, use);
+    if (status == TB_OK) tb_crew_run(s->crew, use->copy_count, copy_piece, &c);
     tb_session_lock(s);
     r->passes--;
     tb_session_changed(s, false);
+    if (status == TB_OK) return TB_OK;
+    return tb_fail(
+        status,
+        "version %llu did not get into the GPU's memory (gpu.failed in the log says why): the buffers are "
+        "of no one version until tb_activate returns TB_OK",
+        (unsigned long long)use->staging->key.number);
 }
 
 static void became_active(struct tb_subscription *sub, const struct tb_staging *st)
@@ -156,7 +184,8 @@ static int activate(struct tb_session *s, struct tb_subscription *sub, const str
     /* While the answer was waited for the registration may have been suspended by another thread. */
     if (sub->registration != NULL && sub->registration->suspended)
         return tb_fail(TB_BAD_STATE, "the registration was suspended meanwhile");
-    copy_all(s, sub, use);
+    status = copy_all(s, sub, use);
+    if (status != TB_OK) return status;
     became_active(sub, use->staging);
     info->copied_bytes = sub->registration == NULL ? 0 : use->copy_bytes;
     info->stall_ns = tb_time_since(began, tb_clock_now());

@@ -21,6 +21,7 @@
 #include "base/net/wire.h"
 #include "intra/client/crew.h"
 #include "intra/client/last_error.h"
+#include "intra/cuda_part.h"
 #include "intra/fabric.h"
 #include "intra/session_msg.h"
 #include "intra/shared_memory.h"
@@ -94,8 +95,9 @@ struct tb_registration {
     struct tb_registration *next;
     void *layout_memory;
     struct tb_layout layout;
-    uint8_t **memory;    /* for each tensor in packed order */
-    uint32_t *packed_of; /* for each tensor as the caller listed it: its index in packed order */
+    uint8_t **memory;          /* for each tensor in packed order */
+    uint32_t *packed_of;       /* for each tensor as the caller listed it: its index in packed order */
+    struct tb_gpu_memory *gpu; /* NULL: all of it is host memory, or it is suspended */
     uint32_t subscriptions;
     uint32_t passes; /* that read or write the memory now */
     bool suspended;
@@ -128,6 +130,7 @@ struct tb_publication {
     uint64_t number;
     uint32_t shard;
     bool in_place;
+    bool copied;    /* in place, of device memory: `blobs` begins with a packed copy of the tensors */
     bool busy;      /* a call works on it */
     bool sealed;    /* the gateway answered; announced again after a reconnection */
     bool suspended; /* its registration is */
@@ -137,7 +140,8 @@ struct tb_publication {
     uint64_t export_id;   /* 0: not exported */
     struct tb_registration *registration;
     struct tb_shadow *shadow;
-    struct tb_shared_memory blobs;   /* in place: our copies */
+    /* In place: our copies of blobs; of device memory the whole shard's, packed, for those who cannot read the device. */
+    struct tb_shared_memory blobs;
     struct tb_shared_memory objects; /* encoded chunks; bytes NULL without */
     void *manifest_memory;
     struct tb_manifest manifest;
@@ -320,6 +324,7 @@ struct tb_session {
     int eventfd;
     struct tb_crew *crew;
     struct tb_connection *connection;
+    struct tb_gpu *gpu; /* NULL until a registration finds that this process has a driver; then it stays */
 
     /* what the options said, and who we are */
     struct tb_name name, host, rack;

@@ -25,6 +25,7 @@ struct run {
     } * slots;
     uint32_t slot_count;
     size_t encoded_cap;
+    bool digested;      /* all of it, and copied: a device's are */
     _Atomic int failed; /* enum tb_status */
 };
 
@@ -143,7 +144,7 @@ static enum tb_status encode_chunk(struct run *run, uint32_t k, uint32_t slot_in
 static void pass_chunk(void *user, uint32_t k, uint32_t slot)
 {
     struct run *run = user;
-    digest_chunk(run, k);
+    if (!run->digested) digest_chunk(run, k);
     if (run->slots == NULL || atomic_load_explicit(&run->failed, memory_order_relaxed) != TB_OK) return;
     const enum tb_status status = encode_chunk(run, k, slot);
     if (status != TB_OK) atomic_store(&run->failed, (int)status);
@@ -199,6 +200,59 @@ static enum tb_status publish_side(struct run *run, struct tb_shared_memory *enc
     return status;
 }
 
+/* ---- from a device ---- */
+
+struct landed {
+    struct run *run;
+    struct tb_crew *crew;
+    uint32_t first;
+    const uint8_t *bytes;
+};
+
+static void digest_landed(void *user, uint32_t piece, uint32_t slot)
+{
+    (void)slot;
+    const struct landed *l = user;
+    const struct tb_chunk *chunks = l->run->pass->manifest->chunks;
+    const struct tb_chunk *chunk = &chunks[l->first + piece];
+    l->run->digests[l->first + piece] =
+        tb_digest_of(l->bytes + (chunk->offset - chunks[l->first].offset), chunk->bytes);
+}
+
+static void on_landed(void *user, uint32_t first, uint32_t count, const uint8_t *bytes)
+{
+    struct landed *l = user;
+    l->first = first;
+    l->bytes = bytes;
+    tb_crew_run(l->crew, count, digest_landed, l);
+}
+
+static enum tb_status pass_from_device(struct tb_crew *crew, struct run *run)
+{
+    const struct tb_pass *pass = run->pass;
+    struct landed landed = {.run = run, .crew = crew};
+    const struct tb_gpu_pass on_device = {.manifest = pass->manifest,
+                                          .tensors = pass->tensors,
+                                          .blobs = pass->blobs,
+                                          .to = pass->shadow,
+                                          .digests = run->digests,
+                                          .landed = on_landed,
+                                          .user = &landed};
+    run->digested = true;
+    return tb_gpu_pass(pass->gpu, &on_device);
+}
+
+/* Copies, digests and encodes what is asked for. */
+static enum tb_status pass_all(struct tb_crew *crew, struct run *run)
+{
+    if (run->pass->gpu != NULL) {
+        const enum tb_status status = pass_from_device(crew, run);
+        if (status != TB_OK || run->slots == NULL) return status;
+    }
+    tb_crew_run(crew, run->pass->manifest->chunk_count, pass_chunk, run);
+    return (enum tb_status)atomic_load(&run->failed);
+}
+
 enum tb_status tb_pass_run(struct tb_crew *crew, const struct tb_pass *pass,
                            struct tb_shared_memory *encoded_out)
 {
@@ -206,25 +260,22 @@ enum tb_status tb_pass_run(struct tb_crew *crew, const struct tb_pass *pass,
     enum tb_status status = TB_OK;
     const bool encode = pass->codec != TB_CODEC_RAW && pass->manifest->chunk_count > 0;
     if (encode) status = new_slots(&run, tb_crew_slots(crew));
-    if (status == TB_OK) {
-        tb_crew_run(crew, pass->manifest->chunk_count, pass_chunk, &run);
-        status = (enum tb_status)atomic_load(&run.failed);
-    }
+    if (status == TB_OK) status = pass_all(crew, &run);
     if (status == TB_OK && encode) status = publish_side(&run, encoded_out);
     free_slots(&run);
     return status;
 }
 
 enum tb_status tb_pass_compare(struct tb_crew *crew, const struct tb_manifest *manifest,
-                               uint8_t *const *tensors, const uint8_t *blobs, uint32_t *differs_out)
+                               const struct tb_pass_tensors *tensors, uint32_t *differs_out)
 {
     if (manifest->chunk_count == 0) return TB_OK;
     struct tb_manifest view = *manifest;
-    const struct tb_pass pass = {.manifest = &view, .tensors = tensors, .blobs = blobs};
+    const struct tb_pass pass = {
+        .manifest = &view, .tensors = tensors->at, .blobs = tensors->blobs, .gpu = tensors->gpu};
     struct run run = {.pass = &pass, .digests = tb_calloc(manifest->chunk_count, sizeof *run.digests)};
     if (run.digests == NULL) return TB_SITE_NOMEM;
-    tb_crew_run(crew, manifest->chunk_count, pass_chunk, &run);
-    enum tb_status status = TB_OK;
+    enum tb_status status = pass_all(crew, &run);
     for (uint32_t k = 0; k < manifest->chunk_count && status == TB_OK; k++) {
         if (tb_digest_equal(&run.digests[k], &manifest->digests[k])) continue;
         *differs_out = k;

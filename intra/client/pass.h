@@ -12,6 +12,7 @@
 #include "base/codec.h"
 #include "base/manifest.h"
 #include "intra/client/crew.h"
+#include "intra/cuda_part.h"
 #include "intra/fabric.h"
 #include "intra/shared_memory.h"
 
@@ -21,19 +22,25 @@ struct tb_pass {
     const uint8_t
         *blobs;      /* all, one behind the other, where they will be served from; NULL when there are none */
     uint8_t *shadow; /* packed tensors are copied here; NULL in place */
-    enum tb_codec_id codec;           /* RAW: nothing is encoded */
+    struct tb_gpu_memory
+        *gpu;               /* some of the tensors stand on a device; with a codec there is a shadow, then */
+    enum tb_codec_id codec; /* RAW: nothing is encoded */
     struct tb_source_object *objects; /* with a codec: chunk_count, filled; buffer is left 0 */
 };
 
 /* With a codec *encoded_out gets memory with the encoded chunks (zeroed when none got smaller).
- * TB_SITE_NOMEM. */
+ * TB_SITE_NOMEM; TB_SITE_IO: the device cannot be read. */
 TB_MUST_USE enum tb_status tb_pass_run(struct tb_crew *crew, const struct tb_pass *pass,
                                        struct tb_shared_memory *encoded_out);
 
+struct tb_pass_tensors {
+    uint8_t *const *at;        /* in packed order */
+    const uint8_t *blobs;      /* all, one behind the other; NULL when there are none */
+    struct tb_gpu_memory *gpu; /* as in tb_pass */
+};
 /* Digests what stands there and compares with the manifest: TB_CONFLICT with one chunk that differs.
- * TB_SITE_NOMEM. */
+ * TB_SITE_NOMEM; TB_SITE_IO: the device cannot be read. */
 TB_MUST_USE enum tb_status tb_pass_compare(struct tb_crew *crew, const struct tb_manifest *manifest,
-                                           uint8_t *const *tensors, const uint8_t *blobs,
-                                           uint32_t *differs_out);
+                                           const struct tb_pass_tensors *tensors, uint32_t *differs_out);
 
 #endif

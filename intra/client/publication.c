@@ -23,7 +23,7 @@ struct buffers {
 static uint32_t add_shared(struct buffers *b, const struct tb_shared_memory *memory)
 {
     for (uint32_t i = 0; i < b->count; i++)
-        if (b->list[i].bytes == memory->bytes) return i;
+        if (b->list[i].bytes == memory->bytes && b->list[i].count == memory->count) return i;
     b->list[b->count] =
         (struct tb_export_buffer){.bytes = memory->bytes, .count = memory->count, .memfd = memory->memfd};
     return b->count++;
@@ -33,6 +33,20 @@ static uint32_t add_own(struct buffers *b, void *bytes, uint64_t count)
 {
     b->list[b->count] = (struct tb_export_buffer){.bytes = bytes, .count = count, .memfd = -1};
     return b->count++;
+}
+
+/* Of device memory all can read the packed copy that we keep; NICs that can are told of the device itself. */
+static struct tb_source_at add_copied(const struct tb_publication *p, struct buffers *b, uint32_t tensor)
+{
+    const struct tb_tensor *t = &p->manifest.layout.tensors[tensor];
+    const struct tb_export_device *device = tb_gpu_memory_device(p->registration->gpu, tensor);
+    if (device == NULL) return (struct tb_source_at){add_shared(b, &p->blobs), t->offset};
+    b->list[b->count] = (struct tb_export_buffer){.bytes = (uint8_t *)p->blobs.bytes + t->offset,
+                                                  .count = t->bytes,
+                                                  .memfd = p->blobs.memfd,
+                                                  .memfd_offset = t->offset,
+                                                  .device = device};
+    return (struct tb_source_at){b->count++, 0};
 }
 
 /* Where each tensor stands: inside a buffer of ours, which readers map, or in the caller's own memory. */
@@ -45,6 +59,10 @@ static void scatter(struct tb_session *s, const struct tb_publication *p, struct
         const uint64_t bytes = p->manifest.layout.tensors[i].bytes;
         if (bytes == 0) {
             at[i] = (struct tb_source_at){0}; /* in no chunk: never read */
+            continue;
+        }
+        if (p->copied) {
+            at[i] = add_copied(p, b, i);
             continue;
         }
         const struct tb_buffer *buffer = tb_buffer_find(s, memory, bytes);
@@ -68,6 +86,7 @@ static void describe(struct tb_session *s, struct tb_publication *p, struct buff
         shard->tensor_count = p->manifest.layout.tensor_count;
         shard->tensors = at;
         if (p->blobs.bytes != NULL) shard->packed_buffer = add_shared(b, &p->blobs);
+        if (p->copied) shard->packed_offset = p->manifest.layout.bytes; /* of the blobs */
     }
     if (p->objects.bytes == NULL) return;
     const uint32_t objects = add_shared(b, &p->objects);

@@ -141,8 +141,11 @@ static int make_places(const struct publishing *w, struct tb_publication *p)
 {
     struct tb_session *s = w->s;
     enum tb_status status = TB_OK;
+    const bool on_gpu = p->registration != NULL && p->registration->gpu != NULL;
     if (p->in_place) {
-        if (w->blob_bytes > 0) status = tb_shared_memory_new("tombolo-blobs", w->blob_bytes, &p->blobs);
+        const uint64_t bytes = on_gpu ? p->manifest.bytes : w->blob_bytes;
+        if (bytes > 0) status = tb_shared_memory_new("tombolo-blobs", bytes, &p->blobs);
+        p->copied = on_gpu;
     } else if (p->manifest.bytes > 0) {
         tb_session_lock(s);
         status = tb_shadow_take(s, p, p->manifest.bytes, &w->call);
@@ -155,6 +158,7 @@ static int make_places(const struct publishing *w, struct tb_publication *p)
     if (status != TB_OK)
         return tb_fail(status, "version %llu shard %u: no place for %llu bytes",
                        (unsigned long long)w->o->number, p->shard, (unsigned long long)p->manifest.bytes);
+    if (on_gpu) tb_gpu_pin(s->gpu, p->shadow != NULL ? &p->shadow->memory : &p->blobs);
     if (w->codec == TB_CODEC_RAW) return TB_OK;
     p->object_table = tb_calloc((size_t)p->manifest.chunk_count + 1, sizeof *p->object_table);
     return p->object_table == NULL ? tb_fail(TB_SITE_NOMEM, "no memory for the objects' table") : TB_OK;
@@ -183,13 +187,16 @@ static uint64_t encoded_bytes(const struct tb_publication *p)
 
 static int pass(const struct publishing *w, struct tb_publication *p)
 {
+    struct tb_gpu_memory *gpu = p->registration != NULL ? p->registration->gpu : NULL;
     uint8_t *shadow = p->shadow != NULL ? p->shadow->memory.bytes : NULL;
+    if (p->copied) shadow = p->blobs.bytes;
     uint8_t *blobs = shadow != NULL ? shadow + p->manifest.layout.bytes : p->blobs.bytes;
     if (w->blob_bytes > 0) copy_blobs(w->o, blobs);
     const struct tb_pass pass = {.manifest = &p->manifest,
                                  .tensors = p->registration != NULL ? p->registration->memory : NULL,
                                  .blobs = blobs,
                                  .shadow = shadow,
+                                 .gpu = gpu,
                                  .codec = w->codec,
                                  .objects = p->object_table};
     const enum tb_status status = tb_pass_run(w->s->crew, &pass, &p->objects);
@@ -279,9 +286,10 @@ static int publish_again(const struct publishing *w, struct tb_publication *p)
                (size_t)p->manifest.chunk_count * TB_DIGEST_BYTES);
         probe.manifest.root = tb_manifest_root(&probe.manifest);
         uint32_t differs = 0;
-        enum tb_status same =
-            tb_pass_compare(w->s->crew, &probe.manifest,
-                            w->o->registration != NULL ? w->o->registration->memory : NULL, blobs, &differs);
+        const struct tb_registration *r = w->o->registration;
+        const struct tb_pass_tensors tensors = {r != NULL ? r->memory : NULL, blobs,
+                                                r != NULL ? r->gpu : NULL};
+        enum tb_status same = tb_pass_compare(w->s->crew, &probe.manifest, &tensors, &differs);
         if (same == TB_OK && !tb_digest_equal(&probe.manifest.root, &p->manifest.root))
             same = TB_CONFLICT; /* blobs' names */
         if (same != TB_OK)

@@ -85,8 +85,19 @@ static int build_registration(struct tb_registration *r, const struct tb_tensor_
     return status;
 }
 
+/* Whose memory it is: asked when it comes, and again when it comes back. */
+static int find_gpu(struct tb_session *s, struct tb_registration *r)
+{
+    if (s->gpu == NULL) (void)tb_gpu_open(&s->gpu);
+    const struct tb_gpu_tensors tensors = {&r->layout, r->memory};
+    char why[TB_GPU_WHY_BYTES] = "";
+    const enum tb_status status = tb_gpu_memory_open(s->gpu, &tensors, &r->gpu, why);
+    return status == TB_OK ? TB_OK : tb_fail(status, "%s", why);
+}
+
 static void free_registration(struct tb_registration *r)
 {
+    tb_gpu_memory_close(r->gpu);
     tb_free(r->packed_of);
     tb_free(r->memory);
     tb_free(r->layout_memory);
@@ -101,7 +112,12 @@ static int new_registration(struct tb_session *s, const struct tb_tensor_desc *t
     struct tb_registration *r = tb_calloc(1, sizeof *r);
     if (r == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for a registration");
     r->session = s;
-    const int status = build_registration(r, tensors, count);
+    int status = build_registration(r, tensors, count);
+    if (status == TB_OK) {
+        tb_session_lock(s);
+        status = find_gpu(s, r);
+        tb_session_unlock(s);
+    }
     if (status != TB_OK) {
         free_registration(r);
         return status;
@@ -219,6 +235,8 @@ int tb_suspend(struct tb_registration *registration)
     } else {
         registration->suspended = true;
         hide_all(s, registration, true);
+        tb_gpu_memory_close(registration->gpu);
+        registration->gpu = NULL;
     }
     tb_session_unlock(s);
     tb_session_leave(s);
@@ -233,7 +251,16 @@ static int compare_with_sealed(struct tb_session *s, struct tb_registration *r,
                                const struct tb_publication *p)
 {
     uint32_t differs;
-    const enum tb_status status = tb_pass_compare(s->crew, &p->manifest, r->memory, p->blobs.bytes, &differs);
+    if (r->gpu != NULL && !p->copied)
+        return tb_fail(
+            TB_BAD_STATE,
+            "version %llu was published in place from host memory and its tensors are a GPU's now: its "
+            "reference does not come back",
+            (unsigned long long)p->number);
+    const uint8_t *blobs = p->blobs.bytes;
+    if (p->copied) blobs += p->manifest.layout.bytes;
+    const struct tb_pass_tensors tensors = {r->memory, blobs, r->gpu};
+    const enum tb_status status = tb_pass_compare(s->crew, &p->manifest, &tensors, &differs);
     if (status == TB_OK) return TB_OK;
     if (status != TB_CONFLICT)
         return tb_fail(status, "no memory to compare version %llu", (unsigned long long)p->number);
@@ -281,9 +308,10 @@ static int resume(struct tb_session *s, struct tb_registration *r, void *const *
                            r->layout.tensors[r->packed_of[i]].name);
     for (uint32_t i = 0; memories != NULL && i < count; i++)
         r->memory[r->packed_of[i]] = memories[i];
+    int first = find_gpu(s, r);
+    if (first != TB_OK) return first; /* it stays suspended */
     r->suspended = false;
     r->passes++;
-    int first = TB_OK;
     struct tb_publication *p;
     while ((p = next_in_place(s, r, true)) != NULL) {
         const int status = bring_back(s, r, p);

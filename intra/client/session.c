@@ -266,6 +266,7 @@ void tb_session_close(struct tb_session *session)
     while (s->registrations != NULL)
         tb_registration_free(s->registrations);
     tb_buffers_free(s);
+    tb_gpu_close(s->gpu); /* behind all that it pinned */
     tb_requests_drop(s);
     TB_ASSERT(s->requests == NULL);
     free_session(s);

@@ -78,14 +78,27 @@ static uint64_t mapped_bytes(const struct tb_session *s, const struct tb_registr
     return bytes;
 }
 
+static void put_gpu(struct text *t, const struct tb_registration *r)
+{
+    if (r->gpu == NULL) return;
+    struct tb_gpu_facts facts;
+    tb_gpu_memory_facts(r->gpu, &facts);
+    put(t, ",\"gpu\":{\"device\":%d,\"name\":", facts.device);
+    put_string(t, facts.name);
+    put(t, ",\"dmabuf\":%s,\"digests\":", facts.dmabuf ? "true" : "false");
+    put_string(t, facts.digests);
+    put_char(t, '}');
+}
+
 static void put_registrations(struct text *t, const struct tb_session *s)
 {
     put(t, ",\"registrations\":[");
     for (const struct tb_registration *r = s->registrations; r != NULL; r = r->next) {
-        put(t,
-            "%s{\"tensors\":%u,\"bytes\":%llu,\"mapped_bytes\":%llu,\"suspended\":%s,\"subscriptions\":%u}",
+        put(t, "%s{\"tensors\":%u,\"bytes\":%llu,\"mapped_bytes\":%llu,\"suspended\":%s,\"subscriptions\":%u",
             r == s->registrations ? "" : ",", r->layout.tensor_count, (unsigned long long)r->layout.bytes,
             (unsigned long long)mapped_bytes(s, r), r->suspended ? "true" : "false", r->subscriptions);
+        put_gpu(t, r);
+        put_char(t, '}');
     }
     put(t, "]");
 }

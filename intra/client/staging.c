@@ -301,6 +301,16 @@ static enum tb_status encode_source(struct tb_staging *st)
     return st->source == NULL ? TB_SITE_NOMEM : TB_OK;
 }
 
+/* Once, and in background: a switch copies from here to the GPU. */
+static void pin_for_gpu(struct tb_staging *st)
+{
+    struct tb_session *s = st->session;
+    tb_session_lock(s);
+    struct tb_gpu *gpu = s->gpu;
+    tb_session_unlock(s);
+    tb_gpu_pin(gpu, &st->memory);
+}
+
 static enum tb_status make_places(struct tb_staging *st)
 {
     uint64_t words;
@@ -309,6 +319,7 @@ static enum tb_status make_places(struct tb_staging *st)
         const enum tb_status status = tb_shared_memory_new("tombolo-staging", bytes, &st->memory);
         if (status != TB_OK) return status;
     }
+    pin_for_gpu(st);
     st->claimed = tb_calloc(words + 1, sizeof *st->claimed);
     if (st->claimed == NULL) return TB_SITE_NOMEM;
     uint8_t *base = st->memory.bytes;

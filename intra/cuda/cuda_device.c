@@ -1,0 +1,166 @@
+#include "intra/cuda/cuda_device.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/fault.h"
+#include "base/log.h"
+
+static const struct tb_cuda_driver *replaced;
+
+void tb_gpu_replace_driver(const struct tb_cuda_driver *driver)
+{
+    replaced = driver;
+}
+
+/* ---- what went wrong ---- */
+
+enum tb_status tb_cuda_failed(const struct tb_gpu *gpu, const struct tb_cuda_device *device, const char *call,
+                              CUresult result)
+{
+    tb_log(TB_LOG_WARN, "gpu.failed", "device=%d call=%s error=%s", device != NULL ? (int)device->handle : -1,
+           call, tb_cuda_error_name(&gpu->driver, result));
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? TB_SITE_NOMEM : TB_SITE_IO;
+}
+
+enum tb_status tb_cuda_enter(const struct tb_gpu *gpu, const struct tb_cuda_device *device)
+{
+    const CUresult result = gpu->driver.context_push(device->context);
+    return result == CUDA_SUCCESS ? TB_OK : tb_cuda_failed(gpu, device, "cuCtxPushCurrent", result);
+}
+
+void tb_cuda_leave(const struct tb_gpu *gpu)
+{
+    CUcontext ours;
+    const CUresult result = gpu->driver.context_pop(&ours);
+    if (result != CUDA_SUCCESS) (void)tb_cuda_failed(gpu, NULL, "cuCtxPopCurrent", result);
+}
+
+/* ---- devices ---- */
+
+static int attribute(const struct tb_gpu *gpu, CUdevice device, CUdevice_attribute which)
+{
+    int value = 0;
+    return gpu->driver.device_attribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
+}
+
+/* Hopper and newer order a NIC's writes before what the device reads next; older ones are asked to, if the driver can. */
+static bool needs_flush(const struct tb_gpu *gpu, CUdevice device)
+{
+    const int ordering = attribute(gpu, device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING);
+    if (ordering >= CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER) return false;
+    const int ways = attribute(gpu, device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS);
+    return gpu->driver.flush_rdma != NULL && (ways & CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST) != 0;
+}
+
+static enum tb_status open_device(struct tb_gpu *gpu, int ordinal, struct tb_cuda_device *d)
+{
+    const struct tb_cuda_driver *cu = &gpu->driver;
+    CUresult result = cu->device_get(&d->handle, ordinal);
+    if (result != CUDA_SUCCESS) return tb_cuda_failed(gpu, NULL, "cuDeviceGet", result);
+    if (cu->device_name(d->name, (int)sizeof d->name, d->handle) != CUDA_SUCCESS) d->name[0] = '\0';
+    d->name[sizeof d->name - 1] = '\0';
+    result = cu->primary_retain(&d->context, d->handle);
+    if (result != CUDA_SUCCESS) return tb_cuda_failed(gpu, d, "cuDevicePrimaryCtxRetain", result);
+    d->dmabuf =
+        cu->range_handle != NULL && attribute(gpu, d->handle, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED) != 0;
+    d->flush = needs_flush(gpu, d->handle);
+    d->open = true;
+    return TB_OK;
+}
+
+enum tb_status tb_cuda_device_open(struct tb_gpu *gpu, int ordinal, struct tb_cuda_device **device_out)
+{
+    if (ordinal < 0 || ordinal >= TB_CUDA_DEVICES_MAX) return TB_BAD_ARGUMENT;
+    struct tb_cuda_device *d = &gpu->devices[ordinal];
+    pthread_mutex_lock(&gpu->lock);
+    const enum tb_status status = d->open ? TB_OK : open_device(gpu, ordinal, d);
+    pthread_mutex_unlock(&gpu->lock);
+    if (status == TB_OK) *device_out = d;
+    return status;
+}
+
+/* ---- pinned host memory ---- */
+
+static struct tb_cuda_device *first_device(struct tb_gpu *gpu)
+{
+    for (int i = 0; i < TB_CUDA_DEVICES_MAX; i++)
+        if (gpu->devices[i].open) return &gpu->devices[i];
+    return NULL;
+}
+
+/* The memory is unmapped next, so nothing else than a line can come of a refusal. */
+static void unpin(struct tb_shared_pin *pin, void *bytes)
+{
+    struct tb_gpu *gpu = (struct tb_gpu *)pin; /* its first member */
+    pthread_mutex_lock(&gpu->lock);
+    struct tb_cuda_device *d = first_device(gpu);
+    TB_ASSERT(d != NULL && gpu->pins > 0);
+    gpu->pins--;
+    pthread_mutex_unlock(&gpu->lock);
+    if (tb_cuda_enter(gpu, d) != TB_OK) return;
+    const CUresult result = gpu->driver.host_unregister(bytes);
+    if (result != CUDA_SUCCESS) (void)tb_cuda_failed(gpu, d, "cuMemHostUnregister", result);
+    tb_cuda_leave(gpu);
+}
+
+void tb_gpu_pin(struct tb_gpu *gpu, struct tb_shared_memory *memory)
+{
+    if (gpu == NULL || memory->bytes == NULL || memory->pin != NULL) return;
+    pthread_mutex_lock(&gpu->lock);
+    struct tb_cuda_device *d = first_device(gpu);
+    pthread_mutex_unlock(&gpu->lock);
+    if (d == NULL || tb_cuda_enter(gpu, d) != TB_OK) return;
+    /* For every device of the process, and read by NICs as before: both pin the same pages. */
+    const CUresult result =
+        gpu->driver.host_register(memory->bytes, memory->count, CU_MEMHOSTREGISTER_PORTABLE);
+    tb_cuda_leave(gpu);
+    if (result != CUDA_SUCCESS) {
+        tb_log(TB_LOG_WARN, "gpu.unpinned", "bytes=%llu error=%s action=slower_copies",
+               (unsigned long long)memory->count, tb_cuda_error_name(&gpu->driver, result));
+        return;
+    }
+    pthread_mutex_lock(&gpu->lock);
+    gpu->pins++;
+    pthread_mutex_unlock(&gpu->lock);
+    memory->pin = &gpu->pin;
+}
+
+/* ---- beginning and end ---- */
+
+const char *tb_gpu_open(struct tb_gpu **gpu_out)
+{
+    static _Thread_local char why[TB_CUDA_WHY_BYTES];
+    *gpu_out = NULL;
+    struct tb_gpu *gpu = tb_calloc(1, sizeof *gpu);
+    if (gpu == NULL) return "no memory for it";
+    enum tb_status status = TB_OK;
+    if (replaced != NULL)
+        gpu->driver = *replaced;
+    else
+        status = tb_cuda_driver_load(NULL, &gpu->driver, why);
+    if (status != TB_OK) {
+        tb_free(gpu);
+        return why;
+    }
+    gpu->pin.drop = unpin;
+    pthread_mutex_init(&gpu->lock, NULL);
+    *gpu_out = gpu;
+    return NULL;
+}
+
+void tb_gpu_close(struct tb_gpu *gpu)
+{
+    if (gpu == NULL) return;
+    TB_ASSERT(gpu->memories == 0 && gpu->pins == 0);
+    for (int i = 0; i < TB_CUDA_DEVICES_MAX; i++) {
+        struct tb_cuda_device *d = &gpu->devices[i];
+        if (!d->open) continue;
+        const CUresult result = gpu->driver.primary_release(d->handle);
+        if (result != CUDA_SUCCESS) (void)tb_cuda_failed(gpu, d, "cuDevicePrimaryCtxRelease", result);
+    }
+    pthread_mutex_destroy(&gpu->lock);
+    tb_cuda_driver_unload(&gpu->driver);
+    tb_free(gpu);
+}

@@ -1,0 +1,343 @@
+#include "intra/cuda/cuda_memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+
+#define DMABUF_UNASKED (-1)
+#define DMABUF_REFUSED (-2)
+
+/* ---- whose a pointer is ---- */
+
+struct pointer {
+    unsigned type; /* CUmemorytype; 0: the driver does not know it */
+    int ordinal;
+    unsigned managed;
+    CUcontext context; /* NULL for memory that was mapped by handles: it has none */
+    CUdeviceptr base;
+    size_t bytes;
+};
+
+static bool on_device(const struct pointer *p)
+{
+    return p->type == CU_MEMORYTYPE_DEVICE && p->managed == 0;
+}
+
+static enum tb_status ask(const struct tb_gpu *gpu, const void *at, struct pointer *p)
+{
+    CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                   CU_POINTER_ATTRIBUTE_IS_MANAGED,       CU_POINTER_ATTRIBUTE_CONTEXT,
+                                   CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+    void *into[] = {&p->type, &p->ordinal, &p->managed, &p->context, &p->base, &p->bytes};
+    memset(p, 0, sizeof *p);
+    const CUresult result = gpu->driver.pointer_attributes(sizeof which / sizeof which[0], which, into,
+                                                           (CUdeviceptr)(uintptr_t)at);
+    /* Before cuInit, and after the driver's end, nobody has device memory. */
+    if (result == CUDA_ERROR_NOT_INITIALIZED || result == CUDA_ERROR_DEINITIALIZED) return TB_OK;
+    return result == CUDA_SUCCESS ? TB_OK : tb_cuda_failed(gpu, NULL, "cuPointerGetAttributes", result);
+}
+
+static enum tb_status not_ours(char *why, const char *name, const char *what)
+{
+    snprintf(why, TB_GPU_WHY_BYTES, "tensor \"%.200s\" %s", name, what);
+    return TB_BAD_ARGUMENT;
+}
+
+/* The first tensor on a device says which one. */
+static enum tb_status belongs(struct tb_gpu_memory *m, const struct tb_tensor *t, const struct pointer *p,
+                              char *why)
+{
+    if (m->device == NULL) {
+        const enum tb_status status = tb_cuda_device_open(m->gpu, p->ordinal, &m->device);
+        if (status != TB_OK)
+            snprintf(why, TB_GPU_WHY_BYTES, "device %d cannot be used: see gpu.failed in the log",
+                     p->ordinal);
+        if (status != TB_OK) return status;
+    }
+    if (m->device != &m->gpu->devices[p->ordinal])
+        return not_ours(why, t->name,
+                        "stands on another GPU than those before it: register each GPU's tensors apart");
+    if (p->context != NULL && p->context != m->device->context)
+        return not_ours(why, t->name,
+                        "stands in a context other than the GPU's primary one: allocate it there");
+    return TB_OK;
+}
+
+static enum tb_status examine(struct tb_gpu_memory *m, const struct tb_gpu_tensors *tensors, char *why)
+{
+    for (uint32_t i = 0; i < m->tensor_count; i++) {
+        const struct tb_tensor *t = &tensors->layout->tensors[i];
+        if (t->bytes == 0) continue;
+        struct pointer p;
+        enum tb_status status = ask(m->gpu, tensors->at[i], &p);
+        if (status == TB_OK && !on_device(&p)) continue;
+        if (status == TB_OK) status = belongs(m, t, &p, why);
+        if (status != TB_OK) return status;
+        m->has[i] = true;
+        m->at[i] = (uint64_t)(uintptr_t)tensors->at[i];
+        m->bytes[i] = t->bytes;
+        m->ranges[m->range_count++] = (struct tb_cuda_range){p.base, p.bytes, DMABUF_UNASKED};
+    }
+    return TB_OK;
+}
+
+static int by_base(const void *a, const void *b)
+{
+    const uint64_t x = ((const struct tb_cuda_range *)a)->base, y = ((const struct tb_cuda_range *)b)->base;
+    return x < y ? -1 : x > y;
+}
+
+static void sort_ranges(struct tb_gpu_memory *m)
+{
+    qsort(m->ranges, m->range_count, sizeof *m->ranges, by_base);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < m->range_count; i++)
+        if (kept == 0 || m->ranges[kept - 1].base != m->ranges[i].base) m->ranges[kept++] = m->ranges[i];
+    m->range_count = kept;
+}
+
+/* ---- lanes ---- */
+
+static enum tb_status open_lane(const struct tb_gpu_memory *m, struct tb_cuda_lane *lane)
+{
+    const struct tb_cuda_driver *cu = &m->gpu->driver;
+    /* Not ordered behind the caller's default stream: what it computes there goes on meanwhile. */
+    CUresult result = cu->stream_create(&lane->stream, CU_STREAM_NON_BLOCKING);
+    if (result != CUDA_SUCCESS) return tb_cuda_failed(m->gpu, m->device, "cuStreamCreate", result);
+    result = cu->event_create(&lane->event, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC);
+    if (result != CUDA_SUCCESS) return tb_cuda_failed(m->gpu, m->device, "cuEventCreate", result);
+    return TB_OK;
+}
+
+static void close_lane(const struct tb_gpu_memory *m, struct tb_cuda_lane *lane)
+{
+    const struct tb_cuda_driver *cu = &m->gpu->driver;
+    CUresult result = lane->event != NULL ? cu->event_destroy(lane->event) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS) (void)tb_cuda_failed(m->gpu, m->device, "cuEventDestroy", result);
+    result = lane->stream != NULL ? cu->stream_destroy(lane->stream) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS) (void)tb_cuda_failed(m->gpu, m->device, "cuStreamDestroy", result);
+    *lane = (struct tb_cuda_lane){NULL, NULL};
+}
+
+static enum tb_status open_lanes(struct tb_gpu_memory *m)
+{
+    enum tb_status status = tb_cuda_enter(m->gpu, m->device);
+    if (status != TB_OK) return status;
+    for (uint32_t i = 0; i < TB_CUDA_LANES && status == TB_OK; i++)
+        status = open_lane(m, &m->lanes[i]);
+    tb_cuda_leave(m->gpu);
+    return status;
+}
+
+/* ---- beginning and end ---- */
+
+static void free_tables(struct tb_gpu_memory *m)
+{
+    tb_free(m->has);
+    tb_free(m->at);
+    tb_free(m->bytes);
+    tb_free(m->exports);
+    tb_free(m->ranges);
+    tb_free(m);
+}
+
+static struct tb_gpu_memory *new_memory(struct tb_gpu *gpu, uint32_t count)
+{
+    struct tb_gpu_memory *m = tb_calloc(1, sizeof *m);
+    if (m == NULL) return NULL;
+    m->gpu = gpu;
+    m->tensor_count = count;
+    m->has = tb_calloc((size_t)count + 1, sizeof *m->has);
+    m->at = tb_calloc((size_t)count + 1, sizeof *m->at);
+    m->bytes = tb_calloc((size_t)count + 1, sizeof *m->bytes);
+    m->exports = tb_calloc((size_t)count + 1, sizeof *m->exports);
+    m->ranges = tb_calloc((size_t)count + 1, sizeof *m->ranges);
+    if (m->has != NULL && m->at != NULL && m->bytes != NULL && m->exports != NULL && m->ranges != NULL)
+        return m;
+    free_tables(m);
+    return NULL;
+}
+
+static void count_memory(struct tb_gpu *gpu, int by)
+{
+    pthread_mutex_lock(&gpu->lock);
+    gpu->memories += (uint32_t)by;
+    pthread_mutex_unlock(&gpu->lock);
+}
+
+enum tb_status tb_gpu_memory_open(struct tb_gpu *gpu, const struct tb_gpu_tensors *tensors,
+                                  struct tb_gpu_memory **memory_out, char *why)
+{
+    *memory_out = NULL;
+    if (gpu == NULL) return TB_OK;
+    snprintf(why, TB_GPU_WHY_BYTES, "the driver refused: see gpu.failed in the log");
+    struct tb_gpu_memory *m = new_memory(gpu, tensors->layout->tensor_count);
+    if (m == NULL) return TB_SITE_NOMEM;
+    enum tb_status status = examine(m, tensors, why);
+    if (status != TB_OK || m->device == NULL) {
+        free_tables(m);
+        return status;
+    }
+    sort_ranges(m);
+    pthread_mutex_init(&m->lock, NULL);
+    count_memory(gpu, 1);
+    status = open_lanes(m);
+    if (status == TB_OK)
+        *memory_out = m;
+    else
+        tb_gpu_memory_close(m);
+    return status;
+}
+
+static void close_ranges(struct tb_gpu_memory *m)
+{
+    for (uint32_t i = 0; i < m->range_count; i++)
+        if (m->ranges[i].dmabuf >= 0) close(m->ranges[i].dmabuf);
+}
+
+void tb_gpu_memory_close(struct tb_gpu_memory *m)
+{
+    if (m == NULL) return;
+    close_ranges(m);
+    if (tb_cuda_enter(m->gpu, m->device) == TB_OK) {
+        for (uint32_t i = 0; i < TB_CUDA_LANES; i++)
+            close_lane(m, &m->lanes[i]);
+        tb_cuda_leave(m->gpu);
+    }
+    count_memory(m->gpu, -1);
+    pthread_mutex_destroy(&m->lock);
+    free_tables(m);
+}
+
+bool tb_gpu_memory_has(const struct tb_gpu_memory *m, uint32_t tensor)
+{
+    return m != NULL && m->has[tensor];
+}
+
+void tb_gpu_memory_facts(const struct tb_gpu_memory *m, struct tb_gpu_facts *facts_out)
+{
+    *facts_out = (struct tb_gpu_facts){
+        .device = (int)m->device->handle, .digests = "cores", .dmabuf = m->device->dmabuf};
+    memcpy(facts_out->name, m->device->name, sizeof facts_out->name);
+}
+
+/* ---- for NICs ---- */
+
+static struct tb_cuda_range *range_of(struct tb_gpu_memory *m, uint32_t tensor)
+{
+    uint32_t low = 0, high = m->range_count;
+    while (high - low > 1) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (m->ranges[middle].base <= m->at[tensor])
+            low = middle;
+        else
+            high = middle;
+    }
+    struct tb_cuda_range *r = &m->ranges[low];
+    const bool inside = r->base <= m->at[tensor] && m->at[tensor] - r->base <= r->bytes &&
+                        m->bytes[tensor] <= r->bytes - (m->at[tensor] - r->base);
+    return inside ? r : NULL;
+}
+
+/* The descriptor covers whole pages around the allocation; what is registered with a NIC is the tensor alone. */
+static void ask_dmabuf(struct tb_gpu_memory *m, struct tb_cuda_range *r)
+{
+    r->dmabuf = DMABUF_REFUSED;
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    const uint64_t first = r->base / page * page, end = (r->base + r->bytes + page - 1) / page * page;
+    if (tb_cuda_enter(m->gpu, m->device) != TB_OK) return;
+    int fd = -1;
+    const CUresult result = m->gpu->driver.range_handle(&fd, (CUdeviceptr)first, (size_t)(end - first),
+                                                        CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+    tb_cuda_leave(m->gpu);
+    if (result == CUDA_SUCCESS)
+        r->dmabuf = fd;
+    else
+        (void)tb_cuda_failed(m->gpu, m->device, "cuMemGetHandleForAddressRange", result);
+}
+
+const struct tb_export_device *tb_gpu_memory_device(struct tb_gpu_memory *m, uint32_t tensor)
+{
+    if (!tb_gpu_memory_has(m, tensor) || !m->device->dmabuf) return NULL;
+    pthread_mutex_lock(&m->lock);
+    struct tb_cuda_range *r = range_of(m, tensor);
+    if (r != NULL && r->dmabuf == DMABUF_UNASKED) ask_dmabuf(m, r);
+    const bool ours = r != NULL && r->dmabuf >= 0;
+    if (ours) {
+        const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+        m->exports[tensor] =
+            (struct tb_export_device){.dmabuf = r->dmabuf, .offset = m->at[tensor] - r->base / page * page};
+    }
+    pthread_mutex_unlock(&m->lock);
+    return ours ? &m->exports[tensor] : NULL;
+}
+
+/* ---- jobs ---- */
+
+static enum tb_status make_visible(const struct tb_gpu_memory *m)
+{
+    if (!m->device->flush) return TB_OK;
+    const CUresult result = m->gpu->driver.flush_rdma(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+                                                      CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
+    return result == CUDA_SUCCESS ? TB_OK
+                                  : tb_cuda_failed(m->gpu, m->device, "cuFlushGPUDirectRDMAWrites", result);
+}
+
+enum tb_status tb_cuda_job_begin(struct tb_gpu_memory *m)
+{
+    pthread_mutex_lock(&m->lock);
+    enum tb_status status = tb_cuda_enter(m->gpu, m->device);
+    if (status == TB_OK) {
+        status = make_visible(m);
+        if (status == TB_OK) return TB_OK;
+        tb_cuda_leave(m->gpu);
+    }
+    pthread_mutex_unlock(&m->lock);
+    return status;
+}
+
+enum tb_status tb_cuda_job_end(struct tb_gpu_memory *m, enum tb_status status)
+{
+    for (uint32_t i = 0; status != TB_OK && i < TB_CUDA_LANES; i++)
+        (void)m->gpu->driver.stream_synchronize(m->lanes[i].stream); /* it may fail again: it was told */
+    tb_cuda_leave(m->gpu);
+    pthread_mutex_unlock(&m->lock);
+    return status;
+}
+
+enum tb_status tb_cuda_copy(struct tb_gpu_memory *m, uint32_t lane, struct tb_gpu_move move)
+{
+    if (move.bytes == 0) return TB_OK;
+    const CUresult result =
+        m->gpu->driver.copy_async((CUdeviceptr)(uintptr_t)move.to, (CUdeviceptr)(uintptr_t)move.from,
+                                  (size_t)move.bytes, m->lanes[lane].stream);
+    return result == CUDA_SUCCESS ? TB_OK : tb_cuda_failed(m->gpu, m->device, "cuMemcpyAsync", result);
+}
+
+enum tb_status tb_cuda_mark(struct tb_gpu_memory *m, uint32_t lane)
+{
+    const CUresult result = m->gpu->driver.event_record(m->lanes[lane].event, m->lanes[lane].stream);
+    return result == CUDA_SUCCESS ? TB_OK : tb_cuda_failed(m->gpu, m->device, "cuEventRecord", result);
+}
+
+enum tb_status tb_cuda_wait(struct tb_gpu_memory *m, uint32_t lane)
+{
+    const CUresult result = m->gpu->driver.event_synchronize(m->lanes[lane].event);
+    return result == CUDA_SUCCESS ? TB_OK : tb_cuda_failed(m->gpu, m->device, "cuEventSynchronize", result);
+}
+
+enum tb_status tb_gpu_move(struct tb_gpu_memory *m, const struct tb_gpu_move *moves, uint32_t count)
+{
+    enum tb_status status = tb_cuda_job_begin(m);
+    if (status != TB_OK) return status;
+    for (uint32_t i = 0; i < count && status == TB_OK; i++)
+        status = tb_cuda_copy(m, i % TB_CUDA_LANES, moves[i]);
+    for (uint32_t i = 0; i < TB_CUDA_LANES && status == TB_OK; i++)
+        status = tb_cuda_mark(m, i);
+    for (uint32_t i = 0; i < TB_CUDA_LANES && status == TB_OK; i++)
+        status = tb_cuda_wait(m, i);
+    return tb_cuda_job_end(m, status);
+}

@@ -1,0 +1,63 @@
+/* cuda_absent.c - stands in for intra/cuda where CUDA's headers were not found. */
+#include "base/assert.h"
+#include "intra/cuda_part.h"
+
+const char *tb_gpu_open(struct tb_gpu **gpu_out)
+{
+    *gpu_out = NULL;
+    return "built without CUDA";
+}
+
+void tb_gpu_close(struct tb_gpu *gpu)
+{
+    TB_ASSERT(gpu == NULL);
+}
+
+enum tb_status tb_gpu_memory_open(struct tb_gpu *gpu, const struct tb_gpu_tensors *tensors,
+                                  struct tb_gpu_memory **memory_out, char *why)
+{
+    (void)tensors, (void)why;
+    TB_ASSERT(gpu == NULL);
+    *memory_out = NULL;
+    return TB_OK;
+}
+
+void tb_gpu_memory_close(struct tb_gpu_memory *m)
+{
+    TB_ASSERT(m == NULL);
+}
+
+bool tb_gpu_memory_has(const struct tb_gpu_memory *m, uint32_t tensor)
+{
+    (void)m, (void)tensor;
+    return false;
+}
+
+void tb_gpu_memory_facts(const struct tb_gpu_memory *m, struct tb_gpu_facts *facts_out)
+{
+    (void)m;
+    *facts_out = (struct tb_gpu_facts){.device = -1, .digests = "built without CUDA"};
+}
+
+const struct tb_export_device *tb_gpu_memory_device(struct tb_gpu_memory *m, uint32_t tensor)
+{
+    (void)m, (void)tensor;
+    return NULL;
+}
+
+void tb_gpu_pin(struct tb_gpu *gpu, struct tb_shared_memory *memory)
+{
+    (void)gpu, (void)memory;
+}
+
+enum tb_status tb_gpu_move(struct tb_gpu_memory *m, const struct tb_gpu_move *moves, uint32_t count)
+{
+    (void)m, (void)moves, (void)count;
+    return TB_BAD_STATE;
+}
+
+enum tb_status tb_gpu_pass(struct tb_gpu_memory *m, const struct tb_gpu_pass *pass)
+{
+    (void)m, (void)pass;
+    return TB_BAD_STATE;
+}

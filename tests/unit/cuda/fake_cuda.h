@@ -1,0 +1,60 @@
+/* fake_cuda.h - a driver of CUDA that is none: a mock. It has devices without a GPU, so that what we ask of the driver, in which
+ * order, and what we do when it refuses can be tested anywhere. It proves nothing about a real driver; tests/gpu does.
+ *
+ * It is as hostile as a real one may be. Device memory cannot be touched by the host: its addresses are mapped without rights
+ * and the bytes stand elsewhere. Copies happen as late as they may, when their stream or an event behind them is waited for;
+ * one into or out of memory that is freed meanwhile ends the test. Calls that need a context end the test without one.
+ * Every entry point can be told to fail. What is not given back is counted.
+ *
+ * Threads: any; one lock. */
+#ifndef TB_TESTS_FAKE_CUDA_H
+#define TB_TESTS_FAKE_CUDA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "intra/cuda/cuda_device.h"
+
+#define FAKE_CUDA_TRACE_BYTES 4096
+
+/* Forgets everything and makes itself the driver of the process: CUDA 12.4, two devices. */
+void fake_cuda_open(void);
+/* The process's driver is the driver again. Ends the test if anything was not given back. */
+void fake_cuda_close(void);
+struct tb_cuda_driver fake_cuda_driver(void);
+
+void *fake_cuda_alloc(int device, size_t bytes); /* as a caller's own cuMemAlloc */
+void fake_cuda_free(void *device_memory);
+void fake_cuda_write(void *device_memory, const void *from, size_t bytes);
+void fake_cuda_read(const void *device_memory, void *to, size_t bytes);
+
+/* Call `nth` (from 1) of an entry point ("cuMemAlloc") answers `result`. NULL: nothing fails. */
+void fake_cuda_fail(const char *entry, uint32_t nth, CUresult result);
+bool fake_cuda_failed(void);                 /* it has come to that */
+uint32_t fake_cuda_calls(const char *entry); /* since open */
+
+/* What the driver is: before open's effect is used. */
+void fake_cuda_set_version(int version); /* entry points that came later are not there */
+void fake_cuda_set_attribute(CUdevice_attribute which, int value);
+void fake_cuda_set_context(void *device_memory,
+                           bool other); /* it stands in a context that is not the primary one */
+void fake_cuda_set_managed(void *device_memory);
+void fake_cuda_set_initialised(bool yes);
+
+struct fake_cuda_counts { /* that stand now */
+    uint32_t contexts, streams, events, allocations, pinned, host_allocations, modules, ipc, dmabufs;
+    uint64_t unpinned_copies; /* asynchronous ones between a device and host memory that was not pinned */
+};
+struct fake_cuda_counts fake_cuda_counts(void);
+
+/* What was asked, in order: c0 is a copy (some in a row are one) on the first stream made since the trace was cleared, e0 an event
+ * recorded there, w0 it was waited for, s0 the stream was. `fake_cuda_note` adds a word of the test's. */
+void fake_cuda_trace_clear(void);
+const char *fake_cuda_trace(void);
+void fake_cuda_note(const char *word);
+
+/* Its cuGetProcAddress: what a library named libcuda.so.1 would export (fake_libcuda.c). */
+CUresult CUDAAPI fake_cuda_find(const char *symbol, void **function_out, int version, cuuint64_t flags,
+                                CUdriverProcAddressQueryResult *found_out);
+
+#endif

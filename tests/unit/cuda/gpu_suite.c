@@ -1,0 +1,281 @@
+#include "unit/cuda/gpu_suite.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "unit/check.h"
+#include "unit/client/fake_gateway.h"
+
+static const struct gpu_under_test *under;
+
+/* ---- a worker ---- */
+
+static int register_tensors(struct gpu_worker *w)
+{
+    const uint64_t big_shape[] = {3, GPU_WORKER_BIG / 6}, small_shape[] = {GPU_WORKER_SMALL};
+    const struct tb_tensor_desc tensors[] = {
+        {.name = "model.small", .dtype = "U8", .rank = 1, .shape = small_shape, .memory = w->small},
+        {.name = "model.big", .dtype = "BF16", .rank = 2, .shape = big_shape, .memory = w->big}};
+    return tb_register(w->s, tensors, 2, &w->r);
+}
+
+void gpu_worker_fill(struct gpu_worker *w, const struct gpu_under_test *on, uint64_t seed)
+{
+    for (uint32_t i = 0; i < GPU_WORKER_BIG; i += 8) {
+        const uint64_t word = check_random(&seed) & UINT64_C(0x0f0f0f0f0f0f0f0f); /* zstd gets below it */
+        memcpy(w->big_truth + i, &word, 8);
+    }
+    for (uint32_t i = 0; i < GPU_WORKER_SMALL; i++)
+        w->small_truth[i] = (uint8_t)check_random(&seed);
+    on->write(w->big, w->big_truth, GPU_WORKER_BIG);
+    on->write(w->small, w->small_truth, GPU_WORKER_SMALL);
+}
+
+void gpu_worker_open(struct gpu_worker *w, struct fake *f, const struct gpu_under_test *on, const char *name,
+                     const char *host)
+{
+    memset(w, 0, sizeof *w);
+    w->s = fake_session_open(f, name, host);
+    w->big = on->alloc(GPU_WORKER_BIG);
+    w->small = on->alloc(GPU_WORKER_SMALL);
+    w->big_truth = malloc(GPU_WORKER_BIG);
+    w->small_truth = malloc(GPU_WORKER_SMALL);
+    gpu_worker_fill(w, on, 1);
+    if (register_tensors(w) != TB_OK) fail_msg("%s", tb_last_error());
+    w->run = calloc(1, sizeof *w->run);
+    w->run->struct_bytes = sizeof *w->run;
+    CHECK_OK(tb_run_open(w->s, "policy", "key-1", w->run));
+}
+
+void gpu_worker_close(struct gpu_worker *w, const struct gpu_under_test *on)
+{
+    tb_session_close(w->s);
+    on->free(w->big);
+    on->free(w->small);
+    free(w->big_truth);
+    free(w->small_truth);
+    free(w->run);
+}
+
+static const struct tb_blob_desc blobs[] = {{"config.json", "{\"a\":1}", 7}};
+
+static int publish(struct gpu_worker *w, uint64_t number, uint32_t mode, const char *codec)
+{
+    const struct tb_publish_options o = {.struct_bytes = sizeof o,
+                                         .mode = mode,
+                                         .model = "policy",
+                                         .run = &w->run->run,
+                                         .number = number,
+                                         .shard_count = 1,
+                                         .registration = w->r,
+                                         .blobs = blobs,
+                                         .blob_count = 1,
+                                         .codec = codec,
+                                         .timeout_ms = 20000};
+    return tb_publish(w->s, &o, NULL);
+}
+
+int gpu_worker_publish(struct gpu_worker *w, uint64_t number, uint32_t mode)
+{
+    return publish(w, number, mode, NULL);
+}
+
+bool gpu_worker_holds(const struct gpu_worker *w, const struct gpu_under_test *on,
+                      const struct gpu_worker *truth)
+{
+    uint8_t *seen = malloc(GPU_WORKER_BIG);
+    on->read(w->big, seen, GPU_WORKER_BIG);
+    bool same = memcmp(seen, truth->big_truth, GPU_WORKER_BIG) == 0;
+    on->read(w->small, seen, GPU_WORKER_SMALL);
+    same = same && memcmp(seen, truth->small_truth, GPU_WORKER_SMALL) == 0;
+    free(seen);
+    return same;
+}
+
+/* BF16 stands before U8 in packed order, the blob behind. */
+static void check_landed(struct fake *f, uint64_t number, const struct gpu_worker *w)
+{
+    const struct fake_version *v = fake_version(f, number);
+    const uint8_t *at = v->shards[0].bytes;
+    assert_int_equal(v->shards[0].manifest.bytes, GPU_WORKER_BIG + GPU_WORKER_SMALL + 7);
+    assert_memory_equal(at, w->big_truth, GPU_WORKER_BIG);
+    assert_memory_equal(at + GPU_WORKER_BIG, w->small_truth, GPU_WORKER_SMALL);
+    assert_memory_equal(at + GPU_WORKER_BIG + GPU_WORKER_SMALL, "{\"a\":1}", 7);
+}
+
+/* ---- publishing ---- */
+
+/* P1: what home lands is what the device held, by every mode and form; the publisher may write again behind a shadow. */
+static void what_the_device_holds_is_what_lands(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t mode;
+        const char *codec;
+    } ways[] = {{TB_PUBLISH_SHADOW, NULL},
+                {TB_PUBLISH_IN_PLACE, NULL},
+                {TB_PUBLISH_SHADOW, "zstd"},
+                {TB_PUBLISH_IN_PLACE, "zstd"}};
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        struct fake f;
+        struct gpu_worker w;
+        under->open();
+        fake_open(&f);
+        gpu_worker_open(&w, &f, under, "rank0", "host-a");
+        if (publish(&w, 1, ways[i].mode, ways[i].codec) != TB_OK) fail_msg("%s", tb_last_error());
+        if (ways[i].mode == TB_PUBLISH_SHADOW) {
+            uint8_t *other = calloc(1, GPU_WORKER_BIG);
+            under->write(w.big, other, GPU_WORKER_BIG);
+            free(other);
+        }
+        fake_land(&f, 1);
+        check_landed(&f, 1, &w);
+        gpu_worker_close(&w, under);
+        fake_close(&f);
+        under->close();
+    }
+}
+
+/* P4: the same bytes again are done, others are refused. */
+static void a_retry_looks_at_the_device(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct gpu_worker w;
+    under->open();
+    fake_open(&f);
+    gpu_worker_open(&w, &f, under, "rank0", "host-a");
+    CHECK_OK(publish(&w, 1, TB_PUBLISH_SHADOW, NULL));
+    CHECK_OK(publish(&w, 1, TB_PUBLISH_SHADOW, NULL));
+    const uint8_t other = (uint8_t)(w.big_truth[GPU_WORKER_BIG - 1] + 1);
+    under->write(w.big + GPU_WORKER_BIG - 1, &other, 1);
+    CHECK_STATUS(publish(&w, 1, TB_PUBLISH_SHADOW, NULL), TB_CONFLICT);
+    gpu_worker_close(&w, under);
+    fake_close(&f);
+    under->close();
+}
+
+/* ---- suspending ---- */
+
+/* The engine sleeps: no reader gets in and the memory may go. It wakes with its tensors elsewhere: the reference is back. */
+static void a_suspended_device_memory_comes_back(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct gpu_worker w;
+    under->open();
+    fake_open(&f);
+    gpu_worker_open(&w, &f, under, "rank0", "host-a");
+    CHECK_OK(publish(&w, 1, TB_PUBLISH_IN_PLACE, NULL));
+    CHECK_OK(tb_suspend(w.r));
+    assert_true(fake_read(&f, fake_version(&f, 1), 0) != TB_OK);
+    CHECK_STATUS(publish(&w, 2, TB_PUBLISH_IN_PLACE, NULL), TB_BAD_STATE);
+    uint8_t *big = under->alloc(GPU_WORKER_BIG), *small = under->alloc(GPU_WORKER_SMALL);
+    under->free(w.big);
+    under->free(w.small);
+    w.big = big;
+    w.small = small;
+    under->write(big, w.big_truth, GPU_WORKER_BIG);
+    under->write(small, w.small_truth, GPU_WORKER_SMALL);
+    void *moved[] = {small, big}; /* as they were registered */
+    if (tb_resume(w.r, moved, 2) != TB_OK) fail_msg("%s", tb_last_error());
+    CHECK_OK(fake_read(&f, fake_version(&f, 1), 0));
+    gpu_worker_close(&w, under);
+    fake_close(&f);
+    under->close();
+}
+
+/* P1: a reference does not come back over other bytes. */
+static void a_device_memory_that_changed_asleep_is_no_reference(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct gpu_worker w;
+    under->open();
+    fake_open(&f);
+    gpu_worker_open(&w, &f, under, "rank0", "host-a");
+    CHECK_OK(publish(&w, 1, TB_PUBLISH_IN_PLACE, NULL));
+    CHECK_OK(tb_suspend(w.r));
+    const uint8_t other = (uint8_t)(w.small_truth[5] + 1);
+    under->write(w.small + 5, &other, 1);
+    CHECK_STATUS(tb_resume(w.r, NULL, 0), TB_CONFLICT);
+    assert_true(fake_read(&f, fake_version(&f, 1), 0) != TB_OK);
+    CHECK_OK(publish(&w, 2, TB_PUBLISH_SHADOW, NULL)); /* and the registration is good for the next */
+    gpu_worker_close(&w, under);
+    fake_close(&f);
+    under->close();
+}
+
+/* ---- following ---- */
+
+/* P2: not before `go`, then all of it when activate returns. */
+static void a_version_gets_into_the_device(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct gpu_worker rank, rollout;
+    under->open();
+    fake_open(&f);
+    gpu_worker_open(&rank, &f, under, "rank0", "host-a");
+    gpu_worker_open(&rollout, &f, under, "rollout0", "host-b");
+    gpu_worker_fill(&rank, under, 77);
+    CHECK_OK(publish(&rank, 1, TB_PUBLISH_SHADOW, NULL));
+    fake_land(&f, 1);
+    const struct tb_subscribe_options o = {.struct_bytes = sizeof o,
+                                           .member_count = 1,
+                                           .model = "policy",
+                                           .group = "engine",
+                                           .registration = rollout.r};
+    struct tb_subscription *sub;
+    CHECK_OK(tb_subscribe(rollout.s, &o, &sub));
+    struct tb_uid uid;
+    memcpy(uid.bytes, fake_version(&f, 1)->key.uid.bytes, sizeof uid.bytes);
+    if (tb_stage(sub, &uid, 20000) != TB_OK) fail_msg("%s", tb_last_error());
+    CHECK_STATUS(tb_activate(sub, &uid, NULL), TB_AGAIN);
+    assert_true(gpu_worker_holds(&rollout, under, &rollout));
+    fake_go(&f, 1);
+    struct tb_activate_info info = {.struct_bytes = sizeof info};
+    if (tb_activate(sub, &uid, &info) != TB_OK) fail_msg("%s", tb_last_error());
+    assert_int_equal(info.copied_bytes, GPU_WORKER_BIG + GPU_WORKER_SMALL);
+    assert_true(gpu_worker_holds(&rollout, under, &rank));
+    gpu_worker_close(&rollout, under);
+    gpu_worker_close(&rank, under);
+    fake_close(&f);
+    under->close();
+}
+
+/* P10 */
+static void the_status_says_that_it_is_a_device(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct gpu_worker w;
+    under->open();
+    fake_open(&f);
+    gpu_worker_open(&w, &f, under, "rank0", "host-a");
+    char text[4096];
+    uint64_t needed;
+    CHECK_OK(tb_status(w.s, "session", text, sizeof text, &needed));
+    assert_non_null(strstr(text, "\"gpu\":{\"device\":0,\"name\":\""));
+    CHECK_OK(tb_suspend(w.r));
+    CHECK_OK(tb_status(w.s, "session", text, sizeof text, &needed));
+    assert_null(strstr(text, "\"gpu\":{"));
+    CHECK_OK(tb_unregister(w.r));
+    gpu_worker_close(&w, under);
+    fake_close(&f);
+    under->close();
+}
+
+int gpu_suite_run(const struct gpu_under_test *on)
+{
+    under = on;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_the_device_holds_is_what_lands),
+        cmocka_unit_test(a_retry_looks_at_the_device),
+        cmocka_unit_test(a_suspended_device_memory_comes_back),
+        cmocka_unit_test(a_device_memory_that_changed_asleep_is_no_reference),
+        cmocka_unit_test(a_version_gets_into_the_device),
+        cmocka_unit_test(the_status_says_that_it_is_a_device),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

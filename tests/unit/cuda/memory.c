@@ -1,0 +1,390 @@
+/* memory.c - device memory over a driver that is none (fake_cuda.h): whose a pointer is, copies on two lanes, the pass, pins,
+ * descriptors, visibility, and what is left when the driver refuses. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "unit/check.h"
+#include "unit/cuda/fake_cuda.h"
+#include "unit/cuda/shard_on_gpu.h"
+
+static void *alloc_first(size_t bytes)
+{
+    return fake_cuda_alloc(0, bytes);
+}
+
+static const struct gpu_under_test fake = {fake_cuda_open, fake_cuda_close, alloc_first,
+                                           fake_cuda_free, fake_cuda_write, fake_cuda_read};
+
+struct world {
+    struct tb_gpu *gpu;
+    struct shard_on_gpu shard;
+    struct tb_digest *truth, *got;
+    struct tb_shared_memory to;
+};
+
+static void world_open_of(struct world *w, uint32_t elements)
+{
+    memset(w, 0, sizeof *w);
+    fake_cuda_open();
+    assert_null(tb_gpu_open(&w->gpu));
+    shard_open(&w->shard, w->gpu, &fake, elements);
+    w->truth = calloc(w->shard.manifest.chunk_count, sizeof *w->truth);
+    w->got = calloc(w->shard.manifest.chunk_count, sizeof *w->got);
+    shard_digests(&w->shard, w->truth);
+    CHECK_OK(tb_shared_memory_new("test", w->shard.manifest.bytes, &w->to));
+}
+
+static void world_open(struct world *w)
+{
+    world_open_of(w, SHARD_SMALL);
+}
+
+static void world_close(struct world *w)
+{
+    fake_cuda_fail(NULL, 0, CUDA_SUCCESS);
+    shard_close(&w->shard, &fake);
+    tb_shared_memory_free(&w->to);
+    tb_gpu_close(w->gpu);
+    free(w->truth);
+    free(w->got);
+    fake_cuda_close();
+}
+
+static void on_landed(void *user, uint32_t first, uint32_t count, const uint8_t *bytes)
+{
+    struct world *w = user;
+    fake_cuda_note("d");
+    const struct tb_chunk *chunks = w->shard.manifest.chunks;
+    for (uint32_t i = first; i < first + count; i++)
+        w->got[i] = tb_digest_of(bytes + (chunks[i].offset - chunks[first].offset), chunks[i].bytes);
+}
+
+static enum tb_status run_pass(struct world *w, bool copy)
+{
+    uint8_t *to = copy ? w->to.bytes : NULL;
+    const uint8_t *blobs = w->shard.blobs;
+    if (copy) {
+        memcpy(to + w->shard.manifest.layout.bytes, blobs, w->shard.manifest.blob_bytes);
+        blobs = to + w->shard.manifest.layout.bytes;
+    }
+    const struct tb_gpu_pass pass = {.manifest = &w->shard.manifest,
+                                     .tensors = w->shard.tensors,
+                                     .blobs = blobs,
+                                     .to = to,
+                                     .digests = w->got,
+                                     .landed = on_landed,
+                                     .user = w};
+    return tb_gpu_pass(w->shard.memory, &pass);
+}
+
+static bool digests_are_right(const struct world *w)
+{
+    return memcmp(w->got, w->truth, w->shard.manifest.chunk_count * sizeof *w->truth) == 0;
+}
+
+/* ---- whose ---- */
+
+static void the_driver_says_whose_a_pointer_is(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    for (uint32_t i = 0; i < SHARD_TENSORS; i++)
+        assert_int_equal(tb_gpu_memory_has(w.shard.memory, i),
+                         !w.shard.in_host[i] && w.shard.manifest.layout.tensors[i].bytes > 0);
+    assert_false(tb_gpu_memory_has(NULL, 0));
+    struct tb_gpu_facts facts;
+    tb_gpu_memory_facts(w.shard.memory, &facts);
+    assert_int_equal(facts.device, 0);
+    assert_string_equal(facts.name, "Fake \"0\"");
+    assert_true(facts.dmabuf);
+    world_close(&w);
+}
+
+static enum tb_status open_two(struct tb_gpu *gpu, void *first, void *second, char *why,
+                               struct tb_gpu_memory **memory_out)
+{
+    struct tb_tensor list[2];
+    memset(list, 0, sizeof list);
+    for (int i = 0; i < 2; i++)
+        list[i] = (struct tb_tensor){.name = i == 0 ? "one" : "two",
+                                     .dtype = TB_DTYPE_U8,
+                                     .rank = 1,
+                                     .full = {100},
+                                     .box_count = {100}};
+    uint64_t memory[256];
+    struct tb_layout layout;
+    CHECK_OK(tb_layout_build(list, 2, memory, sizeof memory, &layout));
+    uint8_t *at[] = {first, second};
+    const struct tb_gpu_tensors tensors = {&layout, at};
+    why[0] = '\0';
+    return tb_gpu_memory_open(gpu, &tensors, memory_out, why);
+}
+
+static void host_memory_needs_no_gpu(void **state)
+{
+    (void)state;
+    fake_cuda_open();
+    struct tb_gpu *gpu;
+    assert_null(tb_gpu_open(&gpu));
+    struct tb_gpu_memory *m = (struct tb_gpu_memory *)&m;
+    uint8_t host[200];
+    char why[TB_GPU_WHY_BYTES];
+    CHECK_OK(open_two(gpu, host, host + 100, why, &m));
+    assert_null(m);
+    void *managed = fake_cuda_alloc(0, 200);
+    fake_cuda_set_managed(managed);
+    CHECK_OK(open_two(gpu, managed, host, why, &m));
+    assert_null(m);
+    fake_cuda_set_initialised(false); /* libcuda is loaded, and nobody called cuInit */
+    CHECK_OK(open_two(gpu, host, host, why, &m));
+    assert_null(m);
+    assert_int_equal(fake_cuda_counts().contexts, 0);
+    assert_int_equal(fake_cuda_calls("cuInit"), 0);
+    /* And without a driver at all. */
+    CHECK_OK(open_two(NULL, host, host, why, &m));
+    assert_null(m);
+    tb_gpu_close(gpu);
+    fake_cuda_close();
+}
+
+static void two_devices_and_strange_contexts_are_refused(void **state)
+{
+    (void)state;
+    fake_cuda_open();
+    struct tb_gpu *gpu;
+    assert_null(tb_gpu_open(&gpu));
+    struct tb_gpu_memory *m = NULL;
+    char why[TB_GPU_WHY_BYTES];
+    void *here = fake_cuda_alloc(0, 100), *there = fake_cuda_alloc(1, 100);
+    CHECK_STATUS(open_two(gpu, here, there, why, &m), TB_BAD_ARGUMENT);
+    assert_string_equal(
+        why, "tensor \"two\" stands on another GPU than those before it: register each GPU's tensors apart");
+    fake_cuda_set_context(here, true);
+    CHECK_STATUS(open_two(gpu, here, here, why, &m), TB_BAD_ARGUMENT);
+    assert_string_equal(
+        why, "tensor \"one\" stands in a context other than the GPU's primary one: allocate it there");
+    assert_null(m);
+    CHECK_OK(open_two(gpu, there, there, why, &m));
+    assert_non_null(m);
+    struct tb_gpu_facts facts;
+    tb_gpu_memory_facts(m, &facts);
+    assert_int_equal(facts.device, 1);
+    tb_gpu_memory_close(m);
+    tb_gpu_close(gpu);
+    fake_cuda_close();
+}
+
+/* ---- copies ---- */
+
+/* P1: what is digested is what was copied, and all of it had arrived. */
+static void a_pass_copies_and_digests_what_the_device_has(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    CHECK_OK(run_pass(&w, true));
+    assert_memory_equal(w.to.bytes, w.shard.packed, w.shard.manifest.bytes);
+    assert_true(digests_are_right(&w));
+    memset(w.got, 0, w.shard.manifest.chunk_count * sizeof *w.got);
+    CHECK_OK(run_pass(&w, false)); /* nowhere to copy to: by way of two pinned buffers of the lanes */
+    assert_true(digests_are_right(&w));
+    assert_int_equal(fake_cuda_counts().host_allocations, 0);
+    world_close(&w);
+}
+
+/* The second batch is asked for before the first is waited for, and a lane's buffer is not written again before what stands in
+ * it was digested. */
+static void one_batch_is_copied_while_the_one_before_is_digested(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open_of(&w, SHARD_LARGE);
+    fake_cuda_trace_clear();
+    CHECK_OK(run_pass(&w, false));
+    assert_string_equal(fake_cuda_trace(), "c0 e0 c1 e1 w0 d c0 e0 w1 d w0 d");
+    world_close(&w);
+}
+
+static void memory_is_pinned_once_and_unpinned_before_it_goes(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    CHECK_OK(run_pass(&w, true));
+    assert_true(fake_cuda_counts().unpinned_copies > 0);
+    const uint64_t before = fake_cuda_counts().unpinned_copies;
+    tb_gpu_pin(w.gpu, &w.to);
+    tb_gpu_pin(w.gpu, &w.to);
+    assert_int_equal(fake_cuda_counts().pinned, 1);
+    CHECK_OK(run_pass(&w, true));
+    /* What is left is the two tensors that the caller has in host memory. */
+    assert_true(fake_cuda_counts().unpinned_copies - before < before);
+    tb_shared_memory_free(&w.to);
+    assert_int_equal(fake_cuda_counts().pinned, 0);
+    /* A refusal costs speed alone. */
+    CHECK_OK(tb_shared_memory_new("test", w.shard.manifest.bytes, &w.to));
+    fake_cuda_fail("cuMemHostRegister", 1, CUDA_ERROR_OUT_OF_MEMORY);
+    tb_gpu_pin(w.gpu, &w.to);
+    assert_null(w.to.pin);
+    CHECK_OK(run_pass(&w, true));
+    assert_memory_equal(w.to.bytes, w.shard.packed, w.shard.manifest.bytes);
+    world_close(&w);
+}
+
+/* ---- NICs ---- */
+
+static void a_nic_is_given_a_descriptor_and_where_a_tensor_stands_in_it(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    for (uint32_t i = 0; i < SHARD_TENSORS; i++) {
+        const struct tb_tensor *t = &w.shard.manifest.layout.tensors[i];
+        const struct tb_export_device *d = tb_gpu_memory_device(w.shard.memory, i);
+        assert_int_equal(d != NULL, tb_gpu_memory_has(w.shard.memory, i));
+        if (d == NULL) continue;
+        assert_ptr_equal(tb_gpu_memory_device(w.shard.memory, i), d);
+        uint8_t first[3] = {0};
+        const size_t some = t->bytes < 3 ? t->bytes : 3;
+        assert_int_equal(pread(d->dmabuf, first, some, (off_t)d->offset), some);
+        assert_memory_equal(first, w.shard.packed + t->offset, some);
+    }
+    const int fd = tb_gpu_memory_device(w.shard.memory, 0)->dmabuf;
+    shard_close(&w.shard, &fake); /* and with the memory its descriptors go */
+    assert_int_equal(fcntl(fd, F_GETFD), -1);
+    shard_open(&w.shard, w.gpu, &fake, SHARD_SMALL);
+    fake_cuda_fail("cuMemGetHandleForAddressRange", 1, CUDA_ERROR_NOT_SUPPORTED);
+    assert_null(tb_gpu_memory_device(w.shard.memory, 0));
+    assert_null(tb_gpu_memory_device(w.shard.memory, 0));
+    assert_int_equal(fake_cuda_calls("cuMemGetHandleForAddressRange"), 1); /* it is not asked again */
+    world_close(&w);
+}
+
+static void without_dma_buf_nics_are_given_nothing(void **state)
+{
+    (void)state;
+    fake_cuda_open();
+    fake_cuda_set_attribute(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 0);
+    struct tb_gpu *gpu;
+    assert_null(tb_gpu_open(&gpu));
+    struct shard_on_gpu shard;
+    shard_open(&shard, gpu, &fake, SHARD_SMALL);
+    assert_null(tb_gpu_memory_device(shard.memory, 0));
+    assert_int_equal(fake_cuda_calls("cuMemGetHandleForAddressRange"), 0);
+    shard_close(&shard, &fake);
+    tb_gpu_close(gpu);
+    fake_cuda_close();
+}
+
+/* What a NIC wrote is made visible before anything of it is copied or digested; not where the device orders that itself. */
+static void writes_of_a_nic_are_flushed_first(void **state)
+{
+    (void)state;
+    for (int ordering = 0; ordering <= 200; ordering += 100) {
+        fake_cuda_open();
+        fake_cuda_set_attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, ordering);
+        fake_cuda_set_attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS,
+                                CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST);
+        struct world w = {.gpu = NULL};
+        assert_null(tb_gpu_open(&w.gpu));
+        shard_open(&w.shard, w.gpu, &fake, SHARD_SMALL);
+        w.got = calloc(w.shard.manifest.chunk_count, sizeof *w.got);
+        fake_cuda_trace_clear();
+        CHECK_OK(run_pass(&w, false));
+        assert_int_equal(strncmp(fake_cuda_trace(), "f0 c0", 5) == 0, ordering == 0);
+        if (ordering == 0) {
+            fake_cuda_fail("cuFlushGPUDirectRDMAWrites", 1, CUDA_ERROR_UNKNOWN);
+            CHECK_STATUS(run_pass(&w, false), TB_SITE_IO);
+        }
+        free(w.got);
+        shard_close(&w.shard, &fake);
+        tb_gpu_close(w.gpu);
+        fake_cuda_close();
+    }
+}
+
+/* ---- refusals ---- */
+
+static enum tb_status expected(CUresult result)
+{
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? TB_SITE_NOMEM : TB_SITE_IO;
+}
+
+/* P1, P7: whatever is refused at whichever call, a pass that answers TB_OK has all bytes right, one that does not says so, nothing
+ * runs on behind its back, and nothing is left. fake_cuda_close counts. */
+static void every_refusal_is_told_and_leaves_nothing(void **state)
+{
+    (void)state;
+    static const char *const entries[] = {"cuMemcpyAsync", "cuEventRecord", "cuEventSynchronize",
+                                          "cuMemHostAlloc", "cuCtxPushCurrent"};
+    static const CUresult results[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_ECC_UNCORRECTABLE};
+    struct world w;
+    world_open(&w);
+    for (size_t e = 0; e < sizeof entries / sizeof entries[0]; e++) {
+        for (uint32_t nth = 1;; nth++) {
+            fake_cuda_fail(entries[e], nth, results[nth % 2]);
+            memset(w.got, 0, w.shard.manifest.chunk_count * sizeof *w.got);
+            const enum tb_status status = run_pass(&w, false);
+            if (!fake_cuda_failed()) {
+                CHECK_OK(status);
+                break;
+            }
+            CHECK_STATUS(status, expected(results[nth % 2]));
+        }
+        assert_true(fake_cuda_calls(entries[e]) > 0);
+        assert_true(digests_are_right(&w)); /* of the run in which nothing failed any more */
+    }
+    world_close(&w);
+}
+
+static void a_memory_that_cannot_be_opened_leaves_nothing(void **state)
+{
+    (void)state;
+    static const char *const entries[] = {"cuPointerGetAttributes",   "cuDeviceGet",
+                                          "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent",
+                                          "cuStreamCreate",           "cuEventCreate"};
+    for (size_t e = 0; e < sizeof entries / sizeof entries[0]; e++) {
+        for (uint32_t nth = 1;; nth++) {
+            fake_cuda_open();
+            struct tb_gpu *gpu;
+            assert_null(tb_gpu_open(&gpu));
+            void *here = fake_cuda_alloc(0, 200);
+            struct tb_gpu_memory *m = NULL;
+            char why[TB_GPU_WHY_BYTES];
+            fake_cuda_fail(entries[e], nth, CUDA_ERROR_UNKNOWN);
+            const enum tb_status status = open_two(gpu, here, (uint8_t *)here + 100, why, &m);
+            const bool failed = fake_cuda_failed();
+            CHECK_STATUS(status, failed ? TB_SITE_IO : TB_OK);
+            assert_int_equal(m == NULL, failed);
+            if (failed) assert_non_null(strstr(why, "gpu.failed"));
+            fake_cuda_fail(NULL, 0, CUDA_SUCCESS);
+            tb_gpu_memory_close(m);
+            tb_gpu_close(gpu);
+            fake_cuda_close();
+            if (!failed) break;
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_driver_says_whose_a_pointer_is),
+        cmocka_unit_test(host_memory_needs_no_gpu),
+        cmocka_unit_test(two_devices_and_strange_contexts_are_refused),
+        cmocka_unit_test(a_pass_copies_and_digests_what_the_device_has),
+        cmocka_unit_test(one_batch_is_copied_while_the_one_before_is_digested),
+        cmocka_unit_test(memory_is_pinned_once_and_unpinned_before_it_goes),
+        cmocka_unit_test(a_nic_is_given_a_descriptor_and_where_a_tensor_stands_in_it),
+        cmocka_unit_test(without_dma_buf_nics_are_given_nothing),
+        cmocka_unit_test(writes_of_a_nic_are_flushed_first),
+        cmocka_unit_test(every_refusal_is_told_and_leaves_nothing),
+        cmocka_unit_test(a_memory_that_cannot_be_opened_leaves_nothing),
+    };
+    tb_log_set(TB_LOG_ERROR, STDERR_FILENO);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,163 @@
+/* worker.c - libtombolo over device memory of a driver that is none (fake_cuda.h): the suite that a real device runs too, and what
+ * only a fake can show. */
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "unit/check.h"
+#include "unit/client/fake_gateway.h"
+#include "unit/cuda/fake_cuda.h"
+#include "unit/cuda/gpu_suite.h"
+
+static void *alloc_first(size_t bytes)
+{
+    return fake_cuda_alloc(0, bytes);
+}
+
+static const struct gpu_under_test fake = {fake_cuda_open, fake_cuda_close, alloc_first,
+                                           fake_cuda_free, fake_cuda_write, fake_cuda_read};
+
+struct world {
+    struct fake f;
+    struct gpu_worker rank, rollout;
+    struct tb_subscription *sub;
+};
+
+static void world_open(struct world *w)
+{
+    memset(w, 0, sizeof *w);
+    fake_cuda_open();
+    fake_open(&w->f);
+    gpu_worker_open(&w->rank, &w->f, &fake, "rank0", "host-a");
+    gpu_worker_open(&w->rollout, &w->f, &fake, "rollout0", "host-b");
+    gpu_worker_fill(&w->rank, &fake, 77);
+    const struct tb_subscribe_options o = {.struct_bytes = sizeof o,
+                                           .member_count = 1,
+                                           .model = "policy",
+                                           .group = "engine",
+                                           .registration = w->rollout.r};
+    CHECK_OK(tb_subscribe(w->rollout.s, &o, &w->sub));
+}
+
+static void world_close(struct world *w)
+{
+    fake_cuda_fail(NULL, 0, CUDA_SUCCESS);
+    gpu_worker_close(&w->rollout, &fake);
+    gpu_worker_close(&w->rank, &fake);
+    fake_close(&w->f);
+    fake_cuda_close();
+}
+
+static struct tb_uid uid_of(struct world *w, uint64_t number)
+{
+    struct tb_uid uid;
+    memcpy(uid.bytes, fake_version(&w->f, number)->key.uid.bytes, sizeof uid.bytes);
+    return uid;
+}
+
+/* Host memory is pinned when it is made, once, and used again pinned. */
+static void shadow_and_staging_are_pinned_once(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    for (uint64_t number = 1; number <= 4; number++) {
+        CHECK_OK(gpu_worker_publish(&w.rank, number, TB_PUBLISH_SHADOW));
+        fake_land(&w.f, number);
+        const struct tb_uid uid = uid_of(&w, number);
+        CHECK_OK(tb_stage(w.sub, &uid, 20000));
+        fake_go(&w.f, number);
+        CHECK_OK(tb_activate(w.sub, &uid, NULL));
+        CHECK_OK(tb_release(w.sub, &uid));
+    }
+    assert_int_equal(fake_cuda_counts().unpinned_copies, 0);
+    assert_int_equal(fake_cuda_calls("cuMemHostRegister"), 3); /* two shadows, one staging */
+    world_close(&w);
+}
+
+/* What fails is told, leaves neither copy nor memory, and the next attempt is as good as the first. */
+static void a_publish_that_the_driver_refuses_is_no_version(void **state)
+{
+    (void)state;
+    static const char *const entries[] = {"cuMemcpyAsync", "cuEventRecord", "cuEventSynchronize",
+                                          "cuCtxPushCurrent"};
+    for (size_t e = 0; e < sizeof entries / sizeof entries[0]; e++) {
+        bool failed = true;
+        for (uint32_t nth = 1; failed; nth++) {
+            struct world w;
+            world_open(&w);
+            fake_cuda_fail(entries[e], nth, CUDA_ERROR_ECC_UNCORRECTABLE);
+            const int status = gpu_worker_publish(&w.rank, 1, TB_PUBLISH_SHADOW);
+            failed = fake_cuda_failed();
+            fake_cuda_fail(NULL, 0, CUDA_SUCCESS);
+            if (status != TB_OK) {
+                assert_true(failed);
+                CHECK_STATUS(status, TB_SITE_IO);
+                assert_int_equal(fake_seen(&w.f, TB_SESSION_SEAL), 0);
+                CHECK_OK(gpu_worker_publish(&w.rank, 1, TB_PUBLISH_SHADOW));
+            }
+            /* Else it was refused only that memory is pinned, which costs no version. */
+            fake_land(&w.f, 1);
+            assert_memory_equal(fake_version(&w.f, 1)->shards[0].bytes, w.rank.big_truth, GPU_WORKER_BIG);
+            world_close(&w);
+        }
+    }
+}
+
+/* P2: a switch that the driver refuses is none, and says so; the same call again makes it. */
+static void an_activate_that_the_driver_refuses_is_none(void **state)
+{
+    (void)state;
+    static const char *const entries[] = {"cuMemcpyAsync", "cuEventRecord", "cuEventSynchronize",
+                                          "cuCtxPushCurrent"};
+    for (size_t e = 0; e < sizeof entries / sizeof entries[0]; e++) {
+        struct world w;
+        world_open(&w);
+        CHECK_OK(gpu_worker_publish(&w.rank, 1, TB_PUBLISH_SHADOW));
+        fake_land(&w.f, 1);
+        const struct tb_uid uid = uid_of(&w, 1);
+        CHECK_OK(tb_stage(w.sub, &uid, 20000));
+        fake_go(&w.f, 1);
+        for (uint32_t nth = 1;; nth++) {
+            fake_cuda_fail(entries[e], nth, CUDA_ERROR_ECC_UNCORRECTABLE);
+            const int status = tb_activate(w.sub, &uid, NULL);
+            if (!fake_cuda_failed()) {
+                CHECK_OK(status);
+                break;
+            }
+            CHECK_STATUS(status, TB_SITE_IO);
+            assert_non_null(strstr(tb_last_error(), "until tb_activate returns TB_OK"));
+            assert_int_equal(fake_seen(&w.f, TB_SESSION_ACTIVATED), 0);
+        }
+        assert_true(gpu_worker_holds(&w.rollout, &fake, &w.rank));
+        world_close(&w);
+    }
+}
+
+/* A resume that finds no device leaves the registration as it was: suspended. */
+static void a_resume_that_the_driver_refuses_may_be_tried_again(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    CHECK_OK(gpu_worker_publish(&w.rank, 1, TB_PUBLISH_IN_PLACE));
+    CHECK_OK(tb_suspend(w.rank.r));
+    fake_cuda_fail("cuStreamCreate", 2, CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_STATUS(tb_resume(w.rank.r, NULL, 0), TB_SITE_NOMEM);
+    fake_cuda_fail(NULL, 0, CUDA_SUCCESS);
+    if (tb_resume(w.rank.r, NULL, 0) != TB_OK) fail_msg("%s", tb_last_error());
+    CHECK_OK(fake_read(&w.f, fake_version(&w.f, 1), 0));
+    world_close(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shadow_and_staging_are_pinned_once),
+        cmocka_unit_test(a_publish_that_the_driver_refuses_is_no_version),
+        cmocka_unit_test(an_activate_that_the_driver_refuses_is_none),
+        cmocka_unit_test(a_resume_that_the_driver_refuses_may_be_tried_again),
+    };
+    tb_log_set(TB_LOG_ERROR, STDERR_FILENO);
+    return gpu_suite_run(&fake) + cmocka_run_group_tests(tests, NULL, NULL);
+}
