@@ -1,0 +1,33 @@
+/* kernels.cu - the kernels as a GPU has them: blocks take jobs by turns. What they do is in kernel_digest.h and kernel_sparse.h,
+ * which tests also compile for the host. */
+#include "intra/cuda/kernel_words_cuda.h"
+
+#include "intra/cuda/kernel_digest.h"
+#include "intra/cuda/kernel_sparse.h"
+
+extern "C" __global__ void __launch_bounds__(TB_KERNEL_THREADS)
+    tb_digest(const struct tb_digest_job *jobs, uint32_t count)
+{
+    __shared__ struct tb_digest_shared shared;
+    const struct tb_block b = {threadIdx.x, blockDim.x};
+    for (uint32_t i = blockIdx.x; i < count; i += gridDim.x)
+        tb_kernel_digest(&b, &shared, &jobs[i]);
+}
+
+extern "C" __global__ void __launch_bounds__(TB_KERNEL_THREADS)
+    tb_encode(struct tb_encode_job *jobs, uint32_t count, struct tb_sparse_scratch *scratch)
+{
+    __shared__ struct tb_sparse_shared shared;
+    const struct tb_block b = {threadIdx.x, blockDim.x};
+    for (uint32_t i = blockIdx.x; i < count; i += gridDim.x)
+        tb_kernel_encode(&b, &shared, &scratch[blockIdx.x], &jobs[i]);
+}
+
+extern "C" __global__ void __launch_bounds__(TB_KERNEL_THREADS)
+    tb_patch(struct tb_patch_job *jobs, uint32_t count, struct tb_sparse_scratch *scratch)
+{
+    __shared__ struct tb_sparse_shared shared;
+    const struct tb_block b = {threadIdx.x, blockDim.x};
+    for (uint32_t i = blockIdx.x; i < count; i += gridDim.x)
+        tb_kernel_patch(&b, &shared, &scratch[blockIdx.x], &jobs[i]);
+}

@@ -1,0 +1,83 @@
+#include "unit/cuda/kernels_on_cores.h"
+
+#include <stdlib.h>
+
+#include "intra/cuda/kernel_words_c.h"
+
+#include "intra/cuda/kernel_digest.h"
+#include "intra/cuda/kernel_sparse.h"
+
+_Static_assert(sizeof(struct tb_sparse_scratch) == TB_KERNEL_SCRATCH_BYTES, "what hosts allocate a block");
+
+enum kernel { DIGEST, ENCODE, PATCH };
+
+struct block {
+    enum kernel kernel;
+    void *jobs;
+    uint32_t count;
+    union {
+        struct tb_digest_shared digest;
+        struct tb_sparse_shared sparse;
+    } shared;
+    struct tb_sparse_scratch *scratch;
+};
+
+struct thread {
+    struct block *block;
+    struct tb_block b;
+    pthread_t thread;
+};
+
+static void *run_thread(void *user)
+{
+    struct thread *t = user;
+    struct block *k = t->block;
+    for (uint32_t i = 0; i < k->count; i++) {
+        if (k->kernel == DIGEST)
+            tb_kernel_digest(&t->b, &k->shared.digest, (struct tb_digest_job *)k->jobs + i);
+        else if (k->kernel == ENCODE)
+            tb_kernel_encode(&t->b, &k->shared.sparse, k->scratch, (struct tb_encode_job *)k->jobs + i);
+        else
+            tb_kernel_patch(&t->b, &k->shared.sparse, k->scratch, (struct tb_patch_job *)k->jobs + i);
+    }
+    return NULL;
+}
+
+/* One block has all jobs, one behind the other: what one leaves in shared memory and scratch is what the next finds. */
+static void run(enum kernel kernel, void *jobs, uint32_t count, uint32_t threads)
+{
+    struct block *k = calloc(1, sizeof *k);
+    struct thread *t = calloc(threads, sizeof *t);
+    pthread_barrier_t barrier;
+    if (k == NULL || t == NULL || pthread_barrier_init(&barrier, NULL, threads) != 0) abort();
+    *k = (struct block){.kernel = kernel, .jobs = jobs, .count = count};
+    k->scratch = malloc(sizeof *k->scratch);
+    if (k->scratch == NULL) abort();
+    for (uint32_t i = 0; i < threads; i++) {
+        t[i].block = k;
+        t[i].b = (struct tb_block){i, threads, threads > 1 ? &barrier : NULL};
+        if (i > 0 && pthread_create(&t[i].thread, NULL, run_thread, &t[i]) != 0) abort();
+    }
+    run_thread(&t[0]);
+    for (uint32_t i = 1; i < threads; i++)
+        (void)pthread_join(t[i].thread, NULL);
+    pthread_barrier_destroy(&barrier);
+    free(k->scratch);
+    free(t);
+    free(k);
+}
+
+void cores_digest(struct tb_digest_job *jobs, uint32_t count, uint32_t threads)
+{
+    run(DIGEST, jobs, count, threads);
+}
+
+void cores_encode(struct tb_encode_job *jobs, uint32_t count, uint32_t threads)
+{
+    run(ENCODE, jobs, count, threads);
+}
+
+void cores_patch(struct tb_patch_job *jobs, uint32_t count, uint32_t threads)
+{
+    run(PATCH, jobs, count, threads);
+}
