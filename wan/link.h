@@ -16,6 +16,7 @@
 #include "wan/link_session.h"
 #include "wan/links.h"
 #include "wan/stream.h"
+#include "wan/turn.h"
 
 #define LINK_CONNS_MAX      256u /* not greeted yet, all peers and strangers */
 #define LINK_CONNS_PER_PEER 12u
@@ -123,6 +124,7 @@ struct in {
     uint32_t draining; /* of an ended session, whose streams still bring what had arrived; 0: none */
     bool finished;     /* landed or failed; waits for land_stop */
     bool no_base_told; /* the log says that its base went */
+    struct tb_turn turn;
 };
 
 /* A version that several peers send at once. */
@@ -342,6 +344,8 @@ struct in *link_in_of(const struct link *l, const struct tb_id *uid);
 /* link_share.c */
 /* May a crossing of this version begin on this link now? Not beside one that cannot be shared. */
 bool link_may_begin(const struct link *l, const struct in *in);
+/* Those beside which it cannot have had their turn: they are stopped, and it begins. */
+bool link_take_turn(struct link *l, const struct in *in, tb_time_ns now);
 void link_share_begin(struct link *l, struct in *in, tb_time_ns now); /* before START */
 void links_share_tick(struct tb_links *ls, tb_time_ns now);
 void links_share_end(struct tb_links *ls, const struct tb_id *uid); /* NULL: all */

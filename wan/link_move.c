@@ -572,6 +572,7 @@ static void copies_begin(struct link *l, const struct in *in, struct tb_stream_c
 /* WANT, the base, all that is held, START. */
 static void in_begin(struct link *l, struct in *in, tb_time_ns now)
 {
+    tb_turn_begin(&in->turn, now);
     unlist(l, in);
     in->base = choose_base(l, in);
     struct tb_stream_copy *copies = in->base != NULL ? copies_new(l, in) : NULL;
@@ -676,13 +677,14 @@ static bool in_tick(struct link *l, struct in *in, tb_time_ns now)
         }
         /* After a cut, what the old streams still bring is told first: it is not sent again (P5). */
         if (!link_is_up(l) || link_streams_old(l) || link_announced(l, &in->key.uid) == NULL) return false;
-        if (!link_may_begin(l, in)) return false;
+        if (!link_may_begin(l, in) && !link_take_turn(l, in, now)) return false;
         in_begin(l, in, now);
         if (in->crossing == 0) return false;
     }
     while (tb_landing_again(&in->core, &chunk))
         refuse(l, in, &chunk, TB_REFUSAL_LOST);
     if (tb_landing_due(&in->core, now)) (void)tell_differences(l, in, now);
+    tb_turn_came(&in->turn, in->core.told_count + atomic_load(&in->share->received_bytes), now);
     if (in->core.lost) { /* a held chunk failed a re-verification: what was told is not true any more */
         link_in_stop(l, in);
         return false;

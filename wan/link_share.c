@@ -1,5 +1,5 @@
 /* link_share.c - one version from several peers at once: TAKE says what each is to send, HAVE what it holds. divide.h decides;
- * this speaks to the peers. A peer whose protocol has no TAKE sends alone. */
+ * this speaks to the peers. A peer whose protocol has no TAKE sends alone, in its turn (turn.h). */
 #include <string.h>
 
 #include "base/fault.h"
@@ -148,6 +148,31 @@ bool link_may_begin(const struct link *l, const struct in *in)
 {
     const struct link *other = other_link(l->links, l, &in->key.uid);
     return other == NULL || (shares(other) && shares(l));
+}
+
+/* P6: one that sends and brings nothing, or one that waits longer than `in`. */
+static bool comes_before(const struct link *other, const struct in *theirs, const struct in *in,
+                         tb_time_ns now)
+{
+    if (theirs->crossing != 0) return !tb_turn_over(&theirs->turn, other->stats.rtt, now);
+    return !theirs->finished && !link_streams_old(other) && link_announced(other, &theirs->key.uid) != NULL &&
+           tb_turn_before(&theirs->turn, &in->turn);
+}
+
+bool link_take_turn(struct link *l, const struct in *in, tb_time_ns now)
+{
+    struct tb_links *ls = l->links;
+    for (uint32_t i = 0; i < ls->options.peer_count; i++) {
+        struct link *other = &ls->links[i];
+        const struct in *theirs = other != l && link_is_up(other) ? link_in_of(other, &in->key.uid) : NULL;
+        if (theirs != NULL && comes_before(other, theirs, in, now)) return false;
+    }
+    for (struct link *other; (other = other_link(ls, l, &in->key.uid)) != NULL;) {
+        tb_log(TB_LOG_INFO, "crossing.turn", "peer=%s model=%s number=%llu after=%s", l->identity.site.text,
+               in->key.model.text, (unsigned long long)in->key.number, other->identity.site.text);
+        link_in_stop(other, link_in_of(other, &in->key.uid));
+    }
+    return true;
 }
 
 void link_share_begin(struct link *l, struct in *in, tb_time_ns now)
