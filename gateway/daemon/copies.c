@@ -247,6 +247,13 @@ static void copy_progress(struct tb_copy *copy, tb_time_ns now)
            (unsigned long long)(tb_time_since(copy->seen_at, now) / TB_MS(1)));
 }
 
+void tb_copies_look(struct tb_daemon *d)
+{
+    const tb_time_ns now = tb_clock_now();
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
+        if (!c->whole && !c->evicting && c->region != NULL) copy_progress(c, now);
+}
+
 /* The catalog spares a base while a crossing rests on it. */
 static void copy_base(struct tb_copy *copy, tb_time_ns now)
 {

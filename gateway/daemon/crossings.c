@@ -325,6 +325,7 @@ static void links_version(void *user, uint32_t peer, const struct tb_version_key
     (void)bytes;
     struct tb_daemon *d = user;
     const struct tb_name *site = &d->config->peers[peer].site;
+    if (state != TB_LINKS_READY) tb_copies_look(d);
     const enum tb_status status =
         tb_catalog_remote_version(d->catalog, tb_clock_now(), site, key, state_told(state, why));
     if (status == TB_CONFLICT) {

@@ -302,6 +302,9 @@ void tb_copy_serve(struct tb_copy *copy);
 void tb_copy_evict(struct tb_copy *copy, enum tb_status why);
 /* Bitmaps to the catalog; retries. True while something is on its way. */
 bool tb_copies_tick(struct tb_daemon *d);
+/* Bitmaps to the catalog, now: before it hears that somebody who has a version goes, or gave it up. It would call the version
+ * lost for chunks that landed since the last tick. */
+void tb_copies_look(struct tb_daemon *d);
 void tb_copies_free(struct tb_daemon *d);
 /* What must be evicted before `bytes` fit in one piece; at least 1: something did not fit. */
 uint64_t tb_copy_shortage(struct tb_daemon *d, uint64_t bytes);
@@ -356,7 +359,8 @@ void tb_sessions_close(struct tb_daemon *d);
 void tb_sessions_tick(struct tb_daemon *d, uint64_t wall_s);
 struct tb_worker_session *tb_session_find(struct tb_daemon *d, const struct tb_id *id);
 void tb_session_reply(struct tb_worker_session *s, uint64_t request, enum tb_status status, const char *why);
-void tb_session_over(struct tb_worker_session *s, enum tb_status why); /* the catalog knows already */
+void tb_session_over(struct tb_worker_session *s, enum tb_status why);    /* the catalog knows already */
+void tb_session_leaves(struct tb_daemon *d, const struct tb_id *session); /* the catalog hears it now */
 struct tb_worker_export *tb_session_export_find(struct tb_worker_session *s, const struct tb_id *uid,
                                                 uint32_t shard);
 enum tb_status tb_session_export_put(struct tb_worker_session *s, const struct tb_id *uid, uint32_t shard,

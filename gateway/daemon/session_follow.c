@@ -277,6 +277,7 @@ enum tb_status tb_session_release_frame(struct tb_worker_session *s, struct tb_w
     struct tb_session_release m;
     if (tb_session_release_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
         return TB_PEER_GARBLED;
+    tb_copies_look(s->d);
     const enum tb_status status = tb_catalog_release(s->d->catalog, tb_clock_now(), &s->id, &m.uid);
     for (struct tb_worker_export **at = &s->exports; *at != NULL;) {
         struct tb_worker_export *e = *at;

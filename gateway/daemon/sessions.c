@@ -278,6 +278,12 @@ static void on_open(struct tb_wire *w, void *user, const struct tb_chan_peer *pe
     s->expires_wall_s = peer->expires_wall_s;
 }
 
+void tb_session_leaves(struct tb_daemon *d, const struct tb_id *session)
+{
+    tb_copies_look(d);
+    tb_catalog_session_close(d->catalog, tb_clock_now(), session);
+}
+
 static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
 {
     (void)w;
@@ -296,7 +302,7 @@ static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
     if (!stays) {
         if (s->welcomed) {
             tb_log(TB_LOG_INFO, "session.close", "worker=%s status=%s", s->name.text, tb_status_name(why));
-            tb_catalog_session_close(d->catalog, tb_clock_now(), &s->id);
+            tb_session_leaves(d, &s->id);
         }
         session_free(s);
     } else {

@@ -1,0 +1,59 @@
+/* daemon_home.c - see daemon_home.h. */
+#include "tests/unit/daemon/daemon_home.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/unit/check.h"
+#include "tests/unit/scratch.h"
+
+static void complain(void *user, const char *line)
+{
+    (void)user;
+    fail_msg("%s", line);
+}
+
+void home_new(struct home *h)
+{
+    char text[1024];
+    memset(h, 0, sizeof *h);
+    assert_true(scratch_folder(h->dir, sizeof h->dir, "home"));
+    snprintf(text, sizeof text,
+             "site: east\n"
+             "control: {socket: %s/control}\n"
+             "session: {socket: %s/session, lease_ms: 500}\n"
+             "store: {path: %s/store}\n"
+             "arena: {path: %s/arena, bytes: 8MiB, reverify: false}\n"
+             "models: {policy: {home: east}}\n",
+             h->dir, h->dir, h->dir, h->dir);
+    CHECK_OK(tb_config_parse("east.yaml", text, strlen(text), complain, NULL, &h->config));
+}
+
+void home_start(struct home *h)
+{
+    h->d = calloc(1, sizeof *h->d);
+    assert_non_null(h->d);
+    CHECK_OK(tb_daemon_open(h->d, h->config));
+}
+
+void home_end(struct home *h)
+{
+    tb_daemon_close(h->d);
+    assert_false(h->d->fault);
+    free(h->d);
+    h->d = NULL;
+}
+
+void home_free(struct home *h)
+{
+    static const char *const files[] = {"control", "session", "store", "store-wal", "store-shm", "arena"};
+    char path[128];
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        snprintf(path, sizeof path, "%s/%s", h->dir, files[i]);
+        (void)unlink(path);
+    }
+    assert_int_equal(rmdir(h->dir), 0);
+    tb_config_free(h->config);
+}
