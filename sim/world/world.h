@@ -172,6 +172,7 @@ struct trainer {
     uint64_t run_id, open_id, seal_id;
     uint64_t number; /* of the next version */
     uint32_t making; /* version that is being published, or NONE */
+    bool calm;       /* it was begun after the faults stopped */
     uint32_t sealed; /* shards of it that were answered */
     tb_time_ns publish_at;
     uint32_t hold_steps; /* with an open SEAL and a gateway that runs */
@@ -313,7 +314,6 @@ void world_check_place(const struct tb_place *place, uint32_t version, uint32_t 
 void world_check_go(uint32_t site, const struct tb_id *session, uint32_t version);
 void world_check_active(struct worker *k, uint32_t version);
 void world_check_ended(uint32_t site, const struct tb_store_version *v);
-void world_check_started(uint32_t from, uint32_t to, uint32_t crossing, uint32_t shard, uint32_t chunk);
 void world_check_hold(struct trainer *t);
 void world_check_memory(void);
 void world_check_log(enum tb_log_level level, const char *event, const char *line);

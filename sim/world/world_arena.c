@@ -38,13 +38,18 @@ void world_arena_new(struct arena_file *f)
 }
 
 /* What leaves an arena counts as never told: when it lands again it may have come from anywhere, and not be told yet. */
-static void forget_told(const struct arena_file *f, const struct tb_id *uid)
+static void forget_told(const struct arena_file *f, const struct tb_id *uid, uint32_t shard, uint64_t chunks)
 {
     const uint32_t version = world_version_find(uid);
     for (uint32_t i = 0; i < the->site_count; i++)
         for (uint32_t peer = 0; version != NONE && peer < the->site_count; peer++)
-            if (&the->sites[i].arena == f)
-                memset(the->paths[peer][i].told[version], 0, sizeof the->paths[peer][i].told[version]);
+            if (&the->sites[i].arena == f) the->paths[peer][i].told[version][shard] &= ~chunks;
+}
+
+static void forget_told_all(const struct tb_arena_region *r)
+{
+    for (uint32_t s = 0; s < SHARDS_MAX; s++)
+        forget_told(r->file, &r->key.uid, s, UINT64_MAX);
 }
 
 void world_arena_drop(struct arena_file *f)
@@ -52,7 +57,7 @@ void world_arena_drop(struct arena_file *f)
     while (f->regions != NULL) {
         struct tb_arena_region *r = f->regions;
         f->regions = r->next;
-        forget_told(f, &r->key.uid);
+        forget_told_all(r);
         free(r);
     }
     f->used_bytes = 0;
@@ -175,7 +180,7 @@ static void unlink_region(struct tb_arena_region *r)
     while (*at != r)
         at = &(*at)->next;
     *at = r->next;
-    forget_told(r->file, &r->key.uid);
+    forget_told_all(r);
     for (uint32_t s = 0; s < SHARDS_MAX; s++)
         r->file->used_bytes -= r->shards[s].space ? SHARD_BYTES : 0;
     free(r);
@@ -365,6 +370,7 @@ bool world_arena_rot(struct arena_file *f)
     struct shard *s = &found->shards[shard];
     const uint32_t k = (uint32_t)__builtin_ctzll(s->held[0]);
     s->held[0] &= ~(UINT64_C(1) << k);
+    forget_told(f, &found->key.uid, shard, UINT64_C(1) << k);
     life_renew(f);
     world_say("v%u chunk %u of shard %u rots", world_version_find(&found->key.uid) + 1, k, shard);
     return true;

@@ -83,7 +83,9 @@ static void see_held(const struct pipe *p, struct tb_reader *r, uint32_t life)
     if (start == NULL || start->version == NONE || m.shard >= SHARDS_MAX) return;
     for (uint32_t i = 0; i < m.words.count / TB_HELD_WORD_BYTES; i++) {
         const uint64_t word = tb_held_words_at(&m.words, i).word;
-        the->paths[p->to][p->from].told[start->version][m.shard] |= word;
+        the->paths[p->to][p->from].told[start->version][m.shard] |=
+            word & world_arena_held(&the->sites[p->from].arena, start->version,
+                                    m.shard); /* it may have rotted since */
         if (!start->complete) start->held[m.shard] |= word;
     }
 }
