@@ -143,7 +143,8 @@ static void sealed(struct trainer *t, enum tb_status status)
         return;
     }
     world_say("published v%u", t->making + 1);
-    the->last_made |= !the->faulty;
+    /* One begun before may be lost: its trainer stood still for longer than its lease, and hears of this answer first. */
+    the->last_made |= t->calm;
     t->making = NONE;
     t->number++;
     t->publish_at = tb_time_add(the->now, TB_MS(50 + world_random(1200)));
@@ -256,6 +257,7 @@ void world_trainer_step(void)
             if (t->run_id == 0) run_open(t);
         } else if (t->making == NONE && wants_more()) {
             t->making = world_version_make();
+            t->calm = !the->faulty;
             version_open(t);
         } else if (t->making != NONE && t->open_id == 0 && t->seal_id == 0) {
             if (tb_id_is_zero(&the->versions[t->making].key.uid))
