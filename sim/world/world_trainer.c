@@ -59,13 +59,16 @@ static uint64_t seal(struct trainer *t, uint32_t v, uint32_t shard)
     return id;
 }
 
-/* What this rank published and may still be needed: the library keeps its shadows until they are kept. */
+/* What this rank published and may still be needed, and what was answered of the version in hand: the library keeps its shadows
+ * until they are kept. */
 static void seal_again(struct trainer *t)
 {
     const uint32_t end = t->making != NONE ? t->making : the->version_count;
     for (uint32_t v = end > t->first + RETAINED ? end - RETAINED : t->first; v < end; v++)
         for (uint32_t s = 0; !tb_id_is_zero(&the->versions[v].key.uid) && s < the->shard_count; s++)
             (void)seal(t, v, s);
+    for (uint32_t s = 0; t->making != NONE && s < t->sealed; s++)
+        (void)seal(t, t->making, s);
 }
 
 static void version_open(struct trainer *t)
@@ -95,8 +98,6 @@ static enum tb_status take_run(struct trainer *t, struct tb_wire_frame *f)
         version_open(t);
         return TB_OK;
     }
-    for (uint32_t s = 0; s < t->sealed; s++) /* answered before the cut: said again, as the library does */
-        (void)seal(t, t->making, s);
     t->seal_id = seal(t, t->making, t->sealed);
     return TB_OK;
 }
@@ -108,7 +109,6 @@ static enum tb_status take_opened(struct trainer *t, struct tb_wire_frame *f)
     if (f->request != t->open_id || t->making == NONE) return TB_OK;
     t->open_id = 0;
     the->versions[t->making].key = m.key;
-    t->sealed = 0;
     t->seal_id = seal(t, t->making, 0);
     return TB_OK;
 }
@@ -258,6 +258,7 @@ void world_trainer_step(void)
         } else if (t->making == NONE && wants_more()) {
             t->making = world_version_make();
             t->calm = !the->faulty;
+            t->sealed = 0;
             version_open(t);
         } else if (t->making != NONE && t->open_id == 0 && t->seal_id == 0) {
             if (tb_id_is_zero(&the->versions[t->making].key.uid))
