@@ -519,6 +519,9 @@ struct tb_catalog_version_view {
     uint32_t publishers; /* references */
     uint32_t workers;
     uint32_t sites;
+    uint32_t gateway_readers;     /* workers that read this version from the gateway */
+    uint32_t fan_out;             /* readers that a host's NIC is to feed, by the rates as they are */
+    uint64_t arrival_bytes_per_s; /* of the model's newest versions, at the gateway; 0: not known */
     tb_time_ns opened_at, ready_at, whole_at; /* on the catalog's clock; 0: not yet or not known */
 };
 struct tb_catalog_session_view {
@@ -547,9 +550,13 @@ struct tb_catalog_reference_view {
     uint64_t export_id;
     uint32_t held_chunks, total_chunks;
     bool whole, hidden, activated;
-    bool slow; /* WORKER: held up those behind it, and is read from only when there is nobody else */
+    bool slow;        /* WORKER: held up those behind it, and is read from only when there is nobody else */
+    bool spot;        /* WORKER: its session's */
+    uint32_t readers; /* WORKER: whose upstream it is */
     uint64_t bytes_per_s;
     uint8_t transport;
+    uint32_t row,
+        upstream_row; /* where these two stand, until the catalog's next event; TB_CATALOG_NONE: not a worker */
     bool from_gateway;     /* WORKER: its upstream */
     struct tb_id upstream; /* WORKER: session of its upstream; zero: the gateway, or none */
     struct tb_name upstream_name;

@@ -163,7 +163,7 @@ static uint32_t fill_question(struct tb_catalog *c, const struct version *v)
 
 /* A NIC feeds as many as it can at the rate at which the model's versions arrive: a wide tree behind a slow link, a chain behind
  * a fast source. The first version of all is spread before a rate is known, as a chain. */
-static uint32_t fan_out_of(const struct tb_catalog *c, const struct version *v)
+uint32_t tb_plan_fan_out(const struct tb_catalog *c, const struct version *v)
 {
     if (c->config.fan_out != 0) return c->config.fan_out;
     return tb_planner_fan_out(c->config.nic_bytes_per_s, model_at(c, v->model)->arrival_bytes_per_s);
@@ -194,7 +194,7 @@ static uint32_t pick(struct tb_catalog *c, uint32_t reference)
         avoided[a] = planner_id(c, ref->avoided[a].source);
     struct tb_planner_question question = {.members = c->question,
                                            .count = fill_question(c, v),
-                                           .fan_out = fan_out_of(c, v),
+                                           .fan_out = tb_plan_fan_out(c, v),
                                            .avoid = avoided,
                                            .avoid_count = ref->avoided_count};
     question.reader = ref->question;

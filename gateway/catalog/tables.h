@@ -465,6 +465,7 @@ void tb_plan_retell(struct tb_catalog *c, uint32_t reference);
 void tb_plan_judge(struct tb_catalog *c, uint32_t reference);
 /* The gateway holds more of a version: how fast they arrive says how many readers a NIC can feed. */
 void tb_plan_arrival(struct tb_catalog *c, uint32_t version);
+uint32_t tb_plan_fan_out(const struct tb_catalog *c, const struct version *v);
 tb_time_ns tb_plans_deadline(const struct tb_catalog *c);
 
 #endif

@@ -45,6 +45,8 @@ static void view_version(const struct tb_catalog *c, const struct version *v,
                                             .head = tb_which_is(&model_at(c, v->model)->head, &v->key.uid),
                                             .pinned = v->pinned,
                                             .evicting = v->evicting,
+                                            .fan_out = tb_plan_fan_out(c, v),
+                                            .arrival_bytes_per_s = model_at(c, v->model)->arrival_bytes_per_s,
                                             .opened_at = v->opened_at,
                                             .ready_at = v->ready_at,
                                             .whole_at = v->whole_at};
@@ -53,6 +55,7 @@ static void view_version(const struct tb_catalog *c, const struct version *v,
         const struct reference *ref = reference_at(c, r);
         out->publishers += ref->kind == TB_REFERENCE_PUBLISHER && ref->shard != NONE;
         out->workers += ref->kind == TB_REFERENCE_WORKER;
+        out->gateway_readers += ref->kind == TB_REFERENCE_WORKER && ref->source == GATEWAY;
         out->sites += ref->kind == TB_REFERENCE_SITE;
     }
 }
@@ -158,11 +161,15 @@ static void view_reference(const struct tb_catalog *c, const struct reference *r
     out->hidden = ref->hidden;
     out->activated = ref->activated;
     out->slow = ref->slow;
+    out->spot = ref->spot;
+    out->readers = ref->followers;
     out->bytes_per_s = ref->bytes_per_s;
     out->transport = ref->transport;
     out->plan = ref->source == NONE ? 0 : ref->plan;
     out->from_gateway = ref->source == GATEWAY;
+    out->upstream_row = NONE;
     if (ref->source == NONE || ref->source == GATEWAY) return;
+    out->upstream_row = ref->source;
     out->upstream = reference_at(c, ref->source)->session_id;
     out->upstream_name = reference_at(c, ref->source)->name;
 }
@@ -173,6 +180,7 @@ bool tb_catalog_reference_at(const struct tb_catalog *c, uint32_t *cursor,
     const uint32_t i = next_row(&c->references, cursor);
     if (i == NONE) return false;
     view_reference(c, reference_at(c, i), out);
+    out->row = i;
     return true;
 }
 
@@ -185,6 +193,7 @@ bool tb_catalog_plan_get(const struct tb_catalog *c, const struct tb_id *session
     const uint32_t r = tb_reference_find(c, TB_REFERENCE_WORKER, v, s);
     if (r == NONE || reference_at(c, r)->source == NONE || reference_at(c, r)->plan != plan) return false;
     view_reference(c, reference_at(c, r), out);
+    out->row = r;
     return true;
 }
 

@@ -145,6 +145,15 @@ static const struct tb_cli_command commands[] = {
      "queued, stalled, crossing) with what it is concluded from, and how long it will take as a range, or "
      "\"no estimate\".",
      "tombolo lag policy", control_options, 0, 1, tb_cli_lag},
+    {"chains", "[MODEL]", "who reads from whom inside this site",
+     "For each version that workers of this site have or fetch: the chain as it is. A worker stands under "
+     "the one it reads from "
+     "(the gateway first), with its host, how many chunks it holds, the transport of its hop and why it is "
+     "that one, and what it "
+     "reads at. `slow` is a worker that held up those behind it and is a leaf now, `spot` one that may go at "
+     "any time. "
+     "Workers tell their progress at most once a second.",
+     "tombolo chains policy", control_options, 0, 1, tb_cli_chains},
     {"limit", "PEER", "how much is sent to another site",
      "Shows, or changes at once, what this site's gateway sends to PEER at most: a rate, hours of the day "
      "with a rate of their "

@@ -14,7 +14,7 @@
  *   policy.c         is a crossing given up for a newer version?
  *   limits.c         how much is sent to each peer: rates, hours, a day's bytes
  *   sessions.c       workers' connections; session_publish.c, session_follow.c: what they ask
- *   control.c        the operator's socket; site_status.c: what it answers */
+ *   control.c        the operator's socket; site_status.c, link_status.c, chain_status.c: what it answers */
 #ifndef TB_DAEMON_DAEMON_H
 #define TB_DAEMON_DAEMON_H
 
@@ -424,6 +424,9 @@ json_t *tb_status_objects(struct tb_daemon *d);
 extern const struct tb_control_command tb_status_commands[];
 json_t *tb_status_site(struct tb_daemon *d);                        /* new reference; NULL: no memory */
 json_t *tb_status_versions(struct tb_daemon *d, const char *model); /* NULL: all */
+
+/* chain_status.c */
+enum tb_status tb_status_chains(void *user, const json_t *request, json_t *reply, char *error);
 
 /* link_status.c */
 enum tb_status tb_status_streams(void *user, const json_t *request, json_t *reply, char *error);

@@ -504,7 +504,8 @@ static enum tb_status cmd_withdraw(void *user, const json_t *request, json_t *re
 }
 
 const struct tb_control_command tb_status_commands[] = {
-    {"status", cmd_status}, {"versions", cmd_versions}, {"streams", tb_status_streams},
-    {"lag", tb_status_lag}, {"withdraw", cmd_withdraw}, {"limit", tb_limit_command},
-    {NULL, NULL},
+    {"status", cmd_status},         {"versions", cmd_versions},
+    {"streams", tb_status_streams}, {"lag", tb_status_lag},
+    {"chains", tb_status_chains},   {"withdraw", cmd_withdraw},
+    {"limit", tb_limit_command},    {NULL, NULL},
 };

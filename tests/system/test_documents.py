@@ -39,6 +39,7 @@ def the_control_page_is_what_is_served(lab):
     rollout.activate(uid)
     wait_for("west says that it activated it", lambda: any(s["activated"] for s in east.version(uid)["sites"]))
 
+    chains = west.control("chains", model="policy")["chains"]
     page = tables((SOURCE / "docs/control.md").read_text())
     status = west.control("status")
     same_names("status", set(status) - {"schema", "ok"}, page["status"])
@@ -49,6 +50,9 @@ def the_control_page_is_what_is_served(lab):
             same_names(f"{name}[]", row, page[name])
     for row in status["links"]:
         same_names("links[].limit", row["limit"], page["links.limit"])
+    expect("chains of one version with one worker", [len(c["members"]) for c in chains], [2])
+    same_names("chains", chains[0], page["chains"])
+    same_names("members[]", set(chains[0]["members"][0]) | set(chains[0]["members"][1]), page["members"])
     arena = re.search(r"^\| `arena` .*$", (SOURCE / "docs/control.md").read_text(), re.M).group(0)
     same_names("arena", status["arena"], set(re.findall(r"`(\w+)`", arena)) - {"arena"})
     for site, inner in ((west, "workers"), (east, "sites")):

@@ -73,6 +73,42 @@ def workers_form_a_chain(lab):
 
 
 @scenario
+def the_chain_is_shown_as_it_is(lab):
+    """P10: while a version spreads, `tombolo chains` has each worker under the one it reads from, with transport, reason and rate."""
+    east = lab.site("east")
+    east.models["policy"] = dict(home="east")
+    up(east)
+    path = lab.weights(1)[0]
+    trainer = Trainer(lab, east, path)
+    uid = trainer.publish(1)
+    east.wait_holds(uid)
+    rollouts = {"w0": Rollout(lab, east, "w0", path, host="a", pace=6 << 20, spot=1)}
+    rollouts["near"] = Rollout(lab, east, "near", path, host="a")
+    rollouts["w1"] = Rollout(lab, east, "w1", path, host="b", pace=6 << 20)
+
+    def chain(member):
+        """Of the chain's members by name: each row, with its source's name; None until `member` reads."""
+        rows = [m for c in east.control("chains", model="policy")["chains"] for m in c["members"]]
+        named = {r["name"]: dict(r, source=None if r["source"] is None else rows[r["source"]]["name"]) for r in rows}
+        return named if named.get(member, {}).get("bytes_per_s") else None
+
+    for name, r in rollouts.items():
+        r.worker.send("stage", uid=uid, timeout_ms=60000)
+        wait_for(f"{name} reads", lambda name=name: chain(name))
+    said = chain("w1")
+    expect("who reads from whom", {n: said[n]["source"] for n in rollouts}, {"w0": "gw", "near": "w0", "w1": "w0"})
+    expect("transports", [(said[n]["transport"], said[n]["transport_why"]) for n in ("near", "w0")],
+           [("shm", "same host"), ("tcp", "the reader has no rdma")])
+    expect("spot and readers", [(said[n]["spot"], said[n]["readers"]) for n in ("w0", "w1")], [(True, 2), (False, 0)])
+    text = east.cli("chains").stdout.splitlines()
+    depths = {line.split()[0]: len(line) - len(line.lstrip()) for line in text[1:]}
+    expect("how far each stands to the right", [depths[n] for n in ("gw", "w0", "near", "w1")], [2, 4, 6, 6])
+    for r in rollouts.values():
+        expect(f"{r.worker.name} stages", r.worker.receive()["status"], "ok")
+    wait_for("who has all of it reads from nobody", lambda: all(m["whole"] and m["source"] is None for m in east.control("chains")["chains"][0]["members"]))
+
+
+@scenario
 def a_host_reads_once(lab):
     """P1: A byte reaches a host once: two workers on one host, and one of them reads by shm from the other."""
     east, west, _ = lab.east_west(through_link=False)
