@@ -122,6 +122,7 @@ static void dial(struct tb_fabric *f, void *arg)
                                                 .source_count = 1,
                                                 .places = p->places,
                                                 .idle_ms = 60000,
+                                                .open_ms = 60000,
                                                 .events = &events,
                                                 .user = p};
     p->why = tb_transport_verbs.open(&options, &p->upstream);

@@ -156,7 +156,8 @@ struct tb_hop_options {
     const struct tb_hop_place *places; /* copied; those whose shard the source has are read */
     uint32_t place_count;
     uint32_t order_seed; /* where to begin among what the source holds (0: first chunk first) */
-    uint32_t idle_ms;    /* source answers nothing for so long: LOST with TB_STREAM_IDLE; 0 = 5000 */
+    uint32_t
+        idle_ms; /* source answers nothing for so long: LOST with TB_STREAM_IDLE; 0: three beats of 500 ms, and 5 s to open */
     tb_hop_fn fn;
     void *user;
 };

@@ -11,9 +11,8 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "intra/fabric_inside.h"
+#include "intra/heartbeat.h"
 #include "intra/hop.h"
-
-#define IDLE_MS_DEFAULT 5000u
 
 enum slot_state { SLOT_FREE, SLOT_READING, SLOT_WORKING, SLOT_CONFIRMING };
 
@@ -44,6 +43,7 @@ struct tb_hop {
     LIST_ENTRY(tb_hop) link;
     struct tb_fabric *fabric;
     struct tb_hop_options options; /* its source is our copy, its places are not used after open */
+    uint32_t idle_ms, open_ms;
     void *source_memory;
     enum tb_status source_status;
     struct tb_hop_shard *shards;
@@ -503,7 +503,8 @@ static void dial(struct tb_hop *hop, enum tb_transport transport)
                                                 .sources = hop->sources,
                                                 .source_count = hop->state.shard_count,
                                                 .places = hop->targets,
-                                                .idle_ms = hop->options.idle_ms,
+                                                .idle_ms = hop->idle_ms,
+                                                .open_ms = hop->open_ms,
                                                 .events = &hop->events,
                                                 .user = hop};
     const enum tb_status status = ops->open(&options, &hop->upstream);
@@ -618,7 +619,8 @@ enum tb_status tb_hop_open(struct tb_fabric *fabric, const struct tb_hop_options
     if (hop == NULL) return TB_SITE_NOMEM;
     hop->fabric = fabric;
     hop->options = *options;
-    if (hop->options.idle_ms == 0) hop->options.idle_ms = IDLE_MS_DEFAULT;
+    hop->idle_ms = options->idle_ms != 0 ? options->idle_ms : TB_HEARTBEAT_MS * TB_HEARTBEAT_MISSED;
+    hop->open_ms = options->idle_ms != 0 ? options->idle_ms : TB_HEARTBEAT_OPEN_MS;
     hop->events = (struct tb_upstream_events){.on_open = on_open,
                                               .on_read = on_read,
                                               .on_confirmed = on_confirmed,

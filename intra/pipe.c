@@ -72,7 +72,7 @@ static void put(struct tb_pipe *s, const struct tb_hop_request *request)
 /* Asks for as much as the door lets us have unanswered. */
 static void ask(struct tb_pipe *s)
 {
-    while (s->welcomed && s->asking != NULL && s->reads_owed < TB_HOP_READS_MAX) {
+    while (s->heartbeat.greeted && s->asking != NULL && s->reads_owed < TB_HOP_READS_MAX) {
         struct tb_read *read = s->asking;
         const struct tb_source_run run = tb_read_run(read, read->asked);
         put(s, &(struct tb_hop_request){.type = TB_HOP_REQUEST_READ,
@@ -125,19 +125,20 @@ void tb_pipe_ask_verbs(struct tb_pipe *s)
 
 tb_time_ns tb_pipe_poll(struct tb_pipe *s, tb_time_ns now)
 {
-    if (s->lost || s->closing) return TB_TIME_NEVER;
-    if (s->pace.waiting) s->heard_at = now; /* it is we who do not listen */
-    const tb_time_ns idle_at = tb_time_add(s->heard_at, s->idle);
-    if (now >= idle_at) {
+    tb_time_ns next = TB_TIME_NEVER;
+    if (s->lost || s->closing) return next;
+    if (s->pace.waiting) tb_heartbeat_heard(&s->heartbeat, now); /* it is we who do not listen */
+    switch (tb_heartbeat_look(&s->heartbeat, now, &next)) {
+    case TB_HEARTBEAT_ASK:
+        put(s, &(struct tb_hop_request){.type = TB_HOP_REQUEST_PING, .a = PING_KEEPALIVE});
+        break;
+    case TB_HEARTBEAT_LOST:
         tb_pipe_lose(s, TB_STREAM_IDLE);
-        return TB_TIME_NEVER;
+        break;
+    case TB_HEARTBEAT_WAIT:
+        break;
     }
-    const tb_time_ns ping_at = tb_time_add(s->heard_at, s->idle / 3);
-    if (!s->welcomed || s->ping_owed) return idle_at;
-    if (now < ping_at) return ping_at;
-    s->ping_owed = true;
-    put(s, &(struct tb_hop_request){.type = TB_HOP_REQUEST_PING, .a = PING_KEEPALIVE});
-    return idle_at;
+    return next;
 }
 
 /* ---- answers ---- */
@@ -198,8 +199,8 @@ static bool pong(struct tb_pipe *s, uint64_t kind)
         s->events->on_confirmed(s->events_user);
         return true;
     }
-    if (kind != PING_KEEPALIVE || !s->ping_owed) return false;
-    s->ping_owed = false;
+    if (kind != PING_KEEPALIVE || !s->heartbeat.asked) return false;
+    s->heartbeat.asked = false;
     return true;
 }
 
@@ -219,8 +220,8 @@ static bool buffer(struct tb_pipe *s, const struct tb_hop_answer *answer)
 
 static bool welcome(struct tb_pipe *s, const struct tb_hop_answer *answer)
 {
-    if (s->welcomed) return false;
-    s->welcomed = true;
+    if (s->heartbeat.greeted) return false;
+    s->heartbeat.greeted = true;
     s->ops->on_welcome(s->user, answer);
     return true;
 }
@@ -241,7 +242,7 @@ static bool handle(struct tb_pipe *s, const struct tb_hop_answer *answer)
         return true;
     }
     if (answer->type == TB_HOP_ANSWER_WELCOME) return welcome(s, answer);
-    if (!s->welcomed) return false;
+    if (!s->heartbeat.greeted) return false;
     if (answer->type == TB_HOP_ANSWER_PONG) return pong(s, answer->a);
     if (answer->type == TB_HOP_ANSWER_BUFFER) return buffer(s, answer);
     if (answer->type == TB_HOP_ANSWER_RAIL || answer->type == TB_HOP_ANSWER_VERBS) return verbs(s, answer);
@@ -296,7 +297,7 @@ static void on_readable(struct tb_chan *c, void *user)
     enum tb_status status = TB_OK;
     while (status == TB_OK && turn < TURN_BYTES && !s->lost && !s->closing) {
         status = take_some(s, &turn);
-        if (status == TB_OK) s->heard_at = tb_clock_now();
+        if (status == TB_OK) tb_heartbeat_heard(&s->heartbeat, tb_clock_now());
     }
     if (!s->lost && !s->closing) ask(s);
 }
@@ -310,7 +311,7 @@ static void on_writable(struct tb_chan *c, void *user)
 static void on_paced(struct tb_pace_waiter *waiter)
 {
     struct tb_pipe *s = (struct tb_pipe *)((char *)waiter - offsetof(struct tb_pipe, pace));
-    s->heard_at = tb_clock_now();
+    tb_heartbeat_heard(&s->heartbeat, tb_clock_now());
     if (!s->lost && !s->closing && s->chan != NULL) tb_chan_want_read(s->chan, true);
 }
 
@@ -320,7 +321,7 @@ static void on_open(struct tb_chan *c, void *user, const struct tb_chan_peer *pe
 {
     (void)c, (void)peer;
     struct tb_pipe *s = user;
-    s->heard_at = tb_clock_now();
+    tb_heartbeat_heard(&s->heartbeat, tb_clock_now());
 }
 
 static void finish(struct tb_pipe *s)
@@ -375,14 +376,13 @@ enum tb_status tb_pipe_open(struct tb_pipe *s, const struct tb_pipe_options *opt
     s->user = options->user;
     s->paced = options->paced;
     s->pace.ready = on_paced;
-    s->idle = TB_MS(up->idle_ms);
-    s->heard_at = tb_clock_now();
+    tb_heartbeat_init(&s->heartbeat, up->idle_ms, up->open_ms, tb_clock_now());
     const struct tb_chan_options chan = {.loop = &up->fabric->loop,
                                          .tls = options->tls,
                                          .expect = {.fingerprint = hop->from.fingerprint},
                                          .ops = &chan_ops,
                                          .user = s,
-                                         .open_ms = up->idle_ms};
+                                         .open_ms = up->open_ms};
     const enum tb_status status = tb_chan_dial(&chan, &options->to, &s->chan);
     if (status != TB_OK) return status;
     put(s, &(struct tb_hop_request){.type = TB_HOP_REQUEST_HELLO,

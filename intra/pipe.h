@@ -8,6 +8,7 @@
 #define TB_INTRA_PIPE_H
 
 #include "intra/fabric_inside.h"
+#include "intra/heartbeat.h"
 #include "intra/hop_wire.h"
 
 #define TB_STREAM_ATTACHES_MAX 64u /* unanswered */
@@ -30,12 +31,10 @@ struct tb_pipe {
     void *user;
     struct tb_chan *chan;
     bool paced; /* by the fabric's NIC */
-    bool welcomed;
-    bool lost; /* told */
+    bool lost;  /* told */
     bool closing;
-    struct tb_fabric_job gone; /* tells on_closed when there is no chan any more */
-    tb_time_ns idle;
-    tb_time_ns heard_at;
+    struct tb_fabric_job gone;     /* tells on_closed when there is no chan any more */
+    struct tb_heartbeat heartbeat; /* greeted: by WELCOME */
 
     struct tb_read *first, *last; /* READs that are not complete, in order */
     struct tb_read *asking;       /* the first that is not asked for to its end */
@@ -43,7 +42,6 @@ struct tb_pipe {
     uint64_t bytes_owed;
     uint32_t data_left; /* of the DATA that has begun */
     uint32_t confirms_owed;
-    bool ping_owed;
     uint32_t attaches_owed;
     bool verbs_owed;
 

@@ -54,7 +54,7 @@ struct tb_upstream_options {
         *sources; /* what the hop will read: for transports that prepare their buffers; likewise borrowed */
     uint32_t source_count;
     const struct tb_place *const *places; /* one a source: where most READs go */
-    uint32_t idle_ms;
+    uint32_t idle_ms, open_ms;            /* how long it may be silent: while open, and before */
     const struct tb_upstream_events *events;
     void *user;
 };

@@ -260,6 +260,7 @@ static void raw_dial(struct tb_fabric *f, void *arg)
                                                 .source_count = 1,
                                                 .places = &r->place,
                                                 .idle_ms = 20000,
+                                                .open_ms = 20000,
                                                 .events = &raw_events,
                                                 .user = r};
     must(tb_transport_verbs.open(&options, &r->upstream) == TB_OK, "a hop is opened");
