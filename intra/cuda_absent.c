@@ -1,11 +1,14 @@
 /* cuda_absent.c - stands in for intra/cuda where CUDA's headers were not found. */
+#include <stdio.h>
+
 #include "base/assert.h"
 #include "intra/cuda_part.h"
 
-const char *tb_gpu_open(struct tb_gpu **gpu_out)
+enum tb_status tb_gpu_open(struct tb_gpu **gpu_out, char *why)
 {
     *gpu_out = NULL;
-    return "built without CUDA";
+    snprintf(why, TB_GPU_WHY_BYTES, "built without CUDA");
+    return TB_NOT_FOUND;
 }
 
 void tb_gpu_close(struct tb_gpu *gpu)

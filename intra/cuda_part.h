@@ -21,9 +21,11 @@ struct tb_gpu_memory;
 
 #define TB_GPU_WHY_BYTES 400
 
-/* NULL: *gpu_out is there. Else a sentence that says why this process has no GPU memory for now; ask again when it registers
- * more. Static storage of the thread. */
-const char *tb_gpu_open(struct tb_gpu **gpu_out);
+/* On failure *gpu_out is NULL and `why` (TB_GPU_WHY_BYTES) a sentence.
+ *   TB_NOT_FOUND      this process has no GPU memory for now; ask again when it registers more
+ *   TB_PEER_PROTOCOL  it has a driver that is too old to be asked: whose a pointer is cannot be known
+ *   TB_SITE_NOMEM */
+TB_MUST_USE enum tb_status tb_gpu_open(struct tb_gpu **gpu_out, char *why);
 /* Behind the last memory and the last pin. NULL is fine. */
 void tb_gpu_close(struct tb_gpu *gpu);
 
@@ -46,7 +48,7 @@ bool tb_gpu_memory_has(const struct tb_gpu_memory *m, uint32_t tensor); /* on th
 struct tb_gpu_facts {
     int device;
     char name[64];
-    const char *digests; /* who digests: "cores" */
+    const char *digests; /* "gpu", or "cores: " and why; stays as long as the memory */
     bool dmabuf;         /* NICs may read it, as far as the driver says */
 };
 void tb_gpu_memory_facts(const struct tb_gpu_memory *m, struct tb_gpu_facts *facts_out);

@@ -29,6 +29,7 @@ endif()
 # GPU memory (intra/cuda) is built where the headers of CUDA 12 or newer are; nothing of CUDA is linked, and everything works and
 # passes without it.
 set(TB_WITH_CUDA AUTO CACHE STRING "CUDA: AUTO (where its headers are found), ON (or fail) or OFF")
+set(TB_CUDA_ARCHS "80;90;100" CACHE STRING "GPU architectures that kernels are compiled for; all others from 7.5 on have PTX")
 set(TB_CUDA FALSE)
 if(NOT TB_WITH_CUDA STREQUAL "OFF")
   find_path(TB_CUDA_INCLUDE cudaTypedefs.h HINTS ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include)
@@ -37,6 +38,9 @@ if(NOT TB_WITH_CUDA STREQUAL "OFF")
     string(REGEX MATCH "[0-9]+$" cuda_version "${cuda_version}")
     if(cuda_version GREATER_EQUAL 12000)
       set(TB_CUDA TRUE)
+      # The kernels want nvcc as well; without it cores do their work.
+      get_filename_component(cuda_bin ${TB_CUDA_INCLUDE}/../bin ABSOLUTE)
+      find_program(TB_NVCC nvcc HINTS ${cuda_bin})
     endif()
   endif()
   if(TB_WITH_CUDA STREQUAL "ON" AND NOT TB_CUDA)

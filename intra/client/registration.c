@@ -88,10 +88,13 @@ static int build_registration(struct tb_registration *r, const struct tb_tensor_
 /* Whose memory it is: asked when it comes, and again when it comes back. */
 static int find_gpu(struct tb_session *s, struct tb_registration *r)
 {
-    if (s->gpu == NULL) (void)tb_gpu_open(&s->gpu);
-    const struct tb_gpu_tensors tensors = {&r->layout, r->memory};
     char why[TB_GPU_WHY_BYTES] = "";
-    const enum tb_status status = tb_gpu_memory_open(s->gpu, &tensors, &r->gpu, why);
+    enum tb_status status = s->gpu == NULL ? tb_gpu_open(&s->gpu, why) : TB_OK;
+    if (status == TB_SITE_NOMEM) return tb_fail(status, "the GPU's driver: %s", why);
+    if (status == TB_PEER_PROTOCOL) /* it may be host memory all the same, and then all is well */
+        tb_log(TB_LOG_WARN, "gpu.not_asked", "reason=\"%s\" action=taken_for_host_memory", why);
+    const struct tb_gpu_tensors tensors = {&r->layout, r->memory};
+    status = tb_gpu_memory_open(s->gpu, &tensors, &r->gpu, why);
     return status == TB_OK ? TB_OK : tb_fail(status, "%s", why);
 }
 

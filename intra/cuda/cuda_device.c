@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "intra/cuda/cuda_kernels.h"
 
 static const struct tb_cuda_driver *replaced;
 
@@ -66,6 +67,13 @@ static enum tb_status open_device(struct tb_gpu *gpu, int ordinal, struct tb_cud
     d->dmabuf =
         cu->range_handle != NULL && attribute(gpu, d->handle, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED) != 0;
     d->flush = needs_flush(gpu, d->handle);
+    const enum tb_status status = tb_cuda_enter(gpu, d);
+    if (status != TB_OK) {
+        (void)cu->primary_release(d->handle);
+        return status;
+    }
+    tb_cuda_kernels_load(gpu, d);
+    tb_cuda_leave(gpu);
     d->open = true;
     return TB_OK;
 }
@@ -129,25 +137,27 @@ void tb_gpu_pin(struct tb_gpu *gpu, struct tb_shared_memory *memory)
 
 /* ---- beginning and end ---- */
 
-const char *tb_gpu_open(struct tb_gpu **gpu_out)
+enum tb_status tb_gpu_open(struct tb_gpu **gpu_out, char *why)
 {
-    static _Thread_local char why[TB_CUDA_WHY_BYTES];
     *gpu_out = NULL;
-    struct tb_gpu *gpu = tb_calloc(1, sizeof *gpu);
-    if (gpu == NULL) return "no memory for it";
+    struct tb_cuda_driver driver;
+    char sentence[TB_CUDA_WHY_BYTES] = "no memory for it";
     enum tb_status status = TB_OK;
     if (replaced != NULL)
-        gpu->driver = *replaced;
+        driver = *replaced;
     else
-        status = tb_cuda_driver_load(NULL, &gpu->driver, why);
-    if (status != TB_OK) {
-        tb_free(gpu);
-        return why;
+        status = tb_cuda_driver_load(NULL, &driver, sentence);
+    struct tb_gpu *gpu = status == TB_OK ? tb_calloc(1, sizeof *gpu) : NULL;
+    if (gpu == NULL) {
+        snprintf(why, TB_GPU_WHY_BYTES, "%s", sentence);
+        if (status == TB_OK) tb_cuda_driver_unload(&driver);
+        return status == TB_OK ? TB_SITE_NOMEM : status;
     }
+    gpu->driver = driver;
     gpu->pin.drop = unpin;
     pthread_mutex_init(&gpu->lock, NULL);
     *gpu_out = gpu;
-    return NULL;
+    return TB_OK;
 }
 
 void tb_gpu_close(struct tb_gpu *gpu)
@@ -157,6 +167,10 @@ void tb_gpu_close(struct tb_gpu *gpu)
     for (int i = 0; i < TB_CUDA_DEVICES_MAX; i++) {
         struct tb_cuda_device *d = &gpu->devices[i];
         if (!d->open) continue;
+        if (tb_cuda_enter(gpu, d) == TB_OK) {
+            tb_cuda_kernels_unload(gpu, d);
+            tb_cuda_leave(gpu);
+        }
         const CUresult result = gpu->driver.primary_release(d->handle);
         if (result != CUDA_SUCCESS) (void)tb_cuda_failed(gpu, d, "cuDevicePrimaryCtxRelease", result);
     }

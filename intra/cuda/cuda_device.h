@@ -16,13 +16,18 @@
 
 #define TB_CUDA_DEVICES_MAX 64
 
+enum tb_cuda_kernel { TB_CUDA_DIGEST, TB_CUDA_ENCODE, TB_CUDA_PATCH, TB_CUDA_KERNELS };
+
 struct tb_cuda_device {
     bool open;
     CUdevice handle;
     CUcontext context;
     char name[64];
-    bool dmabuf; /* its memory can be exported */
-    bool flush;  /* what a NIC wrote has to be made visible before the device reads it */
+    bool dmabuf;     /* its memory can be exported */
+    bool flush;      /* what a NIC wrote has to be made visible before the device reads it */
+    CUmodule module; /* NULL: it has no kernels of ours, and */
+    char why_cores[80];
+    CUfunction kernels[TB_CUDA_KERNELS];
 };
 
 struct tb_gpu {

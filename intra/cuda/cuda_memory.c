@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "base/log.h"
 
 #define DMABUF_UNASKED (-1)
 #define DMABUF_REFUSED (-2)
@@ -112,6 +113,46 @@ static enum tb_status open_lane(const struct tb_gpu_memory *m, struct tb_cuda_la
     return TB_OK;
 }
 
+static void free_scratch(const struct tb_gpu_memory *m, struct tb_cuda_lane *lane)
+{
+    const struct tb_cuda_driver *cu = &m->gpu->driver;
+    CUresult result = lane->chunks != 0 ? cu->mem_free(lane->chunks) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS) (void)tb_cuda_failed(m->gpu, m->device, "cuMemFree", result);
+    result = lane->slate != 0 ? cu->mem_free(lane->slate) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS) (void)tb_cuda_failed(m->gpu, m->device, "cuMemFree", result);
+    result = lane->host != NULL ? cu->host_free(lane->host) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS) (void)tb_cuda_failed(m->gpu, m->device, "cuMemFreeHost", result);
+    lane->chunks = lane->slate = 0;
+    lane->host = NULL;
+}
+
+static bool new_scratch(const struct tb_gpu_memory *m, struct tb_cuda_lane *lane)
+{
+    const struct tb_cuda_driver *cu = &m->gpu->driver;
+    const size_t bytes = TB_CUDA_BATCH_BYTES + (size_t)TB_CUDA_BATCH_CHUNKS * TB_CUDA_CHUNK_ALIGN;
+    void *host = NULL;
+    if (cu->mem_alloc(&lane->chunks, bytes) != CUDA_SUCCESS) return false;
+    if (cu->mem_alloc(&lane->slate, sizeof *lane->host) != CUDA_SUCCESS) return false;
+    if (cu->host_alloc(&host, sizeof *lane->host, 0) != CUDA_SUCCESS) return false;
+    lane->host = host;
+    return true;
+}
+
+bool tb_cuda_may_digest(struct tb_gpu_memory *m)
+{
+    if (m->device->module == NULL || m->no_scratch) return false;
+    for (uint32_t i = 0; i < TB_CUDA_LANES; i++) {
+        if (m->lanes[i].host != NULL || new_scratch(m, &m->lanes[i])) continue;
+        tb_log(TB_LOG_WARN, "gpu.no_room", "device=%d bytes=%llu action=cores_digest", (int)m->device->handle,
+               (unsigned long long)(TB_CUDA_LANES * TB_CUDA_BATCH_BYTES));
+        m->no_scratch = true;
+        for (uint32_t k = 0; k < TB_CUDA_LANES; k++)
+            free_scratch(m, &m->lanes[k]);
+        return false;
+    }
+    return true;
+}
+
 static void close_lane(const struct tb_gpu_memory *m, struct tb_cuda_lane *lane)
 {
     const struct tb_cuda_driver *cu = &m->gpu->driver;
@@ -119,7 +160,8 @@ static void close_lane(const struct tb_gpu_memory *m, struct tb_cuda_lane *lane)
     if (result != CUDA_SUCCESS) (void)tb_cuda_failed(m->gpu, m->device, "cuEventDestroy", result);
     result = lane->stream != NULL ? cu->stream_destroy(lane->stream) : CUDA_SUCCESS;
     if (result != CUDA_SUCCESS) (void)tb_cuda_failed(m->gpu, m->device, "cuStreamDestroy", result);
-    *lane = (struct tb_cuda_lane){NULL, NULL};
+    free_scratch(m, lane);
+    memset(lane, 0, sizeof *lane);
 }
 
 static enum tb_status open_lanes(struct tb_gpu_memory *m)
@@ -220,7 +262,8 @@ bool tb_gpu_memory_has(const struct tb_gpu_memory *m, uint32_t tensor)
 void tb_gpu_memory_facts(const struct tb_gpu_memory *m, struct tb_gpu_facts *facts_out)
 {
     *facts_out = (struct tb_gpu_facts){
-        .device = (int)m->device->handle, .digests = "cores", .dmabuf = m->device->dmabuf};
+        .device = (int)m->device->handle, .digests = m->device->why_cores, .dmabuf = m->device->dmabuf};
+    if (m->device->module != NULL) facts_out->digests = m->no_scratch ? "cores: no room on the gpu" : "gpu";
     memcpy(facts_out->name, m->device->name, sizeof facts_out->name);
 }
 

@@ -7,15 +7,29 @@
 #ifndef TB_INTRA_CUDA_MEMORY_H
 #define TB_INTRA_CUDA_MEMORY_H
 
-#include "intra/cuda/cuda_device.h"
+#include "intra/cuda/cuda_kernels.h"
 
 #define TB_CUDA_LANES 2u
+/* Chunks of one batch that the device digests. */
+#define TB_CUDA_BATCH_CHUNKS 256u
+#define TB_CUDA_CHUNK_ALIGN  256u
 /* What a lane carries at a time: the largest chunk fits. 32 MiB take 1.3 ms on PCIe 4 and hide what begins a copy. */
 #define TB_CUDA_BATCH_BYTES (2 * TB_CHUNK_BYTES_MAX)
+
+/* What comes and goes with a batch, pinned. */
+struct tb_cuda_slate {
+    struct tb_digest_job jobs[TB_CUDA_BATCH_CHUNKS];
+    struct tb_digest digests[TB_CUDA_BATCH_CHUNKS];
+    uint8_t small[TB_CUDA_BATCH_CHUNKS][TB_CUDA_CHUNK_ALIGN]; /* chunks that are too short for the kernel */
+};
 
 struct tb_cuda_lane {
     CUstream stream;
     CUevent event;
+    /* For passes, from the first one on; all or none. */
+    CUdeviceptr chunks; /* of one batch, each on a border of TB_CUDA_CHUNK_ALIGN */
+    CUdeviceptr slate;  /* the same struct on the device; `small` is not used */
+    struct tb_cuda_slate *host;
 };
 
 struct tb_cuda_range { /* one allocation, as the driver knows it */
@@ -34,12 +48,16 @@ struct tb_gpu_memory {
     uint32_t range_count;
     pthread_mutex_t lock; /* over all below, and over `dmabuf` and `exports` */
     struct tb_cuda_lane lanes[TB_CUDA_LANES];
+    bool no_scratch; /* the device had no room for it: cores digest */
 };
 
 /* Takes the lanes and the context. What a NIC wrote before is visible to the device from here on. */
 TB_MUST_USE enum tb_status tb_cuda_job_begin(struct tb_gpu_memory *m);
 /* Waits for both lanes when the job failed, so that nothing of it runs on; gives lanes and context back. The job's status. */
 enum tb_status tb_cuda_job_end(struct tb_gpu_memory *m, enum tb_status status);
+
+/* In a job: the device can digest. False: it has no kernels, or no room for what they work on. */
+bool tb_cuda_may_digest(struct tb_gpu_memory *m);
 
 TB_MUST_USE enum tb_status tb_cuda_copy(struct tb_gpu_memory *m, uint32_t lane, struct tb_gpu_move move);
 /* From now on wait waits for what is on the lane. */

@@ -1,7 +1,8 @@
 /* cuda_pass.c - the pass over a shard whose tensors stand on a device: batches of whole chunks go by turns over the two
- * lanes; while one is copied, the one before is digested.
+ * lanes; while one is copied, the one before is digested, by the device where it has the kernels, else by cores.
  *
- * Bytes touched per byte of the shard: read once on the device, written once over PCIe. */
+ * Bytes touched per byte of the shard: written once over PCIe; on the device read once, and with kernels written once and read twice more
+ * there. */
 
 #include "intra/cuda/cuda_memory.h"
 
@@ -16,6 +17,7 @@ struct run {
     const struct tb_gpu_pass *pass;
     uint32_t tensor;                /* that has the packed byte that is copied next, or one before it */
     uint32_t next;                  /* chunk */
+    bool on_device;                 /* the device digests; else: */
     uint8_t *bounce[TB_CUDA_LANES]; /* where chunks are digested that go nowhere */
 };
 
@@ -26,7 +28,7 @@ static struct batch batch_next(struct run *run, uint32_t lane)
     struct batch b = {.first = run->next};
     for (; run->next < m->chunk_count; run->next++, b.count++) {
         const struct tb_chunk *c = &m->chunks[run->next];
-        if (b.bytes + c->bytes > TB_CUDA_BATCH_BYTES) break;
+        if (b.bytes + c->bytes > TB_CUDA_BATCH_BYTES || b.count == TB_CUDA_BATCH_CHUNKS) break;
         if (b.count == 0) b.offset = c->offset;
         b.bytes += c->bytes;
     }
@@ -48,11 +50,11 @@ static struct tb_gpu_move stretch_at(struct run *run, uint64_t offset, uint64_t 
                                 .bytes = left < most ? left : most};
 }
 
-static enum tb_status gather(struct run *run, const struct batch *b, uint32_t lane, uint8_t *to)
+static enum tb_status gather(struct run *run, uint64_t offset, uint64_t bytes, uint32_t lane, uint8_t *to)
 {
     enum tb_status status = TB_OK;
-    for (uint64_t done = 0; done < b->bytes && status == TB_OK;) {
-        struct tb_gpu_move move = stretch_at(run, b->offset + done, b->bytes - done);
+    for (uint64_t done = 0; done < bytes && status == TB_OK;) {
+        struct tb_gpu_move move = stretch_at(run, offset + done, bytes - done);
         move.to = to + done;
         /* Blobs stand already where the shard lands. */
         if (move.to != move.from) status = tb_cuda_copy(run->m, lane, move);
@@ -61,16 +63,92 @@ static enum tb_status gather(struct run *run, const struct batch *b, uint32_t la
     return status;
 }
 
+/* ---- digested by cores, where it lands ---- */
+
+static enum tb_status landing_begin(struct run *run, const struct batch *b, uint32_t lane)
+{
+    return gather(run, b->offset, b->bytes, lane, b->host);
+}
+
+static void landing_end(struct run *run, const struct batch *b)
+{
+    run->pass->landed(run->pass->user, b->first, b->count, b->host);
+}
+
+/* ---- digested by the device ---- */
+
+/* First to one piece of the device's memory, and from there to both the digest and the host: so both are of the same bytes. */
+static enum tb_status chunk_begin(struct run *run, const struct batch *b, uint32_t i, uint32_t lane,
+                                  uint8_t *on_device)
+{
+    const struct tb_chunk *c = &run->pass->manifest->chunks[b->first + i];
+    struct tb_cuda_slate *host = run->m->lanes[lane].host;
+    struct tb_cuda_slate *slate = (struct tb_cuda_slate *)(uintptr_t)run->m->lanes[lane].slate;
+    enum tb_status status = gather(run, c->offset, c->bytes, lane, on_device);
+    const bool is_small = c->bytes < TB_KERNEL_DIGEST_MIN;
+    host->jobs[i] = (struct tb_digest_job){
+        .bytes = on_device, .count = is_small ? 0 : c->bytes, .digest = slate->digests[i].bytes};
+    if (status == TB_OK && is_small)
+        status = tb_cuda_copy(run->m, lane, (struct tb_gpu_move){host->small[i], on_device, c->bytes});
+    if (status == TB_OK && run->pass->to != NULL)
+        status =
+            tb_cuda_copy(run->m, lane, (struct tb_gpu_move){run->pass->to + c->offset, on_device, c->bytes});
+    return status;
+}
+
+static enum tb_status device_begin(struct run *run, const struct batch *b, uint32_t lane)
+{
+    const struct tb_cuda_lane *l = &run->m->lanes[lane];
+    struct tb_cuda_slate *slate = (struct tb_cuda_slate *)(uintptr_t)l->slate;
+    uint8_t *at = (uint8_t *)(uintptr_t)l->chunks;
+    enum tb_status status = TB_OK;
+    for (uint32_t i = 0; i < b->count && status == TB_OK; i++) {
+        status = chunk_begin(run, b, i, lane, at);
+        const uint64_t bytes = run->pass->manifest->chunks[b->first + i].bytes;
+        at += (bytes + TB_CUDA_CHUNK_ALIGN - 1) / TB_CUDA_CHUNK_ALIGN * TB_CUDA_CHUNK_ALIGN;
+    }
+    if (status == TB_OK)
+        status = tb_cuda_copy(
+            run->m, lane,
+            (struct tb_gpu_move){slate->jobs, l->host->jobs, b->count * sizeof l->host->jobs[0]});
+    if (status == TB_OK) {
+        const struct tb_cuda_launch launch = {.kernel = TB_CUDA_DIGEST,
+                                              .jobs = (CUdeviceptr)(uintptr_t)slate->jobs,
+                                              .count = b->count,
+                                              .blocks = b->count};
+        status = tb_cuda_launch(run->m->gpu, run->m->device, l->stream, &launch);
+    }
+    if (status == TB_OK)
+        status = tb_cuda_copy(
+            run->m, lane,
+            (struct tb_gpu_move){l->host->digests, slate->digests, b->count * sizeof l->host->digests[0]});
+    return status;
+}
+
+static void device_end(struct run *run, const struct batch *b, uint32_t lane)
+{
+    const struct tb_cuda_slate *host = run->m->lanes[lane].host;
+    for (uint32_t i = 0; i < b->count; i++) {
+        if (host->jobs[i].count > 0)
+            run->pass->digests[b->first + i] = host->digests[i];
+        else
+            run->pass->landed(run->pass->user, b->first + i, 1, host->small[i]);
+    }
+}
+
+/* ---- batches ---- */
+
 static enum tb_status batch_begin(struct run *run, const struct batch *b, uint32_t lane)
 {
-    const enum tb_status status = gather(run, b, lane, b->host);
+    const enum tb_status status = run->on_device ? device_begin(run, b, lane) : landing_begin(run, b, lane);
     return status == TB_OK ? tb_cuda_mark(run->m, lane) : status;
 }
 
 static enum tb_status batch_end(struct run *run, const struct batch *b, uint32_t lane)
 {
     const enum tb_status status = tb_cuda_wait(run->m, lane);
-    if (status == TB_OK) run->pass->landed(run->pass->user, b->first, b->count, b->host);
+    if (status == TB_OK && run->on_device) device_end(run, b, lane);
+    if (status == TB_OK && !run->on_device) landing_end(run, b);
     return status;
 }
 
@@ -116,7 +194,8 @@ enum tb_status tb_gpu_pass(struct tb_gpu_memory *m, const struct tb_gpu_pass *pa
     struct run run = {.m = m, .pass = pass};
     enum tb_status status = tb_cuda_job_begin(m);
     if (status != TB_OK) return status;
-    if (pass->to == NULL) status = new_bounce(&run);
+    run.on_device = tb_cuda_may_digest(m);
+    if (pass->to == NULL && !run.on_device) status = new_bounce(&run);
     if (status == TB_OK) status = all_batches(&run);
     /* The lanes are waited for first when it failed: a copy may still write there. */
     for (uint32_t i = 0; status != TB_OK && i < TB_CUDA_LANES; i++)

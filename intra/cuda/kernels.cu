@@ -11,7 +11,7 @@ extern "C" __global__ void __launch_bounds__(TB_KERNEL_THREADS)
     __shared__ struct tb_digest_shared shared;
     const struct tb_block b = {threadIdx.x, blockDim.x};
     for (uint32_t i = blockIdx.x; i < count; i += gridDim.x)
-        tb_kernel_digest(&b, &shared, &jobs[i]);
+        if (jobs[i].count >= TB_KERNEL_DIGEST_MIN) tb_kernel_digest(&b, &shared, &jobs[i]);
 }
 
 extern "C" __global__ void __launch_bounds__(TB_KERNEL_THREADS)

@@ -30,7 +30,9 @@ static void without_a_path_nothing_is_loaded(void **state)
     CHECK_STATUS(tb_cuda_driver_load(NULL, &d, why), TB_NOT_FOUND);
     assert_string_equal(why, "this process has not loaded libcuda.so.1");
     struct tb_gpu *gpu = (struct tb_gpu *)&d;
-    assert_string_equal(tb_gpu_open(&gpu), "this process has not loaded libcuda.so.1");
+    char why_not[TB_GPU_WHY_BYTES];
+    CHECK_STATUS(tb_gpu_open(&gpu, why_not), TB_NOT_FOUND);
+    assert_string_equal(why_not, "this process has not loaded libcuda.so.1");
     assert_null(gpu);
     CHECK_STATUS(tb_cuda_driver_load("/nowhere/libcuda.so.1", &d, why), TB_NOT_FOUND);
     assert_non_null(strstr(why, "/nowhere/libcuda.so.1"));

@@ -7,6 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "unit/cuda/kernels_on_cores.h"
+
 #define DEVICES     2
 #define ALLOCS_MAX  64
 #define STREAMS_MAX 16
@@ -552,32 +554,74 @@ static CUresult CUDAAPI e_cuIpcCloseMemHandle(CUdeviceptr at)
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
+/* ---- kernels: the same text, on cores ---- */
+
+#define KERNELS 3
+static const char *const kernel_names[KERNELS] = {"tb_digest", "tb_encode", "tb_patch"};
+
 static CUresult CUDAAPI e_cuModuleLoadData(CUmodule *module, const void *image)
 {
-    (void)module, (void)image;
     BEGIN_IN_CONTEXT("cuModuleLoadData");
-    return end(CUDA_ERROR_NO_BINARY_FOR_GPU);
+    if (strcmp(image, FAKE_CUDA_IMAGE) != 0) return end(CUDA_ERROR_NO_BINARY_FOR_GPU);
+    *module = (CUmodule)(uintptr_t)&g;
+    g.counts.modules++;
+    return end(CUDA_SUCCESS);
 }
 
 static CUresult CUDAAPI e_cuModuleUnload(CUmodule module)
 {
-    (void)module;
-    return CUDA_ERROR_INVALID_VALUE;
+    BEGIN_IN_CONTEXT("cuModuleUnload");
+    MUST(module == (CUmodule)(uintptr_t)&g, "a module is unloaded that is none");
+    g.counts.modules--;
+    return end(CUDA_SUCCESS);
 }
 
 static CUresult CUDAAPI e_cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
 {
-    (void)function, (void)module, (void)name;
-    return CUDA_ERROR_INVALID_VALUE;
+    BEGIN_IN_CONTEXT("cuModuleGetFunction");
+    MUST(module == (CUmodule)(uintptr_t)&g, "a function of no module");
+    for (int i = 0; i < KERNELS; i++) {
+        if (strcmp(kernel_names[i], name) != 0) continue;
+        *function = (CUfunction)(uintptr_t)&kernel_names[i];
+        return end(CUDA_SUCCESS);
+    }
+    return end(CUDA_ERROR_NOT_FOUND);
+}
+
+struct launched {
+    void *jobs; /* of the device */
+    uint32_t count;
+};
+
+static void run_digests(void *arguments)
+{
+    struct launched *l = arguments;
+    const struct tb_digest_job *jobs =
+        (const struct tb_digest_job *)(const void *)translate(l->jobs, l->count * sizeof *jobs);
+    for (uint32_t i = 0; i < l->count; i++) {
+        if (jobs[i].count < TB_KERNEL_DIGEST_MIN) continue;
+        struct tb_digest_job here = {translate(jobs[i].bytes, jobs[i].count), jobs[i].count,
+                                     translate(jobs[i].digest, 16)};
+        cores_digest(&here, 1, 1);
+    }
+    free(l);
 }
 
 static CUresult CUDAAPI e_cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                                          unsigned by, unsigned bz, unsigned shared, CUstream s,
                                          void **parameters, void **extra)
 {
-    (void)f, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)s;
-    (void)parameters, (void)extra;
-    return CUDA_ERROR_INVALID_VALUE;
+    (void)gy, (void)gz, (void)by, (void)bz, (void)shared, (void)extra;
+    BEGIN_IN_CONTEXT("cuLaunchKernel");
+    MUST(f == (CUfunction)(uintptr_t)&kernel_names[0], "only digests are launched by what the fake tests");
+    MUST(gx > 0 && bx == TB_KERNEL_THREADS, "a launch of another size");
+    struct launched *l = malloc(sizeof *l);
+    MUST(l != NULL, "no memory");
+    l->jobs = *(void **)parameters[0];
+    l->count = *(uint32_t *)parameters[1];
+    ask_op(s, (struct op){.run = run_digests, .arguments = l});
+    trace("k%d", s->number);
+    return end(CUDA_SUCCESS);
 }
 
 /* ---- finding them ---- */
@@ -621,6 +665,7 @@ void fake_cuda_open(void)
     fake_cuda_set_attribute(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 1);
     driver = fake_cuda_driver();
     tb_gpu_replace_driver(&driver);
+    tb_cuda_replace_image("not for this device");
 }
 
 void fake_cuda_close(void)
@@ -633,6 +678,7 @@ void fake_cuda_close(void)
     MUST(c.pinned == 0, "memory is still pinned");
     MUST(c.modules == 0, "a module is still loaded");
     MUST(depth == 0, "a context is still current");
+    tb_cuda_replace_image(NULL);
     for (int i = 0; i < ALLOCS_MAX; i++)
         if (g.allocs[i].at != NULL) free_alloc(&g.allocs[i]);
 }

@@ -13,9 +13,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "intra/cuda/cuda_device.h"
+#include "intra/cuda/cuda_kernels.h"
 
 #define FAKE_CUDA_TRACE_BYTES 4096
+/* What a module of kernels is to the fake (tb_cuda_replace_image): it takes no other, so none are there unless a test says so. */
+#define FAKE_CUDA_IMAGE "the kernels' text, on cores"
 
 /* Forgets everything and makes itself the driver of the process: CUDA 12.4, two devices. */
 void fake_cuda_open(void);
@@ -48,7 +50,7 @@ struct fake_cuda_counts { /* that stand now */
 struct fake_cuda_counts fake_cuda_counts(void);
 
 /* What was asked, in order: c0 is a copy (some in a row are one) on the first stream made since the trace was cleared, e0 an event
- * recorded there, w0 it was waited for, s0 the stream was. `fake_cuda_note` adds a word of the test's. */
+ * recorded there, w0 it was waited for, s0 the stream was, k0 a kernel, f0 what NICs wrote is flushed. `fake_cuda_note` adds a word of the test's. */
 void fake_cuda_trace_clear(void);
 const char *fake_cuda_trace(void);
 void fake_cuda_note(const char *word);

@@ -25,16 +25,21 @@ struct world {
     struct tb_shared_memory to;
 };
 
-static void world_open_of(struct world *w, uint32_t elements)
+static void world_start(struct world *w, uint32_t elements)
 {
     memset(w, 0, sizeof *w);
-    fake_cuda_open();
-    assert_null(tb_gpu_open(&w->gpu));
+    CHECK_OK(tb_gpu_open(&w->gpu, (char[TB_GPU_WHY_BYTES]){""}));
     shard_open(&w->shard, w->gpu, &fake, elements);
     w->truth = calloc(w->shard.manifest.chunk_count, sizeof *w->truth);
     w->got = calloc(w->shard.manifest.chunk_count, sizeof *w->got);
     shard_digests(&w->shard, w->truth);
     CHECK_OK(tb_shared_memory_new("test", w->shard.manifest.bytes, &w->to));
+}
+
+static void world_open_of(struct world *w, uint32_t elements)
+{
+    fake_cuda_open();
+    world_start(w, elements);
 }
 
 static void world_open(struct world *w)
@@ -129,7 +134,7 @@ static void host_memory_needs_no_gpu(void **state)
     (void)state;
     fake_cuda_open();
     struct tb_gpu *gpu;
-    assert_null(tb_gpu_open(&gpu));
+    CHECK_OK(tb_gpu_open(&gpu, (char[TB_GPU_WHY_BYTES]){""}));
     struct tb_gpu_memory *m = (struct tb_gpu_memory *)&m;
     uint8_t host[200];
     char why[TB_GPU_WHY_BYTES];
@@ -156,7 +161,7 @@ static void two_devices_and_strange_contexts_are_refused(void **state)
     (void)state;
     fake_cuda_open();
     struct tb_gpu *gpu;
-    assert_null(tb_gpu_open(&gpu));
+    CHECK_OK(tb_gpu_open(&gpu, (char[TB_GPU_WHY_BYTES]){""}));
     struct tb_gpu_memory *m = NULL;
     char why[TB_GPU_WHY_BYTES];
     void *here = fake_cuda_alloc(0, 100), *there = fake_cuda_alloc(1, 100);
@@ -206,6 +211,74 @@ static void one_batch_is_copied_while_the_one_before_is_digested(void **state)
     fake_cuda_trace_clear();
     CHECK_OK(run_pass(&w, false));
     assert_string_equal(fake_cuda_trace(), "c0 e0 c1 e1 w0 d c0 e0 w1 d w0 d");
+    world_close(&w);
+}
+
+/* ---- digested by the device ---- */
+
+/* P1: the digests are those of the bytes that were copied, and nothing is digested by cores but two chunks that are too short (d). */
+static void a_device_with_kernels_digests_what_it_has(void **state)
+{
+    (void)state;
+    struct world w;
+    fake_cuda_open();
+    tb_cuda_replace_image(FAKE_CUDA_IMAGE);
+    world_start(&w, SHARD_SMALL);
+    struct tb_gpu_facts facts;
+    tb_gpu_memory_facts(w.shard.memory, &facts);
+    assert_string_equal(facts.digests, "gpu");
+    fake_cuda_trace_clear();
+    CHECK_OK(run_pass(&w, true));
+    assert_string_equal(fake_cuda_trace(), "c0 k0 c0 e0 c1 k1 c1 e1 w0 d d w1");
+    assert_memory_equal(w.to.bytes, w.shard.packed, w.shard.manifest.bytes);
+    assert_true(digests_are_right(&w));
+    memset(w.got, 0, w.shard.manifest.chunk_count * sizeof *w.got);
+    CHECK_OK(run_pass(&w, false));
+    assert_true(digests_are_right(&w));
+    world_close(&w);
+}
+
+/* Without room for it, or without kernels that this device takes, cores digest. */
+static void without_room_or_kernels_cores_digest(void **state)
+{
+    (void)state;
+    static const char *const entries[] = {"cuMemAlloc", "cuMemHostAlloc", "cuModuleLoadData",
+                                          "cuModuleGetFunction"};
+    for (size_t e = 0; e < sizeof entries / sizeof entries[0]; e++) {
+        for (uint32_t nth = 1; nth <= 2; nth++) {
+            struct world w;
+            fake_cuda_open();
+            tb_cuda_replace_image(FAKE_CUDA_IMAGE);
+            fake_cuda_fail(entries[e], nth, CUDA_ERROR_OUT_OF_MEMORY);
+            world_start(&w, SHARD_SMALL);
+            CHECK_OK(run_pass(&w, true));
+            assert_int_equal(fake_cuda_failed(), e != 2 || nth == 1);
+            struct tb_gpu_facts facts;
+            tb_gpu_memory_facts(w.shard.memory, &facts);
+            assert_int_equal(strncmp(facts.digests, "cores: ", 7) == 0, fake_cuda_failed());
+            assert_true(digests_are_right(&w));
+            assert_memory_equal(w.to.bytes, w.shard.packed, w.shard.manifest.bytes);
+            world_close(&w);
+        }
+    }
+}
+
+static void a_launch_that_is_refused_is_told(void **state)
+{
+    (void)state;
+    struct world w;
+    fake_cuda_open();
+    tb_cuda_replace_image(FAKE_CUDA_IMAGE);
+    world_start(&w, SHARD_SMALL);
+    static const char *const entries[] = {"cuLaunchKernel", "cuMemcpyAsync", "cuEventSynchronize"};
+    for (size_t e = 0; e < sizeof entries / sizeof entries[0]; e++) {
+        fake_cuda_fail(entries[e], 2, CUDA_ERROR_ILLEGAL_ADDRESS);
+        CHECK_STATUS(run_pass(&w, true), TB_SITE_IO);
+        assert_true(fake_cuda_failed());
+    }
+    fake_cuda_fail(NULL, 0, CUDA_SUCCESS);
+    CHECK_OK(run_pass(&w, true));
+    assert_true(digests_are_right(&w));
     world_close(&w);
 }
 
@@ -270,7 +343,7 @@ static void without_dma_buf_nics_are_given_nothing(void **state)
     fake_cuda_open();
     fake_cuda_set_attribute(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 0);
     struct tb_gpu *gpu;
-    assert_null(tb_gpu_open(&gpu));
+    CHECK_OK(tb_gpu_open(&gpu, (char[TB_GPU_WHY_BYTES]){""}));
     struct shard_on_gpu shard;
     shard_open(&shard, gpu, &fake, SHARD_SMALL);
     assert_null(tb_gpu_memory_device(shard.memory, 0));
@@ -290,7 +363,7 @@ static void writes_of_a_nic_are_flushed_first(void **state)
         fake_cuda_set_attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS,
                                 CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST);
         struct world w = {.gpu = NULL};
-        assert_null(tb_gpu_open(&w.gpu));
+        CHECK_OK(tb_gpu_open(&w.gpu, (char[TB_GPU_WHY_BYTES]){""}));
         shard_open(&w.shard, w.gpu, &fake, SHARD_SMALL);
         w.got = calloc(w.shard.manifest.chunk_count, sizeof *w.got);
         fake_cuda_trace_clear();
@@ -351,7 +424,7 @@ static void a_memory_that_cannot_be_opened_leaves_nothing(void **state)
         for (uint32_t nth = 1;; nth++) {
             fake_cuda_open();
             struct tb_gpu *gpu;
-            assert_null(tb_gpu_open(&gpu));
+            CHECK_OK(tb_gpu_open(&gpu, (char[TB_GPU_WHY_BYTES]){""}));
             void *here = fake_cuda_alloc(0, 200);
             struct tb_gpu_memory *m = NULL;
             char why[TB_GPU_WHY_BYTES];
@@ -378,6 +451,9 @@ int main(void)
         cmocka_unit_test(two_devices_and_strange_contexts_are_refused),
         cmocka_unit_test(a_pass_copies_and_digests_what_the_device_has),
         cmocka_unit_test(one_batch_is_copied_while_the_one_before_is_digested),
+        cmocka_unit_test(a_device_with_kernels_digests_what_it_has),
+        cmocka_unit_test(without_room_or_kernels_cores_digest),
+        cmocka_unit_test(a_launch_that_is_refused_is_told),
         cmocka_unit_test(memory_is_pinned_once_and_unpinned_before_it_goes),
         cmocka_unit_test(a_nic_is_given_a_descriptor_and_where_a_tensor_stands_in_it),
         cmocka_unit_test(without_dma_buf_nics_are_given_nothing),
