@@ -1,0 +1,357 @@
+/* gpu_speed.c - what a GPU does with weights, in GB of one version a second, against what its memory and its bus give.
+ *
+ * Floors: a copy inside the device, and one between pinned host memory and the device each way. Ours: a pass that publishes from device
+ * memory (gather, digest, copy to the host), a move that activates into it, the digest by itself, encoding a step in which 2 % of the
+ * BF16 elements changed by one unit (one class and eight), and patching with it. Chunks of 1 MiB; every rate is the median of the
+ * rounds, and the bytes of one version are counted once. Needs a device: else exit code 77 and the reason. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sparse_kernels.h"
+#include "bench/measured.h"
+#include "gpu/real_device.h"
+
+#define CHUNK_BYTES ((uint64_t)1 << 20)
+#define ROUNDS_MAX  64u
+#define SKIPPED     77
+#define BLOCKS      528u /* of encode and patch at once: four for each of 132 processors */
+
+struct bench {
+    struct real_device real;
+    uint64_t bytes;
+    uint32_t chunks, rounds;
+    uint8_t *host; /* pinned: a version */
+    CUdeviceptr base, version, out, jobs, scratch, digests;
+    struct tb_encode_job *encode;
+    struct tb_patch_job *patch;
+    struct tb_gpu_memory *memory;
+    struct tb_manifest manifest;
+    struct tb_shared_memory to;
+    void *layout_memory, *manifest_memory;
+    uint8_t *tensors[1];
+};
+
+static _Noreturn void die(const char *what)
+{
+    fprintf(stderr, "gpu_speed: %s\n", what);
+    exit(1);
+}
+
+static void *must(void *memory)
+{
+    if (memory == NULL) die("no memory");
+    return memory;
+}
+
+/* ---- a version and the one before it ---- */
+
+static uint64_t next_random(uint64_t *seed)
+{
+    uint64_t z = (*seed += UINT64_C(0x9e3779b97f4a7c15));
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    return z ^ (z >> 27);
+}
+
+/* Weights between 2^-8 and 1, then one in fifty of them a unit up or down. */
+static void make_versions(struct bench *b)
+{
+    uint64_t seed = 1;
+    uint16_t *elements = (uint16_t *)(void *)b->host;
+    for (uint64_t i = 0; i < b->bytes / 2; i++)
+        elements[i] = (uint16_t)((next_random(&seed) & 0x83ff) | 0x3c00);
+    real_device_copy(&b->real, (void *)(uintptr_t)b->base, b->host, b->bytes);
+    for (uint64_t i = next_random(&seed) % 100; i < b->bytes / 2; i += 1 + next_random(&seed) % 99)
+        elements[i] = (uint16_t)(elements[i] + (next_random(&seed) % 2 == 0 ? 1 : 0xffff));
+    real_device_copy(&b->real, (void *)(uintptr_t)b->version, b->host, b->bytes);
+}
+
+static void make_shard(struct bench *b)
+{
+    const struct tb_tensor t = {.name = "weights",
+                                .dtype = TB_DTYPE_BF16,
+                                .rank = 1,
+                                .full = {b->bytes / 2},
+                                .box_count = {b->bytes / 2}};
+    struct tb_layout layout;
+    const size_t layout_bytes = tb_layout_bytes_for(&t, 1);
+    b->layout_memory = must(malloc(layout_bytes));
+    if (tb_layout_build(&t, 1, b->layout_memory, layout_bytes, &layout) != TB_OK) die("a layout");
+    const size_t bytes = tb_manifest_bytes_for(&layout, NULL, 0);
+    b->manifest_memory = must(malloc(bytes));
+    if (tb_manifest_build(&layout, NULL, 0, b->manifest_memory, bytes, &b->manifest) != TB_OK)
+        die("a manifest");
+    if (tb_shared_memory_new("gpu-speed", b->bytes, &b->to) != TB_OK) die("no host memory");
+    tb_gpu_pin(b->real.gpu, &b->to);
+    b->host = b->to.bytes;
+    b->tensors[0] = (uint8_t *)(uintptr_t)b->version;
+    const struct tb_gpu_tensors tensors = {&b->manifest.layout, b->tensors};
+    char why[TB_GPU_WHY_BYTES];
+    if (tb_gpu_memory_open(b->real.gpu, &tensors, &b->memory, why) != TB_OK) die(why);
+}
+
+static void open_bench(struct bench *b)
+{
+    b->chunks = (uint32_t)(b->bytes / CHUNK_BYTES);
+    b->base = real_device_alloc(&b->real, b->bytes);
+    b->version = real_device_alloc(&b->real, b->bytes);
+    b->out = real_device_alloc(&b->real, b->bytes);
+    b->jobs = real_device_alloc(&b->real, b->chunks * sizeof(struct tb_encode_job));
+    b->scratch = real_device_alloc(&b->real, (size_t)BLOCKS * TB_KERNEL_SCRATCH_BYTES);
+    b->digests = real_device_alloc(&b->real, (size_t)b->chunks * TB_DIGEST_BYTES);
+    b->encode = must(calloc(b->chunks, sizeof *b->encode));
+    b->patch = must(calloc(b->chunks, sizeof *b->patch));
+    make_shard(b);
+    make_versions(b);
+}
+
+static void close_bench(struct bench *b)
+{
+    tb_gpu_memory_close(b->memory);
+    tb_shared_memory_free(&b->to);
+    const CUdeviceptr all[] = {b->base, b->version, b->out, b->jobs, b->scratch, b->digests};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        real_device_free(&b->real, all[i]);
+    free(b->encode);
+    free(b->patch);
+    free(b->manifest_memory);
+    free(b->layout_memory);
+    real_device_close(&b->real);
+}
+
+static const uint8_t *chunk_of(CUdeviceptr version, uint32_t i)
+{
+    return (const uint8_t *)(uintptr_t)version + CHUNK_BYTES * i;
+}
+
+/* ---- what is measured: seconds of one round ---- */
+
+static double copy(struct bench *b, void *to, const void *from)
+{
+    const double began = measured_now_s();
+    real_device_copy(&b->real, to, from, b->bytes);
+    return measured_now_s() - began;
+}
+
+static double in_device(struct bench *b)
+{
+    return copy(b, (void *)(uintptr_t)b->out, (const void *)(uintptr_t)b->version);
+}
+
+static double to_device(struct bench *b)
+{
+    return copy(b, (void *)(uintptr_t)b->version, b->host);
+}
+
+static double to_host(struct bench *b)
+{
+    return copy(b, b->host, (const void *)(uintptr_t)b->version);
+}
+
+static void on_landed(void *user, uint32_t first, uint32_t count, const uint8_t *bytes)
+{
+    struct bench *b = user;
+    for (uint32_t i = first; i < first + count; i++, bytes += b->manifest.chunks[i - 1].bytes)
+        b->manifest.digests[i] = tb_digest_of(bytes, b->manifest.chunks[i].bytes);
+}
+
+static double publish(struct bench *b)
+{
+    const double began = measured_now_s();
+    const struct tb_gpu_pass pass = {.manifest = &b->manifest,
+                                     .tensors = b->tensors,
+                                     .to = b->host,
+                                     .digests = b->manifest.digests,
+                                     .landed = on_landed,
+                                     .user = b};
+    if (tb_gpu_pass(b->memory, &pass) != TB_OK) die("a pass failed");
+    return measured_now_s() - began;
+}
+
+static double activate(struct bench *b)
+{
+    const double began = measured_now_s();
+    const struct tb_gpu_move moves[] = {{b->tensors[0], b->host, b->bytes}};
+    if (tb_gpu_move(b->memory, moves, 1) != TB_OK) die("a move failed");
+    return measured_now_s() - began;
+}
+
+static double launch(struct bench *b, enum tb_cuda_kernel kernel, void *jobs, size_t job_bytes)
+{
+    real_device_copy(&b->real, (void *)(uintptr_t)b->jobs, jobs, b->chunks * job_bytes);
+    const struct tb_cuda_launch l = {.kernel = kernel,
+                                     .jobs = b->jobs,
+                                     .count = b->chunks,
+                                     .blocks = kernel == TB_CUDA_DIGEST ? b->chunks : BLOCKS,
+                                     .scratch = b->scratch};
+    const double began = measured_now_s();
+    if (tb_cuda_launch(b->real.gpu, b->real.device, b->real.stream, &l) != TB_OK) die("a launch failed");
+    real_device_wait(&b->real);
+    const double took = measured_now_s() - began;
+    real_device_copy(&b->real, jobs, (const void *)(uintptr_t)b->jobs, b->chunks * job_bytes);
+    return took;
+}
+
+static double digest(struct bench *b)
+{
+    struct tb_digest_job *jobs = must(calloc(b->chunks, sizeof *jobs));
+    for (uint32_t i = 0; i < b->chunks; i++)
+        jobs[i] = (struct tb_digest_job){chunk_of(b->version, i), CHUNK_BYTES,
+                                         (uint8_t *)(uintptr_t)b->digests + (size_t)TB_DIGEST_BYTES * i};
+    const double took = launch(b, TB_CUDA_DIGEST, jobs, sizeof *jobs);
+    free(jobs);
+    return took;
+}
+
+static double encode(struct bench *b, uint32_t classes)
+{
+    for (uint32_t i = 0; i < b->chunks; i++)
+        b->encode[i] = (struct tb_encode_job){.base = chunk_of(b->base, i),
+                                              .bytes = chunk_of(b->version, i),
+                                              .count = CHUNK_BYTES,
+                                              .kind = TB_SPARSE_BF16,
+                                              .classes_max = classes,
+                                              .out = (uint8_t *)(uintptr_t)chunk_of(b->out, i),
+                                              .cap = CHUNK_BYTES};
+    const double took = launch(b, TB_CUDA_ENCODE, b->encode, sizeof *b->encode);
+    for (uint32_t i = 0; i < b->chunks; i++)
+        if (b->encode[i].used == 0) die("a chunk was not encoded");
+    return took;
+}
+
+static double encode_one(struct bench *b)
+{
+    return encode(b, 1);
+}
+
+static double encode_eight(struct bench *b)
+{
+    return encode(b, 8);
+}
+
+/* What was encoded last is in `out`; the base is patched, and brought back for the next round. */
+static double patch(struct bench *b)
+{
+    (void)encode(b, 8);
+    uint8_t *before = must(malloc(b->bytes));
+    real_device_copy(&b->real, before, (const void *)(uintptr_t)b->base, b->bytes);
+    for (uint32_t i = 0; i < b->chunks; i++)
+        b->patch[i] = (struct tb_patch_job){.form = chunk_of(b->out, i),
+                                            .form_count = b->encode[i].used,
+                                            .bytes = (uint8_t *)(uintptr_t)chunk_of(b->base, i),
+                                            .count = CHUNK_BYTES};
+    const double took = launch(b, TB_CUDA_PATCH, b->patch, sizeof *b->patch);
+    for (uint32_t i = 0; i < b->chunks; i++)
+        if (!b->patch[i].ok) die("a form was refused");
+    real_device_copy(&b->real, (void *)(uintptr_t)b->base, before, b->bytes);
+    free(before);
+    return took;
+}
+
+/* ---- rows ---- */
+
+enum { IN_DEVICE, TO_DEVICE, TO_HOST };
+
+static const struct row {
+    const char *key;
+    double (*run)(struct bench *b);
+    int floor; /* a row above */
+    bool kernel;
+} rows[] = {{"floor.in_device", in_device, IN_DEVICE, false},
+            {"floor.to_device", to_device, TO_DEVICE, false},
+            {"floor.to_host", to_host, TO_HOST, false},
+            {"gpu.publish", publish, TO_HOST, false},
+            {"gpu.activate", activate, TO_DEVICE, false},
+            {"gpu.digest", digest, IN_DEVICE, true},
+            {"gpu.encode.gaps", encode_one, IN_DEVICE, true},
+            {"gpu.encode.classes", encode_eight, IN_DEVICE, true},
+            {"gpu.patch", patch, IN_DEVICE, true}};
+#define ROWS (sizeof rows / sizeof rows[0])
+
+static int by_size(const void *x, const void *y)
+{
+    const double a = *(const double *)x, b = *(const double *)y;
+    return a < b ? -1 : a > b;
+}
+
+static double gb_per_s(struct bench *b, const struct row *row)
+{
+    double took[ROUNDS_MAX] = {0};
+    (void)row->run(b); /* the first time makes what stays */
+    for (uint32_t i = 0; i < b->rounds; i++)
+        took[i] = row->run(b);
+    qsort(took, b->rounds, sizeof took[0], by_size);
+    return (double)b->bytes / took[b->rounds / 2] / 1e9;
+}
+
+static void print_rows(struct bench *b, bool json)
+{
+    double rates[ROWS];
+    struct tb_gpu_facts facts;
+    tb_gpu_memory_facts(b->memory, &facts);
+    if (json)
+        printf("{\"device\":\"%s\",\"driver\":%d,\"bytes\":%llu,\"rounds\":%u,\"digests\":\"%s\",\"rows\":[",
+               facts.name, b->real.driver.version, (unsigned long long)b->bytes, b->rounds, facts.digests);
+    else
+        printf("%s, driver %d.%d, %llu bytes, median of %u rounds, digests: %s\n", facts.name,
+               b->real.driver.version / 1000, b->real.driver.version % 1000 / 10,
+               (unsigned long long)b->bytes, b->rounds, facts.digests);
+    for (size_t i = 0; i < ROWS; i++) {
+        const struct row *row = &rows[i];
+        rates[i] = 0;
+        if (row->kernel && b->real.device->module == NULL) continue;
+        rates[i] = gb_per_s(b, row);
+        const double floor = rates[row->floor];
+        if (json)
+            printf("%s{\"key\":\"%s\",\"gb_per_s\":%.2f,\"against\":\"%s\",\"ratio\":%.3f}",
+                   i == 0 ? "" : ",", row->key, rates[i], rows[row->floor].key, rates[i] / floor);
+        else
+            printf("%-20s %9.2f GB/s  %6.3f of %s\n", row->key, rates[i], rates[i] / floor,
+                   rows[row->floor].key);
+    }
+    if (json) printf("]}\n");
+}
+
+static void usage(FILE *to)
+{
+    fprintf(to, "usage: tombolo-gpu-speed [--bytes N] [--rounds N] [--json]\n"
+                "  --bytes N   of one version; rounded down to MiB (default 1073741824); the device holds "
+                "three of them\n"
+                "  --rounds N  1 to 64 (default 5)\n"
+                "  --json      one JSON object on stdout\n"
+                "Exit codes: 0 done, 1 failed, 2 the command line, 77 no GPU here.\n"
+                "Example: tombolo-gpu-speed --bytes 4294967296 --json\n");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {{"bytes", required_argument, NULL, 'b'},
+                                            {"rounds", required_argument, NULL, 'r'},
+                                            {"json", no_argument, NULL, 'j'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    struct bench b = {.bytes = (uint64_t)1 << 30, .rounds = 5};
+    bool json = false;
+    for (int c; (c = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
+        if (c == 'b')
+            b.bytes = strtoull(optarg, NULL, 10) / CHUNK_BYTES * CHUNK_BYTES;
+        else if (c == 'r')
+            b.rounds = (uint32_t)strtoul(optarg, NULL, 10);
+        else if (c == 'j')
+            json = true;
+        else
+            return usage(c == 'h' ? stdout : stderr), c == 'h' ? 0 : 2;
+    }
+    if (b.bytes < CHUNK_BYTES || b.rounds < 1 || b.rounds > ROUNDS_MAX || optind != argc)
+        return usage(stderr), 2;
+    const char *why = real_device_open(&b.real);
+    if (why != NULL) {
+        fprintf(stderr, "gpu_speed: skipped: no GPU here: %s\n", why);
+        return SKIPPED;
+    }
+    open_bench(&b);
+    print_rows(&b, json);
+    close_bench(&b);
+    return 0;
+}
