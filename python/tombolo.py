@@ -1,7 +1,7 @@
 """Tombolo from Python: publish and follow the versions of a model's weights.
 
 A thin ctypes layer over libtombolo (include/tombolo/tombolo.h is the manual): no build step, no dependency. Memory is anything
-with the buffer protocol: bytearray, mmap, numpy arrays, torch CPU tensors through .numpy().
+with the buffer protocol: bytearray, mmap, numpy arrays, torch CPU tensors through .numpy(); or torch CUDA tensors as they are.
 
     import tombolo
     with tombolo.Session("unix:/run/tombolo/east.sock") as session:
@@ -189,8 +189,21 @@ def _text(value):
     return None if value is None else os.fspath(value).encode()
 
 
+def _on_gpu(buffer):
+    """A tensor that says where it stands, as torch's do: in a GPU, where no view of it can be made."""
+    return bool(getattr(buffer, "is_cuda", False))
+
+
+def _bytes_at(buffer):
+    return buffer.numel() * buffer.element_size() if _on_gpu(buffer) else memoryview(buffer).nbytes
+
+
 def _address(buffer, what):
     """Where a buffer's bytes stand, and what keeps them there (a bytearray cannot be resized while it lives)."""
+    if _on_gpu(buffer):
+        if not buffer.is_contiguous():
+            raise ValueError(f"{what}: the memory has to be contiguous")
+        return buffer.data_ptr() or None, buffer
     view = memoryview(buffer)
     if view.readonly or not view.c_contiguous:
         raise ValueError(f"{what}: the memory has to be writable and contiguous")
@@ -333,8 +346,8 @@ class Session:
         keep = []
         for desc, (name, (dtype, shape, buffer)) in zip(descs, tensors.items()):
             address, pinned = _address(buffer, name)
-            if memoryview(buffer).nbytes != _bytes_of(dtype, shape):
-                raise ValueError(f"{name}: {memoryview(buffer).nbytes} bytes of memory for {dtype}{list(shape)}")
+            if _bytes_at(buffer) != _bytes_of(dtype, shape):
+                raise ValueError(f"{name}: {_bytes_at(buffer)} bytes of memory for {dtype}{list(shape)}")
             sizes = (c_uint64 * max(len(shape), 1))(*shape)
             desc.name, desc.dtype, desc.rank, desc.shape, desc.memory = name.encode(), dtype.encode(), len(shape), sizes, address
             keep.append((pinned, sizes))

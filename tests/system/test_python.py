@@ -1,5 +1,6 @@
 """The ctypes module against a real gateway: what Python publishes, Python follows."""
 
+import ctypes
 import os
 import sys
 
@@ -21,9 +22,29 @@ def expect_error(what, kind, name, call):
     raise Failed(f"{what}: nothing was raised")
 
 
+class OnGpu:
+    """What torch says of a tensor on a GPU; the bytes are the host's, which the library finds out from the driver, or from there being none."""
+    is_cuda = True
+
+    def __init__(self, memory, contiguous=True):
+        self.memory, self.contiguous = memory, contiguous
+
+    def data_ptr(self):
+        return ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+
+    def numel(self):
+        return len(self.memory) // 2
+
+    def element_size(self):
+        return 2
+
+    def is_contiguous(self):
+        return self.contiguous
+
+
 @scenario
 def python_publishes_and_follows(lab):
-    """P1 P2: three versions from a bytearray, followed into memory of ours, a blob beside them."""
+    """P1 P2: three versions from a bytearray behind a tensor's face, followed into memory of ours, a blob beside them."""
     import tombolo
     site = lab.site("east")
     site.models["policy"] = dict(home="east")
@@ -32,7 +53,13 @@ def python_publishes_and_follows(lab):
     with tombolo.Session(gateway, name="trainer", host="a") as trainer, tombolo.Session(gateway, name="rollout", host="b") as rollout:
         weights = bytearray(BYTES)
         run = trainer.run_open("policy", "key")
-        sealed = trainer.register({"w": (*WEIGHTS, weights)})
+        sealed = trainer.register({"w": (*WEIGHTS, OnGpu(weights))})
+        for wrong in (OnGpu(weights, contiguous=False), OnGpu(bytearray(BYTES - 2))):
+            try:
+                trainer.register({"w": (*WEIGHTS, wrong)})
+                raise Failed("a wrong tensor was registered")
+            except ValueError as error:
+                expect("named", "w: " in str(error), True)
         target = rollout.buffer(BYTES)
         subscription = rollout.subscribe("policy", registration=rollout.register({"w": (*WEIGHTS, target)}))
         expect_error("nothing there", tombolo.Again, "again", lambda: rollout.wait("policy", timeout_ms=0))
