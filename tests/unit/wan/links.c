@@ -535,6 +535,48 @@ static void two_sources_fill_one_place(void **state)
     truth_free(&t);
 }
 
+/* The first chunk, and no more. */
+static void publish_first_chunk(struct site *s, const struct truth *t)
+{
+    uint32_t bytes = 0;
+    struct copy *c = site_place(s, &t->key, t->manifests);
+    memcpy(tb_place_chunk(&c->places[0], 0, &bytes), t->bytes[0], t->manifests[0].chunks[0].bytes);
+    tb_bitmap_set(c->places[0].held, 0);
+    CHECK_OK(tb_links_offer(s->links, &c->key, c->places));
+}
+
+/* P6: of peers that cannot send at once one began, and lacks the rest: another, which has it, has its turn. */
+static void who_brings_nothing_has_had_its_turn(void **state)
+{
+    (void)state;
+    struct links_world w;
+    struct truth t;
+    links_world_init(&w);
+    truth_make(&t, 6, 1, 4 << 20);
+    struct site *east = site_new(&w, "east", true), *north = site_new(&w, "north", true);
+    struct site *west = site_new(&w, "west", false);
+    site_peer(east, west, false, false);
+    site_peer(north, west, false, false);
+    site_peer(west, east, true, true);
+    site_peer(west, north, true, true);
+    west->options.protocol_max = 1;
+    west->no_land = true;
+    site_start(east);
+    site_start(north);
+    site_start(west);
+    site_publish(east, &t);
+    publish_first_chunk(north, &t);
+    WORLD_UNTIL(&w.net, west->versions == 2);
+    struct copy *c = site_place(west, &t.key, t.manifests);
+    CHECK_OK(tb_links_land(west->links, 1, &c->key, c->places));
+    WORLD_UNTIL(&w.net, copy_held(c) == 1);
+    CHECK_OK(tb_links_land(west->links, 0, &c->key, c->places));
+    WORLD_UNTIL(&w.net, copy_whole(c) && west->landed >= 1);
+    check_equal(c, &t);
+    links_world_fini(&w);
+    truth_free(&t);
+}
+
 /* An operator's withdrawal reaches a peer that was away when it happened. */
 static void a_withdrawal_is_told_after_a_reconnection(void **state)
 {
@@ -717,6 +759,7 @@ int main(void)
         cmocka_unit_test(places_are_given_back_in_mid_crossing),
         cmocka_unit_test(a_landing_is_stopped_and_begun_again),
         cmocka_unit_test(two_sources_fill_one_place),
+        cmocka_unit_test(who_brings_nothing_has_had_its_turn),
         cmocka_unit_test(a_withdrawal_is_told_after_a_reconnection),
         cmocka_unit_test(what_is_held_already_does_not_cross),
         cmocka_unit_test(manifests_over_the_limit_are_refused),
