@@ -64,9 +64,12 @@ static void cut_small(struct cutter *c, uint64_t bytes)
 static void cut_tensors(struct cutter *c, const struct tb_layout *layout)
 {
     enum tb_dtype group_dtype = (enum tb_dtype)0;
+    uint16_t group_part = 0;
     for (uint32_t i = 0; i < layout->tensor_count; i++) {
         const struct tb_tensor *t = &layout->tensors[i];
         if (t->bytes == 0) continue;
+        if (t->part != group_part) close_group(c);
+        group_part = t->part;
         if (t->dtype != group_dtype) close_group(c);
         group_dtype = t->dtype;
         if (t->bytes > c->target) {

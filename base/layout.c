@@ -19,7 +19,8 @@ static const struct {
 
 /* u8 dtype, u8 rank, u16 length and one byte of name. */
 #define TENSOR_WIRE_BYTES_MIN 5u
-#define TENSOR_WIRE_BYTES_MAX (4u + TB_TENSOR_NAME_MAX + TB_RANK_MAX * 24u)
+#define TENSOR_WIRE_BYTES_MAX (6u + TB_TENSOR_NAME_MAX + TB_RANK_MAX * 24u)
+#define PART_FLAG             0x80u /* in the byte of the rank */
 
 uint32_t tb_dtype_element_bytes(enum tb_dtype dtype)
 {
@@ -88,12 +89,15 @@ static int compare_dtypes(enum tb_dtype a, enum tb_dtype b)
 static int compare_packed(const struct tb_tensor *a, const struct tb_tensor *b)
 {
     const int by_dtype = compare_dtypes(a->dtype, b->dtype);
-    return by_dtype != 0 ? by_dtype : strcmp(a->name, b->name);
+    if (by_dtype != 0) return by_dtype;
+    if (a->part != b->part) return a->part < b->part ? -1 : 1;
+    return strcmp(a->name, b->name);
 }
 
 static int compare_names(const struct tb_tensor *a, const struct tb_tensor *b)
 {
-    return strcmp(a->name, b->name);
+    const int by_name = strcmp(a->name, b->name);
+    return by_name != 0 ? by_name : (int)a->part - (int)b->part;
 }
 
 typedef int (*tensor_compare)(const struct tb_tensor *a, const struct tb_tensor *b);
@@ -145,7 +149,7 @@ static bool names_unique(const struct tb_tensor *tensors, uint32_t count, uint32
     const struct order o = {tensors, indexes, scratch, count, compare_names};
     sort(&o);
     for (uint32_t i = 1; i < count; i++) {
-        if (strcmp(tensors[indexes[i - 1]].name, tensors[indexes[i]].name) == 0) return false;
+        if (compare_names(&tensors[indexes[i - 1]], &tensors[indexes[i]]) == 0) return false;
     }
     return true;
 }
@@ -196,8 +200,11 @@ size_t tb_layout_bytes_for(const struct tb_tensor *tensors, uint32_t count)
 static void tensor_copy(struct tb_tensor *to, const struct tb_tensor *from, char **names_io)
 {
     const size_t name_bytes = strlen(from->name) + 1;
-    struct tb_tensor t = {
-        .dtype = from->dtype, .rank = from->rank, .bytes = from->bytes, .offset = from->offset};
+    struct tb_tensor t = {.dtype = from->dtype,
+                          .rank = from->rank,
+                          .part = from->part,
+                          .bytes = from->bytes,
+                          .offset = from->offset};
     memcpy(t.full, from->full, from->rank * sizeof t.full[0]);
     memcpy(t.box_first, from->box_first, from->rank * sizeof t.box_first[0]);
     memcpy(t.box_count, from->box_count, from->rank * sizeof t.box_count[0]);
@@ -222,7 +229,8 @@ static enum tb_status place_tensors(struct tb_tensor *tensors, uint32_t count, u
 static void tensor_encode(const struct tb_tensor *t, struct tb_writer *w)
 {
     tb_write_u8(w, (uint8_t)t->dtype);
-    tb_write_u8(w, t->rank);
+    tb_write_u8(w, (uint8_t)(t->rank | (t->part != 0 ? PART_FLAG : 0)));
+    if (t->part != 0) tb_write_u16(w, t->part);
     tb_write_str(w, t->name);
     for (uint8_t i = 0; i < t->rank; i++) {
         tb_write_u64(w, t->full[i]);
@@ -305,6 +313,21 @@ static const struct tb_tensor *find_with_dtype(const struct tb_layout *layout, c
     return NULL;
 }
 
+const struct tb_tensor *tb_layout_find_part(const struct tb_layout *layout, const char *name,
+                                            enum tb_dtype dtype, uint16_t part)
+{
+    const struct tb_tensor wanted = {.name = name, .dtype = dtype, .part = part};
+    return find_with_dtype(layout, &wanted);
+}
+
+uint16_t tb_layout_part_max(const struct tb_layout *layout)
+{
+    uint16_t most = 0;
+    for (uint32_t i = 0; i < layout->tensor_count; i++)
+        if (layout->tensors[i].part > most) most = layout->tensors[i].part;
+    return most;
+}
+
 const struct tb_tensor *tb_layout_find(const struct tb_layout *layout, const char *name)
 {
     /* Names are sorted inside a dtype only: one search for each of the few dtypes. */
@@ -358,7 +381,7 @@ size_t tb_layout_encoded_bytes(const struct tb_layout *layout)
     size_t bytes = 4;
     for (uint32_t i = 0; i < layout->tensor_count; i++) {
         const struct tb_tensor *t = &layout->tensors[i];
-        bytes += 4 + strlen(t->name) + (size_t)t->rank * 24;
+        bytes += (t->part != 0 ? 6 : 4) + strlen(t->name) + (size_t)t->rank * 24;
     }
     return bytes;
 }
@@ -390,6 +413,11 @@ static bool tensor_decode(struct tb_reader *r, struct wire_tensor *w_out)
 {
     struct tb_tensor t = {.dtype = (enum tb_dtype)tb_read_u8(r)};
     t.rank = tb_read_u8(r);
+    if (t.rank & PART_FLAG) {
+        t.rank &= (uint8_t)~PART_FLAG;
+        t.part = tb_read_u16(r);
+        if (t.part == 0) return false;
+    }
     w_out->name_bytes = tb_read_u16(r);
     w_out->name = tb_read_span(r, w_out->name_bytes);
     if (r->bad || t.rank > TB_RANK_MAX || !name_clean(w_out->name, w_out->name_bytes)) return false;

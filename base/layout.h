@@ -1,7 +1,7 @@
 /* layout.h - a shard's table of tensors, and the one function that cuts it into chunks.
  *
  * Packed order. The tensors of a layout stand in canonical order: larger elements first, then dtype
- * number, then name (bytewise). Packed, each follows the one before without a gap, so every tensor is aligned to
+ * number, then part, then name (bytewise). Packed, each follows the one before without a gap, so every tensor is aligned to
  * its element size, and a chunk is one contiguous range of packed bytes. Behind the tensors come the version's
  * blobs (manifest.h), in their order, cut by the same rule as one opaque tensor.
  *
@@ -55,12 +55,15 @@ uint32_t tb_dtype_element_bytes(enum tb_dtype dtype); /* 0 for an unknown number
 const char *tb_dtype_name(enum tb_dtype dtype);       /* as safetensors spells it; NULL if unknown */
 enum tb_dtype tb_dtype_parse(const char *text);       /* 0 if unknown */
 
-/* One tensor. full: its shape in the model; box: the part of it that is here, [first, first + count) an axis. A
- * layout of whole tensors has box_first all 0 and box_count equal to full. */
+/* One tensor. full: its shape in the model; box: what of it is here, [first, first + count) an axis. A
+ * layout of whole tensors has box_first all 0 and box_count equal to full.
+ * part: a tensor that readers split along an axis stands as several boxes of one name, 1 + p where the p-th reader's are, and
+ * those of all tensors that one reader wants stand together: chunks are cut there. 0: readers take it whole. */
 struct tb_tensor {
     const char *name; /* canonical; UTF-8, 1 to TB_TENSOR_NAME_MAX bytes, no NUL, no control characters */
     enum tb_dtype dtype;
     uint8_t rank;
+    uint16_t part;
     uint64_t full[TB_RANK_MAX];
     uint64_t box_first[TB_RANK_MAX];
     uint64_t box_count[TB_RANK_MAX];
@@ -80,7 +83,7 @@ size_t tb_layout_bytes_for(const struct tb_tensor *tensors, uint32_t count);
 
 /* Sorts copies of the tensors into packed order inside `memory` (16-byte aligned, the caller's, kept until the
  * layout is no longer used) and fills bytes, offsets and id. The caller's names may go afterwards.
- *   TB_BAD_ARGUMENT  two equal names, an empty or unclean name, unknown dtype, rank over the maximum, a box outside
+ *   TB_BAD_ARGUMENT  two equal names of one part, an empty or unclean name, unknown dtype, rank over the maximum, a box outside
  *                    the full shape, no element in a dimension is allowed (a tensor of 0 bytes)
  *   TB_TOO_LARGE     over TB_TENSORS_MAX or TB_SHARD_BYTES_MAX, also by overflow; likewise a full shape that alone is
  *                    over TB_SHARD_BYTES_MAX, dimensions of 0 counted as 1, so no product of its axes can overflow
@@ -88,8 +91,13 @@ size_t tb_layout_bytes_for(const struct tb_tensor *tensors, uint32_t count);
 TB_MUST_USE enum tb_status tb_layout_build(const struct tb_tensor *tensors, uint32_t count, void *memory,
                                            size_t cap, struct tb_layout *layout_out);
 
-/* The tensor of that name, by binary search or scan; NULL if there is none. */
+/* The tensor of that name that is no part; NULL if there is none. */
 const struct tb_tensor *tb_layout_find(const struct tb_layout *layout, const char *name);
+/* The same, of that dtype and part. */
+const struct tb_tensor *tb_layout_find_part(const struct tb_layout *layout, const char *name,
+                                            enum tb_dtype dtype, uint16_t part);
+/* The largest part; 0: there are none. */
+uint16_t tb_layout_part_max(const struct tb_layout *layout);
 
 /* The dtype of the tensor whose packed bytes hold `offset`: of a chunk, for its codec. TB_DTYPE_U8 behind the tensors. */
 enum tb_dtype tb_layout_dtype_at(const struct tb_layout *layout, uint64_t offset);
@@ -99,8 +107,8 @@ size_t tb_layout_copy_bytes(const struct tb_layout *layout);
 TB_MUST_USE enum tb_status tb_layout_copy(const struct tb_layout *layout, void *memory, size_t cap,
                                           struct tb_layout *layout_out);
 
-/* On the wire: u32 count, then for each tensor in packed order u8 dtype, u8 rank, u16 name length, name, rank x
- * (u64 full, u64 box_first, u64 box_count). */
+/* On the wire: u32 count, then for each tensor in packed order u8 dtype, u8 rank (and 0x80 of a part, then u16 part), u16 name
+ * length, name, rank x (u64 full, u64 box_first, u64 box_count). */
 size_t tb_layout_encoded_bytes(const struct tb_layout *layout);
 void tb_layout_encode(const struct tb_layout *layout, struct tb_writer *w);
 /* How much memory a decode of these encoded bytes needs; 0 when they are not a layout. Bounded by a small multiple
@@ -118,7 +126,7 @@ TB_MUST_USE enum tb_status tb_layout_decode(const void *encoded, size_t encoded_
  *   target = the largest power of two not above 1/4096 of the shard's tensor bytes, at least 1 MiB and at most 16 MiB.
  *   A tensor larger than the target is cut into n = ceil(bytes / target) pieces: piece i of it starts at
  *   floor(i x bytes / n) rounded down to a multiple of 4096. Smaller tensors that follow one another and
- *   have one dtype are grouped until the next one would take the group over the target. A tensor of 0 bytes
+ *   have one dtype and part are grouped until the next one would take the group over the target. A tensor of 0 bytes
  *   belongs to no chunk. Blobs are cut behind, together, like one opaque tensor, with the same target.
  * So chunk k covers the same bytes in every version of a layout, whatever its blobs. */
 struct tb_chunk {

@@ -36,6 +36,7 @@ enum tb_status tb_place_finish(struct tb_place *p, uint32_t k)
     const uint8_t *chunk = tb_place_chunk(p, k, &bytes);
     const struct tb_digest digest = tb_digest_of(chunk, bytes);
     const bool good = tb_digest_equal(&digest, &p->manifest->digests[k]);
+    if (good && p->landed != NULL) p->landed(p->owner, p, k);
     if (good) tb_bitmap_set(p->held, k);
     tb_place_unclaim(p, k);
     return good ? TB_OK : TB_CHUNK_DIGEST;
@@ -46,9 +47,17 @@ uint32_t tb_place_held_count(const struct tb_place *p)
     return tb_bitmap_popcount(p->held, p->manifest->chunk_count);
 }
 
+static bool wanted_whole(const struct tb_place *p)
+{
+    for (uint64_t w = 0; w < TB_BITMAP_WORDS(p->manifest->chunk_count); w++)
+        if ((p->wanted[w] & ~__atomic_load_n(&p->held[w], __ATOMIC_ACQUIRE)) != 0) return false;
+    return true;
+}
+
 bool tb_place_whole(const struct tb_place *p)
 {
     const uint32_t count = p->manifest->chunk_count;
+    if (p->wanted != NULL) return wanted_whole(p);
     return tb_bitmap_next_clear(p->held, count, 0) == count;
 }
 

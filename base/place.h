@@ -18,6 +18,12 @@ struct tb_place {
     uint8_t *bytes;                     /* packed; manifest->bytes of them */
     uint64_t *held;                     /* TB_BITMAP_WORDS(chunk_count); maybe shared with other processes */
     uint64_t *claimed;                  /* as many; private to this process */
+    /* Called by tb_place_finish when the digest matched, before the chunk is held, by whoever finishes it: an owner that keeps
+     * chunks in another form takes the bytes from here. Such a place is served from to nobody. NULL: they stay. */
+    void (*landed)(void *owner, const struct tb_place *p, uint32_t k);
+    void *owner;
+    /* NULL: all chunks are wanted. Else bits: one that is not never comes, and its claim is held by the owner for good. */
+    const uint64_t *wanted;
 };
 
 /* True: chunk k was absent and is now the caller's to write, until finish or unclaim. */

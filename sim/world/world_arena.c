@@ -158,7 +158,8 @@ enum tb_status tb_arena_shard_reserve(struct tb_arena_region *r, uint32_t shard,
     const enum tb_status status = copy_manifest(s, manifest);
     TB_ASSERT(status == TB_OK && s->manifest.bytes <= SHARD_BYTES);
     s->space = true;
-    s->place = (struct tb_place){&s->manifest, s->bytes, s->held, s->claimed};
+    s->place = (struct tb_place){
+        .manifest = &s->manifest, .bytes = s->bytes, .held = s->held, .claimed = s->claimed};
     r->file->used_bytes += SHARD_BYTES;
     return TB_OK;
 }

@@ -45,7 +45,8 @@ static void piece_make(struct piece *p, const struct piece *before, uint32_t sha
     TB_ASSERT(status == TB_OK);
     status = tb_manifest_build(&layout, NULL, 0, p->memory, sizeof p->memory, &p->manifest);
     TB_ASSERT(status == TB_OK && p->manifest.chunk_count <= CHUNKS_MAX && p->manifest.bytes <= SHARD_BYTES);
-    p->place = (struct tb_place){&p->manifest, p->bytes, p->held, p->claimed};
+    p->place = (struct tb_place){
+        .manifest = &p->manifest, .bytes = p->bytes, .held = p->held, .claimed = p->claimed};
     p->held[0] = p->claimed[0] = 0;
     if (before != NULL)
         piece_step(p, before);

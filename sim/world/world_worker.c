@@ -199,7 +199,10 @@ static void prepare(struct worker *k, struct staged *st)
     memset(shards, 0, sizeof shards);
     for (uint32_t s = 0; s < st->key.shard_count; s++) {
         st->bytes[s] = tb_calloc(1, st->manifest[s].bytes);
-        st->place[s] = (struct tb_place){&st->manifest[s], st->bytes[s], &st->held[s], &st->claimed[s]};
+        st->place[s] = (struct tb_place){.manifest = &st->manifest[s],
+                                         .bytes = st->bytes[s],
+                                         .held = &st->held[s],
+                                         .claimed = &st->claimed[s]};
         buffers[2 * s] =
             (struct tb_export_buffer){.bytes = &st->held[s], .count = sizeof st->held[s], .memfd = -1};
         buffers[2 * s + 1] =

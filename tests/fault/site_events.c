@@ -39,7 +39,8 @@ static void reader_init(struct reader *r)
     }
     r->manifest = (struct tb_manifest){
         .chunk_count = CHUNKS, .chunks = r->chunks, .digests = r->digests, .bytes = CHUNKS * CHUNK_BYTES};
-    r->place = (struct tb_place){&r->manifest, r->bytes, r->held, r->claimed};
+    r->place = (struct tb_place){
+        .manifest = &r->manifest, .bytes = r->bytes, .held = r->held, .claimed = r->claimed};
     r->source.held_buffer = 1;
     r->shard = (struct tb_hop_shard){.source = &r->source, .place = &r->place, .memory = r->memory};
     tb_hop_state_init(&r->s, &r->shard, 1, 0, TB_SECONDS(1));

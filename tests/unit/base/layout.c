@@ -416,6 +416,50 @@ static void many_tensors_are_sorted_in_time(void **state)
     free(names);
 }
 
+/* What one reader wants of tensors that are split stands together, and survives the wire. */
+static void parts_stand_together(void **state)
+{
+    (void)state;
+    struct tb_tensor tensors[5];
+    for (uint32_t i = 0; i < 4; i++) {
+        tensors[i] = whole(i / 2 == 0 ? "a" : "b", TB_DTYPE_BF16, 8, 6);
+        tensors[i].part = (uint16_t)(i % 2 + 1);
+        tensors[i].box_first[1] = i % 2 * 3;
+        tensors[i].box_count[1] = 3;
+    }
+    tensors[4] = whole("norm", TB_DTYPE_BF16, 1, 6);
+    struct tb_layout layout, back;
+    void *memory = build(tensors, 5, &layout);
+    static const char *const names[] = {"norm", "a", "b", "a", "b"};
+    static const uint16_t parts[] = {0, 1, 1, 2, 2};
+    for (uint32_t i = 0; i < 5; i++) {
+        assert_string_equal(layout.tensors[i].name, names[i]);
+        assert_int_equal(layout.tensors[i].part, parts[i]);
+    }
+    assert_int_equal(tb_layout_part_max(&layout), 2);
+    assert_null(tb_layout_find(&layout, "a"));
+    assert_ptr_equal(tb_layout_find_part(&layout, "a", TB_DTYPE_BF16, 2), &layout.tensors[3]);
+    uint8_t wire[1024], decoded[4096] __attribute__((aligned(16)));
+    struct tb_writer w;
+    tb_writer_init(&w, wire, sizeof wire);
+    tb_layout_encode(&layout, &w);
+    assert_int_equal(w.used, tb_layout_encoded_bytes(&layout));
+    CHECK_OK(tb_layout_decode(wire, w.used, decoded, sizeof decoded, &back));
+    assert_true(tb_digest_equal(&back.id, &layout.id));
+    assert_int_equal(back.tensors[4].part, 2);
+    assert_int_equal(back.tensors[4].box_first[1], 3);
+    struct tb_chunk chunks[8];
+    assert_int_equal(tb_cut_count(&layout, 0), 3);
+    tb_cut(&layout, 0, chunks);
+    assert_int_equal(chunks[1].offset, layout.tensors[1].offset);
+    assert_int_equal(chunks[2].offset, layout.tensors[3].offset);
+    tensors[3].part = 1; /* "b" twice */
+    assert_int_equal(try_build(tensors, 5), TB_BAD_ARGUMENT);
+    wire[4 + 1 + 1 + 2 + 4 + 48 + 1 + 1] = 0; /* a part of number 0 is no part */
+    assert_int_equal(tb_layout_decode(wire, w.used, decoded, sizeof decoded, &back), TB_PEER_GARBLED);
+    free(memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -434,6 +478,7 @@ int main(void)
         cmocka_unit_test(every_flipped_byte_is_refused_or_meant),
         cmocka_unit_test(order_and_names_are_checked),
         cmocka_unit_test(counts_are_bounded_by_what_was_sent),
+        cmocka_unit_test(parts_stand_together),
         cmocka_unit_test(many_tensors_are_sorted_in_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

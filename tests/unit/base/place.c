@@ -37,7 +37,8 @@ static int world_up(void **state)
     for (uint32_t k = 0; k < CHUNKS; k++)
         w.manifest.digests[k] =
             tb_digest_of(w.source + w.manifest.chunks[k].offset, w.manifest.chunks[k].bytes);
-    w.place = (struct tb_place){&w.manifest, calloc(1, w.manifest.bytes), w.held, w.claimed};
+    w.place = (struct tb_place){
+        .manifest = &w.manifest, .bytes = calloc(1, w.manifest.bytes), .held = w.held, .claimed = w.claimed};
     *state = &w;
     return 0;
 }
@@ -164,6 +165,47 @@ static void of_many_claimers_one_lands(void **state)
     assert_int_equal(w->claimed[0], 0);
 }
 
+/* Its owner takes the bytes of a chunk that matched before anybody is told that it is held, and of no other. */
+static void note_landed(void *owner, const struct tb_place *p, uint32_t k)
+{
+    assert_false(tb_place_held(p, k));
+    ((uint32_t *)owner)[k]++;
+}
+
+static void an_owner_may_take_what_landed(void **state)
+{
+    struct world *w = *state;
+    uint32_t landed[CHUNKS] = {0};
+    w->place.landed = note_landed;
+    w->place.owner = landed;
+    assert_true(tb_place_claim(&w->place, 1));
+    assert_int_equal(tb_place_finish(&w->place, 1), TB_CHUNK_DIGEST);
+    assert_int_equal(landed[1], 0);
+    assert_true(tb_place_claim(&w->place, 1));
+    uint32_t bytes;
+    uint8_t *chunk = tb_place_chunk(&w->place, 1, &bytes);
+    memcpy(chunk, w->source + w->manifest.chunks[1].offset, bytes);
+    assert_int_equal(tb_place_finish(&w->place, 1), TB_OK);
+    assert_int_equal(landed[1], 1);
+    assert_true(tb_place_held(&w->place, 1));
+}
+
+/* Whole is what is wanted, and no more. */
+static void a_place_may_want_a_part(void **state)
+{
+    struct world *w = *state;
+    uint64_t wanted[TB_BITMAP_WORDS(CHUNKS)] = {0};
+    (void)tb_bitmap_set(wanted, 2);
+    w->place.wanted = wanted;
+    assert_false(tb_place_whole(&w->place));
+    assert_true(tb_place_claim(&w->place, 2));
+    uint32_t bytes;
+    uint8_t *chunk = tb_place_chunk(&w->place, 2, &bytes);
+    memcpy(chunk, w->source + w->manifest.chunks[2].offset, bytes);
+    assert_int_equal(tb_place_finish(&w->place, 2), TB_OK);
+    assert_true(tb_place_whole(&w->place));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,6 +214,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_claim_is_exclusive_and_can_be_given_back, world_up, world_down),
         cmocka_unit_test_setup_teardown(whole_when_the_last_is_held, world_up, world_down),
         cmocka_unit_test_setup_teardown(of_many_claimers_one_lands, world_up, world_down),
+        cmocka_unit_test_setup_teardown(an_owner_may_take_what_landed, world_up, world_down),
+        cmocka_unit_test_setup_teardown(a_place_may_want_a_part, world_up, world_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
