@@ -31,12 +31,12 @@ enum tb_session_type {
     TB_SESSION_STAGE,          /* -> MANIFESTS; then PLAN notices come */
     TB_SESSION_MANIFESTS,      /* <- answers STAGE: says how many shards; the shards follow as MANIFEST notices before any PLAN */
     TB_SESSION_MANIFEST,       /* <- notice: one shard of the version of STAGE */
-    TB_SESSION_EXPORT,         /* -> notice: this worker's staging of the version can be read now, from here */
+    TB_SESSION_EXPORT,         /* -> notice: this worker's staging of the version can be read now, from here; export_id 0: never */
     TB_SESSION_PLAN,           /* <- notice: read the version from this source (a later one for the same uid replaces the source) */
     TB_SESSION_GRANT,          /* <- notice to the source's owner: this token opens that export to that reader */
     TB_SESSION_GRANTED,        /* -> notice, answers GRANT: the token opens it from now on, or why not; PLAN goes to the reader only then */
     TB_SESSION_HOP_LOST,       /* -> notice: the source of PLAN failed; another PLAN follows when there is another source */
-    TB_SESSION_CHUNK_BAD,      /* -> notice: a chunk came twice with a wrong digest from this source */
+    TB_SESSION_CHUNK_BAD,      /* -> notice: a chunk came twice with a wrong digest from this source; plan 0: somebody wrote to what this rank has sealed */
     TB_SESSION_PROGRESS,       /* -> notice, at most once a second while staging, and at the end */
     TB_SESSION_GO,             /* <- notice: the group may activate the uid */
     TB_SESSION_ACTIVATE,       /* -> REPLY: TB_OK (go was given), TB_AGAIN, TB_VERSION_WITHDRAWN, TB_BAD_STATE (backwards) ... */

@@ -432,7 +432,7 @@ TB_MUST_USE enum tb_status tb_catalog_unsubscribe(struct tb_catalog *c, tb_time_
 TB_MUST_USE enum tb_status tb_catalog_stage(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
                                             uint32_t subscription, const struct tb_id *uid,
                                             struct tb_id *uid_out);
-/* This worker's staging can be read at this export of it. */
+/* This worker's staging can be read at this export of it. 0: it can not, and is no copy of the version: nobody is sent there. */
 TB_MUST_USE enum tb_status tb_catalog_export(struct tb_catalog *c, tb_time_ns now,
                                              const struct tb_id *session, const struct tb_id *uid,
                                              uint64_t export_id, uint32_t held_chunks, bool whole);

@@ -133,9 +133,9 @@ static struct tb_planner_member worker_member(const struct tb_catalog *c, uint32
     };
 }
 
-/* Members of the question are the gateway, when it serves, and all workers of the version; each remembers its
- * place. */
-static uint32_t fill_question(struct tb_catalog *c, const struct version *v)
+/* Members of the question are the gateway, when it serves, and all workers of the version that serve, and the reader; each
+ * remembers its place. */
+static uint32_t fill_question(struct tb_catalog *c, const struct version *v, const struct reference *reader)
 {
     uint32_t count = 0;
     if (gateway_serves(v))
@@ -150,6 +150,7 @@ static uint32_t fill_question(struct tb_catalog *c, const struct version *v)
     EACH_WORKER(c, v, r)
     {
         struct reference *ref = reference_at(c, r);
+        if (ref->reads_only && ref != reader) continue;
         ref->question = count;
         c->question[count++] = worker_member(c, r);
     }
@@ -193,7 +194,7 @@ static uint32_t pick(struct tb_catalog *c, uint32_t reference)
     for (uint32_t a = 0; a < ref->avoided_count; a++)
         avoided[a] = planner_id(c, ref->avoided[a].source);
     struct tb_planner_question question = {.members = c->question,
-                                           .count = fill_question(c, v),
+                                           .count = fill_question(c, v, ref),
                                            .fan_out = tb_plan_fan_out(c, v),
                                            .avoid = avoided,
                                            .avoid_count = ref->avoided_count};
@@ -300,7 +301,7 @@ static bool judged_slow(struct tb_catalog *c, struct reference *ref)
     struct version *v = version_at(c, ref->version);
     if (tb_time_since(v->judged_at, c->now) < JUDGE_EVERY) return false; /* at its next word */
     v->judged_at = c->now;
-    struct tb_planner_question question = {.members = c->question, .count = fill_question(c, v)};
+    struct tb_planner_question question = {.members = c->question, .count = fill_question(c, v, ref)};
     question.reader = ref->question;
     return tb_planner_slow(&question, &ref->pace);
 }

@@ -181,6 +181,7 @@ struct reference {
     uint32_t question;       /* WORKER: scratch of plans.c */
     uint32_t host, rack;     /* WORKER: its session's */
     bool spot;               /* WORKER: its session's */
+    bool reads_only; /* WORKER: reads, serves nobody, and is no copy: it keeps bytes in a form of its own */
     bool whole;
 
     uint32_t owner_next; /* in the owner's list */

@@ -520,7 +520,7 @@ bool tb_version_whole_elsewhere(const struct tb_catalog *c, const struct version
     EACH_REFERENCE(c, v, r)
     {
         const struct reference *ref = reference_at(c, r);
-        if (!ref->whole || ref->kind == TB_REFERENCE_PUBLISHER) continue;
+        if (!ref->whole || ref->reads_only || ref->kind == TB_REFERENCE_PUBLISHER) continue;
         if (ref->kind == TB_REFERENCE_SITE || !session_at(c, ref->owner)->info.spot) return true;
     }
     return false;
@@ -549,7 +549,11 @@ static uint32_t shard_lacking(const struct tb_catalog *c, const struct version *
 static bool others_may_have(const struct tb_catalog *c, const struct version *v)
 {
     if (!v->had_more) return false;
-    EACH_REFERENCE(c, v, r) if (reference_at(c, r)->kind != TB_REFERENCE_PUBLISHER) return true;
+    EACH_REFERENCE(c, v, r)
+    {
+        const struct reference *ref = reference_at(c, r);
+        if (ref->kind != TB_REFERENCE_PUBLISHER && !ref->reads_only) return true;
+    }
     return false;
 }
 

@@ -38,7 +38,6 @@ enum tb_status tb_catalog_export(struct tb_catalog *c, tb_time_ns now, const str
     uint32_t s, i;
     const enum tb_status found = find_worker(c, session, uid, &s, &i);
     if (found != TB_OK) return found;
-    if (export_id == 0) return TB_BAD_ARGUMENT;
     const struct version *v = version_at(c, i);
     const enum tb_status ended = tb_version_status(c, v);
     if (ended != TB_OK && v->state != TB_VERSION_RETIRED) return ended;
@@ -51,7 +50,9 @@ enum tb_status tb_catalog_export(struct tb_catalog *c, tb_time_ns now, const str
     struct reference *ref = reference_at(c, r);
     const bool moved = ref->export_id != export_id;
     ref->export_id = export_id;
-    if (moved) tb_plan_tell_readers(c, i, r);
+    ref->reads_only = export_id == 0;
+    if (ref->reads_only && ref->followers > 0) tb_plan_drop_source(c, i, r);
+    if (moved && !ref->reads_only) tb_plan_tell_readers(c, i, r);
     if (moved) tb_catalog_touch_version(c, i);
     note_held(c, r, held_chunks, whole);
     return tb_catalog_settle(c, TB_OK);

@@ -198,7 +198,8 @@ enum tb_status tb_session_export_frame(struct tb_worker_session *s, struct tb_wi
 {
     struct tb_session_export m;
     if (tb_session_export_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
-    if (tb_session_export_put(s, &m.uid, TB_CATALOG_ALL_SHARDS, m.export_id, &m.source) != TB_OK)
+    if (m.export_id != 0 &&
+        tb_session_export_put(s, &m.uid, TB_CATALOG_ALL_SHARDS, m.export_id, &m.source) != TB_OK)
         return TB_OK;
     TB_MOOT(tb_catalog_export(s->d->catalog, tb_clock_now(), &s->id, &m.uid, m.export_id, m.held_chunks,
                               m.whole));
@@ -232,11 +233,27 @@ enum tb_status tb_session_hop_lost_frame(struct tb_worker_session *s, struct tb_
     return TB_OK;
 }
 
+/* A rank's library saw somebody write to what it had sealed: it says so itself, and once is enough. */
+static void written_to(struct tb_worker_session *s, const struct tb_session_chunk_bad *m)
+{
+    struct tb_daemon *d = s->d;
+    enum tb_status status = TB_AGAIN;
+    for (int times = 0; times < 2 && status == TB_AGAIN; times++)
+        status = tb_catalog_chunk_bad(d->catalog, tb_clock_now(), &m->uid, m->shard, m->chunk, &s->id);
+    tb_log(TB_LOG_ERROR, "publish.written_to", "rank=%s shard=%u chunk=%u status=%s", s->name.text, m->shard,
+           m->chunk, tb_status_name(status));
+}
+
 enum tb_status tb_session_chunk_bad_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_daemon *d = s->d;
     struct tb_session_chunk_bad m;
     if (tb_session_chunk_bad_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    if (m.plan == 0) {
+        d->counters.chunks_bad++;
+        written_to(s, &m);
+        return TB_OK;
+    }
     struct tb_catalog_reference_view source;
     const bool known = tb_catalog_plan_get(d->catalog, &s->id, &m.uid, m.plan, &source);
     d->counters.chunks_bad++;

@@ -180,6 +180,36 @@ static void an_export_nobody_asked_for_is_a_source(void **state)
     site_close(&s);
 }
 
+static enum tb_status reads_only(struct site *s, const char *worker, bool whole)
+{
+    const struct tb_id session = session_of(worker), v5 = id_of(5);
+    const enum tb_status status = tb_catalog_export(s->c, s->now, &session, &v5, 0, whole ? 10 : 0, whole);
+    drain(s);
+    return status;
+}
+
+/* P3 P6: a worker that keeps a version in a form of its own is nobody's source, who waited for it goes elsewhere, and what it has
+ * is no copy. */
+static void who_reads_only_is_no_source_and_no_copy(void **state)
+{
+    (void)state;
+    struct site s;
+    spread(&s);
+    CHECK_OK(stage(&s, "a", 5));
+    CHECK_OK(stage(&s, "b", 5));
+    said(&s, "[   0] plan a v5 from gateway\n");
+    CHECK_OK(reads_only(&s, "a", false));
+    said(&s, "[   0] plan b v5 from gateway\n");
+    CHECK_OK(reads_only(&s, "a", true));
+    assert_string_equal(state_of(&s, 5), "ready"); /* of ten chunks the gateway has four */
+    CHECK_OK(stage(&s, "c", 5));
+    CHECK_OK(export_of(&s, "b", 5, 0));
+    said(&s, "[   0] plan c v5 from b\n");
+    CHECK_OK(staged(&s, "b", 5));
+    assert_string_equal(state_of(&s, 5), "kept");
+    site_close(&s);
+}
+
 static void whole_readers_read_no_more(void **state)
 {
     (void)state;
@@ -312,6 +342,7 @@ int main(void)
         cmocka_unit_test(a_failed_source_is_avoided_until_it_shows_progress),
         cmocka_unit_test(the_only_source_is_tried_again),
         cmocka_unit_test(an_export_nobody_asked_for_is_a_source),
+        cmocka_unit_test(who_reads_only_is_no_source_and_no_copy),
         cmocka_unit_test(whole_readers_read_no_more),
         cmocka_unit_test(a_slow_worker_becomes_a_leaf),
         cmocka_unit_test(who_keeps_up_stays),
