@@ -22,6 +22,7 @@ WAIT_FOREVER = 0xFFFFFFFF
 SHADOW, IN_PLACE = 0, 1
 MINIMUM, EXACT, LATEST, NEXT = 0, 1, 2, 3
 HOLDS, ACTIVATED = 0, 1
+COPY, SWITCH, PATCH = 0, 1, 2 # how a version gets into the registered buffers
 
 OK, AGAIN, DONE_BEFORE, TIMEOUT, CANCELLED, END = 0, 1, 2, 3, 4, 5
 TOO_LARGE = -506
@@ -79,11 +80,17 @@ class _SessionOptions(_Sized):
     _fields_ = [("struct_bytes", c_uint32), ("threads", c_uint32), ("gateway", c_char_p), ("name", c_char_p), ("host", c_char_p),
                 ("rack", c_char_p), ("ca", c_char_p), ("cert", c_char_p), ("key", c_char_p), ("fabric_address", c_char_p),
                 ("pace_bytes_per_s", c_uint64), ("spot", c_uint32), ("open_timeout_ms", c_uint32),
-                ("no_verbs", c_uint32)]
+                ("no_verbs", c_uint32), ("protect", c_uint32)]
 
 
 class _TensorDesc(ctypes.Structure):
     _fields_ = [("name", c_char_p), ("dtype", c_char_p), ("rank", c_uint32), ("shape", POINTER(c_uint64)), ("memory", c_void_p)]
+
+
+class _SliceDesc(_Sized):
+    _fields_ = [("struct_bytes", c_uint32), ("rank", c_uint32), ("name", c_char_p), ("dtype", c_char_p), ("shape", POINTER(c_uint64)),
+                ("first", POINTER(c_uint64)), ("count", POINTER(c_uint64)), ("memory", c_void_p), ("split_axis", c_uint32),
+                ("split_count", c_uint32)]
 
 
 class RunInfo(_Sized):
@@ -108,7 +115,7 @@ class PublishInfo(_Sized):
 
 class _SubscribeOptions(_Sized):
     _fields_ = [("struct_bytes", c_uint32), ("member_count", c_uint32), ("member_index", c_uint32), ("model", c_char_p),
-                ("group", c_char_p), ("registration", c_void_p)]
+                ("group", c_char_p), ("registration", c_void_p), ("update", c_uint32), ("second", c_void_p)]
 
 
 class _WaitOptions(_Sized):
@@ -122,7 +129,8 @@ class VersionInfo(_Sized):
 
 
 class ActivateInfo(_Sized):
-    _fields_ = [("struct_bytes", c_uint32), ("reserved", c_uint32), ("stall_ns", c_uint64), ("copied_bytes", c_uint64)]
+    _fields_ = [("struct_bytes", c_uint32), ("buffer", c_uint32), ("stall_ns", c_uint64), ("copied_bytes", c_uint64),
+                ("patched_bytes", c_uint64), ("staged_bytes", c_uint64), ("fetched_chunks", c_uint32), ("reserved", c_uint32)]
 
 
 class _Item(_Sized):
@@ -143,6 +151,7 @@ _CALLS = {
     "tb_buffer_new": [c_void_p, c_uint64, POINTER(c_void_p)],
     "tb_buffer_free": [c_void_p, c_void_p],
     "tb_register": [c_void_p, POINTER(_TensorDesc), c_uint32, POINTER(c_void_p)],
+    "tb_register_slices": [c_void_p, POINTER(_SliceDesc), c_uint32, POINTER(c_void_p)],
     "tb_unregister": [c_void_p],
     "tb_suspend": [c_void_p],
     "tb_resume": [c_void_p, POINTER(c_void_p), c_uint32],
@@ -251,7 +260,9 @@ class Item:
         self.shard = raw.shard_index
         self.dtype = raw.dtype.decode() if raw.dtype else None
         self.shape = tuple(raw.shape[i] for i in range(raw.rank))
-        self.bytes = memoryview((c_char * raw.count).from_address(raw.bytes) if raw.count else b"").toreadonly().cast("B")
+        self.bytes = None # a tensor that a patch, or slices, did not keep whole
+        if raw.bytes or not raw.count:
+            self.bytes = memoryview((c_char * raw.count).from_address(raw.bytes) if raw.count else b"").toreadonly().cast("B")
 
 
 class Subscription:
@@ -296,11 +307,12 @@ class Session:
     """One connection to the site's gateway. Options are those of struct tb_session_options."""
 
     def __init__(self, gateway, *, name=None, host=None, rack=None, ca=None, cert=None, key=None, fabric_address=None, threads=0,
-                 pace_bytes_per_s=0, spot=False, open_timeout_ms=0, no_verbs=False):
+                 pace_bytes_per_s=0, spot=False, open_timeout_ms=0, no_verbs=False,
+                 protect=False):
         options = _SessionOptions(gateway=_text(gateway), name=_text(name), host=_text(host), rack=_text(rack), ca=_text(ca),
                                   cert=_text(cert), key=_text(key), fabric_address=_text(fabric_address), threads=threads,
                                   pace_bytes_per_s=pace_bytes_per_s, spot=int(spot), open_timeout_ms=open_timeout_ms,
-                                  no_verbs=int(no_verbs))
+                                  no_verbs=int(no_verbs), protect=int(protect))
         self._handle = None
         handle = c_void_p()
         _check(_lib.tb_session_open(byref(options), byref(handle)))
@@ -355,6 +367,24 @@ class Session:
         _check(_lib.tb_register(self._handle, descs, len(tensors), byref(handle)))
         return Registration(handle, keep)
 
+    def register_slices(self, slices):
+        """slices: a list of (name, dtype, shape of the whole tensor, first, count, buffer[, split axis, split count])."""
+        descs = (_SliceDesc * len(slices))()
+        keep = []
+        for desc, (name, dtype, shape, first, count, buffer, *split) in zip(descs, slices):
+            address, pinned = _address(buffer, name)
+            if memoryview(buffer).nbytes != _bytes_of(dtype, count):
+                raise ValueError(f"{name}: {memoryview(buffer).nbytes} bytes of memory for {dtype}{list(count)}")
+            sizes = [(c_uint64 * max(len(axis), 1))(*axis) for axis in (shape, first, count)]
+            desc.struct_bytes, desc.rank, desc.name, desc.dtype = sizeof(_SliceDesc), len(shape), name.encode(), dtype.encode()
+            desc.shape, desc.first, desc.count = sizes
+            desc.memory = address
+            desc.split_axis, desc.split_count = split or (0, 0)
+            keep.append((pinned, sizes))
+        handle = c_void_p()
+        _check(_lib.tb_register_slices(self._handle, descs, len(slices), byref(handle)))
+        return Registration(handle, keep)
+
     def run_open(self, model, key):
         info = RunInfo()
         _check(_lib.tb_run_open(self._handle, model.encode(), key.encode(), byref(info)))
@@ -380,13 +410,14 @@ class Session:
     def unpublish(self, uid, drain_ms=10000):
         _check(_lib.tb_unpublish(self._handle, byref(uid), drain_ms))
 
-    def subscribe(self, model, *, group=None, member=(0, 1), registration=None):
-        """member: (index, count) in the group."""
+    def subscribe(self, model, *, group=None, member=(0, 1), registration=None, update=COPY, second=None):
+        """member: (index, count) in the group. second: for SWITCH, the same tensors elsewhere."""
         options = _SubscribeOptions(member_count=member[1], member_index=member[0], model=model.encode(), group=_text(group),
-                                    registration=registration._handle if registration else None)
+                                    registration=registration._handle if registration else None, update=update,
+                                    second=second._handle if second else None)
         handle = c_void_p()
         _check(_lib.tb_subscribe(self._handle, byref(options), byref(handle)))
-        return Subscription(self, handle, registration)
+        return Subscription(self, handle, (registration, second))
 
     def wait(self, model, kind=LATEST, *, number=0, run_order=0, after=None, timeout_ms=WAIT_FOREVER):
         """Gives the VersionInfo; with timeout_ms=0 raises Again when there is none yet."""

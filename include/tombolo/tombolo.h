@@ -54,6 +54,9 @@ struct tb_session_options {
     uint32_t open_timeout_ms; /* 0: 10000 */
     /* 1: no RDMA, neither to read nor to serve. RDMA is not encrypted. Where both ends have it it is used, and tcp else. */
     uint32_t no_verbs;
+    /* 1, for finding faults: pages of what is published in place are write-protected while it is sealed. A write to them goes on, is
+     * logged with its tensor, and makes the version broken. Takes the process's SIGSEGV handler; other faults go to the one before. */
+    uint32_t protect;
 };
 
 /* TB_BAD_ARGUMENT, TB_GATEWAY_AWAY, TB_PEER_DENIED, TB_PEER_IDENTITY, TB_PEER_PROTOCOL, TB_SITE_NOMEM. *session_out is untouched on failure. */
@@ -97,6 +100,28 @@ struct tb_tensor_desc {
  * TB_SITE_IO, TB_SITE_NOMEM: the driver refused; the log has gpu.failed. */
 TB_API TB_MUST_USE int tb_register(struct tb_session *session, const struct tb_tensor_desc *tensors,
                                    uint32_t count, struct tb_registration **registration_out);
+/* A box of a tensor: what one rank has of it, [first, first + count) along each axis. */
+struct tb_slice_desc {
+    uint32_t struct_bytes;
+    uint32_t rank; /* 0 to 8 */
+    const char *name;
+    const char *dtype;
+    const uint64_t *shape; /* of the whole tensor */
+    const uint64_t *first; /* NULL: from the beginning of each axis */
+    const uint64_t *count; /* NULL: all behind `first` */
+    void *
+        memory; /* where the box stands, dense, row-major: a part of a fused tensor is a part of its memory */
+    /* A publisher says along which axis readers split the tensor, and into how many equal parts at most (part p of n is
+     * [p x length / n, (p + 1) x length / n)). Readers of such parts then read little else. 0: not split. */
+    uint32_t split_axis;
+    uint32_t split_count;
+};
+
+/* Registers boxes of tensors, for ranks that have parts of a model. A publisher has at most one box of a name. A reader may have
+ * any boxes, of names that stand whole or in boxes of any kind at the version's shards; it reads and verifies the chunks that meet its
+ * boxes, keeps those alone in staging, and serves nobody. In host memory. Otherwise as tb_register. */
+TB_API TB_MUST_USE int tb_register_slices(struct tb_session *session, const struct tb_slice_desc *slices,
+                                          uint32_t count, struct tb_registration **registration_out);
 /* Blocks until no reader can touch the memory (at most the drain time, then readers are cut off). TB_BAD_STATE while a subscription uses it. */
 TB_API TB_MUST_USE int tb_unregister(struct tb_registration *registration);
 /* For engines that sleep or offload: hides the references to this memory and drains readers; after it returns the memory may go. */
@@ -170,6 +195,18 @@ TB_API TB_MUST_USE int tb_unpublish(struct tb_session *session, const struct tb_
 
 /* ---- following ---------------------------------------------------------------------------------------------------- */
 
+/* How a version gets into the buffers that a rollout computes from. */
+enum tb_update {
+    /* Staging holds the version; the switch copies it. The stall is the copy. */
+    TB_UPDATE_COPY = 0,
+    /* Two registrations, used in turn: tb_stage fills the one that is not in use, and the switch names it (info.buffer). */
+    TB_UPDATE_SWITCH = 1,
+    /* Staging holds the encoded step to the version that is active, and chunks that got no smaller. The switch changes the buffers,
+     * and digests what they then hold; a chunk that is not what was sealed is fetched whole before tb_activate returns. Such a worker
+     * serves nobody. Slices, what is for a GPU, the first version, and one after a switch that failed are staged whole. */
+    TB_UPDATE_PATCH = 2
+};
+
 struct tb_subscribe_options {
     uint32_t struct_bytes;
     uint32_t member_count; /* of the group; 1 for a group of one */
@@ -178,6 +215,8 @@ struct tb_subscribe_options {
     const char *group; /* name, unique for the model at the site; NULL: a group of one with a made name */
     /* The buffers to compute from; NULL: bytes stay in staging (tb_staged_item). */
     struct tb_registration *registration;
+    uint32_t update;                /* enum tb_update; all but COPY need a registration */
+    struct tb_registration *second; /* SWITCH: the same tensors, elsewhere */
 };
 
 /* TB_PEER_DENIED, TB_NOT_FOUND, TB_CONFLICT: another count for the group, or the index is taken. */
@@ -230,13 +269,18 @@ TB_API TB_MUST_USE int tb_stage(struct tb_subscription *subscription, const stru
 
 struct tb_activate_info {
     uint32_t struct_bytes;
+    uint32_t buffer;         /* SWITCH: where the version is: 0 the registration, 1 the second */
+    uint64_t stall_ns;       /* from the call to its return */
+    uint64_t copied_bytes;   /* into the registered buffers meanwhile, of chunks that were staged whole */
+    uint64_t patched_bytes;  /* PATCH: written by decoding */
+    uint64_t staged_bytes;   /* of memory that staging took for this version */
+    uint32_t fetched_chunks; /* PATCH: that came again, whole */
     uint32_t reserved;
-    uint64_t stall_ns; /* from the call to its return */
-    uint64_t copied_bytes;
 };
 
-/* TB_AGAIN until every member has staged it; then copies staging into the registered buffers and returns with the new bytes there. TB_VERSION_WITHDRAWN:
- * ask tb_wait for another. Not backwards: TB_BAD_STATE for a version older than the active one, except when the active one was withdrawn. */
+/* TB_AGAIN until every member has staged it; then the version gets into the registered buffers, as `update` said, and it returns with the new bytes there.
+ * TB_VERSION_WITHDRAWN: ask tb_wait for another. A PATCH that fails after it began (TB_CHUNK_DIGEST, TB_TIMEOUT: a chunk could not be fetched within 30 s, TB_GATEWAY_AWAY)
+ * leaves buffers that hold no version: call it again, or stage and activate another. Not backwards: TB_BAD_STATE for a version older than the active one, except when the active one was withdrawn. */
 TB_API TB_MUST_USE int tb_activate(struct tb_subscription *subscription, const struct tb_uid *uid,
                                    struct tb_activate_info *info_out);
 /* Drops the staging of a version; this worker serves it to nobody any more. The active one may be released: its bytes are in the registered buffers.
@@ -251,8 +295,9 @@ struct tb_item {
     const char *name;  /* borrowed until tb_release of the version, as are the next three */
     const char *dtype; /* NULL for a blob */
     const uint64_t *shape;
-    const void *bytes; /* in staging; may be read once tb_stage returned TB_OK */
-    uint64_t count;    /* bytes */
+    const void *
+        bytes; /* in staging; may be read once tb_stage returned TB_OK. NULL: a tensor of which PATCH, or a registration of slices, keeps other than all */
+    uint64_t count; /* bytes */
 };
 
 /* Item `index` of a staged version, tensors and blobs of all shards in a fixed order; TB_END past the last. */

@@ -1,8 +1,9 @@
-/* activate.c - the short switch: after `go`, staging is copied into the buffers that the rollout computes
- * from.
+/* activate.c - the short switch: after `go`, the version gets into the buffers that the rollout computes from: copied from staging,
+ * or it is there already in others, or as a patch.
  *
  * Promise P2: nothing is copied before the gateway said `go` for the whole group, and after it this member
  * waits for no other. A `go` that was heard stays good while the gateway is away. */
+#include <stddef.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -10,8 +11,11 @@
 #include "base/log.h"
 #include "intra/client/client.h"
 
-#define ASK_MS     10000u
-#define CONFIRM_MS 1000u /* with `go` heard before, a gateway that hangs costs no more stall than this */
+#define ASK_MS   10000u
+#define FETCH_MS 30000u
+/* Of a program built before there were ways to update. */
+#define FIRST_INFO_BYTES offsetof(struct tb_activate_info, patched_bytes)
+#define CONFIRM_MS       1000u /* with `go` heard before, a gateway that hangs costs no more stall than this */
 
 struct copying {
     const struct tb_staged_use *use;
@@ -23,10 +27,12 @@ static void copy_piece(void *user, uint32_t piece, uint32_t slot)
 {
     (void)slot;
     const struct copying *c = user;
-    const struct tb_copy *copy = &c->use->copies[piece];
-    if (tb_gpu_memory_has(c->gpu, copy->tensor)) return;
-    const struct tb_place *place = &c->use->staging->shards[copy->shard].place;
-    memcpy(c->memory[copy->tensor] + copy->tensor_offset, place->bytes + copy->place_offset, copy->bytes);
+    const struct tb_box_copy *copy = &c->use->copies.list[piece];
+    if (tb_gpu_memory_has(c->gpu, copy->want)) return;
+    const uint8_t *from = c->use->staging->shards[copy->shard].place.bytes + copy->from;
+    uint8_t *to = c->memory[copy->want] + copy->to;
+    for (uint64_t row = 0; row < copy->rows; row++)
+        memcpy(to + row * copy->to_stride, from + row * copy->from_stride, copy->run);
 }
 
 static struct tb_request *activate_request(struct tb_session *s, const struct tb_subscription *sub,
@@ -92,6 +98,12 @@ static int ask_go(struct tb_session *s, struct tb_subscription *sub, struct tb_s
     return status;
 }
 
+static bool is_suspended(const struct tb_subscription *sub)
+{
+    return (sub->registration != NULL && sub->registration->suspended) ||
+           (sub->second != NULL && sub->second->suspended);
+}
+
 static int may_activate(struct tb_subscription *sub, struct tb_staged_use *use)
 {
     if (use == NULL) return tb_fail(TB_BAD_STATE, "the version was not staged by this subscription");
@@ -104,24 +116,27 @@ static int may_activate(struct tb_subscription *sub, struct tb_staged_use *use)
     if (st->state != TB_STAGING_WHOLE)
         return tb_fail(TB_AGAIN, "version %llu is not whole here: %u of %u chunks",
                        (unsigned long long)st->key.number, tb_staging_held_chunks(st), st->total_chunks);
-    if (sub->registration != NULL && sub->registration->suspended)
-        return tb_fail(TB_BAD_STATE, "the registration is suspended: tb_resume first");
+    if (is_suspended(sub)) return tb_fail(TB_BAD_STATE, "the registration is suspended: tb_resume first");
     return tb_use_match(sub, use);
 }
 
 static enum tb_status copy_to_gpu(const struct tb_registration *r, const struct tb_staged_use *use)
 {
     if (r->gpu == NULL) return TB_OK;
-    struct tb_gpu_move *moves = tb_calloc((size_t)use->copy_count + 1, sizeof *moves);
+    uint64_t rows = 0;
+    for (uint32_t i = 0; i < use->copies.count; i++)
+        rows += use->copies.list[i].rows;
+    struct tb_gpu_move *moves = rows > UINT32_MAX ? NULL : tb_calloc((size_t)rows + 1, sizeof *moves);
     if (moves == NULL) return TB_SITE_NOMEM;
     uint32_t count = 0;
-    for (uint32_t i = 0; i < use->copy_count; i++) {
-        const struct tb_copy *copy = &use->copies[i];
-        if (!tb_gpu_memory_has(r->gpu, copy->tensor)) continue;
-        moves[count++] =
-            (struct tb_gpu_move){.to = r->memory[copy->tensor] + copy->tensor_offset,
-                                 .from = use->staging->shards[copy->shard].place.bytes + copy->place_offset,
-                                 .bytes = copy->bytes};
+    for (uint32_t i = 0; i < use->copies.count; i++) {
+        const struct tb_box_copy *copy = &use->copies.list[i];
+        if (!tb_gpu_memory_has(r->gpu, copy->want)) continue;
+        uint8_t *to = r->want_memory[copy->want] + copy->to;
+        const uint8_t *from = use->staging->shards[copy->shard].place.bytes + copy->from;
+        for (uint64_t row = 0; row < copy->rows; row++)
+            moves[count++] = (struct tb_gpu_move){
+                .to = to + row * copy->to_stride, .from = from + row * copy->from_stride, .bytes = copy->run};
     }
     const enum tb_status status = tb_gpu_move(r->gpu, moves, count);
     tb_free(moves);
@@ -130,17 +145,19 @@ static enum tb_status copy_to_gpu(const struct tb_registration *r, const struct 
 
 /* Without the lock: the calls on a subscription come one at a time, and `passes` keeps the memory where it
  * is. */
-static int copy_all(struct tb_session *s, struct tb_subscription *sub, const struct tb_staged_use *use)
+int tb_use_copy(struct tb_subscription *sub, const struct tb_staged_use *use, struct tb_registration *to)
 {
-    struct tb_registration *r = sub->registration;
-    if (r == NULL) return TB_OK;
-    r->passes++;
+    struct tb_session *s = sub->session;
+    to->passes++;
     tb_session_unlock(s);
-    struct copying c = {.use = use, .memory = r->memory, .gpu = r->gpu};
-    const enum tb_status status = copy_to_gpu(r, use);
-    if (status == TB_OK) tb_crew_run(s->crew, use->copy_count, copy_piece, &c);
+    struct copying c = {.use = use, .memory = to->want_memory, .gpu = to->gpu};
+    pthread_rwlock_wrlock(&to->target.lock);
+    to->target.writes++;
+    const enum tb_status status = copy_to_gpu(to, use);
+    if (status == TB_OK) tb_crew_run(s->crew, use->copies.count, copy_piece, &c);
+    pthread_rwlock_unlock(&to->target.lock);
     tb_session_lock(s);
-    r->passes--;
+    to->passes--;
     tb_session_changed(s, false);
     if (status == TB_OK) return TB_OK;
     return tb_fail(
@@ -148,6 +165,119 @@ static int copy_all(struct tb_session *s, struct tb_subscription *sub, const str
         "version %llu did not get into the GPU's memory (gpu.failed in the log says why): the buffers are "
         "of no one version until tb_activate returns TB_OK",
         (unsigned long long)use->staging->key.number);
+}
+
+/* ---- a switch between two ---- */
+
+static struct tb_registration *idle_buffers(const struct tb_subscription *sub)
+{
+    return sub->buffer == 0 ? sub->second : sub->registration;
+}
+
+int tb_use_fill(struct tb_subscription *sub, const struct tb_staged_use *use)
+{
+    const struct tb_id uid = use->staging->uid;
+    if (tb_id_equal(&sub->filled, &uid) || tb_id_equal(&sub->active, &uid)) return TB_OK;
+    if (idle_buffers(sub)->suspended) return TB_OK; /* the switch does it, or refuses */
+    sub->filled = (struct tb_id){{0}};
+    const int status = tb_use_copy(sub, use, idle_buffers(sub));
+    if (status == TB_OK) sub->filled = uid;
+    return status;
+}
+
+static int flip(struct tb_subscription *sub, const struct tb_staged_use *use, struct tb_activate_info *info)
+{
+    if (tb_id_equal(&sub->active, &use->staging->uid)) return TB_OK;
+    if (!tb_id_equal(&sub->filled, &use->staging->uid)) {
+        info->copied_bytes = use->copies.bytes;
+        const int filled = tb_use_fill(sub, use);
+        if (filled != TB_OK) return filled;
+    }
+    sub->buffer = !sub->buffer;
+    sub->filled = (struct tb_id){{0}};
+    return TB_OK;
+}
+
+/* ---- a patch ---- */
+
+/* The chunks that failed, whole, from whoever has the version. */
+static int fetch_again(struct tb_session *s, struct tb_subscription *sub, struct tb_staged_use *use,
+                       const struct tb_call *call)
+{
+    const struct tb_staging *st = use->staging;
+    int status = tb_use_ask_anew(sub, use, call);
+    while (status == TB_OK && st->state != TB_STAGING_WHOLE) {
+        const enum tb_status waited = tb_session_wait_change(s, call);
+        if (waited != TB_OK)
+            status =
+                tb_fail(waited, "version %llu: %u of %u chunks are here again",
+                        (unsigned long long)st->key.number, tb_staging_held_chunks(st), st->total_chunks);
+        else if (use->ended != TB_OK || st->state == TB_STAGING_FAILED)
+            status = tb_fail(use->ended != TB_OK ? use->ended : st->status, "version %llu ended: %s",
+                             (unsigned long long)st->key.number, st->why);
+    }
+    if (status == TB_OK && sub->registration->suspended)
+        status = tb_fail(TB_BAD_STATE, "the registration was suspended meanwhile");
+    return status;
+}
+
+static enum tb_status apply_patch(struct tb_session *s, struct tb_registration *r, struct tb_patch *patch,
+                                  struct tb_patch_result *result_out)
+{
+    r->passes++;
+    tb_session_unlock(s);
+    const enum tb_status status = tb_patch_apply(patch, s->crew, result_out);
+    tb_session_lock(s);
+    r->passes--;
+    tb_session_changed(s, false);
+    return status;
+}
+
+/* The buffers hold neither version until all of it is there. */
+static int patch(struct tb_session *s, struct tb_subscription *sub, struct tb_staged_use *use,
+                 struct tb_activate_info *info)
+{
+    struct tb_staging *st = use->staging;
+    if (sub->registration->gpu != NULL)
+        return tb_fail(TB_BAD_STATE,
+                       "version %llu is staged as a patch, and its buffers are a GPU's now: stage another",
+                       (unsigned long long)st->key.number);
+    const struct tb_call call = {.deadline = tb_time_add(tb_clock_now(), TB_MS(FETCH_MS)),
+                                 .cancels = s->cancels};
+    sub->torn = true;
+    for (;;) {
+        struct tb_patch_result result;
+        tb_staging_patch_tables(st);
+        const enum tb_status applied = apply_patch(s, sub->registration, st->patch, &result);
+        info->copied_bytes += result.copied_bytes;
+        info->patched_bytes += result.patched_bytes;
+        info->fetched_chunks += result.failed;
+        if (applied != TB_OK)
+            return tb_fail(applied, "version %llu: the buffers do not hold what was written to them",
+                           (unsigned long long)st->key.number);
+        if (result.failed == 0) break;
+        tb_log(TB_LOG_WARN, "activate.fetched", "number=%llu chunks=%u of=%u action=fetched_whole",
+               (unsigned long long)st->key.number, result.failed, st->total_chunks);
+        const int fetched = fetch_again(s, sub, use, &call);
+        if (fetched != TB_OK) return fetched;
+    }
+    sub->torn = false;
+    return TB_OK;
+}
+
+/* Under the lock. */
+static int update(struct tb_session *s, struct tb_subscription *sub, struct tb_staged_use *use,
+                  struct tb_activate_info *info)
+{
+    info->staged_bytes = tb_staging_bytes(use->staging);
+    if (sub->registration == NULL) return TB_OK;
+    if (use->staging->patch != NULL) return patch(s, sub, use, info);
+    if (sub->update == TB_UPDATE_SWITCH) return flip(sub, use, info);
+    const int copied = tb_use_copy(sub, use, sub->registration);
+    if (copied != TB_OK) return copied;
+    info->copied_bytes = use->copies.bytes;
+    sub->torn = false;
+    return TB_OK;
 }
 
 static void became_active(struct tb_subscription *sub, const struct tb_staging *st)
@@ -182,12 +312,11 @@ static int activate(struct tb_session *s, struct tb_subscription *sub, const str
         return stage_again(sub, use);
     if (status != TB_OK) return status;
     /* While the answer was waited for the registration may have been suspended by another thread. */
-    if (sub->registration != NULL && sub->registration->suspended)
-        return tb_fail(TB_BAD_STATE, "the registration was suspended meanwhile");
-    status = copy_all(s, sub, use);
+    if (is_suspended(sub)) return tb_fail(TB_BAD_STATE, "the registration was suspended meanwhile");
+    status = update(s, sub, use, info);
     if (status != TB_OK) return status;
     became_active(sub, use->staging);
-    info->copied_bytes = sub->registration == NULL ? 0 : use->copy_bytes;
+    info->buffer = sub->second == NULL ? 0 : sub->buffer;
     info->stall_ns = tb_time_since(began, tb_clock_now());
     activated_notice(s, sub, uid, info);
     return TB_OK;
@@ -201,8 +330,8 @@ int tb_activate(struct tb_subscription *subscription, const struct tb_uid *uid,
     struct tb_session *s = subscription->session;
     int status = tb_session_enter(s);
     if (status != TB_OK) return status;
-    struct tb_activate_info info = {.struct_bytes = sizeof info};
-    if (uid == NULL || (info_out != NULL && info_out->struct_bytes < sizeof info)) {
+    struct tb_activate_info info = {0};
+    if (uid == NULL || (info_out != NULL && info_out->struct_bytes < FIRST_INFO_BYTES)) {
         status =
             tb_fail(TB_BAD_ARGUMENT,
                     "a uid is needed, and info.struct_bytes must be sizeof(struct tb_activate_info), %zu",
@@ -215,8 +344,9 @@ int tb_activate(struct tb_subscription *subscription, const struct tb_uid *uid,
         tb_session_unlock(s);
     }
     if (status == TB_OK && info_out != NULL) {
-        info_out->stall_ns = info.stall_ns;
-        info_out->copied_bytes = info.copied_bytes;
+        const uint32_t bytes = info_out->struct_bytes;
+        info.struct_bytes = bytes;
+        memcpy(info_out, &info, bytes < sizeof info ? bytes : sizeof info);
     }
     tb_session_leave(s);
     return status;
@@ -235,7 +365,8 @@ static bool fill_item(const struct tb_staged_shard *sh, uint32_t shard, uint32_t
         item->name = t->name;
         item->dtype = tb_dtype_name(t->dtype);
         item->shape = t->box_count;
-        item->bytes = sh->place.bytes + t->offset;
+        item->bytes =
+            sh->place.landed != NULL || sh->place.wanted != NULL ? NULL : sh->place.bytes + t->offset;
         item->count = t->bytes;
         return true;
     }

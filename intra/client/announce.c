@@ -77,7 +77,7 @@ static void announce_publications(struct tb_session *s)
 static void announce_stagings(struct tb_session *s)
 {
     for (struct tb_staging *st = s->stagings; st != NULL; st = st->next) {
-        if (st->export_id == 0) continue;
+        if (st->export_id == 0 && (!tb_staging_reads_only(st) || st->state < TB_STAGING_READING)) continue;
         tb_staging_export_notice(s, st);
         if (st->state == TB_STAGING_WHOLE) tb_staging_progress_notice(s, st);
     }

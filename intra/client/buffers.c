@@ -45,9 +45,8 @@ int tb_buffer_new(struct tb_session *session, uint64_t bytes, void **memory_out)
 static bool is_registered(const struct tb_session *s, const struct tb_buffer *b)
 {
     for (const struct tb_registration *r = s->registrations; r != NULL; r = r->next) {
-        for (uint32_t i = 0; i < r->layout.tensor_count; i++)
-            if (!r->suspended && tb_buffer_find(s, r->memory[i], r->layout.tensors[i].bytes) == b)
-                return true;
+        for (uint32_t i = 0; i < r->want_count; i++)
+            if (!r->suspended && tb_buffer_find(s, r->want_memory[i], r->wants[i].bytes) == b) return true;
     }
     return false;
 }

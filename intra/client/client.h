@@ -19,8 +19,11 @@
 #include "base/codec.h"
 #include "base/net/resolve.h"
 #include "base/net/wire.h"
+#include "intra/client/boxes.h"
 #include "intra/client/crew.h"
 #include "intra/client/last_error.h"
+#include "intra/client/patch.h"
+#include "intra/client/protect.h"
 #include "intra/cuda_part.h"
 #include "intra/fabric.h"
 #include "intra/session_msg.h"
@@ -93,15 +96,39 @@ void tb_buffers_free(struct tb_session *s);
 struct tb_registration {
     struct tb_session *session;
     struct tb_registration *next;
+    /* As a publisher has it. */
     void *layout_memory;
-    struct tb_layout layout;
-    uint8_t **memory;          /* for each tensor in packed order */
-    uint32_t *packed_of;       /* for each tensor as the caller listed it: its index in packed order */
+    struct tb_layout layout;     /* empty: several boxes of one tensor, which no shard may have */
+    uint8_t **memory;            /* for each tensor in packed order */
+    struct tb_spread_rows *rows; /* of each; NULL: all are dense */
+    uint32_t *given_of;          /* of each: the index in the caller's list */
+    uint64_t *given_offset;      /* of each: from the address given there; NULL: none */
+    bool scattered;              /* some are not dense */
+    /* As the caller listed it. */
+    uint32_t given_count;
+    uint8_t **given;
+    /* As a reader has it: what it wants, and where to. */
+    uint32_t want_count;
+    uint64_t want_bytes;
+    const struct tb_tensor *wants; /* the layout's tensors, or those of `slices` */
+    uint8_t *const *want_memory;   /* `memory` or `given` */
+    struct tb_tensor *slices;      /* NULL: whole tensors */
+    char *slice_names;
     struct tb_gpu_memory *gpu; /* NULL: all of it is host memory, or it is suspended */
     uint32_t subscriptions;
     uint32_t passes; /* that read or write the memory now */
     bool suspended;
+    struct tb_patch_target target;
 };
+/* Under the lock: nobody encodes on the memory, or will, until told otherwise; the bytes may have changed. */
+struct tb_registration *tb_registration_new(struct tb_session *s);  /* empty; NULL: no memory */
+void tb_registration_enter(struct tb_registration *registration);   /* into the session's list */
+void tb_registration_discard(struct tb_registration *registration); /* one that is not in it */
+/* Under the lock: whether some of it is a GPU's. */
+int tb_registration_find_gpu(struct tb_session *s, struct tb_registration *registration);
+/* Where its tensors stand, from where the caller's do. */
+void tb_registration_place(struct tb_registration *registration);
+void tb_registration_gone(struct tb_registration *registration, bool gone);
 void tb_registration_free(struct tb_registration *registration);
 
 /* ---- publishing (runs.c, pass.c, shadow.c, publication.c, publish.c) ---- */
@@ -140,6 +167,8 @@ struct tb_publication {
     uint64_t export_id;   /* 0: not exported */
     struct tb_registration *registration;
     struct tb_shadow *shadow;
+    struct tb_protection *protection; /* in place, in a session that protects */
+    bool written;                     /* somebody wrote to it, and the gateway was told */
     /* In place: our copies of blobs; of device memory the whole shard's, packed, for those who cannot read the device. */
     struct tb_shared_memory blobs;
     struct tb_shared_memory objects; /* encoded chunks; bytes NULL without */
@@ -156,6 +185,10 @@ struct tb_publication {
 struct tb_publication *tb_publication_find(struct tb_session *s, const struct tb_id *uid, uint32_t shard);
 /* Opens the export and makes the source descriptor; without the lock. */
 enum tb_status tb_publication_export(struct tb_session *s, struct tb_publication *p);
+/* Its pages, in a session that protects; without the lock. */
+void tb_publication_protect(struct tb_session *s, struct tb_publication *p);
+/* Under the lock, by the session thread: who wrote to sealed memory is told to the log and to the gateway. */
+void tb_publications_look(struct tb_session *s);
 /* Under the lock; the lock is let go while readers drain. */
 void tb_publication_hide(struct tb_session *s, struct tb_publication *p, uint32_t drain_ms);
 void tb_publication_remove(struct tb_session *s, struct tb_publication *p, uint32_t drain_ms);
@@ -216,11 +249,18 @@ struct tb_staging {
     uint32_t uses;
     uint32_t manifests_here;
     struct tb_staged_shard *shards; /* key.shard_count */
-    struct tb_shared_memory memory;
+    struct tb_shared_memory memory; /* of a patch: ours alone, without a descriptor */
     uint64_t *claimed;
     uint32_t total_chunks;
-    uint64_t export_id; /* 0: not exported */
-    uint8_t *source;    /* encoded */
+    /* Of it only what these want; NULL: all. */
+    struct tb_registration *slices_for;
+    uint64_t *wanted; /* bits of all shards */
+    uint64_t wanted_bytes;
+    /* Staged as a patch for these buffers; NULL: whole. */
+    struct tb_registration *patch_for;
+    struct tb_patch *patch; /* from PREPARED on */
+    uint64_t export_id;     /* 0: not exported */
+    uint8_t *source;        /* encoded */
     size_t source_bytes;
     struct tb_hop *hop;
     uint64_t plan; /* of the hop */
@@ -243,25 +283,15 @@ struct tb_spare {
     struct tb_name model;
 };
 
-struct tb_copy {
-    uint32_t tensor; /* of the registration, packed index */
-    uint32_t shard;
-    uint64_t tensor_offset;
-    uint64_t place_offset;
-    uint64_t bytes;
-};
-
 /* A subscription's hold on a staging. */
 struct tb_staged_use {
     struct tb_staged_use *next;
     struct tb_staging *staging;
     bool go;
-    bool asked;             /* STAGE was posted for this attempt */
-    bool unheard;           /* and refused: the gateway that came back did not know the version yet */
-    enum tb_status ended;   /* TB_OK, or why this attempt ended: group broken, withdrawn ... */
-    struct tb_copy *copies; /* what activate does; made when the manifests are here */
-    uint32_t copy_count;
-    uint64_t copy_bytes;
+    bool asked;                  /* STAGE was posted for this attempt */
+    bool unheard;                /* and refused: the gateway that came back did not know the version yet */
+    enum tb_status ended;        /* TB_OK, or why this attempt ended: group broken, withdrawn ... */
+    struct tb_box_copies copies; /* what activate does; made when the manifests are here */
     bool copies_made;
 };
 
@@ -272,6 +302,11 @@ struct tb_subscription {
     struct tb_name model, group;
     uint32_t member_index, member_count;
     struct tb_registration *registration;
+    uint32_t update; /* enum tb_update */
+    struct tb_registration *second;
+    uint32_t buffer;     /* SWITCH: which one is in use */
+    struct tb_id filled; /* SWITCH: the version in the other one; zero: none */
+    bool torn;           /* PATCH: a switch failed, and the buffers hold no version */
     struct tb_id active;
     uint64_t active_run_order, active_number;
     bool active_withdrawn;
@@ -284,6 +319,15 @@ struct tb_staged_use *tb_use_find(struct tb_subscription *sub, const struct tb_i
 int tb_use_ask(struct tb_subscription *sub, struct tb_staged_use *use);
 /* Under the lock, let go while readers drain: the use ends, and the staging with its last use. */
 void tb_use_drop(struct tb_subscription *sub, struct tb_staged_use *use, uint32_t drain_ms);
+/* Copies the staged version into the buffers of a registration, which is not suspended. Under the lock, let go meanwhile. */
+int tb_use_copy(struct tb_subscription *sub, const struct tb_staged_use *use, struct tb_registration *to);
+/* TB_UPDATE_SWITCH: the version is in the buffers that are not in use, from now on. Likewise. Nothing while they are suspended. */
+int tb_use_fill(struct tb_subscription *sub, const struct tb_staged_use *use);
+/* Under the lock: the gateway is told to forget what is staged here, and asked for it again: a whole one gets a source again. */
+int tb_use_ask_anew(struct tb_subscription *sub, struct tb_staged_use *use, const struct tb_call *call);
+/* The tensor of that registration in the version, whole and of its shape; NULL: none. */
+const struct tb_tensor *tb_staging_tensor(const struct tb_staging *st, const struct tb_tensor *mine,
+                                          uint32_t *shard_out);
 /* TB_LAYOUT_MISMATCH with the tensor in tb_last_error. Under the lock, once the manifests are here. */
 int tb_use_match(struct tb_subscription *sub, struct tb_staged_use *use);
 void tb_subscriptions_free(struct tb_session *s);
@@ -294,6 +338,15 @@ void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain
 /* Frees the spare memory if nobody is subscribed to its model any more. */
 void tb_spare_drop_unwanted(struct tb_session *s);
 void tb_staging_fail(struct tb_staging *st, enum tb_status status, const char *why);
+/* Where the tensors of patch_for stand now. Under the lock, or while nobody else has the staging. */
+void tb_staging_patch_tables(const struct tb_staging *st);
+/* Nobody is served from it: it has not all, or not in this form. */
+bool tb_staging_reads_only(const struct tb_staging *st);
+/* What the registration wants, from where the version's shards stand. TB_LAYOUT_MISMATCH in words. */
+int tb_staging_match(const struct tb_staging *st, const struct tb_registration *r,
+                     struct tb_box_copies *copies_out);
+/* Memory that it takes. */
+uint64_t tb_staging_bytes(const struct tb_staging *st);
 bool tb_staging_has_manifests(const struct tb_staging *st);
 uint32_t tb_staging_held_chunks(const struct tb_staging *st);
 struct tb_request *tb_stage_request(struct tb_session *s, const struct tb_subscription *sub,
@@ -333,6 +386,7 @@ struct tb_session {
     char fabric_address[64]; /* "" : choose */
     uint64_t pace_bytes_per_s;
     bool no_verbs;
+    bool protect;
     uint32_t threads;
 
     /* what the session thread found out */

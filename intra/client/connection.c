@@ -454,6 +454,7 @@ static void close_handles(struct tb_connection *c)
 static void advance(struct tb_connection *c)
 {
     tb_stagings_advance(c->session);
+    tb_publications_look(c->session);
     if (c->greeted) send_posted(c);
 }
 

@@ -29,38 +29,12 @@ struct run {
     _Atomic int failed; /* enum tb_status */
 };
 
-/* One contiguous stretch of packed bytes as it stands at the publisher. */
-struct stretch {
-    const uint8_t *at;
-    uint64_t bytes;
-};
-
-/* The tensor that has packed byte `offset`; zero-byte tensors are stepped over. */
-static uint32_t tensor_at(const struct tb_layout *layout, uint64_t offset)
+static struct tb_spread spread_of(const struct tb_pass *pass)
 {
-    uint32_t low = 0, high = layout->tensor_count;
-    while (low < high) {
-        const uint32_t middle = low + (high - low) / 2;
-        const struct tb_tensor *t = &layout->tensors[middle];
-        if (t->offset + t->bytes <= offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/* The stretch that begins at packed `offset`, at most `most` bytes of it; *tensor is where the one before
- * was. */
-static struct stretch stretch_at(const struct tb_pass *pass, uint64_t offset, uint64_t most, uint32_t *tensor)
-{
-    const struct tb_layout *layout = &pass->manifest->layout;
-    if (offset >= layout->bytes) return (struct stretch){pass->blobs + (offset - layout->bytes), most};
-    while (layout->tensors[*tensor].offset + layout->tensors[*tensor].bytes <= offset)
-        ++*tensor;
-    const struct tb_tensor *t = &layout->tensors[*tensor];
-    const uint64_t left = t->offset + t->bytes - offset;
-    return (struct stretch){pass->tensors[*tensor] + (offset - t->offset), left < most ? left : most};
+    return (struct tb_spread){.layout = &pass->manifest->layout,
+                              .tensors = pass->tensors,
+                              .rows = pass->rows,
+                              .blobs = pass->blobs};
 }
 
 static void digest_tiles(struct tb_digest_state *state, const uint8_t *from, uint8_t *to, uint64_t bytes)
@@ -80,10 +54,11 @@ static void digest_chunk(struct run *run, uint32_t k)
     const struct tb_chunk *chunk = &pass->manifest->chunks[k];
     struct tb_digest_state state;
     tb_digest_begin(&state);
-    uint32_t tensor = tensor_at(&pass->manifest->layout, chunk->offset);
+    const struct tb_spread spread = spread_of(pass);
+    uint32_t tensor = tb_spread_tensor_at(spread.layout, chunk->offset);
     const uint64_t end = chunk->offset + chunk->bytes;
     for (uint64_t at = chunk->offset; at < end;) {
-        const struct stretch from = stretch_at(pass, at, end - at, &tensor);
+        const struct tb_stretch from = tb_spread_at(&spread, at, end - at, &tensor);
         const bool copy = pass->shadow != NULL && at < pass->manifest->layout.bytes; /* blobs stand already */
         digest_tiles(&state, from.at, copy ? pass->shadow + at : NULL, from.bytes);
         at += from.bytes;
@@ -98,19 +73,8 @@ static const uint8_t *contiguous(struct run *run, const struct slot *slot, const
 {
     const struct tb_pass *pass = run->pass;
     if (pass->shadow != NULL) return pass->shadow + chunk->offset;
-    uint32_t tensor = tensor_at(&pass->manifest->layout, chunk->offset);
-    struct stretch from = stretch_at(pass, chunk->offset, chunk->bytes, &tensor);
-    if (from.bytes == chunk->bytes) return from.at;
-    for (uint64_t done = 0; done < chunk->bytes; done += from.bytes) {
-        from = stretch_at(pass, chunk->offset + done, chunk->bytes - done, &tensor);
-        memcpy(slot->gathered + done, from.at, from.bytes);
-    }
-    return slot->gathered;
-}
-
-static enum tb_dtype dtype_at(const struct tb_layout *layout, uint64_t offset)
-{
-    return offset >= layout->bytes ? TB_DTYPE_U8 : layout->tensors[tensor_at(layout, offset)].dtype;
+    const struct tb_spread spread = spread_of(pass);
+    return tb_spread_gather(&spread, chunk, slot->gathered);
 }
 
 static enum tb_status encode_chunk(struct run *run, uint32_t k, uint32_t slot_index)
@@ -124,7 +88,7 @@ static enum tb_status encode_chunk(struct run *run, uint32_t k, uint32_t slot_in
     }
     const struct tb_codec_input in = {.bytes = contiguous(run, slot, chunk),
                                       .count = chunk->bytes,
-                                      .dtype = dtype_at(&pass->manifest->layout, chunk->offset)};
+                                      .dtype = tb_layout_dtype_at(&pass->manifest->layout, chunk->offset)};
     struct tb_codec_coded coded;
     const enum tb_status status =
         tb_codec_encode(slot->codec, (struct tb_codec_form){.id = pass->codec}, &in,
@@ -266,13 +230,15 @@ enum tb_status tb_pass_run(struct tb_crew *crew, const struct tb_pass *pass,
     return status;
 }
 
-enum tb_status tb_pass_compare(struct tb_crew *crew, const struct tb_manifest *manifest,
-                               const struct tb_pass_tensors *tensors, uint32_t *differs_out)
+enum tb_status tb_pass_compare(struct tb_crew *crew, const struct tb_pass *with, uint32_t *differs_out)
 {
+    const struct tb_manifest *manifest = with->manifest;
     if (manifest->chunk_count == 0) return TB_OK;
-    struct tb_manifest view = *manifest;
-    const struct tb_pass pass = {
-        .manifest = &view, .tensors = tensors->at, .blobs = tensors->blobs, .gpu = tensors->gpu};
+    const struct tb_pass pass = {.manifest = with->manifest,
+                                 .tensors = with->tensors,
+                                 .rows = with->rows,
+                                 .blobs = with->blobs,
+                                 .gpu = with->gpu};
     struct run run = {.pass = &pass, .digests = tb_calloc(manifest->chunk_count, sizeof *run.digests)};
     if (run.digests == NULL) return TB_SITE_NOMEM;
     enum tb_status status = pass_all(crew, &run);

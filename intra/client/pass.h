@@ -12,15 +12,16 @@
 #include "base/codec.h"
 #include "base/manifest.h"
 #include "intra/client/crew.h"
+#include "intra/client/spread.h"
 #include "intra/cuda_part.h"
 #include "intra/fabric.h"
 #include "intra/shared_memory.h"
 
 struct tb_pass {
-    struct tb_manifest *manifest; /* laid out; the pass fills digests */
-    uint8_t *const *tensors;      /* where each stands, in packed order */
-    const uint8_t
-        *blobs;      /* all, one behind the other, where they will be served from; NULL when there are none */
+    struct tb_manifest *manifest;      /* laid out; the pass fills digests */
+    uint8_t *const *tensors;           /* where each stands, in packed order */
+    const struct tb_spread_rows *rows; /* NULL: all are dense */
+    uint8_t *blobs;  /* all, one behind the other, where they will be served from; NULL when there are none */
     uint8_t *shadow; /* packed tensors are copied here; NULL in place */
     struct tb_gpu_memory
         *gpu;               /* some of the tensors stand on a device; with a codec there is a shadow, then */
@@ -33,14 +34,9 @@ struct tb_pass {
 TB_MUST_USE enum tb_status tb_pass_run(struct tb_crew *crew, const struct tb_pass *pass,
                                        struct tb_shared_memory *encoded_out);
 
-struct tb_pass_tensors {
-    uint8_t *const *at;        /* in packed order */
-    const uint8_t *blobs;      /* all, one behind the other; NULL when there are none */
-    struct tb_gpu_memory *gpu; /* as in tb_pass */
-};
-/* Digests what stands there and compares with the manifest: TB_CONFLICT with one chunk that differs.
- * TB_SITE_NOMEM; TB_SITE_IO: the device cannot be read. */
-TB_MUST_USE enum tb_status tb_pass_compare(struct tb_crew *crew, const struct tb_manifest *manifest,
-                                           const struct tb_pass_tensors *tensors, uint32_t *differs_out);
+/* Digests what stands there (manifest, tensors, rows, blobs and gpu of the pass) and compares with the manifest: TB_CONFLICT with
+ * one chunk that differs. TB_SITE_NOMEM; TB_SITE_IO: the device cannot be read. */
+TB_MUST_USE enum tb_status tb_pass_compare(struct tb_crew *crew, const struct tb_pass *with,
+                                           uint32_t *differs_out);
 
 #endif

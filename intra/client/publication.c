@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "base/log.h"
 #include "intra/client/client.h"
 
 struct tb_publication *tb_publication_find(struct tb_session *s, const struct tb_id *uid, uint32_t shard)
@@ -136,9 +137,82 @@ enum tb_status tb_publication_export(struct tb_session *s, struct tb_publication
     return status;
 }
 
+/* ---- who writes to it ---- */
+
+static void wake(void *user)
+{
+    tb_connection_wake(user); /* uv_async_send, which a signal handler may call */
+}
+
+void tb_publication_protect(struct tb_session *s, struct tb_publication *p)
+{
+    if (!s->protect || !p->in_place || p->copied || p->registration == NULL) return;
+    const struct tb_registration *r = p->registration;
+    struct tb_protect_stretch *list = tb_calloc((size_t)r->layout.tensor_count + 1, sizeof *list);
+    for (uint32_t i = 0; list != NULL && i < r->layout.tensor_count; i++)
+        list[i] = (struct tb_protect_stretch){r->memory[i], r->layout.tensors[i].bytes};
+    if (list != NULL) p->protection = tb_protect(list, r->layout.tensor_count, wake, s);
+    tb_free(list);
+    if (p->protection != NULL) return;
+    tb_log(TB_LOG_WARN, "publish.unprotected", "number=%llu shard=%u", (unsigned long long)p->number,
+           p->shard);
+}
+
+static const struct tb_tensor *tensor_of(const struct tb_publication *p, const uint8_t *at)
+{
+    const struct tb_layout *layout = &p->manifest.layout;
+    for (uint32_t i = 0; i < layout->tensor_count; i++) {
+        const uint8_t *tensor = p->registration->memory[i];
+        if (at >= tensor && at < tensor + layout->tensors[i].bytes) return &layout->tensors[i];
+    }
+    return NULL;
+}
+
+static uint32_t chunk_of(const struct tb_manifest *m, uint64_t packed)
+{
+    uint32_t k = 0;
+    while (k + 1 < m->chunk_count && m->chunks[k + 1].offset <= packed)
+        k++;
+    return k;
+}
+
+static void tell_written(struct tb_session *s, struct tb_publication *p, const uint8_t *at)
+{
+    const struct tb_tensor *t = tensor_of(p, at);
+    const uint64_t inside =
+        t == NULL ? 0 : (uint64_t)(at - p->registration->memory[t - p->manifest.layout.tensors]);
+    const uint32_t chunk = t == NULL ? 0 : chunk_of(&p->manifest, t->offset + inside);
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_ERROR, "publish.written_to");
+    tb_log_u64(&l, "number", p->number);
+    tb_log_u64(&l, "shard", p->shard);
+    tb_log_str(&l, "tensor", t == NULL ? "" : t->name);
+    tb_log_u64(&l, "byte", inside);
+    tb_log_str(&l, "action", "version_broken");
+    tb_log_end(&l);
+    struct tb_request *notice = tb_request_new(s, TB_SESSION_CHUNK_BAD, 0, 0);
+    if (notice == NULL) return; /* its readers find it too */
+    const struct tb_session_chunk_bad m = {.uid = p->uid, .plan = 0, .shard = p->shard, .chunk = chunk};
+    tb_session_chunk_bad_encode(&m, &notice->payload);
+    tb_request_post(s, notice);
+}
+
+void tb_publications_look(struct tb_session *s)
+{
+    for (struct tb_publication *p = s->publications; p != NULL; p = p->next) {
+        if (p->protection == NULL || p->written || !p->sealed) continue;
+        const uint8_t *at = tb_protection_written(p->protection);
+        if (at == NULL) continue;
+        p->written = true;
+        tell_written(s, p, at);
+    }
+}
+
 void tb_publication_hide(struct tb_session *s, struct tb_publication *p, uint32_t drain_ms)
 {
     const uint64_t id = p->export_id;
+    tb_protection_end(p->protection);
+    p->protection = NULL;
     p->export_id = 0;
     if (id == 0) return;
     const bool was_busy = p->busy;

@@ -48,6 +48,23 @@ static int check_blobs(const struct tb_publish_options *o, uint64_t *bytes_out)
     return TB_OK;
 }
 
+/* A shard's layout has one box of a name, and what is served in place stands without gaps. */
+static int check_registration(const struct publishing *w)
+{
+    const struct tb_registration *r = w->o->registration;
+    if (r == NULL)
+        return w->o->blob_count > 0 ? TB_OK
+                                    : tb_fail(TB_BAD_ARGUMENT, "a shard has a registration, blobs or both");
+    if (r->session != w->s) return tb_fail(TB_BAD_ARGUMENT, "the registration belongs to another session");
+    if (r->layout.tensor_count == 0)
+        return tb_fail(TB_BAD_ARGUMENT,
+                       "several slices of one tensor are registered: they can be read, but not published");
+    if (r->scattered && w->o->mode == TB_PUBLISH_IN_PLACE)
+        return tb_fail(TB_BAD_ARGUMENT, "a tensor is split along an inner axis, so its parts stand in rows: "
+                                        "publish in shadow mode");
+    return TB_OK;
+}
+
 static int check_options(struct publishing *w)
 {
     const struct tb_publish_options *o = w->o;
@@ -65,10 +82,8 @@ static int check_options(struct publishing *w)
                        o->shard_count, TB_SHARDS_MAX);
     if (tb_codec_parse(o->codec == NULL ? "raw" : o->codec, &w->codec) != TB_OK || w->codec > TB_CODEC_ZSTD)
         return tb_fail(TB_BAD_ARGUMENT, "codec \"%.40s\" is unknown: raw or zstd", o->codec);
-    if (o->registration == NULL && o->blob_count == 0)
-        return tb_fail(TB_BAD_ARGUMENT, "a shard has a registration, blobs or both");
-    if (o->registration != NULL && o->registration->session != w->s)
-        return tb_fail(TB_BAD_ARGUMENT, "the registration belongs to another session");
+    const int registered = check_registration(w);
+    if (registered != TB_OK) return registered;
     memcpy(w->run.bytes, o->run->bytes, sizeof w->run.bytes);
     return check_blobs(o, &w->blob_bytes);
 }
@@ -194,6 +209,7 @@ static int pass(const struct publishing *w, struct tb_publication *p)
     if (w->blob_bytes > 0) copy_blobs(w->o, blobs);
     const struct tb_pass pass = {.manifest = &p->manifest,
                                  .tensors = p->registration != NULL ? p->registration->memory : NULL,
+                                 .rows = p->registration != NULL ? p->registration->rows : NULL,
                                  .blobs = blobs,
                                  .shadow = shadow,
                                  .gpu = gpu,
@@ -248,6 +264,7 @@ static int publish_new(const struct publishing *w, struct tb_publication *p)
 {
     int status = build_manifest(w, p);
     if (status == TB_OK) status = make_places(w, p);
+    if (status == TB_OK) tb_publication_protect(w->s, p);
     if (status == TB_OK) status = pass(w, p);
     if (status == TB_OK) {
         const enum tb_status exported = tb_publication_export(w->s, p);
@@ -261,6 +278,7 @@ static int publish_new(const struct publishing *w, struct tb_publication *p)
         return status;
     }
     tb_session_lock(w->s);
+    tb_connection_wake(w->s);                 /* what was written before it was sealed is looked at now */
     if (!p->in_place) p->registration = NULL; /* it may go: the shadow is what counts now */
     tb_session_unlock(w->s);
     return TB_OK;
@@ -287,9 +305,12 @@ static int publish_again(const struct publishing *w, struct tb_publication *p)
         probe.manifest.root = tb_manifest_root(&probe.manifest);
         uint32_t differs = 0;
         const struct tb_registration *r = w->o->registration;
-        const struct tb_pass_tensors tensors = {r != NULL ? r->memory : NULL, blobs,
-                                                r != NULL ? r->gpu : NULL};
-        enum tb_status same = tb_pass_compare(w->s->crew, &probe.manifest, &tensors, &differs);
+        const struct tb_pass with = {.manifest = &probe.manifest,
+                                     .tensors = r != NULL ? r->memory : NULL,
+                                     .rows = r != NULL ? r->rows : NULL,
+                                     .blobs = blobs,
+                                     .gpu = r != NULL ? r->gpu : NULL};
+        enum tb_status same = tb_pass_compare(w->s->crew, &with, &differs);
         if (same == TB_OK && !tb_digest_equal(&probe.manifest.root, &p->manifest.root))
             same = TB_CONFLICT; /* blobs' names */
         if (same != TB_OK)

@@ -156,14 +156,16 @@ static enum tb_status open_hop(struct tb_session *s, struct tb_staging *st, cons
 {
     struct tb_hop_place *places = tb_calloc(st->key.shard_count, sizeof *places);
     if (places == NULL) return TB_SITE_NOMEM;
+    uint32_t count = 0;
     for (uint32_t i = 0; i < st->key.shard_count; i++)
-        places[i] = (struct tb_hop_place){i, &st->shards[i].place};
+        if (!tb_place_whole(&st->shards[i].place))
+            places[count++] = (struct tb_hop_place){i, &st->shards[i].place};
     struct tb_hop_options options = {.export_id = m->export_id,
                                      .token = m->token,
                                      .source = source,
                                      .source_count = source_count,
                                      .places = places,
-                                     .place_count = st->key.shard_count,
+                                     .place_count = count,
                                      .order_seed = 0,
                                      .fn = hop_said,
                                      .user = st};
@@ -243,19 +245,26 @@ static void became_whole(struct tb_session *s, struct tb_staging *st)
     tb_session_changed(s, true);
 }
 
-/* Others may chain behind this staging from its first chunk: its export is told before a byte is there. */
-static void begin_reading(struct tb_session *s, struct tb_staging *st)
+/* Others may chain behind this staging from its first chunk: its export is told before a byte is there. Of a patch it is told
+ * that there is none. */
+static enum tb_status open_export(struct tb_session *s, struct tb_staging *st)
 {
     const uint64_t id = ++s->next_export;
     const struct tb_export_buffer buffer = {
         .bytes = st->memory.bytes, .count = st->memory.count, .memfd = st->memory.memfd};
     const struct tb_export_options options = {.export_id = id, .buffers = &buffer, .buffer_count = 1};
     const enum tb_status status = tb_export_open(s->fabric, &options);
+    if (status == TB_OK) st->export_id = id;
+    return status;
+}
+
+static void begin_reading(struct tb_session *s, struct tb_staging *st)
+{
+    const enum tb_status status = tb_staging_reads_only(st) ? TB_OK : open_export(s, st);
     if (status != TB_OK) {
         tb_staging_fail(st, status, "the staging cannot be exported");
         return;
     }
-    st->export_id = id;
     st->state = TB_STAGING_READING;
     st->told_at = tb_clock_now();
     tb_staging_export_notice(s, st);

@@ -56,6 +56,14 @@ static int build_layout(struct tb_registration *r, const struct tb_tensor *tenso
                    count);
 }
 
+void tb_registration_place(struct tb_registration *r)
+{
+    for (uint32_t i = 0; i < r->layout.tensor_count; i++) {
+        uint8_t *given = r->given[r->given_of[i]];
+        r->memory[i] = given == NULL || r->given_offset == NULL ? given : given + r->given_offset[i];
+    }
+}
+
 static int place_tensors(struct tb_registration *r, const struct tb_tensor_desc *descs, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -63,9 +71,14 @@ static int place_tensors(struct tb_registration *r, const struct tb_tensor_desc 
         TB_ASSERT(t != NULL);
         if (descs[i].memory == NULL && t->bytes > 0)
             return tb_fail(TB_BAD_ARGUMENT, "tensor \"%.200s\" has no memory", descs[i].name);
-        r->packed_of[i] = (uint32_t)(t - r->layout.tensors);
-        r->memory[r->packed_of[i]] = descs[i].memory;
+        r->given_of[t - r->layout.tensors] = i;
+        r->given[i] = descs[i].memory;
     }
+    tb_registration_place(r);
+    r->want_count = count;
+    r->want_bytes = r->layout.bytes;
+    r->wants = r->layout.tensors;
+    r->want_memory = r->memory;
     return TB_OK;
 }
 
@@ -73,8 +86,10 @@ static int build_registration(struct tb_registration *r, const struct tb_tensor_
 {
     struct tb_tensor *tensors = tb_calloc(count, sizeof *tensors);
     r->memory = tb_calloc(count, sizeof *r->memory);
-    r->packed_of = tb_calloc(count, sizeof *r->packed_of);
-    int status = tensors == NULL || r->memory == NULL || r->packed_of == NULL
+    r->given = tb_calloc(count, sizeof *r->given);
+    r->given_of = tb_calloc(count, sizeof *r->given_of);
+    r->given_count = count;
+    int status = tensors == NULL || r->memory == NULL || r->given == NULL || r->given_of == NULL
                      ? tb_fail(TB_SITE_NOMEM, "no memory for %u tensors", count)
                      : TB_OK;
     for (uint32_t i = 0; i < count && status == TB_OK; i++)
@@ -85,26 +100,63 @@ static int build_registration(struct tb_registration *r, const struct tb_tensor_
     return status;
 }
 
-/* Whose memory it is: asked when it comes, and again when it comes back. */
-static int find_gpu(struct tb_session *s, struct tb_registration *r)
+/* Whose memory it is: asked when it comes, and again when it comes back. Under the lock. */
+int tb_registration_find_gpu(struct tb_session *s, struct tb_registration *r)
 {
     char why[TB_GPU_WHY_BYTES] = "";
     enum tb_status status = s->gpu == NULL ? tb_gpu_open(&s->gpu, why) : TB_OK;
     if (status == TB_SITE_NOMEM) return tb_fail(status, "the GPU's driver: %s", why);
     if (status == TB_PEER_PROTOCOL) /* it may be host memory all the same, and then all is well */
         tb_log(TB_LOG_WARN, "gpu.not_asked", "reason=\"%s\" action=taken_for_host_memory", why);
-    const struct tb_gpu_tensors tensors = {&r->layout, r->memory};
+    const struct tb_layout wants = {.tensor_count = r->want_count, .tensors = r->wants};
+    const struct tb_gpu_tensors tensors = {&wants, r->want_memory};
     status = tb_gpu_memory_open(s->gpu, &tensors, &r->gpu, why);
-    return status == TB_OK ? TB_OK : tb_fail(status, "%s", why);
+    if (status != TB_OK) return tb_fail(status, "%s", why);
+    if (r->gpu == NULL || r->slices == NULL) return TB_OK;
+    tb_gpu_memory_close(r->gpu);
+    r->gpu = NULL;
+    return tb_fail(TB_BAD_ARGUMENT, "slices stand in host memory: of a GPU's, whole tensors are registered");
 }
 
-static void free_registration(struct tb_registration *r)
+void tb_registration_gone(struct tb_registration *r, bool gone)
+{
+    pthread_rwlock_wrlock(&r->target.lock);
+    r->target.gone = gone;
+    r->target.writes++;
+    pthread_rwlock_unlock(&r->target.lock);
+}
+
+void tb_registration_discard(struct tb_registration *r)
 {
     tb_gpu_memory_close(r->gpu);
-    tb_free(r->packed_of);
+    pthread_rwlock_destroy(&r->target.lock);
+    tb_free(r->slices);
+    tb_free(r->slice_names);
+    tb_free(r->rows);
+    tb_free(r->given);
+    tb_free(r->given_of);
+    tb_free(r->given_offset);
     tb_free(r->memory);
     tb_free(r->layout_memory);
     tb_free(r);
+}
+
+struct tb_registration *tb_registration_new(struct tb_session *s)
+{
+    struct tb_registration *r = tb_calloc(1, sizeof *r);
+    if (r == NULL) return NULL;
+    r->session = s;
+    pthread_rwlock_init(&r->target.lock, NULL);
+    return r;
+}
+
+void tb_registration_enter(struct tb_registration *r)
+{
+    struct tb_session *s = r->session;
+    tb_session_lock(s);
+    r->next = s->registrations;
+    s->registrations = r;
+    tb_session_unlock(s);
 }
 
 static int new_registration(struct tb_session *s, const struct tb_tensor_desc *tensors, uint32_t count,
@@ -112,23 +164,19 @@ static int new_registration(struct tb_session *s, const struct tb_tensor_desc *t
 {
     if (tensors == NULL || count == 0 || count > TB_TENSORS_MAX || registration_out == NULL)
         return tb_fail(TB_BAD_ARGUMENT, "a registration has 1 to %d tensors", TB_TENSORS_MAX);
-    struct tb_registration *r = tb_calloc(1, sizeof *r);
+    struct tb_registration *r = tb_registration_new(s);
     if (r == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for a registration");
-    r->session = s;
     int status = build_registration(r, tensors, count);
     if (status == TB_OK) {
         tb_session_lock(s);
-        status = find_gpu(s, r);
+        status = tb_registration_find_gpu(s, r);
         tb_session_unlock(s);
     }
     if (status != TB_OK) {
-        free_registration(r);
+        tb_registration_discard(r);
         return status;
     }
-    tb_session_lock(s);
-    r->next = s->registrations;
-    s->registrations = r;
-    tb_session_unlock(s);
+    tb_registration_enter(r);
     *registration_out = r;
     return TB_OK;
 }
@@ -151,7 +199,7 @@ void tb_registration_free(struct tb_registration *r)
             break;
         }
     }
-    free_registration(r);
+    tb_registration_discard(r);
 }
 
 /* ---- giving the memory back ---- */
@@ -238,6 +286,7 @@ int tb_suspend(struct tb_registration *registration)
     } else {
         registration->suspended = true;
         hide_all(s, registration, true);
+        tb_registration_gone(registration, true);
         tb_gpu_memory_close(registration->gpu);
         registration->gpu = NULL;
     }
@@ -260,10 +309,12 @@ static int compare_with_sealed(struct tb_session *s, struct tb_registration *r,
             "version %llu was published in place from host memory and its tensors are a GPU's now: its "
             "reference does not come back",
             (unsigned long long)p->number);
-    const uint8_t *blobs = p->blobs.bytes;
+    uint8_t *blobs = p->blobs.bytes;
     if (p->copied) blobs += p->manifest.layout.bytes;
-    const struct tb_pass_tensors tensors = {r->memory, blobs, r->gpu};
-    const enum tb_status status = tb_pass_compare(s->crew, &p->manifest, &tensors, &differs);
+    struct tb_manifest manifest = p->manifest;
+    const struct tb_pass with = {
+        .manifest = &manifest, .tensors = r->memory, .rows = r->rows, .blobs = blobs, .gpu = r->gpu};
+    const enum tb_status status = tb_pass_compare(s->crew, &with, &differs);
     if (status == TB_OK) return TB_OK;
     if (status != TB_CONFLICT)
         return tb_fail(status, "no memory to compare version %llu", (unsigned long long)p->number);
@@ -289,6 +340,7 @@ static int bring_back(struct tb_session *s, struct tb_registration *r, struct tb
 {
     p->busy = true;
     tb_session_unlock(s);
+    tb_publication_protect(s, p);
     int status = compare_with_sealed(s, r, p);
     const bool same = status == TB_OK;
     if (same) status = seal_again(s, p);
@@ -300,20 +352,29 @@ static int bring_back(struct tb_session *s, struct tb_registration *r, struct tb
     return status;
 }
 
+static const char *given_name(const struct tb_registration *r, uint32_t given)
+{
+    if (r->slices != NULL) return r->slices[given].name;
+    for (uint32_t i = 0; i < r->layout.tensor_count; i++)
+        if (r->given_of[i] == given) return r->layout.tensors[i].name;
+    return "";
+}
+
 static int resume(struct tb_session *s, struct tb_registration *r, void *const *memories, uint32_t count)
 {
     if (!r->suspended) return tb_fail(TB_BAD_STATE, "the registration is not suspended");
-    if (memories != NULL && count != r->layout.tensor_count)
-        return tb_fail(TB_BAD_ARGUMENT, "%u addresses for %u tensors", count, r->layout.tensor_count);
+    if (memories != NULL && count != r->given_count)
+        return tb_fail(TB_BAD_ARGUMENT, "%u addresses for %u tensors", count, r->given_count);
     for (uint32_t i = 0; memories != NULL && i < count; i++)
-        if (memories[i] == NULL && r->layout.tensors[r->packed_of[i]].bytes > 0)
-            return tb_fail(TB_BAD_ARGUMENT, "tensor \"%.200s\" has no memory",
-                           r->layout.tensors[r->packed_of[i]].name);
+        if (memories[i] == NULL && r->given[i] != NULL)
+            return tb_fail(TB_BAD_ARGUMENT, "tensor %u, \"%.200s\", has no memory", i, given_name(r, i));
     for (uint32_t i = 0; memories != NULL && i < count; i++)
-        r->memory[r->packed_of[i]] = memories[i];
-    int first = find_gpu(s, r);
+        r->given[i] = memories[i];
+    tb_registration_place(r);
+    int first = tb_registration_find_gpu(s, r);
     if (first != TB_OK) return first; /* it stays suspended */
     r->suspended = false;
+    tb_registration_gone(r, false);
     r->passes++;
     struct tb_publication *p;
     while ((p = next_in_place(s, r, true)) != NULL) {

@@ -183,7 +183,8 @@ static int session_new(const struct tb_session_options *o, struct tb_session **s
     s->spot = o->spot != 0;
     s->threads = o->threads;
     s->pace_bytes_per_s = o->pace_bytes_per_s;
-    s->no_verbs = o->struct_bytes >= sizeof *o && o->no_verbs != 0;
+    s->no_verbs = o->no_verbs != 0;
+    s->protect = o->protect != 0;
     s->down_since = tb_clock_now();
     s->down_why = TB_PEER_UNREACHABLE;
     snprintf(s->gateway_text, sizeof s->gateway_text, "%s", o->gateway);
@@ -223,10 +224,12 @@ int tb_session_open(const struct tb_session_options *options, struct tb_session 
     int status = check_options(options);
     if (status != TB_OK) return status;
     if (session_out == NULL) return tb_fail(TB_BAD_ARGUMENT, "session_out is NULL");
+    struct tb_session_options all = {0}; /* of an older program: what it does not know is not asked for */
+    memcpy(&all, options, options->struct_bytes < sizeof all ? options->struct_bytes : sizeof all);
     struct tb_session *s = NULL;
-    status = session_new(options, &s);
+    status = session_new(&all, &s);
     if (status != TB_OK) return status;
-    status = tb_connection_open(s, options);
+    status = tb_connection_open(s, &all);
     if (status == TB_OK)
         status = wait_until_up(s, options->open_timeout_ms == 0 ? OPEN_TIMEOUT_MS : options->open_timeout_ms);
     if (status == TB_OK) {

@@ -72,9 +72,9 @@ static void put_head(struct text *t, const struct tb_session *s)
 static uint64_t mapped_bytes(const struct tb_session *s, const struct tb_registration *r)
 {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < r->layout.tensor_count; i++)
-        if (!r->suspended && tb_buffer_find(s, r->memory[i], r->layout.tensors[i].bytes) != NULL)
-            bytes += r->layout.tensors[i].bytes;
+    for (uint32_t i = 0; i < r->want_count; i++)
+        if (!r->suspended && tb_buffer_find(s, r->want_memory[i], r->wants[i].bytes) != NULL)
+            bytes += r->wants[i].bytes;
     return bytes;
 }
 
@@ -95,7 +95,7 @@ static void put_registrations(struct text *t, const struct tb_session *s)
     put(t, ",\"registrations\":[");
     for (const struct tb_registration *r = s->registrations; r != NULL; r = r->next) {
         put(t, "%s{\"tensors\":%u,\"bytes\":%llu,\"mapped_bytes\":%llu,\"suspended\":%s,\"subscriptions\":%u",
-            r == s->registrations ? "" : ",", r->layout.tensor_count, (unsigned long long)r->layout.bytes,
+            r == s->registrations ? "" : ",", r->want_count, (unsigned long long)r->want_bytes,
             (unsigned long long)mapped_bytes(s, r), r->suspended ? "true" : "false", r->subscriptions);
         put_gpu(t, r);
         put_char(t, '}');
@@ -143,10 +143,12 @@ static void put_stagings(struct text *t, const struct tb_session *s)
         put_uid(t, &st->uid);
         put(t,
             ",\"model\":\"%s\",\"number\":%llu,\"state\":\"%s\",\"held_chunks\":%u,\"total_chunks\":%u,"
-            "\"readers\":%u",
+            "\"readers\":%u,\"staged_bytes\":%llu,\"patch\":%s",
             st->key.model.text, (unsigned long long)st->key.number, names[st->state],
             tb_staging_held_chunks(st), st->total_chunks,
-            st->export_id == 0 ? 0 : tb_export_readers(s->fabric, st->export_id));
+            st->export_id == 0 ? 0 : tb_export_readers(s->fabric, st->export_id),
+            (unsigned long long)(st->state < TB_STAGING_PREPARED ? 0 : tb_staging_bytes(st)),
+            st->patch_for != NULL ? "true" : "false");
         put_hop(t, st);
         put(t, "}");
     }

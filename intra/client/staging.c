@@ -6,6 +6,7 @@
  * asked for; pages are reserved, so a full machine is a status. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
@@ -64,9 +65,14 @@ static void free_staging(struct tb_staging *st)
         tb_free(st->shards[i].manifest_memory);
     tb_free(st->shards);
     tb_free(st->claimed);
+    tb_free(st->wanted);
     tb_free(st->source);
     tb_free(st->kept_plan);
-    tb_shared_memory_free(&st->memory);
+    tb_patch_free(st->patch);
+    if (st->memory.bytes != NULL && st->memory.memfd < 0)
+        munmap(st->memory.bytes, st->memory.count);
+    else
+        tb_shared_memory_free(&st->memory);
     pthread_mutex_destroy(&st->note_lock);
     tb_free(st);
 }
@@ -88,7 +94,7 @@ void tb_spare_drop_unwanted(struct tb_session *s)
 /* The newest is kept: a model whose layout has changed needs the new size. */
 static void keep_spare(struct tb_session *s, struct tb_staging *st)
 {
-    if (st->memory.bytes == NULL || !subscribed(s, &st->key.model)) return;
+    if (st->memory.bytes == NULL || st->memory.memfd < 0 || !subscribed(s, &st->key.model)) return;
     tb_shared_memory_free(&s->spare.memory);
     s->spare = (struct tb_spare){.memory = st->memory, .model = st->key.model};
     st->memory = (struct tb_shared_memory){.memfd = -1};
@@ -311,15 +317,68 @@ static void pin_for_gpu(struct tb_staging *st)
     tb_gpu_pin(gpu, &st->memory);
 }
 
+/* ---- in slices ---- */
+
+static void want_chunks(struct tb_staging *st, struct tb_staged_shard *sh, uint64_t *wanted)
+{
+    const struct tb_manifest *m = &sh->manifest;
+    for (uint32_t k = 0; k < m->chunk_count; k++) {
+        if (m->chunks[k].offset >= m->layout.bytes) (void)tb_bitmap_set(wanted, k); /* blobs */
+        if (tb_bitmap_test(wanted, k)) {
+            st->wanted_bytes += m->chunks[k].bytes;
+            st->total_chunks++;
+        } else {
+            (void)tb_bitmap_set(sh->place.claimed, k);
+        }
+    }
+    sh->place.wanted = wanted;
+}
+
+/* Where the version does not fit the slices, blobs alone are wanted, and tb_use_match says what does not fit. */
+static enum tb_status make_slices(struct tb_staging *st, uint64_t words)
+{
+    struct tb_box_copies copies = {0};
+    st->wanted = tb_calloc(words + 1, sizeof *st->wanted);
+    if (st->wanted == NULL) return TB_SITE_NOMEM;
+    (void)tb_staging_match(st, st->slices_for, &copies);
+    st->total_chunks = 0;
+    uint64_t *wanted = st->wanted;
+    for (uint32_t i = 0; i < st->key.shard_count; i++) {
+        struct tb_staged_shard *sh = &st->shards[i];
+        tb_boxes_chunks(&copies, i, sh->manifest.chunks, sh->manifest.chunk_count, wanted);
+        want_chunks(st, sh, wanted);
+        wanted += TB_BITMAP_WORDS(sh->manifest.chunk_count);
+    }
+    tb_free(copies.list);
+    return TB_OK;
+}
+
+/* Pages of it exist where a chunk stands, so nothing is reserved; nobody else maps it. */
+static enum tb_status map_passage(struct tb_staging *st, uint64_t bytes)
+{
+    void *map =
+        tb_sys_mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED) return TB_SITE_NOMEM;
+    /* A huge page would stay for the sake of its one small part that is still needed. */
+    (void)madvise(map, bytes, MADV_NOHUGEPAGE);
+    st->memory = (struct tb_shared_memory){.bytes = map, .count = bytes, .memfd = -1};
+    return TB_OK;
+}
+
+static enum tb_status make_memory(struct tb_staging *st, uint64_t bytes, uint64_t held_from)
+{
+    if (st->patch_for != NULL || st->slices_for != NULL) return map_passage(st, bytes);
+    if (take_spare(st, bytes, held_from)) return TB_OK;
+    return tb_shared_memory_new("tombolo-staging", bytes, &st->memory);
+}
+
 static enum tb_status make_places(struct tb_staging *st)
 {
     uint64_t words;
     const uint64_t bytes = lay_out(st, &words);
-    if (!take_spare(st, bytes, bytes - (words + 1) * sizeof(uint64_t))) {
-        const enum tb_status status = tb_shared_memory_new("tombolo-staging", bytes, &st->memory);
-        if (status != TB_OK) return status;
-    }
-    pin_for_gpu(st);
+    const enum tb_status made = make_memory(st, bytes, bytes - (words + 1) * sizeof(uint64_t));
+    if (made != TB_OK) return made;
+    if (st->memory.memfd >= 0) pin_for_gpu(st);
     st->claimed = tb_calloc(words + 1, sizeof *st->claimed);
     if (st->claimed == NULL) return TB_SITE_NOMEM;
     uint8_t *base = st->memory.bytes;
@@ -332,7 +391,66 @@ static enum tb_status make_places(struct tb_staging *st)
                                       .claimed = claimed};
         claimed += TB_BITMAP_WORDS(sh->manifest.chunk_count);
     }
+    if (st->slices_for != NULL) return make_slices(st, words);
     return encode_source(st);
+}
+
+/* ---- as a patch ---- */
+
+void tb_staging_patch_tables(const struct tb_staging *st)
+{
+    const struct tb_registration *r = st->patch_for;
+    for (uint32_t i = 0; i < r->layout.tensor_count; i++) {
+        uint32_t shard;
+        const struct tb_tensor *theirs = tb_staging_tensor(st, &r->layout.tensors[i], &shard);
+        if (theirs == NULL) continue; /* tb_use_match says so */
+        tb_patch_memory(st->patch, shard)[theirs - st->shards[shard].manifest.layout.tensors] = r->memory[i];
+    }
+}
+
+static enum tb_status new_patch(struct tb_staging *st)
+{
+    struct tb_patch_shard_of *tables = tb_calloc((size_t)st->key.shard_count + 1, sizeof *tables);
+    if (tables == NULL) return TB_SITE_NOMEM;
+    enum tb_status status = TB_OK;
+    for (uint32_t i = 0; i < st->key.shard_count; i++) {
+        tables[i].manifest = &st->shards[i].manifest;
+        tables[i].memory =
+            tb_calloc((size_t)tables[i].manifest->layout.tensor_count + 1, sizeof *tables[i].memory);
+        if (tables[i].memory == NULL) status = TB_SITE_NOMEM;
+    }
+    if (status == TB_OK) {
+        status = tb_patch_new(&st->patch_for->target, tables, st->key.shard_count, &st->patch);
+    } else {
+        for (uint32_t i = 0; i < st->key.shard_count; i++)
+            tb_free(tables[i].memory);
+    }
+    tb_free(tables);
+    return status;
+}
+
+static enum tb_status make_patch(struct tb_staging *st)
+{
+    if (st->patch_for == NULL) return TB_OK;
+    const enum tb_status status = new_patch(st);
+    if (status != TB_OK) return status;
+    tb_session_lock(st->session); /* tensors may be moved */
+    tb_staging_patch_tables(st);
+    tb_session_unlock(st->session);
+    for (uint32_t i = 0; i < st->key.shard_count; i++)
+        tb_patch_watch(st->patch, i, &st->shards[i].place);
+    return TB_OK;
+}
+
+bool tb_staging_reads_only(const struct tb_staging *st)
+{
+    return st->patch != NULL || st->wanted != NULL;
+}
+
+uint64_t tb_staging_bytes(const struct tb_staging *st)
+{
+    if (st->wanted != NULL) return st->wanted_bytes;
+    return st->patch != NULL ? tb_patch_staged_bytes(st->patch) : st->memory.count;
 }
 
 static uint64_t version_bytes(const struct tb_staging *st)
@@ -353,6 +471,7 @@ static void prepare(void *user, uint32_t piece, uint32_t slot)
     char why[sizeof st->why] = "the manifests do not hash to the version's root";
     if (status == TB_OK) {
         status = make_places(st);
+        if (status == TB_OK) status = make_patch(st);
         if (status != TB_OK)
             snprintf(why, sizeof why, "no shared memory to stage %llu bytes",
                      (unsigned long long)version_bytes(st));

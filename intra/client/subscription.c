@@ -1,4 +1,5 @@
 /* subscription.c - a member of a reader group, and the versions it stages and lets go. */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +11,6 @@
 
 #define SUBSCRIBE_MS 30000u
 #define RELEASE_MS   5000u /* a gateway that does not answer does not keep a worker from its memory */
-#define COPY_BYTES   ((uint64_t)1 << 20)
 
 /* ---- subscribe ---- */
 
@@ -30,12 +30,49 @@ struct tb_request *tb_subscribe_request(struct tb_session *s, const struct tb_su
     return request;
 }
 
-static int check_subscribe(struct tb_session *s, const struct tb_subscribe_options *o,
+/* Of a program built before there were ways to update. */
+#define FIRST_OPTIONS_BYTES offsetof(struct tb_subscribe_options, update)
+
+static bool same_wants(const struct tb_registration *a, const struct tb_registration *b)
+{
+    if (a->want_count != b->want_count) return false;
+    for (uint32_t i = 0; i < a->want_count; i++) {
+        const struct tb_tensor *x = &a->wants[i], *y = &b->wants[i];
+        if (strcmp(x->name, y->name) != 0 || x->dtype != y->dtype || x->rank != y->rank ||
+            memcmp(x->full, y->full, sizeof x->full) != 0 ||
+            memcmp(x->box_first, y->box_first, sizeof x->box_first) != 0 ||
+            memcmp(x->box_count, y->box_count, sizeof x->box_count) != 0)
+            return false;
+    }
+    return true;
+}
+
+static int check_update(const struct tb_session *s, const struct tb_subscribe_options *o)
+{
+    if (o->update > TB_UPDATE_PATCH)
+        return tb_fail(TB_BAD_ARGUMENT, "update %u is none of enum tb_update", o->update);
+    if (o->update != TB_UPDATE_COPY && o->registration == NULL)
+        return tb_fail(TB_BAD_ARGUMENT, "without a registration there is nothing to update");
+    if ((o->update == TB_UPDATE_SWITCH) != (o->second != NULL))
+        return tb_fail(TB_BAD_ARGUMENT, "TB_UPDATE_SWITCH, and it alone, takes a second registration");
+    if (o->second == NULL) return TB_OK;
+    if (o->second->session != s || o->second == o->registration)
+        return tb_fail(TB_BAD_ARGUMENT, "the second registration is of another session, or the first again");
+    if (!same_wants(o->registration, o->second))
+        return tb_fail(TB_BAD_ARGUMENT, "the two registrations have other tensors");
+    return TB_OK;
+}
+
+static int check_subscribe(struct tb_session *s, const struct tb_subscribe_options *given,
                            struct tb_subscription *sub)
 {
-    if (o == NULL || o->struct_bytes < sizeof *o)
+    if (given == NULL || given->struct_bytes < FIRST_OPTIONS_BYTES)
         return tb_fail(TB_BAD_ARGUMENT,
-                       "options.struct_bytes must be sizeof(struct tb_subscribe_options), %zu", sizeof *o);
+                       "options.struct_bytes must be sizeof(struct tb_subscribe_options), %zu",
+                       sizeof *given);
+    struct tb_subscribe_options options = {0};
+    const struct tb_subscribe_options *o = &options;
+    memcpy(&options, given, given->struct_bytes < sizeof options ? given->struct_bytes : sizeof options);
     if (o->model == NULL || tb_name_set(&sub->model, o->model) != TB_OK)
         return tb_fail(TB_BAD_ARGUMENT, "model \"%.80s\": 1 to 64 of A-Z a-z 0-9 . _ -",
                        o->model == NULL ? "" : o->model);
@@ -56,7 +93,10 @@ static int check_subscribe(struct tb_session *s, const struct tb_subscribe_optio
     sub->member_index = o->member_index;
     sub->member_count = o->member_count;
     sub->registration = o->registration;
-    return TB_OK;
+    sub->second = o->second;
+    sub->update = o->update;
+    sub->buffer = 1; /* the first version goes into the other one */
+    return check_update(s, o);
 }
 
 static void enter_subscription(struct tb_session *s, struct tb_request *request, void *user)
@@ -66,6 +106,7 @@ static void enter_subscription(struct tb_session *s, struct tb_request *request,
     sub->next = s->subscriptions;
     s->subscriptions = sub;
     if (sub->registration != NULL) sub->registration->subscriptions++;
+    if (sub->second != NULL) sub->second->subscriptions++;
 }
 
 static int subscribe(struct tb_session *s, const struct tb_subscribe_options *o, struct tb_subscription *sub)
@@ -116,13 +157,29 @@ struct tb_staged_use *tb_use_find(struct tb_subscription *sub, const struct tb_i
     return NULL;
 }
 
+static bool has_slices(const struct tb_subscription *sub)
+{
+    return sub->registration != NULL && sub->registration->slices != NULL;
+}
+
+/* Its buffers hold a version, in memory of the host. */
+static bool can_patch(const struct tb_subscription *sub)
+{
+    if (sub->update != TB_UPDATE_PATCH || has_slices(sub) || sub->registration->gpu != NULL) return false;
+    return !tb_id_is_zero(&sub->active) && !sub->torn;
+}
+
 static struct tb_staged_use *new_use(struct tb_subscription *sub, const struct tb_id *uid)
 {
     struct tb_session *s = sub->session;
     struct tb_staged_use *use = tb_calloc(1, sizeof *use);
     if (use == NULL) return NULL;
     use->staging = tb_staging_find(s, uid);
-    if (use->staging == NULL) use->staging = tb_staging_new(s, uid);
+    if (use->staging == NULL) {
+        use->staging = tb_staging_new(s, uid);
+        if (use->staging != NULL && can_patch(sub)) use->staging->patch_for = sub->registration;
+        if (use->staging != NULL && has_slices(sub)) use->staging->slices_for = sub->registration;
+    }
     if (use->staging == NULL) {
         tb_free(use);
         return NULL;
@@ -142,7 +199,7 @@ void tb_use_drop(struct tb_subscription *sub, struct tb_staged_use *use, uint32_
         }
     }
     struct tb_staging *st = use->staging;
-    tb_free(use->copies);
+    tb_free(use->copies.list);
     tb_free(use);
     if (--st->uses == 0) tb_staging_drop(sub->session, st, drain_ms);
 }
@@ -179,21 +236,6 @@ static int mismatch(const struct tb_tensor *mine, const struct tb_tensor *theirs
                    mine->name, want, have);
 }
 
-/* In pieces of 1 MiB, so that the pool's threads end together. */
-static void add_copies(struct tb_staged_use *use, uint32_t tensor, uint32_t shard,
-                       const struct tb_tensor *from)
-{
-    for (uint64_t done = 0; done < from->bytes; done += COPY_BYTES) {
-        const uint64_t left = from->bytes - done;
-        use->copies[use->copy_count++] = (struct tb_copy){.tensor = tensor,
-                                                          .shard = shard,
-                                                          .tensor_offset = done,
-                                                          .place_offset = from->offset + done,
-                                                          .bytes = left < COPY_BYTES ? left : COPY_BYTES};
-    }
-    use->copy_bytes += from->bytes;
-}
-
 static const struct tb_tensor *find_tensor(const struct tb_staging *st, const char *name, uint32_t *shard_out)
 {
     for (uint32_t i = 0; i < st->key.shard_count; i++) {
@@ -204,21 +246,37 @@ static const struct tb_tensor *find_tensor(const struct tb_staging *st, const ch
     return NULL;
 }
 
+const struct tb_tensor *tb_staging_tensor(const struct tb_staging *st, const struct tb_tensor *mine,
+                                          uint32_t *shard_out)
+{
+    const struct tb_tensor *theirs = find_tensor(st, mine->name, shard_out);
+    return theirs != NULL && same_shape(mine, theirs) ? theirs : NULL;
+}
+
+int tb_staging_match(const struct tb_staging *st, const struct tb_registration *r,
+                     struct tb_box_copies *copies_out)
+{
+    const struct tb_layout **layouts = tb_calloc((size_t)st->key.shard_count + 1, sizeof *layouts);
+    if (layouts == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for the table of copies");
+    for (uint32_t i = 0; i < st->key.shard_count; i++)
+        layouts[i] = &st->shards[i].manifest.layout;
+    const struct tb_box_question q = {layouts, st->key.shard_count, r->wants, r->want_count};
+    uint32_t missing, shard;
+    const enum tb_status status = tb_boxes_match(&q, copies_out, &missing);
+    tb_free(layouts);
+    if (status == TB_OK) return TB_OK;
+    tb_free(copies_out->list);
+    *copies_out = (struct tb_box_copies){0};
+    if (status != TB_LAYOUT_MISMATCH) return tb_fail(status, "no table of copies can be made");
+    return mismatch(&r->wants[missing], find_tensor(st, r->wants[missing].name, &shard));
+}
+
 int tb_use_match(struct tb_subscription *sub, struct tb_staged_use *use)
 {
     if (use->copies_made || sub->registration == NULL) return TB_OK;
-    const struct tb_layout *mine = &sub->registration->layout;
-    use->copies = tb_calloc(mine->bytes / COPY_BYTES + mine->tensor_count + 1, sizeof *use->copies);
-    if (use->copies == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for the table of copies");
-    for (uint32_t i = 0; i < mine->tensor_count; i++) {
-        uint32_t shard;
-        const struct tb_tensor *theirs = find_tensor(use->staging, mine->tensors[i].name, &shard);
-        if (theirs == NULL || !same_shape(&mine->tensors[i], theirs))
-            return mismatch(&mine->tensors[i], theirs);
-        add_copies(use, i, shard, theirs);
-    }
-    use->copies_made = true;
-    return TB_OK;
+    const int status = tb_staging_match(use->staging, sub->registration, &use->copies);
+    use->copies_made = status == TB_OK;
+    return status;
 }
 
 /* ---- stage ---- */
@@ -289,6 +347,11 @@ static int stage(struct tb_subscription *sub, const struct tb_id *uid, const str
 {
     struct tb_session *s = sub->session;
     struct tb_staged_use *use = tb_use_find(sub, uid);
+    const struct tb_staging *other = use != NULL ? NULL : tb_staging_find(s, uid);
+    if (other != NULL && (other->patch_for != NULL || other->slices_for != NULL))
+        return tb_fail(TB_BAD_STATE,
+                       "another subscription of this session stages the version for itself alone, "
+                       "as a patch or in slices: open a session for each");
     if (use == NULL) use = new_use(sub, uid);
     if (use == NULL) return tb_fail(TB_SITE_NOMEM, "no memory to stage a version");
     int status = look(sub, use);
@@ -307,6 +370,8 @@ static int stage(struct tb_subscription *sub, const struct tb_id *uid, const str
         if (waited == TB_TIMEOUT) return not_yet(s, use->staging);
         status = look(sub, use);
     }
+    if (status == TB_OK && sub->update == TB_UPDATE_SWITCH)
+        (void)tb_use_fill(sub, use); /* or the switch does it */
     if (status == TB_OK || status == TB_GROUP_BROKEN) return status;
     if (status == TB_LAYOUT_MISMATCH) give_back(s, use->staging);
     tb_use_drop(sub, use, 0);
@@ -377,6 +442,23 @@ int tb_release(struct tb_subscription *subscription, const struct tb_uid *uid)
     return status;
 }
 
+int tb_use_ask_anew(struct tb_subscription *sub, struct tb_staged_use *use, const struct tb_call *call)
+{
+    struct tb_session *s = sub->session;
+    struct tb_request *request = s->up ? release_request(s, &use->staging->uid) : NULL;
+    if (request == NULL)
+        return tb_fail(TB_GATEWAY_AWAY, "the gateway at %s is away: nothing can be fetched", s->gateway_text);
+    const enum tb_status status = tb_request_wait(s, request, call);
+    tb_request_free(request);
+    if (status != TB_OK && status != TB_NOT_FOUND && status != TB_DONE_BEFORE)
+        return tb_fail(status, "version %llu cannot be asked for again",
+                       (unsigned long long)use->staging->key.number);
+    use->staging->state = TB_STAGING_READING;
+    const int asked = tb_use_ask(sub, use);
+    if (asked == TB_OK) tb_staging_export_notice(s, use->staging);
+    return asked;
+}
+
 /* ---- unsubscribe ---- */
 
 static struct tb_request *unsubscribe_request(struct tb_session *s, const struct tb_subscription *sub)
@@ -410,6 +492,7 @@ static void end_subscription(struct tb_subscription *sub, bool wait)
         }
     }
     if (sub->registration != NULL) sub->registration->subscriptions--;
+    if (sub->second != NULL) sub->second->subscriptions--;
     tb_free(sub);
     tb_spare_drop_unwanted(s);
 }

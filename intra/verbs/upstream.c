@@ -244,6 +244,7 @@ static const struct target *target_of(const struct verbs_upstream *u, const uint
 {
     for (uint32_t i = 0; i < u->target_count; i++) {
         const struct tb_place *p = u->targets[i].place;
+        if (u->targets[i].region.mr == NULL) continue; /* its pages come and go */
         if (to >= p->bytes && to < p->bytes + p->manifest->bytes) return &u->targets[i];
     }
     return NULL;
@@ -376,6 +377,8 @@ static void register_run(struct tb_pool_job *job, uint32_t thread)
     u->job_status = tb_region_register(&bounce, &u->bounce_region);
     for (uint32_t i = 0; i < u->target_count && u->job_status == TB_OK; i++) {
         const struct tb_place *p = u->targets[i].place;
+        /* Pages that its owner gives back would stay pinned, and be written to; those of chunks that never come would be made. */
+        if (p->landed != NULL || p->wanted != NULL) continue;
         const struct tb_region_options place = {
             .domain = pd, .bytes = p->bytes, .count = p->manifest->bytes, .dmabuf = -1, .target = true};
         if (p->manifest->bytes > 0) u->job_status = tb_region_register(&place, &u->targets[i].region);

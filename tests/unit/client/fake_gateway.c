@@ -854,8 +854,19 @@ void fake_plan(struct fake *f, uint32_t session, uint64_t number)
 
 /* ---- a version made here ---- */
 
+/* With a base: its bytes, one of a hundred changed; without, noise. */
+static void make_bytes(struct fake_shard *sh, const struct fake_shard *base, uint64_t seed)
+{
+    for (uint64_t i = 0; i < sh->manifest.bytes; i++) {
+        const bool keep = base != NULL && i % 100 != seed % 100;
+        sh->bytes[i] = keep           ? base->bytes[i]
+                       : base != NULL ? (uint8_t)(base->bytes[i] + 1)
+                                      : (uint8_t)(check_random(&seed) >> 5);
+    }
+}
+
 static void make_shard(struct fake_shard *sh, uint32_t shard, uint32_t tensors, uint64_t tensor_bytes,
-                       uint64_t seed)
+                       const struct fake_shard *base, uint64_t seed)
 {
     struct tb_tensor list[16];
     char names[16][16];
@@ -879,8 +890,7 @@ static void make_shard(struct fake_shard *sh, uint32_t shard, uint32_t tensors, 
     assert_int_equal(tb_manifest_build(&layout, &blob, 1, sh->manifest_memory, bytes, &sh->manifest), TB_OK);
     free(layout_memory);
     make_place(sh);
-    for (uint64_t i = 0; i < sh->manifest.bytes; i++)
-        sh->bytes[i] = (uint8_t)(check_random(&seed) >> 5);
+    make_bytes(sh, base, seed);
     for (uint32_t k = 0; k < sh->manifest.chunk_count; k++)
         sh->manifest.digests[k] =
             tb_digest_of(sh->bytes + sh->manifest.chunks[k].offset, sh->manifest.chunks[k].bytes);
@@ -893,19 +903,34 @@ static void make_shard(struct fake_shard *sh, uint32_t shard, uint32_t tensors, 
     sh->sealed = true;
 }
 
-struct fake_version *fake_make(struct fake *f, uint64_t number, uint32_t shard_count, uint32_t tensors,
-                               uint64_t tensor_bytes)
+static struct fake_version *make_version(struct fake *f, uint64_t number, uint32_t shard_count,
+                                         uint32_t tensors, uint64_t tensor_bytes,
+                                         const struct fake_version *base)
 {
     const struct tb_id run = {{1}};
     pthread_mutex_lock(&f->lock);
     struct fake_version *v = new_version(f, "policy", &run, number, shard_count);
     for (uint32_t i = 0; i < shard_count; i++)
-        make_shard(&v->shards[i], i, tensors, tensor_bytes, number * 100 + i);
+        make_shard(&v->shards[i], i, tensors, tensor_bytes, base == NULL ? NULL : &base->shards[i],
+                   base == NULL ? number * 100 + i : number);
     become_ready(v);
     assert_true(v->ready);
     export_landed(f, v);
     pthread_mutex_unlock(&f->lock);
     return v;
+}
+
+struct fake_version *fake_make(struct fake *f, uint64_t number, uint32_t shard_count, uint32_t tensors,
+                               uint64_t tensor_bytes)
+{
+    return make_version(f, number, shard_count, tensors, tensor_bytes, NULL);
+}
+
+struct fake_version *fake_step(struct fake *f, uint64_t number, const struct fake_version *base,
+                               uint32_t tensors)
+{
+    return make_version(f, number, base->key.shard_count, tensors,
+                        base->shards[0].manifest.layout.tensors[0].bytes, base);
 }
 
 struct tb_session *fake_session_open(struct fake *f, const char *name, const char *host)

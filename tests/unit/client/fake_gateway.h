@@ -143,6 +143,10 @@ void fake_plan(struct fake *f, uint32_t session, uint64_t number);
 struct fake_version *fake_make(struct fake *f, uint64_t number, uint32_t shard_count, uint32_t tensors,
                                uint64_t tensor_bytes);
 
+/* The same with the base's bytes, one of a hundred changed. */
+struct fake_version *fake_step(struct fake *f, uint64_t number, const struct fake_version *base,
+                               uint32_t tensors);
+
 struct tb_session *fake_session_open(struct fake *f, const char *name, const char *host);
 
 #endif

@@ -147,19 +147,18 @@ static void compare_finds_one_changed_byte(void **state)
     const struct tb_pass pass = {.manifest = &w.manifest, .tensors = w.tensors, .blobs = w.blobs};
     CHECK_OK(tb_pass_run(w.crew, &pass, &none));
     uint32_t differs = UINT32_MAX;
-    const struct tb_pass_tensors tensors = {.at = w.tensors, .blobs = w.blobs};
-    CHECK_OK(tb_pass_compare(w.crew, &w.manifest, &tensors, &differs));
+    CHECK_OK(tb_pass_compare(w.crew, &pass, &differs));
     for (size_t i = 0; i < TENSORS; i++) {
         const struct tb_tensor *t = &w.manifest.layout.tensors[i];
         if (t->bytes == 0) continue;
         w.tensors[i][t->bytes - 1] ^= 1;
-        CHECK_STATUS(tb_pass_compare(w.crew, &w.manifest, &tensors, &differs), TB_CONFLICT);
+        CHECK_STATUS(tb_pass_compare(w.crew, &pass, &differs), TB_CONFLICT);
         const struct tb_chunk *c = &w.manifest.chunks[differs];
         assert_true(c->offset < t->offset + t->bytes && c->offset + c->bytes >= t->offset + t->bytes);
         w.tensors[i][t->bytes - 1] ^= 1;
     }
     w.blobs[0] ^= 1;
-    CHECK_STATUS(tb_pass_compare(w.crew, &w.manifest, &tensors, &differs), TB_CONFLICT);
+    CHECK_STATUS(tb_pass_compare(w.crew, &pass, &differs), TB_CONFLICT);
     world_close(&w);
 }
 

@@ -1,0 +1,62 @@
+/* patch.h - a version on its way into buffers that hold an older one: its staging keeps the encoded step and nothing else. A shell.
+ *
+ * A chunk lands whole, verified, in memory whose pages exist for that moment; it is encoded against what the buffers hold there, and
+ * its pages go. The switch decodes, writes, and digests what the buffers then hold: a chunk that is not what was sealed has to
+ * come again whole (P1; "never patch the only copy": whoever serves the version has it). What the buffers do not cover (blobs,
+ * tensors that are not registered, chunks that got no smaller) stays as it landed.
+ *
+ * Nobody reads from such a staging. A patch rests on the bytes of one switch: once the buffers were written again it is void, and
+ * its chunks come whole.
+ *
+ * Threads: tb_patch_landed from any thread of the fabric; the others one at a time. */
+#ifndef TB_INTRA_CLIENT_PATCH_H
+#define TB_INTRA_CLIENT_PATCH_H
+
+#include <pthread.h>
+
+#include "base/place.h"
+#include "intra/client/crew.h"
+#include "intra/client/spread.h"
+
+/* What is written to and read by several at once: tensors that somebody computes from. */
+struct tb_patch_target {
+    pthread_rwlock_t lock; /* readers: encoders; writers: whoever changes or takes away the memory */
+    bool gone;             /* suspended */
+    uint64_t writes;       /* how often the bytes were changed by us */
+};
+
+struct tb_patch;
+
+struct tb_patch_shard_of {
+    const struct tb_manifest *manifest;
+    uint8_t **memory; /* for each tensor in packed order, NULL: not registered; taken over */
+};
+
+/* `shards` is copied, its tables are the patch's from here on, whatever is answered. TB_SITE_NOMEM. */
+TB_MUST_USE enum tb_status tb_patch_new(struct tb_patch_target *target,
+                                        const struct tb_patch_shard_of *shards, uint32_t count,
+                                        struct tb_patch **patch_out);
+void tb_patch_free(struct tb_patch *patch);
+
+/* The table of a shard, to be filled again when the tensors have moved; not while a chunk may land. */
+uint8_t **tb_patch_memory(struct tb_patch *patch, uint32_t shard);
+
+/* Makes the place of a shard one whose chunks are encoded as they land. */
+void tb_patch_watch(struct tb_patch *patch, uint32_t shard, struct tb_place *place);
+
+/* Memory that it has kept: encoded chunks, those that stayed whole, and the edges of pages between them. */
+uint64_t tb_patch_staged_bytes(const struct tb_patch *patch);
+
+struct tb_patch_result {
+    uint64_t copied_bytes;  /* written from chunks that had stayed whole, or came again */
+    uint64_t patched_bytes; /* written by decoding */
+    uint32_t
+        failed; /* chunks that the buffers do not hold now; they are absent in their places, and will stay whole */
+};
+/* Writes the version into the buffers, and looks at all of it there. Call it again when the failed ones are held: it goes on with
+ * those. TB_OK, also when some failed; TB_CHUNK_DIGEST: one that came whole is not what the buffers hold after it was written;
+ * TB_SITE_NOMEM. */
+TB_MUST_USE enum tb_status tb_patch_apply(struct tb_patch *patch, struct tb_crew *crew,
+                                          struct tb_patch_result *result_out);
+
+#endif

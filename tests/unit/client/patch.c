@@ -1,0 +1,302 @@
+/* patch.c - the three ways into the buffers that a rollout computes from: copied, in the other of two, or as a patch. */
+#include "intra/client/patch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "unit/client/fake_gateway.h"
+
+#define TENSOR 1500000u /* bytes of each of 4 tensors, in 2 shards */
+#define BYTES  (4u * TENSOR)
+
+struct worker {
+    struct fake f;
+    struct tb_session *s;
+    uint8_t *memory[2]; /* four tensors each, one behind the other */
+    struct tb_registration *r[2];
+    struct tb_subscription *sub;
+    struct fake_version *v[4]; /* by number; each a step of the one before */
+};
+
+static struct tb_registration *registered(struct worker *w, uint8_t *memory)
+{
+    struct tb_registration *r;
+    struct tb_tensor_desc list[4];
+    static const char *const names[] = {"t0", "t1", "t2", "t3"};
+    static const uint64_t shape[] = {TENSOR};
+    for (uint32_t i = 0; i < 4; i++)
+        list[i] = (struct tb_tensor_desc){names[i], "U8", 1, shape, memory + i * TENSOR};
+    CHECK_OK(tb_register(w->s, list, 4, &r));
+    return r;
+}
+
+static void worker_open(struct worker *w, enum tb_update update)
+{
+    memset(w, 0, sizeof *w);
+    fake_open(&w->f);
+    w->s = fake_session_open(&w->f, "w0", "host-a");
+    for (int i = 0; i < 2; i++) {
+        w->memory[i] = calloc(1, BYTES);
+        w->r[i] = registered(w, w->memory[i]);
+    }
+    const struct tb_subscribe_options o = {.struct_bytes = sizeof o,
+                                           .member_count = 1,
+                                           .model = "policy",
+                                           .registration = w->r[0],
+                                           .update = (uint32_t)update,
+                                           .second = update == TB_UPDATE_SWITCH ? w->r[1] : NULL};
+    CHECK_OK(tb_subscribe(w->s, &o, &w->sub));
+    w->v[1] = fake_make(&w->f, 1, 2, 2, TENSOR);
+    for (uint64_t n = 2; n < 4; n++)
+        w->v[n] = fake_step(&w->f, n, w->v[n - 1], 2);
+}
+
+static void worker_close(struct worker *w)
+{
+    tb_session_close(w->s);
+    free(w->memory[0]);
+    free(w->memory[1]);
+    fake_close(&w->f);
+}
+
+static struct tb_uid uid_of(const struct worker *w, uint32_t number)
+{
+    struct tb_uid uid;
+    memcpy(uid.bytes, w->v[number]->key.uid.bytes, 16);
+    return uid;
+}
+
+static void check_memory(const struct worker *w, const uint8_t *memory, uint32_t number)
+{
+    for (uint32_t i = 0; i < 4; i++)
+        assert_memory_equal(memory + i * TENSOR, w->v[number]->shards[i / 2].bytes + (i % 2) * TENSOR,
+                            TENSOR);
+}
+
+static void stage(struct worker *w, uint32_t number)
+{
+    const struct tb_uid uid = uid_of(w, number);
+    if (tb_stage(w->sub, &uid, 20000) != TB_OK) fail_msg("%s", tb_last_error());
+    fake_go(&w->f, number);
+}
+
+static struct tb_activate_info activate(struct worker *w, uint32_t number)
+{
+    const struct tb_uid uid = uid_of(w, number);
+    struct tb_activate_info info = {.struct_bytes = sizeof info};
+    if (tb_activate(w->sub, &uid, &info) != TB_OK) fail_msg("%s", tb_last_error());
+    return info;
+}
+
+/* What is kept of a step is the step, and the buffers hold the version bit for bit (P1). */
+static void a_step_is_staged_as_a_patch(void **state)
+{
+    (void)state;
+    struct worker w;
+    worker_open(&w, TB_UPDATE_PATCH);
+    stage(&w, 1);
+    struct tb_activate_info info = activate(&w, 1);
+    assert_int_equal(info.copied_bytes, BYTES);
+    assert_true(info.staged_bytes >= BYTES); /* there was nothing to be a step to */
+    check_memory(&w, w.memory[0], 1);
+    for (uint32_t n = 2; n < 4; n++) {
+        stage(&w, n);
+        check_memory(&w, w.memory[0], n - 1);
+        info = activate(&w, n);
+        check_memory(&w, w.memory[0], n);
+        print_message("version of %u bytes: %llu staged\n", BYTES, (unsigned long long)info.staged_bytes);
+        assert_true(info.staged_bytes < BYTES / 20);
+        assert_int_equal(info.patched_bytes, BYTES);
+        assert_int_equal(info.copied_bytes, 0);
+        assert_int_equal(info.fetched_chunks, 0);
+        fake_wait_seen(&w.f, TB_SESSION_EXPORT, n);
+        pthread_mutex_lock(&w.f.lock);
+        assert_int_equal(w.f.exported.export_id, 0); /* nobody is sent here */
+        pthread_mutex_unlock(&w.f.lock);
+    }
+    worker_close(&w);
+}
+
+static void blobs_of_a_patch_can_be_read(void **state)
+{
+    (void)state;
+    struct worker w;
+    worker_open(&w, TB_UPDATE_PATCH);
+    stage(&w, 1);
+    activate(&w, 1);
+    stage(&w, 2);
+    const struct tb_uid uid = uid_of(&w, 2);
+    struct tb_item item = {.struct_bytes = sizeof item};
+    uint32_t blobs = 0;
+    for (uint32_t i = 0; tb_staged_item(w.sub, &uid, i, &item) == TB_OK; i++) {
+        if (item.is_blob)
+            assert_memory_equal(item.bytes, w.v[2]->shards[blobs++].bytes + 2 * TENSOR, item.count);
+        else
+            assert_null(item.bytes);
+    }
+    assert_int_equal(blobs, 2);
+    worker_close(&w);
+}
+
+/* The base is not what it was: what the buffers then hold is looked at, and the chunk comes whole before activate returns. */
+static void a_chunk_that_does_not_match_is_fetched(void **state)
+{
+    (void)state;
+    struct worker w;
+    worker_open(&w, TB_UPDATE_PATCH);
+    stage(&w, 1);
+    activate(&w, 1);
+    stage(&w, 2);
+    w.memory[0][TENSOR + 5] ^= 1; /* a stray write, of a byte that the step does not touch */
+    const struct tb_activate_info info = activate(&w, 2);
+    check_memory(&w, w.memory[0], 2);
+    assert_int_equal(info.fetched_chunks, 1);
+    assert_true(info.copied_bytes > 0 && info.copied_bytes < BYTES / 2);
+    stage(&w, 3);
+    assert_int_equal(activate(&w, 3).fetched_chunks, 0);
+    check_memory(&w, w.memory[0], 3);
+    worker_close(&w);
+}
+
+/* An engine slept, and woke with its tensors elsewhere and empty: the patch is void, and all comes whole. */
+static void tensors_that_moved_make_a_patch_void(void **state)
+{
+    (void)state;
+    struct worker w;
+    worker_open(&w, TB_UPDATE_PATCH);
+    stage(&w, 1);
+    activate(&w, 1);
+    stage(&w, 2);
+    CHECK_OK(tb_suspend(w.r[0]));
+    memset(w.memory[0], 0xee, BYTES);
+    void *moved[4];
+    for (uint32_t i = 0; i < 4; i++)
+        moved[i] = w.memory[1] + i * TENSOR;
+    CHECK_OK(tb_resume(w.r[0], moved, 4));
+    assert_true(activate(&w, 2).fetched_chunks > 1);
+    check_memory(&w, w.memory[1], 2);
+    assert_int_equal(w.memory[0][0], 0xee);
+    worker_close(&w);
+}
+
+/* The source is away when a chunk is needed: the buffers hold nothing, which is said, and the next call brings it. */
+static void a_fetch_that_fails_can_be_repeated(void **state)
+{
+    (void)state;
+    struct worker w;
+    worker_open(&w, TB_UPDATE_PATCH);
+    stage(&w, 1);
+    activate(&w, 1);
+    stage(&w, 2);
+    const struct tb_uid uid = uid_of(&w, 2);
+    CHECK_OK(tb_status(w.s, "site", NULL, 0, NULL) == TB_TOO_LARGE
+                 ? TB_OK
+                 : TB_AGAIN); /* GO came before its answer */
+    fake_away(&w.f, true);
+    const struct tb_uid none = {{9}};
+    CHECK_STATUS(tb_wait_site(w.s, &none, NULL, TB_SITE_HOLDS, 100), TB_GATEWAY_AWAY);
+    w.memory[0][7] ^= 1;
+    CHECK_STATUS(tb_activate(w.sub, &uid, NULL), TB_GATEWAY_AWAY);
+    const uint32_t before = fake_seen(&w.f, TB_SESSION_SUBSCRIBE);
+    fake_away(&w.f, false);
+    fake_wait_seen(&w.f, TB_SESSION_SUBSCRIBE, before + 1);
+    stage(&w, 3); /* what the buffers hold is no base */
+    activate(&w, 2);
+    check_memory(&w, w.memory[0], 2);
+    assert_true(activate(&w, 3).staged_bytes >= BYTES);
+    check_memory(&w, w.memory[0], 3);
+    worker_close(&w);
+}
+
+/* The newer one was withdrawn: what the buffers held of the older is gone, and comes again. */
+static void an_older_version_comes_back_whole(void **state)
+{
+    (void)state;
+    struct worker w;
+    worker_open(&w, TB_UPDATE_PATCH);
+    for (uint32_t n = 1; n < 4; n++) {
+        stage(&w, n);
+        activate(&w, n);
+    }
+    assert_true(activate(&w, 2).fetched_chunks > 1);
+    check_memory(&w, w.memory[0], 2);
+    worker_close(&w);
+}
+
+/* P2: the switch is a name; the bytes were there before, and those of the old version still are. */
+static void two_buffers_are_used_in_turn(void **state)
+{
+    (void)state;
+    struct worker w;
+    worker_open(&w, TB_UPDATE_SWITCH);
+    for (uint32_t n = 1; n < 4; n++) {
+        stage(&w, n);
+        check_memory(&w, w.memory[(n + 1) % 2], n);
+        if (n > 1) check_memory(&w, w.memory[n % 2], n - 1);
+        const struct tb_activate_info info = activate(&w, n);
+        assert_int_equal(info.buffer, (n + 1) % 2);
+        assert_int_equal(info.copied_bytes, 0);
+        assert_true(info.staged_bytes >= BYTES);
+    }
+    assert_int_equal(activate(&w, 3).buffer, 0); /* again: nothing changes */
+    check_memory(&w, w.memory[0], 3);
+    worker_close(&w);
+}
+
+/* Another version was staged in between: the buffers are filled again, in the switch. */
+static void a_buffer_filled_for_another_is_filled_again(void **state)
+{
+    (void)state;
+    struct worker w;
+    worker_open(&w, TB_UPDATE_SWITCH);
+    stage(&w, 1);
+    activate(&w, 1);
+    stage(&w, 2);
+    stage(&w, 3);
+    const struct tb_activate_info info = activate(&w, 2);
+    assert_int_equal(info.copied_bytes, BYTES);
+    check_memory(&w, w.memory[info.buffer], 2);
+    worker_close(&w);
+}
+
+static void what_cannot_be_updated_is_refused(void **state)
+{
+    (void)state;
+    struct worker w;
+    worker_open(&w, TB_UPDATE_COPY);
+    struct tb_subscription *sub;
+    struct tb_subscribe_options o = {.struct_bytes = sizeof o, .member_count = 1, .model = "policy"};
+    o.update = 3;
+    CHECK_STATUS(tb_subscribe(w.s, &o, &sub), TB_BAD_ARGUMENT);
+    o.update = TB_UPDATE_PATCH;
+    CHECK_STATUS(tb_subscribe(w.s, &o, &sub), TB_BAD_ARGUMENT);
+    o.registration = w.r[0];
+    o.second = w.r[1];
+    CHECK_STATUS(tb_subscribe(w.s, &o, &sub), TB_BAD_ARGUMENT);
+    o.update = TB_UPDATE_SWITCH;
+    o.second = w.r[0];
+    CHECK_STATUS(tb_subscribe(w.s, &o, &sub), TB_BAD_ARGUMENT);
+    o.second = NULL;
+    CHECK_STATUS(tb_subscribe(w.s, &o, &sub), TB_BAD_ARGUMENT);
+    /* Of a program that knows of no update. */
+    o.struct_bytes = offsetof(struct tb_subscribe_options, update);
+    CHECK_OK(tb_subscribe(w.s, &o, &sub));
+    CHECK_OK(tb_unsubscribe(sub));
+    worker_close(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_is_staged_as_a_patch),
+        cmocka_unit_test(blobs_of_a_patch_can_be_read),
+        cmocka_unit_test(a_chunk_that_does_not_match_is_fetched),
+        cmocka_unit_test(tensors_that_moved_make_a_patch_void),
+        cmocka_unit_test(a_fetch_that_fails_can_be_repeated),
+        cmocka_unit_test(an_older_version_comes_back_whole),
+        cmocka_unit_test(two_buffers_are_used_in_turn),
+        cmocka_unit_test(a_buffer_filled_for_another_is_filled_again),
+        cmocka_unit_test(what_cannot_be_updated_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,199 @@
+/* slices.c - boxes of tensors between sessions: published from some, read into others. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "unit/client/fake_gateway.h"
+
+#define ROWS 1024u
+#define COLS 3072u
+
+/* Column c of row r of the tensor. */
+static uint16_t element(uint64_t r, uint64_t c)
+{
+    return (uint16_t)(r * 131 + c * 7 + 1);
+}
+
+static struct tb_slice_desc slice(uint64_t *axes, uint64_t first_column, uint64_t columns, void *memory)
+{
+    const uint64_t values[6] = {ROWS, COLS, 0, first_column, ROWS, columns};
+    memcpy(axes, values, sizeof values);
+    return (struct tb_slice_desc){.struct_bytes = sizeof(struct tb_slice_desc),
+                                  .rank = 2,
+                                  .name = "w",
+                                  .dtype = "BF16",
+                                  .shape = axes,
+                                  .first = axes + 2,
+                                  .count = axes + 4,
+                                  .memory = memory};
+}
+
+static void publish_column_slice(struct fake *f, struct tb_session *s, uint32_t rank, uint32_t ranks,
+                                 uint32_t split)
+{
+    const uint64_t columns = COLS / ranks, first = rank * columns;
+    uint64_t axes[6];
+    uint16_t *memory = malloc(2 * ROWS * columns);
+    for (uint64_t r = 0; r < ROWS; r++)
+        for (uint64_t c = 0; c < columns; c++)
+            memory[r * columns + c] = element(r, first + c);
+    struct tb_slice_desc d = slice(axes, first, columns, memory);
+    d.split_axis = 1;
+    d.split_count = split;
+    struct tb_registration *reg;
+    CHECK_OK(tb_register_slices(s, &d, 1, &reg));
+    struct tb_run_info run = {.struct_bytes = sizeof run};
+    CHECK_OK(tb_run_open(s, "policy", "k", &run));
+    struct tb_publish_options o = {.struct_bytes = sizeof o,
+                                   .mode = split > ranks ? TB_PUBLISH_IN_PLACE : TB_PUBLISH_SHADOW,
+                                   .model = "policy",
+                                   .run = &run.run,
+                                   .number = 1,
+                                   .shard_index = rank,
+                                   .shard_count = ranks,
+                                   .registration = reg};
+    struct tb_publish_info info = {.struct_bytes = sizeof info};
+    /* Parts along an inner axis stand in rows, which nobody can be shown as they are. */
+    if (split > ranks) CHECK_STATUS(tb_publish(s, &o, &info), TB_BAD_ARGUMENT);
+    o.mode = TB_PUBLISH_SHADOW;
+    if (tb_publish(s, &o, &info) != TB_OK) fail_msg("%s", tb_last_error());
+    CHECK_OK(tb_unregister(reg));
+    free(memory);
+    (void)f;
+}
+
+/* A rank's columns, and nothing else, out of what two ranks published; what was staged beyond its own is little. */
+static void read_columns(struct fake *f, uint64_t first, uint64_t columns, double excess_max)
+{
+    struct tb_session *s = fake_session_open(f, "reader", "host-b");
+    uint64_t axes[6];
+    uint16_t *memory = calloc(2, ROWS * columns);
+    const struct tb_slice_desc d = slice(axes, first, columns, memory);
+    struct tb_registration *reg;
+    CHECK_OK(tb_register_slices(s, &d, 1, &reg));
+    const struct tb_subscribe_options o = {
+        .struct_bytes = sizeof o, .member_count = 1, .model = "policy", .registration = reg};
+    struct tb_subscription *sub;
+    CHECK_OK(tb_subscribe(s, &o, &sub));
+    struct tb_uid uid;
+    memcpy(uid.bytes, fake_version(f, 1)->key.uid.bytes, 16);
+    if (tb_stage(sub, &uid, 20000) != TB_OK) fail_msg("%s", tb_last_error());
+    fake_go(f, 1);
+    struct tb_activate_info info = {.struct_bytes = sizeof info};
+    CHECK_OK(tb_activate(sub, &uid, &info));
+    for (uint64_t r = 0; r < ROWS; r++)
+        for (uint64_t c = 0; c < columns; c++)
+            assert_int_equal(memory[r * columns + c], element(r, first + c));
+    const double own = 2.0 * ROWS * (double)columns;
+    assert_true((double)info.staged_bytes <= own * (1 + excess_max));
+    assert_int_equal(info.copied_bytes, 2 * ROWS * columns);
+    tb_session_close(s);
+    free(memory);
+}
+
+static void columns_are_read_by_any_number_of_ranks(void **state)
+{
+    (void)state;
+    struct fake f;
+    fake_open(&f);
+    struct tb_session *ranks[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        ranks[i] = fake_session_open(&f, i == 0 ? "rank0" : "rank1", "host-a");
+        publish_column_slice(&f, ranks[i], i, 2, 4);
+    }
+    fake_land(&f, 1);
+    read_columns(&f, 0, COLS, 0);
+    read_columns(&f, COLS / 2, COLS / 2, 0);
+    read_columns(&f, COLS / 4, COLS / 4, 0.05);
+    read_columns(&f, 1, 100, 1e9); /* not where it was split: whole chunks are read and verified */
+    for (uint32_t i = 0; i < 2; i++)
+        tb_session_close(ranks[i]);
+    fake_close(&f);
+}
+
+/* Rows and columns of fused tensors, and experts by number, are boxes in one piece of memory; several of one name are read. */
+static void several_boxes_of_a_tensor_are_read(void **state)
+{
+    (void)state;
+    struct fake f;
+    fake_open(&f);
+    struct tb_session *rank = fake_session_open(&f, "rank0", "host-a");
+    publish_column_slice(&f, rank, 0, 1, 0);
+    fake_land(&f, 1);
+    struct tb_session *s = fake_session_open(&f, "reader", "host-b");
+    uint16_t *memory = calloc(2, ROWS * COLS);
+    uint64_t axes[3][6];
+    struct tb_slice_desc list[3];
+    const uint64_t from[3] = {512, 7, 1000}, rows[3] = {64, 3, 24};
+    uint64_t at = 0;
+    for (int i = 0; i < 3; i++) {
+        list[i] = slice(axes[i], 0, COLS, memory + at * COLS);
+        axes[i][2] = from[i];
+        axes[i][4] = rows[i];
+        at += rows[i];
+    }
+    struct tb_registration *reg;
+    CHECK_OK(tb_register_slices(s, list, 3, &reg));
+    const struct tb_subscribe_options o = {
+        .struct_bytes = sizeof o, .member_count = 1, .model = "policy", .registration = reg};
+    struct tb_subscription *sub;
+    CHECK_OK(tb_subscribe(s, &o, &sub));
+    struct tb_uid uid;
+    memcpy(uid.bytes, fake_version(&f, 1)->key.uid.bytes, 16);
+    CHECK_OK(tb_stage(sub, &uid, 20000));
+    fake_go(&f, 1);
+    CHECK_OK(tb_activate(sub, &uid, NULL));
+    at = 0;
+    for (int i = 0; i < 3; i++)
+        for (uint64_t r = 0; r < rows[i]; r++, at++)
+            for (uint64_t c = 0; c < COLS; c++)
+                assert_int_equal(memory[at * COLS + c], element(from[i] + r, c));
+    struct tb_run_info run = {.struct_bytes = sizeof run};
+    CHECK_OK(tb_run_open(s, "policy", "k", &run));
+    const struct tb_publish_options p = {.struct_bytes = sizeof p,
+                                         .model = "policy",
+                                         .run = &run.run,
+                                         .number = 2,
+                                         .shard_count = 1,
+                                         .registration = reg};
+    CHECK_STATUS(tb_publish(s, &p, NULL), TB_BAD_ARGUMENT);
+    assert_non_null(strstr(tb_last_error(), "several"));
+    tb_session_close(s);
+    tb_session_close(rank);
+    free(memory);
+    fake_close(&f);
+}
+
+static void a_slice_that_cannot_be_is_named(void **state)
+{
+    (void)state;
+    struct fake f;
+    fake_open(&f);
+    struct tb_session *s = fake_session_open(&f, "reader", "host-b");
+    uint64_t axes[6];
+    struct tb_registration *reg;
+    uint16_t byte[4];
+    struct tb_slice_desc d = slice(axes, COLS - 1, 2, byte); /* one column too many */
+    CHECK_STATUS(tb_register_slices(s, &d, 1, &reg), TB_BAD_ARGUMENT);
+    assert_non_null(strstr(tb_last_error(), "axis 1"));
+    d = slice(axes, 0, 2, NULL);
+    CHECK_STATUS(tb_register_slices(s, &d, 1, &reg), TB_BAD_ARGUMENT);
+    d = slice(axes, 0, 2, byte);
+    d.split_axis = 2;
+    d.split_count = 2;
+    CHECK_STATUS(tb_register_slices(s, &d, 1, &reg), TB_BAD_ARGUMENT);
+    d.struct_bytes = 8;
+    CHECK_STATUS(tb_register_slices(s, &d, 1, &reg), TB_BAD_ARGUMENT);
+    CHECK_STATUS(tb_register_slices(s, &d, 0, &reg), TB_BAD_ARGUMENT);
+    tb_session_close(s);
+    fake_close(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(columns_are_read_by_any_number_of_ranks),
+        cmocka_unit_test(several_boxes_of_a_tensor_are_read),
+        cmocka_unit_test(a_slice_that_cannot_be_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
