@@ -1,8 +1,11 @@
 """The ctypes module against a real gateway: what Python publishes, Python follows."""
 
+import contextlib
 import ctypes
+import math
 import os
 import sys
+import time
 
 from harness import BUILD, SOURCE, Failed, expect, main, scenario
 
@@ -81,6 +84,112 @@ def python_publishes_and_follows(lab):
         trainer.wait_site(before, state=tombolo.ACTIVATED, timeout_ms=30000)
         expect_error("backwards", tombolo.Error, "bad_state", lambda: trainer.publish("policy", run, 0, registration=sealed))
         expect("status", '"schema":1' in rollout.status(), True)
+
+
+HIDDEN, HEADS, EXPERTS, INNER = 512, 16, 8, 384  # a head has 32 rows
+Q, KV = HIDDEN, HIDDEN // 4
+
+
+def cell(shape, seed):
+    """The bytes of a BF16 tensor: no two rows alike."""
+    rows = shape[0] * (shape[1] if len(shape) == 3 else 1)
+    return b"".join(((seed * 7919 + row * 31 + i) & 0xFFFF).to_bytes(2, "little") for row in range(rows) for i in range(shape[-1]))
+
+
+def cut_out(whole, shape, first, count):
+    """A box of dense bytes."""
+    out, row = bytearray(), 2 * shape[-1]
+    outer = [(a, b) for a in range(first[0], first[0] + count[0]) for b in (range(first[1], first[1] + count[1]) if len(shape) == 3 else (0,))]
+    for a, b in outer:
+        at = ((a * shape[1] + b) if len(shape) == 3 else a) * row
+        out += whole[at + 2 * first[-1]:at + 2 * (first[-1] + count[-1])]
+    return bytes(out)
+
+
+class Model:
+    """Tensors as tensor parallelism cuts them: q, k, v and up by rows, out and down by columns, experts by number, a norm not at all."""
+
+    AXES = {"q": ((Q, HIDDEN), 0), "k": ((KV, HIDDEN), 0), "v": ((KV, HIDDEN), 0), "out": ((HIDDEN, Q), 1), "up": ((4 * HIDDEN, HIDDEN), 0),
+            "down": ((HIDDEN, 4 * HIDDEN), 1), "experts": ((EXPERTS, INNER, HIDDEN), 0), "norm": ((1, HIDDEN), None)}
+
+    def __init__(self):
+        self.bytes = {name: cell(shape, i + 1) for i, (name, (shape, _)) in enumerate(self.AXES.items())}
+
+    def box(self, name, rank, ranks):
+        shape, axis = self.AXES[name]
+        first, count = [0] * len(shape), list(shape)
+        if axis is not None:
+            count[axis] = shape[axis] // ranks
+            first[axis] = rank * count[axis]
+        return shape, first, count
+
+    def slices(self, rank, ranks, memory, split=0):
+        """Of one rank, in one piece of memory: q, k and v one behind another, as engines fuse them."""
+        at, slices = 0, []
+        for name, (_, axis) in self.AXES.items():
+            shape, first, count = self.box(name, rank, ranks)
+            size = 2 * math.prod(count)
+            slices.append((name, "BF16", shape, first, count, memory[at:at + size], axis or 0, split if axis is not None else 0))
+            at += size
+        return slices
+
+    def packed(self, rank, ranks):
+        return b"".join(cut_out(self.bytes[name], *self.box(name, rank, ranks)) for name in self.AXES)
+
+
+@scenario
+def four_ranks_publish_and_any_number_reads(lab):
+    """P1 P2: a version of tp=4 is read by groups of tp=8, tp=2 and tp=1, bit for bit; along the axes that the layout declares a reader
+    reads at most 5 % more than its own. Experts are read by any numbers, columns by any columns."""
+    import tombolo
+    site = lab.site("east")
+    site.models["policy"] = dict(home="east")
+    site.start()
+    model = Model()
+    with contextlib.ExitStack() as stack:
+        def session(name):
+            return stack.enter_context(tombolo.Session(f"unix:{site.session_socket}", name=name, host=name, threads=1))
+        uids = set()
+        for rank in range(4):
+            trainer = session(f"trainer{rank}")
+            memory = memoryview(bytearray(model.packed(rank, 4)))
+            sealed = trainer.register_slices(model.slices(rank, 4, memory, split=8))
+            uids.add(bytes(trainer.publish("policy", trainer.run_open("policy", "key"), 1, registration=sealed, shard=(rank, 4)).uid))
+        expect("uids", len(uids), 1)
+        for ranks in (8, 2, 1):
+            group = []
+            for rank in range(ranks):
+                reader = session(f"tp{ranks}-{rank}")
+                own = len(model.packed(rank, ranks))
+                memory = memoryview(bytearray(own))
+                subscription = reader.subscribe("policy", group=f"tp{ranks}", member=(rank, ranks),
+                                                registration=reader.register_slices(model.slices(rank, ranks, memory)))
+                group.append((rank, reader, subscription, memory, own))
+            for _, reader, subscription, _, _ in group:
+                subscription.stage(reader.wait("policy", timeout_ms=30000).uid, timeout_ms=30000)
+            for rank, reader, subscription, memory, own in group:
+                version = reader.wait("policy", timeout_ms=30000)
+                info = activated(tombolo, subscription, version.uid)
+                expect(f"rank {rank} of {ranks}", bytes(memory) == model.packed(rank, ranks), True)
+                if info.staged_bytes > own * 1.05:
+                    raise Failed(f"rank {rank} of {ranks} read {info.staged_bytes} bytes for {own} of its own")
+        reader = session("picker")
+        odd = [("experts", "BF16", model.AXES["experts"][0], [e, 3, 5], [1, 100, 200], bytearray(2 * 100 * 200)) for e in (6, 1)]
+        odd += [("down", "BF16", model.AXES["down"][0], [7, 999], [11, 600], bytearray(2 * 11 * 600))]
+        subscription = reader.subscribe("policy", registration=reader.register_slices(odd))
+        version = reader.wait("policy", timeout_ms=30000)
+        subscription.stage(version.uid, timeout_ms=30000)
+        activated(tombolo, subscription, version.uid)
+        for name, _, shape, first, count, memory in odd:
+            expect(name, bytes(memory) == cut_out(model.bytes[name], shape, first, count), True)
+
+
+def activated(tombolo, subscription, uid):
+    while True:
+        try:
+            return subscription.activate(uid)
+        except tombolo.Again:
+            time.sleep(0.005)
 
 
 @scenario

@@ -93,6 +93,7 @@ static int do_open(const json_t *in, json_t *out)
         .pace_bytes_per_s = number_of(in, "pace", 0),
         .spot = (uint32_t)number_of(in, "spot", 0),
         .open_timeout_ms = (uint32_t)number_of(in, "timeout_ms", 10000),
+        .protect = (uint32_t)number_of(in, "protect", 0),
     };
     return tb_session_open(&options, &session);
 }
@@ -181,6 +182,16 @@ static int do_scribble(const json_t *in, json_t *out)
     return done ? TB_OK : TB_SITE_IO;
 }
 
+/* As a trainer that has forgotten what it sealed does. */
+static int do_overwrite(const json_t *in, json_t *out)
+{
+    (void)out;
+    const struct memory *m = &memories[handle_of(in, "memory")];
+    volatile uint8_t *at = m->bytes + number_of(in, "at", 0) % m->total;
+    *at = (uint8_t)(*at + number_of(in, "by", 1));
+    return TB_OK;
+}
+
 static int do_unregister(const json_t *in, json_t *out)
 {
     (void)out;
@@ -267,6 +278,8 @@ static int do_subscribe(const json_t *in, json_t *out)
         .model = text_of(in, "model"),
         .group = text_of(in, "group"),
         .registration = bare ? NULL : memories[handle_of(in, "memory")].registration,
+        .update = (uint32_t)number_of(in, "update", TB_UPDATE_COPY),
+        .second = json_object_get(in, "second") ? memories[handle_of(in, "second")].registration : NULL,
     };
     return tb_subscribe(session, &options, &subscriptions[handle_of(in, "subscription")]);
 }
@@ -335,6 +348,10 @@ static int do_activate(const json_t *in, json_t *out)
     }
     json_object_set_new(out, "stall_ns", json_integer((json_int_t)info.stall_ns));
     json_object_set_new(out, "copied", json_integer((json_int_t)info.copied_bytes));
+    json_object_set_new(out, "patched", json_integer((json_int_t)info.patched_bytes));
+    json_object_set_new(out, "staged", json_integer((json_int_t)info.staged_bytes));
+    json_object_set_new(out, "fetched", json_integer(info.fetched_chunks));
+    json_object_set_new(out, "buffer", json_integer(info.buffer));
     return s;
 }
 
@@ -416,6 +433,7 @@ static const struct {
     {"register", do_register},
     {"fill", do_fill},
     {"scribble", do_scribble},
+    {"overwrite", do_overwrite},
     {"unregister", do_unregister},
     {"suspend", do_suspend},
     {"resume", do_resume},
@@ -446,7 +464,7 @@ static int run_command(const json_t *in, json_t *out)
 
 int main(void)
 {
-    static char line[1 << 22];
+    static char line[1 << 24]; /* a table of 100,000 tensors */
     while (fgets(line, sizeof line, stdin) != NULL) {
         json_t *in = json_loads(line, 0, NULL), *out = json_object();
         const int s = run_command(in, out);

@@ -1,0 +1,257 @@
+"""Versions in memory: how they get into the buffers of a rollout, and how a trainer gets its own back."""
+
+import pathlib
+import sys
+import time
+
+from harness import Failed, Rollout, Trainer, Worker, expect, main, safetensors_table, scenario, wait_for
+
+COPY, SWITCH, PATCH = 0, 1, 2
+HOST = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip() # a gateway's
+
+
+def home(lab, **kwargs):
+    site = lab.site("east", **kwargs)
+    site.models["policy"] = dict(home="east")
+    site.start()
+    return site
+
+
+class Updating:
+    """A rollout that follows in one of the three ways; its checks look at the buffers that the switch named."""
+
+    def __init__(self, lab, site, name, path, update):
+        self.rows = safetensors_table(path)
+        self.update = update
+        self.bytes = sum(r["bytes"] for r in self.rows)
+        self.worker = Worker(lab, name, site, host=f"host-{name}")
+        self.worker.ok("register", tensors=self.rows)
+        more = {}
+        if update == SWITCH:
+            self.worker.ok("register", tensors=self.rows, memory=1)
+            more = {"second": 1}
+        self.worker.ok("subscribe", model="policy", group=name, memory=0, update=update, **more)
+
+    def follow(self, uid, path, before=None):
+        self.worker.ok("stage", uid=uid, timeout_ms=40000)
+        if before:
+            before()
+        got = self.worker.ok("activate", uid=uid)
+        reply = self.worker.ok("compare", tensors=self.rows, file=str(path), memory=got["buffer"])
+        expect(f"{self.worker.name}: bytes that differ (first: {reply.get('first')})", reply["differ"], 0)
+        return got
+
+
+@scenario
+def three_ways_to_update_a_rollout(lab):
+    """P1 P2: copied, in the other of two buffers, or patched: the same bytes; a patch stages a small part of them, and what is
+    written to its buffers meanwhile comes whole. Its site knows it as no copy, and as no source."""
+    site = home(lab)
+    paths = lab.weights(4)
+    trainer = Trainer(lab, site, paths[0])
+    ways = {name: Updating(lab, site, name, paths[0], update) for name, update in (("copy", COPY), ("switch", SWITCH), ("patch", PATCH))}
+    for number, path in enumerate(paths, 1):
+        uid = trainer.publish(number, path)
+        site.wait_holds(uid)
+        got = {}
+        for name, rollout in ways.items():
+            stray = name == "patch" and number == 4
+            got[name] = rollout.follow(uid, path, before=(lambda: rollout.worker.ok("scribble", at=4 << 20)) if stray else None)
+            print(f"version {number}, {name}: stall {got[name]['stall_ns'] / 1e6:.1f} ms, {got[name]['staged']} bytes staged of "
+                  f"{rollout.bytes}, {got[name]['copied']} copied, {got[name]['fetched']} chunks fetched", flush=True)
+        expect("switch copies nothing in the stall", got["switch"]["copied"], 0)
+        expect("buffer", got["switch"]["buffer"], (number + 1) % 2)
+        if number == 1:
+            continue
+        if got["patch"]["staged"] > got["copy"]["staged"] // 5:
+            raise Failed(f"{got['patch']['staged']} bytes staged of a step")
+        expect("chunks fetched", got["patch"]["fetched"] > 0, number == 4)
+    status = ways["patch"].worker.ok("status", what="session")["json"]
+    expect("staged as a patch", {s["number"]: s["patch"] for s in status["staged"]}, {1: False, 2: True, 3: True, 4: True})
+    expect("readers of a patch", [s["readers"] for s in status["staged"] if s["patch"]], [0, 0, 0])
+
+
+@scenario
+def eight_ranks_of_an_engine_switch_together(lab):
+    """P2: slow ones are waited for; one that dies before the switch ends it for all, and none has the new version; with another in
+    its place all eight have it."""
+    site = home(lab)
+    paths = lab.weights(2)
+    trainer = Trainer(lab, site, paths[0])
+
+    def rank(i, name, pace=0):
+        return Rollout(lab, site, name, paths[0], group="engine", index=i, count=8, host=f"h{i}", pace=pace)
+    ranks = [rank(i, f"r{i}", pace=24 << 20 if i in (2, 5) else 0) for i in range(8)]
+    first = trainer.publish(1)
+    late = (ranks[2], ranks[5])
+    for r in ranks:
+        if r not in late:
+            r.worker.send("stage", uid=first, timeout_ms=60000)
+    for r in ranks:
+        if r not in late:
+            expect("staged", r.worker.receive()["status"], "ok")
+    for r in ranks:
+        if r not in late:
+            r.worker.refused("again", "activate", uid=first, timeout_ms=0)
+    for r in late:
+        r.stage(first, timeout_ms=60000)
+    for r in ranks:
+        r.activate(first)
+        r.check(paths[0])
+    second = trainer.publish(2, paths[1])
+    for i, r in enumerate(ranks[:7]): # the eighth never asks for it
+        r.stage(second)
+    ranks[3].worker.kill()
+    for i in (0, 1, 2, 4, 5, 6):
+        ranks[i].worker.refused("group_broken", "activate", uid=second)
+        ranks[i].check(paths[0])
+    ranks[7].check(paths[0])
+    ranks[3] = rank(3, "r3b")
+    for r in ranks:
+        r.worker.send("stage", uid=second, timeout_ms=60000)
+    for r in ranks:
+        expect("staged", r.worker.receive()["status"], "ok")
+    for r in ranks:
+        r.activate(second)
+        r.check(paths[1])
+
+
+class InPlace:
+    """A rank that publishes from its own memory, whose readers have `pace` bytes a second if they come over the network."""
+
+    def __init__(self, lab, site, path, host=None, name="rank0", **open_with):
+        self.rows = safetensors_table(path)
+        self.worker = Worker(lab, name, site, host=host, **open_with)
+        self.worker.ok("register", tensors=self.rows, file=str(path))
+        self.run = self.worker.ok("run", model="policy", key="run-a")["run"]
+
+    def publish(self, number):
+        return self.worker.ok("publish", model="policy", run=self.run, number=number, in_place=1)["uid"]
+
+
+def published(rank):
+    return rank.worker.ok("status", what="session")["json"]["published"]
+
+
+def seconds(call):
+    began = time.monotonic()
+    call()
+    return time.monotonic() - began
+
+
+@scenario
+def a_write_to_protected_memory_is_found(lab):
+    """P10: who writes to what is sealed is named, with the tensor, and lives; the version is broken. Given back, the memory is its
+    owner's again."""
+    site = home(lab)
+    path = lab.weights(1)[0]
+    rank = InPlace(lab, site, path, protect=1)
+    first = rank.publish(1)
+    site.wait_holds(first)
+    rank.worker.ok("unpublish", uid=first)
+    rank.worker.ok("overwrite", at=5 << 20) # it is the rank's
+    rank.worker.ok("suspend")
+    rank.worker.ok("overwrite", at=5 << 20)
+    rank.worker.ok("resume")
+    second = rank.publish(2)
+    site.wait_holds(second)
+    rank.worker.ok("overwrite", at=5 << 20)
+    wait_for("the version is broken", lambda: (site.version(second) or {}).get("state") == "broken")
+    wait_for("the gateway names the rank", lambda: site.daemon.logged("publish.written_to", "rank=rank0"))
+    wait_for("the library names the tensor", lambda: rank.worker.logged("publish.written_to", "tensor="))
+    rank.worker.ok("overwrite", at=6 << 20)
+    third = rank.publish(3)
+    site.wait_holds(third)
+
+
+@scenario
+def unpublish_ends_within_its_drain(lab):
+    """P3 P6: a rank takes its memory back while it is read, by shm and by tcp: at once where the gateway has it, else the gateway
+    takes it first, into room that was reserved; what cannot be taken in time stays, and nothing is lost."""
+    site = home(lab)
+    path = lab.weights(1)[0]
+    near = InPlace(lab, site, path, host=HOST)
+    uid = near.publish(1)
+    near.worker.ok("unpublish", uid=uid, drain_ms=5000)
+    expect("held, by shm", site.holds(uid), True)
+    far = InPlace(lab, site, path, host="elsewhere", name="rank1", pace=24 << 20)
+    uid = far.publish(2)
+    took = seconds(lambda: far.worker.refused("timeout", "unpublish", uid=uid, drain_ms=100))
+    if took > 5:
+        raise Failed(f"unpublish with a drain of 0.1 s took {took:.1f} s")
+    far.worker.ok("unpublish", uid=uid, drain_ms=9000)
+    expect("held, by tcp", site.holds(uid), True)
+    uid = far.publish(3)
+    far.worker.kill() # in the middle of it: what nobody else has is lost, and the site goes on
+    wait_for("the version is lost", lambda: (site.version(uid) or {}).get("state") == "lost")
+    last = near.publish(4)
+    site.wait_holds(last)
+    reader = Rollout(lab, site, "reader", path)
+    reader.stage(last)
+    reader.activate(last)
+    reader.check(path)
+
+
+@scenario
+def a_reader_that_dies_holds_up_no_unpublish(lab):
+    """P3 P6: the gateway dies while it takes a version home; the rank keeps its memory until the gateway is back and has it."""
+    site = home(lab)
+    path = lab.weights(1)[0]
+    far = InPlace(lab, site, path, host="elsewhere", pace=24 << 20)
+    uid = far.publish(1)
+    far.worker.send("unpublish", uid=uid, drain_ms=30000)
+    site.wait_held_some(uid, 0.1)
+    site.kill()
+    site.start()
+    status = far.worker.receive()["status"]
+    if status != "ok":
+        expect("the reference stays", status in ("gateway_away", "timeout", "not_found"), True)
+        site.wait_holds(uid)
+        far.worker.call("unpublish", uid=uid, drain_ms=30000)
+    expect("held", site.holds(uid), True)
+
+
+@scenario
+def a_full_arena_refuses_and_loses_nothing(lab):
+    """P3 P10: room is reserved when a shard is sealed; where there is none the rank is told so and keeps its memory."""
+    path = lab.weights(1)[0]
+    size = sum(r["bytes"] for r in safetensors_table(path))
+    site = home(lab, arena_mib=size * 3 // 2 >> 20)
+    rank = InPlace(lab, site, path)
+    first = rank.publish(1)
+    site.wait_holds(first)
+    reply = rank.worker.call("publish", model="policy", run=rank.run, number=2, in_place=1, timeout_ms=4000)
+    expect("status", reply["status"], "site_nomem")
+    if not any(c.isdigit() for c in reply["error"]):
+        raise Failed(f"no numbers in \"{reply['error']}\"")
+    expect("the first is still held", site.holds(first), True)
+    rank.worker.ok("unpublish", uid=first, drain_ms=1000)
+    reader = Rollout(lab, site, "reader", path)
+    reader.stage(first)
+    reader.activate(first)
+    reader.check(path)
+
+
+@scenario
+def suspended_memory_is_read_by_nobody_until_it_is_the_same(lab):
+    """P1 P4: an engine sleeps: its reference is hidden once the gateway has what it needs; awake, it comes back over the same bytes,
+    and over others it does not."""
+    site = home(lab)
+    path = lab.weights(1)[0]
+    rank = InPlace(lab, site, path, host="elsewhere", pace=24 << 20)
+    uid = rank.publish(1)
+    rank.worker.ok("suspend")
+    expect("held before it slept", site.holds(uid), True)
+    expect("readers", published(rank)[0]["readers"], 0)
+    rank.worker.ok("overwrite", at=9 << 20) # nobody looks
+    rank.worker.ok("overwrite", at=9 << 20, by=255)
+    rank.worker.ok("resume")
+    expect("published", [p["state"] for p in published(rank)], ["ok"])
+    rank.worker.ok("suspend")
+    rank.worker.ok("overwrite", at=9 << 20)
+    rank.worker.refused("conflict", "resume")
+    expect("the version lives", site.version(uid)["state"], "kept")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
