@@ -68,6 +68,56 @@ def version_at_home(bench, mib):
         yield lab, east, path, uid
 
 
+MANY = 100_000
+MANY_MIB = 512
+
+
+class Follower:
+    """A model of one rank whose bytes fall into `count` tensors, and a worker that follows it."""
+
+    def __init__(self, lab, site, path, model, count):
+        data = harness.safetensors_table(path)[0]["offset"]
+        size = MANY_MIB * MIB // count // 2 * 2
+        rows = [{"name": f"layer.{i:06}.weight", "dtype": "BF16", "shape": [size // 2], "offset": data + i * size, "bytes": size} for i in range(count)]
+        self.model, self.number = model, 0
+        self.rank = harness.Worker(lab, f"rank-{model}", site, threads=0)
+        self.reader = harness.Worker(lab, f"reader-{model}", site, threads=0)
+        for worker, more in ((self.rank, {"file": str(path)}), (self.reader, {})):
+            worker.send("register", tensors=rows, **more)
+            harness.expect("register", worker.receive(timeout_s=300)["status"], "ok")
+        self.run = self.rank.ok("run", model=model, key="bench")["run"]
+        self.reader.ok("subscribe", model=model, group=model, memory=0)
+
+    def follow_s(self):
+        """Seconds until the next version is in the reader's buffers."""
+        self.number += 1
+        start = time.monotonic()
+        self.rank.ok("publish", model=self.model, run=self.run, number=self.number, shard=0, shards=1, timeout_ms=120000)
+        uid = self.reader.ok("wait", model=self.model, kind="exact", number=self.number, timeout_ms=120000)["uid"]
+        self.reader.send("stage", uid=uid, timeout_ms=120000)
+        harness.expect("stage", self.reader.receive(timeout_s=150)["status"], "ok")
+        self.reader.ok("activate", uid=uid)
+        seconds = time.monotonic() - start
+        self.reader.ok("release", uid=uid)
+        return seconds
+
+
+@measurement("tensors.many", quick=False)
+def many_tensors(bench):
+    with harness.Lab() as lab:
+        path = bench.weights((MANY_MIB + 16) * MIB)
+        site = lab.site("east", arena_mib=6 * MANY_MIB)
+        for model in ("many", "one"):
+            site.models[model] = dict(home="east", keep=1)
+        site.extra = {"session": {"lease_ms": 10000}}
+        site.start()
+        many, one = Follower(lab, site, path, "many", MANY), Follower(lab, site, path, "one", 1)
+        for i in range(bench.rounds + 2): # shadows and staging are made in the first two
+            pair = many.follow_s(), one.follow_s()
+            if i >= 2:
+                yield {"tensors.many": pair}
+
+
 @measurement("chain.n4", "chain.n8", "fabric.pace", quick=False)
 def chain(bench):
     """The last host of each chain against a host alone, whose rate is held against its NIC's: round by round."""
