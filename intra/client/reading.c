@@ -28,7 +28,8 @@ void tb_staging_export_notice(struct tb_session *s, const struct tb_staging *st)
 
 static uint64_t held_bytes(const struct tb_staging *st, uint32_t held)
 {
-    return st->total_chunks == 0 ? 0 : (uint64_t)((double)st->memory.count * held / st->total_chunks);
+    const uint64_t bytes = st->wanted != NULL ? st->wanted_bytes : st->memory.count;
+    return st->total_chunks == 0 ? 0 : (uint64_t)((double)bytes * held / st->total_chunks);
 }
 
 void tb_staging_progress_notice(struct tb_session *s, struct tb_staging *st)
