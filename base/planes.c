@@ -306,6 +306,14 @@ static void cascade_fill(struct tb_cascade *c, const uint8_t *keys)
     }
 }
 
+/* To write by: where a level has a key twice (fewer were seen than it has places), it is the earlier one's, as in `index`.
+ * Kernels compare with all three and take that none is both the second and the third. */
+static void cascade_single(struct tb_cascade *c)
+{
+    for (uint8_t *p = c->palette; p < c->palette + sizeof c->palette; p += 4)
+        if (p[2] == p[1]) p[2] = p[0];
+}
+
 static size_t keys_count(const struct tb_cascade *c)
 {
     size_t count = 0;
@@ -426,7 +434,10 @@ static bool section_encode(struct encoder *e, const struct section *s, const uin
     sample_hot(e->kernels, s, bytes, by_hot);
     const struct frequent f = frequent_of(by_hot, raw_bits_of(s));
     cascade_choose(&f, raw_bits_of(s), &c);
-    if (c.levels > 0) cascade_fill(&c, f.key);
+    if (c.levels > 0) {
+        cascade_fill(&c, f.key);
+        cascade_single(&c);
+    }
 
     const size_t header = section_header_bytes(s, &c);
     const struct pieces p = pieces_of(s, &c);

@@ -184,6 +184,24 @@ static void every_bit_pattern_of_two_bytes_comes_back(void **state)
     }
 }
 
+/* P1: fewer values than a palette has places, of which 0 (what an empty place has) is each in turn. */
+static void few_values_come_back(void **state)
+{
+    (void)state;
+    static const uint8_t values[] = {0xff, 0x26, 0x00, 0x3d};
+    static uint8_t bytes[2000];
+    for (size_t d = 0; d < DTYPES; d++) {
+        for (size_t n = 0; n < 4 * 4; n++) {
+            memset(bytes, values[n % 4], sizeof bytes);
+            for (size_t k = 1; k <= n / 4; k++) /* each seen half as often as the one before */
+                for (size_t i = k; i < sizeof bytes; i += (size_t)64 << k)
+                    bytes[i] = values[(n + k) % 4];
+            const struct tb_planes_input in = {NULL, bytes, sizeof bytes, dtypes[d].dtype};
+            assert_true(round_trip(&in) > 0);
+        }
+    }
+}
+
 static void noise_does_not_pay(void **state)
 {
     (void)state;
@@ -389,6 +407,7 @@ int main(void)
         cmocka_unit_test(chunks_of_every_size_come_back),
         cmocka_unit_test(steps_of_every_size_come_back),
         cmocka_unit_test(every_bit_pattern_of_two_bytes_comes_back),
+        cmocka_unit_test(few_values_come_back),
         cmocka_unit_test(noise_does_not_pay),
         cmocka_unit_test(each_section_has_its_own_cascade),
         cmocka_unit_test(too_little_room_does_not_pay),
