@@ -254,12 +254,25 @@ static enum tb_status plan_made_file(struct planning *p, uint32_t shard)
     return s;
 }
 
+/* A file has a name once, and the parts of a tensor stand for one that is in none of them. */
+static enum tb_status refuse_parts(const struct planning *p)
+{
+    for (uint32_t i = 1; i < p->tensor_count; i++)
+        if (by_name_and_shard(&p->tensors[i - 1], &p->tensors[i]) == 0)
+            return refuse(p->error, TB_BAD_FILE,
+                          "tensor \"%.200s\" is split into parts for readers of slices: files are made of "
+                          "whole tensors",
+                          p->tensors[i].item->name);
+    return TB_OK;
+}
+
 static enum tb_status plan_all(struct planning *p, const struct tb_item *items, uint32_t count)
 {
     enum tb_status s = TB_OK;
     for (uint32_t i = 0; i < count; i++)
         if (!items[i].is_blob) p->tensors[p->tensor_count++].item = &items[i];
     if (p->tensor_count > 0) qsort(p->tensors, p->tensor_count, sizeof *p->tensors, by_name_and_shard);
+    s = refuse_parts(p);
     for (uint32_t i = 0; i < count && s == TB_OK; i++)
         if (items[i].is_blob) s = plan_blob(p, &items[i]);
     for (uint32_t i = 0; i < p->tensor_count && s == TB_OK; i++)

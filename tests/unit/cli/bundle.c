@@ -281,6 +281,23 @@ static void no_name_of_a_version_leaves_its_folder(void **state)
     }
 }
 
+static void parts_of_a_tensor_make_no_file(void **state)
+{
+    (void)state;
+    struct tb_unbundle plan;
+    struct tb_bundle_error e;
+    static const uint64_t shape[] = {1};
+    struct tb_item items[2];
+    for (int i = 0; i < 2; i++)
+        items[i] =
+            (struct tb_item){.name = "w", .dtype = "U8", .rank = 1, .shape = shape, .bytes = "x", .count = 1};
+    assert_int_equal(tb_unbundle_plan(items, 2, &plan, &e), TB_BAD_FILE);
+    assert_non_null(strstr(e.text, "\"w\""));
+    items[1].shard_index = 1; /* of another shard it is another file's */
+    assert_int_equal(tb_unbundle_plan(items, 2, &plan, &e), TB_OK);
+    tb_unbundle_fini(&plan);
+}
+
 static void a_link_in_the_folder_is_not_followed(void **state)
 {
     const struct world *w = *state;
@@ -395,6 +412,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(shards_are_put_together, setup, teardown),
         cmocka_unit_test_setup_teardown(what_cannot_travel_is_refused_with_its_path, setup, teardown),
         cmocka_unit_test(no_name_of_a_version_leaves_its_folder),
+        cmocka_unit_test_setup_teardown(parts_of_a_tensor_make_no_file, setup, teardown),
         cmocka_unit_test_setup_teardown(a_link_in_the_folder_is_not_followed, setup, teardown),
         cmocka_unit_test(a_header_that_does_not_fit_the_version_is_refused),
         cmocka_unit_test(a_blob_that_is_another_files_header_is_no_such_file),
