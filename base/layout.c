@@ -22,12 +22,15 @@ static const struct {
 #define TENSOR_WIRE_BYTES_MAX (6u + TB_TENSOR_NAME_MAX + TB_RANK_MAX * 24u)
 #define PART_FLAG             0x80u /* in the byte of the rank */
 
+/* By number: sorting and searching 100,000 tensors ask it millions of times. */
 uint32_t tb_dtype_element_bytes(enum tb_dtype dtype)
 {
-    for (size_t i = 0; i < DTYPE_COUNT; i++) {
-        if (dtypes[i].dtype == dtype) return dtypes[i].bytes;
-    }
-    return 0;
+    static const uint8_t bytes[] = {
+#define DTYPE_BYTES(name, number, text, bits) [number] = (bits) / 8,
+        TB_DTYPE_LIST(DTYPE_BYTES)
+#undef DTYPE_BYTES
+    };
+    return (size_t)dtype < sizeof bytes ? bytes[dtype] : 0;
 }
 
 const char *tb_dtype_name(enum tb_dtype dtype)
@@ -79,11 +82,11 @@ static enum tb_status measure(const struct tb_tensor *t, uint64_t *bytes_out)
 /* Packed order without the name: larger elements first, then dtype number. */
 static int compare_dtypes(enum tb_dtype a, enum tb_dtype b)
 {
+    if (a == b) return 0;
     const uint32_t a_bytes = tb_dtype_element_bytes(a);
     const uint32_t b_bytes = tb_dtype_element_bytes(b);
     if (a_bytes != b_bytes) return a_bytes > b_bytes ? -1 : 1;
-    if (a != b) return a < b ? -1 : 1;
-    return 0;
+    return a < b ? -1 : 1;
 }
 
 static int compare_packed(const struct tb_tensor *a, const struct tb_tensor *b)
