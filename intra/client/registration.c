@@ -146,7 +146,12 @@ struct tb_registration *tb_registration_new(struct tb_session *s)
     struct tb_registration *r = tb_calloc(1, sizeof *r);
     if (r == NULL) return NULL;
     r->session = s;
-    pthread_rwlock_init(&r->target.lock, NULL);
+    /* A switch does not wait for the encoders of a version that arrives without end. */
+    pthread_rwlockattr_t attr;
+    pthread_rwlockattr_init(&attr);
+    pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+    pthread_rwlock_init(&r->target.lock, &attr);
+    pthread_rwlockattr_destroy(&attr);
     return r;
 }
 
