@@ -79,6 +79,20 @@ static void an_entry_of_another_version_is_not_taken(void **state)
     fake_cuda_close();
 }
 
+/* What nvcc made is in the library as it is, where a driver may read it. Whether one takes it is for tests/gpu. */
+static void the_image_is_nvccs(void **state)
+{
+    (void)state;
+    uint32_t magic = 0;
+    if (tb_cuda_image == NULL) {
+        print_message("built without nvcc: no image\n");
+        skip();
+    }
+    memcpy(&magic, tb_cuda_image, sizeof magic);
+    assert_int_equal(magic, 0xba55ed50);
+    assert_int_equal((uintptr_t)tb_cuda_image % 64, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -86,6 +100,7 @@ int main(void)
         cmocka_unit_test(without_a_path_nothing_is_loaded),
         cmocka_unit_test(an_older_driver_lacks_what_came_later),
         cmocka_unit_test(an_entry_of_another_version_is_not_taken),
+        cmocka_unit_test(the_image_is_nvccs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,13 +10,14 @@ static const struct gpu_under_test *under;
 
 /* ---- a worker ---- */
 
-static int register_tensors(struct gpu_worker *w)
+static int register_tensors(struct tb_session *s, uint8_t *big, uint8_t *small,
+                            struct tb_registration **r_out)
 {
     const uint64_t big_shape[] = {3, GPU_WORKER_BIG / 6}, small_shape[] = {GPU_WORKER_SMALL};
     const struct tb_tensor_desc tensors[] = {
-        {.name = "model.small", .dtype = "U8", .rank = 1, .shape = small_shape, .memory = w->small},
-        {.name = "model.big", .dtype = "BF16", .rank = 2, .shape = big_shape, .memory = w->big}};
-    return tb_register(w->s, tensors, 2, &w->r);
+        {.name = "model.small", .dtype = "U8", .rank = 1, .shape = small_shape, .memory = small},
+        {.name = "model.big", .dtype = "BF16", .rank = 2, .shape = big_shape, .memory = big}};
+    return tb_register(s, tensors, 2, r_out);
 }
 
 void gpu_worker_fill(struct gpu_worker *w, const struct gpu_under_test *on, uint64_t seed)
@@ -41,7 +42,7 @@ void gpu_worker_open(struct gpu_worker *w, struct fake *f, const struct gpu_unde
     w->big_truth = malloc(GPU_WORKER_BIG);
     w->small_truth = malloc(GPU_WORKER_SMALL);
     gpu_worker_fill(w, on, 1);
-    if (register_tensors(w) != TB_OK) fail_msg("%s", tb_last_error());
+    if (register_tensors(w->s, w->big, w->small, &w->r) != TB_OK) fail_msg("%s", tb_last_error());
     w->run = calloc(1, sizeof *w->run);
     w->run->struct_bytes = sizeof *w->run;
     CHECK_OK(tb_run_open(w->s, "policy", "key-1", w->run));
@@ -244,6 +245,117 @@ static void a_version_gets_into_the_device(void **state)
     under->close();
 }
 
+/* Publishes what `rank` holds as `number`, and brings it into the rollout: the buffer it is in. */
+static uint32_t follow(struct fake *f, struct gpu_worker *rank, struct tb_subscription *sub, uint64_t number,
+                       struct tb_activate_info *info)
+{
+    CHECK_OK(publish(rank, number, TB_PUBLISH_SHADOW, NULL));
+    fake_land(f, number);
+    struct tb_uid uid;
+    memcpy(uid.bytes, fake_version(f, number)->key.uid.bytes, sizeof uid.bytes);
+    if (tb_stage(sub, &uid, 20000) != TB_OK) fail_msg("%s", tb_last_error());
+    fake_go(f, number);
+    *info = (struct tb_activate_info){.struct_bytes = sizeof *info};
+    if (tb_activate(sub, &uid, info) != TB_OK) fail_msg("%s", tb_last_error());
+    return info->buffer;
+}
+
+/* P2: two sets of tensors on the device, one in use while the other is filled. */
+static void two_buffers_of_the_device_take_turns(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct gpu_worker rank, rollout;
+    under->open();
+    fake_open(&f);
+    gpu_worker_open(&rank, &f, under, "rank0", "host-a");
+    gpu_worker_open(&rollout, &f, under, "rollout0", "host-b");
+    uint8_t *big = under->alloc(GPU_WORKER_BIG), *small = under->alloc(GPU_WORKER_SMALL);
+    struct tb_registration *second;
+    CHECK_OK(register_tensors(rollout.s, big, small, &second));
+    const struct tb_subscribe_options o = {.struct_bytes = sizeof o,
+                                           .member_count = 1,
+                                           .model = "policy",
+                                           .group = "engine",
+                                           .registration = rollout.r,
+                                           .update = TB_UPDATE_SWITCH,
+                                           .second = second};
+    struct tb_subscription *sub;
+    CHECK_OK(tb_subscribe(rollout.s, &o, &sub));
+    for (uint64_t number = 1; number <= 3; number++) {
+        struct tb_activate_info info;
+        gpu_worker_fill(&rank, under, number);
+        const uint32_t buffer = follow(&f, &rank, sub, number, &info);
+        assert_int_equal(buffer, (number + 1) % 2); /* the first of them first */
+        const struct gpu_worker filled = {.big = buffer == 0 ? rollout.big : big,
+                                          .small = buffer == 0 ? rollout.small : small};
+        assert_true(gpu_worker_holds(&filled, under, &rank));
+    }
+    gpu_worker_close(&rollout, under);
+    under->free(big);
+    under->free(small);
+    gpu_worker_close(&rank, under);
+    fake_close(&f);
+    under->close();
+}
+
+/* A device's tensors are not patched by cores: such a subscription gets whole versions. */
+static void what_would_be_patched_is_copied_whole(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct gpu_worker rank, rollout;
+    under->open();
+    fake_open(&f);
+    gpu_worker_open(&rank, &f, under, "rank0", "host-a");
+    gpu_worker_open(&rollout, &f, under, "rollout0", "host-b");
+    const struct tb_subscribe_options o = {.struct_bytes = sizeof o,
+                                           .member_count = 1,
+                                           .model = "policy",
+                                           .group = "engine",
+                                           .registration = rollout.r,
+                                           .update = TB_UPDATE_PATCH};
+    struct tb_subscription *sub;
+    CHECK_OK(tb_subscribe(rollout.s, &o, &sub));
+    for (uint64_t number = 1; number <= 2; number++) {
+        struct tb_activate_info info;
+        gpu_worker_fill(&rank, under, number);
+        (void)follow(&f, &rank, sub, number, &info);
+        assert_int_equal(info.patched_bytes, 0);
+        assert_int_equal(info.copied_bytes, GPU_WORKER_BIG + GPU_WORKER_SMALL);
+        assert_true(gpu_worker_holds(&rollout, under, &rank));
+    }
+    gpu_worker_close(&rollout, under);
+    gpu_worker_close(&rank, under);
+    fake_close(&f);
+    under->close();
+}
+
+static void slices_of_a_device_are_refused(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct gpu_worker w;
+    under->open();
+    fake_open(&f);
+    gpu_worker_open(&w, &f, under, "rank0", "host-a");
+    const uint64_t shape[] = {100}, count[] = {50};
+    const struct tb_slice_desc slice = {.struct_bytes = sizeof slice,
+                                        .rank = 1,
+                                        .name = "part",
+                                        .dtype = "U8",
+                                        .shape = shape,
+                                        .count = count,
+                                        .memory = w.small};
+    struct tb_registration *r = NULL;
+    CHECK_STATUS(tb_register_slices(w.s, &slice, 1, &r), TB_BAD_ARGUMENT);
+    assert_non_null(strstr(tb_last_error(), "host memory"));
+    assert_null(r);
+    gpu_worker_close(&w, under);
+    fake_close(&f);
+    under->close();
+}
+
 /* P10 */
 static void the_status_says_that_it_is_a_device(void **state)
 {
@@ -275,6 +387,9 @@ int gpu_suite_run(const struct gpu_under_test *on)
         cmocka_unit_test(a_suspended_device_memory_comes_back),
         cmocka_unit_test(a_device_memory_that_changed_asleep_is_no_reference),
         cmocka_unit_test(a_version_gets_into_the_device),
+        cmocka_unit_test(two_buffers_of_the_device_take_turns),
+        cmocka_unit_test(what_would_be_patched_is_copied_whole),
+        cmocka_unit_test(slices_of_a_device_are_refused),
         cmocka_unit_test(the_status_says_that_it_is_a_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
