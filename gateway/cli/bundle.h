@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "gateway/cli/safetensors.h"
+#include "gateway/disk/safetensors.h"
 #include "tombolo/tombolo.h"
 
 #define TB_BUNDLE_PRIVATE       ".tombolo"

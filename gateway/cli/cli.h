@@ -112,6 +112,7 @@ enum tb_cli_exit tb_cli_withdraw(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_versions(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_status(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_limit(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_adopt(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_streams(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_chains(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_lag(const struct tb_cli_call *call);

@@ -56,6 +56,13 @@ static const struct tb_cli_option subscribe_options[] = {
 
 static const struct tb_cli_option control_options[] = {CONTROL_OPTIONS, COMMON_OPTIONS, END};
 
+static const struct tb_cli_option adopt_options[] = {
+    {"control", TB_CLI_FILE, "PATH", "the gateway's control socket; default /run/tombolo/control.sock"},
+    {"timeout", TB_CLI_SECONDS, "TIME", "give up after so long (30s, 5m, 2h); default: never"},
+    COMMON_OPTIONS,
+    END,
+};
+
 static const struct tb_cli_option limit_options[] = {
     {"rate", TB_CLI_TEXT, "RATE", "the most that is sent to PEER: 200Mbit, 1500Kbit, 10Gbit, or none"},
     {"schedule", TB_CLI_TEXT, "HOURS",
@@ -125,6 +132,21 @@ static const struct tb_cli_command commands[] = {
      "back to the newest other whole one at their "
      "next activate. VERSION is N (the newest run that has it) or R:N.",
      "tombolo withdraw policy 1:12", control_options, 2, 2, tb_cli_withdraw},
+    {"adopt", "MODEL DIR", "take what files here have of a version, instead of over the link",
+     "For a site that begins, or comes back from a reboot, with a copy of the model on a disk: the gateway "
+     "reads the safetensors "
+     "files (and others) below DIR, digests them, and claims for its arena the chunks that match a version "
+     "which another site "
+     "has. Of that version only the rest crosses, and newer ones cross as differences to it. Nothing is "
+     "believed: each chunk is "
+     "held only if its digest is that of the manifest. The files must be readable by the gateway's user, and "
+     "tensors have the "
+     "names and dtypes that were published; DIR is the folder of one version, such as one that `tombolo "
+     "subscribe` wrote. May be "
+     "given before a link is up: it waits until one is, and while it runs nothing else of MODEL crosses. "
+     "Exits with 8 when no chunk "
+     "matches.",
+     "tombolo adopt policy /models/policy/12", adopt_options, 2, 2, tb_cli_adopt},
     {"status", "", "how this site's gateway does",
      "Shows arena, links, models and sessions of this site's gateway.", "tombolo status --json",
      control_options, 0, 0, tb_cli_status},

@@ -120,7 +120,7 @@ static enum tb_status receive_line(int fd, struct line *l, tb_time_ns until, cha
     }
 }
 
-static enum tb_status status_named(const char *name)
+enum tb_status tb_control_status(const char *name)
 {
 #define ROW(value, number, text)                                                                             \
     if (strcmp(name, tb_status_name(value)) == 0) return value;
@@ -143,7 +143,7 @@ enum tb_status tb_control_reply(const char *text, size_t count, json_t **reply_o
     }
     const char *name = json_string_value(json_object_get(reply, "status"));
     const char *why = json_string_value(json_object_get(reply, "error"));
-    const enum tb_status status = name == NULL ? TB_PEER_GARBLED : status_named(name);
+    const enum tb_status status = name == NULL ? TB_PEER_GARBLED : tb_control_status(name);
     (void)refuse(error, status, "%s", why != NULL && why[0] != '\0' ? why : tb_status_text(status));
     json_decref(reply);
     return status == TB_OK ? TB_PEER_GARBLED : status;

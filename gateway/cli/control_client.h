@@ -23,6 +23,9 @@ const char *tb_control_path(const struct tb_cli_call *call);
 TB_MUST_USE enum tb_status tb_control_ask(const char *path, json_t *request, uint32_t timeout_ms,
                                           json_t **reply_out, char error[512]);
 
+/* The status of a name such as "not_found"; TB_PEER_GARBLED for another text. */
+enum tb_status tb_control_status(const char *name);
+
 /* The same of an answer that is here already. */
 TB_MUST_USE enum tb_status tb_control_reply(const char *text, size_t count, json_t **reply_out,
                                             char error[512]);

@@ -63,6 +63,11 @@ struct tb_deadline tb_deadline_of(const struct tb_cli_call *call)
     return d;
 }
 
+bool tb_deadline_passed(const struct tb_deadline *deadline)
+{
+    return tb_clock_now() >= deadline->at;
+}
+
 bool tb_slice_again(struct tb_deadline *deadline, int *status)
 {
     const bool away = *status == TB_GATEWAY_AWAY;

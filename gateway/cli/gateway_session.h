@@ -24,6 +24,7 @@ struct tb_deadline {
     tb_time_ns away_since; /* since when the gateway did not answer; 0: it does */
 };
 struct tb_deadline tb_deadline_of(const struct tb_cli_call *call); /* by --timeout */
+bool tb_deadline_passed(const struct tb_deadline *deadline);
 
 /* For a call that was given TB_SLICE_MS: true while it is to be made again. Otherwise *status is final: TB_CANCELLED after a
  * signal, TB_TIMEOUT after the deadline, TB_GATEWAY_AWAY when it was away for TB_AWAY_S (a restart is shorter), or what it was. */

@@ -64,6 +64,9 @@ struct tb_config {
     const char *arena_path;     /* arena.path [/dev/shm/tombolo.arena] */
     uint64_t arena_bytes;       /* arena.bytes (required) "512MiB", "2TiB" */
     bool arena_reverify;        /* arena.reverify [true] */
+    const char *anchor_dir;     /* anchor.dir; NULL: none */
+    uint32_t anchor_every;      /* anchor.every, versions [1] */
+    uint64_t anchor_rate;       /* anchor.bytes_per_s [256MiB] */
     const char *tls_ca, *tls_cert, *tls_key; /* tls.* (required when there are peers or session.listen) */
     const char *link_listen;                 /* link.listen; NULL: dial only */
     uint32_t link_streams;                   /* link.streams 1 to 64; 0: auto [auto] */

@@ -201,7 +201,9 @@ static bool restore_copy(struct tb_daemon *d, struct tb_arena_region *region)
     copy->ready = known && (view.state == TB_VERSION_READY || view.state == TB_VERSION_KEPT);
     if (copy->ready) copy->key = view.key;
     copy->whole = tb_arena_region_whole(region);
-    if (copy->whole) copy->whole_at = tb_clock_now();
+    if (!copy->whole) return true;
+    copy->whole_at = tb_clock_now();
+    tb_anchors_whole(d, &copy->key);
     return true;
 }
 
@@ -241,6 +243,7 @@ static void copy_progress(struct tb_copy *copy, tb_time_ns now)
     copy->whole_at = now;
     copy->crossing = false;
     tb_landing_stop(copy);
+    tb_anchors_whole(copy->d, &copy->key);
     tb_log(TB_LOG_INFO, "copy.whole", "model=%s run=%llu number=%llu bytes=%llu after_ms=%llu",
            copy->key.model.text, (unsigned long long)copy->key.run_order,
            (unsigned long long)copy->key.number, (unsigned long long)tb_copy_held_bytes(copy),
@@ -254,12 +257,13 @@ void tb_copies_look(struct tb_daemon *d)
         if (!c->whole && !c->evicting && c->region != NULL) copy_progress(c, now);
 }
 
-/* The catalog spares a base while a crossing rests on it. */
+/* The catalog spares a base while a crossing rests on it, and what is being written to a disk. */
 static void copy_base(struct tb_copy *copy, tb_time_ns now)
 {
     struct tb_daemon *d = copy->d;
-    const bool used =
+    const bool linked =
         d->links != NULL && !d->links_restarting && tb_links_base_used(d->links, &copy->key.uid);
+    const bool used = linked || tb_anchors_using(d, &copy->key.uid);
     if (used == copy->base) return;
     copy->base = used;
     TB_MOOT(tb_catalog_base(d->catalog, now, &copy->key.uid, used));

@@ -83,8 +83,28 @@ static void crossing_refused(struct tb_copy *copy, enum tb_status why)
     TB_MOOT(tb_catalog_crossing_refused(copy->d->catalog, tb_clock_now(), &copy->key.uid));
 }
 
+static void paused(void *user)
+{
+    (void)user; /* the places stay */
+}
+
+void tb_crossing_pause(struct tb_copy *copy)
+{
+    struct tb_daemon *d = copy->d;
+    if (d->links != NULL && !d->links_restarting) {
+        copy->link_wire_bytes += tb_links_landed_bytes(d->links, &copy->key.uid);
+        TB_MOOT(tb_links_land_stop(d->links, &copy->key.uid, paused, NULL));
+    }
+    copy->asked = copy->crossing = false;
+    TB_MOOT(tb_catalog_crossing_refused(d->catalog, tb_clock_now(), &copy->key.uid));
+}
+
 void tb_cross_start(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
+    if (tb_adopt_holds(d, &todo->key)) { /* it comes out again */
+        TB_MOOT(tb_catalog_crossing_refused(d->catalog, tb_clock_now(), &todo->key.uid));
+        return;
+    }
     struct tb_copy *copy = tb_copy_get(d, &todo->key);
     if (copy == NULL || copy->evicting || d->links == NULL || d->links_restarting) {
         TB_MOOT(tb_catalog_crossing_refused(d->catalog, tb_clock_now(), &todo->key.uid));
@@ -164,10 +184,24 @@ static void catalog_shards(struct tb_copy *copy, const struct tb_manifest *manif
     TB_MOOT(tb_catalog_crossing_begun(d->catalog, now, &copy->key.uid));
 }
 
+enum tb_status tb_crossing_reserve(struct tb_copy *copy, const struct tb_manifest *manifests)
+{
+    char error[TB_ARENA_ERROR_BYTES] = "";
+    enum tb_status status = reserve(copy, manifests, error);
+    if (status == TB_SITE_NOMEM)
+        status = make_room(copy->d, &copy->key, manifests_bytes(&copy->key, manifests), error);
+    if (status != TB_OK) return status;
+    if (copy->region == NULL) return TB_SITE_NOMEM;
+    catalog_shards(copy, manifests);
+    tb_copy_serve(copy); /* a relay offers it before the first chunk is here */
+    return TB_OK;
+}
+
 static void links_manifests(void *user, uint32_t peer, const struct tb_version_key *key,
                             const struct tb_manifest *manifests)
 {
     struct tb_daemon *d = user;
+    tb_adopt_manifests(d, key, manifests);
     struct tb_copy *copy = tb_copy_find(d, &key->uid);
     if (copy == NULL || copy->evicting || !copy->asked) return;
     copy->asked = false;
@@ -176,22 +210,16 @@ static void links_manifests(void *user, uint32_t peer, const struct tb_version_k
         return;
     }
     copy->key = *key;
-    char error[TB_ARENA_ERROR_BYTES] = "";
-    enum tb_status status = reserve(copy, manifests, error);
-    if (status == TB_SITE_NOMEM) {
-        status = make_room(d, key, manifests_bytes(key, manifests), error);
-        copy->wants_room = status == TB_AGAIN;
-    }
-    if (status == TB_OK && copy->region != NULL) {
-        catalog_shards(copy, manifests);
-        tb_copy_serve(copy); /* a relay offers it before the first chunk is here */
+    const enum tb_status status = tb_crossing_reserve(copy, manifests);
+    copy->wants_room = status == TB_AGAIN;
+    if (status == TB_OK) {
         land_from(copy, peer);
         land_from_all(copy);
         tb_log(TB_LOG_INFO, "crossing.begun", "model=%s run=%llu number=%llu from=%s bytes=%llu",
                key->model.text, (unsigned long long)key->run_order, (unsigned long long)key->number,
                peer_site(d, peer), (unsigned long long)manifests_bytes(key, manifests));
     } else if (!copy->wants_room) {
-        crossing_refused(copy, status == TB_OK ? TB_SITE_NOMEM : status);
+        crossing_refused(copy, status);
     }
     (void)tb_daemon_settle(d);
 }
@@ -340,6 +368,7 @@ static void links_version(void *user, uint32_t peer, const struct tb_version_key
         copy->crossing) {
         land_from(copy, peer);
     }
+    tb_adopt_announced(d, &key->model);
     (void)tb_daemon_settle(d);
 }
 
@@ -352,6 +381,7 @@ static void links_failed(void *user, uint32_t peer, const struct tb_id *uid, enu
 {
     struct tb_daemon *d = user;
     struct tb_copy *copy = tb_copy_find(d, uid);
+    tb_adopt_failed(d, uid);
     if (copy == NULL || copy->evicting) return;
     tb_log(TB_LOG_WARN, "crossing.failed", "peer=%s model=%s number=%llu status=%s", peer_site(d, peer),
            copy->key.model.text, (unsigned long long)copy->key.number, tb_status_name(why));

@@ -147,6 +147,8 @@ static void tick(uv_timer_t *timer)
     const tb_time_ns now = tb_clock_now();
     const bool busy = tb_copies_tick(d);
     tb_plan_waits_tick(d, now);
+    tb_anchors_tick(d, now);
+    tb_adopt_tick(d, now);
     if (now - d->polled_at >= POLL_NS) {
         d->polled_at = now;
         tb_crossings_poll(d);
@@ -353,14 +355,16 @@ enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config)
     d->started_at = d->slow_at = tb_clock_now();
     /* In order: each stands on those before it. */
     static enum tb_status (*const steps[])(struct tb_daemon *) = {
-        loop_open,     descriptors_raise, host_name,      tls_open,         store_open,
-        arena_open,    catalog_open,      tb_limits_open, persist_open,     fabric_open,
-        resolver_open, links_open,        control_open,   tb_sessions_open,
+        loop_open,   descriptors_raise, host_name,    tls_open,       store_open,
+        arena_open,  tb_anchors_open,   catalog_open, tb_limits_open, persist_open,
+        fabric_open, resolver_open,     links_open,   control_open,   tb_sessions_open,
     };
+    d->opening = true;
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         const enum tb_status status = steps[i](d);
         if (status != TB_OK) return status;
     }
+    d->opening = false;
     (void)tb_daemon_settle(d);
     verifier_start(d);
     d->tick_ms = TICK_IDLE_MS;
@@ -414,6 +418,7 @@ static void stop_signal(uv_signal_t *signal, int number)
     struct tb_daemon *d = signal->data;
     if (d->draining) return;
     d->draining = true;
+    if (d->opening) return;
     d->drain_at = tb_clock_now();
     tb_log(TB_LOG_INFO, "drain.begin", "signal=%d readers=%u drain_ms=%u", number, readers(d),
            d->config->drain_ms);
@@ -448,6 +453,8 @@ void tb_daemon_close(struct tb_daemon *d)
         uv_run(&d->loop, UV_RUN_DEFAULT);
     }
     if (d->resolver != NULL) tb_resolver_close(d->resolver);
+    tb_anchors_close(d);
+    tb_adopt_close(d);
     tb_copies_free(d);
     tb_seals_free(d);
     tb_plan_waits_free(d);

@@ -12,6 +12,8 @@
  *   home_landing.c   at home: hops from the ranks that sealed
  *   crossings.c      what links say, and what is asked of them
  *   policy.c         is a crossing given up for a newer version?
+ *   anchors.c        whole versions on a disk, for a reboot
+ *   adopt.c          versions that stand in files here; adopt_read.c reads them
  *   limits.c         how much is sent to each peer: rates, hours, a day's bytes
  *   sessions.c       workers' connections; session_publish.c, session_follow.c: what they ask
  *   control.c        the operator's socket; site_status.c, link_status.c, chain_status.c: what it answers */
@@ -58,7 +60,8 @@ struct tb_daemon;
     X(versions_withdrawn)                                                                  \
     X(hops_lost) X(chunks_bad) X(plans)                                                    \
     X(evictions) X(arena_refused) X(store_failed)                                          \
-    X(links_up) X(links_down) X(links_refused) X(verify_bad) X(budgets_held)
+    X(links_up) X(links_down) X(links_refused) X(verify_bad) X(budgets_held)  \
+    X(anchors_written) X(anchors_failed) X(anchors_bad) X(adopted_chunks)
 /* clang-format on */
 struct tb_counters {
 #define TB_COUNTER_FIELD(name) uint64_t name;
@@ -239,6 +242,9 @@ struct tb_daemon {
     uint32_t hop_note_count;
     bool hop_notes_lost; /* more came than fit: every hop is looked at */
 
+    struct tb_anchors *anchors; /* NULL: no anchor.dir */
+    struct tb_adopt *adopt;     /* NULL: none was asked for yet */
+
     pthread_t verifier;
     bool verifier_runs;
     _Atomic bool verifier_stop;
@@ -250,6 +256,7 @@ struct tb_daemon {
     uv_async_t store_wake;
     bool store_down;
     bool settling;
+    bool opening; /* before the loop runs: a signal sets draining, and what takes long looks at it */
     bool draining;
     bool fault; /* something that must not happen did: exit code 1 */
 };
@@ -324,6 +331,11 @@ void tb_landing_wake(uv_async_t *async);
 /* crossings.c */
 TB_MUST_USE enum tb_status tb_crossings_open(struct tb_daemon *d); /* links; offers what is held */
 void tb_crossings_restart(struct tb_daemon *d);                    /* with a new life or incarnation */
+/* Space for a version whose manifests are here, and the catalog's word on it. TB_AGAIN: something is being evicted for it.
+ * TB_SITE_NOMEM: it does not fit, which is logged. */
+TB_MUST_USE enum tb_status tb_crossing_reserve(struct tb_copy *copy, const struct tb_manifest *manifests);
+/* What streams land of it ends; what is held stays. It is asked for again when it may be. */
+void tb_crossing_pause(struct tb_copy *copy);
 void tb_cross_start(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_crossing_retry(struct tb_copy *copy); /* after something was evicted */
 void tb_crossing_offer(struct tb_copy *copy);
@@ -333,6 +345,28 @@ void tb_crossings_poll(struct tb_daemon *d); /* peers' progress to the catalog *
 /* policy.c */
 void tb_policy_tick(struct tb_daemon *d);
 uint32_t tb_policy_weight(void *daemon, const struct tb_name *model);
+
+/* anchors.c */
+/* The arena is open, the catalog is not: reads back what a reboot took, which takes as long as it takes. TB_SITE_DRAINING: a
+ * signal came meanwhile. TB_SITE_IO, TB_SITE_LOCKED: anchor.dir cannot be used. */
+TB_MUST_USE enum tb_status tb_anchors_open(struct tb_daemon *d);
+void tb_anchors_tick(struct tb_daemon *d, tb_time_ns now);
+void tb_anchors_close(struct tb_daemon *d);
+bool tb_anchors_refilled(const struct tb_daemon *d, const struct tb_id *uid); /* by this start */
+void tb_anchors_whole(struct tb_daemon *d, const struct tb_version_key *key); /* it is whole here now */
+bool tb_anchors_using(const struct tb_daemon *d, const struct tb_id *uid);    /* it is being written */
+json_t *tb_anchors_json(const struct tb_daemon *d);
+
+/* adopt.c */
+enum tb_status tb_adopt_command(void *daemon, const json_t *request, json_t *reply, char *error);
+/* Nothing but what is adopted crosses of a model meanwhile. */
+bool tb_adopt_holds(const struct tb_daemon *d, const struct tb_version_key *key);
+void tb_adopt_announced(struct tb_daemon *d, const struct tb_name *model);
+void tb_adopt_manifests(struct tb_daemon *d, const struct tb_version_key *key,
+                        const struct tb_manifest *manifests);
+void tb_adopt_failed(struct tb_daemon *d, const struct tb_id *uid); /* its manifests do not come */
+void tb_adopt_tick(struct tb_daemon *d, tb_time_ns now);
+void tb_adopt_close(struct tb_daemon *d);
 
 /* limits.c */
 TB_MUST_USE enum tb_status tb_limits_open(struct tb_daemon *d);

@@ -51,11 +51,12 @@ static int run(struct tb_config *config)
     const enum tb_status status = tb_daemon_open(&d, config);
     if (status == TB_OK)
         tb_daemon_run(&d);
-    else
+    else if (status != TB_SITE_DRAINING)
         tb_log(TB_LOG_ERROR, "start.stopped", "status=%s", tb_status_name(status));
     tb_daemon_close(&d);
-    if (status == TB_OK) tb_log(TB_LOG_INFO, "stop", "fault=%d", d.fault);
-    return status == TB_OK && !d.fault ? 0 : 1;
+    const bool good = status == TB_OK || status == TB_SITE_DRAINING; /* or stopped before it had opened */
+    if (good) tb_log(TB_LOG_INFO, "stop", "fault=%d", d.fault);
+    return good && !d.fault ? 0 : 1;
 }
 
 /* 0: none that this release speaks. */

@@ -363,8 +363,10 @@ static enum tb_status restore_run(void *user, const struct tb_catalog_run *run)
 static enum tb_status restore_version(void *user, const struct tb_store_version *v)
 {
     struct tb_daemon *d = user;
-    const enum tb_status status =
-        tb_catalog_restore_version(d->catalog, &v->key, v->state, v->bytes, v->pinned);
+    /* P3: it had left the arena before the reboot, but not the disk: here it is again. */
+    const bool again = v->state == TB_VERSION_RETIRED && tb_anchors_refilled(d, &v->key.uid);
+    const enum tb_catalog_state state = again ? TB_VERSION_READY : v->state;
+    const enum tb_status status = tb_catalog_restore_version(d->catalog, &v->key, state, v->bytes, v->pinned);
     return status == TB_NOT_FOUND || status == TB_SITE_NOMEM ? TB_OK : status;
 }
 

@@ -283,6 +283,7 @@ static bool status_fill(struct tb_daemon *d, json_t *o)
     put(o, "store_ok", json_boolean(!d->store_down));
     set_u64(o, "store_waiting", tb_persist_waiting(d));
     put(o, "arena", arena_json(d));
+    put(o, "anchor", tb_anchors_json(d));
     put(o, "objects", tb_status_objects(d));
     put(o, "links", links_json(d));
     put(o, "models", models_json(d));
@@ -504,8 +505,7 @@ static enum tb_status cmd_withdraw(void *user, const json_t *request, json_t *re
 }
 
 const struct tb_control_command tb_status_commands[] = {
-    {"status", cmd_status},         {"versions", cmd_versions},
-    {"streams", tb_status_streams}, {"lag", tb_status_lag},
-    {"chains", tb_status_chains},   {"withdraw", cmd_withdraw},
-    {"limit", tb_limit_command},    {NULL, NULL},
+    {"status", cmd_status},      {"versions", cmd_versions},   {"streams", tb_status_streams},
+    {"lag", tb_status_lag},      {"chains", tb_status_chains}, {"withdraw", cmd_withdraw},
+    {"limit", tb_limit_command}, {"adopt", tb_adopt_command},  {NULL, NULL},
 };

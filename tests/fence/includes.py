@@ -17,11 +17,12 @@ ALLOWED = {
     "intra": {"include", "base", "base/net"},
     "gateway/catalog": {"include", "base", "intra/planner.h"},  # one core asks another: it keeps the plans
     "gateway/arena": {"include", "base"},
-    "gateway/daemon": {"include", "base", "base/net", "wan", "intra", "gateway/catalog", "gateway/arena"},
+    "gateway/disk": {"include", "base"},
+    "gateway/daemon": {"include", "base", "base/net", "wan", "intra", "gateway/catalog", "gateway/arena", "gateway/disk"},
     # the command line is a client: it reads configurations like the daemon, and never touches catalog or arena
-    "gateway/cli": {"include", "base", "base/net", "intra", "gateway/daemon"},
+    "gateway/cli": {"include", "base", "base/net", "intra", "gateway/daemon", "gateway/disk"},
     "gateway/web": {"include", "base", "gateway/cli"},
-    "sim": {"include", "base", "base/net", "wan", "intra", "gateway/catalog", "gateway/arena", "gateway/cli"},
+    "sim": {"include", "base", "base/net", "wan", "intra", "gateway/catalog", "gateway/arena", "gateway/disk", "gateway/cli"},
     "sim/world": EVERYTHING,  # it runs the whole gateway on a machine of its own
     "bench": EVERYTHING,
     "tests": EVERYTHING,

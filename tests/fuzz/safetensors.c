@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "gateway/cli/safetensors.h"
+#include "gateway/disk/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t count);
 

@@ -346,7 +346,7 @@ def config_check_says_where(lab):
 @scenario
 def help_is_the_table(lab):
     """P10: Each command's help has an example; the manual page and the completion are well-formed."""
-    commands = ["publish", "subscribe", "versions", "withdraw", "status", "pki init", "pki issue", "config check", "config explain", "help"]
+    commands = ["publish", "subscribe", "versions", "withdraw", "adopt", "status", "pki init", "pki issue", "config check", "config explain", "help"]
     overview = lab.tombolo("help").stdout
     for command in commands:
         expect(f"help lists {command}", f"  {command} " in overview, True)

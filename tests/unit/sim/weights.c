@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "gateway/cli/safetensors.h"
+#include "gateway/disk/safetensors.h"
 #include "sim/weights.h"
 #include "tests/unit/scratch.h"
 

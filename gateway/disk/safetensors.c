@@ -1,5 +1,5 @@
 /* safetensors.c - the header of a safetensors file, as a table of what may follow what. See safetensors.h. */
-#include "gateway/cli/safetensors.h"
+#include "gateway/disk/safetensors.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

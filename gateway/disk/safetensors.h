@@ -7,8 +7,8 @@
  *
  * Touches no file: the caller reads, this looks. Memory through base/fault.h, bounded by a small multiple of
  * the header. Threads: none shared. */
-#ifndef TB_GATEWAY_CLI_SAFETENSORS_H
-#define TB_GATEWAY_CLI_SAFETENSORS_H
+#ifndef TB_GATEWAY_DISK_SAFETENSORS_H
+#define TB_GATEWAY_DISK_SAFETENSORS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/fault.h"
-#include "gateway/cli/safetensors.h"
+#include "gateway/disk/safetensors.h"
 
 struct file {
     uint8_t *bytes;

@@ -1,0 +1,579 @@
+/* anchors.c - whole versions on a disk (anchor.dir): written in background, and read back into an arena that a reboot
+ * emptied, before anything else may look at it.
+ *
+ * P3: what an anchor holds survives a reboot. Its chunks are digested as they land in the arena, like any chunk (P1); one that
+ * does not match is not held, and comes over a link. An anchor is written beside the older one, which goes when the newer is
+ * on the disk whole. P6, P7: writing is held to anchor.bytes_per_s, on a thread of its own; it spares its version from
+ * retention, but whoever needs room takes it all the same, and the writing is given up.
+ *
+ * Everything is the main loop's but the thread of the writing under way, which has a pin on its region. */
+#include "gateway/daemon/daemon.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "gateway/disk/anchor_file.h"
+
+#define PATH_BYTES  4096
+#define PIECE_BYTES (4u << 20)
+#define FLUSH_BYTES (64u << 20) /* what may be in the page cache and not on the disk */
+#define RETRY_NS    TB_SECONDS(60)
+#define TELL_NS     TB_SECONDS(10)
+
+/* What is known of a model's anchors. */
+struct anchor_model {
+    bool any;
+    uint64_t run_order, number; /* of the newest on the disk */
+    uint32_t whole_since;       /* versions that became whole here since it was begun */
+    tb_time_ns failed_at;       /* 0: the last one was written */
+};
+
+struct tb_anchors {
+    struct tb_daemon *d;
+    int folder;                                     /* locked: it has one gateway */
+    struct anchor_model models[TB_CONFIG_LIST_MAX]; /* of config->models */
+    struct tb_id refilled[TB_CONFIG_LIST_MAX];
+    uint32_t refilled_count;
+    /* The writing under way. */
+    bool writing;
+    pthread_t thread;
+    uint32_t model;
+    struct tb_version_key key;
+    struct tb_arena_region *region; /* pinned */
+    char path[PATH_BYTES];
+    uint64_t total_bytes;
+    tb_time_ns begun_at;
+    enum tb_status status; /* the thread's, until `done` */
+    char error[TB_ANCHOR_ERROR_BYTES];
+    _Atomic uint64_t written_bytes;
+    _Atomic bool stop, done;
+};
+
+/* ---- names ---- */
+
+/* "policy@3-12.anchor": no model has '@' in its name. */
+static bool anchor_path(const struct tb_anchors *a, const struct tb_version_key *key, char out[PATH_BYTES])
+{
+    return snprintf(out, PATH_BYTES, "%s/%s@%" PRIu64 "-%" PRIu64 TB_ANCHOR_END, a->d->config->anchor_dir,
+                    key->model.text, key->run_order, key->number) < PATH_BYTES;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text), tail = strlen(end);
+    return length > tail && strcmp(text + length - tail, end) == 0;
+}
+
+/* Of that model, and which version. */
+static bool name_parse(const char *name, const char *model, uint64_t *run_out, uint64_t *number_out)
+{
+    char *end = NULL;
+    const size_t length = strlen(model);
+    if (strncmp(name, model, length) != 0 || name[length] != '@') return false;
+    *run_out = strtoull(name + length + 1, &end, 10);
+    if (*end != '-') return false;
+    *number_out = strtoull(end + 1, &end, 10);
+    return strcmp(end, TB_ANCHOR_END) == 0;
+}
+
+static bool newer(uint64_t run_a, uint64_t number_a, uint64_t run_b, uint64_t number_b)
+{
+    return run_a != run_b ? run_a > run_b : number_a > number_b;
+}
+
+/* ---- after a reboot ---- */
+
+static void refused(struct tb_anchors *a, const char *path, const char *why, const char *action)
+{
+    struct tb_log_line l;
+    a->d->counters.anchors_bad++;
+    tb_log_begin(&l, TB_LOG_ERROR, "anchor.refused");
+    tb_log_str(&l, "path", path);
+    tb_log_str(&l, "why", why);
+    tb_log_str(&l, "action", action);
+    tb_log_end(&l);
+}
+
+struct filling {
+    struct tb_anchors *a;
+    struct tb_anchor_file *file;
+    uint64_t bytes, bad_chunks;
+    tb_time_ns begun_at, told_at;
+};
+
+/* A stop that is asked for meanwhile ends it: the loop does not run yet. */
+static bool stopped(struct tb_anchors *a)
+{
+    uv_run(&a->d->loop, UV_RUN_NOWAIT);
+    return a->d->draining;
+}
+
+static void fill_told(struct filling *f)
+{
+    const tb_time_ns now = tb_clock_now();
+    if (tb_time_since(f->told_at, now) < TELL_NS) return;
+    f->told_at = now;
+    tb_log(TB_LOG_INFO, "anchor.refilling", "model=%s number=%llu bytes=%llu of=%llu",
+           f->file->key.model.text, (unsigned long long)f->file->key.number, (unsigned long long)f->bytes,
+           (unsigned long long)f->file->bytes);
+}
+
+/* P1: read into its place, digested there, held or not. */
+static void fill_chunk(struct filling *f, uint32_t shard, struct tb_place *place, uint32_t k)
+{
+    uint32_t bytes = 0;
+    if (!tb_place_claim(place, k)) return; /* an arena that was there had it */
+    uint8_t *to = tb_place_chunk(place, k, &bytes);
+    if (tb_anchor_read(f->file, shard, k, to) != TB_OK) {
+        tb_place_unclaim(place, k);
+        f->bad_chunks++;
+        return;
+    }
+    if (tb_place_finish(place, k) != TB_OK) f->bad_chunks++;
+    f->bytes += bytes;
+}
+
+static enum tb_status fill_region(struct filling *f, struct tb_arena_region *region)
+{
+    for (uint32_t s = 0; s < f->file->key.shard_count; s++) {
+        struct tb_place *place = tb_arena_place(region, s);
+        for (uint32_t k = 0; k < place->manifest->chunk_count; k++) {
+            if (stopped(f->a)) return TB_SITE_DRAINING;
+            fill_chunk(f, s, place, k);
+            fill_told(f);
+        }
+    }
+    return TB_OK;
+}
+
+static enum tb_status region_for(struct tb_anchors *a, const struct tb_anchor_file *file,
+                                 struct tb_arena_region **region_out)
+{
+    char error[TB_ARENA_ERROR_BYTES] = "";
+    const uint32_t count = file->key.shard_count;
+    const struct tb_manifest **pointers = tb_calloc(count, sizeof *pointers);
+    if (pointers == NULL) return TB_SITE_NOMEM;
+    for (uint32_t s = 0; s < count; s++)
+        pointers[s] = &file->manifests[s];
+    enum tb_status status = tb_arena_reserve(a->d->arena, &file->key, pointers, count, region_out, error);
+    tb_free(pointers);
+    if (status == TB_DONE_BEFORE) status = TB_OK;
+    if (status == TB_OK && !tb_digest_equal(&tb_arena_region_key(*region_out)->root, &file->key.root))
+        status = tb_arena_region_set_root(*region_out, &file->key.root);
+    if (status != TB_OK)
+        refused(a, file->path, error[0] != '\0' ? error : tb_status_text(status), "not_read");
+    return status;
+}
+
+static void fill_ended(struct filling *f)
+{
+    tb_log(TB_LOG_INFO, "anchor.refilled",
+           "model=%s run=%llu number=%llu bytes=%llu bad_chunks=%llu after_ms=%llu", f->file->key.model.text,
+           (unsigned long long)f->file->key.run_order, (unsigned long long)f->file->key.number,
+           (unsigned long long)f->bytes, (unsigned long long)f->bad_chunks,
+           (unsigned long long)(tb_time_since(f->begun_at, tb_clock_now()) / TB_MS(1)));
+    if (f->bad_chunks == 0) return;
+    f->a->d->counters.anchors_bad += f->bad_chunks;
+    tb_log(TB_LOG_ERROR, "anchor.chunks_bad", "model=%s number=%llu chunks=%llu action=fetch_from_a_link",
+           f->file->key.model.text, (unsigned long long)f->file->key.number,
+           (unsigned long long)f->bad_chunks);
+}
+
+/* TB_BAD_FILE: an older one may do. */
+static enum tb_status refill(struct tb_anchors *a, uint32_t model, const char *path)
+{
+    struct tb_anchor_file file;
+    char error[TB_ANCHOR_ERROR_BYTES] = "";
+    enum tb_status status = tb_anchor_open(path, &file, error);
+    if (status != TB_OK) {
+        refused(a, path, error, "look_for_an_older_one");
+        return TB_BAD_FILE;
+    }
+    struct tb_arena_region *region = NULL;
+    struct filling f = {.a = a, .file = &file, .begun_at = tb_clock_now(), .told_at = tb_clock_now()};
+    if (!tb_name_equal(&file.key.model, &a->d->config->models[model].name)) {
+        refused(a, path, "it is of another model than its name says", "look_for_an_older_one");
+        status = TB_BAD_FILE;
+    }
+    if (status == TB_OK) status = region_for(a, &file, &region);
+    if (status == TB_OK) status = fill_region(&f, region);
+    if (status == TB_OK) {
+        a->refilled[a->refilled_count++] = file.key.uid;
+        fill_ended(&f);
+    }
+    tb_anchor_close(&file);
+    return status;
+}
+
+static bool arena_has(struct tb_anchors *a, const struct tb_name *model)
+{
+    for (struct tb_arena_region *r = tb_arena_region_next(a->d->arena, NULL); r != NULL;
+         r = tb_arena_region_next(a->d->arena, r))
+        if (tb_name_equal(&tb_arena_region_key(r)->model, model) && tb_arena_region_whole(r)) return true;
+    return false;
+}
+
+/* The newest of the model's files that is older than the one tried last. False: none. */
+static bool next_older(struct tb_anchors *a, uint32_t model, struct anchor_model *at, char path[PATH_BYTES])
+{
+    const char *name = a->d->config->models[model].name.text;
+    DIR *folder = opendir(a->d->config->anchor_dir);
+    struct anchor_model best = {0};
+    if (folder == NULL) return false;
+    for (struct dirent *e; (e = readdir(folder)) != NULL;) {
+        uint64_t run = 0, number = 0;
+        if (!name_parse(e->d_name, name, &run, &number)) continue;
+        if (at->any && !newer(at->run_order, at->number, run, number)) continue;
+        if (best.any && !newer(run, number, best.run_order, best.number)) continue;
+        best = (struct anchor_model){.any = true, .run_order = run, .number = number};
+        if (snprintf(path, PATH_BYTES, "%s/%s", a->d->config->anchor_dir, e->d_name) >= PATH_BYTES)
+            best.any = false;
+    }
+    (void)closedir(folder);
+    *at = best;
+    return best.any;
+}
+
+/* The newest anchor that can be read, where the arena has nothing whole of the model. */
+static enum tb_status model_open(struct tb_anchors *a, uint32_t model)
+{
+    struct anchor_model at = {0};
+    char path[PATH_BYTES];
+    const bool needed = !arena_has(a, &a->d->config->models[model].name);
+    while (next_older(a, model, &at, path)) {
+        const enum tb_status status = needed ? refill(a, model, path) : TB_OK;
+        if (status == TB_SITE_DRAINING) return status;
+        if (status == TB_OK) a->models[model] = at;
+        if (status != TB_BAD_FILE) return TB_OK; /* what does not fit does not fit when it is older either */
+    }
+    return TB_OK;
+}
+
+/* What a kill left. */
+static void parts_remove(struct tb_anchors *a)
+{
+    DIR *folder = opendir(a->d->config->anchor_dir);
+    if (folder == NULL) return;
+    for (struct dirent *e; (e = readdir(folder)) != NULL;)
+        if (ends_with(e->d_name, TB_ANCHOR_END TB_ANCHOR_PART)) (void)unlinkat(a->folder, e->d_name, 0);
+    (void)closedir(folder);
+}
+
+static enum tb_status folder_open(struct tb_anchors *a)
+{
+    const char *path = a->d->config->anchor_dir;
+    if (mkdir(path, 0700) != 0 && errno != EEXIST) return TB_SITE_IO;
+    a->folder = tb_sys_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (a->folder < 0 || faccessat(a->folder, ".", R_OK | W_OK | X_OK, 0) != 0) return TB_SITE_IO;
+    if (flock(a->folder, LOCK_EX | LOCK_NB) == 0) return TB_OK;
+    return errno == EWOULDBLOCK ? TB_SITE_LOCKED : TB_SITE_IO;
+}
+
+static void open_failed(const char *path, const char *why)
+{
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_ERROR, "start.failed");
+    tb_log_str(&l, "what", "anchor.dir");
+    tb_log_str(&l, "path", path);
+    tb_log_str(&l, "why", why);
+    tb_log_str(&l, "action", "give a folder of its own that this user may write to, or leave anchor.dir out");
+    tb_log_end(&l);
+}
+
+enum tb_status tb_anchors_open(struct tb_daemon *d)
+{
+    if (d->config->anchor_dir == NULL) return TB_OK;
+    struct tb_anchors *a = tb_calloc(1, sizeof *a);
+    if (a == NULL) return TB_SITE_NOMEM;
+    d->anchors = a;
+    a->d = d;
+    a->folder = -1;
+    enum tb_status status = folder_open(a);
+    if (status != TB_OK) {
+        open_failed(d->config->anchor_dir,
+                    status == TB_SITE_LOCKED ? "another gateway has it" : strerror(errno));
+        return status;
+    }
+    parts_remove(a);
+    for (uint32_t m = 0; status == TB_OK && m < d->config->model_count; m++)
+        status = model_open(a, m);
+    return status;
+}
+
+bool tb_anchors_refilled(const struct tb_daemon *d, const struct tb_id *uid)
+{
+    for (uint32_t i = 0; d->anchors != NULL && i < d->anchors->refilled_count; i++)
+        if (tb_id_equal(&d->anchors->refilled[i], uid)) return true;
+    return false;
+}
+
+/* ---- writing, on its thread ---- */
+
+/* As long as what was written is more than its rate allows. False: stop. */
+static bool paced(struct tb_anchors *a, uint64_t written)
+{
+    const uint64_t rate = a->d->config->anchor_rate;
+    while (!atomic_load(&a->stop)) {
+        const tb_time_ns spent = tb_time_since(a->begun_at, tb_clock_now());
+        const tb_time_ns due = (tb_time_ns)((double)written / (double)rate * 1e9);
+        if (spent >= due) return true;
+        const tb_time_ns left = due - spent < TB_MS(50) ? due - spent : TB_MS(50);
+        (void)nanosleep(&(struct timespec){.tv_nsec = (long)left}, NULL);
+    }
+    return false;
+}
+
+static enum tb_status write_shard(struct tb_anchors *a, struct tb_anchor_file *file, uint32_t shard,
+                                  uint64_t *unflushed)
+{
+    const struct tb_place *place = tb_arena_place(a->region, shard);
+    for (uint64_t at = 0; at < place->manifest->bytes;) {
+        const uint64_t left = place->manifest->bytes - at;
+        const uint64_t count = left < PIECE_BYTES ? left : PIECE_BYTES;
+        if (!paced(a, atomic_load(&a->written_bytes))) return TB_CANCELLED;
+        enum tb_status status = tb_anchor_write(file, shard, at, place->bytes + at, count);
+        *unflushed += count;
+        if (status == TB_OK && *unflushed >= FLUSH_BYTES) {
+            status = tb_anchor_flush(file);
+            *unflushed = 0;
+        }
+        if (status != TB_OK) return status;
+        at += count;
+        atomic_fetch_add(&a->written_bytes, count);
+    }
+    return TB_OK;
+}
+
+static void io_error(struct tb_anchors *a)
+{
+    const int why = errno;
+    (void)snprintf(a->error, sizeof a->error, "%.300s: %s", a->path, strerror(why));
+}
+
+static enum tb_status write_file(struct tb_anchors *a, struct tb_anchor_file *file)
+{
+    uint64_t unflushed = 0;
+    enum tb_status status = TB_OK;
+    for (uint32_t s = 0; status == TB_OK && s < a->key.shard_count; s++)
+        status = write_shard(a, file, s, &unflushed);
+    if (status == TB_SITE_IO) io_error(a);
+    if (status != TB_OK) {
+        tb_anchor_abort(file);
+        return status;
+    }
+    status = tb_anchor_finish(file);
+    if (status != TB_OK) io_error(a);
+    return status;
+}
+
+/* The older ones of the model: the newer is on the disk. */
+static void older_remove(struct tb_anchors *a)
+{
+    DIR *folder = opendir(a->d->config->anchor_dir);
+    if (folder == NULL) return;
+    for (struct dirent *e; (e = readdir(folder)) != NULL;) {
+        uint64_t run = 0, number = 0;
+        if (!name_parse(e->d_name, a->key.model.text, &run, &number)) continue;
+        if (newer(a->key.run_order, a->key.number, run, number)) (void)unlinkat(a->folder, e->d_name, 0);
+    }
+    (void)closedir(folder);
+}
+
+static enum tb_status manifests_of(struct tb_anchors *a, const struct tb_manifest **pointers)
+{
+    for (uint32_t s = 0; s < a->key.shard_count; s++)
+        pointers[s] = tb_arena_place(a->region, s)->manifest;
+    struct statvfs fs;
+    a->total_bytes = tb_anchor_bytes(&a->key, pointers);
+    if (statvfs(a->d->config->anchor_dir, &fs) != 0 || (uint64_t)fs.f_bavail * fs.f_frsize >= a->total_bytes)
+        return TB_OK; /* writing says what else is wrong */
+    (void)snprintf(a->error, sizeof a->error,
+                   "%.300s: it needs %" PRIu64 " bytes beside the older one, %" PRIu64 " are free", a->path,
+                   a->total_bytes, (uint64_t)fs.f_bavail * fs.f_frsize);
+    return TB_SITE_IO;
+}
+
+static enum tb_status write_anchor(struct tb_anchors *a)
+{
+    struct tb_anchor_file file;
+    const struct tb_manifest **pointers = tb_calloc(a->key.shard_count, sizeof *pointers);
+    if (pointers == NULL) return TB_SITE_NOMEM;
+    enum tb_status status = manifests_of(a, pointers);
+    if (status == TB_OK) status = tb_anchor_create(a->path, &a->key, pointers, &file, a->error);
+    tb_free(pointers);
+    if (status == TB_OK) status = write_file(a, &file);
+    if (status == TB_OK) older_remove(a);
+    return status;
+}
+
+static void *writer_main(void *user)
+{
+    struct tb_anchors *a = user;
+    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), 10); /* this thread alone, on Linux */
+    a->status = write_anchor(a);
+    atomic_store(&a->done, true);
+    return NULL;
+}
+
+/* ---- what is written, and when ---- */
+
+static uint32_t model_of(const struct tb_daemon *d, const struct tb_name *name)
+{
+    for (uint32_t i = 0; i < d->config->model_count; i++)
+        if (tb_name_equal(&d->config->models[i].name, name)) return i;
+    return UINT32_MAX;
+}
+
+void tb_anchors_whole(struct tb_daemon *d, const struct tb_version_key *key)
+{
+    const uint32_t model = d->anchors != NULL ? model_of(d, &key->model) : UINT32_MAX;
+    if (model == UINT32_MAX) return;
+    struct anchor_model *m = &d->anchors->models[model];
+    if (!m->any || newer(key->run_order, key->number, m->run_order, m->number)) m->whole_since++;
+}
+
+bool tb_anchors_using(const struct tb_daemon *d, const struct tb_id *uid)
+{
+    return d->anchors != NULL && d->anchors->writing && tb_id_equal(&d->anchors->key.uid, uid);
+}
+
+/* The newest version that is whole here, if it is newer than the anchor. */
+static struct tb_copy *newest_whole(struct tb_anchors *a, uint32_t model)
+{
+    const struct anchor_model *m = &a->models[model];
+    struct tb_copy *best = NULL;
+    for (struct tb_copy *c = a->d->copies; c != NULL; c = c->next) {
+        if (!c->whole || !c->ready || c->evicting || model_of(a->d, &c->key.model) != model) continue;
+        if (best == NULL || tb_version_key_compare(&c->key, &best->key) > 0) best = c;
+    }
+    if (best == NULL || !m->any) return best;
+    return newer(best->key.run_order, best->key.number, m->run_order, m->number) ? best : NULL;
+}
+
+static bool is_due(const struct tb_anchors *a, uint32_t model, tb_time_ns now)
+{
+    const struct anchor_model *m = &a->models[model];
+    if (m->failed_at != 0) return m->whole_since > 0 || tb_time_since(m->failed_at, now) >= RETRY_NS;
+    return !m->any || m->whole_since >= a->d->config->anchor_every;
+}
+
+static void write_begin(struct tb_anchors *a, uint32_t model, struct tb_copy *copy, tb_time_ns now)
+{
+    a->model = model;
+    a->key = copy->key;
+    a->region = copy->region;
+    a->begun_at = now;
+    a->error[0] = '\0';
+    atomic_store(&a->written_bytes, 0);
+    atomic_store(&a->stop, false);
+    atomic_store(&a->done, false);
+    a->models[model].whole_since = 0;
+    a->models[model].failed_at = now; /* until it is written */
+    if (!anchor_path(a, &a->key, a->path)) return;
+    tb_arena_region_ref(a->region);
+    a->writing =
+        !tb_fault_hit(TB_FAULT_thread, EAGAIN) && pthread_create(&a->thread, NULL, writer_main, a) == 0;
+    if (a->writing) return;
+    tb_arena_region_unref(a->region);
+    a->d->counters.anchors_failed++;
+    tb_log(TB_LOG_ERROR, "anchor.failed", "model=%s number=%llu why=no_thread action=retry",
+           a->key.model.text, (unsigned long long)a->key.number);
+}
+
+static void write_failed(struct tb_anchors *a)
+{
+    struct tb_log_line l;
+    a->d->counters.anchors_failed++;
+    tb_log_begin(&l, TB_LOG_ERROR, "anchor.failed");
+    tb_log_str(&l, "model", a->key.model.text);
+    tb_log_u64(&l, "number", a->key.number);
+    tb_log_str(&l, "why",
+               a->status == TB_CANCELLED ? "its version had to make room"
+               : a->error[0] != '\0'     ? a->error
+                                         : tb_status_text(a->status));
+    tb_log_str(&l, "action", a->status == TB_CANCELLED ? "raise arena.bytes or anchor.bytes_per_s" : "retry");
+    tb_log_end(&l);
+}
+
+static void write_ended(struct tb_anchors *a)
+{
+    struct anchor_model *m = &a->models[a->model];
+    (void)pthread_join(a->thread, NULL);
+    a->writing = false;
+    tb_arena_region_unref(a->region);
+    if (a->status != TB_OK) {
+        m->failed_at = tb_clock_now();
+        if (a->status != TB_CANCELLED || !a->d->draining) write_failed(a);
+        return;
+    }
+    m->failed_at = 0;
+    m->any = true;
+    m->run_order = a->key.run_order;
+    m->number = a->key.number;
+    a->d->counters.anchors_written++;
+    tb_log(TB_LOG_INFO, "anchor.written", "model=%s run=%llu number=%llu bytes=%llu after_ms=%llu",
+           a->key.model.text, (unsigned long long)a->key.run_order, (unsigned long long)a->key.number,
+           (unsigned long long)a->total_bytes,
+           (unsigned long long)(tb_time_since(a->begun_at, tb_clock_now()) / TB_MS(1)));
+}
+
+void tb_anchors_tick(struct tb_daemon *d, tb_time_ns now)
+{
+    struct tb_anchors *a = d->anchors;
+    if (a == NULL) return;
+    if (a->writing) {
+        const struct tb_copy *copy = tb_copy_find(d, &a->key.uid);
+        if (copy == NULL || copy->evicting) atomic_store(&a->stop, true);
+        if (atomic_load(&a->done)) write_ended(a);
+        return;
+    }
+    for (uint32_t i = 1; i <= d->config->model_count && !d->draining; i++) {
+        const uint32_t model = (a->model + i) % d->config->model_count; /* in turn */
+        struct tb_copy *copy = is_due(a, model, now) ? newest_whole(a, model) : NULL;
+        if (copy == NULL) continue;
+        write_begin(a, model, copy, now);
+        return;
+    }
+}
+
+void tb_anchors_close(struct tb_daemon *d)
+{
+    struct tb_anchors *a = d->anchors;
+    if (a == NULL) return;
+    atomic_store(&a->stop, true);
+    if (a->writing) write_ended(a);
+    if (a->folder >= 0) (void)close(a->folder);
+    tb_free(a);
+    d->anchors = NULL;
+}
+
+/* ---- looking ---- */
+
+json_t *tb_anchors_json(const struct tb_daemon *d)
+{
+    const struct tb_anchors *a = d->anchors;
+    json_t *written = json_array();
+    for (uint32_t i = 0; a != NULL && i < d->config->model_count; i++) {
+        char version[48];
+        if (!a->models[i].any) continue;
+        (void)snprintf(version, sizeof version, "%" PRIu64 ":%" PRIu64, a->models[i].run_order,
+                       a->models[i].number);
+        (void)json_array_append_new(
+            written, json_pack("{s:s, s:s}", "model", d->config->models[i].name.text, "version", version));
+    }
+    const bool writing = a != NULL && a->writing;
+    return json_pack("{s:s, s:s, s:I, s:o}", "dir", a != NULL ? d->config->anchor_dir : "", "writing",
+                     writing ? a->key.model.text : "", "written_bytes",
+                     (json_int_t)(writing ? atomic_load(&a->written_bytes) : 0), "models", written);
+}

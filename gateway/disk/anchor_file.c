@@ -1,0 +1,307 @@
+/* anchor_file.c - writing and reading an anchor. See anchor_file.h. */
+#include "gateway/disk/anchor_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/fault.h"
+#include "gateway/disk/disk_io.h"
+
+#define MAGIC       "TBANCHR1"
+#define FRONT_BYTES 64u
+#define ALIGN       4096u
+#define PATH_BYTES  4096
+
+static uint64_t aligned(uint64_t at)
+{
+    return (at + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static enum tb_status fail(char error_out[TB_ANCHOR_ERROR_BYTES], enum tb_status status, const char *path,
+                           const char *why)
+{
+    (void)snprintf(error_out, TB_ANCHOR_ERROR_BYTES, "%.300s: %s", path, why);
+    return status;
+}
+
+/* ---- the head ---- */
+
+static uint64_t key_bytes(const struct tb_version_key *key)
+{
+    uint8_t unused[512]; /* a key has at most TB_NAME_BYTES_MAX and some 90 bytes */
+    struct tb_writer w;
+    tb_writer_init(&w, unused, sizeof unused);
+    tb_version_key_encode(key, &w);
+    return w.used;
+}
+
+static uint64_t head_bytes(const struct tb_version_key *key, const struct tb_manifest *const *manifests)
+{
+    uint64_t bytes = key_bytes(key);
+    for (uint32_t s = 0; s < key->shard_count; s++)
+        bytes += sizeof(uint32_t) + tb_manifest_head_bytes(manifests[s]) +
+                 (uint64_t)manifests[s]->chunk_count * TB_DIGEST_BYTES;
+    return bytes;
+}
+
+uint64_t tb_anchor_bytes(const struct tb_version_key *key, const struct tb_manifest *const *manifests)
+{
+    uint64_t at = FRONT_BYTES + head_bytes(key, manifests);
+    for (uint32_t s = 0; s < key->shard_count; s++)
+        at = aligned(at) + manifests[s]->bytes;
+    return at;
+}
+
+static void head_encode(const struct tb_version_key *key, const struct tb_manifest *const *manifests,
+                        struct tb_writer *w)
+{
+    tb_version_key_encode(key, w);
+    for (uint32_t s = 0; s < key->shard_count; s++) {
+        const struct tb_manifest *m = manifests[s];
+        tb_write_u32(w, (uint32_t)tb_manifest_head_bytes(m));
+        tb_manifest_head_encode(m, w);
+        tb_write_bytes(w, m->digests, (size_t)m->chunk_count * TB_DIGEST_BYTES);
+    }
+}
+
+/* Where each shard's bytes stand, behind a head of so many bytes. */
+static void offsets_fill(struct tb_anchor_file *f, uint64_t head)
+{
+    uint64_t at = FRONT_BYTES + head;
+    for (uint32_t s = 0; s < f->key.shard_count; s++) {
+        f->offsets[s] = aligned(at);
+        at = f->offsets[s] + f->manifests[s].bytes;
+    }
+    f->bytes = at;
+}
+
+static enum tb_status tables_new(struct tb_anchor_file *f)
+{
+    f->manifests = tb_calloc(f->key.shard_count, sizeof *f->manifests);
+    f->memory = tb_calloc(f->key.shard_count, sizeof *f->memory);
+    f->offsets = tb_calloc(f->key.shard_count, sizeof *f->offsets);
+    return f->manifests != NULL && f->memory != NULL && f->offsets != NULL ? TB_OK : TB_SITE_NOMEM;
+}
+
+void tb_anchor_close(struct tb_anchor_file *f)
+{
+    for (uint32_t s = 0; f->memory != NULL && s < f->key.shard_count; s++)
+        tb_free(f->memory[s]);
+    tb_free(f->manifests);
+    tb_free(f->memory);
+    tb_free(f->offsets);
+    tb_free(f->path);
+    if (f->fd >= 0) (void)close(f->fd);
+    *f = (struct tb_anchor_file){.fd = -1};
+}
+
+/* ---- writing ---- */
+
+static bool part_path(const struct tb_anchor_file *f, char out[PATH_BYTES])
+{
+    return snprintf(out, PATH_BYTES, "%s%s", f->path, TB_ANCHOR_PART) < PATH_BYTES;
+}
+
+static enum tb_status head_write(struct tb_anchor_file *f, const struct tb_manifest *const *manifests)
+{
+    const uint64_t bytes = head_bytes(&f->key, manifests);
+    uint8_t *memory = tb_calloc(1, FRONT_BYTES + bytes);
+    if (memory == NULL) return TB_SITE_NOMEM;
+    struct tb_writer w;
+    tb_writer_init(&w, memory + FRONT_BYTES, bytes);
+    head_encode(&f->key, manifests, &w);
+    TB_ASSERT(!w.full && w.used == bytes);
+    const struct tb_digest check = tb_digest_of(memory + FRONT_BYTES, bytes);
+    tb_writer_init(&w, memory, FRONT_BYTES);
+    tb_write_bytes(&w, MAGIC, sizeof MAGIC - 1);
+    tb_write_u64(&w, bytes);
+    tb_write_bytes(&w, check.bytes, sizeof check.bytes);
+    const bool good = tb_disk_write(f->fd, 0, memory, FRONT_BYTES + bytes);
+    tb_free(memory);
+    return good ? TB_OK : TB_SITE_IO;
+}
+
+static enum tb_status create(struct tb_anchor_file *f, const struct tb_manifest *const *manifests)
+{
+    char part[PATH_BYTES];
+    if (!part_path(f, part)) {
+        errno = ENAMETOOLONG;
+        return TB_SITE_IO;
+    }
+    f->fd = tb_sys_open(part, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (f->fd < 0) return TB_SITE_IO;
+    for (uint32_t s = 0; s < f->key.shard_count; s++)
+        f->manifests[s].bytes = manifests[s]->bytes; /* all that writing asks of them */
+    offsets_fill(f, head_bytes(&f->key, manifests));
+    return head_write(f, manifests);
+}
+
+enum tb_status tb_anchor_create(const char *path, const struct tb_version_key *key,
+                                const struct tb_manifest *const *manifests, struct tb_anchor_file *file_out,
+                                char error_out[TB_ANCHOR_ERROR_BYTES])
+{
+    struct tb_anchor_file f = {.fd = -1, .path = tb_strdup(path), .key = *key};
+    enum tb_status s = f.path != NULL ? tables_new(&f) : TB_SITE_NOMEM;
+    if (s == TB_OK) s = create(&f, manifests);
+    if (s == TB_OK) {
+        *file_out = f;
+        return TB_OK;
+    }
+    const char *why = s == TB_SITE_IO ? strerror(errno) : "no memory";
+    s = fail(error_out, s, path, why);
+    if (f.fd >= 0)
+        tb_anchor_abort(&f);
+    else
+        tb_anchor_close(&f);
+    return s;
+}
+
+enum tb_status tb_anchor_write(struct tb_anchor_file *f, uint32_t shard, uint64_t at, const void *bytes,
+                               uint64_t count)
+{
+    TB_ASSERT(shard < f->key.shard_count && at + count <= f->manifests[shard].bytes);
+    return tb_disk_write(f->fd, f->offsets[shard] + at, bytes, count) ? TB_OK : TB_SITE_IO;
+}
+
+/* Versions are larger than caches: what stays in the page cache is taken from somebody who needs it. */
+enum tb_status tb_anchor_flush(struct tb_anchor_file *f)
+{
+    if (tb_sys_fsync(f->fd) != 0) return TB_SITE_IO;
+    (void)posix_fadvise(f->fd, 0, 0, POSIX_FADV_DONTNEED);
+    return TB_OK;
+}
+
+static bool sync_folder(const char *path)
+{
+    char copy[PATH_BYTES];
+    (void)snprintf(copy, sizeof copy, "%s", path);
+    const int fd = tb_sys_open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    const bool good = fd >= 0 && tb_sys_fsync(fd) == 0;
+    if (fd >= 0) (void)close(fd);
+    return good;
+}
+
+enum tb_status tb_anchor_finish(struct tb_anchor_file *f)
+{
+    char part[PATH_BYTES];
+    const bool good = part_path(f, part) && tb_anchor_flush(f) == TB_OK &&
+                      tb_sys_rename(part, f->path) == 0 && sync_folder(f->path);
+    const int why = errno;
+    if (good)
+        tb_anchor_close(f);
+    else
+        tb_anchor_abort(f);
+    errno = why;
+    return good ? TB_OK : TB_SITE_IO;
+}
+
+void tb_anchor_abort(struct tb_anchor_file *f)
+{
+    char part[PATH_BYTES];
+    if (part_path(f, part)) (void)unlink(part);
+    tb_anchor_close(f);
+}
+
+/* ---- reading ---- */
+
+/* One shard's manifest, its digests hashed up to its root. */
+static enum tb_status manifest_decode(struct tb_anchor_file *f, uint32_t shard, struct tb_reader *r)
+{
+    struct tb_manifest *m = &f->manifests[shard];
+    const uint32_t bytes = tb_read_u32(r);
+    const uint8_t *head = tb_read_span(r, bytes);
+    const size_t needed = r->bad ? 0 : tb_manifest_decode_bytes(head, bytes);
+    if (needed == 0) return TB_BAD_FILE;
+    f->memory[shard] = tb_malloc(needed);
+    if (f->memory[shard] == NULL) return TB_SITE_NOMEM;
+    if (tb_manifest_head_decode(head, bytes, f->memory[shard], needed, m) != TB_OK) return TB_BAD_FILE;
+    const size_t digests = (size_t)m->chunk_count * TB_DIGEST_BYTES;
+    const uint8_t *from = tb_read_span(r, digests);
+    if (r->bad) return TB_BAD_FILE;
+    memcpy(m->digests, from, digests);
+    const struct tb_digest root = tb_manifest_root(m);
+    return tb_digest_equal(&root, &m->root) ? TB_OK : TB_BAD_FILE;
+}
+
+static bool roots_agree(const struct tb_anchor_file *f)
+{
+    struct tb_digest *roots = tb_calloc(f->key.shard_count, sizeof *roots);
+    if (roots == NULL) return false;
+    for (uint32_t s = 0; s < f->key.shard_count; s++)
+        roots[s] = f->manifests[s].root;
+    const struct tb_digest root = tb_version_root(&f->key, roots);
+    tb_free(roots);
+    return tb_digest_equal(&root, &f->key.root);
+}
+
+static enum tb_status head_decode(struct tb_anchor_file *f, const uint8_t *head, uint64_t bytes)
+{
+    struct tb_reader r;
+    tb_reader_init(&r, head, bytes);
+    if (tb_version_key_decode(&r, &f->key) != TB_OK) {
+        f->key.shard_count = 0;
+        return TB_BAD_FILE;
+    }
+    enum tb_status s = tables_new(f);
+    for (uint32_t i = 0; s == TB_OK && i < f->key.shard_count; i++)
+        s = manifest_decode(f, i, &r);
+    if (s != TB_OK) return s;
+    return tb_reader_ended(&r) && roots_agree(f) ? TB_OK : TB_BAD_FILE;
+}
+
+static enum tb_status head_read(struct tb_anchor_file *f, uint64_t file_bytes)
+{
+    uint8_t front[FRONT_BYTES] = {0};
+    if (file_bytes < FRONT_BYTES) return TB_BAD_FILE;
+    if (!tb_disk_read(f->fd, 0, sizeof front, front)) return TB_SITE_IO;
+    struct tb_reader r;
+    tb_reader_init(&r, front + sizeof MAGIC - 1, sizeof front - (sizeof MAGIC - 1));
+    const uint64_t bytes = tb_read_u64(&r);
+    const uint8_t *check = tb_read_span(&r, TB_DIGEST_BYTES);
+    if (memcmp(front, MAGIC, sizeof MAGIC - 1) != 0 || bytes > TB_ANCHOR_HEAD_BYTES_MAX ||
+        bytes > file_bytes - FRONT_BYTES)
+        return TB_BAD_FILE;
+    uint8_t *head = tb_malloc(bytes + 1);
+    if (head == NULL) return TB_SITE_NOMEM;
+    enum tb_status s = tb_disk_read(f->fd, FRONT_BYTES, bytes, head) ? TB_OK : TB_SITE_IO;
+    const struct tb_digest digest = tb_digest_of(head, bytes);
+    if (s == TB_OK && memcmp(digest.bytes, check, TB_DIGEST_BYTES) != 0) s = TB_BAD_FILE;
+    if (s == TB_OK) s = head_decode(f, head, bytes);
+    tb_free(head);
+    if (s == TB_OK) offsets_fill(f, bytes);
+    return s;
+}
+
+enum tb_status tb_anchor_open(const char *path, struct tb_anchor_file *file_out,
+                              char error_out[TB_ANCHOR_ERROR_BYTES])
+{
+    struct tb_anchor_file f = {.path = tb_strdup(path)};
+    struct stat st;
+    f.fd = tb_sys_open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
+    enum tb_status s = f.path == NULL ? TB_SITE_NOMEM : TB_OK;
+    if (s == TB_OK && (f.fd < 0 || fstat(f.fd, &st) != 0)) s = errno == ENOENT ? TB_NOT_FOUND : TB_SITE_IO;
+    if (s == TB_OK) s = S_ISREG(st.st_mode) ? head_read(&f, (uint64_t)st.st_size) : TB_BAD_FILE;
+    if (s == TB_OK) {
+        *file_out = f;
+        return TB_OK;
+    }
+    const char *why = s == TB_BAD_FILE     ? "not an anchor, or its head is damaged"
+                      : s == TB_SITE_NOMEM ? "no memory"
+                                           : strerror(errno);
+    s = fail(error_out, s, path, why);
+    tb_anchor_close(&f);
+    return s;
+}
+
+enum tb_status tb_anchor_read(struct tb_anchor_file *f, uint32_t shard, uint32_t k, uint8_t *out)
+{
+    TB_ASSERT(shard < f->key.shard_count && k < f->manifests[shard].chunk_count);
+    const struct tb_chunk *c = &f->manifests[shard].chunks[k];
+    return tb_disk_read(f->fd, f->offsets[shard] + c->offset, c->bytes, out) ? TB_OK : TB_SITE_IO;
+}

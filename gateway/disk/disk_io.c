@@ -1,0 +1,35 @@
+/* disk_io.c - see disk_io.h. */
+#include "gateway/disk/disk_io.h"
+
+#include <errno.h>
+
+#include "base/fault.h"
+
+bool tb_disk_read(int fd, uint64_t at, uint64_t count, void *out)
+{
+    uint8_t *to = out;
+    while (count > 0) {
+        errno = 0;
+        const ssize_t got = tb_sys_pread(fd, to, count, (off_t)at);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        to += got;
+        at += (uint64_t)got;
+        count -= (uint64_t)got;
+    }
+    return true;
+}
+
+bool tb_disk_write(int fd, uint64_t at, const void *bytes, uint64_t count)
+{
+    const uint8_t *from = bytes;
+    while (count > 0) {
+        const ssize_t wrote = tb_sys_pwrite(fd, from, count, (off_t)at);
+        if (wrote < 0 && errno == EINTR) continue;
+        if (wrote <= 0) return false;
+        from += wrote;
+        at += (uint64_t)wrote;
+        count -= (uint64_t)wrote;
+    }
+    return true;
+}

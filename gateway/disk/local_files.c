@@ -1,0 +1,396 @@
+/* local_files.c - an index of a folder's tensors and files, and reading packed ranges out of it. See local_files.h. */
+#include "gateway/disk/local_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/fault.h"
+#include "gateway/disk/disk_io.h"
+#include "gateway/disk/safetensors.h"
+
+#define PATH_BYTES 4096
+
+struct local_file {
+    char *path;       /* as it is opened */
+    const char *name; /* inside the folder, borrowed from path */
+    uint64_t bytes;
+    struct tb_safetensors parsed; /* no tensors for other files */
+};
+
+struct local_tensor {
+    const struct tb_safetensors_tensor *tensor;
+    uint32_t file;
+};
+
+struct tb_local_files {
+    size_t folder_bytes;      /* of each path, with its slash */
+    struct local_file *files; /* by name, once all are known */
+    uint32_t file_count, file_cap, passed_over;
+    struct local_tensor *tensors; /* by name */
+    uint32_t tensor_count;
+    uint64_t tensor_bytes;
+    int fd; /* of file `open`; -1: none */
+    uint32_t open;
+    char *error;
+    char passed_why[TB_SAFETENSORS_ERROR_BYTES]; /* of the first one */
+};
+
+__attribute__((format(printf, 3, 4))) static enum tb_status refuse(struct tb_local_files *l,
+                                                                   enum tb_status status, const char *format,
+                                                                   ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(l->error, TB_LOCAL_ERROR_BYTES, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+static enum tb_status no_memory(struct tb_local_files *l)
+{
+    return refuse(l, TB_SITE_NOMEM, "no memory for the list of files");
+}
+
+/* ---- one file ---- */
+
+static bool is_safetensors(const char *name)
+{
+    static const char end[] = ".safetensors";
+    const size_t length = strlen(name);
+    return length > sizeof end - 1 && strcmp(name + length - (sizeof end - 1), end) == 0;
+}
+
+/* What its header says, believed as far as the header alone can be: a file that is cut short still has its first tensors. */
+static enum tb_status parse_header(struct local_file *f, int fd, struct tb_safetensors_error *why)
+{
+    uint8_t prefix[TB_SAFETENSORS_PREFIX_BYTES] = {0};
+    uint64_t header_bytes = 0;
+    if (f->bytes >= sizeof prefix && !tb_disk_read(fd, 0, sizeof prefix, prefix)) {
+        (void)snprintf(why->text, sizeof why->text, "%.300s: cannot be read", f->name);
+        return TB_BAD_FILE;
+    }
+    enum tb_status s = tb_safetensors_header_bytes(f->name, prefix, f->bytes, &header_bytes, why);
+    if (s != TB_OK) return s;
+    uint8_t *header = tb_malloc(header_bytes);
+    if (header == NULL) return TB_SITE_NOMEM;
+    if (tb_disk_read(fd, 0, header_bytes, header)) {
+        s = tb_safetensors_parse(f->name, header, header_bytes, TB_SAFETENSORS_BYTES_UNKNOWN, &f->parsed,
+                                 why);
+    } else {
+        (void)snprintf(why->text, sizeof why->text, "%.300s: cannot be read", f->name);
+        s = TB_BAD_FILE;
+    }
+    tb_free(header);
+    return s;
+}
+
+static enum tb_status look_into(struct tb_local_files *l, struct local_file *f)
+{
+    struct tb_safetensors_error why = {""};
+    /* O_NONBLOCK: a FIFO that stands where a file was must not hold us. */
+    const int fd = tb_sys_open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+    enum tb_status s = TB_BAD_FILE;
+    if (fd < 0)
+        (void)snprintf(why.text, sizeof why.text, "%.300s: %s", f->name, strerror(errno));
+    else
+        s = parse_header(f, fd, &why);
+    if (fd >= 0) (void)close(fd);
+    if (s == TB_OK) {
+        l->tensor_count += f->parsed.tensor_count;
+        l->tensor_bytes += f->parsed.data_bytes;
+        return TB_OK;
+    }
+    if (s == TB_SITE_NOMEM) return no_memory(l);
+    if (l->passed_over++ == 0) memcpy(l->passed_why, why.text, sizeof why.text);
+    return TB_OK;
+}
+
+static enum tb_status grow_files(struct tb_local_files *l)
+{
+    if (l->file_count < l->file_cap) return TB_OK;
+    const uint32_t cap = l->file_cap == 0 ? 16 : l->file_cap * 2;
+    void *larger = tb_realloc(l->files, cap * sizeof *l->files);
+    if (larger == NULL) return no_memory(l);
+    l->files = larger;
+    l->file_cap = cap;
+    return TB_OK;
+}
+
+static enum tb_status add_file(struct tb_local_files *l, const char *path, uint64_t bytes)
+{
+    if (l->file_count >= TB_LOCAL_FILES_MAX)
+        return refuse(l, TB_TOO_LARGE, "%.300s: more than %d files", path, TB_LOCAL_FILES_MAX);
+    const enum tb_status s = grow_files(l);
+    if (s != TB_OK) return s;
+    struct local_file *f = &l->files[l->file_count];
+    *f = (struct local_file){.path = tb_strdup(path), .bytes = bytes};
+    if (f->path == NULL) return no_memory(l);
+    l->file_count++;
+    f->name = f->path + l->folder_bytes;
+    return is_safetensors(f->name) ? look_into(l, f) : TB_OK;
+}
+
+/* ---- folders ---- */
+
+static int not_hidden(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+static enum tb_status add_folder(struct tb_local_files *l, const char *path, int depth);
+
+/* What is neither file nor folder, or went meanwhile, is not ours. */
+static enum tb_status add_entry(struct tb_local_files *l, const char *folder, const char *entry, int depth)
+{
+    char path[PATH_BYTES];
+    struct stat st;
+    if (snprintf(path, sizeof path, "%s/%s", folder, entry) >= (int)sizeof path)
+        return refuse(l, TB_TOO_LARGE, "%.200s/%.200s: the path is too long", folder, entry);
+    if (stat(path, &st) != 0) return TB_OK;
+    if (S_ISDIR(st.st_mode)) return add_folder(l, path, depth + 1);
+    return S_ISREG(st.st_mode) ? add_file(l, path, (uint64_t)st.st_size) : TB_OK;
+}
+
+static enum tb_status add_folder(struct tb_local_files *l, const char *path, int depth)
+{
+    struct dirent **entries = NULL;
+    if (depth > TB_LOCAL_DEPTH_MAX)
+        return refuse(l, TB_TOO_LARGE, "%.300s: folders are more than %d deep", path, TB_LOCAL_DEPTH_MAX);
+    const int count = scandir(path, &entries, not_hidden, alphasort);
+    if (count < 0)
+        return refuse(l, errno == ENOENT || errno == ENOTDIR ? TB_NOT_FOUND : TB_SITE_IO, "%.300s: %s", path,
+                      strerror(errno));
+    enum tb_status s = TB_OK;
+    for (int i = 0; i < count; i++) {
+        if (s == TB_OK) s = add_entry(l, path, entries[i]->d_name, depth);
+        free(entries[i]);
+    }
+    free(entries);
+    return s;
+}
+
+/* ---- the index ---- */
+
+static int by_file_name(const void *left, const void *right)
+{
+    return strcmp(((const struct local_file *)left)->name, ((const struct local_file *)right)->name);
+}
+
+static int by_tensor_name(const void *left, const void *right)
+{
+    return strcmp(((const struct local_tensor *)left)->tensor->name,
+                  ((const struct local_tensor *)right)->tensor->name);
+}
+
+static enum tb_status check_unique(struct tb_local_files *l)
+{
+    for (uint32_t i = 1; i < l->tensor_count; i++)
+        if (strcmp(l->tensors[i - 1].tensor->name, l->tensors[i].tensor->name) == 0)
+            return refuse(l, TB_CONFLICT,
+                          "tensor \"%.100s\" is in %.120s and in %.120s: give the folder of one version",
+                          l->tensors[i].tensor->name, l->files[l->tensors[i - 1].file].name,
+                          l->files[l->tensors[i].file].name);
+    return TB_OK;
+}
+
+static enum tb_status make_index(struct tb_local_files *l)
+{
+    uint32_t count = 0;
+    l->tensors = tb_calloc((size_t)l->tensor_count + 1, sizeof *l->tensors);
+    if (l->tensors == NULL) return no_memory(l);
+    if (l->file_count > 0) qsort(l->files, l->file_count, sizeof *l->files, by_file_name);
+    for (uint32_t i = 0; i < l->file_count; i++)
+        for (uint32_t t = 0; t < l->files[i].parsed.tensor_count; t++)
+            l->tensors[count++] = (struct local_tensor){&l->files[i].parsed.tensors[t], i};
+    TB_ASSERT(count == l->tensor_count);
+    if (count > 0) qsort(l->tensors, count, sizeof *l->tensors, by_tensor_name);
+    return check_unique(l);
+}
+
+enum tb_status tb_local_open(const char *folder, struct tb_local_files **files_out,
+                             char error_out[TB_LOCAL_ERROR_BYTES])
+{
+    struct tb_local_files *l = tb_calloc(1, sizeof *l);
+    if (l == NULL) {
+        (void)snprintf(error_out, TB_LOCAL_ERROR_BYTES, "no memory for the list of files");
+        return TB_SITE_NOMEM;
+    }
+    l->error = error_out;
+    l->fd = -1;
+    l->folder_bytes = strlen(folder) + 1;
+    enum tb_status s = add_folder(l, folder, 0);
+    if (s == TB_OK) s = make_index(l);
+    if (s == TB_OK && l->tensor_count == 0 && l->passed_over > 0)
+        s = refuse(l, TB_BAD_FILE, "%.400s", l->passed_why);
+    if (s == TB_OK && l->file_count == 0) s = refuse(l, TB_NOT_FOUND, "%.300s: no file is in it", folder);
+    if (s != TB_OK) {
+        tb_local_close(l);
+        return s;
+    }
+    l->error = NULL;
+    *files_out = l;
+    return TB_OK;
+}
+
+void tb_local_close(struct tb_local_files *l)
+{
+    if (l == NULL) return;
+    for (uint32_t i = 0; i < l->file_count; i++) {
+        tb_safetensors_fini(&l->files[i].parsed);
+        tb_free(l->files[i].path);
+    }
+    if (l->fd >= 0) (void)close(l->fd);
+    tb_free(l->files);
+    tb_free(l->tensors);
+    tb_free(l);
+}
+
+void tb_local_told(const struct tb_local_files *l, struct tb_local_told *told_out)
+{
+    *told_out = (struct tb_local_told){l->file_count, l->passed_over, l->tensor_count, l->tensor_bytes};
+}
+
+/* ---- reading ---- */
+
+/* Chunks follow one another in one file, mostly: it stays open until another is wanted. */
+static bool file_read(struct tb_local_files *l, uint32_t file, uint64_t at, uint64_t count, uint8_t *out)
+{
+    if (l->fd < 0 || l->open != file) {
+        if (l->fd >= 0) (void)close(l->fd);
+        l->fd = tb_sys_open(l->files[file].path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+        l->open = file;
+    }
+    return l->fd >= 0 && tb_disk_read(l->fd, at, count, out);
+}
+
+static const struct local_tensor *find_tensor(const struct tb_local_files *l, const struct tb_tensor *t)
+{
+    const struct tb_safetensors_tensor wanted = {.name = t->name};
+    const struct local_tensor key = {.tensor = &wanted};
+    const struct local_tensor *found =
+        l->tensor_count > 0 ? bsearch(&key, l->tensors, l->tensor_count, sizeof *l->tensors, by_tensor_name)
+                            : NULL;
+    if (found == NULL || found->tensor->dtype != t->dtype || found->tensor->rank != t->rank) return NULL;
+    return memcmp(found->tensor->shape, t->full, t->rank * sizeof *t->full) == 0 ? found : NULL;
+}
+
+/* A box inside a full tensor: elements that follow one another in both, and where a run of them begins in the full one. */
+struct box {
+    const struct tb_tensor *tensor;
+    uint32_t outer; /* axes before those that a run covers */
+    uint64_t run;   /* elements */
+};
+
+static struct box box_of(const struct tb_tensor *t)
+{
+    struct box b = {t, t->rank, 1};
+    while (b.outer > 0) {
+        b.outer--;
+        b.run *= t->box_count[b.outer];
+        if (t->box_count[b.outer] != t->full[b.outer]) break;
+    }
+    return b;
+}
+
+static uint64_t run_begins(const struct box *b, uint64_t run)
+{
+    const struct tb_tensor *t = b->tensor;
+    uint64_t at = 0, stride = 1;
+    for (uint32_t axis = t->rank; axis-- > 0;) {
+        uint64_t place = t->box_first[axis];
+        if (axis < b->outer) {
+            place += run % t->box_count[axis];
+            run /= t->box_count[axis];
+        }
+        at += place * stride;
+        stride *= t->full[axis];
+    }
+    return at;
+}
+
+/* Bytes [from, from + count) of the tensor's box. */
+static bool tensor_read(struct tb_local_files *l, const struct tb_tensor *t, uint64_t from, uint64_t count,
+                        uint8_t *out)
+{
+    const struct local_tensor *local = find_tensor(l, t);
+    if (local == NULL) return false;
+    const struct box b = box_of(t);
+    const uint64_t element = tb_dtype_element_bytes(t->dtype);
+    const uint64_t run_bytes = b.run * element;
+    const uint64_t first = l->files[local->file].parsed.header_bytes + local->tensor->begin;
+    while (count > 0) {
+        const uint64_t inside = from % run_bytes;
+        const uint64_t piece = run_bytes - inside < count ? run_bytes - inside : count;
+        const uint64_t at = first + run_begins(&b, from / run_bytes) * element + inside;
+        if (!file_read(l, local->file, at, piece, out)) return false;
+        out += piece;
+        from += piece;
+        count -= piece;
+    }
+    return true;
+}
+
+static bool tensors_read(struct tb_local_files *l, const struct tb_layout *layout, struct tb_chunk chunk,
+                         uint8_t *out)
+{
+    uint32_t low = 0, high = layout->tensor_count; /* the first tensor that ends behind the chunk's begin */
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (layout->tensors[middle].offset + layout->tensors[middle].bytes > chunk.offset)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    uint64_t at = chunk.offset;
+    const uint64_t end = chunk.offset + chunk.bytes;
+    for (uint32_t i = low; i < layout->tensor_count && at < end; i++) {
+        const struct tb_tensor *t = &layout->tensors[i];
+        if (t->bytes == 0) continue;
+        const uint64_t here = (t->offset + t->bytes < end ? t->offset + t->bytes : end) - at;
+        if (!tensor_read(l, t, at - t->offset, here, out)) return false;
+        out += here;
+        at += here;
+    }
+    return at == end;
+}
+
+static const struct local_file *find_file(const struct tb_local_files *l, const char *blob)
+{
+    const size_t prefix = strlen(TB_LOCAL_HEADER_PREFIX);
+    const bool header = strncmp(blob, TB_LOCAL_HEADER_PREFIX, prefix) == 0;
+    const struct local_file key = {.name = header ? blob + prefix : blob};
+    return l->file_count > 0 ? bsearch(&key, l->files, l->file_count, sizeof *l->files, by_file_name) : NULL;
+}
+
+static bool blobs_read(struct tb_local_files *l, const struct tb_manifest *m, struct tb_chunk chunk,
+                       uint8_t *out)
+{
+    uint64_t at = chunk.offset;
+    const uint64_t end = chunk.offset + chunk.bytes;
+    for (uint32_t i = 0; i < m->blob_count && at < end; i++) {
+        const struct tb_blob *blob = &m->blobs[i];
+        if (blob->offset + blob->bytes <= at) continue;
+        const struct local_file *f = find_file(l, blob->name);
+        const uint64_t here = (blob->offset + blob->bytes < end ? blob->offset + blob->bytes : end) - at;
+        if (f == NULL || !file_read(l, (uint32_t)(f - l->files), at - blob->offset, here, out)) return false;
+        out += here;
+        at += here;
+    }
+    return at == end;
+}
+
+bool tb_local_read(struct tb_local_files *l, const struct tb_manifest *m, uint32_t k, uint8_t *out)
+{
+    TB_ASSERT(k < m->chunk_count);
+    const struct tb_chunk chunk = m->chunks[k];
+    return chunk.offset < m->layout.bytes ? tensors_read(l, &m->layout, chunk, out)
+                                          : blobs_read(l, m, chunk, out);
+}

@@ -1,0 +1,231 @@
+/* A folder's files are a version's chunks where names, dtypes and shapes say so, in whatever files and order the tensors
+ * stand; what is missing, cut short or of another shape is no chunk. P1, P7, P10. */
+#include <sys/stat.h>
+
+#include "disk_world.h"
+#include "gateway/disk/local_files.h"
+#include "tests/unit/check.h"
+
+static struct tb_local_files *opened(struct disk_world *w)
+{
+    struct tb_local_files *l = NULL;
+    char error[TB_LOCAL_ERROR_BYTES] = "";
+    const enum tb_status s = tb_local_open(w->dir, &l, error);
+    if (s != TB_OK) print_error("%s\n", error);
+    CHECK_OK(s);
+    return l;
+}
+
+static enum tb_status refused(struct disk_world *w, char error[TB_LOCAL_ERROR_BYTES])
+{
+    struct tb_local_files *l = NULL;
+    error[0] = '\0';
+    const enum tb_status s = tb_local_open(w->dir, &l, error);
+    assert_null(l);
+    assert_true(strlen(error) > 0);
+    return s;
+}
+
+static void count_up(uint8_t *bytes, size_t count, uint8_t first)
+{
+    for (size_t i = 0; i < count; i++)
+        bytes[i] = (uint8_t)(first + i * 7);
+}
+
+/* Larger elements come first in packed order, wherever they stand in files. */
+static void tensors_are_found_in_whatever_file_they_stand(void **state)
+{
+    struct disk_world *w = *state;
+    uint8_t a[24], b[16];
+    void *memory = NULL;
+    count_up(a, sizeof a, 1);
+    count_up(b, sizeof b, 100);
+    (void)disk_put_tensors(w, "one.safetensors",
+                           "{\"small\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]},"
+                           "\"other\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[8,24]}}",
+                           a, sizeof a);
+    (void)disk_put_tensors(w, "two.safetensors",
+                           "{\"half\":{\"dtype\":\"BF16\",\"shape\":[2,4],\"data_offsets\":[0,16]}}", b,
+                           sizeof b);
+    const struct tb_tensor tensors[] = {
+        {.name = "half", .dtype = TB_DTYPE_BF16, .rank = 2, .full = {2, 4}, .box_count = {2, 4}},
+        {.name = "other", .dtype = TB_DTYPE_F32, .rank = 1, .full = {4}, .box_count = {4}},
+        {.name = "small", .dtype = TB_DTYPE_U8, .rank = 1, .full = {8}, .box_count = {8}}};
+    struct tb_manifest m = disk_manifest(tensors, 3, NULL, 0, &memory);
+    struct tb_local_files *l = opened(w);
+    uint8_t out[64];
+    assert_int_equal(m.chunk_count, 3);
+    assert_true(tb_local_read(l, &m, 0, out));
+    assert_memory_equal(out, a + 8, 16);
+    assert_true(tb_local_read(l, &m, 1, out));
+    assert_memory_equal(out, b, 16);
+    assert_true(tb_local_read(l, &m, 2, out));
+    assert_memory_equal(out, a, 8);
+    tb_local_close(l);
+    free(memory);
+}
+
+/* Shards hold boxes of tensors that files have whole: rows, columns, a block in the middle. */
+static void boxes_are_cut_out_of_whole_tensors(void **state)
+{
+    struct disk_world *w = *state;
+    static const struct {
+        uint64_t first[3], count[3];
+    } boxes[] = {
+        {{2, 0, 0}, {2, 5, 6}}, {{0, 0, 3}, {4, 5, 3}}, {{1, 2, 1}, {2, 2, 4}}, {{3, 4, 5}, {1, 1, 1}}};
+    uint16_t full[4][5][6], out[4 * 5 * 6];
+    for (int i = 0; i < 4 * 5 * 6; i++)
+        (&full[0][0][0])[i] = (uint16_t)(i * 257 + 3);
+    (void)disk_put_tensors(w, "t.safetensors",
+                           "{\"t\":{\"dtype\":\"F16\",\"shape\":[4,5,6],\"data_offsets\":[0,240]}}", full,
+                           sizeof full);
+    struct tb_local_files *l = opened(w);
+    for (size_t b = 0; b < sizeof boxes / sizeof boxes[0]; b++) {
+        struct tb_tensor t = {.name = "t", .dtype = TB_DTYPE_F16, .rank = 3, .full = {4, 5, 6}};
+        void *memory = NULL;
+        memcpy(t.box_first, boxes[b].first, sizeof boxes[b].first);
+        memcpy(t.box_count, boxes[b].count, sizeof boxes[b].count);
+        struct tb_manifest m = disk_manifest(&t, 1, NULL, 0, &memory);
+        assert_true(tb_local_read(l, &m, 0, (uint8_t *)out));
+        const uint16_t *at = out;
+        for (uint64_t x = 0; x < t.box_count[0]; x++)
+            for (uint64_t y = 0; y < t.box_count[1]; y++)
+                for (uint64_t z = 0; z < t.box_count[2]; z++)
+                    assert_int_equal(*at++, full[t.box_first[0] + x][t.box_first[1] + y][t.box_first[2] + z]);
+        free(memory);
+    }
+    tb_local_close(l);
+}
+
+static void blobs_are_files_and_headers(void **state)
+{
+    struct disk_world *w = *state;
+    static const char json[] = "{\"t\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}";
+    static const char config[] = "{\"layers\": 2}";
+    const size_t header = disk_put_tensors(w, "m.safetensors", json, "abc", 3);
+    disk_put(w, "config.json", config, strlen(config));
+    assert_int_equal(mkdir(disk_path(w, "sub"), 0755), 0);
+    disk_put(w, "sub/vocab.txt", "xyz", 3);
+    const struct tb_tensor t = {.name = "t", .dtype = TB_DTYPE_U8, .rank = 1, .full = {3}, .box_count = {3}};
+    const struct tb_blob blobs[] = {{.name = ".tombolo/header/m.safetensors", .bytes = header},
+                                    {.name = "config.json", .bytes = sizeof config - 1},
+                                    {.name = "sub/vocab.txt", .bytes = 3}};
+    void *memory = NULL;
+    struct tb_manifest m = disk_manifest(&t, 1, blobs, 3, &memory);
+    struct tb_local_files *l = opened(w);
+    uint8_t out[256];
+    assert_int_equal(m.chunk_count, 2);
+    assert_true(tb_local_read(l, &m, 1, out));
+    assert_memory_equal(out + 8, json, strlen(json));
+    assert_memory_equal(out + header, config, strlen(config));
+    assert_memory_equal(out + header + strlen(config), "xyz", 3);
+    assert_int_equal(unlink(disk_path(w, "sub/vocab.txt")), 0);
+    assert_false(tb_local_read(l, &m, 1, out));
+    tb_local_close(l);
+    free(memory);
+}
+
+/* Another dtype, shape or name is another tensor, though the bytes were there. */
+static void what_is_not_the_same_tensor_is_not_read(void **state)
+{
+    struct disk_world *w = *state;
+    static const struct tb_tensor others[] = {
+        {.name = "u", .dtype = TB_DTYPE_U8, .rank = 2, .full = {2, 4}, .box_count = {2, 4}},
+        {.name = "t", .dtype = TB_DTYPE_I8, .rank = 2, .full = {2, 4}, .box_count = {2, 4}},
+        {.name = "t", .dtype = TB_DTYPE_U8, .rank = 2, .full = {4, 2}, .box_count = {4, 2}},
+        {.name = "t", .dtype = TB_DTYPE_U8, .rank = 1, .full = {8}, .box_count = {8}}};
+    (void)disk_put_tensors(w, "t.safetensors",
+                           "{\"t\":{\"dtype\":\"U8\",\"shape\":[2,4],\"data_offsets\":[0,8]}}", "12345678",
+                           8);
+    struct tb_local_files *l = opened(w);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        void *memory = NULL;
+        uint8_t out[8];
+        struct tb_manifest m = disk_manifest(&others[i], 1, NULL, 0, &memory);
+        assert_false(tb_local_read(l, &m, 0, out));
+        free(memory);
+    }
+    tb_local_close(l);
+}
+
+/* A file that is cut short, before it is opened or after, still has what is in front of the cut. */
+static void a_file_cut_short_has_its_first_chunks(void **state)
+{
+    struct disk_world *w = *state;
+    const uint32_t count = 3 << 20;
+    uint8_t *bytes = malloc(count), *out = malloc(2 << 20);
+    void *memory = NULL;
+    count_up(bytes, count, 5);
+    const size_t header = disk_put_tensors(
+        w, "t.safetensors", "{\"t\":{\"dtype\":\"U8\",\"shape\":[3145728],\"data_offsets\":[0,3145728]}}",
+        bytes, count);
+    const struct tb_tensor t = {
+        .name = "t", .dtype = TB_DTYPE_U8, .rank = 1, .full = {count}, .box_count = {count}};
+    struct tb_manifest m = disk_manifest(&t, 1, NULL, 0, &memory);
+    assert_int_equal(m.chunk_count, 3);
+    assert_int_equal(truncate(disk_path(w, "t.safetensors"), (off_t)header + (2 << 20) + 100), 0);
+    struct tb_local_files *l = opened(w);
+    assert_true(tb_local_read(l, &m, 1, out));
+    assert_memory_equal(out, bytes + m.chunks[1].offset, m.chunks[1].bytes);
+    assert_false(tb_local_read(l, &m, 2, out));
+    assert_int_equal(truncate(disk_path(w, "t.safetensors"), (off_t)header + (1 << 20)), 0);
+    assert_true(tb_local_read(l, &m, 0, out));
+    assert_false(tb_local_read(l, &m, 1, out));
+    tb_local_close(l);
+    free(memory);
+    free(bytes);
+    free(out);
+}
+
+static void bad_files_are_passed_over_and_told(void **state)
+{
+    struct disk_world *w = *state;
+    struct tb_local_told told;
+    char error[TB_LOCAL_ERROR_BYTES];
+    disk_put(w, "bad.safetensors", "no header at all", 16);
+    CHECK_STATUS(refused(w, error), TB_BAD_FILE);
+    assert_non_null(strstr(error, "bad.safetensors"));
+    assert_int_equal(mkfifo(disk_path(w, "pipe.safetensors"), 0600), 0);
+    (void)disk_put_tensors(w, "good.safetensors",
+                           "{\"t\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", "x", 1);
+    struct tb_local_files *l = opened(w);
+    tb_local_told(l, &told);
+    assert_int_equal(told.files, 2);
+    assert_int_equal(told.passed_over, 1);
+    assert_int_equal(told.tensors, 1);
+    tb_local_close(l);
+}
+
+static void folders_that_are_none_or_ambiguous_are_refused(void **state)
+{
+    struct disk_world *w = *state;
+    char error[TB_LOCAL_ERROR_BYTES];
+    struct tb_local_files *l = NULL;
+    CHECK_STATUS(refused(w, error), TB_NOT_FOUND); /* nothing in it */
+    CHECK_STATUS(tb_local_open("/nonexistent/folder", &l, error), TB_NOT_FOUND);
+    (void)disk_put_tensors(w, "a.safetensors",
+                           "{\"t\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", "x", 1);
+    (void)disk_put_tensors(w, "b.safetensors",
+                           "{\"t\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", "y", 1);
+    CHECK_STATUS(refused(w, error), TB_CONFLICT);
+    assert_non_null(strstr(error, "a.safetensors"));
+    assert_non_null(strstr(error, "b.safetensors"));
+    CHECK_STATUS(tb_local_open(disk_path(w, "a.safetensors"), &l, error),
+                 TB_NOT_FOUND); /* a file, not a folder */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(tensors_are_found_in_whatever_file_they_stand, disk_setup,
+                                        disk_teardown),
+        cmocka_unit_test_setup_teardown(boxes_are_cut_out_of_whole_tensors, disk_setup, disk_teardown),
+        cmocka_unit_test_setup_teardown(blobs_are_files_and_headers, disk_setup, disk_teardown),
+        cmocka_unit_test_setup_teardown(what_is_not_the_same_tensor_is_not_read, disk_setup, disk_teardown),
+        cmocka_unit_test_setup_teardown(a_file_cut_short_has_its_first_chunks, disk_setup, disk_teardown),
+        cmocka_unit_test_setup_teardown(bad_files_are_passed_over_and_told, disk_setup, disk_teardown),
+        cmocka_unit_test_setup_teardown(folders_that_are_none_or_ambiguous_are_refused, disk_setup,
+                                        disk_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
