@@ -61,6 +61,7 @@ void tb_staging_fail(struct tb_staging *st, enum tb_status status, const char *w
 
 static void free_staging(struct tb_staging *st)
 {
+    tb_patch_free(st->patch); /* it looks at the manifests */
     for (uint32_t i = 0; st->shards != NULL && i < st->key.shard_count; i++)
         tb_free(st->shards[i].manifest_memory);
     tb_free(st->shards);
@@ -68,7 +69,6 @@ static void free_staging(struct tb_staging *st)
     tb_free(st->wanted);
     tb_free(st->source);
     tb_free(st->kept_plan);
-    tb_patch_free(st->patch);
     if (st->memory.bytes != NULL && st->memory.memfd < 0)
         munmap(st->memory.bytes, st->memory.count);
     else
