@@ -450,6 +450,8 @@ static void greet(struct tb_door_peer *p, const struct tb_hop_request *r)
     p->deadline = TB_TIME_NEVER;
     struct tb_hop_answer answer = {.type = TB_HOP_ANSWER_WELCOME,
                                    .kind = p->tcp && f->verbs != NULL ? 1 : 0,
+                                   .buffer = p->export->has_shelf ? p->export->shelf.buffer + 1 : 0,
+                                   .b = p->export->shelf.offset,
                                    .a = (uint64_t)(uintptr_t)p->door->nonce};
     memcpy(answer.id.bytes, p->door->nonce, sizeof p->door->nonce);
     put_answer(p, &answer);

@@ -26,6 +26,8 @@ enum tb_status tb_exports_add(struct tb_exports *exports, const struct tb_export
     e->id = options->export_id;
     e->buffer_count = options->buffer_count;
     if (e->buffer_count > 0) memcpy(e->buffers, options->buffers, e->buffer_count * sizeof *e->buffers);
+    e->has_shelf = options->shelf != NULL;
+    if (e->has_shelf) e->shelf = *options->shelf;
     LIST_INIT(&e->grants);
     LIST_INSERT_HEAD(&exports->all, e, link);
     return TB_OK;

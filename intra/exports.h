@@ -25,6 +25,8 @@ struct tb_export {
     uint64_t id;
     struct tb_export_buffer *buffers;
     uint32_t buffer_count;
+    bool has_shelf;
+    struct tb_shelf_at shelf;
     bool closing; /* no new reader */
     uint32_t readers;
     LIST_HEAD(, tb_grant) grants;

@@ -112,6 +112,12 @@ struct tb_export_options {
     uint64_t export_id;                     /* the owner's choice, unique in this fabric */
     const struct tb_export_buffer *buffers; /* copied; the memory must stay until the export is closed */
     uint32_t buffer_count;
+    const struct tb_shelf_at
+        *shelf; /* encoded chunks beside it (base/shelf.h), as a door tells its readers; NULL: none */
+};
+struct tb_shelf_at {
+    uint32_t buffer;
+    uint64_t offset; /* a multiple of 8 */
 };
 /* TB_CONFLICT: the id is in use. */
 TB_MUST_USE enum tb_status tb_export_open(struct tb_fabric *fabric, const struct tb_export_options *options);
@@ -127,6 +133,8 @@ uint32_t tb_export_readers(struct tb_fabric *fabric, uint64_t export_id);
 
 /* One hop: this process pulls what it lacks of these places from one source, until whole, lost, or closed. */
 struct tb_hop;
+struct tb_shelf;
+struct tb_hop_base;
 
 struct tb_hop_place {
     uint32_t shard;
@@ -155,7 +163,11 @@ struct tb_hop_options {
     uint32_t source_count;
     const struct tb_hop_place *places; /* copied; those whose shard the source has are read */
     uint32_t place_count;
-    uint32_t order_seed; /* where to begin among what the source holds (0: first chunk first) */
+    const struct tb_hop_base *
+        base; /* decode from this what the source has on it; copied, its places are not: they stay, whole, until
+                                       tb_hop_close has returned. NULL: chunks come whole */
+    struct tb_shelf *shelf; /* where the source's encoded chunks are passed on; NULL: nowhere */
+    uint32_t order_seed;    /* where to begin among what the source holds (0: first chunk first) */
     uint32_t
         idle_ms; /* source answers nothing for so long: LOST with TB_STREAM_IDLE; 0: three beats of 500 ms, and 5 s to open */
     tb_hop_fn fn;
@@ -168,9 +180,11 @@ TB_MUST_USE enum tb_status tb_hop_open(struct tb_fabric *fabric, const struct tb
 void tb_hop_close(struct tb_hop *hop);
 
 struct tb_hop_stats {
-    uint64_t bytes_read;   /* that landed */
-    uint64_t bytes_wasted; /* digest failed, or another hop was sooner */
+    uint64_t bytes_read;    /* that landed */
+    uint64_t bytes_wasted;  /* digest failed, or another hop was sooner */
+    uint64_t bytes_encoded; /* of bytes_read: those that were decoded, or only passed on */
     uint32_t chunks_landed;
+    uint32_t chunks_encoded; /* of those: that came as objects */
     uint32_t in_flight;
     enum tb_transport transport;
     enum tb_transport_why why;

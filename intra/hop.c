@@ -69,6 +69,11 @@ static uint32_t wanted_from(const struct tb_hop_shard *shard, uint32_t from, uin
     return end;
 }
 
+static bool awaited(const struct tb_hop_state *s, uint64_t line)
+{
+    return s->shelf != NULL && tb_hop_shelf_awaited(s->shelf, (uint32_t)line);
+}
+
 /* Looks through [from, end) of the line of all shards' chunks. */
 static bool find(struct tb_hop_state *s, uint64_t from, uint64_t end, struct tb_hop_aim *aim_out)
 {
@@ -79,13 +84,80 @@ static bool find(struct tb_hop_state *s, uint64_t from, uint64_t end, struct tb_
         const uint64_t left = end - first;
         const uint32_t k_end = left < shard->chunk_count ? (uint32_t)left : shard->chunk_count;
         uint32_t k = wanted_from(shard, from > first ? (uint32_t)(from - first) : 0, k_end);
-        while (k < k_end && !tb_place_claim(shard->place, k)) /* another hop was sooner */
+        while (k < k_end &&
+               (awaited(s, first + k) || !tb_place_claim(shard->place, k))) /* another hop was sooner */
             k = wanted_from(shard, k + 1, k_end);
         if (k == k_end) continue;
         *aim_out = (struct tb_hop_aim){.shard_index = i, .chunk = k, .bytes = aim_bytes(shard, k)};
         s->at = first + k + 1;
         return true;
     }
+    return false;
+}
+
+/* ---- objects of the source's shelf ---- */
+
+/* Where a chunk of the line stands. */
+static struct tb_hop_aim at_line(const struct tb_hop_state *s, uint32_t line)
+{
+    struct tb_hop_aim aim = {.line = line, .chunk = line};
+    while (aim.chunk >= s->shards[aim.shard_index].chunk_count)
+        aim.chunk -= s->shards[aim.shard_index++].chunk_count;
+    return aim;
+}
+
+/* Decoded where we hold its base and lack the chunk, else passed on if somebody may want it. */
+static bool take_object(struct tb_hop_state *s, uint32_t line, struct tb_hop_aim *aim_out)
+{
+    struct tb_hop_shelf *shelf = s->shelf;
+    struct tb_hop_aim aim = at_line(s, line);
+    struct tb_place *place = s->shards[aim.shard_index].place;
+    const bool wanted = tb_hop_shelf_fits(shelf) && !tb_place_held(place, aim.chunk);
+    if (wanted && tb_bitmap_test(place->claimed, aim.chunk)) return false; /* somebody has it in hand */
+    const bool lands = wanted && tb_place_claim(place, aim.chunk);
+    const bool passes = tb_hop_shelf_passes(shelf) && !tb_shelf_has(shelf->ours, line);
+    if (!lands && !passes) {
+        tb_hop_shelf_done(shelf, line);
+        return false;
+    }
+    aim.object = &shelf->entries[line];
+    aim.bytes = aim.object->bytes;
+    aim.passed_on = !lands;
+    (void)tb_bitmap_set(shelf->busy, line);
+    *aim_out = aim;
+    return true;
+}
+
+static bool find_object(struct tb_hop_state *s, struct tb_hop_aim *aim_out)
+{
+    if (s->shelf == NULL) return false;
+    for (uint32_t turn = 0; turn < 2; turn++) {
+        for (uint32_t line = s->shelf_at; (line = tb_hop_shelf_find(s->shelf, line)) < s->shelf->count;
+             line++) {
+            if (!take_object(s, line, aim_out)) continue;
+            s->shelf_at = line + 1;
+            return true;
+        }
+        s->shelf_at = 0;
+    }
+    return false;
+}
+
+/* A word of the shard's chunks that the source holds and we lack. */
+static uint64_t lacked_word(const struct tb_hop_shard *shard, uint32_t w)
+{
+    return shard->seen[w] & ~__atomic_load_n(&shard->place->held[w], __ATOMIC_ACQUIRE);
+}
+
+/* Is there one whose object the source has not shown? */
+static bool awaits_objects(const struct tb_hop_state *s)
+{
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < s->shard_count; first += s->shards[i].chunk_count, i++)
+        for (uint32_t w = 0; w < TB_BITMAP_WORDS(s->shards[i].chunk_count); w++)
+            for (uint64_t left = lacked_word(&s->shards[i], w); left != 0; left &= left - 1)
+                if (!tb_bitmap_test(s->shelf->listed, first + w * 64 + (uint32_t)__builtin_ctzll(left)))
+                    return true;
     return false;
 }
 
@@ -99,6 +171,11 @@ bool tb_hop_next(struct tb_hop_state *s, struct tb_hop_aim *aim_out)
 {
     if (s->dry || !window_open(s)) return false;
     const uint64_t at = s->at;
+    if (find_object(s, aim_out)) {
+        s->in_flight_chunks++;
+        s->in_flight_bytes += aim_out->bytes;
+        return true;
+    }
     if (!find(s, at, s->chunk_total, aim_out) && !find(s, 0, at, aim_out)) {
         s->dry = true;
         return false;
@@ -112,7 +189,10 @@ bool tb_hop_next(struct tb_hop_state *s, struct tb_hop_aim *aim_out)
 static void settle(struct tb_hop_state *s, const struct tb_hop_aim *aim)
 {
     TB_ASSERT(s->in_flight_chunks > 0 && s->in_flight_bytes >= aim->bytes);
-    (void)tb_bitmap_clear(s->shards[aim->shard_index].busy, aim->chunk);
+    if (aim->object == NULL)
+        (void)tb_bitmap_clear(s->shards[aim->shard_index].busy, aim->chunk);
+    else if (s->shelf != NULL)
+        (void)tb_bitmap_clear(s->shelf->busy, aim->line);
     s->in_flight_chunks--;
     s->in_flight_bytes -= aim->bytes;
 }
@@ -120,6 +200,14 @@ static void settle(struct tb_hop_state *s, const struct tb_hop_aim *aim)
 void tb_hop_landed(struct tb_hop_state *s, const struct tb_hop_aim *aim)
 {
     settle(s, aim);
+    if (aim->object != NULL && s->shelf != NULL) tb_hop_shelf_done(s->shelf, aim->line);
+}
+
+void tb_hop_object_failed(struct tb_hop_state *s, const struct tb_hop_aim *aim)
+{
+    TB_ASSERT(aim->object != NULL);
+    tb_hop_landed(s, aim);
+    s->dry = false;
 }
 
 bool tb_hop_failed(struct tb_hop_state *s, const struct tb_hop_aim *aim)
@@ -189,6 +277,10 @@ static void note_news(struct tb_hop_state *s, tb_time_ns now)
 
 void tb_hop_round_done(struct tb_hop_state *s, tb_time_ns now)
 {
+    if (s->shelf != NULL) {
+        s->round_news = s->round_news || s->shelf->news;
+        tb_hop_shelf_round(s->shelf, awaits_objects(s), now);
+    }
     if (s->round_news) note_news(s, now);
     const tb_time_ns quiet = tb_time_since(s->news_at, now);
     const tb_time_ns rhythm = s->news_every > quiet ? s->news_every : quiet;

@@ -17,6 +17,7 @@
 
 #include "base/place.h"
 #include "base/time.h"
+#include "intra/hop_shelf.h"
 #include "intra/source.h"
 
 #define TB_HOP_POLL_MIN   TB_US(200)
@@ -56,6 +57,8 @@ struct tb_hop_state {
     tb_time_ns news_every; /* between the last two of those; 0: there were not two */
     bool news_seen;        /* there was one */
     bool round_news;       /* a snapshot of this round showed something new */
+    struct tb_hop_shelf *shelf; /* the source's, of all shards; NULL: it has none */
+    uint32_t shelf_at;          /* where the search for objects goes on */
 };
 
 /* seed: where to begin; 0 is the first chunk. A source without bitmap counts as whole. The first poll is due
@@ -67,6 +70,10 @@ struct tb_hop_aim {
     uint32_t shard_index; /* into shards */
     uint32_t chunk;
     uint32_t bytes; /* to read: of the encoded form if there is one */
+    /* Of the source's shelf: read it, and, unless it is only passed on, decode it into the chunk's place. NULL: none. */
+    const struct tb_shelf_entry *object;
+    uint32_t line;  /* of the chunk, with an object */
+    bool passed_on; /* nothing was claimed: it goes to our shelf alone */
 };
 /* True: *aim_out was claimed in its place and counts as in flight until one of the three calls below. False:
  * the window is full, or there is nothing to ask for now. */
@@ -75,6 +82,8 @@ void tb_hop_landed(struct tb_hop_state *s, const struct tb_hop_aim *aim);
 /* Its digest failed while the source was still open to us, and its claim has ended. True: for the second
  * time; it is not asked of this source again. */
 bool tb_hop_failed(struct tb_hop_state *s, const struct tb_hop_aim *aim);
+/* What was decoded from an object is not the chunk: it is asked for whole, and the source is not blamed. Its claim has ended. */
+void tb_hop_object_failed(struct tb_hop_state *s, const struct tb_hop_aim *aim);
 /* It was not read to the end; its claim has ended. */
 void tb_hop_dropped(struct tb_hop_state *s, const struct tb_hop_aim *aim);
 

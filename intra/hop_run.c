@@ -13,6 +13,7 @@
 #include "intra/fabric_inside.h"
 #include "intra/heartbeat.h"
 #include "intra/hop.h"
+#include "intra/hop_wire.h"
 
 enum slot_state { SLOT_FREE, SLOT_READING, SLOT_WORKING, SLOT_CONFIRMING };
 
@@ -25,11 +26,20 @@ struct hop_slot {
     struct tb_hop_aim aim;
     struct tb_read read;
     bool copies;      /* the job reads it; else the transport has */
+    bool passes;      /* the object goes on to our shelf */
     uint8_t codec;    /* 0: read.to is the chunk's place */
     uint8_t *scratch; /* for the encoded form */
     uint32_t scratch_bytes;
     enum tb_status status;
     uint64_t failed_order; /* CONFIRMING: answers come in this order */
+};
+
+/* The source's shelf: head and bits, or entries, on their way. */
+struct hop_shelf_read {
+    struct tb_read read;
+    uint64_t *words;
+    bool entries;
+    uint32_t first;
 };
 
 /* A shard's bitmap on its way. */
@@ -53,6 +63,11 @@ struct tb_hop {
     uint64_t *words;                 /* of all bitmaps */
     struct tb_hop_state state;
     struct hop_slot slots[TB_HOP_CHUNKS_MAX];
+    struct tb_hop_shelf shelf; /* state.shelf is this, or NULL */
+    struct tb_shelf_at shelf_at;
+    void *shelf_memory;
+    struct hop_shelf_read shelf_read;
+    struct tb_hop_base base;
     uint64_t failed_order;
     uint32_t jobs; /* on the pool */
     uint32_t snapshots_owed;
@@ -93,6 +108,7 @@ static void hop_free(struct tb_hop *hop)
     for (uint32_t i = 0; i < TB_HOP_CHUNKS_MAX; i++)
         tb_free(hop->slots[i].scratch);
     tb_free(hop->words);
+    tb_free(hop->shelf_memory);
     tb_free(hop->shards);
     tb_free(hop->snapshots);
     tb_free(hop->sources);
@@ -106,7 +122,7 @@ static void hop_free(struct tb_hop *hop)
 static void slot_drop(struct hop_slot *slot)
 {
     struct tb_hop *hop = slot->hop;
-    if (slot->state == SLOT_READING)
+    if (slot->state == SLOT_READING && !slot->aim.passed_on)
         tb_place_unclaim(hop->shards[slot->aim.shard_index].place, slot->aim.chunk);
     tb_hop_dropped(&hop->state, &slot->aim);
     slot->state = SLOT_FREE;
@@ -167,6 +183,35 @@ static struct tb_place *slot_place(const struct hop_slot *slot)
     return slot->hop->shards[slot->aim.shard_index].place;
 }
 
+static enum tb_status get(const struct hop_slot *slot)
+{
+    const struct tb_hop *hop = slot->hop;
+    if (__atomic_load_n(&hop->stop, __ATOMIC_RELAXED)) return TB_CANCELLED;
+    return slot->copies ? hop->upstream->ops->copy(hop->upstream, &slot->read) : TB_OK;
+}
+
+static struct tb_codec_coded coded_of(const struct hop_slot *slot)
+{
+    const struct tb_codec_form form = {.id = (enum tb_codec_id)slot->codec};
+    return (struct tb_codec_coded){slot->aim.object != NULL ? slot->aim.object->form : form, slot->scratch,
+                                   slot->read.bytes};
+}
+
+/* An object goes on to those behind us: once it has proved itself here, or unseen where we lack its base. */
+static void pass_on(const struct hop_slot *slot)
+{
+    const struct tb_codec_coded coded = coded_of(slot);
+    if (slot->passes) tb_shelf_put(slot->hop->options.shelf, slot->aim.line, &coded);
+}
+
+/* The same chunk of the base that the object is on. */
+static const uint8_t *base_chunk(const struct hop_slot *slot)
+{
+    uint32_t bytes = 0;
+    if (slot->aim.object == NULL || !slot->aim.object->form.on_base) return NULL;
+    return tb_place_chunk(slot->hop->base.places[slot->aim.shard_index], slot->aim.chunk, &bytes);
+}
+
 /* On the pool. Whatever comes out, the claim has ended. */
 static enum tb_status land(struct hop_slot *slot, uint32_t thread)
 {
@@ -174,23 +219,28 @@ static enum tb_status land(struct hop_slot *slot, uint32_t thread)
     struct tb_place *place = slot_place(slot);
     uint32_t bytes = 0;
     uint8_t *chunk = tb_place_chunk(place, slot->aim.chunk, &bytes);
-    enum tb_status status = __atomic_load_n(&hop->stop, __ATOMIC_RELAXED) ? TB_CANCELLED : TB_OK;
-    if (status == TB_OK && slot->copies) status = hop->upstream->ops->copy(hop->upstream, &slot->read);
-    if (status == TB_OK && slot->codec != 0) {
-        const struct tb_codec_coded coded = {
-            {.id = (enum tb_codec_id)slot->codec}, slot->scratch, slot->read.bytes};
+    enum tb_status status = get(slot);
+    if (status == TB_OK && (slot->codec != 0 || slot->aim.object != NULL)) {
+        const struct tb_codec_coded coded = coded_of(slot);
         status = tb_codec_decode(hop->fabric->codecs[thread], &coded,
-                                 &(struct tb_codec_output){chunk, bytes, NULL});
+                                 &(struct tb_codec_output){chunk, bytes, base_chunk(slot)});
     }
     if (status == TB_OK) return tb_place_finish(place, slot->aim.chunk);
     tb_place_unclaim(place, slot->aim.chunk);
     return status;
 }
 
+static enum tb_status do_job(struct hop_slot *slot, uint32_t thread)
+{
+    const enum tb_status status = slot->aim.passed_on ? get(slot) : land(slot, thread);
+    if (status == TB_OK) pass_on(slot);
+    return status;
+}
+
 static void job_run(struct tb_pool_job *job, uint32_t thread)
 {
     struct hop_slot *slot = (struct hop_slot *)((char *)job - offsetof(struct hop_slot, job));
-    slot->status = land(slot, thread);
+    slot->status = do_job(slot, thread);
     tb_fabric_post(slot->hop->fabric, &slot->done);
 }
 
@@ -199,7 +249,9 @@ static void count(struct tb_hop *hop, const struct hop_slot *slot)
     pthread_mutex_lock(&hop->fabric->lock);
     if (slot->status == TB_OK) {
         hop->stats.bytes_read += slot->aim.bytes;
-        hop->stats.chunks_landed++;
+        hop->stats.bytes_encoded += slot->aim.object != NULL ? slot->aim.bytes : 0;
+        hop->stats.chunks_encoded += slot->aim.object != NULL && !slot->aim.passed_on;
+        hop->stats.chunks_landed += !slot->aim.passed_on;
     } else {
         hop->stats.bytes_wasted += slot->aim.bytes;
     }
@@ -223,6 +275,14 @@ static void landed(struct hop_slot *slot)
     count(slot->hop, slot);
 }
 
+/* The chunk comes whole then: what a shelf has is nobody's word. */
+static void object_failed(struct hop_slot *slot)
+{
+    count(slot->hop, slot);
+    tb_hop_object_failed(&slot->hop->state, &slot->aim);
+    slot->state = SLOT_FREE;
+}
+
 /* The bytes are not what the publisher sealed. That is the source's fault only if the memory was still its to
  * show. */
 static void mismatched(struct hop_slot *slot)
@@ -242,7 +302,10 @@ static void job_done(struct tb_fabric_job *job)
     if (slot->status == TB_OK) {
         landed(slot);
     } else if (slot->status == TB_CHUNK_DIGEST || slot->status == TB_CHUNK_CODEC) {
-        mismatched(slot);
+        if (slot->aim.object != NULL)
+            object_failed(slot);
+        else
+            mismatched(slot);
     } else {
         tb_hop_dropped(&hop->state, &slot->aim);
         slot->state = SLOT_FREE;
@@ -273,9 +336,27 @@ static bool scratch_for(struct hop_slot *slot, uint32_t bytes)
     return true;
 }
 
+static bool prepare_object(struct hop_slot *slot)
+{
+    const struct tb_hop *hop = slot->hop;
+    const struct tb_shelf_entry *object = slot->aim.object;
+    if (!scratch_for(slot, object->bytes)) return false;
+    slot->codec = 0;
+    slot->passes = tb_hop_shelf_passes(&hop->shelf);
+    slot->read = (struct tb_read){.buffer = hop->shelf_at.buffer,
+                                  .offset = hop->shelf_at.offset + tb_shelf_room_offset(hop->shelf.count) +
+                                            object->offset,
+                                  .bytes = object->bytes,
+                                  .to = slot->scratch,
+                                  .owner = slot};
+    return true;
+}
+
 /* What to read for the slot's chunk, and where to. */
 static bool prepare(struct hop_slot *slot)
 {
+    slot->passes = false;
+    if (slot->aim.object != NULL) return prepare_object(slot);
     const struct tb_hop_shard *shard = &slot->hop->shards[slot->aim.shard_index];
     const struct tb_source_object *object;
     uint32_t bytes = 0;
@@ -373,9 +454,82 @@ static void ask_snapshot(struct tb_hop *hop, uint32_t index)
         lose(hop, TB_STREAM_IO);
 }
 
+/* ---- and its shelf ---- */
+
+static uint32_t chunk_bytes(void *user, uint32_t line)
+{
+    const struct tb_hop *hop = user;
+    uint32_t shard = 0;
+    while (line >= hop->shards[shard].chunk_count)
+        line -= hop->shards[shard++].chunk_count;
+    return hop->shards[shard].place->manifest->chunks[line].bytes;
+}
+
+/* Nonsense on a shelf costs the shelf, not the source: what counts of a source is its chunks. */
+static void shelf_close(struct tb_hop *hop)
+{
+    hop->state.shelf = NULL;
+    if (hop->options.shelf != NULL) tb_shelf_close(hop->options.shelf);
+}
+
+static void shelf_came(struct tb_hop *hop);
+
+static void ask_words(struct tb_hop *hop, uint64_t offset, uint64_t words)
+{
+    struct hop_shelf_read *r = &hop->shelf_read;
+    r->read = (struct tb_read){.buffer = hop->shelf_at.buffer,
+                               .offset = hop->shelf_at.offset + offset,
+                               .bytes = (uint32_t)(words * sizeof(uint64_t)),
+                               .words = true,
+                               .to = (uint8_t *)r->words,
+                               .owner = NULL};
+    if (!hop->upstream->ops->reaches(hop->upstream, &r->read)) {
+        hop->snapshots_owed++;
+        hop->upstream->ops->read(hop->upstream, &r->read);
+        return;
+    }
+    if (hop->upstream->ops->copy(hop->upstream, &r->read) == TB_OK)
+        shelf_came(hop);
+    else
+        lose(hop, TB_STREAM_IO);
+}
+
+static void ask_shelf(struct tb_hop *hop)
+{
+    if (hop->state.shelf == NULL) return;
+    hop->shelf_read.entries = false;
+    ask_words(hop, 0, TB_SHELF_HEAD_WORDS + TB_BITMAP_WORDS(hop->shelf.count));
+}
+
+static void ask_entries(struct tb_hop *hop)
+{
+    uint32_t entries = 0;
+    struct hop_shelf_read *r = &hop->shelf_read;
+    if (!tb_hop_shelf_wanted(&hop->shelf, &r->first, &entries)) return;
+    r->entries = true;
+    ask_words(hop, tb_shelf_entry_offset(hop->shelf.count, r->first),
+              (uint64_t)entries * TB_SHELF_ENTRY_WORDS);
+}
+
+static void shelf_came(struct tb_hop *hop)
+{
+    struct hop_shelf_read *r = &hop->shelf_read;
+    const uint32_t entries = r->read.bytes / (uint32_t)(TB_SHELF_ENTRY_WORDS * sizeof(uint64_t));
+    enum tb_status status;
+    if (r->entries)
+        status = tb_hop_shelf_entries(&hop->shelf, r->first, r->words, entries, chunk_bytes, hop);
+    else
+        status = tb_hop_shelf_head(&hop->shelf, r->words);
+    if (status != TB_OK)
+        shelf_close(hop);
+    else if (!r->entries)
+        ask_entries(hop);
+}
+
 static void begin_round(struct tb_hop *hop)
 {
     hop->round_running = true;
+    ask_shelf(hop);
     for (uint32_t i = 0; i < hop->state.shard_count && !hop->ending; i++)
         ask_snapshot(hop, i);
     if (!hop->ending && hop->snapshots_owed == 0) end_round(hop);
@@ -398,6 +552,29 @@ static enum tb_transport_why why_of(const struct tb_hop *hop)
     return hop->options.transport != TB_TRANSPORT_NONE ? TB_WHY_ASKED : hop->upstream->why;
 }
 
+/* A source's shelf is of all its shards; ours too. */
+static void on_shelf(void *user, uint32_t buffer, uint64_t offset)
+{
+    struct tb_hop *hop = user;
+    const uint64_t words = TB_SHELF_HEAD_WORDS + TB_BITMAP_WORDS(hop->state.chunk_total);
+    const uint64_t entries = (uint64_t)TB_HOP_SHELF_ENTRIES_MAX * TB_SHELF_ENTRY_WORDS;
+    if (hop->ending || hop->state.chunk_total == 0 || hop->state.chunk_total > TB_SHELF_COUNT_MAX) return;
+    if (hop->shelf_memory != NULL || words * sizeof(uint64_t) > TB_HOP_WORDS_BYTES_MAX) return;
+    if (offset % sizeof(uint64_t) != 0 || offset >= (uint64_t)1 << 62) return;
+    const uint32_t count = (uint32_t)hop->state.chunk_total;
+    const uint64_t bytes = tb_hop_shelf_bytes(count);
+    const uint64_t read_words = words > entries ? words : entries;
+    hop->shelf_memory = tb_malloc(bytes + read_words * sizeof(uint64_t));
+    if (hop->shelf_memory == NULL) return; /* chunks come whole */
+    tb_hop_shelf_init(&hop->shelf, hop->shelf_memory, count);
+    hop->shelf_read.words = (uint64_t *)(void *)((uint8_t *)hop->shelf_memory + bytes);
+    hop->shelf_at = (struct tb_shelf_at){buffer, offset};
+    hop->shelf.base = hop->base;
+    hop->shelf.ours =
+        hop->options.shelf != NULL && hop->options.shelf->count == count ? hop->options.shelf : NULL;
+    hop->state.shelf = &hop->shelf;
+}
+
 static void on_open(void *user)
 {
     struct tb_hop *hop = user;
@@ -405,6 +582,9 @@ static void on_open(void *user)
     hop->opened = true;
     hop->transport = hop->upstream->transport;
     hop->why = why_of(hop);
+    /* By shm and RDMA a chunk comes sooner than it is decoded. */
+    hop->shelf.decodes = hop->transport == TB_TRANSPORT_TCP;
+    if (hop->state.shelf == NULL) shelf_close(hop);
     const tb_time_ns now = tb_clock_now();
     pthread_mutex_lock(&hop->fabric->lock);
     hop->stats.transport = hop->transport;
@@ -426,7 +606,10 @@ static void on_read(void *user, struct tb_read *read)
         return;
     }
     hop->snapshots_owed--;
-    snapshot_came(hop, (struct hop_snapshot *)((char *)read - offsetof(struct hop_snapshot, read)));
+    if (read == &hop->shelf_read.read)
+        shelf_came(hop);
+    else
+        snapshot_came(hop, (struct hop_snapshot *)((char *)read - offsetof(struct hop_snapshot, read)));
     if (!hop->ending && hop->snapshots_owed == 0) end_round(hop);
 }
 
@@ -605,6 +788,10 @@ static enum tb_status hop_build(struct tb_hop *hop, const struct tb_hop_options 
         return TB_SITE_NOMEM;
     enum tb_status status = copy_source(hop);
     if (status == TB_OK) status = match_places(hop);
+    if (status == TB_OK && hop->state.shard_count < options->place_count) {
+        hop->base.places = NULL; /* shelves are of all shards */
+        hop->options.shelf = NULL;
+    }
     hop->options.places = NULL; /* the caller's; the shards have what is needed */
     return status;
 }
@@ -621,7 +808,9 @@ enum tb_status tb_hop_open(struct tb_fabric *fabric, const struct tb_hop_options
     hop->options = *options;
     hop->idle_ms = options->idle_ms != 0 ? options->idle_ms : TB_HEARTBEAT_MS * TB_HEARTBEAT_MISSED;
     hop->open_ms = options->idle_ms != 0 ? options->idle_ms : TB_HEARTBEAT_OPEN_MS;
-    hop->events = (struct tb_upstream_events){.on_open = on_open,
+    if (options->base != NULL) hop->base = *options->base;
+    hop->events = (struct tb_upstream_events){.on_shelf = on_shelf,
+                                              .on_open = on_open,
                                               .on_read = on_read,
                                               .on_confirmed = on_confirmed,
                                               .on_lost = on_lost,

@@ -222,6 +222,8 @@ static bool welcome(struct tb_pipe *s, const struct tb_hop_answer *answer)
 {
     if (s->heartbeat.greeted) return false;
     s->heartbeat.greeted = true;
+    if (answer->buffer != 0 && s->events->on_shelf != NULL)
+        s->events->on_shelf(s->events_user, answer->buffer - 1, answer->b);
     s->ops->on_welcome(s->user, answer);
     return true;
 }

@@ -37,6 +37,8 @@ struct tb_source_run tb_read_run(const struct tb_read *read, uint32_t done);
 struct tb_upstream;
 
 struct tb_upstream_events {
+    /* Before on_open: the source has a shelf. NULL: nobody wants to know. */
+    void (*on_shelf)(void *user, uint32_t buffer, uint64_t offset);
     void (*on_open)(void *user);
     void (*on_read)(void *user, struct tb_read *read);
     void (*on_confirmed)(void *user); /* answers the oldest confirm */

@@ -19,6 +19,7 @@
 #include "base/codec.h"
 #include "base/net/resolve.h"
 #include "base/net/wire.h"
+#include "base/shelf.h"
 #include "intra/client/boxes.h"
 #include "intra/client/crew.h"
 #include "intra/client/last_error.h"
@@ -258,9 +259,15 @@ struct tb_staging {
     uint64_t wanted_bytes;
     /* Staged as a patch for these buffers; NULL: whole. */
     struct tb_registration *patch_for;
-    struct tb_patch *patch; /* from PREPARED on */
-    uint64_t export_id;     /* 0: not exported */
-    uint8_t *source;        /* encoded */
+    struct tb_patch *patch;              /* from PREPARED on */
+    uint64_t shelf_offset;               /* in the memory; 0: it has no shelf */
+    struct tb_shelf shelf;               /* encoded chunks for those behind it */
+    struct tb_staging *base;             /* whole here: what the hop decodes from; NULL: nothing */
+    const struct tb_place **base_places; /* of it, while there is a hop */
+    struct tb_hop_stats read;            /* by hops that ended */
+    tb_time_ns lost_at;                  /* when its source was lost; 0: it has one, or never had */
+    uint64_t export_id;                  /* 0: not exported */
+    uint8_t *source;                     /* encoded */
     size_t source_bytes;
     struct tb_hop *hop;
     uint64_t plan; /* of the hop */
@@ -359,6 +366,8 @@ void tb_stagings_progress(struct tb_session *s);
 void tb_staging_export_notice(struct tb_session *s, const struct tb_staging *st);
 void tb_staging_progress_notice(struct tb_session *s, struct tb_staging *st);
 void tb_staging_close_hop(struct tb_staging *st);
+/* It goes: hops that decode from it end, and other sources are asked for. */
+void tb_staging_base_goes(struct tb_session *s, const struct tb_staging *base);
 
 /* ---- session (session.c, connection.c, notice.c, announce.c) ---- */
 

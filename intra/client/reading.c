@@ -10,6 +10,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "intra/client/client.h"
+#include "intra/hop_shelf.h"
 
 /* ---- notices ---- */
 
@@ -116,12 +117,74 @@ static void hop_said(void *user, struct tb_hop *hop, const struct tb_hop_event *
 
 void tb_staging_close_hop(struct tb_staging *st)
 {
+    struct tb_hop_stats last;
     if (st->hop == NULL) return;
-    tb_hop_close(st->hop);
+    tb_hop_close_counted(st->hop, &last);
     st->hop = NULL;
+    st->base = NULL;
+    st->read.bytes_read += last.bytes_read;
+    st->read.bytes_wasted += last.bytes_wasted;
+    st->read.bytes_encoded += last.bytes_encoded;
+    st->read.chunks_encoded += last.chunks_encoded;
     pthread_mutex_lock(&st->note_lock);
     memset(&st->note, 0, sizeof st->note);
     pthread_mutex_unlock(&st->note_lock);
+}
+
+void tb_staging_base_goes(struct tb_session *s, const struct tb_staging *base)
+{
+    for (struct tb_staging *st = s->stagings; st != NULL; st = st->next) {
+        if (st->base != base || st->hop == NULL) continue;
+        const uint64_t plan = st->plan;
+        tb_staging_close_hop(st);
+        lost_notice(s, st, plan, TB_CANCELLED);
+    }
+}
+
+/* ---- what a hop may decode from ---- */
+
+static bool same_cut(const struct tb_staging *a, const struct tb_staging *b)
+{
+    if (a->key.shard_count != b->key.shard_count) return false;
+    for (uint32_t i = 0; i < a->key.shard_count; i++) {
+        const struct tb_manifest *x = &a->shards[i].manifest, *y = &b->shards[i].manifest;
+        if (!tb_digest_equal(&x->layout.id, &y->layout.id)) return false;
+        if (x->bytes != y->bytes || x->chunk_count != y->chunk_count) return false;
+    }
+    return true;
+}
+
+static bool older(const struct tb_staging *a, const struct tb_staging *b)
+{
+    if (a->key.run_order != b->key.run_order) return a->key.run_order < b->key.run_order;
+    return a->key.number < b->key.number;
+}
+
+/* The newest older version that is whole here: what the gateway encodes against, where this process has kept up. */
+static struct tb_staging *find_base(const struct tb_session *s, const struct tb_staging *st)
+{
+    struct tb_staging *best = NULL;
+    for (struct tb_staging *b = s->stagings; b != NULL; b = b->next) {
+        if (b->state != TB_STAGING_WHOLE || tb_staging_reads_only(b)) continue;
+        if (!tb_name_equal(&b->key.model, &st->key.model)) continue;
+        if (older(b, st) && (best == NULL || older(best, b)) && same_cut(b, st)) best = b;
+    }
+    return best;
+}
+
+static void set_base(struct tb_session *s, struct tb_staging *st, struct tb_hop_base *base_out)
+{
+    *base_out = (struct tb_hop_base){.places = NULL};
+    st->base = st->shelf_offset != 0 ? find_base(s, st) : NULL;
+    if (st->base == NULL) return;
+    if (st->base_places == NULL) st->base_places = tb_calloc(st->key.shard_count, sizeof(struct tb_place *));
+    if (st->base_places == NULL) {
+        st->base = NULL; /* chunks come whole */
+        return;
+    }
+    for (uint32_t i = 0; i < st->key.shard_count; i++)
+        st->base_places[i] = &st->base->shards[i].place;
+    *base_out = (struct tb_hop_base){st->base->uid, st->base_places};
 }
 
 /* The source's tables fit the manifests: counts, offsets and shards that exist, each once. */
@@ -159,14 +222,18 @@ static enum tb_status open_hop(struct tb_session *s, struct tb_staging *st, cons
     if (places == NULL) return TB_SITE_NOMEM;
     uint32_t count = 0;
     for (uint32_t i = 0; i < st->key.shard_count; i++)
-        if (!tb_place_whole(&st->shards[i].place))
+        if (st->shelf_offset != 0 || !tb_place_whole(&st->shards[i].place)) /* shelves are of all shards */
             places[count++] = (struct tb_hop_place){i, &st->shards[i].place};
+    struct tb_hop_base base;
+    set_base(s, st, &base);
     struct tb_hop_options options = {.export_id = m->export_id,
                                      .token = m->token,
                                      .source = source,
                                      .source_count = source_count,
                                      .places = places,
                                      .place_count = count,
+                                     .base = &base,
+                                     .shelf = st->shelf_offset != 0 ? &st->shelf : NULL,
                                      .order_seed = 0,
                                      .fn = hop_said,
                                      .user = st};
@@ -241,7 +308,13 @@ static bool is_whole(const struct tb_staging *st)
 static void became_whole(struct tb_session *s, struct tb_staging *st)
 {
     tb_staging_close_hop(st);
+    if (st->shelf_offset != 0) tb_shelf_close(&st->shelf);
     st->state = TB_STAGING_WHOLE;
+    tb_log(TB_LOG_DEBUG, "staging.whole",
+           "number=%llu bytes=%llu read_bytes=%llu encoded_bytes=%llu encoded_chunks=%u of=%u",
+           (unsigned long long)st->key.number, (unsigned long long)st->memory.count,
+           (unsigned long long)st->read.bytes_read, (unsigned long long)st->read.bytes_encoded,
+           st->read.chunks_encoded, st->total_chunks);
     tb_staging_progress_notice(s, st);
     tb_session_changed(s, true);
 }
@@ -253,7 +326,11 @@ static enum tb_status open_export(struct tb_session *s, struct tb_staging *st)
     const uint64_t id = ++s->next_export;
     const struct tb_export_buffer buffer = {
         .bytes = st->memory.bytes, .count = st->memory.count, .memfd = st->memory.memfd};
-    const struct tb_export_options options = {.export_id = id, .buffers = &buffer, .buffer_count = 1};
+    const struct tb_shelf_at shelf = {.offset = st->shelf_offset};
+    const struct tb_export_options options = {.export_id = id,
+                                              .buffers = &buffer,
+                                              .buffer_count = 1,
+                                              .shelf = st->shelf_offset != 0 ? &shelf : NULL};
     const enum tb_status status = tb_export_open(s->fabric, &options);
     if (status == TB_OK) st->export_id = id;
     return status;
@@ -276,16 +353,25 @@ static void begin_reading(struct tb_session *s, struct tb_staging *st)
     tb_session_changed(s, false);
 }
 
+static void hop_opened(struct tb_staging *st, const struct tb_hop_note *note)
+{
+    st->transport = note->transport;
+    st->why_transport = note->why_transport;
+    if (st->lost_at == 0) return;
+    tb_log(TB_LOG_INFO, "hop.resumed", "number=%llu plan=%llu held_chunks=%u after_ms=%llu",
+           (unsigned long long)st->key.number, (unsigned long long)st->plan, tb_staging_held_chunks(st),
+           (unsigned long long)(tb_time_since(st->lost_at, tb_clock_now()) / TB_MS(1)));
+    st->lost_at = 0;
+}
+
 static void hear_hop(struct tb_session *s, struct tb_staging *st)
 {
     pthread_mutex_lock(&st->note_lock);
     const struct tb_hop_note note = st->note;
     st->note.bad_count = 0;
+    st->note.opened = false;
     pthread_mutex_unlock(&st->note_lock);
-    if (note.opened) {
-        st->transport = note.transport;
-        st->why_transport = note.why_transport;
-    }
+    if (note.opened) hop_opened(st, &note);
     for (uint32_t i = 0; i < note.bad_count; i++)
         bad_notice(s, st, note.bad[i].shard, note.bad[i].chunk);
     if (is_whole(st)) {
@@ -300,6 +386,7 @@ static void hear_hop(struct tb_session *s, struct tb_staging *st)
     tb_log(TB_LOG_WARN, "hop.lost", "number=%llu plan=%llu held_chunks=%u of=%u status=%s action=ask_again",
            (unsigned long long)st->key.number, (unsigned long long)plan, tb_staging_held_chunks(st),
            st->total_chunks, tb_status_name(why));
+    st->lost_at = tb_clock_now();
     lost_notice(s, st, plan, why);
 }
 

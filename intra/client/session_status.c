@@ -119,6 +119,17 @@ static void put_publications(struct text *t, const struct tb_session *s)
     put(t, "]");
 }
 
+/* By all of its hops: what this version cost the site's network here. */
+static void put_read(struct text *t, const struct tb_staging *st)
+{
+    struct tb_hop_stats now = {0};
+    if (st->hop != NULL) tb_hop_stats(st->hop, &now);
+    put(t, ",\"read_bytes\":%llu,\"encoded_bytes\":%llu,\"encoded_chunks\":%u",
+        (unsigned long long)(st->read.bytes_read + now.bytes_read),
+        (unsigned long long)(st->read.bytes_encoded + now.bytes_encoded),
+        st->read.chunks_encoded + now.chunks_encoded);
+}
+
 static void put_hop(struct text *t, const struct tb_staging *st)
 {
     if (st->hop == NULL) return;
@@ -149,6 +160,7 @@ static void put_stagings(struct text *t, const struct tb_session *s)
             st->export_id == 0 ? 0 : tb_export_readers(s->fabric, st->export_id),
             (unsigned long long)(st->state < TB_STAGING_PREPARED ? 0 : tb_staging_bytes(st)),
             st->patch_for != NULL ? "true" : "false");
+        put_read(t, st);
         put_hop(t, st);
         put(t, "}");
     }

@@ -68,6 +68,7 @@ static void free_staging(struct tb_staging *st)
     tb_free(st->claimed);
     tb_free(st->wanted);
     tb_free(st->source);
+    tb_free(st->base_places);
     tb_free(st->kept_plan);
     if (st->memory.bytes != NULL && st->memory.memfd < 0)
         munmap(st->memory.bytes, st->memory.count);
@@ -100,9 +101,14 @@ static void keep_spare(struct tb_session *s, struct tb_staging *st)
     st->memory = (struct tb_shared_memory){.memfd = -1};
 }
 
-/* The bytes behind `held_from` are zero as in new memory; those before it are what they were: no bit says
- * that one of them is held. A spare of another size goes first, so that both never stand at once. */
-static bool take_spare(struct tb_staging *st, uint64_t bytes, uint64_t held_from)
+/* Which bytes have to be zero, as in new memory: bitmaps, and the shelf's head and bits. The others are what they were: no bit
+ * says that one of them is held. */
+struct zeroed {
+    uint64_t from, end;
+};
+
+/* A spare of another size goes first, so that both never stand at once. */
+static bool take_spare(struct tb_staging *st, uint64_t bytes, struct zeroed zeroed)
 {
     struct tb_session *s = st->session;
     tb_session_lock(s);
@@ -115,7 +121,7 @@ static bool take_spare(struct tb_staging *st, uint64_t bytes, uint64_t held_from
         tb_shared_memory_free(&s->spare.memory);
     }
     tb_session_unlock(s);
-    if (fits) memset((uint8_t *)st->memory.bytes + held_from, 0, bytes - held_from);
+    if (fits) memset((uint8_t *)st->memory.bytes + zeroed.from, 0, zeroed.end - zeroed.from);
     return fits;
 }
 
@@ -131,6 +137,7 @@ void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain
     while (st->preparing)
         pthread_cond_wait(&s->changed, &s->lock);
     tb_staging_close_hop(st);
+    tb_staging_base_goes(s, st);
     const uint64_t export_id = st->export_id;
     if (export_id != 0) {
         tb_session_unlock(s);
@@ -267,7 +274,15 @@ static enum tb_status check_roots(const struct tb_staging *st)
     return status;
 }
 
-/* All shards and, behind them, their bitmaps stand in one memory: one descriptor a version. */
+static uint64_t version_bytes(const struct tb_staging *st)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < st->key.shard_count; i++)
+        bytes += st->shards[i].manifest.bytes;
+    return bytes;
+}
+
+/* All shards, behind them their bitmaps, and the shelf stand in one memory: one descriptor a version. */
 static uint64_t lay_out(struct tb_staging *st, uint64_t *words_out)
 {
     uint64_t bytes = 0, words = 0;
@@ -283,7 +298,18 @@ static uint64_t lay_out(struct tb_staging *st, uint64_t *words_out)
         st->total_chunks += sh->manifest.chunk_count;
     }
     *words_out = words;
-    return bytes + (words + 1) * sizeof(uint64_t);
+    const uint64_t end = bytes + (words + 1) * sizeof(uint64_t);
+    const bool serves = st->patch_for == NULL && st->slices_for == NULL;
+    if (!serves || st->total_chunks == 0 || st->total_chunks > TB_SHELF_COUNT_MAX) return end;
+    st->shelf_offset = end;
+    return end + tb_shelf_bytes(st->total_chunks, TB_SHELF_ROOM(version_bytes(st)));
+}
+
+/* Bitmaps first, and what of the shelf has to be zero behind them. */
+static struct zeroed zeroed_of(const struct tb_staging *st)
+{
+    const uint64_t from = st->shards[0].held_offset, shelf = st->shelf_offset;
+    return (struct zeroed){from, shelf + tb_shelf_zero_bytes(st->total_chunks)};
 }
 
 static enum tb_status encode_source(struct tb_staging *st)
@@ -365,10 +391,10 @@ static enum tb_status map_passage(struct tb_staging *st, uint64_t bytes)
     return TB_OK;
 }
 
-static enum tb_status make_memory(struct tb_staging *st, uint64_t bytes, uint64_t held_from)
+static enum tb_status make_memory(struct tb_staging *st, uint64_t bytes)
 {
     if (st->patch_for != NULL || st->slices_for != NULL) return map_passage(st, bytes);
-    if (take_spare(st, bytes, held_from)) return TB_OK;
+    if (st->shelf_offset != 0 && take_spare(st, bytes, zeroed_of(st))) return TB_OK;
     return tb_shared_memory_new("tombolo-staging", bytes, &st->memory);
 }
 
@@ -376,7 +402,7 @@ static enum tb_status make_places(struct tb_staging *st)
 {
     uint64_t words;
     const uint64_t bytes = lay_out(st, &words);
-    const enum tb_status made = make_memory(st, bytes, bytes - (words + 1) * sizeof(uint64_t));
+    const enum tb_status made = make_memory(st, bytes);
     if (made != TB_OK) return made;
     if (st->memory.memfd >= 0) pin_for_gpu(st);
     st->claimed = tb_calloc(words + 1, sizeof *st->claimed);
@@ -391,6 +417,9 @@ static enum tb_status make_places(struct tb_staging *st)
                                       .claimed = claimed};
         claimed += TB_BITMAP_WORDS(sh->manifest.chunk_count);
     }
+    if (st->shelf_offset != 0)
+        tb_shelf_init(&st->shelf, base + st->shelf_offset, st->total_chunks,
+                      TB_SHELF_ROOM(version_bytes(st)));
     if (st->slices_for != NULL) return make_slices(st, words);
     return encode_source(st);
 }
@@ -451,14 +480,6 @@ uint64_t tb_staging_bytes(const struct tb_staging *st)
 {
     if (st->wanted != NULL) return st->wanted_bytes;
     return st->patch != NULL ? tb_patch_staged_bytes(st->patch) : st->memory.count;
-}
-
-static uint64_t version_bytes(const struct tb_staging *st)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < st->key.shard_count; i++)
-        bytes += st->shards[i].manifest.bytes;
-    return bytes;
 }
 
 static void prepare(void *user, uint32_t piece, uint32_t slot)

@@ -29,7 +29,8 @@ static void export_version(struct trainer *t, uint32_t v)
     for (uint32_t s = 0; s < made->shard_count; s++)
         buffers[s] = (struct tb_export_buffer){
             .bytes = made->shards[s].bytes, .count = made->shards[s].manifest.bytes, .memfd = -1};
-    const struct tb_export_options options = {v + 1, buffers, made->shard_count};
+    const struct tb_export_options options = {
+        .export_id = v + 1, .buffers = buffers, .buffer_count = made->shard_count};
     const enum tb_status status = tb_export_open(t->c.fabric, &options);
     TB_ASSERT(status == TB_OK);
 }

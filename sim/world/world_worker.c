@@ -215,7 +215,8 @@ static void prepare(struct worker *k, struct staged *st)
     TB_ASSERT(!w.full);
     st->source_bytes = (uint32_t)w.used;
     st->export_id = ++k->exports;
-    const struct tb_export_options options = {st->export_id, buffers, 2 * st->key.shard_count};
+    const struct tb_export_options options = {
+        .export_id = st->export_id, .buffers = buffers, .buffer_count = 2 * st->key.shard_count};
     const enum tb_status status = tb_export_open(k->c.fabric, &options);
     TB_ASSERT(status == TB_OK);
     st->prepared = true;

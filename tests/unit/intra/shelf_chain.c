@@ -1,0 +1,222 @@
+/* shelf_chain.c - encoded chunks along a chain of real fabrics over tcp: a source, a reader without the base, and behind it one
+ * with it. P1: whatever a shelf has, what is held is what was sealed. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/codec.h"
+#include "intra/hop_shelf.h"
+#include "island.h"
+
+static const struct way tcp = {.name = "tcp-clear", .transport = TB_TRANSPORT_TCP, .clear = true};
+static const struct tb_id v1 = {.bytes = {1}};
+
+/* A member: its copy, and its export of it with a shelf. */
+struct host {
+    struct tb_fabric *fabric;
+    struct hold hold;
+    struct tb_shelf shelf;
+    void *memory;
+    struct tb_source_shard shard;
+    struct tb_hop_place place;
+    struct tale tale;
+    struct tb_hop *hop;
+};
+
+static void host_open(struct host *h, const struct cargo *c)
+{
+    const uint32_t count = c->manifest.chunk_count;
+    memset(h, 0, sizeof *h);
+    h->fabric = fabric_make(&tcp, 0);
+    hold_make(&h->hold, c);
+    const uint64_t bytes = tb_shelf_bytes(count, c->manifest.bytes);
+    h->memory = calloc(1, bytes);
+    tb_shelf_init(&h->shelf, h->memory, count, c->manifest.bytes);
+    h->shard = (struct tb_source_shard){.held_buffer = 1};
+    h->place = (struct tb_hop_place){.place = &h->hold.place};
+    tale_init(&h->tale);
+    const struct tb_export_buffer buffers[] = {
+        {.bytes = h->hold.bytes, .count = c->manifest.bytes, .memfd = -1},
+        {.bytes = h->hold.place.held, .count = TB_BITMAP_WORDS(count) * 8, .memfd = -1},
+        {.bytes = h->memory, .count = bytes, .memfd = -1}};
+    const struct tb_shelf_at at = {.buffer = 2};
+    const struct tb_export_options options = {
+        .export_id = EXPORT_ID, .buffers = buffers, .buffer_count = 3, .shelf = &at};
+    assert_int_equal(tb_export_open(h->fabric, &options), TB_OK);
+}
+
+static void host_close(struct host *h)
+{
+    tb_fabric_close(h->fabric);
+    tale_fini(&h->tale);
+    hold_free(&h->hold);
+    free(h->memory);
+}
+
+static void host_read(struct host *h, struct host *from, const struct tb_hop_base *base)
+{
+    struct tb_fabric_endpoint mine;
+    struct tb_hop_options options = {.export_id = EXPORT_ID,
+                                     .source = &from->shard,
+                                     .source_count = 1,
+                                     .places = &h->place,
+                                     .place_count = 1,
+                                     .base = base,
+                                     .shelf = &h->shelf,
+                                     .transport = TB_TRANSPORT_TCP,
+                                     .fn = tale_fn,
+                                     .user = &h->tale};
+    options.token.bytes[0] = 5;
+    tb_fabric_endpoint(h->fabric, &mine);
+    tb_fabric_endpoint(from->fabric, &options.from);
+    assert_int_equal(tb_export_grant(from->fabric, EXPORT_ID, &options.token, &mine.fingerprint), TB_OK);
+    assert_int_equal(tb_hop_open(h->fabric, &options, &h->hop), TB_OK);
+}
+
+static struct tb_hop_stats host_ends(struct host *h, const struct cargo *c)
+{
+    struct tb_hop_stats stats;
+    tale_wait_whole(&h->tale);
+    assert_int_equal(told(&h->tale).bad, 0); /* no source is blamed for an object */
+    tb_hop_close_counted(h->hop, &stats);
+    hold_check(&h->hold, c);
+    assert_true(tb_place_whole(&h->hold.place));
+    return stats;
+}
+
+struct scene {
+    struct cargo cargo;
+    struct hold base;
+    const struct tb_place *bases[1];
+    struct host source, middle, last;
+    uint32_t count;
+};
+
+/* The base is the version with an element in a hundred another. */
+static void scene_open(struct scene *s)
+{
+    memset(s, 0, sizeof *s);
+    cargo_make(&s->cargo, 6, 1200000);
+    s->count = s->cargo.manifest.chunk_count;
+    hold_make(&s->base, &s->cargo);
+    memcpy(s->base.bytes, s->cargo.bytes, s->cargo.manifest.bytes);
+    for (uint64_t at = 0; at < s->cargo.manifest.bytes; at += 400)
+        s->base.bytes[at]++;
+    for (uint32_t k = 0; k < s->count; k++)
+        (void)tb_bitmap_set(s->base.place.held, k);
+    s->bases[0] = &s->base.place;
+    host_open(&s->source, &s->cargo);
+    host_open(&s->middle, &s->cargo);
+    host_open(&s->last, &s->cargo);
+    memcpy(s->source.hold.bytes, s->cargo.bytes, s->cargo.manifest.bytes);
+}
+
+static void scene_close(struct scene *s)
+{
+    host_close(&s->last);
+    host_close(&s->middle);
+    host_close(&s->source);
+    hold_free(&s->base);
+    cargo_free(&s->cargo);
+}
+
+static void hold_all(struct host *h, uint32_t count)
+{
+    for (uint32_t k = 0; k < count; k++)
+        (void)tb_bitmap_set(h->hold.place.held, k);
+}
+
+static void shelve(struct scene *s, uint32_t k, bool damaged)
+{
+    struct tb_codec *codec = NULL;
+    const struct tb_manifest *m = &s->cargo.manifest;
+    const struct tb_chunk *c = &m->chunks[k];
+    const struct tb_codec_input in = {.bytes = s->cargo.bytes + c->offset,
+                                      .count = c->bytes,
+                                      .dtype = tb_layout_dtype_at(&m->layout, c->offset),
+                                      .base = s->base.bytes + c->offset,
+                                      .classes = 1};
+    const size_t bound = tb_codec_bound(TB_CODEC_SPARSE, c->bytes);
+    uint8_t *room = malloc(bound);
+    struct tb_codec_coded coded;
+    assert_int_equal(tb_codec_new(&codec), TB_OK);
+    assert_int_equal(tb_codec_encode(codec, (struct tb_codec_form){TB_CODEC_SPARSE, true}, &in,
+                                     (struct tb_codec_room){room, bound}, &coded),
+                     TB_OK);
+    if (damaged) room[coded.count / 2] ^= 0x55;
+    tb_shelf_put(&s->source.shelf, k, coded.form.on_base ? &coded : NULL);
+    free(room);
+    tb_codec_free(codec);
+}
+
+/* One object is damaged and one chunk has none: those two come whole, all others as objects, past a reader that cannot decode. */
+static void P1_objects_pass_a_reader_without_the_base(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_open(&s);
+    tb_shelf_open(&s.source.shelf, &v1);
+    for (uint32_t k = 0; k < s.count; k++)
+        if (k != 2) shelve(&s, k, k == 1);
+    tb_shelf_put(&s.source.shelf, 2, NULL);
+    tb_shelf_close(&s.source.shelf);
+    hold_all(&s.source, s.count);
+    const struct tb_hop_base base = {v1, s.bases};
+    host_read(&s.last, &s.middle, &base); /* before the middle has anything */
+    host_read(&s.middle, &s.source, NULL);
+    const struct tb_hop_stats middle = host_ends(&s.middle, &s.cargo), last = host_ends(&s.last, &s.cargo);
+    uint32_t objects = 0;
+    for (uint32_t k = 0; k < s.count; k++) {
+        struct tb_shelf_entry entry;
+        const struct tb_shelf_head head = {.room_bytes = s.cargo.manifest.bytes};
+        const uint64_t *words = (const uint64_t *)s.source.memory + tb_shelf_entry_offset(s.count, k) / 8;
+        assert_true(tb_shelf_entry_read(words, &head, UINT32_MAX, &entry));
+        objects += entry.bytes > 0;
+    }
+    assert_int_equal(middle.chunks_encoded, 0);
+    assert_int_equal(middle.chunks_landed, s.count);
+    assert_int_equal(last.chunks_encoded, objects - 1);
+    assert_true(last.bytes_read < s.cargo.manifest.bytes);
+    assert_true(last.bytes_wasted > 0);
+    scene_close(&s);
+}
+
+/* P6 P7: what is on a shelf may be anything; the source is read whole. */
+static void nonsense_on_a_shelf_costs_the_shelf_alone(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_open(&s);
+    memset(s.source.memory, 0xab, tb_shelf_zero_bytes(s.count));
+    hold_all(&s.source, s.count);
+    const struct tb_hop_base base = {v1, s.bases};
+    host_read(&s.last, &s.source, &base);
+    const struct tb_hop_stats last = host_ends(&s.last, &s.cargo);
+    assert_int_equal(last.chunks_encoded, 0);
+    assert_int_equal(last.bytes_read, s.cargo.manifest.bytes);
+    scene_close(&s);
+}
+
+/* P6: a shelf that promises and never delivers is waited for 500 ms, and read whole. */
+static void an_empty_shelf_holds_nobody_up(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_open(&s);
+    tb_shelf_open(&s.source.shelf, &v1);
+    hold_all(&s.source, s.count);
+    const struct tb_hop_base base = {v1, s.bases};
+    host_read(&s.last, &s.source, &base);
+    const struct tb_hop_stats last = host_ends(&s.last, &s.cargo);
+    assert_int_equal(last.chunks_encoded, 0);
+    scene_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(P1_objects_pass_a_reader_without_the_base),
+        cmocka_unit_test(nonsense_on_a_shelf_costs_the_shelf_alone),
+        cmocka_unit_test(an_empty_shelf_holds_nobody_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
