@@ -68,21 +68,29 @@ static enum tb_status export_open(struct tb_copy *copy)
 {
     struct tb_daemon *d = copy->d;
     const uint32_t count = copy->key.shard_count;
-    struct tb_export_buffer *buffers = tb_calloc(2 * (size_t)count, sizeof *buffers);
+    struct tb_export_buffer *buffers = tb_calloc(2 * (size_t)count + 1, sizeof *buffers);
     struct tb_source_shard *shards = tb_calloc(count, sizeof *shards);
     enum tb_status status =
         buffers != NULL && shards != NULL ? source_build(copy, buffers, shards) : TB_SITE_NOMEM;
     if (status == TB_OK) {
-        const struct tb_export_options options = {++d->next_export_id, buffers, 2 * count};
+        const struct tb_shelf_at shelf = {.buffer = 2 * count};
+        const bool has_shelf = tb_copy_shelf_make(copy, &buffers[2 * count]);
+        const struct tb_export_options options = {.export_id = ++d->next_export_id,
+                                                  .buffers = buffers,
+                                                  .buffer_count = 2 * count + has_shelf,
+                                                  .shelf = has_shelf ? &shelf : NULL};
         status = tb_export_open(d->fabric, &options);
         if (status == TB_OK) copy->export_id = options.export_id;
     }
     tb_free(buffers);
     tb_free(shards);
-    if (status != TB_OK) {
-        tb_free(copy->source);
-        copy->source = NULL;
+    if (status == TB_OK) {
+        tb_copy_shelf_begin(copy);
+        return TB_OK;
     }
+    tb_copy_shelf_end(copy);
+    tb_free(copy->source);
+    copy->source = NULL;
     return status;
 }
 
@@ -145,6 +153,7 @@ void tb_copy_evict(struct tb_copy *copy, enum tb_status why)
     tb_landing_stop(copy);
     if (copy->export_id != 0) tb_export_close(d->fabric, copy->export_id, 0);
     copy->export_id = 0;
+    tb_copy_shelf_end(copy);
     if (d->links == NULL || d->links_restarting) return; /* no stream touches it: the tick finishes */
     copy->evict_waits = 2;
     if (tb_links_retract(d->links, &copy->key.uid, copy->evict_why, evict_step_done, copy) != TB_OK) {
@@ -330,6 +339,9 @@ void tb_copies_free(struct tb_daemon *d)
         struct tb_copy *copy = d->copies;
         tb_landing_stop(copy);
         if (copy->export_id != 0) tb_export_close(d->fabric, copy->export_id, 0);
+        tb_copy_shelf_end(copy);
         copy_free(copy);
     }
+    tb_shelves_close(d->shelves);
+    d->shelves = NULL;
 }

@@ -9,6 +9,7 @@
  *   todos.c          the catalog's todos, one function each
  *   persist.c        the durable ones, on their way to the disk; what waits for them
  *   copies.c         this gateway's copy of each version: region, export, offers, and giving it back
+ *   copy_shelf.c     encoded chunks beside it; shelves.c: the thread that makes them
  *   home_landing.c   at home: hops from the ranks that sealed
  *   crossings.c      what links say, and what is asked of them
  *   policy.c         is a crossing given up for a newer version?
@@ -35,6 +36,7 @@
 #include "gateway/daemon/config.h"
 #include "gateway/daemon/control.h"
 #include "gateway/daemon/lag.h"
+#include "gateway/daemon/shelves.h"
 #include "gateway/daemon/store.h"
 #include "intra/fabric.h"
 #include "intra/session_msg.h"
@@ -136,7 +138,11 @@ struct tb_copy {
     uint64_t export_id;             /* 0: not exported */
     uint8_t *source;                /* its descriptor, for PLAN */
     uint32_t source_bytes;
-    bool ready; /* home said so: it may be offered and staged */
+    struct tb_shelf shelf; /* encoded chunks, for workers that hold shelf_base */
+    void *shelf_memory;    /* NULL: it has none */
+    struct tb_shelf_work *shelf_work;
+    struct tb_copy *shelf_base; /* that the work reads; NULL: none is done */
+    bool ready;                 /* home said so: it may be offered and staged */
     bool offered;
     bool whole;
     bool activated; /* by every group here */
@@ -209,6 +215,7 @@ struct tb_daemon {
     struct tb_catalog *catalog;
     struct tb_fabric *fabric;
     struct tb_fabric_endpoint endpoint; /* of our door */
+    struct tb_shelves *shelves;         /* NULL: there was nothing to encode yet */
     struct tb_links *links;
     bool links_restarting;
     struct tb_control *control;
@@ -458,6 +465,13 @@ json_t *tb_status_objects(struct tb_daemon *d);
 extern const struct tb_control_command tb_status_commands[];
 json_t *tb_status_site(struct tb_daemon *d);                        /* new reference; NULL: no memory */
 json_t *tb_status_versions(struct tb_daemon *d, const char *model); /* NULL: all */
+
+/* copy_shelf.c */
+/* As it is exported: memory for encoded chunks, and the buffer that it is. False: it gets none. */
+bool tb_copy_shelf_make(struct tb_copy *copy, struct tb_export_buffer *buffer_out);
+void tb_copy_shelf_begin(struct tb_copy *copy);
+/* It goes: nobody reads its shelf any more, and nothing is encoded on it. */
+void tb_copy_shelf_end(struct tb_copy *copy);
 
 /* chain_status.c */
 enum tb_status tb_status_chains(void *user, const json_t *request, json_t *reply, char *error);

@@ -264,6 +264,12 @@ static json_t *fabric_json(struct tb_daemon *d)
     const char *why = tb_fabric_no_verbs(d->fabric);
     put(o, "verbs", json_boolean(why == NULL));
     set_text(o, "why_not", why != NULL ? why : "");
+    struct tb_shelves_stats shelves;
+    tb_shelves_stats(d->shelves, &shelves);
+    set_u64(o, "encoded_chunks", shelves.chunks);
+    set_u64(o, "encoded_bytes", shelves.bytes);
+    set_u64(o, "encoded_raw_bytes", shelves.raw_bytes);
+    set_u64(o, "not_encoded_chunks", shelves.without);
     return o;
 }
 

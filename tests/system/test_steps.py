@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Consecutive versions between sites: a step crosses as what changed, bit for bit, whatever happens to its base."""
+"""Consecutive versions between sites and along a chain: a step goes as what changed, bit for bit, whatever happens to its base."""
 
 import sys
 
@@ -126,6 +126,58 @@ def auto_sends_steps_as_differences(lab):
         if crossed > (0.75 if number == 1 else 0.05) or share(west, uid) > crossed:
             raise Failed(f"version {number}: {crossed:.4f} of its bytes crossed the link, {share(west, uid):.4f} by west's count")
     check(lab, west, "reader", uid, paths[-1])
+
+
+def read(rollout, uid):
+    """What a worker took for a version: its row of tb_status."""
+    rows = rollout.worker.ok("status", what="session")["json"]["staged"]
+    return next(row for row in rows if row["uid"] == uid)
+
+
+@scenario
+def a_step_goes_encoded_along_a_chain(lab):
+    """P1: a worker that holds the version before reads what changed, from one that does not and reads all of it; both have the same bytes."""
+    east = lab.site("east")
+    east.models["policy"] = dict(home="east", keep=3)
+    up(east)
+    paths = lab.weights(2)
+    trainer = Trainer(lab, east, paths[0])
+    v1 = trainer.publish(1, paths[0])
+    east.wait_holds(v1)
+    old = Rollout(lab, east, "old", paths[0], host="a")
+    near = Rollout(lab, east, "near", paths[0], host="a")
+    for r in (old, near):
+        r.stage(v1)
+        r.activate(v1)
+    new = Rollout(lab, east, "new", paths[0], host="b", pace=6 << 20)
+    v2 = trainer.publish(2, paths[1])
+    east.wait_holds(v2)
+    new.worker.send("stage", uid=v2, timeout_ms=60000)
+    wait_for("the new one reads", lambda: read_chunks(east, "new", number=2) > 0)
+    for r in (old, near):
+        r.stage(v2, timeout_ms=60000)
+    expect("who the old one read from", east.daemon.logged("plan worker=old ")[-1].split("source=")[1].split()[0], "new")
+    took, size = read(old, v2), east.version(v2)["bytes"]
+    if took["encoded_chunks"] < 0.9 * took["total_chunks"] or took["read_bytes"] > 0.1 * size:
+        raise Failed(f"a worker with the base took {took} of {size} bytes")
+    if read_chunks(east, "new", number=2) >= took["total_chunks"]:
+        raise Failed("the worker without the base was as soon: this machine cannot tell")
+    expect("the new one stages", new.worker.receive()["status"], "ok")
+    whole = read(new, v2)
+    expect("chunks that the one without the base decoded", whole["encoded_chunks"], 0)
+    if not size <= whole["read_bytes"] <= 1.1 * size:
+        raise Failed(f"a worker without the base took {whole} of {size} bytes")
+    for r in (old, near, new):
+        r.activate(v2)
+        r.check(paths[1])
+    said = east.control("status")["fabric"]
+    if not 0 < said["encoded_bytes"] < 0.1 * said["encoded_raw_bytes"]:
+        raise Failed(f"the gateway says {said}")
+
+
+def read_chunks(site, name, number):
+    rows = [m for c in site.control("chains")["chains"] if c["number"] == number for m in c["members"]]
+    return max([m["held_chunks"] for m in rows if m["name"] == name], default=0)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,152 @@
+/* shelves.c - tests of gateway/daemon/shelves.c: what lands is encoded, once, and work may end at any time. */
+#include "gateway/daemon/shelves.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#define CHUNK_BYTES ((uint64_t)1 << 20)
+#define CHUNKS      6u
+
+struct copy {
+    struct tb_place place;
+    uint64_t held[1], claimed[1];
+};
+
+struct world {
+    void *layout_memory, *manifest_memory, *shelf_memory;
+    struct tb_manifest manifest;
+    struct copy copy, base;
+    const struct tb_place *places[1], *bases[1];
+    struct tb_shelf shelf;
+    struct tb_shelves *shelves;
+    struct tb_shelf_work *work;
+};
+
+static void copy_make(struct world *w, struct copy *c)
+{
+    c->place = (struct tb_place){
+        .manifest = &w->manifest, .bytes = malloc(w->manifest.bytes), .held = c->held, .claimed = c->claimed};
+    assert_non_null(c->place.bytes);
+    for (uint64_t i = 0; i < w->manifest.bytes; i++)
+        c->place.bytes[i] = (uint8_t)(i * 2654435761u >> 13);
+}
+
+static void world_init(struct world *w)
+{
+    memset(w, 0, sizeof *w);
+    const uint64_t count = CHUNKS * CHUNK_BYTES / 2;
+    const struct tb_tensor tensor = {
+        .name = "w", .dtype = TB_DTYPE_BF16, .rank = 1, .full = {count}, .box_count = {count}};
+    const size_t layout_bytes = tb_layout_bytes_for(&tensor, 1);
+    struct tb_layout layout;
+    w->layout_memory = malloc(layout_bytes);
+    assert_int_equal(tb_layout_build(&tensor, 1, w->layout_memory, layout_bytes, &layout), TB_OK);
+    const size_t bytes = tb_manifest_bytes_for(&layout, NULL, 0);
+    w->manifest_memory = malloc(bytes);
+    assert_int_equal(tb_manifest_build(&layout, NULL, 0, w->manifest_memory, bytes, &w->manifest), TB_OK);
+    assert_int_equal(w->manifest.chunk_count, CHUNKS);
+    copy_make(w, &w->copy);
+    copy_make(w, &w->base);
+    w->base.held[0] = (1u << CHUNKS) - 1;
+    for (uint64_t at = 0; at < w->manifest.bytes; at += 1000)
+        w->copy.place.bytes[at]++;
+    for (uint64_t at = 0; at < CHUNK_BYTES; at++) /* the first chunk has nothing of the base */
+        w->copy.place.bytes[at] = (uint8_t)(at * 40503u >> 7);
+    const uint64_t room = w->manifest.bytes / 8;
+    w->shelf_memory = calloc(1, tb_shelf_bytes(CHUNKS, room));
+    tb_shelf_init(&w->shelf, w->shelf_memory, CHUNKS, room);
+    w->places[0] = &w->copy.place;
+    w->bases[0] = &w->base.place;
+    assert_int_equal(tb_shelves_open(&w->shelves), TB_OK);
+    const struct tb_shelf_task task = {
+        .shelf = &w->shelf, .base = {.bytes = {1}}, .shard_count = 1, .places = w->places, .bases = w->bases};
+    assert_int_equal(tb_shelf_work_begin(w->shelves, &task, &w->work), TB_OK);
+}
+
+static void world_fini(struct world *w)
+{
+    tb_shelf_work_end(w->work);
+    tb_shelves_close(w->shelves);
+    free(w->copy.place.bytes);
+    free(w->base.place.bytes);
+    free(w->shelf_memory);
+    free(w->manifest_memory);
+    free(w->layout_memory);
+}
+
+static struct tb_shelf_head head_of(const struct world *w)
+{
+    struct tb_shelf_head head;
+    assert_true(tb_shelf_head_read(w->shelf_memory, CHUNKS, &head));
+    return head;
+}
+
+static void wait_for(const struct world *w, uint32_t line)
+{
+    for (uint32_t ms = 0; !tb_shelf_has(&w->shelf, line); ms++) {
+        assert_true(ms < 20000);
+        const struct timespec one = {.tv_nsec = 1000000};
+        (void)nanosleep(&one, NULL);
+    }
+}
+
+static void what_lands_is_encoded(void **state)
+{
+    (void)state;
+    struct world w;
+    struct tb_shelves_stats stats;
+    world_init(&w);
+    assert_int_equal(head_of(&w).state, TB_SHELF_OPEN);
+    (void)tb_bitmap_set(w.copy.held, 4);
+    wait_for(&w, 4);
+    assert_false(tb_shelf_has(&w.shelf, 3));
+    for (uint32_t k = 0; k < CHUNKS; k++)
+        (void)tb_bitmap_set(w.copy.held, k);
+    for (uint32_t k = 0; k < CHUNKS; k++)
+        wait_for(&w, k);
+    tb_shelf_work_end(w.work);
+    w.work = NULL;
+    assert_int_equal(head_of(&w).state, TB_SHELF_CLOSED);
+    tb_shelves_stats(w.shelves, &stats);
+    assert_int_equal(stats.chunks, CHUNKS - 1);
+    assert_int_equal(stats.without, 1);
+    assert_true(stats.bytes < stats.raw_bytes / 20 && stats.raw_bytes == (CHUNKS - 1) * CHUNK_BYTES);
+    struct tb_shelf_entry entry;
+    const struct tb_shelf_head head = head_of(&w);
+    assert_true(tb_shelf_entry_read((const uint64_t *)w.shelf_memory + tb_shelf_entry_offset(CHUNKS, 0) / 8,
+                                    &head, UINT32_MAX, &entry));
+    assert_int_equal(entry.bytes, 0); /* it differs too much: it comes whole */
+    world_fini(&w);
+}
+
+/* P6: a base that goes ends it, and nobody waits for the rest. */
+static void work_ends_where_it_is(void **state)
+{
+    (void)state;
+    for (uint32_t turn = 0; turn < 20; turn++) {
+        struct world w;
+        world_init(&w);
+        w.copy.held[0] = (1u << CHUNKS) - 2;
+        if (turn % 2 == 0) wait_for(&w, 1 + turn % (CHUNKS - 1));
+        tb_shelf_work_end(w.work);
+        w.work = NULL;
+        assert_int_equal(head_of(&w).state, TB_SHELF_CLOSED);
+        assert_false(tb_shelf_has(&w.shelf, 0));
+        world_fini(&w);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_lands_is_encoded),
+        cmocka_unit_test(work_ends_where_it_is),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
