@@ -10,7 +10,7 @@ import pathlib
 import shutil
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-ROOMS = ("between_sites", "inside_site", "hops", "codec_keys", "fleet_keys", "beside_peers", "over_wan", "emulator_keys", "rollouts", "floors")
+ROOMS = ("between_sites", "inside_site", "chains", "hops", "codec_keys", "fleet_keys", "beside_peers", "over_wan", "emulator_keys", "rollouts", "floors")
 
 NO_ROOM = "no room of bench/ measures it yet"
 
@@ -105,6 +105,19 @@ KEYS = (
         "before", "the same for one host; every NIC paced to 32 MiB/s"),
     Key("chain.n8", "s", "<= 1.15", "time until eight hosts hold a version of 512 chunks of 1 MiB, each reading from the one "
         "before", "the same for one host; every NIC paced to 32 MiB/s"),
+    Key("chain.joins", "s", "<= 1.2", "the slowest of twenty hosts that join one a second while a version of 128 chunks of 1 MiB spreads, each from "
+        "its stage call; NICs of 5 MiB/s", "the same for a host alone"),
+    Key("chain.joined_before", "s", "<= 1.1", "the slowest of the nineteen that had others join after them", "a host alone"),
+    Key("chain.slow", "s", "<= 1.3", "time until seven of eight hosts have a version of 128 chunks, the third of the chain having a NIC of an "
+        "eighth; NICs of 16 MiB/s", "the same for eight equal hosts"),
+    Key("chain.killed", "s", "<= 1.0", "from SIGKILL of a source in mid-chain until its reader reads elsewhere", "0.25 s"),
+    Key("chain.silent", "s", "<= 1.1", "from SIGSTOP of a source in mid-chain until its reader has noticed", "three heartbeats: 1.5 s"),
+    Key("chain.resumed", "s", "<= 1.0", "from that notice until the reader reads elsewhere", "0.25 s"),
+    Key("chain.cut_through", "s", "<= 1.0", "from a remote gateway's last chunk until eight hosts of its site have the version of 128 MiB; the "
+        "link is held to 200 Mbit/s, NICs are of 537 Mbit/s", "3 % of the crossing and a chunk's time on it a host"),
+    Key("chain.step", "s", ">= 30", "publish to staged by eight hosts that hold the version before, 256 MiB, a step of an optimizer; NICs of "
+        "100 Mbit/s, tcp", "the version whole", over="b/a"),
+    Key("chain.step.bytes", "bytes", "<= 0.05", "what the eight read for it", "what they read for the version whole"),
     Key("fabric.pace", "MiB/s", ">= 0.98", "bytes a second of one host whose NIC is paced, over a version of 512 MiB",
         "the rate asked: 32 MiB/s"),
     Key("verbs.hop", "MiB/s", ">= 0.95", "one hop's READs over RDMA in the VM, one host, digest off", "ib_read_bw of 65536 bytes in the "
