@@ -1,5 +1,6 @@
 #include "intra/cuda/cuda_memory.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +37,12 @@ static enum tb_status ask(const struct tb_gpu *gpu, const void *at, struct point
     memset(p, 0, sizeof *p);
     const CUresult result = gpu->driver.pointer_attributes(sizeof which / sizeof which[0], which, into,
                                                            (CUdeviceptr)(uintptr_t)at);
-    /* Before cuInit, and after the driver's end, nobody has device memory. */
-    if (result == CUDA_ERROR_NOT_INITIALIZED || result == CUDA_ERROR_DEINITIALIZED) return TB_OK;
+    /* Before cuInit, without any context, and after the driver's end, nobody has device memory. */
+    if (result == CUDA_ERROR_NOT_INITIALIZED || result == CUDA_ERROR_INVALID_CONTEXT ||
+        result == CUDA_ERROR_DEINITIALIZED) {
+        memset(p, 0, sizeof *p);
+        return TB_OK;
+    }
     return result == CUDA_SUCCESS ? TB_OK : tb_cuda_failed(gpu, NULL, "cuPointerGetAttributes", result);
 }
 
@@ -296,10 +301,12 @@ static void ask_dmabuf(struct tb_gpu_memory *m, struct tb_cuda_range *r)
     const CUresult result = m->gpu->driver.range_handle(&fd, (CUdeviceptr)first, (size_t)(end - first),
                                                         CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
     tb_cuda_leave(m->gpu);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         r->dmabuf = fd;
-    else
+        (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+    } else {
         (void)tb_cuda_failed(m->gpu, m->device, "cuMemGetHandleForAddressRange", result);
+    }
 }
 
 const struct tb_export_device *tb_gpu_memory_device(struct tb_gpu_memory *m, uint32_t tensor)

@@ -733,6 +733,16 @@ void fake_cuda_fail(const char *entry, uint32_t nth, CUresult result)
     pthread_mutex_unlock(&g.lock);
 }
 
+bool fake_cuda_idle(void)
+{
+    bool idle = true;
+    pthread_mutex_lock(&g.lock);
+    for (int i = 0; i < STREAMS_MAX; i++)
+        if (g.streams[i] != NULL) idle = idle && g.streams[i]->begun == g.streams[i]->ended;
+    pthread_mutex_unlock(&g.lock);
+    return idle;
+}
+
 bool fake_cuda_failed(void)
 {
     pthread_mutex_lock(&g.lock);

@@ -32,6 +32,7 @@ void fake_cuda_read(const void *device_memory, void *to, size_t bytes);
 
 /* Call `nth` (from 1) of an entry point ("cuMemAlloc") answers `result`. NULL: nothing fails. */
 void fake_cuda_fail(const char *entry, uint32_t nth, CUresult result);
+bool fake_cuda_idle(void);                   /* nothing that was asked has still to run */
 bool fake_cuda_failed(void);                 /* it has come to that */
 uint32_t fake_cuda_calls(const char *entry); /* since open */
 

@@ -147,6 +147,10 @@ static void host_memory_needs_no_gpu(void **state)
     fake_cuda_set_initialised(false); /* libcuda is loaded, and nobody called cuInit */
     CHECK_OK(open_two(gpu, host, host, why, &m));
     assert_null(m);
+    fake_cuda_fail("cuPointerGetAttributes", 1,
+                   CUDA_ERROR_INVALID_CONTEXT); /* or cuInit, and made no context */
+    CHECK_OK(open_two(gpu, host, host, why, &m));
+    assert_null(m);
     assert_int_equal(fake_cuda_counts().contexts, 0);
     assert_int_equal(fake_cuda_calls("cuInit"), 0);
     /* And without a driver at all. */
@@ -275,6 +279,7 @@ static void a_launch_that_is_refused_is_told(void **state)
         fake_cuda_fail(entries[e], 2, CUDA_ERROR_ILLEGAL_ADDRESS);
         CHECK_STATUS(run_pass(&w, true), TB_SITE_IO);
         assert_true(fake_cuda_failed());
+        assert_true(fake_cuda_idle());
     }
     fake_cuda_fail(NULL, 0, CUDA_SUCCESS);
     CHECK_OK(run_pass(&w, true));
@@ -321,6 +326,7 @@ static void a_nic_is_given_a_descriptor_and_where_a_tensor_stands_in_it(void **s
         assert_int_equal(d != NULL, tb_gpu_memory_has(w.shard.memory, i));
         if (d == NULL) continue;
         assert_ptr_equal(tb_gpu_memory_device(w.shard.memory, i), d);
+        assert_int_equal(fcntl(d->dmabuf, F_GETFD), FD_CLOEXEC);
         uint8_t first[3] = {0};
         const size_t some = t->bytes < 3 ? t->bytes : 3;
         assert_int_equal(pread(d->dmabuf, first, some, (off_t)d->offset), some);
@@ -407,9 +413,30 @@ static void every_refusal_is_told_and_leaves_nothing(void **state)
                 break;
             }
             CHECK_STATUS(status, expected(results[nth % 2]));
+            assert_true(fake_cuda_idle());
         }
         assert_true(fake_cuda_calls(entries[e]) > 0);
         assert_true(digests_are_right(&w)); /* of the run in which nothing failed any more */
+    }
+    world_close(&w);
+}
+
+/* A switch that failed has no copy running on into buffers that its caller may free. */
+static void a_move_that_is_refused_does_not_run_on(void **state)
+{
+    (void)state;
+    static const char *const entries[] = {"cuMemcpyAsync", "cuEventRecord", "cuEventSynchronize"};
+    struct world w;
+    world_open(&w);
+    uint8_t from[100] = {0};
+    const struct tb_gpu_move moves[] = {{w.shard.tensors[0], from, 50},
+                                        {w.shard.tensors[0] + 50, from + 50, 50}};
+    for (size_t e = 0; e < sizeof entries / sizeof entries[0]; e++) {
+        for (uint32_t nth = 1; nth <= 2; nth++) {
+            fake_cuda_fail(entries[e], nth, CUDA_ERROR_UNKNOWN);
+            CHECK_STATUS(tb_gpu_move(w.shard.memory, moves, 2), TB_SITE_IO);
+            assert_true(fake_cuda_idle());
+        }
     }
     world_close(&w);
 }
@@ -459,6 +486,7 @@ int main(void)
         cmocka_unit_test(without_dma_buf_nics_are_given_nothing),
         cmocka_unit_test(writes_of_a_nic_are_flushed_first),
         cmocka_unit_test(every_refusal_is_told_and_leaves_nothing),
+        cmocka_unit_test(a_move_that_is_refused_does_not_run_on),
         cmocka_unit_test(a_memory_that_cannot_be_opened_leaves_nothing),
     };
     tb_log_set(TB_LOG_ERROR, STDERR_FILENO);
