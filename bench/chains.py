@@ -20,14 +20,15 @@ LINK_BIT_S = 200_000_000
 LINK_MIB = 128
 STEP_NIC = 12_500_000  # 100 Mbit/s
 STEP_MIB = 256
+STEP_LR = "5e-7"       # 2 % of the elements change
 HOSTS = 8
 
 
 @contextlib.contextmanager
-def home(bench, mib, versions=1):
+def home(bench, mib, versions=1, **made):
     """(lab, east, rank, run, files): a site whose gateway is a NIC away from its workers' hosts."""
     with harness.Lab() as lab:
-        files = bench.versions(mib * MIB, versions)
+        files = bench.versions(mib * MIB, versions, **made)
         east = lab.site("east", arena_mib=3 * mib + 512)
         east.models["policy"] = dict(home="east", keep=2)
         east.extra = {"session": {"lease_ms": 10000}, "fabric": {"trusted": "true"}}
@@ -193,8 +194,8 @@ def read_bytes(workers, uid):
 
 @measurement("chain.step", "chain.step.bytes", quick=False)
 def step(bench):
-    """The same eight hosts take by turns a version of which an optimizer's step changed some, and a version that shares nothing."""
-    with home(bench, STEP_MIB, versions=2) as (lab, east, rank, run, files):
+    """The same eight hosts take by turns a version of which an optimizer's step changed 2 % of the elements; before, the first version whole."""
+    with home(bench, STEP_MIB, versions=2, lr=STEP_LR) as (lab, east, rank, run, files):
         workers = [harness.Rollout(lab, east, f"w{n}", files[0], host=f"w{n}", pace=STEP_NIC) for n in range(HOSTS)]
         numbers, before = itertools.count(1), None
 

@@ -115,7 +115,7 @@ KEYS = (
     Key("chain.resumed", "s", "<= 1.0", "from that notice until the reader reads elsewhere", "0.25 s"),
     Key("chain.cut_through", "s", "<= 1.0", "from a remote gateway's last chunk until eight hosts of its site have the version of 128 MiB; the "
         "link is held to 200 Mbit/s, NICs are of 537 Mbit/s", "3 % of the crossing and a chunk's time on it a host"),
-    Key("chain.step", "s", ">= 30", "publish to staged by eight hosts that hold the version before, 256 MiB, a step of an optimizer; NICs of "
+    Key("chain.step", "s", ">= 30", "publish to staged by eight hosts that hold the version before, 256 MiB, 2 % changed; NICs of "
         "100 Mbit/s, tcp", "the version whole", over="b/a"),
     Key("chain.step.bytes", "bytes", "<= 0.05", "what the eight read for it", "what they read for the version whole"),
     Key("fabric.pace", "MiB/s", ">= 0.98", "bytes a second of one host whose NIC is paced, over a version of 512 MiB",

@@ -132,7 +132,8 @@ static void work_ends_where_it_is(void **state)
     for (uint32_t turn = 0; turn < 20; turn++) {
         struct world w;
         world_init(&w);
-        w.copy.held[0] = (1u << CHUNKS) - 2;
+        for (uint32_t k = 1; k < CHUNKS; k++)
+            (void)tb_bitmap_set(w.copy.held, k);
         if (turn % 2 == 0) wait_for(&w, 1 + turn % (CHUNKS - 1));
         tb_shelf_work_end(w.work);
         w.work = NULL;
