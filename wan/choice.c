@@ -8,6 +8,7 @@
 
 #define NEAR    0.95 /* of the best: then the fewest bytes count */
 #define WEIGHT  0.1  /* of one chunk in a running average */
+#define PROBE   32   /* of so many chunks that go another way, one is tried as a sparse difference again */
 #define ENDLESS 1e15
 
 static const char *const wish_names[TB_CHOICE_WISHES] = {"raw", "zstd", "planes", "sparse", "auto"};
@@ -171,9 +172,19 @@ static enum tb_choice_way best(const struct tb_choice *c, const struct tb_choice
     return chosen;
 }
 
+/* A step that changed everything says nothing of the next one, and what is not tried is never seen to be better. At worst it goes
+ * raw, one chunk in PROBE. The other way round needs no try: a sparse way that gets worse is seen to. */
+static enum tb_choice_way probed(const struct tb_choice *c, const struct tb_choice_ask *ask,
+                                 enum tb_choice_way way)
+{
+    const enum tb_choice_way sparse = is_float(ask->kind) ? TB_WAY_CLASSES : TB_WAY_GAPS;
+    if (way == TB_WAY_CLASSES || way == TB_WAY_GAPS || !may(c, ask, sparse)) return way;
+    return c->picks[ask->kind][ask->based] % PROBE == PROBE - 1 ? sparse : way;
+}
+
 enum tb_choice_way tb_choice_pick(struct tb_choice *c, const struct tb_choice_ask *ask)
 {
-    const enum tb_choice_way way = c->wish == TB_CHOICE_AUTO ? best(c, ask) : fixed(c, ask);
+    const enum tb_choice_way way = c->wish == TB_CHOICE_AUTO ? probed(c, ask, best(c, ask)) : fixed(c, ask);
     c->last[ask->kind][ask->based] = way;
     c->picks[ask->kind][ask->based]++;
     c->chunks[way]++;
@@ -194,13 +205,25 @@ static void average(double *to, double value)
     *to = *to > 0 ? *to + WEIGHT * (value - *to) : value;
 }
 
+/* Bytes add up, and not what they save: from 80 towards 1 an average of savings would take a hundred chunks. A way that does twice
+ * as well as was believed is believed at once; a few chunks correct that. */
+static void save(struct tb_choice_speed *speed, double cost)
+{
+    double believed = 1 / speed->saving;
+    if (cost < believed / 2)
+        believed = cost;
+    else
+        average(&believed, cost);
+    speed->saving = 1 / believed;
+}
+
 void tb_choice_learn(struct tb_choice *c, const struct tb_choice_sample *s)
 {
     struct tb_choice_speed *speed = &c->ways[s->kind][s->way];
     if (s->raw_bytes == 0 || s->wire_bytes == 0) return;
     if (s->encode_ns > 0) average(&speed->encode, (double)s->raw_bytes * 1e9 / (double)s->encode_ns);
     if (s->decode_ns > 0) average(&speed->decode, (double)s->raw_bytes * 1e9 / (double)s->decode_ns);
-    if (s->way != TB_WAY_RAW) average(&speed->saving, (double)s->raw_bytes / (double)s->wire_bytes);
+    if (s->way != TB_WAY_RAW) save(speed, (double)s->wire_bytes / (double)s->raw_bytes);
 }
 
 void tb_choice_carried(struct tb_choice *c, const struct tb_choice_carried *carried)

@@ -7,7 +7,8 @@
  *
  * and of those within 5 % of it the one with the fewest bytes. Speeds that were not measured yet count as endless and a link as
  * slow, so a crossing begins with the fewest bytes: too few cost a core a while, too many cost the link. Speeds are running
- * averages of single chunks. */
+ * averages of single chunks, and so is what a way costs in bytes. Where steps were so large that differences did not pay, one chunk
+ * in 32 is tried as a sparse difference all the same. */
 #ifndef TB_WAN_CHOICE_H
 #define TB_WAN_CHOICE_H
 
