@@ -1,7 +1,8 @@
 /* emulator.c - tombolo-wan-emulator: the user-space hops between the sites of a scenario.
  *
  * Each site's namespace has one TUN device, and each site one thread (under_way.c). sim/wan/wanlab.py makes the namespaces and starts
- * this; it ends when its standard input does, so it cannot outlive who started it, and its devices end with it. */
+ * this; it ends when its standard input does, so it cannot outlive who started it, and its devices end with it. What changes while it
+ * runs is said there, a line each. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -175,7 +176,10 @@ static const char USAGE[] =
     "  --seed N         of all decisions (default 1)\n"
     "  FILE NETNS...    a scenario, and a namespace for each of its sites in turn; \"ready\" is said when "
     "they have their device\n"
-    "Ends on SIGTERM, or when its standard input does. Usually started by sim/wan/run.\n"
+    "Ends on SIGTERM, or when its standard input does. A line there changes paths at once, and is answered "
+    "\"turned\":\n"
+    "  {between: [east, west], cut: yes}\n"
+    "Usually started by sim/wan/run.\n"
     "Example: tombolo-wan-emulator --plan sim/wan/scenarios/ocean.yaml\n";
 
 static bool load(const char *path, struct tb_scenario *out)
@@ -193,6 +197,47 @@ static bool load(const char *path, struct tb_scenario *out)
     return false;
 }
 
+static void turn_one(struct world *w, uint32_t from, uint32_t to)
+{
+    const int path = w->path_of[from][to];
+    pthread_mutex_t *lock = &w->locks[w->scenario.paths[path].queue];
+    (void)pthread_mutex_lock(lock);
+    tb_path_turn(&w->paths[path], w->scenario.turn.mask, &w->scenario.turn.settings);
+    (void)pthread_mutex_unlock(lock);
+}
+
+/* One line of standard input; the answer is one of standard output. */
+static void turn(struct world *w, const char *line, size_t bytes)
+{
+    char complaint[512] = "no memory";
+    if (tb_scenario_turn(&w->scenario, line, bytes, complaint, sizeof complaint) != TB_OK) {
+        (void)puts(complaint);
+    } else {
+        const struct tb_scenario_turn *t = &w->scenario.turn;
+        turn_one(w, t->from, t->to);
+        if (t->both) turn_one(w, t->to, t->from);
+        (void)puts("turned");
+    }
+    (void)fflush(stdout);
+}
+
+/* False: it ended. A line that does not fit is refused in pieces. */
+static bool heed(struct world *w)
+{
+    static char text[1024];
+    static size_t used;
+    const ssize_t got = read(STDIN_FILENO, text + used, sizeof text - used);
+    if (got <= 0) return false;
+    used += (size_t)got;
+    for (char *end; (end = memchr(text, '\n', used)) != NULL || used == sizeof text;) {
+        const size_t line = end != NULL ? (size_t)(end - text) + 1 : used;
+        turn(w, text, line);
+        used -= line;
+        memmove(text, text + line, used);
+    }
+    return true;
+}
+
 /* Until SIGTERM, SIGINT or the end of standard input. */
 static void serve(struct world *w, const sigset_t *signals)
 {
@@ -201,12 +246,11 @@ static void serve(struct world *w, const sigset_t *signals)
     for (;;) {
         if (poll(fds, 2, -1) < 0 && errno != EINTR) break;
         struct signalfd_siginfo what = {0};
-        char gone[64];
         if (fds[0].revents != 0 &&
             (read(signal_fd, &what, sizeof what) != sizeof what || what.ssi_signo != SIGUSR1))
             break;
         if (what.ssi_signo == SIGUSR1) (void)emulator_write_counters(w);
-        if (fds[1].revents != 0 && read(STDIN_FILENO, gone, sizeof gone) <= 0) break;
+        if (fds[1].revents != 0 && !heed(w)) break;
     }
     (void)close(signal_fd);
 }

@@ -84,6 +84,13 @@ static void follow_schedule(struct tb_path *p, int64_t now)
     }
 }
 
+void tb_path_turn(struct tb_path *p, uint32_t mask, const struct tb_path_settings *to)
+{
+    const struct tb_path_change change = {.mask = mask, .to = *to};
+    apply(&p->base, &change);
+    apply(&p->now, &change);
+}
+
 /* ns that so many bytes take at the rate; the rate is not 0. */
 static int64_t drain_ns(const struct tb_path *p, uint64_t bytes)
 {

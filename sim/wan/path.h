@@ -102,6 +102,8 @@ void tb_path_init(struct tb_path *p, const struct tb_path_settings *settings, st
                   uint64_t seed, uint32_t number);
 /* False when there are TB_PATH_CHANGES_MAX already. Before the first packet. */
 bool tb_path_schedule(struct tb_path *p, const struct tb_path_change *change);
+/* From now on the keys in `mask` have these values. What a schedule changes later counts again. */
+void tb_path_turn(struct tb_path *p, uint32_t mask, const struct tb_path_settings *to);
 /* A packet of `bytes` (at least 1) comes at `now`, ns since the world began and never before the packet before it. */
 struct tb_path_verdict tb_path_decide(struct tb_path *p, int64_t now, uint32_t bytes);
 

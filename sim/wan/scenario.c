@@ -354,6 +354,29 @@ enum tb_status tb_scenario_parse(const char *name, const char *text, size_t byte
     return tb_yaml_load(&r, text, bytes, TB_SCENARIO_BYTES_MAX, read_root);
 }
 
+static bool read_turn(const struct tb_yaml *r)
+{
+    struct tb_scenario *s = out_of(r);
+    const yaml_node_t *root = yaml_document_get_root_node(r->document);
+    struct entry e = {0};
+    if (root == NULL) return tb_yaml_refuse(r, root, "nothing is changed here");
+    if (!read_entry(r, root, false, &e)) return false;
+    if (e.mask == 0 || e.shared[0] != '\0') return tb_yaml_refuse(r, root, "nothing is changed here");
+    if (find_path(s, e.from, e.to) == NULL || (e.both && find_path(s, e.to, e.from) == NULL))
+        return tb_yaml_refuse(r, root, "no path between %s and %s", s->sites[e.from].name,
+                              s->sites[e.to].name);
+    s->turn = (struct tb_scenario_turn){e.from, e.to, e.both, e.mask, e.settings};
+    return true;
+}
+
+enum tb_status tb_scenario_turn(struct tb_scenario *s, const char *text, size_t bytes, char *complaint_out,
+                                size_t complaint_bytes)
+{
+    const struct tb_yaml r = {
+        .name = "turn", .out = s, .complaint = complaint_out, .complaint_bytes = complaint_bytes};
+    return tb_yaml_load(&r, text, bytes, TB_SCENARIO_BYTES_MAX, read_turn);
+}
+
 static void print_settings(const struct tb_path_settings *s, uint32_t mask, FILE *to)
 {
     const char *comma = "";

@@ -32,6 +32,14 @@ struct tb_scenario_path {
     uint32_t change_count;
 };
 
+/* What is changed while the sites are up: as a line of schedule:, without at: and every:. */
+struct tb_scenario_turn {
+    uint32_t from, to; /* of sites */
+    bool both;         /* and back */
+    uint32_t mask;     /* bit 1 << key, of what is changed */
+    struct tb_path_settings settings;
+};
+
 struct tb_scenario {
     uint32_t mtu; /* of the sites' devices; 576 to 9000 [1500] */
     struct tb_scenario_site sites[TB_SCENARIO_SITES_MAX];
@@ -39,6 +47,7 @@ struct tb_scenario {
     struct tb_scenario_path paths[TB_SCENARIO_PATHS_MAX];
     uint32_t path_count;
     uint32_t queue_count;
+    struct tb_scenario_turn turn; /* that was read last */
 };
 
 /* On TB_SITE_CONFIG complaint_out says "NAME:LINE: what", in at most complaint_bytes, and *out is not to be used.
@@ -47,6 +56,10 @@ struct tb_scenario {
 TB_MUST_USE enum tb_status tb_scenario_parse(const char *name, const char *text, size_t bytes,
                                              struct tb_scenario *out, char *complaint_out,
                                              size_t complaint_bytes);
+/* Reads one into s->turn: "{between: [east, west], cut: yes}". Nothing else of *s changes.
+ *   TB_SITE_CONFIG  it is none, or there is no such path; the complaint is as above    TB_SITE_NOMEM */
+TB_MUST_USE enum tb_status tb_scenario_turn(struct tb_scenario *s, const char *text, size_t bytes,
+                                            char *complaint_out, size_t complaint_bytes);
 /* The whole of it as one JSON object, in the units of tb_path_settings. */
 void tb_scenario_print(const struct tb_scenario *s, FILE *to);
 

@@ -442,6 +442,18 @@ class Lab:
             time.sleep(0.01)
         return json.loads(self.counters_file.read_text(encoding="utf-8"))
 
+    def turn(self, origin, to, both=True, **settings):
+        """Changes a path at once, and back too unless not `both`: turn("east", "west", cut="yes"). When it returns, it holds."""
+        if self.process is None:
+            raise LabError("netem has a schedule only")
+        where = f"between: [{origin}, {to}]" if both else f"from: {origin}, to: {to}"
+        words = "".join(f", {key}: {value}" for key, value in settings.items())
+        self.process.stdin.write(f"{{{where}{words}}}\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline().strip()
+        if answer != "turned":
+            raise LabError(answer or "the emulator is gone")
+
     def finish(self):
         self.stop.set()
         if self.turner is not None:

@@ -182,6 +182,20 @@ static void a_cut_comes_and_goes_by_the_schedule(void **state)
     assert_int_equal(l.path.counters.lost_cut, 1000);
 }
 
+static void a_turn_holds_from_the_next_packet_on(void **state)
+{
+    (void)state;
+    struct lane l;
+    struct tb_path_settings to = {.value = {[TB_PATH_CUT] = 1, [TB_PATH_DELAY] = 7 * MS}};
+    lane_init(&l, TB_PATH_DELAY, 40 * MS);
+    tb_path_turn(&l.path, 1u << TB_PATH_CUT, &to);
+    assert_int_equal(tb_path_decide(&l.path, 1, BYTES).fate, TB_PATH_LOST_CUT);
+    to.value[TB_PATH_CUT] = 0;
+    tb_path_turn(&l.path, 1u << TB_PATH_CUT, &to);
+    const struct tb_path_verdict v = tb_path_decide(&l.path, 2, BYTES);
+    assert_true(v.fate == TB_PATH_ARRIVES && v.arrival == 2 + 40 * MS); /* what is not in the mask stays */
+}
+
 static void too_many_changes_are_refused(void **state)
 {
     (void)state;
@@ -234,6 +248,7 @@ int main(void)
         cmocka_unit_test(jitter_overtakes_unless_order_is_kept),
         cmocka_unit_test(packets_over_the_mtu_vanish),
         cmocka_unit_test(a_cut_comes_and_goes_by_the_schedule),
+        cmocka_unit_test(a_turn_holds_from_the_next_packet_on),
         cmocka_unit_test(too_many_changes_are_refused),
         cmocka_unit_test(the_same_seed_decides_the_same),
     };

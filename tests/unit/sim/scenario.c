@@ -91,6 +91,38 @@ static void mistakes_are_refused_with_their_line(void **state)
     }
 }
 
+static void what_is_changed_meanwhile_is_a_line(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *complaint; /* NULL: taken */
+    } cases[] = {
+        {"{between: [a, b], cut: yes, loss: 3%}\n", NULL},
+        {"{from: b, to: a, rate: 1Mbit}", NULL},
+        {"", "turn:1: nothing is changed"},
+        {"{between: [a, b]}", "turn:1: nothing is changed"},
+        {"{between: [a, b], shared: x, cut: yes}", "turn:1: nothing is changed"},
+        {"{between: [a, c], cut: yes}", "turn:1: no path between a and c"},
+        {"{from: a, to: z, cut: yes}", "turn:1: z is not one"},
+        {"{between: [a, b], at: 1s, cut: yes}", "turn:1: unknown key at"},
+        {"cut", "turn:1: each line"},
+    };
+    static struct tb_scenario s;
+    char complaint[256];
+    CHECK_OK(parse("sites: [a, b, c]\npaths:\n- {between: [a, b], rate: 5Mbit}\n", &s, complaint));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const enum tb_status status =
+            tb_scenario_turn(&s, cases[i].text, strlen(cases[i].text), complaint, sizeof complaint);
+        CHECK_STATUS(status, cases[i].complaint == NULL ? TB_OK : TB_SITE_CONFIG);
+        if (cases[i].complaint != NULL)
+            assert_memory_equal(complaint, cases[i].complaint, strlen(cases[i].complaint));
+    }
+    assert_true(s.turn.from == 1 && s.turn.to == 0 && !s.turn.both && s.turn.mask == 1u << TB_PATH_RATE);
+    assert_int_equal(s.turn.settings.value[TB_PATH_RATE], 1000000);
+    assert_int_equal(s.paths[0].settings.value[TB_PATH_RATE],
+                     5000000); /* the owner of the paths turns them */
+}
+
 static void a_file_over_the_bound_is_refused(void **state)
 {
     (void)state;
@@ -108,6 +140,7 @@ int main(void)
         cmocka_unit_test(a_scenario_is_read_in_its_units),
         cmocka_unit_test(paths_of_one_name_share_a_queue_each_way),
         cmocka_unit_test(mistakes_are_refused_with_their_line),
+        cmocka_unit_test(what_is_changed_meanwhile_is_a_line),
         cmocka_unit_test(a_file_over_the_bound_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
