@@ -594,6 +594,16 @@ int tb_chan_fd(const struct tb_chan *c)
     return c->fd;
 }
 
+bool tb_chan_connected(const struct tb_chan *c)
+{
+    return c->state != CONNECTING && c->state != CLOSING;
+}
+
+bool tb_chan_kernel_sends(const struct tb_chan *c)
+{
+    return c->secure && tb_tls_session_kernel_sends(&c->tls);
+}
+
 uint64_t tb_chan_records(const struct tb_chan *c)
 {
     const struct tb_tls_session *t = &c->tls;

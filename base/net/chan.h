@@ -96,9 +96,11 @@ TB_MUST_USE enum tb_status tb_chan_attach(struct tb_chan *c, uv_loop_t *loop, co
 void tb_chan_discard(struct tb_chan *c);
 
 const struct tb_chan_peer *tb_chan_peer(const struct tb_chan *c);
-int tb_chan_fd(const struct tb_chan *c); /* for getsockopt(TCP_INFO) and tests */
+int tb_chan_fd(const struct tb_chan *c);         /* for getsockopt(TCP_INFO) and tests */
+bool tb_chan_connected(const struct tb_chan *c); /* the other machine has answered; TLS may be under way */
 void *tb_chan_user(const struct tb_chan *c);
-uint64_t tb_chan_records(const struct tb_chan *c); /* of TLS, at most; the more of both ways */
+bool tb_chan_kernel_sends(const struct tb_chan *c); /* TLS: the kernel encrypts what is written */
+uint64_t tb_chan_records(const struct tb_chan *c);  /* of TLS, at most; the more of both ways */
 
 /* A listening socket: on_accept gets each fd (CLOEXEC, non-blocking), with TCP_NODELAY. A full descriptor table does not spin: accepting rests 100 ms. */
 struct tb_listener;

@@ -24,8 +24,7 @@
 
 #define PEM_BYTES_MAX      ((off_t)1 << 20)
 #define CHAIN_DEPTH_MAX    8
-#define PEER_CHAIN_BYTES   (64 * 1024)  /* what a peer may send as its certificates */
-#define READ_AHEAD_BYTES   (256 * 1024) /* 15 full records a system call; untouched pages cost nothing */
+#define PEER_CHAIN_BYTES   (64 * 1024) /* what a peer may send as its certificates */
 #define BOUND_MAX          256
 #define KEY_RECORDS        (UINT64_C(3) << 21)
 #define EPHEMERAL_VALID_S  (10L * 365 * 24 * 3600) /* the session ends it, not the calendar */
@@ -165,12 +164,11 @@ static bool context_harden(SSL_CTX *ctx)
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                               SSL_MODE_NO_AUTO_CHAIN);
-    SSL_CTX_set_read_ahead(ctx, 1);
-    SSL_CTX_set_default_read_buffer_len(ctx, READ_AHEAD_BYTES);
     SSL_CTX_set_max_cert_list(ctx, PEER_CHAIN_BYTES);
     SSL_CTX_set_verify_depth(ctx, CHAIN_DEPTH_MAX);
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, tb_tls_verify_by_ca);
     SSL_CTX_set_default_passwd_cb(ctx, no_passphrase);
+    SSL_CTX_set_tlsext_servername_callback(ctx, tb_tls_named);
     /* A CA file may hold an intermediate: what the operator named is what is trusted, and nothing above it.
      */
     X509_STORE_set_flags(SSL_CTX_get_cert_store(ctx), X509_V_FLAG_PARTIAL_CHAIN);

@@ -34,6 +34,7 @@ TB_MUST_USE enum tb_status tb_tls_cert_fingerprint(const X509 *cert, struct tb_f
 uint64_t tb_tls_cert_expires(const X509 *cert); /* notAfter, seconds since 1970; 0 when it is before that */
 
 /* OpenSSL's callbacks, in tls_session.c. */
+int tb_tls_named(SSL *ssl, int *alert, void *user);
 int tb_tls_verify_by_ca(int good, X509_STORE_CTX *store);
 int tb_tls_verify_by_print(X509_STORE_CTX *store, void *user);
 

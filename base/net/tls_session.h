@@ -2,7 +2,8 @@
  *
  * OpenSSL reads and writes the socket through a BIO of ours over recvmsg and sendmsg(MSG_NOSIGNAL): the
  * socket BIO it comes with uses write(2), whose SIGPIPE would kill the process, and a library must not change
- * its host's signals.
+ * its host's signals. Where the kernel encrypts what is sent (tb_tls_expect.bulk), OpenSSL's BIO stands behind ours: only that one knows
+ * how OpenSSL hands keys and record types to the kernel.
  *
  * Threads: one at a time. The tb_tls behind it is shared. */
 #ifndef TB_BASE_NET_TLS_SESSION_H
@@ -14,9 +15,13 @@
 #include "base/net/tls.h"
 
 #define TB_TLS_REASON_BYTES 256
+#define TB_TLS_AHEAD_BYTES  1024 /* a small record comes whole with its header */
 
 struct tb_tls_session {
     SSL *ssl;
+    BIO *
+        kernel; /* bulk: OpenSSL's own socket BIO, through which records go that the kernel encrypts; else NULL */
+    bool kernel_asked;  /* it was, once */
     struct tb_tls *tls; /* referenced */
     struct tb_tls_expect expect;
     int fd;                                  /* borrowed */
@@ -29,9 +34,11 @@ struct tb_tls_session {
     bool wants_write;                        /* the last call stopped for want of room */
     uint64_t records_sent, records_received; /* TLS records, at most so many */
     uint64_t key_since;                      /* of records_sent, when our sending key was made */
-    enum tb_status ended;                    /* TB_OK, or what every read says from now on */
-    bool refused;                            /* we refused the peer's certificate */
-    char reason[TB_TLS_REASON_BYTES];        /* a sentence once something failed; else empty */
+    uint16_t ahead_from, ahead_used;         /* of what was read from the socket and not asked for yet */
+    uint8_t ahead[TB_TLS_AHEAD_BYTES];
+    enum tb_status ended;             /* TB_OK, or what every read says from now on */
+    bool refused;                     /* we refused the peer's certificate */
+    char reason[TB_TLS_REASON_BYTES]; /* a sentence once something failed; else empty */
 };
 
 /* The session stays at its address until fini. TB_SITE_NOMEM. */
@@ -52,6 +59,8 @@ TB_MUST_USE enum tb_status tb_tls_session_end(struct tb_tls_session *s);
 
 /* True when a read may give bytes although the socket is quiet. */
 bool tb_tls_session_pending(const struct tb_tls_session *s);
+/* After the handshake: what we send is encrypted by the kernel. */
+bool tb_tls_session_kernel_sends(const struct tb_tls_session *s);
 /* After the handshake. identity_out->kind is NONE for ephemeral contexts. */
 void tb_tls_session_peer(const struct tb_tls_session *s, struct tb_identity *identity_out,
                          struct tb_fingerprint *fingerprint_out, uint64_t *expires_wall_s_out);

@@ -277,6 +277,17 @@ int tb_chan_fd(const struct tb_chan *c)
     return c->c->fd;
 }
 
+bool tb_chan_connected(const struct tb_chan *c)
+{
+    return c->state == CHAN_OPEN;
+}
+
+bool tb_chan_kernel_sends(const struct tb_chan *c)
+{
+    (void)c;
+    return false;
+}
+
 uint64_t tb_chan_records(const struct tb_chan *c)
 {
     (void)c;

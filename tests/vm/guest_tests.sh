@@ -51,6 +51,11 @@ a_program_of_the_build_tree_finds_the_device() {
 
 openssl_sends_by_kernel_tls() { timeout 60 "$TB_BUILD_DIR/tests/vm/tombolo-ktls-send"; }
 
+our_channels_send_by_kernel_tls() {
+    TB_WANT_KERNEL_TLS=1 timeout 60 "$TB_BUILD_DIR/tests/unit/net/test_net_kernel_tls" >"$scratch/kernel_tls" 2>&1
+    outcome kernel_tls
+}
+
 # Over the second of the veth pairs asked for.
 netem_delays() {
     ip netns add tbfar && ip link set veth1p netns tbfar && ip address add 10.78.0.1/24 dev veth1 &&
@@ -113,7 +118,7 @@ what_only_rdma_can_do_wrong() { unit verbs; }
 what_changes_between_read_and_digest_over_verbs() { unit between verbs-; }
 
 quick=(ib_read_bw_reads_from_the_other_host ib_read_bw_reads_on_one_host rping_connects_by_rdma_cm
-    a_program_of_the_build_tree_finds_the_device openssl_sends_by_kernel_tls netem_delays)
+    a_program_of_the_build_tree_finds_the_device openssl_sends_by_kernel_tls our_channels_send_by_kernel_tls netem_delays)
 long=(netem_takes_every_shipped_scenario iperf3_over_netem)
 verbs=(conformance_over_verbs_on_one_host conformance_over_verbs_between_two_hosts what_only_rdma_can_do_wrong
     what_changes_between_read_and_digest_over_verbs)
