@@ -37,7 +37,7 @@ struct conn {
     bool fault_told; /* why it ended was logged */
     bool is_session; /* link->session is this one */
     bool racing;     /* dialled, one of the link's race */
-    bool outrun;     /* another address of its race was open sooner: no failure */
+    bool outrun;     /* another attempt was open sooner, or the session was heard again: no failure */
     tb_time_ns greet_by;
     uint64_t expires_wall_s;
     struct tb_identity identity;
@@ -284,6 +284,7 @@ struct tb_wire_options links_wire_options(struct tb_links *ls, struct conn *c);
 void link_dial(struct link *l); /* as the session's core asked for */
 void link_dial_tick(struct link *l, tb_time_ns now);
 void link_dial_won(struct conn *won); /* it is open: what runs against it is closed */
+void link_dials_end(struct link *l);  /* those that are not open yet */
 void link_dial_ended(struct link *l, bool racing, enum tb_status why); /* without a session */
 void link_names_doubt(struct link *l); /* ask for the peer's name again, now */
 void link_forget_resolving(struct link *l);

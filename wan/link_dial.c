@@ -20,11 +20,17 @@ struct tb_wire_options links_wire_options(struct tb_links *ls, struct conn *c)
     return options;
 }
 
-static void give_up(struct link *l)
+/* Whether anything came from there: a connection that did not open in time, or was not greeted. */
+static void attempt_ended(struct link *l, enum tb_status why)
 {
     struct tb_link_session_todo todo;
+    link_step(l, why == TB_STREAM_IDLE ? TB_LINK_UNANSWERED : TB_LINK_FAILED, NULL, &todo);
+}
+
+static void give_up(struct link *l, enum tb_status why)
+{
     tb_race_end(&l->race);
-    link_step(l, TB_LINK_FAILED, NULL, &todo);
+    attempt_ended(l, why);
 }
 
 /* False: not even begun. */
@@ -51,7 +57,7 @@ static void race_on(struct link *l, tb_time_ns now)
         if (dial_address(l, &l->addresses[at], true)) continue;
         l->stats.dials_failed++;
         if (!tb_race_failed(&l->race, now)) continue;
-        give_up(l);
+        give_up(l, TB_SITE_NOMEM);
         return;
     }
 }
@@ -81,28 +87,33 @@ static void race_begin(struct link *l)
     race_on(l, now);
 }
 
-void link_dial_won(struct conn *won)
+/* One that came up later would replace the session, and all its streams, for nothing. What is open already stays: the peer may have
+ * made it the session. */
+void link_dials_end(struct link *l)
 {
-    struct link *l = won->link;
-    l->good = won->address;
-    if (!won->racing || !l->race.on) return;
-    tb_race_won(&l->race);
     for (struct conn *c = l->links->conns; c != NULL; c = c->next) {
-        if (c == won || c->link != l || !c->racing || c->is_session || c->ended) continue;
+        if (c->link != l || !c->dialled || c->identity.kind != TB_IDENTITY_NONE || c->ended) continue;
         c->outrun = true;
         link_conn_close(c, TB_CANCELLED);
     }
 }
 
+void link_dial_won(struct conn *won)
+{
+    struct link *l = won->link;
+    l->good = won->address;
+    if (won->racing && l->race.on) tb_race_won(&l->race);
+    link_dials_end(l);
+}
+
 void link_dial_ended(struct link *l, bool racing, enum tb_status why)
 {
-    struct tb_link_session_todo todo;
     const tb_time_ns now = tb_clock_now();
     l->stats.dials_failed++;
     if (!racing || !l->race.on) {
-        link_step(l, TB_LINK_FAILED, NULL, &todo);
+        attempt_ended(l, why);
     } else if (why == TB_PEER_DUPLICATE || tb_race_failed(&l->race, now)) {
-        give_up(l); /* the peer is there and says no, or no address is left */
+        give_up(l, why); /* the peer is there and says no, or no address is left */
     } else {
         race_on(l, now);
     }
@@ -162,7 +173,7 @@ static void on_resolved(void *user, enum tb_status status, const struct tb_addre
     link_log(l, l->life.attempts == 0 ? TB_LOG_WARN : TB_LOG_DEBUG, "link.resolve_failed", status,
              l->endpoint.host);
     l->stats.dials_failed++;
-    give_up(l);
+    give_up(l, TB_PEER_UNREACHABLE);
 }
 
 static bool resolve(struct link *l)
@@ -192,18 +203,40 @@ static bool is_number(struct link *l)
     return true;
 }
 
-/* A fresh dial to a silent peer goes to an address that is known, each time to the next one: waiting for a name server
+/* One of the last attempts has come as far as TCP: what it waits for is TLS and the peer, and another attempt would not be sooner. */
+static bool being_answered(const struct link *l)
+{
+    const tb_time_ns lately = tb_clock_now() + LINK_GREET_BY - l->life.config.silent;
+    for (const struct conn *c = l->links->conns; c != NULL; c = c->next) {
+        if (c->link != l || !c->dialled || c->is_session || c->ended) continue;
+        if (c->identity.kind != TB_IDENTITY_NONE) return true; /* open: HELLO is on its way */
+        if (c->greet_by > lately && tb_chan_connected(tb_wire_chan(c->wire))) return true;
+    }
+    return false;
+}
+
+/* A fresh dial. Where as many are under way as may be, each of them still asks. */
+static void dial_next(struct link *l)
+{
+    if (l->conn_count >= LINK_CONNS_PER_PEER || being_answered(l)) return;
+    if (dial_address(l, &l->addresses[l->address_at++ % l->address_count], false)) return;
+    link_dial_ended(l, false, TB_SITE_NOMEM);
+}
+
+/* A fresh dial to a peer that says nothing goes to an address that is known, each time to the next one: waiting for a name server
  * would be silence too. Otherwise the name is asked for first, since the peer may have moved. */
 void link_dial(struct link *l)
 {
-    if (l->life.state == TB_LINK_SILENT && l->address_count > 0) {
-        if (dial_address(l, &l->addresses[l->address_at++ % l->address_count], false)) return;
-        link_dial_ended(l, false, TB_SITE_NOMEM);
+    const bool raced = l->race.on && l->race.next == l->race.count;
+    if ((l->life.state == TB_LINK_SILENT && l->address_count > 0) || raced) {
+        dial_next(l);
+    } else if (l->race.on) {
+        return; /* it has addresses of its own to dial */
     } else if (is_number(l)) {
         race_begin(l);
     } else if (l->resolving == NULL && !resolve(l)) {
         l->stats.dials_failed++;
-        give_up(l);
+        give_up(l, TB_SITE_NOMEM);
     }
 }
 

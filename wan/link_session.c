@@ -34,9 +34,25 @@ static void lose(struct tb_link_session *s, const struct tb_link_session_event *
 static void dial(struct tb_link_session *s, const struct tb_link_session_event *ev,
                  struct tb_link_session_todo *todo)
 {
-    (void)ev;
-    s->next_dial_at = TB_TIME_NEVER;
+    s->next_dial_at = tb_time_add(ev->now, s->config.fresh_dial);
     todo->dial = true;
+}
+
+/* Its fresh dials go on in their rhythm. */
+static void lose_silent(struct tb_link_session *s, const struct tb_link_session_event *ev,
+                        struct tb_link_session_todo *todo)
+{
+    const tb_time_ns due = s->next_dial_at;
+    lose(s, ev, todo);
+    if (!ev->peer_fault) s->next_dial_at = tb_time_min(s->next_dial_at, due);
+}
+
+/* The next attempt is due anyway. The first of them is what an operator is told of. */
+static void doubt(struct tb_link_session *s, const struct tb_link_session_event *ev,
+                  struct tb_link_session_todo *todo)
+{
+    (void)ev, (void)todo;
+    if (s->attempts == 0) s->attempts = 1;
 }
 
 static void dial_fresh(struct tb_link_session *s, const struct tb_link_session_event *ev,
@@ -83,23 +99,29 @@ static void pass(struct tb_link_session *s, const struct tb_link_session_event *
 #define SESSION_ROWS(ROW)                                                                                    \
     ROW(RESTING, DUE, dial, DIALLING)                                                                        \
     ROW(RESTING, FAILED, pass, RESTING)                                                                      \
+    ROW(RESTING, UNANSWERED, pass, RESTING)                                                                  \
     ROW(RESTING, GREETED, come_up, UP)                                                                       \
     ROW(RESTING, STOP, rest, STOPPED)                                                                        \
+    ROW(DIALLING, DUE, dial, DIALLING)                                                                       \
     ROW(DIALLING, FAILED, back_off, RESTING)                                                                 \
+    ROW(DIALLING, UNANSWERED, doubt, DIALLING)                                                               \
     ROW(DIALLING, GREETED, come_up, UP)                                                                      \
     ROW(DIALLING, STOP, rest, STOPPED)                                                                       \
     ROW(UP, FAILED, pass, UP)                                                                                \
+    ROW(UP, UNANSWERED, pass, UP)                                                                            \
     ROW(UP, GREETED, replace, UP)                                                                            \
     ROW(UP, LOST, lose, RESTING)                                                                             \
     ROW(UP, QUIET, dial_fresh, SILENT)                                                                       \
     ROW(UP, STOP, rest, STOPPED)                                                                             \
     ROW(SILENT, DUE, dial_fresh, SILENT)                                                                     \
     ROW(SILENT, FAILED, pass, SILENT)                                                                        \
+    ROW(SILENT, UNANSWERED, pass, SILENT)                                                                    \
     ROW(SILENT, GREETED, replace, UP)                                                                        \
-    ROW(SILENT, LOST, lose, RESTING)                                                                         \
+    ROW(SILENT, LOST, lose_silent, RESTING)                                                                  \
     ROW(SILENT, HEARD, rest, UP)                                                                             \
     ROW(SILENT, STOP, rest, STOPPED)                                                                         \
     ROW(STOPPED, FAILED, pass, STOPPED)                                                                      \
+    ROW(STOPPED, UNANSWERED, pass, STOPPED)                                                                  \
     ROW(STOPPED, LOST, pass, STOPPED)
 
 struct session_row {

@@ -4,6 +4,10 @@
  * Pure: time and randomness are passed in. Connections are the owner's; there may be several attempts at once
  * (ours, the peer's, fresh dials to a silent peer), and the session is whichever was greeted and judged last.
  *
+ * Who says no is left alone for longer each time, with jitter. Who says nothing is dialled every config.fresh_dial for as long as
+ * that lasts: nobody is burdened by what does not arrive, and the first packet that does is the link's next session. TCP alone asks a
+ * silent path less and less often, and would find it open late by as long as it was closed.
+ *
  * If both sides dialled, the session dialled by the lexically smaller gateway URI stays. Both sides come to
  * that by themselves, because both see both HELLOs. A silent session never stands in the way of a new one. */
 #ifndef TB_WAN_LINK_SESSION_H
@@ -14,8 +18,8 @@
 #include "wan/frame.h"
 
 enum tb_link_session_state {
-    TB_LINK_RESTING,  /* nothing there; the next dial is at next_dial_at */
-    TB_LINK_DIALLING, /* our attempt is under way */
+    TB_LINK_RESTING, /* nothing there; the next dial is at next_dial_at */
+    TB_LINK_DIALLING, /* our attempts are under way: a path may swallow some, so another begins each fresh_dial */
     TB_LINK_UP,
     TB_LINK_SILENT, /* up, but a heartbeat is unanswered: fresh dials go on until it is heard again or
                        replaced */
@@ -24,13 +28,14 @@ enum tb_link_session_state {
 };
 
 enum tb_link_session_event_kind {
-    TB_LINK_DUE,     /* next_dial_at has come */
-    TB_LINK_FAILED,  /* an attempt of ours ended without a session */
-    TB_LINK_GREETED, /* an attempt, ours or the peer's, was judged TB_OK and is the session now */
-    TB_LINK_LOST,    /* the session ended */
-    TB_LINK_QUIET,   /* a heartbeat was not answered within tb_link_session_patience */
-    TB_LINK_HEARD,   /* and was answered after all */
-    TB_LINK_STOP,    /* for good */
+    TB_LINK_DUE,        /* next_dial_at has come */
+    TB_LINK_FAILED,     /* an attempt of ours ended without a session: the peer, or its machine, said no */
+    TB_LINK_UNANSWERED, /* likewise, but nothing came from there */
+    TB_LINK_GREETED,    /* an attempt, ours or the peer's, was judged TB_OK and is the session now */
+    TB_LINK_LOST,       /* the session ended */
+    TB_LINK_QUIET,      /* a heartbeat was not answered within tb_link_session_patience */
+    TB_LINK_HEARD,      /* and was answered after all */
+    TB_LINK_STOP,       /* for good */
     TB_LINK_EVENT_COUNT
 };
 

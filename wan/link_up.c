@@ -261,6 +261,7 @@ static void session_begin(struct conn *c, const struct tb_frame_hello *hello, co
     l->session = c;
     l->limbo_since = 0;
     tb_race_end(&l->race);
+    link_dials_end(l);
     c->is_session = true;
     c->greet_by = 0;
     l->session_id = *id;
@@ -372,7 +373,9 @@ static enum tb_status on_pong(struct link *l, struct tb_wire_frame *f)
         tb_link_session_answered(&l->life, l->stats.rtt);
     }
     l->beat.waiting_since = 0;
-    if (l->life.state == TB_LINK_SILENT) link_step(l, TB_LINK_HEARD, NULL, &todo);
+    if (l->life.state != TB_LINK_SILENT) return TB_OK;
+    link_step(l, TB_LINK_HEARD, NULL, &todo);
+    link_dials_end(l);
     return TB_OK;
 }
 

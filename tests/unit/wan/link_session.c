@@ -43,14 +43,17 @@ static struct tb_link_session_todo step_at(struct tb_link_session *s, enum tb_li
 static void every_pair_of_state_and_event(void **state)
 {
     (void)state;
-    /*                                           DUE        FAILED     GREETED LOST      QUIET    HEARD STOP */
+    /* DUE FAILED UNANSWERED GREETED LOST QUIET HEARD STOP */
     static const int then[TB_LINK_STATE_COUNT][TB_LINK_EVENT_COUNT] = {
-        [TB_LINK_RESTING] = {TB_LINK_DIALLING, TB_LINK_RESTING, TB_LINK_UP, -1, -1, -1, TB_LINK_STOPPED},
-        [TB_LINK_DIALLING] = {-1, TB_LINK_RESTING, TB_LINK_UP, -1, -1, -1, TB_LINK_STOPPED},
-        [TB_LINK_UP] = {-1, TB_LINK_UP, TB_LINK_UP, TB_LINK_RESTING, TB_LINK_SILENT, -1, TB_LINK_STOPPED},
-        [TB_LINK_SILENT] = {TB_LINK_SILENT, TB_LINK_SILENT, TB_LINK_UP, TB_LINK_RESTING, -1, TB_LINK_UP,
-                            TB_LINK_STOPPED},
-        [TB_LINK_STOPPED] = {-1, TB_LINK_STOPPED, -1, TB_LINK_STOPPED, -1, -1, -1},
+        [TB_LINK_RESTING] = {TB_LINK_DIALLING, TB_LINK_RESTING, TB_LINK_RESTING, TB_LINK_UP, -1, -1, -1,
+                             TB_LINK_STOPPED},
+        [TB_LINK_DIALLING] = {TB_LINK_DIALLING, TB_LINK_RESTING, TB_LINK_DIALLING, TB_LINK_UP, -1, -1, -1,
+                              TB_LINK_STOPPED},
+        [TB_LINK_UP] = {-1, TB_LINK_UP, TB_LINK_UP, TB_LINK_UP, TB_LINK_RESTING, TB_LINK_SILENT, -1,
+                        TB_LINK_STOPPED},
+        [TB_LINK_SILENT] = {TB_LINK_SILENT, TB_LINK_SILENT, TB_LINK_SILENT, TB_LINK_UP, TB_LINK_RESTING, -1,
+                            TB_LINK_UP, TB_LINK_STOPPED},
+        [TB_LINK_STOPPED] = {-1, TB_LINK_STOPPED, TB_LINK_STOPPED, -1, TB_LINK_STOPPED, -1, -1, -1},
     };
     for (int from = 0; from < TB_LINK_STATE_COUNT; from++)
         for (int kind = 0; kind < TB_LINK_EVENT_COUNT; kind++) {
@@ -90,6 +93,26 @@ static void waits_double_with_full_jitter(void **state)
     assert_int_equal(s.next_dial_at, TB_SECONDS(30) + TB_MS(200));
 }
 
+/* P6: a path that swallows every packet for a minute is asked four times a second until the end of it; a "no" is not. */
+static void who_says_nothing_is_asked_again_and_again(void **state)
+{
+    (void)state;
+    struct tb_link_session s = session("east", "west", true);
+    tb_time_ns now = TB_SECONDS(1);
+    for (int i = 0; i < 240; i++, now += TB_MS(250)) {
+        assert_int_equal(s.next_dial_at, now);
+        assert_true(step_at(&s, TB_LINK_DUE, now, 0).dial);
+        if (i >= 20) (void)step_at(&s, TB_LINK_UNANSWERED, now, UINT64_MAX); /* one of 5 s ago */
+    }
+    assert_int_equal(s.attempts, 1); /* what a "no" waits after it is not long */
+    (void)step_at(&s, TB_LINK_FAILED, now, UINT64_MAX);
+    assert_int_equal(s.state, TB_LINK_RESTING);
+    assert_true(s.next_dial_at > now && s.next_dial_at <= now + TB_MS(400));
+    const tb_time_ns rests_until = s.next_dial_at;
+    (void)step_at(&s, TB_LINK_UNANSWERED, now, 0); /* those that are still under way change nothing */
+    assert_int_equal(s.next_dial_at, rests_until);
+}
+
 static void a_peer_that_broke_the_protocol_waits_longer(void **state)
 {
     (void)state;
@@ -124,7 +147,9 @@ static void a_silent_peer_is_dialled_afresh(void **state)
     assert_int_equal(s.next_dial_at, TB_SECONDS(5) + TB_MS(250));
     assert_true(step_at(&s, TB_LINK_DUE, TB_SECONDS(5) + TB_MS(250), 0).dial);
     assert_int_equal(s.next_dial_at, TB_SECONDS(5) + TB_MS(500));
-    struct tb_link_session heard = s;
+    struct tb_link_session heard = s, lost = s;
+    (void)step_at(&lost, TB_LINK_LOST, TB_SECONDS(5) + TB_MS(450), UINT64_MAX); /* the rhythm goes on */
+    assert_int_equal(lost.next_dial_at, TB_SECONDS(5) + TB_MS(500));
     (void)step_at(&heard, TB_LINK_HEARD, TB_SECONDS(6), 0);
     assert_int_equal(heard.next_dial_at, TB_TIME_NEVER);
     assert_true(step_at(&s, TB_LINK_GREETED, TB_SECONDS(6), 0).replaced);
@@ -265,6 +290,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pair_of_state_and_event),
         cmocka_unit_test(waits_double_with_full_jitter),
+        cmocka_unit_test(who_says_nothing_is_asked_again_and_again),
         cmocka_unit_test(a_peer_that_broke_the_protocol_waits_longer),
         cmocka_unit_test(who_cannot_dial_waits_to_be_dialled),
         cmocka_unit_test(a_silent_peer_is_dialled_afresh),
