@@ -327,6 +327,10 @@ class Site:
         self.address = lab.address
         self.trust = lab.pki_dir(name)
 
+    def live_in(self, enter, address):
+        """Its gateway and workers are started through the argv `enter`, into a network of their own where it has this address."""
+        self.prefix, self.worker_prefix, self.address = enter, enter, address
+
     # ---- configuration ----
 
     def config_text(self):
@@ -473,12 +477,17 @@ class Lab:
         self.processes = []
         self.links = []
         self.sites = []
+        self.after = contextlib.ExitStack()  # what ends when no process of the lab lives any more: the networks they live in
         self._pki = {}
 
     def __enter__(self):
         return self
 
     def __exit__(self, kind, value, trace):
+        with self.after:
+            self.end(kind)
+
+    def end(self, kind):
         died = self.sanitizer_reports()
         if kind is None:
             died += self.end_well()
