@@ -55,6 +55,7 @@ def has_avx512():
 
 CLASSES_SPEED = ">= 0.25" if has_avx512() else ">= 0.12"
 WAN_RAW = "goodput of a full version of 2 GiB, raw codec, {}"
+CONGESTION_PATHS = ("metro", "continent", "ocean", "far", "satellite-bad", "asymmetric")
 KEYS = (
     Key("link.wan.2g80", "Gbit/s", ">= 0.97", WAN_RAW.format("2 Gbit/s, 80 ms, 0.01 % loss, 1500-byte packets"),
         "iperf3, best of -P 1, 4, 8, 16, 32 and of bbr and cubic", ("root", "wan", "iperf3")),
@@ -84,6 +85,12 @@ KEYS = (
     Key("link.next_version.fast", "s", ">= 15", "the same at 1 Gbit/s", "likewise", ("root", "wan"), over="b/a"),
     Key("link.burst", "s", "<= 1.5", "100 MB after 60 s idle, 1 Gbit/s, 80 ms", "bytes / rate + one RTT",
         ("root", "wan")),
+    Key("link.warm", "s", "<= 3.0", "publish call to held at the remote gateway of 8 MiB, whole and raw, over connections that carried as much before; "
+        "1 Gbit/s, 150 ms: seconds beyond bytes / rate", "one RTT", ("root", "wan")),
+    Key("link.cold", "s", "<= 1.0", "from the first crossing's begin over a path that nothing is known of, 500 Mbit/s, 80 ms, until nine tenths of "
+        "the goodput of its second half were reached for half a second", "5 s", ("root", "wan")),
+    *(Key(f"link.congestion.{name}", "Gbit/s", ">= 0.95", f"goodput of a full version over sim/wan's {name} with congestion control `auto`",
+          "the better of bbr and cubic, set at both ends", ("root", "wan")) for name in CONGESTION_PATHS),
     Key("publish.hold", "s", "<= 3.0",
         "hold of 1 GiB in shadow mode while the other site's gateway is gone; the rank's first two versions, whose shadows "
         "are made then, are not counted", "memcpy of 1 GiB, cold, on one core"),

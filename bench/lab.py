@@ -17,12 +17,12 @@ LINK = {"streams": LINK_STREAMS, "heartbeat_ms": 1000, "down_ms": 3000, "retry_m
 WHOLE = {"codec": "raw", "protocol_max": 1}  # as a full copy is measured: again and again the same bytes
 
 
-def east_west(lab, arena_mib, steps=False, **model):
+def east_west(lab, arena_mib, steps=False, link=None, **model):
     """East is home of `policy`, west subscribes and dials it directly. Neither is started. Versions cross whole and raw, unless
-    `steps`: then as the product's defaults have it, as differences to what west holds."""
+    `steps`: then as the product's defaults have it, as differences to what west holds. `link` has keys that stand over all that."""
     east, west, _ = lab.east_west(through_link=False, arena_mib=arena_mib, **model)
     for site in (east, west):
-        site.extra = {"link": dict(LINK, **({} if steps else WHOLE)), "session": {"lease_ms": 10000}}
+        site.extra = {"link": dict(LINK, **({} if steps else WHOLE), **(link or {})), "session": {"lease_ms": 10000}}
     return east, west
 
 

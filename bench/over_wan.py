@@ -5,9 +5,11 @@ The sweep for the best iperf3 or pump is done once, in short runs; the rounds th
 import time
 
 import harness
+import lab as sites
 from beside_peers import Ours
+from keys import CONGESTION_PATHS
 from measuring import measurement
-from wan_wire import judged, wan_of
+from wan_wire import judged, wan_of, wan_wire
 
 MIB = 1 << 20
 
@@ -70,6 +72,81 @@ def burst(bench):
             seconds = ours.published_to_held_s()
             return {"link.burst": (seconds, path.stat().st_size * 8 / rate + rtt_s)}
         yield from judged(bench, wire, once)
+
+
+@measurement("link.warm")
+def warm(bench):
+    """As a step of a training: small, and the connections are as the version before left them."""
+    rate, rtt_s, size = 1e9, 0.15, 8 * MIB
+    with wan_of(bench, "1Gbit", "0%", rtt_ms=150) as wire, harness.Lab() as lab:
+        path = bench.weights(size)
+        ours = Ours(wire, lab, path, 64)
+        for _ in range(4):
+            ours.published_to_held_s()
+
+        def once():
+            seconds = ours.published_to_held_s()
+            return {"link.warm": (seconds - path.stat().st_size * 8 / rate, rtt_s)}
+        yield from judged(bench, wire, once)
+
+
+def reached_s(samples, share):
+    """samples: [(seconds, bytes held)]. When half a second brought that share of what a second of the second half brings."""
+    end = samples[-1][0]
+    middle = next(s for s in samples if s[0] >= end / 2)
+    steady = (samples[-1][1] - middle[1]) / (end - middle[0])
+    first = 0
+    for at, held in samples:
+        while at - samples[first][0] > 0.5:
+            first += 1
+        if at - samples[first][0] > 0.4 and held - samples[first][1] >= share * steady * (at - samples[first][0]):
+            return at
+    return end
+
+
+@measurement("link.cold", slow=True)
+def cold(bench):
+    mib = 256 if bench.quick else 768
+    path = bench.weights(mib * MIB)
+    with wan_of(bench, "500Mbit", "0%") as wire:
+        def once():
+            with harness.Lab() as lab:
+                ours = Ours(wire, lab, path, mib, link={"streams": "auto"})
+                with sites.stopped(ours.west.daemon):
+                    number, uid = ours.publish()
+                begun = sites.logged_at(ours.west.daemon, "crossing.begun", f"number={number} ")
+                samples = []
+                while not samples or samples[-1][1] < path.stat().st_size:
+                    samples.append((time.monotonic() - begun, ours.west.version(uid)["held_bytes"]))
+                    time.sleep(0.05)  # between two samples
+            return {"link.cold": (reached_s(samples, 0.9), 5.0)}
+        yield from judged(bench, wire, once)
+
+
+def congestion(bench, name, mib):
+    """Gateways that were started for each congestion control, in turns over one path; each has crossed once before."""
+    path = bench.weights(mib * MIB)
+    size = path.stat().st_size * 8 / 1e9
+    with wan_wire(name) as wire:
+        def goodput(congestion):
+            with harness.Lab() as lab:
+                ours = Ours(wire, lab, path, mib, link={"congestion": congestion})
+                ours.cross()
+                return size / ours.cross()[0]
+
+        def once():
+            return {f"link.congestion.{name}": (goodput("auto"), max(goodput(c) for c in bench.congestions()))}
+        yield from judged(bench, wire, once)
+
+
+def register_congestion(name, mib):
+    @measurement(f"link.congestion.{name}", slow=True, quick=False)
+    def measure(bench):
+        yield from congestion(bench, name, mib)
+
+
+for scenario in CONGESTION_PATHS:
+    register_congestion(scenario, 16 if scenario == "satellite-bad" else 128)
 
 
 def next_version(bench, key, rate):

@@ -101,10 +101,10 @@ def wan_wire(scenario):
         raise Skip(str(error)) from error
 
 
-def wan_of(bench, rate, loss, mtu=1500):
-    """A WanWire of 80 ms there and back."""
-    scenario = bench.folder / f"{rate}-{loss}-{mtu}.yaml"
-    scenario.write_text(f"sites: [east, west]\nmtu: {mtu}\n{TCP}paths:\n  - {{between: [east, west], rate: {rate}, delay: 40ms, "
+def wan_of(bench, rate, loss, mtu=1500, rtt_ms=80):
+    """A WanWire of so many ms there and back."""
+    scenario = bench.folder / f"{rate}-{loss}-{mtu}-{rtt_ms}.yaml"
+    scenario.write_text(f"sites: [east, west]\nmtu: {mtu}\n{TCP}paths:\n  - {{between: [east, west], rate: {rate}, delay: {rtt_ms / 2}ms, "
                         f"queue: 20MiB, loss: {loss}}}\n")
     return wan_wire(scenario)
 
