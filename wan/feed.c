@@ -13,6 +13,7 @@ struct tb_share *tb_share_new(const struct tb_id *uid, const struct tb_place *pl
     atomic_init(&s->refs, 1);
     atomic_init(&s->revoked, false);
     atomic_init(&s->received_bytes, 0);
+    s->sent = NULL;
     s->wake = wake;
     s->uid = *uid;
     s->shard_count = shard_count;
@@ -52,6 +53,7 @@ bool tb_share_only_ours(struct tb_share *s)
 void tb_share_free(struct tb_share *s)
 {
     TB_ASSERT(tb_share_only_ours(s));
+    tb_sent_free(s->sent);
     tb_free(s);
 }
 

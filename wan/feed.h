@@ -16,6 +16,7 @@
 #include "wan/cap.h"
 #include "wan/choice.h"
 #include "wan/landing.h"
+#include "wan/sent.h"
 
 #define TB_FEED_READY_MAX    64u
 #define TB_FEED_TAKEN_MAX    128u
@@ -31,6 +32,7 @@ struct tb_share {
     atomic_uint refs;
     atomic_bool revoked;
     atomic_ullong received_bytes; /* of chunk frames that came for it, dropped and refused ones too */
+    struct tb_sent *sent;         /* of an offer, ours; NULL: of a landing */
     uv_async_t *wake;             /* the main loop's */
     struct tb_share *next; /* the main loop's own: shares that retire, and the call that took them back */
     struct retired *call;

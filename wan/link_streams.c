@@ -67,6 +67,7 @@ static struct tb_stream_plan plan_for(struct link *l, uint32_t slot, uint32_t nu
                                    .number = number,
                                    .slot = slot,
                                    .protocol = l->protocol,
+                                   .peer = l->index,
                                    .trust = {o->ops->base_good, o->user},
                                    .objects = l->links->objects,
                                    .path = &l->path,
@@ -195,6 +196,7 @@ static void add_stats(struct tb_links_stats *to, const struct tb_stream *s)
 {
     to->bytes_sent += atomic_load_explicit(&s->bytes_sent, memory_order_relaxed);
     to->bytes_received += atomic_load_explicit(&s->bytes_received, memory_order_relaxed);
+    to->bytes_retransmitted += atomic_load_explicit(&s->retransmitted_bytes, memory_order_relaxed);
     to->chunks_sent += atomic_load_explicit(&s->chunks_sent, memory_order_relaxed);
     to->chunks_received += atomic_load_explicit(&s->chunks_received, memory_order_relaxed);
     to->chunks_duplicate += atomic_load_explicit(&s->chunks_duplicate, memory_order_relaxed);
@@ -293,6 +295,7 @@ static void one_stream(const struct tb_stream *s, struct tb_links_stream_stats *
         .window_bytes = seen(&s->window_bytes),
         .records = seen(&s->records),
         .limit = (enum tb_limit)atomic_load_explicit(&s->limit, memory_order_relaxed)};
+    to->kernel_sends = to->open && s->kernel_sends;
     if (to->open) snprintf(to->congestion, sizeof to->congestion, "%s", s->congestion);
 }
 

@@ -117,9 +117,11 @@ static void look(struct link *l, tb_time_ns now)
     if (l->tuner.streams != before)
         tb_log(TB_LOG_DEBUG, "link.streams", "peer=%s streams=%u before=%u", l->identity.site.text,
                l->tuner.streams, before);
-    if (state != TB_TUNER_SETTLED && l->tuner.state == TB_TUNER_SETTLED)
-        tb_log(TB_LOG_INFO, "link.streams", "peer=%s streams=%u bytes_per_s=%llu", l->identity.site.text,
-               l->tuner.streams, (unsigned long long)l->tuner.best_rate);
+    if (state == TB_TUNER_SETTLED || l->tuner.state != TB_TUNER_SETTLED) return;
+    l->stats.streams_found = l->tuner.streams;
+    l->stats.found_bytes_per_s = l->tuner.best_rate;
+    tb_log(TB_LOG_INFO, "link.streams", "peer=%s streams=%u bytes_per_s=%llu", l->identity.site.text,
+           l->tuner.streams, (unsigned long long)l->tuner.best_rate);
 }
 
 /* ---- what is open ---- */

@@ -302,6 +302,9 @@ static enum tb_status link_init(struct tb_links *ls, struct link *l, const struc
     tb_link_session_init(&l->life, &config, tb_clock_now());
     tb_hedge_init(&l->hedge, o->hedge_permille == TB_LINKS_HEDGE_NONE ? 0 : o->hedge_permille);
     tb_tuner_init(&l->tuner, &ls->path.tuning);
+    tb_tuner_recall(&l->tuner, p->streams_found, p->found_bytes_per_s);
+    l->stats.streams_found = l->tuner.searched ? p->streams_found : 0;
+    l->stats.found_bytes_per_s = p->found_bytes_per_s;
     l->path = ls->path;
     if (p->congestion != NULL) {
         snprintf(l->congestion, sizeof l->congestion, "%s", p->congestion);
@@ -496,6 +499,17 @@ static uint64_t chunks_of(const struct tb_place *places, uint32_t shard_count, u
     return chunks;
 }
 
+static struct tb_share *share_of_offer(struct tb_links *ls, const struct tb_version_key *key,
+                                       const struct tb_place *places, uint32_t chunks)
+{
+    struct tb_share *share = tb_share_new(&key->uid, places, key->shard_count, &ls->wake);
+    if (share == NULL) return NULL;
+    share->sent = tb_sent_new(ls->options.peer_count, chunks);
+    if (share->sent != NULL) return share;
+    tb_share_free(share);
+    return NULL;
+}
+
 enum tb_status tb_links_offer(struct tb_links *ls, const struct tb_version_key *key,
                               const struct tb_place *places)
 {
@@ -507,7 +521,7 @@ enum tb_status tb_links_offer(struct tb_links *ls, const struct tb_version_key *
     if (ls->offer_count >= TB_LINKS_OFFERS_MAX) return TB_SITE_NOMEM;
     struct offer *o = tb_calloc(1, sizeof *o + ls->options.peer_count * sizeof o->peers[0]);
     if (o == NULL) return TB_SITE_NOMEM;
-    o->share = tb_share_new(&key->uid, places, key->shard_count, &ls->wake);
+    o->share = share_of_offer(ls, key, places, (uint32_t)chunks);
     if (o->share == NULL) {
         tb_free(o);
         return TB_SITE_NOMEM;
@@ -620,6 +634,16 @@ uint64_t tb_links_landed_bytes(const struct tb_links *ls, const struct tb_id *ui
         }
     }
     return bytes;
+}
+
+enum tb_status tb_links_sent(const struct tb_links *ls, const struct tb_id *uid, struct tb_sent_sum *sent_out)
+{
+    const struct offer *o = ls->offers;
+    while (o != NULL && !tb_id_equal(&o->key.uid, uid))
+        o = o->next;
+    if (o == NULL) return TB_NOT_FOUND;
+    tb_sent_look(o->share->sent, sent_out);
+    return TB_OK;
 }
 
 enum tb_status tb_links_tell(struct tb_links *ls, uint32_t peer, const struct tb_links_report *report)

@@ -30,6 +30,7 @@
 #include "base/time.h"
 #include "wan/bottleneck.h"
 #include "wan/choice.h"
+#include "wan/sent.h"
 
 #define TB_LINKS_HEDGE_NONE    UINT32_MAX
 #define TB_LINKS_PEERS_MAX     64
@@ -119,6 +120,8 @@ struct tb_links_peer_options {
     struct tb_name site, gateway; /* whose certificate is expected: tombolo://SITE/GATEWAY, exactly */
     const char *address;          /* "host:port"; NULL: only the peer dials */
     const char *congestion; /* of TCP: "auto" (tuner.h), or "bbr", "cubic"...; NULL: the system's; copied */
+    uint32_t streams_found; /* by an earlier process, for what is sent there; 0: none */
+    uint64_t found_bytes_per_s;   /* with them */
     const struct tb_name *models; /* that are wanted from this peer; copied */
     uint32_t model_count;
 };
@@ -144,7 +147,7 @@ struct tb_links_options {
     uint32_t heartbeat_ms;   /* [1000] */
     uint32_t down_ms;        /* nothing heard for so long: the session is down [3000] */
     uint32_t silent_ms;      /* a heartbeat unanswered for so long: fresh dials begin [1000] */
-    uint32_t fresh_dial_ms;  /* and go on so often [250] */
+    uint32_t fresh_dial_ms;  /* and go on so often, until one is answered [250] */
     uint32_t stream_idle_ms; /* no progress in mid-chunk: the stream is dropped [5000] */
     uint32_t retry_min_ms, retry_max_ms; /* [100, 5000], full jitter */
     /* Of the bytes sent, that may go again on another stream when they are late, in thousandths [20]; TB_LINKS_HEDGE_NONE. */
@@ -244,6 +247,10 @@ uint64_t tb_links_announced_bytes(const struct tb_links *links, const struct tb_
  * vain: the rest of a chunk that a cut took, duplicates, refused chunks. 0 after tb_links_land_stop. */
 uint64_t tb_links_landed_bytes(const struct tb_links *ls, const struct tb_id *uid);
 
+/* What went to all peers of a version that is offered here. TB_NOT_FOUND: it is not. */
+TB_MUST_USE enum tb_status tb_links_sent(const struct tb_links *links, const struct tb_id *uid,
+                                         struct tb_sent_sum *sent_out);
+
 struct tb_links_stream_stats {
     uint32_t stream; /* its number in the session */
     bool open;
@@ -256,6 +263,7 @@ struct tb_links_stream_stats {
     uint64_t records;                    /* of TLS, the more of both ways */
     enum tb_limit limit;                 /* what holds its sending */
     char congestion[16];
+    bool kernel_sends; /* the kernel encrypts what is sent (kTLS) */
 };
 
 struct tb_links_stats {
@@ -274,6 +282,8 @@ struct tb_links_stats {
     uint32_t streams_wanted;  /* open, where we dial */
     uint32_t streams_used;    /* for what we send */
     bool searching;           /* for how many to use */
+    uint32_t streams_found;   /* by the last search for them that ended; 0: none did */
+    uint64_t found_bytes_per_s;
     /* Ceilings of the kernel here that hold the link, and what they had better be; 0: they do not. */
     uint64_t send_wanted_bytes, receive_wanted_bytes;
     uint64_t send_ceiling_bytes, receive_ceiling_bytes;
@@ -281,6 +291,7 @@ struct tb_links_stats {
     uint64_t bytes_sent, bytes_received; /* chunk frames, all streams since the start */
     uint64_t
         bytes_hedged; /* of chunks that were put on a second stream because they were late on their first */
+    uint64_t bytes_retransmitted; /* by TCP, on all streams since the start */
     uint64_t chunks_sent, chunks_received;
     uint64_t chunks_duplicate;    /* received although held or being written: dropped */
     uint64_t chunks_bad;          /* received with a wrong digest or encoding */

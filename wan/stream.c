@@ -93,6 +93,7 @@ static void opened(struct tb_stream *s)
     s->send.moved_at = s->receive.moved_at = now;
     tb_tcp_path_open(&s->tcp, s->plan.path, tb_chan_fd(s->chan), true);
     tb_tcp_congestion(tb_chan_fd(s->chan), s->congestion);
+    s->kernel_sends = tb_chan_kernel_sends(s->chan);
     price(s);
     atomic_store_explicit(&s->fd, tb_chan_fd(s->chan), memory_order_relaxed);
     tb_stream_send_control(s, s->plan.dialled ? TB_FRAME_BIND : TB_FRAME_BOUND);
@@ -132,7 +133,7 @@ static enum tb_status dial(struct tb_stream *s)
 {
     const struct tb_chan_options options = {.loop = tb_stream_loop_uv(s->loop),
                                             .tls = s->plan.tls,
-                                            .expect = {.identity = s->plan.expect},
+                                            .expect = {.identity = s->plan.expect, .bulk = true},
                                             .ops = &chan_ops,
                                             .user = s,
                                             .open_ms = (uint32_t)(s->plan.idle / TB_MS(1))};

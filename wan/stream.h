@@ -39,6 +39,7 @@ struct tb_stream_plan {
     uint32_t number;
     uint32_t slot;
     uint32_t protocol; /* of the session */
+    uint32_t peer;     /* of the links, for what is counted */
     struct tb_stream_trust trust;
     struct tb_objects *objects; /* NULL: nothing is kept */
     tb_time_ns idle;
@@ -118,7 +119,8 @@ struct tb_stream {
     atomic_ullong chunks_sent, chunks_received, chunks_duplicate, chunks_bad;
     atomic_ullong chunks_on_base, raw_bytes;  /* sent */
     atomic_int fd;                            /* for tests: -1 while not open */
-    char congestion[TB_TCP_CONGESTION_BYTES]; /* written before the phase is BOUND */
+    char congestion[TB_TCP_CONGESTION_BYTES]; /* it and the next are written before the phase is BOUND */
+    bool kernel_sends;                        /* and encrypts */
     /* The loop's own: what TCP makes of our bytes. */
     struct tb_cap_price price;
     uint32_t sent_again; /* segments, so far */

@@ -166,6 +166,21 @@ static void stage_chunk(struct tb_stream_send *t, const struct tb_chunk_frame *f
     t->body_left = frame->wire_bytes - first;
 }
 
+static void count_sent(struct tb_stream *s, const struct tb_chunk_frame *frame)
+{
+    const struct tb_share *share = s->send.parcel.share;
+    struct tb_sent_chunk c = {.peer = s->plan.peer,
+                              .chunk = frame->chunk,
+                              .raw_bytes = frame->raw_bytes,
+                              .frame_bytes = frame->wire_bytes + TB_CHUNK_FRAME_HEADER_BYTES,
+                              .way = tb_choice_way_of(frame->form)};
+    for (uint32_t i = 0; i < frame->shard; i++)
+        c.chunk += share->places[i].manifest->chunk_count;
+    tb_sent_add(share->sent, &c);
+    atomic_fetch_add_explicit(&s->raw_bytes, frame->raw_bytes, memory_order_relaxed);
+    if (frame->form.on_base) atomic_fetch_add_explicit(&s->chunks_on_base, 1, memory_order_relaxed);
+}
+
 /* Stages the next chunk of the parcel; the parcel goes with its last one. False: nothing was staged. */
 static bool next_chunk(struct tb_stream *s)
 {
@@ -189,8 +204,7 @@ static bool next_chunk(struct tb_stream *s)
     const uint8_t *raw = tb_place_chunk(place, k, &frame.raw_bytes);
     const uint8_t *bytes = encode(s, raw, &frame);
     stage_chunk(t, &frame, bytes);
-    atomic_fetch_add_explicit(&s->raw_bytes, frame.raw_bytes, memory_order_relaxed);
-    if (frame.form.on_base) atomic_fetch_add_explicit(&s->chunks_on_base, 1, memory_order_relaxed);
+    count_sent(s, &frame);
     return true;
 }
 

@@ -38,6 +38,14 @@ void tb_tuner_init(struct tb_tuner *t, const struct tb_tuner_options *options)
     t->streams = options->streams > 0 ? options->streams : by_arithmetic(t);
 }
 
+void tb_tuner_recall(struct tb_tuner *t, uint32_t streams, uint64_t bytes_per_s)
+{
+    if (t->options.streams > 0 || streams == 0 || streams > TB_TUNER_STREAMS_MAX || bytes_per_s == 0) return;
+    t->streams = t->best = streams;
+    t->best_rate = bytes_per_s;
+    t->searched = true;
+}
+
 enum tb_congestion tb_tuner_congestion(const struct tb_tuner_options *options, tb_time_ns rtt)
 {
     const bool far = rtt >= TB_TUNER_LONG;

@@ -125,7 +125,9 @@ static const struct tb_cli_command commands[] = {
      "tombolo subscribe policy --into /models/policy --follow", subscribe_options, 1, 1, tb_cli_subscribe},
     {"versions", "[MODEL]", "list versions and who holds them",
      "Lists the versions that this site's gateway knows, with their state and how much of each is held here, "
-     "at other sites and by workers.",
+     "at other sites and by workers; below each how long it took in each stage here (queued, manifests, "
+     "landing, activating), what was sent of it to other sites, encoded as what, how much of that again, and "
+     "until when it will be whole.",
      "tombolo versions policy", control_options, 0, 1, tb_cli_versions},
     {"withdraw", "MODEL VERSION", "take a bad version back, everywhere",
      "At the model's home: no reader gets the version any more at any site, and reader groups that use it go "

@@ -52,3 +52,14 @@ struct tb_field tb_bytes_of(const json_t *object, const char *key)
     (void)snprintf(f.text, sizeof f.text, "%s", tb_show_bytes(tb_count_of(object, key)).text);
     return f;
 }
+
+struct tb_field tb_eta_of(const json_t *object)
+{
+    struct tb_field f = {"no estimate"};
+    const json_t *eta = json_object_get(object, "eta_s");
+    if (json_array_size(eta) != 2) return f;
+    (void)snprintf(f.text, sizeof f.text, "%s to %s",
+                   tb_show_seconds(json_number_value(json_array_get(eta, 0))).text,
+                   tb_show_seconds(json_number_value(json_array_get(eta, 1))).text);
+    return f;
+}

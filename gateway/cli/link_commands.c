@@ -15,24 +15,26 @@ static struct tb_field rate_of(const json_t *object, const char *key)
 
 static void print_stream(const json_t *s)
 {
-    (void)printf("  %6" PRIu64 "  %-8s %9.1f %9s %9s %9s %9s  %s\n", tb_count_of(s, "stream"),
-                 tb_text_of(s, "congestion").text, tb_number_of(s, "rtt_ms"),
-                 rate_of(s, "sent_bytes_per_s").text, rate_of(s, "received_bytes_per_s").text,
-                 tb_bytes_of(s, "retransmitted_bytes").text, tb_bytes_of(s, "queued_bytes").text,
+    (void)printf("  %6" PRIu64 "  %-8s  %-8s %9.1f %9s %9s %9s %9s  %s\n", tb_count_of(s, "stream"),
+                 tb_text_of(s, "congestion").text, tb_text_of(s, "encryption").text,
+                 tb_number_of(s, "rtt_ms"), rate_of(s, "sent_bytes_per_s").text,
+                 rate_of(s, "received_bytes_per_s").text, tb_bytes_of(s, "retransmitted_bytes").text,
+                 tb_bytes_of(s, "queued_bytes").text,
                  json_is_true(json_object_get(s, "open")) ? tb_text_of(s, "limited_by").text : "opening");
 }
 
 static void print_link(const json_t *l)
 {
     const json_t *window = json_object_get(l, "window");
-    (void)printf("%s  %s  rtt %.1f ms  %s Mbit/s  %" PRIu64 " of %zu streams used%s  %" PRIu64
-                 " parcels queued  hedged %s  lost %" PRIu64 "  rotated %" PRIu64 "\n",
-                 tb_text_of(l, "site").text, json_is_true(json_object_get(l, "up")) ? "up" : "down",
-                 tb_number_of(l, "rtt_ms"), rate_of(l, "goodput_bytes_per_s").text, tb_count_of(l, "used"),
-                 json_array_size(json_object_get(l, "streams")),
-                 json_is_true(json_object_get(l, "searching")) ? " (searching)" : "",
-                 tb_count_of(l, "queued_parcels"), tb_bytes_of(l, "hedged_bytes").text,
-                 tb_count_of(l, "lost"), tb_count_of(l, "rotated"));
+    (void)printf(
+        "%s  %s  rtt %.1f ms  %s Mbit/s  limited by %s  %" PRIu64 " of %zu streams used%s  %" PRIu64
+        " parcels queued  hedged %s  resent by TCP %s  lost %" PRIu64 "  rotated %" PRIu64 "\n",
+        tb_text_of(l, "site").text, json_is_true(json_object_get(l, "up")) ? "up" : "down",
+        tb_number_of(l, "rtt_ms"), rate_of(l, "goodput_bytes_per_s").text, tb_text_of(l, "limited_by").text,
+        tb_count_of(l, "used"), json_array_size(json_object_get(l, "streams")),
+        json_is_true(json_object_get(l, "searching")) ? " (searching)" : "", tb_count_of(l, "queued_parcels"),
+        tb_bytes_of(l, "hedged_bytes").text, tb_bytes_of(l, "retransmitted_bytes").text,
+        tb_count_of(l, "lost"), tb_count_of(l, "rotated"));
     if (json_is_object(window))
         (void)printf("  held by %s: its third value is %" PRIu64 ", the path needs %" PRIu64 "\n",
                      tb_text_of(window, "sysctl").text, tb_count_of(window, "has_bytes"),
@@ -46,7 +48,8 @@ static void print_streams(const struct tb_cli_call *call, const json_t *reply)
         const json_t *l = json_array_get(links, i), *streams = json_object_get(l, "streams");
         print_link(l);
         if (json_array_size(streams) > 0 && !tb_cli_given(call, "quiet"))
-            (void)printf("  stream  congest.    rtt ms  Mbit/s >  Mbit/s <   resent    queued  limited by\n");
+            (void)printf("  stream  congest.  encrypts    rtt ms  Mbit/s >  Mbit/s <   resent    queued  "
+                         "limited by\n");
         for (size_t k = 0; k < json_array_size(streams); k++)
             print_stream(json_array_get(streams, k));
     }
@@ -61,24 +64,13 @@ enum tb_cli_exit tb_cli_streams(const struct tb_cli_call *call)
 
 /* ---- lag ---- */
 
-static struct tb_field eta_of(const json_t *row)
-{
-    struct tb_field f = {"no estimate"};
-    const json_t *eta = json_object_get(row, "eta_s");
-    if (json_array_size(eta) != 2) return f;
-    (void)snprintf(f.text, sizeof f.text, "%s to %s",
-                   tb_show_seconds(json_number_value(json_array_get(eta, 0))).text,
-                   tb_show_seconds(json_number_value(json_array_get(eta, 1))).text);
-    return f;
-}
-
 static void print_lag_row(const json_t *row)
 {
     const bool behind = tb_count_of(row, "versions") > 0;
     (void)printf("%-20s %-12s %-10s %8" PRIu64 " %9s %9s  %-11s %s\n", tb_text_of(row, "model").text,
                  tb_text_of(row, "site").text, tb_text_of(row, "head").text, tb_count_of(row, "versions"),
                  tb_bytes_of(row, "bytes").text, tb_show_seconds(tb_number_of(row, "seconds")).text,
-                 tb_text_of(row, "reason").text, behind ? eta_of(row).text : "");
+                 tb_text_of(row, "reason").text, behind ? tb_eta_of(row).text : "");
     if (behind)
         (void)printf("  %s%s%s\n", tb_text_of(row, "why").text,
                      *tb_text_of(row, "evidence").text != '-' ? ": " : "",

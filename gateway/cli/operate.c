@@ -46,14 +46,58 @@ static void print_version(const json_t *v)
     (void)putchar('\n');
 }
 
+/* "landing 3.1 s", and so on, for the stages that have begun. */
+static void print_stages(const json_t *stages)
+{
+    static const struct {
+        const char *key, *name;
+    } rows[] = {{"queued_s", "queued"},
+                {"manifests_s", "manifests"},
+                {"landing_s", "landing"},
+                {"activating_s", "activating"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (json_is_number(json_object_get(stages, rows[i].key)))
+            (void)printf("  %s %s", rows[i].name, tb_show_seconds(tb_number_of(stages, rows[i].key)).text);
+}
+
+static void print_sent(const json_t *sent)
+{
+    const char *way = NULL;
+    json_t *count = NULL;
+    if (tb_count_of(sent, "bytes") == 0) return;
+    (void)printf("  sent %s as %s", tb_bytes_of(sent, "raw_bytes").text, tb_bytes_of(sent, "bytes").text);
+    if (tb_count_of(sent, "resent_bytes") > 0)
+        (void)printf(" (%s again)", tb_bytes_of(sent, "resent_bytes").text);
+    json_object_foreach(json_object_get(sent, "chunks"), way, count)
+    {
+        if (json_integer_value(count) > 0)
+            (void)printf(" %.16s %" JSON_INTEGER_FORMAT, way, json_integer_value(count));
+    }
+}
+
+/* How it moves: an indented line under its row. */
+static void print_moves(const json_t *v)
+{
+    const json_t *stages = json_object_get(v, "stages"), *sent = json_object_get(v, "sent");
+    if (!json_is_object(stages)) return;
+    (void)printf("   ");
+    print_stages(stages);
+    print_sent(sent);
+    if (tb_count_of(v, "held_bytes") < tb_count_of(v, "bytes"))
+        (void)printf("  whole in %s", tb_eta_of(v).text);
+    (void)putchar('\n');
+}
+
 static void print_versions(const struct tb_cli_call *call, const json_t *reply)
 {
     const json_t *versions = json_object_get(reply, "versions");
     if (!tb_cli_given(call, "quiet"))
         (void)printf("%-20s %-10s %-10s %9s %6s  workers  other sites\n", "model", "version", "state",
                      "bytes", "held");
-    for (size_t i = 0; i < json_array_size(versions); i++)
+    for (size_t i = 0; i < json_array_size(versions); i++) {
         print_version(json_array_get(versions, i));
+        if (!tb_cli_given(call, "quiet")) print_moves(json_array_get(versions, i));
+    }
 }
 
 enum tb_cli_exit tb_cli_versions(const struct tb_cli_call *call)

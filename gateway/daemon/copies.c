@@ -293,6 +293,7 @@ bool tb_copies_tick(struct tb_daemon *d)
         }
         if (c->whole || c->region == NULL) continue;
         busy = true;
+        if (c->landing_at == 0) c->landing_at = now;
         copy_progress(c, now);
         if (!c->whole) tb_landing_retry(c, now);
     }

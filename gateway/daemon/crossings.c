@@ -41,6 +41,7 @@ static enum tb_status ask_from(struct tb_copy *copy, uint32_t peer)
     const enum tb_status status = tb_links_ask(copy->d->links, peer, &copy->key.uid);
     if (status != TB_OK && status != TB_DONE_BEFORE) return status;
     copy->asked = true;
+    if (copy->asked_at == 0) copy->asked_at = tb_clock_now();
     return TB_OK;
 }
 
@@ -497,6 +498,7 @@ void tb_crossing_offer(struct tb_copy *copy)
 void tb_crossing_site_state(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     struct tb_copy *copy = tb_copy_find(d, &todo->uid);
+    if (copy != NULL && todo->activated && !copy->activated) copy->activated_at = tb_clock_now();
     if (copy != NULL && todo->activated) copy->activated = true;
     if (d->links == NULL || d->links_restarting) return;
     for (uint32_t i = 0; i < d->config->peer_count; i++) {
@@ -561,6 +563,8 @@ static enum tb_status links_open(struct tb_daemon *d, struct tb_links_peer_optio
                                                   .gateway = config->peers[i].gateway,
                                                   .address = config->peers[i].address,
                                                   .congestion = peer_congestion(config, &config->peers[i]),
+                                                  .streams_found = d->found[i].streams,
+                                                  .found_bytes_per_s = d->found[i].bytes_per_s,
                                                   .models = mine,
                                                   .model_count =
                                                       models_wanted(config, &config->peers[i].site, mine)};

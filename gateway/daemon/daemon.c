@@ -120,6 +120,7 @@ static void goodput_measure(struct tb_daemon *d)
         const uint64_t bytes = stats.bytes_sent + stats.bytes_received;
         d->goodput[i].bytes_per_s = bytes > d->goodput[i].bytes ? bytes - d->goodput[i].bytes : 0;
         d->goodput[i].bytes = bytes;
+        tb_found_seen(d, i, &stats);
     }
     tb_status_pace(d);
 }
@@ -355,9 +356,9 @@ enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config)
     d->started_at = d->slow_at = tb_clock_now();
     /* In order: each stands on those before it. */
     static enum tb_status (*const steps[])(struct tb_daemon *) = {
-        loop_open,   descriptors_raise, host_name,    tls_open,       store_open,
-        arena_open,  tb_anchors_open,   catalog_open, tb_limits_open, persist_open,
-        fabric_open, resolver_open,     links_open,   control_open,   tb_sessions_open,
+        loop_open,       descriptors_raise, host_name,      tls_open,         store_open,   arena_open,
+        tb_anchors_open, catalog_open,      tb_limits_open, tb_found_open,    persist_open, fabric_open,
+        resolver_open,   links_open,        control_open,   tb_sessions_open,
     };
     d->opening = true;
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {

@@ -16,6 +16,7 @@
  *   anchors.c        whole versions on a disk, for a reboot
  *   adopt.c          versions that stand in files here; adopt_read.c reads them
  *   limits.c         how much is sent to each peer: rates, hours, a day's bytes
+ *   found_paths.c    how many streams each peer's path takes, over restarts
  *   sessions.c       workers' connections; session_publish.c, session_follow.c: what they ask
  *   control.c        the operator's socket; site_status.c, link_status.c, chain_status.c: what it answers */
 #ifndef TB_DAEMON_DAEMON_H
@@ -161,7 +162,8 @@ struct tb_copy {
     uint64_t hop_wire_bytes;  /* read from ranks by hops that ended */
     uint64_t link_wire_bytes; /* delivered by links that were closed (restart_closed opens new ones) */
     tb_time_ns seen_at, whole_at;
-    struct tb_lag_pace pace; /* bytes held */
+    tb_time_ns asked_at, landing_at, activated_at; /* its stages (version_status.c); 0: not begun */
+    struct tb_lag_pace pace;                       /* bytes held */
     uint64_t opened_wall_ms;
 };
 
@@ -237,7 +239,8 @@ struct tb_daemon {
     } goodput[TB_CONFIG_LIST_MAX];
 
     struct tb_peer_limit limits[TB_CONFIG_LIST_MAX];
-    struct tb_policy policies[TB_CONFIG_LIST_MAX]; /* of config->models */
+    struct tb_store_path found[TB_CONFIG_LIST_MAX]; /* streams 0: nothing */
+    struct tb_policy policies[TB_CONFIG_LIST_MAX];  /* of config->models */
 
     uv_timer_t tick;
     uint64_t tick_ms;
@@ -298,6 +301,7 @@ void tb_persist_settled(struct tb_daemon *d, bool all); /* all: the catalog has 
 void tb_persist_tick(struct tb_daemon *d);
 void tb_persist_wake(uv_async_t *async);
 void tb_persist_spent(struct tb_daemon *d, const struct tb_store_spent *spent);
+void tb_persist_path(struct tb_daemon *d, const struct tb_store_path *path);
 uint32_t tb_persist_waiting(const struct tb_daemon *d); /* rows that are not on disk */
 bool tb_persist_saved(const struct tb_daemon *d, const struct tb_id *uid);
 /* Runs, versions and pins from the store into the catalog; raises and writes the incarnation. Waits for the disk. */
@@ -374,6 +378,11 @@ void tb_adopt_manifests(struct tb_daemon *d, const struct tb_version_key *key,
 void tb_adopt_failed(struct tb_daemon *d, const struct tb_id *uid); /* its manifests do not come */
 void tb_adopt_tick(struct tb_daemon *d, tb_time_ns now);
 void tb_adopt_close(struct tb_daemon *d);
+
+/* found_paths.c */
+TB_MUST_USE enum tb_status tb_found_open(struct tb_daemon *d);
+void tb_found_seen(struct tb_daemon *d, uint32_t peer,
+                   const struct tb_links_stats *stats); /* once a second */
 
 /* limits.c */
 TB_MUST_USE enum tb_status tb_limits_open(struct tb_daemon *d);
@@ -479,6 +488,9 @@ enum tb_status tb_status_chains(void *user, const json_t *request, json_t *reply
 /* link_status.c */
 enum tb_status tb_status_streams(void *user, const json_t *request, json_t *reply, char *error);
 enum tb_status tb_status_lag(void *user, const json_t *request, json_t *reply, char *error);
+/* A version's `stages`, `sent` and `eta_s`; `copy` may be NULL: nothing is here. False: no memory. */
+bool tb_status_moves(struct tb_daemon *d, const struct tb_copy *copy, uint64_t bytes, json_t *version);
+json_t *tb_status_eta(const struct tb_lag_pace *pace, uint64_t left_bytes); /* null: no estimate */
 json_t *tb_status_window(const struct tb_links_stats *stats);
 void tb_status_pace(struct tb_daemon *d); /* once a second: how fast copies fill and links move */
 

@@ -34,13 +34,17 @@ static const struct tb_links_stats *stats_of(struct tb_daemon *d, uint32_t peer)
 
 static json_t *stream_row(const struct tb_links_stream_stats *s)
 {
-    return json_pack("{s:I, s:b, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "stream",
-                     integer(s->stream), "open", s->open, "congestion", s->congestion, "rtt_ms", ms(s->rtt),
-                     "sent_bytes", integer(s->bytes_sent), "received_bytes", integer(s->bytes_received),
-                     "sent_bytes_per_s", integer(s->sent_per_s), "received_bytes_per_s",
-                     integer(s->received_per_s), "retransmitted_bytes", integer(s->retransmitted_bytes),
-                     "queued_bytes", integer(s->unsent_bytes), "window_bytes", integer(s->window_bytes),
-                     "records", integer(s->records), "limited_by", tb_limit_name(s->limit));
+    return json_pack("{s:I, s:b, s:s, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "stream",
+                     integer(s->stream), "open", s->open, "congestion", s->congestion, "encryption",
+                     !s->open          ? ""
+                     : s->kernel_sends ? "kernel"
+                                       : "openssl",
+                     "rtt_ms", ms(s->rtt), "sent_bytes", integer(s->bytes_sent), "received_bytes",
+                     integer(s->bytes_received), "sent_bytes_per_s", integer(s->sent_per_s),
+                     "received_bytes_per_s", integer(s->received_per_s), "retransmitted_bytes",
+                     integer(s->retransmitted_bytes), "queued_bytes", integer(s->unsent_bytes),
+                     "window_bytes", integer(s->window_bytes), "records", integer(s->records), "limited_by",
+                     tb_limit_name(s->limit));
 }
 
 static json_t *stream_rows(const struct tb_links_stats *stats)
@@ -65,17 +69,30 @@ json_t *tb_status_window(const struct tb_links_stats *stats)
                      "needs_bytes", integer(bytes));
 }
 
+/* What holds most of the streams that send. */
+static enum tb_limit most_limit(const struct tb_links_stats *stats)
+{
+    uint32_t counts[TB_LIMIT_PEER_WINDOW + 1] = {0};
+    uint32_t most = TB_LIMIT_IDLE;
+    for (uint32_t i = 0; i < stats->stream_count; i++)
+        counts[stats->streams[i].limit]++;
+    for (uint32_t l = TB_LIMIT_IDLE + 1; l <= TB_LIMIT_PEER_WINDOW; l++)
+        if (counts[l] > 0 && (most == TB_LIMIT_IDLE || counts[l] > counts[most])) most = l;
+    return (enum tb_limit)most;
+}
+
 static json_t *link_row(struct tb_daemon *d, uint32_t peer)
 {
     const struct tb_links_stats *stats = stats_of(d, peer);
-    return json_pack("{s:s, s:b, s:f, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "site",
+    return json_pack("{s:s, s:b, s:f, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:o}", "site",
                      d->config->peers[peer].site.text, "up", stats->up, "rtt_ms", ms(stats->rtt), "used",
                      integer(stats->streams_used), "wanted", integer(stats->streams_wanted), "searching",
                      stats->searching, "goodput_bytes_per_s", integer(d->goodput[peer].bytes_per_s),
                      "queued_parcels", integer(stats->queued_parcels), "hedged_bytes",
                      integer(stats->bytes_hedged), "lost", integer(stats->streams_lost), "rotated",
-                     integer(stats->streams_rotated), "window", tb_status_window(stats), "streams",
-                     stream_rows(stats));
+                     integer(stats->streams_rotated), "retransmitted_bytes",
+                     integer(stats->bytes_retransmitted), "limited_by", tb_limit_name(most_limit(stats)),
+                     "window", tb_status_window(stats), "streams", stream_rows(stats));
 }
 
 enum tb_status tb_status_streams(void *user, const json_t *request, json_t *reply, char *error)
@@ -136,18 +153,6 @@ static void facts_there(struct tb_daemon *d, struct lag_case *c)
     c->facts.still = tb_lag_still(c->pace);
 }
 
-/* What holds most of the streams that send. */
-static enum tb_limit most_limit(const struct tb_links_stats *stats)
-{
-    uint32_t counts[TB_LIMIT_PEER_WINDOW + 1] = {0};
-    uint32_t most = TB_LIMIT_IDLE;
-    for (uint32_t i = 0; i < stats->stream_count; i++)
-        counts[stats->streams[i].limit]++;
-    for (uint32_t l = TB_LIMIT_IDLE + 1; l <= TB_LIMIT_PEER_WINDOW; l++)
-        if (counts[l] > 0 && (most == TB_LIMIT_IDLE || counts[l] > counts[most])) most = l;
-    return (enum tb_limit)most;
-}
-
 static void evidence_link(struct tb_daemon *d, struct lag_case *c, uint32_t peer)
 {
     const struct tb_links_stats *stats = stats_of(d, peer);
@@ -197,10 +202,8 @@ static void evidence(struct tb_daemon *d, struct lag_case *c, enum tb_lag_reason
 
 static json_t *eta_json(const struct lag_case *c, enum tb_lag_reason reason)
 {
-    struct tb_lag_eta eta;
-    if (reason != TB_LAG_CROSSING || c->pace == NULL || !tb_lag_estimate(c->pace, c->lag.bytes, &eta))
-        return json_null();
-    return json_pack("[f, f]", eta.low_s, eta.high_s);
+    if (reason != TB_LAG_CROSSING || c->pace == NULL) return json_null();
+    return tb_status_eta(c->pace, c->lag.bytes);
 }
 
 static json_t *lag_row(struct tb_daemon *d, struct lag_case *c)

@@ -304,6 +304,15 @@ void tb_persist_spent(struct tb_daemon *d, const struct tb_store_spent *spent)
     if (!d->store_down) writer_feed(d);
 }
 
+/* One a search, which takes seconds: lost where the queue is full, and then the next start searches again. */
+void tb_persist_path(struct tb_daemon *d, const struct tb_store_path *path)
+{
+    struct tb_persist *p = d->persist;
+    if (p->count == WAITING_MAX) return;
+    p->rows[p->count++] = (struct waiting){.row = {.kind = TB_STORE_PATH, .path = *path}, .followed = true};
+    if (!d->store_down) writer_feed(d);
+}
+
 /* ---- opening and closing ---- */
 
 enum tb_status tb_persist_open(struct tb_daemon *d)

@@ -373,6 +373,7 @@ static json_t *version_json(struct tb_daemon *d, const struct tb_catalog_version
     set_text(o, "error", end == TB_OK ? "" : tb_status_text(end));
     put(o, "head", json_boolean(v->head));
     references_json(d, v, o);
+    if (!tb_status_moves(d, copy, v->bytes, o)) lacking = true;
     return o;
 }
 

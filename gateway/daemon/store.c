@@ -36,6 +36,8 @@ static const char schema_sql[] =
     " PRIMARY KEY(model, name)) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS spent(site TEXT PRIMARY KEY, day INTEGER NOT NULL, bytes INTEGER NOT NULL) "
     "WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS path(site TEXT PRIMARY KEY, streams INTEGER NOT NULL, bytes_per_s INTEGER "
+    "NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS audit(id INTEGER PRIMARY KEY AUTOINCREMENT, wall_ms INTEGER NOT NULL,"
     " what TEXT NOT NULL, who TEXT NOT NULL, why TEXT NOT NULL, model TEXT NOT NULL, run_order INTEGER NOT "
     "NULL,"
@@ -60,6 +62,8 @@ static const char schema_sql[] =
     X(pointer_put, "INSERT OR REPLACE INTO pointer VALUES(?1,?2,?3)")                                        \
     X(spent_put, "INSERT OR REPLACE INTO spent VALUES(?1,?2,?3)")                                            \
     X(spent_all, "SELECT site, day, bytes FROM spent")                                                       \
+    X(path_put, "INSERT OR REPLACE INTO path VALUES(?1,?2,?3)")                                              \
+    X(path_all, "SELECT site, streams, bytes_per_s FROM path")                                               \
     X(audit_put,                                                                                             \
       "INSERT INTO audit(wall_ms,what,who,why,model,run_order,number,uid) VALUES(?1,?2,?3,?4,?5,?6,?7,?8)")  \
     X(audit_trim, "DELETE FROM audit WHERE id <= (SELECT MAX(id) FROM audit) - ?1")
@@ -394,6 +398,15 @@ enum tb_status tb_store_spent(struct tb_store *s, const struct tb_store_spent *s
     return run_once(s, ST_spent_put, "writing what was sent today");
 }
 
+enum tb_status tb_store_path(struct tb_store *s, const struct tb_store_path *path)
+{
+    sqlite3_stmt *st = s->st[ST_path_put];
+    bind_text(st, 1, path->site.text);
+    bind_u64(st, 2, path->streams);
+    bind_u64(st, 3, path->bytes_per_s);
+    return run_once(s, ST_path_put, "writing what a path bears");
+}
+
 static enum tb_status row_put(struct tb_store *s, struct tb_store_row *row)
 {
     const struct tb_store_audit audit = {row->what, row->who, row->why, row->wall_ms};
@@ -408,6 +421,8 @@ static enum tb_status row_put(struct tb_store *s, struct tb_store_row *row)
         return tb_store_incarnation(s, row->incarnation, &row->incarnation);
     case TB_STORE_SPENT:
         return tb_store_spent(s, &row->spent);
+    case TB_STORE_PATH:
+        return tb_store_path(s, &row->path);
     }
     return TB_BAD_ARGUMENT;
 }
@@ -509,4 +524,18 @@ enum tb_status tb_store_load_spent(struct tb_store *s, tb_store_spent_fn spent, 
     }
     sqlite3_reset(st);
     return rc == SQLITE_DONE ? TB_OK : failed(s, "reading what was sent");
+}
+
+enum tb_status tb_store_load_paths(struct tb_store *s, tb_store_path_fn path, void *user)
+{
+    sqlite3_stmt *st = s->st[ST_path_all];
+    int rc;
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        const uint64_t streams = column_u64(st, 1);
+        struct tb_store_path row = {.streams = streams <= UINT32_MAX ? (uint32_t)streams : 0,
+                                    .bytes_per_s = column_u64(st, 2)};
+        if (column_name(st, 0, &row.site)) path(user, &row);
+    }
+    sqlite3_reset(st);
+    return rc == SQLITE_DONE ? TB_OK : failed(s, "reading what paths bear");
 }

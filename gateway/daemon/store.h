@@ -1,4 +1,4 @@
-/* store.h - what must survive a restart beside the arena: runs, versions, pointers, what was sent today, an audit trail.
+/* store.h - what must survive a restart beside the arena: runs, versions, pointers, what was sent today, what paths bear, an audit trail.
  * SQLite, WAL. A shell.
  *
  * Nothing per chunk is written. Every write is one transaction with its audit line; the trail is bounded: its
@@ -59,13 +59,22 @@ struct tb_store_spent {
 };
 TB_MUST_USE enum tb_status tb_store_spent(struct tb_store *store, const struct tb_store_spent *spent);
 
+/* How many streams bring how much to a site; one row a site. Without an audit line. */
+struct tb_store_path {
+    struct tb_name site;
+    uint32_t streams;
+    uint64_t bytes_per_s;
+};
+TB_MUST_USE enum tb_status tb_store_path(struct tb_store *store, const struct tb_store_path *path);
+
 /* One durable change with its audit line, for a queue of them. */
 enum tb_store_row_kind {
     TB_STORE_RUN = 1,
     TB_STORE_VERSION,
     TB_STORE_POINTER,
     TB_STORE_INCARNATION,
-    TB_STORE_SPENT
+    TB_STORE_SPENT,
+    TB_STORE_PATH
 };
 struct tb_store_row {
     enum tb_store_row_kind kind;
@@ -74,6 +83,7 @@ struct tb_store_row {
         struct tb_store_version version;
         struct tb_store_pointer pointer;
         struct tb_store_spent spent;
+        struct tb_store_path path;
         uint64_t incarnation; /* at least; what it is once written. Without an audit line */
     };
     char what[64], who[TB_CATALOG_TEXT_MAX], why[64];
@@ -91,5 +101,8 @@ TB_MUST_USE enum tb_status tb_store_load(struct tb_store *store, tb_store_run_fn
 
 typedef void (*tb_store_spent_fn)(void *user, const struct tb_store_spent *spent);
 TB_MUST_USE enum tb_status tb_store_load_spent(struct tb_store *store, tb_store_spent_fn spent, void *user);
+
+typedef void (*tb_store_path_fn)(void *user, const struct tb_store_path *path);
+TB_MUST_USE enum tb_status tb_store_load_paths(struct tb_store *store, tb_store_path_fn path, void *user);
 
 #endif

@@ -124,6 +124,12 @@ enum tb_status tb_store_load_spent(struct tb_store *s, tb_store_spent_fn spent, 
     return TB_OK;
 }
 
+enum tb_status tb_store_load_paths(struct tb_store *s, tb_store_path_fn path, void *user)
+{
+    (void)s, (void)path, (void)user; /* a gateway may forget what its paths bear */
+    return TB_OK;
+}
+
 /* ---- gateway/daemon/store_writer.h: durable at once, and known when the loop comes to it ---- */
 
 struct tb_store_writer {
@@ -151,6 +157,7 @@ static enum tb_status row_write(struct tb_store *s, const struct tb_store_row *r
     if (row->kind == TB_STORE_RUN) return tb_store_run(s, &row->run, &audit);
     if (row->kind == TB_STORE_VERSION) return tb_store_version(s, &row->version, &audit);
     if (row->kind == TB_STORE_POINTER) return tb_store_pointer(s, &row->pointer, &audit);
+    if (row->kind == TB_STORE_PATH) return TB_OK; /* forgotten */
     return tb_store_incarnation(s, row->incarnation, incarnation_out);
 }
 

@@ -289,6 +289,16 @@ def operators_see_and_withdraw(lab):
     table = west.cli("versions", "policy").stdout
     if "1:2" not in table or "kept" not in table:
         raise Failed(f"versions said {table}")
+    if not all(word in table for word in ("queued", "manifests", "landing")):
+        raise Failed(f"versions says no stages: {table}")
+    sent, landed = east.version(uid)["sent"], west.version(uid)
+    if not 0 < sent["raw_bytes"] or sum(sent["chunks"].values()) == 0 or sent["bytes"] < sent["resent_bytes"]:
+        raise Failed(f"what east sent of a version of {landed['bytes']}: {sent}")
+    if sent["bytes"] - sent["resent_bytes"] > landed["wire_bytes"]:
+        raise Failed(f"east sent {sent}, and {landed['wire_bytes']} came")
+    expect("west sent nothing", (landed["sent"] or {"bytes": 0})["bytes"], 0)
+    if not all(landed["stages"][key] >= 0 for key in ("queued_s", "manifests_s", "landing_s")) or landed["eta_s"] is not None:
+        raise Failed(f"the stages of a whole version: {landed['stages']}, {landed['eta_s']}")
     if "tombolo://west/gw" not in west.cli("status").stdout:
         raise Failed("status does not name the gateway")
     expect("withdraw", "1:2" in east.cli("withdraw", "policy", "1:2").stdout, True)

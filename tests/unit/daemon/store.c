@@ -295,6 +295,35 @@ static void a_batch_is_all_or_nothing(void **state)
     tb_store_close(store);
 }
 
+static void found_path(void *user, const struct tb_store_path *found)
+{
+    struct tb_store_path *last = user;
+    assert_string_equal(found->site.text, "west");
+    *last = *found;
+}
+
+/* The newest word about a path is the one that is there after a restart; a row that is no path holds nothing up. */
+static void what_paths_bear_is_there_after_a_restart(void **state)
+{
+    (void)state;
+    struct tb_store_path last = {.streams = 0};
+    struct tb_store *store = open_good();
+    struct tb_store_path west = {.streams = 8, .bytes_per_s = 100};
+    assert_int_equal(tb_name_set(&west.site, "west"), TB_OK);
+    assert_int_equal(tb_store_path(store, &west), TB_OK);
+    struct tb_store_row row = {.kind = TB_STORE_PATH, .path = west};
+    row.path.streams = 12;
+    row.path.bytes_per_s = UINT64_C(1) << 40;
+    assert_int_equal(tb_store_rows(store, &row, 1), TB_OK);
+    tb_store_close(store);
+    ask("INSERT INTO path VALUES('not a name!', 3, 3)");
+    store = open_good();
+    assert_int_equal(tb_store_load_paths(store, found_path, &last), TB_OK);
+    assert_int_equal(last.streams, 12);
+    assert_int_equal(last.bytes_per_s, UINT64_C(1) << 40);
+    tb_store_close(store);
+}
+
 static void a_store_that_turns_read_only_says_so(void **state)
 {
     (void)state;
@@ -398,6 +427,7 @@ int main(void)
         TEST(damage_is_a_clear_error),
         TEST(rows_that_make_no_sense_are_refused),
         TEST(another_schema_is_not_touched),
+        TEST(what_paths_bear_is_there_after_a_restart),
         TEST(the_audit_trail_is_bounded),
     };
     sqlite3_auto_extension((void (*)(void))note_connection);

@@ -204,6 +204,30 @@ static void congestion_follows_the_path(void **state)
     assert_int_equal(tb_tuner_congestion(&none, TB_MS(80)), TB_CONGESTION_SYSTEM);
 }
 
+/* What an earlier process found is begun with and kept; only where it brings much less is searched again. */
+static void a_number_that_was_found_is_recalled(void **state)
+{
+    (void)state;
+    static const struct path path = {.each = 4000000, .all = 120000000, .rtt = TB_MS(80)};
+    struct fixture first, second, elsewhere;
+    setup(&first, &both, &path);
+    run(&first, 120, true);
+    assert_true(first.t.searched && first.t.streams > 8);
+    setup(&second, &both, &path);
+    tb_tuner_recall(&second.t, first.t.streams, first.t.best_rate);
+    run(&second, 120, true);
+    assert_int_equal(second.changes, 0);
+    assert_int_equal(second.t.streams, first.t.streams);
+    static const struct path clean = {.each = 20000000, .all = 40000000, .rtt = TB_MS(80)};
+    setup(&elsewhere, &both, &clean);
+    tb_tuner_recall(&elsewhere.t, first.t.streams, first.t.best_rate);
+    run(&elsewhere, 120, true);
+    assert_true(elsewhere.t.streams < first.t.streams);
+    setup(&elsewhere, &both, &clean);
+    tb_tuner_recall(&elsewhere.t, TB_TUNER_STREAMS_MAX + 1, 1); /* no number of ours */
+    assert_false(elsewhere.t.searched);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -217,6 +241,7 @@ int main(void)
         cmocka_unit_test(a_number_given_is_kept),
         cmocka_unit_test(the_first_number_is_arithmetic),
         cmocka_unit_test(congestion_follows_the_path),
+        cmocka_unit_test(a_number_that_was_found_is_recalled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

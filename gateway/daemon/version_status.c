@@ -1,0 +1,71 @@
+/* version_status.c - how a version moves: the time it took in each stage here, what went to other sites of it, when it will be whole
+ * (docs/control.md, "versions"). */
+#include "gateway/daemon/daemon.h"
+
+#include <string.h>
+
+/* From `from` to `to`; what has not ended goes on; null: it has not begun. */
+static json_t *span(tb_time_ns from, tb_time_ns to)
+{
+    if (from == 0) return json_null();
+    return json_real((double)tb_time_since(from, to != 0 ? to : tb_clock_now()) / 1e9);
+}
+
+static tb_time_ns first_of(tb_time_ns a, tb_time_ns b)
+{
+    return a != 0 ? a : b;
+}
+
+static json_t *stages(const struct tb_copy *c)
+{
+    const tb_time_ns whole_at = c->whole ? c->whole_at : 0;
+    const tb_time_ns landing_at =
+        first_of(c->landing_at, whole_at); /* it was whole when this process began */
+    return json_pack("{s:o, s:o, s:o, s:o}", "queued_s", span(c->seen_at, first_of(c->asked_at, landing_at)),
+                     "manifests_s", span(c->asked_at, landing_at), "landing_s", span(landing_at, whole_at),
+                     "activating_s", span(whole_at, c->activated_at));
+}
+
+static json_t *ways(const struct tb_sent_sum *sum)
+{
+    json_t *o = json_object();
+    bool all = o != NULL;
+    for (int way = 0; way < TB_WAYS; way++)
+        all = all && json_object_set_new(o, tb_choice_way_name((enum tb_choice_way)way),
+                                         json_integer((json_int_t)sum->chunks[way])) == 0;
+    if (all) return o;
+    json_decref(o);
+    return NULL;
+}
+
+static json_t *sent(const struct tb_daemon *d, const struct tb_copy *c)
+{
+    struct tb_sent_sum sum = {0};
+    if (d->links == NULL || d->links_restarting || tb_links_sent(d->links, &c->key.uid, &sum) != TB_OK)
+        return json_null();
+    return json_pack("{s:I, s:I, s:I, s:o}", "raw_bytes", (json_int_t)sum.raw_bytes, "bytes",
+                     (json_int_t)sum.bytes, "resent_bytes", (json_int_t)sum.again_bytes, "chunks",
+                     ways(&sum));
+}
+
+json_t *tb_status_eta(const struct tb_lag_pace *pace, uint64_t left_bytes)
+{
+    struct tb_lag_eta eta;
+    if (!tb_lag_estimate(pace, left_bytes, &eta)) return json_null();
+    return json_pack("[f, f]", eta.low_s, eta.high_s);
+}
+
+static json_t *eta(const struct tb_copy *c, uint64_t bytes)
+{
+    const uint64_t held = tb_copy_held_bytes(c);
+    if (c->whole || c->region == NULL || held >= bytes) return json_null();
+    return tb_status_eta(&c->pace, bytes - held);
+}
+
+bool tb_status_moves(struct tb_daemon *d, const struct tb_copy *copy, uint64_t bytes, json_t *version)
+{
+    bool all = json_object_set_new(version, "stages", copy != NULL ? stages(copy) : json_null()) == 0;
+    all &= json_object_set_new(version, "sent", copy != NULL ? sent(d, copy) : json_null()) == 0;
+    all &= json_object_set_new(version, "eta_s", copy != NULL ? eta(copy, bytes) : json_null()) == 0;
+    return all;
+}
