@@ -27,18 +27,17 @@ struct tb_local_files;
  * TB_SITE_NOMEM. error_out gets a sentence. */
 TB_MUST_USE enum tb_status tb_local_open(const char *folder, struct tb_local_files **files_out,
                                          char error_out[TB_LOCAL_ERROR_BYTES]);
-void tb_local_close(struct tb_local_files *files); /* NULL is fine */
+void tb_local_close(struct tb_local_files *l); /* NULL is fine */
 
 struct tb_local_told {
     uint32_t files, passed_over; /* of them safetensors that were not readable */
     uint32_t tensors;
     uint64_t bytes; /* of tensors */
 };
-void tb_local_told(const struct tb_local_files *files, struct tb_local_told *told_out);
+void tb_local_told(const struct tb_local_files *l, struct tb_local_told *told_out);
 
 /* Reads what packed chunk k of that shard would be. False: some byte of it is in no file, or could not be read; then
  * `out` (manifest->chunks[k].bytes of it) may have been written. */
-bool tb_local_read(struct tb_local_files *files, const struct tb_manifest *manifest, uint32_t k,
-                   uint8_t *out);
+bool tb_local_read(struct tb_local_files *l, const struct tb_manifest *manifest, uint32_t k, uint8_t *out);
 
 #endif
