@@ -86,7 +86,7 @@ class Real:
         self.lab.free_port = lambda: 20000 + len(self.sites) * 2
         site = self.sites[name] = self.lab.site(name, arena_mib=arena_mib)
         site.models["policy"] = {"home": "east"}
-        site.extra = {"link": {"streams": 8, "heartbeat_ms": 1000, "down_ms": 5000}, "session": {"lease_ms": 10000},
+        site.extra = {"link": {"streams": 8, "heartbeat_ms": 1000, "down_ms": 5000, "codec": "raw"}, "session": {"lease_ms": 10000},
                       "fabric": {"trusted": "true"}}
         if name == "east":  # landing at home is not in the model, so no NIC holds it up
             return
