@@ -250,7 +250,7 @@ def a_relay_passes_each_chunk_on(lab):
     north.listen = False
     west.listen = True
     west.peers["north"] = None
-    link.bytes_per_s = 3 << 20
+    link.bytes_per_s = 1 << 19  # of each stream: seconds in which a busy machine sees both
     up(east, west, north)
     path = lab.weights(1)[0]
     uid = Trainer(lab, east, path).publish(1)
