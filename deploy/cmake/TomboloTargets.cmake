@@ -93,17 +93,36 @@ function(tb_shell name)
   target_link_libraries(${name} PUBLIC tb_flags ${arg_LINKS} Threads::Threads)
 endfunction()
 
-# tb_unit(NAME SOURCES ... LINKS ... [LABELS ...]): one cmocka program = one ctest.
+# What the tests labelled tsan run; target tsan_programs builds it and nothing else.
+set_property(GLOBAL PROPERTY TB_TSAN_PROGRAMS "")
+
+# tb_unit(NAME SOURCES ... LINKS ... [LABELS ...] [TIMEOUT S] [COST S] [EACH ...]): one cmocka program = one ctest, or one for each
+# part of it, NAME.PART, that the program takes as its argument. The dearest run first, beside the others.
 function(tb_unit name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LINKS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT;COST" "SOURCES;LINKS;LABELS;EACH")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
+  endif()
+  if(NOT arg_COST)
+    set(arg_COST 0)
   endif()
   string(REPLACE "." "_" target "test_${name}")
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE tb_flags ${arg_LINKS} PkgConfig::CMOCKA Threads::Threads)
-  add_test(NAME ${name} COMMAND ${target})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+  set(tests)
+  foreach(part ${arg_EACH})
+    add_test(NAME ${name}.${part} COMMAND ${target} ${part})
+    set_tests_properties(${name}.${part} PROPERTIES SKIP_RETURN_CODE 77) # a part that this machine has not
+    list(APPEND tests ${name}.${part})
+  endforeach()
+  if(NOT tests)
+    add_test(NAME ${name} COMMAND ${target})
+    set(tests ${name})
+  endif()
+  set_tests_properties(${tests} PROPERTIES TIMEOUT ${arg_TIMEOUT} COST ${arg_COST} LABELS "${arg_LABELS}")
+  if("tsan" IN_LIST arg_LABELS)
+    set_property(GLOBAL APPEND PROPERTY TB_TSAN_PROGRAMS ${target})
+  endif()
 endfunction()
 
 # tb_fuzz(NAME SOURCES ... LINKS ...): a target fuzz_NAME around LLVMFuzzerTestOneInput, seeds in tests/fuzz/corpus/NAME.

@@ -301,7 +301,7 @@ class Worker(Process):
 
 
 class Site:
-    def __init__(self, lab, name, arena_mib=512):
+    def __init__(self, lab, name, arena_mib=256):
         self.lab = lab
         self.name = name
         self.dir = lab.dir / name
@@ -309,7 +309,7 @@ class Site:
         self.session_socket = self.dir / "session.sock"
         self.control_socket = self.dir / "control.sock"
         self.arena_path = lab.arena_dir / f"{name}.arena"
-        self.arena_mib = arena_mib
+        self.arena_mib = arena_mib  # small: the kernel zeroes all of it at each start, which was half of these tests' CPU at 512
         self.port = lab.free_port()
         self.worker_port = lab.free_port()
         self.listen = True
@@ -575,7 +575,7 @@ class Lab:
         self.links.append(link)
         return link
 
-    def east_west(self, through_link=True, arena_mib=512, **model):
+    def east_west(self, through_link=True, arena_mib=256, **model):
         """East is home of `policy`; west subscribes and dials, through a Link that is returned too."""
         east, west = self.site("east", arena_mib=arena_mib), self.site("west", arena_mib=arena_mib)
         for s in (east, west):
