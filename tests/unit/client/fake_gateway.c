@@ -350,9 +350,11 @@ static void on_export(struct fake *f, uint32_t index, const struct tb_session_ex
     struct fake_version *v = find_version(f, &m->uid);
     f->exported = *m;
     if (v == NULL) return;
+    const bool granting = f->granting.plan.source.bytes == v->chain_source;
     free(v->chain_source);
     v->chain_source = copy_of(m->source.bytes, m->source.count);
     v->chain_source_bytes = m->source.count;
+    if (granting) f->granting.plan.source = (struct tb_span){v->chain_source, v->chain_source_bytes};
     v->chain_session = index;
     v->chain_export = m->export_id;
     if (m->whole) v->whole_said[index] = true;
