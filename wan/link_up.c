@@ -481,7 +481,8 @@ void links_on_accept(void *user, int fd, const struct tb_address *from)
     }
     c->address = *from;
     tb_address_format(from, c->address_text, sizeof c->address_text);
-    const struct tb_wire_options options = links_wire_options(ls, c);
+    struct tb_wire_options options = links_wire_options(ls, c);
+    options.chan.expect.bulk_heard = true; /* what dials may become a stream */
     if (tb_wire_accept(&options, fd, &c->wire) != TB_OK) link_conn_free(c);
 }
 

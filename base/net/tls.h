@@ -56,6 +56,8 @@ struct tb_tls_expect {
      * by the server name TB_TLS_BULK. Bytes to be written then stay where they are until they were taken, no key is changed, and whoever
      * asks has SIGPIPE ignored. */
     bool bulk;
+    /* An acceptor's: whether it heeds that name. Any stranger can say it, before its certificate is looked at: only who has SIGPIPE ignored. */
+    bool bulk_heard;
 };
 #define TB_TLS_BULK "bulk.tombolo"
 

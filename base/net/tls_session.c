@@ -149,9 +149,10 @@ static void ask_kernel(struct tb_tls_session *s)
 int tb_tls_named(SSL *ssl, int *alert, void *user)
 {
     (void)alert, (void)user;
+    struct tb_tls_session *s = SSL_get_app_data(ssl);
     const char *name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
-    if (name == NULL || strcmp(name, TB_TLS_BULK) != 0) return SSL_TLSEXT_ERR_NOACK;
-    ask_kernel(SSL_get_app_data(ssl));
+    if (!s->expect.bulk_heard || name == NULL || strcmp(name, TB_TLS_BULK) != 0) return SSL_TLSEXT_ERR_NOACK;
+    ask_kernel(s);
     return SSL_TLSEXT_ERR_OK;
 }
 

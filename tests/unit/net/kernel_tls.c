@@ -1,8 +1,13 @@
 /* kernel_tls.c - the kernel encrypts what is sent where it was asked to and can, and nothing else changes. On a machine without kTLS the same
  * tests say that OpenSSL does it; with TB_WANT_KERNEL_TLS=1, in the VM, the kernel has to. */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "net_world.h"
 
@@ -11,11 +16,20 @@
 #define BYTES (4u << 20)
 
 static uint8_t sent[BYTES];
+static int asked; /* the kernel, by this process */
+
+/* In the place of libc's: whether the kernel is asked is seen where it cannot do it, too. */
+int setsockopt(int fd, int level, int name, const void *value, socklen_t bytes)
+{
+    asked += level == IPPROTO_TCP && name == TCP_ULP;
+    return (int)syscall(SYS_setsockopt, fd, level, name, value, bytes);
+}
 
 static int setup(void **state)
 {
     static struct world w;
     (void)signal(SIGPIPE, SIG_IGN);
+    asked = 0;
     for (size_t i = 0; i < BYTES; i++)
         sent[i] = (uint8_t)(i * 167 + (i >> 8));
     world_init(&w);
@@ -29,8 +43,8 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Two gateways whose dialler asks for it, or not; the pair is open. */
-static void open_pair(struct pair *p, struct world *w, bool bulk, uint64_t key_records)
+/* Two gateways whose dialler asks for it, or not, and whose acceptor heeds that, or not; the pair is open. */
+static void open_heeded(struct pair *p, struct world *w, bool bulk, bool heard, uint64_t key_records)
 {
     world_issue(w, "east", "gw", EAST);
     world_issue(w, "west", "gw", WEST);
@@ -39,11 +53,17 @@ static void open_pair(struct pair *p, struct world *w, bool bulk, uint64_t key_r
     tb_tls_set_key_records(west, key_records);
     pair_init(p, w, west, east, false);
     p->client.expect.bulk = bulk;
+    p->server.expect.bulk_heard = heard;
     assert_int_equal(tb_identity_parse(WEST, &p->client.expect.identity), TB_OK);
     assert_int_equal(tb_identity_parse(EAST, &p->server.expect.identity), TB_OK);
     pair_open(p);
     tb_tls_free(east);
     tb_tls_free(west);
+}
+
+static void open_pair(struct pair *p, struct world *w, bool bulk, uint64_t key_records)
+{
+    open_heeded(p, w, bulk, true, key_records);
 }
 
 static void send_both_ways(struct pair *p)
@@ -63,6 +83,7 @@ static void who_asks_is_served_by_the_kernel(void **state)
     open_pair(&p, *state, true, 1u << 20);
     const bool kernel = tb_chan_kernel_sends(p.c.chan);
     assert_int_equal(tb_chan_kernel_sends(p.s.chan), kernel); /* the acceptor heard of it */
+    assert_int_equal(asked, 2);
     if (getenv("TB_WANT_KERNEL_TLS") != NULL) assert_true(kernel);
     print_message("the %s encrypts\n", kernel ? "kernel" : "library");
     send_both_ways(&p);
@@ -87,7 +108,28 @@ static void who_does_not_ask_is_served_by_openssl(void **state)
     open_pair(&p, *state, false, 1u << 20);
     assert_false(tb_chan_kernel_sends(p.c.chan));
     assert_false(tb_chan_kernel_sends(p.s.chan));
+    assert_int_equal(asked, 0);
     send_both_ways(&p);
+    pair_fini(&p);
+}
+
+/* A library in somebody's process: a stranger who says the name and is gone must not kill it, and SIGPIPE, which is what the
+ * kernel's way of writing raises, has its default action here. */
+static void a_name_said_to_who_did_not_ask_changes_nothing(void **state)
+{
+    struct pair p;
+    const struct linger reset = {.l_onoff = 1};
+    open_heeded(&p, *state, true, false, 1u << 20);
+    assert_int_equal(asked, 1); /* by the dialler */
+    assert_false(tb_chan_kernel_sends(p.s.chan));
+    (void)signal(SIGPIPE, SIG_DFL);
+    tb_chan_want_read(p.s.chan, false); /* so that only the write can find out */
+    assert_int_equal(setsockopt(tb_chan_fd(p.c.chan), SOL_SOCKET, SO_LINGER, &reset, sizeof reset), 0);
+    tb_chan_close(p.c.chan, TB_OK);
+    WORLD_UNTIL(p.world, p.c.closed == 1);
+    end_send(&p.s, sent, BYTES);
+    WORLD_UNTIL(p.world, p.s.closed == 1);
+    assert_true(p.s.why == TB_STREAM_IO || p.s.why == TB_STREAM_CLOSED);
     pair_fini(&p);
 }
 
@@ -99,6 +141,7 @@ int main(void)
         TEST(who_asks_is_served_by_the_kernel),
         TEST(keys_that_wear_out_garble_nothing),
         TEST(who_does_not_ask_is_served_by_openssl),
+        TEST(a_name_said_to_who_did_not_ask_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
