@@ -247,8 +247,11 @@ static int patch(struct tb_session *s, struct tb_subscription *sub, struct tb_st
     sub->torn = true;
     for (;;) {
         struct tb_patch_result result;
-        tb_staging_patch_tables(st);
-        const enum tb_status applied = apply_patch(s, sub->registration, st->patch, &result);
+        enum tb_status applied = tb_staging_patch_tables(st);
+        if (applied != TB_OK)
+            return tb_fail(applied, "version %llu has not every tensor of the buffers whole",
+                           (unsigned long long)st->key.number);
+        applied = apply_patch(s, sub->registration, st->patch, &result);
         info->copied_bytes += result.copied_bytes;
         info->patched_bytes += result.patched_bytes;
         info->fetched_chunks += result.failed;

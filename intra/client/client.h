@@ -257,7 +257,7 @@ struct tb_staging {
     struct tb_registration *slices_for;
     uint64_t *wanted; /* bits of all shards */
     uint64_t wanted_bytes;
-    /* Staged as a patch for these buffers; NULL: whole. */
+    /* Staged as a patch for these buffers; NULL: whole. It becomes NULL when the manifests show that they are no base. */
     struct tb_registration *patch_for;
     struct tb_patch *patch;              /* from PREPARED on */
     uint64_t shelf_offset;               /* in the memory; 0: it has no shelf */
@@ -345,8 +345,9 @@ void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain
 /* Frees the spare memory if nobody is subscribed to its model any more. */
 void tb_spare_drop_unwanted(struct tb_session *s);
 void tb_staging_fail(struct tb_staging *st, enum tb_status status, const char *why);
-/* Where the tensors of patch_for stand now. Under the lock, or while nobody else has the staging. */
-void tb_staging_patch_tables(const struct tb_staging *st);
+/* Where the tensors of patch_for stand now. Under the lock, or while nobody else has the staging. TB_LAYOUT_MISMATCH: the version
+ * has one of them not at all, or in boxes. */
+TB_MUST_USE enum tb_status tb_staging_patch_tables(const struct tb_staging *st);
 /* Nobody is served from it: it has not all, or not in this form. */
 bool tb_staging_reads_only(const struct tb_staging *st);
 /* What the registration wants, from where the version's shards stand. TB_LAYOUT_MISMATCH in words. */

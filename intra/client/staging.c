@@ -426,15 +426,31 @@ static enum tb_status make_places(struct tb_staging *st)
 
 /* ---- as a patch ---- */
 
-void tb_staging_patch_tables(const struct tb_staging *st)
+/* A version may have a tensor in boxes, which no table of whole tensors covers: it is staged whole, and its boxes are copied. */
+static void patch_or_whole(struct tb_staging *st)
+{
+    const struct tb_registration *r = st->patch_for;
+    bool fits = true;
+    for (uint32_t i = 0; r != NULL && i < r->layout.tensor_count && fits; i++) {
+        uint32_t shard;
+        fits = tb_staging_tensor(st, &r->layout.tensors[i], &shard) != NULL;
+    }
+    if (fits) return;
+    tb_session_lock(st->session); /* others look at it */
+    st->patch_for = NULL;
+    tb_session_unlock(st->session);
+}
+
+enum tb_status tb_staging_patch_tables(const struct tb_staging *st)
 {
     const struct tb_registration *r = st->patch_for;
     for (uint32_t i = 0; i < r->layout.tensor_count; i++) {
         uint32_t shard;
         const struct tb_tensor *theirs = tb_staging_tensor(st, &r->layout.tensors[i], &shard);
-        if (theirs == NULL) continue; /* tb_use_match says so */
+        if (theirs == NULL) return TB_LAYOUT_MISMATCH; /* never: patch_or_whole looked */
         tb_patch_memory(st->patch, shard)[theirs - st->shards[shard].manifest.layout.tensors] = r->memory[i];
     }
+    return TB_OK;
 }
 
 static enum tb_status new_patch(struct tb_staging *st)
@@ -461,11 +477,12 @@ static enum tb_status new_patch(struct tb_staging *st)
 static enum tb_status make_patch(struct tb_staging *st)
 {
     if (st->patch_for == NULL) return TB_OK;
-    const enum tb_status status = new_patch(st);
+    enum tb_status status = new_patch(st);
     if (status != TB_OK) return status;
     tb_session_lock(st->session); /* tensors may be moved */
-    tb_staging_patch_tables(st);
+    status = tb_staging_patch_tables(st);
     tb_session_unlock(st->session);
+    if (status != TB_OK) return status;
     for (uint32_t i = 0; i < st->key.shard_count; i++)
         tb_patch_watch(st->patch, i, &st->shards[i].place);
     return TB_OK;
@@ -491,6 +508,7 @@ static void prepare(void *user, uint32_t piece, uint32_t slot)
     enum tb_status status = check_roots(st);
     char why[sizeof st->why] = "the manifests do not hash to the version's root";
     if (status == TB_OK) {
+        patch_or_whole(st);
         status = make_places(st);
         if (status == TB_OK) status = make_patch(st);
         if (status != TB_OK)

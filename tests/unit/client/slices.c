@@ -27,7 +27,13 @@ static struct tb_slice_desc slice(uint64_t *axes, uint64_t first_column, uint64_
                                   .memory = memory};
 }
 
-static void publish_column_slice(struct fake *f, struct tb_session *s, uint32_t rank, uint32_t ranks,
+/* Every element of a version is by so much more than the first's. */
+static uint16_t step_of(uint64_t number)
+{
+    return (uint16_t)(5 * (number - 1));
+}
+
+static void publish_column_slice(struct tb_session *s, uint64_t number, uint32_t rank, uint32_t ranks,
                                  uint32_t split)
 {
     const uint64_t columns = COLS / ranks, first = rank * columns;
@@ -35,7 +41,7 @@ static void publish_column_slice(struct fake *f, struct tb_session *s, uint32_t 
     uint16_t *memory = malloc(2 * ROWS * columns);
     for (uint64_t r = 0; r < ROWS; r++)
         for (uint64_t c = 0; c < columns; c++)
-            memory[r * columns + c] = element(r, first + c);
+            memory[r * columns + c] = (uint16_t)(element(r, first + c) + step_of(number));
     struct tb_slice_desc d = slice(axes, first, columns, memory);
     d.split_axis = 1;
     d.split_count = split;
@@ -47,7 +53,7 @@ static void publish_column_slice(struct fake *f, struct tb_session *s, uint32_t 
                                    .mode = split > ranks ? TB_PUBLISH_IN_PLACE : TB_PUBLISH_SHADOW,
                                    .model = "policy",
                                    .run = &run.run,
-                                   .number = 1,
+                                   .number = number,
                                    .shard_index = rank,
                                    .shard_count = ranks,
                                    .registration = reg};
@@ -56,9 +62,11 @@ static void publish_column_slice(struct fake *f, struct tb_session *s, uint32_t 
     if (split > ranks) CHECK_STATUS(tb_publish(s, &o, &info), TB_BAD_ARGUMENT);
     o.mode = TB_PUBLISH_SHADOW;
     if (tb_publish(s, &o, &info) != TB_OK) fail_msg("%s", tb_last_error());
+    struct tb_publish_info again = {.struct_bytes = sizeof again};
+    CHECK_OK(tb_publish(s, &o, &again)); /* the same bytes again are done, in rows too */
+    assert_memory_equal(&info.uid, &again.uid, sizeof info.uid);
     CHECK_OK(tb_unregister(reg));
     free(memory);
-    (void)f;
 }
 
 /* A rank's columns, and nothing else, out of what two ranks published; what was staged beyond its own is little. */
@@ -98,7 +106,7 @@ static void columns_are_read_by_any_number_of_ranks(void **state)
     struct tb_session *ranks[2];
     for (uint32_t i = 0; i < 2; i++) {
         ranks[i] = fake_session_open(&f, i == 0 ? "rank0" : "rank1", "host-a");
-        publish_column_slice(&f, ranks[i], i, 2, 4);
+        publish_column_slice(ranks[i], 1, i, 2, 4);
     }
     fake_land(&f, 1);
     read_columns(&f, 0, COLS, 0);
@@ -117,7 +125,7 @@ static void several_boxes_of_a_tensor_are_read(void **state)
     struct fake f;
     fake_open(&f);
     struct tb_session *rank = fake_session_open(&f, "rank0", "host-a");
-    publish_column_slice(&f, rank, 0, 1, 0);
+    publish_column_slice(rank, 1, 0, 1, 0);
     fake_land(&f, 1);
     struct tb_session *s = fake_session_open(&f, "reader", "host-b");
     uint16_t *memory = calloc(2, ROWS * COLS);
@@ -163,6 +171,47 @@ static void several_boxes_of_a_tensor_are_read(void **state)
     fake_close(&f);
 }
 
+/* P1, P2: what comes in boxes is no patch of whole tensors; the buffers hold all of each version all the same. */
+static void boxes_come_whole_where_patches_are_wanted(void **state)
+{
+    (void)state;
+    struct fake f;
+    fake_open(&f);
+    struct tb_session *rank = fake_session_open(&f, "rank0", "host-a");
+    struct tb_session *s = fake_session_open(&f, "reader", "host-b");
+    uint16_t *memory = calloc(2, ROWS * COLS);
+    const uint64_t shape[] = {ROWS, COLS};
+    const struct tb_tensor_desc d = {"w", "BF16", 2, shape, memory};
+    struct tb_registration *reg;
+    CHECK_OK(tb_register(s, &d, 1, &reg));
+    const struct tb_subscribe_options o = {.struct_bytes = sizeof o,
+                                           .member_count = 1,
+                                           .model = "policy",
+                                           .registration = reg,
+                                           .update = TB_UPDATE_PATCH};
+    struct tb_subscription *sub;
+    CHECK_OK(tb_subscribe(s, &o, &sub));
+    for (uint64_t number = 1; number < 4; number++) {
+        /* In parts, whole, and in parts again. */
+        publish_column_slice(rank, number, 0, 1, number == 2 ? 0 : 2);
+        fake_land(&f, number);
+        struct tb_uid uid;
+        memcpy(uid.bytes, fake_version(&f, number)->key.uid.bytes, 16);
+        if (tb_stage(sub, &uid, 20000) != TB_OK) fail_msg("%s", tb_last_error());
+        fake_go(&f, number);
+        struct tb_activate_info info = {.struct_bytes = sizeof info};
+        if (tb_activate(sub, &uid, &info) != TB_OK) fail_msg("%s", tb_last_error());
+        assert_int_equal(info.copied_bytes + info.patched_bytes, 2 * ROWS * COLS);
+        for (uint64_t r = 0; r < ROWS; r++)
+            for (uint64_t c = 0; c < COLS; c++)
+                assert_int_equal(memory[r * COLS + c], (uint16_t)(element(r, c) + step_of(number)));
+    }
+    tb_session_close(s);
+    tb_session_close(rank);
+    free(memory);
+    fake_close(&f);
+}
+
 static void a_slice_that_cannot_be_is_named(void **state)
 {
     (void)state;
@@ -193,6 +242,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(columns_are_read_by_any_number_of_ranks),
         cmocka_unit_test(several_boxes_of_a_tensor_are_read),
+        cmocka_unit_test(boxes_come_whole_where_patches_are_wanted),
         cmocka_unit_test(a_slice_that_cannot_be_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
