@@ -152,13 +152,14 @@ int tb_use_copy(struct tb_subscription *sub, const struct tb_staged_use *use, st
     tb_session_unlock(s);
     struct copying c = {.use = use, .memory = to->want_memory, .gpu = to->gpu};
     pthread_rwlock_wrlock(&to->target.lock);
-    to->target.writes++;
+    const uint64_t wrote = ++to->target.writes;
     const enum tb_status status = copy_to_gpu(to, use);
     if (status == TB_OK) tb_crew_run(s->crew, use->copies.count, copy_piece, &c);
     pthread_rwlock_unlock(&to->target.lock);
     tb_session_lock(s);
     to->passes--;
     tb_session_changed(s, false);
+    sub->wrote = wrote;
     if (status == TB_OK) return TB_OK;
     return tb_fail(
         status,
@@ -174,26 +175,59 @@ static struct tb_registration *idle_buffers(const struct tb_subscription *sub)
     return sub->buffer == 0 ? sub->second : sub->registration;
 }
 
-int tb_use_fill(struct tb_subscription *sub, const struct tb_staged_use *use)
+/* Nobody has written to them since we did, and they were not suspended: then they may be other memory. */
+static bool as_written(struct tb_registration *r, uint64_t wrote)
 {
-    const struct tb_id uid = use->staging->uid;
-    if (tb_id_equal(&sub->filled, &uid) || tb_id_equal(&sub->active, &uid)) return TB_OK;
-    if (idle_buffers(sub)->suspended) return TB_OK; /* the switch does it, or refuses */
+    pthread_rwlock_rdlock(&r->target.lock);
+    const bool same = r->target.writes == wrote;
+    pthread_rwlock_unlock(&r->target.lock);
+    return same;
+}
+
+static bool is_filled(const struct tb_subscription *sub, const struct tb_staged_use *use)
+{
+    return tb_id_equal(&sub->filled, &use->staging->uid) && as_written(idle_buffers(sub), sub->filled_wrote);
+}
+
+static int fill(struct tb_subscription *sub, const struct tb_staged_use *use)
+{
     sub->filled = (struct tb_id){{0}};
     const int status = tb_use_copy(sub, use, idle_buffers(sub));
-    if (status == TB_OK) sub->filled = uid;
-    return status;
+    if (status != TB_OK) return status;
+    sub->filled = use->staging->uid;
+    sub->filled_wrote = sub->wrote;
+    return TB_OK;
+}
+
+int tb_use_fill(struct tb_subscription *sub, const struct tb_staged_use *use)
+{
+    if (is_filled(sub, use) || tb_id_equal(&sub->active, &use->staging->uid)) return TB_OK;
+    if (idle_buffers(sub)->suspended) return TB_OK; /* the switch does it, or refuses */
+    return fill(sub, use);
+}
+
+/* The active version is in the buffers in use; after they were suspended it is not, and comes again, to where it was. */
+static int stay(struct tb_subscription *sub, const struct tb_staged_use *use, struct tb_activate_info *info)
+{
+    struct tb_registration *in_use = sub->buffer == 0 ? sub->registration : sub->second;
+    if (as_written(in_use, sub->active_wrote)) return TB_OK;
+    const int status = tb_use_copy(sub, use, in_use);
+    if (status != TB_OK) return status;
+    sub->active_wrote = sub->wrote;
+    info->copied_bytes = use->copies.bytes;
+    return TB_OK;
 }
 
 static int flip(struct tb_subscription *sub, const struct tb_staged_use *use, struct tb_activate_info *info)
 {
-    if (tb_id_equal(&sub->active, &use->staging->uid)) return TB_OK;
-    if (!tb_id_equal(&sub->filled, &use->staging->uid)) {
+    if (tb_id_equal(&sub->active, &use->staging->uid)) return stay(sub, use, info);
+    if (!is_filled(sub, use)) {
         info->copied_bytes = use->copies.bytes;
-        const int filled = tb_use_fill(sub, use);
+        const int filled = fill(sub, use);
         if (filled != TB_OK) return filled;
     }
     sub->buffer = !sub->buffer;
+    sub->active_wrote = sub->filled_wrote;
     sub->filled = (struct tb_id){{0}};
     return TB_OK;
 }

@@ -259,6 +259,58 @@ static void a_buffer_filled_for_another_is_filled_again(void **state)
     worker_close(&w);
 }
 
+/* Its engine slept, and woke with the buffers elsewhere and empty. */
+static void sleep_and_move(struct worker *w, int buffer)
+{
+    CHECK_OK(tb_suspend(w->r[buffer]));
+    memset(w->memory[buffer], 0xee, BYTES);
+    free(w->memory[buffer]);
+    w->memory[buffer] = calloc(1, BYTES);
+    void *moved[4];
+    for (uint32_t i = 0; i < 4; i++)
+        moved[i] = w->memory[buffer] + i * TENSOR;
+    CHECK_OK(tb_resume(w->r[buffer], moved, 4));
+}
+
+/* P1, P2: what was filled before is no fill of the memory that came instead. */
+static void a_buffer_that_slept_is_filled_again(void **state)
+{
+    (void)state;
+    struct worker w;
+    worker_open(&w, TB_UPDATE_SWITCH);
+    stage(&w, 1);
+    assert_int_equal(activate(&w, 1).buffer, 0);
+    stage(&w, 2);
+    sleep_and_move(&w, 1);
+    const struct tb_activate_info info = activate(&w, 2);
+    assert_int_equal(info.buffer, 1);
+    assert_int_equal(info.copied_bytes, BYTES);
+    check_memory(&w, w.memory[1], 2);
+    check_memory(&w, w.memory[0], 1);
+    worker_close(&w);
+}
+
+/* The same of the buffers in use: the active version comes again, to where the rollout computes from. */
+static void the_buffer_in_use_is_filled_again_after_a_sleep(void **state)
+{
+    (void)state;
+    struct worker w;
+    worker_open(&w, TB_UPDATE_SWITCH);
+    for (uint32_t n = 1; n < 3; n++) {
+        stage(&w, n);
+        activate(&w, n);
+    }
+    sleep_and_move(&w, 1);
+    struct tb_activate_info info = activate(&w, 2);
+    assert_int_equal(info.buffer, 1);
+    assert_int_equal(info.copied_bytes, BYTES);
+    check_memory(&w, w.memory[1], 2);
+    check_memory(&w, w.memory[0], 1);
+    info = activate(&w, 2); /* and is there then */
+    assert_int_equal(info.copied_bytes, 0);
+    worker_close(&w);
+}
+
 static void what_cannot_be_updated_is_refused(void **state)
 {
     (void)state;
@@ -296,6 +348,8 @@ int main(void)
         cmocka_unit_test(an_older_version_comes_back_whole),
         cmocka_unit_test(two_buffers_are_used_in_turn),
         cmocka_unit_test(a_buffer_filled_for_another_is_filled_again),
+        cmocka_unit_test(a_buffer_that_slept_is_filled_again),
+        cmocka_unit_test(the_buffer_in_use_is_filled_again_after_a_sleep),
         cmocka_unit_test(what_cannot_be_updated_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
