@@ -30,10 +30,10 @@ def call(command, **more):
 
 
 def flags_of(words):
-    """What decides how a source is read; not how it is optimised or warned about."""
+    """What decides how a source is read, and for which processor; not how it is optimised or warned about."""
     kept = []
     for i, word in enumerate(words):
-        if word.startswith(("-I", "-D", "-std")):
+        if word.startswith(("-I", "-D", "-std", "-m")):
             kept.append(word)
         elif word in ("-isystem", "-imultiarch", "-include"):
             kept += [word, words[i + 1]]
