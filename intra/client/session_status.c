@@ -124,9 +124,9 @@ static void put_read(struct text *t, const struct tb_staging *st)
 {
     struct tb_hop_stats now = {0};
     if (st->hop != NULL) tb_hop_stats(st->hop, &now);
-    put(t, ",\"read_bytes\":%llu,\"encoded_bytes\":%llu,\"encoded_chunks\":%u",
-        (unsigned long long)(st->read.bytes_read + now.bytes_read),
-        (unsigned long long)(st->read.bytes_encoded + now.bytes_encoded),
+    const unsigned long long bytes = st->read.bytes_read + now.bytes_read;
+    const unsigned long long encoded = st->read.bytes_encoded + now.bytes_encoded;
+    put(t, ",\"read_bytes\":%llu,\"encoded_bytes\":%llu,\"encoded_chunks\":%u", bytes, encoded,
         st->read.chunks_encoded + now.chunks_encoded);
 }
 
