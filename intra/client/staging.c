@@ -366,7 +366,8 @@ static enum tb_status make_slices(struct tb_staging *st, uint64_t words)
     struct tb_box_copies copies = {0};
     st->wanted = tb_calloc(words + 1, sizeof *st->wanted);
     if (st->wanted == NULL) return TB_SITE_NOMEM;
-    (void)tb_staging_match(st, st->slices_for, &copies);
+    const int matched = tb_staging_match(st, st->slices_for, &copies);
+    if (matched != TB_OK && matched != TB_LAYOUT_MISMATCH) return (enum tb_status)matched;
     st->total_chunks = 0;
     uint64_t *wanted = st->wanted;
     for (uint32_t i = 0; i < st->key.shard_count; i++) {

@@ -40,6 +40,7 @@ static void gateway_main(int out, int stop)
     g.uid = v->key.uid;
     const struct tb_tensor *t = tb_layout_find(&v->shards[0].manifest.layout, "t0");
     memcpy(g.bytes, v->shards[0].bytes + t->offset, TENSOR);
+    fake_go(&f, 1);
     if (write(out, &g, sizeof g) != (ssize_t)sizeof g) _exit(1);
     while (read(stop, &end, 1) > 0) {
     }
@@ -138,9 +139,75 @@ static void a_worker_bears_each_failure(void **state)
     assert_int_equal(waitpid(r.gateway, NULL, 0), r.gateway);
 }
 
+/* A rank that wants the second half of the tensor. */
+static bool activate_slice(struct worker_round *r, struct tb_session *s)
+{
+    static const uint64_t shape[] = {TENSOR}, half[] = {TENSOR / 2};
+    const struct tb_slice_desc d = {.struct_bytes = sizeof d,
+                                    .rank = 1,
+                                    .name = "t0",
+                                    .dtype = "U8",
+                                    .shape = shape,
+                                    .first = half,
+                                    .count = half,
+                                    .memory = r->memory};
+    struct tb_subscribe_options o = {.struct_bytes = sizeof o, .member_count = 1, .model = "policy"};
+    struct tb_subscription *sub = NULL;
+    if (tb_register_slices(s, &d, 1, &o.registration) != TB_OK) return false;
+    if (tb_subscribe(s, &o, &sub) != TB_OK) return false;
+    if (tb_stage(sub, &r->uid, SWEEP_PATIENCE_MS(120u)) != TB_OK) return false;
+    return tb_activate(sub, &r->uid, NULL) == TB_OK;
+}
+
+static bool slice_round(void *world)
+{
+    struct worker_round *r = world;
+    struct tb_session *s = NULL;
+    const struct tb_session_options o = {
+        .struct_bytes = sizeof o, .gateway = r->path, .open_timeout_ms = SWEEP_PATIENCE_MS(120u)};
+    if (tb_session_open(&o, &s) != TB_OK) return false;
+    const bool active = activate_slice(r, s);
+    tb_session_close(s);
+    return active;
+}
+
+static void slice_prepare(void *world)
+{
+    struct worker_round *r = world;
+    memset(r->memory, 0, sizeof r->memory);
+}
+
+static void slice_check(void *world, bool active)
+{
+    const struct worker_round *r = world;
+    if (active) assert_memory_equal(r->memory, r->sealed + TENSOR / 2, TENSOR / 2);
+}
+
+/* P1: what a rank wants of a version is all of it, or the version is refused, whichever allocation failed. */
+static void an_active_slice_is_the_versions(void **state)
+{
+    (void)state;
+    static struct worker_round r;
+    gateway_start(&r);
+    tb_log_set(TB_LOG_ERROR, -1);
+    struct sweep s = {
+        .prepare = slice_prepare, .round = slice_round, .check = slice_check, .world = &r, .most = 1};
+    sweep_good(&s);
+    sweep_arm(TB_FAULT_malloc, 0, false);
+    assert_true(slice_round(&r));
+    const uint64_t calls = sweep_disarm(TB_FAULT_malloc);
+    for (uint64_t k = 1; k <= calls; k++)
+        sweep_one(&s, TB_FAULT_malloc, k, false);
+    printf("%u rounds with a fault, %u refused\n", s.tried, s.refused);
+    assert_true(s.refused > 0);
+    close(r.stop);
+    assert_int_equal(waitpid(r.gateway, NULL, 0), r.gateway);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_worker_bears_each_failure)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_worker_bears_each_failure),
+                                       cmocka_unit_test(an_active_slice_is_the_versions)};
     (void)signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
