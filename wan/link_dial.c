@@ -102,8 +102,12 @@ void link_dial_won(struct conn *won)
 {
     struct link *l = won->link;
     l->good = won->address;
-    if (won->racing && l->race.on) tb_race_won(&l->race);
     link_dials_end(l);
+    if (!l->race.on) return;
+    if (won->racing)
+        tb_race_won(&l->race);
+    else
+        tb_race_end(&l->race); /* its addresses are closed: should this one fail, the name is asked again */
 }
 
 void link_dial_ended(struct link *l, bool racing, enum tb_status why)

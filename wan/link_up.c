@@ -375,6 +375,7 @@ static enum tb_status on_pong(struct link *l, struct tb_wire_frame *f)
     l->beat.waiting_since = 0;
     if (l->life.state != TB_LINK_SILENT) return TB_OK;
     link_step(l, TB_LINK_HEARD, NULL, &todo);
+    tb_race_end(&l->race);
     link_dials_end(l);
     return TB_OK;
 }
