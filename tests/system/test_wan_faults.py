@@ -137,8 +137,8 @@ class Pair:
 
 
 def within(pair, fault_s, bound_s, begin, end):
-    """P6: parcels land again in time, in one of a few tries."""
-    said = []
+    """P6: parcels land again in time, in one of a few tries. Where none of them counts, nothing is said about the gateways."""
+    said, counted = [], 0
     for _ in range(TRIES):
         uid = pair.begin()
         pair.void()
@@ -150,11 +150,13 @@ def within(pair, fault_s, bound_s, begin, end):
         took = pair.landed_after_s(uid, was, began)
         why = pair.void()
         pair.well(uid)
+        counted += not why
         said.append(f"{took:.2f} s" + (f" (void: {why})" if why else ""))
         print(f"  parcels landed after {said[-1]}, of at most {bound_s:.2f}")
         if took <= bound_s and not why:
             return
-    raise Failed(f"parcels landed again after {', '.join(said)}; at most {bound_s:.2f} s")
+    need(counted == 0, f"parcels landed again after {', '.join(said)}; at most {bound_s:.2f} s")
+    raise Skipped(f"the emulator fell behind in each of {TRIES} tries: {', '.join(said)}")
 
 
 def black_hole(lab, seconds):
