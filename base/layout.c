@@ -67,7 +67,7 @@ static enum tb_status measure(const struct tb_tensor *t, uint64_t *bytes_out)
 {
     uint64_t full = tb_dtype_element_bytes(t->dtype);
     uint64_t box = full;
-    if (full == 0 || t->rank > TB_RANK_MAX) return TB_BAD_ARGUMENT;
+    if (full == 0 || t->rank > TB_RANK_MAX || t->part > TB_PARTS_MAX) return TB_BAD_ARGUMENT;
     for (uint8_t i = 0; i < t->rank; i++) {
         if (t->box_first[i] > t->full[i]) return TB_BAD_ARGUMENT;
         if (t->box_count[i] > t->full[i] - t->box_first[i]) return TB_BAD_ARGUMENT;

@@ -19,6 +19,7 @@
 #define TB_TENSOR_NAME_MAX 512 /* bytes, without the NUL */
 #define TB_RANK_MAX        8   /* dimensions */
 #define TB_TENSORS_MAX     1000000
+#define TB_PARTS_MAX       1024 /* of a tensor; each is looked for by name */
 #define TB_SHARD_BYTES_MAX ((uint64_t)1 << 44)
 #define TB_SHARDS_MAX      4096
 #define TB_CHUNK_BYTES_MIN ((uint64_t)1 << 20)
@@ -58,7 +59,7 @@ enum tb_dtype tb_dtype_parse(const char *text);       /* 0 if unknown */
 /* One tensor. full: its shape in the model; box: what of it is here, [first, first + count) an axis. A
  * layout of whole tensors has box_first all 0 and box_count equal to full.
  * part: a tensor that readers split along an axis stands as several boxes of one name, 1 + p where the p-th reader's are, and
- * those of all tensors that one reader wants stand together: chunks are cut there. 0: readers take it whole. */
+ * those of all tensors that one reader wants stand together: chunks are cut there. 0: readers take it whole; at most TB_PARTS_MAX. */
 struct tb_tensor {
     const char *name; /* canonical; UTF-8, 1 to TB_TENSOR_NAME_MAX bytes, no NUL, no control characters */
     enum tb_dtype dtype;
@@ -83,8 +84,8 @@ size_t tb_layout_bytes_for(const struct tb_tensor *tensors, uint32_t count);
 
 /* Sorts copies of the tensors into packed order inside `memory` (16-byte aligned, the caller's, kept until the
  * layout is no longer used) and fills bytes, offsets and id. The caller's names may go afterwards.
- *   TB_BAD_ARGUMENT  two equal names of one part, an empty or unclean name, unknown dtype, rank over the maximum, a box outside
- *                    the full shape, no element in a dimension is allowed (a tensor of 0 bytes)
+ *   TB_BAD_ARGUMENT  two equal names of one part, an empty or unclean name, unknown dtype, rank or part over the maximum, a box
+ *                    outside the full shape, no element in a dimension is allowed (a tensor of 0 bytes)
  *   TB_TOO_LARGE     over TB_TENSORS_MAX or TB_SHARD_BYTES_MAX, also by overflow; likewise a full shape that alone is
  *                    over TB_SHARD_BYTES_MAX, dimensions of 0 counted as 1, so no product of its axes can overflow
  *   TB_SITE_NOMEM    `cap` is less than tb_layout_bytes_for */

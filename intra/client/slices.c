@@ -9,8 +9,6 @@
 #include "base/fault.h"
 #include "intra/client/client.h"
 
-#define SPLIT_MAX 1024u
-
 /* One tensor of the layout that a registration is to have. */
 struct piece {
     uint32_t given;
@@ -83,9 +81,9 @@ static int describe(const struct tb_slice_desc *d, uint32_t index, struct tb_ten
         return tb_fail(TB_BAD_ARGUMENT, "slice of \"%.200s\": rank %u, at most %d, and a shape", d->name,
                        d->rank, TB_RANK_MAX);
     t->rank = (uint8_t)d->rank;
-    if (d->split_count > SPLIT_MAX || (d->split_count > 1 && d->split_axis >= d->rank))
-        return tb_fail(TB_BAD_ARGUMENT, "slice of \"%.200s\": axis %u split into %u; at most %u", d->name,
-                       d->split_axis, d->split_count, SPLIT_MAX);
+    if (d->split_count > TB_PARTS_MAX || (d->split_count > 1 && d->split_axis >= d->rank))
+        return tb_fail(TB_BAD_ARGUMENT, "slice of \"%.200s\": axis %u split into %u; at most %d", d->name,
+                       d->split_axis, d->split_count, TB_PARTS_MAX);
     const int status = describe_box(d, t);
     if (status != TB_OK) return status;
     const enum tb_status measured = measure(t, &t->bytes);

@@ -455,6 +455,19 @@ static void parts_stand_together(void **state)
     assert_int_equal(chunks[2].offset, layout.tensors[3].offset);
     tensors[3].part = 1; /* "b" twice */
     assert_int_equal(try_build(tensors, 5), TB_BAD_ARGUMENT);
+    tensors[3].part = TB_PARTS_MAX;
+    assert_int_equal(try_build(tensors, 5), TB_OK);
+    tensors[3].part = TB_PARTS_MAX + 1;
+    assert_int_equal(try_build(tensors, 5), TB_BAD_ARGUMENT);
+    /* Of the last tensor, whose number may be any above those before it: readers look for each up to the largest. */
+    uint8_t *last = wire + w.used - (2 + 2 + 1 + 48);
+    last[0] = TB_PARTS_MAX & 0xff;
+    last[1] = TB_PARTS_MAX >> 8;
+    CHECK_OK(tb_layout_decode(wire, w.used, decoded, sizeof decoded, &back));
+    assert_int_equal(back.tensors[4].part, TB_PARTS_MAX);
+    last[0]++;
+    assert_int_equal(tb_layout_decode(wire, w.used, decoded, sizeof decoded, &back), TB_PEER_GARBLED);
+    last[0]--;
     wire[4 + 1 + 1 + 2 + 4 + 48 + 1 + 1] = 0; /* a part of number 0 is no part */
     assert_int_equal(tb_layout_decode(wire, w.used, decoded, sizeof decoded, &back), TB_PEER_GARBLED);
     free(memory);
