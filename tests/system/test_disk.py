@@ -156,12 +156,14 @@ def wrong_files_are_adopted_by_nobody(lab):
                     f.seek(at)
                     f.write(data[at:at + 65536] if at // 65536 % 3 else right[at:at + 65536])
             data[:] = right if data[-1] != right[-1] else data
-    thread = threading.Thread(target=flicker)
+    thread = threading.Thread(target=flicker, daemon=True)
     thread.start()
-    west.cli("adopt", "policy", other, check=False)
-    west.wait_holds(uids[1])
-    stop.set()
-    thread.join()
+    try:
+        west.cli("adopt", "policy", other, check=False)
+        west.wait_holds(uids[1])
+    finally:
+        stop.set()
+        thread.join()
     check(lab, west, "new", uids[1], paths[1])
 
 
