@@ -75,6 +75,9 @@ static void ended(struct tb_daemon *d)
     struct tb_adopt *a = d->adopt;
     const bool good = a->status == TB_OK;
     struct tb_log_line l;
+    if (a->reading.region !=
+        NULL) /* reserved, and not claimed to its end: what is lacking comes from a link */
+        TB_MOOT(tb_catalog_crossing_refused(d->catalog, tb_clock_now(), &a->target.uid));
     let_go(a);
     a->phase = DONE;
     if (good)
