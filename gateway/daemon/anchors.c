@@ -140,8 +140,10 @@ static void fill_chunk(struct filling *f, uint32_t shard, struct tb_place *place
         f->bad_chunks++;
         return;
     }
-    if (tb_place_finish(place, k) != TB_OK) f->bad_chunks++;
-    f->bytes += bytes;
+    if (tb_place_finish(place, k) == TB_OK)
+        f->bytes += bytes;
+    else
+        f->bad_chunks++;
 }
 
 static enum tb_status fill_region(struct filling *f, struct tb_arena_region *region)
