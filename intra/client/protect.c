@@ -1,5 +1,6 @@
 #include "intra/client/protect.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -35,13 +36,18 @@ static struct block first;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of whoever changes the table */
 static _Atomic uint32_t handling;
 static struct sigaction before;
-static bool installed;
+static _Atomic bool installed;
+static _Atomic uint64_t ended; /* how many protections have */
+/* What `ended` was when this thread's fault was last tried again. Of a model that needs no memory in a handler. */
+static _Thread_local uint64_t tried_at __attribute__((tls_model("initial-exec")));
 
 /* ---- the handler ---- */
 
-/* False: not ours. By a fault in a thread of the process, at any moment. */
+/* Every version that is sealed there is noted. False: it is nobody's, or stays as it is. By a fault in a thread of the process, at
+ * any moment. */
 static bool note_write(uintptr_t address)
 {
+    bool ours = false, opened = true;
     for (struct block *b = &first; b != NULL; b = atomic_load(&b->next)) {
         for (uint32_t i = 0; i < BLOCK_PAGES; i++) {
             struct slot *slot = &b->slots[i];
@@ -49,12 +55,12 @@ static bool note_write(uintptr_t address)
             if (p == NULL || address < slot->at || address >= slot->end) continue;
             uintptr_t none = 0;
             (void)atomic_compare_exchange_strong(&p->written, &none, address);
-            (void)mprotect((void *)slot->at, slot->end - slot->at, PROT_READ | PROT_WRITE);
+            if (mprotect((void *)slot->at, slot->end - slot->at, PROT_READ | PROT_WRITE) != 0) opened = false;
             p->fn(p->user);
-            return true;
+            ours = true;
         }
     }
-    return false;
+    return ours && opened;
 }
 
 static void go_on_as_before(int number, siginfo_t *info, void *context)
@@ -64,26 +70,40 @@ static void go_on_as_before(int number, siginfo_t *info, void *context)
     } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
         before.sa_handler(number);
     } else {
+        atomic_store(&installed, false);
         (void)sigaction(SIGSEGV, &before, NULL); /* and the fault comes again */
     }
 }
 
+/* Its protection may have ended between the fault and us: then it does not come again. Once for each end and thread. */
+static bool may_be_over(const siginfo_t *info)
+{
+    const uint64_t now = atomic_load(&ended);
+    if (info->si_code != SEGV_ACCERR || tried_at == now) return false;
+    tried_at = now;
+    return true;
+}
+
 static void on_fault(int number, siginfo_t *info, void *context)
 {
+    const int kept = errno;
     atomic_fetch_add(&handling, 1);
     const bool ours = note_write((uintptr_t)info->si_addr);
     atomic_fetch_sub(&handling, 1);
-    if (!ours) go_on_as_before(number, info, context);
+    const bool done = ours || may_be_over(info);
+    errno = kept;
+    if (!done) go_on_as_before(number, info, context);
 }
 
 /* Under the lock. */
 static bool install(void)
 {
-    if (installed) return true;
+    if (atomic_load(&installed)) return true;
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
     sigemptyset(&action.sa_mask);
-    installed = sigaction(SIGSEGV, &action, &before) == 0;
-    return installed;
+    const bool done = sigaction(SIGSEGV, &action, &before) == 0;
+    atomic_store(&installed, done);
+    return done;
 }
 
 /* ---- the table ---- */
@@ -105,17 +125,19 @@ static struct slot *free_slot(void)
     }
 }
 
-static void add_pages(struct tb_protection *p, uintptr_t at, uintptr_t end)
+/* False: they are not protected. */
+static bool add_pages(struct tb_protection *p, uintptr_t at, uintptr_t end)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     at = (at + page - 1) / page * page;
     end = end / page * page;
-    struct slot *slot = end > at ? free_slot() : NULL;
-    if (slot == NULL) return;
+    if (end <= at) return true;
+    struct slot *slot = free_slot();
+    if (slot == NULL) return false;
     slot->at = at;
     slot->end = end;
     atomic_store(&slot->owner, p);
-    if (mprotect((void *)at, end - at, PROT_READ) != 0) atomic_store(&slot->owner, NULL);
+    return mprotect((void *)at, end - at, PROT_READ) == 0; /* or in part: the end takes it back */
 }
 
 static int compare(const void *a, const void *b)
@@ -126,18 +148,19 @@ static int compare(const void *a, const void *b)
 }
 
 /* Tensors that follow one another share pages that belong to none of them alone. */
-static void add_all(struct tb_protection *p, const struct tb_protect_stretch *stretches, uint32_t count)
+static bool add_all(struct tb_protection *p, const struct tb_protect_stretch *stretches, uint32_t count)
 {
     uintptr_t at = 0, end = 0;
+    bool all = true;
     for (uint32_t i = 0; i < count; i++) {
         const uintptr_t next = (uintptr_t)stretches[i].at;
         if (next > end) {
-            add_pages(p, at, end);
+            all = add_pages(p, at, end) && all;
             at = next;
         }
         if (next + stretches[i].bytes > end) end = next + stretches[i].bytes;
     }
-    add_pages(p, at, end);
+    return add_pages(p, at, end) && all;
 }
 
 struct tb_protection *tb_protect(struct tb_protect_stretch *stretches, uint32_t count, tb_protect_fn fn,
@@ -149,11 +172,10 @@ struct tb_protection *tb_protect(struct tb_protect_stretch *stretches, uint32_t 
     p->user = user;
     qsort(stretches, count, sizeof *stretches, compare);
     pthread_mutex_lock(&lock);
-    const bool ready = install();
-    if (ready) add_all(p, stretches, count);
+    const bool ready = install() && add_all(p, stretches, count);
     pthread_mutex_unlock(&lock);
     if (ready) return p;
-    tb_free(p);
+    tb_protection_end(p);
     return NULL;
 }
 
@@ -177,6 +199,7 @@ void tb_protection_end(struct tb_protection *p)
 {
     if (p == NULL) return;
     pthread_mutex_lock(&lock);
+    atomic_fetch_add(&ended, 1); /* before its slots are nobody's: who finds them so tries again */
     for (struct block *b = &first; b != NULL; b = atomic_load(&b->next)) {
         for (uint32_t i = 0; i < BLOCK_PAGES; i++) {
             struct slot *s = &b->slots[i];

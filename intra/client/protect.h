@@ -23,7 +23,8 @@ typedef void (*tb_protect_fn)(void *user);
 
 struct tb_protection;
 
-/* The whole pages of these stretches, which are sorted here. NULL: there is none, or no memory for the table. */
+/* The whole pages of these stretches, which are sorted here. NULL: some of them cannot be protected, or there is no
+ * memory for the table; then none is. */
 struct tb_protection *tb_protect(struct tb_protect_stretch *stretches, uint32_t count, tb_protect_fn fn,
                                  void *user);
 /* Where somebody wrote first; NULL: nobody did. */
