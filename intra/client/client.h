@@ -121,7 +121,6 @@ struct tb_registration {
     bool suspended;
     struct tb_patch_target target;
 };
-/* Under the lock: nobody encodes on the memory, or will, until told otherwise; the bytes may have changed. */
 struct tb_registration *tb_registration_new(struct tb_session *s);  /* empty; NULL: no memory */
 void tb_registration_enter(struct tb_registration *registration);   /* into the session's list */
 void tb_registration_discard(struct tb_registration *registration); /* one that is not in it */
@@ -129,6 +128,7 @@ void tb_registration_discard(struct tb_registration *registration); /* one that 
 int tb_registration_find_gpu(struct tb_session *s, struct tb_registration *registration);
 /* Where its tensors stand, from where the caller's do. */
 void tb_registration_place(struct tb_registration *registration);
+/* Under the lock: nobody encodes on the memory, or will, until told otherwise; the bytes may have changed. */
 void tb_registration_gone(struct tb_registration *registration, bool gone);
 void tb_registration_free(struct tb_registration *registration);
 

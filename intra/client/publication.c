@@ -151,9 +151,13 @@ void tb_publication_protect(struct tb_session *s, struct tb_publication *p)
     struct tb_protect_stretch *list = tb_calloc((size_t)r->layout.tensor_count + 1, sizeof *list);
     for (uint32_t i = 0; list != NULL && i < r->layout.tensor_count; i++)
         list[i] = (struct tb_protect_stretch){r->memory[i], r->layout.tensors[i].bytes};
-    if (list != NULL) p->protection = tb_protect(list, r->layout.tensor_count, wake, s);
+    struct tb_protection *protection =
+        list != NULL ? tb_protect(list, r->layout.tensor_count, wake, s) : NULL;
     tb_free(list);
-    if (p->protection != NULL) return;
+    tb_session_lock(s); /* the session thread looks at it */
+    p->protection = protection;
+    tb_session_unlock(s);
+    if (protection != NULL) return;
     tb_log(TB_LOG_WARN, "publish.unprotected", "number=%llu shard=%u", (unsigned long long)p->number,
            p->shard);
 }
