@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,7 @@ struct tb_local_files {
     int fd; /* of file `open`; -1: none */
     uint32_t open;
     char *error;
+    const _Atomic bool *stop;                    /* while it is opened; NULL: none */
     char passed_why[TB_SAFETENSORS_ERROR_BYTES]; /* of the first one */
 };
 
@@ -152,6 +154,7 @@ static enum tb_status add_entry(struct tb_local_files *l, const char *folder, co
 {
     char path[PATH_BYTES];
     struct stat st;
+    if (l->stop != NULL && atomic_load(l->stop)) return refuse(l, TB_CANCELLED, "cancelled");
     if (snprintf(path, sizeof path, "%s/%s", folder, entry) >= (int)sizeof path)
         return refuse(l, TB_TOO_LARGE, "%.200s/%.200s: the path is too long", folder, entry);
     if (stat(path, &st) != 0) return TB_OK;
@@ -215,7 +218,7 @@ static enum tb_status make_index(struct tb_local_files *l)
     return check_unique(l);
 }
 
-enum tb_status tb_local_open(const char *folder, struct tb_local_files **files_out,
+enum tb_status tb_local_open(const char *folder, const _Atomic bool *stop, struct tb_local_files **files_out,
                              char error_out[TB_LOCAL_ERROR_BYTES])
 {
     struct tb_local_files *l = tb_calloc(1, sizeof *l);
@@ -224,6 +227,7 @@ enum tb_status tb_local_open(const char *folder, struct tb_local_files **files_o
         return TB_SITE_NOMEM;
     }
     l->error = error_out;
+    l->stop = stop;
     l->fd = -1;
     l->folder_bytes = strlen(folder) + 1;
     enum tb_status s = add_folder(l, folder, 0);
@@ -236,6 +240,7 @@ enum tb_status tb_local_open(const char *folder, struct tb_local_files **files_o
         return s;
     }
     l->error = NULL;
+    l->stop = NULL;
     *files_out = l;
     return TB_OK;
 }

@@ -23,9 +23,10 @@
 struct tb_local_files;
 
 /* TB_NOT_FOUND: no such folder, or nothing in it that can be read as weights; TB_BAD_FILE: files, but each of them is bad;
- * TB_CONFLICT: one tensor name in two files; TB_TOO_LARGE: more files or deeper folders than above; TB_SITE_IO,
- * TB_SITE_NOMEM. error_out gets a sentence. */
-TB_MUST_USE enum tb_status tb_local_open(const char *folder, struct tb_local_files **files_out,
+ * TB_CONFLICT: one tensor name in two files; TB_TOO_LARGE: more files or deeper folders than above; TB_CANCELLED: `stop` (NULL: none),
+ * which is looked at before each of them; TB_SITE_IO, TB_SITE_NOMEM. error_out gets a sentence. */
+TB_MUST_USE enum tb_status tb_local_open(const char *folder, const _Atomic bool *stop,
+                                         struct tb_local_files **files_out,
                                          char error_out[TB_LOCAL_ERROR_BYTES]);
 void tb_local_close(struct tb_local_files *l); /* NULL is fine */
 

@@ -1,5 +1,6 @@
 /* A folder's files are a version's chunks where names, dtypes and shapes say so, in whatever files and order the tensors
  * stand; what is missing, cut short or of another shape is no chunk. P1, P7, P10. */
+#include <stdatomic.h>
 #include <sys/stat.h>
 
 #include "disk_world.h"
@@ -10,7 +11,7 @@ static struct tb_local_files *opened(struct disk_world *w)
 {
     struct tb_local_files *l = NULL;
     char error[TB_LOCAL_ERROR_BYTES] = "";
-    const enum tb_status s = tb_local_open(w->dir, &l, error);
+    const enum tb_status s = tb_local_open(w->dir, NULL, &l, error);
     if (s != TB_OK) print_error("%s\n", error);
     CHECK_OK(s);
     return l;
@@ -20,7 +21,7 @@ static enum tb_status refused(struct disk_world *w, char error[TB_LOCAL_ERROR_BY
 {
     struct tb_local_files *l = NULL;
     error[0] = '\0';
-    const enum tb_status s = tb_local_open(w->dir, &l, error);
+    const enum tb_status s = tb_local_open(w->dir, NULL, &l, error);
     assert_null(l);
     assert_true(strlen(error) > 0);
     return s;
@@ -202,7 +203,7 @@ static void folders_that_are_none_or_ambiguous_are_refused(void **state)
     char error[TB_LOCAL_ERROR_BYTES];
     struct tb_local_files *l = NULL;
     CHECK_STATUS(refused(w, error), TB_NOT_FOUND); /* nothing in it */
-    CHECK_STATUS(tb_local_open("/nonexistent/folder", &l, error), TB_NOT_FOUND);
+    CHECK_STATUS(tb_local_open("/nonexistent/folder", NULL, &l, error), TB_NOT_FOUND);
     (void)disk_put_tensors(w, "a.safetensors",
                            "{\"t\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", "x", 1);
     (void)disk_put_tensors(w, "b.safetensors",
@@ -210,8 +211,24 @@ static void folders_that_are_none_or_ambiguous_are_refused(void **state)
     CHECK_STATUS(refused(w, error), TB_CONFLICT);
     assert_non_null(strstr(error, "a.safetensors"));
     assert_non_null(strstr(error, "b.safetensors"));
-    CHECK_STATUS(tb_local_open(disk_path(w, "a.safetensors"), &l, error),
+    CHECK_STATUS(tb_local_open(disk_path(w, "a.safetensors"), NULL, &l, error),
                  TB_NOT_FOUND); /* a file, not a folder */
+}
+
+/* P6: a folder of thousands of files on a slow disk holds up nobody who wants to stop. */
+static void a_stop_is_heeded_before_the_next_file(void **state)
+{
+    struct disk_world *w = *state;
+    char error[TB_LOCAL_ERROR_BYTES];
+    struct tb_local_files *l = NULL;
+    _Atomic bool stop = true;
+    (void)disk_put_tensors(w, "a.safetensors",
+                           "{\"t\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", "x", 1);
+    CHECK_STATUS(tb_local_open(w->dir, &stop, &l, error), TB_CANCELLED);
+    assert_null(l);
+    atomic_store(&stop, false);
+    CHECK_OK(tb_local_open(w->dir, &stop, &l, error));
+    tb_local_close(l);
 }
 
 int main(void)
@@ -226,6 +243,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(bad_files_are_passed_over_and_told, disk_setup, disk_teardown),
         cmocka_unit_test_setup_teardown(folders_that_are_none_or_ambiguous_are_refused, disk_setup,
                                         disk_teardown),
+        cmocka_unit_test_setup_teardown(a_stop_is_heeded_before_the_next_file, disk_setup, disk_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
