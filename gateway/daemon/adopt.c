@@ -304,10 +304,18 @@ static enum tb_status reserve(struct tb_daemon *d, struct tb_copy *copy)
     return status;
 }
 
+/* It may have been withdrawn, or have broken, while files were read: nobody would give its memory back. */
+static bool may_be_had(const struct tb_daemon *d, const struct tb_id *uid)
+{
+    struct tb_catalog_version_view v;
+    if (!tb_catalog_version_get(d->catalog, uid, &v) || v.evicting) return false;
+    return v.state == TB_VERSION_READY || v.state == TB_VERSION_KEPT;
+}
+
 static void step_reserving(struct tb_daemon *d, tb_time_ns now)
 {
     struct tb_adopt *a = d->adopt;
-    struct tb_copy *copy = tb_copy_get(d, &a->target);
+    struct tb_copy *copy = may_be_had(d, &a->target.uid) ? tb_copy_get(d, &a->target) : NULL;
     if (copy == NULL || copy->evicting) {
         finish(d, TB_SUPERSEDED, "the version left this site meanwhile");
         return;
