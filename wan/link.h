@@ -39,6 +39,7 @@ struct conn {
     bool racing;     /* dialled, one of the link's race */
     bool outrun;     /* another attempt was open sooner, or the session was heard again: no failure */
     tb_time_ns greet_by;
+    tb_time_ns opened_at; /* 0: not yet */
     uint64_t expires_wall_s;
     struct tb_identity identity;
     char address_text[128];

@@ -207,15 +207,20 @@ static bool is_number(struct link *l)
     return true;
 }
 
-/* One of the last attempts has come as far as TCP: what it waits for is TLS and the peer, and another attempt would not be sooner. */
+/* What it waits for is TLS and the peer, or HELLO once it is open. What has taken as long as a silent session is silent, too. */
+static bool moves(const struct conn *c, tb_time_ns now)
+{
+    const tb_time_ns silent = c->link->life.config.silent;
+    if (c->opened_at != 0) return tb_time_since(c->opened_at, now) < silent;
+    return c->greet_by > now + LINK_GREET_BY - silent && tb_chan_connected(tb_wire_chan(c->wire));
+}
+
+/* One of the last attempts has come as far as TCP: another attempt would not be sooner. */
 static bool being_answered(const struct link *l)
 {
-    const tb_time_ns lately = tb_clock_now() + LINK_GREET_BY - l->life.config.silent;
-    for (const struct conn *c = l->links->conns; c != NULL; c = c->next) {
-        if (c->link != l || !c->dialled || c->is_session || c->ended) continue;
-        if (c->identity.kind != TB_IDENTITY_NONE) return true; /* open: HELLO is on its way */
-        if (c->greet_by > lately && tb_chan_connected(tb_wire_chan(c->wire))) return true;
-    }
+    const tb_time_ns now = tb_clock_now();
+    for (const struct conn *c = l->links->conns; c != NULL; c = c->next)
+        if (c->link == l && c->dialled && !c->is_session && !c->ended && moves(c, now)) return true;
     return false;
 }
 

@@ -154,6 +154,7 @@ static void on_wire_open(struct tb_wire *w, void *user, const struct tb_chan_pee
     struct conn *c = user;
     const struct tb_id none = {{0}};
     c->identity = peer->identity;
+    c->opened_at = tb_clock_now();
     c->expires_wall_s = peer->expires_wall_s;
     snprintf(c->address_text, sizeof c->address_text, "%s", peer->address);
     if (c->dialled) {
