@@ -115,9 +115,10 @@ def cold(bench):
                 with sites.stopped(ours.west.daemon):
                     number, uid = ours.publish()
                 begun = sites.logged_at(ours.west.daemon, "crossing.begun", f"number={number} ")
-                samples = []
-                while not samples or samples[-1][1] < path.stat().st_size:
-                    samples.append((time.monotonic() - begun, ours.west.version(uid)["held_bytes"]))
+                samples, there = [], {}
+                while there.get("held_bytes", 0) < there.get("bytes", 1):
+                    there = ours.west.version(uid)
+                    samples.append((time.monotonic() - begun, there["held_bytes"]))
                     time.sleep(0.05)  # between two samples
             return {"link.cold": (reached_s(samples, 0.9), 5.0)}
         yield from judged(bench, wire, once)
