@@ -229,15 +229,15 @@ static enum tb_status manifest_decode(struct tb_anchor_file *f, uint32_t shard, 
     return tb_digest_equal(&root, &m->root) ? TB_OK : TB_BAD_FILE;
 }
 
-static bool roots_agree(const struct tb_anchor_file *f)
+static enum tb_status roots_check(const struct tb_anchor_file *f)
 {
     struct tb_digest *roots = tb_calloc(f->key.shard_count, sizeof *roots);
-    if (roots == NULL) return false;
+    if (roots == NULL) return TB_SITE_NOMEM;
     for (uint32_t s = 0; s < f->key.shard_count; s++)
         roots[s] = f->manifests[s].root;
     const struct tb_digest root = tb_version_root(&f->key, roots);
     tb_free(roots);
-    return tb_digest_equal(&root, &f->key.root);
+    return tb_digest_equal(&root, &f->key.root) ? TB_OK : TB_BAD_FILE;
 }
 
 static enum tb_status head_decode(struct tb_anchor_file *f, const uint8_t *head, uint64_t bytes)
@@ -252,7 +252,7 @@ static enum tb_status head_decode(struct tb_anchor_file *f, const uint8_t *head,
     for (uint32_t i = 0; s == TB_OK && i < f->key.shard_count; i++)
         s = manifest_decode(f, i, &r);
     if (s != TB_OK) return s;
-    return tb_reader_ended(&r) && roots_agree(f) ? TB_OK : TB_BAD_FILE;
+    return tb_reader_ended(&r) ? roots_check(f) : TB_BAD_FILE;
 }
 
 static enum tb_status head_read(struct tb_anchor_file *f, uint64_t file_bytes)

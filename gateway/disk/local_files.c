@@ -115,6 +115,11 @@ static enum tb_status look_into(struct tb_local_files *l, struct local_file *f)
     return TB_OK;
 }
 
+static void pass_over(struct tb_local_files *l, const char *path, const char *why)
+{
+    if (l->passed_over++ == 0) (void)snprintf(l->passed_why, sizeof l->passed_why, "%.300s: %s", path, why);
+}
+
 static enum tb_status grow_files(struct tb_local_files *l)
 {
     if (l->file_count < l->file_cap) return TB_OK;
@@ -157,7 +162,10 @@ static enum tb_status add_entry(struct tb_local_files *l, const char *folder, co
     if (l->stop != NULL && atomic_load(l->stop)) return refuse(l, TB_CANCELLED, "cancelled");
     if (snprintf(path, sizeof path, "%s/%s", folder, entry) >= (int)sizeof path)
         return refuse(l, TB_TOO_LARGE, "%.200s/%.200s: the path is too long", folder, entry);
-    if (stat(path, &st) != 0) return TB_OK;
+    if (stat(path, &st) != 0) {
+        if (errno != ENOENT) pass_over(l, path, strerror(errno));
+        return TB_OK;
+    }
     if (S_ISDIR(st.st_mode)) return add_folder(l, path, depth + 1);
     return S_ISREG(st.st_mode) ? add_file(l, path, (uint64_t)st.st_size) : TB_OK;
 }
