@@ -9,23 +9,17 @@
  * Everything is the main loop's but the thread of the writing under way, which has a pin on its region. */
 #include "gateway/daemon/daemon.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/fault.h"
 #include "gateway/disk/anchor_file.h"
+#include "gateway/disk/anchor_folder.h"
 
-#define PATH_BYTES  4096
 #define PIECE_BYTES (4u << 20)
 #define FLUSH_BYTES (64u << 20) /* what may be in the page cache and not on the disk */
 #define RETRY_NS    TB_SECONDS(60)
@@ -33,15 +27,14 @@
 
 /* What is known of a model's anchors. */
 struct anchor_model {
-    bool any;
-    uint64_t run_order, number; /* of the newest on the disk */
-    uint32_t whole_since;       /* versions that became whole here since it was begun */
-    tb_time_ns failed_at;       /* 0: the last one was written */
+    struct tb_anchor_which newest; /* on the disk */
+    uint32_t whole_since;          /* versions that became whole here since it was begun */
+    tb_time_ns failed_at;          /* 0: the last one was written */
 };
 
 struct tb_anchors {
     struct tb_daemon *d;
-    int folder;                                     /* locked: it has one gateway */
+    struct tb_anchor_folder folder;
     struct anchor_model models[TB_CONFIG_LIST_MAX]; /* of config->models */
     struct tb_id refilled[TB_CONFIG_LIST_MAX];
     uint32_t refilled_count;
@@ -51,7 +44,7 @@ struct tb_anchors {
     uint32_t model;
     struct tb_version_key key;
     struct tb_arena_region *region; /* pinned */
-    char path[PATH_BYTES];
+    char path[TB_ANCHOR_PATH_BYTES];
     uint64_t total_bytes;
     tb_time_ns begun_at;
     enum tb_status status; /* the thread's, until `done` */
@@ -59,38 +52,6 @@ struct tb_anchors {
     _Atomic uint64_t written_bytes;
     _Atomic bool stop, done;
 };
-
-/* ---- names ---- */
-
-/* "policy@3-12.anchor": no model has '@' in its name. */
-static bool anchor_path(const struct tb_anchors *a, const struct tb_version_key *key, char out[PATH_BYTES])
-{
-    return snprintf(out, PATH_BYTES, "%s/%s@%" PRIu64 "-%" PRIu64 TB_ANCHOR_END, a->d->config->anchor_dir,
-                    key->model.text, key->run_order, key->number) < PATH_BYTES;
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t length = strlen(text), tail = strlen(end);
-    return length > tail && strcmp(text + length - tail, end) == 0;
-}
-
-/* Of that model, and which version. */
-static bool name_parse(const char *name, const char *model, uint64_t *run_out, uint64_t *number_out)
-{
-    char *end = NULL;
-    const size_t length = strlen(model);
-    if (strncmp(name, model, length) != 0 || name[length] != '@') return false;
-    *run_out = strtoull(name + length + 1, &end, 10);
-    if (*end != '-') return false;
-    *number_out = strtoull(end + 1, &end, 10);
-    return strcmp(end, TB_ANCHOR_END) == 0;
-}
-
-static bool newer(uint64_t run_a, uint64_t number_a, uint64_t run_b, uint64_t number_b)
-{
-    return run_a != run_b ? run_a > run_b : number_a > number_b;
-}
 
 /* ---- after a reboot ---- */
 
@@ -226,60 +187,20 @@ static bool arena_has(struct tb_anchors *a, const struct tb_name *model)
     return false;
 }
 
-/* The newest of the model's files that is older than the one tried last. False: none. */
-static bool next_older(struct tb_anchors *a, uint32_t model, struct anchor_model *at, char path[PATH_BYTES])
-{
-    const char *name = a->d->config->models[model].name.text;
-    DIR *folder = opendir(a->d->config->anchor_dir);
-    struct anchor_model best = {0};
-    if (folder == NULL) return false;
-    for (struct dirent *e; (e = readdir(folder)) != NULL;) {
-        uint64_t run = 0, number = 0;
-        if (!name_parse(e->d_name, name, &run, &number)) continue;
-        if (at->any && !newer(at->run_order, at->number, run, number)) continue;
-        if (best.any && !newer(run, number, best.run_order, best.number)) continue;
-        best = (struct anchor_model){.any = true, .run_order = run, .number = number};
-        if (snprintf(path, PATH_BYTES, "%s/%s", a->d->config->anchor_dir, e->d_name) >= PATH_BYTES)
-            best.any = false;
-    }
-    (void)closedir(folder);
-    *at = best;
-    return best.any;
-}
-
 /* The newest anchor that can be read, where the arena has nothing whole of the model. */
 static enum tb_status model_open(struct tb_anchors *a, uint32_t model)
 {
-    struct anchor_model at = {0};
-    char path[PATH_BYTES];
-    const bool needed = !arena_has(a, &a->d->config->models[model].name);
-    while (next_older(a, model, &at, path)) {
+    struct tb_anchor_which at = {.any = false};
+    char path[TB_ANCHOR_PATH_BYTES];
+    const struct tb_name *name = &a->d->config->models[model].name;
+    const bool needed = !arena_has(a, name);
+    while (tb_anchor_folder_older(&a->folder, name, &at, path)) {
         const enum tb_status status = needed ? refill(a, model, path) : TB_OK;
         if (status == TB_SITE_DRAINING) return status;
-        if (status == TB_OK) a->models[model] = at;
+        if (status == TB_OK) a->models[model].newest = at;
         if (status != TB_BAD_FILE) return TB_OK; /* what does not fit does not fit when it is older either */
     }
     return TB_OK;
-}
-
-/* What a kill left. */
-static void parts_remove(struct tb_anchors *a)
-{
-    DIR *folder = opendir(a->d->config->anchor_dir);
-    if (folder == NULL) return;
-    for (struct dirent *e; (e = readdir(folder)) != NULL;)
-        if (ends_with(e->d_name, TB_ANCHOR_END TB_ANCHOR_PART)) (void)unlinkat(a->folder, e->d_name, 0);
-    (void)closedir(folder);
-}
-
-static enum tb_status folder_open(struct tb_anchors *a)
-{
-    const char *path = a->d->config->anchor_dir;
-    if (mkdir(path, 0700) != 0 && errno != EEXIST) return TB_SITE_IO;
-    a->folder = tb_sys_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    if (a->folder < 0 || faccessat(a->folder, ".", R_OK | W_OK | X_OK, 0) != 0) return TB_SITE_IO;
-    if (flock(a->folder, LOCK_EX | LOCK_NB) == 0) return TB_OK;
-    return errno == EWOULDBLOCK ? TB_SITE_LOCKED : TB_SITE_IO;
 }
 
 static void open_failed(const char *path, const char *why)
@@ -300,14 +221,14 @@ enum tb_status tb_anchors_open(struct tb_daemon *d)
     if (a == NULL) return TB_SITE_NOMEM;
     d->anchors = a;
     a->d = d;
-    a->folder = -1;
-    enum tb_status status = folder_open(a);
+    a->folder.fd = -1;
+    enum tb_status status = tb_anchor_folder_open(d->config->anchor_dir, &a->folder);
     if (status != TB_OK) {
         open_failed(d->config->anchor_dir,
                     status == TB_SITE_LOCKED ? "another gateway has it" : strerror(errno));
         return status;
     }
-    parts_remove(a);
+    tb_anchor_folder_remove_parts(&a->folder);
     for (uint32_t m = 0; status == TB_OK && m < d->config->model_count; m++)
         status = model_open(a, m);
     return status;
@@ -379,31 +300,22 @@ static enum tb_status write_file(struct tb_anchors *a, struct tb_anchor_file *fi
     return status;
 }
 
-/* The older ones of the model: the newer is on the disk. */
-static void older_remove(struct tb_anchors *a)
-{
-    DIR *folder = opendir(a->d->config->anchor_dir);
-    if (folder == NULL) return;
-    for (struct dirent *e; (e = readdir(folder)) != NULL;) {
-        uint64_t run = 0, number = 0;
-        if (!name_parse(e->d_name, a->key.model.text, &run, &number)) continue;
-        if (newer(a->key.run_order, a->key.number, run, number)) (void)unlinkat(a->folder, e->d_name, 0);
-    }
-    (void)closedir(folder);
-}
-
 static enum tb_status manifests_of(struct tb_anchors *a, const struct tb_manifest **pointers)
 {
     for (uint32_t s = 0; s < a->key.shard_count; s++)
         pointers[s] = tb_arena_place(a->region, s)->manifest;
-    struct statvfs fs;
     a->total_bytes = tb_anchor_bytes(&a->key, pointers);
-    if (statvfs(a->d->config->anchor_dir, &fs) != 0 || (uint64_t)fs.f_bavail * fs.f_frsize >= a->total_bytes)
-        return TB_OK; /* writing says what else is wrong */
+    const uint64_t free_bytes = tb_anchor_folder_free_bytes(&a->folder);
+    if (free_bytes >= a->total_bytes) return TB_OK; /* writing says what else is wrong */
     (void)snprintf(a->error, sizeof a->error,
                    "%.300s: it needs %" PRIu64 " bytes beside the older one, %" PRIu64 " are free", a->path,
-                   a->total_bytes, (uint64_t)fs.f_bavail * fs.f_frsize);
+                   a->total_bytes, free_bytes);
     return TB_SITE_IO;
+}
+
+static struct tb_anchor_which which_of(const struct tb_version_key *key)
+{
+    return (struct tb_anchor_which){.any = true, .run_order = key->run_order, .number = key->number};
 }
 
 static enum tb_status write_anchor(struct tb_anchors *a)
@@ -415,7 +327,8 @@ static enum tb_status write_anchor(struct tb_anchors *a)
     if (status == TB_OK) status = tb_anchor_create(a->path, &a->key, pointers, &file, a->error);
     tb_free(pointers);
     if (status == TB_OK) status = write_file(a, &file);
-    if (status == TB_OK) older_remove(a);
+    const struct tb_anchor_which which = which_of(&a->key);
+    if (status == TB_OK) tb_anchor_folder_remove_older(&a->folder, &a->key.model, &which);
     return status;
 }
 
@@ -437,12 +350,18 @@ static uint32_t model_of(const struct tb_daemon *d, const struct tb_name *name)
     return UINT32_MAX;
 }
 
+/* Than the one on the disk. */
+static bool is_newer(const struct anchor_model *m, const struct tb_version_key *key)
+{
+    const struct tb_anchor_which which = which_of(key);
+    return !m->newest.any || tb_anchor_newer(&which, &m->newest);
+}
+
 void tb_anchors_whole(struct tb_daemon *d, const struct tb_version_key *key)
 {
     const uint32_t model = d->anchors != NULL ? model_of(d, &key->model) : UINT32_MAX;
     if (model == UINT32_MAX) return;
-    struct anchor_model *m = &d->anchors->models[model];
-    if (!m->any || newer(key->run_order, key->number, m->run_order, m->number)) m->whole_since++;
+    if (is_newer(&d->anchors->models[model], key)) d->anchors->models[model].whole_since++;
 }
 
 bool tb_anchors_using(const struct tb_daemon *d, const struct tb_id *uid)
@@ -453,21 +372,19 @@ bool tb_anchors_using(const struct tb_daemon *d, const struct tb_id *uid)
 /* The newest version that is whole here, if it is newer than the anchor. */
 static struct tb_copy *newest_whole(struct tb_anchors *a, uint32_t model)
 {
-    const struct anchor_model *m = &a->models[model];
     struct tb_copy *best = NULL;
     for (struct tb_copy *c = a->d->copies; c != NULL; c = c->next) {
         if (!c->whole || !c->ready || c->evicting || model_of(a->d, &c->key.model) != model) continue;
         if (best == NULL || tb_version_key_compare(&c->key, &best->key) > 0) best = c;
     }
-    if (best == NULL || !m->any) return best;
-    return newer(best->key.run_order, best->key.number, m->run_order, m->number) ? best : NULL;
+    return best != NULL && is_newer(&a->models[model], &best->key) ? best : NULL;
 }
 
 static bool is_due(const struct tb_anchors *a, uint32_t model, tb_time_ns now)
 {
     const struct anchor_model *m = &a->models[model];
     if (m->failed_at != 0) return m->whole_since > 0 || tb_time_since(m->failed_at, now) >= RETRY_NS;
-    return !m->any || m->whole_since >= a->d->config->anchor_every;
+    return !m->newest.any || m->whole_since >= a->d->config->anchor_every;
 }
 
 static void write_begin(struct tb_anchors *a, uint32_t model, struct tb_copy *copy, tb_time_ns now)
@@ -482,7 +399,7 @@ static void write_begin(struct tb_anchors *a, uint32_t model, struct tb_copy *co
     atomic_store(&a->done, false);
     a->models[model].whole_since = 0;
     a->models[model].failed_at = now; /* until it is written */
-    if (!anchor_path(a, &a->key, a->path)) return;
+    if (!tb_anchor_folder_name(&a->folder, &a->key, a->path)) return;
     tb_arena_region_ref(a->region);
     a->writing =
         !tb_fault_hit(TB_FAULT_thread, EAGAIN) && pthread_create(&a->thread, NULL, writer_main, a) == 0;
@@ -520,9 +437,7 @@ static void write_ended(struct tb_anchors *a)
         return;
     }
     m->failed_at = 0;
-    m->any = true;
-    m->run_order = a->key.run_order;
-    m->number = a->key.number;
+    m->newest = which_of(&a->key);
     a->d->counters.anchors_written++;
     tb_log(TB_LOG_INFO, "anchor.written", "model=%s run=%llu number=%llu bytes=%llu after_ms=%llu",
            a->key.model.text, (unsigned long long)a->key.run_order, (unsigned long long)a->key.number,
@@ -555,7 +470,7 @@ void tb_anchors_close(struct tb_daemon *d)
     if (a == NULL) return;
     atomic_store(&a->stop, true);
     if (a->writing) write_ended(a);
-    if (a->folder >= 0) (void)close(a->folder);
+    tb_anchor_folder_close(&a->folder);
     tb_free(a);
     d->anchors = NULL;
 }
@@ -568,9 +483,9 @@ json_t *tb_anchors_json(const struct tb_daemon *d)
     json_t *written = json_array();
     for (uint32_t i = 0; a != NULL && i < d->config->model_count; i++) {
         char version[48];
-        if (!a->models[i].any) continue;
-        (void)snprintf(version, sizeof version, "%" PRIu64 ":%" PRIu64, a->models[i].run_order,
-                       a->models[i].number);
+        const struct tb_anchor_which *newest = &a->models[i].newest;
+        if (!newest->any) continue;
+        (void)snprintf(version, sizeof version, "%" PRIu64 ":%" PRIu64, newest->run_order, newest->number);
         (void)json_array_append_new(
             written, json_pack("{s:s, s:s}", "model", d->config->models[i].name.text, "version", version));
     }

@@ -1,0 +1,122 @@
+/* anchor_folder.c - see anchor_folder.h. */
+#include "gateway/disk/anchor_folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "gateway/disk/anchor_file.h"
+
+static enum tb_status failed(struct tb_anchor_folder *f, enum tb_status status)
+{
+    const int why = errno;
+    tb_anchor_folder_close(f);
+    errno = why;
+    return status;
+}
+
+enum tb_status tb_anchor_folder_open(const char *path, struct tb_anchor_folder *folder_out)
+{
+    struct tb_anchor_folder f = {.path = path, .fd = -1};
+    if (mkdir(path, 0700) != 0 && errno != EEXIST) return TB_SITE_IO;
+    f.fd = tb_sys_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (f.fd < 0 || faccessat(f.fd, ".", R_OK | W_OK | X_OK, 0) != 0) return failed(&f, TB_SITE_IO);
+    if (flock(f.fd, LOCK_EX | LOCK_NB) != 0)
+        return failed(&f, errno == EWOULDBLOCK ? TB_SITE_LOCKED : TB_SITE_IO);
+    *folder_out = f;
+    return TB_OK;
+}
+
+void tb_anchor_folder_close(struct tb_anchor_folder *f)
+{
+    if (f->fd >= 0) (void)close(f->fd);
+    f->fd = -1;
+}
+
+bool tb_anchor_folder_name(const struct tb_anchor_folder *f, const struct tb_version_key *key,
+                           char out[TB_ANCHOR_PATH_BYTES])
+{
+    return snprintf(out, TB_ANCHOR_PATH_BYTES, "%s/%s@%" PRIu64 "-%" PRIu64 TB_ANCHOR_END, f->path,
+                    key->model.text, key->run_order, key->number) < TB_ANCHOR_PATH_BYTES;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text), tail = strlen(end);
+    return length > tail && strcmp(text + length - tail, end) == 0;
+}
+
+/* Of that model, and which version. */
+static bool name_parse(const char *name, const char *model, struct tb_anchor_which *out)
+{
+    char *end = NULL;
+    const size_t length = strlen(model);
+    if (strncmp(name, model, length) != 0 || name[length] != '@') return false;
+    out->any = true;
+    out->run_order = strtoull(name + length + 1, &end, 10);
+    if (*end != '-') return false;
+    out->number = strtoull(end + 1, &end, 10);
+    return strcmp(end, TB_ANCHOR_END) == 0;
+}
+
+bool tb_anchor_newer(const struct tb_anchor_which *a, const struct tb_anchor_which *b)
+{
+    return a->run_order != b->run_order ? a->run_order > b->run_order : a->number > b->number;
+}
+
+bool tb_anchor_folder_older(const struct tb_anchor_folder *f, const struct tb_name *model,
+                            struct tb_anchor_which *at, char path_out[TB_ANCHOR_PATH_BYTES])
+{
+    DIR *folder = opendir(f->path);
+    struct tb_anchor_which best = {.any = false};
+    if (folder == NULL) return false;
+    for (const struct dirent *e; (e = readdir(folder)) != NULL;) {
+        struct tb_anchor_which which;
+        if (!name_parse(e->d_name, model->text, &which)) continue;
+        if (at->any && !tb_anchor_newer(at, &which)) continue;
+        if (best.any && !tb_anchor_newer(&which, &best)) continue;
+        best = which;
+        if (snprintf(path_out, TB_ANCHOR_PATH_BYTES, "%s/%s", f->path, e->d_name) >= TB_ANCHOR_PATH_BYTES)
+            best.any = false;
+    }
+    (void)closedir(folder);
+    *at = best;
+    return best.any;
+}
+
+void tb_anchor_folder_remove_older(const struct tb_anchor_folder *f, const struct tb_name *model,
+                                   const struct tb_anchor_which *than)
+{
+    DIR *folder = opendir(f->path);
+    if (folder == NULL) return;
+    for (const struct dirent *e; (e = readdir(folder)) != NULL;) {
+        struct tb_anchor_which which;
+        if (!name_parse(e->d_name, model->text, &which)) continue;
+        if (tb_anchor_newer(than, &which)) (void)unlinkat(f->fd, e->d_name, 0);
+    }
+    (void)closedir(folder);
+}
+
+void tb_anchor_folder_remove_parts(const struct tb_anchor_folder *f)
+{
+    DIR *folder = opendir(f->path);
+    if (folder == NULL) return;
+    for (const struct dirent *e; (e = readdir(folder)) != NULL;)
+        if (ends_with(e->d_name, TB_ANCHOR_END TB_ANCHOR_PART)) (void)unlinkat(f->fd, e->d_name, 0);
+    (void)closedir(folder);
+}
+
+uint64_t tb_anchor_folder_free_bytes(const struct tb_anchor_folder *f)
+{
+    struct statvfs fs;
+    return statvfs(f->path, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
+}
