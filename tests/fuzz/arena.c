@@ -3,21 +3,17 @@
  *
  * It opens, or says why not; regions lie apart; what is held after it was verified has its digest (P1); a second open finds nothing
  * more to mend; and all of it can be freed. */
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
-#include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "gateway/arena/arena_file.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/fuzz_file.h"
 
 #define FILE_BYTES  TB_ARENA_BYTES_MIN
 #define IMAGE_BYTES ((size_t)256 << 10) /* of the file: tables and all extents of the two versions */
-#define FOLDER      "/dev/shm/"
 #define NAME        "tombolo-fuzz-arena."
 #define OP_BYTES    12u
 #define OPS_MAX     64u
@@ -25,31 +21,10 @@
 #define RECORDS     8u /* the first so many are changed; five are in use */
 #define REGIONS_MAX 8u
 
-static char path[64];
+static const char *path;
 static uint8_t *file; /* mapped here, beside the arena's own mapping */
 static int fd = -1;
 static uint8_t image[IMAGE_BYTES];
-
-static void remove_file(void)
-{
-    unlink(path);
-}
-
-/* Of fuzzers that were killed. */
-static void sweep(void)
-{
-    DIR *folder = opendir(FOLDER);
-    if (folder == NULL) return;
-    for (const struct dirent *e = readdir(folder); e != NULL; e = readdir(folder)) {
-        char old[300];
-        if (strncmp(e->d_name, NAME, sizeof NAME - 1) != 0) continue;
-        const long pid = strtol(e->d_name + sizeof NAME - 1, NULL, 10);
-        if (pid <= 0 || kill((pid_t)pid, 0) == 0 || errno != ESRCH) continue;
-        (void)snprintf(old, sizeof old, FOLDER "%s", e->d_name);
-        unlink(old);
-    }
-    closedir(folder);
-}
 
 static struct tb_arena *open_arena(void)
 {
@@ -107,9 +82,8 @@ static void land_version(struct tb_arena *arena, uint8_t number, uint32_t shards
 static void begin(void)
 {
     tb_log_set(TB_LOG_ERROR, open("/dev/null", O_WRONLY | O_CLOEXEC));
-    sweep();
-    (void)snprintf(path, sizeof path, FOLDER NAME "%ld", (long)getpid());
-    FUZZ_REQUIRE(atexit(remove_file) == 0);
+    path = fuzz_file_begin(NAME);
+    FUZZ_REQUIRE(path != NULL);
     struct tb_arena *arena = open_arena();
     FUZZ_REQUIRE(arena != NULL);
     land_version(arena, 1, 2);
