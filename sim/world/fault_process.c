@@ -19,6 +19,7 @@ static void pauses(struct process *p)
 static void reboot(struct site *s)
 {
     world_say("the gateway's machine of %s reboots", s->name.text);
+    the->forgot_at = the->now;
     world_gateway_end(s, true);
     world_arena_drop(&s->arena);
     world_arena_new(&s->arena);
@@ -56,24 +57,26 @@ static void worker_step(struct worker *k)
     }
     pauses(p);
     if (world_strikes(FAULT_CRASH, 25)) {
+        the->forgot_at = the->now;
         world_worker_end(k, false);
         p->back_at = later(FAULT_CRASH, 1500);
     } else if (k->solo && world_strikes(FAULT_MEMBER, 60)) {
+        the->forgot_at = the->now;
         world_worker_end(k, true);
         p->back_at = later(FAULT_MEMBER, 3000);
     }
 }
 
-static void trainer_step(void)
+static void trainer_step(struct trainer *t)
 {
-    struct process *p = the->trainer.c.process;
+    struct process *p = t->c.process;
     if (!p->alive) {
-        if (!the->faulty || the->now >= p->back_at) world_trainer_start();
+        if (!the->faulty || the->now >= p->back_at) world_trainer_start(t);
         return;
     }
     pauses(p);
     if (!world_strikes(FAULT_TRAINER, 30)) return;
-    world_trainer_end();
+    world_trainer_end(t);
     p->back_at = later(FAULT_TRAINER, 1500);
 }
 
@@ -85,5 +88,6 @@ void world_fault_process_step(void)
         for (uint32_t k = 0; k < s->worker_count; k++)
             worker_step(&s->workers[k]);
     }
-    trainer_step();
+    for (uint32_t m = 0; m < the->model_count; m++)
+        trainer_step(&the->trainers[m]);
 }

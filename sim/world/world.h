@@ -7,13 +7,15 @@
  *
  * Reading order: world_main.c (seeds, jobs), world_shrink.c, world_run.c (one seed), the faults (fault_*.c), the checkers
  * (world_check.c), who lives here (world_gateway.c, world_client.c, world_worker.c, world_trainer.c), the machine
- * (world_process.c, world_uv.c, world_chan.c, world_pipe.c, world_arena.c, world_store.c, world_fabric.c, world_outside.c). */
+ * (world_process.c, world_uv.c, world_chan.c, world_pipe.c, world_arena.c, world_store.c, world_anchors.c, world_fabric.c,
+ * world_shelves.c, world_threads.c, world_outside.c). */
 #ifndef TB_SIM_WORLD_H
 #define TB_SIM_WORLD_H
 
 #include "base/manifest.h"
 #include "base/net/wire.h"
 #include "base/place.h"
+#include "base/shelf.h"
 #include "base/time.h"
 #include "gateway/catalog/catalog.h"
 #include "gateway/daemon/config.h"
@@ -22,8 +24,9 @@
 
 #define SITES_MAX        4u
 #define WORKERS_MAX      6u /* of one site */
-#define PROCESSES_MAX    (SITES_MAX * (1u + WORKERS_MAX) + 1u)
-#define VERSIONS_MAX     12u
+#define PROCESSES_MAX    (SITES_MAX * (1u + WORKERS_MAX) + MODELS_MAX)
+#define MODELS_MAX       2u
+#define VERSIONS_MAX     24u /* of all models */
 #define SHARDS_MAX       2u
 #define CHUNKS_MAX       16u
 #define SHARD_BYTES      4096u
@@ -48,13 +51,25 @@ enum fault {
         FAULTS
 };
 #define STRENGTH_MAX 4u
+
+/* What is no fault, and is not done in every seed: how often it was. */
+/* clang-format off */
+#define WAY_LIST(X) X(OBJECT, "object") X(UNPUBLISH, "unpublish") X(EVERY, "every") X(ADOPT, "adopt") X(MODELS, "models") X(ANCHOR, "anchor")
+/* clang-format on */
+enum way {
+#define X(name, text) WAY_##name,
+    WAY_LIST(X)
+#undef X
+        WAYS
+};
+extern const char *const way_names[WAYS];
 extern const char *const fault_names[FAULTS];
 
 /* ---- a version, as the trainer made it: the oracle ---- */
 
 struct version {
     struct tb_version_key key; /* uid zero until the gateway gave it */
-    uint32_t shard_count;
+    uint32_t model, shard_count;
     bool kept_once; /* some gateway besides the trainer had all of it */
     struct piece {
         struct tb_manifest manifest;
@@ -70,6 +85,8 @@ struct version {
 enum process_kind { PROCESS_GATEWAY, PROCESS_WORKER, PROCESS_TRAINER };
 struct block;
 struct handle;
+struct tb_shelves;
+struct world_thread;
 struct tb_daemon;
 struct process {
     enum process_kind kind;
@@ -83,6 +100,8 @@ struct process {
     size_t heap_bytes, heap_most;
     struct handle *handles;
     struct tb_fabric *fabrics; /* doors, in its heap */
+    struct tb_shelves *shelves;
+    struct world_thread *threads;
 };
 
 /* ---- what a site keeps when its processes die ---- */
@@ -108,6 +127,13 @@ struct store_file {
     struct disk now, past[DISK_PAST];
     uint64_t writes;
     tb_time_ns full_until;
+};
+
+#define ANCHORS_MAX 6u
+struct disk_anchor { /* on the same disk */
+    bool whole;
+    struct tb_version_key key;
+    uint8_t bytes[SHARDS_MAX][SHARD_BYTES];
 };
 
 /* ---- who lives here ---- */
@@ -146,13 +172,18 @@ struct staged { /* a version in a worker's memory; its heap */
     uint8_t *bytes[SHARDS_MAX];
     uint64_t held[SHARDS_MAX], claimed[SHARDS_MAX], seen[SHARDS_MAX];
     struct tb_place place[SHARDS_MAX];
+    struct tb_shelf shelf; /* encoded chunks, beside them */
+    void *shelf_memory;    /* NULL: it has none */
+    struct staged *base;   /* that its hop decodes from */
+    const struct tb_place *base_places[SHARDS_MAX];
 };
 
 struct worker {
     struct client c;
-    uint32_t site, index;
-    bool here; /* it takes part; one that left does not */
-    bool solo; /* a group of its own, which comes and goes; else a seat of the site's engine */
+    uint32_t site, index, model;
+    bool here;    /* it takes part; one that left does not */
+    bool encoded; /* its release knows of shelves */
+    bool solo;    /* a group of its own, which comes and goes; else a seat of the site's engine */
     bool subscribed, asked;
     uint32_t said_whole; /* P2: versions that this seat said it has, a bit each; of all its lives */
     struct staged *staged;
@@ -163,8 +194,10 @@ struct worker {
     tb_time_ns progress_at, asked_at, moved_at;
 };
 
-struct trainer {
+struct trainer { /* of one model; home is the site of the model's number */
     struct client c;
+    uint32_t model;
+    bool last_made; /* the version that all must come to was published after the faults stopped */
     char key[16];
     uint32_t runs;
     struct tb_id run;
@@ -178,6 +211,10 @@ struct trainer {
     uint32_t hold_steps; /* with an open SEAL and a gateway that runs */
     uint32_t first;      /* versions of this life of the trainer begin here */
     bool exported[VERSIONS_MAX];
+    bool gone[VERSIONS_MAX]; /* it took their memory back */
+    uint64_t unpublish_id;
+    uint32_t unpublishing; /* the version of that request */
+    tb_time_ns unpublish_at;
 };
 
 struct site {
@@ -187,9 +224,10 @@ struct site {
     struct tb_config config;
     struct arena_file arena;
     struct store_file store;
+    struct disk_anchor anchors[ANCHORS_MAX];
     struct worker workers[WORKERS_MAX];
     uint32_t worker_count, group_count; /* seats in the group */
-    tb_time_ns up_since;
+    tb_time_ns up_since, adopt_at;
 };
 
 struct path { /* from one site to another */
@@ -218,6 +256,7 @@ struct world {
         chances[FAULTS]; /* each fault draws from its own stream: without one the others stay as they are */
     uint32_t strength[FAULTS]; /* 0: off */
     uint64_t struck[FAULTS];
+    uint64_t went[WAYS];
     uint64_t hash, orders;
     tb_time_ns began, now;
     bool trace, faulty, failed;
@@ -228,10 +267,13 @@ struct world {
     uint32_t site_count;
     struct site sites[SITES_MAX];
     struct path paths[SITES_MAX][SITES_MAX];
-    struct trainer trainer;
+    uint32_t model_count;
+    struct trainer trainers[MODELS_MAX];
+    bool adopts;          /* operators have files of older versions */
+    bool unpublishes;     /* the trainer takes memory back, now and then */
+    tb_time_ns forgot_at; /* somebody who held chunks was lost with them, or a chunk rotted */
     uint32_t versions_wanted, version_count;
     struct version versions[VERSIONS_MAX];
-    bool last_made; /* the version that all must come to was published after the faults stopped */
     uint32_t window_bytes, keep, shard_count;
     enum tb_choice_wish codec;
     struct connection *connections;
@@ -278,8 +320,18 @@ void world_store_write_lost(struct store_file *f, uint32_t writes);
 /* world_fabric.c */
 bool world_fabric_run(struct process *p);
 
+/* world_threads.c */
+void world_threads_run(struct process *p);
+void world_adopt_step(struct site *s);
+
+/* world_shelves.c */
+void world_shelves_run(struct process *p);
+
 /* world_versions.c */
-uint32_t world_version_make(void);
+uint32_t world_version_make(uint32_t model);
+uint32_t world_version_last(uint32_t model); /* NONE: it has none */
+uint32_t world_version_count(uint32_t model);
+uint32_t world_version_newer(uint32_t version);       /* how many of its model are newer */
 uint32_t world_version_find(const struct tb_id *uid); /* NONE: of no version that was published */
 int world_version_compare(uint32_t a, uint32_t b);
 uint64_t world_version_all(uint32_t version, uint32_t shard);
@@ -303,9 +355,10 @@ void world_client_step(struct client *c);
 void world_worker_start(struct worker *k);
 void world_worker_end(struct worker *k, bool leave);
 void world_worker_step(struct worker *k);
-void world_trainer_start(void);
-void world_trainer_end(void);
-void world_trainer_step(void);
+extern const char *const world_models[MODELS_MAX];
+void world_trainer_start(struct trainer *t);
+void world_trainer_end(struct trainer *t);
+void world_trainer_step(struct trainer *t);
 bool world_trainer_holds(uint32_t version); /* and would seal it again */
 
 /* world_check.c */
@@ -313,7 +366,8 @@ void world_check_place(const struct tb_place *place, uint32_t version, uint32_t 
                        const char *where);
 void world_check_go(uint32_t site, const struct tb_id *session, uint32_t version);
 void world_check_active(struct worker *k, uint32_t version);
-void world_check_ended(uint32_t site, const struct tb_store_version *v);
+void world_check_ended(uint32_t site, const struct tb_store_version *v, uint32_t before);
+void world_check_unpublished(uint32_t site, const struct tb_id *uid);
 void world_check_hold(struct trainer *t);
 void world_check_memory(void);
 void world_check_log(enum tb_log_level level, const char *event, const char *line);

@@ -373,6 +373,7 @@ bool world_arena_rot(struct arena_file *f)
     s->held[0] &= ~(UINT64_C(1) << k);
     forget_told(f, &found->key.uid, shard, UINT64_C(1) << k);
     life_renew(f);
+    the->forgot_at = the->now;
     world_say("v%u chunk %u of shard %u rots", world_version_find(&found->key.uid) + 1, k, shard);
     return true;
 }

@@ -9,7 +9,8 @@
 #include "world.h"
 
 #define TOKENS_MAX  8u
-#define BUFFERS_MAX (2u * SHARDS_MAX)
+#define BUFFERS_MAX (2u * SHARDS_MAX + 1u)
+#define LINES_MAX   (SHARDS_MAX * CHUNKS_MAX)
 #define AIMS_MAX    4u
 #define SCALE       1024u /* a byte of the world stands for so many: what the bucket counts */
 
@@ -19,6 +20,8 @@ struct export
     uint64_t id;
     struct tb_export_buffer buffers[BUFFERS_MAX];
     uint32_t buffer_count, token_at;
+    bool has_shelf;
+    struct tb_shelf_at shelf;
     struct tb_id tokens[TOKENS_MAX];
 };
 
@@ -45,6 +48,10 @@ struct tb_hop {
     struct tb_hop_shard shards[SHARDS_MAX];
     uint64_t memory[SHARDS_MAX][8];
     struct tb_hop_state core;
+    struct tb_hop_shelf shelf; /* the core's, or unused */
+    struct tb_shelf_at shelf_at;
+    struct tb_hop_base base;
+    struct tb_shelf_entry shelf_memory[LINES_MAX + 4]; /* tb_hop_shelf_bytes of it */
     tb_time_ns open_at, heard_at;
     bool open, over;
     struct process *from;
@@ -101,6 +108,8 @@ enum tb_status tb_export_open(struct tb_fabric *f, const struct tb_export_option
     e->id = options->export_id;
     e->buffer_count = options->buffer_count;
     memcpy(e->buffers, options->buffers, options->buffer_count * sizeof *options->buffers);
+    e->has_shelf = options->shelf != NULL;
+    if (e->has_shelf) e->shelf = *options->shelf;
     e->next = f->exports;
     f->exports = e;
     return TB_OK;
@@ -157,6 +166,7 @@ enum tb_status tb_hop_open(struct tb_fabric *f, const struct tb_hop_options *opt
     uint32_t count = 0;
     h->fabric = f;
     h->options = *options;
+    if (options->base != NULL) h->base = *options->base;
     source_copy(h, options);
     for (uint32_t i = 0; i < options->place_count; i++) {
         for (uint32_t s = 0; s < options->source_count; s++) {
@@ -179,12 +189,16 @@ enum tb_status tb_hop_open(struct tb_fabric *f, const struct tb_hop_options *opt
     return TB_OK;
 }
 
+static void drop(struct tb_hop *h, const struct tb_hop_aim *aim)
+{
+    if (!aim->passed_on) tb_place_unclaim(h->shards[aim->shard_index].place, aim->chunk);
+    tb_hop_dropped(&h->core, aim);
+}
+
 static void aims_drop(struct tb_hop *h)
 {
-    for (uint32_t i = 0; i < h->aim_count; i++) {
-        tb_place_unclaim(h->shards[h->aims[i].aim.shard_index].place, h->aims[i].aim.chunk);
-        tb_hop_dropped(&h->core, &h->aims[i].aim);
-    }
+    for (uint32_t i = 0; i < h->aim_count; i++)
+        drop(h, &h->aims[i].aim);
     h->aim_count = 0;
 }
 
@@ -267,8 +281,59 @@ static bool read_at(const struct export *e, uint32_t buffer, uint64_t offset, vo
     return true;
 }
 
+/* ---- the source's shelf ---- */
+
+static uint32_t line_bytes(void *user, uint32_t line)
+{
+    const struct tb_hop *h = user;
+    uint32_t shard = 0;
+    while (line >= h->shards[shard].chunk_count)
+        line -= h->shards[shard++].chunk_count;
+    return h->shards[shard].place->manifest->chunks[line].bytes;
+}
+
+/* The door has said whether there is one. */
+static void shelf_begin(struct tb_hop *h, const struct export *e)
+{
+    struct tb_shelf *ours = h->options.shelf;
+    const uint32_t count = (uint32_t)h->core.chunk_total;
+    if (!e->has_shelf || h->core.shard_count < h->options.place_count) {
+        if (ours != NULL) tb_shelf_close(ours);
+        return;
+    }
+    TB_ASSERT(count <= LINES_MAX && tb_hop_shelf_bytes(count) <= sizeof h->shelf_memory);
+    tb_hop_shelf_init(&h->shelf, h->shelf_memory, count);
+    h->shelf_at = e->shelf;
+    h->shelf.base = h->base;
+    h->shelf.ours = ours != NULL && ours->count == count ? ours : NULL;
+    h->shelf.decodes = true;
+    h->core.shelf = &h->shelf;
+}
+
+/* Nobody in this world writes nonsense on a shelf (P4). */
+static bool poll_shelf(struct tb_hop *h, const struct export *e)
+{
+    uint64_t words[TB_SHELF_HEAD_WORDS + TB_BITMAP_WORDS(LINES_MAX)],
+        entries[LINES_MAX * TB_SHELF_ENTRY_WORDS];
+    uint32_t first = 0, count = 0;
+    if (h->core.shelf == NULL) return true;
+    const uint64_t head_bytes = (TB_SHELF_HEAD_WORDS + TB_BITMAP_WORDS(h->shelf.count)) * sizeof words[0];
+    if (!read_at(e, h->shelf_at.buffer, h->shelf_at.offset, words, head_bytes)) return false;
+    enum tb_status status = tb_hop_shelf_head(&h->shelf, words);
+    if (status == TB_OK && tb_hop_shelf_wanted(&h->shelf, &first, &count)) {
+        const uint64_t at = h->shelf_at.offset + tb_shelf_entry_offset(h->shelf.count, first);
+        if (!read_at(e, h->shelf_at.buffer, at, entries,
+                     (uint64_t)count * TB_SHELF_ENTRY_WORDS * sizeof entries[0]))
+            return false;
+        status = tb_hop_shelf_entries(&h->shelf, first, entries, count, line_bytes, h);
+    }
+    if (status != TB_OK) world_fail("P4: %s reads nonsense on a shelf", h->fabric->process->name);
+    return status == TB_OK;
+}
+
 static bool poll_bitmaps(struct tb_hop *h, const struct export *e)
 {
+    if (!poll_shelf(h, e)) return false;
     for (uint32_t s = 0; s < h->core.shard_count; s++) {
         uint64_t words[TB_BITMAP_WORDS(CHUNKS_MAX)];
         uint32_t first, count;
@@ -297,8 +362,7 @@ static void take_aims(struct tb_hop *h)
     struct tb_hop_aim aim;
     while (h->aim_count < AIMS_MAX && tb_hop_next(&h->core, &aim)) {
         if (!paced(h, aim.bytes)) {
-            tb_place_unclaim(h->shards[aim.shard_index].place, aim.chunk);
-            tb_hop_dropped(&h->core, &aim);
+            drop(h, &aim);
             h->core.dry = false;
             return;
         }
@@ -325,6 +389,42 @@ static bool read_chunk(struct tb_hop *h, const struct export *e, const struct tb
     return true;
 }
 
+/* Of the base that the shelf was opened with. */
+static enum tb_status decode(struct tb_hop *h, const struct tb_hop_aim *aim,
+                             const struct tb_codec_coded *coded)
+{
+    struct tb_codec *codec = NULL;
+    uint32_t bytes = 0, base_bytes = 0;
+    uint8_t *to = tb_place_chunk(h->shards[aim->shard_index].place, aim->chunk, &bytes);
+    const uint8_t *base = tb_place_chunk(h->base.places[aim->shard_index], aim->chunk, &base_bytes);
+    enum tb_status status = tb_codec_new(&codec); /* the one of all */
+    if (status == TB_OK)
+        status = tb_codec_decode(codec, coded,
+                                 &(struct tb_codec_output){to, bytes, coded->form.on_base ? base : NULL});
+    if (status == TB_OK) return tb_place_finish(h->shards[aim->shard_index].place, aim->chunk);
+    tb_place_unclaim(h->shards[aim->shard_index].place, aim->chunk);
+    return status;
+}
+
+/* False: outside what is exported. */
+static bool take_object(struct tb_hop *h, const struct export *e, const struct tb_hop_aim *aim)
+{
+    uint8_t bytes[SHARD_BYTES];
+    const uint64_t at = h->shelf_at.offset + tb_shelf_room_offset(h->shelf.count) + aim->object->offset;
+    TB_ASSERT(aim->object->bytes <= sizeof bytes);
+    if (!read_at(e, h->shelf_at.buffer, at, bytes, aim->object->bytes)) return false;
+    if (world_strikes(FAULT_CORRUPT, 1000)) bytes[aim->object->bytes / 2] ^= 1u;
+    const struct tb_codec_coded coded = {aim->object->form, bytes, aim->object->bytes};
+    const bool good = aim->passed_on || decode(h, aim, &coded) == TB_OK;
+    if (good && tb_hop_shelf_passes(&h->shelf)) tb_shelf_put(h->shelf.ours, aim->line, &coded);
+    if (good)
+        tb_hop_landed(&h->core, aim);
+    else
+        tb_hop_object_failed(&h->core, aim);
+    the->went[WAY_OBJECT] += good && !aim->passed_on;
+    return true;
+}
+
 static void finish(struct tb_hop *h, const struct tb_hop_aim *aim)
 {
     const struct tb_hop_shard *shard = &h->shards[aim->shard_index];
@@ -348,9 +448,13 @@ static bool land(struct tb_hop *h, const struct export *e)
             continue;
         }
         h->aims[i] = h->aims[--h->aim_count];
+        if (a.aim.object != NULL) {
+            if (take_object(h, e, &a.aim)) continue;
+            drop(h, &a.aim);
+            return false;
+        }
         if (!read_chunk(h, e, &a.aim)) {
-            tb_place_unclaim(h->shards[a.aim.shard_index].place, a.aim.chunk);
-            tb_hop_dropped(&h->core, &a.aim);
+            drop(h, &a.aim);
             return false;
         }
         finish(h, &a.aim);
@@ -375,6 +479,7 @@ static void hop_run(struct tb_hop *h)
         lose(h, TB_PEER_TOKEN);
         return;
     }
+    if (!h->open) shelf_begin(h, e);
     h->open = true;
     bool sound = the->now < h->core.poll_at || poll_bitmaps(h, e);
     if (sound) take_aims(h);

@@ -8,6 +8,12 @@ const char *const fault_names[FAULTS] = {
 #undef X
 };
 
+const char *const way_names[WAYS] = {
+#define X(name, text) text,
+    WAY_LIST(X)
+#undef X
+};
+
 uint32_t world_strength(enum fault f)
 {
     return the->faulty ? the->strength[f] : 0;

@@ -14,29 +14,33 @@ static const char *const link_addresses[SITES_MAX] = {"127.0.0.1:7400", "127.0.0
 static const char *const tls_addresses[SITES_MAX] = {"127.0.0.1:7500", "127.0.0.1:7501", "127.0.0.1:7502",
                                                      "127.0.0.1:7503"};
 
+const char *const world_models[MODELS_MAX] = {"policy", "critic"};
+static const char *const publishers[MODELS_MAX] = {"tombolo://east/worker/*", "tombolo://west/worker/*"};
+
 static void name(struct tb_name *out, const char *text)
 {
     const enum tb_status status = tb_name_set(out, text);
     TB_ASSERT(status == TB_OK);
 }
 
-static void config_model(struct tb_config *c, uint32_t index)
+static void config_model(struct tb_config *c, uint32_t index, uint32_t model)
 {
-    struct tb_config_model *m = &c->models[0];
-    c->model_count = 1;
-    name(&m->name, "policy");
-    name(&m->home, site_names[0]);
+    struct tb_config_model *m = &c->models[c->model_count++];
+    name(&m->name, world_models[model]);
+    name(&m->home, site_names[model]);
     m->keep = the->keep;
+    m->every = world_random(3) == 0;
+    the->went[WAY_EVERY] += m->every;
     m->publish[m->publish_count++] = "unix:*";
-    m->publish[m->publish_count++] = "tombolo://east/worker/*";
+    m->publish[m->publish_count++] = publishers[model];
     m->read[m->read_count++] = "unix:*";
     m->read[m->read_count++] = "tombolo://*";
-    if (index == 0) return;
-    struct tb_config_subscribe *s = &c->subscribe[0];
-    c->subscribe_count = 1;
-    name(&s->model, "policy");
-    for (uint32_t i = 0; i < the->site_count; i++) /* home first, then whoever has it */
-        if (i != index) name(&s->from[s->from_count++], site_names[i]);
+    if (index == model) return;
+    struct tb_config_subscribe *s = &c->subscribe[c->subscribe_count++];
+    name(&s->model, world_models[model]);
+    name(&s->from[s->from_count++], site_names[model]); /* home first, then whoever has it */
+    for (uint32_t i = 0; i < the->site_count; i++)
+        if (i != index && i != model) name(&s->from[s->from_count++], site_names[i]);
 }
 
 /* Short times: what takes a gateway 10 s takes the world 2. */
@@ -52,8 +56,11 @@ static void config_init(struct tb_config *c, uint32_t index)
     c->session_max = 24;
     c->store_path = "/store";
     c->store_slow_ms = 1000;
+    if (world_random(3) == 0) c->anchor_dir = "/anchors";
+    c->anchor_every = 1 + (uint32_t)world_random(2);
+    c->anchor_rate = UINT64_C(1) << 40; /* how long a writing takes is the thread's affair */
     c->arena_path = "/arena";
-    c->arena_bytes = (uint64_t)(the->keep + 2) * the->shard_count * SHARD_BYTES;
+    c->arena_bytes = (uint64_t)(the->keep + 2) * the->shard_count * SHARD_BYTES * the->model_count;
     c->tls_ca = c->tls_cert = c->tls_key = "/pem";
     c->link_listen = link_addresses[index];
     c->link_streams = 1 + (uint32_t)world_random(3);
@@ -72,6 +79,7 @@ static void config_init(struct tb_config *c, uint32_t index)
     c->fabric_fan_out = (uint32_t)world_random(3);
     c->fabric_nic = world_random(4) * 20000; /* with fan_out 0: how wide follows from what arrives */
     c->fabric_threads = 1;
+    c->fabric_encoded = world_random(4) != 0;
     c->drain_ms = 1000;
     c->pin_max_s = 600;
     for (uint32_t i = 0; i < the->site_count; i++) {
@@ -81,7 +89,8 @@ static void config_init(struct tb_config *c, uint32_t index)
         name(&p->gateway, "gw");
         p->address = link_addresses[i];
     }
-    config_model(c, index);
+    for (uint32_t m = 0; m < the->model_count; m++)
+        config_model(c, index, m);
 }
 
 void world_site_init(uint32_t index)
@@ -101,9 +110,11 @@ void world_site_init(uint32_t index)
         k->index = i;
         k->here = true;
         k->solo = i >= s->group_count;
+        k->model = k->solo ? (uint32_t)world_random(the->model_count) : 0;
         k->staging = k->active = k->next = NONE;
         k->c.process = world_process_new(PROCESS_WORKER, index, text);
         k->c.tls = world_random(2) == 1;
+        k->encoded = world_random(4) != 0;
     }
 }
 

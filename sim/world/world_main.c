@@ -14,10 +14,11 @@
 #define WINDOW     10000u /* a fault that no seed of so many met is a failure */
 #define WINDOW_MIN 1000u  /* of fewer seeds nothing is asked */
 #define PROGRESS_S 10
+#define MET        (FAULTS + WAYS) /* what is counted: faults, then ways */
 
 struct result { /* of one seed, from a job to the parent */
     uint64_t seed, hash;
-    uint32_t met; /* faults that struck, a bit each */
+    uint64_t met; /* faults that struck and ways that were gone, a bit each */
     uint32_t failed;
     char why[240];
 };
@@ -30,8 +31,8 @@ struct options {
 
 struct total {
     uint64_t done, failed, first_failed, hash;
-    uint64_t met[FAULTS];
-    uint32_t *met_by_window; /* windows x FAULTS */
+    uint64_t met[MET];
+    uint32_t *met_by_window; /* windows x MET */
 };
 
 static struct result run_seed(uint64_t seed, const struct options *o)
@@ -41,8 +42,8 @@ static struct result run_seed(uint64_t seed, const struct options *o)
     r.hash = the->hash;
     r.failed = the->failed;
     memcpy(r.why, the->why, sizeof r.why);
-    for (uint32_t f = 0; f < FAULTS; f++)
-        r.met |= (uint32_t)(the->struck[f] != 0) << f;
+    for (uint32_t i = 0; i < MET; i++)
+        r.met |= (uint64_t)(i < FAULTS ? the->struck[i] != 0 : the->went[i - FAULTS] != 0) << i;
     return r;
 }
 
@@ -87,10 +88,10 @@ static void add(struct total *t, const struct options *o, const struct result *r
     const uint64_t window = (r->seed - o->from) / WINDOW;
     t->done++;
     t->hash += (r->hash ^ r->seed) * UINT64_C(0x9e3779b97f4a7c15);
-    for (uint32_t f = 0; f < FAULTS; f++) {
-        const uint32_t met = r->met >> f & 1;
-        t->met[f] += met;
-        t->met_by_window[window * FAULTS + f] += met;
+    for (uint32_t i = 0; i < MET; i++) {
+        const uint32_t met = r->met >> i & 1;
+        t->met[i] += met;
+        t->met_by_window[window * MET + i] += met;
     }
     if (r->failed == 0) return;
     if (t->failed++ == 0 || r->seed < t->first_failed) t->first_failed = r->seed;
@@ -143,15 +144,20 @@ static int run_jobs(const struct options *o, struct total *t)
 
 /* ---- what came out ---- */
 
-/* False: a fault was met by no seed of some window. */
+static const char *name_of(uint32_t met)
+{
+    return met < FAULTS ? fault_names[met] : way_names[met - FAULTS];
+}
+
+/* False: a fault or a way was met by no seed of some window. */
 static bool covered(const struct options *o, const struct total *t)
 {
     bool all = true;
     if (o->seeds < WINDOW_MIN) return true;
     for (uint64_t w = 0; w * WINDOW + WINDOW_MIN <= o->seeds; w++) {
-        for (uint32_t f = 0; f < FAULTS; f++) {
-            if (o->most[f] == 0 || t->met_by_window[w * FAULTS + f] != 0) continue;
-            fprintf(stderr, "fault %s was met by no seed from %llu on\n", fault_names[f],
+        for (uint32_t i = 0; i < MET; i++) {
+            if ((i < FAULTS && o->most[i] == 0) || t->met_by_window[w * MET + i] != 0) continue;
+            fprintf(stderr, "%s was met by no seed from %llu on\n", name_of(i),
                     (unsigned long long)o->from + w * WINDOW);
             all = false;
         }
@@ -165,9 +171,8 @@ static void print_total(const struct options *o, const struct total *t)
     printf(o->json ? "{\"schema\":1,\"seeds\":%llu,\"failed\":%llu,\"hash\":\"%016llx\",\"met_by_seeds\":{"
                    : "seeds %llu failed %llu hash %016llx met by seeds:",
            (unsigned long long)t->done, (unsigned long long)t->failed, (unsigned long long)t->hash);
-    for (uint32_t f = 0; f < FAULTS; f++) {
-        printf(o->json ? "%s\"%s\":%llu" : "%s %s=%llu", comma, fault_names[f],
-               (unsigned long long)t->met[f]);
+    for (uint32_t i = 0; i < MET; i++) {
+        printf(o->json ? "%s\"%s\":%llu" : "%s %s=%llu", comma, name_of(i), (unsigned long long)t->met[i]);
         if (o->json) comma = ",";
     }
     puts(o->json ? "}}" : "");
@@ -176,7 +181,7 @@ static void print_total(const struct options *o, const struct total *t)
 static int run_many(const struct options *o)
 {
     struct total t = {0};
-    t.met_by_window = calloc((o->seeds / WINDOW + 1) * FAULTS, sizeof *t.met_by_window);
+    t.met_by_window = calloc((o->seeds / WINDOW + 1) * MET, sizeof *t.met_by_window);
     if (t.met_by_window == NULL) return 2;
     int code = run_jobs(o, &t);
     if (code == 2)
@@ -212,8 +217,8 @@ static void usage(void)
          "all, 4)\n"
          "  --keep-going    name every seed that fails, shrink none\n"
          "  --json          one object on stdout\n\n"
-         "Exit codes: 0 all passed, 1 a seed failed, 2 wrong use or a job died, 3 a fault was met by no seed "
-         "of 10,000\n"
+         "Exit codes: 0 all passed, 1 a seed failed, 2 wrong use or a job died, 3 a fault or way was met by "
+         "no seed of 10,000\n"
          "(of all, where 1,000 or more were asked for).\nExample: tombolo-world --seeds 1000 --jobs 2");
     printf("Faults:");
     for (uint32_t f = 0; f < FAULTS; f++)

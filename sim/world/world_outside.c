@@ -145,7 +145,7 @@ json_t *tb_status_site(struct tb_daemon *d)
 
 /* ---- tables of the world's size: the catalog looks at every row, and a seed has few ---- */
 
-static const struct tb_catalog_limits limits = {.models = 1,
+static const struct tb_catalog_limits limits = {.models = MODELS_MAX,
                                                 .runs = 16,
                                                 .versions = 32,
                                                 .shards = SHARDS_MAX,
@@ -205,6 +205,16 @@ void __wrap_tb_session_go(struct tb_daemon *d, const struct tb_catalog_todo *tod
 {
     world_check_go(the->current->site, &todo->session, world_version_find(&todo->uid));
     __real_tb_session_go(d, todo);
+}
+
+/* ---- what a rank is told of its memory ---- */
+
+void __real_tb_session_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+void __wrap_tb_session_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+void __wrap_tb_session_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+{
+    if (todo->status == TB_OK) world_check_unpublished(the->current->site, &todo->uid);
+    __real_tb_session_unpublished(d, todo);
 }
 
 /* ---- P5 within a crossing: what the peer said it holds is put into no parcel ---- */

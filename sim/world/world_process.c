@@ -286,6 +286,8 @@ void world_process_start(struct process *p)
     p->paused_until = 0;
     p->handles = NULL;
     p->fabrics = NULL;
+    p->shelves = NULL;
+    p->threads = NULL;
 }
 
 void world_process_end(struct process *p, bool machine)
@@ -300,6 +302,8 @@ void world_process_end(struct process *p, bool machine)
     p->heap_bytes = 0;
     p->handles = NULL;
     p->fabrics = NULL;
+    p->shelves = NULL;
+    p->threads = NULL;
 }
 
 bool world_process_runs(const struct process *p)

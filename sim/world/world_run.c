@@ -19,18 +19,26 @@ static void world_init(uint64_t seed, bool trace, const uint32_t *most)
     the->began = the->now = TB_SECONDS(1000);
     world_faults_draw(most);
     the->site_count = 2 + (uint32_t)world_random(3);
+    the->model_count = world_random(4) == 0 ? MODELS_MAX : 1;
+    the->went[WAY_MODELS] = the->model_count - 1;
     the->versions_wanted = 2 + (uint32_t)world_random(5);
     the->keep = 2 + (uint32_t)world_random(2);
     the->shard_count = 1 + (uint32_t)world_random(SHARDS_MAX);
     the->codec = (enum tb_choice_wish)world_random(TB_CHOICE_WISHES);
     the->window_bytes = 2048u << world_random(5);
+    the->unpublishes = world_random(2) == 0;
+    the->adopts = world_random(3) == 0;
     for (uint32_t a = 0; a < the->site_count; a++)
         for (uint32_t b = 0; b < the->site_count; b++)
             the->paths[a][b].delay = TB_MS(1 + world_random(20));
     for (uint32_t i = 0; i < the->site_count; i++)
         world_site_init(i);
-    the->trainer.c.process = world_process_new(PROCESS_TRAINER, 0, "trainer");
-    the->trainer.c.tls = world_random(2) == 1;
+    for (uint32_t m = 0; m < the->model_count; m++) {
+        static const char *const names[MODELS_MAX] = {"trainer", "critic"};
+        the->trainers[m].model = m;
+        the->trainers[m].c.process = world_process_new(PROCESS_TRAINER, m, names[m]);
+        the->trainers[m].c.tls = world_random(2) == 1;
+    }
 }
 
 /* Everybody who can runs until nobody has anything to do at this instant. */
@@ -63,14 +71,20 @@ static void step(void)
     world_fault_disk_step();
     everybody_runs();
     for (uint32_t i = 0; i < the->process_count; i++)
-        if (world_process_runs(&the->processes[i])) (void)world_fabric_run(&the->processes[i]);
+        if (world_process_runs(&the->processes[i])) {
+            world_threads_run(&the->processes[i]);
+            world_shelves_run(&the->processes[i]);
+            (void)world_fabric_run(&the->processes[i]);
+        }
     for (uint32_t i = 0; i < the->site_count; i++) {
         struct site *s = &the->sites[i];
         for (uint32_t k = 0; k < s->worker_count; k++)
             if (world_process_runs(s->workers[k].c.process)) world_worker_step(&s->workers[k]);
         world_arena_check(s);
+        world_adopt_step(s);
     }
-    if (world_process_runs(the->trainer.c.process)) world_trainer_step();
+    for (uint32_t m = 0; m < the->model_count; m++)
+        if (world_process_runs(the->trainers[m].c.process)) world_trainer_step(&the->trainers[m]);
     world_check_memory();
     world_connections_sweep();
 }
@@ -78,9 +92,12 @@ static void step(void)
 /* Where everybody stood when it failed. */
 static void state_say(const struct site *s)
 {
-    const uint32_t last = the->version_count - 1;
-    world_say("%s: gateway %s, holds %llx of v%u", s->name.text, s->daemon != NULL ? "up" : "down",
-              (unsigned long long)world_arena_held(&s->arena, last, 0), last + 1);
+    for (uint32_t m = 0; m < the->model_count; m++) {
+        const uint32_t last = world_version_last(m);
+        if (last == NONE) continue;
+        world_say("%s: gateway %s, holds %llx of v%u", s->name.text, s->daemon != NULL ? "up" : "down",
+                  (unsigned long long)world_arena_held(&s->arena, last, 0), last + 1);
+    }
     for (uint32_t i = 0; i < s->worker_count; i++) {
         const struct worker *k = &s->workers[i];
         world_say("%s: %s %s %s, stages v%u, computes from v%u, waits %llu, asks %llu", s->name.text,

@@ -82,7 +82,7 @@ static struct tb_store_version *row_of(struct disk *d, const struct tb_id *uid)
     while (i < d->version_count && !tb_id_equal(&d->versions[i].key.uid, uid))
         i++;
     TB_ASSERT(i < DISK_VERSIONS);
-    if (i == d->version_count) d->version_count++;
+    if (i == d->version_count) d->versions[d->version_count++] = (struct tb_store_version){.state = 0};
     return &d->versions[i];
 }
 
@@ -92,8 +92,10 @@ enum tb_status tb_store_version(struct tb_store *s, const struct tb_store_versio
     (void)audit;
     const enum tb_status status = begin(s);
     if (status != TB_OK) return status;
-    *row_of(&s->file->now, &version->key.uid) = *version;
-    world_check_ended(the->current->site, version);
+    struct tb_store_version *row = row_of(&s->file->now, &version->key.uid);
+    const uint32_t before = row->state;
+    *row = *version;
+    world_check_ended(the->current->site, version, before);
     return TB_OK;
 }
 

@@ -13,7 +13,7 @@
 static void run_open(struct trainer *t)
 {
     struct tb_session_run_open m = {0};
-    const enum tb_status status = tb_name_set(&m.model, "policy");
+    const enum tb_status status = tb_name_set(&m.model, world_models[t->model]);
     TB_ASSERT(status == TB_OK);
     (void)snprintf(m.key.text, sizeof m.key.text, "%s", t->key);
     t->run_id = ++t->c.requests;
@@ -64,10 +64,13 @@ static uint64_t seal(struct trainer *t, uint32_t v, uint32_t shard)
  * until they are kept. */
 static void seal_again(struct trainer *t)
 {
-    const uint32_t end = t->making != NONE ? t->making : the->version_count;
-    for (uint32_t v = end > t->first + RETAINED ? end - RETAINED : t->first; v < end; v++)
-        for (uint32_t s = 0; !tb_id_is_zero(&the->versions[v].key.uid) && s < the->shard_count; s++)
+    for (uint32_t v = t->first; v < the->version_count; v++) {
+        if (the->versions[v].model != t->model || v == t->making) continue;
+        const bool retained = world_version_newer(v) < RETAINED + (t->making != NONE);
+        const bool known = retained && !t->gone[v] && !tb_id_is_zero(&the->versions[v].key.uid);
+        for (uint32_t s = 0; known && s < the->shard_count; s++)
             (void)seal(t, v, s);
+    }
     for (uint32_t s = 0; t->making != NONE && s < t->sealed; s++)
         (void)seal(t, t->making, s);
 }
@@ -75,7 +78,7 @@ static void seal_again(struct trainer *t)
 static void version_open(struct trainer *t)
 {
     struct tb_session_version_open m = {.run = t->run, .number = t->number, .shard_count = the->shard_count};
-    const enum tb_status status = tb_name_set(&m.model, "policy");
+    const enum tb_status status = tb_name_set(&m.model, world_models[t->model]);
     TB_ASSERT(status == TB_OK);
     t->open_id = ++t->c.requests;
     WORLD_SEND(&t->c, TB_SESSION_VERSION_OPEN, t->open_id, &m, tb_session_version_open_encode);
@@ -145,10 +148,38 @@ static void sealed(struct trainer *t, enum tb_status status)
     }
     world_say("published v%u", t->making + 1);
     /* One begun before may be lost: its trainer stood still for longer than its lease, and hears of this answer first. */
-    the->last_made |= t->calm;
+    t->last_made |= t->calm;
     t->making = NONE;
     t->number++;
     t->publish_at = tb_time_add(the->now, TB_MS(50 + world_random(1200)));
+}
+
+/* ---- its memory, taken back ---- */
+
+static void unpublish(struct trainer *t)
+{
+    const uint32_t v = t->first + (uint32_t)world_random(the->version_count - t->first + 1);
+    t->unpublish_at = tb_time_add(the->now, TB_MS(100 + world_random(1500)));
+    if (v >= the->version_count || v == t->making || !t->exported[v]) return;
+    const struct tb_session_unpublish m = {.uid = the->versions[v].key.uid,
+                                           .shard = TB_CATALOG_ALL_SHARDS,
+                                           .drain_ms = (uint32_t)world_random(1500)};
+    t->unpublishing = v;
+    t->unpublish_id = ++t->c.requests;
+    world_say("unpublishes v%u", v + 1);
+    WORLD_SEND(&t->c, TB_SESSION_UNPUBLISH, t->unpublish_id, &m, tb_session_unpublish_encode);
+}
+
+/* TB_TIMEOUT: nobody could take it in time, so it stays. */
+static void unpublished(struct trainer *t, enum tb_status status)
+{
+    t->unpublish_id = 0;
+    if (status != TB_OK) return;
+    tb_export_close(t->c.fabric, t->unpublishing + 1, 0);
+    t->exported[t->unpublishing] = false;
+    t->gone[t->unpublishing] = true;
+    the->went[WAY_UNPUBLISH]++;
+    world_say("has unpublished v%u", t->unpublishing + 1);
 }
 
 static enum tb_status take_reply(struct trainer *t, struct tb_wire_frame *f)
@@ -166,6 +197,8 @@ static enum tb_status take_reply(struct trainer *t, struct tb_wire_frame *f)
         if (!is_for_now(status)) give_up(t, status);
     } else if (f->request == t->seal_id && t->making != NONE) {
         sealed(t, status);
+    } else if (f->request == t->unpublish_id && f->request != 0) {
+        unpublished(t, status);
     }
     return TB_OK;
 }
@@ -204,30 +237,29 @@ static void welcome(struct client *c, bool same)
 {
     struct trainer *t = c->owner;
     (void)same;
-    t->open_id = t->seal_id = 0;
+    t->open_id = t->seal_id = t->unpublish_id = 0;
     t->hold_steps = 0;
     run_open(t);
     seal_again(t); /* at once, as the library does: whatever becomes of the run */
 }
 
-void world_trainer_start(void)
+void world_trainer_start(struct trainer *t)
 {
-    struct trainer *t = &the->trainer;
     t->c.owner = t;
     t->c.frame = frame;
     t->c.welcome = welcome;
     (void)snprintf(t->key, sizeof t->key, "run-%u", ++t->runs);
     t->run_open = false;
-    t->run_id = t->open_id = t->seal_id = t->number = 0;
+    t->run_id = t->open_id = t->seal_id = t->unpublish_id = t->number = 0;
     t->making = NONE;
     t->first = the->version_count;
     memset(t->exported, 0, sizeof t->exported);
+    memset(t->gone, 0, sizeof t->gone);
     world_client_start(&t->c);
 }
 
-void world_trainer_end(void)
+void world_trainer_end(struct trainer *t)
 {
-    struct trainer *t = &the->trainer;
     the->current = t->c.process;
     world_say("is killed");
     the->current = NULL;
@@ -236,28 +268,29 @@ void world_trainer_end(void)
 
 bool world_trainer_holds(uint32_t version)
 {
-    const struct trainer *t = &the->trainer;
-    return t->c.process->alive && version >= t->first && version + RETAINED >= the->version_count &&
+    const struct trainer *t = &the->trainers[the->versions[version].model];
+    return t->c.process->alive && version >= t->first && world_version_newer(version) < RETAINED &&
            t->exported[version];
 }
 
-static bool wants_more(void)
+static bool wants_more(const struct trainer *t)
 {
-    if (the->faulty) return the->version_count < the->versions_wanted;
-    return !the->last_made && the->version_count < VERSIONS_MAX;
+    const uint32_t count = world_version_count(t->model);
+    return the->faulty ? count < the->versions_wanted : !t->last_made && count < VERSIONS_MAX / MODELS_MAX;
 }
 
-void world_trainer_step(void)
+void world_trainer_step(struct trainer *t)
 {
-    struct trainer *t = &the->trainer;
     the->current = t->c.process;
     world_client_step(&t->c);
     if (t->c.up) world_check_hold(t);
+    const bool may_unpublish = the->unpublishes && t->c.up && t->run_open && t->unpublish_id == 0;
+    if (may_unpublish && the->now >= t->unpublish_at) unpublish(t);
     if (t->c.up && the->now >= t->publish_at) {
         if (!t->run_open) {
             if (t->run_id == 0) run_open(t);
-        } else if (t->making == NONE && wants_more()) {
-            t->making = world_version_make();
+        } else if (t->making == NONE && wants_more(t)) {
+            t->making = world_version_make(t->model);
             t->calm = !the->faulty;
             t->sealed = 0;
             version_open(t);

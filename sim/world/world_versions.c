@@ -61,14 +61,39 @@ static void piece_make(struct piece *p, const struct piece *before, uint32_t sha
     p->manifest.root = tb_manifest_root(&p->manifest);
 }
 
-uint32_t world_version_make(void)
+uint32_t world_version_last(uint32_t model)
 {
+    for (uint32_t v = the->version_count; v > 0; v--)
+        if (the->versions[v - 1].model == model) return v - 1;
+    return NONE;
+}
+
+uint32_t world_version_newer(uint32_t version)
+{
+    uint32_t newer = 0;
+    for (uint32_t v = version + 1; v < the->version_count; v++)
+        newer += the->versions[v].model == the->versions[version].model;
+    return newer;
+}
+
+uint32_t world_version_count(uint32_t model)
+{
+    uint32_t count = 0;
+    for (uint32_t v = 0; v < the->version_count; v++)
+        count += the->versions[v].model == model;
+    return count;
+}
+
+uint32_t world_version_make(uint32_t model)
+{
+    const uint32_t before = world_version_last(model);
     TB_ASSERT(the->version_count < VERSIONS_MAX);
     struct version *v = &the->versions[the->version_count];
     v->key = (struct tb_version_key){.shard_count = the->shard_count};
     v->shard_count = the->shard_count;
+    v->model = model;
     for (uint32_t s = 0; s < v->shard_count; s++)
-        piece_make(&v->shards[s], the->version_count > 0 ? &v[-1].shards[s] : NULL, s);
+        piece_make(&v->shards[s], before != NONE ? &the->versions[before].shards[s] : NULL, s);
     return the->version_count++;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "intra/hop_shelf.h"
 #include "intra/session_msg.h"
 #include "intra/source.h"
 #include "world.h"
@@ -41,6 +42,7 @@ static void hop_end(struct staged *st)
 {
     if (st->hop != NULL) tb_hop_close(st->hop);
     st->hop = NULL;
+    st->base = NULL;
     st->news = (struct tb_hop_event){.why = TB_OK};
     st->has_news = false;
 }
@@ -52,11 +54,14 @@ static void staged_free(struct worker *k, struct staged *st)
         at = &(*at)->next;
     *at = st->next;
     hop_end(st);
+    for (struct staged *o = k->staged; o != NULL; o = o->next)
+        if (o->base == st) hop_end(o); /* it asks for another source in a while */
     if (st->export_id != 0) tb_export_close(k->c.fabric, st->export_id, 0);
     for (uint32_t s = 0; s < SHARDS_MAX; s++) {
         tb_free(st->memory[s]);
         tb_free(st->bytes[s]);
     }
+    tb_free(st->shelf_memory);
     tb_free(st);
 }
 
@@ -149,7 +154,7 @@ static void subscribe(struct worker *k)
         m.member_index = 0;
         m.member_count = 1;
     }
-    enum tb_status status = tb_name_set(&m.model, "policy");
+    enum tb_status status = tb_name_set(&m.model, world_models[k->model]);
     if (status == TB_OK) status = tb_name_set(&m.group, group);
     TB_ASSERT(status == TB_OK);
     k->asked_at = the->now;
@@ -191,10 +196,25 @@ static enum tb_status keep_manifest(struct staged *st, const struct tb_session_m
     return tb_digest_equal(&root, &manifest->root) ? TB_OK : TB_PEER_GARBLED;
 }
 
-/* The whole version in one export: for each shard its bitmap and its bytes. */
+static void shelf_make(struct staged *st, struct tb_export_buffer *buffer)
+{
+    uint32_t chunks = 0;
+    uint64_t bytes = 0;
+    for (uint32_t s = 0; s < st->key.shard_count; s++) {
+        chunks += st->manifest[s].chunk_count;
+        bytes += st->manifest[s].bytes;
+    }
+    const uint64_t count = tb_shelf_bytes(chunks, TB_SHELF_ROOM(bytes));
+    st->shelf_memory = tb_calloc(1, count);
+    tb_shelf_init(&st->shelf, st->shelf_memory, chunks, TB_SHELF_ROOM(bytes));
+    *buffer = (struct tb_export_buffer){.bytes = st->shelf_memory, .count = count, .memfd = -1};
+}
+
+/* The whole version in one export: for each shard its bitmap and its bytes, and a shelf behind them. */
 static void prepare(struct worker *k, struct staged *st)
 {
-    struct tb_export_buffer buffers[2 * SHARDS_MAX];
+    struct tb_export_buffer buffers[2 * SHARDS_MAX + 1];
+    const struct tb_shelf_at shelf = {.buffer = 2 * st->key.shard_count};
     struct tb_source_shard shards[SHARDS_MAX];
     memset(shards, 0, sizeof shards);
     for (uint32_t s = 0; s < st->key.shard_count; s++) {
@@ -215,8 +235,11 @@ static void prepare(struct worker *k, struct staged *st)
     TB_ASSERT(!w.full);
     st->source_bytes = (uint32_t)w.used;
     st->export_id = ++k->exports;
-    const struct tb_export_options options = {
-        .export_id = st->export_id, .buffers = buffers, .buffer_count = 2 * st->key.shard_count};
+    if (k->encoded) shelf_make(st, &buffers[shelf.buffer]);
+    const struct tb_export_options options = {.export_id = st->export_id,
+                                              .buffers = buffers,
+                                              .buffer_count = shelf.buffer + k->encoded,
+                                              .shelf = k->encoded ? &shelf : NULL};
     const enum tb_status status = tb_export_open(k->c.fabric, &options);
     TB_ASSERT(status == TB_OK);
     st->prepared = true;
@@ -247,6 +270,22 @@ static void hop_told(void *user, struct tb_hop *hop, const struct tb_hop_event *
     st->has_news = true;
 }
 
+/* The newest older version that is whole here. */
+static void base_set(struct worker *k, struct staged *st, struct tb_hop_base *base_out)
+{
+    struct staged *best = NULL;
+    *base_out = (struct tb_hop_base){.places = NULL};
+    for (struct staged *b = k->staged; k->encoded && b != NULL; b = b->next)
+        if (b->whole && world_version_compare(b->version, st->version) < 0 &&
+            (best == NULL || world_version_compare(b->version, best->version) > 0))
+            best = b;
+    st->base = best;
+    if (best == NULL) return;
+    for (uint32_t s = 0; s < st->key.shard_count; s++)
+        st->base_places[s] = &best->place[s];
+    *base_out = (struct tb_hop_base){best->key.uid, st->base_places};
+}
+
 static enum tb_status take_plan(struct worker *k, struct tb_wire_frame *f)
 {
     struct tb_session_plan m;
@@ -268,12 +307,16 @@ static enum tb_status take_plan(struct worker *k, struct tb_wire_frame *f)
     struct tb_hop_place places[SHARDS_MAX];
     for (uint32_t s = 0; s < st->key.shard_count; s++)
         places[s] = (struct tb_hop_place){s, &st->place[s]};
+    struct tb_hop_base base;
+    base_set(k, st, &base);
     struct tb_hop_options options = {.export_id = m.export_id,
                                      .token = m.token,
                                      .source = shards,
                                      .source_count = count,
                                      .places = places,
                                      .place_count = st->key.shard_count,
+                                     .base = &base,
+                                     .shelf = k->encoded ? &st->shelf : NULL,
                                      .order_seed = k->index * 3,
                                      .fn = hop_told,
                                      .user = st};
@@ -308,6 +351,7 @@ static void look(struct worker *k, struct staged *st)
     if (!st->whole && held == total) {
         st->whole = true;
         hop_end(st);
+        if (st->shelf_memory != NULL) tb_shelf_close(&st->shelf);
         if (k->c.up) tell_progress(k, st);
     }
     if (st->has_news && st->news.kind != TB_HOP_OPENED) tell_lost(k, st);
@@ -473,7 +517,7 @@ static void ask_wait(struct worker *k)
     struct tb_session_wait m = {
         .kind = TB_CATALOG_WAIT_LATEST, .after = *uid_of(k->active), .timeout_ms = 3000};
     if (world_random(4) == 0) m.kind = TB_CATALOG_WAIT_NEXT; /* staged while it crosses */
-    const enum tb_status status = tb_name_set(&m.model, "policy");
+    const enum tb_status status = tb_name_set(&m.model, world_models[k->model]);
     TB_ASSERT(status == TB_OK);
     k->wait_id = ++k->c.requests;
     WORLD_SEND(&k->c, TB_SESSION_WAIT, k->wait_id, &m, tb_session_wait_encode);
