@@ -27,6 +27,7 @@ ROOT = HERE.parents[1]
 PREFIX = "tbw"
 MAKER = re.compile(rf"{PREFIX}-(\d+)-(\d+)-")  # a lab's prefix: its maker's process number, and when that started
 FOLDER = "tombolo-wan."
+NAMELESS = re.compile(r"[a-z0-9_]{8}")  # behind FOLDER: an older release's, whose maker cannot be told
 DEVICE = "wan0"
 NETWORK = "10.201.0"
 VOID = 75  # the exit code of a run in which the emulator fell behind
@@ -281,7 +282,8 @@ def take_down(prefix, grace_s=3.0):
 
 
 def sweep():
-    """Takes down what labs have left that nobody could: runner, keeper and watchdog were all killed. The prefixes of those labs.
+    """Takes down what labs have left that nobody could: runner, keeper and watchdog were all killed. The prefixes of those labs, and
+    folders of which only the path is known.
 
     Whoever came so far as to take its lab down has removed the folder; one that is there without its maker has processes to end too."""
     done = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True)
@@ -295,7 +297,30 @@ def sweep():
         take_down(prefix)
         for folder in own:
             shutil.rmtree(folder, ignore_errors=True)
-    return sorted(orphans)
+    return sorted(f"{prefix}*" for prefix in orphans) + sweep_nameless()
+
+
+def sweep_nameless(age_s=60):
+    """Removes folders that do not say whose they are, and that nobody has: no process names one, and a lab that begins has one for less
+    than a minute before its emulator does. What was removed."""
+    removed = []
+    for folder in pathlib.Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
+        with contextlib.suppress(OSError):
+            own = folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.geteuid()
+            if own and NAMELESS.fullmatch(folder.name.removeprefix(FOLDER)) and time.time() - folder.stat().st_mtime > age_s and not named(folder):
+                shutil.rmtree(folder)
+                removed.append(str(folder))
+    return sorted(removed)
+
+
+def named(folder):
+    """Some process has the folder in its command line or its environment."""
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        for what in ("cmdline", "environ"):
+            with contextlib.suppress(OSError):
+                if f"{folder}/".encode() in (process / what).read_bytes():
+                    return True
+    return False
 
 
 def marked(folder):

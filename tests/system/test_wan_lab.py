@@ -187,15 +187,27 @@ def names_of_its_own(folder):
 
 @scenario
 def what_nobody_could_take_down_goes_at_the_next_start(_lab):
-    """Runner, keeper and watchdog killed at once: the next start ends what they left, and touches no lab that is in use."""
+    """Runner, keeper and watchdog killed at once: the next start ends what they left, and touches no lab that is in use; folders of
+    older releases, which do not say whose they are, go when nobody has them."""
     needs_root()
     with tempfile.TemporaryDirectory() as folder:
         names_of_its_own(folder)  # another lab's start would sweep too
         sweep_beside_a_living_lab()
 
 
+def nameless(folder, age_s):
+    """A lab's folder that does not say whose it is."""
+    made = pathlib.Path(tempfile.mkdtemp(prefix="tombolo-wan.", dir=folder))
+    (made / "lab.json").write_text("{}")
+    os.utime(made, (time.time() - age_s,) * 2)
+    return made
+
+
 def sweep_beside_a_living_lab():
     living, dead = Parts(), Parts()
+    folder = tempfile.gettempdir()
+    old, young, had = nameless(folder, 3600), nameless(folder, 5), nameless(folder, 3600)
+    holder = subprocess.Popen(["sleep", "1000"], env={**os.environ, "TB_WAN_LAB": f"{had}/lab.json"})
     try:
         dead.kill(["watchdog", "keeper", "runner"], signal.SIGKILL)
         dead.run.wait()
@@ -204,8 +216,11 @@ def sweep_beside_a_living_lab():
         ended = [word.rstrip("*") for word in said.split() if word.endswith("*")]
         must(len(ended) == 1 and dead.about["sites"][0]["netns"].startswith(ended[0]), f"it says what it took down: {said}")
         dead.must_be_gone()
+        must((old.exists(), young.exists(), had.exists()) == (False, True, True), f"only a folder that nobody has goes: {said}")
         must(all(alive(pid) for pid in living.sleepers) and len(left(living.about["sites"][0]["netns"])) == 1, "the other lab goes on")
     finally:
+        holder.kill()
+        holder.wait()
         living.kill(["runner"], signal.SIGTERM)
     living.must_be_gone()
 
