@@ -39,8 +39,9 @@ struct conn {
     bool racing;     /* dialled, one of the link's race */
     bool outrun;     /* another attempt was open sooner, or the session was heard again: no failure */
     tb_time_ns greet_by;
-    tb_time_ns opened_at; /* 0: not yet */
-    uint64_t expires_wall_s;
+    tb_time_ns opened_at;        /* 0: not yet */
+    uint64_t expires_wall_s;     /* the peer's certificate */
+    uint64_t own_expires_wall_s; /* ours, as it was when this began */
     struct tb_identity identity;
     char address_text[128];
     tb_time_ns rtt;            /* of TCP, when it opened; 0: not known */
@@ -160,6 +161,8 @@ struct link {
     uint32_t address_count, address_at;
     struct tb_address good; /* the last one that became a session; bytes 0: none */
     tb_time_ns fresh_until; /* the name is asked again then; TB_TIME_NEVER: it is a number */
+    uint32_t elsewhere;     /* answers in a row without the session's address */
+    tb_time_ns renewed_at;  /* a fresh connection was dialled beside a session that works; 0: never */
     struct tb_race race;
     uint32_t conn_count;
 
@@ -288,6 +291,10 @@ void link_dial_won(struct conn *won); /* it is open: what runs against it is clo
 void link_dials_end(struct link *l);  /* those that are not open yet */
 void link_dial_ended(struct link *l, bool racing, enum tb_status why); /* without a session */
 void link_names_doubt(struct link *l); /* ask for the peer's name again, now */
+/* A session that works, and that we dialled, is to go on over a fresh connection: dials one, which takes over once it is greeted. */
+void link_renew(struct link *l, tb_time_ns now);
+void link_take_addresses(struct link *l, const struct tb_address *addresses, uint32_t count,
+                         tb_time_ns now); /* what its name says; not during a race */
 void link_forget_resolving(struct link *l);
 
 /* link_versions.c */

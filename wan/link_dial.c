@@ -1,13 +1,18 @@
 /* link_dial.c - where a peer is dialled: its name becomes addresses, and these race each other (base/race.h).
  *
- * A name is asked for before each round of dials, when its answer has become old, and when its peer falls silent. What is
- * new counts for the next dial: a session that works is not left for another address. */
+ * A name is asked for before each round of dials, when its answer has become old, and when its peer falls silent. A session whose
+ * address is in none of the last answers moves to one that is: a fresh connection is dialled there, and the session goes on over it
+ * once it is greeted. Until then, and where it fails, the one that works stays. */
 #include <string.h>
 
 #include "base/fault.h"
 #include "wan/link.h"
 
 #define ASK_AGAIN TB_SECONDS(5) /* after a name server did not answer */
+
+/* A name with more addresses than an answer holds says others each time: only one that is gone for good is left, and not often. */
+#define ELSEWHERE_MIN 2u
+#define MOVE_EVERY    TB_SECONDS(30)
 
 struct tb_wire_options links_wire_options(struct tb_links *ls, struct conn *c)
 {
@@ -135,26 +140,41 @@ void link_forget_resolving(struct link *l)
     l->resolving = NULL;
 }
 
-/* Of a session that is up: its address is none of the name's any more. It stays while it works, and an operator who moved
- * the peer sees why nothing moves. */
-static void tell_moved(const struct link *l)
+void link_renew(struct link *l, tb_time_ns now)
 {
-    if (!link_is_up(l) || !l->session->dialled) return;
-    for (uint32_t i = 0; i < l->address_count; i++)
-        if (same_address(&l->addresses[i], &l->session->address)) return;
-    link_log(l, TB_LOG_INFO, "link.address_moved", TB_OK, l->session->address_text);
+    if (l->life.state != TB_LINK_UP || !l->session->dialled || l->race.on || l->address_count == 0) return;
+    l->renewed_at = now;
+    race_begin(l);
 }
 
-static void take_addresses(struct link *l, const struct tb_address *addresses, uint32_t count)
+static bool is_elsewhere(const struct link *l)
+{
+    if (!link_is_up(l) || !l->session->dialled) return false;
+    for (uint32_t i = 0; i < l->address_count; i++)
+        if (same_address(&l->addresses[i], &l->session->address)) return false;
+    return true;
+}
+
+/* The session's address is none of the name's any more. */
+static void follow_the_name(struct link *l, tb_time_ns now)
+{
+    l->elsewhere = is_elsewhere(l) ? l->elsewhere + 1 : 0;
+    if (l->elsewhere == 1) link_log(l, TB_LOG_INFO, "link.address_moved", TB_OK, l->session->address_text);
+    if (l->elsewhere < ELSEWHERE_MIN) return;
+    if (l->renewed_at == 0 || tb_time_since(l->renewed_at, now) >= MOVE_EVERY) link_renew(l, now);
+}
+
+void link_take_addresses(struct link *l, const struct tb_address *addresses, uint32_t count, tb_time_ns now)
 {
     const uint32_t before = l->address_count;
     const uint32_t after = count < TB_ADDRESSES_MAX ? count : TB_ADDRESSES_MAX;
     const bool same = before == after && memcmp(l->addresses, addresses, after * sizeof *addresses) == 0;
-    if (same) return;
-    l->address_count = after;
-    l->address_at = 0;
-    memcpy(l->addresses, addresses, after * sizeof *addresses);
-    tell_moved(l);
+    if (!same) {
+        l->address_count = after;
+        l->address_at = 0;
+        memcpy(l->addresses, addresses, after * sizeof *addresses);
+    }
+    follow_the_name(l, now);
 }
 
 static void on_resolved(void *user, enum tb_status status, const struct tb_address *addresses, uint32_t count,
@@ -168,7 +188,7 @@ static void on_resolved(void *user, enum tb_status status, const struct tb_addre
     const bool dialling = l->life.state == TB_LINK_DIALLING && !l->race.on;
     const bool good = status == TB_OK && count > 0;
     l->fresh_until = tb_clock_now() + (good ? TB_SECONDS(ttl_s) : ASK_AGAIN);
-    if (good && !l->race.on) take_addresses(l, addresses, count);
+    if (good && !l->race.on) link_take_addresses(l, addresses, count, tb_clock_now());
     if (!dialling) return;
     if (good) {
         race_begin(l);

@@ -7,7 +7,9 @@
 #include "base/log.h"
 #include "wan/link.h"
 
-#define BYE_LINGER_MS 500
+#define BYE_LINGER_MS  500
+#define RENEW_BEFORE_S 60u /* of a certificate's end */
+#define RENEW_EVERY    TB_SECONDS(10)
 
 bool link_is_up(const struct link *l)
 {
@@ -89,6 +91,7 @@ struct conn *link_conn_new(struct tb_links *ls, struct link *l)
     c->link = l;
     c->dialled = l != NULL;
     c->greet_by = tb_clock_now() + LINK_GREET_BY;
+    c->own_expires_wall_s = tb_tls_expires_wall_s(ls->options.tls);
     c->next = ls->conns;
     ls->conns = c;
     ls->conn_count++;
@@ -490,6 +493,26 @@ void links_on_accept(void *user, int fd, const struct tb_address *from)
 
 /* ---- the clock ---- */
 
+/* When the first of a session's two certificates ends; 0: neither does. */
+static uint64_t session_expires(const struct conn *c)
+{
+    const uint64_t ours = c->own_expires_wall_s, theirs = c->expires_wall_s;
+    if (ours == 0 || theirs == 0) return ours + theirs;
+    return ours < theirs ? ours : theirs;
+}
+
+/* A session does not outlive the certificate of either end. One that we dialled takes a fresh connection before, in the hope of newer
+ * ones: the peer's may have been renewed, and ours. */
+static void watch_expiry(struct link *l, tb_time_ns now)
+{
+    const uint64_t wall_s = tb_clock_wall_ms() / 1000, expires = session_expires(l->session);
+    if (expires == 0) return;
+    if (wall_s >= expires)
+        link_drop(l, TB_PEER_IDENTITY);
+    else if (wall_s + RENEW_BEFORE_S >= expires && tb_time_since(l->renewed_at, now) >= RENEW_EVERY)
+        link_renew(l, now);
+}
+
 static void beat(struct link *l, tb_time_ns now)
 {
     const struct tb_links_options *o = &l->links->options;
@@ -498,10 +521,7 @@ static void beat(struct link *l, tb_time_ns now)
     b->sent_at = now;
     if (b->waiting_since == 0) b->waiting_since = now;
     LINK_SEND(l, TB_FRAME_PING, tb_frame_ping, LINK_SMALL, .stamp = now);
-    const uint64_t wall_s = tb_clock_wall_ms() / 1000;
-    const uint64_t ours = tb_tls_expires_wall_s(o->tls), theirs = l->session->expires_wall_s;
-    /* A session does not outlive the certificate of either end. */
-    if ((ours != 0 && wall_s >= ours) || (theirs != 0 && wall_s >= theirs)) link_drop(l, TB_PEER_IDENTITY);
+    watch_expiry(l, now);
 }
 
 static void listen_for_beats(struct link *l, tb_time_ns now)

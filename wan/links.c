@@ -363,6 +363,7 @@ static void on_handle_closed(uv_handle_t *handle)
     if (--ls->handles > 0) return;
     void (*closed)(void *) = ls->closed;
     void *user = ls->closed_user;
+    tb_tls_free(ls->options.tls);
     tb_free(ls->links);
     tb_free(ls);
     if (closed != NULL) closed(user);
@@ -413,6 +414,7 @@ enum tb_status tb_links_new(const struct tb_links_options *options, struct tb_li
     fill_defaults(&ls->options);
     ls->options.peers = NULL;
     ls->options.listen = NULL;
+    ls->options.tls = tb_tls_ref(options->tls);
     ls->identity = *tb_tls_identity(options->tls);
     path_options(&ls->options, &ls->path);
     ls->ticked_at = tb_clock_now();
@@ -433,6 +435,7 @@ enum tb_status tb_links_new(const struct tb_links_options *options, struct tb_li
     return TB_OK;
 
 undo_memory:
+    tb_tls_free(ls->options.tls);
     tb_free(ls->links);
     tb_free(ls);
     return status;
@@ -698,6 +701,23 @@ bool tb_links_base_used(const struct tb_links *ls, const struct tb_id *uid)
 void tb_links_set_incarnation(struct tb_links *links, uint64_t incarnation)
 {
     links->options.incarnation = incarnation;
+}
+
+enum tb_status tb_links_set_tls(struct tb_links *ls, struct tb_tls *tls)
+{
+    if (!tb_identity_equal(tb_tls_identity(tls), &ls->identity)) return TB_BAD_ARGUMENT;
+    const struct tb_digest before = tb_tls_trust(ls->options.tls), after = tb_tls_trust(tls);
+    tb_tls_free(ls->options.tls);
+    ls->options.tls = tb_tls_ref(tls);
+    for (uint32_t i = 0; i < ls->options.peer_count; i++) {
+        struct link *l = &ls->links[i];
+        if (!link_is_up(l)) continue;
+        if (tb_digest_equal(&before, &after))
+            link_renew(l, tb_clock_now());
+        else
+            link_drop(l, TB_PEER_IDENTITY);
+    }
+    return TB_OK;
 }
 
 bool tb_links_address(const struct tb_links *ls, struct tb_address *address_out)

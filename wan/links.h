@@ -132,7 +132,7 @@ struct tb_links_options {
     struct tb_id life;                         /* of our arena */
     uint64_t incarnation;                      /* of our catalog */
     uint32_t lane, lane_count;                 /* 0 of 1; a peer with others is refused */
-    struct tb_tls *tls;                        /* shared; outlives the links */
+    struct tb_tls *tls;                        /* a reference is taken */
     const char *listen;                        /* "address:port", port 0 chooses; NULL: listen nowhere */
     const struct tb_links_peer_options *peers; /* copied */
     uint32_t peer_count;
@@ -168,6 +168,12 @@ void tb_links_close(struct tb_links *links, void (*done)(void *user), void *user
 
 /* Our catalog restarted above what a peer had seen: said in every HELLO from now on. */
 void tb_links_set_incarnation(struct tb_links *links, uint64_t incarnation);
+
+/* Certificates, keys and CAs from now on; `tls` is of the same gateway, and a reference is taken. Sessions that this side dialled are
+ * renewed at once: a fresh connection takes over, and what moves goes on there. Those that a peer dialled stay under the certificate that
+ * they began with, until the peer dials anew before it expires. Where trust changed (tb_tls_trust) every session ends instead, and is
+ * dialled again: whom we do not trust any more does not come back. TB_BAD_ARGUMENT: another gateway's; nothing changed. */
+TB_MUST_USE enum tb_status tb_links_set_tls(struct tb_links *links, struct tb_tls *tls);
 
 /* The address listened on (the port that was given); false when none. */
 bool tb_links_address(const struct tb_links *links, struct tb_address *address_out);

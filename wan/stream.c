@@ -14,6 +14,8 @@ struct tb_stream *tb_stream_new(const struct tb_stream_plan *plan)
     struct tb_stream *s = tb_calloc(1, sizeof *s);
     if (s == NULL) return NULL;
     s->plan = *plan;
+    if (plan->tls != NULL)
+        (void)tb_tls_ref(plan->tls); /* the main loop may take another before this one dials */
     s->price = (struct tb_cap_price){.segment_bytes = SEGMENT_BYTES_MIN, .header_bytes = 0};
     s->receive.reading = plan->dialled ? TB_READING_BOUND : TB_READING_HEADER;
     atomic_init(&s->phase, TB_STREAM_OPENING);
@@ -26,6 +28,7 @@ struct tb_stream *tb_stream_new(const struct tb_stream_plan *plan)
 
 void tb_stream_free(struct tb_stream *s)
 {
+    tb_tls_free(s->plan.tls);
     tb_free(s);
 }
 

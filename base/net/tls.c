@@ -319,13 +319,28 @@ static bool bind_ca(struct tb_tls *tls, X509 *ca, const struct tb_name *site)
     return true;
 }
 
+/* One CA more is trusted, for that site or (NULL) for any. */
+static enum tb_status trust_grow(struct tb_tls *tls, const X509 *ca, const struct tb_name *site)
+{
+    struct {
+        struct tb_digest before;
+        struct tb_fingerprint ca;
+        struct tb_name site;
+    } all = {.before = tls->trust};
+    if (site != NULL && tb_name_set(&all.site, site->text) != TB_OK) return TB_BAD_ARGUMENT;
+    const enum tb_status status = tb_tls_cert_fingerprint(ca, &all.ca);
+    tls->trust = tb_digest_of(&all, sizeof all);
+    return status;
+}
+
 static enum tb_status ca_use(struct tb_tls *tls, const struct pem *pem, const struct tb_name *site, BIO *bio,
                              char error_out[256])
 {
     X509_STORE *store = SSL_CTX_get_cert_store(tls->ctx);
     int added = 0;
     for (X509 *ca; (ca = PEM_read_bio_X509(bio, NULL, no_passphrase, NULL)) != NULL; added++) {
-        const bool good = X509_STORE_add_cert(store, ca) == 1 && (site == NULL || bind_ca(tls, ca, site));
+        const bool good = X509_STORE_add_cert(store, ca) == 1 && (site == NULL || bind_ca(tls, ca, site)) &&
+                          trust_grow(tls, ca, site) == TB_OK;
         X509_free(ca);
         if (!good) return say(error_out, "%s: OpenSSL does not take the CA certificate", pem->path);
     }
@@ -448,4 +463,9 @@ const struct tb_fingerprint *tb_tls_fingerprint(const struct tb_tls *tls)
 uint64_t tb_tls_expires_wall_s(const struct tb_tls *tls)
 {
     return tls->expires_wall_s;
+}
+
+struct tb_digest tb_tls_trust(const struct tb_tls *tls)
+{
+    return tls->trust;
 }

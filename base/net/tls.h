@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 
+#include "base/digest.h"
 #include "base/ident.h"
 #include "base/message.h"
 #include "tombolo/status.h"
@@ -35,12 +36,17 @@ TB_MUST_USE enum tb_status tb_tls_add_site_ca(struct tb_tls *tls, const struct t
 /* A fresh P-256 key and self-signed certificate in memory; peers are checked by fingerprint only. */
 TB_MUST_USE enum tb_status tb_tls_new_ephemeral(struct tb_tls **tls_out);
 void tb_tls_free(struct tb_tls *tls); /* connections that use it keep it alive until they end */
+/* One owner more: each calls tb_tls_free once. */
+struct tb_tls *tb_tls_ref(struct tb_tls *tls);
 
 /* Ours: from the certificate's URI (CA) and its SHA-256 (both). */
 const struct tb_identity *tb_tls_identity(const struct tb_tls *tls);
 const struct tb_fingerprint *tb_tls_fingerprint(const struct tb_tls *tls);
 uint64_t tb_tls_expires_wall_s(
     const struct tb_tls *tls); /* notAfter, seconds since 1970; a session does not outlive it */
+/* Whom it trusts: of all CAs, and the sites that they may speak for, in the order in which they were added. Two contexts with equal
+ * ones let the same peers in. */
+struct tb_digest tb_tls_trust(const struct tb_tls *tls);
 
 /* How many records one key encrypts before a connection takes the next (TLS's KeyUpdate) [2^22 + 2^21]. AES-GCM wears out at 2^24.5; links
  * replace their data streams at 2^22. Before the first connection. */

@@ -21,11 +21,10 @@ struct tb_tls {
     struct tb_identity identity;
     struct tb_fingerprint fingerprint;
     uint64_t expires_wall_s;
+    struct tb_digest trust; /* of the CAs so far */
     struct tb_tls_bound *bound;
     uint32_t bound_count;
 };
-
-struct tb_tls *tb_tls_ref(struct tb_tls *tls);
 
 /* The one URI of a certificate. TB_BAD_ARGUMENT: none, several, or not one of ours. */
 TB_MUST_USE enum tb_status tb_tls_cert_identity(const X509 *cert, struct tb_identity *identity_out);

@@ -157,6 +157,7 @@ static void tick(uv_timer_t *timer)
     if (now - d->slow_at >= SLOW_NS) {
         d->slow_at = now;
         goodput_measure(d);
+        tb_certificates_tick(d);
         tb_limits_tick(d);
         tb_policy_tick(d);
         tb_persist_tick(d);
@@ -188,29 +189,9 @@ static enum tb_status host_name(struct tb_daemon *d)
 
 static enum tb_status tls_open(struct tb_daemon *d)
 {
-    const struct tb_config *c = d->config;
-    if (c->tls_cert == NULL) return TB_OK; /* no peers, no workers from elsewhere */
-    const struct tb_tls_files files = {NULL, c->tls_cert, c->tls_key};
     char error[512] = "";
-    enum tb_status status = tb_tls_new_ca(&files, &d->tls, error);
-    /* Each for its own site alone: the CA of one cannot make a gateway of another (P8). */
-    if (status == TB_OK) status = tb_tls_add_site_ca(d->tls, &c->site, c->tls_ca, error);
-    for (uint32_t i = 0; status == TB_OK && i < c->peer_count; i++) {
-        const struct tb_config_peer *peer = &c->peers[i];
-        const char *ca = peer->ca != NULL ? peer->ca : c->tls_ca;
-        status = tb_tls_add_site_ca(d->tls, &peer->site, ca, error);
-    }
-    if (status != TB_OK) return failed("tls", error, "see tombolo pki --help");
-    const struct tb_identity *me = tb_tls_identity(d->tls);
-    if (me->kind == TB_IDENTITY_GATEWAY && tb_name_equal(&me->site, &d->site) &&
-        tb_name_equal(&me->name, &d->gateway)) {
-        return TB_OK;
-    }
-    char text[TB_URI_BYTES_MAX];
-    tb_identity_format(me, text);
-    snprintf(error, sizeof error, "the certificate is for %.80s, the config says site %.60s, gateway %.60s",
-             text, d->site.text, d->gateway.text);
-    return failed("tls", error, "issue one with that URI: tombolo pki issue");
+    const enum tb_status status = tb_certificates_open(d, error);
+    return status == TB_OK ? TB_OK : failed("tls", error, "see tombolo pki --help");
 }
 
 static enum tb_status store_open(struct tb_daemon *d)
@@ -322,6 +303,7 @@ static enum tb_status control_open(struct tb_daemon *d)
 }
 
 static void stop_signal(uv_signal_t *signal, int number);
+static void reload_signal(uv_signal_t *signal, int number);
 
 static enum tb_status descriptors_raise(struct tb_daemon *d)
 {
@@ -337,7 +319,9 @@ static enum tb_status loop_open(struct tb_daemon *d)
     uv_timer_init(&d->loop, &d->tick);
     uv_signal_init(&d->loop, &d->sigterm);
     uv_signal_init(&d->loop, &d->sigint);
-    d->tick.data = d->sigterm.data = d->sigint.data = d->hop_wake.data = d->verify_wake.data = d;
+    uv_signal_init(&d->loop, &d->sighup);
+    d->tick.data = d->sigterm.data = d->sigint.data = d->sighup.data = d->hop_wake.data =
+        d->verify_wake.data = d;
     d->store_wake.data = d;
     if (uv_async_init(&d->loop, &d->hop_wake, tb_landing_wake) != 0) return TB_SITE_IO;
     if (uv_async_init(&d->loop, &d->verify_wake, verify_wake) != 0) return TB_SITE_IO;
@@ -345,6 +329,7 @@ static enum tb_status loop_open(struct tb_daemon *d)
     d->hop_wake.data = d->verify_wake.data = d->store_wake.data = d;
     uv_signal_start(&d->sigterm, stop_signal, SIGTERM);
     uv_signal_start(&d->sigint, stop_signal, SIGINT);
+    uv_signal_start(&d->sighup, reload_signal, SIGHUP);
     return pthread_mutex_init(&d->hop_lock, NULL) == 0 ? TB_OK : TB_SITE_NOMEM;
 }
 
@@ -425,6 +410,12 @@ static void stop_signal(uv_signal_t *signal, int number)
            d->config->drain_ms);
     tb_sessions_shut(d);
     uv_timer_start(&d->tick, drain_tick, 0, 10);
+}
+
+static void reload_signal(uv_signal_t *signal, int number)
+{
+    (void)number;
+    tb_certificates_reload(signal->data);
 }
 
 void tb_daemon_run(struct tb_daemon *d)

@@ -64,6 +64,7 @@ struct tb_daemon;
     X(hops_lost) X(chunks_bad) X(plans)                                                    \
     X(evictions) X(arena_refused) X(store_failed)                                          \
     X(links_up) X(links_down) X(links_refused) X(verify_bad) X(budgets_held)  \
+    X(certificates_loaded) X(certificates_refused)                                         \
     X(anchors_written) X(anchors_failed) X(anchors_bad) X(adopted_chunks)
 /* clang-format on */
 struct tb_counters {
@@ -210,6 +211,8 @@ struct tb_daemon {
     tb_time_ns started_at;
 
     struct tb_tls *tls;
+    struct tb_digest tls_mark,
+        tls_seen; /* the files as they were when they were read, and when they were looked at */
     struct tb_resolver *resolver;
     struct tb_store *store;
     struct tb_arena *arena;
@@ -245,7 +248,7 @@ struct tb_daemon {
     uv_timer_t tick;
     uint64_t tick_ms;
     tb_time_ns polled_at, slow_at, drain_at;
-    uv_signal_t sigterm, sigint;
+    uv_signal_t sigterm, sigint, sighup;
     uv_async_t hop_wake, verify_wake;
     pthread_mutex_t hop_lock;
     struct tb_hop_note hop_notes[TB_HOP_NOTES_MAX];
@@ -282,6 +285,11 @@ void tb_daemon_close(struct tb_daemon *d);
 enum tb_status tb_daemon_settle(struct tb_daemon *d);
 /* A version's new state is durable (or the disk given up for now): the log, the links, what follows here. */
 void tb_version_saved(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+
+/* certificates.c: at start; when the operator says SIGHUP; once a second. */
+TB_MUST_USE enum tb_status tb_certificates_open(struct tb_daemon *d, char error[512]);
+void tb_certificates_reload(struct tb_daemon *d);
+void tb_certificates_tick(struct tb_daemon *d);
 
 /* persist.c */
 /* A request whose answer waits for the disk; a struct of the caller's that begins with this. */
@@ -406,6 +414,7 @@ json_t *tb_limit_json(const struct tb_peer_limit *limit); /* NULL: no memory */
 TB_MUST_USE enum tb_status tb_sessions_open(struct tb_daemon *d);
 void tb_sessions_shut(struct tb_daemon *d); /* no new ones */
 void tb_sessions_close(struct tb_daemon *d);
+void tb_sessions_distrust(struct tb_daemon *d); /* the CAs changed: who came by TLS has to come again */
 void tb_sessions_tick(struct tb_daemon *d, uint64_t wall_s);
 struct tb_worker_session *tb_session_find(struct tb_daemon *d, const struct tb_id *id);
 void tb_session_reply(struct tb_worker_session *s, uint64_t request, enum tb_status status, const char *why);

@@ -423,6 +423,13 @@ void tb_sessions_close(struct tb_daemon *d)
     }
 }
 
+/* Workers that an authority let in which is not trusted any more do not come back; the others do, within their lease. */
+void tb_sessions_distrust(struct tb_daemon *d)
+{
+    for (struct tb_worker_session *s = d->sessions; s != NULL; s = s->next)
+        if (!s->local && s->wire != NULL) tb_wire_close(s->wire, TB_PEER_IDENTITY);
+}
+
 void tb_sessions_tick(struct tb_daemon *d, uint64_t wall_s)
 {
     for (struct tb_worker_session *s = d->sessions; s != NULL; s = s->next) {

@@ -16,6 +16,7 @@
 struct tb_tls {
     struct tb_identity identity;
     struct tb_fingerprint fingerprint;
+    uint32_t refs;
 };
 
 enum tb_status tb_tls_new_ca(const struct tb_tls_files *files, struct tb_tls **tls_out, char error_out[256])
@@ -23,6 +24,7 @@ enum tb_status tb_tls_new_ca(const struct tb_tls_files *files, struct tb_tls **t
     (void)files;
     error_out[0] = '\0';
     struct tb_tls *t = tb_calloc(1, sizeof *t);
+    t->refs = 1;
     t->identity.kind = TB_IDENTITY_GATEWAY;
     t->identity.site = the->sites[the->current->site].name;
     *tls_out = t;
@@ -36,9 +38,21 @@ enum tb_status tb_tls_add_site_ca(struct tb_tls *tls, const struct tb_name *site
     return TB_OK;
 }
 
+struct tb_tls *tb_tls_ref(struct tb_tls *tls)
+{
+    tls->refs++;
+    return tls;
+}
+
 void tb_tls_free(struct tb_tls *tls)
 {
-    tb_free(tls);
+    if (tls != NULL && --tls->refs == 0) tb_free(tls);
+}
+
+struct tb_digest tb_tls_trust(const struct tb_tls *tls)
+{
+    (void)tls;
+    return (struct tb_digest){{0}};
 }
 
 const struct tb_identity *tb_tls_identity(const struct tb_tls *tls)

@@ -81,5 +81,34 @@ def a_peer_that_moves_is_found_by_its_name(lab):
             raise Failed(f"{new.back_bytes} bytes came again although west held {v['held_bytes']} of {v['bytes']}")
 
 
+@scenario
+def a_session_that_works_follows_its_name(lab):
+    """P5 P6: east's name says another address while the old one still works: the link goes there by itself, is never down, and stays where
+    it is when the name says an address at which nobody answers. (An answer is good for 5 s at least, and two are heard.)"""
+    east, west, dns = by_service(lab, lambda e: [(10, e.port, "a.east.test")], ttl_s=1)
+    with contextlib.closing(dns):
+        east.start()
+        old, new = lab.link(east), lab.link(east)
+        dns.services[SERVICE] = [(10, 0, old.port, "relay.east.test")]
+        west.start()
+        west.wait_link("east")
+        old.bytes_per_s = 192 << 10  # of each connection
+        uid = Trainer(lab, east, lab.weights(1)[0]).publish(1)
+        west.wait_held_some(uid)
+        dns.services[SERVICE] = [(10, 0, new.port, "relay.east.test")]
+        wait_for("bytes by the new address", lambda: new.back_bytes > 0)
+        west.wait_holds(uid)
+        v = west.version(uid)
+        if old.back_bytes + new.back_bytes > v["bytes"] + (8 << 20):
+            raise Failed(f"{old.back_bytes} bytes came by the old address, {new.back_bytes} by the new, of {v['bytes']}")
+        wait_for("the old address is left", lambda: not old.connections())
+        asked = dns.asked
+        dns.services[SERVICE] = [(10, 0, lab.free_port(), "relay.east.test")]
+        wait_for("four answers", lambda: dns.asked >= asked + 8)  # the service, and its host
+        if west.daemon.logged("link.down"):
+            raise Failed("the link was down")
+        west.wait_link("east")
+
+
 if __name__ == "__main__":
     sys.exit(main())

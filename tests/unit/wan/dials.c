@@ -84,6 +84,73 @@ static void an_open_dial_without_hello_is_waited_for_as_long_as_a_session(void *
     assert_true(dials_beside(TB_SECONDS(1)));
 }
 
+/* ---- a name that says other addresses while its session is up ---- */
+
+struct moving {
+    struct racing r;
+    struct conn session;
+};
+
+static struct tb_address address(uint8_t last)
+{
+    struct tb_address a = {.bytes = 8};
+    memset(&a.any, last, 8);
+    return a;
+}
+
+static void be_up(struct moving *m, bool dialled)
+{
+    memset(m, 0, sizeof *m);
+    m->r.link.links = &m->r.links;
+    m->r.links.conn_count = LINK_CONNS_MAX; /* no room: each dial is counted, and fails at once */
+    m->session =
+        (struct conn){.links = &m->r.links, .link = &m->r.link, .dialled = dialled, .address = address(1)};
+    m->r.link.session = &m->session;
+    m->r.link.life.state = TB_LINK_UP;
+}
+
+/* The name says `last` alone; how many dials that makes. */
+static uint64_t dials_after(struct moving *m, uint8_t last, tb_time_ns now)
+{
+    const uint64_t before = m->r.link.stats.dials;
+    const struct tb_address a = address(last);
+    link_take_addresses(&m->r.link, &a, 1, now);
+    return m->r.link.stats.dials - before;
+}
+
+/* P6: what will be taken away is left while it still works. One answer without the address may be another part of many. */
+static void a_session_follows_its_name(void **state)
+{
+    static struct moving m;
+    (void)state;
+    be_up(&m, true);
+    assert_int_equal(dials_after(&m, 1, TB_SECONDS(1)), 0);
+    assert_int_equal(dials_after(&m, 2, TB_SECONDS(2)), 0);
+    assert_int_equal(dials_after(&m, 2, TB_SECONDS(3)), 1);
+    assert_true(link_is_up(&m.r.link)); /* the dial failed, and nothing else did */
+    assert_int_equal(m.r.link.life.state, TB_LINK_UP);
+    assert_int_equal(dials_after(&m, 2, TB_SECONDS(8)), 0); /* not again at once */
+    assert_int_equal(dials_after(&m, 2, TB_SECONDS(40)), 1);
+}
+
+static void answers_that_come_back_move_nothing(void **state)
+{
+    static struct moving m;
+    (void)state;
+    be_up(&m, true);
+    for (unsigned i = 1; i < 10; i++)
+        assert_int_equal(dials_after(&m, (uint8_t)(1 + i % 2), TB_SECONDS(i)), 0);
+}
+
+static void a_session_that_the_peer_dialled_stays(void **state)
+{
+    static struct moving m;
+    (void)state;
+    be_up(&m, false);
+    for (unsigned i = 1; i < 5; i++)
+        assert_int_equal(dials_after(&m, 2, TB_SECONDS(i)), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -91,6 +158,9 @@ int main(void)
         cmocka_unit_test(the_races_own_dial_is_looked_at_first),
         cmocka_unit_test(without_a_race_none_begins),
         cmocka_unit_test(an_open_dial_without_hello_is_waited_for_as_long_as_a_session),
+        cmocka_unit_test(a_session_follows_its_name),
+        cmocka_unit_test(answers_that_come_back_move_nothing),
+        cmocka_unit_test(a_session_that_the_peer_dialled_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,152 @@
+/* certificates.c - tls.cert, tls.key and every CA: read at start, and again on SIGHUP or when the files change.
+ *
+ * What is read is taken whole or not at all: a file that is half written, does not fit the others or names another gateway is refused
+ * with a line, and everything goes on with what was there. Files are looked at each second, and read once two looks in a row saw the
+ * same, so that whoever writes several has time for all of them. */
+#include "gateway/daemon/daemon.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/digest.h"
+
+static enum tb_status not_ours(const struct tb_daemon *d, const struct tb_identity *it, char error[512])
+{
+    char text[TB_URI_BYTES_MAX];
+    tb_identity_format(it, text);
+    snprintf(error, 512, "the certificate is for %.80s, the config says site %.60s, gateway %.60s", text,
+             d->config->site.text, d->gateway.text);
+    return TB_SITE_CONFIG;
+}
+
+/* A context of all the files as they are now. */
+static enum tb_status load(const struct tb_daemon *d, struct tb_tls **tls_out, char error[512])
+{
+    const struct tb_config *c = d->config;
+    const struct tb_tls_files files = {NULL, c->tls_cert, c->tls_key};
+    struct tb_tls *tls = NULL;
+    enum tb_status status = tb_tls_new_ca(&files, &tls, error);
+    /* Each for its own site alone: the CA of one cannot make a gateway of another (P8). */
+    if (status == TB_OK) status = tb_tls_add_site_ca(tls, &c->site, c->tls_ca, error);
+    for (uint32_t i = 0; status == TB_OK && i < c->peer_count; i++) {
+        const struct tb_config_peer *peer = &c->peers[i];
+        status = tb_tls_add_site_ca(tls, &peer->site, peer->ca != NULL ? peer->ca : c->tls_ca, error);
+    }
+    const struct tb_identity *it = status == TB_OK ? tb_tls_identity(tls) : NULL;
+    if (it != NULL && (it->kind != TB_IDENTITY_GATEWAY || !tb_name_equal(&it->site, &c->site) ||
+                       !tb_name_equal(&it->name, &d->gateway)))
+        status = not_ours(d, it, error);
+    if (status == TB_OK)
+        *tls_out = tls;
+    else
+        tb_tls_free(tls);
+    return status;
+}
+
+/* ---- have they changed? ---- */
+
+struct file_mark {
+    uint64_t device, inode, bytes, written_s, written_ns, changed_s, changed_ns;
+};
+
+static void mark_file(struct tb_digest_state *all, const char *path)
+{
+    struct stat st;
+    struct file_mark m = {0}; /* of a file that is not there */
+    if (path == NULL) return;
+    if (stat(path, &st) == 0)
+        m = (struct file_mark){(uint64_t)st.st_dev,          (uint64_t)st.st_ino,
+                               (uint64_t)st.st_size,         (uint64_t)st.st_mtim.tv_sec,
+                               (uint64_t)st.st_mtim.tv_nsec, (uint64_t)st.st_ctim.tv_sec,
+                               (uint64_t)st.st_ctim.tv_nsec};
+    tb_digest_update(all, &m, sizeof m);
+}
+
+/* One number for all files as they are now. */
+static struct tb_digest mark_all(const struct tb_daemon *d)
+{
+    const struct tb_config *c = d->config;
+    struct tb_digest_state all;
+    tb_digest_begin(&all);
+    mark_file(&all, c->tls_cert);
+    mark_file(&all, c->tls_key);
+    mark_file(&all, c->tls_ca);
+    for (uint32_t i = 0; i < c->peer_count; i++)
+        mark_file(&all, c->peers[i].ca);
+    return tb_digest_end(&all);
+}
+
+/* ---- taking them ---- */
+
+static void loaded_log(const struct tb_daemon *d, const char *reason, bool trust_changed)
+{
+    tb_log(TB_LOG_INFO, "tls.loaded", "reason=%s expires_wall_s=%llu trust=%s", reason,
+           (unsigned long long)tb_tls_expires_wall_s(d->tls), trust_changed ? "changed" : "same");
+}
+
+static void refused_log(const char *reason, const char *why)
+{
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_ERROR, "tls.refused");
+    tb_log_str(&l, "reason", reason);
+    tb_log_str(&l, "why", why);
+    tb_log_str(&l, "action", "kept_what_was_loaded");
+    tb_log_end(&l);
+}
+
+static void take(struct tb_daemon *d, struct tb_tls *tls, const char *reason)
+{
+    const struct tb_digest before = tb_tls_trust(d->tls), after = tb_tls_trust(tls);
+    const bool trust_changed = !tb_digest_equal(&before, &after);
+    tb_tls_free(d->tls);
+    d->tls = tls;
+    d->counters.certificates_loaded++;
+    loaded_log(d, reason, trust_changed);
+    if (d->links != NULL && !d->links_restarting) TB_MOOT(tb_links_set_tls(d->links, tls));
+    if (trust_changed) tb_sessions_distrust(d);
+}
+
+static void reload(struct tb_daemon *d, const char *reason)
+{
+    char error[512] = "";
+    struct tb_tls *tls = NULL;
+    if (load(d, &tls, error) != TB_OK) {
+        d->counters.certificates_refused++;
+        refused_log(reason, error);
+        return;
+    }
+    const struct tb_digest ours = tb_tls_trust(d->tls), theirs = tb_tls_trust(tls);
+    const bool same =
+        tb_digest_equal(&ours, &theirs) &&
+        memcmp(tb_tls_fingerprint(d->tls), tb_tls_fingerprint(tls), sizeof(struct tb_fingerprint)) == 0;
+    if (!same) {
+        take(d, tls, reason);
+        return;
+    }
+    tb_tls_free(tls);
+    tb_log(TB_LOG_INFO, "tls.same", "reason=%s", reason);
+}
+
+void tb_certificates_reload(struct tb_daemon *d)
+{
+    if (d->tls == NULL || d->draining) return;
+    d->tls_mark = d->tls_seen = mark_all(d);
+    reload(d, "signal");
+}
+
+void tb_certificates_tick(struct tb_daemon *d)
+{
+    if (d->tls == NULL || d->draining) return;
+    const struct tb_digest now = mark_all(d), before = d->tls_seen;
+    d->tls_seen = now;
+    if (tb_digest_equal(&now, &d->tls_mark) || !tb_digest_equal(&now, &before)) return;
+    d->tls_mark = now;
+    reload(d, "files_changed");
+}
+
+enum tb_status tb_certificates_open(struct tb_daemon *d, char error[512])
+{
+    if (d->config->tls_cert == NULL) return TB_OK; /* no peers, no workers from elsewhere */
+    d->tls_mark = d->tls_seen = mark_all(d);
+    return load(d, &d->tls, error);
+}

@@ -1,0 +1,142 @@
+"""Certificates, keys and CAs that change while gateways run (P5, P6, P8, P9, P10)."""
+
+import os
+import shutil
+import signal
+import ssl
+import sys
+
+from harness import Failed, Trainer, expect, main, scenario, up, wait_for
+
+
+def issue(lab, site, uri=None):
+    """A fresh certificate and key of the site's CA, beside those in use."""
+    folder = lab.pki_dir(site.name)
+    for kind in ("crt", "key"):
+        (folder / f"next.{kind}").unlink(missing_ok=True)
+    lab.tombolo("pki", "issue", "--dir", folder, "--out", "next", uri or f"tombolo://{site.name}/gw")
+    return folder
+
+
+def put(folder, *kinds):
+    for kind in kinds or ("crt", "key"):
+        shutil.copyfile(folder / f"next.{kind}", folder / f"new.{kind}")
+        os.chmod(folder / f"new.{kind}", 0o600)
+        os.replace(folder / f"new.{kind}", folder / f"gw.{kind}")
+
+
+def loaded(site, count):
+    wait_for(f"{site.name} has read {count} times", lambda: site.counters()["certificates_loaded"] == count)
+
+
+def shown(lab, site):
+    """What it shows to whoever connects."""
+    return ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate((site.address, site.port)))
+
+
+def on_disk(folder):
+    text = (folder / "gw.crt").read_text()
+    end = "-----END CERTIFICATE-----"
+    return ssl.PEM_cert_to_DER_cert(text[:text.index(end) + len(end)])
+
+
+@scenario
+def certificates_are_renewed_in_mid_version(lab):
+    """P5 P6 P9: both gateways get new ones while a version crosses: the link goes on over a fresh connection, is never down, and what was held
+    is not sent again."""
+    east, west, link = lab.east_west()
+    east.peer_keys["west"] = {"rate": "40Mbit"}
+    up(east, west)
+    before = shown(lab, east)
+    uid = Trainer(lab, east, lab.weights(1)[0]).publish(1)
+    west.wait_held_some(uid, 0.2)
+    for site in (east, west):
+        folder = issue(lab, site)
+        put(folder)
+        loaded(site, 1)
+        expect(f"{site.name} shows the new one", site is west or shown(lab, site) == on_disk(folder), True)
+    if shown(lab, east) == before:
+        raise Failed("east shows the old certificate")
+    wait_for("west dials anew", lambda: west.daemon.logged("link.renewed"))
+    v = west.version(uid)
+    if v["held_bytes"] == v["bytes"]:
+        raise Failed("the version was whole before: nothing was tried")
+    west.wait_holds(uid)
+    for site in (east, west):
+        if site.daemon.logged("link.down"):
+            raise Failed(f"the link was down at {site.name}")
+    v = west.version(uid)
+    chunk, streams = 1 << 20, 4
+    if v["wire_bytes"] > v["bytes"] * 1.01 + 2 * streams * chunk:
+        raise Failed(f"{v['wire_bytes']} bytes came for a version of {v['bytes']}")
+
+
+@scenario
+def bad_certificates_are_refused(lab):
+    """P8 P10: half a file, another's key, another gateway's certificate: each is one line and one count, and what was there goes on."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    before, folder = shown(lab, east), issue(lab, east)
+    good = (folder / "gw.crt").read_bytes(), (folder / "gw.key").read_bytes()
+
+    def refused(count, *words):
+        east.daemon.signal(signal.SIGHUP)
+        wait_for(f"refusal {count}", lambda: east.counters()["certificates_refused"] >= count)
+        if not east.daemon.logged("tls.refused", *words):
+            raise Failed(f"no line says {words}")
+        expect("it shows", shown(lab, east), before)
+    (folder / "gw.crt").write_bytes(good[0][:100])
+    refused(1, "gw.crt", "holds no PEM certificate")
+    (folder / "gw.crt").write_bytes(good[0])
+    put(folder, "key")
+    refused(2, "gw.key", "is not the key of")
+    (folder / "gw.key").write_bytes(good[1])
+    issue(lab, east, "tombolo://east/other")
+    put(folder)
+    refused(3, "the certificate is for tombolo://east/other")
+    (folder / "gw.crt").unlink()
+    refused(4, "gw.crt", "No such file")
+    west.wait_holds(Trainer(lab, east, lab.weights(1)[0]).publish(1))
+    issue(lab, east)
+    put(folder)
+    east.daemon.signal(signal.SIGHUP)
+    loaded(east, 1)
+    expect("it shows", shown(lab, east), on_disk(folder))
+    if west.daemon.logged("link.down"):
+        raise Failed("a refused certificate cost the link")
+
+
+@scenario
+def an_authority_is_replaced(lab):
+    """P8 P9: west's CA is followed by another. Whoever trusts both lets both in; once the old one is gone its certificates open nothing."""
+    east, west, _ = lab.east_west(through_link=False)
+    old, new = lab.pki_dir("west"), lab.dir / "pki-west-new"
+    trusted = lab.dir / "west-cas.crt"
+    shutil.copyfile(old / "ca.crt", trusted)
+    east.peer_keys["west"] = {}
+    config = east.config_text
+    east.config_text = lambda: config().replace(str(old / "ca.crt"), str(trusted))
+    lab.tombolo("pki", "init", "--dir", new, "--site", "west")
+    lab.tombolo("pki", "issue", "--dir", new, "--out", "gw", "tombolo://west/gw")
+    up(east, west)
+    trusted.write_bytes((old / "ca.crt").read_bytes() + (new / "ca.crt").read_bytes())
+    loaded(east, 1)
+    west.wait_link("east")
+    for name in ("ca.crt", "gw.crt", "gw.key"):
+        (old / name).write_bytes((new / name).read_bytes())
+    loaded(west, 1)
+    west.wait_link("east")
+    west.wait_holds(Trainer(lab, east, lab.weights(1)[0]).publish(1))
+    trusted.write_bytes(b"")
+    east.daemon.signal(signal.SIGHUP)
+    wait_for("no CA at all is refused", lambda: east.counters()["certificates_refused"] >= 1)
+    west.wait_link("east")
+    lab.tombolo("pki", "init", "--dir", lab.dir / "pki-stranger", "--site", "west")
+    trusted.write_bytes((lab.dir / "pki-stranger" / "ca.crt").read_bytes())
+    loaded(east, 2)
+    wait_for("west's certificate opens nothing", lambda: east.control("status")["links"][0]["state"] != "up")
+    wait_for("west is refused", lambda: east.daemon.logged("link.stranger_refused"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
