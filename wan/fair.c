@@ -38,6 +38,16 @@ uint32_t tb_fair_next(const struct tb_fair *f, uint32_t silent)
     return best;
 }
 
+uint64_t tb_fair_owes(struct tb_fair_bill *bill, uint64_t bytes, uint64_t raw_bytes, uint64_t sent_bytes)
+{
+    const double share = raw_bytes > 0 ? (double)sent_bytes / (double)raw_bytes : 1;
+    bill->handed_bytes += bytes;
+    const uint64_t all = (uint64_t)((double)bill->handed_bytes * share);
+    const uint64_t now = all > bill->paid_bytes ? all - bill->paid_bytes : 0;
+    bill->paid_bytes += now;
+    return now;
+}
+
 void tb_fair_spend(struct tb_fair *f, uint32_t flow, uint64_t bytes)
 {
     struct tb_fair_flow *w = &f->flows[flow];

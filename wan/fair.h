@@ -23,6 +23,14 @@ struct tb_fair {
 /* A flow of weight 1 to TB_FAIR_WEIGHT_MAX; TB_FAIR_NONE: no room. */
 uint32_t tb_fair_join(struct tb_fair *f, uint32_t weight);
 void tb_fair_leave(struct tb_fair *f, uint32_t flow);
+/* What a flow pays for parcels that are handed out before anybody knows what they come to on the wire: what the chunks that went so far came
+ * to, and the difference with the next ones once more have gone. */
+struct tb_fair_bill {
+    uint64_t handed_bytes, paid_bytes; /* of chunks, as they stand in the version; as they were reckoned */
+};
+/* For so many bytes more: what to spend now, where `raw_bytes` went so far as `sent_bytes`. */
+uint64_t tb_fair_owes(struct tb_fair_bill *bill, uint64_t bytes, uint64_t raw_bytes, uint64_t sent_bytes);
+
 /* Who is next; bit k of `silent`: flow k has nothing to send. TB_FAIR_NONE: nobody. */
 uint32_t tb_fair_next(const struct tb_fair *f, uint32_t silent);
 /* The flow sends so many bytes. */

@@ -112,6 +112,7 @@ struct out {
     void *memory;
     tb_time_ns have_at; /* what is held here was told, in a shared crossing */
     uint32_t flow;      /* of its model, in the link's fair */
+    struct tb_fair_bill bill;
 };
 
 /* A version that lands here from the peer. */

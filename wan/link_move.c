@@ -287,6 +287,14 @@ static bool hedge(struct link *l, struct out *out, tb_time_ns now)
     return pushed;
 }
 
+/* P6: a model whose steps cross as a hundredth does not pay for the whole of them. */
+static uint64_t owes(struct out *out, uint64_t bytes)
+{
+    struct tb_sent_sum sum;
+    tb_sent_look(out->offer->share->sent, &sum);
+    return tb_fair_owes(&out->bill, bytes, sum.raw_bytes, sum.bytes);
+}
+
 /* The next parcel of the model whose turn it is; those that have nothing to send now are passed over. */
 static bool next_parcel(struct link *l, struct tb_feed_parcel *p_out)
 {
@@ -297,7 +305,7 @@ static bool next_parcel(struct link *l, struct tb_feed_parcel *p_out)
             p_out->share = out->offer->share;
             p_out->base = out->base;
             p_out->crossing = out->crossing;
-            tb_fair_spend(&l->fair, flow, p_out->parcel.bytes);
+            tb_fair_spend(&l->fair, flow, owes(out, p_out->parcel.bytes));
             return true;
         }
     }

@@ -92,6 +92,36 @@ static void there_is_room_for_as_many_as_said(void **state)
     assert_int_equal(tb_fair_join(&f, 1), 3);
 }
 
+/* P6: parcels are handed out before anybody knows what they come to. A model whose chunks cross as a fiftieth gets, of the wire, what its
+ * weight says, also when its first parcels were reckoned whole. */
+static void what_crosses_is_shared_not_what_it_stands_for(void **state)
+{
+    (void)state;
+    struct tb_fair f = {0};
+    const uint32_t step = tb_fair_join(&f, 10), full = tb_fair_join(&f, 10);
+    struct tb_fair_bill bills[2] = {{0}};
+    uint64_t raw[2] = {0}, wire[2] = {0};
+    for (uint32_t i = 0; i < 10000; i++) {
+        const uint32_t flow = tb_fair_next(&f, 0), at = flow == step ? 0 : 1;
+        const uint64_t late = 16u << 20; /* so much was handed out and has not gone yet */
+        const uint64_t gone = raw[at] > late ? raw[at] - late : 0;
+        tb_fair_spend(&f, flow, tb_fair_owes(&bills[at], 1 << 20, gone, at == 0 ? gone / 50 : gone));
+        raw[at] += 1 << 20;
+        wire[at] += at == 0 ? (1 << 20) / 50 : 1 << 20;
+    }
+    assert_in_range(wire[0] * 100 / wire[1], 80, 125);
+    (void)full;
+}
+
+static void what_is_not_known_is_reckoned_whole(void **state)
+{
+    (void)state;
+    struct tb_fair_bill bill = {0};
+    assert_int_equal(tb_fair_owes(&bill, 1000, 0, 0), 1000);
+    assert_int_equal(tb_fair_owes(&bill, 1000, 1000, 100), 0); /* 200 in all: paid already */
+    assert_int_equal(tb_fair_owes(&bill, 18000, 2000, 200), 1000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -99,6 +129,8 @@ int main(void)
         cmocka_unit_test(who_is_alone_has_all),
         cmocka_unit_test(silence_gives_no_claim),
         cmocka_unit_test(there_is_room_for_as_many_as_said),
+        cmocka_unit_test(what_crosses_is_shared_not_what_it_stands_for),
+        cmocka_unit_test(what_is_not_known_is_reckoned_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
