@@ -6,8 +6,9 @@
 #include "base/assert.h"
 #include "base/bitmap.h"
 
-#define ALIGN   16u
-#define BITMAPS (2u + 4u * TB_DIVIDE_SOURCES_MAX)
+#define ALIGN        16u
+#define STANDS_STILL (TB_DIVIDE_SILENT + TB_DIVIDE_EVERY)
+#define BITMAPS      (3u + 4u * TB_DIVIDE_SOURCES_MAX)
 
 static size_t aligned(size_t bytes)
 {
@@ -55,6 +56,7 @@ void tb_divide_init(struct tb_divide *d, const struct tb_place *places, uint32_t
         shard->place = &places[s];
         shard->seen = carve(&at, bytes);
         shard->given = carve(&at, bytes);
+        shard->far = carve(&at, bytes);
         for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++) {
             shard->of[i].has = carve(&at, bytes);
             shard->of[i].mine = carve(&at, bytes);
@@ -63,6 +65,16 @@ void tb_divide_init(struct tb_divide *d, const struct tb_place *places, uint32_t
         }
     }
     d->start = d->chunks * start_65536 >> 16;
+    d->share = d->chunks;
+}
+
+void tb_divide_lane(struct tb_divide *d, uint32_t lane, uint32_t lanes)
+{
+    TB_ASSERT(lane < lanes);
+    if (d->chunks == 0) return;
+    const uint64_t first = d->chunks * lane / lanes, end = d->chunks * (lane + 1) / lanes;
+    d->start = (d->start + first) % d->chunks;
+    d->share = end - first;
 }
 
 /* Of the set chunks of word w. */
@@ -82,8 +94,11 @@ uint32_t tb_divide_join(struct tb_divide *d, tb_time_ns now)
     while (i < TB_DIVIDE_SOURCES_MAX && d->sources[i].on)
         i++;
     if (i == TB_DIVIDE_SOURCES_MAX) return TB_DIVIDE_NONE;
-    d->sources[i] = (struct tb_divide_source){
-        .on = true, .window_bytes = TB_DIVIDE_BYTES_MIN, .measured_at = now, .moved_at = now};
+    d->sources[i] = (struct tb_divide_source){.on = true,
+                                              .window_bytes = TB_DIVIDE_BYTES_MIN,
+                                              .measured_at = now,
+                                              .moved_at = now,
+                                              .landed_at = now};
     for (uint32_t s = 0; s < d->shard_count; s++) {
         const size_t bytes = bitmap_bytes(d->shards[s].place);
         memset(d->shards[s].of[i].has, 0, bytes);
@@ -109,6 +124,11 @@ static void take_back_all(struct tb_divide *d, uint32_t source)
     for (uint32_t s = 0; s < d->shard_count; s++)
         for (uint32_t w = 0; w < word_count(d->shards[s].place); w++)
             take_back(d, source, s, w, UINT64_MAX);
+}
+
+void tb_divide_near(struct tb_divide *d, uint32_t source)
+{
+    d->sources[source].near = true;
 }
 
 void tb_divide_leave(struct tb_divide *d, uint32_t source)
@@ -159,6 +179,7 @@ static void count_word(struct tb_divide *d, struct tb_divide_shard *shard, uint3
         if (came == 0) continue;
         const uint64_t bytes = bytes_of(shard, w, came);
         shard->of[i].mine[w] &= ~came;
+        if (!source->near) shard->far[w] |= came;
         source->given_bytes -= bytes;
         source->came_bytes += bytes;
         source->moved_at = now;
@@ -218,10 +239,24 @@ static void watch(struct tb_divide *d, uint32_t source, tb_time_ns now)
     s->bytes_per_s = 0;
 }
 
-/* Chunks of word w that this source could send and nobody was given. */
-static uint64_t free_word(const struct tb_divide_shard *shard, uint32_t source, uint32_t w)
+static bool near_lives(const struct tb_divide *d, tb_time_ns now)
 {
-    return shard->of[source].has[w] & ~shard->seen[w] & ~shard->given[w];
+    for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++)
+        if (d->sources[i].on && d->sources[i].near && !is_silent(&d->sources[i], now)) return true;
+    return false;
+}
+
+/* Chunks of word w that this source could send and nobody was given. What is near does not come from far. */
+static uint64_t free_word(const struct tb_divide *d, const struct tb_divide_shard *shard, uint32_t source,
+                          uint32_t w, tb_time_ns now)
+{
+    uint64_t word = shard->of[source].has[w] & ~shard->seen[w] & ~shard->given[w];
+    if (d->sources[source].near) return word;
+    for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++) {
+        const struct tb_divide_source *s = &d->sources[i];
+        if (s->on && s->near && !is_silent(s, now)) word &= ~shard->of[i].has[w];
+    }
+    return word;
 }
 
 static void give(struct tb_divide *d, uint32_t source, uint32_t s, uint32_t k, tb_time_ns now)
@@ -235,31 +270,206 @@ static void give(struct tb_divide *d, uint32_t source, uint32_t s, uint32_t k, t
     d->sources[source].given_bytes += shard->place->manifest->chunks[k].bytes;
 }
 
-/* Of chunks `first` to `end` of one shard. */
-static void give_from(struct tb_divide *d, uint32_t source, uint32_t s, struct tb_range range, tb_time_ns now)
+/* Chunks of word w that are in the range. */
+static uint64_t in_range(uint64_t word, uint32_t w, struct tb_range range)
 {
-    const struct tb_divide_source *to = &d->sources[source];
-    const struct tb_divide_shard *shard = &d->shards[s];
-    for (uint32_t w = range.first / 64; w * 64 < range.end; w++) {
-        uint64_t word = free_word(shard, source, w);
-        if (w == range.first / 64) word &= UINT64_MAX << (range.first % 64);
-        if (w == range.end / 64) word &= ~(UINT64_MAX << (range.end % 64));
-        for (; word != 0 && to->given_bytes < to->window_bytes; word &= word - 1)
+    if (w == range.first / 64) word &= UINT64_MAX << (range.first % 64);
+    if (w == range.end / 64) word &= ~(UINT64_MAX << (range.end % 64));
+    return word;
+}
+
+static bool may_get_more(const struct tb_divide *d, uint32_t source)
+{
+    return d->sources[source].given_bytes < d->sources[source].window_bytes;
+}
+
+/* Of the chunks of one shard, from the first on. */
+static void give_up_to(struct tb_divide *d, uint32_t source, uint32_t s, struct tb_range range,
+                       tb_time_ns now)
+{
+    for (uint32_t w = range.first / 64; w * 64 < range.end && may_get_more(d, source); w++) {
+        uint64_t word = in_range(free_word(d, &d->shards[s], source, w, now), w, range);
+        for (; word != 0 && may_get_more(d, source); word &= word - 1)
             give(d, source, s, w * 64 + (uint32_t)__builtin_ctzll(word), now);
-        if (to->given_bytes >= to->window_bytes) return;
     }
 }
 
-/* Of all shards' chunks those from `first` to `end`, counted through. */
-static void give_through(struct tb_divide *d, uint32_t source, uint64_t first, uint64_t end, tb_time_ns now)
+/* From the last back. */
+static void give_down_to(struct tb_divide *d, uint32_t source, uint32_t s, struct tb_range range,
+                         tb_time_ns now)
+{
+    for (uint32_t w = (range.end + 63) / 64; w-- > range.first / 64 && may_get_more(d, source);) {
+        uint64_t word = in_range(free_word(d, &d->shards[s], source, w, now), w, range);
+        while (word != 0 && may_get_more(d, source)) {
+            const uint32_t bit = 63 - (uint32_t)__builtin_clzll(word);
+            word &= ~(UINT64_C(1) << bit);
+            give(d, source, s, w * 64 + bit, now);
+        }
+    }
+}
+
+/* Chunks of the version, counted through all shards. */
+struct stretch {
+    uint64_t first, end;
+};
+
+/* What of a stretch is in shard s, which begins at `before`. */
+static struct tb_range of_shard(const struct tb_divide *d, uint32_t s, uint64_t before, struct stretch all)
+{
+    const uint64_t count = d->shards[s].place->manifest->chunk_count;
+    const uint64_t first = all.first > before ? all.first - before : 0;
+    const uint64_t end = all.end > before ? all.end - before : 0;
+    const uint64_t until = end < count ? end : count;
+    return (struct tb_range){(uint32_t)(first < until ? first : until), (uint32_t)until};
+}
+
+static void give_up(struct tb_divide *d, uint32_t source, struct stretch all, tb_time_ns now)
 {
     uint64_t before = 0;
-    for (uint32_t s = 0; s < d->shard_count && before < end; s++) {
-        const uint64_t count = d->shards[s].place->manifest->chunk_count;
-        const uint64_t from = first > before ? first - before : 0;
-        const uint64_t until = end - before < count ? end - before : count;
-        if (from < until) give_from(d, source, s, (struct tb_range){(uint32_t)from, (uint32_t)until}, now);
-        before += count;
+    for (uint32_t s = 0; s < d->shard_count && before < all.end; s++) {
+        give_up_to(d, source, s, of_shard(d, s, before, all), now);
+        before += d->shards[s].place->manifest->chunk_count;
+    }
+}
+
+static void give_down(struct tb_divide *d, uint32_t source, struct stretch all, tb_time_ns now)
+{
+    uint64_t behind = d->chunks;
+    for (uint32_t s = d->shard_count; s-- > 0 && behind > all.first;) {
+        behind -= d->shards[s].place->manifest->chunk_count;
+        give_down_to(d, source, s, of_shard(d, s, behind, all), now);
+    }
+}
+
+/* `count` chunks from `first` on and around: of the two stretches the second may be empty. */
+struct around {
+    struct stretch one, two;
+};
+
+static struct around around(const struct tb_divide *d, uint64_t first, uint64_t count)
+{
+    const uint64_t end = first + count;
+    if (end <= d->chunks) return (struct around){{first, end}, {0, 0}};
+    return (struct around){{first, d->chunks}, {0, end - d->chunks}};
+}
+
+static bool was_given_of(const struct tb_divide *d, uint32_t source, struct stretch all)
+{
+    uint64_t before = 0;
+    for (uint32_t s = 0; s < d->shard_count && before < all.end; s++) {
+        const struct tb_range range = of_shard(d, s, before, all);
+        for (uint32_t w = range.first / 64; w * 64 < range.end; w++)
+            if (in_range(d->shards[s].of[source].mine[w], w, range) != 0) return true;
+        before += d->shards[s].place->manifest->chunk_count;
+    }
+    return false;
+}
+
+/* What another lane has by now does not come from far: what was asked for there and has not been sent is taken back. */
+static void give_back_near(struct tb_divide *d, uint32_t near, tb_time_ns now)
+{
+    if (is_silent(&d->sources[near], now)) return;
+    for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++) {
+        if (!d->sources[i].on || d->sources[i].near) continue;
+        for (uint32_t s = 0; s < d->shard_count; s++)
+            for (uint32_t w = 0; w < word_count(d->shards[s].place); w++)
+                take_back(d, i, s, w, d->shards[s].of[near].has[w]);
+    }
+}
+
+/* Chunks of word w that are not here, were given to nobody, and that no other lane has. */
+static uint64_t lacking_word(const struct tb_divide *d, const struct tb_divide_shard *shard, uint32_t w)
+{
+    uint64_t word = ~(shard->seen[w] | shard->given[w]);
+    for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++)
+        if (d->sources[i].on && d->sources[i].near) word &= ~shard->of[i].has[w];
+    return word;
+}
+
+/* Bytes of a stretch that a lane has, and not from here; with TB_DIVIDE_NONE, that are lacking. */
+static uint64_t bytes_in(const struct tb_divide *d, uint32_t source, struct stretch all)
+{
+    uint64_t bytes = 0, before = 0;
+    for (uint32_t s = 0; s < d->shard_count && before < all.end; s++) {
+        const struct tb_divide_shard *shard = &d->shards[s];
+        const struct tb_range range = of_shard(d, s, before, all);
+        for (uint32_t w = range.first / 64; w * 64 < range.end; w++) {
+            const uint64_t word = source == TB_DIVIDE_NONE ? lacking_word(d, shard, w)
+                                                           : shard->of[source].has[w] & ~shard->far[w];
+            bytes += bytes_of(shard, w, in_range(word, w, range));
+        }
+        before += shard->place->manifest->chunk_count;
+    }
+    return bytes;
+}
+
+/* How fast another lane gets on with what is not ours. */
+static void watch_near(struct tb_divide *d, uint32_t source, struct around theirs, tb_time_ns now)
+{
+    struct tb_divide_source *s = &d->sources[source];
+    const uint64_t bytes = bytes_in(d, source, theirs.one) + bytes_in(d, source, theirs.two);
+    const tb_time_ns passed = tb_time_since(s->landed_at, now);
+    if (bytes < s->landed_bytes) s->landed_bytes = bytes;
+    if (bytes == s->landed_bytes && passed >= STANDS_STILL) s->landed_per_s = 0;
+    if (bytes == s->landed_bytes || passed < TB_DIVIDE_EVERY) return;
+    const uint64_t rate = (uint64_t)((double)(bytes - s->landed_bytes) * 1e9 / (double)passed);
+    s->landed_per_s = s->landed_per_s == 0 ? rate : (s->landed_per_s + rate) / 2;
+    s->landed_bytes = bytes;
+    s->landed_at = now;
+}
+
+static uint64_t lacking(const struct tb_divide *d, struct around of)
+{
+    return bytes_in(d, TB_DIVIDE_NONE, of.one) + bytes_in(d, TB_DIVIDE_NONE, of.two);
+}
+
+/* So many bytes of their shares the other lanes land in a time; false: it is not known yet. */
+static bool others_land(const struct tb_divide *d, tb_time_ns time, tb_time_ns now, double *bytes_out)
+{
+    double per_s = 0;
+    for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++) {
+        const struct tb_divide_source *s = &d->sources[i];
+        if (!s->on || !s->near) continue;
+        if (s->landed_per_s == 0 && tb_time_since(s->landed_at, now) < STANDS_STILL) return false;
+        per_s += (double)s->landed_per_s;
+    }
+    *bytes_out = per_s * (double)time / 1e9;
+    return true;
+}
+
+/* Another lane's share from far, from its end: it goes on from its beginning meanwhile. Half of what it has before it, and nothing
+ * where it is done before our part would be here. */
+static void help(struct tb_divide *d, uint32_t source, struct around theirs, tb_time_ns now)
+{
+    struct tb_divide_source *to = &d->sources[source];
+    const uint64_t left = lacking(d, theirs), window = to->window_bytes;
+    double soon = 0;
+    if (!others_land(d, TB_DIVIDE_SILENT + 2 * to->rtt, now, &soon) || (double)left <= soon) return;
+    if (to->given_bytes + left / 2 < window) to->window_bytes = to->given_bytes + left / 2 + 1;
+    give_down(d, source, theirs.two, now);
+    give_down(d, source, theirs.one, now);
+    to->window_bytes = window;
+}
+
+/* Nothing of ours is to come from there, now or soon. */
+static bool is_done(const struct tb_divide *d, uint32_t source, struct around ours, tb_time_ns now)
+{
+    if (was_given_of(d, source, ours.one) || was_given_of(d, source, ours.two)) return false;
+    return lacking(d, ours) == 0 || tb_time_since(d->sources[source].moved_at, now) >= STANDS_STILL;
+}
+
+/* First what is our lane's. What is another's comes from far where that one is not there, or, once nothing of ours is to come from
+ * there, to help it. */
+static void give_all(struct tb_divide *d, uint32_t source, struct around theirs, tb_time_ns now)
+{
+    const struct around ours = around(d, d->start, d->share);
+    give_up(d, source, ours.one, now);
+    give_up(d, source, ours.two, now);
+    if (d->sources[source].near || !near_lives(d, now)) {
+        give_up(d, source, theirs.one, now);
+        give_up(d, source, theirs.two, now);
+    } else if (is_done(d, source, ours, now)) {
+        help(d, source, theirs, now);
     }
 }
 
@@ -319,15 +529,19 @@ static uint32_t next_source(const struct tb_divide *d, uint32_t done, tb_time_ns
 void tb_divide_step(struct tb_divide *d, tb_time_ns now)
 {
     uint32_t done = 0;
+    const uint64_t next = d->chunks > 0 ? (d->start + d->share) % d->chunks : 0;
+    const struct around theirs = around(d, next, d->chunks - d->share);
     count_all(d, now);
     for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++) {
         if (!d->sources[i].on) continue;
         measure(&d->sources[i], now);
         watch(d, i, now);
+        if (!d->sources[i].near) continue;
+        watch_near(d, i, theirs, now);
+        give_back_near(d, i, now);
     }
     for (uint32_t i; (i = next_source(d, done, now)) != TB_DIVIDE_NONE; done |= 1u << i) {
-        give_through(d, i, d->start, d->chunks, now);
-        give_through(d, i, 0, d->start, now);
+        give_all(d, i, theirs, now);
         steal(d, i, now);
     }
 }

@@ -5,6 +5,10 @@
  * most, a source that falls silent has its chunks taken back after a second, and at the end the fast take over what the slow
  * have not begun. What arrived, by whatever way, is seen in the places.
  *
+ * Lanes: where this site has several gateways, each draws a share of the version of its own from far, and the rest from the others,
+ * which are *near*. So nothing crosses twice, and two paths are twice one. A lane that is done with its share helps another, which
+ * would need long for its own, from the end of that; where no other lane is there it draws all.
+ *
  * Promises: P5 (little is fetched twice: what was on its way when it was taken back), P6 (no source holds up the rest). Kept by
  * tests/unit/wan/divide.c. */
 #ifndef TB_WAN_DIVIDE_H
@@ -24,18 +28,23 @@
 
 struct tb_divide_source {
     bool on;
+    bool near; /* another gateway of this site */
     tb_time_ns rtt;
     uint64_t given_bytes; /* given and not here yet */
     uint64_t window_bytes;
     uint64_t came_bytes; /* since measured_at */
     uint64_t bytes_per_s;
     tb_time_ns measured_at, moved_at, silent_until;
+    /* Of one that is near: of the other lanes' shares, what it held when that had grown last, when that was, and how fast it grew. */
+    uint64_t landed_bytes, landed_per_s;
+    tb_time_ns landed_at;
 };
 
 struct tb_divide_shard {
     const struct tb_place *place;
     uint64_t *seen;  /* held here, as counted */
     uint64_t *given; /* to some source, and not here yet */
+    uint64_t *far;   /* that came from far */
     struct {
         uint64_t *has;  /* held there */
         uint64_t *mine; /* given to it, and not here yet */
@@ -49,6 +58,7 @@ struct tb_divide {
     uint32_t shard_count;
     uint64_t chunks; /* of all shards */
     uint64_t start;  /* of them, the one that is given first */
+    uint64_t share;  /* so many from there on are our lane's; all, where there is one lane */
     struct tb_divide_source sources[TB_DIVIDE_SOURCES_MAX];
 };
 
@@ -59,8 +69,12 @@ size_t tb_divide_bytes_for(const struct tb_place *places, uint32_t shard_count);
 void tb_divide_init(struct tb_divide *d, const struct tb_place *places, uint32_t shard_count,
                     uint16_t start_65536, void *memory);
 
+/* This is lane `lane` of `lanes`: before the first source joins. */
+void tb_divide_lane(struct tb_divide *d, uint32_t lane, uint32_t lanes);
+
 /* A source that knows nothing yet and has nothing, as far as is known; TB_DIVIDE_NONE: no room. */
 uint32_t tb_divide_join(struct tb_divide *d, tb_time_ns now);
+void tb_divide_near(struct tb_divide *d, uint32_t source);  /* it is another lane's gateway */
 void tb_divide_leave(struct tb_divide *d, uint32_t source); /* its chunks are free */
 uint32_t tb_divide_count(const struct tb_divide *d);
 /* HAVE. TB_PEER_GARBLED: no such shard or chunk. */

@@ -153,6 +153,7 @@ struct link {
     struct tb_links *links;
     uint32_t index;
     struct tb_identity identity;
+    struct tb_name label; /* in the log */
     struct tb_name *models;
     uint32_t model_count;
     bool has_address;

@@ -172,7 +172,7 @@ enum tb_status link_on_start(struct link *l, struct tb_wire_frame *f)
     status = tb_crossing_start(&out->core);
     if (status != TB_OK) return status;
     tb_log(TB_LOG_INFO, "crossing.begun", "peer=%s model=%s number=%llu held_chunks=%llu chunks=%llu",
-           l->identity.site.text, out->offer->key.model.text, (unsigned long long)out->offer->key.number,
+           l->label.text, out->offer->key.model.text, (unsigned long long)out->offer->key.number,
            (unsigned long long)out->core.peer_held, (unsigned long long)out->core.chunks);
     out_progress(l, out);
     return TB_OK;
@@ -221,7 +221,7 @@ static void out_no_base(struct link *l, struct out *out)
     if (out->no_base_told) return;
     out->no_base_told = true;
     tb_log(TB_LOG_WARN, "crossing.no_base", "peer=%s model=%s number=%llu by=peer action=send_whole",
-           l->identity.site.text, out->offer->key.model.text, (unsigned long long)out->offer->key.number);
+           l->label.text, out->offer->key.model.text, (unsigned long long)out->offer->key.number);
 }
 
 enum tb_status link_on_refused(struct link *l, struct tb_wire_frame *f)
@@ -634,7 +634,7 @@ static void take_no_base(struct link *l, struct in *in, const struct tb_landing_
     l->stats.chunks_no_base++;
     if (!in->no_base_told)
         tb_log(TB_LOG_WARN, "crossing.no_base", "peer=%s model=%s number=%llu by=us action=ask_whole",
-               l->identity.site.text, in->key.model.text, (unsigned long long)in->key.number);
+               l->label.text, in->key.model.text, (unsigned long long)in->key.number);
     in->no_base_told = true;
     refuse(l, in, chunk, TB_REFUSAL_NO_BASE);
 }

@@ -194,7 +194,7 @@ enum tb_status tb_link_session_judge(const struct tb_link_session *s, const stru
     if (hello->protocol < TB_LINK_PROTOCOL_MIN || hello->protocol_min > c->protocol_max)
         return TB_PEER_PROTOCOL;
     verdict_out->protocol = hello->protocol < c->protocol_max ? hello->protocol : c->protocol_max;
-    if (hello->lane != c->lane || hello->lane_count != c->lane_count) return TB_PEER_GARBLED;
+    if (hello->lane != c->peer_lane || hello->lane >= hello->lane_count) return TB_PEER_GARBLED;
     verdict_out->detail = s->incarnation_seen;
     if (hello->incarnation < s->incarnation_seen) return TB_PEER_STALE;
     return may_replace(s, hello, dialled_by_us) ? TB_OK : TB_PEER_DUPLICATE;

@@ -43,9 +43,9 @@ enum tb_link_session_event_kind {
 
 struct tb_link_session_config {
     struct tb_identity self, peer; /* gateways */
-    uint32_t lane, lane_count;
-    uint32_t protocol_max; /* that we speak; TB_LINK_PROTOCOL_MIN to TB_LINK_PROTOCOL */
-    bool can_dial;         /* the peer's address is known */
+    uint32_t peer_lane;            /* of its site */
+    uint32_t protocol_max;         /* that we speak; TB_LINK_PROTOCOL_MIN to TB_LINK_PROTOCOL */
+    bool can_dial;                 /* the peer's address is known */
     tb_time_ns retry_min, retry_max, fresh_dial, silent;
 };
 
@@ -97,7 +97,7 @@ struct tb_link_session_verdict {
 };
 /* May this HELLO become the session? The identity is the certificate's and was compared with config.peer
  * before. TB_PEER_IDENTITY   HELLO's site or gateway is not the certificate's TB_PEER_PROTOCOL   no protocol
- * in common; detail: what we speak at most TB_PEER_GARBLED    another lane of ours, or more or fewer lanes
+ * in common; detail: what we speak at most TB_PEER_GARBLED    another lane than that gateway is
  *   TB_PEER_STALE      a higher incarnation was seen; detail: that
  *   TB_PEER_DUPLICATE  the session that is there stays */
 TB_MUST_USE enum tb_status tb_link_session_judge(const struct tb_link_session *s,

@@ -78,6 +78,7 @@ static struct division *division_new(struct tb_links *ls, const struct in *in)
     memcpy(v->places, in->share->places, shards * sizeof *v->places);
     v->uid = in->key.uid;
     tb_divide_init(&v->core, v->places, shards, start_of(&ls->options.site), v->memory);
+    tb_divide_lane(&v->core, ls->options.lane, ls->options.lane_count);
     v->next = ls->divisions;
     ls->divisions = v;
     return v;
@@ -121,10 +122,11 @@ static void join(struct division *v, struct link *l, const struct in *in, tb_tim
 {
     const uint32_t source = tb_divide_join(&v->core, now);
     if (source == TB_DIVIDE_NONE) return; /* it sends what it wants: some of it comes twice */
+    if (tb_name_equal(&l->identity.site, &l->links->options.site)) tb_divide_near(&v->core, source);
     v->members[source].link = l;
     v->members[source].crossing = in->crossing;
     take_nothing(l, in);
-    tb_log(TB_LOG_INFO, "crossing.shared", "peer=%s model=%s number=%llu sources=%u", l->identity.site.text,
+    tb_log(TB_LOG_INFO, "crossing.shared", "peer=%s model=%s number=%llu sources=%u", l->label.text,
            in->key.model.text, (unsigned long long)in->key.number, tb_divide_count(&v->core));
 }
 
@@ -168,8 +170,8 @@ bool link_take_turn(struct link *l, const struct in *in, tb_time_ns now)
         if (theirs != NULL && comes_before(other, theirs, in, now)) return false;
     }
     for (struct link *other; (other = other_link(ls, l, &in->key.uid)) != NULL;) {
-        tb_log(TB_LOG_INFO, "crossing.turn", "peer=%s model=%s number=%llu after=%s", l->identity.site.text,
-               in->key.model.text, (unsigned long long)in->key.number, other->identity.site.text);
+        tb_log(TB_LOG_INFO, "crossing.turn", "peer=%s model=%s number=%llu after=%s", l->label.text,
+               in->key.model.text, (unsigned long long)in->key.number, other->label.text);
         link_in_stop(other, link_in_of(other, &in->key.uid));
     }
     return true;
@@ -180,7 +182,8 @@ void link_share_begin(struct link *l, struct in *in, tb_time_ns now)
     struct tb_links *ls = l->links;
     struct link *other = other_link(ls, l, &in->key.uid);
     struct division *v = division_find(ls, &in->key.uid);
-    if (!shares(l) || (v == NULL && other == NULL)) return; /* who cannot share is alone */
+    /* Who cannot share is alone. One of several lanes has a share of its own, also while the others are not there. */
+    if (!shares(l) || (v == NULL && other == NULL && ls->options.lane_count == 1)) return;
     if (v == NULL) v = division_new(ls, in);
     if (v == NULL) return;
     if (other != NULL && source_of(v, other) == TB_DIVIDE_NONE)

@@ -226,8 +226,8 @@ static void tell_gone(struct link *l, struct tb_stream *s, tb_time_ns now)
         return; /* the peer closed what is not needed, or lost it and counts it */
     l->stats.streams_lost++;
     if (!s->peer_gone && why != TB_CANCELLED)
-        tb_log(TB_LOG_WARN, "stream.lost", "peer=%s stream=%u status=%s", l->identity.site.text,
-               s->plan.number, tb_status_name(why));
+        tb_log(TB_LOG_WARN, "stream.lost", "peer=%s stream=%u status=%s", l->label.text, s->plan.number,
+               tb_status_name(why));
     if (why == TB_PEER_GARBLED) link_drop(l, TB_PEER_GARBLED);
 }
 

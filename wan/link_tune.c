@@ -74,7 +74,7 @@ static void tell_window(const struct link *l, const char *sysctl, uint64_t has, 
 {
     struct tb_log_line line;
     tb_log_begin(&line, TB_LOG_WARN, "link.window");
-    tb_log_str(&line, "peer", l->identity.site.text);
+    tb_log_str(&line, "peer", l->label.text);
     tb_log_str(&line, "sysctl", sysctl);
     tb_log_u64(&line, "has_bytes", has);
     tb_log_u64(&line, "needs_bytes", needs);
@@ -115,12 +115,12 @@ static void look(struct link *l, tb_time_ns now)
     (void)tb_tuner_look(&l->tuner, &seen);
     l->full = true; /* until a refill finds nothing to send */
     if (l->tuner.streams != before)
-        tb_log(TB_LOG_DEBUG, "link.streams", "peer=%s streams=%u before=%u", l->identity.site.text,
-               l->tuner.streams, before);
+        tb_log(TB_LOG_DEBUG, "link.streams", "peer=%s streams=%u before=%u", l->label.text, l->tuner.streams,
+               before);
     if (state == TB_TUNER_SETTLED || l->tuner.state != TB_TUNER_SETTLED) return;
     l->stats.streams_found = l->tuner.streams;
     l->stats.found_bytes_per_s = l->tuner.best_rate;
-    tb_log(TB_LOG_INFO, "link.streams", "peer=%s streams=%u bytes_per_s=%llu", l->identity.site.text,
+    tb_log(TB_LOG_INFO, "link.streams", "peer=%s streams=%u bytes_per_s=%llu", l->label.text,
            l->tuner.streams, (unsigned long long)l->tuner.best_rate);
 }
 

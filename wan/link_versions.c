@@ -106,7 +106,7 @@ enum tb_status link_on_denied(struct link *l, struct tb_wire_frame *f)
     struct tb_frame_denied m;
     const enum tb_status status = tb_frame_denied_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    tb_log(TB_LOG_WARN, "link.denied", "peer=%s model=%s by=peer", l->identity.site.text, m.model.text);
+    tb_log(TB_LOG_WARN, "link.denied", "peer=%s model=%s by=peer", l->label.text, m.model.text);
     l->stats.refused++;
     return TB_OK;
 }

@@ -251,6 +251,8 @@ static enum tb_status check(const struct tb_links_options *o, char error_out[256
     if (o->peer_count > TB_LINKS_PEERS_MAX || o->streams > TB_LINKS_STREAMS_MAX ||
         o->threads > TB_LINKS_THREADS_MAX)
         return refuse(error_out, "too many peers, streams or threads", o->site.text);
+    if (o->lane > 0 && o->lane >= o->lane_count)
+        return refuse(error_out, "the lane is not one of its site's", o->site.text);
     if (o->protocol_max > TB_LINK_PROTOCOL)
         return refuse(error_out, "protocol_max is over what this release speaks", o->site.text);
     if (o->retry_min_ms > o->retry_max_ms)
@@ -278,6 +280,7 @@ static enum tb_status link_init(struct tb_links *ls, struct link *l, const struc
     l->links = ls;
     l->index = (uint32_t)(l - ls->links);
     l->identity = (struct tb_identity){.kind = TB_IDENTITY_GATEWAY, .site = p->site, .name = p->gateway};
+    l->label = p->label.text[0] != '\0' ? p->label : p->site;
     l->has_address = p->address != NULL && tb_endpoint_parse(p->address, &l->endpoint) == TB_OK;
     l->until_bytes = UINT64_MAX;
     if (tb_feed_init(&l->feed, o->codec, o->threads) != TB_OK) return TB_SITE_NOMEM;
@@ -291,8 +294,7 @@ static enum tb_status link_init(struct tb_links *ls, struct link *l, const struc
     l->model_count = p->model_count;
     const struct tb_link_session_config config = {.self = ls->identity,
                                                   .peer = l->identity,
-                                                  .lane = o->lane,
-                                                  .lane_count = o->lane_count,
+                                                  .peer_lane = p->lane,
                                                   .protocol_max = o->protocol_max,
                                                   .can_dial = l->has_address,
                                                   .retry_min = TB_MS(o->retry_min_ms),
@@ -727,10 +729,10 @@ bool tb_links_address(const struct tb_links *ls, struct tb_address *address_out)
     return true;
 }
 
-uint32_t tb_links_peer_find(const struct tb_links *links, const char *site)
+uint32_t tb_links_peer_find(const struct tb_links *links, const char *label)
 {
     for (uint32_t i = 0; i < links->options.peer_count; i++)
-        if (strcmp(links->links[i].identity.site.text, site) == 0) return i;
+        if (strcmp(links->links[i].label.text, label) == 0) return i;
     return UINT32_MAX;
 }
 

@@ -118,7 +118,9 @@ struct tb_links_ops {
 
 struct tb_links_peer_options {
     struct tb_name site, gateway; /* whose certificate is expected: tombolo://SITE/GATEWAY, exactly */
-    const char *address;          /* "host:port"; NULL: only the peer dials */
+    struct tb_name label;   /* what it is called here; empty: its site. Unequal for gateways of one site */
+    uint32_t lane;          /* that it says it is, of its site */
+    const char *address;    /* "host:port"; NULL: only the peer dials */
     const char *congestion; /* of TCP: "auto" (tuner.h), or "bbr", "cubic"...; NULL: the system's; copied */
     uint32_t streams_found; /* by an earlier process, for what is sent there; 0: none */
     uint64_t found_bytes_per_s;   /* with them */
@@ -127,13 +129,14 @@ struct tb_links_peer_options {
 };
 
 struct tb_links_options {
-    uv_loop_t *loop;                           /* the main loop */
-    struct tb_name site, gateway;              /* ours; must be what the certificate of `tls` says */
-    struct tb_id life;                         /* of our arena */
-    uint64_t incarnation;                      /* of our catalog */
-    uint32_t lane, lane_count;                 /* 0 of 1; a peer with others is refused */
-    struct tb_tls *tls;                        /* a reference is taken */
-    const char *listen;                        /* "address:port", port 0 chooses; NULL: listen nowhere */
+    uv_loop_t *loop;              /* the main loop */
+    struct tb_name site, gateway; /* ours; must be what the certificate of `tls` says */
+    struct tb_id life;            /* of our arena */
+    uint64_t incarnation;         /* of our catalog */
+    uint32_t lane,
+        lane_count;     /* this gateway's, of its site's [0 of 1]; a peer of our site is another of them */
+    struct tb_tls *tls; /* a reference is taken */
+    const char *listen; /* "address:port", port 0 chooses; NULL: listen nowhere */
     const struct tb_links_peer_options *peers; /* copied */
     uint32_t peer_count;
     uint64_t objects_bytes;         /* of encoded chunks that are kept for other peers; 0: none */
@@ -177,8 +180,8 @@ TB_MUST_USE enum tb_status tb_links_set_tls(struct tb_links *links, struct tb_tl
 
 /* The address listened on (the port that was given); false when none. */
 bool tb_links_address(const struct tb_links *links, struct tb_address *address_out);
-/* The index of the peer of that site; UINT32_MAX if none. */
-uint32_t tb_links_peer_find(const struct tb_links *links, const char *site);
+/* The index of the peer with that label; UINT32_MAX if none. */
+uint32_t tb_links_peer_find(const struct tb_links *links, const char *label);
 
 /* ---- what we hold ---- */
 

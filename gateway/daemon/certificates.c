@@ -30,7 +30,7 @@ static enum tb_status load(const struct tb_daemon *d, struct tb_tls **tls_out, c
     if (status == TB_OK) status = tb_tls_add_site_ca(tls, &c->site, c->tls_ca, error);
     for (uint32_t i = 0; status == TB_OK && i < c->peer_count; i++) {
         const struct tb_config_peer *peer = &c->peers[i];
-        status = tb_tls_add_site_ca(tls, &peer->site, peer->ca != NULL ? peer->ca : c->tls_ca, error);
+        status = tb_tls_add_site_ca(tls, &peer->of, peer->ca != NULL ? peer->ca : c->tls_ca, error);
     }
     const struct tb_identity *it = status == TB_OK ? tb_tls_identity(tls) : NULL;
     if (it != NULL && (it->kind != TB_IDENTITY_GATEWAY || !tb_name_equal(&it->site, &c->site) ||

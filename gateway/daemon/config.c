@@ -651,13 +651,76 @@ static void check_tls(struct reading *r)
     }
 }
 
+/* What the gateway of a lane is known by; false: it is no name. */
+static bool label_of(const struct tb_name *site, uint32_t lane, struct tb_name *label_out)
+{
+    char text[TB_NAME_BYTES_MAX + 16];
+    if (lane == 0)
+        snprintf(text, sizeof text, "%s", site->text);
+    else
+        snprintf(text, sizeof text, "%s.%" PRIu32, site->text, lane);
+    return tb_name_set(label_out, text) == TB_OK;
+}
+
+/* The site that SITE.LANE speaks of; false: it is not named so. */
+static bool site_of(struct tb_config_peer *p)
+{
+    char end[16];
+    const int bytes = snprintf(end, sizeof end, ".%" PRIu32, p->lane);
+    struct tb_name of = p->site;
+    const size_t all = strlen(of.text);
+    if (p->lane > 0 && (all <= (size_t)bytes || strcmp(of.text + all - bytes, end) != 0)) return false;
+    if (p->lane > 0) of.text[all - (size_t)bytes] = '\0';
+    return tb_name_set(&p->of, of.text) == TB_OK;
+}
+
+static void check_lanes(struct reading *r)
+{
+    struct tb_config *c = &r->box->config;
+    if (c->lane >= c->lanes)
+        complain(r, node_at(r, "lane", NULL, NULL), "lane: %" PRIu32 " is not below lanes, %" PRIu32, c->lane,
+                 c->lanes);
+    if (!label_of(&c->site, c->lane, &c->label) && c->site.text[0] != '\0')
+        complain(r, node_at(r, "site", NULL, NULL), "site: \"%s.%" PRIu32 "\" is too long for a name",
+                 c->site.text, c->lane);
+    for (uint32_t i = 0; i < c->peer_count; i++) {
+        struct tb_config_peer *p = &c->peers[i];
+        if (!site_of(p))
+            complain(r, key_at(r, "peers", p->site.text),
+                     "peers.%s: a gateway of lane %" PRIu32 " is named SITE.%" PRIu32, p->site.text, p->lane,
+                     p->lane);
+        else if (tb_name_equal(&p->of, &c->site) && p->lane >= c->lanes)
+            complain(r, key_at(r, "peers", p->site.text), "peers.%s: lanes says that this site has %" PRIu32,
+                     p->site.text, c->lanes);
+    }
+}
+
+/* A certificate says which peer it is. */
+static void check_identity(struct reading *r, uint32_t index)
+{
+    const struct tb_config *c = &r->box->config;
+    const struct tb_config_peer *p = &c->peers[index];
+    const struct config_node *at = node_at(r, "peers", p->site.text, "gateway");
+    if (p->of.text[0] == '\0') return; /* said already */
+    if (tb_name_equal(&p->of, &c->site) && tb_name_equal(&p->gateway, &c->gateway))
+        complain(r, at, "peers.%s.gateway: \"%s\" is this gateway's own name", p->site.text, p->gateway.text);
+    for (uint32_t i = 0; i < index; i++)
+        if (tb_name_equal(&p->of, &c->peers[i].of) && tb_name_equal(&p->gateway, &c->peers[i].gateway))
+            complain(r, at, "peers.%s.gateway: \"%s\" is also that of peers.%s", p->site.text,
+                     p->gateway.text, c->peers[i].site.text);
+}
+
 static void check_peers(struct reading *r)
 {
     const struct tb_config *c = &r->box->config;
     for (uint32_t i = 0; i < c->peer_count; i++) {
         const struct tb_config_peer *p = &c->peers[i];
-        if (tb_name_equal(&p->site, &c->site))
-            complain(r, key_at(r, "peers", p->site.text), "peers.%s: is this site itself", p->site.text);
+        if (tb_name_equal(&p->site, &c->label))
+            complain(r, key_at(r, "peers", p->site.text),
+                     c->lane == 0 ? "peers.%s: is this site itself" : "peers.%s: is this gateway itself",
+                     p->site.text);
+        else
+            check_identity(r, i);
         if (strcmp(p->gateway.text, "worker") == 0)
             complain(r, node_at(r, "peers", p->site.text, "gateway"),
                      "peers.%s.gateway: \"worker\" begins the names of workers", p->site.text);
@@ -709,7 +772,7 @@ static void check_subscription(struct reading *r, uint32_t index, const struct c
     const struct tb_config_model *model = find_model(c, &s->model);
     if (model == NULL)
         complain(r, at, "subscribe: model \"%s\": is not one of models", s->model.text);
-    else if (tb_name_equal(&model->home, &c->site))
+    else if (tb_name_equal(&model->home, &c->label))
         complain(r, at, "subscribe: model \"%s\": this site is its home", s->model.text);
     for (uint32_t i = 0; i < index; i++)
         if (tb_name_equal(&c->subscribe[i].model, &s->model))
@@ -735,6 +798,7 @@ static void read_tree(struct reading *r, const struct config_tree *tree)
     walk_instance(r, CONFIG_ROOT, &r->box->config, tree->root, "");
     check_numbers(r);
     check_tls(r);
+    check_lanes(r);
     check_peers(r);
     check_subscribe(r);
 }

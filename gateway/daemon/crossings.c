@@ -263,8 +263,10 @@ static bool links_may_read(void *user, uint32_t peer, const struct tb_name *mode
     struct tb_daemon *d = user;
     const struct tb_config_peer *p = &d->config->peers[peer];
     if (!homes_agree(d, &p->site, model, home)) return false;
-    struct tb_identity identity = {.kind = TB_IDENTITY_GATEWAY, .site = p->site, .name = p->gateway};
+    struct tb_identity identity = {.kind = TB_IDENTITY_GATEWAY, .site = p->of, .name = p->gateway};
     struct tb_name ours;
+    if (tb_name_equal(&p->of, &d->config->site))
+        return true; /* another gateway of this site: what is here is its, too */
     if (links_home_of(d, model, &ours) && tb_name_equal(&ours, &p->site))
         return true; /* its own bytes, back */
     const bool may = tb_rights_may(d->config, model, &identity, false);
@@ -538,7 +540,7 @@ static uint32_t models_wanted(const struct tb_config *config, const struct tb_na
         }
     }
     for (uint32_t i = 0; i < config->model_count && count < TB_LINKS_MODELS_MAX; i++)
-        if (tb_name_equal(&config->models[i].home, &config->site)) models[count++] = config->models[i].name;
+        if (tb_name_equal(&config->models[i].home, &config->label)) models[count++] = config->models[i].name;
     return count;
 }
 
@@ -559,7 +561,9 @@ static enum tb_status links_open(struct tb_daemon *d, struct tb_links_peer_optio
     const struct tb_config *config = d->config;
     for (uint32_t i = 0; i < config->peer_count; i++) {
         struct tb_name *mine = models + (size_t)i * TB_LINKS_MODELS_MAX;
-        peers[i] = (struct tb_links_peer_options){.site = config->peers[i].site,
+        peers[i] = (struct tb_links_peer_options){.site = config->peers[i].of,
+                                                  .label = config->peers[i].site,
+                                                  .lane = config->peers[i].lane,
                                                   .gateway = config->peers[i].gateway,
                                                   .address = config->peers[i].address,
                                                   .congestion = peer_congestion(config, &config->peers[i]),
@@ -571,12 +575,12 @@ static enum tb_status links_open(struct tb_daemon *d, struct tb_links_peer_optio
     }
     const struct tb_links_options options = {
         .loop = &d->loop,
-        .site = d->site,
+        .site = config->site,
         .gateway = d->gateway,
         .life = tb_arena_life(d->arena),
         .incarnation = d->incarnation,
-        .lane = 0,
-        .lane_count = 1,
+        .lane = config->lane,
+        .lane_count = config->lanes,
         .tls = d->tls,
         .listen = config->link_listen,
         .peers = peers,

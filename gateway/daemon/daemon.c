@@ -336,7 +336,7 @@ static enum tb_status loop_open(struct tb_daemon *d)
 enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config)
 {
     d->config = config;
-    d->site = config->site;
+    d->site = config->label;
     d->gateway = config->gateway;
     d->started_at = d->slow_at = tb_clock_now();
     /* In order: each stands on those before it. */

@@ -206,7 +206,8 @@ struct tb_daemon {
     uv_loop_t loop;
     bool has_loop; /* it could be made; before that there is nothing to close */
     struct tb_config *config;
-    struct tb_name site, gateway, host;
+    struct tb_name site; /* as other sites know this gateway: config->label */
+    struct tb_name gateway, host;
     uint64_t incarnation;
     tb_time_ns started_at;
 

@@ -144,7 +144,7 @@ static void welcome(struct tb_worker_session *s, uint64_t request)
     struct tb_daemon *d = s->d;
     struct tb_session_welcome w = {.protocol = TB_SESSION_PROTOCOL,
                                    .session = s->id,
-                                   .site = d->site,
+                                   .site = d->config->site,
                                    .gateway = d->gateway,
                                    .incarnation = d->incarnation,
                                    .lease_ms = d->config->session_lease_ms,
@@ -344,7 +344,7 @@ static void session_accept(struct tb_daemon *d, int fd, bool local)
     const struct tb_wire_options options = {
         .chan = {.loop = &d->loop,
                  .tls = local ? NULL : d->tls,
-                 .expect.identity = {.kind = TB_IDENTITY_WORKER, .site = d->site},
+                 .expect.identity = {.kind = TB_IDENTITY_WORKER, .site = d->config->site},
                  .open_ms = HELLO_MS},
         .ops = &wire_ops,
         .user = s,

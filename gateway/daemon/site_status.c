@@ -277,7 +277,9 @@ static bool status_fill(struct tb_daemon *d, json_t *o)
 {
     lacking = false;
     const struct tb_id life = tb_arena_life(d->arena);
-    set_text(o, "site", d->site.text);
+    set_text(o, "site", d->config->site.text);
+    set_u64(o, "lane", d->config->lane);
+    set_u64(o, "lanes", d->config->lanes);
     set_text(o, "gateway", d->gateway.text);
     set_text(o, "version", TB_VERSION_TEXT);
     set_u64(o, "pid", (uint64_t)uv_os_getpid());

@@ -309,8 +309,7 @@ static void every_event_in_every_state_of_a_session(void **state)
     (void)state;
     static struct tb_link_session s;
     for (int can_dial = 0; can_dial < 2; can_dial++) {
-        struct tb_link_session_config config = {.lane_count = 1,
-                                                .protocol_max = TB_LINK_PROTOCOL,
+        struct tb_link_session_config config = {.protocol_max = TB_LINK_PROTOCOL,
                                                 .can_dial = can_dial == 1,
                                                 .retry_min = TB_MS(100),
                                                 .retry_max = TB_SECONDS(5),

@@ -301,9 +301,13 @@ class Worker(Process):
 
 
 class Site:
-    def __init__(self, lab, name, arena_mib=256):
+    """A gateway, and what its site has behind it. SITE.LANE is another gateway of a site."""
+
+    def __init__(self, lab, name, arena_mib=256, lanes=1):
         self.lab = lab
         self.name = name
+        self.of, self.lane = Site.split(name)
+        self.lanes = lanes
         self.dir = lab.dir / name
         self.dir.mkdir()
         self.session_socket = self.dir / "session.sock"
@@ -325,7 +329,13 @@ class Site:
         self.prefix = []      # what the daemon is started through: SmallDisk.enter
         self.worker_prefix = []  # and its workers: into a network namespace
         self.address = lab.address
-        self.trust = lab.pki_dir(name)
+        self.trust = lab.pki_dir(self.of)
+        self.gateway = lab.gateway_of(name)
+
+    @staticmethod
+    def split(name):
+        site, _, lane = name.partition(".")
+        return site, int(lane or 0)
 
     def live_in(self, enter, address):
         """Its gateway and workers are started through the argv `enter`, into a network of their own where it has this address."""
@@ -341,7 +351,7 @@ class Site:
             "session": {"socket": self.session_socket, "lease_ms": 3000},
             "store": {"path": self.dir / "store.sqlite"},
             "arena": {"path": self.arena_path, "bytes": f"{self.arena_mib}MiB"},
-            "tls": {"ca": pki / "ca.crt", "cert": pki / "gw.crt", "key": pki / "gw.key"},
+            "tls": {"ca": pki / "ca.crt", "cert": pki / f"{self.gateway}.crt", "key": pki / f"{self.gateway}.key"},
             "link": {"streams": 4, "heartbeat_ms": 300, "down_ms": 1500, "retry_max_ms": 500},
             "log": {"level": "info"},
         }
@@ -349,15 +359,18 @@ class Site:
             sections["link"]["listen"] = f"{self.address}:{self.port}"
         for section, keys in self.extra.items():
             sections.setdefault(section, {}).update(keys)
-        lines = [f"site: {self.name}", "gateway: gw"] + [f"{k}: {v}" for k, v in self.root.items()]
+        lanes = {"lane": self.lane, "lanes": self.lanes} if self.lanes > 1 else {}
+        lines = [f"site: {self.of}", f"gateway: {self.gateway}"] + [f"{k}: {v}" for k, v in {**lanes, **self.root}.items()]
         for section, keys in sections.items():
             lines.append(f"{section}:")
             lines += [f"  {k}: {json.dumps(v) if isinstance(v, list) else v}" for k, v in keys.items()]
         lines.append("peers:" if self.peers else "peers: {}")
         for site, address in self.peers.items():
             lines.append(f"  {site}:")
-            lines.append("    gateway: gw")
-            lines.append(f"    ca: {self.lab.pki_dir(site) / 'ca.crt'}")
+            of, lane = Site.split(site)
+            lines.append(f"    gateway: {self.lab.gateway_of(site)}")
+            lines += [f"    lane: {lane}"] if lane else []
+            lines.append(f"    ca: {self.lab.pki_dir(of) / 'ca.crt'}")
             if address:
                 lines.append(f"    address: {address}")
             lines += [f"    {k}: {json.dumps(v) if isinstance(v, list) else v}" for k, v in self.peer_keys.get(site, {}).items()]
@@ -552,6 +565,14 @@ class Lab:
             self.tombolo("pki", "issue", "--dir", d, "--out", "gw", f"tombolo://{site}/gw")
             self._pki[site] = d
         return self._pki[site]
+
+    def gateway_of(self, name):
+        """Its name in its certificate, which is there from then on."""
+        of, lane = Site.split(name)
+        gateway, folder = f"gw{lane}" if lane else "gw", self.pki_dir(of)
+        if not (folder / f"{gateway}.crt").exists():
+            self.tombolo("pki", "issue", "--dir", folder, "--out", gateway, f"tombolo://{of}/{gateway}")
+        return gateway
 
     def tombolo(self, *args):
         done = subprocess.run([str(TOMBOLO), *map(str, args)], capture_output=True, text=True, timeout=60)

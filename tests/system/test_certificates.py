@@ -45,7 +45,7 @@ def certificates_are_renewed_in_mid_version(lab):
     """P5 P6 P9: both gateways get new ones while a version crosses: the link goes on over a fresh connection, is never down, and what was held
     is not sent again."""
     east, west, link = lab.east_west()
-    east.peer_keys["west"] = {"rate": "40Mbit"}
+    east.peer_keys["west"] = {"rate": "20Mbit"}
     up(east, west)
     before = shown(lab, east)
     uid = Trainer(lab, east, lab.weights(1)[0]).publish(1)
@@ -53,6 +53,7 @@ def certificates_are_renewed_in_mid_version(lab):
     for site in (east, west):
         folder = issue(lab, site)
         put(folder)
+        site.daemon.signal(signal.SIGHUP)
         loaded(site, 1)
         expect(f"{site.name} shows the new one", site is west or shown(lab, site) == on_disk(folder), True)
     if shown(lab, east) == before:

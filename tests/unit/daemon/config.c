@@ -120,6 +120,24 @@ static void a_whole_file_is_understood(void **state)
     tb_config_free(c);
 }
 
+/* Another gateway of the model's home follows it, from the first. */
+static void a_lane_is_known_by_its_site_and_number(void **state)
+{
+    (void)state;
+    struct tb_config *c = parse_good(LEAST TLS "gateway: gw1\nlane: 1\nlanes: 2\npeers:\n"
+                                               "  west: {address: \"x:1\"}\n"
+                                               "  far.east.1: {address: \"x:2\", gateway: g, lane: 1}\n"
+                                               "models: {policy: {home: west}}\n"
+                                               "subscribe: [{model: policy, from: [west, far.east.1]}]\n");
+    assert_string_equal(c->label.text, "west.1");
+    assert_string_equal(c->site.text, "west");
+    assert_string_equal(c->peers[0].of.text, "west");
+    assert_string_equal(c->peers[1].of.text, "far.east");
+    assert_string_equal(c->peers[1].site.text, "far.east.1");
+    assert_int_equal(c->peers[1].lane, 1);
+    tb_config_free(c);
+}
+
 /* One file, all that is said of it. */
 struct refusal {
     const char *text;
@@ -206,6 +224,17 @@ static const struct refusal refusals[] = {
     {LEAST "tls: {ca: a, cert: b}\n",
      "w.yaml:3:1: tls.key: is required where there are peers, link.listen or session.listen\n"},
     {LEAST TLS "peers:\n  west: {address: \"x:1\"}\n", "w.yaml:5:3: peers.west: is this site itself\n"},
+    {"site: west\nlane: 1\narena: {bytes: 16MiB}\n", "w.yaml:2:7: lane: 1 is not below lanes, 1\n"},
+    {LEAST TLS "peers:\n  east: {address: \"x:1\", lane: 1}\n",
+     "w.yaml:5:3: peers.east: a gateway of lane 1 is named SITE.1\n"},
+    {LEAST TLS "peers:\n  .1: {address: \"x:1\", lane: 1}\n",
+     "w.yaml:5:3: peers..1: a gateway of lane 1 is named SITE.1\n"},
+    {LEAST TLS "peers:\n  west.1: {address: \"x:1\", gateway: g, lane: 1}\n",
+     "w.yaml:5:3: peers.west.1: lanes says that this site has 1\n"},
+    {LEAST TLS "lanes: 2\npeers:\n  west.1: {address: \"x:1\", lane: 1}\n",
+     "w.yaml:6:11: peers.west.1.gateway: \"gw\" is this gateway's own name\n"},
+    {LEAST TLS "peers:\n  east: {address: \"x:1\"}\n  east.1: {address: \"x:1\", lane: 1}\n",
+     "w.yaml:6:11: peers.east.1.gateway: \"gw\" is also that of peers.east\n"},
     {LEAST TLS "peers:\n  east: {}\n",
      "w.yaml:5:3: peers.east: nobody can dial: give its address here, or link.listen so that it can dial\n"},
     {LEAST TLS "peers:\n  east: {address: \"x:1\", gateway: worker}\n",
@@ -460,6 +489,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_least_has_defaults),
         cmocka_unit_test(a_whole_file_is_understood),
+        cmocka_unit_test(a_lane_is_known_by_its_site_and_number),
         cmocka_unit_test(every_refusal_has_its_place),
         cmocka_unit_test(all_complaints_are_told),
         cmocka_unit_test(identities_are_checked),

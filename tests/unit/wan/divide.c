@@ -211,6 +211,93 @@ static void a_source_that_fills_is_asked_for_what_it_has(void **state)
     world_fini(&w);
 }
 
+/* ---- lanes: two gateways of one site, each with a far source of its own and the other one near ---- */
+
+#define NEAR_PER_S ((uint64_t)400 << 20)
+
+static void lane_init(struct world *w, uint16_t start, uint32_t lane, uint64_t bytes_per_s)
+{
+    world_init(w, start);
+    tb_divide_lane(&w->d, lane, 2);
+    (void)source(w, bytes_per_s, 40, 0, CHUNKS);
+    const struct sender *other = source(w, NEAR_PER_S, 1, 0, 0);
+    tb_divide_near(&w->d, other->source);
+}
+
+/* What one holds is what the other's near source has. */
+static void see(struct world *w, const struct world *other)
+{
+    struct sender *near = &w->senders[1];
+    if (!w->d.sources[near->source].on) return;
+    memcpy(near->has, other->small.held, sizeof near->has);
+    have(w, near);
+}
+
+static uint32_t run_both(struct world *a, struct world *b, uint32_t until_ms)
+{
+    while (a->ms < until_ms && (a->held < CHUNKS || b->held < CHUNKS)) {
+        see(a, b);
+        see(b, a);
+        const uint32_t next = a->ms + STEP_MS;
+        run(a, next);
+        run(b, next);
+        a->ms = b->ms = next;
+    }
+    return a->ms;
+}
+
+/* P5: two paths are twice one, and nothing crosses by both. Wherever the site begins: a share may go around the end. */
+static void two_lanes_are_twice_one(void **state)
+{
+    (void)state;
+    for (uint32_t start = 0; start < 65536; start += 9000) {
+        struct world a, b;
+        lane_init(&a, (uint16_t)start, 0, 20 << 20);
+        lane_init(&b, (uint16_t)start, 1, 20 << 20);
+        const uint32_t ms = run_both(&a, &b, 20000);
+        assert_int_equal(a.held + b.held, 2 * CHUNKS);
+        assert_in_range(ms, 5000, 5263); /* 200 MiB at 40 MiB/s; 1.9 of one */
+        assert_in_range(a.senders[0].chunks_sent + b.senders[0].chunks_sent, CHUNKS, CHUNKS + 4);
+        world_fini(&a);
+        world_fini(&b);
+    }
+}
+
+/* P6: a lane with a slow path is helped, from its end. */
+static void a_slow_lane_is_helped(void **state)
+{
+    (void)state;
+    struct world a, b;
+    lane_init(&a, 20000, 0, 36 << 20);
+    lane_init(&b, 20000, 1, 4 << 20);
+    const uint32_t ms = run_both(&a, &b, 20000);
+    assert_in_range(
+        ms, 5000,
+        6000); /* as much by both paths as before; a chunk takes the slow one a quarter of a second */
+    assert_in_range(a.senders[0].chunks_sent + b.senders[0].chunks_sent, CHUNKS, CHUNKS + 8);
+    world_fini(&a);
+    world_fini(&b);
+}
+
+/* P6: the other lane's gateway is killed: its share comes by the path that is left, and none of what it had given. */
+static void a_lane_that_goes_is_done_without(void **state)
+{
+    (void)state;
+    struct world a, b;
+    lane_init(&a, 0, 0, 20 << 20);
+    lane_init(&b, 0, 1, 20 << 20);
+    (void)run_both(&a, &b, 2000);
+    const uint32_t held = a.held;
+    assert_in_range(held, 60, 80);
+    const uint32_t before = a.senders[0].chunks_sent;
+    tb_divide_leave(&a.d, a.senders[1].source);
+    run(&a, 20000);
+    assert_int_equal(a.held, CHUNKS);
+    assert_in_range(a.senders[0].chunks_sent - before, CHUNKS - held - 4, CHUNKS - held + 1);
+    world_fini(&a);
+    world_fini(&b);
+}
+
 static void nobody_is_told_of_chunks_that_are_not(void **state)
 {
     (void)state;
@@ -237,6 +324,9 @@ int main(void)
         cmocka_unit_test(who_falls_silent_is_done_without),
         cmocka_unit_test(who_leaves_gives_back),
         cmocka_unit_test(a_source_that_fills_is_asked_for_what_it_has),
+        cmocka_unit_test(two_lanes_are_twice_one),
+        cmocka_unit_test(a_slow_lane_is_helped),
+        cmocka_unit_test(a_lane_that_goes_is_done_without),
         cmocka_unit_test(nobody_is_told_of_chunks_that_are_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
