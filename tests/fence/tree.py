@@ -2,6 +2,7 @@
 """tree.py ROOT: the top level is the one that the project fixed, file names are unique outside tests, and each folder of
 sources has a README of at most 40 lines."""
 import os
+import subprocess
 import sys
 
 TOP = {
@@ -32,6 +33,14 @@ def check_names(root):
                 seen.setdefault(name, path)
 
 
+def check_sources(root):
+    """What a program made of a source is no source. Without git there is nothing to ask."""
+    done = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True, check=False)
+    for path in done.stdout.split("\0"):
+        if "__pycache__" in path or path.endswith((".pyc", ".o", ".so", ".a")):
+            yield f"{path}: is made, not written"
+
+
 def check_readmes(root):
     for module in MODULES:
         folder = os.path.join(root, module)
@@ -49,7 +58,7 @@ def check_readmes(root):
 
 def main():
     root = sys.argv[1]
-    wrong = [*check_top(root), *check_names(root), *check_readmes(root)]
+    wrong = [*check_top(root), *check_names(root), *check_sources(root), *check_readmes(root)]
     print("\n".join(wrong) if wrong else "the tree is as it should be")
     return 1 if wrong else 0
 
