@@ -340,10 +340,10 @@ def end_all(found, grace_s=3.0):
         for pid in found():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
-        while found() and time.monotonic() < until:
-            with contextlib.suppress(ChildProcessError):
-                while os.waitpid(-1, os.WNOHANG)[0]:
-                    pass
+        while (left := found()) and time.monotonic() < until:
+            for pid in left:  # and no other child: its parent in here waits for it
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
             time.sleep(0.02)
 
 

@@ -231,6 +231,15 @@ class Process:
         if self.alive():
             self.popen.send_signal(number)
 
+    def stop(self):
+        """SIGSTOP, and until every thread has stopped: the one that takes the signal stops the others, and may wait for a core first."""
+        self.signal(signal.SIGSTOP)
+
+        def stopped():
+            tasks = pathlib.Path(f"/proc/{self.popen.pid}/task").glob("*/stat")
+            return all(task.read_text().rsplit(")", 1)[1].split()[0] in "TZ" for task in tasks)
+        wait_for(f"{self.name} has stopped", stopped)
+
     def kill(self):
         self.ended_by_us = True
         self.signal(signal.SIGKILL)

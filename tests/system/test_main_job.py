@@ -285,7 +285,7 @@ def reports_reach_home_after_a_cut(lab):
     trainer.ranks[1].send("wait_site", uid=trainer.publish(1), site="north", state=0)
     expect("north holds", trainer.ranks[1].receive()["status"], "ok")
     link.bytes_per_s = 4 << 20  # the next is at west and not at north when the link goes
-    north.daemon.signal(signal.SIGSTOP)
+    north.daemon.stop()
     uid = trainer.publish(2)
     west.wait_holds(uid)
     link.refusing = True

@@ -596,7 +596,7 @@ def sigterm_lets_readers_finish_and_waits_for_no_other(lab):
         reader.worker.send("stage", uid=uid, timeout_ms=20000)
         wait_for("it reads", lambda: any(w["held_bytes"] > 0 for w in east.version(uid)["workers"]))
         if stops:
-            reader.worker.signal(signal.SIGSTOP)
+            reader.worker.stop()
         expect("exit code", east.daemon.terminate(), 0)
         if not stops:
             expect("the stage", reader.worker.receive()["status"], "ok")

@@ -302,7 +302,7 @@ def a_peer_is_stopped_for_30_s(lab):
     pair = Pair(lab).up()
     for stopped in (pair.west, pair.east):
         uid = pair.begin()
-        stopped.daemon.signal(signal.SIGSTOP)
+        stopped.daemon.stop()
         time.sleep(30)  # the fault lasts so long
         stopped.daemon.signal(signal.SIGCONT)
         pair.well(uid)
