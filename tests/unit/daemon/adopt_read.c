@@ -9,12 +9,13 @@
 
 #include "gateway/daemon/adopt_read.h"
 #include "tests/unit/check.h"
+#include "tests/unit/scratch.h"
 
 #define COUNT  (4u << 20) /* bytes of the tensor */
 #define CHUNKS 4u
 
 struct world {
-    char dir[64], file[128], arena_path[128];
+    char dir[160], file[192], arena_path[192];
     uint8_t *bytes;
     struct tb_manifest manifests[2]; /* of versions 2 and 1: the newer first, as adopt.c has them */
     void *memory[2];
@@ -68,10 +69,10 @@ static int setup(void **state)
 {
     struct world *w = calloc(1, sizeof *w);
     uint64_t seed = 7;
-    (void)strcpy(w->dir, "/tmp/tombolo-adopt.XXXXXX");
-    if (mkdtemp(w->dir) == NULL) return -1;
+    if (!scratch_folder(w->dir, sizeof w->dir, "adopt")) return -1;
     (void)snprintf(w->file, sizeof w->file, "%s/t.safetensors", w->dir);
-    (void)snprintf(w->arena_path, sizeof w->arena_path, "/dev/shm/tombolo-adopt-%d.arena", (int)getpid());
+    (void)snprintf(w->arena_path, sizeof w->arena_path, "%s/tombolo-adopt-%d.arena", scratch_memory(),
+                   (int)getpid());
     w->bytes = malloc(COUNT);
     for (uint32_t i = 0; i < COUNT; i += 8) {
         const uint64_t v = check_random(&seed);

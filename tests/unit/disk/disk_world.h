@@ -14,23 +14,23 @@
 #include <cmocka.h>
 
 #include "base/manifest.h"
+#include "tests/unit/scratch.h"
 
 struct disk_world {
-    char dir[64];
+    char dir[160];
 };
 
 static inline int disk_setup(void **state)
 {
     struct disk_world *w = calloc(1, sizeof *w);
-    (void)strcpy(w->dir, "/tmp/tombolo-disk.XXXXXX");
     *state = w;
-    return mkdtemp(w->dir) == NULL ? -1 : 0;
+    return scratch_folder(w->dir, sizeof w->dir, "disk") ? 0 : -1;
 }
 
 static inline int disk_teardown(void **state)
 {
     struct disk_world *w = *state;
-    char command[128];
+    char command[200];
     (void)snprintf(command, sizeof command, "rm -r '%s'", w->dir);
     const int rc = system(command);
     free(w);
