@@ -311,8 +311,9 @@ TB_MUST_USE enum tb_status tb_catalog_arena_reserved(struct tb_catalog *c, tb_ti
 TB_MUST_USE enum tb_status tb_catalog_arena_progress(struct tb_catalog *c, tb_time_ns now,
                                                      const struct tb_id *uid, uint32_t shard,
                                                      uint32_t held_chunks);
-/* A chunk failed its re-verification: the shard has only so many now. References elsewhere are asked again. Where only readers
- * of a part are left, who may have it, home judges nothing lost until none has told of more for one lease time. */
+/* A chunk failed its re-verification: the shard has only so many now. References elsewhere are asked again. Where nobody else
+ * has all of it, home reads from all that have a part (LAND_FROM, CROSS), and judges nothing lost until nothing has come from
+ * them for one lease time; while a site that has a part is cut off, not at all. */
 TB_MUST_USE enum tb_status tb_catalog_arena_shrunk(struct tb_catalog *c, tb_time_ns now,
                                                    const struct tb_id *uid, uint32_t shard,
                                                    uint32_t held_chunks);

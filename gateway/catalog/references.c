@@ -143,7 +143,7 @@ void tb_references_tell(struct tb_catalog *c, uint32_t version, enum tb_status s
 
 /* ---- whom the gateway may read ---- */
 
-/* A whole worker is read only for what no rank holds: while ranks are there, workers have better to do. */
+/* Workers are read only for what no rank holds: while ranks are there, workers have better to do. */
 static bool lacks_unpublished_shard(const struct tb_catalog *c, const struct version *v)
 {
     for (uint32_t s = 0; s < v->key.shard_count; s++)
@@ -151,12 +151,28 @@ static bool lacks_unpublished_shard(const struct tb_catalog *c, const struct ver
     return false;
 }
 
-static bool landing_wanted(const struct version *v, const struct reference *ref, bool from_workers)
+static bool landing_possible(const struct version *v)
 {
     const bool coming = v->state == TB_VERSION_OPEN || tb_version_lives(v);
-    if (!coming || !v->reserved || v->whole || v->evicting) return false;
-    if (ref->kind == TB_REFERENCE_PUBLISHER) return ref->shard != NONE && !tb_shard_whole(v, ref->shard);
-    return ref->kind == TB_REFERENCE_WORKER && from_workers && ref->whole && ref->export_id != 0;
+    return coming && v->reserved && !v->whole && !v->evicting;
+}
+
+static bool rank_wanted(const struct version *v, const struct reference *ref)
+{
+    return landing_possible(v) && ref->kind == TB_REFERENCE_PUBLISHER && ref->shard != NONE &&
+           !tb_shard_whole(v, ref->shard);
+}
+
+/* Holds a part of what was here, and serves it. */
+static bool serves_a_part(const struct reference *ref)
+{
+    return !ref->whole && ref->held_chunks > 0 && ref->export_id != 0;
+}
+
+static bool whole_worker_serves(const struct tb_catalog *c, const struct version *v)
+{
+    EACH_WORKER(c, v, r) if (reference_at(c, r)->whole && reference_at(c, r)->export_id != 0) return true;
+    return false;
 }
 
 static void tell_landing(struct tb_catalog *c, uint32_t r, bool wanted)
@@ -176,11 +192,31 @@ void tb_landing_settle(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
     if (!model_at(c, v->model)->config.is_home) return;
-    const bool from_workers =
-        tb_version_lives(v) && v->reserved && !v->whole && lacks_unpublished_shard(c, v);
-    EACH_HOLDER(c, v, r) tell_landing(c, r, landing_wanted(v, reference_at(c, r), false));
+    EACH_HOLDER(c, v, r) tell_landing(c, r, rank_wanted(v, reference_at(c, r)));
+    const bool from_workers = tb_version_lives(v) && landing_possible(v) && lacks_unpublished_shard(c, v);
     if (!from_workers && v->landing_workers == 0) return;
-    EACH_WORKER(c, v, r) tell_landing(c, r, landing_wanted(v, reference_at(c, r), from_workers));
+    const bool from_whole = from_workers && whole_worker_serves(c, v);
+    const bool from_parts = from_workers && !from_whole && v->had_more;
+    uint32_t parts = 0;
+    EACH_WORKER(c, v, r)
+    {
+        const struct reference *ref = reference_at(c, r);
+        const bool part = from_parts && serves_a_part(ref) && !ref->was_asked && parts < LANDING_PARTS_MAX;
+        parts += part;
+        tell_landing(c, r, part || (from_whole && ref->whole && ref->export_id != 0));
+    }
+}
+
+bool tb_landing_ask_others(struct tb_catalog *c, uint32_t version)
+{
+    bool more = false;
+    EACH_WORKER(c, version_at(c, version), r)
+    {
+        struct reference *ref = reference_at(c, r);
+        if (ref->landing) ref->was_asked = true;
+        more = more || (serves_a_part(ref) && !ref->was_asked);
+    }
+    return more;
 }
 
 /* ---- the gateway's own copy ---- */
@@ -292,6 +328,7 @@ enum tb_status tb_catalog_arena_shrunk(struct tb_catalog *c, tb_time_ns now, con
     set_shard_held(c, i, shard, held_chunks);
     version_at(c, i)->cross_begun = false; /* it has to be asked for again */
     version_at(c, i)->had_more = true;
+    EACH_WORKER(c, version_at(c, i), r) reference_at(c, r)->was_asked = false;
     tb_catalog_touch_version(c, i);
     return tb_catalog_settle(c, TB_OK);
 }

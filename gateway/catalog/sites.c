@@ -48,7 +48,12 @@ enum tb_status tb_catalog_site_up(struct tb_catalog *c, tb_time_ns now, const st
     }
     if (s->up == up) return TB_DONE_BEFORE;
     s->up = up;
-    EACH(c->versions, i) if (tb_reference_find(c, TB_REFERENCE_SITE, i, site) != NONE) ask_again(c, i);
+    EACH(c->versions, i)
+    {
+        if (tb_reference_find(c, TB_REFERENCE_SITE, i, site) == NONE) continue;
+        version_at(c, i)->fed_at = c->now; /* what only it may have can come from now on */
+        ask_again(c, i);
+    }
     touch_models(c);
     return tb_catalog_settle(c, TB_OK);
 }

@@ -15,6 +15,8 @@
 #define GATEWAY     (UINT32_MAX - 1) /* as a source in a plan */
 #define BADS_MAX    8
 #define AVOIDED_MAX 4
+/* Workers with a part of a version that home reads at once for what rotted here: a hop each, of some thousands there may be. */
+#define LANDING_PARTS_MAX 32
 
 /* ---- tables.c: fixed tables with a free list and a list of rows that have todos ---- */
 
@@ -142,9 +144,10 @@ struct version {
     bool stands_told;          /* scratch of sites.c */
     bool wanted;               /* an exact wait asks for it */
     bool lost_at_home;         /* home gave it up: it lives as long as somebody here has all of it */
-    bool had_more; /* chunks that are not here were, in this life, and others may have read them */
-    bool lacks;    /* home: some shard has no sure holder, since: */
-    tb_time_ns lacks_since, fed_at; /* fed: a holder that was there by then last told of more chunks */
+    bool had_more;             /* chunks that are not here were, and others may have read them */
+    bool lacks;                /* home: some shard has no sure holder, since: */
+    tb_time_ns lacks_since,
+        fed_at; /* fed: a holder that was there by then last told of more chunks, or a site's link came up */
     tb_time_ns refused_until;
     bool activated_here; /* by every group of the model */
     bool whole_told;     /* SITE_STATE said whole */
@@ -211,6 +214,7 @@ struct reference {
     /* WORKER */
     bool source_loads;  /* it was counted in the source's readers */
     bool asking;        /* it is counted in its version's asking_count */
+    bool was_asked;     /* home read what it had of a version of which chunks rotted */
     uint32_t followers; /* workers whose source it is */
     uint64_t plan;      /* told, or about to be; 0: none */
     struct avoided avoided[AVOIDED_MAX];
@@ -396,6 +400,8 @@ bool tb_shard_whole(const struct version *v, uint32_t shard);
 /* TELL to each session that holds a reference of the version, once. */
 void tb_references_tell(struct tb_catalog *c, uint32_t version, enum tb_status status, bool workers_too);
 void tb_landing_settle(struct tb_catalog *c, uint32_t version);
+/* Who was read had its time. False: there is nobody with a part of it who was not read yet. */
+bool tb_landing_ask_others(struct tb_catalog *c, uint32_t version);
 void tb_version_forget_shards(struct version *v);
 
 /* ---- unpublish.c ---- */

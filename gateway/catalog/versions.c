@@ -176,6 +176,7 @@ enum tb_status tb_catalog_restore_version(struct tb_catalog *c, const struct tb_
     /* Who keeps it has to say so again. */
     v->state = state == TB_VERSION_KEPT ? TB_VERSION_READY : state;
     v->was_ready = !tb_digest_equal(&key->root, &(struct tb_digest){{0}});
+    v->had_more = v->was_ready; /* what the life before held and this one does not, others may have read */
     v->bytes = bytes;
     v->pinned = pinned;
     v->why = "restored";
@@ -545,7 +546,7 @@ static uint32_t shard_lacking(const struct tb_catalog *c, const struct version *
 }
 
 /* Chunks leave a rank by way of home alone: what home never held, no reader has. A chunk that rotted a worker or a site in the
- * middle of its reading may have. (A catalog that came back gave them its recovery.) */
+ * middle of its reading may have. */
 static bool others_may_have(const struct tb_catalog *c, const struct version *v)
 {
     if (!v->had_more) return false;
@@ -557,12 +558,17 @@ static bool others_may_have(const struct tb_catalog *c, const struct version *v)
     return false;
 }
 
-/* Who has what is known by counts, so it is waited for: a worker becomes whole from what is left here, and is read; a site is
- * asked. Nothing new in a lease time: it is not there. */
+/* Who has what is known by counts, so all that have a part are read, workers and sites: nothing new in a lease time: it is not
+ * there. What a site has whose link is down nobody can say: it is waited for. */
 static tb_time_ns hope_ends(const struct tb_catalog *c, const struct version *v)
 {
     if (!others_may_have(c, v)) return c->now;
-    const tb_time_ns since = v->fed_at > v->lacks_since ? v->fed_at : v->lacks_since;
+    tb_time_ns since = v->fed_at > v->lacks_since ? v->fed_at : v->lacks_since;
+    EACH_HOLDER(c, v, r)
+    {
+        const struct reference *ref = reference_at(c, r);
+        if (ref->kind == TB_REFERENCE_SITE && !site_at(c, ref->owner)->up) return TB_TIME_NEVER;
+    }
     return tb_time_add(since, c->config.lease_ns);
 }
 
@@ -593,6 +599,10 @@ static void settle_lost(struct tb_catalog *c, uint32_t version)
     if (lacking != NONE && !v->lacks) v->lacks_since = c->now;
     v->lacks = lacking != NONE;
     if (!v->lacks || c->now < hope_ends(c, v)) return;
+    if (others_may_have(c, v) && tb_landing_ask_others(c, version)) {
+        v->fed_at = c->now; /* they have a lease time of their own */
+        return;
+    }
     v->blamed_shard = lacking;
     tb_version_end(c, version, TB_VERSION_ENDED_LOST, "no_holder");
 }

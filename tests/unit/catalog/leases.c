@@ -133,13 +133,16 @@ static void a_full_table_is_refused_by_name(void **state)
     (void)state;
     struct site s;
     east_open(&s, 2);
-    for (char name[] = "w-a"; name[2] < 'a' + 12; name[2]++)
+    for (unsigned i = 0; i < SITE_SESSIONS; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "w-%u", i);
         come(&s, name);
+    }
     struct tb_catalog_session more = {
         .id = session_of("more"), .name = name_of("more"), .host = name_of("h")};
     CHECK_STATUS(tb_catalog_session_open(s.c, s.now, &more), TB_SITE_NOMEM);
     assert_string_equal(tb_catalog_full(s.c), "sessions");
-    const struct tb_id leaving = session_of("w-c");
+    const struct tb_id leaving = session_of("w-2");
     tb_catalog_session_close(s.c, s.now, &leaving);
     CHECK_OK(tb_catalog_session_open(s.c, s.now, &more));
     assert_string_equal(tb_catalog_full(s.c), "");

@@ -1,4 +1,7 @@
 /* versions.c - tests of gateway/catalog/versions.c: a version's life, each rule and its opposite. */
+#include <stdio.h>
+#include <string.h>
+
 #include "check.h"
 #include "site.h"
 
@@ -280,10 +283,16 @@ static void a_site_that_has_it_whole_keeps_it_too(void **state)
     site_close(&s);
 }
 
+static void rots(struct site *s, uint32_t held_chunks)
+{
+    const struct tb_id v5 = id_of(5);
+    CHECK_OK(tb_catalog_arena_shrunk(s->c, s->now, &v5, 0, held_chunks));
+}
+
 /* v5 is whole here, w0 has 6 chunks of it, its rank is gone; a second later one of ours rots. */
 static void rots_under_a_reader(struct site *s)
 {
-    const struct tb_id rank = session_of("rank-0"), v5 = id_of(5);
+    const struct tb_id rank = session_of("rank-0");
     const char *const renewing[] = {"w0", "rank-1", NULL};
     trainer(s);
     s->left_out = NOT_STORE | NOT_PLANS | NOT_PEERS;
@@ -295,10 +304,10 @@ static void rots_under_a_reader(struct site *s)
     tb_catalog_session_close(s->c, s->now, &rank);
     pass_ms(s, 1000, renewing);
     hush(s);
-    CHECK_OK(tb_catalog_arena_shrunk(s->c, s->now, &v5, 0, SHARD_CHUNKS - 1));
+    rots(s, SHARD_CHUNKS - 1);
 }
 
-/* P6: what was here may be with a reader that has a part: it becomes whole from the rest, and gives it back. */
+/* P6: what was here may be with a reader that has a part: home reads from it what it has, and it becomes whole from the rest. */
 static void a_rotten_chunk_comes_back_from_a_reader(void **state)
 {
     (void)state;
@@ -313,8 +322,8 @@ static void a_rotten_chunk_comes_back_from_a_reader(void **state)
     pass_ms(&s, 500, renewing);
     assert_string_equal(state_of(&s, 5), "kept");
     CHECK_OK(staged(&s, "w0", 5));
-    said(&s, "[11000] lost rank-1\n"
-             "[79500] land v5 all of w0\n"
+    said(&s, "[1050] land v5 all of w0\n"
+             "[11000] lost rank-1\n"
              "[79500] go w0 v5\n");
     land(&s, 5, 0, SHARD_CHUNKS);
     pass_ms(&s, 20000, NULL);
@@ -349,6 +358,81 @@ static void a_rotten_chunk_that_no_reader_has_is_lost(void **state)
     site_close(&s);
 }
 
+/* P6: nobody has all of it, and all of them together have: each gives home what it has, and becomes whole from the others'. */
+static void several_rotten_chunks_come_back_from_several_readers(void **state)
+{
+    (void)state;
+    struct site s;
+    const char *const renewing[] = {"w0", "w1", "w2", NULL};
+    const struct tb_id rank = session_of("rank-0"), v5 = id_of(5), w2 = session_of("w2");
+    trainer(&s);
+    s.left_out = NOT_STORE | NOT_PLANS | NOT_PEERS;
+    publish_whole(&s, "rank-0", 5);
+    for (uint32_t i = 0; renewing[i] != NULL; i++)
+        come(&s, renewing[i]);
+    CHECK_OK(export_of(&s, "w0", 5, 6));
+    CHECK_OK(export_of(&s, "w1", 5, 3));
+    CHECK_OK(export_of(&s, "w2", 5, 0)); /* has nothing to give yet */
+    tb_catalog_session_close(s.c, s.now, &rank);
+    hush(&s);
+    rots(&s, SHARD_CHUNKS - 3);
+    said(&s, "[   0] land v5 all of w1\n"
+             "[   0] land v5 all of w0\n");
+    for (uint32_t held = SHARD_CHUNKS - 2; held <= SHARD_CHUNKS; held++) {
+        pass_ms(&s, 9000, renewing);
+        assert_string_equal(state_of(&s, 5), "kept");
+        land(&s, 5, 0, held);
+    }
+    said(&s, "[10000] lost rank-1\n"
+             "[27000] leave v5 all of w1\n"
+             "[27000] leave v5 all of w0\n");
+    CHECK_OK(tb_catalog_export(s.c, s.now, &w2, &v5, 0, 4, false)); /* reads only: serves nobody */
+    rots(&s, SHARD_CHUNKS - 1);
+    said(&s, "[27000] land v5 all of w1\n"
+             "[27000] land v5 all of w0\n");
+    CHECK_OK(progress(&s, "w1", 5, SHARD_CHUNKS));
+    said(&s, "[27000] leave v5 all of w0\n"); /* one that has all is enough */
+    site_close(&s);
+}
+
+/* P6 P7: so many are read at once; the others have a lease time of their own, and then it is lost. */
+static void many_readers_are_asked_in_turn(void **state)
+{
+    (void)state;
+    struct site s;
+    char names[34][16];
+    const char *renewing[35] = {NULL};
+    const struct tb_id rank = session_of("rank-0"), other = session_of("rank-1");
+    trainer(&s);
+    s.left_out = NOT_STORE | NOT_PLANS | NOT_PEERS;
+    publish_whole(&s, "rank-0", 5);
+    for (uint32_t i = 0; i < 34; i++) {
+        (void)snprintf(names[i], sizeof names[i], "w%u", i);
+        renewing[i] = names[i];
+        come(&s, names[i]);
+        CHECK_OK(export_of(&s, names[i], 5, 6));
+    }
+    tb_catalog_session_close(s.c, s.now, &rank);
+    tb_catalog_session_close(s.c, s.now, &other);
+    hush(&s);
+    rots(&s, SHARD_CHUNKS - 1);
+    drain(&s);
+    assert_null(strstr(s.trace, " of w0\n")); /* the youngest first: w0 and w1 are too many */
+    assert_non_null(strstr(s.trace, " of w2\n"));
+    pass_ms(&s, 9950, renewing);
+    assert_null(strstr(s.trace, "leave"));
+    hush(&s);
+    pass_ms(&s, 50, renewing);
+    assert_non_null(strstr(s.trace, "[10000] leave v5 all of w33\n"));
+    assert_non_null(strstr(s.trace, "[10000] land v5 all of w0\n"));
+    assert_non_null(strstr(s.trace, "[10000] land v5 all of w1\n"));
+    pass_ms(&s, 9950, renewing);
+    assert_string_equal(state_of(&s, 5), "kept");
+    pass_ms(&s, 50, renewing);
+    assert_string_equal(state_of(&s, 5), "lost");
+    site_close(&s);
+}
+
 /* And from a site that is taking it. */
 static void a_rotten_chunk_comes_back_from_a_site(void **state)
 {
@@ -365,7 +449,7 @@ static void a_rotten_chunk_comes_back_from_a_site(void **state)
     CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
     tb_catalog_session_close(s.c, s.now, &rank);
     hush(&s);
-    CHECK_OK(tb_catalog_arena_shrunk(s.c, s.now, &v5, 0, SHARD_CHUNKS - 1));
+    rots(&s, SHARD_CHUNKS - 1);
     said(&s, "[   0] cross v5 from west\n");
     assert_string_equal(state_of(&s, 5), "kept");
     pass_ms(&s, 9000, NULL);
@@ -374,6 +458,63 @@ static void a_rotten_chunk_comes_back_from_a_site(void **state)
     pass_ms(&s, 9950, NULL);
     assert_string_equal(state_of(&s, 5), "kept");
     pass_ms(&s, 50, NULL);
+    assert_string_equal(state_of(&s, 5), "lost");
+    site_close(&s);
+}
+
+/* P6: what a site has that is cut off nobody can say: home waits for its link, and a lease time from there. */
+static void a_site_that_is_cut_off_is_waited_for(void **state)
+{
+    (void)state;
+    struct site s;
+    const struct tb_id rank = session_of("rank-0"), v5 = id_of(5);
+    const struct tb_catalog_site_progress p = {.site = name_of("west"), .uid = v5, .held_chunks = 6};
+    trainer(&s);
+    publish_whole(&s, "rank-0", 5);
+    CHECK_OK(tb_catalog_site_up(s.c, s.now, &p.site, true));
+    struct tb_catalog_version_view view;
+    assert_true(tb_catalog_version_get(s.c, &v5, &view));
+    CHECK_OK(tb_catalog_remote_version(s.c, s.now, &p.site, &view.key, TB_VERSION_READY));
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+    tb_catalog_session_close(s.c, s.now, &rank);
+    CHECK_OK(tb_catalog_site_up(s.c, s.now, &p.site, false));
+    rots(&s, SHARD_CHUNKS - 1);
+    pass_ms(&s, 60000, NULL);
+    assert_string_equal(state_of(&s, 5), "kept");
+    hush(&s);
+    CHECK_OK(tb_catalog_site_up(s.c, s.now, &p.site, true));
+    said(&s, "[60000] cross v5 from west\n");
+    pass_ms(&s, 9950, NULL);
+    assert_string_equal(state_of(&s, 5), "kept");
+    pass_ms(&s, 50, NULL);
+    assert_string_equal(state_of(&s, 5), "lost"); /* it had other chunks */
+    site_close(&s);
+}
+
+/* P3 P6: also in the life after the one that held it, once recovery is over. */
+static void a_reader_may_have_what_a_life_before_held(void **state)
+{
+    (void)state;
+    struct site s;
+    const char *const renewing[] = {"w0", NULL};
+    trainer(&s);
+    publish_whole(&s, "rank-0", 5);
+    struct tb_catalog_version_view view;
+    const struct tb_id v5 = id_of(5);
+    assert_true(tb_catalog_version_get(s.c, &v5, &view));
+    east_reopen(&s, 2);
+    s.left_out = NOT_STORE | NOT_PLANS | NOT_PEERS;
+    CHECK_OK(tb_catalog_restore_version(s.c, &view.key, TB_VERSION_KEPT, SHARD_BYTES, false));
+    const struct tb_catalog_shard info = {
+        .root = root_of(5), .chunk_count = SHARD_CHUNKS, .bytes = SHARD_BYTES};
+    CHECK_OK(tb_catalog_arena_shard(s.c, s.now, &v5, 0, &info));
+    land(&s, 5, 0, SHARD_CHUNKS - 1); /* one rotted in the life before */
+    come(&s, "w0");
+    CHECK_OK(export_of(&s, "w0", 5, 6));
+    said(&s, "[   0] land v5 all of w0\n");
+    pass_ms(&s, 19950, renewing);
+    assert_string_equal(state_of(&s, 5), "ready");
+    pass_ms(&s, 50, renewing);
     assert_string_equal(state_of(&s, 5), "lost");
     site_close(&s);
 }
@@ -462,7 +603,11 @@ int main(void)
         cmocka_unit_test(a_site_that_has_it_whole_keeps_it_too),
         cmocka_unit_test(a_rotten_chunk_comes_back_from_a_reader),
         cmocka_unit_test(a_rotten_chunk_that_no_reader_has_is_lost),
+        cmocka_unit_test(several_rotten_chunks_come_back_from_several_readers),
+        cmocka_unit_test(many_readers_are_asked_in_turn),
         cmocka_unit_test(a_rotten_chunk_comes_back_from_a_site),
+        cmocka_unit_test(a_site_that_is_cut_off_is_waited_for),
+        cmocka_unit_test(a_reader_may_have_what_a_life_before_held),
         cmocka_unit_test(a_reader_of_what_was_here_holds_up_no_verdict),
         cmocka_unit_test(withdrawn_is_the_operators_word),
         cmocka_unit_test(ended_versions_make_place),
