@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fault.h"
@@ -29,7 +30,7 @@ static enum tb_status failed(const char *what, const char *why, const char *acti
 
 /* ---- mapping and verifying in background ---- */
 
-#define MAP_BYTES  (32u << 20) /* a step: some 3 ms */
+#define MAP_BYTES  (2u << 20) /* a step: some 0.3 ms */
 #define MAP_LOG_NS TB_SECONDS(10)
 
 static void mapping_log(struct tb_daemon *d, bool done)
@@ -44,12 +45,20 @@ static void mapping_log(struct tb_daemon *d, bool done)
            (unsigned long long)(tb_time_since(d->started_at, tb_clock_now()) / TB_MS(1)));
 }
 
+/* P6: a step holds the kernel's lock of this process's mappings, which the main loop needs whenever it gets memory. So steps are
+ * short, a pause as long as the step lets others in, and the thread has the priority of those who wait for it: a low one was
+ * preempted with the lock in its hands, and sessions waited for seconds. */
 static void arena_map(struct tb_daemon *d)
 {
-    tb_time_ns told_at = tb_clock_now();
+    tb_time_ns told_at = tb_clock_now(), began = told_at;
     while (!atomic_load(&d->verifier_stop) && tb_arena_map_step(d->arena, MAP_BYTES) == TB_AGAIN) {
-        if (tb_time_since(told_at, tb_clock_now()) < MAP_LOG_NS) continue;
-        told_at = tb_clock_now();
+        const tb_time_ns step_ns = tb_time_since(began, tb_clock_now());
+        const struct timespec pause = {.tv_sec = (time_t)(step_ns / TB_SECONDS(1)),
+                                       .tv_nsec = (long)(step_ns % TB_SECONDS(1))};
+        (void)nanosleep(&pause, NULL);
+        began = tb_clock_now();
+        if (tb_time_since(told_at, began) < MAP_LOG_NS) continue;
+        told_at = began;
         mapping_log(d, false);
     }
     if (!atomic_load(&d->verifier_stop)) mapping_log(d, true);
@@ -58,8 +67,8 @@ static void arena_map(struct tb_daemon *d)
 static void *verifier_main(void *user)
 {
     struct tb_daemon *d = user;
-    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), 10); /* this thread alone, on Linux */
     arena_map(d);
+    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), 10); /* this thread alone, on Linux */
     enum tb_status status = d->config->arena_reverify ? TB_AGAIN : TB_OK;
     while (status == TB_AGAIN && !atomic_load(&d->verifier_stop)) {
         struct tb_arena_verified done = {0};
