@@ -7,8 +7,10 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "gateway/cli/say.h"
 
 #define SESSION_DEFAULT "unix:/run/tombolo/session.sock"
+#define OPEN_MS         10000u
 
 static volatile sig_atomic_t caught;
 
@@ -45,14 +47,23 @@ static const char *option_or_environment(const struct tb_cli_call *call, const c
 int tb_gateway_open(const struct tb_cli_call *call, struct tb_session **session_out)
 {
     const char *gateway = option_or_environment(call, "gateway", "TOMBOLO_GATEWAY");
+    const uint64_t seconds = tb_cli_number(call, "timeout", UINT64_MAX);
     const struct tb_session_options options = {
         .struct_bytes = sizeof options,
         .gateway = gateway == NULL ? SESSION_DEFAULT : gateway,
         .ca = option_or_environment(call, "ca", "TOMBOLO_CA"),
         .cert = option_or_environment(call, "cert", "TOMBOLO_CERT"),
         .key = option_or_environment(call, "key", "TOMBOLO_KEY"),
+        .open_timeout_ms = seconds > 0 && seconds < OPEN_MS / 1000 ? (uint32_t)seconds * 1000 : OPEN_MS,
     };
     return tb_session_open(&options, session_out);
+}
+
+enum tb_cli_exit tb_gateway_unopened(const struct tb_cli_call *call, int status)
+{
+    return tb_say_failure(
+        call, status, "opening a session: %s%s", tb_last_error(),
+        status == TB_GATEWAY_AWAY ? "; does tombolod run there? else say --gateway or TOMBOLO_GATEWAY" : "");
 }
 
 struct tb_deadline tb_deadline_of(const struct tb_cli_call *call)

@@ -18,6 +18,8 @@ bool tb_signals_caught(void);
 
 /* --gateway, else TOMBOLO_GATEWAY, else unix:/run/tombolo/session.sock; --ca, --cert and --key likewise. */
 TB_MUST_USE int tb_gateway_open(const struct tb_cli_call *call, struct tb_session **session_out);
+/* Says why that failed, and what to do. */
+enum tb_cli_exit tb_gateway_unopened(const struct tb_cli_call *call, int status);
 
 struct tb_deadline {
     tb_time_ns at;         /* TB_TIME_NEVER: none */

@@ -271,7 +271,7 @@ enum tb_cli_exit tb_cli_publish(const struct tb_cli_call *call)
         code = publish_session(&p);
         tb_session_close(p.session);
     } else {
-        code = failed(&p, opened, "opening a session");
+        code = tb_gateway_unopened(call, opened);
     }
     tb_bundle_close(&p.bundle);
     return code;

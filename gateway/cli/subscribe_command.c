@@ -412,7 +412,7 @@ enum tb_cli_exit tb_cli_subscribe(const struct tb_cli_call *call)
         code = subscribe_session(&f);
         tb_session_close(f.session);
     } else {
-        code = failed(&f, s, "opening a session");
+        code = tb_gateway_unopened(call, s);
     }
     (void)close(f.lock);
     return code;

@@ -96,7 +96,17 @@ static bool is_refusal(enum tb_status why)
            why == TB_SITE_CONFIG || why == TB_SITE_NOMEM || why == TB_SITE_IO;
 }
 
-static void went_down(struct tb_connection *c, enum tb_status why)
+/* A reason may quote what the peer sent. */
+static void note_why(struct tb_session *s, enum tb_status why, const char *reason)
+{
+    s->down_why = why;
+    snprintf(s->down_text, sizeof s->down_text, "%s%s%s", tb_status_name(why), reason[0] != '\0' ? ": " : "",
+             reason);
+    for (char *at = s->down_text; *at != '\0'; at++)
+        if (*at < 0x20 || *at == 0x7f) *at = '?';
+}
+
+static void went_down(struct tb_connection *c, enum tb_status why, const char *reason)
 {
     struct tb_session *s = c->session;
     c->greeted = false;
@@ -109,7 +119,7 @@ static void went_down(struct tb_connection *c, enum tb_status why)
                tb_status_name(why));
     }
     s->up = false;
-    if (!c->reopening) s->down_why = why;
+    if (!c->reopening) note_why(s, why, reason);
     if (!s->was_up && is_refusal(why)) s->refused = true;
     tb_requests_unsent(s);
     tb_session_changed(s, true);
@@ -119,10 +129,9 @@ static void went_down(struct tb_connection *c, enum tb_status why)
 
 static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
 {
-    (void)w;
     struct tb_connection *c = user;
     c->wire = NULL;
-    went_down(c, why);
+    went_down(c, why, tb_chan_reason(tb_wire_chan(w)));
 }
 
 /* ---- sending ---- */
@@ -399,7 +408,8 @@ static void dial_address(struct tb_connection *c, const struct tb_address *to)
     const enum tb_status status = tb_wire_dial(&options, to, &c->wire);
     if (status != TB_OK) {
         c->wire = NULL;
-        went_down(c, status == TB_BAD_ARGUMENT ? TB_SITE_CONFIG : TB_PEER_UNREACHABLE);
+        went_down(c, status == TB_BAD_ARGUMENT ? TB_SITE_CONFIG : TB_PEER_UNREACHABLE,
+                  "no connection can be made here");
     }
 }
 
@@ -410,7 +420,7 @@ static void on_resolved(void *user, enum tb_status status, const struct tb_addre
     (void)ttl_s; /* asked again at each dial */
     if (c->stopping) return;
     if (status != TB_OK || count == 0) {
-        went_down(c, TB_PEER_UNREACHABLE);
+        went_down(c, TB_PEER_UNREACHABLE, "its name has no address");
         return;
     }
     const struct tb_address to = addresses[c->next_address++ % count];
@@ -428,7 +438,7 @@ static void dial(struct tb_connection *c)
     }
     if (c->resolver == NULL && tb_resolver_new(&c->loop, NULL, &c->resolver) != TB_OK) {
         c->resolver = NULL;
-        went_down(c, TB_PEER_UNREACHABLE);
+        went_down(c, TB_PEER_UNREACHABLE, "no resolver can be had here");
         return;
     }
     tb_resolve(c->resolver, &c->gateway, on_resolved, c);

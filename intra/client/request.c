@@ -90,9 +90,8 @@ static int explain(struct tb_session *s, enum tb_status status, const struct tb_
                    const char *what)
 {
     if (status == TB_GATEWAY_AWAY)
-        return tb_fail(status, "%s: the gateway at %s has been away for %.1f s (%s)", what, s->gateway_text,
-                       (double)tb_time_since(s->down_since, tb_clock_now()) / 1e9,
-                       tb_status_name(s->down_why));
+        return tb_fail(status, "%s: the gateway at %s has been away for %.1f s: %s", what, s->gateway_text,
+                       (double)tb_time_since(s->down_since, tb_clock_now()) / 1e9, s->down_text);
     if (status == TB_TIMEOUT && !request->done)
         return tb_fail(status, "%s: no answer from the gateway at %s in the time given", what,
                        s->gateway_text);

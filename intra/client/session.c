@@ -187,6 +187,7 @@ static int session_new(const struct tb_session_options *o, struct tb_session **s
     s->protect = o->protect != 0;
     s->down_since = tb_clock_now();
     s->down_why = TB_PEER_UNREACHABLE;
+    snprintf(s->down_text, sizeof s->down_text, "no answer yet");
     snprintf(s->gateway_text, sizeof s->gateway_text, "%s", o->gateway);
     if (o->fabric_address != NULL)
         snprintf(s->fabric_address, sizeof s->fabric_address, "%s%s", o->fabric_address,
@@ -212,11 +213,13 @@ static int wait_until_up(struct tb_session *s, uint32_t timeout_ms)
         status = tb_session_wait_change(s, &call);
     const enum tb_status why = s->down_why;
     const bool up = s->up, refused = s->refused;
+    char text[sizeof s->down_text];
+    memcpy(text, s->down_text, sizeof text);
     tb_session_unlock(s);
     if (up) return TB_OK;
-    if (refused) return tb_fail(why, "the gateway at %s cannot be used", s->gateway_text);
-    return tb_fail(TB_GATEWAY_AWAY, "the gateway at %s did not answer in %u ms (%s)", s->gateway_text,
-                   timeout_ms, tb_status_name(why));
+    if (refused) return tb_fail(why, "the gateway at %s cannot be used: %s", s->gateway_text, text);
+    return tb_fail(TB_GATEWAY_AWAY, "the gateway at %s did not answer in %u ms: %s", s->gateway_text,
+                   timeout_ms, text);
 }
 
 int tb_session_open(const struct tb_session_options *options, struct tb_session **session_out)
