@@ -37,7 +37,7 @@ def wan_of(bench, name, names, paths):
 
 
 def settle(site, wan, netns, mib):
-    site.extra = {"link": dict(sites.LINK, **sites.WHOLE, protocol_max=2, streams=4), "session": {"lease_ms": 10000}}
+    site.extra = {"link": {**sites.LINK, "codec": "raw", "streams": 4}, "session": {"lease_ms": 10000}}
     site.live_in(wan.enter(netns, []), wan.address(netns))
     site.models["policy"] = dict(home="east", keep=2)
     site.arena_mib = 4 * mib + 64

@@ -52,6 +52,8 @@ static void config_init(struct tb_config *c, uint32_t index)
     c->control_socket = "/control";
     c->session_socket = unix_paths[index];
     c->session_listen = tls_addresses[index];
+    name(&c->label, site_names[index]);
+    c->lanes = 1;
     c->session_lease_ms = 2000;
     c->session_max = 24;
     c->store_path = "/store";
@@ -86,6 +88,7 @@ static void config_init(struct tb_config *c, uint32_t index)
         if (i == index) continue;
         struct tb_config_peer *p = &c->peers[c->peer_count++];
         name(&p->site, site_names[i]);
+        name(&p->of, site_names[i]);
         name(&p->gateway, "gw");
         p->address = link_addresses[i];
     }
