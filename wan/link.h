@@ -37,6 +37,7 @@ struct conn {
     bool fault_told; /* why it ended was logged */
     bool is_session; /* link->session is this one */
     bool racing;     /* dialled, one of the link's race */
+    bool ahead;      /* dialled: data streams were dialled beside it */
     bool outrun;     /* another attempt was open sooner, or the session was heard again: no failure */
     tb_time_ns greet_by;
     tb_time_ns opened_at;        /* 0: not yet */
@@ -161,11 +162,13 @@ struct link {
     struct link_resolving *resolving; /* a query is under way */
     struct tb_address addresses[TB_ADDRESSES_MAX];
     uint32_t address_count, address_at;
+    tb_time_ns asked_at;    /* for the name, last; 0: never */
     struct tb_address good; /* the last one that became a session; bytes 0: none */
     tb_time_ns fresh_until; /* the name is asked again then; TB_TIME_NEVER: it is a number */
     uint32_t elsewhere;     /* answers in a row without the session's address */
     tb_time_ns renewed_at;  /* a fresh connection was dialled beside a session that works; 0: never */
     struct tb_race race;
+    enum tb_chan_reach race_reach; /* how far the best of its dials came */
     uint32_t conn_count;
 
     struct tb_link_session life;
@@ -193,6 +196,9 @@ struct link {
     struct tb_hedge hedge;
     struct tb_stream *streams[TB_LINKS_STREAMS_MAX]; /* by slot */
     uint32_t stream_number;                          /* the last one dialled, or the highest bound */
+    struct tb_stream
+        *ahead[TB_LINKS_STREAMS_MAX]; /* dialled beside a control stream that is not greeted yet */
+    uint32_t ahead_count;
     struct tb_tcp_path_options path;
     char congestion[TB_TCP_CONGESTION_BYTES]; /* that path points to */
     tb_time_ns path_rtt;                      /* as the control stream's TCP saw it first; 0: not known */
@@ -291,7 +297,9 @@ void link_dial(struct link *l); /* as the session's core asked for */
 void link_dial_tick(struct link *l, tb_time_ns now);
 void link_dial_won(struct conn *won); /* it is open: what runs against it is closed */
 void link_dials_end(struct link *l);  /* those that are not open yet */
-void link_dial_ended(struct link *l, bool racing, enum tb_status why); /* without a session */
+void link_dial_ended(struct link *l, bool racing, enum tb_status why,
+                     enum tb_chan_reach reach); /* without a session */
+bool link_same_address(const struct tb_address *a, const struct tb_address *b);
 void link_names_doubt(struct link *l); /* ask for the peer's name again, now */
 /* A session that works, and that we dialled, is to go on over a fresh connection: dials one, which takes over once it is greeted. */
 void link_renew(struct link *l, tb_time_ns now);
@@ -300,8 +308,8 @@ void link_take_addresses(struct link *l, const struct tb_address *addresses, uin
 void link_forget_resolving(struct link *l);
 
 /* link_versions.c */
-void link_versions_up(struct link *l);   /* a session began: subscribe, tell of withdrawals */
-void link_versions_down(struct link *l); /* it ended */
+void link_subscribe(struct link *l, struct tb_wire *wire); /* on what is the session, or may be it soon */
+void link_versions_down(struct link *l);                   /* it ended */
 void link_versions_tick(struct link *l);
 void links_offers_tick(struct tb_links *ls);
 void link_announce(struct link *l, struct offer *o);
@@ -370,6 +378,10 @@ void link_streams_end_old(struct link *l);   /* of sessions that are over */
 bool link_streams_old(const struct link *l); /* some of an earlier session are not gone yet */
 uint32_t link_streams_bound(const struct link *l);
 uint32_t link_streams_count(const struct link *l);
+/* Dials them before the session is greeted; each is adopted by a session at that address, or ends. */
+void link_streams_ahead(struct link *l, const struct tb_address *to);
+void link_streams_ahead_end(struct link *l);
+void link_streams_adopt(struct link *l); /* a session began */
 enum tb_status link_on_stream_gone(struct link *l, struct tb_wire_frame *f);
 /* BIND came on an accepted connection. Anything but TB_OK closes it. */
 enum tb_status links_on_bind(struct conn *c, struct tb_wire_frame *f);

@@ -9,6 +9,7 @@
 #include "wan/link.h"
 
 #define ASK_AGAIN TB_SECONDS(5) /* after a name server did not answer */
+#define ASK_LEAST TB_SECONDS(1) /* between two questions, while networks say at once that they lead nowhere */
 
 /* A name with more addresses than an answer holds says others each time: only one that is gone for good is left, and not often. */
 #define ELSEWHERE_MIN 2u
@@ -25,17 +26,20 @@ struct tb_wire_options links_wire_options(struct tb_links *ls, struct conn *c)
     return options;
 }
 
-/* Whether anything came from there: a connection that did not open in time, or was not greeted. */
-static void attempt_ended(struct link *l, enum tb_status why)
+/* Nothing came from there: a connection that did not open in time, or was not greeted, or a network that leads nowhere. That is
+ * no answer of the peer's, and not waited for like one. */
+static void attempt_ended(struct link *l, enum tb_status why, enum tb_chan_reach reach)
 {
     struct tb_link_session_todo todo;
-    link_step(l, why == TB_STREAM_IDLE ? TB_LINK_UNANSWERED : TB_LINK_FAILED, NULL, &todo);
+    const struct tb_link_session_event ev = {.nowhere = reach == TB_CHAN_NOWHERE};
+    const bool unanswered = why == TB_STREAM_IDLE || reach != TB_CHAN_HEARD;
+    link_step(l, unanswered ? TB_LINK_UNANSWERED : TB_LINK_FAILED, &ev, &todo);
 }
 
-static void give_up(struct link *l, enum tb_status why)
+static void give_up(struct link *l, enum tb_status why, enum tb_chan_reach reach)
 {
     tb_race_end(&l->race);
-    attempt_ended(l, why);
+    attempt_ended(l, why, reach);
 }
 
 /* False: not even begun. */
@@ -62,12 +66,12 @@ static void race_on(struct link *l, tb_time_ns now)
         if (dial_address(l, &l->addresses[at], true)) continue;
         l->stats.dials_failed++;
         if (!tb_race_failed(&l->race, now)) continue;
-        give_up(l, TB_SITE_NOMEM);
+        give_up(l, TB_SITE_NOMEM, TB_CHAN_HEARD);
         return;
     }
 }
 
-static bool same_address(const struct tb_address *a, const struct tb_address *b)
+bool link_same_address(const struct tb_address *a, const struct tb_address *b)
 {
     return a->bytes == b->bytes && memcmp(&a->any, &b->any, a->bytes) == 0;
 }
@@ -76,7 +80,7 @@ static bool same_address(const struct tb_address *a, const struct tb_address *b)
 static void good_first(struct link *l)
 {
     for (uint32_t i = 1; i < l->address_count; i++) {
-        if (!same_address(&l->addresses[i], &l->good)) continue;
+        if (!link_same_address(&l->addresses[i], &l->good)) continue;
         memmove(&l->addresses[1], &l->addresses[0], i * sizeof l->addresses[0]);
         l->addresses[0] = l->good;
         return;
@@ -88,6 +92,7 @@ static void race_begin(struct link *l)
     const tb_time_ns now = tb_clock_now();
     good_first(l);
     l->address_at = 0;
+    l->race_reach = TB_CHAN_NOWHERE;
     tb_race_begin(&l->race, l->address_count, now);
     race_on(l, now);
 }
@@ -115,14 +120,15 @@ void link_dial_won(struct conn *won)
         tb_race_end(&l->race); /* its addresses are closed: should this one fail, the name is asked again */
 }
 
-void link_dial_ended(struct link *l, bool racing, enum tb_status why)
+void link_dial_ended(struct link *l, bool racing, enum tb_status why, enum tb_chan_reach reach)
 {
     const tb_time_ns now = tb_clock_now();
     l->stats.dials_failed++;
+    if (reach > l->race_reach) l->race_reach = reach; /* one of its addresses that answers is an answer */
     if (!racing || !l->race.on) {
-        attempt_ended(l, why);
+        attempt_ended(l, why, reach);
     } else if (why == TB_PEER_DUPLICATE || tb_race_failed(&l->race, now)) {
-        give_up(l, why); /* the peer is there and says no, or no address is left */
+        give_up(l, why, l->race_reach); /* the peer is there and says no, or no address is left */
     } else {
         race_on(l, now);
     }
@@ -151,7 +157,7 @@ static bool is_elsewhere(const struct link *l)
 {
     if (!link_is_up(l) || !l->session->dialled) return false;
     for (uint32_t i = 0; i < l->address_count; i++)
-        if (same_address(&l->addresses[i], &l->session->address)) return false;
+        if (link_same_address(&l->addresses[i], &l->session->address)) return false;
     return true;
 }
 
@@ -197,7 +203,7 @@ static void on_resolved(void *user, enum tb_status status, const struct tb_addre
     link_log(l, l->life.attempts == 0 ? TB_LOG_WARN : TB_LOG_DEBUG, "link.resolve_failed", status,
              l->endpoint.host);
     l->stats.dials_failed++;
-    give_up(l, TB_PEER_UNREACHABLE);
+    give_up(l, TB_PEER_UNREACHABLE, TB_CHAN_HEARD);
 }
 
 static bool resolve(struct link *l)
@@ -206,6 +212,7 @@ static bool resolve(struct link *l)
     if (r == NULL) return false;
     r->link = l;
     l->resolving = r;
+    l->asked_at = tb_clock_now();
     tb_resolve(l->links->options.resolver, &l->endpoint, on_resolved, r);
     return true;
 }
@@ -235,21 +242,28 @@ static bool moves(const struct conn *c, tb_time_ns now)
     return c->greet_by > now + LINK_GREET_BY - silent && tb_chan_connected(tb_wire_chan(c->wire));
 }
 
-/* One of the last attempts has come as far as TCP: another attempt would not be sooner. */
-static bool being_answered(const struct link *l)
+/* One of the last attempts that has come as far as TCP: another attempt would not be sooner. NULL: none. */
+static struct conn *answered(const struct link *l)
 {
     const tb_time_ns now = tb_clock_now();
-    for (const struct conn *c = l->links->conns; c != NULL; c = c->next)
-        if (c->link == l && c->dialled && !c->is_session && !c->ended && moves(c, now)) return true;
-    return false;
+    for (struct conn *c = l->links->conns; c != NULL; c = c->next)
+        if (c->link == l && c->dialled && !c->is_session && !c->ended && moves(c, now)) return c;
+    return NULL;
 }
 
 /* A fresh dial. Where as many are under way as may be, each of them still asks. */
 static void dial_next(struct link *l)
 {
-    if (l->conn_count >= LINK_CONNS_PER_PEER || being_answered(l)) return;
+    if (l->conn_count >= LINK_CONNS_PER_PEER || answered(l) != NULL) return;
     if (dial_address(l, &l->addresses[l->address_at++ % l->address_count], false)) return;
-    link_dial_ended(l, false, TB_SITE_NOMEM);
+    link_dial_ended(l, false, TB_SITE_NOMEM, TB_CHAN_HEARD);
+}
+
+/* And since then nobody but a network has said no. */
+static bool asked_lately(const struct link *l)
+{
+    if (l->asked_at == 0 || l->resolving != NULL || l->race_reach == TB_CHAN_HEARD) return false;
+    return tb_time_since(l->asked_at, tb_clock_now()) < ASK_LEAST;
 }
 
 /* A fresh dial to a peer that says nothing goes to an address that is known, each time to the next one: waiting for a name server
@@ -261,17 +275,32 @@ void link_dial(struct link *l)
         dial_next(l);
     } else if (l->race.on) {
         return; /* it has addresses of its own to dial */
-    } else if (is_number(l)) {
+    } else if (is_number(l) || (l->address_count > 0 && asked_lately(l))) {
         race_begin(l);
     } else if (l->resolving == NULL && !resolve(l)) {
         l->stats.dials_failed++;
-        give_up(l, TB_SITE_NOMEM);
+        give_up(l, TB_SITE_NOMEM, TB_CHAN_HEARD);
+    }
+}
+
+/* A peer that was here before, and whose machine answers again: its data streams need not wait for HELLO. Two round trips less until
+ * chunks move again. */
+static void dial_ahead(struct link *l)
+{
+    const bool seeks = l->life.state == TB_LINK_SILENT || l->life.state == TB_LINK_DIALLING;
+    struct conn *c = seeks && l->session_seq > 0 ? answered(l) : NULL;
+    if (c == NULL) {
+        link_streams_ahead_end(l);
+    } else if (l->ahead_count == 0 && !c->ahead) {
+        c->ahead = true;
+        link_streams_ahead(l, &c->address);
     }
 }
 
 void link_dial_tick(struct link *l, tb_time_ns now)
 {
     race_on(l, now);
+    dial_ahead(l);
     if (!l->has_address || l->fresh_until == TB_TIME_NEVER || now < l->fresh_until) return;
     if (link_is_up(l) && l->address_count > 0 && l->resolving == NULL) (void)resolve(l);
 }

@@ -47,11 +47,20 @@ static void lose_silent(struct tb_link_session *s, const struct tb_link_session_
     if (!ev->peer_fault) s->next_dial_at = tb_time_min(s->next_dial_at, due);
 }
 
-/* The next attempt is due anyway. The first of them is what an operator is told of. */
+/* The next attempt is due anyway; sooner where it costs nobody a packet. */
+static void persist(struct tb_link_session *s, const struct tb_link_session_event *ev,
+                    struct tb_link_session_todo *todo)
+{
+    (void)todo;
+    if (ev->nowhere)
+        s->next_dial_at = tb_time_min(s->next_dial_at, tb_time_add(ev->now, s->config.retry_min));
+}
+
+/* The first of them is what an operator is told of. */
 static void doubt(struct tb_link_session *s, const struct tb_link_session_event *ev,
                   struct tb_link_session_todo *todo)
 {
-    (void)ev, (void)todo;
+    persist(s, ev, todo);
     if (s->attempts == 0) s->attempts = 1;
 }
 
@@ -115,7 +124,7 @@ static void pass(struct tb_link_session *s, const struct tb_link_session_event *
     ROW(UP, STOP, rest, STOPPED)                                                                             \
     ROW(SILENT, DUE, dial_fresh, SILENT)                                                                     \
     ROW(SILENT, FAILED, pass, SILENT)                                                                        \
-    ROW(SILENT, UNANSWERED, pass, SILENT)                                                                    \
+    ROW(SILENT, UNANSWERED, persist, SILENT)                                                                 \
     ROW(SILENT, GREETED, replace, UP)                                                                        \
     ROW(SILENT, LOST, lose_silent, RESTING)                                                                  \
     ROW(SILENT, HEARD, rest, UP)                                                                             \

@@ -6,7 +6,8 @@
  *
  * Who says no is left alone for longer each time, with jitter. Who says nothing is dialled every config.fresh_dial for as long as
  * that lasts: nobody is burdened by what does not arrive, and the first packet that does is the link's next session. TCP alone asks a
- * silent path less and less often, and would find it open late by as long as it was closed.
+ * silent path less and less often, and would find it open late by as long as it was closed. While this machine itself has no way
+ * to the peer, it looks every config.retry_min.
  *
  * If both sides dialled, the session dialled by the lexically smaller gateway URI stays. Both sides come to
  * that by themselves, because both see both HELLOs. A silent session never stands in the way of a new one. */
@@ -68,6 +69,7 @@ struct tb_link_session_event {
     enum tb_link_session_event_kind kind;
     uint64_t random;      /* uniform; for the jitter */
     bool peer_fault;      /* LOST: it broke the protocol; it has to wait like one that failed often */
+    bool nowhere;         /* UNANSWERED: no packet left this machine, whose own device is down */
     bool dialled_by_us;   /* GREETED */
     uint64_t incarnation; /* GREETED: of the peer's HELLO */
 };

@@ -8,7 +8,7 @@
 
 uint32_t link_streams_count(const struct link *l)
 {
-    uint32_t count = 0;
+    uint32_t count = l->ahead_count;
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
         count += l->streams[i] != NULL;
     return count;
@@ -77,16 +77,22 @@ static struct tb_stream_plan plan_for(struct link *l, uint32_t slot, uint32_t nu
 
 /* ---- ours ---- */
 
+static struct tb_stream_plan dial_plan(struct link *l, uint32_t slot, const struct tb_address *to)
+{
+    struct tb_stream_plan plan = plan_for(l, slot, 0);
+    plan.dialled = true;
+    plan.address = *to;
+    plan.tls = l->links->options.tls;
+    plan.expect = l->identity;
+    return plan;
+}
+
 static bool dial_one(struct link *l)
 {
-    const struct tb_links_options *o = &l->links->options;
     const int slot = free_slot(l);
     if (slot < 0) return false;
-    struct tb_stream_plan plan = plan_for(l, (uint32_t)slot, ++l->stream_number);
-    plan.dialled = true;
-    plan.address = l->session->address;
-    plan.tls = o->tls;
-    plan.expect = l->identity;
+    struct tb_stream_plan plan = dial_plan(l, (uint32_t)slot, &l->session->address);
+    plan.number = ++l->stream_number;
     struct tb_stream *s = tb_stream_new(&plan);
     if (s == NULL) return false;
     l->streams[slot] = s;
@@ -100,6 +106,60 @@ static void dial_missing(struct link *l, tb_time_ns now)
     uint32_t count = link_streams_fresh(l);
     while (count < link_streams_wanted(l) && dial_one(l))
         count++;
+}
+
+/* ---- ahead of their session ---- */
+
+void link_streams_ahead(struct link *l, const struct tb_address *to)
+{
+    const uint32_t wanted = link_streams_wanted(l);
+    const struct tb_stream_plan plan = dial_plan(l, 0, to);
+    while (l->ahead_count < wanted) {
+        struct tb_stream *s = tb_stream_new_ahead(&plan);
+        if (s == NULL) return;
+        l->ahead[l->ahead_count++] = s;
+        to_loop(l->links, s);
+    }
+}
+
+void link_streams_ahead_end(struct link *l)
+{
+    for (uint32_t i = 0; i < l->ahead_count; i++)
+        if (!atomic_load(&l->ahead[i]->ending)) tb_stream_end(l->ahead[i]);
+}
+
+/* The session's now, unless it went elsewhere. */
+static bool adopt(struct link *l, struct tb_stream *s)
+{
+    const int slot = free_slot(l);
+    if (slot < 0 || tb_stream_phase(s) == TB_STREAM_GONE || atomic_load(&s->ending)) return false;
+    if (!link_same_address(&s->plan.address, &l->session->address)) return false;
+    const struct tb_stream_plan plan = plan_for(l, (uint32_t)slot, ++l->stream_number);
+    l->streams[slot] = s;
+    tb_stream_bind(s, &plan);
+    return true;
+}
+
+void link_streams_adopt(struct link *l)
+{
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < l->ahead_count; i++)
+        if (!l->session->dialled || !adopt(l, l->ahead[i])) l->ahead[left++] = l->ahead[i];
+    l->ahead_count = left;
+    link_streams_ahead_end(l);
+}
+
+static void ahead_gone(struct link *l)
+{
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < l->ahead_count; i++) {
+        struct tb_stream *s = l->ahead[i];
+        if (tb_stream_phase(s) == TB_STREAM_GONE)
+            tb_stream_free(s);
+        else
+            l->ahead[left++] = s;
+    }
+    l->ahead_count = left;
 }
 
 /* ---- the peer's ---- */
@@ -262,6 +322,7 @@ void link_streams_tick(struct link *l, tb_time_ns now)
 {
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
         if (l->streams[i] != NULL && tb_stream_phase(l->streams[i]) == TB_STREAM_GONE) stream_gone(l, i, now);
+    ahead_gone(l);
     link_tune(l, now);
     if (link_is_up(l) && !l->links->closing) dial_missing(l, now);
 }

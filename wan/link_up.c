@@ -164,6 +164,8 @@ static void on_wire_open(struct tb_wire *w, void *user, const struct tb_chan_pee
         link_dial_won(c);
         conn_path(c);
         send_hello(c, &none);
+        link_subscribe(c->link,
+                       c->wire); /* not after a round trip more: what the peer has comes with its HELLO */
         return;
     }
     struct link *l = link_of_identity(c->links, &peer->identity);
@@ -284,7 +286,8 @@ static void session_begin(struct conn *c, const struct tb_frame_hello *hello, co
     l->looked_at = 0;
     tb_feed_session(&l->feed, l->session_seq, protocol);
     link_log(l, TB_LOG_INFO, todo.replaced ? "link.renewed" : "link.up", TB_OK, c->address_text);
-    link_versions_up(l);
+    link_streams_adopt(l);
+    if (!c->dialled) link_subscribe(l, c->wire); /* who dials did it behind its HELLO */
     links_busy(l->links);
     const struct tb_links_options *o = &l->links->options;
     if (!todo.replaced && o->ops->on_peer != NULL) o->ops->on_peer(o->user, l->index, true, TB_OK);
@@ -463,12 +466,13 @@ static void on_wire_closed(struct tb_wire *w, void *user, enum tb_status why)
         refuse_stranger(c, why);
     const bool failed = dialled && !was_session && !closing && !c->outrun, racing = c->racing;
     const bool never_greeted = failed && c->greet_by != 0;
+    const enum tb_chan_reach reach = tb_chan_reach(tb_wire_chan(w));
     if (never_greeted && !c->fault_told && l->life.state == TB_LINK_DIALLING && why != TB_CANCELLED)
         link_log(l, l->life.attempts == 0 ? TB_LOG_WARN : TB_LOG_DEBUG, "link.dial_failed", why,
                  tb_chan_reason(tb_wire_chan(w)));
     link_conn_free(c);
     if (!never_greeted) return;
-    link_dial_ended(l, racing, why);
+    link_dial_ended(l, racing, why, reach);
 }
 
 const struct tb_wire_ops links_wire_ops = {
@@ -570,6 +574,7 @@ void link_up_stop(struct link *l)
     struct tb_link_session_todo todo;
     link_step(l, TB_LINK_STOP, NULL, &todo);
     link_forget_resolving(l);
+    link_streams_ahead_end(l);
     if (link_is_up(l)) link_drop(l, TB_SITE_DRAINING);
 }
 

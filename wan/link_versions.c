@@ -52,12 +52,15 @@ void link_tell_withdrawn(struct link *l, const struct tb_version_key *key)
     if (link_is_up(l) && link_granted(l, &key->model)) send_version(l, key, 0, TB_FRAME_VERSION_WITHDRAWN);
 }
 
-void link_versions_up(struct link *l)
+void link_subscribe(struct link *l, struct tb_wire *wire)
 {
     for (uint32_t i = 0; i < l->model_count; i++) {
-        struct tb_name home = {""};
-        if (ops_of(l)->home_of != NULL) (void)ops_of(l)->home_of(user_of(l), &l->models[i], &home);
-        LINK_SEND(l, TB_FRAME_SUBSCRIBE, tb_frame_subscribe, LINK_SMALL, .model = l->models[i], .home = home);
+        struct tb_frame_subscribe m = {.model = l->models[i]};
+        if (ops_of(l)->home_of != NULL) (void)ops_of(l)->home_of(user_of(l), &l->models[i], &m.home);
+        struct tb_writer *w = tb_wire_begin(wire, TB_FRAME_SUBSCRIBE, 0, LINK_SMALL);
+        if (w == NULL) return;
+        tb_frame_subscribe_encode(&m, w);
+        tb_wire_end(wire);
     }
 }
 

@@ -150,7 +150,7 @@ struct tb_links_options {
     uint32_t heartbeat_ms;   /* [1000] */
     uint32_t down_ms;        /* nothing heard for so long: the session is down [3000] */
     uint32_t silent_ms;      /* a heartbeat unanswered for so long: fresh dials begin [1000] */
-    uint32_t fresh_dial_ms;  /* and go on so often, until one is answered [250] */
+    uint32_t fresh_dial_ms;  /* and go on so often, until one is answered [232: under 0.25 s] */
     uint32_t stream_idle_ms; /* no progress in mid-chunk: the stream is dropped [5000] */
     uint32_t retry_min_ms, retry_max_ms; /* [100, 5000], full jitter */
     /* Of the bytes sent, that may go again on another stream when they are late, in thousandths [20]; TB_LINKS_HEDGE_NONE. */

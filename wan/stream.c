@@ -21,9 +21,28 @@ struct tb_stream *tb_stream_new(const struct tb_stream_plan *plan)
     atomic_init(&s->phase, TB_STREAM_OPENING);
     atomic_init(&s->why, TB_OK);
     atomic_init(&s->ending, false);
+    atomic_init(&s->may_bind, true);
     atomic_init(&s->was_bound, !plan->dialled);
     atomic_init(&s->fd, -1);
     return s;
+}
+
+struct tb_stream *tb_stream_new_ahead(const struct tb_stream_plan *plan)
+{
+    struct tb_stream *s = tb_stream_new(plan);
+    if (s != NULL) atomic_init(&s->may_bind, false);
+    return s;
+}
+
+void tb_stream_bind(struct tb_stream *s, const struct tb_stream_plan *plan)
+{
+    s->plan.session_seq = plan->session_seq;
+    s->plan.session = plan->session;
+    s->plan.number = plan->number;
+    s->plan.slot = plan->slot;
+    s->plan.protocol = plan->protocol;
+    atomic_store_explicit(&s->may_bind, true, memory_order_release);
+    tb_stream_loop_wake(s->loop);
 }
 
 void tb_stream_free(struct tb_stream *s)
@@ -90,6 +109,17 @@ static void charge(struct tb_stream *s)
         tb_feed_charge(s->plan.feed, (uint64_t)again * (s->price.segment_bytes + s->price.header_bytes));
 }
 
+/* Who dialled says which session and stream it is, who accepted answers. */
+static void greet(struct tb_stream *s)
+{
+    s->waits = !atomic_load_explicit(&s->may_bind, memory_order_acquire);
+    if (s->waits) return;
+    tb_stream_send_control(s, s->plan.dialled ? TB_FRAME_BIND : TB_FRAME_BOUND);
+    if (s->plan.dialled) return;
+    atomic_store_explicit(&s->phase, TB_STREAM_BOUND, memory_order_release);
+    tb_stream_loop_tell(s->loop);
+}
+
 static void opened(struct tb_stream *s)
 {
     const tb_time_ns now = tb_clock_now();
@@ -99,10 +129,7 @@ static void opened(struct tb_stream *s)
     s->kernel_sends = tb_chan_kernel_sends(s->chan);
     price(s);
     atomic_store_explicit(&s->fd, tb_chan_fd(s->chan), memory_order_relaxed);
-    tb_stream_send_control(s, s->plan.dialled ? TB_FRAME_BIND : TB_FRAME_BOUND);
-    if (s->plan.dialled) return;
-    atomic_store_explicit(&s->phase, TB_STREAM_BOUND, memory_order_release);
-    tb_stream_loop_tell(s->loop);
+    greet(s);
 }
 
 static void on_open(struct tb_chan *c, void *user, const struct tb_chan_peer *peer)
@@ -176,6 +203,7 @@ static void end(struct tb_stream *s)
 void tb_stream_look(struct tb_stream *s)
 {
     if (s->closing) return;
+    if (s->waits) greet(s);
     tb_stream_receive_heed(s);
     tb_stream_send_heed(s);
     if (ending(s))

@@ -107,10 +107,13 @@ struct tb_stream {
     struct tb_stream *next; /* in the loop's list, or in what is added to it */
     struct tb_chan *chan;
     bool closing;
+    bool waits; /* the loop's own: open, and may not bind yet */
     /* Looked at by the main loop. */
     atomic_int phase; /* enum tb_stream_phase */
     atomic_int why;   /* with GONE */
     atomic_bool ending;
+    atomic_bool
+        may_bind; /* its session is known; else it waits for it, open, and the plan is not complete yet */
     atomic_bool was_bound;
     atomic_ullong bytes_sent, bytes_received;
     atomic_ullong records; /* of TLS, the more of both ways */
@@ -138,6 +141,10 @@ struct tb_stream {
 
 /* Main loop. NULL: no memory. A chan in the plan stays the caller's then. */
 struct tb_stream *tb_stream_new(const struct tb_stream_plan *plan);
+/* One to be dialled before its session is greeted: what of the plan is the session's is given by tb_stream_bind. */
+struct tb_stream *tb_stream_new_ahead(const struct tb_stream_plan *plan);
+/* Main loop. Session, number, slot and protocol of the plan; BIND goes as soon as it is open. */
+void tb_stream_bind(struct tb_stream *s, const struct tb_stream_plan *plan);
 void tb_stream_free(struct tb_stream *s); /* never added, or GONE */
 /* Main loop. What has arrived is read, then it closes. */
 void tb_stream_end(struct tb_stream *s);

@@ -33,6 +33,7 @@ struct tb_chan {
     uv_idle_t again;
     uint32_t handles; /* that have not closed */
     enum chan_state state;
+    enum tb_chan_reach reach;
     int fd;
     int polled; /* events that uv_poll watches */
     bool want_read;
@@ -212,6 +213,7 @@ static void connected(struct tb_chan *c)
     int error = 0;
     socklen_t bytes = sizeof error;
     if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
+    c->reach = error == 0 || error == ECONNREFUSED || error == ECONNRESET ? TB_CHAN_HEARD : TB_CHAN_UNHEARD;
     if (error != 0) {
         fail(c, TB_PEER_UNREACHABLE, strerror(error));
         return;
@@ -397,8 +399,11 @@ enum tb_status tb_chan_dial(const struct tb_chan_options *options, const struct 
         return status;
     }
     c->state = CONNECTING;
-    if (tb_sys_connect(fd, &to->any, to->bytes) != 0 && errno != EINPROGRESS && errno != EINTR)
+    c->reach = TB_CHAN_UNHEARD;
+    if (tb_sys_connect(fd, &to->any, to->bytes) != 0 && errno != EINPROGRESS && errno != EINTR) {
+        c->reach = errno == ECONNREFUSED ? TB_CHAN_HEARD : TB_CHAN_NOWHERE;
         fail(c, TB_PEER_UNREACHABLE, strerror(errno));
+    }
     update(c);
     *chan_out = c;
     return TB_OK;
@@ -413,6 +418,7 @@ enum tb_status tb_chan_accept(const struct tb_chan_options *options, int fd, str
         return status;
     }
     c->state = c->secure ? HANDSHAKING : OPENING;
+    c->reach = TB_CHAN_HEARD;
     update(c);
     *chan_out = c;
     return TB_OK;
@@ -597,6 +603,11 @@ int tb_chan_fd(const struct tb_chan *c)
 bool tb_chan_connected(const struct tb_chan *c)
 {
     return c->state != CONNECTING && c->state != CLOSING;
+}
+
+enum tb_chan_reach tb_chan_reach(const struct tb_chan *c)
+{
+    return c->reach;
 }
 
 bool tb_chan_kernel_sends(const struct tb_chan *c)

@@ -98,6 +98,14 @@ void tb_chan_discard(struct tb_chan *c);
 const struct tb_chan_peer *tb_chan_peer(const struct tb_chan *c);
 int tb_chan_fd(const struct tb_chan *c);         /* for getsockopt(TCP_INFO) and tests */
 bool tb_chan_connected(const struct tb_chan *c); /* the other machine has answered; TLS may be under way */
+
+/* How far a dial came, also one that failed. */
+enum tb_chan_reach {
+    TB_CHAN_NOWHERE, /* this machine has no way there now, as while its device is down: nothing was sent */
+    TB_CHAN_UNHEARD, /* nothing came from there: silence, or a router's word that it leads nowhere */
+    TB_CHAN_HEARD    /* the other machine answered, be it by a refusal */
+};
+enum tb_chan_reach tb_chan_reach(const struct tb_chan *c);
 void *tb_chan_user(const struct tb_chan *c);
 bool tb_chan_kernel_sends(const struct tb_chan *c); /* TLS: the kernel encrypts what is written */
 uint64_t tb_chan_records(const struct tb_chan *c);  /* of TLS, at most; the more of both ways */

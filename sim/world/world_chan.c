@@ -282,6 +282,13 @@ bool tb_chan_connected(const struct tb_chan *c)
     return c->state == CHAN_OPEN;
 }
 
+/* What nobody hears in this world ends by its deadline. */
+enum tb_chan_reach tb_chan_reach(const struct tb_chan *c)
+{
+    (void)c;
+    return TB_CHAN_HEARD;
+}
+
 bool tb_chan_kernel_sends(const struct tb_chan *c)
 {
     (void)c;

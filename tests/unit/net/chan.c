@@ -328,9 +328,25 @@ static void nobody_there_is_unreachable_and_says_why(void **state)
         assert_int_equal(p.c.opened, 0);
         assert_int_equal(p.c.why, TB_PEER_UNREACHABLE);
         assert_string_equal(p.c.reason, local ? "No such file or directory" : "Connection refused");
+        assert_int_equal(p.c.reach, local ? TB_CHAN_NOWHERE : TB_CHAN_HEARD);
         p.listener = NULL;
         pair_fini(&p);
     }
+}
+
+/* P6: a machine that knows no way, as while its device is down, has not been refused by anybody. */
+static void no_way_there_is_no_answer(void **state)
+{
+    struct world *w = *state;
+    struct pair p;
+    pair_start(&p, w, NULL, false);
+    p.at = loopback(9);
+    p.at.v4.sin_addr.s_addr = htonl(0xe0000001); /* a group: TCP has no way to it, on any machine */
+    pair_dial(&p);
+    WORLD_UNTIL(w, p.c.closed == 1);
+    assert_int_equal(p.c.why, TB_PEER_UNREACHABLE);
+    assert_int_equal(p.c.reach, TB_CHAN_NOWHERE);
+    pair_fini(&p);
 }
 
 /* P8: a process on this host is known by what the kernel says. */
@@ -566,6 +582,7 @@ int main(void)
         TEST(the_opening_limit_ends_with_opening),
         TEST(a_deadline_closes_with_its_status),
         TEST(nobody_there_is_unreachable_and_says_why),
+        TEST(no_way_there_is_no_answer),
         TEST(a_unix_peer_has_its_credentials),
         TEST(descriptors_pass),
         TEST(too_many_descriptors_are_closed_again),

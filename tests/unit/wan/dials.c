@@ -151,6 +151,54 @@ static void a_session_that_the_peer_dialled_stays(void **state)
         assert_int_equal(dials_after(&m, 2, TB_SECONDS(i)), 0);
 }
 
+/* The state of a link whose only dial ended unreachable, having come so far. */
+static enum tb_link_session_state after_a_dial_that_came(enum tb_chan_reach reach, tb_time_ns *next_ms_out)
+{
+    static struct racing r;
+    memset(&r, 0, sizeof r);
+    r.link.links = &r.links;
+    r.link.life.state = TB_LINK_DIALLING;
+    r.link.life.config = (struct tb_link_session_config){.can_dial = true,
+                                                         .retry_min = TB_MS(100),
+                                                         .retry_max = TB_SECONDS(5),
+                                                         .fresh_dial = TB_MS(250),
+                                                         .silent = TB_SECONDS(1)};
+    const tb_time_ns now = tb_clock_now();
+    r.link.life.next_dial_at = now + TB_SECONDS(60);
+    link_dial_ended(&r.link, false, TB_PEER_UNREACHABLE, reach);
+    *next_ms_out = tb_time_since(now, r.link.life.next_dial_at) / TB_MS(1);
+    return r.link.life.state;
+}
+
+/* P6: "no" is the peer's word. A router that leads nowhere, or a device of ours that is down, has not said it. */
+static void only_the_peer_says_no(void **state)
+{
+    (void)state;
+    tb_time_ns next_ms = 0;
+    assert_int_equal(after_a_dial_that_came(TB_CHAN_HEARD, &next_ms), TB_LINK_RESTING);
+    assert_int_equal(after_a_dial_that_came(TB_CHAN_UNHEARD, &next_ms), TB_LINK_DIALLING);
+    assert_int_equal(next_ms, 60000);
+    assert_int_equal(after_a_dial_that_came(TB_CHAN_NOWHERE, &next_ms), TB_LINK_DIALLING);
+    assert_in_range(next_ms, 100, 10000);
+}
+
+/* Of a race whose addresses all failed, one that answered is an answer. */
+static void an_answer_of_one_address_counts(void **state)
+{
+    static struct racing r;
+    (void)state;
+    for (int answers = 0; answers < 2; answers++) {
+        begin(&r);
+        r.link.life.state = TB_LINK_DIALLING;
+        r.link.life.config.can_dial = true;
+        r.link.race_reach = TB_CHAN_NOWHERE;
+        link_dial_ended(&r.link, true, TB_PEER_UNREACHABLE, answers ? TB_CHAN_HEARD : TB_CHAN_UNHEARD);
+        link_dial_ended(&r.link, true, TB_PEER_UNREACHABLE, TB_CHAN_NOWHERE);
+        assert_false(r.link.race.on);
+        assert_int_equal(r.link.life.state, answers ? TB_LINK_RESTING : TB_LINK_DIALLING);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -161,6 +209,8 @@ int main(void)
         cmocka_unit_test(a_session_follows_its_name),
         cmocka_unit_test(answers_that_come_back_move_nothing),
         cmocka_unit_test(a_session_that_the_peer_dialled_stays),
+        cmocka_unit_test(only_the_peer_says_no),
+        cmocka_unit_test(an_answer_of_one_address_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,6 +112,24 @@ static void who_says_nothing_is_asked_again_and_again(void **state)
     assert_int_equal(s.next_dial_at, rests_until);
 }
 
+/* P6: while this machine's own device is down it looks every retry_min, in both states in which it seeks; nobody is bothered by that. */
+static void who_has_no_way_looks_often(void **state)
+{
+    (void)state;
+    for (int silent = 0; silent < 2; silent++) {
+        struct tb_link_session s = session("east", "west", true);
+        struct tb_link_session_todo todo;
+        if (silent) (void)step_at(&s, TB_LINK_GREETED, TB_SECONDS(2), 0);
+        assert_true(step_at(&s, silent ? TB_LINK_QUIET : TB_LINK_DUE, TB_SECONDS(3), 0).dial);
+        assert_int_equal(s.next_dial_at, TB_SECONDS(3) + TB_MS(250));
+        const struct tb_link_session_event ev = {
+            .now = TB_SECONDS(3), .kind = TB_LINK_UNANSWERED, .random = UINT64_MAX, .nowhere = true};
+        CHECK_OK(tb_link_session_step(&s, &ev, &todo));
+        assert_int_equal(s.next_dial_at, TB_SECONDS(3) + TB_MS(100));
+        assert_int_equal(s.state, silent ? TB_LINK_SILENT : TB_LINK_DIALLING);
+    }
+}
+
 static void a_peer_that_broke_the_protocol_waits_longer(void **state)
 {
     (void)state;
@@ -293,6 +311,7 @@ int main(void)
         cmocka_unit_test(every_pair_of_state_and_event),
         cmocka_unit_test(waits_double_with_full_jitter),
         cmocka_unit_test(who_says_nothing_is_asked_again_and_again),
+        cmocka_unit_test(who_has_no_way_looks_often),
         cmocka_unit_test(a_peer_that_broke_the_protocol_waits_longer),
         cmocka_unit_test(who_cannot_dial_waits_to_be_dialled),
         cmocka_unit_test(a_silent_peer_is_dialled_afresh),

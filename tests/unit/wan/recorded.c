@@ -108,8 +108,48 @@ static void frames_of_protocol_1_are_understood(void **state)
     fclose(f);
 }
 
+/* One in a form that protocol 2 brought: who speaks 1 alone refuses it. */
+static void check_chunk_of_2(const struct recorded *r, uint32_t *forms)
+{
+    struct tb_chunk_frame f;
+    struct tb_reader reader;
+    struct tb_writer w;
+    uint8_t again[TB_CHUNK_FRAME_HEADER_BYTES];
+    tb_reader_init(&reader, r->bytes, TB_CHUNK_FRAME_HEADER_BYTES);
+    CHECK_STATUS(tb_chunk_frame_decode(&reader, 1, &f), TB_PEER_GARBLED);
+    for (uint32_t protocol = 2; protocol <= TB_LINK_PROTOCOL; protocol++) {
+        tb_reader_init(&reader, r->bytes, TB_CHUNK_FRAME_HEADER_BYTES);
+        CHECK_OK(tb_chunk_frame_decode(&reader, protocol, &f));
+        assert_int_equal(f.chunk, 70 + f.form.id);
+        assert_int_equal(f.wire_bytes, r->count - TB_CHUNK_FRAME_HEADER_BYTES);
+        tb_writer_init(&w, again, sizeof again);
+        tb_chunk_frame_encode(&f, &w);
+        assert_memory_equal(again, r->bytes, sizeof again);
+    }
+    *forms |= 1u << (2 * f.form.id + f.form.on_base);
+}
+
+static void frames_of_protocol_2_are_understood(void **state)
+{
+    (void)state;
+    uint32_t messages = 0, forms = 0;
+    struct recorded r;
+    FILE *f = fopen(RECORDED_FOLDER "/recorded_frames_2.txt", "r");
+    assert_non_null(f);
+    while (next_line(f, &r)) {
+        RECORDED_2(CHECK_ONE)
+        assert_string_equal(r.name, "chunk");
+        check_chunk_of_2(&r, &forms);
+    }
+    assert_int_equal(messages, 0 RECORDED_2(COUNT_ONE));
+    assert_int_equal(forms, 1u << 2 * TB_CODEC_PLANES | 1u << (2 * TB_CODEC_PLANES + 1) |
+                                1u << (2 * TB_CODEC_SPARSE + 1) | 1u << (2 * TB_CODEC_ZSTD + 1));
+    fclose(f);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(frames_of_protocol_1_are_understood)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(frames_of_protocol_1_are_understood),
+                                       cmocka_unit_test(frames_of_protocol_2_are_understood)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* recorded_frames.h - what the frames in recorded_frames_1.txt say: the release that spoke protocol 1 alone wrote them.
+/* recorded_frames.h - what the frames in recorded_frames_1.txt say, which the release wrote that spoke protocol 1 alone, and those in
+ * recorded_frames_2.txt: what protocol 2 brought.
  *
  * S(message, type, fields...). A line of the file is the message's name and the frame as it stood on the wire, header
  * included. Files of later protocols get lists of their own; these do not change. */
@@ -52,6 +53,15 @@
     S(report, TB_FRAME_REPORT, .uid = RECORDED_ID(1), .site = {"north"}, .state = 2)                         \
     S(bind, TB_FRAME_BIND, .session = RECORDED_ID(4), .stream = 8)                                           \
     S(bound, TB_FRAME_BOUND, .stream = 8)
+#define RECORDED_2(S)                                                                                        \
+    S(hello, TB_FRAME_HELLO, .protocol = 2, .protocol_min = 1, .site = {"east"}, .gateway = {"gw"},          \
+      .lane_count = 1, .life = RECORDED_ID(3), .incarnation = 7, .session = RECORDED_ID(4),                  \
+      .more = {(const uint8_t *)"", 0})                                                                      \
+    S(base, TB_FRAME_BASE, .crossing = 6, .uid = RECORDED_ID(5))                                             \
+    S(streams, TB_FRAME_STREAMS, .count = 12)                                                                \
+    S(take, TB_FRAME_TAKE, .crossing = 6, .shard = 1, .words = RECORDED_WORDS)                               \
+    S(have, TB_FRAME_HAVE, .crossing = 6, .shard = 1, .words = RECORDED_WORDS)                               \
+    S(refused, TB_FRAME_REFUSED, .crossing = 6, .shard = 1, .chunk = 70, .why = TB_REFUSAL_NO_BASE)
 /* clang-format on */
 
 #endif

@@ -1,0 +1,208 @@
+/* links_renewed.c - how few round trips a session takes that follows another one (P6): a gateway against an acceptor that answers HELLO
+ * when the test wants it. */
+#include "links_world.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+#include "wan/frame.h"
+
+#define CONNS_MAX 32
+#define STREAMS   4
+
+struct accepted {
+    struct tb_wire *wire; /* NULL: closed */
+    bool open, hello, subscribed, bound;
+    struct tb_id session; /* of its BIND */
+};
+
+/* East's certificate in the hands of a test; west dials it. */
+struct acceptor {
+    struct links_world w;
+    struct site *west;
+    struct tb_tls *tls;
+    struct tb_listener *listener;
+    uint32_t count;
+    struct accepted conns[CONNS_MAX];
+};
+
+static void on_open(struct tb_wire *w, void *user, const struct tb_chan_peer *peer)
+{
+    (void)w, (void)peer;
+    ((struct accepted *)user)->open = true;
+}
+
+static enum tb_status on_frame(struct tb_wire *w, void *user, struct tb_wire_frame *f)
+{
+    (void)w;
+    struct accepted *c = user;
+    struct tb_frame_bind bind = {0};
+    c->hello |= f->type == TB_FRAME_HELLO;
+    c->subscribed |= f->type == TB_FRAME_SUBSCRIBE;
+    if (f->type == TB_FRAME_BIND) {
+        CHECK_OK(tb_frame_bind_decode(&f->payload, &bind));
+        c->bound = true;
+        c->session = bind.session;
+    }
+    return TB_OK;
+}
+
+static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
+{
+    (void)w, (void)why;
+    ((struct accepted *)user)->wire = NULL;
+}
+
+static const struct tb_wire_ops ops = {.on_open = on_open, .on_frame = on_frame, .on_closed = on_closed};
+
+static void on_accept(void *user, int fd, const struct tb_address *from)
+{
+    (void)from;
+    struct acceptor *a = user;
+    assert_true(a->count < CONNS_MAX);
+    struct accepted *c = &a->conns[a->count++];
+    const struct tb_wire_options options = {
+        .chan = {.loop = &a->w.net.loop, .tls = a->tls}, .ops = &ops, .user = c, .frame_bytes_max = 1 << 20};
+    CHECK_OK(tb_wire_accept(&options, fd, &c->wire));
+}
+
+static void acceptor_init(struct acceptor *a, uint32_t retry_ms)
+{
+    char why[256];
+    memset(a, 0, sizeof *a);
+    links_world_init(&a->w);
+    struct site *east = site_new(&a->w, "east", false);
+    a->west = site_new(&a->w, "west", false);
+    a->tls = world_tls(&a->w.net, "east", "gw", "east");
+    CHECK_OK(
+        tb_tls_add_site_ca(a->tls, &a->west->options.site, world_path(&a->w.net, "west", "ca.crt"), why));
+    const struct tb_address any = loopback(0);
+    CHECK_OK(tb_listen(&a->w.net.loop, &any, 0, on_accept, a, &a->listener));
+    site_peer(a->west, east, true, true);
+    const struct tb_address at = tb_listener_address(a->listener);
+    (void)snprintf(a->west->addresses[0], sizeof a->west->addresses[0], "127.0.0.1:%u",
+                   ntohs(at.v4.sin_port));
+    a->west->options.streams = STREAMS;
+    a->west->options.retry_min_ms = a->west->options.retry_max_ms = retry_ms;
+    site_start(a->west);
+}
+
+static void acceptor_fini(struct acceptor *a)
+{
+    site_close(a->west);
+    for (uint32_t i = 0; i < a->count; i++)
+        if (a->conns[i].wire != NULL) tb_wire_close(a->conns[i].wire, TB_CANCELLED);
+    for (uint32_t i = 0; i < a->count; i++)
+        WORLD_UNTIL(&a->w.net, a->conns[i].wire == NULL);
+    tb_listener_close(a->listener);
+    tb_tls_free(a->tls);
+    links_world_fini(&a->w);
+}
+
+/* The control stream that waits for its HELLO; NULL: none has come. */
+static struct accepted *greeter(struct acceptor *a)
+{
+    for (uint32_t i = 0; i < a->count; i++)
+        if (a->conns[i].wire != NULL && a->conns[i].hello) return &a->conns[i];
+    return NULL;
+}
+
+static uint32_t open_count(const struct acceptor *a)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < a->count; i++)
+        count += a->conns[i].wire != NULL && a->conns[i].open;
+    return count;
+}
+
+static uint32_t bound_to(const struct acceptor *a, const struct tb_id *session)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < a->count; i++)
+        count += a->conns[i].wire != NULL && a->conns[i].bound && tb_id_equal(&a->conns[i].session, session);
+    return count;
+}
+
+static void answer(struct accepted *c, const struct tb_id *session)
+{
+    struct tb_frame_hello hello = {.protocol = TB_LINK_PROTOCOL,
+                                   .protocol_min = TB_LINK_PROTOCOL_MIN,
+                                   .site = {"east"},
+                                   .gateway = {"gw"},
+                                   .lane_count = 1,
+                                   .incarnation = 1,
+                                   .session = *session,
+                                   .more = {(const uint8_t *)"", 0}};
+    hello.life.bytes[0] = 1;
+    struct tb_writer *w = tb_wire_begin(c->wire, TB_FRAME_HELLO, 0, 1024);
+    assert_non_null(w);
+    tb_frame_hello_encode(&hello, w);
+    tb_wire_end(c->wire);
+}
+
+/* The first session, up to its data streams; then everything breaks. */
+static void come_and_go(struct acceptor *a)
+{
+    const struct tb_id first = {{1}};
+    WORLD_UNTIL(&a->w.net, greeter(a) != NULL);
+    world_turns(&a->w.net, 20);
+    assert_int_equal(a->count, 1); /* who was never here is not dialled ahead */
+    answer(greeter(a), &first);
+    WORLD_UNTIL(&a->w.net, bound_to(a, &first) == STREAMS);
+    for (uint32_t i = 0; i < a->count; i++)
+        tb_wire_close(a->conns[i].wire, TB_CANCELLED);
+    for (uint32_t i = 0; i < a->count; i++)
+        WORLD_UNTIL(&a->w.net, a->conns[i].wire == NULL);
+}
+
+/* P6: what a dialler wants it says behind its HELLO, and does not wait a round trip for the answer. */
+static void a_dialler_subscribes_behind_its_hello(void **state)
+{
+    (void)state;
+    static struct acceptor a;
+    acceptor_init(&a, 10);
+    WORLD_UNTIL(&a.w.net, greeter(&a) != NULL && greeter(&a)->subscribed);
+    acceptor_fini(&a);
+}
+
+/* P6: to a peer that was here before, data streams are dialled while HELLO is unanswered, and bind once it is. */
+static void streams_are_there_when_the_session_is(void **state)
+{
+    (void)state;
+    static struct acceptor a;
+    const struct tb_id second = {{2}};
+    acceptor_init(&a, 10);
+    come_and_go(&a);
+    WORLD_UNTIL(&a.w.net, greeter(&a) != NULL && open_count(&a) == 1 + STREAMS);
+    assert_int_equal(bound_to(&a, &second), 0);
+    const uint32_t before = a.count;
+    answer(greeter(&a), &second);
+    WORLD_UNTIL(&a.w.net, bound_to(&a, &second) == STREAMS);
+    assert_int_equal(a.count, before); /* the same ones */
+    acceptor_fini(&a);
+}
+
+/* P7: those of an attempt that is refused end with it. */
+static void streams_ahead_end_with_their_attempt(void **state)
+{
+    (void)state;
+    static struct acceptor a;
+    acceptor_init(&a, 1000);
+    come_and_go(&a);
+    WORLD_UNTIL(&a.w.net, greeter(&a) != NULL && open_count(&a) == 1 + STREAMS);
+    tb_wire_close(greeter(&a)->wire, TB_CANCELLED);
+    WORLD_UNTIL(&a.w.net, open_count(&a) == 0);
+    acceptor_fini(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_dialler_subscribes_behind_its_hello),
+        cmocka_unit_test(streams_are_there_when_the_session_is),
+        cmocka_unit_test(streams_ahead_end_with_their_attempt),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
