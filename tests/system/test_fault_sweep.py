@@ -124,10 +124,10 @@ class Findings:
             raise Failed(f"{len(self.said)} findings; the first: {self.said[0]}")
 
 
-def source_of(lab):
-    folder = lab.dir / "source"
+def source_of(lab, name="source", step=0):
+    folder = lab.dir / name
     folder.mkdir()
-    data = bytes(range(256)) * 1200
+    data = bytes((i + step) % 256 for i in range(256)) * 1200
     header = json.dumps({"a": {"dtype": "U8", "shape": [len(data)], "data_offsets": [0, len(data)]}}).encode()
     (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + data)
     (folder / "config.json").write_text('{"n": 1}\n')
@@ -219,27 +219,54 @@ def each_call_of_a_command_may_fail(lab):
     findings.judge()
 
 
-@scenario
-def each_call_of_a_gateway_may_fail(lab):
-    """P6 P7: a gateway whose call fails once ends with a line that says why, or lands the version all the same; with calls
-    that fail from then on it does not crash, hang at its end, or say that it holds what it does not."""
+def anchors_of(lab, east, west):
+    """West has an anchor of the version before, as it was before its machine lost its memory, and that one's files."""
+    folder, kept = lab.dir / "anchors", lab.dir / "anchors-kept"
+    west.extra["anchor"] = {"dir": folder}
+    source = source_of(lab, "older", step=1)
+    east.cli("publish", "policy", source, "--version", "1")
+    west.start()
+    wait_for("an anchor", lambda: west.counters()["anchors_written"] > 0)
+    expect("west's end", west.daemon.terminate(), 0)
+    shutil.copytree(folder, kept)
+
+    def again():
+        shutil.rmtree(folder)
+        shutil.copytree(kept, folder)
+    return again
+
+
+def sweep_gateway(lab, disk):
+    """A gateway that lands a version; with `disk` it begins from an anchor, adopts the version's files, and writes an anchor of it."""
     east, west, _ = lab.east_west(arena_mib=16, through_link=False)
     source = source_of(lab)
     east.start()
-    east.cli("publish", "policy", source, "--version", "1")
-    uid = east.versions()[0]["uid"]
+    anchors_again = anchors_of(lab, east, west) if disk else lambda: None
+    east.cli("publish", "policy", source, "--version", "2")
+    uid = next(v["uid"] for v in east.versions() if v["number"] == 2)
     into = lab.dir / "west-into"
 
     def begin(env):
         for path in (west.arena_path, *pathlib.Path(west.dir).glob("store.sqlite*")):
             pathlib.Path(path).unlink(missing_ok=True)
+        anchors_again()
         west.start(wait=False, env=env)
+
+    def adopted():
+        """The first answer began it, the next says how it stands."""
+        adopt = west.control("adopt", model="policy", **({} if west.control("adopt", model="policy").get("ok") else {"dir": str(source)}))
+        return not adopt.get("ok") or adopt["adopt"]["phase"] == "done"
+
+    def anchored():
+        """Or it failed, and is tried again in a minute."""
+        counters = west.counters()
+        return counters["anchors_written"] + counters["anchors_failed"] > 0
 
     def holds_or_over():
         if not west.daemon.alive():
             return "over"
         try:
-            return west.holds(uid) and "holds"
+            return (not disk or adopted() and anchored()) and west.holds(uid) and "holds"
         except (OSError, ValueError, KeyError):
             return None
 
@@ -271,8 +298,8 @@ def each_call_of_a_gateway_may_fail(lab):
         try:
             if state == "holds" and not sticky:
                 shutil.rmtree(into, ignore_errors=True)
-                west.cli("subscribe", "policy", "--into", into, "--version", "1", "--timeout", "20s")
-                expect(f"{what}: the bytes are the published ones", same(source, into / "1"), True)
+                west.cli("subscribe", "policy", "--into", into, "--version", "2", "--timeout", "20s")
+                expect(f"{what}: the bytes are the published ones", same(source, into / "2"), True)
         except Failed as e:
             raise Failed(f"{what}: {e}") from e
         finally:
@@ -295,6 +322,19 @@ def each_call_of_a_gateway_may_fail(lab):
     print(f"gateway: {sum(calls.values())} calls at {len(calls)} points; {held} runs landed it, {over} ended with a line")
     expect("east's end", east.daemon.terminate(), 0)
     findings.judge()
+
+
+@scenario
+def each_call_of_a_gateway_may_fail(lab):
+    """P6 P7: a gateway whose call fails once ends with a line that says why, or lands the version all the same; with calls
+    that fail from then on it does not crash, hang at its end, or say that it holds what it does not."""
+    sweep_gateway(lab, disk=False)
+
+
+@scenario
+def each_call_of_a_gateway_with_disks_may_fail(lab):
+    """P1 P3 P6: the same of one that begins from an anchor, adopts files, and writes an anchor."""
+    sweep_gateway(lab, disk=True)
 
 
 if __name__ == "__main__":
