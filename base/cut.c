@@ -2,6 +2,8 @@
  * every link and hop must agree on it to the byte, so a change here is a new protocol version. */
 #include "base/layout.h"
 
+#include <string.h>
+
 #include "base/assert.h"
 
 #define PIECE_ALIGN 4096u
@@ -81,12 +83,24 @@ static void cut_tensors(struct cutter *c, const struct tb_layout *layout)
     close_group(c);
 }
 
+/* What somebody keeps of an earlier one. */
+static void copy_cut(struct cutter *c, const struct tb_layout *layout)
+{
+    if (c->chunks != NULL && layout->cut_count > 0)
+        memcpy(c->chunks, layout->cut, layout->cut_count * sizeof *c->chunks);
+    c->count = layout->cut_count;
+    c->at = layout->bytes;
+}
+
 static uint32_t cut(const struct tb_layout *layout, uint64_t blob_bytes, struct tb_chunk *chunks_out)
 {
     TB_ASSERT(layout->bytes <= TB_SHARD_BYTES_MAX && blob_bytes <= (uint64_t)1
                                                                        << 37); /* 1024 blobs of 100 MiB */
     struct cutter c = {.chunks = chunks_out, .target = tb_cut_target_bytes(layout->bytes)};
-    cut_tensors(&c, layout);
+    if (layout->cut != NULL)
+        copy_cut(&c, layout);
+    else
+        cut_tensors(&c, layout);
     TB_ASSERT(c.at == layout->bytes);
     if (blob_bytes > 0) cut_large(&c, blob_bytes);
     return c.count;

@@ -376,11 +376,16 @@ enum tb_status tb_layout_copy(const struct tb_layout *layout, void *memory, size
         tensor_copy(&tensors[i], &layout->tensors[i], &names);
     *layout_out = *layout;
     layout_out->tensors = tensors;
+    layout_out->encoded = NULL; /* it may go with the one that was copied */
+    layout_out->encoded_bytes = 0;
+    layout_out->cut = NULL;
+    layout_out->cut_count = 0;
     return TB_OK;
 }
 
 size_t tb_layout_encoded_bytes(const struct tb_layout *layout)
 {
+    if (layout->encoded != NULL) return layout->encoded_bytes;
     size_t bytes = 4;
     for (uint32_t i = 0; i < layout->tensor_count; i++) {
         const struct tb_tensor *t = &layout->tensors[i];
@@ -391,6 +396,10 @@ size_t tb_layout_encoded_bytes(const struct tb_layout *layout)
 
 void tb_layout_encode(const struct tb_layout *layout, struct tb_writer *w)
 {
+    if (layout->encoded != NULL) {
+        tb_write_bytes(w, layout->encoded, layout->encoded_bytes);
+        return;
+    }
     tb_write_u32(w, layout->tensor_count);
     for (uint32_t i = 0; i < layout->tensor_count; i++)
         tensor_encode(&layout->tensors[i], w);

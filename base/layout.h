@@ -72,11 +72,19 @@ struct tb_tensor {
     uint64_t offset; /* in packed bytes; filled likewise */
 };
 
+struct tb_chunk;
+
 struct tb_layout {
     uint32_t tensor_count;
     uint64_t bytes; /* of all tensors */
     struct tb_digest id;
     const struct tb_tensor *tensors; /* packed order */
+    const uint8_t
+        *encoded; /* as tb_layout_encode would write it, where somebody keeps it (layouts.h); else NULL */
+    size_t encoded_bytes;
+    const struct tb_chunk
+        *cut; /* its tensors' chunks, likewise: the table is large, and read through for each cut */
+    uint32_t cut_count;
 };
 
 /* Memory that a layout of these tensors needs (table and names). */

@@ -88,12 +88,17 @@ static size_t tables_bytes(uint64_t blob_count, uint64_t names_bytes, uint64_t c
            tb_carve_bytes(chunk_count * sizeof(struct tb_digest));
 }
 
-size_t tb_manifest_bytes_for(const struct tb_layout *layout, const struct tb_blob *blobs, uint32_t blob_count)
+size_t tb_manifest_bytes_on(const struct tb_layout *layout, const struct tb_blob *blobs, uint32_t blob_count)
 {
     if (check_blobs(blobs, blob_count) != TB_OK) return 0; /* build says why */
     const struct sizes s = measure(blobs, blob_count);
-    return tb_layout_copy_bytes(layout) +
-           tables_bytes(blob_count, s.names_bytes, tb_cut_count(layout, s.blob_bytes));
+    return tables_bytes(blob_count, s.names_bytes, tb_cut_count(layout, s.blob_bytes));
+}
+
+size_t tb_manifest_bytes_for(const struct tb_layout *layout, const struct tb_blob *blobs, uint32_t blob_count)
+{
+    if (check_blobs(blobs, blob_count) != TB_OK) return 0;
+    return tb_layout_copy_bytes(layout) + tb_manifest_bytes_on(layout, blobs, blob_count);
 }
 
 static struct tb_blob *copy_blobs(struct tb_carve *c, const struct tb_blob *blobs, uint32_t blob_count,
@@ -133,27 +138,36 @@ static enum tb_status finish(struct tb_carve *c, struct tb_manifest *m, struct t
     return TB_OK;
 }
 
-enum tb_status tb_manifest_build(const struct tb_layout *layout, const struct tb_blob *blobs,
-                                 uint32_t blob_count, void *memory, size_t cap,
-                                 struct tb_manifest *manifest_out)
+enum tb_status tb_manifest_build_on(const struct tb_layout *layout, const struct tb_blob *blobs,
+                                    uint32_t blob_count, void *memory, size_t cap,
+                                    struct tb_manifest *manifest_out)
 {
-    struct tb_manifest m = {.blob_count = blob_count};
+    struct tb_manifest m = {.blob_count = blob_count, .layout = *layout};
     struct tb_carve c = {memory, cap};
     enum tb_status status = check_blobs(blobs, blob_count);
     if (status != TB_OK) return status;
-
-    const size_t layout_bytes = tb_layout_copy_bytes(layout);
-    void *layout_memory = tb_carve_take(&c, layout_bytes);
-    if (layout_memory == NULL) return TB_SITE_NOMEM;
-    status = tb_layout_copy(layout, layout_memory, layout_bytes, &m.layout);
-    if (status != TB_OK) return status;
-
     struct tb_blob *copies = copy_blobs(&c, blobs, blob_count, measure(blobs, blob_count).names_bytes);
     if (copies == NULL) return TB_SITE_NOMEM;
     status = finish(&c, &m, copies);
     if (status != TB_OK) return status;
     *manifest_out = m;
     return TB_OK;
+}
+
+enum tb_status tb_manifest_build(const struct tb_layout *layout, const struct tb_blob *blobs,
+                                 uint32_t blob_count, void *memory, size_t cap,
+                                 struct tb_manifest *manifest_out)
+{
+    struct tb_layout copy;
+    struct tb_carve c = {memory, cap};
+    const enum tb_status checked = check_blobs(blobs, blob_count);
+    if (checked != TB_OK) return checked;
+    const size_t layout_bytes = tb_layout_copy_bytes(layout);
+    void *layout_memory = tb_carve_take(&c, layout_bytes);
+    if (layout_memory == NULL) return TB_SITE_NOMEM;
+    const enum tb_status copied = tb_layout_copy(layout, layout_memory, layout_bytes, &copy);
+    if (copied != TB_OK) return copied;
+    return tb_manifest_build_on(&copy, blobs, blob_count, c.at, c.left, manifest_out);
 }
 
 static void blob_encode(const struct tb_blob *blob, struct tb_writer *w)
@@ -291,30 +305,62 @@ static struct tb_blob *decode_blobs(struct tb_carve *c, const struct head *h)
     return blobs;
 }
 
-enum tb_status tb_manifest_head_decode(const void *head, size_t head_bytes, void *memory, size_t cap,
-                                       struct tb_manifest *manifest_out)
+/* Blobs, cut and zero digests over a layout that stands. */
+static enum tb_status head_finish(const struct head *h, const struct tb_layout *layout, struct tb_carve *c,
+                                  struct tb_manifest *manifest_out)
 {
-    struct head h;
-    struct tb_carve c = {memory, cap};
-    if (!head_parse(head, head_bytes, &h)) return TB_PEER_GARBLED;
-    struct tb_manifest m = {.blob_count = h.blob_count, .root = h.root};
-    const size_t layout_bytes = tb_layout_decode_bytes(h.layout, h.layout_bytes);
-    if (layout_bytes == 0) return TB_PEER_GARBLED;
-
-    void *layout_memory = tb_carve_take(&c, layout_bytes);
-    if (layout_memory == NULL) return TB_SITE_NOMEM;
-    enum tb_status status =
-        tb_layout_decode(h.layout, h.layout_bytes, layout_memory, tb_carve_bytes(layout_bytes), &m.layout);
-    if (status != TB_OK) return status;
-
-    struct tb_blob *blobs = decode_blobs(&c, &h);
+    struct tb_manifest m = {.blob_count = h->blob_count, .root = h->root, .layout = *layout};
+    struct tb_blob *blobs = decode_blobs(c, h);
     if (blobs == NULL) return TB_SITE_NOMEM;
-    if (any_clash(blobs, h.blob_count)) return TB_PEER_GARBLED;
-    status = finish(&c, &m, blobs);
+    if (any_clash(blobs, h->blob_count)) return TB_PEER_GARBLED;
+    const enum tb_status status = finish(c, &m, blobs);
     if (status == TB_TOO_LARGE) return TB_PEER_GARBLED;
     if (status != TB_OK) return status;
     *manifest_out = m;
     return TB_OK;
+}
+
+enum tb_status tb_manifest_head_decode(const void *head, size_t head_bytes, void *memory, size_t cap,
+                                       struct tb_manifest *manifest_out)
+{
+    struct head h;
+    struct tb_layout layout;
+    struct tb_carve c = {memory, cap};
+    if (!head_parse(head, head_bytes, &h)) return TB_PEER_GARBLED;
+    const size_t layout_bytes = tb_layout_decode_bytes(h.layout, h.layout_bytes);
+    if (layout_bytes == 0) return TB_PEER_GARBLED;
+    void *layout_memory = tb_carve_take(&c, layout_bytes);
+    if (layout_memory == NULL) return TB_SITE_NOMEM;
+    const enum tb_status status =
+        tb_layout_decode(h.layout, h.layout_bytes, layout_memory, tb_carve_bytes(layout_bytes), &layout);
+    return status == TB_OK ? head_finish(&h, &layout, &c, manifest_out) : status;
+}
+
+const uint8_t *tb_manifest_head_layout(const void *head, size_t head_bytes, size_t *bytes_out)
+{
+    struct head h;
+    if (!head_parse(head, head_bytes, &h)) return NULL;
+    *bytes_out = h.layout_bytes;
+    return h.layout;
+}
+
+size_t tb_manifest_decode_bytes_on(const void *head, size_t head_bytes, const struct tb_layout *layout)
+{
+    struct head h;
+    if (!head_parse(head, head_bytes, &h)) return 0;
+    const uint32_t chunks = tb_cut_count(layout, h.blob_bytes);
+    if (chunks > TB_CHUNKS_MAX) return 0;
+    const size_t bytes = tables_bytes(h.blob_count, h.names_bytes, chunks);
+    return bytes > 0 ? bytes : 16; /* 0 says "not a head" */
+}
+
+enum tb_status tb_manifest_head_decode_on(const void *head, size_t head_bytes, const struct tb_layout *layout,
+                                          void *memory, size_t cap, struct tb_manifest *manifest_out)
+{
+    struct head h;
+    struct tb_carve c = {memory, cap};
+    if (!head_parse(head, head_bytes, &h)) return TB_PEER_GARBLED;
+    return head_finish(&h, layout, &c, manifest_out);
 }
 
 struct tb_digest tb_version_root(const struct tb_version_key *key, const struct tb_digest *shard_roots)

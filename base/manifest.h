@@ -43,6 +43,11 @@ size_t tb_manifest_bytes_for(const struct tb_layout *layout, const struct tb_blo
 TB_MUST_USE enum tb_status tb_manifest_build(const struct tb_layout *layout, const struct tb_blob *blobs,
                                              uint32_t blob_count, void *memory, size_t cap,
                                              struct tb_manifest *manifest_out);
+/* The same over a layout of which nothing is copied: it has to outlive the manifest. */
+size_t tb_manifest_bytes_on(const struct tb_layout *layout, const struct tb_blob *blobs, uint32_t blob_count);
+TB_MUST_USE enum tb_status tb_manifest_build_on(const struct tb_layout *layout, const struct tb_blob *blobs,
+                                                uint32_t blob_count, void *memory, size_t cap,
+                                                struct tb_manifest *manifest_out);
 /* The root over what is there now. */
 struct tb_digest tb_manifest_root(const struct tb_manifest *manifest);
 
@@ -54,6 +59,14 @@ void tb_manifest_head_encode(const struct tb_manifest *manifest, struct tb_write
 size_t tb_manifest_decode_bytes(const void *head, size_t head_bytes);
 TB_MUST_USE enum tb_status tb_manifest_head_decode(const void *head, size_t head_bytes, void *memory,
                                                    size_t cap, struct tb_manifest *manifest_out);
+/* The encoded layout in a head, borrowed; NULL: not a head. */
+const uint8_t *tb_manifest_head_layout(const void *head, size_t head_bytes, size_t *bytes_out);
+/* Decode where that layout stands already, byte for byte: it is not looked at again, nothing of it is copied, and it has to
+ * outlive the manifest. */
+size_t tb_manifest_decode_bytes_on(const void *head, size_t head_bytes, const struct tb_layout *layout);
+TB_MUST_USE enum tb_status tb_manifest_head_decode_on(const void *head, size_t head_bytes,
+                                                      const struct tb_layout *layout, void *memory,
+                                                      size_t cap, struct tb_manifest *manifest_out);
 
 /* Which version it is. On the wire: uid, name, run id, u64 run_order, u64 number, u32 shard_count, root. */
 struct tb_version_key {

@@ -91,7 +91,13 @@ enum tb_status tb_arena_open(const struct tb_arena_options *options, struct tb_a
     arena->file.fd = -1;
     pthread_mutex_init(&arena->mutex, NULL);
     pthread_cond_init(&arena->verified, NULL);
-    enum tb_status status = arena_file_open(&arena->file, options, error_out);
+    enum tb_status status = TB_SITE_NOMEM;
+    arena->layouts = tb_layouts_new();
+    if (arena->layouts == NULL) {
+        arena_say(error_out, "arena %s: no heap", options->path);
+        goto undo_arena;
+    }
+    status = arena_file_open(&arena->file, options, error_out);
     if (status != TB_OK) goto undo_arena;
     status = settle(arena, options->path, error_out);
     if (status != TB_OK) goto undo_arena;
@@ -107,7 +113,7 @@ undo_arena:
 static void region_free_heap(struct tb_arena_region *region)
 {
     for (uint32_t s = 0; s < region->key.shard_count; s++)
-        arena_shard_release_heap(&region->shards[s]);
+        arena_shard_release_heap(region->arena, &region->shards[s]);
     tb_free(region);
 }
 
@@ -120,11 +126,17 @@ void tb_arena_close(struct tb_arena *arena)
         region_free_heap(region);
     }
     arena_file_close(&arena->file);
+    tb_layouts_free(arena->layouts);
     tb_free(arena->extents_memory);
     tb_free(arena->slots);
     pthread_cond_destroy(&arena->verified);
     pthread_mutex_destroy(&arena->mutex);
     tb_free(arena);
+}
+
+struct tb_layouts *tb_arena_layouts(struct tb_arena *arena)
+{
+    return arena->layouts;
 }
 
 void arena_life_renew(struct tb_arena *arena)
@@ -277,9 +289,9 @@ static void record_set_root(struct tb_arena_region *region, const struct tb_dige
 
 /* ---- a shard's space ---- */
 
-void arena_shard_release_heap(struct arena_shard *s)
+void arena_shard_release_heap(struct tb_arena *arena, struct arena_shard *s)
 {
-    tb_free(s->manifest_memory);
+    tb_layouts_release(arena->layouts, &s->manifest_memory);
     tb_free(s->claimed);
     tb_free(s->suspect);
     memset(s, 0, sizeof *s);
@@ -307,7 +319,7 @@ static void shard_give(struct tb_arena_region *region, struct arena_shard *s)
     if (s->record == ARENA_NO_RECORD) return;
     slot_give(arena, s->record);
     tb_extents_give(&arena->extents, s->extent);
-    arena_shard_release_heap(s);
+    arena_shard_release_heap(arena, s);
 }
 
 void arena_region_drop(struct tb_arena_region *region)
@@ -322,19 +334,15 @@ void arena_region_drop(struct tb_arena_region *region)
 }
 
 /* A copy of the manifest on our heap, made through its wire form, which the file needs anyway. */
-static enum tb_status manifest_copy(struct arena_shard *s, const struct tb_manifest *from, uint8_t *head,
-                                    size_t head_bytes)
+static enum tb_status manifest_copy(struct tb_layouts *layouts, struct arena_shard *s,
+                                    const struct tb_manifest *from, uint8_t *head, size_t head_bytes)
 {
     struct tb_writer w;
     tb_writer_init(&w, head, head_bytes);
     tb_manifest_head_encode(from, &w);
     TB_ASSERT(!w.full && w.used == head_bytes);
-    const size_t bytes = tb_manifest_decode_bytes(head, head_bytes);
-    if (bytes == 0) return TB_BAD_ARGUMENT;
-    s->manifest_memory = tb_malloc(bytes);
-    if (s->manifest_memory == NULL) return TB_SITE_NOMEM;
     const enum tb_status status =
-        tb_manifest_head_decode(head, head_bytes, s->manifest_memory, bytes, &s->manifest);
+        tb_layouts_decode(layouts, head, head_bytes, &s->manifest_memory, &s->manifest);
     if (status != TB_OK) return status;
     if (from->digests != NULL)
         memcpy(s->manifest.digests, from->digests, s->manifest.chunk_count * sizeof *from->digests);
@@ -404,7 +412,7 @@ static enum tb_status shard_reserve(struct tb_arena_region *region, uint32_t sha
     if (status != TB_OK) return status;
     struct arena_record *r = &arena->file.records[s->record];
     uint8_t *base = arena->file.map + s->extent.offset;
-    status = manifest_copy(s, manifest, base + s->plan.head, r->shard.head_bytes);
+    status = manifest_copy(arena->layouts, s, manifest, base + s->plan.head, r->shard.head_bytes);
     if (status == TB_OK) status = arena_shard_attach(region, s);
     if (status != TB_OK) {
         arena_say(error_out, "shard %" PRIu32 ": %s", shard, tb_status_text(status));

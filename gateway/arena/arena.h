@@ -17,7 +17,7 @@
 #define TB_GATEWAY_ARENA_H
 
 #include "base/ident.h"
-#include "base/manifest.h"
+#include "base/layouts.h"
 #include "base/place.h"
 
 #define TB_ARENA_ERROR_BYTES 512
@@ -45,6 +45,8 @@ TB_MUST_USE enum tb_status tb_arena_open(const struct tb_arena_options *options,
 void tb_arena_close(struct tb_arena *arena);
 
 struct tb_id tb_arena_life(struct tb_arena *arena);
+/* Those of what is here, for manifests that may come to it. Valid until it closes. */
+struct tb_layouts *tb_arena_layouts(struct tb_arena *arena);
 
 struct tb_arena_budget {
     uint64_t total_bytes; /* for regions: the file less its tables */

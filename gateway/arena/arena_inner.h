@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/layouts.h"
 #include "gateway/arena/arena_file.h"
 
 #define ARENA_NO_RECORD UINT32_MAX
@@ -16,7 +17,7 @@
 struct arena_shard {
     struct tb_place place;
     struct tb_manifest manifest;
-    void *manifest_memory;
+    struct tb_manifest_memory manifest_memory;
     uint64_t *claimed; /* heap: a claim does not outlive its process */
     uint64_t *suspect; /* heap: held at open and not yet digested by this process; NULL when none is */
     uint32_t suspects;
@@ -51,6 +52,7 @@ struct tb_arena {
     uint32_t slots_free;
     uint64_t made; /* of the newest region */
     uint32_t regions;
+    struct tb_layouts *layouts;
     struct tb_arena_region *first, *last;
     struct tb_arena_region *buckets[ARENA_BUCKETS];
 };
@@ -66,7 +68,7 @@ void arena_region_drop(struct tb_arena_region *region);
 /* Points a shard's place at its extent and gives it heap for claims. The manifest must be there.
  * TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status arena_shard_attach(struct tb_arena_region *region, struct arena_shard *s);
-void arena_shard_release_heap(struct arena_shard *s);
+void arena_shard_release_heap(struct tb_arena *arena, struct arena_shard *s);
 
 /* A fresh life, in the file when this returns. */
 void arena_life_renew(struct tb_arena *arena);

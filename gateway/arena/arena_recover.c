@@ -111,17 +111,14 @@ static enum tb_status mark_suspect(struct arena_shard *s)
 }
 
 /* The manifest from its head in the extent. *what_out says what does not fit. */
-static enum tb_status recover_manifest(struct arena_shard *s, const struct arena_record *r,
-                                       const uint8_t *base, const char **what_out)
+static enum tb_status recover_manifest(struct tb_layouts *layouts, struct arena_shard *s,
+                                       const struct arena_record *r, const uint8_t *base,
+                                       const char **what_out)
 {
-    const uint8_t *head = base + s->plan.head;
-    const size_t bytes = tb_manifest_decode_bytes(head, r->shard.head_bytes);
-    *what_out = bytes == 0 ? "manifest_head" : NULL;
-    if (bytes == 0) return TB_OK;
-    s->manifest_memory = tb_malloc(bytes);
-    if (s->manifest_memory == NULL) return TB_SITE_NOMEM;
-    const enum tb_status status =
-        tb_manifest_head_decode(head, r->shard.head_bytes, s->manifest_memory, bytes, &s->manifest);
+    *what_out = NULL;
+    const enum tb_status status = tb_layouts_decode(layouts, base + s->plan.head, r->shard.head_bytes,
+                                                    &s->manifest_memory, &s->manifest);
+    if (status == TB_SITE_NOMEM) return status;
     if (status != TB_OK || s->manifest.bytes != r->shard.packed_bytes ||
         s->manifest.chunk_count != r->shard.chunk_count)
         *what_out = "manifest_head";
@@ -134,7 +131,7 @@ static enum tb_status recover_contents(struct tb_arena_region *region, struct ar
                                        const struct arena_record *r, const char **what_out)
 {
     const uint8_t *base = region->arena->file.map + s->extent.offset;
-    enum tb_status status = recover_manifest(s, r, base, what_out);
+    enum tb_status status = recover_manifest(region->arena->layouts, s, r, base, what_out);
     if (status != TB_OK || *what_out != NULL) return status;
     status = arena_shard_attach(region, s);
     if (status != TB_OK) return status;

@@ -157,22 +157,18 @@ enum tb_status tb_session_version_open_frame(struct tb_worker_session *s, struct
 
 struct seal {
     struct tb_session_seal m;
+    struct tb_manifest_memory memory;
     struct tb_manifest manifest;
     struct tb_copy *copy;
     char why[256];
 };
 
-/* The manifest as the rank says it; its digests must hash to its root. `memory` is the caller's to free. */
-static enum tb_status seal_manifest(struct seal *seal, void **memory_out)
+/* The manifest as the rank says it; its digests must hash to its root. seal->memory is the caller's to release. */
+static enum tb_status seal_manifest(struct tb_layouts *layouts, struct seal *seal)
 {
     const struct tb_session_seal *m = &seal->m;
-    const size_t cap = tb_manifest_decode_bytes(m->head.bytes, m->head.count);
-    if (cap == 0) return TB_PEER_GARBLED;
-    void *memory = tb_malloc(cap);
-    if (memory == NULL) return TB_SITE_NOMEM;
-    *memory_out = memory;
-    enum tb_status status =
-        tb_manifest_head_decode(m->head.bytes, m->head.count, memory, cap, &seal->manifest);
+    const enum tb_status status =
+        tb_layouts_decode(layouts, m->head.bytes, m->head.count, &seal->memory, &seal->manifest);
     if (status != TB_OK) return status;
     if (m->digests.count != (uint64_t)seal->manifest.chunk_count * TB_DIGEST_BYTES) return TB_PEER_GARBLED;
     memcpy(seal->manifest.digests, m->digests.bytes, m->digests.count);
@@ -286,23 +282,23 @@ static enum tb_status seal_handle(struct tb_worker_session *s, struct tb_wire_fr
 {
     struct tb_reader whole = frame->payload;
     struct seal seal = {0};
-    void *memory = NULL;
+    struct tb_layouts *layouts = tb_arena_layouts(s->d->arena);
     if (tb_session_seal_decode(&frame->payload, &seal.m) != TB_OK || frame->request == 0)
         return TB_PEER_GARBLED;
-    enum tb_status status = seal_manifest(&seal, &memory);
+    enum tb_status status = seal_manifest(layouts, &seal);
     if (status == TB_PEER_GARBLED) {
-        tb_free(memory);
+        tb_layouts_release(layouts, &seal.memory);
         return status;
     }
     if (status == TB_OK) status = seal_judge(s, &seal);
     if (deadline == 0) deadline = tb_time_add(tb_clock_now(), SEAL_PARKED_NS);
     if (status == TB_AGAIN && tb_clock_now() < deadline) {
         seal_park(s, frame, &whole, deadline);
-        tb_free(memory);
+        tb_layouts_release(layouts, &seal.memory);
         return TB_OK;
     }
     seal_answer(s, frame->request, &seal, status == TB_AGAIN ? TB_SITE_NOMEM : status);
-    tb_free(memory);
+    tb_layouts_release(layouts, &seal.memory);
     return TB_OK;
 }
 

@@ -17,22 +17,37 @@
 #define FIRST_INFO_BYTES offsetof(struct tb_activate_info, patched_bytes)
 #define CONFIRM_MS       1000u /* with `go` heard before, a gateway that hangs costs no more stall than this */
 
+/* So many pieces at most: enough for threads to end together, and a hundred thousand small tensors cost no more than a large one. */
+#define PIECES_MAX 512u
+
 struct copying {
     const struct tb_staged_use *use;
     uint8_t *const *memory;
     const struct tb_gpu_memory *gpu;
 };
 
-static void copy_piece(void *user, uint32_t piece, uint32_t slot)
+static void copy_box(const struct copying *c, const struct tb_box_copy *copy)
 {
-    (void)slot;
-    const struct copying *c = user;
-    const struct tb_box_copy *copy = &c->use->copies.list[piece];
     if (tb_gpu_memory_has(c->gpu, copy->want)) return;
     const uint8_t *from = c->use->staging->shards[copy->shard].place.bytes + copy->from;
     uint8_t *to = c->memory[copy->want] + copy->to;
     for (uint64_t row = 0; row < copy->rows; row++)
         memcpy(to + row * copy->to_stride, from + row * copy->from_stride, copy->run);
+}
+
+static uint32_t copies_a_piece(const struct tb_box_copies *copies)
+{
+    return copies->count / PIECES_MAX + 1;
+}
+
+static void copy_piece(void *user, uint32_t piece, uint32_t slot)
+{
+    (void)slot;
+    const struct copying *c = user;
+    const struct tb_box_copies *copies = &c->use->copies;
+    const uint32_t each = copies_a_piece(copies), first = piece * each;
+    for (uint32_t i = first; i < copies->count && i < first + each; i++)
+        copy_box(c, &copies->list[i]);
 }
 
 static struct tb_request *activate_request(struct tb_session *s, const struct tb_subscription *sub,
@@ -154,7 +169,8 @@ int tb_use_copy(struct tb_subscription *sub, const struct tb_staged_use *use, st
     pthread_rwlock_wrlock(&to->target.lock);
     const uint64_t wrote = ++to->target.writes;
     const enum tb_status status = copy_to_gpu(to, use);
-    if (status == TB_OK) tb_crew_run(s->crew, use->copies.count, copy_piece, &c);
+    const uint32_t each = copies_a_piece(&use->copies);
+    if (status == TB_OK) tb_crew_run(s->crew, (use->copies.count + each - 1) / each, copy_piece, &c);
     pthread_rwlock_unlock(&to->target.lock);
     tb_session_lock(s);
     to->passes--;

@@ -24,6 +24,8 @@ struct candidate {
 struct matching {
     const struct tb_box_question *q;
     const uint16_t *part_max; /* of each shard */
+    uint32_t
+        *next; /* of each: behind the tensor found last. Readers mostly list what they want in that order */
     struct candidate *candidates;
     uint32_t candidate_count;
     const struct tb_tensor *want;
@@ -193,14 +195,31 @@ static enum tb_status cover(struct matching *m, struct box b, uint32_t next)
     return status;
 }
 
+static bool is_wanted(const struct matching *m, const struct tb_tensor *t, uint16_t part)
+{
+    return t->part == part && t->dtype == m->want->dtype && strcmp(t->name, m->want->name) == 0;
+}
+
+static const struct tb_tensor *find_part(struct matching *m, uint32_t shard, uint16_t part)
+{
+    const struct tb_layout *layout = m->q->layouts[shard];
+    const uint32_t next = m->next[shard];
+    const struct tb_tensor *t = NULL;
+    if (next < layout->tensor_count && is_wanted(m, &layout->tensors[next], part))
+        t = &layout->tensors[next];
+    else
+        t = tb_layout_find_part(layout, m->want->name, m->want->dtype, part);
+    if (t != NULL) m->next[shard] = (uint32_t)(t - layout->tensors) + 1;
+    return t;
+}
+
 /* False: one that has the name has another shape. */
 static bool find_candidates(struct matching *m)
 {
     m->candidate_count = 0;
     for (uint32_t s = 0; s < m->q->shard_count; s++) {
         for (uint32_t part = 0; part <= m->part_max[s]; part++) {
-            const struct tb_tensor *t =
-                tb_layout_find_part(m->q->layouts[s], m->want->name, m->want->dtype, (uint16_t)part);
+            const struct tb_tensor *t = find_part(m, s, (uint16_t)part);
             if (t == NULL) continue;
             if (!same_tensor(t, m->want)) return false;
             m->candidates[m->candidate_count++] = (struct candidate){t, s};
@@ -240,16 +259,22 @@ enum tb_status tb_boxes_match(const struct tb_box_question *q, struct tb_box_cop
     memset(copies_out, 0, sizeof *copies_out);
     *missing_out = 0;
     uint16_t *part_max = tb_calloc((size_t)q->shard_count + 1, sizeof *part_max);
-    if (part_max == NULL) return TB_SITE_NOMEM;
+    uint32_t *next = tb_calloc((size_t)q->shard_count + 1, sizeof *next);
+    if (part_max == NULL || next == NULL) {
+        tb_free(part_max);
+        tb_free(next);
+        return TB_SITE_NOMEM;
+    }
     size_t most = 1;
     for (uint32_t s = 0; s < q->shard_count; s++) {
         part_max[s] = tb_layout_part_max(q->layouts[s]);
         most += part_max[s] + 1u;
     }
-    struct matching m = {.q = q, .part_max = part_max, .out = copies_out};
+    struct matching m = {.q = q, .part_max = part_max, .next = next, .out = copies_out};
     m.candidates = tb_calloc(most, sizeof *m.candidates);
     const enum tb_status status = m.candidates == NULL ? TB_SITE_NOMEM : match_all(&m, missing_out);
     tb_free(m.candidates);
+    tb_free(next);
     tb_free(part_max);
     return status;
 }

@@ -17,6 +17,7 @@
 #include <uv.h>
 
 #include "base/codec.h"
+#include "base/layouts.h"
 #include "base/net/resolve.h"
 #include "base/net/wire.h"
 #include "base/shelf.h"
@@ -173,7 +174,7 @@ struct tb_publication {
     /* In place: our copies of blobs; of device memory the whole shard's, packed, for those who cannot read the device. */
     struct tb_shared_memory blobs;
     struct tb_shared_memory objects; /* encoded chunks; bytes NULL without */
-    void *manifest_memory;
+    struct tb_manifest_memory manifest_memory;
     struct tb_manifest manifest;
     struct tb_source_object *object_table;
     uint64_t encoded_bytes;
@@ -219,7 +220,7 @@ enum tb_staging_state {
 };
 
 struct tb_staged_shard {
-    void *manifest_memory; /* NULL: not here yet */
+    struct tb_manifest_memory manifest_memory; /* zero: not here yet */
     struct tb_manifest manifest;
     struct tb_place place;
     uint64_t bytes_offset, held_offset; /* in the staging's memory */
@@ -388,6 +389,7 @@ struct tb_session {
     uint64_t cancels;
     int eventfd;
     struct tb_crew *crew;
+    struct tb_layouts *layouts; /* of what is published and staged */
     struct tb_connection *connection;
     struct tb_gpu *gpu; /* NULL until a registration finds that this process has a driver; then it stays */
 

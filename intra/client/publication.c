@@ -228,12 +228,12 @@ void tb_publication_hide(struct tb_session *s, struct tb_publication *p, uint32_
     tb_session_changed(s, false);
 }
 
-static void free_publication(struct tb_publication *p)
+static void free_publication(struct tb_session *s, struct tb_publication *p)
 {
     tb_shared_memory_free(&p->blobs);
     tb_shared_memory_free(&p->objects);
     tb_free(p->object_table);
-    tb_free(p->manifest_memory);
+    tb_layouts_release(s->layouts, &p->manifest_memory);
     tb_free(p->head);
     tb_free(p->source);
     tb_free(p);
@@ -250,7 +250,7 @@ void tb_publication_remove(struct tb_session *s, struct tb_publication *p, uint3
         }
     }
     if (p->shadow != NULL) p->shadow->user = NULL;
-    free_publication(p);
+    free_publication(s, p);
     tb_session_changed(s, false);
 }
 

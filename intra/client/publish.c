@@ -131,11 +131,8 @@ static int build_manifest(const struct publishing *w, struct tb_publication *p)
     if (blobs == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for a manifest");
     for (uint32_t i = 0; i < w->o->blob_count; i++)
         blobs[i] = (struct tb_blob){.name = w->o->blobs[i].name, .bytes = w->o->blobs[i].count};
-    const size_t bytes = tb_manifest_bytes_for(layout, blobs, w->o->blob_count);
-    p->manifest_memory = tb_malloc(bytes);
-    enum tb_status status = p->manifest_memory == NULL ? TB_SITE_NOMEM : TB_OK;
-    if (status == TB_OK)
-        status = tb_manifest_build(layout, blobs, w->o->blob_count, p->manifest_memory, bytes, &p->manifest);
+    const enum tb_status status =
+        tb_layouts_build(w->s->layouts, layout, blobs, w->o->blob_count, &p->manifest_memory, &p->manifest);
     tb_free(blobs);
     return status == TB_OK
                ? TB_OK
@@ -319,7 +316,7 @@ static int publish_again(const struct publishing *w, struct tb_publication *p)
     }
     if (status == TB_OK) status = seal(w, p);
     tb_free(blobs);
-    tb_free(probe.manifest_memory);
+    tb_layouts_release(w->s->layouts, &probe.manifest_memory);
     return status;
 }
 

@@ -170,6 +170,7 @@ static void init_lock(struct tb_session *s)
 static void free_session(struct tb_session *s)
 {
     if (s->eventfd >= 0) close(s->eventfd);
+    tb_layouts_free(s->layouts);
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->lock);
     tb_free(s);
@@ -195,6 +196,8 @@ static int session_new(const struct tb_session_options *o, struct tb_session **s
     init_lock(s);
     s->eventfd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     int status = s->eventfd >= 0 ? set_names(s, o) : tb_fail(TB_SITE_IO, "eventfd: %s", strerror(errno));
+    s->layouts = tb_layouts_new();
+    if (status == TB_OK && s->layouts == NULL) status = tb_fail(TB_SITE_NOMEM, "no memory for a session");
     if (status == TB_OK && tb_crew_new(o->threads, &s->crew) != TB_OK)
         status = tb_fail(TB_SITE_NOMEM, "no thread for the pool could be started");
     if (status == TB_OK)

@@ -63,7 +63,7 @@ static void free_staging(struct tb_staging *st)
 {
     tb_patch_free(st->patch); /* it looks at the manifests */
     for (uint32_t i = 0; st->shards != NULL && i < st->key.shard_count; i++)
-        tb_free(st->shards[i].manifest_memory);
+        tb_layouts_release(st->session->layouts, &st->shards[i].manifest_memory);
     tb_free(st->shards);
     tb_free(st->claimed);
     tb_free(st->wanted);
@@ -214,23 +214,18 @@ struct tb_request *tb_stage_request(struct tb_session *s, const struct tb_subscr
 
 /* ---- manifests ---- */
 
-static enum tb_status decode_manifest(struct tb_staged_shard *sh, const struct tb_session_manifest *m)
+static enum tb_status decode_manifest(struct tb_layouts *layouts, struct tb_staged_shard *sh,
+                                      const struct tb_session_manifest *m)
 {
-    const size_t bytes = tb_manifest_decode_bytes(m->head.bytes, m->head.count);
-    if (bytes == 0) return TB_PEER_GARBLED;
-    void *memory = tb_malloc(bytes);
-    if (memory == NULL) return TB_SITE_NOMEM;
-    enum tb_status status =
-        tb_manifest_head_decode(m->head.bytes, m->head.count, memory, bytes, &sh->manifest);
-    if (status == TB_OK && m->digests.count != (uint64_t)sh->manifest.chunk_count * TB_DIGEST_BYTES)
-        status = TB_PEER_GARBLED;
-    if (status == TB_OK) {
-        if (m->digests.count > 0) memcpy(sh->manifest.digests, m->digests.bytes, m->digests.count);
-        sh->manifest_memory = memory;
-        return TB_OK;
+    const enum tb_status status =
+        tb_layouts_decode(layouts, m->head.bytes, m->head.count, &sh->manifest_memory, &sh->manifest);
+    if (status != TB_OK) return status;
+    if (m->digests.count != (uint64_t)sh->manifest.chunk_count * TB_DIGEST_BYTES) {
+        tb_layouts_release(layouts, &sh->manifest_memory);
+        return TB_PEER_GARBLED;
     }
-    tb_free(memory);
-    return status;
+    if (m->digests.count > 0) memcpy(sh->manifest.digests, m->digests.bytes, m->digests.count);
+    return TB_OK;
 }
 
 static void prepare(void *user, uint32_t piece, uint32_t slot);
@@ -241,8 +236,8 @@ enum tb_status tb_staging_manifest(struct tb_session *s, const struct tb_session
     if (st == NULL || st->state == TB_STAGING_FAILED) return TB_OK; /* released meanwhile */
     if (st->shards == NULL || m->shard >= st->key.shard_count) return TB_PEER_GARBLED;
     struct tb_staged_shard *sh = &st->shards[m->shard];
-    if (sh->manifest_memory != NULL) return TB_OK; /* told again (P4) */
-    const enum tb_status status = decode_manifest(sh, m);
+    if (sh->manifest_memory.tables != NULL) return TB_OK; /* told again (P4) */
+    const enum tb_status status = decode_manifest(s->layouts, sh, m);
     if (status == TB_PEER_GARBLED) return status;
     if (status != TB_OK) {
         tb_staging_fail(st, status, "no memory for a manifest");

@@ -30,6 +30,7 @@ struct tb_arena_region {
 struct tb_arena {
     struct arena_file *file;
     uint64_t bytes;
+    struct tb_layouts *layouts;
 };
 
 void world_arena_new(struct arena_file *f)
@@ -70,6 +71,7 @@ enum tb_status tb_arena_open(const struct tb_arena_options *options, struct tb_a
     struct tb_arena *a = tb_calloc(1, sizeof *a);
     a->file = &the->sites[the->current->site].arena;
     a->bytes = options->bytes;
+    a->layouts = tb_layouts_new();
     for (struct tb_arena_region *r = a->file->regions; r != NULL; r = r->next) {
         r->refs = 0;
         for (uint32_t s = 0; s < SHARDS_MAX; s++)
@@ -81,7 +83,13 @@ enum tb_status tb_arena_open(const struct tb_arena_options *options, struct tb_a
 
 void tb_arena_close(struct tb_arena *arena)
 {
+    if (arena != NULL) tb_layouts_free(arena->layouts);
     tb_free(arena);
+}
+
+struct tb_layouts *tb_arena_layouts(struct tb_arena *arena)
+{
+    return arena->layouts;
 }
 
 struct tb_id tb_arena_life(struct tb_arena *arena)
