@@ -64,3 +64,15 @@ enum tb_status tb_gpu_pass(struct tb_gpu_memory *m, const struct tb_gpu_pass *pa
     (void)m, (void)pass;
     return TB_BAD_STATE;
 }
+
+bool tb_gpu_may_patch(const struct tb_gpu_memory *m)
+{
+    (void)m;
+    return false;
+}
+
+enum tb_status tb_gpu_patch(struct tb_gpu_memory *m, struct tb_gpu_step *steps, uint32_t count)
+{
+    (void)m, (void)steps, (void)count;
+    return TB_BAD_STATE;
+}

@@ -85,4 +85,27 @@ struct tb_gpu_pass {
 };
 TB_MUST_USE enum tb_status tb_gpu_pass(struct tb_gpu_memory *m, const struct tb_gpu_pass *pass);
 
+/* ---- patches ---- */
+
+/* A chunk as it stands in its tensors: pieces one behind another, all of them on the device. */
+struct tb_gpu_piece {
+    uint8_t *at;
+    uint64_t bytes;
+};
+struct tb_gpu_step {
+    const struct tb_gpu_piece *pieces;
+    uint32_t piece_count;
+    uint32_t bytes;          /* of the chunk */
+    uint32_t form_bytes;     /* less than the chunk's */
+    const uint8_t *form;     /* sparse (base/sparse.h), a difference to what stands there */
+    bool patched;            /* out: the form was one; else what stands there is of any content */
+    struct tb_digest digest; /* out, of what stands there then */
+};
+
+/* The device patches: it has the kernels. */
+bool tb_gpu_may_patch(const struct tb_gpu_memory *m);
+/* The device writes each step over what stands there, and digests what it then finds there. TB_SITE_NOMEM: it has no room for it, and
+ * nothing was changed; TB_SITE_IO: what stands there is of any content. */
+TB_MUST_USE enum tb_status tb_gpu_patch(struct tb_gpu_memory *m, struct tb_gpu_step *steps, uint32_t count);
+
 #endif

@@ -203,7 +203,8 @@ enum tb_update {
     TB_UPDATE_SWITCH = 1,
     /* Staging holds the encoded step to the version that is active, and chunks that got no smaller. The switch changes the buffers,
      * and digests what they then hold; a chunk that is not what was sealed is fetched whole before tb_activate returns. Such a worker
-     * serves nobody. Slices, what is for a GPU, the first version, and one after a switch that failed are staged whole. */
+     * serves nobody. Slices, what is for a GPU that has none of our kernels, the first version, and one after a switch that failed are
+     * staged whole. */
     TB_UPDATE_PATCH = 2
 };
 

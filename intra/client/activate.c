@@ -288,10 +288,6 @@ static int patch(struct tb_session *s, struct tb_subscription *sub, struct tb_st
                  struct tb_activate_info *info)
 {
     struct tb_staging *st = use->staging;
-    if (sub->registration->gpu != NULL)
-        return tb_fail(TB_BAD_STATE,
-                       "version %llu is staged as a patch, and its buffers are a GPU's now: stage another",
-                       (unsigned long long)st->key.number);
     const struct tb_call call = {.deadline = tb_time_add(tb_clock_now(), TB_MS(FETCH_MS)),
                                  .cancels = s->cancels};
     sub->torn = true;

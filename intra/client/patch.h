@@ -5,6 +5,9 @@
  * come again whole (P1; "never patch the only copy": whoever serves the version has it). What the buffers do not cover (blobs,
  * tensors that are not registered, chunks that got no smaller) stays as it landed.
  *
+ * Of a device's tensors cores encode what lands, as the device computes meanwhile; at the switch the device itself decodes, writes and digests
+ * (cuda_part.h). What its kernels do not take stays whole.
+ *
  * Nobody reads from such a staging. A patch rests on the bytes of one switch: once the buffers were written again it is void, and
  * its chunks come whole.
  *
@@ -17,12 +20,14 @@
 #include "base/place.h"
 #include "intra/client/crew.h"
 #include "intra/client/spread.h"
+#include "intra/cuda_part.h"
 
 /* What is written to and read by several at once: tensors that somebody computes from. */
 struct tb_patch_target {
-    pthread_rwlock_t lock; /* readers: encoders; writers: whoever changes or takes away the memory */
-    bool gone;             /* suspended */
-    uint64_t writes;       /* how often the bytes were changed by us */
+    pthread_rwlock_t lock;     /* readers: encoders; writers: whoever changes or takes away the memory */
+    bool gone;                 /* suspended */
+    uint64_t writes;           /* how often the bytes were changed by us */
+    struct tb_gpu_memory *gpu; /* some tensors are a device's; NULL: none is */
 };
 
 struct tb_patch;
@@ -30,6 +35,7 @@ struct tb_patch;
 struct tb_patch_shard_of {
     const struct tb_manifest *manifest;
     uint8_t **memory; /* for each tensor in packed order, NULL: not registered; taken over */
+    bool *on_device;  /* of each: it is the target's gpu's; taken over */
 };
 
 /* `shards` is copied, its tables are the patch's from here on, whatever is answered. TB_SITE_NOMEM. */
@@ -40,6 +46,7 @@ void tb_patch_free(struct tb_patch *patch);
 
 /* The table of a shard, to be filled again when the tensors have moved; not while a chunk may land. */
 uint8_t **tb_patch_memory(struct tb_patch *patch, uint32_t shard);
+bool *tb_patch_on_device(struct tb_patch *patch, uint32_t shard);
 
 /* Makes the place of a shard one whose chunks are encoded as they land. */
 void tb_patch_watch(struct tb_patch *patch, uint32_t shard, struct tb_place *place);

@@ -122,6 +122,7 @@ void tb_registration_gone(struct tb_registration *r, bool gone)
 {
     pthread_rwlock_wrlock(&r->target.lock);
     r->target.gone = gone;
+    r->target.gpu = gone ? NULL : r->gpu;
     r->target.writes++;
     pthread_rwlock_unlock(&r->target.lock);
 }
@@ -175,6 +176,7 @@ static int new_registration(struct tb_session *s, const struct tb_tensor_desc *t
     if (status == TB_OK) {
         tb_session_lock(s);
         status = tb_registration_find_gpu(s, r);
+        r->target.gpu = r->gpu;
         tb_session_unlock(s);
     }
     if (status != TB_OK) {

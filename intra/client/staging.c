@@ -444,7 +444,9 @@ enum tb_status tb_staging_patch_tables(const struct tb_staging *st)
         uint32_t shard;
         const struct tb_tensor *theirs = tb_staging_tensor(st, &r->layout.tensors[i], &shard);
         if (theirs == NULL) return TB_LAYOUT_MISMATCH; /* never: patch_or_whole looked */
-        tb_patch_memory(st->patch, shard)[theirs - st->shards[shard].manifest.layout.tensors] = r->memory[i];
+        const size_t at = (size_t)(theirs - st->shards[shard].manifest.layout.tensors);
+        tb_patch_memory(st->patch, shard)[at] = r->memory[i];
+        tb_patch_on_device(st->patch, shard)[at] = tb_gpu_memory_has(r->gpu, i);
     }
     return TB_OK;
 }
@@ -456,15 +458,18 @@ static enum tb_status new_patch(struct tb_staging *st)
     enum tb_status status = TB_OK;
     for (uint32_t i = 0; i < st->key.shard_count; i++) {
         tables[i].manifest = &st->shards[i].manifest;
-        tables[i].memory =
-            tb_calloc((size_t)tables[i].manifest->layout.tensor_count + 1, sizeof *tables[i].memory);
-        if (tables[i].memory == NULL) status = TB_SITE_NOMEM;
+        const size_t tensors = (size_t)tables[i].manifest->layout.tensor_count + 1;
+        tables[i].memory = tb_calloc(tensors, sizeof *tables[i].memory);
+        tables[i].on_device = tb_calloc(tensors, sizeof *tables[i].on_device);
+        if (tables[i].memory == NULL || tables[i].on_device == NULL) status = TB_SITE_NOMEM;
     }
     if (status == TB_OK) {
         status = tb_patch_new(&st->patch_for->target, tables, st->key.shard_count, &st->patch);
     } else {
-        for (uint32_t i = 0; i < st->key.shard_count; i++)
+        for (uint32_t i = 0; i < st->key.shard_count; i++) {
             tb_free(tables[i].memory);
+            tb_free(tables[i].on_device);
+        }
     }
     tb_free(tables);
     return status;

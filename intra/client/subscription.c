@@ -162,10 +162,11 @@ static bool has_slices(const struct tb_subscription *sub)
     return sub->registration != NULL && sub->registration->slices != NULL;
 }
 
-/* Its buffers hold a version, in memory of the host. */
+/* Its buffers hold a version, in memory of the host or of a device that can patch. */
 static bool can_patch(const struct tb_subscription *sub)
 {
-    if (sub->update != TB_UPDATE_PATCH || has_slices(sub) || sub->registration->gpu != NULL) return false;
+    if (sub->update != TB_UPDATE_PATCH || has_slices(sub)) return false;
+    if (sub->registration->gpu != NULL && !tb_gpu_may_patch(sub->registration->gpu)) return false;
     return !tb_id_is_zero(&sub->active) && !sub->torn;
 }
 

@@ -131,6 +131,46 @@ static void free_scratch(const struct tb_gpu_memory *m, struct tb_cuda_lane *lan
     lane->host = NULL;
 }
 
+static void free_patch_room(const struct tb_gpu_memory *m, struct tb_cuda_lane *lane)
+{
+    const struct tb_cuda_driver *cu = &m->gpu->driver;
+    CUresult result = lane->forms != 0 ? cu->mem_free(lane->forms) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS) (void)tb_cuda_failed(m->gpu, m->device, "cuMemFree", result);
+    result = lane->blocks != 0 ? cu->mem_free(lane->blocks) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS) (void)tb_cuda_failed(m->gpu, m->device, "cuMemFree", result);
+    result = lane->host_forms != NULL ? cu->host_free(lane->host_forms) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS) (void)tb_cuda_failed(m->gpu, m->device, "cuMemFreeHost", result);
+    lane->forms = lane->blocks = 0;
+    lane->host_forms = NULL;
+}
+
+static bool new_patch_room(const struct tb_gpu_memory *m, struct tb_cuda_lane *lane)
+{
+    const struct tb_cuda_driver *cu = &m->gpu->driver;
+    const size_t bytes = TB_CUDA_BATCH_BYTES + (size_t)TB_CUDA_BATCH_CHUNKS * TB_CUDA_CHUNK_ALIGN;
+    void *host = NULL;
+    if (cu->mem_alloc(&lane->forms, bytes) != CUDA_SUCCESS) return false;
+    if (cu->mem_alloc(&lane->blocks, (size_t)TB_CUDA_PATCH_BLOCKS * TB_KERNEL_SCRATCH_BYTES) != CUDA_SUCCESS)
+        return false;
+    if (cu->host_alloc(&host, bytes, 0) != CUDA_SUCCESS) return false;
+    lane->host_forms = host;
+    return true;
+}
+
+bool tb_cuda_may_patch(struct tb_gpu_memory *m)
+{
+    if (!tb_cuda_may_digest(m)) return false;
+    for (uint32_t i = 0; i < TB_CUDA_LANES; i++) {
+        if (m->lanes[i].host_forms != NULL || new_patch_room(m, &m->lanes[i])) continue;
+        tb_log(TB_LOG_WARN, "gpu.no_room", "device=%d bytes=%llu action=chunks_come_whole",
+               (int)m->device->handle, (unsigned long long)(TB_CUDA_LANES * TB_CUDA_BATCH_BYTES));
+        for (uint32_t k = 0; k < TB_CUDA_LANES; k++)
+            free_patch_room(m, &m->lanes[k]);
+        return false;
+    }
+    return true;
+}
+
 static bool new_scratch(const struct tb_gpu_memory *m, struct tb_cuda_lane *lane)
 {
     const struct tb_cuda_driver *cu = &m->gpu->driver;
@@ -166,6 +206,7 @@ static void close_lane(const struct tb_gpu_memory *m, struct tb_cuda_lane *lane)
     result = lane->stream != NULL ? cu->stream_destroy(lane->stream) : CUDA_SUCCESS;
     if (result != CUDA_SUCCESS) (void)tb_cuda_failed(m->gpu, m->device, "cuStreamDestroy", result);
     free_scratch(m, lane);
+    free_patch_room(m, lane);
     memset(lane, 0, sizeof *lane);
 }
 

@@ -16,10 +16,14 @@
 /* What a lane carries at a time: the largest chunk fits. 32 MiB take 1.3 ms on PCIe 4 and hide what begins a copy. */
 #define TB_CUDA_BATCH_BYTES (2 * TB_CHUNK_BYTES_MAX)
 
+/* Blocks of a lane that patch at a time: those of both are as many as a large device has processors, at 0.6 MB each. */
+#define TB_CUDA_PATCH_BLOCKS 64u
+
 /* What comes and goes with a batch, pinned. */
 struct tb_cuda_slate {
     struct tb_digest_job jobs[TB_CUDA_BATCH_CHUNKS];
     struct tb_digest digests[TB_CUDA_BATCH_CHUNKS];
+    struct tb_patch_job patches[TB_CUDA_BATCH_CHUNKS];
     uint8_t small[TB_CUDA_BATCH_CHUNKS][TB_CUDA_CHUNK_ALIGN]; /* chunks that are too short for the kernel */
 };
 
@@ -30,6 +34,10 @@ struct tb_cuda_lane {
     CUdeviceptr chunks; /* of one batch, each on a border of TB_CUDA_CHUNK_ALIGN */
     CUdeviceptr slate;  /* the same struct on the device; `small` is not used */
     struct tb_cuda_slate *host;
+    /* For patches, from the first one on; all or none. */
+    CUdeviceptr forms;   /* of one batch, each on a border of TB_CUDA_CHUNK_ALIGN */
+    CUdeviceptr blocks;  /* what TB_CUDA_PATCH_BLOCKS of the kernel work on */
+    uint8_t *host_forms; /* pinned */
 };
 
 struct tb_cuda_range { /* one allocation, as the driver knows it */
@@ -58,6 +66,8 @@ enum tb_status tb_cuda_job_end(struct tb_gpu_memory *m, enum tb_status status);
 
 /* In a job: the device can digest. False: it has no kernels, or no room for what they work on. */
 bool tb_cuda_may_digest(struct tb_gpu_memory *m);
+/* Likewise: the lanes have room for patches too. */
+bool tb_cuda_may_patch(struct tb_gpu_memory *m);
 
 TB_MUST_USE enum tb_status tb_cuda_copy(struct tb_gpu_memory *m, uint32_t lane, struct tb_gpu_move move);
 /* From now on wait waits for what is on the lane. */

@@ -607,19 +607,45 @@ static void run_digests(void *arguments)
     free(l);
 }
 
+static void run_patches(void *arguments)
+{
+    struct launched *l = arguments;
+    struct tb_patch_job *jobs = (struct tb_patch_job *)(void *)translate(l->jobs, l->count * sizeof *jobs);
+    for (uint32_t i = 0; i < l->count; i++) {
+        MUST((uintptr_t)jobs[i].bytes % 16 == 0, "a chunk off its border");
+        struct tb_patch_job here = {.form = translate(jobs[i].form, jobs[i].form_count),
+                                    .form_count = jobs[i].form_count,
+                                    .bytes = translate(jobs[i].bytes, jobs[i].count),
+                                    .count = jobs[i].count};
+        cores_patch(&here, 1, 1);
+        jobs[i].ok = here.ok;
+    }
+    free(l);
+}
+
+/* Its last byte is there, so all of it is. */
+static void must_have_scratch(const void *scratch, unsigned blocks)
+{
+    MUST(scratch != NULL, "patching without scratch");
+    (void)translate(scratch, (size_t)blocks * TB_KERNEL_SCRATCH_BYTES);
+}
+
 static CUresult CUDAAPI e_cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                                          unsigned by, unsigned bz, unsigned shared, CUstream s,
                                          void **parameters, void **extra)
 {
     (void)gy, (void)gz, (void)by, (void)bz, (void)shared, (void)extra;
     BEGIN_IN_CONTEXT("cuLaunchKernel");
-    MUST(f == (CUfunction)(uintptr_t)&kernel_names[0], "only digests are launched by what the fake tests");
+    const bool patches = f == (CUfunction)(uintptr_t)&kernel_names[2];
+    MUST(patches || f == (CUfunction)(uintptr_t)&kernel_names[0],
+         "digests and patches alone are launched by what the fake tests");
     MUST(gx > 0 && bx == TB_KERNEL_THREADS, "a launch of another size");
     struct launched *l = malloc(sizeof *l);
     MUST(l != NULL, "no memory");
     l->jobs = *(void **)parameters[0];
     l->count = *(uint32_t *)parameters[1];
-    ask_op(s, (struct op){.run = run_digests, .arguments = l});
+    if (patches) must_have_scratch(*(void **)parameters[2], gx);
+    ask_op(s, (struct op){.run = patches ? run_patches : run_digests, .arguments = l});
     trace("k%d", s->number);
     return end(CUDA_SUCCESS);
 }

@@ -299,36 +299,103 @@ static void two_buffers_of_the_device_take_turns(void **state)
     under->close();
 }
 
-/* A device's tensors are not patched by cores: such a subscription gets whole versions. */
-static void what_would_be_patched_is_copied_whole(void **state)
+/* ---- patches ---- */
+
+/* As a step of training does: some elements move by a little. */
+static void take_a_step(struct gpu_worker *w, uint64_t number)
 {
-    (void)state;
+    for (uint32_t i = (uint32_t)number; i < GPU_WORKER_BIG; i += 100)
+        w->big_truth[i / 2 * 2]++;
+    w->small_truth[number]++;
+    under->write(w->big, w->big_truth, GPU_WORKER_BIG);
+    under->write(w->small, w->small_truth, GPU_WORKER_SMALL);
+}
+
+static bool device_has_kernels(struct tb_session *s)
+{
+    char text[4096];
+    uint64_t needed;
+    CHECK_OK(tb_status(s, "session", text, sizeof text, &needed));
+    return strstr(text, "\"digests\":\"gpu\"") != NULL;
+}
+
+struct patched {
     struct fake f;
     struct gpu_worker rank, rollout;
+    struct tb_subscription *sub;
+    bool kernels;
+};
+
+/* Both hold version 1, which came whole. */
+static void patched_open(struct patched *p)
+{
     under->open();
-    fake_open(&f);
-    gpu_worker_open(&rank, &f, under, "rank0", "host-a");
-    gpu_worker_open(&rollout, &f, under, "rollout0", "host-b");
+    fake_open(&p->f);
+    gpu_worker_open(&p->rank, &p->f, under, "rank0", "host-a");
+    gpu_worker_open(&p->rollout, &p->f, under, "rollout0", "host-b");
     const struct tb_subscribe_options o = {.struct_bytes = sizeof o,
                                            .member_count = 1,
                                            .model = "policy",
                                            .group = "engine",
-                                           .registration = rollout.r,
+                                           .registration = p->rollout.r,
                                            .update = TB_UPDATE_PATCH};
-    struct tb_subscription *sub;
-    CHECK_OK(tb_subscribe(rollout.s, &o, &sub));
-    for (uint64_t number = 1; number <= 2; number++) {
-        struct tb_activate_info info;
-        gpu_worker_fill(&rank, under, number);
-        (void)follow(&f, &rank, sub, number, &info);
-        assert_int_equal(info.patched_bytes, 0);
-        assert_int_equal(info.copied_bytes, GPU_WORKER_BIG + GPU_WORKER_SMALL);
-        assert_true(gpu_worker_holds(&rollout, under, &rank));
-    }
-    gpu_worker_close(&rollout, under);
-    gpu_worker_close(&rank, under);
-    fake_close(&f);
+    CHECK_OK(tb_subscribe(p->rollout.s, &o, &p->sub));
+    struct tb_activate_info info;
+    gpu_worker_fill(&p->rank, under, 5);
+    (void)follow(&p->f, &p->rank, p->sub, 1, &info);
+    assert_int_equal(info.patched_bytes, 0);
+    assert_true(gpu_worker_holds(&p->rollout, under, &p->rank));
+    p->kernels = device_has_kernels(p->rollout.s);
+}
+
+static void patched_close(struct patched *p)
+{
+    gpu_worker_close(&p->rollout, under);
+    gpu_worker_close(&p->rank, under);
+    fake_close(&p->f);
     under->close();
+}
+
+/* P1: staging holds the step; the device writes it over its tensors, and what these then hold is digested. Without kernels versions come
+ * whole. */
+static void the_device_patches_its_tensors(void **state)
+{
+    (void)state;
+    struct patched p;
+    patched_open(&p);
+    for (uint64_t number = 2; number <= 4; number++) {
+        struct tb_activate_info info;
+        take_a_step(&p.rank, number);
+        (void)follow(&p.f, &p.rank, p.sub, number, &info);
+        assert_int_equal(info.patched_bytes, p.kernels ? GPU_WORKER_BIG + GPU_WORKER_SMALL : 0);
+        assert_int_equal(info.copied_bytes, p.kernels ? 0 : GPU_WORKER_BIG + GPU_WORKER_SMALL);
+        assert_int_equal(info.fetched_chunks, 0);
+        if (p.kernels) assert_true(info.staged_bytes < GPU_WORKER_BIG / 10);
+        assert_true(gpu_worker_holds(&p.rollout, under, &p.rank));
+    }
+    patched_close(&p);
+}
+
+/* P1: the tensors hold other bytes than the step was made for: those chunks come whole before activate returns. */
+static void a_device_that_holds_no_base_gets_whole_chunks(void **state)
+{
+    (void)state;
+    struct patched p;
+    patched_open(&p);
+    take_a_step(&p.rank, 2);
+    CHECK_OK(publish(&p.rank, 2, TB_PUBLISH_SHADOW, NULL));
+    fake_land(&p.f, 2);
+    struct tb_uid uid;
+    memcpy(uid.bytes, fake_version(&p.f, 2)->key.uid.bytes, sizeof uid.bytes);
+    CHECK_OK(tb_stage(p.sub, &uid, 20000));
+    const uint8_t stray = (uint8_t)(p.rank.big_truth[GPU_WORKER_BIG / 2 + 1] + 3);
+    under->write(p.rollout.big + GPU_WORKER_BIG / 2 + 1, &stray, 1);
+    fake_go(&p.f, 2);
+    struct tb_activate_info info = {.struct_bytes = sizeof info};
+    if (tb_activate(p.sub, &uid, &info) != TB_OK) fail_msg("%s", tb_last_error());
+    assert_int_equal(info.fetched_chunks, p.kernels ? 1 : 0);
+    assert_true(gpu_worker_holds(&p.rollout, under, &p.rank));
+    patched_close(&p);
 }
 
 static void slices_of_a_device_are_refused(void **state)
@@ -388,7 +455,8 @@ int gpu_suite_run(const struct gpu_under_test *on)
         cmocka_unit_test(a_device_memory_that_changed_asleep_is_no_reference),
         cmocka_unit_test(a_version_gets_into_the_device),
         cmocka_unit_test(two_buffers_of_the_device_take_turns),
-        cmocka_unit_test(what_would_be_patched_is_copied_whole),
+        cmocka_unit_test(the_device_patches_its_tensors),
+        cmocka_unit_test(a_device_that_holds_no_base_gets_whole_chunks),
         cmocka_unit_test(slices_of_a_device_are_refused),
         cmocka_unit_test(the_status_says_that_it_is_a_device),
     };
