@@ -628,7 +628,8 @@ class Lab:
                 return files[:count]
         made = self.dir / "weights"
         if not made.is_dir():
-            subprocess.run([str(MAKE_WEIGHTS), "--out", str(made), "--bytes", "22M", "--versions", str(count), "--seed", "7"],
+            size = os.environ.get("TB_TEST_WEIGHTS_BYTES", "22M")
+            subprocess.run([str(MAKE_WEIGHTS), "--out", str(made), "--bytes", size, "--versions", str(count), "--seed", "7"],
                            check=True, timeout=120, stdout=subprocess.DEVNULL)
         return sorted(made.glob("*.safetensors"))[:count]
 

@@ -1,6 +1,11 @@
-"""Versions in memory: how they get into the buffers of a rollout, and how a trainer gets its own back."""
+"""Versions in memory: how they get into the buffers of a rollout, and how a trainer gets its own back.
 
+With TB_TEST_RDMA=1, in the VM lab, what goes over the network goes by verbs and not by tcp; the device's own counters say so."""
+
+import contextlib
+import os
 import pathlib
+import signal
 import sys
 import time
 
@@ -10,11 +15,38 @@ COPY, SWITCH, PATCH = 0, 1, 2
 HOST = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip() # a gateway's
 
 
-def home(lab, **kwargs):
+RDMA = os.environ.get("TB_TEST_RDMA") == "1"
+NETWORK = "verbs" if RDMA else "tcp"
+# What is paced goes by tcp; RDMA is slow enough where it is emulated.
+PACE = 0 if RDMA else 24 << 20
+RDMA_PACKET_BYTES = 1024 # the most that one carries over Ethernet's 1500
+SLOWER = float(os.environ.get("TB_PATIENCE_S", "60")) / 60
+
+
+def home(lab, root=None, **kwargs):
     site = lab.site("east", **kwargs)
     site.models["policy"] = dict(home="east")
+    site.root.update(root or {})
     site.start()
     return site
+
+
+def rdma_packets():
+    return sum(int(counter.read_text()) for counter in pathlib.Path("/sys/class/infiniband").glob("*/ports/*/hw_counters/rcvd_pkts"))
+
+
+@contextlib.contextmanager
+def over_the_network(size):
+    """So many bytes at least go by RDMA, where there is RDMA."""
+    before = rdma_packets()
+    yield
+    moved = (rdma_packets() - before) * RDMA_PACKET_BYTES
+    if RDMA and moved < size:
+        raise Failed(f"the device received {moved} bytes of {size}")
+
+
+def weights_bytes(path):
+    return sum(r["bytes"] for r in safetensors_table(path))
 
 
 class Updating:
@@ -57,6 +89,10 @@ def three_ways_to_update_a_rollout(lab):
         for name, rollout in ways.items():
             stray = name == "patch" and number == 4
             got[name] = rollout.follow(uid, path, before=(lambda: rollout.worker.ok("scribble", at=4 << 20)) if stray else None)
+            size = rollout.bytes
+            wire = staged(rollout.worker, uid)
+            if not stray and wire["read_bytes"] > size * 1.05:
+                raise Failed(f"{name} read {wire['read_bytes']} bytes of {size}")
             print(f"version {number}, {name}: stall {got[name]['stall_ns'] / 1e6:.1f} ms, {got[name]['staged']} bytes staged of "
                   f"{rollout.bytes}, {got[name]['copied']} copied, {got[name]['fetched']} chunks fetched", flush=True)
         expect("switch copies nothing in the stall", got["switch"]["copied"], 0)
@@ -81,7 +117,7 @@ def eight_ranks_of_an_engine_switch_together(lab):
 
     def rank(i, name, pace=0):
         return Rollout(lab, site, name, paths[0], group="engine", index=i, count=8, host=f"h{i}", pace=pace)
-    ranks = [rank(i, f"r{i}", pace=24 << 20 if i in (2, 5) else 0) for i in range(8)]
+    ranks = [rank(i, f"r{i}", pace=PACE if i in (2, 5) else 0) for i in range(8)]
     first = trainer.publish(1)
     late = (ranks[2], ranks[5])
     for r in ranks:
@@ -129,6 +165,10 @@ class InPlace:
         return self.worker.ok("publish", model="policy", run=self.run, number=number, in_place=1)["uid"]
 
 
+def staged(worker, uid):
+    return next(s for s in worker.ok("status", what="session")["json"]["staged"] if s["uid"] == uid)
+
+
 def published(rank):
     return rank.worker.ok("status", what="session")["json"]["published"]
 
@@ -174,13 +214,14 @@ def unpublish_ends_within_its_drain(lab):
     uid = near.publish(1)
     near.worker.ok("unpublish", uid=uid, drain_ms=5000)
     expect("held, by shm", site.holds(uid), True)
-    far = InPlace(lab, site, path, host="elsewhere", name="rank1", pace=24 << 20)
-    uid = far.publish(2)
-    took = seconds(lambda: far.worker.refused("timeout", "unpublish", uid=uid, drain_ms=100))
-    if took > 5:
-        raise Failed(f"unpublish with a drain of 0.1 s took {took:.1f} s")
-    far.worker.ok("unpublish", uid=uid, drain_ms=9000)
-    expect("held, by tcp", site.holds(uid), True)
+    far = InPlace(lab, site, path, host="elsewhere", name="rank1", pace=PACE)
+    with over_the_network(weights_bytes(path)):
+        uid = far.publish(2)
+        took = seconds(lambda: far.worker.refused("timeout", "unpublish", uid=uid, drain_ms=100))
+        if took > 5 * SLOWER:
+            raise Failed(f"unpublish with a drain of 0.1 s took {took:.1f} s")
+        far.worker.ok("unpublish", uid=uid, drain_ms=int(9000 * SLOWER))
+    expect(f"held, by {NETWORK}", site.holds(uid), True)
     uid = far.publish(3)
     far.worker.kill() # in the middle of it: what nobody else has is lost, and the site goes on
     wait_for("the version is lost", lambda: (site.version(uid) or {}).get("state") == "lost")
@@ -197,7 +238,7 @@ def a_reader_that_dies_holds_up_no_unpublish(lab):
     """P3 P6: the gateway dies while it takes a version home; the rank keeps its memory until the gateway is back and has it."""
     site = home(lab)
     path = lab.weights(1)[0]
-    far = InPlace(lab, site, path, host="elsewhere", pace=24 << 20)
+    far = InPlace(lab, site, path, host="elsewhere", pace=PACE)
     uid = far.publish(1)
     far.worker.send("unpublish", uid=uid, drain_ms=30000)
     site.wait_held_some(uid, 0.1)
@@ -238,9 +279,10 @@ def suspended_memory_is_read_by_nobody_until_it_is_the_same(lab):
     and over others it does not."""
     site = home(lab)
     path = lab.weights(1)[0]
-    rank = InPlace(lab, site, path, host="elsewhere", pace=24 << 20)
-    uid = rank.publish(1)
-    rank.worker.ok("suspend")
+    rank = InPlace(lab, site, path, host="elsewhere", pace=PACE)
+    with over_the_network(weights_bytes(path)):
+        uid = rank.publish(1)
+        rank.worker.ok("suspend")
     expect("held before it slept", site.holds(uid), True)
     expect("readers", published(rank)[0]["readers"], 0)
     rank.worker.ok("overwrite", at=9 << 20) # nobody looks
@@ -251,6 +293,72 @@ def suspended_memory_is_read_by_nobody_until_it_is_the_same(lab):
     rank.worker.ok("overwrite", at=9 << 20)
     rank.worker.refused("conflict", "resume")
     expect("the version lives", site.version(uid)["state"], "kept")
+
+
+@scenario
+def what_woke_up_elsewhere_is_read_there(lab):
+    """P1 P3: an engine slept and its tensors are in other memory now: registered anew, they are read there. A gateway that lost all
+    it had gets the version back from them, and the next version comes out of them."""
+    site = home(lab)
+    paths = lab.weights(2)
+    size = weights_bytes(paths[0])
+    rank = InPlace(lab, site, paths[0], host="elsewhere")
+    first = rank.publish(1)
+    site.wait_holds(first)
+    rank.worker.ok("suspend")
+    site.kill()
+    site.arena_path.unlink()
+    site.start()
+    with over_the_network(size):
+        wait_for("the rank is back", lambda: rank.worker.call("resume", move=1)["status"] == "ok")
+        site.wait_holds(first)
+    reader = Rollout(lab, site, "reader", paths[0], host="reader")
+    with over_the_network(size):
+        reader.stage(first)
+    reader.activate(first)
+    reader.check(paths[0])
+    rank.worker.ok("unpublish", uid=first)
+    rank.worker.ok("fill", tensors=rank.rows, file=str(paths[1]))
+    with over_the_network(size):
+        second = rank.publish(2)
+        site.wait_holds(second)
+    reader.stage(second)
+    reader.activate(second)
+    reader.check(paths[1])
+
+
+@scenario
+def who_stands_still_is_cut_off(lab):
+    """P3 P5 P6: a reader that stopped in the middle, by shm and over the network, holds up a release for its drain and no longer;
+    then it goes on elsewhere with what it holds."""
+    drain_ms = 700
+    site = home(lab, root={"drain_ms": drain_ms})
+    path = lab.weights(1)[0]
+    size = weights_bytes(path)
+    uid = Trainer(lab, site, path).publish(1)
+    site.wait_holds(uid)
+    for host, transport in (("h1", "shm"), ("h2", NETWORK)):
+        source, reader = (Rollout(lab, site, f"{name}-{transport}", path, host=h, pace=pace)
+                          for name, h, pace in (("source", "h1", 12 << 20), ("reader", host, 0)))
+        for rollout in (source, reader):
+            rollout.worker.refused("again", "stage", uid=uid, timeout_ms=0)
+            wait_for("it has some", lambda: staged(rollout.worker, uid)["held_chunks"] > 0)
+        hop = staged(reader.worker, uid)["hop"]
+        expect("transport", hop["transport"], transport)
+        expect("readers of the source", staged(source.worker, uid)["readers"], 1)
+        reader.worker.signal(signal.SIGSTOP)
+        took = seconds(lambda: source.worker.ok("release", uid=uid))
+        reader.worker.signal(signal.SIGCONT)
+        if took > drain_ms / 1000 + 4 * SLOWER:
+            raise Failed(f"a release with a drain of {drain_ms} ms took {took:.1f} s")
+        reader.stage(uid, timeout_ms=int(60000 * SLOWER))
+        reader.activate(uid)
+        reader.check(path)
+        read = staged(reader.worker, uid)["read_bytes"]
+        if read > size * 1.05 + (4 << 20):
+            raise Failed(f"{read} bytes were read of {size}")
+        for rollout in (source, reader):
+            rollout.worker.ok("close")
 
 
 if __name__ == "__main__":

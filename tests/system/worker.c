@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -207,10 +208,29 @@ static int do_suspend(const json_t *in, json_t *out)
     return tb_suspend(memories[handle_of(in, "memory")].registration);
 }
 
+/* "move": the tensors stand in other memory now, and the old is not theirs any more. */
 static int do_resume(const json_t *in, json_t *out)
 {
     (void)out;
-    return tb_resume(memories[handle_of(in, "memory")].registration, NULL, 0);
+    struct memory *m = &memories[handle_of(in, "memory")];
+    if (number_of(in, "move", 0) == 0) return tb_resume(m->registration, NULL, 0);
+    void *moved = NULL;
+    void **addresses = calloc(m->count + 1, sizeof *addresses);
+    if (m->shared || addresses == NULL || posix_memalign(&moved, 4096, m->total + 4096) != 0) {
+        free(addresses);
+        return TB_SITE_NOMEM;
+    }
+    memcpy(moved, m->bytes, m->total);
+    for (uint32_t i = 0; i < m->count; i++) {
+        const ptrdiff_t at = (uint8_t *)m->tensors[i].memory - m->bytes;
+        addresses[i] = m->tensors[i].memory = (uint8_t *)moved + at;
+    }
+    memset(m->bytes, 0xa5, m->total);
+    free(m->bytes);
+    m->bytes = moved;
+    const int s = tb_resume(m->registration, addresses, m->count);
+    free(addresses);
+    return s;
 }
 
 static int do_run(const json_t *in, json_t *out)

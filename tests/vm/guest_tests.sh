@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# guest_tests.sh quick|verbs|long: all tests labelled vm of that length, inside the VM, in the one boot that vm.boot
+# guest_tests.sh quick|verbs|memory|long: all tests labelled vm of that length, inside the VM, in the one boot that vm.boot
 # or vm.long_boot makes. For each a line `passed|failed|skipped NAME: what`. Programs are taken from
 # TB_BUILD_DIR.
 set -uo pipefail
@@ -117,19 +117,37 @@ what_only_rdma_can_do_wrong() { unit verbs; }
 
 what_changes_between_read_and_digest_over_verbs() { unit between verbs-; }
 
+# scenario FILE NAME: one of tests/system, whose workers' hosts have names of their own: what goes between them goes by RDMA.
+scenario() {
+    if [ ! -x "$TB_BUILD_DIR/gateway/daemon/tombolod" ]; then echo "tombolod is not built"; return 77; fi
+    TB_TEST_RDMA=1 TB_WEIGHTS_DIR='' TB_TEST_WEIGHTS_BYTES=12M TB_PATIENCE_S=240 \
+        timeout 400 python3 -B "$here/../system/$1.py" "$2" >"$scratch/$2" 2>&1
+    local code=$?
+    [ $code = 0 ] || tail -n 20 "$scratch/$2" >&2
+    tail -n 1 "$scratch/$2"
+    return $code
+}
+one() { # NAME: a function of this script, or a scenario of memory
+    if declare -F "$1" >/dev/null; then "$1"; else scenario test_memory "${1%_over_verbs}"; fi
+}
+
+memory=(three_ways_to_update_a_rollout_over_verbs eight_ranks_of_an_engine_switch_together_over_verbs
+    a_reader_that_dies_holds_up_no_unpublish_over_verbs
+    a_full_arena_refuses_and_loses_nothing_over_verbs what_woke_up_elsewhere_is_read_there_over_verbs)
 quick=(ib_read_bw_reads_from_the_other_host ib_read_bw_reads_on_one_host rping_connects_by_rdma_cm
     a_program_of_the_build_tree_finds_the_device openssl_sends_by_kernel_tls our_channels_send_by_kernel_tls netem_delays)
 long=(netem_takes_every_shipped_scenario iperf3_over_netem)
 verbs=(conformance_over_verbs_on_one_host conformance_over_verbs_between_two_hosts what_only_rdma_can_do_wrong
     what_changes_between_read_and_digest_over_verbs)
 case ${1-} in
+memory) names=("${memory[@]}") ;;
 verbs) names=("${verbs[@]}") ;;
 quick) names=("${quick[@]}") ;;
 long) names=("${long[@]}") ;;
-*) echo "usage: guest_tests.sh quick|verbs|long" >&2; exit 2 ;;
+*) echo "usage: guest_tests.sh quick|verbs|memory|long" >&2; exit 2 ;;
 esac
 for name in "${names[@]}"; do
-    what=$($name 2>"$scratch/err")
+    what=$(one "$name" 2>"$scratch/err")
     case $? in
     0) told passed "$name" "$what" ;;
     77) told skipped "$name" "$what" ;;
