@@ -16,8 +16,10 @@
 #define QUIET_NS  TB_MS(500)     /* since the last version was announced: there are no more */
 #define SILENT_NS TB_SECONDS(3)  /* since a link came up, and none was: there is none */
 #define ASKED_NS  TB_SECONDS(10) /* a command that has not asked for so long is gone */
-#define STILL_NS  TB_SECONDS(30) /* for manifests, for room, for what is lacking */
-#define LEAST     10 /* an older version of which less than a tenth is here is no good as a base */
+#define STILL_NS  TB_SECONDS(30) /* for manifests, for room */
+#define LACK_NS                                                                                              \
+    TB_SECONDS(10) /* for what is lacking: where nobody has it any more, newer versions come whole */
+#define LEAST 10   /* an older version of which less than a tenth is here is no good as a base */
 
 /* clang-format off */
 #define PHASES(X) X(NONE, "none") X(OPENING, "opening") X(WAITING, "waiting") X(MANIFESTS, "manifests") X(COMPARING, "comparing") \
@@ -382,7 +384,7 @@ static void step_completing(struct tb_daemon *d, tb_time_ns now)
     a->held_bytes = held;
     a->whole = copy != NULL && copy->whole;
     const bool over = a->whole || a->reading.target == 0 || copy == NULL || copy->evicting;
-    if (over || tb_time_since(a->moved_at, now) > STILL_NS) finish(d, TB_OK, "");
+    if (over || tb_time_since(a->moved_at, now) > LACK_NS) finish(d, TB_OK, "");
 }
 
 void tb_adopt_tick(struct tb_daemon *d, tb_time_ns now)
