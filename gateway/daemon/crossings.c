@@ -626,13 +626,23 @@ enum tb_status tb_crossings_open(struct tb_daemon *d)
     return TB_OK;
 }
 
+/* P6: nobody answers any more what the old links asked, and to the catalog no site went: so it hears that it was not to be had, and
+ * tries again. */
+static void asking_ended(struct tb_copy *copy)
+{
+    if (!copy->asked) return;
+    copy->asked = copy->crossing = false;
+    TB_MOOT(tb_catalog_crossing_refused(copy->d->catalog, tb_clock_now(), &copy->key.uid));
+}
+
 static void restart_closed(void *user)
 {
     struct tb_daemon *d = user;
     d->links = NULL;
     d->links_restarting = false;
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
-        c->offered = c->asked = false;
+        asking_ended(c);
+        c->offered = false;
         if (c->evicting) c->evict_waits = 0;
     }
     if (d->draining) return;
