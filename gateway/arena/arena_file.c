@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -105,9 +106,38 @@ static int allocate_all(struct arena_file *f, const char *path)
     return 0;
 }
 
+/* What the kernel can give to a tmpfs: memory that is free or can be made so, and swap. UINT64_MAX: it does not say. */
+static uint64_t memory_left(void)
+{
+    FILE *meminfo = fopen("/proc/meminfo", "re");
+    char line[128];
+    uint64_t sum = 0;
+    unsigned found = 0;
+    while (meminfo != NULL && fgets(line, sizeof line, meminfo) != NULL) {
+        const bool counts = strncmp(line, "MemAvailable:", 13) == 0 || strncmp(line, "SwapFree:", 9) == 0;
+        if (!counts) continue;
+        sum += strtoull(strchr(line, ':') + 1, NULL, 10) << 10;
+        found++;
+    }
+    if (meminfo != NULL) fclose(meminfo);
+    return found == 2 ? sum : UINT64_MAX;
+}
+
+/* P7: what cannot fit is refused before it is tried: on the way there others would be killed for want of memory. */
+static bool may_fit(const struct arena_file *f)
+{
+    struct statfs fs;
+    struct stat st;
+    if (f->page_bytes > TB_EXTENT_GRAIN || fstatfs(f->fd, &fs) != 0 || fstat(f->fd, &st) != 0) return true;
+    const uint64_t has = (uint64_t)st.st_blocks * 512u;
+    const uint64_t lacks = f->bytes > has ? f->bytes - has : 0;
+    if (fs.f_blocks != 0 && lacks > (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize) return false;
+    return !f->in_memory || lacks <= memory_left();
+}
+
 static enum tb_status allocate(struct arena_file *f, const char *path, char error_out[TB_ARENA_ERROR_BYTES])
 {
-    const int error = allocate_all(f, path);
+    const int error = may_fit(f) ? allocate_all(f, path) : ENOSPC;
     if (error == 0) return TB_OK;
     /* The pieces that did fit go back: nobody is helped by a full filesystem. */
     if (f->old_bytes < f->bytes && ftruncate(f->fd, (off_t)f->old_bytes) != 0)
@@ -119,12 +149,13 @@ static enum tb_status allocate(struct arena_file *f, const char *path, char erro
                   strerror(error));
         return TB_SITE_IO;
     }
-    arena_say(
-        error_out,
-        "arena %s: wants %llu bytes, has %llu, and its filesystem has %llu free: make arena.bytes smaller or "
-        "the filesystem larger (mount -o remount,size=...)",
-        path, (unsigned long long)f->bytes, (unsigned long long)st.st_blocks * 512u,
-        (unsigned long long)fs.f_bavail * (unsigned long long)fs.f_bsize);
+    arena_say(error_out,
+              "arena %s: wants %llu bytes, has %llu; its filesystem has %llu free, this machine %llu of "
+              "memory: make "
+              "arena.bytes smaller or the filesystem larger (mount -o remount,size=...)",
+              path, (unsigned long long)f->bytes, (unsigned long long)st.st_blocks * 512u,
+              (unsigned long long)fs.f_bavail * (unsigned long long)fs.f_bsize,
+              (unsigned long long)memory_left());
     return TB_SITE_NOMEM;
 }
 

@@ -89,6 +89,21 @@ static void odd_sizes_and_files_are_refused(void **state)
     assert_non_null(strstr(error, "no-such-folder"));
 }
 
+/* P7 P10: with the numbers, and before any of it is taken from others. */
+static void what_cannot_fit_is_not_tried(void **state)
+{
+    (void)state;
+    struct stat st;
+    const char *path = world_path();
+    tb_fault_arm(TB_FAULT_fallocate, 1, false);
+    assert_int_equal(try_open(path, (uint64_t)1 << 46), TB_SITE_NOMEM);
+    assert_int_equal(tb_fault_calls(TB_FAULT_fallocate), 0);
+    tb_fault_arm(TB_FAULT_fallocate, 0, false);
+    assert_non_null(strstr(error, "wants 70368744177664 bytes"));
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_blocks, 0);
+}
+
 static void a_version_lands_and_is_whole(void **state)
 {
     (void)state;
@@ -336,6 +351,7 @@ int main(void)
         cmocka_unit_test(a_full_filesystem_is_told_with_numbers),
         cmocka_unit_test(every_failing_call_of_open_is_survived),
         cmocka_unit_test(odd_sizes_and_files_are_refused),
+        cmocka_unit_test(what_cannot_fit_is_not_tried),
         cmocka_unit_test(a_version_lands_and_is_whole),
         cmocka_unit_test(whole_is_what_was_told),
         cmocka_unit_test(asking_twice_gives_the_same_region),
