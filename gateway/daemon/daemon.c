@@ -186,7 +186,10 @@ static void tick(uv_timer_t *timer)
 
 static enum tb_status host_name(struct tb_daemon *d)
 {
-    if (d->config->fabric_host != NULL) return tb_name_set(&d->host, d->config->fabric_host);
+    if (d->config->fabric_host.text[0] != '\0') {
+        d->host = d->config->fabric_host;
+        return TB_OK;
+    }
     char id[TB_NAME_BYTES_MAX + 1] = "";
     const int fd = tb_sys_open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC, 0);
     const ssize_t got = fd >= 0 ? read(fd, id, sizeof id - 1) : -1;

@@ -102,6 +102,8 @@ static void a_whole_file_is_understood(void **state)
     assert_false(c->arena_reverify);
     assert_int_equal(c->link_codec, TB_CHOICE_ZSTD);
     assert_string_equal(c->link_congestion, "bbr");
+    assert_string_equal(c->fabric_host.text, "h1");
+    assert_string_equal(c->fabric_listen, "127.0.0.1:0"); /* beside it, and whole */
     assert_int_equal(c->fabric_pace, 10u << 20);
     assert_int_equal(c->log_level, TB_LOG_DEBUG);
     assert_int_equal(c->peer_count, 2);
