@@ -291,7 +291,7 @@ static bool status_fill(struct tb_daemon *d, json_t *o)
     put(o, "store_ok", json_boolean(!d->store_down));
     set_u64(o, "store_waiting", tb_persist_waiting(d));
     put(o, "certificate_expires_ms",
-        d->tls == NULL ? json_null() : json_integer((json_int_t)(tb_tls_expires_wall_s(d->tls) * 1000)));
+        d->tls == NULL ? json_null() : json_integer((json_int_t)tb_tls_expires_wall_s(d->tls) * 1000));
     put(o, "arena", arena_json(d));
     put(o, "anchor", tb_anchors_json(d));
     put(o, "objects", tb_status_objects(d));
