@@ -92,7 +92,7 @@ void tb_stream_close(struct tb_stream *s, enum tb_status why)
 /* What TCP makes of our bytes, for the link's cap. */
 static void price(struct tb_stream *s)
 {
-    struct sockaddr_storage at;
+    struct sockaddr_storage at = {0};
     socklen_t bytes = sizeof at;
     const uint32_t segment = s->tcp.seen.segment_bytes;
     const bool v6 =
