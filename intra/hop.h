@@ -1,4 +1,4 @@
-/* hop.h - what one hop asks its source for next. The deciding half of a hop; hop_run.c, hop_land.c and hop_follow.c do what it says.
+/* hop.h - what one hop asks its source for next. The deciding half of a hop; hop_run.c and its like do what it says.
  *
  * Pure: no socket, clock, thread or heap. It knows the source's held bitmaps as last seen, our places, what
  * is in flight and what failed. A chunk is asked for only after the snapshot that showed its bit (P1), only

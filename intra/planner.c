@@ -208,11 +208,13 @@ static bool own_fault(const struct tb_planner_question *q)
     return is_root(up) || up->bytes_per_s / 2 > m->bytes_per_s;
 }
 
-/* Under half of the median: more than half of the others are over twice as fast. */
-static bool under_half(const struct tb_planner_question *q)
+/* Under half of the median: more than half of the others are over twice as fast. Then *median_out is the least of those, which
+ * the median is at least. */
+static bool under_half(const struct tb_planner_question *q, uint64_t *median_out)
 {
     const uint64_t rate = q->members[q->reader].bytes_per_s;
     uint32_t others = 0, faster = 0;
+    uint64_t least = UINT64_MAX;
     for (uint32_t i = 0; i < q->count; i++)
         q->members[i].own = (struct tb_planner_scratch){.first = i};
     for (uint32_t i = 0; i < q->count; i++) {
@@ -220,8 +222,11 @@ static bool under_half(const struct tb_planner_question *q)
         mark_way(q, i);
         if (m->own.mark == MARK_BELOW || m->kind != TB_PLANNER_WORKER || m->bytes_per_s == 0) continue;
         others++;
-        faster += m->bytes_per_s / 2 > rate;
+        if (m->bytes_per_s / 2 <= rate) continue;
+        faster++;
+        if (m->bytes_per_s < least) least = m->bytes_per_s;
     }
+    *median_out = least;
     return faster > others / 2;
 }
 
@@ -229,10 +234,17 @@ bool tb_planner_slow(const struct tb_planner_question *q, struct tb_planner_pace
 {
     TB_ASSERT(q->reader < q->count);
     const struct tb_planner_member *m = &q->members[q->reader];
-    if (m->whole || m->bytes_per_s == 0 || !own_fault(q) || !under_half(q)) {
+    const bool judged = pace->heard && !m->whole && m->bytes_per_s > 0;
+    const tb_time_ns from = pace->at;
+    uint64_t median = 0;
+    pace->heard = true;
+    pace->at = q->now;
+    if (!judged || !own_fault(q) || !under_half(q, &median)) {
         pace->under = false;
         return false;
     }
-    if (!pace->under) *pace = (struct tb_planner_pace){.under = true, .since_held = m->held_chunks};
-    return m->held_chunks >= pace->since_held + TB_PLANNER_SLOW_CHUNKS;
+    if (!pace->under) pace->since = from;
+    pace->under = true;
+    const double seconds = (double)tb_time_since(pace->since, q->now) / 1e9;
+    return seconds * (double)median >= (double)(TB_PLANNER_SLOW_CHUNKS * q->chunk_bytes);
 }

@@ -28,6 +28,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/time.h"
 #include "tombolo/status.h"
 
 #define TB_PLANNER_NONE        UINT32_MAX /* no member */
@@ -76,6 +77,8 @@ struct tb_planner_question {
     const uint64_t
         *avoid; /* ids that this reader must not use, such as the source that just failed it; may be NULL */
     uint32_t avoid_count;
+    tb_time_ns now;       /* only tb_planner_slow looks at these */
+    uint64_t chunk_bytes; /* of the version's chunks, in the mean */
 };
 
 /* *upstream_out is an index into members. TB_NOT_FOUND: there is nobody whom this reader may read from. An
@@ -87,16 +90,19 @@ TB_MUST_USE enum tb_status tb_planner_upstream(const struct tb_planner_question 
  * known (0), to TB_PLANNER_FAN_OUT_MAX. */
 uint32_t tb_planner_fan_out(uint64_t nic_bytes_per_s, uint64_t arrival_bytes_per_s);
 
-/* How a member was judged so far; zeroed when it begins to read. */
+/* How a member was judged so far; zeroed when it begins to read, and whenever it reads from another. */
 struct tb_planner_pace {
-    bool under;
-    uint32_t since_held; /* chunks it held when it fell under */
+    bool heard;       /* it told a rate since then */
+    bool under;       /* its last rate was under half of the median */
+    tb_time_ns at;    /* when it last told */
+    tb_time_ns since; /* under: from when on, as the rate that it told is of the time before */
 };
 #define TB_PLANNER_SLOW_CHUNKS 8
 
-/* Is the question's reader to be a leaf from now on? True when it was under half of the median rate of those that do not depend
- * on it for TB_PLANNER_SLOW_CHUNKS chunks, and the fault is its own: its upstream is whole, a source, or over twice as fast. Ask
- * when it tells its progress. */
+/* A member tells its rate: is it to be a leaf from now on? True when it was under half of the median rate of those that do not
+ * depend on it for as long as the median takes for TB_PLANNER_SLOW_CHUNKS chunks, and the fault is its own: its upstream is whole,
+ * a source, or over twice as fast. The first rate that it tells is not judged: much of that time it waited for a chunk to come
+ * down the chain, or read from somebody else. */
 bool tb_planner_slow(const struct tb_planner_question *question, struct tb_planner_pace *pace);
 
 #endif

@@ -41,6 +41,7 @@ static void set_source(struct tb_catalog *c, uint32_t reference, uint32_t source
     if (ref->source < GATEWAY) reference_at(c, ref->source)->followers--;
     ref->source = source;
     if (source < GATEWAY) reference_at(c, source)->followers++;
+    ref->pace = (struct tb_planner_pace){.heard = false};
     tb_plan_note(c, reference);
     if (source == NONE || source_host(c, source) == session_at(c, ref->owner)->host) return;
     ref->source_loads = true;
@@ -227,8 +228,9 @@ static void plan(struct tb_catalog *c, uint32_t reference)
     tell_plan(c, reference);
 }
 
-/* Oldest reader first, so that those who came first stand nearer to the source; the list is the youngest first. Nearly
- * always one asks, or none: with 10,000 workers each walk of the list counts. */
+/* Oldest reader first, so that those who came first stand nearer to the source; the list is the youngest first. Who is slow comes
+ * behind all others, or it would take the place it has just given up. Nearly always one asks, or none: with 10,000 workers each
+ * walk of the list counts. */
 void tb_plans_settle(struct tb_catalog *c, uint32_t version)
 {
     const struct version *v = version_at(c, version);
@@ -240,8 +242,16 @@ void tb_plans_settle(struct tb_catalog *c, uint32_t version)
     }
     uint32_t oldest = v->workers;
     EACH_WORKER(c, v, r) oldest = r;
-    for (uint32_t r = oldest; r != NONE; r = reference_at(c, r)->previous)
-        if (reference_at(c, r)->asking) plan(c, r);
+    bool slow_asks = false;
+    for (uint32_t r = oldest; r != NONE; r = reference_at(c, r)->previous) {
+        if (!reference_at(c, r)->asking) continue;
+        if (reference_at(c, r)->slow)
+            slow_asks = true;
+        else
+            plan(c, r);
+    }
+    for (uint32_t r = oldest; slow_asks && r != NONE; r = reference_at(c, r)->previous)
+        if (reference_at(c, r)->asking && reference_at(c, r)->slow) plan(c, r);
 }
 
 /* ---- changes ---- */
@@ -289,8 +299,9 @@ void tb_plan_retell(struct tb_catalog *c, uint32_t reference)
 /* Could be: others are twice as fast, and what it reads from gives more. Saves the look at all workers where it could not. */
 static bool may_be_slow(const struct tb_catalog *c, const struct reference *ref)
 {
+    const struct version *v = version_at(c, ref->version);
     if (ref->slow || ref->whole || ref->bytes_per_s == 0 || ref->source == NONE) return false;
-    if (version_at(c, ref->version)->fastest / 2 <= ref->bytes_per_s) return false;
+    if (v->chunk_count == 0 || v->fastest / 2 <= ref->bytes_per_s) return false;
     if (ref->source == GATEWAY) return true;
     const struct reference *source = reference_at(c, ref->source);
     return source->whole || source->bytes_per_s / 2 > ref->bytes_per_s;
@@ -301,20 +312,33 @@ static bool judged_slow(struct tb_catalog *c, struct reference *ref)
     struct version *v = version_at(c, ref->version);
     if (tb_time_since(v->judged_at, c->now) < JUDGE_EVERY) return false; /* at its next word */
     v->judged_at = c->now;
-    struct tb_planner_question question = {.members = c->question, .count = fill_question(c, v, ref)};
+    struct tb_planner_question question = {.members = c->question,
+                                           .count = fill_question(c, v, ref),
+                                           .now = c->now,
+                                           .chunk_bytes = v->bytes / v->chunk_count};
     question.reader = ref->question;
     return tb_planner_slow(&question, &ref->pace);
 }
 
-/* A reader that finds nobody better stays. */
-static void move_readers(struct tb_catalog *c, uint32_t slow)
+/* A reader that finds nobody better stays. Once all are away it gives its own place up too, which feeds another better; settling
+ * plans it behind those, where it holds up nobody. */
+static void make_leaf(struct tb_catalog *c, uint32_t slow)
 {
-    EACH_WORKER(c, version_at(c, reference_at(c, slow)->version), r)
+    struct reference *ref = reference_at(c, slow);
+    EACH_WORKER(c, version_at(c, ref->version), r)
     {
         if (reference_at(c, r)->source != slow) continue;
         const uint32_t better = pick(c, r);
         if (better != NONE && better != slow) lose_source(c, r);
     }
+    if (ref->followers == 0 && ref->source_loads) lose_source(c, slow);
+}
+
+/* What was slow is a leaf of the next version from its beginning, which may be over before a rate is told. It is forgiven by a
+ * version in which it is half as fast as the fastest. */
+static void remember(struct tb_catalog *c, const struct reference *ref, bool slow)
+{
+    session_at(c, ref->owner)->slow = slow;
 }
 
 void tb_plan_judge(struct tb_catalog *c, uint32_t reference)
@@ -322,13 +346,16 @@ void tb_plan_judge(struct tb_catalog *c, uint32_t reference)
     struct reference *ref = reference_at(c, reference);
     struct version *v = version_at(c, ref->version);
     if (ref->bytes_per_s > v->fastest) v->fastest = ref->bytes_per_s;
+    if (ref->slow && ref->pace.heard && !ref->whole && ref->bytes_per_s >= v->fastest / 2)
+        remember(c, ref, false);
     if (!may_be_slow(c, ref)) {
-        ref->pace.under = false;
+        ref->pace = (struct tb_planner_pace){.heard = true, .at = c->now};
         return;
     }
     if (!judged_slow(c, ref)) return;
     ref->slow = true;
-    if (ref->followers > 0) move_readers(c, reference);
+    remember(c, ref, true);
+    if (ref->followers > 0) make_leaf(c, reference);
 }
 
 enum tb_status tb_catalog_hop_lost(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,

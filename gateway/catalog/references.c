@@ -17,6 +17,7 @@ static void name_reference(struct tb_catalog *c, struct reference *ref)
     ref->host = s->host;
     ref->rack = s->rack;
     ref->spot = s->info.spot;
+    ref->slow = ref->kind == TB_REFERENCE_WORKER && s->slow;
 }
 
 static uint32_t *list_of(struct version *v, const struct reference *ref)

@@ -162,6 +162,7 @@ struct session {
     tb_time_ns lease_until;
     bool attached;
     uint32_t host, rack; /* planner's numbers */
+    bool slow;           /* plans.c: it was, when it last told a rate that could be judged */
     uint64_t stamp;
     uint32_t references; /* its own, of all versions: the first of the list */
     uint32_t members;    /* its memberships: likewise */

@@ -230,7 +230,7 @@ static void whole_readers_read_no_more(void **state)
     site_close(&s);
 }
 
-/* gateway - a - b - c; a reads 100 bytes a second, b and c `rate`, for nine chunks. */
+/* gateway - a - b - c; a reads 10,000 bytes a second, which are eight chunks in 80 ms, b and c `rate`. */
 static void chain_with_a_brake(struct site *s, uint64_t rate)
 {
     const char *const names[] = {"a", "b", "c"};
@@ -240,9 +240,9 @@ static void chain_with_a_brake(struct site *s, uint64_t rate)
         CHECK_OK(export_of(s, names[i], 5, 0));
     }
     hush(s);
-    for (uint32_t held = 1; held < SHARD_CHUNKS; held++) {
+    for (uint32_t held = 1; held < SHARD_CHUNKS - 3; held++) {
         s->now += TB_MS(20);
-        CHECK_OK(progress_at(s, "a", 5, held, 100));
+        CHECK_OK(progress_at(s, "a", 5, held, 10000));
         CHECK_OK(progress_at(s, "b", 5, held, rate));
         CHECK_OK(progress_at(s, "c", 5, held, rate)); /* held up by b, and not to be blamed */
     }
@@ -258,16 +258,48 @@ static bool slow(struct site *s, const char *worker)
     return false;
 }
 
-/* P6: who holds up those behind it becomes a leaf: its reader is moved, nobody else. */
+/* P6: who holds up those behind it becomes a leaf: its reader takes its place, and it comes behind that one; nobody else moves. */
 static void a_slow_worker_becomes_a_leaf(void **state)
 {
     (void)state;
     struct site s;
-    chain_with_a_brake(&s, 40);
-    said(&s, "[ 180] plan c v5 from a\n");
+    chain_with_a_brake(&s, 4000);
+    said(&s, "[ 120] plan c v5 from a\n"
+             "[ 120] plan b v5 from c\n");
     assert_true(slow(&s, "b"));
     assert_false(slow(&s, "c"));
     site_close(&s);
+}
+
+/* P6: it is one of the next version too, from the beginning; unless it kept up with one. */
+static void who_was_slow_begins_as_a_leaf(void **state)
+{
+    (void)state;
+    for (uint32_t forgiven = 0; forgiven < 2; forgiven++) {
+        struct site s;
+        chain_with_a_brake(&s, 4000);
+        if (forgiven)
+            for (uint32_t held = SHARD_CHUNKS - 3; held < SHARD_CHUNKS - 1; held++, s.now += TB_MS(20))
+                CHECK_OK(progress_at(&s, "b", 5, held, 5000));
+        const char *const names[] = {"a", "b", "c"};
+        for (uint32_t i = 0; i < 3; i++) {
+            const struct tb_id session = session_of(names[i]), v5 = id_of(5);
+            CHECK_OK(tb_catalog_release(s.c, s.now, &session, &v5));
+        }
+        CHECK_OK(version_open(&s, "rank", 6, 1, 6));
+        CHECK_OK(seal(&s, "rank", 6, 0, 60));
+        land(&s, 6, 0, 4);
+        hush(&s);
+        s.left_out = ~(1u << TB_CATALOG_PLAN);
+        CHECK_OK(stage(&s, "b", 6));
+        CHECK_OK(export_of(&s, "b", 6, 0));
+        CHECK_OK(stage(&s, "c", 6));
+        said(&s, forgiven ? "[ 160] plan b v6 from gateway\n"
+                            "[ 160] plan c v6 from b\n"
+                          : "[ 120] plan b v6 from gateway\n"
+                            "[ 120] plan c v6 from gateway\n");
+        site_close(&s);
+    }
 }
 
 /* The twin: half of what the others do is not slow. */
@@ -275,7 +307,7 @@ static void who_keeps_up_stays(void **state)
 {
     (void)state;
     struct site s;
-    chain_with_a_brake(&s, 60);
+    chain_with_a_brake(&s, 6000);
     said(&s, "");
     assert_false(slow(&s, "b"));
     site_close(&s);
@@ -345,6 +377,7 @@ int main(void)
         cmocka_unit_test(who_reads_only_is_no_source_and_no_copy),
         cmocka_unit_test(whole_readers_read_no_more),
         cmocka_unit_test(a_slow_worker_becomes_a_leaf),
+        cmocka_unit_test(who_was_slow_begins_as_a_leaf),
         cmocka_unit_test(who_keeps_up_stays),
         cmocka_unit_test(a_slow_arrival_makes_the_tree_wide),
         cmocka_unit_test(a_fast_arrival_makes_a_chain),

@@ -235,14 +235,22 @@ static void a_slow_member_becomes_a_leaf(void **state)
                                        "      b\n");
 }
 
-static bool judge(struct site *s, uint32_t reader, struct tb_planner_pace *pace)
+#define CHUNK UINT64_C(10) /* bytes */
+
+/* It tells its rate, so long after it told it before. */
+static bool judge(struct site *s, uint32_t reader, struct tb_planner_pace *pace, tb_time_ns later)
 {
-    const struct tb_planner_question q = {
-        .members = s->members, .count = s->count, .reader = reader, .fan_out = s->fan_out};
+    const struct tb_planner_question q = {.members = s->members,
+                                          .count = s->count,
+                                          .reader = reader,
+                                          .fan_out = s->fan_out,
+                                          .now = pace->at + later,
+                                          .chunk_bytes = CHUNK};
     return tb_planner_slow(&q, pace);
 }
 
-/* P6: who holds up those behind it is found by eight chunks under half of the others' rate; who is held up is not blamed. */
+/* P6: who holds up those behind it is found once the others could have had eight chunks, which are 0.8 s at their rate; who is held
+ * up is not blamed. */
 static void under_half_of_the_median_for_8_chunks_is_slow(void **state)
 {
     (void)state;
@@ -251,23 +259,19 @@ static void under_half_of_the_median_for_8_chunks_is_slow(void **state)
     site_init(&s, 1);
     for (uint32_t host = 1; host <= 5; host++)
         s.members[site_join(&s, "w", host)].bytes_per_s = host < 4 ? 100 : 40; /* 4 holds up 5 */
-    for (uint32_t held = 0; held < TB_PLANNER_SLOW_CHUNKS; held++) {
-        s.members[4].held_chunks = held;
-        assert_false(judge(&s, 4, &paces[4]));
-    }
-    s.members[4].held_chunks = TB_PLANNER_SLOW_CHUNKS;
-    assert_true(judge(&s, 4, &paces[4]));
+    assert_false(judge(&s, 4, &paces[4], TB_SECONDS(100))); /* it may have waited for most of that */
+    assert_false(judge(&s, 4, &paces[4], TB_MS(400)));
+    assert_false(judge(&s, 4, &paces[4], TB_MS(399)));
+    assert_true(judge(&s, 4, &paces[4], TB_MS(1)));
     for (uint32_t i = 1; i <= 5; i++) { /* the twin: all others, however long */
-        s.members[i].held_chunks = 1000;
-        if (i == 4) continue;
-        assert_false(judge(&s, i, &paces[i]));
-        s.members[i].held_chunks = 2000;
-        assert_false(judge(&s, i, &paces[i]));
+        for (uint32_t times = 0; i != 4 && times < 3; times++)
+            assert_false(judge(&s, i, &paces[i], TB_SECONDS(100)));
     }
     s.members[4].bytes_per_s = 51; /* it came back: judged anew from here on */
-    assert_false(judge(&s, 4, &paces[4]));
+    assert_false(judge(&s, 4, &paces[4], TB_SECONDS(1)));
     s.members[4].bytes_per_s = 40;
-    assert_false(judge(&s, 4, &paces[4]));
+    assert_false(judge(&s, 4, &paces[4], TB_MS(799)));
+    assert_true(judge(&s, 4, &paces[4], TB_MS(1)));
 }
 
 /* Where all are slow nobody is, nor is one that has nobody beside it. */
@@ -279,16 +283,12 @@ static void who_is_as_slow_as_the_others_is_not_slow(void **state)
     site_init(&s, 2);
     const uint32_t a = site_join(&s, "a", 1);
     s.members[a].bytes_per_s = 1;
-    for (uint32_t held = 0; held < 100; held += 10) {
-        s.members[a].held_chunks = held;
-        assert_false(judge(&s, a, &pace));
-    }
+    for (uint32_t times = 0; times < 10; times++)
+        assert_false(judge(&s, a, &pace, TB_SECONDS(100)));
     const uint32_t b = site_join(&s, "b", 2);
     s.members[b].bytes_per_s = 2;
-    for (uint32_t held = 100; held < 200; held += 10) {
-        s.members[a].held_chunks = held;
-        assert_false(judge(&s, a, &pace));
-    }
+    for (uint32_t times = 0; times < 10; times++)
+        assert_false(judge(&s, a, &pace, TB_SECONDS(100)));
 }
 
 static void a_slow_member_is_better_than_none(void **state)
