@@ -25,8 +25,8 @@ struct kept {
 
 struct tb_layouts {
     pthread_mutex_t lock;
-    LIST_HEAD(, kept) buckets[BUCKETS];
-    TAILQ_HEAD(, kept) idle;
+    LIST_HEAD(kept_list, kept) buckets[BUCKETS];
+    TAILQ_HEAD(kept_line, kept) idle;
     struct tb_layouts_counts counts;
 };
 
