@@ -133,7 +133,8 @@ one() { # NAME: a function of this script, or a scenario of memory
 
 memory=(three_ways_to_update_a_rollout_over_verbs eight_ranks_of_an_engine_switch_together_over_verbs
     a_reader_that_dies_holds_up_no_unpublish_over_verbs
-    a_full_arena_refuses_and_loses_nothing_over_verbs what_woke_up_elsewhere_is_read_there_over_verbs)
+    a_full_arena_refuses_and_loses_nothing_over_verbs what_woke_up_elsewhere_is_read_there_over_verbs
+    unpublish_ends_within_its_drain_over_verbs suspended_memory_is_read_by_nobody_until_it_is_the_same_over_verbs)
 quick=(ib_read_bw_reads_from_the_other_host ib_read_bw_reads_on_one_host rping_connects_by_rdma_cm
     a_program_of_the_build_tree_finds_the_device openssl_sends_by_kernel_tls our_channels_send_by_kernel_tls netem_delays)
 long=(netem_takes_every_shipped_scenario iperf3_over_netem)
