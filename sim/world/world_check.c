@@ -130,7 +130,8 @@ void world_check_ended(uint32_t site, const struct tb_store_version *v, uint32_t
     if (version == NONE) return;
     if (v->state == TB_VERSION_KEPT) the->versions[version].kept_once = true;
     if (v->state == TB_VERSION_ENDED_BROKEN) world_fail("v%u is called broken", version + 1);
-    if (v->state != TB_VERSION_ENDED_LOST) return;
+    if (v->state != TB_VERSION_ENDED_LOST || (the->versions[version].lost_at >> site & 1) != 0) return;
+    the->versions[version].lost_at |= 1u << site;
     const struct version *made = &the->versions[version];
     const bool ready = made->kept_once || before == TB_VERSION_READY || before == TB_VERSION_KEPT;
     bool there = true;

@@ -86,16 +86,22 @@ static struct tb_store_version *row_of(struct disk *d, const struct tb_id *uid)
     return &d->versions[i];
 }
 
+static uint32_t state_of(const struct disk *d, const struct tb_id *uid)
+{
+    for (uint32_t i = 0; i < d->version_count; i++)
+        if (tb_id_equal(&d->versions[i].key.uid, uid)) return d->versions[i].state;
+    return 0;
+}
+
 enum tb_status tb_store_version(struct tb_store *s, const struct tb_store_version *version,
                                 const struct tb_store_audit *audit)
 {
     (void)audit;
+    /* Judged as it is said first: with a full disk it is written later, when who was gone may be back. */
+    world_check_ended(the->current->site, version, state_of(&s->file->now, &version->key.uid));
     const enum tb_status status = begin(s);
     if (status != TB_OK) return status;
-    struct tb_store_version *row = row_of(&s->file->now, &version->key.uid);
-    const uint32_t before = row->state;
-    *row = *version;
-    world_check_ended(the->current->site, version, before);
+    *row_of(&s->file->now, &version->key.uid) = *version;
     return TB_OK;
 }
 
