@@ -71,6 +71,7 @@ struct tb_links_bad_chunk {
                     held */
 };
 
+struct tb_links_object;
 struct tb_links_ops {
     /* P10: a refusal here is logged by whoever answers may_read or is told by on_chunk_bad, not by links too: the owner
      * knows what to do about it, and one refusal is one line.
@@ -112,8 +113,17 @@ struct tb_links_ops {
     void (*on_report)(void *user, uint32_t peer, const struct tb_links_report *report);
     void (*on_chunk_bad)(void *user, uint32_t peer, const struct tb_links_bad_chunk *bad);
     /* May this held chunk of a version offered here be a base (P1: one left by an earlier process is digested first)? The
-     * only one of these that is called from any thread; the places stay until it returns. NULL: all may. */
+     * only one of these, with the next, that is called from any thread; the places stay until it returns. NULL: all may. */
     bool (*base_good)(void *user, const struct tb_id *uid, uint32_t shard, uint32_t chunk);
+    /* A chunk came encoded on a base, and what it decoded to has its digest; it is held once this returns. For an owner that
+     * serves encoded chunks: copy what is kept. NULL: nobody does. */
+    void (*on_object)(void *user, const struct tb_links_object *object);
+};
+
+struct tb_links_object {
+    const struct tb_id *uid, *base;
+    uint32_t shard, chunk;
+    struct tb_codec_coded coded;
 };
 
 struct tb_links_peer_options {

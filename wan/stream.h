@@ -32,6 +32,13 @@ struct tb_stream_trust {
     void *user;
 };
 
+/* Whoever wants a chunk as it came: decoded on a base, its digest right, and not yet held. Any thread. */
+struct tb_links_object;
+struct tb_stream_keeper {
+    void (*fn)(void *user, const struct tb_links_object *object); /* NULL: nobody */
+    void *user;
+};
+
 struct tb_stream_plan {
     struct tb_feed *feed;
     uint64_t session_seq; /* of the feed */
@@ -42,6 +49,7 @@ struct tb_stream_plan {
     uint32_t peer;     /* of the links, for what is counted */
     struct tb_stream_trust trust;
     struct tb_objects *objects; /* NULL: nothing is kept */
+    struct tb_stream_keeper keeper;
     tb_time_ns idle;
     uint64_t records_max; /* worn from then on; at twice as many it ends */
     bool dialled;

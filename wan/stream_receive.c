@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/net/wire.h"
+#include "wan/links.h"
 #include "wan/stream.h"
 
 #define BOUND_BYTES (TB_WIRE_HEADER_BYTES + 4u)
@@ -239,13 +240,31 @@ static void refuse(struct tb_stream *s, enum tb_refusal why)
     note(s, TB_NOTE_BAD, why);
 }
 
-/* A relay forwards it as it came. */
-static void keep_object(struct tb_stream *s)
+/* By place.h: the digest matched, and the chunk is not held yet, so whoever looks for an encoded form of it finds this one. A relay
+ * forwards it as it came, to other sites and to the workers of this one. */
+static void keep_object(void *owner, const struct tb_place *place, uint32_t chunk)
 {
+    (void)place, (void)chunk;
+    struct tb_stream *s = owner;
     const struct tb_stream_receive *r = &s->receive;
     const struct tb_object_name name = {r->share, r->base, r->frame.shard, r->frame.chunk};
     const struct tb_codec_coded coded = {r->frame.form, r->encoded, r->frame.wire_bytes};
-    tb_objects_put(s->plan.objects, &name, &coded);
+    const struct tb_links_object object = {&r->share->uid, &r->base->uid, r->frame.shard, r->frame.chunk,
+                                           coded};
+    if (s->plan.objects != NULL) tb_objects_put(s->plan.objects, &name, &coded);
+    if (s->plan.keeper.fn != NULL) s->plan.keeper.fn(s->plan.keeper.user, &object);
+}
+
+static enum tb_status finish(struct tb_stream *s)
+{
+    const struct tb_stream_receive *r = &s->receive;
+    struct tb_place place = *place_of(r); /* the bits are shared */
+    TB_ASSERT(place.landed == NULL);
+    if (r->frame.form.on_base) {
+        place.landed = keep_object;
+        place.owner = s;
+    }
+    return tb_place_finish(&place, r->frame.chunk);
 }
 
 static void land(struct tb_stream *s)
@@ -258,10 +277,7 @@ static void land(struct tb_stream *s)
         return;
     }
     r->claimed = false; /* finish ends the claim */
-    if (tb_place_finish(place_of(r), r->frame.chunk) != TB_OK)
-        refuse(s, TB_REFUSAL_DIGEST);
-    else if (r->frame.form.on_base && s->plan.objects != NULL)
-        keep_object(s);
+    if (finish(s) != TB_OK) refuse(s, TB_REFUSAL_DIGEST);
 }
 
 /* The bytes beside the place are the chunk's: finished here if the claim is free by now, else left for who has it. */

@@ -70,6 +70,22 @@ bool tb_copy_shelf_make(struct tb_copy *copy, struct tb_export_buffer *buffer_ou
     return true;
 }
 
+/* Streams look at it, from their threads. */
+static enum tb_status shelves_open(struct tb_daemon *d)
+{
+    struct tb_shelves *shelves = NULL;
+    if (d->shelves != NULL) return TB_OK;
+    const enum tb_status status = tb_shelves_open(&shelves);
+    if (status == TB_OK) __atomic_store_n(&d->shelves, shelves, __ATOMIC_RELEASE);
+    return status;
+}
+
+void tb_copy_shelf_offer(struct tb_daemon *d, const struct tb_links_object *o)
+{
+    const struct tb_shelf_offer offer = {o->uid, o->base, o->shard, o->chunk, o->coded};
+    tb_shelves_offer(__atomic_load_n(&d->shelves, __ATOMIC_ACQUIRE), &offer);
+}
+
 static enum tb_status begin(struct tb_copy *copy)
 {
     struct tb_daemon *d = copy->d;
@@ -80,12 +96,13 @@ static enum tb_status begin(struct tb_copy *copy)
         places[s] = tb_arena_place(copy->region, s);
         places[n + s] = tb_arena_place(copy->shelf_base->region, s);
     }
-    const struct tb_shelf_task task = {.shelf = &copy->shelf,
+    const struct tb_shelf_task task = {.uid = copy->key.uid,
+                                       .shelf = &copy->shelf,
                                        .base = copy->shelf_base->key.uid,
                                        .shard_count = n,
                                        .places = places,
                                        .bases = places + n};
-    enum tb_status status = d->shelves != NULL ? TB_OK : tb_shelves_open(&d->shelves);
+    enum tb_status status = shelves_open(d);
     if (status == TB_OK) status = tb_shelf_work_begin(d->shelves, &task, &copy->shelf_work);
     tb_free(places);
     return status;

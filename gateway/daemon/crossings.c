@@ -461,6 +461,12 @@ static bool links_base_good(void *user, const struct tb_id *uid, uint32_t shard,
     return status == TB_OK;
 }
 
+/* Likewise. */
+static void links_object(void *user, const struct tb_links_object *object)
+{
+    tb_copy_shelf_offer(user, object);
+}
+
 static const struct tb_links_ops links_ops = {
     .may_read = links_may_read,
     .home_of = links_home_of,
@@ -476,6 +482,7 @@ static const struct tb_links_ops links_ops = {
     .on_report = links_report,
     .on_chunk_bad = links_chunk_bad,
     .base_good = links_base_good,
+    .on_object = links_object,
 };
 
 /* ---- what we say ---- */

@@ -489,6 +489,8 @@ json_t *tb_status_versions(struct tb_daemon *d, const char *model); /* NULL: all
 /* As it is exported: memory for encoded chunks, and the buffer that it is. False: it gets none. */
 bool tb_copy_shelf_make(struct tb_copy *copy, struct tb_export_buffer *buffer_out);
 void tb_copy_shelf_begin(struct tb_copy *copy);
+/* Any thread: a chunk came encoded over a link, and goes on as it came to workers that hold its base. */
+void tb_copy_shelf_offer(struct tb_daemon *d, const struct tb_links_object *object);
 /* It goes: nobody reads its shelf any more, and nothing is encoded on it. */
 void tb_copy_shelf_end(struct tb_copy *copy);
 

@@ -121,6 +121,41 @@ static bool work_once(struct tb_shelves *s, struct tb_shelf_work *w)
     return true;
 }
 
+/* ---- what came encoded ---- */
+
+static uint32_t line_of(const struct tb_shelf_task *task, uint32_t shard, uint32_t chunk)
+{
+    uint32_t line = chunk;
+    for (uint32_t i = 0; i < shard; i++)
+        line += task->places[i]->manifest->chunk_count;
+    return line;
+}
+
+/* Under the lock. Nobody else puts this chunk meanwhile: the thread encodes only what is held. */
+static void take(struct tb_shelves *s, struct tb_shelf_work *w, const struct tb_shelf_offer *offer)
+{
+    TB_ASSERT(offer->shard < w->task.shard_count);
+    const uint32_t line = line_of(&w->task, offer->shard, offer->chunk);
+    const uint32_t bytes = w->task.places[offer->shard]->manifest->chunks[offer->chunk].bytes;
+    if (tb_shelf_has(w->task.shelf, line) || !TB_SHELF_GAINS(bytes, offer->coded.count)) return;
+    tb_shelf_put(w->task.shelf, line, &offer->coded);
+    s->stats.chunks++;
+    s->stats.forwarded++;
+    s->stats.bytes += offer->coded.count;
+    s->stats.raw_bytes += bytes;
+    if (--w->left == 0) tb_shelf_close(w->task.shelf);
+}
+
+void tb_shelves_offer(struct tb_shelves *s, const struct tb_shelf_offer *offer)
+{
+    if (s == NULL) return;
+    pthread_mutex_lock(&s->lock);
+    for (struct tb_shelf_work *w = s->works; w != NULL; w = w->next)
+        if (tb_id_equal(&w->task.uid, offer->uid) && tb_id_equal(&w->task.base, offer->base))
+            take(s, w, offer);
+    pthread_mutex_unlock(&s->lock);
+}
+
 static void rest(struct tb_shelves *s)
 {
     bool unfinished = false;

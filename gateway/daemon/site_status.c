@@ -267,6 +267,7 @@ static json_t *fabric_json(struct tb_daemon *d)
     struct tb_shelves_stats shelves;
     tb_shelves_stats(d->shelves, &shelves);
     set_u64(o, "encoded_chunks", shelves.chunks);
+    set_u64(o, "forwarded_chunks", shelves.forwarded);
     set_u64(o, "encoded_bytes", shelves.bytes);
     set_u64(o, "encoded_raw_bytes", shelves.raw_bytes);
     set_u64(o, "not_encoded_chunks", shelves.without);

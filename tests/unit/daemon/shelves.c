@@ -64,8 +64,12 @@ static void world_init(struct world *w)
     w->places[0] = &w->copy.place;
     w->bases[0] = &w->base.place;
     assert_int_equal(tb_shelves_open(&w->shelves), TB_OK);
-    const struct tb_shelf_task task = {
-        .shelf = &w->shelf, .base = {.bytes = {1}}, .shard_count = 1, .places = w->places, .bases = w->bases};
+    const struct tb_shelf_task task = {.uid = {.bytes = {2}},
+                                       .shelf = &w->shelf,
+                                       .base = {.bytes = {1}},
+                                       .shard_count = 1,
+                                       .places = w->places,
+                                       .bases = w->bases};
     assert_int_equal(tb_shelf_work_begin(w->shelves, &task, &w->work), TB_OK);
 }
 
@@ -125,6 +129,51 @@ static void what_lands_is_encoded(void **state)
     world_fini(&w);
 }
 
+static void offer(struct world *w, uint8_t uid, uint8_t base, uint32_t chunk, size_t count)
+{
+    static uint8_t coded[CHUNK_BYTES];
+    const struct tb_id of = {.bytes = {uid}}, on = {.bytes = {base}};
+    memset(coded, (int)chunk, count);
+    const struct tb_shelf_offer o = {
+        &of, &on, 0, chunk, {.form = {TB_CODEC_SPARSE, true}, .bytes = coded, .count = count}};
+    tb_shelves_offer(w->shelves, &o);
+}
+
+/* What came encoded on that base goes on as it came, and nobody encodes it again. */
+static void what_came_encoded_is_forwarded(void **state)
+{
+    (void)state;
+    struct world w;
+    struct tb_shelves_stats stats;
+    world_init(&w);
+    offer(&w, 9, 1, 2, 100); /* another version, another base, too large: nothing */
+    offer(&w, 2, 9, 2, 100);
+    offer(&w, 2, 1, 2, CHUNK_BYTES / 2);
+    assert_false(tb_shelf_has(&w.shelf, 2));
+    offer(&w, 2, 1, 2, 100);
+    assert_true(tb_shelf_has(&w.shelf, 2));
+    offer(&w, 2, 1, 2, 50); /* P4: once */
+    offer(&w, 2, 1, 5, 7);
+    for (uint32_t k = 0; k < CHUNKS; k++)
+        (void)tb_bitmap_set(w.copy.held, k);
+    for (uint32_t k = 0; k < CHUNKS; k++)
+        wait_for(&w, k);
+    tb_shelf_work_end(w.work);
+    w.work = NULL;
+    offer(&w, 2, 1, 3, 100); /* too late */
+    assert_int_equal(head_of(&w).state, TB_SHELF_CLOSED);
+    tb_shelves_stats(w.shelves, &stats);
+    assert_int_equal(stats.chunks, CHUNKS - 1);
+    assert_int_equal(stats.forwarded, 2);
+    struct tb_shelf_entry entry;
+    const struct tb_shelf_head head = head_of(&w);
+    assert_true(tb_shelf_entry_read((const uint64_t *)w.shelf_memory + tb_shelf_entry_offset(CHUNKS, 2) / 8,
+                                    &head, UINT32_MAX, &entry));
+    assert_int_equal(entry.bytes, 100);
+    assert_int_equal(w.shelf.room[entry.offset], 2);
+    world_fini(&w);
+}
+
 /* P6: a base that goes ends it, and nobody waits for the rest. */
 static void work_ends_where_it_is(void **state)
 {
@@ -147,6 +196,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_lands_is_encoded),
+        cmocka_unit_test(what_came_encoded_is_forwarded),
         cmocka_unit_test(work_ends_where_it_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
