@@ -42,23 +42,33 @@ static void pass_on(const struct tb_hop_slot *slot)
 static const uint8_t *base_chunk(const struct tb_hop_slot *slot)
 {
     uint32_t bytes = 0;
-    if (slot->aim.object == NULL || !slot->aim.object->form.on_base) return NULL;
     return tb_place_chunk(slot->hop->base.places[slot->aim.shard_index], slot->aim.chunk, &bytes);
+}
+
+static enum tb_status decode(const struct tb_hop_slot *slot, uint32_t thread)
+{
+    const struct tb_hop *hop = slot->hop;
+    const struct tb_hop_base *base = &hop->base;
+    const struct tb_codec_coded coded = coded_of(slot);
+    uint32_t bytes = 0;
+    uint8_t *chunk = tb_place_chunk(slot_place(slot), slot->aim.chunk, &bytes);
+    struct tb_codec_output out = {.bytes = chunk, .count = bytes};
+    const bool on_base = slot->aim.object != NULL && slot->aim.object->form.on_base;
+    if (on_base && base->places == NULL) {
+        if (base->decode == NULL) return TB_CHUNK_CODEC;
+        return base->decode(base->user, hop->shards[slot->aim.shard_index].source->shard, slot->aim.chunk,
+                            &coded, &out);
+    }
+    out.base = on_base ? base_chunk(slot) : NULL;
+    return tb_codec_decode(hop->fabric->codecs[thread], &coded, &out);
 }
 
 /* On the pool. Whatever comes out, the claim has ended. */
 static enum tb_status land(struct tb_hop_slot *slot, uint32_t thread)
 {
-    const struct tb_hop *hop = slot->hop;
     struct tb_place *place = slot_place(slot);
-    uint32_t bytes = 0;
-    uint8_t *chunk = tb_place_chunk(place, slot->aim.chunk, &bytes);
     enum tb_status status = get(slot);
-    if (status == TB_OK && (slot->codec != 0 || slot->aim.object != NULL)) {
-        const struct tb_codec_coded coded = coded_of(slot);
-        status = tb_codec_decode(hop->fabric->codecs[thread], &coded,
-                                 &(struct tb_codec_output){chunk, bytes, base_chunk(slot)});
-    }
+    if (status == TB_OK && (slot->codec != 0 || slot->aim.object != NULL)) status = decode(slot, thread);
     if (status == TB_OK) return tb_place_finish(place, slot->aim.chunk);
     tb_place_unclaim(place, slot->aim.chunk);
     return status;

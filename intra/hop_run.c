@@ -298,7 +298,7 @@ static enum tb_status hop_build(struct tb_hop *hop, const struct tb_hop_options 
     enum tb_status status = copy_source(hop);
     if (status == TB_OK) status = match_places(hop);
     if (status == TB_OK && hop->state.shard_count < options->place_count) {
-        hop->base.places = NULL; /* shelves are of all shards */
+        hop->base = (struct tb_hop_base){.places = NULL}; /* shelves are of all shards */
         hop->options.shelf = NULL;
     }
     hop->options.places = NULL; /* the caller's; the shards have what is needed */

@@ -21,9 +21,14 @@ void tb_hop_shelf_init(struct tb_hop_shelf *s, void *memory, uint32_t count)
     s->entries = (struct tb_shelf_entry *)(void *)(s->busy + words);
 }
 
+static bool has_base(const struct tb_hop_shelf *s)
+{
+    return s->base.places != NULL || s->base.decode != NULL;
+}
+
 bool tb_hop_shelf_fits(const struct tb_hop_shelf *s)
 {
-    return s->decodes && s->base.places != NULL && s->head.state != TB_SHELF_UNKNOWN &&
+    return s->decodes && has_base(s) && s->head.state != TB_SHELF_UNKNOWN &&
            tb_id_equal(&s->base.uid, &s->head.base);
 }
 
@@ -129,7 +134,7 @@ uint32_t tb_hop_shelf_find(const struct tb_hop_shelf *s, uint32_t from)
 
 bool tb_hop_shelf_awaited(const struct tb_hop_shelf *s, uint32_t line)
 {
-    if (!s->decodes || s->base.places == NULL || tb_bitmap_test(s->done, line)) return false;
+    if (!s->decodes || !has_base(s) || tb_bitmap_test(s->done, line)) return false;
     if (s->head.state == TB_SHELF_UNKNOWN) return s->patient;
     if (!tb_id_equal(&s->base.uid, &s->head.base)) return false;
     if (tb_bitmap_test(s->listed, line)) return true; /* it is here, or in flight */

@@ -264,6 +264,24 @@ static uint64_t drop_pages(const struct tb_patch *patch, const struct tb_place *
     return bytes - (end - first);
 }
 
+static bool keep(struct chunk *c, const struct tb_codec_coded *coded)
+{
+    uint8_t *copy = tb_malloc(coded->count + 1);
+    if (copy == NULL) return false;
+    memcpy(copy, coded->bytes, coded->count);
+    tb_free(c->coded);
+    c->coded = copy;
+    c->bytes = (uint32_t)coded->count;
+    c->form = coded->form;
+    return true;
+}
+
+/* Of the target's lock one reader. */
+static bool rests(const struct tb_patch *patch)
+{
+    return !patch->target->gone && patch->target->writes == patch->rests_on;
+}
+
 /* False: it stays as it is. */
 static bool encode(struct shard *sh, struct tool *t, const struct tb_place *p, uint32_t k)
 {
@@ -282,13 +300,46 @@ static bool encode(struct shard *sh, struct tool *t, const struct tb_place *p, u
     if (tb_codec_encode(t->codec, (struct tb_codec_form){TB_CODEC_SPARSE, true}, &in, room, &coded) != TB_OK)
         return false;
     if (!coded.form.on_base || (on_device && coded.form.id != TB_CODEC_SPARSE)) return false;
+    return keep(&sh->chunks[k], &coded);
+}
+
+/* It came so, or is encoded now. */
+static bool has_coded(struct shard *sh, struct tool *t, const struct tb_place *p, uint32_t k)
+{
     struct chunk *c = &sh->chunks[k];
-    c->coded = tb_malloc(coded.count + 1);
-    if (c->coded == NULL) return false;
-    memcpy(c->coded, coded.bytes, coded.count);
-    c->bytes = (uint32_t)coded.count;
-    c->form = coded.form;
-    return true;
+    if (!rests(sh->patch)) {
+        tb_free(c->coded);
+        c->coded = NULL;
+        return false;
+    }
+    return c->coded != NULL || encode(sh, t, p, k);
+}
+
+enum tb_status tb_patch_decode(void *user, uint32_t shard, uint32_t k, const struct tb_codec_coded *coded,
+                               const struct tb_codec_output *output)
+{
+    struct tb_patch *patch = user;
+    struct shard *sh = &patch->shards[shard];
+    struct chunk *c = &sh->chunks[k];
+    const struct tb_chunk *chunk = &sh->manifest->chunks[k];
+    enum tb_status status = TB_CHUNK_CODEC;
+    if (c->state != LANDED || !tb_spread_covers(&sh->spread, chunk)) return status;
+    struct tool *t = tool_take(patch);
+    if (t == NULL) return status; /* it comes whole, and is as large */
+    pthread_rwlock_rdlock(&patch->target->lock);
+    if (rests(patch) && side_of(sh, chunk) == ON_HOST) {
+        struct tb_codec_output out = *output;
+        out.base = tb_spread_gather(&sh->spread, chunk, t->gathered);
+        status = tb_codec_decode(t->codec, coded, &out);
+    }
+    pthread_rwlock_unlock(&patch->target->lock);
+    tool_give(patch, t);
+    if (status != TB_OK) return status;
+    /* Another object of a later source may be the right one: only what proves itself is kept. */
+    const struct tb_digest digest = tb_digest_of(output->bytes, output->count);
+    if (!tb_digest_equal(&digest, &sh->manifest->digests[k])) return TB_CHUNK_DIGEST;
+    (void)keep(c, coded); /* else it is encoded when it lands */
+    return TB_OK;
 }
 
 /* By place.h: before the chunk is held. What cannot be encoded stays whole, which costs memory and nothing else. */
@@ -301,8 +352,7 @@ static void landed(void *owner, const struct tb_place *p, uint32_t k)
     if (c->state == LANDED && tb_spread_covers(&sh->spread, &sh->manifest->chunks[k])) {
         struct tool *t = tool_take(patch);
         pthread_rwlock_rdlock(&patch->target->lock);
-        const bool good = !patch->target->gone && patch->target->writes == patch->rests_on;
-        const bool coded = good && t != NULL && encode(sh, t, p, k);
+        const bool coded = t != NULL && has_coded(sh, t, p, k);
         pthread_rwlock_unlock(&patch->target->lock);
         if (coded) {
             c->state = CODED;

@@ -172,9 +172,21 @@ static struct tb_staging *find_base(const struct tb_session *s, const struct tb_
     return best;
 }
 
+/* A patch is made on what its buffers hold: the active version of whoever switches them. */
+static void set_patch_base(const struct tb_session *s, const struct tb_staging *st,
+                           struct tb_hop_base *base_out)
+{
+    for (const struct tb_subscription *sub = s->subscriptions; sub != NULL; sub = sub->next)
+        if (sub->registration == st->patch_for && st->patch_for->gpu == NULL && !sub->torn &&
+            !tb_id_is_zero(&sub->active))
+            *base_out =
+                (struct tb_hop_base){.uid = sub->active, .decode = tb_patch_decode, .user = st->patch};
+}
+
 static void set_base(struct tb_session *s, struct tb_staging *st, struct tb_hop_base *base_out)
 {
     *base_out = (struct tb_hop_base){.places = NULL};
+    if (st->patch != NULL) set_patch_base(s, st, base_out);
     st->base = st->shelf_offset != 0 ? find_base(s, st) : NULL;
     if (st->base == NULL) return;
     if (st->base_places == NULL) st->base_places = tb_calloc(st->key.shard_count, sizeof(struct tb_place *));
@@ -184,7 +196,7 @@ static void set_base(struct tb_session *s, struct tb_staging *st, struct tb_hop_
     }
     for (uint32_t i = 0; i < st->key.shard_count; i++)
         st->base_places[i] = &st->base->shards[i].place;
-    *base_out = (struct tb_hop_base){st->base->uid, st->base_places};
+    *base_out = (struct tb_hop_base){.uid = st->base->uid, .places = st->base_places};
 }
 
 /* The source's tables fit the manifests: counts, offsets and shards that exist, each once. */
@@ -221,11 +233,12 @@ static enum tb_status open_hop(struct tb_session *s, struct tb_staging *st, cons
     struct tb_hop_place *places = tb_calloc(st->key.shard_count, sizeof *places);
     if (places == NULL) return TB_SITE_NOMEM;
     uint32_t count = 0;
-    for (uint32_t i = 0; i < st->key.shard_count; i++)
-        if (st->shelf_offset != 0 || !tb_place_whole(&st->shards[i].place)) /* shelves are of all shards */
-            places[count++] = (struct tb_hop_place){i, &st->shards[i].place};
     struct tb_hop_base base;
     set_base(s, st, &base);
+    const bool all = st->shelf_offset != 0 || base.decode != NULL; /* shelves are of all shards */
+    for (uint32_t i = 0; i < st->key.shard_count; i++)
+        if (all || !tb_place_whole(&st->shards[i].place))
+            places[count++] = (struct tb_hop_place){i, &st->shards[i].place};
     struct tb_hop_options options = {.export_id = m->export_id,
                                      .token = m->token,
                                      .source = source,

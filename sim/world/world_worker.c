@@ -283,7 +283,7 @@ static void base_set(struct worker *k, struct staged *st, struct tb_hop_base *ba
     if (best == NULL) return;
     for (uint32_t s = 0; s < st->key.shard_count; s++)
         st->base_places[s] = &best->place[s];
-    *base_out = (struct tb_hop_base){best->key.uid, st->base_places};
+    *base_out = (struct tb_hop_base){.uid = best->key.uid, .places = st->base_places};
 }
 
 static enum tb_status take_plan(struct worker *k, struct tb_wire_frame *f)

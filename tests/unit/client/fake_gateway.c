@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/codec.h"
+#include "base/shelf.h"
 #include "intra/source.h"
 #include "tests/unit/scratch.h"
 
@@ -629,6 +631,7 @@ void fake_close(struct fake *f)
     for (uint32_t i = 0; i < FAKE_VERSIONS_MAX; i++) {
         struct fake_version *v = &f->versions[i];
         free(v->chain_source);
+        free(v->shelf_memory);
         for (uint32_t k = 0; k < FAKE_SHARDS_MAX; k++) {
             struct fake_shard *sh = &v->shards[k];
             free(sh->head);
@@ -755,15 +758,61 @@ enum tb_status fake_read(struct fake *f, struct fake_version *v, uint32_t shard)
     return hearing.whole ? TB_OK : hearing.why;
 }
 
-static void export_landed(struct fake *f, struct fake_version *v)
+static void shelve(struct tb_shelf *shelf, struct tb_codec *codec, const struct fake_shard *sh,
+                   const struct fake_shard *base, uint32_t first)
 {
-    struct tb_export_buffer buffers[FAKE_SHARDS_MAX];
+    const struct tb_manifest *m = &sh->manifest;
+    const struct tb_codec_room room = {malloc(tb_codec_bound(TB_CODEC_SPARSE, TB_CHUNK_BYTES_MAX)),
+                                       tb_codec_bound(TB_CODEC_SPARSE, TB_CHUNK_BYTES_MAX)};
+    for (uint32_t k = 0; k < m->chunk_count; k++) {
+        struct tb_codec_coded coded;
+        const struct tb_codec_input in = {.bytes = sh->bytes + m->chunks[k].offset,
+                                          .count = m->chunks[k].bytes,
+                                          .dtype = tb_layout_dtype_at(&m->layout, m->chunks[k].offset),
+                                          .base = base->bytes + m->chunks[k].offset,
+                                          .classes = 1};
+        CHECK_OK(tb_codec_encode(codec, (struct tb_codec_form){TB_CODEC_SPARSE, true}, &in, room, &coded));
+        tb_shelf_put(shelf, first + k, coded.form.on_base ? &coded : NULL);
+    }
+    free(room.bytes);
+}
+
+static struct tb_export_buffer shelf_of(struct fake_version *v, const struct fake_version *base)
+{
+    uint32_t count = 0;
+    uint64_t bytes = 0;
+    struct tb_shelf shelf;
+    struct tb_codec *codec;
+    for (uint32_t i = 0; i < v->key.shard_count; i++) {
+        count += v->shards[i].manifest.chunk_count;
+        bytes += v->shards[i].manifest.bytes;
+    }
+    v->shelf_memory = calloc(1, tb_shelf_bytes(count, bytes));
+    tb_shelf_init(&shelf, v->shelf_memory, count, bytes);
+    tb_shelf_open(&shelf, &base->key.uid);
+    CHECK_OK(tb_codec_new(&codec));
+    for (uint32_t i = 0, first = 0; i < v->key.shard_count; first += v->shards[i++].manifest.chunk_count)
+        shelve(&shelf, codec, &v->shards[i], &base->shards[i], first);
+    tb_shelf_close(&shelf);
+    tb_codec_free(codec);
+    return (struct tb_export_buffer){
+        .bytes = v->shelf_memory, .count = tb_shelf_bytes(count, bytes), .memfd = -1};
+}
+
+static void export_landed(struct fake *f, struct fake_version *v, const struct fake_version *base)
+{
+    struct tb_export_buffer buffers[FAKE_SHARDS_MAX + 1];
     for (uint32_t i = 0; i < v->key.shard_count; i++)
         buffers[i] = (struct tb_export_buffer){
             .bytes = v->shards[i].bytes, .count = v->shards[i].manifest.bytes, .memfd = -1};
     v->export_id = ++f->next_export;
-    const struct tb_export_options options = {
-        .export_id = v->export_id, .buffers = buffers, .buffer_count = v->key.shard_count};
+    const bool has_shelf = f->shelves && base != NULL;
+    const struct tb_shelf_at at = {.buffer = v->key.shard_count};
+    if (has_shelf) buffers[v->key.shard_count] = shelf_of(v, base);
+    const struct tb_export_options options = {.export_id = v->export_id,
+                                              .buffers = buffers,
+                                              .buffer_count = v->key.shard_count + has_shelf,
+                                              .shelf = has_shelf ? &at : NULL};
     assert_int_equal(tb_export_open(f->fabric, &options), TB_OK);
     v->exported = true;
 }
@@ -774,7 +823,7 @@ void fake_land(struct fake *f, uint64_t number)
     for (uint32_t i = 0; i < v->key.shard_count; i++)
         CHECK_OK(fake_read(f, v, i));
     pthread_mutex_lock(&f->lock);
-    if (!v->exported) export_landed(f, v);
+    if (!v->exported) export_landed(f, v, NULL);
     pthread_mutex_unlock(&f->lock);
     fake_state(f, number, TB_OK);
 }
@@ -917,7 +966,7 @@ static struct fake_version *make_version(struct fake *f, uint64_t number, uint32
                    base == NULL ? number * 100 + i : number);
     become_ready(v);
     assert_true(v->ready);
-    export_landed(f, v);
+    export_landed(f, v, base);
     pthread_mutex_unlock(&f->lock);
     return v;
 }

@@ -53,6 +53,7 @@ struct fake_version {
     struct fake_shard shards[FAKE_SHARDS_MAX];
     bool ready, exported;
     uint64_t export_id;
+    void *shelf_memory; /* of a step: encoded chunks on the version before; NULL: none */
     /* what a worker's EXPORT said last, to chain another behind it */
     uint32_t chain_session;
     uint64_t chain_export;
@@ -96,6 +97,7 @@ struct fake {
     bool remember;                  /* sessions survive a broken wire */
     bool mute[TB_SESSION_TYPE_END]; /* takes these and answers nothing */
     enum tb_status refuse[TB_SESSION_TYPE_END];
+    bool shelves;     /* steps have their encoded chunks beside them */
     bool no_plan;     /* STAGE brings no PLAN */
     bool chain;       /* PLANs name the worker that exported last, when there is one */
     bool garble_root; /* MANIFESTS with another root */

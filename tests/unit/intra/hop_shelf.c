@@ -46,7 +46,7 @@ static void world_init(struct world *w, bool has_base)
     w->shelf_memory = malloc(tb_hop_shelf_bytes(w->count));
     tb_hop_shelf_init(&w->shelf, w->shelf_memory, w->count);
     w->bases[0] = &w->base.place;
-    if (has_base) w->shelf.base = (struct tb_hop_base){v1, w->bases};
+    if (has_base) w->shelf.base = (struct tb_hop_base){.uid = v1, .places = w->bases};
     w->shelf.ours = &w->ours;
     w->shelf.decodes = true;
     w->s.shelf = &w->shelf;

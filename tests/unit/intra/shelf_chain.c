@@ -160,7 +160,7 @@ static void P1_objects_pass_a_reader_without_the_base(void **state)
     tb_shelf_put(&s.source.shelf, 2, NULL);
     tb_shelf_close(&s.source.shelf);
     hold_all(&s.source, s.count);
-    const struct tb_hop_base base = {v1, s.bases};
+    const struct tb_hop_base base = {.uid = v1, .places = s.bases};
     host_read(&s.last, &s.middle, &base); /* before the middle has anything */
     host_read(&s.middle, &s.source, NULL);
     const struct tb_hop_stats middle = host_ends(&s.middle, &s.cargo), last = host_ends(&s.last, &s.cargo);
@@ -188,7 +188,7 @@ static void nonsense_on_a_shelf_costs_the_shelf_alone(void **state)
     scene_open(&s);
     memset(s.source.memory, 0xab, tb_shelf_zero_bytes(s.count));
     hold_all(&s.source, s.count);
-    const struct tb_hop_base base = {v1, s.bases};
+    const struct tb_hop_base base = {.uid = v1, .places = s.bases};
     host_read(&s.last, &s.source, &base);
     const struct tb_hop_stats last = host_ends(&s.last, &s.cargo);
     assert_int_equal(last.chunks_encoded, 0);
@@ -204,7 +204,7 @@ static void an_empty_shelf_holds_nobody_up(void **state)
     scene_open(&s);
     tb_shelf_open(&s.source.shelf, &v1);
     hold_all(&s.source, s.count);
-    const struct tb_hop_base base = {v1, s.bases};
+    const struct tb_hop_base base = {.uid = v1, .places = s.bases};
     host_read(&s.last, &s.source, &base);
     const struct tb_hop_stats last = host_ends(&s.last, &s.cargo);
     assert_int_equal(last.chunks_encoded, 0);
