@@ -12,6 +12,7 @@ def share(site, uid):
     return v["wire_bytes"] / v["bytes"]
 
 
+PATCH = 2  # enum tb_update
 STEPS = {"codec": "sparse"}  # `auto` may send whole what a busy machine is slow to compare
 
 
@@ -173,6 +174,37 @@ def a_step_goes_encoded_along_a_chain(lab):
     said = east.control("status")["fabric"]
     if not 0 < said["encoded_bytes"] < 0.1 * said["encoded_raw_bytes"]:
         raise Failed(f"the gateway says {said}")
+
+
+@scenario
+def a_step_goes_from_a_link_to_workers_as_it_came(lab):
+    """P1: a remote gateway does not encode again what crossed encoded, and its workers decode that; one patches its buffers with it."""
+    east, west, _ = lab.east_west(through_link=False)
+    east.extra["link"] = STEPS
+    west.models["policy"] = dict(home="east", keep=3)
+    up(east, west)
+    paths = lab.weights(2)
+    trainer = Trainer(lab, east, paths[0])
+    v1 = trainer.publish(1, paths[0])
+    west.wait_holds(v1)
+    readers = [Rollout(lab, west, "copies", paths[0], host="far"), Rollout(lab, west, "patches", paths[0], host="farther", update=PATCH)]
+    for r in readers:
+        r.stage(v1)
+        r.activate(v1)
+    before = west.control("status")["fabric"]
+    v2 = trainer.publish(2, paths[1])
+    west.wait_holds(v2)
+    for r in readers:
+        r.stage(v2, timeout_ms=60000)
+        took, size = read(r, v2), west.version(v2)["bytes"]
+        if took["encoded_chunks"] < 0.9 * took["total_chunks"] or took["read_bytes"] > 0.1 * size:
+            raise Failed(f"{r.worker.name} took {took} of {size} bytes")
+        r.activate(v2)
+        r.check(paths[1])
+    said = west.control("status")["fabric"]
+    made, forwarded = (said[key] - before[key] for key in ("encoded_chunks", "forwarded_chunks"))
+    if forwarded < 0.9 * made:
+        raise Failed(f"the gateway encoded {made} chunks, of which it forwarded {forwarded}")
 
 
 def read_chunks(site, name, number):
