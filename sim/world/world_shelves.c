@@ -67,6 +67,21 @@ void tb_shelf_work_end(struct tb_shelf_work *w)
     tb_free(w);
 }
 
+void tb_shelves_offer(struct tb_shelves *s, const struct tb_shelf_offer *offer)
+{
+    for (struct tb_shelf_work *w = s != NULL ? s->works : NULL; w != NULL; w = w->next) {
+        uint32_t line = offer->chunk;
+        if (!tb_id_equal(&w->task.uid, offer->uid) || !tb_id_equal(&w->task.base, offer->base)) continue;
+        for (uint32_t i = 0; i < offer->shard; i++)
+            line += w->places[i]->manifest->chunk_count;
+        if (tb_shelf_has(w->task.shelf, line)) continue;
+        tb_shelf_put(w->task.shelf, line, &offer->coded);
+        s->stats.chunks++;
+        s->stats.forwarded++;
+        if (--w->left == 0) tb_shelf_close(w->task.shelf);
+    }
+}
+
 void tb_shelves_stats(struct tb_shelves *s, struct tb_shelves_stats *stats_out)
 {
     *stats_out = s != NULL ? s->stats : (struct tb_shelves_stats){0};

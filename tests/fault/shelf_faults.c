@@ -96,7 +96,7 @@ static bool read_all(struct site *w)
     struct tb_hop *hop = NULL;
     struct tb_hop_stats stats = {.chunks_encoded = 0};
     struct tb_fabric_options fabric = {.tcp_address = "127.0.0.1:0", .trusted = true, .threads = 2};
-    const struct tb_hop_base base = {v1, w->bases};
+    const struct tb_hop_base base = {.uid = v1, .places = w->bases};
     struct tb_hop_place place = {.place = &w->worker.hold.place};
     struct tb_hop_options options = {.export_id = EXPORT_ID,
                                      .token = {.bytes = {5}},

@@ -98,7 +98,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     tb_shelf_init(&ours, ours_memory, CHUNKS, (bytes[0] & 8) != 0 ? 64 : ROOM);
     tb_hop_shelf_init(&s, state, CHUNKS);
     s.decodes = (bytes[0] & 1) != 0;
-    if ((bytes[0] & 2) != 0) s.base = (struct tb_hop_base){base, places};
+    if ((bytes[0] & 2) != 0) s.base = (struct tb_hop_base){.uid = base, .places = places};
     if ((bytes[0] & 4) != 0) s.ours = &ours;
     const size_t first = count - 1 < all ? count - 1 : all;
     memcpy(theirs, bytes + 1, first);
