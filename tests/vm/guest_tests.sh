@@ -115,6 +115,42 @@ conformance_over_verbs_between_two_hosts() {
 
 what_only_rdma_can_do_wrong() { unit verbs; }
 
+# The second of its own subnet, over the veth pair asked for.
+two_nics_share_the_load() {
+    ip address add 10.79.0.1/24 dev veth0 && ip link set veth0p up && ip link set veth0 up &&
+        rdma link add rxe1 type rxe netdev veth0 || return 1
+    TB_TEST_TWO_NICS=1 unit verbs 'P6_two_nics_*'
+    local code=$?
+    rdma link delete rxe1
+    ip address delete 10.79.0.1/24 dev veth0
+    return $code
+}
+
+# counters DEVICE: name value of what it has counted.
+counters() {
+    local file
+    for file in /sys/class/infiniband/"$1"/ports/1/hw_counters/* /sys/class/infiniband/"$1"/ports/1/counters/*; do
+        [ -e "$file" ] && [ "${file##*/}" != lifespan ] && echo "${file##*/} $(cat "$file" 2>/dev/null)"
+    done
+}
+
+# docs/operations.md says which of a NIC's counters to look at. Those that this device has, and those that rose with one version
+# over it; sysfs and `rdma statistic` have to agree.
+a_version_over_rdma_is_counted_by_the_nic() {
+    local said
+    counters rxe0 | sort >"$scratch/before"
+    unit verbs '*killed_in_mid_read' >/dev/null || return 1
+    counters rxe0 | sort >"$scratch/after"
+    [ -s "$scratch/after" ] || { echo "rxe0 has no counters"; return 1; }
+    said=$(rdma -j statistic show link rxe0/1)
+    join "$scratch/before" "$scratch/after" >"$scratch/both"
+    while read -r name _ now; do
+        [ ! -e "/sys/class/infiniband/rxe0/ports/1/hw_counters/$name" ] || grep -q "\"$name\":$now\b" <<<"$said" ||
+            echo "$name is $now by sysfs and not by rdma statistic" >&2
+    done <"$scratch/both"
+    awk '$3 > $2 { rose = rose " " $1 "+" $3 - $2 } { all = all " " $1 } END { print "rose:" rose "; of:" all; exit rose == "" }' "$scratch/both"
+}
+
 what_changes_between_read_and_digest_over_verbs() { unit between verbs-; }
 
 # scenario FILE NAME: one of tests/system, whose workers' hosts have names of their own: what goes between them goes by RDMA.
@@ -138,8 +174,9 @@ memory=(three_ways_to_update_a_rollout_over_verbs eight_ranks_of_an_engine_switc
 quick=(ib_read_bw_reads_from_the_other_host ib_read_bw_reads_on_one_host rping_connects_by_rdma_cm
     a_program_of_the_build_tree_finds_the_device openssl_sends_by_kernel_tls our_channels_send_by_kernel_tls netem_delays)
 long=(netem_takes_every_shipped_scenario iperf3_over_netem)
-verbs=(conformance_over_verbs_on_one_host conformance_over_verbs_between_two_hosts what_only_rdma_can_do_wrong
-    what_changes_between_read_and_digest_over_verbs)
+verbs=(a_version_over_rdma_is_counted_by_the_nic two_nics_share_the_load what_only_rdma_can_do_wrong
+    what_changes_between_read_and_digest_over_verbs
+    conformance_over_verbs_on_one_host conformance_over_verbs_between_two_hosts)
 case ${1-} in
 memory) names=("${memory[@]}") ;;
 verbs) names=("${verbs[@]}") ;;

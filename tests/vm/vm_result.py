@@ -4,7 +4,7 @@ import os, re, subprocess, sys, tempfile
 
 RESULT = re.compile(r"(passed|failed|skipped) ([a-z0-9_]+): ")
 CODE = 7  # of guest_tests.sh, so that it is seen to be the command's
-SHAPES = {"verbs": ["--hosts", "2", "--timeout", "1700"], "memory": ["--memory", "3072", "--timeout", "1700"],
+SHAPES = {"verbs": ["--hosts", "2", "--veth", "1", "--timeout", "1700"], "memory": ["--memory", "3072", "--timeout", "1700"],
           "quick": ["--hosts", "2", "--veth", "2", "--timeout", "200"], "long": ["--timeout", "840"]}
 
 

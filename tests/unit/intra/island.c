@@ -459,15 +459,18 @@ struct told told(struct tale *t)
 struct tb_hop_options hop_to(struct owner *o, struct tb_fabric *reader, const struct way *way,
                              struct tb_hop_place *place, struct tale *t)
 {
-    struct tb_hop_options options = {.export_id = EXPORT_ID,
-                                     .from = o->endpoint,
-                                     .transport = way->transport,
-                                     .source = &o->shard,
-                                     .source_count = 1,
-                                     .places = place,
-                                     .place_count = 1,
-                                     .fn = tale_fn,
-                                     .user = t};
+    struct tb_hop_options options = {
+        .export_id = EXPORT_ID,
+        .from = o->endpoint,
+        .transport = way->transport,
+        .source = &o->shard,
+        .source_count = 1,
+        .places = place,
+        .place_count = 1,
+        /* A busy emulated processor may be silent for longer than three beats. */
+        .idle_ms = slowness() > 1 ? 20000 : 0,
+        .fn = tale_fn,
+        .user = t};
     struct tb_fabric_endpoint me;
     tb_fabric_endpoint(reader, &me);
     tb_random_bytes(options.token.bytes, sizeof options.token.bytes);
