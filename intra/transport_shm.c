@@ -1,10 +1,14 @@
 /* transport_shm.c - `shm`: a copy from the source's memory on the same host, under a lease.
  *
  * The unix connection to the door is the lease: while it stands the owner leaves its memory alone. Buffers
- * are attached when the hop opens: by a descriptor, mapped read-only, if it is sealed against shrinking (no
- * SIGBUS); else by process_vm_readv, if a probe shows that we may and that it is the right process; what can
- * be had neither way is read over the connection as `tcp` would. What was attached stays so until close,
- * whatever the peer says. */
+ * are attached when the hop opens: by a descriptor, if it is sealed against shrinking; else by process_vm_readv,
+ * if a probe shows that we may and that it is the right process; what can be had neither way is read over the
+ * connection as `tcp` would. What was attached stays so until close, whatever the peer says.
+ *
+ * Of a descriptor only bitmaps are read through its mapping, as their words have to be loaded at once. Chunks are read by
+ * pread: each hop has a mapping of its own, and a page fault for every few pages of it at first touch costs more than the
+ * copy. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -18,13 +22,16 @@
 #define BUFFERS_MAX                                                                                          \
     4096u              /* attached; a source in more pieces than that is read over the connection in part */
 #define PIECES_MAX 64u /* of one process_vm_readv */
+#define FILES_MAX  64u /* descriptors that a hop keeps; what more buffers have is copied from their mappings */
 
 struct attached {
     uint32_t buffer;
     enum tb_hop_buffer_kind kind;
     uint64_t count;
     uint64_t address;           /* ADDRESS */
-    struct tb_shared_view view; /* MEMFD */
+    struct tb_shared_view view; /* MEMFD; of it: */
+    int fd;                     /* -1: not kept */
+    uint64_t offset;            /* in the file */
 };
 
 struct shm_upstream {
@@ -34,6 +41,7 @@ struct shm_upstream {
     bool readable;  /* process_vm_readv works on the source */
     uint32_t count; /* of buffers, ascending */
     uint32_t asked, answered;
+    uint32_t files;
     struct attached *buffers;
 };
 
@@ -54,7 +62,7 @@ static enum tb_status list_buffers(struct shm_upstream *u, const struct tb_upstr
     if (u->count > BUFFERS_MAX) u->count = BUFFERS_MAX;
     u->buffers = tb_calloc(u->count, sizeof *u->buffers);
     for (uint32_t i = 0; u->buffers != NULL && i < u->count; i++)
-        u->buffers[i] = (struct attached){.buffer = list[i], .kind = TB_HOP_BUFFER_STREAM};
+        u->buffers[i] = (struct attached){.buffer = list[i], .kind = TB_HOP_BUFFER_STREAM, .fd = -1};
     tb_free(list);
     return u->buffers != NULL ? TB_OK : TB_SITE_NOMEM;
 }
@@ -97,29 +105,37 @@ static void on_welcome(void *user, const struct tb_hop_answer *answer)
     ask_buffers(u);
 }
 
-static void attach(struct shm_upstream *u, struct attached *a, const struct tb_hop_answer *answer, int fd)
+/* True: the descriptor is kept. */
+static bool attach(struct shm_upstream *u, struct attached *a, const struct tb_hop_answer *answer, int fd)
 {
     a->count = answer->a;
     a->address = answer->b;
     if (fd >= 0) {
-        if (tb_shared_view_open(fd, answer->b, answer->a, &a->view) == TB_OK) a->kind = TB_HOP_BUFFER_MEMFD;
-    } else if (answer->kind == TB_HOP_BUFFER_ADDRESS && u->readable) {
-        a->kind = TB_HOP_BUFFER_ADDRESS;
+        if (tb_shared_view_open(fd, answer->b, answer->a, &a->view) != TB_OK) return false;
+        a->kind = TB_HOP_BUFFER_MEMFD;
+        a->offset = answer->b;
+        if (u->files == FILES_MAX) return false;
+        u->files++;
+        a->fd = fd;
+        return true;
     }
+    if (answer->kind == TB_HOP_BUFFER_ADDRESS && u->readable) a->kind = TB_HOP_BUFFER_ADDRESS;
+    return false;
 }
 
 static void on_buffer(void *user, const struct tb_hop_answer *answer, int fd)
 {
     struct shm_upstream *u = user;
     struct attached *next = &u->buffers[u->answered]; /* answers come in order */
+    bool kept = false;
     if (u->answered < u->asked && answer->buffer == next->buffer) {
-        attach(u, next, answer, fd);
+        kept = attach(u, next, answer, fd);
         u->answered++;
         ask_buffers(u);
     } else {
         tb_pipe_lose(&u->stream, TB_PEER_GARBLED);
     }
-    if (fd >= 0) close(fd);
+    if (fd >= 0 && !kept) close(fd);
 }
 
 /* ---- copying ---- */
@@ -158,6 +174,18 @@ static void copy_mapped(const struct attached *a, const struct tb_source_run *ru
         memcpy(to, from, run->bytes);
 }
 
+static bool copy_from_file(const struct attached *a, const struct tb_source_run *run, uint8_t *to)
+{
+    for (uint64_t done = 0; done < run->bytes;) {
+        const ssize_t got =
+            tb_sys_pread(a->fd, to + done, run->bytes - done, (off_t)(a->offset + run->offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        done += (uint64_t)got;
+    }
+    return true;
+}
+
 /* Runs of the other process's own memory, as many as follow one another, with one system call. How many
  * bytes; 0: failed. */
 static uint32_t copy_from_process(const struct shm_upstream *u, const struct tb_read *read, uint32_t done)
@@ -185,10 +213,12 @@ static enum tb_status shm_copy(const struct tb_upstream *upstream, const struct 
         const struct tb_source_run run = tb_read_run(read, done);
         const struct attached *a = find(u, run.buffer);
         uint32_t step = (uint32_t)run.bytes;
-        if (a->kind == TB_HOP_BUFFER_MEMFD)
-            copy_mapped(a, &run, read->words, read->to + done);
-        else
+        if (a->kind == TB_HOP_BUFFER_ADDRESS)
             step = copy_from_process(u, read, done);
+        else if (read->words || a->fd < 0)
+            copy_mapped(a, &run, read->words, read->to + done);
+        else if (!copy_from_file(a, &run, read->to + done))
+            step = 0;
         if (step == 0) return TB_STREAM_IO;
         done += step;
     }
@@ -199,8 +229,10 @@ static enum tb_status shm_copy(const struct tb_upstream *upstream, const struct 
 
 static void shm_free(struct shm_upstream *u)
 {
-    for (uint32_t i = 0; u->buffers != NULL && i < u->count; i++)
+    for (uint32_t i = 0; u->buffers != NULL && i < u->count; i++) {
         tb_shared_view_close(&u->buffers[i].view);
+        if (u->buffers[i].fd >= 0) close(u->buffers[i].fd);
+    }
     tb_free(u->buffers);
     tb_free(u);
 }
