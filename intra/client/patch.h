@@ -54,8 +54,8 @@ void tb_patch_watch(struct tb_patch *patch, uint32_t shard, struct tb_place *pla
 
 /* Decodes a chunk on what the buffers hold, and keeps the encoded form if what came out has the chunk's digest: what lands next is
  * that. For tb_hop_base, with the patch as user. TB_CHUNK_CODEC: the buffers are no base for it, or were written since, or are a device's. */
-enum tb_status tb_patch_decode(void *patch, uint32_t shard, uint32_t chunk,
-                               const struct tb_codec_coded *coded, const struct tb_codec_output *output);
+enum tb_status tb_patch_decode(void *user, uint32_t shard, uint32_t k, const struct tb_codec_coded *coded,
+                               const struct tb_codec_output *output);
 
 /* Memory that it has kept: encoded chunks, those that stayed whole, and the edges of pages between them. */
 uint64_t tb_patch_staged_bytes(const struct tb_patch *patch);
