@@ -122,6 +122,13 @@ static bool hears(uint32_t site, uint32_t of)
            tb_time_since(stats.up_since, the->now) > TB_MS(the->sites[site].config.session_lease_ms);
 }
 
+/* What its home called lost, and was judged for there, it takes from no trainer that comes back: other sites may hear of it after
+ * that. */
+static bool refused_at_home(uint32_t site, const struct version *made)
+{
+    return site != made->model && (made->lost_at >> made->model & 1) != 0;
+}
+
 /* A version is lost only when nobody that is heard of holds some chunk: no gateway, no worker of that site, not the trainer. One that
  * was never ready, as this site's disk has it, may fail before. And nobody here writes to sealed bytes, so none is broken. */
 void world_check_ended(uint32_t site, const struct tb_store_version *v, uint32_t before)
@@ -139,7 +146,7 @@ void world_check_ended(uint32_t site, const struct tb_store_version *v, uint32_t
         uint64_t held = held_by_workers(&the->sites[site], version, i);
         for (uint32_t s = 0; s < the->site_count; s++)
             if (hears(site, s)) held |= world_arena_held(&the->sites[s].arena, version, i);
-        if (world_trainer_holds(version) &&
+        if (world_trainer_holds(version) && !refused_at_home(site, made) &&
             has_lease(&the->sites[made->model], &the->trainers[made->model].c))
             held = made->shards[i].held[0];
         there &= held == made->shards[i].held[0];
