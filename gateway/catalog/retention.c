@@ -56,15 +56,21 @@ bool tb_version_retained(const struct tb_catalog *c, const struct version *v)
     return tb_version_lives(v) && newer_count(c, v, false) < model_at(c, v->model)->config.keep;
 }
 
-/* Another site that is taking it from here; a site that fell silent holds nothing up for ever. */
+/* A site that makes room says nothing of what it was taking: one that took nothing for a lease time, after which it turns to
+ * another version itself, takes it no more (P6). */
+static bool is_taking(const struct tb_catalog *c, const struct reference *ref)
+{
+    if (ref->kind != TB_REFERENCE_SITE || ref->whole || ref->held_chunks == 0) return false;
+    return site_at(c, ref->owner)->up && tb_time_since(ref->moved_at, c->now) < c->config.lease_ns;
+}
+
+/* Another site that is taking it from here; a slow one holds nothing up for ever. */
 static bool site_reads(const struct tb_catalog *c, const struct version *v)
 {
     EACH_HOLDER(c, v, r)
     {
         const struct reference *ref = reference_at(c, r);
-        if (ref->kind != TB_REFERENCE_SITE || ref->whole || ref->held_chunks == 0) continue;
-        if (site_at(c, ref->owner)->up && tb_time_since(ref->since, c->now) <= c->config.pin_max_ns)
-            return true;
+        if (is_taking(c, ref) && tb_time_since(ref->since, c->now) <= c->config.pin_max_ns) return true;
     }
     return false;
 }

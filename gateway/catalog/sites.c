@@ -140,6 +140,7 @@ enum tb_status tb_catalog_site_progress(struct tb_catalog *c, tb_time_ns now,
     if (ref->held_chunks == 0) ref->since = c->now;
     if (p->held_chunks > ref->held_chunks) {
         ref->held_chunks = p->held_chunks;
+        ref->moved_at = c->now;
         tb_version_fed(c, ref);
     }
     ref->total_chunks = version_at(c, i)->chunk_count;

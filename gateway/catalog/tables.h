@@ -211,6 +211,7 @@ struct reference {
     bool has;            /* SITE: has it or is getting it, as it says */
     tb_time_ns heard_at; /* SITE: when it last said so itself; 0: never, others did */
     tb_time_ns since;    /* when the reader began */
+    tb_time_ns moved_at; /* SITE: when what it holds last grew */
 
     /* WORKER */
     bool source_loads;  /* it was counted in the source's readers */

@@ -219,6 +219,34 @@ static void a_site_that_is_taking_it_pins_it(void **state)
     site_close(&s);
 }
 
+/* The twin, P6: a site that had to make room for something else says nothing, and holds up nobody here for pin_max. */
+static void a_site_that_takes_no_more_pins_nothing(void **state)
+{
+    (void)state;
+    struct site s;
+    east(&s, 1);
+    const char *const renewing[] = {"rank", NULL};
+    const struct tb_name west = name_of("west");
+    struct tb_catalog_room r;
+    CHECK_OK(tb_catalog_site_up(s.c, s.now, &west, true));
+    publish_whole(&s, "rank", 4);
+    struct tb_catalog_site_progress p = {.site = west, .uid = id_of(4), .held_chunks = 3};
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+    publish_whole(&s, "rank", 5);
+    hush(&s);
+    pass_ms(&s, 9000, renewing);
+    p.held_chunks = 4;
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+    pass_ms(&s, 9900, renewing);
+    CHECK_STATUS(room(&s, 500, &r), TB_SITE_NOMEM);
+    assert_int_equal(r.pinned, SHARD_BYTES);
+    s.trace[0] = 0;
+    pass_ms(&s, 100, renewing);
+    CHECK_STATUS(room(&s, 500, &r), TB_AGAIN);
+    said(&s, "[19000] evict v4: ok\n");
+    site_close(&s);
+}
+
 static void base(struct site *s, uint64_t uid, bool used)
 {
     const struct tb_id id = id_of(uid);
@@ -308,6 +336,7 @@ int main(void)
         cmocka_unit_test(room_is_made_in_order),
         cmocka_unit_test(a_whole_one_goes_before_an_older_partial_one),
         cmocka_unit_test(a_site_that_is_taking_it_pins_it),
+        cmocka_unit_test(a_site_that_takes_no_more_pins_nothing),
         cmocka_unit_test(one_that_may_be_lost_makes_room_for_a_newer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
