@@ -134,6 +134,12 @@ static struct tb_planner_member worker_member(const struct tb_catalog *c, uint32
     };
 }
 
+/* One that is whole and said not where it can be read may never say it. One that still reads does soon: it is planned on before. */
+static bool never_serves(const struct reference *ref)
+{
+    return ref->reads_only || (ref->whole && ref->export_id == 0);
+}
+
 /* Members of the question are the gateway, when it serves, and all workers of the version that serve, and the reader; each
  * remembers its place. */
 static uint32_t fill_question(struct tb_catalog *c, const struct version *v, const struct reference *reader)
@@ -151,7 +157,7 @@ static uint32_t fill_question(struct tb_catalog *c, const struct version *v, con
     EACH_WORKER(c, v, r)
     {
         struct reference *ref = reference_at(c, r);
-        if (ref->reads_only && ref != reader) continue;
+        if (never_serves(ref) && ref != reader) continue;
         ref->question = count;
         c->question[count++] = worker_member(c, r);
     }

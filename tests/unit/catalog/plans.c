@@ -210,6 +210,24 @@ static void who_reads_only_is_no_source_and_no_copy(void **state)
     site_close(&s);
 }
 
+/* P6: a worker whose word of where it can be read was lost, as one that said it before a restarted gateway knew the version: who
+ * waited for that word goes elsewhere once it is whole, and nobody is sent to it until it says it again. */
+static void who_is_whole_and_said_not_where_is_no_source(void **state)
+{
+    (void)state;
+    struct site s;
+    spread(&s);
+    CHECK_OK(stage(&s, "a", 5));
+    CHECK_OK(stage(&s, "b", 5));
+    said(&s, "[   0] plan a v5 from gateway\n"); /* b waits for a, which reads still */
+    CHECK_OK(progress(&s, "a", 5, SHARD_CHUNKS));
+    said(&s, "[   0] plan b v5 from gateway\n");
+    CHECK_OK(export_of(&s, "a", 5, SHARD_CHUNKS));
+    CHECK_OK(stage(&s, "c", 5));
+    said(&s, "[   0] plan c v5 from a\n");
+    site_close(&s);
+}
+
 static void whole_readers_read_no_more(void **state)
 {
     (void)state;
@@ -375,6 +393,7 @@ int main(void)
         cmocka_unit_test(the_only_source_is_tried_again),
         cmocka_unit_test(an_export_nobody_asked_for_is_a_source),
         cmocka_unit_test(who_reads_only_is_no_source_and_no_copy),
+        cmocka_unit_test(who_is_whole_and_said_not_where_is_no_source),
         cmocka_unit_test(whole_readers_read_no_more),
         cmocka_unit_test(a_slow_worker_becomes_a_leaf),
         cmocka_unit_test(who_was_slow_begins_as_a_leaf),
