@@ -304,9 +304,12 @@ int tb_use_ask(struct tb_subscription *sub, struct tb_staged_use *use)
 {
     struct tb_request *request = tb_stage_request(sub->session, sub, &use->staging->uid);
     if (request == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for the request");
+    const enum tb_staging_state state = use->staging->state;
+    const bool again = use->unheard && (state == TB_STAGING_READING || state == TB_STAGING_WHOLE);
     use->asked = true;
     use->unheard = false;
     tb_request_post(sub->session, request);
+    if (again) tb_staging_export_notice(sub->session, use->staging); /* it was refused with the STAGE */
     return TB_OK;
 }
 

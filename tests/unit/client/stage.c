@@ -316,7 +316,7 @@ static void a_gateway_that_forgot_the_version_is_told_again(void **state)
     const struct tb_uid uid = uid_of(v);
     worker_open(&f, &w, "w", NULL, 4);
     CHECK_OK(tb_stage(w.sub, &uid, 20000));
-    const uint32_t stages = fake_seen(&f, TB_SESSION_STAGE);
+    const uint32_t stages = fake_seen(&f, TB_SESSION_STAGE), exports = fake_seen(&f, TB_SESSION_EXPORT);
     fake_away(&f, true);
     FAKE_SET(&f, refuse[TB_SESSION_STAGE], TB_NOT_FOUND);
     FAKE_SET(&f, refuse[TB_SESSION_ACTIVATE], TB_NOT_FOUND);
@@ -330,6 +330,7 @@ static void a_gateway_that_forgot_the_version_is_told_again(void **state)
     FAKE_SET(&f, refuse[TB_SESSION_STAGE], TB_OK);
     CHECK_STATUS(tb_activate(w.sub, &uid, NULL), TB_AGAIN);
     fake_wait_seen(&f, TB_SESSION_STAGE, stages + 4);
+    fake_wait_seen(&f, TB_SESSION_EXPORT, exports + 4); /* or it would serve nobody */
     CHECK_STATUS(tb_activate(w.sub, &uid, NULL),
                  TB_BAD_STATE); /* the twin: heard, and refused all the same */
     FAKE_SET(&f, refuse[TB_SESSION_ACTIVATE], TB_OK);
