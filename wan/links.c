@@ -707,20 +707,30 @@ void tb_links_set_incarnation(struct tb_links *links, uint64_t incarnation)
     links->options.incarnation = incarnation;
 }
 
+/* P8: nor does anything that began under the old trust become a session: what is in TLS or before HELLO, what a link in limbo waits
+ * for, and data streams that were dialled ahead. One that is bound already belongs to a session that ended, and ends with it. */
+static void end_all(struct tb_links *ls)
+{
+    for (uint32_t i = 0; i < ls->options.peer_count; i++) {
+        link_drop(&ls->links[i], TB_PEER_IDENTITY);
+        link_streams_ahead_end(&ls->links[i]);
+    }
+    for (struct conn *c = ls->conns; c != NULL; c = c->next)
+        if (!c->is_session && c->binding == NULL) link_conn_close(c, TB_PEER_IDENTITY);
+}
+
 enum tb_status tb_links_set_tls(struct tb_links *ls, struct tb_tls *tls)
 {
     if (!tb_identity_equal(tb_tls_identity(tls), &ls->identity)) return TB_BAD_ARGUMENT;
     const struct tb_digest before = tb_tls_trust(ls->options.tls), after = tb_tls_trust(tls);
     tb_tls_free(ls->options.tls);
     ls->options.tls = tb_tls_ref(tls);
-    for (uint32_t i = 0; i < ls->options.peer_count; i++) {
-        struct link *l = &ls->links[i];
-        if (!link_is_up(l)) continue;
-        if (tb_digest_equal(&before, &after))
-            link_renew(l, tb_clock_now());
-        else
-            link_drop(l, TB_PEER_IDENTITY);
+    if (!tb_digest_equal(&before, &after)) {
+        end_all(ls);
+        return TB_OK;
     }
+    for (uint32_t i = 0; i < ls->options.peer_count; i++)
+        if (link_is_up(&ls->links[i])) link_renew(&ls->links[i], tb_clock_now());
     return TB_OK;
 }
 

@@ -197,12 +197,38 @@ static void streams_ahead_end_with_their_attempt(void **state)
     acceptor_fini(&a);
 }
 
+/* P8: what an authority that is trusted no more may have vouched for becomes no session: not the connection that waits for HELLO, nor
+ * the streams beside it. */
+static void nothing_of_the_old_trust_becomes_a_session(void **state)
+{
+    (void)state;
+    static struct acceptor a;
+    char why[256];
+    const struct tb_name more = {"north"};
+    const struct tb_id second = {{2}};
+    acceptor_init(&a, 10);
+    come_and_go(&a);
+    WORLD_UNTIL(&a.w.net, greeter(&a) != NULL && open_count(&a) == 1 + STREAMS);
+    const uint32_t before = a.count;
+    struct tb_tls *tls = world_tls(&a.w.net, "west", "gw", "west");
+    CHECK_OK(tb_tls_add_site_ca(tls, &more, world_path(&a.w.net, "east", "ca.crt"), why));
+    CHECK_OK(tb_links_set_tls(a.west->links, tls));
+    tb_tls_free(tls);
+    answer(greeter(&a), &second);
+    for (uint32_t i = 0; i < before; i++)
+        WORLD_UNTIL(&a.w.net, a.conns[i].wire == NULL);
+    for (uint32_t i = 0; i < a.count; i++)
+        assert_false(tb_id_equal(&a.conns[i].session, &second));
+    acceptor_fini(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_dialler_subscribes_behind_its_hello),
         cmocka_unit_test(streams_are_there_when_the_session_is),
         cmocka_unit_test(streams_ahead_end_with_their_attempt),
+        cmocka_unit_test(nothing_of_the_old_trust_becomes_a_session),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
