@@ -91,6 +91,7 @@ static enum tb_status take_bound(struct tb_stream *s)
     const uint16_t type = tb_read_u16(&reader);
     const uint16_t zero = tb_read_u16(&reader);
     const uint64_t request = tb_read_u64(&reader);
+    if (s->waits) return TB_PEER_GARBLED; /* nothing was asked: BIND is sent once the session is known */
     if (bytes != 4 || type != TB_FRAME_BOUND || zero != 0 || request != 0) return TB_PEER_GARBLED;
     if (tb_frame_bound_decode(&reader, &bound) != TB_OK || bound.stream != s->plan.number)
         return TB_PEER_GARBLED;

@@ -197,6 +197,26 @@ static void streams_ahead_end_with_their_attempt(void **state)
     acceptor_fini(&a);
 }
 
+/* P7: nothing was asked of a stream that waits for its session, so an answer on it is no answer. */
+static void a_binding_answered_unasked_is_refused(void **state)
+{
+    (void)state;
+    static struct acceptor a;
+    const struct tb_frame_bound nothing = {0};
+    acceptor_init(&a, 1000);
+    come_and_go(&a);
+    WORLD_UNTIL(&a.w.net, greeter(&a) != NULL && open_count(&a) == 1 + STREAMS);
+    const struct accepted *control = greeter(&a);
+    for (uint32_t i = 0; i < a.count; i++) {
+        if (a.conns[i].wire == NULL || &a.conns[i] == control) continue;
+        tb_frame_bound_encode(&nothing, tb_wire_begin(a.conns[i].wire, TB_FRAME_BOUND, 0, 64));
+        tb_wire_end(a.conns[i].wire);
+    }
+    WORLD_UNTIL(&a.w.net, open_count(&a) == 1);
+    assert_non_null(control->wire);
+    acceptor_fini(&a);
+}
+
 /* P8: what an authority that is trusted no more may have vouched for becomes no session: not the connection that waits for HELLO, nor
  * the streams beside it. */
 static void nothing_of_the_old_trust_becomes_a_session(void **state)
@@ -228,6 +248,7 @@ int main(void)
         cmocka_unit_test(a_dialler_subscribes_behind_its_hello),
         cmocka_unit_test(streams_are_there_when_the_session_is),
         cmocka_unit_test(streams_ahead_end_with_their_attempt),
+        cmocka_unit_test(a_binding_answered_unasked_is_refused),
         cmocka_unit_test(nothing_of_the_old_trust_becomes_a_session),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
