@@ -145,6 +145,14 @@ uint32_t tb_divide_count(const struct tb_divide *d)
     return count;
 }
 
+/* What another lane has by now does not come from far: what was asked for there and has not been sent is taken back. Only once, as
+ * it is told: what a far source is given afterwards, because the lane brings it too slowly, stays there. */
+static void take_back_far(struct tb_divide *d, uint32_t s, uint32_t w, uint64_t word)
+{
+    for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++)
+        if (d->sources[i].on && !d->sources[i].near) take_back(d, i, s, w, word);
+}
+
 enum tb_status tb_divide_has(struct tb_divide *d, uint32_t source, uint32_t s, const struct tb_span *words)
 {
     if (s >= d->shard_count) return TB_PEER_GARBLED;
@@ -153,7 +161,9 @@ enum tb_status tb_divide_has(struct tb_divide *d, uint32_t source, uint32_t s, c
     if (status != TB_OK) return status;
     for (uint32_t i = 0; i < words->count / TB_HELD_WORD_BYTES; i++) {
         const struct tb_held_word word = tb_held_words_at(words, i);
+        const uint64_t fresh = word.word & ~shard->of[source].has[word.index];
         shard->of[source].has[word.index] = word.word;
+        if (d->sources[source].near && !d->sources[source].silent) take_back_far(d, s, word.index, fresh);
         take_back(d, source, s, word.index, ~word.word); /* what it lost it cannot send */
     }
     return TB_OK;
@@ -365,18 +375,6 @@ static bool was_given_of(const struct tb_divide *d, uint32_t source, struct stre
     return false;
 }
 
-/* What another lane has by now does not come from far: what was asked for there and has not been sent is taken back. */
-static void give_back_near(struct tb_divide *d, uint32_t near, tb_time_ns now)
-{
-    if (is_silent(&d->sources[near], now)) return;
-    for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++) {
-        if (!d->sources[i].on || d->sources[i].near) continue;
-        for (uint32_t s = 0; s < d->shard_count; s++)
-            for (uint32_t w = 0; w < word_count(d->shards[s].place); w++)
-                take_back(d, i, s, w, d->shards[s].of[near].has[w]);
-    }
-}
-
 /* Chunks of word w that are not here, were given to nobody, and that no other lane has. */
 static uint64_t lacking_word(const struct tb_divide *d, const struct tb_divide_shard *shard, uint32_t w)
 {
@@ -536,9 +534,8 @@ void tb_divide_step(struct tb_divide *d, tb_time_ns now)
         if (!d->sources[i].on) continue;
         measure(&d->sources[i], now);
         watch(d, i, now);
-        if (!d->sources[i].near) continue;
-        watch_near(d, i, theirs, now);
-        give_back_near(d, i, now);
+        d->sources[i].silent = is_silent(&d->sources[i], now);
+        if (d->sources[i].near) watch_near(d, i, theirs, now);
     }
     for (uint32_t i; (i = next_source(d, done, now)) != TB_DIVIDE_NONE; done |= 1u << i) {
         give_all(d, i, theirs, now);

@@ -28,7 +28,8 @@
 
 struct tb_divide_source {
     bool on;
-    bool near; /* another gateway of this site */
+    bool near;   /* another gateway of this site */
+    bool silent; /* in the last step */
     tb_time_ns rtt;
     uint64_t given_bytes; /* given and not here yet */
     uint64_t window_bytes;

@@ -298,6 +298,34 @@ static void a_lane_that_goes_is_done_without(void **state)
     world_fini(&b);
 }
 
+/* P6: another lane that has everything and is slow: what the path from far takes over from it stays taken over. */
+static void what_is_stolen_stays_stolen(void **state)
+{
+    (void)state;
+    struct world w;
+    uint32_t stolen = 0, undone = 0;
+    world_init(&w, 0);
+    tb_divide_lane(&w.d, 0, 2);
+    struct sender *far = source(&w, 20 << 20, 40, 0, CHUNKS), *near = source(&w, 1 << 20, 1, 0, 0);
+    tb_divide_near(&w.d, near->source);
+    run(&w, 500);
+    memcpy(near->has, far->has, sizeof near->has);
+    have(&w, near);
+    run(&w, 500 + STEP_MS);
+    for (uint32_t i = 0; i < 200; i++) {
+        uint64_t before[4];
+        memcpy(before, far->take, sizeof before);
+        run(&w, w.ms + STEP_MS);
+        for (uint32_t k = 0; k < 4; k++) {
+            stolen += (uint32_t)__builtin_popcountll(far->take[k] & ~before[k]);
+            undone += (uint32_t)__builtin_popcountll(before[k] & ~far->take[k] & ~w.small.held[k]);
+        }
+    }
+    assert_int_equal(undone, 0);
+    assert_in_range(stolen, 1, CHUNKS);
+    world_fini(&w);
+}
+
 static void nobody_is_told_of_chunks_that_are_not(void **state)
 {
     (void)state;
@@ -327,6 +355,7 @@ int main(void)
         cmocka_unit_test(two_lanes_are_twice_one),
         cmocka_unit_test(a_slow_lane_is_helped),
         cmocka_unit_test(a_lane_that_goes_is_done_without),
+        cmocka_unit_test(what_is_stolen_stays_stolen),
         cmocka_unit_test(nobody_is_told_of_chunks_that_are_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
