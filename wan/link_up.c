@@ -277,6 +277,7 @@ static void session_begin(struct conn *c, const struct tb_frame_hello *hello, co
     l->stream_number = 0;
     l->stream_failures = 0;
     l->stream_retry_at = 0;
+    l->elsewhere = 0;
     memset(l->gone_numbers, 0, sizeof l->gone_numbers);
     l->beat = (struct link_heartbeat){.heard_floor = tb_clock_now()};
     l->stats.up_since = tb_clock_now();
