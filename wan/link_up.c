@@ -455,6 +455,25 @@ static enum tb_status on_wire_frame(struct tb_wire *w, void *user, struct tb_wir
     return TB_OK;
 }
 
+/* Dialled beside this session, which is one that we dialled: a renewal, or a move. */
+static bool renews(const struct link *l, const struct conn *c)
+{
+    return l->life.state == TB_LINK_UP && l->session->dialled && c->racing &&
+           c->greet_by >= l->stats.up_since + LINK_GREET_BY;
+}
+
+/* P10: the first of a row that fails. A renewal that does leaves the session as it is, which ends with its certificates. */
+static void tell_failed(struct link *l, struct conn *c, enum tb_status why)
+{
+    const char *reason = tb_chan_reason(tb_wire_chan(c->wire));
+    if (c->fault_told || why == TB_CANCELLED) return;
+    c->fault_told = true;
+    if (l->life.state == TB_LINK_DIALLING)
+        link_log(l, l->life.attempts == 0 ? TB_LOG_WARN : TB_LOG_DEBUG, "link.dial_failed", why, reason);
+    else if (renews(l, c))
+        link_log(l, TB_LOG_WARN, "link.renew_failed", why, reason);
+}
+
 static void on_wire_closed(struct tb_wire *w, void *user, enum tb_status why)
 {
     (void)w;
@@ -468,9 +487,7 @@ static void on_wire_closed(struct tb_wire *w, void *user, enum tb_status why)
     const bool failed = dialled && !was_session && !closing && !c->outrun, racing = c->racing;
     const bool never_greeted = failed && c->greet_by != 0;
     const enum tb_chan_reach reach = tb_chan_reach(tb_wire_chan(w));
-    if (never_greeted && !c->fault_told && l->life.state == TB_LINK_DIALLING && why != TB_CANCELLED)
-        link_log(l, l->life.attempts == 0 ? TB_LOG_WARN : TB_LOG_DEBUG, "link.dial_failed", why,
-                 tb_chan_reason(tb_wire_chan(w)));
+    if (never_greeted) tell_failed(l, c, why);
     link_conn_free(c);
     if (!never_greeted) return;
     link_dial_ended(l, racing, why, reach);
