@@ -6,6 +6,9 @@
 #include "base/log.h"
 #include "wan/link.h"
 
+#define AHEAD_MAX                                                                                            \
+    4u /* they bring the first chunks; whatever else is wanted is dialled once the peer is greeted */
+
 uint32_t link_streams_count(const struct link *l)
 {
     uint32_t count = l->ahead_count;
@@ -113,7 +116,7 @@ static void dial_missing(struct link *l, tb_time_ns now)
 
 void link_streams_ahead(struct link *l, const struct tb_address *to)
 {
-    const uint32_t wanted = link_streams_wanted(l);
+    const uint32_t all = link_streams_wanted(l), wanted = all < AHEAD_MAX ? all : AHEAD_MAX;
     const struct tb_stream_plan plan = dial_plan(l, 0, to);
     while (l->ahead_count < wanted) {
         struct tb_stream *s = tb_stream_new_ahead(&plan);
