@@ -249,6 +249,7 @@ struct tb_links {
     struct tb_share *retiring; /* shares on which some stream may still have a hand */
     struct retired *retired;
     uint64_t strangers;
+    tb_time_ns full_told_at; /* that a connection was not accepted, for want of room; 0: never */
     bool closing;
     void (*closed)(void *user);
     void *closed_user;

@@ -7,9 +7,10 @@
 #include "base/log.h"
 #include "wan/link.h"
 
-#define BYE_LINGER_MS  500
-#define RENEW_BEFORE_S 60u /* of a certificate's end */
-#define RENEW_EVERY    TB_SECONDS(10)
+#define BYE_LINGER_MS   500
+#define RENEW_BEFORE_S  60u /* of a certificate's end */
+#define RENEW_EVERY     TB_SECONDS(10)
+#define FULL_TOLD_EVERY TB_SECONDS(10)
 
 bool link_is_up(const struct link *l)
 {
@@ -498,11 +499,23 @@ const struct tb_wire_ops links_wire_ops = {
 
 /* ---- accepting ---- */
 
+/* P10: a flood is no flood of lines. */
+static void tell_full(struct tb_links *ls, const struct tb_address *from)
+{
+    const tb_time_ns now = tb_clock_now();
+    char address[128];
+    if (ls->full_told_at != 0 && tb_time_since(ls->full_told_at, now) < FULL_TOLD_EVERY) return;
+    ls->full_told_at = now;
+    tb_address_format(from, address, sizeof address);
+    tb_log(TB_LOG_WARN, "link.accept_refused", "address=%s connections=%u", address, ls->conn_count);
+}
+
 void links_on_accept(void *user, int fd, const struct tb_address *from)
 {
     struct tb_links *ls = user;
     struct conn *c = link_conn_new(ls, NULL);
     if (c == NULL) {
+        tell_full(ls, from);
         close(fd); /* P7: whoever floods the port waits with the others */
         return;
     }
