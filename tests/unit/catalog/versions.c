@@ -519,6 +519,29 @@ static void a_reader_may_have_what_a_life_before_held(void **state)
     site_close(&s);
 }
 
+/* P6: nor is there a verdict that waits for readers nobody can ask: the arena is empty, and nothing reserves room in it. */
+static void a_reader_that_cannot_be_asked_holds_up_no_verdict(void **state)
+{
+    (void)state;
+    struct site s;
+    const char *const renewing[] = {"w0", NULL};
+    trainer(&s);
+    publish_whole(&s, "rank-0", 5);
+    struct tb_catalog_version_view view;
+    const struct tb_id v5 = id_of(5);
+    assert_true(tb_catalog_version_get(s.c, &v5, &view));
+    east_reopen(&s, 2);
+    s.left_out = NOT_STORE | NOT_PLANS | NOT_PEERS;
+    CHECK_OK(tb_catalog_restore_version(s.c, &view.key, TB_VERSION_READY, SHARD_BYTES, false));
+    come(&s, "w0");
+    CHECK_OK(export_of(&s, "w0", 5, 1));
+    pass_ms(&s, 19950, renewing); /* recovery, and a lease time from there */
+    assert_string_equal(state_of(&s, 5), "ready");
+    pass_ms(&s, 50, renewing);
+    assert_string_equal(state_of(&s, 5), "lost");
+    site_close(&s);
+}
+
 /* What was never here no reader can have: nobody waits for it. */
 static void a_reader_of_what_was_here_holds_up_no_verdict(void **state)
 {
@@ -606,6 +629,7 @@ int main(void)
         cmocka_unit_test(several_rotten_chunks_come_back_from_several_readers),
         cmocka_unit_test(many_readers_are_asked_in_turn),
         cmocka_unit_test(a_rotten_chunk_comes_back_from_a_site),
+        cmocka_unit_test(a_reader_that_cannot_be_asked_holds_up_no_verdict),
         cmocka_unit_test(a_site_that_is_cut_off_is_waited_for),
         cmocka_unit_test(a_reader_may_have_what_a_life_before_held),
         cmocka_unit_test(a_reader_of_what_was_here_holds_up_no_verdict),
