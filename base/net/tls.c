@@ -219,10 +219,23 @@ void tb_tls_free(struct tb_tls *tls)
     tb_free(tls);
 }
 
-static enum tb_status know_thyself(struct tb_tls *tls, X509 *cert)
+/* One certificate more is shown. */
+static enum tb_status shown_grow(struct tb_tls *tls, const X509 *cert)
+{
+    struct {
+        struct tb_digest before;
+        struct tb_fingerprint cert;
+    } all = {.before = tls->shown};
+    const enum tb_status status = tb_tls_cert_fingerprint(cert, &all.cert);
+    tls->shown = tb_digest_of(&all, sizeof all);
+    return status;
+}
+
+static enum tb_status know_thyself(struct tb_tls *tls, const X509 *cert)
 {
     tls->expires_wall_s = tb_tls_cert_expires(cert);
-    return tb_tls_cert_fingerprint(cert, &tls->fingerprint);
+    const enum tb_status status = tb_tls_cert_fingerprint(cert, &tls->fingerprint);
+    return status == TB_OK ? shown_grow(tls, cert) : status;
 }
 
 /* Trust by CA. */
@@ -248,7 +261,7 @@ static bool chain_use(struct tb_tls *tls, BIO *bio)
     for (int i = 0; i < CHAIN_DEPTH_MAX; i++) {
         X509 *next = PEM_read_bio_X509(bio, NULL, no_passphrase, NULL);
         if (next == NULL) break;
-        if (SSL_CTX_add0_chain_cert(tls->ctx, next) != 1) {
+        if (shown_grow(tls, next) != TB_OK || SSL_CTX_add0_chain_cert(tls->ctx, next) != 1) {
             X509_free(next);
             return false;
         }
@@ -463,6 +476,11 @@ const struct tb_fingerprint *tb_tls_fingerprint(const struct tb_tls *tls)
 uint64_t tb_tls_expires_wall_s(const struct tb_tls *tls)
 {
     return tls->expires_wall_s;
+}
+
+struct tb_digest tb_tls_shown(const struct tb_tls *tls)
+{
+    return tls->shown;
 }
 
 struct tb_digest tb_tls_trust(const struct tb_tls *tls)

@@ -21,6 +21,7 @@ struct tb_tls {
     struct tb_identity identity;
     struct tb_fingerprint fingerprint;
     uint64_t expires_wall_s;
+    struct tb_digest shown; /* of our certificate, and those behind it so far */
     struct tb_digest trust; /* of the CAs so far */
     struct tb_tls_bound *bound;
     uint32_t bound_count;

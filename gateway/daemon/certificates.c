@@ -106,6 +106,14 @@ static void take(struct tb_daemon *d, struct tb_tls *tls, const char *reason)
     if (trust_changed) tb_sessions_distrust(d);
 }
 
+/* Those behind our certificate count too: an authority may sign it again by way of others. */
+static bool same(const struct tb_tls *a, const struct tb_tls *b)
+{
+    const struct tb_digest shown[] = {tb_tls_shown(a), tb_tls_shown(b)};
+    const struct tb_digest trust[] = {tb_tls_trust(a), tb_tls_trust(b)};
+    return tb_digest_equal(&shown[0], &shown[1]) && tb_digest_equal(&trust[0], &trust[1]);
+}
+
 static void reload(struct tb_daemon *d, const char *reason)
 {
     char error[512] = "";
@@ -115,11 +123,7 @@ static void reload(struct tb_daemon *d, const char *reason)
         refused_log(reason, error);
         return;
     }
-    const struct tb_digest ours = tb_tls_trust(d->tls), theirs = tb_tls_trust(tls);
-    const bool same =
-        tb_digest_equal(&ours, &theirs) &&
-        memcmp(tb_tls_fingerprint(d->tls), tb_tls_fingerprint(tls), sizeof(struct tb_fingerprint)) == 0;
-    if (!same) {
+    if (!same(d->tls, tls)) {
         take(d, tls, reason);
         return;
     }

@@ -49,6 +49,12 @@ void tb_tls_free(struct tb_tls *tls)
     if (tls != NULL && --tls->refs == 0) tb_free(tls);
 }
 
+struct tb_digest tb_tls_shown(const struct tb_tls *tls)
+{
+    (void)tls;
+    return (struct tb_digest){{0}};
+}
+
 struct tb_digest tb_tls_trust(const struct tb_tls *tls)
 {
     (void)tls;

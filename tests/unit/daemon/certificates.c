@@ -1,0 +1,89 @@
+/* certificates.c - what is taken of files that are read again, and when (P9, P10). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "gateway/daemon/daemon.h"
+#include "tests/unit/check.h"
+#include "tests/unit/net/net_world.h"
+
+#define EAST "tombolo://east/gw"
+
+struct site {
+    struct world world;
+    char ca[128], cert[128], key[128];
+    struct tb_config config;
+    struct tb_daemon *d; /* of which only the certificates are open */
+};
+
+static void site_new(struct site *s)
+{
+    char error[512] = "";
+    world_init(&s->world);
+    world_issue(&s->world, "east", "gw", EAST);
+    (void)snprintf(s->ca, sizeof s->ca, "%s", world_path(&s->world, "east", "ca.crt"));
+    (void)snprintf(s->cert, sizeof s->cert, "%s", world_path(&s->world, "east", "gw.crt"));
+    (void)snprintf(s->key, sizeof s->key, "%s", world_path(&s->world, "east", "gw.key"));
+    s->config = (struct tb_config){.tls_ca = s->ca, .tls_cert = s->cert, .tls_key = s->key};
+    CHECK_OK(tb_name_set(&s->config.site, "east"));
+    s->d = calloc(1, sizeof *s->d);
+    assert_non_null(s->d);
+    s->d->config = &s->config;
+    CHECK_OK(tb_name_set(&s->d->gateway, "gw"));
+    CHECK_OK(tb_certificates_open(s->d, error));
+}
+
+static void site_free(struct site *s)
+{
+    tb_tls_free(s->d->tls);
+    free(s->d);
+    world_fini(&s->world);
+}
+
+static size_t read_all(const char *path, char *bytes_out, size_t bytes_max)
+{
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    const size_t bytes = fread(bytes_out, 1, bytes_max, f);
+    assert_int_equal(fclose(f), 0);
+    return bytes;
+}
+
+static void write_all(const char *path, const char *how, const char *bytes, size_t count)
+{
+    FILE *f = fopen(path, how);
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, count, f), count);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* P9: an authority's new intermediates stand behind the same certificate: peers that need them get them. */
+static void a_chain_behind_the_same_certificate_is_taken(void **state)
+{
+    (void)state;
+    struct site s;
+    char ca[8192];
+    site_new(&s);
+    const struct tb_fingerprint before = *tb_tls_fingerprint(s.d->tls);
+    tb_certificates_reload(s.d);
+    assert_int_equal(s.d->counters.certificates_loaded, 0); /* they are what is loaded */
+    write_all(s.cert, "a", ca, read_all(s.ca, ca, sizeof ca));
+    tb_certificates_reload(s.d);
+    assert_int_equal(s.d->counters.certificates_loaded, 1);
+    assert_memory_equal(tb_tls_fingerprint(s.d->tls), &before, sizeof before);
+    tb_certificates_reload(s.d);
+    assert_int_equal(s.d->counters.certificates_loaded, 1);
+    site_free(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_chain_behind_the_same_certificate_is_taken),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
