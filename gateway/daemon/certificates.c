@@ -2,13 +2,16 @@
  *
  * What is read is taken whole or not at all: a file that is half written, does not fit the others or names another gateway is refused
  * with a line, and everything goes on with what was there. Files are looked at each second, and read once two looks in a row saw the
- * same, so that whoever writes several has time for all of them. */
+ * same, so that whoever writes several has time for all of them. What was refused is read again each minute, for it may become good as
+ * it lies there: a certificate that is not valid yet. */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/digest.h"
+
+#define AGAIN_NS TB_SECONDS(60)
 
 static enum tb_status not_ours(const struct tb_daemon *d, const struct tb_identity *it, char error[512])
 {
@@ -114,15 +117,26 @@ static bool same(const struct tb_tls *a, const struct tb_tls *b)
     return tb_digest_equal(&shown[0], &shown[1]) && tb_digest_equal(&trust[0], &trust[1]);
 }
 
+/* Said and counted once, however often the same files are read again. */
+static void refuse(struct tb_daemon *d, const char *reason, const char error[512])
+{
+    const bool told = d->tls_again_at != 0 && strcmp(error, d->tls_refused) == 0;
+    d->tls_again_at = tb_time_add(tb_clock_now(), AGAIN_NS);
+    if (told) return;
+    (void)snprintf(d->tls_refused, sizeof d->tls_refused, "%s", error);
+    d->counters.certificates_refused++;
+    refused_log(reason, error);
+}
+
 static void reload(struct tb_daemon *d, const char *reason)
 {
     char error[512] = "";
     struct tb_tls *tls = NULL;
     if (load(d, &tls, error) != TB_OK) {
-        d->counters.certificates_refused++;
-        refused_log(reason, error);
+        refuse(d, reason, error);
         return;
     }
+    d->tls_again_at = 0;
     if (!same(d->tls, tls)) {
         take(d, tls, reason);
         return;
@@ -135,6 +149,7 @@ void tb_certificates_reload(struct tb_daemon *d)
 {
     if (d->tls == NULL || d->draining) return;
     d->tls_mark = d->tls_seen = mark_all(d);
+    d->tls_again_at = 0;
     reload(d, "signal");
 }
 
@@ -143,9 +158,14 @@ void tb_certificates_tick(struct tb_daemon *d)
     if (d->tls == NULL || d->draining) return;
     const struct tb_digest now = mark_all(d), before = d->tls_seen;
     d->tls_seen = now;
-    if (tb_digest_equal(&now, &d->tls_mark) || !tb_digest_equal(&now, &before)) return;
-    d->tls_mark = now;
-    reload(d, "files_changed");
+    if (!tb_digest_equal(&now, &before)) return;
+    if (!tb_digest_equal(&now, &d->tls_mark)) {
+        d->tls_mark = now;
+        d->tls_again_at = 0;
+        reload(d, "files_changed");
+    } else if (d->tls_again_at != 0 && tb_clock_now() >= d->tls_again_at) {
+        reload(d, "again");
+    }
 }
 
 enum tb_status tb_certificates_open(struct tb_daemon *d, char error[512])

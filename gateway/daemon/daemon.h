@@ -213,7 +213,9 @@ struct tb_daemon {
 
     struct tb_tls *tls;
     struct tb_digest tls_mark,
-        tls_seen; /* the files as they were when they were read, and when they were looked at */
+        tls_seen;            /* the files as they were when they were read, and when they were looked at */
+    tb_time_ns tls_again_at; /* they were refused, and are read again then; 0: they are what is loaded */
+    char tls_refused[512];   /* why */
     struct tb_resolver *resolver;
     struct tb_store *store;
     struct tb_arena *arena;

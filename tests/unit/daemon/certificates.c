@@ -80,10 +80,42 @@ static void a_chain_behind_the_same_certificate_is_taken(void **state)
     site_free(&s);
 }
 
+/* P9 P10: a certificate that is not valid yet is refused once, and taken when it is, though nobody writes it again. */
+static void what_was_refused_is_read_again(void **state)
+{
+    (void)state;
+    struct site s;
+    char good[8192];
+    site_new(&s);
+    world_issue_for(&s.world, "east", "soon", EAST, 2, 3600);
+    const char *const cert = world_path(&s.world, "east", "soon.crt");
+    const char *const key = world_path(&s.world, "east", "soon.key");
+    write_all(s.cert, "w", good, read_all(cert, good, sizeof good));
+    write_all(s.key, "w", good, read_all(key, good, sizeof good));
+    tb_certificates_tick(s.d);
+    assert_int_equal(s.d->counters.certificates_refused, 0); /* two looks have to see the same */
+    tb_certificates_tick(s.d);
+    assert_int_equal(s.d->counters.certificates_refused, 1);
+    assert_true(s.d->tls_again_at > tb_time_add(tb_clock_now(), TB_SECONDS(50)));
+    tb_certificates_tick(s.d);
+    assert_int_equal(s.d->counters.certificates_loaded, 0);
+    const tb_time_ns until = tb_time_add(tb_clock_now(), TB_SECONDS(30));
+    while (s.d->counters.certificates_loaded == 0 && tb_clock_now() < until) {
+        if (s.d->tls_again_at != 0) s.d->tls_again_at = 1; /* the minute is over */
+        tb_certificates_tick(s.d);
+        world_turns(&s.world, 1);
+    }
+    assert_int_equal(s.d->counters.certificates_loaded, 1);
+    assert_int_equal(s.d->counters.certificates_refused, 1);
+    assert_true(s.d->tls_again_at == 0);
+    site_free(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chain_behind_the_same_certificate_is_taken),
+        cmocka_unit_test(what_was_refused_is_read_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
