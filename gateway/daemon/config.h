@@ -20,13 +20,13 @@
 #define TB_CONFIG_LIST_MAX    64 /* peers; models; subscriptions; identities of one list */
 #define TB_CONFIG_FROM_MAX    8
 #define TB_CONFIG_STREAMS_MAX 64 /* to a peer */
-#define TB_CONFIG_LANES_MAX   16 /* gateways of a site */
+#define TB_CONFIG_LANES_MAX   8  /* gateways of a site: `from` has the 7 others and one far away */
 
 /* All text is owned by the config; optional text is NULL when it is not given. */
 struct tb_config_peer {
     struct tb_name site; /* the key under `peers:`; of lane 0 its site, of others SITE.LANE */
     struct tb_name of;   /* the site of its certificate */
-    uint32_t lane;       /* peers.SITE.lane 0 to 15 [0] */
+    uint32_t lane;       /* peers.SITE.lane 0 to 7 [0] */
     struct tb_name gateway;
     const char *address;      /* "host:port" or a service; NULL: only that side dials */
     const char *congestion;   /* of this path; NULL: link.congestion */
@@ -57,7 +57,7 @@ struct tb_config_subscribe {
 struct tb_config {
     struct tb_name site;        /* site: (required) */
     struct tb_name gateway;     /* gateway: [gw] */
-    uint32_t lane, lanes;       /* lane: 0 to 15 [0]; lanes: 1 to 16 [1] */
+    uint32_t lane, lanes;       /* lane: 0 to 7 [0]; lanes: 1 to 8 [1] */
     struct tb_name label;       /* what others know this gateway by: site, or SITE.LANE */
     const char *control_socket; /* control.socket [/run/tombolo/control.sock] */
     const char *session_socket; /* session.socket [/run/tombolo/session.sock] */

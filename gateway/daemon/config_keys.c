@@ -27,7 +27,7 @@ const struct config_key config_keys[] = {
     {ROOT(lane), .path = "lane", .type = CONFIG_NUMBER, .fallback = "0", .min = 0, .max = TB_CONFIG_LANES_MAX - 1,
      .why = "Which of its site's gateways this is. Workers are lane 0's; the others bring bytes to it, over links of their own."},
     {ROOT(lanes), .path = "lanes", .type = CONFIG_NUMBER, .fallback = "1", .min = 1, .max = TB_CONFIG_LANES_MAX, .unit = "gateways",
-     .why = "How many gateways the site has. Each draws its share of a version from other sites, and the rest from the others of its own site, which are among its peers as SITE and SITE.LANE."},
+     .why = "How many gateways the site has. Each draws its share of a version from other sites, and the rest from the others of its own site, which are among its peers as SITE and SITE.LANE. With 8 it draws from 7 near and 1 far: subscribe.from names no more."},
     {ROOT(control_socket), .path = "control.socket", .type = CONFIG_PATH, .fallback = "/run/tombolo/control.sock",
      .why = "Where the command line talks to this gateway (mode 0660: the group decides who may operate it)."},
     {ROOT(session_socket), .path = "session.socket", .type = CONFIG_PATH, .fallback = "/run/tombolo/session.sock",

@@ -227,6 +227,7 @@ static const struct refusal refusals[] = {
      "w.yaml:3:1: tls.key: is required where there are peers, link.listen or session.listen\n"},
     {LEAST TLS "peers:\n  west: {address: \"x:1\"}\n", "w.yaml:5:3: peers.west: is this site itself\n"},
     {"site: west\nlane: 1\narena: {bytes: 16MiB}\n", "w.yaml:2:7: lane: 1 is not below lanes, 1\n"},
+    {LEAST "lanes: 9\n", "w.yaml:3:8: lanes: \"9\": is not in its range, 1 to 8 gateways\n"},
     {LEAST TLS "peers:\n  east: {address: \"x:1\", lane: 1}\n",
      "w.yaml:5:3: peers.east: a gateway of lane 1 is named SITE.1\n"},
     {LEAST TLS "peers:\n  .1: {address: \"x:1\", lane: 1}\n",
