@@ -64,17 +64,6 @@ static bool encode(struct tb_shelves *s, const struct tb_shelf_work *w, struct t
     return coded_out->form.on_base && TB_SHELF_GAINS(bytes, coded_out->count);
 }
 
-static void put(struct tb_shelves *s, struct tb_shelf_work *w, struct tb_shelves_stats *more)
-{
-    struct tb_codec_coded coded = {.count = 0};
-    const bool good = encode(s, w, &coded);
-    tb_shelf_put(w->task.shelf, w->line, good ? &coded : NULL);
-    more->chunks += good;
-    more->without += !good;
-    more->bytes += good ? coded.count : 0;
-    more->raw_bytes += good ? w->task.places[w->shard]->manifest->chunks[w->chunk].bytes : 0;
-}
-
 /* ---- which ---- */
 
 static void step(struct tb_shelf_work *w)
@@ -102,21 +91,30 @@ static bool find(struct tb_shelf_work *w)
     return false;
 }
 
-/* Under the lock, which is let go meanwhile. False: there was nothing to do. */
+/* Under the lock; the chunk where `w` stands has no entry yet. coded: NULL for none. */
+static void put(struct tb_shelves *s, struct tb_shelf_work *w, const struct tb_codec_coded *coded)
+{
+    const bool good = coded != NULL;
+    tb_shelf_put(w->task.shelf, w->line, coded);
+    s->stats.chunks += good;
+    s->stats.without += !good;
+    s->stats.bytes += good ? coded->count : 0;
+    s->stats.raw_bytes += good ? w->task.places[w->shard]->manifest->chunks[w->chunk].bytes : 0;
+    if (--w->left == 0) tb_shelf_close(w->task.shelf);
+}
+
+/* Under the lock, which is let go while a chunk is encoded. Meanwhile the chunk may rot, come again over a link, and have its
+ * entry: it is put and counted once. False: there was nothing to do. */
 static bool work_once(struct tb_shelves *s, struct tb_shelf_work *w)
 {
-    struct tb_shelves_stats more = {0};
+    struct tb_codec_coded coded = {.count = 0};
     if (!find(w)) return false;
     s->in_hand = w;
     pthread_mutex_unlock(&s->lock);
-    put(s, w, &more);
+    const bool good = encode(s, w, &coded);
     pthread_mutex_lock(&s->lock);
     s->in_hand = NULL;
-    s->stats.chunks += more.chunks;
-    s->stats.without += more.without;
-    s->stats.bytes += more.bytes;
-    s->stats.raw_bytes += more.raw_bytes;
-    if (--w->left == 0) tb_shelf_close(w->task.shelf);
+    if (!tb_shelf_has(w->task.shelf, w->line)) put(s, w, good ? &coded : NULL);
     pthread_cond_broadcast(&s->changed);
     return true;
 }
@@ -131,7 +129,7 @@ static uint32_t line_of(const struct tb_shelf_task *task, uint32_t shard, uint32
     return line;
 }
 
-/* Under the lock. Nobody else puts this chunk meanwhile: the thread encodes only what is held. */
+/* Under the lock, as the thread's own put is: whichever comes first has the entry. */
 static void take(struct tb_shelves *s, struct tb_shelf_work *w, const struct tb_shelf_offer *offer)
 {
     TB_ASSERT(offer->shard < w->task.shard_count);

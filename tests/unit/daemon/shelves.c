@@ -91,6 +91,13 @@ static struct tb_shelf_head head_of(const struct world *w)
     return head;
 }
 
+static struct timespec now(void)
+{
+    struct timespec at;
+    (void)clock_gettime(CLOCK_MONOTONIC, &at);
+    return at;
+}
+
 static void wait_for(const struct world *w, uint32_t line)
 {
     for (uint32_t ms = 0; !tb_shelf_has(&w->shelf, line); ms++) {
@@ -174,6 +181,34 @@ static void what_came_encoded_is_forwarded(void **state)
     world_fini(&w);
 }
 
+/* P4: a chunk that comes encoded while it is being encoded here has one entry and is counted once, so no other is left out. */
+static void a_chunk_offered_while_in_hand_counts_once(void **state)
+{
+    (void)state;
+    for (uint32_t turn = 0; turn < 8; turn++) {
+        struct world w;
+        struct tb_shelves_stats stats;
+        world_init(&w);
+        for (uint32_t k = 0; k < CHUNKS; k++)
+            (void)tb_bitmap_set(w.copy.held, k);
+        const struct timespec begin = now();
+        for (uint32_t k = 1; k < CHUNKS;
+             k++) { /* the one before has its entry: this one is in hand, mostly */
+            while (!tb_shelf_has(&w.shelf, k - 1))
+                assert_true(now().tv_sec - begin.tv_sec < 20);
+            offer(&w, 2, 1, k, 100);
+        }
+        for (uint32_t k = 0; k < CHUNKS; k++)
+            wait_for(&w, k);
+        tb_shelf_work_end(w.work);
+        w.work = NULL;
+        tb_shelves_stats(w.shelves, &stats);
+        assert_int_equal(stats.chunks, CHUNKS - 1);
+        assert_int_equal(stats.without, 1);
+        world_fini(&w);
+    }
+}
+
 /* P6: a base that goes ends it, and nobody waits for the rest. */
 static void work_ends_where_it_is(void **state)
 {
@@ -197,6 +232,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_lands_is_encoded),
         cmocka_unit_test(what_came_encoded_is_forwarded),
+        cmocka_unit_test(a_chunk_offered_while_in_hand_counts_once),
         cmocka_unit_test(work_ends_where_it_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
