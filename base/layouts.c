@@ -109,7 +109,7 @@ static enum tb_status take_known(struct tb_layouts *l, const struct tb_digest *i
     if (k != NULL) ref(l, k); /* and so it stays while it is compared */
     pthread_mutex_unlock(&l->lock);
     *k_out = k;
-    if (k == NULL || encoded == NULL) return TB_OK;
+    if (k == NULL) return TB_OK;
     if (k->layout.encoded_bytes == bytes && memcmp(k->encoded, encoded, bytes) == 0) return TB_OK;
     pthread_mutex_lock(&l->lock);
     unref(l, k);
@@ -190,22 +190,20 @@ static enum tb_status take_encoded(struct tb_layouts *l, const uint8_t *encoded,
     return status;
 }
 
-static enum tb_status take_copy(struct tb_layouts *l, const struct tb_layout *from,
-                                const struct tb_layout **layout_out)
+/* encoded: of `from`. A layout's id is no secret and has no key: that one is known says nothing about what it has. */
+static enum tb_status copy_encoded(struct tb_layouts *l, const struct tb_layout *from, const uint8_t *encoded,
+                                   size_t bytes, const struct tb_layout **layout_out)
 {
     struct kept *k;
-    const enum tb_status known = take_known(l, &from->id, NULL, 0, &k);
+    const enum tb_status known = take_known(l, &from->id, encoded, bytes, &k);
     if (known != TB_OK) return known;
     if (k == NULL) {
-        const size_t memory_bytes = tb_layout_copy_bytes(from), bytes = tb_layout_encoded_bytes(from);
+        const size_t memory_bytes = tb_layout_copy_bytes(from);
         k = new_kept(memory_bytes > 0 ? memory_bytes : 16, bytes);
         if (k == NULL) return TB_SITE_NOMEM;
+        memcpy(k->encoded, encoded, bytes);
         const enum tb_status copied = tb_layout_copy(from, k->memory, memory_bytes, &k->layout);
         TB_ASSERT(copied == TB_OK); /* it has the room that was asked for */
-        struct tb_writer w;
-        tb_writer_init(&w, k->encoded, bytes);
-        tb_layout_encode(from, &w);
-        TB_ASSERT(!w.full && w.used == bytes);
         const enum tb_status status = complete(k, bytes);
         if (status != TB_OK) {
             free_kept(k);
@@ -215,6 +213,21 @@ static enum tb_status take_copy(struct tb_layouts *l, const struct tb_layout *fr
     }
     *layout_out = &k->layout;
     return TB_OK;
+}
+
+static enum tb_status take_copy(struct tb_layouts *l, const struct tb_layout *from,
+                                const struct tb_layout **layout_out)
+{
+    const size_t bytes = tb_layout_encoded_bytes(from);
+    uint8_t *encoded = tb_malloc(bytes);
+    if (encoded == NULL) return TB_SITE_NOMEM;
+    struct tb_writer w;
+    tb_writer_init(&w, encoded, bytes);
+    tb_layout_encode(from, &w);
+    TB_ASSERT(!w.full && w.used == bytes);
+    const enum tb_status status = copy_encoded(l, from, encoded, bytes, layout_out);
+    tb_free(encoded);
+    return status;
 }
 
 static void give(struct tb_layouts *l, const struct tb_layout *layout)

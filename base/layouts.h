@@ -31,7 +31,8 @@ struct tb_manifest_memory {
 TB_MUST_USE enum tb_status tb_layouts_decode(struct tb_layouts *l, const void *head, size_t head_bytes,
                                              struct tb_manifest_memory *memory_out,
                                              struct tb_manifest *manifest_out);
-/* tb_manifest_build: a layout that is not known yet is copied. */
+/* tb_manifest_build: a layout that is not known yet is copied. TB_PEER_GARBLED: somebody's layout of other tensors has the same id,
+ * and is in use or was not long ago. */
 TB_MUST_USE enum tb_status tb_layouts_build(struct tb_layouts *l, const struct tb_layout *layout,
                                             const struct tb_blob *blobs, uint32_t blob_count,
                                             struct tb_manifest_memory *memory_out,

@@ -162,11 +162,35 @@ static void a_head_that_is_none_is_refused(void **state)
     free(head);
 }
 
+/* P7: a layout of a known id with other tensors, larger or smaller, is not given the table of the known one. */
+static void a_known_id_of_other_tensors_is_refused(void **state)
+{
+    (void)state;
+    static const uint32_t others[] = {3, 99, 100, 1000};
+    struct tb_layouts *l = tb_layouts_new();
+    struct made known = built(l, 100, 1), out;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        struct tb_layout layout;
+        void *memory = layout_of(others[i], 2, &layout);
+        layout.id = known.m.layout.id;
+        CHECK_STATUS(tb_layouts_build(l, &layout, &blob, 1, &out.memory, &out.m), TB_PEER_GARBLED);
+        free(memory);
+    }
+    struct made same = built(l, 100, 1);
+    assert_ptr_equal(same.memory.layout, known.memory.layout);
+    tb_layouts_release(l, &same.memory);
+    assert_int_equal(counts(l).used, 1);
+    tb_layouts_release(l, &known.memory);
+    assert_int_equal(counts(l).idle, 1);
+    tb_layouts_free(l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_layout_is_taken_apart_once),
         cmocka_unit_test(idle_layouts_are_bounded),
+        cmocka_unit_test(a_known_id_of_other_tensors_is_refused),
         cmocka_unit_test(a_head_that_is_none_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
