@@ -196,21 +196,29 @@ static struct tb_copy_hop *hop_find(struct tb_daemon *d, uint64_t serial)
     return NULL;
 }
 
+static const char *action_of(enum tb_status status)
+{
+    if (status == TB_VERSION_BROKEN) return "break_version";
+    /* It holds the version without having published it: its own copy is bad, which says nothing about the version. */
+    return status == TB_NOT_FOUND ? "not_read_from_it" : "read_again";
+}
+
 /* A chunk whose digest failed although its rank still had the hop open: somebody wrote to sealed bytes. */
 static void chunk_bad(struct tb_copy_hop *h, const struct tb_hop_event *event)
 {
     struct tb_daemon *d = h->copy->d;
     const struct tb_worker_session *s = tb_session_find(d, &h->session);
+    struct tb_name rank = {.text = "gone"};
+    if (s != NULL) rank = s->name;
     d->counters.chunks_bad++;
-    tb_log(TB_LOG_WARN, "landing.chunk_bad", "rank=%s shard=%u chunk=%u times=%u action=%s",
-           s != NULL ? s->name.text : "gone", event->shard, event->chunk, event->twice ? 2u : 1u,
-           event->twice ? "break_version" : "read_again");
     const struct tb_id uid = h->copy->key.uid, session = h->session;
     enum tb_status status =
         tb_catalog_chunk_bad(d->catalog, tb_clock_now(), &uid, event->shard, event->chunk, &session);
     if (event->twice && status == TB_AGAIN) { /* the hop told only of the second time */
         status = tb_catalog_chunk_bad(d->catalog, tb_clock_now(), &uid, event->shard, event->chunk, &session);
     }
+    tb_log(TB_LOG_WARN, "landing.chunk_bad", "rank=%s shard=%u chunk=%u times=%u action=%s", rank.text,
+           event->shard, event->chunk, event->twice ? 2u : 1u, action_of(status));
 }
 
 static void hop_event(struct tb_daemon *d, const struct tb_hop_note *note)
