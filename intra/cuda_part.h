@@ -102,7 +102,7 @@ struct tb_gpu_step {
     struct tb_digest digest; /* out, of what stands there then */
 };
 
-/* The device patches: it has the kernels. */
+/* The device patches: it has the kernels, and was not found without room for it. */
 bool tb_gpu_may_patch(const struct tb_gpu_memory *m);
 /* The device writes each step over what stands there, and digests what it then finds there. TB_SITE_NOMEM: it has no room for it, and
  * nothing was changed; TB_SITE_IO: what stands there is of any content. */

@@ -107,6 +107,10 @@ static void sort_ranges(struct tb_gpu_memory *m)
 
 /* ---- lanes ---- */
 
+/* Of a batch's chunks or forms, each on its border. */
+#define BATCH_ROOM   (TB_CUDA_BATCH_BYTES + (size_t)TB_CUDA_BATCH_CHUNKS * TB_CUDA_CHUNK_ALIGN)
+#define BLOCKS_BYTES ((size_t)TB_CUDA_PATCH_BLOCKS * TB_KERNEL_SCRATCH_BYTES)
+
 static enum tb_status open_lane(const struct tb_gpu_memory *m, struct tb_cuda_lane *lane)
 {
     const struct tb_cuda_driver *cu = &m->gpu->driver;
@@ -147,12 +151,10 @@ static void free_patch_room(const struct tb_gpu_memory *m, struct tb_cuda_lane *
 static bool new_patch_room(const struct tb_gpu_memory *m, struct tb_cuda_lane *lane)
 {
     const struct tb_cuda_driver *cu = &m->gpu->driver;
-    const size_t bytes = TB_CUDA_BATCH_BYTES + (size_t)TB_CUDA_BATCH_CHUNKS * TB_CUDA_CHUNK_ALIGN;
     void *host = NULL;
-    if (cu->mem_alloc(&lane->forms, bytes) != CUDA_SUCCESS) return false;
-    if (cu->mem_alloc(&lane->blocks, (size_t)TB_CUDA_PATCH_BLOCKS * TB_KERNEL_SCRATCH_BYTES) != CUDA_SUCCESS)
-        return false;
-    if (cu->host_alloc(&host, bytes, 0) != CUDA_SUCCESS) return false;
+    if (cu->mem_alloc(&lane->forms, BATCH_ROOM) != CUDA_SUCCESS) return false;
+    if (cu->mem_alloc(&lane->blocks, BLOCKS_BYTES) != CUDA_SUCCESS) return false;
+    if (cu->host_alloc(&host, BATCH_ROOM, 0) != CUDA_SUCCESS) return false;
     lane->host_forms = host;
     return true;
 }
@@ -163,7 +165,8 @@ bool tb_cuda_may_patch(struct tb_gpu_memory *m)
     for (uint32_t i = 0; i < TB_CUDA_LANES; i++) {
         if (m->lanes[i].host_forms != NULL || new_patch_room(m, &m->lanes[i])) continue;
         tb_log(TB_LOG_WARN, "gpu.no_room", "device=%d bytes=%llu action=chunks_come_whole",
-               (int)m->device->handle, (unsigned long long)(TB_CUDA_LANES * TB_CUDA_BATCH_BYTES));
+               (int)m->device->handle, (unsigned long long)(TB_CUDA_LANES * (BATCH_ROOM + BLOCKS_BYTES)));
+        atomic_store(&m->no_patch_room, true);
         for (uint32_t k = 0; k < TB_CUDA_LANES; k++)
             free_patch_room(m, &m->lanes[k]);
         return false;
@@ -174,9 +177,8 @@ bool tb_cuda_may_patch(struct tb_gpu_memory *m)
 static bool new_scratch(const struct tb_gpu_memory *m, struct tb_cuda_lane *lane)
 {
     const struct tb_cuda_driver *cu = &m->gpu->driver;
-    const size_t bytes = TB_CUDA_BATCH_BYTES + (size_t)TB_CUDA_BATCH_CHUNKS * TB_CUDA_CHUNK_ALIGN;
     void *host = NULL;
-    if (cu->mem_alloc(&lane->chunks, bytes) != CUDA_SUCCESS) return false;
+    if (cu->mem_alloc(&lane->chunks, BATCH_ROOM) != CUDA_SUCCESS) return false;
     if (cu->mem_alloc(&lane->slate, sizeof *lane->host) != CUDA_SUCCESS) return false;
     if (cu->host_alloc(&host, sizeof *lane->host, 0) != CUDA_SUCCESS) return false;
     lane->host = host;
@@ -189,8 +191,9 @@ bool tb_cuda_may_digest(struct tb_gpu_memory *m)
     for (uint32_t i = 0; i < TB_CUDA_LANES; i++) {
         if (m->lanes[i].host != NULL || new_scratch(m, &m->lanes[i])) continue;
         tb_log(TB_LOG_WARN, "gpu.no_room", "device=%d bytes=%llu action=cores_digest", (int)m->device->handle,
-               (unsigned long long)(TB_CUDA_LANES * TB_CUDA_BATCH_BYTES));
+               (unsigned long long)(TB_CUDA_LANES * (BATCH_ROOM + sizeof(struct tb_cuda_slate))));
         m->no_scratch = true;
+        atomic_store(&m->no_patch_room, true);
         for (uint32_t k = 0; k < TB_CUDA_LANES; k++)
             free_scratch(m, &m->lanes[k]);
         return false;

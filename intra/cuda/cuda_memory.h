@@ -7,6 +7,8 @@
 #ifndef TB_INTRA_CUDA_MEMORY_H
 #define TB_INTRA_CUDA_MEMORY_H
 
+#include <stdatomic.h>
+
 #include "intra/cuda/cuda_kernels.h"
 
 #define TB_CUDA_LANES 2u
@@ -57,6 +59,9 @@ struct tb_gpu_memory {
     pthread_mutex_t lock; /* over all below, and over `dmabuf` and `exports` */
     struct tb_cuda_lane lanes[TB_CUDA_LANES];
     bool no_scratch; /* the device had no room for it: cores digest */
+    /* Nor for patches. Until the registration ends or is suspended: what is staged as a patch and finds no room comes whole
+     * while the buffers stand still. Any thread. */
+    atomic_bool no_patch_room;
 };
 
 /* Takes the lanes and the context. What a NIC wrote before is visible to the device from here on. */

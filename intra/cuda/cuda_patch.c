@@ -159,7 +159,7 @@ static enum tb_status all_batches(struct run *run)
 
 bool tb_gpu_may_patch(const struct tb_gpu_memory *m)
 {
-    return m->device->module != NULL;
+    return m->device->module != NULL && !atomic_load(&m->no_patch_room);
 }
 
 enum tb_status tb_gpu_patch(struct tb_gpu_memory *m, struct tb_gpu_step *steps, uint32_t count)

@@ -267,6 +267,31 @@ static void without_room_or_kernels_cores_digest(void **state)
     }
 }
 
+/* What is refused room for patches once is not asked for them again, so nothing more is staged for it; until then it is. */
+static void without_room_for_patches_none_is_made(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *entry;
+        uint32_t calls; /* of both lanes: for passes and for patches */
+    } rows[] = {{"cuMemAlloc", 8}, {"cuMemHostAlloc", 4}};
+    for (size_t e = 0; e < sizeof rows / sizeof rows[0]; e++) {
+        for (uint32_t nth = 1; nth <= rows[e].calls + 1; nth++) {
+            const bool refused = nth <= rows[e].calls;
+            struct world w;
+            fake_cuda_open();
+            tb_cuda_replace_image(FAKE_CUDA_IMAGE);
+            world_start(&w, SHARD_SMALL);
+            fake_cuda_fail(rows[e].entry, nth, CUDA_ERROR_OUT_OF_MEMORY);
+            assert_true(tb_gpu_may_patch(w.shard.memory));
+            CHECK_STATUS(tb_gpu_patch(w.shard.memory, NULL, 0), refused ? TB_SITE_NOMEM : TB_OK);
+            assert_int_equal(fake_cuda_failed(), refused);
+            assert_int_equal(tb_gpu_may_patch(w.shard.memory), !refused);
+            world_close(&w);
+        }
+    }
+}
+
 static void a_launch_that_is_refused_is_told(void **state)
 {
     (void)state;
@@ -480,6 +505,7 @@ int main(void)
         cmocka_unit_test(one_batch_is_copied_while_the_one_before_is_digested),
         cmocka_unit_test(a_device_with_kernels_digests_what_it_has),
         cmocka_unit_test(without_room_or_kernels_cores_digest),
+        cmocka_unit_test(without_room_for_patches_none_is_made),
         cmocka_unit_test(a_launch_that_is_refused_is_told),
         cmocka_unit_test(memory_is_pinned_once_and_unpinned_before_it_goes),
         cmocka_unit_test(a_nic_is_given_a_descriptor_and_where_a_tensor_stands_in_it),
