@@ -282,6 +282,15 @@ static bool rests(const struct tb_patch *patch)
     return !patch->target->gone && patch->target->writes == patch->rests_on;
 }
 
+bool tb_patch_rests(const struct tb_patch *patch)
+{
+    /* Not to be had: somebody writes, and a step of the model may take seconds to write. */
+    if (pthread_rwlock_tryrdlock(&patch->target->lock) != 0) return false;
+    const bool yes = rests(patch);
+    pthread_rwlock_unlock(&patch->target->lock);
+    return yes;
+}
+
 /* False: it stays as it is. */
 static bool encode(struct shard *sh, struct tool *t, const struct tb_place *p, uint32_t k)
 {

@@ -52,6 +52,9 @@ bool *tb_patch_on_device(struct tb_patch *patch, uint32_t shard);
 /* Makes the place of a shard one whose chunks are encoded as they land. */
 void tb_patch_watch(struct tb_patch *patch, uint32_t shard, struct tb_place *place);
 
+/* Nobody writes to the buffers, or has since the patch was made: else tb_patch_decode refuses everything. Does not wait; any thread. */
+bool tb_patch_rests(const struct tb_patch *patch);
+
 /* Decodes a chunk on what the buffers hold, and keeps the encoded form if what came out has the chunk's digest: what lands next is
  * that. For tb_hop_base, with the patch as user. TB_CHUNK_CODEC: the buffers are no base for it, or were written since, or are a device's. */
 enum tb_status tb_patch_decode(void *user, uint32_t shard, uint32_t k, const struct tb_codec_coded *coded,

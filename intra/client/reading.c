@@ -172,10 +172,12 @@ static struct tb_staging *find_base(const struct tb_session *s, const struct tb_
     return best;
 }
 
-/* A patch is made on what its buffers hold: the active version of whoever switches them. */
+/* A patch is made on what its buffers hold: the active version of whoever switches them. One whose buffers were written since
+ * decodes nothing, so no objects are asked for. */
 static void set_patch_base(const struct tb_session *s, const struct tb_staging *st,
                            struct tb_hop_base *base_out)
 {
+    if (!tb_patch_rests(st->patch)) return;
     for (const struct tb_subscription *sub = s->subscriptions; sub != NULL; sub = sub->next)
         if (sub->registration == st->patch_for && st->patch_for->gpu == NULL && !sub->torn &&
             !tb_id_is_zero(&sub->active))
