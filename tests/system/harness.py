@@ -690,6 +690,15 @@ class Rollout:
         expect(f"{self.worker.name}: bytes that differ (first: {reply.get('first')})", reply["differ"], 0)
 
 
+def read_and_compare(lab, site, uid, path, name=None):
+    """A worker of that site comes, gets the version, which has the file's bytes (P1), and goes."""
+    reader = Rollout(lab, site, name or f"reader-{site.name}", path)
+    reader.stage(uid)
+    reader.activate(uid)
+    reader.check(path)
+    reader.worker.ok("close")
+
+
 class SlowDisk:
     """Makes a site's gateway wait in fsync for as long as it is held."""
 

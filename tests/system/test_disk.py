@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 
-from harness import TOMBOLO, Failed, Rollout, SmallDisk, Trainer, expect, main, safetensors_table, scenario, up, wait_for
+from harness import TOMBOLO, Failed, SmallDisk, Trainer, expect, main, read_and_compare, safetensors_table, scenario, up, wait_for
 
 STEPS = {"codec": "sparse"}  # `auto` may send whole what a busy machine is slow to compare
 
@@ -21,14 +21,6 @@ def share(site, uid):
 def small(site, uid, most=0.1):
     if share(site, uid) > most:
         raise Failed(f"{site.name} took {share(site, uid):.3f} of {site.version(uid)['number']}")
-
-
-def check(lab, site, name, uid, path):
-    reader = Rollout(lab, site, name, path)
-    reader.stage(uid)
-    reader.activate(uid)
-    reader.check(path)
-    reader.worker.ok("close")
 
 
 def folder(lab, name, *files):
@@ -81,8 +73,8 @@ def a_new_site_with_an_old_copy_begins_with_a_step(lab):
         west.wait_holds(uid)
     expect("bytes of the old version that crossed", west.version(uids[0])["wire_bytes"], 0)
     small(west, uids[1])
-    check(lab, west, "old", uids[0], paths[0])
-    check(lab, west, "new", uids[1], paths[1])
+    read_and_compare(lab, west, uids[0], paths[0], "old")
+    read_and_compare(lab, west, uids[1], paths[1], "new")
     if west.counters()["adopted_chunks"] < 20:
         raise Failed(f"adopted {west.counters()['adopted_chunks']} chunks")
 
@@ -112,8 +104,8 @@ def half_a_copy_is_half_the_way(lab):
         west.wait_holds(uid)
     if not 0.1 < share(west, uids[0]) < 0.5:
         raise Failed(f"the rest of the old one took {share(west, uids[0]):.3f} of it")
-    check(lab, west, "new", uids[1], paths[1])
-    check(lab, west, "old", uids[0], paths[0])
+    read_and_compare(lab, west, uids[1], paths[1], "new")
+    read_and_compare(lab, west, uids[0], paths[0], "old")
 
 
 @scenario
@@ -164,7 +156,7 @@ def wrong_files_are_adopted_by_nobody(lab):
     finally:
         stop.set()
         thread.join()
-    check(lab, west, "new", uids[1], paths[1])
+    read_and_compare(lab, west, uids[1], paths[1], "new")
 
 
 def reboot(site):
@@ -211,7 +203,7 @@ def an_anchor_outlives_a_reboot(lab):
     for site, uid, path in ((west, uids[0], paths[0]), (east, uids[1], paths[1])):
         site.wait_holds(uid)
         expect(f"bytes to {site.name}", site.version(uid)["wire_bytes"], 0)
-        check(lab, site, f"reader-{site.name}", uid, path)
+        read_and_compare(lab, site, uid, path)
     expect("status", west.control("status")["anchor"]["models"], [{"model": "policy", "version": "1:1"}])
 
 
@@ -238,7 +230,7 @@ def a_rotten_anchor_is_refused_chunk_by_chunk(lab):
         raise Failed("the log does not say what was rotten")
     if not 0 < west.version(uid)["wire_bytes"] < 3 << 20:
         raise Failed(f"{west.version(uid)['wire_bytes']} bytes crossed for one chunk")
-    check(lab, west, "chunk", uid, path)
+    read_and_compare(lab, west, uid, path, "chunk")
     reboot(west)
     with open(anchor, "r+b") as f:
         f.write(b"X")
@@ -247,7 +239,7 @@ def a_rotten_anchor_is_refused_chunk_by_chunk(lab):
     expect("refused", len(west.daemon.logged("anchor.refused", "policy@1-1.anchor")) > 0, True)
     if share(west, uid) < 0.5:
         raise Failed("a head that rotted was believed")
-    check(lab, west, "head", uid, path)
+    read_and_compare(lab, west, uid, path, "head")
 
 
 @scenario
@@ -282,7 +274,7 @@ def a_kill_or_a_full_disk_leaves_the_older_anchor(lab):
         raise Failed("the older one was not read")
     west.wait_holds(third)
     small(west, third)
-    check(lab, west, "reader", third, paths[2])
+    read_and_compare(lab, west, third, paths[2], "reader")
 
 
 if __name__ == "__main__":

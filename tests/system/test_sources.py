@@ -2,7 +2,7 @@
 
 import sys
 
-from harness import Failed, Rollout, Trainer, expect, main, scenario, wait_for
+from harness import Failed, Trainer, expect, main, read_and_compare, scenario, wait_for
 
 
 def three(lab):
@@ -15,13 +15,6 @@ def three(lab):
     west.subscribe[0] = ("policy", ["east", "north"])
     north.subscribe.append(("policy", ["east", "west"]))
     return east, west, north
-
-
-def check(lab, site, uid, path):
-    reader = Rollout(lab, site, f"reader-{site.name}", path)
-    reader.stage(uid)
-    reader.activate(uid)
-    reader.check(path)
 
 
 @scenario
@@ -45,7 +38,7 @@ def two_sources_share_a_version(lab):
             raise Failed(f"{name} gave {link.back_bytes} of {v['bytes']} bytes")
     if v["wire_bytes"] > v["bytes"] * 1.2:
         raise Failed(f"{v['wire_bytes']} bytes came for a version of {v['bytes']}")
-    check(lab, north, uid, path)
+    read_and_compare(lab, north, uid, path)
 
 
 @scenario
@@ -80,7 +73,7 @@ def sites_complete_each_other_without_home(lab):
     west.wait_holds(uid)
     north.wait_holds(uid)
     expect("lost", west.counters()["versions_lost"] + north.counters()["versions_lost"], 0)
-    check(lab, north, uid, path)
+    read_and_compare(lab, north, uid, path)
     print(f"{west_home.back_bytes + north_home.back_bytes} bytes came from home for two sites", flush=True)
 
 

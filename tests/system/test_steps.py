@@ -3,7 +3,7 @@
 
 import sys
 
-from harness import Failed, Rollout, Trainer, expect, main, scenario, up, wait_for
+from harness import Failed, Rollout, Trainer, expect, main, read_and_compare, scenario, up, wait_for
 
 
 def share(site, uid):
@@ -14,14 +14,6 @@ def share(site, uid):
 
 PATCH = 2  # enum tb_update
 STEPS = {"codec": "sparse"}  # `auto` may send whole what a busy machine is slow to compare
-
-
-def check(lab, site, name, uid, path):
-    reader = Rollout(lab, site, name, path)
-    reader.stage(uid)
-    reader.activate(uid)
-    reader.check(path)
-    reader.worker.ok("close")
 
 
 @scenario
@@ -48,7 +40,7 @@ def a_relay_forwards_a_step_as_it_came(lab):
     objects = west.control("status")["objects"]
     if objects["used"] < 0.9 * objects["count"]:
         raise Failed(f"the relay encoded again: {objects}")
-    check(lab, north, "reader", uid, paths[1])
+    read_and_compare(lab, north, uid, paths[1], "reader")
 
 
 @scenario
@@ -66,7 +58,7 @@ def a_gateway_that_was_killed_has_its_base(lab):
     west.wait_holds(uid)
     if share(west, uid) > 0.1:
         raise Failed(f"west took {share(west, uid):.3f} of a step")
-    check(lab, west, "reader", uid, paths[1])
+    read_and_compare(lab, west, uid, paths[1], "reader")
 
 
 @scenario
@@ -86,7 +78,7 @@ def a_base_that_goes_is_missed_by_its_chunks_alone(lab):
     wait_for("the base is gone at west", lambda: (west.version(first) or {}).get("held_bytes", 0) == 0)
     link.bytes_per_s = 0
     west.wait_holds(uid)
-    check(lab, west, "reader", uid, paths[1])
+    read_and_compare(lab, west, uid, paths[1], "reader")
 
 
 @scenario
@@ -103,7 +95,7 @@ def a_peer_of_the_release_before_gets_whole_versions(lab):
     expect("protocol", east.control("status")["links"][0]["protocol"], 1)
     if share(west, uid) < 0.5:
         raise Failed(f"west took {share(west, uid):.3f} of a version in protocol 1")
-    check(lab, west, "reader", uid, paths[1])
+    read_and_compare(lab, west, uid, paths[1], "reader")
     west.kill()
     west.arguments = []
     west.start()
@@ -126,7 +118,7 @@ def auto_sends_steps_as_differences(lab):
         crossed = (link.total_bytes() - before) / west.version(uid)["bytes"]
         if crossed > (0.75 if number == 1 else 0.05) or share(west, uid) > crossed:
             raise Failed(f"version {number}: {crossed:.4f} of its bytes crossed the link, {share(west, uid):.4f} by west's count")
-    check(lab, west, "reader", uid, paths[-1])
+    read_and_compare(lab, west, uid, paths[-1], "reader")
 
 
 def read(rollout, uid):
