@@ -11,6 +11,7 @@ def two_by_two(lab, rate=None):
     east1, west1 = lab.site("east.1", lanes=2), lab.site("west.1", lanes=2)
     for s in (east, west, east1, west1):
         s.models["policy"] = dict(home="east")
+        s.extra["link"] = {"codec": "raw"}  # bytes are counted, and `auto` codes a busy machine's chunks in another way
     east1.peers["east"] = f"{lab.address}:{east.port}"
     west1.peers["west"] = f"{lab.address}:{west.port}"
     east.peers.update({"east.1": None, "west": None})
