@@ -77,6 +77,18 @@ void link_asks_send(struct link *l)
     }
 }
 
+/* Asks wait for the peer's next session, and go on in it. What the peer announces no more by then will never be answered: such
+ * gives way when there are too many. */
+static bool ask_gives_way(struct link *l)
+{
+    for (struct ask **at = &l->asks; *at != NULL; at = &(*at)->next) {
+        if (link_announced(l, &(*at)->uid) != NULL) continue;
+        ask_free(at);
+        return true;
+    }
+    return false;
+}
+
 enum tb_status tb_links_ask(struct tb_links *ls, uint32_t peer, const struct tb_id *uid)
 {
     struct link *l = &ls->links[peer];
@@ -85,7 +97,7 @@ enum tb_status tb_links_ask(struct tb_links *ls, uint32_t peer, const struct tb_
         count++;
     if (*ask_find(l, uid) != NULL) return TB_DONE_BEFORE;
     if (link_announced(l, uid) == NULL) return TB_NOT_FOUND;
-    if (count >= TB_LINKS_ASKS_MAX) return TB_SITE_NOMEM;
+    if (count >= TB_LINKS_ASKS_MAX && !ask_gives_way(l)) return TB_SITE_NOMEM;
     struct ask *a = tb_calloc(1, sizeof *a);
     if (a == NULL) return TB_SITE_NOMEM;
     a->uid = *uid;

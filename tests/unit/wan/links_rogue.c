@@ -23,7 +23,7 @@ struct rogue {
     bool open, closed, greeted, by_bye;
     enum tb_status why;
     struct tb_id session;
-    uint32_t manifests_seen;
+    uint32_t manifests_seen, asked;           /* HEAD and ASK */
     uint32_t frames, held_at, stream_gone_at; /* counted from 1; of the first of each */
     uint32_t wanted;                          /* the crossing of the newest WANT */
     uint32_t lost_said;                       /* REFUSED with TB_REFUSAL_LOST */
@@ -46,6 +46,7 @@ static enum tb_status on_frame(struct tb_wire *w, void *user, struct tb_wire_fra
     struct tb_frame_refused refused = {0};
     r->frames++;
     r->manifests_seen += f->type == TB_FRAME_HEAD;
+    r->asked += f->type == TB_FRAME_ASK;
     if (f->type == TB_FRAME_HELD && r->held_at == 0) r->held_at = r->frames;
     if (f->type == TB_FRAME_STREAM_GONE && r->stream_gone_at == 0) r->stream_gone_at = r->frames;
     if (f->type == TB_FRAME_WANT) {
@@ -892,6 +893,39 @@ static void a_path_that_stays_silent_is_down(void **state)
 }
 
 /* libuv writes without MSG_NOSIGNAL: the proxy of this test would die of it. Ours never does. */
+static void announce(struct rogue *r, uint8_t number)
+{
+    struct tb_version_key key = r->t.key;
+    key.uid.bytes[0] ^= number;
+    ROGUE_SEND(r, TB_FRAME_VERSION, tb_frame_version, .key = key, .state = TB_FRAME_VERSION_READY);
+}
+
+/* P6, P7: so many asks there may be, and those of a session before, which nobody will answer, give way to new ones. */
+static void asks_that_nobody_will_answer_give_way(void **state)
+{
+    (void)state;
+    struct rogue r;
+    rogue_init(&r);
+    r.east->forgiving = true;
+    greet(&r);
+    for (uint8_t i = 1; i <= TB_LINKS_ASKS_MAX; i++)
+        announce(&r, i);
+    WORLD_UNTIL(&r.w.net, r.east->versions == TB_LINKS_ASKS_MAX);
+    assert_false(r.east->again);
+    announce(&r, TB_LINKS_ASKS_MAX + 1); /* all may be answered yet */
+    WORLD_UNTIL(&r.w.net, r.east->again);
+    tb_wire_close(r.wire, TB_CANCELLED);
+    WORLD_UNTIL(&r.w.net, r.closed && r.east->downs == 1);
+    r.east->again = false;
+    rogue_dial(&r);
+    greet(&r);
+    announce(&r, TB_LINKS_ASKS_MAX);
+    announce(&r, TB_LINKS_ASKS_MAX + 2);
+    WORLD_UNTIL(&r.w.net, r.asked == TB_LINKS_ASKS_MAX + 2);
+    assert_false(r.east->again);
+    rogue_fini(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -906,6 +940,7 @@ int main(void)
         cmocka_unit_test(nothing_is_given_without_a_subscription),
         cmocka_unit_test(what_a_lost_stream_brought_is_told_first),
         cmocka_unit_test(what_another_writer_claimed_lands_beside_it),
+        cmocka_unit_test(asks_that_nobody_will_answer_give_way),
         cmocka_unit_test(a_silent_path_is_replaced),
         cmocka_unit_test(a_path_that_stays_silent_is_down),
     };
