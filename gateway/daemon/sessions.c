@@ -229,8 +229,8 @@ static enum tb_status hello_frame(struct tb_worker_session *s, struct tb_wire_fr
 
 static enum tb_status renew_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
-    (void)frame;
-    return tb_catalog_session_renew(s->d->catalog, tb_clock_now(), &s->id);
+    (void)s, (void)frame; /* as any frame does */
+    return TB_OK;
 }
 
 /* ---- frames ---- */
@@ -265,7 +265,11 @@ static enum tb_status on_frame(struct tb_wire *w, void *user, struct tb_wire_fra
     struct tb_worker_session *s = user;
     const tb_session_fn fn = frame->type < TB_SESSION_TYPE_END ? frame_fns[frame->type] : NULL;
     if (fn == NULL || (!s->welcomed && frame->type != TB_SESSION_HELLO)) return TB_PEER_GARBLED;
-    const enum tb_status status = fn(s, frame);
+    /* Who speaks lives: a worker that was stopped just after its HELLO counts its thirds of the lease from there on, and what it
+     * published meanwhile must not be lost before its first RENEW. */
+    enum tb_status status =
+        s->welcomed ? tb_catalog_session_renew(s->d->catalog, tb_clock_now(), &s->id) : TB_OK;
+    if (status == TB_OK) status = fn(s, frame);
     (void)tb_daemon_settle(s->d);
     return status;
 }
