@@ -19,6 +19,7 @@ static uint32_t site_get(struct tb_catalog *c, const struct tb_name *name)
     if (i == NONE) return NONE;
     site_at(c, i)->name = *name;
     site_at(c, i)->references = NONE;
+    site_at(c, i)->session = 1;
     return i;
 }
 
@@ -45,6 +46,7 @@ enum tb_status tb_catalog_site_up(struct tb_catalog *c, tb_time_ns now, const st
     if (up) { /* also a session in place of one that was there: what was on its way may be lost */
         s->up_at = c->now;
         s->unsure = true;
+        s->session++;
     }
     if (s->up == up) return TB_DONE_BEFORE;
     s->up = up;
@@ -58,8 +60,9 @@ enum tb_status tb_catalog_site_up(struct tb_catalog *c, tb_time_ns now, const st
     return tb_catalog_settle(c, TB_OK);
 }
 
-/* P6: a site says what it has whenever its link comes up. What it has not said again after a lease time left it while the link
- * was down: nobody waits for that any more. */
+/* P6: a site says what it has in each session. What it has not said again after a lease time left it while the link was down, or
+ * while one session took another's place: nobody waits for that any more. By sessions and not by time: both may end and begin
+ * within one look at the clock. */
 static void doubt(struct tb_catalog *c, uint32_t site)
 {
     struct site *s = site_at(c, site);
@@ -68,7 +71,7 @@ static void doubt(struct tb_catalog *c, uint32_t site)
     {
         const struct reference *ref = reference_at(c, r);
         if (ref->kind != TB_REFERENCE_SITE || ref->owner != site) continue;
-        if (ref->heard_at == 0 || ref->heard_at >= s->up_at) continue;
+        if (ref->heard_in == 0 || ref->heard_in == s->session) continue;
         const uint32_t version = ref->version;
         tb_reference_end(c, r);
         ask_again(c, version);
@@ -202,9 +205,9 @@ static void believe_life(struct tb_catalog *c, uint32_t version, uint32_t refere
 {
     struct version *v = version_at(c, version);
     struct reference *ref = reference_at(c, reference);
-    const bool had = ref->heard_at != 0; /* others may have said so before, of whom nothing can be asked */
+    const bool had = ref->heard_in != 0; /* others may have said so before, of whom nothing can be asked */
     ref->has = true;
-    ref->heard_at = c->now;
+    ref->heard_in = site_at(c, ref->owner)->session;
     v->lost_at_home = false;
     if (v->state == TB_VERSION_OPEN && state != TB_VERSION_OPEN) {
         v->key.root = key->root;
@@ -285,7 +288,7 @@ static bool can_ask(const struct tb_catalog *c, const struct version *v, uint32_
         const struct reference *ref = reference_at(c, r);
         if (ref->kind != TB_REFERENCE_SITE || ref->owner != site) continue;
         /* What a third site reports of it may be long past; to home nobody announces. */
-        return ref->has && (ref->heard_at != 0 || model_at(c, v->model)->config.is_home);
+        return ref->has && (ref->heard_in != 0 || model_at(c, v->model)->config.is_home);
     }
     return false;
 }

@@ -209,7 +209,7 @@ struct reference {
     uint32_t total_chunks;
     bool activated;
     bool has;            /* SITE: has it or is getting it, as it says */
-    tb_time_ns heard_at; /* SITE: when it last said so itself; 0: never, others did */
+    uint32_t heard_in;   /* SITE: of its sessions, in which it last said so itself; 0: none, others did */
     tb_time_ns since;    /* when the reader began */
     tb_time_ns moved_at; /* SITE: when what it holds last grew */
 
@@ -273,6 +273,7 @@ struct site {
     bool up;
     bool unsure; /* what it had before its link came up, and has not said again since, is still believed */
     tb_time_ns up_at;
+    uint32_t session; /* 1..; grows whenever its link comes up or goes on in another session */
 };
 
 struct tb_catalog {

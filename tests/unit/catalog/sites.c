@@ -188,6 +188,24 @@ static void what_is_not_announced_again_is_there_no_more(void **state)
     site_close(&s);
 }
 
+/* P6: nor what it said last in a session that another took the place of at once; a model that wants every version, the oldest
+ * first, waited for it for ever. By the seeded world, seed 21382. */
+static void what_a_replaced_session_announced_is_not_waited_for(void **state)
+{
+    (void)state;
+    struct site s;
+    west(&s);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    const struct tb_name east = name_of("east");
+    CHECK_STATUS(tb_catalog_site_up(s.c, s.now, &east, true),
+                 TB_DONE_BEFORE); /* a session in that one's place */
+    CHECK_OK(hear(&s, "east", 4, TB_VERSION_READY));
+    said(&s, "[   0] cross v5 from east\n");
+    pass_ms(&s, 10100, NULL);
+    said(&s, "[10000] cross v4 from east\n");
+    site_close(&s);
+}
+
 /* The twin: said again it stays. */
 static void what_is_announced_again_is_still_there(void **state)
 {
@@ -507,6 +525,7 @@ int main(void)
         cmocka_unit_test(lost_elsewhere_is_not_lost_at_a_worker),
         cmocka_unit_test(another_site_goes_on_when_home_is_away),
         cmocka_unit_test(what_is_not_announced_again_is_there_no_more),
+        cmocka_unit_test(what_a_replaced_session_announced_is_not_waited_for),
         cmocka_unit_test(what_is_announced_again_is_still_there),
         cmocka_unit_test(a_crossing_that_stands_holds_up_no_other),
         cmocka_unit_test(once_it_stands_who_has_it_whole_is_asked_first),
