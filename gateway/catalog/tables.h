@@ -455,6 +455,7 @@ uint32_t tb_catalog_site_find(const struct tb_catalog *c, const struct tb_name *
 void tb_sites_tick(struct tb_catalog *c);
 bool tb_crossing_stands(const struct tb_catalog *c,
                         const struct version *v); /* nothing came for a lease time */
+bool tb_crossing_stuck(const struct tb_catalog *c, const struct version *v);
 void tb_groups_touch(struct tb_catalog *c, uint32_t model);
 void tb_catalog_crossing_settle(struct tb_catalog *c, uint32_t model);
 uint32_t tb_catalog_crossing_from(const struct tb_catalog *c, const struct version *v,
