@@ -311,7 +311,8 @@ TB_MUST_USE enum tb_status tb_catalog_arena_reserved(struct tb_catalog *c, tb_ti
 TB_MUST_USE enum tb_status tb_catalog_arena_progress(struct tb_catalog *c, tb_time_ns now,
                                                      const struct tb_id *uid, uint32_t shard,
                                                      uint32_t held_chunks);
-/* A chunk failed its re-verification: the shard has only so many now. References elsewhere are asked again. Where nobody else
+/* A chunk failed its re-verification: the shard has only so many now; and not fewer than before where others have landed since: of
+ * a shard that is not whole it is believed. TB_DONE_BEFORE: it is whole. References elsewhere are asked again. Where nobody else
  * has all of it, home reads from all that have a part (LAND_FROM, CROSS), and judges nothing lost until nothing has come from
  * them for one lease time; while a site that has a part is cut off, not at all. */
 TB_MUST_USE enum tb_status tb_catalog_arena_shrunk(struct tb_catalog *c, tb_time_ns now,

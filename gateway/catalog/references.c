@@ -327,10 +327,11 @@ enum tb_status tb_catalog_arena_shrunk(struct tb_catalog *c, tb_time_ns now, con
     uint32_t i;
     const enum tb_status found = find_shard(c, uid, shard, held_chunks, &i);
     if (found != TB_OK) return found;
-    if (held_chunks >= version_at(c, i)->shards[shard].held_chunks) return TB_BAD_ARGUMENT;
-    set_shard_held(c, i, shard, held_chunks);
-    version_at(c, i)->cross_begun = false; /* it has to be asked for again */
-    version_at(c, i)->had_more = true;
+    struct version *v = version_at(c, i);
+    if (tb_shard_whole(v, shard) && held_chunks == v->shards[shard].held_chunks) return TB_DONE_BEFORE;
+    if (held_chunks < v->shards[shard].held_chunks) set_shard_held(c, i, shard, held_chunks);
+    v->cross_begun = false; /* it has to be asked for again */
+    v->had_more = true;
     EACH_WORKER(c, version_at(c, i), r) reference_at(c, r)->was_asked = false;
     tb_catalog_touch_version(c, i);
     return tb_catalog_settle(c, TB_OK);

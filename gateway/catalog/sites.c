@@ -217,6 +217,16 @@ static void believe_life(struct tb_catalog *c, uint32_t version, uint32_t refere
     tb_catalog_touch_version(c, version);
 }
 
+/* What home lacks can come from there from now on, also what home never had: files that were adopted there. */
+static void offered_to_home(struct tb_catalog *c, uint32_t version, struct reference *ref)
+{
+    if (ref->has) return;
+    ref->has = true;
+    version_at(c, version)->fed_at = c->now;
+    ask_again(c, version);
+    tb_catalog_touch_version(c, version);
+}
+
 /* RETIRED and ABANDONED are said of the peer's own copy; before ready, abandoned by home is the end. */
 static bool ends_everywhere(const struct tb_catalog *c, uint32_t version, const struct tb_name *from,
                             enum tb_catalog_state state)
@@ -239,7 +249,7 @@ static enum tb_status hear(struct tb_catalog *c, uint32_t version, uint32_t site
         if (!home)
             believe_life(c, version, r, key, state);
         else
-            reference_at(c, r)->has = true;
+            offered_to_home(c, version, reference_at(c, r));
         return TB_OK;
     }
     const uint32_t r = tb_reference_find(c, TB_REFERENCE_SITE, version, site);

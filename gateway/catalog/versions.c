@@ -545,21 +545,21 @@ static uint32_t shard_lacking(const struct tb_catalog *c, const struct version *
     return NONE;
 }
 
-/* Chunks leave a rank by way of home alone: what home never held, no reader has. A chunk that rotted a worker or a site in the
- * middle of its reading may have. */
+/* Chunks leave a rank by way of home alone: what home never held, no reader here has. A chunk that rotted a worker or a site in the
+ * middle of its reading may have; and a site what it adopted from files. */
 static bool others_may_have(const struct tb_catalog *c, const struct version *v)
 {
-    if (!v->had_more) return false;
     EACH_REFERENCE(c, v, r)
     {
         const struct reference *ref = reference_at(c, r);
-        if (ref->kind != TB_REFERENCE_PUBLISHER && !ref->reads_only) return true;
+        if (ref->kind == TB_REFERENCE_PUBLISHER || ref->reads_only) continue;
+        if (v->had_more || ref->kind == TB_REFERENCE_SITE) return true;
     }
     return false;
 }
 
 /* Who has what is known by counts, so all that have a part are read, workers and sites: nothing new in a lease time: it is not
- * there. What a site has whose link is down nobody can say: it is waited for. */
+ * there. What a site has of what was here, and its link is down, nobody can say: it is waited for. */
 static tb_time_ns hope_ends(const struct tb_catalog *c, const struct version *v)
 {
     if (!others_may_have(c, v)) return c->now;
@@ -567,7 +567,8 @@ static tb_time_ns hope_ends(const struct tb_catalog *c, const struct version *v)
     EACH_HOLDER(c, v, r)
     {
         const struct reference *ref = reference_at(c, r);
-        if (ref->kind == TB_REFERENCE_SITE && !site_at(c, ref->owner)->up) return TB_TIME_NEVER;
+        const bool site = ref->kind == TB_REFERENCE_SITE;
+        if (v->had_more && site && !site_at(c, ref->owner)->up) return TB_TIME_NEVER;
     }
     return tb_time_add(since, c->config.lease_ns);
 }
@@ -599,7 +600,7 @@ static void settle_lost(struct tb_catalog *c, uint32_t version)
     if (lacking != NONE && !v->lacks) v->lacks_since = c->now;
     v->lacks = lacking != NONE;
     if (!v->lacks || c->now < hope_ends(c, v)) return;
-    if (others_may_have(c, v) && tb_landing_ask_others(c, version)) {
+    if (v->had_more && others_may_have(c, v) && tb_landing_ask_others(c, version)) {
         v->fed_at = c->now; /* they have a lease time of their own */
         return;
     }

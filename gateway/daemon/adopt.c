@@ -54,9 +54,19 @@ static bool is_running(const struct tb_adopt *a)
     return a != NULL && a->phase != NONE && a->phase != DONE;
 }
 
+static bool home_is_here(const struct tb_daemon *d, const struct tb_name *model)
+{
+    for (uint32_t i = 0; i < d->config->model_count; i++)
+        if (tb_name_equal(&d->config->models[i].name, model))
+            return tb_name_equal(&d->config->models[i].home, &d->site);
+    return false;
+}
+
+/* To its home a version comes from its ranks. What crosses to there was here and is lost: nobody else may hold it for long. */
 bool tb_adopt_holds(const struct tb_daemon *d, const struct tb_version_key *key)
 {
     const struct tb_adopt *a = d->adopt;
+    if (home_is_here(d, &key->model)) return false;
     if (!is_running(a) || a->ending || !tb_name_equal(&a->model, &key->model)) return false;
     return a->phase != COMPLETING || !tb_id_equal(&a->target.uid, &key->uid);
 }
@@ -423,10 +433,7 @@ static bool follows(const struct tb_daemon *d, const struct tb_name *model)
 {
     for (uint32_t i = 0; i < d->config->subscribe_count; i++)
         if (tb_name_equal(&d->config->subscribe[i].model, model)) return true;
-    for (uint32_t i = 0; i < d->config->model_count; i++)
-        if (tb_name_equal(&d->config->models[i].name, model))
-            return tb_name_equal(&d->config->models[i].home, &d->site);
-    return false;
+    return home_is_here(d, model);
 }
 
 static bool say(struct tb_daemon *d, json_t *reply)

@@ -97,6 +97,7 @@ static void verify_wake(uv_async_t *async)
             if (tb_catalog_arena_shrunk(d->catalog, tb_clock_now(), &c->key.uid, s, held) == TB_OK)
                 c->whole = false; /* until the tick has told that it is again */
         }
+        if (!c->whole) tb_landing_anew(c, tb_clock_now());
     }
     (void)tb_daemon_settle(d);
     tb_crossings_restart(d);

@@ -346,6 +346,8 @@ void tb_landing_from(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_landing_end(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_landing_stop(struct tb_copy *copy);
 void tb_landing_retry(struct tb_copy *copy, tb_time_ns now);
+/* A chunk that is held no more may be one that a hop has passed: they begin anew. */
+void tb_landing_anew(struct tb_copy *copy, tb_time_ns now);
 /* The rank answered GRANT: the hop opens, or is tried again. Another token than the last one asked for is ignored. */
 void tb_landing_granted(struct tb_worker_session *s, const struct tb_id *token, enum tb_status status);
 void tb_landing_wake(uv_async_t *async);
@@ -381,7 +383,7 @@ json_t *tb_anchors_json(const struct tb_daemon *d);
 
 /* adopt.c */
 enum tb_status tb_adopt_command(void *daemon, const json_t *request, json_t *reply, char *error);
-/* Nothing but what is adopted crosses of a model meanwhile. */
+/* Nothing but what is adopted crosses of a model meanwhile; to its home what it lost, as ever. */
 bool tb_adopt_holds(const struct tb_daemon *d, const struct tb_version_key *key);
 void tb_adopt_announced(struct tb_daemon *d, const struct tb_name *model);
 void tb_adopt_manifests(struct tb_daemon *d, const struct tb_version_key *key,

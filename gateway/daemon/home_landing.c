@@ -186,6 +186,16 @@ void tb_landing_retry(struct tb_copy *copy, tb_time_ns now)
     }
 }
 
+/* Not those whose rank was just asked to let us in. */
+void tb_landing_anew(struct tb_copy *copy, tb_time_ns now)
+{
+    for (struct tb_copy_hop *h = copy->hops; h != NULL; h = h->next) {
+        if (h->hop == NULL && h->retry_at != TB_TIME_NEVER) continue;
+        hop_close(h);
+        h->retry_at = now;
+    }
+}
+
 static struct tb_copy_hop *hop_find(struct tb_daemon *d, uint64_t serial)
 {
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {

@@ -462,6 +462,89 @@ static void a_rotten_chunk_comes_back_from_a_site(void **state)
     site_close(&s);
 }
 
+/* One rank's version, of which 7 chunks landed; a site relays it. */
+static void half_landed(struct site *s, struct tb_catalog_site_progress *p)
+{
+    const struct tb_id v5 = id_of(5);
+    struct tb_catalog_version_view view;
+    trainer(s);
+    CHECK_OK(version_open(s, "rank-0", 5, 1, 5));
+    CHECK_OK(seal(s, "rank-0", 5, 0, 50));
+    land(s, 5, 0, 7);
+    *p = (struct tb_catalog_site_progress){.site = name_of("west"), .uid = v5, .held_chunks = 6};
+    CHECK_OK(tb_catalog_site_up(s->c, s->now, &p->site, true));
+    assert_true(tb_catalog_version_get(s->c, &v5, &view));
+    CHECK_OK(tb_catalog_remote_version(s->c, s->now, &p->site, &view.key, TB_VERSION_READY));
+    hush(s);
+}
+
+/* P3 P6: a chunk may rot while others land, so that the count is no smaller: that it was here is not forgotten, and a site that is
+ * cut off may have it. By the seeded world, seed 45230. */
+static void what_rots_while_others_land_was_here(void **state)
+{
+    (void)state;
+    struct site s;
+    struct tb_catalog_site_progress p;
+    const struct tb_id rank = session_of("rank-0"), v5 = id_of(5);
+    half_landed(&s, &p);
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+    CHECK_OK(tb_catalog_site_up(s.c, s.now, &p.site, false));
+    rots(&s, 8); /* two came, one of the seven went */
+    tb_catalog_session_close(s.c, s.now, &rank);
+    pass_ms(&s, 60000, NULL);
+    assert_string_equal(state_of(&s, 5), "ready");
+    land(&s, 5, 0, SHARD_CHUNKS);
+    CHECK_STATUS(tb_catalog_arena_shrunk(s.c, s.now, &v5, 0, SHARD_CHUNKS), TB_DONE_BEFORE); /* another's */
+    assert_string_equal(state_of(&s, 5), "kept");
+    site_close(&s);
+}
+
+/* P6: what home never had a site may have adopted from files: it has a lease time to give it. By the seeded world, seed 40974. */
+static void a_site_may_have_what_home_never_had(void **state)
+{
+    (void)state;
+    struct site s;
+    struct tb_catalog_site_progress p;
+    const struct tb_id rank = session_of("rank-0");
+    half_landed(&s, &p);
+    tb_catalog_session_close(s.c, s.now, &rank);
+    said(&s, "[   0] leave v5 shard 0 of rank-0\n"
+             "[   0] cross v5 from west\n");
+    pass_ms(&s, 9000, NULL);
+    land(&s, 5, 0, 8); /* moves: a lease time from here */
+    pass_ms(&s, 9950, NULL);
+    assert_string_equal(state_of(&s, 5), "ready");
+    pass_ms(&s, 50, NULL);
+    assert_string_equal(state_of(&s, 5), "lost");
+    site_close(&s);
+}
+
+/* P6: so may one that says only then that it has it: it is asked, and has as long. By the seeded world, seeds 49663 and 74807. */
+static void a_site_that_comes_late_is_asked_too(void **state)
+{
+    (void)state;
+    struct site s;
+    struct tb_catalog_site_progress p;
+    const struct tb_id rank = session_of("rank-0"), v5 = id_of(5);
+    const struct tb_name north = name_of("north");
+    struct tb_catalog_version_view view;
+    half_landed(&s, &p);
+    tb_catalog_session_close(s.c, s.now, &rank);
+    pass_ms(&s, 6000, NULL);
+    hush(&s);
+    CHECK_OK(tb_catalog_site_up(s.c, s.now, &north, true));
+    assert_true(tb_catalog_version_get(s.c, &v5, &view));
+    CHECK_OK(tb_catalog_remote_version(s.c, s.now, &north, &view.key, TB_VERSION_READY));
+    said(&s, "[6000] cross v5 from west north\n");
+    CHECK_OK(tb_catalog_remote_version(s.c, s.now, &north, &view.key, TB_VERSION_READY)); /* not for ever */
+    pass_ms(&s, 9950, NULL);
+    assert_string_equal(state_of(&s, 5), "ready");
+    CHECK_OK(tb_catalog_remote_version(s.c, s.now, &north, &view.key, TB_VERSION_READY));
+    pass_ms(&s, 50, NULL);
+    assert_string_equal(state_of(&s, 5), "lost");
+    site_close(&s);
+}
+
 /* P6: what a site has that is cut off nobody can say: home waits for its link, and a lease time from there. */
 static void a_site_that_is_cut_off_is_waited_for(void **state)
 {
@@ -629,6 +712,9 @@ int main(void)
         cmocka_unit_test(several_rotten_chunks_come_back_from_several_readers),
         cmocka_unit_test(many_readers_are_asked_in_turn),
         cmocka_unit_test(a_rotten_chunk_comes_back_from_a_site),
+        cmocka_unit_test(what_rots_while_others_land_was_here),
+        cmocka_unit_test(a_site_may_have_what_home_never_had),
+        cmocka_unit_test(a_site_that_comes_late_is_asked_too),
         cmocka_unit_test(a_reader_that_cannot_be_asked_holds_up_no_verdict),
         cmocka_unit_test(a_site_that_is_cut_off_is_waited_for),
         cmocka_unit_test(a_reader_may_have_what_a_life_before_held),
