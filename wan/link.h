@@ -43,6 +43,7 @@ struct conn {
     tb_time_ns opened_at;        /* 0: not yet */
     uint64_t expires_wall_s;     /* the peer's certificate */
     uint64_t own_expires_wall_s; /* ours, as it was when this began */
+    struct tb_digest own_shown;  /* likewise */
     struct tb_identity identity;
     char address_text[128];
     tb_time_ns rtt;            /* of TCP, when it opened; 0: not known */

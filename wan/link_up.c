@@ -93,6 +93,7 @@ struct conn *link_conn_new(struct tb_links *ls, struct link *l)
     c->dialled = l != NULL;
     c->greet_by = tb_clock_now() + LINK_GREET_BY;
     c->own_expires_wall_s = tb_tls_expires_wall_s(ls->options.tls);
+    c->own_shown = tb_tls_shown(ls->options.tls);
     c->next = ls->conns;
     ls->conns = c;
     ls->conn_count++;
@@ -536,15 +537,24 @@ static uint64_t session_expires(const struct conn *c)
     return ours < theirs ? ours : theirs;
 }
 
+/* A dial that began before the newest certificates were read came up after, or a renewal with them failed. */
+static bool shows_old_ones(const struct link *l)
+{
+    const struct tb_digest newest = tb_tls_shown(l->links->options.tls);
+    return l->session->dialled && !tb_digest_equal(&l->session->own_shown, &newest);
+}
+
 /* A session does not outlive the certificate of either end. One that we dialled takes a fresh connection before, in the hope of newer
- * ones: the peer's may have been renewed, and ours. */
-static void watch_expiry(struct link *l, tb_time_ns now)
+ * ones, as the peer's may have been renewed, and ours; and at once where ours has been. What failed is tried again after a while. */
+static void watch_certificates(struct link *l, tb_time_ns now)
 {
     const uint64_t wall_s = tb_clock_wall_ms() / 1000, expires = session_expires(l->session);
-    if (expires == 0) return;
-    if (wall_s >= expires)
+    const bool failed = l->renewed_at > l->stats.up_since;
+    const bool rested = tb_time_since(l->renewed_at, now) >= RENEW_EVERY;
+    if (expires != 0 && wall_s >= expires)
         link_drop(l, TB_PEER_IDENTITY);
-    else if (wall_s + RENEW_BEFORE_S >= expires && tb_time_since(l->renewed_at, now) >= RENEW_EVERY)
+    else if (shows_old_ones(l) ? !failed || rested
+                               : expires != 0 && wall_s + RENEW_BEFORE_S >= expires && rested)
         link_renew(l, now);
 }
 
@@ -556,7 +566,7 @@ static void beat(struct link *l, tb_time_ns now)
     b->sent_at = now;
     if (b->waiting_since == 0) b->waiting_since = now;
     LINK_SEND(l, TB_FRAME_PING, tb_frame_ping, LINK_SMALL, .stamp = now);
-    watch_expiry(l, now);
+    watch_certificates(l, now);
 }
 
 static void listen_for_beats(struct link *l, tb_time_ns now)

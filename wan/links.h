@@ -183,7 +183,8 @@ void tb_links_close(struct tb_links *links, void (*done)(void *user), void *user
 void tb_links_set_incarnation(struct tb_links *links, uint64_t incarnation);
 
 /* Certificates, keys and CAs from now on; `tls` is of the same gateway, and a reference is taken. Sessions that this side dialled are
- * renewed at once: a fresh connection takes over, and what moves goes on there. Those that a peer dialled stay under the certificate that
+ * renewed at once (one that is being renewed: again, when that is over; one whose renewal failed: again after 10 s): a fresh connection
+ * takes over, and what moves goes on there. Those that a peer dialled stay under the certificate that
  * they began with, until the peer dials anew before it expires. Where trust changed (tb_tls_trust) every session ends instead, and is
  * dialled again: whom we do not trust any more does not come back. TB_BAD_ARGUMENT: another gateway's; nothing changed. */
 TB_MUST_USE enum tb_status tb_links_set_tls(struct tb_links *links, struct tb_tls *tls);

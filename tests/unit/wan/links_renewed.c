@@ -14,8 +14,9 @@
 
 struct accepted {
     struct tb_wire *wire; /* NULL: closed */
-    bool open, hello, subscribed, bound;
-    struct tb_id session; /* of its BIND */
+    bool open, hello, subscribed, bound, answered;
+    struct tb_id session;         /* of its BIND */
+    struct tb_fingerprint theirs; /* of the certificate that it showed */
 };
 
 /* East's certificate in the hands of a test; west dials it. */
@@ -30,15 +31,26 @@ struct acceptor {
 
 static void on_open(struct tb_wire *w, void *user, const struct tb_chan_peer *peer)
 {
-    (void)w, (void)peer;
-    ((struct accepted *)user)->open = true;
+    (void)w;
+    struct accepted *c = user;
+    c->open = true;
+    c->theirs = peer->fingerprint;
+}
+
+static void pong(struct tb_wire *w, struct tb_wire_frame *f)
+{
+    struct tb_frame_ping ping = {0};
+    CHECK_OK(tb_frame_ping_decode(&f->payload, &ping));
+    const struct tb_frame_pong said = {.stamp = ping.stamp};
+    tb_frame_pong_encode(&said, tb_wire_begin(w, TB_FRAME_PONG, 0, 64));
+    tb_wire_end(w);
 }
 
 static enum tb_status on_frame(struct tb_wire *w, void *user, struct tb_wire_frame *f)
 {
-    (void)w;
     struct accepted *c = user;
     struct tb_frame_bind bind = {0};
+    if (f->type == TB_FRAME_PING) pong(w, f);
     c->hello |= f->type == TB_FRAME_HELLO;
     c->subscribed |= f->type == TB_FRAME_SUBSCRIBE;
     if (f->type == TB_FRAME_BIND) {
@@ -86,6 +98,7 @@ static void acceptor_init(struct acceptor *a, uint32_t retry_ms)
                    ntohs(at.v4.sin_port));
     a->west->options.streams = STREAMS;
     a->west->options.retry_min_ms = a->west->options.retry_max_ms = retry_ms;
+    a->west->options.heartbeat_ms = 100;
     site_start(a->west);
 }
 
@@ -127,6 +140,7 @@ static uint32_t bound_to(const struct acceptor *a, const struct tb_id *session)
 
 static void answer(struct accepted *c, const struct tb_id *session)
 {
+    c->answered = true;
     struct tb_frame_hello hello = {.protocol = TB_LINK_PROTOCOL,
                                    .protocol_min = TB_LINK_PROTOCOL_MIN,
                                    .site = {"east"},
@@ -242,6 +256,57 @@ static void nothing_of_the_old_trust_becomes_a_session(void **state)
     acceptor_fini(&a);
 }
 
+/* Of a certificate renewed since the last session began: the connection that waits for its HELLO. */
+static struct accepted *renewer(struct acceptor *a)
+{
+    for (uint32_t i = 0; i < a->count; i++)
+        if (a->conns[i].wire != NULL && a->conns[i].hello && !a->conns[i].answered) return &a->conns[i];
+    return NULL;
+}
+
+/* A fresh certificate of west's, by the same authority. */
+static struct tb_tls *issue_again(struct acceptor *a, const char *stem)
+{
+    char why[256];
+    const struct tb_name east = {"east"};
+    world_issue(&a->w.net, "west", stem, "tombolo://west/gw");
+    struct tb_tls *tls = world_tls(&a->w.net, "west", stem, "west");
+    CHECK_OK(tb_tls_add_site_ca(tls, &east, world_path(&a->w.net, "east", "ca.crt"), why));
+    return tls;
+}
+
+/* P6 P9: certificates that come while a renewal with those before is under way have one of their own when it ends, and not in their
+ * predecessors' last minute. */
+static void what_comes_during_a_renewal_is_renewed_too(void **state)
+{
+    (void)state;
+    static struct acceptor a;
+    const struct tb_id first = {{1}}, second = {{2}}, third = {{3}};
+    acceptor_init(&a, 10);
+    WORLD_UNTIL(&a.w.net, greeter(&a) != NULL);
+    struct accepted *before = greeter(&a);
+    answer(before, &first);
+    WORLD_UNTIL(&a.w.net, bound_to(&a, &first) == STREAMS);
+    struct tb_tls *tls[] = {issue_again(&a, "again"), issue_again(&a, "newest")};
+    CHECK_OK(tb_links_set_tls(a.west->links, tls[0]));
+    WORLD_UNTIL(&a.w.net, renewer(&a) != NULL);
+    assert_memory_equal(&renewer(&a)->theirs, tb_tls_fingerprint(tls[0]), sizeof(struct tb_fingerprint));
+    CHECK_OK(tb_links_set_tls(a.west->links, tls[1]));
+    world_turns(&a.w.net, 20);
+    struct accepted *const running = renewer(&a);
+    answer(running, &second);
+    WORLD_UNTIL(&a.w.net, renewer(&a) != NULL);
+    assert_non_null(running->wire); /* which is the session now */
+    assert_memory_equal(&renewer(&a)->theirs, tb_tls_fingerprint(tls[1]), sizeof(struct tb_fingerprint));
+    answer(renewer(&a), &third);
+    WORLD_UNTIL(&a.w.net, bound_to(&a, &third) == STREAMS);
+    assert_null(renewer(&a)); /* it shows the newest: that was the last */
+    assert_int_equal(a.west->downs, 0);
+    for (int i = 0; i < 2; i++)
+        tb_tls_free(tls[i]);
+    acceptor_fini(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -250,6 +315,7 @@ int main(void)
         cmocka_unit_test(streams_ahead_end_with_their_attempt),
         cmocka_unit_test(a_binding_answered_unasked_is_refused),
         cmocka_unit_test(nothing_of_the_old_trust_becomes_a_session),
+        cmocka_unit_test(what_comes_during_a_renewal_is_renewed_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
