@@ -42,7 +42,7 @@ struct tb_session_options {
     const char *name;    /* of this worker, as people will see it; NULL: "HOSTNAME-PID" */
     const char *host;    /* where it shares memory and a NIC; NULL: the machine's boot id */
     const char *rack;    /* NULL: unknown */
-    const char *ca;      /* TLS: PEM files; NULL over a unix socket */
+    const char *ca;      /* TLS: PEM files, read anew for each connection; NULL over a unix socket */
     const char *cert;
     const char *key;
     /* Where its door listens for `tcp` readers; NULL: 127.0.0.1 over a unix socket, else the address used

@@ -39,6 +39,11 @@ struct tb_connection {
     struct tb_resolver *resolver;
     struct tb_endpoint gateway;
     struct tb_tls *tls;
+    struct { /* NULL: by a unix socket */
+        char *ca, *cert, *key;
+        bool fresh;        /* read by tb_session_open, and not used yet */
+        char refused[256]; /* why they could not be read again, told once; empty: they could */
+    } files;
     struct tb_wire *wire;
     bool greeted;   /* WELCOME came on this wire */
     bool reopening; /* the fabric was opened for the other kind of network: dial again at once */
@@ -427,10 +432,41 @@ static void on_resolved(void *user, enum tb_status status, const struct tb_addre
     dial_address(c, &to);
 }
 
+static enum tb_status read_files(const struct tb_connection *c, struct tb_tls **tls_out, char error[256])
+{
+    const struct tb_tls_files files = {.ca = c->files.ca, .cert = c->files.cert, .key = c->files.key};
+    return tb_tls_new_ca(&files, tls_out, error);
+}
+
+/* P9: a certificate that was renewed is shown from the next connection on: the gateway ends the one under the certificate before when
+ * that ends. Files that do not serve, such as half of one, leave what was read before. */
+static void read_files_again(struct tb_connection *c)
+{
+    struct tb_tls *tls = NULL;
+    char error[256] = "";
+    const bool fresh = c->files.fresh;
+    c->files.fresh = false;
+    if (c->tls == NULL || fresh) return;
+    if (read_files(c, &tls, error) == TB_OK) {
+        tb_tls_free(c->tls);
+        c->tls = tls;
+        c->files.refused[0] = '\0';
+        return;
+    }
+    if (strcmp(error, c->files.refused) == 0) return;
+    snprintf(c->files.refused, sizeof c->files.refused, "%s", error);
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_WARN, "session.tls_refused");
+    tb_log_str(&l, "why", error);
+    tb_log_str(&l, "action", "kept_what_was_loaded");
+    tb_log_end(&l);
+}
+
 static void dial(struct tb_connection *c)
 {
     if (c->stopping || c->wire != NULL) return;
     struct tb_address to;
+    read_files_again(c);
     const enum tb_status status = tb_endpoint_address(&c->gateway, &to);
     if (status == TB_OK) {
         dial_address(c, &to);
@@ -501,9 +537,14 @@ static int start_thread(struct tb_connection *c)
 static int open_tls(struct tb_connection *c, const struct tb_session_options *o)
 {
     if (c->gateway.is_unix) return TB_OK; /* credentials of the socket say who we are */
-    const struct tb_tls_files files = {.ca = o->ca, .cert = o->cert, .key = o->key};
     char error[256] = "";
-    const enum tb_status status = tb_tls_new_ca(&files, &c->tls, error);
+    c->files.ca = tb_strdup(o->ca);
+    c->files.cert = tb_strdup(o->cert);
+    c->files.key = tb_strdup(o->key);
+    if (c->files.ca == NULL || c->files.cert == NULL || c->files.key == NULL)
+        return tb_fail(TB_SITE_NOMEM, "no memory for the connection");
+    c->files.fresh = true;
+    const enum tb_status status = read_files(c, &c->tls, error);
     return status == TB_OK ? TB_OK : tb_fail(status, "%s", error);
 }
 
@@ -572,5 +613,8 @@ void tb_connection_close(struct tb_session *s)
     }
     s->connection = NULL;
     tb_tls_free(c->tls);
+    tb_free(c->files.ca);
+    tb_free(c->files.cert);
+    tb_free(c->files.key);
     tb_free(c);
 }
