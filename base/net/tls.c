@@ -149,7 +149,7 @@ enum tb_status tb_tls_cert_identity(const X509 *cert, struct tb_identity *identi
     return status;
 }
 
-/* Contexts. */
+/* PEM. */
 
 /* A key file with a passphrase must fail, not ask on the terminal of a daemon. */
 static int no_passphrase(char *out, int cap, int writing, void *user)
@@ -157,6 +157,61 @@ static int no_passphrase(char *out, int cap, int writing, void *user)
     (void)out, (void)cap, (void)writing, (void)user;
     return -1;
 }
+
+/* Whether a line is the first of a certificate, or what a cut left of one where the file ends: OpenSSL passes over that as over
+ * any text. */
+static bool line_begins(const char *line, size_t bytes, bool at_end)
+{
+    static const char first[] = "-----BEGIN CERTIFICATE-----";
+    while (bytes > 0 && (unsigned char)line[bytes - 1] <= ' ')
+        bytes--;
+    if (bytes == 0 || bytes > sizeof first - 1) return false;
+    return (bytes == sizeof first - 1 || at_end) && memcmp(line, first, bytes) == 0;
+}
+
+static uint32_t certs_begun(const struct pem *pem)
+{
+    uint32_t begun = 0;
+    const char *const end = pem->bytes + pem->count;
+    for (const char *line = pem->bytes; line < end;) {
+        const char *const newline = memchr(line, '\n', (size_t)(end - line));
+        const char *const next = newline != NULL ? newline + 1 : end;
+        begun += line_begins(line, (size_t)(next - line), newline == NULL);
+        line = next;
+    }
+    return begun;
+}
+
+static enum tb_status cert_broken(const struct pem *pem, uint32_t which, char error_out[256])
+{
+    return say(error_out, "%s: certificate %u in it is cut or damaged; write the file again, whole",
+               pem->path, (unsigned)which);
+}
+
+/* The next certificate of a file that gave `*read` so far; NULL and TB_OK behind the last. What is cut or damaged is an error: a file
+ * without its end would be a smaller trust, or a shorter chain, that nobody asked for. */
+static enum tb_status cert_next(const struct pem *pem, BIO *bio, uint32_t *read, X509 **cert_out,
+                                char error_out[256])
+{
+    ERR_clear_error();
+    X509 *cert = PEM_read_bio_X509(bio, NULL, no_passphrase, NULL);
+    const unsigned long why = cert == NULL ? ERR_peek_last_error() : 0;
+    ERR_clear_error();
+    *cert_out = cert;
+    if (cert != NULL) {
+        (*read)++;
+        return TB_OK;
+    }
+    if (why == 0 || ERR_GET_REASON(why) == ERR_R_MALLOC_FAILURE) {
+        (void)say(error_out, "%s: no memory", pem->path);
+        return TB_SITE_NOMEM;
+    }
+    const bool end = ERR_GET_LIB(why) == ERR_LIB_PEM && ERR_GET_REASON(why) == PEM_R_NO_START_LINE;
+    if (!end || certs_begun(pem) > *read) return cert_broken(pem, *read + 1, error_out);
+    return *read > 0 ? TB_OK : say(error_out, "%s: holds no PEM certificate", pem->path);
+}
+
+/* Contexts. */
 
 static bool context_harden(SSL_CTX *ctx)
 {
@@ -256,29 +311,36 @@ static enum tb_status cert_usable(const struct tb_tls_files *files, X509 *cert,
 }
 
 /* The certificates behind the first: intermediates that peers do not have. */
-static bool chain_use(struct tb_tls *tls, BIO *bio)
+static enum tb_status chain_use(struct tb_tls *tls, const struct pem *pem, BIO *bio, char error_out[256])
 {
-    for (int i = 0; i < CHAIN_DEPTH_MAX; i++) {
-        X509 *next = PEM_read_bio_X509(bio, NULL, no_passphrase, NULL);
-        if (next == NULL) break;
-        if (shown_grow(tls, next) != TB_OK || SSL_CTX_add0_chain_cert(tls->ctx, next) != 1) {
-            X509_free(next);
-            return false;
-        }
+    for (uint32_t read = 1;;) {
+        X509 *next = NULL;
+        const enum tb_status status = cert_next(pem, bio, &read, &next, error_out);
+        if (status != TB_OK || next == NULL) return status;
+        if (read - 1 <= CHAIN_DEPTH_MAX && shown_grow(tls, next) == TB_OK &&
+            SSL_CTX_add0_chain_cert(tls->ctx, next) == 1)
+            continue;
+        X509_free(next);
+        if (read - 1 > CHAIN_DEPTH_MAX)
+            return say(error_out,
+                       "%s: holds more than %d certificates behind the first; leave those of its own chain",
+                       pem->path, CHAIN_DEPTH_MAX);
+        return say(error_out, "%s: OpenSSL does not take certificate %u in it", pem->path, (unsigned)read);
     }
-    ERR_clear_error(); /* "no start line" is how the end of the file looks */
-    return true;
 }
 
-static enum tb_status cert_use(struct tb_tls *tls, const struct tb_tls_files *files, BIO *bio,
-                               char error_out[256])
+static enum tb_status cert_use(struct tb_tls *tls, const struct tb_tls_files *files, const struct pem *pem,
+                               BIO *bio, char error_out[256])
 {
-    X509 *cert = PEM_read_bio_X509(bio, NULL, no_passphrase, NULL);
-    if (cert == NULL) return say(error_out, "%s: holds no PEM certificate", files->cert);
-    enum tb_status status = cert_usable(files, cert, &tls->identity, error_out);
+    uint32_t read = 0;
+    X509 *cert = NULL;
+    enum tb_status status = cert_next(pem, bio, &read, &cert, error_out);
+    if (status != TB_OK) return status;
+    status = cert_usable(files, cert, &tls->identity, error_out);
     if (status == TB_OK) status = know_thyself(tls, cert);
-    if (status == TB_OK && (SSL_CTX_use_certificate(tls->ctx, cert) != 1 || !chain_use(tls, bio)))
+    if (status == TB_OK && SSL_CTX_use_certificate(tls->ctx, cert) != 1)
         status = say(error_out, "%s: OpenSSL does not take the certificate", files->cert);
+    if (status == TB_OK) status = chain_use(tls, pem, bio, error_out);
     X509_free(cert);
     return status;
 }
@@ -289,7 +351,7 @@ static enum tb_status cert_load(struct tb_tls *tls, const struct tb_tls_files *f
     enum tb_status status = pem_read(&pem, files->cert, false, error_out);
     BIO *bio = status == TB_OK ? BIO_new_mem_buf(pem.bytes, (int)pem.count) : NULL;
     if (bio != NULL)
-        status = cert_use(tls, files, bio, error_out);
+        status = cert_use(tls, files, &pem, bio, error_out);
     else if (status == TB_OK)
         status = TB_SITE_NOMEM;
     BIO_free(bio);
@@ -350,15 +412,18 @@ static enum tb_status ca_use(struct tb_tls *tls, const struct pem *pem, const st
                              char error_out[256])
 {
     X509_STORE *store = SSL_CTX_get_cert_store(tls->ctx);
-    int added = 0;
-    for (X509 *ca; (ca = PEM_read_bio_X509(bio, NULL, no_passphrase, NULL)) != NULL; added++) {
+    for (uint32_t read = 0;;) {
+        X509 *ca = NULL;
+        const enum tb_status status = cert_next(pem, bio, &read, &ca, error_out);
+        if (status != TB_OK || ca == NULL) return status;
         const bool good = X509_STORE_add_cert(store, ca) == 1 && (site == NULL || bind_ca(tls, ca, site)) &&
                           trust_grow(tls, ca, site) == TB_OK;
         X509_free(ca);
-        if (!good) return say(error_out, "%s: OpenSSL does not take the CA certificate", pem->path);
+        if (good) continue;
+        if (tls->bound_count == BOUND_MAX)
+            return say(error_out, "%s: makes more than %d CA certificates in all", pem->path, BOUND_MAX);
+        return say(error_out, "%s: OpenSSL does not take CA certificate %u in it", pem->path, (unsigned)read);
     }
-    ERR_clear_error();
-    return added > 0 ? TB_OK : say(error_out, "%s: holds no PEM certificate", pem->path);
 }
 
 static enum tb_status ca_load(struct tb_tls *tls, const char *path, const struct tb_name *site,

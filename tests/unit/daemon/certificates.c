@@ -111,11 +111,43 @@ static void what_was_refused_is_read_again(void **state)
     site_free(&s);
 }
 
+/* P8 P9 P10: a CA file is seen while it is written: what has come of its second certificate is no smaller trust, and no news either
+ * when it is still the same. */
+static void half_a_second_authority_is_refused_once(void **state)
+{
+    (void)state;
+    struct site s;
+    char cas[16384];
+    site_new(&s);
+    world_issue(&s.world, "west", "gw", "tombolo://west/gw");
+    const size_t first = read_all(s.ca, cas, sizeof cas);
+    const size_t both =
+        first + read_all(world_path(&s.world, "west", "ca.crt"), cas + first, sizeof cas - first);
+    write_all(s.ca, "w", cas, both);
+    tb_certificates_reload(s.d);
+    assert_int_equal(s.d->counters.certificates_loaded, 1);
+    const struct tb_digest before = tb_tls_trust(s.d->tls);
+    write_all(s.ca, "w", cas, first + (both - first) / 2);
+    tb_certificates_tick(s.d);
+    tb_certificates_tick(s.d);
+    s.d->tls_again_at = 1; /* the minute is over */
+    tb_certificates_tick(s.d);
+    assert_int_equal(s.d->counters.certificates_refused, 1);
+    assert_int_equal(s.d->counters.certificates_loaded, 1);
+    const struct tb_digest after = tb_tls_trust(s.d->tls);
+    assert_true(tb_digest_equal(&before, &after));
+    write_all(s.ca, "w", cas, both);
+    tb_certificates_reload(s.d);
+    assert_int_equal(s.d->counters.certificates_loaded, 1); /* nothing is new */
+    site_free(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chain_behind_the_same_certificate_is_taken),
         cmocka_unit_test(what_was_refused_is_read_again),
+        cmocka_unit_test(half_a_second_authority_is_refused_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

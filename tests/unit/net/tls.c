@@ -453,6 +453,127 @@ static void files_that_do_not_serve_are_refused_by_name(void **state)
     tb_tls_free(tls);
 }
 
+static size_t file_read(const char *path, char *bytes_out, size_t bytes_max)
+{
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    const size_t bytes = fread(bytes_out, 1, bytes_max, f);
+    assert_int_equal(fclose(f), 0);
+    return bytes;
+}
+
+static void file_write(const char *path, const char *bytes, size_t count)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, count, f), count);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Two files' certificates in one, as text. */
+struct bundle {
+    char bytes[16384];
+    size_t first; /* where the second begins */
+    size_t whole;
+};
+
+static void bundle_read(struct bundle *b, const char *first, const char *second)
+{
+    b->first = file_read(first, b->bytes, sizeof b->bytes);
+    b->whole = b->first + file_read(second, b->bytes + b->first, sizeof b->bytes - b->first);
+}
+
+/* The next place to cut the second: each of its first and last bytes, some between. */
+static size_t next_cut(const struct bundle *b, size_t at)
+{
+    const bool between = at > b->first + 40 && at + 60 < b->whole;
+    return at + (between ? 11 : 1);
+}
+
+/* Cut anywhere in its second certificate, and with one letter of that another, the file at `path` is refused by `because`; but for
+ * the newline at its end it has to be whole. */
+static void bad_when_cut(struct world *w, const struct bundle *b, struct tb_tls_files files, const char *path,
+                         const char *because)
+{
+    struct bundle other = *b;
+    for (size_t end = b->first + 1; end + 1 < b->whole; end = next_cut(b, end)) {
+        file_write(path, b->bytes, end);
+        bad_files(w, files, because);
+    }
+    other.bytes[b->first + 200] = '*';
+    file_write(path, other.bytes, b->whole);
+    bad_files(w, files, because);
+    file_write(path, b->bytes, b->whole - 1);
+}
+
+/* Of files that have to be taken. */
+static struct tb_digest trust_of(const struct tb_tls_files *files)
+{
+    char why[256];
+    struct tb_tls *tls = NULL;
+    if (tb_tls_new_ca(files, &tls, why) != TB_OK) fail_msg("%s", why);
+    const struct tb_digest trust = tb_tls_trust(tls);
+    tb_tls_free(tls);
+    return trust;
+}
+
+/* P8 P9: a CA file that ends within its second certificate is no smaller trust, and such a chain no shorter one. */
+static void a_second_certificate_that_is_cut_is_refused(void **state)
+{
+    struct world *w = *state;
+    struct bundle cas, chain;
+    world_issue(w, "east", "gw", EAST);
+    world_issue(w, "west", "gw", WEST);
+    const struct tb_tls_files good = {.ca = world_path(w, "east", "ca.crt"),
+                                      .cert = world_path(w, "east", "gw.crt"),
+                                      .key = world_path(w, "east", "gw.key")};
+    struct tb_tls_files files = good;
+    files.ca = world_path(w, "east", "cas.crt");
+    bundle_read(&cas, good.ca, world_path(w, "west", "ca.crt"));
+    bad_when_cut(w, &cas, files, files.ca, "cas.crt: certificate 2 in it is cut or damaged; write the file");
+    const struct tb_digest one = trust_of(&good), both = trust_of(&files);
+    assert_false(tb_digest_equal(&one, &both));
+    files = good;
+    files.cert = world_path(w, "east", "chain.crt");
+    bundle_read(&chain, good.cert, good.ca);
+    bad_when_cut(w, &chain, files, files.cert,
+                 "chain.crt: certificate 2 in it is cut or damaged; write the file");
+    (void)trust_of(&files);
+}
+
+/* Text around certificates is nobody's business, and a key among them is passed over: as `cat` and `openssl x509 -text` make them. */
+static void text_between_certificates_is_passed_over(void **state)
+{
+    struct world *w = *state;
+    static const char text[] = "\n# the next one\n- and its list\nBEGIN CERTIFICATE\n\n";
+    struct bundle b;
+    world_issue(w, "east", "gw", EAST);
+    bundle_read(&b, world_path(w, "east", "ca.crt"), world_path(w, "east", "gw.key"));
+    memcpy(b.bytes + b.whole, text, sizeof text - 1);
+    b.whole += sizeof text - 1;
+    b.whole += file_read(world_path(w, "east", "gw.crt"), b.bytes + b.whole, sizeof b.bytes - b.whole);
+    memcpy(b.bytes + b.whole, text, sizeof text - 1);
+    file_write(world_path(w, "east", "mixed.crt"), b.bytes, b.whole + sizeof text - 1);
+    const char *const mixed = world_path(w, "east", "mixed.crt");
+    (void)trust_of(
+        &(struct tb_tls_files){mixed, world_path(w, "east", "gw.crt"), world_path(w, "east", "gw.key")});
+}
+
+/* What peers would not look at is not shown to them in part. */
+static void a_chain_that_is_too_long_is_refused(void **state)
+{
+    struct world *w = *state;
+    struct bundle b;
+    world_issue(w, "east", "gw", EAST);
+    const char *const ca = world_path(w, "east", "ca.crt"), *const chain = world_path(w, "east", "chain.crt"),
+                      *const key = world_path(w, "east", "gw.key");
+    bundle_read(&b, world_path(w, "east", "gw.crt"), ca);
+    for (int behind = 2; behind <= 9; behind++)
+        b.whole += file_read(ca, b.bytes + b.whole, sizeof b.bytes - b.whole);
+    file_write(chain, b.bytes, b.whole);
+    bad_files(w, (struct tb_tls_files){ca, chain, key}, "more than 8 certificates behind the first");
+}
+
 /* P8: a key that others can read is no key. */
 static void a_key_that_others_may_read_is_refused(void **state)
 {
@@ -620,6 +741,9 @@ int main(void)
         TEST(a_ca_speaks_for_its_own_site_only),
         TEST(a_ca_of_ours_is_limited_by_itself),
         TEST(files_that_do_not_serve_are_refused_by_name),
+        TEST(a_second_certificate_that_is_cut_is_refused),
+        TEST(text_between_certificates_is_passed_over),
+        TEST(a_chain_that_is_too_long_is_refused),
         TEST(a_key_that_others_may_read_is_refused),
         TEST(hops_know_each_other_by_fingerprint),
         TEST(no_expected_print_is_nobody),
