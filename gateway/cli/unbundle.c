@@ -417,10 +417,16 @@ enum tb_status tb_unbundle_write(const struct tb_unbundle *plan, const char *fol
                                  tb_unbundle_moved moved, void *user, struct tb_bundle_error *error_out)
 {
     struct writing w = {.folder = folder, .moved = moved, .user = user, .error = error_out};
-    if (mkdir(folder, 0755) != 0 && errno != EEXIST) return failed(&w, "", "cannot be made");
+    const bool made = mkdir(folder, 0755) == 0;
+    if (!made && errno != EEXIST) return failed(&w, "", "cannot be made");
     w.root = tb_sys_open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    if (w.root < 0) return failed(&w, "", "cannot be opened");
-    const enum tb_status s = write_all(&w, plan, marker);
-    (void)close(w.root);
+    enum tb_status s = TB_OK;
+    if (w.root < 0)
+        s = failed(&w, "", "cannot be opened");
+    else
+        s = write_all(&w, plan, marker);
+    if (w.root >= 0) (void)close(w.root);
+    if (s != TB_OK && made)
+        (void)rmdir(folder); /* where nothing was written; else files without marker stay */
     return s;
 }
