@@ -465,6 +465,13 @@ static enum tb_status begin(struct tb_daemon *d, const struct tb_name *model, co
         snprintf(error, 256, "\"dir\" is the absolute path of a folder on the gateway's machine");
         return TB_BAD_ARGUMENT;
     }
+    if (d->config->peer_count == 0) {
+        snprintf(
+            error, 256,
+            "this gateway has no `peers`, and adopting is taking from files what another site publishes: "
+            "name that site in its configuration, or `tombolo publish` the files");
+        return TB_SITE_CONFIG;
+    }
     if (is_running(d->adopt)) {
         snprintf(error, 256, "files for \"%s\" are being adopted: one after the other", d->adopt->model.text);
         return TB_CONFLICT;

@@ -41,10 +41,13 @@ static void control_free_if_idle(struct tb_control *control)
     if (control->shut && control->clients == NULL) tb_free(control);
 }
 
+/* A sentence that quotes a request may be cut within a letter, which JSON does not take: then the status speaks for itself. */
 static json_t *reply_failed(enum tb_status status, const char *error)
 {
-    return json_pack("{s:i, s:b, s:s, s:s}", "schema", 1, "ok", 0, "status", tb_status_name(status), "error",
-                     error[0] != '\0' ? error : tb_status_text(status));
+    json_t *text = json_string(error[0] != '\0' ? error : tb_status_text(status));
+    if (text == NULL) text = json_string(tb_status_text(status));
+    return json_pack("{s:i, s:b, s:s, s:o}", "schema", 1, "ok", 0, "status", tb_status_name(status), "error",
+                     text);
 }
 
 json_t *tb_control_answer(const struct tb_control_command *commands, void *user, const char *line,

@@ -216,19 +216,31 @@ static enum tb_status read_change(const json_t *request, struct tb_limit_change 
     return hours != NULL ? read_hours(hours, c, error) : TB_OK;
 }
 
+/* "there is no peer "nroth"; this gateway's are east, north". */
+static enum tb_status no_such_peer(const struct tb_daemon *d, const char *site, char *error)
+{
+    int used =
+        snprintf(error, 256, "there is no peer \"%.64s\"; this gateway%s", site,
+                 d->config->peer_count > 0 ? "'s are" : " has none: `peers` of its configuration is empty");
+    for (uint32_t i = 0; i < d->config->peer_count && used < 256; i++)
+        used += snprintf(error + used, 256 - (size_t)used, "%s %s", i > 0 ? "," : "",
+                         d->config->peers[i].site.text);
+    return TB_NOT_FOUND;
+}
+
 enum tb_status tb_limit_command(void *daemon, const json_t *request, json_t *reply, char *error)
 {
     struct tb_daemon *d = daemon;
     const char *site = json_string_value(json_object_get(request, "peer"));
     struct tb_limit_change change = {0};
     uint32_t peer = 0;
-    while (site != NULL && peer < d->config->peer_count &&
-           strcmp(d->config->peers[peer].site.text, site) != 0)
-        peer++;
-    if (site == NULL || peer == d->config->peer_count) {
+    if (site == NULL) {
         snprintf(error, 256, "limit needs \"peer\", the site of one of `peers`");
-        return site == NULL ? TB_BAD_ARGUMENT : TB_NOT_FOUND;
+        return TB_BAD_ARGUMENT;
     }
+    while (peer < d->config->peer_count && strcmp(d->config->peers[peer].site.text, site) != 0)
+        peer++;
+    if (peer == d->config->peer_count) return no_such_peer(d, site, error);
     enum tb_status status = read_change(request, &change, error);
     if (status == TB_OK) status = tb_limits_change(d, peer, &change);
     if (status != TB_OK) return status;

@@ -79,10 +79,21 @@ void tb_session_over(struct tb_worker_session *s, enum tb_status why)
     tb_wire_close(s->wire, why);
 }
 
+/* Who is refused is told as whom, or nobody could tell an operator what to add; and nothing of what there is (P8). */
+static void denied_say(const struct tb_worker_session *s, char why_out[TB_TEXT_BYTES_MAX + 1])
+{
+    char identity[TB_URI_BYTES_MAX];
+    tb_identity_format(&s->identity, identity);
+    snprintf(why_out, TB_TEXT_BYTES_MAX + 1,
+             "the gateway knows the caller as %.160s, which its models.MODEL.publish or .read has to list",
+             identity);
+}
+
 void tb_session_reply(struct tb_worker_session *s, uint64_t request, enum tb_status status, const char *why)
 {
     struct tb_session_reply reply = {.status_negated = tb_session_status_put(status)};
     snprintf(reply.why.text, sizeof reply.why.text, "%s", why != NULL ? why : "");
+    if (status == TB_PEER_DENIED && reply.why.text[0] == '\0') denied_say(s, reply.why.text);
     TB_SESSION_SEND(s, TB_SESSION_REPLY, request, &reply, TB_SESSION_SMALL, tb_session_reply_encode);
 }
 
