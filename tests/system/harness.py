@@ -5,8 +5,10 @@ ended, by their id. Waiting is always for a condition, with a bound; nothing sle
 
 import contextlib
 import json
+import mmap
 import os
 import pathlib
+import re
 import select
 import shutil
 import signal
@@ -26,9 +28,14 @@ TOMBOLO = BUILD / "gateway/cli/tombolo"
 TOMBOLOD = BUILD / "gateway/daemon/tombolod"
 WORKER = BUILD / "tests/system/tombolo-test-worker"
 HELD_SYNC = BUILD / "tests/system/libtombolo-test-held-sync.so"
+SHIFTED_CLOCK = BUILD / "tests/system/libtombolo-test-shifted-clock.so"
 MAKE_WEIGHTS = BUILD / "sim/tombolo-make-weights"
 # Sanitized builds are several times slower; conditions that are met on time there are met early elsewhere.
 PATIENCE_S = float(os.environ.get("TB_PATIENCE_S", "60"))
+PATIENCE_MS = int(PATIENCE_S * 1000)
+PATIENCE = f"{PATIENCE_S:.0f}s"  # for --timeout
+CRAWL = 64 << 10
+DAY_S = 24 * 3600
 
 
 class Skipped(Exception):
@@ -86,6 +93,7 @@ class Link(threading.Thread):
         self.forward_bytes = 0     # from the dialling side
         self.back_bytes = 0
         self.bytes_per_s = 0       # of each connection and direction; 0: no limit
+        self.crawl_at = 0          # bytes back; behind them it crawls, where it has a limit: the middle of a version lasts. 0: nowhere
         self.refusing = False
         self.stalled = False
         self.clear = []            # what crossed and was no TLS
@@ -112,6 +120,10 @@ class Link(threading.Thread):
             for a, b, forward in ((client, server, True), (server, client, False)):
                 threading.Thread(target=self._pump, args=(a, b, forward), daemon=True).start()
 
+    def rate(self):
+        crawls = self.crawl_at and self.back_bytes >= self.crawl_at
+        return min(self.bytes_per_s, CRAWL) if crawls else self.bytes_per_s
+
     def _pump(self, a, b, forward):
         tls = Tls()
         try:
@@ -129,8 +141,9 @@ class Link(threading.Thread):
                     if tls.complaint is None:
                         tls.feed(data)
                         self.clear += [tls.complaint] if tls.complaint else []
-                if self.bytes_per_s:
-                    time.sleep(len(data) / self.bytes_per_s)
+                rate = self.rate()
+                if rate:
+                    time.sleep(len(data) / rate)
                 b.sendall(data)
         except OSError:
             pass
@@ -250,10 +263,14 @@ class Process:
         code = self.popen.poll()
         return -code if code is not None and code < 0 and not self.ended_by_us else 0
 
+    def ended(self):
+        """Its exit code, once it has ended."""
+        return self.popen.wait(PATIENCE_S)
+
     def terminate(self):
         """SIGTERM; the exit code."""
         self.signal(signal.SIGTERM)
-        return self.popen.wait(PATIENCE_S)
+        return self.ended()
 
     def logged(self, *words):
         """Log lines that have all the words."""
@@ -335,6 +352,7 @@ class Site:
         self.root = {}        # keys of no section
         self.daemon = None
         self.starts = 0
+        self.env = {}         # of the daemon
         self.prefix = []      # what the daemon is started through: SmallDisk.enter
         self.worker_prefix = []  # and its workers: into a network namespace
         self.address = lab.address
@@ -402,7 +420,7 @@ class Site:
         config.write_text(self.config_text())
         self.starts += 1
         self.daemon = Process(f"tombolod-{self.name}", [*self.prefix, TOMBOLOD, "--config", config, *self.arguments],
-                              self.dir / f"tombolod.{self.starts}.log", env=dict(os.environ, **(env or {})))
+                              self.dir / f"tombolod.{self.starts}.log", env=dict(os.environ, **self.env, **(env or {})))
         self.lab.processes.append(self.daemon)
         if wait:
             wait_for(f"{self.name} answers on its control socket", self._answers)
@@ -714,6 +732,22 @@ class SlowDisk:
         self.path.unlink(missing_ok=True)
 
 
+class WallClock:
+    """The hour that a site's gateway believes it is: noon (UTC) to begin with. What it measures time with is the machine's."""
+
+    def __init__(self, site):
+        self.path = site.dir / "clock.shift"
+        self.shift_s = DAY_S // 2 - int(time.time()) % DAY_S
+        self.path.write_bytes(struct.pack("=q", self.shift_s))
+        site.env = {"LD_PRELOAD": str(SHIFTED_CLOCK), "TB_CLOCK_SHIFT": str(self.path),
+                    "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+
+    def next_day(self):
+        self.shift_s += DAY_S
+        with open(self.path, "r+b", buffering=0) as f:  # eight bytes at once: the gateway has them mapped
+            f.write(struct.pack("=q", self.shift_s))
+
+
 class SmallDisk:
     """A tmpfs of its own for a site's state, in a mount namespace that lives as long as this: the holder ends when its
     input closes, also when the test is killed, and the kernel then takes the mount down."""
@@ -754,7 +788,9 @@ class HugeMount:
     begins; the holder gives them back when its input closes, also when the test is killed."""
 
     SCRIPT = """
-        pool=/proc/sys/vm/nr_hugepages; had=$(cat $pool) || exit 1
+        pool=/proc/sys/vm/nr_hugepages
+        exec 9<$pool && flock 9 || exit 1 # the machine has one pool: another test that changes it waits here
+        had=$(cat $pool) || exit 1
         back() { umount "$1"; [ "$2" != hugetlbfs ] || echo $had > $pool; }
         if [ "$2" = hugetlbfs ]; then
             size=$(awk '/^Hugepagesize:/ {print $2 * 1024}' /proc/meminfo)
@@ -779,8 +815,22 @@ class HugeMount:
         if self.holder.stdout.readline() != b"mounted\n":
             self.holder.wait(20)
             raise Skipped(f"no {kind} with huge pages here: " + self.log.read_text(errors="replace").strip())
+        if kind == "tmpfs" and not self.gives():
+            self.close()
+            raise Skipped("this machine's free memory is in too small pieces for a huge page now")
         site.prefix = ["nsenter", "-t", self.holder.pid, "-m"]
         site.arena_path = self.dir / "arena"
+
+    def gives(self):
+        """Whether a file on it gets a huge page: nobody has set any aside for tmpfs."""
+        probe = pathlib.Path(f"/proc/{self.holder.pid}/root{self.dir}/probe")
+        with open(probe, "w+b") as f:
+            f.truncate(8 << 20)
+            with mmap.mmap(f.fileno(), 8 << 20) as m:
+                m[:] = bytes(len(m))
+                mine = pathlib.Path("/proc/self/smaps").read_text().split(str(self.dir / "probe"), 1)
+        probe.unlink()
+        return any(int(kb) > 0 for kb in re.findall(r"ShmemPmdMapped: +(\d+) kB", mine[-1])[:1])
 
     def close(self):
         self.holder.stdin.close()
@@ -802,7 +852,7 @@ def four_rollouts(lab, west, path):
 
 def follow(rollouts, uid, path):
     for r in rollouts:
-        r.worker.send("stage", uid=uid, timeout_ms=40000)
+        r.worker.send("stage", uid=uid, timeout_ms=PATIENCE_MS)
     for r in rollouts:
         expect(f"{r.worker.name} stages", r.worker.receive()["status"], "ok")
     for r in rollouts:

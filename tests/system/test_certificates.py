@@ -6,7 +6,7 @@ import signal
 import ssl
 import sys
 
-from harness import Failed, Trainer, expect, main, scenario, up, wait_for
+from harness import Failed, Trainer, Worker, expect, main, scenario, up, wait_for
 
 
 def issue(lab, site, uri=None):
@@ -50,6 +50,7 @@ def certificates_are_renewed_in_mid_version(lab):
     before = shown(lab, east)
     uid = Trainer(lab, east, lab.weights(1)[0]).publish(1)
     west.wait_held_some(uid, 0.2)
+    east.cli("limit", "west", "--rate", "1Mbit")  # the middle of it lasts
     for site in (east, west):
         folder = issue(lab, site)
         put(folder)
@@ -62,6 +63,7 @@ def certificates_are_renewed_in_mid_version(lab):
     v = west.version(uid)
     if v["held_bytes"] == v["bytes"]:
         raise Failed("the version was whole before: nothing was tried")
+    east.cli("limit", "west", "--rate", "none")
     west.wait_holds(uid)
     for site in (east, west):
         if site.daemon.logged("link.down"):
@@ -87,7 +89,7 @@ def bad_certificates_are_refused(lab):
             raise Failed(f"no line says {words}")
         expect("it shows", shown(lab, east), before)
     (folder / "gw.crt").write_bytes(good[0][:100])
-    refused(1, "gw.crt", "holds no PEM certificate")
+    refused(1, "gw.crt", "certificate 1 in it is cut or damaged")
     (folder / "gw.crt").write_bytes(good[0])
     put(folder, "key")
     refused(2, "gw.key", "is not the key of")
@@ -107,9 +109,13 @@ def bad_certificates_are_refused(lab):
         raise Failed("a refused certificate cost the link")
 
 
+CUT = ("west-cas.crt: certificate 2 in it is cut or damaged", "write the file again")
+
+
 @scenario
 def an_authority_is_replaced(lab):
-    """P8 P9: west's CA is followed by another. Whoever trusts both lets both in; once the old one is gone its certificates open nothing."""
+    """P8 P9 P10: west's CA is followed by another. Whoever trusts both lets both in; a file that is cut in the second is refused, live and at a
+    start; once the old one is gone its certificates open nothing."""
     east, west, _ = lab.east_west(through_link=False)
     old, new = lab.pki_dir("west"), lab.dir / "pki-west-new"
     trusted = lab.dir / "west-cas.crt"
@@ -128,15 +134,61 @@ def an_authority_is_replaced(lab):
     loaded(west, 1)
     west.wait_link("east")
     west.wait_holds(Trainer(lab, east, lab.weights(1)[0]).publish(1))
+    both = trusted.read_bytes()
+    trusted.write_bytes(both[:-100])
+    wait_for("half a CA is refused", lambda: east.counters()["certificates_refused"] >= 1)
     trusted.write_bytes(b"")
     east.daemon.signal(signal.SIGHUP)
-    wait_for("no CA at all is refused", lambda: east.counters()["certificates_refused"] >= 1)
+    wait_for("no CA at all is refused", lambda: east.counters()["certificates_refused"] >= 2)
+    expect("lines", [len(east.daemon.logged("tls.refused", *words)) for words in ((), CUT, ("holds no PEM",))], [2, 1, 1])
     west.wait_link("east")
     lab.tombolo("pki", "init", "--dir", lab.dir / "pki-stranger", "--site", "west")
     trusted.write_bytes((lab.dir / "pki-stranger" / "ca.crt").read_bytes())
     loaded(east, 2)
     wait_for("west's certificate opens nothing", lambda: east.control("status")["links"][0]["state"] != "up")
     wait_for("west is refused", lambda: east.daemon.logged("link.stranger_refused"))
+    east.daemon.terminate()
+    trusted.write_bytes(both[:-100])
+    east.start(wait=False)
+    expect("exit code of a start", east.daemon.ended(), 1)
+    if not east.daemon.logged("start.failed", *CUT):
+        raise Failed("no line says which file is cut")
+
+
+@scenario
+def a_worker_shows_what_its_files_have_now(lab):
+    """P8 P9 P10: the authority of a site is replaced while a worker from elsewhere has a session: it comes back with the certificate that its files
+    have by then. Files that do not serve are told of once, and what was read before is shown."""
+    east = lab.site("east")
+    east.models["policy"] = dict(home="east", publish=["tombolo://east/worker/w"])
+    east.extra["session"] = {"listen": f"{lab.address}:{east.worker_port}"}
+    east.peers["west"] = None  # so that it has certificates
+    folder, new = lab.pki_dir("east"), lab.dir / "pki-east-new"
+    lab.pki_dir("west")
+    own = {kind: lab.dir / f"worker.{kind}" for kind in ("ca", "crt", "key")}
+
+    def give(*authorities):
+        own["ca"].write_bytes(b"".join((a / "ca.crt").read_bytes() for a in authorities))
+        lab.tombolo("pki", "issue", "--dir", authorities[-1], "--out", "w", "tombolo://east/worker/w")
+        for kind in ("crt", "key"):
+            os.replace(authorities[-1] / f"w.{kind}", own[kind])
+    give(folder)
+    east.start()
+    worker = Worker(lab, "w", east, gateway=f"{lab.address}:{east.worker_port}", ca=str(own["ca"]), cert=str(own["crt"]), key=str(own["key"]))
+    worker.ok("run", model="policy", key="k")
+    lab.tombolo("pki", "init", "--dir", new, "--site", "east")
+    lab.tombolo("pki", "issue", "--dir", new, "--out", "gw", "tombolo://east/gw")
+    give(folder, new)
+    for name in ("ca.crt", "gw.crt", "gw.key"):
+        (folder / name).write_bytes((new / name).read_bytes())
+    east.daemon.signal(signal.SIGHUP)
+    loaded(east, 1)
+    wait_for("the worker is back", lambda: worker.call("run", model="policy", key="k")["status"] == "ok" and worker.logged("session.gateway_back"))
+    own["crt"].write_bytes(own["crt"].read_bytes()[:200])
+    east.restart()
+    wait_for("the worker is back again", lambda: worker.call("run", model="policy", key="k")["status"] == "ok"
+             and len(worker.logged("session.gateway_back")) == 2)
+    expect("lines", len(worker.logged("session.tls_refused", "worker.crt: certificate 1 in it is cut or damaged")), 1)
 
 
 if __name__ == "__main__":

@@ -42,8 +42,8 @@ def cross_a_plain_socket(lab, wan, path):
     taker = lab.process("taker", wan.enter("west", [sys.executable, "-c", TAKE, wan.address("west")]))
     expect("the taker", taker.popen.stdout.readline(), b"up\n")
     giver = lab.process("giver", wan.enter("east", [sys.executable, "-c", GIVE, wan.address("west"), path]))
-    expect("end of the giver", giver.popen.wait(60), 0)
-    expect("end of the taker", taker.popen.wait(60), 0)
+    expect("end of the giver", giver.ended(), 0)
+    expect("end of the taker", taker.ended(), 0)
 
 
 def cross_the_link(lab, wan, path):

@@ -5,13 +5,15 @@ import filecmp
 import json
 import os
 import pathlib
+import pty
+import re
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
 
-from harness import (BUILD, SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, expect, main, scenario, wait_for)
+from harness import BUILD, PATIENCE, PATIENCE_S, SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, expect, main, scenario, wait_for
 
 
 def up(*sites):
@@ -77,7 +79,7 @@ def a_folder_crosses_byte_for_byte(lab):
     out = json.loads(east.cli("publish", "policy", source, "--version", "7", "--json").stdout)
     expect("result", (out["ok"], out["run"], out["number"], out["files"]), (True, 1, 7, 6))
     into = lab.dir / "into"
-    got = json.loads(west.cli("subscribe", "policy", "--into", into, "--version", "7", "--json", "--timeout", "60s").stdout)
+    got = json.loads(west.cli("subscribe", "policy", "--into", into, "--version", "7", "--json", "--timeout", PATIENCE).stdout)
     expect("folder", got["folder"], str(into / "7"))
     expect_same(source, into / "7")
     marker = json.loads((into / "7" / "STABLE").read_text())
@@ -106,7 +108,7 @@ def follow_writes_each_version_and_ends_on_a_signal(lab):
         wait_for(f"version {n} is there", (into / str(n) / "STABLE").exists)
         expect_same(sources[n - 1], into / str(n))
     follower.signal(signal.SIGINT)
-    expect("exit code", follower.popen.wait(20), 0)
+    expect("exit code", follower.ended(), 0)
     lines = [json.loads(line) for line in follower.popen.stdout.read().splitlines()]
     expect("numbers", [line["number"] for line in lines], [1, 2, 3])
 
@@ -125,7 +127,7 @@ def runs_follow_the_rule(lab):
         names[(run, number)] = source
     into = lab.dir / "into"
     for wanted, folder, key in (("9", "9", (2, 9)), ("1:9", "1-9", (1, 9)), ("5", "5", (1, 5)), ("2:3", "2-3", (2, 3))):
-        got = json.loads(east.cli("subscribe", "policy", "--into", into, "--version", wanted, "--json", "--timeout", "60s").stdout)
+        got = json.loads(east.cli("subscribe", "policy", "--into", into, "--version", wanted, "--json", "--timeout", PATIENCE).stdout)
         expect(f"folder of {wanted}", got["folder"], str(into / folder))
         expect_same(names[key], into / folder)
     # A key of one's own: a new key is a new run, the same key joins it, the old one is shut out (P2).
@@ -153,8 +155,8 @@ def shards_from_several_processes_are_one_version(lab):
     wait_for("one shard is sealed", lambda: any(v["sealed_shards"] == 1 for v in east.versions()))
     expect("the first process waits", first.alive(), True)
     east.cli("publish", "policy", files[1], source / "config.json", "--version", "4", "--run", "k", "--shard", "1/2")
-    expect("exit code of the first", first.popen.wait(30), 0)
-    west.cli("subscribe", "policy", "--into", lab.dir / "into", "--version", "4", "--timeout", "60s")
+    expect("exit code of the first", first.ended(), 0)
+    west.cli("subscribe", "policy", "--into", lab.dir / "into", "--version", "4", "--timeout", PATIENCE)
     for name in (files[0].name, files[1].name, "config.json"):
         expect(f"{name} is byte-identical", filecmp.cmp(source / name, lab.dir / "into" / "4" / name, shallow=False), True)
 
@@ -178,12 +180,49 @@ def a_gateway_may_restart_under_the_commands(lab):
     west.restart()
     wait_for("the shard is sealed again", lambda: any(v["sealed_shards"] == 1 for v in east.versions()))
     east.cli("publish", "policy", files[1], "--version", "1", "--run", "k", "--shard", "1/2")
-    expect("exit code of the first", first.popen.wait(60), 0)
+    expect("exit code of the first", first.ended(), 0)
     wait_for("the version is written", (into / "1" / "STABLE").exists)
     for f in files:
         expect(f"{f.name} is byte-identical", filecmp.cmp(f, into / "1" / f.name, shallow=False), True)
     follower.signal(signal.SIGTERM)
-    expect("exit code of the follower", follower.popen.wait(20), 0)
+    expect("exit code of the follower", follower.ended(), 0)
+
+
+def on_a_terminal(site, *args):
+    """What a command writes to standard error when that is a terminal, and its exit code."""
+    ours, theirs = pty.openpty()
+    env = dict(os.environ, TOMBOLO_GATEWAY=f"unix:{site.session_socket}", TOMBOLO_CONTROL=str(site.control_socket))
+    command = subprocess.Popen([str(TOMBOLO), *map(str, args)], env=env, stdout=subprocess.DEVNULL, stderr=theirs)
+    os.close(theirs)
+    text = b""
+    with contextlib.suppress(OSError):  # EIO: nobody has the other end any more
+        while data := os.read(ours, 4096):
+            text += data
+    os.close(ours)
+    return text.decode(), command.wait(PATIENCE_S)
+
+
+@scenario
+def progress_is_for_terminals(lab):
+    """P10: on a terminal publish and subscribe show how much, how fast and how long still, on one line that is gone at the end; elsewhere
+    they say nothing before they are done."""
+    east = lab.site("east", arena_mib=96)
+    east.models["policy"] = dict(home="east")
+    east.extra["fabric"] = {"host": "another", "pace_bytes_per_s": "4MiB"}  # by tcp, so that there is something to see for 3 s
+    east.start()
+    source, little = lab.dir / "m.safetensors", lab.dir / "little.safetensors"
+    safetensors(source, {"w": ("U8", [12 << 20], bytes(12 << 20))})
+    safetensors(little, {"w": ("U8", [1 << 16], bytes(1 << 16))})
+    for args in (("publish", "policy", source, "--version", 1), ("subscribe", "policy", "--into", lab.dir / "seen", "--version", 1)):
+        text, code = on_a_terminal(east, *args)
+        expect(f"exit code of {args[0]} ({text[-500:]!r})", code, 0)
+        if not re.search(r"\r[^\r]* [1-9][0-9]? %  [0-9.]+ MB of 12\.6 MB  [0-9.]+ [kM]B/s  [0-9.:]+( s)? left\x1b\[K", text):
+            raise Failed(f"{args[0]} on a terminal showed {text!r}")
+        expect(f"the line of {args[0]} is gone", text.endswith("\r\x1b[K"), True)
+    for args in (("publish", "policy", little, "--version", 2, "--quiet"), ("subscribe", "policy", "--into", lab.dir / "unseen", "--quiet"),
+                 ("subscribe", "policy", "--into", lab.dir / "unseen", "--json")):
+        done = east.cli(*args)
+        expect(f"{args[0]} elsewhere", (done.stderr, done.stdout.count("\n")), ("", 0 if "--quiet" in args else 1))
 
 
 def unread_output_is_no_success(site):
@@ -217,8 +256,11 @@ def refusals_have_their_exit_codes(lab):
     refused(east, 2, "exclude each other", "subscribe", "policy", "--into", into, "--latest", "--follow")
     refused(east, 5, "peer_denied", "publish", "polcy", good, "--version", "1")  # who has no right is not told what there is
     refused(east, 1, "not_home", "publish", "elsewhere", good, "--version", "1")
-    refused(east, 5, "peer_denied", "publish", "secret", good, "--version", "1")
-    refused(east, 5, "peer_denied", "subscribe", "secret", "--into", into)
+    as_whom = f"knows the caller as unix:{os.getuid()}, which its models.MODEL.publish or .read has to list"
+    for words in ("peer_denied", as_whom):
+        refused(east, 5, words, "publish", "secret", good, "--version", "1")
+        refused(east, 5, words, "subscribe", "secret", "--into", into)
+    refused(east, 1, 'there is no peer "north"; this gateway\'s are west', "limit", "north")
     refused(east, 4, "timeout", "subscribe", "policy", "--into", into, "--timeout", "1s")
     refused(east, 1, "not_found", "withdraw", "policy", "99")
     failure = json.loads(refused(east, 1, "status", "withdraw", "policy", "99", "--json").stdout)
@@ -231,6 +273,16 @@ def refusals_have_their_exit_codes(lab):
     if "No such file" not in done.stderr or "does tombolod run there?" not in done.stderr:
         raise Failed(f"a gateway that is away: {done.stderr}")
     expect("the gateway is not waited for long", time.monotonic() - started < 30, True)
+
+
+@scenario
+def a_site_alone_says_so(lab):
+    """P6 P10: what needs another site is refused where there can be none; it does not wait for one."""
+    east = lab.site("east")
+    east.models["policy"] = dict(home="east")
+    east.start()
+    refused(east, 1, "has no `peers`", "adopt", "policy", lab.dir)
+    refused(east, 1, 'there is no peer "west"; this gateway has none', "limit", "west")
 
 
 @scenario
@@ -306,9 +358,9 @@ def operators_see_and_withdraw(lab):
     expect("withdraw", "1:2" in east.cli("withdraw", "policy", "1:2").stdout, True)
     east.cli("withdraw", "policy", "1:2")
     wait_for("west knows", lambda: (west.version(uid) or {}).get("state") in (None, "withdrawn"))
-    done = west.cli("subscribe", "policy", "--into", lab.dir / "into", "--version", "1:2", "--timeout", "20s", check=False)
+    done = west.cli("subscribe", "policy", "--into", lab.dir / "into", "--version", "1:2", "--timeout", PATIENCE, check=False)
     expect(f"exit code for a withdrawn version ({done.stderr.strip()})", done.returncode, 6)
-    west.cli("subscribe", "policy", "--into", lab.dir / "into", "--latest", "--timeout", "60s")
+    west.cli("subscribe", "policy", "--into", lab.dir / "into", "--latest", "--timeout", PATIENCE)
     expect("the one before is the latest", (lab.dir / "into" / "1" / "STABLE").exists(), True)
 
 
@@ -331,7 +383,7 @@ def the_quickstart_ends_well(lab):
             break
     os.killpg(running.pid, signal.SIGINT)
     running.stdout.read()
-    expect("exit code after SIGINT", running.wait(30), 130)
+    expect("exit code after SIGINT", running.wait(PATIENCE_S), 130)
     expect("folders left", list(pathlib.Path(lab.dir).glob("tombolo-quickstart.*")), [])
     left = subprocess.run(["ps", "-o", "args=", "-s", str(running.pid)], capture_output=True, text=True).stdout
     expect("processes left", left.strip(), "")

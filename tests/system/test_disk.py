@@ -7,7 +7,8 @@ import subprocess
 import sys
 import threading
 
-from harness import TOMBOLO, Failed, SmallDisk, Trainer, expect, main, read_and_compare, safetensors_table, scenario, up, wait_for
+from harness import (PATIENCE_S, TOMBOLO, Failed, SmallDisk, Trainer, expect, main, read_and_compare, safetensors_table, scenario,
+                     up, wait_for)
 
 STEPS = {"codec": "sparse"}  # `auto` may send whole what a busy machine is slow to compare
 
@@ -64,7 +65,7 @@ def a_new_site_with_an_old_copy_begins_with_a_step(lab):
     command = adopting(west, folder(lab, "old", paths[0]))
     phase(west, "waiting")
     link.refusing = False
-    out, err = command.communicate(timeout=120)
+    out, err = command.communicate(timeout=2 * PATIENCE_S)
     expect(f"exit code ({out}{err})", command.returncode, 0)
     said = json.loads(out)
     expect("version", said["version"], "1:1")
@@ -95,7 +96,7 @@ def half_a_copy_is_half_the_way(lab):
     command = adopting(west, old)
     phase(west, "completing")
     link.bytes_per_s = 0
-    out, err = command.communicate(timeout=120)
+    out, err = command.communicate(timeout=2 * PATIENCE_S)
     expect(f"exit code ({out}{err})", command.returncode, 0)
     said = json.loads(out)
     if not 0.5 < said["claimed_bytes"] / said["bytes"] < 0.8:
@@ -135,7 +136,7 @@ def wrong_files_are_adopted_by_nobody(lab):
     command = adopting(west, other)
     phase(west, "waiting")
     link.refusing = False
-    out, err = command.communicate(timeout=120)
+    out, err = command.communicate(timeout=2 * PATIENCE_S)
     said = json.loads(out)
     expect(f"another model ({out}{err})", (command.returncode, said["claimed_bytes"]), (8, 0))
     stop = threading.Event()

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 
-from harness import BUILD, PATIENCE_S, SOURCE, TOMBOLO, Failed, expect, main, scenario, wait_for
+from harness import BUILD, PATIENCE, PATIENCE_S, SOURCE, TOMBOLO, Failed, expect, main, scenario, wait_for
 
 ALL = os.environ.get("TB_FAULT_ALL") == "1"
 PART, PARTS = (int(n) for n in os.environ.get("TB_FAULT_PART", "0/1").split("/"))
@@ -146,13 +146,14 @@ class Commands:
         self.lab, self.site = lab, site
         self.source = source_of(lab)
         self.n = 0
+        self.timeout = PATIENCE  # without a fault it succeeds, however busy the machine; with one it may stand still
 
     def publish(self, env):
         self.n += 1
-        done = run(self.site, env, "publish", "policy", self.source, "--version", self.n, "--json", "--timeout", "1s")
+        done = run(self.site, env, "publish", "policy", self.source, "--version", self.n, "--json", "--timeout", self.timeout)
         if done.returncode == 0:
             into = self.lab.dir / f"check-{self.n}"
-            self.site.cli("subscribe", "policy", "--into", into, "--version", self.n, "--timeout", "20s")
+            self.site.cli("subscribe", "policy", "--into", into, "--version", self.n, "--timeout", PATIENCE)
             expect(f"version {self.n} is what was published", same(self.source, into / str(self.n)), True)
             shutil.rmtree(into)
             self.good = self.n
@@ -161,7 +162,7 @@ class Commands:
     def subscribe(self, env):
         into = self.lab.dir / "into"
         shutil.rmtree(into, ignore_errors=True)
-        done = run(self.site, env, "subscribe", "policy", "--into", into, "--version", self.good, "--timeout", "1s")
+        done = run(self.site, env, "subscribe", "policy", "--into", into, "--version", self.good, "--timeout", self.timeout)
         there = (into / str(self.good)).is_dir() and (into / str(self.good) / "STABLE").exists()
         if done.returncode == 0 and not there:
             raise Failed(f"subscribe with {env} exited 0 and left no version")
@@ -199,10 +200,12 @@ def each_call_of_a_command_may_fail(lab):
     commands, findings = Commands(lab, east), Findings()
     for name in ("publish", "subscribe", "versions", "pki", "config"):
         command = getattr(commands, name)
+        commands.timeout = PATIENCE
         done = command(counting(lab))
         sane(done, f"{name} without a fault")
         expect(f"{name} without a fault ({done.stderr})", done.returncode, 0)
         calls = counted(lab)
+        commands.timeout = "1s"
         refused = tried = 0
         for what, env, _ in plans(calls, SPREAD):
             tried += 1
@@ -298,7 +301,7 @@ def sweep_gateway(lab, disk):
         try:
             if state == "holds" and not sticky:
                 shutil.rmtree(into, ignore_errors=True)
-                west.cli("subscribe", "policy", "--into", into, "--version", "2", "--timeout", "20s")
+                west.cli("subscribe", "policy", "--into", into, "--version", "2", "--timeout", PATIENCE)
                 expect(f"{what}: the bytes are the published ones", same(source, into / "2"), True)
         except Failed as e:
             raise Failed(f"{what}: {e}") from e

@@ -3,12 +3,13 @@
 import signal
 import sys
 
-from harness import (Failed, Rollout, Trainer, Worker, expect, follow, main, safetensors_table, scenario, up, wait_for)
+from harness import PATIENCE_MS, Failed, Rollout, Trainer, Worker, expect, follow, main, safetensors_table, scenario, up, wait_for
 
 
-def slow(link, uid_of, west, fraction=0.2, bytes_per_s=2 << 20):
-    """Publishes over a slowed link; returns the uid once west holds some of it and not all."""
-    link.bytes_per_s = bytes_per_s
+def slow(link, uid_of, west, fraction=0.2):
+    """Publishes over a slowed link, which crawls behind the first third; returns the uid once west holds some of it and not all."""
+    link.bytes_per_s = 2 << 20
+    link.crawl_at = link.back_bytes + (8 << 20)
     uid = uid_of()
     v = west.wait_held_some(uid, fraction)
     if v["held_bytes"] >= v["bytes"]:
@@ -27,7 +28,7 @@ def streams_cut_in_mid_version_resume(lab):
     trainer = Trainer(lab, east, path)
     uid = slow(link, lambda: trainer.publish(1), west, 0.1)
     bytes_all = west.version(uid)["bytes"]
-    cuts = 3
+    cuts, link.crawl_at = 3, 0
     for i in range(cuts):
         west.wait_held_some(uid, 0.15 + 0.2 * i)
         link.cut()
@@ -58,7 +59,7 @@ def one_stream_cut_moves_its_parcels(lab):
 
     def partly():
         return any(s["site"] == "west" and s["held_bytes"] > 0 and not s["whole"] for s in east.version(uid)["sites"])
-    wait_for("east sees what west holds so far", partly, timeout_s=20)
+    wait_for("east sees what west holds so far", partly)
     link.cut(which=len(link.connections()) - 1)
     link.bytes_per_s = 0
     west.wait_holds(uid)
@@ -82,7 +83,7 @@ def a_source_dies_and_another_goes_on(lab):
     path = lab.weights(1)[0]
     uid = Trainer(lab, east, path).publish(1)
     west.wait_holds(uid)
-    to_west.bytes_per_s = 2 << 20
+    to_west.bytes_per_s, to_west.crawl_at = 2 << 20, 8 << 20
     to_east.refusing = True  # until north has begun with west
     north.start()
     v = north.wait_held_some(uid, 0.3)
@@ -137,7 +138,7 @@ def east_gateway_killed_in_mid_version(lab):
     west.wait_link("east")
     west.wait_holds(uid)
     for rank in trainer.ranks:  # the sessions come back by themselves
-        rank.ok("wait_site", uid=uid, site="west", state=0, timeout_ms=20000)
+        rank.ok("wait_site", uid=uid, site="west", state=0, timeout_ms=PATIENCE_MS)
     second = trainer.publish(2)
     west.wait_holds(second)
 
@@ -153,11 +154,11 @@ def catalog_restarted_with_readers_in_flight(lab):
     west.wait_holds(uid)
     rollouts = [Rollout(lab, west, f"w{i}", path, host=f"host{i}", pace=8 << 20) for i in range(2)]
     for r in rollouts:
-        r.worker.send("stage", uid=uid, timeout_ms=50000)
+        r.worker.send("stage", uid=uid, timeout_ms=PATIENCE_MS)
     wait_for("some bytes at a worker", lambda: any(w["held_bytes"] > 0 for w in west.version(uid)["workers"]))
     west.restart()
     for r in rollouts:
-        expect(f"{r.worker.name} stages", r.worker.receive(90)["status"], "ok")
+        expect(f"{r.worker.name} stages", r.worker.receive()["status"], "ok")
         r.activate(uid)
         r.check(path)
 
@@ -172,7 +173,7 @@ def worker_killed_in_mid_chain(lab):
     west.wait_holds(uid)
     rollouts = [Rollout(lab, west, f"w{i}", path, host=f"host{i}", pace=6 << 20) for i in range(4)]
     for r in rollouts:
-        r.worker.send("stage", uid=uid, timeout_ms=60000)
+        r.worker.send("stage", uid=uid, timeout_ms=PATIENCE_MS)
 
     def middle():
         workers = (west.version(uid) or {}).get("workers", [])
@@ -186,7 +187,7 @@ def worker_killed_in_mid_chain(lab):
     for r in rollouts:
         if r is victim:
             continue
-        expect(f"{r.worker.name} stages", r.worker.receive(90)["status"], "ok")
+        expect(f"{r.worker.name} stages", r.worker.receive()["status"], "ok")
         r.activate(uid)
         r.check(path)
 
@@ -216,13 +217,13 @@ def trainer_dies_before_anyone_holds_it(lab):
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     path = lab.weights(1)[0]
-    trainer = Trainer(lab, east, path, pace=2 << 20, host="far-host", names=("slow0", "slow1"))
+    trainer = Trainer(lab, east, path, pace=1 << 20, host="far-host", names=("slow0", "slow1"))
     for rank in trainer.ranks:
         rank.send("status", what="session")
         rank.receive()
     uid = trainer.publish(1)
     waiter = Worker(lab, "waiter", west)
-    waiter.send("wait", model="policy", kind="exact", number=1, timeout_ms=40000)
+    waiter.send("wait", model="policy", kind="exact", number=1, timeout_ms=PATIENCE_MS)
     v = east.wait_held_some(uid)
     if v["held_bytes"] >= v["bytes"]:
         raise Failed("the gateway was whole before the trainer could die")
@@ -282,7 +283,7 @@ def writing_to_sealed_bytes_breaks_the_version(lab):
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     path = lab.weights(1)[0]
-    rank = Worker(lab, "liar", east, host="liar-host", pace=8 << 20)
+    rank = Worker(lab, "liar", east, host="liar-host", pace=4 << 20)
     rows = safetensors_table(path)
     total = rank.ok("register", tensors=rows, file=str(path))["bytes"]
     run = rank.ok("run", model="policy", key="k")["run"]
@@ -329,7 +330,7 @@ def group_member_dies_before_activate(lab):
     pair[0].stage(second)
     pair[0].worker.refused("again", "activate", uid=second, timeout_ms=0)
     pair[1].worker.kill()
-    reply = pair[0].worker.call("activate", uid=second, timeout_ms=10000)
+    reply = pair[0].worker.call("activate", uid=second, timeout_ms=PATIENCE_MS)
     expect("activate without the other", reply["status"], "group_broken")
     pair[0].check(paths[0])  # still the version before
     again = Rollout(lab, west, "m1-again", paths[0], group="engine", index=1, count=2)
@@ -426,11 +427,11 @@ def a_stopped_worker_holds_up_nobody(lab):
     west.wait_holds(uid)
     rollouts = [Rollout(lab, west, f"w{i}", path, host=f"host{i}", pace=6 << 20) for i in range(3)]
     for r in rollouts:
-        r.worker.send("stage", uid=uid, timeout_ms=60000)
+        r.worker.send("stage", uid=uid, timeout_ms=PATIENCE_MS)
     wait_for("w0 holds some", lambda: any(w["name"] == "w0" and w["held_bytes"] for w in west.version(uid)["workers"]))
     rollouts[0].worker.stop()
     for r in rollouts[1:]:
-        expect(f"{r.worker.name} stages", r.worker.receive(90)["status"], "ok")
+        expect(f"{r.worker.name} stages", r.worker.receive()["status"], "ok")
         r.activate(uid)
         r.check(path)
     rollouts[0].worker.signal(signal.SIGCONT)
@@ -449,7 +450,7 @@ def a_source_that_answers_no_grant_is_given_up(lab):
     near.stage(uid)
     late = Rollout(lab, west, "late", path, host="one-host")
     near.worker.stop()
-    late.stage(uid, timeout_ms=60000)
+    late.stage(uid, timeout_ms=PATIENCE_MS)
     late.activate(uid)
     late.check(path)
     near.worker.signal(signal.SIGCONT)

@@ -4,8 +4,8 @@ verified, by every worker of another (P1, P2)."""
 import signal
 import sys
 
-from harness import (Failed, HugeMount, Rollout, Trainer, Worker, expect, follow, four_rollouts, main, safetensors_table,
-                     scenario, up, wait_for)
+from harness import (PATIENCE_MS, Failed, HugeMount, Rollout, Trainer, Worker, expect, follow, four_rollouts, main,
+                     safetensors_table, scenario, up, wait_for)
 
 
 @scenario
@@ -54,9 +54,9 @@ def workers_form_a_chain(lab):
     trainer = Trainer(lab, east, path)
     uid = trainer.publish(1)
     west.wait_holds(uid)
-    rollouts = [Rollout(lab, west, f"w{i}", path, host=f"host{i}", pace=20 << 20) for i in range(4)]
+    rollouts = [Rollout(lab, west, f"w{i}", path, host=f"host{i}", pace=6 << 20) for i in range(4)]
     for r in rollouts:
-        r.worker.send("stage", uid=uid, timeout_ms=60000)
+        r.worker.send("stage", uid=uid, timeout_ms=PATIENCE_MS)
 
     def upstreams():
         workers = (west.version(uid) or {}).get("workers", [])
@@ -82,9 +82,9 @@ def the_chain_is_shown_as_it_is(lab):
     trainer = Trainer(lab, east, path)
     uid = trainer.publish(1)
     east.wait_holds(uid)
-    rollouts = {"w0": Rollout(lab, east, "w0", path, host="a", pace=6 << 20, spot=1)}
+    rollouts = {"w0": Rollout(lab, east, "w0", path, host="a", pace=3 << 20, spot=1)}  # what is looked at lasts 7 s
     rollouts["near"] = Rollout(lab, east, "near", path, host="a")
-    rollouts["w1"] = Rollout(lab, east, "w1", path, host="b", pace=6 << 20)
+    rollouts["w1"] = Rollout(lab, east, "w1", path, host="b", pace=3 << 20)
 
     def chain(member):
         """Of the chain's members by name: each row, with its source's name; None until `member` reads."""
@@ -93,7 +93,7 @@ def the_chain_is_shown_as_it_is(lab):
         return named if named.get(member, {}).get("bytes_per_s") else None
 
     for name, r in rollouts.items():
-        r.worker.send("stage", uid=uid, timeout_ms=60000)
+        r.worker.send("stage", uid=uid, timeout_ms=PATIENCE_MS)
         wait_for(f"{name} reads", lambda name=name: chain(name))
     said = chain("w1")
     expect("who reads from whom", {n: said[n]["source"] for n in rollouts}, {"w0": "gw", "near": "w0", "w1": "w0"})
@@ -116,9 +116,9 @@ def a_host_reads_once(lab):
     path = lab.weights(1)[0]
     uid = Trainer(lab, east, path).publish(1)
     west.wait_holds(uid)
-    pair = [Rollout(lab, west, f"w{i}", path, host="one-host", pace=8 << 20) for i in range(2)]
+    pair = [Rollout(lab, west, f"w{i}", path, host="one-host", pace=4 << 20) for i in range(2)]
     for r in pair:
-        r.worker.send("stage", uid=uid, timeout_ms=60000)
+        r.worker.send("stage", uid=uid, timeout_ms=PATIENCE_MS)
 
     def from_the_other():
         workers = {w["name"]: w for w in west.version(uid)["workers"]}
@@ -302,7 +302,7 @@ def reports_reach_home_after_a_cut(lab):
     link.refusing = False
     for site in ("west", "north"):
         for state in (0, 1):
-            trainer.ranks[0].ok("wait_site", uid=uid, site=site, state=state, timeout_ms=20000)
+            trainer.ranks[0].ok("wait_site", uid=uid, site=site, state=state, timeout_ms=PATIENCE_MS)
 
 
 @scenario
@@ -348,7 +348,7 @@ def through_huge_pages(lab, name, kind):
         site.kill()
         site.arena_mib = 512
         site.start(wait=False)
-        expect("exit code of one over the pool", site.daemon.popen.wait(20), 1)
+        expect("exit code of one over the pool", site.daemon.ended(), 1)
         if not site.daemon.logged("start.failed", "make arena.bytes smaller"):
             raise Failed("no line has the numbers of an arena over the pool")
     finally:

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 
-from harness import Failed, Rollout, Trainer, Worker, expect, main, safetensors_table, scenario, wait_for
+from harness import PATIENCE_MS, Failed, Rollout, Trainer, Worker, expect, main, safetensors_table, scenario, wait_for
 
 COPY, SWITCH, PATCH = 0, 1, 2
 HOST = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip() # a gateway's
@@ -65,7 +65,7 @@ class Updating:
         self.worker.ok("subscribe", model="policy", group=name, memory=0, update=update, **more)
 
     def follow(self, uid, path, before=None):
-        self.worker.ok("stage", uid=uid, timeout_ms=40000)
+        self.worker.ok("stage", uid=uid, timeout_ms=PATIENCE_MS)
         if before:
             before()
         got = self.worker.ok("activate", uid=uid)
@@ -122,7 +122,7 @@ def eight_ranks_of_an_engine_switch_together(lab):
     late = (ranks[2], ranks[5])
     for r in ranks:
         if r not in late:
-            r.worker.send("stage", uid=first, timeout_ms=60000)
+            r.worker.send("stage", uid=first, timeout_ms=PATIENCE_MS)
     for r in ranks:
         if r not in late:
             expect("staged", r.worker.receive()["status"], "ok")
@@ -130,7 +130,7 @@ def eight_ranks_of_an_engine_switch_together(lab):
         if r not in late:
             r.worker.refused("again", "activate", uid=first, timeout_ms=0)
     for r in late:
-        r.stage(first, timeout_ms=60000)
+        r.stage(first, timeout_ms=PATIENCE_MS)
     for r in ranks:
         r.activate(first)
         r.check(paths[0])
@@ -144,7 +144,7 @@ def eight_ranks_of_an_engine_switch_together(lab):
     ranks[7].check(paths[0])
     ranks[3] = rank(3, "r3b")
     for r in ranks:
-        r.worker.send("stage", uid=second, timeout_ms=60000)
+        r.worker.send("stage", uid=second, timeout_ms=PATIENCE_MS)
     for r in ranks:
         expect("staged", r.worker.receive()["status"], "ok")
     for r in ranks:
@@ -339,7 +339,7 @@ def who_stands_still_is_cut_off(lab):
     site.wait_holds(uid)
     for host, transport in (("h1", "shm"), ("h2", NETWORK)):
         source, reader = (Rollout(lab, site, f"{name}-{transport}", path, host=h, pace=pace)
-                          for name, h, pace in (("source", "h1", 12 << 20), ("reader", host, 0)))
+                          for name, h, pace in (("source", "h1", 6 << 20), ("reader", host, 0)))
         for rollout in (source, reader):
             rollout.worker.refused("again", "stage", uid=uid, timeout_ms=0)
             wait_for("it has some", lambda: staged(rollout.worker, uid)["held_chunks"] > 0)
@@ -349,7 +349,7 @@ def who_stands_still_is_cut_off(lab):
         reader.worker.signal(signal.SIGSTOP)
         took = seconds(lambda: source.worker.ok("release", uid=uid))
         reader.worker.signal(signal.SIGCONT)
-        if took > drain_ms / 1000 + 4 * SLOWER:
+        if took > drain_ms / 1000 + 20 * SLOWER:  # a stopped process stands still for ever
             raise Failed(f"a release with a drain of {drain_ms} ms took {took:.1f} s")
         reader.stage(uid, timeout_ms=int(60000 * SLOWER))
         reader.activate(uid)

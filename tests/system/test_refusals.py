@@ -9,8 +9,8 @@ import sqlite3
 import subprocess
 import sys
 
-from harness import (TOMBOLO, TOMBOLOD, Dns, Failed, Lab, Rollout, SlowDisk, SmallDisk, Trainer, Worker, expect, main, safetensors_table, scenario,
-                     up, wait_for)
+from harness import (PATIENCE_MS, TOMBOLO, TOMBOLOD, Dns, Failed, Lab, Rollout, SlowDisk, SmallDisk, Trainer, Worker, expect, main,
+                     safetensors_table, scenario, up, wait_for)
 
 
 def refused_link(lab, east, west):
@@ -99,7 +99,7 @@ def expired_certificate(lab):
     west.trust = old
     east.start()
     west.start(wait=False)
-    expect("exit code", west.daemon.popen.wait(20), 1)
+    expect("exit code", west.daemon.ended(), 1)
     if not west.daemon.logged("expired"):
         raise Failed("no line says that the certificate has expired")
 
@@ -325,7 +325,7 @@ def the_store_is_read_only(lab):
     east.kill()
     disk.remount("ro")
     east.start(wait=False)
-    expect("exit code", east.daemon.popen.wait(20), 1)
+    expect("exit code", east.daemon.ended(), 1)
     if not east.daemon.logged("start.failed", "store.sqlite", "writable"):
         raise Failed("no line names the store and what to do")
     disk.remount("rw")
@@ -333,7 +333,7 @@ def the_store_is_read_only(lab):
     expect("recovering after a restart", east.control("status")["recovering"], True)
     expect("held", east.holds(first), True)
     for rank in trainer.ranks:  # the sessions come back by themselves
-        rank.ok("wait_site", uid=first, site="east", state=0, timeout_ms=20000)
+        rank.ok("wait_site", uid=first, site="east", state=0, timeout_ms=PATIENCE_MS)
     east.wait_holds(trainer.publish(2))
     east.kill()
     store_is_sound(disk)
@@ -397,7 +397,7 @@ def the_disk_takes_its_time(lab):
     east.daemon.popen.terminate()
     wait_for("it drains", lambda: east.daemon.logged("drain.begin"))
     disk.let_go()
-    expect("exit code", east.daemon.popen.wait(20), 0)
+    expect("exit code", east.daemon.ended(), 0)
     if not east.daemon.logged("drain.end", "rows_unwritten=0"):
         raise Failed("the drain did not wait for the disk")
     east.start(env=disk.env)
@@ -411,7 +411,7 @@ def the_disk_does_not_answer(lab):
     served; when the disk answers, all is written in order."""
     east = lab.site("east")
     east.models["policy"] = dict(home="east")
-    east.extra["store"] = {"slow_ms": 1000, "path": lab.arena_dir / "store.sqlite"}  # where no other sync is slow
+    east.extra["store"] = {"slow_ms": 2000, "path": lab.arena_dir / "store.sqlite"}  # where no other sync is slow
     disk = SlowDisk(east)
     east.start(env=disk.env)
     path = lab.weights(1)[0]
@@ -444,7 +444,7 @@ def a_damaged_store(lab):
     east, _, _ = lab.east_west(through_link=False)
     (east.dir / "store.sqlite").write_bytes(b"this is not a database, whatever its name says" * 100)
     east.start(wait=False)
-    expect("exit code", east.daemon.popen.wait(20), 1)
+    expect("exit code", east.daemon.ended(), 1)
     if not east.daemon.logged("start.failed", "store.sqlite"):
         raise Failed("no line names the store")
 
@@ -458,7 +458,7 @@ def too_few_open_files_are_told(lab):
     root = ["setpriv", "--bounding-set=-sys_resource"] if os.geteuid() == 0 else []
     east.prefix = [*root, "prlimit", "--nofile=600:700"]
     east.start(wait=False)
-    expect("exit code", east.daemon.popen.wait(20), 1)
+    expect("exit code", east.daemon.ended(), 1)
     said = "session.max 5000 needs 10[0-9]+ open files, 700 are allowed .ulimit -Hn, LimitNOFILE"
     if not any(re.search(said, line) for line in east.daemon.logged("start.failed")):
         raise Failed("no line says which limit to raise, and to what")
@@ -476,7 +476,7 @@ def a_second_daemon_on_one_arena(lab):
     second = lab.site("second")
     second.arena_path = east.arena_path
     second.start(wait=False)
-    expect("exit code", second.daemon.popen.wait(20), 1)
+    expect("exit code", second.daemon.ended(), 1)
     if not second.daemon.logged("start.failed", str(east.arena_path)):
         raise Failed("no line names the arena")
     expect("first", east.control("status")["ok"], True)
@@ -593,7 +593,7 @@ def sigterm_lets_readers_finish_and_waits_for_no_other(lab):
     uid = Trainer(lab, east, path).publish(1)
     for stops in (False, True):
         reader = Rollout(lab, east, f"reader{stops:d}", path, host="far-host", pace=path.stat().st_size // 2)  # 2 s of it
-        reader.worker.send("stage", uid=uid, timeout_ms=20000)
+        reader.worker.send("stage", uid=uid, timeout_ms=PATIENCE_MS)
         wait_for("it reads", lambda: any(w["held_bytes"] > 0 for w in east.version(uid)["workers"]))
         if stops:
             reader.worker.stop()

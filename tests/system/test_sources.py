@@ -21,6 +21,7 @@ def three(lab):
 def two_sources_share_a_version(lab):
     """P5: north draws from east and west at once; both give a part of it, and nearly nothing comes twice."""
     east, west, north = three(lab)
+    east.extra["link"] = west.extra["link"] = {"codec": "raw"}  # bytes are counted
     to_east, to_west = lab.link(east), lab.link(west)
     north.peers.update(east=f"127.0.0.1:{to_east.port}", west=f"127.0.0.1:{to_west.port}")
     for site in (east, west):
@@ -28,8 +29,11 @@ def two_sources_share_a_version(lab):
     path = lab.weights(1)[0]
     uid = Trainer(lab, east, path).publish(1)
     west.wait_holds(uid)
-    to_east.bytes_per_s = to_west.bytes_per_s = 1 << 20
+    to_east.bytes_per_s = to_west.bytes_per_s = 16 << 10  # until both are there
     north.start()
+    for site in ("east", "west"):
+        north.wait_link(site)
+    to_east.bytes_per_s = to_west.bytes_per_s = 1 << 20
     north.wait_holds(uid)
     v = north.version(uid)
     print(f"{v['bytes']} bytes: {to_east.back_bytes} from east, {to_west.back_bytes} from west, {v['wire_bytes']} in all", flush=True)
