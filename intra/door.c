@@ -440,6 +440,7 @@ static void greet(struct tb_door_peer *p, const struct tb_hop_request *r)
                                      .print = known ? &tb_chan_peer(p->chan)->fingerprint : NULL};
     pthread_mutex_lock(&f->lock);
     const enum tb_status status = tb_exports_enter(&f->exports, r->b, &bearer, tb_clock_now(), &p->export);
+    const uint32_t depth = status == TB_OK ? p->export->depth : 0;
     pthread_mutex_unlock(&f->lock);
     if (status != TB_OK) {
         refuse(p, status, "the token does not open the export");
@@ -452,6 +453,7 @@ static void greet(struct tb_door_peer *p, const struct tb_hop_request *r)
                                    .kind = p->tcp && f->verbs != NULL ? 1 : 0,
                                    .buffer = p->export->has_shelf ? p->export->shelf.buffer + 1 : 0,
                                    .b = p->export->shelf.offset,
+                                   .bytes = depth,
                                    .a = (uint64_t)(uintptr_t)p->door->nonce};
     memcpy(answer.id.bytes, p->door->nonce, sizeof p->door->nonce);
     put_answer(p, &answer);

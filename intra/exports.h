@@ -27,7 +27,8 @@ struct tb_export {
     uint32_t buffer_count;
     bool has_shelf;
     struct tb_shelf_at shelf;
-    bool closing; /* no new reader */
+    uint32_t depth; /* of its readers in the chain; 0: not known yet */
+    bool closing;   /* no new reader */
     uint32_t readers;
     LIST_HEAD(, tb_grant) grants;
     struct tb_verbs_export

@@ -114,6 +114,8 @@ struct tb_export_options {
     uint32_t buffer_count;
     const struct tb_shelf_at
         *shelf; /* encoded chunks beside it (base/shelf.h), as a door tells its readers; NULL: none */
+    bool
+        chained; /* filled by hops of this fabric that name it in `feeds`; else it is the beginning of its chains */
 };
 struct tb_shelf_at {
     uint32_t buffer;
@@ -167,7 +169,8 @@ struct tb_hop_options {
         base; /* decode from this what the source has on it; copied, its places are not: they stay, whole, until
                                        tb_hop_close has returned. NULL: chunks come whole */
     struct tb_shelf *shelf; /* where the source's encoded chunks are passed on; NULL: nowhere */
-    uint32_t order_seed;    /* where to begin among what the source holds (0: first chunk first) */
+    uint64_t feeds; /* the export that these places are served by: its readers stand one deeper; 0: none */
+    uint32_t order_seed; /* where to begin among what the source holds (0: first chunk first) */
     uint32_t
         idle_ms; /* source answers nothing for so long: LOST with TB_STREAM_IDLE; 0: three beats of 500 ms, and 5 s to open */
     tb_hop_fn fn;
@@ -186,6 +189,7 @@ struct tb_hop_stats {
     uint32_t chunks_landed;
     uint32_t chunks_encoded; /* of those: that came as objects */
     uint32_t in_flight;
+    uint32_t depth; /* in the chain: 1 reads from its beginning; 0: not known */
     enum tb_transport transport;
     enum tb_transport_why why;
     tb_time_ns open_at, last_at;

@@ -275,6 +275,14 @@ static void note_news(struct tb_hop_state *s, tb_time_ns now)
     s->news_at = now;
 }
 
+/* How long the hop may sleep that waits for its source's first chunk. */
+static tb_time_ns wait_without_rhythm(const struct tb_hop_state *s, tb_time_ns quiet)
+{
+    const bool deep = s->depth == 0 || s->depth > TB_HOP_POLL_DEPTH;
+    const tb_time_ns share = TB_HOP_POLL_SHARE * (tb_time_ns)(deep ? TB_HOP_POLL_DEPTH : s->depth);
+    return bounded(quiet / share, TB_HOP_POLL_FIRST, TB_HOP_POLL_MAX);
+}
+
 void tb_hop_round_done(struct tb_hop_state *s, tb_time_ns now)
 {
     if (s->shelf != NULL) {
@@ -284,7 +292,7 @@ void tb_hop_round_done(struct tb_hop_state *s, tb_time_ns now)
     if (s->round_news) note_news(s, now);
     const tb_time_ns quiet = tb_time_since(s->news_at, now);
     const tb_time_ns rhythm = s->news_every > quiet ? s->news_every : quiet;
-    s->poll_every = s->news_every == 0 ? bounded(quiet / 8192, TB_HOP_POLL_FIRST, TB_HOP_POLL_MAX)
+    s->poll_every = s->news_every == 0 ? wait_without_rhythm(s, quiet)
                                        : bounded(rhythm / 4, TB_HOP_POLL_MIN, TB_HOP_POLL_MAX);
     s->poll_at = tb_time_add(now, s->poll_every);
     s->round_news = false;

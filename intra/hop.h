@@ -8,8 +8,9 @@
  * Bitmaps are asked again every 0.2 to 20 ms, at the rhythm in which the source fills: after a quarter of the time between
  * its last two news, or of the time since the last where that is longer. So a hop is an eighth of a chunk late in the mean,
  * however fast chunks come, and the depth of a chain costs little beside the chunks themselves. Before the source has shown a rhythm
- * the hop looks each millisecond, and less often only as the wait gets long: whoever stands far down a chain waits long for its
- * first chunk, and all the lateness of those before it adds up there.
+ * the hop looks each millisecond, and less often as the wait gets long: at depth d of a chain the first chunk takes d chunks' time,
+ * so what was waited over d is a chunk's time as far as the hop can know, and it looks 64 times in that. So an idle hop sleeps
+ * soon, and far down a chain, where all the lateness of those before adds up, it goes on looking.
  *
  * Threads: one; the places may be filled by others at the same time. */
 #ifndef TB_INTRA_HOP_H
@@ -21,7 +22,9 @@
 #include "intra/source.h"
 
 #define TB_HOP_POLL_MIN   TB_US(200)
-#define TB_HOP_POLL_FIRST TB_MS(1) /* no rhythm yet: this, or 1/8192 of the wait */
+#define TB_HOP_POLL_FIRST TB_MS(1) /* no rhythm yet: this, or a share of the wait: */
+#define TB_HOP_POLL_SHARE 64u      /* one of so many, times the depth, */
+#define TB_HOP_POLL_DEPTH 128u /* which is taken for so deep where it is not known, and never for deeper */
 #define TB_HOP_POLL_MAX   TB_MS(20)
 #define TB_HOP_WINDOW_BYTES                                                                                  \
     ((uint64_t)8 << 20)             /* in flight; 1 ms at 8 GB/s. Two chunks may always be, however large */
@@ -57,6 +60,8 @@ struct tb_hop_state {
     tb_time_ns news_every; /* between the last two of those; 0: there were not two */
     bool news_seen;        /* there was one */
     bool round_news;       /* a snapshot of this round showed something new */
+    uint32_t
+        depth; /* hops to the chain's beginning, this one counted; 0: not known. The owner's, after init */
     struct tb_hop_shelf *shelf; /* the source's, of all shards; NULL: it has none */
     uint32_t shelf_at;          /* where the search for objects goes on */
 };

@@ -108,6 +108,19 @@ static void on_shelf(void *user, uint32_t buffer, uint64_t offset)
     if (!hop->ending) tb_hop_follow_shelf(hop, buffer, offset);
 }
 
+static void on_depth(void *user, uint32_t depth)
+{
+    struct tb_hop *hop = user;
+    struct tb_fabric *f = hop->fabric;
+    if (hop->ending) return;
+    hop->state.depth = depth;
+    pthread_mutex_lock(&f->lock);
+    hop->stats.depth = depth;
+    struct tb_export *e = hop->options.feeds != 0 ? tb_exports_find(&f->exports, hop->options.feeds) : NULL;
+    if (e != NULL) e->depth = depth < UINT32_MAX ? depth + 1 : depth;
+    pthread_mutex_unlock(&f->lock);
+}
+
 static void on_open(void *user)
 {
     struct tb_hop *hop = user;
@@ -319,6 +332,7 @@ enum tb_status tb_hop_open(struct tb_fabric *fabric, const struct tb_hop_options
     hop->open_ms = options->idle_ms != 0 ? options->idle_ms : TB_HEARTBEAT_OPEN_MS;
     if (options->base != NULL) hop->base = *options->base;
     hop->events = (struct tb_upstream_events){.on_shelf = on_shelf,
+                                              .on_depth = on_depth,
                                               .on_open = on_open,
                                               .on_read = on_read,
                                               .on_confirmed = on_confirmed,

@@ -38,7 +38,8 @@ TB_MESSAGE(tb_hop_request, TB_HOP_REQUEST_FIELDS)
 enum tb_hop_answer_type {
     TB_HOP_ANSWER_WELCOME =
         1, /* a: where 16 bytes stand in the door's process that equal `id`: the probe of process_vm_readv; kind: 1 if
-              there is RDMA; buffer: 1 + the buffer that its shelf is in, and b where; 0: none, as older doors say */
+              there is RDMA; buffer: 1 + the buffer that its shelf is in, and b where; 0: none, as older doors say;
+              bytes: the reader's depth in the chain, 1 if the source is its beginning; 0: not known, as older doors say */
     TB_HOP_ANSWER_DATA, /* bytes: of data behind this */
     TB_HOP_ANSWER_BUFFER, /* buffer, kind; a: its bytes; b: offset in the descriptor, or address; bytes: VERBS: its key */
     TB_HOP_ANSWER_PONG,

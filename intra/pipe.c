@@ -224,6 +224,7 @@ static bool welcome(struct tb_pipe *s, const struct tb_hop_answer *answer)
     s->heartbeat.greeted = true;
     if (answer->buffer != 0 && s->events->on_shelf != NULL)
         s->events->on_shelf(s->events_user, answer->buffer - 1, answer->b);
+    if (answer->bytes != 0 && s->events->on_depth != NULL) s->events->on_depth(s->events_user, answer->bytes);
     s->ops->on_welcome(s->user, answer);
     return true;
 }

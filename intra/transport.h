@@ -39,6 +39,8 @@ struct tb_upstream;
 struct tb_upstream_events {
     /* Before on_open: the source has a shelf. NULL: nobody wants to know. */
     void (*on_shelf)(void *user, uint32_t buffer, uint64_t offset);
+    /* Before on_open: how deep in the chain this reader stands, as its source says. NULL likewise. */
+    void (*on_depth)(void *user, uint32_t depth);
     void (*on_open)(void *user);
     void (*on_read)(void *user, struct tb_read *read);
     void (*on_confirmed)(void *user); /* answers the oldest confirm */

@@ -249,6 +249,7 @@ static enum tb_status open_hop(struct tb_session *s, struct tb_staging *st, cons
                                      .place_count = count,
                                      .base = &base,
                                      .shelf = st->shelf_offset != 0 ? &st->shelf : NULL,
+                                     .feeds = st->export_id,
                                      .order_seed = 0,
                                      .fn = hop_said,
                                      .user = st};
@@ -345,7 +346,8 @@ static enum tb_status open_export(struct tb_session *s, struct tb_staging *st)
     const struct tb_export_options options = {.export_id = id,
                                               .buffers = &buffer,
                                               .buffer_count = 1,
-                                              .shelf = st->shelf_offset != 0 ? &shelf : NULL};
+                                              .shelf = st->shelf_offset != 0 ? &shelf : NULL,
+                                              .chained = true};
     const enum tb_status status = tb_export_open(s->fabric, &options);
     if (status == TB_OK) st->export_id = id;
     return status;

@@ -235,6 +235,7 @@ void fleet_planned(struct fleet *f, struct worker *w, uint32_t source)
     w->hops += w->held > 0 ? 2 : 1;
     w->seen = 0;
     tb_hop_state_init(&w->hop, &w->shard, 1, 0, f->now);
+    w->hop.depth = w->depth;
     fleet_event(f, fleet_after(f, 2 * s->spec->rtt_s), /* connect, then the first snapshot */
                 (struct event){.kind = POLL, .who = (uint32_t)(w - f->workers), .epoch = w->epoch});
 }

@@ -276,6 +276,30 @@ static void before_the_first_chunk_it_looks_often(void **state)
     world_fini(&w);
 }
 
+/* The nearer the chain's beginning, the sooner a long wait says that nothing comes: then few looks are left of a thousand a second,
+ * and with the first chunk they are frequent again. */
+static void an_idle_hop_near_the_beginning_looks_seldom(void **state)
+{
+    (void)state;
+    const struct {
+        uint32_t depth, looks_min, looks_max; /* in the third second */
+    } rows[] = {{0, 990, 1001}, {1, 50, 51}, {4, 95, 110}, {128, 990, 1001}, {UINT32_MAX, 990, 1001}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct world w;
+        world_init(&w, 40, 0);
+        w.s.depth = rows[i].depth;
+        const tb_time_ns began = w.now;
+        (void)look_in_vain(&w, 0, began + TB_MS(64));
+        assert_int_equal(w.s.poll_every, TB_HOP_POLL_FIRST); /* a wait that is short is looked at as ever */
+        (void)look_in_vain(&w, 0, began + TB_SECONDS(2));
+        assert_in_range(look_in_vain(&w, 0, began + TB_SECONDS(3)), rows[i].looks_min, rows[i].looks_max);
+        for (uint32_t k = 1; k < 4; k++, w.now = w.s.poll_at)
+            see(&w, 0, k);
+        assert_true(w.s.poll_every <= TB_HOP_POLL_FIRST);
+        world_fini(&w);
+    }
+}
+
 static void only_what_is_not_full_is_polled(void **state)
 {
     (void)state;
@@ -326,6 +350,7 @@ int main(void)
         cmocka_unit_test(it_looks_at_the_rhythm_of_its_source),
         cmocka_unit_test(it_looks_less_often_at_a_source_that_stopped),
         cmocka_unit_test(before_the_first_chunk_it_looks_often),
+        cmocka_unit_test(an_idle_hop_near_the_beginning_looks_seldom),
         cmocka_unit_test(only_what_is_not_full_is_polled),
         cmocka_unit_test(a_source_without_bitmap_is_whole),
     };

@@ -22,7 +22,7 @@ struct host {
     struct tb_hop *hop;
 };
 
-static void host_open(struct host *h, const struct cargo *c)
+static void host_open(struct host *h, const struct cargo *c, bool chained)
 {
     const uint32_t count = c->manifest.chunk_count;
     memset(h, 0, sizeof *h);
@@ -40,7 +40,7 @@ static void host_open(struct host *h, const struct cargo *c)
         {.bytes = h->memory, .count = bytes, .memfd = -1}};
     const struct tb_shelf_at at = {.buffer = 2};
     const struct tb_export_options options = {
-        .export_id = EXPORT_ID, .buffers = buffers, .buffer_count = 3, .shelf = &at};
+        .export_id = EXPORT_ID, .buffers = buffers, .buffer_count = 3, .shelf = &at, .chained = chained};
     assert_int_equal(tb_export_open(h->fabric, &options), TB_OK);
 }
 
@@ -62,6 +62,7 @@ static void host_read(struct host *h, struct host *from, const struct tb_hop_bas
                                      .place_count = 1,
                                      .base = base,
                                      .shelf = &h->shelf,
+                                     .feeds = EXPORT_ID,
                                      .transport = TB_TRANSPORT_TCP,
                                      .fn = tale_fn,
                                      .user = &h->tale};
@@ -104,9 +105,9 @@ static void scene_open(struct scene *s)
     for (uint32_t k = 0; k < s->count; k++)
         (void)tb_bitmap_set(s->base.place.held, k);
     s->bases[0] = &s->base.place;
-    host_open(&s->source, &s->cargo);
-    host_open(&s->middle, &s->cargo);
-    host_open(&s->last, &s->cargo);
+    host_open(&s->source, &s->cargo, false);
+    host_open(&s->middle, &s->cargo, true);
+    host_open(&s->last, &s->cargo, true);
     memcpy(s->source.hold.bytes, s->cargo.bytes, s->cargo.manifest.bytes);
 }
 
@@ -197,6 +198,26 @@ static void nonsense_on_a_shelf_costs_the_shelf_alone(void **state)
 }
 
 /* P6: a shelf that promises and never delivers is waited for 500 ms, and read whole. */
+/* How long a reader may sleep before its first chunk is a matter of how deep it stands. Its source says it; one that does not know
+ * says nothing, and is taken for deep. */
+static void P6_a_reader_learns_how_deep_it_stands(void **state)
+{
+    (void)state;
+    for (uint32_t known = 0; known < 2; known++) {
+        struct scene s;
+        scene_open(&s);
+        struct host *first = known ? &s.middle : &s.last, *second = known ? &s.last : &s.middle;
+        host_read(first, known ? &s.source : &s.middle, NULL);
+        tale_wait_opened(&first->tale);
+        host_read(second, known ? &s.middle : &s.source, NULL);
+        tale_wait_opened(&second->tale);
+        hold_all(&s.source, s.count);
+        assert_int_equal(host_ends(&s.middle, &s.cargo).depth, 1);
+        assert_int_equal(host_ends(&s.last, &s.cargo).depth, known ? 2 : 0);
+        scene_close(&s);
+    }
+}
+
 static void an_empty_shelf_holds_nobody_up(void **state)
 {
     (void)state;
@@ -217,6 +238,7 @@ int main(void)
         cmocka_unit_test(P1_objects_pass_a_reader_without_the_base),
         cmocka_unit_test(nonsense_on_a_shelf_costs_the_shelf_alone),
         cmocka_unit_test(an_empty_shelf_holds_nobody_up),
+        cmocka_unit_test(P6_a_reader_learns_how_deep_it_stands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
