@@ -288,6 +288,8 @@ extern struct world *the; /* the one of this process: headers of the machine hav
 
 /* world_process.c */
 uint64_t world_random(uint64_t below);
+/* Where a stream of draws begins: far from those of the next seed, of which it would else be a part. */
+uint64_t world_stream(uint64_t seed, uint32_t number);
 struct tb_id world_id(void);
 struct process *world_process_new(enum process_kind kind, uint32_t site, const char *name);
 void world_process_start(struct process *p);

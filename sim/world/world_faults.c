@@ -30,7 +30,7 @@ bool world_strikes(enum fault f, uint32_t per_100000)
 void world_faults_draw(const uint32_t *most)
 {
     for (uint32_t f = 0; f < FAULTS; f++) {
-        the->chances[f] = the->seed * UINT64_C(0x9e3779b97f4a7c15) + f + 1;
+        the->chances[f] = world_stream(the->seed, f);
         const bool on = world_draw((enum fault)f, 2) == 1;
         const uint32_t strength = 1 + (uint32_t)world_draw((enum fault)f, STRENGTH_MAX);
         the->strength[f] = !on ? 0 : strength < most[f] ? strength : most[f];

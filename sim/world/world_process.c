@@ -32,6 +32,13 @@ uint64_t world_random(uint64_t below)
     return splitmix(&the->random) % below;
 }
 
+uint64_t world_stream(uint64_t seed, uint32_t number)
+{
+    uint64_t at = seed;
+    at = splitmix(&at) + number;
+    return splitmix(&at);
+}
+
 uint64_t world_draw(enum fault f, uint64_t below)
 {
     return splitmix(&the->chances[f]) % below;

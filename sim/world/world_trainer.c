@@ -194,7 +194,10 @@ static enum tb_status take_reply(struct trainer *t, struct tb_wire_frame *f)
     } else if (f->request == t->open_id && t->making != NONE) {
         t->open_id = 0;
         t->publish_at = tb_time_add(the->now, TB_MS(100));
-        if (!is_for_now(status)) give_up(t, status);
+        if (status == TB_NOT_FOUND) /* the run went with the store's last writes: it is opened again */
+            t->run_open = false;
+        else if (!is_for_now(status))
+            give_up(t, status);
     } else if (f->request == t->seal_id && t->making != NONE) {
         sealed(t, status);
     } else if (f->request == t->unpublish_id && f->request != 0) {
