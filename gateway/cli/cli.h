@@ -77,6 +77,9 @@ struct tb_cli_call {
 /* The table; ends with a row without a name. */
 const struct tb_cli_command *tb_cli_commands(void);
 
+/* The command that such a word may have been meant for: it begins so, or has one letter other. NULL: none, or several. */
+const char *tb_cli_meant(const struct tb_cli_command *commands, const char *word);
+
 /* Which command argv[1..] names, and how many words that took; NULL when there is none. */
 const struct tb_cli_command *tb_cli_find(const struct tb_cli_command *commands, int argc, char **argv,
                                          int *words_out);
@@ -100,7 +103,9 @@ bool tb_cli_version_of(const char *text, uint64_t *run_out, uint64_t *number_out
 /* manual.c */
 void tb_cli_help(FILE *to, const struct tb_cli_command *commands);
 void tb_cli_help_command(FILE *to, const struct tb_cli_command *command);
-/* Help of every command whose first of two words it is; false when there is none. */
+/* Whether it is the first of two words of some command. */
+bool tb_cli_is_group(const struct tb_cli_command *commands, const char *word);
+/* Help of every command of that group; false when there is none. */
 bool tb_cli_help_group(FILE *to, const struct tb_cli_command *commands, const char *word);
 void tb_cli_man(FILE *to, const struct tb_cli_command *commands);
 void tb_cli_completion(FILE *to, const struct tb_cli_command *commands);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "gateway/cli/cli.h"
+#include "gateway/cli/say.h"
 #include "tombolo/status.h"
 
 static const char intro[] = "Tombolo keeps the newest weights of a model, as its trainer publishes them, in "
@@ -73,12 +74,24 @@ void tb_cli_help_command(FILE *to, const struct tb_cli_command *command)
     (void)fprintf(to, "  %-20s %s\n\nExample:\n  %s\n", "--help", "this text", command->example);
 }
 
+static bool is_of_group(const struct tb_cli_command *c, const char *word)
+{
+    const size_t length = strlen(word);
+    return strncmp(c->name, word, length) == 0 && c->name[length] == ' ';
+}
+
+bool tb_cli_is_group(const struct tb_cli_command *commands, const char *word)
+{
+    for (const struct tb_cli_command *c = commands; c->name != NULL; c++)
+        if (is_of_group(c, word)) return true;
+    return false;
+}
+
 bool tb_cli_help_group(FILE *to, const struct tb_cli_command *commands, const char *word)
 {
     bool any = false;
-    const size_t length = strlen(word);
     for (const struct tb_cli_command *c = commands; c->name != NULL; c++) {
-        if (strncmp(c->name, word, length) != 0 || c->name[length] != ' ') continue;
+        if (!is_of_group(c, word)) continue;
         if (any) (void)fputc('\n', to);
         tb_cli_help_command(to, c);
         any = true;
@@ -222,10 +235,11 @@ enum tb_cli_exit tb_cli_manual(const struct tb_cli_call *call)
                          NULL};
         int used = 0;
         const struct tb_cli_command *c = tb_cli_find(commands, 3, words, &used);
-        if (c == NULL) {
-            (void)fprintf(stderr, "tombolo help: there is no command \"%s\"\n", call->arguments[0]);
-            return TB_CLI_USAGE;
-        }
+        if (call->argument_count == 1 && tb_cli_help_group(stdout, commands, words[1])) return TB_CLI_DONE;
+        if (c == NULL || used < call->argument_count)
+            return tb_say_usage("help", false,
+                                "there is no command \"%.100s%s%.100s\"; `tombolo help` lists them", words[1],
+                                *words[2] != '\0' ? " " : "", words[2]);
         tb_cli_help_command(stdout, c);
     }
     return TB_CLI_DONE;

@@ -141,6 +141,34 @@ const struct tb_cli_command *tb_cli_find(const struct tb_cli_command *commands, 
     return NULL;
 }
 
+/* One letter too many, too few or another, or two that changed places. */
+static bool one_slip(const char *a, const char *b)
+{
+    while (*a != '\0' && *a == *b) {
+        a++;
+        b++;
+    }
+    if (*a == '\0' || *b == '\0') return strlen(a) + strlen(b) == 1;
+    return strcmp(a + 1, b) == 0 || strcmp(a, b + 1) == 0 || strcmp(a + 1, b + 1) == 0 ||
+           (a[0] == b[1] && a[1] == b[0] && strcmp(a + 2, b + 2) == 0);
+}
+
+const char *tb_cli_meant(const struct tb_cli_command *commands, const char *word)
+{
+    const char *found = NULL;
+    const size_t length = strlen(word);
+    for (const struct tb_cli_command *c = commands; c->name != NULL; c++) {
+        char first[32];
+        const size_t bytes = strcspn(c->name, " ");
+        (void)snprintf(first, sizeof first, "%.*s", (int)bytes, c->name);
+        if (!one_slip(word, first) && (length < 2 || strncmp(word, first, length) != 0)) continue;
+        const bool again = found != NULL && strncmp(found, c->name, bytes) == 0 && found[bytes] == ' ';
+        if (found != NULL && !again) return NULL;
+        if (!again) found = c->name;
+    }
+    return found;
+}
+
 struct known {
     struct option rows[TB_CLI_OPTIONS_MAX + 2];
     int help; /* index of --help */

@@ -22,8 +22,14 @@ static enum tb_cli_exit unknown(const struct tb_cli_command *commands, int argc,
     const bool asks = argc == 3 && (strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0);
     if ((argc == 2 || asks) && tb_cli_help_group(asks ? stdout : stderr, commands, argv[1]))
         return asks ? TB_CLI_DONE : TB_CLI_USAGE;
-    return tb_say_usage("", has(argc, argv, "--json"),
-                        "there is no command \"%.100s\"; `tombolo help` lists them", argv[1]);
+    const bool json = has(argc, argv, "--json");
+    if (argc > 2 && tb_cli_is_group(commands, argv[1]))
+        return tb_say_usage("", json, "there is no command \"%.100s %.100s\"; see `tombolo %.100s --help`",
+                            argv[1], argv[2], argv[1]);
+    const char *meant = tb_cli_meant(commands, argv[1]);
+    return tb_say_usage("", json, "there is no command \"%.100s\"; %s%s%s`tombolo help` lists them", argv[1],
+                        meant != NULL ? "did you mean \"" : "", meant != NULL ? meant : "",
+                        meant != NULL ? "\"? " : "");
 }
 
 static enum tb_cli_exit run(const struct tb_cli_command *command, int argc, char **argv)

@@ -430,8 +430,16 @@ def help_is_the_table(lab):
         done = subprocess.run([str(TOMBOLO), *argv, "--json"], capture_output=True, text=True)
         said = json.loads(done.stdout)
         expect(f"{argv} as JSON", (done.returncode, said["ok"], said["status"]), (2, False, "bad_argument"))
+    for argv, words in ((["publsh"], 'did you mean "publish"?'), (["pki", "foo"], 'no command "pki foo"; see `tombolo pki --help`'),
+                        (["help", "publish", "x"], 'no command "publish x"')):
+        done = subprocess.run([str(TOMBOLO), *argv], capture_output=True, text=True)
+        expect(f"{argv} ({done.stderr.strip()})", (done.returncode, words in done.stderr), (2, True))
+    for argv in (["--versions", "0"], ["--bytes", "lots"], ["--versions"], ["--build", lab.dir / "nowhere"], ["--nope"]):
+        done = subprocess.run([SOURCE / "deploy/quickstart", "--build", BUILD, *argv], capture_output=True, text=True)
+        expect(f"quickstart {argv} ({done.stderr.strip()})", (done.returncode, done.stderr.count("\n")), (2, 1))
     for group, names in (("pki", ("pki init", "pki issue")), ("config", ("config check", "config explain"))):
         text = lab.tombolo(group, "--help").stdout
+        expect(f"help {group}", lab.tombolo("help", group).stdout, text)
         expect(f"help of {group}", all("usage: tombolo " + name in text for name in names), True)
     explained = subprocess.run([str(TOMBOLOD), "--explain"], capture_output=True, text=True)
     expect("tombolod --explain", (explained.returncode, explained.stdout), (0, lab.tombolo("config", "explain").stdout))

@@ -50,6 +50,34 @@ static bool parse(struct line *l, const char *text, struct tb_cli_call *call, ch
     return tb_cli_parse(&commands[0], l->argc, l->argv, call, &help, error);
 }
 
+static void a_word_with_a_slip_is_known(void **state)
+{
+    (void)state;
+    static const struct tb_cli_command some[] = {
+        {.name = "publish"},   {.name = "subscribe"},    {.name = "status"},
+        {.name = "streams"},   {.name = "lag"},          {.name = "pki init"},
+        {.name = "pki issue"}, {.name = "config check"}, {.name = "config explain"},
+        {.name = NULL}};
+    static const struct {
+        const char *word, *meant;
+    } rows[] = {
+        {"publsh", "publish"},  {"ublish", "publish"},
+        {"pubilsh", "publish"}, {"publishh", "publish"},
+        {"sub", "subscribe"},   {"confg", "config check"},
+        {"pk", "pki init"},     {"lga", "lag"},
+        {"st", NULL},           {"s", NULL},
+        {"serve", NULL},        {"", NULL},
+        {"la", "lag"},          {"lagg", "lag"},
+        {"vresoins", NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *meant = tb_cli_meant(some, rows[i].word);
+        if ((meant == NULL) != (rows[i].meant == NULL) ||
+            (meant != NULL && strcmp(meant, rows[i].meant) != 0))
+            fail_msg("%s: %s", rows[i].word, meant != NULL ? meant : "nothing");
+    }
+}
+
 static void options_and_arguments_are_read(void **state)
 {
     (void)state;
@@ -164,6 +192,7 @@ static void every_status_has_an_exit_code(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_word_with_a_slip_is_known),
         cmocka_unit_test(options_and_arguments_are_read),
         cmocka_unit_test(what_is_not_understood_is_said),
         cmocka_unit_test(commands_of_one_and_two_words_are_found),
