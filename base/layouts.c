@@ -70,11 +70,16 @@ void tb_layouts_free(struct tb_layouts *l)
 
 /* ---- one layout ---- */
 
-static struct kept *find(struct tb_layouts *l, const struct tb_digest *id)
+/* A layout is its encoding, byte for byte; the id says where to look. It has no key, so somebody may have made it equal for two:
+ * each has its own table then, and neither is in the other's way. */
+static struct kept *find(struct tb_layouts *l, const struct tb_digest *id, const uint8_t *encoded,
+                         size_t bytes)
 {
     struct kept *k;
     LIST_FOREACH(k, &l->buckets[id->bytes[0] % BUCKETS], bucket)
-    if (tb_digest_equal(&k->layout.id, id)) return k;
+    if (tb_digest_equal(&k->layout.id, id) && k->layout.encoded_bytes == bytes &&
+        memcmp(k->encoded, encoded, bytes) == 0)
+        return k;
     return NULL;
 }
 
@@ -99,23 +104,15 @@ static void unref(struct tb_layouts *l, struct kept *k)
         drop_oldest(l);
 }
 
-/* A layout is its encoding, byte for byte: an id that somebody made equal for two is no layout (TB_PEER_GARBLED). NULL in *k_out:
- * not here. */
-static enum tb_status take_known(struct tb_layouts *l, const struct tb_digest *id, const uint8_t *encoded,
-                                 size_t bytes, struct kept **k_out)
+/* NULL: not here. */
+static struct kept *take_known(struct tb_layouts *l, const struct tb_digest *id, const uint8_t *encoded,
+                               size_t bytes)
 {
     pthread_mutex_lock(&l->lock);
-    struct kept *k = find(l, id);
-    if (k != NULL) ref(l, k); /* and so it stays while it is compared */
+    struct kept *k = find(l, id, encoded, bytes);
+    if (k != NULL) ref(l, k);
     pthread_mutex_unlock(&l->lock);
-    *k_out = k;
-    if (k == NULL) return TB_OK;
-    if (k->layout.encoded_bytes == bytes && memcmp(k->encoded, encoded, bytes) == 0) return TB_OK;
-    pthread_mutex_lock(&l->lock);
-    unref(l, k);
-    pthread_mutex_unlock(&l->lock);
-    *k_out = NULL;
-    return TB_PEER_GARBLED;
+    return k;
 }
 
 /* Enters one that was made without the lock, and gives it or the one that came first. */
@@ -123,7 +120,7 @@ static struct kept *enter(struct tb_layouts *l, struct kept *made)
 {
     pthread_mutex_lock(&l->lock);
     l->counts.taken_apart++;
-    struct kept *k = find(l, &made->layout.id);
+    struct kept *k = find(l, &made->layout.id, made->encoded, made->layout.encoded_bytes);
     if (k != NULL) {
         ref(l, k);
     } else {
@@ -169,16 +166,15 @@ static enum tb_status complete(struct kept *k, size_t encoded_bytes)
 static enum tb_status take_encoded(struct tb_layouts *l, const uint8_t *encoded, size_t bytes,
                                    const struct tb_layout **layout_out)
 {
-    struct kept *k;
     const struct tb_digest id = tb_digest_of(encoded, bytes);
-    enum tb_status status = take_known(l, &id, encoded, bytes, &k);
-    if (status == TB_OK && k == NULL) {
+    struct kept *k = take_known(l, &id, encoded, bytes);
+    if (k == NULL) {
         const size_t memory_bytes = tb_layout_decode_bytes(encoded, bytes);
         if (memory_bytes == 0) return TB_PEER_GARBLED;
         k = new_kept(memory_bytes, bytes);
         if (k == NULL) return TB_SITE_NOMEM;
         memcpy(k->encoded, encoded, bytes);
-        status = tb_layout_decode(encoded, bytes, k->memory, memory_bytes, &k->layout);
+        enum tb_status status = tb_layout_decode(encoded, bytes, k->memory, memory_bytes, &k->layout);
         if (status == TB_OK) status = complete(k, bytes);
         if (status != TB_OK) {
             free_kept(k);
@@ -186,17 +182,15 @@ static enum tb_status take_encoded(struct tb_layouts *l, const uint8_t *encoded,
         }
         k = enter(l, k);
     }
-    if (status == TB_OK) *layout_out = &k->layout;
-    return status;
+    *layout_out = &k->layout;
+    return TB_OK;
 }
 
-/* encoded: of `from`. A layout's id is no secret and has no key: that one is known says nothing about what it has. */
+/* encoded: of `from`. */
 static enum tb_status copy_encoded(struct tb_layouts *l, const struct tb_layout *from, const uint8_t *encoded,
                                    size_t bytes, const struct tb_layout **layout_out)
 {
-    struct kept *k;
-    const enum tb_status known = take_known(l, &from->id, encoded, bytes, &k);
-    if (known != TB_OK) return known;
+    struct kept *k = take_known(l, &from->id, encoded, bytes);
     if (k == NULL) {
         const size_t memory_bytes = tb_layout_copy_bytes(from);
         k = new_kept(memory_bytes > 0 ? memory_bytes : 16, bytes);

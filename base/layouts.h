@@ -1,12 +1,13 @@
 /* layouts.h - layouts kept by their id, so that all versions of one layout share one table. A shell.
  *
  * Consecutive versions of a model have one layout, and a layout of 100,000 tensors is 24 MB as a table: it is taken apart when the
- * first version of it comes, and recognised by its encoding after that. A manifest made here borrows its layout.
+ * first version of it comes, and recognised by its encoding after that. A manifest made here borrows its layout. Layouts of other
+ * tensors stand side by side also where somebody has made their ids equal.
  *
  * Promise P7: a table is as large as a small multiple of what a peer sent (layout.h); what no manifest uses any more is kept for
  * the next version up to TB_LAYOUTS_IDLE_BYTES, the oldest going first.
  *
- * Threads: any. One mutex, not held while a layout is taken apart. */
+ * Threads: any. One mutex, held while an encoding is compared (1 ms where it has 10 MB) and not while a layout is taken apart. */
 #ifndef TB_BASE_LAYOUTS_H
 #define TB_BASE_LAYOUTS_H
 
@@ -31,8 +32,7 @@ struct tb_manifest_memory {
 TB_MUST_USE enum tb_status tb_layouts_decode(struct tb_layouts *l, const void *head, size_t head_bytes,
                                              struct tb_manifest_memory *memory_out,
                                              struct tb_manifest *manifest_out);
-/* tb_manifest_build: a layout that is not known yet is copied. TB_PEER_GARBLED: somebody's layout of other tensors has the same id,
- * and is in use or was not long ago. */
+/* tb_manifest_build: a layout that is not known yet is copied. */
 TB_MUST_USE enum tb_status tb_layouts_build(struct tb_layouts *l, const struct tb_layout *layout,
                                             const struct tb_blob *blobs, uint32_t blob_count,
                                             struct tb_manifest_memory *memory_out,

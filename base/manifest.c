@@ -176,6 +176,16 @@ static void blob_encode(const struct tb_blob *blob, struct tb_writer *w)
     tb_write_u64(w, blob->bytes);
 }
 
+bool tb_manifest_same_cut(const struct tb_manifest *a, const struct tb_manifest *b)
+{
+    if (!tb_digest_equal(&a->layout.id, &b->layout.id)) return false;
+    if (a->bytes != b->bytes || a->chunk_count != b->chunk_count) return false;
+    for (uint32_t k = 0; k < a->chunk_count; k++)
+        if (a->chunks[k].offset != b->chunks[k].offset || a->chunks[k].bytes != b->chunks[k].bytes)
+            return false;
+    return true;
+}
+
 struct tb_digest tb_manifest_root(const struct tb_manifest *manifest)
 {
     struct tb_digest_state s;

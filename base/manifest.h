@@ -48,6 +48,9 @@ size_t tb_manifest_bytes_on(const struct tb_layout *layout, const struct tb_blob
 TB_MUST_USE enum tb_status tb_manifest_build_on(const struct tb_layout *layout, const struct tb_blob *blobs,
                                                 uint32_t blob_count, void *memory, size_t cap,
                                                 struct tb_manifest *manifest_out);
+/* Chunk k of one is chunk k of the other, for all k, so one can be a base of the other. Equal ids are asked for and not believed:
+ * a layout's id has no key, and who publishes both may have made it equal for two. */
+bool tb_manifest_same_cut(const struct tb_manifest *a, const struct tb_manifest *b);
 /* The root over what is there now. */
 struct tb_digest tb_manifest_root(const struct tb_manifest *manifest);
 

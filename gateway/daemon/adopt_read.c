@@ -88,12 +88,19 @@ static const struct tb_adopt_shard *read_before(const struct tb_adopt_reading *r
     return NULL;
 }
 
+/* Two layouts may have been given one id. */
+static bool same_chunk(const struct tb_manifest *a, const struct tb_manifest *b, uint32_t k)
+{
+    return k < b->chunk_count && a->chunks[k].offset == b->chunks[k].offset &&
+           a->chunks[k].bytes == b->chunks[k].bytes;
+}
+
 static void chunk_digest(struct tb_adopt_reading *r, struct tb_adopt_shard *s,
                          const struct tb_adopt_shard *before, uint32_t k, uint8_t *scratch)
 {
     const struct tb_chunk *chunk = &s->manifest.chunks[k];
     const bool tensor = chunk->offset < s->manifest.layout.bytes;
-    if (before != NULL && tensor) {
+    if (before != NULL && tensor && same_chunk(&s->manifest, &before->manifest, k)) {
         if (!tb_bitmap_test(before->read, k)) return;
         s->files[k] = before->files[k];
         (void)tb_bitmap_set(s->read, k);

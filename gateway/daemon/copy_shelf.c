@@ -10,12 +10,10 @@
 static bool same_cut(const struct tb_copy *a, const struct tb_copy *b)
 {
     if (a->key.shard_count != b->key.shard_count) return false;
-    for (uint32_t s = 0; s < a->key.shard_count; s++) {
-        const struct tb_manifest *x = tb_arena_place(a->region, s)->manifest;
-        const struct tb_manifest *y = tb_arena_place(b->region, s)->manifest;
-        if (!tb_digest_equal(&x->layout.id, &y->layout.id)) return false;
-        if (x->bytes != y->bytes || x->chunk_count != y->chunk_count) return false;
-    }
+    for (uint32_t s = 0; s < a->key.shard_count; s++)
+        if (!tb_manifest_same_cut(tb_arena_place(a->region, s)->manifest,
+                                  tb_arena_place(b->region, s)->manifest))
+            return false;
     return true;
 }
 

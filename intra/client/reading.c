@@ -146,11 +146,8 @@ void tb_staging_base_goes(struct tb_session *s, const struct tb_staging *base)
 static bool same_cut(const struct tb_staging *a, const struct tb_staging *b)
 {
     if (a->key.shard_count != b->key.shard_count) return false;
-    for (uint32_t i = 0; i < a->key.shard_count; i++) {
-        const struct tb_manifest *x = &a->shards[i].manifest, *y = &b->shards[i].manifest;
-        if (!tb_digest_equal(&x->layout.id, &y->layout.id)) return false;
-        if (x->bytes != y->bytes || x->chunk_count != y->chunk_count) return false;
-    }
+    for (uint32_t i = 0; i < a->key.shard_count; i++)
+        if (!tb_manifest_same_cut(&a->shards[i].manifest, &b->shards[i].manifest)) return false;
     return true;
 }
 

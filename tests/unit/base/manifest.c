@@ -126,6 +126,37 @@ static void root_is_what_the_header_says(void **state)
     sample_free(&s);
 }
 
+/* P7: a layout's id may have been made equal for two; what is a base of another is of the same chunks, and not only of one id. */
+static void a_base_has_the_same_chunks(void **state)
+{
+    (void)state;
+    struct sample a, b;
+    sample_new(&a, sample_blobs, 2);
+    sample_new(&b, sample_blobs, 2);
+    assert_true(tb_manifest_same_cut(&a.m, &b.m));
+    b.m.digests[0].bytes[0] ^= 1;
+    assert_true(tb_manifest_same_cut(&a.m, &b.m));
+    struct tb_chunk moved[8];
+    const uint32_t count = b.m.chunk_count;
+    assert_true(count > 2 && count <= 8);
+    memcpy(moved, b.m.chunks, count * sizeof *moved);
+    b.m.chunks = moved;
+    moved[0].bytes += 4096;
+    moved[1].offset += 4096;
+    moved[1].bytes -= 4096;
+    assert_false(tb_manifest_same_cut(&a.m, &b.m));
+    moved[0].bytes -= 4096;
+    assert_false(tb_manifest_same_cut(&a.m, &b.m));
+    b.m.chunks = a.m.chunks;
+    b.m.chunk_count--;
+    assert_false(tb_manifest_same_cut(&a.m, &b.m));
+    b.m.chunk_count++;
+    b.m.layout.id.bytes[3] ^= 1;
+    assert_false(tb_manifest_same_cut(&a.m, &b.m));
+    sample_free(&a);
+    sample_free(&b);
+}
+
 static enum tb_status decode(const void *head, size_t bytes, void **memory_out, struct tb_manifest *m)
 {
     const size_t need = tb_manifest_decode_bytes(head, bytes);
@@ -340,6 +371,7 @@ int main(void)
         cmocka_unit_test(blob_names_are_clean_paths),
         cmocka_unit_test(blobs_that_cannot_all_be_files_are_refused),
         cmocka_unit_test(root_is_what_the_header_says),
+        cmocka_unit_test(a_base_has_the_same_chunks),
         cmocka_unit_test(head_comes_back),
         cmocka_unit_test(every_truncation_and_tail_of_a_head_is_refused),
         cmocka_unit_test(hostile_heads_are_refused),

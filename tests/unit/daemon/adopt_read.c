@@ -147,6 +147,18 @@ static void each_version_is_told_what_of_it_is_here(void **state)
     }
 }
 
+/* P7: a layout's id may have been made equal for another with fewer chunks: what that one has not is read. */
+static void a_chunk_that_the_other_has_not_is_read(void **state)
+{
+    struct world *w = *state;
+    w->r.versions[0].shards[0].manifest.chunk_count = 1;
+    job(w, TB_ADOPT_OPEN);
+    job(w, TB_ADOPT_COMPARE);
+    assert_int_equal(w->r.versions[0].matched_bytes, 0);
+    assert_int_equal(w->r.versions[1].matched_bytes, COUNT);
+    w->r.versions[0].shards[0].manifest.chunk_count = CHUNKS;
+}
+
 /* P1: a file that changes between the look and the taking gives the chunks that are still what they were. */
 static void a_file_that_changed_meanwhile_gives_only_what_is_right(void **state)
 {
@@ -190,6 +202,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(each_version_is_told_what_of_it_is_here, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_chunk_that_the_other_has_not_is_read, setup, teardown),
         cmocka_unit_test_setup_teardown(a_file_that_changed_meanwhile_gives_only_what_is_right, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_chunk_that_is_claimed_is_left_alone, setup, teardown),
