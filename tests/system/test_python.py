@@ -141,15 +141,16 @@ class Model:
 @scenario
 def four_ranks_publish_and_any_number_reads(lab):
     """P1 P2: a version of tp=4 is read by groups of tp=8, tp=2 and tp=1, bit for bit; along the axes that the layout declares a reader
-    reads at most 5 % more than its own. Experts are read by any numbers, columns by any columns."""
+    reads at most 5 % more than its own, by the network and by shm. Experts are read by any numbers, columns by any columns."""
     import tombolo
     site = lab.site("east")
     site.models["policy"] = dict(home="east")
+    site.extra = {"fabric": {"host": "here"}}
     site.start()
     model = Model()
     with contextlib.ExitStack() as stack:
-        def session(name):
-            return stack.enter_context(tombolo.Session(f"unix:{site.session_socket}", name=name, host=name, threads=1))
+        def session(name, host=None):
+            return stack.enter_context(tombolo.Session(f"unix:{site.session_socket}", name=name, host=host or name, threads=1))
         uids = set()
         for rank in range(4):
             trainer = session(f"trainer{rank}")
@@ -160,7 +161,7 @@ def four_ranks_publish_and_any_number_reads(lab):
         for ranks in (8, 2, 1):
             group = []
             for rank in range(ranks):
-                reader = session(f"tp{ranks}-{rank}")
+                reader = session(f"tp{ranks}-{rank}", host="here" if (ranks + rank) % 2 else None)
                 own = len(model.packed(rank, ranks))
                 memory = memoryview(bytearray(own))
                 subscription = reader.subscribe("policy", group=f"tp{ranks}", member=(rank, ranks),
@@ -176,6 +177,10 @@ def four_ranks_publish_and_any_number_reads(lab):
                 print(f"rank {rank} of {ranks}: {read} bytes read, {info.staged_bytes} staged, {own} its own", flush=True)
                 if max(read, info.staged_bytes) > own * 1.05:
                     raise Failed(f"rank {rank} of {ranks} read {read} bytes for {own} of its own")
+            by = {w["name"]: w["transport"] for w in site.version(str(version.uid))["workers"]}
+            for rank in range(ranks):
+                shm = (ranks + rank) % 2 == 1
+                expect(f"rank {rank} of {ranks} reads by shm", by[f"tp{ranks}-{rank}"] == "shm", shm)
         reader = session("picker")
         odd = [("experts", "BF16", model.AXES["experts"][0], [e, 3, 5], [1, 100, 200], bytearray(2 * 100 * 200)) for e in (6, 1)]
         odd += [("down", "BF16", model.AXES["down"][0], [7, 999], [11, 600], bytearray(2 * 11 * 600))]
