@@ -87,9 +87,9 @@ def joins(bench):
             yield {"chain.joins": (max(took), alone), "chain.joined_before": (max(took[:-1]), alone)}
 
 
-@measurement("chain.slow", quick=False)
+@measurement("chain.slow", "chain.slow_first", quick=False)
 def slow_member(bench):
-    """Eight hosts, the third with a NIC of an eighth of the others': the seven, against eight that are equal."""
+    """Eight hosts, the third or the first with a NIC of an eighth of the others': the seven, against eight that are equal."""
     with home(bench, SLOW_MIB) as (lab, east, rank, run, files):
         uid = held(east, 1, rank, run)
 
@@ -107,7 +107,7 @@ def slow_member(bench):
             return seconds
         for i in range(bench.rounds):
             equal = last_s(f"equal{i}", None)
-            yield {"chain.slow": (last_s(f"slow{i}", 2), equal)}
+            yield {"chain.slow": (last_s(f"slow{i}", 2), equal), "chain.slow_first": (last_s(f"first{i}", 0), equal)}
 
 
 def resumes(bench, how):

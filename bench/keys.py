@@ -121,6 +121,8 @@ KEYS = (
     Key("chain.joined_before", "s", "<= 1.1", "the slowest of the nineteen that had others join after them", "a host alone"),
     Key("chain.slow", "s", "<= 1.3", "time until seven of eight hosts have a version of 128 chunks, the third of the chain having a NIC of an "
         "eighth; NICs of 16 MiB/s", "the same for eight equal hosts"),
+    Key("chain.slow_first", "s", "<= 1.3", "the same where the slow one stands first, so that all of the chain read at its rate",
+        "the same for eight equal hosts"),
     Key("chain.killed", "s", "<= 1.0", "from SIGKILL of a source in mid-chain until its reader reads elsewhere", "0.25 s"),
     Key("chain.silent", "s", "<= 1.1", "from SIGSTOP of a source in mid-chain until its reader has noticed", "three heartbeats: 1.5 s"),
     Key("chain.resumed", "s", "<= 1.0", "from that notice until the reader reads elsewhere", "0.25 s"),

@@ -208,43 +208,63 @@ static bool own_fault(const struct tb_planner_question *q)
     return is_root(up) || up->bytes_per_s / 2 > m->bytes_per_s;
 }
 
-/* Under half of the median: more than half of the others are over twice as fast. Then *median_out is the least of those, which
- * the median is at least. */
-static bool under_half(const struct tb_planner_question *q, uint64_t *median_out)
+struct beside {
+    uint32_t others, faster; /* that do not depend on the reader; over twice as fast */
+    uint64_t least;          /* the least rate of those that are faster */
+    uint32_t
+        held_up; /* that depend on the reader and steadily read at under half of its rate: not for its sake */
+};
+
+static struct beside look_beside(const struct tb_planner_question *q)
 {
     const uint64_t rate = q->members[q->reader].bytes_per_s;
-    uint32_t others = 0, faster = 0;
-    uint64_t least = UINT64_MAX;
+    struct beside b = {.least = UINT64_MAX};
     for (uint32_t i = 0; i < q->count; i++)
         q->members[i].own = (struct tb_planner_scratch){.first = i};
     for (uint32_t i = 0; i < q->count; i++) {
         const struct tb_planner_member *m = &q->members[i];
         mark_way(q, i);
-        if (m->own.mark == MARK_BELOW || m->kind != TB_PLANNER_WORKER || m->bytes_per_s == 0) continue;
-        others++;
+        if (m->kind != TB_PLANNER_WORKER || m->bytes_per_s == 0) continue;
+        if (m->own.mark == MARK_BELOW) {
+            b.held_up += m->steady && m->bytes_per_s < rate / 2;
+            continue;
+        }
+        b.others++;
         if (m->bytes_per_s / 2 <= rate) continue;
-        faster++;
-        if (m->bytes_per_s < least) least = m->bytes_per_s;
+        b.faster++;
+        if (m->bytes_per_s < b.least) b.least = m->bytes_per_s;
     }
-    *median_out = least;
-    return faster > others / 2;
+    return b;
 }
 
+void tb_planner_heard(struct tb_planner_pace *pace, tb_time_ns now)
+{
+    pace->steady = pace->heard;
+    pace->heard = true;
+    pace->at = now;
+}
+
+/* Under half of the median: more than half of the others are over twice as fast. Then the median is at least the least of those. */
 bool tb_planner_slow(const struct tb_planner_question *q, struct tb_planner_pace *pace)
 {
     TB_ASSERT(q->reader < q->count);
     const struct tb_planner_member *m = &q->members[q->reader];
     const bool judged = pace->heard && !m->whole && m->bytes_per_s > 0;
+    const bool was_under = pace->under;
     const tb_time_ns from = pace->at;
-    uint64_t median = 0;
-    pace->heard = true;
-    pace->at = q->now;
-    if (!judged || !own_fault(q) || !under_half(q, &median)) {
-        pace->under = false;
-        return false;
-    }
-    if (!pace->under) pace->since = from;
-    pace->under = true;
+    struct beside b = {0};
+    tb_planner_heard(pace, q->now);
+    if (judged && own_fault(q)) b = look_beside(q);
+    pace->under = b.faster > b.others / 2;
+    if (!pace->under) return false;
+    if (!was_under) pace->since = from;
     const double seconds = (double)tb_time_since(pace->since, q->now) / 1e9;
-    return seconds * (double)median >= (double)(TB_PLANNER_SLOW_CHUNKS * q->chunk_bytes);
+    return seconds * (double)b.least >= (double)(TB_PLANNER_SLOW_CHUNKS * q->chunk_bytes);
+}
+
+bool tb_planner_alone(const struct tb_planner_question *q)
+{
+    TB_ASSERT(q->reader < q->count);
+    const struct beside b = look_beside(q);
+    return b.others == 0 && b.held_up == 0;
 }

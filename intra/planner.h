@@ -58,10 +58,12 @@ struct tb_planner_member {
     uint32_t upstream; /* index of the member it reads from, or TB_PLANNER_NONE */
     uint32_t readers;  /* hops that load its NIC now, of any version: readers on its own host do not count */
     uint32_t held_chunks;
-    bool whole;           /* it holds every chunk and depends on nobody: its upstream is not looked at */
-    bool spot;            /* may go at any time: loses ties */
-    bool slow;            /* shall be a leaf */
-    uint64_t bytes_per_s; /* what it reads at, as it says; 0: not known. Only tb_planner_slow looks at it */
+    bool whole;  /* it holds every chunk and depends on nobody: its upstream is not looked at */
+    bool spot;   /* may go at any time: loses ties */
+    bool slow;   /* shall be a leaf */
+    bool steady; /* as its pace says. Only tb_planner_alone looks at it */
+    uint64_t
+        bytes_per_s; /* what it reads at, as it says; 0: not known. tb_planner_slow and _alone look at it */
 
     uint32_t row; /* the caller's own number for it; not looked at */
 
@@ -93,16 +95,26 @@ uint32_t tb_planner_fan_out(uint64_t nic_bytes_per_s, uint64_t arrival_bytes_per
 /* How a member was judged so far; zeroed when it begins to read, and whenever it reads from another. */
 struct tb_planner_pace {
     bool heard;       /* it told a rate since then */
+    bool steady;      /* and another, which is of this source alone */
     bool under;       /* its last rate was under half of the median */
     tb_time_ns at;    /* when it last told */
     tb_time_ns since; /* under: from when on, as the rate that it told is of the time before */
 };
 #define TB_PLANNER_SLOW_CHUNKS 8
 
+/* It told a rate that is not judged. */
+void tb_planner_heard(struct tb_planner_pace *pace, tb_time_ns now);
+
 /* A member tells its rate: is it to be a leaf from now on? True when it was under half of the median rate of those that do not
  * depend on it for as long as the median takes for TB_PLANNER_SLOW_CHUNKS chunks, and the fault is its own: its upstream is whole,
  * a source, or over twice as fast. The first rate that it tells is not judged: much of that time it waited for a chunk to come
  * down the chain, or read from somebody else. */
 bool tb_planner_slow(const struct tb_planner_question *question, struct tb_planner_pace *pace);
+
+/* All who told a rate depend on the reader of the question, and read at about its own: nobody can be compared with it. Whether it
+ * holds them up, or what it reads from gives no more, is seen by letting one of them read in its place. That finds a slow one
+ * unless more than TB_PLANNER_TRIALS_MAX stand first. */
+bool tb_planner_alone(const struct tb_planner_question *question);
+#define TB_PLANNER_TRIALS_MAX 2
 
 #endif

@@ -115,7 +115,17 @@ static bool gateway_serves(const struct version *v)
     return v->reserved && !v->evicting;
 }
 
-static struct tb_planner_member worker_member(const struct tb_catalog *c, uint32_t row)
+/* Who stands where in a chain: those who keep up, then who stands aside to be compared, then the slow. A leaf is read from only where
+ * there is nobody else, or by one that stands behind it. */
+enum { RANK_KEEPS_UP, RANK_ASIDE, RANK_SLOW, RANKS };
+
+static int rank_of(const struct reference *ref)
+{
+    return ref->slow ? RANK_SLOW : ref->aside ? RANK_ASIDE : RANK_KEEPS_UP;
+}
+
+static struct tb_planner_member worker_member(const struct tb_catalog *c, uint32_t row,
+                                              const struct reference *reader)
 {
     const struct reference *ref = reference_at(c, row);
     return (struct tb_planner_member){
@@ -129,7 +139,8 @@ static struct tb_planner_member worker_member(const struct tb_catalog *c, uint32
         .held_chunks = ref->held_chunks,
         .whole = ref->whole,
         .spot = ref->spot,
-        .slow = ref->slow,
+        .slow = ref->slow || (ref->aside && rank_of(reader) == RANK_KEEPS_UP),
+        .steady = ref->pace.steady,
         .bytes_per_s = ref->bytes_per_s,
     };
 }
@@ -159,7 +170,7 @@ static uint32_t fill_question(struct tb_catalog *c, const struct version *v, con
         struct reference *ref = reference_at(c, r);
         if (never_serves(ref) && ref != reader) continue;
         ref->question = count;
-        c->question[count++] = worker_member(c, r);
+        c->question[count++] = worker_member(c, r, reader);
     }
     for (uint32_t i = gateway_serves(v) ? 1 : 0; i < count; i++) {
         const uint32_t source = reference_at(c, c->question[i].row)->source;
@@ -248,16 +259,12 @@ void tb_plans_settle(struct tb_catalog *c, uint32_t version)
     }
     uint32_t oldest = v->workers;
     EACH_WORKER(c, v, r) oldest = r;
-    bool slow_asks = false;
-    for (uint32_t r = oldest; r != NONE; r = reference_at(c, r)->previous) {
-        if (!reference_at(c, r)->asking) continue;
-        if (reference_at(c, r)->slow)
-            slow_asks = true;
-        else
-            plan(c, r);
-    }
-    for (uint32_t r = oldest; slow_asks && r != NONE; r = reference_at(c, r)->previous)
-        if (reference_at(c, r)->asking && reference_at(c, r)->slow) plan(c, r);
+    uint32_t asking[RANKS] = {0};
+    for (uint32_t r = oldest; r != NONE; r = reference_at(c, r)->previous)
+        asking[rank_of(reference_at(c, r))] += reference_at(c, r)->asking;
+    for (int rank = 0; rank < RANKS; rank++)
+        for (uint32_t r = oldest; asking[rank] > 0 && r != NONE; r = reference_at(c, r)->previous)
+            if (reference_at(c, r)->asking && rank_of(reference_at(c, r)) == rank) plan(c, r);
 }
 
 /* ---- changes ---- */
@@ -313,17 +320,55 @@ static bool may_be_slow(const struct tb_catalog *c, const struct reference *ref)
     return source->whole || source->bytes_per_s / 2 > ref->bytes_per_s;
 }
 
-static bool judged_slow(struct tb_catalog *c, struct reference *ref)
+/* The first of a chain: it reads from the gateway, which is at least so many chunks ahead of it; a steady reader on another host
+ * reads from it; and there is enough left for a trial to pay. */
+static bool leads_a_chain(const struct tb_catalog *c, uint32_t reference)
 {
-    struct version *v = version_at(c, ref->version);
-    if (tb_time_since(v->judged_at, c->now) < JUDGE_EVERY) return false; /* at its next word */
-    v->judged_at = c->now;
-    struct tb_planner_question question = {.members = c->question,
-                                           .count = fill_question(c, v, ref),
-                                           .now = c->now,
-                                           .chunk_bytes = v->bytes / v->chunk_count};
-    question.reader = ref->question;
-    return tb_planner_slow(&question, &ref->pace);
+    const struct reference *ref = reference_at(c, reference);
+    const struct version *v = version_at(c, ref->version);
+    const uint32_t held = ref->held_chunks + TB_PLANNER_SLOW_CHUNKS;
+    if (rank_of(ref) != RANK_KEEPS_UP || ref->whole || ref->source != GATEWAY || !ref->source_loads)
+        return false;
+    if (!ref->pace.steady || ref->bytes_per_s == 0) return false;
+    if (v->held_chunks < held || v->chunk_count < held + TB_PLANNER_SLOW_CHUNKS) return false;
+    EACH_WORKER(c, v, r)
+    {
+        const struct reference *reader = reference_at(c, r);
+        if (reader->source == reference && reader->source_loads && reader->pace.steady) return true;
+    }
+    return false;
+}
+
+/* Whether the first of a chain reads at what is known to be had: half of it is not slow. */
+static bool reads_as_proven(struct tb_catalog *c, const struct reference *ref)
+{
+    struct model *m = model_at(c, version_at(c, ref->version)->model);
+    if (m->proven_bytes_per_s == 0 || ref->bytes_per_s < m->proven_bytes_per_s / 2) return false;
+    if (ref->bytes_per_s > m->proven_bytes_per_s) m->proven_bytes_per_s = ref->bytes_per_s;
+    return true;
+}
+
+/* Workers of one version are judged at most so often. Who comes between is judged by its next word, and by the time of that word
+ * alone: nobody has looked at this one. */
+static bool has_turn(struct version *v, struct tb_planner_pace *pace, tb_time_ns now)
+{
+    if (tb_time_since(v->judged_at, now) >= JUDGE_EVERY) {
+        v->judged_at = now;
+        return true;
+    }
+    tb_planner_heard(pace, now);
+    return false;
+}
+
+static struct tb_planner_question question_of(struct tb_catalog *c, const struct reference *ref)
+{
+    const struct version *v = version_at(c, ref->version);
+    const uint32_t count = fill_question(c, v, ref);
+    return (struct tb_planner_question){.members = c->question,
+                                        .count = count,
+                                        .reader = ref->question,
+                                        .now = c->now,
+                                        .chunk_bytes = v->bytes / v->chunk_count};
 }
 
 /* A reader that finds nobody better stays. Once all are away it gives its own place up too, which feeds another better; settling
@@ -340,11 +385,52 @@ static void make_leaf(struct tb_catalog *c, uint32_t slow)
     if (ref->followers == 0 && ref->source_loads) lose_source(c, slow);
 }
 
+/* The first of a chain, which nobody can be compared with, gives its place up to one of those that depend on it, and stands last in
+ * this version. Who reads over twice as fast in its place has shown that it held them up: it is judged beside the others from then
+ * on. Where nobody does it is not the members that are slow, and no version is troubled again until the first of a chain reads at
+ * under half of what was seen now. */
+static void try_another(struct tb_catalog *c, uint32_t first)
+{
+    struct reference *ref = reference_at(c, first);
+    struct version *v = version_at(c, ref->version);
+    if (!leads_a_chain(c, first) || reads_as_proven(c, ref)) return;
+    const struct tb_planner_question question = question_of(c, ref);
+    if (!tb_planner_alone(&question)) return;
+    const bool shown = v->trials > 0 && ref->bytes_per_s / 2 >= v->tried_bytes_per_s;
+    if (shown || v->trials == TB_PLANNER_TRIALS_MAX) {
+        model_at(c, v->model)->proven_bytes_per_s = ref->bytes_per_s;
+        v->trials = 0;
+        return;
+    }
+    v->trials++;
+    v->tried_bytes_per_s = ref->bytes_per_s;
+    ref->aside = true;
+    make_leaf(c, first);
+    EACH_WORKER(c, v, r) /* the slow make room for it: it stands before them */
+    if (reference_at(c, r)->slow && reference_at(c, r)->source_loads) lose_source(c, r);
+}
+
 /* What was slow is a leaf of the next version from its beginning, which may be over before a rate is told. It is forgiven by a
  * version in which it is half as fast as the fastest. */
 static void remember(struct tb_catalog *c, const struct reference *ref, bool slow)
 {
     session_at(c, ref->owner)->slow = slow;
+}
+
+static void judge(struct tb_catalog *c, uint32_t reference)
+{
+    struct reference *ref = reference_at(c, reference);
+    if (!may_be_slow(c, ref)) {
+        tb_planner_heard(&ref->pace, c->now);
+        ref->pace.under = false;
+        return;
+    }
+    if (!has_turn(version_at(c, ref->version), &ref->pace, c->now)) return;
+    const struct tb_planner_question question = question_of(c, ref);
+    if (!tb_planner_slow(&question, &ref->pace)) return;
+    ref->slow = true;
+    remember(c, ref, true);
+    if (ref->followers > 0) make_leaf(c, reference);
 }
 
 void tb_plan_judge(struct tb_catalog *c, uint32_t reference)
@@ -354,14 +440,11 @@ void tb_plan_judge(struct tb_catalog *c, uint32_t reference)
     if (ref->bytes_per_s > v->fastest) v->fastest = ref->bytes_per_s;
     if (ref->slow && ref->pace.heard && !ref->whole && ref->bytes_per_s >= v->fastest / 2)
         remember(c, ref, false);
-    if (!may_be_slow(c, ref)) {
-        ref->pace = (struct tb_planner_pace){.heard = true, .at = c->now};
-        return;
-    }
-    if (!judged_slow(c, ref)) return;
-    ref->slow = true;
-    remember(c, ref, true);
-    if (ref->followers > 0) make_leaf(c, reference);
+    judge(c, reference);
+    if (ref->source < GATEWAY)
+        try_another(c, ref->source);
+    else if (ref->source == GATEWAY)
+        try_another(c, reference);
 }
 
 enum tb_status tb_catalog_hop_lost(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,

@@ -81,7 +81,9 @@ struct model {
     struct which head;
     uint64_t run_order;           /* of its newest run */
     uint64_t arrival_bytes_per_s; /* at which the gateway last got a version of it; 0: not known */
-    uint32_t unsaved;             /* rows of it that are on their way to the disk */
+    uint64_t
+        proven_bytes_per_s; /* plans.c: what the first of a chain reads at; 0: nobody was tried in its place */
+    uint32_t unsaved;       /* rows of it that are on their way to the disk */
     bool touched;
 };
 
@@ -129,23 +131,25 @@ struct version {
     struct bad_chunk bads[BADS_MAX];
     uint32_t bad_count;
 
-    bool reserved;             /* the arena has a region for it */
-    bool whole;                /* and every chunk of it */
-    bool evicting;             /* EVICT is out */
-    bool pinned;               /* by an operator */
-    bool base;                 /* of a crossing under way */
-    bool cross_asked;          /* CROSS is out, nothing has begun */
-    bool cross_begun;          /* in this life of the gateway */
-    tb_time_ns moved_at;       /* when its crossing began, or last brought a chunk */
-    tb_time_ns arriving_since; /* plans.c: its first chunks came; 0: none, in this life */
-    uint32_t arriving_from;    /* and so many they were */
-    tb_time_ns judged_at;      /* plans.c: a worker of it was last judged */
-    uint64_t fastest;          /* bytes a second: the most that a worker of it ever told */
-    bool stands_told;          /* scratch of sites.c */
-    bool wanted;               /* an exact wait asks for it */
-    bool lost_at_home;         /* home gave it up: it lives as long as somebody here has all of it */
-    bool had_more;             /* chunks that are not here were, and others may have read them */
-    bool lacks;                /* home: some shard has no sure holder, since: */
+    bool reserved;              /* the arena has a region for it */
+    bool whole;                 /* and every chunk of it */
+    bool evicting;              /* EVICT is out */
+    bool pinned;                /* by an operator */
+    bool base;                  /* of a crossing under way */
+    bool cross_asked;           /* CROSS is out, nothing has begun */
+    bool cross_begun;           /* in this life of the gateway */
+    tb_time_ns moved_at;        /* when its crossing began, or last brought a chunk */
+    tb_time_ns arriving_since;  /* plans.c: its first chunks came; 0: none, in this life */
+    uint32_t arriving_from;     /* and so many they were */
+    tb_time_ns judged_at;       /* plans.c: a worker of it was last judged */
+    uint64_t fastest;           /* bytes a second: the most that a worker of it ever told */
+    uint32_t trials;            /* plans.c: so many gave their place up to see who holds up the chain */
+    uint64_t tried_bytes_per_s; /* at which the last of them read */
+    bool stands_told;           /* scratch of sites.c */
+    bool wanted;                /* an exact wait asks for it */
+    bool lost_at_home;          /* home gave it up: it lives as long as somebody here has all of it */
+    bool had_more;              /* chunks that are not here were, and others may have read them */
+    bool lacks;                 /* home: some shard has no sure holder, since: */
     tb_time_ns lacks_since,
         fed_at; /* fed: a holder that was there by then last told of more chunks, or a site's link came up */
     tb_time_ns refused_until;
@@ -224,7 +228,8 @@ struct reference {
     tb_time_ns retry_at;
     uint64_t bytes_per_s;
     struct tb_planner_pace pace;
-    bool slow; /* a leaf from now on */
+    bool slow;  /* a leaf from now on */
+    bool aside; /* it gave its place up to be compared: a leaf of this version */
     uint8_t transport;
 };
 

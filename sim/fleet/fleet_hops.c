@@ -73,19 +73,25 @@ void fleet_hop_close(struct fleet *f, struct worker *w)
     if (w->words != NULL) memset(w->place.claimed, 0, TB_BITMAP_WORDS(f->chunk_count) * sizeof *w->words);
 }
 
+/* Host 0 is the gateway's. */
+static double nic_rate(const struct tb_fleet_site *s, uint32_t host)
+{
+    if (host == 0) return s->gateway_nic > 0 ? s->gateway_nic : s->nic;
+    return s->slow_host == host ? s->slow_nic : s->nic;
+}
+
 /* A chunk over two NICs that each serve in order. */
 static void request(struct fleet *f, struct worker *w, const struct tb_hop_aim *aim)
 {
     struct site *s = site_of(f, w);
-    const bool gateway = w->source == FROM_GATEWAY;
-    struct nic *from = &s->nics[gateway ? 0 : f->workers[w->source].host];
+    const uint32_t from_host = w->source == FROM_GATEWAY ? 0 : f->workers[w->source].host;
+    struct nic *from = &s->nics[from_host];
     struct nic *to = &s->nics[w->host];
-    const double out_rate = gateway && s->spec->gateway_nic > 0 ? s->spec->gateway_nic : s->spec->nic;
     const tb_time_ns asked = fleet_after(f, s->spec->rtt_s / 2);
     const tb_time_ns begun = asked > from->out_free ? asked : from->out_free;
-    from->out_free = begun + (tb_time_ns)(aim->bytes / out_rate * 1e9);
+    from->out_free = begun + (tb_time_ns)(aim->bytes / nic_rate(s->spec, from_host) * 1e9);
     const tb_time_ns in_begun = begun > to->in_free ? begun : to->in_free;
-    const tb_time_ns in_end = in_begun + (tb_time_ns)(aim->bytes / s->spec->nic * 1e9);
+    const tb_time_ns in_end = in_begun + (tb_time_ns)(aim->bytes / nic_rate(s->spec, w->host) * 1e9);
     to->in_free = in_end > from->out_free ? in_end : from->out_free;
     from->out += aim->bytes;
     to->in += aim->bytes;

@@ -34,6 +34,8 @@ static const struct key site_keys[] = {
     {"racks", COUNT, 0, TB_FLEET_FILE_WORKERS_MAX, OF(tb_fleet_site, racks)},
     {"nic", BIT_RATE, 1e3, 1e14, OF(tb_fleet_site, nic)},
     {"gateway_nic", BIT_RATE, 1e3, 1e14, OF(tb_fleet_site, gateway_nic)},
+    {"slow_host", COUNT, 1, TB_FLEET_FILE_WORKERS_MAX, OF(tb_fleet_site, slow_host)},
+    {"slow_nic", BIT_RATE, 1e3, 1e14, OF(tb_fleet_site, slow_nic)},
     {"uplink", BIT_RATE, 1e3, 1e14, OF(tb_fleet_site, uplink)},
     {"shm", RATE, 1e3, 1e14, OF(tb_fleet_site, shm)},
     {"fan_out", COUNT, 1, 16, OF(tb_fleet_site, fan_out)},
@@ -185,6 +187,9 @@ static bool read_site(const struct tb_yaml *r, const yaml_node_t *name, const ya
             return tb_yaml_refuse(r, name, "site %s is there twice", site.name);
     if (!read_row(r, value, site_keys, &site)) return false;
     if (site.racks > site.hosts) return tb_yaml_refuse(r, name, "%s has more racks than hosts", site.name);
+    if (site.slow_host > site.hosts || (site.slow_host > 0) != (site.slow_nic > 0))
+        return tb_yaml_refuse(r, name, "%s: slow_host is one of its hosts, and slow_nic its NIC's rate",
+                              site.name);
     s->sites[s->site_count++] = site;
     double workers = 0;
     for (unsigned i = 0; i < s->site_count; i++)

@@ -31,14 +31,16 @@ struct tb_fleet_site {
     char name[TB_FLEET_NAME_MAX];
     double hosts, workers, racks; /* workers of each host; hosts are dealt to racks in turn */
     double nic, gateway_nic;      /* bytes a second, each way; gateway_nic 0: as nic */
-    double uplink;                /* bytes a second of all its links together, each way; 0: no bound */
-    double shm;                   /* bytes a second that the followers of one host copy together */
-    double fan_out;               /* 0: from gateway_nic over arrival, as the catalog computes it */
-    double rtt_s;                 /* inside the site */
-    double hop_s;                 /* what a hop adds to a chunk: wake-up, digest */
-    double notice_s;              /* until a reader notices that its source's host is silent */
-    double restart_s;             /* of a lost gateway; 0: never */
-    double plan_s; /* from the gateway's word that a version comes to the reader's first read */
+    double slow_host,
+        slow_nic;     /* one host, from 1 on in the order in which they join, and its NIC; 0: none */
+    double uplink;    /* bytes a second of all its links together, each way; 0: no bound */
+    double shm;       /* bytes a second that the followers of one host copy together */
+    double fan_out;   /* 0: from gateway_nic over arrival, as the catalog computes it */
+    double rtt_s;     /* inside the site */
+    double hop_s;     /* what a hop adds to a chunk: wake-up, digest */
+    double notice_s;  /* until a reader notices that its source's host is silent */
+    double restart_s; /* of a lost gateway; 0: never */
+    double plan_s;    /* from the gateway's word that a version comes to the reader's first read */
 };
 
 struct tb_fleet_link {

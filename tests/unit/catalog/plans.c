@@ -331,6 +331,172 @@ static void who_keeps_up_stays(void **state)
     site_close(&s);
 }
 
+/* P6: one bad word makes no leaf, also where nobody had time to look at the word before it. */
+static void a_word_that_nobody_looked_at_counts_for_nothing(void **state)
+{
+    (void)state;
+    struct site s;
+    chain_with_a_brake(&s, 10000); /* until 120 ms all is well */
+    s.now += TB_MS(30);
+    CHECK_OK(progress_at(&s, "c", 5, 7, 4000)); /* it is looked at */
+    CHECK_OK(progress_at(&s, "b", 5, 7, 4000)); /* and this one is not, so soon after */
+    s.now += TB_MS(60); /* eight chunks take the others 80 ms: 90 have gone by, and it has told of 60 */
+    CHECK_OK(progress_at(&s, "b", 5, 8, 4000));
+    assert_false(slow(&s, "b"));
+    s.now += TB_MS(30);
+    CHECK_OK(progress_at(&s, "b", 5, 9, 4000));
+    assert_true(slow(&s, "b"));
+    site_close(&s);
+}
+
+/* ---- the first of a chain ---- */
+
+#define LONG_CHUNKS 64u /* of 100 bytes */
+
+/* A version of so many chunks, of which the gateway holds `landed`, for the workers in that order: a chain. */
+static void long_chain(struct site *s, uint64_t number, uint32_t landed, const char *const *names)
+{
+    const struct tb_id uid = id_of(number);
+    CHECK_OK(version_open(s, "rank", number, 1, number));
+    const struct tb_catalog_seal q = {.session = session_of("rank"),
+                                      .uid = uid,
+                                      .root = root_of((uint8_t)number),
+                                      .chunk_count = LONG_CHUNKS,
+                                      .bytes = 100 * (uint64_t)LONG_CHUNKS,
+                                      .export_id = 1};
+    CHECK_OK(tb_catalog_seal(s->c, s->now, &q));
+    land(s, number, 0, landed);
+    for (uint32_t i = 0; names[i] != NULL; i++) {
+        CHECK_OK(stage(s, names[i], number));
+        CHECK_OK(export_of(s, names[i], number, 0));
+    }
+    drain(s);
+}
+
+static void long_chain_ends(struct site *s, uint64_t number, const char *const *names)
+{
+    const struct tb_id uid = id_of(number);
+    for (uint32_t i = 0; names[i] != NULL; i++) {
+        const struct tb_id session = session_of(names[i]);
+        CHECK_OK(tb_catalog_release(s->c, s->now, &session, &uid));
+    }
+    hush(s);
+}
+
+static void tell(struct site *s, const char *worker, uint64_t number, uint32_t held, uint64_t rate)
+{
+    const struct tb_catalog_progress p = {.session = session_of(worker),
+                                          .uid = id_of(number),
+                                          .held_chunks = held,
+                                          .total_chunks = LONG_CHUNKS,
+                                          .bytes_per_s = rate};
+    CHECK_OK(tb_catalog_progress(s->c, s->now, &p));
+}
+
+/* A second passes, and each tells of it in their order. */
+static void second(struct site *s, uint64_t number, const char *const *names, uint32_t held, uint64_t rate)
+{
+    s->now += TB_SECONDS(1);
+    for (uint32_t i = 0; names[i] != NULL; i++)
+        tell(s, names[i], number, held > i ? held - i : 1, rate);
+    drain(s);
+}
+
+static const char *const abc[] = {"a", "b", "c", NULL}, *const bc[] = {"b", "c", NULL},
+                         *const cab[] = {"c", "a", "b", NULL};
+
+static void three_workers(struct site *s)
+{
+    spread(s);
+    s->left_out = ~(1u << TB_CATALOG_PLAN);
+    hush(s);
+}
+
+/* P6: all read at the rate of the first, so nobody shows that it is slow. One that depends on it takes its place, reads five times
+ * as fast, and then it is slow beside the others; in the next version it stands last from the beginning. */
+static void a_slow_first_of_a_chain_is_found(void **state)
+{
+    (void)state;
+    struct site s;
+    three_workers(&s);
+    long_chain(&s, 6, LONG_CHUNKS, abc);
+    said(&s, "[   0] plan a v6 from gateway\n"
+             "[   0] plan b v6 from a\n"
+             "[   0] plan c v6 from b\n");
+    second(&s, 6, abc, 4, 400);
+    said(&s, ""); /* its first word is not judged */
+    second(&s, 6, abc, 8, 400);
+    said(&s, "[2000] plan b v6 from gateway\n"
+             "[2000] plan a v6 from c\n");
+    assert_false(slow(&s, "a")); /* nothing is known of it yet */
+    second(&s, 6, bc, 20, 2000);
+    tell(&s, "a", 6, 12, 400);
+    second(&s, 6, bc, 40, 2000);
+    tell(&s, "a", 6, 16, 400);
+    assert_true(slow(&s, "a"));
+    said(&s, "");
+    long_chain_ends(&s, 6, abc);
+    long_chain(&s, 7, LONG_CHUNKS, abc);
+    said(&s, "[4000] plan a v7 from gateway\n"
+             "[4000] plan b v7 from gateway\n"
+             "[4000] plan c v7 from b\n");
+    site_close(&s);
+}
+
+/* The twin: where the chain is as fast as before whoever leads it, two are tried and nobody is slow; versions after it are not
+ * troubled, unless the first of a chain reads at under half of what was seen here. */
+static void a_chain_as_slow_as_its_source_is_left_alone(void **state)
+{
+    (void)state;
+    struct site s;
+    three_workers(&s);
+    long_chain(&s, 6, LONG_CHUNKS, abc);
+    hush(&s);
+    second(&s, 6, abc, 4, 400);
+    second(&s, 6, abc, 8, 400);
+    said(&s, "[2000] plan b v6 from gateway\n"
+             "[2000] plan a v6 from c\n");
+    second(&s, 6, bc, 12, 400);
+    second(&s, 6, bc, 16, 400);
+    said(&s, "[4000] plan c v6 from gateway\n"
+             "[4000] plan b v6 from a\n");
+    for (uint32_t held = 20; held < 52; held += 4)
+        second(&s, 6, cab, held, 400);
+    said(&s, "");
+    assert_false(slow(&s, "a") || slow(&s, "b") || slow(&s, "c"));
+    long_chain_ends(&s, 6, abc);
+    long_chain(&s, 7, LONG_CHUNKS, abc);
+    hush(&s);
+    for (uint32_t held = 4; held < 32; held += 2)
+        second(&s, 7, abc, held, 200);
+    said(&s, "");
+    second(&s, 7, abc, 33, 100);
+    said(&s, "[27000] plan b v7 from gateway\n"
+             "[27000] plan a v7 from c\n");
+    long_chain_ends(&s, 7, abc);
+    site_close(&s);
+}
+
+/* The other twin: who has nearly all that its source has waits for it, and holds up nobody. */
+static void who_waits_for_its_source_is_not_tried(void **state)
+{
+    (void)state;
+    struct site s;
+    three_workers(&s);
+    long_chain(&s, 6, 8, abc);
+    hush(&s);
+    for (uint32_t held = 4; held < 44; held += 4) {
+        land(&s, 6, 0, held + 7);
+        second(&s, 6, abc, held, 400);
+    }
+    said(&s, "");
+    land(&s, 6, 0, 60); /* it does not take what is there now */
+    second(&s, 6, abc, 44, 400);
+    said(&s, "[11000] plan b v6 from gateway\n"
+             "[11000] plan a v6 from c\n");
+    site_close(&s);
+}
+
 /* v1 arrives at west, a chunk of 100 bytes every 10 ms: 10,000 bytes a second. Then v2 is spread. */
 static void after_one_arrival(struct site *s, uint64_t nic_bytes_per_s)
 {
@@ -398,6 +564,10 @@ int main(void)
         cmocka_unit_test(a_slow_worker_becomes_a_leaf),
         cmocka_unit_test(who_was_slow_begins_as_a_leaf),
         cmocka_unit_test(who_keeps_up_stays),
+        cmocka_unit_test(a_word_that_nobody_looked_at_counts_for_nothing),
+        cmocka_unit_test(a_slow_first_of_a_chain_is_found),
+        cmocka_unit_test(a_chain_as_slow_as_its_source_is_left_alone),
+        cmocka_unit_test(who_waits_for_its_source_is_not_tried),
         cmocka_unit_test(a_slow_arrival_makes_the_tree_wide),
         cmocka_unit_test(a_fast_arrival_makes_a_chain),
     };

@@ -249,6 +249,12 @@ static bool judge(struct site *s, uint32_t reader, struct tb_planner_pace *pace,
     return tb_planner_slow(&q, pace);
 }
 
+static bool alone(struct site *s, uint32_t reader)
+{
+    const struct tb_planner_question q = {.members = s->members, .count = s->count, .reader = reader};
+    return tb_planner_alone(&q);
+}
+
 /* P6: who holds up those behind it is found once the others could have had eight chunks, which are 0.8 s at their rate; who is held
  * up is not blamed. */
 static void under_half_of_the_median_for_8_chunks_is_slow(void **state)
@@ -289,6 +295,28 @@ static void who_is_as_slow_as_the_others_is_not_slow(void **state)
     s.members[b].bytes_per_s = 2;
     for (uint32_t times = 0; times < 10; times++)
         assert_false(judge(&s, a, &pace, TB_SECONDS(100)));
+}
+
+/* Who leads all others has nobody to be compared with; who follows has, and so has one with a chain beside it. */
+static void who_leads_all_others_is_alone(void **state)
+{
+    (void)state;
+    struct site s;
+    site_init(&s, 1);
+    for (uint32_t host = 1; host <= 3; host++)
+        s.members[site_join(&s, "w", host)].bytes_per_s = 10;
+    assert_true(alone(&s, 1) && !alone(&s, 2) && !alone(&s, 3));
+    s.members[3].bytes_per_s = 4; /* much of its first word it waited for a first chunk */
+    assert_true(alone(&s, 1));
+    s.members[3].steady = true; /* it is held up by somebody else */
+    assert_false(alone(&s, 1));
+    s.members[3].bytes_per_s = 5;
+    assert_true(alone(&s, 1));
+    const uint32_t beside = site_join(&s, "d", 4);
+    s.members[beside].upstream = 0;
+    assert_true(alone(&s, 1)); /* that one has told no rate */
+    s.members[beside].bytes_per_s = 10;
+    assert_false(alone(&s, 1));
 }
 
 static void a_slow_member_is_better_than_none(void **state)
@@ -500,6 +528,7 @@ int main(void)
         cmocka_unit_test(a_slow_member_becomes_a_leaf),
         cmocka_unit_test(under_half_of_the_median_for_8_chunks_is_slow),
         cmocka_unit_test(who_is_as_slow_as_the_others_is_not_slow),
+        cmocka_unit_test(who_leads_all_others_is_alone),
         cmocka_unit_test(a_slow_member_is_better_than_none),
         cmocka_unit_test(the_same_rack_is_preferred),
         cmocka_unit_test(the_gateway_gives_what_nobody_else_holds),

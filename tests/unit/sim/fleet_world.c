@@ -112,6 +112,31 @@ static void it_agrees_with_the_closed_form(void **state)
     tb_fleet_outcome_fini(&o);
 }
 
+/* P6: one host has a NIC of an eighth. Wherever it stands in the chain, also first, where all depend on it, the others are held up
+ * by less than 1.3 times. */
+static void a_slow_host_holds_up_nobody_for_long(void **state)
+{
+    (void)state;
+    struct tb_fleet_scenario s = chain(0);
+    s.version.bytes = 1.25e9; /* ten seconds of a NIC */
+    s.sites[0].hosts = 100;   /* so that the 99th of their times is the last of the others */
+    s.sites[0].nic = 125e6;
+    s.sites[0].fan_out = 1;
+    struct tb_fleet_outcome equal = run(&s, NULL);
+    s.sites[0].slow_nic = s.sites[0].nic / 8;
+    static const unsigned hosts[] = {1, 2, 3, 50, 100};
+    for (unsigned i = 0; i < sizeof hosts / sizeof hosts[0]; i++) {
+        s.sites[0].slow_host = hosts[i];
+        struct tb_fleet_outcome o = run(&s, NULL);
+        print_message("slow host %u: %.2f s, %.2f s where all are equal\n", hosts[i], o.sites[0].workers.p99,
+                      equal.sites[0].workers.last);
+        assert_int_equal(o.sites[0].workers.count, 100);
+        assert_true(o.sites[0].workers.p99 <= 1.3 * equal.sites[0].workers.last);
+        tb_fleet_outcome_fini(&o);
+    }
+    tb_fleet_outcome_fini(&equal);
+}
+
 /* A delta crosses in its share of the time and is whole in memory all the same. */
 static void a_delta_crosses_in_its_share(void **state)
 {
@@ -226,6 +251,7 @@ int main(void)
         cmocka_unit_test(each_host_of_a_chain_is_a_little_behind),
         cmocka_unit_test(a_long_chain_costs_little_more_than_its_chunks),
         cmocka_unit_test(it_agrees_with_the_closed_form),
+        cmocka_unit_test(a_slow_host_holds_up_nobody_for_long),
         cmocka_unit_test(a_delta_crosses_in_its_share),
         cmocka_unit_test(links_that_share_take_twice_as_long),
         cmocka_unit_test(the_others_come_to_hold_it),
