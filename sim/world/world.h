@@ -54,7 +54,7 @@ enum fault {
 
 /* What is no fault, and is not done in every seed: how often it was. */
 /* clang-format off */
-#define WAY_LIST(X) X(OBJECT, "object") X(UNPUBLISH, "unpublish") X(EVERY, "every") X(ADOPT, "adopt") X(MODELS, "models") X(ANCHOR, "anchor")
+#define WAY_LIST(X) X(OBJECT, "object") X(UNPUBLISH, "unpublish") X(EVERY, "every") X(ADOPT, "adopt") X(MODELS, "models") X(ANCHOR, "anchor") X(LANES, "lanes")
 /* clang-format on */
 enum way {
 #define X(name, text) WAY_##name,
@@ -218,8 +218,9 @@ struct trainer { /* of one model; home is the site of the model's number */
     tb_time_ns unpublish_at;
 };
 
-struct site {
+struct site { /* or its second gateway, a lane that no worker knows: a row of its own, named SITE.1 */
     struct tb_name name;
+    uint32_t of; /* the row with its catalog and workers */
     struct process *gateway;
     struct tb_daemon *daemon; /* NULL: dead */
     struct tb_config config;
@@ -266,6 +267,7 @@ struct world {
     uint32_t process_count;
     struct process *current; /* whose code runs; NULL: the world's */
     uint32_t site_count;
+    uint32_t lane; /* the row that is a second gateway; NONE: every site has one */
     struct site sites[SITES_MAX];
     struct path paths[SITES_MAX][SITES_MAX];
     uint32_t model_count;
@@ -342,7 +344,7 @@ uint64_t world_version_all(uint32_t version, uint32_t shard);
 /* world_gateway.c */
 void world_gateway_open(struct site *s);
 void world_gateway_end(struct site *s, bool machine);
-void world_site_init(uint32_t index);
+void world_sites_init(void);
 
 /* world_client.c, world_worker.c, world_trainer.c */
 void world_client_start(struct client *c);

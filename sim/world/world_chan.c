@@ -60,8 +60,10 @@ static struct tb_identity identity_of(const struct process *p, bool tls)
     struct tb_identity id = {.kind = TB_IDENTITY_UNIX, .uid = 1000};
     if (!tls) return id;
     id.kind = p->kind == PROCESS_GATEWAY ? TB_IDENTITY_GATEWAY : TB_IDENTITY_WORKER;
-    id.site = the->sites[p->site].name;
-    const enum tb_status status = tb_name_set(&id.name, p->kind == PROCESS_GATEWAY ? "gw" : p->name);
+    const struct tb_config *config = &the->sites[p->site].config;
+    id.site = config->site;
+    const enum tb_status status =
+        tb_name_set(&id.name, p->kind == PROCESS_GATEWAY ? config->gateway.text : p->name);
     TB_ASSERT(status == TB_OK);
     return id;
 }

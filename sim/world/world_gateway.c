@@ -14,6 +14,8 @@ static const char *const link_addresses[SITES_MAX] = {"127.0.0.1:7400", "127.0.0
 static const char *const tls_addresses[SITES_MAX] = {"127.0.0.1:7500", "127.0.0.1:7501", "127.0.0.1:7502",
                                                      "127.0.0.1:7503"};
 
+static const char *const gateway_names[] = {"gw", "gw1"};
+
 const char *const world_models[MODELS_MAX] = {"policy", "critic"};
 static const char *const publishers[MODELS_MAX] = {"tombolo://east/worker/*", "tombolo://west/worker/*"};
 
@@ -38,22 +40,37 @@ static void config_model(struct tb_config *c, uint32_t index, uint32_t model)
     if (index == model) return;
     struct tb_config_subscribe *s = &c->subscribe[c->subscribe_count++];
     name(&s->model, world_models[model]);
-    name(&s->from[s->from_count++], site_names[model]); /* home first, then whoever has it */
+    s->from[s->from_count++] = the->sites[model].name; /* home first, then whoever has it */
     for (uint32_t i = 0; i < the->site_count; i++)
-        if (i != index && i != model) name(&s->from[s->from_count++], site_names[i]);
+        if (i != index && i != model) s->from[s->from_count++] = the->sites[i].name;
+}
+
+static void config_peers(struct tb_config *c, uint32_t index)
+{
+    for (uint32_t i = 0; i < the->site_count; i++) {
+        if (i == index) continue;
+        struct tb_config_peer *p = &c->peers[c->peer_count++];
+        p->site = the->sites[i].name;
+        name(&p->of, site_names[the->sites[i].of]);
+        name(&p->gateway, gateway_names[i == the->lane]);
+        p->lane = i == the->lane;
+        p->address = link_addresses[i];
+    }
 }
 
 /* Short times: what takes a gateway 10 s takes the world 2. */
 static void config_init(struct tb_config *c, uint32_t index)
 {
     memset(c, 0, sizeof *c);
-    name(&c->site, site_names[index]);
-    name(&c->gateway, "gw");
+    const uint32_t of = the->sites[index].of;
+    name(&c->site, site_names[of]);
+    name(&c->gateway, gateway_names[index == the->lane]);
+    c->label = the->sites[index].name;
+    c->lane = index == the->lane;
+    c->lanes = the->lane != NONE && the->sites[the->lane].of == of ? 2 : 1;
     c->control_socket = "/control";
     c->session_socket = unix_paths[index];
     c->session_listen = tls_addresses[index];
-    name(&c->label, site_names[index]);
-    c->lanes = 1;
     c->session_lease_ms = 2000;
     c->session_max = 24;
     c->store_path = "/store";
@@ -77,32 +94,34 @@ static void config_init(struct tb_config *c, uint32_t index)
     c->link_protocol_max =
         world_random(4) == 0 ? TB_LINK_PROTOCOL_MIN : TB_LINK_PROTOCOL; /* P9: some lag a release behind */
     c->link_congestion = "auto";
-    snprintf(c->fabric_host.text, sizeof c->fabric_host.text, "%s", site_names[index]);
+    c->fabric_host = the->sites[index].name;
     c->fabric_fan_out = (uint32_t)world_random(3);
     c->fabric_nic = world_random(4) * 20000; /* with fan_out 0: how wide follows from what arrives */
     c->fabric_threads = 1;
     c->fabric_encoded = world_random(4) != 0;
     c->drain_ms = 1000;
     c->pin_max_s = 600;
-    for (uint32_t i = 0; i < the->site_count; i++) {
-        if (i == index) continue;
-        struct tb_config_peer *p = &c->peers[c->peer_count++];
-        name(&p->site, site_names[i]);
-        name(&p->of, site_names[i]);
-        name(&p->gateway, "gw");
-        p->address = link_addresses[i];
-    }
+    config_peers(c, index);
     for (uint32_t m = 0; m < the->model_count; m++)
         config_model(c, index, m);
 }
 
-void world_site_init(uint32_t index)
+static void site_name(uint32_t index)
 {
     struct site *s = &the->sites[index];
-    name(&s->name, site_names[index]);
+    char text[16];
+    s->of = index == the->lane ? (uint32_t)world_random(index) : index;
+    (void)snprintf(text, sizeof text, "%s%s", site_names[s->of], s->of == index ? "" : ".1");
+    name(&s->name, text);
+}
+
+static void site_init(uint32_t index)
+{
+    struct site *s = &the->sites[index];
     config_init(&s->config, index);
-    s->gateway = world_process_new(PROCESS_GATEWAY, index, site_names[index]);
+    s->gateway = world_process_new(PROCESS_GATEWAY, index, s->name.text);
     world_arena_new(&s->arena);
+    if (index == the->lane) return;
     s->worker_count = 1 + (uint32_t)world_random(WORKERS_MAX);
     s->group_count = 1 + (uint32_t)world_random(s->worker_count);
     for (uint32_t i = 0; i < s->worker_count; i++) {
@@ -119,6 +138,14 @@ void world_site_init(uint32_t index)
         k->c.tls = world_random(2) == 1;
         k->encoded = world_random(4) != 0;
     }
+}
+
+void world_sites_init(void)
+{
+    for (uint32_t i = 0; i < the->site_count; i++)
+        site_name(i);
+    for (uint32_t i = 0; i < the->site_count; i++)
+        site_init(i);
 }
 
 void world_gateway_open(struct site *s)

@@ -26,9 +26,10 @@ enum tb_status tb_tls_new_ca(const struct tb_tls_files *files, struct tb_tls **t
     struct tb_tls *t = tb_calloc(1, sizeof *t);
     t->refs = 1;
     t->identity.kind = TB_IDENTITY_GATEWAY;
-    t->identity.site = the->sites[the->current->site].name;
+    t->identity.site = the->sites[the->current->site].config.site;
+    t->identity.name = the->sites[the->current->site].config.gateway;
     *tls_out = t;
-    return tb_name_set(&t->identity.name, "gw");
+    return TB_OK;
 }
 
 enum tb_status tb_tls_add_site_ca(struct tb_tls *tls, const struct tb_name *site, const char *ca_path,

@@ -19,6 +19,8 @@ static void world_init(uint64_t seed, bool trace, const uint32_t *most)
     the->began = the->now = TB_SECONDS(1000);
     world_faults_draw(most);
     the->site_count = 2 + (uint32_t)world_random(3);
+    the->lane = the->site_count > 2 && world_random(3) == 0 ? the->site_count - 1 : NONE;
+    the->went[WAY_LANES] = the->lane != NONE;
     the->model_count = world_random(4) == 0 ? MODELS_MAX : 1;
     the->went[WAY_MODELS] = the->model_count - 1;
     the->versions_wanted = 2 + (uint32_t)world_random(5);
@@ -31,8 +33,7 @@ static void world_init(uint64_t seed, bool trace, const uint32_t *most)
     for (uint32_t a = 0; a < the->site_count; a++)
         for (uint32_t b = 0; b < the->site_count; b++)
             the->paths[a][b].delay = TB_MS(1 + world_random(20));
-    for (uint32_t i = 0; i < the->site_count; i++)
-        world_site_init(i);
+    world_sites_init();
     for (uint32_t m = 0; m < the->model_count; m++) {
         static const char *const names[MODELS_MAX] = {"trainer", "critic"};
         the->trainers[m].model = m;
