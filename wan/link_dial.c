@@ -254,8 +254,9 @@ static struct conn *answered(const struct link *l)
 /* A fresh dial. Where as many are under way as may be, each of them still asks. */
 static void dial_next(struct link *l)
 {
-    if (l->address_count == 0 || l->conn_count >= LINK_CONNS_PER_PEER || answered(l) != NULL) return;
-    if (dial_address(l, &l->addresses[l->address_at++ % l->address_count], false)) return;
+    const uint32_t count = l->address_count;
+    if (count == 0 || l->conn_count >= LINK_CONNS_PER_PEER || answered(l) != NULL) return;
+    if (dial_address(l, &l->addresses[l->address_at++ % count], false)) return;
     link_dial_ended(l, false, TB_SITE_NOMEM, TB_CHAN_HEARD);
 }
 
