@@ -401,15 +401,24 @@ static enum tb_status on_frame(struct tb_wire *w, void *user, struct tb_wire_fra
 
 /* ---- dialling ---- */
 
-static void dial_address(struct tb_connection *c, const struct tb_address *to)
+/* Where there are several addresses a silent one is left for the next after a second; after two, four and so on when all were. */
+static uint32_t patience_ms(const struct tb_connection *c, uint32_t addresses)
+{
+    const uint32_t rounds = c->attempts / addresses;
+    return addresses == 1 ? 0 : rounds < 4 ? 1000u << rounds : 10000u;
+}
+
+static void dial_address(struct tb_connection *c, const struct tb_address *to, uint32_t open_ms)
 {
     static const struct tb_wire_ops ops = {.on_open = on_open, .on_frame = on_frame, .on_closed = on_closed};
-    const struct tb_wire_options options = {
-        .chan = {.loop = &c->loop, .tls = c->tls, .expect = {.identity = {.kind = TB_IDENTITY_NONE}}},
-        .ops = &ops,
-        .user = c,
-        .frame_bytes_max = TB_SESSION_FRAME_BYTES_MAX,
-        .queue_bytes_max = QUEUE_BYTES_MAX};
+    const struct tb_wire_options options = {.chan = {.loop = &c->loop,
+                                                     .tls = c->tls,
+                                                     .expect = {.identity = {.kind = TB_IDENTITY_NONE}},
+                                                     .open_ms = open_ms},
+                                            .ops = &ops,
+                                            .user = c,
+                                            .frame_bytes_max = TB_SESSION_FRAME_BYTES_MAX,
+                                            .queue_bytes_max = QUEUE_BYTES_MAX};
     const enum tb_status status = tb_wire_dial(&options, to, &c->wire);
     if (status != TB_OK) {
         c->wire = NULL;
@@ -429,7 +438,7 @@ static void on_resolved(void *user, enum tb_status status, const struct tb_addre
         return;
     }
     const struct tb_address to = addresses[c->next_address++ % count];
-    dial_address(c, &to);
+    dial_address(c, &to, patience_ms(c, count));
 }
 
 static enum tb_status read_files(const struct tb_connection *c, struct tb_tls **tls_out, char error[256])
@@ -469,7 +478,7 @@ static void dial(struct tb_connection *c)
     read_files_again(c);
     const enum tb_status status = tb_endpoint_address(&c->gateway, &to);
     if (status == TB_OK) {
-        dial_address(c, &to);
+        dial_address(c, &to, 0);
         return;
     }
     if (c->resolver == NULL && tb_resolver_new(&c->loop, NULL, &c->resolver) != TB_OK) {

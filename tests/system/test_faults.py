@@ -171,7 +171,7 @@ def worker_killed_in_mid_chain(lab):
     path = lab.weights(1)[0]
     uid = Trainer(lab, east, path).publish(1)
     west.wait_holds(uid)
-    rollouts = [Rollout(lab, west, f"w{i}", path, host=f"host{i}", pace=6 << 20) for i in range(4)]
+    rollouts = [Rollout(lab, west, f"w{i}", path, host=f"host{i}", pace=4 << 20) for i in range(4)]
     for r in rollouts:
         r.worker.send("stage", uid=uid, timeout_ms=PATIENCE_MS)
 

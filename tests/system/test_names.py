@@ -1,10 +1,11 @@
 """Peers by name: services, several addresses, addresses that change (P6, P7, P10)."""
 
 import contextlib
+import os
 import socket
 import sys
 
-from harness import Dns, Failed, Trainer, main, scenario, up, wait_for
+from harness import Dns, Failed, Skipped, Trainer, Worker, main, scenario, up, wait_for
 
 SERVICE = "_tombolo._tcp.east.test"
 
@@ -21,9 +22,9 @@ def by_service(lab, rows, ttl_s=60):
 
 
 @contextlib.contextmanager
-def silent_port(address):
+def silent_port(address, port=0):
     """A port whose queue of connections is full: whoever dials it hears nothing."""
-    with socket.create_server((address, 0), backlog=0) as server:
+    with socket.create_server((address, port), backlog=0) as server:
         fillers = []
         for _ in range(4):
             s = socket.socket()
@@ -58,6 +59,30 @@ def a_silent_address_is_outrun(lab):
             west.wait_holds(Trainer(lab, east, lab.weights(1)[0]).publish(1))
             if west.daemon.logged("link.dial_failed"):
                 raise Failed("the second target was dialled after the first had timed out")
+
+
+@scenario
+def a_worker_tries_the_next_address(lab):
+    """P6: a gateway's name has three addresses, two of which swallow what is sent there: a worker does not wait for them as for an only one."""
+    if os.geteuid() != 0:
+        raise Skipped("only root mounts names of hosts")
+    east = lab.site("east")
+    east.models["policy"] = dict(home="east")
+    east.extra["session"] = {"listen": f"{lab.address}:{east.worker_port}"}
+    lab.pki_dir("west")
+    east.peers["west"] = None  # so that it has certificates
+    pki, hosts = lab.pki_dir("east"), lab.dir / "hosts"
+    lab.tombolo("pki", "issue", "--dir", pki, "--out", "w", "tombolo://east/worker/w")
+    silent = [f"127.{n}." + lab.address.split(".", 2)[2] for n in (200, 201)]  # labs begin with 127.64 to 127.127
+    hosts.write_text("".join(f"{a} gw.east.test\n" for a in (*silent, lab.address)))
+    east.worker_prefix = ["unshare", "-m", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', hosts]
+    with contextlib.ExitStack() as stack:
+        for address in silent:
+            stack.enter_context(silent_port(address, east.worker_port))
+        east.start()
+        worker = Worker(lab, "w", east, gateway=f"gw.east.test:{east.worker_port}", ca=str(pki / "ca.crt"), cert=str(pki / "w.crt"),
+                        key=str(pki / "w.key"), timeout_ms=9500)  # one alone is waited for 10 s
+        worker.ok("status", what="session")
 
 
 @scenario

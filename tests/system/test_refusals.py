@@ -587,7 +587,7 @@ def sigterm_drains_and_ends_with_0(lab):
 def sigterm_lets_readers_finish_and_waits_for_no_other(lab):
     """P6 P9: a reader in flight at SIGTERM gets its version whole; one that stands still costs drain_ms and no more."""
     east, _, _ = lab.east_west(through_link=False)
-    east.root["drain_ms"] = 3000
+    east.root["drain_ms"] = 20000
     east.start()
     path = lab.weights(1)[0]
     uid = Trainer(lab, east, path).publish(1)
@@ -604,6 +604,7 @@ def sigterm_lets_readers_finish_and_waits_for_no_other(lab):
         cut = f"readers_cut={stops:d}"
         if not east.daemon.logged("drain.begin", "readers=1") or not east.daemon.logged("drain.end", cut):
             raise Failed(f"no line says that one reader was there at SIGTERM, or {cut}")
+        east.root["drain_ms"] = 2000
         east.start()
 
 

@@ -8,6 +8,7 @@ nothing about the gateways and is made again, and so is one over its bound, a fe
 import contextlib
 import ctypes
 import os
+import pathlib
 import random
 import re
 import signal
@@ -155,19 +156,40 @@ class Pair:
         return since["why"] if since["void"] else ""
 
 
+class Cores:
+    """How busy the machine is: while nothing crosses, ours need next to none of it."""
+
+    def __init__(self):
+        self.began = self.ticks()
+
+    @staticmethod
+    def ticks():
+        fields = [int(n) for n in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        return sum(fields), fields[3] + fields[4]  # all, idle
+
+    def taken(self):
+        """Why a time says little; empty: it does."""
+        all_ticks, idle = (now - then for now, then in zip(self.ticks(), self.began))
+        busy = 1 - idle / max(all_ticks, 1)
+        return f"{busy:.0%} of this machine's cores were taken" if busy > 0.5 else ""
+
+
 def within(pair, fault_s, bound_s, begin, end):
-    """P6: parcels land again in time, in one of a few tries. Where none of them counts, nothing is said about the gateways."""
+    """P6: parcels land again in time, in one of a few tries. One that is late while others have the cores says nothing about the gateways, nor
+    does one in which the emulator was."""
     said, counted = [], 0
     for _ in range(TRIES):
         uid = pair.begin()
         pair.void()
-        began = time.monotonic()
+        began, cores = time.monotonic(), Cores()
         begin()
         time.sleep(max(0, fault_s - (time.monotonic() - began)))  # the fault lasts so long
         was = pair.held(uid)
         end()
         took = pair.landed_after_s(uid, was, began)
-        why = pair.void()
+        taken, why = cores.taken(), pair.void()
+        if took > bound_s:
+            why = why or taken
         pair.well(uid, cuts=1)
         counted += not why
         said.append(f"{took:.2f} s" + (f" (void: {why})" if why else ""))
@@ -175,7 +197,7 @@ def within(pair, fault_s, bound_s, begin, end):
         if took <= bound_s and not why:
             return
     need(counted == 0, f"parcels landed again after {', '.join(said)}; at most {bound_s:.2f} s")
-    raise Skipped(f"the emulator fell behind in each of {TRIES} tries: {', '.join(said)}")
+    raise Skipped(f"none of {TRIES} tries counts: {', '.join(said)}")
 
 
 def black_hole(lab, seconds):

@@ -87,7 +87,7 @@ static void what_was_refused_is_read_again(void **state)
     struct site s;
     char good[8192];
     site_new(&s);
-    world_issue_for(&s.world, "east", "soon", EAST, 2, 3600);
+    world_issue_for(&s.world, "east", "soon", EAST, 4, 3600);
     const char *const cert = world_path(&s.world, "east", "soon.crt");
     const char *const key = world_path(&s.world, "east", "soon.key");
     write_all(s.cert, "w", good, read_all(cert, good, sizeof good));

@@ -291,7 +291,7 @@ static void the_deadline_holds_for_several_servers(void **state)
     server_init(&t, w);
     char servers[80];
     snprintf(servers, sizeof servers, "%s,%s", s.at, t.at);
-    for (uint32_t timeout_ms = 400; timeout_ms <= 2000; timeout_ms += 1600) {
+    for (uint32_t timeout_ms = 400; timeout_ms <= 3000; timeout_ms += 2600) {
         const struct tb_resolver_options o = {.servers = servers, .timeout_ms = timeout_ms};
         struct tb_resolver *resolver_ = NULL;
         assert_int_equal(tb_resolver_new(&w->loop, &o, &resolver_), TB_OK);
@@ -301,7 +301,7 @@ static void the_deadline_holds_for_several_servers(void **state)
         if (timeout_ms == 400)
             WORLD_UNTIL(w, tb_clock_now() > from + TB_MS(1000)); /* c-ares ends, too */
         else
-            assert_true(tb_clock_now() - from < TB_MS(3200));
+            assert_true(tb_clock_now() - from < TB_MS(4800));
         assert_int_equal(r.calls, 1);
         tb_resolver_close(resolver_);
     }

@@ -341,14 +341,14 @@ static void a_stranger_with_a_good_certificate_gets_no_ticket(void **state)
     tb_tls_free(tls);
 }
 
-/* P8: also while both ends run. A second is waited for, since a context refuses what has expired when it is
+/* P8: also while both ends run. Some seconds are waited for, since a context refuses what has expired when it is
  * made. */
 static void an_expired_peer_is_refused(void **state)
 {
     struct world *w = *state;
     struct pair p;
     world_issue(w, "west", "gw", WEST);
-    world_issue_for(w, "east", "gw", EAST, -10, 12);
+    world_issue_for(w, "east", "gw", EAST, -10, 14);
     struct tb_tls *east = world_tls(w, "east", "gw", "west");
     struct tb_tls *west = world_tls(w, "west", "gw", "east");
     WORLD_UNTIL(w, tb_clock_wall_ms() / 1000 > tb_tls_expires_wall_s(east));
