@@ -222,8 +222,9 @@ enum tb_status tb_control_open(uv_loop_t *loop, const char *path, const struct t
                                void *user, struct tb_control **control_out)
 {
     struct tb_endpoint endpoint = {.is_unix = true};
-    if (strlen(path) >= sizeof endpoint.host) return TB_BAD_ARGUMENT;
-    strcpy(endpoint.host, path);
+    const size_t bytes = strlen(path) + 1;
+    if (bytes > sizeof endpoint.host) return TB_BAD_ARGUMENT;
+    memcpy(endpoint.host, path, bytes);
     struct tb_address address;
     enum tb_status s = tb_endpoint_address(&endpoint, &address);
     if (s != TB_OK) return s;

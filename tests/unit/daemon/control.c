@@ -61,8 +61,15 @@ static enum tb_status refuse(void *user, const json_t *request, json_t *reply, c
     return TB_NOT_FOUND;
 }
 
+static enum tb_status refuse_in_half(void *user, const json_t *request, json_t *reply, char *error)
+{
+    (void)user, (void)request, (void)reply;
+    snprintf(error, 256, "there is no peer \"caf\xc3"); /* cut within a letter */
+    return TB_CONFLICT;
+}
+
 static const struct tb_control_command commands[] = {
-    {"echo", echo}, {"large", large}, {"refuse", refuse}, {NULL, NULL}};
+    {"echo", echo}, {"large", large}, {"refuse", refuse}, {"refuse in half", refuse_in_half}, {NULL, NULL}};
 
 static void turn(uv_timer_t *timer)
 {
@@ -215,6 +222,7 @@ static void garbage_is_answered_and_the_next_request_is_heard(void **state)
         {"{\"schema\": 1, \"cmd\": \"ech\"}\n", "not_found"},
         {"{\"schema\": 1, \"cmd\": \"\"}\n", "not_found"},
         {"{\"schema\": 1, \"cmd\": \"refuse\"}\n", "not_found"},
+        {"{\"schema\": 1, \"cmd\": \"refuse in half\"}\n", "conflict"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         expect_failure(&r, &l, rows[i].text, rows[i].status);
