@@ -110,6 +110,21 @@ static uint64_t held_by_workers(const struct site *s, uint32_t version, uint32_t
     return held;
 }
 
+/* A link may be up in name, and its path be dead or an end of it have stood still: so nothing was said. */
+static bool talked(uint32_t a, uint32_t b)
+{
+    const struct path *there = &the->paths[a][b], *back = &the->paths[b][a];
+    const tb_time_ns until[] = {there->blocked_until,
+                                there->clogged_until,
+                                back->blocked_until,
+                                back->clogged_until,
+                                the->sites[a].gateway->paused_until,
+                                the->sites[b].gateway->paused_until};
+    for (size_t i = 0; i < sizeof until / sizeof until[0]; i++)
+        if (tb_time_since(until[i], the->now) <= TB_MS(the->sites[a].config.session_lease_ms)) return false;
+    return true;
+}
+
 /* Itself, and sites whose link has been up for a lease time: of others a gateway cannot know what they hold. */
 static bool hears(uint32_t site, uint32_t of)
 {
@@ -118,7 +133,7 @@ static bool hears(uint32_t site, uint32_t of)
     if (site == of) return true;
     if (d == NULL || d->links == NULL || d->links_restarting) return false;
     tb_links_stats(d->links, tb_links_peer_find(d->links, the->sites[of].name.text), &stats);
-    return stats.up &&
+    return stats.up && talked(site, of) &&
            tb_time_since(stats.up_since, the->now) > TB_MS(the->sites[site].config.session_lease_ms);
 }
 
