@@ -147,12 +147,12 @@ class Theirs:
 class Ours:
     """East in a, west in b, full copies, or `steps` as the product's defaults have them; cross() as often as asked."""
 
-    def __init__(self, wire, lab, path, mib, steps=False, link=None):
+    def __init__(self, wire, lab, path, mib, steps=False, link=None, spare_mib=512):
         self.wire, self.lab = wire, lab
         self.path = path
         lab.dir.chmod(0o755)
         keep = 2 if steps and mib < 1024 else 1  # home keeps the base until west has named it; a large version is longer landing
-        self.east, self.west = sites.east_west(lab, arena_mib=(keep + 1) * mib + 512, steps=steps, link=link, keep=keep)
+        self.east, self.west = sites.east_west(lab, arena_mib=(keep + 1) * mib + spare_mib, steps=steps, link=link, keep=keep)
         self.east.address = wire.address["a"]
         self.west.peers["east"] = f"{wire.address['a']}:{self.east.port}"
         self.in_ns("a", self.east.start)

@@ -92,9 +92,9 @@ KEYS = (
     *(Key(f"link.congestion.{name}", "Gbit/s", ">= 0.95", f"goodput of a full version over sim/wan's {name} with congestion control `auto`",
           "the better of bbr and cubic, set at both ends", ("root", "wan")) for name in CONGESTION_PATHS),
     Key("link.relay", "s", "<= 1.1", "from a version's first crossing's begin until the third of three sites in a row holds it, less a parcel a hop; raw, each hop "
-        "200 Mbit/s and 40 ms", "until the second holds it, the third being stopped", ("root", "wan")),
+        "50 Mbit/s and 40 ms", "until the second holds it, where there is no third", ("root", "wan")),
     Key("link.lanes", "Mbit/s", ">= 1.9", "goodput of a full version between two sites of two gateways each, until both of the second hold it; raw, each lane's path "
-        "100 Mbit/s and 40 ms", "the same with one gateway each and one path", ("root", "wan")),
+        "40 Mbit/s and 40 ms", "the same with one gateway each and one path", ("root", "wan")),
     Key("publish.hold", "s", "<= 3.0",
         "hold of 1 GiB in shadow mode while the other site's gateway is gone; the rank's first two versions, whose shadows "
         "are made then, are not counted", "memcpy of 1 GiB, cold, on one core"),

@@ -54,6 +54,29 @@ def logged_at(process, *words, timeout_s=120):
     raise harness.Failed(f"{process.name} did not log {' '.join(words)}")
 
 
+class Seen(threading.Thread):
+    """When a log line with all the words is written, watched for from now on: of several processes at once, while they run."""
+
+    def __init__(self, process, *words, timeout_s=120):
+        super().__init__(daemon=True)
+        self.watched = process, words, timeout_s
+        self.when, self.error = None, None
+        self.start()
+
+    def run(self):
+        process, words, timeout_s = self.watched
+        try:
+            self.when = logged_at(process, *words, timeout_s=timeout_s)
+        except harness.Failed as error:
+            self.error = error
+
+    def at(self):
+        self.join()
+        if self.error is not None:
+            raise self.error
+        return self.when
+
+
 def crossing_s(west, number):
     """Seconds from the crossing's begin until all of it is held, at west."""
     begun = logged_at(west.daemon, "crossing.begun", f"number={number} ")

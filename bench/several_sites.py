@@ -1,7 +1,6 @@
 """More than two gateways over the emulated WAN: sites in a row, and sites of two gateways each."""
 
 import contextlib
-import itertools
 
 import harness
 import lab as sites
@@ -37,7 +36,8 @@ def wan_of(bench, name, names, paths):
 
 
 def settle(site, wan, netns, mib, protocol=2):
-    site.extra = {"link": {**sites.LINK, "codec": "raw", "streams": 4, "protocol_max": protocol}, "session": {"lease_ms": 10000}}
+    # Those who are to hear nothing yet are stopped meanwhile, and no link is down because of that.
+    site.extra = {"link": {**sites.LINK, "codec": "raw", "streams": 4, "protocol_max": protocol, "down_ms": 120000}, "session": {"lease_ms": 10000}}
     site.live_in(wan.enter(netns, []), wan.address(netns))
     site.models["policy"] = dict(home="east", keep=2)
     site.arena_mib = 4 * mib + 64
@@ -52,48 +52,52 @@ def dial(site, to):
     to.peers[site.name] = None
 
 
-def whole_at(sites_of, number):
-    return [sites.logged_at(s.daemon, "copy.whole", f"number={number} ") for s in sites_of]
+def crossed_s(worker, run, number, from_sites, to_sites):
+    """Seconds from the begin of the first of these sites' crossings until all of them hold a version that is whole where it comes from."""
+    begun = sites.Seen(to_sites[0].daemon, "crossing.begun", f"number={number} ")
+    whole = [sites.Seen(s.daemon, "copy.whole", f"number={number} ") for s in to_sites]
+    with contextlib.ExitStack() as still:
+        for s in to_sites:
+            still.enter_context(sites.stopped(s.daemon))
+        uid = sites.publish(worker, run, number)["uid"]
+        for s in from_sites:
+            harness.wait_for(f"{s.name} holds it", lambda s=s: s.holds(uid), timeout_s=120)
+    return max(w.at() for w in whole) - begun.at()
+
+
+def in_a_row(lab, wan, mib, names):
+    """Sites, each behind the one before."""
+    behind = [lab.site(name) for name in names]
+    for s in behind:
+        settle(s, wan, s.name, mib, protocol=1)  # whole: the versions are equal
+    for before, s in zip(behind, behind[1:]):
+        dial(s, before)
+        follow(s, before)
+    for s in behind:
+        s.start()
+    for before, s in zip(behind, behind[1:]):
+        s.wait_link(before.name)
+    return behind
 
 
 @measurement("link.relay")
 def relay(bench):
-    """East, west behind it, and north behind west; each hop as fast. The slowest hop is west's alone, of the version before."""
-    mib, rate_mbit = (32 if bench.quick else 128), 200
+    """East, west behind it, and north behind west; each hop as fast. The slowest hop is west's alone, where there is no north."""
+    mib, rate_mbit, names = (16 if bench.quick else 48), 50, ("east", "west", "north")
     path = bench.weights(mib * MIB)
-    hops = [("east", "west", f"{rate_mbit}Mbit", "20ms"), ("west", "north", f"{rate_mbit}Mbit", "20ms")]
-    with wan_of(bench, "row", ("east", "west", "north"), hops) as wan, harness.Lab() as lab:
-        east, west, north = (lab.site(name) for name in ("east", "west", "north"))
-        for s in (east, west, north):
-            settle(s, wan, s.name, mib, protocol=1)  # whole: the versions are equal
-        dial(west, east)
-        dial(north, west)
-        follow(west, east)
-        follow(north, west)
-        for s in (east, west, north):
-            s.start()
-        for s in (west, north):
-            s.wait_link("east" if s is west else "west")
-        worker, run = sites.rank(lab, east, path)
-        numbers = itertools.count(1)
-        parcel_s = MIB * 8 / (rate_mbit * 1e6)
-
-        def cross(last):
-            number = next(numbers)
-            with sites.stopped(west.daemon):
-                uid = sites.publish(worker, run, number)["uid"]
-                harness.wait_for("east holds it", lambda: east.holds(uid), timeout_s=120)
-            begun = sites.logged_at(west.daemon, "crossing.begun", f"number={number} ")
-            return max(whole_at([last], number)) - begun
-        cross(north)
+    hops = [(a, b, f"{rate_mbit}Mbit", "20ms") for a, b in zip(names, names[1:])]
+    parcel_s = MIB * 8 / (rate_mbit * 1e6)
+    with wan_of(bench, "row", names, hops) as wan:
+        def crossed(count):
+            with harness.Lab() as lab:
+                behind = in_a_row(lab, wan, mib, names[:count])
+                worker, run = sites.rank(lab, behind[0], path)
+                for number in (1, 2):  # the first, that connections and arenas are in use
+                    seconds = crossed_s(worker, run, number, behind[:1], behind[1:])
+                return seconds
 
         def once():
-            with sites.stopped(north.daemon):
-                alone = cross(west)
-            harness.wait_for("north has caught up", lambda: north.versions() and north.versions()[-1]["held_bytes"] == north.versions()[-1]["bytes"],
-                             timeout_s=120)
-            north.wait_link("west")
-            return {"link.relay": (cross(north) - 2 * parcel_s, alone)}
+            return {"link.relay": (crossed(3) - 2 * parcel_s, crossed(2))}
         yield from judged(bench, Judge(wan), once)
 
 
@@ -120,7 +124,7 @@ def two_by_two(lab, wan, mib, lanes):
 @measurement("link.lanes")
 def lanes(bench):
     """The same version by two gateways a site and by one, each lane over a path of its own."""
-    mib, rate = (48 if bench.quick else 128), "100Mbit"
+    mib, rate = (24 if bench.quick else 96), "40Mbit"
     path = bench.weights(mib * MIB)
     size = path.stat().st_size
     near = [(f"{site}", f"{site}1", "1Gbit", "0.1ms") for site in ("east", "west")]
@@ -136,15 +140,7 @@ def lanes(bench):
                     for peer in s.peers:
                         s.wait_link(peer)
                 worker, run = sites.rank(lab, rows[0][0], path)
-                wests = [row[1] for row in rows]
-                with contextlib.ExitStack() as still:
-                    for s in wests:
-                        still.enter_context(sites.stopped(s.daemon))
-                    uid = sites.publish(worker, run, 1)["uid"]
-                    for row in rows:
-                        harness.wait_for(f"{row[0].name} holds it", lambda s=row[0]: s.holds(uid), timeout_s=120)
-                begun = sites.logged_at(wests[0].daemon, "crossing.begun", "number=1 ")
-                return size * 8 / 1e6 / (max(whole_at(wests, 1)) - begun)
+                return size * 8 / 1e6 / crossed_s(worker, run, 1, [row[0] for row in rows], [row[1] for row in rows])
 
         def once():
             return {"link.lanes": (goodput(2), goodput(1))}

@@ -135,6 +135,14 @@ enum tb_status tb_crossing_held(struct tb_crossing *c, uint32_t shard_index, con
     return TB_OK;
 }
 
+/* The peer says first what it wants first. */
+static void aim(struct tb_crossing *c, uint32_t shard, uint32_t chunk)
+{
+    c->aimed = true;
+    c->at_shard = shard;
+    c->at_chunk = chunk;
+}
+
 enum tb_status tb_crossing_take(struct tb_crossing *c, uint32_t shard_index, const struct tb_span *words)
 {
     if (shard_index >= c->shard_count) return TB_PEER_GARBLED;
@@ -147,6 +155,8 @@ enum tb_status tb_crossing_take(struct tb_crossing *c, uint32_t shard_index, con
     for (uint32_t i = 0; i < words->count / TB_HELD_WORD_BYTES; i++) {
         const struct tb_held_word word = tb_held_words_at(words, i);
         shard->take[word.index] = word.word;
+        if (!c->aimed && word.word != 0)
+            aim(c, shard_index, word.index * 64 + (uint32_t)__builtin_ctzll(word.word));
     }
     return TB_OK;
 }

@@ -77,6 +77,8 @@ struct tb_crossing {
     bool based;         /* some may be made there from a base */
     bool started;       /* START came: all that the peer holds is known */
     bool shared;        /* TAKE came: others send the rest */
+    bool
+        aimed; /* a TAKE named a chunk: the first one so named is sent first, and then those behind it and around */
     struct tb_refusals refusals;
 };
 

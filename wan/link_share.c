@@ -203,14 +203,17 @@ static void tell_news(struct division *v, uint32_t source)
         send_words(l, TB_FRAME_TAKE, v->members[source].crossing, shard, words, count);
 }
 
-/* Members whose crossing is over, or another one by now, leave. */
-static void see_who_left(struct division *v)
+/* What the members' streams brought. Those whose crossing is over, or another one by now, leave. */
+static void see_who_left(struct division *v, tb_time_ns now)
 {
     for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++) {
         struct link *l = v->members[i].link;
         if (l == NULL) continue;
         const struct in *in = link_is_up(l) ? link_in_of(l, &v->uid) : NULL;
         tb_divide_rtt(&v->core, i, l->stats.rtt);
+        if (in != NULL)
+            tb_divide_received(&v->core, i,
+                               atomic_load_explicit(&in->share->received_bytes, memory_order_relaxed), now);
         if (in != NULL && in->crossing == v->members[i].crossing) continue;
         tb_divide_leave(&v->core, i);
         v->members[i].link = NULL;
@@ -220,7 +223,7 @@ static void see_who_left(struct division *v)
 void links_share_tick(struct tb_links *ls, tb_time_ns now)
 {
     for (struct division *v = ls->divisions; v != NULL; v = v->next) {
-        see_who_left(v);
+        see_who_left(v, now);
         if (tb_divide_count(&v->core) == 0) continue;
         tb_divide_step(&v->core, now);
         for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++)

@@ -165,7 +165,6 @@ static void on_wake(uv_async_t *wake)
     const tb_time_ns now = tb_clock_now();
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
         move(&ls->links[i], now);
-    links_share_tick(ls, now);
     sweep_retired(ls);
     if (ls->closing) closing_step(ls);
 }

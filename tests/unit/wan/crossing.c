@@ -55,6 +55,35 @@ static void nothing_goes_before_start(void **state)
     free(f.memory);
 }
 
+static enum tb_status take(struct fixture *f, uint32_t shard, uint32_t index, uint64_t word)
+{
+    const struct tb_span span = small_words(&(struct tb_held_word){index, word}, 1);
+    return tb_crossing_take(&f->c, shard, &span);
+}
+
+/* Of what TAKE names, what it named first goes first, and then what is behind that and around. */
+static void what_is_named_first_goes_first(void **state)
+{
+    (void)state;
+    struct fixture f;
+    setup(&f, 4, 1 << 20);
+    small_place_hold(&f.shards[0], 0, 4);
+    small_place_hold(&f.shards[1], 0, 4);
+    CHECK_OK(tb_crossing_start(&f.c));
+    CHECK_OK(take(&f, 0, 0, 0));
+    CHECK_NOTHING(&f);
+    CHECK_OK(take(&f, 1, 0, 0xc));
+    CHECK_OK(take(&f, 0, 0, 0x6));
+    CHECK_NEXT(&f, 1, 2, 1);
+    CHECK_NEXT(&f, 1, 3, 1);
+    CHECK_NEXT(&f, 0, 1, 1);
+    CHECK_OK(take(&f, 0, 0, 0x7));
+    CHECK_NEXT(&f, 0, 2, 1);
+    CHECK_NEXT(&f, 0, 0, 1);
+    CHECK_NOTHING(&f);
+    free(f.memory);
+}
+
 /* A parcel closes at 256 KiB and before 1 MiB; a larger chunk goes alone. */
 static void parcels_close_by_bytes(void **state)
 {
@@ -383,6 +412,7 @@ int main(void)
         cmocka_unit_test(a_base_that_does_not_fit_is_none),
         cmocka_unit_test(a_chunk_without_a_base_goes_whole),
         cmocka_unit_test(a_parcel_is_whole_or_not),
+        cmocka_unit_test(what_is_named_first_goes_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

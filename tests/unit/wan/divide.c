@@ -10,15 +10,22 @@
 #define CHUNKS      200u
 #define CHUNK_BYTES (1u << 20)
 #define STEP_MS     5u
+#define STREAMS_MAX 8u
 
 struct sender {
     uint32_t source;
     uint64_t bytes_per_s;
     uint32_t rtt_ms;
     uint64_t has[4], take[4], sent[4]; /* as it knows them */
-    double credit;                     /* bytes it may send now */
     uint32_t on_way[CHUNKS];           /* ms of arrival; 0: not */
+    struct {
+        uint32_t begun; /* the chunk it is in; CHUNKS: none */
+        double credit;  /* bytes it may send now */
+    } streams[STREAMS_MAX];
+    uint32_t stream_count, next; /* where it looks for the next one */
+    bool aimed;
     uint32_t chunks_sent;
+    double received; /* of parts of chunks, too */
 };
 
 struct world {
@@ -26,7 +33,7 @@ struct world {
     struct tb_place place;
     struct tb_divide d;
     uint8_t *memory;
-    uint32_t ms, held, twice;
+    uint32_t ms, held, twice, goal;
     struct sender senders[3];
     uint32_t count;
 };
@@ -36,12 +43,21 @@ static tb_time_ns at(const struct world *w)
     return TB_SECONDS(100) + TB_MS(w->ms);
 }
 
-static void world_init(struct world *w, uint16_t start)
+/* The first `small` chunks have a sixteenth of the others' bytes. */
+static void world_init_uneven(struct world *w, uint16_t start, uint32_t small)
 {
     memset(w, 0, sizeof *w);
+    w->goal = CHUNKS;
     small_place_init(&w->small, CHUNKS, CHUNK_BYTES, &w->place);
+    for (uint32_t k = 0; k < small; k++)
+        w->small.chunks[k].bytes = CHUNK_BYTES / 16;
     w->memory = test_malloc(tb_divide_bytes_for(&w->place, 1));
     tb_divide_init(&w->d, &w->place, 1, start, w->memory);
+}
+
+static void world_init(struct world *w, uint16_t start)
+{
+    world_init_uneven(w, start, 0);
 }
 
 static void world_fini(struct world *w)
@@ -63,9 +79,11 @@ static struct sender *source(struct world *w, uint64_t bytes_per_s, uint32_t rtt
                              uint32_t end)
 {
     struct sender *s = &w->senders[w->count++];
-    *s = (struct sender){.bytes_per_s = bytes_per_s, .rtt_ms = rtt_ms};
+    *s = (struct sender){.bytes_per_s = bytes_per_s, .rtt_ms = rtt_ms, .stream_count = 1};
     s->source = tb_divide_join(&w->d, at(w));
     assert_true(s->source != TB_DIVIDE_NONE);
+    for (uint32_t i = 0; i < STREAMS_MAX; i++)
+        s->streams[i].begun = CHUNKS;
     tb_divide_rtt(&w->d, s->source, TB_MS(rtt_ms));
     for (uint32_t k = first; k < end; k++)
         tb_bitmap_set(s->has, k);
@@ -87,20 +105,43 @@ static void arrive(struct world *w, struct sender *s)
     }
 }
 
-static void send_more(struct world *w, struct sender *s)
+static uint32_t next_chunk(const struct world *w, const struct sender *s)
 {
-    s->credit += (double)s->bytes_per_s * STEP_MS / 1e3;
-    uint32_t k = 0;
-    for (; k < CHUNKS && s->credit >= CHUNK_BYTES; k++) {
-        const uint64_t one = UINT64_C(1) << (k % 64);
+    for (uint32_t i = 0; i < CHUNKS; i++) {
+        const uint32_t k = (s->next + i) % CHUNKS;
         const uint64_t may = s->has[k / 64] & s->take[k / 64] & ~s->sent[k / 64];
-        if ((may & one) == 0 || tb_bitmap_test(w->small.held, k)) continue;
-        s->sent[k / 64] |= one;
-        s->on_way[k] = w->ms + s->rtt_ms / 2;
-        s->credit -= CHUNK_BYTES;
+        if ((may >> (k % 64) & 1) != 0 && !tb_bitmap_test(w->small.held, k)) return k;
+    }
+    return CHUNKS;
+}
+
+/* A chunk that was begun is sent to its end. */
+static void stream_more(struct world *w, struct sender *s, uint32_t stream)
+{
+    uint32_t *begun = &s->streams[stream].begun;
+    double *credit = &s->streams[stream].credit;
+    *credit += (double)s->bytes_per_s * STEP_MS / 1e3 / s->stream_count;
+    s->received += (double)s->bytes_per_s * STEP_MS / 1e3 / s->stream_count;
+    for (;;) {
+        if (*begun == CHUNKS && (*begun = next_chunk(w, s)) == CHUNKS) break;
+        const uint32_t bytes = w->small.chunks[*begun].bytes;
+        tb_bitmap_set(s->sent, *begun);
+        tb_bitmap_set(w->small.claimed, *begun);
+        if (*credit < bytes) return;
+        s->on_way[*begun] = w->ms + s->rtt_ms / 2;
+        s->next = *begun + 1;
+        *begun = CHUNKS;
+        *credit -= bytes;
         s->chunks_sent++;
     }
-    if (k == CHUNKS && s->credit > CHUNK_BYTES) s->credit = CHUNK_BYTES; /* idle time is not saved up */
+    s->received -= *credit;
+    *credit = 0; /* idle time is not saved up */
+}
+
+static void send_more(struct world *w, struct sender *s)
+{
+    for (uint32_t i = 0; i < s->stream_count; i++)
+        stream_more(w, s, i);
 }
 
 /* What is told is known half a round trip later; here: at once, and the way back takes all of it. */
@@ -109,17 +150,67 @@ static void told(struct world *w, struct sender *s)
     struct tb_held_word words[8];
     uint32_t shard = 0, count;
     while ((count = tb_divide_news(&w->d, s->source, &shard, words, 8)) > 0)
-        for (uint32_t i = 0; i < count; i++)
+        for (uint32_t i = 0; i < count; i++) {
             s->take[words[i].index] = words[i].word;
+            if (s->aimed || words[i].word == 0) continue;
+            s->aimed = true;
+            s->next = words[i].index * 64 + (uint32_t)__builtin_ctzll(words[i].word);
+        }
+}
+
+/* ---- what is counted as it changes is what there is ---- */
+
+struct sums {
+    uint64_t ours_lacking, theirs_lacking, given, given_ours, landed;
+};
+
+static void add_chunk(const struct world *w, uint32_t source, uint32_t k, struct sums *sums)
+{
+    const struct tb_divide_shard *s = &w->d.shards[0];
+    const uint64_t one = UINT64_C(1) << (k % 64), bytes = w->small.chunks[k].bytes;
+    const bool is_ours = (s->ours[k / 64] & one) != 0;
+    bool near = false;
+    for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++) {
+        const struct tb_divide_source *from = &w->d.sources[i];
+        near |= from->on && from->near && !from->silent && (s->of[i].has[k / 64] & one) != 0;
+    }
+    if (((s->seen[k / 64] | s->given[k / 64]) & one) == 0 && !near)
+        *(is_ours ? &sums->ours_lacking : &sums->theirs_lacking) += bytes;
+    if ((s->of[source].mine[k / 64] & one) != 0) {
+        sums->given += bytes;
+        sums->given_ours += is_ours ? bytes : 0;
+    }
+    if (!is_ours && (s->of[source].has[k / 64] & ~s->far[k / 64] & one) != 0) sums->landed += bytes;
+}
+
+static void counts_agree(const struct world *w)
+{
+    for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++) {
+        const struct tb_divide_source *from = &w->d.sources[i];
+        struct sums sums = {0};
+        if (!from->on) continue;
+        for (uint32_t k = 0; k < CHUNKS; k++)
+            add_chunk(w, i, k, &sums);
+        assert_int_equal(w->d.ours_lacking_bytes, sums.ours_lacking);
+        assert_int_equal(w->d.theirs_lacking_bytes, sums.theirs_lacking);
+        assert_int_equal(from->given_bytes, sums.given);
+        assert_int_equal(from->given_ours_bytes, sums.given_ours);
+        if (from->near) assert_int_equal(from->landed_bytes, sums.landed);
+    }
 }
 
 /* Until it is whole or so many milliseconds have passed. */
 static void run(struct world *w, uint32_t until_ms)
 {
-    for (; w->ms < until_ms && w->held < CHUNKS; w->ms += STEP_MS) {
-        for (uint32_t i = 0; i < w->count; i++)
-            arrive(w, &w->senders[i]);
+    for (; w->ms < until_ms && w->held < w->goal; w->ms += STEP_MS) {
+        for (uint32_t i = 0; i < w->count; i++) {
+            struct sender *s = &w->senders[i];
+            arrive(w, s);
+            if (w->d.sources[s->source].on)
+                tb_divide_received(&w->d, s->source, (uint64_t)s->received, at(w));
+        }
         tb_divide_step(&w->d, at(w));
+        counts_agree(w);
         for (uint32_t i = 0; i < w->count; i++) {
             if (!w->d.sources[w->senders[i].source].on) continue;
             told(w, &w->senders[i]);
@@ -211,6 +302,43 @@ static void a_source_that_fills_is_asked_for_what_it_has(void **state)
     world_fini(&w);
 }
 
+/* P5: a chunk may take longer than a silence. */
+static void a_large_chunk_on_a_slow_path_is_no_silence(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, 0);
+    (void)source(&w, 128 << 10, 40, 0, 12); /* a chunk takes 8 s */
+    (void)source(&w, 128 << 10, 40, 0, 12);
+    w.goal = 12;
+    run(&w, 100000);
+    assert_int_equal(w.held, 12);
+    assert_in_range(w.ms, 48000, 64100);
+    assert_int_equal(w.twice, 0);
+    world_fini(&w);
+}
+
+/* P5: neither is a time in which our own process stood still. */
+static void our_own_sleep_is_nobodys_silence(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, 0);
+    (void)source(&w, 50 << 20, 40, 0, CHUNKS);
+    (void)source(&w, 50 << 20, 40, 0, CHUNKS);
+    run(&w, 500);
+    const uint64_t before[2] = {w.d.sources[0].given_bytes, w.d.sources[1].given_bytes};
+    assert_true(before[0] > 0 && before[1] > 0);
+    w.ms += 3000; /* what comes meanwhile was not read */
+    tb_divide_step(&w.d, at(&w));
+    assert_true(w.d.sources[0].given_bytes >= before[0] && w.d.sources[1].given_bytes >= before[1]);
+    assert_false(w.d.sources[0].silent || w.d.sources[1].silent);
+    run(&w, 20000);
+    assert_int_equal(w.held, CHUNKS);
+    assert_in_range(w.twice, 0, 4);
+    world_fini(&w);
+}
+
 /* ---- lanes: two gateways of one site, each with a far source of its own and the other one near ---- */
 
 #define NEAR_PER_S ((uint64_t)400 << 20)
@@ -261,6 +389,97 @@ static void two_lanes_are_twice_one(void **state)
         world_fini(&a);
         world_fini(&b);
     }
+}
+
+/* P5: many streams have a chunk each in hand when a lane is done, and those are not fetched by both paths. */
+static void what_another_lane_has_in_hand_is_left_to_it(void **state)
+{
+    (void)state;
+    for (uint32_t start = 0; start < 65536; start += 9000) {
+        struct world a, b;
+        lane_init(&a, (uint16_t)start, 0, 18 << 20); /* done a little before the other */
+        lane_init(&b, (uint16_t)start, 1, 16 << 20);
+        a.senders[0].stream_count = b.senders[0].stream_count = STREAMS_MAX; /* a chunk takes half a second */
+        const uint32_t ms = run_both(&a, &b, 60000);
+        assert_in_range(ms, 5880, 6800);
+        assert_int_equal(a.senders[0].chunks_sent + b.senders[0].chunks_sent, CHUNKS);
+        world_fini(&a);
+        world_fini(&b);
+    }
+}
+
+/* P6: unless it has become so slow that they would come late. */
+static void what_a_lane_has_in_hand_and_does_not_bring_comes_from_another(void **state)
+{
+    (void)state;
+    struct world a, b;
+    lane_init(&a, 0, 0, 4 << 20);
+    lane_init(&b, 0, 1, 4 << 20);
+    a.senders[0].stream_count = b.senders[0].stream_count = STREAMS_MAX;
+    (void)run_both(&a, &b, 20000);
+    assert_true(a.held < CHUNKS);
+    b.senders[0].bytes_per_s = 1 << 10;
+    const uint32_t ms = run_both(&a, &b, 200000);
+    assert_int_equal(a.held + b.held, 2 * CHUNKS);
+    assert_in_range(ms, 25000, 45000);
+    world_fini(&a);
+    world_fini(&b);
+}
+
+/* Far away and fast: a path has the content of half a second, and is full from the first round trip on, however seldom we look. */
+static void a_share_is_given_whole(void **state)
+{
+    (void)state;
+    struct world a, b;
+    lane_init(&a, 20000, 0, 200 << 20);
+    lane_init(&b, 20000, 1, 200 << 20);
+    a.senders[0].rtt_ms = b.senders[0].rtt_ms = 200;
+    tb_divide_rtt(&a.d, a.senders[0].source, TB_MS(200));
+    tb_divide_rtt(&b.d, b.senders[0].source, TB_MS(200));
+    const uint32_t ms = run_both(&a, &b, 20000);
+    assert_in_range(ms, 600, 680); /* half of 200 MiB, and half a round trip */
+    assert_int_equal(a.senders[0].chunks_sent + b.senders[0].chunks_sent, CHUNKS);
+    world_fini(&a);
+    world_fini(&b);
+}
+
+/* A share is counted in bytes: a version's small chunks stand together. */
+static void shares_have_as_many_bytes(void **state)
+{
+    (void)state;
+    for (uint32_t start = 0; start < 65536; start += 9000) {
+        struct world w;
+        uint64_t sums[3] = {0}, all = 0;
+        for (uint32_t lane = 0; lane < 3; lane++) {
+            world_init_uneven(&w, (uint16_t)start, 90);
+            all = w.d.ours_lacking_bytes;
+            tb_divide_lane(&w.d, lane, 3);
+            sums[lane] = w.d.ours_lacking_bytes;
+            assert_int_equal(sums[lane] + w.d.theirs_lacking_bytes, all);
+            world_fini(&w);
+        }
+        assert_int_equal(sums[0] + sums[1] + sums[2], all);
+        for (uint32_t lane = 0; lane < 3; lane++)
+            assert_in_range(sums[lane], all / 3 - CHUNK_BYTES, all / 3 + CHUNK_BYTES);
+    }
+}
+
+/* A site that was alone was given all of a share: one that joins it gets its part of that, and hardly anything comes twice. */
+static void who_joins_gets_a_part(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, 40000);
+    (void)source(&w, 20 << 20, 40, 0, CHUNKS);
+    run(&w, 1000);
+    assert_int_equal(w.d.sources[0].given_bytes, (uint64_t)(CHUNKS - w.held) * CHUNK_BYTES);
+    const struct sender *two = source(&w, 20 << 20, 40, 0, CHUNKS);
+    run(&w, 20000);
+    assert_int_equal(w.held, CHUNKS);
+    assert_in_range(w.ms, 5300, 6000); /* 20 MiB alone, and the rest by two */
+    assert_in_range(two->chunks_sent, 80, 100);
+    assert_in_range(w.twice, 0, 3);
+    world_fini(&w);
 }
 
 /* P6: a lane with a slow path is helped, from its end. */
@@ -352,7 +571,14 @@ int main(void)
         cmocka_unit_test(who_falls_silent_is_done_without),
         cmocka_unit_test(who_leaves_gives_back),
         cmocka_unit_test(a_source_that_fills_is_asked_for_what_it_has),
+        cmocka_unit_test(a_large_chunk_on_a_slow_path_is_no_silence),
+        cmocka_unit_test(our_own_sleep_is_nobodys_silence),
         cmocka_unit_test(two_lanes_are_twice_one),
+        cmocka_unit_test(what_another_lane_has_in_hand_is_left_to_it),
+        cmocka_unit_test(what_a_lane_has_in_hand_and_does_not_bring_comes_from_another),
+        cmocka_unit_test(a_share_is_given_whole),
+        cmocka_unit_test(shares_have_as_many_bytes),
+        cmocka_unit_test(who_joins_gets_a_part),
         cmocka_unit_test(a_slow_lane_is_helped),
         cmocka_unit_test(a_lane_that_goes_is_done_without),
         cmocka_unit_test(what_is_stolen_stays_stolen),
