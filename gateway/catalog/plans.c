@@ -115,8 +115,8 @@ static bool gateway_serves(const struct version *v)
     return v->reserved && !v->evicting;
 }
 
-/* Who stands where in a chain: those who keep up, then who stands aside to be compared, then the slow. A leaf is read from only where
- * there is nobody else, or by one that stands behind it. */
+/* In this order they are planned, and stand: those who keep up, who gives its place up to be compared, the slow. Who comes later is
+ * read from only where there is nobody else, or by one that comes later still. */
 enum { RANK_KEEPS_UP, RANK_ASIDE, RANK_SLOW, RANKS };
 
 static int rank_of(const struct reference *ref)
@@ -241,6 +241,7 @@ static void plan(struct tb_catalog *c, uint32_t reference)
 {
     const uint32_t source = pick(c, reference);
     if (source == NONE) return;
+    reference_at(c, reference)->aside = false; /* behind the others it is one like any of them */
     set_source(c, reference, source);
     tell_plan(c, reference);
 }
@@ -385,8 +386,8 @@ static void make_leaf(struct tb_catalog *c, uint32_t slow)
     if (ref->followers == 0 && ref->source_loads) lose_source(c, slow);
 }
 
-/* The first of a chain, which nobody can be compared with, gives its place up to one of those that depend on it, and stands last in
- * this version. Who reads over twice as fast in its place has shown that it held them up: it is judged beside the others from then
+/* The first of a chain, which nobody can be compared with, gives its place up to one of those that depend on it, and comes behind them
+ * all. Who reads over twice as fast in its place has shown that it held them up: it is judged beside the others from then
  * on. Where nobody does it is not the members that are slow, and no version is troubled again until the first of a chain reads at
  * under half of what was seen now. */
 static void try_another(struct tb_catalog *c, uint32_t first)

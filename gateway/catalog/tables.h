@@ -229,7 +229,7 @@ struct reference {
     uint64_t bytes_per_s;
     struct tb_planner_pace pace;
     bool slow;  /* a leaf from now on */
-    bool aside; /* it gave its place up to be compared: a leaf of this version */
+    bool aside; /* it gives its place up to be compared, until it has another */
     uint8_t transport;
 };
 

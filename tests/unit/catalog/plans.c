@@ -477,6 +477,23 @@ static void a_chain_as_slow_as_its_source_is_left_alone(void **state)
     site_close(&s);
 }
 
+/* P6: who was tried is no leaf: a worker that joins comes behind it, and shares nobody's NIC. */
+static void who_joins_after_a_trial_comes_behind_it(void **state)
+{
+    (void)state;
+    struct site s;
+    three_workers(&s);
+    come(&s, "d");
+    CHECK_OK(join(&s, "d", "d", 0, 1));
+    long_chain(&s, 6, LONG_CHUNKS, abc);
+    second(&s, 6, abc, 4, 400);
+    second(&s, 6, abc, 8, 400);
+    hush(&s);
+    CHECK_OK(stage(&s, "d", 6));
+    said(&s, "[2000] plan d v6 from a\n");
+    site_close(&s);
+}
+
 /* The other twin: who has nearly all that its source has waits for it, and holds up nobody. */
 static void who_waits_for_its_source_is_not_tried(void **state)
 {
@@ -567,6 +584,7 @@ int main(void)
         cmocka_unit_test(a_word_that_nobody_looked_at_counts_for_nothing),
         cmocka_unit_test(a_slow_first_of_a_chain_is_found),
         cmocka_unit_test(a_chain_as_slow_as_its_source_is_left_alone),
+        cmocka_unit_test(who_joins_after_a_trial_comes_behind_it),
         cmocka_unit_test(who_waits_for_its_source_is_not_tried),
         cmocka_unit_test(a_slow_arrival_makes_the_tree_wide),
         cmocka_unit_test(a_fast_arrival_makes_a_chain),
