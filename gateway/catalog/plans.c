@@ -14,6 +14,7 @@
 #define ARRIVAL_CHUNKS_MIN 8
 #define ARRIVAL_NS_MIN     TB_MS(20)
 #define JUDGE_EVERY        TB_MS(10)
+#define BEGAN_TOGETHER     TB_MS(500) /* a version is told to all at once */
 
 static uint64_t planner_id(const struct tb_catalog *c, uint32_t source)
 {
@@ -322,7 +323,8 @@ static bool may_be_slow(const struct tb_catalog *c, const struct reference *ref)
 }
 
 /* The first of a chain: it reads from the gateway, which is at least so many chunks ahead of it; a steady reader on another host
- * reads from it; and there is enough left for a trial to pay. */
+ * reads from it; and there is enough left for a trial to pay. Only where all began at about the same time: who joined later holds much
+ * less, and the first would wait behind it for what it has already. */
 static bool leads_a_chain(const struct tb_catalog *c, uint32_t reference)
 {
     const struct reference *ref = reference_at(c, reference);
@@ -332,12 +334,14 @@ static bool leads_a_chain(const struct tb_catalog *c, uint32_t reference)
         return false;
     if (!ref->pace.steady || ref->bytes_per_s == 0) return false;
     if (v->held_chunks < held || v->chunk_count < held + TB_PLANNER_SLOW_CHUNKS) return false;
+    bool feeds = false;
     EACH_WORKER(c, v, r)
     {
-        const struct reference *reader = reference_at(c, r);
-        if (reader->source == reference && reader->source_loads && reader->pace.steady) return true;
+        const struct reference *other = reference_at(c, r);
+        if (!other->whole && other->since > tb_time_add(ref->since, BEGAN_TOGETHER)) return false;
+        feeds |= other->source == reference && other->source_loads && other->pace.steady;
     }
-    return false;
+    return feeds;
 }
 
 /* Whether the first of a chain reads at what is known to be had: half of it is not slow. */
