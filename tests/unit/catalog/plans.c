@@ -494,6 +494,26 @@ static void who_joins_after_a_trial_comes_behind_it(void **state)
     site_close(&s);
 }
 
+/* P6: where workers join one after another the first holds much more than who came later, and is not put behind them. */
+static void where_workers_join_later_nobody_is_tried(void **state)
+{
+    (void)state;
+    struct site s;
+    static const char *const joined[] = {"a", "b", "c", NULL};
+    three_workers(&s);
+    long_chain(&s, 6, LONG_CHUNKS, joined + 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        CHECK_OK(stage(&s, joined[i], 6));
+        CHECK_OK(export_of(&s, joined[i], 6, 0));
+        s.now += TB_SECONDS(1);
+    }
+    hush(&s);
+    for (uint32_t held = 4; held < 44; held += 4)
+        second(&s, 6, joined, held, 400);
+    said(&s, "");
+    site_close(&s);
+}
+
 /* The other twin: who has nearly all that its source has waits for it, and holds up nobody. */
 static void who_waits_for_its_source_is_not_tried(void **state)
 {
@@ -585,6 +605,7 @@ int main(void)
         cmocka_unit_test(a_slow_first_of_a_chain_is_found),
         cmocka_unit_test(a_chain_as_slow_as_its_source_is_left_alone),
         cmocka_unit_test(who_joins_after_a_trial_comes_behind_it),
+        cmocka_unit_test(where_workers_join_later_nobody_is_tried),
         cmocka_unit_test(who_waits_for_its_source_is_not_tried),
         cmocka_unit_test(a_slow_arrival_makes_the_tree_wide),
         cmocka_unit_test(a_fast_arrival_makes_a_chain),
