@@ -423,6 +423,36 @@ enum tb_status tb_cuda_wait(struct tb_gpu_memory *m, uint32_t lane)
     return result == CUDA_SUCCESS ? TB_OK : tb_cuda_failed(m->gpu, m->device, "cuEventSynchronize", result);
 }
 
+static enum tb_status begin_batch(struct tb_gpu_memory *m, const struct tb_cuda_turns *turns, void *run,
+                                  const struct tb_cuda_batch *b, uint32_t lane)
+{
+    const enum tb_status status = turns->begin(run, b, lane);
+    return status == TB_OK ? tb_cuda_mark(m, lane) : status;
+}
+
+static enum tb_status end_batch(struct tb_gpu_memory *m, const struct tb_cuda_turns *turns, void *run,
+                                const struct tb_cuda_batch *b, uint32_t lane)
+{
+    const enum tb_status status = tb_cuda_wait(m, lane);
+    if (status == TB_OK) turns->end(run, b, lane);
+    return status;
+}
+
+enum tb_status tb_cuda_by_turns(struct tb_gpu_memory *m, const struct tb_cuda_turns *turns, void *run)
+{
+    enum tb_status status = TB_OK;
+    struct tb_cuda_batch before = {.count = 0};
+    for (uint32_t lane = 0; status == TB_OK; lane = (lane + 1) % TB_CUDA_LANES) {
+        const struct tb_cuda_batch now = turns->next(run);
+        if (now.count > 0) status = begin_batch(m, turns, run, &now, lane);
+        if (before.count > 0 && status == TB_OK)
+            status = end_batch(m, turns, run, &before, (lane + TB_CUDA_LANES - 1) % TB_CUDA_LANES);
+        if (now.count == 0) break;
+        before = now;
+    }
+    return status;
+}
+
 enum tb_status tb_gpu_move(struct tb_gpu_memory *m, const struct tb_gpu_move *moves, uint32_t count)
 {
     enum tb_status status = tb_cuda_job_begin(m);

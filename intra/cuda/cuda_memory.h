@@ -79,4 +79,18 @@ TB_MUST_USE enum tb_status tb_cuda_copy(struct tb_gpu_memory *m, uint32_t lane, 
 TB_MUST_USE enum tb_status tb_cuda_mark(struct tb_gpu_memory *m, uint32_t lane);
 TB_MUST_USE enum tb_status tb_cuda_wait(struct tb_gpu_memory *m, uint32_t lane);
 
+/* A lane's load: chunks, or steps to them. */
+struct tb_cuda_batch {
+    uint32_t first, count; /* 0: there are no more */
+};
+struct tb_cuda_turns {
+    struct tb_cuda_batch (*next)(void *run);
+    enum tb_status (*begin)(void *run, const struct tb_cuda_batch *b,
+                            uint32_t lane);                               /* puts it on the lane */
+    void (*end)(void *run, const struct tb_cuda_batch *b, uint32_t lane); /* all of it is done */
+};
+/* All batches, in a job: while one is on its lane, the one before it is ended. On failure some may still be on theirs. */
+TB_MUST_USE enum tb_status tb_cuda_by_turns(struct tb_gpu_memory *m, const struct tb_cuda_turns *turns,
+                                            void *run);
+
 #endif

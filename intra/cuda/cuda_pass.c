@@ -6,12 +6,6 @@
 
 #include "intra/cuda/cuda_memory.h"
 
-struct batch {
-    uint32_t first, count;  /* chunks; 0: none */
-    uint64_t offset, bytes; /* packed */
-    uint8_t *host;          /* where they land */
-};
-
 struct run {
     struct tb_gpu_memory *m;
     const struct tb_gpu_pass *pass;
@@ -22,17 +16,17 @@ struct run {
 };
 
 /* As many whole chunks as a lane carries. */
-static struct batch batch_next(struct run *run, uint32_t lane)
+static struct tb_cuda_batch batch_next(void *user)
 {
+    struct run *run = user;
     const struct tb_manifest *m = run->pass->manifest;
-    struct batch b = {.first = run->next};
+    struct tb_cuda_batch b = {.first = run->next};
+    uint64_t bytes = 0;
     for (; run->next < m->chunk_count; run->next++, b.count++) {
         const struct tb_chunk *c = &m->chunks[run->next];
-        if (b.bytes + c->bytes > TB_CUDA_BATCH_BYTES || b.count == TB_CUDA_BATCH_CHUNKS) break;
-        if (b.count == 0) b.offset = c->offset;
-        b.bytes += c->bytes;
+        if (bytes + c->bytes > TB_CUDA_BATCH_BYTES || b.count == TB_CUDA_BATCH_CHUNKS) break;
+        bytes += c->bytes;
     }
-    b.host = run->pass->to != NULL ? run->pass->to + b.offset : run->bounce[lane];
     return b;
 }
 
@@ -65,20 +59,28 @@ static enum tb_status gather(struct run *run, uint64_t offset, uint64_t bytes, u
 
 /* ---- digested by cores, where it lands ---- */
 
-static enum tb_status landing_begin(struct run *run, const struct batch *b, uint32_t lane)
+static uint8_t *landing_place(const struct run *run, const struct tb_cuda_batch *b, uint32_t lane)
 {
-    return gather(run, b->offset, b->bytes, lane, b->host);
+    return run->pass->to != NULL ? run->pass->to + run->pass->manifest->chunks[b->first].offset
+                                 : run->bounce[lane];
 }
 
-static void landing_end(struct run *run, const struct batch *b)
+static enum tb_status landing_begin(struct run *run, const struct tb_cuda_batch *b, uint32_t lane)
 {
-    run->pass->landed(run->pass->user, b->first, b->count, b->host);
+    const struct tb_chunk *first = &run->pass->manifest->chunks[b->first], *last = first + b->count - 1;
+    const uint64_t bytes = last->offset + last->bytes - first->offset;
+    return gather(run, first->offset, bytes, lane, landing_place(run, b, lane));
+}
+
+static void landing_end(struct run *run, const struct tb_cuda_batch *b, uint32_t lane)
+{
+    run->pass->landed(run->pass->user, b->first, b->count, landing_place(run, b, lane));
 }
 
 /* ---- digested by the device ---- */
 
 /* First to one piece of the device's memory, and from there to both the digest and the host: so both are of the same bytes. */
-static enum tb_status chunk_begin(struct run *run, const struct batch *b, uint32_t i, uint32_t lane,
+static enum tb_status chunk_begin(struct run *run, const struct tb_cuda_batch *b, uint32_t i, uint32_t lane,
                                   uint8_t *on_device)
 {
     const struct tb_chunk *c = &run->pass->manifest->chunks[b->first + i];
@@ -96,7 +98,7 @@ static enum tb_status chunk_begin(struct run *run, const struct batch *b, uint32
     return status;
 }
 
-static enum tb_status device_begin(struct run *run, const struct batch *b, uint32_t lane)
+static enum tb_status device_begin(struct run *run, const struct tb_cuda_batch *b, uint32_t lane)
 {
     const struct tb_cuda_lane *l = &run->m->lanes[lane];
     struct tb_cuda_slate *slate = (struct tb_cuda_slate *)(uintptr_t)l->slate;
@@ -125,7 +127,7 @@ static enum tb_status device_begin(struct run *run, const struct batch *b, uint3
     return status;
 }
 
-static void device_end(struct run *run, const struct batch *b, uint32_t lane)
+static void device_end(struct run *run, const struct tb_cuda_batch *b, uint32_t lane)
 {
     const struct tb_cuda_slate *host = run->m->lanes[lane].host;
     for (uint32_t i = 0; i < b->count; i++) {
@@ -138,33 +140,19 @@ static void device_end(struct run *run, const struct batch *b, uint32_t lane)
 
 /* ---- batches ---- */
 
-static enum tb_status batch_begin(struct run *run, const struct batch *b, uint32_t lane)
+static enum tb_status batch_begin(void *user, const struct tb_cuda_batch *b, uint32_t lane)
 {
-    const enum tb_status status = run->on_device ? device_begin(run, b, lane) : landing_begin(run, b, lane);
-    return status == TB_OK ? tb_cuda_mark(run->m, lane) : status;
+    struct run *run = user;
+    return run->on_device ? device_begin(run, b, lane) : landing_begin(run, b, lane);
 }
 
-static enum tb_status batch_end(struct run *run, const struct batch *b, uint32_t lane)
+static void batch_end(void *user, const struct tb_cuda_batch *b, uint32_t lane)
 {
-    const enum tb_status status = tb_cuda_wait(run->m, lane);
-    if (status == TB_OK && run->on_device) device_end(run, b, lane);
-    if (status == TB_OK && !run->on_device) landing_end(run, b);
-    return status;
-}
-
-static enum tb_status all_batches(struct run *run)
-{
-    enum tb_status status = TB_OK;
-    struct batch before = {.count = 0};
-    for (uint32_t lane = 0; status == TB_OK; lane = (lane + 1) % TB_CUDA_LANES) {
-        const struct batch now = batch_next(run, lane);
-        if (now.count > 0) status = batch_begin(run, &now, lane);
-        if (before.count > 0 && status == TB_OK)
-            status = batch_end(run, &before, (lane + TB_CUDA_LANES - 1) % TB_CUDA_LANES);
-        if (now.count == 0) break;
-        before = now;
-    }
-    return status;
+    struct run *run = user;
+    if (run->on_device)
+        device_end(run, b, lane);
+    else
+        landing_end(run, b, lane);
 }
 
 static void free_bounce(struct run *run)
@@ -191,12 +179,13 @@ static enum tb_status new_bounce(struct run *run)
 
 enum tb_status tb_gpu_pass(struct tb_gpu_memory *m, const struct tb_gpu_pass *pass)
 {
+    static const struct tb_cuda_turns turns = {batch_next, batch_begin, batch_end};
     struct run run = {.m = m, .pass = pass};
     enum tb_status status = tb_cuda_job_begin(m);
     if (status != TB_OK) return status;
     run.on_device = tb_cuda_may_digest(m);
     if (pass->to == NULL && !run.on_device) status = new_bounce(&run);
-    if (status == TB_OK) status = all_batches(&run);
+    if (status == TB_OK) status = tb_cuda_by_turns(m, &turns, &run);
     /* The lanes are waited for first when it failed: a copy may still write there. */
     for (uint32_t i = 0; status != TB_OK && i < TB_CUDA_LANES; i++)
         (void)m->gpu->driver.stream_synchronize(m->lanes[i].stream);

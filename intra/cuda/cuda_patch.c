@@ -8,10 +8,6 @@
 
 #include "intra/cuda/cuda_memory.h"
 
-struct batch {
-    uint32_t first, count; /* steps; 0: none */
-};
-
 struct run {
     struct tb_gpu_memory *m;
     struct tb_gpu_step *steps;
@@ -24,9 +20,10 @@ static uint64_t aligned(uint64_t bytes)
 }
 
 /* As many as a lane carries; a form is smaller than its chunk, so they fit where the chunks do. */
-static struct batch batch_next(struct run *run)
+static struct tb_cuda_batch batch_next(void *user)
 {
-    struct batch b = {.first = run->next};
+    struct run *run = user;
+    struct tb_cuda_batch b = {.first = run->next};
     uint64_t bytes = 0;
     for (; run->next < run->count && b.count < TB_CUDA_BATCH_CHUNKS; run->next++, b.count++) {
         const uint64_t more = aligned(run->steps[run->next].bytes);
@@ -63,7 +60,7 @@ static enum tb_status launch(struct tb_gpu_memory *m, uint32_t lane, enum tb_cud
 }
 
 /* Forms go up as one piece, and the chunks' bytes are gathered; all jobs of the batch are written. */
-static enum tb_status upload(struct run *run, const struct batch *b, uint32_t lane)
+static enum tb_status upload(struct run *run, const struct tb_cuda_batch *b, uint32_t lane)
 {
     const struct tb_cuda_lane *l = &run->m->lanes[lane];
     struct tb_cuda_slate *host = l->host, *slate = (struct tb_cuda_slate *)(uintptr_t)l->slate;
@@ -95,7 +92,7 @@ static enum tb_status upload(struct run *run, const struct batch *b, uint32_t la
 }
 
 /* What was patched goes where it stands, and comes again from there. */
-static enum tb_status write_and_look(struct run *run, const struct batch *b, uint32_t lane)
+static enum tb_status write_and_look(struct run *run, const struct tb_cuda_batch *b, uint32_t lane)
 {
     const struct tb_cuda_lane *l = &run->m->lanes[lane];
     uint8_t *at = (uint8_t *)(uintptr_t)l->chunks;
@@ -111,8 +108,9 @@ static enum tb_status write_and_look(struct run *run, const struct batch *b, uin
     return status;
 }
 
-static enum tb_status batch_begin(struct run *run, const struct batch *b, uint32_t lane)
+static enum tb_status batch_begin(void *user, const struct tb_cuda_batch *b, uint32_t lane)
 {
+    struct run *run = user;
     const struct tb_cuda_lane *l = &run->m->lanes[lane];
     struct tb_cuda_slate *host = l->host, *slate = (struct tb_cuda_slate *)(uintptr_t)l->slate;
     enum tb_status status = upload(run, b, lane);
@@ -127,34 +125,18 @@ static enum tb_status batch_begin(struct run *run, const struct batch *b, uint32
         status = tb_cuda_copy(
             run->m, lane,
             (struct tb_gpu_move){host->digests, slate->digests, b->count * sizeof host->digests[0]});
-    return status == TB_OK ? tb_cuda_mark(run->m, lane) : status;
+    return status;
 }
 
-static enum tb_status batch_end(struct run *run, const struct batch *b, uint32_t lane)
+static void batch_end(void *user, const struct tb_cuda_batch *b, uint32_t lane)
 {
+    struct run *run = user;
     const struct tb_cuda_slate *host = run->m->lanes[lane].host;
-    const enum tb_status status = tb_cuda_wait(run->m, lane);
-    for (uint32_t i = 0; i < b->count && status == TB_OK; i++) {
+    for (uint32_t i = 0; i < b->count; i++) {
         struct tb_gpu_step *step = &run->steps[b->first + i];
         step->patched = host->patches[i].ok != 0;
         step->digest = host->jobs[i].count > 0 ? host->digests[i] : tb_digest_of(host->small[i], step->bytes);
     }
-    return status;
-}
-
-static enum tb_status all_batches(struct run *run)
-{
-    enum tb_status status = TB_OK;
-    struct batch before = {.count = 0};
-    for (uint32_t lane = 0; status == TB_OK; lane = (lane + 1) % TB_CUDA_LANES) {
-        const struct batch now = batch_next(run);
-        if (now.count > 0) status = batch_begin(run, &now, lane);
-        if (before.count > 0 && status == TB_OK)
-            status = batch_end(run, &before, (lane + TB_CUDA_LANES - 1) % TB_CUDA_LANES);
-        if (now.count == 0) break;
-        before = now;
-    }
-    return status;
 }
 
 bool tb_gpu_may_patch(const struct tb_gpu_memory *m)
@@ -164,9 +146,10 @@ bool tb_gpu_may_patch(const struct tb_gpu_memory *m)
 
 enum tb_status tb_gpu_patch(struct tb_gpu_memory *m, struct tb_gpu_step *steps, uint32_t count)
 {
+    static const struct tb_cuda_turns turns = {batch_next, batch_begin, batch_end};
     struct run run = {.m = m, .steps = steps, .count = count};
     enum tb_status status = tb_cuda_job_begin(m);
     if (status != TB_OK) return status;
-    status = tb_cuda_may_patch(m) ? all_batches(&run) : TB_SITE_NOMEM;
+    status = tb_cuda_may_patch(m) ? tb_cuda_by_turns(m, &turns, &run) : TB_SITE_NOMEM;
     return tb_cuda_job_end(m, status);
 }
