@@ -289,7 +289,7 @@ static void on_device(uv_poll_t *poll, int status, int events)
     (void)status, (void)events;
     struct tb_verbs_nic *nic = poll->data;
     struct ibv_async_event event;
-    while (ibv_get_async_event(nic->context, &event) == 0) {
+    while (ibv_get_async_event(nic->watch, &event) == 0) {
         const bool of_port =
             event.event_type == IBV_EVENT_PORT_ERR || event.event_type == IBV_EVENT_PORT_ACTIVE;
         const uint32_t port = of_port ? (uint32_t)event.element.port_num : 0;
@@ -335,7 +335,10 @@ static bool nic_add(struct tb_verbs *v, struct ibv_context *context, uint32_t po
     nic->completions.data = nic->events.data = nic;
     if (!follow(v, &nic->completions, nic->channel->fd, on_completions)) goto undo_channel;
     v->nic_count++;
-    if (!follow(v, &nic->events, context->async_fd, on_device)) nic->dead = true; /* closed with the rest */
+    /* librdmacm's context is the process's, and what it tells one fabric no other hears: each watches by a context of its own. */
+    nic->watch = ibv_open_device(context->device);
+    if (nic->watch == NULL || !follow(v, &nic->events, nic->watch->async_fd, on_device))
+        nic->dead = true; /* closed with the rest */
     return !nic->dead;
 
 undo_channel:
@@ -467,6 +470,7 @@ void tb_verbs_free(struct tb_verbs *v)
     for (uint32_t i = 0; i < v->nic_count; i++) {
         (void)ibv_destroy_comp_channel(v->nics[i].channel);
         (void)ibv_dealloc_pd(v->nics[i].pd);
+        if (v->nics[i].watch != NULL) (void)ibv_close_device(v->nics[i].watch);
     }
     if (v->channel != NULL) rdma_destroy_event_channel(v->channel);
     tb_free(v);

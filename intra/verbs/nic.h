@@ -23,7 +23,8 @@
 
 struct tb_verbs_nic {
     struct tb_verbs *v;
-    struct ibv_context *context; /* librdmacm's */
+    struct ibv_context *context; /* librdmacm's: the process's */
+    struct ibv_context *watch;   /* ours, for the device's events */
     struct ibv_pd *pd;           /* of our readers: their targets */
     struct ibv_comp_channel *channel;
     uv_poll_t completions, events;

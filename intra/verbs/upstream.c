@@ -89,6 +89,8 @@ struct verbs_upstream {
     struct tb_verbs_cm cm;
     struct tb_verbs_queue queue;
     tb_time_ns open_at;
+    tb_time_ns connect_until; /* CONNECTING: rdma_cm alone would try for over a minute */
+    uint32_t open_ms;
 
     struct target *targets;
     uint32_t target_count;
@@ -402,6 +404,8 @@ static void connect_now(struct verbs_upstream *u)
                                     .retry_count = RETRIES,
                                     .rnr_retry_count = RETRIES};
     u->state = CONNECTING;
+    u->connect_until = tb_time_add(tb_clock_now(), TB_MS(u->open_ms));
+    tb_fabric_wake_at(u->v->fabric, u->connect_until);
     if (rdma_connect(u->queue.id, &param) != 0) path_failed(u, strerror(errno));
 }
 
@@ -671,6 +675,7 @@ static enum tb_status verbs_open(const struct tb_upstream_options *options, stru
     if (u == NULL) return TB_SITE_NOMEM;
     u->base = (struct tb_upstream){&tb_transport_verbs, TB_TRANSPORT_VERBS, TB_WHY_UNKNOWN};
     u->v = options->fabric->verbs;
+    u->open_ms = options->open_ms;
     u->asked_for = options->hop->transport == TB_TRANSPORT_VERBS;
     u->cm.on_event = on_event;
     u->registering.run = register_run;
@@ -723,7 +728,11 @@ static void verbs_confirm(struct tb_upstream *upstream)
 static tb_time_ns verbs_poll(struct tb_upstream *upstream, tb_time_ns now)
 {
     struct verbs_upstream *u = (struct verbs_upstream *)upstream;
-    const tb_time_ns next = tb_pipe_poll(&u->stream, now);
+    tb_time_ns next = tb_pipe_poll(&u->stream, now);
+    if (u->state == CONNECTING && !u->closing && !u->stream.lost) {
+        if (now >= u->connect_until) path_failed(u, "it does not connect");
+        if (u->state == CONNECTING) next = tb_time_min(next, u->connect_until);
+    }
     if (!u->broken || u->stream.lost || u->closing) return next;
     const tb_time_ns until = tb_time_add(u->broken_at, LAST_WORD);
     if (now < until) return tb_time_min(next, until);

@@ -1,10 +1,11 @@
-"""vm_result.py boot quick|verbs|memory|long RESULTS SOURCE: boots once and runs those vm tests there.
+"""vm_result.py boot quick|verbs|rails|memory|long RESULTS SOURCE: boots once and runs those vm tests there.
 vm_result.py NAME RESULTS: what that test said. Exit codes: 0 passed, 1 failed, 77 skipped with its reason."""
 import os, re, subprocess, sys, tempfile
 
 RESULT = re.compile(r"(passed|failed|skipped) ([a-z0-9_]+): ")
 CODE = 7  # of guest_tests.sh, so that it is seen to be the command's
 SHAPES = {"verbs": ["--hosts", "2", "--veth", "1", "--timeout", "1700"], "memory": ["--memory", "3072", "--timeout", "1700"],
+          "rails": ["--veth", "1", "--timeout", "300"],
           "quick": ["--hosts", "2", "--veth", "2", "--timeout", "200"], "long": ["--timeout", "840"]}
 
 
