@@ -72,14 +72,14 @@ static void what_is_named_first_goes_first(void **state)
     CHECK_OK(tb_crossing_start(&f.c));
     CHECK_OK(take(&f, 0, 0, 0));
     CHECK_NOTHING(&f);
-    CHECK_OK(take(&f, 1, 0, 0xc));
-    CHECK_OK(take(&f, 0, 0, 0x6));
-    CHECK_NEXT(&f, 1, 2, 1);
-    CHECK_NEXT(&f, 1, 3, 1);
-    CHECK_NEXT(&f, 0, 1, 1);
-    CHECK_OK(take(&f, 0, 0, 0x7));
+    CHECK_OK(take(&f, 0, 0, 0xc));
+    CHECK_OK(take(&f, 1, 0, 0x6));
     CHECK_NEXT(&f, 0, 2, 1);
-    CHECK_NEXT(&f, 0, 0, 1);
+    CHECK_NEXT(&f, 0, 3, 1);
+    CHECK_NEXT(&f, 1, 1, 1);
+    CHECK_OK(take(&f, 1, 0, 0x7));
+    CHECK_NEXT(&f, 1, 2, 1);
+    CHECK_NEXT(&f, 1, 0, 1);
     CHECK_NOTHING(&f);
     free(f.memory);
 }
