@@ -128,14 +128,27 @@ static double or_endless(double speed)
     return speed > 0 ? speed : ENDLESS;
 }
 
+/* Of a chunk that saves so much, bytes of the version a second. */
+static double link_rate(const struct tb_choice *c, double saving)
+{
+    const double carries = c->goodput > 0 ? c->goodput : 1; /* one not measured yet counts as slow */
+    return (c->cap > 0 ? lesser(c->cap, carries) : carries) * saving;
+}
+
+/* As it is encoded already. */
+static double made_rate(const struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way,
+                        double saving)
+{
+    return lesser(link_rate(c, saving), or_endless(c->ways[kind][way].decode) * c->cores);
+}
+
 double tb_choice_rate(const struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way,
                       const char **bound_out)
 {
     const struct tb_choice_speed *s = &c->ways[kind][way];
     const double encode = or_endless(s->encode) * c->cores;
     const double decode = or_endless(s->decode) * c->cores;
-    const double carries = c->goodput > 0 ? c->goodput : 1; /* one not measured yet counts as slow */
-    const double link = (c->cap > 0 ? lesser(c->cap, carries) : carries) * s->saving;
+    const double link = link_rate(c, s->saving);
     const double rate = lesser(link, lesser(encode, decode));
     if (bound_out != NULL) *bound_out = rate >= link ? "link" : rate >= encode ? "encode" : "decode";
     return rate;
@@ -182,13 +195,59 @@ static enum tb_choice_way probed(const struct tb_choice *c, const struct tb_choi
     return c->picks[ask->kind][ask->based] % PROBE == PROBE - 1 ? sparse : way;
 }
 
-enum tb_choice_way tb_choice_pick(struct tb_choice *c, const struct tb_choice_ask *ask)
+static void count(struct tb_choice *c, const struct tb_choice_ask *ask, enum tb_choice_way way)
 {
-    const enum tb_choice_way way = c->wish == TB_CHOICE_AUTO ? probed(c, ask, best(c, ask)) : fixed(c, ask);
     c->last[ask->kind][ask->based] = way;
     c->picks[ask->kind][ask->based]++;
     c->chunks[way]++;
+}
+
+enum tb_choice_way tb_choice_pick(struct tb_choice *c, const struct tb_choice_ask *ask)
+{
+    const enum tb_choice_way way = c->wish == TB_CHOICE_AUTO ? probed(c, ask, best(c, ask)) : fixed(c, ask);
+    count(c, ask, way);
     return way;
+}
+
+/* ---- encoded by somebody else ---- */
+
+bool tb_choice_takes(struct tb_choice *c, const struct tb_choice_made *made)
+{
+    const struct tb_choice_ask ask = {made->kind, true};
+    const enum tb_choice_way way = tb_choice_way_of(made->form);
+    if (made->wire_bytes == 0 || !tb_chunk_frame_may(c->protocol, made->form)) return false;
+    const double saving = (double)made->raw_bytes / made->wire_bytes;
+    const enum tb_choice_way else_way = c->wish == TB_CHOICE_AUTO ? best(c, &ask) : fixed(c, &ask);
+    unsigned classes;
+    const bool takes = c->wish == TB_CHOICE_AUTO ? made_rate(c, ask.kind, way, saving) >=
+                                                       NEAR * tb_choice_rate(c, ask.kind, else_way, NULL)
+                                                 : tb_choice_form(else_way, &classes).on_base;
+    if (takes) count(c, &ask, way);
+    return takes;
+}
+
+/* Of which steps had most. */
+static enum tb_choice_kind main_kind(const struct tb_choice *c)
+{
+    enum tb_choice_kind most = TB_KIND_BF16;
+    for (int k = 0; k < TB_KINDS; k++)
+        if (c->picks[k][1] > c->picks[most][1]) most = (enum tb_choice_kind)k;
+    return most;
+}
+
+unsigned tb_choice_classes(const struct tb_choice *c)
+{
+    const struct tb_choice_ask ask = {main_kind(c), true};
+    unsigned classes = 0;
+    const struct tb_choice_speed *speeds = c->ways[ask.kind];
+    const double gaps = made_rate(c, ask.kind, TB_WAY_GAPS, speeds[TB_WAY_GAPS].saving);
+    const double most = made_rate(c, ask.kind, TB_WAY_CLASSES, speeds[TB_WAY_CLASSES].saving);
+    const enum tb_choice_way way = c->wish == TB_CHOICE_AUTO ? best(c, &ask) : fixed(c, &ask);
+    const double sparse = gaps > most ? gaps : most;
+    if (c->wish == TB_CHOICE_AUTO && sparse < NEAR * tb_choice_rate(c, ask.kind, way, NULL)) return 0;
+    if (c->wish != TB_CHOICE_AUTO && tb_choice_form(way, &classes).id != TB_CODEC_SPARSE) return 0;
+    if (!tb_chunk_frame_may(c->protocol, (struct tb_codec_form){TB_CODEC_SPARSE, true})) return 0;
+    return c->wish == TB_CHOICE_AUTO && most < NEAR * gaps ? 1 : TB_CODEC_CLASSES;
 }
 
 void tb_choice_seed(struct tb_choice *c, const struct tb_choice_speed speeds[TB_WAYS])

@@ -78,6 +78,18 @@ struct tb_codec_form tb_choice_form(enum tb_choice_way way, unsigned *classes_ou
 /* And back; several classes, where the form does not say how many. */
 enum tb_choice_way tb_choice_way_of(struct tb_codec_form form);
 
+/* An encoded chunk is here, on the peer's base, that cost this link nothing: does it go as it is? If so it counts as the way that
+ * was picked. What it saves is told by its bytes. */
+struct tb_choice_made {
+    enum tb_choice_kind kind;
+    struct tb_codec_form form;
+    uint32_t raw_bytes, wire_bytes;
+};
+bool tb_choice_takes(struct tb_choice *c, const struct tb_choice_made *made);
+/* In how many classes the next step had best be encoded by somebody else, whose cores do not count here; 0: differences are not
+ * sparse, or do not pay. */
+unsigned tb_choice_classes(const struct tb_choice *c);
+
 /* One chunk was written (encode_ns) or read back (decode_ns; the other is 0). wire_bytes are those of raw where it did not
  * pay. */
 struct tb_choice_sample {

@@ -4,7 +4,7 @@
 #include "base/assert.h"
 
 #define CROSSING_QUEUED  255u
-#define CROSSING_BITMAPS 6u /* of a shard */
+#define CROSSING_BITMAPS 7u /* of a shard */
 #define ALIGN            16u
 
 uint32_t tb_refusals_add(struct tb_refusals *r, uint32_t shard, uint32_t chunk)
@@ -72,6 +72,7 @@ void tb_crossing_init(struct tb_crossing *c, const struct tb_place *places, uint
         shard->plain = (uint64_t *)(void *)(at + 3 * words);
         shard->take = (uint64_t *)(void *)(at + 4 * words);
         shard->said = (uint64_t *)(void *)(at + 5 * words);
+        shard->wait = (uint64_t *)(void *)(at + 6 * words);
         memset(shard->take, 0xff, words);
         shard->owner = at + CROSSING_BITMAPS * words;
         shard->again = shard->owner + owner_bytes(&places[s]);
@@ -192,11 +193,16 @@ enum tb_status tb_crossing_start(struct tb_crossing *c)
     return TB_OK;
 }
 
-/* Chunks of word w that can go: held here, not there, not on the way, and not made there. */
-static uint64_t sendable_word(const struct tb_crossing_shard *shard, uint32_t w)
+/* Chunks of word w that are left to go: held here, not there, not on the way, and not made there. */
+static uint64_t left_word(const struct tb_crossing_shard *shard, uint32_t w)
 {
     const uint64_t held = __atomic_load_n(&shard->place->held[w], __ATOMIC_ACQUIRE);
     return held & ~shard->peer[w] & ~shard->busy[w] & ~shard->same[w] & shard->take[w];
+}
+
+static uint64_t sendable_word(const struct tb_crossing_shard *shard, uint32_t w)
+{
+    return left_word(shard, w) & (~shard->wait[w] | shard->plain[w]);
 }
 
 static bool sendable(const struct tb_crossing_shard *shard, uint32_t k)

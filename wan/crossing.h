@@ -6,7 +6,7 @@
  * places at each call, so a region that fills from elsewhere is relayed without a word.
  *
  * Where the peer holds a base, chunks that are the same in it are not sent: the peer makes them itself. One that it
- * refuses is sent, and from then on whole.
+ * refuses is sent, and from then on whole. Chunks whose difference somebody else is making may be waited for.
  *
  * A chunk is absent there, queued (in a parcel that no stream took yet), on a stream, or held there. It
  * leaves "on a stream" only by the peer's word: HELD, REFUSED, or STREAM_GONE of that stream, before which
@@ -50,6 +50,7 @@ struct tb_crossing_shard {
     uint64_t *plain; /* was refused: whole from now on */
     uint64_t *take;  /* may be sent: all, until the peer said which */
     uint64_t *said;  /* with `shared`: what the peer knows that is held here */
+    uint64_t *wait;  /* not to be sent yet, unless whole: the owner's to write */
     uint8_t *owner;  /* of a busy chunk: CROSSING_QUEUED or its slot */
     /* Of a busy chunk that goes by two ways: CROSSING_QUEUED or its second slot + 1; 0: it does not. */
     uint8_t *again;

@@ -352,6 +352,14 @@ void tb_feed_learn(struct tb_feed *f, const struct tb_choice_sample *sample)
     uv_mutex_unlock(&f->lock);
 }
 
+bool tb_feed_takes(struct tb_feed *f, const struct tb_choice_made *made)
+{
+    uv_mutex_lock(&f->lock);
+    const bool takes = tb_choice_takes(&f->choice, made);
+    uv_mutex_unlock(&f->lock);
+    return takes;
+}
+
 void tb_feed_choice(struct tb_feed *f, struct tb_choice *choice_out)
 {
     uv_mutex_lock(&f->lock);

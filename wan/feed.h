@@ -171,6 +171,7 @@ TB_MUST_USE enum tb_status tb_feed_pop(struct tb_feed *f, uint64_t session, uint
 bool tb_feed_landing(struct tb_feed *f, uint32_t crossing, struct tb_feed_landing *out);
 /* Any: choice.h under the lock. */
 enum tb_choice_way tb_feed_pick(struct tb_feed *f, const struct tb_choice_ask *ask);
+bool tb_feed_takes(struct tb_feed *f, const struct tb_choice_made *made);
 void tb_feed_learn(struct tb_feed *f, const struct tb_choice_sample *sample);
 void tb_feed_choice(struct tb_feed *f, struct tb_choice *choice_out);
 /* Streams. All of them together say what the link carries while it is busy. */

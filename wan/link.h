@@ -238,7 +238,6 @@ struct tb_links {
     struct tb_listener *listener;
     struct conn *conns;
     uint32_t conn_count;
-    struct tb_objects *objects; /* NULL: none are kept */
     struct tb_stream_loop *loops[TB_LINKS_THREADS_MAX];
     uint32_t loop_count, loop_at;
     struct link *links; /* peer_count */

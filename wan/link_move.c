@@ -1,5 +1,7 @@
 /* link_move.c - bytes on their way: crossings that the peer draws from us, landings that we draw from it.
  * crossing.h and landing.h decide; this feeds the streams and speaks to the peer. */
+#include <string.h>
+
 #include "base/assert.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -224,6 +226,16 @@ static void out_no_base(struct link *l, struct out *out)
            l->label.text, out->offer->key.model.text, (unsigned long long)out->offer->key.number);
 }
 
+/* P1: the peer decoded it, on the base that both hold, and it is not the chunk. It may be of a rank, and nobody looked at it here: no
+ * other peer gets it. */
+static void object_bad(const struct link *l, const struct out *out, const struct tb_frame_refused *m)
+{
+    if (out->base == NULL || l->links->options.objects == NULL) return;
+    const struct tb_object_name name =
+        tb_stream_object_name(out->offer->share, out->base, m->shard, m->chunk);
+    tb_objects_bad(l->links->options.objects, &name);
+}
+
 enum tb_status link_on_refused(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_refused m;
@@ -240,6 +252,7 @@ enum tb_status link_on_refused(struct link *l, struct tb_wire_frame *f)
     if (status == TB_OK && m.why == TB_REFUSAL_NO_BASE) out_no_base(l, out);
     if (status != TB_OK || m.why == TB_REFUSAL_LOST || m.why == TB_REFUSAL_NO_BASE) return status;
     l->stats.chunks_refused++;
+    object_bad(l, out, &m);
     const struct tb_links_bad_chunk bad = {.uid = out->offer->key.uid,
                                            .shard = m.shard,
                                            .chunk = m.chunk,
@@ -295,6 +308,21 @@ static uint64_t owes(struct out *out, uint64_t bytes)
     return tb_fair_owes(&out->bill, bytes, sum.raw_bytes, sum.bytes);
 }
 
+/* Chunks whose difference to the peer's base its publisher, or another link, is making go when that is done: to make it here as
+ * well would take a core twice, and be no sooner. */
+static void await_objects(const struct link *l, struct out *out, tb_time_ns now)
+{
+    struct tb_objects *objects = l->links->options.objects;
+    const struct tb_share *share = out->offer->share;
+    for (uint32_t s = 0; objects != NULL && s < share->shard_count; s++) {
+        uint64_t *wait = out->core.shards[s].wait;
+        const struct tb_object_name name =
+            tb_stream_object_name(share, out->base != NULL ? out->base : share, s, 0);
+        if (out->base != NULL && tb_objects_awaited(objects, &name, now, wait)) continue;
+        memset(wait, 0, TB_BITMAP_WORDS(share->places[s].manifest->chunk_count) * sizeof *wait);
+    }
+}
+
 /* The next parcel of the model whose turn it is; those that have nothing to send now are passed over. */
 static bool next_parcel(struct link *l, struct tb_feed_parcel *p_out)
 {
@@ -330,6 +358,8 @@ static bool refill(struct link *l, tb_time_ns now)
     uint64_t left = l->outs != NULL ? left_bytes(l, ready_bytes) : 0;
     struct tb_feed_parcel p = {0};
     bool pushed = false;
+    for (struct out *out = l->outs; out != NULL; out = out->next)
+        await_objects(l, out, now);
     while (ready < target && left > 0 && next_parcel(l, &p)) {
         pushed = push(l, &p);
         ready++;

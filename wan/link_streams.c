@@ -72,8 +72,7 @@ static struct tb_stream_plan plan_for(struct link *l, uint32_t slot, uint32_t nu
                                    .protocol = l->protocol,
                                    .peer = l->index,
                                    .trust = {o->ops->base_good, o->user},
-                                   .objects = l->links->objects,
-                                   .keeper = {o->ops->on_object, o->user},
+                                   .objects = l->links->options.objects,
                                    .path = &l->path,
                                    .records_max = o->records_max,
                                    .idle = TB_MS(o->stream_idle_ms)};

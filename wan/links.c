@@ -384,9 +384,6 @@ static enum tb_status open_up(struct tb_links *ls, const struct tb_links_options
 {
     uint32_t made = 0;
     enum tb_status status = TB_OK;
-    /* One peer has nobody to share with. */
-    if (options->objects_bytes > 0 && options->peer_count > 1)
-        status = tb_objects_new(options->objects_bytes, &ls->objects);
     for (; made < options->peer_count && status == TB_OK; made += status == TB_OK)
         status = link_init(ls, &ls->links[made], &options->peers[made]);
     if (status != TB_OK) goto undo_links;
@@ -400,7 +397,6 @@ undo_loops:
 undo_links:
     while (made > 0)
         link_fini(&ls->links[--made]);
-    tb_objects_free(ls->objects);
     return status;
 }
 
@@ -475,7 +471,6 @@ static void closing_step(struct tb_links *ls)
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
         link_fini(&ls->links[i]);
     offers_free(ls);
-    tb_objects_free(ls->objects);
     handles_close(ls);
 }
 
@@ -565,7 +560,7 @@ enum tb_status tb_links_retract(struct tb_links *ls, const struct tb_id *uid, en
         if (link_is_up(l) && o->peers[i].announced == l->session_seq)
             link_send_gone(l, &o->key.uid, (int)why < 0 ? why : TB_NOT_FOUND);
     }
-    if (ls->objects != NULL) tb_objects_drop(ls->objects, uid);
+    if (ls->options.objects != NULL) tb_objects_drop(ls->options.objects, uid);
     retire(ls, o->share, call);
     tb_free(o);
     wake_loops(ls);
@@ -684,11 +679,18 @@ void tb_links_choice(const struct tb_links *links, uint32_t peer, struct tb_choi
     tb_feed_choice(&links->links[peer].feed, choice_out);
 }
 
-void tb_links_objects(const struct tb_links *links, struct tb_links_objects *objects_out)
+unsigned tb_links_classes(const struct tb_links *links, const struct tb_name *model)
 {
-    struct tb_objects_stats s;
-    tb_objects_stats(links->objects, &s);
-    *objects_out = (struct tb_links_objects){s.bytes, s.budget_bytes, s.count, s.used};
+    static struct tb_choice choice; /* large; the main loop's alone */
+    unsigned most = 0;
+    for (uint32_t i = 0; i < links->options.peer_count; i++) {
+        struct link *l = &links->links[i];
+        if (!link_is_up(l) || !link_granted(l, model)) continue;
+        tb_feed_choice(&l->feed, &choice);
+        const unsigned classes = tb_choice_classes(&choice);
+        if (classes > most) most = classes;
+    }
+    return most;
 }
 
 bool tb_links_base_used(const struct tb_links *ls, const struct tb_id *uid)

@@ -71,7 +71,6 @@ struct tb_links_bad_chunk {
                     held */
 };
 
-struct tb_links_object;
 struct tb_links_ops {
     /* P10: a refusal here is logged by whoever answers may_read or is told by on_chunk_bad, not by links too: the owner
      * knows what to do about it, and one refusal is one line.
@@ -113,17 +112,8 @@ struct tb_links_ops {
     void (*on_report)(void *user, uint32_t peer, const struct tb_links_report *report);
     void (*on_chunk_bad)(void *user, uint32_t peer, const struct tb_links_bad_chunk *bad);
     /* May this held chunk of a version offered here be a base (P1: one left by an earlier process is digested first)? The
-     * only one of these, with the next, that is called from any thread; the places stay until it returns. NULL: all may. */
+     * only one of these that is called from any thread; the places stay until it returns. NULL: all may. */
     bool (*base_good)(void *user, const struct tb_id *uid, uint32_t shard, uint32_t chunk);
-    /* A chunk came encoded on a base, and what it decoded to has its digest; it is held once this returns. For an owner that
-     * serves encoded chunks: copy what is kept. NULL: nobody does. */
-    void (*on_object)(void *user, const struct tb_links_object *object);
-};
-
-struct tb_links_object {
-    const struct tb_id *uid, *base;
-    uint32_t shard, chunk;
-    struct tb_codec_coded coded;
 };
 
 struct tb_links_peer_options {
@@ -149,8 +139,9 @@ struct tb_links_options {
     const char *listen; /* "address:port", port 0 chooses; NULL: listen nowhere */
     const struct tb_links_peer_options *peers; /* copied */
     uint32_t peer_count;
-    uint64_t objects_bytes;         /* of encoded chunks that are kept for other peers; 0: none */
-    uint32_t protocol_max;          /* a peer of the release before is spoken to in its own [2] */
+    struct tb_objects
+        *objects;          /* encoded chunks that are kept (objects.h); outlives the links; NULL: none are */
+    uint32_t protocol_max; /* a peer of the release before is spoken to in its own [2] */
     const struct tb_links_ops *ops; /* static */
     void *user;
     /* 0 means the default in brackets. */
@@ -328,11 +319,9 @@ struct tb_links_stats {
 void tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links_stats *stats_out);
 /* In which form chunks go to that peer, and what that is reckoned from. */
 void tb_links_choice(const struct tb_links *links, uint32_t peer, struct tb_choice *choice_out);
-struct tb_links_objects { /* encoded chunks that are kept */
-    uint64_t bytes, budget_bytes, count;
-    uint64_t used; /* that were sent as they were made or came */
-};
-void tb_links_objects(const struct tb_links *links, struct tb_links_objects *objects_out);
+/* In how many classes a step of that model had best be encoded for the peers that draw it, as it is reckoned now; 0: in none, as
+ * none of them takes steps as sparse differences. */
+unsigned tb_links_classes(const struct tb_links *links, const struct tb_name *model);
 /* Sessions refused before anybody knew which peer it was: wrong CA, unknown identity, garbage. */
 uint64_t tb_links_strangers_refused(const struct tb_links *links);
 

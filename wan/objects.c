@@ -1,7 +1,11 @@
 /* objects.c - a few tables of pointers behind one lock. */
 #include "wan/objects.h"
 
+#include <string.h>
+#include <uv.h>
+
 #include "base/assert.h"
+#include "base/bitmap.h"
 #include "base/fault.h"
 
 struct tb_object {
@@ -11,19 +15,27 @@ struct tb_object {
     uint8_t bytes[];
 };
 
-/* Of one version on one base: a pointer a chunk, shard behind shard. */
+/* Of one shard; chunks NULL: nothing of it came yet. */
+struct shelf {
+    struct tb_object **chunks;
+    uint64_t *known; /* bits: the object is here, or there is none */
+    uint32_t count;
+    bool coming;
+    tb_time_ns news_at; /* while coming: the last one */
+};
+
+/* Of one version on one base. */
 struct pair {
     struct pair *next; /* older */
     struct tb_id uid, base;
     uint32_t shard_count;
-    uint64_t chunk_count;
-    struct tb_object **chunks;
-    uint64_t firsts[]; /* of each shard in `chunks` */
+    struct shelf shards[];
 };
 
 struct tb_objects {
     uv_mutex_t lock;
-    uint64_t budget, bytes, count, used;
+    uint64_t budget, bytes, count, used, bad;
+    struct tb_object_sum from[TB_OBJECT_FROMS];
     uint32_t pair_count;
     struct pair *pairs; /* the newest first */
 };
@@ -55,20 +67,32 @@ static void unref_locked(struct tb_objects *o, struct tb_object *object)
     tb_free(object);
 }
 
-static uint64_t pair_bytes(const struct pair *p)
+static uint64_t pair_bytes(uint32_t shard_count)
 {
-    return sizeof *p + p->shard_count * sizeof p->firsts[0] + p->chunk_count * sizeof(void *);
+    return sizeof(struct pair) + shard_count * sizeof(struct shelf);
+}
+
+static uint64_t shelf_bytes(uint32_t chunk_count)
+{
+    return chunk_count * sizeof(struct tb_object *) + TB_BITMAP_WORDS(chunk_count) * sizeof(uint64_t);
+}
+
+static void shelf_free(struct tb_objects *o, struct shelf *shelf)
+{
+    for (uint32_t k = 0; k < shelf->count; k++)
+        if (shelf->chunks[k] != NULL) unref_locked(o, shelf->chunks[k]);
+    o->bytes -= shelf_bytes(shelf->count);
+    tb_free(shelf->chunks);
 }
 
 static void pair_free(struct tb_objects *o, struct pair **at)
 {
     struct pair *p = *at;
     *at = p->next;
-    for (uint64_t i = 0; i < p->chunk_count; i++)
-        if (p->chunks[i] != NULL) unref_locked(o, p->chunks[i]);
-    o->bytes -= pair_bytes(p);
+    for (uint32_t s = 0; s < p->shard_count; s++)
+        if (p->shards[s].chunks != NULL) shelf_free(o, &p->shards[s]);
+    o->bytes -= pair_bytes(p->shard_count);
     o->pair_count--;
-    tb_free(p->chunks);
     tb_free(p);
 }
 
@@ -85,14 +109,19 @@ void tb_objects_free(struct tb_objects *o)
 static struct pair *pair_find(struct tb_objects *o, const struct tb_object_name *name)
 {
     struct pair *p = o->pairs;
-    while (p != NULL && !(tb_id_equal(&p->uid, &name->share->uid) && tb_id_equal(&p->base, &name->base->uid)))
+    while (p != NULL && !(tb_id_equal(&p->uid, name->uid) && tb_id_equal(&p->base, name->base)))
         p = p->next;
     return p;
 }
 
-static struct tb_object **slot_of(const struct pair *p, const struct tb_object_name *name)
+/* NULL: nothing is known of that shard. */
+static struct shelf *shelf_find(struct tb_objects *o, const struct tb_object_name *name)
 {
-    return &p->chunks[p->firsts[name->shard] + name->chunk];
+    struct pair *p = pair_find(o, name);
+    TB_ASSERT(p == NULL || name->shard < p->shard_count);
+    struct shelf *shelf = p != NULL && p->shards[name->shard].chunks != NULL ? &p->shards[name->shard] : NULL;
+    TB_ASSERT(shelf == NULL || name->chunk < shelf->count);
+    return shelf;
 }
 
 /* The oldest pair goes. */
@@ -114,70 +143,147 @@ static bool room_for(struct tb_objects *o, uint64_t bytes, uint32_t least)
 
 static struct pair *pair_new(struct tb_objects *o, const struct tb_object_name *name)
 {
-    struct pair shape = {.shard_count = name->share->shard_count};
-    for (uint32_t s = 0; s < shape.shard_count; s++)
-        shape.chunk_count += name->share->places[s].manifest->chunk_count;
+    const uint64_t bytes = pair_bytes(name->shard_count);
     if (o->pair_count == TB_OBJECTS_PAIRS_MAX) make_room(o);
-    if (!room_for(o, pair_bytes(&shape), 0)) return NULL;
-    struct pair *p = tb_malloc(sizeof *p + shape.shard_count * sizeof p->firsts[0]);
+    if (!room_for(o, bytes, 0)) return NULL;
+    struct pair *p = tb_calloc(1, bytes);
     if (p == NULL) return NULL;
-    *p = shape;
-    p->uid = name->share->uid;
-    p->base = name->base->uid;
-    p->chunks = tb_calloc(shape.chunk_count, sizeof(struct tb_object *));
-    if (p->chunks == NULL) {
-        tb_free(p);
-        return NULL;
-    }
-    uint64_t first = 0;
-    for (uint32_t s = 0; s < p->shard_count; s++) {
-        p->firsts[s] = first;
-        first += name->share->places[s].manifest->chunk_count;
-    }
-    p->next = o->pairs;
+    *p = (struct pair){
+        .next = o->pairs, .uid = *name->uid, .base = *name->base, .shard_count = name->shard_count};
     o->pairs = p;
     o->pair_count++;
-    o->bytes += pair_bytes(p);
+    o->bytes += bytes;
     return p;
 }
 
-static void put_locked(struct tb_objects *o, const struct tb_object_name *name,
-                       const struct tb_codec_coded *coded)
+/* Makes it where there is none; NULL: no room. */
+static struct shelf *shelf_get(struct tb_objects *o, const struct tb_object_name *name)
 {
+    struct shelf *shelf = shelf_find(o, name);
+    if (shelf != NULL) return shelf;
     struct pair *p = pair_find(o, name);
     if (p == NULL) p = pair_new(o, name);
-    if (p == NULL || *slot_of(p, name) != NULL) return;
-    if (!room_for(o, sizeof(struct tb_object) + coded->count, 1)) return;
+    const uint64_t bytes = shelf_bytes(name->chunk_count);
+    if (p == NULL || !room_for(o, bytes, 1)) return NULL;
     p = pair_find(o, name); /* it may have been the oldest */
-    if (p == NULL) return;
+    if (p == NULL) return NULL;
+    shelf = &p->shards[name->shard];
+    shelf->chunks = tb_calloc(1, bytes);
+    if (shelf->chunks == NULL) return NULL;
+    shelf->known = (uint64_t *)(void *)(shelf->chunks + name->chunk_count);
+    shelf->count = name->chunk_count;
+    o->bytes += bytes;
+    return shelf;
+}
+
+static struct tb_object *object_new(struct tb_objects *o, const struct tb_codec_coded *coded)
+{
     struct tb_object *object = tb_malloc(sizeof *object + coded->count);
-    if (object == NULL) return;
+    if (object == NULL) return NULL;
     *object = (struct tb_object){.refs = 1, .form = coded->form, .count = (uint32_t)coded->count};
     memcpy(object->bytes, coded->bytes, coded->count);
-    *slot_of(p, name) = object;
     o->bytes += object_bytes(object);
     o->count++;
+    return object;
+}
+
+static void put_locked(struct tb_objects *o, const struct tb_object_name *name,
+                       const struct tb_object_news *news)
+{
+    const struct tb_codec_coded *coded = news->coded;
+    struct shelf *shelf = shelf_get(o, name);
+    if (shelf == NULL || shelf->chunks[name->chunk] != NULL) return;
+    shelf->news_at = news->now;
+    (void)tb_bitmap_set(shelf->known, name->chunk);
+    if (coded == NULL || !room_for(o, sizeof(struct tb_object) + coded->count, 1)) return;
+    shelf = shelf_find(o, name); /* its pair may have been the oldest */
+    if (shelf != NULL) shelf->chunks[name->chunk] = object_new(o, coded);
 }
 
 void tb_objects_put(struct tb_objects *o, const struct tb_object_name *name,
-                    const struct tb_codec_coded *coded)
+                    const struct tb_object_news *news)
+{
+    TB_ASSERT(news->coded == NULL || news->coded->form.on_base);
+    uv_mutex_lock(&o->lock);
+    if (news->coded != NULL) {
+        o->from[news->from].count++;
+        o->from[news->from].bytes += news->coded->count;
+    }
+    put_locked(o, name, news);
+    uv_mutex_unlock(&o->lock);
+}
+
+void tb_objects_bad(struct tb_objects *o, const struct tb_object_name *name)
 {
     uv_mutex_lock(&o->lock);
-    put_locked(o, name, coded);
+    struct shelf *shelf = shelf_find(o, name);
+    if (shelf != NULL && shelf->chunks[name->chunk] != NULL) {
+        unref_locked(o, shelf->chunks[name->chunk]);
+        shelf->chunks[name->chunk] = NULL;
+        o->bad++;
+    }
     uv_mutex_unlock(&o->lock);
 }
 
 struct tb_object *tb_objects_find(struct tb_objects *o, const struct tb_object_name *name)
 {
     uv_mutex_lock(&o->lock);
-    const struct pair *p = pair_find(o, name);
-    struct tb_object *object = p != NULL ? *slot_of(p, name) : NULL;
+    const struct shelf *shelf = shelf_find(o, name);
+    struct tb_object *object = shelf != NULL ? shelf->chunks[name->chunk] : NULL;
     if (object != NULL) {
         object->refs++;
         o->used++;
     }
     uv_mutex_unlock(&o->lock);
     return object;
+}
+
+/* ---- on their way ---- */
+
+void tb_objects_coming(struct tb_objects *o, const struct tb_object_name *name, bool coming, tb_time_ns now)
+{
+    if (name->chunk_count == 0) return;
+    uv_mutex_lock(&o->lock);
+    struct shelf *shelf = coming ? shelf_get(o, name) : shelf_find(o, name);
+    if (shelf != NULL) {
+        shelf->coming = coming;
+        shelf->news_at = now;
+    }
+    uv_mutex_unlock(&o->lock);
+}
+
+static void unknown(const struct shelf *shelf, uint64_t *words_out)
+{
+    const uint64_t words = TB_BITMAP_WORDS(shelf->count);
+    for (uint64_t w = 0; w < words; w++)
+        words_out[w] = ~shelf->known[w];
+    if (shelf->count % 64 != 0) words_out[words - 1] &= (UINT64_C(1) << (shelf->count % 64)) - 1;
+}
+
+/* More of it are on their way, by all that is known. */
+static bool comes(const struct shelf *shelf, tb_time_ns now)
+{
+    return shelf != NULL && shelf->coming && tb_time_since(shelf->news_at, now) < TB_OBJECTS_PATIENCE;
+}
+
+bool tb_objects_awaited(struct tb_objects *o, const struct tb_object_name *name, tb_time_ns now,
+                        uint64_t *words_out)
+{
+    uv_mutex_lock(&o->lock);
+    const struct shelf *shelf = shelf_find(o, name);
+    const bool awaited = comes(shelf, now);
+    if (awaited) unknown(shelf, words_out);
+    uv_mutex_unlock(&o->lock);
+    return awaited;
+}
+
+bool tb_objects_awaits(struct tb_objects *o, const struct tb_object_name *name, tb_time_ns now)
+{
+    uv_mutex_lock(&o->lock);
+    const struct shelf *shelf = shelf_find(o, name);
+    const bool awaits = comes(shelf, now) && !tb_bitmap_test(shelf->known, name->chunk);
+    uv_mutex_unlock(&o->lock);
+    return awaits;
 }
 
 void tb_objects_drop(struct tb_objects *o, const struct tb_id *uid)
@@ -210,6 +316,12 @@ void tb_objects_stats(struct tb_objects *o, struct tb_objects_stats *stats_out)
     *stats_out = (struct tb_objects_stats){0};
     if (o == NULL) return;
     uv_mutex_lock(&o->lock);
-    *stats_out = (struct tb_objects_stats){o->bytes, o->budget, o->count, o->pair_count, o->used};
+    *stats_out = (struct tb_objects_stats){.bytes = o->bytes,
+                                           .budget_bytes = o->budget,
+                                           .count = o->count,
+                                           .pairs = o->pair_count,
+                                           .used = o->used,
+                                           .bad = o->bad};
+    memcpy(stats_out->from, o->from, sizeof o->from);
     uv_mutex_unlock(&o->lock);
 }

@@ -1,17 +1,22 @@
-/* objects.h - encoded chunks, made once: of a version on a base, kept for other links. A shell: a lock and a heap.
+/* objects.h - encoded chunks, made once: of a version on a base, kept for other links and for readers. A shell: a lock and a heap.
  *
- * A stream that encodes a chunk on a base puts it here, and so does one that landed it: a relay forwards it as it came. The
- * name says of which base it is, so it fits every peer that holds that base. What is kept stays under a budget and under 16
- * pairs of version and base; the oldest pair goes first, with all that it has. Forms on no base are not kept: they are the
- * size of the version, and the second peer of a full copy is rare.
+ * Whoever encodes a chunk on a base puts it here, and so does who got it encoded: from its publisher, or over a link, so a relay
+ * forwards it as it came. The name says of which base it is, so it fits everybody that holds that base. What is kept stays under
+ * a budget and under 16 pairs of version and base; the oldest pair goes first, with all that it has. Forms on no base are not
+ * kept: they are the size of the version, and the second peer of a full copy is rare.
+ *
+ * Objects may be on their way: then who wants one waits for it, while they keep coming, sooner than to make it a second time.
  *
  * Threads: any. An object that was found stays until it is given back, whatever leaves the table. */
 #ifndef TB_WAN_OBJECTS_H
 #define TB_WAN_OBJECTS_H
 
-#include "wan/feed.h"
+#include "base/codec.h"
+#include "base/ident.h"
+#include "base/time.h"
 
 #define TB_OBJECTS_PAIRS_MAX 16u
+#define TB_OBJECTS_PATIENCE  TB_MS(500) /* nothing came: no more is waited for */
 
 struct tb_objects;
 struct tb_object;
@@ -21,25 +26,48 @@ TB_MUST_USE enum tb_status tb_objects_new(uint64_t budget_bytes, struct tb_objec
 void tb_objects_free(struct tb_objects *o); /* every object was given back; NULL is fine */
 
 struct tb_object_name {
-    const struct tb_share *share, *base; /* of the version, of its base */
+    const struct tb_id *uid, *base; /* of the version, of its base */
     uint32_t shard, chunk;
+    uint32_t shard_count; /* of the version */
+    uint32_t chunk_count; /* of the shard */
 };
 /* Referenced; NULL: not here. */
 struct tb_object *tb_objects_find(struct tb_objects *o, const struct tb_object_name *name);
-/* Copies it in. Nothing happens where there is one already, the budget does not allow it, or memory lacks. */
+enum tb_object_from { TB_OBJECT_MADE_HERE, TB_OBJECT_OF_RANK, TB_OBJECT_OF_LINK, TB_OBJECT_FROMS };
+struct tb_object_news {
+    enum tb_object_from from;           /* who made it, or brought it; counted, kept or not */
+    const struct tb_codec_coded *coded; /* on its base; NULL: it is known that there will be none */
+    tb_time_ns now;
+};
+/* Copies it in. Nothing is kept where there is one already, the budget does not allow it, or memory lacks. */
 void tb_objects_put(struct tb_objects *o, const struct tb_object_name *name,
-                    const struct tb_codec_coded *coded);
+                    const struct tb_object_news *news);
+/* Somebody who decoded it says that it is wrong: it goes, and is made again by whoever wants it. */
+void tb_objects_bad(struct tb_objects *o, const struct tb_object_name *name);
 /* That version is served here no more. */
 void tb_objects_drop(struct tb_objects *o, const struct tb_id *uid);
+
+/* Somebody else makes the objects of this shard, and puts them here (the name's chunk does not count); or does so no more. */
+void tb_objects_coming(struct tb_objects *o, const struct tb_object_name *name, bool coming, tb_time_ns now);
+/* The bits of the shard's chunks whose objects are still to come. False: none is, and words_out is as it was. */
+bool tb_objects_awaited(struct tb_objects *o, const struct tb_object_name *name, tb_time_ns now,
+                        uint64_t *words_out);
+bool tb_objects_awaits(struct tb_objects *o, const struct tb_object_name *name,
+                       tb_time_ns now); /* one of them */
 
 struct tb_codec_coded tb_object_coded(const struct tb_object *object);
 void tb_object_unref(struct tb_objects *o, struct tb_object *object);
 
+struct tb_object_sum {
+    uint64_t count, bytes;
+};
 struct tb_objects_stats {
     uint64_t bytes, budget_bytes;
     uint64_t count; /* of objects */
     uint32_t pairs;
     uint64_t used; /* found instead of encoded again */
+    uint64_t bad;  /* that were said to be wrong */
+    struct tb_object_sum from[TB_OBJECT_FROMS];
 };
 void tb_objects_stats(struct tb_objects *o, struct tb_objects_stats *stats_out); /* NULL: all zero */
 

@@ -14,6 +14,7 @@
 #include <uv.h>
 
 #include "base/net/chan.h"
+#include "wan/feed.h"
 #include "wan/objects.h"
 #include "wan/tcp_path.h"
 
@@ -32,13 +33,6 @@ struct tb_stream_trust {
     void *user;
 };
 
-/* Whoever wants a chunk as it came: decoded on a base, its digest right, and not yet held. Any thread. */
-struct tb_links_object;
-struct tb_stream_keeper {
-    void (*fn)(void *user, const struct tb_links_object *object); /* NULL: nobody */
-    void *user;
-};
-
 struct tb_stream_plan {
     struct tb_feed *feed;
     uint64_t session_seq; /* of the feed */
@@ -49,7 +43,6 @@ struct tb_stream_plan {
     uint32_t peer;     /* of the links, for what is counted */
     struct tb_stream_trust trust;
     struct tb_objects *objects; /* NULL: nothing is kept */
-    struct tb_stream_keeper keeper;
     tb_time_ns idle;
     uint64_t records_max; /* worn from then on; at twice as many it ends */
     bool dialled;
@@ -59,6 +52,19 @@ struct tb_stream_plan {
     const struct tb_tcp_path_options *path;
     struct tb_chan *chan; /* accepted: detached, its BIND was read */
 };
+
+/* Of a chunk of the share on that base. */
+static inline struct tb_object_name tb_stream_object_name(const struct tb_share *share,
+                                                          const struct tb_share *base, uint32_t shard,
+                                                          uint32_t chunk)
+{
+    return (struct tb_object_name){.uid = &share->uid,
+                                   .base = &base->uid,
+                                   .shard = shard,
+                                   .chunk = chunk,
+                                   .shard_count = share->shard_count,
+                                   .chunk_count = share->places[shard].manifest->chunk_count};
+}
 
 struct tb_stream_send {
     bool have_parcel;

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/net/wire.h"
-#include "wan/links.h"
 #include "wan/stream.h"
 
 #define BOUND_BYTES (TB_WIRE_HEADER_BYTES + 4u)
@@ -248,12 +247,11 @@ static void keep_object(void *owner, const struct tb_place *place, uint32_t chun
     (void)place, (void)chunk;
     struct tb_stream *s = owner;
     const struct tb_stream_receive *r = &s->receive;
-    const struct tb_object_name name = {r->share, r->base, r->frame.shard, r->frame.chunk};
+    const struct tb_object_name name =
+        tb_stream_object_name(r->share, r->base, r->frame.shard, r->frame.chunk);
     const struct tb_codec_coded coded = {r->frame.form, r->encoded, r->frame.wire_bytes};
-    const struct tb_links_object object = {&r->share->uid, &r->base->uid, r->frame.shard, r->frame.chunk,
-                                           coded};
-    if (s->plan.objects != NULL) tb_objects_put(s->plan.objects, &name, &coded);
-    if (s->plan.keeper.fn != NULL) s->plan.keeper.fn(s->plan.keeper.user, &object);
+    const struct tb_object_news news = {TB_OBJECT_OF_LINK, &coded, tb_clock_now()};
+    tb_objects_put(s->plan.objects, &name, &news);
 }
 
 static enum tb_status finish(struct tb_stream *s)
@@ -261,7 +259,7 @@ static enum tb_status finish(struct tb_stream *s)
     const struct tb_stream_receive *r = &s->receive;
     struct tb_place place = *place_of(r); /* the bits are shared */
     TB_ASSERT(place.landed == NULL);
-    if (r->frame.form.on_base) {
+    if (r->frame.form.on_base && s->plan.objects != NULL) {
         place.landed = keep_object;
         place.owner = s;
     }

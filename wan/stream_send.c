@@ -102,15 +102,22 @@ static enum tb_status encode_as(struct tb_stream *s, enum tb_choice_way way, str
     return tb_codec_encode(tb_stream_loop_codec(s->loop), form, in, out, coded);
 }
 
-/* What another link made, or brought, on the same base. */
-static bool find_object(struct tb_stream *s, const struct tb_object_name *name, struct tb_codec_coded *coded)
+/* What its publisher or another link made, or brought, on the same base; unless another way is sooner there. */
+static bool find_object(struct tb_stream *s, const struct tb_object_name *name,
+                        const struct tb_codec_input *in, struct tb_codec_coded *coded)
 {
     struct tb_stream_send *t = &s->send;
     if (s->plan.objects == NULL) return false;
     t->object = tb_objects_find(s->plan.objects, name);
     if (t->object == NULL) return false;
     *coded = tb_object_coded(t->object);
-    return true;
+    const struct tb_choice_made made = {.kind = tb_choice_kind_of(in->dtype),
+                                        .form = coded->form,
+                                        .raw_bytes = (uint32_t)in->count,
+                                        .wire_bytes = (uint32_t)coded->count};
+    if (tb_feed_takes(s->plan.feed, &made)) return true;
+    drop_object(s);
+    return false;
 }
 
 /* Encodes the chunk in the way that is best now, and keeps what others may want. False: it goes raw. */
@@ -129,7 +136,8 @@ static bool make_object(struct tb_stream *s, const struct tb_object_name *name, 
                                             .encode_ns = tb_time_since(began, tb_clock_now())};
     tb_feed_learn(s->plan.feed, &sample);
     s->send.worked += in->count;
-    if (coded->form.on_base && s->plan.objects != NULL) tb_objects_put(s->plan.objects, name, coded);
+    const struct tb_object_news news = {TB_OBJECT_MADE_HERE, coded, tb_clock_now()};
+    if (coded->form.on_base && s->plan.objects != NULL) tb_objects_put(s->plan.objects, name, &news);
     return coded->form.id != TB_CODEC_RAW;
 }
 
@@ -138,11 +146,12 @@ static bool make_object(struct tb_stream *s, const struct tb_object_name *name, 
 static const uint8_t *encode(struct tb_stream *s, const uint8_t *raw, struct tb_chunk_frame *frame)
 {
     const struct tb_feed_parcel *p = &s->send.parcel;
-    const struct tb_object_name name = {p->share, p->base, frame->shard, frame->chunk};
     struct tb_codec_input in = input_of(s, raw, frame);
     struct tb_codec_coded coded = {{TB_CODEC_RAW, false}, raw, in.count};
     const bool based = in.base != NULL;
-    if (!(based && find_object(s, &name, &coded)) && !make_object(s, &name, &in, &coded))
+    const struct tb_object_name name =
+        tb_stream_object_name(p->share, based ? p->base : p->share, frame->shard, frame->chunk);
+    if (!(based && find_object(s, &name, &in, &coded)) && !make_object(s, &name, &in, &coded))
         coded = (struct tb_codec_coded){{TB_CODEC_RAW, false}, raw, in.count};
     frame->form = coded.form;
     frame->wire_bytes = (uint32_t)coded.count;

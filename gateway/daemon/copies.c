@@ -125,6 +125,7 @@ static bool evict_finish(struct tb_copy *copy)
         return false; /* pinned: the tick tries again */
     const struct tb_id uid = copy->key.uid;
     copy_free(copy);
+    if (d->objects != NULL) tb_objects_drop(d->objects, &uid);
     d->counters.evictions++;
     TB_MOOT(tb_catalog_evicted(d->catalog, tb_clock_now(), &uid));
     tb_seals_retry(d);

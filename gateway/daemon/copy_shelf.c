@@ -34,8 +34,9 @@ static struct tb_copy *base_of(const struct tb_copy *copy)
     return best;
 }
 
-static bool read_from_afar(const struct tb_daemon *d)
+bool tb_copy_read_by_tcp(const struct tb_daemon *d)
 {
+    if (!d->config->fabric_encoded || tb_fabric_no_verbs(d->fabric) == NULL) return false;
     for (const struct tb_worker_session *s = d->sessions; s != NULL; s = s->next)
         if (s->welcomed && !tb_name_equal(&s->endpoint.host, &d->host)) return true;
     return false;
@@ -57,8 +58,8 @@ bool tb_copy_shelf_make(struct tb_copy *copy, struct tb_export_buffer *buffer_ou
     struct tb_daemon *d = copy->d;
     uint64_t bytes = 0;
     const uint32_t chunks = chunks_of(copy, &bytes);
-    if (!d->config->fabric_encoded || tb_fabric_no_verbs(d->fabric) == NULL || chunks == 0) return false;
-    copy->shelf_base = read_from_afar(d) ? base_of(copy) : NULL;
+    if (chunks == 0) return false;
+    copy->shelf_base = tb_copy_read_by_tcp(d) ? base_of(copy) : NULL;
     if (copy->shelf_base == NULL) return false;
     const uint64_t count = tb_shelf_bytes(chunks, TB_SHELF_ROOM(bytes));
     copy->shelf_memory = tb_calloc(1, count);
@@ -66,22 +67,6 @@ bool tb_copy_shelf_make(struct tb_copy *copy, struct tb_export_buffer *buffer_ou
     tb_shelf_init(&copy->shelf, copy->shelf_memory, chunks, TB_SHELF_ROOM(bytes));
     *buffer_out = (struct tb_export_buffer){.bytes = copy->shelf_memory, .count = count, .memfd = -1};
     return true;
-}
-
-/* Streams look at it, from their threads. */
-static enum tb_status shelves_open(struct tb_daemon *d)
-{
-    struct tb_shelves *shelves = NULL;
-    if (d->shelves != NULL) return TB_OK;
-    const enum tb_status status = tb_shelves_open(&shelves);
-    if (status == TB_OK) __atomic_store_n(&d->shelves, shelves, __ATOMIC_RELEASE);
-    return status;
-}
-
-void tb_copy_shelf_offer(struct tb_daemon *d, const struct tb_links_object *o)
-{
-    const struct tb_shelf_offer offer = {o->uid, o->base, o->shard, o->chunk, o->coded};
-    tb_shelves_offer(__atomic_load_n(&d->shelves, __ATOMIC_ACQUIRE), &offer);
 }
 
 static enum tb_status begin(struct tb_copy *copy)
@@ -94,13 +79,14 @@ static enum tb_status begin(struct tb_copy *copy)
         places[s] = tb_arena_place(copy->region, s);
         places[n + s] = tb_arena_place(copy->shelf_base->region, s);
     }
-    const struct tb_shelf_task task = {.uid = copy->key.uid,
-                                       .shelf = &copy->shelf,
+    const struct tb_shelf_task task = {.shelf = &copy->shelf,
+                                       .objects = d->objects,
+                                       .uid = copy->key.uid,
                                        .base = copy->shelf_base->key.uid,
                                        .shard_count = n,
                                        .places = places,
                                        .bases = places + n};
-    enum tb_status status = shelves_open(d);
+    enum tb_status status = d->shelves != NULL ? TB_OK : tb_shelves_open(&d->shelves);
     if (status == TB_OK) status = tb_shelf_work_begin(d->shelves, &task, &copy->shelf_work);
     tb_free(places);
     return status;

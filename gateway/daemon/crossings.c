@@ -461,12 +461,6 @@ static bool links_base_good(void *user, const struct tb_id *uid, uint32_t shard,
     return status == TB_OK;
 }
 
-/* Likewise. */
-static void links_object(void *user, const struct tb_links_object *object)
-{
-    tb_copy_shelf_offer(user, object);
-}
-
 static const struct tb_links_ops links_ops = {
     .may_read = links_may_read,
     .home_of = links_home_of,
@@ -482,7 +476,6 @@ static const struct tb_links_ops links_ops = {
     .on_report = links_report,
     .on_chunk_bad = links_chunk_bad,
     .base_good = links_base_good,
-    .on_object = links_object,
 };
 
 /* ---- what we say ---- */
@@ -602,7 +595,7 @@ static enum tb_status links_open(struct tb_daemon *d, struct tb_links_peer_optio
         .retry_min_ms = config->link_retry_min_ms,
         .retry_max_ms = config->link_retry_max_ms,
         .codec = config->link_codec,
-        .objects_bytes = config->arena_bytes / 100 * config->link_objects_percent,
+        .objects = d->objects,
         .protocol_max = config->link_protocol_max,
         .resolver = d->resolver,
     };

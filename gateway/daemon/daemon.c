@@ -222,6 +222,12 @@ static enum tb_status arena_open(struct tb_daemon *d)
     return status == TB_OK ? TB_OK : failed("arena", error, "set arena.path or arena.bytes");
 }
 
+static enum tb_status objects_open(struct tb_daemon *d)
+{
+    const uint64_t budget = d->config->arena_bytes / 100 * d->config->link_objects_percent;
+    return budget > 0 ? tb_objects_new(budget, &d->objects) : TB_OK;
+}
+
 static enum tb_status catalog_model(struct tb_daemon *d, const struct tb_config_model *m)
 {
     struct tb_catalog_model c = {.name = m->name, .home = m->home, .keep = m->keep};
@@ -354,9 +360,9 @@ enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config)
     d->started_at = d->slow_at = tb_clock_now();
     /* In order: each stands on those before it. */
     static enum tb_status (*const steps[])(struct tb_daemon *) = {
-        loop_open,       descriptors_raise, host_name,      tls_open,         store_open,   arena_open,
-        tb_anchors_open, catalog_open,      tb_limits_open, tb_found_open,    persist_open, fabric_open,
-        resolver_open,   links_open,        control_open,   tb_sessions_open,
+        loop_open,       descriptors_raise, host_name,    tls_open,       store_open,       arena_open,
+        tb_anchors_open, objects_open,      catalog_open, tb_limits_open, tb_found_open,    persist_open,
+        fabric_open,     resolver_open,     links_open,   control_open,   tb_sessions_open,
     };
     d->opening = true;
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
@@ -468,6 +474,7 @@ void tb_daemon_close(struct tb_daemon *d)
     while (d->sessions != NULL && tb_clock_wall_ms() < end_ms)
         uv_run(&d->loop, UV_RUN_ONCE);
     tb_persist_close(d);
+    tb_objects_free(d->objects);
     tb_arena_close(d->arena);
     tb_store_close(d->store);
     tb_tls_free(d->tls);

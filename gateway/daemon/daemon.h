@@ -224,6 +224,7 @@ struct tb_daemon {
     struct tb_fabric *fabric;
     struct tb_fabric_endpoint endpoint; /* of our door */
     struct tb_shelves *shelves;         /* NULL: there was nothing to encode yet */
+    struct tb_objects *objects;         /* encoded chunks, for links and shelves; NULL: none are kept */
     struct tb_links *links;
     bool links_restarting;
     struct tb_control *control;
@@ -493,10 +494,10 @@ json_t *tb_status_versions(struct tb_daemon *d, const char *model); /* NULL: all
 /* As it is exported: memory for encoded chunks, and the buffer that it is. False: it gets none. */
 bool tb_copy_shelf_make(struct tb_copy *copy, struct tb_export_buffer *buffer_out);
 void tb_copy_shelf_begin(struct tb_copy *copy);
-/* Any thread: a chunk came encoded over a link, and goes on as it came to workers that hold its base. */
-void tb_copy_shelf_offer(struct tb_daemon *d, const struct tb_links_object *object);
 /* It goes: nobody reads its shelf any more, and nothing is encoded on it. */
 void tb_copy_shelf_end(struct tb_copy *copy);
+/* Workers of other hosts read here, by tcp. */
+bool tb_copy_read_by_tcp(const struct tb_daemon *d);
 
 /* chain_status.c */
 enum tb_status tb_status_chains(void *user, const json_t *request, json_t *reply, char *error);

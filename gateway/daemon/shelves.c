@@ -64,6 +64,48 @@ static bool encode(struct tb_shelves *s, const struct tb_shelf_work *w, struct t
     return coded_out->form.on_base && TB_SHELF_GAINS(bytes, coded_out->count);
 }
 
+static struct tb_object_name name_of(const struct tb_shelf_work *w)
+{
+    return (struct tb_object_name){.uid = &w->task.uid,
+                                   .base = &w->task.base,
+                                   .shard = w->shard,
+                                   .chunk = w->chunk,
+                                   .shard_count = w->task.shard_count,
+                                   .chunk_count = w->task.places[w->shard]->manifest->chunk_count};
+}
+
+/* Its publisher, or a link, encoded it already. */
+static struct tb_object *find_object(const struct tb_shelf_work *w)
+{
+    const struct tb_object_name name = name_of(w);
+    return w->task.objects != NULL ? tb_objects_find(w->task.objects, &name) : NULL;
+}
+
+/* Made by somebody else, and small enough to go on as it is. */
+static bool forward(struct tb_shelf_work *w, struct tb_shelves_stats *more)
+{
+    struct tb_object *object = find_object(w);
+    if (object == NULL) return false;
+    const struct tb_codec_coded coded = tb_object_coded(object);
+    const bool good = TB_SHELF_GAINS(w->task.places[w->shard]->manifest->chunks[w->chunk].bytes, coded.count);
+    if (good) tb_shelf_put(w->task.shelf, w->line, &coded);
+    tb_object_unref(w->task.objects, object);
+    more->bytes = good ? coded.count : 0;
+    return good;
+}
+
+static void put(struct tb_shelves *s, struct tb_shelf_work *w, struct tb_shelves_stats *more)
+{
+    struct tb_codec_coded coded = {.count = 0};
+    more->forwarded = forward(w, more);
+    const bool made = more->forwarded == 0 && encode(s, w, &coded);
+    if (more->forwarded == 0) tb_shelf_put(w->task.shelf, w->line, made ? &coded : NULL);
+    if (made) more->bytes = coded.count;
+    more->chunks = made + more->forwarded;
+    more->without = !more->chunks;
+    more->raw_bytes = more->chunks * w->task.places[w->shard]->manifest->chunks[w->chunk].bytes;
+}
+
 /* ---- which ---- */
 
 static void step(struct tb_shelf_work *w)
@@ -80,78 +122,44 @@ static void step(struct tb_shelf_work *w)
         w->shard++; /* the line is not empty, so one has chunks */
 }
 
+/* Somebody else is about to encode it. */
+static bool awaited(const struct tb_shelf_work *w, tb_time_ns now)
+{
+    const struct tb_object_name name = name_of(w);
+    return w->task.objects != NULL && tb_objects_awaits(w->task.objects, &name, now);
+}
+
 /* The next chunk that is here and has no entry; false: none now. */
 static bool find(struct tb_shelf_work *w)
 {
+    const tb_time_ns now = tb_clock_now();
     for (uint32_t looked = 0; w->left > 0 && looked < w->task.shelf->count; looked++) {
-        if (!tb_shelf_has(w->task.shelf, w->line) && tb_place_held(w->task.places[w->shard], w->chunk))
+        if (!tb_shelf_has(w->task.shelf, w->line) && tb_place_held(w->task.places[w->shard], w->chunk) &&
+            !awaited(w, now))
             return true;
         step(w);
     }
     return false;
 }
 
-/* Under the lock; the chunk where `w` stands has no entry yet. coded: NULL for none. */
-static void put(struct tb_shelves *s, struct tb_shelf_work *w, const struct tb_codec_coded *coded)
-{
-    const bool good = coded != NULL;
-    tb_shelf_put(w->task.shelf, w->line, coded);
-    s->stats.chunks += good;
-    s->stats.without += !good;
-    s->stats.bytes += good ? coded->count : 0;
-    s->stats.raw_bytes += good ? w->task.places[w->shard]->manifest->chunks[w->chunk].bytes : 0;
-    if (--w->left == 0) tb_shelf_close(w->task.shelf);
-}
-
-/* Under the lock, which is let go while a chunk is encoded. Meanwhile the chunk may rot, come again over a link, and have its
- * entry: it is put and counted once. False: there was nothing to do. */
+/* Under the lock, which is let go meanwhile. False: there was nothing to do. */
 static bool work_once(struct tb_shelves *s, struct tb_shelf_work *w)
 {
-    struct tb_codec_coded coded = {.count = 0};
+    struct tb_shelves_stats more = {0};
     if (!find(w)) return false;
     s->in_hand = w;
     pthread_mutex_unlock(&s->lock);
-    const bool good = encode(s, w, &coded);
+    put(s, w, &more);
     pthread_mutex_lock(&s->lock);
     s->in_hand = NULL;
-    if (!tb_shelf_has(w->task.shelf, w->line)) put(s, w, good ? &coded : NULL);
+    s->stats.chunks += more.chunks;
+    s->stats.without += more.without;
+    s->stats.forwarded += more.forwarded;
+    s->stats.bytes += more.bytes;
+    s->stats.raw_bytes += more.raw_bytes;
+    if (--w->left == 0) tb_shelf_close(w->task.shelf);
     pthread_cond_broadcast(&s->changed);
     return true;
-}
-
-/* ---- what came encoded ---- */
-
-static uint32_t line_of(const struct tb_shelf_task *task, uint32_t shard, uint32_t chunk)
-{
-    uint32_t line = chunk;
-    for (uint32_t i = 0; i < shard; i++)
-        line += task->places[i]->manifest->chunk_count;
-    return line;
-}
-
-/* Under the lock, as the thread's own put is: whichever comes first has the entry. */
-static void take(struct tb_shelves *s, struct tb_shelf_work *w, const struct tb_shelf_offer *offer)
-{
-    TB_ASSERT(offer->shard < w->task.shard_count);
-    const uint32_t line = line_of(&w->task, offer->shard, offer->chunk);
-    const uint32_t bytes = w->task.places[offer->shard]->manifest->chunks[offer->chunk].bytes;
-    if (tb_shelf_has(w->task.shelf, line) || !TB_SHELF_GAINS(bytes, offer->coded.count)) return;
-    tb_shelf_put(w->task.shelf, line, &offer->coded);
-    s->stats.chunks++;
-    s->stats.forwarded++;
-    s->stats.bytes += offer->coded.count;
-    s->stats.raw_bytes += bytes;
-    if (--w->left == 0) tb_shelf_close(w->task.shelf);
-}
-
-void tb_shelves_offer(struct tb_shelves *s, const struct tb_shelf_offer *offer)
-{
-    if (s == NULL) return;
-    pthread_mutex_lock(&s->lock);
-    for (struct tb_shelf_work *w = s->works; w != NULL; w = w->next)
-        if (tb_id_equal(&w->task.uid, offer->uid) && tb_id_equal(&w->task.base, offer->base))
-            take(s, w, offer);
-    pthread_mutex_unlock(&s->lock);
 }
 
 static void rest(struct tb_shelves *s)

@@ -67,21 +67,6 @@ void tb_shelf_work_end(struct tb_shelf_work *w)
     tb_free(w);
 }
 
-void tb_shelves_offer(struct tb_shelves *s, const struct tb_shelf_offer *offer)
-{
-    for (struct tb_shelf_work *w = s != NULL ? s->works : NULL; w != NULL; w = w->next) {
-        uint32_t line = offer->chunk;
-        if (!tb_id_equal(&w->task.uid, offer->uid) || !tb_id_equal(&w->task.base, offer->base)) continue;
-        for (uint32_t i = 0; i < offer->shard; i++)
-            line += w->places[i]->manifest->chunk_count;
-        if (tb_shelf_has(w->task.shelf, line)) continue;
-        tb_shelf_put(w->task.shelf, line, &offer->coded);
-        s->stats.chunks++;
-        s->stats.forwarded++;
-        if (--w->left == 0) tb_shelf_close(w->task.shelf);
-    }
-}
-
 void tb_shelves_stats(struct tb_shelves *s, struct tb_shelves_stats *stats_out)
 {
     *stats_out = s != NULL ? s->stats : (struct tb_shelves_stats){0};
@@ -106,16 +91,47 @@ static bool encode(struct tb_shelves *s, const struct tb_shelf_work *w, uint32_t
     return coded_out->form.on_base && TB_SHELF_GAINS(bytes, coded_out->count);
 }
 
-/* The first chunk that is here and has no entry. */
+static struct tb_object_name name_of(const struct tb_shelf_work *w, uint32_t shard, uint32_t k)
+{
+    return (struct tb_object_name){.uid = &w->task.uid,
+                                   .base = &w->task.base,
+                                   .shard = shard,
+                                   .chunk = k,
+                                   .shard_count = w->task.shard_count,
+                                   .chunk_count = w->places[shard]->manifest->chunk_count};
+}
+
+static bool awaited(const struct tb_shelf_work *w, uint32_t shard, uint32_t k)
+{
+    const struct tb_object_name name = name_of(w, shard, k);
+    return w->task.objects != NULL && tb_objects_awaits(w->task.objects, &name, the->now);
+}
+
+/* As it came from a rank or over a link. */
+static bool forward(struct tb_shelf_work *w, uint32_t shard, uint32_t k, uint32_t line)
+{
+    const struct tb_object_name name = name_of(w, shard, k);
+    struct tb_object *object = w->task.objects != NULL ? tb_objects_find(w->task.objects, &name) : NULL;
+    if (object == NULL) return false;
+    const struct tb_codec_coded coded = tb_object_coded(object);
+    tb_shelf_put(w->task.shelf, line, &coded);
+    tb_object_unref(w->task.objects, object);
+    return true;
+}
+
+/* The first chunk that is here, has no entry, and is encoded by nobody else. */
 static bool work_once(struct tb_shelves *s, struct tb_shelf_work *w)
 {
     for (uint32_t shard = 0, line = 0; shard < w->task.shard_count; shard++) {
         for (uint32_t k = 0; k < w->places[shard]->manifest->chunk_count; k++, line++) {
             struct tb_codec_coded coded = {.count = 0};
             if (tb_shelf_has(w->task.shelf, line) || !tb_place_held(w->places[shard], k)) continue;
-            const bool good = encode(s, w, shard, k, &coded);
-            tb_shelf_put(w->task.shelf, line, good ? &coded : NULL);
+            if (awaited(w, shard, k)) continue;
+            const bool forwarded = forward(w, shard, k, line);
+            const bool good = forwarded || encode(s, w, shard, k, &coded);
+            if (!forwarded) tb_shelf_put(w->task.shelf, line, good ? &coded : NULL);
             s->stats.chunks += good;
+            s->stats.forwarded += forwarded;
             s->stats.without += !good;
             if (--w->left == 0) tb_shelf_close(w->task.shelf);
             return true;

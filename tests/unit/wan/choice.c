@@ -136,6 +136,63 @@ static void a_wish_is_kept_where_it_fits(void **state)
     }
 }
 
+/* Encoded by somebody else: its encoder is not our cores'. */
+static void what_is_made_already_goes_unless_another_way_is_sooner(void **state)
+{
+    (void)state;
+    const struct {
+        enum tb_choice_wish wish;
+        double goodput;
+        uint32_t wire_bytes;
+        bool takes;
+    } rows[] = {{TB_CHOICE_AUTO, MBIT_50, 12000, true},   {TB_CHOICE_AUTO, LOOPBACK, 12000, true},
+                {TB_CHOICE_AUTO, 12.5e9, 12000, false},   /* raw is sooner than its decoder */
+                {TB_CHOICE_AUTO, MBIT_50, 900000, false}, /* dense would be a third of it */
+                {TB_CHOICE_SPARSE, 12.5e9, 12000, true},  {TB_CHOICE_RAW, MBIT_50, 12000, false},
+                {TB_CHOICE_ZSTD, MBIT_50, 12000, false},  {TB_CHOICE_PLANES, MBIT_50, 12000, false},
+                {TB_CHOICE_AUTO, MBIT_50, 0, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct tb_choice c;
+        setup(&c, rows[i].wish, rows[i].goodput);
+        c.ways[TB_KIND_BF16][TB_WAY_CLASSES].saving = rows[i].wire_bytes > 100000 ? 1.2 : 90;
+        c.ways[TB_KIND_BF16][TB_WAY_GAPS].saving = rows[i].wire_bytes > 100000 ? 1.2 : 60;
+        c.ways[TB_KIND_BF16][TB_WAY_CLASSES].encode = 1; /* does not count */
+        const struct tb_choice_made made = {.kind = TB_KIND_BF16,
+                                            .form = {TB_CODEC_SPARSE, true},
+                                            .raw_bytes = 1 << 20,
+                                            .wire_bytes = rows[i].wire_bytes};
+        assert_int_equal(tb_choice_takes(&c, &made), rows[i].takes);
+        assert_int_equal(c.picks[TB_KIND_BF16][1], rows[i].takes);
+        c.protocol = 1;
+        assert_false(tb_choice_takes(&c, &made));
+    }
+}
+
+static void a_link_says_how_steps_are_best_encoded(void **state)
+{
+    (void)state;
+    const struct {
+        enum tb_choice_wish wish;
+        double goodput, saving;
+        unsigned classes;
+    } rows[] = {{TB_CHOICE_AUTO, MBIT_50, 90, TB_CODEC_CLASSES},
+                {TB_CHOICE_AUTO, LOOPBACK, 90, 1},
+                {TB_CHOICE_AUTO, 30e9, 90, 0},
+                {TB_CHOICE_AUTO, MBIT_50, 1.3, 0},
+                {TB_CHOICE_SPARSE, LOOPBACK, 90, TB_CODEC_CLASSES},
+                {TB_CHOICE_RAW, MBIT_50, 90, 0},
+                {TB_CHOICE_PLANES, MBIT_50, 90, 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct tb_choice c;
+        setup(&c, rows[i].wish, rows[i].goodput);
+        c.ways[TB_KIND_BF16][TB_WAY_CLASSES].saving = rows[i].saving;
+        c.ways[TB_KIND_BF16][TB_WAY_GAPS].saving = rows[i].saving > 2 ? 60 : rows[i].saving;
+        assert_int_equal(tb_choice_classes(&c), rows[i].classes);
+        c.protocol = 1;
+        assert_int_equal(tb_choice_classes(&c), 0);
+    }
+}
+
 /* P9: to a peer of the release before, only what it can read. */
 static void an_old_peer_gets_old_forms(void **state)
 {
@@ -201,6 +258,8 @@ int main(void)
         cmocka_unit_test(what_bounds_it_is_said),
         cmocka_unit_test(a_dense_step_changes_the_way),
         cmocka_unit_test(a_wish_is_kept_where_it_fits),
+        cmocka_unit_test(what_is_made_already_goes_unless_another_way_is_sooner),
+        cmocka_unit_test(a_link_says_how_steps_are_best_encoded),
         cmocka_unit_test(an_old_peer_gets_old_forms),
         cmocka_unit_test(a_link_is_measured_while_it_is_busy),
         cmocka_unit_test(names_come_back),

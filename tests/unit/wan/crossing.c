@@ -128,6 +128,29 @@ static void only_what_is_held_goes(void **state)
     free(f.memory);
 }
 
+/* What the owner waits for does not go, but for chunks that go whole. */
+static void what_is_waited_for_does_not_go_yet(void **state)
+{
+    (void)state;
+    struct fixture f;
+    uint32_t times = 0;
+    setup(&f, 8, 1 << 20);
+    small_place_hold(&f.shards[0], 0, 8);
+    CHECK_OK(tb_crossing_start(&f.c));
+    const struct tb_frame_refused no_base = {.shard = 0, .chunk = 1, .why = TB_REFUSAL_NO_BASE};
+    CHECK_OK(tb_crossing_refused(&f.c, &no_base, &times));
+    f.c.shards[0].wait[0] = 0xf7;
+    CHECK_NEXT(&f, 0, 1, 1);
+    CHECK_NEXT(&f, 0, 3, 1);
+    CHECK_NOTHING(&f);
+    assert_false(tb_crossing_all_on_their_way(&f.c));
+    f.c.shards[0].wait[0] = 0xff;
+    CHECK_NOTHING(&f); /* that one is on its way */
+    f.c.shards[0].wait[0] = 0;
+    CHECK_NEXT(&f, 0, 0, 1);
+    free(f.memory);
+}
+
 /* P5: what the peer holds is not sent, whether it said so before or meanwhile. */
 static void what_the_peer_holds_does_not_go(void **state)
 {
@@ -400,6 +423,7 @@ int main(void)
         cmocka_unit_test(nothing_goes_before_start),
         cmocka_unit_test(parcels_close_by_bytes),
         cmocka_unit_test(only_what_is_held_goes),
+        cmocka_unit_test(what_is_waited_for_does_not_go_yet),
         cmocka_unit_test(what_the_peer_holds_does_not_go),
         cmocka_unit_test(whole_is_the_peer_s_word_alone),
         cmocka_unit_test(claims_that_cannot_be_are_refused),

@@ -3,7 +3,9 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "check.h"
+#include "wan/objects.h"
 
 /* East publishes v1, v2, ...; west has v1 when a test begins. */
 struct steps {
@@ -187,6 +189,81 @@ static void a_wrong_difference_is_refused_and_comes_whole(void **state)
     steps_free(&s);
 }
 
+static void rank_writes(const struct steps *s, struct tb_objects *objects, uint32_t chunk,
+                        const struct tb_codec_coded *coded)
+{
+    const struct tb_object_name name = {.uid = &s->v2.key.uid,
+                                        .base = &s->v1.key.uid,
+                                        .chunk = chunk,
+                                        .shard_count = 1,
+                                        .chunk_count = s->v2.chunks};
+    const struct tb_object_news news = {TB_OBJECT_OF_RANK, coded, tb_clock_now()};
+    tb_objects_put(objects, &name, &news);
+}
+
+/* As a rank would: an object of v2's chunk, as v2's chunk `of` differs from v1. */
+static void rank_encodes(const struct steps *s, struct tb_objects *objects, uint32_t chunk, uint32_t of)
+{
+    static uint8_t room[4 << 20];
+    const struct tb_manifest *m = &s->v2.manifests[0];
+    const struct tb_chunk *at = &m->chunks[of];
+    struct tb_codec *codec = NULL;
+    struct tb_codec_coded coded;
+    const struct tb_codec_input in = {.bytes = s->v2.bytes[0] + at->offset,
+                                      .count = at->bytes,
+                                      .dtype = tb_layout_dtype_at(&m->layout, at->offset),
+                                      .base = s->v1.bytes[0] + at->offset,
+                                      .classes = 8};
+    const struct tb_codec_form form = {.id = TB_CODEC_SPARSE, .on_base = true};
+    CHECK_OK(tb_codec_new(&codec));
+    CHECK_OK(tb_codec_encode(codec, form, &in, (struct tb_codec_room){room, sizeof room}, &coded));
+    rank_writes(s, objects, chunk, &coded);
+    tb_codec_free(codec);
+}
+
+/* P1, P7: what a rank encoded goes as it is, and is made by nobody else. Of a hostile rank, or one whose memory rots: what decodes to
+ * other bytes, or to nothing, costs its chunk a second way and the session nothing; and no other peer gets it. */
+static void what_a_rank_encoded_wrong_lands_nowhere(void **state)
+{
+    (void)state;
+    struct steps s;
+    struct tb_objects *objects = NULL;
+    static uint8_t noise[1 << 16];
+    memset(noise, 0xa5, sizeof noise);
+    steps_make(&s, 1, 8 << 20);
+    CHECK_OK(tb_objects_new(4 << 20, &objects));
+    s.east->options.objects = objects;
+    steps_begin(&s);
+    uint32_t changed = 0;
+    for (uint32_t k = 0; k < s.v2.chunks; k++) {
+        const bool same = tb_digest_equal(&s.v2.manifests[0].digests[k], &s.v1.manifests[0].digests[k]);
+        changed += !same;
+        if (!same && k > 7) rank_encodes(&s, objects, k, k);
+    }
+    assert_true(changed > 8);
+    rank_encodes(&s, objects, 1, 9); /* of another chunk */
+    const enum tb_codec_id codecs[] = {TB_CODEC_SPARSE, TB_CODEC_PLANES, TB_CODEC_ZSTD};
+    for (uint32_t i = 0; i < 3; i++) {
+        const struct tb_codec_coded coded = {{codecs[i], true}, noise, sizeof noise};
+        rank_writes(&s, objects, 3 + 2 * i, &coded);
+    }
+    const struct tb_links_stats before = site_stats(s.east, 0);
+    site_publish(s.east, &s.v2);
+    WORLD_UNTIL(&s.w.net, s.west->landed == 2 && s.east->peer_held == 2);
+    check_equal(site_copy(s.west, &s.v2), &s.v2);
+    assert_int_equal(site_stats(s.west, 0).chunks_bad, 4);
+    assert_int_equal(s.west->ups, 1);
+    assert_int_equal(site_stats(s.east, 0).chunks_sent - before.chunks_sent, changed + 4);
+    struct tb_objects_stats stats;
+    tb_objects_stats(objects, &stats);
+    assert_int_equal(stats.bad, 4);
+    assert_int_equal(stats.count, changed - 4);
+    assert_int_equal(stats.used, changed);
+    assert_int_equal(stats.from[TB_OBJECT_MADE_HERE].count, 0);
+    steps_free(&s);
+    tb_objects_free(objects);
+}
+
 /* P5: streams are cut again and again while differences cross; nothing that was acknowledged is sent again. */
 static void cuts_repeat_no_difference(void **state)
 {
@@ -287,6 +364,7 @@ int main(void)
         cmocka_unit_test(a_sender_without_a_base_sends_whole),
         cmocka_unit_test(a_base_that_goes_is_missed_by_its_chunks_alone),
         cmocka_unit_test(a_wrong_difference_is_refused_and_comes_whole),
+        cmocka_unit_test(what_a_rank_encoded_wrong_lands_nowhere),
         cmocka_unit_test(cuts_repeat_no_difference),
         cmocka_unit_test(a_receiver_that_restarts_keeps_its_base),
         cmocka_unit_test(a_peer_that_missed_a_step_gets_both_at_once),

@@ -1,45 +1,52 @@
 /* objects.c - what is kept is found as it was put, under its budget, and the oldest goes first (P7). */
 #include "wan/objects.h"
 
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/bitmap.h"
 #include "base/fault.h"
 #include "tests/unit/check.h"
 
 #define CHUNKS 10u
 
-/* A version of two shards as shares know it; only its shape and its name count. */
-struct version {
-    struct tb_manifest manifests[2];
-    struct tb_share *share;
-};
-
-static void version_make(struct version *v, uint8_t n)
+/* A version of two shards; only its name counts. */
+static const struct tb_id *version(unsigned n)
 {
-    const struct tb_id uid = {{n}};
-    struct tb_place places[2];
-    memset(v, 0, sizeof *v);
-    for (int s = 0; s < 2; s++) {
-        v->manifests[s].chunk_count = CHUNKS + (uint32_t)s;
-        places[s] = (struct tb_place){.manifest = &v->manifests[s]};
-    }
-    v->share = tb_share_new(&uid, places, 2, NULL);
-    assert_non_null(v->share);
+    static struct tb_id ids[32];
+    ids[n].bytes[0] = (uint8_t)(n + 1);
+    return &ids[n];
 }
 
-static void put(struct tb_objects *o, const struct version *v, const struct version *base, uint32_t shard,
-                uint32_t chunk, const char *text)
+static struct tb_object_name name_of(unsigned v, unsigned base, uint32_t shard, uint32_t chunk)
 {
-    const struct tb_object_name name = {v->share, base->share, shard, chunk};
+    return (struct tb_object_name){.uid = version(v),
+                                   .base = version(base),
+                                   .shard = shard,
+                                   .chunk = chunk,
+                                   .shard_count = 2,
+                                   .chunk_count = CHUNKS + shard};
+}
+
+static void put(struct tb_objects *o, unsigned v, unsigned base, uint32_t shard, uint32_t chunk,
+                const char *text)
+{
+    const struct tb_object_name name = name_of(v, base, shard, chunk);
     const struct tb_codec_coded coded = {{TB_CODEC_SPARSE, true}, text, strlen(text)};
-    tb_objects_put(o, &name, &coded);
+    const struct tb_object_news news = {TB_OBJECT_MADE_HERE, &coded, 0};
+    tb_objects_put(o, &name, &news);
 }
 
-static bool finds(struct tb_objects *o, const struct version *v, const struct version *base, uint32_t shard,
-                  uint32_t chunk, const char *text)
+static void put_at(struct tb_objects *o, const struct tb_object_name *name, const char *text, tb_time_ns now)
 {
-    const struct tb_object_name name = {v->share, base->share, shard, chunk};
+    const struct tb_codec_coded coded = {{TB_CODEC_SPARSE, true}, text, text != NULL ? strlen(text) : 0};
+    const struct tb_object_news news = {TB_OBJECT_OF_RANK, text != NULL ? &coded : NULL, now};
+    tb_objects_put(o, name, &news);
+}
+
+static bool finds(struct tb_objects *o, unsigned v, unsigned base, uint32_t shard, uint32_t chunk,
+                  const char *text)
+{
+    const struct tb_object_name name = name_of(v, base, shard, chunk);
     struct tb_object *object = tb_objects_find(o, &name);
     if (object == NULL) return false;
     const struct tb_codec_coded coded = tb_object_coded(object);
@@ -59,120 +66,167 @@ static struct tb_objects_stats stats_of(struct tb_objects *o)
 static void an_object_has_a_version_a_base_and_a_chunk(void **state)
 {
     (void)state;
-    struct version a, b, c;
+    enum { A, B, C };
     struct tb_objects *o = NULL;
-    version_make(&a, 1), version_make(&b, 2), version_make(&c, 3);
     CHECK_OK(tb_objects_new(1 << 20, &o));
-    put(o, &b, &a, 0, CHUNKS - 1, "b on a");
-    put(o, &b, &a, 1, 0, "b on a, other shard");
-    put(o, &c, &a, 0, CHUNKS - 1, "c on a");
-    put(o, &c, &b, 0, CHUNKS - 1, "c on b");
-    put(o, &c, &b, 0, CHUNKS - 1, "again"); /* what is there stays */
-    assert_true(finds(o, &b, &a, 0, CHUNKS - 1, "b on a"));
-    assert_true(finds(o, &b, &a, 1, 0, "b on a, other shard"));
-    assert_true(finds(o, &c, &a, 0, CHUNKS - 1, "c on a"));
-    assert_true(finds(o, &c, &b, 0, CHUNKS - 1, "c on b"));
-    assert_false(finds(o, &b, &a, 0, 0, ""));
-    assert_false(finds(o, &a, &b, 0, CHUNKS - 1, ""));
+    put(o, B, A, 0, CHUNKS - 1, "b on a");
+    put(o, B, A, 1, 0, "b on a, other shard");
+    put(o, C, A, 0, CHUNKS - 1, "c on a");
+    put(o, C, B, 0, CHUNKS - 1, "c on b");
+    put(o, C, B, 0, CHUNKS - 1, "again"); /* what is there stays */
+    assert_true(finds(o, B, A, 0, CHUNKS - 1, "b on a"));
+    assert_true(finds(o, B, A, 1, 0, "b on a, other shard"));
+    assert_true(finds(o, C, A, 0, CHUNKS - 1, "c on a"));
+    assert_true(finds(o, C, B, 0, CHUNKS - 1, "c on b"));
+    assert_false(finds(o, B, A, 0, 0, ""));
+    assert_false(finds(o, A, B, 0, CHUNKS - 1, ""));
     assert_int_equal(stats_of(o).count, 4);
     assert_int_equal(stats_of(o).pairs, 3);
     assert_int_equal(stats_of(o).used, 4);
-    tb_objects_drop(o, &c.share->uid);
+    tb_objects_drop(o, version(C));
     assert_int_equal(stats_of(o).count, 2);
-    assert_false(finds(o, &c, &a, 0, CHUNKS - 1, ""));
-    tb_objects_drop(o, &b.share->uid);
+    assert_false(finds(o, C, A, 0, CHUNKS - 1, ""));
+    tb_objects_drop(o, version(B));
     assert_int_equal(stats_of(o).bytes, 0);
     tb_objects_free(o);
-    tb_share_free(a.share), tb_share_free(b.share), tb_share_free(c.share);
 }
 
 static void the_oldest_go_first(void **state)
 {
     (void)state;
     static char text[4001];
-    struct version v[6];
     struct tb_objects *o = NULL;
     memset(text, 'x', 4000);
-    for (uint8_t i = 0; i < 6; i++)
-        version_make(&v[i], (uint8_t)(i + 1));
     CHECK_OK(tb_objects_new(20000, &o));
     for (uint32_t i = 1; i < 6; i++)
         for (uint32_t k = 0; k < 2; k++) {
-            put(o, &v[i], &v[i - 1], 0, k, text);
+            put(o, i, i - 1, 0, k, text);
             assert_true(stats_of(o).bytes <= 20000);
         }
-    assert_true(finds(o, &v[5], &v[4], 0, 1, text));
-    assert_true(finds(o, &v[4], &v[3], 0, 0, text));
-    assert_false(finds(o, &v[1], &v[0], 0, 0, text));
+    assert_true(finds(o, 5, 4, 0, 1, text));
+    assert_true(finds(o, 4, 3, 0, 0, text));
+    assert_false(finds(o, 1, 0, 0, 0, text));
     /* One version alone does not push itself out: what does not fit is not kept. */
     for (uint32_t k = 2; k < CHUNKS; k++)
-        put(o, &v[5], &v[4], 0, k, text);
+        put(o, 5, 4, 0, k, text);
     assert_true(stats_of(o).bytes <= 20000);
     assert_int_equal(stats_of(o).pairs, 1);
-    assert_true(finds(o, &v[5], &v[4], 0, 0, text));
-    assert_false(finds(o, &v[5], &v[4], 0, CHUNKS - 1, text));
+    assert_true(finds(o, 5, 4, 0, 0, text));
+    assert_false(finds(o, 5, 4, 0, CHUNKS - 1, text));
     tb_objects_free(o);
-    for (int i = 0; i < 6; i++)
-        tb_share_free(v[i].share);
 }
 
 static void sixteen_pairs_are_kept(void **state)
 {
     (void)state;
-    struct version v[20];
     struct tb_objects *o = NULL;
     CHECK_OK(tb_objects_new(1 << 20, &o));
-    for (uint8_t i = 0; i < 20; i++)
-        version_make(&v[i], (uint8_t)(i + 1));
-    for (int i = 1; i < 20; i++)
-        put(o, &v[i], &v[i - 1], 0, 0, "step");
+    for (unsigned i = 1; i < 20; i++)
+        put(o, i, i - 1, 0, 0, "step");
     assert_int_equal(stats_of(o).pairs, TB_OBJECTS_PAIRS_MAX);
-    assert_false(finds(o, &v[3], &v[2], 0, 0, "step"));
-    assert_true(finds(o, &v[4], &v[3], 0, 0, "step"));
+    assert_false(finds(o, 3, 2, 0, 0, "step"));
+    assert_true(finds(o, 4, 3, 0, 0, "step"));
     tb_objects_free(o);
-    for (int i = 0; i < 20; i++)
-        tb_share_free(v[i].share);
 }
 
 /* A stream in the middle of sending it keeps it, whatever leaves the table. */
 static void what_was_found_stays(void **state)
 {
     (void)state;
-    struct version a, b;
+    enum { A, B };
     struct tb_objects *o = NULL;
-    version_make(&a, 1), version_make(&b, 2);
     CHECK_OK(tb_objects_new(1 << 20, &o));
-    put(o, &b, &a, 0, 3, "in flight");
-    const struct tb_object_name name = {b.share, a.share, 0, 3};
+    put(o, B, A, 0, 3, "in flight");
+    const struct tb_object_name name = name_of(B, A, 0, 3);
     struct tb_object *object = tb_objects_find(o, &name);
     assert_non_null(object);
-    tb_objects_drop(o, &b.share->uid);
+    tb_objects_drop(o, version(B));
     assert_int_equal(stats_of(o).count, 1);
     assert_memory_equal(tb_object_coded(object).bytes, "in flight", 9);
     tb_object_unref(o, object);
     assert_int_equal(stats_of(o).bytes, 0);
     tb_objects_free(o);
-    tb_share_free(a.share), tb_share_free(b.share);
 }
 
 /* No memory: nothing is kept, and that is all. */
 static void without_memory_nothing_is_kept(void **state)
 {
     (void)state;
-    struct version a, b;
+    enum { A, B };
     struct tb_objects *o = NULL;
-    version_make(&a, 1), version_make(&b, 2);
     CHECK_OK(tb_objects_new(1 << 20, &o));
-    for (uint64_t at = 1; at < 4; at++) { /* a pair, its table, an object */
-        tb_fault_arm(TB_FAULT_malloc, at, false);
-        put(o, &b, &a, 0, (uint32_t)at, "step");
+    static const uint64_t calls[] = {0, 1, 2, 2}; /* a pair; behind it the shard's table; and an object */
+    for (uint64_t at = 1; at < 4; at++) {
+        tb_fault_arm(TB_FAULT_malloc, calls[at], false);
+        put(o, B, A, 0, (uint32_t)at, "step");
         tb_fault_arm(TB_FAULT_malloc, 0, false);
-        assert_false(finds(o, &b, &a, 0, (uint32_t)at, "step"));
+        assert_false(finds(o, B, A, 0, (uint32_t)at, "step"));
     }
-    put(o, &b, &a, 0, 3, "step");
-    assert_true(finds(o, &b, &a, 0, 3, "step"));
+    put(o, B, A, 0, 3, "step");
+    assert_true(finds(o, B, A, 0, 3, "step"));
     tb_objects_free(o);
-    tb_share_free(a.share), tb_share_free(b.share);
+}
+
+/* Chunks whose objects somebody makes are waited for while they come, and then no more (P6). */
+static void what_is_on_its_way_is_waited_for(void **state)
+{
+    (void)state;
+    enum { A, B };
+    struct tb_objects *o = NULL;
+    const struct tb_object_name shard = name_of(B, A, 0, 0), other = name_of(B, A, 1, 0);
+    const struct tb_object_name third = name_of(B, A, 0, 2), none = name_of(B, A, 0, 3);
+    uint64_t words[TB_BITMAP_WORDS(CHUNKS)] = {0};
+    CHECK_OK(tb_objects_new(1 << 20, &o));
+    assert_false(tb_objects_awaited(o, &shard, 0, words));
+    tb_objects_coming(o, &shard, true, TB_MS(100));
+    assert_true(tb_objects_awaited(o, &shard, TB_MS(100), words));
+    assert_int_equal(words[0], (1u << CHUNKS) - 1);
+    assert_true(tb_objects_awaits(o, &third, TB_MS(100)));
+    assert_false(tb_objects_awaited(o, &other, TB_MS(100), words)); /* nobody said so of it */
+    put_at(o, &third, "step", TB_MS(200));
+    put_at(o, &none, NULL, TB_MS(200)); /* it is known that there is none */
+    assert_true(tb_objects_awaited(o, &shard, TB_MS(699), words));
+    assert_int_equal(words[0], ((1u << CHUNKS) - 1) & ~0xcu);
+    assert_false(tb_objects_awaits(o, &third, TB_MS(200)));
+    assert_false(tb_objects_awaits(o, &none, TB_MS(200)));
+    assert_true(finds(o, B, A, 0, 2, "step"));
+    assert_false(finds(o, B, A, 0, 3, ""));
+    assert_false(tb_objects_awaited(o, &shard, TB_MS(700), words)); /* 500 ms without news */
+    put_at(o, &shard, "step", TB_MS(800));
+    assert_true(tb_objects_awaited(o, &shard, TB_MS(900), words));
+    tb_objects_coming(o, &shard, false, TB_MS(900));
+    assert_false(tb_objects_awaited(o, &shard, TB_MS(900), words));
+    tb_objects_drop(o, version(B));
+    assert_int_equal(stats_of(o).bytes, 0);
+    tb_objects_free(o);
+}
+
+/* P1: one that somebody decoded to something else is given to nobody any more, but by whoever makes it again. */
+static void a_bad_object_goes(void **state)
+{
+    (void)state;
+    enum { A, B };
+    struct tb_objects *o = NULL;
+    const struct tb_object_name third = name_of(B, A, 0, 2), none = name_of(B, A, 0, 3);
+    CHECK_OK(tb_objects_new(1 << 20, &o));
+    tb_objects_bad(o, &third); /* nothing is known of it */
+    put_at(o, &third, "rotten", 0);
+    tb_objects_bad(o, &none);
+    assert_int_equal(stats_of(o).bad, 0);
+    struct tb_object *in_hand = tb_objects_find(o, &third);
+    tb_objects_bad(o, &third);
+    tb_objects_bad(o, &third); /* by a second peer */
+    assert_int_equal(stats_of(o).bad, 1);
+    assert_false(finds(o, B, A, 0, 2, "rotten"));
+    assert_memory_equal(tb_object_coded(in_hand).bytes, "rotten", 6);
+    tb_object_unref(o, in_hand);
+    assert_int_equal(stats_of(o).count, 0);
+    put(o, B, A, 0, 2, "sound");
+    assert_true(finds(o, B, A, 0, 2, "sound"));
+    assert_int_equal(stats_of(o).from[TB_OBJECT_OF_RANK].count, 1);
+    assert_int_equal(stats_of(o).from[TB_OBJECT_OF_RANK].bytes, 6);
+    assert_int_equal(stats_of(o).from[TB_OBJECT_MADE_HERE].count, 1);
+    tb_objects_free(o);
 }
 
 int main(void)
@@ -183,6 +237,8 @@ int main(void)
         cmocka_unit_test(sixteen_pairs_are_kept),
         cmocka_unit_test(what_was_found_stays),
         cmocka_unit_test(without_memory_nothing_is_kept),
+        cmocka_unit_test(what_is_on_its_way_is_waited_for),
+        cmocka_unit_test(a_bad_object_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
