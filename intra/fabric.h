@@ -134,6 +134,7 @@ uint32_t tb_export_readers(struct tb_fabric *fabric, uint64_t export_id);
 /* ---- the reader's side ---- */
 
 /* One hop: this process pulls what it lacks of these places from one source, until whole, lost, or closed. */
+struct tb_codec_coded;
 struct tb_hop;
 struct tb_shelf;
 struct tb_hop_base;
@@ -155,6 +156,14 @@ struct tb_hop_event {
 };
 typedef void (*tb_hop_fn)(void *user, struct tb_hop *hop, const struct tb_hop_event *event);
 
+/* An encoded chunk as the source has it, unseen unless it was decoded here; coded NULL: it has none of that chunk. Borrowed. */
+struct tb_hop_object {
+    uint32_t shard, chunk, chunk_count; /* of the shard */
+    struct tb_id base;
+    const struct tb_codec_coded *coded;
+};
+typedef void (*tb_hop_object_fn)(void *user, const struct tb_hop_object *object);
+
 struct tb_hop_options {
     uint64_t export_id;
     struct tb_id token;
@@ -170,6 +179,8 @@ struct tb_hop_options {
                                        tb_hop_close has returned. NULL: chunks come whole */
     struct tb_shelf *shelf; /* where the source's encoded chunks are passed on; NULL: nowhere */
     uint64_t feeds; /* the export that these places are served by: its readers stand one deeper; 0: none */
+    tb_hop_object_fn
+        objects; /* gets all of them, on any thread of the fabric; WHOLE comes when there are no more. NULL: nobody */
     uint32_t order_seed; /* where to begin among what the source holds (0: first chunk first) */
     uint32_t
         idle_ms; /* source answers nothing for so long: LOST with TB_STREAM_IDLE; 0: three beats of 500 ms, and 5 s to open */

@@ -115,7 +115,7 @@ static bool take_object(struct tb_hop_state *s, uint32_t line, struct tb_hop_aim
     const bool wanted = tb_hop_shelf_fits(shelf) && !tb_place_held(place, aim.chunk);
     if (wanted && tb_bitmap_test(place->claimed, aim.chunk)) return false; /* somebody has it in hand */
     const bool lands = wanted && tb_place_claim(place, aim.chunk);
-    const bool passes = tb_hop_shelf_passes(shelf) && !tb_shelf_has(shelf->ours, line);
+    const bool passes = tb_hop_shelf_passes(shelf, line);
     if (!lands && !passes) {
         tb_hop_shelf_done(shelf, line);
         return false;

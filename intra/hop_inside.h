@@ -18,10 +18,11 @@ struct tb_hop_slot {
     enum tb_hop_slot_state state;
     struct tb_hop_aim aim;
     struct tb_read read;
-    bool copies;      /* the job reads it; else the transport has */
-    bool passes;      /* the object goes on to our shelf */
-    uint8_t codec;    /* 0: read.to is the chunk's place */
-    uint8_t *scratch; /* for the encoded form */
+    bool copies;       /* the job reads it; else the transport has */
+    bool passes;       /* the object goes on: to our shelf, or to the owner */
+    struct tb_id base; /* of the object */
+    uint8_t codec;     /* 0: read.to is the chunk's place */
+    uint8_t *scratch;  /* for the encoded form */
     uint32_t scratch_bytes;
     enum tb_status status;
     uint64_t failed_order; /* CONFIRMING: answers come in this order */

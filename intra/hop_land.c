@@ -35,7 +35,14 @@ static struct tb_codec_coded coded_of(const struct tb_hop_slot *slot)
 static void pass_on(const struct tb_hop_slot *slot)
 {
     const struct tb_codec_coded coded = coded_of(slot);
-    if (slot->passes) tb_shelf_put(slot->hop->options.shelf, slot->aim.line, &coded);
+    const struct tb_hop_options *o = &slot->hop->options;
+    if (!slot->passes) return;
+    if (o->shelf != NULL) tb_shelf_put(o->shelf, slot->aim.line, &coded);
+    if (o->objects == NULL) return;
+    const struct tb_hop_shard *shard = &slot->hop->shards[slot->aim.shard_index];
+    const struct tb_hop_object object = {shard->source->shard, slot->aim.chunk, shard->chunk_count,
+                                         slot->base, &coded};
+    o->objects(o->user, &object);
 }
 
 /* The same chunk of the base that the object is on. */
@@ -108,6 +115,7 @@ static void check_whole(struct tb_hop *hop)
 {
     if (hop->whole_told || hop->ending || !hop->state.dry || hop->state.in_flight_chunks > 0) return;
     if (!tb_hop_whole(&hop->state)) return;
+    if (hop->state.shelf != NULL && !tb_hop_shelf_over(hop->state.shelf)) return;
     hop->whole_told = true;
     tb_hop_tell(hop, (struct tb_hop_event){.kind = TB_HOP_WHOLE, .transport = hop->transport});
 }
@@ -186,7 +194,8 @@ static bool prepare_object(struct tb_hop_slot *slot)
     const struct tb_shelf_entry *object = slot->aim.object;
     if (!scratch_for(slot, object->bytes)) return false;
     slot->codec = 0;
-    slot->passes = tb_hop_shelf_passes(&hop->shelf);
+    slot->passes = tb_hop_shelf_passes(&hop->shelf, slot->aim.line);
+    slot->base = hop->shelf.head.base;
     slot->read = (struct tb_read){.buffer = hop->shelf_at.buffer,
                                   .offset = hop->shelf_at.offset + tb_shelf_room_offset(hop->shelf.count) +
                                             object->offset,

@@ -32,9 +32,19 @@ bool tb_hop_shelf_fits(const struct tb_hop_shelf *s)
            tb_id_equal(&s->base.uid, &s->head.base);
 }
 
-bool tb_hop_shelf_passes(const struct tb_hop_shelf *s)
+static bool shelves_it(const struct tb_hop_shelf *s)
 {
     return s->ours != NULL && tb_shelf_is_of(s->ours, &s->head.base);
+}
+
+bool tb_hop_shelf_passes(const struct tb_hop_shelf *s, uint32_t line)
+{
+    return s->keeps || (shelves_it(s) && !tb_shelf_has(s->ours, line));
+}
+
+bool tb_hop_shelf_none(const struct tb_hop_shelf *s, uint32_t line)
+{
+    return tb_bitmap_test(s->known, line) && s->entries[line].bytes == 0;
 }
 
 static bool nothing_left(const struct tb_hop_shelf *s)
@@ -42,6 +52,17 @@ static bool nothing_left(const struct tb_hop_shelf *s)
     for (uint64_t w = 0; w < TB_BITMAP_WORDS(s->count); w++)
         if ((s->listed[w] & ~s->done[w]) != 0) return false;
     return true;
+}
+
+/* Objects that the owner wants are to come. */
+static bool expects(const struct tb_hop_shelf *s)
+{
+    return s->keeps && !(s->head.state == TB_SHELF_CLOSED && nothing_left(s));
+}
+
+bool tb_hop_shelf_over(const struct tb_hop_shelf *s)
+{
+    return !expects(s) || !s->patient;
 }
 
 /* What we pass on is of one base: the first that a source of ours had. */
@@ -106,14 +127,14 @@ enum tb_status tb_hop_shelf_entries(struct tb_hop_shelf *s, uint32_t first, cons
         (void)tb_bitmap_set(s->known, line);
         if (s->entries[line].bytes > 0) continue;
         tb_hop_shelf_done(s, line);
-        if (tb_hop_shelf_passes(s)) tb_shelf_put(s->ours, line, NULL);
+        if (shelves_it(s)) tb_shelf_put(s->ours, line, NULL);
     }
     return TB_OK;
 }
 
 void tb_hop_shelf_round(struct tb_hop_shelf *s, bool waits, tb_time_ns now)
 {
-    if (!waits || s->news)
+    if ((!waits && !expects(s)) || s->news)
         s->waits_since = 0;
     else if (s->waits_since == 0)
         s->waits_since = now;

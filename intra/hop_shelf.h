@@ -3,7 +3,8 @@
  * A source's shelf (base/shelf.h) is polled with its bitmaps. A reader that holds the shelf's base asks for objects and decodes
  * them, before their chunks are held by the source even; it asks for a chunk whole where the shelf has no object, where an object
  * failed it, and where the source held a chunk for TB_HOP_SHELF_PATIENCE and its shelf said nothing new. A reader that does not
- * hold the base asks for chunks whole, and passes objects on to its own shelf for those behind it, who may.
+ * hold the base asks for chunks whole, and passes objects on to its own shelf for those behind it, who may. An owner may want every
+ * object, for others than readers of this site: then the hop goes on until the shelf has no more.
  *
  * Never is an object the only way: whatever the shelf does, chunks come whole in the end. */
 #ifndef TB_INTRA_HOP_SHELF_H
@@ -39,6 +40,7 @@ struct tb_hop_shelf {
     struct tb_hop_base base; /* ours; places NULL: none */
     struct tb_shelf *ours;   /* where objects are passed on; NULL: nowhere */
     bool decodes;            /* the hop is slow enough that fewer bytes are worth a decoder's time */
+    bool keeps;              /* the owner wants every object */
     bool news;               /* the last head showed a bit more */
     bool patient;
     tb_time_ns waits_since; /* it holds chunks for which it has shown no entry; 0: it does not */
@@ -58,6 +60,8 @@ typedef uint32_t (*tb_hop_shelf_chunk_fn)(void *user, uint32_t line);
 TB_MUST_USE enum tb_status tb_hop_shelf_entries(struct tb_hop_shelf *s, uint32_t first, const uint64_t *words,
                                                 uint32_t count, tb_hop_shelf_chunk_fn chunk_bytes,
                                                 void *user);
+/* The entry has come, and says that there is no object. */
+bool tb_hop_shelf_none(const struct tb_hop_shelf *s, uint32_t line);
 /* A round is over. waits: the source holds chunks that we lack and for which it has shown no entry. */
 void tb_hop_shelf_round(struct tb_hop_shelf *s, bool waits, tb_time_ns now);
 
@@ -65,8 +69,10 @@ void tb_hop_shelf_round(struct tb_hop_shelf *s, bool waits, tb_time_ns now);
 uint32_t tb_hop_shelf_find(const struct tb_hop_shelf *s, uint32_t from);
 /* We hold its base, and may decode it. */
 bool tb_hop_shelf_fits(const struct tb_hop_shelf *s);
-/* Its objects go on to our own shelf. */
-bool tb_hop_shelf_passes(const struct tb_hop_shelf *s);
+/* The object goes on: to our own shelf, or to the owner. */
+bool tb_hop_shelf_passes(const struct tb_hop_shelf *s, uint32_t line);
+/* Nothing is to come of it that the owner wants. */
+bool tb_hop_shelf_over(const struct tb_hop_shelf *s);
 /* Its object may still come, so it is not asked for whole. */
 bool tb_hop_shelf_awaited(const struct tb_hop_shelf *s, uint32_t line);
 /* Nothing is left to be done about a chunk's object. */

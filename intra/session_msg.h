@@ -86,14 +86,16 @@ TB_MESSAGE(tb_session_run, TB_SESSION_RUN_FIELDS)
 #define TB_SESSION_VERSION_OPEN_FIELDS(F) F(name, model) F(id, run) F(u64, number) F(u32, shard_count)
 TB_MESSAGE(tb_session_version_open, TB_SESSION_VERSION_OPEN_FIELDS)
 
-#define TB_SESSION_VERSION_FIELDS(F) F(key, key) F(u64, bytes) F(bool, whole_here)
+/* classes: of VERSION_OPEN, in how many classes the gateway had best get the step encoded; 0: not at all. */
+#define TB_SESSION_VERSION_FIELDS(F) F(key, key) F(u64, bytes) F(bool, whole_here) F(u8, classes)
 TB_MESSAGE(tb_session_version, TB_SESSION_VERSION_FIELDS)
 
 #define TB_SESSION_SEAL_FIELDS(F)                                                              \
     F(id, uid) F(u32, shard) F(bool, in_place) F(u64, export_id)                               \
     F(span, head)    /* tb_manifest_head_encode, root filled */                                \
     F(span, digests) /* chunk_count x 16 */                                                    \
-    F(span, source)  /* tb_source_encode of this one shard */
+    F(span, source)  /* tb_source_encode of this one shard */                                  \
+    F(id, base)      /* its shelf gets differences to that version; zero: it has none */
 TB_MESSAGE(tb_session_seal, TB_SESSION_SEAL_FIELDS)
 
 /* shard UINT32_MAX: every shard of it that this session sealed. */

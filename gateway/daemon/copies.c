@@ -152,6 +152,7 @@ void tb_copy_evict(struct tb_copy *copy, enum tb_status why)
            (unsigned long long)copy->key.run_order, (unsigned long long)copy->key.number,
            why != TB_OK ? tb_status_name(why) : "retention");
     tb_landing_stop(copy);
+    tb_landing_base_goes(copy);
     if (copy->export_id != 0) tb_export_close(d->fabric, copy->export_id, 0);
     copy->export_id = 0;
     tb_copy_shelf_end(copy);
@@ -252,7 +253,7 @@ static void copy_progress(struct tb_copy *copy, tb_time_ns now)
     copy->whole = true;
     copy->whole_at = now;
     copy->crossing = false;
-    tb_landing_stop(copy);
+    tb_landing_done(copy);
     tb_anchors_whole(copy->d, &copy->key);
     tb_log(TB_LOG_INFO, "copy.whole", "model=%s run=%llu number=%llu bytes=%llu after_ms=%llu",
            copy->key.model.text, (unsigned long long)copy->key.run_order,
@@ -273,7 +274,7 @@ static void copy_base(struct tb_copy *copy, tb_time_ns now)
     struct tb_daemon *d = copy->d;
     const bool linked =
         d->links != NULL && !d->links_restarting && tb_links_base_used(d->links, &copy->key.uid);
-    const bool used = linked || tb_anchors_using(d, &copy->key.uid);
+    const bool used = linked || tb_anchors_using(d, &copy->key.uid) || tb_landing_uses(copy);
     if (used == copy->base) return;
     copy->base = used;
     TB_MOOT(tb_catalog_base(d->catalog, now, &copy->key.uid, used));
@@ -337,9 +338,10 @@ uint64_t tb_copy_wire_bytes(const struct tb_copy *copy)
 
 void tb_copies_free(struct tb_daemon *d)
 {
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
+        tb_landing_stop(c);
     while (d->copies != NULL) {
         struct tb_copy *copy = d->copies;
-        tb_landing_stop(copy);
         if (copy->export_id != 0) tb_export_close(d->fabric, copy->export_id, 0);
         tb_copy_shelf_end(copy);
         copy_free(copy);

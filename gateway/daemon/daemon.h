@@ -79,7 +79,8 @@ struct tb_counters {
 struct tb_worker_export {
     struct tb_worker_export *next;
     struct tb_id uid;
-    uint32_t shard; /* TB_CATALOG_ALL_SHARDS: its staging */
+    struct tb_id base; /* its shelf has differences to that version; zero: it has none */
+    uint32_t shard;    /* TB_CATALOG_ALL_SHARDS: its staging */
     uint64_t export_id;
     uint32_t source_bytes;
     uint8_t source[]; /* as tb_source_encode wrote it */
@@ -130,6 +131,13 @@ struct tb_copy_hop { /* at home: from one rank */
     uint64_t export_id;
     struct tb_id token; /* that its rank was asked to grant */
     tb_time_ns retry_at;
+    bool for_objects;     /* its chunks are all here: what the rank still encodes is what it is open for */
+    struct tb_copy *base; /* it decodes from this; NULL: nothing */
+    const struct tb_place *base_place;
+    /* For objects, which come on the fabric's threads; they stay as long as the hop is open. */
+    struct tb_objects *objects;
+    struct tb_id uid, on; /* on: the base that the rank encodes on; zero: it does not */
+    uint32_t shard_count;
 };
 
 struct tb_copy {
@@ -352,6 +360,15 @@ void tb_landing_anew(struct tb_copy *copy, tb_time_ns now);
 /* The rank answered GRANT: the hop opens, or is tried again. Another token than the last one asked for is ignored. */
 void tb_landing_granted(struct tb_worker_session *s, const struct tb_id *token, enum tb_status status);
 void tb_landing_wake(uv_async_t *async);
+/* It is whole: what reads it for its chunks ends, what still brings objects goes on. */
+void tb_landing_done(struct tb_copy *copy);
+/* Hops decode from it; and it goes: they begin again without. */
+bool tb_landing_uses(const struct tb_copy *base);
+void tb_landing_base_goes(struct tb_copy *base);
+/* The rank's objects of this shard are on their way. */
+void tb_landing_expects(struct tb_copy *copy, uint32_t shard, const struct tb_id *base);
+/* In how many classes ranks had best encode steps of the model; 0: nobody takes them. */
+uint8_t tb_landing_classes(struct tb_daemon *d, const struct tb_name *model);
 
 /* crossings.c */
 TB_MUST_USE enum tb_status tb_crossings_open(struct tb_daemon *d); /* links; offers what is held */
@@ -428,8 +445,8 @@ void tb_session_over(struct tb_worker_session *s, enum tb_status why);    /* the
 void tb_session_leaves(struct tb_daemon *d, const struct tb_id *session); /* the catalog hears it now */
 struct tb_worker_export *tb_session_export_find(struct tb_worker_session *s, const struct tb_id *uid,
                                                 uint32_t shard);
-enum tb_status tb_session_export_put(struct tb_worker_session *s, const struct tb_id *uid, uint32_t shard,
-                                     uint64_t export_id, const struct tb_span *source);
+enum tb_status tb_session_export_put(struct tb_worker_session *s, const struct tb_worker_export *export,
+                                     const struct tb_span *source);
 /* P8. Logs and counts a refusal. */
 enum tb_status tb_session_may(struct tb_worker_session *s, const struct tb_name *model, bool publish);
 /* A frame of `type` around the encoder of one message; nothing when the worker is away. */

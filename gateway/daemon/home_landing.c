@@ -1,10 +1,12 @@
 /* home_landing.c - at home the gateway is a version's first reader: hops from the ranks that sealed into its
- * region. */
+ * region. What ranks encode of a step comes with them, for the links and for workers of other hosts; where the way from the rank is
+ * a network, it comes instead of the chunks. */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>
 
 #include "base/fault.h"
+#include "intra/hop_shelf.h"
 #include "intra/source.h"
 
 #define HOP_RETRY_NS TB_MS(200)
@@ -36,6 +38,88 @@ static uint32_t shard_places(struct tb_copy *copy, uint32_t shard, struct tb_hop
     return count;
 }
 
+/* ---- encoded chunks ---- */
+
+static struct tb_object_name object_name(const struct tb_id *uid, const struct tb_id *base, uint32_t shard,
+                                         uint32_t shard_count)
+{
+    return (struct tb_object_name){.uid = uid, .base = base, .shard = shard, .shard_count = shard_count};
+}
+
+/* On any thread of the fabric. As the rank says: on which base it is, and that it is on one, is looked at here; what it decodes to,
+ * by everybody who does. */
+static void hop_object(void *user, const struct tb_hop_object *object)
+{
+    const struct tb_copy_hop *h = user;
+    struct tb_object_name name = object_name(&h->uid, &h->on, object->shard, h->shard_count);
+    name.chunk = object->chunk;
+    name.chunk_count = object->chunk_count;
+    const struct tb_codec_coded *coded = object->coded;
+    if (!tb_id_equal(&object->base, &h->on) || object->shard != h->shard) return;
+    if (coded != NULL && !coded->form.on_base) coded = NULL;
+    const struct tb_object_news news = {TB_OBJECT_OF_RANK, coded, tb_clock_now()};
+    tb_objects_put(h->objects, &name, &news);
+}
+
+static void objects_coming(struct tb_copy *copy, uint32_t shard, const struct tb_id *base, bool coming)
+{
+    struct tb_objects *objects = copy->d->objects;
+    const struct tb_place *place = copy->region != NULL ? tb_arena_place(copy->region, shard) : NULL;
+    if (objects == NULL || place == NULL || tb_id_is_zero(base)) return;
+    struct tb_object_name name = object_name(&copy->key.uid, base, shard, copy->key.shard_count);
+    name.chunk_count = place->manifest->chunk_count;
+    tb_objects_coming(objects, &name, coming, tb_clock_now());
+}
+
+void tb_landing_expects(struct tb_copy *copy, uint32_t shard, const struct tb_id *base)
+{
+    objects_coming(copy, shard, base, true);
+}
+
+uint8_t tb_landing_classes(struct tb_daemon *d, const struct tb_name *model)
+{
+    unsigned classes = 0;
+    if (d->objects == NULL) return 0;
+    if (d->links != NULL && !d->links_restarting) classes = tb_links_classes(d->links, model);
+    if (classes == 0 && tb_copy_read_by_tcp(d)) classes = 1; /* the fastest: readers of a chain all decode */
+    return (uint8_t)classes;
+}
+
+/* The shard as it is whole in that version, if it is cut alike; the other shards of ours may not be sealed yet. */
+static const struct tb_place *base_place(const struct tb_copy *copy, uint32_t shard,
+                                         const struct tb_copy *base)
+{
+    if (base == NULL || base == copy || !base->whole || base->evicting) return NULL;
+    if (!tb_name_equal(&base->key.model, &copy->key.model) || shard >= base->key.shard_count) return NULL;
+    const struct tb_place *place = tb_arena_place(base->region, shard);
+    const struct tb_manifest *a = tb_arena_place(copy->region, shard)->manifest, *b = place->manifest;
+    const bool alike = tb_digest_equal(&a->layout.id, &b->layout.id) && a->bytes == b->bytes;
+    return alike && a->chunk_count == b->chunk_count ? place : NULL;
+}
+
+/* The rank encodes one shard, on its version before; as a rule that is whole here. False: nothing is decoded. */
+static bool expect_objects(struct tb_copy_hop *h, const struct tb_worker_export *export,
+                           struct tb_hop_base *base_out)
+{
+    struct tb_copy *copy = h->copy;
+    const bool encodes = h->shard != TB_CATALOG_ALL_SHARDS && !tb_id_is_zero(&export->base);
+    h->objects = encodes ? copy->d->objects : NULL;
+    if (h->objects == NULL) return false;
+    h->uid = copy->key.uid;
+    h->on = export->base;
+    h->shard_count = copy->key.shard_count;
+    objects_coming(copy, h->shard, &h->on, true);
+    if (!tb_arena_place_ready(copy->region, h->shard)) return false;
+    struct tb_copy *base = tb_copy_find(copy->d, &h->on);
+    h->base_place = base_place(copy, h->shard, base);
+    if (h->base_place == NULL) return false;
+    h->base = base;
+    *base_out = (struct tb_hop_base){.uid = h->on, .places = &h->base_place};
+    return true;
+}
+
+/* ---- hops ---- */
+
 static enum tb_status source_open(struct tb_copy_hop *h, struct tb_worker_session *s,
                                   const struct tb_worker_export *export, void *memory, size_t cap)
 {
@@ -55,6 +139,7 @@ static enum tb_status source_open(struct tb_copy_hop *h, struct tb_worker_sessio
     }
     struct tb_hop_place *places = tb_calloc(copy->key.shard_count, sizeof *places);
     if (places == NULL) return TB_SITE_NOMEM;
+    struct tb_hop_base base;
     struct tb_hop_options options = {.export_id = export->export_id,
                                      .token = h->token,
                                      .from = s->endpoint,
@@ -62,6 +147,8 @@ static enum tb_status source_open(struct tb_copy_hop *h, struct tb_worker_sessio
                                      .source_count = count,
                                      .places = places,
                                      .place_count = shard_places(copy, h->shard, places),
+                                     .base = expect_objects(h, export, &base) ? &base : NULL,
+                                     .objects = h->objects != NULL ? hop_object : NULL,
                                      .fn = hop_told,
                                      .user = h};
     status = tb_hop_open(d->fabric, &options, &h->hop);
@@ -101,7 +188,9 @@ static enum tb_status hop_open(struct tb_copy_hop *h, struct tb_worker_session *
     h->serial = ++h->copy->d->next_hop;
     const enum tb_status status = source_open(h, s, export, memory, cap);
     tb_free(memory);
-    if (status != TB_OK) h->hop = NULL;
+    if (status == TB_OK) return TB_OK;
+    h->hop = NULL;
+    h->base = NULL;
     return status;
 }
 
@@ -126,24 +215,6 @@ void tb_landing_granted(struct tb_worker_session *s, const struct tb_id *token, 
            h->shard, tb_status_name(status));
 }
 
-void tb_landing_from(struct tb_daemon *d, const struct tb_catalog_todo *todo)
-{
-    struct tb_copy *copy = tb_copy_find(d, &todo->uid);
-    if (copy == NULL || copy->evicting) return;
-    for (struct tb_copy_hop *h = copy->hops; h != NULL; h = h->next) {
-        if (h->shard == todo->shard && tb_id_equal(&h->session, &todo->session)) return; /* under way */
-    }
-    struct tb_copy_hop *h = tb_calloc(1, sizeof *h);
-    if (h == NULL) return; /* no memory: other ranks' replicas and the next seal are told of again */
-    *h = (struct tb_copy_hop){.next = copy->hops,
-                              .copy = copy,
-                              .session = todo->session,
-                              .shard = todo->shard,
-                              .export_id = todo->export_id};
-    copy->hops = h;
-    hop_start(h);
-}
-
 static void hop_close(struct tb_copy_hop *h)
 {
     if (h->hop == NULL) return;
@@ -152,6 +223,8 @@ static void hop_close(struct tb_copy_hop *h)
     h->hop = NULL;
     tb_hop_close_counted(hop, &last);
     h->copy->hop_wire_bytes += last.bytes_read;
+    if (h->objects != NULL) objects_coming(h->copy, h->shard, &h->on, false);
+    h->base = NULL;
 }
 
 static void hop_free(struct tb_copy_hop *h)
@@ -164,13 +237,48 @@ static void hop_free(struct tb_copy_hop *h)
     tb_free(h);
 }
 
+static struct tb_copy_hop *hop_from(struct tb_copy *copy, const struct tb_catalog_todo *todo)
+{
+    struct tb_copy_hop *h = copy->hops;
+    while (h != NULL && !(h->shard == todo->shard && tb_id_equal(&h->session, &todo->session)))
+        h = h->next;
+    return h;
+}
+
+void tb_landing_from(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+{
+    struct tb_copy *copy = tb_copy_find(d, &todo->uid);
+    if (copy == NULL || copy->evicting) return;
+    struct tb_copy_hop *under_way = hop_from(copy, todo);
+    if (under_way != NULL && !under_way->for_objects) return;
+    if (under_way != NULL) hop_free(under_way); /* something of it went, and is read again */
+    struct tb_copy_hop *h = tb_calloc(1, sizeof *h);
+    if (h == NULL) return; /* no memory: other ranks' replicas and the next seal are told of again */
+    *h = (struct tb_copy_hop){.next = copy->hops,
+                              .copy = copy,
+                              .session = todo->session,
+                              .shard = todo->shard,
+                              .export_id = todo->export_id};
+    copy->hops = h;
+    hop_start(h);
+}
+
+/* All chunks of its shard are here, and not all of what its rank encodes. It ends when there is no more, and with its rank: who
+ * unpublishes ends the encoding first. */
+static bool brings_objects(const struct tb_copy_hop *h)
+{
+    if (h->hop == NULL || h->objects == NULL || h->copy->evicting) return false;
+    const struct tb_place *place = tb_arena_place(h->copy->region, h->shard);
+    return place != NULL && tb_place_whole(place);
+}
+
 void tb_landing_end(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     struct tb_copy *copy = tb_copy_find(d, &todo->uid);
-    for (struct tb_copy_hop *h = copy != NULL ? copy->hops : NULL, *next; h != NULL; h = next) {
-        next = h->next;
-        if (h->shard == todo->shard && tb_id_equal(&h->session, &todo->session)) hop_free(h);
-    }
+    struct tb_copy_hop *h = copy != NULL ? hop_from(copy, todo) : NULL;
+    if (h == NULL) return;
+    h->for_objects = brings_objects(h);
+    if (!h->for_objects) hop_free(h);
 }
 
 void tb_landing_stop(struct tb_copy *copy)
@@ -179,10 +287,38 @@ void tb_landing_stop(struct tb_copy *copy)
         hop_free(copy->hops);
 }
 
+void tb_landing_done(struct tb_copy *copy)
+{
+    for (struct tb_copy_hop *h = copy->hops, *next; h != NULL; h = next) {
+        next = h->next;
+        if (h->hop == NULL || h->objects == NULL) hop_free(h);
+    }
+}
+
+bool tb_landing_uses(const struct tb_copy *base)
+{
+    for (const struct tb_copy *c = base->d->copies; c != NULL; c = c->next)
+        for (const struct tb_copy_hop *h = c->hops; h != NULL; h = h->next)
+            if (h->base == base) return true;
+    return false;
+}
+
+void tb_landing_base_goes(struct tb_copy *base)
+{
+    for (struct tb_copy *c = base->d->copies; c != NULL; c = c->next) {
+        for (struct tb_copy_hop *h = c->hops; h != NULL; h = h->next) {
+            if (h->base != base) continue;
+            hop_close(h);
+            h->retry_at = h->for_objects ? TB_TIME_NEVER : 0;
+        }
+        if (c->whole) tb_landing_done(c);
+    }
+}
+
 void tb_landing_retry(struct tb_copy *copy, tb_time_ns now)
 {
     for (struct tb_copy_hop *h = copy->hops; h != NULL; h = h->next) {
-        if (h->hop == NULL && now >= h->retry_at) hop_start(h);
+        if (h->hop == NULL && !h->for_objects && now >= h->retry_at) hop_start(h);
     }
 }
 
@@ -241,11 +377,16 @@ static void hop_event(struct tb_daemon *d, const struct tb_hop_note *note)
     case TB_HOP_WHOLE:
         hop_close(h);
         h->retry_at = TB_TIME_NEVER;
+        if (h->copy->whole || h->for_objects) hop_free(h); /* it brought objects still */
         break;
     case TB_HOP_CHUNK_BAD:
         chunk_bad(h, &note->event);
         break;
     case TB_HOP_LOST: {
+        if (h->copy->whole || h->for_objects) { /* links and shelves encode the rest themselves */
+            hop_free(h);
+            break;
+        }
         const struct tb_worker_session *s = tb_session_find(d, &h->session);
         d->counters.hops_lost++;
         tb_log(TB_LOG_WARN, "landing.hop_lost", "rank=%s shard=%u status=%s action=retry",
@@ -271,7 +412,7 @@ void tb_landing_wake(uv_async_t *async)
         hop_event(d, &notes[i]);
     for (struct tb_copy *c = lost ? d->copies : NULL; c != NULL; c = c->next) {
         for (struct tb_copy_hop *h = c->hops; h != NULL; h = h->next)
-            hop_close(h); /* and tried again */
+            hop_close(h); /* and tried again, where it is wanted */
     }
     (void)tb_daemon_settle(d);
 }

@@ -128,7 +128,7 @@ void tb_session_answer(struct tb_daemon *d, const struct tb_catalog_todo *todo)
         if (w->handle != todo->wait) continue;
         *at = w->next;
         if (todo->status == TB_OK && !tb_id_is_zero(&todo->key.uid)) {
-            const struct tb_session_version m = {todo->key, todo->bytes, todo->whole};
+            const struct tb_session_version m = {todo->key, todo->bytes, todo->whole, 0};
             TB_SESSION_SEND(s, TB_SESSION_VERSION, w->request, &m, TB_SESSION_SMALL,
                             tb_session_version_encode);
         } else {
@@ -198,9 +198,9 @@ enum tb_status tb_session_export_frame(struct tb_worker_session *s, struct tb_wi
 {
     struct tb_session_export m;
     if (tb_session_export_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
-    if (m.export_id != 0 &&
-        tb_session_export_put(s, &m.uid, TB_CATALOG_ALL_SHARDS, m.export_id, &m.source) != TB_OK)
-        return TB_OK;
+    const struct tb_worker_export export = {
+        .uid = m.uid, .shard = TB_CATALOG_ALL_SHARDS, .export_id = m.export_id};
+    if (m.export_id != 0 && tb_session_export_put(s, &export, &m.source) != TB_OK) return TB_OK;
     TB_MOOT(tb_catalog_export(s->d->catalog, tb_clock_now(), &s->id, &m.uid, m.export_id, m.held_chunks,
                               m.whole));
     return TB_OK;

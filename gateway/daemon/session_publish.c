@@ -147,8 +147,9 @@ enum tb_status tb_session_version_open_frame(struct tb_worker_session *s, struct
         tb_session_reply(s, frame->request, status, tb_catalog_full(d->catalog));
         return TB_OK;
     }
-    const struct held_reply reply = {
-        .request = frame->request, .send = version_send, .version = {.key = key}};
+    const struct held_reply reply = {.request = frame->request,
+                                     .send = version_send,
+                                     .version = {.key = key, .classes = tb_landing_classes(d, &m.model)}};
     reply_when_saved(s, &reply);
     return TB_OK;
 }
@@ -229,7 +230,9 @@ static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
     if (seal->copy->evicting) return TB_SUPERSEDED;
     status = seal_reserve(s, seal);
     if (status != TB_OK) return status;
-    status = tb_session_export_put(s, &seal->m.uid, seal->m.shard, seal->m.export_id, &seal->m.source);
+    const struct tb_worker_export export = {
+        .uid = seal->m.uid, .base = seal->m.base, .shard = seal->m.shard, .export_id = seal->m.export_id};
+    status = tb_session_export_put(s, &export, &seal->m.source);
     if (status != TB_OK) return status;
     const struct tb_catalog_seal c = {.session = s->id,
                                       .uid = seal->m.uid,
@@ -240,7 +243,9 @@ static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
                                       .bytes = seal->manifest.bytes,
                                       .export_id = seal->m.export_id};
     status = tb_catalog_seal(d->catalog, tb_clock_now(), &c);
-    if (status == TB_OK || status == TB_DONE_BEFORE) serve_known(seal->copy, &view);
+    if (status != TB_OK && status != TB_DONE_BEFORE) return status;
+    if (!seal->copy->whole) tb_landing_expects(seal->copy, seal->m.shard, &seal->m.base);
+    serve_known(seal->copy, &view);
     return status;
 }
 

@@ -107,17 +107,17 @@ struct tb_worker_export *tb_session_export_find(struct tb_worker_session *s, con
 }
 
 /* A new export of the same shard replaces the old one. */
-enum tb_status tb_session_export_put(struct tb_worker_session *s, const struct tb_id *uid, uint32_t shard,
-                                     uint64_t export_id, const struct tb_span *source)
+enum tb_status tb_session_export_put(struct tb_worker_session *s, const struct tb_worker_export *export,
+                                     const struct tb_span *source)
 {
     struct tb_worker_export *e = tb_malloc(sizeof *e + source->count);
     if (e == NULL) return TB_SITE_NOMEM;
-    *e = (struct tb_worker_export){
-        .uid = *uid, .shard = shard, .export_id = export_id, .source_bytes = source->count};
+    *e = *export;
+    e->source_bytes = source->count;
     memcpy(e->source, source->bytes, source->count);
     for (struct tb_worker_export **at = &s->exports; *at != NULL; at = &(*at)->next) {
         struct tb_worker_export *old = *at;
-        if (old->shard != shard || !tb_id_equal(&old->uid, uid)) continue;
+        if (old->shard != export->shard || !tb_id_equal(&old->uid, &export->uid)) continue;
         *at = old->next;
         tb_free(old);
         break;

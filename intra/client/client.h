@@ -23,6 +23,7 @@
 #include "base/shelf.h"
 #include "intra/client/boxes.h"
 #include "intra/client/crew.h"
+#include "intra/client/encode.h"
 #include "intra/client/last_error.h"
 #include "intra/client/patch.h"
 #include "intra/client/protect.h"
@@ -147,7 +148,12 @@ struct tb_shadow {
     struct tb_name model;
     uint32_t shard;
     struct tb_shared_memory memory;
-    struct tb_publication *user; /* NULL: free */
+    struct tb_shared_memory shelf; /* for the encoded chunks of what is in it; bytes NULL: none yet */
+    struct tb_publication *user;   /* NULL: free */
+    /* The version that is in it, whole, and its cut; zero: none, or it is being written. */
+    struct tb_id uid;
+    struct tb_digest layout_id;
+    uint64_t bytes;
 };
 
 /* One shard of one version that this process sealed. */
@@ -174,6 +180,12 @@ struct tb_publication {
     /* In place: our copies of blobs; of device memory the whole shard's, packed, for those who cannot read the device. */
     struct tb_shared_memory blobs;
     struct tb_shared_memory objects; /* encoded chunks; bytes NULL without */
+    /* Its chunks as differences to the version in `base`, made after the call that published it; NULL: none are. */
+    struct tb_shadow *base;
+    struct tb_id base_uid;
+    struct tb_shelf shelf;
+    uint32_t classes;
+    struct tb_encoding *encoding;
     struct tb_manifest_memory manifest_memory;
     struct tb_manifest manifest;
     struct tb_source_object *object_table;
@@ -205,6 +217,13 @@ void tb_publications_free(struct tb_session *s);
  */
 enum tb_status tb_shadow_take(struct tb_session *s, struct tb_publication *p, uint64_t bytes,
                               const struct tb_call *call);
+/* The pass over it is done: what is in its shadow is a base from now on. Under the lock. */
+void tb_shadow_filled(struct tb_publication *p);
+/* A shelf for its differences to the version before, if that is kept and of the same cut. Without the lock. */
+void tb_shadow_shelf(struct tb_session *s, struct tb_publication *p, uint32_t classes);
+/* Under the lock: its differences are made from now on, in background; and not any more. */
+void tb_shadow_encode(struct tb_session *s, struct tb_publication *p);
+void tb_shadow_encode_end(struct tb_publication *p);
 void tb_shadows_free(struct tb_session *s);
 
 /* ---- following (subscription.c, staging.c, plan.c, activate.c) ---- */

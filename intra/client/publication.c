@@ -115,7 +115,7 @@ static enum tb_status encode_source(struct tb_publication *p, const struct tb_so
 enum tb_status tb_publication_export(struct tb_session *s, struct tb_publication *p)
 {
     const uint32_t tensors = p->in_place ? p->manifest.layout.tensor_count : 0;
-    struct buffers b = {.list = tb_calloc((size_t)tensors + 3, sizeof *b.list)};
+    struct buffers b = {.list = tb_calloc((size_t)tensors + 4, sizeof *b.list)};
     struct tb_source_at *at = tb_calloc((size_t)tensors + 1, sizeof *at);
     enum tb_status status = b.list == NULL || at == NULL ? TB_SITE_NOMEM : TB_OK;
     if (status == TB_OK) {
@@ -127,8 +127,10 @@ enum tb_status tb_publication_export(struct tb_session *s, struct tb_publication
         tb_session_lock(s);
         const uint64_t id = ++s->next_export;
         tb_session_unlock(s);
+        const bool shelved = !tb_id_is_zero(&p->base_uid);
+        const struct tb_shelf_at shelf = {.buffer = shelved ? add_shared(&b, &p->shadow->shelf) : 0};
         const struct tb_export_options options = {
-            .export_id = id, .buffers = b.list, .buffer_count = b.count};
+            .export_id = id, .buffers = b.list, .buffer_count = b.count, .shelf = shelved ? &shelf : NULL};
         status = tb_export_open(s->fabric, &options);
         if (status == TB_OK) p->export_id = id;
     }
@@ -242,6 +244,7 @@ static void free_publication(struct tb_session *s, struct tb_publication *p)
 void tb_publication_remove(struct tb_session *s, struct tb_publication *p, uint32_t drain_ms)
 {
     p->busy = true;
+    tb_shadow_encode_end(p);
     tb_publication_hide(s, p, drain_ms);
     for (struct tb_publication **at = &s->publications; *at != NULL; at = &(*at)->next) {
         if (*at == p) {
@@ -288,7 +291,8 @@ struct tb_request *tb_publication_seal(struct tb_session *s, const struct tb_pub
                                       .export_id = p->export_id,
                                       .head = {p->head, (uint32_t)p->head_bytes},
                                       .digests = {(const uint8_t *)p->manifest.digests, (uint32_t)digests},
-                                      .source = {p->source, (uint32_t)p->source_bytes}};
+                                      .source = {p->source, (uint32_t)p->source_bytes},
+                                      .base = p->base_uid};
     tb_session_seal_encode(&m, &request->payload);
     return request;
 }

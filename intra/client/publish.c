@@ -25,6 +25,7 @@ struct publishing {
     struct tb_id run;
     enum tb_codec_id codec;
     uint64_t blob_bytes;
+    uint32_t classes; /* in which the gateway wants the step; 0: not encoded */
 };
 
 /* ---- arguments ---- */
@@ -90,7 +91,7 @@ static int check_options(struct publishing *w)
 
 /* ---- the version ---- */
 
-static int open_version(const struct publishing *w, struct tb_version_key *key_out)
+static int open_version(struct publishing *w, struct tb_version_key *key_out)
 {
     struct tb_request *request = tb_request_new(w->s, TB_SESSION_VERSION_OPEN, TB_SESSION_VERSION, 0);
     const struct tb_session_version_open m = {
@@ -104,6 +105,7 @@ static int open_version(const struct publishing *w, struct tb_version_key *key_o
         const enum tb_status decoded = tb_session_version_decode(&r, &answer);
         TB_ASSERT(decoded == TB_OK); /* it did when it came */
         *key_out = answer.key;
+        w->classes = answer.classes;
         if (key_out->number != w->o->number || key_out->shard_count != w->o->shard_count)
             status =
                 tb_fail(TB_PEER_GARBLED, "the gateway opened version %llu of %u shards instead of %llu of %u",
@@ -215,6 +217,9 @@ static int pass(const struct publishing *w, struct tb_publication *p)
     const enum tb_status status = tb_pass_run(w->s->crew, &pass, &p->objects);
     if (status != TB_OK)
         return tb_fail(status, "version %llu shard %u: the pass", (unsigned long long)p->number, p->shard);
+    tb_session_lock(w->s);
+    tb_shadow_filled(p);
+    tb_session_unlock(w->s);
     p->manifest.root = tb_manifest_root(&p->manifest);
     p->encoded_bytes = encoded_bytes(p);
     return encode_head(p);
@@ -263,6 +268,7 @@ static int publish_new(const struct publishing *w, struct tb_publication *p)
     if (status == TB_OK) status = make_places(w, p);
     if (status == TB_OK) tb_publication_protect(w->s, p);
     if (status == TB_OK) status = pass(w, p);
+    if (status == TB_OK && w->codec == TB_CODEC_RAW) tb_shadow_shelf(w->s, p, w->classes);
     if (status == TB_OK) {
         const enum tb_status exported = tb_publication_export(w->s, p);
         if (exported != TB_OK)
@@ -275,6 +281,7 @@ static int publish_new(const struct publishing *w, struct tb_publication *p)
         return status;
     }
     tb_session_lock(w->s);
+    tb_shadow_encode(w->s, p);
     tb_connection_wake(w->s);                 /* what was written before it was sealed is looked at now */
     if (!p->in_place) p->registration = NULL; /* it may go: the shadow is what counts now */
     tb_session_unlock(w->s);
@@ -369,7 +376,7 @@ static void fill_info(const struct publishing *w, const struct tb_publication *p
     info->hold_ns = p->in_place ? 0 : tb_time_since(w->call.began, tb_clock_now());
 }
 
-static int publish(const struct publishing *w, struct tb_publish_info *info_out)
+static int publish(struct publishing *w, struct tb_publish_info *info_out)
 {
     struct tb_version_key key;
     int status = open_version(w, &key);

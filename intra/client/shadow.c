@@ -3,7 +3,12 @@
  *
  * Two, because the older is taken home while the newer is written; a third is waited for, so a trainer that
  * publishes faster than its home lands meets that limit here and in hold, and memory stays bounded (P7). The
- * memory is allocated once and used again. */
+ * memory is allocated once and used again.
+ *
+ * The older is also what the newer is compared with: once that is sealed, its chunks are encoded as differences to the older one
+ * (encode.h), until the older is written again. */
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -58,6 +63,14 @@ static void reclaim(struct tb_session *s, struct tb_shadow *sh)
     tb_publication_remove(s, p, 0);
 }
 
+/* It is written next: nothing is compared with it, and nothing of it is encoded, any more. */
+static void forget_content(struct tb_session *s, struct tb_shadow *sh)
+{
+    for (struct tb_publication *p = s->publications; p != NULL; p = p->next)
+        if (p->base == sh) tb_shadow_encode_end(p);
+    memset(&sh->uid, 0, sizeof sh->uid);
+}
+
 static struct tb_shadow *new_shadow(struct tb_session *s, const struct tb_publication *p)
 {
     struct tb_shadow *sh = tb_calloc(1, sizeof *sh);
@@ -105,8 +118,81 @@ enum tb_status tb_shadow_take(struct tb_session *s, struct tb_publication *p, ui
     }
     sh->user = p;
     p->shadow = sh;
+    forget_content(s, sh);
     return make_room(s, sh,
                      bytes); /* on failure the publication is removed, and the shadow with it is free again */
+}
+
+/* ---- differences ---- */
+
+void tb_shadow_filled(struct tb_publication *p)
+{
+    if (p->shadow == NULL) return;
+    p->shadow->uid = p->uid;
+    p->shadow->layout_id = p->manifest.layout.id;
+    p->shadow->bytes = p->manifest.bytes;
+}
+
+/* With one layout and one size the cut is the same. */
+static struct tb_shadow *find_base(const struct tb_session *s, const struct tb_publication *p)
+{
+    for (struct tb_shadow *sh = s->shadows; sh != NULL; sh = sh->next) {
+        if (!is_of(sh, p) || sh == p->shadow || tb_id_is_zero(&sh->uid)) continue;
+        if (sh->bytes == p->manifest.bytes && tb_digest_equal(&sh->layout_id, &p->manifest.layout.id))
+            return sh;
+    }
+    return NULL;
+}
+
+static bool shelf_memory(struct tb_shadow *sh, uint32_t chunks, uint64_t room)
+{
+    const uint64_t bytes = tb_shelf_bytes(chunks, room);
+    if (sh->shelf.count < bytes) {
+        tb_shared_memory_free(&sh->shelf);
+        if (tb_shared_memory_new("tombolo-shelf", bytes, &sh->shelf) != TB_OK) return false;
+    }
+    memset(sh->shelf.bytes, 0, (size_t)tb_shelf_zero_bytes(chunks));
+    return true;
+}
+
+void tb_shadow_shelf(struct tb_session *s, struct tb_publication *p, uint32_t classes)
+{
+    const uint64_t room = TB_SHELF_ROOM(p->manifest.bytes);
+    const uint32_t chunks = p->manifest.chunk_count;
+    if (p->shadow == NULL || classes == 0 || chunks == 0 || chunks > TB_SHELF_COUNT_MAX) return;
+    tb_session_lock(s);
+    struct tb_shadow *base = find_base(s, p);
+    tb_session_unlock(s);
+    if (base == NULL || !shelf_memory(p->shadow, chunks, room)) return;
+    tb_session_lock(s);
+    if (!tb_id_is_zero(&base->uid)) { /* else somebody publishes the next one already */
+        p->base = base;
+        p->base_uid = base->uid;
+        p->classes = classes;
+        tb_shelf_init(&p->shelf, p->shadow->shelf.bytes, chunks, room);
+        tb_shelf_open(&p->shelf, &p->base_uid);
+    }
+    tb_session_unlock(s);
+}
+
+void tb_shadow_encode(struct tb_session *s, struct tb_publication *p)
+{
+    if (p->base == NULL) return;
+    const struct tb_encoding_task task = {.manifest = &p->manifest,
+                                          .bytes = p->shadow->memory.bytes,
+                                          .base = p->base->memory.bytes,
+                                          .classes = p->classes,
+                                          .shelf = &p->shelf};
+    if (tb_encoding_begin(s->crew, &task, &p->encoding) != TB_OK) p->encoding = NULL; /* it goes whole */
+}
+
+void tb_shadow_encode_end(struct tb_publication *p)
+{
+    if (p->base == NULL) return;
+    tb_encoding_end(p->encoding);
+    p->encoding = NULL;
+    tb_shelf_close(&p->shelf);
+    p->base = NULL;
 }
 
 void tb_shadows_free(struct tb_session *s)
@@ -115,6 +201,7 @@ void tb_shadows_free(struct tb_session *s)
         struct tb_shadow *sh = s->shadows;
         s->shadows = sh->next;
         tb_shared_memory_free(&sh->memory);
+        tb_shared_memory_free(&sh->shelf);
         tb_free(sh);
     }
 }

@@ -207,6 +207,7 @@ struct trainer { /* of one model; home is the site of the model's number */
     uint64_t number; /* of the next version */
     uint32_t making; /* version that is being published, or NONE */
     bool calm;       /* it was begun after the faults stopped */
+    bool encodes;    /* the gateway wants differences */
     uint32_t sealed; /* shards of it that were answered */
     tb_time_ns publish_at;
     uint32_t hold_steps; /* with an open SEAL and a gateway that runs */
@@ -334,7 +335,8 @@ void world_shelves_run(struct process *p);
 
 /* world_versions.c */
 uint32_t world_version_make(uint32_t model);
-uint32_t world_version_last(uint32_t model); /* NONE: it has none */
+uint32_t world_version_before(uint32_t version); /* of its model; NONE: it is the first */
+uint32_t world_version_last(uint32_t model);     /* NONE: it has none */
 uint32_t world_version_count(uint32_t model);
 uint32_t world_version_newer(uint32_t version);       /* how many of its model are newer */
 uint32_t world_version_find(const struct tb_id *uid); /* NONE: of no version that was published */

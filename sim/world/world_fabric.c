@@ -3,16 +3,18 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/codec.h"
 #include "base/fault.h"
 #include "intra/hop.h"
 #include "intra/pace.h"
 #include "world.h"
 
-#define TOKENS_MAX  8u
-#define BUFFERS_MAX (2u * SHARDS_MAX + 1u)
-#define LINES_MAX   (SHARDS_MAX * CHUNKS_MAX)
-#define AIMS_MAX    4u
-#define SCALE       1024u /* a byte of the world stands for so many: what the bucket counts */
+#define TOKENS_MAX       8u
+#define BUFFERS_MAX      (2u * SHARDS_MAX + 1u)
+#define LINES_MAX        (SHARDS_MAX * CHUNKS_MAX)
+#define AIMS_MAX         4u
+#define OBJECT_BYTES_MAX 8192u
+#define SCALE            1024u /* a byte of the world stands for so many: what the bucket counts */
 
 struct export
 {
@@ -58,6 +60,8 @@ struct tb_hop {
     uint32_t from_life;
     struct aim aims[AIMS_MAX];
     uint32_t aim_count;
+    /* What its rank encodes comes chunk by chunk, of this shard alone; from `objects_end` on nothing does. */
+    uint32_t object_at, objects_end;
     struct tb_hop_stats stats;
 };
 
@@ -179,6 +183,9 @@ enum tb_status tb_hop_open(struct tb_fabric *f, const struct tb_hop_options *opt
         }
     }
     tb_hop_state_init(&h->core, h->shards, count, options->order_seed, the->now);
+    if (options->objects != NULL &&
+        count == 1) /* some rank stops in the middle, as its trainer publishes again */
+        h->objects_end = (uint32_t)world_random(2 * h->shards[0].chunk_count);
     h->open_at = tb_time_add(the->now, TB_MS(1 + world_random(5)));
     h->heard_at = the->now;
     struct tb_hop **at = &f->hops;
@@ -416,7 +423,7 @@ static bool take_object(struct tb_hop *h, const struct export *e, const struct t
     if (world_strikes(FAULT_CORRUPT, 1000)) bytes[aim->object->bytes / 2] ^= 1u;
     const struct tb_codec_coded coded = {aim->object->form, bytes, aim->object->bytes};
     const bool good = aim->passed_on || decode(h, aim, &coded) == TB_OK;
-    if (good && tb_hop_shelf_passes(&h->shelf)) tb_shelf_put(h->shelf.ours, aim->line, &coded);
+    if (good && tb_hop_shelf_passes(&h->shelf, aim->line)) tb_shelf_put(h->shelf.ours, aim->line, &coded);
     if (good)
         tb_hop_landed(&h->core, aim);
     else
@@ -462,6 +469,59 @@ static bool land(struct tb_hop *h, const struct export *e)
     return true;
 }
 
+/* ---- what the rank encodes ---- */
+
+static uint32_t version_of_place(const struct tb_place *place)
+{
+    for (uint32_t v = 0; v < the->version_count; v++)
+        for (uint32_t s = 0; s < the->versions[v].shard_count; s++)
+            if (tb_digest_equal(&the->versions[v].shards[s].manifest.root, &place->manifest->root)) return v;
+    return NONE;
+}
+
+/* On the version before, as world_trainer.c says; a byte of it may be wrong. */
+static bool encode(const struct tb_hop *h, uint32_t v, uint8_t *room, struct tb_codec_coded *coded_out)
+{
+    const uint32_t shard = h->shards[0].source->shard;
+    struct piece *piece = &the->versions[v].shards[shard],
+                 *base = &the->versions[world_version_before(v)].shards[shard];
+    struct tb_codec *codec = NULL;
+    uint32_t bytes = 0;
+    struct tb_codec_input in = {.bytes = tb_place_chunk(&piece->place, h->object_at, &bytes),
+                                .base = tb_place_chunk(&base->place, h->object_at, &bytes),
+                                .classes = 8};
+    in.count = bytes;
+    in.dtype = tb_layout_dtype_at(&piece->manifest.layout, piece->manifest.chunks[h->object_at].offset);
+    if (tb_codec_new(&codec) != TB_OK) return false;
+    const struct tb_codec_form form = {TB_CODEC_SPARSE, true};
+    const struct tb_codec_room out = {room, OBJECT_BYTES_MAX};
+    TB_ASSERT(tb_codec_bound(form.id, bytes) <= OBJECT_BYTES_MAX);
+    const bool good = tb_codec_encode(codec, form, &in, out, coded_out) == TB_OK && coded_out->form.on_base;
+    tb_codec_free(codec);
+    if (good && world_strikes(FAULT_CORRUPT, 1000)) room[coded_out->count / 2] ^= 1u;
+    return good;
+}
+
+/* True: more of them are to come. */
+static bool bring_object(struct tb_hop *h)
+{
+    static uint8_t room[OBJECT_BYTES_MAX];
+    const struct tb_hop_shard *shard = &h->shards[0];
+    if (h->object_at >= h->objects_end || h->object_at >= shard->chunk_count) return false;
+    if (world_random(3) == 0) return true;
+    const uint32_t v = version_of_place(shard->place);
+    TB_ASSERT(v != NONE && world_version_before(v) != NONE);
+    struct tb_codec_coded coded;
+    const struct tb_hop_object object = {.shard = shard->source->shard,
+                                         .chunk = h->object_at,
+                                         .chunk_count = shard->chunk_count,
+                                         .base = the->versions[world_version_before(v)].key.uid,
+                                         .coded = encode(h, v, room, &coded) ? &coded : NULL};
+    h->options.objects(h->options.user, &object);
+    h->object_at++;
+    return true;
+}
+
 static void hop_run(struct tb_hop *h)
 {
     struct export *e = NULL;
@@ -484,9 +544,10 @@ static void hop_run(struct tb_hop *h)
     bool sound = the->now < h->core.poll_at || poll_bitmaps(h, e);
     if (sound) take_aims(h);
     sound = sound && land(h, e);
+    const bool more = sound && bring_object(h);
     if (!sound) {
         lose(h, TB_PEER_GARBLED);
-    } else if (tb_hop_whole(&h->core)) {
+    } else if (!more && tb_hop_whole(&h->core)) {
         h->over = true;
         tell(h, &(struct tb_hop_event){.kind = TB_HOP_WHOLE});
     }

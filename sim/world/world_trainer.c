@@ -48,13 +48,16 @@ static uint64_t seal(struct trainer *t, uint32_t v, uint32_t shard)
     tb_source_encode(&s, 1, &ws);
     TB_ASSERT(!w.full && !ws.full);
     export_version(t, v);
+    const uint32_t before = world_version_before(v);
+    const bool encodes = t->encodes && before != NONE && before >= t->first;
     const struct tb_session_seal q = {
         .uid = the->versions[v].key.uid,
         .shard = shard,
         .export_id = v + 1,
         .head = {head, (uint32_t)w.used},
         .digests = {(const uint8_t *)m->digests, m->chunk_count * TB_DIGEST_BYTES},
-        .source = {source, (uint32_t)ws.used}};
+        .source = {source, (uint32_t)ws.used},
+        .base = encodes ? the->versions[before].key.uid : (struct tb_id){{0}}};
     const uint64_t id = ++t->c.requests;
     WORLD_SEND(&t->c, TB_SESSION_SEAL, id, &q, tb_session_seal_encode);
     return id;
@@ -110,6 +113,7 @@ static enum tb_status take_opened(struct trainer *t, struct tb_wire_frame *f)
 {
     struct tb_session_version m;
     if (tb_session_version_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    t->encodes = m.classes > 0; /* as the library does, on the version before of its life */
     if (f->request != t->open_id || t->making == NONE) return TB_OK;
     t->open_id = 0;
     the->versions[t->making].key = m.key;

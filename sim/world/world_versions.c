@@ -61,6 +61,13 @@ static void piece_make(struct piece *p, const struct piece *before, uint32_t sha
     p->manifest.root = tb_manifest_root(&p->manifest);
 }
 
+uint32_t world_version_before(uint32_t version)
+{
+    for (uint32_t v = version; v > 0; v--)
+        if (the->versions[v - 1].model == the->versions[version].model) return v - 1;
+    return NONE;
+}
+
 uint32_t world_version_last(uint32_t model)
 {
     for (uint32_t v = the->version_count; v > 0; v--)

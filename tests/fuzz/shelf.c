@@ -40,7 +40,7 @@ static void take(struct tb_hop_shelf *s, uint32_t line)
     for (uint32_t i = 0; i < e->bytes; i++) /* a room that says more than its buffer is refused by the door */
         bytes[i] = e->offset + e->bytes <= ROOM ? room_byte(e, i) : 0;
     const struct tb_codec_coded coded = {e->form, bytes, e->bytes};
-    if (tb_hop_shelf_passes(s)) tb_shelf_put(&ours, line, &coded);
+    if (tb_hop_shelf_passes(s, line)) tb_shelf_put(&ours, line, &coded);
     tb_hop_shelf_done(s, line);
 }
 
@@ -64,7 +64,7 @@ static bool round_run(struct tb_hop_shelf *s, tb_time_ns now)
     uint32_t done = 0;
     for (uint32_t line = tb_hop_shelf_find(s, 0); line < CHUNKS; line = tb_hop_shelf_find(s, line)) {
         FUZZ_REQUIRE(tb_bitmap_test(s->known, line) && !tb_bitmap_test(s->done, line) && ++done <= CHUNKS);
-        if (tb_hop_shelf_fits(s) || tb_hop_shelf_passes(s))
+        if (tb_hop_shelf_fits(s) || tb_hop_shelf_passes(s, line))
             take(s, line);
         else
             tb_hop_shelf_done(s, line);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Consecutive versions between sites and along a chain: a step goes as what changed, bit for bit, whatever happens to its base."""
 
+import pathlib
 import sys
 
 from harness import PATIENCE_MS, Failed, Rollout, Skipped, Trainer, expect, main, read_and_compare, scenario, up, wait_for
@@ -12,6 +13,7 @@ def share(site, uid):
     return v["wire_bytes"] / v["bytes"]
 
 
+HOST = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()  # a gateway's
 PATCH = 2  # enum tb_update
 STEPS = {"codec": "sparse"}  # `auto` may send whole what a busy machine is slow to compare
 
@@ -119,6 +121,71 @@ def auto_sends_steps_as_differences(lab):
         if crossed > (0.75 if number == 1 else 0.05) or share(west, uid) > crossed:
             raise Failed(f"version {number}: {crossed:.4f} of its bytes crossed the link, {share(west, uid):.4f} by west's count")
     read_and_compare(lab, west, uid, paths[-1], "reader")
+
+
+@scenario
+def ranks_encode_their_steps(lab):
+    """P1: what ranks encoded on the version they kept crosses as it came from them, and is encoded by nobody else. Beside much other work a
+    rank may be late with a step, which the gateway then encodes; one in eight is enough here."""
+    east, west, _ = lab.east_west(through_link=False)
+    east.extra["link"] = STEPS
+    up(east, west)
+    paths = lab.weights(9)
+    trainer = Trainer(lab, east, paths[0], host=HOST)
+    uid = trainer.publish(1, paths[0])
+    west.wait_holds(uid)
+    for number, path in enumerate(paths[1:], start=2):
+        before = east.control("status")["objects"]
+        sealed = [trainer.publish_shard(i, number, path) for i in range(2)]
+        uid, chunks = sealed[0]["uid"], sum(s["chunks"] for s in sealed)
+        west.wait_holds(uid)
+        now = east.control("status")["objects"]
+        ranks, here, used = (now[key] - before[key] for key in ("from_ranks", "made_here", "used"))
+        if ranks >= 0.9 * chunks and here == 0 and used >= 0.9 * chunks and share(west, uid) < 0.1:
+            break
+    else:
+        raise Failed(f"of the last step's {chunks} chunks ranks encoded {ranks}, of which {used} were used, and the gateway {here}")
+    if now["bytes"] > now["budget_bytes"] or now["bad"] != 0:
+        raise Failed(f"east's objects: {now}")
+    read_and_compare(lab, west, uid, path, "reader")
+
+
+@scenario
+def a_step_of_a_rank_on_another_host_lands_as_a_step(lab):
+    """P1: over a network home takes what its ranks encoded and decodes it beside the version before; nobody else needs them. As above, one
+    step in eight has to show it."""
+    east = lab.site("east")
+    east.models["policy"] = dict(home="east", keep=2)
+    up(east)
+    paths = lab.weights(9)
+    trainer = Trainer(lab, east, paths[0], host="far")
+    for number, path in enumerate(paths, start=1):
+        uid = trainer.publish(number, path)
+        east.wait_holds(uid)
+        if number > 1 and share(east, uid) < 0.2:
+            break
+    else:
+        raise Failed(f"east took {share(east, uid):.3f} of a step from its ranks")
+    read_and_compare(lab, east, uid, path, "reader")
+
+
+@scenario
+def ranks_that_die_while_they_encode_cost_nothing(lab):
+    """P6: home has the step whole, so its gateway encodes what they had not, and it crosses bit for bit."""
+    east, west, _ = lab.east_west(through_link=False)
+    east.extra["link"] = STEPS
+    up(east, west)
+    paths = lab.weights(2)
+    trainer = Trainer(lab, east, paths[0])
+    west.wait_holds(trainer.publish(1, paths[0]))
+    uid = trainer.publish(2, paths[1])
+    east.wait_holds(uid)
+    for rank in trainer.ranks:
+        rank.kill()
+    west.wait_holds(uid)
+    if share(west, uid) > 0.1:
+        raise Failed(f"west took {share(west, uid):.3f} of the step")
+    read_and_compare(lab, west, uid, paths[1], "reader")
 
 
 def read(rollout, uid):

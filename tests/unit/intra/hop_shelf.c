@@ -114,7 +114,8 @@ static void land(struct world *w, const struct tb_hop_aim *aim)
         assert_int_equal(tb_place_finish(&w->hold.place, aim->chunk), TB_OK);
     }
     const struct tb_codec_coded object = {{TB_CODEC_SPARSE, true}, "0123456789", 10};
-    if (aim->object != NULL && tb_hop_shelf_passes(&w->shelf)) tb_shelf_put(&w->ours, aim->line, &object);
+    if (aim->object != NULL && tb_hop_shelf_passes(&w->shelf, aim->line))
+        tb_shelf_put(&w->ours, aim->line, &object);
     tb_hop_landed(&w->s, aim);
 }
 

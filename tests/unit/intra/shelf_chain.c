@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/codec.h"
 #include "intra/hop_shelf.h"
 #include "island.h"
@@ -20,6 +21,8 @@ struct host {
     struct tb_hop_place place;
     struct tale tale;
     struct tb_hop *hop;
+    tb_hop_object_fn objects;         /* of the hop */
+    uint32_t objects_came, none_came; /* atomic */
 };
 
 static void host_open(struct host *h, const struct cargo *c, bool chained)
@@ -52,6 +55,22 @@ static void host_close(struct host *h)
     free(h->memory);
 }
 
+static void host_event(void *user, struct tb_hop *hop, const struct tb_hop_event *event)
+{
+    struct host *h = user;
+    tale_fn(&h->tale, hop, event);
+}
+
+/* On any thread. An object decodes to its chunk, whoever takes it. */
+static void host_object(void *user, const struct tb_hop_object *object)
+{
+    struct host *h = user;
+    assert_true(tb_id_equal(&object->base, &v1));
+    assert_int_equal(object->chunk_count, h->hold.place.manifest->chunk_count);
+    assert_true(object->shard == 0 && object->chunk < object->chunk_count);
+    (void)__atomic_add_fetch(object->coded != NULL ? &h->objects_came : &h->none_came, 1, __ATOMIC_RELAXED);
+}
+
 static void host_read(struct host *h, struct host *from, const struct tb_hop_base *base)
 {
     struct tb_fabric_endpoint mine;
@@ -61,11 +80,12 @@ static void host_read(struct host *h, struct host *from, const struct tb_hop_bas
                                      .places = &h->place,
                                      .place_count = 1,
                                      .base = base,
-                                     .shelf = &h->shelf,
+                                     .shelf = h->objects == NULL ? &h->shelf : NULL,
+                                     .objects = h->objects,
                                      .feeds = EXPORT_ID,
                                      .transport = TB_TRANSPORT_TCP,
-                                     .fn = tale_fn,
-                                     .user = &h->tale};
+                                     .fn = host_event,
+                                     .user = h};
     options.token.bytes[0] = 5;
     tb_fabric_endpoint(h->fabric, &mine);
     tb_fabric_endpoint(from->fabric, &options.from);
@@ -197,7 +217,6 @@ static void nonsense_on_a_shelf_costs_the_shelf_alone(void **state)
     scene_close(&s);
 }
 
-/* P6: a shelf that promises and never delivers is waited for 500 ms, and read whole. */
 /* How long a reader may sleep before its first chunk is a matter of how deep it stands. Its source says it; one that does not know
  * says nothing, and is taken for deep. */
 static void P6_a_reader_learns_how_deep_it_stands(void **state)
@@ -218,6 +237,7 @@ static void P6_a_reader_learns_how_deep_it_stands(void **state)
     }
 }
 
+/* P6: a shelf that promises and never delivers is waited for 500 ms, and read whole. */
 static void an_empty_shelf_holds_nobody_up(void **state)
 {
     (void)state;
@@ -232,6 +252,64 @@ static void an_empty_shelf_holds_nobody_up(void **state)
     scene_close(&s);
 }
 
+static tb_time_ns since(tb_time_ns then)
+{
+    return tb_time_since(then, tb_clock_now());
+}
+
+/* False: the machine was so slow that the reader had lost its patience. */
+static bool every_object_comes(bool decodes)
+{
+    struct scene s;
+    scene_open(&s);
+    tb_shelf_open(&s.source.shelf, &v1);
+    hold_all(&s.source, s.count);
+    const struct tb_hop_base base = {.uid = v1, .places = s.bases};
+    s.last.objects = host_object;
+    const tb_time_ns began = tb_clock_now();
+    host_read(&s.last, &s.source, decodes ? &base : NULL);
+    if (!decodes) wait_until(tb_place_whole(&s.last.hold.place));
+    const bool more = told(&s.last.tale).whole == 0;
+    for (uint32_t k = 0; k < s.count; k++)
+        if (k != 2) shelve(&s, k, false);
+    tb_shelf_put(&s.source.shelf, 2, NULL);
+    tb_shelf_close(&s.source.shelf);
+    const bool in_time = since(began) < TB_HOP_SHELF_PATIENCE / 2;
+    const struct tb_hop_stats last = host_ends(&s.last, &s.cargo);
+    if (in_time) {
+        assert_true(more);
+        assert_true(decodes ? last.chunks_encoded > 0 : last.chunks_encoded == 0);
+        assert_true(__atomic_load_n(&s.last.none_came, __ATOMIC_RELAXED) >= 1);
+        assert_in_range(__atomic_load_n(&s.last.objects_came, __ATOMIC_RELAXED), s.count / 2, s.count - 1);
+    }
+    scene_close(&s);
+    return in_time;
+}
+
+/* A gateway at home: it has every chunk whole long before the rank has encoded the last, and gets all objects all the same. */
+static void an_owner_that_wants_every_object_gets_it(void **state)
+{
+    (void)state;
+    for (int decodes = 0; decodes < 2; decodes++)
+        for (uint32_t tries = 0; !every_object_comes(decodes != 0); tries++)
+            assert_true(tries < 20);
+}
+
+/* P6: it waits for them no longer than others do. */
+static void objects_that_never_come_end_the_hop(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_open(&s);
+    tb_shelf_open(&s.source.shelf, &v1);
+    hold_all(&s.source, s.count);
+    s.last.objects = host_object;
+    host_read(&s.last, &s.source, NULL);
+    (void)host_ends(&s.last, &s.cargo);
+    assert_int_equal(s.last.objects_came, 0);
+    scene_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -239,6 +317,8 @@ int main(void)
         cmocka_unit_test(nonsense_on_a_shelf_costs_the_shelf_alone),
         cmocka_unit_test(an_empty_shelf_holds_nobody_up),
         cmocka_unit_test(P6_a_reader_learns_how_deep_it_stands),
+        cmocka_unit_test(an_owner_that_wants_every_object_gets_it),
+        cmocka_unit_test(objects_that_never_come_end_the_hop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -230,7 +230,7 @@ static void what_a_rank_encoded_wrong_lands_nowhere(void **state)
     struct tb_objects *objects = NULL;
     static uint8_t noise[1 << 16];
     memset(noise, 0xa5, sizeof noise);
-    steps_make(&s, 1, 8 << 20);
+    steps_make(&s, 1, 24 << 20);
     CHECK_OK(tb_objects_new(4 << 20, &objects));
     s.east->options.objects = objects;
     steps_begin(&s);
