@@ -415,13 +415,14 @@ static void links_peer_held(void *user, uint32_t peer, const struct tb_id *uid)
     (void)tb_daemon_settle(d);
 }
 
-/* Reports are passed on once: only when they told the catalog something new. */
+/* Reports are passed on once: only when they told the catalog something new. A site says ACTIVATED also of what it skipped, as its
+ * groups are beyond it: that is no copy, and the last one anywhere must not go for it (P3). */
 static void links_report(void *user, uint32_t peer, const struct tb_links_report *report)
 {
     struct tb_daemon *d = user;
     const struct tb_catalog_site_progress progress = {.site = report->site,
                                                       .uid = report->uid,
-                                                      .whole = true,
+                                                      .whole = report->state == TB_LINKS_REPORT_HELD,
                                                       .activated =
                                                           report->state == TB_LINKS_REPORT_ACTIVATED};
     if (tb_catalog_site_progress(d->catalog, tb_clock_now(), &progress) == TB_OK)

@@ -137,9 +137,13 @@ static void heads_and_last_copies_are_not_evicted_for_room(void **state)
     assert_int_equal(r.last_copies, SHARD_BYTES);
     assert_int_equal(r.evictable, 0);
     said(&s, "");
+    /* P3: a site whose groups went past 4 has no copy of it. */
+    struct tb_catalog_site_progress p = {.site = name_of("west"), .uid = id_of(4), .activated = true};
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+    CHECK_STATUS(room(&s, 500, &r), TB_SITE_NOMEM);
+    assert_int_equal(r.last_copies, SHARD_BYTES);
     /* A second copy of 4 somewhere, and it may go. */
-    const struct tb_catalog_site_progress p = {
-        .site = name_of("west"), .uid = id_of(4), .held_chunks = 10, .whole = true};
+    p.held_chunks = 10, p.whole = true;
     CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
     CHECK_STATUS(room(&s, 500, &r), TB_AGAIN);
     said(&s, "[   0] evict v4: ok\n");

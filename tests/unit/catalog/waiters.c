@@ -243,6 +243,13 @@ static void a_newer_activated_version_counts(void **state)
     q.handle = 2, q.uid = id_of(6), q.kind = TB_CATALOG_WAIT_SITE_HOLDS;
     CHECK_OK(tb_catalog_wait(s.c, s.now, &q));
     said(&s, "[   0] answer 2: ok\n");
+    /* A site that skipped 5 says of it that it went past, and never that it holds it. */
+    q.handle = 3, q.uid = id_of(5);
+    CHECK_OK(tb_catalog_wait(s.c, s.now, &q));
+    said(&s, "");
+    p.uid = id_of(5), p.activated = true;
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+    said(&s, "[   0] answer 3: ok\n");
     site_close(&s);
 }
 
