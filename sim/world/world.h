@@ -70,8 +70,9 @@ extern const char *const fault_names[FAULTS];
 struct version {
     struct tb_version_key key; /* uid zero until the gateway gave it */
     uint32_t model, shard_count;
-    uint32_t lost_at; /* sites that said so, a bit each */
-    bool kept_once;   /* some gateway besides the trainer had all of it */
+    uint32_t lost_at;  /* sites that said so, a bit each */
+    uint32_t whole_at; /* gateways that ever had all of it, likewise */
+    bool kept_once;    /* some gateway besides the trainer had all of it */
     struct piece {
         struct tb_manifest manifest;
         _Alignas(16) uint8_t memory[8192];

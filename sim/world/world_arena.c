@@ -397,9 +397,13 @@ void world_arena_check(struct site *s)
 {
     for (struct tb_arena_region *r = s->arena.regions; r != NULL; r = r->next) {
         const uint32_t version = world_version_find(&r->key.uid);
-        for (uint32_t i = 0; version != NONE && i < r->key.shard_count; i++)
+        bool whole = version != NONE;
+        for (uint32_t i = 0; version != NONE && i < r->key.shard_count; i++) {
             if (r->shards[i].ready)
                 world_check_place(&r->shards[i].place, version, i, &r->shards[i].seen, s->name.text);
+            whole &= r->shards[i].held[0] == world_version_all(version, i);
+        }
+        if (whole) the->versions[version].whole_at |= 1u << s->gateway->site;
     }
     if (s->arena.used_bytes > s->config.arena_bytes)
         world_fail("P7: %s uses more than its arena", s->name.text);

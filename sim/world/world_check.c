@@ -225,6 +225,48 @@ void world_check_memory(void)
     }
 }
 
+/* ---- what leaves an arena ---- */
+
+static bool others_ever_had(uint32_t site, uint32_t version)
+{
+    bool had = (the->versions[version].whole_at & ~(1u << site)) != 0;
+    for (uint32_t s = 0; s < the->site_count; s++)
+        for (uint32_t k = 0; k < the->sites[s].worker_count; k++)
+            had |= (the->sites[s].workers[k].said_whole >> version & 1) != 0;
+    return had;
+}
+
+static uint32_t newer_whole(const struct tb_catalog *catalog, const struct tb_version_key *key)
+{
+    uint32_t count = 0;
+    struct tb_catalog_version_view v;
+    for (uint32_t at = 0; tb_catalog_version_at(catalog, &at, &v);)
+        count += tb_name_equal(&v.key.model, &key->model) && v.whole && !v.evicting &&
+                 tb_catalog_state_status(v.state) == TB_OK && tb_version_key_compare(&v.key, key) > 0;
+    return count;
+}
+
+/* P3: of the newest `keep` that are whole at a gateway none goes while nobody else ever had all of it. */
+static void check_evicted(uint32_t site, const struct tb_copy *c)
+{
+    struct tb_catalog_version_view v;
+    const struct tb_catalog *catalog = the->sites[site].daemon->catalog;
+    const uint32_t version = world_version_find(&c->key.uid);
+    if (version == NONE || !tb_catalog_version_get(catalog, &c->key.uid, &v) || !v.whole) return;
+    if (tb_catalog_state_status(v.state) != TB_OK || others_ever_had(site, version)) return;
+    if (newer_whole(catalog, &c->key) < the->keep)
+        world_fail("P3: v%u leaves %s, and nobody else ever had all of it", version + 1,
+                   the->sites[site].name.text);
+}
+
+/* The one that the line is about still has its export. */
+static void check_evictions(uint32_t site)
+{
+    const struct tb_daemon *d = the->sites[site].daemon; /* NULL: it starts */
+    for (const struct tb_copy *c = d != NULL ? d->copies : NULL; c != NULL; c = c->next)
+        if (c->evicting && c->export_id != 0) check_evicted(site, c);
+}
+
 /* Nobody here speaks wrongly, and TLS lets no byte be changed: who is called garbled is wronged (P4). */
 void world_check_log(enum tb_log_level level, const char *event, const char *line)
 {
@@ -232,6 +274,7 @@ void world_check_log(enum tb_log_level level, const char *event, const char *lin
                                         "copy.root_conflict", "link.home_differs", "session.denied",
                                         "link.denied"};
     (void)level;
+    if (strcmp(event, "copy.evict") == 0) check_evictions(the->current->site);
     for (size_t i = 0; i < sizeof never / sizeof never[0]; i++)
         if (strncmp(event, never[i], strlen(never[i])) == 0) world_fail("P4: %s", line);
 }
