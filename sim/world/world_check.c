@@ -236,13 +236,17 @@ static bool others_ever_had(uint32_t site, uint32_t version)
     return had;
 }
 
-static uint32_t newer_whole(const struct tb_catalog *catalog, const struct tb_version_key *key)
+/* One that goes in the same breath, as others have it, still counts. */
+static uint32_t newer_whole(uint32_t site, const struct tb_version_key *key)
 {
     uint32_t count = 0;
     struct tb_catalog_version_view v;
-    for (uint32_t at = 0; tb_catalog_version_at(catalog, &at, &v);)
-        count += tb_name_equal(&v.key.model, &key->model) && v.whole && !v.evicting &&
-                 tb_catalog_state_status(v.state) == TB_OK && tb_version_key_compare(&v.key, key) > 0;
+    for (uint32_t at = 0; tb_catalog_version_at(the->sites[site].daemon->catalog, &at, &v);) {
+        const uint32_t version = world_version_find(&v.key.uid);
+        if (version == NONE || !tb_name_equal(&v.key.model, &key->model) || !v.whole) continue;
+        if (tb_catalog_state_status(v.state) != TB_OK || tb_version_key_compare(&v.key, key) <= 0) continue;
+        count += !v.evicting || others_ever_had(site, version);
+    }
     return count;
 }
 
@@ -254,7 +258,7 @@ static void check_evicted(uint32_t site, const struct tb_copy *c)
     const uint32_t version = world_version_find(&c->key.uid);
     if (version == NONE || !tb_catalog_version_get(catalog, &c->key.uid, &v) || !v.whole) return;
     if (tb_catalog_state_status(v.state) != TB_OK || others_ever_had(site, version)) return;
-    if (newer_whole(catalog, &c->key) < the->keep)
+    if (newer_whole(site, &c->key) < the->keep)
         world_fail("P3: v%u leaves %s, and nobody else ever had all of it", version + 1,
                    the->sites[site].name.text);
 }
