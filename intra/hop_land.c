@@ -45,11 +45,15 @@ static void pass_on(const struct tb_hop_slot *slot)
     o->objects(o->user, &object);
 }
 
-/* The same chunk of the base that the object is on. */
-static const uint8_t *base_chunk(const struct tb_hop_slot *slot)
+/* The same chunk of the base that the object is on. NULL where the base has none of that length: a decoder reads as many bytes of
+ * it as it writes. */
+static const uint8_t *base_chunk(const struct tb_hop_slot *slot, uint32_t bytes)
 {
-    uint32_t bytes = 0;
-    return tb_place_chunk(slot->hop->base.places[slot->aim.shard_index], slot->aim.chunk, &bytes);
+    const struct tb_place *base = slot->hop->base.places[slot->aim.shard_index];
+    if (slot->aim.chunk >= base->manifest->chunk_count) return NULL;
+    uint32_t base_bytes = 0;
+    const uint8_t *chunk = tb_place_chunk(base, slot->aim.chunk, &base_bytes);
+    return base_bytes == bytes ? chunk : NULL;
 }
 
 static enum tb_status decode(const struct tb_hop_slot *slot, uint32_t thread)
@@ -66,7 +70,7 @@ static enum tb_status decode(const struct tb_hop_slot *slot, uint32_t thread)
         return base->decode(base->user, hop->shards[slot->aim.shard_index].source->shard, slot->aim.chunk,
                             &coded, &out);
     }
-    out.base = on_base ? base_chunk(slot) : NULL;
+    out.base = on_base ? base_chunk(slot, bytes) : NULL;
     return tb_codec_decode(hop->fabric->codecs[thread], &coded, &out);
 }
 

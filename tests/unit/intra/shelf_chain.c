@@ -201,6 +201,36 @@ static void P1_objects_pass_a_reader_without_the_base(void **state)
     scene_close(&s);
 }
 
+/* P1 P7: a publisher may have cut the base at other places under the same layout id. A decoder reads as much of the base as it writes,
+ * so nothing is decoded from a chunk of another length, nor from one that the base has not. */
+static void a_base_of_another_cut_is_not_read(void **state)
+{
+    (void)state;
+    for (int shorter = 0; shorter < 2; shorter++) {
+        struct scene s;
+        scene_open(&s);
+        tb_shelf_open(&s.source.shelf, &v1);
+        for (uint32_t k = 0; k < s.count; k++)
+            shelve(&s, k, false);
+        tb_shelf_close(&s.source.shelf);
+        hold_all(&s.source, s.count);
+        struct tb_manifest other = s.cargo.manifest;
+        struct tb_chunk *chunks = calloc(s.count, sizeof *chunks);
+        memcpy(chunks, other.chunks, s.count * sizeof *chunks);
+        for (uint32_t k = 0; k < s.count; k++)
+            chunks[k].bytes /= 2;
+        other.chunks = shorter != 0 ? chunks : other.chunks;
+        other.chunk_count = shorter != 0 ? s.count : 1;
+        s.base.place.manifest = &other;
+        const struct tb_hop_base base = {.uid = v1, .places = s.bases};
+        host_read(&s.last, &s.source, &base);
+        const struct tb_hop_stats last = host_ends(&s.last, &s.cargo);
+        assert_true(last.chunks_encoded <= (shorter != 0 ? 0 : 1));
+        scene_close(&s);
+        free(chunks);
+    }
+}
+
 /* P6 P7: what is on a shelf may be anything; the source is read whole. */
 static void nonsense_on_a_shelf_costs_the_shelf_alone(void **state)
 {
@@ -314,6 +344,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(P1_objects_pass_a_reader_without_the_base),
+        cmocka_unit_test(a_base_of_another_cut_is_not_read),
         cmocka_unit_test(nonsense_on_a_shelf_costs_the_shelf_alone),
         cmocka_unit_test(an_empty_shelf_holds_nobody_up),
         cmocka_unit_test(P6_a_reader_learns_how_deep_it_stands),
