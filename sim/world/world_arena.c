@@ -10,7 +10,7 @@
 #include "world.h"
 
 struct shard {
-    bool space, ready;
+    bool space, ready, rotted;
     struct tb_manifest manifest;
     _Alignas(16) uint8_t memory[8192];
     uint8_t bytes[SHARD_BYTES];
@@ -74,8 +74,10 @@ enum tb_status tb_arena_open(const struct tb_arena_options *options, struct tb_a
     a->layouts = tb_layouts_new();
     for (struct tb_arena_region *r = a->file->regions; r != NULL; r = r->next) {
         r->refs = 0;
-        for (uint32_t s = 0; s < SHARDS_MAX; s++)
+        for (uint32_t s = 0; s < SHARDS_MAX; s++) {
             r->shards[s].claimed[0] = 0; /* a claim does not outlive its process */
+            r->shards[s].rotted = false;
+        }
     }
     *arena_out = a;
     return TB_OK;
@@ -336,6 +338,13 @@ enum tb_status tb_arena_chunk_recheck(struct tb_arena_region *r, uint32_t shard,
     return tb_place_held(&r->shards[shard].place, k) ? TB_OK : TB_CHUNK_ABSENT;
 }
 
+bool tb_arena_place_rotted(struct tb_arena_region *r, uint32_t shard)
+{
+    const bool rotted = r->shards[shard].ready && r->shards[shard].rotted;
+    if (rotted) r->shards[shard].rotted = false;
+    return rotted;
+}
+
 enum tb_status tb_arena_verify_step(struct tb_arena *arena, uint64_t max_bytes,
                                     struct tb_arena_verified *done_out)
 {
@@ -379,6 +388,7 @@ bool world_arena_rot(struct arena_file *f)
     struct shard *s = &found->shards[shard];
     const uint32_t k = (uint32_t)__builtin_ctzll(s->held[0]);
     s->held[0] &= ~(UINT64_C(1) << k);
+    s->rotted = true;
     forget_told(f, &found->key.uid, shard, UINT64_C(1) << k);
     life_renew(f);
     the->forgot_at = the->now;

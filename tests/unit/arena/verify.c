@@ -60,6 +60,9 @@ static void a_flipped_byte_costs_the_bit_and_the_life(void **state)
     assert_int_equal(tb_arena_verify_step(arena, 100 * MIB, &done), TB_END);
     assert_int_equal(done.bad, 1);
     assert_int_equal(done.chunks, 5);
+    assert_true(tb_arena_place_rotted(region, 0));
+    assert_false(tb_arena_place_rotted(region, 0)); /* since it was asked, none */
+    assert_false(tb_arena_place_rotted(region, 9));
     assert_false(tb_place_held(tb_arena_place(region, 0), 2));
     assert_int_equal(tb_place_held_count(tb_arena_place(region, 0)), 4);
     struct tb_id after = tb_arena_life(arena);

@@ -123,11 +123,84 @@ static void what_did_not_land_is_lost_with_its_rank(void **state)
     end(&s);
 }
 
+/* ---- rot ---- */
+
+/* As the verifier's thread does. */
+static void verifier_wakes(struct tb_daemon *d)
+{
+    atomic_fetch_add(&d->verify_bad, 1);
+    uv_async_send(&d->verify_wake);
+    while (atomic_load(&d->verify_bad) != 0)
+        (void)uv_run(&d->loop, UV_RUN_ONCE);
+}
+
+/* West has a part of it and is cut off. */
+static void west_leaves_with_a_part(struct sealed *s)
+{
+    struct tb_catalog *c = s->home.d->catalog;
+    struct tb_catalog_site_progress p = {.uid = s->made.key.uid, .held_chunks = 1};
+    CHECK_OK(tb_name_set(&p.site, "west"));
+    CHECK_OK(tb_catalog_site_up(c, tb_clock_now(), &p.site, true));
+    CHECK_OK(tb_catalog_site_progress(c, tb_clock_now(), &p));
+    CHECK_OK(tb_catalog_site_up(c, tb_clock_now(), &p.site, false));
+}
+
+/* P6: no chunk of this one rotted, so nobody has what home never had: it is lost after a lease time, though a site with a part of it
+ * may never come back. */
+static void rot_of_another_version_is_none_of_its_own(void **state)
+{
+    struct sealed s;
+    (void)state;
+    begin(&s);
+    land(&s, 0, s.made.list[0]->chunk_count - 1);
+    (void)tb_copies_tick(s.home.d);
+    west_leaves_with_a_part(&s);
+    verifier_wakes(s.home.d);
+    tb_session_leaves(s.home.d, &s.rank);
+    const tb_time_ns until = tb_time_add(tb_clock_now(), TB_SECONDS(20));
+    while (state_of(&s) == TB_VERSION_READY && tb_clock_now() < until)
+        (void)uv_run(&s.home.d->loop, UV_RUN_ONCE);
+    assert_int_equal(state_of(&s), TB_VERSION_ENDED_LOST);
+    end(&s);
+}
+
+static uint32_t held_by_catalog(struct sealed *s)
+{
+    struct tb_catalog_version_view view;
+    assert_true(tb_catalog_version_get(s->home.d->catalog, &s->made.key.uid, &view));
+    return view.held_chunks;
+}
+
+/* The twin: a chunk of its own did, and the site that may have read it is waited for. */
+static void rot_of_its_own_is_heard_of(void **state)
+{
+    struct sealed s;
+    (void)state;
+    begin(&s);
+    const uint32_t held = s.made.list[0]->chunk_count - 1;
+    land(&s, 0, held);
+    (void)tb_copies_tick(s.home.d);
+    west_leaves_with_a_part(&s);
+    assert_int_equal(held_by_catalog(&s), held);
+    tb_arena_place(s.copy->region, 0)->bytes[0] ^= 1;
+    assert_int_equal(tb_arena_chunk_recheck(s.copy->region, 0, 0), TB_CHUNK_DIGEST);
+    verifier_wakes(s.home.d);
+    assert_int_equal(held_by_catalog(&s), held - 1);
+    tb_session_leaves(s.home.d, &s.rank);
+    const tb_time_ns until = tb_time_add(tb_clock_now(), TB_SECONDS(1)); /* two lease times */
+    while (tb_clock_now() < until)
+        (void)uv_run(&s.home.d->loop, UV_RUN_ONCE);
+    assert_int_equal(state_of(&s), TB_VERSION_READY);
+    end(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_landed_since_the_tick_is_not_lost_with_its_rank),
         cmocka_unit_test(what_did_not_land_is_lost_with_its_rank),
+        cmocka_unit_test(rot_of_another_version_is_none_of_its_own),
+        cmocka_unit_test(rot_of_its_own_is_heard_of),
     };
     return cmocka_run_group_tests_name("daemon.judged", tests, NULL, NULL);
 }
