@@ -193,7 +193,7 @@ static void put_locked(struct tb_objects *o, const struct tb_object_name *name,
     const struct tb_codec_coded *coded = news->coded;
     struct shelf *shelf = shelf_get(o, name);
     if (shelf == NULL || shelf->chunks[name->chunk] != NULL) return;
-    shelf->news_at = news->now;
+    if (news->from == TB_OBJECT_OF_RANK) shelf->news_at = news->now; /* what we make ourselves is no sign of it */
     (void)tb_bitmap_set(shelf->known, name->chunk);
     if (coded == NULL || !room_for(o, sizeof(struct tb_object) + coded->count, 1)) return;
     shelf = shelf_find(o, name); /* its pair may have been the oldest */

@@ -16,7 +16,7 @@
 #include "base/time.h"
 
 #define TB_OBJECTS_PAIRS_MAX 16u
-#define TB_OBJECTS_PATIENCE  TB_MS(500) /* nothing came: no more is waited for */
+#define TB_OBJECTS_PATIENCE  TB_MS(500) /* nothing came from a rank: no more is waited for */
 
 struct tb_objects;
 struct tb_object;

@@ -71,9 +71,11 @@ static void objects_coming(struct tb_copy *copy, uint32_t shard, const struct tb
     tb_objects_coming(objects, &name, coming, tb_clock_now());
 }
 
+/* A shard that is whole here is read from no rank, and nothing encoded comes of it. */
 void tb_landing_expects(struct tb_copy *copy, uint32_t shard, const struct tb_id *base)
 {
-    objects_coming(copy, shard, base, true);
+    const struct tb_place *place = copy->region != NULL ? tb_arena_place(copy->region, shard) : NULL;
+    if (place != NULL && !tb_place_whole(place)) objects_coming(copy, shard, base, true);
 }
 
 uint8_t tb_landing_classes(struct tb_daemon *d, const struct tb_name *model)

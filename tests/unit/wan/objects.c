@@ -201,6 +201,29 @@ static void what_is_on_its_way_is_waited_for(void **state)
     tb_objects_free(o);
 }
 
+/* P6: nobody brings what was said to come. What is made here in the meantime does not make anybody wait again. */
+static void what_does_not_come_is_not_waited_for_again(void **state)
+{
+    (void)state;
+    enum { A, B };
+    static const enum tb_object_from others[] = {TB_OBJECT_MADE_HERE, TB_OBJECT_OF_LINK};
+    for (uint32_t i = 0; i < 2; i++) {
+        struct tb_objects *o = NULL;
+        const struct tb_object_name shard = name_of(B, A, 0, 0), third = name_of(B, A, 0, 2);
+        const struct tb_codec_coded coded = {{TB_CODEC_SPARSE, true}, "step", 4};
+        const struct tb_object_news news = {others[i], &coded, TB_MS(600)};
+        uint64_t words[TB_BITMAP_WORDS(CHUNKS)];
+        CHECK_OK(tb_objects_new(1 << 20, &o));
+        tb_objects_coming(o, &shard, true, 0);
+        assert_true(tb_objects_awaits(o, &shard, TB_MS(499)));
+        assert_false(tb_objects_awaits(o, &shard, TB_MS(600)));
+        tb_objects_put(o, &third, &news);
+        assert_false(tb_objects_awaits(o, &shard, TB_MS(601)));
+        assert_false(tb_objects_awaited(o, &shard, TB_MS(601), words));
+        tb_objects_free(o);
+    }
+}
+
 /* P1: one that somebody decoded to something else is given to nobody any more, but by whoever makes it again. */
 static void a_bad_object_goes(void **state)
 {
@@ -238,6 +261,7 @@ int main(void)
         cmocka_unit_test(what_was_found_stays),
         cmocka_unit_test(without_memory_nothing_is_kept),
         cmocka_unit_test(what_is_on_its_way_is_waited_for),
+        cmocka_unit_test(what_does_not_come_is_not_waited_for_again),
         cmocka_unit_test(a_bad_object_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
