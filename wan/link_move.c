@@ -308,9 +308,21 @@ static uint64_t owes(struct out *out, uint64_t bytes)
     return tb_fair_owes(&out->bill, bytes, sum.raw_bytes, sum.bytes);
 }
 
+/* Objects are sparse differences; a link that would not take them does not wait for them. */
+static bool takes_objects(struct link *l)
+{
+    struct tb_choice choice;
+    const struct out *out = l->links->options.objects != NULL ? l->outs : NULL;
+    while (out != NULL && out->base == NULL)
+        out = out->next;
+    if (out == NULL) return false;
+    tb_feed_choice(&l->feed, &choice);
+    return tb_choice_classes(&choice) > 0;
+}
+
 /* Chunks whose difference to the peer's base its publisher, or another link, is making go when that is done: to make it here as
  * well would take a core twice, and be no sooner. */
-static void await_objects(const struct link *l, struct out *out, tb_time_ns now)
+static void await_objects(const struct link *l, struct out *out, bool takes, tb_time_ns now)
 {
     struct tb_objects *objects = l->links->options.objects;
     const struct tb_share *share = out->offer->share;
@@ -318,7 +330,7 @@ static void await_objects(const struct link *l, struct out *out, tb_time_ns now)
         uint64_t *wait = out->core.shards[s].wait;
         const struct tb_object_name name =
             tb_stream_object_name(share, out->base != NULL ? out->base : share, s, 0);
-        if (out->base != NULL && tb_objects_awaited(objects, &name, now, wait)) continue;
+        if (takes && out->base != NULL && tb_objects_awaited(objects, &name, now, wait)) continue;
         memset(wait, 0, TB_BITMAP_WORDS(share->places[s].manifest->chunk_count) * sizeof *wait);
     }
 }
@@ -358,8 +370,9 @@ static bool refill(struct link *l, tb_time_ns now)
     uint64_t left = l->outs != NULL ? left_bytes(l, ready_bytes) : 0;
     struct tb_feed_parcel p = {0};
     bool pushed = false;
+    const bool takes = takes_objects(l);
     for (struct out *out = l->outs; out != NULL; out = out->next)
-        await_objects(l, out, now);
+        await_objects(l, out, takes, now);
     while (ready < target && left > 0 && next_parcel(l, &p)) {
         pushed = push(l, &p);
         ready++;

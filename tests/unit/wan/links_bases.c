@@ -264,6 +264,34 @@ static void what_a_rank_encoded_wrong_lands_nowhere(void **state)
     tb_objects_free(objects);
 }
 
+/* P6: a rank's objects are on their way, and this link writes chunks in a way of its own: it does not wait. */
+static void a_link_waits_for_no_object_that_it_would_not_take(void **state)
+{
+    (void)state;
+    static const enum tb_choice_wish wishes[] = {TB_CHOICE_RAW, TB_CHOICE_ZSTD, TB_CHOICE_PLANES};
+    for (uint32_t i = 0; i < 3; i++) {
+        struct steps s;
+        struct tb_objects *objects = NULL;
+        steps_make(&s, 1, 8 << 20);
+        CHECK_OK(tb_objects_new(4 << 20, &objects));
+        s.east->options.objects = objects;
+        s.east->options.codec = wishes[i];
+        steps_begin(&s);
+        const struct tb_object_name name = {.uid = &s.v2.key.uid,
+                                            .base = &s.v1.key.uid,
+                                            .shard_count = 1,
+                                            .chunk_count = s.v2.chunks};
+        /* News from a time to come: they are awaited for as long as this test lasts. */
+        tb_objects_coming(objects, &name, true, tb_time_add(tb_clock_now(), TB_SECONDS(3600)));
+        assert_true(tb_objects_awaits(objects, &name, tb_clock_now()));
+        site_publish(s.east, &s.v2);
+        WORLD_UNTIL(&s.w.net, s.west->landed == 2 && s.east->peer_held == 2);
+        check_equal(site_copy(s.west, &s.v2), &s.v2);
+        steps_free(&s);
+        tb_objects_free(objects);
+    }
+}
+
 /* P5: streams are cut again and again while differences cross; nothing that was acknowledged is sent again. */
 static void cuts_repeat_no_difference(void **state)
 {
@@ -365,6 +393,7 @@ int main(void)
         cmocka_unit_test(a_base_that_goes_is_missed_by_its_chunks_alone),
         cmocka_unit_test(a_wrong_difference_is_refused_and_comes_whole),
         cmocka_unit_test(what_a_rank_encoded_wrong_lands_nowhere),
+        cmocka_unit_test(a_link_waits_for_no_object_that_it_would_not_take),
         cmocka_unit_test(cuts_repeat_no_difference),
         cmocka_unit_test(a_receiver_that_restarts_keeps_its_base),
         cmocka_unit_test(a_peer_that_missed_a_step_gets_both_at_once),
