@@ -131,10 +131,23 @@ static void landed(struct tb_hop_slot *slot)
     count(slot->hop, slot);
 }
 
+/* Who waits for it waits no more. */
+static void tell_no_object(const struct tb_hop_slot *slot)
+{
+    const struct tb_hop_options *o = &slot->hop->options;
+    const struct tb_hop_shard *shard = &slot->hop->shards[slot->aim.shard_index];
+    const struct tb_hop_object none = {.shard = shard->source->shard,
+                                       .chunk = slot->aim.chunk,
+                                       .chunk_count = shard->chunk_count,
+                                       .base = slot->base};
+    if (o->objects != NULL) o->objects(o->user, &none);
+}
+
 /* The chunk comes whole then: what a shelf has is nobody's word. */
 static void object_failed(struct tb_hop_slot *slot)
 {
     count(slot->hop, slot);
+    tell_no_object(slot);
     tb_hop_object_failed(&slot->hop->state, &slot->aim);
     slot->state = TB_SLOT_FREE;
 }

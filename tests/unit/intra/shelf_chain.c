@@ -325,6 +325,25 @@ static void an_owner_that_wants_every_object_gets_it(void **state)
             assert_true(tries < 20);
 }
 
+/* P6: of every chunk it learns what there is: an object that did not decode is none, and nobody waits for it any more. */
+static void an_owner_learns_of_an_object_that_failed(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_open(&s);
+    tb_shelf_open(&s.source.shelf, &v1);
+    for (uint32_t k = 0; k < s.count; k++)
+        shelve(&s, k, k == 1);
+    tb_shelf_close(&s.source.shelf);
+    hold_all(&s.source, s.count);
+    const struct tb_hop_base base = {.uid = v1, .places = s.bases};
+    s.last.objects = host_object;
+    host_read(&s.last, &s.source, &base);
+    (void)host_ends(&s.last, &s.cargo);
+    assert_int_equal(s.last.objects_came + s.last.none_came, s.count);
+    scene_close(&s);
+}
+
 /* P6: it waits for them no longer than others do. */
 static void objects_that_never_come_end_the_hop(void **state)
 {
@@ -349,6 +368,7 @@ int main(void)
         cmocka_unit_test(an_empty_shelf_holds_nobody_up),
         cmocka_unit_test(P6_a_reader_learns_how_deep_it_stands),
         cmocka_unit_test(an_owner_that_wants_every_object_gets_it),
+        cmocka_unit_test(an_owner_learns_of_an_object_that_failed),
         cmocka_unit_test(objects_that_never_come_end_the_hop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
