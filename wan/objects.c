@@ -133,9 +133,10 @@ static void make_room(struct tb_objects *o)
     pair_free(o, at);
 }
 
-/* `least` pairs stay: what is being filled does not go for itself. */
+/* `least` pairs stay: what is being filled does not go for itself. Nothing goes for what would not fit even alone. */
 static bool room_for(struct tb_objects *o, uint64_t bytes, uint32_t least)
 {
+    if (bytes > o->budget) return false;
     while (o->bytes + bytes > o->budget && o->pair_count > least)
         make_room(o);
     return o->bytes + bytes <= o->budget;

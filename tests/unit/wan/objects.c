@@ -116,6 +116,27 @@ static void the_oldest_go_first(void **state)
     tb_objects_free(o);
 }
 
+/* P7: nothing goes for what is larger than all there may be. */
+static void what_can_never_fit_pushes_nothing_out(void **state)
+{
+    (void)state;
+    enum { A, B, C };
+    static char text[20001];
+    struct tb_objects *o = NULL;
+    memset(text, 'x', 20000);
+    CHECK_OK(tb_objects_new(20000, &o));
+    put(o, B, A, 0, 0, "b on a");
+    put(o, C, B, 0, 0, text);
+    struct tb_object_name huge = name_of(C, A, 0, 0);
+    huge.shard_count = 100000;
+    tb_objects_coming(o, &huge, true, 0);
+    huge = name_of(C, A, 0, 0);
+    huge.chunk_count = 100000;
+    tb_objects_coming(o, &huge, true, 0);
+    assert_true(finds(o, B, A, 0, 0, "b on a"));
+    tb_objects_free(o);
+}
+
 static void sixteen_pairs_are_kept(void **state)
 {
     (void)state;
@@ -257,6 +278,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_object_has_a_version_a_base_and_a_chunk),
         cmocka_unit_test(the_oldest_go_first),
+        cmocka_unit_test(what_can_never_fit_pushes_nothing_out),
         cmocka_unit_test(sixteen_pairs_are_kept),
         cmocka_unit_test(what_was_found_stays),
         cmocka_unit_test(without_memory_nothing_is_kept),
