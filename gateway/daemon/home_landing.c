@@ -71,11 +71,19 @@ static void objects_coming(struct tb_copy *copy, uint32_t shard, const struct tb
     tb_objects_coming(objects, &name, coming, tb_clock_now());
 }
 
+/* P7: a rank may name anything. What nobody can decode from is kept for nobody, and pushes nothing out. */
+static bool may_be_base(const struct tb_copy *copy, const struct tb_id *uid)
+{
+    const struct tb_copy *base = tb_copy_find(copy->d, uid);
+    return base != NULL && base != copy && tb_name_equal(&base->key.model, &copy->key.model);
+}
+
 /* A shard that is whole here is read from no rank, and nothing encoded comes of it. */
 void tb_landing_expects(struct tb_copy *copy, uint32_t shard, const struct tb_id *base)
 {
     const struct tb_place *place = copy->region != NULL ? tb_arena_place(copy->region, shard) : NULL;
-    if (place != NULL && !tb_place_whole(place)) objects_coming(copy, shard, base, true);
+    if (place == NULL || tb_place_whole(place) || !may_be_base(copy, base)) return;
+    objects_coming(copy, shard, base, true);
 }
 
 uint8_t tb_landing_classes(struct tb_daemon *d, const struct tb_name *model)
@@ -104,7 +112,7 @@ static bool expect_objects(struct tb_copy_hop *h, const struct tb_worker_export 
                            struct tb_hop_base *base_out)
 {
     struct tb_copy *copy = h->copy;
-    const bool encodes = h->shard != TB_CATALOG_ALL_SHARDS && !tb_id_is_zero(&export->base);
+    const bool encodes = h->shard != TB_CATALOG_ALL_SHARDS && may_be_base(copy, &export->base);
     h->objects = encodes ? copy->d->objects : NULL;
     if (h->objects == NULL) return false;
     h->uid = copy->key.uid;

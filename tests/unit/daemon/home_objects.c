@@ -1,0 +1,90 @@
+/* home_objects.c - at home: of which versions encoded chunks are expected from ranks, and when no more (P6, P7). */
+#include <string.h>
+
+#include "base/fault.h"
+#include "tests/unit/arena/arena_world.h"
+#include "tests/unit/check.h"
+#include "tests/unit/daemon/daemon_home.h"
+
+#define SHARD_BYTES ((uint64_t)1 << 20)
+
+struct scene {
+    struct home home;
+    struct version made[3]; /* the third is another model's */
+    struct tb_copy *copies[3];
+};
+
+static void copy_make(struct scene *s, unsigned i)
+{
+    struct tb_daemon *d = s->home.d;
+    struct version *v = &s->made[i];
+    char error[TB_ARENA_ERROR_BYTES];
+    version_make(v, i + 1, 1, SHARD_BYTES);
+    if (i == 2) CHECK_OK(tb_name_set(&v->key.model, "other"));
+    v->key.uid = (struct tb_id){{(uint8_t)(i + 1)}};
+    s->copies[i] = tb_copy_get(d, &v->key);
+    assert_non_null(s->copies[i]);
+    CHECK_OK(tb_arena_region_new(d->arena, &v->key, &s->copies[i]->region, error));
+    CHECK_OK(tb_arena_shard_reserve(s->copies[i]->region, 0, v->list[0], error));
+}
+
+static void begin(struct scene *s)
+{
+    memset(s, 0, sizeof *s);
+    home_new(&s->home);
+    home_start(&s->home);
+    assert_non_null(s->home.d->objects);
+    for (unsigned i = 0; i < 3; i++)
+        copy_make(s, i);
+}
+
+static void end(struct scene *s)
+{
+    home_end(&s->home);
+    home_free(&s->home);
+    for (unsigned i = 0; i < 3; i++)
+        version_fini(&s->made[i]);
+}
+
+static uint32_t pairs_after(struct scene *s, const struct tb_id *base)
+{
+    struct tb_objects_stats stats;
+    tb_landing_expects(s->copies[1], 0, base);
+    tb_objects_stats(s->home.d->objects, &stats);
+    return stats.pairs;
+}
+
+/* P7: a rank says on what it encodes. What is no other version of its model, that is here, is nothing to wait for. */
+static void a_base_is_a_version_of_the_model(void **state)
+{
+    (void)state;
+    struct scene s;
+    const struct tb_id unknown = {{99}}, none = {{0}};
+    begin(&s);
+    assert_int_equal(pairs_after(&s, &none), 0);
+    assert_int_equal(pairs_after(&s, &unknown), 0);
+    assert_int_equal(pairs_after(&s, &s.made[1].key.uid), 0); /* itself */
+    assert_int_equal(pairs_after(&s, &s.made[2].key.uid), 0); /* another model's */
+    assert_int_equal(pairs_after(&s, &s.made[0].key.uid), 1);
+    end(&s);
+}
+
+/* P6: a shard that is whole here is read from no rank, and nobody waits for what that encodes. */
+static void nothing_is_expected_of_a_whole_shard(void **state)
+{
+    (void)state;
+    struct scene s;
+    begin(&s);
+    version_land_all(&s.made[1], s.copies[1]->region);
+    assert_int_equal(pairs_after(&s, &s.made[0].key.uid), 0);
+    end(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_base_is_a_version_of_the_model),
+        cmocka_unit_test(nothing_is_expected_of_a_whole_shard),
+    };
+    return cmocka_run_group_tests_name("home_objects", tests, NULL, NULL);
+}
