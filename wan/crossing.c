@@ -371,6 +371,14 @@ uint32_t tb_crossing_stream_gone(struct tb_crossing *c, uint32_t slot)
     return released;
 }
 
+bool tb_crossing_on_base(const struct tb_crossing *c, uint32_t shard_index, uint32_t chunk)
+{
+    if (shard_index >= c->shard_count) return false;
+    const struct tb_crossing_shard *shard = &c->shards[shard_index];
+    if (chunk >= shard->place->manifest->chunk_count) return false;
+    return bit(shard->busy, chunk) && shard->owner[chunk] != CROSSING_QUEUED && !bit(shard->plain, chunk);
+}
+
 enum tb_status tb_crossing_refused(struct tb_crossing *c, const struct tb_frame_refused *refused,
                                    uint32_t *times_out)
 {

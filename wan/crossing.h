@@ -123,6 +123,8 @@ void tb_crossing_unqueued(struct tb_crossing *c, const struct tb_parcel *parcel)
 /* Both ends of the stream are closed and the peer's HELD of what it brought is here: the rest is sent again, but for
  * what goes by another stream too. How many chunks that is. */
 uint32_t tb_crossing_stream_gone(struct tb_crossing *c, uint32_t slot);
+/* The chunk is on a stream, and may be there as a difference to a base: the peer can know what that decodes to. */
+bool tb_crossing_on_base(const struct tb_crossing *c, uint32_t shard, uint32_t chunk);
 /* The peer could not land this chunk: it is sent again, whole unless another writer there had only failed. *times_out
  * counts refusals for wrong bytes. TB_PEER_GARBLED: no such chunk, or one that it holds. */
 TB_MUST_USE enum tb_status tb_crossing_refused(struct tb_crossing *c, const struct tb_frame_refused *refused,

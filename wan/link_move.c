@@ -227,7 +227,7 @@ static void out_no_base(struct link *l, struct out *out)
 }
 
 /* P1: the peer decoded it, on the base that both hold, and it is not the chunk. It may be of a rank, and nobody looked at it here: no
- * other peer gets it. */
+ * other peer gets it. P7: only a chunk that went so; of others a peer can say nothing. */
 static void object_bad(const struct link *l, const struct out *out, const struct tb_frame_refused *m)
 {
     if (out->base == NULL || l->links->options.objects == NULL) return;
@@ -248,11 +248,12 @@ enum tb_status link_on_refused(struct link *l, struct tb_wire_frame *f)
     if (status != TB_OK || out == NULL) return status;
     if (m.why == TB_REFUSAL_NO_BASE && !out->based) return TB_PEER_GARBLED;
     take_taken(l); /* the stream that took it may be ahead of us */
+    const bool on_base = tb_crossing_on_base(&out->core, m.shard, m.chunk);
     status = tb_crossing_refused(&out->core, &m, &times);
     if (status == TB_OK && m.why == TB_REFUSAL_NO_BASE) out_no_base(l, out);
     if (status != TB_OK || m.why == TB_REFUSAL_LOST || m.why == TB_REFUSAL_NO_BASE) return status;
     l->stats.chunks_refused++;
-    object_bad(l, out, &m);
+    if (on_base) object_bad(l, out, &m);
     const struct tb_links_bad_chunk bad = {.uid = out->offer->key.uid,
                                            .shard = m.shard,
                                            .chunk = m.chunk,

@@ -10,6 +10,7 @@
 
 struct tb_object {
     uint32_t refs; /* the table's own is one */
+    enum tb_object_from from;
     struct tb_codec_form form;
     uint32_t count;
     uint8_t bytes[];
@@ -177,11 +178,13 @@ static struct shelf *shelf_get(struct tb_objects *o, const struct tb_object_name
     return shelf;
 }
 
-static struct tb_object *object_new(struct tb_objects *o, const struct tb_codec_coded *coded)
+static struct tb_object *object_new(struct tb_objects *o, const struct tb_object_news *news)
 {
+    const struct tb_codec_coded *coded = news->coded;
     struct tb_object *object = tb_malloc(sizeof *object + coded->count);
     if (object == NULL) return NULL;
-    *object = (struct tb_object){.refs = 1, .form = coded->form, .count = (uint32_t)coded->count};
+    *object = (struct tb_object){
+        .refs = 1, .from = news->from, .form = coded->form, .count = (uint32_t)coded->count};
     memcpy(object->bytes, coded->bytes, coded->count);
     o->bytes += object_bytes(object);
     o->count++;
@@ -194,11 +197,12 @@ static void put_locked(struct tb_objects *o, const struct tb_object_name *name,
     const struct tb_codec_coded *coded = news->coded;
     struct shelf *shelf = shelf_get(o, name);
     if (shelf == NULL || shelf->chunks[name->chunk] != NULL) return;
-    if (news->from == TB_OBJECT_OF_RANK) shelf->news_at = news->now; /* what we make ourselves is no sign of it */
+    if (news->from == TB_OBJECT_OF_RANK)
+        shelf->news_at = news->now; /* what we make ourselves is no sign of it */
     (void)tb_bitmap_set(shelf->known, name->chunk);
     if (coded == NULL || !room_for(o, sizeof(struct tb_object) + coded->count, 1)) return;
     shelf = shelf_find(o, name); /* its pair may have been the oldest */
-    if (shelf != NULL) shelf->chunks[name->chunk] = object_new(o, coded);
+    if (shelf != NULL) shelf->chunks[name->chunk] = object_new(o, news);
 }
 
 void tb_objects_put(struct tb_objects *o, const struct tb_object_name *name,
@@ -218,9 +222,10 @@ void tb_objects_bad(struct tb_objects *o, const struct tb_object_name *name)
 {
     uv_mutex_lock(&o->lock);
     struct shelf *shelf = shelf_find(o, name);
-    if (shelf != NULL && shelf->chunks[name->chunk] != NULL) {
-        unref_locked(o, shelf->chunks[name->chunk]);
+    struct tb_object *object = shelf != NULL ? shelf->chunks[name->chunk] : NULL;
+    if (object != NULL && object->from != TB_OBJECT_MADE_HERE) {
         shelf->chunks[name->chunk] = NULL;
+        unref_locked(o, object);
         o->bad++;
     }
     uv_mutex_unlock(&o->lock);

@@ -42,7 +42,8 @@ struct tb_object_news {
 /* Copies it in. Nothing is kept where there is one already, the budget does not allow it, or memory lacks. */
 void tb_objects_put(struct tb_objects *o, const struct tb_object_name *name,
                     const struct tb_object_news *news);
-/* Somebody who decoded it says that it is wrong: it goes, and is made again by whoever wants it. */
+/* Somebody who decoded it says that it is wrong: it goes, and is made again by whoever wants it. One that was made here stays: who says
+ * it again and again would have it encoded again and again, for all others too. */
 void tb_objects_bad(struct tb_objects *o, const struct tb_object_name *name);
 /* That version is served here no more. */
 void tb_objects_drop(struct tb_objects *o, const struct tb_id *uid);

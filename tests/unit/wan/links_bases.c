@@ -264,6 +264,36 @@ static void what_a_rank_encoded_wrong_lands_nowhere(void **state)
     tb_objects_free(objects);
 }
 
+/* P7: a chunk that went whole, because the peer lacked its base, came wrong: that says nothing of the object that others get. */
+static void a_wrong_whole_chunk_costs_no_object(void **state)
+{
+    (void)state;
+    struct steps s;
+    struct tb_objects *objects = NULL;
+    struct tb_objects_stats stats;
+    steps_make(&s, 1, 8 << 20);
+    CHECK_OK(tb_objects_new(4 << 20, &objects));
+    s.east->options.objects = objects;
+    steps_begin(&s);
+    rank_encodes(&s, objects, 5, 5);
+    atomic_store(&s.west->no_base, true);
+    struct copy *c = site_place(s.east, &s.v2.key, s.v2.manifests);
+    memcpy(c->places[0].bytes, s.v2.bytes[0], s.v2.manifests[0].bytes);
+    for (uint32_t k = 0; k < s.v2.chunks; k++)
+        tb_bitmap_set(c->places[0].held, k);
+    s.east->mend = &c->places[0].bytes[s.v2.manifests[0].chunks[5].offset + 77];
+    *s.east->mend ^= 1; /* until it was refused once */
+    CHECK_OK(tb_links_offer(s.east->links, &c->key, c->places));
+    WORLD_UNTIL(&s.w.net, s.west->landed == 2 && s.east->peer_held == 2);
+    check_equal(site_copy(s.west, &s.v2), &s.v2);
+    assert_int_equal(s.east->bad.chunk, 5);
+    assert_int_equal(s.east->bad_ours, 1);
+    tb_objects_stats(objects, &stats);
+    assert_int_equal(stats.bad, 0);
+    steps_free(&s);
+    tb_objects_free(objects);
+}
+
 /* P6: a rank's objects are on their way, and this link writes chunks in a way of its own: it does not wait. */
 static void a_link_waits_for_no_object_that_it_would_not_take(void **state)
 {
@@ -277,10 +307,8 @@ static void a_link_waits_for_no_object_that_it_would_not_take(void **state)
         s.east->options.objects = objects;
         s.east->options.codec = wishes[i];
         steps_begin(&s);
-        const struct tb_object_name name = {.uid = &s.v2.key.uid,
-                                            .base = &s.v1.key.uid,
-                                            .shard_count = 1,
-                                            .chunk_count = s.v2.chunks};
+        const struct tb_object_name name = {
+            .uid = &s.v2.key.uid, .base = &s.v1.key.uid, .shard_count = 1, .chunk_count = s.v2.chunks};
         /* News from a time to come: they are awaited for as long as this test lasts. */
         tb_objects_coming(objects, &name, true, tb_time_add(tb_clock_now(), TB_SECONDS(3600)));
         assert_true(tb_objects_awaits(objects, &name, tb_clock_now()));
@@ -393,6 +421,7 @@ int main(void)
         cmocka_unit_test(a_base_that_goes_is_missed_by_its_chunks_alone),
         cmocka_unit_test(a_wrong_difference_is_refused_and_comes_whole),
         cmocka_unit_test(what_a_rank_encoded_wrong_lands_nowhere),
+        cmocka_unit_test(a_wrong_whole_chunk_costs_no_object),
         cmocka_unit_test(a_link_waits_for_no_object_that_it_would_not_take),
         cmocka_unit_test(cuts_repeat_no_difference),
         cmocka_unit_test(a_receiver_that_restarts_keeps_its_base),

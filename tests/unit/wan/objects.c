@@ -267,6 +267,9 @@ static void a_bad_object_goes(void **state)
     assert_int_equal(stats_of(o).count, 0);
     put(o, B, A, 0, 2, "sound");
     assert_true(finds(o, B, A, 0, 2, "sound"));
+    tb_objects_bad(o, &third); /* P7: made here, whatever a peer says */
+    assert_true(finds(o, B, A, 0, 2, "sound"));
+    assert_int_equal(stats_of(o).bad, 1);
     assert_int_equal(stats_of(o).from[TB_OBJECT_OF_RANK].count, 1);
     assert_int_equal(stats_of(o).from[TB_OBJECT_OF_RANK].bytes, 6);
     assert_int_equal(stats_of(o).from[TB_OBJECT_MADE_HERE].count, 1);
