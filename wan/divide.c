@@ -275,6 +275,7 @@ uint32_t tb_divide_join(struct tb_divide *d, tb_time_ns now)
                                               .window_bytes = TB_DIVIDE_BYTES_MIN,
                                               .measured_at = now,
                                               .moved_at = now,
+                                              .came_at = now,
                                               .landed_at = now};
     for (uint32_t s = 0; s < d->shard_count; s++) {
         const size_t bytes = bitmap_bytes(d->shards[s].place);
@@ -437,7 +438,7 @@ static void count_word(struct tb_divide *d, struct tb_divide_shard *shard, uint3
         const uint64_t came = shard->of[i].mine[w] & fresh;
         if (came == 0) continue;
         came_from(d, i, shard, w, came);
-        d->sources[i].moved_at = now;
+        d->sources[i].moved_at = d->sources[i].came_at = now;
     }
 }
 
@@ -469,6 +470,15 @@ static void measure(struct tb_divide_source *s, tb_time_ns now)
     }
     s->came_bytes = 0;
     s->measured_at = now;
+}
+
+/* At the rate that it had, all that it was given would be here: it has become slower, whatever bytes still come. */
+static void doubt(struct tb_divide_source *s, tb_time_ns now)
+{
+    const tb_time_ns waited = tb_time_since(s->came_at, now);
+    if (s->given_bytes == 0 || waited < TB_DIVIDE_EVERY + s->rtt) return;
+    const uint64_t most = 1 + (uint64_t)((double)s->given_bytes * 1e9 / (double)waited);
+    if (s->bytes_per_s > most) s->bytes_per_s = most;
 }
 
 /* How fast another lane gets on with what is not ours. */
@@ -519,6 +529,8 @@ static void heed_sleep(struct tb_divide *d, tb_time_ns now)
     if (slept < TB_DIVIDE_EVERY) return;
     for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++)
         d->sources[i].moved_at = tb_time_min(d->sources[i].moved_at + slept, now);
+    for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++)
+        d->sources[i].came_at = tb_time_min(d->sources[i].came_at + slept, now);
 }
 
 static void look_at_all(struct tb_divide *d, tb_time_ns now)
@@ -528,6 +540,7 @@ static void look_at_all(struct tb_divide *d, tb_time_ns now)
         struct tb_divide_source *s = &d->sources[i];
         if (!s->on) continue;
         measure(s, now);
+        doubt(s, now);
         if (s->near) measure_near(s, now);
         watch(d, i, now);
         turned |= s->near && s->silent != is_silent(s, now);
@@ -563,7 +576,7 @@ static void give(struct tb_divide *d, const struct at *at, uint64_t word, const 
     shard->of[t->source].mine[at->word] |= word;
     shard->of[t->source].take[at->word] |= word;
     shard->given[at->word] |= word;
-    if (to->given_bytes == 0) to->moved_at = t->now;
+    if (to->given_bytes == 0) to->moved_at = to->came_at = t->now;
     to->given_bytes += bytes_of(shard, at->word, word);
     to->given_ours_bytes += bytes_of(shard, at->word, word & shard->ours[at->word]);
     recount(d, shard, at->word, before);
@@ -739,6 +752,14 @@ static bool steal_last(struct tb_divide *d, const struct at *at, const struct ta
     return from->given_bytes > t->least_bytes && may_get_more(d, t);
 }
 
+/* All of it went to others, for no chunk came: as if it were new, until one comes. */
+static void forget_rate(struct tb_divide_source *s, tb_time_ns now)
+{
+    if (s->given_bytes > 0 || tb_time_since(s->came_at, now) < TB_DIVIDE_SILENT + 2 * s->rtt) return;
+    s->window_bytes = TB_DIVIDE_BYTES_MIN;
+    s->bytes_per_s = 0;
+}
+
 static double left_s(const struct tb_divide_source *s)
 {
     return (double)s->given_bytes / (double)(s->bytes_per_s > 0 ? s->bytes_per_s : 1);
@@ -764,6 +785,7 @@ static void steal(struct tb_divide *d, uint32_t thief, tb_time_ns now)
                            .least_bytes = d->sources[victim].given_bytes / 2,
                            .now = now};
     if (down(d, theirs(d), steal_last, &t)) (void)down(d, ours(d), steal_last, &t);
+    forget_rate(&d->sources[victim], now);
 }
 
 /* The fastest of those that were not asked yet in this step. */

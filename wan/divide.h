@@ -4,7 +4,7 @@
  * send, as many as it brings in its round trip and a quarter of a second, and never one chunk to two. So the fastest brings
  * most, a source that falls silent has its chunks taken back after a second, and at the end the fast take over what the slow
  * have not begun. What arrived, by whatever way, is seen in the places. Silent is who brings no byte: a large chunk on a slow path is
- * no silence.
+ * no silence. But who brings bytes and no chunk is as slow as that, and what it was given goes to others as soon as they are done.
  *
  * Lanes: where this site has several gateways, each draws a share of the version of its own from far, and the rest from the others,
  * which are *near*. So nothing crosses twice, and two paths are twice one. A lane that is done with its share helps another, which
@@ -43,6 +43,7 @@ struct tb_divide_source {
     uint64_t received_bytes; /* on its streams, as told last */
     uint64_t nothing_at;     /* `freed` when nothing that it may send was left */
     tb_time_ns measured_at, moved_at, silent_until;
+    tb_time_ns came_at; /* a chunk came, or it was given the first after it had none left */
     /* Of one that is near: what it holds of the other lanes' shares and got from elsewhere, what that was when it had grown last, when
      * that was, and how fast it grew. */
     uint64_t landed_bytes, landed_then_bytes, landed_per_s;

@@ -15,6 +15,7 @@
 struct sender {
     uint32_t source;
     uint64_t bytes_per_s;
+    uint64_t dropped_per_s; /* bytes beside those, of which no chunk becomes */
     uint32_t rtt_ms;
     uint64_t has[4], take[4], sent[4]; /* as it knows them */
     uint32_t on_way[CHUNKS];           /* ms of arrival; 0: not */
@@ -140,6 +141,7 @@ static void stream_more(struct world *w, struct sender *s, uint32_t stream)
 
 static void send_more(struct world *w, struct sender *s)
 {
+    s->received += (double)s->dropped_per_s * STEP_MS / 1e3;
     for (uint32_t i = 0; i < s->stream_count; i++)
         stream_more(w, s, i);
 }
@@ -265,6 +267,26 @@ static void who_falls_silent_is_done_without(void **state)
     assert_int_equal(w.held, CHUNKS);
     assert_in_range(w.ms, 3000, 6000);
     world_fini(&w);
+}
+
+/* P6: one brings no chunk any more, and still bytes: a trickle, or many that are dropped. What it was given comes from the other. */
+static void who_brings_bytes_and_no_chunks_is_done_without(void **state)
+{
+    (void)state;
+    for (uint64_t dropped = 0; dropped <= (uint64_t)50 << 20; dropped += (uint64_t)50 << 20) {
+        struct world w;
+        world_init(&w, 0);
+        struct sender *one = source(&w, 50 << 20, 40, 0, CHUNKS);
+        (void)source(&w, 50 << 20, 40, 0, CHUNKS);
+        run(&w, 500);
+        one->bytes_per_s = 1 << 10;
+        one->dropped_per_s = dropped;
+        run(&w, 60000);
+        assert_int_equal(w.held, CHUNKS);
+        assert_in_range(w.ms, 3000, 6000);
+        assert_in_range(w.twice, 0, 1);
+        world_fini(&w);
+    }
 }
 
 /* One that leaves is as one that never was, and may come back. */
@@ -569,6 +591,7 @@ int main(void)
         cmocka_unit_test(the_fastest_brings_most),
         cmocka_unit_test(halves_complete_each_other),
         cmocka_unit_test(who_falls_silent_is_done_without),
+        cmocka_unit_test(who_brings_bytes_and_no_chunks_is_done_without),
         cmocka_unit_test(who_leaves_gives_back),
         cmocka_unit_test(a_source_that_fills_is_asked_for_what_it_has),
         cmocka_unit_test(a_large_chunk_on_a_slow_path_is_no_silence),
