@@ -77,34 +77,48 @@ void link_asks_send(struct link *l)
     }
 }
 
-/* Asks wait for the peer's next session, and go on in it. What the peer announces no more by then will never be answered: such
- * gives way when there are too many. */
-static bool ask_gives_way(struct link *l)
+static void tell_failed(struct link *l, const struct tb_id *uid, enum tb_status why)
 {
-    for (struct ask **at = &l->asks; *at != NULL; at = &(*at)->next) {
-        if (link_announced(l, &(*at)->uid) != NULL) continue;
-        ask_free(at);
-        return true;
-    }
-    return false;
+    const struct tb_links_ops *ops = l->links->options.ops;
+    if (ops->on_failed != NULL) ops->on_failed(l->links->options.user, l->index, uid, why);
+}
+
+static uint32_t ask_count(const struct link *l)
+{
+    uint32_t count = 0;
+    for (const struct ask *a = l->asks; a != NULL; a = a->next)
+        count++;
+    return count;
+}
+
+/* Asks wait for the peer's next session, and go on in it. What the peer does not announce by then may never be answered: such
+ * gives way when there are too many. */
+static struct ask **ask_stale(struct link *l)
+{
+    struct ask **at = &l->asks;
+    while (*at != NULL && link_announced(l, &(*at)->uid) != NULL)
+        at = &(*at)->next;
+    return at;
 }
 
 enum tb_status tb_links_ask(struct tb_links *ls, uint32_t peer, const struct tb_id *uid)
 {
     struct link *l = &ls->links[peer];
-    uint32_t count = 0;
-    for (const struct ask *a = l->asks; a != NULL; a = a->next)
-        count++;
+    const struct announced *known = link_announced(l, uid);
     if (*ask_find(l, uid) != NULL) return TB_DONE_BEFORE;
-    if (link_announced(l, uid) == NULL) return TB_NOT_FOUND;
-    if (count >= TB_LINKS_ASKS_MAX && !ask_gives_way(l)) return TB_SITE_NOMEM;
+    if (known == NULL) return TB_NOT_FOUND;
+    struct ask **stale = ask_count(l) >= TB_LINKS_ASKS_MAX ? ask_stale(l) : NULL;
+    if (stale != NULL && *stale == NULL) return TB_SITE_NOMEM;
     struct ask *a = tb_calloc(1, sizeof *a);
     if (a == NULL) return TB_SITE_NOMEM;
     a->uid = *uid;
-    a->key = link_announced(l, uid)->key;
+    a->key = known->key;
+    const struct tb_id gone = stale != NULL ? (*stale)->uid : (struct tb_id){0};
+    if (stale != NULL) ask_free(stale);
     a->next = l->asks;
     l->asks = a;
     link_asks_send(l);
+    if (stale != NULL) tell_failed(l, &gone, TB_NOT_FOUND); /* last: who hears it may ask again */
     return TB_OK;
 }
 
@@ -114,8 +128,7 @@ void link_ask_fail(struct link *l, const struct tb_id *uid, enum tb_status why)
     const struct tb_id id = *uid;
     if (*at == NULL) return;
     ask_free(at);
-    if (l->links->options.ops->on_failed != NULL)
-        l->links->options.ops->on_failed(l->links->options.user, l->index, &id, why);
+    tell_failed(l, &id, why);
 }
 
 /* ---- receiving ---- */

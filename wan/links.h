@@ -205,7 +205,8 @@ TB_MUST_USE enum tb_status tb_links_withdrawn(struct tb_links *links, const stru
 /* ---- what we want ---- */
 
 /* Asks for the manifests of a version the peer announced: on_manifests or on_failed. TB_NOT_FOUND: not
- * announced in this session; TB_DONE_BEFORE: under way; TB_SITE_NOMEM: TB_LINKS_ASKS_MAX. */
+ * announced in this session; TB_DONE_BEFORE: under way; TB_SITE_NOMEM: TB_LINKS_ASKS_MAX. Of so many, one of a version that the
+ * peer has not announced in this session fails, as TB_NOT_FOUND. */
 TB_MUST_USE enum tb_status tb_links_ask(struct tb_links *links, uint32_t peer, const struct tb_id *uid);
 /* Lands the version from that peer into places[shard], telling it what is held already. Their manifests must
  * be those of the version. Structs are copied, what they point to stays until tb_links_land_stop's `done`.
