@@ -407,6 +407,16 @@ static void hop_event(struct tb_daemon *d, const struct tb_hop_note *note)
     }
 }
 
+/* What its hops told is not known: they are closed, and tried again where chunks are wanted still. */
+static void hops_anew(struct tb_copy *copy)
+{
+    for (struct tb_copy_hop *h = copy->hops, *next; h != NULL; h = next) {
+        next = h->next;
+        hop_close(h);
+        if (copy->whole || h->for_objects) hop_free(h);
+    }
+}
+
 void tb_landing_wake(uv_async_t *async)
 {
     struct tb_daemon *d = async->data;
@@ -420,9 +430,7 @@ void tb_landing_wake(uv_async_t *async)
     pthread_mutex_unlock(&d->hop_lock);
     for (uint32_t i = 0; i < count; i++)
         hop_event(d, &notes[i]);
-    for (struct tb_copy *c = lost ? d->copies : NULL; c != NULL; c = c->next) {
-        for (struct tb_copy_hop *h = c->hops; h != NULL; h = h->next)
-            hop_close(h); /* and tried again, where it is wanted */
-    }
+    for (struct tb_copy *c = lost ? d->copies : NULL; c != NULL; c = c->next)
+        hops_anew(c);
     (void)tb_daemon_settle(d);
 }

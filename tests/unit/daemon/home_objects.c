@@ -80,11 +80,48 @@ static void nothing_is_expected_of_a_whole_shard(void **state)
     end(&s);
 }
 
+static uint32_t hops_of(const struct tb_copy *copy)
+{
+    uint32_t count = 0;
+    for (const struct tb_copy_hop *h = copy->hops; h != NULL; h = h->next)
+        count++;
+    return count;
+}
+
+static void hop_make(struct tb_copy *copy, bool for_objects)
+{
+    struct tb_copy_hop *h = tb_calloc(1, sizeof *h);
+    assert_non_null(h);
+    *h = (struct tb_copy_hop){
+        .next = copy->hops, .copy = copy, .retry_at = TB_TIME_NEVER, .for_objects = for_objects};
+    copy->hops = h;
+}
+
+/* P7: more notes than there is room for: who waits for chunks tries again, and hops that none are wanted of go. */
+static void lost_notes_leave_no_hop_behind(void **state)
+{
+    (void)state;
+    struct scene s;
+    begin(&s);
+    hop_make(s.copies[0], true);
+    hop_make(s.copies[0], false);
+    hop_make(s.copies[1], false);
+    s.copies[1]->whole = true;
+    s.home.d->hop_notes_lost = true;
+    tb_landing_wake(&s.home.d->hop_wake);
+    assert_int_equal(hops_of(s.copies[0]), 1);
+    assert_false(s.copies[0]->hops->for_objects);
+    assert_int_equal(hops_of(s.copies[1]), 0);
+    s.copies[1]->whole = false;
+    end(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_base_is_a_version_of_the_model),
         cmocka_unit_test(nothing_is_expected_of_a_whole_shard),
+        cmocka_unit_test(lost_notes_leave_no_hop_behind),
     };
     return cmocka_run_group_tests_name("home_objects", tests, NULL, NULL);
 }
