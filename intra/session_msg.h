@@ -9,7 +9,7 @@
 
 #include "base/message.h"
 
-#define TB_SESSION_PROTOCOL        1
+#define TB_SESSION_PROTOCOL        2 /* 2: VERSION has classes, SEAL has base. Another number is refused, with TB_PEER_PROTOCOL */
 #define TB_SESSION_FRAME_BYTES_MAX (64u << 20) /* a manifest head of 100,000 tensors is 10 MiB */
 
 enum tb_session_type {

@@ -207,6 +207,18 @@ static enum tb_status session_begin(struct tb_worker_session *s, const struct tb
     return status;
 }
 
+/* P9: its frames are others. It hears why, and says so to whoever runs it; so does this gateway. */
+static void protocol_refused(struct tb_worker_session *s, uint64_t request,
+                             const struct tb_session_hello *hello)
+{
+    char why[96];
+    snprintf(why, sizeof why, "this gateway speaks session protocol %d, the worker %u", TB_SESSION_PROTOCOL,
+             hello->protocol);
+    tb_log(TB_LOG_WARN, "session.refused", "worker=%s status=%s protocol=%u ours=%d", hello->name.text,
+           tb_status_name(TB_PEER_PROTOCOL), hello->protocol, TB_SESSION_PROTOCOL);
+    tb_session_reply(s, request, TB_PEER_PROTOCOL, why);
+}
+
 static enum tb_status hello_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_daemon *d = s->d;
@@ -214,7 +226,7 @@ static enum tb_status hello_frame(struct tb_worker_session *s, struct tb_wire_fr
     const enum tb_status decoded = tb_session_hello_decode(&frame->payload, &hello);
     if (decoded != TB_OK || s->welcomed) return TB_PEER_GARBLED;
     if (hello.protocol != TB_SESSION_PROTOCOL) {
-        tb_session_reply(s, frame->request, TB_PEER_PROTOCOL, "this gateway speaks session protocol 1");
+        protocol_refused(s, frame->request, &hello);
         return TB_OK;
     }
     endpoint_from(s, &hello);
