@@ -21,8 +21,10 @@ struct shelf {
     struct tb_object **chunks;
     uint64_t *known; /* bits: the object is here, or there is none */
     uint32_t count;
-    bool coming;
+    bool coming, began; /* began: it was said once that they come */
+    uint32_t came;      /* from a rank */
     tb_time_ns news_at; /* while coming: the last one */
+    tb_time_ns began_at;
 };
 
 /* Of one version on one base. */
@@ -252,6 +254,8 @@ void tb_objects_coming(struct tb_objects *o, const struct tb_object_name *name, 
     uv_mutex_lock(&o->lock);
     struct shelf *shelf = coming ? shelf_get(o, name) : shelf_find(o, name);
     if (shelf != NULL) {
+        if (coming && !shelf->began) shelf->began_at = now; /* to say it again does not begin anew */
+        shelf->began |= coming;
         shelf->coming = coming;
         shelf->news_at = now;
     }
@@ -266,9 +270,17 @@ static void unknown(const struct shelf *shelf, uint64_t *words_out)
     if (shelf->count % 64 != 0) words_out[words - 1] &= (UINT64_C(1) << (shelf->count % 64)) - 1;
 }
 
+/* P7: a rank that shows one now and then does not set everybody's pace. */
+static bool keeps_up(const struct shelf *shelf, tb_time_ns now)
+{
+    return tb_time_since(shelf->began_at, now) <
+           TB_OBJECTS_PATIENCE_WHOLE + shelf->came * TB_OBJECTS_PATIENCE_EACH;
+}
+
 /* More of it are on their way, by all that is known. */
 static bool comes(const struct shelf *shelf, tb_time_ns now)
 {
+    if (shelf == NULL || !keeps_up(shelf, now)) return false;
     return shelf != NULL && shelf->coming && tb_time_since(shelf->news_at, now) < TB_OBJECTS_PATIENCE;
 }
 

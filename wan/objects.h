@@ -17,6 +17,9 @@
 
 #define TB_OBJECTS_PAIRS_MAX 16u
 #define TB_OBJECTS_PATIENCE  TB_MS(500) /* nothing came from a rank: no more is waited for */
+/* And in all, of a shard, since it was first said: so long, and as much again for each that came. A core here is faster. */
+#define TB_OBJECTS_PATIENCE_WHOLE TB_SECONDS(2)
+#define TB_OBJECTS_PATIENCE_EACH  TB_MS(25)
 
 struct tb_objects;
 struct tb_object;

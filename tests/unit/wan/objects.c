@@ -245,6 +245,27 @@ static void what_does_not_come_is_not_waited_for_again(void **state)
     }
 }
 
+/* P7: a rank that shows an object now and then, and says again and again that more come, is not waited for in all of them. */
+static void a_slow_rank_is_not_waited_for(void **state)
+{
+    (void)state;
+    enum { A, B };
+    struct tb_objects *o = NULL;
+    const struct tb_object_name last = name_of(B, A, 1, CHUNKS);
+    const tb_time_ns all = TB_OBJECTS_PATIENCE_WHOLE + CHUNKS * TB_OBJECTS_PATIENCE_EACH;
+    tb_time_ns now = 0, waited = 0;
+    CHECK_OK(tb_objects_new(1 << 20, &o));
+    for (uint32_t k = 0; k < CHUNKS; k++, now += TB_MS(450)) {
+        const struct tb_object_name name = name_of(B, A, 1, k);
+        tb_objects_coming(o, &last, true, now);
+        put_at(o, &name, "step", now);
+        if (tb_objects_awaits(o, &last, now + TB_MS(449))) waited = now + TB_MS(449);
+    }
+    assert_true(waited > TB_OBJECTS_PATIENCE_WHOLE - TB_MS(500) && waited < all);
+    assert_true(now > all);
+    tb_objects_free(o);
+}
+
 /* P1: one that somebody decoded to something else is given to nobody any more, but by whoever makes it again. */
 static void a_bad_object_goes(void **state)
 {
@@ -287,6 +308,7 @@ int main(void)
         cmocka_unit_test(without_memory_nothing_is_kept),
         cmocka_unit_test(what_is_on_its_way_is_waited_for),
         cmocka_unit_test(what_does_not_come_is_not_waited_for_again),
+        cmocka_unit_test(a_slow_rank_is_not_waited_for),
         cmocka_unit_test(a_bad_object_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
