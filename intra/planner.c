@@ -226,7 +226,7 @@ static struct beside look_beside(const struct tb_planner_question *q)
         mark_way(q, i);
         if (m->kind != TB_PLANNER_WORKER || m->bytes_per_s == 0) continue;
         if (m->own.mark == MARK_BELOW) {
-            b.held_up += m->steady && m->bytes_per_s < rate / 2;
+            b.held_up += !m->slow && m->steady && m->bytes_per_s < rate / 2;
             continue;
         }
         b.others++;

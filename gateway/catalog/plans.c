@@ -323,23 +323,27 @@ static bool may_be_slow(const struct tb_catalog *c, const struct reference *ref)
 }
 
 /* The first of a chain: it reads from the gateway, which is at least so many chunks ahead of it; a steady reader on another host
- * reads from it; and there is enough left for a trial to pay. Only where all began at about the same time: who joined later holds much
- * less, and the first would wait behind it for what it has already. */
-static bool leads_a_chain(const struct tb_catalog *c, uint32_t reference)
+ * that is not known to be slow reads from it; and there is enough left for a trial to pay. Only where all began at about the
+ * same time: who joined later holds much less, and the first would wait behind it for what it has already. */
+static bool leads_a_chain(struct tb_catalog *c, uint32_t reference)
 {
     const struct reference *ref = reference_at(c, reference);
-    const struct version *v = version_at(c, ref->version);
+    struct version *v = version_at(c, ref->version);
     const uint32_t held = ref->held_chunks + TB_PLANNER_SLOW_CHUNKS;
     if (rank_of(ref) != RANK_KEEPS_UP || ref->whole || ref->source != GATEWAY || !ref->source_loads)
         return false;
     if (!ref->pace.steady || ref->bytes_per_s == 0) return false;
     if (v->held_chunks < held || v->chunk_count < held + TB_PLANNER_SLOW_CHUNKS) return false;
+    if (tb_time_since(v->looked_at, c->now) < JUDGE_EVERY) return false;
+    v->looked_at = c->now;
     bool feeds = false;
     EACH_WORKER(c, v, r)
     {
         const struct reference *other = reference_at(c, r);
         if (!other->whole && other->since > tb_time_add(ref->since, BEGAN_TOGETHER)) return false;
-        feeds |= other->source == reference && other->source_loads && other->pace.steady;
+        /* Who was tried before stands behind by now: first it is seen whether it reads slowly there. */
+        if (v->trials > 0 && !other->whole && !other->pace.steady) return false;
+        feeds |= other->source == reference && other->source_loads && other->pace.steady && !other->slow;
     }
     return feeds;
 }
@@ -391,24 +395,22 @@ static void make_leaf(struct tb_catalog *c, uint32_t slow)
 }
 
 /* The first of a chain, which nobody can be compared with, gives its place up to one of those that depend on it, and comes behind them
- * all. Who reads over twice as fast in its place has shown that it held them up: it is judged beside the others from then
- * on. Where nobody does it is not the members that are slow, and no version is troubled again until the first of a chain reads at
- * under half of what was seen now. */
+ * all. Where others then read over twice as fast it held them up, and is judged slow beside them. Who stands in its place may hold them
+ * up too, and is tried next. What is read at after that is had: this version is not troubled again, and no other until the first
+ * of a chain reads at under half of it. */
 static void try_another(struct tb_catalog *c, uint32_t first)
 {
     struct reference *ref = reference_at(c, first);
     struct version *v = version_at(c, ref->version);
-    if (!leads_a_chain(c, first) || reads_as_proven(c, ref)) return;
+    if (v->tried || !leads_a_chain(c, first) || reads_as_proven(c, ref)) return;
     const struct tb_planner_question question = question_of(c, ref);
     if (!tb_planner_alone(&question)) return;
-    const bool shown = v->trials > 0 && ref->bytes_per_s / 2 >= v->tried_bytes_per_s;
-    if (shown || v->trials == TB_PLANNER_TRIALS_MAX) {
+    if (v->trials == TB_PLANNER_TRIALS_MAX) {
         model_at(c, v->model)->proven_bytes_per_s = ref->bytes_per_s;
-        v->trials = 0;
+        v->tried = true;
         return;
     }
     v->trials++;
-    v->tried_bytes_per_s = ref->bytes_per_s;
     ref->aside = true;
     make_leaf(c, first);
     EACH_WORKER(c, v, r) /* the slow make room for it: it stands before them */

@@ -131,25 +131,26 @@ struct version {
     struct bad_chunk bads[BADS_MAX];
     uint32_t bad_count;
 
-    bool reserved;              /* the arena has a region for it */
-    bool whole;                 /* and every chunk of it */
-    bool evicting;              /* EVICT is out */
-    bool pinned;                /* by an operator */
-    bool base;                  /* of a crossing under way */
-    bool cross_asked;           /* CROSS is out, nothing has begun */
-    bool cross_begun;           /* in this life of the gateway */
-    tb_time_ns moved_at;        /* when its crossing began, or last brought a chunk */
-    tb_time_ns arriving_since;  /* plans.c: its first chunks came; 0: none, in this life */
-    uint32_t arriving_from;     /* and so many they were */
-    tb_time_ns judged_at;       /* plans.c: a worker of it was last judged */
-    uint64_t fastest;           /* bytes a second: the most that a worker of it ever told */
-    uint32_t trials;            /* plans.c: so many gave their place up to see who holds up the chain */
-    uint64_t tried_bytes_per_s; /* at which the last of them read */
-    bool stands_told;           /* scratch of sites.c */
-    bool wanted;                /* an exact wait asks for it */
-    bool lost_at_home;          /* home gave it up: it lives as long as somebody here has all of it */
-    bool had_more;              /* chunks that are not here were, and others may have read them */
-    bool lacks;                 /* home: some shard has no sure holder, since: */
+    bool reserved;             /* the arena has a region for it */
+    bool whole;                /* and every chunk of it */
+    bool evicting;             /* EVICT is out */
+    bool pinned;               /* by an operator */
+    bool base;                 /* of a crossing under way */
+    bool cross_asked;          /* CROSS is out, nothing has begun */
+    bool cross_begun;          /* in this life of the gateway */
+    tb_time_ns moved_at;       /* when its crossing began, or last brought a chunk */
+    tb_time_ns arriving_since; /* plans.c: its first chunks came; 0: none, in this life */
+    uint32_t arriving_from;    /* and so many they were */
+    tb_time_ns judged_at;      /* plans.c: a worker of it was last judged */
+    tb_time_ns looked_at;      /* plans.c: it was last looked whether one leads all others */
+    uint64_t fastest;          /* bytes a second: the most that a worker of it ever told */
+    uint32_t trials;           /* plans.c: so many gave their place up to see who holds up the chain */
+    bool tried;                /* plans.c: and that was enough of it */
+    bool stands_told;          /* scratch of sites.c */
+    bool wanted;               /* an exact wait asks for it */
+    bool lost_at_home;         /* home gave it up: it lives as long as somebody here has all of it */
+    bool had_more;             /* chunks that are not here were, and others may have read them */
+    bool lacks;                /* home: some shard has no sure holder, since: */
     tb_time_ns lacks_since,
         fed_at; /* fed: a holder that was there by then last told of more chunks, or a site's link came up */
     tb_time_ns refused_until;

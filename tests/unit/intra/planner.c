@@ -310,6 +310,9 @@ static void who_leads_all_others_is_alone(void **state)
     assert_true(alone(&s, 1));
     s.members[3].steady = true; /* it is held up by somebody else */
     assert_false(alone(&s, 1));
+    s.members[3].slow = true; /* that one is known */
+    assert_true(alone(&s, 1));
+    s.members[3].slow = false;
     s.members[3].bytes_per_s = 5;
     assert_true(alone(&s, 1));
     const uint32_t beside = site_join(&s, "d", 4);
