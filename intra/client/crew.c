@@ -1,4 +1,4 @@
-/* crew.c - worker threads that take pieces of the oldest unfinished job. */
+/* crew.c - worker threads that take pieces of the oldest unfinished job; what gives way comes after the others. */
 #include "intra/client/crew.h"
 
 #include <pthread.h>
@@ -18,6 +18,9 @@ struct job {
     uint32_t slots;   /* given out so far; under the lock */
     uint32_t helpers; /* threads inside it; under the lock */
     bool task;        /* on the heap, and nobody waits for it */
+    bool gives_way;   /* to those with `wanted` */
+    bool wanted;      /* counted in the crew's, until its last piece is taken */
+    atomic_bool gave; /* way: nobody takes more of it */
 };
 
 struct tb_crew {
@@ -26,18 +29,27 @@ struct tb_crew {
     pthread_cond_t ended; /* a helper left a job */
     struct job *first;
     bool stopping;
-    uint32_t threads; /* of the caller's budget; the caller of a job is one of them */
-    uint32_t workers; /* threads that run */
+    _Atomic uint32_t wanted; /* jobs that workers are to take pieces of first */
+    uint32_t threads;        /* of the caller's budget; the caller of a job is one of them */
+    uint32_t workers;        /* threads that run */
     pthread_t worker[TB_CREW_THREADS_MAX];
 };
 
-static void work_on(struct job *job, uint32_t slot)
+static bool take_piece(struct tb_crew *crew, struct job *job, uint32_t *piece_out)
 {
-    for (;;) {
-        const uint32_t piece = atomic_fetch_add_explicit(&job->next_piece, 1, memory_order_relaxed);
-        if (piece >= job->count) return;
+    if (job->gives_way && atomic_load(&crew->wanted) > 0) atomic_store(&job->gave, true);
+    if (atomic_load(&job->gave)) return false;
+    *piece_out = atomic_fetch_add_explicit(&job->next_piece, 1, memory_order_relaxed);
+    if (*piece_out >= job->count) return false;
+    if (job->wanted && *piece_out == job->count - 1) atomic_fetch_sub(&crew->wanted, 1);
+    return true;
+}
+
+static void work_on(struct tb_crew *crew, struct job *job, uint32_t slot)
+{
+    uint32_t piece;
+    while (take_piece(crew, job, &piece))
         job->fn(job->user, piece, slot);
-    }
 }
 
 static void unlink_job(struct tb_crew *crew, struct job *job)
@@ -54,7 +66,8 @@ static void unlink_job(struct tb_crew *crew, struct job *job)
 static struct job *find_job(struct tb_crew *crew)
 {
     for (struct job *job = crew->first; job != NULL; job = job->next) {
-        const bool left = atomic_load_explicit(&job->next_piece, memory_order_relaxed) < job->count;
+        const bool left = atomic_load_explicit(&job->next_piece, memory_order_relaxed) < job->count &&
+                          !atomic_load(&job->gave);
         if (left && (job->task ? job->helpers == 0 : job->slots < crew->threads)) return job;
     }
     return NULL;
@@ -75,7 +88,7 @@ static void *worker_main(void *user)
         job->helpers++;
         if (job->task) unlink_job(crew, job);
         pthread_mutex_unlock(&crew->lock);
-        work_on(job, slot);
+        work_on(crew, job, slot);
         if (job->task) {
             tb_free(job);
             pthread_mutex_lock(&crew->lock);
@@ -158,21 +171,37 @@ static void append_job(struct tb_crew *crew, struct job *job)
     *at = job;
 }
 
+/* On the caller's stack: until nobody is inside. */
+static void run(struct tb_crew *crew, struct job *job)
+{
+    pthread_mutex_lock(&crew->lock);
+    append_job(crew, job);
+    if (job->count > 1 && crew->threads > 1) pthread_cond_broadcast(&crew->work);
+    pthread_mutex_unlock(&crew->lock);
+
+    work_on(crew, job, 0);
+
+    pthread_mutex_lock(&crew->lock);
+    unlink_job(crew, job);
+    while (job->helpers > 0)
+        pthread_cond_wait(&crew->ended, &crew->lock);
+    pthread_mutex_unlock(&crew->lock);
+}
+
 void tb_crew_run(struct tb_crew *crew, uint32_t count, tb_crew_fn fn, void *user)
 {
     struct job job = {.fn = fn, .user = user, .count = count, .slots = 1};
-    pthread_mutex_lock(&crew->lock);
-    append_job(crew, &job);
-    if (count > 1 && crew->threads > 1) pthread_cond_broadcast(&crew->work);
-    pthread_mutex_unlock(&crew->lock);
+    job.wanted = count > 1 && crew->threads > 1; /* else no worker can help, and nothing gives way for it */
+    if (job.wanted) atomic_fetch_add(&crew->wanted, 1);
+    run(crew, &job);
+}
 
-    work_on(&job, 0);
-
-    pthread_mutex_lock(&crew->lock);
-    unlink_job(crew, &job);
-    while (job.helpers > 0)
-        pthread_cond_wait(&crew->ended, &crew->lock);
-    pthread_mutex_unlock(&crew->lock);
+uint32_t tb_crew_run_between(struct tb_crew *crew, uint32_t count, tb_crew_fn fn, void *user)
+{
+    struct job job = {.fn = fn, .user = user, .count = count, .slots = 1, .gives_way = true};
+    run(crew, &job);
+    const uint32_t taken = atomic_load(&job.next_piece);
+    return taken < count ? taken : count;
 }
 
 enum tb_status tb_crew_submit(struct tb_crew *crew, tb_crew_fn fn, void *user)

@@ -28,6 +28,9 @@ void tb_crew_free(struct tb_crew *crew); /* no job may run; tasks that were give
 uint32_t tb_crew_slots(const struct tb_crew *crew);
 /* Returns when fn ran once for each of 0 .. count - 1. */
 void tb_crew_run(struct tb_crew *crew, uint32_t count, tb_crew_fn fn, void *user);
+/* The same for what nobody waits for, between such jobs: it ends early, after the pieces in hand, where tb_crew_run has pieces that
+ * nobody took. Returns how many were run, the first ones; the caller goes on with the rest in a task that it submits. */
+TB_MUST_USE uint32_t tb_crew_run_between(struct tb_crew *crew, uint32_t count, tb_crew_fn fn, void *user);
 /* fn(user, 0, 0) on a thread of the crew, some time; the owner learns of its end from fn itself.
  * TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_crew_submit(struct tb_crew *crew, tb_crew_fn fn, void *user);

@@ -95,8 +95,7 @@ static void batch(struct tb_encoding *e)
 {
     const uint32_t left = e->task.manifest->chunk_count - e->next, most = BATCH_EACH * e->slots;
     const uint32_t count = left < most ? left : most;
-    tb_crew_run(e->crew, count, encode_piece, e);
-    e->next += count;
+    e->next += tb_crew_run_between(e->crew, count, encode_piece, e); /* a pass goes first */
 }
 
 /* On a thread of the crew. Its owner may have ended it while it stood in line: then it goes. */

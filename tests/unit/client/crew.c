@@ -85,6 +85,85 @@ static void a_task_is_done_before_the_crew_goes(void **state)
     assert_int_equal(atomic_load(&c.ran[0]), 10);
 }
 
+/* ---- what nobody waits for gives way ---- */
+
+#define BETWEEN 8u
+
+struct between {
+    struct tb_crew *crew;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool inside, open,
+        helped; /* a piece in background; it may end; a worker took of the job that is waited for */
+    uint32_t ran, ran_before; /* in background; until then */
+};
+
+static void tell(struct between *b, bool *what)
+{
+    pthread_mutex_lock(&b->lock);
+    *what = true;
+    pthread_cond_broadcast(&b->changed);
+    pthread_mutex_unlock(&b->lock);
+}
+
+static void await(struct between *b, const bool *what)
+{
+    pthread_mutex_lock(&b->lock);
+    while (!*what)
+        pthread_cond_wait(&b->changed, &b->lock);
+    pthread_mutex_unlock(&b->lock);
+}
+
+static void piece_between(void *user, uint32_t piece, uint32_t slot)
+{
+    (void)piece, (void)slot;
+    struct between *b = user;
+    tell(b, &b->inside);
+    await(b, &b->open);
+    pthread_mutex_lock(&b->lock);
+    b->ran++;
+    pthread_mutex_unlock(&b->lock);
+}
+
+static void task_between(void *user, uint32_t piece, uint32_t slot)
+{
+    (void)piece, (void)slot;
+    struct between *b = user;
+    const uint32_t left = BETWEEN - b->ran;
+    if (tb_crew_run_between(b->crew, left, piece_between, b) < left)
+        CHECK_OK(tb_crew_submit(b->crew, task_between, b));
+}
+
+/* The first piece is the caller's, for the only worker is in background: the second is the worker's. */
+static void piece_waited_for(void *user, uint32_t piece, uint32_t slot)
+{
+    (void)slot;
+    struct between *b = user;
+    if (piece == 0) {
+        tell(b, &b->open);
+        await(b, &b->helped);
+        return;
+    }
+    pthread_mutex_lock(&b->lock);
+    b->ran_before = b->ran;
+    pthread_mutex_unlock(&b->lock);
+    tell(b, &b->helped);
+}
+
+/* P6: a pass does not wait for what is encoded in background, but for the piece in hand. */
+static void what_nobody_waits_for_gives_way(void **state)
+{
+    (void)state;
+    struct between b = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    CHECK_OK(tb_crew_new(2, &b.crew));
+    CHECK_OK(tb_crew_submit(b.crew, task_between, &b));
+    await(&b, &b.inside);
+    tb_crew_run(b.crew, 2, piece_waited_for, &b);
+    tb_crew_free(b.crew);
+    assert_int_equal(b.ran_before, 1);
+    assert_int_equal(b.ran, BETWEEN);
+}
+
 static void no_thread_is_a_status(void **state)
 {
     (void)state;
@@ -101,6 +180,7 @@ int main(void)
         cmocka_unit_test(every_piece_runs_once),
         cmocka_unit_test(two_jobs_at_once),
         cmocka_unit_test(a_task_is_done_before_the_crew_goes),
+        cmocka_unit_test(what_nobody_waits_for_gives_way),
         cmocka_unit_test(no_thread_is_a_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
