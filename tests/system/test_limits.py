@@ -130,12 +130,10 @@ def a_day_is_warned_of_then_held(lab):
     expect("state", limit_of(east, "west")["day_state"], "ok")
 
 
-def nearly_whole(site, heavy, light):
-    """What the site holds of both, as shares, seen at once while both are on their way and the first has most of it."""
+def held_of(site, *uids):
+    """What the site holds of each, as shares, all seen at once."""
     shares = {v["uid"]: v["held_bytes"] / v["bytes"] for v in site.control("versions")["versions"] if v["bytes"]}
-    if shares.get(heavy, 0) == 1:
-        raise Failed("the heavy one was whole before anybody looked: a path of 6 s is too fast here")
-    return (shares[heavy], shares[light]) if shares.get(heavy, 0) > 0.5 and light in shares else None
+    return [shares.get(uid, 0) for uid in uids]
 
 
 @scenario
@@ -155,10 +153,13 @@ def models_share_a_link_by_weight(lab):
     heavy = Trainer(lab, east, path).publish(1)
     light = Trainer(lab, east, path, names=("other0", "other1"), model="other").publish(1)
     link.refusing = False
-    seen = wait_for("the heavy one is nearly whole", lambda: nearly_whole(west, heavy, light))
+    wait_for("the heavy one is half whole", lambda: held_of(west, heavy)[0] > 0.5)
+    east.cli("limit", "west", "--rate", "1Mbit")  # from now on it is no matter when anybody looks
+    seen = held_of(west, heavy, light)
     print(f"held of the heavy one and the light one: {seen[0]:.2f}, {seen[1]:.2f}", flush=True)
     if not 0.12 <= seen[1] / seen[0] <= 0.65:  # a third; chunks of 1 MiB, and what was on its way
         raise Failed(f"the light model had {seen[1]:.2f} of its bytes when the heavy one had {seen[0]:.2f}")
+    east.cli("limit", "west", "--rate", "none")
     west.wait_holds(heavy)
     west.wait_holds(light, "other")
 
