@@ -103,6 +103,24 @@ struct tb_tls *world_tls(struct world *w, const char *site, const char *stem, co
     return tls;
 }
 
+struct tb_tls *world_tls_expiring(struct world *w, const char *site, const char *stem, const char *uri,
+                                  const char *ca_site)
+{
+    char crt[80], key[80], why[256];
+    snprintf(crt, sizeof crt, "%s.crt", stem);
+    snprintf(key, sizeof key, "%s.key", stem);
+    for (int64_t life_s = 4;; life_s *= 2) {
+        const uint64_t end_ms = tb_clock_wall_ms() + (uint64_t)life_s * 1000;
+        world_issue_for(w, site, stem, uri, -3600, 3600 + life_s);
+        const struct tb_tls_files files = {.ca = world_path(w, ca_site, "ca.crt"),
+                                           .cert = world_path(w, site, crt),
+                                           .key = world_path(w, site, key)};
+        struct tb_tls *tls = NULL;
+        if (tb_tls_new_ca(&files, &tls, why) == TB_OK) return tls;
+        if (tb_clock_wall_ms() + 1000 < end_ms || life_s > 60) fail_msg("%s", why); /* it has not expired */
+    }
+}
+
 /* Ends. Inside a callback it is TB_ASSERT: cmocka's would jump out of the loop, and the teardown would hang
  * in it. */
 

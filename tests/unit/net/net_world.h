@@ -47,6 +47,10 @@ void world_issue_for(struct world *w, const char *site, const char *stem, const 
 const char *world_path(const struct world *w, const char *a, const char *b);
 /* Context with SITE/STEM and the CA of ca_site. */
 struct tb_tls *world_tls(struct world *w, const char *site, const char *stem, const char *ca_site);
+/* The same with a certificate of its own, which expires in a few seconds: a context refuses what has expired when it is made, so on a
+ * machine that takes longer to make it the certificate gets a longer life. */
+struct tb_tls *world_tls_expiring(struct world *w, const char *site, const char *stem, const char *uri,
+                                  const char *ca_site);
 
 /* A chan and what happened to it. */
 struct end {

@@ -348,9 +348,9 @@ static void an_expired_peer_is_refused(void **state)
     struct world *w = *state;
     struct pair p;
     world_issue(w, "west", "gw", WEST);
-    world_issue_for(w, "east", "gw", EAST, -10, 14);
-    struct tb_tls *east = world_tls(w, "east", "gw", "west");
+    world_issue(w, "east", "unused", EAST); /* makes the CA */
     struct tb_tls *west = world_tls(w, "west", "gw", "east");
+    struct tb_tls *east = world_tls_expiring(w, "east", "gw", EAST, "west");
     WORLD_UNTIL(w, tb_clock_wall_ms() / 1000 > tb_tls_expires_wall_s(east));
     pair_init(&p, w, west, east, false);
     assert_int_equal(refused(&p, true, TB_PEER_IDENTITY, "expired"), TB_PEER_DENIED);

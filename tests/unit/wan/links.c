@@ -377,8 +377,7 @@ static void an_expired_certificate_gets_no_session(void **state)
     (void)state;
     struct pair_of_sites p;
     pair_of_sites_make(&p, 1, 4 << 20);
-    world_issue_for(&p.w.net, "west", "soon", "tombolo://west/gw", -3600, 3605);
-    p.west->tls = world_tls(&p.w.net, "west", "soon", "west");
+    p.west->tls = world_tls_expiring(&p.w.net, "west", "soon", "tombolo://west/gw", "west");
     char why[256];
     CHECK_OK(
         tb_tls_add_site_ca(p.west->tls, &p.east->options.site, world_path(&p.w.net, "east", "ca.crt"), why));
