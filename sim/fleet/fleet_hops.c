@@ -216,6 +216,20 @@ static void take_over(struct fleet *f, struct worker *w)
     w->held = f->workers[before].held;
 }
 
+/* Of a host only who reads over the NIC has chunks of its own here; the others copy what that one has, and are whole soon after.
+ * Who is to read from one of those reads the same bytes over the same NIC. */
+static uint32_t over_the_nic(struct fleet *f, uint32_t source)
+{
+    for (uint32_t next; source != FROM_GATEWAY && f->workers[source].words == NULL; source = next) {
+        next = f->workers[source].source;
+        if (next == NOBODY || next == FROM_GATEWAY || f->workers[next].host != f->workers[source].host) {
+            make_place(f, &f->workers[source]); /* it has nothing yet */
+            return source;
+        }
+    }
+    return source;
+}
+
 void fleet_planned(struct fleet *f, struct worker *w, uint32_t source)
 {
     struct site *s = site_of(f, w);
@@ -228,6 +242,7 @@ void fleet_planned(struct fleet *f, struct worker *w, uint32_t source)
         return;
     }
     take_over(f, w);
+    source = over_the_nic(f, source);
     if (f->full) return;
     w->source = source;
     w->reading = true;
