@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,9 +176,19 @@ int tb_sys_ftruncate(int fd, off_t bytes)
     return tb_fault_hit(TB_FAULT_ftruncate, EIO) ? -1 : ftruncate(fd, bytes);
 }
 
+/* tmpfs of many kernels (6.1 of Debian 12) gives up an allocation at any signal that waits, and all it had of it: a process that is sent one
+ * now and then would never get large memory. So signals wait for it; what ends the process does not. */
 int tb_sys_fallocate(int fd, int mode, off_t offset, off_t bytes)
 {
-    return tb_fault_hit(TB_FAULT_fallocate, ENOSPC) ? -1 : fallocate(fd, mode, offset, bytes);
+    if (tb_fault_hit(TB_FAULT_fallocate, ENOSPC)) return -1;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int result = fallocate(fd, mode, offset, bytes);
+    const int error = errno;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = error;
+    return result;
 }
 
 ssize_t tb_sys_pread(int fd, void *out, size_t count, off_t offset)

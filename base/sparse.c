@@ -9,6 +9,7 @@
 #include "base/bits.h"
 #include "base/bytes.h"
 #include "base/sparse_kernels.h"
+#include "base/tsan_marks.h"
 
 #define SECTION      TB_SPARSE_SECTION
 #define WORDS        TB_SPARSE_WORDS
@@ -499,6 +500,10 @@ size_t tb_sparse_encode(const struct tb_sparse_input *in, const struct tb_sparse
                         size_t cap)
 {
     TB_ASSERT(in->classes_max >= 1 && in->classes_max <= TB_SPARSE_CLASSES_MAX);
+    TB_TSAN_READS(in->base, in->count);
+    TB_TSAN_READS(in->bytes, in->count);
+    TB_TSAN_WRITES(means->scratch, TB_SPARSE_SCRATCH_BYTES);
+    TB_TSAN_WRITES(out, cap);
     if (in->count > TB_SPARSE_BYTES_MAX) return 0;
     const struct tb_sparse_kernels *kernels = tb_sparse_kernels(means->vector);
     const enum tb_sparse_kind kind = kind_of(in->dtype);
@@ -551,6 +556,10 @@ static bool sections_decode(const struct tb_sparse_kernels *kernels, const struc
 enum tb_status tb_sparse_decode(struct tb_sparse_form form, const struct tb_sparse_means *means,
                                 const struct tb_sparse_output *out)
 {
+    TB_TSAN_READS(form.bytes, form.count);
+    if (out->base != NULL) TB_TSAN_READS(out->base, out->count);
+    TB_TSAN_WRITES(means->scratch, TB_SPARSE_SCRATCH_BYTES);
+    TB_TSAN_WRITES(out->bytes, out->count);
     struct tb_reader r;
     tb_reader_init(&r, form.bytes, form.count);
     const uint8_t kind = tb_read_u8(&r), classes_count = tb_read_u8(&r);

@@ -41,7 +41,8 @@ struct tb_chan {
     bool read_needs_room;   /* TLS: reading goes on when the socket takes bytes (a key update) */
     bool write_needs_bytes; /* TLS: and the reverse */
     bool ending;            /* tb_chan_end was called and is not done */
-    bool broken; /* the poll failed: what the socket still holds comes by `again`, then the error */
+    bool broken;  /* the poll failed: what the socket still holds comes by `again`, then the error */
+    bool hung_up; /* the peer did, as the kernel says */
     bool secure;
     struct tb_tls_session tls;
     const struct tb_chan_ops *ops;
@@ -465,6 +466,7 @@ static enum tb_status judge_plain(struct tb_chan *c, ssize_t moved, size_t *coun
     *count_out = moved > 0 ? (size_t)moved : 0;
     if (moved > 0) return TB_OK;
     if (moved < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return TB_AGAIN;
+    c->hung_up = moved == 0 || errno == EPIPE || errno == ECONNRESET;
     if (moved == 0)
         fail(c, TB_STREAM_CLOSED, NULL);
     else
@@ -608,6 +610,11 @@ bool tb_chan_connected(const struct tb_chan *c)
 enum tb_chan_reach tb_chan_reach(const struct tb_chan *c)
 {
     return c->reach;
+}
+
+bool tb_chan_hung_up(const struct tb_chan *c)
+{
+    return c->hung_up;
 }
 
 bool tb_chan_kernel_sends(const struct tb_chan *c)

@@ -97,6 +97,7 @@ void tb_chan_discard(struct tb_chan *c);
 
 const struct tb_chan_peer *tb_chan_peer(const struct tb_chan *c);
 int tb_chan_fd(const struct tb_chan *c);         /* for getsockopt(TCP_INFO) and tests */
+bool tb_chan_hung_up(const struct tb_chan *c);   /* of one without TLS: it closed because its peer did */
 bool tb_chan_connected(const struct tb_chan *c); /* the other machine has answered; TLS may be under way */
 
 /* How far a dial came, also one that failed. */

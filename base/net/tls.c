@@ -416,6 +416,8 @@ static enum tb_status ca_use(struct tb_tls *tls, const struct pem *pem, const st
         X509 *ca = NULL;
         const enum tb_status status = cert_next(pem, bio, &read, &ca, error_out);
         if (status != TB_OK || ca == NULL) return status;
+        (void)X509_check_purpose(ca, -1,
+                                 0); /* what it works out of it once is there before threads share it */
         const bool good = X509_STORE_add_cert(store, ca) == 1 && (site == NULL || bind_ca(tls, ca, site)) &&
                           trust_grow(tls, ca, site) == TB_OK;
         X509_free(ca);

@@ -73,6 +73,23 @@ const char *world_path(const struct world *w, const char *a, const char *b)
     return path;
 }
 
+size_t world_file_read(const char *path, char *bytes_out, size_t bytes_max)
+{
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    const size_t bytes = fread(bytes_out, 1, bytes_max, f);
+    assert_int_equal(fclose(f), 0);
+    return bytes;
+}
+
+void world_file_write(const char *path, const char *how, const char *bytes, size_t count)
+{
+    FILE *f = fopen(path, how);
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, count, f), count);
+    assert_int_equal(fclose(f), 0);
+}
+
 void world_issue_for(struct world *w, const char *site, const char *stem, const char *uri, int64_t start_s,
                      int64_t valid_s)
 {

@@ -45,6 +45,9 @@ void world_issue_for(struct world *w, const char *site, const char *stem, const 
                      int64_t valid_s);
 /* "DIR/A/B" in one of 64 static buffers. */
 const char *world_path(const struct world *w, const char *a, const char *b);
+size_t world_file_read(const char *path, char *bytes_out, size_t bytes_max);
+/* how: as of fopen. */
+void world_file_write(const char *path, const char *how, const char *bytes, size_t count);
 /* Context with SITE/STEM and the CA of ca_site. */
 struct tb_tls *world_tls(struct world *w, const char *site, const char *stem, const char *ca_site);
 /* The same with a certificate of its own, which expires in a few seconds: a context refuses what has expired when it is made, so on a

@@ -453,23 +453,6 @@ static void files_that_do_not_serve_are_refused_by_name(void **state)
     tb_tls_free(tls);
 }
 
-static size_t file_read(const char *path, char *bytes_out, size_t bytes_max)
-{
-    FILE *f = fopen(path, "r");
-    assert_non_null(f);
-    const size_t bytes = fread(bytes_out, 1, bytes_max, f);
-    assert_int_equal(fclose(f), 0);
-    return bytes;
-}
-
-static void file_write(const char *path, const char *bytes, size_t count)
-{
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, count, f), count);
-    assert_int_equal(fclose(f), 0);
-}
-
 /* Two files' certificates in one, as text. */
 struct bundle {
     char bytes[16384];
@@ -479,8 +462,8 @@ struct bundle {
 
 static void bundle_read(struct bundle *b, const char *first, const char *second)
 {
-    b->first = file_read(first, b->bytes, sizeof b->bytes);
-    b->whole = b->first + file_read(second, b->bytes + b->first, sizeof b->bytes - b->first);
+    b->first = world_file_read(first, b->bytes, sizeof b->bytes);
+    b->whole = b->first + world_file_read(second, b->bytes + b->first, sizeof b->bytes - b->first);
 }
 
 /* The next place to cut the second: each of its first and last bytes, some between. */
@@ -497,13 +480,13 @@ static void bad_when_cut(struct world *w, const struct bundle *b, struct tb_tls_
 {
     struct bundle other = *b;
     for (size_t end = b->first + 1; end + 1 < b->whole; end = next_cut(b, end)) {
-        file_write(path, b->bytes, end);
+        world_file_write(path, "w", b->bytes, end);
         bad_files(w, files, because);
     }
     other.bytes[b->first + 200] = '*';
-    file_write(path, other.bytes, b->whole);
+    world_file_write(path, "w", other.bytes, b->whole);
     bad_files(w, files, because);
-    file_write(path, b->bytes, b->whole - 1);
+    world_file_write(path, "w", b->bytes, b->whole - 1);
 }
 
 /* Of files that have to be taken. */
@@ -551,9 +534,9 @@ static void text_between_certificates_is_passed_over(void **state)
     bundle_read(&b, world_path(w, "east", "ca.crt"), world_path(w, "east", "gw.key"));
     memcpy(b.bytes + b.whole, text, sizeof text - 1);
     b.whole += sizeof text - 1;
-    b.whole += file_read(world_path(w, "east", "gw.crt"), b.bytes + b.whole, sizeof b.bytes - b.whole);
+    b.whole += world_file_read(world_path(w, "east", "gw.crt"), b.bytes + b.whole, sizeof b.bytes - b.whole);
     memcpy(b.bytes + b.whole, text, sizeof text - 1);
-    file_write(world_path(w, "east", "mixed.crt"), b.bytes, b.whole + sizeof text - 1);
+    world_file_write(world_path(w, "east", "mixed.crt"), "w", b.bytes, b.whole + sizeof text - 1);
     const char *const mixed = world_path(w, "east", "mixed.crt");
     (void)trust_of(
         &(struct tb_tls_files){mixed, world_path(w, "east", "gw.crt"), world_path(w, "east", "gw.key")});
@@ -569,8 +552,8 @@ static void a_chain_that_is_too_long_is_refused(void **state)
                       *const key = world_path(w, "east", "gw.key");
     bundle_read(&b, world_path(w, "east", "gw.crt"), ca);
     for (int behind = 2; behind <= 9; behind++)
-        b.whole += file_read(ca, b.bytes + b.whole, sizeof b.bytes - b.whole);
-    file_write(chain, b.bytes, b.whole);
+        b.whole += world_file_read(ca, b.bytes + b.whole, sizeof b.bytes - b.whole);
+    world_file_write(chain, "w", b.bytes, b.whole);
     bad_files(w, (struct tb_tls_files){ca, chain, key}, "more than 8 certificates behind the first");
 }
 
