@@ -59,7 +59,9 @@ static void begin_anew(struct tb_arena *arena, const char *path)
 static enum tb_status settle(struct tb_arena *arena, const char *path, char error_out[TB_ARENA_ERROR_BYTES])
 {
     struct arena_file *f = &arena->file;
-    if (!arena_file_load(f)) begin_anew(arena, path);
+    enum tb_status status = arena_file_load(f, path, error_out);
+    if (status == TB_SITE_CONFIG) return status;
+    if (status != TB_OK) begin_anew(arena, path);
     if (tables_alloc(arena) != TB_OK) {
         arena_say(error_out, "arena %s: no heap for its tables", path);
         return TB_SITE_NOMEM;
@@ -68,7 +70,7 @@ static enum tb_status settle(struct tb_arena *arena, const char *path, char erro
     const uint64_t data_bytes = (f->bytes - data) / TB_EXTENT_GRAIN * TB_EXTENT_GRAIN;
     tb_extents_init(&arena->extents, arena->extents_memory, f->header.record_count + 1,
                     (struct tb_extent){data, data_bytes});
-    const enum tb_status status = arena_recover(arena, error_out);
+    status = arena_recover(arena, error_out);
     if (status != TB_OK) return status;
     if (f->header.bytes != f->bytes) {
         f->header.bytes =

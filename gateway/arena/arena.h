@@ -34,11 +34,12 @@ struct tb_arena_options {
 
 /* Opens the file or makes it (mode 0600), locks it, allocates it whole, maps it and recovers its regions. A
  * larger `bytes` than the file's grows it and keeps everything; a smaller one is refused while a region
- * stands past the new end. error_out gets a sentence. TB_SITE_LOCKED  another process has it; the sentence
+ * or the file's own tables stand past the new end. error_out gets a sentence. TB_SITE_LOCKED  another process has it; the sentence
  * names the path TB_SITE_NOMEM   the filesystem lacks room, with the numbers; or no heap TB_SITE_CONFIG bytes
- * under TB_ARENA_BYTES_MIN, not a regular file, or regions in the way of shrinking TB_SITE_IO      open,
+ * under TB_ARENA_BYTES_MIN, not a regular file, one of another format, or regions or tables in the way of shrinking
+ * TB_SITE_IO      open,
  * flock, fallocate, mmap failed otherwise Damage is no failure: a damaged header gives an empty arena, a
- * damaged region is dropped, each with a log line and a new life. */
+ * damaged region is dropped, each with a log line and a new life. A format that is damaged is one of another release. */
 TB_MUST_USE enum tb_status tb_arena_open(const struct tb_arena_options *options, struct tb_arena **arena_out,
                                          char error_out[TB_ARENA_ERROR_BYTES]);
 /* Nobody may use regions or places any more. What is held stays in the file. NULL is fine. */

@@ -231,28 +231,64 @@ static struct tb_digest header_check(const struct arena_header *h)
     return tb_digest_of(h, offsetof(struct arena_header, check));
 }
 
-/* A header that says more bytes than the file had was cut behind our back: what was there is lost. */
-static bool header_good(const struct arena_file *f, const struct arena_header *h)
+/* Of another format also what cannot be checked is believed, and whatever the other slot says: a later one may have its check
+ * elsewhere, and leave an old header of ours where it was. No release has format 0. */
+enum slot_says { SLOT_NOTHING, SLOT_CHECKED, SLOT_FOREIGN };
+
+static enum slot_says slot_look(const struct arena_header *h)
 {
     const struct tb_digest check = header_check(h);
-    if (memcmp(h->magic, magic, sizeof magic) != 0 || !tb_digest_equal(&check, &h->check)) return false;
-    if (h->format != TB_ARENA_FORMAT || h->bytes > f->old_bytes) return false;
-    if (h->record_count < TB_ARENA_RECORDS_MIN || h->record_count > TB_ARENA_RECORDS_MAX) return false;
-    return arena_file_data_offset(h) < f->bytes;
+    if (memcmp(h->magic, magic, sizeof magic) != 0 || h->format == 0) return SLOT_NOTHING;
+    if (h->format != TB_ARENA_FORMAT) return SLOT_FOREIGN;
+    return tb_digest_equal(&check, &h->check) ? SLOT_CHECKED : SLOT_NOTHING;
 }
 
-bool arena_file_load(struct arena_file *f)
+/* Of the two slots the one that says more, and of two good ones the newer. */
+static enum slot_says newest_header(struct arena_file *f)
 {
-    bool found = false;
+    enum slot_says best = SLOT_NOTHING;
     for (uint32_t slot = 0; slot < 2; slot++) {
         struct arena_header h;
         memcpy(&h, f->map + slot * HEADER_SLOT_BYTES, sizeof h);
-        if (!header_good(f, &h) || (found && h.sequence <= f->header.sequence)) continue;
+        const enum slot_says says = slot_look(&h);
+        if (says < best || says == SLOT_NOTHING) continue;
+        if (says == best && h.sequence <= f->header.sequence) continue;
         f->header = h;
-        found = true;
+        best = says;
     }
+    return best;
+}
+
+/* A header that says more bytes than the file had was cut behind our back: what was there is lost. */
+static bool header_fits(const struct arena_file *f, const struct arena_header *h)
+{
+    if (h->bytes > f->old_bytes) return false;
+    if (h->record_count < TB_ARENA_RECORDS_MIN || h->record_count > TB_ARENA_RECORDS_MAX) return false;
+    return arena_file_data_offset(h) < h->bytes;
+}
+
+enum tb_status arena_file_load(struct arena_file *f, const char *path, char error_out[TB_ARENA_ERROR_BYTES])
+{
+    const enum slot_says says = newest_header(f);
+    const struct arena_header *h = &f->header;
     f->records = (struct arena_record *)(void *)(f->map + HEADER_BYTES);
-    return found;
+    if (says == SLOT_NOTHING) return TB_NOT_FOUND;
+    if (h->format != TB_ARENA_FORMAT) {
+        arena_say(error_out,
+                  "arena %s: is of format %u, and this release reads %u: start the release that made it, or "
+                  "remove the file to begin empty",
+                  path, h->format, TB_ARENA_FORMAT);
+        return TB_SITE_CONFIG;
+    }
+    if (!header_fits(f, h)) return TB_NOT_FOUND;
+    if (arena_file_data_offset(h) < f->bytes) return TB_OK;
+    arena_say(
+        error_out,
+        "arena %s: its tables alone take %llu bytes, and arena.bytes is %llu: make it larger (it was %llu), "
+        "or remove the file to begin empty",
+        path, (unsigned long long)arena_file_data_offset(h), (unsigned long long)f->bytes,
+        (unsigned long long)h->bytes);
+    return TB_SITE_CONFIG;
 }
 
 void arena_file_save(struct arena_file *f)

@@ -95,8 +95,10 @@ struct arena_file {
 TB_MUST_USE enum tb_status arena_file_open(struct arena_file *f, const struct tb_arena_options *options,
                                            char error_out[TB_ARENA_ERROR_BYTES]);
 void arena_file_close(struct arena_file *f);
-/* Finds the header. False: there is none that is good and fits the file. */
-bool arena_file_load(struct arena_file *f);
+/* Finds the header. TB_NOT_FOUND: there is none that is good and fits the file. TB_SITE_CONFIG: it is good, and of another
+ * format, or its tables do not fit into what is to be mapped; error_out gets a sentence, and the file stays as it is. */
+TB_MUST_USE enum tb_status arena_file_load(struct arena_file *f, const char *path,
+                                           char error_out[TB_ARENA_ERROR_BYTES]);
 /* An empty table and a fresh life; the header is written last. */
 void arena_file_format(struct arena_file *f);
 /* Writes the header with what f->header says now. */

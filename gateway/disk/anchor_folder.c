@@ -42,11 +42,18 @@ void tb_anchor_folder_close(struct tb_anchor_folder *f)
     f->fd = -1;
 }
 
+static bool name_make(const struct tb_anchor_folder *f, const struct tb_name *model,
+                      const struct tb_anchor_which *which, char out[TB_ANCHOR_PATH_BYTES])
+{
+    return snprintf(out, TB_ANCHOR_PATH_BYTES, "%s/%s@%" PRIu64 "-%" PRIu64 TB_ANCHOR_END, f->path,
+                    model->text, which->run_order, which->number) < TB_ANCHOR_PATH_BYTES;
+}
+
 bool tb_anchor_folder_name(const struct tb_anchor_folder *f, const struct tb_version_key *key,
                            char out[TB_ANCHOR_PATH_BYTES])
 {
-    return snprintf(out, TB_ANCHOR_PATH_BYTES, "%s/%s@%" PRIu64 "-%" PRIu64 TB_ANCHOR_END, f->path,
-                    key->model.text, key->run_order, key->number) < TB_ANCHOR_PATH_BYTES;
+    const struct tb_anchor_which which = {.any = true, .run_order = key->run_order, .number = key->number};
+    return name_make(f, &key->model, &which, out);
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -104,6 +111,13 @@ void tb_anchor_folder_remove_older(const struct tb_anchor_folder *f, const struc
         if (tb_anchor_newer(than, &which)) (void)unlinkat(f->fd, e->d_name, 0);
     }
     (void)closedir(folder);
+}
+
+void tb_anchor_folder_remove(const struct tb_anchor_folder *f, const struct tb_name *model,
+                             const struct tb_anchor_which *which)
+{
+    char path[TB_ANCHOR_PATH_BYTES];
+    if (name_make(f, model, which, path)) (void)unlink(path);
 }
 
 void tb_anchor_folder_remove_parts(const struct tb_anchor_folder *f)

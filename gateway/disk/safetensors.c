@@ -9,6 +9,7 @@
 #include <string.h>
 #include <yajl/yajl_parse.h>
 
+#include "base/bytes.h"
 #include "base/fault.h"
 
 enum state {
@@ -475,30 +476,12 @@ static bool check_names(struct parse *p)
     return unique;
 }
 
-/* Length of the UTF-8 sequence at `at`, shortest form, no surrogates; 0 when it is not one. */
-static size_t utf8_sequence(const uint8_t *at, size_t left)
-{
-    const uint8_t c = at[0];
-    const size_t want = c < 0x80                ? 1
-                        : c >= 0xc2 && c < 0xe0 ? 2
-                        : c >= 0xe0 && c < 0xf0 ? 3
-                        : c >= 0xf0 && c < 0xf5 ? 4
-                                                : 0;
-    if (want == 0 || want > left) return 0;
-    for (size_t i = 1; i < want; i++)
-        if ((at[i] & 0xc0) != 0x80) return 0;
-    if (c == 0xe0 && at[1] < 0xa0) return 0;
-    if (c == 0xed && at[1] > 0x9f) return 0;
-    if (c == 0xf0 && at[1] < 0x90) return 0;
-    if (c == 0xf4 && at[1] > 0x8f) return 0;
-    return want;
-}
-
 /* yajl's own check lets overlong forms pass. */
 static bool check_utf8(struct parse *p, const uint8_t *json, size_t bytes)
 {
     for (size_t at = 0; at < bytes;) {
-        const size_t length = utf8_sequence(json + at, bytes - at);
+        uint32_t code;
+        const size_t length = tb_utf8_decode(json + at, bytes - at, &code);
         if (length == 0)
             return refuse(p, TB_BAD_FILE, "byte %zu of the file is not UTF-8",
                           at + TB_SAFETENSORS_PREFIX_BYTES);

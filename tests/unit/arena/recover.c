@@ -174,6 +174,76 @@ static uint64_t find_record(uint32_t kind, const struct tb_id *uid, uint32_t sha
     return 0;
 }
 
+/* Writes the header, as a later release or a larger arena would have it, into the slot that counts. */
+static void header_write(struct arena_header *h)
+{
+    h->sequence++;
+    h->check = tb_digest_of(h, offsetof(struct arena_header, check));
+    world_file_write(path, h->sequence % 2 * 512, h, sizeof *h);
+}
+
+static struct arena_header header_read(void)
+{
+    struct arena_header h[2];
+    for (uint32_t slot = 0; slot < 2; slot++)
+        world_file_read(path, slot * 512, &h[slot], sizeof h[slot]);
+    return h[0].sequence > h[1].sequence ? h[0] : h[1];
+}
+
+/* P3: `arena.bytes: 16MiB` where 16GiB was meant is an error of a config, and no reason to lose what is there. */
+static void tables_past_the_new_end_are_a_refusal(void **state)
+{
+    (void)state;
+    path = world_path();
+    tb_arena_close(world_open(path, 24 * MIB));
+    struct arena_header h = header_read();
+    h.record_count = TB_ARENA_RECORDS_MAX; /* 16 MiB of tables: those of an arena of 16 GiB and more */
+    header_write(&h);
+    struct tb_arena *arena = NULL;
+    assert_int_equal(tb_arena_open(&(struct tb_arena_options){path, 12 * MIB}, &arena, error),
+                     TB_SITE_CONFIG);
+    assert_non_null(strstr(error, "it was 25165824"));
+    arena = world_open(path, 24 * MIB);
+    const struct tb_id life = tb_arena_life(arena);
+    assert_true(tb_id_equal(&life, &h.life));
+    tb_arena_close(arena);
+}
+
+/* P9: nor is another release's file damage, also when nothing of its header but its beginning is where ours is. */
+static void another_format_is_a_refusal(void **state)
+{
+    (void)state;
+    struct left l;
+    leave(&l);
+    const struct arena_header ours = header_read();
+    struct arena_header theirs = ours;
+    theirs.format = TB_ARENA_FORMAT + 1;
+    for (uint32_t slot = 0; slot < 2; slot++)
+        header_write(&theirs);
+    struct tb_arena *arena = NULL;
+    assert_int_equal(tb_arena_open(&(struct tb_arena_options){path, 24 * MIB}, &arena, error),
+                     TB_SITE_CONFIG);
+    assert_non_null(strstr(error, "is of format 2"));
+    for (uint32_t slot = 0; slot < 2; slot++)
+        flip(slot * 512 + offsetof(struct arena_header, check));
+    assert_int_equal(tb_arena_open(&(struct tb_arena_options){path, 24 * MIB}, &arena, error),
+                     TB_SITE_CONFIG);
+    for (uint32_t slot = 0; slot < 2; slot++) { /* nor where an old header of ours is whole beside theirs */
+        world_file_read(path, slot * 512, &theirs, sizeof theirs);
+        world_file_write(path, slot * 512, &ours, sizeof ours);
+        assert_int_equal(tb_arena_open(&(struct tb_arena_options){path, 24 * MIB}, &arena, error),
+                         TB_SITE_CONFIG);
+        world_file_write(path, slot * 512, &theirs, sizeof theirs);
+    }
+    for (uint32_t slot = 0; slot < 2; slot++)
+        world_file_write(path, slot * 512, &ours, sizeof ours);
+    arena = world_open(path, 24 * MIB); /* the release that made it finds everything */
+    assert_true(same_life(arena, &l));
+    assert_true(tb_arena_region_whole(tb_arena_region(arena, &l.v6.key.uid)));
+    tb_arena_close(arena);
+    left_fini(&l);
+}
+
 /* Both slots of the header: an empty arena and a new life. One slot: the other counts. */
 static void a_damaged_header_begins_anew(void **state)
 {
@@ -322,6 +392,8 @@ int main(void)
         cmocka_unit_test(freed_regions_stay_gone),
         cmocka_unit_test(the_file_grows_with_the_config),
         cmocka_unit_test(digests_that_never_came_are_asked_for_again),
+        cmocka_unit_test(tables_past_the_new_end_are_a_refusal),
+        cmocka_unit_test(another_format_is_a_refusal),
         cmocka_unit_test(a_damaged_header_begins_anew),
         cmocka_unit_test(a_torn_header_slot_falls_back_to_the_other),
         cmocka_unit_test(every_kind_of_damage_drops_one_region),
