@@ -109,6 +109,14 @@ static bool leads(const struct tb_planner_member *c, const struct tb_planner_mem
     return c->held_chunks == reader->held_chunks && c->id < reader->id;
 }
 
+/* Of one host a publisher's memory is nearer than the gateway's: it is mapped, and the gateway's is not. */
+static uint32_t kind_cost(const struct tb_planner_member *c, bool near)
+{
+    if (c->kind == TB_PLANNER_WORKER) return 0;
+    if (c->kind == TB_PLANNER_GATEWAY) return 2;
+    return near ? 1 : 3;
+}
+
 static struct cost cost_of(const struct tb_planner_question *q, uint32_t candidate)
 {
     const struct tb_planner_member *reader = &q->members[q->reader];
@@ -122,7 +130,7 @@ static struct cost cost_of(const struct tb_planner_question *q, uint32_t candida
      * neither load nor being behind speaks against it. */
     return (struct cost){
         .terms = {c->slow, !near, !near && load >= fan_out, c->own.mark == MARK_UNROOTED,
-                  !near && behind && c->kind == TB_PLANNER_WORKER, (uint32_t)c->kind, !near && !same_rack,
+                  !near && behind && c->kind == TB_PLANNER_WORKER, kind_cost(c, near), !near && !same_rack,
                   c->own.depth, near ? 0 : load * 2 + c->spot},
         .id = c->id,
     };
@@ -138,7 +146,9 @@ static bool cheaper(const struct cost *a, const struct cost *b)
 /* Whom mark_best and near_best take: not the reader, not who depends on it, nobody to be avoided. */
 static bool candidate(const struct tb_planner_question *q, uint32_t index)
 {
-    return q->members[index].own.mark != MARK_BELOW && !avoided(q, q->members[index].id);
+    const struct tb_planner_member *m = &q->members[index];
+    if (m->near_only && m->host != q->members[q->reader].host) return false;
+    return m->own.mark != MARK_BELOW && !avoided(q, m->id);
 }
 
 struct choice {

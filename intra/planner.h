@@ -10,7 +10,7 @@
  *   - a byte reaches a host once: whoever shares the reader's host is preferred, even when it has only begun;
  *   - slow members become leaves: read from only when there is nobody else;
  *   - at most fan_out readers on a host's NIC, while any other will do;
- *   - workers before the gateway before the publisher, unless no worker has what this reader lacks: with
+ *   - workers before a publisher of the reader's own host before the gateway before other publishers, unless no worker has what this reader lacks: with
  * fan_out 1, hosts form a chain behind the gateway, with more a tree that is as shallow as fan_out allows;
  *   - the same rack, then the least depth (a whole member has none), then the least loaded.
  *
@@ -58,10 +58,11 @@ struct tb_planner_member {
     uint32_t upstream; /* index of the member it reads from, or TB_PLANNER_NONE */
     uint32_t readers;  /* hops that load its NIC now, of any version: readers on its own host do not count */
     uint32_t held_chunks;
-    bool whole;  /* it holds every chunk and depends on nobody: its upstream is not looked at */
-    bool spot;   /* may go at any time: loses ties */
-    bool slow;   /* shall be a leaf */
-    bool steady; /* as its pace says. Only tb_planner_alone looks at it */
+    bool whole;     /* it holds every chunk and depends on nobody: its upstream is not looked at */
+    bool spot;      /* may go at any time: loses ties */
+    bool slow;      /* shall be a leaf */
+    bool near_only; /* PUBLISHER: it is read by its own host alone */
+    bool steady;    /* as its pace says. Only tb_planner_alone looks at it */
     uint64_t
         bytes_per_s; /* what it reads at, as it says; 0: not known. tb_planner_slow and _alone look at it */
 

@@ -57,6 +57,7 @@ struct tb_catalog_config {
     tb_time_ns drain_ns;   /* largest drain of an unpublish: 10 s */
     tb_time_ns pin_max_ns; /* 10 min */
     tb_time_ns retry_ns;   /* a source that failed is tried again after this when there is no other: 1 s */
+    tb_time_ns turn_ns;    /* sites that cannot send one version at once have so long each; 0: all can */
     uint32_t
         fan_out; /* readers on one NIC; 0: as nic_bytes_per_s and the rate at which versions arrive allow */
     uint64_t nic_bytes_per_s; /* of each host of the site, each way; 0: not known, so fan_out 0 is 1 */
@@ -215,8 +216,8 @@ struct tb_catalog_session {
 /* TB_CONFLICT: the id is in use. */
 TB_MUST_USE enum tb_status tb_catalog_session_open(struct tb_catalog *c, tb_time_ns now,
                                                    const struct tb_catalog_session *s);
-/* The connection is back: TB_OK within the lease (its GO, PLAN and what could not be told come out again),
- * TB_PEER_LEASE after it: open a new one. TB_CONFLICT: the identity is not the one that opened it. */
+/* The connection is back: TB_OK within the lease (its GO, PLAN and what could not be told come out again;
+ * waits end as by detach, which an old connection that still seems to be there was spared), TB_PEER_LEASE after it: open a new one. TB_CONFLICT: the identity is not the one that opened it. */
 TB_MUST_USE enum tb_status tb_catalog_session_resume(struct tb_catalog *c, tb_time_ns now,
                                                      const struct tb_id *session, const char *identity);
 /* The connection is gone; the lease goes on. Waits of the session end without an answer. */
@@ -267,6 +268,7 @@ struct tb_catalog_seal {
     uint32_t chunk_count;
     uint64_t bytes;
     uint64_t export_id; /* where the gateway reads it */
+    bool in_place;      /* the bytes are the rank's own, and stay: workers of its host may read them too */
 };
 /* TB_OK: a reference more; the last shard makes the version ready. TB_DONE_BEFORE: this session sealed it
  * with the same root (a new export replaces the old). TB_CONFLICT: this session sealed it with another root,
@@ -276,6 +278,9 @@ struct tb_catalog_seal {
  * version that only adds references. */
 TB_MUST_USE enum tb_status tb_catalog_seal(struct tb_catalog *c, tb_time_ns now,
                                            const struct tb_catalog_seal *s);
+/* What it would refuse whatever was sealed before: TB_PEER_LEASE, TB_NOT_FOUND, TB_NOT_HOME, TB_BAD_ARGUMENT, TB_FENCED, and what
+ * ended. Space is reserved behind it: where no seal is taken, a manifest that somebody says would stand in the way of the true one. */
+TB_MUST_USE enum tb_status tb_catalog_seal_may(const struct tb_catalog *c, const struct tb_catalog_seal *s);
 
 /* Hides this session's reference to that shard, or to all that it sealed (TB_CATALOG_ALL_SHARDS), at once.
  * UNPUBLISHED follows: TB_OK when nothing retained is lost by it, TB_TIMEOUT after drain_ns (at most
@@ -357,7 +362,9 @@ TB_MUST_USE enum tb_status tb_catalog_remote_version(struct tb_catalog *c, tb_ti
                                                      const struct tb_version_key *key,
                                                      enum tb_catalog_state state);
 /* What a site holds of a version (its HELD bitmap, counted) and whether all its reader groups of the model
- * activated it. It only grows, until the site says RETIRED or is forgotten. TB_DONE_BEFORE: nothing of it is new. */
+ * activated it. It only grows, until the site says RETIRED or is forgotten. Any site may be spoken of that was not heard itself, and
+ * gives its place to one that is; never this one: TB_BAD_ARGUMENT, or the only copy would be its own second one (P3).
+ * TB_DONE_BEFORE: nothing of it is new. */
 struct tb_catalog_site_progress {
     struct tb_name site;
     struct tb_id uid;
@@ -554,7 +561,7 @@ struct tb_catalog_reference_view {
     bool whole, hidden, activated;
     bool slow;        /* WORKER: held up those behind it, and is read from only when there is nobody else */
     bool spot;        /* WORKER: its session's */
-    uint32_t readers; /* WORKER: whose upstream it is */
+    uint32_t readers; /* WORKER, PUBLISHER: whose upstream it is */
     uint64_t bytes_per_s;
     uint8_t transport;
     uint32_t row,

@@ -5,6 +5,8 @@
  * group_settle. */
 #include "gateway/catalog/tables.h"
 
+#include <string.h>
+
 #include "base/assert.h"
 
 /* A body may not end the one it is at. */
@@ -78,12 +80,14 @@ static bool member_valid(const struct tb_catalog_member *q)
     return q->subscription > 0 && q->count > 0 && q->index < q->count && tb_name_valid(q->group.text);
 }
 
-/* A worker that was started anew comes before the lease of its former self ends. */
+/* A worker that was started anew comes before the lease of its former self ends. P8: a name and a host are anybody's word, who it is was
+ * proven, and with its session goes what it published. */
 static bool is_former_self(const struct tb_catalog *c, const struct member *old, uint32_t session)
 {
     const struct session *before = session_at(c, old->session);
     const struct session *after = session_at(c, session);
     return old->session != session && !before->attached &&
+           strncmp(before->info.identity, after->info.identity, sizeof before->info.identity) == 0 &&
            tb_catalog_same_name(&before->info.name, &after->info.name) &&
            tb_catalog_same_name(&before->info.host, &after->info.host);
 }

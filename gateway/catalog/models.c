@@ -79,6 +79,17 @@ static uint32_t run_row(struct tb_catalog *c)
     return tb_table_new(&c->runs);
 }
 
+/* A run that was forgotten is in the store all the same, and its key may have begun another one: that one counts. */
+static bool key_begun_anew(struct tb_catalog *c, uint32_t model, const struct tb_catalog_run *given)
+{
+    const uint32_t i = run_by_key(c, model, given->key);
+    if (i == NONE) return true;
+    const struct run *old = run_at(c, i);
+    if (old->info.order >= given->order) return false;
+    tb_table_free(&c->runs, i);
+    return true;
+}
+
 enum tb_status tb_catalog_restore_run(struct tb_catalog *c, const struct tb_catalog_run *given)
 {
     tb_catalog_enter(c, c->now);
@@ -86,8 +97,7 @@ enum tb_status tb_catalog_restore_run(struct tb_catalog *c, const struct tb_cata
     if (model == NONE) return TB_NOT_FOUND;
     if (given->order == 0 || tb_id_is_zero(&given->id) || memchr(given->key, 0, sizeof given->key) == NULL)
         return TB_BAD_ARGUMENT;
-    if (tb_run_find(c, model, &given->id) != NONE || run_by_key(c, model, given->key) != NONE)
-        return TB_CONFLICT;
+    if (tb_run_find(c, model, &given->id) != NONE || !key_begun_anew(c, model, given)) return TB_CONFLICT;
     const uint32_t i = run_row(c);
     if (i == NONE) return tb_catalog_refuse_full(c, &c->runs);
     struct run *run = run_at(c, i);

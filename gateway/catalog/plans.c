@@ -8,7 +8,9 @@
 
 #include "base/assert.h"
 
-#define GATEWAY_ID 0 /* the planner's id of the gateway; of a session: its row + 1 */
+#define GATEWAY_ID                                                                                           \
+    0 /* the planner's id of the gateway; of a session: its row + 1, as a publisher behind these: */
+#define PUBLISHER_IDS (UINT64_C(1) << 32)
 /* A rate of arrival is measured over at least so much, and a worker of a version is judged at most so often: a judgement looks
  * at all workers, of which there may be thousands that tell their progress each second. */
 #define ARRIVAL_CHUNKS_MIN 8
@@ -18,7 +20,9 @@
 
 static uint64_t planner_id(const struct tb_catalog *c, uint32_t source)
 {
-    return source == GATEWAY ? GATEWAY_ID : (uint64_t)reference_at(c, source)->owner + 1;
+    if (source == GATEWAY) return GATEWAY_ID;
+    const struct reference *ref = reference_at(c, source);
+    return (uint64_t)ref->owner + 1 + (ref->kind == TB_REFERENCE_PUBLISHER ? PUBLISHER_IDS : 0);
 }
 
 static uint32_t *source_load(struct tb_catalog *c, uint32_t source)
@@ -152,7 +156,36 @@ static bool never_serves(const struct reference *ref)
     return ref->reads_only || (ref->whole && ref->export_id == 0);
 }
 
-/* Members of the question are the gateway, when it serves, and all workers of the version that serve, and the reader; each
+/* A rank that published the whole version in place may be read by workers of its own host: there its bytes cost no NIC, and a GPU's
+ * come from the GPU. A trainer's NIC is its own. */
+static bool rank_serves(const struct reference *ref)
+{
+    if (ref->kind != TB_REFERENCE_PUBLISHER || ref->shard != 0) return false;
+    return ref->followers > 0 || (ref->in_place && !ref->hidden);
+}
+
+static uint32_t add_ranks(struct tb_catalog *c, const struct version *v, uint32_t count)
+{
+    if (v->key.shard_count != 1) return count;
+    EACH_HOLDER(c, v, r)
+    {
+        struct reference *ref = reference_at(c, r);
+        if (!rank_serves(ref)) continue;
+        ref->question = count;
+        c->question[count++] = (struct tb_planner_member){.id = planner_id(c, r),
+                                                          .kind = TB_PLANNER_PUBLISHER,
+                                                          .row = r,
+                                                          .host = ref->host,
+                                                          .rack = ref->rack,
+                                                          .upstream = TB_PLANNER_NONE,
+                                                          .held_chunks = v->chunk_count,
+                                                          .whole = true,
+                                                          .near_only = true};
+    }
+    return count;
+}
+
+/* Members of the question are the gateway, when it serves, ranks and workers of the version that serve, and the reader; each
  * remembers its place. */
 static uint32_t fill_question(struct tb_catalog *c, const struct version *v, const struct reference *reader)
 {
@@ -166,6 +199,7 @@ static uint32_t fill_question(struct tb_catalog *c, const struct version *v, con
                                                           .readers = c->gateway_readers,
                                                           .held_chunks = v->held_chunks,
                                                           .whole = v->whole};
+    const uint32_t roots = count = add_ranks(c, v, count);
     EACH_WORKER(c, v, r)
     {
         struct reference *ref = reference_at(c, r);
@@ -173,7 +207,7 @@ static uint32_t fill_question(struct tb_catalog *c, const struct version *v, con
         ref->question = count;
         c->question[count++] = worker_member(c, r, reader);
     }
-    for (uint32_t i = gateway_serves(v) ? 1 : 0; i < count; i++) {
+    for (uint32_t i = roots; i < count; i++) {
         const uint32_t source = reference_at(c, c->question[i].row)->source;
         if (source == NONE) continue;
         c->question[i].upstream = source == GATEWAY ? 0 : reference_at(c, source)->question;
@@ -319,7 +353,8 @@ static bool may_be_slow(const struct tb_catalog *c, const struct reference *ref)
     if (v->chunk_count == 0 || v->fastest / 2 <= ref->bytes_per_s) return false;
     if (ref->source == GATEWAY) return true;
     const struct reference *source = reference_at(c, ref->source);
-    return source->whole || source->bytes_per_s / 2 > ref->bytes_per_s;
+    return source->whole || source->kind == TB_REFERENCE_PUBLISHER ||
+           source->bytes_per_s / 2 > ref->bytes_per_s;
 }
 
 /* The first of a chain: it reads from the gateway, which is at least so many chunks ahead of it; a steady reader on another host

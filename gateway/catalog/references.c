@@ -93,7 +93,8 @@ void tb_reference_end(struct tb_catalog *c, uint32_t reference)
     tb_row_unmark(&c->references, reference, TB_CATALOG_PLAN);
     tb_row_unmark(&c->references, reference, TB_CATALOG_PLAN_END);
     unlink_reference(c, reference);
-    if (ref->kind == TB_REFERENCE_WORKER) tb_plan_drop_source(c, version, reference);
+    /* A rank in place is a source, too: nobody avoids it any more, as its row will be another's. */
+    if (ref->kind == TB_REFERENCE_WORKER || ref->in_place) tb_plan_drop_source(c, version, reference);
     ref->row.dead = true;
     tb_plan_note(c, reference);
     if (ref->row.todos == 0 && ref->row.held == 0) tb_table_free(&c->references, reference);

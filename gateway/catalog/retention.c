@@ -110,6 +110,13 @@ static bool may_go(const struct tb_catalog *c, const struct version *v)
     return tb_version_lives(v) && v->reserved && !v->evicting && stays(c, v) == GOES;
 }
 
+/* There are `keep` newer ones here. What is spared beyond them, as a base or for its readers, takes nobody's place among them: the
+ * step that arrives next is a difference to the newest. */
+static bool is_over_count(const struct tb_catalog *c, const struct version *v)
+{
+    return v->whole && !v->base && newer_count(c, v, true) >= model_at(c, v->model)->config.keep;
+}
+
 /* by_count: because there are more whole ones than `keep`. */
 static uint32_t next_victim(const struct tb_catalog *c, uint32_t model, bool by_count)
 {
@@ -118,7 +125,7 @@ static uint32_t next_victim(const struct tb_catalog *c, uint32_t model, bool by_
     {
         const struct version *v = version_at(c, i);
         if (model != NONE && v->model != model) continue;
-        if ((by_count && (!v->whole || v->base)) || !may_go(c, v)) continue;
+        if ((by_count && !is_over_count(c, v)) || !may_go(c, v)) continue;
         if (best == NONE || goes_before(v, version_at(c, best))) best = i;
     }
     return best;

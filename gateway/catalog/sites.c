@@ -11,15 +11,36 @@ uint32_t tb_catalog_site_find(const struct tb_catalog *c, const struct tb_name *
     return NONE;
 }
 
-static uint32_t site_get(struct tb_catalog *c, const struct tb_name *name)
+/* P6: peers are as many as there are rows for, so one always finds a row: that of a site that was only ever spoken of. Such a one
+ * gets only what is free, or what another such is done with. */
+static uint32_t site_row(struct tb_catalog *c, bool is_peer)
+{
+    uint32_t i = tb_table_new(&c->sites);
+    if (i != NONE) return i;
+    EACH(c->sites, s)
+    {
+        const struct site *old = site_at(c, s);
+        if (old->is_peer || !(is_peer || old->references == NONE)) continue;
+        if (i == NONE || old->references == NONE) i = s;
+    }
+    if (i == NONE) return NONE;
+    while (site_at(c, i)->references != NONE)
+        tb_reference_end(c, site_at(c, i)->references);
+    tb_table_free(&c->sites, i);
+    return tb_table_new(&c->sites);
+}
+
+static uint32_t site_get(struct tb_catalog *c, const struct tb_name *name, bool is_peer)
 {
     uint32_t i = tb_catalog_site_find(c, name);
-    if (i != NONE) return i;
-    i = tb_table_new(&c->sites);
-    if (i == NONE) return NONE;
-    site_at(c, i)->name = *name;
-    site_at(c, i)->references = NONE;
-    site_at(c, i)->session = 1;
+    if (i == NONE) {
+        i = site_row(c, is_peer);
+        if (i == NONE) return NONE;
+        site_at(c, i)->name = *name;
+        site_at(c, i)->references = NONE;
+        site_at(c, i)->session = 1;
+    }
+    site_at(c, i)->is_peer = site_at(c, i)->is_peer || is_peer;
     return i;
 }
 
@@ -40,7 +61,7 @@ static void ask_again(struct tb_catalog *c, uint32_t version)
 enum tb_status tb_catalog_site_up(struct tb_catalog *c, tb_time_ns now, const struct tb_name *name, bool up)
 {
     tb_catalog_enter(c, now);
-    const uint32_t site = site_get(c, name);
+    const uint32_t site = site_get(c, name, true);
     if (site == NONE) return tb_catalog_refuse_full(c, &c->sites);
     struct site *s = site_at(c, site);
     if (up) { /* also a session in place of one that was there: what was on its way may be lost */
@@ -129,11 +150,12 @@ enum tb_status tb_catalog_site_progress(struct tb_catalog *c, tb_time_ns now,
                                         const struct tb_catalog_site_progress *p)
 {
     tb_catalog_enter(c, now);
+    if (tb_catalog_same_name(&p->site, &c->config.site)) return TB_BAD_ARGUMENT;
     const uint32_t i = tb_version_find(c, &p->uid);
     if (i == NONE) return TB_NOT_FOUND;
     const enum tb_status ended = tb_version_status(c, version_at(c, i));
     if (ended != TB_OK && version_at(c, i)->state != TB_VERSION_RETIRED) return ended;
-    const uint32_t site = site_get(c, &p->site);
+    const uint32_t site = site_get(c, &p->site, false);
     if (site == NONE) return tb_catalog_refuse_full(c, &c->sites);
     const uint32_t r = site_reference(c, i, site);
     if (r == NONE) return tb_catalog_refuse_full(c, &c->references);
@@ -278,7 +300,7 @@ enum tb_status tb_catalog_remote_version(struct tb_catalog *c, tb_time_ns now,
         if (state == TB_VERSION_RETIRED) return TB_OK; /* never here, and not there any more */
         if (place_taken(c, model, key)) return TB_CONFLICT;
     }
-    const uint32_t site = site_get(c, from_site);
+    const uint32_t site = site_get(c, from_site, true);
     if (site == NONE) return tb_catalog_refuse_full(c, &c->sites);
     if (i == NONE) {
         i = tb_version_new(c, model, key);

@@ -202,6 +202,7 @@ struct reference {
     /* PUBLISHER */
     uint32_t shard; /* NONE: opened, not sealed */
     uint64_t export_id;
+    bool in_place;
     bool hidden;              /* being unpublished */
     bool unpublish_answers;   /* this one of those that a request hid carries its answer */
     uint32_t unpublish_with;  /* the one that does; with `hidden` */
@@ -222,7 +223,7 @@ struct reference {
     bool source_loads;  /* it was counted in the source's readers */
     bool asking;        /* it is counted in its version's asking_count */
     bool was_asked;     /* home read what it had of a version of which chunks rotted */
-    uint32_t followers; /* workers whose source it is */
+    uint32_t followers; /* and PUBLISHER: workers whose source it is */
     uint64_t plan;      /* told, or about to be; 0: none */
     struct avoided avoided[AVOIDED_MAX];
     uint32_t avoided_count;
@@ -276,6 +277,7 @@ struct site {
     struct row row;
     struct tb_name name;
     uint32_t references; /* the first of its list */
+    bool is_peer;        /* it speaks itself; else others spoke of it */
     bool up;
     bool unsure; /* what it had before its link came up, and has not said again since, is still believed */
     tb_time_ns up_at;

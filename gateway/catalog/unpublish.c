@@ -95,6 +95,7 @@ enum tb_status tb_catalog_unpublish(struct tb_catalog *c, tb_time_ns now, const 
         if (leader == NONE) leader = r;
         ref->hidden = true;
         ref->unpublish_with = leader;
+        if (ref->followers > 0) tb_plan_drop_source(c, i, r); /* they go on elsewhere with what they hold */
     }
     if (leader == NONE) return any ? TB_DONE_BEFORE : TB_NOT_FOUND;
     struct reference *ref = reference_at(c, leader);

@@ -317,6 +317,7 @@ static enum tb_status seal_again(struct tb_catalog *c, uint32_t r, const struct 
     if (ref->export_id == s->export_id) return TB_DONE_BEFORE;
     ref->export_id = s->export_id;
     ref->landing = false;
+    tb_plan_tell_readers(c, ref->version, r);
     tb_catalog_touch_version(c, ref->version);
     return TB_DONE_BEFORE;
 }
@@ -360,6 +361,7 @@ static enum tb_status seal_fresh(struct tb_catalog *c, uint32_t version, uint32_
     struct reference *ref = reference_at(c, r);
     ref->shard = s->shard;
     ref->export_id = s->export_id;
+    ref->in_place = s->in_place;
     if (v->state == TB_VERSION_KEPT) {
         ref->tell = TB_OK;
         tb_row_mark(&c->references, r, TB_CATALOG_TELL);
@@ -368,11 +370,9 @@ static enum tb_status seal_fresh(struct tb_catalog *c, uint32_t version, uint32_
     return TB_OK;
 }
 
-enum tb_status tb_catalog_seal(struct tb_catalog *c, tb_time_ns now, const struct tb_catalog_seal *s)
+enum tb_status tb_catalog_seal_may(const struct tb_catalog *c, const struct tb_catalog_seal *s)
 {
-    tb_catalog_enter(c, now);
-    const uint32_t session = tb_catalog_session_find(c, &s->session);
-    if (session == NONE) return TB_PEER_LEASE;
+    if (tb_catalog_session_find(c, &s->session) == NONE) return TB_PEER_LEASE;
     const uint32_t i = tb_version_find(c, &s->uid);
     if (i == NONE) return TB_NOT_FOUND;
     const struct version *v = version_at(c, i);
@@ -380,8 +380,16 @@ enum tb_status tb_catalog_seal(struct tb_catalog *c, tb_time_ns now, const struc
     if (s->shard >= v->key.shard_count || s->bytes > TB_SHARD_BYTES_MAX || s->chunk_count > TB_CHUNKS_MAX)
         return TB_BAD_ARGUMENT;
     if (v->state == TB_VERSION_OPEN && run_fenced(c, v)) return TB_FENCED;
-    const enum tb_status ended = tb_version_status(c, v);
-    if (ended != TB_OK) return ended;
+    return tb_version_status(c, v);
+}
+
+enum tb_status tb_catalog_seal(struct tb_catalog *c, tb_time_ns now, const struct tb_catalog_seal *s)
+{
+    tb_catalog_enter(c, now);
+    const enum tb_status may = tb_catalog_seal_may(c, s);
+    if (may != TB_OK) return may;
+    const uint32_t session = tb_catalog_session_find(c, &s->session);
+    const uint32_t i = tb_version_find(c, &s->uid);
     const uint32_t mine = sealed_before(c, i, session, s->shard);
     if (mine != NONE && reference_at(c, mine)->shard == s->shard)
         return tb_catalog_settle(c, seal_again(c, mine, s));
@@ -558,8 +566,16 @@ static bool others_may_have(const struct tb_catalog *c, const struct version *v)
     return false;
 }
 
-/* Who has what is known by counts, so all that have a part are read, workers and sites: nothing new in a lease time: it is not
- * there. What a site has of what was here, and its link is down, nobody can say: it is waited for. */
+/* Until the last of the sites that are asked one after the other has its turn. Who of them can share is not known here. */
+static tb_time_ns turns(const struct tb_catalog *c, const struct version *v)
+{
+    struct tb_name from[TB_CATALOG_FROM_MAX];
+    const uint32_t sites = tb_catalog_crossing_from(c, v, from);
+    return sites > 1 ? (sites - 1) * c->config.turn_ns : 0;
+}
+
+/* Who has what is known by counts, so all that have a part are read, workers and sites: nothing new in a lease time, and the sites'
+ * turns: it is not there. What a site has of what was here, and its link is down, nobody can say: it is waited for. */
 static tb_time_ns hope_ends(const struct tb_catalog *c, const struct version *v)
 {
     if (!others_may_have(c, v)) return c->now;
@@ -570,7 +586,7 @@ static tb_time_ns hope_ends(const struct tb_catalog *c, const struct version *v)
         const bool site = ref->kind == TB_REFERENCE_SITE;
         if (v->had_more && site && !site_at(c, ref->owner)->up) return TB_TIME_NEVER;
     }
-    return tb_time_add(since, c->config.lease_ns);
+    return tb_time_add(since, tb_time_add(c->config.lease_ns, turns(c, v)));
 }
 
 /* Readers that come later can only copy from these: so the wait ends (P6). */
@@ -620,9 +636,8 @@ static void settle_site_state(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
     const bool whole = tb_version_here(v);
-    if (!whole || v->whole_told) return;
-    v->whole_told = true;
-    tb_row_mark(&c->versions, version, TB_CATALOG_SITE_STATE);
+    if (whole && !v->whole_told) tb_row_mark(&c->versions, version, TB_CATALOG_SITE_STATE);
+    v->whole_told = whole; /* what rotted and is back is told of again: peers may have heard of the rot */
 }
 
 void tb_version_settle(struct tb_catalog *c, uint32_t version)

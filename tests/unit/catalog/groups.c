@@ -1,4 +1,6 @@
 /* groups.c - tests of gateway/catalog/groups.c: P2, one whole version for all members, and never backwards. */
+#include <string.h>
+
 #include "check.h"
 #include "site.h"
 
@@ -284,24 +286,44 @@ static void places_in_a_group_are_taken_once(void **state)
     site_close(&s);
 }
 
-/* A worker that was killed and started again need not wait for the lease of its former self. */
-static void a_restarted_worker_takes_its_own_place(void **state)
+/* Somebody calls himself b, from b's host, while b is away, and wants b's place. */
+static enum tb_status take_the_place_of_b(struct site *s, const char *identity)
 {
-    (void)state;
-    struct site s;
-    engine(&s);
     const struct tb_id old = session_of("b");
-    tb_catalog_session_detach(s.c, s.now, &old);
+    tb_catalog_session_detach(s->c, s->now, &old);
     struct tb_catalog_session q = {.id = id_of(77), .name = name_of("b"), .host = name_of("host-of-b")};
-    CHECK_OK(tb_catalog_session_open(s.c, s.now, &q));
+    strcpy(q.identity, identity);
+    CHECK_OK(tb_catalog_session_open(s->c, s->now, &q));
     const struct tb_catalog_member m = {.session = q.id,
                                         .subscription = 1,
                                         .model = name_of("policy"),
                                         .group = name_of("g"),
                                         .index = 1,
                                         .count = 2};
-    CHECK_OK(tb_catalog_subscribe(s.c, s.now, &m));
+    return tb_catalog_subscribe(s->c, s->now, &m);
+}
+
+/* A worker that was killed and started again need not wait for the lease of its former self. */
+static void a_restarted_worker_takes_its_own_place(void **state)
+{
+    (void)state;
+    struct site s;
+    engine(&s);
+    CHECK_OK(take_the_place_of_b(&s, "unix:1000"));
     said(&s, "[   0] lost b\n");
+    site_close(&s);
+}
+
+/* P8: a name is anybody's word. With its session would go what b publishes, of models that the other may not even read. */
+static void a_namesake_takes_nobodys_place(void **state)
+{
+    (void)state;
+    struct site s;
+    engine(&s);
+    CHECK_STATUS(take_the_place_of_b(&s, "unix:1001"), TB_CONFLICT);
+    said(&s, "");
+    const struct tb_id b = session_of("b");
+    CHECK_OK(tb_catalog_session_resume(s.c, s.now, &b, "unix:1000"));
     site_close(&s);
 }
 
@@ -461,6 +483,7 @@ int main(void)
         cmocka_unit_test(leaving_or_releasing_before_go_ends_the_attempt),
         cmocka_unit_test(places_in_a_group_are_taken_once),
         cmocka_unit_test(a_restarted_worker_takes_its_own_place),
+        cmocka_unit_test(a_namesake_takes_nobodys_place),
         cmocka_unit_test(what_a_member_computes_from_is_the_groups),
         cmocka_unit_test(a_catalog_that_forgot_takes_nobody_back),
         cmocka_unit_test(a_member_that_is_behind_takes_nobody_back),

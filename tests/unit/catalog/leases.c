@@ -84,6 +84,28 @@ static void a_resumed_session_hears_what_it_missed(void **state)
     site_close(&s);
 }
 
+/* P7: a connection may be back before the old one is known to be gone. What was asked over that one is nobody's to hear, and takes
+ * no place any more. */
+static void a_session_resumed_over_its_old_connection_waits_no_more(void **state)
+{
+    (void)state;
+    struct site s;
+    east_open(&s, 2);
+    s.left_out = NOT_STORE | NOT_LANDING | NOT_PEERS | NOT_TELL;
+    come(&s, "rank-0");
+    come(&s, "w0");
+    CHECK_OK(run_open(&s, "rank-0", "a", 100));
+    const struct tb_id id = session_of("w0");
+    for (uint32_t times = 0; times < 40; times++) { /* more than the table has rows */
+        wait_for(&s, "w0", TB_CATALOG_WAIT_EXACT, 5, 0, 60000);
+        CHECK_OK(tb_catalog_session_resume(s.c, s.now, &id, "unix:1000"));
+    }
+    wait_for(&s, "w0", TB_CATALOG_WAIT_EXACT, 5, 0, 60000);
+    publish_whole(&s, "rank-0", 5);
+    said(&s, "[   0] answer 41: v5 whole\n");
+    site_close(&s);
+}
+
 static void a_resumed_session_hears_its_plan_and_go_again(void **state)
 {
     (void)state;
@@ -185,6 +207,7 @@ int main(void)
         cmocka_unit_test(a_silent_worker_loses_its_lease),
         cmocka_unit_test(only_its_own_identity_resumes_a_session),
         cmocka_unit_test(a_resumed_session_hears_what_it_missed),
+        cmocka_unit_test(a_session_resumed_over_its_old_connection_waits_no_more),
         cmocka_unit_test(a_resumed_session_hears_its_plan_and_go_again),
         cmocka_unit_test(closing_is_final_and_may_be_repeated),
         cmocka_unit_test(a_full_table_is_refused_by_name),

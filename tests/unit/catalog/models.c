@@ -1,4 +1,5 @@
 /* models.c - tests of gateway/catalog/models.c: one run at a time publishes, the newest. */
+#include <stdio.h>
 #include <string.h>
 
 #include "check.h"
@@ -143,6 +144,35 @@ static void a_model_may_change_but_not_move(void **state)
     site_close(&s);
 }
 
+static struct tb_catalog_run stored_run(uint64_t order, const char *key, bool fenced)
+{
+    struct tb_catalog_run run = {
+        .model = name_of("policy"), .order = order, .fenced = fenced, .id = id_of(200 + order)};
+    (void)snprintf(run.key, sizeof run.key, "%s", key);
+    return run;
+}
+
+/* A full table forgets runs that the store keeps, and their keys may begin others: the newer of two is the key's, and no start is
+ * refused for it. The twin: what the store cannot have written is refused. */
+static void a_key_that_began_again_is_its_newer_runs(void **state)
+{
+    (void)state;
+    struct site s;
+    bool joined;
+    east_open(&s, 2);
+    const struct tb_catalog_run a1 = stored_run(1, "a", true), b2 = stored_run(2, "b", true);
+    const struct tb_catalog_run a3 = stored_run(3, "a", false), again = stored_run(2, "a", true);
+    CHECK_OK(tb_catalog_restore_run(s.c, &a1));
+    CHECK_OK(tb_catalog_restore_run(s.c, &b2));
+    CHECK_OK(tb_catalog_restore_run(s.c, &a3));
+    CHECK_STATUS(tb_catalog_restore_run(s.c, &again), TB_CONFLICT);
+    come(&s, "rank");
+    const struct tb_catalog_run run = open_key(&s, "rank", "a", 100, &joined);
+    assert_true(joined);
+    assert_int_equal(run.order, 3);
+    site_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -151,6 +181,7 @@ int main(void)
         cmocka_unit_test(a_run_is_opened_at_home_by_somebody_for_something),
         cmocka_unit_test(old_runs_are_forgotten),
         cmocka_unit_test(a_model_may_change_but_not_move),
+        cmocka_unit_test(a_key_that_began_again_is_its_newer_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

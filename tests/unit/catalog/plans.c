@@ -349,6 +349,118 @@ static void a_word_that_nobody_looked_at_counts_for_nothing(void **state)
     site_close(&s);
 }
 
+/* ---- ranks ---- */
+
+/* A version of that many shards, sealed in place or not; "near" is on the rank's host, "a" is not. */
+static void beside_a_rank(struct site *s, bool in_place, uint32_t shards)
+{
+    east_open(s, 8);
+    s->left_out = NOT_STORE | NOT_LANDING | NOT_PEERS | NOT_TELL | 1u << TB_CATALOG_GO;
+    come_from(s, "rank", "mill", false);
+    CHECK_OK(run_open(s, "rank", "k", 100));
+    CHECK_OK(version_open(s, "rank", 5, shards, 5));
+    for (uint32_t i = 0; i < shards; i++) {
+        const struct tb_catalog_seal q = {.session = session_of("rank"),
+                                          .uid = id_of(5),
+                                          .shard = i,
+                                          .root = root_of(50),
+                                          .chunk_count = SHARD_CHUNKS,
+                                          .bytes = SHARD_BYTES,
+                                          .export_id = 1,
+                                          .in_place = in_place};
+        CHECK_OK(tb_catalog_seal(s->c, s->now, &q));
+    }
+    land(s, 5, 0, 4);
+    come_from(s, "near", "mill", false);
+    come(s, "a");
+    CHECK_OK(join(s, "near", "near", 0, 1));
+    CHECK_OK(join(s, "a", "a", 0, 1));
+    hush(s);
+}
+
+/* What was published in place is read by its own host there, and by nobody else. When the rank takes it back the reader goes on
+ * elsewhere, at once (P6). */
+static void a_rank_in_place_is_read_by_its_own_host(void **state)
+{
+    (void)state;
+    struct site s;
+    beside_a_rank(&s, true, 1);
+    CHECK_OK(stage(&s, "near", 5));
+    said(&s, "[   0] plan near v5 from rank\n");
+    CHECK_OK(stage(&s, "a", 5));
+    CHECK_OK(export_of(&s, "near", 5, 0));
+    said(&s, "[   0] plan a v5 from near\n");
+    const struct tb_id rank = session_of("rank"), v5 = id_of(5);
+    CHECK_OK(tb_catalog_unpublish(s.c, s.now, &rank, &v5, 0, TB_SECONDS(1)));
+    said(&s, "[   0] plan near v5 from gateway\n");
+    site_close(&s);
+}
+
+/* One that fails its reader is avoided like any source. */
+static void a_rank_that_failed_is_avoided(void **state)
+{
+    (void)state;
+    struct site s;
+    beside_a_rank(&s, true, 1);
+    CHECK_OK(stage(&s, "near", 5));
+    said(&s, "[   0] plan near v5 from rank\n");
+    CHECK_OK(hop_lost(&s, "near", plan_of(&s, "near")));
+    said(&s, "[   0] plan near v5 from gateway\n");
+    site_close(&s);
+}
+
+/* P6: who comes after such a rank has gone, and is given its row, has failed nobody. */
+static void nobody_is_avoided_in_place_of_a_rank(void **state)
+{
+    (void)state;
+    struct site s;
+    const struct tb_id rank = session_of("rank"), v5 = id_of(5);
+    beside_a_rank(&s, true, 1);
+    CHECK_OK(stage(&s, "near", 5));
+    CHECK_OK(reads_only(&s, "near", false)); /* nobody is behind it */
+    said(&s, "[   0] plan near v5 from rank\n");
+    CHECK_OK(hop_lost(&s, "near", plan_of(&s, "near")));
+    land(&s, 5, 0, SHARD_CHUNKS);
+    hush(&s);
+    CHECK_OK(tb_catalog_unpublish(s.c, s.now, &rank, &v5, 0, TB_SECONDS(1)));
+    hush(&s);
+    CHECK_OK(stage(&s, "a", 5));
+    CHECK_OK(export_of(&s, "a", 5, 0));
+    hush(&s);
+    CHECK_OK(hop_lost(&s, "near", plan_of(&s, "near")));
+    said(&s, "[   0] plan near v5 from a\n");
+    site_close(&s);
+}
+
+/* P6: a rank whose process ends is a source that ends. */
+static void a_rank_that_is_gone_feeds_nobody(void **state)
+{
+    (void)state;
+    struct site s;
+    beside_a_rank(&s, true, 1);
+    CHECK_OK(stage(&s, "near", 5));
+    said(&s, "[   0] plan near v5 from rank\n");
+    land(&s, 5, 0, SHARD_CHUNKS); /* else the version ends with it */
+    hush(&s);
+    const struct tb_id rank = session_of("rank");
+    tb_catalog_session_close(s.c, s.now, &rank);
+    said(&s, "[   0] plan near v5 from gateway\n");
+    site_close(&s);
+}
+
+/* The twins: a shadow is used again, and of several shards a rank has one. */
+static void other_ranks_are_read_by_the_gateway_alone(void **state)
+{
+    (void)state;
+    for (uint32_t shards = 1; shards <= 2; shards++) {
+        struct site s;
+        beside_a_rank(&s, shards == 2, shards);
+        CHECK_OK(stage(&s, "near", 5));
+        said(&s, "[   0] plan near v5 from gateway\n");
+        site_close(&s);
+    }
+}
+
 /* ---- the first of a chain ---- */
 
 #define LONG_CHUNKS 64u /* of 100 bytes */
@@ -663,6 +775,11 @@ int main(void)
         cmocka_unit_test(who_was_slow_begins_as_a_leaf),
         cmocka_unit_test(who_keeps_up_stays),
         cmocka_unit_test(a_word_that_nobody_looked_at_counts_for_nothing),
+        cmocka_unit_test(a_rank_in_place_is_read_by_its_own_host),
+        cmocka_unit_test(a_rank_that_failed_is_avoided),
+        cmocka_unit_test(nobody_is_avoided_in_place_of_a_rank),
+        cmocka_unit_test(a_rank_that_is_gone_feeds_nobody),
+        cmocka_unit_test(other_ranks_are_read_by_the_gateway_alone),
         cmocka_unit_test(a_slow_first_of_a_chain_is_found),
         cmocka_unit_test(a_chain_as_slow_as_its_source_is_left_alone),
         cmocka_unit_test(two_slow_ones_before_the_others_are_found),

@@ -275,6 +275,35 @@ static void keep_spares_the_base_of_a_crossing(void **state)
     site_close(&s);
 }
 
+/* A base or a reader's version that stays beyond `keep` takes no newer one's place: the next step is a difference to that. (The
+ * base of the step before is known as one for a tick longer than its crossing lasts.) Who needs room takes it all the same. */
+static void what_is_spared_takes_no_newer_ones_place(void **state)
+{
+    (void)state;
+    for (int pinned = 0; pinned < 2; pinned++) {
+        struct site s;
+        struct tb_catalog_room r;
+        const struct tb_id v4 = id_of(4);
+        const struct tb_name west = name_of("west");
+        east(&s, 2);
+        CHECK_OK(tb_catalog_site_up(s.c, s.now, &west, true));
+        publish_whole(&s, "rank", 4);
+        if (pinned)
+            CHECK_OK(tb_catalog_pin(s.c, s.now, &v4, true));
+        else
+            base(&s, 4, true);
+        publish_whole(&s, "rank", 5);
+        const struct tb_catalog_site_progress p = {.site = west, .uid = id_of(5), .whole = true};
+        CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p)); /* so it is no last copy */
+        s.left_out |= NOT_TELL;
+        publish_whole(&s, "rank", 6);
+        said(&s, "");
+        CHECK_STATUS(room(&s, SHARD_BYTES, &r), TB_AGAIN);
+        said(&s, "[   0] evict v5: ok\n");
+        site_close(&s);
+    }
+}
+
 /* P6: its twin: who needs room takes a base too, but last: nothing that a trainer waits for depends on a link. */
 static void room_takes_a_base_last(void **state)
 {
@@ -368,6 +397,7 @@ int main(void)
         cmocka_unit_test(a_pin_does_not_last_for_ever),
         cmocka_unit_test(an_operators_pin_does),
         cmocka_unit_test(keep_spares_the_base_of_a_crossing),
+        cmocka_unit_test(what_is_spared_takes_no_newer_ones_place),
         cmocka_unit_test(room_takes_a_base_last),
         cmocka_unit_test(heads_and_last_copies_are_not_evicted_for_room),
         cmocka_unit_test(room_is_made_in_order),

@@ -61,6 +61,7 @@ static void open_site(struct site *s, const char *site, bool is_home, uint32_t k
                                              .host = name_of("gateway-host"),
                                              .lease_ns = TB_SECONDS(10),
                                              .tick_ns = TB_MS(100),
+                                             .turn_ns = TB_SECONDS(3),
                                              .nic_bytes_per_s = s->nic_bytes_per_s};
     s->c = tb_catalog_init(s->memory, &limits, &config, s->now);
     struct tb_catalog_model model = {.name = name_of("policy"),

@@ -148,6 +148,27 @@ static void lost_elsewhere_is_not_lost_at_a_worker(void **state)
     site_close(&s);
 }
 
+/* P3 P6: a chunk rots, home hears over a new link that not all of it is here, and it comes back (from files, say): home hears of that
+ * too, or it calls lost what is here. Found by the seeded world. */
+static void what_is_whole_again_is_told_again(void **state)
+{
+    (void)state;
+    struct site s;
+    const struct tb_id v5 = id_of(5);
+    west(&s);
+    s.left_out = NOT_STORE | NOT_PLANS;
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    cross_whole(&s, 5);
+    hush(&s);
+    CHECK_OK(tb_catalog_arena_shrunk(s.c, s.now, &v5, 0, SHARD_CHUNKS - 1));
+    hush(&s);
+    land(&s, 5, 0, SHARD_CHUNKS);
+    said(&s, "[   0] peers v5 whole\n");
+    land(&s, 5, 0, SHARD_CHUNKS);
+    said(&s, ""); /* once */
+    site_close(&s);
+}
+
 /* P6: when home cannot be reached sites complete each other. */
 static void another_site_goes_on_when_home_is_away(void **state)
 {
@@ -510,6 +531,73 @@ static void what_is_asked_for_by_name_is_not_given_up(void **state)
     site_close(&s);
 }
 
+static enum tb_status reported(struct site *s, const char *site, uint64_t uid)
+{
+    const struct tb_catalog_site_progress p = {.site = name_of(site), .uid = id_of(uid), .whole = true};
+    return tb_catalog_site_progress(s->c, s->now, &p);
+}
+
+/* P3: what this site holds is its own to say, or its only copy would count as a second one. */
+static void a_peers_word_is_no_second_copy_here(void **state)
+{
+    (void)state;
+    struct site s;
+    east_open(&s, 4);
+    rank_begins(&s);
+    CHECK_OK(version_open(&s, "rank", 5, 1, 5));
+    CHECK_OK(seal(&s, "rank", 5, 0, 1));
+    hush(&s);
+    CHECK_STATUS(reported(&s, "east", 5), TB_BAD_ARGUMENT);
+    assert_string_equal(state_of(&s, 5), "ready");
+    CHECK_OK(reported(&s, "west", 5)); /* the twin */
+    assert_string_equal(state_of(&s, 5), "kept");
+    site_close(&s);
+}
+
+/* P6: a peer that speaks of many sites keeps none out that speaks itself. */
+static void who_is_spoken_of_gives_way_to_who_speaks(void **state)
+{
+    (void)state;
+    static const char *const spoken_of[] = {"a", "b", "c", "d"}; /* as many as there are places */
+    struct site s;
+    east_open(&s, 1);
+    rank_begins(&s);
+    publish_whole(&s, "rank", 5);
+    up(&s, "south", true);
+    for (size_t i = 0; i < 3; i++)
+        CHECK_OK(reported(&s, spoken_of[i], 5));
+    CHECK_STATUS(reported(&s, spoken_of[3], 5), TB_SITE_NOMEM);
+    for (size_t i = 0; i < 3; i++) {
+        const char *const speak[] = {"west", "north", "island"};
+        up(&s, speak[i], true);
+        CHECK_OK(reported(&s, speak[i], 5));
+    }
+    CHECK_STATUS(reported(&s, spoken_of[0], 5), TB_SITE_NOMEM);
+    const struct tb_name ninth = name_of("ninth"); /* of peers there are no more than places */
+    CHECK_STATUS(tb_catalog_site_up(s.c, s.now, &ninth, true), TB_SITE_NOMEM);
+    CHECK_OK(reported(&s, "south", 5));
+    site_close(&s);
+}
+
+/* The twin: a name that has nothing any more makes room for the next one that is spoken of. */
+static void who_has_nothing_any_more_gives_way_to_who_is_spoken_of(void **state)
+{
+    (void)state;
+    static const char *const spoken_of[] = {"a", "b", "c", "d"};
+    struct site s;
+    const struct tb_id v5 = id_of(5);
+    east_open(&s, 1);
+    rank_begins(&s);
+    publish_whole(&s, "rank", 5);
+    for (size_t i = 0; i < 4; i++)
+        CHECK_OK(reported(&s, spoken_of[i], 5));
+    publish_whole(&s, "rank", 6);
+    CHECK_STATUS(reported(&s, "e", 6), TB_SITE_NOMEM);
+    CHECK_OK(tb_catalog_withdraw(s.c, s.now, &v5, "test"));
+    CHECK_OK(reported(&s, "e", 6));
+    site_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -523,6 +611,7 @@ int main(void)
         cmocka_unit_test(withdrawn_spreads),
         cmocka_unit_test(lost_elsewhere_is_not_lost_here),
         cmocka_unit_test(lost_elsewhere_is_not_lost_at_a_worker),
+        cmocka_unit_test(what_is_whole_again_is_told_again),
         cmocka_unit_test(another_site_goes_on_when_home_is_away),
         cmocka_unit_test(what_is_not_announced_again_is_there_no_more),
         cmocka_unit_test(what_a_replaced_session_announced_is_not_waited_for),
@@ -536,6 +625,9 @@ int main(void)
         cmocka_unit_test(an_exact_wait_makes_it_cross),
         cmocka_unit_test(contradictions_are_refused),
         cmocka_unit_test(home_believes_no_end),
+        cmocka_unit_test(a_peers_word_is_no_second_copy_here),
+        cmocka_unit_test(who_is_spoken_of_gives_way_to_who_speaks),
+        cmocka_unit_test(who_has_nothing_any_more_gives_way_to_who_is_spoken_of),
         cmocka_unit_test(a_new_life_of_a_sites_arena_holds_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -537,9 +537,41 @@ static void a_site_that_comes_late_is_asked_too(void **state)
     CHECK_OK(tb_catalog_remote_version(s.c, s.now, &north, &view.key, TB_VERSION_READY));
     said(&s, "[6000] cross v5 from west north\n");
     CHECK_OK(tb_catalog_remote_version(s.c, s.now, &north, &view.key, TB_VERSION_READY)); /* not for ever */
-    pass_ms(&s, 9950, NULL);
+    pass_ms(&s, 12950, NULL); /* and the turn of west, of a release that sends alone maybe */
     assert_string_equal(state_of(&s, 5), "ready");
     CHECK_OK(tb_catalog_remote_version(s.c, s.now, &north, &view.key, TB_VERSION_READY));
+    pass_ms(&s, 50, NULL);
+    assert_string_equal(state_of(&s, 5), "lost");
+    site_close(&s);
+}
+
+/* P3 P6: sites that cannot send it at once are asked one after the other: the last one has a lease time too, and who went is not
+ * waited for. By the seeded world, seed 84697. */
+static void each_site_has_its_turn(void **state)
+{
+    (void)state;
+    static const char *const sites[] = {"west", "north", "south"};
+    struct site s;
+    const struct tb_id rank = session_of("rank-0"), v5 = id_of(5);
+    struct tb_catalog_version_view view;
+    trainer(&s);
+    publish_whole(&s, "rank-0", 5);
+    assert_true(tb_catalog_version_get(s.c, &v5, &view));
+    for (uint32_t i = 0; i < 3; i++) {
+        const struct tb_name name = name_of(sites[i]);
+        CHECK_OK(tb_catalog_site_up(s.c, s.now, &name, true));
+        CHECK_OK(tb_catalog_remote_version(s.c, s.now, &name, &view.key, TB_VERSION_READY));
+    }
+    tb_catalog_session_close(s.c, s.now, &rank);
+    rots(&s, SHARD_CHUNKS - 1);
+    pass_ms(&s, 15950, NULL); /* two turns, and a lease time */
+    assert_string_equal(state_of(&s, 5), "kept");
+    land(&s, 5, 0, SHARD_CHUNKS); /* the last one had it */
+    rots(&s, SHARD_CHUNKS - 1);
+    const struct tb_name south = name_of("south");
+    CHECK_OK(tb_catalog_remote_version(s.c, s.now, &south, &view.key, TB_VERSION_RETIRED));
+    pass_ms(&s, 12950, NULL);
+    assert_string_equal(state_of(&s, 5), "kept");
     pass_ms(&s, 50, NULL);
     assert_string_equal(state_of(&s, 5), "lost");
     site_close(&s);
@@ -574,20 +606,27 @@ static void a_site_that_is_cut_off_is_waited_for(void **state)
     site_close(&s);
 }
 
+/* Home restarts after it held v5, which its store says was in this state. */
+static void next_life(struct site *s, enum tb_catalog_state state)
+{
+    struct tb_catalog_version_view view;
+    const struct tb_id v5 = id_of(5);
+    trainer(s);
+    publish_whole(s, "rank-0", 5);
+    assert_true(tb_catalog_version_get(s->c, &v5, &view));
+    east_reopen(s, 2);
+    s->left_out = NOT_STORE | NOT_PLANS | NOT_PEERS;
+    CHECK_OK(tb_catalog_restore_version(s->c, &view.key, state, SHARD_BYTES, false));
+}
+
 /* P3 P6: also in the life after the one that held it, once recovery is over. */
 static void a_reader_may_have_what_a_life_before_held(void **state)
 {
     (void)state;
     struct site s;
     const char *const renewing[] = {"w0", NULL};
-    trainer(&s);
-    publish_whole(&s, "rank-0", 5);
-    struct tb_catalog_version_view view;
     const struct tb_id v5 = id_of(5);
-    assert_true(tb_catalog_version_get(s.c, &v5, &view));
-    east_reopen(&s, 2);
-    s.left_out = NOT_STORE | NOT_PLANS | NOT_PEERS;
-    CHECK_OK(tb_catalog_restore_version(s.c, &view.key, TB_VERSION_KEPT, SHARD_BYTES, false));
+    next_life(&s, TB_VERSION_KEPT);
     const struct tb_catalog_shard info = {
         .root = root_of(5), .chunk_count = SHARD_CHUNKS, .bytes = SHARD_BYTES};
     CHECK_OK(tb_catalog_arena_shard(s.c, s.now, &v5, 0, &info));
@@ -608,14 +647,7 @@ static void a_reader_that_cannot_be_asked_holds_up_no_verdict(void **state)
     (void)state;
     struct site s;
     const char *const renewing[] = {"w0", NULL};
-    trainer(&s);
-    publish_whole(&s, "rank-0", 5);
-    struct tb_catalog_version_view view;
-    const struct tb_id v5 = id_of(5);
-    assert_true(tb_catalog_version_get(s.c, &v5, &view));
-    east_reopen(&s, 2);
-    s.left_out = NOT_STORE | NOT_PLANS | NOT_PEERS;
-    CHECK_OK(tb_catalog_restore_version(s.c, &view.key, TB_VERSION_READY, SHARD_BYTES, false));
+    next_life(&s, TB_VERSION_READY);
     come(&s, "w0");
     CHECK_OK(export_of(&s, "w0", 5, 1));
     pass_ms(&s, 19950, renewing); /* recovery, and a lease time from there */
@@ -715,6 +747,7 @@ int main(void)
         cmocka_unit_test(what_rots_while_others_land_was_here),
         cmocka_unit_test(a_site_may_have_what_home_never_had),
         cmocka_unit_test(a_site_that_comes_late_is_asked_too),
+        cmocka_unit_test(each_site_has_its_turn),
         cmocka_unit_test(a_reader_that_cannot_be_asked_holds_up_no_verdict),
         cmocka_unit_test(a_site_that_is_cut_off_is_waited_for),
         cmocka_unit_test(a_reader_may_have_what_a_life_before_held),

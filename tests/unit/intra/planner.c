@@ -386,6 +386,28 @@ static void the_trainer_comes_last(void **state)
     assert_int_equal(s.members[a].upstream, rank);
 }
 
+/* A publisher's memory is nearer to its own host than the gateway, also one on that host; others of its host read the worker that
+ * does. And where it may be read by its own host alone, nobody else does: rather nobody. */
+static void a_publisher_feeds_its_own_host(void **state)
+{
+    (void)state;
+    struct site s;
+    site_init(&s, 4);
+    const uint32_t rank = site_add(&s, "rank", TB_PLANNER_PUBLISHER, 1000);
+    s.members[rank].near_only = true;
+    (void)site_join(&s, "a", 1000);
+    (void)site_join(&s, "b", 1000);
+    const uint32_t far = site_join(&s, "far", 1);
+    assert_string_equal(site_draw(&s), "gw\n"
+                                       "rank\n"
+                                       "  =a\n"
+                                       "    =b\n"
+                                       "    far\n");
+    s.gone[0] = s.gone[2] = s.gone[3] = true;
+    s.members[far].upstream = TB_PLANNER_NONE;
+    assert_int_equal(site_plan(&s, far), TB_NOT_FOUND);
+}
+
 static void a_late_worker_takes_the_least_loaded_whole_one(void **state)
 {
     (void)state;
@@ -536,6 +558,7 @@ int main(void)
         cmocka_unit_test(the_same_rack_is_preferred),
         cmocka_unit_test(the_gateway_gives_what_nobody_else_holds),
         cmocka_unit_test(the_trainer_comes_last),
+        cmocka_unit_test(a_publisher_feeds_its_own_host),
         cmocka_unit_test(a_late_worker_takes_the_least_loaded_whole_one),
         cmocka_unit_test(asking_again_changes_nothing),
         cmocka_unit_test(nobody_to_read_from_is_said),
