@@ -23,6 +23,10 @@ void tb_budget_count(struct tb_budget *b, uint64_t today, uint64_t bytes)
     if (today > b->day) {
         b->day = today;
         b->used_bytes = b->saved_bytes = 0;
+    } else if (b->day > today + 1) {
+        /* What was sent on that day may have been sent today; it is written down anew. */
+        b->day = today;
+        b->saved_bytes = 0;
     }
     b->used_bytes += bytes;
 }

@@ -25,7 +25,8 @@ struct tb_budget {
 
 /* What was written down: of today it counts. A day behind tomorrow is a clock's mistake and counts for nothing. */
 void tb_budget_restore(struct tb_budget *b, uint64_t day, uint64_t bytes, uint64_t today);
-/* So many bytes more were sent; a new day begins with nothing used. A clock that goes back begins none. */
+/* So many bytes more were sent; a new day begins with nothing used. A clock that goes back begins none, and one that
+ * goes back by days ends the hold with the day that it is now, not with the one that it took it for. */
 void tb_budget_count(struct tb_budget *b, uint64_t today, uint64_t bytes);
 enum tb_budget_state tb_budget_state(const struct tb_budget *b);
 uint64_t tb_budget_left(const struct tb_budget *b); /* UINT64_MAX: no limit */

@@ -107,6 +107,12 @@ void tb_crossing_base(struct tb_crossing *c, const struct tb_place *base, uint32
     }
 }
 
+void tb_crossing_push(struct tb_crossing *c)
+{
+    TB_ASSERT(!c->started);
+    c->pushed = true;
+}
+
 /* Within one crossing what a peer holds only grows. */
 static bool peer_lost_some(const struct tb_crossing_shard *shard, const struct tb_span *words)
 {
@@ -241,7 +247,7 @@ static void queue_run(struct tb_crossing_shard *shard, struct tb_parcel *parcel)
 
 bool tb_crossing_next(struct tb_crossing *c, struct tb_parcel *parcel_out)
 {
-    if (!c->started) return false;
+    if (!c->started && !c->pushed) return false;
     for (uint32_t tried = 0; tried <= c->shard_count; tried++) {
         struct tb_crossing_shard *shard = &c->shards[c->at_shard];
         const uint32_t first = find_sendable(shard, c->at_chunk);

@@ -77,6 +77,7 @@ struct tb_crossing {
     uint64_t busy;      /* of all shards */
     bool based;         /* some may be made there from a base */
     bool started;       /* START came: all that the peer holds is known */
+    bool pushed;        /* the peer expects it: chunks may go before START */
     bool shared;        /* TAKE came: others send the rest */
     bool
         aimed; /* a TAKE named a chunk: the first one so named is sent first, and then those behind it and around */
@@ -91,6 +92,9 @@ void tb_crossing_init(struct tb_crossing *c, const struct tb_place *places, uint
 
 /* BASE, before START: the peer holds that version whole, whose places these are (none of them is kept). */
 void tb_crossing_base(struct tb_crossing *c, const struct tb_place *base, uint32_t shard_count);
+
+/* The peer expects it, and holds nothing of it: chunks go before START. */
+void tb_crossing_push(struct tb_crossing *c);
 
 /* HELD. TB_PEER_GARBLED: no such shard or chunk, or the peer lost a chunk within one crossing; the crossing
  * is then as before. */

@@ -48,6 +48,12 @@ uint64_t tb_fair_owes(struct tb_fair_bill *bill, uint64_t bytes, uint64_t raw_by
     return now;
 }
 
+uint64_t tb_fair_handed(const struct tb_fair_bill *bill, uint64_t raw_bytes, uint64_t sent_bytes)
+{
+    if (raw_bytes == 0) return bill->handed_bytes;
+    return (uint64_t)((double)bill->handed_bytes * ((double)sent_bytes / (double)raw_bytes));
+}
+
 void tb_fair_spend(struct tb_fair *f, uint32_t flow, uint64_t bytes)
 {
     struct tb_fair_flow *w = &f->flows[flow];

@@ -31,6 +31,9 @@ struct tb_fair_bill {
 /* For so many bytes more: what to spend now, where `raw_bytes` went so far as `sent_bytes`. */
 uint64_t tb_fair_owes(struct tb_fair_bill *bill, uint64_t bytes, uint64_t raw_bytes, uint64_t sent_bytes);
 
+/* What all that was handed out comes to on the wire, by what went so far; while nothing did, as it stands. */
+uint64_t tb_fair_handed(const struct tb_fair_bill *bill, uint64_t raw_bytes, uint64_t sent_bytes);
+
 /* Who is next; bit k of `silent`: flow k has nothing to send. TB_FAIR_NONE: nobody. */
 uint32_t tb_fair_next(const struct tb_fair *f, uint32_t silent);
 /* The flow sends so many bytes. */

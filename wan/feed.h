@@ -23,6 +23,7 @@
 #define TB_FEED_NOTES_MAX    1024u
 #define TB_FEED_LANDINGS_MAX 16u
 #define TB_FEED_GIFTS_MAX    4u
+#define TB_FEED_EXPECTED_MAX 16u
 #define TB_FEED_SLOTS_MAX    64u /* streams of a link */
 
 /* Places of one version that streams may touch, kept alive by counts. The main loop owns one reference from
@@ -99,6 +100,7 @@ struct tb_feed_landing {
     bool based;        /* the peer was told a base, which may be gone since */
     struct tb_share *share;
     struct tb_share *base; /* NULL: none, or gone; the main loop keeps it alive */
+    bool expected; /* of an answer: it lands nowhere yet, and the main loop is to say whether it does */
 };
 
 struct tb_feed {
@@ -112,7 +114,8 @@ struct tb_feed {
     uint32_t note_count;
     struct tb_note notes[TB_FEED_NOTES_MAX];
     struct tb_feed_landing landings[TB_FEED_LANDINGS_MAX];
-    atomic_uint gift_count; /* written under the lock */
+    uint32_t expected[TB_FEED_EXPECTED_MAX]; /* crossings that the peer may begin unasked; 0: none */
+    atomic_uint gift_count;                  /* written under the lock */
     struct tb_gift gifts[TB_FEED_GIFTS_MAX];
     uint32_t issued; /* the highest crossing number ever given to a landing here */
     struct tb_choice choice;
@@ -142,8 +145,14 @@ void tb_feed_session(struct tb_feed *f, uint64_t session, uint32_t protocol);
  * many. */
 uint32_t tb_feed_collect_taken(struct tb_feed *f, struct tb_feed_taken *out);
 uint32_t tb_feed_collect_notes(struct tb_feed *f, struct tb_note *out);
-/* Main loop. Gives the landing a number above all before; 0: no room. `base` or NULL. */
-uint32_t tb_feed_landing_add(struct tb_feed *f, struct tb_share *share, struct tb_share *base);
+/* Main loop. A number above all before, whose chunks may come before it is known where they land: streams wait with them until then.
+ * 0: no room. */
+uint32_t tb_feed_expect(struct tb_feed *f);
+/* Main loop. What waits for it is dropped (0: of all); the streams are to be told (links_heed). */
+void tb_feed_unexpect(struct tb_feed *f, uint32_t crossing);
+/* Main loop. Gives the landing a number above all before, or that one, which was expected; 0: no room. `base` or NULL. */
+uint32_t tb_feed_landing_add(struct tb_feed *f, uint32_t expected, struct tb_share *share,
+                             struct tb_share *base);
 void tb_feed_landing_remove(struct tb_feed *f, uint32_t crossing);
 /* Main loop. Nothing here is a difference to it any more: what waits to be sent goes whole. */
 void tb_feed_base_gone(struct tb_feed *f, struct tb_share *base);

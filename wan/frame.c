@@ -27,6 +27,8 @@ static const char *const frame_names[TB_FRAME_TYPE_END] = {
     [TB_FRAME_STREAMS] = "streams",
     [TB_FRAME_TAKE] = "take",
     [TB_FRAME_HAVE] = "have",
+    [TB_FRAME_EXPECT] = "expect",
+    [TB_FRAME_PUSH] = "push",
 };
 
 const char *tb_frame_name(uint16_t type)

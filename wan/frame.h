@@ -17,6 +17,7 @@
 #define TB_LINK_PROTOCOL_BASES   2 /* the first that has them */
 #define TB_LINK_PROTOCOL_STREAMS 2 /* likewise */
 #define TB_LINK_PROTOCOL_SHARED  2 /* the first that has TAKE and HAVE */
+#define TB_LINK_PROTOCOL_PUSH    2 /* the first that has EXPECT and PUSH */
 
 #define TB_LINK_FRAME_BYTES_MAX  (1u << 20)   /* of one control message */
 #define TB_LINK_PAGE_BYTES       (256u << 10) /* of a HEAD, DIGESTS or HELD that we send */
@@ -48,6 +49,8 @@ enum tb_frame_type {
     TB_FRAME_STREAMS,    /* so many data streams would serve what I send: the dialler opens them as far as it wants to */
     TB_FRAME_TAKE,       /* send of this crossing what stands here alone: others send the rest */
     TB_FRAME_HAVE,       /* answers the first TAKE, and from then on: words of my held bitmap that changed */
+    TB_FRAME_EXPECT,     /* I hold this version whole: send the next one of the model unasked, as this crossing, on it as base */
+    TB_FRAME_PUSH,       /* before VERSION: that one is this; its manifests follow, and its chunks may come already */
     TB_FRAME_TYPE_END
 };
 
@@ -97,6 +100,11 @@ TB_MESSAGE(tb_frame_have, TB_FRAME_HELD_FIELDS)
 #define TB_FRAME_CROSSING_FIELDS(F) F(u32, crossing)
 TB_MESSAGE(tb_frame_start, TB_FRAME_CROSSING_FIELDS)
 TB_MESSAGE(tb_frame_stop, TB_FRAME_CROSSING_FIELDS)
+
+/* crossing: as in WANT. */
+#define TB_FRAME_EXPECT_FIELDS(F) F(u32, crossing) F(name, model) F(id, base)
+TB_MESSAGE(tb_frame_expect, TB_FRAME_EXPECT_FIELDS)
+TB_MESSAGE(tb_frame_push, TB_FRAME_WANT_FIELDS)
 
 enum tb_refusal {
     TB_REFUSAL_DIGEST = 1,

@@ -84,6 +84,12 @@ void tb_hedge_held(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const 
     }
 }
 
+void tb_hedge_started(struct tb_hedge *h, tb_time_ns now, uint32_t crossing)
+{
+    for (uint32_t i = 0; i < h->way_count; i++)
+        if (h->ways[i].crossing == crossing) h->ways[i].taken_at = now;
+}
+
 void tb_hedge_over(struct tb_hedge *h, uint32_t crossing)
 {
     for (uint32_t i = 0; i < h->way_count;)

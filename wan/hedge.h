@@ -59,6 +59,8 @@ void tb_hedge_init(struct tb_hedge *h, uint32_t permille);
 void tb_hedge_taken(struct tb_hedge *h, tb_time_ns now, const struct tb_hedge_way *way);
 /* HELD came for this crossing. */
 void tb_hedge_held(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const struct tb_crossing *c);
+/* START came, and what went before it may have waited there for that: its time begins now. */
+void tb_hedge_started(struct tb_hedge *h, tb_time_ns now, uint32_t crossing);
 /* The crossing is over; 0: all are. */
 void tb_hedge_over(struct tb_hedge *h, uint32_t crossing);
 /* What was on that stream is given back by the crossing; the slot is somebody else's from now on. */

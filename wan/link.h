@@ -1,7 +1,7 @@
 /* link.h - the main loop's side of links, internal to wan. One thread: the main loop's.
  *
  * Reading order: links.c (the object, its clock, its calls), link_up.c (sessions), link_dial.c (where the peer is), link_versions.c (who
- * offers what), link_manifest.c (manifests on their way), link_move.c (crossings and landings),
+ * offers what), link_manifest.c (manifests on their way), link_move.c (crossings and landings), link_push.c (crossings before they are asked for),
  * link_streams.c (data streams), link_tune.c (how many). */
 #ifndef TB_WAN_LINK_H
 #define TB_WAN_LINK_H
@@ -18,10 +18,12 @@
 #include "wan/stream.h"
 #include "wan/turn.h"
 
-#define LINK_CONNS_MAX      256u /* not greeted yet, all peers and strangers */
+#define LINK_CONNS_MAX                                                                                       \
+    256u /* that came from outside are not accepted beyond so many, all peers and strangers */
 #define LINK_CONNS_PER_PEER 12u
 #define LINK_GREET_BY       TB_SECONDS(5)
 #define LINK_GONE_MAX       64u                 /* stream numbers that may not be bound any more */
+#define LINK_GIVEN_MAX      64u                 /* of the last numbers that EXPECT gave out */
 #define LINK_QUEUE_BYTES    ((uint64_t)1 << 20) /* of manifest pages on the control stream */
 
 struct link;
@@ -76,12 +78,25 @@ struct announced {
     uint64_t bytes;
 };
 
+/* A version that is sent unasked. */
+struct push {
+    struct push *next;
+    struct tb_name model;
+    uint32_t crossing;
+    struct tb_id base; /* the receiver has it whole */
+    struct tb_id uid;  /* PUSH came: which it is */
+    tb_time_ns began;  /* PUSH came; of one that rests: since when */
+    tb_time_ns came;   /* it, or the last page of its manifests */
+};
+
 /* Manifests on their way to us. */
 struct ask {
     struct ask *next;
     struct tb_id uid;
     struct tb_version_key key;
-    bool sent; /* in this session */
+    bool sent;    /* in this session */
+    bool unasked; /* they follow a PUSH that is not decided, and nobody here asked yet */
+    bool complete;
     uint32_t shard;
     uint8_t *head;
     uint32_t head_total, head_got;
@@ -97,6 +112,7 @@ struct serve {
     struct offer *offer;
     uint32_t shard;
     bool head_done;
+    bool asked;  /* else it follows PUSH */
     uint32_t at; /* byte of the head, or digest */
     uint8_t *head;
     uint32_t head_bytes;
@@ -108,7 +124,7 @@ struct out {
     uint32_t crossing;
     struct offer *offer;
     struct tb_share *base; /* of an offer: what the peer holds whole; NULL: none, or gone here */
-    bool based;            /* BASE came */
+    bool based;            /* BASE came, or EXPECT named it */
     bool no_base_told;     /* the log says that the peer's base went */
     struct tb_crossing core;
     void *memory;
@@ -186,6 +202,12 @@ struct link {
     uint32_t announced_count, announced_cap;
     uint32_t want_last; /* the highest crossing number the peer gave */
 
+    uint32_t given[LINK_GIVEN_MAX]; /* by EXPECT in this session, and not used by PUSH; 0: none */
+    uint32_t given_at;
+    struct push *expecting; /* of the peer; PUSH has not come */
+    struct push *pushed;    /* PUSH came, and it is not decided */
+    struct push *expected;  /* of us */
+    struct push *resting;   /* models: the peer's were too long in coming, and none is expected for a while */
     struct ask *asks;
     struct serve *serves;
     struct out *outs;
@@ -237,7 +259,7 @@ struct tb_links {
     tb_time_ns ticked_at;
     struct tb_listener *listener;
     struct conn *conns;
-    uint32_t conn_count;
+    uint32_t accepted_count; /* of them */
     struct tb_stream_loop *loops[TB_LINKS_THREADS_MAX];
     uint32_t loop_count, loop_at;
     struct link *links; /* peer_count */
@@ -268,7 +290,9 @@ void link_up_stop(struct link *l); /* closing */
 void links_on_accept(void *user, int fd, const struct tb_address *from);
 void links_conns_tick(struct tb_links *ls, tb_time_ns now);
 extern const struct tb_wire_ops links_wire_ops;
-struct conn *link_conn_new(struct tb_links *ls, struct link *l); /* NULL: no memory, or too many */
+bool links_have_room(const struct tb_links *ls,
+                     const struct link *l); /* for one more: dialled by this link; NULL: accepted */
+struct conn *link_conn_new(struct tb_links *ls, struct link *l); /* likewise; NULL: no memory, or no room */
 void link_conn_free(struct conn *c);
 void link_conn_close(struct conn *c, enum tb_status why);
 void link_log(const struct link *l, enum tb_log_level level, const char *event, enum tb_status why,
@@ -333,6 +357,11 @@ void link_ask_fail(struct link *l, const struct tb_id *uid, enum tb_status why);
 void link_asks_free(struct link *l);
 void link_serves_tick(struct link *l);
 void link_serves_drop(struct link *l, const struct offer *o); /* NULL: all */
+void link_asks_tick(struct link *l);                          /* those that are complete */
+/* Its manifests follow PUSH. TB_TOO_LARGE, TB_SITE_NOMEM: they are not kept. */
+TB_MUST_USE enum tb_status link_ask_pushed(struct link *l, const struct tb_version_key *key);
+void link_ask_declined(struct link *l, const struct tb_id *uid); /* they are kept if they were asked for */
+void link_serve(struct link *l, struct offer *o, bool asked);    /* or GONE, where there is no memory */
 enum tb_status link_on_ask(struct link *l, struct tb_wire_frame *f);
 enum tb_status link_on_head(struct link *l, struct tb_wire_frame *f);
 enum tb_status link_on_digests(struct link *l, struct tb_wire_frame *f);
@@ -349,6 +378,8 @@ void link_in_fail(struct link *l, const struct tb_id *uid, enum tb_status why);
 void link_in_stop(struct link *l, struct in *in); /* the crossing ends; `in` stays */
 void link_base_gone(struct link *l, struct tb_share *base);
 bool link_base_used(const struct link *l, const struct tb_share *base); /* by a crossing, either way */
+bool link_layouts_meet(const struct tb_share *a,
+                       const struct tb_share *b);    /* in some shard: one may be a base */
 void link_in_free(struct link *l, struct in *in);    /* takes it off the list; its share is the caller's */
 void link_tell_held(struct link *l, tb_time_ns now); /* all differences, now */
 enum tb_status link_on_want(struct link *l, struct tb_wire_frame *f);
@@ -357,9 +388,28 @@ enum tb_status link_on_held(struct link *l, struct tb_wire_frame *f);
 enum tb_status link_on_start(struct link *l, struct tb_wire_frame *f);
 enum tb_status link_on_stop(struct link *l, struct tb_wire_frame *f);
 enum tb_status link_on_refused(struct link *l, struct tb_wire_frame *f);
+/* A crossing that the peer expects begins. */
+TB_MUST_USE enum tb_status link_out_push(struct link *l, uint32_t crossing, struct offer *o,
+                                         struct tb_share *base);
 /* The crossing a message is about. NULL and TB_OK: one that is over, which is no mistake. */
 enum tb_status link_out_of(const struct link *l, uint32_t crossing, struct out **out_out);
 struct in *link_in_of(const struct link *l, const struct tb_id *uid);
+
+/* link_push.c */
+void link_pushes_down(struct link *l);
+void link_pushes_tick(struct link *l, tb_time_ns now);
+void link_expect(struct link *l, const struct offer *o); /* it is whole here, and the peer was told so */
+bool link_is_pushed(const struct link *l, const struct tb_id *uid);
+void link_push_gone(struct link *l, const struct tb_id *uid);
+void link_push_too_much(struct link *l, const struct tb_id *uid); /* there is no room for its manifests */
+void link_push_moved(struct link *l, const struct tb_id *uid);    /* a page of its manifests came */
+void link_pushes_forget(struct link *l);                          /* for good */
+/* A landing begins, on in->base: as which crossing that the peer began already; 0: it is to be asked. */
+uint32_t link_push_take(struct link *l, const struct in *in);
+void link_expected_ends(struct link *l, const struct tb_name *model); /* WANT came */
+bool link_push(struct link *l, struct offer *o); /* before VERSION; true: its manifests are to follow that */
+enum tb_status link_on_expect(struct link *l, struct tb_wire_frame *f);
+enum tb_status link_on_push(struct link *l, struct tb_wire_frame *f);
 
 /* link_share.c */
 /* May a crossing of this version begin on this link now? Not beside one that cannot be shared. */

@@ -24,7 +24,7 @@ static void ask_clear(struct ask *a)
     a->head = NULL;
     a->shard = a->head_total = a->head_got = a->digests_got = 0;
     a->memory_bytes = 0;
-    a->sent = false;
+    a->sent = a->complete = false;
 }
 
 static struct ask **ask_find(struct link *l, const struct tb_id *uid)
@@ -43,10 +43,18 @@ static void ask_free(struct ask **at)
     tb_free(a);
 }
 
+/* What nobody asked for is not waited for. */
 void link_asks_rewind(struct link *l)
 {
-    for (struct ask *a = l->asks; a != NULL; a = a->next)
-        ask_clear(a);
+    struct ask **at = &l->asks;
+    while (*at != NULL) {
+        if ((*at)->unasked) {
+            ask_free(at);
+            continue;
+        }
+        ask_clear(*at);
+        at = &(*at)->next;
+    }
 }
 
 void link_asks_free(struct link *l)
@@ -77,6 +85,44 @@ void link_asks_send(struct link *l)
     }
 }
 
+/* P7: all that nobody asked for, together, is kept within what one version may take. So many are free. */
+static uint64_t room_for(const struct link *l, const struct ask *whose)
+{
+    const uint64_t most = l->links->options.manifest_bytes_max;
+    uint64_t used = whose->memory_bytes;
+    for (const struct ask *a = l->asks; whose->unasked && a != NULL; a = a->next)
+        if (a->unasked && a != whose) used += a->memory_bytes + a->head_total;
+    return used < most ? most - used : 0;
+}
+
+/* At most TB_FEED_EXPECTED_MAX: each is of a number that is expected. */
+enum tb_status link_ask_pushed(struct link *l, const struct tb_version_key *key)
+{
+    struct ask *a = *ask_find(l, &key->uid);
+    const bool fresh = a == NULL;
+    if (fresh) a = tb_calloc(1, sizeof *a);
+    if (a == NULL) return TB_SITE_NOMEM;
+    a->uid = key->uid;
+    a->key = *key;
+    a->sent = true;
+    if (fresh) {
+        a->unasked = true;
+        a->next = l->asks;
+        l->asks = a;
+        a->memory_bytes = key->shard_count * (sizeof *a->manifests + sizeof *a->memories);
+        if (room_for(l, a) == 0) return TB_TOO_LARGE;
+    }
+    const enum tb_status status = ask_begin(a);
+    if (status != TB_OK && !fresh) ask_clear(a); /* it is sent again */
+    return status;
+}
+
+void link_ask_declined(struct link *l, const struct tb_id *uid)
+{
+    struct ask **at = ask_find(l, uid);
+    if (*at != NULL && (*at)->unasked) ask_free(at); /* pages that follow are skipped */
+}
+
 static void tell_failed(struct link *l, const struct tb_id *uid, enum tb_status why)
 {
     const struct tb_links_ops *ops = l->links->options.ops;
@@ -87,7 +133,7 @@ static uint32_t ask_count(const struct link *l)
 {
     uint32_t count = 0;
     for (const struct ask *a = l->asks; a != NULL; a = a->next)
-        count++;
+        count += !a->unasked;
     return count;
 }
 
@@ -105,7 +151,13 @@ enum tb_status tb_links_ask(struct tb_links *ls, uint32_t peer, const struct tb_
 {
     struct link *l = &ls->links[peer];
     const struct announced *known = link_announced(l, uid);
-    if (*ask_find(l, uid) != NULL) return TB_DONE_BEFORE;
+    struct ask *pushed = *ask_find(l, uid);
+    if (pushed != NULL && pushed->unasked) { /* they are on their way, or here */
+        pushed->unasked = false;
+        links_busy(ls);
+        return TB_OK;
+    }
+    if (pushed != NULL) return TB_DONE_BEFORE;
     if (known == NULL) return TB_NOT_FOUND;
     struct ask **stale = ask_count(l) >= TB_LINKS_ASKS_MAX ? ask_stale(l) : NULL;
     if (stale != NULL && *stale == NULL) return TB_SITE_NOMEM;
@@ -127,8 +179,9 @@ void link_ask_fail(struct link *l, const struct tb_id *uid, enum tb_status why)
     struct ask **at = ask_find(l, uid);
     const struct tb_id id = *uid;
     if (*at == NULL) return;
+    const bool unasked = (*at)->unasked;
     ask_free(at);
-    tell_failed(l, &id, why);
+    if (!unasked) tell_failed(l, &id, why);
 }
 
 /* ---- receiving ---- */
@@ -149,7 +202,7 @@ static enum tb_status head_done(struct link *l, struct ask *a)
 {
     const size_t bytes = tb_manifest_decode_bytes(a->head, a->head_total);
     if (bytes == 0) return TB_PEER_GARBLED;
-    if (bytes > l->links->options.manifest_bytes_max - a->memory_bytes) return TB_TOO_LARGE;
+    if (bytes > room_for(l, a)) return TB_TOO_LARGE;
     a->memories[a->shard] = tb_malloc(bytes);
     if (a->memories[a->shard] == NULL) return TB_SITE_NOMEM;
     a->memory_bytes += bytes;
@@ -172,16 +225,37 @@ static bool roots_agree(const struct ask *a)
     return tb_digest_equal(&root, &a->key.root);
 }
 
-static enum tb_status all_done(struct link *l, struct ask **at)
+static void deliver(struct link *l, struct ask **at)
 {
     struct ask *a = *at;
-    if (!roots_agree(a)) return TB_PEER_GARBLED;
     *at = a->next; /* the daemon may ask again from inside the callback */
     if (l->links->options.ops->on_manifests != NULL)
         l->links->options.ops->on_manifests(l->links->options.user, l->index, &a->key, a->manifests);
     ask_clear(a);
     tb_free(a);
+}
+
+static enum tb_status all_done(struct link *l, struct ask **at)
+{
+    if (!roots_agree(*at)) return TB_PEER_GARBLED;
+    (*at)->complete = true;
+    if (!(*at)->unasked) deliver(l, at);
     return TB_OK;
+}
+
+/* Those that followed a PUSH, and were asked for since. */
+static struct ask **ask_over(struct link *l)
+{
+    struct ask **at = &l->asks;
+    while (*at != NULL && (!(*at)->complete || (*at)->unasked))
+        at = &(*at)->next;
+    return at;
+}
+
+void link_asks_tick(struct link *l)
+{
+    for (struct ask **at; *(at = ask_over(l)) != NULL;)
+        deliver(l, at);
 }
 
 static enum tb_status shard_done(struct link *l, struct ask **at)
@@ -198,8 +272,19 @@ static enum tb_status shard_done(struct link *l, struct ask **at)
 static enum tb_status judge(struct link *l, const struct tb_id *uid, enum tb_status status)
 {
     if (status != TB_TOO_LARGE && status != TB_SITE_NOMEM) return status;
-    link_ask_fail(l, uid, status);
+    const struct ask *a = *ask_find(l, uid);
+    if (a != NULL && a->unasked)
+        link_push_too_much(l, uid);
+    else
+        link_ask_fail(l, uid, status);
     return TB_OK;
+}
+
+/* Answers to one uid follow one another, each from its first page to its last: what comes before a first page is the rest of an answer
+ * that was given up, or came with a PUSH that was declined. */
+static bool is_rest(const struct ask *a, bool first_page)
+{
+    return a->shard == 0 && a->head_got == 0 && a->memories[0] == NULL && !first_page;
 }
 
 enum tb_status link_on_head(struct link *l, struct tb_wire_frame *f)
@@ -209,12 +294,15 @@ enum tb_status link_on_head(struct link *l, struct tb_wire_frame *f)
     if (status != TB_OK) return status;
     struct ask **at = ask_find(l, &m.uid), *a = *at;
     if (a == NULL || !a->sent) return TB_OK; /* given up meanwhile */
+    if (is_rest(a, m.shard == 0 && m.offset == 0)) return TB_OK;
+    link_push_moved(l, &m.uid);
     if (m.shard != a->shard || m.shard >= a->key.shard_count || m.offset != a->head_got)
         return TB_PEER_GARBLED;
     if (a->memories[a->shard] != NULL || m.page.count == 0) return TB_PEER_GARBLED;
     if (m.total_bytes == 0 || m.total_bytes > HEAD_BYTES_MAX) return TB_PEER_GARBLED;
     if (m.offset > 0 && m.total_bytes != a->head_total) return TB_PEER_GARBLED;
     if (m.page.count > m.total_bytes - m.offset) return TB_PEER_GARBLED;
+    if (a->unasked && m.total_bytes > room_for(l, a)) return judge(l, &m.uid, TB_TOO_LARGE);
     a->head_total = m.total_bytes;
     status = head_append(a, &m.page);
     if (status == TB_OK && a->head_got == a->head_total) {
@@ -230,7 +318,8 @@ enum tb_status link_on_digests(struct link *l, struct tb_wire_frame *f)
     const enum tb_status status = tb_frame_digests_decode(&f->payload, &m);
     if (status != TB_OK) return status;
     struct ask **at = ask_find(l, &m.uid), *a = *at;
-    if (a == NULL || !a->sent) return TB_OK;
+    if (a == NULL || !a->sent || is_rest(a, false)) return TB_OK;
+    link_push_moved(l, &m.uid);
     if (m.shard != a->shard || m.shard >= a->key.shard_count || a->memories[a->shard] == NULL)
         return TB_PEER_GARBLED;
     struct tb_manifest *manifest = &a->manifests[a->shard];
@@ -333,8 +422,25 @@ static uint32_t serve_count(const struct link *l)
 {
     uint32_t count = 0;
     for (const struct serve *s = l->serves; s != NULL; s = s->next)
-        count++;
+        count += s->asked;
     return count;
+}
+
+void link_serve(struct link *l, struct offer *o, bool asked)
+{
+    struct serve *s = tb_calloc(1, sizeof *s);
+    if (s == NULL) {
+        link_send_gone(l, &o->key.uid, TB_SITE_NOMEM);
+        return;
+    }
+    struct serve **at = &l->serves;
+    while (*at != NULL)
+        at = &(*at)->next;
+    s->offer = o;
+    s->asked = asked;
+    *at = s;
+    links_busy(l->links);
+    link_serves_tick(l);
 }
 
 enum tb_status link_on_ask(struct link *l, struct tb_wire_frame *f)
@@ -348,17 +454,6 @@ enum tb_status link_on_ask(struct link *l, struct tb_wire_frame *f)
         return TB_OK;
     }
     if (serve_count(l) >= SERVES_MAX) return TB_PEER_GARBLED;
-    struct serve *s = tb_calloc(1, sizeof *s);
-    if (s == NULL) {
-        link_send_gone(l, &m.uid, TB_SITE_NOMEM);
-        return TB_OK;
-    }
-    struct serve **at = &l->serves;
-    while (*at != NULL)
-        at = &(*at)->next;
-    s->offer = o;
-    *at = s;
-    links_busy(l->links);
-    link_serves_tick(l);
+    link_serve(l, o, true);
     return TB_OK;
 }

@@ -8,6 +8,7 @@
 #include "wan/link.h"
 
 #define HELD_WORDS_MAX (TB_LINK_PAGE_BYTES / TB_HELD_WORD_BYTES)
+#define AHEAD_BYTES    ((uint64_t)16 << 20) /* of a pushed crossing, on the wire: 1 Gbit/s for 130 ms */
 
 /* ---- sending ---- */
 
@@ -88,6 +89,20 @@ static enum tb_status out_new(struct link *l, uint32_t crossing, struct offer *o
     return TB_OK;
 }
 
+enum tb_status link_out_push(struct link *l, uint32_t crossing, struct offer *o, struct tb_share *base)
+{
+    if (out_of_model(l, &o->key.model) != NULL || out_count(l) >= TB_LINKS_CROSSINGS_MAX) return TB_AGAIN;
+    const enum tb_status status = out_new(l, crossing, o);
+    if (status != TB_OK) return status;
+    struct out *out = out_find(l, crossing);
+    out->based = true;
+    out->base = base;
+    tb_crossing_base(&out->core, base->places, base->shard_count);
+    tb_crossing_push(&out->core);
+    links_busy(l->links);
+    return TB_OK;
+}
+
 enum tb_status link_on_want(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_want m;
@@ -100,6 +115,7 @@ enum tb_status link_on_want(struct link *l, struct tb_wire_frame *f)
         link_send_gone(l, &m.uid, TB_NOT_FOUND);
         return TB_OK;
     }
+    link_expected_ends(l, &o->key.model);
     link_outs_drop(l, o); /* it begins again */
     status = out_count(l) < TB_LINKS_CROSSINGS_MAX ? out_new(l, m.crossing, o) : TB_SITE_NOMEM;
     if (status != TB_OK) link_send_gone(l, &m.uid, status);
@@ -164,6 +180,23 @@ enum tb_status link_on_held(struct link *l, struct tb_wire_frame *f)
     return TB_OK;
 }
 
+static void take_taken(struct link *l)
+{
+    struct tb_feed_taken taken[TB_FEED_TAKEN_MAX];
+    const uint32_t count = tb_feed_collect_taken(&l->feed, taken);
+    const tb_time_ns now = tb_clock_now();
+    for (uint32_t i = 0; i < count; i++) {
+        struct out *out = out_find(l, taken[i].crossing);
+        if (out == NULL) continue;
+        tb_crossing_taken(&out->core, &taken[i].parcel, taken[i].slot);
+        const struct tb_hedge_way way = {.crossing = taken[i].crossing,
+                                         .parcel = taken[i].parcel,
+                                         .slot = (uint8_t)taken[i].slot,
+                                         .again = taken[i].again};
+        tb_hedge_taken(&l->hedge, now, &way);
+    }
+}
+
 enum tb_status link_on_start(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_start m;
@@ -173,9 +206,12 @@ enum tb_status link_on_start(struct link *l, struct tb_wire_frame *f)
     if (status != TB_OK || out == NULL) return status;
     status = tb_crossing_start(&out->core);
     if (status != TB_OK) return status;
-    tb_log(TB_LOG_INFO, "crossing.begun", "peer=%s model=%s number=%llu held_chunks=%llu chunks=%llu",
-           l->label.text, out->offer->key.model.text, (unsigned long long)out->offer->key.number,
-           (unsigned long long)out->core.peer_held, (unsigned long long)out->core.chunks);
+    take_taken(l);
+    tb_hedge_started(&l->hedge, tb_clock_now(), m.crossing);
+    tb_log(TB_LOG_INFO, "crossing.begun",
+           "peer=%s model=%s number=%llu held_chunks=%llu chunks=%llu pushed=%d", l->label.text,
+           out->offer->key.model.text, (unsigned long long)out->offer->key.number,
+           (unsigned long long)out->core.peer_held, (unsigned long long)out->core.chunks, out->core.pushed);
     out_progress(l, out);
     return TB_OK;
 }
@@ -197,23 +233,6 @@ static bool is_rotten(const struct tb_place *place, uint32_t chunk)
     const uint8_t *at = tb_place_chunk(place, chunk, &bytes);
     const struct tb_digest digest = tb_digest_of(at, bytes);
     return !tb_digest_equal(&digest, &place->manifest->digests[chunk]);
-}
-
-static void take_taken(struct link *l)
-{
-    struct tb_feed_taken taken[TB_FEED_TAKEN_MAX];
-    const uint32_t count = tb_feed_collect_taken(&l->feed, taken);
-    const tb_time_ns now = tb_clock_now();
-    for (uint32_t i = 0; i < count; i++) {
-        struct out *out = out_find(l, taken[i].crossing);
-        if (out == NULL) continue;
-        tb_crossing_taken(&out->core, &taken[i].parcel, taken[i].slot);
-        const struct tb_hedge_way way = {.crossing = taken[i].crossing,
-                                         .parcel = taken[i].parcel,
-                                         .slot = (uint8_t)taken[i].slot,
-                                         .again = taken[i].again};
-        tb_hedge_taken(&l->hedge, now, &way);
-    }
 }
 
 /* P10: counted each time, told once a crossing. */
@@ -336,13 +355,24 @@ static void await_objects(const struct link *l, struct out *out, bool takes, tb_
     }
 }
 
+/* P7: who may not take it after all gets no more of it than that, by what went so far, and nothing whole. */
+static bool far_ahead(const struct out *out)
+{
+    struct tb_sent_sum sum;
+    if (out->core.started) return false;
+    if (out->base == NULL) return true;
+    tb_sent_look(out->offer->share->sent, &sum);
+    return tb_fair_handed(&out->bill, sum.raw_bytes, sum.bytes) >= AHEAD_BYTES;
+}
+
 /* The next parcel of the model whose turn it is; those that have nothing to send now are passed over. */
 static bool next_parcel(struct link *l, struct tb_feed_parcel *p_out)
 {
     uint32_t silent = 0;
     for (uint32_t flow; (flow = tb_fair_next(&l->fair, silent)) != TB_FAIR_NONE; silent |= 1u << flow) {
         for (struct out *out = l->outs; out != NULL; out = out->next) {
-            if (out->flow != flow || !tb_crossing_next(&out->core, &p_out->parcel)) continue;
+            if (out->flow != flow || far_ahead(out) || !tb_crossing_next(&out->core, &p_out->parcel))
+                continue;
             p_out->share = out->offer->share;
             p_out->base = out->base;
             p_out->crossing = out->crossing;
@@ -380,7 +410,7 @@ static bool refill(struct link *l, tb_time_ns now)
         left -= p.parcel.bytes < left ? p.parcel.bytes : left;
     }
     for (struct out *out = l->outs; out != NULL && left > 0; out = out->next)
-        pushed |= hedge(l, out, now);
+        pushed |= out->core.started && hedge(l, out, now); /* of one that is not, nothing is late */
     l->queued = tb_feed_ready(&l->feed, &ready_bytes);
     l->full = l->full && l->queued > 0;
     return pushed;
@@ -553,7 +583,7 @@ static bool tell_differences(struct link *l, struct in *in, tb_time_ns now)
     return any;
 }
 
-static bool layouts_meet(const struct tb_share *a, const struct tb_share *b)
+bool link_layouts_meet(const struct tb_share *a, const struct tb_share *b)
 {
     for (uint32_t s = 0; s < a->shard_count && s < b->shard_count; s++)
         if (tb_digest_equal(&a->places[s].manifest->layout.id, &b->places[s].manifest->layout.id))
@@ -570,7 +600,7 @@ static struct tb_share *choose_base(const struct link *l, const struct in *in)
         if (!o->whole || tb_id_equal(&o->key.uid, &in->key.uid)) continue;
         if (!tb_name_equal(&o->key.model, &in->key.model) || link_announced(l, &o->key.uid) == NULL) continue;
         if (best != NULL && tb_version_key_compare(&o->key, &best->key) < 0) continue;
-        if (layouts_meet(in->share, o->share)) best = o;
+        if (link_layouts_meet(in->share, o->share)) best = o;
     }
     return best != NULL ? best->share : NULL;
 }
@@ -621,7 +651,15 @@ static void copies_begin(struct link *l, const struct in *in, struct tb_stream_c
     }
 }
 
-/* WANT, the base, all that is held, START. */
+static void say_want(struct link *l, const struct in *in)
+{
+    LINK_SEND(l, TB_FRAME_WANT, tb_frame_want, LINK_SMALL, .crossing = in->crossing, .uid = in->key.uid);
+    if (in->base != NULL)
+        LINK_SEND(l, TB_FRAME_BASE, tb_frame_base, LINK_SMALL, .crossing = in->crossing,
+                  .uid = in->base->uid);
+}
+
+/* WANT, the base, all that is held, START. The first two were said before it was there, by EXPECT, where it comes pushed. */
 static void in_begin(struct link *l, struct in *in, tb_time_ns now)
 {
     tb_turn_begin(&in->turn, now);
@@ -629,22 +667,23 @@ static void in_begin(struct link *l, struct in *in, tb_time_ns now)
     in->base = choose_base(l, in);
     struct tb_stream_copy *copies = in->base != NULL ? copies_new(l, in) : NULL;
     if (copies == NULL) in->base = NULL;
-    in->crossing = tb_feed_landing_add(&l->feed, in->share, in->base);
+    const uint32_t pushed = link_push_take(l, in);
+    in->crossing = tb_feed_landing_add(&l->feed, pushed, in->share, in->base);
     if (in->crossing == 0) {
+        if (pushed != 0) LINK_SEND(l, TB_FRAME_STOP, tb_frame_stop, LINK_SMALL, .crossing = pushed);
+        if (pushed != 0) links_heed(l->links);
         in->base = NULL;
         copies_free(copies);
         return;
     }
     tb_landing_rewind(&in->core);
-    LINK_SEND(l, TB_FRAME_WANT, tb_frame_want, LINK_SMALL, .crossing = in->crossing, .uid = in->key.uid);
-    if (in->base != NULL)
-        LINK_SEND(l, TB_FRAME_BASE, tb_frame_base, LINK_SMALL, .crossing = in->crossing,
-                  .uid = in->base->uid);
+    if (pushed == 0) say_want(l, in);
     link_share_begin(l, in, now);
     copies_begin(l, in, copies);
     (void)tell_differences(l, in, now);
     tb_landing_told(&in->core, now);
     LINK_SEND(l, TB_FRAME_START, tb_frame_start, LINK_SMALL, .crossing = in->crossing);
+    if (pushed != 0) links_heed(l->links); /* what waited for it lands */
 }
 
 static void refuse(struct link *l, const struct in *in, const struct tb_landing_chunk *chunk,
@@ -758,6 +797,7 @@ void link_move_tick(struct link *l, tb_time_ns now)
     if (tb_feed_gifts_settle(&l->feed)) links_heed(l->links); /* before what was dropped is asked for again */
     while (in != NULL)
         in = in_tick(l, in, now) ? l->ins : in->next;
+    link_pushes_tick(l, now);
     link_outs_have(l, now);
     if (link_is_up(l) && refill(l, now)) links_fed(l->links);
 }
@@ -775,7 +815,7 @@ void link_move_down(struct link *l)
 
 bool link_moves(const struct link *l)
 {
-    bool moves = l->outs != NULL || l->serves != NULL || l->asks != NULL;
+    bool moves = l->outs != NULL || l->serves != NULL || l->asks != NULL || l->pushed != NULL;
     for (const struct in *in = l->ins; in != NULL; in = in->next)
         moves |= !in->finished;
     return moves;

@@ -189,14 +189,8 @@ static void on_detached(void *user, struct tb_chan *chan)
     struct conn *c = user;
     struct link *l = c->link;
     struct tb_stream *s = c->binding;
-    struct conn **at = &c->links->conns;
-    while (*at != c)
-        at = &(*at)->next;
-    *at = c->next;
-    c->links->conn_count--;
-    l->conn_count--;
     const bool welcome = chan != NULL && !atomic_load(&s->ending) && c->binding_session == l->session_seq;
-    tb_free(c);
+    link_conn_free(c);
     if (welcome) {
         s->plan.chan = chan;
         to_loop(l->links, s);

@@ -118,6 +118,8 @@ static void look(struct link *l, tb_time_ns now)
         tb_log(TB_LOG_DEBUG, "link.streams", "peer=%s streams=%u before=%u", l->label.text, l->tuner.streams,
                before);
     if (state == TB_TUNER_SETTLED || l->tuner.state != TB_TUNER_SETTLED) return;
+    if (l->tuner.ceiling < TB_TUNER_STREAMS_MAX)
+        return; /* found among the few that came up: not the path's */
     l->stats.streams_found = l->tuner.streams;
     l->stats.found_bytes_per_s = l->tuner.best_rate;
     tb_log(TB_LOG_INFO, "link.streams", "peer=%s streams=%u bytes_per_s=%llu", l->label.text,

@@ -78,14 +78,21 @@ void link_conn_free(struct conn *c)
     while (*at != c)
         at = &(*at)->next;
     *at = c->next;
-    c->links->conn_count--;
+    if (!c->dialled) c->links->accepted_count--;
     if (c->link != NULL) c->link->conn_count--;
     tb_free(c);
 }
 
+/* P6: strangers take the room of those who come, and none of ours who dial; and our dials to peers that are silent take none of
+ * those who come. */
+bool links_have_room(const struct tb_links *ls, const struct link *l)
+{
+    return l == NULL ? ls->accepted_count < LINK_CONNS_MAX : l->conn_count < LINK_CONNS_PER_PEER;
+}
+
 struct conn *link_conn_new(struct tb_links *ls, struct link *l)
 {
-    if (ls->conn_count >= LINK_CONNS_MAX || (l != NULL && l->conn_count >= LINK_CONNS_PER_PEER)) return NULL;
+    if (!links_have_room(ls, l)) return NULL;
     struct conn *c = tb_calloc(1, sizeof *c);
     if (c == NULL) return NULL;
     c->links = ls;
@@ -96,8 +103,10 @@ struct conn *link_conn_new(struct tb_links *ls, struct link *l)
     c->own_shown = tb_tls_shown(ls->options.tls);
     c->next = ls->conns;
     ls->conns = c;
-    ls->conn_count++;
-    if (l != NULL) l->conn_count++;
+    if (l != NULL)
+        l->conn_count++;
+    else
+        ls->accepted_count++;
     return c;
 }
 
@@ -413,6 +422,8 @@ static const link_handler handlers[TB_FRAME_TYPE_END] = {
     [TB_FRAME_STREAM_GONE] = link_on_stream_gone,
     [TB_FRAME_REPORT] = link_on_report,
     [TB_FRAME_STREAMS] = link_on_streams,
+    [TB_FRAME_EXPECT] = link_on_expect,
+    [TB_FRAME_PUSH] = link_on_push,
 };
 
 static void log_garbled(const struct conn *c, uint16_t type)
@@ -508,7 +519,7 @@ static void tell_full(struct tb_links *ls, const struct tb_address *from)
     if (ls->full_told_at != 0 && tb_time_since(ls->full_told_at, now) < FULL_TOLD_EVERY) return;
     ls->full_told_at = now;
     tb_address_format(from, address, sizeof address);
-    tb_log(TB_LOG_WARN, "link.accept_refused", "address=%s connections=%u", address, ls->conn_count);
+    tb_log(TB_LOG_WARN, "link.accept_refused", "address=%s connections=%u", address, ls->accepted_count);
 }
 
 void links_on_accept(void *user, int fd, const struct tb_address *from)

@@ -37,8 +37,10 @@ void link_announce(struct link *l, struct offer *o)
 {
     struct offer_peer *p = &o->peers[l->index];
     if (!link_is_up(l) || p->announced == l->session_seq || !link_granted(l, &o->key.model)) return;
+    const bool pushed = link_push(l, o);
     p->announced = l->session_seq;
     send_version(l, &o->key, o->bytes, TB_FRAME_VERSION_READY);
+    if (pushed) link_serve(l, o, false);
 }
 
 void link_send_gone(struct link *l, const struct tb_id *uid, enum tb_status why)
@@ -68,6 +70,7 @@ void link_versions_down(struct link *l)
 {
     l->granted_count = 0;
     l->announced_count = 0;
+    link_pushes_down(l);
     link_asks_rewind(l);
     link_serves_drop(l, NULL);
 }
@@ -133,6 +136,7 @@ static void tell_whole(struct link *l, struct offer *o)
     if (!o->whole || p->told_whole == l->session_seq || link_announced(l, &o->key.uid) == NULL) return;
     p->told_whole = l->session_seq;
     LINK_SEND(l, TB_FRAME_WHOLE, tb_frame_whole, LINK_SMALL, .uid = o->key.uid);
+    link_expect(l, o);
 }
 
 static bool is_wanted(const struct link *l, const struct tb_name *model)
@@ -150,6 +154,8 @@ static enum tb_status version_ready(struct link *l, const struct tb_frame_versio
     const enum tb_status status = announced_room(l);
     if (status != TB_OK) return status;
     l->announced[l->announced_count++] = (struct announced){m->key, m->bytes};
+    const enum tb_status pushed = link_is_pushed(l, &m->key.uid) ? link_ask_pushed(l, &m->key) : TB_OK;
+    if (pushed != TB_OK) link_push_too_much(l, &m->key.uid);
     struct offer *o = offer_find(l->links, &m->key.uid);
     if (o != NULL) tell_whole(l, o);
     link_asks_send(l);
@@ -187,6 +193,7 @@ enum tb_status link_on_gone(struct link *l, struct tb_wire_frame *f)
         return TB_OK;
     }
     const struct announced was = *a;
+    link_push_gone(l, &m.uid);
     l->announced[a - l->announced] = l->announced[--l->announced_count];
     const uint64_t session = l->session_seq;
     link_ask_fail(l, &m.uid, why);
@@ -249,6 +256,7 @@ void link_versions_tick(struct link *l)
 {
     if (!link_is_up(l)) return;
     link_asks_send(l);
+    link_asks_tick(l);
     for (struct offer *o = l->links->offers; o != NULL && link_is_up(l); o = o->next)
         if (o->peers[l->index].told_whole != l->session_seq) tell_whole(l, o);
 }

@@ -210,6 +210,10 @@ static void fill_defaults(struct tb_links_options *o)
     o->stream_idle_ms = or_default(o->stream_idle_ms, 5000);
     o->retry_min_ms = or_default(o->retry_min_ms, 100);
     o->retry_max_ms = or_default(o->retry_max_ms, 5000);
+    o->push_ms = or_default(o->push_ms, 250);
+    o->push_most_ms = or_default(o->push_most_ms, 1000);
+    o->push_rest_ms = or_default(o->push_rest_ms, 60000);
+    o->push_manifest_bytes = or_default(o->push_manifest_bytes, 64 << 10);
     o->hedge_permille = or_default(o->hedge_permille, TB_HEDGE_PERMILLE);
     o->lane_count = or_default(o->lane_count, 1);
     o->protocol_max = or_default(o->protocol_max, TB_LINK_PROTOCOL);
@@ -319,6 +323,8 @@ static enum tb_status link_init(struct tb_links *ls, struct link *l, const struc
 static void link_fini(struct link *l)
 {
     link_forget_resolving(l);
+    link_pushes_down(l);
+    link_pushes_forget(l);
     link_asks_free(l);
     link_serves_drop(l, NULL);
     link_outs_drop(l, NULL);
@@ -756,6 +762,8 @@ void tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links
     *stats_out = l->stats;
     stats_out->bytes_hedged = l->hedge.hedged_bytes;
     stats_out->queued_parcels = l->queued;
+    for (const struct push *p = l->expected; p != NULL; p = p->next)
+        stats_out->expected++;
     link_stream_stats(l, stats_out);
     for (const struct out *o = l->outs; o != NULL; o = o->next)
         stats_out->crossings++;

@@ -79,6 +79,9 @@ struct tb_links_ops {
     /* Which site is the model's home, as this one is configured: told with SUBSCRIBE, because all sites must agree. False
      * or NULL: not said. */
     bool (*home_of)(void *user, const struct tb_name *model, struct tb_name *home_out);
+    /* May the next version of this model be sent here by that peer unasked? So where it is asked for at once as a rule, and of that peer
+     * alone. False or NULL: no. */
+    bool (*expects)(void *user, uint32_t peer, const struct tb_name *model);
     /* A model's share of a link, 1 to 1000, against the others that cross to that peer. NULL: all alike. */
     uint32_t (*weight_of)(void *user, const struct tb_name *model);
     /* up: the session is there (identity is the peer's certificate). Not up: why says what ended it; it is
@@ -154,6 +157,13 @@ struct tb_links_options {
     uint32_t fresh_dial_ms;  /* and go on so often, until one is answered [232: under 0.25 s] */
     uint32_t stream_idle_ms; /* no progress in mid-chunk: the stream is dropped [5000] */
     uint32_t retry_min_ms, retry_max_ms; /* [100, 5000], full jitter */
+    uint32_t
+        push_ms; /* what a peer sends unasked is taken within that of the last page of its manifests, or asked for [250] */
+    uint32_t
+        push_most_ms; /* and within that of PUSH: streams may wait so long [1000, below stream_idle_ms] */
+    uint32_t
+        push_rest_ms; /* where it was not, none of that model is expected from that peer for so long [60000] */
+    uint32_t push_manifest_bytes; /* versions with more of manifests are not sent unasked [65536] */
     /* Of the bytes sent, that may go again on another stream when they are late, in thousandths [20]; TB_LINKS_HEDGE_NONE. */
     uint32_t hedge_permille;
     uint64_t manifest_bytes_max;  /* of one version's manifests in memory [256 MiB] */
@@ -309,6 +319,9 @@ struct tb_links_stats {
     uint64_t chunks_bad;          /* received with a wrong digest or encoding */
     uint64_t chunks_refused;      /* that the peer refused */
     uint64_t chunks_on_base;      /* sent as differences to a base */
+    uint32_t expected;            /* models of which that peer takes the next version unasked, now */
+    uint64_t pushed;              /* versions that went before they were asked for, */
+    uint64_t pushes_declined;     /* or came so, and were not taken: they go when they are asked for */
     uint64_t chunks_no_base;      /* that the peer or we had no base for any more: they went whole */
     uint64_t raw_bytes_sent;      /* what the chunks sent are decoded */
     uint32_t protocol;            /* of the session; 0: not up */

@@ -22,7 +22,7 @@ struct shelf {
     uint64_t *known; /* bits: the object is here, or there is none */
     uint32_t count;
     bool coming, began; /* began: it was said once that they come */
-    uint32_t came;      /* from a rank */
+    uint32_t came;      /* chunks that a rank said first what is of them */
     tb_time_ns news_at; /* while coming: the last one */
     tb_time_ns began_at;
 };
@@ -199,8 +199,10 @@ static void put_locked(struct tb_objects *o, const struct tb_object_name *name,
     const struct tb_codec_coded *coded = news->coded;
     struct shelf *shelf = shelf_get(o, name);
     if (shelf == NULL || shelf->chunks[name->chunk] != NULL) return;
-    if (news->from == TB_OBJECT_OF_RANK)
-        shelf->news_at = news->now; /* what we make ourselves is no sign of it */
+    if (news->from == TB_OBJECT_OF_RANK) { /* what we make ourselves is no sign of it */
+        shelf->news_at = news->now;
+        shelf->came += !tb_bitmap_test(shelf->known, name->chunk);
+    }
     (void)tb_bitmap_set(shelf->known, name->chunk);
     if (coded == NULL || !room_for(o, sizeof(struct tb_object) + coded->count, 1)) return;
     shelf = shelf_find(o, name); /* its pair may have been the oldest */

@@ -94,6 +94,7 @@ enum tb_stream_reading {
     TB_READING_HEADER,
     TB_READING_RAW,
     TB_READING_ENCODED,
+    TB_READING_PARKED, /* the header of a chunk of which it is not known yet whether it lands: nothing more is read */
     TB_READING_SPARE, /* a second way of a chunk that another stream is in the middle of: see struct tb_gift */
     TB_READING_DROP
 };

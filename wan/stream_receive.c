@@ -102,12 +102,13 @@ static enum tb_status take_bound(struct tb_stream *s)
     return TB_OK;
 }
 
-/* Makes r->share the one of the frame's crossing, or NULL for one that is over. Chunks of one crossing follow
+/* Makes r->share the one of the frame's crossing, or NULL for one that is over, or that may land yet. Chunks of one crossing follow
  * one another, so the feed is rarely asked. */
-static enum tb_status find_share(struct tb_stream *s)
+static enum tb_status find_share(struct tb_stream *s, bool *expected_out)
 {
     struct tb_stream_receive *r = &s->receive;
     struct tb_feed_landing landing;
+    *expected_out = false;
     if (r->share != NULL && tb_share_revoked(r->share)) forget_share(r);
     if (r->share != NULL && r->crossing == r->frame.crossing) return TB_OK;
     forget_share(r);
@@ -116,6 +117,7 @@ static enum tb_status find_share(struct tb_stream *s)
     r->base = landing.base;
     r->based = landing.based;
     r->crossing = landing.crossing;
+    *expected_out = landing.expected;
     return known ? TB_OK : TB_PEER_GARBLED;
 }
 
@@ -177,14 +179,22 @@ static enum tb_status claim(struct tb_stream *s)
     return status;
 }
 
-static enum tb_status take_header(struct tb_stream *s)
+/* It overtook what says to which version it belongs, or that is not decided yet (link_push.c). P7: nothing is kept for it, TCP pushes
+ * back. P6: the main loop decides in a bounded time, and one that ends reads on. */
+static bool park(struct tb_stream *s)
+{
+    if (atomic_load_explicit(&s->ending, memory_order_acquire)) return false;
+    s->receive.reading = TB_READING_PARKED;
+    tb_chan_want_read(s->chan, false);
+    return true;
+}
+
+static enum tb_status begin_chunk(struct tb_stream *s)
 {
     struct tb_stream_receive *r = &s->receive;
-    struct tb_reader reader;
-    tb_reader_init(&reader, r->header, sizeof r->header);
-    enum tb_status status = tb_chunk_frame_decode(&reader, s->plan.protocol, &r->frame);
-    if (status == TB_OK) status = find_share(s);
-    if (status != TB_OK) return status;
+    bool expected;
+    const enum tb_status status = find_share(s, &expected);
+    if (status != TB_OK || (expected && r->share == NULL && park(s))) return status;
     r->got = 0;
     if (r->share == NULL) {
         r->reading = TB_READING_DROP;
@@ -192,8 +202,27 @@ static enum tb_status take_header(struct tb_stream *s)
     }
     atomic_fetch_add_explicit(&r->share->received_bytes, sizeof r->header, memory_order_relaxed);
     if (r->frame.form.on_base && !r->based) return TB_PEER_GARBLED; /* of which base? */
-    status = tb_landing_check(r->share->places, r->share->shard_count, &r->frame);
-    return status == TB_OK ? claim(s) : status;
+    const enum tb_status fits = tb_landing_check(r->share->places, r->share->shard_count, &r->frame);
+    return fits == TB_OK ? claim(s) : fits;
+}
+
+static enum tb_status take_header(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    struct tb_reader reader;
+    tb_reader_init(&reader, r->header, sizeof r->header);
+    const enum tb_status status = tb_chunk_frame_decode(&reader, s->plan.protocol, &r->frame);
+    return status == TB_OK ? begin_chunk(s) : status;
+}
+
+/* Is it known by now? */
+static void unpark(struct tb_stream *s)
+{
+    if (s->receive.reading != TB_READING_PARKED) return;
+    const enum tb_status status = begin_chunk(s);
+    if (status != TB_OK) tb_stream_close(s, status);
+    if (s->closing || s->receive.reading == TB_READING_PARKED) return;
+    tb_chan_want_read(s->chan, true);
 }
 
 /* How fast the peer decodes is taken to be as fast as we do. */
@@ -350,6 +379,7 @@ static void take_gift(struct tb_stream *s)
 void tb_stream_receive_heed(struct tb_stream *s)
 {
     struct tb_stream_receive *r = &s->receive;
+    unpark(s);
     heed_base(r);
     if (r->share == NULL) return;
     if (!tb_share_revoked(r->share)) {
@@ -381,6 +411,7 @@ static struct room room_for(struct tb_stream *s)
     case TB_READING_SPARE:
         return (struct room){r->into + r->got, r->frame.wire_bytes - r->got};
     case TB_READING_DROP:
+    case TB_READING_PARKED:
         break;
     }
     room.at = tb_stream_loop_scratch(s->loop, &room.cap);
@@ -414,7 +445,7 @@ bool tb_stream_receive_more(struct tb_stream *s, uint64_t budget)
     uint64_t spent = 0;
     tb_stream_receive_heed(s);
     r->worked = 0;
-    while (!s->closing && status == TB_OK && spent + r->worked < budget) {
+    while (!s->closing && status == TB_OK && r->reading != TB_READING_PARKED && spent + r->worked < budget) {
         const struct room room = room_for(s);
         size_t got = 0;
         if (tb_chan_read(s->chan, room.at, room.cap, &got) != TB_OK) break;

@@ -10,6 +10,9 @@
 #define AGAIN_LEAST  TB_SECONDS(30)
 #define SHORT_MOST   TB_SECONDS(5) /* that a stream takes to come up, or it will not */
 #define POOR_LOOKS   3u
+#define UNSEEN       TB_SECONDS(1)  /* between looks: nobody knows what was open meanwhile */
+#define MORE_LEAST   TB_SECONDS(60) /* until more than came up are tried again; each time twice as long */
+#define MORE_MOST    TB_SECONDS(3600)
 #define GAIN_PERCENT 2u /* that a step's utility has to bring */
 
 uint32_t tb_tuner_by_window(uint64_t bytes_per_s, tb_time_ns rtt, uint64_t window_bytes)
@@ -166,12 +169,40 @@ static void interrupted(struct tb_tuner *t, const struct tb_tuner_seen *seen)
     begin(t, t->state, seen);
 }
 
-/* The peer does not let more come up (its own limit, its descriptors): what there is will have to do. */
+/* The peer does not let more come up (its own limit, its descriptors): what there is will have to do, for a while. */
 static void lower(struct tb_tuner *t, const struct tb_tuner_seen *seen)
 {
-    t->ceiling = t->streams = seen->usable > 0 ? seen->usable : 1;
+    const uint32_t open = seen->usable > 0 ? seen->usable : 1;
+    const bool as_before = t->low_ceiling != 0 && open >= t->low_streams;
+    t->more_after = t->more_after == 0 ? MORE_LEAST : tb_time_min(2 * t->more_after, MORE_MOST);
+    t->more_at = tb_time_add(seen->now, t->more_after);
+    if (t->streams > t->high_streams) t->high_streams = t->streams;
+    t->ceiling = as_before ? t->low_ceiling : open;
+    t->streams = as_before ? t->low_streams : open;
+    if (!as_before) t->best = 0;
+    t->low_ceiling = 0;
     t->short_since = 0;
-    t->best = 0;
+    begin(t, as_before ? t->state : TB_TUNER_WARMING, seen);
+}
+
+/* Whatever held them may be over: a path that was broken for some seconds, a peer that has descriptors again. */
+static void try_more(struct tb_tuner *t, const struct tb_tuner_seen *seen)
+{
+    if (t->ceiling == TB_TUNER_STREAMS_MAX || seen->now < t->more_at) return;
+    t->low_ceiling = t->ceiling;
+    t->low_streams = t->streams;
+    t->ceiling = TB_TUNER_STREAMS_MAX;
+    t->streams = t->high_streams;
+    t->short_since = 0;
+}
+
+static void enough(struct tb_tuner *t, const struct tb_tuner_seen *seen)
+{
+    t->short_since = 0;
+    if (t->low_ceiling == 0) return;
+    t->low_ceiling = t->high_streams = 0;
+    t->more_after = 0;
+    t->best = 0; /* what was found among the few says nothing */
     begin(t, TB_TUNER_WARMING, seen);
 }
 
@@ -179,9 +210,10 @@ static bool too_few(struct tb_tuner *t, const struct tb_tuner_seen *seen)
 {
     if (seen->usable > t->ceiling) t->ceiling = seen->usable;
     if (seen->usable >= t->streams) {
-        t->short_since = 0;
+        enough(t, seen);
         return false;
     }
+    if (tb_time_since(t->seen_at, seen->now) >= UNSEEN) t->short_since = 0;
     if (t->short_since == 0) t->short_since = seen->now;
     if (tb_time_since(t->short_since, seen->now) >= SHORT_MOST) lower(t, seen);
     return true;
@@ -194,7 +226,10 @@ uint32_t tb_tuner_look(struct tb_tuner *t, const struct tb_tuner_seen *seen)
         t->rtt = seen->rtt;
         if (!t->searched && t->best == 0) t->streams = by_arithmetic(t);
     }
-    if (too_few(t, seen) || !seen->full)
+    try_more(t, seen);
+    const bool short_of = too_few(t, seen);
+    t->seen_at = seen->now;
+    if (short_of || !seen->full)
         interrupted(t, seen);
     else if (seen->now >= t->until)
         looked(t, seen);

@@ -9,7 +9,8 @@
  * n streams is their goodput / 1.02^n, so one more has to bring 2 % more (the utility of Falcon, Arifuzzaman and Arslan, 2023). A step up or
  * down is half of the number; one that brought nothing is taken back, and after one each way the number is settled. A settled number
  * is searched again when its goodput fell below three quarters of what it was for three looks in a row, and not
- * more often than every 30 s. So at a steady state nothing changes.
+ * more often than every 30 s. So at a steady state nothing changes. Where fewer come up than are wanted, those have to do; a minute later
+ * the others are tried again, then 2, 4 ... 60 minutes later (P6: what was broken for some seconds is not slow for good).
  *
  * Promise P6. Kept by tests/unit/wan/tuner.c. */
 #ifndef TB_WAN_TUNER_H
@@ -60,9 +61,14 @@ struct tb_tuner {
     uint64_t best_rate;     /* bytes/s with it */
     uint32_t ceiling;       /* more than so many do not come up */
     tb_time_ns short_since; /* fewer than wanted are open; 0: no */
-    int direction;          /* of the step that is tried: 1, -1; 0: none */
-    bool turned;            /* the other direction need not be tried any more */
-    uint32_t poor;          /* looks in a row that were */
+    tb_time_ns seen_at;     /* the last look */
+    /* Under a ceiling: when more are tried again, how long after the last time, and how many there were before. */
+    tb_time_ns more_at, more_after;
+    uint32_t high_streams;
+    uint32_t low_ceiling, low_streams; /* while they are: what to go back to; 0: they are not */
+    int direction;                     /* of the step that is tried: 1, -1; 0: none */
+    bool turned;                       /* the other direction need not be tried any more */
+    uint32_t poor;                     /* looks in a row that were */
 };
 
 void tb_tuner_init(struct tb_tuner *t, const struct tb_tuner_options *options);

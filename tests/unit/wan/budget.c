@@ -34,6 +34,25 @@ static void a_new_day_begins_with_nothing(void **state)
     assert_int_equal(tb_budget_left(&b), 990);
 }
 
+/* P6: a clock that was days ahead holds nothing up for days once it is right again, nor is what was sent meanwhile forgotten. */
+static void a_clock_that_was_days_ahead_holds_for_a_day(void **state)
+{
+    (void)state;
+    struct tb_budget b = {.day_bytes = 1000, .day = 7};
+    uint64_t bytes = 0;
+    tb_budget_count(&b, 12, 1000);
+    assert_true(tb_budget_save(&b, &bytes));
+    tb_budget_count(&b, 7, 0);
+    assert_int_equal(tb_budget_state(&b), TB_BUDGET_HELD);
+    assert_int_equal(b.day, 7);
+    assert_true(tb_budget_save(&b, &bytes)); /* or a restart would find the day that was a mistake */
+    assert_int_equal(bytes, 1000);
+    assert_false(tb_budget_save(&b, &bytes));
+    tb_budget_count(&b, 8, 10);
+    assert_int_equal(tb_budget_state(&b), TB_BUDGET_OK);
+    assert_int_equal(tb_budget_left(&b), 990);
+}
+
 static void what_was_written_down_counts_today(void **state)
 {
     (void)state;
@@ -86,6 +105,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_warns_and_then_holds),
         cmocka_unit_test(a_new_day_begins_with_nothing),
+        cmocka_unit_test(a_clock_that_was_days_ahead_holds_for_a_day),
         cmocka_unit_test(what_was_written_down_counts_today),
         cmocka_unit_test(kills_do_not_stretch_it),
         cmocka_unit_test(little_is_written),

@@ -55,6 +55,23 @@ static void nothing_goes_before_start(void **state)
     free(f.memory);
 }
 
+/* The twin: unless the peer expects it. What it then says that it holds does not go again. */
+static void what_is_expected_goes_before_start(void **state)
+{
+    (void)state;
+    struct fixture f;
+    setup(&f, 4, 1 << 20);
+    small_place_hold(&f.shards[0], 0, 4);
+    tb_crossing_push(&f.c);
+    CHECK_NEXT(&f, 0, 0, 1);
+    CHECK_OK(held(&f, 0, 0, 3));
+    CHECK_OK(tb_crossing_start(&f.c));
+    CHECK_NEXT(&f, 0, 2, 1);
+    CHECK_NEXT(&f, 0, 3, 1);
+    CHECK_NOTHING(&f);
+    free(f.memory);
+}
+
 static enum tb_status take(struct fixture *f, uint32_t shard, uint32_t index, uint64_t word)
 {
     const struct tb_span span = small_words(&(struct tb_held_word){index, word}, 1);
@@ -421,6 +438,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_goes_before_start),
+        cmocka_unit_test(what_is_expected_goes_before_start),
         cmocka_unit_test(parcels_close_by_bytes),
         cmocka_unit_test(only_what_is_held_goes),
         cmocka_unit_test(what_is_waited_for_does_not_go_yet),

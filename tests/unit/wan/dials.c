@@ -1,6 +1,7 @@
 /* dials.c - which dial ends which, and when the next may begin: a link by itself, without a connection (P6). */
 #include <string.h>
 
+#include "base/fault.h"
 #include "tests/unit/check.h"
 #include "wan/link.h"
 
@@ -56,12 +57,11 @@ static void without_a_race_none_begins(void **state)
     assert_false(r.link.race.on);
 }
 
-/* Whether a fresh dial begins beside one that opened so long ago. There is no room for a connection, so it fails at once. */
+/* Whether a fresh dial begins beside one that opened so long ago. There is no memory for a connection, so it fails at once. */
 static bool dials_beside(tb_time_ns opened_ago)
 {
     static struct racing r;
     begin(&r);
-    r.links.conn_count = LINK_CONNS_MAX;
     r.link.address_count = 1;
     r.link.life.state = TB_LINK_SILENT;
     r.link.life.config.silent = TB_SECONDS(1);
@@ -72,8 +72,47 @@ static bool dials_beside(tb_time_ns opened_ago)
                         .opened_at = tb_clock_now() - opened_ago,
                         .greet_by = TB_TIME_NEVER};
     r.links.conns = &open;
+    tb_fault_arm(TB_FAULT_malloc, 1, true);
     link_dial(&r.link);
+    tb_fault_arm(TB_FAULT_malloc, 0, false);
     return r.link.stats.dials > 0;
+}
+
+/* P6: whoever fills the port of a gateway keeps others away from it, and not it from its peers. */
+static void strangers_take_no_room_of_ours(void **state)
+{
+    static struct racing r;
+    (void)state;
+    begin(&r);
+    r.links.accepted_count = LINK_CONNS_MAX;
+    assert_false(links_have_room(&r.links, NULL));
+    assert_true(links_have_room(&r.links, &r.link));
+    r.link.conn_count = LINK_CONNS_PER_PEER; /* the twin: a peer has so many and no more */
+    assert_false(links_have_room(&r.links, &r.link));
+}
+
+/* The other way round: peers that are silent, each of which is dialled as often as may be, keep nobody away who comes. */
+static void our_dials_take_no_room_of_those_who_come(void **state)
+{
+    static struct racing r;
+    static struct link silent[LINK_CONNS_MAX / LINK_CONNS_PER_PEER + 1];
+    (void)state;
+    begin(&r);
+    CHECK_OK(tb_tls_new_ephemeral(&r.links.options.tls));
+    for (size_t i = 0; i < sizeof silent / sizeof silent[0]; i++)
+        for (uint32_t dial = 0; dial < LINK_CONNS_PER_PEER; dial++)
+            assert_non_null(link_conn_new(&r.links, &silent[i]));
+    assert_true(links_have_room(&r.links, NULL));
+    struct conn *came = link_conn_new(&r.links, NULL);
+    assert_non_null(came);
+    assert_int_equal(r.links.accepted_count, 1);
+    came->link = &silent[0]; /* it has shown whose it is: came, all the same */
+    silent[0].conn_count++;
+    while (r.links.conns != NULL)
+        link_conn_free(r.links.conns);
+    assert_int_equal(r.links.accepted_count, 0);
+    assert_int_equal(silent[0].conn_count, 0);
+    tb_tls_free(r.links.options.tls);
 }
 
 /* P6: a path that goes away between a dial and its HELLO. */
@@ -102,7 +141,7 @@ static void be_up(struct moving *m, bool dialled)
 {
     memset(m, 0, sizeof *m);
     m->r.link.links = &m->r.links;
-    m->r.links.conn_count = LINK_CONNS_MAX; /* no room: each dial is counted, and fails at once */
+    m->r.link.conn_count = LINK_CONNS_PER_PEER; /* no room: each dial is counted, and fails at once */
     m->session =
         (struct conn){.links = &m->r.links, .link = &m->r.link, .dialled = dialled, .address = address(1)};
     m->r.link.session = &m->session;
@@ -205,6 +244,8 @@ int main(void)
         cmocka_unit_test(a_fresh_dial_that_opens_ends_the_race),
         cmocka_unit_test(the_races_own_dial_is_looked_at_first),
         cmocka_unit_test(without_a_race_none_begins),
+        cmocka_unit_test(strangers_take_no_room_of_ours),
+        cmocka_unit_test(our_dials_take_no_room_of_those_who_come),
         cmocka_unit_test(an_open_dial_without_hello_is_waited_for_as_long_as_a_session),
         cmocka_unit_test(a_session_follows_its_name),
         cmocka_unit_test(answers_that_come_back_move_nothing),

@@ -120,6 +120,8 @@ static void what_is_not_known_is_reckoned_whole(void **state)
     assert_int_equal(tb_fair_owes(&bill, 1000, 0, 0), 1000);
     assert_int_equal(tb_fair_owes(&bill, 1000, 1000, 100), 0); /* 200 in all: paid already */
     assert_int_equal(tb_fair_owes(&bill, 18000, 2000, 200), 1000);
+    assert_int_equal(tb_fair_handed(&bill, 2000, 200), 2000);
+    assert_int_equal(tb_fair_handed(&bill, 0, 0), 20000); /* none of it went */
 }
 
 int main(void)

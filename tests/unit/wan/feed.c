@@ -57,8 +57,8 @@ static void a_landing_remembers_that_it_had_a_base(void **state)
     struct tb_feed *f = feed_new();
     struct tb_share *version = share_of(2), *base = share_of(1);
     struct tb_feed_landing l;
-    const uint32_t based = tb_feed_landing_add(f, version, base),
-                   plain = tb_feed_landing_add(f, version, NULL);
+    const uint32_t based = tb_feed_landing_add(f, 0, version, base),
+                   plain = tb_feed_landing_add(f, 0, version, NULL);
     assert_true(tb_feed_landing(f, based, &l));
     assert_true(l.based && l.share == version && l.base == base);
     tb_share_unref(l.share);
@@ -77,6 +77,32 @@ static void a_landing_remembers_that_it_had_a_base(void **state)
     tb_feed_fini(f);
     tb_share_free(version);
     tb_share_free(base);
+}
+
+/* Before it lands, who asks hears that it may; then that it does, or never will. As many as are told of. */
+static void what_is_expected_may_land_yet(void **state)
+{
+    (void)state;
+    struct tb_feed *f = feed_new();
+    struct tb_share *version = share_of(2);
+    struct tb_feed_landing l;
+    const uint32_t first = tb_feed_expect(f), second = tb_feed_expect(f);
+    assert_true(second > first);
+    assert_true(tb_feed_landing(f, first, &l) && l.expected && l.share == NULL);
+    assert_int_equal(tb_feed_landing_add(f, first, version, NULL), first);
+    assert_true(tb_feed_landing(f, first, &l) && !l.expected && l.share == version);
+    tb_share_unref(l.share);
+    tb_feed_unexpect(f, second);
+    assert_true(tb_feed_landing(f, second, &l) && !l.expected && l.share == NULL);
+    assert_true(tb_feed_landing_add(f, 0, version, NULL) > second);
+    uint32_t more = 0;
+    while (tb_feed_expect(f) != 0)
+        more++;
+    assert_int_equal(more, TB_FEED_EXPECTED_MAX);
+    tb_feed_unexpect(f, 0);
+    assert_true(tb_feed_expect(f) != 0);
+    tb_feed_fini(f);
+    tb_share_free(version);
 }
 
 /* P7: who can wait leaves half of the notes to streams, which cannot. */
@@ -132,6 +158,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_base_that_goes_is_let_go_of),
         cmocka_unit_test(a_landing_remembers_that_it_had_a_base),
+        cmocka_unit_test(what_is_expected_may_land_yet),
         cmocka_unit_test(who_can_wait_leaves_room),
         cmocka_unit_test(a_link_carries_what_its_streams_carry),
     };

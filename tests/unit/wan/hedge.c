@@ -70,6 +70,23 @@ static bool next(struct fixture *f, struct tb_hedge_again *again_out)
     return true;
 }
 
+/* What was pushed stood there until START: that is not how long parcels take. */
+static void time_before_start_is_not_learned(void **state)
+{
+    (void)state;
+    struct fixture f;
+    setup(&f, CHUNKS, 20);
+    for (int i = 0; i < 16; i++) {
+        const uint32_t chunk = take(&f, (uint8_t)(i % 4));
+        f.now += TB_SECONDS(1);
+        tb_hedge_started(&f.h, f.now, CROSSING);
+        f.now += TB_MS(100);
+        arrive(&f, chunk);
+    }
+    assert_int_equal(tb_hedge_usual(&f.h), TB_MS(100));
+    free(f.memory);
+}
+
 /* P6: near the end what a stalled stream has goes again, by others, once. */
 static void the_last_parcel_of_a_stalled_stream_goes_again(void **state)
 {
@@ -280,6 +297,7 @@ static void one_taken_back_from_the_queue_has_one_way(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(time_before_start_is_not_learned),
         cmocka_unit_test(the_last_parcel_of_a_stalled_stream_goes_again),
         cmocka_unit_test(what_is_not_late_goes_once),
         cmocka_unit_test(a_slow_stream_is_left_alone_before_the_end),

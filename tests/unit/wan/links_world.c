@@ -210,7 +210,14 @@ static bool may_read(void *user, uint32_t peer, const struct tb_name *model, con
     (void)home;
     const struct site *s = user;
     (void)peer;
-    return !s->deny && strcmp(model->text, "policy") == 0;
+    return !s->deny && strncmp(model->text, "policy", 6) == 0;
+}
+
+static bool expects(void *user, uint32_t peer, const struct tb_name *model)
+{
+    const struct site *s = user;
+    (void)peer, (void)model;
+    return s->expects;
 }
 
 static void on_peer(void *user, uint32_t peer, bool up, enum tb_status why)
@@ -341,6 +348,7 @@ static bool base_good(void *user, const struct tb_id *uid, uint32_t shard, uint3
 }
 
 static const struct tb_links_ops site_ops = {.may_read = may_read,
+                                             .expects = expects,
                                              .base_good = base_good,
                                              .on_peer = on_peer,
                                              .on_renewed = on_renewed,

@@ -50,6 +50,7 @@ struct site {
     bool forgiving; /* TB_SITE_NOMEM is no failure of the test; `again` is set */
     bool again;
     bool deny;           /* may_read says no */
+    bool expects;        /* what the peer may send unasked is every model */
     atomic_bool no_base; /* base_good says no */
     bool stop_on_failure;
     bool closed;

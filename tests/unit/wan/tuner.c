@@ -161,7 +161,44 @@ static void what_the_peer_lets_come_up_has_to_do(void **state)
     assert_int_equal(f.t.streams, 10);
     f.changes = 0;
     run(&f, 600, true);
+    assert_int_equal(f.t.streams, 10);
+    assert_true(f.changes <= 2 * 4); /* more are tried now and then, and nothing is searched again */
+}
+
+/* P6: streams that did not come up for some seconds, as a path that flaps has it. */
+static void what_was_broken_for_seconds_is_not_slow_for_good(void **state)
+{
+    (void)state;
+    struct fixture f;
+    setup(&f, &both, &(struct path){.each = 8000000, .all = 240000000, .rtt = TB_MS(80)});
+    run(&f, 60, true);
+    const uint32_t before = f.t.streams;
+    assert_true(before > 8);
+    f.path.open_max = 2;
+    run(&f, 20, true);
+    assert_int_equal(f.t.streams, 2);
+    f.path.open_max = TB_TUNER_STREAMS_MAX;
+    run(&f, 180, true);
+    assert_true(f.t.streams > before / 2);
+    f.changes = 0;
+    run(&f, 600, true);
     assert_int_equal(f.changes, 0);
+}
+
+/* A session that ended while its streams came up, and the next one: what is not open at once is not what does not come up. */
+static void a_time_in_which_nobody_looked_is_no_shortage(void **state)
+{
+    (void)state;
+    struct fixture f;
+    setup(&f, &both, &(struct path){.each = 8000000, .all = 240000000, .open_max = 1, .rtt = TB_MS(80)});
+    run(&f, 1, false);
+    const uint32_t before = f.t.streams;
+    assert_true(before > 1);
+    f.now += TB_SECONDS(60);
+    run(&f, 1, false);
+    assert_int_equal(f.t.streams, before);
+    run(&f, 10, false); /* the twin: now somebody looks */
+    assert_int_equal(f.t.streams, 1);
 }
 
 static void a_number_given_is_kept(void **state)
@@ -238,6 +275,8 @@ int main(void)
         cmocka_unit_test(bursts_search_nothing),
         cmocka_unit_test(a_changed_path_is_searched_again),
         cmocka_unit_test(what_the_peer_lets_come_up_has_to_do),
+        cmocka_unit_test(what_was_broken_for_seconds_is_not_slow_for_good),
+        cmocka_unit_test(a_time_in_which_nobody_looked_is_no_shortage),
         cmocka_unit_test(a_number_given_is_kept),
         cmocka_unit_test(the_first_number_is_arithmetic),
         cmocka_unit_test(congestion_follows_the_path),
