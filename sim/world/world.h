@@ -54,7 +54,7 @@ enum fault {
 
 /* What is no fault, and is not done in every seed: how often it was. */
 /* clang-format off */
-#define WAY_LIST(X) X(OBJECT, "object") X(UNPUBLISH, "unpublish") X(EVERY, "every") X(ADOPT, "adopt") X(MODELS, "models") X(ANCHOR, "anchor") X(LANES, "lanes")
+#define WAY_LIST(X) X(OBJECT, "object") X(UNPUBLISH, "unpublish") X(EVERY, "every") X(ADOPT, "adopt") X(MODELS, "models") X(ANCHOR, "anchor") X(LANES, "lanes") X(PUSH, "push")
 /* clang-format on */
 enum way {
 #define X(name, text) WAY_##name,
@@ -214,7 +214,8 @@ struct trainer { /* of one model; home is the site of the model's number */
     uint32_t hold_steps; /* with an open SEAL and a gateway that runs */
     uint32_t first;      /* versions of this life of the trainer begin here */
     bool exported[VERSIONS_MAX];
-    bool gone[VERSIONS_MAX]; /* it took their memory back */
+    bool gone[VERSIONS_MAX];   /* it took their memory back */
+    bool may_go[VERSIONS_MAX]; /* or its gateway said that it may, which it hears a while later */
     uint64_t unpublish_id;
     uint32_t unpublishing; /* the version of that request */
     tb_time_ns unpublish_at;
@@ -241,7 +242,7 @@ struct path { /* from one site to another */
     /* P5: what the receiver said it holds before the crossing of that number began. */
     struct crossing_start {
         uint32_t crossing, receiver_life, version;
-        bool complete;
+        bool complete, pushed;
         uint64_t held[SHARDS_MAX];
     } starts[32];
     uint32_t start_at;
@@ -319,6 +320,8 @@ void world_arena_new(struct arena_file *f); /* an empty one, with a new life */
 void world_arena_drop(struct arena_file *f);
 bool world_arena_rot(struct arena_file *f); /* a held chunk is wrong: it was found by re-verification */
 uint64_t world_arena_held(const struct arena_file *f, uint32_t version, uint32_t shard);
+/* For longer than `least`. */
+uint64_t world_arena_held_for(const struct arena_file *f, uint32_t version, uint32_t shard, tb_time_ns least);
 void world_arena_check(struct site *s);
 
 /* world_store.c */
@@ -368,6 +371,7 @@ void world_trainer_start(struct trainer *t);
 void world_trainer_end(struct trainer *t);
 void world_trainer_step(struct trainer *t);
 bool world_trainer_holds(uint32_t version); /* and would seal it again */
+void world_trainer_released(uint32_t version);
 
 /* world_check.c */
 void world_check_place(const struct tb_place *place, uint32_t version, uint32_t shard, uint64_t *seen,

@@ -76,6 +76,17 @@ void tb_anchor_folder_remove_older(const struct tb_anchor_folder *folder, const 
     }
 }
 
+void tb_anchor_folder_remove(const struct tb_anchor_folder *folder, const struct tb_name *model,
+                             const struct tb_anchor_which *which)
+{
+    (void)folder;
+    for (uint32_t i = 0; i < ANCHORS_MAX; i++) {
+        struct disk_anchor *a = &disk()[i];
+        const bool same = a->key.run_order == which->run_order && a->key.number == which->number;
+        if (same && tb_name_equal(&a->key.model, model)) a->whole = false;
+    }
+}
+
 void tb_anchor_folder_remove_parts(const struct tb_anchor_folder *folder)
 {
     (void)folder; /* it has none */

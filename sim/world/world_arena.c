@@ -16,6 +16,8 @@ struct shard {
     uint8_t bytes[SHARD_BYTES];
     uint64_t held[1], claimed[1];
     uint64_t seen; /* by the checker */
+    uint64_t dated;
+    tb_time_ns since[CHUNKS_MAX]; /* it is held; of those that are dated */
     struct tb_place place;
 };
 
@@ -388,6 +390,7 @@ bool world_arena_rot(struct arena_file *f)
     struct shard *s = &found->shards[shard];
     const uint32_t k = (uint32_t)__builtin_ctzll(s->held[0]);
     s->held[0] &= ~(UINT64_C(1) << k);
+    s->dated &= s->held[0];
     s->rotted = true;
     forget_told(f, &found->key.uid, shard, UINT64_C(1) << k);
     life_renew(f);
@@ -396,11 +399,34 @@ bool world_arena_rot(struct arena_file *f)
     return true;
 }
 
-uint64_t world_arena_held(const struct arena_file *f, uint32_t version, uint32_t shard)
+static const struct shard *shard_of(const struct arena_file *f, uint32_t version, uint32_t shard)
 {
     for (const struct tb_arena_region *r = f->regions; r != NULL; r = r->next)
-        if (tb_id_equal(&r->key.uid, &the->versions[version].key.uid)) return r->shards[shard].held[0];
-    return 0;
+        if (tb_id_equal(&r->key.uid, &the->versions[version].key.uid)) return &r->shards[shard];
+    return NULL;
+}
+
+uint64_t world_arena_held(const struct arena_file *f, uint32_t version, uint32_t shard)
+{
+    const struct shard *s = shard_of(f, version, shard);
+    return s != NULL ? s->held[0] : 0;
+}
+
+uint64_t world_arena_held_for(const struct arena_file *f, uint32_t version, uint32_t shard, tb_time_ns least)
+{
+    const struct shard *s = shard_of(f, version, shard);
+    uint64_t held = 0;
+    for (uint32_t k = 0; s != NULL && k < CHUNKS_MAX; k++)
+        if ((s->held[0] & s->dated) >> k & 1 && tb_time_since(s->since[k], the->now) > least)
+            held |= UINT64_C(1) << k;
+    return held;
+}
+
+static void date(struct shard *s)
+{
+    for (uint64_t news = s->held[0] & ~s->dated; news != 0; news &= news - 1)
+        s->since[__builtin_ctzll(news)] = the->now;
+    s->dated = s->held[0];
 }
 
 void world_arena_check(struct site *s)
@@ -412,6 +438,7 @@ void world_arena_check(struct site *s)
             if (r->shards[i].ready)
                 world_check_place(&r->shards[i].place, version, i, &r->shards[i].seen, s->name.text);
             whole &= r->shards[i].held[0] == world_version_all(version, i);
+            date(&r->shards[i]);
         }
         if (whole) the->versions[version].whole_at |= 1u << s->gateway->site;
     }

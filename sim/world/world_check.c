@@ -125,16 +125,24 @@ static bool talked(uint32_t a, uint32_t b)
     return true;
 }
 
-/* Itself, and sites whose link has been up for a lease time: of others a gateway cannot know what they hold. */
+/* Of sites whose link has been up for a lease time: of others a gateway cannot know what they hold. */
 static bool hears(uint32_t site, uint32_t of)
 {
     static struct tb_links_stats stats;
     const struct tb_daemon *d = the->sites[site].daemon;
-    if (site == of) return true;
     if (d == NULL || d->links == NULL || d->links_restarting) return false;
     tb_links_stats(d->links, tb_links_peer_find(d->links, the->sites[of].name.text), &stats);
     return stats.up && talked(site, of) &&
            tb_time_since(stats.up_since, the->now) > TB_MS(the->sites[site].config.session_lease_ms);
+}
+
+/* What came to another site less than a lease time ago (from files, say) need not have been heard of here. */
+static uint64_t heard_held(uint32_t site, uint32_t of, uint32_t version, uint32_t shard)
+{
+    const struct arena_file *arena = &the->sites[of].arena;
+    if (site == of) return world_arena_held(arena, version, shard);
+    if (!hears(site, of)) return 0;
+    return world_arena_held_for(arena, version, shard, TB_MS(the->sites[site].config.session_lease_ms));
 }
 
 /* What its home called lost, and was judged for there, it takes from no trainer that comes back: other sites may hear of it after
@@ -160,7 +168,7 @@ void world_check_ended(uint32_t site, const struct tb_store_version *v, uint32_t
     for (uint32_t i = 0; i < made->shard_count; i++) {
         uint64_t held = held_by_workers(&the->sites[site], version, i);
         for (uint32_t s = 0; s < the->site_count; s++)
-            if (hears(site, s)) held |= world_arena_held(&the->sites[s].arena, version, i);
+            held |= heard_held(site, s, version, i);
         if (world_trainer_holds(version) && !refused_at_home(site, made) &&
             has_lease(&the->sites[made->model], &the->trainers[made->model].c))
             held = made->shards[i].held[0];
@@ -177,6 +185,7 @@ void world_check_unpublished(uint32_t site, const struct tb_id *uid)
 {
     struct tb_catalog_version_view view;
     const uint32_t version = world_version_find(uid);
+    if (version != NONE) world_trainer_released(version);
     const bool lives = version != NONE &&
                        tb_catalog_version_get(the->sites[site].daemon->catalog, uid, &view) &&
                        (view.state == TB_VERSION_READY || view.state == TB_VERSION_KEPT);

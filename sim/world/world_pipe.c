@@ -61,18 +61,48 @@ static struct crossing_start *start_of(const struct pipe *p, uint32_t crossing, 
     return NULL;
 }
 
+/* A crossing on which chunks go `way`; what was told before a cut, and is still there, is not to go again. */
+static void see_begin(struct path *way, uint32_t receiver, const struct crossing_start *begun)
+{
+    struct crossing_start *start = &way->starts[0];
+    while (start < way->starts + 32 &&
+           !(start->crossing == begun->crossing && start->receiver_life == begun->receiver_life))
+        start++;
+    if (start == way->starts + 32) start = &way->starts[way->start_at++ % 32];
+    *start = *begun;
+    for (uint32_t s = 0; start->version != NONE && s < SHARDS_MAX; s++)
+        start->held[s] =
+            way->told[start->version][s] & world_arena_held(&the->sites[receiver].arena, start->version, s);
+}
+
+/* It comes from who sends the chunks. */
+static void see_push(const struct pipe *p, struct tb_reader *r)
+{
+    struct tb_frame_push m;
+    if (tb_frame_push_decode(r, &m) != TB_OK) return;
+    const struct crossing_start begun = {.crossing = m.crossing,
+                                         .receiver_life = the->sites[p->to].gateway->life,
+                                         .version = world_version_find(&m.uid),
+                                         .pushed = true};
+    see_begin(&the->paths[p->from][p->to], p->to, &begun);
+}
+
+/* Numbers begin again when a gateway makes its links anew, and a chunk may pass before PUSH says of what: not of what had its number. */
+static void see_expect(const struct pipe *p, struct tb_reader *r, uint32_t life)
+{
+    struct tb_frame_expect m;
+    if (tb_frame_expect_decode(r, &m) != TB_OK) return;
+    struct crossing_start *start = start_of(p, m.crossing, life);
+    if (start != NULL) *start = (struct crossing_start){.version = NONE};
+}
+
 static void see_want(const struct pipe *p, struct tb_reader *r, uint32_t life)
 {
     struct tb_frame_want m;
     if (tb_frame_want_decode(r, &m) != TB_OK) return;
-    struct path *way = &the->paths[p->to][p->from];
-    struct crossing_start *start =
-        start_of(p, m.crossing, life); /* links that began anew count from 1 again */
-    if (start == NULL) start = &way->starts[way->start_at++ % 32];
-    const uint32_t v = world_version_find(&m.uid);
-    *start = (struct crossing_start){.crossing = m.crossing, .receiver_life = life, .version = v};
-    for (uint32_t s = 0; v != NONE && s < SHARDS_MAX; s++) /* told before a cut, and still there */
-        start->held[s] = way->told[v][s] & world_arena_held(&the->sites[p->from].arena, v, s);
+    const struct crossing_start begun = {
+        .crossing = m.crossing, .receiver_life = life, .version = world_version_find(&m.uid)};
+    see_begin(&the->paths[p->to][p->from], p->from, &begun);
 }
 
 static void see_held(const struct pipe *p, struct tb_reader *r, uint32_t life)
@@ -86,7 +116,8 @@ static void see_held(const struct pipe *p, struct tb_reader *r, uint32_t life)
         the->paths[p->to][p->from].told[start->version][m.shard] |=
             word & world_arena_held(&the->sites[p->from].arena, start->version,
                                     m.shard); /* it may have rotted since */
-        if (!start->complete) start->held[m.shard] |= word;
+        /* Who pushes does not wait for it: what others brought meanwhile may be on its way when this is said. */
+        if (!start->complete && !start->pushed) start->held[m.shard] |= word;
     }
 }
 
@@ -95,7 +126,9 @@ static void see_start(const struct pipe *p, struct tb_reader *r, uint32_t life)
     struct tb_frame_start m;
     if (tb_frame_start_decode(r, &m) != TB_OK) return;
     struct crossing_start *start = start_of(p, m.crossing, life);
-    if (start != NULL) start->complete = true;
+    if (start == NULL) return;
+    start->complete = true;
+    the->went[WAY_PUSH] += start->pushed;
 }
 
 static void see_message(struct pipe *p)
@@ -106,6 +139,8 @@ static void see_message(struct pipe *p)
     const uint32_t life = the->sites[p->from].gateway->life;
     tb_reader_init(&r, p->tap.frame + TB_WIRE_HEADER_BYTES, p->tap.need - TB_WIRE_HEADER_BYTES);
     if (type == TB_FRAME_BIND || type == TB_FRAME_BOUND) p->tap.chunks = true;
+    if (type == TB_FRAME_EXPECT) see_expect(p, &r, life);
+    if (type == TB_FRAME_PUSH) see_push(p, &r);
     if (type == TB_FRAME_WANT) see_want(p, &r, life);
     if (type == TB_FRAME_START) see_start(p, &r, life);
     if (type != TB_FRAME_HELD) return;

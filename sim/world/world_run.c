@@ -34,7 +34,7 @@ static void world_init(uint64_t seed, bool trace, const uint32_t *most)
         for (uint32_t b = 0; b < the->site_count; b++)
             the->paths[a][b].delay = TB_MS(1 + world_random(20));
     world_sites_init();
-    for (uint32_t m = 0; m < the->model_count; m++) {
+    for (uint32_t m = 0; m < MODELS_MAX && m < the->model_count; m++) {
         static const char *const names[MODELS_MAX] = {"trainer", "critic"};
         the->trainers[m].model = m;
         the->trainers[m].c.process = world_process_new(PROCESS_TRAINER, m, names[m]);

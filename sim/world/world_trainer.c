@@ -48,6 +48,7 @@ static uint64_t seal(struct trainer *t, uint32_t v, uint32_t shard)
     tb_source_encode(&s, 1, &ws);
     TB_ASSERT(!w.full && !ws.full);
     export_version(t, v);
+    t->may_go[v] = false;
     const uint32_t before = world_version_before(v);
     const bool encodes = t->encodes && before != NONE && before >= t->first;
     const struct tb_session_seal q = {
@@ -262,6 +263,7 @@ void world_trainer_start(struct trainer *t)
     t->first = the->version_count;
     memset(t->exported, 0, sizeof t->exported);
     memset(t->gone, 0, sizeof t->gone);
+    memset(t->may_go, 0, sizeof t->may_go);
     world_client_start(&t->c);
 }
 
@@ -277,7 +279,12 @@ bool world_trainer_holds(uint32_t version)
 {
     const struct trainer *t = &the->trainers[the->versions[version].model];
     return t->c.process->alive && version >= t->first && world_version_newer(version) < RETAINED &&
-           t->exported[version];
+           t->exported[version] && !t->may_go[version];
+}
+
+void world_trainer_released(uint32_t version)
+{
+    the->trainers[the->versions[version].model].may_go[version] = true;
 }
 
 static bool wants_more(const struct trainer *t)

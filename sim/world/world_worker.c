@@ -113,6 +113,13 @@ static uint32_t held_count(const struct staged *st, uint32_t *total_out)
     return held;
 }
 
+static void say_whole(struct worker *k, const struct staged *st)
+{
+    if (!st->whole) return;
+    TB_ASSERT(st->version < VERSIONS_MAX);
+    k->said_whole |= 1u << st->version;
+}
+
 static void tell_export(struct worker *k, const struct staged *st)
 {
     uint32_t total;
@@ -121,7 +128,7 @@ static void tell_export(struct worker *k, const struct staged *st)
                                         .held_chunks = held_count(st, &total),
                                         .whole = st->whole,
                                         .source = {st->source, st->source_bytes}};
-    if (st->whole) k->said_whole |= 1u << st->version;
+    say_whole(k, st);
     WORLD_SEND(&k->c, TB_SESSION_EXPORT, 0, &m, tb_session_export_encode);
 }
 
@@ -134,7 +141,7 @@ static void tell_progress(struct worker *k, struct staged *st)
     if (passed > 0 && st->told > told)
         m.bytes_per_s = (uint64_t)(st->told - told) * CHUNK_BYTES_MEAN * TB_SECONDS(1) / passed;
     st->told_at = the->now;
-    if (st->whole) k->said_whole |= 1u << st->version;
+    say_whole(k, st);
     k->progress_at = tb_time_add(the->now, TB_MS(40));
     k->moved_at = the->now;
     WORLD_SEND(&k->c, TB_SESSION_PROGRESS, 0, &m, tb_session_progress_encode);
