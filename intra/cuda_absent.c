@@ -65,6 +65,45 @@ enum tb_status tb_gpu_pass(struct tb_gpu_memory *m, const struct tb_gpu_pass *pa
     return TB_BAD_STATE;
 }
 
+enum tb_status tb_gpu_tray_open(struct tb_gpu_memory *m, uint64_t bytes, struct tb_gpu_tray **tray_out,
+                                struct tb_gpu_offer *offer_out)
+{
+    (void)m, (void)bytes, (void)tray_out, (void)offer_out;
+    return TB_SITE_IO;
+}
+
+enum tb_status tb_gpu_tray_fill(struct tb_gpu_tray *tray, const struct tb_gpu_origin *origin,
+                                const struct tb_gpu_fill *fills, uint32_t count)
+{
+    (void)tray, (void)origin, (void)fills, (void)count;
+    return TB_BAD_STATE;
+}
+
+void tb_gpu_tray_close(struct tb_gpu_tray *tray, bool reader_closed)
+{
+    (void)reader_closed;
+    TB_ASSERT(tray == NULL);
+}
+
+enum tb_status tb_gpu_reach_open(struct tb_gpu *gpu, const struct tb_gpu_offer *offer,
+                                 struct tb_gpu_reach **reach_out)
+{
+    (void)gpu, (void)offer, (void)reach_out;
+    return TB_NOT_FOUND;
+}
+
+enum tb_status tb_gpu_reach_copy(struct tb_gpu_reach *reach, uint32_t part, uint64_t at, void *to,
+                                 uint64_t bytes)
+{
+    (void)reach, (void)part, (void)at, (void)to, (void)bytes;
+    return TB_BAD_STATE;
+}
+
+void tb_gpu_reach_close(struct tb_gpu_reach *reach)
+{
+    TB_ASSERT(reach == NULL);
+}
+
 bool tb_gpu_may_patch(const struct tb_gpu_memory *m)
 {
     (void)m;

@@ -7,7 +7,10 @@
  * Answers are written in turns of at most 1 MiB, so one reader does not hold up the others. Small runs and
  * bitmap words are gathered in `out`, large runs go from the export's memory straight to the socket. An end
  * (revocation, refusal) comes between two DATA answers; a peer that does not take it within a second is cut
- * off. A peer counts as a reader until its connection is gone. */
+ * off. A peer counts as a reader until its connection is gone.
+ *
+ * One that has a tray of a GPU's is not cut off: its connection's end is its word that the tray is closed. Where it stands still, it
+ * lingers: nothing is sent or read for it any more, the export's memory is its owner's, and the tray waits for the word. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -20,6 +23,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "intra/door_tray.h"
 #include "intra/fabric_inside.h"
 #include "intra/hop_wire.h"
 #include "intra/verbs_part.h"
@@ -51,7 +55,8 @@ struct tb_door_peer {
     bool tcp;
     enum peer_state state;
     bool gone;           /* tb_chan_close was called */
-    bool chan_gone;      /* and has told: only its guest is left */
+    bool chan_gone;      /* and has told: only its guest or its tray is left */
+    bool lingers;        /* it did not end in time, and has no export any more */
     tb_time_ns deadline; /* GREETING, ENDING */
     struct tb_export *export;
 
@@ -70,6 +75,8 @@ struct tb_door_peer {
     int memfd_due;                /* to be sent as soon as out is empty; -1: none */
     struct tb_verbs_guest *guest; /* reads by RDMA; NULL: never did, or its queue pair is gone */
     bool verbs_asked, verbs_due;
+    struct tb_door_tray *tray; /* NULL: never asked, or none could be had, or it is gone */
+    bool tray_asked, tray_refused;
     enum tb_status end_why;
     bool end_sent;
 
@@ -131,31 +138,40 @@ static void refuse(struct tb_door_peer *p, enum tb_status why, const char *what)
 }
 
 /* Nothing of the peer's touches the export any more. */
-static void leave(struct tb_door_peer *p)
+static void leave_export(struct tb_door_peer *p)
 {
     struct tb_fabric *f = p->door->fabric;
+    if (p->export == NULL) return;
+    pthread_mutex_lock(&f->lock);
+    p->export->readers--;
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->lock);
+    p->export = NULL;
+}
+
+static void leave(struct tb_door_peer *p)
+{
+    leave_export(p);
     LIST_REMOVE(p, link);
-    if (p->export != NULL) {
-        pthread_mutex_lock(&f->lock);
-        p->export->readers--;
-        pthread_cond_broadcast(&f->changed);
-        pthread_mutex_unlock(&f->lock);
-    }
     tb_free(p);
 }
 
 static void on_closed(struct tb_chan *c, void *user, enum tb_status why)
 {
-    (void)c, (void)why;
+    (void)why;
     struct tb_door_peer *p = user;
     if (p->state == GREETING) p->door->stranger_count--;
     p->door->peer_count--;
     tb_pace_gate_leave(&p->door->fabric->out, &p->pace);
     p->gone = p->chan_gone = true;
-    if (p->guest != NULL)
+    if (p->guest != NULL) {
         tb_verbs_guest_end(p->guest); /* on_guest_gone goes on */
-    else
+    } else if (p->tray != NULL) {
+        if (!tb_door_tray_busy(p->tray)) leave_export(p);
+        tb_door_tray_close(p->tray, tb_chan_hung_up(c)); /* on_tray_gone goes on */
+    } else {
         leave(p);
+    }
 }
 
 /* ---- readers by RDMA ---- */
@@ -184,6 +200,36 @@ static void on_guest_gone(void *user)
 
 static const struct tb_verbs_guest_events guest_events = {
     .on_attachable = on_attachable, .on_broken = on_guest_broken, .on_gone = on_guest_gone};
+
+/* ---- readers with a tray ---- */
+
+static void on_tray_turn(void *user)
+{
+    struct tb_door_peer *p = user;
+    if ((p->gone || p->lingers) && !tb_door_tray_busy(p->tray)) leave_export(p);
+    if (!p->gone && !p->lingers) tb_chan_want_write(p->chan, true);
+}
+
+static void on_tray_gone(void *user)
+{
+    struct tb_door_peer *p = user;
+    p->tray = NULL;
+    leave(p); /* it closes behind the connection's end alone */
+}
+
+static const struct tb_door_tray_events tray_events = {.on_turn = on_tray_turn, .on_gone = on_tray_gone};
+
+/* It did not take its END. What it was being sent stays where it is. */
+static void linger(struct tb_door_peer *p)
+{
+    tb_log(TB_LOG_WARN, "door.reader_stands_still", "peer=%s export=%llu action=memory_is_the_owners",
+           tb_chan_peer(p->chan)->address, (unsigned long long)(p->export != NULL ? p->export->id : 0));
+    p->lingers = true;
+    p->deadline = TB_TIME_NEVER;
+    tb_chan_want_write(p->chan, false);
+    tb_chan_end(p->chan); /* what it finds when it goes on */
+    if (!tb_door_tray_busy(p->tray)) leave_export(p);
+}
 
 /* ---- what goes out ---- */
 
@@ -259,6 +305,16 @@ static void put_rails(struct tb_door_peer *p)
     put_answer(p, &last);
 }
 
+static bool put_tray(struct tb_door_peer *p)
+{
+    struct tb_hop_answer answer = {.type = TB_HOP_ANSWER_TRAY};
+    const bool refused = p->tray_refused;
+    if (!refused && (p->tray == NULL || !tb_door_tray_answer(p->tray, &answer))) return false;
+    p->tray_refused = false;
+    put_answer(p, &answer);
+    return true;
+}
+
 static uint32_t min_u32(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
@@ -298,6 +354,7 @@ static bool begin_answer(struct tb_door_peer *p)
         return true;
     }
     if (p->attach_count > 0 && put_buffer(p)) return true;
+    if (put_tray(p)) return true;
     if (p->run_bytes == 0) return false;
     p->data_left = next_data_bytes(p);
     put_answer(p, &(struct tb_hop_answer){.type = TB_HOP_ANSWER_DATA, .bytes = p->data_left});
@@ -403,6 +460,7 @@ static void on_writable(struct tb_chan *c, void *user)
     struct tb_door_peer *p = user;
     size_t sent = 0;
     enum tb_status status = TB_OK;
+    if (p->lingers) return;
     while (status == TB_OK && sent < TURN_BYTES && !p->gone)
         status = send_some(p, &sent);
     if (p->gone || status == TB_AGAIN) return;
@@ -450,7 +508,8 @@ static void greet(struct tb_door_peer *p, const struct tb_hop_request *r)
     p->state = SERVING;
     p->deadline = TB_TIME_NEVER;
     struct tb_hop_answer answer = {.type = TB_HOP_ANSWER_WELCOME,
-                                   .kind = p->tcp && f->verbs != NULL ? 1 : 0,
+                                   .kind =
+                                       (p->tcp ? f->verbs != NULL : p->export->origin.memory != NULL) ? 1 : 0,
                                    .buffer = p->export->has_shelf ? p->export->shelf.buffer + 1 : 0,
                                    .b = p->export->shelf.offset,
                                    .bytes = depth,
@@ -503,6 +562,27 @@ static void accept_verbs(struct tb_door_peer *p)
         p->guest = NULL; /* no rails */
 }
 
+static void accept_tray(struct tb_door_peer *p, const struct tb_hop_request *r)
+{
+    if (p->tcp || p->export->origin.memory == NULL || p->tray_asked) {
+        refuse(p, TB_PEER_GARBLED, "asks for a tray where there is none, or twice");
+        return;
+    }
+    p->tray_asked = true;
+    const enum tb_status status =
+        tb_door_tray_open(p->door->fabric, p->export, r->a, &tray_events, p, &p->tray);
+    if (status == TB_BAD_ARGUMENT)
+        refuse(p, TB_PEER_GARBLED, "asks for a tray of a forbidden size");
+    else
+        p->tray_refused = status != TB_OK;
+}
+
+static void accept_fill(struct tb_door_peer *p, const struct tb_hop_request *r)
+{
+    if (p->tray == NULL || !tb_door_tray_fill(p->tray, r))
+        refuse(p, TB_PEER_GARBLED, "a fill outside the export or its tray");
+}
+
 static void accept_ping(struct tb_door_peer *p, const struct tb_hop_request *r)
 {
     if (p->ping_count == PINGS_MAX) {
@@ -525,6 +605,10 @@ static void accept_request(struct tb_door_peer *p, const struct tb_hop_request *
         accept_ping(p, r);
     else if (r->type == TB_HOP_REQUEST_VERBS)
         accept_verbs(p);
+    else if (r->type == TB_HOP_REQUEST_TRAY)
+        accept_tray(p, r);
+    else if (r->type == TB_HOP_REQUEST_FILL)
+        accept_fill(p, r);
     else
         refuse(p, TB_PEER_GARBLED, "an unknown request");
 }
@@ -554,7 +638,7 @@ static void on_readable(struct tb_chan *c, void *user)
         p->in_used += (uint32_t)got;
         if (p->in_used == sizeof p->in) take_request(p);
     }
-    if (!p->gone && !p->pace.waiting) tb_chan_want_write(c, true);
+    if (!p->gone && !p->lingers && !p->pace.waiting) tb_chan_want_write(c, true);
 }
 
 static void on_open(struct tb_chan *c, void *user, const struct tb_chan_peer *peer)
@@ -690,7 +774,10 @@ void tb_door_close(struct tb_door *door)
     door->tcp = door->local = NULL;
     struct tb_door_peer *p;
     LIST_FOREACH(p, &door->peers, link)
-    cut_off(p, TB_SITE_DRAINING);
+    if (p->tray != NULL && !p->lingers)
+        end(p, TB_SITE_DRAINING); /* its tray is freed when it has closed it */
+    else
+        cut_off(p, TB_SITE_DRAINING);
 }
 
 bool tb_door_quiet(const struct tb_door *door)
@@ -722,7 +809,10 @@ tb_time_ns tb_door_poll(struct tb_door *door, tb_time_ns now)
             continue;
         }
         if (p->state == GREETING) log_refused(p, TB_STREAM_IDLE, "did not greet in time");
-        cut_off(p, TB_STREAM_IDLE);
+        if (p->tray != NULL && !door->closed)
+            linger(p);
+        else
+            cut_off(p, TB_STREAM_IDLE);
     }
     return next;
 }

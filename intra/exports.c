@@ -28,6 +28,8 @@ enum tb_status tb_exports_add(struct tb_exports *exports, const struct tb_export
     if (e->buffer_count > 0) memcpy(e->buffers, options->buffers, e->buffer_count * sizeof *e->buffers);
     e->has_shelf = options->shelf != NULL;
     if (e->has_shelf) e->shelf = *options->shelf;
+    if (options->origin != NULL) e->origin = *options->origin;
+    e->origin_shard = options->origin_shard;
     e->depth = options->chained ? 0 : 1;
     LIST_INIT(&e->grants);
     LIST_INSERT_HEAD(&exports->all, e, link);

@@ -7,6 +7,7 @@
 
 #include <sys/queue.h>
 
+#include "intra/cuda_part.h"
 #include "intra/fabric.h"
 
 struct tb_verbs_export;
@@ -27,6 +28,8 @@ struct tb_export {
     uint32_t buffer_count;
     bool has_shelf;
     struct tb_shelf_at shelf;
+    struct tb_gpu_origin origin; /* memory NULL: none */
+    uint32_t origin_shard;
     uint32_t depth; /* of its readers in the chain; 0: not known yet */
     bool closing;   /* no new reader */
     uint32_t readers;

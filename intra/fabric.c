@@ -29,8 +29,9 @@ void tb_fabric_post(struct tb_fabric *f, struct tb_fabric_job *job)
     pthread_mutex_lock(&f->lock);
     *f->last = job;
     f->last = &job->next;
-    pthread_mutex_unlock(&f->lock);
+    /* Before the job can run: behind that the fabric may close, and a write to what was its descriptor ends the process. */
     uv_async_send(&f->posted);
+    pthread_mutex_unlock(&f->lock);
 }
 
 static void on_posted(uv_async_t *async)

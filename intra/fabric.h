@@ -15,7 +15,14 @@
 #include "base/place.h"
 #include "base/time.h"
 
-enum tb_transport { TB_TRANSPORT_NONE, TB_TRANSPORT_SHM, TB_TRANSPORT_TCP, TB_TRANSPORT_VERBS };
+/* CUDA is what a hop by SHM comes to where its source's bytes stand on a GPU that this process reaches: it is not asked for. */
+enum tb_transport {
+    TB_TRANSPORT_NONE,
+    TB_TRANSPORT_SHM,
+    TB_TRANSPORT_TCP,
+    TB_TRANSPORT_VERBS,
+    TB_TRANSPORT_CUDA
+};
 const char *tb_transport_name(enum tb_transport transport);
 
 /* Why a hop goes by the transport that it goes by; numbers travel in PROGRESS. */
@@ -27,6 +34,9 @@ enum tb_transport_why {
     TB_WHY_NO_RDMA_HERE,  /* tcp: this end has none, or its config says so */
     TB_WHY_NO_RDMA_THERE, /* tcp: the source has none */
     TB_WHY_RDMA_FAILED,   /* tcp: no path between the two ends' NICs came up, or all of them rest */
+    TB_WHY_GPU,           /* cuda: same host, from the source's GPU memory */
+    TB_WHY_GPU_REFUSED,   /* shm: same host; this process could not open a tray of the source's GPU */
+    TB_WHY_GPU_NO_TRAY,   /* shm: same host; the source gave none */
     TB_WHY_COUNT
 };
 /* "both ends have rdma" and so on. Static storage. */
@@ -76,6 +86,8 @@ struct tb_export_buffer {
 };
 /* Memory of a device whose copy in host memory is `bytes`: NICs that can read the device itself, by its dma-buf; all other
  * readers, and NICs that cannot, read the copy. */
+struct tb_gpu;
+struct tb_gpu_origin;
 struct tb_export_device {
     int dmabuf;
     uint64_t offset;
@@ -114,6 +126,10 @@ struct tb_export_options {
     uint32_t buffer_count;
     const struct tb_shelf_at
         *shelf; /* encoded chunks beside it (base/shelf.h), as a door tells its readers; NULL: none */
+    const struct tb_gpu_origin
+        *origin; /* copied: its shard's bytes stand on a GPU, and what the buffers have is a copy;
+                                           NULL: not */
+    uint32_t origin_shard;
     bool
         chained; /* filled by hops of this fabric that name it in `feeds`; else it is the beginning of its chains */
 };
@@ -181,6 +197,7 @@ struct tb_hop_options {
     uint64_t feeds; /* the export that these places are served by: its readers stand one deeper; 0: none */
     tb_hop_object_fn
         objects; /* gets all of them, on any thread of the fabric; WHOLE comes when there are no more. NULL: nobody */
+    struct tb_gpu *gpu;  /* of this process: what its source has on a GPU is read from there. NULL: none */
     uint32_t order_seed; /* where to begin among what the source holds (0: first chunk first) */
     uint32_t
         idle_ms; /* source answers nothing for so long: LOST with TB_STREAM_IDLE; 0: three beats of 500 ms, and 5 s to open */

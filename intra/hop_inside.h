@@ -5,6 +5,7 @@
 #ifndef TB_INTRA_HOP_INSIDE_H
 #define TB_INTRA_HOP_INSIDE_H
 
+#include "base/room.h"
 #include "intra/fabric_inside.h"
 #include "intra/hop.h"
 
@@ -18,12 +19,11 @@ struct tb_hop_slot {
     enum tb_hop_slot_state state;
     struct tb_hop_aim aim;
     struct tb_read read;
-    bool copies;       /* the job reads it; else the transport has */
-    bool passes;       /* the object goes on: to our shelf, or to the owner */
-    struct tb_id base; /* of the object */
-    uint8_t codec;     /* 0: read.to is the chunk's place */
-    uint8_t *scratch;  /* for the encoded form */
-    uint32_t scratch_bytes;
+    bool copies;            /* the job reads it; else the transport has, or brought it near (read.staged) */
+    bool passes;            /* the object goes on: to our shelf, or to the owner */
+    struct tb_id base;      /* of the object */
+    uint8_t codec;          /* 0: read.to is the chunk's place */
+    struct tb_room scratch; /* for the encoded form */
     enum tb_status status;
     uint64_t failed_order; /* CONFIRMING: answers come in this order */
 };

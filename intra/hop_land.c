@@ -21,14 +21,14 @@ static enum tb_status get(const struct tb_hop_slot *slot)
 {
     const struct tb_hop *hop = slot->hop;
     if (__atomic_load_n(&hop->stop, __ATOMIC_RELAXED)) return TB_CANCELLED;
-    return slot->copies ? hop->upstream->ops->copy(hop->upstream, &slot->read) : TB_OK;
+    return slot->copies || slot->read.staged ? hop->upstream->ops->copy(hop->upstream, &slot->read) : TB_OK;
 }
 
 static struct tb_codec_coded coded_of(const struct tb_hop_slot *slot)
 {
     const struct tb_codec_form form = {.id = (enum tb_codec_id)slot->codec};
-    return (struct tb_codec_coded){slot->aim.object != NULL ? slot->aim.object->form : form, slot->scratch,
-                                   slot->read.bytes};
+    return (struct tb_codec_coded){slot->aim.object != NULL ? slot->aim.object->form : form,
+                                   slot->scratch.bytes, slot->read.bytes};
 }
 
 /* An object goes on to those behind us: once it has proved itself here, or unseen where we lack its base. */
@@ -195,21 +195,11 @@ void tb_hop_chunk_came(struct tb_hop_slot *slot)
 
 /* ---- asking ---- */
 
-static bool scratch_for(struct tb_hop_slot *slot, uint32_t bytes)
-{
-    if (slot->scratch_bytes >= bytes) return true;
-    uint8_t *scratch = tb_realloc(slot->scratch, bytes);
-    if (scratch == NULL) return false;
-    slot->scratch = scratch;
-    slot->scratch_bytes = bytes;
-    return true;
-}
-
 static bool prepare_object(struct tb_hop_slot *slot)
 {
     const struct tb_hop *hop = slot->hop;
     const struct tb_shelf_entry *object = slot->aim.object;
-    if (!scratch_for(slot, object->bytes)) return false;
+    if (!tb_room_for(&slot->scratch, object->bytes)) return false;
     slot->codec = 0;
     slot->passes = tb_hop_shelf_passes(&hop->shelf, slot->aim.line);
     slot->base = hop->shelf.head.base;
@@ -217,7 +207,7 @@ static bool prepare_object(struct tb_hop_slot *slot)
                                   .offset = hop->shelf_at.offset + tb_shelf_room_offset(hop->shelf.count) +
                                             object->offset,
                                   .bytes = object->bytes,
-                                  .to = slot->scratch,
+                                  .to = slot->scratch.bytes,
                                   .owner = slot};
     return true;
 }
@@ -239,12 +229,12 @@ static bool prepare(struct tb_hop_slot *slot)
                                   .to = chunk,
                                   .owner = slot};
     if (!tb_source_object_of(shard->source, slot->aim.chunk, &object)) return true;
-    if (!scratch_for(slot, object->bytes)) return false;
+    if (!tb_room_for(&slot->scratch, object->bytes)) return false;
     slot->codec = object->codec;
     slot->read = (struct tb_read){.buffer = object->buffer,
                                   .offset = object->offset,
                                   .bytes = object->bytes,
-                                  .to = slot->scratch,
+                                  .to = slot->scratch.bytes,
                                   .owner = slot};
     return true;
 }
@@ -336,5 +326,5 @@ void tb_hop_slots_drop(struct tb_hop *hop)
 void tb_hop_slots_free(struct tb_hop *hop)
 {
     for (uint32_t i = 0; i < TB_HOP_CHUNKS_MAX; i++)
-        tb_free(hop->slots[i].scratch);
+        tb_room_free(&hop->slots[i].scratch);
 }

@@ -11,9 +11,9 @@
 #define PING_CONFIRM   1u
 #define PING_KEEPALIVE 2u
 
-/* Unsent requests are unanswered ones, and those are bounded: HELLO, READs, ATTACHes, confirms, one keepalive, one
- * VERBS. */
-_Static_assert(1 + CONFIRMS_MAX + 1 + 1 <= 64, "out has room for every request that may be unanswered");
+/* Unsent requests are unanswered ones, and those are bounded: HELLO, READs, ATTACHes, confirms, FILLs, one keepalive, one
+ * VERBS, one TRAY. */
+_Static_assert(1 + CONFIRMS_MAX + 1 + 1 + 1 <= 64, "out has room for every request that may be unanswered");
 
 struct tb_source_run tb_read_run(const struct tb_read *read, uint32_t done)
 {
@@ -121,6 +121,22 @@ void tb_pipe_ask_verbs(struct tb_pipe *s)
 {
     s->verbs_owed = true;
     put(s, &(struct tb_hop_request){.type = TB_HOP_REQUEST_VERBS});
+}
+
+void tb_pipe_ask_tray(struct tb_pipe *s, uint64_t bytes)
+{
+    s->tray_asked = true;
+    put(s, &(struct tb_hop_request){.type = TB_HOP_REQUEST_TRAY, .a = bytes});
+}
+
+void tb_pipe_ask_fill(struct tb_pipe *s, const struct tb_pipe_fill *fill)
+{
+    if (s->lost || s->closing) return;
+    put(s, &(struct tb_hop_request){.type = TB_HOP_REQUEST_FILL,
+                                    .buffer = fill->shard,
+                                    .a = fill->offset,
+                                    .b = fill->at,
+                                    .bytes = fill->bytes});
 }
 
 tb_time_ns tb_pipe_poll(struct tb_pipe *s, tb_time_ns now)
@@ -248,6 +264,8 @@ static bool handle(struct tb_pipe *s, const struct tb_hop_answer *answer)
     if (!s->heartbeat.greeted) return false;
     if (answer->type == TB_HOP_ANSWER_PONG) return pong(s, answer->a);
     if (answer->type == TB_HOP_ANSWER_BUFFER) return buffer(s, answer);
+    if (answer->type == TB_HOP_ANSWER_TRAY || answer->type == TB_HOP_ANSWER_FILLED)
+        return s->tray_asked && s->ops->on_tray(s->user, answer);
     if (answer->type == TB_HOP_ANSWER_RAIL || answer->type == TB_HOP_ANSWER_VERBS) return verbs(s, answer);
     if (answer->type != TB_HOP_ANSWER_DATA) return false;
     if (answer->bytes == 0 || answer->bytes > TB_HOP_DATA_BYTES_MAX || answer->bytes > s->bytes_owed)

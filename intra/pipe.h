@@ -19,6 +19,8 @@ struct tb_pipe_ops {
     void (*on_buffer)(void *user, const struct tb_hop_answer *answer, int fd);
     /* RAIL and VERBS, after tb_pipe_ask_verbs; NULL: it never asks. */
     void (*on_verbs)(void *user, const struct tb_hop_answer *answer);
+    /* TRAY and FILLED, after tb_pipe_ask_tray; NULL: it never asks. False: nonsense. */
+    bool (*on_tray)(void *user, const struct tb_hop_answer *answer);
     /* After close: the memory of the stream is the callee's again. The hop's on_closed comes right after. */
     void (*on_finished)(void *user);
 };
@@ -43,14 +45,14 @@ struct tb_pipe {
     uint32_t data_left; /* of the DATA that has begun */
     uint32_t confirms_owed;
     uint32_t attaches_owed;
-    bool verbs_owed;
+    bool verbs_owed, tray_asked;
 
     uint8_t head[TB_HOP_ANSWER_BYTES];
     uint32_t head_used;
     bool fd_due; /* `buffer` waits for its descriptor */
     struct tb_hop_answer buffer;
 
-    uint8_t out[(TB_HOP_READS_MAX + TB_STREAM_ATTACHES_MAX + 64) *
+    uint8_t out[(TB_HOP_READS_MAX + TB_STREAM_ATTACHES_MAX + TB_HOP_FILLS_MAX + 64) *
                 TB_HOP_REQUEST_BYTES]; /* all that may be unanswered, see stream.c */
     uint32_t out_at, out_used;
     struct tb_pace_waiter pace;
@@ -72,7 +74,14 @@ void tb_pipe_read(struct tb_pipe *s, struct tb_read *read);
 void tb_pipe_confirm(struct tb_pipe *s);
 /* False: too many are unanswered. */
 bool tb_pipe_attach(struct tb_pipe *s, uint32_t buffer);
-void tb_pipe_ask_verbs(struct tb_pipe *s); /* once */
+void tb_pipe_ask_verbs(struct tb_pipe *s);                /* once */
+void tb_pipe_ask_tray(struct tb_pipe *s, uint64_t bytes); /* once */
+/* As TB_HOP_REQUEST_FILL has it; at most TB_HOP_FILLS_MAX are unanswered. */
+struct tb_pipe_fill {
+    uint32_t shard, bytes;
+    uint64_t offset, at;
+};
+void tb_pipe_ask_fill(struct tb_pipe *s, const struct tb_pipe_fill *fill);
 tb_time_ns tb_pipe_poll(struct tb_pipe *s, tb_time_ns now);
 /* ops->on_finished and events->on_closed follow, outside of this call. */
 void tb_pipe_close(struct tb_pipe *s);

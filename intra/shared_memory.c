@@ -12,6 +12,8 @@
 #define F_SEAL_FUTURE_WRITE 0x0010 /* Linux 5.1 */
 #endif
 
+#define PIECE_BYTES ((uint64_t)1 << 30)
+
 /* The seals come after our own mapping: FUTURE_WRITE leaves it writable and allows no other. */
 static bool seal(int fd)
 {
@@ -20,13 +22,23 @@ static bool seal(int fd)
     return fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL) == 0;
 }
 
+/* In pieces, as signals wait meanwhile: a GiB takes half a second. */
+static bool allocate(int fd, uint64_t count)
+{
+    for (uint64_t at = 0, bytes; at < count; at += bytes) {
+        bytes = count - at < PIECE_BYTES ? count - at : PIECE_BYTES;
+        if (tb_sys_fallocate(fd, 0, (off_t)at, (off_t)bytes) != 0) return false;
+    }
+    return true;
+}
+
 enum tb_status tb_shared_memory_new(const char *name, uint64_t count, struct tb_shared_memory *memory_out)
 {
     if (count == 0 || count > INT64_MAX) return TB_BAD_ARGUMENT;
     const int fd = tb_sys_memfd(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) goto fail;
     if (tb_sys_ftruncate(fd, (off_t)count) != 0) goto undo_fd;
-    if (tb_sys_fallocate(fd, 0, 0, (off_t)count) != 0) goto undo_fd;
+    if (!allocate(fd, count)) goto undo_fd;
     void *bytes = tb_sys_mmap(NULL, count, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (bytes == MAP_FAILED) goto undo_fd;
     if (madvise(bytes, count, MADV_DONTFORK) != 0 || !seal(fd)) goto undo_map;

@@ -4,7 +4,7 @@
  * An upstream is the reader's end of one hop by one transport. The unit is a READ: bytes of the source's
  * export into memory of ours. A hop has many READs in flight; a transport with its own engine completes them
  * by on_read (read), one that copies from memory within reach lets the hop's pool run the copy (reaches,
- * copy), so the loop stays free for others.
+ * copy), so the loop stays free for others. Both in turn is a READ that on_read gives `staged`: the pool copies it then.
  *
  * Threads: everything here runs on the fabric's thread, except copy, which runs on any. Nothing is called
  * back from inside open, read, confirm or close. */
@@ -30,6 +30,8 @@ struct tb_read {
     struct tb_read *next;
     uint32_t asked; /* bytes for which the source was asked */
     uint32_t got;   /* bytes that have come */
+    bool staged;    /* by on_read: it stands where copy gets it from */
+    uint32_t part;  /* shm: of its tray; with staged */
 };
 /* The next stretch of the READ after its first `done` bytes. */
 struct tb_source_run tb_read_run(const struct tb_read *read, uint32_t done);
@@ -71,7 +73,7 @@ struct tb_transport_ops {
     /* True: all of the READ is within reach of copy. */
     bool (*reaches)(const struct tb_upstream *u, const struct tb_read *read);
     /* TB_STREAM_IO: the memory cannot be read any more. */
-    enum tb_status (*copy)(const struct tb_upstream *u, const struct tb_read *read);
+    enum tb_status (*copy)(struct tb_upstream *u, const struct tb_read *read);
     /* Asks the source for a sign of life. on_confirmed proves that its memory was still ours to read when
      * confirm was called: an owner ends the hop before it takes its memory back, so a digest that failed
      * before counts only then. */

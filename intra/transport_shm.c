@@ -7,7 +7,10 @@
  *
  * Of a descriptor only bitmaps are read through its mapping, as their words have to be loaded at once. Chunks are read by
  * pread: each hop has a mapping of its own, and a page fault for every few pages of it at first touch costs more than the
- * copy. */
+ * copy.
+ *
+ * Where the source's bytes stand on a GPU, and this process has one in use that reaches it, chunks come from there by a tray
+ * (shm_tray.h), and the hop is told as `cuda`. The tray is closed before the connection is: its end is our word for that. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +21,7 @@
 #include "base/fault.h"
 #include "intra/pipe.h"
 #include "intra/shared_memory.h"
+#include "intra/shm_tray.h"
 
 #define BUFFERS_MAX                                                                                          \
     4096u              /* attached; a source in more pieces than that is read over the connection in part */
@@ -43,6 +47,8 @@ struct shm_upstream {
     uint32_t asked, answered;
     uint32_t files;
     struct attached *buffers;
+    struct tb_shm_tray tray;
+    bool has_device; /* the source says so */
 };
 
 /* ---- which buffers ---- */
@@ -91,17 +97,36 @@ static void probe(struct shm_upstream *u, const struct tb_hop_answer *welcome)
                   memcmp(seen, welcome->id.bytes, sizeof seen) == 0;
 }
 
+static void on_tray_settled(void *owner)
+{
+    struct shm_upstream *u = owner;
+    if (u->tray.state == TB_SHM_TRAY_OPEN) u->base.transport = TB_TRANSPORT_CUDA;
+    u->base.why = u->tray.why;
+    u->stream.events->on_open(u->stream.events_user);
+}
+
+/* No process opens a handle of its own. */
+static bool may_have_tray(const struct shm_upstream *u)
+{
+    return u->has_device && u->tray.bytes > 0 && u->pid != getpid();
+}
+
 static void ask_buffers(struct shm_upstream *u)
 {
     while (u->asked < u->count && tb_pipe_attach(&u->stream, u->buffers[u->asked].buffer))
         u->asked++;
-    if (u->answered == u->count) u->stream.events->on_open(u->stream.events_user);
+    if (u->answered < u->count) return;
+    if (may_have_tray(u))
+        tb_shm_tray_ask(&u->tray);
+    else
+        u->stream.events->on_open(u->stream.events_user);
 }
 
 static void on_welcome(void *user, const struct tb_hop_answer *answer)
 {
     struct shm_upstream *u = user;
     probe(u, answer);
+    u->has_device = answer->kind == 1;
     ask_buffers(u);
 }
 
@@ -138,6 +163,11 @@ static void on_buffer(void *user, const struct tb_hop_answer *answer, int fd)
     if (fd >= 0 && !kept) close(fd);
 }
 
+static bool on_tray(void *user, const struct tb_hop_answer *answer)
+{
+    return tb_shm_tray_answer(&((struct shm_upstream *)user)->tray, answer);
+}
+
 /* ---- copying ---- */
 
 static bool inside(const struct attached *a, const struct tb_source_run *run)
@@ -153,15 +183,26 @@ static bool within_reach(const struct shm_upstream *u, const struct tb_source_ru
     return !words || ((at + run->offset) % 8 == 0 && run->bytes % 8 == 0);
 }
 
-static bool shm_reaches(const struct tb_upstream *upstream, const struct tb_read *read)
+static bool reaches_copy(const struct shm_upstream *u, const struct tb_read *read)
 {
-    const struct shm_upstream *u = (const struct shm_upstream *)upstream;
     for (uint32_t done = 0; done < read->bytes;) {
         const struct tb_source_run run = tb_read_run(read, done);
         if (!within_reach(u, &run, read->words)) return false;
         done += (uint32_t)run.bytes;
     }
     return true;
+}
+
+/* By a tray goes only what could be copied as well: then nothing depends on the GPU. */
+static bool by_tray(const struct shm_upstream *u, const struct tb_read *read)
+{
+    return tb_shm_tray_takes(&u->tray, read) && reaches_copy(u, read);
+}
+
+static bool shm_reaches(const struct tb_upstream *upstream, const struct tb_read *read)
+{
+    const struct shm_upstream *u = (const struct shm_upstream *)upstream;
+    return reaches_copy(u, read) && !tb_shm_tray_takes(&u->tray, read);
 }
 
 static void copy_mapped(const struct attached *a, const struct tb_source_run *run, bool words, uint8_t *to)
@@ -206,9 +247,10 @@ static uint32_t copy_from_process(const struct shm_upstream *u, const struct tb_
     return got == (ssize_t)bytes ? bytes : 0;
 }
 
-static enum tb_status shm_copy(const struct tb_upstream *upstream, const struct tb_read *read)
+static enum tb_status shm_copy(struct tb_upstream *upstream, const struct tb_read *read)
 {
-    const struct shm_upstream *u = (const struct shm_upstream *)upstream;
+    struct shm_upstream *u = (struct shm_upstream *)upstream;
+    if (read->staged && tb_shm_tray_copy(&u->tray, read)) return TB_OK;
     for (uint32_t done = 0; done < read->bytes;) {
         const struct tb_source_run run = tb_read_run(read, done);
         const struct attached *a = find(u, run.buffer);
@@ -242,8 +284,13 @@ static void on_finished(void *user)
     shm_free(user);
 }
 
+static void on_tray_closed(void *owner)
+{
+    tb_pipe_close(&((struct shm_upstream *)owner)->stream);
+}
+
 static const struct tb_pipe_ops stream_ops = {
-    .on_welcome = on_welcome, .on_buffer = on_buffer, .on_finished = on_finished};
+    .on_welcome = on_welcome, .on_buffer = on_buffer, .on_tray = on_tray, .on_finished = on_finished};
 
 static enum tb_status door_address(const char *door, struct tb_address *address_out)
 {
@@ -266,6 +313,12 @@ static enum tb_status shm_open_upstream(const struct tb_upstream_options *option
     enum tb_status status = list_buffers(u, options);
     if (status != TB_OK) goto undo;
     const struct tb_pipe_options stream = {.upstream = options, .ops = &stream_ops, .user = u, .to = to};
+    const struct tb_shm_tray_options tray = {.upstream = options,
+                                             .stream = &u->stream,
+                                             .on_settled = on_tray_settled,
+                                             .on_closed = on_tray_closed,
+                                             .owner = u};
+    tb_shm_tray_init(&u->tray, &tray);
     status = tb_pipe_open(&u->stream, &stream);
     if (status != TB_OK) goto undo;
     *upstream_out = &u->base;
@@ -278,7 +331,11 @@ undo:
 
 static void shm_read(struct tb_upstream *upstream, struct tb_read *read)
 {
-    tb_pipe_read(&((struct shm_upstream *)upstream)->stream, read);
+    struct shm_upstream *u = (struct shm_upstream *)upstream;
+    if (by_tray(u, read))
+        tb_shm_tray_read(&u->tray, read);
+    else
+        tb_pipe_read(&u->stream, read);
 }
 
 static void shm_confirm(struct tb_upstream *upstream)
@@ -288,12 +345,18 @@ static void shm_confirm(struct tb_upstream *upstream)
 
 static tb_time_ns shm_poll(struct tb_upstream *upstream, tb_time_ns now)
 {
-    return tb_pipe_poll(&((struct shm_upstream *)upstream)->stream, now);
+    struct shm_upstream *u = (struct shm_upstream *)upstream;
+    const tb_time_ns tray = tb_shm_tray_poll(&u->tray, now);
+    return tb_time_min(tray, tb_pipe_poll(&u->stream, now));
 }
 
 static void shm_close(struct tb_upstream *upstream)
 {
-    tb_pipe_close(&((struct shm_upstream *)upstream)->stream);
+    struct shm_upstream *u = (struct shm_upstream *)upstream;
+    if (u->tray.state >= TB_SHM_TRAY_OPENING)
+        tb_shm_tray_close(&u->tray); /* then the connection */
+    else
+        tb_pipe_close(&u->stream);
 }
 
 const struct tb_transport_ops tb_transport_shm = {.transport = TB_TRANSPORT_SHM,

@@ -70,7 +70,7 @@ static bool tcp_reaches(const struct tb_upstream *upstream, const struct tb_read
     return false;
 }
 
-static enum tb_status tcp_copy(const struct tb_upstream *upstream, const struct tb_read *read)
+static enum tb_status tcp_copy(struct tb_upstream *upstream, const struct tb_read *read)
 {
     (void)upstream, (void)read;
     return TB_STREAM_IO;

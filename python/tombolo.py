@@ -25,6 +25,7 @@ HOLDS, ACTIVATED = 0, 1
 COPY, SWITCH, PATCH = 0, 1, 2 # how a version gets into the registered buffers
 
 OK, AGAIN, DONE_BEFORE, TIMEOUT, CANCELLED, END = 0, 1, 2, 3, 4, 5
+BAD_ARGUMENT, BAD_STATE = -501, -502
 TOO_LARGE = -506
 
 
@@ -232,23 +233,51 @@ def _bytes_of(dtype, shape):
     return _ELEMENT_BYTES[dtype] * math.prod(shape)
 
 
-class Registration:
+class _Owned:
+    """What belongs to a session and ends with it: its handle is worth nothing after that, and is not shown to the library."""
+
+    def __init__(self, session, handle):
+        self._session = session # kept alive as long as this is
+        self._own = handle
+
+    @property
+    def _handle(self):
+        if self._own is None or self._session._handle is None:
+            raise ValueError(f"this {type(self).__name__.lower()} has ended")
+        return self._own
+
+
+class Registration(_Owned):
     """Tensors registered once; their memory is kept alive until unregister() has returned."""
 
-    def __init__(self, handle, keep):
-        self._handle = handle
+    def __init__(self, session, handle, keep):
+        super().__init__(session, handle)
         self._keep = keep
 
     def unregister(self):
-        if self._handle is not None:
+        if self._own is not None:
             _check(_lib.tb_unregister(self._handle))
-            self._handle = self._keep = None
+            self._own = self._keep = None
 
     def suspend(self):
         _check(_lib.tb_suspend(self._handle))
 
-    def resume(self):
-        _check(_lib.tb_resume(self._handle, None, 0))
+    def resume(self, buffers=None):
+        """buffers: where the tensors stand now, in the order in which they were registered; None: where they were."""
+        if buffers is None:
+            _check(_lib.tb_resume(self._handle, None, 0))
+            return
+        places = [_address(buffer, f"buffer {i}") for i, buffer in enumerate(buffers)]
+        kept = self._keep
+        if len(places) != len(kept):
+            raise ValueError(f"{len(places)} buffers for {len(kept)} tensors")
+        for i, (buffer, (_, size, *_)) in enumerate(zip(buffers, kept)):
+            if _bytes_at(buffer) != size:
+                raise ValueError(f"buffer {i}: {_bytes_at(buffer)} bytes of memory where there were {size}")
+        status = _lib.tb_resume(self._handle, (c_void_p * len(places))(*(address for address, _ in places)), len(places))
+        if status not in (BAD_ARGUMENT, BAD_STATE): # they stand there from now on, also where this failed
+            self._keep = [(pinned, *rest) for (_, pinned), (_, *rest) in zip(places, kept)]
+        _check(status)
 
 
 class Item:
@@ -265,12 +294,11 @@ class Item:
             self.bytes = memoryview((c_char * raw.count).from_address(raw.bytes) if raw.count else b"").toreadonly().cast("B")
 
 
-class Subscription:
+class Subscription(_Owned):
     """A member of a reader group: stage, activate, release."""
 
     def __init__(self, session, handle, registration):
-        self._session = session # kept alive: the handle belongs to it
-        self._handle = handle
+        super().__init__(session, handle)
         self._registration = registration
 
     def stage(self, uid, timeout_ms=WAIT_FOREVER):
@@ -298,9 +326,9 @@ class Subscription:
             index += 1
 
     def unsubscribe(self):
-        if self._handle is not None:
+        if self._own is not None:
             _check(_lib.tb_unsubscribe(self._handle))
-            self._handle = None
+            self._own = None
 
 
 class Session:
@@ -362,10 +390,10 @@ class Session:
                 raise ValueError(f"{name}: {_bytes_at(buffer)} bytes of memory for {dtype}{list(shape)}")
             sizes = (c_uint64 * max(len(shape), 1))(*shape)
             desc.name, desc.dtype, desc.rank, desc.shape, desc.memory = name.encode(), dtype.encode(), len(shape), sizes, address
-            keep.append((pinned, sizes))
+            keep.append((pinned, _bytes_at(buffer), sizes))
         handle = c_void_p()
         _check(_lib.tb_register(self._handle, descs, len(tensors), byref(handle)))
-        return Registration(handle, keep)
+        return Registration(self, handle, keep)
 
     def register_slices(self, slices):
         """slices: a list of (name, dtype, shape of the whole tensor, first, count, buffer[, split axis, split count])."""
@@ -380,10 +408,10 @@ class Session:
             desc.shape, desc.first, desc.count = sizes
             desc.memory = address
             desc.split_axis, desc.split_count = split or (0, 0)
-            keep.append((pinned, sizes))
+            keep.append((pinned, _bytes_at(buffer), sizes))
         handle = c_void_p()
         _check(_lib.tb_register_slices(self._handle, descs, len(slices), byref(handle)))
-        return Registration(handle, keep)
+        return Registration(self, handle, keep)
 
     def run_open(self, model, key):
         info = RunInfo()
@@ -396,9 +424,9 @@ class Session:
         descs = (_BlobDesc * max(len(blobs), 1))()
         keep = []
         for desc, (name, content) in zip(descs, blobs.items()):
-            content = ctypes.create_string_buffer(bytes(content), max(len(content), 1))
+            content = bytes(memoryview(content)) # of an array all bytes, whatever its items
             keep.append(content)
-            desc.name, desc.bytes, desc.count = name.encode(), ctypes.addressof(content), len(blobs[name])
+            desc.name, desc.bytes, desc.count = name.encode(), ctypes.cast(c_char_p(content), c_void_p), len(content)
         uid = run.run if isinstance(run, RunInfo) else run
         options = _PublishOptions(mode=mode, model=model.encode(), run=ctypes.pointer(uid), number=number, shard_index=shard[0],
                                   shard_count=shard[1], registration=registration._handle if registration else None, blobs=descs,

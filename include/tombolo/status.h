@@ -71,7 +71,7 @@ extern "C" {
     X(TB_FORKED,              -509, "the process forked; its child cannot use the session")      \
     X(TB_PIN_LOST,            -510, "the version was pinned for longer than pin_max")            \
     X(TB_LAYOUT_MISMATCH,     -511, "the registered tensors are not those of the version")       \
-    X(TB_SUPERSEDED,          -601, "the version was abandoned for a newer one")                 \
+    X(TB_SUPERSEDED,          -601, "the version gave way to a newer one")                       \
     X(TB_VERSION_LOST,        -602, "some chunk of the version has no holder left")              \
     X(TB_VERSION_BROKEN,      -603, "the publisher's bytes changed after they were sealed")      \
     X(TB_VERSION_WITHDRAWN,   -604, "an operator withdrew the version")                          \

@@ -5,12 +5,21 @@
  * Strings are UTF-8 and copied before a call returns, except where "borrowed" is said.
  *
  * Threads: a session and what belongs to it may be used from any thread; calls on one subscription are made one at a
- * time. The library owns one thread a session and a pool for passes over bytes (default: the cores allowed to
- * the process). Blocking calls take `timeout_ms`: 0 asks once (TB_AGAIN), UINT32_MAX waits for ever; tb_cancel wakes them.
- * fork: a child cannot use its parent's session; calls there answer TB_FORKED.
+ * time, and tb_unregister is the last one on a registration. The library owns one thread a session and a pool for passes over bytes
+ * (default: the cores allowed to the process). Blocking calls take `timeout_ms`: 0 asks once (TB_AGAIN), UINT32_MAX waits for ever;
+ * tb_cancel wakes them.
+ * No call may be made from a signal handler.
+ * fork: a child cannot use its parent's session; calls there answer TB_FORKED, and memory of tb_buffer_new is not there.
+ *
+ * Ends: a handle ends with the call that takes it back (tb_unregister, tb_unsubscribe with TB_OK), and with its session. It is not
+ * to be used after that.
  *
  * While the gateway is away, calls that need it answer TB_GATEWAY_AWAY when their timeout has passed; staged bytes, sources and
- * versions already marked `go` go on working. */
+ * versions already marked `go` go on working. What ends meanwhile (a release, a subscription, a registration) ends here at once, and
+ * the gateway hears of it when it is back.
+ *
+ * Statuses: those named at a call are what it means; besides, any call may answer TB_BAD_ARGUMENT (tb_last_error says which),
+ * TB_SITE_NOMEM, TB_FORKED, and TB_CANCELLED once its session is being closed. */
 #ifndef TOMBOLO_TOMBOLO_H
 #define TOMBOLO_TOMBOLO_H
 
@@ -59,19 +68,28 @@ struct tb_session_options {
     uint32_t protect;
 };
 
-/* TB_BAD_ARGUMENT, TB_GATEWAY_AWAY, TB_PEER_DENIED, TB_PEER_IDENTITY, TB_PEER_PROTOCOL, TB_SITE_NOMEM. *session_out is untouched on failure. */
+/* Returns when the gateway has answered. TB_GATEWAY_AWAY: it did not within open_timeout_ms; TB_PEER_DENIED, TB_PEER_IDENTITY,
+ * TB_PEER_PROTOCOL: it will not have us; TB_SITE_CONFIG: ca, cert or key; TB_SITE_IO: no default host name, or no door can be opened
+ * here. *session_out is untouched on failure. */
 TB_API TB_MUST_USE int tb_session_open(const struct tb_session_options *options,
                                        struct tb_session **session_out);
-/* Ends everything of the session: readers are cut off (they go on elsewhere), registrations end, waiting calls return TB_CANCELLED. NULL is fine. */
+/* Ends everything of the session: readers are cut off (they go on elsewhere), registrations, subscriptions and buffers end, waiting
+ * calls return TB_CANCELLED, and it returns behind them. Once, and no call may begin beside it or after. NULL is fine. */
 TB_API void tb_session_close(struct tb_session *session);
-/* A descriptor that becomes readable when something this session waits for may have changed (a version, go, staged bytes). Owned by the session. Read it dry, then ask. -1: not a session of this process, or it closes. */
+/* A descriptor (an eventfd, non-blocking) that becomes readable when something this session waits for may have changed: a version that
+ * tb_wait was asked for with timeout 0, of the 16 different questions asked last at most; go; a version whole in staging, or ended; the
+ * gateway gone or back. Owned by the session: not to be closed. Read its 8 bytes, then ask again. -1: not a session of this process,
+ * or it closes. */
 TB_API int tb_session_eventfd(struct tb_session *session);
-/* Wakes every blocking call of the session with TB_CANCELLED; later calls are not concerned. */
+/* Wakes every blocking call of the session with TB_CANCELLED; later calls are not concerned. A call that was cancelled has the effect
+ * of one that failed, but tb_stage: the version goes on arriving. */
 TB_API void tb_cancel(struct tb_session *session);
-/* What went wrong in this thread's last failed call: what, where, what to do. Never NULL; valid until the thread's next call. */
+/* What went wrong in this thread's last failed call: what, where, what to do. Calls that did not fail leave it. Never NULL; valid until
+ * the thread's next call. */
 TB_API const char *tb_last_error(void);
-/* State as JSON ("schema": 1): what is "session" (registrations, staged, hops with transport and rate) or "site" (as `tombolo status`).
- * Writes at most cap bytes with a NUL; *needed_out is what it takes; TB_TOO_LARGE when cap is less. */
+/* State as JSON ("schema": 1): what is "session" (registrations, staged, hops with transport and rate) or "site" (as `tombolo status`;
+ * asks the gateway, 10 s at most; TB_PEER_DENIED for who may neither publish nor read any model there). Writes at most cap bytes, a
+ * NUL among them; *needed_out (NULL is fine) is what it takes; TB_TOO_LARGE when cap is less, and what fits is there. */
 TB_API TB_MUST_USE int tb_status(struct tb_session *session, const char *what, char *out, uint64_t cap,
                                  uint64_t *needed_out);
 /* "0.1.0" */
@@ -79,9 +97,10 @@ TB_API const char *tb_library_version(void);
 
 /* ---- memory ------------------------------------------------------------------------------------------------------- */
 
-/* Memory that readers on the same host map (a sealed memfd), zeroed. TB_SITE_NOMEM. Owned by the session; free it after its registration is gone. */
+/* Memory that readers on the same host map (a sealed memfd), page-aligned and zeroed; bytes is at least 1. Its pages are there when it
+ * returns, so a full machine is TB_SITE_NOMEM and no signal later. Owned by the session; free it after its registration is gone. */
 TB_API TB_MUST_USE int tb_buffer_new(struct tb_session *session, uint64_t bytes, void **memory_out);
-/* TB_BAD_STATE while registered. */
+/* memory: as tb_buffer_new gave it, else TB_NOT_FOUND. TB_BAD_STATE while registered and not suspended. */
 TB_API TB_MUST_USE int tb_buffer_free(struct tb_session *session, void *memory);
 
 struct tb_tensor_desc {
@@ -94,8 +113,9 @@ struct tb_tensor_desc {
     void *memory;
 };
 
-/* Registers tensors once. The memory stays the caller's and must stay valid until tb_unregister has returned. One element type and shape
- * a name. TB_BAD_ARGUMENT names the tensor in tb_last_error. Works without the gateway. Device memory: of one device, in its primary
+/* Registers 1 to 1,000,000 tensors once. The memory stays the caller's and must stay valid until tb_unregister has returned; the rest is
+ * copied. A name has 1 to 512 bytes of UTF-8 without control characters, and one element type and shape. A tensor may have no elements (memory is
+ * NULL then), and rank 0 is one element. TB_BAD_ARGUMENT names the tensor in tb_last_error. Works without the gateway. Device memory: of one device, in its primary
  * context, and what the caller wrote there has to be complete (a stream synchronised) before a call that reads it.
  * TB_SITE_IO, TB_SITE_NOMEM: the driver refused; the log has gpu.failed. */
 TB_API TB_MUST_USE int tb_register(struct tb_session *session, const struct tb_tensor_desc *tensors,
@@ -122,11 +142,15 @@ struct tb_slice_desc {
  * boxes, keeps those alone in staging, and serves nobody. In host memory. Otherwise as tb_register. */
 TB_API TB_MUST_USE int tb_register_slices(struct tb_session *session, const struct tb_slice_desc *slices,
                                           uint32_t count, struct tb_registration **registration_out);
-/* Blocks until no reader can touch the memory (at most the drain time, then readers are cut off). TB_BAD_STATE while a subscription uses it. */
+/* Blocks until no reader can touch the memory (at most the drain time, then readers are cut off), and ends the references to versions
+ * published in it in place. TB_BAD_STATE while a subscription uses it. */
 TB_API TB_MUST_USE int tb_unregister(struct tb_registration *registration);
-/* For engines that sleep or offload: hides the references to this memory and drains readers; after it returns the memory may go. */
+/* For engines that sleep or offload: hides the references to this memory and drains readers; after it returns the memory may go.
+ * TB_BAD_STATE: it is suspended already. Subscriptions stay; tb_activate and tb_publish answer TB_BAD_STATE until tb_resume. */
 TB_API TB_MUST_USE int tb_suspend(struct tb_registration *registration);
-/* The same tensors in the same order, at `memories[i]` now (NULL: where they were). References come back only after a pass has compared digests with what was sealed. */
+/* The same tensors in the order in which they were registered, at memories[i] now; memories NULL: where they were, and count is not
+ * looked at. References come back only after a pass has compared digests with what was sealed: TB_CONFLICT says that one did not, the registration can
+ * be used all the same. TB_BAD_STATE: it is not suspended; TB_SITE_IO, TB_SITE_NOMEM from the GPU's driver: it stays suspended. */
 TB_API TB_MUST_USE int tb_resume(struct tb_registration *registration, void *const *memories, uint32_t count);
 
 /* ---- publishing --------------------------------------------------------------------------------------------------- */
@@ -142,9 +166,9 @@ struct tb_run_info {
     uint64_t resumed_number;
 };
 
-/* A new key starts a run and shuts out every earlier one; the newest run's key joins it, and so does an empty key (then TB_NOT_FOUND also means
- * that the model has no run yet). TB_FENCED: the key of a run that was shut out.
- * TB_NOT_HOME, TB_PEER_DENIED, TB_NOT_FOUND (model not configured). */
+/* key: at most 255 bytes. A new key starts a run and shuts out every earlier one; the newest run's key joins it, and so does an empty key
+ * (then TB_NOT_FOUND also means that the model has no run yet). TB_FENCED: the key of a run that was shut out.
+ * TB_NOT_HOME, TB_PEER_DENIED, TB_NOT_FOUND (model not configured); TB_TIMEOUT, TB_GATEWAY_AWAY after 30 s. */
 TB_API TB_MUST_USE int tb_run_open(struct tb_session *session, const char *model, const char *key,
                                    struct tb_run_info *info_out);
 
@@ -156,7 +180,8 @@ enum tb_publish_mode {
 };
 
 struct tb_blob_desc {
-    const char *name; /* relative path */
+    const char
+        *name; /* relative path, 1 to 255 bytes, no component "." or ".."; unlike the others of the shard */
     const void *bytes;
     uint64_t count; /* at most 100 MiB */
 };
@@ -171,26 +196,29 @@ struct tb_publish_options {
     uint32_t shard_count;
     struct tb_registration *registration; /* the shard's tensors; NULL: blobs only */
     const struct tb_blob_desc *blobs;     /* copied always */
-    uint32_t blob_count;
-    const char *codec;   /* "raw" (NULL) or "zstd": how chunks go to the gateway */
-    uint32_t timeout_ms; /* for the gateway's answer; 0: 30000 */
+    uint32_t blob_count;                  /* at most 1024 */
+    const char *codec;                    /* "raw" (NULL) or "zstd": how chunks go to the gateway */
+    uint32_t timeout_ms;                  /* for the gateway's answer; 0: 30000 */
 };
 
 struct tb_publish_info {
     uint32_t struct_bytes;
     uint32_t chunk_count;
     struct tb_uid uid;
-    uint64_t bytes; /* of the shard, blobs included */
-    uint64_t encoded_bytes;
+    uint64_t bytes;         /* of the shard, blobs included */
+    uint64_t encoded_bytes; /* of it with `codec` */
     uint64_t hold_ns; /* from the call until the caller may write the bytes again (shadow mode; 0 in place) */
 };
 
 /* Opens the version if no rank did yet and seals this shard. Never waits for a link. Retried with the same bytes: TB_OK; with others: TB_CONFLICT.
- * TB_FENCED: a newer run exists. TB_SITE_NOMEM: it does not fit the arena (numbers in tb_last_error). TB_BAD_STATE: number not above the last. */
+ * TB_FENCED: a newer run exists. TB_SITE_NOMEM: it does not fit the arena (numbers in tb_last_error). TB_BAD_STATE: number not above the last, or the
+ * registration is suspended. TB_TIMEOUT, TB_GATEWAY_AWAY: no answer in time, or (shadow mode) both copies of the two versions before are still on
+ * their way home. On failure the bytes are the caller's again. info_out may be NULL. */
 TB_API TB_MUST_USE int tb_publish(struct tb_session *session, const struct tb_publish_options *options,
                                   struct tb_publish_info *info_out);
 /* Ends this rank's reference to its shards of the version: no new reader, drains those in flight for at most drain_ms, then the memory is the
- * caller's. When nobody else holds a retained version whole, the gateway first takes what it lacks: TB_TIMEOUT says that it could not, and the reference stays. */
+ * caller's. When nobody else holds a retained version whole, the gateway first takes what it lacks: TB_TIMEOUT says that it could not, and the reference
+ * stays, as after every other failure. TB_NOT_FOUND: nothing of it was sealed here. Waits for the gateway 30 s longer than the drain at most. */
 TB_API TB_MUST_USE int tb_unpublish(struct tb_session *session, const struct tb_uid *uid, uint32_t drain_ms);
 
 /* ---- following ---------------------------------------------------------------------------------------------------- */
@@ -220,10 +248,11 @@ struct tb_subscribe_options {
     struct tb_registration *second; /* SWITCH: the same tensors, elsewhere */
 };
 
-/* TB_PEER_DENIED, TB_NOT_FOUND, TB_CONFLICT: another count for the group, or the index is taken. */
+/* TB_PEER_DENIED, TB_NOT_FOUND (model not configured), TB_CONFLICT: another count for the group, or the index is taken; TB_TIMEOUT,
+ * TB_GATEWAY_AWAY after 30 s. On failure nothing is left of it, here or at the gateway. */
 TB_API TB_MUST_USE int tb_subscribe(struct tb_session *session, const struct tb_subscribe_options *options,
                                     struct tb_subscription **subscription_out);
-/* Leaves the group; staged memory goes, also what was kept of a released version. */
+/* Leaves the group; staged memory goes, also what was kept of a released version. Blocks as tb_release does. */
 TB_API TB_MUST_USE int tb_unsubscribe(struct tb_subscription *subscription);
 
 enum tb_wait_kind {
@@ -264,7 +293,9 @@ TB_API TB_MUST_USE int tb_wait_site(struct tb_session *session, const struct tb_
                                     uint32_t state, uint32_t timeout_ms);
 
 /* Bytes arrive in staging while the rollout goes on serving. Returns when this member has the version whole, or after timeout_ms (0: starts it, goes on in background)
- * with TB_AGAIN. TB_SUPERSEDED: the crossing was abandoned; TB_GROUP_BROKEN: a member was lost before `go`, ask tb_wait again; TB_LAYOUT_MISMATCH; TB_VERSION_*. */
+ * with TB_AGAIN. TB_SUPERSEDED: the crossing was abandoned; TB_GROUP_BROKEN: a member was lost before `go`, ask tb_wait again, or stage it again: what
+ * arrived is kept; TB_CONFLICT: the group stages another; TB_LAYOUT_MISMATCH: tb_last_error names the tensor; TB_SITE_NOMEM; TB_VERSION_*; TB_NOT_FOUND.
+ * After a failure but TB_GROUP_BROKEN, TB_CANCELLED and TB_GATEWAY_AWAY what had arrived is gone. */
 TB_API TB_MUST_USE int tb_stage(struct tb_subscription *subscription, const struct tb_uid *uid,
                                 uint32_t timeout_ms);
 
@@ -280,11 +311,13 @@ struct tb_activate_info {
 };
 
 /* TB_AGAIN until every member has staged it; then the version gets into the registered buffers, as `update` said, and it returns with the new bytes there.
+ * Nobody may read those buffers meanwhile. The gateway is asked and may take 10 s to answer, 1 s once it has said go. info_out may be NULL.
  * TB_VERSION_WITHDRAWN: ask tb_wait for another. A PATCH that fails after it began (TB_CHUNK_DIGEST, TB_TIMEOUT: a chunk could not be fetched within 30 s, TB_GATEWAY_AWAY)
  * leaves buffers that hold no version: call it again, or stage and activate another. Not backwards: TB_BAD_STATE for a version older than the active one, except when the active one was withdrawn. */
 TB_API TB_MUST_USE int tb_activate(struct tb_subscription *subscription, const struct tb_uid *uid,
                                    struct tb_activate_info *info_out);
 /* Drops the staging of a version; this worker serves it to nobody any more. The active one may be released: its bytes are in the registered buffers.
+ * Blocks until its readers have drained, at most the drain time. TB_NOT_FOUND: the subscription has not staged it.
  * The memory of the last one released is kept for the model's next version, until tb_unsubscribe: staging into pages that stand costs a fifth. */
 TB_API TB_MUST_USE int tb_release(struct tb_subscription *subscription, const struct tb_uid *uid);
 
@@ -301,7 +334,8 @@ struct tb_item {
     uint64_t count; /* bytes */
 };
 
-/* Item `index` of a staged version, tensors and blobs of all shards in a fixed order; TB_END past the last. */
+/* Item `index` of a staged version, tensors and blobs of all shards in a fixed order; TB_END past the last. TB_BAD_STATE: it is not whole
+ * yet; TB_NOT_FOUND: the subscription has not staged it. */
 TB_API TB_MUST_USE int tb_staged_item(struct tb_subscription *subscription, const struct tb_uid *uid,
                                       uint32_t index, struct tb_item *item_out);
 

@@ -62,6 +62,7 @@ static void announce_publications(struct tb_session *s)
         post(s, run_request(s, run), log_refusal);
     for (struct tb_publication *p = s->publications; p != NULL; p = p->next) {
         if (!p->sealed || p->suspended || p->state != TB_OK) continue;
+        if (p->export_id == 0) continue; /* its readers drain: it is not there any more */
         struct tb_request *request = tb_publication_seal(s, p);
         if (request != NULL) {
             request->uid = p->uid;
@@ -94,10 +95,30 @@ static void announce_stagings(struct tb_session *s)
     }
 }
 
+/* What ended while the gateway was away comes first: it may have begun anew since. A gateway that does not know it has nothing to
+ * end, and says so to nobody. */
+static struct tb_request *take_farewells(struct tb_session *s)
+{
+    struct tb_request *first = NULL, **last = &first;
+    for (struct tb_request **at = &s->requests; *at != NULL;) {
+        struct tb_request *request = *at;
+        if (!request->farewell) {
+            at = &request->next;
+            continue;
+        }
+        *at = request->next;
+        request->next = NULL;
+        *last = request;
+        last = &request->next;
+    }
+    return first;
+}
+
 void tb_announce(struct tb_session *s, bool same)
 {
+    struct tb_request *farewells = take_farewells(s);
     struct tb_request *waiting = s->requests;
-    s->requests = NULL;
+    s->requests = farewells;
     if (!same) announce_publications(s);
     for (const struct tb_subscription *sub = s->subscriptions; sub != NULL; sub = sub->next)
         post(s, tb_subscribe_request(s, sub), log_refusal);

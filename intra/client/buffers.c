@@ -51,7 +51,7 @@ static bool is_registered(const struct tb_session *s, const struct tb_buffer *b)
     return false;
 }
 
-static int free_buffer(struct tb_session *s, void *memory)
+static int take_buffer(struct tb_session *s, const void *memory, struct tb_buffer **buffer_out)
 {
     for (struct tb_buffer **at = &s->buffers; *at != NULL; at = &(*at)->next) {
         struct tb_buffer *b = *at;
@@ -60,8 +60,7 @@ static int free_buffer(struct tb_session *s, void *memory)
             return tb_fail(TB_BAD_STATE,
                            "a registration still uses the buffer: tb_unregister or tb_suspend it first");
         *at = b->next;
-        tb_shared_memory_free(&b->memory);
-        tb_free(b);
+        *buffer_out = b;
         return TB_OK;
     }
     return tb_fail(TB_NOT_FOUND, "no buffer of this session begins at %p", memory);
@@ -71,9 +70,12 @@ int tb_buffer_free(struct tb_session *session, void *memory)
 {
     int status = tb_session_enter(session);
     if (status != TB_OK) return status;
+    struct tb_buffer *b = NULL;
     tb_session_lock(session);
-    status = free_buffer(session, memory);
+    status = take_buffer(session, memory, &b);
     tb_session_unlock(session);
+    if (b != NULL) tb_shared_memory_free(&b->memory); /* without the lock: pages take a while to go */
+    tb_free(b);
     tb_session_leave(session);
     return status;
 }

@@ -53,6 +53,7 @@ struct tb_request {
     bool done;
     bool detached;         /* nobody waits: fn, then gone */
     bool announcement;     /* forgotten when the wire breaks: it is made anew */
+    bool farewell;         /* after a break it goes before what is announced */
     enum tb_status status; /* of the answer */
     char why[TB_TEXT_BYTES_MAX + 1];
     uint8_t *answer; /* the payload of an answer that is not a REPLY; decodes */
@@ -81,6 +82,11 @@ enum tb_status tb_request_wait(struct tb_session *s, struct tb_request *request,
 /* The same with the lock taken, keeping tb_last_error on failure; request NULL is TB_SITE_NOMEM. */
 int tb_request_call(struct tb_session *s, struct tb_request *request, const struct tb_call *call,
                     const char *what);
+/* Under the lock: something of ours has ended, and the gateway has to hear of it however long it is away: to one that kept the
+ * session it would be there for as long as the session is. Takes the request; NULL: there was no memory for it. */
+void tb_request_farewell(struct tb_session *s, struct tb_request *request);
+/* Under the lock: of what nobody waits for, those of that type and uid go that are not on the wire. */
+void tb_requests_withdraw(struct tb_session *s, uint16_t type, const struct tb_id *uid);
 /* Under the lock, by the session thread. */
 enum tb_status tb_request_answer(struct tb_session *s, struct tb_wire_frame *frame);
 void tb_requests_unsent(struct tb_session *s); /* the wire broke */
@@ -316,6 +322,7 @@ struct tb_staged_use {
     struct tb_staging *staging;
     bool go;
     bool asked;                  /* STAGE was posted for this attempt */
+    tb_time_ns asked_at;         /* the last time */
     bool unheard;                /* and refused: the gateway that came back did not know the version yet */
     enum tb_status ended;        /* TB_OK, or why this attempt ended: group broken, withdrawn ... */
     struct tb_box_copies copies; /* what activate does; made when the manifests are here */

@@ -6,14 +6,14 @@
 #include "base/assert.h"
 #include "base/codec.h"
 #include "base/fault.h"
+#include "base/room.h"
 
 #define BATCH_EACH  4u  /* chunks of a thread in a batch: after it other tasks have their turn */
 #define HOPELESS_AT 32u /* of so many chunks none got much smaller: neither will the others */
 
-struct scratch {
+struct tool {
     struct tb_codec *codec;
-    uint8_t *room;
-    size_t room_bytes;
+    struct tb_room room;
 };
 
 struct tb_encoding {
@@ -27,23 +27,12 @@ struct tb_encoding {
     bool in_hand; /* a thread works on a batch */
     bool queued;  /* the crew has it */
     uint32_t slots;
-    struct scratch scratch[];
+    struct tool tools[];
 };
 
 /* ---- a chunk ---- */
 
-static bool scratch_for(struct scratch *s, size_t bytes)
-{
-    if (s->codec == NULL && tb_codec_new(&s->codec) != TB_OK) return false;
-    if (s->room_bytes >= bytes) return true;
-    uint8_t *room = tb_realloc(s->room, bytes);
-    if (room == NULL) return false;
-    s->room = room;
-    s->room_bytes = bytes;
-    return true;
-}
-
-static bool encode(struct scratch *s, const struct tb_encoding_task *task, uint32_t k,
+static bool encode(struct tool *t, const struct tb_encoding_task *task, uint32_t k,
                    struct tb_codec_coded *coded_out)
 {
     const struct tb_manifest *m = task->manifest;
@@ -55,9 +44,10 @@ static bool encode(struct scratch *s, const struct tb_encoding_task *task, uint3
                                       .classes = task->classes};
     const struct tb_codec_form form = {.id = TB_CODEC_SPARSE, .on_base = true};
     const size_t bound = tb_codec_bound(form.id, in.count);
-    if (!scratch_for(s, bound)) return false;
-    if (tb_codec_encode(s->codec, form, &in, (struct tb_codec_room){s->room, bound}, coded_out) != TB_OK)
-        return false;
+    if (t->codec == NULL && tb_codec_new(&t->codec) != TB_OK) return false;
+    if (!tb_room_for(&t->room, bound)) return false;
+    const struct tb_codec_room room = {t->room.bytes, t->room.cap};
+    if (tb_codec_encode(t->codec, form, &in, room, coded_out) != TB_OK) return false;
     return coded_out->form.on_base && TB_SHELF_GAINS(in.count, coded_out->count);
 }
 
@@ -66,7 +56,7 @@ static void encode_piece(void *user, uint32_t piece, uint32_t slot)
     struct tb_encoding *e = user;
     struct tb_codec_coded coded;
     if (atomic_load_explicit(&e->stop, memory_order_relaxed)) return;
-    const bool good = encode(&e->scratch[slot], &e->task, e->next + piece, &coded);
+    const bool good = encode(&e->tools[slot], &e->task, e->next + piece, &coded);
     tb_shelf_put(e->task.shelf, e->next + piece, good ? &coded : NULL);
     atomic_fetch_add_explicit(&e->tried, 1, memory_order_relaxed);
     if (good) atomic_fetch_add_explicit(&e->gained, 1, memory_order_relaxed);
@@ -77,8 +67,8 @@ static void encode_piece(void *user, uint32_t piece, uint32_t slot)
 static void encoding_free(struct tb_encoding *e)
 {
     for (uint32_t i = 0; i < e->slots; i++) {
-        tb_codec_free(e->scratch[i].codec);
-        tb_free(e->scratch[i].room);
+        tb_codec_free(e->tools[i].codec);
+        tb_room_free(&e->tools[i].room);
     }
     pthread_cond_destroy(&e->changed);
     pthread_mutex_destroy(&e->lock);
@@ -127,7 +117,7 @@ enum tb_status tb_encoding_begin(struct tb_crew *crew, const struct tb_encoding_
                                  struct tb_encoding **encoding_out)
 {
     const uint32_t slots = tb_crew_slots(crew);
-    struct tb_encoding *e = tb_calloc(1, sizeof *e + slots * sizeof e->scratch[0]);
+    struct tb_encoding *e = tb_calloc(1, sizeof *e + slots * sizeof e->tools[0]);
     if (e == NULL) goto fail;
     e->crew = crew;
     e->task = *task;

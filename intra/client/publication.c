@@ -112,6 +112,17 @@ static enum tb_status encode_source(struct tb_publication *p, const struct tb_so
     return TB_OK;
 }
 
+/* In place on a GPU: processes of this host with a GPU of theirs read it there. Both stay until the export is closed. */
+static struct tb_gpu_origin origin_of(const struct tb_publication *p)
+{
+    if (!p->copied) return (struct tb_gpu_origin){.memory = NULL};
+    const uint8_t *blobs = (const uint8_t *)p->blobs.bytes + p->manifest.layout.bytes;
+    return (struct tb_gpu_origin){.memory = p->registration->gpu,
+                                  .manifest = &p->manifest,
+                                  .tensors = p->registration->memory,
+                                  .blobs = blobs};
+}
+
 enum tb_status tb_publication_export(struct tb_session *s, struct tb_publication *p)
 {
     const uint32_t tensors = p->in_place ? p->manifest.layout.tensor_count : 0;
@@ -129,8 +140,13 @@ enum tb_status tb_publication_export(struct tb_session *s, struct tb_publication
         tb_session_unlock(s);
         const bool shelved = !tb_id_is_zero(&p->base_uid);
         const struct tb_shelf_at shelf = {.buffer = shelved ? add_shared(&b, &p->shadow->shelf) : 0};
-        const struct tb_export_options options = {
-            .export_id = id, .buffers = b.list, .buffer_count = b.count, .shelf = shelved ? &shelf : NULL};
+        const struct tb_gpu_origin origin = origin_of(p);
+        const struct tb_export_options options = {.export_id = id,
+                                                  .buffers = b.list,
+                                                  .buffer_count = b.count,
+                                                  .shelf = shelved ? &shelf : NULL,
+                                                  .origin = p->copied ? &origin : NULL,
+                                                  .origin_shard = p->shard};
         status = tb_export_open(s->fabric, &options);
         if (status == TB_OK) p->export_id = id;
     }
@@ -253,7 +269,9 @@ void tb_publication_remove(struct tb_session *s, struct tb_publication *p, uint3
         }
     }
     if (p->shadow != NULL) p->shadow->user = NULL;
+    tb_session_unlock(s); /* its copy of a device's memory may be large, and takes a while to go */
     free_publication(s, p);
+    tb_session_lock(s);
     tb_session_changed(s, false);
 }
 
@@ -262,11 +280,7 @@ void tb_publications_free(struct tb_session *s)
     tb_session_lock(s);
     while (s->publications != NULL) {
         struct tb_publication *p = s->publications;
-        struct tb_request *request = p->sealed ? tb_unpublish_request(s, &p->uid, p->shard, 0) : NULL;
-        if (request != NULL) {
-            request->detached = true;
-            tb_request_post(s, request);
-        }
+        if (p->sealed) tb_request_farewell(s, tb_unpublish_request(s, &p->uid, p->shard, 0));
         tb_publication_remove(s, p, 0);
     }
     while (s->runs != NULL) {

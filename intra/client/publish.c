@@ -252,12 +252,7 @@ static void take_back(struct tb_session *s, struct tb_publication *p, int status
 {
     tb_session_lock(s);
     const bool unsure = status == TB_TIMEOUT || status == TB_GATEWAY_AWAY || status == TB_CANCELLED;
-    struct tb_request *request =
-        unsure && p->export_id != 0 ? tb_unpublish_request(s, &p->uid, p->shard, 0) : NULL;
-    if (request != NULL) {
-        request->detached = true;
-        tb_request_post(s, request);
-    }
+    if (unsure && p->export_id != 0) tb_request_farewell(s, tb_unpublish_request(s, &p->uid, p->shard, 0));
     tb_publication_remove(s, p, 0);
     tb_session_unlock(s);
 }

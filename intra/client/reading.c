@@ -247,6 +247,7 @@ static enum tb_status open_hop(struct tb_session *s, struct tb_staging *st, cons
                                      .base = &base,
                                      .shelf = st->shelf_offset != 0 ? &st->shelf : NULL,
                                      .feeds = st->export_id,
+                                     .gpu = s->gpu,
                                      .order_seed = 0,
                                      .fn = hop_said,
                                      .user = st};
@@ -280,7 +281,9 @@ static enum tb_status follow_plan(struct tb_session *s, struct tb_staging *st,
         }
     }
     tb_free(memory);
-    return status == TB_SITE_NOMEM ? TB_OK : status;
+    if (status != TB_SITE_NOMEM) return status;
+    lost_notice(s, st, m->plan, status); /* P6: or the gateway would take it for followed */
+    return TB_OK;
 }
 
 /* Only the newest plan counts. */

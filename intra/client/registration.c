@@ -223,13 +223,15 @@ static struct tb_publication *next_in_place(struct tb_session *s, const struct t
  * are cut off. */
 static void ask_to_hide(struct tb_session *s, const struct tb_publication *p, const struct tb_call *call)
 {
-    struct tb_request *request = tb_unpublish_request(s, &p->uid, p->shard, tb_session_drain_ms(s));
-    if (request == NULL) return;
-    const enum tb_status status = s->up ? tb_request_wait(s, request, call) : TB_GATEWAY_AWAY;
+    struct tb_request *request =
+        s->up ? tb_unpublish_request(s, &p->uid, p->shard, tb_session_drain_ms(s)) : NULL;
+    const enum tb_status status = request != NULL ? tb_request_wait(s, request, call) : TB_GATEWAY_AWAY;
+    const bool heard = request != NULL && request->done;
     if (status != TB_OK && status != TB_DONE_BEFORE)
         tb_log(TB_LOG_WARN, "publish.hidden_unasked", "number=%llu shard=%u status=%s action=readers_cut_off",
                (unsigned long long)p->number, p->shard, tb_status_name(status));
     tb_request_free(request);
+    if (!heard) tb_request_farewell(s, tb_unpublish_request(s, &p->uid, p->shard, 0));
 }
 
 /* Another thread unpublishes, or publishes again, a shard of it. */
@@ -354,6 +356,8 @@ static int bring_back(struct tb_session *s, struct tb_registration *r, struct tb
     tb_session_lock(s);
     p->busy = false;
     p->suspended = false;
+    /* A seal that may have arrived is taken back. */
+    if (status != TB_OK && same) tb_request_farewell(s, tb_unpublish_request(s, &p->uid, p->shard, 0));
     if (status != TB_OK) tb_publication_remove(s, p, 0);
     tb_session_changed(s, false);
     return status;

@@ -47,6 +47,16 @@ void tb_request_post(struct tb_session *s, struct tb_request *request)
     tb_connection_wake(s);
 }
 
+void tb_request_farewell(struct tb_session *s, struct tb_request *request)
+{
+    if (request == NULL) {
+        tb_log(TB_LOG_ERROR, "session.farewell_failed", "status=site_nomem");
+        return;
+    }
+    request->detached = request->farewell = true;
+    tb_request_post(s, request);
+}
+
 static void unlink_request(struct tb_session *s, struct tb_request *request)
 {
     for (struct tb_request **at = &s->requests; *at != NULL; at = &(*at)->next) {
@@ -200,6 +210,20 @@ static void drop_where(struct tb_session *s, bool all)
         }
         request->sent = false;
         at = &request->next;
+    }
+}
+
+void tb_requests_withdraw(struct tb_session *s, uint16_t type, const struct tb_id *uid)
+{
+    for (struct tb_request **at = &s->requests; *at != NULL;) {
+        struct tb_request *request = *at;
+        if (request->sent || !request->detached || request->type != type ||
+            !tb_id_equal(&request->uid, uid)) {
+            at = &request->next;
+            continue;
+        }
+        *at = request->next;
+        tb_request_free(request);
     }
 }
 

@@ -55,11 +55,7 @@ static struct tb_shadow *find_spent(struct tb_session *s, const struct tb_public
 static void reclaim(struct tb_session *s, struct tb_shadow *sh)
 {
     struct tb_publication *p = sh->user;
-    struct tb_request *request = tb_unpublish_request(s, &p->uid, p->shard, 0);
-    if (request != NULL) {
-        request->detached = true;
-        tb_request_post(s, request);
-    }
+    tb_request_farewell(s, tb_unpublish_request(s, &p->uid, p->shard, 0));
     tb_publication_remove(s, p, 0);
 }
 

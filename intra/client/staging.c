@@ -87,18 +87,35 @@ static bool subscribed(const struct tb_session *s, const struct tb_name *model)
     return false;
 }
 
-void tb_spare_drop_unwanted(struct tb_session *s)
+static struct tb_shared_memory take_memory(struct tb_shared_memory *from)
 {
-    if (!subscribed(s, &s->spare.model)) tb_shared_memory_free(&s->spare.memory);
+    const struct tb_shared_memory taken = *from;
+    *from = (struct tb_shared_memory){.memfd = -1};
+    return taken;
 }
 
-/* The newest is kept: a model whose layout has changed needs the new size. */
-static void keep_spare(struct tb_session *s, struct tb_staging *st)
+/* Giving back pages takes a third of a second a GiB, and whoever has the lock keeps the session from renewing its lease. */
+static void free_unlocked(struct tb_session *s, struct tb_shared_memory memory)
 {
-    if (st->memory.bytes == NULL || st->memory.memfd < 0 || !subscribed(s, &st->key.model)) return;
-    tb_shared_memory_free(&s->spare.memory);
-    s->spare = (struct tb_spare){.memory = st->memory, .model = st->key.model};
-    st->memory = (struct tb_shared_memory){.memfd = -1};
+    if (memory.bytes == NULL) return;
+    tb_session_unlock(s);
+    tb_shared_memory_free(&memory);
+    tb_session_lock(s);
+}
+
+void tb_spare_drop_unwanted(struct tb_session *s)
+{
+    if (!subscribed(s, &s->spare.model)) free_unlocked(s, take_memory(&s->spare.memory));
+}
+
+/* The newest is kept: a model whose layout has changed needs the new size. What was kept before is the caller's to free. */
+static struct tb_shared_memory keep_spare(struct tb_session *s, struct tb_staging *st)
+{
+    if (st->memory.bytes == NULL || st->memory.memfd < 0 || !subscribed(s, &st->key.model))
+        return (struct tb_shared_memory){.memfd = -1};
+    const struct tb_shared_memory before = take_memory(&s->spare.memory);
+    s->spare = (struct tb_spare){.memory = take_memory(&st->memory), .model = st->key.model};
+    return before;
 }
 
 /* Which bytes have to be zero, as in new memory: bitmaps, and the shelf's head and bits. The others are what they were: no bit
@@ -113,14 +130,14 @@ static bool take_spare(struct tb_staging *st, uint64_t bytes, struct zeroed zero
     struct tb_session *s = st->session;
     tb_session_lock(s);
     const bool ours = s->spare.memory.bytes != NULL && tb_name_equal(&s->spare.model, &st->key.model);
-    const bool fits = ours && s->spare.memory.count == bytes;
-    if (fits) {
-        st->memory = s->spare.memory;
-        s->spare.memory = (struct tb_shared_memory){.memfd = -1};
-    } else if (ours) {
-        tb_shared_memory_free(&s->spare.memory);
-    }
+    struct tb_shared_memory spare = {.memfd = -1};
+    if (ours) spare = take_memory(&s->spare.memory);
     tb_session_unlock(s);
+    const bool fits = ours && spare.count == bytes;
+    if (fits)
+        st->memory = spare;
+    else
+        tb_shared_memory_free(&spare);
     if (fits) memset((uint8_t *)st->memory.bytes + zeroed.from, 0, zeroed.end - zeroed.from);
     return fits;
 }
@@ -138,14 +155,17 @@ void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain
         pthread_cond_wait(&s->changed, &s->lock);
     tb_staging_close_hop(st);
     tb_staging_base_goes(s, st);
-    const uint64_t export_id = st->export_id;
-    if (export_id != 0) {
+    if (st->export_id != 0) {
         tb_session_unlock(s);
-        tb_export_close(s->fabric, export_id, drain_ms);
+        tb_export_close(s->fabric, st->export_id, drain_ms);
         tb_session_lock(s);
     }
-    keep_spare(s, st); /* behind the export's end no reader of ours is left in it */
+    /* Behind the export's end no reader of ours is left in it, and nobody finds the staging any more. */
+    struct tb_shared_memory before = keep_spare(s, st);
+    tb_session_unlock(s);
+    tb_shared_memory_free(&before);
     free_staging(st);
+    tb_session_lock(s);
 }
 
 /* ---- STAGE and its answer ---- */

@@ -10,6 +10,7 @@
 #include "intra/client/client.h"
 
 #define SUBSCRIBE_MS 30000u
+#define ASK_AGAIN    TB_SECONDS(1)
 #define RELEASE_MS   5000u /* a gateway that does not answer does not keep a worker from its memory */
 
 /* ---- subscribe ---- */
@@ -102,11 +103,28 @@ static int check_subscribe(struct tb_session *s, const struct tb_subscribe_optio
 static void enter_subscription(struct tb_session *s, struct tb_request *request, void *user)
 {
     struct tb_subscription *sub = user;
-    if (request->status < TB_OK) return;
+    if (request->status != TB_OK && request->status != TB_DONE_BEFORE) return; /* its caller frees it */
     sub->next = s->subscriptions;
     s->subscriptions = sub;
     if (sub->registration != NULL) sub->registration->subscriptions++;
     if (sub->second != NULL) sub->second->subscriptions++;
+}
+
+static struct tb_request *unsubscribe_request(struct tb_session *s, const struct tb_subscription *sub)
+{
+    struct tb_request *request = tb_request_new(s, TB_SESSION_UNSUBSCRIBE, TB_SESSION_REPLY, 0);
+    if (request == NULL) return NULL;
+    const struct tb_session_unsubscribe m = {.subscription = sub->number};
+    tb_session_unsubscribe_encode(&m, &request->payload);
+    return request;
+}
+
+/* Nobody waits for the answer any more, and it may have been yes: a member that nobody is would hold its place, and up its group. */
+static void take_back(struct tb_session *s, const struct tb_subscription *sub)
+{
+    tb_session_lock(s);
+    tb_request_farewell(s, unsubscribe_request(s, sub));
+    tb_session_unlock(s);
 }
 
 static int subscribe(struct tb_session *s, const struct tb_subscribe_options *o, struct tb_subscription *sub)
@@ -124,6 +142,7 @@ static int subscribe(struct tb_session *s, const struct tb_subscribe_options *o,
     }
     const struct tb_call call = tb_call_begin(s, SUBSCRIBE_MS);
     const int answer = tb_request_call(s, request, &call, "tb_subscribe");
+    if (request != NULL && !request->done) take_back(s, sub);
     tb_request_free(request);
     return answer == TB_DONE_BEFORE ? TB_OK : answer;
 }
@@ -250,8 +269,13 @@ static const struct tb_tensor *find_tensor(const struct tb_staging *st, const ch
 const struct tb_tensor *tb_staging_tensor(const struct tb_staging *st, const struct tb_tensor *mine,
                                           uint32_t *shard_out)
 {
-    const struct tb_tensor *theirs = find_tensor(st, mine->name, shard_out);
-    return theirs != NULL && same_shape(mine, theirs) ? theirs : NULL;
+    for (uint32_t i = 0; i < st->key.shard_count; i++) {
+        const struct tb_tensor *t =
+            tb_layout_find_part(&st->shards[i].manifest.layout, mine->name, mine->dtype, 0);
+        *shard_out = i;
+        if (t != NULL) return same_shape(mine, t) ? t : NULL;
+    }
+    return NULL;
 }
 
 int tb_staging_match(const struct tb_staging *st, const struct tb_registration *r,
@@ -291,13 +315,12 @@ static struct tb_request *release_request(struct tb_session *s, const struct tb_
     return request;
 }
 
-/* What cannot be used here is not kept for others either. */
+/* Under the lock: what is staged here goes, and nobody waits until the gateway has heard of it. */
 static void give_back(struct tb_session *s, const struct tb_staging *st)
 {
-    struct tb_request *request = st->uses == 1 ? release_request(s, &st->uid) : NULL;
-    if (request == NULL) return;
-    request->detached = true;
-    tb_request_post(s, request);
+    if (st->uses > 1) return;
+    tb_requests_withdraw(s, TB_SESSION_STAGE, &st->uid);
+    tb_request_farewell(s, release_request(s, &st->uid));
 }
 
 int tb_use_ask(struct tb_subscription *sub, struct tb_staged_use *use)
@@ -307,6 +330,7 @@ int tb_use_ask(struct tb_subscription *sub, struct tb_staged_use *use)
     const enum tb_staging_state state = use->staging->state;
     const bool again = use->unheard && (state == TB_STAGING_READING || state == TB_STAGING_WHOLE);
     use->asked = true;
+    use->asked_at = tb_clock_now();
     use->unheard = false;
     tb_request_post(sub->session, request);
     if (again) tb_staging_export_notice(sub->session, use->staging); /* it was refused with the STAGE */
@@ -347,6 +371,15 @@ static int not_yet(struct tb_session *s, const struct tb_staging *st)
                    tb_staging_held_chunks(st), st->total_chunks);
 }
 
+/* Its source was lost, and the gateway may have another now, though it has said so of none. P7: each answer has all manifests in it,
+ * so who asks time and again asks for it now and then; a gateway that is away is asked when it comes back. */
+static bool is_stuck(const struct tb_session *s, const struct tb_staged_use *use)
+{
+    const struct tb_staging *st = use->staging;
+    return st->state == TB_STAGING_READING && st->hop == NULL && s->up &&
+           tb_time_since(use->asked_at, tb_clock_now()) >= ASK_AGAIN;
+}
+
 static int stage(struct tb_subscription *sub, const struct tb_id *uid, const struct tb_call *call)
 {
     struct tb_session *s = sub->session;
@@ -359,9 +392,7 @@ static int stage(struct tb_subscription *sub, const struct tb_id *uid, const str
     if (use == NULL) use = new_use(sub, uid);
     if (use == NULL) return tb_fail(TB_SITE_NOMEM, "no memory to stage a version");
     int status = look(sub, use);
-    /* Also when its source was lost and no other came: the gateway may have one now. */
-    const bool stuck = use->staging->state == TB_STAGING_READING && use->staging->hop == NULL;
-    if (status == TB_AGAIN && (!use->asked || stuck)) {
+    if (status == TB_AGAIN && (!use->asked || is_stuck(s, use))) {
         const int asked = tb_use_ask(sub, use);
         if (asked != TB_OK) return asked;
     } else if (status == TB_OK && (!use->asked || use->unheard)) {
@@ -377,7 +408,7 @@ static int stage(struct tb_subscription *sub, const struct tb_id *uid, const str
     if (status == TB_OK && sub->update == TB_UPDATE_SWITCH)
         (void)tb_use_fill(sub, use); /* or the switch does it */
     if (status == TB_OK || status == TB_GROUP_BROKEN) return status;
-    if (status == TB_LAYOUT_MISMATCH) give_back(s, use->staging);
+    give_back(s, use->staging); /* P6: or its group would wait for this member */
     tb_use_drop(sub, use, 0);
     return status;
 }
@@ -414,16 +445,16 @@ int tb_stage(struct tb_subscription *subscription, const struct tb_uid *uid, uin
  * can come by a new token either. */
 static void tell_release(struct tb_session *s, const struct tb_staging *st)
 {
-    if (st->uses > 1 || !s->up) return; /* a gateway that comes back is not told of it again */
-    struct tb_request *request = release_request(s, &st->uid);
-    if (request == NULL) return;
+    struct tb_request *request = st->uses == 1 && s->up ? release_request(s, &st->uid) : NULL;
     const struct tb_call call = {.deadline = tb_time_add(tb_clock_now(), TB_MS(RELEASE_MS)),
                                  .cancels = s->cancels};
-    const enum tb_status status = tb_request_wait(s, request, &call);
+    const enum tb_status status = request != NULL ? tb_request_wait(s, request, &call) : TB_OK;
+    const bool heard = request != NULL && request->done;
     if (status != TB_OK && status != TB_NOT_FOUND && status != TB_DONE_BEFORE)
         tb_log(TB_LOG_WARN, "release.untold", "number=%llu status=%s action=readers_cut_off",
                (unsigned long long)st->key.number, tb_status_name(status));
     tb_request_free(request);
+    if (!heard) give_back(s, st); /* P3: a gateway that takes us for a keeper may let its own copy go */
 }
 
 int tb_release(struct tb_subscription *subscription, const struct tb_uid *uid)
@@ -465,15 +496,6 @@ int tb_use_ask_anew(struct tb_subscription *sub, struct tb_staged_use *use, cons
 
 /* ---- unsubscribe ---- */
 
-static struct tb_request *unsubscribe_request(struct tb_session *s, const struct tb_subscription *sub)
-{
-    struct tb_request *request = tb_request_new(s, TB_SESSION_UNSUBSCRIBE, TB_SESSION_REPLY, 0);
-    if (request == NULL) return NULL;
-    const struct tb_session_unsubscribe m = {.subscription = sub->number};
-    tb_session_unsubscribe_encode(&m, &request->payload);
-    return request;
-}
-
 static void end_subscription(struct tb_subscription *sub, bool wait)
 {
     struct tb_session *s = sub->session;
@@ -482,13 +504,7 @@ static void end_subscription(struct tb_subscription *sub, bool wait)
         if (wait) tell_release(s, use->staging);
         tb_use_drop(sub, use, wait ? tb_session_drain_ms(s) : 0);
     }
-    struct tb_request *request = unsubscribe_request(s, sub);
-    if (request != NULL && s->up) {
-        request->detached = true;
-        tb_request_post(s, request);
-    } else {
-        tb_request_free(request); /* a gateway that is away has forgotten it when it comes back */
-    }
+    tb_request_farewell(s, unsubscribe_request(s, sub));
     for (struct tb_subscription **at = &s->subscriptions; *at != NULL; at = &(*at)->next) {
         if (*at == sub) {
             *at = sub->next;

@@ -62,6 +62,9 @@ static enum tb_status open_device(struct tb_gpu *gpu, int ordinal, struct tb_cud
     if (result != CUDA_SUCCESS) return tb_cuda_failed(gpu, NULL, "cuDeviceGet", result);
     if (cu->device_name(d->name, (int)sizeof d->name, d->handle) != CUDA_SUCCESS) d->name[0] = '\0';
     d->name[sizeof d->name - 1] = '\0';
+    CUuuid uuid;
+    if (cu->device_uuid != NULL && cu->device_uuid(&uuid, d->handle) == CUDA_SUCCESS)
+        memcpy(d->uuid.bytes, uuid.bytes, sizeof d->uuid.bytes);
     result = cu->primary_retain(&d->context, d->handle);
     if (result != CUDA_SUCCESS) return tb_cuda_failed(gpu, d, "cuDevicePrimaryCtxRetain", result);
     d->dmabuf =

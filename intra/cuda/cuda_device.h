@@ -23,9 +23,10 @@ struct tb_cuda_device {
     CUdevice handle;
     CUcontext context;
     char name[64];
-    bool dmabuf;     /* its memory can be exported */
-    bool flush;      /* what a NIC wrote has to be made visible before the device reads it */
-    CUmodule module; /* NULL: it has no kernels of ours, and */
+    struct tb_id uuid; /* zero: the driver does not say */
+    bool dmabuf;       /* its memory can be exported */
+    bool flush;        /* what a NIC wrote has to be made visible before the device reads it */
+    CUmodule module;   /* NULL: it has no kernels of ours, and */
     char why_cores[80];
     CUfunction kernels[TB_CUDA_KERNELS];
 };

@@ -714,7 +714,7 @@ static bool verbs_reaches(const struct tb_upstream *upstream, const struct tb_re
     return false;
 }
 
-static enum tb_status verbs_copy(const struct tb_upstream *upstream, const struct tb_read *read)
+static enum tb_status verbs_copy(struct tb_upstream *upstream, const struct tb_read *read)
 {
     (void)upstream, (void)read;
     return TB_STREAM_IO;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/digest.h"
+#include "gpu/far_reach.h"
 #include "gpu/real_device.h"
 #include "unit/check.h"
 #include "unit/cuda/gpu_suite.h"
@@ -79,6 +80,33 @@ static void a_pass_copies_and_digests_what_the_device_has(void **state)
     tb_shared_memory_free(&to);
     free(truth);
     free(got);
+    shard_close(&s, &under);
+}
+
+/* P1: another process reads the shard by a tray (CUDA IPC), chunk by chunk, as it was sealed. */
+static void another_process_reads_what_the_device_has(void **state)
+{
+    (void)state;
+    struct shard_on_gpu s;
+    struct tb_gpu_tray *tray;
+    struct tb_gpu_offer offer;
+    struct far_reach reader;
+    shard_open(&s, real.gpu, &under, SHARD_SMALL);
+    const struct tb_gpu_origin origin = {s.memory, &s.manifest, s.tensors, s.blobs};
+    CHECK_OK(tb_gpu_tray_open(s.memory, TB_GPU_TRAY_BYTES_MAX, &tray, &offer));
+    CHECK_OK(far_reach_open(&reader, &offer));
+    uint8_t *got = malloc(TB_CHUNK_BYTES_MAX);
+    for (uint32_t k = 0; k < s.manifest.chunk_count; k++) {
+        const struct tb_chunk *c = &s.manifest.chunks[k];
+        const uint64_t at = (k % 2) * (uint64_t)TB_CHUNK_BYTES_MAX;
+        const struct tb_gpu_fill fill = {.offset = c->offset, .at = at, .bytes = c->bytes};
+        CHECK_OK(tb_gpu_tray_fill(tray, &origin, &fill, 1));
+        CHECK_OK(far_reach_copy(&reader, at, c->bytes, got));
+        assert_memory_equal(got, s.packed + c->offset, c->bytes);
+    }
+    free(got);
+    far_reach_close(&reader);
+    tb_gpu_tray_close(tray, true);
     shard_close(&s, &under);
 }
 
@@ -193,8 +221,9 @@ static void forms_are_the_codecs(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc == 2 && strcmp(argv[1], FAR_REACH_ARGUMENT) == 0) return far_reach_main();
     const char *why = real_device_open(&real);
     if (why != NULL) {
         printf("skipped: no GPU here: %s\n", why);
@@ -202,6 +231,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pass_copies_and_digests_what_the_device_has),
+        cmocka_unit_test(another_process_reads_what_the_device_has),
         cmocka_unit_test(digests_are_the_hosts),
         cmocka_unit_test(forms_are_the_codecs),
     };

@@ -424,6 +424,7 @@ static enum tb_status on_request(struct fake *f, uint32_t index, struct tb_wire_
     }
     case TB_SESSION_STAGE: {
         DECODE(tb_session_stage, m);
+        f->after_release++;
         on_stage(f, index, frame->request, &m);
         return TB_OK;
     }
@@ -437,6 +438,7 @@ static enum tb_status on_request(struct fake *f, uint32_t index, struct tb_wire_
         DECODE(tb_session_release, m);
         struct fake_version *v = find_version(f, &m.uid);
         if (v != NULL) v->released++;
+        f->after_release = 0;
         reply(s, frame->request, TB_OK, "");
         return TB_OK;
     }
@@ -726,7 +728,8 @@ enum tb_status fake_read(struct fake *f, struct fake_version *v, uint32_t shard)
     run_job(f, grant_job, &g);
     wait_granted(f, &g.grant.token);
     const struct tb_session_hello *h = &f->sessions[sh->session].hello;
-    struct hearing hearing = {.f = f};
+    static struct hearing hearing; /* a hop that is kept has it still */
+    hearing = (struct hearing){.f = f};
     const struct tb_source_shard *source;
     uint32_t count;
     const size_t bytes = tb_source_decode_bytes(sh->source, sh->source_bytes);
@@ -753,9 +756,19 @@ enum tb_status fake_read(struct fake *f, struct fake_version *v, uint32_t shard)
     while (!hearing.whole && !hearing.lost)
         wait_change(f, until);
     pthread_mutex_unlock(&f->lock);
-    tb_hop_close(hop);
+    if (f->keep_hop)
+        f->kept_hop = hop; /* says nothing more: it is whole */
+    else
+        tb_hop_close(hop);
+    f->keep_hop = false;
     free(memory);
     return hearing.whole ? TB_OK : hearing.why;
+}
+
+void fake_let_go(struct fake *f)
+{
+    tb_hop_close(f->kept_hop);
+    f->kept_hop = NULL;
 }
 
 static void shelve(struct tb_shelf *shelf, struct tb_codec *codec, const struct fake_shard *sh,

@@ -92,6 +92,7 @@ struct fake {
     } waits[FAKE_WAITS_MAX];
     uint64_t next_plan, next_export;
     uint32_t seen[TB_SESSION_TYPE_END]; /* frames of each type */
+    uint32_t after_release;             /* STAGEs since the last RELEASE */
     /* what it is told to do */
     bool trusted;
     bool remember;                  /* sessions survive a broken wire */
@@ -102,6 +103,8 @@ struct fake {
     bool chain;       /* PLANs name the worker that exported last, when there is one */
     bool garble_root; /* MANIFESTS with another root */
     bool bad_source;  /* PLAN with tables that do not fit */
+    bool keep_hop;    /* the next fake_read stays a reader: */
+    struct tb_hop *kept_hop;
     struct {
         uint32_t reader; /* a session */
         struct tb_session_plan plan;
@@ -132,6 +135,7 @@ struct fake_version *fake_version(struct fake *f, uint64_t number);
 void fake_land(struct fake *f, uint64_t number);
 /* The same for one shard, without a word to the publisher. TB_OK, or why the hop was lost. */
 enum tb_status fake_read(struct fake *f, struct fake_version *v, uint32_t shard);
+void fake_let_go(struct fake *f);                                        /* of what keep_hop kept */
 void fake_state(struct fake *f, uint64_t number, enum tb_status status); /* VERSION_STATE to all */
 void fake_go(struct fake *f, uint64_t number);                           /* GO to all subscriptions */
 /* A frame with these bytes as payload, to the session of that index. */

@@ -385,6 +385,41 @@ static void a_tensor_that_does_not_fit_is_named(void **state)
     fake_close(&f);
 }
 
+/* P7: who asks time and again costs the gateway a description of the version a second, and nothing while it is away. */
+static void asking_on_and_on_is_not_passed_on(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct worker w;
+    fake_open(&f);
+    struct fake_version *v = fake_make(&f, 1, 2, 2, TENSOR);
+    const struct tb_uid uid = uid_of(v);
+    FAKE_SET(&f, no_plan, true);
+    worker_open(&f, &w, "w", NULL, 4);
+    CHECK_STATUS(tb_stage(w.sub, &uid, 0), TB_AGAIN);
+    fake_wait_seen(&f, TB_SESSION_EXPORT, 1); /* it waits for a source now */
+    const tb_time_ns began = tb_clock_now();
+    for (uint32_t i = 0; i < 500; i++)
+        CHECK_STATUS(tb_stage(w.sub, &uid, 0), TB_AGAIN);
+    CHECK_STATUS(tb_status(w.s, "site", NULL, 0, NULL), TB_TOO_LARGE); /* answered behind them */
+    const uint64_t seconds = tb_time_since(began, tb_clock_now()) / TB_SECONDS(1);
+    assert_in_range(fake_seen(&f, TB_SESSION_STAGE), 1, 2 + seconds);
+    fake_away(&f, true);
+    const uint32_t before = fake_seen(&f, TB_SESSION_STAGE);
+    struct tb_version_info info = {.struct_bytes = sizeof info};
+    const struct tb_wait_options o = {
+        .struct_bytes = sizeof o, .kind = TB_WAIT_EXACT, .model = "policy", .number = 9, .timeout_ms = 1200};
+    CHECK_STATUS(tb_wait(w.s, &o, &info), TB_GATEWAY_AWAY);
+    for (uint32_t i = 0; i < 500; i++)
+        CHECK_STATUS(tb_stage(w.sub, &uid, 0), TB_AGAIN);
+    FAKE_SET(&f, no_plan, false);
+    fake_away(&f, false);
+    CHECK_OK(tb_stage(w.sub, &uid, 20000)); /* asked for when it came back */
+    assert_in_range(fake_seen(&f, TB_SESSION_STAGE), before + 1, before + 3);
+    worker_close(&w);
+    fake_close(&f);
+}
+
 static void two_subscriptions_share_one_staging(void **state)
 {
     (void)state;
@@ -449,6 +484,7 @@ int main(void)
         cmocka_unit_test(a_gateway_that_forgot_the_version_is_told_again),
         cmocka_unit_test(failures_of_a_version_wake_those_who_stage_it),
         cmocka_unit_test(a_tensor_that_does_not_fit_is_named),
+        cmocka_unit_test(asking_on_and_on_is_not_passed_on),
         cmocka_unit_test(two_subscriptions_share_one_staging),
         cmocka_unit_test(a_released_staging_serves_nobody),
     };

@@ -1,6 +1,9 @@
 #include "unit/cuda/fake_cuda.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,12 +12,14 @@
 
 #include "unit/cuda/kernels_on_cores.h"
 
-#define DEVICES     2
-#define ALLOCS_MAX  64
-#define STREAMS_MAX 16
-#define PINS_MAX    32
-#define OPS_MAX     4096
-#define PAGE        4096u
+#define DEVICES            2
+#define ALLOCS_MAX         64
+#define STREAMS_MAX        16
+#define PINS_MAX           32
+#define OPS_MAX            4096
+#define PAGE               4096u
+#define DRIVER_BLOCK_BYTES ((size_t)2 << 20) /* smaller allocations share one */
+#define OPENERS_MAX        8
 
 /* Ends the program: what a test sees as its death names the mistake. */
 #define MUST(condition, what)                                                                                \
@@ -25,12 +30,20 @@
         }                                                                                                    \
     } while (0)
 
+/* Behind an allocation's bytes, for all processes that have it. */
+struct openers {
+    pid_t pids[OPENERS_MAX];
+};
+
 struct alloc {
     uint8_t *at;    /* what the caller has: no rights */
     uint8_t *bytes; /* where they stand */
     size_t count, mapped;
     int device, fd;
     bool managed, other_context;
+    bool mapped_by_handles; /* cuMemCreate's */
+    bool opened;            /* another process's */
+    struct openers *openers;
 };
 
 struct op {
@@ -153,7 +166,7 @@ static uint8_t *translate(const void *at, size_t bytes)
     return a->bytes + inside;
 }
 
-static struct alloc *new_alloc(int device, size_t count)
+static struct alloc *map_alloc(int device, size_t count, int fd)
 {
     struct alloc *a = NULL;
     for (int i = 0; i < ALLOCS_MAX && a == NULL; i++)
@@ -163,13 +176,40 @@ static struct alloc *new_alloc(int device, size_t count)
     a->count = count;
     a->mapped = (count + PAGE - 1) / PAGE * PAGE;
     a->device = device;
-    a->fd = memfd_create("fake-device", MFD_CLOEXEC);
-    MUST(a->fd >= 0 && ftruncate(a->fd, (off_t)a->mapped) == 0, "no memfd");
+    a->fd = fd;
     a->at = mmap(NULL, a->mapped, PROT_NONE, MAP_SHARED, a->fd, 0);
     a->bytes = mmap(NULL, a->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);
-    MUST(a->at != MAP_FAILED && a->bytes != MAP_FAILED, "no mapping");
+    a->openers = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, (off_t)a->mapped);
+    MUST(a->at != MAP_FAILED && a->bytes != MAP_FAILED && (void *)a->openers != MAP_FAILED, "no mapping");
+    return a;
+}
+
+static struct alloc *new_alloc(int device, size_t count)
+{
+    const size_t mapped = (count + PAGE - 1) / PAGE * PAGE;
+    const int fd = memfd_create("fake-device", MFD_CLOEXEC);
+    MUST(fd >= 0 && ftruncate(fd, (off_t)(mapped + PAGE)) == 0, "no memfd");
+    struct alloc *a = map_alloc(device, count, fd);
     memset(a->bytes, 0xdd, count); /* as found */
     return a;
+}
+
+static void note_opener(struct alloc *a, pid_t is, pid_t becomes)
+{
+    int i = 0;
+    while (i < OPENERS_MAX && !__sync_bool_compare_and_swap(&a->openers->pids[i], is, becomes))
+        i++;
+    MUST(i < OPENERS_MAX, "memory is opened by too many, or closed by one that did not open it");
+}
+
+/* What the driver calls undefined. A process that is gone has nothing open. */
+static void nobody_has_it_open(const struct alloc *a)
+{
+    for (int i = 0; i < OPENERS_MAX; i++) {
+        const pid_t pid = a->openers->pids[i];
+        MUST(pid == 0 || (kill(pid, 0) != 0 && errno == ESRCH),
+             "memory is freed that another process has open");
+    }
 }
 
 static void no_op_touches(const void *at, size_t bytes)
@@ -191,6 +231,7 @@ static void free_alloc(struct alloc *a)
     no_op_touches(a->at, a->count);
     munmap(a->at, a->mapped);
     munmap(a->bytes, a->mapped);
+    munmap(a->openers, PAGE);
     close(a->fd);
     memset(a, 0, sizeof *a);
 }
@@ -329,7 +370,9 @@ static void answer(CUpointer_attribute which, void *into, const struct alloc *a)
         *(unsigned *)into = a != NULL && a->managed;
         break;
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        *(CUcontext *)into = a == NULL ? NULL : a->other_context ? &g.other : &g.primary[a->device];
+        *(CUcontext *)into = a == NULL || a->mapped_by_handles ? NULL
+                             : a->other_context                ? &g.other
+                                                               : &g.primary[a->device];
         break;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         *(CUdeviceptr *)into = a == NULL ? 0 : (CUdeviceptr)(uintptr_t)a->at;
@@ -365,7 +408,8 @@ static CUresult CUDAAPI e_cuMemFree(CUdeviceptr at)
 {
     BEGIN_IN_CONTEXT("cuMemFree");
     struct alloc *a = find_alloc((void *)(uintptr_t)at);
-    MUST(a != NULL && a->at == (void *)(uintptr_t)at, "memory is freed that is not there");
+    MUST(a != NULL && a->at == (void *)(uintptr_t)at && !a->opened, "memory is freed that is not there");
+    nobody_has_it_open(a);
     free_alloc(a);
     g.counts.allocations--;
     return end(CUDA_SUCCESS);
@@ -536,22 +580,62 @@ static CUresult CUDAAPI e_cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesT
     return end(CUDA_SUCCESS);
 }
 
+/* Where another process finds the bytes: the memfd of this one. */
+struct handle {
+    uint64_t magic, count;
+    int32_t pid, fd, device;
+};
+#define HANDLE_MAGIC UINT64_C(0x66616b6520697063)
+_Static_assert(sizeof(struct handle) <= sizeof(CUipcMemHandle), "a handle fits");
+
 static CUresult CUDAAPI e_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr at)
 {
-    (void)handle, (void)at;
-    return CUDA_ERROR_NOT_SUPPORTED;
+    BEGIN_IN_CONTEXT("cuIpcGetMemHandle");
+    const struct alloc *a = find_alloc((void *)(uintptr_t)at);
+    if (a == NULL || a->opened || a->mapped_by_handles) return end(CUDA_ERROR_INVALID_VALUE);
+    MUST(a->count % DRIVER_BLOCK_BYTES == 0, "lent is what stands beside it in its block, too");
+    const struct handle h = {HANDLE_MAGIC, a->count, (int32_t)getpid(), a->fd, a->device};
+    memset(handle, 0, sizeof *handle);
+    memcpy(handle, &h, sizeof h);
+    return end(CUDA_SUCCESS);
 }
 
 static CUresult CUDAAPI e_cuIpcOpenMemHandle(CUdeviceptr *at, CUipcMemHandle handle, unsigned flags)
 {
-    (void)handle, (void)at, (void)flags;
-    return CUDA_ERROR_NOT_SUPPORTED;
+    BEGIN_IN_CONTEXT("cuIpcOpenMemHandle");
+    MUST(flags == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, "opened without access to peers");
+    struct handle h;
+    char path[64];
+    memcpy(&h, &handle, sizeof h);
+    if (h.magic != HANDLE_MAGIC || h.pid == getpid()) return end(CUDA_ERROR_INVALID_CONTEXT);
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", h.pid, h.fd);
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0) return end(CUDA_ERROR_INVALID_HANDLE);
+    struct alloc *a = map_alloc(h.device, h.count, fd);
+    a->opened = true;
+    note_opener(a, 0, getpid());
+    g.counts.ipc++;
+    *at = (CUdeviceptr)(uintptr_t)a->at;
+    return end(CUDA_SUCCESS);
 }
 
 static CUresult CUDAAPI e_cuIpcCloseMemHandle(CUdeviceptr at)
 {
-    (void)at;
-    return CUDA_ERROR_NOT_SUPPORTED;
+    BEGIN_IN_CONTEXT("cuIpcCloseMemHandle");
+    struct alloc *a = find_alloc((void *)(uintptr_t)at);
+    MUST(a != NULL && a->opened, "a handle is closed that is not open");
+    note_opener(a, getpid(), 0);
+    free_alloc(a);
+    g.counts.ipc--;
+    return end(CUDA_SUCCESS);
+}
+
+static CUresult CUDAAPI e_cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
+{
+    BEGIN("cuDeviceGetUuid");
+    memset(uuid, 'f', sizeof *uuid);
+    uuid->bytes[0] = (char)device;
+    return end(CUDA_SUCCESS);
 }
 
 /* ---- kernels: the same text, on cores ---- */
@@ -703,6 +787,7 @@ void fake_cuda_close(void)
     MUST(c.allocations == 0 && c.host_allocations == 0, "memory of ours is left");
     MUST(c.pinned == 0, "memory is still pinned");
     MUST(c.modules == 0, "a module is still loaded");
+    MUST(c.ipc == 0, "another process's memory is still open");
     MUST(depth == 0, "a context is still current");
     tb_cuda_replace_image(NULL);
     for (int i = 0; i < ALLOCS_MAX; i++)
@@ -806,6 +891,13 @@ void fake_cuda_set_attribute(CUdevice_attribute which, int value)
 void fake_cuda_set_context(void *device_memory, bool other)
 {
     find_alloc(device_memory)->other_context = other;
+}
+
+void fake_cuda_set_mapped(void *device_memory)
+{
+    pthread_mutex_lock(&g.lock);
+    find_alloc(device_memory)->mapped_by_handles = true;
+    pthread_mutex_unlock(&g.lock);
 }
 
 void fake_cuda_set_managed(void *device_memory)

@@ -4,7 +4,8 @@
  * It is as hostile as a real one may be. Device memory cannot be touched by the host: its addresses are mapped without rights
  * and the bytes stand elsewhere. Copies happen as late as they may, when their stream or an event behind them is waited for;
  * one into or out of memory that is freed meanwhile ends the test. Calls that need a context end the test without one.
- * Every entry point can be told to fail. What is not given back is counted.
+ * Every entry point can be told to fail. What is not given back is counted. Two processes that have the fake share memory by its
+ * handles, as by CUDA IPC, and one that frees what the other has open ends.
  *
  * Threads: any; one lock. */
 #ifndef TB_TESTS_FAKE_CUDA_H
@@ -42,6 +43,7 @@ void fake_cuda_set_attribute(CUdevice_attribute which, int value);
 void fake_cuda_set_context(void *device_memory,
                            bool other); /* it stands in a context that is not the primary one */
 void fake_cuda_set_managed(void *device_memory);
+void fake_cuda_set_mapped(void *device_memory); /* by handles of cuMemCreate: CUDA IPC does not know it */
 void fake_cuda_set_initialised(bool yes);
 
 struct fake_cuda_counts { /* that stand now */

@@ -1,6 +1,8 @@
 /* worker.c - libtombolo over device memory of a driver that is none (fake_cuda.h): the suite that a real device runs too, and what
  * only a fake can show. */
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -150,6 +152,96 @@ static void a_resume_that_the_driver_refuses_may_be_tried_again(void **state)
     world_close(&w);
 }
 
+/* ---- a rank in another process ---- */
+
+/* Publishes in place, says so, and stays until it hears something. */
+static void be_a_rank(int from, int to)
+{
+    struct fake f;
+    struct gpu_worker rank;
+    char word;
+    if (read(from, f.path, sizeof f.path) != sizeof f.path) _exit(1);
+    fake_cuda_open();
+    gpu_worker_open(&rank, &f, &fake, "rank0", "host-a");
+    gpu_worker_fill(&rank, &fake, 77);
+    CHECK_OK(gpu_worker_publish(&rank, 1, TB_PUBLISH_IN_PLACE));
+    if (write(to, "p", 1) != 1 || read(from, &word, 1) != 1) _exit(2);
+    gpu_worker_close(&rank, &fake);
+    fake_cuda_close(); /* nothing of it was left open, or the fake ends us */
+    _exit(0);
+}
+
+/* As a catalog plans it for a worker of the rank's host. */
+static void plan_from_the_rank(struct fake *f)
+{
+    struct fake_version *v = fake_version(f, 1);
+    pthread_mutex_lock(&f->lock);
+    const struct fake_shard *shard = &v->shards[0];
+    v->chain_session = shard->session;
+    v->chain_export = shard->export_id;
+    v->chain_source_bytes = shard->source_bytes;
+    v->chain_source = malloc(shard->source_bytes);
+    memcpy(v->chain_source, shard->source, shard->source_bytes);
+    f->chain = true;
+    pthread_mutex_unlock(&f->lock);
+}
+
+/* P1: what a rank published in place on its GPU, a worker of its host takes from there, and says so to its gateway. */
+static void a_rank_of_this_host_is_read_from_its_gpu(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct gpu_worker rollout;
+    struct tb_subscription *sub;
+    enum tb_transport transport;
+    enum tb_transport_why why;
+    int there[2], back[2], code = -1;
+    char word;
+    assert_int_equal(pipe(there), 0);
+    assert_int_equal(pipe(back), 0);
+    const pid_t child = fork(); /* before this process has threads */
+    if (child == 0) be_a_rank(there[0], back[1]);
+    fake_cuda_open();
+    fake_open(&f);
+    assert_int_equal(write(there[1], f.path, sizeof f.path), sizeof f.path);
+    assert_int_equal(read(back[0], &word, 1), 1);
+    fake_land(&f, 1);
+    plan_from_the_rank(&f);
+    gpu_worker_open(&rollout, &f, &fake, "rollout0", "host-a");
+    gpu_worker_fill(&rollout, &fake, 77); /* its truth is the rank's */
+    uint8_t *nothing = calloc(1, GPU_WORKER_BIG);
+    fake_cuda_write(rollout.big, nothing, GPU_WORKER_BIG);
+    fake_cuda_write(rollout.small, nothing, GPU_WORKER_SMALL);
+    free(nothing);
+    const struct tb_subscribe_options o = {.struct_bytes = sizeof o,
+                                           .member_count = 1,
+                                           .model = "policy",
+                                           .group = "engine",
+                                           .registration = rollout.r};
+    CHECK_OK(tb_subscribe(rollout.s, &o, &sub));
+    struct tb_uid uid;
+    memcpy(uid.bytes, fake_version(&f, 1)->key.uid.bytes, sizeof uid.bytes);
+    CHECK_OK(tb_stage(sub, &uid, 20000));
+    fake_go(&f, 1);
+    CHECK_OK(tb_activate(sub, &uid, NULL));
+    assert_true(gpu_worker_holds(&rollout, &fake, &rollout));
+    pthread_mutex_lock(&f.lock);
+    tb_transport_unpack(f.progress.transport, &transport, &why);
+    pthread_mutex_unlock(&f.lock);
+    assert_int_equal(transport, TB_TRANSPORT_CUDA);
+    assert_int_equal(why, TB_WHY_GPU);
+    gpu_worker_close(&rollout, &fake);
+    assert_int_equal(write(there[1], "e", 1), 1);
+    assert_int_equal(waitpid(child, &code, 0), child);
+    assert_true(WIFEXITED(code) && WEXITSTATUS(code) == 0);
+    fake_close(&f);
+    fake_cuda_close();
+    for (int i = 0; i < 2; i++) {
+        close(there[i]);
+        close(back[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -157,6 +249,7 @@ int main(void)
         cmocka_unit_test(a_publish_that_the_driver_refuses_is_no_version),
         cmocka_unit_test(an_activate_that_the_driver_refuses_is_none),
         cmocka_unit_test(a_resume_that_the_driver_refuses_may_be_tried_again),
+        cmocka_unit_test(a_rank_of_this_host_is_read_from_its_gpu),
     };
     tb_log_set(TB_LOG_ERROR, STDERR_FILENO);
     return gpu_suite_run(&fake) + cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,12 +4,13 @@
 
 #include "base/clock.h"
 #include "conformance.h"
-#include "island_far.h"
+#include "island_device.h"
 
 static const struct way ways[] = {
     {.name = "shm-memfd", .transport = TB_TRANSPORT_SHM, .memory = MEMORY_SHARED},
     {.name = "shm-readv", .transport = TB_TRANSPORT_SHM, .memory = MEMORY_OWN},
     {.name = "shm-socket", .transport = TB_TRANSPORT_SHM, .memory = MEMORY_UNSEALED},
+    {.name = "shm-cuda", .transport = TB_TRANSPORT_SHM, .memory = MEMORY_DEVICE},
     {.name = "tcp-clear", .transport = TB_TRANSPORT_TCP, .memory = MEMORY_OWN, .clear = true},
     {.name = "tcp-tls", .transport = TB_TRANSPORT_TCP, .memory = MEMORY_OWN},
     {.name = "verbs-clear", .transport = TB_TRANSPORT_VERBS, .memory = MEMORY_OWN, .clear = true},
@@ -62,7 +63,8 @@ void transport_none_prefers_shm_then_the_network(void **state)
     const bool rdma = tb_fabric_no_verbs(s.reader) == NULL;
     const enum tb_transport network = rdma ? TB_TRANSPORT_VERBS : TB_TRANSPORT_TCP;
     /* An owner on another machine has the same host name here, and no door that shm could find. */
-    const enum tb_transport first = s.owner.far < 0 ? TB_TRANSPORT_SHM : network;
+    const enum tb_transport device = s.way->memory == MEMORY_DEVICE ? TB_TRANSPORT_CUDA : network;
+    const enum tb_transport first = s.owner.far < 0 ? TB_TRANSPORT_SHM : device;
     owner_hold_all(&s.owner);
     struct tb_hop_options options = hop_to(&s.owner, s.reader, s.way, &s.place, &s.tale);
     struct tb_hop *hop = NULL;
@@ -111,10 +113,11 @@ int main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "--serve") == 0) far_serve(argv[2]);
     static char names[1024][96];
     static struct CMUnitTest tests[1024];
-    const bool rdma = rdma_is_here();
+    const bool rdma = rdma_is_here(), device = island_device_begin();
     size_t count = 0;
     for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
         if (ways[w].transport == TB_TRANSPORT_VERBS && !rdma) continue;
+        if (ways[w].memory == MEMORY_DEVICE && !device) continue;
 #define ADD(test)                                                                                            \
     snprintf(names[count], sizeof names[count], "%s/%s", ways[w].name, #test);                               \
     if (argc < 2 || strstr(names[count], argv[1]) != NULL) {                                                 \
@@ -125,5 +128,7 @@ int main(int argc, char **argv)
         CONFORMANCE_TESTS(ADD)
 #undef ADD
     }
-    return count > 0 ? _cmocka_run_group_tests("conformance", tests, count, NULL, NULL) : 77;
+    const int failed = count > 0 ? _cmocka_run_group_tests("conformance", tests, count, NULL, NULL) : 77;
+    if (device) island_device_end();
+    return failed;
 }

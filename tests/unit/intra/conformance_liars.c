@@ -81,7 +81,9 @@ void P7_a_false_door_is_dropped(void **state)
         {welcome, {.type = TB_HOP_ANSWER_BUFFER, .buffer = 99, .kind = 2}}, /* that nobody asked for */
         {welcome, {.type = TB_HOP_ANSWER_BUFFER, .kind = 7}},
         {welcome, {.type = TB_HOP_ANSWER_BUFFER, .kind = TB_HOP_BUFFER_VERBS}},
-        {{.type = TB_HOP_ANSWER_VERBS}, {0}}, /* before WELCOME */
+        {{.type = TB_HOP_ANSWER_VERBS}, {0}},                  /* before WELCOME */
+        {welcome, {.type = TB_HOP_ANSWER_TRAY, .a = 1 << 20}}, /* that nobody asked for, as the next */
+        {welcome, {.type = TB_HOP_ANSWER_FILLED, .bytes = 1}},
         {welcome, {.type = 99}},
     };
     scene_open(&s, way, 1, 3000004, 0);

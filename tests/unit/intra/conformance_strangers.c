@@ -190,6 +190,8 @@ void P7_hostile_requests_are_refused(void **state)
         {.type = TB_HOP_REQUEST_READ, .buffer = 0, .bytes = 8, .flags = 0x80},
         {.type = TB_HOP_REQUEST_ATTACH, .buffer = 2},
         {.type = TB_HOP_REQUEST_HELLO, .buffer = TB_HOP_WIRE_VERSION, .a = TB_HOP_WIRE_MAGIC},
+        {.type = TB_HOP_REQUEST_TRAY},             /* of no bytes, or where there is none */
+        {.type = TB_HOP_REQUEST_FILL, .bytes = 1}, /* of no tray */
         {.type = 77},
         {.type = 0},
     };

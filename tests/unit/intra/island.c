@@ -1,5 +1,6 @@
 #include "island.h"
-#include "island_far.h"
+#include "intra/cuda_part.h"
+#include "island_device.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,6 +13,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+
+const struct island_device *island_device;
 
 void rest_1ms(void)
 {
@@ -154,7 +157,7 @@ static struct tb_export_buffer owner_memory(struct owner *o, const struct way *w
 {
     struct tb_export_buffer buffer = {.count = count, .memfd = -1};
     o->unsealed = -1;
-    if (way->memory == MEMORY_SHARED) {
+    if (way->memory == MEMORY_SHARED || way->memory == MEMORY_DEVICE) {
         assert_int_equal(tb_shared_memory_new("island", count, &o->shared), TB_OK);
         o->bytes = o->shared.bytes;
         buffer.memfd = o->shared.memfd;
@@ -201,7 +204,14 @@ void owner_open(struct owner *o, const struct way *way, const struct cargo *c, u
     o->held = (uint64_t *)(void *)(o->bytes + bitmap_at);
     o->shard = (struct tb_source_shard){
         .shard = 3, .held_buffer = 1, .held_offset = bitmap_at, .packed_buffer = 0, .packed_offset = 64};
-    const struct tb_export_options options = {.export_id = EXPORT_ID, .buffers = buffers, .buffer_count = 2};
+    struct tb_gpu_origin origin;
+    o->has_device = way->memory == MEMORY_DEVICE;
+    if (o->has_device) island_device->open(o, &origin);
+    const struct tb_export_options options = {.export_id = EXPORT_ID,
+                                              .buffers = buffers,
+                                              .buffer_count = 2,
+                                              .origin = o->has_device ? &origin : NULL,
+                                              .origin_shard = o->shard.shard};
     assert_int_equal(tb_export_open(o->fabric, &options), TB_OK);
 }
 
@@ -231,6 +241,15 @@ void owner_put(struct owner *o, uint64_t offset, const void *bytes, uint64_t cou
         (void)ask_far(o, &(struct far_ask){.op = FAR_PUT, .b = offset, .payload_bytes = count}, bytes);
     else
         memcpy(o->bytes + offset, bytes, count);
+    if (o->far < 0 && o->has_device) island_device->put(offset, bytes, count);
+}
+
+void owner_spoil_copy(struct owner *o)
+{
+    if (o->far >= 0)
+        (void)ask_far(o, &(struct far_ask){.op = FAR_SPOIL_COPY}, NULL);
+    else
+        memset(o->bytes + 64, 0x5a, o->cargo->manifest.layout.bytes);
 }
 
 void owner_fill(struct owner *o, uint8_t byte)
@@ -239,6 +258,7 @@ void owner_fill(struct owner *o, uint8_t byte)
         (void)ask_far(o, &(struct far_ask){.op = FAR_FILL, .a = byte}, NULL);
     else
         memset(o->bytes, byte, 64 + o->cargo->manifest.bytes);
+    if (o->far < 0 && o->has_device) island_device->put(0, o->bytes, 64 + o->cargo->manifest.bytes);
 }
 
 static void export_far(struct owner *o, const struct tb_export_buffer *buffers, uint32_t count)
@@ -383,6 +403,7 @@ void owner_close(struct owner *o)
         tb_export_close(o->fabric, EXPORT_ID, 0);
         tb_fabric_close(o->fabric);
     }
+    if (o->has_device) island_device->close();
     if (o->shared.bytes != NULL) {
         tb_shared_memory_free(&o->shared);
     } else if (o->unsealed >= 0) {
@@ -469,6 +490,7 @@ struct tb_hop_options hop_to(struct owner *o, struct tb_fabric *reader, const st
         .place_count = 1,
         /* A busy emulated processor may be silent for longer than three beats. */
         .idle_ms = slowness() > 1 ? 20000 : 0,
+        .gpu = way->memory == MEMORY_DEVICE && o->far >= 0 ? island_device->reader() : NULL,
         .fn = tale_fn,
         .user = t};
     struct tb_fabric_endpoint me;

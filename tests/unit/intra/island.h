@@ -21,8 +21,13 @@
 struct way {
     const char *name;
     enum tb_transport transport;
-    bool clear;                                                 /* tcp without TLS */
-    enum { MEMORY_OWN, MEMORY_SHARED, MEMORY_UNSEALED } memory; /* of the source */
+    bool clear; /* tcp without TLS */
+    enum {
+        MEMORY_OWN,
+        MEMORY_SHARED,
+        MEMORY_UNSEALED,
+        MEMORY_DEVICE /* of a GPU, with a copy that is shared (island_device.h) */
+    } memory;         /* of the source */
 };
 
 /* A shard with its sealed bytes. */
@@ -55,6 +60,7 @@ struct owner {
     struct stillness *still;
     struct tb_fabric *fabric;
     struct tb_shared_memory shared;
+    bool has_device;
     uint8_t *bytes;
     int unsealed;
     uint64_t *held;
@@ -78,6 +84,8 @@ enum tb_status owner_export_again(struct owner *o); /* once more, with the id in
 void owner_revoke(struct owner *o, uint32_t drain_ms);
 uint32_t owner_readers(struct owner *o);
 enum tb_status owner_grant(struct owner *o, const struct tb_id *token, const struct tb_fingerprint *print);
+void owner_spoil_copy(
+    struct owner *o); /* of what stands on a device: its copy in host memory is of other bytes now */
 void owner_stop(struct owner *o);                    /* its fabric closes */
 void owner_stand_still(struct owner *o, bool begin); /* its loop does nothing until the end */
 void owner_log_catch(struct owner *o);

@@ -1,11 +1,14 @@
 #include "island_far.h"
+#include "island_device.h"
 
 #include <arpa/inet.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static void far_die(const char *what)
@@ -38,8 +41,9 @@ static bool give(int fd, const void *from, size_t bytes)
 
 int far_dial(const struct way *way)
 {
-    const char *at = getenv("TB_TEST_OWNER_AT");
-    if (at == NULL || way->transport != TB_TRANSPORT_VERBS) return -1;
+    const bool device = way->memory == MEMORY_DEVICE;
+    const char *at = getenv(device ? "TB_TEST_DEVICE_OWNER_AT" : "TB_TEST_OWNER_AT");
+    if (at == NULL || (way->transport != TB_TRANSPORT_VERBS && !device)) return -1;
     char host[64];
     const char *colon = strrchr(at, ':');
     struct sockaddr_in to = {.sin_family = AF_INET};
@@ -121,6 +125,14 @@ static int64_t serve_ask(struct owner *o, struct cargo *cargo, const struct far_
         return 0;
     case FAR_AGAIN:
         return owner_export_again(o);
+    case FAR_SPOIL_COPY:
+        owner_spoil_copy(o);
+        return 0;
+    case FAR_DEVICE_FAIL:
+    case FAR_DEVICE_FAILED:
+    case FAR_DEVICE_TRAYS:
+    case FAR_DEVICE_MAPPED:
+        return island_device->ask(ask);
     case FAR_DIE:
         (void)raise(SIGKILL);
     }
@@ -145,17 +157,20 @@ static void serve_owner(int fd)
     _exit(0);
 }
 
-void far_serve(const char *port)
+static int listen_at(uint32_t address, uint16_t port)
 {
     const struct sockaddr_in at = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port)), .sin_addr.s_addr = htonl(INADDR_ANY)};
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(address)};
     const int on = 1, listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    (void)signal(SIGCHLD, SIG_IGN);
     (void)setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (bind(listener, (const struct sockaddr *)&at, sizeof at) != 0 || listen(listener, 16) != 0)
         far_die("island_far: listen");
-    printf("serving\n");
-    (void)fflush(stdout);
+    return listener;
+}
+
+static void serve_all(int listener)
+{
+    (void)signal(SIGCHLD, SIG_IGN);
     for (;;) {
         const int fd = accept(listener, NULL, NULL);
         if (fd < 0) continue;
@@ -165,4 +180,41 @@ void far_serve(const char *port)
         }
         close(fd);
     }
+}
+
+void far_serve(const char *port)
+{
+    const int listener = listen_at(INADDR_ANY, (uint16_t)atoi(port));
+    printf("serving\n");
+    (void)fflush(stdout);
+    serve_all(listener);
+}
+
+static pid_t server;
+
+void far_begin(void)
+{
+    struct sockaddr_in at = {0};
+    socklen_t bytes = sizeof at;
+    char text[64];
+    const int listener = listen_at(INADDR_LOOPBACK, 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &bytes), 0);
+    const pid_t test = getpid();
+    server = fork();
+    if (server == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* owners end with their connections */
+        if (getppid() != test) _exit(1);
+        serve_all(listener);
+    }
+    assert_true(server > 0);
+    close(listener);
+    (void)snprintf(text, sizeof text, "127.0.0.1:%u", ntohs(at.sin_port));
+    assert_int_equal(setenv("TB_TEST_DEVICE_OWNER_AT", text, 1), 0);
+}
+
+void far_end(void)
+{
+    (void)kill(server, SIGKILL);
+    (void)waitpid(server, NULL, 0);
+    (void)unsetenv("TB_TEST_DEVICE_OWNER_AT");
 }

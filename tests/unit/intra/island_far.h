@@ -1,7 +1,7 @@
 /* island_far.h - an owner on another host: what a test does to its owner is done there, over a connection of our own.
  *
  * `PROGRAM --serve PORT` serves owners, each in a process of its own; TB_TEST_OWNER_AT=ADDRESS:PORT makes owner_open of the verbs
- * ways use it. Both ends are the same program, so what goes between them are plain structs. Inside tests alone. */
+ * ways use it; those of ways over a device are served by a child of the test. Both ends are the same program, so what goes between them are plain structs. Inside tests alone. */
 #ifndef TB_TESTS_INTRA_ISLAND_FAR_H
 #define TB_TESTS_INTRA_ISLAND_FAR_H
 
@@ -22,6 +22,11 @@ enum far_op {
     FAR_LOG_LINES,
     FAR_LOG_RELEASE,
     FAR_AGAIN, /* opens an export of an id that is in use */
+    FAR_SPOIL_COPY,
+    FAR_DEVICE_FAIL,   /* words: an entry point; a: which call of it is refused, 0: none */
+    FAR_DEVICE_FAILED, /* it was */
+    FAR_DEVICE_TRAYS,  /* how many stand */
+    FAR_DEVICE_MAPPED, /* its memory is one that CUDA IPC does not know */
     FAR_DIE
 };
 
@@ -46,5 +51,8 @@ struct far_answer {
 int far_dial(const struct way *way);
 struct far_answer far_do(int fd, const struct far_ask *ask, const void *payload);
 void far_serve(const char *port); /* for ever */
+/* Serves owners whose bytes stand on a device, in a child of this process; before it has threads. */
+void far_begin(void);
+void far_end(void);
 
 #endif

@@ -291,8 +291,8 @@ static void set_link(const char *name, const char *how)
 
 /* The link below one of two NICs is set down, for real: both fabrics of this process hear it, what was read over it ends in bounded
  * time, and the rest of the version comes by the other NIC. When the link is up its port is told of again, and hops open. By which NIC
- * is not asked for: rdma_rxe of Linux 6.1 takes no connection any more once one was closed over a link that was down; so that
- * path does not connect, in bounded time, and rests. */
+ * is not asked for: rdma_rxe of Linux 6.1 was seen to take no connection any more after one was closed over a link that was
+ * down; then that path does not connect, in bounded time, and rests. */
 static void P6_a_link_that_goes_down_is_left(void **state)
 {
     (void)state;

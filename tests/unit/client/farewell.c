@@ -1,0 +1,363 @@
+/* farewell.c - what ends while the gateway is away, or does not answer, is told to it when it is back: one that kept the session
+ * would believe in it for as long as that lives, count on a copy that is gone (P3), and wait for a member that left (P6). */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fault.h"
+#include "unit/client/fake_gateway.h"
+
+#define BYTES 100000u
+
+struct world {
+    struct fake f;
+    struct tb_session *s;
+    struct tb_subscription *sub;
+    struct fake_version *v;
+    struct tb_uid uid;
+};
+
+static struct tb_uid uid_of(const struct fake_version *v)
+{
+    struct tb_uid uid;
+    memcpy(uid.bytes, v->key.uid.bytes, sizeof uid.bytes);
+    return uid;
+}
+
+static void world_open(struct world *w)
+{
+    memset(w, 0, sizeof *w);
+    fake_open(&w->f);
+    FAKE_SET(&w->f, remember, true);
+    w->v = fake_make(&w->f, 1, 1, 2, BYTES);
+    w->uid = uid_of(w->v);
+    w->s = fake_session_open(&w->f, "w", NULL);
+    const struct tb_subscribe_options o = {.struct_bytes = sizeof o, .member_count = 1, .model = "policy"};
+    CHECK_OK(tb_subscribe(w->s, &o, &w->sub));
+}
+
+static void world_close(struct world *w)
+{
+    tb_session_close(w->s);
+    fake_close(&w->f);
+}
+
+/* The session has seen that its gateway is away. */
+static void go_away(struct world *w)
+{
+    const struct tb_wait_options o = {
+        .struct_bytes = sizeof o, .kind = TB_WAIT_EXACT, .model = "policy", .number = 99, .timeout_ms = 50};
+    struct tb_version_info info = {.struct_bytes = sizeof info};
+    fake_away(&w->f, true);
+    while (tb_wait(w->s, &o, &info) != TB_GATEWAY_AWAY)
+        continue;
+}
+
+/* Everything that the session had to say is at the gateway. */
+static void come_back(struct world *w)
+{
+    const uint32_t hellos = fake_seen(&w->f, TB_SESSION_HELLO);
+    fake_away(&w->f, false);
+    fake_wait_seen(&w->f, TB_SESSION_HELLO, hellos + 1);
+    CHECK_STATUS(tb_status(w->s, "site", NULL, 0, NULL), TB_TOO_LARGE); /* answered behind it */
+}
+
+static void a_release_is_told_later(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
+    go_away(&w);
+    CHECK_OK(tb_release(w.sub, &w.uid));
+    come_back(&w);
+    assert_int_equal(w.v->released, 1);
+    world_close(&w);
+}
+
+/* The twin: what is there still is announced, and not released. */
+static void what_stays_is_not_released(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
+    const uint32_t exports = fake_seen(&w.f, TB_SESSION_EXPORT);
+    go_away(&w);
+    come_back(&w);
+    assert_int_equal(w.v->released, 0);
+    assert_int_equal(fake_seen(&w.f, TB_SESSION_EXPORT), exports + 1);
+    world_close(&w);
+}
+
+/* Else the gateway would hear first that it is gone, and then that it is wanted. */
+static void what_was_asked_for_and_let_go_is_not_asked_for(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    const uint32_t stages = fake_seen(&w.f, TB_SESSION_STAGE);
+    go_away(&w);
+    CHECK_STATUS(tb_stage(w.sub, &w.uid, 0), TB_GATEWAY_AWAY);
+    CHECK_OK(tb_release(w.sub, &w.uid));
+    come_back(&w);
+    assert_int_equal(fake_seen(&w.f, TB_SESSION_STAGE), stages);
+    world_close(&w);
+}
+
+/* It may begin anew meanwhile: the end of what was before does not end that. */
+static void what_began_anew_is_asked_for_behind_it(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
+    go_away(&w);
+    CHECK_OK(tb_release(w.sub, &w.uid));
+    CHECK_STATUS(tb_stage(w.sub, &w.uid, 0), TB_GATEWAY_AWAY);
+    FAKE_SET(&w.f, after_release, 0);
+    const uint32_t before = fake_seen(&w.f, TB_SESSION_STAGE);
+    come_back(&w);
+    assert_int_equal(w.v->released, 1);
+    pthread_mutex_lock(&w.f.lock);
+    const uint32_t behind = w.f.after_release, asked = w.f.seen[TB_SESSION_STAGE] - before;
+    pthread_mutex_unlock(&w.f.lock);
+    assert_true(behind > 0);
+    assert_int_equal(behind, asked); /* and none came first */
+    CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
+    world_close(&w);
+}
+
+static void a_member_that_left_is_told_later(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
+    go_away(&w);
+    CHECK_OK(tb_unsubscribe(w.sub));
+    come_back(&w);
+    assert_int_equal(w.v->released, 1);
+    assert_int_equal(fake_seen(&w.f, TB_SESSION_UNSUBSCRIBE), 1);
+    world_close(&w);
+}
+
+struct caller {
+    struct world *w;
+    int (*call)(struct caller *c);
+    struct tb_registration *r;
+    struct tb_subscription *sub;
+    int status;
+};
+
+static void *call_main(void *user)
+{
+    struct caller *c = user;
+    c->status = c->call(c);
+    return NULL;
+}
+
+/* The gateway takes the request and is silent; then the caller gives up. */
+static void give_up(struct caller *c, enum tb_session_type type)
+{
+    pthread_t thread;
+    struct fake *f = &c->w->f;
+    const uint32_t seen = fake_seen(f, type);
+    FAKE_SET(f, mute[type], true);
+    assert_int_equal(pthread_create(&thread, NULL, call_main, c), 0);
+    fake_wait_seen(f, type, seen + 1);
+    tb_cancel(c->w->s);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    FAKE_SET(f, mute[type], false);
+}
+
+static int release(struct caller *c)
+{
+    return tb_release(c->w->sub, &c->w->uid);
+}
+
+static void a_release_without_an_answer_is_told_again(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
+    struct caller c = {.w = &w, .call = release};
+    give_up(&c, TB_SESSION_RELEASE);
+    CHECK_OK(c.status);
+    fake_wait_seen(&w.f, TB_SESSION_RELEASE, 2);
+    world_close(&w);
+}
+
+static int subscribe(struct caller *c)
+{
+    const struct tb_subscribe_options o = {
+        .struct_bytes = sizeof o, .member_count = 2, .model = "policy", .group = "engine"};
+    return tb_subscribe(c->w->s, &o, &c->sub);
+}
+
+/* P6: the gateway may have a member that nobody is: its group would wait for it, and its place be taken. */
+static void a_member_that_nobody_is_leaves(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    struct caller c = {.w = &w, .call = subscribe};
+    give_up(&c, TB_SESSION_SUBSCRIBE);
+    CHECK_STATUS(c.status, TB_CANCELLED);
+    fake_wait_seen(&w.f, TB_SESSION_UNSUBSCRIBE, 1);
+    world_close(&w);
+}
+
+/* P7: a gateway may answer anything. What was refused is nobody's subscription, whatever number says so. */
+static void an_answer_that_is_no_yes_makes_no_member(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    const uint64_t shape[] = {8};
+    uint8_t memory[8];
+    const struct tb_tensor_desc t = {.name = "t", .dtype = "U8", .rank = 1, .shape = shape, .memory = memory};
+    struct tb_registration *r;
+    CHECK_OK(tb_register(w.s, &t, 1, &r));
+    FAKE_SET(&w.f, refuse[TB_SESSION_SUBSCRIBE], TB_AGAIN);
+    const struct tb_subscribe_options o = {
+        .struct_bytes = sizeof o, .member_count = 1, .model = "policy", .registration = r};
+    struct tb_subscription *sub;
+    CHECK_STATUS(tb_subscribe(w.s, &o, &sub), TB_AGAIN);
+    CHECK_OK(tb_unregister(r)); /* nobody uses it */
+    world_close(&w);
+}
+
+/* P6: or its group would wait for a member that cannot. */
+static void a_version_without_room_here_is_given_back(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    tb_fault_arm(TB_FAULT_memfd, 1, false);
+    CHECK_STATUS(tb_stage(w.sub, &w.uid, 20000), TB_SITE_NOMEM);
+    tb_fault_arm(TB_FAULT_memfd, 0, false);
+    fake_wait_seen(&w.f, TB_SESSION_RELEASE, 1);
+    CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
+    world_close(&w);
+}
+
+/* ---- of a rank ---- */
+
+struct rank {
+    struct world w;
+    uint8_t *memory;
+    struct tb_registration *r;
+};
+
+static void rank_open(struct rank *k)
+{
+    world_open(&k->w);
+    k->memory = calloc(1, BYTES);
+    const uint64_t shape[] = {BYTES};
+    const struct tb_tensor_desc t = {
+        .name = "t", .dtype = "U8", .rank = 1, .shape = shape, .memory = k->memory};
+    CHECK_OK(tb_register(k->w.s, &t, 1, &k->r));
+    struct tb_run_info run = {.struct_bytes = sizeof run};
+    CHECK_OK(tb_run_open(k->w.s, "policy", "k", &run));
+    const struct tb_publish_options o = {.struct_bytes = sizeof o,
+                                         .mode = TB_PUBLISH_IN_PLACE,
+                                         .model = "policy",
+                                         .run = &run.run,
+                                         .number = 7,
+                                         .shard_count = 1,
+                                         .registration = k->r};
+    struct tb_publish_info info = {.struct_bytes = sizeof info};
+    CHECK_OK(tb_publish(k->w.s, &o, &info));
+    k->w.uid = info.uid;
+}
+
+static void rank_close(struct rank *k)
+{
+    world_close(&k->w);
+    free(k->memory);
+}
+
+static void memory_that_went_is_told_later(void **state)
+{
+    (void)state;
+    struct rank k;
+    rank_open(&k);
+    go_away(&k.w);
+    CHECK_OK(tb_unregister(k.r));
+    come_back(&k.w);
+    assert_int_equal(fake_seen(&k.w.f, TB_SESSION_UNPUBLISH), 1);
+    rank_close(&k);
+}
+
+static int resume(struct caller *c)
+{
+    return tb_resume(c->r, NULL, 0);
+}
+
+/* The seal may have arrived, and the reference does not come back here. */
+static void a_seal_that_was_given_up_is_taken_back(void **state)
+{
+    (void)state;
+    struct rank k;
+    rank_open(&k);
+    CHECK_OK(tb_suspend(k.r));
+    assert_int_equal(fake_seen(&k.w.f, TB_SESSION_UNPUBLISH), 1);
+    struct caller c = {.w = &k.w, .call = resume, .r = k.r};
+    give_up(&c, TB_SESSION_SEAL);
+    CHECK_STATUS(c.status, TB_CANCELLED);
+    fake_wait_seen(&k.w.f, TB_SESSION_UNPUBLISH, 2);
+    rank_close(&k);
+}
+
+static int unpublish(struct caller *c)
+{
+    return tb_unpublish(c->w->s, &c->w->uid, 20000);
+}
+
+/* Its readers drain: a gateway that comes back anew does not hear of it again. */
+static void what_drains_is_not_announced(void **state)
+{
+    (void)state;
+    struct rank k;
+    rank_open(&k);
+    struct fake *f = &k.w.f;
+    FAKE_SET(f, remember, false);
+    FAKE_SET(f, keep_hop, true);
+    CHECK_OK(fake_read(f, fake_version(f, 7), 0)); /* a reader that stays in */
+    struct caller c = {.w = &k.w, .call = unpublish};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, call_main, &c), 0);
+    char text[4096];
+    do /* hidden: it has no export any more */
+        CHECK_OK(tb_status(k.w.s, "session", text, sizeof text, NULL));
+    while (strstr(text, "\"readers\":1") != NULL);
+    const uint32_t seals = fake_seen(f, TB_SESSION_SEAL);
+    go_away(&k.w);
+    come_back(&k.w);
+    assert_int_equal(fake_seen(f, TB_SESSION_SEAL), seals);
+    fake_let_go(f);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    CHECK_OK(c.status);
+    rank_close(&k);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_release_is_told_later),
+        cmocka_unit_test(what_stays_is_not_released),
+        cmocka_unit_test(what_was_asked_for_and_let_go_is_not_asked_for),
+        cmocka_unit_test(what_began_anew_is_asked_for_behind_it),
+        cmocka_unit_test(a_member_that_left_is_told_later),
+        cmocka_unit_test(a_release_without_an_answer_is_told_again),
+        cmocka_unit_test(a_member_that_nobody_is_leaves),
+        cmocka_unit_test(an_answer_that_is_no_yes_makes_no_member),
+        cmocka_unit_test(a_version_without_room_here_is_given_back),
+        cmocka_unit_test(memory_that_went_is_told_later),
+        cmocka_unit_test(a_seal_that_was_given_up_is_taken_back),
+        cmocka_unit_test(what_drains_is_not_announced),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
