@@ -2,22 +2,31 @@
 #include "gateway/cli/gateway_session.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "gateway/cli/say.h"
 
 #define SESSION_DEFAULT "unix:/run/tombolo/session.sock"
-#define OPEN_MS         10000u
+#define SOON_MS         1000u  /* a gateway that is there has answered by then */
+#define LATER_MS        10000u /* and one that is being restarted */
 
-static volatile sig_atomic_t caught;
+static volatile sig_atomic_t caught, opening, in_json;
 
+/* While a session is opened nothing is begun that would have to be ended, and the call that waits sees no signal. */
 static void on_signal(int number)
 {
+    static const char said[] =
+        "{\"schema\":1,\"ok\":false,\"status\":\"cancelled\",\"error\":\"interrupted\"}\n";
     (void)number;
     caught = 1;
+    if (!opening) return;
+    const ssize_t written = in_json ? write(STDOUT_FILENO, said, sizeof said - 1) : 0;
+    _exit(written < 0 ? TB_CLI_SITE : TB_CLI_INTERRUPTED);
 }
 
 void tb_signals_catch(void)
@@ -44,26 +53,53 @@ static const char *option_or_environment(const struct tb_cli_call *call, const c
     return text != NULL && text[0] == '\0' ? NULL : text;
 }
 
+#define ADVICE "; does tombolod run there? else say --gateway or TOMBOLO_GATEWAY"
+
+/* A person is not left waiting for what may never come; a script is told at the end. */
+static void say_waiting(const struct tb_cli_call *call, uint32_t ms)
+{
+    struct tb_progress line;
+    tb_progress_start(&line, call);
+    if (!line.on) return;
+    char clean[512];
+    tb_show_clean(tb_last_error(), clean, sizeof clean);
+    (void)fprintf(stderr, "tombolo %s: %s%s. Trying on for %u s\n", call->command->name, clean, ADVICE,
+                  (ms + 999) / 1000);
+}
+
+static int open_session(struct tb_session_options *options, uint32_t ms, struct tb_session **session_out)
+{
+    options->open_timeout_ms = ms;
+    opening = 1;
+    if (caught) on_signal(0); /* it came between two tries */
+    const int status = tb_session_open(options, session_out);
+    opening = 0;
+    return status;
+}
+
 int tb_gateway_open(const struct tb_cli_call *call, struct tb_session **session_out)
 {
     const char *gateway = option_or_environment(call, "gateway", "TOMBOLO_GATEWAY");
     const uint64_t seconds = tb_cli_number(call, "timeout", UINT64_MAX);
-    const struct tb_session_options options = {
+    struct tb_session_options options = {
         .struct_bytes = sizeof options,
         .gateway = gateway == NULL ? SESSION_DEFAULT : gateway,
         .ca = option_or_environment(call, "ca", "TOMBOLO_CA"),
         .cert = option_or_environment(call, "cert", "TOMBOLO_CERT"),
         .key = option_or_environment(call, "key", "TOMBOLO_KEY"),
-        .open_timeout_ms = seconds > 0 && seconds < OPEN_MS / 1000 ? (uint32_t)seconds * 1000 : OPEN_MS,
     };
-    return tb_session_open(&options, session_out);
+    in_json = tb_cli_given(call, "json");
+    const int status = open_session(&options, SOON_MS, session_out);
+    if (status != TB_GATEWAY_AWAY || seconds <= SOON_MS / 1000) return status;
+    const uint32_t ms = seconds <= LATER_MS / 1000 ? (uint32_t)seconds * 1000 - SOON_MS : LATER_MS;
+    say_waiting(call, ms);
+    return open_session(&options, ms, session_out);
 }
 
 enum tb_cli_exit tb_gateway_unopened(const struct tb_cli_call *call, int status)
 {
-    return tb_say_failure(
-        call, status, "opening a session: %s%s", tb_last_error(),
-        status == TB_GATEWAY_AWAY ? "; does tombolod run there? else say --gateway or TOMBOLO_GATEWAY" : "");
+    return tb_say_failure(call, status, "opening a session: %s%s", tb_last_error(),
+                          status == TB_GATEWAY_AWAY ? ADVICE : "");
 }
 
 struct tb_deadline tb_deadline_of(const struct tb_cli_call *call)

@@ -16,7 +16,9 @@
 void tb_signals_catch(void);
 bool tb_signals_caught(void);
 
-/* --gateway, else TOMBOLO_GATEWAY, else unix:/run/tombolo/session.sock; --ca, --cert and --key likewise. */
+/* --gateway, else TOMBOLO_GATEWAY, else unix:/run/tombolo/session.sock; --ca, --cert and --key likewise. A gateway that does not
+ * answer within a second is told of on a terminal and tried for ten more, should it be starting; --timeout may be less. A signal
+ * ends the process meanwhile. */
 TB_MUST_USE int tb_gateway_open(const struct tb_cli_call *call, struct tb_session **session_out);
 /* Says why that failed, and what to do. */
 enum tb_cli_exit tb_gateway_unopened(const struct tb_cli_call *call, int status);

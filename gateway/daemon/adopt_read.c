@@ -30,24 +30,17 @@ static void version_free(struct tb_adopt_version *v)
     v->shards = NULL;
 }
 
-/* By its encoding, as it would come from a peer. */
 static enum tb_status manifest_copy(struct tb_adopt_shard *to, const struct tb_manifest *from)
 {
-    const size_t bytes = tb_manifest_head_bytes(from);
-    uint8_t *head = tb_malloc(bytes);
-    if (head == NULL) return TB_SITE_NOMEM;
-    struct tb_writer w;
-    tb_writer_init(&w, head, bytes);
-    tb_manifest_head_encode(from, &w);
-    const size_t needed = tb_manifest_decode_bytes(head, bytes);
-    to->memory = needed > 0 ? tb_malloc(needed) : NULL;
-    enum tb_status status = to->memory != NULL
-                                ? tb_manifest_head_decode(head, bytes, to->memory, needed, &to->manifest)
-                                : TB_SITE_NOMEM;
-    tb_free(head);
-    if (status == TB_OK)
-        memcpy(to->manifest.digests, from->digests, from->chunk_count * sizeof *from->digests);
-    return status;
+    const size_t bytes = tb_manifest_bytes_for(&from->layout, from->blobs, from->blob_count);
+    to->memory = tb_malloc(bytes + 1);
+    if (to->memory == NULL) return TB_SITE_NOMEM;
+    const enum tb_status status =
+        tb_manifest_build(&from->layout, from->blobs, from->blob_count, to->memory, bytes, &to->manifest);
+    if (status != TB_OK) return status;
+    memcpy(to->manifest.digests, from->digests, from->chunk_count * sizeof *from->digests);
+    to->manifest.root = from->root;
+    return TB_OK;
 }
 
 static enum tb_status shard_fill(struct tb_adopt_shard *to, const struct tb_manifest *from)

@@ -380,6 +380,38 @@ static struct tb_copy *newest_whole(struct tb_anchors *a, uint32_t model)
     return best != NULL && is_newer(&a->models[model], &best->key) ? best : NULL;
 }
 
+/* P3: nobody comes back to what was withdrawn or broken. Its anchor would be the newest for ever, and what is the head again would
+ * never be on the disk. */
+static void ended_remove(struct tb_anchors *a, uint32_t model)
+{
+    struct tb_daemon *d = a->d;
+    struct anchor_model *m = &a->models[model];
+    const struct tb_name *name = &d->config->models[model].name;
+    struct tb_id uid;
+    struct tb_catalog_version_view view;
+    if (!m->newest.any || d->store_down) return;
+    if (tb_catalog_find(d->catalog, name, m->newest.run_order, m->newest.number, &uid) != TB_OK) return;
+    if (!tb_catalog_version_get(d->catalog, &uid, &view) || !tb_persist_saved(d, &uid)) return;
+    if (view.state != TB_VERSION_ENDED_WITHDRAWN && view.state != TB_VERSION_ENDED_BROKEN) return;
+    tb_anchor_folder_remove(&a->folder, name, &m->newest);
+    tb_log(TB_LOG_INFO, "anchor.removed", "model=%s run=%llu number=%llu reason=%s", name->text,
+           (unsigned long long)m->newest.run_order, (unsigned long long)m->newest.number,
+           tb_catalog_state_name(view.state));
+    m->newest.any = false;
+    m->failed_at = 0;
+}
+
+/* Versions that are whole here and newer, and that came before the writing of this one, too: the store was still to say that they are
+ * ready (P3: the last one of a trainer would wait for a next that never comes). */
+static uint32_t whole_after(const struct tb_anchors *a, uint32_t model, const struct tb_version_key *key)
+{
+    uint32_t count = 0;
+    for (const struct tb_copy *c = a->d->copies; c != NULL; c = c->next)
+        count += c->whole && !c->evicting && model_of(a->d, &c->key.model) == model &&
+                 tb_version_key_compare(&c->key, key) > 0;
+    return count;
+}
+
 static bool is_due(const struct tb_anchors *a, uint32_t model, tb_time_ns now)
 {
     const struct anchor_model *m = &a->models[model];
@@ -436,6 +468,8 @@ static void write_ended(struct tb_anchors *a)
         if (a->status != TB_CANCELLED || !a->d->draining) write_failed(a);
         return;
     }
+    const uint32_t after = whole_after(a, a->model, &a->key);
+    if (m->whole_since < after) m->whole_since = after;
     m->failed_at = 0;
     m->newest = which_of(&a->key);
     a->d->counters.anchors_written++;
@@ -457,6 +491,7 @@ void tb_anchors_tick(struct tb_daemon *d, tb_time_ns now)
     }
     for (uint32_t i = 1; i <= d->config->model_count && !d->draining; i++) {
         const uint32_t model = (a->model + i) % d->config->model_count; /* in turn */
+        ended_remove(a, model);
         struct tb_copy *copy = is_due(a, model, now) ? newest_whole(a, model) : NULL;
         if (copy == NULL) continue;
         write_begin(a, model, copy, now);

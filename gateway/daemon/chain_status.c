@@ -111,20 +111,38 @@ static json_t *worker_row(struct chains *a, const struct tb_catalog_reference_vi
     return o;
 }
 
-static bool next_worker(const struct chains *a, const struct tb_id *uid, uint32_t *cursor,
+/* A rank that workers of its host read. */
+static json_t *rank_row(struct chains *a, const struct tb_catalog_reference_view *r, uint32_t chunks)
+{
+    struct tb_catalog_session_view s;
+    const bool known = tb_catalog_session_get(a->d->catalog, &r->session, &s);
+    json_t *o = json_object();
+    put(a, o, "name", text_json(r->name.text));
+    put(a, o, "kind", json_string("rank"));
+    put(a, o, "host", text_json(known ? s.session.host.text : ""));
+    put(a, o, "source", json_null());
+    put(a, o, "held_chunks", json_integer(chunks));
+    put(a, o, "whole", json_true());
+    put(a, o, "readers", json_integer(r->readers));
+    return o;
+}
+
+static bool next_member(const struct chains *a, const struct tb_id *uid, uint32_t *cursor,
                         struct tb_catalog_reference_view *out)
 {
-    while (tb_catalog_reference_at(a->d->catalog, cursor, out))
-        if (out->kind == TB_REFERENCE_WORKER && tb_id_equal(&out->uid, uid)) return true;
+    while (tb_catalog_reference_at(a->d->catalog, cursor, out)) {
+        const bool read = out->kind == TB_REFERENCE_PUBLISHER && out->readers > 0;
+        if ((read || out->kind == TB_REFERENCE_WORKER) && tb_id_equal(&out->uid, uid)) return true;
+    }
     return false;
 }
 
-/* Gives each worker of the version its place behind the gateway's, as long as there is room; how many there are. */
+/* Gives each worker of the version, and each rank that is read, its place behind the gateway's, as long as there is room; how many there are. */
 static uint32_t find_places(struct chains *a, const struct tb_id *uid)
 {
     uint32_t cursor = 0, count = 0;
     struct tb_catalog_reference_view r;
-    while (next_worker(a, uid, &cursor, &r)) {
+    while (next_member(a, uid, &cursor, &r)) {
         a->places[r.row] = a->member_count + count < MEMBERS_MAX ? 1 + count : NOT_LISTED;
         count++;
     }
@@ -137,8 +155,8 @@ static json_t *members_json(struct chains *a, const struct tb_catalog_version_vi
     uint32_t cursor = 0;
     struct tb_catalog_reference_view r;
     append(a, list, gateway_row(a, v));
-    while (json_array_size(list) <= listed && next_worker(a, &v->key.uid, &cursor, &r))
-        append(a, list, worker_row(a, &r));
+    while (json_array_size(list) <= listed && next_member(a, &v->key.uid, &cursor, &r))
+        append(a, list, r.kind == TB_REFERENCE_WORKER ? worker_row(a, &r) : rank_row(a, &r, v->chunk_count));
     return list;
 }
 

@@ -121,6 +121,8 @@ static bool evict_finish(struct tb_copy *copy)
 {
     if (!copy->evicting || copy->evict_waits != 0) return false;
     struct tb_daemon *d = copy->d;
+    if (d->links_restarting)
+        return false; /* P1: until they are closed their streams touch what was offered, and land */
     if (copy->region != NULL && tb_arena_free(copy->region) != TB_OK)
         return false; /* pinned: the tick tries again */
     const struct tb_id uid = copy->key.uid;
@@ -156,7 +158,7 @@ void tb_copy_evict(struct tb_copy *copy, enum tb_status why)
     if (copy->export_id != 0) tb_export_close(d->fabric, copy->export_id, 0);
     copy->export_id = 0;
     tb_copy_shelf_end(copy);
-    if (d->links == NULL || d->links_restarting) return; /* no stream touches it: the tick finishes */
+    if (d->links == NULL || d->links_restarting) return; /* the tick finishes, once no stream touches it */
     copy->evict_waits = 2;
     if (tb_links_retract(d->links, &copy->key.uid, copy->evict_why, evict_step_done, copy) != TB_OK) {
         copy->evict_waits--;
@@ -280,13 +282,20 @@ static void copy_base(struct tb_copy *copy, tb_time_ns now)
     TB_MOOT(tb_catalog_base(d->catalog, now, &copy->key.uid, used));
 }
 
+/* Before anything is told or asked for which the catalog may evict: a base of the last tick is not one of now. */
+static void copies_bases(struct tb_daemon *d, tb_time_ns now)
+{
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
+        copy_base(c, now);
+}
+
 bool tb_copies_tick(struct tb_daemon *d)
 {
     const tb_time_ns now = tb_clock_now();
     bool busy = false;
+    copies_bases(d, now);
     for (struct tb_copy *c = d->copies, *next; c != NULL; c = next) {
         next = c->next;
-        copy_base(c, now);
         if (c->evicting) {
             if (evict_finish(c))
                 return true; /* the list may have changed: the rest comes with the next tick */
@@ -302,11 +311,14 @@ bool tb_copies_tick(struct tb_daemon *d)
     return busy;
 }
 
-uint64_t tb_copy_shortage(struct tb_daemon *d, uint64_t bytes)
+enum tb_status tb_copies_make_room(struct tb_daemon *d, uint64_t bytes, struct tb_catalog_room *room_out)
 {
+    const tb_time_ns now = tb_clock_now();
     struct tb_arena_budget budget;
+    copies_bases(d, now);
     tb_arena_budget(d->arena, &budget);
-    return bytes > budget.largest_free_bytes ? bytes - budget.largest_free_bytes : 1;
+    const uint64_t lacking = bytes > budget.largest_free_bytes ? bytes - budget.largest_free_bytes : 1;
+    return tb_catalog_make_room(d->catalog, now, lacking, room_out);
 }
 
 uint64_t tb_copy_held_bytes(const struct tb_copy *copy)

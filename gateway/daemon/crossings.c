@@ -140,8 +140,7 @@ static enum tb_status make_room(struct tb_daemon *d, const struct tb_version_key
                                 const char *refusal)
 {
     struct tb_catalog_room room;
-    const enum tb_status status =
-        tb_catalog_make_room(d->catalog, tb_clock_now(), tb_copy_shortage(d, bytes), &room);
+    const enum tb_status status = tb_copies_make_room(d, bytes, &room);
     if (status != TB_SITE_NOMEM) return status;
     d->counters.arena_refused++;
     struct tb_log_line l;
@@ -277,6 +276,23 @@ static bool links_may_read(void *user, uint32_t peer, const struct tb_name *mode
     return false;
 }
 
+/* Home alone is to send what nobody asked for, where it is asked first, and where neither site has lanes, which have a share each. */
+static bool links_expects(void *user, uint32_t peer, const struct tb_name *model)
+{
+    const struct tb_daemon *d = user;
+    const struct tb_config *c = d->config;
+    struct tb_name home;
+    if (c->lanes > 1 || !links_home_of(user, model, &home) || !tb_name_equal(&home, &c->peers[peer].site))
+        return false;
+    for (uint32_t i = 0; i < c->peer_count; i++)
+        if (i != peer && tb_name_equal(&c->peers[i].of, &c->peers[peer].of)) return false;
+    for (uint32_t i = 0; i < c->subscribe_count; i++) {
+        const struct tb_config_subscribe *s = &c->subscribe[i];
+        if (tb_name_equal(&s->model, model)) return s->from_count > 0 && tb_name_equal(&s->from[0], &home);
+    }
+    return false;
+}
+
 /* To every peer but the one that said it and the one it speaks of. */
 static void report_pass(struct tb_daemon *d, uint32_t from, const struct tb_links_report *report)
 {
@@ -338,7 +354,7 @@ static void links_refused(void *user, uint32_t peer, enum tb_status why, uint64_
     (void)peer; /* the link has said it */
     if (why != TB_PEER_STALE || !by_peer || detail < d->incarnation) return;
     /* The store is younger than what the peer has seen of us: speak above it. */
-    tb_persist_incarnation(d, detail + 1);
+    tb_persist_incarnation(d, detail);
 }
 
 static enum tb_catalog_state state_told(enum tb_links_version_state state, enum tb_status why)
@@ -425,8 +441,13 @@ static void links_report(void *user, uint32_t peer, const struct tb_links_report
                                                       .whole = report->state == TB_LINKS_REPORT_HELD,
                                                       .activated =
                                                           report->state == TB_LINKS_REPORT_ACTIVATED};
-    if (tb_catalog_site_progress(d->catalog, tb_clock_now(), &progress) == TB_OK)
-        report_pass(d, peer, report);
+    const enum tb_status status = tb_catalog_site_progress(d->catalog, tb_clock_now(), &progress);
+    if (status == TB_OK) report_pass(d, peer, report);
+    if (status == TB_BAD_ARGUMENT || status == TB_SITE_NOMEM) {
+        d->counters.reports_refused++;
+        tb_log(TB_LOG_WARN, "link.report_refused", "peer=%s site=%s status=%s", peer_site(d, peer),
+               report->site.text, tb_status_name(status));
+    }
     (void)tb_daemon_settle(d);
 }
 
@@ -465,6 +486,7 @@ static bool links_base_good(void *user, const struct tb_id *uid, uint32_t shard,
 static const struct tb_links_ops links_ops = {
     .may_read = links_may_read,
     .home_of = links_home_of,
+    .expects = links_expects,
     .weight_of = tb_policy_weight,
     .on_peer = links_peer,
     .on_renewed = links_renewed,
@@ -653,6 +675,14 @@ static void restart_closed(void *user)
         return;
     }
     (void)tb_daemon_settle(d);
+}
+
+void tb_crossings_incarnation(struct tb_daemon *d, uint64_t incarnation)
+{
+    d->incarnation = incarnation;
+    if (d->links == NULL || d->links_restarting) return; /* those to come begin with it */
+    tb_log(TB_LOG_WARN, "links.incarnation", "incarnation=%llu", (unsigned long long)incarnation);
+    tb_links_set_incarnation(d->links, incarnation);
 }
 
 void tb_crossings_restart(struct tb_daemon *d)

@@ -10,12 +10,14 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "wan/turn.h"
 
 #define TICK_BUSY_MS 10u /* bitmaps are looked at while a version moves */
 #define TICK_IDLE_MS 50u
 #define POLL_NS      TB_MS(100) /* peers' progress */
 #define SLOW_NS      TB_SECONDS(1)
-#define VERIFY_BYTES (16u << 20) /* a step: some 3 ms */
+#define VERIFY_BYTES (16u << 20)                        /* a step: some 3 ms */
+#define TURN_NS      (TB_TURN_PATIENCE + TB_SECONDS(1)) /* with its two round trips, on the longest of ways */
 
 static enum tb_status failed(const char *what, const char *why, const char *action)
 {
@@ -270,6 +272,7 @@ static enum tb_status catalog_open(struct tb_daemon *d)
                                              .tick_ns = TB_MS(4 * TICK_IDLE_MS),
                                              .drain_ns = TB_MS(c->drain_ms),
                                              .pin_max_ns = TB_SECONDS(c->pin_max_s),
+                                             .turn_ns = TURN_NS,
                                              .fan_out = c->fabric_fan_out,
                                              .nic_bytes_per_s = c->fabric_nic};
     d->catalog = tb_catalog_init(d->catalog_memory, &limits, &config, tb_clock_now());
@@ -415,12 +418,13 @@ static void drain_tick(uv_timer_t *timer)
     const uint32_t left = readers(d);
     const uint32_t rows = tb_persist_waiting(d);
     if ((left != 0 || (rows != 0 && !d->store_down)) && spent < TB_MS(d->config->drain_ms)) return;
+    if (d->links_restarting) return; /* they close: until then their threads touch the arena */
     uv_timer_stop(timer);
     tb_log(TB_LOG_INFO, "drain.end", "after_ms=%llu readers_cut=%u rows_unwritten=%u",
            (unsigned long long)(spent / TB_MS(1)), left, rows);
     tb_sessions_close(d);
     tb_limits_close(d);
-    if (d->links != NULL && !d->links_restarting)
+    if (d->links != NULL)
         tb_links_close(d->links, links_closed, d);
     else
         links_closed(d);

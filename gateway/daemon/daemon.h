@@ -63,7 +63,8 @@ struct tb_daemon;
     X(versions_withdrawn)                                                                  \
     X(hops_lost) X(chunks_bad) X(plans)                                                    \
     X(evictions) X(arena_refused) X(store_failed)                                          \
-    X(links_up) X(links_down) X(links_refused) X(verify_bad) X(budgets_held)  \
+    X(links_up) X(links_down) X(links_refused) X(reports_refused)                          \
+    X(verify_bad) X(budgets_held)                                                          \
     X(certificates_loaded) X(certificates_refused)                                         \
     X(anchors_written) X(anchors_failed) X(anchors_bad) X(adopted_chunks)
 /* clang-format on */
@@ -326,8 +327,8 @@ uint32_t tb_persist_waiting(const struct tb_daemon *d); /* rows that are not on 
 bool tb_persist_saved(const struct tb_daemon *d, const struct tb_id *uid);
 /* Runs, versions and pins from the store into the catalog; raises and writes the incarnation. Waits for the disk. */
 TB_MUST_USE enum tb_status tb_persist_restore(struct tb_daemon *d);
-/* Raises it to at least that; once it is on disk, links begin anew. */
-void tb_persist_incarnation(struct tb_daemon *d, uint64_t at_least);
+/* Raises it above that, which a peer says that it has seen, or a good step towards it; links say it once it is on disk. */
+void tb_persist_incarnation(struct tb_daemon *d, uint64_t seen);
 
 /* copies.c */
 struct tb_copy *tb_copy_find(struct tb_daemon *d, const struct tb_id *uid);
@@ -344,8 +345,9 @@ bool tb_copies_tick(struct tb_daemon *d);
  * lost for chunks that landed since the last tick. */
 void tb_copies_look(struct tb_daemon *d);
 void tb_copies_free(struct tb_daemon *d);
-/* What must be evicted before `bytes` fit in one piece; at least 1: something did not fit. */
-uint64_t tb_copy_shortage(struct tb_daemon *d, uint64_t bytes);
+/* `bytes` did not fit in one piece: what the catalog evicts for them (tb_catalog_make_room). */
+TB_MUST_USE enum tb_status tb_copies_make_room(struct tb_daemon *d, uint64_t bytes,
+                                               struct tb_catalog_room *room_out);
 uint64_t tb_copy_held_bytes(const struct tb_copy *copy);
 /* What came for it over the fabric from ranks, and over links, since this process began. */
 uint64_t tb_copy_wire_bytes(const struct tb_copy *copy);
@@ -372,7 +374,9 @@ uint8_t tb_landing_classes(struct tb_daemon *d, const struct tb_name *model);
 
 /* crossings.c */
 TB_MUST_USE enum tb_status tb_crossings_open(struct tb_daemon *d); /* links; offers what is held */
-void tb_crossings_restart(struct tb_daemon *d);                    /* with a new life or incarnation */
+void tb_crossings_restart(struct tb_daemon *d);                    /* with a new life */
+/* Is ours from now on. Sessions that are there go on: P6, the word of one peer is no end of the others' links. */
+void tb_crossings_incarnation(struct tb_daemon *d, uint64_t incarnation);
 /* Space for a version whose manifests are here, and the catalog's word on it. TB_AGAIN: something is being evicted for it.
  * TB_SITE_NOMEM: it does not fit, which is logged. */
 TB_MUST_USE enum tb_status tb_crossing_reserve(struct tb_copy *copy, const struct tb_manifest *manifests);
@@ -449,6 +453,7 @@ enum tb_status tb_session_export_put(struct tb_worker_session *s, const struct t
                                      const struct tb_span *source);
 /* P8. Logs and counts a refusal. */
 enum tb_status tb_session_may(struct tb_worker_session *s, const struct tb_name *model, bool publish);
+void tb_session_denied(struct tb_worker_session *s, const char *what, const char *why); /* logs and counts */
 /* A frame of `type` around the encoder of one message; nothing when the worker is away. */
 #define TB_SESSION_SEND(s, type, request, message, bytes, encode)                                            \
     do {                                                                                                     \

@@ -14,6 +14,10 @@
 #define WAITING_MAX 256
 #define HELD_MAX    4096 /* requests that wait for the disk, of all sessions */
 #define UNSETTLED   UINT64_MAX
+/* P7: each start adds one, so what peers have seen is reached with one word; what one of them makes up leaves room for those to come,
+ * and others that had believed it are heard all the same: each word brings us nearer to theirs. */
+#define INCARNATION_STEP ((uint64_t)1 << 32)
+#define INCARNATION_MAX  ((uint64_t)1 << 62) /* for 2^30 of them, each of which waits for the disk */
 
 struct waiting {
     struct tb_store_row row;
@@ -204,10 +208,7 @@ static void batch_done(struct tb_daemon *d, const struct tb_store_written *writt
     if (d->store_down) p->recovered += written->count;
     store_recovers(d);
     held_release(d, TB_OK);
-    if (written->incarnation != 0) {
-        d->incarnation = written->incarnation;
-        tb_crossings_restart(d);
-    }
+    if (written->incarnation != 0) tb_crossings_incarnation(d, written->incarnation);
     writer_feed(d);
 }
 
@@ -276,15 +277,18 @@ void tb_persist_tick(struct tb_daemon *d)
         store_fails(d, "its disk has not answered within store.slow_ms");
 }
 
-void tb_persist_incarnation(struct tb_daemon *d, uint64_t at_least)
+void tb_persist_incarnation(struct tb_daemon *d, uint64_t seen)
 {
     struct tb_persist *p = d->persist;
+    if (d->incarnation >= INCARNATION_MAX) return;
+    const uint64_t most = d->incarnation + INCARNATION_STEP;
     for (uint32_t i = 0; i < p->count; i++)
         if (p->rows[i].row.kind == TB_STORE_INCARNATION)
             return; /* asked for already; a peer will say it again */
     if (p->count == WAITING_MAX) return;
     p->rows[p->count++] =
-        (struct waiting){.row = {.kind = TB_STORE_INCARNATION, .incarnation = at_least}, .followed = true};
+        (struct waiting){.row = {.kind = TB_STORE_INCARNATION, .incarnation = seen < most ? seen + 1 : most},
+                         .followed = true};
     writer_feed(d);
 }
 

@@ -13,16 +13,32 @@ bool tb_rights_match(const char *pattern, const struct tb_identity *identity)
     return strncmp(pattern, text, bytes - 1) == 0;
 }
 
+static bool listed(const char *const *patterns, uint32_t count, const struct tb_identity *identity)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (tb_rights_match(patterns[i], identity)) return true;
+    return false;
+}
+
 bool tb_rights_may(const struct tb_config *config, const struct tb_name *model,
                    const struct tb_identity *identity, bool publish)
 {
     for (uint32_t i = 0; i < config->model_count; i++) {
         const struct tb_config_model *m = &config->models[i];
         if (!tb_name_equal(&m->name, model)) continue;
-        const uint32_t count = publish ? m->publish_count : m->read_count;
-        for (uint32_t k = 0; k < count; k++) {
-            if (tb_rights_match(publish ? m->publish[k] : m->read[k], identity)) return true;
-        }
+        if (publish ? listed(m->publish, m->publish_count, identity)
+                    : listed(m->read, m->read_count, identity))
+            return true;
+    }
+    return false;
+}
+
+bool tb_rights_any(const struct tb_config *config, const struct tb_identity *identity)
+{
+    for (uint32_t i = 0; i < config->model_count; i++) {
+        const struct tb_config_model *m = &config->models[i];
+        if (listed(m->publish, m->publish_count, identity) || listed(m->read, m->read_count, identity))
+            return true;
     }
     return false;
 }

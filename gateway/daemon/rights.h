@@ -15,5 +15,7 @@ bool tb_rights_match(const char *pattern, const struct tb_identity *identity);
 /* By the model's publish or read list; a model that is not configured is nobody's. */
 bool tb_rights_may(const struct tb_config *config, const struct tb_name *model,
                    const struct tb_identity *identity, bool publish);
+/* Either, of some model. */
+bool tb_rights_any(const struct tb_config *config, const struct tb_identity *identity);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/daemon/rights.h"
 
 enum tb_status tb_session_subscribe_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
@@ -85,7 +86,7 @@ static enum tb_status may_wait_site(struct tb_worker_session *s, const struct tb
     struct tb_catalog_version_view view;
     if (!tb_catalog_version_get(s->d->catalog, uid, &view)) return TB_NOT_FOUND;
     for (const struct tb_worker_export *e = s->exports; e != NULL; e = e->next) {
-        if (tb_id_equal(&e->uid, uid)) return TB_OK;
+        if (e->shard != TB_CATALOG_ALL_SHARDS && tb_id_equal(&e->uid, uid)) return TB_OK;
     }
     return tb_session_may(s, &view.key.model, false);
 }
@@ -194,15 +195,22 @@ enum tb_status tb_session_stage_frame(struct tb_worker_session *s, struct tb_wir
     return TB_OK; /* the catalog's PLAN comes with settle, behind the manifests */
 }
 
+/* P8: who exports is a reader, to whom a source is planned, and counts as a copy: so it needs the right to read, which it showed when
+ * it staged, but maybe to an earlier life of this gateway. P7: what the catalog does not know is not remembered. */
 enum tb_status tb_session_export_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
+    struct tb_catalog *c = s->d->catalog;
     struct tb_session_export m;
+    struct tb_catalog_version_view view;
     if (tb_session_export_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    if (!tb_catalog_version_get(c, &m.uid, &view)) return TB_OK;
+    if (tb_session_may(s, &view.key.model, false) != TB_OK) return TB_OK;
+    const enum tb_status told =
+        tb_catalog_export(c, tb_clock_now(), &s->id, &m.uid, m.export_id, m.held_chunks, m.whole);
     const struct tb_worker_export export = {
         .uid = m.uid, .shard = TB_CATALOG_ALL_SHARDS, .export_id = m.export_id};
-    if (m.export_id != 0 && tb_session_export_put(s, &export, &m.source) != TB_OK) return TB_OK;
-    TB_MOOT(tb_catalog_export(s->d->catalog, tb_clock_now(), &s->id, &m.uid, m.export_id, m.held_chunks,
-                              m.whole));
+    /* For want of memory it is not found when it is planned, and another source is. */
+    if (told == TB_OK && m.export_id != 0) TB_MOOT(tb_session_export_put(s, &export, &m.source));
     return TB_OK;
 }
 
@@ -309,10 +317,23 @@ enum tb_status tb_session_release_frame(struct tb_worker_session *s, struct tb_w
     return TB_OK;
 }
 
+/* P8: anybody on this host may connect, and what there is, who reads it and from where is not for anybody. */
+static enum tb_status may_look(struct tb_worker_session *s)
+{
+    if (tb_rights_any(s->d->config, &s->identity)) return TB_OK;
+    tb_session_denied(s, "status", "no right to any model");
+    return TB_PEER_DENIED;
+}
+
 enum tb_status tb_session_status_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_session_status m;
     if (tb_session_status_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
+    const enum tb_status may = may_look(s);
+    if (may != TB_OK) {
+        tb_session_reply(s, frame->request, may, "");
+        return TB_OK;
+    }
     json_t *state = tb_status_site(s->d);
     char *text = state != NULL ? json_dumps(state, JSON_COMPACT) : NULL;
     json_decref(state);

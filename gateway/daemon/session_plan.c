@@ -13,7 +13,7 @@
 struct tb_plan_wait {
     struct tb_plan_wait *next;
     struct tb_id token, owner, reader, uid;
-    uint64_t plan;
+    uint64_t export_id, plan;
     tb_time_ns until;
 };
 
@@ -33,12 +33,20 @@ static bool source_at_gateway(struct tb_daemon *d, const struct tb_id *uid, stru
     return true;
 }
 
+/* What it stages or, of a version of one shard, what it published: of a session that does both the catalog said which. */
+static const struct tb_worker_export *export_of(struct tb_worker_session *s, const struct tb_id *uid,
+                                                uint64_t export_id)
+{
+    const struct tb_worker_export *e = tb_session_export_find(s, uid, TB_CATALOG_ALL_SHARDS);
+    if (e == NULL || e->export_id != export_id) e = tb_session_export_find(s, uid, 0);
+    return e != NULL && e->export_id == export_id ? e : NULL;
+}
+
 static bool source_at_worker(struct tb_daemon *d, const struct tb_id *owner, const struct tb_id *uid,
-                             struct plan_source *out)
+                             uint64_t export_id, struct plan_source *out)
 {
     struct tb_worker_session *s = tb_session_find(d, owner);
-    const struct tb_worker_export *e =
-        s != NULL ? tb_session_export_find(s, uid, TB_CATALOG_ALL_SHARDS) : NULL;
+    const struct tb_worker_export *e = s != NULL ? export_of(s, uid, export_id) : NULL;
     if (e == NULL || s->wire == NULL) return false;
     *out = (struct plan_source){s->name, &s->endpoint, e->export_id, {e->source, e->source_bytes}};
     return true;
@@ -77,6 +85,7 @@ static enum tb_status grant_ask(struct tb_daemon *d, const struct tb_catalog_tod
                                   .owner = todo->source_session,
                                   .reader = todo->session,
                                   .uid = todo->uid,
+                                  .export_id = source->export_id,
                                   .plan = todo->plan,
                                   .until = tb_time_add(tb_clock_now(), TB_GRANT_WAIT_NS)};
     d->plan_waits = wait;
@@ -98,7 +107,7 @@ static void plan_granted(struct tb_daemon *d, const struct tb_plan_wait *wait, e
     struct plan_source source;
     if (reader == NULL || !tb_catalog_plan_get(d->catalog, &wait->reader, &wait->uid, wait->plan, &view))
         return;
-    if (status == TB_OK && source_at_worker(d, &wait->owner, &wait->uid, &source)) {
+    if (status == TB_OK && source_at_worker(d, &wait->owner, &wait->uid, wait->export_id, &source)) {
         plan_tell(reader, &wait->uid, wait->plan, &source, &wait->token);
         return;
     }
@@ -158,8 +167,9 @@ void tb_session_plan(struct tb_daemon *d, const struct tb_catalog_todo *todo)
     struct tb_id token;
     if (reader == NULL) return;
     tb_random_bytes(&token, sizeof token);
-    const bool found = todo->from_gateway ? source_at_gateway(d, &todo->uid, &source)
-                                          : source_at_worker(d, &todo->source_session, &todo->uid, &source);
+    const bool found = todo->from_gateway
+                           ? source_at_gateway(d, &todo->uid, &source)
+                           : source_at_worker(d, &todo->source_session, &todo->uid, todo->export_id, &source);
     enum tb_status status = found ? TB_OK : TB_NOT_FOUND; /* what the catalog planned is gone already */
     if (found && todo->from_gateway)
         status = tb_export_grant(d->fabric, source.export_id, &token, &reader->endpoint.fingerprint);

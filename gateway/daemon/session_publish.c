@@ -7,6 +7,10 @@
 #include "intra/source.h"
 
 #define SEAL_PARKED_NS TB_SECONDS(20) /* for room that an eviction makes */
+/* P7: what waits so is memory besides the arena. As a rule it is under 1 MiB a seal. */
+#define PARKED_BYTES_MAX         ((uint64_t)4 * TB_SESSION_FRAME_BYTES_MAX)
+#define PARKED_SESSION_BYTES_MAX ((uint64_t)TB_SESSION_FRAME_BYTES_MAX)
+#define PARKED_SESSION_MAX       64u
 
 /* While what must be durable cannot be written, nothing new begins. */
 static bool store_refuses(struct tb_worker_session *s, uint64_t request)
@@ -198,8 +202,7 @@ static enum tb_status seal_reserve(struct tb_worker_session *s, struct seal *sea
     }
     if (status == TB_SITE_NOMEM) {
         struct tb_catalog_room room;
-        status = tb_catalog_make_room(d->catalog, tb_clock_now(), tb_copy_shortage(d, seal->manifest.bytes),
-                                      &room);
+        status = tb_copies_make_room(d, seal->manifest.bytes, &room);
         snprintf(seal->why, sizeof seal->why, "%.200s", error);
     }
     return status;
@@ -222,8 +225,16 @@ static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
     if (!tb_catalog_version_get(d->catalog, &seal->m.uid, &view)) return TB_NOT_FOUND;
     enum tb_status status = tb_session_may(s, &view.key.model, true);
     if (status != TB_OK) return status;
-    if (seal->m.shard >= view.key.shard_count) return TB_BAD_ARGUMENT;
-    status = tb_catalog_state_status(view.state);
+    const struct tb_catalog_seal c = {.session = s->id,
+                                      .uid = seal->m.uid,
+                                      .shard = seal->m.shard,
+                                      .root = seal->manifest.root,
+                                      .layout_id = seal->manifest.layout.id,
+                                      .chunk_count = seal->manifest.chunk_count,
+                                      .bytes = seal->manifest.bytes,
+                                      .export_id = seal->m.export_id,
+                                      .in_place = seal->m.in_place};
+    status = tb_catalog_seal_may(d->catalog, &c);
     if (status != TB_OK) return status;
     seal->copy = tb_copy_get(d, &view.key);
     if (seal->copy == NULL) return TB_SITE_NOMEM;
@@ -234,14 +245,6 @@ static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
         .uid = seal->m.uid, .base = seal->m.base, .shard = seal->m.shard, .export_id = seal->m.export_id};
     status = tb_session_export_put(s, &export, &seal->m.source);
     if (status != TB_OK) return status;
-    const struct tb_catalog_seal c = {.session = s->id,
-                                      .uid = seal->m.uid,
-                                      .shard = seal->m.shard,
-                                      .root = seal->manifest.root,
-                                      .layout_id = seal->manifest.layout.id,
-                                      .chunk_count = seal->manifest.chunk_count,
-                                      .bytes = seal->manifest.bytes,
-                                      .export_id = seal->m.export_id};
     status = tb_catalog_seal(d->catalog, tb_clock_now(), &c);
     if (status != TB_OK && status != TB_DONE_BEFORE) return status;
     if (!seal->copy->whole) tb_landing_expects(seal->copy, seal->m.shard, &seal->m.base);
@@ -249,12 +252,26 @@ static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
     return status;
 }
 
+static bool may_park(const struct tb_daemon *d, const struct tb_id *session, uint64_t bytes)
+{
+    uint64_t all = bytes, own = bytes;
+    uint32_t count = 0;
+    for (const struct tb_parked_seal *p = d->parked; p != NULL; p = p->next) {
+        all += p->bytes;
+        if (!tb_id_equal(&p->session, session)) continue;
+        own += p->bytes;
+        count++;
+    }
+    return all <= PARKED_BYTES_MAX && own <= PARKED_SESSION_BYTES_MAX && count < PARKED_SESSION_MAX;
+}
+
 static void seal_park(struct tb_worker_session *s, const struct tb_wire_frame *frame,
                       const struct tb_reader *payload, tb_time_ns deadline)
 {
-    struct tb_parked_seal *p = tb_malloc(sizeof *p + payload->left);
+    const bool may = may_park(s->d, &s->id, payload->left);
+    struct tb_parked_seal *p = may ? tb_malloc(sizeof *p + payload->left) : NULL;
     if (p == NULL) {
-        tb_session_reply(s, frame->request, TB_SITE_NOMEM, "");
+        tb_session_reply(s, frame->request, TB_SITE_NOMEM, may ? "" : "too many seals wait for room");
         return;
     }
     *p = (struct tb_parked_seal){
@@ -266,10 +283,13 @@ static void seal_park(struct tb_worker_session *s, const struct tb_wire_frame *f
     *at = p;
 }
 
-static void seal_answer(struct tb_worker_session *s, uint64_t request, struct seal *seal,
+/* One that is away may have been parked for so long that this settle ends its lease, and with that the session. */
+static void seal_answer(struct tb_daemon *d, const struct tb_id *session, uint64_t request, struct seal *seal,
                         enum tb_status status)
 {
-    const enum tb_status stored = tb_daemon_settle(s->d);
+    const enum tb_status stored = tb_daemon_settle(d);
+    struct tb_worker_session *s = tb_session_find(d, session);
+    if (s == NULL) return;
     if ((status == TB_OK || status == TB_DONE_BEFORE) && stored != TB_OK) status = stored;
     if (status < 0) {
         seal_refused(s, seal->m.shard, status, seal->why);
@@ -302,7 +322,8 @@ static enum tb_status seal_handle(struct tb_worker_session *s, struct tb_wire_fr
         tb_layouts_release(layouts, &seal.memory);
         return TB_OK;
     }
-    seal_answer(s, frame->request, &seal, status == TB_AGAIN ? TB_SITE_NOMEM : status);
+    const struct tb_id session = s->id;
+    seal_answer(s->d, &session, frame->request, &seal, status == TB_AGAIN ? TB_SITE_NOMEM : status);
     tb_layouts_release(layouts, &seal.memory);
     return TB_OK;
 }

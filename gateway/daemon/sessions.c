@@ -140,11 +140,16 @@ static void refusal_log(struct tb_worker_session *s, const char *event, const ch
     tb_log_end(&l);
 }
 
+void tb_session_denied(struct tb_worker_session *s, const char *what, const char *why)
+{
+    s->d->counters.denied++;
+    refusal_log(s, "session.denied", what, why);
+}
+
 enum tb_status tb_session_may(struct tb_worker_session *s, const struct tb_name *model, bool publish)
 {
     if (tb_rights_may(s->d->config, model, &s->identity, publish)) return TB_OK;
-    s->d->counters.denied++;
-    refusal_log(s, "session.denied", model->text, publish ? "no right to publish" : "no right to read");
+    tb_session_denied(s, model->text, publish ? "no right to publish" : "no right to read");
     return TB_PEER_DENIED;
 }
 

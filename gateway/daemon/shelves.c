@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/room.h"
 
 #define LOOK_AGAIN TB_MS(2) /* while chunks are still to land */
 
@@ -27,21 +28,10 @@ struct tb_shelves {
     struct tb_shelves_stats stats;
     bool stopping;
     struct tb_codec *codec;
-    uint8_t *room;
-    size_t room_bytes;
+    struct tb_room room;
 };
 
 /* ---- one chunk: without the lock, as the work is in hand ---- */
-
-static bool room_for(struct tb_shelves *s, size_t bytes)
-{
-    if (s->room_bytes >= bytes) return true;
-    uint8_t *room = tb_realloc(s->room, bytes);
-    if (room == NULL) return false;
-    s->room = room;
-    s->room_bytes = bytes;
-    return true;
-}
 
 /* One run of gaps: of all forms the fastest to decode, and readers of a chain all decode. */
 static bool encode(struct tb_shelves *s, const struct tb_shelf_work *w, struct tb_codec_coded *coded_out)
@@ -57,9 +47,9 @@ static bool encode(struct tb_shelves *s, const struct tb_shelf_work *w, struct t
                                       .classes = 1};
     const size_t bound = tb_codec_bound(TB_CODEC_SPARSE, bytes);
     TB_ASSERT(base_bytes == bytes);
-    if (!room_for(s, bound)) return false;
+    if (!tb_room_for(&s->room, bound)) return false;
     const struct tb_codec_form form = {.id = TB_CODEC_SPARSE, .on_base = true};
-    const struct tb_codec_room room = {s->room, s->room_bytes};
+    const struct tb_codec_room room = {s->room.bytes, s->room.cap};
     if (tb_codec_encode(s->codec, form, &in, room, coded_out) != TB_OK) return false;
     return coded_out->form.on_base && TB_SHELF_GAINS(bytes, coded_out->count);
 }
@@ -237,7 +227,7 @@ void tb_shelves_close(struct tb_shelves *s)
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->changed);
     tb_codec_free(s->codec);
-    tb_free(s->room);
+    tb_room_free(&s->room);
     tb_free(s);
 }
 

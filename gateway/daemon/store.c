@@ -18,7 +18,7 @@
 #define OPEN_BUSY_MS   2000
 /* Who is locked out so long says so and tries again later. */
 #define BUSY_MS 500
-/* Rows of versions that ended: the newest are kept, for `tombolo versions` and their uids. */
+/* Rows of a model's versions that ended: those of the newest are kept, for `tombolo versions` and their uids. */
 #define ENDED_KEPT 10000
 
 static const char schema_sql[] =
@@ -56,8 +56,9 @@ static const char schema_sql[] =
       "root=?7, state=?8, bytes=?9, shard_count=?6")                                                         \
     X(version_all, "SELECT * FROM version ORDER BY model, run_order, number")                                \
     X(version_trim,                                                                                          \
-      "DELETE FROM version WHERE state>=4 AND pinned=0 AND uid NOT IN (SELECT uid FROM version "             \
-      "WHERE model=?1 ORDER BY run_order DESC, number DESC LIMIT ?2) AND model=?1")                          \
+      "DELETE FROM version WHERE state>=4 AND pinned=0 AND uid IN (SELECT uid FROM (SELECT uid, "            \
+      "ROW_NUMBER() OVER (PARTITION BY model ORDER BY run_order DESC, number DESC) AS place FROM version) "  \
+      "WHERE place > ?1)")                                                                                   \
     X(version_pin, "UPDATE version SET pinned=?2 WHERE uid=?1")                                              \
     X(pointer_put, "INSERT OR REPLACE INTO pointer VALUES(?1,?2,?3)")                                        \
     X(spent_put, "INSERT OR REPLACE INTO spent VALUES(?1,?2,?3)")                                            \
@@ -285,10 +286,18 @@ static enum tb_status audit_put(struct tb_store *s, const struct audit_row *row)
     bind_u64(st, 6, row->run_order);
     bind_u64(st, 7, row->number);
     bind_id(st, 8, row->uid);
-    enum tb_status status = run_once(s, ST_audit_put, "writing the audit trail");
-    if (status != TB_OK || ++s->writes % TRIM_EVERY != 0) return status;
+    return run_once(s, ST_audit_put, "writing the audit trail");
+}
+
+/* P7: whatever the rows are about: of a kind that always falls between two trims there would be no end. */
+static enum tb_status trim(struct tb_store *s)
+{
+    if (++s->writes % TRIM_EVERY != 0) return TB_OK;
     bind_u64(s->st[ST_audit_trim], 1, TB_STORE_AUDIT_MAX);
-    return run_once(s, ST_audit_trim, "trimming the audit trail");
+    const enum tb_status status = run_once(s, ST_audit_trim, "trimming the audit trail");
+    if (status != TB_OK) return status;
+    bind_u64(s->st[ST_version_trim], 1, ENDED_KEPT);
+    return run_once(s, ST_version_trim, "trimming ended versions");
 }
 
 /* TB_OK: what was written since `begin` is on disk. Else none of it is. */
@@ -302,7 +311,7 @@ static enum tb_status transaction_end(struct tb_store *s, enum tb_status status)
     return status;
 }
 
-/* One row (its statement is bound) and its audit line, both or neither. */
+/* One row (its statement is bound) and its audit line, both or neither. Now and then old rows go with them. */
 static enum tb_status transact(struct tb_store *s, enum statement which, const struct audit_row *row)
 {
     enum tb_status status = s->batch ? TB_OK : run_once(s, ST_begin, "beginning a transaction");
@@ -312,6 +321,7 @@ static enum tb_status transact(struct tb_store *s, enum statement which, const s
     }
     status = run_once(s, which, "writing");
     if (status == TB_OK) status = audit_put(s, row);
+    if (status == TB_OK) status = trim(s);
     return s->batch ? status : transaction_end(s, status);
 }
 
@@ -365,11 +375,7 @@ enum tb_status tb_store_version(struct tb_store *s, const struct tb_store_versio
     bind_u64(st, 9, v->bytes);
     bind_u64(st, 10, v->pinned);
     const struct audit_row row = {audit, v->key.model.text, v->key.run_order, v->key.number, &v->key.uid};
-    enum tb_status status = transact(s, ST_version_put, &row);
-    if (status != TB_OK || s->writes % TRIM_EVERY != 0) return status;
-    bind_text(s->st[ST_version_trim], 1, v->key.model.text);
-    bind_u64(s->st[ST_version_trim], 2, ENDED_KEPT);
-    return run_once(s, ST_version_trim, "trimming ended versions");
+    return transact(s, ST_version_put, &row);
 }
 
 enum tb_status tb_store_pointer(struct tb_store *s, const struct tb_store_pointer *p,

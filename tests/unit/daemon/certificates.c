@@ -44,23 +44,6 @@ static void site_free(struct site *s)
     world_fini(&s->world);
 }
 
-static size_t read_all(const char *path, char *bytes_out, size_t bytes_max)
-{
-    FILE *f = fopen(path, "r");
-    assert_non_null(f);
-    const size_t bytes = fread(bytes_out, 1, bytes_max, f);
-    assert_int_equal(fclose(f), 0);
-    return bytes;
-}
-
-static void write_all(const char *path, const char *how, const char *bytes, size_t count)
-{
-    FILE *f = fopen(path, how);
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, count, f), count);
-    assert_int_equal(fclose(f), 0);
-}
-
 /* P9: an authority's new intermediates stand behind the same certificate: peers that need them get them. */
 static void a_chain_behind_the_same_certificate_is_taken(void **state)
 {
@@ -71,7 +54,7 @@ static void a_chain_behind_the_same_certificate_is_taken(void **state)
     const struct tb_fingerprint before = *tb_tls_fingerprint(s.d->tls);
     tb_certificates_reload(s.d);
     assert_int_equal(s.d->counters.certificates_loaded, 0); /* they are what is loaded */
-    write_all(s.cert, "a", ca, read_all(s.ca, ca, sizeof ca));
+    world_file_write(s.cert, "a", ca, world_file_read(s.ca, ca, sizeof ca));
     tb_certificates_reload(s.d);
     assert_int_equal(s.d->counters.certificates_loaded, 1);
     assert_memory_equal(tb_tls_fingerprint(s.d->tls), &before, sizeof before);
@@ -88,8 +71,8 @@ static bool too_early(struct site *s, int64_t early_s)
     world_issue_for(&s->world, "east", "soon", EAST, early_s, 3600);
     const char *const cert = world_path(&s->world, "east", "soon.crt");
     const char *const key = world_path(&s->world, "east", "soon.key");
-    write_all(s->cert, "w", good, read_all(cert, good, sizeof good));
-    write_all(s->key, "w", good, read_all(key, good, sizeof good));
+    world_file_write(s->cert, "w", good, world_file_read(cert, good, sizeof good));
+    world_file_write(s->key, "w", good, world_file_read(key, good, sizeof good));
     tb_certificates_tick(s->d);
     assert_int_equal(s->d->counters.certificates_refused, 0); /* two looks have to see the same */
     tb_certificates_tick(s->d);
@@ -135,14 +118,14 @@ static void half_a_second_authority_is_refused_once(void **state)
     char cas[16384];
     site_new(&s);
     world_issue(&s.world, "west", "gw", "tombolo://west/gw");
-    const size_t first = read_all(s.ca, cas, sizeof cas);
+    const size_t first = world_file_read(s.ca, cas, sizeof cas);
     const size_t both =
-        first + read_all(world_path(&s.world, "west", "ca.crt"), cas + first, sizeof cas - first);
-    write_all(s.ca, "w", cas, both);
+        first + world_file_read(world_path(&s.world, "west", "ca.crt"), cas + first, sizeof cas - first);
+    world_file_write(s.ca, "w", cas, both);
     tb_certificates_reload(s.d);
     assert_int_equal(s.d->counters.certificates_loaded, 1);
     const struct tb_digest before = tb_tls_trust(s.d->tls);
-    write_all(s.ca, "w", cas, first + (both - first) / 2);
+    world_file_write(s.ca, "w", cas, first + (both - first) / 2);
     tb_certificates_tick(s.d);
     tb_certificates_tick(s.d);
     s.d->tls_again_at = 1; /* the minute is over */
@@ -151,7 +134,7 @@ static void half_a_second_authority_is_refused_once(void **state)
     assert_int_equal(s.d->counters.certificates_loaded, 1);
     const struct tb_digest after = tb_tls_trust(s.d->tls);
     assert_true(tb_digest_equal(&before, &after));
-    write_all(s.ca, "w", cas, both);
+    world_file_write(s.ca, "w", cas, both);
     tb_certificates_reload(s.d);
     assert_int_equal(s.d->counters.certificates_loaded, 1); /* nothing is new */
     site_free(&s);

@@ -17,17 +17,24 @@ static void complain(void *user, const char *line)
 
 void home_new(struct home *h)
 {
+    home_new_with(h, HOME_MODELS, false);
+}
+
+void home_new_with(struct home *h, const char *models, bool anchors)
+{
     char text[1024];
     memset(h, 0, sizeof *h);
     assert_true(scratch_folder(h->dir, sizeof h->dir, "home"));
     snprintf(text, sizeof text,
              "site: east\n"
              "control: {socket: %s/control}\n"
-             "session: {socket: %s/session, lease_ms: 500}\n"
+             "session: {socket: %s/session, lease_ms: %u}\n"
              "store: {path: %s/store}\n"
              "arena: {path: %s/arena, bytes: 8MiB, reverify: false}\n"
-             "models: {policy: {home: east}}\n",
-             h->dir, h->dir, h->dir, h->dir);
+             "models: %s\n",
+             h->dir, h->dir, HOME_LEASE_MS, h->dir, h->dir, models);
+    if (anchors)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "anchor: {dir: %s/anchors}\n", h->dir);
     CHECK_OK(tb_config_parse("east.yaml", text, strlen(text), complain, NULL, &h->config));
 }
 
@@ -54,6 +61,8 @@ void home_free(struct home *h)
         snprintf(path, sizeof path, "%s/%s", h->dir, files[i]);
         (void)unlink(path);
     }
+    snprintf(path, sizeof path, "%s/anchors", h->dir);
+    (void)rmdir(path);
     assert_int_equal(rmdir(h->dir), 0);
     tb_config_free(h->config);
 }

@@ -10,7 +10,12 @@ struct home {
     struct tb_daemon *d;
 };
 
-void home_new(struct home *h);
+#define HOME_MODELS   "{policy: {home: east}}"
+#define HOME_LEASE_MS 500u /* the least: tests wait for its end */
+
+void home_new(struct home *h); /* of HOME_MODELS */
+/* `models` in place of its model, as a config has them; anchors: with a folder for them, which home_free removes once it is empty. */
+void home_new_with(struct home *h, const char *models, bool anchors);
 void home_start(struct home *h);
 void home_end(struct home *h);
 void home_free(struct home *h);

@@ -411,6 +411,30 @@ static void the_audit_trail_is_bounded(void **state)
     assert_int_equal(ask("SELECT COUNT(*) FROM audit WHERE what='test'"), 1);
 }
 
+/* P7: so are the versions that ended, of every model, also where it is never a version's row that makes a round number: each version
+ * here is two rows beside it, and the period divides every other. Of what is pinned or has not ended nothing goes. */
+static void the_rows_of_ended_versions_are_bounded(void **state)
+{
+    (void)state;
+    tb_store_close(open_good());
+    ask("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<10300) INSERT INTO version "
+        "SELECT CAST(printf('%016d',i) AS BLOB),'a',zeroblob(16),1,i,1,zeroblob(16),4,0,i=2 FROM n");
+    ask("UPDATE version SET state=2 WHERE number=3");
+    ask("INSERT INTO version SELECT CAST('b'||substr(CAST(uid AS TEXT),2) AS "
+        "BLOB),'b',run,1,number,1,root,4,0,0 "
+        "FROM version");
+    assert_int_equal(ask("SELECT COUNT(*) FROM version"), 20600);
+    struct tb_store *store = open_good();
+    const struct tb_catalog_run run = make_run(1);
+    assert_int_equal(tb_store_run(store, &run, &audit), TB_OK);
+    tb_store_close(store);
+    assert_int_equal(ask("SELECT COUNT(*) FROM version WHERE model='a'"), 10002);
+    assert_int_equal(ask("SELECT COUNT(*) FROM version WHERE model='b'"), 10000);
+    assert_int_equal(ask("SELECT MIN(number) FROM version WHERE model='b'"), 301);
+    assert_int_equal(ask("SELECT COUNT(*) FROM version WHERE number=2 AND pinned"), 1);
+    assert_int_equal(ask("SELECT COUNT(*) FROM version WHERE number=3 AND state=2"), 1);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -429,6 +453,7 @@ int main(void)
         TEST(another_schema_is_not_touched),
         TEST(what_paths_bear_is_there_after_a_restart),
         TEST(the_audit_trail_is_bounded),
+        TEST(the_rows_of_ended_versions_are_bounded),
     };
     sqlite3_auto_extension((void (*)(void))note_connection);
     return cmocka_run_group_tests_name("store", tests, NULL, NULL);

@@ -1,0 +1,151 @@
+/* denied.c - P8: what a worker without the right to it asks for, whatever it has heard of; and, for each, that the right is all it lacked. */
+#include <string.h>
+
+#include "tests/unit/check.h"
+#include "tests/unit/daemon/daemon_worker.h"
+#include "tests/unit/daemon/sealed_version.h"
+
+#define NOBODY         "{policy: {home: east}}"
+#define PUBLISHES_ONLY "{policy: {home: east, publish: [\"unix:*\"]}}"
+#define READS_ONLY     "{policy: {home: east, read: [\"unix:*\"]}}"
+
+/* A kept version of a home where this process's user has such rights, and a worker. */
+struct world {
+    struct sealed s;
+    struct worker *worker;
+};
+
+static void begin(struct world *w, const char *models)
+{
+    sealed_begin_with(&w->s, models, 60000); /* nobody renews its sessions */
+    sealed_land(&w->s, 0, w->s.made.list[0]->chunk_count);
+    (void)tb_copies_tick(w->s.home.d);
+    (void)tb_daemon_settle(w->s.home.d);
+    assert_int_equal(sealed_view(&w->s).state, TB_VERSION_KEPT);
+    w->worker = worker_new(&w->s.home, "stranger");
+}
+
+static void end(struct world *w)
+{
+    worker_free(w->worker);
+    sealed_end(&w->s);
+}
+
+static const struct tb_worker_session *session_of(const struct world *w)
+{
+    assert_non_null(w->s.home.d->sessions);
+    return w->s.home.d->sessions;
+}
+
+/* As of staging that nobody asked for: whole, or empty and in want of a source. */
+static void say_export(struct world *w, const struct tb_id *uid, bool whole)
+{
+    const struct tb_session_export m = {
+        .uid = *uid, .export_id = 7, .whole = whole, .source = {(const uint8_t *)"x", 1}};
+    tb_session_export_encode(&m, worker_begin(w->worker, TB_SESSION_EXPORT, 0, 4096));
+    worker_send(w->worker);
+    worker_sync(w->worker);
+}
+
+static void who_may_not_read_is_given_no_source(void **state)
+{
+    struct world w;
+    (void)state;
+    begin(&w, PUBLISHES_ONLY);
+    say_export(&w, &w.s.made.key.uid, false);
+    worker_sync(w.worker);
+    assert_int_equal(w.worker->plans, 0);
+    assert_int_equal(sealed_view(&w.s).workers, 0);
+    assert_int_equal(w.s.home.d->counters.denied, 1);
+    end(&w);
+}
+
+static void who_may_read_is_given_one(void **state)
+{
+    struct world w;
+    (void)state;
+    begin(&w, READS_ONLY);
+    say_export(&w, &w.s.made.key.uid, false);
+    const tb_time_ns until = tb_time_add(tb_clock_now(), TB_SECONDS(60));
+    while (w.worker->plans == 0 && tb_clock_now() < until)
+        worker_sync(w.worker);
+    assert_int_equal(w.worker->plans, 1);
+    assert_int_equal(sealed_view(&w.s).workers, 1);
+    end(&w);
+}
+
+/* P3: nor does it count as a copy, for which home may give its own away. */
+static void who_may_not_read_is_no_copy(void **state)
+{
+    struct world w;
+    (void)state;
+    begin(&w, PUBLISHES_ONLY);
+    say_export(&w, &w.s.made.key.uid, true);
+    assert_int_equal(sealed_view(&w.s).workers, 0);
+    assert_null(session_of(&w)->exports);
+    end(&w);
+}
+
+/* P7: a gateway remembers no exports of what it does not know. */
+static void exports_of_nothing_are_not_kept(void **state)
+{
+    struct world w;
+    (void)state;
+    begin(&w, READS_ONLY);
+    for (uint8_t i = 1; i < 100; i++)
+        say_export(&w, &(struct tb_id){{i, 1}}, false);
+    assert_null(session_of(&w)->exports);
+    say_export(&w, &w.s.made.key.uid, true);
+    assert_non_null(session_of(&w)->exports);
+    end(&w);
+}
+
+/* ---- STATUS ---- */
+
+static uint16_t ask_status(struct world *w, struct tb_reader *r_out)
+{
+    const uint64_t request = worker_request(w->worker);
+    tb_session_status_encode(&(struct tb_session_status){.what.text = "site"},
+                             worker_begin(w->worker, TB_SESSION_STATUS, request, 4096));
+    worker_send(w->worker);
+    return worker_answer(w->worker, request, r_out);
+}
+
+static void who_has_no_right_at_all_is_not_told_what_there_is(void **state)
+{
+    struct world w;
+    struct tb_reader r;
+    struct tb_session_reply reply = {0};
+    (void)state;
+    begin(&w, NOBODY);
+    assert_int_equal(ask_status(&w, &r), TB_SESSION_REPLY);
+    CHECK_OK(tb_session_reply_decode(&r, &reply));
+    CHECK_STATUS(tb_session_status_get(reply.status_negated), TB_PEER_DENIED);
+    end(&w);
+}
+
+static void who_has_one_is(void **state)
+{
+    static const char *const models[] = {READS_ONLY, PUBLISHES_ONLY};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct world w;
+        struct tb_reader r;
+        begin(&w, models[i]);
+        assert_int_equal(ask_status(&w, &r), TB_SESSION_STATUS_TEXT);
+        end(&w);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_may_not_read_is_given_no_source),
+        cmocka_unit_test(who_may_read_is_given_one),
+        cmocka_unit_test(who_may_not_read_is_no_copy),
+        cmocka_unit_test(exports_of_nothing_are_not_kept),
+        cmocka_unit_test(who_has_no_right_at_all_is_not_told_what_there_is),
+        cmocka_unit_test(who_has_one_is),
+    };
+    return cmocka_run_group_tests_name("daemon.denied", tests, NULL, NULL);
+}

@@ -1,0 +1,117 @@
+/* parked.c - P7: seals that wait for room are memory beside the arena, and bounded: a session that says more is told so. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/check.h"
+#include "tests/unit/daemon/daemon_worker.h"
+#include "tests/unit/daemon/sealed_version.h"
+
+#define SEAL_BYTES (24u << 20) /* of each SEAL: nearly all of it where its bytes are to be read */
+#define SEALS      4u
+
+/* The version before was taken back, but for a reader that has it still: so its space is on its way, and seals wait for it. */
+static void begin(struct sealed *s)
+{
+    /* Making what is sent may take longer than the shortest lease, and nobody renews it meanwhile. */
+    sealed_begin_with(s, "{policy: {home: east, publish: [\"unix:*\"]}}", 60000);
+    tb_arena_region_ref(s->copy->region);
+    CHECK_OK(tb_catalog_withdraw(s->home.d->catalog, tb_clock_now(), &s->made.key.uid, "test"));
+    const tb_time_ns until = tb_time_add(tb_clock_now(), TB_SECONDS(60));
+    while (!s->copy->evicting && tb_clock_now() < until)
+        (void)uv_run(&s->home.d->loop, UV_RUN_ONCE);
+    assert_true(s->copy->evicting);
+}
+
+static void end(struct sealed *s)
+{
+    tb_arena_region_unref(s->copy->region);
+    sealed_end(s);
+}
+
+static struct tb_id version_open(struct worker *w, const struct tb_id *run, uint64_t number)
+{
+    struct tb_reader r;
+    struct tb_session_version m = {.bytes = 0};
+    struct tb_session_version_open q = {.run = *run, .number = number, .shard_count = 1};
+    CHECK_OK(tb_name_set(&q.model, "policy"));
+    const uint64_t request = worker_request(w);
+    tb_session_version_open_encode(&q, worker_begin(w, TB_SESSION_VERSION_OPEN, request, 4096));
+    worker_send(w);
+    assert_int_equal(worker_answer(w, request, &r), TB_SESSION_VERSION);
+    CHECK_OK(tb_session_version_decode(&r, &m));
+    return m.key.uid;
+}
+
+static struct tb_id run_open(struct worker *w)
+{
+    struct tb_reader r;
+    struct tb_session_run m = {.run_order = 0};
+    struct tb_session_run_open q = {.key.text = "another"};
+    CHECK_OK(tb_name_set(&q.model, "policy"));
+    const uint64_t request = worker_request(w);
+    tb_session_run_open_encode(&q, worker_begin(w, TB_SESSION_RUN_OPEN, request, 4096));
+    worker_send(w);
+    assert_int_equal(worker_answer(w, request, &r), TB_SESSION_RUN);
+    CHECK_OK(tb_session_run_decode(&r, &m));
+    return m.run;
+}
+
+/* Of a shard as large as the one whose space is still taken. */
+static uint64_t say_seal(struct worker *w, const struct version *made, const struct tb_id *uid)
+{
+    const struct tb_manifest *m = made->list[0];
+    const size_t head_bytes = tb_manifest_head_bytes(m);
+    uint8_t *head = calloc(1, head_bytes), *source = calloc(1, SEAL_BYTES);
+    struct tb_writer writer;
+    assert_true(head != NULL && source != NULL);
+    tb_writer_init(&writer, head, head_bytes);
+    tb_manifest_head_encode(m, &writer);
+    const struct tb_session_seal seal = {.uid = *uid,
+                                         .export_id = 1,
+                                         .head = {head, (uint32_t)head_bytes},
+                                         .digests = {m->digests[0].bytes, m->chunk_count * TB_DIGEST_BYTES},
+                                         .source = {source, SEAL_BYTES}};
+    const uint64_t request = worker_request(w);
+    tb_session_seal_encode(&seal, worker_begin(w, TB_SESSION_SEAL, request, SEAL_BYTES + head_bytes + 65536));
+    worker_send(w);
+    free(head);
+    free(source);
+    return request;
+}
+
+static uint64_t parked_bytes(const struct tb_daemon *d)
+{
+    uint64_t bytes = 0;
+    for (const struct tb_parked_seal *p = d->parked; p != NULL; p = p->next)
+        bytes += p->bytes;
+    return bytes;
+}
+
+static void a_session_parks_no_more_than_one_large_seal(void **state)
+{
+    struct sealed s;
+    struct version next;
+    uint64_t requests[SEALS];
+    (void)state;
+    begin(&s);
+    version_make(&next, 2, 1, SEALED_SHARD_BYTES);
+    struct worker *w = worker_new(&s.home, "trainer");
+    const struct tb_id run = run_open(w);
+    const struct tb_id uid = version_open(w, &run, 1);
+    for (uint32_t i = 0; i < SEALS; i++)
+        requests[i] = say_seal(w, &next, &uid);
+    CHECK_STATUS(worker_reply(w, requests[SEALS - 1]), TB_SITE_NOMEM);
+    assert_true(parked_bytes(s.home.d) >= SEAL_BYTES); /* the first ones wait */
+    assert_true(parked_bytes(s.home.d) <= TB_SESSION_FRAME_BYTES_MAX);
+    worker_free(w);
+    version_fini(&next);
+    end(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_session_parks_no_more_than_one_large_seal),
+    };
+    return cmocka_run_group_tests_name("daemon.parked", tests, NULL, NULL);
+}

@@ -1,0 +1,129 @@
+/* sealed.c - SEAL frames that a gateway cannot take: nothing of them stays behind, and who is gone is not answered. */
+#include <string.h>
+
+#include "base/fault.h"
+#include "intra/session_msg.h"
+#include "tests/unit/arena/arena_world.h"
+#include "tests/unit/check.h"
+#include "tests/unit/daemon/daemon_home.h"
+
+#define MODELS_AWAY "{policy: {home: north, publish: [\"unix:*\"]}}"
+#define MODELS_HERE "{policy: {home: east, publish: [\"unix:*\"]}}"
+
+/* A worker's session whose connection is away, within its lease. */
+static struct tb_worker_session *session_put(struct tb_daemon *d)
+{
+    struct tb_catalog_session c = {.id = {{7}}, .identity = "unix:1000"};
+    CHECK_OK(tb_name_set(&c.name, "rank"));
+    CHECK_OK(tb_name_set(&c.host, "host"));
+    CHECK_OK(tb_catalog_session_open(d->catalog, tb_clock_now(), &c));
+    struct tb_worker_session *s = tb_calloc(1, sizeof *s);
+    assert_non_null(s);
+    *s = (struct tb_worker_session){.d = d, .id = c.id, .name = c.name, .welcomed = true, .bucketed = true};
+    s->identity = (struct tb_identity){.kind = TB_IDENTITY_UNIX, .uid = 1000};
+    struct tb_worker_session **bucket = &d->session_buckets[c.id.bytes[0]];
+    s->bucket_next = *bucket;
+    *bucket = s;
+    s->next = d->sessions;
+    d->sessions = s;
+    d->session_count++;
+    return s;
+}
+
+/* The payload of a SEAL of the version's shard 0. */
+static size_t seal_encode(const struct version *v, uint8_t *out, size_t cap)
+{
+    uint8_t head[4096];
+    const struct tb_manifest *m = v->list[0];
+    struct tb_writer w;
+    tb_writer_init(&w, head, sizeof head);
+    tb_manifest_head_encode(m, &w);
+    assert_false(w.full);
+    const struct tb_session_seal seal = {
+        .uid = v->key.uid,
+        .export_id = 1,
+        .head = {head, (uint32_t)w.used},
+        .digests = {(const uint8_t *)m->digests, m->chunk_count * TB_DIGEST_BYTES},
+    };
+    tb_writer_init(&w, out, cap);
+    tb_session_seal_encode(&seal, &w);
+    assert_false(w.full);
+    return w.used;
+}
+
+static void seal_said(struct tb_worker_session *s, const struct version *v)
+{
+    uint8_t bytes[8192];
+    struct tb_wire_frame frame = {.type = TB_SESSION_SEAL, .request = 1};
+    tb_reader_init(&frame.payload, bytes, seal_encode(v, bytes, sizeof bytes));
+    CHECK_OK(tb_session_seal_frame(s, &frame));
+}
+
+/* P6: what a worker says of a version of another site's is not believed, not even as far as space goes: the true manifest has to
+ * find its place free. */
+static void a_seal_away_from_home_reserves_nothing(void **state)
+{
+    (void)state;
+    struct home h;
+    struct version v;
+    struct tb_name north;
+    struct tb_catalog_version_view view;
+    home_new_with(&h, MODELS_AWAY, false);
+    home_start(&h);
+    version_make(&v, 5, 1, (uint64_t)1 << 20);
+    v.key.root.bytes[0] = 1;
+    CHECK_OK(tb_name_set(&north, "north"));
+    CHECK_OK(tb_catalog_remote_version(h.d->catalog, tb_clock_now(), &north, &v.key, TB_VERSION_READY));
+    seal_said(session_put(h.d), &v);
+    assert_int_equal(h.d->counters.seals_refused, 1);
+    assert_null(tb_arena_region(h.d->arena, &v.key.uid));
+    assert_null(tb_copy_find(h.d, &v.key.uid));
+    assert_true(tb_catalog_version_get(h.d->catalog, &v.key.uid, &view));
+    assert_false(view.arriving);
+    version_fini(&v);
+    home_end(&h);
+    home_free(&h);
+}
+
+/* A seal that waits for room outlives its session: the lease ends in the settle that its answer begins with. The sanitizers look on. */
+static void a_parked_seal_whose_session_ends_is_not_answered(void **state)
+{
+    (void)state;
+    struct home h;
+    struct version v;
+    uint8_t bytes[8192];
+    home_new_with(&h, MODELS_HERE, false);
+    home_start(&h);
+    version_make(&v, 5, 1, (uint64_t)1 << 20);
+    const struct tb_id id = session_put(h.d)->id;
+    const size_t count = seal_encode(&v, bytes, sizeof bytes);
+    struct tb_parked_seal *p = tb_malloc(sizeof *p + count);
+    assert_non_null(p);
+    *p = (struct tb_parked_seal){
+        .session = id, .request = 1, .deadline = TB_TIME_NEVER, .bytes = (uint32_t)count};
+    memcpy(p->payload, bytes, count);
+    h.d->parked = p;
+    const tb_time_ns now = tb_clock_now();
+    struct tb_catalog_session_view view;
+    for (uint32_t i = 1; i <= 20; i++) /* its lease is half a second; none of these is a pause */
+        tb_catalog_tick(h.d->catalog, tb_time_add(now, TB_MS(100) * i));
+    assert_false(tb_catalog_session_get(h.d->catalog, &id, &view));
+    assert_non_null(tb_session_find(h.d, &id));
+    tb_seals_retry(h.d);
+    assert_null(tb_session_find(h.d, &id));
+    assert_null(h.d->parked);
+    assert_int_equal(h.d->counters.sessions_lost, 1);
+    assert_int_equal(h.d->counters.seals_refused, 0); /* nobody is there to whom it was */
+    version_fini(&v);
+    home_end(&h);
+    home_free(&h);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_seal_away_from_home_reserves_nothing),
+        cmocka_unit_test(a_parked_seal_whose_session_ends_is_not_answered),
+    };
+    return cmocka_run_group_tests_name("daemon.sealed", tests, NULL, NULL);
+}
