@@ -337,6 +337,6 @@ int tb_fleet_file_main(int argc, char **argv)
     if (optind < argc) return complain("%s: not an option", argv[optind]);
     const int status = load(o.file, &scenario);
     if (status != 0) return status;
-    if (o.full) scenario.version.delta = 1;
+    if (o.full) scenario.version.delta = scenario.version.inside = 1;
     return run(&scenario, &o);
 }

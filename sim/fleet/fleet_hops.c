@@ -87,14 +87,15 @@ static void request(struct fleet *f, struct worker *w, const struct tb_hop_aim *
     const uint32_t from_host = w->source == FROM_GATEWAY ? 0 : f->workers[w->source].host;
     struct nic *from = &s->nics[from_host];
     struct nic *to = &s->nics[w->host];
+    const double bytes = (double)aim->bytes * tb_fleet_inside(&f->spec->version);
     const tb_time_ns asked = fleet_after(f, s->spec->rtt_s / 2);
     const tb_time_ns begun = asked > from->out_free ? asked : from->out_free;
-    from->out_free = begun + (tb_time_ns)(aim->bytes / nic_rate(s->spec, from_host) * 1e9);
+    from->out_free = begun + (tb_time_ns)(bytes / nic_rate(s->spec, from_host) * 1e9);
     const tb_time_ns in_begun = begun > to->in_free ? begun : to->in_free;
-    const tb_time_ns in_end = in_begun + (tb_time_ns)(aim->bytes / nic_rate(s->spec, w->host) * 1e9);
+    const tb_time_ns in_end = in_begun + (tb_time_ns)(bytes / nic_rate(s->spec, w->host) * 1e9);
     to->in_free = in_end > from->out_free ? in_end : from->out_free;
-    from->out += aim->bytes;
-    to->in += aim->bytes;
+    from->out += bytes;
+    to->in += bytes;
     fleet_event(f, to->in_free + (tb_time_ns)((s->spec->rtt_s / 2 + s->spec->hop_s) * 1e9),
                 (struct event){
                     .kind = LANDED, .who = (uint32_t)(w - f->workers), .b = aim->chunk, .epoch = w->epoch});

@@ -23,6 +23,7 @@ static const struct key version_keys[] = {
     {"bytes", BYTES, 4096, 1e15, OF(tb_fleet_version, bytes)},
     {"chunks", COUNT, 1, TB_FLEET_FILE_CHUNKS_MAX, OF(tb_fleet_version, chunks)},
     {"delta", SHARE, 1e-6, 2, OF(tb_fleet_version, delta)},
+    {"inside", SHARE, 1e-6, 1, OF(tb_fleet_version, inside)},
     {"step", SECONDS, 1e-3, 1e7, OF(tb_fleet_version, step_s)},
     {"keep", COUNT, 1, 1000, OF(tb_fleet_version, keep)},
     {"land", RATE, 1e3, 1e15, OF(tb_fleet_version, codec)},
@@ -85,6 +86,12 @@ static const struct unit {
     {SHARE, "", 1},
     {SHARE, "%", 0.01},
 };
+
+double tb_fleet_inside(const struct tb_fleet_version *version)
+{
+    if (version->inside > 0) return version->inside;
+    return version->delta < 1 ? version->delta : 1;
+}
 
 struct tb_fleet_version tb_fleet_version_default(void)
 {

@@ -18,9 +18,11 @@
 #define TB_FLEET_COMPLAINT_MAX    320
 
 struct tb_fleet_version {
-    double bytes;    /* of a full version, as workers hold it */
-    double chunks;   /* 0: as base/cut.h cuts one tensor of so many bytes */
-    double delta;    /* bytes that cross for one byte of it: 1 full and raw, 0.02 for a step */
+    double bytes;  /* of a full version, as workers hold it */
+    double chunks; /* 0: as base/cut.h cuts one tensor of so many bytes */
+    double delta;  /* bytes that cross for one byte of it: 1 full and raw, 0.02 for a step */
+    double
+        inside; /* bytes that NICs carry for one byte of it; 0: as `delta`, at most 1, as readers hold the base too */
     double step_s;   /* a version is published every so often; 0: once */
     double keep;     /* whole versions that an arena keeps */
     double codec;    /* decoded bytes a second that a gateway lands, each of its threads together */
@@ -66,6 +68,9 @@ struct tb_fleet_scenario {
 TB_MUST_USE enum tb_status tb_fleet_parse(const char *name, const char *text, size_t bytes,
                                           struct tb_fleet_scenario *out,
                                           char complaint_out[TB_FLEET_COMPLAINT_MAX]);
+
+/* What NICs carry for one byte of the version. */
+double tb_fleet_inside(const struct tb_fleet_version *version);
 
 /* What a site and a link are that say nothing of themselves. */
 struct tb_fleet_site tb_fleet_site_default(void);

@@ -289,7 +289,8 @@ static struct tb_fleet_spread star(const struct fleet *f, double *times)
     for (uint32_t i = 0; i < f->spec->site_count; i++) {
         const struct site *s = &f->sites[i];
         const double gateway = s->spec->gateway_nic > 0 ? s->spec->gateway_nic : s->spec->nic;
-        const double each = f->chunk_bytes / gateway, one = f->chunk_bytes / s->spec->nic;
+        const double bytes = f->chunk_bytes * tb_fleet_inside(&f->spec->version);
+        const double each = bytes / gateway, one = bytes / s->spec->nic;
         double at = 0;
         if (s->held < f->chunk_count) {
             never += s->worker_count;
@@ -309,6 +310,7 @@ static struct tb_fleet_spread pulls(const struct fleet *f, double *times)
 {
     double load[2 * TB_FLEET_FILE_LINKS_MAX] = {0}, remote = 0;
     const double bytes = f->spec->version.bytes * f->spec->version.delta;
+    const double inside = f->spec->version.bytes * tb_fleet_inside(&f->spec->version);
     unsigned count = 0, never = 0;
     for (uint32_t i = 0; i < f->spec->site_count; i++) {
         uint32_t hops = 0;
@@ -321,7 +323,7 @@ static struct tb_fleet_spread pulls(const struct fleet *f, double *times)
     }
     for (uint32_t i = 0; i < f->spec->site_count; i++) {
         const struct site *s = &f->sites[i];
-        double at = f->spec->version.bytes * s->spec->workers / s->spec->nic, delay = 0;
+        double at = inside * s->spec->workers / s->spec->nic, delay = 0;
         uint32_t hops = 0, from = i;
         for (; from != f->spec->home && f->sites[from].way != NOBODY && hops < f->spec->site_count; hops++) {
             const struct way *way = &f->ways[f->sites[from].way];
@@ -331,7 +333,7 @@ static struct tb_fleet_spread pulls(const struct fleet *f, double *times)
         }
         const double up = f->spec->sites[f->spec->home].uplink;
         if (i != f->spec->home && up > 0) at = fmax(at, remote * bytes / up);
-        if (i == f->spec->home) at = fmax(at, f->spec->version.bytes * s->worker_count / s->spec->nic);
+        if (i == f->spec->home) at = fmax(at, inside * s->worker_count / s->spec->nic);
         for (uint32_t w = 0; w < s->worker_count && from == f->spec->home; w++)
             times[count++] = at + delay;
         if (from != f->spec->home) never += s->worker_count;

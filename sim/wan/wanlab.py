@@ -89,8 +89,9 @@ def percent(parts):
     return f"{parts / 1e7:.7f}".rstrip("0").rstrip(".") + "%"
 
 
-def netem_words(settings, mtu, rate=True):
-    """A direction as the words after `netem`. What netem has no word for (MTU drops) is left out.
+def netem_words(settings, mtu, rate=True, change=False):
+    """A direction as the words after `netem`. What netem has no word for (MTU drops) is left out. A change names also what is 0: of
+    corruption and reordering netem would keep what it had.
 
     netem counts its limit in packets and includes those under way, so the queue in bytes becomes packets of the MTU, and what the rate
     keeps under way for the delay is added. Its jitter is even around the delay; ours is added to it."""
@@ -109,7 +110,7 @@ def netem_words(settings, mtu, rate=True):
     elif s["loss"]:
         words += ["loss", percent(s["loss"])]
     for ours, theirs in (("duplicate", "duplicate"), ("corrupt", "corrupt"), ("reorder", "reorder")):
-        if s[ours]:
+        if s[ours] or (change and ours in ("corrupt", "reorder")):
             words += [theirs, percent(s[ours])]
     if rate and s["rate"]:
         words += ["rate", f"{s['rate']}bit"]
@@ -127,7 +128,7 @@ class Netem:
     def leaf(self, verb, path, settings):
         to = self.index[path["to"]]
         return ["tc", "-n", self.names[path["from"]], "qdisc", verb, "dev", DEVICE, "parent", f"1:{to + 1:x}", "handle", f"1{to + 1}:",
-                "netem", *netem_words(settings, self.what["mtu"], not path["shared"])]
+                "netem", *netem_words(settings, self.what["mtu"], not path["shared"], verb == "change")]
 
     def rates(self, verb, path, settings):
         rate, queue = settings["rate"], settings["queue"]
@@ -429,7 +430,7 @@ class Lab:
         if self.netem:
             for argv in shaper.shape():
                 do(argv)
-            self.turner = threading.Thread(target=self.turn, args=(shaper.events(), time.monotonic()), daemon=True)
+            self.turner = threading.Thread(target=self.follow, args=(shaper.events(), time.monotonic()), daemon=True)
             self.turner.start()
             return
         # A site's TCP runs in a thread of its own (NAPI's), not inside of the emulator's writes: those cost a third then, and no packet that is
@@ -448,7 +449,8 @@ class Lab:
         if not ready or self.process.stdout.readline().strip() != "ready":
             raise LabError("the emulator did not start; it says why above")
 
-    def turn(self, events, began):
+    def follow(self, events, began):
+        """A schedule by tc."""
         for at, commands in events:
             if self.stop.wait(max(0.0, began + at - time.monotonic())):
                 return

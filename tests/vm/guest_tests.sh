@@ -82,6 +82,31 @@ netem_takes_every_shipped_scenario() {
     [ "$count" -gt 0 ] && echo "$count tc commands"
 }
 
+# A lab by netem, with a path that is cut after some seconds, for some seconds: a schedule is followed while the sites are up.
+netem_follows_its_schedule() {
+    cat >"$scratch/cut.yaml" <<'YAML'
+sites: [east, west]
+paths:
+  - {between: [east, west], rate: 10Mbit, delay: 1ms}
+schedule:
+  - {at: 10s, between: [east, west], cut: yes}
+  - {at: 20s, between: [east, west], cut: no}
+YAML
+    cat >"$scratch/pings" <<'PINGS'
+netns=$(grep -o '"netns": "[^"]*east"' "$TB_WAN_LAB" | cut -d'"' -f4)
+address=$(grep -o '"address": "[^"]*"' "$TB_WAN_LAB" | tail -n 1 | cut -d'"' -f4)
+for want in 0 1 0; do # it answers, does not, and answers again
+    tries=0
+    until timeout 60 ip netns exec "$netns" /run/tb-vm/busybox ping -c 1 -W 1 "$address" >/dev/null; [ $? = $want ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 60 ] || { echo "a ping never ended with $want"; exit 1; }
+    done
+done
+echo "it is cut and comes back"
+PINGS
+    timeout 120 "$here/../../sim/wan/run" --netem "$scratch/cut.yaml" -- bash "$scratch/pings"
+}
+
 # Only what netem lets through; vm.netem_and_the_emulator_agree holds it against what the emulator does.
 iperf3_over_netem() {
     command -v iperf3 >/dev/null || { echo "iperf3 is not here (package iperf3)"; return 77; }
@@ -169,10 +194,11 @@ one() { # NAME: a function of this script, or a scenario of memory
 memory=(three_ways_to_update_a_rollout_over_verbs eight_ranks_of_an_engine_switch_together_over_verbs
     a_reader_that_dies_holds_up_no_unpublish_over_verbs
     a_full_arena_refuses_and_loses_nothing_over_verbs what_woke_up_elsewhere_is_read_there_over_verbs
-    unpublish_ends_within_its_drain_over_verbs suspended_memory_is_read_by_nobody_until_it_is_the_same_over_verbs)
+    unpublish_ends_within_its_drain_over_verbs who_stands_still_is_cut_off_over_verbs
+    suspended_memory_is_read_by_nobody_until_it_is_the_same_over_verbs)
 quick=(ib_read_bw_reads_from_the_other_host ib_read_bw_reads_on_one_host rping_connects_by_rdma_cm
     a_program_of_the_build_tree_finds_the_device openssl_sends_by_kernel_tls our_channels_send_by_kernel_tls netem_delays)
-long=(netem_takes_every_shipped_scenario iperf3_over_netem)
+long=(netem_takes_every_shipped_scenario netem_follows_its_schedule iperf3_over_netem)
 verbs=(a_version_over_rdma_is_counted_by_the_nic what_only_rdma_can_do_wrong
     what_changes_between_read_and_digest_over_verbs
     conformance_over_verbs_on_one_host conformance_over_verbs_between_two_hosts)

@@ -18,6 +18,23 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups "$2" -- \\
 """
 
 
+# A qemu that serves the port of the exit code before the command's own, as one without a processor may. What the command says
+# last begins as the end does, and is not it.
+LATE_QEMU = """#!/usr/bin/env python3
+import re, sys, time
+port = {name: open(path, "wb", buffering=0) for name, path in re.findall(r"file,id=(\\w+),path=(\\S+)", " ".join(sys.argv))}
+end = re.search(rb"tb_end='([^']+)'", open(sys.argv[sys.argv.index("-initrd") + 1], "rb").read())[1]
+port["control"].write(b"ready\\nrc 3\\n")
+time.sleep(0.5)  # for the runner to hear it
+for part in (b"said ", end[:1], b"last", end[:9]):
+    port["stdout"].write(part)
+    time.sleep(0.1)
+port["stdout"].write(end[9:])
+port["stderr"].write(b"on stderr\\n" + end)
+time.sleep(60)
+"""
+
+
 class Failed(Exception):
     pass
 
@@ -152,6 +169,23 @@ def a_command_that_sleeps_is_ended():
     must("out of time after 50 s\n" in done.stderr, f"it says so: {done.stderr}")
 
 
+def what_is_said_last_is_not_lost():
+    """The code may be here first."""
+    can_boot()
+    for json_too in (False, True):
+        with tempfile.TemporaryDirectory() as folder:
+            qemu = pathlib.Path(folder) / "qemu-system-x86_64"
+            qemu.write_text(LATE_QEMU, encoding="ascii")
+            qemu.chmod(0o755)
+            done = subprocess.run([RUN, *(["--json"] if json_too else []), "--", "true"], capture_output=True, text=True, timeout=WAIT_S,
+                                  env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"})
+        must(done.returncode == 3, f"3, not {done.returncode}: {done.stderr}")
+        told = json.loads(done.stdout) if json_too else {"stdout": done.stdout, "stderr": done.stderr}
+        must(told["stdout"] == "said \x04last", f"all it said: {told}")
+        must(told["stderr"].startswith("on stderr\n"), f"on both streams: {told}")
+        must(done.stderr.endswith("core-seconds\n"), f"and the lab's own line comes behind: {done.stderr}")
+
+
 def what_it_cannot_do_is_refused():
     for argv in (["--veth", "17", "--", "true"], ["--share", "/no/such", "--", "true"],
                  ["--hosts", "3", "--", "true"], ["--timeout", "0", "--", "true"],
@@ -187,7 +221,7 @@ def an_ordinary_user_with_an_installed_kernel_needs_no_cache():
 
 
 TESTS = (a_lab_ended_while_it_boots_leaves_nothing, a_lab_ended_in_its_command_leaves_nothing,
-         time_is_bounded, a_command_that_sleeps_is_ended, what_it_cannot_do_is_refused,
+         time_is_bounded, a_command_that_sleeps_is_ended, what_is_said_last_is_not_lost, what_it_cannot_do_is_refused,
          an_ordinary_user_with_an_installed_kernel_needs_no_cache)
 
 
