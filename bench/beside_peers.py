@@ -20,7 +20,7 @@ import lab as sites
 import peers
 from measuring import Skip, measurement
 from veth import Wire, tree_cpu_s
-from wan_wire import wan_wire
+from wan_wire import Void, not_void, wan_wire
 
 MIB = 1 << 20
 COPIES = 8
@@ -28,7 +28,6 @@ SHAPED_MBIT = 800     # where a transfer is cut or killed in its middle: 256 MiB
 SHAPED_MIB = 256
 CUT_S = 5
 GIVE_UP_S = 60
-TRIES = 3             # of one transfer, while the emulator falls behind
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -78,6 +77,11 @@ class Theirs:
         with open(self.peer.ground.dir / "log/client.out", "ab") as log:
             return self.wire.start("b", *words, env=self.peer.env, log=log)
 
+    def last_words(self):
+        """Of the client, for people: what it said last, in one line."""
+        said = (self.peer.ground.dir / "log/client.out").read_text(encoding="utf-8", errors="replace").split("\n")
+        return next((line.strip()[:200] for line in reversed(said) if line.strip()), "it said nothing")
+
     def wait(self, client, look=None):
         """The client's core-seconds, once it ended well."""
         end = time.monotonic() + GIVE_UP_S
@@ -94,7 +98,7 @@ class Theirs:
                 look()
             time.sleep(0.002)
         if client.returncode != 0:
-            raise GaveUp(f"exited {client.returncode}")
+            raise GaveUp(f"exited {client.returncode}: {self.last_words()}")
         return used.ru_utime + used.ru_stime
 
     def right(self):
@@ -147,11 +151,11 @@ class Theirs:
 class Ours:
     """East in a, west in b, full copies, or `steps` as the product's defaults have them; cross() as often as asked."""
 
-    def __init__(self, wire, lab, path, mib, steps=False, link=None, spare_mib=512):
+    def __init__(self, wire, lab, path, mib, steps=False, link=None, spare_mib=512, keep=None):
         self.wire, self.lab = wire, lab
         self.path = path
         lab.dir.chmod(0o755)
-        keep = 2 if steps and mib < 1024 else 1  # home keeps the base until west has named it; a large version is longer landing
+        keep = keep or (2 if steps and mib < 1024 else 1)  # home keeps the base until west has named it; a large version is longer landing
         self.east, self.west = sites.east_west(lab, arena_mib=(keep + 1) * mib + spare_mib, steps=steps, link=link, keep=keep)
         self.east.address = wire.address["a"]
         self.west.peers["east"] = f"{wire.address['a']}:{self.east.port}"
@@ -299,17 +303,6 @@ def median(values):
 OUR_NAME = "Tombolo, gateway to gateway"
 
 
-def not_void(wire, do):
-    """do(), once the emulator kept up with all of it: each transfer is judged by itself."""
-    for _ in range(TRIES):
-        wire.verdict()  # what came before is not judged with it
-        got = do()
-        why = wire.verdict()
-        if why is None:
-            return got
-    raise GaveUp(f"void: {why}, {TRIES} times")
-
-
 def row_of(wire, ours, size, theirs=None):
     """(seconds, core-seconds a GiB of both ends, seconds until eight local copies are verified)"""
     seconds, cpu = not_void(wire, ours.cross if theirs is None else theirs.pull)
@@ -321,7 +314,7 @@ def each_once(bench, wire, ours, made, size, notes):
     """{name: row_of} of one round."""
     try:
         row = {OUR_NAME: row_of(wire, ours, size)}
-    except GaveUp as why:
+    except (GaveUp, Void) as why:
         raise Skip(f"ours: {why}") from why
     for peer in made:
         got = with_peer(wire, peer, lambda theirs: row_of(wire, ours, size, theirs), notes)
@@ -381,7 +374,7 @@ def over_scenario(bench, scenario, title):
         yield from side_by_side(bench, wire, names, 128 if bench.quick else 256, title)
 
 
-@measurement("peers.continent.cpu", "peers.continent.goodput", "peers.continent.copies8", slow=True, quick=False)
+@measurement("peers.continent.cpu", "peers.continent.goodput", "peers.continent.copies8", quick=False)
 def beside_peers_continent(bench):
     yield from over_scenario(bench, "continent", "over sim/wan's continent (1 Gbit/s, 30 ms, 0.001 % loss)")
 
@@ -411,53 +404,63 @@ def fault_of_theirs(wire, theirs, size):
     return plain_s, cut_s, clean, killed, "yes" if bare else "no"
 
 
+def faults_once(bench, wire, ours, made, size, notes):
+    """{name: (seconds, seconds more with a cut, share that came twice after a kill, what lies under the final name)} of one round."""
+    try:
+        row = {OUR_NAME: not_void(wire, lambda: fault_of_ours(wire, ours, size))}
+    except (GaveUp, Void) as why:
+        raise Skip(f"ours: {why}") from why
+    for peer in made:
+        got = with_peer(wire, peer, lambda theirs: not_void(wire, lambda: fault_of_theirs(wire, theirs, size)), notes)
+        if got is not None:
+            row[peer.name] = got
+    for name, (plain_s, cut_s, clean, killed, bare) in row.items():
+        row[name] = plain_s, cut_s - plain_s, max(0, killed - clean) / size, bare
+        bench.say("  {}: {:.2f} s, {:.2f} s more with a cut, {:.1%} came twice, {}".format(name, *row[name]))
+    if len(row) == 1:
+        raise Skip("no peer could pull: " + "; ".join(notes.values()))
+    return row
+
+
 def after_a_fault(bench, wire, names, title):
     found, notes = available(bench)
-    rows, extra, waste = [], {}, {}
+    seen = {}  # name -> [a row of faults_once]
     mib = SHAPED_MIB // 4 if bench.quick else SHAPED_MIB
     with in_memory(bench) as folder, harness.Lab() as lab:
         path = source_file(bench, folder, mib)
         size = path.stat().st_size
         ground = peers.Ground(folder / "ground", path, wire)
-
-        def note(name, plain_s, cut_s, clean, killed, bare):
-            extra[name], waste[name] = cut_s - plain_s, max(0, killed - clean) / size
-            rows.append((name, f"{plain_s:.2f}", f"{extra[name]:.2f}", f"{100 * waste[name]:.1f} %", bare))
-            bench.say("  " + ", ".join(rows[-1]))
+        made = [peer(ground) for peer in found]
         ours = Ours(wire, lab, path, mib)
         ours.timed()
-        try:
-            note(OUR_NAME, *not_void(wire, lambda: fault_of_ours(wire, ours, size)))
-        except GaveUp as why:
-            raise Skip(f"ours: {why}") from why
-        for peer in found:
-            got = with_peer(wire, peer(ground), lambda theirs: not_void(wire, lambda: fault_of_theirs(wire, theirs, size)), notes)
-            if got is not None:
-                note(peer.name, *got)
-    rows += [(name, why, "", "", "") for name, why in notes.items()]
+        for _ in range(bench.rounds):
+            row = faults_once(bench, wire, ours, made, size, notes)
+            for name, got in row.items():
+                seen.setdefault(name, []).append(got)
+            mine = row.pop(OUR_NAME)
+            yield {names[0]: (mine[1], min(got[1] for got in row.values())), names[1]: (mine[2], 0.05)}
+    rows = [(name, f"{median(g[0] for g in got):.2f}", f"{median(g[1] for g in got):.2f}", f"{100 * median(g[2] for g in got):.1f} %", got[-1][3])
+            for name, got in seen.items()]
+    rows += [(name, why, "", "", "") for name, why in notes.items() if name not in seen]
     bench.table(names[0].replace("peers", "faults").removesuffix(".cut"), (
-        f"{mib} MiB {title}, one round", "s", f"s more with the carrier gone for {CUT_S} s",
+        f"{mib} MiB {title}, {bench.rounds} rounds", "s", f"s more with the carrier gone for {CUT_S} s",
         "bytes that came twice after SIGKILL at half", "unfinished under the final name"), rows)
-    theirs = [n for n in extra if n != OUR_NAME]
-    if not theirs:
-        raise Skip("no peer could pull: " + "; ".join(notes.values()))
-    yield {names[0]: (extra[OUR_NAME], min(extra[n] for n in theirs)), names[1]: (waste[OUR_NAME], 0.05)}
 
 
-@measurement("peers.cut", "peers.kill", slow=True)
+@measurement("peers.cut", "peers.kill", quick=False)
 def faults_on_a_veth(bench):
     with Wire() as wire:
         wire.shape(SHAPED_MBIT)
         yield from after_a_fault(bench, wire, ("peers.cut", "peers.kill"), f"over {SHAPED_MBIT} Mbit/s")
 
 
-@measurement("peers.ocean.cut", "peers.ocean.kill", slow=True, quick=False)
+@measurement("peers.ocean.cut", "peers.ocean.kill", quick=False)
 def faults_over_an_ocean(bench):
     with wan_wire("ocean") as wire:
         yield from after_a_fault(bench, wire, ("peers.ocean.cut", "peers.ocean.kill"), "over sim/wan's ocean")
 
 
-@measurement("peers.continent.cut", "peers.continent.kill", slow=True, quick=False)
+@measurement("peers.continent.cut", "peers.continent.kill", quick=False)
 def faults_over_a_continent(bench):
     with wan_wire("continent") as wire:
         yield from after_a_fault(bench, wire, ("peers.continent.cut", "peers.continent.kill"), "over sim/wan's continent")

@@ -69,7 +69,7 @@ def pump(bench):
     yield from against_memcpy(bench, "floor.pump", lambda: pump_gb_per_s(bench, 1024 * MIB))
 
 
-@measurement("floor.ib_read_bw", slow=True, quick=False)
+@measurement("floor.ib_read_bw", quick=False)
 def ib_read_bw(bench):
     """Over rdma_rxe in an emulated processor: for the ratios of its own boot alone."""
     def one():

@@ -1,7 +1,7 @@
 /* gpu_speed.c - what a GPU does with weights, in GB of one version a second, against what its memory and its bus give.
  *
  * Floors: a copy inside the device, and one between pinned host memory and the device each way. Ours: a pass that publishes from device
- * memory (gather, digest, copy to the host), a move that activates into it, the digest by itself, encoding a step in which 2 % of the
+ * memory (gather, digest, copy to the host), a move that activates into it, another process's READs by a tray (CUDA IPC), the digest by itself, encoding a step in which 2 % of the
  * BF16 elements changed by one unit (one class and eight), and patching with it. Chunks of 1 MiB; every rate is the median of the
  * rounds, and the bytes of one version are counted once. Needs a device: else exit code 77 and the reason. */
 #include <getopt.h>
@@ -11,6 +11,7 @@
 
 #include "base/sparse_kernels.h"
 #include "bench/measured.h"
+#include "gpu/far_reach.h"
 #include "gpu/real_device.h"
 
 #define CHUNK_BYTES ((uint64_t)1 << 20)
@@ -249,6 +250,30 @@ static double patch(struct bench *b)
     return took;
 }
 
+/* Out of this process's device into the host memory of another, by a tray: filled and emptied in turn. */
+static double by_tray(struct bench *b)
+{
+    struct tb_gpu_tray *tray;
+    struct tb_gpu_offer offer;
+    struct far_reach reader;
+    const struct tb_gpu_origin origin = {b->memory, &b->manifest, b->tensors, NULL};
+    if (tb_gpu_tray_open(b->memory, TB_GPU_TRAY_BYTES_MAX, &tray, &offer) != TB_OK) die("no tray");
+    if (far_reach_open(&reader, &offer) != TB_OK) die("the tray cannot be opened by another process");
+    const double from = measured_now_s();
+    for (uint64_t done = 0; done < b->bytes;) {
+        const uint64_t left = b->bytes - done;
+        const uint64_t bytes = left < TB_GPU_TRAY_BYTES_MAX ? left : TB_GPU_TRAY_BYTES_MAX;
+        const struct tb_gpu_fill fill = {.offset = done, .at = 0, .bytes = bytes};
+        if (tb_gpu_tray_fill(tray, &origin, &fill, 1) != TB_OK) die("a fill failed");
+        if (far_reach_copy(&reader, 0, bytes, NULL) != TB_OK) die("a copy out of the tray failed");
+        done += bytes;
+    }
+    const double took = measured_now_s() - from;
+    far_reach_close(&reader);
+    tb_gpu_tray_close(tray, true);
+    return took;
+}
+
 /* ---- rows ---- */
 
 enum { IN_DEVICE, TO_DEVICE, TO_HOST };
@@ -263,6 +288,7 @@ static const struct row {
             {"floor.to_host", to_host, TO_HOST, false},
             {"gpu.publish", publish, TO_HOST, false},
             {"gpu.activate", activate, TO_DEVICE, false},
+            {"gpu.tray", by_tray, TO_HOST, false},
             {"gpu.digest", digest, IN_DEVICE, true},
             {"gpu.encode.gaps", encode_one, IN_DEVICE, true},
             {"gpu.encode.classes", encode_eight, IN_DEVICE, true},
@@ -331,6 +357,7 @@ int main(int argc, char **argv)
                                             {"json", no_argument, NULL, 'j'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
+    if (argc == 2 && strcmp(argv[1], FAR_REACH_ARGUMENT) == 0) return far_reach_main();
     struct bench b = {.bytes = (uint64_t)1 << 30, .rounds = 5};
     bool json = false;
     for (int c; (c = getopt_long(argc, argv, "h", options, NULL)) != -1;) {

@@ -43,9 +43,9 @@ def over_scenario(name, what):
             "the best of the five peers", ("root", "wan")),
         Key(f"peers.{name}.copies8", "s", ">= 1.0", f"eight verified local copies over {name}, as peers.copies8",
             "the best of the five peers", ("root", "wan"), over="b/a"),
-        Key(f"peers.{name}.cut", "s", "<= 1.0", f"seconds more with nothing passing for 5 s in mid-version over {name}; one round",
+        Key(f"peers.{name}.cut", "s", "<= 1.0", f"seconds more with nothing passing for 5 s in mid-version over {name}",
             "the best of the five peers", ("root", "wan")),
-        Key(f"peers.{name}.kill", "share", "<= 1.0", f"share of 256 MiB that came twice after SIGKILL at half over {name}; one round",
+        Key(f"peers.{name}.kill", "share", "<= 1.0", f"share of 256 MiB that came twice after SIGKILL at half over {name}",
             "0.05 of it", ("root", "wan")))
 
 
@@ -55,6 +55,7 @@ def has_avx512():
 
 CLASSES_SPEED = ">= 0.25" if has_avx512() else ">= 0.12"
 WAN_RAW = "goodput of a full version of 2 GiB, raw codec, {}"
+CODEC_PATHS = {"50m": "50 Mbit/s, 80 ms", "1g": "1 Gbit/s, 80 ms", "loopback": "a veth"}
 CONGESTION_PATHS = ("metro", "continent", "ocean", "far", "satellite-bad", "asymmetric")
 KEYS = (
     Key("link.wan.2g80", "Gbit/s", ">= 0.97", WAN_RAW.format("2 Gbit/s, 80 ms, 0.01 % loss, 1500-byte packets"),
@@ -74,9 +75,9 @@ KEYS = (
         "the best of rclone, aria2, Globus GridFTP, XRootD, rsync over stunnel", ("root",)),
     Key("peers.copies8", "s", ">= 1.0", "from the crossing's begin until eight workers have staged it, each chunk verified",
         "the best of the same: its pull, then eight copies verified by SHA-256, a core each", ("root",), over="b/a"),
-    Key("peers.cut", "s", "<= 1.0", "seconds more with the carrier gone for 5 s in mid-version, 800 Mbit/s; one round",
+    Key("peers.cut", "s", "<= 1.0", "seconds more with the carrier gone for 5 s in mid-version, 800 Mbit/s",
         "the best of the same", ("root",)),
-    Key("peers.kill", "share", "<= 1.0", "share of 256 MiB that came twice after SIGKILL of the receiver at half; one round",
+    Key("peers.kill", "share", "<= 1.0", "share of 256 MiB that came twice after SIGKILL of the receiver at half",
         "0.05 of it", ("root",)),
     *over_scenario("continent", "1 Gbit/s, 30 ms, 0.001 % loss"),
     *over_scenario("ocean", "1 Gbit/s, 80 ms, 0.01 % loss"),
@@ -87,10 +88,15 @@ KEYS = (
         ("root", "wan")),
     Key("link.warm", "s", "<= 3.0", "publish call to held at the remote gateway of 8 MiB, whole and raw, over connections that carried as much before; "
         "1 Gbit/s, 150 ms: seconds beyond bytes / rate", "one RTT", ("root", "wan")),
+    Key("link.warm.step", "s", "<= 1.0", "publish call to held at the remote gateway of a step of 8 MiB, 3.5 % changed, over connections that carried as much before; "
+        "1 Gbit/s, 150 ms", "one RTT: half of it is the path's, and nobody asks before it goes", ("root", "wan")),
     Key("link.cold", "s", "<= 1.0", "from the first crossing's begin over a path that nothing is known of, 500 Mbit/s, 80 ms, until nine tenths of "
         "the goodput of its second half were reached for half a second", "5 s", ("root", "wan")),
     *(Key(f"link.congestion.{name}", "Gbit/s", ">= 0.95", f"goodput of a full version over sim/wan's {name} with congestion control `auto`",
           "the better of bbr and cubic, set at both ends", ("root", "wan")) for name in CONGESTION_PATHS),
+    *(Key(f"link.codec.{name}.{kind}", "GB/s", ">= 0.95", f"{what} with link.codec `auto`; {path}", "the best of raw, zstd, planes and sparse, set at both ends",
+          ("root",) if name == "loopback" else ("root", "wan")) for name, path in CODEC_PATHS.items() for kind, what in (
+              ("full", "goodput of a full version, from the crossing's begin"), ("step", "bytes of a version a second, 3.5 % changed, from the publish call"))),
     Key("link.relay", "s", "<= 1.1", "from a version's first crossing's begin until the third of three sites in a row holds it, less a parcel a hop; raw, each hop "
         "50 Mbit/s and 40 ms", "until the second holds it, where there is no third", ("root", "wan")),
     Key("link.lanes", "Mbit/s", ">= 1.9", "goodput of a full version between two sites of two gateways each, until both of the second hold it; raw, each lane's path "

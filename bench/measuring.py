@@ -4,6 +4,8 @@ A measurement is a generator that yields once a round {key: (a, b)}: a is ours, 
 after the other in the same round, so that whatever else the machine does falls on both. keys.py says which over which."""
 
 import dataclasses
+import hashlib
+import json
 import math
 import statistics
 import time
@@ -57,11 +59,11 @@ def mean_age(switches, versions, every_s):
 MEASUREMENTS = {}  # key's name -> generator function; one function may fill several keys
 
 
-def measurement(*names, slow=False, quick=True):
-    """Registers a generator function of (bench) that fills these rows of keys.KEYS. slow: a round of it takes minutes, so
-    there is one, unless --rounds asks for more than is usual. quick False: --quick leaves it out unless --only names it."""
+def measurement(*names, quick=True):
+    """Registers a generator function of (bench) that fills these rows of keys.KEYS. quick False: --quick leaves it out unless
+    --only names it."""
     def register(function):
-        function.slow, function.quick = slow, quick
+        function.quick = quick
         for name in names:
             if name not in keys.BY_NAME:
                 raise KeyError(f"{name} has no row in bench/keys.py")
@@ -72,34 +74,69 @@ def measurement(*names, slow=False, quick=True):
     return register
 
 
-def fill(bench, function, results):
+class Kept:
+    """The rounds of earlier runs, in a file, so that a measurement of minutes may be taken in pieces, and a run that is ended
+    loses one round. They are of one build: that of these programs."""
+
+    def __init__(self, path, programs):
+        self.path, self.build = path, hashlib.sha256(b"".join(p.read_bytes() for p in programs if p.exists())).hexdigest()
+        self.rows = {}
+        if path.exists():
+            said = json.loads(path.read_text(encoding="utf-8"))
+            if said["build"] != self.build:
+                raise ValueError(f"{path} has rounds of another build: remove it, or name another file")
+            self.rows = said["rows"]
+
+    def give(self, result):
+        row = self.rows.get(result.key.name, {"pairs": [], "seconds": 0})
+        result.pairs, result.seconds = [tuple(pair) for pair in row["pairs"]], row["seconds"]
+
+    def take(self, results, seconds):
+        """seconds: what this run took for them so far."""
+        for r in results:
+            self.rows[r.key.name] = {"pairs": r.pairs, "seconds": r.seconds + seconds}
+        part = self.path.with_name(self.path.name + ".part")
+        part.write_text(json.dumps({"build": self.build, "rows": self.rows}), encoding="utf-8")
+        part.replace(self.path)
+
+
+def fill(bench, function, results, kept=None):
     """One measurement, whose failure is said and ends no other."""
     bench.say("measuring " + ", ".join(r.key.name for r in results))
-    bench.rounds = bench.rounds_of(function)
+    for r in results:
+        if kept is not None:
+            kept.give(r)
+        r.together = results
+    bench.rounds = bench.rounds_asked() - min(len(r.pairs) for r in results)
+    if bench.rounds <= 0:
+        bench.say("  all rounds are kept from earlier runs")
+        return
     start = time.monotonic()
     try:
         for pairs in function(bench):
             for r in results:
                 r.pairs.append(pairs[r.key.name])
+            if kept is not None:
+                kept.take(results, time.monotonic() - start)
             bench.say("  " + ", ".join(f"{r.key.name} {r.pairs[-1][0]:.4g}, {r.pairs[-1][1]:.4g}: {r.ratios()[-1]:.3f}"
                                        for r in results))
     except Skip as skip:
         bench.say(f"  skipped: {skip}")
         for r in results:
-            r.pairs, r.why_skipped = [], str(skip)
+            r.why_skipped = None if r.pairs else str(skip)  # the rounds before it count
     except Exception as error:  # noqa: BLE001: whatever it was, the other keys are still worth having
         text = f"the bench failed: {type(error).__name__}: {error}".splitlines()[0]
         bench.say(f"  {text}")
         for r in results:
             r.pairs, r.why_skipped, r.failed = [], text, True
     for r in results:
-        r.seconds, r.together = time.monotonic() - start, results
+        r.seconds += time.monotonic() - start
     bench.say(f"  {time.monotonic() - start:.0f} s")
 
 
-def measure(bench, only, keep=lambda results: None):
+def measure(bench, only, keep=lambda results: None, kept=None):
     """[Result] of all keys that begin with one of `only` (empty: of all), in the order of the table. keep() is told after each
-    measurement what there is, so that a run which is ended loses one."""
+    measurement what there is, so that a run which is ended loses one. kept: a Kept, so that it loses a round."""
     results = {k.name: Result(k) for k in keys.KEYS if not only or any(k.name.startswith(o) for o in only)}
     together = {}
     for name, result in results.items():
@@ -111,6 +148,6 @@ def measure(bench, only, keep=lambda results: None):
             for r in wanted:
                 r.why_skipped = "left out by --quick; --only names it"
         else:
-            fill(bench, function, wanted)
+            fill(bench, function, wanted, kept)
             keep([r for r in results.values() if r.pairs or r.why_skipped])
     return list(results.values())

@@ -10,7 +10,8 @@ import lab as sites
 from beside_peers import Ours
 from keys import CONGESTION_PATHS
 from measuring import measurement
-from wan_wire import judged, wan_of, wan_wire
+from veth import Wire
+from wan_wire import judged, judged_apart, wan_of, wan_wire
 
 MIB = 1 << 20
 
@@ -38,10 +39,7 @@ def against(bench, key, link, other):
         size = path.stat().st_size
         ours = Ours(wire, lab, path, mib)
 
-        def once():
-            seconds, _ = ours.cross()
-            return {key: (size * 8 / seconds / 1e9, measure(mib * MIB, streams, congestion))}
-        yield from judged(bench, wire, once)
+        yield from judged_apart(bench, wire, (key,), lambda: size * 8 / ours.cross()[0] / 1e9, lambda: measure(mib * MIB, streams, congestion))
 
 
 @measurement("link.wan.2g80")
@@ -59,7 +57,7 @@ def wan_5g80_jumbo(bench):
     yield from against(bench, "link.wan.5g80.jumbo", ("5Gbit", "0.01%", 9000), "pump")
 
 
-@measurement("link.burst", slow=True)
+@measurement("link.burst", quick=False)
 def burst(bench):
     """100 MB after a minute of silence; 10 s of it where a first look is asked for."""
     rate, rtt_s = 1e9, 0.08
@@ -91,6 +89,26 @@ def warm(bench):
         yield from judged(bench, wire, once)
 
 
+@measurement("link.warm.step")
+def warm_step(bench):
+    rtt_s, size = 0.15, 8 * MIB
+    with wan_of(bench, "1Gbit", "0%", rtt_ms=150) as wire, harness.Lab() as lab:
+        files = bench.versions(size, 2)
+        ours = Ours(wire, lab, files[0], 8, steps=True, spare_mib=64)
+        turns = 0
+
+        def once():
+            nonlocal turns
+            turns += 1
+            path = files[turns % 2]
+            ours.rank.ok("fill", tensors=harness.safetensors_table(path), file=str(path))
+            time.sleep(0.5)  # a trainer's next step: the site has said that it expects it
+            return {"link.warm.step": (ours.published_to_held_s(), rtt_s)}
+        for _ in range(4):
+            once()
+        yield from judged(bench, wire, once)
+
+
 def reached_s(samples, share):
     """samples: [(seconds, bytes held)]. When half a second brought that share of what a second of the second half brings."""
     end = samples[-1][0]
@@ -105,7 +123,7 @@ def reached_s(samples, share):
     return end
 
 
-@measurement("link.cold", slow=True)
+@measurement("link.cold")
 def cold(bench):
     mib = 256 if bench.quick else 768
     path = bench.weights(mib * MIB)
@@ -164,35 +182,116 @@ for scenario in CONGESTION_PATHS:
     register_congestion(scenario, 16 if scenario == "satellite-bad" else 128)
 
 
-def next_version(bench, key, rate):
-    """The publisher's memory takes the next version by turns of two files, a step of an optimizer apart. The full copy is the
-    TLS pump's, 8 streams."""
-    mib = 128 if bench.quick else 2048
-    with wan_of(bench, rate, "0%") as wire, harness.Lab() as lab:
-        files = bench.versions(mib * MIB, 2)
-        ours = Ours(wire, lab, files[0], mib, steps=True)
-        for _ in range(2):  # the rank's shadows are made for its first two versions, as publish.hold has it
-            ours.published_to_held_s()
+CODECS = ("raw", "zstd", "planes", "sparse")
 
-        def full_copy():
-            return wire.pump(bench.pump, files[0].stat().st_size, 8, "cubic")["seconds"]
+
+class OursInTurns(Ours):
+    """A model's memory takes two versions a step apart, by turns; a second rank has one of another layout. `keep` and as many steps between two full
+    copies: the last step is there when the next one comes behind a full copy, and of that layout nothing is when its turn comes."""
+
+    STEPS = 3
+
+    def __init__(self, wire, lab, files, mib, codec):
+        super().__init__(wire, lab, files[0], mib, steps=True, link={"codec": codec}, spare_mib=mib, keep=self.STEPS)
+        self.files, self.turn = files, 0
+        self.other = self.in_ns("a", lambda: sites.rank(lab, self.east, files[2], name="other"))
+
+    def full_s(self):
+        with sites.stopped(self.west.daemon):
+            number = next(self.numbers)
+            uid = sites.publish(*self.other, number)["uid"]
+            harness.wait_for("east holds it", lambda: self.east.holds(uid), timeout_s=120)
+        return sites.crossing_s(self.west, number)
+
+    def step_s(self):
+        self.turn += 1
+        path = self.files[self.turn % 2]
+        self.rank.send("fill", tensors=harness.safetensors_table(path), file=str(path))
+        harness.expect("fill", self.rank.receive(timeout_s=120)["status"], "ok")
+        return self.published_to_held_s()
+
+    def seconds(self):
+        """Of a full copy, and of the steps behind it."""
+        return {"full": self.full_s(), "step": sum(self.step_s() for _ in range(self.STEPS))}
+
+
+def codec(bench, name, wire, mib):
+    """Gateways for each codec beside each other on one path, which cross in turns; what is far behind in both has no second turn."""
+    files = [*bench.versions(mib * MIB, 2), bench.versions((mib + mib // 4) * MIB, 1)[0]]
+    size = {"full": files[2].stat().st_size / 1e9, "step": OursInTurns.STEPS * files[0].stat().st_size / 1e9}
+    with contextlib.ExitStack() as labs:
+        ways = {way: OursInTurns(wire, labs.enter_context(harness.Lab()), files, mib + mib // 4, way) for way in ("auto", *CODECS)}
+        for ours in ways.values():
+            for _ in range(OursInTurns.STEPS):  # shadows are made, and `auto` has something to reckon with
+                ours.step_s()
+        first = {way: ours.seconds() for way, ours in ways.items()}
+        for kind in size:
+            bench.say(f"  first {kind}: " + ", ".join(f"{way} {s[kind]:.2f} s" for way, s in first.items()))
+        worth = {kind: WORTH_A_TURN * min(first[way][kind] for way in CODECS) for kind in size}
+        kept = ["auto", *(way for way in CODECS if any(first[way][kind] <= worth[kind] for kind in size))]
         turns = 0
 
         def once():
             nonlocal turns
             turns += 1
-            rows = harness.safetensors_table(files[turns % 2])
-            ours.rank.send("fill", tensors=rows, file=str(files[turns % 2]))
-            harness.expect("fill", ours.rank.receive(timeout_s=120)["status"], "ok")
-            return {key: (ours.published_to_held_s(), full_copy())}
+            at = turns % len(kept)
+            seconds = {way: ways[way].seconds() for way in kept[at:] + kept[:at]}
+            pairs = {}
+            for kind in size:
+                rates = {way: size[kind] / s[kind] for way, s in seconds.items()}
+                bench.say(f"  {kind}: " + ", ".join(f"{way} {rate:.4g}" for way, rate in rates.items()))
+                pairs[f"link.codec.{name}.{kind}"] = (rates.pop("auto"), max(rates.values()))
+            return pairs
         yield from judged(bench, wire, once)
 
 
-@measurement("link.next_version", slow=True, quick=False)
+@measurement("link.codec.50m.full", "link.codec.50m.step", quick=False)
+def codec_50m(bench):
+    with wan_of(bench, "50Mbit", "0%") as wire:
+        yield from codec(bench, "50m", wire, 16)
+
+
+@measurement("link.codec.1g.full", "link.codec.1g.step", quick=False)
+def codec_1g(bench):
+    with wan_of(bench, "1Gbit", "0%") as wire:
+        yield from codec(bench, "1g", wire, 64)
+
+
+@measurement("link.codec.loopback.full", "link.codec.loopback.step", quick=False)
+def codec_loopback(bench):
+    with Wire() as wire:
+        yield from codec(bench, "loopback", wire, 96)
+
+
+def next_version(bench, key, rate):
+    """The publisher's memory takes the next version by turns of two files, a step of an optimizer apart. The full copy is the
+    TLS pump's, 8 streams; it goes over a part of its memory again and again, as all of it stands beside two arenas and a rank."""
+    mib = 128 if bench.quick else 2048
+    with wan_of(bench, rate, "0%") as wire, harness.Lab() as lab:
+        files = bench.versions(mib * MIB, 2, lr="5e-7")
+        ours = Ours(wire, lab, files[0], mib, steps=True)
+        for _ in range(2):  # the rank's shadows are made for its first two versions, as publish.hold has it
+            ours.published_to_held_s()
+
+        def full_copy():
+            return wire.pump(bench.pump, files[0].stat().st_size, 8, "cubic", "--memory", 256 * MIB)["seconds"]
+        turns = 0
+
+        def step():
+            nonlocal turns
+            turns += 1
+            rows = harness.safetensors_table(files[turns % 2])
+            ours.rank.send("fill", tensors=rows, file=str(files[turns % 2]))
+            harness.expect("fill", ours.rank.receive(timeout_s=120)["status"], "ok")
+            return ours.published_to_held_s()
+        yield from judged_apart(bench, wire, (key,), step, full_copy)
+
+
+@measurement("link.next_version", quick=False)
 def next_version_200(bench):
     yield from next_version(bench, "link.next_version", "200Mbit")
 
 
-@measurement("link.next_version.fast", slow=True)
+@measurement("link.next_version.fast")
 def next_version_1000(bench):
     yield from next_version(bench, "link.next_version.fast", "1Gbit")

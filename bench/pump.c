@@ -7,6 +7,7 @@
  * --batched puts records through a memory BIO: --batch bytes are encrypted, then written by one call; what one read of the
  * same size brought is decrypted. Fewer system calls for one more copy.
  *
+ * --memory: a source and a sink of so many bytes that are gone over again and again, where a link is slow and memory short.
  * --repeat: again and again, over new connections. Prints a JSON line each time: {"bytes", "began" (by the monotonic clock),
  * "seconds", "gb_per_s", "streams", "batch_bytes", "batched", "congestion", "stream_s"}. */
 #include <arpa/inet.h>
@@ -33,6 +34,7 @@
 
 struct pump {
     uint64_t bytes;
+    uint64_t memory; /* of the source, and of the sink; at most `bytes` */
     uint32_t streams;
     uint32_t batch;
     uint32_t repeat;
@@ -48,6 +50,7 @@ struct stream {
     SSL_CTX *tls;
     int fd;
     uint8_t *bytes;
+    uint64_t room; /* behind `bytes`; above 0 */
     uint64_t count;
     double seconds;
     bool sends;
@@ -191,9 +194,10 @@ static void *stream_run(void *user)
     SSL *ssl = stream_open(s, &batch);
     s->failed = ssl == NULL;
     for (uint64_t at = 0; !s->failed && at < s->count;) {
-        const uint64_t left = s->count - at;
+        const uint64_t in = at % s->room;
+        const uint64_t left = s->count - at < s->room - in ? s->count - at : s->room - in;
         const int want = (int)(left < s->pump->batch ? left : s->pump->batch);
-        const int n = move(&batch, ssl, s, s->bytes + at, want, s->sends);
+        const int n = move(&batch, ssl, s, s->bytes + in, want, s->sends);
         s->failed = n <= 0;
         at += n > 0 ? (uint64_t)n : 0;
     }
@@ -233,11 +237,16 @@ static int streams_run(const struct pump *p, const int *fds, uint8_t *memory, bo
 {
     pthread_t threads[STREAMS_MAX];
     SSL_CTX *tls = tls_new(!sends);
-    const uint64_t each = p->bytes / p->streams;
+    const uint64_t each = p->bytes / p->streams, room = p->memory / p->streams;
     int failed = 0;
     for (uint32_t i = 0; i < p->streams; i++) {
-        streams[i] = (struct stream){
-            .pump = p, .tls = tls, .fd = fds[i], .bytes = memory + i * each, .count = each, .sends = sends};
+        streams[i] = (struct stream){.pump = p,
+                                     .tls = tls,
+                                     .fd = fds[i],
+                                     .bytes = memory + i * room,
+                                     .room = room,
+                                     .count = each,
+                                     .sends = sends};
         if (pthread_create(&threads[i], NULL, stream_run, &streams[i]) != 0) die("pthread_create");
     }
     for (uint32_t i = 0; i < p->streams; i++) {
@@ -269,7 +278,7 @@ static int listen_on(const char *host, uint16_t *port)
 
 static int sink(const struct pump *p, int listener)
 {
-    uint8_t *memory = memory_new(p->bytes, false);
+    uint8_t *memory = memory_new(p->memory, false);
     int fds[STREAMS_MAX], failed = 0;
     struct stream streams[STREAMS_MAX];
     for (uint32_t turn = 0; turn < p->repeat && !failed; turn++) {
@@ -314,7 +323,7 @@ static int source_once(const struct pump *p, const char *host, uint8_t *memory)
 
 static int source(const struct pump *p, const char *host)
 {
-    uint8_t *memory = memory_new(p->bytes, true);
+    uint8_t *memory = memory_new(p->memory, true);
     int failed = 0;
     for (uint32_t turn = 0; turn < p->repeat && !failed; turn++)
         failed = source_once(p, host, memory);
@@ -323,7 +332,7 @@ static int source(const struct pump *p, const char *host)
 
 static const char usage[] =
     "Usage: tombolo-pump [--bytes N] [--streams N] [--batch N] [--batched] [--repeat N] [--congestion NAME]\n"
-    "                    [--listen ADDRESS --port P | --connect ADDRESS --port P]\n"
+    "                    [--memory N] [--listen ADDRESS --port P | --connect ADDRESS --port P]\n"
     "The least that moves bytes over TLS 1.3: a floor for links. Without --listen or "
     "--connect both ends run here.\n"
     "Example: tombolo-pump --bytes 1073741824 --streams 2 --congestion cubic\n";
@@ -334,12 +343,15 @@ int main(int argc, char **argv)
         {"bytes", 1, NULL, 'b'},      {"streams", 1, NULL, 's'}, {"batch", 1, NULL, 'w'},
         {"congestion", 1, NULL, 'c'}, {"listen", 1, NULL, 'l'},  {"connect", 1, NULL, 'd'},
         {"port", 1, NULL, 'p'},       {"batched", 0, NULL, 'B'}, {"repeat", 1, NULL, 'r'},
-        {"help", 0, NULL, 'h'},       {NULL, 0, NULL, 0}};
+        {"memory", 1, NULL, 'm'},     {"help", 0, NULL, 'h'},    {NULL, 0, NULL, 0}};
     struct pump p = {.bytes = 1u << 30, .streams = 2, .batch = 1u << 20, .repeat = 1};
     for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (o) {
         case 'b':
             p.bytes = strtoull(optarg, NULL, 10);
+            break;
+        case 'm':
+            p.memory = strtoull(optarg, NULL, 10);
             break;
         case 's':
             p.streams = (uint32_t)strtoul(optarg, NULL, 10);
@@ -373,8 +385,9 @@ int main(int argc, char **argv)
             return 2;
         }
     }
+    if (p.memory == 0 || p.memory > p.bytes) p.memory = p.bytes;
     if (p.streams == 0 || p.streams > STREAMS_MAX || p.batch == 0 || p.batch > 1u << 30 ||
-        p.bytes < p.streams) {
+        p.memory < p.streams) {
         fputs(usage, stderr);
         return 2;
     }

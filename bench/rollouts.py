@@ -18,7 +18,7 @@ import lab as sites
 from beside_peers import Ours, median
 from measuring import mean_age, measurement
 from veth import Wire, die_with_parent
-from wan_wire import judged, wan_of
+from wan_wire import judged_apart, wan_of
 
 MIB = 1 << 20
 READERS = 8
@@ -110,20 +110,21 @@ def remote(bench):
         following = Following(ours.workers)
         for _ in range(2):
             remote_update(ours, following, ours.workers)
-        seen = {}
+        seen = {n: ([], []) for n in counts(bench)}
 
-        def at_once(n):
-            pair = remote_update(ours, following, ours.workers[:n]), naive_remote(bench, wire, size, n)
-            for kept, one in zip(seen.setdefault(n, ([], [])), pair):
-                kept.append(one)
-            return pair
+        def stall(side, n, done):
+            seen[n][side].append(done)
+            return done["stall"]
+
+        def ours_at_once(n=READERS):
+            return stall(0, n, remote_update(ours, following, ours.workers[:n]))
+
+        def naive_at_once(n=READERS):
+            return stall(1, n, naive_remote(bench, wire, size, n))
         for n in counts(bench)[:-1]:
-            at_once(n)
-
-        def once():
-            us, them = at_once(READERS)
-            return {k: (us["stall"], them["stall"]) for k in ("stall.remote8", "figure.crossdc")}
-        yield from judged(bench, wire, once)
+            ours_at_once(n)
+            naive_at_once(n)
+        yield from judged_apart(bench, wire, ("stall.remote8", "figure.crossdc"), ours_at_once, naive_at_once)
     figure_rows(bench, "figure-crossdc", f"{size // MIB} MiB over 1 Gbit/s, 80 ms", seen)
 
 
@@ -239,7 +240,7 @@ def joins_naive(bench, wire, size):
             s.wait()
 
 
-@measurement("figure.elastic", slow=True, quick=False)
+@measurement("figure.elastic", quick=False)
 def elastic(bench):
     with home_site(bench, ELASTIC_MIB) as (lab, east, path, rank, run), Wire() as wire:
         wire.shape(ELASTIC_NIC * 8 // 1_000_000)
@@ -326,10 +327,10 @@ def age_of_naive(bench, wire, size, versions):
     return mean(mean_age(out, versions, EVERY_S) for out in outs)
 
 
-@measurement("age.remote8", slow=True, quick=False)
+@measurement("age.remote8", quick=False)
 def age(bench):
-    """Twenty versions in as many stretches as rounds were asked for, of four or more. Either begins with the version before."""
-    versions = 2 if bench.quick else max(4, 20 // bench.rounds)
+    """A round is a stretch of four versions, so five have twenty. Either side begins with the version before."""
+    versions = 2 if bench.quick else 4
     with wan_of(bench, "1Gbit", "0%") as wire, harness.Lab() as lab:
         path = bench.weights(REMOTE_MIB * MIB)
         ours = Ours(wire, lab, path, REMOTE_MIB)
@@ -337,5 +338,5 @@ def age(bench):
         following = Following(ours.workers)
         for _ in range(2):
             remote_update(ours, following, ours.workers)
-        yield from judged(bench, wire, lambda: {"age.remote8": (
-            age_of_ours(ours, following, versions), age_of_naive(bench, wire, path.stat().st_size, versions))})
+        yield from judged_apart(bench, wire, ("age.remote8",), lambda: age_of_ours(ours, following, versions),
+                                lambda: age_of_naive(bench, wire, path.stat().st_size, versions))

@@ -109,6 +109,40 @@ def wan_of(bench, rate, loss, mtu=1500, rtt_ms=80):
     return wan_wire(scenario)
 
 
+TRIES = 3  # of one measurement, while the emulator falls behind
+
+
+class Void(RuntimeError):
+    """The emulator fell behind, each time."""
+
+
+def not_void(wire, do):
+    """do(), once the emulator kept up with all of it: each is judged by itself."""
+    for _ in range(TRIES):
+        wire.verdict()  # what came before is not judged with it
+        got = do()
+        why = wire.verdict()
+        if why is None:
+            return got
+    raise Void(f"void: {why}, {TRIES} times")
+
+
+def judged_apart(bench, wire, names, ours, theirs):
+    """Rounds of {each of names: (ours(), theirs())}, either judged by itself, so that what is void costs its own time alone."""
+    good, why = 0, None
+    for _ in range(bench.rounds):
+        try:
+            pair = not_void(wire, ours), not_void(wire, theirs)
+        except Void as void:
+            why = void
+            bench.say(f"  {void}")
+            continue
+        yield dict.fromkeys(names, pair)
+        good += 1
+    if good == 0:
+        raise Skip(f"no round counts: {why}")
+
+
 def judged(bench, wire, once):
     """What once() says, round by round; rounds in which the emulator fell behind are void and made up for, within reason."""
     good, why = 0, None
