@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""functions.py ROOT: a function over 70 lines has a comment above it, and none has an #if inside.
+"""functions.py ROOT: a function over 70 lines has a comment above it, and none has an #if inside; in Python, no name of a
+class or of a file is defined twice, as the second hides the first.
 
 Reads sources as clang-format leaves them: a function's body starts with { in the first column and ends with }."""
+import ast
 import os
 import re
 import sys
 
 LINES_MAX = 70
-TOPS = ("base", "wan", "intra", "gateway", "sim", "bench", "include", "tests")
+TOPS = ("base", "wan", "intra", "gateway", "sim", "bench", "include", "tests", "python", "deploy")
 CONDITION = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif|else)\b")
 
 
@@ -16,8 +18,26 @@ def sources(root):
         for folder, folders, files in os.walk(os.path.join(root, top)):
             folders.sort()
             for name in sorted(files):
-                if name.endswith((".c", ".h")):
-                    yield os.path.join(folder, name)
+                yield os.path.join(folder, name)
+
+
+def is_python(path):
+    if path.endswith(".py"):
+        return True
+    with open(path, "rb") as text:
+        return "." not in os.path.basename(path) and re.match(rb"#!.*\bpython3\b", text.readline(80)) is not None
+
+
+def hidden(path, text):
+    """Functions and classes that another of their name hides."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Module, ast.ClassDef)):
+            seen = {}
+            for inner in node.body:
+                if isinstance(inner, (ast.FunctionDef, ast.ClassDef)) and not inner.decorator_list:
+                    if inner.name in seen:
+                        yield f"{path}:{seen[inner.name]}: {inner.name} is defined again in line {inner.lineno}, which hides this one"
+                    seen[inner.name] = inner.lineno
 
 
 def commented(lines, opening):
@@ -46,8 +66,14 @@ def main():
     root = sys.argv[1]
     wrong, count = [], 0
     for path in sources(root):
+        if path.endswith((".c", ".h")):
+            look = lambda name, text: check(name, text.split("\n"))
+        elif is_python(path):
+            look = hidden
+        else:
+            continue
         with open(path, encoding="utf-8") as text:
-            wrong += check(os.path.relpath(path, root), text.read().split("\n"))
+            wrong += look(os.path.relpath(path, root), text.read())
         count += 1
     print("\n".join(wrong) if wrong else f"{count} files")
     return 1 if wrong else 0

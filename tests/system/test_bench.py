@@ -28,7 +28,7 @@ class Quiet:
     rounds = 3
     quick = False
 
-    def rounds_of(self, function):
+    def rounds_asked(self):
         return 3
 
     def say(self, text):
@@ -75,6 +75,56 @@ def a_failure_is_told_and_ends_nothing():
     result = measuring.Result(keys.BY_NAME["tcp.hop"])
     measuring.fill(Quiet(), broken, [result])
     check("a failure is no number", result.failed and result.ratio() is None and "no such thing" in result.why_skipped)
+
+
+def rounds_add_up_over_runs_that_are_ended():
+    class Ended(BaseException):
+        pass
+
+    def measured(first, ends_at):
+        def rounds(bench):
+            for a in range(first, first + bench.rounds):
+                if a == ends_at:
+                    raise Ended
+                yield {"shm.hop": (a, 1)}
+        return rounds
+
+    def run(file, *how):
+        result = measuring.Result(keys.BY_NAME["shm.hop"])
+        with contextlib.suppress(Ended):
+            measuring.fill(Quiet(), measured(*how), [result], measuring.Kept(file, [program]))
+        return [a for a, _ in result.pairs]
+    with tempfile.TemporaryDirectory() as folder:
+        file, program = pathlib.Path(folder) / "kept", pathlib.Path(folder) / "program"
+        program.write_text("one build")
+        check("an ended run has one round", run(file, 1, 2) == [1])
+        check("the next goes on", run(file, 10, None) == [1, 10, 11])
+        check("and a third has nothing to do", run(file, 20, None) == [1, 10, 11])
+        program.write_text("another build")
+        try:
+            run(file, 30, None)
+        except ValueError as error:
+            check(f"rounds of another build are refused: {error}", "another build" in str(error))
+        else:
+            check("rounds of another build are refused", False)
+
+
+def what_is_void_costs_its_own_time_alone():
+    import wan_wire
+
+    class Wire:
+        said = iter(["", None, "", "late", "", None, "", None])  # by turns what came before, and what is judged
+
+        def verdict(self):
+            return next(self.said)
+    done = []
+
+    def side(name):
+        return lambda: done.append(name) or len(done)
+    quiet = Quiet()
+    quiet.rounds = 1
+    rounds = list(wan_wire.judged_apart(quiet, Wire(), ("shm.hop",), side("ours"), side("theirs")))
+    check(f"theirs alone again: {done} {rounds}", done == ["ours", "theirs", "theirs"] and rounds == [{"shm.hop": (1, 3)}])
 
 
 def writing_some_rows_keeps_the_others():
@@ -154,7 +204,8 @@ def ages_are_areas():
 
 
 for test in (each_key_has_one_row, what_nobody_measures_is_skipped_with_a_reason, ratios_are_medians_the_right_way_up,
-             a_failure_is_told_and_ends_nothing, writing_some_rows_keeps_the_others, the_command_prints_one_object,
+             a_failure_is_told_and_ends_nothing, writing_some_rows_keeps_the_others,
+             rounds_add_up_over_runs_that_are_ended, what_is_void_costs_its_own_time_alone, the_command_prints_one_object,
              ages_are_areas, a_killed_bench_leaves_nothing):
     test()
     print(f"{test.__name__}: ok")

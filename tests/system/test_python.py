@@ -87,6 +87,55 @@ def python_publishes_and_follows(lab):
         expect("status", '"schema":1' in rollout.status(), True)
 
 
+def refused(what, call):
+    try:
+        call()
+    except ValueError as error:
+        return str(error)
+    raise Failed(f"{what}: nothing was raised")
+
+
+@scenario
+def python_after_the_end_and_in_other_memory(lab):
+    """What has ended is refused by name, and not a crash; tensors move while they are suspended; a blob has all of an array's bytes."""
+    import array
+    import tombolo
+    site = lab.site("east")
+    site.models["policy"] = dict(home="east")
+    site.start()
+    session = tombolo.Session(f"unix:{site.session_socket}", name="both")
+    weights, elsewhere = bytearray(range(256)) * 16, bytearray(range(256)) * 16
+    sealed = session.register({"w": ("U8", (4096,), weights), "none": ("U8", (0,), bytearray())})
+    run = session.run_open("policy", "key")
+    numbers = array.array("d", (1.5, 2.5, 3.5))
+    session.publish("policy", run, 1, registration=sealed, mode=tombolo.IN_PLACE, blobs={"numbers": numbers, "empty": b""})
+    sealed.suspend()
+    refused("too few", lambda: sealed.resume([elsewhere]))
+    refused("too small", lambda: sealed.resume([bytearray(4095), bytearray()]))
+    sealed.resume([elsewhere, bytearray()])
+    weights[:] = bytes(4096) # nobody reads here any more
+    subscription = session.subscribe("policy")
+    version = session.wait("policy", timeout_ms=30000)
+    subscription.stage(version.uid, timeout_ms=30000)
+    items = {item.name: bytes(item.bytes) for item in subscription.items(version.uid)}
+    expect("moved", items["w"], bytes(elsewhere))
+    expect("all of the array", (items["numbers"], items["empty"]), (numbers.tobytes(), b""))
+    sealed.suspend()
+    others = bytearray(4096)
+    expect_error("other bytes than were sealed", tombolo.Error, "conflict", lambda: sealed.resume([others, bytearray()]))
+    elsewhere.append(0) # given back
+    try:
+        others.append(0)
+        raise Failed("memory where tensors stand was not kept")
+    except BufferError:
+        pass
+    session.close()
+    for call in (lambda: subscription.stage(version.uid), subscription.unsubscribe, sealed.suspend, sealed.unregister,
+                 lambda: sealed.resume([others, bytearray()])):
+        expect("said", "has ended" in refused("after the end", call), True)
+    expect_error("the session", tombolo.Error, "bad_argument", lambda: session.wait("policy", timeout_ms=0))
+
+
 HIDDEN, HEADS, EXPERTS, INNER = 512, 16, 8, 384  # a head has 32 rows
 Q, KV = HIDDEN, HIDDEN // 4
 

@@ -124,6 +124,30 @@ def auto_sends_steps_as_differences(lab):
 
 
 @scenario
+def steps_come_unasked(lab):
+    """P1 P10: a site that is up to date says so, and the next step begins before it is asked for. Beside much other work a gateway may be late with
+    its word, and asks after all; one step in eight is enough here."""
+    east, west, _ = lab.east_west(through_link=False)
+    east.extra["link"] = STEPS
+    up(east, west)
+    paths = lab.weights(9)
+    trainer = Trainer(lab, east, paths[0])
+    for number, path in enumerate(paths, start=1):
+        uid = trainer.publish(number, path)
+        west.wait_holds(uid)
+        if west.control("status")["links"][0]["pushes_declined"] > 0:
+            return  # this machine was busy for longer than a push is waited for, and the model rests: no verdict
+        wait_for("west expects the next", lambda: east.control("status")["links"][0]["expected"] == 1)
+        if west.control("status")["links"][0]["pushed"] > 0:
+            break
+    else:
+        raise Failed(f"none of {number} steps came unasked: {west.control('status')['links'][0]}")
+    if share(west, uid) > 0.1 or not east.daemon.logged("crossing.begun", "pushed=1"):
+        raise Failed(f"west took {share(west, uid):.3f} of a step; east logged {east.daemon.logged('crossing.begun')}")
+    read_and_compare(lab, west, uid, path, "reader")
+
+
+@scenario
 def ranks_encode_their_steps(lab):
     """P1: what ranks encoded on the version they kept crosses as it came from them, and is encoded by nobody else. Beside much other work a
     rank may be late with a step, which the gateway then encodes; one in eight is enough here."""
