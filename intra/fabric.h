@@ -201,6 +201,8 @@ struct tb_hop_options {
     uint32_t order_seed; /* where to begin among what the source holds (0: first chunk first) */
     uint32_t
         idle_ms; /* source answers nothing for so long: LOST with TB_STREAM_IDLE; 0: three beats of 500 ms, and 5 s to open */
+    uint32_t
+        shelf_ms; /* chunks that the source holds come whole when its shelf was silent for so long [500]; 0: that */
     tb_hop_fn fn;
     void *user;
 };

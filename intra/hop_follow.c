@@ -171,6 +171,7 @@ void tb_hop_follow_shelf(struct tb_hop *hop, uint32_t buffer, uint64_t offset)
     hop->shelf_memory = tb_malloc(bytes + read_words * sizeof(uint64_t));
     if (hop->shelf_memory == NULL) return; /* chunks come whole */
     tb_hop_shelf_init(&hop->shelf, hop->shelf_memory, count);
+    if (hop->options.shelf_ms > 0) hop->shelf.patience = TB_MS(hop->options.shelf_ms);
     hop->shelf_read.words = (uint64_t *)(void *)((uint8_t *)hop->shelf_memory + bytes);
     hop->shelf_at = (struct tb_shelf_at){buffer, offset};
     hop->shelf.base = hop->base;

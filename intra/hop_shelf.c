@@ -13,7 +13,7 @@ void tb_hop_shelf_init(struct tb_hop_shelf *s, void *memory, uint32_t count)
 {
     const uint64_t words = TB_BITMAP_WORDS(count);
     memset(memory, 0, (size_t)tb_hop_shelf_bytes(count));
-    *s = (struct tb_hop_shelf){.count = count, .patient = true};
+    *s = (struct tb_hop_shelf){.count = count, .patience = TB_HOP_SHELF_PATIENCE, .patient = true};
     s->listed = memory;
     s->known = s->listed + words;
     s->done = s->known + words;
@@ -138,7 +138,7 @@ void tb_hop_shelf_round(struct tb_hop_shelf *s, bool waits, tb_time_ns now)
         s->waits_since = 0;
     else if (s->waits_since == 0)
         s->waits_since = now;
-    s->patient = s->waits_since == 0 || tb_time_since(s->waits_since, now) < TB_HOP_SHELF_PATIENCE;
+    s->patient = s->waits_since == 0 || tb_time_since(s->waits_since, now) < s->patience;
     pass_state_on(s);
 }
 

@@ -2,7 +2,7 @@
  *
  * A source's shelf (base/shelf.h) is polled with its bitmaps. A reader that holds the shelf's base asks for objects and decodes
  * them, before their chunks are held by the source even; it asks for a chunk whole where the shelf has no object, where an object
- * failed it, and where the source held a chunk for TB_HOP_SHELF_PATIENCE and its shelf said nothing new. A reader that does not
+ * failed it, and where the source held a chunk for its patience and its shelf said nothing new. A reader that does not
  * hold the base asks for chunks whole, and passes objects on to its own shelf for those behind it, who may. An owner may want every
  * object, for others than readers of this site: then the hop goes on until the shelf has no more.
  *
@@ -39,6 +39,7 @@ struct tb_hop_shelf {
     struct tb_shelf_entry *entries;
     struct tb_hop_base base; /* ours; places NULL: none */
     struct tb_shelf *ours;   /* where objects are passed on; NULL: nowhere */
+    tb_time_ns patience;     /* [TB_HOP_SHELF_PATIENCE] */
     bool decodes;            /* the hop is slow enough that fewer bytes are worth a decoder's time */
     bool keeps;              /* the owner wants every object */
     bool news;               /* the last head showed a bit more */
@@ -46,7 +47,7 @@ struct tb_hop_shelf {
     tb_time_ns waits_since; /* it holds chunks for which it has shown no entry; 0: it does not */
 };
 
-/* Bytes of memory for a shelf of so many chunks, and the state in it; base, ours and decodes are the owner's to set. */
+/* Bytes of memory for a shelf of so many chunks, and the state in it; base, ours, patience and decodes are the owner's to set. */
 uint64_t tb_hop_shelf_bytes(uint32_t count);
 void tb_hop_shelf_init(struct tb_hop_shelf *s, void *memory, uint32_t count);
 
