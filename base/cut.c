@@ -40,8 +40,7 @@ static void close_group(struct cutter *c)
 }
 
 /* floor(i x bytes / n), rounded down to PIECE_ALIGN. The product is below 2^64: with 16 MiB pieces n is at
- * most 2^20 for 2^44 bytes, and smaller pieces are for shards below 2^36 bytes and for blobs, at most 2^37.
- */
+ * most 2^20 for 2^44 bytes, and smaller pieces are for shards below 2^36 bytes and for blobs, at most 2^37. */
 static uint64_t piece_start(uint64_t i, uint64_t bytes, uint64_t n)
 {
     if (i == n) return bytes;

@@ -144,8 +144,7 @@ static void sort(const struct order *o)
     }
 }
 
-/* Equal names of different dtypes are not neighbours in packed order, so the names are sorted on their own.
- */
+/* Equal names of different dtypes are not neighbours in packed order, so the names are sorted on their own. */
 static bool names_unique(const struct tb_tensor *tensors, uint32_t count, uint32_t *indexes,
                          uint32_t *scratch)
 {

@@ -79,11 +79,11 @@ struct tb_layout {
     uint64_t bytes; /* of all tensors */
     struct tb_digest id;
     const struct tb_tensor *tensors; /* packed order */
-    const uint8_t
-        *encoded; /* as tb_layout_encode would write it, where somebody keeps it (layouts.h); else NULL */
+    /* as tb_layout_encode would write it, where somebody keeps it (layouts.h); else NULL */
+    const uint8_t *encoded;
     size_t encoded_bytes;
-    const struct tb_chunk
-        *cut; /* its tensors' chunks, likewise: the table is large, and read through for each cut */
+    /* its tensors' chunks, likewise: the table is large, and read through for each cut */
+    const struct tb_chunk *cut;
     uint32_t cut_count;
 };
 

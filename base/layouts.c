@@ -8,8 +8,8 @@
 #include "base/assert.h"
 #include "base/fault.h"
 
-#define BUCKETS                                                                                              \
-    256u /* by the id's first byte; a version has up to 4096 shards, each with a layout of its own */
+/* by the id's first byte; a version has up to 4096 shards, each with a layout of its own */
+#define BUCKETS 256u
 
 /* In a bucket, and with idle ones in the order in which they became so. The layout first: a reference is its address. */
 struct kept {

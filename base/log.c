@@ -171,8 +171,7 @@ void tb_log(enum tb_log_level level, const char *event, const char *format, ...)
         const size_t got = wanted < 0 ? 0 : (size_t)wanted;
         l.cut = got > room(&l);
         l.used += l.cut ? room(&l) : got;
-        /* The rule is that only text of ours comes this way; where it is broken, at least no line is forged.
-         */
+        /* The rule is that only text of ours comes this way; where it is broken, at least no line is forged. */
         for (size_t i = start; i < l.used; i++) {
             if ((unsigned char)l.text[i] < 0x20 || l.text[i] == 0x7f) l.text[i] = '?';
         }

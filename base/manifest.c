@@ -274,8 +274,7 @@ static bool head_parse(const void *bytes, size_t count, struct head *h_out)
     return tb_reader_ended(&r);
 }
 
-/* No cut of these tensors has more chunks: each tensor gives at most bytes / target + 1, and so do the blobs.
- */
+/* No cut of these tensors has more chunks: each tensor gives at most bytes / target + 1, and so do the blobs. */
 static uint64_t chunk_count_bound(uint64_t tensor_count, uint64_t tensor_bytes, uint64_t blob_bytes)
 {
     const uint64_t target = tb_cut_target_bytes(tensor_bytes);

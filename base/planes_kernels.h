@@ -18,10 +18,10 @@
  * three are the same. Code 3 is an escape to the next level, behind the last one a literal; palette[4 j + 3] is 0. */
 struct tb_cascade {
     uint8_t palette[4 * TB_CASCADE_LEVELS_MAX];
-    uint8_t
-        index[256]; /* by hot byte: its place in the palette; of a literal, that of the last level's escape */
-    uint8_t levels; /* 1 to TB_CASCADE_LEVELS_MAX */
-    uint8_t two;    /* bit j: level j has two bits an element */
+    /* by hot byte: its place in the palette; of a literal, that of the last level's escape */
+    uint8_t index[256];
+    uint8_t levels;   /* 1 to TB_CASCADE_LEVELS_MAX */
+    uint8_t two;      /* bit j: level j has two bits an element */
     uint8_t raw_bits; /* the lowest of a hot byte, which are no key's */
 };
 

@@ -42,8 +42,8 @@ struct tb_sparse_form {
 };
 
 struct tb_sparse_output {
-    const uint8_t *
-        base; /* `count` bytes apart from `bytes`; NULL: `bytes` is a copy of them, and is patched in place */
+    /* `count` bytes apart from `bytes`; NULL: `bytes` is a copy of them, and is patched in place */
+    const uint8_t *base;
     uint8_t *bytes;
     size_t count;
 };

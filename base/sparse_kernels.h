@@ -11,8 +11,8 @@
 
 #define TB_SPARSE_SECTION 65536u /* elements */
 #define TB_SPARSE_WORDS   (TB_SPARSE_SECTION / 64)
-#define TB_SPARSE_BLOCK                                                                                      \
-    4096u /* elements; of two versions in bf16, 16 KiB: with those after it, a first cache */
+/* elements; of two versions in bf16, 16 KiB: with those after it, a first cache */
+#define TB_SPARSE_BLOCK 4096u
 
 enum tb_sparse_kind {
     TB_SPARSE_BF16 = 1,

@@ -14,8 +14,8 @@
 struct tb_door_tray;
 
 struct tb_door_tray_events {
-    void (*on_turn)(
-        void *user); /* a job is over: there may be an answer, and the export's memory may be left alone */
+    /* a job is over: there may be an answer, and the export's memory may be left alone */
+    void (*on_turn)(void *user);
     void (*on_gone)(void *user); /* after close: it is freed */
 };
 /* For a reader of the export, whose origin it copies. TB_BAD_ARGUMENT: no such size; TB_SITE_NOMEM. */

@@ -34,8 +34,8 @@ struct tb_export {
     bool closing;   /* no new reader */
     uint32_t readers;
     LIST_HEAD(, tb_grant) grants;
-    struct tb_verbs_export
-        *verbs; /* the loop thread's while there are readers; NULL: no reader came by RDMA */
+    /* the loop thread's while there are readers; NULL: no reader came by RDMA */
+    struct tb_verbs_export *verbs;
 };
 
 struct tb_exports {

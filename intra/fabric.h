@@ -96,17 +96,17 @@ struct tb_export_device {
 /* Where one shard's packed bytes and held bitmap stand in an export's buffers. Pure data; encode/decode in source.h. */
 struct tb_source_shard {
     uint32_t shard;
-    uint32_t
-        held_buffer; /* its bitmap: TB_BITMAP_WORDS(chunk_count) words at held_offset; UINT32_MAX: all is held */
+    /* its bitmap: TB_BITMAP_WORDS(chunk_count) words at held_offset; UINT32_MAX: all is held */
+    uint32_t held_buffer;
     uint64_t held_offset;
     bool scattered;
-    uint32_t
-        packed_buffer; /* !scattered: the packed bytes start at packed_offset of it; scattered: the blobs do */
+    /* !scattered: the packed bytes start at packed_offset of it; scattered: the blobs do */
+    uint32_t packed_buffer;
     uint64_t packed_offset;
     uint32_t tensor_count; /* scattered: for each tensor in packed order where it stands */
     const struct tb_source_at *tensors;
-    uint32_t
-        object_count; /* encoded objects (0 or chunk_count): the chunk's encoded form instead of its packed bytes */
+    /* encoded objects (0 or chunk_count): the chunk's encoded form instead of its packed bytes */
+    uint32_t object_count;
     const struct tb_source_object *objects;
 };
 struct tb_source_at {
@@ -124,14 +124,14 @@ struct tb_export_options {
     uint64_t export_id;                     /* the owner's choice, unique in this fabric */
     const struct tb_export_buffer *buffers; /* copied; the memory must stay until the export is closed */
     uint32_t buffer_count;
-    const struct tb_shelf_at
-        *shelf; /* encoded chunks beside it (base/shelf.h), as a door tells its readers; NULL: none */
+    /* encoded chunks beside it (base/shelf.h), as a door tells its readers; NULL: none */
+    const struct tb_shelf_at *shelf;
     const struct tb_gpu_origin
         *origin; /* copied: its shard's bytes stand on a GPU, and what the buffers have is a copy;
                                            NULL: not */
     uint32_t origin_shard;
-    bool
-        chained; /* filled by hops of this fabric that name it in `feeds`; else it is the beginning of its chains */
+    /* filled by hops of this fabric that name it in `feeds`; else it is the beginning of its chains */
+    bool chained;
 };
 struct tb_shelf_at {
     uint32_t buffer;
@@ -166,8 +166,8 @@ struct tb_hop_event {
     enum tb_status why;          /* LOST: the reason; the hop does nothing more: close it */
     enum tb_transport transport; /* OPENED */
     enum tb_transport_why why_transport;
-    uint32_t shard,
-        chunk; /* CHUNK_BAD: digest did not match although the hop was still open after the READ; read once more before saying so: `twice` */
+    /* CHUNK_BAD: digest did not match although the hop was still open after the READ; read once more before saying so: `twice` */
+    uint32_t shard, chunk;
     bool twice;
 };
 typedef void (*tb_hop_fn)(void *user, struct tb_hop *hop, const struct tb_hop_event *event);
@@ -184,8 +184,8 @@ struct tb_hop_options {
     uint64_t export_id;
     struct tb_id token;
     struct tb_fabric_endpoint from;
-    enum tb_transport
-        transport; /* NONE: shm if the host names are equal and it can be had, else verbs, else tcp */
+    /* NONE: shm if the host names are equal and it can be had, else verbs, else tcp */
+    enum tb_transport transport;
     const struct tb_source_shard *source; /* copied */
     uint32_t source_count;
     const struct tb_hop_place *places; /* copied; those whose shard the source has are read */
@@ -195,14 +195,14 @@ struct tb_hop_options {
                                        tb_hop_close has returned. NULL: chunks come whole */
     struct tb_shelf *shelf; /* where the source's encoded chunks are passed on; NULL: nowhere */
     uint64_t feeds; /* the export that these places are served by: its readers stand one deeper; 0: none */
-    tb_hop_object_fn
-        objects; /* gets all of them, on any thread of the fabric; WHOLE comes when there are no more. NULL: nobody */
+    /* gets all of them, on any thread of the fabric; WHOLE comes when there are no more. NULL: nobody */
+    tb_hop_object_fn objects;
     struct tb_gpu *gpu;  /* of this process: what its source has on a GPU is read from there. NULL: none */
     uint32_t order_seed; /* where to begin among what the source holds (0: first chunk first) */
-    uint32_t
-        idle_ms; /* source answers nothing for so long: LOST with TB_STREAM_IDLE; 0: three beats of 500 ms, and 5 s to open */
-    uint32_t
-        shelf_ms; /* chunks that the source holds come whole when its shelf was silent for so long [500]; 0: that */
+    /* source answers nothing for so long: LOST with TB_STREAM_IDLE; 0: three beats of 500 ms, and 5 s to open */
+    uint32_t idle_ms;
+    /* chunks that the source holds come whole when its shelf was silent for so long [500]; 0: that */
+    uint32_t shelf_ms;
     tb_hop_fn fn;
     void *user;
 };

@@ -81,8 +81,8 @@ void tb_pace_gate_leave(struct tb_pace_gate *gate, struct tb_pace_waiter *waiter
 
 /* door.c */
 enum tb_status tb_door_open(struct tb_fabric *f, const char *tcp_address, struct tb_door **door_out);
-void tb_door_close(
-    struct tb_door *door); /* listeners go, peers are cut off; they are gone when tb_door_quiet */
+/* Listeners go, peers are cut off; they are gone when tb_door_quiet. */
+void tb_door_close(struct tb_door *door);
 bool tb_door_quiet(const struct tb_door *door);
 void tb_door_free(struct tb_door *door);
 void tb_door_revoke(struct tb_door *door, const struct tb_export *export); /* ends the hops into it */
@@ -90,8 +90,8 @@ tb_time_ns tb_door_poll(struct tb_door *door, tb_time_ns now);
 
 /* hop_run.c */
 tb_time_ns tb_hop_poll(struct tb_hop *hop, tb_time_ns now);
-void tb_hop_orphan(
-    struct tb_hop *hop); /* closes and frees it as soon as that can be; then it leaves the list */
+/* Closes and frees it as soon as that can be; then it leaves the list. */
+void tb_hop_orphan(struct tb_hop *hop);
 struct tb_hop *tb_hop_after(struct tb_hop *hop);
 
 #endif

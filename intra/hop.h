@@ -26,8 +26,8 @@
 #define TB_HOP_POLL_SHARE 64u      /* one of so many, times the depth, */
 #define TB_HOP_POLL_DEPTH 128u /* which is taken for so deep where it is not known, and never for deeper */
 #define TB_HOP_POLL_MAX   TB_MS(20)
-#define TB_HOP_WINDOW_BYTES                                                                                  \
-    ((uint64_t)8 << 20)             /* in flight; 1 ms at 8 GB/s. Two chunks may always be, however large */
+/* in flight; 1 ms at 8 GB/s. Two chunks may always be, however large */
+#define TB_HOP_WINDOW_BYTES   ((uint64_t)8 << 20)
 #define TB_HOP_POLL_WORDS_MAX 4096u /* of one shard a round: 32 KiB */
 #define TB_HOP_CHUNKS_MAX     32u   /* in flight */
 
@@ -60,8 +60,8 @@ struct tb_hop_state {
     tb_time_ns news_every; /* between the last two of those; 0: there were not two */
     bool news_seen;        /* there was one */
     bool round_news;       /* a snapshot of this round showed something new */
-    uint32_t
-        depth; /* hops to the chain's beginning, this one counted; 0: not known. The owner's, after init */
+    /* hops to the chain's beginning, this one counted; 0: not known. The owner's, after init */
+    uint32_t depth;
     struct tb_hop_shelf *shelf; /* the source's, of all shards; NULL: it has none */
     uint32_t shelf_at;          /* where the search for objects goes on */
 };
@@ -100,8 +100,7 @@ bool tb_hop_poll_words(struct tb_hop_state *s, uint32_t shard_index, uint32_t *f
  * more is asked no more. */
 TB_MUST_USE enum tb_status tb_hop_seen(struct tb_hop_state *s, uint32_t shard_index, uint32_t first,
                                        const uint64_t *words, uint32_t count);
-/* All snapshots of a round have come (or none was worth asking): sets poll_at and looks at the places again.
- */
+/* All snapshots of a round have come (or none was worth asking): sets poll_at and looks at the places again. */
 void tb_hop_round_done(struct tb_hop_state *s, tb_time_ns now);
 
 /* Every place is whole. */

@@ -20,9 +20,9 @@
 /* What this process holds whole, and can decode from. */
 struct tb_hop_base {
     struct tb_id uid;
-    const struct tb_place *const
-        *places; /* one a shard of the hop, in their order, of equal layouts; NULL: */
-    /* whoever has it in other memory decodes (the output's base is for it to fill in), and may keep the object. On any thread of the
+    /* one a shard of the hop, in their order, of equal layouts; NULL: it is in other memory, and `decode` reads it */
+    const struct tb_place *const *places;
+    /* Whoever has it in other memory decodes (the output's base is for it to fill in), and may keep the object. On any thread of the
      * pool; the chunk is claimed. TB_CHUNK_CODEC, TB_CHUNK_DIGEST: it comes whole. NULL with places NULL: there is no base. */
     enum tb_status (*decode)(void *user, uint32_t shard, uint32_t chunk, const struct tb_codec_coded *coded,
                              const struct tb_codec_output *output);

@@ -6,8 +6,8 @@
 
 #include "base/time.h"
 
-#define TB_PACE_QUANTUM_BYTES                                                                                \
-    ((uint64_t)64 << 10) /* below this a grant waits, so that no one is woken for a few bytes */
+/* below this a grant waits, so that no one is woken for a few bytes */
+#define TB_PACE_QUANTUM_BYTES ((uint64_t)64 << 10)
 
 struct tb_pace {
     uint64_t bytes_per_s; /* 0: no limit */

@@ -64,8 +64,7 @@ static void put(struct tb_pipe *s, const struct tb_hop_request *request)
     tb_hop_request_encode(request, &w);
     TB_ASSERT(!w.full && w.used == TB_HOP_REQUEST_BYTES);
     s->out_used += TB_HOP_REQUEST_BYTES;
-    /* Written on the next turn: a batch of requests goes with one system call, and nothing fails inside read.
-     */
+    /* Written on the next turn: a batch of requests goes with one system call, and nothing fails inside read. */
     if (s->chan != NULL) tb_chan_want_write(s->chan, true);
 }
 

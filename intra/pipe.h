@@ -52,8 +52,8 @@ struct tb_pipe {
     bool fd_due; /* `buffer` waits for its descriptor */
     struct tb_hop_answer buffer;
 
-    uint8_t out[(TB_HOP_READS_MAX + TB_STREAM_ATTACHES_MAX + TB_HOP_FILLS_MAX + 64) *
-                TB_HOP_REQUEST_BYTES]; /* all that may be unanswered, see stream.c */
+    /* all that may be unanswered, see stream.c */
+    uint8_t out[(TB_HOP_READS_MAX + TB_STREAM_ATTACHES_MAX + TB_HOP_FILLS_MAX + 64) * TB_HOP_REQUEST_BYTES];
     uint32_t out_at, out_used;
     struct tb_pace_waiter pace;
 };

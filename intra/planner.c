@@ -50,8 +50,7 @@ static void mark_way(const struct tb_planner_question *q, uint32_t index)
     }
 }
 
-/* The first member of this one's host; finds or makes it through a hash table that lies across the members.
- */
+/* The first member of this one's host; finds or makes it through a hash table that lies across the members. */
 static uint32_t first_of_host(const struct tb_planner_question *q, uint32_t index)
 {
     struct tb_planner_member *m = &q->members[index];
@@ -221,8 +220,8 @@ static bool own_fault(const struct tb_planner_question *q)
 struct beside {
     uint32_t others, faster; /* that do not depend on the reader; over twice as fast */
     uint64_t least;          /* the least rate of those that are faster */
-    uint32_t
-        held_up; /* that depend on the reader and steadily read at under half of its rate: not for its sake */
+    /* that depend on the reader and steadily read at under half of its rate: not for its sake */
+    uint32_t held_up;
 };
 
 static struct beside look_beside(const struct tb_planner_question *q)

@@ -63,8 +63,8 @@ struct tb_planner_member {
     bool slow;      /* shall be a leaf */
     bool near_only; /* PUBLISHER: it is read by its own host alone */
     bool steady;    /* as its pace says. Only tb_planner_alone looks at it */
-    uint64_t
-        bytes_per_s; /* what it reads at, as it says; 0: not known. tb_planner_slow and _alone look at it */
+    /* what it reads at, as it says; 0: not known. tb_planner_slow and _alone look at it */
+    uint64_t bytes_per_s;
 
     uint32_t row; /* the caller's own number for it; not looked at */
 
@@ -72,13 +72,13 @@ struct tb_planner_member {
 };
 
 struct tb_planner_question {
-    struct tb_planner_member
-        *members; /* an upstream that has not exported yet may be the answer: tell the reader when it has */
+    /* an upstream that has not exported yet may be the answer: tell the reader when it has */
+    struct tb_planner_member *members;
     uint32_t count;
     uint32_t reader;  /* index in members; held_chunks, host and rack are looked at */
     uint32_t fan_out; /* 0 counts as 1 */
-    const uint64_t
-        *avoid; /* ids that this reader must not use, such as the source that just failed it; may be NULL */
+    /* ids that this reader must not use, such as the source that just failed it; may be NULL */
+    const uint64_t *avoid;
     uint32_t avoid_count;
     tb_time_ns now;       /* only tb_planner_slow looks at these */
     uint64_t chunk_bytes; /* of the version's chunks, in the mean */

@@ -128,8 +128,8 @@ static uint8_t *decode_objects(struct tb_reader *r, struct tb_source_shard *s, u
 enum tb_status tb_source_decode(const void *encoded, size_t encoded_bytes, void *memory, size_t cap,
                                 const struct tb_source_shard **shards_out, uint32_t *count_out)
 {
-    const size_t needed =
-        tb_source_decode_bytes(encoded, encoded_bytes); /* walks every count: what follows cannot fail */
+    /* walks every count: what follows cannot fail */
+    const size_t needed = tb_source_decode_bytes(encoded, encoded_bytes);
     if (needed == 0) return TB_PEER_GARBLED;
     if (cap < needed) return TB_SITE_NOMEM;
     TB_ASSERT(((uintptr_t)memory & 7u) == 0);

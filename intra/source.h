@@ -12,8 +12,8 @@
 
 size_t tb_source_encoded_bytes(const struct tb_source_shard *shards, uint32_t count);
 void tb_source_encode(const struct tb_source_shard *shards, uint32_t count, struct tb_writer *w);
-size_t tb_source_decode_bytes(const void *encoded,
-                              size_t encoded_bytes); /* memory for a decode; 0 if garbled */
+/* Memory for a decode; 0 if garbled. */
+size_t tb_source_decode_bytes(const void *encoded, size_t encoded_bytes);
 /* Tables are put into `memory` (8-byte aligned). TB_PEER_GARBLED; TB_SITE_NOMEM: cap is less than
  * tb_source_decode_bytes. Offsets are checked against the manifest by tb_source_check before use. */
 TB_MUST_USE enum tb_status tb_source_decode(const void *encoded, size_t encoded_bytes, void *memory,

@@ -16,10 +16,10 @@
 /* One READ: `bytes` bytes into `to`. The memory of the struct and of `to` is the hop's, and the transport's
  * to write until on_read, or until close has been answered by on_closed. */
 struct tb_read {
-    const struct tb_source_shard
-        *source; /* set: packed bytes from `offset` on, where the source says they stand; */
-    const struct tb_manifest *manifest; /*      with this */
-    uint32_t buffer;                    /* source NULL: of this buffer, from `offset` on */
+    /* set: packed bytes from `offset` on, where the source says they stand, of this manifest */
+    const struct tb_source_shard *source;
+    const struct tb_manifest *manifest;
+    uint32_t buffer; /* source NULL: of this buffer, from `offset` on */
     uint64_t offset;
     uint32_t bytes; /* at least 1 */
     bool words;     /* a bitmap: whole aligned 64-bit words, each loaded at once */
@@ -56,8 +56,8 @@ struct tb_upstream_events {
 struct tb_upstream_options {
     struct tb_fabric *fabric;
     const struct tb_hop_options *hop; /* borrowed for as long as the upstream lives */
-    const struct tb_source_shard *const
-        *sources; /* what the hop will read: for transports that prepare their buffers; likewise borrowed */
+    /* what the hop will read: for transports that prepare their buffers; likewise borrowed */
+    const struct tb_source_shard *const *sources;
     uint32_t source_count;
     const struct tb_place *const *places; /* one a source: where most READs go */
     uint32_t idle_ms, open_ms;            /* how long it may be silent: while open, and before */
@@ -78,8 +78,7 @@ struct tb_transport_ops {
      * confirm was called: an owner ends the hop before it takes its memory back, so a digest that failed
      * before counts only then. */
     void (*confirm)(struct tb_upstream *u);
-    /* Called now and then: notices a source that is silent for idle_ms. Returns when it wants the next call.
-     */
+    /* Called now and then: notices a source that is silent for idle_ms. Returns when it wants the next call. */
     tb_time_ns (*poll)(struct tb_upstream *u, tb_time_ns now);
     void (*close)(struct tb_upstream *u);
 };

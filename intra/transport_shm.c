@@ -23,10 +23,10 @@
 #include "intra/shared_memory.h"
 #include "intra/shm_tray.h"
 
-#define BUFFERS_MAX                                                                                          \
-    4096u              /* attached; a source in more pieces than that is read over the connection in part */
-#define PIECES_MAX 64u /* of one process_vm_readv */
-#define FILES_MAX  64u /* descriptors that a hop keeps; what more buffers have is copied from their mappings */
+/* attached; a source in more pieces than that is read over the connection in part */
+#define BUFFERS_MAX 4096u
+#define PIECES_MAX  64u /* of one process_vm_readv */
+#define FILES_MAX   64u /* descriptors that a hop keeps; what more buffers have is copied from their mappings */
 
 struct attached {
     uint32_t buffer;

@@ -23,8 +23,8 @@
 #include "wan/frame.h"
 
 #define TB_PARCEL_BYTES_MIN (256u << 10) /* closed once it has so many bytes */
-#define TB_PARCEL_BYTES_MAX                                                                                  \
-    (1u << 20) /* and before the next chunk takes it over this; a larger single chunk goes alone */
+/* and before the next chunk takes it over this; a larger single chunk goes alone */
+#define TB_PARCEL_BYTES_MAX      (1u << 20)
 #define TB_PARCEL_CHUNKS_MAX     256u
 #define TB_CROSSING_SLOTS_MAX    200u /* streams; a slot is the owner's name for one */
 #define TB_CROSSING_REFUSALS_MAX 64u  /* chunks whose refusals are counted one by one */
@@ -79,8 +79,8 @@ struct tb_crossing {
     bool started;       /* START came: all that the peer holds is known */
     bool pushed;        /* the peer expects it: chunks may go before START */
     bool shared;        /* TAKE came: others send the rest */
-    bool
-        aimed; /* a TAKE named a chunk: the first one so named is sent first, and then those behind it and around */
+    /* a TAKE named a chunk: the first one so named is sent first, and then those behind it and around */
+    bool aimed;
     struct tb_refusals refusals;
 };
 

@@ -71,11 +71,11 @@ struct tb_divide {
     uint64_t chunks; /* of all shards */
     uint64_t start;  /* of them, the one that is given first */
     uint64_t share;  /* so many from there on are our lane's; all, where there is one lane */
-    uint64_t
-        ours_lacking_bytes; /* of our lane's share: not here, given to nobody, and no other lane has them */
+    /* of our lane's share: not here, given to nobody, and no other lane has them */
+    uint64_t ours_lacking_bytes;
     uint64_t theirs_lacking_bytes;
-    uint64_t
-        in_hand_bytes; /* the most that far streams had in hand of our share: chunks that were begun and were not here */
+    /* the most that far streams had in hand of our share: chunks that were begun and were not here */
+    uint64_t in_hand_bytes;
     uint64_t in_hand_now_bytes;
     tb_time_ns in_hand_at;
     uint64_t freed; /* grows whenever some source may have something more to send */
@@ -95,8 +95,8 @@ void tb_divide_lane(struct tb_divide *d, uint32_t lane, uint32_t lanes);
 
 /* A source that knows nothing yet and has nothing, as far as is known; TB_DIVIDE_NONE: no room. */
 uint32_t tb_divide_join(struct tb_divide *d, tb_time_ns now);
-void tb_divide_near(struct tb_divide *d,
-                    uint32_t source); /* it is another lane's gateway; at once after it joined */
+/* It is another lane's gateway; at once after it joined. */
+void tb_divide_near(struct tb_divide *d, uint32_t source);
 void tb_divide_leave(struct tb_divide *d, uint32_t source); /* its chunks are free */
 uint32_t tb_divide_count(const struct tb_divide *d);
 /* HAVE. TB_PEER_GARBLED: no such shard or chunk. */

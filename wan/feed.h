@@ -175,8 +175,7 @@ void tb_feed_gifts_drop(struct tb_feed *f); /* main loop: no stream is left */
  * the lock. */
 TB_MUST_USE enum tb_status tb_feed_pop(struct tb_feed *f, uint64_t session, uint32_t slot,
                                        atomic_bool *hungry, struct tb_feed_parcel *out);
-/* Streams. Share and base of a crossing number, referenced where they are not NULL. False: that number was never given.
- */
+/* Streams. Share and base of a crossing number, referenced where they are not NULL. False: that number was never given. */
 bool tb_feed_landing(struct tb_feed *f, uint32_t crossing, struct tb_feed_landing *out);
 /* Any: choice.h under the lock. */
 enum tb_choice_way tb_feed_pick(struct tb_feed *f, const struct tb_choice_ask *ask);

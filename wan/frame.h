@@ -149,8 +149,7 @@ struct tb_held_word tb_held_words_at(const struct tb_span *span, uint32_t i);
 /* A chunk frame of a data stream: this header, then wire_bytes of the chunk in that form. Nothing else follows
  * BOUND. In protocol 1 the byte `base` is 0.
  *
- *   u32 magic  u8 kind  u8 codec  u8 base  u8 zero  u32 crossing  u32 shard  u32 chunk  u32 raw_bytes  u32 wire_bytes
- */
+ *   u32 magic  u8 kind  u8 codec  u8 base  u8 zero  u32 crossing  u32 shard  u32 chunk  u32 raw_bytes  u32 wire_bytes */
 #define TB_CHUNK_FRAME_MAGIC        0x46434254u /* "TBCF" */
 #define TB_CHUNK_FRAME_KIND         1u
 #define TB_CHUNK_FRAME_HEADER_BYTES 28u

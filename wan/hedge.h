@@ -19,8 +19,8 @@
 #include "wan/crossing.h"
 
 #define TB_HEDGE_PERMILLE 20u /* of the bytes sent, if not said otherwise */
-#define TB_HEDGE_WAYS_MAX                                                                                    \
-    1024u /* parcels watched; 190 MB of them are 10 Gbit/s for 150 ms. More are not hedged */
+/* parcels watched; 190 MB of them are 10 Gbit/s for 150 ms. More are not hedged */
+#define TB_HEDGE_WAYS_MAX  1024u
 #define TB_HEDGE_TIMES_MAX 32u /* of the last parcels, for their median */
 #define TB_HEDGE_SLOTS_MAX 64u
 

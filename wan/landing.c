@@ -126,8 +126,8 @@ bool tb_landing_again(struct tb_landing *l, struct tb_landing_chunk *chunk_out)
     while (i < l->dropped_count) {
         const struct tb_landing_chunk d = l->dropped[i];
         const struct tb_place *place = l->shards[d.shard].place;
-        const bool claimed =
-            tb_bitmap_test(place->claimed, d.chunk); /* before held: finish sets held, then unclaims */
+        /* before held: finish sets held, then unclaims */
+        const bool claimed = tb_bitmap_test(place->claimed, d.chunk);
         const bool held = tb_place_held(place, d.chunk);
         if (claimed && !held) {
             i++;

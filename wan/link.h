@@ -18,8 +18,8 @@
 #include "wan/stream.h"
 #include "wan/turn.h"
 
-#define LINK_CONNS_MAX                                                                                       \
-    256u /* that came from outside are not accepted beyond so many, all peers and strangers */
+/* that came from outside are not accepted beyond so many, all peers and strangers */
+#define LINK_CONNS_MAX      256u
 #define LINK_CONNS_PER_PEER 12u
 #define LINK_GREET_BY       TB_SECONDS(5)
 #define LINK_GONE_MAX       64u                 /* stream numbers that may not be bound any more */
@@ -190,8 +190,8 @@ struct link {
 
     struct tb_link_session life;
     struct conn *session; /* the control stream; NULL: down */
-    tb_time_ns
-        limbo_since; /* the peer replaced the session by an attempt of ours that we have not heard of yet; 0: no */
+    /* the peer replaced the session by an attempt of ours that we have not heard of yet; 0: no */
+    tb_time_ns limbo_since;
     uint64_t session_seq; /* grows with each session, 1.. */
     struct tb_id session_id;
     uint32_t protocol; /* of the session */
@@ -219,8 +219,8 @@ struct link {
     struct tb_hedge hedge;
     struct tb_stream *streams[TB_LINKS_STREAMS_MAX]; /* by slot */
     uint32_t stream_number;                          /* the last one dialled, or the highest bound */
-    struct tb_stream
-        *ahead[TB_LINKS_STREAMS_MAX]; /* dialled beside a control stream that is not greeted yet */
+    /* dialled beside a control stream that is not greeted yet */
+    struct tb_stream *ahead[TB_LINKS_STREAMS_MAX];
     uint32_t ahead_count;
     struct tb_tcp_path_options path;
     char congestion[TB_TCP_CONGESTION_BYTES]; /* that path points to */
@@ -290,8 +290,8 @@ void link_up_stop(struct link *l); /* closing */
 void links_on_accept(void *user, int fd, const struct tb_address *from);
 void links_conns_tick(struct tb_links *ls, tb_time_ns now);
 extern const struct tb_wire_ops links_wire_ops;
-bool links_have_room(const struct tb_links *ls,
-                     const struct link *l); /* for one more: dialled by this link; NULL: accepted */
+/* For one more: dialled by this link; NULL: accepted. */
+bool links_have_room(const struct tb_links *ls, const struct link *l);
 struct conn *link_conn_new(struct tb_links *ls, struct link *l); /* likewise; NULL: no memory, or no room */
 void link_conn_free(struct conn *c);
 void link_conn_close(struct conn *c, enum tb_status why);
@@ -303,8 +303,8 @@ bool link_is_up(const struct link *l);
 /* Ends the session; with BYE where it can still be sent. It is dialled again. */
 void link_drop(struct link *l, enum tb_status why);
 enum tb_status link_frame(struct link *l, struct tb_wire_frame *frame); /* dispatch, of a session */
-struct tb_writer *link_begin(struct link *l, enum tb_frame_type type,
-                             size_t payload_max); /* NULL: not up, or ending */
+/* NULL: not up, or ending. */
+struct tb_writer *link_begin(struct link *l, enum tb_frame_type type, size_t payload_max);
 void link_end(struct link *l);
 /* Sends a control message to the peer; nothing happens when the session is not up. */
 #define LINK_SEND(link, type, message, payload_max, ...)                                                     \
@@ -322,14 +322,14 @@ void link_dial(struct link *l); /* as the session's core asked for */
 void link_dial_tick(struct link *l, tb_time_ns now);
 void link_dial_won(struct conn *won); /* it is open: what runs against it is closed */
 void link_dials_end(struct link *l);  /* those that are not open yet */
-void link_dial_ended(struct link *l, bool racing, enum tb_status why,
-                     enum tb_chan_reach reach); /* without a session */
+/* Without a session. */
+void link_dial_ended(struct link *l, bool racing, enum tb_status why, enum tb_chan_reach reach);
 bool link_same_address(const struct tb_address *a, const struct tb_address *b);
 void link_names_doubt(struct link *l); /* ask for the peer's name again, now */
 /* A session that works, and that we dialled, is to go on over a fresh connection: dials one, which takes over once it is greeted. */
 void link_renew(struct link *l, tb_time_ns now);
-void link_take_addresses(struct link *l, const struct tb_address *addresses, uint32_t count,
-                         tb_time_ns now); /* what its name says; not during a race */
+/* What its name says; not during a race. */
+void link_take_addresses(struct link *l, const struct tb_address *addresses, uint32_t count, tb_time_ns now);
 void link_forget_resolving(struct link *l);
 
 /* link_versions.c */
@@ -378,8 +378,8 @@ void link_in_fail(struct link *l, const struct tb_id *uid, enum tb_status why);
 void link_in_stop(struct link *l, struct in *in); /* the crossing ends; `in` stays */
 void link_base_gone(struct link *l, struct tb_share *base);
 bool link_base_used(const struct link *l, const struct tb_share *base); /* by a crossing, either way */
-bool link_layouts_meet(const struct tb_share *a,
-                       const struct tb_share *b);    /* in some shard: one may be a base */
+/* In some shard: one may be a base. */
+bool link_layouts_meet(const struct tb_share *a, const struct tb_share *b);
 void link_in_free(struct link *l, struct in *in);    /* takes it off the list; its share is the caller's */
 void link_tell_held(struct link *l, tb_time_ns now); /* all differences, now */
 enum tb_status link_on_want(struct link *l, struct tb_wire_frame *f);

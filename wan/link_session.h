@@ -59,8 +59,8 @@ struct tb_link_session {
     uint64_t incarnation_seen; /* the highest the peer ever said */
     uint32_t attempts;         /* that failed in a row */
     tb_time_ns next_dial_at;
-    tb_time_ns answers
-        [TB_LINK_ANSWERS]; /* how long the last ones to heartbeats took, of whatever session; 0: none yet */
+    /* how long the last ones to heartbeats took, of whatever session; 0: none yet */
+    tb_time_ns answers[TB_LINK_ANSWERS];
     uint32_t answer_at;
 };
 
@@ -98,8 +98,10 @@ struct tb_link_session_verdict {
     uint64_t detail;   /* goes into BYE */
 };
 /* May this HELLO become the session? The identity is the certificate's and was compared with config.peer
- * before. TB_PEER_IDENTITY   HELLO's site or gateway is not the certificate's TB_PEER_PROTOCOL   no protocol
- * in common; detail: what we speak at most TB_PEER_GARBLED    another lane than that gateway is
+ * before.
+ *   TB_PEER_IDENTITY   HELLO's site or gateway is not the certificate's
+ *   TB_PEER_PROTOCOL   no protocol in common; detail: what we speak at most
+ *   TB_PEER_GARBLED    another lane than that gateway is
  *   TB_PEER_STALE      a higher incarnation was seen; detail: that
  *   TB_PEER_DUPLICATE  the session that is there stays */
 TB_MUST_USE enum tb_status tb_link_session_judge(const struct tb_link_session *s,

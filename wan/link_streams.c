@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "wan/link.h"
 
-#define AHEAD_MAX                                                                                            \
-    4u /* they bring the first chunks; whatever else is wanted is dialled once the peer is greeted */
+/* they bring the first chunks; whatever else is wanted is dialled once the peer is greeted */
+#define AHEAD_MAX 4u
 
 uint32_t link_streams_count(const struct link *l)
 {

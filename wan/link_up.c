@@ -175,8 +175,8 @@ static void on_wire_open(struct tb_wire *w, void *user, const struct tb_chan_pee
         link_dial_won(c);
         conn_path(c);
         send_hello(c, &none);
-        link_subscribe(c->link,
-                       c->wire); /* not after a round trip more: what the peer has comes with its HELLO */
+        /* not after a round trip more: what the peer has comes with its HELLO */
+        link_subscribe(c->link, c->wire);
         return;
     }
     struct link *l = link_of_identity(c->links, &peer->identity);
@@ -196,9 +196,8 @@ static void session_reset(struct link *l)
 {
     link_versions_down(l);
     link_move_down(l);
-    tb_feed_session(
-        &l->feed, 0,
-        TB_LINK_PROTOCOL_MIN); /* streams take nothing more; the next tick ends them, behind our BYE */
+    /* streams take nothing more; the next tick ends them, behind our BYE */
+    tb_feed_session(&l->feed, 0, TB_LINK_PROTOCOL_MIN);
     links_busy(l->links);
 }
 

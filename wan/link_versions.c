@@ -1,5 +1,4 @@
-/* link_versions.c - who offers what to whom: subscriptions, announcements, withdrawals, wholeness, reports.
- */
+/* link_versions.c - who offers what to whom: subscriptions, announcements, withdrawals, wholeness, reports. */
 #include "base/fault.h"
 #include "base/log.h"
 #include "wan/link.h"

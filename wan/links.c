@@ -11,8 +11,8 @@
 
 #define TICK_BUSY_MS 5u /* HELD at most every 10 ms, and a relay looks for held chunks as often */
 #define TICK_IDLE_MS 25u
-#define RECORDS_MAX                                                                                          \
-    (UINT64_C(1) << 22) /* half of what one key may encrypt: the other half is for the change */
+/* half of what one key may encrypt: the other half is for the change */
+#define RECORDS_MAX (UINT64_C(1) << 22)
 
 uint64_t links_random(void)
 {
@@ -143,8 +143,8 @@ static void on_clock(uv_timer_t *clock)
     links_offers_tick(ls);
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
         struct link *l = &ls->links[i];
-        link_streams_end_old(
-            l); /* those of sessions that ended before this tick: a BYE has had its turn of the loop */
+        /* those of sessions that ended before this tick: a BYE has had its turn of the loop */
+        link_streams_end_old(l);
         link_up_tick(l, now);
         link_versions_tick(l);
         link_serves_tick(l);

@@ -136,15 +136,15 @@ struct tb_links_options {
     struct tb_name site, gateway; /* ours; must be what the certificate of `tls` says */
     struct tb_id life;            /* of our arena */
     uint64_t incarnation;         /* of our catalog */
-    uint32_t lane,
-        lane_count;     /* this gateway's, of its site's [0 of 1]; a peer of our site is another of them */
-    struct tb_tls *tls; /* a reference is taken */
-    const char *listen; /* "address:port", port 0 chooses; NULL: listen nowhere */
+    /* this gateway's, of its site's [0 of 1]; a peer of our site is another of them */
+    uint32_t lane, lane_count;
+    struct tb_tls *tls;                        /* a reference is taken */
+    const char *listen;                        /* "address:port", port 0 chooses; NULL: listen nowhere */
     const struct tb_links_peer_options *peers; /* copied */
     uint32_t peer_count;
-    struct tb_objects
-        *objects;          /* encoded chunks that are kept (objects.h); outlives the links; NULL: none are */
-    uint32_t protocol_max; /* a peer of the release before is spoken to in its own [2] */
+    /* encoded chunks that are kept (objects.h); outlives the links; NULL: none are */
+    struct tb_objects *objects;
+    uint32_t protocol_max;          /* a peer of the release before is spoken to in its own [2] */
     const struct tb_links_ops *ops; /* static */
     void *user;
     /* 0 means the default in brackets. */
@@ -157,12 +157,12 @@ struct tb_links_options {
     uint32_t fresh_dial_ms;  /* and go on so often, until one is answered [232: under 0.25 s] */
     uint32_t stream_idle_ms; /* no progress in mid-chunk: the stream is dropped [5000] */
     uint32_t retry_min_ms, retry_max_ms; /* [100, 5000], full jitter */
-    uint32_t
-        push_ms; /* what a peer sends unasked is taken within that of the last page of its manifests, or asked for [250] */
-    uint32_t
-        push_most_ms; /* and within that of PUSH: streams may wait so long [1000, below stream_idle_ms] */
-    uint32_t
-        push_rest_ms; /* where it was not, none of that model is expected from that peer for so long [60000] */
+    /* what a peer sends unasked is taken within that of the last page of its manifests, or asked for [250] */
+    uint32_t push_ms;
+    /* and within that of PUSH: streams may wait so long [1000, below stream_idle_ms] */
+    uint32_t push_most_ms;
+    /* where it was not, none of that model is expected from that peer for so long [60000] */
+    uint32_t push_rest_ms;
     uint32_t push_manifest_bytes; /* versions with more of manifests are not sent unasked [65536] */
     /* Of the bytes sent, that may go again on another stream when they are late, in thousandths [20]; TB_LINKS_HEDGE_NONE. */
     uint32_t hedge_permille;
@@ -233,8 +233,8 @@ TB_MUST_USE enum tb_status tb_links_land_stop(struct tb_links *links, const stru
 
 struct tb_links_limit {
     uint64_t bytes_per_s; /* of all streams to that peer, packets with their headers; 0: no limit */
-    uint64_t
-        until_bytes; /* tb_links_stats' bytes_sent at which no more is handed to streams; UINT64_MAX: never */
+    /* tb_links_stats' bytes_sent at which no more is handed to streams; UINT64_MAX: never */
+    uint64_t until_bytes;
 };
 /* From now on; what streams have taken already still goes: at most a parcel each. */
 void tb_links_limit(struct tb_links *links, uint32_t peer, const struct tb_links_limit *limit);
@@ -242,8 +242,7 @@ void tb_links_limit(struct tb_links *links, uint32_t peer, const struct tb_links
 /* ---- what is known ---- */
 
 /* Sent to that peer if it is up; TB_PEER_UNREACHABLE otherwise (tell it again after on_peer and on_renewed). That a version
- * is whole here is told by itself to peers that offer it; reports are for activation and for sites behind us.
- */
+ * is whole here is told by itself to peers that offer it; reports are for activation and for sites behind us. */
 TB_MUST_USE enum tb_status tb_links_tell(struct tb_links *links, uint32_t peer,
                                          const struct tb_links_report *report);
 
@@ -311,8 +310,8 @@ struct tb_links_stats {
     uint64_t send_ceiling_bytes, receive_ceiling_bytes;
     uint32_t queued_parcels;             /* that no stream took yet */
     uint64_t bytes_sent, bytes_received; /* chunk frames, all streams since the start */
-    uint64_t
-        bytes_hedged; /* of chunks that were put on a second stream because they were late on their first */
+    /* of chunks that were put on a second stream because they were late on their first */
+    uint64_t bytes_hedged;
     uint64_t bytes_retransmitted; /* by TCP, on all streams since the start */
     uint64_t chunks_sent, chunks_received;
     uint64_t chunks_duplicate;    /* received although held or being written: dropped */

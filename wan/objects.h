@@ -56,8 +56,8 @@ void tb_objects_coming(struct tb_objects *o, const struct tb_object_name *name, 
 /* The bits of the shard's chunks whose objects are still to come. False: none is, and words_out is as it was. */
 bool tb_objects_awaited(struct tb_objects *o, const struct tb_object_name *name, tb_time_ns now,
                         uint64_t *words_out);
-bool tb_objects_awaits(struct tb_objects *o, const struct tb_object_name *name,
-                       tb_time_ns now); /* one of them */
+/* One of them. */
+bool tb_objects_awaits(struct tb_objects *o, const struct tb_object_name *name, tb_time_ns now);
 
 struct tb_codec_coded tb_object_coded(const struct tb_object *object);
 void tb_object_unref(struct tb_objects *o, struct tb_object *object);

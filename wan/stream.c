@@ -77,8 +77,8 @@ static void be_gone(struct tb_stream *s, enum tb_status why)
     tb_stream_loop_leave(loop, s);
     atomic_store_explicit(&s->fd, -1, memory_order_relaxed);
     atomic_store_explicit(&s->why, (int)why, memory_order_relaxed);
-    atomic_store_explicit(&s->phase, TB_STREAM_GONE,
-                          memory_order_release); /* from here on it is the main loop's */
+    /* from here on it is the main loop's */
+    atomic_store_explicit(&s->phase, TB_STREAM_GONE, memory_order_release);
     tb_stream_loop_tell(loop);
 }
 

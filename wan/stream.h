@@ -18,8 +18,8 @@
 #include "wan/objects.h"
 #include "wan/tcp_path.h"
 
-#define TB_STREAM_STAGE_BYTES                                                                                \
-    16384u /* one TLS record: a header and the beginning of its chunk leave together */
+/* one TLS record: a header and the beginning of its chunk leave together */
+#define TB_STREAM_STAGE_BYTES 16384u
 #define TB_STREAM_TURN_BYTES  ((uint64_t)4 << 20)   /* then the loop's other streams */
 #define TB_STREAM_DRAIN_BYTES ((uint64_t)256 << 20) /* of what came before the end */
 
@@ -127,8 +127,8 @@ struct tb_stream {
     atomic_int phase; /* enum tb_stream_phase */
     atomic_int why;   /* with GONE */
     atomic_bool ending;
-    atomic_bool
-        may_bind; /* its session is known; else it waits for it, open, and the plan is not complete yet */
+    /* its session is known; else it waits for it, open, and the plan is not complete yet */
+    atomic_bool may_bind;
     atomic_bool was_bound;
     atomic_ullong bytes_sent, bytes_received;
     atomic_ullong records; /* of TLS, the more of both ways */
@@ -166,8 +166,8 @@ void tb_stream_end(struct tb_stream *s);
 enum tb_stream_phase tb_stream_phase(const struct tb_stream *s);
 
 /* On the loop: stream_send.c and stream_receive.c. */
-void tb_stream_send_more(
-    struct tb_stream *s); /* writes until it is full, nothing is there, or the turn is over */
+/* Writes until it is full, nothing is there, or the turn is over. */
+void tb_stream_send_more(struct tb_stream *s);
 void tb_stream_send_control(struct tb_stream *s, enum tb_frame_type type);
 void tb_stream_send_heed(struct tb_stream *s); /* revoked places: lets go of them, or closes in mid-chunk */
 void tb_stream_send_due(struct tb_stream *s, tb_time_ns now); /* a piece that waited for the cap */
@@ -225,7 +225,7 @@ atomic_bool *tb_stream_loop_hungry(struct tb_stream_loop *l);
 uv_loop_t *tb_stream_loop_uv(struct tb_stream_loop *l);
 /* Looks at its streams again at that time: one has something to send that may not go before. */
 void tb_stream_loop_wait(struct tb_stream_loop *l, tb_time_ns at);
-void tb_stream_loop_leave(struct tb_stream_loop *l,
-                          struct tb_stream *s); /* on the loop, before it says GONE */
+/* On the loop, before it says GONE. */
+void tb_stream_loop_leave(struct tb_stream_loop *l, struct tb_stream *s);
 
 #endif

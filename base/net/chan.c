@@ -138,8 +138,8 @@ static void arm(struct tb_chan *c)
 void tb_chan_deadline(struct tb_chan *c, enum tb_status why, uint32_t ms)
 {
     if (c->state == CLOSING) return;
-    uv_update_time(
-        c->timer.loop); /* in a long callback the loop's time lies behind, and the wait would be too short */
+    /* in a long callback the loop's time lies behind, and the wait would be too short */
+    uv_update_time(c->timer.loop);
     const uint64_t at = uv_now(c->timer.loop) + ms;
     if (at >= c->close_by_ms) return;
     c->close_by_ms = at;

@@ -26,14 +26,13 @@ struct tb_chan_peer {
 };
 
 struct tb_chan_ops {
-    void (*on_open)(struct tb_chan *c, void *user,
-                    const struct tb_chan_peer *peer); /* connected, handshake done */
-    void (*on_readable)(
-        struct tb_chan *c,
-        void *user); /* level-triggered: called again while bytes wait and reading is wanted */
+    /* connected, handshake done */
+    void (*on_open)(struct tb_chan *c, void *user, const struct tb_chan_peer *peer);
+    /* level-triggered: called again while bytes wait and reading is wanted */
+    void (*on_readable)(struct tb_chan *c, void *user);
     void (*on_writable)(struct tb_chan *c, void *user); /* only while writing is wanted */
-    void (*on_closed)(struct tb_chan *c, void *user,
-                      enum tb_status why); /* the chan is freed after this returns */
+    /* the chan is freed after this returns */
+    void (*on_closed)(struct tb_chan *c, void *user, enum tb_status why);
 };
 
 struct tb_chan_options {
@@ -65,8 +64,8 @@ void tb_chan_deadline(struct tb_chan *c, enum tb_status why, uint32_t ms);
  * It may quote what the peer sent. Valid until on_closed returns. */
 const char *tb_chan_reason(const struct tb_chan *c);
 
-void tb_chan_want_read(struct tb_chan *c,
-                       bool wanted); /* true at first; false pushes back through TCP's window */
+/* True at first; false pushes back through TCP's window. */
+void tb_chan_want_read(struct tb_chan *c, bool wanted);
 void tb_chan_want_write(struct tb_chan *c, bool wanted); /* false at first */
 
 /* Reads what is there, at most cap: TB_OK with 1..cap bytes, TB_AGAIN, TB_STREAM_CLOSED (orderly end), TB_STREAM_IO,

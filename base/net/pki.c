@@ -289,8 +289,8 @@ static enum tb_status ca_read(const char *dir, struct ca *ca, char error_out[256
 /* A certificate outside the CA's constraints would be refused by every peer: say it now. */
 static bool ca_permits(const struct ca *ca, X509 *cert)
 {
-    (void)X509_check_purpose(cert, -1,
-                             0); /* makes OpenSSL read the extensions of a certificate that it wrote */
+    /* makes OpenSSL read the extensions of a certificate that it wrote */
+    (void)X509_check_purpose(cert, -1, 0);
     NAME_CONSTRAINTS *limits = X509_get_ext_d2i(ca->cert, NID_name_constraints, NULL, NULL);
     const bool permits = limits == NULL || NAME_CONSTRAINTS_check(cert, limits) == X509_V_OK;
     NAME_CONSTRAINTS_free(limits);

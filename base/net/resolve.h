@@ -20,8 +20,8 @@ struct tb_resolver_options {
 };
 TB_MUST_USE enum tb_status tb_resolver_new(uv_loop_t *loop, const struct tb_resolver_options *options,
                                            struct tb_resolver **resolver_out);
-void tb_resolver_close(
-    struct tb_resolver *resolver); /* pending queries end with TB_CANCELLED before it returns */
+/* Pending queries end with TB_CANCELLED before it returns. */
+void tb_resolver_close(struct tb_resolver *resolver);
 
 typedef void (*tb_resolve_fn)(void *user, enum tb_status status, const struct tb_address *addresses,
                               uint32_t count, uint32_t ttl_s);

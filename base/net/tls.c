@@ -224,8 +224,7 @@ static bool context_harden(SSL_CTX *ctx)
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, tb_tls_verify_by_ca);
     SSL_CTX_set_default_passwd_cb(ctx, no_passphrase);
     SSL_CTX_set_tlsext_servername_callback(ctx, tb_tls_named);
-    /* A CA file may hold an intermediate: what the operator named is what is trusted, and nothing above it.
-     */
+    /* A CA file may hold an intermediate: what the operator named is what is trusted, and nothing above it. */
     X509_STORE_set_flags(SSL_CTX_get_cert_store(ctx), X509_V_FLAG_PARTIAL_CHAIN);
     return SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) == 1 &&
            SSL_CTX_set_max_proto_version(ctx, TLS1_3_VERSION) == 1 &&
@@ -416,8 +415,8 @@ static enum tb_status ca_use(struct tb_tls *tls, const struct pem *pem, const st
         X509 *ca = NULL;
         const enum tb_status status = cert_next(pem, bio, &read, &ca, error_out);
         if (status != TB_OK || ca == NULL) return status;
-        (void)X509_check_purpose(ca, -1,
-                                 0); /* what it works out of it once is there before threads share it */
+        /* what it works out of it once is there before threads share it */
+        (void)X509_check_purpose(ca, -1, 0);
         const bool good = X509_STORE_add_cert(store, ca) == 1 && (site == NULL || bind_ca(tls, ca, site)) &&
                           trust_grow(tls, ca, site) == TB_OK;
         X509_free(ca);

@@ -42,8 +42,8 @@ struct tb_tls *tb_tls_ref(struct tb_tls *tls);
 /* Ours: from the certificate's URI (CA) and its SHA-256 (both). */
 const struct tb_identity *tb_tls_identity(const struct tb_tls *tls);
 const struct tb_fingerprint *tb_tls_fingerprint(const struct tb_tls *tls);
-uint64_t tb_tls_expires_wall_s(
-    const struct tb_tls *tls); /* notAfter, seconds since 1970; a session does not outlive it */
+/* notAfter, seconds since 1970; a session does not outlive it. */
+uint64_t tb_tls_expires_wall_s(const struct tb_tls *tls);
 /* What it shows to peers: of our certificate and all that the file has behind it, in its order. */
 struct tb_digest tb_tls_shown(const struct tb_tls *tls);
 /* Whom it trusts: of all CAs, and the sites that they may speak for, in the order in which they were added. Two contexts with equal

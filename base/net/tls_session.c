@@ -19,8 +19,8 @@
 #include "base/net/tls_context.h"
 
 #define RECORD_BYTES 16384u
-#define SET_KERNEL_KEYS                                                                                      \
-    72 /* openssl/bio.h names it in a comment alone; the number says: to send, or to receive */
+/* openssl/bio.h names it in a comment alone; the number says: to send, or to receive */
+#define SET_KERNEL_KEYS 72
 
 /* The first reason is the true one: what follows is its consequence. */
 __attribute__((format(printf, 2, 3))) static void because(struct tb_tls_session *s, const char *format, ...)

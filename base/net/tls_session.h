@@ -19,8 +19,8 @@
 
 struct tb_tls_session {
     SSL *ssl;
-    BIO *
-        kernel; /* bulk: OpenSSL's own socket BIO, through which records go that the kernel encrypts; else NULL */
+    /* bulk: OpenSSL's own socket BIO, through which records go that the kernel encrypts; else NULL */
+    BIO *kernel;
     bool kernel_asked;  /* it was, once */
     struct tb_tls *tls; /* referenced */
     struct tb_tls_expect expect;

@@ -73,8 +73,8 @@ static enum tb_status settle(struct tb_arena *arena, const char *path, char erro
     status = arena_recover(arena, error_out);
     if (status != TB_OK) return status;
     if (f->header.bytes != f->bytes) {
-        f->header.bytes =
-            f->bytes; /* before the trim: a header that promises more than there is counts as damaged */
+        /* before the trim: a header that promises more than there is counts as damaged */
+        f->header.bytes = f->bytes;
         arena_file_save(f);
     }
     return arena_file_trim(f, error_out);
@@ -562,8 +562,8 @@ static enum tb_status reserve_new(struct tb_arena *arena, const struct tb_versio
         if (status == TB_SITE_NOMEM) say_whole_need(arena, manifests, key->shard_count, error_out);
         return status;
     }
-    arena_record_use(&arena->file.records[region->record],
-                     ARENA_USED); /* now it exists, with all of its shards */
+    /* now it exists, with all of its shards */
+    arena_record_use(&arena->file.records[region->record], ARENA_USED);
     *region_out = region;
     return TB_OK;
 }

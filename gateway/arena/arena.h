@@ -34,12 +34,14 @@ struct tb_arena_options {
 
 /* Opens the file or makes it (mode 0600), locks it, allocates it whole, maps it and recovers its regions. A
  * larger `bytes` than the file's grows it and keeps everything; a smaller one is refused while a region
- * or the file's own tables stand past the new end. error_out gets a sentence. TB_SITE_LOCKED  another process has it; the sentence
- * names the path TB_SITE_NOMEM   the filesystem lacks room, with the numbers; or no heap TB_SITE_CONFIG bytes
- * under TB_ARENA_BYTES_MIN, not a regular file, one of another format, or regions or tables in the way of shrinking
- * TB_SITE_IO      open,
- * flock, fallocate, mmap failed otherwise Damage is no failure: a damaged header gives an empty arena, a
- * damaged region is dropped, each with a log line and a new life. A format that is damaged is one of another release. */
+ * or the file's own tables stand past the new end. error_out gets a sentence.
+ *   TB_SITE_LOCKED  another process has it; the sentence names the path
+ *   TB_SITE_NOMEM   the filesystem lacks room, with the numbers; or no heap
+ *   TB_SITE_CONFIG  bytes under TB_ARENA_BYTES_MIN, not a regular file, one of another format, or regions or
+ *                   tables in the way of shrinking
+ *   TB_SITE_IO      open, flock, fallocate, mmap failed otherwise
+ * Damage is no failure: a damaged header gives an empty arena, a damaged region is dropped, each with a log line
+ * and a new life. A format that is damaged is one of another release. */
 TB_MUST_USE enum tb_status tb_arena_open(const struct tb_arena_options *options, struct tb_arena **arena_out,
                                          char error_out[TB_ARENA_ERROR_BYTES]);
 /* Nobody may use regions or places any more. What is held stays in the file. NULL is fine. */
@@ -64,8 +66,8 @@ void tb_arena_budget(struct tb_arena *arena, struct tb_arena_budget *budget_out)
 /* A region without shards yet, for a version whose shards come one after another. key->root may be zero.
  *   TB_DONE_BEFORE  the uid has a region: *region_out is that one
  *   TB_CONFLICT     it has, with another key (the root aside); *region_out is untouched
- *   TB_SITE_NOMEM   no slot, no heap;  TB_TOO_LARGE  more shards than the file has slots. error_out has the
- * numbers. */
+ *   TB_SITE_NOMEM   no slot, no heap
+ *   TB_TOO_LARGE    more shards than the file has slots; error_out has the numbers */
 TB_MUST_USE enum tb_status tb_arena_region_new(struct tb_arena *arena, const struct tb_version_key *key,
                                                struct tb_arena_region **region_out,
                                                char error_out[TB_ARENA_ERROR_BYTES]);
@@ -73,7 +75,8 @@ TB_MUST_USE enum tb_status tb_arena_region_new(struct tb_arena *arena, const str
  *   TB_DONE_BEFORE  the shard has space and an equal manifest root
  *   TB_CONFLICT     it has space with another root
  *   TB_SITE_NOMEM   it does not fit: error_out says what it needs, what is free and the largest piece;
- * nothing was changed TB_BAD_ARGUMENT shard is not below the key's shard_count */
+ *                   nothing was changed
+ *   TB_BAD_ARGUMENT shard is not below the key's shard_count */
 TB_MUST_USE enum tb_status tb_arena_shard_reserve(struct tb_arena_region *region, uint32_t shard,
                                                   const struct tb_manifest *manifest,
                                                   char error_out[TB_ARENA_ERROR_BYTES]);
@@ -101,9 +104,9 @@ void tb_arena_region_set_state(struct tb_arena_region *region, uint32_t state);
 /* Once the version is ready. TB_CONFLICT: another root was set before. */
 TB_MUST_USE enum tb_status tb_arena_region_set_root(struct tb_arena_region *region,
                                                     const struct tb_digest *root);
-bool tb_arena_region_complete(
-    const struct tb_arena_region *region);                        /* every shard has space and its digests */
-bool tb_arena_region_whole(const struct tb_arena_region *region); /* complete, and every chunk is held */
+/* Every shard has space and its digests. */
+bool tb_arena_region_complete(const struct tb_arena_region *region);
+bool tb_arena_region_whole(const struct tb_arena_region *region);     /* complete, and every chunk is held */
 uint64_t tb_arena_region_bytes(const struct tb_arena_region *region); /* of the file, what it takes */
 /* Tells the chunks held of each shard that is ready, and returns whether what was told is the whole version. While it
  * is told, streams and hops land: whoever counts and then asks tb_arena_region_whole may hear of a whole version whose

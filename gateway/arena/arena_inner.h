@@ -12,8 +12,7 @@
 #define ARENA_NO_RECORD UINT32_MAX
 #define ARENA_BUCKETS   256u
 
-/* A shard's space, as this process sees it. `place` and what it points to never move while the region lives.
- */
+/* A shard's space, as this process sees it. `place` and what it points to never move while the region lives. */
 struct arena_shard {
     struct tb_place place;
     struct tb_manifest manifest;

@@ -1,7 +1,6 @@
 /* arena_verify.c - digests again what an earlier process left in the file.
  *
- * A chunk that fails: first the new life, then the cleared bit, so that no peer sees a loss within one life.
- */
+ * A chunk that fails: first the new life, then the cleared bit, so that no peer sees a loss within one life. */
 #include <inttypes.h>
 
 #include "base/assert.h"

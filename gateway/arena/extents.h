@@ -28,8 +28,7 @@ struct tb_extents {
 /* All of `all` is free. */
 void tb_extents_init(struct tb_extents *e, struct tb_extent *memory, uint32_t count_max,
                      struct tb_extent all);
-/* The lowest free piece of `bytes` at a multiple of `align` (a power of two). TB_SITE_NOMEM: there is none.
- */
+/* The lowest free piece of `bytes` at a multiple of `align` (a power of two). TB_SITE_NOMEM: there is none. */
 TB_MUST_USE enum tb_status tb_extents_take(struct tb_extents *e, uint64_t bytes, uint64_t align,
                                            uint64_t *offset_out);
 /* Exactly this piece. TB_CONFLICT: not all of it is free, or it is not inside, not on the grain, or empty. */

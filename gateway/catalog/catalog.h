@@ -58,8 +58,8 @@ struct tb_catalog_config {
     tb_time_ns pin_max_ns; /* 10 min */
     tb_time_ns retry_ns;   /* a source that failed is tried again after this when there is no other: 1 s */
     tb_time_ns turn_ns;    /* sites that cannot send one version at once have so long each; 0: all can */
-    uint32_t
-        fan_out; /* readers on one NIC; 0: as nic_bytes_per_s and the rate at which versions arrive allow */
+    /* readers on one NIC; 0: as nic_bytes_per_s and the rate at which versions arrive allow */
+    uint32_t fan_out;
     uint64_t nic_bytes_per_s; /* of each host of the site, each way; 0: not known, so fan_out 0 is 1 */
 };
 
@@ -492,8 +492,8 @@ struct tb_catalog_wait {
     struct tb_name model;
     uint64_t run_order; /* EXACT; 0: the newest run that has the number */
     uint64_t number;    /* MINIMUM, EXACT */
-    struct tb_id
-        after; /* LATEST, NEXT: newer than this one, or another when this one was withdrawn; zero: any */
+    /* LATEST, NEXT: newer than this one, or another when this one was withdrawn; zero: any */
+    struct tb_id after;
     struct tb_id uid;    /* SITE_* */
     struct tb_name site; /* SITE_*; empty: this one */
     tb_time_ns deadline; /* TB_TIME_NEVER: none; not after now: asks once */
@@ -564,8 +564,8 @@ struct tb_catalog_reference_view {
     uint32_t readers; /* WORKER, PUBLISHER: whose upstream it is */
     uint64_t bytes_per_s;
     uint8_t transport;
-    uint32_t row,
-        upstream_row; /* where these two stand, until the catalog's next event; TB_CATALOG_NONE: not a worker */
+    /* where these two stand, until the catalog's next event; TB_CATALOG_NONE: not a worker */
+    uint32_t row, upstream_row;
     bool from_gateway;     /* WORKER: its upstream */
     struct tb_id upstream; /* WORKER: session of its upstream; zero: the gateway, or none */
     struct tb_name upstream_name;
@@ -596,8 +596,8 @@ struct tb_catalog_lag {
     struct tb_id newest; /* whole at the site; zero: none */
     uint32_t versions;   /* ready ones newer than `newest` */
     uint64_t bytes;      /* of the head, not yet held there (by chunks, an estimate) */
-    tb_time_ns
-        behind_ns; /* since the oldest ready one that is newer than `newest` became ready, as known here */
+    /* since the oldest ready one that is newer than `newest` became ready, as known here */
+    tb_time_ns behind_ns;
 };
 /* `site` NULL: this one. TB_NOT_FOUND: the model or the site is unknown. */
 TB_MUST_USE enum tb_status tb_catalog_lag(const struct tb_catalog *c, tb_time_ns now,

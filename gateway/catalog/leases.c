@@ -1,7 +1,6 @@
 /* leases.c - sessions: who speaks, and for how long it is believed to live.
  *
- * Promise P6: a lease ends only in a tick, and a tick first forgives the pause of its own process (settle.c).
- */
+ * Promise P6: a lease ends only in a tick, and a tick first forgives the pause of its own process (settle.c). */
 #include "gateway/catalog/tables.h"
 
 #include <string.h>
@@ -65,8 +64,7 @@ static uint32_t rack_number(const struct tb_catalog *c, const struct tb_name *ra
     return own + 1;
 }
 
-/* A number outlives the session whose row gave it; a newcomer in that row must not get it for another name.
- */
+/* A number outlives the session whose row gave it; a newcomer in that row must not get it for another name. */
 static bool number_taken(const struct tb_catalog *c, uint32_t own, uint32_t host, uint32_t rack)
 {
     EACH(c->sessions, i)

@@ -108,8 +108,7 @@ enum tb_status tb_catalog_restore_run(struct tb_catalog *c, const struct tb_cata
     return TB_OK;
 }
 
-/* Who comes late with an older run publishes nothing: its open versions end here, its next calls are refused.
- */
+/* Who comes late with an older run publishes nothing: its open versions end here, its next calls are refused. */
 static void fence_others(struct tb_catalog *c, uint32_t newest)
 {
     EACH(c->runs, i)

@@ -81,9 +81,9 @@ struct model {
     struct which head;
     uint64_t run_order;           /* of its newest run */
     uint64_t arrival_bytes_per_s; /* at which the gateway last got a version of it; 0: not known */
-    uint64_t
-        proven_bytes_per_s; /* plans.c: what the first of a chain reads at; 0: nobody was tried in its place */
-    uint32_t unsaved;       /* rows of it that are on their way to the disk */
+    /* plans.c: what the first of a chain reads at; 0: nobody was tried in its place */
+    uint64_t proven_bytes_per_s;
+    uint32_t unsaved; /* rows of it that are on their way to the disk */
     bool touched;
 };
 
@@ -151,8 +151,8 @@ struct version {
     bool lost_at_home;         /* home gave it up: it lives as long as somebody here has all of it */
     bool had_more;             /* chunks that are not here were, and others may have read them */
     bool lacks;                /* home: some shard has no sure holder, since: */
-    tb_time_ns lacks_since,
-        fed_at; /* fed: a holder that was there by then last told of more chunks, or a site's link came up */
+    /* fed: a holder that was there by then last told of more chunks, or a site's link came up */
+    tb_time_ns lacks_since, fed_at;
     tb_time_ns refused_until;
     bool activated_here; /* by every group of the model */
     bool whole_told;     /* SITE_STATE said whole */
@@ -461,8 +461,8 @@ bool tb_version_retained(const struct tb_catalog *c, const struct version *v);
 
 uint32_t tb_catalog_site_find(const struct tb_catalog *c, const struct tb_name *name);
 void tb_sites_tick(struct tb_catalog *c);
-bool tb_crossing_stands(const struct tb_catalog *c,
-                        const struct version *v); /* nothing came for a lease time */
+/* Nothing came for a lease time. */
+bool tb_crossing_stands(const struct tb_catalog *c, const struct version *v);
 bool tb_crossing_stuck(const struct tb_catalog *c, const struct version *v);
 void tb_groups_touch(struct tb_catalog *c, uint32_t model);
 void tb_catalog_crossing_settle(struct tb_catalog *c, uint32_t model);

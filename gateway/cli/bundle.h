@@ -48,9 +48,11 @@ struct tb_bundle_error {
 
 /* `paths`: files, which are named by their last part, and folders, whose files are named by their way inside.
  * `exclude` (NULL: none) is a glob over names inside folders. In a folder with a *.safetensors.index.json
- * every tensor of the index must be in the file it says. TB_NOT_FOUND   a path that is not there TB_BAD_FILE
- * not a file or folder, a bad safetensors file or index, a bad name TB_CONFLICT    a file name or a tensor
- * name twice TB_TOO_LARGE   another file over 100 MB, more blobs than a shard may have, folders too deep
+ * every tensor of the index must be in the file it says.
+ *   TB_NOT_FOUND   a path that is not there
+ *   TB_BAD_FILE    not a file or folder, a bad safetensors file or index, a bad name
+ *   TB_CONFLICT    a file name or a tensor name twice
+ *   TB_TOO_LARGE   another file over 100 MB, more blobs than a shard may have, folders too deep
  *   TB_SITE_IO, TB_SITE_NOMEM */
 TB_MUST_USE enum tb_status tb_bundle_open(char *const *paths, uint32_t path_count, const char *exclude,
                                           struct tb_bundle *bundle_out, struct tb_bundle_error *error_out);

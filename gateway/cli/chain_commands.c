@@ -5,9 +5,9 @@
 #include "base/fault.h"
 #include "gateway/cli/fields.h"
 
-#define INDENT_MAX                                                                                           \
-    12u /* a chain of a thousand hosts must stay on the screen: behind it the depth stands as a number */
-#define NOBODY SIZE_MAX
+/* a chain of a thousand hosts must stay on the screen: behind it the depth stands as a number */
+#define INDENT_MAX 12u
+#define NOBODY     SIZE_MAX
 
 /* Children lists of one chain, and who was shown: the gateway's word is a stranger's and may have a cycle. */
 struct tree {

@@ -91,11 +91,11 @@ bool tb_cli_parse(const struct tb_cli_command *command, int argc, char **argv, s
 /* Options of a call. The name must be one of the command's. */
 bool tb_cli_given(const struct tb_cli_call *call, const char *name);
 const char *tb_cli_text(const struct tb_cli_call *call, const char *name); /* NULL when not given */
-uint64_t tb_cli_number(const struct tb_cli_call *call, const char *name,
-                       uint64_t otherwise); /* COUNT, SECONDS */
+/* COUNT, SECONDS. */
+uint64_t tb_cli_number(const struct tb_cli_call *call, const char *name, uint64_t otherwise);
 int64_t tb_cli_signed(const struct tb_cli_call *call, const char *name, int64_t otherwise); /* SIGNED */
-bool tb_cli_has(const struct tb_cli_call *call,
-                const char *name); /* whether the command knows such an option */
+/* Whether the command knows such an option. */
+bool tb_cli_has(const struct tb_cli_call *call, const char *name);
 
 /* "12" or "3:12": run 0 when none is named. False for anything else. */
 bool tb_cli_version_of(const char *text, uint64_t *run_out, uint64_t *number_out);

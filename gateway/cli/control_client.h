@@ -17,9 +17,12 @@ const char *tb_control_path(const struct tb_cli_call *call);
 
 /* Sends `request` (borrowed; "schema" is added) and waits for the answer. On TB_OK *reply_out is an object
  * with "ok": true, the caller's. Otherwise `error` says what is wrong: the gateway's own sentence where it
- * refused. TB_GATEWAY_AWAY  nobody listens there, or the connection broke   TB_PEER_DENIED  the socket's mode
- * does not let us in TB_TIMEOUT                                                       TB_PEER_GARBLED  not an
- * answer of this schema any other status is the gateway's */
+ * refused.
+ *   TB_GATEWAY_AWAY  nobody listens there, or the connection broke
+ *   TB_PEER_DENIED   the socket's mode does not let us in
+ *   TB_TIMEOUT
+ *   TB_PEER_GARBLED  not an answer of this schema
+ *   any other status is the gateway's */
 TB_MUST_USE enum tb_status tb_control_ask(const char *path, json_t *request, uint32_t timeout_ms,
                                           json_t **reply_out, char error[512]);
 

@@ -41,7 +41,9 @@ struct tb_unbundle {
 
 /* Which files these items make. Items and their bytes are borrowed until tb_unbundle_fini.
  *   TB_BAD_FILE  a name or header that no publisher of ours would send, or a header with a tensor that is not
- * there TB_CONFLICT  two shards have a file of one name with different bytes TB_SITE_NOMEM */
+ *                there
+ *   TB_CONFLICT  two shards have a file of one name with different bytes
+ *   TB_SITE_NOMEM */
 TB_MUST_USE enum tb_status tb_unbundle_plan(const struct tb_item *items, uint32_t count,
                                             struct tb_unbundle *plan_out, struct tb_bundle_error *error_out);
 void tb_unbundle_fini(struct tb_unbundle *plan);

@@ -17,9 +17,9 @@
 #define SILENT_NS TB_SECONDS(3)  /* since a link came up, and none was: there is none */
 #define ASKED_NS  TB_SECONDS(10) /* a command that has not asked for so long is gone */
 #define STILL_NS  TB_SECONDS(30) /* for manifests, for room */
-#define LACK_NS                                                                                              \
-    TB_SECONDS(10) /* for what is lacking: where nobody has it any more, newer versions come whole */
-#define LEAST 10   /* an older version of which less than a tenth is here is no good as a base */
+/* for what is lacking: where nobody has it any more, newer versions come whole */
+#define LACK_NS TB_SECONDS(10)
+#define LEAST   10 /* an older version of which less than a tenth is here is no good as a base */
 
 /* clang-format off */
 #define PHASES(X) X(NONE, "none") X(OPENING, "opening") X(WAITING, "waiting") X(MANIFESTS, "manifests") X(COMPARING, "comparing") \

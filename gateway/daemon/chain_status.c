@@ -12,8 +12,8 @@
 /* One answer as it is made. */
 struct chains {
     struct tb_daemon *d;
-    uint32_t *
-        places; /* of each of the catalog's rows: where it stands in the members of the version that is being told */
+    /* of each of the catalog's rows: where it stands in the members of the version that is being told */
+    uint32_t *places;
     uint32_t row_count;
     uint32_t member_count;
     bool lacking; /* memory, for a field or a row: there is no answer then (P10) */

@@ -52,8 +52,8 @@ struct config_key {
 extern const struct config_key config_keys[];
 extern const uint32_t config_key_count;
 
-const char *config_scope_prefix(
-    enum config_scope scope);                        /* "", "peers.SITE.", "models.NAME.", "subscribe[]." */
+/* "", "peers.SITE.", "models.NAME.", "subscribe[]." */
+const char *config_scope_prefix(enum config_scope scope);
 const char *config_type_text(enum config_type type); /* "name", "size", ... */
 
 #endif

@@ -160,8 +160,8 @@ static enum tb_status read_events(struct building *b, yaml_parser_t *parser)
         if (status != TB_OK) return status;
     }
     if (b->tree->root != NULL) return TB_OK;
-    return node_new(b, CONFIG_MAP, (yaml_mark_t){0},
-                    &b->tree->root); /* an empty file misses what is required */
+    /* an empty file misses what is required */
+    return node_new(b, CONFIG_MAP, (yaml_mark_t){0}, &b->tree->root);
 }
 
 enum tb_status config_tree_read(const char *text, size_t bytes, struct config_tree *tree_out,

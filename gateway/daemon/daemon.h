@@ -44,8 +44,7 @@
 #include "wan/budget.h"
 #include "wan/links.h"
 
-/* A status that says nothing new here: what it concerns ended meanwhile, and the catalog has told so or will.
- */
+/* A status that says nothing new here: what it concerns ended meanwhile, and the catalog has told so or will. */
 #define TB_MOOT(call)                                                                                        \
     do {                                                                                                     \
         if (call) {                                                                                          \
@@ -221,8 +220,8 @@ struct tb_daemon {
     tb_time_ns started_at;
 
     struct tb_tls *tls;
-    struct tb_digest tls_mark,
-        tls_seen;            /* the files as they were when they were read, and when they were looked at */
+    /* the files as they were when they were read, and when they were looked at */
+    struct tb_digest tls_mark, tls_seen;
     tb_time_ns tls_again_at; /* they were refused, and are read again then; 0: they are what is loaded */
     char tls_refused[512];   /* why */
     struct tb_resolver *resolver;
@@ -332,8 +331,8 @@ void tb_persist_incarnation(struct tb_daemon *d, uint64_t seen);
 
 /* copies.c */
 struct tb_copy *tb_copy_find(struct tb_daemon *d, const struct tb_id *uid);
-struct tb_copy *tb_copy_get(struct tb_daemon *d,
-                            const struct tb_version_key *key); /* makes it; NULL: no memory */
+/* Makes it; NULL: no memory. */
+struct tb_copy *tb_copy_get(struct tb_daemon *d, const struct tb_version_key *key);
 /* Everything in the arena becomes a copy again, and the catalog hears of it. */
 void tb_copies_restore(struct tb_daemon *d);
 /* Export, offer: what a complete region allows now. */
@@ -416,8 +415,8 @@ void tb_adopt_close(struct tb_daemon *d);
 
 /* found_paths.c */
 TB_MUST_USE enum tb_status tb_found_open(struct tb_daemon *d);
-void tb_found_seen(struct tb_daemon *d, uint32_t peer,
-                   const struct tb_links_stats *stats); /* once a second */
+/* Once a second. */
+void tb_found_seen(struct tb_daemon *d, uint32_t peer, const struct tb_links_stats *stats);
 
 /* limits.c */
 TB_MUST_USE enum tb_status tb_limits_open(struct tb_daemon *d);
@@ -466,8 +465,7 @@ void tb_session_denied(struct tb_worker_session *s, const char *what, const char
 #define TB_SESSION_SMALL 4096 /* bytes: enough for any message without a span */
 
 typedef enum tb_status (*tb_session_fn)(struct tb_worker_session *s, struct tb_wire_frame *frame);
-/* session_publish.c and session_follow.c: anything but TB_OK ends the session (the peer broke the protocol).
- */
+/* session_publish.c and session_follow.c: anything but TB_OK ends the session (the peer broke the protocol). */
 enum tb_status tb_session_run_open_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
 enum tb_status tb_session_version_open_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
 enum tb_status tb_session_seal_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);

@@ -1,5 +1,4 @@
-/* session_follow.c - what followers ask: subscribe, wait, stage, activate, release; and what they are told.
- */
+/* session_follow.c - what followers ask: subscribe, wait, stage, activate, release; and what they are told. */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>
@@ -225,8 +224,8 @@ enum tb_status tb_session_progress_frame(struct tb_worker_session *s, struct tb_
                                           .whole = m.whole,
                                           .bytes_per_s = m.bytes_per_s,
                                           .transport = m.transport};
-    TB_MOOT(tb_catalog_progress(s->d->catalog, tb_clock_now(),
-                                &p)); /* of a version that ended meanwhile: nothing to do */
+    /* of a version that ended meanwhile: nothing to do */
+    TB_MOOT(tb_catalog_progress(s->d->catalog, tb_clock_now(), &p));
     return TB_OK;
 }
 

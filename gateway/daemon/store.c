@@ -305,8 +305,8 @@ static enum tb_status transaction_end(struct tb_store *s, enum tb_status status)
 {
     if (status == TB_OK) status = run_once(s, ST_commit, "committing");
     if (status == TB_OK) return TB_OK;
-    sqlite3_step(
-        s->st[ST_rollback]); /* may have been rolled back already: then this fails and nothing is lost */
+    /* may have been rolled back already: then this fails and nothing is lost */
+    sqlite3_step(s->st[ST_rollback]);
     sqlite3_reset(s->st[ST_rollback]);
     return status;
 }

@@ -17,9 +17,9 @@
 
 #define TB_ANCHOR_END  ".anchor"
 #define TB_ANCHOR_PART ".part"
-#define TB_ANCHOR_HEAD_BYTES_MAX                                                                             \
-    ((uint64_t)1 << 30) /* a head has some 16 bytes a chunk, and each tensor's name */
-#define TB_ANCHOR_ERROR_BYTES 512
+/* a head has some 16 bytes a chunk, and each tensor's name */
+#define TB_ANCHOR_HEAD_BYTES_MAX ((uint64_t)1 << 30)
+#define TB_ANCHOR_ERROR_BYTES    512
 
 struct tb_anchor_file {
     int fd;

@@ -17,12 +17,12 @@
 #include "tombolo/status.h"
 
 #define TB_SAFETENSORS_PREFIX_BYTES 8
-#define TB_SAFETENSORS_HEADER_BYTES_MAX                                                                      \
-    ((uint64_t)100000000) /* of JSON, as the format's own library has it */
-#define TB_SAFETENSORS_ERROR_BYTES  512
-#define TB_SAFETENSORS_METADATA_MAX 65536 /* entries */
-#define TB_SAFETENSORS_BYTES_UNKNOWN                                                                         \
-    UINT64_MAX /* for a header without its file: as long as its tensors say */
+/* Of JSON, as the format's own library has it. */
+#define TB_SAFETENSORS_HEADER_BYTES_MAX ((uint64_t)100000000)
+#define TB_SAFETENSORS_ERROR_BYTES      512
+#define TB_SAFETENSORS_METADATA_MAX     65536 /* entries */
+/* For a header without its file: as long as its tensors say. */
+#define TB_SAFETENSORS_BYTES_UNKNOWN UINT64_MAX
 
 struct tb_safetensors_tensor {
     const char *name; /* 1 to TB_TENSOR_NAME_MAX bytes of clean UTF-8 */
@@ -37,9 +37,9 @@ struct tb_safetensors {
     uint64_t header_bytes; /* prefix and JSON */
     uint64_t data_bytes;   /* of all tensors; header_bytes + data_bytes is the file */
     uint32_t tensor_count;
-    struct tb_safetensors_tensor
-        *tensors; /* ordered by begin, without gap; empty ones first at their place */
-    void *names;  /* owns the tensors' names */
+    /* ordered by begin, without gap; empty ones first at their place */
+    struct tb_safetensors_tensor *tensors;
+    void *names; /* owns the tensors' names */
 };
 
 /* What is wrong, where and with whom, as one sentence. */
@@ -55,8 +55,10 @@ TB_MUST_USE enum tb_status tb_safetensors_header_bytes(const char *file, const u
                                                        struct tb_safetensors_error *error_out);
 
 /* Parses prefix and JSON. On success tb_safetensors_fini frees what it holds; on failure nothing is left to
- * free. TB_BAD_FILE    not what the format asks for TB_TOO_LARGE   more tensors, dimensions, name bytes or
- * bytes than layout.h allows TB_SITE_NOMEM  no memory */
+ * free.
+ *   TB_BAD_FILE    not what the format asks for
+ *   TB_TOO_LARGE   more tensors, dimensions, name bytes or bytes than layout.h allows
+ *   TB_SITE_NOMEM  no memory */
 TB_MUST_USE enum tb_status tb_safetensors_parse(const char *file, const uint8_t *header,
                                                 uint64_t header_bytes, uint64_t file_bytes,
                                                 struct tb_safetensors *parsed_out,

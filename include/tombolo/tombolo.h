@@ -129,8 +129,8 @@ struct tb_slice_desc {
     const uint64_t *shape; /* of the whole tensor */
     const uint64_t *first; /* NULL: from the beginning of each axis */
     const uint64_t *count; /* NULL: all behind `first` */
-    void *
-        memory; /* where the box stands, dense, row-major: a part of a fused tensor is a part of its memory */
+    /* where the box stands, dense, row-major: a part of a fused tensor is a part of its memory */
+    void *memory;
     /* A publisher says along which axis readers split the tensor, and into how many equal parts at most (part p of n is
      * [p x length / n, (p + 1) x length / n)). Readers of such parts then read little else. 0: not split. */
     uint32_t split_axis;
@@ -180,8 +180,8 @@ enum tb_publish_mode {
 };
 
 struct tb_blob_desc {
-    const char
-        *name; /* relative path, 1 to 255 bytes, no component "." or ".."; unlike the others of the shard */
+    /* relative path, 1 to 255 bytes, no component "." or ".."; unlike the others of the shard */
+    const char *name;
     const void *bytes;
     uint64_t count; /* at most 100 MiB */
 };
@@ -329,8 +329,8 @@ struct tb_item {
     const char *name;  /* borrowed until tb_release of the version, as are the next three */
     const char *dtype; /* NULL for a blob */
     const uint64_t *shape;
-    const void *
-        bytes; /* in staging; may be read once tb_stage returned TB_OK. NULL: a tensor of which PATCH, or a registration of slices, keeps other than all */
+    /* in staging; may be read once tb_stage returned TB_OK. NULL: a tensor of which PATCH, or a registration of slices, keeps other than all */
+    const void *bytes;
     uint64_t count; /* bytes */
 };
 

@@ -24,8 +24,8 @@ struct candidate {
 struct matching {
     const struct tb_box_question *q;
     const uint16_t *part_max; /* of each shard */
-    uint32_t
-        *next; /* of each: behind the tensor found last. Readers mostly list what they want in that order */
+    /* of each: behind the tensor found last. Readers mostly list what they want in that order */
+    uint32_t *next;
     struct candidate *candidates;
     uint32_t candidate_count;
     const struct tb_tensor *want;

@@ -219,8 +219,7 @@ struct tb_request *tb_unpublish_request(struct tb_session *s, const struct tb_id
                                         uint32_t drain_ms);
 void tb_publications_free(struct tb_session *s);
 
-/* Under the lock. Waits until one of the two shadows may be written; TB_TIMEOUT, TB_CANCELLED, TB_SITE_NOMEM.
- */
+/* Under the lock. Waits until one of the two shadows may be written; TB_TIMEOUT, TB_CANCELLED, TB_SITE_NOMEM. */
 enum tb_status tb_shadow_take(struct tb_session *s, struct tb_publication *p, uint64_t bytes,
                               const struct tb_call *call);
 /* The pass over it is done: what is in its shadow is a base from now on. Under the lock. */
@@ -472,8 +471,8 @@ enum tb_status tb_connection_open(struct tb_session *s, const struct tb_session_
 void tb_connection_close(struct tb_session *s); /* joins the thread */
 void tb_connection_wake(struct tb_session *s);  /* any thread */
 
-enum tb_status tb_notice(struct tb_session *s,
-                         struct tb_wire_frame *frame); /* session thread, under the lock */
+/* Session thread, under the lock. */
+enum tb_status tb_notice(struct tb_session *s, struct tb_wire_frame *frame);
 /* Puts what this session holds in front of all requests that wait. Session thread, under the lock. same: the
  * gateway knew the session. */
 void tb_announce(struct tb_session *s, bool same);

@@ -23,9 +23,9 @@ struct tb_pass {
     const struct tb_spread_rows *rows; /* NULL: all are dense */
     uint8_t *blobs;  /* all, one behind the other, where they will be served from; NULL when there are none */
     uint8_t *shadow; /* packed tensors are copied here; NULL in place */
-    struct tb_gpu_memory
-        *gpu;               /* some of the tensors stand on a device; with a codec there is a shadow, then */
-    enum tb_codec_id codec; /* RAW: nothing is encoded */
+    /* some of the tensors stand on a device; with a codec there is a shadow, then */
+    struct tb_gpu_memory *gpu;
+    enum tb_codec_id codec;           /* RAW: nothing is encoded */
     struct tb_source_object *objects; /* with a codec: chunk_count, filled; buffer is left 0 */
 };
 

@@ -66,8 +66,8 @@ uint64_t tb_patch_staged_bytes(const struct tb_patch *patch);
 struct tb_patch_result {
     uint64_t copied_bytes;  /* written from chunks that had stayed whole, or came again */
     uint64_t patched_bytes; /* written by decoding */
-    uint32_t
-        failed; /* chunks that the buffers do not hold now; they are absent in their places, and will stay whole */
+    /* chunks that the buffers do not hold now; they are absent in their places, and will stay whole */
+    uint32_t failed;
 };
 /* Writes the version into the buffers, and looks at all of it there. Call it again when the failed ones are held: it goes on with
  * those. TB_OK, also when some failed; TB_CHUNK_DIGEST: one that came whole is not what the buffers hold after it was written;

@@ -50,8 +50,7 @@ static struct tb_shadow *find_spent(struct tb_session *s, const struct tb_public
     return oldest;
 }
 
-/* Ends our reference to the version in it: the gateway is told, readers go on elsewhere with what they hold.
- */
+/* Ends our reference to the version in it: the gateway is told, readers go on elsewhere with what they hold. */
 static void reclaim(struct tb_session *s, struct tb_shadow *sh)
 {
     struct tb_publication *p = sh->user;
@@ -115,8 +114,8 @@ enum tb_status tb_shadow_take(struct tb_session *s, struct tb_publication *p, ui
     sh->user = p;
     p->shadow = sh;
     forget_content(s, sh);
-    return make_room(s, sh,
-                     bytes); /* on failure the publication is removed, and the shadow with it is free again */
+    /* on failure the publication is removed, and the shadow with it is free again */
+    return make_room(s, sh, bytes);
 }
 
 /* ---- differences ---- */

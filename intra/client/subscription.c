@@ -337,8 +337,7 @@ int tb_use_ask(struct tb_subscription *sub, struct tb_staged_use *use)
     return TB_OK;
 }
 
-/* TB_OK: whole; TB_AGAIN: on its way; else why it ended, and the use is as it has to be for another attempt.
- */
+/* TB_OK: whole; TB_AGAIN: on its way; else why it ended, and the use is as it has to be for another attempt. */
 static int look(struct tb_subscription *sub, struct tb_staged_use *use)
 {
     struct tb_staging *st = use->staging;

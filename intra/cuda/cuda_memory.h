@@ -85,8 +85,8 @@ struct tb_cuda_batch {
 };
 struct tb_cuda_turns {
     struct tb_cuda_batch (*next)(void *run);
-    enum tb_status (*begin)(void *run, const struct tb_cuda_batch *b,
-                            uint32_t lane);                               /* puts it on the lane */
+    /* puts it on the lane */
+    enum tb_status (*begin)(void *run, const struct tb_cuda_batch *b, uint32_t lane);
     void (*end)(void *run, const struct tb_cuda_batch *b, uint32_t lane); /* all of it is done */
 };
 /* All batches, in a job: while one is on its lane, the one before it is ended. On failure some may still be on theirs. */

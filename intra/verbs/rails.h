@@ -19,8 +19,8 @@
 #include "tombolo/status.h"
 
 #define TB_RAILS_MAX 16u /* of ours, and of a source's that are looked at */
-#define TB_RAIL_PATHS_MAX                                                                                    \
-    64u /* whose failures are remembered; the one that failed longest ago is forgotten */
+/* whose failures are remembered; the one that failed longest ago is forgotten */
+#define TB_RAIL_PATHS_MAX 64u
 #define TB_RAIL_REST_MIN  TB_SECONDS(1)
 #define TB_RAIL_DOUBLINGS 8u /* to 256 s */
 #define TB_RAIL_PROVEN    TB_SECONDS(10)

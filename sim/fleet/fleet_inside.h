@@ -130,8 +130,8 @@ struct fleet {
     struct worker *workers;
     uint32_t worker_count, alive, done;
     tb_time_ns moved_at; /* something landed */
-    double *gateway_arrivals
-        [TB_FLEET_FILE_SITES_MAX]; /* when each chunk came, in seconds, in the order of coming */
+    /* when each chunk came, in seconds, in the order of coming */
+    double *gateway_arrivals[TB_FLEET_FILE_SITES_MAX];
 };
 
 /* fleet_world.c */

@@ -21,8 +21,8 @@ struct tb_fleet_version {
     double bytes;  /* of a full version, as workers hold it */
     double chunks; /* 0: as base/cut.h cuts one tensor of so many bytes */
     double delta;  /* bytes that cross for one byte of it: 1 full and raw, 0.02 for a step */
-    double
-        inside; /* bytes that NICs carry for one byte of it; 0: as `delta`, at most 1, as readers hold the base too */
+    /* bytes that NICs carry for one byte of it; 0: as `delta`, at most 1, as readers hold the base too */
+    double inside;
     double step_s;   /* a version is published every so often; 0: once */
     double keep;     /* whole versions that an arena keeps */
     double codec;    /* decoded bytes a second that a gateway lands, each of its threads together */
@@ -33,8 +33,8 @@ struct tb_fleet_site {
     char name[TB_FLEET_NAME_MAX];
     double hosts, workers, racks; /* workers of each host; hosts are dealt to racks in turn */
     double nic, gateway_nic;      /* bytes a second, each way; gateway_nic 0: as nic */
-    double slow_host,
-        slow_nic;     /* one host, from 1 on in the order in which they join, and its NIC; 0: none */
+    /* one host, from 1 on in the order in which they join, and its NIC; 0: none */
+    double slow_host, slow_nic;
     double uplink;    /* bytes a second of all its links together, each way; 0: no bound */
     double shm;       /* bytes a second that the followers of one host copy together */
     double fan_out;   /* 0: from gateway_nic over arrival, as the catalog computes it */

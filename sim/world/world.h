@@ -257,8 +257,8 @@ struct crossing_seen { /* P5 within one crossing: the core that said so */
 
 struct world {
     uint64_t seed, random, ids;
-    uint64_t
-        chances[FAULTS]; /* each fault draws from its own stream: without one the others stay as they are */
+    /* each fault draws from its own stream: without one the others stay as they are */
+    uint64_t chances[FAULTS];
     uint32_t strength[FAULTS]; /* 0: off */
     uint64_t struck[FAULTS];
     uint64_t went[WAYS];

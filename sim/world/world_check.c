@@ -5,8 +5,8 @@
 #include "gateway/daemon/daemon.h"
 #include "world.h"
 
-#define HOLD_STEPS_MAX                                                                                       \
-    200u /* P6: a SEAL is answered within 1 s of its gateway's running time, links or no links */
+/* P6: a SEAL is answered within 1 s of its gateway's running time, links or no links */
+#define HOLD_STEPS_MAX 200u
 /* P7: of a gateway with 3 peers, 8 sessions, 3 streams a link. What its connections do not hold: 1.32 MB seen, of two
  * models and with the manifests of files that are adopted. A connection holds a block to send from (64 KiB), one to receive in (4 KiB) and its objects. Of each peer there may be 12 attempts of ours
  * and 12 of its own (a peer that is not heard is dialled afresh, and each attempt has 5 s), and 3 streams each way. */

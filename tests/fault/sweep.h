@@ -17,8 +17,8 @@ struct sweep {
     void (*check)(void *world, bool done); /* after it; `done` as the round said */
     void *world;
     bool without_libraries; /* libuv ends the process where a table of its own cannot grow */
-    uint64_t
-        once_only; /* bits of base/fault.h's points: when they fail for good a call waits its whole time */
+    /* bits of base/fault.h's points: when they fail for good a call waits its whole time */
+    uint64_t once_only;
     uint64_t passed_over; /* bits of functions of libc that make it wait for long, by design */
     uint64_t most;        /* calls of a point that are all tried; as many more are spread over the rest */
     unsigned tried, refused;

@@ -21,8 +21,8 @@ void real_device_close(struct real_device *d);
 /* Ends the program when the driver refuses. */
 CUdeviceptr real_device_alloc(struct real_device *d, size_t bytes);
 void real_device_free(struct real_device *d, CUdeviceptr at);
-void real_device_copy(struct real_device *d, void *to, const void *from,
-                      size_t bytes); /* complete at return */
+/* Complete at return. */
+void real_device_copy(struct real_device *d, void *to, const void *from, size_t bytes);
 void real_device_wait(struct real_device *d);
 
 #endif

@@ -126,8 +126,7 @@ static void *verifier(void *user)
     return NULL;
 }
 
-/* A free that meets the verifier waits for the chunk in hand; ThreadSanitizer and AddressSanitizer look on.
- */
+/* A free that meets the verifier waits for the chunk in hand; ThreadSanitizer and AddressSanitizer look on. */
 static void a_free_waits_for_the_verifier(void **state)
 {
     (void)state;

@@ -131,8 +131,7 @@ static void *lander_run(void *arg)
             uint8_t *to = tb_place_chunk(p, k, &bytes);
             land(me->w, k);
             if (attempts++ % 3 == 0) to[attempts % bytes] ^= 0xff;
-            /* plain writes by several threads in turn: tsan sees it if a claim does not hand the bytes over
-             */
+            /* plain writes by several threads in turn: tsan sees it if a claim does not hand the bytes over */
             if (tb_place_finish(p, k) == TB_OK) {
                 me->landed++;
             } else {

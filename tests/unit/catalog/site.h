@@ -62,8 +62,8 @@ enum tb_status seal(struct site *s, const char *rank, uint64_t uid, uint32_t sha
 #define SHARD_CHUNKS 10
 #define SHARD_BYTES  1000
 void land(struct site *s, uint64_t uid, uint32_t shard, uint32_t chunks); /* reserves when it has to */
-void publish_whole(struct site *s, const char *rank,
-                   uint64_t number); /* uid = number; one shard; ready, landed */
+/* uid = number; one shard; ready, landed. */
+void publish_whole(struct site *s, const char *rank, uint64_t number);
 
 /* West hears of a version of east's and gets it. */
 enum tb_status hear(struct site *s, const char *from, uint64_t number, enum tb_catalog_state state);

@@ -1,5 +1,4 @@
-/* registration.c - memory that is the caller's: what is refused, and how it is given back and brought again.
- */
+/* registration.c - memory that is the caller's: what is refused, and how it is given back and brought again. */
 #include <stdlib.h>
 #include <string.h>
 

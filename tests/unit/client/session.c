@@ -74,8 +74,7 @@ static void a_refused_greeting_is_told_at_once(void **state)
     assert_true(tb_time_since(began, tb_clock_now()) < TB_SECONDS(20));
 }
 
-/* The site's network is trusted: the session's door is then in clear, as the gateway hears in a second HELLO.
- */
+/* The site's network is trusted: the session's door is then in clear, as the gateway hears in a second HELLO. */
 static void a_trusted_network_opens_a_plain_door(void **state)
 {
     struct fake *f = *state;

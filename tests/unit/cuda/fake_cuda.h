@@ -40,8 +40,8 @@ uint32_t fake_cuda_calls(const char *entry); /* since open */
 /* What the driver is: before open's effect is used. */
 void fake_cuda_set_version(int version); /* entry points that came later are not there */
 void fake_cuda_set_attribute(CUdevice_attribute which, int value);
-void fake_cuda_set_context(void *device_memory,
-                           bool other); /* it stands in a context that is not the primary one */
+/* It stands in a context that is not the primary one. */
+void fake_cuda_set_context(void *device_memory, bool other);
 void fake_cuda_set_managed(void *device_memory);
 void fake_cuda_set_mapped(void *device_memory); /* by handles of cuMemCreate: CUDA IPC does not know it */
 void fake_cuda_set_initialised(bool yes);

@@ -75,17 +75,17 @@ struct tb_fabric *fabric_make(const struct way *way, uint64_t pace_bytes_per_s);
 void owner_open(struct owner *o, const struct way *way, const struct cargo *c, uint64_t pace_bytes_per_s);
 void owner_hold(struct owner *o, uint32_t first, uint32_t end); /* sets held bits */
 void owner_hold_all(struct owner *o);
-void owner_put(struct owner *o, uint64_t offset, const void *bytes,
-               uint64_t count);                 /* into its memory; packed bytes at 64 */
+/* Into its memory; packed bytes at 64. */
+void owner_put(struct owner *o, uint64_t offset, const void *bytes, uint64_t count);
 void owner_fill(struct owner *o, uint8_t byte); /* all packed bytes, and what is before them */
-void owner_export(struct owner *o, const struct tb_export_buffer *buffers,
-                  uint32_t count);                  /* these instead */
+/* These instead. */
+void owner_export(struct owner *o, const struct tb_export_buffer *buffers, uint32_t count);
 enum tb_status owner_export_again(struct owner *o); /* once more, with the id in use */
 void owner_revoke(struct owner *o, uint32_t drain_ms);
 uint32_t owner_readers(struct owner *o);
 enum tb_status owner_grant(struct owner *o, const struct tb_id *token, const struct tb_fingerprint *print);
-void owner_spoil_copy(
-    struct owner *o); /* of what stands on a device: its copy in host memory is of other bytes now */
+/* Of what stands on a device: its copy in host memory is of other bytes now. */
+void owner_spoil_copy(struct owner *o);
 void owner_stop(struct owner *o);                    /* its fabric closes */
 void owner_stand_still(struct owner *o, bool begin); /* its loop does nothing until the end */
 void owner_log_catch(struct owner *o);

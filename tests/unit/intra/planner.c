@@ -197,8 +197,7 @@ static void a_dead_member_moves_only_its_readers(void **state)
                                        "      d\n");
 }
 
-/* The host's leader dies: of those that read from it the most advanced leads, and the other goes on by shm.
- */
+/* The host's leader dies: of those that read from it the most advanced leads, and the other goes on by shm. */
 static void the_most_advanced_of_a_host_leads_next(void **state)
 {
     (void)state;
@@ -354,8 +353,7 @@ static void the_same_rack_is_preferred(void **state)
     assert_int_equal(s.members[c].upstream, a);
 }
 
-/* What no worker has comes from the gateway: the one that is ahead of all others does not read from behind.
- */
+/* What no worker has comes from the gateway: the one that is ahead of all others does not read from behind. */
 static void the_gateway_gives_what_nobody_else_holds(void **state)
 {
     (void)state;

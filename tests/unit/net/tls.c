@@ -314,8 +314,7 @@ static void strangers_are_refused(void **state)
     tb_tls_free(tls);
 }
 
-/* The twin of the refusals: the same client with the right certificate; what it was offered is as promised.
- */
+/* The twin of the refusals: the same client with the right certificate; what it was offered is as promised. */
 static void a_stranger_with_a_good_certificate_gets_no_ticket(void **state)
 {
     struct world *w = *state;
@@ -334,8 +333,7 @@ static void a_stranger_with_a_good_certificate_gets_no_ticket(void **state)
     assert_true(s.shook);
     assert_int_equal(s.got, 3);
     assert_int_equal(s.tickets, 0);
-    /* The client's own order puts AES-256 first: it is the client's list, and the server takes it from there.
-     */
+    /* The client's own order puts AES-256 first: it is the client's list, and the server takes it from there. */
     assert_non_null(strstr(s.suite, "TLS_AES_"));
     pair_fini(&p);
     tb_tls_free(tls);
