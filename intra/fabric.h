@@ -58,7 +58,8 @@ struct tb_fabric_options {
 
 TB_MUST_USE enum tb_status tb_fabric_open(const struct tb_fabric_options *options,
                                           struct tb_fabric **fabric_out);
-/* Ends and frees every hop that its owner has not closed (it is not to be used after), joins the thread. Exports must have been closed or are cut off here. */
+/* Ends and frees every hop that its owner has not closed (it is not to be used after), joins the thread. Exports must have been
+ * closed or are cut off here. */
 void tb_fabric_close(struct tb_fabric *fabric);
 
 /* NULL when it has RDMA; else a sentence that says why not. Static storage. A fabric whose NIC is emulated has none. */
@@ -139,11 +140,12 @@ struct tb_shelf_at {
 };
 /* TB_CONFLICT: the id is in use. */
 TB_MUST_USE enum tb_status tb_export_open(struct tb_fabric *fabric, const struct tb_export_options *options);
-/* One use: whoever shows this token (and, by TLS, this print) may READ the export. Unused tokens lapse after 30 s. TB_NOT_FOUND: no such export. */
+/* One use: whoever shows this token (and, by TLS, this print) may READ the export. Unused tokens lapse after 30 s. TB_NOT_FOUND:
+ * no such export. */
 TB_MUST_USE enum tb_status tb_export_grant(struct tb_fabric *fabric, uint64_t export_id,
                                            const struct tb_id *token, const struct tb_fingerprint *reader);
-/* Refuses new readers at once, lets those in flight go on for at most drain_ms, ends their hops (they see TB_PEER_REVOKED), waits until no thread
- * of ours touches the buffers, then returns: the memory is the caller's. Blocks. */
+/* Refuses new readers at once, lets those in flight go on for at most drain_ms, ends their hops (they see TB_PEER_REVOKED), waits
+ * until no thread of ours touches the buffers, then returns: the memory is the caller's. Blocks. */
 void tb_export_close(struct tb_fabric *fabric, uint64_t export_id, uint32_t drain_ms);
 uint32_t tb_export_readers(struct tb_fabric *fabric, uint64_t export_id);
 

@@ -10,8 +10,9 @@
  *   - a byte reaches a host once: whoever shares the reader's host is preferred, even when it has only begun;
  *   - slow members become leaves: read from only when there is nobody else;
  *   - at most fan_out readers on a host's NIC, while any other will do;
- *   - workers before a publisher of the reader's own host before the gateway before other publishers, unless no worker has what this reader lacks: with
- * fan_out 1, hosts form a chain behind the gateway, with more a tree that is as shallow as fan_out allows;
+ *   - workers before a publisher of the reader's own host before the gateway before other publishers, unless no worker has what
+ *     this reader lacks: with fan_out 1, hosts form a chain behind the gateway, with more a tree that is as shallow as fan_out
+ *     allows;
  *   - the same rack, then the least depth (a whole member has none), then the least loaded.
  *
  * The cost model. Time to all of a site = arrival of the last byte + depth x (a chunk's time on a NIC + how late a hop looks), as

@@ -1,7 +1,8 @@
 /* session_msg.h - the messages between a worker's library and its gateway. Pure.
  *
- * Frames of base/net/wire.h. "->" the worker asks, "<-" the gateway answers or tells. A request's frame carries an id above 0 and is answered
- * by exactly one frame with that id: REPLY, or the type named. Notices have id 0. Lists inside a span are encoded as their comment says. */
+ * Frames of base/net/wire.h. "->" the worker asks, "<-" the gateway answers or tells. A request's frame carries an id above 0 and
+ * is answered by exactly one frame with that id: REPLY, or the type named. Notices have id 0. Lists inside a span are encoded as
+ * their comment says. */
 /* clang-format does not settle on these tables of fields. */
 /* clang-format off */
 #ifndef TB_INTRA_SESSION_MSG_H

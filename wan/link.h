@@ -1,8 +1,8 @@
 /* link.h - the main loop's side of links, internal to wan. One thread: the main loop's.
  *
- * Reading order: links.c (the object, its clock, its calls), link_up.c (sessions), link_dial.c (where the peer is), link_versions.c (who
- * offers what), link_manifest.c (manifests on their way), link_move.c (crossings and landings), link_push.c (crossings before they are asked for),
- * link_streams.c (data streams), link_tune.c (how many). */
+ * Reading order: links.c (the object, its clock, its calls), link_up.c (sessions), link_dial.c (where the peer is),
+ * link_versions.c (who offers what), link_manifest.c (manifests on their way), link_move.c (crossings and landings), link_push.c
+ * (crossings before they are asked for), link_streams.c (data streams), link_tune.c (how many). */
 #ifndef TB_WAN_LINK_H
 #define TB_WAN_LINK_H
 

@@ -104,9 +104,9 @@ struct tb_links_ops {
                          const struct tb_manifest *manifests);
     /* Every chunk of every shard is held here, by whatever way it came. The landing is over. */
     void (*on_landed)(void *user, uint32_t peer, const struct tb_version_key *key);
-    /* An ask or landing failed and is over. TB_VERSION_LOST, TB_SUPERSEDED, TB_NOT_FOUND: the peer serves it
-     * no more; TB_CHUNK_DIGEST: a chunk was wrong TB_LINKS_REFUSALS_MAX times; TB_TOO_LARGE: manifests over
-     * manifest_bytes_max; TB_SITE_NOMEM: here or at the peer, try again later. After a landing failed tb_links_land_stop is still called before the
+    /* An ask or landing failed and is over. TB_VERSION_LOST, TB_SUPERSEDED, TB_NOT_FOUND: the peer serves it no more;
+     * TB_CHUNK_DIGEST: a chunk was wrong TB_LINKS_REFUSALS_MAX times; TB_TOO_LARGE: manifests over manifest_bytes_max;
+     * TB_SITE_NOMEM: here or at the peer, try again later. After a landing failed tb_links_land_stop is still called before the
      * places go. */
     void (*on_failed)(void *user, uint32_t peer, const struct tb_id *uid, enum tb_status why);
     /* The peer holds all of a version that is offered here. Once per version and peer and life of the
@@ -171,9 +171,9 @@ struct tb_links_options {
     struct tb_resolver *resolver; /* on the same loop; needed when an address is a name; outlives the links */
 };
 
-/* TB_BAD_ARGUMENT: an address that does not parse, a name needs a resolver, an identity that is not the
- * certificate's, a count over its maximum; TB_SITE_CONFIG: a congestion control that cannot be had; TB_SITE_IO: cannot listen; TB_SITE_NOMEM. `error_out` gets a
- * sentence. Dialling begins at once. */
+/* TB_BAD_ARGUMENT: an address that does not parse, a name needs a resolver, an identity that is not the certificate's, a count
+ * over its maximum; TB_SITE_CONFIG: a congestion control that cannot be had; TB_SITE_IO: cannot listen; TB_SITE_NOMEM.
+ * `error_out` gets a sentence. Dialling begins at once. */
 TB_MUST_USE enum tb_status tb_links_new(const struct tb_links_options *options, struct tb_links **links_out,
                                         char error_out[256]);
 /* Says goodbye, ends streams and threads; `done` comes on the loop when no thread touches any place any more

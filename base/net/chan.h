@@ -110,7 +110,8 @@ void *tb_chan_user(const struct tb_chan *c);
 bool tb_chan_kernel_sends(const struct tb_chan *c); /* TLS: the kernel encrypts what is written */
 uint64_t tb_chan_records(const struct tb_chan *c);  /* of TLS, at most; the more of both ways */
 
-/* A listening socket: on_accept gets each fd (CLOEXEC, non-blocking), with TCP_NODELAY. A full descriptor table does not spin: accepting rests 100 ms. */
+/* A listening socket: on_accept gets each fd (CLOEXEC, non-blocking), with TCP_NODELAY. A full descriptor table does not spin:
+ * accepting rests 100 ms. */
 struct tb_listener;
 typedef void (*tb_accept_fn)(void *user, int fd, const struct tb_address *from);
 /* A unix path that nobody listens on any more is replaced; mode is applied before listen. TB_SITE_IO with errno, TB_SITE_LOCKED: in use. */

@@ -216,8 +216,9 @@ struct tb_catalog_session {
 /* TB_CONFLICT: the id is in use. */
 TB_MUST_USE enum tb_status tb_catalog_session_open(struct tb_catalog *c, tb_time_ns now,
                                                    const struct tb_catalog_session *s);
-/* The connection is back: TB_OK within the lease (its GO, PLAN and what could not be told come out again;
- * waits end as by detach, which an old connection that still seems to be there was spared), TB_PEER_LEASE after it: open a new one. TB_CONFLICT: the identity is not the one that opened it. */
+/* The connection is back: TB_OK within the lease (its GO, PLAN and what could not be told come out again; waits end as by detach,
+ * which an old connection that still seems to be there was spared), TB_PEER_LEASE after it: open a new one. TB_CONFLICT: the
+ * identity is not the one that opened it. */
 TB_MUST_USE enum tb_status tb_catalog_session_resume(struct tb_catalog *c, tb_time_ns now,
                                                      const struct tb_id *session, const char *identity);
 /* The connection is gone; the lease goes on. Waits of the session end without an answer. */

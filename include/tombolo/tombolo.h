@@ -113,11 +113,13 @@ struct tb_tensor_desc {
     void *memory;
 };
 
-/* Registers 1 to 1,000,000 tensors once. The memory stays the caller's and must stay valid until tb_unregister has returned; the rest is
- * copied. A name has 1 to 512 bytes of UTF-8 without control characters, and one element type and shape. A tensor may have no elements (memory is
- * NULL then), and rank 0 is one element. TB_BAD_ARGUMENT names the tensor in tb_last_error. Works without the gateway. Device memory: of one device, in its primary
- * context, and what the caller wrote there has to be complete (a stream synchronised) before a call that reads it.
- * TB_SITE_IO, TB_SITE_NOMEM: the driver refused; the log has gpu.failed. */
+/* Registers 1 to 1,000,000 tensors once. The memory stays the caller's and must stay valid until tb_unregister has returned; the
+ * rest is copied. A name has 1 to 512 bytes of UTF-8 without control characters, and one element type and shape. A tensor may
+ * have no elements (memory is NULL then), and rank 0 is one element. Works without the gateway.
+ * Device memory: of one device, in its primary context, and what the caller wrote there has to be complete (a stream
+ * synchronised) before a call that reads it.
+ *   TB_BAD_ARGUMENT            tb_last_error names the tensor
+ *   TB_SITE_IO, TB_SITE_NOMEM  the driver refused; the log has gpu.failed */
 TB_API TB_MUST_USE int tb_register(struct tb_session *session, const struct tb_tensor_desc *tensors,
                                    uint32_t count, struct tb_registration **registration_out);
 /* A box of a tensor: what one rank has of it, [first, first + count) along each axis. */
@@ -148,9 +150,11 @@ TB_API TB_MUST_USE int tb_unregister(struct tb_registration *registration);
 /* For engines that sleep or offload: hides the references to this memory and drains readers; after it returns the memory may go.
  * TB_BAD_STATE: it is suspended already. Subscriptions stay; tb_activate and tb_publish answer TB_BAD_STATE until tb_resume. */
 TB_API TB_MUST_USE int tb_suspend(struct tb_registration *registration);
-/* The same tensors in the order in which they were registered, at memories[i] now; memories NULL: where they were, and count is not
- * looked at. References come back only after a pass has compared digests with what was sealed: TB_CONFLICT says that one did not, the registration can
- * be used all the same. TB_BAD_STATE: it is not suspended; TB_SITE_IO, TB_SITE_NOMEM from the GPU's driver: it stays suspended. */
+/* The same tensors in the order in which they were registered, at memories[i] now; memories NULL: where they were, and count is
+ * not looked at. References come back only after a pass has compared digests with what was sealed.
+ *   TB_CONFLICT                one did not come back; the registration can be used all the same
+ *   TB_BAD_STATE               it is not suspended
+ *   TB_SITE_IO, TB_SITE_NOMEM  from the GPU's driver: it stays suspended */
 TB_API TB_MUST_USE int tb_resume(struct tb_registration *registration, void *const *memories, uint32_t count);
 
 /* ---- publishing --------------------------------------------------------------------------------------------------- */
@@ -210,15 +214,22 @@ struct tb_publish_info {
     uint64_t hold_ns; /* from the call until the caller may write the bytes again (shadow mode; 0 in place) */
 };
 
-/* Opens the version if no rank did yet and seals this shard. Never waits for a link. Retried with the same bytes: TB_OK; with others: TB_CONFLICT.
- * TB_FENCED: a newer run exists. TB_SITE_NOMEM: it does not fit the arena (numbers in tb_last_error). TB_BAD_STATE: number not above the last, or the
- * registration is suspended. TB_TIMEOUT, TB_GATEWAY_AWAY: no answer in time, or (shadow mode) both copies of the two versions before are still on
- * their way home. On failure the bytes are the caller's again. info_out may be NULL. */
+/* Opens the version if no rank did yet and seals this shard. Never waits for a link. On failure the bytes are the caller's again.
+ * info_out may be NULL.
+ *   TB_OK                        also when it is retried with the same bytes
+ *   TB_CONFLICT                  retried with others
+ *   TB_FENCED                    a newer run exists
+ *   TB_SITE_NOMEM                it does not fit the arena (numbers in tb_last_error)
+ *   TB_BAD_STATE                 number not above the last, or the registration is suspended
+ *   TB_TIMEOUT, TB_GATEWAY_AWAY  no answer in time, or (shadow mode) both copies of the two versions before are still on their
+ *                                way home */
 TB_API TB_MUST_USE int tb_publish(struct tb_session *session, const struct tb_publish_options *options,
                                   struct tb_publish_info *info_out);
-/* Ends this rank's reference to its shards of the version: no new reader, drains those in flight for at most drain_ms, then the memory is the
- * caller's. When nobody else holds a retained version whole, the gateway first takes what it lacks: TB_TIMEOUT says that it could not, and the reference
- * stays, as after every other failure. TB_NOT_FOUND: nothing of it was sealed here. Waits for the gateway 30 s longer than the drain at most. */
+/* Ends this rank's reference to its shards of the version: no new reader, drains those in flight for at most drain_ms, then the
+ * memory is the caller's. When nobody else holds a retained version whole, the gateway first takes what it lacks. Waits for the
+ * gateway 30 s longer than the drain at most.
+ *   TB_TIMEOUT    the gateway could not take it, and the reference stays, as after every other failure
+ *   TB_NOT_FOUND  nothing of it was sealed here */
 TB_API TB_MUST_USE int tb_unpublish(struct tb_session *session, const struct tb_uid *uid, uint32_t drain_ms);
 
 /* ---- following ---------------------------------------------------------------------------------------------------- */
@@ -282,20 +293,26 @@ struct tb_version_info {
     uint32_t whole_here; /* 1: the site's gateway holds all of it */
 };
 
-/* TB_TIMEOUT; TB_AGAIN (timeout 0); TB_VERSION_LOST, _BROKEN, _WITHDRAWN for an exact one that will not come; TB_NOT_FOUND: model unknown; TB_PEER_DENIED. */
+/* TB_TIMEOUT; TB_AGAIN (timeout 0); TB_VERSION_LOST, _BROKEN, _WITHDRAWN for an exact one that will not come; TB_NOT_FOUND: model
+ * unknown; TB_PEER_DENIED. */
 TB_API TB_MUST_USE int tb_wait(struct tb_session *session, const struct tb_wait_options *options,
                                struct tb_version_info *info_out);
 
 enum tb_site_state { TB_SITE_HOLDS = 0, TB_SITE_ACTIVATED = 1 };
 
-/* Waits until `site` (NULL: this one) holds the version whole, or every reader group there that is subscribed to the model has activated it. */
+/* Waits until `site` (NULL: this one) holds the version whole, or every reader group there that is subscribed to the model has
+ * activated it. */
 TB_API TB_MUST_USE int tb_wait_site(struct tb_session *session, const struct tb_uid *uid, const char *site,
                                     uint32_t state, uint32_t timeout_ms);
 
-/* Bytes arrive in staging while the rollout goes on serving. Returns when this member has the version whole, or after timeout_ms (0: starts it, goes on in background)
- * with TB_AGAIN. TB_SUPERSEDED: the crossing was abandoned; TB_GROUP_BROKEN: a member was lost before `go`, ask tb_wait again, or stage it again: what
- * arrived is kept; TB_CONFLICT: the group stages another; TB_LAYOUT_MISMATCH: tb_last_error names the tensor; TB_SITE_NOMEM; TB_VERSION_*; TB_NOT_FOUND.
- * After a failure but TB_GROUP_BROKEN, TB_CANCELLED and TB_GATEWAY_AWAY what had arrived is gone. */
+/* Bytes arrive in staging while the rollout goes on serving. Returns when this member has the version whole, or after timeout_ms
+ * (0: starts it, goes on in background) with TB_AGAIN. After a failure but TB_GROUP_BROKEN, TB_CANCELLED and TB_GATEWAY_AWAY what
+ * had arrived is gone.
+ *   TB_SUPERSEDED       the crossing was abandoned
+ *   TB_GROUP_BROKEN     a member was lost before `go`: ask tb_wait again, or stage it again: what arrived is kept
+ *   TB_CONFLICT         the group stages another
+ *   TB_LAYOUT_MISMATCH  tb_last_error names the tensor
+ *   TB_SITE_NOMEM, TB_VERSION_*, TB_NOT_FOUND */
 TB_API TB_MUST_USE int tb_stage(struct tb_subscription *subscription, const struct tb_uid *uid,
                                 uint32_t timeout_ms);
 
@@ -310,15 +327,18 @@ struct tb_activate_info {
     uint32_t reserved;
 };
 
-/* TB_AGAIN until every member has staged it; then the version gets into the registered buffers, as `update` said, and it returns with the new bytes there.
- * Nobody may read those buffers meanwhile. The gateway is asked and may take 10 s to answer, 1 s once it has said go. info_out may be NULL.
- * TB_VERSION_WITHDRAWN: ask tb_wait for another. A PATCH that fails after it began (TB_CHUNK_DIGEST, TB_TIMEOUT: a chunk could not be fetched within 30 s, TB_GATEWAY_AWAY)
- * leaves buffers that hold no version: call it again, or stage and activate another. Not backwards: TB_BAD_STATE for a version older than the active one, except when the active one was withdrawn. */
+/* TB_AGAIN until every member has staged it; then the version gets into the registered buffers, as `update` said, and it returns
+ * with the new bytes there. Nobody may read those buffers meanwhile. The gateway is asked and may take 10 s to answer, 1 s once
+ * it has said go. info_out may be NULL. A PATCH that fails after it began (TB_CHUNK_DIGEST, TB_GATEWAY_AWAY, TB_TIMEOUT: a chunk could
+ * not be fetched within 30 s) leaves buffers that hold no version: call it again, or stage and activate another.
+ *   TB_VERSION_WITHDRAWN  ask tb_wait for another
+ *   TB_BAD_STATE          not backwards: it is older than the active one, which was not withdrawn */
 TB_API TB_MUST_USE int tb_activate(struct tb_subscription *subscription, const struct tb_uid *uid,
                                    struct tb_activate_info *info_out);
-/* Drops the staging of a version; this worker serves it to nobody any more. The active one may be released: its bytes are in the registered buffers.
- * Blocks until its readers have drained, at most the drain time. TB_NOT_FOUND: the subscription has not staged it.
- * The memory of the last one released is kept for the model's next version, until tb_unsubscribe: staging into pages that stand costs a fifth. */
+/* Drops the staging of a version; this worker serves it to nobody any more. The active one may be released: its bytes are in the
+ * registered buffers. Blocks until its readers have drained, at most the drain time. TB_NOT_FOUND: the subscription has not
+ * staged it. The memory of the last one released is kept for the model's next version, until tb_unsubscribe: staging into pages
+ * that stand costs a fifth. */
 TB_API TB_MUST_USE int tb_release(struct tb_subscription *subscription, const struct tb_uid *uid);
 
 struct tb_item {
@@ -329,7 +349,8 @@ struct tb_item {
     const char *name;  /* borrowed until tb_release of the version, as are the next three */
     const char *dtype; /* NULL for a blob */
     const uint64_t *shape;
-    /* in staging; may be read once tb_stage returned TB_OK. NULL: a tensor of which PATCH, or a registration of slices, keeps other than all */
+    /* in staging; may be read once tb_stage returned TB_OK. NULL: a tensor of which PATCH, or a registration of slices, keeps
+     * other than all */
     const void *bytes;
     uint64_t count; /* bytes */
 };

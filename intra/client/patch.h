@@ -1,12 +1,12 @@
 /* patch.h - a version on its way into buffers that hold an older one: its staging keeps the encoded step and nothing else. A shell.
  *
- * A chunk lands whole, verified, in memory whose pages exist for that moment; it is encoded against what the buffers hold there, or
- * came encoded on that, and its pages go. The switch decodes, writes, and digests what the buffers then hold: a chunk that is not what was sealed has to
- * come again whole (P1; "never patch the only copy": whoever serves the version has it). What the buffers do not cover (blobs,
- * tensors that are not registered, chunks that got no smaller) stays as it landed.
+ * A chunk lands whole, verified, in memory whose pages exist for that moment; it is encoded against what the buffers hold there,
+ * or came encoded on that, and its pages go. The switch decodes, writes, and digests what the buffers then hold: a chunk that is
+ * not what was sealed has to come again whole (P1; "never patch the only copy": whoever serves the version has it). What the
+ * buffers do not cover (blobs, tensors that are not registered, chunks that got no smaller) stays as it landed.
  *
- * Of a device's tensors cores encode what lands, as the device computes meanwhile; at the switch the device itself decodes, writes and digests
- * (cuda_part.h). What its kernels do not take stays whole.
+ * Of a device's tensors cores encode what lands, as the device computes meanwhile; at the switch the device itself decodes,
+ * writes and digests (cuda_part.h). What its kernels do not take stays whole.
  *
  * Nobody reads from such a staging. A patch rests on the bytes of one switch: once the buffers were written again it is void, and
  * its chunks come whole.
