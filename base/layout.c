@@ -341,21 +341,24 @@ const struct tb_tensor *tb_layout_find(const struct tb_layout *layout, const cha
     return NULL;
 }
 
+uint32_t tb_layout_tensor_at(const struct tb_layout *layout, uint64_t offset)
+{
+    uint32_t low = 0, high = layout->tensor_count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        const struct tb_tensor *t = &layout->tensors[middle];
+        if (t->offset + t->bytes <= offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 enum tb_dtype tb_layout_dtype_at(const struct tb_layout *layout, uint64_t offset)
 {
-    if (offset >= layout->bytes) return TB_DTYPE_U8;
-    uint32_t low =
-        0; /* the last tensor that starts at or before offset: never one of 0 bytes, for another follows it */
-    uint32_t high = layout->tensor_count;
-    while (high - low > 1) {
-        const uint32_t mid = low + (high - low) / 2;
-        if (layout->tensors[mid].offset <= offset) {
-            low = mid;
-        } else {
-            high = mid;
-        }
-    }
-    return layout->tensors[low].dtype;
+    const uint32_t i = tb_layout_tensor_at(layout, offset);
+    return i < layout->tensor_count ? layout->tensors[i].dtype : TB_DTYPE_U8;
 }
 
 size_t tb_layout_copy_bytes(const struct tb_layout *layout)

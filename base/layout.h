@@ -108,6 +108,8 @@ const struct tb_tensor *tb_layout_find_part(const struct tb_layout *layout, cons
 /* The largest part; 0: there are none. */
 uint16_t tb_layout_part_max(const struct tb_layout *layout);
 
+/* Index of the tensor whose packed bytes hold `offset`, never one of 0 bytes; tensor_count behind the tensors. */
+uint32_t tb_layout_tensor_at(const struct tb_layout *layout, uint64_t offset);
 /* The dtype of the tensor whose packed bytes hold `offset`: of a chunk, for its codec. TB_DTYPE_U8 behind the tensors. */
 enum tb_dtype tb_layout_dtype_at(const struct tb_layout *layout, uint64_t offset);
 

@@ -179,21 +179,6 @@ enum tb_status tb_source_check(const struct tb_source_shard *shard, const struct
     return TB_OK;
 }
 
-/* The tensor that packed_offset falls into: the last that starts at or before it. (A tensor of no bytes
- * stands before the one that really starts there, so the last is never empty.) */
-static uint32_t tensor_at(const struct tb_layout *layout, uint64_t packed_offset)
-{
-    uint32_t low = 0, high = layout->tensor_count;
-    while (high - low > 1) {
-        const uint32_t middle = low + (high - low) / 2;
-        if (layout->tensors[middle].offset <= packed_offset)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 struct tb_source_run tb_source_run_at(const struct tb_source_shard *shard, const struct tb_manifest *manifest,
                                       uint64_t packed_offset, uint64_t bytes_max)
 {
@@ -205,7 +190,7 @@ struct tb_source_run tb_source_run_at(const struct tb_source_shard *shard, const
     if (shard->scattered && packed_offset >= layout->bytes)
         run.offset -= layout->bytes; /* blobs start at packed_offset */
     if (shard->scattered && packed_offset < layout->bytes) {
-        const uint32_t t = tensor_at(layout, packed_offset);
+        const uint32_t t = tb_layout_tensor_at(layout, packed_offset);
         const uint64_t inside = packed_offset - layout->tensors[t].offset;
         run.buffer = shard->tensors[t].buffer;
         run.offset = shard->tensors[t].offset + inside;

@@ -55,7 +55,7 @@ static void digest_chunk(struct run *run, uint32_t k)
     struct tb_digest_state state;
     tb_digest_begin(&state);
     const struct tb_spread spread = spread_of(pass);
-    uint32_t tensor = tb_spread_tensor_at(spread.layout, chunk->offset);
+    uint32_t tensor = tb_layout_tensor_at(spread.layout, chunk->offset);
     const uint64_t end = chunk->offset + chunk->bytes;
     for (uint64_t at = chunk->offset; at < end;) {
         const struct tb_stretch from = tb_spread_at(&spread, at, end - at, &tensor);

@@ -194,7 +194,7 @@ static enum side side_of(const struct shard *sh, const struct tb_chunk *chunk)
     const uint64_t end = chunk->offset + chunk->bytes;
     if (sh->patch->target->gpu == NULL) return ON_HOST;
     bool host = end > layout->bytes, device = false;
-    for (uint32_t i = tb_spread_tensor_at(layout, chunk->offset);
+    for (uint32_t i = tb_layout_tensor_at(layout, chunk->offset);
          i < layout->tensor_count && layout->tensors[i].offset < end; i++) {
         if (layout->tensors[i].bytes == 0) continue;
         device = device || sh->on_device[i];
@@ -207,7 +207,7 @@ static enum side side_of(const struct shard *sh, const struct tb_chunk *chunk)
 /* Its stretches that are here, one behind another; counted where `to` is NULL. */
 static uint32_t pieces_of(const struct shard *sh, const struct tb_chunk *chunk, struct tb_gpu_piece *to)
 {
-    uint32_t tensor = tb_spread_tensor_at(&sh->manifest->layout, chunk->offset), count = 0;
+    uint32_t tensor = tb_layout_tensor_at(&sh->manifest->layout, chunk->offset), count = 0;
     const uint64_t end = chunk->offset + chunk->bytes;
     for (uint64_t at = chunk->offset; at < end;) {
         const struct tb_stretch s = tb_spread_at(&sh->spread, at, end - at, &tensor);

@@ -2,20 +2,6 @@
 
 #include <string.h>
 
-uint32_t tb_spread_tensor_at(const struct tb_layout *layout, uint64_t offset)
-{
-    uint32_t low = 0, high = layout->tensor_count;
-    while (low < high) {
-        const uint32_t middle = low + (high - low) / 2;
-        const struct tb_tensor *t = &layout->tensors[middle];
-        if (t->offset + t->bytes <= offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 struct tb_stretch tb_spread_at(const struct tb_spread *s, uint64_t offset, uint64_t most, uint32_t *tensor_io)
 {
     const struct tb_layout *layout = s->layout;
@@ -44,7 +30,7 @@ struct walk {
 static struct walk walk_of(const struct tb_spread *s, const struct tb_chunk *chunk)
 {
     return (struct walk){s, chunk->offset, chunk->offset + chunk->bytes,
-                         tb_spread_tensor_at(s->layout, chunk->offset)};
+                         tb_layout_tensor_at(s->layout, chunk->offset)};
 }
 
 static bool walk_next(struct walk *w, struct tb_stretch *stretch_out)

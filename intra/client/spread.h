@@ -24,10 +24,8 @@ struct tb_stretch {
     uint64_t bytes;
 };
 
-/* The tensor that has packed byte `offset`; zero-byte tensors are stepped over. */
-uint32_t tb_spread_tensor_at(const struct tb_layout *layout, uint64_t offset);
 /* The stretch that begins at packed `offset`, at most `most` bytes of it. *tensor_io: where the one before was, at first
- * tb_spread_tensor_at. */
+ * tb_layout_tensor_at. */
 struct tb_stretch tb_spread_at(const struct tb_spread *s, uint64_t offset, uint64_t most,
                                uint32_t *tensor_io);
 

@@ -132,27 +132,13 @@ enum tb_status tb_gpu_tray_open(struct tb_gpu_memory *m, uint64_t bytes, struct 
     return status;
 }
 
-/* The last tensor that begins at or before it: one of no bytes stands before the one that really begins there. */
-static uint32_t tensor_at(const struct tb_layout *layout, uint64_t offset)
-{
-    uint32_t low = 0, high = layout->tensor_count;
-    while (high - low > 1) {
-        const uint32_t middle = low + (high - low) / 2;
-        if (layout->tensors[middle].offset <= offset)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* As far as it stands in one piece. */
 static struct tb_gpu_move stretch(const struct tb_gpu_origin *o, uint64_t offset, uint64_t most)
 {
     const struct tb_layout *layout = &o->manifest->layout;
     if (offset >= layout->bytes)
         return (struct tb_gpu_move){.from = o->blobs + (offset - layout->bytes), .bytes = most};
-    const uint32_t i = tensor_at(layout, offset);
+    const uint32_t i = tb_layout_tensor_at(layout, offset);
     const uint64_t inside = offset - layout->tensors[i].offset, left = layout->tensors[i].bytes - inside;
     return (struct tb_gpu_move){.from = o->tensors[i] + inside, .bytes = left < most ? left : most};
 }

@@ -234,19 +234,20 @@ static void copies_do_not_share_names(void **state)
     assert_true(copy.bytes == 32);
 }
 
-static void dtype_at_an_offset(void **state)
+static void what_stands_at_an_offset(void **state)
 {
     (void)state;
     const struct tb_tensor tensors[] = {whole("f", TB_DTYPE_F32, 2, 2), whole("none", TB_DTYPE_BF16, 0, 4),
                                         whole("b", TB_DTYPE_BF16, 2, 2), whole("u", TB_DTYPE_I8, 1, 3)};
+    /* packed: f, b, "none" of no bytes where u begins, u, what is behind */
+    static const enum tb_dtype dtypes[] = {TB_DTYPE_F32, TB_DTYPE_BF16, TB_DTYPE_BF16, TB_DTYPE_I8,
+                                           TB_DTYPE_U8};
     struct tb_layout layout;
     void *memory = build(tensors, 4, &layout);
     for (uint64_t at = 0; at < 30; at++) {
-        const enum tb_dtype want = at < 16   ? TB_DTYPE_F32
-                                   : at < 24 ? TB_DTYPE_BF16
-                                   : at < 27 ? TB_DTYPE_I8
-                                             : TB_DTYPE_U8;
-        assert_int_equal(tb_layout_dtype_at(&layout, at), want);
+        const uint32_t want = at < 16 ? 0 : at < 24 ? 1 : at < 27 ? 3 : 4;
+        assert_int_equal(tb_layout_tensor_at(&layout, at), want);
+        assert_int_equal(tb_layout_dtype_at(&layout, at), dtypes[want]);
     }
     free(memory);
 }
@@ -485,7 +486,7 @@ int main(void)
         cmocka_unit_test(sizes_do_not_overflow),
         cmocka_unit_test(too_little_memory_is_said),
         cmocka_unit_test(copies_do_not_share_names),
-        cmocka_unit_test(dtype_at_an_offset),
+        cmocka_unit_test(what_stands_at_an_offset),
         cmocka_unit_test(decode_gives_back_what_encode_wrote),
         cmocka_unit_test(every_truncation_and_tail_is_refused),
         cmocka_unit_test(every_flipped_byte_is_refused_or_meant),
