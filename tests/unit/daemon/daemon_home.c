@@ -1,9 +1,12 @@
 /* daemon_home.c - see daemon_home.h. */
 #include "tests/unit/daemon/daemon_home.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "tests/unit/check.h"
@@ -65,4 +68,15 @@ void home_free(struct home *h)
     (void)rmdir(path);
     assert_int_equal(rmdir(h->dir), 0);
     tb_config_free(h->config);
+}
+
+int home_dial(const struct home *h)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    snprintf(to.sun_path, sizeof to.sun_path, "%s/session", h->dir);
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    return fd;
 }

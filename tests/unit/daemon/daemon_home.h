@@ -19,5 +19,7 @@ void home_new_with(struct home *h, const char *models, bool anchors);
 void home_start(struct home *h);
 void home_end(struct home *h);
 void home_free(struct home *h);
+/* A connection to its session socket, as a worker's library makes one; does not block. */
+int home_dial(const struct home *h);
 
 #endif

@@ -2,26 +2,11 @@
 #include "tests/unit/daemon/daemon_worker.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "tests/unit/check.h"
-
-static int dial(const struct home *h)
-{
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-    snprintf(to.sun_path, sizeof to.sun_path, "%s/session", h->dir);
-    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(fd >= 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
-    assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
-    return fd;
-}
 
 struct worker *worker_new(struct home *h, const char *name)
 {
@@ -30,7 +15,7 @@ struct worker *worker_new(struct home *h, const char *name)
     struct worker *w = calloc(1, sizeof *w);
     assert_non_null(w);
     w->home = h;
-    w->fd = dial(h);
+    w->fd = home_dial(h);
     CHECK_OK(tb_name_set(&hello.name, name));
     CHECK_OK(tb_name_set(&hello.host, "host"));
     const uint64_t request = worker_request(w);

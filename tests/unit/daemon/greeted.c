@@ -1,9 +1,6 @@
 /* greeted.c - a worker whose library speaks another session protocol hears so, by its name (P9, P10). */
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/net/wire.h"
@@ -12,17 +9,6 @@
 #include "tests/unit/daemon/daemon_home.h"
 
 #define TURNS_MAX 100000
-
-static int dial(const struct home *h)
-{
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-    snprintf(to.sun_path, sizeof to.sun_path, "%s/session", h->dir);
-    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(fd >= 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
-    assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
-    return fd;
-}
 
 static void say_hello(int fd, uint32_t protocol)
 {
@@ -70,7 +56,7 @@ static void another_protocol_is_refused_by_name(void **state)
         char numbers[64];
         struct tb_reader r;
         struct tb_session_reply reply;
-        const int fd = dial(&h);
+        const int fd = home_dial(&h);
         say_hello(fd, others[i]);
         assert_int_equal(answer(&h, fd, bytes, sizeof bytes, &r), TB_SESSION_REPLY);
         CHECK_OK(tb_session_reply_decode(&r, &reply));
