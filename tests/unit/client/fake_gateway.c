@@ -675,6 +675,13 @@ struct fake_version *fake_version(struct fake *f, uint64_t number)
     return v;
 }
 
+struct tb_uid fake_uid(const struct fake_version *v)
+{
+    struct tb_uid uid;
+    memcpy(uid.bytes, v->key.uid.bytes, sizeof uid.bytes);
+    return uid;
+}
+
 /* ---- reading what a rank exports ---- */
 
 struct hearing {

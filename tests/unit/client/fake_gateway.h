@@ -131,6 +131,7 @@ void fake_away(struct fake *f, bool away); /* closes and reopens its door; all w
 void fake_wait_seen(struct fake *f, enum tb_session_type type, uint32_t count);
 uint32_t fake_seen(struct fake *f, enum tb_session_type type);
 struct fake_version *fake_version(struct fake *f, uint64_t number);
+struct tb_uid fake_uid(const struct fake_version *v); /* as the library says it */
 /* Lands every sealed shard through the fabric, as a home gateway does, and says kept. */
 void fake_land(struct fake *f, uint64_t number);
 /* The same for one shard, without a word to the publisher. TB_OK, or why the hop was lost. */

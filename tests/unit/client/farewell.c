@@ -5,45 +5,12 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "unit/client/fake_gateway.h"
+#include "unit/client/subscriber.h"
 
 #define BYTES 100000u
 
-struct world {
-    struct fake f;
-    struct tb_session *s;
-    struct tb_subscription *sub;
-    struct fake_version *v;
-    struct tb_uid uid;
-};
-
-static struct tb_uid uid_of(const struct fake_version *v)
-{
-    struct tb_uid uid;
-    memcpy(uid.bytes, v->key.uid.bytes, sizeof uid.bytes);
-    return uid;
-}
-
-static void world_open(struct world *w)
-{
-    memset(w, 0, sizeof *w);
-    fake_open(&w->f);
-    FAKE_SET(&w->f, remember, true);
-    w->v = fake_make(&w->f, 1, 1, 2, BYTES);
-    w->uid = uid_of(w->v);
-    w->s = fake_session_open(&w->f, "w", NULL);
-    const struct tb_subscribe_options o = {.struct_bytes = sizeof o, .member_count = 1, .model = "policy"};
-    CHECK_OK(tb_subscribe(w->s, &o, &w->sub));
-}
-
-static void world_close(struct world *w)
-{
-    tb_session_close(w->s);
-    fake_close(&w->f);
-}
-
 /* The session has seen that its gateway is away. */
-static void go_away(struct world *w)
+static void go_away(struct subscriber *w)
 {
     const struct tb_wait_options o = {
         .struct_bytes = sizeof o, .kind = TB_WAIT_EXACT, .model = "policy", .number = 99, .timeout_ms = 50};
@@ -54,7 +21,7 @@ static void go_away(struct world *w)
 }
 
 /* Everything that the session had to say is at the gateway. */
-static void come_back(struct world *w)
+static void come_back(struct subscriber *w)
 {
     const uint32_t hellos = fake_seen(&w->f, TB_SESSION_HELLO);
     fake_away(&w->f, false);
@@ -65,52 +32,52 @@ static void come_back(struct world *w)
 static void a_release_is_told_later(void **state)
 {
     (void)state;
-    struct world w;
-    world_open(&w);
+    struct subscriber w;
+    subscriber_open(&w, 1, true);
     CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
     go_away(&w);
     CHECK_OK(tb_release(w.sub, &w.uid));
     come_back(&w);
     assert_int_equal(w.v->released, 1);
-    world_close(&w);
+    subscriber_close(&w);
 }
 
 /* The twin: what is there still is announced, and not released. */
 static void what_stays_is_not_released(void **state)
 {
     (void)state;
-    struct world w;
-    world_open(&w);
+    struct subscriber w;
+    subscriber_open(&w, 1, true);
     CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
     const uint32_t exports = fake_seen(&w.f, TB_SESSION_EXPORT);
     go_away(&w);
     come_back(&w);
     assert_int_equal(w.v->released, 0);
     assert_int_equal(fake_seen(&w.f, TB_SESSION_EXPORT), exports + 1);
-    world_close(&w);
+    subscriber_close(&w);
 }
 
 /* Else the gateway would hear first that it is gone, and then that it is wanted. */
 static void what_was_asked_for_and_let_go_is_not_asked_for(void **state)
 {
     (void)state;
-    struct world w;
-    world_open(&w);
+    struct subscriber w;
+    subscriber_open(&w, 1, true);
     const uint32_t stages = fake_seen(&w.f, TB_SESSION_STAGE);
     go_away(&w);
     CHECK_STATUS(tb_stage(w.sub, &w.uid, 0), TB_GATEWAY_AWAY);
     CHECK_OK(tb_release(w.sub, &w.uid));
     come_back(&w);
     assert_int_equal(fake_seen(&w.f, TB_SESSION_STAGE), stages);
-    world_close(&w);
+    subscriber_close(&w);
 }
 
 /* It may begin anew meanwhile: the end of what was before does not end that. */
 static void what_began_anew_is_asked_for_behind_it(void **state)
 {
     (void)state;
-    struct world w;
-    world_open(&w);
+    struct subscriber w;
+    subscriber_open(&w, 1, true);
     CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
     go_away(&w);
     CHECK_OK(tb_release(w.sub, &w.uid));
@@ -125,25 +92,25 @@ static void what_began_anew_is_asked_for_behind_it(void **state)
     assert_true(behind > 0);
     assert_int_equal(behind, asked); /* and none came first */
     CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
-    world_close(&w);
+    subscriber_close(&w);
 }
 
 static void a_member_that_left_is_told_later(void **state)
 {
     (void)state;
-    struct world w;
-    world_open(&w);
+    struct subscriber w;
+    subscriber_open(&w, 1, true);
     CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
     go_away(&w);
     CHECK_OK(tb_unsubscribe(w.sub));
     come_back(&w);
     assert_int_equal(w.v->released, 1);
     assert_int_equal(fake_seen(&w.f, TB_SESSION_UNSUBSCRIBE), 1);
-    world_close(&w);
+    subscriber_close(&w);
 }
 
 struct caller {
-    struct world *w;
+    struct subscriber *w;
     int (*call)(struct caller *c);
     struct tb_registration *r;
     struct tb_subscription *sub;
@@ -179,14 +146,14 @@ static int release(struct caller *c)
 static void a_release_without_an_answer_is_told_again(void **state)
 {
     (void)state;
-    struct world w;
-    world_open(&w);
+    struct subscriber w;
+    subscriber_open(&w, 1, true);
     CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
     struct caller c = {.w = &w, .call = release};
     give_up(&c, TB_SESSION_RELEASE);
     CHECK_OK(c.status);
     fake_wait_seen(&w.f, TB_SESSION_RELEASE, 2);
-    world_close(&w);
+    subscriber_close(&w);
 }
 
 static int subscribe(struct caller *c)
@@ -200,21 +167,21 @@ static int subscribe(struct caller *c)
 static void a_member_that_nobody_is_leaves(void **state)
 {
     (void)state;
-    struct world w;
-    world_open(&w);
+    struct subscriber w;
+    subscriber_open(&w, 1, true);
     struct caller c = {.w = &w, .call = subscribe};
     give_up(&c, TB_SESSION_SUBSCRIBE);
     CHECK_STATUS(c.status, TB_CANCELLED);
     fake_wait_seen(&w.f, TB_SESSION_UNSUBSCRIBE, 1);
-    world_close(&w);
+    subscriber_close(&w);
 }
 
 /* P7: a gateway may answer anything. What was refused is nobody's subscription, whatever number says so. */
 static void an_answer_that_is_no_yes_makes_no_member(void **state)
 {
     (void)state;
-    struct world w;
-    world_open(&w);
+    struct subscriber w;
+    subscriber_open(&w, 1, true);
     const uint64_t shape[] = {8};
     uint8_t memory[8];
     const struct tb_tensor_desc t = {.name = "t", .dtype = "U8", .rank = 1, .shape = shape, .memory = memory};
@@ -226,34 +193,34 @@ static void an_answer_that_is_no_yes_makes_no_member(void **state)
     struct tb_subscription *sub;
     CHECK_STATUS(tb_subscribe(w.s, &o, &sub), TB_AGAIN);
     CHECK_OK(tb_unregister(r)); /* nobody uses it */
-    world_close(&w);
+    subscriber_close(&w);
 }
 
 /* P6: or its group would wait for a member that cannot. */
 static void a_version_without_room_here_is_given_back(void **state)
 {
     (void)state;
-    struct world w;
-    world_open(&w);
+    struct subscriber w;
+    subscriber_open(&w, 1, true);
     tb_fault_arm(TB_FAULT_memfd, 1, false);
     CHECK_STATUS(tb_stage(w.sub, &w.uid, 20000), TB_SITE_NOMEM);
     tb_fault_arm(TB_FAULT_memfd, 0, false);
     fake_wait_seen(&w.f, TB_SESSION_RELEASE, 1);
     CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
-    world_close(&w);
+    subscriber_close(&w);
 }
 
 /* ---- of a rank ---- */
 
 struct rank {
-    struct world w;
+    struct subscriber w;
     uint8_t *memory;
     struct tb_registration *r;
 };
 
 static void rank_open(struct rank *k)
 {
-    world_open(&k->w);
+    subscriber_open(&k->w, 1, true);
     k->memory = calloc(1, BYTES);
     const uint64_t shape[] = {BYTES};
     const struct tb_tensor_desc t = {
@@ -275,7 +242,7 @@ static void rank_open(struct rank *k)
 
 static void rank_close(struct rank *k)
 {
-    world_close(&k->w);
+    subscriber_close(&k->w);
     free(k->memory);
 }
 

@@ -4,7 +4,6 @@
  * Linked with a munmap that asks for the lock. */
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -49,9 +48,7 @@ static void world_open(struct world *w, uint32_t update, struct tb_registration 
 
 static struct tb_uid make(struct world *w, uint64_t number, uint64_t bytes)
 {
-    struct tb_uid uid;
-    memcpy(uid.bytes, fake_make(&w->f, number, 1, 2, bytes)->key.uid.bytes, sizeof uid.bytes);
-    return uid;
+    return fake_uid(fake_make(&w->f, number, 1, 2, bytes));
 }
 
 /* One that is kept for the next version goes when another is kept, when it does not fit, and with the subscription. */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "unit/client/fake_gateway.h"
+#include "unit/client/subscriber.h"
 
 static uint32_t session_index(struct fake *f)
 {
@@ -27,36 +27,11 @@ static void expect_dropped(struct fake *f, uint16_t type, uint64_t request, cons
     fake_wait_seen(f, TB_SESSION_SUBSCRIBE, subscribed + 1);
 }
 
-struct world {
-    struct fake f;
-    struct tb_session *s;
-    struct tb_subscription *sub;
-    struct fake_version *v;
-    struct tb_uid uid;
-};
-
-static void world_open(struct world *w)
-{
-    memset(w, 0, sizeof *w);
-    fake_open(&w->f);
-    w->v = fake_make(&w->f, 1, 2, 2, 100000);
-    memcpy(w->uid.bytes, w->v->key.uid.bytes, 16);
-    w->s = fake_session_open(&w->f, "w", NULL);
-    const struct tb_subscribe_options o = {.struct_bytes = sizeof o, .member_count = 1, .model = "policy"};
-    CHECK_OK(tb_subscribe(w->s, &o, &w->sub));
-}
-
-static void world_close(struct world *w)
-{
-    tb_session_close(w->s);
-    fake_close(&w->f);
-}
-
 static void noise_of_every_type_drops_the_wire(void **state)
 {
     (void)state;
-    struct world w;
-    world_open(&w);
+    struct subscriber w;
+    subscriber_open(&w, 2, false);
     uint8_t noise[40];
     memset(noise, 0xee, sizeof noise);
     const uint16_t types[] = {TB_SESSION_MANIFEST,
@@ -69,14 +44,14 @@ static void noise_of_every_type_drops_the_wire(void **state)
     for (uint32_t i = 0; i < sizeof types / sizeof types[0]; i++)
         expect_dropped(&w.f, types[i], 0, noise, sizeof noise);
     CHECK_OK(tb_stage(w.sub, &w.uid, 20000)); /* and it works as before */
-    world_close(&w);
+    subscriber_close(&w);
 }
 
 static void no_status_is_no_answer(void **state)
 {
     (void)state;
-    struct world w;
-    world_open(&w);
+    struct subscriber w;
+    subscriber_open(&w, 2, false);
     struct tb_session_version_state m = {.status_negated = 12345};
     memcpy(m.uid.bytes, w.uid.bytes, 16);
     uint8_t bytes[64];
@@ -84,48 +59,48 @@ static void no_status_is_no_answer(void **state)
     tb_writer_init(&writer, bytes, sizeof bytes);
     tb_session_version_state_encode(&m, &writer);
     expect_dropped(&w.f, TB_SESSION_VERSION_STATE, 0, bytes, (uint32_t)writer.used);
-    world_close(&w);
+    subscriber_close(&w);
 }
 
 static void answers_to_nobody_are_dropped_quietly(void **state)
 {
     (void)state;
-    struct world w;
-    world_open(&w);
+    struct subscriber w;
+    subscriber_open(&w, 2, false);
     uint8_t noise[40] = {0};
     fake_raw(&w.f, session_index(&w.f), TB_SESSION_REPLY, 0xffffffffffull, noise, sizeof noise);
     CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
     assert_int_equal(fake_seen(&w.f, TB_SESSION_HELLO), 1);
-    world_close(&w);
+    subscriber_close(&w);
 }
 
 /* P1: manifests that do not hash to the root are not staged. */
 static void a_wrong_root_is_refused(void **state)
 {
     (void)state;
-    struct world w;
-    world_open(&w);
+    struct subscriber w;
+    subscriber_open(&w, 2, false);
     FAKE_SET(&w.f, garble_root, true);
     CHECK_STATUS(tb_stage(w.sub, &w.uid, 20000), TB_PEER_GARBLED);
     assert_non_null(strstr(tb_last_error(), "root"));
     FAKE_SET(&w.f, garble_root, false);
     CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
-    world_close(&w);
+    subscriber_close(&w);
 }
 
 static void a_source_that_does_not_fit_is_refused(void **state)
 {
     (void)state;
-    struct world w;
-    world_open(&w);
+    struct subscriber w;
+    subscriber_open(&w, 2, false);
     FAKE_SET(&w.f, bad_source, true);
     CHECK_STATUS(tb_stage(w.sub, &w.uid, 2000), TB_PEER_GARBLED);
     FAKE_SET(&w.f, bad_source, false);
     CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
-    world_close(&w);
+    subscriber_close(&w);
 }
 
-static void send_manifest(struct world *w, uint32_t shard, uint32_t digest_bytes)
+static void send_manifest(struct subscriber *w, uint32_t shard, uint32_t digest_bytes)
 {
     const struct fake_shard *sh = &w->v->shards[0];
     uint8_t bytes[8192];
@@ -143,13 +118,13 @@ static void send_manifest(struct world *w, uint32_t shard, uint32_t digest_bytes
 static void manifests_out_of_bounds_drop_the_wire(void **state)
 {
     (void)state;
-    struct world w;
-    world_open(&w);
+    struct subscriber w;
+    subscriber_open(&w, 2, false);
     FAKE_SET(&w.f, mute[TB_SESSION_STAGE], true);
     CHECK_STATUS(tb_stage(w.sub, &w.uid, 0), TB_AGAIN);
     fake_wait_seen(&w.f, TB_SESSION_STAGE, 1);
     send_manifest(&w, 0, 16); /* before MANIFESTS said how many there are */
-    world_close(&w);
+    subscriber_close(&w);
 }
 
 int main(void)

@@ -65,13 +65,6 @@ static void worker_close(struct worker *w)
     fake_close(&w->f);
 }
 
-static struct tb_uid uid_of(const struct worker *w, uint32_t number)
-{
-    struct tb_uid uid;
-    memcpy(uid.bytes, w->v[number]->key.uid.bytes, 16);
-    return uid;
-}
-
 static void check_memory(const struct worker *w, const uint8_t *memory, uint32_t number)
 {
     for (uint32_t i = 0; i < 4; i++)
@@ -81,14 +74,14 @@ static void check_memory(const struct worker *w, const uint8_t *memory, uint32_t
 
 static void stage(struct worker *w, uint32_t number)
 {
-    const struct tb_uid uid = uid_of(w, number);
+    const struct tb_uid uid = fake_uid(w->v[number]);
     if (tb_stage(w->sub, &uid, 20000) != TB_OK) fail_msg("%s", tb_last_error());
     fake_go(&w->f, number);
 }
 
 static struct tb_activate_info activate(struct worker *w, uint32_t number)
 {
-    const struct tb_uid uid = uid_of(w, number);
+    const struct tb_uid uid = fake_uid(w->v[number]);
     struct tb_activate_info info = {.struct_bytes = sizeof info};
     if (tb_activate(w->sub, &uid, &info) != TB_OK) fail_msg("%s", tb_last_error());
     return info;
@@ -168,7 +161,7 @@ static void blobs_of_a_patch_can_be_read(void **state)
     stage(&w, 1);
     activate(&w, 1);
     stage(&w, 2);
-    const struct tb_uid uid = uid_of(&w, 2);
+    const struct tb_uid uid = fake_uid(w.v[2]);
     struct tb_item item = {.struct_bytes = sizeof item};
     uint32_t blobs = 0;
     for (uint32_t i = 0; tb_staged_item(w.sub, &uid, i, &item) == TB_OK; i++) {
@@ -231,7 +224,7 @@ static void a_fetch_that_fails_can_be_repeated(void **state)
     stage(&w, 1);
     activate(&w, 1);
     stage(&w, 2);
-    const struct tb_uid uid = uid_of(&w, 2);
+    const struct tb_uid uid = fake_uid(w.v[2]);
     CHECK_OK(tb_status(w.s, "site", NULL, 0, NULL) == TB_TOO_LARGE
                  ? TB_OK
                  : TB_AGAIN); /* GO came before its answer */

@@ -82,8 +82,7 @@ static void read_columns(struct fake *f, uint64_t first, uint64_t columns, doubl
         .struct_bytes = sizeof o, .member_count = 1, .model = "policy", .registration = reg};
     struct tb_subscription *sub;
     CHECK_OK(tb_subscribe(s, &o, &sub));
-    struct tb_uid uid;
-    memcpy(uid.bytes, fake_version(f, 1)->key.uid.bytes, 16);
+    const struct tb_uid uid = fake_uid(fake_version(f, 1));
     if (tb_stage(sub, &uid, 20000) != TB_OK) fail_msg("%s", tb_last_error());
     fake_go(f, 1);
     struct tb_activate_info info = {.struct_bytes = sizeof info};
@@ -145,8 +144,7 @@ static void several_boxes_of_a_tensor_are_read(void **state)
         .struct_bytes = sizeof o, .member_count = 1, .model = "policy", .registration = reg};
     struct tb_subscription *sub;
     CHECK_OK(tb_subscribe(s, &o, &sub));
-    struct tb_uid uid;
-    memcpy(uid.bytes, fake_version(&f, 1)->key.uid.bytes, 16);
+    const struct tb_uid uid = fake_uid(fake_version(&f, 1));
     CHECK_OK(tb_stage(sub, &uid, 20000));
     fake_go(&f, 1);
     CHECK_OK(tb_activate(sub, &uid, NULL));
@@ -195,8 +193,7 @@ static void boxes_come_whole_where_patches_are_wanted(void **state)
         /* In parts, whole, and in parts again. */
         publish_column_slice(rank, number, 0, 1, number == 2 ? 0 : 2);
         fake_land(&f, number);
-        struct tb_uid uid;
-        memcpy(uid.bytes, fake_version(&f, number)->key.uid.bytes, 16);
+        const struct tb_uid uid = fake_uid(fake_version(&f, number));
         if (tb_stage(sub, &uid, 20000) != TB_OK) fail_msg("%s", tb_last_error());
         fake_go(&f, number);
         struct tb_activate_info info = {.struct_bytes = sizeof info};

@@ -44,13 +44,6 @@ static void worker_close(struct worker *w)
         free(w->memory[i]);
 }
 
-static struct tb_uid uid_of(const struct fake_version *v)
-{
-    struct tb_uid uid;
-    memcpy(uid.bytes, v->key.uid.bytes, 16);
-    return uid;
-}
-
 static void check_memory(const struct worker *w, const struct fake_version *v)
 {
     for (uint32_t i = 0; i < 4 && w->memory[i] != NULL; i++) {
@@ -70,7 +63,7 @@ static void stage_then_go_then_activate(void **state)
     struct worker w;
     fake_open(&f);
     struct fake_version *v = fake_make(&f, 1, 2, 2, TENSOR);
-    const struct tb_uid uid = uid_of(v);
+    const struct tb_uid uid = fake_uid(v);
     worker_open(&f, &w, "w0", "host-a", 4);
     struct tb_activate_info info = {.struct_bytes = sizeof info};
     CHECK_STATUS(tb_activate(w.sub, &uid, &info), TB_BAD_STATE);
@@ -105,7 +98,7 @@ static void items_are_the_version(void **state)
     struct worker w;
     fake_open(&f);
     struct fake_version *v = fake_make(&f, 1, 2, 2, 5000);
-    const struct tb_uid uid = uid_of(v);
+    const struct tb_uid uid = fake_uid(v);
     worker_open(&f, &w, "w0", NULL, 0);
     struct tb_item item = {.struct_bytes = sizeof item};
     CHECK_STATUS(tb_staged_item(w.sub, &uid, 0, &item), TB_NOT_FOUND);
@@ -141,7 +134,7 @@ static void a_chain(const char *second_host)
     struct worker a, b;
     fake_open(&f);
     struct fake_version *v = fake_make(&f, 1, 2, 2, TENSOR);
-    const struct tb_uid uid = uid_of(v);
+    const struct tb_uid uid = fake_uid(v);
     FAKE_SET(&f, chain, true);
     FAKE_SET(&f, no_plan, true);
     worker_open(&f, &a, "a", "host-a", 4);
@@ -182,7 +175,7 @@ static void a_lost_upstream_is_told_and_replaced(void **state)
     struct worker a, b;
     fake_open(&f);
     struct fake_version *v = fake_make(&f, 1, 2, 2, TENSOR);
-    const struct tb_uid uid = uid_of(v);
+    const struct tb_uid uid = fake_uid(v);
     FAKE_SET(&f, chain, true);
     FAKE_SET(&f, no_plan, true);
     worker_open(&f, &a, "a", "host-a", 0);
@@ -217,7 +210,7 @@ static void go_stays_good_while_the_gateway_is_away(void **state)
     struct worker w;
     fake_open(&f);
     struct fake_version *v1 = fake_make(&f, 1, 2, 2, TENSOR), *v2 = fake_make(&f, 2, 2, 2, TENSOR);
-    const struct tb_uid uid1 = uid_of(v1), uid2 = uid_of(v2);
+    const struct tb_uid uid1 = fake_uid(v1), uid2 = fake_uid(v2);
     worker_open(&f, &w, "w", NULL, 4);
     CHECK_OK(tb_stage(w.sub, &uid1, 20000));
     CHECK_OK(tb_stage(w.sub, &uid2, 20000));
@@ -261,7 +254,7 @@ static void alone_a_worker_does_not_go_backwards(void **state)
         struct worker w;
         fake_open(&f);
         struct fake_version *v1 = fake_make(&f, 1, 2, 2, TENSOR), *v2 = fake_make(&f, 2, 2, 2, TENSOR);
-        const struct tb_uid uid1 = uid_of(v1), uid2 = uid_of(v2);
+        const struct tb_uid uid1 = fake_uid(v1), uid2 = fake_uid(v2);
         worker_open(&f, &w, "w", NULL, 4);
         CHECK_OK(tb_stage(w.sub, &uid1, 20000));
         CHECK_OK(tb_stage(w.sub, &uid2, 20000));
@@ -292,7 +285,7 @@ static void a_gateway_that_returns_is_asked_again(void **state)
     struct worker w;
     fake_open(&f);
     struct fake_version *v = fake_make(&f, 1, 2, 2, TENSOR);
-    const struct tb_uid uid = uid_of(v);
+    const struct tb_uid uid = fake_uid(v);
     FAKE_SET(&f, no_plan, true);
     worker_open(&f, &w, "w", NULL, 4);
     CHECK_STATUS(tb_stage(w.sub, &uid, 100), TB_AGAIN);
@@ -313,7 +306,7 @@ static void a_gateway_that_forgot_the_version_is_told_again(void **state)
     struct worker w;
     fake_open(&f);
     struct fake_version *v = fake_make(&f, 1, 2, 2, TENSOR);
-    const struct tb_uid uid = uid_of(v);
+    const struct tb_uid uid = fake_uid(v);
     worker_open(&f, &w, "w", NULL, 4);
     CHECK_OK(tb_stage(w.sub, &uid, 20000));
     const uint32_t stages = fake_seen(&f, TB_SESSION_STAGE), exports = fake_seen(&f, TB_SESSION_EXPORT);
@@ -352,7 +345,7 @@ static void failures_of_a_version_wake_those_who_stage_it(void **state)
     worker_open(&f, &w, "w", NULL, 4);
     for (uint32_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
         struct fake_version *v = fake_make(&f, 1 + i, 2, 2, TENSOR);
-        const struct tb_uid uid = uid_of(v);
+        const struct tb_uid uid = fake_uid(v);
         FAKE_SET(&f, no_plan, true);
         CHECK_STATUS(tb_stage(w.sub, &uid, 0), TB_AGAIN);
         fake_wait_seen(&f, TB_SESSION_EXPORT, i + 1);
@@ -373,7 +366,7 @@ static void a_tensor_that_does_not_fit_is_named(void **state)
     struct worker w;
     fake_open(&f);
     struct fake_version *v = fake_make(&f, 1, 2, 2, TENSOR - 1), *few = fake_make(&f, 2, 1, 2, TENSOR);
-    const struct tb_uid uid = uid_of(v), uid_few = uid_of(few);
+    const struct tb_uid uid = fake_uid(v), uid_few = fake_uid(few);
     worker_open(&f, &w, "w", NULL, 4);
     CHECK_STATUS(tb_stage(w.sub, &uid, 20000), TB_LAYOUT_MISMATCH);
     assert_non_null(strstr(tb_last_error(), "U8[1500000]"));
@@ -393,7 +386,7 @@ static void asking_on_and_on_is_not_passed_on(void **state)
     struct worker w;
     fake_open(&f);
     struct fake_version *v = fake_make(&f, 1, 2, 2, TENSOR);
-    const struct tb_uid uid = uid_of(v);
+    const struct tb_uid uid = fake_uid(v);
     FAKE_SET(&f, no_plan, true);
     worker_open(&f, &w, "w", NULL, 4);
     CHECK_STATUS(tb_stage(w.sub, &uid, 0), TB_AGAIN);
@@ -427,7 +420,7 @@ static void two_subscriptions_share_one_staging(void **state)
     struct worker w;
     fake_open(&f);
     struct fake_version *v = fake_make(&f, 1, 2, 2, TENSOR);
-    const struct tb_uid uid = uid_of(v);
+    const struct tb_uid uid = fake_uid(v);
     worker_open(&f, &w, "w", NULL, 4);
     struct tb_subscription *second;
     const struct tb_subscribe_options o = {.struct_bytes = sizeof o, .member_count = 1, .model = "policy"};
@@ -456,7 +449,7 @@ static void a_released_staging_serves_nobody(void **state)
     struct worker a;
     fake_open(&f);
     struct fake_version *v = fake_make(&f, 1, 2, 2, TENSOR);
-    const struct tb_uid uid = uid_of(v);
+    const struct tb_uid uid = fake_uid(v);
     worker_open(&f, &a, "a", "host-a", 0);
     CHECK_OK(tb_stage(a.sub, &uid, 20000));
     char text[2048];
