@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "island.h"
+#include "scene.h"
 
 static const struct way ways[] = {
     {.name = "shm-memfd", .transport = TB_TRANSPORT_SHM, .memory = MEMORY_SHARED},
@@ -17,57 +17,19 @@ static const struct way ways[] = {
     {.name = "verbs-clear", .transport = TB_TRANSPORT_VERBS, .memory = MEMORY_OWN, .clear = true},
 };
 
-struct scene {
-    struct cargo cargo;
-    struct owner owner;
-    struct hold hold;
-    struct tb_hop_place place;
-    struct tb_fabric *reader;
-    struct tale tale;
-};
-
-static void scene_open(struct scene *s, const struct way *way, uint32_t tensors, uint64_t tensor_bytes)
-{
-    memset(s, 0, sizeof *s);
-    cargo_make(&s->cargo, tensors, tensor_bytes);
-    owner_open(&s->owner, way, &s->cargo, 0);
-    hold_make(&s->hold, &s->cargo);
-    s->place = (struct tb_hop_place){.shard = 3, .place = &s->hold.place};
-    s->reader = fabric_make(way, 0);
-    tale_init(&s->tale);
-}
-
-static struct tb_hop *scene_hop(struct scene *s, const struct way *way)
-{
-    struct tb_hop *hop = NULL;
-    const struct tb_hop_options options = hop_to(&s->owner, s->reader, way, &s->place, &s->tale);
-    assert_int_equal(tb_hop_open(s->reader, &options, &hop), TB_OK);
-    return hop;
-}
-
-static void scene_close(struct scene *s)
-{
-    hold_check(&s->hold, &s->cargo);
-    tb_fabric_close(s->reader);
-    owner_close(&s->owner);
-    hold_free(&s->hold);
-    cargo_free(&s->cargo);
-    tale_fini(&s->tale);
-}
-
 /* The right bytes stand in the place already (an earlier READ that was cut off), the source's have changed since: whoever digests
  * before the READ is complete holds the chunk, and then the READ spoils it. */
 static void P1_digest_waits_for_the_read(void **state)
 {
     const struct way *way = *state;
     struct scene s;
-    scene_open(&s, way, 6, 3000004);
+    scene_open(&s, way, 6, 3000004, 0);
     const uint32_t n = s.cargo.manifest.chunk_count;
     memcpy(s.hold.bytes, s.cargo.bytes, s.cargo.manifest.bytes);
     for (uint32_t k = 0; k < n; k += 2) /* at its end, which comes last */
         s.owner.bytes[64 + s.cargo.manifest.chunks[k].offset + s.cargo.manifest.chunks[k].bytes - 1] ^= 0x5c;
     owner_hold_all(&s.owner);
-    struct tb_hop *hop = scene_hop(&s, way);
+    struct tb_hop *hop = scene_hop(&s);
     wait_until(tb_place_held_count(&s.hold.place) + told(&s.tale).bad == n);
     tb_hop_close(hop);
     for (uint32_t k = 0; k < n; k++)
@@ -107,11 +69,11 @@ static void P1_a_scribbling_source_spoils_nothing_held(void **state)
     for (int round = 0; round < 3; round++) {
         struct scene s;
         struct scribbler w = {.s = &s};
-        scene_open(&s, way, 24, 1200000);
+        scene_open(&s, way, 24, 1200000, 0);
         const uint32_t n = s.cargo.manifest.chunk_count;
         owner_hold_all(&s.owner);
         assert_int_equal(pthread_create(&w.thread, NULL, scribble, &w), 0);
-        struct tb_hop *hop = scene_hop(&s, way);
+        struct tb_hop *hop = scene_hop(&s);
         wait_until(tb_place_held_count(&s.hold.place) + told(&s.tale).bad == n);
         tb_hop_close(hop);
         __atomic_store_n(&w.stop, true, __ATOMIC_RELAXED);
