@@ -1,0 +1,255 @@
+/* fake_cuda_streams.c - the fake's streams, events and kernels: everything is as late as it may be. */
+#include <string.h>
+
+#include "unit/cuda/fake_cuda_inside.h"
+#include "unit/cuda/kernels_on_cores.h"
+
+void fake_cuda_no_op_touches(const void *at, size_t bytes)
+{
+    const uintptr_t first = (uintptr_t)at, last = first + bytes;
+    for (int i = 0; i < STREAMS_MAX; i++) {
+        const struct CUstream_st *s = fake_cuda.streams[i];
+        for (size_t k = s != NULL ? s->begun : 0; s != NULL && k < s->ended; k++) {
+            const struct op *op = &s->ops[k % OPS_MAX];
+            const uintptr_t to = (uintptr_t)op->to, from = (uintptr_t)op->from;
+            MUST(!(to >= first && to < last) && !(from >= first && from < last),
+                 "memory is freed while a copy may still run");
+        }
+    }
+}
+
+static void run_upto(struct CUstream_st *s, size_t upto)
+{
+    for (; s->begun < upto; s->begun++) {
+        const struct op *op = &s->ops[s->begun % OPS_MAX];
+        if (op->run != NULL)
+            op->run(op->arguments);
+        else
+            memcpy(fake_cuda_bytes_of(op->to, op->bytes), fake_cuda_bytes_of(op->from, op->bytes), op->bytes);
+    }
+}
+
+static void ask_op(struct CUstream_st *s, struct op op)
+{
+    MUST(s->ended - s->begun < OPS_MAX, "too much on one stream");
+    s->ops[s->ended++ % OPS_MAX] = op;
+}
+
+static CUresult CUDAAPI e_cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s)
+{
+    BEGIN_IN_CONTEXT("cuMemcpyAsync");
+    void *at = (void *)(uintptr_t)to, *of = (void *)(uintptr_t)from;
+    fake_cuda.counts.unpinned_copies += fake_cuda_find_alloc(at) == NULL && !fake_cuda_is_pinned(at, bytes);
+    fake_cuda.counts.unpinned_copies += fake_cuda_find_alloc(of) == NULL && !fake_cuda_is_pinned(of, bytes);
+    ask_op(s, (struct op){.to = at, .from = of, .bytes = bytes});
+    fake_cuda_trace_add("c%d", s->number);
+    return fake_cuda_end(CUDA_SUCCESS);
+}
+
+static CUresult CUDAAPI e_cuStreamCreate(CUstream *s, unsigned flags)
+{
+    BEGIN_IN_CONTEXT("cuStreamCreate");
+    MUST((flags & CU_STREAM_NON_BLOCKING) != 0, "a stream that waits for the caller's default one");
+    *s = calloc(1, sizeof **s);
+    MUST(*s != NULL, "no memory");
+    (*s)->number = fake_cuda.next_stream++;
+    int i = 0;
+    while (i < STREAMS_MAX && fake_cuda.streams[i] != NULL)
+        i++;
+    MUST(i < STREAMS_MAX, "too many streams");
+    fake_cuda.streams[i] = *s;
+    fake_cuda.counts.streams++;
+    return fake_cuda_end(CUDA_SUCCESS);
+}
+
+static CUresult CUDAAPI e_cuStreamDestroy(CUstream s)
+{
+    BEGIN_IN_CONTEXT("cuStreamDestroy");
+    MUST(s->begun == s->ended, "a stream is destroyed with work on it");
+    for (int i = 0; i < STREAMS_MAX; i++)
+        if (fake_cuda.streams[i] == s) fake_cuda.streams[i] = NULL;
+    free(s);
+    fake_cuda.counts.streams--;
+    return fake_cuda_end(CUDA_SUCCESS);
+}
+
+/* It waits also when it then says that something went wrong. */
+static CUresult CUDAAPI e_cuStreamSynchronize(CUstream s)
+{
+    MUST(fake_cuda_depth > 0, "cuStreamSynchronize without a context");
+    const CUresult refused = fake_cuda_begin("cuStreamSynchronize");
+    run_upto(s, s->ended);
+    fake_cuda_trace_add("s%d", s->number);
+    return fake_cuda_end(refused);
+}
+
+static CUresult CUDAAPI e_cuEventCreate(CUevent *e, unsigned flags)
+{
+    (void)flags;
+    BEGIN_IN_CONTEXT("cuEventCreate");
+    *e = calloc(1, sizeof **e);
+    MUST(*e != NULL, "no memory");
+    fake_cuda.counts.events++;
+    return fake_cuda_end(CUDA_SUCCESS);
+}
+
+static CUresult CUDAAPI e_cuEventDestroy(CUevent e)
+{
+    BEGIN_IN_CONTEXT("cuEventDestroy");
+    free(e);
+    fake_cuda.counts.events--;
+    return fake_cuda_end(CUDA_SUCCESS);
+}
+
+static CUresult CUDAAPI e_cuEventRecord(CUevent e, CUstream s)
+{
+    BEGIN_IN_CONTEXT("cuEventRecord");
+    e->stream = s;
+    e->upto = s->ended;
+    fake_cuda_trace_add("e%d", s->number);
+    return fake_cuda_end(CUDA_SUCCESS);
+}
+
+static CUresult CUDAAPI e_cuEventSynchronize(CUevent e)
+{
+    BEGIN_IN_CONTEXT("cuEventSynchronize");
+    if (e->stream != NULL) {
+        run_upto(e->stream, e->upto); /* what was asked after it stays on the stream */
+        fake_cuda_trace_add("w%d", e->stream->number);
+    }
+    return fake_cuda_end(CUDA_SUCCESS);
+}
+
+static CUresult CUDAAPI e_cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target,
+                                                     CUflushGPUDirectRDMAWritesScope scope)
+{
+    (void)target, (void)scope;
+    BEGIN_IN_CONTEXT("cuFlushGPUDirectRDMAWrites");
+    fake_cuda_trace_add("f%d", 0);
+    return fake_cuda_end(CUDA_SUCCESS);
+}
+
+/* ---- kernels: the same text, on cores ---- */
+
+#define KERNELS 3
+static const char *const kernel_names[KERNELS] = {"tb_digest", "tb_encode", "tb_patch"};
+
+static CUresult CUDAAPI e_cuModuleLoadData(CUmodule *module, const void *image)
+{
+    BEGIN_IN_CONTEXT("cuModuleLoadData");
+    if (strcmp(image, FAKE_CUDA_IMAGE) != 0) return fake_cuda_end(CUDA_ERROR_NO_BINARY_FOR_GPU);
+    *module = (CUmodule)(uintptr_t)&fake_cuda;
+    fake_cuda.counts.modules++;
+    return fake_cuda_end(CUDA_SUCCESS);
+}
+
+static CUresult CUDAAPI e_cuModuleUnload(CUmodule module)
+{
+    BEGIN_IN_CONTEXT("cuModuleUnload");
+    MUST(module == (CUmodule)(uintptr_t)&fake_cuda, "a module is unloaded that is none");
+    fake_cuda.counts.modules--;
+    return fake_cuda_end(CUDA_SUCCESS);
+}
+
+static CUresult CUDAAPI e_cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+{
+    BEGIN_IN_CONTEXT("cuModuleGetFunction");
+    MUST(module == (CUmodule)(uintptr_t)&fake_cuda, "a function of no module");
+    for (int i = 0; i < KERNELS; i++) {
+        if (strcmp(kernel_names[i], name) != 0) continue;
+        *function = (CUfunction)(uintptr_t)&kernel_names[i];
+        return fake_cuda_end(CUDA_SUCCESS);
+    }
+    return fake_cuda_end(CUDA_ERROR_NOT_FOUND);
+}
+
+struct launched {
+    void *jobs; /* of the device */
+    uint32_t count;
+};
+
+static void run_digests(void *arguments)
+{
+    struct launched *l = arguments;
+    const struct tb_digest_job *jobs =
+        (const struct tb_digest_job *)(const void *)fake_cuda_bytes_of(l->jobs, l->count * sizeof *jobs);
+    for (uint32_t i = 0; i < l->count; i++) {
+        if (jobs[i].count < TB_KERNEL_DIGEST_MIN) continue;
+        struct tb_digest_job here = {fake_cuda_bytes_of(jobs[i].bytes, jobs[i].count), jobs[i].count,
+                                     fake_cuda_bytes_of(jobs[i].digest, 16)};
+        cores_digest(&here, 1, 1);
+    }
+    free(l);
+}
+
+static void run_patches(void *arguments)
+{
+    struct launched *l = arguments;
+    struct tb_patch_job *jobs =
+        (struct tb_patch_job *)(void *)fake_cuda_bytes_of(l->jobs, l->count * sizeof *jobs);
+    for (uint32_t i = 0; i < l->count; i++) {
+        MUST((uintptr_t)jobs[i].bytes % 16 == 0, "a chunk off its border");
+        struct tb_patch_job here = {.form = fake_cuda_bytes_of(jobs[i].form, jobs[i].form_count),
+                                    .form_count = jobs[i].form_count,
+                                    .bytes = fake_cuda_bytes_of(jobs[i].bytes, jobs[i].count),
+                                    .count = jobs[i].count};
+        cores_patch(&here, 1, 1);
+        jobs[i].ok = here.ok;
+    }
+    free(l);
+}
+
+/* Its last byte is there, so all of it is. */
+static void must_have_scratch(const void *scratch, unsigned blocks)
+{
+    MUST(scratch != NULL, "patching without scratch");
+    (void)fake_cuda_bytes_of(scratch, (size_t)blocks * TB_KERNEL_SCRATCH_BYTES);
+}
+
+static CUresult CUDAAPI e_cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                                         unsigned by, unsigned bz, unsigned shared, CUstream s,
+                                         void **parameters, void **extra)
+{
+    (void)gy, (void)gz, (void)by, (void)bz, (void)shared, (void)extra;
+    BEGIN_IN_CONTEXT("cuLaunchKernel");
+    const bool patches = f == (CUfunction)(uintptr_t)&kernel_names[2];
+    MUST(patches || f == (CUfunction)(uintptr_t)&kernel_names[0],
+         "digests and patches alone are launched by what the fake tests");
+    MUST(gx > 0 && bx == TB_KERNEL_THREADS, "a launch of another size");
+    struct launched *l = malloc(sizeof *l);
+    MUST(l != NULL, "no memory");
+    l->jobs = *(void **)parameters[0];
+    l->count = *(uint32_t *)parameters[1];
+    if (patches) must_have_scratch(*(void **)parameters[2], gx);
+    ask_op(s, (struct op){.run = patches ? run_patches : run_digests, .arguments = l});
+    fake_cuda_trace_add("k%d", s->number);
+    return fake_cuda_end(CUDA_SUCCESS);
+}
+
+void fake_cuda_stream_entries(struct tb_cuda_driver *d)
+{
+    d->copy_async = e_cuMemcpyAsync;
+    d->stream_create = e_cuStreamCreate;
+    d->stream_destroy = e_cuStreamDestroy;
+    d->stream_synchronize = e_cuStreamSynchronize;
+    d->event_create = e_cuEventCreate;
+    d->event_destroy = e_cuEventDestroy;
+    d->event_record = e_cuEventRecord;
+    d->event_synchronize = e_cuEventSynchronize;
+    d->flush_rdma = e_cuFlushGPUDirectRDMAWrites;
+    d->module_load = e_cuModuleLoadData;
+    d->module_unload = e_cuModuleUnload;
+    d->module_function = e_cuModuleGetFunction;
+    d->launch = e_cuLaunchKernel;
+}
+
+bool fake_cuda_idle(void)
+{
+    bool idle = true;
+    pthread_mutex_lock(&fake_cuda.lock);
+    for (int i = 0; i < STREAMS_MAX; i++)
+        if (fake_cuda.streams[i] != NULL)
+            idle = idle && fake_cuda.streams[i]->begun == fake_cuda.streams[i]->ended;
+    pthread_mutex_unlock(&fake_cuda.lock);
+    return idle;
+}
