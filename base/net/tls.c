@@ -47,10 +47,12 @@ struct pem {
     const char *path;
     char *bytes;
     size_t count;
+    BIO *bio; /* over the bytes */
 };
 
 static void pem_fini(struct pem *pem)
 {
+    BIO_free(pem->bio);
     if (pem->bytes != NULL) OPENSSL_cleanse(pem->bytes, pem->count);
     tb_free(pem->bytes);
 }
@@ -97,7 +99,9 @@ static enum tb_status pem_read(struct pem *pem, const char *path, bool secret, c
     enum tb_status status = pem_check(fd, pem, secret, &bytes, error_out);
     if (status == TB_OK) status = pem_fill(fd, pem, (size_t)bytes, error_out);
     close(fd);
-    return status;
+    if (status != TB_OK) return status;
+    pem->bio = BIO_new_mem_buf(pem->bytes, (int)pem->count);
+    return pem->bio != NULL ? TB_OK : TB_SITE_NOMEM;
 }
 
 /* Certificates. */
@@ -190,11 +194,10 @@ static enum tb_status cert_broken(const struct pem *pem, uint32_t which, char er
 
 /* The next certificate of a file that gave `*read` so far; NULL and TB_OK behind the last. What is cut or damaged is an error: a file
  * without its end would be a smaller trust, or a shorter chain, that nobody asked for. */
-static enum tb_status cert_next(const struct pem *pem, BIO *bio, uint32_t *read, X509 **cert_out,
-                                char error_out[256])
+static enum tb_status cert_next(const struct pem *pem, uint32_t *read, X509 **cert_out, char error_out[256])
 {
     ERR_clear_error();
-    X509 *cert = PEM_read_bio_X509(bio, NULL, no_passphrase, NULL);
+    X509 *cert = PEM_read_bio_X509(pem->bio, NULL, no_passphrase, NULL);
     const unsigned long why = cert == NULL ? ERR_peek_last_error() : 0;
     ERR_clear_error();
     *cert_out = cert;
@@ -310,11 +313,11 @@ static enum tb_status cert_usable(const struct tb_tls_files *files, X509 *cert,
 }
 
 /* The certificates behind the first: intermediates that peers do not have. */
-static enum tb_status chain_use(struct tb_tls *tls, const struct pem *pem, BIO *bio, char error_out[256])
+static enum tb_status chain_use(struct tb_tls *tls, const struct pem *pem, char error_out[256])
 {
     for (uint32_t read = 1;;) {
         X509 *next = NULL;
-        const enum tb_status status = cert_next(pem, bio, &read, &next, error_out);
+        const enum tb_status status = cert_next(pem, &read, &next, error_out);
         if (status != TB_OK || next == NULL) return status;
         if (read - 1 <= CHAIN_DEPTH_MAX && shown_grow(tls, next) == TB_OK &&
             SSL_CTX_add0_chain_cert(tls->ctx, next) == 1)
@@ -329,17 +332,17 @@ static enum tb_status chain_use(struct tb_tls *tls, const struct pem *pem, BIO *
 }
 
 static enum tb_status cert_use(struct tb_tls *tls, const struct tb_tls_files *files, const struct pem *pem,
-                               BIO *bio, char error_out[256])
+                               char error_out[256])
 {
     uint32_t read = 0;
     X509 *cert = NULL;
-    enum tb_status status = cert_next(pem, bio, &read, &cert, error_out);
+    enum tb_status status = cert_next(pem, &read, &cert, error_out);
     if (status != TB_OK) return status;
     status = cert_usable(files, cert, &tls->identity, error_out);
     if (status == TB_OK) status = know_thyself(tls, cert);
     if (status == TB_OK && SSL_CTX_use_certificate(tls->ctx, cert) != 1)
         status = say(error_out, "%s: OpenSSL does not take the certificate", files->cert);
-    if (status == TB_OK) status = chain_use(tls, pem, bio, error_out);
+    if (status == TB_OK) status = chain_use(tls, pem, error_out);
     X509_free(cert);
     return status;
 }
@@ -348,20 +351,15 @@ static enum tb_status cert_load(struct tb_tls *tls, const struct tb_tls_files *f
 {
     struct pem pem;
     enum tb_status status = pem_read(&pem, files->cert, false, error_out);
-    BIO *bio = status == TB_OK ? BIO_new_mem_buf(pem.bytes, (int)pem.count) : NULL;
-    if (bio != NULL)
-        status = cert_use(tls, files, &pem, bio, error_out);
-    else if (status == TB_OK)
-        status = TB_SITE_NOMEM;
-    BIO_free(bio);
+    if (status == TB_OK) status = cert_use(tls, files, &pem, error_out);
     pem_fini(&pem);
     return status;
 }
 
-static enum tb_status key_use(struct tb_tls *tls, const struct tb_tls_files *files, BIO *bio,
+static enum tb_status key_use(struct tb_tls *tls, const struct tb_tls_files *files, const struct pem *pem,
                               char error_out[256])
 {
-    EVP_PKEY *key = PEM_read_bio_PrivateKey(bio, NULL, no_passphrase, NULL);
+    EVP_PKEY *key = PEM_read_bio_PrivateKey(pem->bio, NULL, no_passphrase, NULL);
     if (key == NULL) return say(error_out, "%s: holds no PEM private key without a passphrase", files->key);
     const bool fits = SSL_CTX_use_PrivateKey(tls->ctx, key) == 1 && SSL_CTX_check_private_key(tls->ctx) == 1;
     EVP_PKEY_free(key);
@@ -372,12 +370,7 @@ static enum tb_status key_load(struct tb_tls *tls, const struct tb_tls_files *fi
 {
     struct pem pem;
     enum tb_status status = pem_read(&pem, files->key, true, error_out);
-    BIO *bio = status == TB_OK ? BIO_new_mem_buf(pem.bytes, (int)pem.count) : NULL;
-    if (bio != NULL)
-        status = key_use(tls, files, bio, error_out);
-    else if (status == TB_OK)
-        status = TB_SITE_NOMEM;
-    BIO_free(bio);
+    if (status == TB_OK) status = key_use(tls, files, &pem, error_out);
     pem_fini(&pem);
     return status;
 }
@@ -407,13 +400,13 @@ static enum tb_status trust_grow(struct tb_tls *tls, const X509 *ca, const struc
     return status;
 }
 
-static enum tb_status ca_use(struct tb_tls *tls, const struct pem *pem, const struct tb_name *site, BIO *bio,
+static enum tb_status ca_use(struct tb_tls *tls, const struct pem *pem, const struct tb_name *site,
                              char error_out[256])
 {
     X509_STORE *store = SSL_CTX_get_cert_store(tls->ctx);
     for (uint32_t read = 0;;) {
         X509 *ca = NULL;
-        const enum tb_status status = cert_next(pem, bio, &read, &ca, error_out);
+        const enum tb_status status = cert_next(pem, &read, &ca, error_out);
         if (status != TB_OK || ca == NULL) return status;
         /* what it works out of it once is there before threads share it */
         (void)X509_check_purpose(ca, -1, 0);
@@ -432,12 +425,7 @@ static enum tb_status ca_load(struct tb_tls *tls, const char *path, const struct
 {
     struct pem pem;
     enum tb_status status = pem_read(&pem, path, false, error_out);
-    BIO *bio = status == TB_OK ? BIO_new_mem_buf(pem.bytes, (int)pem.count) : NULL;
-    if (bio != NULL)
-        status = ca_use(tls, &pem, site, bio, error_out);
-    else if (status == TB_OK)
-        status = TB_SITE_NOMEM;
-    BIO_free(bio);
+    if (status == TB_OK) status = ca_use(tls, &pem, site, error_out);
     pem_fini(&pem);
     return status;
 }
