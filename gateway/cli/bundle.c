@@ -24,9 +24,7 @@ struct opening {
     struct tb_bundle_error *error;
 };
 
-__attribute__((format(printf, 3, 4))) static enum tb_status refuse(struct tb_bundle_error *error,
-                                                                   enum tb_status status, const char *format,
-                                                                   ...)
+enum tb_status tb_bundle_refuse(struct tb_bundle_error *error, enum tb_status status, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -35,9 +33,9 @@ __attribute__((format(printf, 3, 4))) static enum tb_status refuse(struct tb_bun
     return status;
 }
 
-static enum tb_status no_memory(struct tb_bundle_error *error)
+enum tb_status tb_bundle_no_memory(struct tb_bundle_error *error)
 {
-    return refuse(error, TB_SITE_NOMEM, "no memory for the list of files");
+    return tb_bundle_refuse(error, TB_SITE_NOMEM, "no memory for the list of files");
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -65,17 +63,18 @@ static enum tb_status map_file(struct opening *o, struct tb_bundle_file *f)
     /* O_NONBLOCK: a FIFO that stands where a file was must not hold us. */
     const int fd = tb_sys_open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0)
-        return refuse(o->error, errno == ENOENT ? TB_NOT_FOUND : TB_SITE_IO, "%.300s: %s", f->path,
-                      strerror(errno));
+        return tb_bundle_refuse(o->error, errno == ENOENT ? TB_NOT_FOUND : TB_SITE_IO, "%.300s: %s", f->path,
+                                strerror(errno));
     enum tb_status s = TB_OK;
     if (fstat(fd, &st) != 0)
-        s = refuse(o->error, TB_SITE_IO, "%.300s: %s", f->path, strerror(errno));
+        s = tb_bundle_refuse(o->error, TB_SITE_IO, "%.300s: %s", f->path, strerror(errno));
     else if (!S_ISREG(st.st_mode))
-        s = refuse(o->error, TB_BAD_FILE, "%.300s: neither a file nor a folder", f->path);
+        s = tb_bundle_refuse(o->error, TB_BAD_FILE, "%.300s: neither a file nor a folder", f->path);
     else if (st.st_size > 0) {
         void *bytes = tb_sys_mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
         if (bytes == MAP_FAILED)
-            s = refuse(o->error, TB_SITE_IO, "%.300s: cannot be mapped: %s", f->path, strerror(errno));
+            s = tb_bundle_refuse(o->error, TB_SITE_IO, "%.300s: cannot be mapped: %s", f->path,
+                                 strerror(errno));
         else
             f->bytes = bytes;
     }
@@ -88,7 +87,7 @@ static enum tb_status look_into(struct opening *o, struct tb_bundle_file *f)
 {
     f->is_safetensors = ends_with(f->name, ".safetensors");
     if (!f->is_safetensors && f->count > TB_BLOB_BYTES_MAX)
-        return refuse(
+        return tb_bundle_refuse(
             o->error, TB_TOO_LARGE,
             "%.300s: %llu bytes; what is not safetensors has at most %llu (leave it out with --exclude)",
             f->path, (unsigned long long)f->count, (unsigned long long)TB_BLOB_BYTES_MAX);
@@ -97,7 +96,7 @@ static enum tb_status look_into(struct opening *o, struct tb_bundle_file *f)
     struct tb_safetensors_error error;
     enum tb_status s = tb_safetensors_header_bytes(f->path, f->bytes, f->count, &header_bytes, &error);
     if (s == TB_OK) s = tb_safetensors_parse(f->path, f->bytes, header_bytes, f->count, &f->parsed, &error);
-    return s == TB_OK ? TB_OK : refuse(o->error, s, "%s", error.text);
+    return s == TB_OK ? TB_OK : tb_bundle_refuse(o->error, s, "%s", error.text);
 }
 
 static enum tb_status grow_files(struct opening *o)
@@ -106,7 +105,7 @@ static enum tb_status grow_files(struct opening *o)
     if (b->file_count < b->file_cap) return TB_OK;
     const uint32_t cap = b->file_cap == 0 ? 16 : b->file_cap * 2;
     void *larger = tb_realloc(b->files, cap * sizeof *b->files);
-    if (larger == NULL) return no_memory(o->error);
+    if (larger == NULL) return tb_bundle_no_memory(o->error);
     b->files = larger;
     b->file_cap = cap;
     return TB_OK;
@@ -116,23 +115,24 @@ static enum tb_status add_file(struct opening *o, const char *path, const char *
 {
     struct tb_bundle *b = o->bundle;
     if (!tb_bundle_name_valid(name))
-        return refuse(o->error, TB_BAD_FILE,
-                      "%.200s: the name \"%.100s\" cannot travel (at most %d bytes, no control characters, "
-                      "not \"%s\" or \"%s...\")",
-                      path, name, TB_BLOB_NAME_MAX, TB_BUNDLE_MARKER, TB_BUNDLE_PRIVATE);
+        return tb_bundle_refuse(
+            o->error, TB_BAD_FILE,
+            "%.200s: the name \"%.100s\" cannot travel (at most %d bytes, no control characters, "
+            "not \"%s\" or \"%s...\")",
+            path, name, TB_BLOB_NAME_MAX, TB_BUNDLE_MARKER, TB_BUNDLE_PRIVATE);
     if (b->file_count >= TB_BLOBS_MAX)
-        return refuse(o->error, TB_TOO_LARGE, "%.300s: more than %d files", path, TB_BLOBS_MAX);
+        return tb_bundle_refuse(o->error, TB_TOO_LARGE, "%.300s: more than %d files", path, TB_BLOBS_MAX);
     for (uint32_t i = 0; i < b->file_count; i++)
         if (strcmp(b->files[i].name, name) == 0)
-            return refuse(o->error, TB_CONFLICT, "%.200s and %.200s would both be \"%.80s\"",
-                          b->files[i].path, path, name);
+            return tb_bundle_refuse(o->error, TB_CONFLICT, "%.200s and %.200s would both be \"%.80s\"",
+                                    b->files[i].path, path, name);
     enum tb_status s = grow_files(o);
     if (s != TB_OK) return s;
     TB_ASSERT(b->files != NULL);
     /* From here on the bundle owns it, and close lets go of whatever was reached. */
     struct tb_bundle_file *f = &b->files[b->file_count++];
     *f = (struct tb_bundle_file){.name = tb_strdup(name), .path = tb_strdup(path)};
-    if (f->name == NULL || f->path == NULL) return no_memory(o->error);
+    if (f->name == NULL || f->path == NULL) return tb_bundle_no_memory(o->error);
     s = map_file(o, f);
     if (s == TB_OK) s = look_into(o, f);
     b->bytes += f->count;
@@ -156,8 +156,8 @@ static enum tb_status add_entry(struct opening *o, const char *folder, const cha
     if (snprintf(path, sizeof path, "%s/%s", folder, entry) >= (int)sizeof path ||
         snprintf(name, sizeof name, "%s%s%s", inside, inside[0] == '\0' ? "" : "/", entry) >=
             (int)sizeof name)
-        return refuse(o->error, TB_BAD_FILE, "%.200s/%.200s: the name is longer than %d bytes", folder, entry,
-                      TB_BLOB_NAME_MAX);
+        return tb_bundle_refuse(o->error, TB_BAD_FILE, "%.200s/%.200s: the name is longer than %d bytes",
+                                folder, entry, TB_BLOB_NAME_MAX);
     if (o->exclude != NULL && (fnmatch(o->exclude, name, 0) == 0 || fnmatch(o->exclude, entry, 0) == 0))
         return TB_OK;
     return add_path(o, path, name, depth);
@@ -167,10 +167,10 @@ static enum tb_status add_folder(struct opening *o, const char *path, const char
 {
     struct dirent **entries = NULL;
     if (depth > TB_BUNDLE_DEPTH_MAX)
-        return refuse(o->error, TB_TOO_LARGE, "%.300s: folders are more than %d deep", path,
-                      TB_BUNDLE_DEPTH_MAX);
+        return tb_bundle_refuse(o->error, TB_TOO_LARGE, "%.300s: folders are more than %d deep", path,
+                                TB_BUNDLE_DEPTH_MAX);
     const int count = scandir(path, &entries, not_hidden, alphasort);
-    if (count < 0) return refuse(o->error, TB_SITE_IO, "%.300s: %s", path, strerror(errno));
+    if (count < 0) return tb_bundle_refuse(o->error, TB_SITE_IO, "%.300s: %s", path, strerror(errno));
     enum tb_status s = TB_OK;
     for (int i = 0; i < count; i++) {
         if (s == TB_OK) s = add_entry(o, path, name, entries[i]->d_name, depth);
@@ -185,8 +185,8 @@ static enum tb_status add_path(struct opening *o, const char *path, const char *
 {
     struct stat st;
     if (stat(path, &st) != 0)
-        return refuse(o->error, errno == ENOENT ? TB_NOT_FOUND : TB_SITE_IO, "%.300s: %s", path,
-                      strerror(errno));
+        return tb_bundle_refuse(o->error, errno == ENOENT ? TB_NOT_FOUND : TB_SITE_IO, "%.300s: %s", path,
+                                strerror(errno));
     if (S_ISDIR(st.st_mode)) return add_folder(o, path, name, depth + 1);
     const char *slash = strrchr(path, '/');
     return add_file(o, path, name[0] != '\0' ? name : slash == NULL ? path : slash + 1);
@@ -208,7 +208,7 @@ static enum tb_status check_unique(struct opening *o, const struct named *names,
 {
     for (uint32_t i = 1; i < count; i++)
         if (strcmp(names[i - 1].name, names[i].name) == 0)
-            return refuse(
+            return tb_bundle_refuse(
                 o->error, TB_CONFLICT,
                 "tensor \"%.100s\" is in %.150s and in %.150s; a name stands once in a version's shard",
                 names[i].name, names[i - 1].file->path, names[i].file->path);
@@ -226,14 +226,15 @@ static enum tb_status check_index_entry(struct opening *o, const struct tb_bundl
     const char *base = strrchr(index->name, '/');
     const size_t folder = base == NULL ? 0 : (size_t)(base + 1 - index->name);
     if (!json_is_string(file))
-        return refuse(o->error, TB_BAD_FILE, "%.200s: weight_map has no file name for \"%.100s\"",
-                      index->path, tensor);
+        return tb_bundle_refuse(o->error, TB_BAD_FILE, "%.200s: weight_map has no file name for \"%.100s\"",
+                                index->path, tensor);
     if (found != NULL && strncmp(found->file->name, index->name, folder) == 0 &&
         strcmp(found->file->name + folder, json_string_value(file)) == 0)
         return TB_OK;
-    return refuse(o->error, TB_BAD_FILE, "%.200s: tensor \"%.100s\" should be in %.100s, but %s%.100s",
-                  index->path, tensor, json_string_value(file), found == NULL ? "is in no file" : "is in ",
-                  found == NULL ? "" : found->file->name);
+    return tb_bundle_refuse(o->error, TB_BAD_FILE,
+                            "%.200s: tensor \"%.100s\" should be in %.100s, but %s%.100s", index->path,
+                            tensor, json_string_value(file), found == NULL ? "is in no file" : "is in ",
+                            found == NULL ? "" : found->file->name);
 }
 
 static enum tb_status check_index(struct opening *o, const struct tb_bundle_file *index,
@@ -242,12 +243,12 @@ static enum tb_status check_index(struct opening *o, const struct tb_bundle_file
     json_error_t where;
     json_t *object = json_loadb((const char *)index->bytes, index->count, JSON_REJECT_DUPLICATES, &where);
     if (object == NULL)
-        return refuse(o->error, TB_BAD_FILE, "%.200s:%d:%d: %.150s", index->path, where.line, where.column,
-                      where.text);
+        return tb_bundle_refuse(o->error, TB_BAD_FILE, "%.200s:%d:%d: %.150s", index->path, where.line,
+                                where.column, where.text);
     json_t *map = json_object_get(object, "weight_map");
     enum tb_status s = TB_OK;
     if (!json_is_object(map))
-        s = refuse(o->error, TB_BAD_FILE, "%.200s: has no object weight_map", index->path);
+        s = tb_bundle_refuse(o->error, TB_BAD_FILE, "%.200s: has no object weight_map", index->path);
     for (void *at = json_object_iter(map); at != NULL && s == TB_OK; at = json_object_iter_next(map, at))
         s = check_index_entry(o, index, names, count, json_object_iter_key(at), json_object_iter_value(at));
     json_decref(object);
@@ -267,7 +268,7 @@ static enum tb_status check_names(struct opening *o)
 {
     const struct tb_bundle *b = o->bundle;
     struct named *names = tb_calloc(b->tensor_count + 1u, sizeof *names);
-    if (names == NULL) return no_memory(o->error);
+    if (names == NULL) return tb_bundle_no_memory(o->error);
     list_names(b, names);
     enum tb_status s = check_unique(o, names, b->tensor_count);
     for (uint32_t f = 0; f < b->file_count && s == TB_OK; f++)
@@ -287,10 +288,10 @@ static enum tb_status add_blob(struct opening *o, const struct tb_bundle_file *f
         char name[sizeof TB_BUNDLE_HEADER_PREFIX + TB_BLOB_NAME_MAX];
         (void)snprintf(name, sizeof name, "%s%s", TB_BUNDLE_HEADER_PREFIX, f->name);
         if (!tb_blob_name_valid(name))
-            return refuse(o->error, TB_BAD_FILE, "%.300s: the name is too long for a safetensors file",
-                          f->path);
+            return tb_bundle_refuse(o->error, TB_BAD_FILE,
+                                    "%.300s: the name is too long for a safetensors file", f->path);
         b->blob_names[b->blob_count] = tb_strdup(name);
-        if (b->blob_names[b->blob_count] == NULL) return no_memory(o->error);
+        if (b->blob_names[b->blob_count] == NULL) return tb_bundle_no_memory(o->error);
         blob->name = b->blob_names[b->blob_count];
         blob->count = f->parsed.header_bytes;
     }
@@ -320,12 +321,12 @@ static enum tb_status fill(struct opening *o)
     for (uint32_t f = 0; f < b->file_count; f++)
         tensors += b->files[f].parsed.tensor_count;
     if (tensors > TB_TENSORS_MAX)
-        return refuse(o->error, TB_TOO_LARGE, "%llu tensors; a shard has at most %d",
-                      (unsigned long long)tensors, TB_TENSORS_MAX);
+        return tb_bundle_refuse(o->error, TB_TOO_LARGE, "%llu tensors; a shard has at most %d",
+                                (unsigned long long)tensors, TB_TENSORS_MAX);
     b->tensors = tb_calloc(tensors + 1, sizeof *b->tensors);
     b->blobs = tb_calloc(b->file_count + 1u, sizeof *b->blobs);
     b->blob_names = tb_calloc(b->file_count + 1u, sizeof *b->blob_names);
-    if (b->tensors == NULL || b->blobs == NULL || b->blob_names == NULL) return no_memory(o->error);
+    if (b->tensors == NULL || b->blobs == NULL || b->blob_names == NULL) return tb_bundle_no_memory(o->error);
     enum tb_status s = TB_OK;
     for (uint32_t f = 0; f < b->file_count && s == TB_OK; f++) {
         add_tensors(b, &b->files[f]);
@@ -343,7 +344,7 @@ enum tb_status tb_bundle_open(char *const *paths, uint32_t path_count, const cha
     for (uint32_t i = 0; i < path_count && s == TB_OK; i++)
         s = add_path(&o, paths[i], "", 0);
     if (s == TB_OK && bundle.file_count == 0)
-        s = refuse(error_out, TB_BAD_FILE, "%.300s: no files there", paths[0]);
+        s = tb_bundle_refuse(error_out, TB_BAD_FILE, "%.300s: no files there", paths[0]);
     if (s == TB_OK) s = fill(&o);
     if (s == TB_OK) s = check_names(&o);
     if (s != TB_OK) {

@@ -58,6 +58,11 @@ TB_MUST_USE enum tb_status tb_bundle_open(char *const *paths, uint32_t path_coun
                                           struct tb_bundle *bundle_out, struct tb_bundle_error *error_out);
 void tb_bundle_close(struct tb_bundle *bundle);
 
+/* For bundle.c and unbundle.c: says why, and returns the status. */
+enum tb_status tb_bundle_refuse(struct tb_bundle_error *error, enum tb_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+enum tb_status tb_bundle_no_memory(struct tb_bundle_error *error);
+
 /* Whether a user's file may have this name: a clean relative path that is not ours. */
 bool tb_bundle_name_valid(const char *name);
 

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,22 +28,6 @@ struct planning {
     struct tb_bundle_error *error;
 };
 
-__attribute__((format(printf, 3, 4))) static enum tb_status refuse(struct tb_bundle_error *error,
-                                                                   enum tb_status status, const char *format,
-                                                                   ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(error->text, sizeof error->text, format, arguments);
-    va_end(arguments);
-    return status;
-}
-
-static enum tb_status no_memory(struct tb_bundle_error *error)
-{
-    return refuse(error, TB_SITE_NOMEM, "no memory for the list of files");
-}
-
 /* ---- the plan ---- */
 
 static bool grow(void **rows, uint32_t count, uint32_t *cap, size_t size)
@@ -63,7 +46,8 @@ static enum tb_status begin_file(struct planning *p, const char *name)
 {
     struct tb_unbundle *plan = p->plan;
     void *rows = plan->files;
-    if (!grow(&rows, plan->file_count, &plan->file_cap, sizeof *plan->files)) return no_memory(p->error);
+    if (!grow(&rows, plan->file_count, &plan->file_cap, sizeof *plan->files))
+        return tb_bundle_no_memory(p->error);
     plan->files = rows;
     plan->files[plan->file_count++] = (struct tb_unbundle_file){.name = name, .first_span = plan->span_count};
     return TB_OK;
@@ -73,7 +57,8 @@ static enum tb_status add_span(struct planning *p, const void *bytes, uint64_t c
 {
     struct tb_unbundle *plan = p->plan;
     void *rows = plan->spans;
-    if (!grow(&rows, plan->span_count, &plan->span_cap, sizeof *plan->spans)) return no_memory(p->error);
+    if (!grow(&rows, plan->span_count, &plan->span_cap, sizeof *plan->spans))
+        return tb_bundle_no_memory(p->error);
     plan->spans = rows;
     plan->spans[plan->span_count++] = (struct tb_unbundle_span){bytes, count};
     TB_ASSERT(plan->file_count > 0 && plan->files != NULL);
@@ -118,11 +103,13 @@ static enum tb_status add_tensor(struct planning *p, const char *file, uint32_t 
 {
     struct tensor_ref *ref = find_tensor(p, t->name, shard);
     if (ref == NULL)
-        return refuse(p->error, TB_BAD_FILE,
-                      "the header of %.150s has a tensor \"%.150s\" that the version has not", file, t->name);
+        return tb_bundle_refuse(p->error, TB_BAD_FILE,
+                                "the header of %.150s has a tensor \"%.150s\" that the version has not", file,
+                                t->name);
     if (ref->item->count != t->end - t->begin || strcmp(ref->item->dtype, tb_dtype_name(t->dtype)) != 0)
-        return refuse(p->error, TB_BAD_FILE,
-                      "the header of %.150s and the version differ about tensor \"%.150s\"", file, t->name);
+        return tb_bundle_refuse(p->error, TB_BAD_FILE,
+                                "the header of %.150s and the version differ about tensor \"%.150s\"", file,
+                                t->name);
     ref->used = true;
     return add_span(p, ref->item->bytes, ref->item->count);
 }
@@ -134,11 +121,11 @@ static enum tb_status plan_safetensors(struct planning *p, const char *name, con
     uint64_t header_bytes = 0;
     enum tb_status s = tb_safetensors_header_bytes(name, header->bytes, header->count, &header_bytes, &error);
     if (s == TB_OK && header_bytes != header->count)
-        return refuse(p->error, TB_BAD_FILE, "the header of %.150s has bytes behind it", name);
+        return tb_bundle_refuse(p->error, TB_BAD_FILE, "the header of %.150s has bytes behind it", name);
     if (s == TB_OK)
         s = tb_safetensors_parse(name, header->bytes, header->count, TB_SAFETENSORS_BYTES_UNKNOWN, &parsed,
                                  &error);
-    if (s != TB_OK) return refuse(p->error, s, "%s", error.text);
+    if (s != TB_OK) return tb_bundle_refuse(p->error, s, "%s", error.text);
     s = begin_file(p, name);
     if (s == TB_OK) s = add_span(p, header->bytes, header->count);
     if (s == TB_OK) p->plan->files[p->plan->file_count - 1].of_header = true;
@@ -165,8 +152,8 @@ static enum tb_status plan_again(struct planning *p, const struct tb_unbundle_fi
     const bool same = before->of_header == header && span->count == item->count &&
                       (item->count == 0 || memcmp(span->bytes, item->bytes, item->count) == 0);
     if (same) return TB_OK;
-    return refuse(p->error, TB_CONFLICT, "two shards have a file \"%.200s\" with different bytes",
-                  before->name);
+    return tb_bundle_refuse(p->error, TB_CONFLICT, "two shards have a file \"%.200s\" with different bytes",
+                            before->name);
 }
 
 static enum tb_status plan_blob(struct planning *p, const struct tb_item *item)
@@ -175,7 +162,8 @@ static enum tb_status plan_blob(struct planning *p, const struct tb_item *item)
     const bool header = strncmp(item->name, TB_BUNDLE_HEADER_PREFIX, prefix) == 0;
     const char *name = header ? item->name + prefix : item->name;
     if (!tb_bundle_name_valid(name))
-        return refuse(p->error, TB_BAD_FILE, "a file of the version has the name \"%.200s\"", item->name);
+        return tb_bundle_refuse(p->error, TB_BAD_FILE, "a file of the version has the name \"%.200s\"",
+                                item->name);
     const struct tb_unbundle_file *before = file_named(p->plan, name);
     if (before != NULL) return plan_again(p, before, item, header);
     if (header) return plan_safetensors(p, name, item);
@@ -235,15 +223,15 @@ static enum tb_status plan_made_file(struct planning *p, uint32_t shard)
     uint64_t header_bytes = 0;
     (void)snprintf(name, sizeof name, "tensors-%04u.safetensors", shard);
     if (file_named(p->plan, name) != NULL)
-        return refuse(p->error, TB_CONFLICT, "shard %u has tensors without a file, and a file \"%s\"", shard,
-                      name);
+        return tb_bundle_refuse(p->error, TB_CONFLICT,
+                                "shard %u has tensors without a file, and a file \"%s\"", shard, name);
     enum tb_status s = begin_file(p, "");
     if (s != TB_OK) return s;
     TB_ASSERT(p->plan->files != NULL);
     struct tb_unbundle_file *file = &p->plan->files[p->plan->file_count - 1];
     file->made_name = tb_strdup(name);
     file->made_header = make_header(p, shard, &header_bytes);
-    if (file->made_name == NULL || file->made_header == NULL) return no_memory(p->error);
+    if (file->made_name == NULL || file->made_header == NULL) return tb_bundle_no_memory(p->error);
     file->name = file->made_name;
     s = add_span(p, file->made_header, header_bytes);
     for (uint32_t i = 0; i < p->tensor_count && s == TB_OK; i++) {
@@ -259,10 +247,11 @@ static enum tb_status refuse_parts(const struct planning *p)
 {
     for (uint32_t i = 1; i < p->tensor_count; i++)
         if (by_name_and_shard(&p->tensors[i - 1], &p->tensors[i]) == 0)
-            return refuse(p->error, TB_BAD_FILE,
-                          "tensor \"%.200s\" is split into parts for readers of slices: files are made of "
-                          "whole tensors",
-                          p->tensors[i].item->name);
+            return tb_bundle_refuse(
+                p->error, TB_BAD_FILE,
+                "tensor \"%.200s\" is split into parts for readers of slices: files are made of "
+                "whole tensors",
+                p->tensors[i].item->name);
     return TB_OK;
 }
 
@@ -286,7 +275,7 @@ enum tb_status tb_unbundle_plan(const struct tb_item *items, uint32_t count, str
     struct tb_unbundle plan = {0};
     struct planning p = {.plan = &plan, .error = error_out};
     p.tensors = tb_calloc(count + 1u, sizeof *p.tensors);
-    if (p.tensors == NULL) return no_memory(error_out);
+    if (p.tensors == NULL) return tb_bundle_no_memory(error_out);
     const enum tb_status s = plan_all(&p, items, count);
     tb_free(p.tensors);
     if (s != TB_OK) {
@@ -321,7 +310,8 @@ struct writing {
 static enum tb_status failed(const struct writing *w, const char *name, const char *what)
 {
     const int why = errno;
-    return refuse(w->error, TB_SITE_IO, "%.200s/%.150s: %s: %s", w->folder, name, what, strerror(why));
+    return tb_bundle_refuse(w->error, TB_SITE_IO, "%.200s/%.150s: %s: %s", w->folder, name, what,
+                            strerror(why));
 }
 
 static enum tb_status write_span(const struct writing *w, int fd, const char *name,
@@ -338,7 +328,7 @@ static enum tb_status write_span(const struct writing *w, int fd, const char *na
         at += (uint64_t)wrote;
         left -= (uint64_t)wrote;
         if (w->moved != NULL && !w->moved(w->user, (uint64_t)wrote))
-            return refuse(w->error, TB_CANCELLED, "interrupted");
+            return tb_bundle_refuse(w->error, TB_CANCELLED, "interrupted");
     }
     return TB_OK;
 }
