@@ -83,6 +83,9 @@ struct tb_pipe_fill {
 };
 void tb_pipe_ask_fill(struct tb_pipe *s, const struct tb_pipe_fill *fill);
 tb_time_ns tb_pipe_poll(struct tb_pipe *s, tb_time_ns now);
+/* `reaches` and `copy` of a transport whose hops have no memory within reach: never asked to copy. */
+bool tb_pipe_reaches(const struct tb_upstream *upstream, const struct tb_read *read);
+enum tb_status tb_pipe_copy(struct tb_upstream *upstream, const struct tb_read *read);
 /* ops->on_finished and events->on_closed follow, outside of this call. */
 void tb_pipe_close(struct tb_pipe *s);
 /* Ends it for a reason of the user's; on_lost(why) is called from inside. */

@@ -64,18 +64,6 @@ static void tcp_read(struct tb_upstream *upstream, struct tb_read *read)
     tb_pipe_read(&((struct tcp_upstream *)upstream)->stream, read);
 }
 
-static bool tcp_reaches(const struct tb_upstream *upstream, const struct tb_read *read)
-{
-    (void)upstream, (void)read;
-    return false;
-}
-
-static enum tb_status tcp_copy(struct tb_upstream *upstream, const struct tb_read *read)
-{
-    (void)upstream, (void)read;
-    return TB_STREAM_IO;
-}
-
 static void tcp_confirm(struct tb_upstream *upstream)
 {
     tb_pipe_confirm(&((struct tcp_upstream *)upstream)->stream);
@@ -94,8 +82,8 @@ static void tcp_close(struct tb_upstream *upstream)
 const struct tb_transport_ops tb_transport_tcp = {.transport = TB_TRANSPORT_TCP,
                                                   .open = tcp_open,
                                                   .read = tcp_read,
-                                                  .reaches = tcp_reaches,
-                                                  .copy = tcp_copy,
+                                                  .reaches = tb_pipe_reaches,
+                                                  .copy = tb_pipe_copy,
                                                   .confirm = tcp_confirm,
                                                   .poll = tcp_poll,
                                                   .close = tcp_close};

@@ -708,18 +708,6 @@ static void verbs_read(struct tb_upstream *upstream, struct tb_read *read)
         tb_pipe_read(&u->stream, read);
 }
 
-static bool verbs_reaches(const struct tb_upstream *upstream, const struct tb_read *read)
-{
-    (void)upstream, (void)read;
-    return false;
-}
-
-static enum tb_status verbs_copy(struct tb_upstream *upstream, const struct tb_read *read)
-{
-    (void)upstream, (void)read;
-    return TB_STREAM_IO;
-}
-
 static void verbs_confirm(struct tb_upstream *upstream)
 {
     tb_pipe_confirm(&((struct verbs_upstream *)upstream)->stream);
@@ -743,8 +731,8 @@ static tb_time_ns verbs_poll(struct tb_upstream *upstream, tb_time_ns now)
 const struct tb_transport_ops tb_transport_verbs = {.transport = TB_TRANSPORT_VERBS,
                                                     .open = verbs_open,
                                                     .read = verbs_read,
-                                                    .reaches = verbs_reaches,
-                                                    .copy = verbs_copy,
+                                                    .reaches = tb_pipe_reaches,
+                                                    .copy = tb_pipe_copy,
                                                     .confirm = verbs_confirm,
                                                     .poll = verbs_poll,
                                                     .close = verbs_close};
