@@ -1,0 +1,387 @@
+/* fake_answers.c - what the fake gateway says to what a worker says, by the contract of intra/session_msg.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "intra/source.h"
+#include "unit/client/fake_inside.h"
+
+static void send_version(struct fake_session *s, uint64_t request, const struct fake_version *v)
+{
+    const struct tb_session_version m = {.key = v->key, .bytes = 1, .whole_here = v->exported};
+    FAKE_SEND(s, TB_SESSION_VERSION, request, tb_session_version, &m, 0);
+}
+
+/* ---- waits ---- */
+
+static const struct fake_version *answer_to(struct fake *f, const struct tb_session_wait *m)
+{
+    const struct fake_version *best = NULL;
+    for (uint32_t i = 0; i < FAKE_VERSIONS_MAX; i++) {
+        const struct fake_version *v = &f->versions[i];
+        if (!v->used || !v->ready) continue;
+        if (m->kind == TB_WAIT_EXACT && v->key.number != m->number) continue;
+        if (m->kind == TB_WAIT_MINIMUM && v->key.number < m->number) continue;
+        const struct fake_version *after = fake_find(f, &m->after);
+        if (after != NULL && v->key.number <= after->key.number) continue;
+        if (best == NULL || v->key.number > best->key.number) best = v;
+    }
+    return best;
+}
+
+static void answer_waits(struct fake *f)
+{
+    for (uint32_t i = 0; i < FAKE_WAITS_MAX; i++) {
+        if (!f->waits[i].used) continue;
+        const struct fake_version *v = answer_to(f, &f->waits[i].m);
+        if (v == NULL) continue;
+        f->waits[i].used = false;
+        send_version(&f->sessions[f->waits[i].session], f->waits[i].request, v);
+    }
+}
+
+/* ---- plans ---- */
+
+void fake_grant_and_plan(struct fake *f, uint32_t reader, struct fake_version *v)
+{
+    struct fake_session *s = &f->sessions[reader];
+    struct tb_session_plan m = {.uid = v->key.uid, .plan = ++f->next_plan, .source_name = {"source"}};
+    tb_random_bytes(m.token.bytes, 16);
+    const bool chained = f->chain && v->chain_session != UINT32_MAX && v->chain_session != reader;
+    const struct tb_fabric_endpoint *from = &f->door;
+    struct tb_fabric_endpoint worker;
+    struct tb_source_shard shards[FAKE_SHARDS_MAX];
+    uint8_t encoded[4096];
+    if (chained) {
+        const struct tb_session_hello *h = &f->sessions[v->chain_session].hello;
+        memset(&worker, 0, sizeof worker);
+        worker.host = h->host;
+        snprintf(worker.shm_door, sizeof worker.shm_door, "%.107s", h->shm_door.text);
+        snprintf(worker.tcp, sizeof worker.tcp, "%.63s", h->tcp.text);
+        worker.tls = h->tls;
+        worker.fingerprint = h->print;
+        from = &worker;
+        m.export_id = v->chain_export;
+        m.source = (struct tb_span){v->chain_source, v->chain_source_bytes};
+        const struct tb_session_grant g = {
+            .export_id = m.export_id, .token = m.token, .reader = s->hello.print};
+        FAKE_SEND(&f->sessions[v->chain_session], TB_SESSION_GRANT, 0, tb_session_grant, &g, 0);
+    } else {
+        struct tb_writer w;
+        tb_writer_init(&w, encoded, sizeof encoded);
+        memset(shards, 0, sizeof shards);
+        for (uint32_t i = 0; i < v->key.shard_count; i++) {
+            shards[i] = (struct tb_source_shard){.shard = i, .held_buffer = UINT32_MAX, .packed_buffer = i};
+            if (f->bad_source) shards[i].shard = 77;
+        }
+        tb_source_encode(shards, v->key.shard_count, &w);
+        m.export_id = v->export_id;
+        m.source = (struct tb_span){encoded, (uint32_t)w.used};
+        assert_int_equal(tb_export_grant(f->fabric, v->export_id, &m.token, &s->hello.print), TB_OK);
+    }
+    m.host = from->host;
+    snprintf(m.shm_door.text, sizeof m.shm_door.text, "%s", from->shm_door);
+    snprintf(m.tcp.text, sizeof m.tcp.text, "%s", from->tcp);
+    m.tls = from->tls;
+    m.print = from->fingerprint;
+    if (chained) {
+        f->granting.reader = (uint32_t)(s - f->sessions);
+        f->granting.plan = m;
+        return;
+    }
+    FAKE_SEND(s, TB_SESSION_PLAN, 0, tb_session_plan, &m, m.source.count);
+}
+
+static void on_granted(struct fake *f, const struct tb_session_granted *m)
+{
+    f->granted = *m;
+    if (f->granting.plan.plan == 0 || !tb_id_equal(&f->granting.plan.token, &m->token)) return;
+    FAKE_SEND(&f->sessions[f->granting.reader], TB_SESSION_PLAN, 0, tb_session_plan, &f->granting.plan,
+              f->granting.plan.source.count);
+    f->granting.plan.plan = 0;
+}
+
+static void on_stage(struct fake *f, uint32_t index, uint64_t request, const struct tb_session_stage *m)
+{
+    struct fake_session *s = &f->sessions[index];
+    struct fake_version *v = fake_find(f, &m->uid);
+    if (v == NULL) {
+        fake_reply(s, request, TB_NOT_FOUND, "no such version");
+        return;
+    }
+    struct tb_session_manifests answer = {.key = v->key, .shard_count = v->key.shard_count};
+    if (f->garble_root) answer.key.root.bytes[3] ^= 1;
+    FAKE_SEND(s, TB_SESSION_MANIFESTS, request, tb_session_manifests, &answer, 0);
+    for (uint32_t i = 0; i < v->key.shard_count; i++) {
+        const struct fake_shard *sh = &v->shards[i];
+        const struct tb_session_manifest manifest = {
+            .uid = v->key.uid,
+            .shard = i,
+            .head = {sh->head, sh->head_bytes},
+            .digests = {(const uint8_t *)sh->manifest.digests, sh->manifest.chunk_count * TB_DIGEST_BYTES}};
+        FAKE_SEND(s, TB_SESSION_MANIFEST, 0, tb_session_manifest, &manifest,
+                  sh->head_bytes + manifest.digests.count);
+    }
+    if (!f->no_plan) fake_grant_and_plan(f, index, v);
+}
+
+/* ---- frames ---- */
+
+static void on_hello(struct fake *f, uint32_t index, uint64_t request, const struct tb_session_hello *m)
+{
+    struct fake_session *s = &f->sessions[index];
+    s->hello = *m;
+    s->id = m->session;
+    if (!f->remember || tb_id_is_zero(&m->session)) tb_random_bytes(s->id.bytes, 16);
+    s->welcomed = true;
+    const struct tb_session_welcome w = {.protocol = TB_SESSION_PROTOCOL,
+                                         .session = s->id,
+                                         .site = {"east"},
+                                         .gateway = {"g1"},
+                                         .incarnation = 1,
+                                         .lease_ms = 600,
+                                         .fabric_trusted = f->trusted,
+                                         .drain_ms = 300};
+    FAKE_SEND(s, TB_SESSION_WELCOME, request, tb_session_welcome, &w, 0);
+}
+
+static void on_run_open(struct fake *f, struct fake_session *s, uint64_t request,
+                        const struct tb_session_run_open *m)
+{
+    uint32_t i = 0;
+    while (i < f->run_count && strcmp(f->runs[i].key, m->key.text) != 0)
+        i++;
+    const bool joined = i < f->run_count;
+    if (joined && i + 1 < f->run_count) {
+        fake_reply(s, request, TB_FENCED, "a newer run exists");
+        return;
+    }
+    if (!joined) {
+        assert_true(f->run_count < FAKE_RUNS_MAX);
+        snprintf(f->runs[i].key, sizeof f->runs[i].key, "%s", m->key.text);
+        tb_random_bytes(f->runs[i].id.bytes, 16);
+        f->run_count++;
+    }
+    const struct tb_session_run answer = {.run = f->runs[i].id, .run_order = i + 1, .joined = joined};
+    FAKE_SEND(s, TB_SESSION_RUN, request, tb_session_run, &answer, 0);
+}
+
+static void on_version_open(struct fake *f, struct fake_session *s, uint64_t request,
+                            const struct tb_session_version_open *m)
+{
+    if (f->run_count > 0 && !tb_id_equal(&f->runs[f->run_count - 1].id, &m->run)) {
+        fake_reply(s, request, TB_FENCED, "a newer run exists");
+        return;
+    }
+    struct fake_version *v = fake_find_number(f, m->number);
+    if (v == NULL) v = fake_new_version(f, m->model.text, &m->run, m->number, m->shard_count);
+    send_version(s, request, v);
+}
+
+static enum tb_status seal(struct fake *f, uint32_t index, const struct tb_session_seal *m)
+{
+    struct fake_version *v = fake_find(f, &m->uid);
+    if (v == NULL) return TB_NOT_FOUND;
+    if (m->shard >= v->key.shard_count) return TB_BAD_ARGUMENT;
+    struct fake_shard *sh = &v->shards[m->shard];
+    if (sh->sealed) {
+        if (m->digests.count != sh->manifest.chunk_count * TB_DIGEST_BYTES ||
+            memcmp(m->digests.bytes, sh->manifest.digests, m->digests.count) != 0)
+            return TB_CONFLICT;
+    } else {
+        const size_t bytes = tb_manifest_decode_bytes(m->head.bytes, m->head.count);
+        assert_true(bytes > 0);
+        sh->manifest_memory = malloc(bytes);
+        assert_int_equal(
+            tb_manifest_head_decode(m->head.bytes, m->head.count, sh->manifest_memory, bytes, &sh->manifest),
+            TB_OK);
+        assert_int_equal(m->digests.count, sh->manifest.chunk_count * TB_DIGEST_BYTES);
+        if (m->digests.count > 0) memcpy(sh->manifest.digests, m->digests.bytes, m->digests.count);
+        const struct tb_digest root = tb_manifest_root(&sh->manifest);
+        assert_true(tb_digest_equal(&root, &sh->manifest.root));
+        sh->head = fake_copy_of(m->head.bytes, m->head.count);
+        sh->head_bytes = m->head.count;
+    }
+    free(sh->source);
+    sh->source = fake_copy_of(m->source.bytes, m->source.count);
+    sh->source_bytes = m->source.count;
+    sh->session = index;
+    sh->export_id = m->export_id;
+    const bool before = sh->sealed;
+    sh->sealed = true;
+    fake_become_ready(v);
+    return before ? TB_DONE_BEFORE : TB_OK;
+}
+
+static void on_export(struct fake *f, uint32_t index, const struct tb_session_export *m)
+{
+    struct fake_version *v = fake_find(f, &m->uid);
+    f->exported = *m;
+    if (v == NULL) return;
+    const bool granting = f->granting.plan.source.bytes == v->chain_source;
+    free(v->chain_source);
+    v->chain_source = fake_copy_of(m->source.bytes, m->source.count);
+    v->chain_source_bytes = m->source.count;
+    if (granting) f->granting.plan.source = (struct tb_span){v->chain_source, v->chain_source_bytes};
+    v->chain_session = index;
+    v->chain_export = m->export_id;
+    if (m->whole) v->whole_said[index] = true;
+}
+
+static void on_wait(struct fake *f, uint32_t index, uint64_t request, const struct tb_session_wait *m)
+{
+    const struct fake_version *v = answer_to(f, m);
+    if (v != NULL) {
+        send_version(&f->sessions[index], request, v);
+        return;
+    }
+    if (m->timeout_ms == 0) {
+        fake_reply(&f->sessions[index], request, TB_TIMEOUT, "");
+        return;
+    }
+    for (uint32_t i = 0; i < FAKE_WAITS_MAX; i++) {
+        if (f->waits[i].used) continue;
+        f->waits[i].used = true;
+        f->waits[i].session = index;
+        f->waits[i].request = request;
+        f->waits[i].m = *m;
+        return;
+    }
+}
+
+#define DECODE(name, m)                                                                                      \
+    struct name m;                                                                                           \
+    if (name##_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED
+
+static enum tb_status on_request(struct fake *f, uint32_t index, struct tb_wire_frame *frame)
+{
+    struct fake_session *s = &f->sessions[index];
+    switch (frame->type) {
+    case TB_SESSION_HELLO: {
+        DECODE(tb_session_hello, m);
+        on_hello(f, index, frame->request, &m);
+        return TB_OK;
+    }
+    case TB_SESSION_RUN_OPEN: {
+        DECODE(tb_session_run_open, m);
+        on_run_open(f, s, frame->request, &m);
+        return TB_OK;
+    }
+    case TB_SESSION_VERSION_OPEN: {
+        DECODE(tb_session_version_open, m);
+        on_version_open(f, s, frame->request, &m);
+        return TB_OK;
+    }
+    case TB_SESSION_SEAL: {
+        DECODE(tb_session_seal, m);
+        fake_reply(s, frame->request, seal(f, index, &m), "seal");
+        return TB_OK;
+    }
+    case TB_SESSION_SUBSCRIBE: {
+        DECODE(tb_session_subscribe, m);
+        s->subscribed = m;
+        fake_reply(s, frame->request, TB_OK, "");
+        return TB_OK;
+    }
+    case TB_SESSION_WAIT: {
+        DECODE(tb_session_wait, m);
+        on_wait(f, index, frame->request, &m);
+        return TB_OK;
+    }
+    case TB_SESSION_STAGE: {
+        DECODE(tb_session_stage, m);
+        f->after_release++;
+        on_stage(f, index, frame->request, &m);
+        return TB_OK;
+    }
+    case TB_SESSION_ACTIVATE: {
+        DECODE(tb_session_activate, m);
+        const struct fake_version *v = fake_find(f, &m.uid);
+        fake_reply(s, frame->request, v != NULL && v->go ? TB_OK : TB_AGAIN, "");
+        return TB_OK;
+    }
+    case TB_SESSION_RELEASE: {
+        DECODE(tb_session_release, m);
+        struct fake_version *v = fake_find(f, &m.uid);
+        if (v != NULL) v->released++;
+        f->after_release = 0;
+        fake_reply(s, frame->request, TB_OK, "");
+        return TB_OK;
+    }
+    case TB_SESSION_STATUS: {
+        DECODE(tb_session_status, m);
+        const struct tb_session_status_text text = {.json = {(const uint8_t *)"{\"schema\":1}", 12}};
+        FAKE_SEND(s, TB_SESSION_STATUS_TEXT, frame->request, tb_session_status_text, &text, 12);
+        return TB_OK;
+    }
+    case TB_SESSION_UNPUBLISH:
+    case TB_SESSION_UNSUBSCRIBE:
+    case TB_SESSION_WAIT_SITE:
+        fake_reply(s, frame->request, TB_OK, "");
+        return TB_OK;
+    default:
+        return TB_PEER_GARBLED;
+    }
+}
+
+static enum tb_status on_notice(struct fake *f, uint32_t index, struct tb_wire_frame *frame)
+{
+    switch (frame->type) {
+    case TB_SESSION_RENEW:
+        return TB_OK;
+    case TB_SESSION_CANCEL: {
+        DECODE(tb_session_cancel, m);
+        for (uint32_t i = 0; i < FAKE_WAITS_MAX; i++)
+            if (f->waits[i].used && f->waits[i].request == m.request) f->waits[i].used = false;
+        return TB_OK;
+    }
+    case TB_SESSION_EXPORT: {
+        DECODE(tb_session_export, m);
+        on_export(f, index, &m);
+        return TB_OK;
+    }
+    case TB_SESSION_GRANTED: {
+        DECODE(tb_session_granted, m);
+        on_granted(f, &m);
+        return TB_OK;
+    }
+    case TB_SESSION_HOP_LOST: {
+        DECODE(tb_session_hop_lost, m);
+        f->hop_lost = m;
+        return TB_OK;
+    }
+    case TB_SESSION_PROGRESS: {
+        DECODE(tb_session_progress, m);
+        f->progress = m;
+        struct fake_version *v = fake_find(f, &m.uid);
+        if (v != NULL && m.whole) v->whole_said[index] = true;
+        return TB_OK;
+    }
+    case TB_SESSION_ACTIVATED: {
+        DECODE(tb_session_activated, m);
+        f->activated = m;
+        return TB_OK;
+    }
+    case TB_SESSION_CHUNK_BAD:
+        return TB_OK;
+    default:
+        return TB_PEER_GARBLED;
+    }
+}
+
+enum tb_status fake_answer(struct fake *f, uint32_t session, struct tb_wire_frame *frame)
+{
+    struct fake_session *s = &f->sessions[session];
+    enum tb_status status = TB_OK;
+    if (frame->type < TB_SESSION_TYPE_END) f->seen[frame->type]++;
+    if (frame->type < TB_SESSION_TYPE_END && f->mute[frame->type])
+        status = TB_OK;
+    else if (frame->type < TB_SESSION_TYPE_END && f->refuse[frame->type] != TB_OK)
+        fake_reply(s, frame->request, f->refuse[frame->type], "told to refuse");
+    else if (frame->request != 0)
+        status = on_request(f, session, frame);
+    else
+        status = on_notice(f, session, frame);
+    answer_waits(f);
+    return status;
+}
