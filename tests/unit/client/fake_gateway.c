@@ -282,6 +282,21 @@ void fake_plan(struct fake *f, uint32_t session, uint64_t number)
     fake_run_job(f, plan_job, &t);
 }
 
+/* Who waits is told only at the end of the wait: of a wait that was over before the session had seen it, TB_TIMEOUT. */
+void fake_go_away(struct fake *f, struct tb_session *s)
+{
+    const struct tb_wait_options o = {.struct_bytes = sizeof o,
+                                      .kind = TB_WAIT_EXACT,
+                                      .model = "policy",
+                                      .number = UINT64_MAX,
+                                      .timeout_ms = 20};
+    struct tb_version_info info = {.struct_bytes = sizeof info};
+    const time_t until = time(NULL) + FAKE_BOUND_S;
+    fake_away(f, true);
+    while (tb_wait(s, &o, &info) != TB_GATEWAY_AWAY)
+        assert_true(time(NULL) < until);
+}
+
 struct tb_session *fake_session_open(struct fake *f, const char *name, const char *host)
 {
     const struct tb_session_options options = {

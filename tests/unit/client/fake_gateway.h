@@ -126,7 +126,8 @@ struct fake {
 
 void fake_open(struct fake *f);
 void fake_close(struct fake *f);
-void fake_away(struct fake *f, bool away); /* closes and reopens its door; all wires break */
+void fake_away(struct fake *f, bool away);               /* closes and reopens its door; all wires break */
+void fake_go_away(struct fake *f, struct tb_session *s); /* it is away, and the session has seen it */
 /* Bounded waits for what the session says. */
 void fake_wait_seen(struct fake *f, enum tb_session_type type, uint32_t count);
 uint32_t fake_seen(struct fake *f, enum tb_session_type type);

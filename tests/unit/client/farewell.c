@@ -9,17 +9,6 @@
 
 #define BYTES 100000u
 
-/* The session has seen that its gateway is away. */
-static void go_away(struct subscriber *w)
-{
-    const struct tb_wait_options o = {
-        .struct_bytes = sizeof o, .kind = TB_WAIT_EXACT, .model = "policy", .number = 99, .timeout_ms = 50};
-    struct tb_version_info info = {.struct_bytes = sizeof info};
-    fake_away(&w->f, true);
-    while (tb_wait(w->s, &o, &info) != TB_GATEWAY_AWAY)
-        continue;
-}
-
 /* Everything that the session had to say is at the gateway. */
 static void come_back(struct subscriber *w)
 {
@@ -35,7 +24,7 @@ static void a_release_is_told_later(void **state)
     struct subscriber w;
     subscriber_open(&w, 1, true);
     CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
-    go_away(&w);
+    fake_go_away(&w.f, w.s);
     CHECK_OK(tb_release(w.sub, &w.uid));
     come_back(&w);
     assert_int_equal(w.v->released, 1);
@@ -50,7 +39,7 @@ static void what_stays_is_not_released(void **state)
     subscriber_open(&w, 1, true);
     CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
     const uint32_t exports = fake_seen(&w.f, TB_SESSION_EXPORT);
-    go_away(&w);
+    fake_go_away(&w.f, w.s);
     come_back(&w);
     assert_int_equal(w.v->released, 0);
     assert_int_equal(fake_seen(&w.f, TB_SESSION_EXPORT), exports + 1);
@@ -64,7 +53,7 @@ static void what_was_asked_for_and_let_go_is_not_asked_for(void **state)
     struct subscriber w;
     subscriber_open(&w, 1, true);
     const uint32_t stages = fake_seen(&w.f, TB_SESSION_STAGE);
-    go_away(&w);
+    fake_go_away(&w.f, w.s);
     CHECK_STATUS(tb_stage(w.sub, &w.uid, 0), TB_GATEWAY_AWAY);
     CHECK_OK(tb_release(w.sub, &w.uid));
     come_back(&w);
@@ -79,7 +68,7 @@ static void what_began_anew_is_asked_for_behind_it(void **state)
     struct subscriber w;
     subscriber_open(&w, 1, true);
     CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
-    go_away(&w);
+    fake_go_away(&w.f, w.s);
     CHECK_OK(tb_release(w.sub, &w.uid));
     CHECK_STATUS(tb_stage(w.sub, &w.uid, 0), TB_GATEWAY_AWAY);
     FAKE_SET(&w.f, after_release, 0);
@@ -101,7 +90,7 @@ static void a_member_that_left_is_told_later(void **state)
     struct subscriber w;
     subscriber_open(&w, 1, true);
     CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
-    go_away(&w);
+    fake_go_away(&w.f, w.s);
     CHECK_OK(tb_unsubscribe(w.sub));
     come_back(&w);
     assert_int_equal(w.v->released, 1);
@@ -251,7 +240,7 @@ static void memory_that_went_is_told_later(void **state)
     (void)state;
     struct rank k;
     rank_open(&k);
-    go_away(&k.w);
+    fake_go_away(&k.w.f, k.w.s);
     CHECK_OK(tb_unregister(k.r));
     come_back(&k.w);
     assert_int_equal(fake_seen(&k.w.f, TB_SESSION_UNPUBLISH), 1);
@@ -301,7 +290,7 @@ static void what_drains_is_not_announced(void **state)
         CHECK_OK(tb_status(k.w.s, "session", text, sizeof text, NULL));
     while (strstr(text, "\"readers\":1") != NULL);
     const uint32_t seals = fake_seen(f, TB_SESSION_SEAL);
-    go_away(&k.w);
+    fake_go_away(&k.w.f, k.w.s);
     come_back(&k.w);
     assert_int_equal(fake_seen(f, TB_SESSION_SEAL), seals);
     fake_let_go(f);

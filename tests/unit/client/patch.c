@@ -228,9 +228,7 @@ static void a_fetch_that_fails_can_be_repeated(void **state)
     CHECK_OK(tb_status(w.s, "site", NULL, 0, NULL) == TB_TOO_LARGE
                  ? TB_OK
                  : TB_AGAIN); /* GO came before its answer */
-    fake_away(&w.f, true);
-    const struct tb_uid none = {{9}};
-    CHECK_STATUS(tb_wait_site(w.s, &none, NULL, TB_SITE_HOLDS, 100), TB_GATEWAY_AWAY);
+    fake_go_away(&w.f, w.s);
     w.memory[0][7] ^= 1;
     CHECK_STATUS(tb_activate(w.sub, &uid, NULL), TB_GATEWAY_AWAY);
     const uint32_t before = fake_seen(&w.f, TB_SESSION_SUBSCRIBE);

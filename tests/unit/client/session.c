@@ -114,8 +114,7 @@ static void waits_end_by_answer_timeout_and_away(void **state)
     assert_memory_equal(&info.uid, &v->key.uid, 16);
     o.after = &info.uid;
     CHECK_STATUS(tb_wait(s, &o, &info), TB_TIMEOUT);
-    fake_away(f, true);
-    o.timeout_ms = 200;
+    fake_go_away(f, s);
     CHECK_STATUS(tb_wait(s, &o, &info), TB_GATEWAY_AWAY);
     fake_away(f, false);
     o.after = NULL;

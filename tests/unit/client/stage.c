@@ -218,13 +218,7 @@ static void go_stays_good_while_the_gateway_is_away(void **state)
     CHECK_OK(tb_status(w.s, "site", NULL, 0, NULL) == TB_TOO_LARGE
                  ? TB_OK
                  : TB_AGAIN); /* GO came before its answer */
-    fake_away(&f, true);
-    struct tb_run_info run = {.struct_bytes = sizeof run};
-    const struct tb_wait_options o = {
-        .struct_bytes = sizeof o, .kind = TB_WAIT_EXACT, .model = "policy", .number = 9, .timeout_ms = 200};
-    struct tb_version_info info = {.struct_bytes = sizeof info};
-    CHECK_STATUS(tb_wait(w.s, &o, &info), TB_GATEWAY_AWAY);
-    (void)run;
+    fake_go_away(&f, w.s);
     CHECK_STATUS(tb_activate(w.sub, &uid2, NULL), TB_GATEWAY_AWAY);
     CHECK_OK(tb_activate(w.sub, &uid1, NULL));
     check_memory(&w, v1);
@@ -263,14 +257,7 @@ static void alone_a_worker_does_not_go_backwards(void **state)
         CHECK_OK(tb_activate(w.sub, &uid2, NULL));
         if (withdrawn) fake_state(&f, 2, TB_VERSION_WITHDRAWN);
         CHECK_OK(tb_status(w.s, "site", NULL, 0, NULL) == TB_TOO_LARGE ? TB_OK : TB_AGAIN);
-        fake_away(&f, true);
-        const struct tb_wait_options o = {.struct_bytes = sizeof o,
-                                          .kind = TB_WAIT_EXACT,
-                                          .model = "policy",
-                                          .number = 9,
-                                          .timeout_ms = 200};
-        struct tb_version_info info = {.struct_bytes = sizeof info};
-        CHECK_STATUS(tb_wait(w.s, &o, &info), TB_GATEWAY_AWAY);
+        fake_go_away(&f, w.s);
         CHECK_STATUS(tb_activate(w.sub, &uid1, NULL), withdrawn ? TB_OK : TB_BAD_STATE);
         if (withdrawn) CHECK_STATUS(tb_activate(w.sub, &uid2, NULL), TB_VERSION_WITHDRAWN);
         worker_close(&w);
@@ -397,12 +384,12 @@ static void asking_on_and_on_is_not_passed_on(void **state)
     CHECK_STATUS(tb_status(w.s, "site", NULL, 0, NULL), TB_TOO_LARGE); /* answered behind them */
     const uint64_t seconds = tb_time_since(began, tb_clock_now()) / TB_SECONDS(1);
     assert_in_range(fake_seen(&f, TB_SESSION_STAGE), 1, 2 + seconds);
-    fake_away(&f, true);
+    fake_go_away(&f, w.s);
     const uint32_t before = fake_seen(&f, TB_SESSION_STAGE);
     struct tb_version_info info = {.struct_bytes = sizeof info};
     const struct tb_wait_options o = {
         .struct_bytes = sizeof o, .kind = TB_WAIT_EXACT, .model = "policy", .number = 9, .timeout_ms = 1200};
-    CHECK_STATUS(tb_wait(w.s, &o, &info), TB_GATEWAY_AWAY);
+    CHECK_STATUS(tb_wait(w.s, &o, &info), TB_GATEWAY_AWAY); /* it would be time to ask again */
     for (uint32_t i = 0; i < 500; i++)
         CHECK_STATUS(tb_stage(w.sub, &uid, 0), TB_AGAIN);
     FAKE_SET(&f, no_plan, false);
