@@ -210,12 +210,15 @@ static void what_is_encoded_elsewhere_is_taken(void **state)
     struct tb_object_name name = {
         .uid = &uid, .base = &base_uid, .chunk = 4, .shard_count = 1, .chunk_count = CHUNKS};
     world_init(&w);
-    tb_objects_coming(w.objects, &name, true, tb_clock_now());
+    const tb_time_ns late = tb_time_add(tb_clock_now(), TB_SECONDS(3600)); /* nobody's patience ends before */
+    tb_objects_coming(w.objects, &name, true, late);
     (void)tb_bitmap_set(w.copy.held, 4);
     (void)tb_bitmap_set(w.copy.held, 5);
-    const struct tb_object_news news = {TB_OBJECT_OF_RANK, &coded, tb_clock_now()};
+    const struct tb_object_news news = {TB_OBJECT_OF_RANK, &coded, late};
     tb_objects_put(w.objects, &name, &news);
     wait_for(&w, 4);
+    assert_false(tb_shelf_has(&w.shelf, 5));
+    tb_objects_coming(w.objects, &name, true, tb_clock_now());
     wait_for(&w, 5); /* nothing came for half a second */
     tb_shelves_stats(w.shelves, &stats);
     assert_int_equal(stats.forwarded, 1);
