@@ -49,16 +49,25 @@ def nine_versions_bit_exact_at_four_workers(lab):
             raise Failed(f"{log.name}: a reader came before its grant")
 
 
-@scenario
-def workers_form_a_chain(lab):
-    """P1: four workers on four emulated hosts: at most one reads from the gateway, each other from a worker."""
-    east, west, _ = lab.east_west(through_link=False)
+def on_its_way(lab):
+    """West while a version arrives there: a part of it is there, and the rest crawls until the link's bytes_per_s is 0. So whoever stages it
+    there reads for as long as the test wants. (west, link, uid, path)"""
+    east, west, link = lab.east_west()
+    east.extra["link"] = {"codec": "raw"}  # all of its bytes cross
     up(east, west)
     path = lab.weights(1)[0]
     trainer = Trainer(lab, east, path)
+    link.bytes_per_s, link.crawl_at = 2 << 20, link.back_bytes + (4 << 20)
     uid = trainer.publish(1)
-    west.wait_holds(uid)
-    rollouts = [Rollout(lab, west, f"w{i}", path, host=f"host{i}", pace=6 << 20) for i in range(4)]
+    west.wait_held_some(uid)
+    return west, link, uid, path
+
+
+@scenario
+def workers_form_a_chain(lab):
+    """P1: four workers on four emulated hosts: at most one reads from the gateway, each other from a worker."""
+    west, link, uid, path = on_its_way(lab)
+    rollouts = [Rollout(lab, west, f"w{i}", path, host=f"host{i}") for i in range(4)]
     for r in rollouts:
         r.worker.send("stage", uid=uid, timeout_ms=PATIENCE_MS)
 
@@ -70,6 +79,7 @@ def workers_form_a_chain(lab):
         u = upstreams()
         return len(u) == 4 and list(u.values()).count("gw") == 1 and u
     wait_for("a chain", chained)
+    link.bytes_per_s = 0
     for r in rollouts:
         expect("stage", r.worker.receive()["status"], "ok")
         r.activate(uid)
@@ -79,20 +89,14 @@ def workers_form_a_chain(lab):
 @scenario
 def the_chain_is_shown_as_it_is(lab):
     """P10: while a version spreads, `tombolo chains` has each worker under the one it reads from, with transport, reason and rate."""
-    east = lab.site("east")
-    east.models["policy"] = dict(home="east")
-    up(east)
-    path = lab.weights(1)[0]
-    trainer = Trainer(lab, east, path)
-    uid = trainer.publish(1)
-    east.wait_holds(uid)
-    rollouts = {"w0": Rollout(lab, east, "w0", path, host="a", pace=3 << 20, spot=1)}  # what is looked at lasts 7 s
-    rollouts["near"] = Rollout(lab, east, "near", path, host="a")
-    rollouts["w1"] = Rollout(lab, east, "w1", path, host="b", pace=3 << 20)
+    west, link, uid, path = on_its_way(lab)
+    rollouts = {"w0": Rollout(lab, west, "w0", path, host="a", spot=1)}
+    rollouts["near"] = Rollout(lab, west, "near", path, host="a")
+    rollouts["w1"] = Rollout(lab, west, "w1", path, host="b")
 
     def chain(member):
         """Of the chain's members by name: each row, with its source's name; None until `member` reads."""
-        rows = [m for c in east.control("chains", model="policy")["chains"] for m in c["members"]]
+        rows = [m for c in west.control("chains", model="policy")["chains"] for m in c["members"]]
         named = {r["name"]: dict(r, source=None if r["source"] is None else rows[r["source"]]["name"]) for r in rows}
         return named if named.get(member, {}).get("bytes_per_s") else None
 
@@ -104,23 +108,20 @@ def the_chain_is_shown_as_it_is(lab):
     expect("transports", [(said[n]["transport"], said[n]["transport_why"]) for n in ("near", "w0")],
            [("shm", "same host"), ("tcp", "the reader has no rdma")])
     expect("spot and readers", [(said[n]["spot"], said[n]["readers"]) for n in ("w0", "w1")], [(True, 2), (False, 0)])
-    text = east.cli("chains").stdout.splitlines()
+    text = west.cli("chains").stdout.splitlines()
     depths = {line.split()[0]: len(line) - len(line.lstrip()) for line in text[1:]}
     expect("how far each stands to the right", [depths[n] for n in ("gw", "w0", "near", "w1")], [2, 4, 6, 6])
+    link.bytes_per_s = 0
     for r in rollouts.values():
         expect(f"{r.worker.name} stages", r.worker.receive()["status"], "ok")
-    wait_for("who has all of it reads from nobody", lambda: all(m["whole"] and m["source"] is None for m in east.control("chains")["chains"][0]["members"]))
+    wait_for("who has all of it reads from nobody", lambda: all(m["whole"] and m["source"] is None for m in west.control("chains")["chains"][0]["members"]))
 
 
 @scenario
 def a_host_reads_once(lab):
     """P1: A byte reaches a host once: two workers on one host, and one of them reads by shm from the other."""
-    east, west, _ = lab.east_west(through_link=False)
-    up(east, west)
-    path = lab.weights(1)[0]
-    uid = Trainer(lab, east, path).publish(1)
-    west.wait_holds(uid)
-    pair = [Rollout(lab, west, f"w{i}", path, host="one-host", pace=4 << 20) for i in range(2)]
+    west, link, uid, path = on_its_way(lab)
+    pair = [Rollout(lab, west, f"w{i}", path, host="one-host") for i in range(2)]
     for r in pair:
         r.worker.send("stage", uid=uid, timeout_ms=PATIENCE_MS)
 
@@ -129,6 +130,7 @@ def a_host_reads_once(lab):
         readers = [w for w in workers.values() if w["upstream"] in workers and w["held_bytes"]]
         return readers[0]["transport"] if readers else None
     expect("transport of the host's second reader", wait_for("a reader of its neighbour", from_the_other), "shm")
+    link.bytes_per_s = 0
     for r in pair:
         expect("stage", r.worker.receive()["status"], "ok")
         r.activate(uid)
