@@ -145,20 +145,25 @@ def models_share_a_link_by_weight(lab):
         s.models["other"] = dict(home="east", weight=10)
     east.models["policy"]["weight"] = 30
     west.subscribe.append(("other", ["east"]))
-    east.peer_keys["west"] = {"rate": "60Mbit"}  # the streams, not their buffers, decide what is next
+    east.peer_keys["west"] = {"rate": "1Mbit"}  # until both have begun, and nothing that counts has crossed
     link.refusing = True
     for s in (east, west):
         s.start()
     path = lab.weights(1)[0]
     heavy = Trainer(lab, east, path).publish(1)
     light = Trainer(lab, east, path, names=("other0", "other1"), model="other").publish(1)
+    size = east.version(heavy)["bytes"]
     link.refusing = False
-    wait_for("the heavy one is half whole", lambda: held_of(west, heavy)[0] > 0.5)
-    east.cli("limit", "west", "--rate", "1Mbit")  # from now on it is no matter when anybody looks
+    wait_for("both cross", lambda: all(east.daemon.logged("crossing.begun", f"model={model} ") for model in ("policy", "other")))
+    # Then two thirds of a version pass, and the rest crawls: it is no matter when anybody looks.
+    link.bytes_per_s, link.crawl_at = 1 << 30, link.back_bytes + size * 2 // 3
+    east.cli("limit", "west", "--rate", "60Mbit")  # the streams, not their buffers, decide what is next
+    wait_for("the heavy one is two fifths whole", lambda: held_of(west, heavy)[0] > 0.4)
     seen = held_of(west, heavy, light)
     print(f"held of the heavy one and the light one: {seen[0]:.2f}, {seen[1]:.2f}", flush=True)
     if not 0.12 <= seen[1] / seen[0] <= 0.65:  # a third; chunks of 1 MiB, and what was on its way
         raise Failed(f"the light model had {seen[1]:.2f} of its bytes when the heavy one had {seen[0]:.2f}")
+    link.bytes_per_s = 0
     east.cli("limit", "west", "--rate", "none")
     west.wait_holds(heavy)
     west.wait_holds(light, "other")
