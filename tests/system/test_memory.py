@@ -339,7 +339,7 @@ def who_stands_still_is_cut_off(lab):
     site.wait_holds(uid)
     for host, transport in (("h1", "shm"), ("h2", NETWORK)):
         source, reader = (Rollout(lab, site, f"{name}-{transport}", path, host=h, pace=pace)
-                          for name, h, pace in (("source", "h1", PACE // 4), ("reader", host, 0)))
+                          for name, h, pace in (("source", "h1", PACE // 16), ("reader", host, 0)))
         for rollout in (source, reader):
             rollout.worker.refused("again", "stage", uid=uid, timeout_ms=0)
             wait_for("it has some", lambda: staged(rollout.worker, uid)["held_chunks"] > 0)
