@@ -99,7 +99,9 @@ TB_MESSAGE(tb_session_version, TB_SESSION_VERSION_FIELDS)
     F(id, base)      /* its shelf gets differences to that version; zero: it has none */
 TB_MESSAGE(tb_session_seal, TB_SESSION_SEAL_FIELDS)
 
-/* shard UINT32_MAX: every shard of it that this session sealed. */
+/* shard UINT32_MAX: every shard of it that this session sealed. For one shard the highest bit of drain_ms says that its memory goes when
+ * the drain ends: the reference does not come back, and the REPLY is TB_PEER_REVOKED where the gateway lacks some of it by then. */
+#define TB_SESSION_UNPUBLISH_GONE (UINT32_C(1) << 31)
 #define TB_SESSION_UNPUBLISH_FIELDS(F) F(id, uid) F(u32, shard) F(u32, drain_ms)
 TB_MESSAGE(tb_session_unpublish, TB_SESSION_UNPUBLISH_FIELDS)
 

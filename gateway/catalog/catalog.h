@@ -158,10 +158,10 @@ enum tb_catalog_todo_kind {
     TB_CATALOG_GO,   /* session, subscription, uid */
     TB_CATALOG_PLAN, /* session (the reader), uid, plan, from_gateway or source_session + export_id: PLAN to
                         one, GRANT to the other */
-    TB_CATALOG_PLAN_END, /* session (the reader), uid, plan: nobody has it now; another PLAN follows when
+    TB_CATALOG_PLAN_END,    /* session (the reader), uid, plan: nobody has it now; another PLAN follows when
                                somebody does. Revoke its grant */
-    TB_CATALOG_ANSWER,   /* wait, session, status; for TB_OK of WAIT also key, bytes, whole */
-    TB_CATALOG_UNPUBLISHED, /* session, uid, shard (as asked: one, or ALL_SHARDS), status: TB_OK or TB_TIMEOUT (the references stay) */
+    TB_CATALOG_ANSWER,      /* wait, session, status; for TB_OK of WAIT also key, bytes, whole */
+    TB_CATALOG_UNPUBLISHED, /* session, uid, shard (as asked: one, or ALL_SHARDS), status: TB_OK, TB_TIMEOUT (the references stay), TB_PEER_REVOKED (gone with their memory) */
 };
 
 /* Fields that a kind does not name are zero. Texts are borrowed until the next call. */
@@ -289,6 +289,12 @@ TB_MUST_USE enum tb_status tb_catalog_seal_may(const struct tb_catalog *c, const
 TB_MUST_USE enum tb_status tb_catalog_unpublish(struct tb_catalog *c, tb_time_ns now,
                                                 const struct tb_id *session, const struct tb_id *uid,
                                                 uint32_t shard, tb_time_ns drain_ns);
+/* Likewise of one shard whose memory goes when the drain ends: the reference does not come back, and what is lost with it is told as
+ * of a rank that was lost. UNPUBLISHED says TB_PEER_REVOKED then. TB_DONE_BEFORE: it is being unpublished already, and goes with
+ * that. */
+TB_MUST_USE enum tb_status tb_catalog_unpublish_gone(struct tb_catalog *c, tb_time_ns now,
+                                                     const struct tb_id *session, const struct tb_id *uid,
+                                                     uint32_t shard, tb_time_ns drain_ns);
 
 /* A chunk that the gateway read from this publisher had a wrong digest. TB_AGAIN: once, read it again.
  * TB_VERSION_BROKEN: twice; the version is broken, the todo names the rank. */

@@ -154,26 +154,13 @@ enum tb_status tb_catalog_session_renew(struct tb_catalog *c, tb_time_ns now, co
     return TB_OK;
 }
 
-static void end_reference_of_session(struct tb_catalog *c, uint32_t r)
-{
-    struct reference *ref = reference_at(c, r);
-    struct version *v = version_at(c, ref->version);
-    if (ref->kind == TB_REFERENCE_PUBLISHER && v->state == TB_VERSION_OPEN && !v->rank_lost) {
-        v->rank_lost = true;
-        v->blamed = ref->session_id;
-        v->blamed_name = ref->name;
-        v->blamed_shard = ref->shard;
-    }
-    tb_reference_end(c, r);
-}
-
 void tb_catalog_session_end(struct tb_catalog *c, uint32_t session, bool tell)
 {
     tb_waits_end_session(c, session);
     while (session_at(c, session)->members != NONE)
         tb_member_end(c, session_at(c, session)->members);
     while (session_at(c, session)->references != NONE)
-        end_reference_of_session(c, session_at(c, session)->references);
+        tb_reference_lost(c, session_at(c, session)->references);
     /* Rows of ended references that were for this session alone have nobody to be told to. */
     for (uint32_t r = 0; r < c->references.high; r++) {
         struct reference *ref = reference_at(c, r);

@@ -101,6 +101,19 @@ void tb_reference_end(struct tb_catalog *c, uint32_t reference)
     tb_catalog_touch_version(c, version);
 }
 
+void tb_reference_lost(struct tb_catalog *c, uint32_t reference)
+{
+    const struct reference *ref = reference_at(c, reference);
+    struct version *v = version_at(c, ref->version);
+    if (ref->kind == TB_REFERENCE_PUBLISHER && v->state == TB_VERSION_OPEN && !v->rank_lost) {
+        v->rank_lost = true;
+        v->blamed = ref->session_id;
+        v->blamed_name = ref->name;
+        v->blamed_shard = ref->shard;
+    }
+    tb_reference_end(c, reference);
+}
+
 uint32_t tb_reference_find(const struct tb_catalog *c, int kind, uint32_t version, uint32_t owner)
 {
     /* Each request of each worker asks: an owner has few, a version may have thousands. */

@@ -204,6 +204,7 @@ struct reference {
     uint64_t export_id;
     bool in_place;
     bool hidden;              /* being unpublished */
+    bool gone;                /* with `hidden`: its memory goes when the drain ends, whoever has it by then */
     bool unpublish_answers;   /* this one of those that a request hid carries its answer */
     uint32_t unpublish_with;  /* the one that does; with `hidden` */
     uint32_t unpublish_shard; /* as the request named it; with unpublish_answers */
@@ -403,6 +404,8 @@ void tb_version_name_ready(struct tb_catalog *c, uint32_t version);
 uint32_t tb_reference_new(struct tb_catalog *c, int kind, uint32_t version, uint32_t owner);
 /* It counts no more; its row goes when its todos are told. Readers behind it are planned anew. */
 void tb_reference_end(struct tb_catalog *c, uint32_t reference);
+/* The same for one whose bytes went with it: an open version that counted on a rank's is lost, and the rank is named. */
+void tb_reference_lost(struct tb_catalog *c, uint32_t reference);
 uint32_t tb_reference_find(const struct tb_catalog *c, int kind, uint32_t version, uint32_t owner);
 /* plans.c counts who wants a plan: call it when what that depends on changed. */
 void tb_plan_note(struct tb_catalog *c, uint32_t reference);

@@ -1,7 +1,8 @@
 /* unpublish.c - a rank takes its memory back, and nothing that retention needs is lost by it.
  *
  * The references are hidden at once. They go when each of the rank's shards is safe elsewhere, or is no
- * longer needed; when the drain passes first, they come back into sight and the rank is told so (P10). */
+ * longer needed; when the drain passes first, they come back into sight and the rank is told so (P10). But
+ * where the memory itself goes then, so does the reference: what is lost by it is lost, and told (P3). */
 #include "gateway/catalog/tables.h"
 
 static bool mine(const struct reference *ref, uint32_t session, uint32_t shard)
@@ -51,14 +52,17 @@ static void answer(struct tb_catalog *c, uint32_t r, enum tb_status status)
 {
     struct reference *ref = reference_at(c, r);
     const uint32_t version = ref->version;
+    const bool gone = status != TB_OK && ref->gone && ref->unpublish_shard != TB_CATALOG_ALL_SHARDS;
     ref->unpublish_answers = false;
-    ref->unpublished = status;
+    ref->unpublished = gone ? TB_PEER_REVOKED : status;
     tb_row_mark(&c->references, r, TB_CATALOG_UNPUBLISHED);
     EACH_HOLDER(c, version_at(c, version), i)
     {
         if (!leaves_with(reference_at(c, i), r)) continue;
         if (status == TB_OK)
             tb_reference_end(c, i);
+        else if (reference_at(c, i)->gone)
+            tb_reference_lost(c, i);
         else
             reference_at(c, i)->hidden = false;
     }
@@ -78,10 +82,9 @@ void tb_unpublish_settle(struct tb_catalog *c, uint32_t version)
     }
 }
 
-enum tb_status tb_catalog_unpublish(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
-                                    const struct tb_id *uid, uint32_t shard, tb_time_ns drain_ns)
+static enum tb_status unpublish(struct tb_catalog *c, const struct tb_id *session, const struct tb_id *uid,
+                                uint32_t shard, tb_time_ns drain_ns, bool gone)
 {
-    tb_catalog_enter(c, now);
     const uint32_t s = tb_catalog_session_find(c, session);
     if (s == NONE) return TB_PEER_LEASE;
     const uint32_t i = tb_version_find(c, uid);
@@ -91,6 +94,7 @@ enum tb_status tb_catalog_unpublish(struct tb_catalog *c, tb_time_ns now, const 
         struct reference *ref = reference_at(c, r);
         if (!mine(ref, s, shard)) continue;
         any = true;
+        ref->gone = ref->gone || gone; /* also one that another request hid: it does not come back */
         if (ref->hidden) continue;
         if (leader == NONE) leader = r;
         ref->hidden = true;
@@ -104,6 +108,21 @@ enum tb_status tb_catalog_unpublish(struct tb_catalog *c, tb_time_ns now, const 
     ref->drain_until = tb_time_add(c->now, drain_ns < c->config.drain_ns ? drain_ns : c->config.drain_ns);
     tb_catalog_touch_version(c, i);
     return tb_catalog_settle(c, TB_OK);
+}
+
+enum tb_status tb_catalog_unpublish(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
+                                    const struct tb_id *uid, uint32_t shard, tb_time_ns drain_ns)
+{
+    tb_catalog_enter(c, now);
+    return unpublish(c, session, uid, shard, drain_ns, false);
+}
+
+enum tb_status tb_catalog_unpublish_gone(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
+                                         const struct tb_id *uid, uint32_t shard, tb_time_ns drain_ns)
+{
+    tb_catalog_enter(c, now);
+    if (shard == TB_CATALOG_ALL_SHARDS) return TB_BAD_ARGUMENT;
+    return unpublish(c, session, uid, shard, drain_ns, true);
 }
 
 tb_time_ns tb_unpublish_deadline(const struct tb_catalog *c)

@@ -361,16 +361,22 @@ void tb_seals_free(struct tb_daemon *d)
 
 /* ---- UNPUBLISH ---- */
 
+static enum tb_status unpublish_ask(const struct tb_worker_session *s, const struct tb_session_unpublish *m)
+{
+    struct tb_catalog *c = s->d->catalog;
+    const bool gone = m->shard != TB_CATALOG_ALL_SHARDS && (m->drain_ms & TB_SESSION_UNPUBLISH_GONE) != 0;
+    if (!gone) return tb_catalog_unpublish(c, tb_clock_now(), &s->id, &m->uid, m->shard, TB_MS(m->drain_ms));
+    const tb_time_ns drain = TB_MS(m->drain_ms & ~TB_SESSION_UNPUBLISH_GONE);
+    return tb_catalog_unpublish_gone(c, tb_clock_now(), &s->id, &m->uid, m->shard, drain);
+}
+
 enum tb_status tb_session_unpublish_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
-    struct tb_daemon *d = s->d;
     struct tb_session_unpublish m;
     if (tb_session_unpublish_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
         return TB_PEER_GARBLED;
     struct tb_unpublish_wait *u = tb_calloc(1, sizeof *u);
-    const enum tb_status status = u == NULL ? TB_SITE_NOMEM
-                                            : tb_catalog_unpublish(d->catalog, tb_clock_now(), &s->id, &m.uid,
-                                                                   m.shard, TB_MS(m.drain_ms));
+    const enum tb_status status = u == NULL ? TB_SITE_NOMEM : unpublish_ask(s, &m);
     if (status != TB_OK) {
         tb_free(u);
         tb_session_reply(s, frame->request, status, "");
@@ -396,8 +402,29 @@ static void exports_drop(struct tb_worker_session *s, const struct tb_id *uid, u
     }
 }
 
+/* P10: a rank that took its memory away before all of it was here. What that costs, version.state says. */
+static void tell_gone(const struct tb_catalog_todo *todo)
+{
+    char uid[TB_HEX_CHARS];
+    tb_id_format(&todo->uid, uid);
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_WARN, "unpublish.gone");
+    tb_log_str(&l, "worker", todo->name.text);
+    tb_log_str(&l, "uid", uid);
+    tb_log_u64(&l, "shard", todo->shard);
+    tb_log_end(&l);
+}
+
+static const char *unpublished_why(enum tb_status status)
+{
+    if (status == TB_OK) return "";
+    return status == TB_PEER_REVOKED ? "the gateway could not take it in time, and the memory went"
+                                     : "the gateway could not take it in time";
+}
+
 void tb_session_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
+    if (todo->status == TB_PEER_REVOKED) tell_gone(todo);
     struct tb_worker_session *s = tb_session_find(d, &todo->session);
     for (struct tb_unpublish_wait **at = s != NULL ? &s->unpublishes : NULL; at != NULL && *at != NULL;) {
         struct tb_unpublish_wait *u = *at;
@@ -406,9 +433,8 @@ void tb_session_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *t
             continue;
         }
         *at = u->next;
-        if (todo->status == TB_OK) exports_drop(s, &todo->uid, todo->shard);
-        tb_session_reply(s, u->request, todo->status,
-                         todo->status == TB_OK ? "" : "the gateway could not take it in time");
+        if (todo->status != TB_TIMEOUT) exports_drop(s, &todo->uid, todo->shard);
+        tb_session_reply(s, u->request, todo->status, unpublished_why(todo->status));
         tb_free(u);
     }
 }

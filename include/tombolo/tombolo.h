@@ -145,7 +145,8 @@ struct tb_slice_desc {
 TB_API TB_MUST_USE int tb_register_slices(struct tb_session *session, const struct tb_slice_desc *slices,
                                           uint32_t count, struct tb_registration **registration_out);
 /* Blocks until no reader can touch the memory (at most the drain time, then readers are cut off), and ends the references to versions
- * published in it in place. TB_BAD_STATE while a subscription uses it. */
+ * published in it in place. Meanwhile the gateway takes what it lacks of them; what it could not is lost where nobody else has it (tb_unpublish
+ * waits for it, and may be asked first). TB_BAD_STATE while a subscription uses it. */
 TB_API TB_MUST_USE int tb_unregister(struct tb_registration *registration);
 /* For engines that sleep or offload: hides the references to this memory and drains readers; after it returns the memory may go.
  * TB_BAD_STATE: it is suspended already. Subscriptions stay; tb_activate and tb_publish answer TB_BAD_STATE until tb_resume. */

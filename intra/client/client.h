@@ -171,10 +171,11 @@ struct tb_publication {
     uint64_t number;
     uint32_t shard;
     bool in_place;
-    bool copied;    /* in place, of device memory: `blobs` begins with a packed copy of the tensors */
-    bool busy;      /* a call works on it */
-    bool sealed;    /* the gateway answered; announced again after a reconnection */
-    bool suspended; /* its registration is */
+    bool copied;     /* in place, of device memory: `blobs` begins with a packed copy of the tensors */
+    bool busy;       /* a call works on it */
+    bool sealed;     /* the gateway answered; announced again after a reconnection */
+    bool suspended;  /* its registration is */
+    bool counted_on; /* with `suspended`: the gateway did not say that it needs it no more */
     bool kept;
     enum tb_status state; /* TB_OK, or why the version ended */
     uint64_t order;       /* of publishing, to find the oldest */
@@ -217,6 +218,9 @@ struct tb_request *tb_publication_seal(struct tb_session *s, const struct tb_pub
 /* One shard that this session sealed, or all of them. */
 struct tb_request *tb_unpublish_request(struct tb_session *s, const struct tb_id *uid, uint32_t shard,
                                         uint32_t drain_ms);
+/* Likewise of one whose memory goes when the drain ends: the gateway is not to count on it after that. */
+struct tb_request *tb_unpublish_gone_request(struct tb_session *s, const struct tb_publication *p,
+                                             uint32_t drain_ms);
 void tb_publications_free(struct tb_session *s);
 
 /* Under the lock. Waits until one of the two shadows may be written; TB_TIMEOUT, TB_CANCELLED, TB_SITE_NOMEM. */

@@ -311,6 +311,12 @@ struct tb_request *tb_publication_seal(struct tb_session *s, const struct tb_pub
     return request;
 }
 
+struct tb_request *tb_unpublish_gone_request(struct tb_session *s, const struct tb_publication *p,
+                                             uint32_t drain_ms)
+{
+    return tb_unpublish_request(s, &p->uid, p->shard, drain_ms | TB_SESSION_UNPUBLISH_GONE);
+}
+
 struct tb_request *tb_unpublish_request(struct tb_session *s, const struct tb_id *uid, uint32_t shard,
                                         uint32_t drain_ms)
 {

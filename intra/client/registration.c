@@ -219,19 +219,40 @@ static struct tb_publication *next_in_place(struct tb_session *s, const struct t
     return NULL;
 }
 
-/* Asks the gateway to send no new reader; its answer is waited for as long as readers may drain, then they
- * are cut off. */
-static void ask_to_hide(struct tb_session *s, const struct tb_publication *p, const struct tb_call *call)
+static void tell_hidden(const struct tb_publication *p, enum tb_status status, bool heard)
 {
-    struct tb_request *request =
-        s->up ? tb_unpublish_request(s, &p->uid, p->shard, tb_session_drain_ms(s)) : NULL;
+    if (status == TB_OK || status == TB_DONE_BEFORE) return;
+    const bool late = heard && (status == TB_TIMEOUT || status == TB_PEER_REVOKED);
+    tb_log(TB_LOG_WARN, late ? "publish.not_taken" : "publish.hidden_unasked",
+           "number=%llu shard=%u status=%s action=readers_cut_off", (unsigned long long)p->number, p->shard,
+           tb_status_name(status));
+}
+
+static struct tb_request *hide_request(struct tb_session *s, const struct tb_publication *p, bool keep,
+                                       uint32_t drain_ms)
+{
+    return keep ? tb_unpublish_request(s, &p->uid, p->shard, drain_ms)
+                : tb_unpublish_gone_request(s, p, drain_ms);
+}
+
+/* Asks the gateway to send no new reader; its answer is waited for as long as readers may drain, then they
+ * are cut off. keep: the reference may come back, so the gateway counts on what it could not take. */
+static void ask_to_hide(struct tb_session *s, struct tb_publication *p, const struct tb_call *call, bool keep)
+{
+    struct tb_request *request = s->up ? hide_request(s, p, keep, tb_session_drain_ms(s)) : NULL;
     const enum tb_status status = request != NULL ? tb_request_wait(s, request, call) : TB_GATEWAY_AWAY;
     const bool heard = request != NULL && request->done;
-    if (status != TB_OK && status != TB_DONE_BEFORE)
-        tb_log(TB_LOG_WARN, "publish.hidden_unasked", "number=%llu shard=%u status=%s action=readers_cut_off",
-               (unsigned long long)p->number, p->shard, tb_status_name(status));
+    tell_hidden(p, status, heard);
     tb_request_free(request);
-    if (!heard) tb_request_farewell(s, tb_unpublish_request(s, &p->uid, p->shard, 0));
+    if (!heard) tb_request_farewell(s, hide_request(s, p, keep, 0));
+    p->counted_on = keep && status != TB_OK;
+}
+
+/* It does not come back: where the gateway counts on it all the same, it is told. */
+static void end_hidden(struct tb_session *s, struct tb_publication *p)
+{
+    if (p->counted_on) tb_request_farewell(s, tb_unpublish_gone_request(s, p, 0));
+    tb_publication_remove(s, p, 0);
 }
 
 /* Another thread unpublishes, or publishes again, a shard of it. */
@@ -253,14 +274,14 @@ static void hide_all(struct tb_session *s, struct tb_registration *r, bool keep)
     struct tb_publication *p;
     while ((p = next_in_place(s, r, false)) != NULL) {
         p->busy = true;
-        ask_to_hide(s, p, &call);
+        ask_to_hide(s, p, &call, keep);
         const tb_time_ns left = tb_time_since(tb_clock_now(), call.deadline);
         tb_publication_hide(s, p, (uint32_t)(left / 1000000u));
         p->busy = false;
         p->suspended = true;
     }
     while (!keep && (p = next_in_place(s, r, true)) != NULL)
-        tb_publication_remove(s, p, 0);
+        end_hidden(s, p);
 }
 
 int tb_unregister(struct tb_registration *registration)
@@ -356,9 +377,8 @@ static int bring_back(struct tb_session *s, struct tb_registration *r, struct tb
     tb_session_lock(s);
     p->busy = false;
     p->suspended = false;
-    /* A seal that may have arrived is taken back. */
-    if (status != TB_OK && same) tb_request_farewell(s, tb_unpublish_request(s, &p->uid, p->shard, 0));
-    if (status != TB_OK) tb_publication_remove(s, p, 0);
+    p->counted_on = status != TB_OK && (p->counted_on || same); /* a seal may have arrived */
+    if (status != TB_OK) end_hidden(s, p);
     tb_session_changed(s, false);
     return status;
 }

@@ -60,6 +60,88 @@ static void the_reference_stays_when_it_cannot(void **state)
     site_close(&s);
 }
 
+static enum tb_status gone(struct site *s, const char *rank, uint64_t uid, uint32_t shard, uint64_t drain_ms)
+{
+    const struct tb_id session = session_of(rank), id = id_of(uid);
+    return tb_catalog_unpublish_gone(s->c, s->now, &session, &id, shard, TB_MS(drain_ms));
+}
+
+/* P1: memory that goes at the end of the drain is offered to nobody after it, and P3: what is lost by that is told. */
+static void what_is_gone_does_not_come_back(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    const char *const renewing[] = {"rank-0", NULL};
+    CHECK_STATUS(gone(&s, "rank-0", 5, TB_CATALOG_ALL_SHARDS, 300), TB_BAD_ARGUMENT);
+    CHECK_OK(gone(&s, "rank-0", 5, 0, 300));
+    said(&s, "");
+    pass_ms(&s, 400, renewing);
+    said(&s, "[ 300] leave v5 shard 0 of rank-0\n"
+             "[ 300] evict v5: version_lost\n"
+             "[ 300] unpublished rank-0 v5: peer_revoked\n");
+    assert_string_equal(state_of(&s, 5), "lost");
+    CHECK_STATUS(gone(&s, "rank-0", 5, 0, 300), TB_NOT_FOUND);
+    site_close(&s);
+}
+
+/* The twin: what the gateway takes in time is not lost. */
+static void what_was_taken_before_it_is_gone_is_kept(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    CHECK_OK(gone(&s, "rank-0", 5, 0, 300));
+    said(&s, "");
+    land(&s, 5, 0, SHARD_CHUNKS);
+    said(&s, "[   0] leave v5 shard 0 of rank-0\n"
+             "[   0] unpublished rank-0 v5: ok\n");
+    assert_string_equal(state_of(&s, 5), "kept");
+    site_close(&s);
+}
+
+/* A shard of a version that waits with others: it goes at the end of their drain, and they come back into sight. */
+static void one_that_goes_takes_no_other_with_it(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    const char *const renewing[] = {"rank-0", "rank-1", NULL};
+    come(&s, "rank-1");
+    CHECK_OK(version_open(&s, "rank-0", 6, 2, 6));
+    CHECK_OK(seal(&s, "rank-0", 6, 0, 60));
+    CHECK_OK(seal(&s, "rank-0", 6, 1, 61));
+    CHECK_OK(seal(&s, "rank-1", 6, 0, 60));
+    hush(&s);
+    CHECK_OK(unpublish(&s, "rank-0", 6, 300));
+    CHECK_STATUS(gone(&s, "rank-0", 6, 0, 0), TB_DONE_BEFORE);
+    said(&s, "");
+    pass_ms(&s, 400, renewing);
+    said(&s, "[ 300] unpublished rank-0 v6: timeout\n");
+    assert_string_equal(state_of(&s, 6), "ready"); /* rank-1 has it */
+    CHECK_STATUS(unpublish_shard(&s, "rank-0", 6, 0), TB_NOT_FOUND);
+    CHECK_OK(unpublish_shard(&s, "rank-0", 6, 1));
+    site_close(&s);
+}
+
+/* P6: nobody waits for a version of which one shard went before the others were sealed. */
+static void an_open_version_whose_shard_is_gone_is_lost(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    come(&s, "rank-1");
+    CHECK_OK(version_open(&s, "rank-0", 6, 2, 6));
+    CHECK_OK(version_open(&s, "rank-1", 6, 2, 6));
+    CHECK_OK(seal(&s, "rank-0", 6, 0, 60));
+    hush(&s);
+    CHECK_OK(gone(&s, "rank-0", 6, 0, 0));
+    assert_string_equal(state_of(&s, 6), "lost");
+    CHECK_STATUS(seal(&s, "rank-1", 6, 1, 61), TB_VERSION_LOST);
+    CHECK_OK(version_open(&s, "rank-1", 6, 2, 7)); /* and may be made anew */
+    site_close(&s);
+}
+
 static void the_drain_is_bounded_by_config(void **state)
 {
     (void)state;
@@ -195,6 +277,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_gateway_first_takes_what_it_lacks),
         cmocka_unit_test(the_reference_stays_when_it_cannot),
+        cmocka_unit_test(what_is_gone_does_not_come_back),
+        cmocka_unit_test(what_was_taken_before_it_is_gone_is_kept),
+        cmocka_unit_test(one_that_goes_takes_no_other_with_it),
+        cmocka_unit_test(an_open_version_whose_shard_is_gone_is_lost),
         cmocka_unit_test(the_drain_is_bounded_by_config),
         cmocka_unit_test(another_rank_with_the_same_digest_is_enough),
         cmocka_unit_test(two_that_leave_at_once_do_not_count_on_each_other),

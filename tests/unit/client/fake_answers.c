@@ -374,6 +374,10 @@ enum tb_status fake_answer(struct fake *f, uint32_t session, struct tb_wire_fram
     struct fake_session *s = &f->sessions[session];
     enum tb_status status = TB_OK;
     if (frame->type < TB_SESSION_TYPE_END) f->seen[frame->type]++;
+    if (frame->type == TB_SESSION_UNPUBLISH) {
+        struct tb_reader payload = frame->payload;
+        CHECK_OK(tb_session_unpublish_decode(&payload, &f->unpublished));
+    }
     if (frame->type < TB_SESSION_TYPE_END && f->mute[frame->type])
         status = TB_OK;
     else if (frame->type < TB_SESSION_TYPE_END && f->refuse[frame->type] != TB_OK)

@@ -114,7 +114,8 @@ struct fake {
     struct tb_session_progress progress;
     struct tb_session_activated activated;
     struct tb_session_export exported; /* its span is not kept */
-    enum tb_status activate_answer;    /* TB_OK: by `go` */
+    struct tb_session_unpublish unpublished;
+    enum tb_status activate_answer; /* TB_OK: by `go` */
 };
 
 #define FAKE_SET(f, what, to)                                                                                \

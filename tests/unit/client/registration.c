@@ -112,6 +112,68 @@ static void unregister_gives_the_memory_back(void **state)
     world_close(&w);
 }
 
+/* What the last UNPUBLISH of the shard said. */
+static bool said_gone(struct world *w)
+{
+    pthread_mutex_lock(&w->f.lock);
+    const struct tb_session_unpublish m = w->f.unpublished;
+    pthread_mutex_unlock(&w->f.lock);
+    assert_int_equal(m.shard, 0);
+    return (m.drain_ms & TB_SESSION_UNPUBLISH_GONE) != 0;
+}
+
+/* P1: memory that was unregistered does not come back, so the gateway is not to count on it even where it could not take all of
+ * it in time; suspended memory may. */
+static void only_what_is_unregistered_is_gone(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    seal_in_place(&w);
+    CHECK_OK(tb_suspend(w.r));
+    assert_false(said_gone(&w));
+    CHECK_OK(tb_resume(w.r, NULL, 0));
+    CHECK_OK(tb_unregister(w.r));
+    assert_int_equal(fake_seen(&w.f, TB_SESSION_UNPUBLISH), 2);
+    assert_true(said_gone(&w));
+    world_close(&w);
+}
+
+/* The gateway went on counting on what was suspended: it hears that it is gone, and not of what it needed no more. */
+static void what_was_counted_on_while_suspended_is_gone_at_the_end(void **state)
+{
+    (void)state;
+    for (int counted = 0; counted < 2; counted++) {
+        struct world w;
+        world_open(&w);
+        seal_in_place(&w);
+        if (counted == 1) FAKE_SET(&w.f, refuse[TB_SESSION_UNPUBLISH], TB_TIMEOUT);
+        CHECK_OK(tb_suspend(w.r));
+        CHECK_OK(tb_unregister(w.r));
+        struct tb_run_info run = {.struct_bytes = sizeof run};
+        CHECK_OK(tb_run_open(w.s, "policy", "k", &run)); /* all said before has been heard */
+        assert_int_equal(fake_seen(&w.f, TB_SESSION_UNPUBLISH), 1 + counted);
+        assert_int_equal(said_gone(&w), counted == 1);
+        world_close(&w);
+    }
+}
+
+/* The same where it comes back with other bytes. */
+static void what_does_not_come_back_is_gone(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    seal_in_place(&w);
+    FAKE_SET(&w.f, refuse[TB_SESSION_UNPUBLISH], TB_TIMEOUT);
+    CHECK_OK(tb_suspend(w.r));
+    w.memory[0] ^= 1;
+    CHECK_STATUS(tb_resume(w.r, NULL, 0), TB_CONFLICT);
+    fake_wait_seen(&w.f, TB_SESSION_UNPUBLISH, 2);
+    assert_true(said_gone(&w));
+    world_close(&w);
+}
+
 /* Also while the gateway is away: readers are cut off after the drain time. */
 static void unregister_does_not_wait_for_a_gateway_that_is_away(void **state)
 {
@@ -170,6 +232,9 @@ int main(void)
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(registering_needs_no_gateway),
         cmocka_unit_test(unregister_gives_the_memory_back),
+        cmocka_unit_test(only_what_is_unregistered_is_gone),
+        cmocka_unit_test(what_was_counted_on_while_suspended_is_gone_at_the_end),
+        cmocka_unit_test(what_does_not_come_back_is_gone),
         cmocka_unit_test(unregister_does_not_wait_for_a_gateway_that_is_away),
         cmocka_unit_test(suspended_memory_comes_back_when_it_is_the_same),
         cmocka_unit_test(other_bytes_do_not_come_back),

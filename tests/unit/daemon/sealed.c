@@ -119,10 +119,79 @@ static void a_parked_seal_whose_session_ends_is_not_answered(void **state)
     home_free(&h);
 }
 
+/* One shard of version 5, sealed by that session, with nothing of it landed. */
+static void sealed_put(struct home *h, struct tb_worker_session *s, const struct version *v)
+{
+    struct tb_catalog_run_request run = {.session = s->id, .key = "a", .fresh_id = v->key.run};
+    struct tb_catalog_version_request open = {.session = s->id,
+                                              .run = v->key.run,
+                                              .number = v->key.number,
+                                              .shard_count = 1,
+                                              .fresh_uid = v->key.uid};
+    CHECK_OK(tb_name_set(&run.model, "policy"));
+    CHECK_OK(tb_name_set(&open.model, "policy"));
+    struct tb_catalog_run opened;
+    struct tb_version_key key;
+    bool joined;
+    CHECK_OK(tb_catalog_run_open(h->d->catalog, tb_clock_now(), &run, &opened, &joined));
+    CHECK_OK(tb_catalog_version_open(h->d->catalog, tb_clock_now(), &open, &key));
+    seal_said(s, v);
+}
+
+static void unpublish_said(struct tb_worker_session *s, const struct version *v, uint32_t shard,
+                           uint32_t drain_ms)
+{
+    uint8_t bytes[64];
+    const struct tb_session_unpublish m = {.uid = v->key.uid, .shard = shard, .drain_ms = drain_ms};
+    struct tb_writer w;
+    tb_writer_init(&w, bytes, sizeof bytes);
+    tb_session_unpublish_encode(&m, &w);
+    struct tb_wire_frame frame = {.type = TB_SESSION_UNPUBLISH, .request = 2};
+    tb_reader_init(&frame.payload, bytes, w.used);
+    CHECK_OK(tb_session_unpublish_frame(s, &frame));
+    CHECK_OK(tb_daemon_settle(s->d));
+}
+
+/* P1, P9: of one shard the highest bit of the drain says that its memory is gone; a drain of that length of all shards, which a caller of
+ * tb_unpublish may give, says no such thing, nor does one shard without the bit, as the release before says it. */
+static void memory_that_is_gone_is_no_reference(void **state)
+{
+    (void)state;
+    const struct {
+        uint32_t shard, drain_ms;
+        bool gone, waits;
+    } rows[] = {
+        {0, TB_SESSION_UNPUBLISH_GONE, true, false},
+        {0, TB_SESSION_UNPUBLISH_GONE | 3600000, false, true}, /* not yet */
+        {0, 0, false, false},
+        {TB_CATALOG_ALL_SHARDS, UINT32_MAX, false, true},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct home h;
+        struct version v;
+        struct tb_catalog_version_view view;
+        home_new_with(&h, MODELS_HERE, false);
+        home_start(&h);
+        version_make(&v, 5, 1, (uint64_t)1 << 20);
+        struct tb_worker_session *s = session_put(h.d);
+        sealed_put(&h, s, &v);
+        assert_int_equal(h.d->counters.seals_refused, 0);
+        assert_non_null(s->exports);
+        unpublish_said(s, &v, rows[i].shard, rows[i].drain_ms);
+        assert_true(tb_catalog_version_get(h.d->catalog, &v.key.uid, &view));
+        assert_int_equal(view.state == TB_VERSION_ENDED_LOST, rows[i].gone);
+        if (rows[i].waits) assert_non_null(s->unpublishes); /* else its answer may wait for the disk */
+        version_fini(&v);
+        home_end(&h);
+        home_free(&h);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_seal_away_from_home_reserves_nothing),
+        cmocka_unit_test(memory_that_is_gone_is_no_reference),
         cmocka_unit_test(a_parked_seal_whose_session_ends_is_not_answered),
     };
     return cmocka_run_group_tests_name("daemon.sealed", tests, NULL, NULL);
