@@ -123,6 +123,8 @@ static int may_activate(struct tb_subscription *sub, struct tb_staged_use *use)
 {
     if (use == NULL) return tb_fail(TB_BAD_STATE, "the version was not staged by this subscription");
     const struct tb_staging *st = use->staging;
+    /* First, because the lock is let go meanwhile. As a rule tb_stage has done it. */
+    const int matched = use->ended == TB_OK && st->state == TB_STAGING_WHOLE ? tb_use_match(sub, use) : TB_OK;
     if (use->ended != TB_OK)
         return tb_fail(use->ended, "version %llu ended: ask tb_wait for another",
                        (unsigned long long)st->key.number);
@@ -132,7 +134,7 @@ static int may_activate(struct tb_subscription *sub, struct tb_staged_use *use)
         return tb_fail(TB_AGAIN, "version %llu is not whole here: %u of %u chunks",
                        (unsigned long long)st->key.number, tb_staging_held_chunks(st), st->total_chunks);
     if (is_suspended(sub)) return tb_fail(TB_BAD_STATE, "the registration is suspended: tb_resume first");
-    return tb_use_match(sub, use);
+    return matched;
 }
 
 static enum tb_status copy_to_gpu(const struct tb_registration *r, const struct tb_staged_use *use)

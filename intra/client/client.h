@@ -132,8 +132,9 @@ struct tb_registration {
 struct tb_registration *tb_registration_new(struct tb_session *s);  /* empty; NULL: no memory */
 void tb_registration_enter(struct tb_registration *registration);   /* into the session's list */
 void tb_registration_discard(struct tb_registration *registration); /* one that is not in it */
-/* Under the lock: whether some of it is a GPU's. */
-int tb_registration_find_gpu(struct tb_session *s, struct tb_registration *registration);
+/* Without the lock: whether some of it is a GPU's; NULL: none is. */
+int tb_registration_find_gpu(struct tb_session *s, const struct tb_registration *registration,
+                             struct tb_gpu_memory **gpu_out);
 /* Where its tensors stand, from where the caller's do. */
 void tb_registration_place(struct tb_registration *registration);
 /* Under the lock: nobody encodes on the memory, or will, until told otherwise; the bytes may have changed. */
@@ -193,6 +194,7 @@ struct tb_publication {
     struct tb_shelf shelf;
     uint32_t classes;
     struct tb_encoding *encoding;
+    bool ending; /* a call waits for the end of its encoding, without the lock: it stays */
     struct tb_manifest_memory manifest_memory;
     struct tb_manifest manifest;
     struct tb_source_object *object_table;
@@ -230,9 +232,10 @@ enum tb_status tb_shadow_take(struct tb_session *s, struct tb_publication *p, ui
 void tb_shadow_filled(struct tb_publication *p);
 /* A shelf for its differences to the version before, if that is kept and of the same cut. Without the lock. */
 void tb_shadow_shelf(struct tb_session *s, struct tb_publication *p, uint32_t classes);
-/* Under the lock: its differences are made from now on, in background; and not any more. */
+/* Under the lock: its differences are made from now on, in background. */
 void tb_shadow_encode(struct tb_session *s, struct tb_publication *p);
-void tb_shadow_encode_end(struct tb_publication *p);
+/* And not any more. Under the lock, let go meanwhile: nobody else removes it. */
+void tb_shadow_encode_end(struct tb_session *s, struct tb_publication *p);
 void tb_shadows_free(struct tb_session *s);
 
 /* ---- following (subscription.c, staging.c, plan.c, activate.c) ---- */
@@ -367,7 +370,7 @@ int tb_use_ask_anew(struct tb_subscription *sub, struct tb_staged_use *use, cons
 /* The tensor of that registration in the version, whole and of its shape; NULL: none. */
 const struct tb_tensor *tb_staging_tensor(const struct tb_staging *st, const struct tb_tensor *mine,
                                           uint32_t *shard_out);
-/* TB_LAYOUT_MISMATCH with the tensor in tb_last_error. Under the lock, once the manifests are here. */
+/* TB_LAYOUT_MISMATCH with the tensor in tb_last_error. Under the lock, let go meanwhile, once the manifests are here. */
 int tb_use_match(struct tb_subscription *sub, struct tb_staged_use *use);
 void tb_subscriptions_free(struct tb_session *s);
 

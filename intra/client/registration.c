@@ -100,21 +100,35 @@ static int build_registration(struct tb_registration *r, const struct tb_tensor_
     return status;
 }
 
-/* Whose memory it is: asked when it comes, and again when it comes back. Under the lock. */
-int tb_registration_find_gpu(struct tb_session *s, struct tb_registration *r)
+/* The driver's entry points; what takes long is done with a memory. */
+static enum tb_status find_driver(struct tb_session *s, struct tb_gpu **gpu_out, char *why)
+{
+    tb_session_lock(s);
+    const enum tb_status status = s->gpu == NULL ? tb_gpu_open(&s->gpu, why) : TB_OK;
+    *gpu_out = s->gpu;
+    tb_session_unlock(s);
+    return status;
+}
+
+/* Whose memory it is: asked when it comes, and again when it comes back. A device that nobody has used yet takes seconds to come up,
+ * and a session that renews no lease meanwhile is given up by its gateway. */
+int tb_registration_find_gpu(struct tb_session *s, const struct tb_registration *r,
+                             struct tb_gpu_memory **gpu_out)
 {
     char why[TB_GPU_WHY_BYTES] = "";
-    enum tb_status status = s->gpu == NULL ? tb_gpu_open(&s->gpu, why) : TB_OK;
+    struct tb_gpu *gpu;
+    enum tb_status status = find_driver(s, &gpu, why);
+    *gpu_out = NULL;
     if (status == TB_SITE_NOMEM) return tb_fail(status, "the GPU's driver: %s", why);
     if (status == TB_PEER_PROTOCOL) /* it may be host memory all the same, and then all is well */
         tb_log(TB_LOG_WARN, "gpu.not_asked", "reason=\"%s\" action=taken_for_host_memory", why);
     const struct tb_layout wants = {.tensor_count = r->want_count, .tensors = r->wants};
     const struct tb_gpu_tensors tensors = {&wants, r->want_memory};
-    status = tb_gpu_memory_open(s->gpu, &tensors, &r->gpu, why);
+    status = tb_gpu_memory_open(gpu, &tensors, gpu_out, why);
     if (status != TB_OK) return tb_fail(status, "%s", why);
-    if (r->gpu == NULL || r->slices == NULL) return TB_OK;
-    tb_gpu_memory_close(r->gpu);
-    r->gpu = NULL;
+    if (*gpu_out == NULL || r->slices == NULL) return TB_OK;
+    tb_gpu_memory_close(*gpu_out);
+    *gpu_out = NULL;
     return tb_fail(TB_BAD_ARGUMENT, "slices stand in host memory: of a GPU's, whole tensors are registered");
 }
 
@@ -173,12 +187,8 @@ static int new_registration(struct tb_session *s, const struct tb_tensor_desc *t
     struct tb_registration *r = tb_registration_new(s);
     if (r == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for a registration");
     int status = build_registration(r, tensors, count);
-    if (status == TB_OK) {
-        tb_session_lock(s);
-        status = tb_registration_find_gpu(s, r);
-        r->target.gpu = r->gpu;
-        tb_session_unlock(s);
-    }
+    if (status == TB_OK) status = tb_registration_find_gpu(s, r, &r->gpu);
+    r->target.gpu = r->gpu;
     if (status != TB_OK) {
         tb_registration_discard(r);
         return status;
@@ -284,6 +294,20 @@ static void hide_all(struct tb_session *s, struct tb_registration *r, bool keep)
         end_hidden(s, p);
 }
 
+/* Under the lock, let go meanwhile: a device is waited for. It counts as a pass, so nobody brings the memory back before. */
+static void close_gpu(struct tb_session *s, struct tb_registration *r)
+{
+    struct tb_gpu_memory *gpu = r->gpu;
+    if (gpu == NULL) return;
+    r->gpu = NULL;
+    r->passes++;
+    tb_session_unlock(s);
+    tb_gpu_memory_close(gpu);
+    tb_session_lock(s);
+    r->passes--;
+    tb_session_changed(s, false);
+}
+
 int tb_unregister(struct tb_registration *registration)
 {
     if (registration == NULL) return tb_fail(TB_BAD_ARGUMENT, "no registration given");
@@ -297,6 +321,7 @@ int tb_unregister(struct tb_registration *registration)
     } else {
         registration->suspended = true; /* no new pass */
         hide_all(s, registration, false);
+        close_gpu(s, registration);
         tb_registration_free(registration);
     }
     tb_session_unlock(s);
@@ -317,8 +342,7 @@ int tb_suspend(struct tb_registration *registration)
         registration->suspended = true;
         hide_all(s, registration, true);
         tb_registration_gone(registration, true);
-        tb_gpu_memory_close(registration->gpu);
-        registration->gpu = NULL;
+        close_gpu(s, registration);
     }
     tb_session_unlock(s);
     tb_session_leave(s);
@@ -391,9 +415,24 @@ static const char *given_name(const struct tb_registration *r, uint32_t given)
     return "";
 }
 
+/* Under the lock, let go meanwhile. On failure it stays suspended. */
+static int find_gpu_again(struct tb_session *s, struct tb_registration *r)
+{
+    struct tb_gpu_memory *gpu;
+    tb_session_unlock(s);
+    const int status = tb_registration_find_gpu(s, r, &gpu);
+    tb_session_lock(s);
+    if (status != TB_OK) return status;
+    r->gpu = gpu;
+    r->suspended = false;
+    tb_registration_gone(r, false);
+    return TB_OK;
+}
+
 static int resume(struct tb_session *s, struct tb_registration *r, void *const *memories, uint32_t count)
 {
     if (!r->suspended) return tb_fail(TB_BAD_STATE, "the registration is not suspended");
+    if (r->passes > 0) return tb_fail(TB_BAD_STATE, "another call suspends or resumes the registration");
     if (memories != NULL && count != r->given_count)
         return tb_fail(TB_BAD_ARGUMENT, "%u addresses for %u tensors", count, r->given_count);
     for (uint32_t i = 0; memories != NULL && i < count; i++)
@@ -402,13 +441,10 @@ static int resume(struct tb_session *s, struct tb_registration *r, void *const *
     for (uint32_t i = 0; memories != NULL && i < count; i++)
         r->given[i] = memories[i];
     tb_registration_place(r);
-    int first = tb_registration_find_gpu(s, r);
-    if (first != TB_OK) return first; /* it stays suspended */
-    r->suspended = false;
-    tb_registration_gone(r, false);
-    r->passes++;
+    r->passes++; /* nobody else resumes it, or ends it, meanwhile */
+    int first = find_gpu_again(s, r);
     struct tb_publication *p;
-    while ((p = next_in_place(s, r, true)) != NULL) {
+    while (!r->suspended && (p = next_in_place(s, r, true)) != NULL) {
         const int status = bring_back(s, r, p);
         if (first == TB_OK) first = status;
     }

@@ -58,12 +58,26 @@ static void reclaim(struct tb_session *s, struct tb_shadow *sh)
     tb_publication_remove(s, p, 0);
 }
 
-/* It is written next: nothing is compared with it, and nothing of it is encoded, any more. */
+static struct tb_publication *first_on(const struct tb_session *s, const struct tb_shadow *sh)
+{
+    struct tb_publication *p = s->publications;
+    while (p != NULL && p->base != sh)
+        p = p->next;
+    return p;
+}
+
+/* It is written next: nothing is compared with it, and nothing of it is encoded, any more. The lock is let go meanwhile: first it is
+ * nobody's base, then it ceases to be, and whoever ends another's encoding looks again from the start. */
 static void forget_content(struct tb_session *s, struct tb_shadow *sh)
 {
-    for (struct tb_publication *p = s->publications; p != NULL; p = p->next)
-        if (p->base == sh) tb_shadow_encode_end(p);
     memset(&sh->uid, 0, sizeof sh->uid);
+    struct tb_publication *p;
+    while ((p = first_on(s, sh)) != NULL) {
+        if (p->ending)
+            pthread_cond_wait(&s->changed, &s->lock);
+        else
+            tb_shadow_encode_end(s, p);
+    }
 }
 
 static struct tb_shadow *new_shadow(struct tb_session *s, const struct tb_publication *p)
@@ -181,11 +195,21 @@ void tb_shadow_encode(struct tb_session *s, struct tb_publication *p)
     if (tb_encoding_begin(s->crew, &task, &p->encoding) != TB_OK) p->encoding = NULL; /* it goes whole */
 }
 
-void tb_shadow_encode_end(struct tb_publication *p)
+void tb_shadow_encode_end(struct tb_session *s, struct tb_publication *p)
 {
+    while (p->ending) /* by who writes to its base next, and has no other business with it */
+        pthread_cond_wait(&s->changed, &s->lock);
     if (p->base == NULL) return;
-    tb_encoding_end(p->encoding);
+    struct tb_encoding *encoding = p->encoding;
     p->encoding = NULL;
+    if (encoding != NULL) {
+        p->ending = true;
+        tb_session_unlock(s);
+        tb_encoding_end(encoding); /* a batch of large chunks takes as long as they take */
+        tb_session_lock(s);
+        p->ending = false;
+        tb_session_changed(s, false);
+    }
     tb_shelf_close(&p->shelf);
     p->base = NULL;
 }

@@ -299,9 +299,16 @@ int tb_staging_match(const struct tb_staging *st, const struct tb_registration *
 int tb_use_match(struct tb_subscription *sub, struct tb_staged_use *use)
 {
     if (use->copies_made || sub->registration == NULL) return TB_OK;
-    const int status = tb_staging_match(use->staging, sub->registration, &use->copies);
-    use->copies_made = status == TB_OK;
-    return status;
+    struct tb_session *s = sub->session;
+    struct tb_box_copies copies = {0};
+    tb_session_unlock(
+        s); /* of a million tensors it takes long; calls on a subscription come one at a time, so the use stays */
+    const int status = tb_staging_match(use->staging, sub->registration, &copies);
+    tb_session_lock(s);
+    if (status != TB_OK) return status;
+    use->copies = copies;
+    use->copies_made = true;
+    return TB_OK;
 }
 
 /* ---- stage ---- */
@@ -341,6 +348,10 @@ int tb_use_ask(struct tb_subscription *sub, struct tb_staged_use *use)
 static int look(struct tb_subscription *sub, struct tb_staged_use *use)
 {
     struct tb_staging *st = use->staging;
+    const bool described =
+        use->ended == TB_OK && st->state >= TB_STAGING_PREPARED && st->state != TB_STAGING_FAILED;
+    /* First, because the lock is let go meanwhile. */
+    const int matched = described ? tb_use_match(sub, use) : TB_OK;
     if (use->ended == TB_GROUP_BROKEN) {
         use->ended = TB_OK;
         use->asked = use->go = false;
@@ -354,10 +365,8 @@ static int look(struct tb_subscription *sub, struct tb_staged_use *use)
                          st->why);
     else if (use->ended != TB_OK)
         status = tb_fail(use->ended, "version %llu ended", (unsigned long long)st->key.number);
-    else if (st->state >= TB_STAGING_PREPARED) {
-        status = tb_use_match(sub, use);
-        if (status == TB_OK && st->state != TB_STAGING_WHOLE) status = TB_AGAIN;
-    }
+    else if (described)
+        status = matched == TB_OK && st->state != TB_STAGING_WHOLE ? TB_AGAIN : matched;
     return status;
 }
 

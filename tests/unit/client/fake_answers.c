@@ -8,7 +8,8 @@
 
 static void send_version(struct fake_session *s, uint64_t request, const struct fake_version *v)
 {
-    const struct tb_session_version m = {.key = v->key, .bytes = 1, .whole_here = v->exported};
+    const struct tb_session_version m = {
+        .key = v->key, .bytes = 1, .whole_here = v->exported, .classes = (uint8_t)s->f->classes};
     FAKE_SEND(s, TB_SESSION_VERSION, request, tb_session_version, &m, 0);
 }
 

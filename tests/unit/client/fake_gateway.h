@@ -98,6 +98,7 @@ struct fake {
     bool remember;                  /* sessions survive a broken wire */
     bool mute[TB_SESSION_TYPE_END]; /* takes these and answers nothing */
     enum tb_status refuse[TB_SESSION_TYPE_END];
+    uint32_t classes; /* VERSION_OPEN's answer: of differences to the version before; 0: none */
     bool shelves;     /* steps have their encoded chunks beside them */
     bool no_plan;     /* STAGE brings no PLAN */
     bool chain;       /* PLANs name the worker that exported last, when there is one */

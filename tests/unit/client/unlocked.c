@@ -1,0 +1,269 @@
+/* unlocked.c - what takes long is done without the session's lock: meanwhile the session renews its lease, and answers calls (P6).
+ *
+ * Linked with functions that ask for the lock. Large memory that goes is frees.c's. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "intra/client/client.h"
+#include "intra/client/encode.h"
+#include "unit/client/fake_gateway.h"
+
+#define TENSOR 3000000u
+
+static struct tb_session *watched;
+static atomic_uint asked;
+
+static struct timespec in_ms(uint32_t ms)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_sec += ms / 1000;
+    return t;
+}
+
+static void ask_for_the_lock(void)
+{
+    if (watched == NULL) return;
+    const struct timespec until = in_ms(5000); /* who has it itself waits for ever */
+    assert_int_equal(pthread_mutex_timedlock(&watched->lock, &until), 0);
+    pthread_mutex_unlock(&watched->lock);
+    atomic_fetch_add(&asked, 1);
+}
+
+static void watch(struct tb_session *s)
+{
+    watched = s;
+    atomic_store(&asked, 0);
+}
+
+/* ---- a rank ---- */
+
+struct rank {
+    struct fake f;
+    struct tb_session *s;
+    struct tb_registration *r;
+    struct tb_run_info run;
+    uint8_t *memory;
+};
+
+static void rank_open(struct rank *k)
+{
+    memset(k, 0, sizeof *k);
+    fake_open(&k->f);
+    FAKE_SET(&k->f, classes, 1);
+    k->s = fake_session_open(&k->f, "rank", NULL);
+    k->memory = calloc(1, TENSOR);
+    const uint64_t shape[] = {TENSOR / 2};
+    const struct tb_tensor_desc t = {
+        .name = "t", .dtype = "BF16", .rank = 1, .shape = shape, .memory = k->memory};
+    CHECK_OK(tb_register(k->s, &t, 1, &k->r));
+    k->run.struct_bytes = sizeof k->run;
+    CHECK_OK(tb_run_open(k->s, "policy", "k", &k->run));
+}
+
+static struct tb_uid publish(struct rank *k, uint64_t number)
+{
+    memset(k->memory, (int)number, 1000);
+    const struct tb_publish_options o = {.struct_bytes = sizeof o,
+                                         .model = "policy",
+                                         .run = &k->run.run,
+                                         .number = number,
+                                         .shard_count = 1,
+                                         .registration = k->r};
+    struct tb_publish_info info = {.struct_bytes = sizeof info};
+    CHECK_OK(tb_publish(k->s, &o, &info));
+    return info.uid;
+}
+
+static void rank_close(struct rank *k)
+{
+    watched = NULL;
+    tb_session_close(k->s);
+    fake_close(&k->f);
+    free(k->memory);
+}
+
+/* Another call that is under way while an encoding is ended. */
+static struct beside {
+    struct rank *k;
+    struct tb_uid uid;
+    pthread_t thread;
+    bool begun;
+} * beside;
+
+static void *unpublish(void *user)
+{
+    const struct beside *b = user;
+    CHECK_OK(tb_unpublish(b->k->s, &b->uid, 0));
+    return NULL;
+}
+
+static void begin_beside(struct beside *b)
+{
+    b->begun = true;
+    assert_int_equal(pthread_create(&b->thread, NULL, unpublish, b), 0);
+    fake_wait_seen(&b->k->f, TB_SESSION_UNPUBLISH, 2); /* the first is of the version that gave way */
+    const struct timespec until = in_ms(1000);
+    assert_int_not_equal(pthread_timedjoin_np(b->thread, NULL, &until), 0);
+}
+
+void __real_tb_encoding_end(struct tb_encoding *e);
+void __wrap_tb_encoding_end(struct tb_encoding *e);
+void __wrap_tb_encoding_end(struct tb_encoding *e)
+{
+    ask_for_the_lock();
+    if (beside != NULL && !beside->begun) begin_beside(beside);
+    __real_tb_encoding_end(e);
+}
+
+/* A batch of large chunks that is under way is waited for: when the base is written again, and when the version goes. */
+static void the_end_of_an_encoding(void **state)
+{
+    (void)state;
+    struct rank k;
+    rank_open(&k);
+    (void)publish(&k, 1);
+    (void)publish(&k, 2);
+    watch(k.s);
+    fake_state(&k.f, 1, TB_OK);
+    const struct tb_uid third = publish(&k, 3); /* over the first, which the second was encoded on */
+    assert_int_equal(atomic_load(&asked), 1);
+    CHECK_OK(tb_unpublish(k.s, &third, 0));
+    assert_int_equal(atomic_load(&asked), 2);
+    rank_close(&k);
+}
+
+/* The second version is unpublished while the third waits for the end of its encoding: it stays until then. */
+static void a_version_that_is_unpublished_while_its_encoding_ends(void **state)
+{
+    (void)state;
+    struct rank k;
+    rank_open(&k);
+    (void)publish(&k, 1);
+    struct beside b = {.k = &k, .uid = publish(&k, 2)};
+    fake_state(&k.f, 1, TB_OK);
+    beside = &b;
+    const struct tb_uid third = publish(&k, 3);
+    assert_true(b.begun);
+    assert_int_equal(pthread_join(b.thread, NULL), 0);
+    beside = NULL;
+    CHECK_STATUS(tb_unpublish(k.s, &third, 0), TB_OK);
+    rank_close(&k);
+}
+
+/* ---- a GPU's memory ---- */
+
+static int token; /* stands for a device's memory, of which nobody asks more */
+static bool on_gpu;
+static unsigned opened, closed;
+
+enum tb_status __real_tb_gpu_memory_open(struct tb_gpu *gpu, const struct tb_gpu_tensors *tensors,
+                                         struct tb_gpu_memory **memory_out, char *why);
+enum tb_status __wrap_tb_gpu_memory_open(struct tb_gpu *gpu, const struct tb_gpu_tensors *tensors,
+                                         struct tb_gpu_memory **memory_out, char *why);
+enum tb_status __wrap_tb_gpu_memory_open(struct tb_gpu *gpu, const struct tb_gpu_tensors *tensors,
+                                         struct tb_gpu_memory **memory_out, char *why)
+{
+    if (!on_gpu) return __real_tb_gpu_memory_open(gpu, tensors, memory_out, why);
+    ask_for_the_lock();
+    opened++;
+    *memory_out = (struct tb_gpu_memory *)(void *)&token;
+    return TB_OK;
+}
+
+void __real_tb_gpu_memory_close(struct tb_gpu_memory *m);
+void __wrap_tb_gpu_memory_close(struct tb_gpu_memory *m);
+void __wrap_tb_gpu_memory_close(struct tb_gpu_memory *m)
+{
+    if ((void *)m != (void *)&token) {
+        __real_tb_gpu_memory_close(m);
+        return;
+    }
+    ask_for_the_lock();
+    closed++;
+}
+
+static void a_device_that_comes_up_and_goes(void **state)
+{
+    (void)state;
+    struct fake f;
+    fake_open(&f);
+    struct tb_session *s = fake_session_open(&f, "rank", NULL);
+    uint8_t memory[8];
+    const uint64_t shape[] = {8};
+    const struct tb_tensor_desc t = {.name = "t", .dtype = "U8", .rank = 1, .shape = shape, .memory = memory};
+    struct tb_registration *r;
+    watch(s);
+    on_gpu = true;
+    CHECK_OK(tb_register(s, &t, 1, &r));
+    CHECK_OK(tb_suspend(r));
+    assert_int_equal(closed, 1);
+    CHECK_OK(tb_resume(r, NULL, 0));
+    assert_int_equal(opened, 2);
+    CHECK_OK(tb_unregister(r));
+    assert_int_equal(closed, 2);
+    on_gpu = false;
+    watched = NULL;
+    tb_session_close(s);
+    fake_close(&f);
+}
+
+/* ---- a reader ---- */
+
+enum tb_status __real_tb_boxes_match(const struct tb_box_question *q, struct tb_box_copies *copies_out,
+                                     uint32_t *missing_out);
+enum tb_status __wrap_tb_boxes_match(const struct tb_box_question *q, struct tb_box_copies *copies_out,
+                                     uint32_t *missing_out);
+enum tb_status __wrap_tb_boxes_match(const struct tb_box_question *q, struct tb_box_copies *copies_out,
+                                     uint32_t *missing_out)
+{
+    ask_for_the_lock();
+    return __real_tb_boxes_match(q, copies_out, missing_out);
+}
+
+static void the_search_for_where_each_tensor_goes(void **state)
+{
+    (void)state;
+    struct fake f;
+    fake_open(&f);
+    struct tb_uid uid;
+    const struct fake_version *v = fake_make(&f, 1, 1, 1, TENSOR);
+    memcpy(uid.bytes, v->key.uid.bytes, sizeof uid.bytes);
+    struct tb_session *s = fake_session_open(&f, "w", NULL);
+    uint8_t *memory = calloc(1, TENSOR);
+    const uint64_t shape[] = {TENSOR};
+    const struct tb_tensor_desc t = {
+        .name = "t0", .dtype = "U8", .rank = 1, .shape = shape, .memory = memory};
+    struct tb_registration *r;
+    CHECK_OK(tb_register(s, &t, 1, &r));
+    const struct tb_subscribe_options o = {
+        .struct_bytes = sizeof o, .member_count = 1, .model = "policy", .registration = r};
+    struct tb_subscription *sub;
+    CHECK_OK(tb_subscribe(s, &o, &sub));
+    watch(s);
+    CHECK_OK(tb_stage(sub, &uid, 20000));
+    assert_int_equal(atomic_load(&asked), 1);
+    fake_go(&f, 1);
+    struct tb_activate_info info = {.struct_bytes = sizeof info};
+    CHECK_OK(tb_activate(sub, &uid, &info));
+    assert_int_equal(atomic_load(&asked), 1); /* once */
+    assert_memory_equal(memory, v->shards[0].bytes, TENSOR);
+    watched = NULL;
+    tb_session_close(s);
+    fake_close(&f);
+    free(memory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_end_of_an_encoding),
+        cmocka_unit_test(a_version_that_is_unpublished_while_its_encoding_ends),
+        cmocka_unit_test(a_device_that_comes_up_and_goes),
+        cmocka_unit_test(the_search_for_where_each_tensor_goes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
