@@ -3,7 +3,7 @@
  *
  * A registration's tensors may stand in the memory of one CUDA device, some of them or all. Nobody has to say so: the driver
  * knows whose a pointer is, and a process that never loaded the driver has no such pointer, so nothing is loaded or made
- * ready for it. What we do on a device happens in its primary context, on streams of our own, with host memory that is
+ * ready for it. A thread of the process may capture a graph meanwhile. What we do on a device happens in its primary context, on streams of our own, with host memory that is
  * pinned once; every call here returns when its copies are complete, and after a failure none of them runs on.
  *
  * Threads: any, unless a call says otherwise. Failures of the driver leave one line, gpu.failed, with call and error. */
@@ -127,7 +127,8 @@ void tb_gpu_tray_close(struct tb_gpu_tray *tray, bool reader_closed);
 
 /* The reader's end, on a device on which it has memory registered: the tray's own, else any that reaches it. */
 struct tb_gpu_reach;
-/* TB_NOT_FOUND: no device of this process is in use. TB_SITE_IO: the driver does not open it here, see gpu.failed. */
+/* TB_NOT_FOUND: no device of this process is in use. TB_SITE_IO: the driver does not open it here, see gpu.failed. TB_PEER_GARBLED: it is
+ * smaller than the offer says. */
 TB_MUST_USE enum tb_status tb_gpu_reach_open(struct tb_gpu *gpu, const struct tb_gpu_offer *offer,
                                              struct tb_gpu_reach **reach_out);
 /* `part` below TB_GPU_TRAY_PARTS: of those that are in use at the same time, each its own. Complete at return, also of a failure. */

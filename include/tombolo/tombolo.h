@@ -154,7 +154,7 @@ TB_API TB_MUST_USE int tb_suspend(struct tb_registration *registration);
 /* The same tensors in the order in which they were registered, at memories[i] now; memories NULL: where they were, and count is
  * not looked at. References come back only after a pass has compared digests with what was sealed.
  *   TB_CONFLICT                one did not come back; the registration can be used all the same
- *   TB_BAD_STATE               it is not suspended
+ *   TB_BAD_STATE               it is not suspended, or another call suspends or resumes it
  *   TB_SITE_IO, TB_SITE_NOMEM  from the GPU's driver: it stays suspended */
 TB_API TB_MUST_USE int tb_resume(struct tb_registration *registration, void *const *memories, uint32_t count);
 

@@ -25,10 +25,41 @@ enum tb_status tb_cuda_failed(const struct tb_gpu *gpu, const struct tb_cuda_dev
     return result == CUDA_ERROR_OUT_OF_MEMORY ? TB_SITE_NOMEM : TB_SITE_IO;
 }
 
+/* While any thread of the process captures a graph, as engines do when they start, a call that allocates, frees or waits is refused
+ * to all others and spoils the capture, unless their thread has said that it has no part in it: ours has none. Calls of ours may be
+ * inside each other, and of a thread that captures itself (it calls us meanwhile) the mode comes back as it was. */
+static _Thread_local struct {
+    uint32_t depth;
+    CUstreamCaptureMode before;
+} capture;
+
+void tb_cuda_stand_aside(const struct tb_gpu *gpu)
+{
+    if (capture.depth++ > 0) return;
+    capture.before = CU_STREAM_CAPTURE_MODE_RELAXED;
+    const CUresult result = gpu->driver.capture_mode(&capture.before);
+    if (result == CUDA_SUCCESS) return;
+    capture.before = CU_STREAM_CAPTURE_MODE_RELAXED;
+    (void)tb_cuda_failed(gpu, NULL, "cuThreadExchangeStreamCaptureMode",
+                         result); /* it may go well all the same */
+}
+
+void tb_cuda_stand_back(const struct tb_gpu *gpu)
+{
+    TB_ASSERT(capture.depth > 0);
+    if (--capture.depth > 0 || capture.before == CU_STREAM_CAPTURE_MODE_RELAXED) return;
+    CUstreamCaptureMode mode = capture.before;
+    const CUresult result = gpu->driver.capture_mode(&mode);
+    if (result != CUDA_SUCCESS) (void)tb_cuda_failed(gpu, NULL, "cuThreadExchangeStreamCaptureMode", result);
+}
+
 enum tb_status tb_cuda_enter(const struct tb_gpu *gpu, const struct tb_cuda_device *device)
 {
+    tb_cuda_stand_aside(gpu);
     const CUresult result = gpu->driver.context_push(device->context);
-    return result == CUDA_SUCCESS ? TB_OK : tb_cuda_failed(gpu, device, "cuCtxPushCurrent", result);
+    if (result == CUDA_SUCCESS) return TB_OK;
+    tb_cuda_stand_back(gpu);
+    return tb_cuda_failed(gpu, device, "cuCtxPushCurrent", result);
 }
 
 void tb_cuda_leave(const struct tb_gpu *gpu)
@@ -36,6 +67,7 @@ void tb_cuda_leave(const struct tb_gpu *gpu)
     CUcontext ours;
     const CUresult result = gpu->driver.context_pop(&ours);
     if (result != CUDA_SUCCESS) (void)tb_cuda_failed(gpu, NULL, "cuCtxPopCurrent", result);
+    tb_cuda_stand_back(gpu);
 }
 
 /* ---- devices ---- */
@@ -85,9 +117,11 @@ enum tb_status tb_cuda_device_open(struct tb_gpu *gpu, int ordinal, struct tb_cu
 {
     if (ordinal < 0 || ordinal >= TB_CUDA_DEVICES_MAX) return TB_BAD_ARGUMENT;
     struct tb_cuda_device *d = &gpu->devices[ordinal];
+    tb_cuda_stand_aside(gpu); /* a context may be made */
     pthread_mutex_lock(&gpu->lock);
     const enum tb_status status = d->open ? TB_OK : open_device(gpu, ordinal, d);
     pthread_mutex_unlock(&gpu->lock);
+    tb_cuda_stand_back(gpu);
     if (status == TB_OK) *device_out = d;
     return status;
 }
@@ -167,6 +201,7 @@ void tb_gpu_close(struct tb_gpu *gpu)
 {
     if (gpu == NULL) return;
     TB_ASSERT(gpu->memories == 0 && gpu->pins == 0);
+    tb_cuda_stand_aside(gpu);
     for (int i = 0; i < TB_CUDA_DEVICES_MAX; i++) {
         struct tb_cuda_device *d = &gpu->devices[i];
         if (!d->open) continue;
@@ -177,6 +212,7 @@ void tb_gpu_close(struct tb_gpu *gpu)
         const CUresult result = gpu->driver.primary_release(d->handle);
         if (result != CUDA_SUCCESS) (void)tb_cuda_failed(gpu, d, "cuDevicePrimaryCtxRelease", result);
     }
+    tb_cuda_stand_back(gpu);
     pthread_mutex_destroy(&gpu->lock);
     tb_cuda_driver_unload(&gpu->driver);
     tb_free(gpu);

@@ -30,11 +30,13 @@
     X(pointer_attributes, cuPointerGetAttributes, 7000)                                                      \
     X(mem_alloc, cuMemAlloc, 3020)                                                                           \
     X(mem_free, cuMemFree, 3020)                                                                             \
+    X(mem_range, cuMemGetAddressRange, 3020)                                                                 \
     X(host_alloc, cuMemHostAlloc, 2020)                                                                      \
     X(host_free, cuMemFreeHost, 2000)                                                                        \
     X(host_register, cuMemHostRegister, 6050)                                                                \
     X(host_unregister, cuMemHostUnregister, 4000)                                                            \
     X(copy_async, cuMemcpyAsync, 4000)                                                                       \
+    X(capture_mode, cuThreadExchangeStreamCaptureMode, 10010)                                                \
     X(stream_create, cuStreamCreate, 2000)                                                                   \
     X(stream_destroy, cuStreamDestroy, 4000)                                                                 \
     X(stream_synchronize, cuStreamSynchronize, 2000)                                                         \

@@ -214,6 +214,21 @@ static struct tb_cuda_device *nearest(struct tb_gpu *gpu, const struct tb_gpu_of
     return best;
 }
 
+/* P8: how large it is its owner has said; the driver knows. A copy beyond its end would be an error of the device, after which this
+ * process can do nothing more with it. */
+static enum tb_status look_at_size(const struct tb_gpu_reach *r)
+{
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
+    const CUresult result = r->gpu->driver.mem_range(&base, &bytes, r->at);
+    if (result != CUDA_SUCCESS) return tb_cuda_failed(r->gpu, r->device, "cuMemGetAddressRange", result);
+    const uint64_t before = r->at - base, here = before < bytes ? bytes - before : 0;
+    if (here >= r->bytes) return TB_OK;
+    tb_log(TB_LOG_WARN, "gpu.tray_too_small", "device=%d said_bytes=%llu bytes=%llu action=not_read",
+           (int)r->device->handle, (unsigned long long)r->bytes, (unsigned long long)here);
+    return TB_PEER_GARBLED;
+}
+
 static enum tb_status reach_build(struct tb_gpu_reach *r, const struct tb_gpu_offer *offer)
 {
     CUipcMemHandle handle;
@@ -223,7 +238,8 @@ static enum tb_status reach_build(struct tb_gpu_reach *r, const struct tb_gpu_of
         r->at = 0;
         return tb_cuda_failed(r->gpu, r->device, "cuIpcOpenMemHandle", result);
     }
-    enum tb_status status = new_stream(r->gpu, r->device, &r->stream);
+    enum tb_status status = look_at_size(r);
+    if (status == TB_OK) status = new_stream(r->gpu, r->device, &r->stream);
     for (uint32_t i = 0; i < TB_GPU_TRAY_PARTS && status == TB_OK; i++)
         status = new_event(r->gpu, r->device, &r->events[i]);
     return status;

@@ -1,4 +1,5 @@
 /* fake_cuda.c - see fake_cuda.h; here are its devices and contexts, how its entry points are found, and what a test tells it. */
+#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -8,10 +9,37 @@ struct fake_cuda_state fake_cuda = {.lock = PTHREAD_MUTEX_INITIALIZER};
 _Thread_local CUcontext fake_cuda_current[8];
 _Thread_local int fake_cuda_depth;
 
+static atomic_bool capturing;                  /* a thread of the process captures a graph */
+static _Thread_local CUstreamCaptureMode mode; /* global, as a thread begins */
+
 /* ---- every call ---- */
+
+/* A driver may stand still in a call. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    const char *entry; /* NULL: none is held */
+    bool reached;
+} held = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, false};
+
+static void wait_while_held(const char *entry)
+{
+    pthread_mutex_lock(&held.lock);
+    while (held.entry != NULL && strcmp(held.entry, entry) == 0) {
+        held.reached = true;
+        pthread_cond_wait(&held.changed, &held.lock);
+    }
+    pthread_mutex_unlock(&held.lock);
+}
+
+bool fake_cuda_spoils(void)
+{
+    return atomic_load(&capturing) && mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+}
 
 CUresult fake_cuda_begin(const char *entry)
 {
+    wait_while_held(entry);
     pthread_mutex_lock(&fake_cuda.lock);
     uint32_t i = 0;
     while (fake_cuda.calls[i].name != NULL && strcmp(fake_cuda.calls[i].name, entry) != 0)
@@ -96,7 +124,7 @@ static CUresult CUDAAPI e_cuDeviceGetAttribute(int *value, CUdevice_attribute wh
 
 static CUresult CUDAAPI e_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
-    BEGIN("cuDevicePrimaryCtxRetain");
+    BEGIN_UNSAFE("cuDevicePrimaryCtxRetain");
     *context = &fake_cuda.primary[device];
     fake_cuda.primary[device].retained++;
     fake_cuda.counts.contexts++;
@@ -105,7 +133,7 @@ static CUresult CUDAAPI e_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice 
 
 static CUresult CUDAAPI e_cuDevicePrimaryCtxRelease(CUdevice device)
 {
-    BEGIN("cuDevicePrimaryCtxRelease");
+    BEGIN_UNSAFE("cuDevicePrimaryCtxRelease");
     MUST(fake_cuda.primary[device].retained > 0, "a context is released that is not retained");
     fake_cuda.primary[device].retained--;
     fake_cuda.counts.contexts--;
@@ -136,6 +164,15 @@ static CUresult CUDAAPI e_cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
     return fake_cuda_end(CUDA_SUCCESS);
 }
 
+static CUresult CUDAAPI e_cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *with)
+{
+    BEGIN("cuThreadExchangeStreamCaptureMode");
+    const CUstreamCaptureMode before = mode;
+    mode = *with;
+    *with = before;
+    return fake_cuda_end(CUDA_SUCCESS);
+}
+
 static void device_entries(struct tb_cuda_driver *d)
 {
     d->driver_version = e_cuDriverGetVersion;
@@ -150,6 +187,7 @@ static void device_entries(struct tb_cuda_driver *d)
     d->context_push = e_cuCtxPushCurrent;
     d->context_pop = e_cuCtxPopCurrent;
     d->device_uuid = e_cuDeviceGetUuid;
+    d->capture_mode = e_cuThreadExchangeStreamCaptureMode;
 }
 
 /* ---- finding them ---- */
@@ -193,6 +231,7 @@ void fake_cuda_open(void)
     fake_cuda.version = 12040;
     fake_cuda.initialised = true;
     fake_cuda.primary[1].device = 1;
+    atomic_store(&capturing, false);
     pthread_mutex_unlock(&fake_cuda.lock);
     fake_cuda_set_attribute(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 1);
     driver = fake_cuda_driver();
@@ -233,6 +272,33 @@ void fake_cuda_fail(const char *entry, uint32_t nth, CUresult result)
     fake_cuda.fail.result = result;
     memset(fake_cuda.calls, 0, sizeof fake_cuda.calls);
     pthread_mutex_unlock(&fake_cuda.lock);
+}
+
+void fake_cuda_hold(const char *entry)
+{
+    pthread_mutex_lock(&held.lock);
+    held.entry = entry;
+    if (entry != NULL) held.reached = false;
+    pthread_cond_broadcast(&held.changed);
+    pthread_mutex_unlock(&held.lock);
+}
+
+bool fake_cuda_held(void)
+{
+    pthread_mutex_lock(&held.lock);
+    const bool reached = held.reached;
+    pthread_mutex_unlock(&held.lock);
+    return reached;
+}
+
+void fake_cuda_set_capturing(bool yes)
+{
+    atomic_store(&capturing, yes);
+}
+
+bool fake_cuda_stands_aside(void)
+{
+    return mode != CU_STREAM_CAPTURE_MODE_GLOBAL;
 }
 
 bool fake_cuda_failed(void)

@@ -33,6 +33,9 @@ void fake_cuda_read(const void *device_memory, void *to, size_t bytes);
 
 /* Call `nth` (from 1) of an entry point ("cuMemAlloc") answers `result`. NULL: nothing fails. */
 void fake_cuda_fail(const char *entry, uint32_t nth, CUresult result);
+/* Calls of an entry point stand still until another is held, or none (NULL). */
+void fake_cuda_hold(const char *entry);
+bool fake_cuda_held(void);                   /* it has come to that, since the last hold */
 bool fake_cuda_idle(void);                   /* nothing that was asked has still to run */
 bool fake_cuda_failed(void);                 /* it has come to that */
 uint32_t fake_cuda_calls(const char *entry); /* since open */
@@ -45,6 +48,9 @@ void fake_cuda_set_context(void *device_memory, bool other);
 void fake_cuda_set_managed(void *device_memory);
 void fake_cuda_set_mapped(void *device_memory); /* by handles of cuMemCreate: CUDA IPC does not know it */
 void fake_cuda_set_initialised(bool yes);
+/* A thread of the process captures a graph: calls of one that takes part in it, as each does from its beginning, end the test. */
+void fake_cuda_set_capturing(bool yes);
+bool fake_cuda_stands_aside(void); /* this thread, now: it takes no part */
 
 struct fake_cuda_counts { /* that stand now */
     uint32_t contexts, streams, events, allocations, pinned, host_allocations, modules, ipc, dmabufs;

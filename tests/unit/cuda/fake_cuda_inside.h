@@ -105,14 +105,19 @@ extern _Thread_local int fake_cuda_depth;
 
 CUresult fake_cuda_begin(const char *entry); /* takes the lock; what the test has it answer */
 CUresult fake_cuda_end(CUresult result);     /* gives it back */
+bool fake_cuda_spoils(void);                 /* a call of this thread now: a capture of another */
 void fake_cuda_trace_add(const char *format, int number);
 
 #define BEGIN(entry)                                                                                         \
     const CUresult refused = fake_cuda_begin(entry);                                                         \
     if (refused != CUDA_SUCCESS) return fake_cuda_end(refused)
+/* Which calls spoil a capture a driver does not say: all that may be. */
+#define BEGIN_UNSAFE(entry)                                                                                  \
+    MUST(!fake_cuda_spoils(), entry " spoils a capture");                                                    \
+    BEGIN(entry)
 #define BEGIN_IN_CONTEXT(entry)                                                                              \
     MUST(fake_cuda_depth > 0 && fake_cuda_current[fake_cuda_depth - 1] != NULL, entry " without a context"); \
-    BEGIN(entry)
+    BEGIN_UNSAFE(entry)
 
 /* Each fills in the entry points of its own. */
 void fake_cuda_memory_entries(struct tb_cuda_driver *d);

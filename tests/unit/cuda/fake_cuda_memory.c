@@ -180,6 +180,16 @@ static CUresult CUDAAPI e_cuMemFree(CUdeviceptr at)
     return fake_cuda_end(CUDA_SUCCESS);
 }
 
+static CUresult CUDAAPI e_cuMemGetAddressRange(CUdeviceptr *base, size_t *bytes, CUdeviceptr at)
+{
+    BEGIN_IN_CONTEXT("cuMemGetAddressRange");
+    const struct alloc *a = fake_cuda_find_alloc((void *)(uintptr_t)at);
+    if (a == NULL) return fake_cuda_end(CUDA_ERROR_NOT_FOUND);
+    *base = (CUdeviceptr)(uintptr_t)a->at;
+    *bytes = a->count;
+    return fake_cuda_end(CUDA_SUCCESS);
+}
+
 static CUresult CUDAAPI e_cuMemHostAlloc(void **at, size_t bytes, unsigned flags)
 {
     (void)flags;
@@ -285,6 +295,7 @@ void fake_cuda_memory_entries(struct tb_cuda_driver *d)
     d->pointer_attributes = e_cuPointerGetAttributes;
     d->mem_alloc = e_cuMemAlloc;
     d->mem_free = e_cuMemFree;
+    d->mem_range = e_cuMemGetAddressRange;
     d->host_alloc = e_cuMemHostAlloc;
     d->host_free = e_cuMemFreeHost;
     d->host_register = e_cuMemHostRegister;

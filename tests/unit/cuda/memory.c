@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -411,6 +412,111 @@ static void writes_of_a_nic_are_flushed_first(void **state)
     }
 }
 
+/* ---- graphs ---- */
+
+/* An engine captures a graph on a thread of its own, in the mode in which nobody else may do what would spoil it, while readers come
+ * and go, versions are published and switched, and memory is registered. The fake ends who spoils it. */
+static void a_capture_of_another_thread_is_not_spoilt(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    fake_cuda_set_capturing(true);
+    struct tb_gpu_memory *again = NULL;
+    struct tb_gpu_tray *tray;
+    struct tb_gpu_offer offer;
+    char why[TB_GPU_WHY_BYTES] = "";
+    const struct tb_gpu_tensors tensors = {&w.shard.manifest.layout, w.shard.tensors};
+    const struct tb_gpu_move move = {w.shard.tensors[0], w.shard.packed, 50};
+    const struct tb_gpu_origin origin = {w.shard.memory, &w.shard.manifest, w.shard.tensors, w.shard.blobs};
+    const struct tb_gpu_fill fill = {.bytes = 100};
+    tb_gpu_pin(w.gpu, &w.to);
+    CHECK_OK(run_pass(&w, true));
+    CHECK_OK(tb_gpu_move(w.shard.memory, &move, 1));
+    CHECK_OK(tb_gpu_tray_open(w.shard.memory, 1 << 20, &tray, &offer));
+    CHECK_OK(tb_gpu_tray_fill(tray, &origin, &fill, 1));
+    tb_gpu_tray_close(tray, true);
+    CHECK_OK(tb_gpu_memory_open(w.gpu, &tensors, &again, why));
+    tb_gpu_memory_close(again);
+    fake_cuda_fail("cuCtxPushCurrent", 1, CUDA_ERROR_UNKNOWN);
+    CHECK_STATUS(tb_gpu_move(w.shard.memory, &move, 1), TB_SITE_IO);
+    assert_false(fake_cuda_stands_aside()); /* its own captures are as they were */
+    world_close(&w);
+}
+
+/* A device comes up, and goes, during a capture. */
+static void nor_by_a_device_that_comes_up(void **state)
+{
+    (void)state;
+    fake_cuda_open();
+    fake_cuda_set_capturing(true);
+    struct tb_gpu *gpu;
+    struct shard_on_gpu shard;
+    CHECK_OK(tb_gpu_open(&gpu, (char[TB_GPU_WHY_BYTES]){""}));
+    shard_open(&shard, gpu, &fake, SHARD_SMALL);
+    shard_close(&shard, &fake);
+    tb_gpu_close(gpu);
+    assert_false(fake_cuda_stands_aside());
+    fake_cuda_close();
+}
+
+/* ---- trays ---- */
+
+/* In a process of its own: lends a tray, and keeps it until it is told to go. */
+static void lend(int to, int until)
+{
+    struct tb_gpu *gpu;
+    struct shard_on_gpu shard;
+    struct tb_gpu_tray *tray;
+    struct tb_gpu_offer offer;
+    char end;
+    CHECK_OK(tb_gpu_open(&gpu, (char[TB_GPU_WHY_BYTES]){""}));
+    shard_open(&shard, gpu, &fake, SHARD_SMALL);
+    CHECK_OK(tb_gpu_tray_open(shard.memory, 1 << 20, &tray, &offer));
+    (void)!write(to, &offer, sizeof offer);
+    (void)!read(until, &end, 1);
+    _exit(0);
+}
+
+/* P8: a source may lend less than it says: what is behind its memory is never read. */
+static void a_tray_that_is_smaller_than_said_is_not_opened(void **state)
+{
+    (void)state;
+    int offers[2], ends[2];
+    struct tb_gpu_offer offer;
+    struct tb_gpu_reach *reach;
+    struct world w;
+    fake_cuda_open();
+    assert_int_equal(pipe(offers), 0);
+    assert_int_equal(pipe(ends), 0);
+    const pid_t child = fork();
+    if (child == 0) lend(offers[1], ends[0]);
+    world_start(&w, SHARD_SMALL);
+    assert_int_equal(read(offers[0], &offer, sizeof offer), sizeof offer);
+    CHECK_OK(tb_gpu_reach_open(w.gpu, &offer, &reach));
+    tb_gpu_reach_close(reach);
+    offer.bytes = (uint64_t)2 << 20; /* the driver's block, of which it is a part */
+    CHECK_OK(tb_gpu_reach_open(w.gpu, &offer, &reach));
+    tb_gpu_reach_close(reach);
+    offer.bytes++;
+    CHECK_STATUS(tb_gpu_reach_open(w.gpu, &offer, &reach), TB_PEER_GARBLED);
+    offer.bytes = UINT64_MAX;
+    CHECK_STATUS(tb_gpu_reach_open(w.gpu, &offer, &reach), TB_PEER_GARBLED);
+    offer.bytes = 1 << 20;
+    fake_cuda_fail("cuMemGetAddressRange", 1, CUDA_ERROR_UNKNOWN);
+    CHECK_STATUS(tb_gpu_reach_open(w.gpu, &offer, &reach), TB_SITE_IO);
+    assert_int_equal(fake_cuda_counts().ipc, 0);
+    assert_int_equal(write(ends[1], "e", 1), 1);
+    int code;
+    assert_int_equal(waitpid(child, &code, 0), child);
+    assert_true(WIFEXITED(code) && WEXITSTATUS(code) == 0);
+    for (int i = 0; i < 2; i++) {
+        close(offers[i]);
+        close(ends[i]);
+    }
+    world_close(&w);
+}
+
 /* ---- refusals ---- */
 
 static enum tb_status expected(CUresult result)
@@ -511,6 +617,9 @@ int main(void)
         cmocka_unit_test(a_nic_is_given_a_descriptor_and_where_a_tensor_stands_in_it),
         cmocka_unit_test(without_dma_buf_nics_are_given_nothing),
         cmocka_unit_test(writes_of_a_nic_are_flushed_first),
+        cmocka_unit_test(a_capture_of_another_thread_is_not_spoilt),
+        cmocka_unit_test(nor_by_a_device_that_comes_up),
+        cmocka_unit_test(a_tray_that_is_smaller_than_said_is_not_opened),
         cmocka_unit_test(every_refusal_is_told_and_leaves_nothing),
         cmocka_unit_test(a_move_that_is_refused_does_not_run_on),
         cmocka_unit_test(a_memory_that_cannot_be_opened_leaves_nothing),

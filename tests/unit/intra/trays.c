@@ -553,6 +553,43 @@ static void P6_no_hop_waits_for_a_tray_for_ever(void **state)
     scene_close(&s);
 }
 
+/* A hop while this process's driver stands still in opening the tray; false: it was lost, as it may be where this machine is busy. */
+static bool arrives_while_the_driver_stands(struct scene *s)
+{
+    struct tb_hop *hop = NULL;
+    struct tb_hop_stats stats;
+    struct tb_hop_options options = hop_to(&s->owner, s->reader, s->way, &s->place, &s->tale);
+    const struct told before = told(&s->tale);
+    options.idle_ms = 1000;
+    fake_cuda_hold("cuIpcOpenMemHandle");
+    assert_int_equal(tb_hop_open(s->reader, &options, &hop), TB_OK);
+    wait_until(told(&s->tale).whole > 0 || told(&s->tale).lost > before.lost);
+    const struct told after = told(&s->tale);
+    const bool stood = fake_cuda_held();
+    tb_hop_stats(hop, &stats);
+    fake_cuda_hold(NULL); /* what it brings is too late, and is closed */
+    tb_hop_close(hop);
+    if (after.whole == 0) return false;
+    assert_true(stood);
+    assert_int_equal(stats.transport, TB_TRANSPORT_SHM);
+    assert_int_equal(stats.why, TB_WHY_GPU_REFUSED);
+    return true;
+}
+
+/* P6: likewise of the reader's own driver, while it opens the tray: all chunks come out of the copy, and nothing of it is left. */
+static void P6_no_hop_waits_for_its_driver_for_ever(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_open(&s, &any_way, 3, 3000004, 0);
+    owner_hold_all(&s.owner);
+    int tries = 1;
+    while (!arrives_while_the_driver_stands(&s))
+        assert_true(tries++ < 20);
+    check_nothing_left(&s);
+    scene_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -567,6 +604,7 @@ int main(void)
         cmocka_unit_test(P7_who_hangs_up_unheard_leaves_no_tray),
         cmocka_unit_test(P1_a_chunk_of_any_size_is_filled),
         cmocka_unit_test(P6_no_hop_waits_for_a_tray_for_ever),
+        cmocka_unit_test(P6_no_hop_waits_for_its_driver_for_ever),
         cmocka_unit_test(P7_trays_are_bounded),
         cmocka_unit_test(P7_a_lying_source_is_dropped),
     };
