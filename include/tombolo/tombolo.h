@@ -1,7 +1,9 @@
 /* tombolo.h - what a trainer rank or a rollout rank calls to publish and to follow the versions of a model.
  *
- * Handles are opaque; every function answers with a number of status.h (0 is done). Structs begin with their size, so that a
- * program built today runs with a later library: set `struct_bytes = sizeof x` and zero the rest.
+ * Handles are opaque. Every function that returns int, but tb_session_eventfd, answers with a number of status.h: 0 is done,
+ * above 0 nothing failed and it is not what was asked for yet (TB_AGAIN, TB_TIMEOUT, TB_CANCELLED, TB_END), below 0 it failed.
+ * Outputs are written with 0 alone, where nothing else is said. Structs, those that are filled in too, begin with their size, so
+ * that a program built today runs with a later library: set `struct_bytes = sizeof x` and zero the rest.
  * Strings are UTF-8 and copied before a call returns, except where "borrowed" is said.
  *
  * Threads: a session and what belongs to it may be used from any thread; calls on one subscription are made one at a
@@ -9,6 +11,7 @@
  * (default: the cores allowed to the process). Blocking calls take `timeout_ms`: 0 asks once (TB_AGAIN), UINT32_MAX waits for ever;
  * tb_cancel wakes them.
  * No call may be made from a signal handler.
+ * The drain time is the gateway's `drain_ms`, 10 s as a rule: how long readers may finish when memory is taken from them.
  * fork: a child cannot use its parent's session; calls there answer TB_FORKED, and memory of tb_buffer_new is not there.
  *
  * Ends: a handle ends with the call that takes it back (tb_unregister, tb_unsubscribe with TB_OK), and with its session. It is not
@@ -148,7 +151,8 @@ TB_API TB_MUST_USE int tb_register_slices(struct tb_session *session, const stru
  * published in it in place. Meanwhile the gateway takes what it lacks of them; what it could not is lost where nobody else has it (tb_unpublish
  * waits for it, and may be asked first). TB_BAD_STATE while a subscription uses it. */
 TB_API TB_MUST_USE int tb_unregister(struct tb_registration *registration);
-/* For engines that sleep or offload: hides the references to this memory and drains readers; after it returns the memory may go.
+/* For engines that sleep or offload: hides the references to this memory and drains readers, as tb_unregister does; after it returns the
+ * memory may go, and until tb_resume versions that stand in it alone can be read by nobody.
  * TB_BAD_STATE: it is suspended already. Subscriptions stay; tb_activate and tb_publish answer TB_BAD_STATE until tb_resume. */
 TB_API TB_MUST_USE int tb_suspend(struct tb_registration *registration);
 /* The same tensors in the order in which they were registered, at memories[i] now; memories NULL: where they were, and count is
