@@ -98,6 +98,39 @@ static void blobs_that_cannot_all_be_files_are_refused(void **state)
     CHECK_STATUS(try_blobs(NULL, TB_BLOBS_MAX + 1), TB_TOO_LARGE);
 }
 
+static bool cannot_both_be_files(const char *a, const char *b)
+{
+    const size_t n = strlen(a), m = strlen(b);
+    if (n > m) return cannot_both_be_files(b, a);
+    return strncmp(a, b, n) == 0 && (n == m || b[n] == '/');
+}
+
+/* Whatever stands between them, in whatever order: each pair is as when it is looked at by itself. */
+static void every_clash_is_found(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"a",   "a-b", "a/x",   "a/x/y", "a.b", "ab",  "a-",   "a-/c",
+                                        "b/a", "b",   "b/a/x", "b!",    "c",   "c d", "c d/e"};
+    enum { NAMES = sizeof names / sizeof names[0], MOST = 7 };
+    uint64_t seed = 1;
+    uint32_t clashing = 0, clean = 0;
+    for (int round = 0; round < 20000; round++) {
+        struct tb_blob blobs[MOST];
+        uint32_t count = 0;
+        bool clash = false;
+        for (uint32_t i = 0; i < 2 + (uint32_t)round % (MOST - 1); i++) {
+            seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+            blobs[count++] = (struct tb_blob){.name = names[(seed >> 33) % NAMES]};
+            for (uint32_t j = 0; j + 1 < count; j++)
+                clash = clash || cannot_both_be_files(blobs[j].name, blobs[count - 1].name);
+        }
+        CHECK_STATUS(try_blobs(blobs, count), clash ? TB_BAD_ARGUMENT : TB_OK);
+        clashing += clash;
+        clean += !clash;
+    }
+    assert_true(clashing > 1000 && clean > 1000);
+}
+
 /* The documented bytes, put together by hand. */
 static void root_is_what_the_header_says(void **state)
 {
@@ -370,6 +403,7 @@ int main(void)
         cmocka_unit_test(blobs_stand_behind_the_tensors),
         cmocka_unit_test(blob_names_are_clean_paths),
         cmocka_unit_test(blobs_that_cannot_all_be_files_are_refused),
+        cmocka_unit_test(every_clash_is_found),
         cmocka_unit_test(root_is_what_the_header_says),
         cmocka_unit_test(a_base_has_the_same_chunks),
         cmocka_unit_test(head_comes_back),
