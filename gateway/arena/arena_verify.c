@@ -111,15 +111,28 @@ bool tb_arena_chunk_trusted(const struct tb_arena_region *region, uint32_t shard
     return tb_place_held(&s->place, k) && !is_suspect(s, k);
 }
 
+/* Nearly always it is good, and the pass over its bytes holds up nobody. What fails is passed over once more with the mutex: it may
+ * have been condemned, and be landing again, meanwhile; whoever comes second finds it absent, or good. */
+static bool recheck(const struct suspect *chunk)
+{
+    struct tb_arena *arena = chunk->region->arena;
+    uint64_t bytes = 0;
+    chunk->region->verifying++;
+    pthread_mutex_unlock(&arena->mutex);
+    const bool good = matches(chunk->s, chunk->k, &bytes);
+    pthread_mutex_lock(&arena->mutex);
+    chunk->region->verifying--;
+    pthread_cond_broadcast(&arena->verified);
+    return good || (tb_place_held(&chunk->s->place, chunk->k) && matches(chunk->s, chunk->k, &bytes));
+}
+
 enum tb_status tb_arena_chunk_recheck(struct tb_arena_region *region, uint32_t shard, uint32_t k)
 {
     if (!tb_arena_place_ready(region, shard)) return TB_CHUNK_ABSENT;
     const struct suspect chunk = {region, &region->shards[shard], k};
-    /* Rare, and under the mutex: whoever comes second finds it absent, or landed again. */
     pthread_mutex_lock(&region->arena->mutex);
+    const bool good = tb_place_held(&chunk.s->place, k) && recheck(&chunk);
     const bool held = tb_place_held(&chunk.s->place, k);
-    uint64_t bytes = 0;
-    const bool good = held && matches(chunk.s, k, &bytes);
     if (held && is_suspect(chunk.s, k))
         (void)judge(&chunk, good);
     else if (held && !good)

@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "gateway/arena/arena_inner.h"
+
 #define MIB ((uint64_t)1 << 20)
 
 static char error[TB_ARENA_ERROR_BYTES];
@@ -115,6 +117,66 @@ static void a_trusted_chunk_can_be_rechecked(void **state)
     version_fini(&v);
 }
 
+/* Digests that are made while a test looks: those with the arena's mutex, and those beside it. */
+static struct tb_arena *watched;
+static uint32_t held_digests, free_digests;
+static uint8_t *mended; /* this byte is as it was once the first digest is made */
+
+struct tb_digest __real_tb_digest_of(const void *bytes, size_t count);
+struct tb_digest __wrap_tb_digest_of(const void *bytes, size_t count);
+struct tb_digest __wrap_tb_digest_of(const void *bytes, size_t count)
+{
+    const struct tb_digest digest = __real_tb_digest_of(bytes, count);
+    if (watched == NULL) return digest;
+    if (pthread_mutex_trylock(&watched->mutex) == 0) {
+        pthread_mutex_unlock(&watched->mutex);
+        free_digests++;
+    } else {
+        held_digests++;
+    }
+    if (mended != NULL) *mended ^= 1;
+    mended = NULL;
+    return digest;
+}
+
+/* P6: a pass over a chunk is milliseconds, and the loop asks the arena at each step: nobody waits for the mutex meanwhile. */
+static void a_recheck_holds_up_nobody(void **state)
+{
+    (void)state;
+    struct version v;
+    struct tb_arena_region *region = NULL;
+    struct tb_arena *arena = reopened(&v, &region);
+    watched = arena;
+    held_digests = free_digests = 0;
+    assert_int_equal(tb_arena_chunk_recheck(region, 0, 1), TB_OK);
+    assert_int_equal(tb_arena_chunk_verify(region, 0, 2), TB_OK);
+    assert_int_equal(free_digests, 2);
+    assert_int_equal(held_digests, 0);
+    watched = NULL;
+    tb_arena_close(arena);
+    version_fini(&v);
+}
+
+/* It was condemned, and has landed again, while it was passed over: that is another chunk, and good. */
+static void what_landed_again_meanwhile_is_not_condemned(void **state)
+{
+    (void)state;
+    struct version v;
+    struct tb_arena_region *region = NULL;
+    struct tb_arena *arena = reopened(&v, &region);
+    const struct tb_id life = tb_arena_life(arena);
+    mended = &tb_arena_place(region, 0)->bytes[MIB];
+    *mended ^= 1;
+    watched = arena;
+    assert_int_equal(tb_arena_chunk_recheck(region, 0, 1), TB_OK);
+    watched = NULL;
+    assert_true(tb_place_held(tb_arena_place(region, 0), 1));
+    const struct tb_id after = tb_arena_life(arena);
+    assert_true(tb_id_equal(&life, &after));
+    tb_arena_close(arena);
+    version_fini(&v);
+}
+
 static atomic_bool verifier_ended;
 
 static void *verifier(void *user)
@@ -153,6 +215,8 @@ int main(void)
         cmocka_unit_test(a_flipped_byte_costs_the_bit_and_the_life),
         cmocka_unit_test(a_base_is_verified_before_its_use),
         cmocka_unit_test(a_trusted_chunk_can_be_rechecked),
+        cmocka_unit_test(a_recheck_holds_up_nobody),
+        cmocka_unit_test(what_landed_again_meanwhile_is_not_condemned),
         cmocka_unit_test(a_free_waits_for_the_verifier),
     };
     return cmocka_run_group_tests_name("verify", tests, NULL, NULL);
