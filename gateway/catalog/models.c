@@ -90,6 +90,19 @@ static bool key_begun_anew(struct tb_catalog *c, uint32_t model, const struct tb
     return true;
 }
 
+/* P2: one run of a model may publish, its newest. The store may have been cut off between a run's row and those of the runs that it shut
+ * out, or have lost the newest. */
+void tb_runs_fence_older(struct tb_catalog *c, uint32_t model, uint64_t than)
+{
+    EACH(c->runs, i)
+    {
+        struct run *run = run_at(c, i);
+        if (run->model != model || run->info.fenced || run->info.order >= than) continue;
+        run->info.fenced = true;
+        tb_row_mark(&c->runs, i, TB_CATALOG_PERSIST_RUN);
+    }
+}
+
 enum tb_status tb_catalog_restore_run(struct tb_catalog *c, const struct tb_catalog_run *given)
 {
     tb_catalog_enter(c, c->now);
@@ -105,6 +118,7 @@ enum tb_status tb_catalog_restore_run(struct tb_catalog *c, const struct tb_cata
     run->model = model;
     struct model *m = model_at(c, model);
     if (given->order > m->run_order) m->run_order = given->order;
+    tb_runs_fence_older(c, model, m->run_order);
     return TB_OK;
 }
 

@@ -377,6 +377,8 @@ bool tb_catalog_copy_text(char out[TB_CATALOG_TEXT_MAX], const char *text); /* f
 
 uint32_t tb_model_find(const struct tb_catalog *c, const struct tb_name *name);
 uint32_t tb_run_find(const struct tb_catalog *c, uint32_t model, const struct tb_id *id);
+/* A run of that order was there: those before it publish nothing any more. */
+void tb_runs_fence_older(struct tb_catalog *c, uint32_t model, uint64_t than);
 
 /* ---- versions.c ---- */
 

@@ -173,6 +173,57 @@ static void a_key_that_began_again_is_its_newer_runs(void **state)
     site_close(&s);
 }
 
+/* P2: a crash between the row of a run and that of the one that it shut out leaves two in the store that may publish, or, where a third
+ * came, the oldest alone. The newest is the one. */
+static void the_newest_run_fences_at_a_start(void **state)
+{
+    (void)state;
+    bool joined;
+    struct site s;
+    struct tb_catalog_run out, cut = stored_run(2, "b", false);
+    struct tb_catalog_run_request q = {.key = "a", .fresh_id = id_of(100)};
+    east_open(&s, 2);
+    const struct tb_catalog_run old = stored_run(1, "a", false);
+    CHECK_OK(tb_catalog_restore_run(s.c, &old));
+    CHECK_OK(tb_catalog_restore_run(s.c, &cut));
+    drain(&s);
+    said(&s, "[   0] store run a fenced, last 0\n");
+    come(&s, "rank");
+    q.session = session_of("rank");
+    q.model = name_of("policy");
+    CHECK_STATUS(tb_catalog_run_open(s.c, s.now, &q, &out, &joined), TB_FENCED);
+    q.key = "b";
+    CHECK_OK(tb_catalog_run_open(s.c, s.now, &q, &out, &joined));
+    assert_true(joined);
+    site_close(&s);
+}
+
+/* The same where a version alone is left of the newer run. */
+static void a_version_of_a_lost_run_fences_at_a_start(void **state)
+{
+    (void)state;
+    bool joined;
+    struct site s;
+    struct tb_catalog_run out;
+    struct tb_catalog_run_request q = {.key = "a", .fresh_id = id_of(100)};
+    east_open(&s, 2);
+    const struct tb_catalog_run old = stored_run(1, "a", false);
+    struct tb_version_key key = {.model = name_of("policy"),
+                                 .run = id_of(77),
+                                 .run_order = 2,
+                                 .number = 5,
+                                 .uid = id_of(5),
+                                 .shard_count = 1,
+                                 .root = root_of(5)};
+    CHECK_OK(tb_catalog_restore_run(s.c, &old));
+    CHECK_OK(tb_catalog_restore_version(s.c, &key, TB_VERSION_READY, 1, false));
+    come(&s, "rank");
+    q.session = session_of("rank");
+    q.model = name_of("policy");
+    CHECK_STATUS(tb_catalog_run_open(s.c, s.now, &q, &out, &joined), TB_FENCED);
+    site_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -182,6 +233,8 @@ int main(void)
         cmocka_unit_test(old_runs_are_forgotten),
         cmocka_unit_test(a_model_may_change_but_not_move),
         cmocka_unit_test(a_key_that_began_again_is_its_newer_runs),
+        cmocka_unit_test(the_newest_run_fences_at_a_start),
+        cmocka_unit_test(a_version_of_a_lost_run_fences_at_a_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
