@@ -35,9 +35,11 @@ struct tb_catalog;
 /* ---- start ---- */
 
 /* Table sizes. 0 takes the default beside it. */
+#define TB_CATALOG_RUNS 1024u /* what is kept of runs, here and in the store */
+
 struct tb_catalog_limits {
     uint32_t models;     /* 16 */
-    uint32_t runs;       /* 1024; the oldest shut-out run without a version is forgotten when it is full */
+    uint32_t runs;       /* TB_CATALOG_RUNS; full, it forgets the oldest shut-out run without a version */
     uint32_t versions;   /* 512; the oldest dead one is forgotten when it is full */
     uint32_t shards;     /* 64, of one version */
     uint32_t sessions;   /* 1024 */

@@ -14,7 +14,7 @@ static struct tb_catalog_limits with_defaults(const struct tb_catalog_limits *gi
 {
     struct tb_catalog_limits l = *given;
     l.models = or_default(l.models, 16);
-    l.runs = or_default(l.runs, 1024);
+    l.runs = or_default(l.runs, TB_CATALOG_RUNS);
     l.versions = or_default(l.versions, 512);
     l.shards = or_default(l.shards, 64);
     l.sessions = or_default(l.sessions, 1024);

@@ -20,6 +20,8 @@
 #define BUSY_MS 500
 /* Rows of a model's versions that ended: those of the newest are kept, for `tombolo versions` and their uids. */
 #define ENDED_KEPT 10000
+/* Of a model: as many as a catalog remembers, so a key that was used is known after a restart for as long as it was before. */
+#define RUNS_KEPT TB_CATALOG_RUNS
 
 static const char schema_sql[] =
     "CREATE TABLE IF NOT EXISTS meta(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
@@ -50,6 +52,10 @@ static const char schema_sql[] =
     X(incarnation_get, "SELECT CAST(value AS INTEGER) FROM meta WHERE name='incarnation'")                   \
     X(incarnation_set, "UPDATE meta SET value=?1 WHERE name='incarnation'")                                  \
     X(run_put, "INSERT OR REPLACE INTO run VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)")                              \
+    X(run_trim,                                                                                              \
+      "DELETE FROM run WHERE fenced=1 AND id NOT IN (SELECT run FROM version) AND id IN (SELECT id FROM "    \
+      "(SELECT id, ROW_NUMBER() OVER (PARTITION BY model ORDER BY run_order DESC) AS place FROM run) "       \
+      "WHERE place > ?1)")                                                                                   \
     X(run_all, "SELECT * FROM run ORDER BY model, run_order")                                                \
     X(version_put,                                                                                           \
       "INSERT INTO version VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10) ON CONFLICT(uid) DO UPDATE SET "           \
@@ -294,10 +300,13 @@ static enum tb_status trim(struct tb_store *s)
 {
     if (++s->writes % TRIM_EVERY != 0) return TB_OK;
     bind_u64(s->st[ST_audit_trim], 1, TB_STORE_AUDIT_MAX);
-    const enum tb_status status = run_once(s, ST_audit_trim, "trimming the audit trail");
+    enum tb_status status = run_once(s, ST_audit_trim, "trimming the audit trail");
     if (status != TB_OK) return status;
     bind_u64(s->st[ST_version_trim], 1, ENDED_KEPT);
-    return run_once(s, ST_version_trim, "trimming ended versions");
+    status = run_once(s, ST_version_trim, "trimming ended versions");
+    if (status != TB_OK) return status;
+    bind_u64(s->st[ST_run_trim], 1, RUNS_KEPT);
+    return run_once(s, ST_run_trim, "trimming runs");
 }
 
 /* TB_OK: what was written since `begin` is on disk. Else none of it is. */

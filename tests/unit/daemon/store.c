@@ -435,6 +435,28 @@ static void the_rows_of_ended_versions_are_bounded(void **state)
     assert_int_equal(ask("SELECT COUNT(*) FROM version WHERE number=3 AND state=2"), 1);
 }
 
+/* P7, P2: and the runs, of every model: as many are kept as a catalog remembers, and all that may publish or have a version here. */
+static void the_rows_of_runs_are_bounded(void **state)
+{
+    (void)state;
+    tb_store_close(open_good());
+    ask("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<1200) INSERT INTO run "
+        "SELECT 'a',i,CAST(printf('%016d',i) AS BLOB),'k'||i,0,0,0,0,i NOT IN (3,1200) FROM n");
+    ask("INSERT INTO run SELECT 'b',run_order,CAST('b'||substr(CAST(id AS TEXT),2) AS "
+        "BLOB),key,0,0,0,0,fenced FROM run "
+        "WHERE run_order<=100");
+    ask("INSERT INTO version SELECT CAST(printf('%016d',1) AS BLOB),'a',id,run_order,1,1,zeroblob(16),4,0,0 "
+        "FROM run "
+        "WHERE model='a' AND run_order=2");
+    struct tb_store *store = open_good();
+    const struct tb_store_version v = make_version(1);
+    assert_int_equal(tb_store_version(store, &v, &audit), TB_OK);
+    tb_store_close(store);
+    assert_int_equal(ask("SELECT COUNT(*) FROM run WHERE model='a'"), TB_CATALOG_RUNS + 2);
+    assert_int_equal(ask("SELECT COUNT(*) FROM run WHERE model='a' AND run_order IN (2,3,177,1200)"), 4);
+    assert_int_equal(ask("SELECT COUNT(*) FROM run WHERE model='b'"), 100);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -454,6 +476,7 @@ int main(void)
         TEST(what_paths_bear_is_there_after_a_restart),
         TEST(the_audit_trail_is_bounded),
         TEST(the_rows_of_ended_versions_are_bounded),
+        TEST(the_rows_of_runs_are_bounded),
     };
     sqlite3_auto_extension((void (*)(void))note_connection);
     return cmocka_run_group_tests_name("store", tests, NULL, NULL);
