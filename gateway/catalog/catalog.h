@@ -44,10 +44,12 @@ struct tb_catalog_limits {
     uint32_t shards;     /* 64, of one version */
     uint32_t sessions;   /* 1024 */
     uint32_t references; /* 4096: of sealed shards, and of workers that stage or hold */
-    uint32_t groups;     /* 512 */
-    uint32_t members;    /* 1024, of all groups */
-    uint32_t waits;      /* 2048 */
-    uint32_t sites;      /* 32 */
+    /* 1024, beside those: of other sites. What peers say takes no place from who is here. */
+    uint32_t site_references;
+    uint32_t groups;  /* 512 */
+    uint32_t members; /* 1024, of all groups */
+    uint32_t waits;   /* 2048 */
+    uint32_t sites;   /* 32 */
 };
 
 struct tb_catalog_config {

@@ -31,10 +31,18 @@ static uint32_t *owner_list(const struct tb_catalog *c, const struct reference *
                                           : &session_at(c, ref->owner)->references;
 }
 
+/* P7: sites that peers speak of, and versions that they make up, are no reason to refuse a rank or a worker; nor the other way round. */
+static uint32_t *count_of(struct tb_catalog *c, int kind)
+{
+    return kind == TB_REFERENCE_SITE ? &c->site_references : &c->worker_references;
+}
+
 uint32_t tb_reference_new(struct tb_catalog *c, int kind, uint32_t version, uint32_t owner)
 {
-    const uint32_t i = tb_table_new(&c->references);
+    const uint32_t most = kind == TB_REFERENCE_SITE ? c->limits.site_references : c->limits.references;
+    const uint32_t i = *count_of(c, kind) < most ? tb_table_new(&c->references) : NONE;
     if (i == NONE) return NONE;
+    ++*count_of(c, kind);
     struct reference *ref = reference_at(c, i);
     struct version *v = version_at(c, version);
     ref->kind = kind;
@@ -96,6 +104,7 @@ void tb_reference_end(struct tb_catalog *c, uint32_t reference)
     /* A rank in place is a source, too: nobody avoids it any more, as its row will be another's. */
     if (ref->kind == TB_REFERENCE_WORKER || ref->in_place) tb_plan_drop_source(c, version, reference);
     ref->row.dead = true;
+    --*count_of(c, ref->kind);
     tb_plan_note(c, reference);
     if (ref->row.todos == 0 && ref->row.held == 0) tb_table_free(&c->references, reference);
     tb_catalog_touch_version(c, version);

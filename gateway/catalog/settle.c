@@ -19,6 +19,7 @@ static struct tb_catalog_limits with_defaults(const struct tb_catalog_limits *gi
     l.shards = or_default(l.shards, 64);
     l.sessions = or_default(l.sessions, 1024);
     l.references = or_default(l.references, 4096);
+    l.site_references = or_default(l.site_references, 1024);
     l.groups = or_default(l.groups, 512);
     l.members = or_default(l.members, 1024);
     l.waits = or_default(l.waits, 2048);
@@ -67,7 +68,8 @@ static void carve_all(struct carver *k, struct tb_catalog *c)
     carve_table(k, &c->runs, "runs", l->runs, sizeof(struct run));
     carve_table(k, &c->versions, "versions", l->versions, sizeof(struct version));
     carve_table(k, &c->sessions, "sessions", l->sessions, sizeof(struct session));
-    carve_table(k, &c->references, "references", l->references, sizeof(struct reference));
+    carve_table(k, &c->references, "references", l->references + l->site_references,
+                sizeof(struct reference));
     carve_table(k, &c->groups, "groups", l->groups, sizeof(struct group));
     carve_table(k, &c->members, "members", l->members, sizeof(struct member));
     carve_table(k, &c->waits, "waits", l->waits, sizeof(struct wait));

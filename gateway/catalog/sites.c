@@ -140,10 +140,25 @@ void tb_catalog_site_forget(struct tb_catalog *c, tb_time_ns now, const struct t
     (void)tb_catalog_settle(c, TB_OK);
 }
 
+/* P7: of a site that others spoke of; it gives way to what a peer has. */
+static bool hearsay_end(struct tb_catalog *c)
+{
+    EACH(c->sites, s)
+    {
+        if (site_at(c, s)->is_peer || site_at(c, s)->references == NONE) continue;
+        tb_reference_end(c, site_at(c, s)->references);
+        return true;
+    }
+    return false;
+}
+
 static uint32_t site_reference(struct tb_catalog *c, uint32_t version, uint32_t site)
 {
-    const uint32_t r = tb_reference_find(c, TB_REFERENCE_SITE, version, site);
-    return r != NONE ? r : tb_reference_new(c, TB_REFERENCE_SITE, version, site);
+    uint32_t r = tb_reference_find(c, TB_REFERENCE_SITE, version, site);
+    if (r == NONE) r = tb_reference_new(c, TB_REFERENCE_SITE, version, site);
+    if (r == NONE && site_at(c, site)->is_peer && hearsay_end(c))
+        r = tb_reference_new(c, TB_REFERENCE_SITE, version, site);
+    return r;
 }
 
 enum tb_status tb_catalog_site_progress(struct tb_catalog *c, tb_time_ns now,

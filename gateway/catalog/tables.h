@@ -302,6 +302,8 @@ struct tb_catalog {
     uint64_t plans, stamps;
     uint32_t unsaved; /* of all models */
     uint32_t gateway_readers;
+    /* That live: of limits.references and limits.site_references. */
+    uint32_t worker_references, site_references;
     const char *full;
 };
 

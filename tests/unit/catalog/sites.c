@@ -598,6 +598,30 @@ static void who_has_nothing_any_more_gives_way_to_who_is_spoken_of(void **state)
     site_close(&s);
 }
 
+/* P7: what peers say of others takes no place from who is here, and gives way to what they have themselves. */
+static void what_is_spoken_of_takes_no_place_from_who_is_here(void **state)
+{
+    (void)state;
+    struct site s;
+    east_open(&s, 7);
+    rank_begins(&s);
+    for (uint64_t number = 1; number <= 6; number++) {
+        publish_whole(&s, "rank", number);
+        CHECK_OK(reported(&s, "a", number));
+        CHECK_OK(reported(&s, "b", number));
+    }
+    publish_whole(&s, "rank", 7);
+    CHECK_STATUS(reported(&s, "a", 7), TB_SITE_NOMEM);
+    up(&s, "west", true);
+    for (uint64_t number = 1; number <= 6; number++)
+        CHECK_OK(reported(&s, "west", number));
+    up(&s, "north", true);
+    for (uint64_t number = 1; number <= 6; number++)
+        CHECK_OK(reported(&s, "north", number));
+    CHECK_STATUS(reported(&s, "west", 7), TB_SITE_NOMEM); /* nobody is left who is only spoken of */
+    site_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -628,6 +652,7 @@ int main(void)
         cmocka_unit_test(a_peers_word_is_no_second_copy_here),
         cmocka_unit_test(who_is_spoken_of_gives_way_to_who_speaks),
         cmocka_unit_test(who_has_nothing_any_more_gives_way_to_who_is_spoken_of),
+        cmocka_unit_test(what_is_spoken_of_takes_no_place_from_who_is_here),
         cmocka_unit_test(a_new_life_of_a_sites_arena_holds_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
