@@ -52,6 +52,7 @@ struct tb_wire {
     uint8_t *in;
     size_t in_used;
     size_t in_cap;
+    size_t in_told; /* of in_used: when on_frame or on_part was called last */
     tb_time_ns heard_at;
 };
 
@@ -184,6 +185,15 @@ static void in_settle(struct tb_wire *w, size_t used)
     w->in_cap = 0;
 }
 
+/* Frames that were whole, or enough of one that is not. */
+static void in_tell(struct tb_wire *w, size_t used)
+{
+    const bool told = used > 0;
+    if (!told && w->in_used - w->in_told < TB_WIRE_PART_BYTES) return;
+    w->in_told = w->in_used;
+    if (!told && w->ops->on_part != NULL) w->ops->on_part(w, w->user);
+}
+
 static void on_readable(struct tb_chan *c, void *user)
 {
     struct tb_wire *w = user;
@@ -202,8 +212,10 @@ static void on_readable(struct tb_chan *c, void *user)
         tb_wire_close(w, status);
     else if (w->finishing)
         w->in_used = 0;
-    else
+    else {
         in_settle(w, used);
+        in_tell(w, used);
+    }
 }
 
 /* Out. */

@@ -302,6 +302,16 @@ static enum tb_status on_frame(struct tb_wire *w, void *user, struct tb_wire_fra
     return status;
 }
 
+/* P6: who is in the middle of a long frame lives. The manifest of a large shard takes longer than a lease over a slow connection, and
+ * what was published before must not be lost meanwhile. A frame is bounded, and so are its parts: who sends fewer bytes in a lease
+ * than one has is not heard. */
+static void on_part(struct tb_wire *w, void *user)
+{
+    (void)w;
+    struct tb_worker_session *s = user;
+    if (s->welcomed) TB_MOOT(tb_catalog_session_renew(s->d->catalog, tb_clock_now(), &s->id));
+}
+
 static void on_open(struct tb_wire *w, void *user, const struct tb_chan_peer *peer)
 {
     (void)w;
@@ -350,7 +360,8 @@ static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
     (void)tb_daemon_settle(d);
 }
 
-static const struct tb_wire_ops wire_ops = {on_open, on_frame, on_closed};
+static const struct tb_wire_ops wire_ops = {
+    .on_open = on_open, .on_frame = on_frame, .on_part = on_part, .on_closed = on_closed};
 
 /* P7. One line a time: who connects again and again is not written down each time. */
 static bool sessions_refuse(struct tb_daemon *d)

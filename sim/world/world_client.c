@@ -45,7 +45,7 @@ static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
     c->dial_at = tb_time_add(the->now, TB_MS(20 + world_random(200)));
 }
 
-static const struct tb_wire_ops wire_ops = {on_open, on_frame, on_closed};
+static const struct tb_wire_ops wire_ops = {.on_open = on_open, .on_frame = on_frame, .on_closed = on_closed};
 
 void world_client_start(struct client *c)
 {
