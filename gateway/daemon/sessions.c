@@ -12,7 +12,10 @@
 
 #define HELLO_MS 5000u /* a connection that has not said HELLO by then is dropped */
 
-#define GREETING 64u /* connections beside session.max that may be about to say HELLO */
+/* P7: one of the largest frames, and what is small beside it, which for who reads is a thousandth of that. */
+#define QUEUE_BYTES_MAX ((uint64_t)TB_SESSION_FRAME_BYTES_MAX + (16u << 20))
+
+#define GREETING        64u /* connections beside session.max that may be about to say HELLO */
 
 /* Ids are random. */
 static struct tb_worker_session **bucket_of(struct tb_daemon *d, const struct tb_id *id)
@@ -392,7 +395,7 @@ static void session_accept(struct tb_daemon *d, int fd, bool local)
         .ops = &wire_ops,
         .user = s,
         .frame_bytes_max = TB_SESSION_FRAME_BYTES_MAX,
-        .queue_bytes_max = (uint64_t)4 * TB_SESSION_FRAME_BYTES_MAX};
+        .queue_bytes_max = QUEUE_BYTES_MAX};
     s->next = d->sessions;
     if (s->next != NULL) s->next->previous = s;
     d->sessions = s;

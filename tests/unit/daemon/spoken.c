@@ -1,5 +1,5 @@
-/* spoken.c - P6: who is in the middle of saying something long is heard, and who trickles is not. In the catalog's time, not in that of
- * the machine. */
+/* spoken.c - who is in the middle of saying something long is heard (P6), and who trickles or does not listen is not (P7). In the
+ * catalog's time, not in that of the machine. */
 #include <linux/sockios.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -105,11 +105,39 @@ static void who_trickles_is_lost(void **state)
     end(&s);
 }
 
+static bool queue(struct tb_worker_session *s, const uint8_t *bytes, size_t count)
+{
+    struct tb_writer *w = tb_wire_begin(s->wire, TB_SESSION_PLAN, 0, count);
+    if (w == NULL) return false;
+    tb_write_bytes(w, bytes, count);
+    tb_wire_end(s->wire);
+    return true;
+}
+
+/* P7: what waits for a worker that does not read is one of the largest frames, not four. */
+static void who_does_not_read_is_dropped(void **state)
+{
+    (void)state;
+    struct speaker s;
+    uint8_t *bytes = calloc(1, TB_SESSION_FRAME_BYTES_MAX);
+    assert_non_null(bytes);
+    begin(&s);
+    struct tb_worker_session *session = s.home.d->sessions;
+    assert_true(queue(session, bytes, TB_SESSION_FRAME_BYTES_MAX));
+    assert_true(queue(session, bytes, 4096));
+    assert_false(queue(session, bytes, TB_SESSION_FRAME_BYTES_MAX / 2));
+    while (s.home.d->sessions != NULL)
+        (void)uv_run(&s.home.d->loop, UV_RUN_ONCE);
+    end(&s);
+    free(bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_long_frame_keeps_its_session),
         cmocka_unit_test(who_trickles_is_lost),
+        cmocka_unit_test(who_does_not_read_is_dropped),
     };
     return cmocka_run_group_tests_name("daemon.spoken", tests, NULL, NULL);
 }
