@@ -421,10 +421,17 @@ void tb_adopt_tick(struct tb_daemon *d, tb_time_ns now)
 
 void tb_adopt_close(struct tb_daemon *d)
 {
-    if (d->adopt == NULL) return;
-    let_go(d->adopt);
-    tb_free(d->adopt);
+    struct tb_adopt *a = d->adopt;
+    if (a == NULL) return;
     d->adopt = NULL;
+    atomic_store(&a->reading.stop, true);
+    if (a->reading.runs && !tb_closing_awaits(d, &a->reading.done)) {
+        (void)pthread_detach(a->reading.thread);
+        tb_closing_left(d, "adopt", a->reading.folder);
+        return; /* it reads on into its region, should its disk ever answer */
+    }
+    let_go(a);
+    tb_free(a);
 }
 
 /* ---- the command ---- */

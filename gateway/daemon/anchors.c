@@ -6,7 +6,8 @@
  * on the disk whole. P6, P7: writing is held to anchor.bytes_per_s, on a thread of its own; it spares its version from
  * retention, but whoever needs room takes it all the same, and the writing is given up.
  *
- * Everything is the main loop's but the thread of the writing under way, which has a pin on its region. */
+ * Everything is the main loop's but the thread of the writing or removing under way, which has a pin on its region. Once it is
+ * open the loop waits for no disk, and its end for no longer than closing.c has time. */
 #include "gateway/daemon/daemon.h"
 
 #include <errno.h>
@@ -38,10 +39,11 @@ struct tb_anchors {
     struct anchor_model models[TB_CONFIG_LIST_MAX]; /* of config->models */
     struct tb_id refilled[TB_CONFIG_LIST_MAX];
     uint32_t refilled_count;
-    /* The writing under way. */
-    bool writing;
+    /* The thread, and what it does: writes, or takes away. */
+    bool writing, removing;
     pthread_t thread;
     uint32_t model;
+    struct tb_anchor_which gone;
     struct tb_version_key key;
     struct tb_arena_region *region; /* pinned */
     char path[TB_ANCHOR_PATH_BYTES];
@@ -341,6 +343,21 @@ static void *writer_main(void *user)
     return NULL;
 }
 
+static void *remover_main(void *user)
+{
+    struct tb_anchors *a = user;
+    tb_anchor_folder_remove(&a->folder, &a->d->config->models[a->model].name, &a->gone);
+    atomic_store(&a->done, true);
+    return NULL;
+}
+
+static bool thread_begin(struct tb_anchors *a, void *(*entry)(void *))
+{
+    atomic_store(&a->stop, false);
+    atomic_store(&a->done, false);
+    return !tb_fault_hit(TB_FAULT_thread, EAGAIN) && pthread_create(&a->thread, NULL, entry, a) == 0;
+}
+
 /* ---- what is written, and when ---- */
 
 static uint32_t model_of(const struct tb_daemon *d, const struct tb_name *name)
@@ -382,7 +399,7 @@ static struct tb_copy *newest_whole(struct tb_anchors *a, uint32_t model)
 
 /* P3: nobody comes back to what was withdrawn or broken. Its anchor would be the newest for ever, and what is the head again would
  * never be on the disk. */
-static void ended_remove(struct tb_anchors *a, uint32_t model)
+static void remove_begin(struct tb_anchors *a, uint32_t model)
 {
     struct tb_daemon *d = a->d;
     struct anchor_model *m = &a->models[model];
@@ -393,7 +410,10 @@ static void ended_remove(struct tb_anchors *a, uint32_t model)
     if (tb_catalog_find(d->catalog, name, m->newest.run_order, m->newest.number, &uid) != TB_OK) return;
     if (!tb_catalog_version_get(d->catalog, &uid, &view) || !tb_persist_saved(d, &uid)) return;
     if (view.state != TB_VERSION_ENDED_WITHDRAWN && view.state != TB_VERSION_ENDED_BROKEN) return;
-    tb_anchor_folder_remove(&a->folder, name, &m->newest);
+    a->model = model;
+    a->gone = m->newest;
+    a->removing = thread_begin(a, remover_main);
+    if (!a->removing) return; /* at the next tick */
     tb_log(TB_LOG_INFO, "anchor.removed", "model=%s run=%llu number=%llu reason=%s", name->text,
            (unsigned long long)m->newest.run_order, (unsigned long long)m->newest.number,
            tb_catalog_state_name(view.state));
@@ -427,14 +447,11 @@ static void write_begin(struct tb_anchors *a, uint32_t model, struct tb_copy *co
     a->begun_at = now;
     a->error[0] = '\0';
     atomic_store(&a->written_bytes, 0);
-    atomic_store(&a->stop, false);
-    atomic_store(&a->done, false);
     a->models[model].whole_since = 0;
     a->models[model].failed_at = now; /* until it is written */
     if (!tb_anchor_folder_name(&a->folder, &a->key, a->path)) return;
     tb_arena_region_ref(a->region);
-    a->writing =
-        !tb_fault_hit(TB_FAULT_thread, EAGAIN) && pthread_create(&a->thread, NULL, writer_main, a) == 0;
+    a->writing = thread_begin(a, writer_main);
     if (a->writing) return;
     tb_arena_region_unref(a->region);
     a->d->counters.anchors_failed++;
@@ -479,19 +496,27 @@ static void write_ended(struct tb_anchors *a)
            (unsigned long long)(tb_time_since(a->begun_at, tb_clock_now()) / TB_MS(1)));
 }
 
+static void remove_ended(struct tb_anchors *a)
+{
+    (void)pthread_join(a->thread, NULL);
+    a->removing = false;
+}
+
 void tb_anchors_tick(struct tb_daemon *d, tb_time_ns now)
 {
     struct tb_anchors *a = d->anchors;
     if (a == NULL) return;
+    if (a->removing && atomic_load(&a->done)) remove_ended(a);
     if (a->writing) {
         const struct tb_copy *copy = tb_copy_find(d, &a->key.uid);
         if (copy == NULL || copy->evicting) atomic_store(&a->stop, true);
         if (atomic_load(&a->done)) write_ended(a);
         return;
     }
-    for (uint32_t i = 1; i <= d->config->model_count && !d->draining; i++) {
+    for (uint32_t i = 1; i <= d->config->model_count && !d->draining && !a->removing; i++) {
         const uint32_t model = (a->model + i) % d->config->model_count; /* in turn */
-        ended_remove(a, model);
+        remove_begin(a, model);
+        if (a->removing) return;
         struct tb_copy *copy = is_due(a, model, now) ? newest_whole(a, model) : NULL;
         if (copy == NULL) continue;
         write_begin(a, model, copy, now);
@@ -503,11 +528,17 @@ void tb_anchors_close(struct tb_daemon *d)
 {
     struct tb_anchors *a = d->anchors;
     if (a == NULL) return;
+    d->anchors = NULL;
     atomic_store(&a->stop, true);
+    if ((a->writing || a->removing) && !tb_closing_awaits(d, &a->done)) {
+        (void)pthread_detach(a->thread);
+        tb_closing_left(d, a->writing ? "anchor" : "anchor.remove", d->config->anchor_dir);
+        return; /* it reads on from its region, should its disk ever answer */
+    }
     if (a->writing) write_ended(a);
+    if (a->removing) remove_ended(a);
     tb_anchor_folder_close(&a->folder);
     tb_free(a);
-    d->anchors = NULL;
 }
 
 /* ---- looking ---- */

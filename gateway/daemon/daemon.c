@@ -465,6 +465,7 @@ void tb_daemon_close(struct tb_daemon *d)
 {
     if (!d->has_loop) return;
     d->draining = true;
+    tb_closing_begin(d);
     verifier_end(d);
     tb_sessions_shut(d);
     tb_sessions_close(d);
@@ -487,12 +488,12 @@ void tb_daemon_close(struct tb_daemon *d)
         uv_run(&d->loop, UV_RUN_ONCE);
     tb_persist_close(d);
     tb_objects_free(d->objects);
-    tb_arena_close(d->arena);
+    if (!d->left) tb_arena_close(d->arena);
     tb_store_close(d->store);
     tb_tls_free(d->tls);
     tb_free(d->catalog_memory);
     uv_walk(&d->loop, close_handle, NULL);
     uv_run(&d->loop, UV_RUN_DEFAULT);
-    if (uv_loop_close(&d->loop) != 0) d->fault = true;
+    if (uv_loop_close(&d->loop) != 0 || d->left) d->fault = true;
     pthread_mutex_destroy(&d->hop_lock);
 }

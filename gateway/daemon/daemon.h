@@ -284,6 +284,8 @@ struct tb_daemon {
     bool opening; /* before the loop runs: a signal sets draining, and what takes long looks at it */
     bool draining;
     bool fault; /* something that must not happen did: exit code 1 */
+    bool left;  /* a thread waits for a disk that does not answer, and what it touches is left as it is */
+    tb_time_ns close_until;
 };
 
 /* daemon.c */
@@ -291,6 +293,14 @@ struct tb_daemon {
 TB_MUST_USE enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config);
 void tb_daemon_run(struct tb_daemon *d); /* until SIGTERM or SIGINT has drained */
 void tb_daemon_close(struct tb_daemon *d);
+
+/* closing.c: the end waits for disks until drain_ms are over, and two seconds at least. */
+void tb_closing_begin(struct tb_daemon *d);
+uint32_t tb_closing_ms(const struct tb_daemon *d); /* that are left of that */
+/* False: there are none left, and it is not done. */
+bool tb_closing_awaits(const struct tb_daemon *d, const _Atomic bool *done);
+/* Whoever waits for this disk is left behind: nothing that it may touch is given back, and the exit code is 1. */
+void tb_closing_left(struct tb_daemon *d, const char *what, const char *path);
 
 /* todos.c: carries out all that the catalog wants, until it wants nothing. Called at the end of whatever told
  * the catalog something. TB_SITE_STORE: something that must be durable waits while the store cannot be written. */
@@ -314,7 +324,8 @@ struct tb_held {
 /* After a settle: calls fn once all that it queued is on disk; at once, if it is. TB_SITE_NOMEM: too many wait. */
 TB_MUST_USE enum tb_status tb_persist_then(struct tb_daemon *d, struct tb_held *held);
 TB_MUST_USE enum tb_status tb_persist_open(struct tb_daemon *d);
-void tb_persist_close(struct tb_daemon *d); /* writes what waits, for at most drain_ms */
+/* Writes what waits, while closing.c has time for it, and closes the store. */
+void tb_persist_close(struct tb_daemon *d);
 bool tb_persist_room(struct tb_daemon *d);
 void tb_persist_todo(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_persist_settled(struct tb_daemon *d, bool all); /* all: the catalog has no rows left */

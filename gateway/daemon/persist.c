@@ -333,17 +333,14 @@ enum tb_status tb_persist_open(struct tb_daemon *d)
     return TB_OK;
 }
 
-/* Until all is written, the store fails, or drain_ms have passed. */
+/* Until all is written, the store fails, or there is no time left. */
 static void rows_flush(struct tb_daemon *d)
 {
     struct tb_persist *p = d->persist;
-    const tb_time_ns end = tb_time_add(tb_clock_now(), TB_MS(d->config->drain_ms));
     struct tb_store_written written = {.status = TB_OK};
     writer_feed(d);
     while (written.status == TB_OK && p->writing != 0) {
-        const tb_time_ns now = tb_clock_now();
-        const tb_time_ns left = now < end ? end - now : 0;
-        if (!tb_store_writer_wait(p->writer, (uint32_t)(left / TB_MS(1)))) return;
+        if (!tb_store_writer_wait(p->writer, tb_closing_ms(d))) return;
         if (tb_store_writer_take(p->writer, &written)) batch_done(d, &written);
     }
 }
@@ -359,7 +356,9 @@ void tb_persist_close(struct tb_daemon *d)
         tb_log(TB_LOG_ERROR, "store.unwritten", "rows=%u action=versions_are_found_again_in_the_arena",
                p->count);
     }
-    if (!tb_store_writer_close(p->writer)) d->store = NULL; /* it is in a write that does not end */
+    if (!tb_store_writer_close(p->writer, tb_closing_ms(d)))
+        tb_closing_left(d, "store", d->config->store_path);
+    d->store = NULL; /* closed, or in a write that does not end */
     tb_free(p);
     d->persist = NULL;
 }

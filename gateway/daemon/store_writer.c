@@ -9,7 +9,7 @@
 #include "base/assert.h"
 #include "base/fault.h"
 
-enum stage { IDLE, GIVEN, WRITING, DONE };
+enum stage { IDLE, GIVEN, WRITING, DONE, CLOSED };
 
 struct tb_store_writer {
     struct tb_store *store;
@@ -57,6 +57,11 @@ static void *writer_main(void *user)
         pthread_cond_broadcast(&w->finished);
         w->done(w->user); /* under the lock: after close nobody is woken any more */
     }
+    pthread_mutex_unlock(&w->lock);
+    tb_store_close(w->store); /* its log is folded into its file: that waits for the disk as well */
+    pthread_mutex_lock(&w->lock);
+    w->stage = CLOSED;
+    pthread_cond_broadcast(&w->finished);
     pthread_mutex_unlock(&w->lock);
     return NULL;
 }
@@ -126,7 +131,7 @@ bool tb_store_writer_take(struct tb_store_writer *w, struct tb_store_written *wr
     return done;
 }
 
-bool tb_store_writer_wait(struct tb_store_writer *w, uint32_t ms)
+static struct timespec end_of(uint32_t ms)
 {
     struct timespec end;
     clock_gettime(CLOCK_MONOTONIC, &end);
@@ -136,6 +141,12 @@ bool tb_store_writer_wait(struct tb_store_writer *w, uint32_t ms)
         end.tv_nsec -= 1000000000;
         end.tv_sec++;
     }
+    return end;
+}
+
+bool tb_store_writer_wait(struct tb_store_writer *w, uint32_t ms)
+{
+    const struct timespec end = end_of(ms);
     pthread_mutex_lock(&w->lock);
     int timed_out = 0;
     while (timed_out == 0 && (w->stage == GIVEN || w->stage == WRITING))
@@ -150,16 +161,19 @@ static void nobody(void *user)
     (void)user;
 }
 
-bool tb_store_writer_close(struct tb_store_writer *w)
+bool tb_store_writer_close(struct tb_store_writer *w, uint32_t ms)
 {
-    if (w == NULL) return true;
+    const struct timespec end = end_of(ms);
     pthread_mutex_lock(&w->lock);
     w->stop = true;
     w->done = nobody;
-    const bool writing = w->stage == GIVEN || w->stage == WRITING;
     pthread_cond_signal(&w->given);
+    int timed_out = 0;
+    while (timed_out == 0 && w->stage != CLOSED)
+        timed_out = pthread_cond_timedwait(&w->finished, &w->lock, &end);
+    const bool closed = w->stage == CLOSED;
     pthread_mutex_unlock(&w->lock);
-    if (writing) {
+    if (!closed) {
         pthread_detach(w->thread);
         return false;
     }

@@ -3,8 +3,8 @@
  * One batch at a time: the owner hands it over, goes on with its life, is woken, and takes the result. So the order of
  * rows is the owner's, and batches grow by themselves while a disk is slow.
  *
- * Threads: `done` comes from the writer's thread; all else is for one thread, the owner's. From open to close the
- * store is the writer's. */
+ * Threads: `done` comes from the writer's thread; all else is for one thread, the owner's. From open on the store is
+ * the writer's, which closes it at its end: that waits for the disk, too. */
 #ifndef TB_DAEMON_STORE_WRITER_H
 #define TB_DAEMON_STORE_WRITER_H
 
@@ -30,8 +30,8 @@ void tb_store_writer_submit(struct tb_store_writer *writer, const struct tb_stor
 bool tb_store_writer_take(struct tb_store_writer *writer, struct tb_store_written *written_out);
 /* Waits until there is a result to take or nothing is under way; false: `ms` passed before. */
 bool tb_store_writer_wait(struct tb_store_writer *writer, uint32_t ms);
-/* True: the thread has ended. False: it is in a write that does not end; it keeps its memory and the store, which
- * must not be closed. NULL is fine. */
-bool tb_store_writer_close(struct tb_store_writer *writer);
+/* What was handed over is written, and the store closed. True: both, and the thread has ended. False: `ms` passed before; the
+ * thread keeps its memory and the store, and nobody may use either any more. */
+bool tb_store_writer_close(struct tb_store_writer *writer, uint32_t ms);
 
 #endif

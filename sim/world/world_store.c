@@ -195,8 +195,10 @@ bool tb_store_writer_wait(struct tb_store_writer *w, uint32_t ms)
     return true;
 }
 
-bool tb_store_writer_close(struct tb_store_writer *w)
+bool tb_store_writer_close(struct tb_store_writer *w, uint32_t ms)
 {
+    (void)ms;
+    tb_store_close(w->store);
     tb_free(w);
     return true;
 }

@@ -438,6 +438,33 @@ def the_disk_does_not_answer(lab):
 
 
 @scenario
+def the_disk_hangs_at_the_end(lab):
+    """P9 P3: the store's disk does not answer any more when SIGTERM comes: the gateway ends all the same, says what is not on the disk and whose
+    disk it is, and with 1; what was held is there at the next start."""
+    east = lab.site("east")
+    east.models["policy"] = dict(home="east")
+    east.root["drain_ms"] = 1000
+    east.extra["store"] = {"path": lab.arena_dir / "store.sqlite"}
+    disk = SlowDisk(east)
+    east.start(env=disk.env)
+    trainer = Trainer(lab, east, lab.weights(1)[0])
+    first = trainer.publish(1)
+    east.wait_holds(first)
+    rank, shard = held_publish(trainer, 2)
+    wait_for("all is on disk", lambda: east.control("status")["store_waiting"] == 0)
+    disk.hold()
+    rank.send("publish", **shard)
+    wait_for("the sync is held", lambda: east.control("status")["store_waiting"] > 0)
+    east.daemon.popen.terminate()
+    expect("exit code", east.daemon.ended(), 1)
+    if not east.daemon.logged("store.unwritten") or not east.daemon.logged("stop.disk_hangs", "what=store"):
+        raise Failed("the end did not say what it left")
+    disk.let_go()
+    east.start()
+    expect("held", east.holds(first), True)
+
+
+@scenario
 def a_damaged_store(lab):
     """P10: a damaged store stops the start with a line that names the file."""
     east, _, _ = lab.east_west(through_link=False)

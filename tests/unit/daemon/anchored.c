@@ -1,12 +1,64 @@
 /* anchored.c - what an anchor is for is the newest version that somebody can come back to (P3). */
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fault.h"
 #include "tests/unit/arena/arena_world.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"
+
+/* The anchors' disk: while it is held, who begins a sync or takes an anchor away stops here. SQLite's own syncs are fdatasync. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool held, entered;
+} disk = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void disk_set(bool held)
+{
+    pthread_mutex_lock(&disk.lock);
+    disk.held = held;
+    disk.entered = false;
+    pthread_cond_broadcast(&disk.changed);
+    pthread_mutex_unlock(&disk.lock);
+}
+
+static void disk_use(void)
+{
+    pthread_mutex_lock(&disk.lock);
+    disk.entered = true;
+    pthread_cond_broadcast(&disk.changed);
+    while (disk.held)
+        pthread_cond_wait(&disk.changed, &disk.lock);
+    pthread_mutex_unlock(&disk.lock);
+}
+
+static bool disk_used(void)
+{
+    pthread_mutex_lock(&disk.lock);
+    const bool entered = disk.entered;
+    pthread_mutex_unlock(&disk.lock);
+    return entered;
+}
+
+int fsync(int fd);
+__attribute__((visibility("default"))) int fsync(int fd)
+{
+    disk_use();
+    return (int)syscall(SYS_fsync, fd);
+}
+
+int unlink(const char *path);
+__attribute__((visibility("default"))) int unlink(const char *path)
+{
+    if (strstr(path, ".anchor") != NULL) disk_use();
+    return (int)syscall(SYS_unlink, path);
+}
 
 #define SHARD_BYTES ((uint64_t)1 << 20)
 #define WAIT_NS     TB_SECONDS(20)
@@ -181,6 +233,59 @@ static void what_cannot_be_written_rests(void **state)
     trainer_end(&t);
 }
 
+/* P6: a disk that does not answer holds up nobody: the anchor of what was withdrawn goes when it goes. */
+static void the_loop_goes_on_while_an_anchor_is_taken_away(void **state)
+{
+    (void)state;
+    struct trainer t;
+    trainer_begin(&t);
+    publish(&t, 1);
+    publish(&t, 2);
+    assert_true(comes_to_be(&t, 2, 1));
+    disk_set(true);
+    CHECK_OK(tb_catalog_withdraw(t.home.d->catalog, tb_clock_now(), &t.made[1].key.uid, "test"));
+    CHECK_OK(tb_daemon_settle(t.home.d));
+    while (!disk_used())
+        (void)uv_run(&t.home.d->loop, UV_RUN_ONCE);
+    assert_true(has_anchor(&t, 2));
+    disk_set(false);
+    assert_true(comes_to_be(&t, 1, 2));
+    trainer_end(&t);
+}
+
+/* In a process of its own, whose disk does not answer any more: 0 if its gateway ended all the same and says that it left somebody. */
+static int end_while_held(struct trainer *t)
+{
+    trainer_begin(t);
+    disk_set(true);
+    publish(t, 1);
+    while (!disk_used())
+        (void)uv_run(&t->home.d->loop, UV_RUN_ONCE);
+    tb_daemon_close(t->home.d);
+    return t->home.d->left && t->home.d->fault && t->home.d->anchors == NULL ? 0 : 1;
+}
+
+/* P9: nor the end of a gateway. */
+static void an_end_does_not_wait_for_a_disk_that_hangs(void **state)
+{
+    (void)state;
+    struct trainer *t =
+        mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0); /* where it was */
+    assert_true(t != MAP_FAILED);
+    const pid_t child = fork();
+    if (child == 0) _exit(end_while_held(t));
+    int code = -1;
+    assert_int_equal(waitpid(child, &code, 0), child);
+    assert_true(WIFEXITED(code));
+    assert_int_equal(WEXITSTATUS(code), 0);
+    char path[128];
+    snprintf(path, sizeof path, "%s/anchors/policy@1-1.anchor.part", t->home.dir);
+    (void)unlink(path);
+    t->home.config = NULL; /* the child's */
+    home_free(&t->home);
+    (void)munmap(t, sizeof *t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -188,6 +293,8 @@ int main(void)
         cmocka_unit_test(another_withdrawn_version_leaves_the_anchor),
         cmocka_unit_test(the_last_version_is_not_forgotten_for_one_before_it),
         cmocka_unit_test(what_cannot_be_written_rests),
+        cmocka_unit_test(the_loop_goes_on_while_an_anchor_is_taken_away),
+        cmocka_unit_test(an_end_does_not_wait_for_a_disk_that_hangs),
     };
     return cmocka_run_group_tests_name("daemon.anchored", tests, NULL, NULL);
 }
