@@ -282,7 +282,7 @@ paths:
   - {from: hub, to: loss, delay: 1ms, loss: 20%}
   - {from: hub, to: burst, delay: 1ms, burst_enter: 2%, burst_leave: 20%}
   - {from: hub, to: twice, delay: 1ms, duplicate: 20%}
-  - {from: hub, to: swap, delay: 5ms, reorder: 20%}
+  - {from: hub, to: swap, delay: 300ms, reorder: 20%}
   - {from: hub, to: flip, delay: 1ms, corrupt: 20%}
   - {from: hub, to: long, delay: 1ms, mtu: 600}
   - {from: hub, to: cut, delay: 1ms, cut: yes}
@@ -293,6 +293,7 @@ schedule:
   - {at: 50ms, every: 100ms, from: loss, to: hub, cut: no}
 """
 # Receives until two seconds of silence; prints how many came, how many of them were new, how many overtook and how many the checksum refused.
+COUNT = 500
 SINK = """
 import json, re, socket, struct
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -307,11 +308,13 @@ try:
         s.settimeout(2)
 except TimeoutError:
     pass
+overtook, least = 0, {COUNT}  # those behind which one of a smaller number came
+for number in reversed(seen):
+    overtook, least = overtook + (number > least), min(number, least)
 names, values = [line.split() for line in open("/proc/net/snmp") if line.startswith("Udp:")]
 refused = int(dict(zip(names, values))["InCsumErrors"])
-print(json.dumps([len(seen), len(set(seen)), sum(b < a for a, b in zip(seen, seen[1:])), refused]))
-"""
-COUNT = 500
+print(json.dumps([len(seen), len(set(seen)), overtook, refused]))
+""".replace("{COUNT}", str(COUNT))
 FLOOD = f"""
 import socket, struct, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
