@@ -3,8 +3,9 @@
  *
  * A registration's tensors may stand in the memory of one CUDA device, some of them or all. Nobody has to say so: the driver
  * knows whose a pointer is, and a process that never loaded the driver has no such pointer, so nothing is loaded or made
- * ready for it. A thread of the process may capture a graph meanwhile. What we do on a device happens in its primary context, on streams of our own, with host memory that is
- * pinned once; every call here returns when its copies are complete, and after a failure none of them runs on.
+ * ready for it. A thread of the process may capture a graph meanwhile. What we do on a device happens in its primary
+ * context, on streams of our own, with host memory that is pinned once; every call here returns when its copies are
+ * complete, and after a failure none of them runs on.
  *
  * Threads: any, unless a call says otherwise. Failures of the driver leave one line, gpu.failed, with call and error. */
 #ifndef TB_INTRA_CUDA_PART_H
