@@ -423,7 +423,7 @@ def faults_once(bench, wire, ours, made, size, notes):
 
 
 def after_a_fault(bench, wire, names, title, twice=None):
-    """twice: the share that may come twice after a kill; None: the best peer's, where most of it is what was in flight."""
+    """twice: the share that may come twice after a kill; None: the best peer's, or a twentieth: what was in flight comes twice."""
     found, notes = available(bench)
     seen = {}  # name -> [a row of faults_once]
     mib = SHAPED_MIB // 4 if bench.quick else SHAPED_MIB
@@ -439,7 +439,7 @@ def after_a_fault(bench, wire, names, title, twice=None):
             for name, got in row.items():
                 seen.setdefault(name, []).append(got)
             mine = row.pop(OUR_NAME)
-            yield {names[0]: (mine[1], min(got[1] for got in row.values())), names[1]: (mine[2], twice or min(got[2] for got in row.values()))}
+            yield {names[0]: (mine[1], min(got[1] for got in row.values())), names[1]: (mine[2], twice or max(0.05, min(got[2] for got in row.values())))}
     rows = [(name, f"{median(g[0] for g in got):.2f}", f"{median(g[1] for g in got):.2f}", f"{100 * median(g[2] for g in got):.1f} %", got[-1][3])
             for name, got in seen.items()]
     rows += [(name, why, "", "", "") for name, why in notes.items() if name not in seen]
