@@ -111,9 +111,8 @@ bool tb_arena_chunk_trusted(const struct tb_arena_region *region, uint32_t shard
     return tb_place_held(&s->place, k) && !is_suspect(s, k);
 }
 
-/* Nearly always it is good, and the pass over its bytes holds up nobody. What fails is passed over once more with the mutex: it may
- * have been condemned, and be landing again, meanwhile; whoever comes second finds it absent, or good. */
-static bool recheck(const struct suspect *chunk)
+/* With the mutex, which is let go for the pass over its bytes. */
+static bool pass_beside(const struct suspect *chunk)
 {
     struct tb_arena *arena = chunk->region->arena;
     uint64_t bytes = 0;
@@ -123,16 +122,23 @@ static bool recheck(const struct suspect *chunk)
     pthread_mutex_lock(&arena->mutex);
     chunk->region->verifying--;
     pthread_cond_broadcast(&arena->verified);
-    return good || (tb_place_held(&chunk->s->place, chunk->k) && matches(chunk->s, chunk->k, &bytes));
+    return good;
 }
 
+/* Nearly always it is good, and the pass over its bytes holds up nobody. What fails is passed over once more with the mutex: it may
+ * have been condemned, and be landing again, meanwhile; whoever comes second finds it absent, or good. What lands sets its bit without
+ * the mutex: so the bit is read before each pass and not after, and a chunk that was absent at the last look is not judged. */
 enum tb_status tb_arena_chunk_recheck(struct tb_arena_region *region, uint32_t shard, uint32_t k)
 {
     if (!tb_arena_place_ready(region, shard)) return TB_CHUNK_ABSENT;
     const struct suspect chunk = {region, &region->shards[shard], k};
+    const struct tb_place *place = &chunk.s->place;
+    uint64_t bytes = 0;
     pthread_mutex_lock(&region->arena->mutex);
-    const bool good = tb_place_held(&chunk.s->place, k) && recheck(&chunk);
-    const bool held = tb_place_held(&chunk.s->place, k);
+    bool held = tb_place_held(place, k);
+    bool good = held && pass_beside(&chunk);
+    if (held) held = tb_place_held(place, k);
+    if (held && !good) good = matches(chunk.s, k, &bytes);
     if (held && is_suspect(chunk.s, k))
         (void)judge(&chunk, good);
     else if (held && !good)

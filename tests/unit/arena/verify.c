@@ -121,6 +121,9 @@ static void a_trusted_chunk_can_be_rechecked(void **state)
 static struct tb_arena *watched;
 static uint32_t held_digests, free_digests;
 static uint8_t *mended; /* this byte is as it was once the first digest is made */
+static uint64_t *lost;  /* a chunk that is condemned meanwhile: its place's bits */
+static bool lands;      /* that chunk, the moment after it was seen to be absent */
+#define LOST 1u
 
 struct tb_digest __real_tb_digest_of(const void *bytes, size_t count);
 struct tb_digest __wrap_tb_digest_of(const void *bytes, size_t count);
@@ -135,8 +138,19 @@ struct tb_digest __wrap_tb_digest_of(const void *bytes, size_t count)
         held_digests++;
     }
     if (mended != NULL) *mended ^= 1;
+    if (lost != NULL) tb_bitmap_clear(lost, LOST);
     mended = NULL;
+    lost = NULL;
     return digest;
+}
+
+bool __real_tb_place_held(const struct tb_place *p, uint32_t k);
+bool __wrap_tb_place_held(const struct tb_place *p, uint32_t k);
+bool __wrap_tb_place_held(const struct tb_place *p, uint32_t k)
+{
+    const bool held = __real_tb_place_held(p, k);
+    if (watched != NULL && lands && k == LOST && !held) tb_bitmap_set(p->held, k);
+    return held;
 }
 
 /* P6: a pass over a chunk is milliseconds, and the loop asks the arena at each step: nobody waits for the mutex meanwhile. */
@@ -175,6 +189,36 @@ static void what_landed_again_meanwhile_is_not_condemned(void **state)
     assert_true(tb_id_equal(&life, &after));
     tb_arena_close(arena);
     version_fini(&v);
+}
+
+/* P5: it was absent at the last look, and is good and held a moment later, as what lands takes no mutex: that is nobody's fault. */
+static void what_lands_behind_the_look_is_not_condemned(void **state)
+{
+    (void)state;
+    for (int condemned_meanwhile = 0; condemned_meanwhile < 2; condemned_meanwhile++) {
+        struct version v;
+        struct tb_arena_region *region = NULL;
+        struct tb_arena *arena = reopened(&v, &region);
+        struct tb_place *place = tb_arena_place(region, 0);
+        const struct tb_id life = tb_arena_life(arena);
+        if (condemned_meanwhile) {
+            mended = &place->bytes[LOST * MIB];
+            *mended ^= 1;
+            lost = place->held;
+        } else {
+            tb_bitmap_clear(place->held, LOST);
+        }
+        lands = true;
+        watched = arena;
+        assert_int_equal(tb_arena_chunk_recheck(region, 0, LOST), TB_CHUNK_ABSENT);
+        watched = NULL;
+        lands = false;
+        assert_true(tb_place_held(place, LOST));
+        const struct tb_id after = tb_arena_life(arena);
+        assert_true(tb_id_equal(&life, &after));
+        tb_arena_close(arena);
+        version_fini(&v);
+    }
 }
 
 static atomic_bool verifier_ended;
@@ -217,6 +261,7 @@ int main(void)
         cmocka_unit_test(a_trusted_chunk_can_be_rechecked),
         cmocka_unit_test(a_recheck_holds_up_nobody),
         cmocka_unit_test(what_landed_again_meanwhile_is_not_condemned),
+        cmocka_unit_test(what_lands_behind_the_look_is_not_condemned),
         cmocka_unit_test(a_free_waits_for_the_verifier),
     };
     return cmocka_run_group_tests_name("verify", tests, NULL, NULL);
