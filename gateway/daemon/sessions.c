@@ -12,8 +12,9 @@
 
 #define HELLO_MS 5000u /* a connection that has not said HELLO by then is dropped */
 
-/* P7: one of the largest frames, and what is small beside it, which for who reads is a thousandth of that. */
-#define QUEUE_BYTES_MAX ((uint64_t)TB_SESSION_FRAME_BYTES_MAX + (16u << 20))
+/* P7. Not one frame: who stages is told the manifests of all shards in one turn of the loop, so they stand in the queue at once, also
+ * for who reads, and 64 large shards are 100 MiB and more. With less no worker could ever stage such a version (P6). */
+#define QUEUE_BYTES_MAX ((uint64_t)4 * TB_SESSION_FRAME_BYTES_MAX)
 
 #define GREETING        64u /* connections beside session.max that may be about to say HELLO */
 
