@@ -174,7 +174,7 @@ struct tb_publication {
     bool in_place;
     bool copied;     /* in place, of device memory: `blobs` begins with a packed copy of the tensors */
     bool busy;       /* a call works on it */
-    bool sealed;     /* the gateway answered; announced again after a reconnection */
+    bool sealed;     /* the gateway answered; announced again after a reconnection, until it is removed */
     bool suspended;  /* its registration is */
     bool counted_on; /* with `suspended`: the gateway did not say that it needs it no more */
     bool kept;

@@ -142,7 +142,7 @@ static void on_hello(struct fake *f, uint32_t index, uint64_t request, const str
                                          .incarnation = 1,
                                          .lease_ms = 600,
                                          .fabric_trusted = f->trusted,
-                                         .drain_ms = 300};
+                                         .drain_ms = f->drain_ms};
     FAKE_SEND(s, TB_SESSION_WELCOME, request, tb_session_welcome, &w, 0);
 }
 

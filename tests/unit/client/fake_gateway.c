@@ -144,6 +144,7 @@ void fake_open(struct fake *f)
     memset(f, 0, sizeof *f);
     snprintf(f->path, sizeof f->path, "unix:%s/client.%ld.%u.sock", scratch_files(), (long)getpid(),
              serial++);
+    f->drain_ms = 300;
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->changed, NULL);
     assert_int_equal(uv_loop_init(&f->loop), 0);
@@ -295,6 +296,14 @@ void fake_go_away(struct fake *f, struct tb_session *s)
     fake_away(f, true);
     while (tb_wait(s, &o, &info) != TB_GATEWAY_AWAY)
         assert_true(time(NULL) < until);
+}
+
+void fake_come_back(struct fake *f, struct tb_session *s)
+{
+    const uint32_t hellos = fake_seen(f, TB_SESSION_HELLO);
+    fake_away(f, false);
+    fake_wait_seen(f, TB_SESSION_HELLO, hellos + 1);
+    CHECK_STATUS(tb_status(s, "site", NULL, 0, NULL), TB_TOO_LARGE); /* answered behind it */
 }
 
 struct tb_session *fake_session_open(struct fake *f, const char *name, const char *host)

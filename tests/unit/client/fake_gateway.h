@@ -95,7 +95,8 @@ struct fake {
     uint32_t after_release;             /* STAGEs since the last RELEASE */
     /* what it is told to do */
     bool trusted;
-    bool remember;                  /* sessions survive a broken wire */
+    uint32_t drain_ms; /* of its site; 300 unless a test says otherwise before its session opens */
+    bool remember;     /* sessions survive a broken wire */
     bool mute[TB_SESSION_TYPE_END]; /* takes these and answers nothing */
     enum tb_status refuse[TB_SESSION_TYPE_END];
     uint32_t classes; /* VERSION_OPEN's answer: of differences to the version before; 0: none */
@@ -130,6 +131,8 @@ void fake_open(struct fake *f);
 void fake_close(struct fake *f);
 void fake_away(struct fake *f, bool away);               /* closes and reopens its door; all wires break */
 void fake_go_away(struct fake *f, struct tb_session *s); /* it is away, and the session has seen it */
+/* And is back: all that the session had to say is here. Without `remember` it knows nothing of it. */
+void fake_come_back(struct fake *f, struct tb_session *s);
 /* Bounded waits for what the session says. */
 void fake_wait_seen(struct fake *f, enum tb_session_type type, uint32_t count);
 uint32_t fake_seen(struct fake *f, enum tb_session_type type);

@@ -54,6 +54,7 @@ static void rank_open(struct rank *k)
     memset(k, 0, sizeof *k);
     fake_open(&k->f);
     FAKE_SET(&k->f, classes, 1);
+    FAKE_SET(&k->f, drain_ms, 60000); /* no drain ends by itself */
     k->s = fake_session_open(&k->f, "rank", NULL);
     k->memory = calloc(1, TENSOR);
     const uint64_t shape[] = {TENSOR / 2};
@@ -86,11 +87,13 @@ static void rank_close(struct rank *k)
     free(k->memory);
 }
 
-/* Another call that is under way while an encoding is ended. */
+/* What happens while an encoding is ended. */
 static struct beside {
+    void (*begin)(struct beside *b);
     struct rank *k;
     struct tb_uid uid;
     pthread_t thread;
+    uint32_t seals; /* that a gateway heard which knew nothing */
     bool begun;
 } * beside;
 
@@ -101,13 +104,23 @@ static void *unpublish(void *user)
     return NULL;
 }
 
-static void begin_beside(struct beside *b)
+/* Another call is under way. */
+static void begin_unpublish(struct beside *b)
 {
-    b->begun = true;
     assert_int_equal(pthread_create(&b->thread, NULL, unpublish, b), 0);
     fake_wait_seen(&b->k->f, TB_SESSION_UNPUBLISH, 2); /* the first is of the version that gave way */
     const struct timespec until = in_ms(1000);
     assert_int_not_equal(pthread_timedjoin_np(b->thread, NULL, &until), 0);
+}
+
+/* The gateway goes, and one comes that knows nothing. */
+static void begin_anew(struct beside *b)
+{
+    struct fake *f = &b->k->f;
+    fake_go_away(f, b->k->s);
+    const uint32_t before = fake_seen(f, TB_SESSION_SEAL);
+    fake_come_back(f, b->k->s);
+    b->seals = fake_seen(f, TB_SESSION_SEAL) - before;
 }
 
 void __real_tb_encoding_end(struct tb_encoding *e);
@@ -115,7 +128,10 @@ void __wrap_tb_encoding_end(struct tb_encoding *e);
 void __wrap_tb_encoding_end(struct tb_encoding *e)
 {
     ask_for_the_lock();
-    if (beside != NULL && !beside->begun) begin_beside(beside);
+    if (beside != NULL && !beside->begun) {
+        beside->begun = true;
+        beside->begin(beside);
+    }
     __real_tb_encoding_end(e);
 }
 
@@ -143,7 +159,7 @@ static void a_version_that_is_unpublished_while_its_encoding_ends(void **state)
     struct rank k;
     rank_open(&k);
     (void)publish(&k, 1);
-    struct beside b = {.k = &k, .uid = publish(&k, 2)};
+    struct beside b = {.begin = begin_unpublish, .k = &k, .uid = publish(&k, 2)};
     fake_state(&k.f, 1, TB_OK);
     beside = &b;
     const struct tb_uid third = publish(&k, 3);
@@ -151,6 +167,23 @@ static void a_version_that_is_unpublished_while_its_encoding_ends(void **state)
     assert_int_equal(pthread_join(b.thread, NULL), 0);
     beside = NULL;
     CHECK_STATUS(tb_unpublish(k.s, &third, 0), TB_OK);
+    rank_close(&k);
+}
+
+/* It is not there any more for a gateway that comes meanwhile: nobody would take back what that was told. The first one is. */
+static void a_version_that_goes_is_not_announced_while_its_encoding_ends(void **state)
+{
+    (void)state;
+    struct rank k;
+    rank_open(&k);
+    (void)publish(&k, 1);
+    const struct tb_uid second = publish(&k, 2);
+    struct beside b = {.begin = begin_anew, .k = &k};
+    beside = &b;
+    CHECK_OK(tb_unpublish(k.s, &second, 0));
+    beside = NULL;
+    assert_true(b.begun);
+    assert_int_equal(b.seals, 1);
     rank_close(&k);
 }
 
@@ -262,6 +295,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_end_of_an_encoding),
         cmocka_unit_test(a_version_that_is_unpublished_while_its_encoding_ends),
+        cmocka_unit_test(a_version_that_goes_is_not_announced_while_its_encoding_ends),
         cmocka_unit_test(a_device_that_comes_up_and_goes),
         cmocka_unit_test(the_search_for_where_each_tensor_goes),
     };
