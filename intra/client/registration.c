@@ -279,6 +279,7 @@ static void hide_all(struct tb_session *s, struct tb_registration *r, bool keep)
     const uint32_t drain_ms = tb_session_drain_ms(s);
     const struct tb_call call = {.deadline = tb_time_add(tb_clock_now(), TB_MS(drain_ms)),
                                  .cancels = s->cancels};
+    r->ending = true;
     while (r->passes > 0 || is_busy(s, r))
         pthread_cond_wait(&s->changed, &s->lock);
     struct tb_publication *p;
@@ -292,6 +293,7 @@ static void hide_all(struct tb_session *s, struct tb_registration *r, bool keep)
     }
     while (!keep && (p = next_in_place(s, r, true)) != NULL)
         end_hidden(s, p);
+    r->ending = false;
 }
 
 /* Under the lock, let go meanwhile: a device is waited for. It counts as a pass, so nobody brings the memory back before. */
@@ -432,7 +434,8 @@ static int find_gpu_again(struct tb_session *s, struct tb_registration *r)
 static int resume(struct tb_session *s, struct tb_registration *r, void *const *memories, uint32_t count)
 {
     if (!r->suspended) return tb_fail(TB_BAD_STATE, "the registration is not suspended");
-    if (r->passes > 0) return tb_fail(TB_BAD_STATE, "another call suspends or resumes the registration");
+    if (r->ending || r->passes > 0)
+        return tb_fail(TB_BAD_STATE, "another call suspends or resumes the registration");
     if (memories != NULL && count != r->given_count)
         return tb_fail(TB_BAD_ARGUMENT, "%u addresses for %u tensors", count, r->given_count);
     for (uint32_t i = 0; memories != NULL && i < count; i++)

@@ -65,10 +65,11 @@ static void rank_open(struct rank *k)
     CHECK_OK(tb_run_open(k->s, "policy", "k", &k->run));
 }
 
-static struct tb_uid publish(struct rank *k, uint64_t number)
+static struct tb_uid publish_in(struct rank *k, uint64_t number, uint32_t mode)
 {
     memset(k->memory, (int)number, 1000);
     const struct tb_publish_options o = {.struct_bytes = sizeof o,
+                                         .mode = mode,
                                          .model = "policy",
                                          .run = &k->run.run,
                                          .number = number,
@@ -77,6 +78,11 @@ static struct tb_uid publish(struct rank *k, uint64_t number)
     struct tb_publish_info info = {.struct_bytes = sizeof info};
     CHECK_OK(tb_publish(k->s, &o, &info));
     return info.uid;
+}
+
+static struct tb_uid publish(struct rank *k, uint64_t number)
+{
+    return publish_in(k, number, TB_PUBLISH_SHADOW);
 }
 
 static void rank_close(struct rank *k)
@@ -244,6 +250,39 @@ static void a_device_that_comes_up_and_goes(void **state)
     fake_close(&f);
 }
 
+static void *suspend(void *user)
+{
+    CHECK_OK(tb_suspend(user));
+    return NULL;
+}
+
+/* The gateway is asked without the lock: a device that another call brought meanwhile would be closed in place of the first. */
+static void what_is_being_suspended_does_not_come_back(void **state)
+{
+    (void)state;
+    struct rank k;
+    pthread_t thread;
+    rank_open(&k);
+    (void)publish_in(&k, 1, TB_PUBLISH_IN_PLACE);
+    tb_session_lock(k.s);
+    k.r->gpu = (struct tb_gpu_memory *)(void *)&token;
+    tb_session_unlock(k.s);
+    on_gpu = true;
+    opened = closed = 0;
+    FAKE_SET(&k.f, mute[TB_SESSION_UNPUBLISH], true);
+    assert_int_equal(pthread_create(&thread, NULL, suspend, k.r), 0);
+    fake_wait_seen(&k.f, TB_SESSION_UNPUBLISH, 1);
+    CHECK_STATUS(tb_resume(k.r, NULL, 0), TB_BAD_STATE);
+    assert_int_equal(opened, 0);
+    tb_cancel(k.s); /* it waits for the gateway no longer */
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(closed, 1);
+    on_gpu = false;
+    CHECK_OK(tb_resume(k.r, NULL, 0)); /* the twin */
+    FAKE_SET(&k.f, mute[TB_SESSION_UNPUBLISH], false);
+    rank_close(&k);
+}
+
 /* ---- a reader ---- */
 
 enum tb_status __real_tb_boxes_match(const struct tb_box_question *q, struct tb_box_copies *copies_out,
@@ -297,6 +336,7 @@ int main(void)
         cmocka_unit_test(a_version_that_is_unpublished_while_its_encoding_ends),
         cmocka_unit_test(a_version_that_goes_is_not_announced_while_its_encoding_ends),
         cmocka_unit_test(a_device_that_comes_up_and_goes),
+        cmocka_unit_test(what_is_being_suspended_does_not_come_back),
         cmocka_unit_test(the_search_for_where_each_tensor_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
