@@ -10,6 +10,8 @@
 #include "intra/client/pass.h"
 
 #define SEAL_AGAIN_MS 30000u
+/* Of a drain, or a quarter where it is short: left for the gateway's answer at its end. */
+#define ANSWER_MS 500u
 
 /* ---- register ---- */
 
@@ -245,11 +247,19 @@ static struct tb_request *hide_request(struct tb_session *s, const struct tb_pub
                 : tb_unpublish_gone_request(s, p, drain_ms);
 }
 
+static uint32_t left_ms(const struct tb_call *call)
+{
+    return (uint32_t)(tb_time_since(tb_clock_now(), call->deadline) / 1000000u);
+}
+
 /* Asks the gateway to send no new reader; its answer is waited for as long as readers may drain, then they
- * are cut off. keep: the reference may come back, so the gateway counts on what it could not take. */
+ * are cut off. The gateway's drain begins when it hears of it, and ends before ours: what it could not take it says at the end.
+ * keep: the reference may come back, so the gateway counts on that. */
 static void ask_to_hide(struct tb_session *s, struct tb_publication *p, const struct tb_call *call, bool keep)
 {
-    struct tb_request *request = s->up ? hide_request(s, p, keep, tb_session_drain_ms(s)) : NULL;
+    const uint32_t left = left_ms(call), quarter = left / 4;
+    const uint32_t drain_ms = left - (quarter < ANSWER_MS ? quarter : ANSWER_MS);
+    struct tb_request *request = s->up ? hide_request(s, p, keep, drain_ms) : NULL;
     const enum tb_status status = request != NULL ? tb_request_wait(s, request, call) : TB_GATEWAY_AWAY;
     const bool heard = request != NULL && request->done;
     tell_hidden(p, status, heard);
@@ -276,18 +286,16 @@ static bool is_busy(const struct tb_session *s, const struct tb_registration *r)
 /* Under the lock. After it no reader and no pass of ours touches the memory. */
 static void hide_all(struct tb_session *s, struct tb_registration *r, bool keep)
 {
-    const uint32_t drain_ms = tb_session_drain_ms(s);
-    const struct tb_call call = {.deadline = tb_time_add(tb_clock_now(), TB_MS(drain_ms)),
-                                 .cancels = s->cancels};
+    struct tb_call call = {.cancels = s->cancels};
     r->ending = true;
     while (r->passes > 0 || is_busy(s, r))
         pthread_cond_wait(&s->changed, &s->lock);
+    call.deadline = tb_time_add(tb_clock_now(), TB_MS(tb_session_drain_ms(s)));
     struct tb_publication *p;
     while ((p = next_in_place(s, r, false)) != NULL) {
         p->busy = true;
         ask_to_hide(s, p, &call, keep);
-        const tb_time_ns left = tb_time_since(tb_clock_now(), call.deadline);
-        tb_publication_hide(s, p, (uint32_t)(left / 1000000u));
+        tb_publication_hide(s, p, left_ms(&call));
         p->busy = false;
         p->suspended = true;
     }

@@ -1,10 +1,27 @@
 /* registration.c - memory that is the caller's: what is refused, and how it is given back and brought again. */
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include "base/clock.h"
+#include "base/log.h"
+#include "intra/client/client.h"
 #include "unit/client/fake_gateway.h"
 
-#define COUNT 2500000u
+#define COUNT    2500000u
+#define DRAIN_MS 60000u /* no drain ends by itself */
+
+static _Atomic(tb_time_ns) ahead; /* of the machine's clock */
+
+tb_time_ns __real_tb_clock_now(void);
+tb_time_ns __wrap_tb_clock_now(void);
+tb_time_ns __wrap_tb_clock_now(void)
+{
+    return __real_tb_clock_now() + atomic_load(&ahead);
+}
 
 struct world {
     struct fake f;
@@ -18,6 +35,7 @@ static void world_open(struct world *w)
 {
     memset(w, 0, sizeof *w);
     fake_open(&w->f);
+    FAKE_SET(&w->f, drain_ms, DRAIN_MS);
     w->s = fake_session_open(&w->f, "rank0", NULL);
     w->memory = malloc(COUNT);
     uint64_t seed = 3;
@@ -113,13 +131,18 @@ static void unregister_gives_the_memory_back(void **state)
 }
 
 /* What the last UNPUBLISH of the shard said. */
-static bool said_gone(struct world *w)
+static uint32_t said(struct world *w)
 {
     pthread_mutex_lock(&w->f.lock);
     const struct tb_session_unpublish m = w->f.unpublished;
     pthread_mutex_unlock(&w->f.lock);
     assert_int_equal(m.shard, 0);
-    return (m.drain_ms & TB_SESSION_UNPUBLISH_GONE) != 0;
+    return m.drain_ms;
+}
+
+static bool said_gone(struct world *w)
+{
+    return (said(w) & TB_SESSION_UNPUBLISH_GONE) != 0;
 }
 
 /* P1: memory that was unregistered does not come back, so the gateway is not to count on it even where it could not take all of
@@ -172,6 +195,87 @@ static void what_does_not_come_back_is_gone(void **state)
     fake_wait_seen(&w.f, TB_SESSION_UNPUBLISH, 2);
     assert_true(said_gone(&w));
     world_close(&w);
+}
+
+/* The gateway's drain begins later, and its answer is on its way for a while: of one as long as ours nobody would hear the end. */
+static void the_gateway_drains_for_less(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    seal_in_place(&w);
+    CHECK_OK(tb_suspend(w.r));
+    assert_in_range(said(&w), 1, DRAIN_MS - 500);
+    CHECK_OK(tb_resume(w.r, NULL, 0));
+    CHECK_OK(tb_unregister(w.r));
+    assert_in_range(said(&w) & ~TB_SESSION_UNPUBLISH_GONE, 1, DRAIN_MS - 500);
+    world_close(&w);
+}
+
+static void *suspend(void *user)
+{
+    CHECK_OK(tb_suspend(user));
+    return NULL;
+}
+
+/* Readers and gateway have all of the drain, however long a pass of ours over the memory takes first. */
+static void the_drain_begins_behind_the_last_pass(void **state)
+{
+    (void)state;
+    struct world w;
+    pthread_t thread;
+    world_open(&w);
+    seal_in_place(&w);
+    tb_session_lock(w.s);
+    w.r->passes++;
+    tb_session_unlock(w.s);
+    assert_int_equal(pthread_create(&thread, NULL, suspend, w.r), 0);
+    for (bool waits = false; !waits; sched_yield()) {
+        tb_session_lock(w.s);
+        waits = w.r->suspended;
+        tb_session_unlock(w.s);
+    }
+    atomic_store(&ahead, TB_MS(2 * DRAIN_MS));
+    tb_session_lock(w.s);
+    w.r->passes--;
+    tb_session_changed(w.s, false);
+    tb_session_unlock(w.s);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_in_range(said(&w), 1, DRAIN_MS - 500);
+    world_close(&w);
+    atomic_store(&ahead, 0);
+}
+
+/* What the log says of a suspend. */
+static void suspend_told(struct world *w, char *text, size_t bytes)
+{
+    const int log = memfd_create("log", 0);
+    assert_true(log >= 0);
+    tb_log_set(TB_LOG_WARN, log);
+    CHECK_OK(tb_suspend(w->r));
+    tb_log_set(TB_LOG_INFO, 2);
+    const ssize_t read = pread(log, text, bytes - 1, 0);
+    close(log);
+    assert_true(read >= 0);
+    text[read] = '\0';
+}
+
+/* P10: what the gateway had not taken at the end is another thing than a gateway that was not asked. */
+static void what_the_gateway_could_not_take_is_told(void **state)
+{
+    (void)state;
+    for (int away = 0; away < 2; away++) {
+        struct world w;
+        char text[4096];
+        world_open(&w);
+        seal_in_place(&w);
+        FAKE_SET(&w.f, refuse[TB_SESSION_UNPUBLISH], TB_TIMEOUT);
+        if (away == 1) fake_go_away(&w.f, w.s);
+        suspend_told(&w, text, sizeof text);
+        assert_int_equal(strstr(text, "publish.not_taken") != NULL, away == 0);
+        assert_int_equal(strstr(text, "publish.hidden_unasked") != NULL, away == 1);
+        world_close(&w);
+    }
 }
 
 /* Also while the gateway is away: readers are cut off after the drain time. */
@@ -235,6 +339,9 @@ int main(void)
         cmocka_unit_test(only_what_is_unregistered_is_gone),
         cmocka_unit_test(what_was_counted_on_while_suspended_is_gone_at_the_end),
         cmocka_unit_test(what_does_not_come_back_is_gone),
+        cmocka_unit_test(the_gateway_drains_for_less),
+        cmocka_unit_test(the_drain_begins_behind_the_last_pass),
+        cmocka_unit_test(what_the_gateway_could_not_take_is_told),
         cmocka_unit_test(unregister_does_not_wait_for_a_gateway_that_is_away),
         cmocka_unit_test(suspended_memory_comes_back_when_it_is_the_same),
         cmocka_unit_test(other_bytes_do_not_come_back),
