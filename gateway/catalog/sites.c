@@ -140,13 +140,30 @@ void tb_catalog_site_forget(struct tb_catalog *c, tb_time_ns now, const struct t
     (void)tb_catalog_settle(c, TB_OK);
 }
 
+/* What is known of a head is worth most: from there others read, and lag is counted to it. */
+static uint32_t worth(const struct tb_catalog *c, const struct reference *ref)
+{
+    const struct version *v = version_at(c, ref->version);
+    if (!tb_version_lives(v)) return 0;
+    return tb_id_equal(&v->key.uid, &model_at(c, v->model)->head.uid) ? 2 : 1;
+}
+
+/* What is worth least, and of that what was said first: the last of the list. */
+static uint32_t least_worth(const struct tb_catalog *c, uint32_t first)
+{
+    uint32_t least = first;
+    for (uint32_t r = first; r != NONE; r = reference_at(c, r)->owner_next)
+        if (worth(c, reference_at(c, r)) <= worth(c, reference_at(c, least))) least = r;
+    return least;
+}
+
 /* P7: of a site that others spoke of; it gives way to what a peer has. */
 static bool hearsay_end(struct tb_catalog *c)
 {
     EACH(c->sites, s)
     {
         if (site_at(c, s)->is_peer || site_at(c, s)->references == NONE) continue;
-        tb_reference_end(c, site_at(c, s)->references);
+        tb_reference_end(c, least_worth(c, site_at(c, s)->references));
         return true;
     }
     return false;

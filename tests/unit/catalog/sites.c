@@ -622,6 +622,44 @@ static void what_is_spoken_of_takes_no_place_from_who_is_here(void **state)
     site_close(&s);
 }
 
+static bool is_known_at(const struct site *s, const char *site, uint64_t number)
+{
+    const struct tb_name name = name_of(site);
+    const struct tb_id uid = id_of(number);
+    struct tb_catalog_reference_view view;
+    for (uint32_t cursor = 0; tb_catalog_reference_at(s->c, &cursor, &view);)
+        if (view.kind == TB_REFERENCE_SITE && tb_id_equal(&view.uid, &uid) &&
+            tb_name_equal(&view.name, &name))
+            return true;
+    return false;
+}
+
+/* P6: what gives way is not the head, in whatever order it was spoken of, and of the others the first that was. */
+static void what_is_spoken_of_the_head_gives_way_last(void **state)
+{
+    (void)state;
+    struct site s;
+    east_open(&s, 7);
+    rank_begins(&s);
+    for (uint64_t number = 1; number <= 6; number++)
+        publish_whole(&s, "rank", number);
+    CHECK_OK(reported(&s, "a", 6));
+    for (uint64_t number = 1; number <= 5; number++)
+        CHECK_OK(reported(&s, "a", number));
+    for (uint64_t number = 1; number <= 6; number++)
+        CHECK_OK(reported(&s, "b", number));
+    up(&s, "west", true);
+    for (uint64_t number = 1; number <= 5; number++) {
+        assert_true(is_known_at(&s, "a", number));
+        CHECK_OK(reported(&s, "west", number));
+        assert_false(is_known_at(&s, "a", number));
+        assert_true(is_known_at(&s, "a", 6));
+    }
+    CHECK_OK(reported(&s, "west", 6));
+    assert_false(is_known_at(&s, "a", 6));
+    site_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -653,6 +691,7 @@ int main(void)
         cmocka_unit_test(who_is_spoken_of_gives_way_to_who_speaks),
         cmocka_unit_test(who_has_nothing_any_more_gives_way_to_who_is_spoken_of),
         cmocka_unit_test(what_is_spoken_of_takes_no_place_from_who_is_here),
+        cmocka_unit_test(what_is_spoken_of_the_head_gives_way_last),
         cmocka_unit_test(a_new_life_of_a_sites_arena_holds_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
