@@ -357,6 +357,21 @@ static void links_refused(void *user, uint32_t peer, enum tb_status why, uint64_
     tb_persist_incarnation(d, detail);
 }
 
+static void report_refused(struct tb_daemon *d, uint32_t peer, const struct tb_name *site, enum tb_status why)
+{
+    d->counters.reports_refused++;
+    tb_log(TB_LOG_WARN, "link.report_refused", "peer=%s site=%s status=%s", peer_site(d, peer), site->text,
+           tb_status_name(why));
+}
+
+/* P10. What has no place is asked about again at each tick: one line a time. */
+static void place_refused(struct tb_daemon *d, uint32_t peer)
+{
+    if (!d->places_refused && !d->places_told)
+        report_refused(d, peer, &d->config->peers[peer].site, TB_SITE_NOMEM);
+    d->places_refused = true;
+}
+
 static enum tb_catalog_state state_told(enum tb_links_version_state state, enum tb_status why)
 {
     if (state == TB_LINKS_READY) return TB_VERSION_READY;
@@ -375,6 +390,7 @@ static void links_version(void *user, uint32_t peer, const struct tb_version_key
     if (state != TB_LINKS_READY) tb_copies_look(d);
     const enum tb_status status =
         tb_catalog_remote_version(d->catalog, tb_clock_now(), site, key, state_told(state, why));
+    if (status == TB_SITE_NOMEM) place_refused(d, peer);
     if (status == TB_CONFLICT) {
         tb_log(TB_LOG_ERROR, "link.conflict", "peer=%s model=%s run=%llu number=%llu action=ignored",
                site->text, key->model.text, (unsigned long long)key->run_order,
@@ -416,6 +432,7 @@ static void peer_progress(struct tb_daemon *d, uint32_t peer, const struct tb_id
     const struct tb_catalog_site_progress progress = {
         .site = *site, .uid = *uid, .held_chunks = p->held_chunks, .whole = p->whole};
     const enum tb_status status = tb_catalog_site_progress(d->catalog, tb_clock_now(), &progress);
+    if (status == TB_SITE_NOMEM) place_refused(d, peer);
     if (status != TB_OK || !p->whole) return;
     const struct tb_links_report report = {*uid, *site, TB_LINKS_REPORT_HELD};
     report_pass(d, peer, &report);
@@ -443,11 +460,7 @@ static void links_report(void *user, uint32_t peer, const struct tb_links_report
                                                           report->state == TB_LINKS_REPORT_ACTIVATED};
     const enum tb_status status = tb_catalog_site_progress(d->catalog, tb_clock_now(), &progress);
     if (status == TB_OK) report_pass(d, peer, report);
-    if (status == TB_BAD_ARGUMENT || status == TB_SITE_NOMEM) {
-        d->counters.reports_refused++;
-        tb_log(TB_LOG_WARN, "link.report_refused", "peer=%s site=%s status=%s", peer_site(d, peer),
-               report->site.text, tb_status_name(status));
-    }
+    if (status == TB_BAD_ARGUMENT || status == TB_SITE_NOMEM) report_refused(d, peer, &report->site, status);
     (void)tb_daemon_settle(d);
 }
 
@@ -544,6 +557,8 @@ void tb_crossings_poll(struct tb_daemon *d)
             peer_progress(d, i, &c->key.uid, &p);
         }
     }
+    d->places_told = d->places_refused;
+    d->places_refused = false;
 }
 
 /* ---- opening ---- */

@@ -253,6 +253,17 @@ static enum tb_status catalog_model(struct tb_daemon *d, const struct tb_config_
     return tb_catalog_model_add(d->catalog, &c);
 }
 
+/* P6: each site may hold all that is kept of each model, and one that arrives; more versions than there are rows it cannot. */
+static uint32_t site_references(const struct tb_config *c)
+{
+    uint32_t versions = 0;
+    for (uint32_t i = 0; i < c->model_count && versions < TB_CATALOG_VERSIONS; i++)
+        versions += c->models[i].keep + 1;
+    if (versions > TB_CATALOG_VERSIONS) versions = TB_CATALOG_VERSIONS;
+    const uint32_t most = TB_CONFIG_LIST_MAX * versions;
+    return most > TB_CATALOG_SITE_REFERENCES ? most : TB_CATALOG_SITE_REFERENCES;
+}
+
 static enum tb_status catalog_open(struct tb_daemon *d)
 {
     const struct tb_config *c = d->config;
@@ -263,7 +274,8 @@ static enum tb_status catalog_open(struct tb_daemon *d)
                                              .members = c->session_max,
                                              .groups = c->session_max,
                                              .waits = 2 * c->session_max,
-                                             .references = 4 * c->session_max};
+                                             .references = 4 * c->session_max,
+                                             .site_references = site_references(c)};
     d->catalog_memory = tb_malloc(tb_catalog_bytes(&limits));
     if (d->catalog_memory == NULL) return TB_SITE_NOMEM;
     const struct tb_catalog_config config = {.site = d->site,

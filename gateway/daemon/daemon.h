@@ -242,6 +242,8 @@ struct tb_daemon {
     struct tb_worker_session *session_buckets[TB_SESSION_BUCKETS];
     uint32_t session_count; /* connections, and sessions that are away */
     bool sessions_full;     /* told */
+    bool places_refused;    /* since the last poll: to what peers hold */
+    bool places_told;       /* before it */
     struct tb_copy *copies;
     struct tb_parked_seal *parked;
     struct tb_plan_wait *plan_waits;

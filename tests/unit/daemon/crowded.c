@@ -1,0 +1,125 @@
+/* crowded.c - many sites that hold many versions: each has its place (P6), and what has none is told of (P10). */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/unit/check.h"
+#include "tests/unit/daemon/daemon_home.h"
+#include "tests/unit/net/net_world.h"
+
+#define VERSIONS 64u
+
+/* What a peer's link says of what it holds: one chunk of anything. */
+static bool holds_some;
+
+enum tb_status __wrap_tb_links_peer_progress(const struct tb_links *links, uint32_t peer,
+                                             const struct tb_id *uid, struct tb_links_progress *out);
+enum tb_status __wrap_tb_links_peer_progress(const struct tb_links *links, uint32_t peer,
+                                             const struct tb_id *uid, struct tb_links_progress *out)
+{
+    (void)links, (void)peer, (void)uid;
+    *out = (struct tb_links_progress){.held_chunks = 1};
+    return holds_some ? TB_OK : TB_NOT_FOUND;
+}
+
+struct crowd {
+    struct world world; /* of certificates */
+    struct home home;
+};
+
+static void crowd_begin(struct crowd *w, const char *models)
+{
+    char rest[1024];
+    world_init(&w->world);
+    world_issue(&w->world, "east", "gw", "tombolo://east/gw");
+    snprintf(rest, sizeof rest,
+             "%s\npeers: {west: {address: \"127.0.0.1:9\"}}\n"
+             "tls: {ca: %s, cert: %s, key: %s}\n",
+             models, world_path(&w->world, "east", "ca.crt"), world_path(&w->world, "east", "gw.crt"),
+             world_path(&w->world, "east", "gw.key"));
+    home_new_with(&w->home, rest, false);
+    home_start(&w->home);
+    assert_non_null(w->home.d->links);
+}
+
+static void crowd_end(struct crowd *w)
+{
+    home_end(&w->home);
+    home_free(&w->home);
+    world_fini(&w->world);
+}
+
+static struct tb_version_key version_of(uint64_t number)
+{
+    struct tb_version_key key = {
+        .uid = {{(uint8_t)number}}, .run = {{1}}, .run_order = 1, .number = number, .shard_count = 1};
+    key.root.bytes[0] = (uint8_t)number;
+    CHECK_OK(tb_name_set(&key.model, "policy"));
+    return key;
+}
+
+static struct tb_name site_of(uint32_t i)
+{
+    char text[16];
+    struct tb_name name;
+    snprintf(text, sizeof text, "site%u", i);
+    CHECK_OK(tb_name_set(&name, text));
+    return name;
+}
+
+/* TB_OK: it has a place for each version. */
+static enum tb_status site_says(struct crowd *w, uint32_t site)
+{
+    struct tb_catalog *c = w->home.d->catalog;
+    const struct tb_name name = site_of(site);
+    enum tb_status status = tb_catalog_site_up(c, tb_clock_now(), &name, true);
+    for (uint64_t number = 1; status == TB_OK && number <= VERSIONS; number++) {
+        const struct tb_version_key key = version_of(number);
+        status = tb_catalog_remote_version(c, tb_clock_now(), &name, &key, TB_VERSION_READY);
+    }
+    return status;
+}
+
+/* 63 sites, and each has 64 versions. */
+static void each_site_has_a_place_for_all_that_is_kept(void **state)
+{
+    struct crowd w;
+    (void)state;
+    crowd_begin(&w, "{policy: {home: west, keep: 63}}");
+    for (uint32_t site = 0; site < 63; site++)
+        CHECK_OK(site_says(&w, site));
+    crowd_end(&w);
+}
+
+/* One that keeps 2 has room for 1,024: sixteen such sites. */
+static void what_has_no_place_is_told_of_once(void **state)
+{
+    struct crowd w;
+    (void)state;
+    crowd_begin(&w, "{policy: {home: west}}");
+    struct tb_daemon *d = w.home.d;
+    for (uint32_t site = 0; site < 16; site++)
+        CHECK_OK(site_says(&w, site));
+    CHECK_STATUS(site_says(&w, 16), TB_SITE_NOMEM);
+    const struct tb_version_key key = version_of(1);
+    struct tb_copy *copy = tb_copy_get(d, &key);
+    assert_non_null(copy);
+    copy->offered = holds_some = true;
+    tb_crossings_poll(d);
+    tb_crossings_poll(d);
+    assert_int_equal(d->counters.reports_refused, 1);
+    const struct tb_name gone = site_of(0);
+    tb_catalog_site_forget(d->catalog, tb_clock_now(), &gone);
+    tb_crossings_poll(d);
+    assert_int_equal(d->counters.reports_refused, 1);
+    copy->offered = holds_some = false;
+    crowd_end(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_site_has_a_place_for_all_that_is_kept),
+        cmocka_unit_test(what_has_no_place_is_told_of_once),
+    };
+    return cmocka_run_group_tests_name("daemon.crowded", tests, NULL, NULL);
+}
