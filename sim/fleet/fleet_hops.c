@@ -64,15 +64,6 @@ static void link_reader(struct fleet *f, struct worker *w)
     w->linked = true;
 }
 
-void fleet_hop_close(struct fleet *f, struct worker *w)
-{
-    unlink_reader(f, w);
-    w->epoch++;
-    w->reading = false;
-    w->asleep = false;
-    if (w->words != NULL) memset(w->place.claimed, 0, TB_BITMAP_WORDS(f->chunk_count) * sizeof *w->words);
-}
-
 /* Host 0 is the gateway's. */
 static double nic_rate(const struct tb_fleet_site *s, uint32_t host)
 {
@@ -80,11 +71,46 @@ static double nic_rate(const struct tb_fleet_site *s, uint32_t host)
     return s->slow_host == host ? s->slow_nic : s->nic;
 }
 
+static uint32_t host_of_source(const struct fleet *f, const struct worker *w)
+{
+    return w->source == FROM_GATEWAY ? 0 : f->workers[w->source].host;
+}
+
+static void give_back(struct fleet *f, tb_time_ns *free_at, double seconds)
+{
+    const tb_time_ns begun = fleet_after(f, 0), back = (tb_time_ns)(seconds * 1e9);
+    if (*free_at > begun) *free_at = *free_at - begun > back ? *free_at - back : begun;
+}
+
+/* What was asked for and has not begun is not sent once the connection is closed: both NICs are free for others that much sooner. */
+static void cancel_requests(struct fleet *f, const struct worker *w)
+{
+    struct site *s = site_of(f, w);
+    if (w->hop.in_flight_chunks < 2) return; /* one is on its way */
+    const double bytes = (w->hop.in_flight_chunks - 1) * f->chunk_bytes * tb_fleet_inside(&f->spec->version);
+    const uint32_t from_host = host_of_source(f, w);
+    struct nic *from = &s->nics[from_host], *to = &s->nics[w->host];
+    give_back(f, &from->out_free, bytes / nic_rate(s->spec, from_host));
+    give_back(f, &to->in_free, bytes / nic_rate(s->spec, w->host));
+    from->out -= bytes;
+    to->in -= bytes;
+}
+
+void fleet_hop_close(struct fleet *f, struct worker *w)
+{
+    if (w->linked) cancel_requests(f, w);
+    unlink_reader(f, w);
+    w->epoch++;
+    w->reading = false;
+    w->asleep = false;
+    if (w->words != NULL) memset(w->place.claimed, 0, TB_BITMAP_WORDS(f->chunk_count) * sizeof *w->words);
+}
+
 /* A chunk over two NICs that each serve in order. */
 static void request(struct fleet *f, struct worker *w, const struct tb_hop_aim *aim)
 {
     struct site *s = site_of(f, w);
-    const uint32_t from_host = w->source == FROM_GATEWAY ? 0 : f->workers[w->source].host;
+    const uint32_t from_host = host_of_source(f, w);
     struct nic *from = &s->nics[from_host];
     struct nic *to = &s->nics[w->host];
     const double bytes = (double)aim->bytes * tb_fleet_inside(&f->spec->version);
