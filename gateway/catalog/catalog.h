@@ -167,7 +167,8 @@ enum tb_catalog_todo_kind {
     TB_CATALOG_PLAN_END,    /* session (the reader), uid, plan: nobody has it now; another PLAN follows when
                                somebody does. Revoke its grant */
     TB_CATALOG_ANSWER,      /* wait, session, status; for TB_OK of WAIT also key, bytes, whole */
-    TB_CATALOG_UNPUBLISHED, /* session, uid, shard (as asked: one, or ALL_SHARDS), status: TB_OK, TB_TIMEOUT (the references stay), TB_PEER_REVOKED (gone with their memory) */
+    TB_CATALOG_UNPUBLISHED, /* session, uid, shard (as asked: one, or ALL_SHARDS), status: TB_OK, TB_TIMEOUT (the references stay, but for what was
+                               said to be gone meanwhile: of that it is told by itself), TB_PEER_REVOKED (of one shard: it went with its memory) */
 };
 
 /* Fields that a kind does not name are zero. Texts are borrowed until the next call. */
@@ -291,16 +292,22 @@ TB_MUST_USE enum tb_status tb_catalog_seal_may(const struct tb_catalog *c, const
 
 /* Hides this session's reference to that shard, or to all that it sealed (TB_CATALOG_ALL_SHARDS), at once.
  * UNPUBLISHED follows: TB_OK when nothing retained is lost by it, TB_TIMEOUT after drain_ns (at most
- * config.drain_ns). TB_NOT_FOUND: it has none. TB_DONE_BEFORE: they are being unpublished already. */
+ * config.drain_ns). TB_NOT_FOUND: it has none. TB_DONE_BEFORE: all of them are being unpublished already, and
+ * are not gone yet: UNPUBLISHED follows for those that were asked for then, by one request or several. */
 TB_MUST_USE enum tb_status tb_catalog_unpublish(struct tb_catalog *c, tb_time_ns now,
                                                 const struct tb_id *session, const struct tb_id *uid,
                                                 uint32_t shard, tb_time_ns drain_ns);
 /* Likewise of one shard whose memory goes when the drain ends: the reference does not come back, and what is lost with it is told as
- * of a rank that was lost. UNPUBLISHED says TB_PEER_REVOKED then. TB_DONE_BEFORE: it is being unpublished already, and goes with
- * that. */
+ * of a rank that was lost. UNPUBLISHED says TB_PEER_REVOKED then. TB_DONE_BEFORE: it is being unpublished already; it goes by
+ * itself from now on, when the earlier of the two drains ends, and what was hidden with it drains on. A seal of it at another export
+ * takes that back. */
 TB_MUST_USE enum tb_status tb_catalog_unpublish_gone(struct tb_catalog *c, tb_time_ns now,
                                                      const struct tb_id *session, const struct tb_id *uid,
                                                      uint32_t shard, tb_time_ns drain_ns);
+/* Is a reference of this session to that shard, or to any (TB_CATALOG_ALL_SHARDS), hidden, or is an UNPUBLISHED about it not taken
+ * yet? Until then nobody may be told how it ended. */
+bool tb_catalog_unpublishing(const struct tb_catalog *c, const struct tb_id *session, const struct tb_id *uid,
+                             uint32_t shard);
 
 /* A chunk that the gateway read from this publisher had a wrong digest. TB_AGAIN: once, read it again.
  * TB_VERSION_BROKEN: twice; the version is broken, the todo names the rank. */

@@ -204,7 +204,7 @@ struct reference {
     uint64_t export_id;
     bool in_place;
     bool hidden;              /* being unpublished */
-    bool gone;                /* with `hidden`: its memory goes when the drain ends, whoever has it by then */
+    bool gone;                /* with `hidden`, and with no other: its memory goes when the drain ends */
     bool unpublish_answers;   /* this one of those that a request hid carries its answer */
     uint32_t unpublish_with;  /* the one that does; with `hidden` */
     uint32_t unpublish_shard; /* as the request named it; with unpublish_answers */

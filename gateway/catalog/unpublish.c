@@ -2,7 +2,8 @@
  *
  * The references are hidden at once. They go when each of the rank's shards is safe elsewhere, or is no
  * longer needed; when the drain passes first, they come back into sight and the rank is told so (P10). But
- * where the memory itself goes then, so does the reference: what is lost by it is lost, and told (P3). */
+ * where the memory itself goes then, so does the reference: what is lost by it is lost, and told (P3). It waits with no other
+ * for that, and nobody else's drain ends by it. */
 #include "gateway/catalog/tables.h"
 
 static bool mine(const struct reference *ref, uint32_t session, uint32_t shard)
@@ -52,9 +53,8 @@ static void answer(struct tb_catalog *c, uint32_t r, enum tb_status status)
 {
     struct reference *ref = reference_at(c, r);
     const uint32_t version = ref->version;
-    const bool gone = status != TB_OK && ref->gone && ref->unpublish_shard != TB_CATALOG_ALL_SHARDS;
     ref->unpublish_answers = false;
-    ref->unpublished = gone ? TB_PEER_REVOKED : status;
+    ref->unpublished = status != TB_OK && ref->gone ? TB_PEER_REVOKED : status;
     tb_row_mark(&c->references, r, TB_CATALOG_UNPUBLISHED);
     EACH_HOLDER(c, version_at(c, version), i)
     {
@@ -82,9 +82,59 @@ void tb_unpublish_settle(struct tb_catalog *c, uint32_t version)
     }
 }
 
+bool tb_catalog_unpublishing(const struct tb_catalog *c, const struct tb_id *session, const struct tb_id *uid,
+                             uint32_t shard)
+{
+    const bool all = shard == TB_CATALOG_ALL_SHARDS;
+    for (uint32_t r = 0; r < c->references.high; r++) { /* also what ended and is not told yet */
+        const struct reference *ref = reference_at(c, r);
+        if (!ref->row.live || ref->kind != TB_REFERENCE_PUBLISHER) continue;
+        if (!tb_id_equal(&ref->session_id, session) || !tb_id_equal(&ref->uid, uid)) continue;
+        if (ref->hidden && !ref->row.dead && (all || ref->shard == shard)) return true;
+        const bool named = ref->unpublish_shard == shard || ref->unpublish_shard == TB_CATALOG_ALL_SHARDS;
+        if ((all || named) && tb_row_marked(&ref->row, TB_CATALOG_UNPUBLISHED)) return true;
+    }
+    return false;
+}
+
+/* The others that it was hidden with have their answer from another one of them. */
+static void hand_over(struct tb_catalog *c, uint32_t leader)
+{
+    const struct reference *ref = reference_at(c, leader);
+    uint32_t heir = NONE;
+    EACH_HOLDER(c, version_at(c, ref->version), r)
+    {
+        struct reference *other = reference_at(c, r);
+        if (r == leader || !leaves_with(other, leader)) continue;
+        if (heir == NONE) {
+            heir = r;
+            other->unpublish_answers = true;
+            other->unpublish_shard = ref->unpublish_shard;
+            other->drain_until = ref->drain_until;
+        }
+        other->unpublish_with = heir;
+    }
+}
+
+/* A hidden one turns out to be gone at `until`: it goes then, or with the drain that it was hidden for, and alone. */
+static void part(struct tb_catalog *c, uint32_t r, tb_time_ns until)
+{
+    struct reference *ref = reference_at(c, r);
+    const uint32_t leader = ref->unpublish_with;
+    const tb_time_ns before = reference_at(c, leader)->drain_until;
+    if (leader == r) hand_over(c, r);
+    ref->gone = true;
+    ref->unpublish_answers = true;
+    ref->unpublish_with = r;
+    ref->unpublish_shard = ref->shard;
+    ref->drain_until = tb_time_min(before, until);
+}
+
 static enum tb_status unpublish(struct tb_catalog *c, const struct tb_id *session, const struct tb_id *uid,
                                 uint32_t shard, tb_time_ns drain_ns, bool gone)
 {
+    const tb_time_ns until =
+        tb_time_add(c->now, drain_ns < c->config.drain_ns ? drain_ns : c->config.drain_ns);
     const uint32_t s = tb_catalog_session_find(c, session);
     if (s == NONE) return TB_PEER_LEASE;
     const uint32_t i = tb_version_find(c, uid);
@@ -94,19 +144,23 @@ static enum tb_status unpublish(struct tb_catalog *c, const struct tb_id *sessio
         struct reference *ref = reference_at(c, r);
         if (!mine(ref, s, shard)) continue;
         any = true;
-        ref->gone = ref->gone || gone; /* also one that another request hid: it does not come back */
-        if (ref->hidden) continue;
+        if (ref->hidden) {
+            if (gone) part(c, r, until);
+            continue;
+        }
         if (leader == NONE) leader = r;
         ref->hidden = true;
+        ref->gone = gone;
         ref->unpublish_with = leader;
         if (ref->followers > 0) tb_plan_drop_source(c, i, r); /* they go on elsewhere with what they hold */
     }
-    if (leader == NONE) return any ? TB_DONE_BEFORE : TB_NOT_FOUND;
+    if (!any) return tb_catalog_unpublishing(c, session, uid, shard) ? TB_DONE_BEFORE : TB_NOT_FOUND;
+    tb_catalog_touch_version(c, i);
+    if (leader == NONE) return tb_catalog_settle(c, TB_DONE_BEFORE);
     struct reference *ref = reference_at(c, leader);
     ref->unpublish_answers = true;
     ref->unpublish_shard = shard;
-    ref->drain_until = tb_time_add(c->now, drain_ns < c->config.drain_ns ? drain_ns : c->config.drain_ns);
-    tb_catalog_touch_version(c, i);
+    ref->drain_until = until;
     return tb_catalog_settle(c, TB_OK);
 }
 

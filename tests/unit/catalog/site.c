@@ -447,7 +447,11 @@ static void todo_text(const struct tb_catalog *c, const struct tb_catalog_todo *
                            tb_status_name(t->status));
         return;
     case TB_CATALOG_UNPUBLISHED:
-        (void)snprintf(out, cap, "unpublished %s v%llu: %s", t->name.text, v, tb_status_name(t->status));
+        if (t->shard == TB_CATALOG_ALL_SHARDS)
+            (void)snprintf(out, cap, "unpublished %s v%llu: %s", t->name.text, v, tb_status_name(t->status));
+        else
+            (void)snprintf(out, cap, "unpublished %s v%llu shard %u: %s", t->name.text, v, t->shard,
+                           tb_status_name(t->status));
         return;
     }
     fail_msg("a todo of kind %d", (int)t->kind);

@@ -79,7 +79,7 @@ static void what_is_gone_does_not_come_back(void **state)
     pass_ms(&s, 400, renewing);
     said(&s, "[ 300] leave v5 shard 0 of rank-0\n"
              "[ 300] evict v5: version_lost\n"
-             "[ 300] unpublished rank-0 v5: peer_revoked\n");
+             "[ 300] unpublished rank-0 v5 shard 0: peer_revoked\n");
     assert_string_equal(state_of(&s, 5), "lost");
     CHECK_STATUS(gone(&s, "rank-0", 5, 0, 300), TB_NOT_FOUND);
     site_close(&s);
@@ -95,33 +95,124 @@ static void what_was_taken_before_it_is_gone_is_kept(void **state)
     said(&s, "");
     land(&s, 5, 0, SHARD_CHUNKS);
     said(&s, "[   0] leave v5 shard 0 of rank-0\n"
-             "[   0] unpublished rank-0 v5: ok\n");
+             "[   0] unpublished rank-0 v5 shard 0: ok\n");
     assert_string_equal(state_of(&s, 5), "kept");
     site_close(&s);
 }
 
-/* A shard of a version that waits with others: it goes at the end of their drain, and they come back into sight. */
+static bool unpublishing(const struct site *s, const char *rank, uint64_t uid, uint32_t shard)
+{
+    const struct tb_id session = session_of(rank), id = id_of(uid);
+    return tb_catalog_unpublishing(s->c, &session, &id, shard);
+}
+
+/* rank-0 sealed both shards of version 6, rank-1 the first of them as well. */
+static void two_shards(struct site *s)
+{
+    trainer(s);
+    come(s, "rank-1");
+    CHECK_OK(version_open(s, "rank-0", 6, 2, 6));
+    CHECK_OK(seal(s, "rank-0", 6, 0, 60));
+    CHECK_OK(seal(s, "rank-0", 6, 1, 61));
+    CHECK_OK(seal(s, "rank-1", 6, 0, 60));
+    hush(s);
+}
+
+/* A shard that waits with others goes when its own memory does, whichever of them answers for all; that is told of it alone (P10),
+ * and the others drain on and come back into sight. */
 static void one_that_goes_takes_no_other_with_it(void **state)
 {
     (void)state;
     struct site s;
-    trainer(&s);
+    two_shards(&s);
     const char *const renewing[] = {"rank-0", "rank-1", NULL};
-    come(&s, "rank-1");
-    CHECK_OK(version_open(&s, "rank-0", 6, 2, 6));
-    CHECK_OK(seal(&s, "rank-0", 6, 0, 60));
-    CHECK_OK(seal(&s, "rank-0", 6, 1, 61));
-    CHECK_OK(seal(&s, "rank-1", 6, 0, 60));
-    hush(&s);
     CHECK_OK(unpublish(&s, "rank-0", 6, 300));
-    CHECK_STATUS(gone(&s, "rank-0", 6, 0, 0), TB_DONE_BEFORE);
-    said(&s, "");
-    pass_ms(&s, 400, renewing);
-    said(&s, "[ 300] unpublished rank-0 v6: timeout\n");
-    assert_string_equal(state_of(&s, 6), "ready"); /* rank-1 has it */
+    CHECK_STATUS(gone(&s, "rank-0", 6, 0, 1000), TB_DONE_BEFORE);
+    assert_true(unpublishing(&s, "rank-0", 6, 0));          /* untold */
+    said(&s, "[   0] unpublished rank-0 v6 shard 0: ok\n"); /* rank-1 has it */
+    assert_false(unpublishing(&s, "rank-0", 6, 0));
+    assert_true(unpublishing(&s, "rank-0", 6, 1));
+    assert_true(unpublishing(&s, "rank-0", 6, TB_CATALOG_ALL_SHARDS));
     CHECK_STATUS(unpublish_shard(&s, "rank-0", 6, 0), TB_NOT_FOUND);
+    pass_ms(&s, 250, renewing);
+    said(&s, "");
+    pass_ms(&s, 100, renewing);
+    said(&s, "[ 300] unpublished rank-0 v6: timeout\n");
+    assert_false(unpublishing(&s, "rank-0", 6, TB_CATALOG_ALL_SHARDS));
+    assert_string_equal(state_of(&s, 6), "ready");
     CHECK_OK(unpublish_shard(&s, "rank-0", 6, 1));
     site_close(&s);
+}
+
+/* The twin: nobody else has it, so the version is lost with it, at the earlier of the two ends. Nothing holds the other. */
+static void one_that_goes_goes_by_itself(void **state)
+{
+    (void)state;
+    const struct {
+        uint64_t drain_ms;
+        const char *said;
+    } rows[] = {
+        {0, "[   0] unpublished rank-0 v6 shard 1: peer_revoked\n"
+            "[   0] unpublished rank-0 v6: ok\n"},
+        {100, "[   0] unpublished rank-0 v6: ok\n"
+              "[ 100] unpublished rank-0 v6 shard 1: peer_revoked\n"},
+        {1000, "[   0] unpublished rank-0 v6: ok\n"
+               "[ 300] unpublished rank-0 v6 shard 1: peer_revoked\n"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct site s;
+        two_shards(&s);
+        const char *const renewing[] = {"rank-0", "rank-1", NULL};
+        CHECK_OK(unpublish(&s, "rank-0", 6, 300));
+        CHECK_STATUS(gone(&s, "rank-0", 6, 1, rows[i].drain_ms), TB_DONE_BEFORE);
+        drain(&s);
+        pass_ms(&s, 400, renewing);
+        said(&s, rows[i].said);
+        assert_string_equal(state_of(&s, 6), "lost");
+        site_close(&s);
+    }
+}
+
+/* P1: the worker's farewell ends the drain that its own request began: the memory is away now. */
+static void a_farewell_ends_the_drain(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    CHECK_OK(unpublish_shard(&s, "rank-0", 5, 0));
+    CHECK_STATUS(unpublish_shard(&s, "rank-0", 5, 0), TB_DONE_BEFORE); /* without it nothing ends */
+    said(&s, "");
+    CHECK_STATUS(gone(&s, "rank-0", 5, 0, 0), TB_DONE_BEFORE);
+    CHECK_STATUS(unpublish_shard(&s, "rank-0", 5, 0), TB_DONE_BEFORE); /* its end is not told yet */
+    said(&s, "[   0] leave v5 shard 0 of rank-0\n"
+             "[   0] evict v5: version_lost\n"
+             "[   0] unpublished rank-0 v5 shard 0: peer_revoked\n");
+    CHECK_STATUS(unpublish_shard(&s, "rank-0", 5, 0), TB_NOT_FOUND);
+    site_close(&s);
+}
+
+/* P3: sealed at another export meanwhile, its memory is there again; the same seal said twice (P4) brings nothing back. */
+static void what_is_sealed_again_is_not_gone(void **state)
+{
+    (void)state;
+    for (uint32_t again = 0; again < 2; again++) {
+        struct site s;
+        trainer(&s);
+        const char *const renewing[] = {"rank-0", NULL};
+        CHECK_OK(gone(&s, "rank-0", 5, 0, 300));
+        const struct tb_catalog_seal q = {.session = session_of("rank-0"),
+                                          .uid = id_of(5),
+                                          .root = root_of(50),
+                                          .chunk_count = SHARD_CHUNKS,
+                                          .bytes = SHARD_BYTES,
+                                          .export_id = 1 + again};
+        CHECK_STATUS(tb_catalog_seal(s.c, s.now, &q), TB_DONE_BEFORE);
+        pass_ms(&s, 400, renewing);
+        hush(&s);
+        assert_string_equal(state_of(&s, 5), again == 0 ? "lost" : "ready");
+        CHECK_STATUS(unpublish_shard(&s, "rank-0", 5, 0), again == 0 ? TB_NOT_FOUND : TB_OK);
+        site_close(&s);
+    }
 }
 
 /* P6: nobody waits for a version of which one shard went before the others were sealed. */
@@ -245,14 +336,14 @@ static void one_shard_leaves_and_the_other_stays(void **state)
     land(&s, 6, 0, SHARD_CHUNKS);
     hush(&s);
     CHECK_OK(unpublish_shard(&s, "rank-0", 6, 0));
-    said(&s, "[   0] unpublished rank-0 v6: ok\n");
+    said(&s, "[   0] unpublished rank-0 v6 shard 0: ok\n");
     CHECK_STATUS(unpublish_shard(&s, "rank-0", 6, 0), TB_NOT_FOUND);
     CHECK_OK(unpublish_shard(&s, "rank-0", 6, 1)); /* and is asked for on its own */
     CHECK_STATUS(unpublish(&s, "rank-0", 6, 1000), TB_DONE_BEFORE);
     said(&s, "");
     land(&s, 6, 1, SHARD_CHUNKS);
     said(&s, "[   0] leave v6 shard 1 of rank-0\n"
-             "[   0] unpublished rank-0 v6: ok\n");
+             "[   0] unpublished rank-0 v6 shard 1: ok\n");
     assert_string_equal(state_of(&s, 6), "kept");
     site_close(&s);
 }
@@ -280,6 +371,9 @@ int main(void)
         cmocka_unit_test(what_is_gone_does_not_come_back),
         cmocka_unit_test(what_was_taken_before_it_is_gone_is_kept),
         cmocka_unit_test(one_that_goes_takes_no_other_with_it),
+        cmocka_unit_test(one_that_goes_goes_by_itself),
+        cmocka_unit_test(a_farewell_ends_the_drain),
+        cmocka_unit_test(what_is_sealed_again_is_not_gone),
         cmocka_unit_test(an_open_version_whose_shard_is_gone_is_lost),
         cmocka_unit_test(the_drain_is_bounded_by_config),
         cmocka_unit_test(another_rank_with_the_same_digest_is_enough),
