@@ -97,6 +97,8 @@ struct tb_unpublish_wait {
     struct tb_id uid;
     uint32_t shard; /* or TB_CATALOG_ALL_SHARDS */
     uint64_t request;
+    enum tb_status status; /* the worst that was told of it so far */
+    bool judged;           /* that is of this shard by itself: what is told of all is of the others */
 };
 
 struct tb_worker_session {

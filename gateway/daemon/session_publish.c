@@ -11,6 +11,7 @@
 #define PARKED_BYTES_MAX         ((uint64_t)4 * TB_SESSION_FRAME_BYTES_MAX)
 #define PARKED_SESSION_BYTES_MAX ((uint64_t)TB_SESSION_FRAME_BYTES_MAX)
 #define PARKED_SESSION_MAX       64u
+#define UNPUBLISHES_JOINED_MAX   64u /* P7: of one session, that hide nothing and wait for what others hid */
 
 /* While what must be durable cannot be written, nothing new begins. */
 static bool store_refuses(struct tb_worker_session *s, uint64_t request)
@@ -370,30 +371,54 @@ static enum tb_status unpublish_ask(const struct tb_worker_session *s, const str
     return tb_catalog_unpublish_gone(c, tb_clock_now(), &s->id, &m->uid, m->shard, drain);
 }
 
+/* Who came back says again what it had asked for: it waits once. Returns how many wait. */
+static uint32_t unpublish_forget(struct tb_worker_session *s, uint64_t request)
+{
+    uint32_t count = 0;
+    for (struct tb_unpublish_wait **at = &s->unpublishes; *at != NULL;) {
+        struct tb_unpublish_wait *u = *at;
+        if (u->request != request) {
+            at = &u->next;
+            count++;
+            continue;
+        }
+        *at = u->next;
+        tb_free(u);
+    }
+    return count;
+}
+
+/* P1: what another request hid (or this one, before the connection was cut) is still read until that drain ends: the answer waits
+ * for it as well. */
 enum tb_status tb_session_unpublish_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_session_unpublish m;
     if (tb_session_unpublish_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
         return TB_PEER_GARBLED;
     struct tb_unpublish_wait *u = tb_calloc(1, sizeof *u);
-    const enum tb_status status = u == NULL ? TB_SITE_NOMEM : unpublish_ask(s, &m);
+    enum tb_status status = u == NULL ? TB_SITE_NOMEM : unpublish_ask(s, &m);
+    const uint32_t waiting = unpublish_forget(s, frame->request);
+    if (status == TB_DONE_BEFORE) status = waiting < UNPUBLISHES_JOINED_MAX ? TB_OK : TB_SITE_NOMEM;
     if (status != TB_OK) {
         tb_free(u);
         tb_session_reply(s, frame->request, status, "");
         return TB_OK;
     }
-    *u = (struct tb_unpublish_wait){s->unpublishes, m.uid, m.shard, frame->request};
+    *u = (struct tb_unpublish_wait){
+        .next = s->unpublishes, .uid = m.uid, .shard = m.shard, .request = frame->request};
     s->unpublishes = u;
     return TB_OK;
 }
 
-/* Of sealed shards: one, or all. */
+/* Of sealed shards: one, or all but those whose end is told by itself. */
 static void exports_drop(struct tb_worker_session *s, const struct tb_id *uid, uint32_t shard)
 {
+    const bool all = shard == TB_CATALOG_ALL_SHARDS;
     for (struct tb_worker_export **at = &s->exports; *at != NULL;) {
         struct tb_worker_export *e = *at;
         const bool staging = e->shard == TB_CATALOG_ALL_SHARDS;
-        if (!tb_id_equal(&e->uid, uid) || staging || (shard != TB_CATALOG_ALL_SHARDS && e->shard != shard)) {
+        const bool named = !staging && tb_id_equal(&e->uid, uid) && (all || e->shard == shard);
+        if (!named || (all && tb_catalog_unpublishing(s->d->catalog, &s->id, uid, e->shard))) {
             at = &e->next;
             continue;
         }
@@ -422,19 +447,39 @@ static const char *unpublished_why(enum tb_status status)
                                      : "the gateway could not take it in time";
 }
 
+/* Who asked for all hears that something stays; who asked for one, how that one ended. */
+static void unpublish_note(struct tb_unpublish_wait *u, const struct tb_catalog_todo *todo)
+{
+    const bool own = u->shard == todo->shard && u->shard != TB_CATALOG_ALL_SHARDS;
+    if (u->judged && !own) return;
+    if (own || u->status == TB_OK || todo->status == TB_TIMEOUT) u->status = todo->status;
+    u->judged = own;
+}
+
+/* Whether `u` asked for some of what this is about, and all that it asked for has ended or come back. */
+static bool unpublish_over(const struct tb_worker_session *s, struct tb_unpublish_wait *u,
+                           const struct tb_catalog_todo *todo)
+{
+    const bool all = u->shard == TB_CATALOG_ALL_SHARDS || todo->shard == TB_CATALOG_ALL_SHARDS;
+    if (!tb_id_equal(&u->uid, &todo->uid) || (!all && u->shard != todo->shard)) return false;
+    unpublish_note(u, todo);
+    return !tb_catalog_unpublishing(s->d->catalog, &s->id, &u->uid, u->shard);
+}
+
 void tb_session_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     if (todo->status == TB_PEER_REVOKED) tell_gone(todo);
     struct tb_worker_session *s = tb_session_find(d, &todo->session);
-    for (struct tb_unpublish_wait **at = s != NULL ? &s->unpublishes : NULL; at != NULL && *at != NULL;) {
+    if (s == NULL) return;
+    if (todo->status != TB_TIMEOUT) exports_drop(s, &todo->uid, todo->shard);
+    for (struct tb_unpublish_wait **at = &s->unpublishes; *at != NULL;) {
         struct tb_unpublish_wait *u = *at;
-        if (!tb_id_equal(&u->uid, &todo->uid) || u->shard != todo->shard) {
+        if (!unpublish_over(s, u, todo)) {
             at = &u->next;
             continue;
         }
         *at = u->next;
-        if (todo->status != TB_TIMEOUT) exports_drop(s, &todo->uid, todo->shard);
-        tb_session_reply(s, u->request, todo->status, unpublished_why(todo->status));
+        tb_session_reply(s, u->request, u->status, unpublished_why(u->status));
         tb_free(u);
     }
 }

@@ -138,15 +138,15 @@ static void sealed_put(struct home *h, struct tb_worker_session *s, const struct
     seal_said(s, v);
 }
 
-static void unpublish_said(struct tb_worker_session *s, const struct version *v, uint32_t shard,
-                           uint32_t drain_ms)
+static void unpublish_asked(struct tb_worker_session *s, uint64_t request, const struct version *v,
+                            uint32_t shard, uint32_t drain_ms)
 {
     uint8_t bytes[64];
     const struct tb_session_unpublish m = {.uid = v->key.uid, .shard = shard, .drain_ms = drain_ms};
     struct tb_writer w;
     tb_writer_init(&w, bytes, sizeof bytes);
     tb_session_unpublish_encode(&m, &w);
-    struct tb_wire_frame frame = {.type = TB_SESSION_UNPUBLISH, .request = 2};
+    struct tb_wire_frame frame = {.type = TB_SESSION_UNPUBLISH, .request = request};
     tb_reader_init(&frame.payload, bytes, w.used);
     CHECK_OK(tb_session_unpublish_frame(s, &frame));
     CHECK_OK(tb_daemon_settle(s->d));
@@ -177,7 +177,7 @@ static void memory_that_is_gone_is_no_reference(void **state)
         sealed_put(&h, s, &v);
         assert_int_equal(h.d->counters.seals_refused, 0);
         assert_non_null(s->exports);
-        unpublish_said(s, &v, rows[i].shard, rows[i].drain_ms);
+        unpublish_asked(s, 2, &v, rows[i].shard, rows[i].drain_ms);
         assert_true(tb_catalog_version_get(h.d->catalog, &v.key.uid, &view));
         assert_int_equal(view.state == TB_VERSION_ENDED_LOST, rows[i].gone);
         if (rows[i].waits) assert_non_null(s->unpublishes); /* else its answer may wait for the disk */
@@ -187,11 +187,56 @@ static void memory_that_is_gone_is_no_reference(void **state)
     }
 }
 
+static uint32_t waiting(const struct tb_worker_session *s)
+{
+    uint32_t count = 0;
+    for (const struct tb_unpublish_wait *u = s->unpublishes; u != NULL; u = u->next)
+        count++;
+    return count;
+}
+
+/* P1: that a reference is hidden already is no answer. Until its drain ends it is read, so who asks again (its connection was cut), or
+ * asks for what another request hid, waits for that end, and the export stays as long. */
+static void who_asks_again_waits_for_the_drain(void **state)
+{
+    (void)state;
+    struct home h;
+    struct version v;
+    home_new_with(&h, MODELS_HERE, false);
+    home_start(&h);
+    version_make(&v, 5, 1, (uint64_t)1 << 20);
+    struct tb_worker_session *s = session_put(h.d);
+    sealed_put(&h, s, &v);
+    unpublish_asked(s, 2, &v, TB_CATALOG_ALL_SHARDS, 3600000);
+    unpublish_asked(s, 2, &v, TB_CATALOG_ALL_SHARDS, 3600000);
+    assert_int_equal(waiting(s), 1);
+    unpublish_asked(s, 3, &v, 0, 3600000);
+    assert_int_equal(waiting(s), 2);
+    assert_non_null(s->exports);
+    for (uint64_t request = 4; request < 200; request++) /* P7 */
+        unpublish_asked(s, request, &v, 0, 3600000);
+    assert_int_equal(waiting(s), 64);
+    unpublish_asked(s, 2, &v, 0,
+                    TB_SESSION_UNPUBLISH_GONE); /* and now it is away: all of them are answered */
+    const struct tb_id id = s->id;
+    while ((s = tb_session_find(h.d, &id)) != NULL && s->unpublishes != NULL) { /* once it is on the disk */
+        CHECK_OK(tb_catalog_session_renew(h.d->catalog, tb_clock_now(), &id));
+        (void)uv_run(&h.d->loop, UV_RUN_ONCE);
+    }
+    if (s != NULL)
+        assert_null(
+            s->exports); /* else the disk took longer than the lease, and nobody is there to be answered */
+    version_fini(&v);
+    home_end(&h);
+    home_free(&h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_seal_away_from_home_reserves_nothing),
         cmocka_unit_test(memory_that_is_gone_is_no_reference),
+        cmocka_unit_test(who_asks_again_waits_for_the_drain),
         cmocka_unit_test(a_parked_seal_whose_session_ends_is_not_answered),
     };
     return cmocka_run_group_tests_name("daemon.sealed", tests, NULL, NULL);
