@@ -31,6 +31,7 @@ struct anchor_model {
     struct tb_anchor_which newest; /* on the disk */
     uint32_t whole_since;          /* versions that became whole here since it was begun */
     tb_time_ns failed_at;          /* 0: the last one was written */
+    tb_time_ns stayed_at;          /* when the newest could not be taken away; 0: nobody tried */
 };
 
 struct tb_anchors {
@@ -44,6 +45,7 @@ struct tb_anchors {
     pthread_t thread;
     uint32_t model;
     struct tb_anchor_which gone;
+    enum tb_catalog_state gone_for;
     struct tb_version_key key;
     struct tb_arena_region *region; /* pinned */
     char path[TB_ANCHOR_PATH_BYTES];
@@ -346,7 +348,8 @@ static void *writer_main(void *user)
 static void *remover_main(void *user)
 {
     struct tb_anchors *a = user;
-    tb_anchor_folder_remove(&a->folder, &a->d->config->models[a->model].name, &a->gone);
+    a->status = tb_anchor_folder_remove(&a->folder, &a->d->config->models[a->model].name, &a->gone);
+    if (a->status != TB_OK) (void)snprintf(a->error, sizeof a->error, "%s", strerror(errno));
     atomic_store(&a->done, true);
     return NULL;
 }
@@ -399,26 +402,22 @@ static struct tb_copy *newest_whole(struct tb_anchors *a, uint32_t model)
 
 /* P3: nobody comes back to what was withdrawn or broken. Its anchor would be the newest for ever, and what is the head again would
  * never be on the disk. */
-static void remove_begin(struct tb_anchors *a, uint32_t model)
+static void remove_begin(struct tb_anchors *a, uint32_t model, tb_time_ns now)
 {
     struct tb_daemon *d = a->d;
-    struct anchor_model *m = &a->models[model];
+    const struct anchor_model *m = &a->models[model];
     const struct tb_name *name = &d->config->models[model].name;
     struct tb_id uid;
     struct tb_catalog_version_view view;
     if (!m->newest.any || d->store_down) return;
+    if (m->stayed_at != 0 && tb_time_since(m->stayed_at, now) < RETRY_NS) return;
     if (tb_catalog_find(d->catalog, name, m->newest.run_order, m->newest.number, &uid) != TB_OK) return;
     if (!tb_catalog_version_get(d->catalog, &uid, &view) || !tb_persist_saved(d, &uid)) return;
     if (view.state != TB_VERSION_ENDED_WITHDRAWN && view.state != TB_VERSION_ENDED_BROKEN) return;
     a->model = model;
     a->gone = m->newest;
-    a->removing = thread_begin(a, remover_main);
-    if (!a->removing) return; /* at the next tick */
-    tb_log(TB_LOG_INFO, "anchor.removed", "model=%s run=%llu number=%llu reason=%s", name->text,
-           (unsigned long long)m->newest.run_order, (unsigned long long)m->newest.number,
-           tb_catalog_state_name(view.state));
-    m->newest.any = false;
-    m->failed_at = 0;
+    a->gone_for = view.state;
+    a->removing = thread_begin(a, remover_main); /* if not: at the next tick */
 }
 
 /* Versions that are whole here and newer, and that came before the writing of this one, too: the store was still to say that they are
@@ -489,6 +488,7 @@ static void write_ended(struct tb_anchors *a)
     if (m->whole_since < after) m->whole_since = after;
     m->failed_at = 0;
     m->newest = which_of(&a->key);
+    m->stayed_at = 0;
     a->d->counters.anchors_written++;
     tb_log(TB_LOG_INFO, "anchor.written", "model=%s run=%llu number=%llu bytes=%llu after_ms=%llu",
            a->key.model.text, (unsigned long long)a->key.run_order, (unsigned long long)a->key.number,
@@ -496,10 +496,29 @@ static void write_ended(struct tb_anchors *a)
            (unsigned long long)(tb_time_since(a->begun_at, tb_clock_now()) / TB_MS(1)));
 }
 
+/* It is the newest until its file is gone: a restart would find it. */
 static void remove_ended(struct tb_anchors *a)
 {
+    struct anchor_model *m = &a->models[a->model];
+    const bool gone = a->status == TB_OK;
+    struct tb_log_line l;
     (void)pthread_join(a->thread, NULL);
     a->removing = false;
+    if (gone)
+        tb_log_begin(&l, TB_LOG_INFO, "anchor.removed");
+    else
+        tb_log_begin(&l, TB_LOG_WARN, "anchor.remove_failed");
+    tb_log_str(&l, "model", a->d->config->models[a->model].name.text);
+    tb_log_u64(&l, "run", a->gone.run_order);
+    tb_log_u64(&l, "number", a->gone.number);
+    tb_log_str(&l, "reason", tb_catalog_state_name(a->gone_for));
+    if (!gone) tb_log_str(&l, "why", a->error);
+    tb_log_end(&l);
+    m->stayed_at = gone ? 0 : tb_clock_now();
+    a->d->counters.anchors_failed += gone ? 0 : 1;
+    if (!gone) return;
+    m->newest.any = false;
+    m->failed_at = 0;
 }
 
 void tb_anchors_tick(struct tb_daemon *d, tb_time_ns now)
@@ -515,7 +534,7 @@ void tb_anchors_tick(struct tb_daemon *d, tb_time_ns now)
     }
     for (uint32_t i = 1; i <= d->config->model_count && !d->draining && !a->removing; i++) {
         const uint32_t model = (a->model + i) % d->config->model_count; /* in turn */
-        remove_begin(a, model);
+        remove_begin(a, model, now);
         if (a->removing) return;
         struct tb_copy *copy = is_due(a, model, now) ? newest_whole(a, model) : NULL;
         if (copy == NULL) continue;

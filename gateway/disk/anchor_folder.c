@@ -113,11 +113,13 @@ void tb_anchor_folder_remove_older(const struct tb_anchor_folder *f, const struc
     (void)closedir(folder);
 }
 
-void tb_anchor_folder_remove(const struct tb_anchor_folder *f, const struct tb_name *model,
-                             const struct tb_anchor_which *which)
+enum tb_status tb_anchor_folder_remove(const struct tb_anchor_folder *f, const struct tb_name *model,
+                                       const struct tb_anchor_which *which)
 {
     char path[TB_ANCHOR_PATH_BYTES];
-    if (name_make(f, model, which, path)) (void)unlink(path);
+    errno = ENAMETOOLONG;
+    if (!name_make(f, model, which, path)) return TB_SITE_IO;
+    return unlink(path) == 0 || errno == ENOENT ? TB_OK : TB_SITE_IO;
 }
 
 void tb_anchor_folder_remove_parts(const struct tb_anchor_folder *f)

@@ -34,9 +34,10 @@ bool tb_anchor_folder_older(const struct tb_anchor_folder *folder, const struct 
 /* Removes the model's anchors that are older than `than`. */
 void tb_anchor_folder_remove_older(const struct tb_anchor_folder *folder, const struct tb_name *model,
                                    const struct tb_anchor_which *than);
-/* Removes that one. */
-void tb_anchor_folder_remove(const struct tb_anchor_folder *folder, const struct tb_name *model,
-                             const struct tb_anchor_which *which);
+/* Removes that one; TB_OK also where it is not there. TB_SITE_IO: it stays, and errno says why. */
+TB_MUST_USE enum tb_status tb_anchor_folder_remove(const struct tb_anchor_folder *folder,
+                                                   const struct tb_name *model,
+                                                   const struct tb_anchor_which *which);
 /* Removes what a killed gateway was writing. */
 void tb_anchor_folder_remove_parts(const struct tb_anchor_folder *folder);
 /* How much may still be written there; UINT64_MAX: it could not be asked. */

@@ -76,8 +76,8 @@ void tb_anchor_folder_remove_older(const struct tb_anchor_folder *folder, const 
     }
 }
 
-void tb_anchor_folder_remove(const struct tb_anchor_folder *folder, const struct tb_name *model,
-                             const struct tb_anchor_which *which)
+enum tb_status tb_anchor_folder_remove(const struct tb_anchor_folder *folder, const struct tb_name *model,
+                                       const struct tb_anchor_which *which)
 {
     (void)folder;
     for (uint32_t i = 0; i < ANCHORS_MAX; i++) {
@@ -85,6 +85,7 @@ void tb_anchor_folder_remove(const struct tb_anchor_folder *folder, const struct
         const bool same = a->key.run_order == which->run_order && a->key.number == which->number;
         if (same && tb_name_equal(&a->key.model, model)) a->whole = false;
     }
+    return TB_OK;
 }
 
 void tb_anchor_folder_remove_parts(const struct tb_anchor_folder *folder)

@@ -1,4 +1,5 @@
 /* anchored.c - what an anchor is for is the newest version that somebody can come back to (P3). */
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +18,8 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool held, entered;
+    bool refuses; /* to take an anchor away */
+    uint32_t unlinks;
 } disk = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static void disk_set(bool held)
@@ -46,6 +49,23 @@ static bool disk_used(void)
     return entered;
 }
 
+static void disk_refuse(bool refuses)
+{
+    pthread_mutex_lock(&disk.lock);
+    disk.refuses = refuses;
+    disk.unlinks = 0;
+    pthread_mutex_unlock(&disk.lock);
+}
+
+static bool disk_refuses(void)
+{
+    pthread_mutex_lock(&disk.lock);
+    disk.unlinks++;
+    const bool refuses = disk.refuses;
+    pthread_mutex_unlock(&disk.lock);
+    return refuses;
+}
+
 int fsync(int fd);
 __attribute__((visibility("default"))) int fsync(int fd)
 {
@@ -56,7 +76,13 @@ __attribute__((visibility("default"))) int fsync(int fd)
 int unlink(const char *path);
 __attribute__((visibility("default"))) int unlink(const char *path)
 {
-    if (strstr(path, ".anchor") != NULL) disk_use();
+    if (strstr(path, ".anchor") != NULL) {
+        disk_use();
+        if (disk_refuses()) {
+            errno = EIO;
+            return -1;
+        }
+    }
     return (int)syscall(SYS_unlink, path);
 }
 
@@ -253,6 +279,48 @@ static void the_loop_goes_on_while_an_anchor_is_taken_away(void **state)
     trainer_end(&t);
 }
 
+/* Which one it says is the newest on the disk; "": none. */
+static const char *newest_said(const struct trainer *t, char text[48])
+{
+    json_t *j = tb_anchors_json(t->home.d);
+    const char *said =
+        json_string_value(json_object_get(json_array_get(json_object_get(j, "models"), 0), "version"));
+    (void)snprintf(text, 48, "%s", said != NULL ? said : "");
+    json_decref(j);
+    return text;
+}
+
+/* P3, P10: what cannot be taken away is there, for who comes back too: it stays the newest, and is tried again after a minute. */
+static void an_anchor_that_stays_is_not_said_to_be_removed(void **state)
+{
+    (void)state;
+    char said[48];
+    struct trainer t;
+    trainer_begin(&t);
+    struct tb_daemon *d = t.home.d;
+    publish(&t, 1);
+    publish(&t, 2);
+    assert_true(comes_to_be(&t, 2, 1));
+    while (strcmp(newest_said(&t, said), "1:2") != 0)
+        (void)uv_run(&d->loop, UV_RUN_ONCE);
+    const uint64_t failed = d->counters.anchors_failed;
+    disk_refuse(true);
+    CHECK_OK(tb_catalog_withdraw(d->catalog, tb_clock_now(), &t.made[1].key.uid, "test"));
+    CHECK_OK(tb_daemon_settle(d));
+    while (d->counters.anchors_failed == failed) {
+        assert_string_equal(newest_said(&t, said), "1:2");
+        (void)uv_run(&d->loop, UV_RUN_ONCE);
+    }
+    assert_string_equal(newest_said(&t, said), "1:2");
+    assert_int_equal(disk.unlinks, 1);
+    disk_refuse(false);
+    tb_anchors_tick(d, tb_clock_now());
+    assert_true(has_anchor(&t, 2));
+    tb_anchors_tick(d, tb_time_add(tb_clock_now(), TB_SECONDS(61)));
+    assert_true(comes_to_be(&t, 1, 2));
+    trainer_end(&t);
+}
+
 /* In a process of its own, whose disk does not answer any more: 0 if its gateway ended all the same and says that it left somebody. */
 static int end_while_held(struct trainer *t)
 {
@@ -294,6 +362,7 @@ int main(void)
         cmocka_unit_test(the_last_version_is_not_forgotten_for_one_before_it),
         cmocka_unit_test(what_cannot_be_written_rests),
         cmocka_unit_test(the_loop_goes_on_while_an_anchor_is_taken_away),
+        cmocka_unit_test(an_anchor_that_stays_is_not_said_to_be_removed),
         cmocka_unit_test(an_end_does_not_wait_for_a_disk_that_hangs),
     };
     return cmocka_run_group_tests_name("daemon.anchored", tests, NULL, NULL);
