@@ -56,6 +56,8 @@ enum tb_session_type {
     F(text, shm_door) F(text, tcp) F(bool, tls) F(fingerprint, print) /* its door: struct tb_fabric_endpoint */
 TB_MESSAGE(tb_session_hello, TB_SESSION_HELLO_FIELDS)
 
+/* The longest drain_ms that a gateway may say, and be configured with: under the bit that UNPUBLISH has there. */
+#define TB_SESSION_DRAIN_MS_MAX 3600000u
 #define TB_SESSION_WELCOME_FIELDS(F)                                                                                                   \
     F(u32, protocol) F(id, session) /* differs from HELLO's: announce everything again */                                              \
     F(name, site) F(name, gateway) F(u64, incarnation) F(u32, lease_ms) F(bool, fabric_trusted) F(u32, drain_ms) F(text, peer_address)

@@ -2,6 +2,7 @@
 #include "gateway/daemon/config_keys.h"
 
 #include "gateway/arena/arena.h"
+#include "intra/session_msg.h"
 #include "wan/frame.h"
 
 #define ROOT(field) CONFIG_ROOT, .offset = offsetof(struct tb_config, field)
@@ -102,7 +103,7 @@ const struct config_key config_keys[] = {
      .why = "Workers that hold the version before read what changed, by tcp. It costs a thread, and memory besides the arena: a 32nd of it at most."},
     {ROOT(dns_servers), .path = "dns.servers", .type = CONFIG_TEXT,
      .why = "Name servers as ADDRESS:PORT with commas between. Without it the system's."},
-    {ROOT(drain_ms), .path = "drain_ms", .type = CONFIG_NUMBER, .fallback = "10000", .min = 0, .max = 3600000, .unit = "ms",
+    {ROOT(drain_ms), .path = "drain_ms", .type = CONFIG_NUMBER, .fallback = "10000", .min = 0, .max = TB_SESSION_DRAIN_MS_MAX, .unit = "ms",
      .why = "How long readers may finish when a rank unpublishes or this gateway stops."},
     {ROOT(pin_max_s), .path = "pin_max_s", .type = CONFIG_NUMBER, .fallback = "600", .min = 1, .max = 604800, .unit = "s",
      .why = "How long a reader may keep a version from being evicted."},

@@ -25,7 +25,6 @@
 #define TICK_MS         1000u /* PROGRESS at most once a second */
 #define LEASE_MS_MIN    300u
 #define LEASE_MS_MAX    3600000u
-#define DRAIN_MS_MAX    600000u
 #define QUEUE_BYTES_MAX (4ull * TB_SESSION_FRAME_BYTES_MAX)
 
 struct tb_connection {
@@ -288,8 +287,8 @@ static void on_open(struct tb_wire *w, void *user, const struct tb_chan_peer *pe
 
 static bool welcome_is_sane(const struct tb_session_welcome *m)
 {
-    return m->lease_ms >= LEASE_MS_MIN && m->lease_ms <= LEASE_MS_MAX && m->drain_ms <= DRAIN_MS_MAX &&
-           !tb_id_is_zero(&m->session);
+    return m->lease_ms >= LEASE_MS_MIN && m->lease_ms <= LEASE_MS_MAX &&
+           m->drain_ms <= TB_SESSION_DRAIN_MS_MAX && !tb_id_is_zero(&m->session);
 }
 
 /* A gateway that vanished without a word is noticed when RENEW stays without acknowledgement for a lease, not

@@ -62,6 +62,19 @@ static void no_gateway_is_told_in_time(void **state)
     assert_non_null(strstr(tb_last_error(), "No such file or directory")); /* P10: and why */
 }
 
+/* All that an operator may configure; one more is no gateway's. */
+static void any_drain_of_a_gateway_is_taken(void **state)
+{
+    struct fake *f = *state;
+    struct tb_session *s = NULL;
+    FAKE_SET(f, drain_ms, TB_SESSION_DRAIN_MS_MAX);
+    tb_session_close(fake_session_open(f, "w", NULL));
+    FAKE_SET(f, drain_ms, TB_SESSION_DRAIN_MS_MAX + 1);
+    const struct tb_session_options o = {
+        .struct_bytes = sizeof o, .gateway = f->path, .open_timeout_ms = 500};
+    CHECK_STATUS(tb_session_open(&o, &s), TB_GATEWAY_AWAY);
+}
+
 static void a_refused_greeting_is_told_at_once(void **state)
 {
     struct fake *f = *state;
@@ -286,6 +299,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(options_are_checked, setup, teardown),
         cmocka_unit_test(no_gateway_is_told_in_time),
+        cmocka_unit_test_setup_teardown(any_drain_of_a_gateway_is_taken, setup, teardown),
         cmocka_unit_test_setup_teardown(a_refused_greeting_is_told_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(a_trusted_network_opens_a_plain_door, setup, teardown),
         cmocka_unit_test_setup_teardown(waits_end_by_answer_timeout_and_away, setup, teardown),
