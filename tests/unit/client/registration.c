@@ -12,7 +12,7 @@
 #include "unit/client/fake_gateway.h"
 
 #define COUNT    2500000u
-#define DRAIN_MS 60000u /* no drain ends by itself */
+#define DRAIN_MS 60000u /* does not end by itself */
 
 static _Atomic(tb_time_ns) ahead; /* of the machine's clock */
 
@@ -31,11 +31,11 @@ struct world {
     struct tb_publish_info info;
 };
 
-static void world_open(struct world *w)
+static void world_open_draining(struct world *w, uint32_t drain_ms)
 {
     memset(w, 0, sizeof *w);
     fake_open(&w->f);
-    FAKE_SET(&w->f, drain_ms, DRAIN_MS);
+    FAKE_SET(&w->f, drain_ms, drain_ms);
     w->s = fake_session_open(&w->f, "rank0", NULL);
     w->memory = malloc(COUNT);
     uint64_t seed = 3;
@@ -45,6 +45,11 @@ static void world_open(struct world *w)
     const struct tb_tensor_desc t = {
         .name = "t", .dtype = "U8", .rank = 1, .shape = shape, .memory = w->memory};
     CHECK_OK(tb_register(w->s, &t, 1, &w->r));
+}
+
+static void world_open(struct world *w)
+{
+    world_open_draining(w, 300);
 }
 
 static void seal_in_place(struct world *w)
@@ -202,7 +207,7 @@ static void the_gateway_drains_for_less(void **state)
 {
     (void)state;
     struct world w;
-    world_open(&w);
+    world_open_draining(&w, DRAIN_MS);
     seal_in_place(&w);
     CHECK_OK(tb_suspend(w.r));
     assert_in_range(said(&w), 1, DRAIN_MS - 500);
@@ -224,7 +229,7 @@ static void the_drain_begins_behind_the_last_pass(void **state)
     (void)state;
     struct world w;
     pthread_t thread;
-    world_open(&w);
+    world_open_draining(&w, DRAIN_MS);
     seal_in_place(&w);
     tb_session_lock(w.s);
     w.r->passes++;
