@@ -11,9 +11,9 @@
 #define MODELS_HERE "{policy: {home: east, publish: [\"unix:*\"]}}"
 
 /* A worker's session whose connection is away, within its lease. */
-static struct tb_worker_session *session_put(struct tb_daemon *d)
+static struct tb_worker_session *session_put(struct tb_daemon *d, uint8_t id)
 {
-    struct tb_catalog_session c = {.id = {{7}}, .identity = "unix:1000"};
+    struct tb_catalog_session c = {.id = {{id}}, .identity = "unix:1000"};
     CHECK_OK(tb_name_set(&c.name, "rank"));
     CHECK_OK(tb_name_set(&c.host, "host"));
     CHECK_OK(tb_catalog_session_open(d->catalog, tb_clock_now(), &c));
@@ -30,18 +30,19 @@ static struct tb_worker_session *session_put(struct tb_daemon *d)
     return s;
 }
 
-/* The payload of a SEAL of the version's shard 0. */
-static size_t seal_encode(const struct version *v, uint8_t *out, size_t cap)
+/* The payload of a SEAL of that shard. */
+static size_t seal_encode(const struct version *v, uint32_t shard, uint8_t *out, size_t cap)
 {
     uint8_t head[4096];
-    const struct tb_manifest *m = v->list[0];
+    const struct tb_manifest *m = v->list[shard];
     struct tb_writer w;
     tb_writer_init(&w, head, sizeof head);
     tb_manifest_head_encode(m, &w);
     assert_false(w.full);
     const struct tb_session_seal seal = {
         .uid = v->key.uid,
-        .export_id = 1,
+        .shard = shard,
+        .export_id = 1 + shard,
         .head = {head, (uint32_t)w.used},
         .digests = {(const uint8_t *)m->digests, m->chunk_count * TB_DIGEST_BYTES},
     };
@@ -51,11 +52,11 @@ static size_t seal_encode(const struct version *v, uint8_t *out, size_t cap)
     return w.used;
 }
 
-static void seal_said(struct tb_worker_session *s, const struct version *v)
+static void seal_said(struct tb_worker_session *s, const struct version *v, uint32_t shard)
 {
     uint8_t bytes[8192];
     struct tb_wire_frame frame = {.type = TB_SESSION_SEAL, .request = 1};
-    tb_reader_init(&frame.payload, bytes, seal_encode(v, bytes, sizeof bytes));
+    tb_reader_init(&frame.payload, bytes, seal_encode(v, shard, bytes, sizeof bytes));
     CHECK_OK(tb_session_seal_frame(s, &frame));
 }
 
@@ -74,7 +75,7 @@ static void a_seal_away_from_home_reserves_nothing(void **state)
     v.key.root.bytes[0] = 1;
     CHECK_OK(tb_name_set(&north, "north"));
     CHECK_OK(tb_catalog_remote_version(h.d->catalog, tb_clock_now(), &north, &v.key, TB_VERSION_READY));
-    seal_said(session_put(h.d), &v);
+    seal_said(session_put(h.d, 7), &v, 0);
     assert_int_equal(h.d->counters.seals_refused, 1);
     assert_null(tb_arena_region(h.d->arena, &v.key.uid));
     assert_null(tb_copy_find(h.d, &v.key.uid));
@@ -95,8 +96,8 @@ static void a_parked_seal_whose_session_ends_is_not_answered(void **state)
     home_new_with(&h, MODELS_HERE, false);
     home_start(&h);
     version_make(&v, 5, 1, (uint64_t)1 << 20);
-    const struct tb_id id = session_put(h.d)->id;
-    const size_t count = seal_encode(&v, bytes, sizeof bytes);
+    const struct tb_id id = session_put(h.d, 7)->id;
+    const size_t count = seal_encode(&v, 0, bytes, sizeof bytes);
     struct tb_parked_seal *p = tb_malloc(sizeof *p + count);
     assert_non_null(p);
     *p = (struct tb_parked_seal){
@@ -119,14 +120,14 @@ static void a_parked_seal_whose_session_ends_is_not_answered(void **state)
     home_free(&h);
 }
 
-/* One shard of version 5, sealed by that session, with nothing of it landed. */
+/* Version 5, its shards sealed by that session, with nothing of it landed. */
 static void sealed_put(struct home *h, struct tb_worker_session *s, const struct version *v)
 {
     struct tb_catalog_run_request run = {.session = s->id, .key = "a", .fresh_id = v->key.run};
     struct tb_catalog_version_request open = {.session = s->id,
                                               .run = v->key.run,
                                               .number = v->key.number,
-                                              .shard_count = 1,
+                                              .shard_count = v->key.shard_count,
                                               .fresh_uid = v->key.uid};
     CHECK_OK(tb_name_set(&run.model, "policy"));
     CHECK_OK(tb_name_set(&open.model, "policy"));
@@ -135,7 +136,8 @@ static void sealed_put(struct home *h, struct tb_worker_session *s, const struct
     bool joined;
     CHECK_OK(tb_catalog_run_open(h->d->catalog, tb_clock_now(), &run, &opened, &joined));
     CHECK_OK(tb_catalog_version_open(h->d->catalog, tb_clock_now(), &open, &key));
-    seal_said(s, v);
+    for (uint32_t shard = 0; shard < v->key.shard_count; shard++)
+        seal_said(s, v, shard);
 }
 
 static void unpublish_asked(struct tb_worker_session *s, uint64_t request, const struct version *v,
@@ -173,7 +175,7 @@ static void memory_that_is_gone_is_no_reference(void **state)
         home_new_with(&h, MODELS_HERE, false);
         home_start(&h);
         version_make(&v, 5, 1, (uint64_t)1 << 20);
-        struct tb_worker_session *s = session_put(h.d);
+        struct tb_worker_session *s = session_put(h.d, 7);
         sealed_put(&h, s, &v);
         assert_int_equal(h.d->counters.seals_refused, 0);
         assert_non_null(s->exports);
@@ -195,6 +197,22 @@ static uint32_t waiting(const struct tb_worker_session *s)
     return count;
 }
 
+/* Until no more than `most` of its requests wait: what they are told rests on the disk. NULL: that took longer than the lease, and
+ * nobody is there to be answered. */
+static struct tb_worker_session *left_waiting(struct tb_worker_session *s, uint32_t most)
+{
+    struct tb_daemon *d = s->d;
+    const struct tb_id id = s->id;
+    while (s != NULL && waiting(s) > most) {
+        for (struct tb_worker_session *each = d->sessions; each != NULL; each = each->next)
+            if (tb_catalog_session_renew(d->catalog, tb_clock_now(), &each->id) != TB_OK)
+                break; /* it is over */
+        (void)uv_run(&d->loop, UV_RUN_ONCE);
+        s = tb_session_find(d, &id);
+    }
+    return s;
+}
+
 /* P1: that a reference is hidden already is no answer. Until its drain ends it is read, so who asks again (its connection was cut), or
  * asks for what another request hid, waits for that end, and the export stays as long. */
 static void who_asks_again_waits_for_the_drain(void **state)
@@ -205,7 +223,7 @@ static void who_asks_again_waits_for_the_drain(void **state)
     home_new_with(&h, MODELS_HERE, false);
     home_start(&h);
     version_make(&v, 5, 1, (uint64_t)1 << 20);
-    struct tb_worker_session *s = session_put(h.d);
+    struct tb_worker_session *s = session_put(h.d, 7);
     sealed_put(&h, s, &v);
     unpublish_asked(s, 2, &v, TB_CATALOG_ALL_SHARDS, 3600000);
     unpublish_asked(s, 2, &v, TB_CATALOG_ALL_SHARDS, 3600000);
@@ -218,14 +236,48 @@ static void who_asks_again_waits_for_the_drain(void **state)
     assert_int_equal(waiting(s), 64);
     unpublish_asked(s, 2, &v, 0,
                     TB_SESSION_UNPUBLISH_GONE); /* and now it is away: all of them are answered */
-    const struct tb_id id = s->id;
-    while ((s = tb_session_find(h.d, &id)) != NULL && s->unpublishes != NULL) { /* once it is on the disk */
-        CHECK_OK(tb_catalog_session_renew(h.d->catalog, tb_clock_now(), &id));
-        (void)uv_run(&h.d->loop, UV_RUN_ONCE);
+    s = left_waiting(s, 0);
+    if (s != NULL) assert_null(s->exports);
+    version_fini(&v);
+    home_end(&h);
+    home_free(&h);
+}
+
+static bool has_export(const struct tb_worker_session *s, uint32_t shard)
+{
+    for (const struct tb_worker_export *e = s->exports; e != NULL; e = e->next)
+        if (e->shard == shard) return true;
+    return false;
+}
+
+/* P1: two shards were hidden together and one of them goes by itself. That the other has ended is no answer to who asked for both, and
+ * takes no export of the one that is still read. */
+static void who_asks_for_all_waits_for_each(void **state)
+{
+    (void)state;
+    struct home h;
+    struct version v;
+    home_new_with(&h, MODELS_HERE, false);
+    home_start(&h);
+    version_make(&v, 5, 2, (uint64_t)1 << 20);
+    struct tb_worker_session *s = session_put(h.d, 7);
+    sealed_put(&h, s, &v);
+    struct tb_worker_session *other = session_put(h.d, 8);
+    const struct tb_id other_id = other->id;
+    seal_said(other, &v, 0); /* so shard 0 is safe without the first one's */
+    unpublish_asked(s, 2, &v, TB_CATALOG_ALL_SHARDS, 3600000);
+    unpublish_asked(s, 3, &v, 0, 3600000);
+    assert_int_equal(waiting(s), 2);
+    unpublish_asked(s, 4, &v, 1, TB_SESSION_UNPUBLISH_GONE | 3600000);
+    s = left_waiting(s, 2);
+    if (s != NULL && tb_session_find(h.d, &other_id) != NULL) {
+        assert_int_equal(waiting(s), 2); /* all, and shard 1 */
+        assert_false(has_export(s, 0));
+        assert_true(has_export(s, 1));
+        unpublish_asked(s, 5, &v, 1, TB_SESSION_UNPUBLISH_GONE);
+        s = left_waiting(s, 0);
+        if (s != NULL) assert_null(s->exports);
     }
-    if (s != NULL)
-        assert_null(
-            s->exports); /* else the disk took longer than the lease, and nobody is there to be answered */
     version_fini(&v);
     home_end(&h);
     home_free(&h);
@@ -237,6 +289,7 @@ int main(void)
         cmocka_unit_test(a_seal_away_from_home_reserves_nothing),
         cmocka_unit_test(memory_that_is_gone_is_no_reference),
         cmocka_unit_test(who_asks_again_waits_for_the_drain),
+        cmocka_unit_test(who_asks_for_all_waits_for_each),
         cmocka_unit_test(a_parked_seal_whose_session_ends_is_not_answered),
     };
     return cmocka_run_group_tests_name("daemon.sealed", tests, NULL, NULL);
