@@ -419,12 +419,16 @@ void tb_adopt_tick(struct tb_daemon *d, tb_time_ns now)
     if (a->phase == COMPLETING) step_completing(d, now);
 }
 
+void tb_adopt_stop(struct tb_daemon *d)
+{
+    if (d->adopt != NULL) atomic_store(&d->adopt->reading.stop, true);
+}
+
 void tb_adopt_close(struct tb_daemon *d)
 {
     struct tb_adopt *a = d->adopt;
     if (a == NULL) return;
     d->adopt = NULL;
-    atomic_store(&a->reading.stop, true);
     if (a->reading.runs && !tb_closing_awaits(d, &a->reading.done)) {
         (void)pthread_detach(a->reading.thread);
         tb_closing_left(d, "adopt", a->reading.folder);

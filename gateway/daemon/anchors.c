@@ -543,12 +543,16 @@ void tb_anchors_tick(struct tb_daemon *d, tb_time_ns now)
     }
 }
 
+void tb_anchors_stop(struct tb_daemon *d)
+{
+    if (d->anchors != NULL) atomic_store(&d->anchors->stop, true);
+}
+
 void tb_anchors_close(struct tb_daemon *d)
 {
     struct tb_anchors *a = d->anchors;
     if (a == NULL) return;
     d->anchors = NULL;
-    atomic_store(&a->stop, true);
     if ((a->writing || a->removing) && !tb_closing_awaits(d, &a->done)) {
         (void)pthread_detach(a->thread);
         tb_closing_left(d, a->writing ? "anchor" : "anchor.remove", d->config->anchor_dir);

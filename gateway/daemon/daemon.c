@@ -477,7 +477,10 @@ void tb_daemon_close(struct tb_daemon *d)
 {
     if (!d->has_loop) return;
     d->draining = true;
-    tb_closing_begin(d);
+    uv_timer_stop(&d->tick); /* begins nothing any more */
+    tb_anchors_stop(d);
+    tb_adopt_stop(d);
+    tb_closing_grant(d);
     verifier_end(d);
     tb_sessions_shut(d);
     tb_sessions_close(d);
@@ -489,8 +492,6 @@ void tb_daemon_close(struct tb_daemon *d)
         uv_run(&d->loop, UV_RUN_DEFAULT);
     }
     if (d->resolver != NULL) tb_resolver_close(d->resolver);
-    tb_anchors_close(d);
-    tb_adopt_close(d);
     tb_copies_free(d);
     tb_seals_free(d);
     tb_plan_waits_free(d);
@@ -498,7 +499,9 @@ void tb_daemon_close(struct tb_daemon *d)
     const uint64_t end_ms = tb_clock_wall_ms() + 1000; /* sessions linger for at most 200 ms */
     while (d->sessions != NULL && tb_clock_wall_ms() < end_ms)
         uv_run(&d->loop, UV_RUN_ONCE);
-    tb_persist_close(d);
+    tb_persist_close(d); /* before it is waited for other disks */
+    tb_anchors_close(d);
+    tb_adopt_close(d);
     tb_objects_free(d->objects);
     if (!d->left) tb_arena_close(d->arena);
     tb_store_close(d->store);

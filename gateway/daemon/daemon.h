@@ -298,8 +298,9 @@ TB_MUST_USE enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config 
 void tb_daemon_run(struct tb_daemon *d); /* until SIGTERM or SIGINT has drained */
 void tb_daemon_close(struct tb_daemon *d);
 
-/* closing.c: the end waits for disks until drain_ms are over, and two seconds at least. */
-void tb_closing_begin(struct tb_daemon *d);
+/* closing.c: the end waits for disks until drain_ms are over, and two seconds at least from the last grant: at its begin, and for
+ * each thing that the store has to write. */
+void tb_closing_grant(struct tb_daemon *d);
 uint32_t tb_closing_ms(const struct tb_daemon *d); /* that are left of that */
 /* False: there are none left, and it is not done. */
 bool tb_closing_awaits(const struct tb_daemon *d, const _Atomic bool *done);
@@ -411,6 +412,7 @@ uint32_t tb_policy_weight(void *daemon, const struct tb_name *model);
  * signal came meanwhile. TB_SITE_IO, TB_SITE_LOCKED: anchor.dir cannot be used. */
 TB_MUST_USE enum tb_status tb_anchors_open(struct tb_daemon *d);
 void tb_anchors_tick(struct tb_daemon *d, tb_time_ns now);
+void tb_anchors_stop(struct tb_daemon *d); /* its thread is to end; waits for nothing. No tick after it */
 void tb_anchors_close(struct tb_daemon *d);
 bool tb_anchors_refilled(const struct tb_daemon *d, const struct tb_id *uid); /* by this start */
 void tb_anchors_whole(struct tb_daemon *d, const struct tb_version_key *key); /* it is whole here now */
@@ -426,6 +428,7 @@ void tb_adopt_manifests(struct tb_daemon *d, const struct tb_version_key *key,
                         const struct tb_manifest *manifests);
 void tb_adopt_failed(struct tb_daemon *d, const struct tb_id *uid); /* its manifests do not come */
 void tb_adopt_tick(struct tb_daemon *d, tb_time_ns now);
+void tb_adopt_stop(struct tb_daemon *d); /* as tb_anchors_stop */
 void tb_adopt_close(struct tb_daemon *d);
 
 /* found_paths.c */

@@ -333,13 +333,14 @@ enum tb_status tb_persist_open(struct tb_daemon *d)
     return TB_OK;
 }
 
-/* Until all is written, the store fails, or there is no time left. */
+/* Until all is written, the store fails, or its disk does not answer. */
 static void rows_flush(struct tb_daemon *d)
 {
     struct tb_persist *p = d->persist;
     struct tb_store_written written = {.status = TB_OK};
     writer_feed(d);
     while (written.status == TB_OK && p->writing != 0) {
+        tb_closing_grant(d);
         if (!tb_store_writer_wait(p->writer, tb_closing_ms(d))) return;
         if (tb_store_writer_take(p->writer, &written)) batch_done(d, &written);
     }
@@ -356,6 +357,7 @@ void tb_persist_close(struct tb_daemon *d)
         tb_log(TB_LOG_ERROR, "store.unwritten", "rows=%u action=versions_are_found_again_in_the_arena",
                p->count);
     }
+    if (p->writing == 0) tb_closing_grant(d);
     if (!tb_store_writer_close(p->writer, tb_closing_ms(d)))
         tb_closing_left(d, "store", d->config->store_path);
     d->store = NULL; /* closed, or in a write that does not end */
