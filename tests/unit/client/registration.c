@@ -272,7 +272,7 @@ static void what_the_gateway_could_not_take_is_told(void **state)
     for (int away = 0; away < 2; away++) {
         struct world w;
         char text[4096];
-        world_open(&w);
+        world_open_draining(&w, DRAIN_MS);
         seal_in_place(&w);
         FAKE_SET(&w.f, refuse[TB_SESSION_UNPUBLISH], TB_TIMEOUT);
         if (away == 1) fake_go_away(&w.f, w.s);

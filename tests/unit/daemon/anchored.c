@@ -78,8 +78,9 @@ __attribute__((visibility("default"))) int fsync(int fd)
 int fdatasync(int fd);
 __attribute__((visibility("default"))) int fdatasync(int fd)
 {
+    (void)fd;
     disk_use(&store_disk);
-    return (int)syscall(SYS_fdatasync, fd);
+    return 0; /* a real one may take as long as one that hangs */
 }
 
 int unlink(const char *path);

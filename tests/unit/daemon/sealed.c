@@ -9,6 +9,7 @@
 
 #define MODELS_AWAY "{policy: {home: north, publish: [\"unix:*\"]}}"
 #define MODELS_HERE "{policy: {home: east, publish: [\"unix:*\"]}}"
+#define DRAINS_LONG MODELS_HERE "\ndrain_ms: 3600000" /* none ends while a slow machine asks */
 
 /* A worker's session whose connection is away, within its lease. */
 static struct tb_worker_session *session_put(struct tb_daemon *d, uint8_t id)
@@ -220,7 +221,7 @@ static void who_asks_again_waits_for_the_drain(void **state)
     (void)state;
     struct home h;
     struct version v;
-    home_new_with(&h, MODELS_HERE, false);
+    home_new_with(&h, DRAINS_LONG, false);
     home_start(&h);
     version_make(&v, 5, 1, (uint64_t)1 << 20);
     struct tb_worker_session *s = session_put(h.d, 7);
@@ -257,7 +258,7 @@ static void who_asks_for_all_waits_for_each(void **state)
     (void)state;
     struct home h;
     struct version v;
-    home_new_with(&h, MODELS_HERE, false);
+    home_new_with(&h, DRAINS_LONG, false);
     home_start(&h);
     version_make(&v, 5, 2, (uint64_t)1 << 20);
     struct tb_worker_session *s = session_put(h.d, 7);
