@@ -452,6 +452,8 @@ static void unpublish_note(struct tb_unpublish_wait *u, const struct tb_catalog_
 {
     const bool own = u->shard == todo->shard && u->shard != TB_CATALOG_ALL_SHARDS;
     if (u->judged && !own) return;
+    if (u->shard == TB_CATALOG_ALL_SHARDS && todo->status == TB_PEER_REVOKED)
+        return; /* told to who asked for that one */
     if (own || u->status == TB_OK || todo->status == TB_TIMEOUT) u->status = todo->status;
     u->judged = own;
 }

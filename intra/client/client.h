@@ -127,7 +127,7 @@ struct tb_registration {
     uint32_t subscriptions;
     uint32_t passes; /* that read or write the memory now */
     bool suspended;
-    bool ending; /* a call takes the memory from its readers, and lets the lock go meanwhile */
+    uint32_t ending; /* calls that take the memory from its readers, and let the lock go meanwhile */
     struct tb_patch_target target;
 };
 struct tb_registration *tb_registration_new(struct tb_session *s);  /* empty; NULL: no memory */

@@ -287,7 +287,7 @@ static bool is_busy(const struct tb_session *s, const struct tb_registration *r)
 static void hide_all(struct tb_session *s, struct tb_registration *r, bool keep)
 {
     struct tb_call call = {.cancels = s->cancels};
-    r->ending = true;
+    r->ending++;
     while (r->passes > 0 || is_busy(s, r))
         pthread_cond_wait(&s->changed, &s->lock);
     call.deadline = tb_time_add(tb_clock_now(), TB_MS(tb_session_drain_ms(s)));
@@ -301,7 +301,7 @@ static void hide_all(struct tb_session *s, struct tb_registration *r, bool keep)
     }
     while (!keep && (p = next_in_place(s, r, true)) != NULL)
         end_hidden(s, p);
-    r->ending = false;
+    r->ending--;
 }
 
 /* Under the lock, let go meanwhile: a device is waited for. It counts as a pass, so nobody brings the memory back before. */
@@ -442,7 +442,7 @@ static int find_gpu_again(struct tb_session *s, struct tb_registration *r)
 static int resume(struct tb_session *s, struct tb_registration *r, void *const *memories, uint32_t count)
 {
     if (!r->suspended) return tb_fail(TB_BAD_STATE, "the registration is not suspended");
-    if (r->ending || r->passes > 0)
+    if (r->ending > 0 || r->passes > 0)
         return tb_fail(TB_BAD_STATE, "another call suspends or resumes the registration");
     if (memories != NULL && count != r->given_count)
         return tb_fail(TB_BAD_ARGUMENT, "%u addresses for %u tensors", count, r->given_count);
