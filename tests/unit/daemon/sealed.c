@@ -284,6 +284,32 @@ static void who_asks_for_all_waits_for_each(void **state)
     home_free(&h);
 }
 
+/* That one shard went by itself is told to who said so, and is no answer to who asked for all: the rank would keep what has ended. */
+static void a_shard_that_went_is_no_answer_for_all(void **state)
+{
+    (void)state;
+    struct home h;
+    struct version v;
+    home_new_with(&h, DRAINS_LONG, false);
+    home_start(&h);
+    version_make(&v, 5, 2, (uint64_t)1 << 20);
+    struct tb_worker_session *s = session_put(h.d, 7);
+    sealed_put(&h, s, &v);
+    unpublish_asked(s, 2, &v, TB_CATALOG_ALL_SHARDS, 3600000);
+    assert_int_equal(waiting(s), 1);
+    struct tb_catalog_todo todo = {
+        .kind = TB_CATALOG_UNPUBLISHED, .session = s->id, .uid = v.key.uid, .status = TB_PEER_REVOKED};
+    tb_session_unpublished(h.d, &todo);
+    assert_int_equal(waiting(s), 1);
+    assert_int_equal(s->unpublishes->status, TB_OK);
+    todo.status = TB_TIMEOUT;
+    tb_session_unpublished(h.d, &todo);
+    assert_int_equal(s->unpublishes->status, TB_TIMEOUT);
+    version_fini(&v);
+    home_end(&h);
+    home_free(&h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,6 +317,7 @@ int main(void)
         cmocka_unit_test(memory_that_is_gone_is_no_reference),
         cmocka_unit_test(who_asks_again_waits_for_the_drain),
         cmocka_unit_test(who_asks_for_all_waits_for_each),
+        cmocka_unit_test(a_shard_that_went_is_no_answer_for_all),
         cmocka_unit_test(a_parked_seal_whose_session_ends_is_not_answered),
     };
     return cmocka_run_group_tests_name("daemon.sealed", tests, NULL, NULL);
