@@ -79,6 +79,8 @@ struct tb_call {
 /* Under the lock: posts and waits for the answer, or TB_TIMEOUT, TB_GATEWAY_AWAY, TB_CANCELLED. The request
  * stays the caller's. */
 enum tb_status tb_request_wait(struct tb_session *s, struct tb_request *request, const struct tb_call *call);
+/* The same of one that was posted. */
+enum tb_status tb_request_await(struct tb_session *s, struct tb_request *request, const struct tb_call *call);
 /* The same with the lock taken, keeping tb_last_error on failure; request NULL is TB_SITE_NOMEM. */
 int tb_request_call(struct tb_session *s, struct tb_request *request, const struct tb_call *call,
                     const char *what);
@@ -178,6 +180,7 @@ struct tb_publication {
     bool sealed;     /* the gateway answered; announced again after a reconnection, until it is removed */
     bool suspended;  /* its registration is */
     bool counted_on; /* with `suspended`: the gateway did not say that it needs it no more */
+    struct tb_request *hiding; /* its UNPUBLISH, while its registration is suspended or ends */
     bool kept;
     enum tb_status state; /* TB_OK, or why the version ended */
     uint64_t order;       /* of publishing, to find the oldest */

@@ -442,6 +442,32 @@ static struct tb_publication *next_of(struct tb_session *s, const struct tb_id *
     return NULL;
 }
 
+/* Another call suspends or ends its registration: then it would come back with that. */
+static bool is_ending(const struct tb_session *s, const struct tb_id *uid)
+{
+    for (const struct tb_publication *p = s->publications; p != NULL; p = p->next) {
+        const bool ending = p->in_place && p->registration != NULL && p->registration->ending > 0;
+        if (tb_id_equal(&p->uid, uid) && p->busy && ending) return true;
+    }
+    return false;
+}
+
+/* All of them drain at once: later ones have less time left. */
+static void remove_all(struct tb_session *s, const struct tb_id *uid, tb_time_ns until)
+{
+    tb_session_lock(s);
+    for (;;) {
+        struct tb_publication *p = next_of(s, uid);
+        if (p != NULL)
+            tb_publication_remove(s, p, (uint32_t)(tb_time_since(tb_clock_now(), until) / 1000000u));
+        else if (is_ending(s, uid))
+            pthread_cond_wait(&s->changed, &s->lock);
+        else
+            break;
+    }
+    tb_session_unlock(s);
+}
+
 static int unpublish(struct tb_session *s, const struct tb_id *uid, uint32_t drain_ms)
 {
     const uint64_t most = (uint64_t)drain_ms + UNPUBLISH_MORE_MS;
@@ -451,12 +477,7 @@ static int unpublish(struct tb_session *s, const struct tb_id *uid, uint32_t dra
     const int status = tb_request_call(s, request, &call, "tb_unpublish");
     tb_request_free(request);
     if (status != TB_OK && status != TB_DONE_BEFORE) return status; /* the reference stays */
-    const tb_time_ns until = tb_time_add(tb_clock_now(), TB_MS(drain_ms));
-    tb_session_lock(s);
-    struct tb_publication *p;
-    while ((p = next_of(s, uid)) != NULL) /* all of them drain at once: later ones have less time left */
-        tb_publication_remove(s, p, (uint32_t)(tb_time_since(tb_clock_now(), until) / 1000000u));
-    tb_session_unlock(s);
+    remove_all(s, uid, tb_time_add(tb_clock_now(), TB_MS(drain_ms)));
     return TB_OK;
 }
 

@@ -252,20 +252,47 @@ static uint32_t left_ms(const struct tb_call *call)
     return (uint32_t)(tb_time_since(tb_clock_now(), call->deadline) / 1000000u);
 }
 
-/* Asks the gateway to send no new reader; its answer is waited for as long as readers may drain, then they
- * are cut off. The gateway's drain begins when it hears of it, and ends before ours: what it could not take it says at the end.
- * keep: the reference may come back, so the gateway counts on that. */
-static void ask_to_hide(struct tb_session *s, struct tb_publication *p, const struct tb_call *call, bool keep)
+/* The gateway's drain begins when it hears of it, and ends before ours: what it could not take it says at the end. */
+static uint32_t gateway_drain_ms(const struct tb_call *call)
 {
     const uint32_t left = left_ms(call), quarter = left / 4;
-    const uint32_t drain_ms = left - (quarter < ANSWER_MS ? quarter : ANSWER_MS);
-    struct tb_request *request = s->up ? hide_request(s, p, keep, drain_ms) : NULL;
-    const enum tb_status status = request != NULL ? tb_request_wait(s, request, call) : TB_GATEWAY_AWAY;
+    return left - (quarter < ANSWER_MS ? quarter : ANSWER_MS);
+}
+
+/* What was answered is not announced again to a gateway that comes anew, while others are waited for. */
+static void answered(struct tb_session *s, struct tb_request *request, void *user)
+{
+    (void)s;
+    (void)request;
+    struct tb_publication *p = user;
+    p->suspended = true;
+}
+
+/* Asks the gateway to send no new reader. keep: the reference may come back, so the gateway counts on that. */
+static void ask_to_hide(struct tb_session *s, struct tb_publication *p, uint32_t drain_ms, bool keep)
+{
+    p->busy = true;
+    p->hiding = s->up ? hide_request(s, p, keep, drain_ms) : NULL;
+    if (p->hiding == NULL) return;
+    p->hiding->fn = answered;
+    p->hiding->user = p;
+    tb_request_post(s, p->hiding);
+}
+
+/* Its answer is waited for as long as readers may drain, then they are cut off. */
+static void hide_asked(struct tb_session *s, struct tb_publication *p, const struct tb_call *call, bool keep)
+{
+    struct tb_request *request = p->hiding;
+    const enum tb_status status = request != NULL ? tb_request_await(s, request, call) : TB_GATEWAY_AWAY;
     const bool heard = request != NULL && request->done;
     tell_hidden(p, status, heard);
     tb_request_free(request);
+    p->hiding = NULL;
     if (!heard) tb_request_farewell(s, hide_request(s, p, keep, 0));
     p->counted_on = keep && status != TB_OK;
+    tb_publication_hide(s, p, left_ms(call));
+    p->busy = false;
+    p->suspended = true;
 }
 
 /* It does not come back: where the gateway counts on it all the same, it is told. */
@@ -283,7 +310,8 @@ static bool is_busy(const struct tb_session *s, const struct tb_registration *r)
     return false;
 }
 
-/* Under the lock. After it no reader and no pass of ours touches the memory. */
+/* Under the lock. After it no reader and no pass of ours touches the memory. All are asked before any is waited for, so the gateway and
+ * the readers of each have all of the drain. */
 static void hide_all(struct tb_session *s, struct tb_registration *r, bool keep)
 {
     struct tb_call call = {.cancels = s->cancels};
@@ -291,14 +319,13 @@ static void hide_all(struct tb_session *s, struct tb_registration *r, bool keep)
     while (r->passes > 0 || is_busy(s, r))
         pthread_cond_wait(&s->changed, &s->lock);
     call.deadline = tb_time_add(tb_clock_now(), TB_MS(tb_session_drain_ms(s)));
+    const uint32_t drain_ms = gateway_drain_ms(&call);
     struct tb_publication *p;
-    while ((p = next_in_place(s, r, false)) != NULL) {
-        p->busy = true;
-        ask_to_hide(s, p, &call, keep);
-        tb_publication_hide(s, p, left_ms(&call));
-        p->busy = false;
-        p->suspended = true;
-    }
+    while ((p = next_in_place(s, r, false)) != NULL)
+        ask_to_hide(s, p, drain_ms, keep);
+    for (p = s->publications; p != NULL; p = p->next) /* nobody removes the one that is busy with us */
+        if (p->registration == r && p->in_place && p->busy) hide_asked(s, p, &call, keep);
+    tb_session_changed(s, false); /* they are busy no longer */
     while (!keep && (p = next_in_place(s, r, true)) != NULL)
         end_hidden(s, p);
     r->ending--;

@@ -87,6 +87,11 @@ static void give_up(struct tb_session *s, struct tb_request *request)
 enum tb_status tb_request_wait(struct tb_session *s, struct tb_request *request, const struct tb_call *call)
 {
     tb_request_post(s, request);
+    return tb_request_await(s, request, call);
+}
+
+enum tb_status tb_request_await(struct tb_session *s, struct tb_request *request, const struct tb_call *call)
+{
     while (!request->done) {
         const enum tb_status status = tb_session_wait_change(s, call);
         if (status == TB_OK || request->done) continue;

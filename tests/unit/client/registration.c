@@ -52,19 +52,25 @@ static void world_open(struct world *w)
     world_open_draining(w, 300);
 }
 
-static void seal_in_place(struct world *w)
+static void seal_shards_in_place(struct world *w, uint32_t count)
 {
     struct tb_run_info run = {.struct_bytes = sizeof run};
     CHECK_OK(tb_run_open(w->s, "policy", "k", &run));
-    const struct tb_publish_options o = {.struct_bytes = sizeof o,
-                                         .mode = TB_PUBLISH_IN_PLACE,
-                                         .model = "policy",
-                                         .run = &run.run,
-                                         .number = 1,
-                                         .shard_count = 1,
-                                         .registration = w->r};
+    struct tb_publish_options o = {.struct_bytes = sizeof o,
+                                   .mode = TB_PUBLISH_IN_PLACE,
+                                   .model = "policy",
+                                   .run = &run.run,
+                                   .number = 1,
+                                   .shard_count = count,
+                                   .registration = w->r};
     w->info.struct_bytes = sizeof w->info;
-    CHECK_OK(tb_publish(w->s, &o, &w->info));
+    for (; o.shard_index < count; o.shard_index++)
+        CHECK_OK(tb_publish(w->s, &o, &w->info));
+}
+
+static void seal_in_place(struct world *w)
+{
+    seal_shards_in_place(w, 1);
 }
 
 static void world_close(struct world *w)
@@ -251,6 +257,109 @@ static void the_drain_begins_behind_the_last_pass(void **state)
     atomic_store(&ahead, 0);
 }
 
+/* Until its UNPUBLISH is on the wire: its request. `behind`: how many of the registration are waited for before it. */
+static uint64_t asked(struct world *w, uint32_t behind)
+{
+    uint64_t request = 0;
+    for (; request == 0; sched_yield()) {
+        tb_session_lock(w->s);
+        const struct tb_publication *p = w->s->publications;
+        for (uint32_t i = 0; i < behind; i++)
+            p = p->next;
+        if (p->hiding != NULL && p->hiding->sent) request = p->hiding->id;
+        tb_session_unlock(w->s);
+    }
+    return request;
+}
+
+static void answer(struct world *w, uint64_t request)
+{
+    const struct tb_session_reply reply = {.status_negated = 0};
+    uint8_t bytes[64];
+    struct tb_writer writer;
+    tb_writer_init(&writer, bytes, sizeof bytes);
+    tb_session_reply_encode(&reply, &writer);
+    fake_raw(&w->f, 0, TB_SESSION_REPLY, request, bytes, (uint32_t)writer.used);
+}
+
+/* All are asked for at once: behind one that its gateway takes until the end of the drain the others would have none. */
+static void all_publications_drain_at_once(void **state)
+{
+    (void)state;
+    struct world w;
+    pthread_t thread;
+    world_open_draining(&w, DRAIN_MS);
+    seal_shards_in_place(&w, 2);
+    FAKE_SET(&w.f, mute[TB_SESSION_UNPUBLISH], true);
+    assert_int_equal(pthread_create(&thread, NULL, suspend, w.r), 0);
+    fake_wait_seen(&w.f, TB_SESSION_UNPUBLISH, 2);
+    assert_in_range(said(&w), DRAIN_MS / 2, DRAIN_MS - 500);
+    tb_cancel(w.s);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    world_close(&w);
+}
+
+/* A gateway that comes anew hears of what it has not answered yet, and not of what is hidden. */
+static void what_is_hidden_is_not_announced(void **state)
+{
+    (void)state;
+    struct world w;
+    pthread_t thread;
+    world_open_draining(&w, DRAIN_MS);
+    seal_shards_in_place(&w, 2);
+    FAKE_SET(&w.f, mute[TB_SESSION_UNPUBLISH], true);
+    assert_int_equal(pthread_create(&thread, NULL, suspend, w.r), 0);
+    (void)asked(&w, 0);
+    answer(&w, asked(&w, 1));
+    for (bool hidden = false; !hidden; sched_yield()) {
+        tb_session_lock(w.s);
+        hidden = w.s->publications->next->suspended;
+        tb_session_unlock(w.s);
+    }
+    fake_go_away(&w.f, w.s);
+    fake_come_back(&w.f, w.s);
+    fake_wait_seen(&w.f, TB_SESSION_UNPUBLISH, 3);
+    assert_int_equal(fake_seen(&w.f, TB_SESSION_SEAL), 3);
+    tb_cancel(w.s);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    world_close(&w);
+}
+
+struct unpublisher {
+    struct tb_session *s;
+    struct tb_uid uid;
+};
+
+static void *unpublish(void *user)
+{
+    const struct unpublisher *u = user;
+    CHECK_OK(tb_unpublish(u->s, &u->uid, 0));
+    return NULL;
+}
+
+/* What is unpublished while another thread suspends it does not come back with its registration. */
+static void what_is_unpublished_beside_a_suspend_is_over(void **state)
+{
+    (void)state;
+    struct world w;
+    pthread_t threads[2];
+    world_open_draining(&w, DRAIN_MS);
+    seal_in_place(&w);
+    FAKE_SET(&w.f, mute[TB_SESSION_UNPUBLISH], true);
+    assert_int_equal(pthread_create(&threads[0], NULL, suspend, w.r), 0);
+    const uint64_t request = asked(&w, 0);
+    FAKE_SET(&w.f, mute[TB_SESSION_UNPUBLISH], false);
+    struct unpublisher u = {.s = w.s, .uid = w.info.uid};
+    assert_int_equal(pthread_create(&threads[1], NULL, unpublish, &u), 0);
+    fake_wait_seen(&w.f, TB_SESSION_UNPUBLISH, 2);
+    answer(&w, request);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    CHECK_OK(tb_resume(w.r, NULL, 0));
+    assert_int_equal(fake_seen(&w.f, TB_SESSION_SEAL), 1);
+    world_close(&w);
+}
+
 /* What the log says of a suspend. */
 static void suspend_told(struct world *w, char *text, size_t bytes)
 {
@@ -346,6 +455,9 @@ int main(void)
         cmocka_unit_test(what_does_not_come_back_is_gone),
         cmocka_unit_test(the_gateway_drains_for_less),
         cmocka_unit_test(the_drain_begins_behind_the_last_pass),
+        cmocka_unit_test(all_publications_drain_at_once),
+        cmocka_unit_test(what_is_hidden_is_not_announced),
+        cmocka_unit_test(what_is_unpublished_beside_a_suspend_is_over),
         cmocka_unit_test(what_the_gateway_could_not_take_is_told),
         cmocka_unit_test(unregister_does_not_wait_for_a_gateway_that_is_away),
         cmocka_unit_test(suspended_memory_comes_back_when_it_is_the_same),
