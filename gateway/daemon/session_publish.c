@@ -371,8 +371,9 @@ static enum tb_status unpublish_ask(const struct tb_worker_session *s, const str
     return tb_catalog_unpublish_gone(c, tb_clock_now(), &s->id, &m->uid, m->shard, drain);
 }
 
-/* Who came back says again what it had asked for: it waits once. Returns how many wait. */
-static uint32_t unpublish_forget(struct tb_worker_session *s, uint64_t request)
+/* Who came back says again what it had asked for: it waits once. Returns how many wait besides. */
+static uint32_t unpublish_forget(struct tb_worker_session *s, uint64_t request,
+                                 struct tb_unpublish_wait *before_out)
 {
     uint32_t count = 0;
     for (struct tb_unpublish_wait **at = &s->unpublishes; *at != NULL;) {
@@ -383,21 +384,23 @@ static uint32_t unpublish_forget(struct tb_worker_session *s, uint64_t request)
             continue;
         }
         *at = u->next;
+        *before_out = *u;
         tb_free(u);
     }
     return count;
 }
 
 /* P1: what another request hid (or this one, before the connection was cut) is still read until that drain ends: the answer waits
- * for it as well. */
+ * for it as well. Where nothing is hidden anew, what was told of it before still counts: some of it may have come back into sight. */
 enum tb_status tb_session_unpublish_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_session_unpublish m;
     if (tb_session_unpublish_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
         return TB_PEER_GARBLED;
-    struct tb_unpublish_wait *u = tb_calloc(1, sizeof *u);
+    struct tb_unpublish_wait *u = tb_calloc(1, sizeof *u), before = {.status = TB_OK};
     enum tb_status status = u == NULL ? TB_SITE_NOMEM : unpublish_ask(s, &m);
-    const uint32_t waiting = unpublish_forget(s, frame->request);
+    const uint32_t waiting = unpublish_forget(s, frame->request, &before);
+    const bool anew = status == TB_OK;
     if (status == TB_DONE_BEFORE) status = waiting < UNPUBLISHES_JOINED_MAX ? TB_OK : TB_SITE_NOMEM;
     if (status != TB_OK) {
         tb_free(u);
@@ -406,6 +409,10 @@ enum tb_status tb_session_unpublish_frame(struct tb_worker_session *s, struct tb
     }
     *u = (struct tb_unpublish_wait){
         .next = s->unpublishes, .uid = m.uid, .shard = m.shard, .request = frame->request};
+    if (!anew) {
+        u->status = before.status;
+        u->judged = before.judged;
+    }
     s->unpublishes = u;
     return TB_OK;
 }

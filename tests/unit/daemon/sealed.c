@@ -310,6 +310,60 @@ static void a_shard_that_went_is_no_answer_for_all(void **state)
     home_free(&h);
 }
 
+/* Until its request is told something, or the session's lease is over (NULL). */
+static struct tb_worker_session *told(struct tb_worker_session *s, uint64_t request, enum tb_status status)
+{
+    struct tb_daemon *d = s->d;
+    const struct tb_id id = s->id;
+    for (; s != NULL; s = tb_session_find(d, &id)) {
+        const struct tb_unpublish_wait *u = s->unpublishes;
+        while (u != NULL && u->request != request)
+            u = u->next;
+        assert_non_null(u);
+        if (u->status == status) return s;
+        if (tb_catalog_session_renew(d->catalog, tb_clock_now(), &id) == TB_OK)
+            (void)uv_run(&d->loop, UV_RUN_ONCE);
+    }
+    return NULL;
+}
+
+static enum tb_status status_of(const struct tb_worker_session *s, uint64_t request)
+{
+    const struct tb_unpublish_wait *u = s->unpublishes;
+    while (u->request != request)
+        u = u->next;
+    return u->status;
+}
+
+/* One shard came back into sight while another drains on. Who asks again for both then has it hidden anew, and what was told of it
+ * before is over; asked once more, nothing is hidden by that, and what was told stays told. */
+static void who_asks_again_is_told_what_was_told(void **state)
+{
+    (void)state;
+    struct home h;
+    struct version v;
+    home_new_with(&h, DRAINS_LONG, false);
+    home_start(&h);
+    version_make(&v, 5, 2, (uint64_t)1 << 20);
+    struct tb_worker_session *s = session_put(h.d, 7);
+    sealed_put(&h, s, &v);
+    unpublish_asked(s, 3, &v, 1, 3600000);
+    unpublish_asked(s, 2, &v, TB_CATALOG_ALL_SHARDS, 0);
+    s = told(s, 2, TB_TIMEOUT);
+    if (s != NULL) {
+        unpublish_asked(s, 2, &v, TB_CATALOG_ALL_SHARDS, 3600000);
+        assert_int_equal(status_of(s, 2), TB_OK);
+        const struct tb_catalog_todo todo = {
+            .kind = TB_CATALOG_UNPUBLISHED, .session = s->id, .uid = v.key.uid, .status = TB_TIMEOUT};
+        tb_session_unpublished(h.d, &todo);
+        unpublish_asked(s, 2, &v, TB_CATALOG_ALL_SHARDS, 3600000);
+        assert_int_equal(status_of(s, 2), TB_TIMEOUT);
+    }
+    version_fini(&v);
+    home_end(&h);
+    home_free(&h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -318,6 +372,7 @@ int main(void)
         cmocka_unit_test(who_asks_again_waits_for_the_drain),
         cmocka_unit_test(who_asks_for_all_waits_for_each),
         cmocka_unit_test(a_shard_that_went_is_no_answer_for_all),
+        cmocka_unit_test(who_asks_again_is_told_what_was_told),
         cmocka_unit_test(a_parked_seal_whose_session_ends_is_not_answered),
     };
     return cmocka_run_group_tests_name("daemon.sealed", tests, NULL, NULL);
