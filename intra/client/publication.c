@@ -281,7 +281,7 @@ void tb_publications_free(struct tb_session *s)
     tb_session_lock(s);
     while (s->publications != NULL) {
         struct tb_publication *p = s->publications;
-        if (p->sealed) tb_request_farewell(s, tb_unpublish_request(s, &p->uid, p->shard, 0));
+        if (p->sealed) tb_request_farewell(s, tb_unpublish_gone_request(s, p, 0));
         tb_publication_remove(s, p, 0);
     }
     while (s->runs != NULL) {

@@ -246,13 +246,14 @@ static int seal(const struct publishing *w, struct tb_publication *p)
 
 /* ---- the call ---- */
 
-/* A call that failed leaves nothing behind: the caller's bytes are its own, and a seal that may have arrived
- * is taken back. */
+/* A call that failed leaves nothing behind: the caller's bytes are its own, and a seal that may have arrived is taken back. The gateway
+ * does not count on it, and as the call may be made again, gives the version up only when nothing is sealed within a drain. */
 static void take_back(struct tb_session *s, struct tb_publication *p, int status)
 {
     tb_session_lock(s);
     const bool unsure = status == TB_TIMEOUT || status == TB_GATEWAY_AWAY || status == TB_CANCELLED;
-    if (unsure && p->export_id != 0) tb_request_farewell(s, tb_unpublish_request(s, &p->uid, p->shard, 0));
+    if (unsure && p->export_id != 0)
+        tb_request_farewell(s, tb_unpublish_gone_request(s, p, tb_session_drain_ms(s)));
     tb_publication_remove(s, p, 0);
     tb_session_unlock(s);
 }

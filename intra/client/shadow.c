@@ -54,7 +54,7 @@ static struct tb_shadow *find_spent(struct tb_session *s, const struct tb_public
 static void reclaim(struct tb_session *s, struct tb_shadow *sh)
 {
     struct tb_publication *p = sh->user;
-    tb_request_farewell(s, tb_unpublish_request(s, &p->uid, p->shard, 0));
+    tb_request_farewell(s, tb_unpublish_gone_request(s, p, 0));
     tb_publication_remove(s, p, 0);
 }
 
