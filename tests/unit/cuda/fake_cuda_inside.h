@@ -16,11 +16,11 @@
 #define OPS_MAX     4096
 #define OPENERS_MAX 8
 
-/* Ends the program: what a test sees as its death names the mistake. */
+/* Ends the program: what a test sees as its death names the mistake, in a word that tests/mutants/run knows for a verdict. */
 #define MUST(condition, what)                                                                                \
     do {                                                                                                     \
         if (!(condition)) {                                                                                  \
-            fprintf(stderr, "fake_cuda: %s\n", what);                                                        \
+            fprintf(stderr, "fake_cuda fails: %s\n", what);                                                  \
             abort();                                                                                         \
         }                                                                                                    \
     } while (0)

@@ -1,6 +1,7 @@
 /* memory.c - device memory over a driver that is none (fake_cuda.h): whose a pointer is, copies on two lanes, the pass, pins,
  * descriptors, visibility, and what is left when the driver refuses. */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -478,6 +479,17 @@ static void lend(int to, int until)
     _exit(0);
 }
 
+static pid_t lender;
+
+static int lender_end(void **state)
+{
+    (void)state;
+    if (lender <= 0) return 0;
+    (void)kill(lender, SIGKILL);
+    (void)waitpid(lender, NULL, 0);
+    return 0;
+}
+
 /* P8: a source may lend less than it says: what is behind its memory is never read. */
 static void a_tray_that_is_smaller_than_said_is_not_opened(void **state)
 {
@@ -489,8 +501,8 @@ static void a_tray_that_is_smaller_than_said_is_not_opened(void **state)
     fake_cuda_open();
     assert_int_equal(pipe(offers), 0);
     assert_int_equal(pipe(ends), 0);
-    const pid_t child = fork();
-    if (child == 0) lend(offers[1], ends[0]);
+    lender = fork();
+    if (lender == 0) lend(offers[1], ends[0]);
     world_start(&w, SHARD_SMALL);
     assert_int_equal(read(offers[0], &offer, sizeof offer), sizeof offer);
     CHECK_OK(tb_gpu_reach_open(w.gpu, &offer, &reach));
@@ -508,7 +520,8 @@ static void a_tray_that_is_smaller_than_said_is_not_opened(void **state)
     assert_int_equal(fake_cuda_counts().ipc, 0);
     assert_int_equal(write(ends[1], "e", 1), 1);
     int code;
-    assert_int_equal(waitpid(child, &code, 0), child);
+    assert_int_equal(waitpid(lender, &code, 0), lender);
+    lender = 0;
     assert_true(WIFEXITED(code) && WEXITSTATUS(code) == 0);
     for (int i = 0; i < 2; i++) {
         close(offers[i]);
@@ -619,7 +632,7 @@ int main(void)
         cmocka_unit_test(writes_of_a_nic_are_flushed_first),
         cmocka_unit_test(a_capture_of_another_thread_is_not_spoilt),
         cmocka_unit_test(nor_by_a_device_that_comes_up),
-        cmocka_unit_test(a_tray_that_is_smaller_than_said_is_not_opened),
+        cmocka_unit_test_teardown(a_tray_that_is_smaller_than_said_is_not_opened, lender_end),
         cmocka_unit_test(every_refusal_is_told_and_leaves_nothing),
         cmocka_unit_test(a_move_that_is_refused_does_not_run_on),
         cmocka_unit_test(a_memory_that_cannot_be_opened_leaves_nothing),
