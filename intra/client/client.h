@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <uv.h>
 
+#include "base/assert.h"
 #include "base/codec.h"
 #include "base/layouts.h"
 #include "base/net/resolve.h"
@@ -84,6 +85,14 @@ enum tb_status tb_request_await(struct tb_session *s, struct tb_request *request
 /* The same with the lock taken, keeping tb_last_error on failure; request NULL is TB_SITE_NOMEM. */
 int tb_request_call(struct tb_session *s, struct tb_request *request, const struct tb_call *call,
                     const char *what);
+/* What answered it, other than a REPLY: it decoded when it came. Spans stand in the request. */
+#define TB_ANSWER_DECODE(request, message, message_out)                                                      \
+    do {                                                                                                     \
+        struct tb_reader answer_reader;                                                                      \
+        tb_reader_init(&answer_reader, (request)->answer, (request)->answer_bytes);                          \
+        const enum tb_status answer_status = message##_decode(&answer_reader, message_out);                  \
+        TB_ASSERT(answer_status == TB_OK);                                                                   \
+    } while (0)
 /* Under the lock: something of ours has ended, and the gateway has to hear of it however long it is away: to one that kept the
  * session it would be there for as long as the session is. Takes the request; NULL: there was no memory for it. */
 void tb_request_farewell(struct tb_session *s, struct tb_request *request);

@@ -100,10 +100,7 @@ static int open_version(struct publishing *w, struct tb_version_key *key_out)
     int status = tb_request_call(w->s, request, &w->call, "tb_publish: opening the version");
     if (status == TB_OK) {
         struct tb_session_version answer;
-        struct tb_reader r;
-        tb_reader_init(&r, request->answer, request->answer_bytes);
-        const enum tb_status decoded = tb_session_version_decode(&r, &answer);
-        TB_ASSERT(decoded == TB_OK); /* it did when it came */
+        TB_ANSWER_DECODE(request, tb_session_version, &answer);
         *key_out = answer.key;
         w->classes = answer.classes;
         if (key_out->number != w->o->number || key_out->shard_count != w->o->shard_count)

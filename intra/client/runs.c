@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/assert.h"
 #include "base/fault.h"
 #include "intra/client/client.h"
 
@@ -45,10 +44,7 @@ static int open_run(struct tb_session *s, const struct tb_session_run_open *aske
     const int status = tb_request_call(s, request, &call, "tb_run_open");
     if (status == TB_OK) {
         struct tb_session_run m;
-        struct tb_reader r;
-        tb_reader_init(&r, request->answer, request->answer_bytes);
-        const enum tb_status decoded = tb_session_run_decode(&r, &m);
-        TB_ASSERT(decoded == TB_OK); /* it did when it came */
+        TB_ANSWER_DECODE(request, tb_session_run, &m);
         fill_info(info_out, &m);
         tb_session_lock(s);
         remember(s, asked, &m.run);

@@ -197,10 +197,7 @@ static int site_status(struct tb_session *s, struct text *t, uint64_t *needed_ou
     int status = tb_request_call(s, request, &call, "tb_status");
     if (status == TB_OK) {
         struct tb_session_status_text answer;
-        struct tb_reader r;
-        tb_reader_init(&r, request->answer, request->answer_bytes);
-        const enum tb_status decoded = tb_session_status_text_decode(&r, &answer);
-        TB_ASSERT(decoded == TB_OK); /* it did when it came */
+        TB_ANSWER_DECODE(request, tb_session_status_text, &answer);
         for (uint32_t i = 0; i < answer.json.count; i++)
             put_char(t, (char)answer.json.bytes[i]);
         status = finish(t, needed_out);

@@ -204,10 +204,7 @@ static void on_manifests(struct tb_session *s, struct tb_request *request, void 
         return;
     }
     struct tb_session_manifests m;
-    struct tb_reader r;
-    tb_reader_init(&r, request->answer, request->answer_bytes);
-    const enum tb_status decoded = tb_session_manifests_decode(&r, &m);
-    TB_ASSERT(decoded == TB_OK); /* it did when it came */
+    TB_ANSWER_DECODE(request, tb_session_manifests, &m);
     enum tb_status status = TB_PEER_GARBLED;
     if (tb_id_equal(&m.key.uid, &st->uid) && m.key.shard_count == m.shard_count)
         status = keep_key(st, &m.key);

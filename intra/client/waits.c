@@ -96,10 +96,7 @@ static int ask(struct tb_session *s, const struct tb_session_wait *m, struct tb_
     int status = tb_request_call(s, request, &call, "tb_wait");
     if (status == TB_OK) {
         struct tb_session_version answer;
-        struct tb_reader r;
-        tb_reader_init(&r, request->answer, request->answer_bytes);
-        const enum tb_status decoded = tb_session_version_decode(&r, &answer);
-        TB_ASSERT(decoded == TB_OK); /* it did when it came */
+        TB_ANSWER_DECODE(request, tb_session_version, &answer);
         fill_info(info_out, &answer);
     }
     tb_request_free(request);
