@@ -177,14 +177,18 @@ int tb_sys_ftruncate(int fd, off_t bytes)
 }
 
 /* tmpfs of many kernels (6.1 of Debian 12) gives up an allocation at any signal that waits, and all it had of it: a process that is sent one
- * now and then would never get large memory. So signals wait for it; what ends the process does not. */
+ * now and then would never get large memory. So signals wait for it; what ends the process does not. What stops it (SIGSTOP, a
+ * freezer) does not either, and it goes on behind that. */
 int tb_sys_fallocate(int fd, int mode, off_t offset, off_t bytes)
 {
     if (tb_fault_hit(TB_FAULT_fallocate, ENOSPC)) return -1;
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int result = fallocate(fd, mode, offset, bytes);
+    int result;
+    do
+        result = fallocate(fd, mode, offset, bytes);
+    while (result != 0 && errno == EINTR);
     const int error = errno;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = error;

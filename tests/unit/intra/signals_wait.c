@@ -12,9 +12,10 @@
 
 #include <cmocka.h>
 
+#include "base/fault.h"
 #include "intra/shared_memory.h"
 
-static unsigned calls;
+static unsigned calls, stops;
 static off_t longest;
 
 int __real_fallocate(int fd, int mode, off_t offset, off_t bytes);
@@ -24,6 +25,11 @@ int __wrap_fallocate(int fd, int mode, off_t offset, off_t bytes)
     sigset_t now;
     calls++;
     if (bytes > longest) longest = bytes;
+    if (stops > 0) {
+        stops--;
+        errno = EINTR;
+        return -1;
+    }
     assert_int_equal(pthread_sigmask(SIG_BLOCK, NULL, &now), 0);
     if (sigismember(&now, SIGCHLD) == 1 && sigismember(&now, SIGPROF) == 1)
         return __real_fallocate(fd, mode, offset,
@@ -57,10 +63,24 @@ static void they_come_between_two_pieces(void **state)
     tb_shared_memory_free(&m);
 }
 
+/* Nothing keeps SIGSTOP off: what it ended is done again. What fails for another reason is told. */
+static void P6_nor_does_one_that_stops_the_process(void **state)
+{
+    (void)state;
+    struct tb_shared_memory m;
+    stops = 3;
+    assert_int_equal(tb_shared_memory_new("test", 1 << 20, &m), TB_OK);
+    assert_int_equal(stops, 0);
+    tb_shared_memory_free(&m);
+    assert_int_equal(tb_sys_fallocate(-1, 0, 0, 1 << 20), -1);
+    assert_int_equal(errno, EBADF);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(P6_signals_do_not_keep_it_from_its_memory),
+        cmocka_unit_test(P6_nor_does_one_that_stops_the_process),
         cmocka_unit_test(they_come_between_two_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
