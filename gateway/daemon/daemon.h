@@ -182,6 +182,8 @@ struct tb_copy {
 struct tb_parked_seal {
     struct tb_parked_seal *next;
     struct tb_id session;
+    struct tb_id uid;
+    uint32_t shard;
     uint64_t request;
     tb_time_ns deadline;
     uint32_t bytes;

@@ -266,18 +266,16 @@ static bool may_park(const struct tb_daemon *d, const struct tb_id *session, uin
     return all <= PARKED_BYTES_MAX && own <= PARKED_SESSION_BYTES_MAX && count < PARKED_SESSION_MAX;
 }
 
-static void seal_park(struct tb_worker_session *s, const struct tb_wire_frame *frame,
-                      const struct tb_reader *payload, tb_time_ns deadline)
+static void seal_park(struct tb_worker_session *s, const struct tb_parked_seal *seal, const uint8_t *payload)
 {
-    const bool may = may_park(s->d, &s->id, payload->left);
-    struct tb_parked_seal *p = may ? tb_malloc(sizeof *p + payload->left) : NULL;
+    const bool may = may_park(s->d, &s->id, seal->bytes);
+    struct tb_parked_seal *p = may ? tb_malloc(sizeof *p + seal->bytes) : NULL;
     if (p == NULL) {
-        tb_session_reply(s, frame->request, TB_SITE_NOMEM, may ? "" : "too many seals wait for room");
+        tb_session_reply(s, seal->request, TB_SITE_NOMEM, may ? "" : "too many seals wait for room");
         return;
     }
-    *p = (struct tb_parked_seal){
-        .session = s->id, .request = frame->request, .deadline = deadline, .bytes = (uint32_t)payload->left};
-    memcpy(p->payload, payload->at, payload->left);
+    *p = *seal;
+    memcpy(p->payload, payload, seal->bytes);
     struct tb_parked_seal **at = &s->d->parked;
     while (*at != NULL)
         at = &(*at)->next; /* first come, first served */
@@ -319,7 +317,13 @@ static enum tb_status seal_handle(struct tb_worker_session *s, struct tb_wire_fr
     if (status == TB_OK) status = seal_judge(s, &seal);
     if (deadline == 0) deadline = tb_time_add(tb_clock_now(), SEAL_PARKED_NS);
     if (status == TB_AGAIN && tb_clock_now() < deadline) {
-        seal_park(s, frame, &whole, deadline);
+        const struct tb_parked_seal parked = {.session = s->id,
+                                              .uid = seal.m.uid,
+                                              .shard = seal.m.shard,
+                                              .request = frame->request,
+                                              .deadline = deadline,
+                                              .bytes = (uint32_t)whole.left};
+        seal_park(s, &parked, whole.at);
         tb_layouts_release(layouts, &seal.memory);
         return TB_OK;
     }
@@ -362,6 +366,25 @@ void tb_seals_free(struct tb_daemon *d)
 
 /* ---- UNPUBLISH ---- */
 
+/* What waits for room is taken back as well: sealed after that it would name an export that is closed. */
+static bool seals_unpark(struct tb_worker_session *s, const struct tb_session_unpublish *m)
+{
+    bool any = false;
+    for (struct tb_parked_seal **at = &s->d->parked; *at != NULL;) {
+        struct tb_parked_seal *p = *at;
+        const bool named = m->shard == TB_CATALOG_ALL_SHARDS || m->shard == p->shard;
+        if (!named || !tb_id_equal(&p->session, &s->id) || !tb_id_equal(&p->uid, &m->uid)) {
+            at = &p->next;
+            continue;
+        }
+        *at = p->next;
+        tb_session_reply(s, p->request, TB_CANCELLED, "it was taken back while it waited for room");
+        tb_free(p);
+        any = true;
+    }
+    return any;
+}
+
 static enum tb_status unpublish_ask(const struct tb_worker_session *s, const struct tb_session_unpublish *m)
 {
     struct tb_catalog *c = s->d->catalog;
@@ -400,11 +423,11 @@ enum tb_status tb_session_unpublish_frame(struct tb_worker_session *s, struct tb
     struct tb_unpublish_wait *u = tb_calloc(1, sizeof *u), before = {.status = TB_OK};
     enum tb_status status = u == NULL ? TB_SITE_NOMEM : unpublish_ask(s, &m);
     const uint32_t waiting = unpublish_forget(s, frame->request, &before);
-    const bool anew = status == TB_OK;
+    const bool anew = status == TB_OK, unparked = seals_unpark(s, &m);
     if (status == TB_DONE_BEFORE) status = waiting < UNPUBLISHES_JOINED_MAX ? TB_OK : TB_SITE_NOMEM;
     if (status != TB_OK) {
         tb_free(u);
-        tb_session_reply(s, frame->request, status, "");
+        tb_session_reply(s, frame->request, status == TB_NOT_FOUND && unparked ? TB_OK : status, "");
         return TB_OK;
     }
     *u = (struct tb_unpublish_wait){

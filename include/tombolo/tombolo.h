@@ -227,7 +227,8 @@ struct tb_publish_info {
  *   TB_SITE_NOMEM                it does not fit the arena (numbers in tb_last_error)
  *   TB_BAD_STATE                 number not above the last, or the registration is suspended
  *   TB_TIMEOUT, TB_GATEWAY_AWAY  no answer in time, or (shadow mode) both copies of the two versions before are still on their
- *                                way home */
+ *                                way home. Called again within the drain time it goes on; else the gateway gives up what it may
+ *                                have heard of it */
 TB_API TB_MUST_USE int tb_publish(struct tb_session *session, const struct tb_publish_options *options,
                                   struct tb_publish_info *info_out);
 /* Ends this rank's reference to its shards of the version: no new reader, drains those in flight for at most drain_ms, then the

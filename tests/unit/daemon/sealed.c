@@ -87,24 +87,35 @@ static void a_seal_away_from_home_reserves_nothing(void **state)
     home_free(&h);
 }
 
+/* As one that waits for room. */
+static void parked_put(struct home *h, const struct tb_id *session, const struct version *v, uint32_t shard)
+{
+    uint8_t bytes[8192];
+    const size_t count = seal_encode(v, shard, bytes, sizeof bytes);
+    struct tb_parked_seal *p = tb_malloc(sizeof *p + count);
+    assert_non_null(p);
+    *p = (struct tb_parked_seal){.next = h->d->parked,
+                                 .session = *session,
+                                 .uid = v->key.uid,
+                                 .shard = shard,
+                                 .request = 1,
+                                 .deadline = TB_TIME_NEVER,
+                                 .bytes = (uint32_t)count};
+    memcpy(p->payload, bytes, count);
+    h->d->parked = p;
+}
+
 /* A seal that waits for room outlives its session: the lease ends in the settle that its answer begins with. The sanitizers look on. */
 static void a_parked_seal_whose_session_ends_is_not_answered(void **state)
 {
     (void)state;
     struct home h;
     struct version v;
-    uint8_t bytes[8192];
     home_new_with(&h, MODELS_HERE, false);
     home_start(&h);
     version_make(&v, 5, 1, (uint64_t)1 << 20);
     const struct tb_id id = session_put(h.d, 7)->id;
-    const size_t count = seal_encode(&v, 0, bytes, sizeof bytes);
-    struct tb_parked_seal *p = tb_malloc(sizeof *p + count);
-    assert_non_null(p);
-    *p = (struct tb_parked_seal){
-        .session = id, .request = 1, .deadline = TB_TIME_NEVER, .bytes = (uint32_t)count};
-    memcpy(p->payload, bytes, count);
-    h.d->parked = p;
+    parked_put(&h, &id, &v, 0);
     const tb_time_ns now = tb_clock_now();
     struct tb_catalog_session_view view;
     for (uint32_t i = 1; i <= 20; i++) /* its lease is half a second; none of these is a pause */
@@ -184,6 +195,38 @@ static void memory_that_is_gone_is_no_reference(void **state)
         assert_true(tb_catalog_version_get(h.d->catalog, &v.key.uid, &view));
         assert_int_equal(view.state == TB_VERSION_ENDED_LOST, rows[i].gone);
         if (rows[i].waits) assert_non_null(s->unpublishes); /* else its answer may wait for the disk */
+        version_fini(&v);
+        home_end(&h);
+        home_free(&h);
+    }
+}
+
+/* P3: a rank gives up a publish whose seal waits for room. It is not sealed when there is some: its export is closed, and its memory
+ * the caller's. Those of another shard or session wait on. */
+static void a_parked_seal_that_is_taken_back_is_not_sealed(void **state)
+{
+    (void)state;
+    for (uint32_t all = 0; all < 2; all++) {
+        struct home h;
+        struct version v;
+        home_new_with(&h, MODELS_HERE, false);
+        home_start(&h);
+        version_make(&v, 5, 2, (uint64_t)1 << 20);
+        struct tb_worker_session *s = session_put(h.d, 7);
+        const struct tb_id other = session_put(h.d, 8)->id;
+        parked_put(&h, &other, &v, 0);
+        parked_put(&h, &s->id, &v, 1);
+        parked_put(&h, &s->id, &v, 0);
+        unpublish_asked(s, 2, &v, all == 1 ? TB_CATALOG_ALL_SHARDS : 0, TB_SESSION_UNPUBLISH_GONE | 10000);
+        const struct tb_parked_seal *p = h.d->parked;
+        assert_non_null(p);
+        if (all == 0) {
+            assert_int_equal(p->shard, 1);
+            p = p->next;
+        }
+        assert_non_null(p);
+        assert_true(tb_id_equal(&p->session, &other));
+        assert_null(p->next);
         version_fini(&v);
         home_end(&h);
         home_free(&h);
@@ -369,6 +412,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_seal_away_from_home_reserves_nothing),
         cmocka_unit_test(memory_that_is_gone_is_no_reference),
+        cmocka_unit_test(a_parked_seal_that_is_taken_back_is_not_sealed),
         cmocka_unit_test(who_asks_again_waits_for_the_drain),
         cmocka_unit_test(who_asks_for_all_waits_for_each),
         cmocka_unit_test(a_shard_that_went_is_no_answer_for_all),
