@@ -24,7 +24,7 @@ static bool same_chunks(const struct tb_hedge_way *a, const struct tb_hedge_way 
 void tb_hedge_taken(struct tb_hedge *h, tb_time_ns now, const struct tb_hedge_way *way)
 {
     TB_ASSERT(way->slot < TB_HEDGE_SLOTS_MAX);
-    if (!way->again) h->sent_bytes += way->parcel.bytes;
+    if (!way->again) h->kinds[way->based].sent_bytes += way->parcel.bytes;
     if (h->way_count == TB_HEDGE_WAYS_MAX) return;
     bool second = false; /* its first way may have ended meanwhile */
     for (uint32_t i = 0; i < h->way_count; i++)
@@ -41,31 +41,37 @@ static void forget(struct tb_hedge *h, uint32_t i)
     h->ways[i] = h->ways[--h->way_count];
 }
 
-tb_time_ns tb_hedge_usual(const struct tb_hedge *h)
+tb_time_ns tb_hedge_usual(const struct tb_hedge_kind *k)
 {
     tb_time_ns sorted[TB_HEDGE_TIMES_MAX] = {0};
-    if (h->time_count < TIMES_MIN) return 0;
-    for (uint32_t i = 0; i < h->time_count; i++) {
+    if (k->time_count < TIMES_MIN) return 0;
+    for (uint32_t i = 0; i < k->time_count; i++) {
         uint32_t at = i;
-        for (; at > 0 && sorted[at - 1] > h->times[i]; at--)
+        for (; at > 0 && sorted[at - 1] > k->times[i]; at--)
             sorted[at] = sorted[at - 1];
-        sorted[at] = h->times[i];
+        sorted[at] = k->times[i];
     }
-    return sorted[h->time_count / 2];
+    return sorted[k->time_count / 2];
+}
+
+uint64_t tb_hedge_hedged(const struct tb_hedge *h)
+{
+    return h->kinds[0].hedged_bytes + h->kinds[1].hedged_bytes;
 }
 
 /* Of one that went twice nobody knows which way it came. */
 static void learn(struct tb_hedge *h, const struct tb_hedge_way *w, tb_time_ns now)
 {
-    struct tb_hedge_slot *slot = &h->slots[w->slot];
+    struct tb_hedge_kind *k = &h->kinds[w->based];
+    tb_time_ns *slot_ns = &h->slots[w->slot].parcel_ns[w->based];
     const tb_time_ns took = tb_time_since(w->taken_at, now);
     if (w->again) {
-        if (took > slot->parcel_ns) slot->parcel_ns = took;
+        if (took > *slot_ns) *slot_ns = took;
         return;
     }
-    slot->parcel_ns = slot->parcel_ns == 0 ? took : (3 * slot->parcel_ns + took) / 4;
-    h->times[h->time_at++ % TB_HEDGE_TIMES_MAX] = took;
-    if (h->time_count < TB_HEDGE_TIMES_MAX) h->time_count++;
+    *slot_ns = *slot_ns == 0 ? took : (3 * *slot_ns + took) / 4;
+    k->times[k->time_at++ % TB_HEDGE_TIMES_MAX] = took;
+    if (k->time_count < TB_HEDGE_TIMES_MAX) k->time_count++;
 }
 
 void tb_hedge_held(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const struct tb_crossing *c)
@@ -128,15 +134,15 @@ static bool others_move(const struct tb_hedge *h, const struct tb_hedge_way *w)
     return false;
 }
 
-/* What late means at this moment. */
+/* What late means at this moment, of parcels of one kind. */
 struct clock {
     tb_time_ns now, late, stalled;
     bool near_end;
 };
 
-static struct clock clock_now(const struct tb_hedge *h, tb_time_ns now, bool near_end)
+static struct clock clock_now(const struct tb_hedge_kind *k, tb_time_ns now, bool near_end)
 {
-    const tb_time_ns known = tb_hedge_usual(h), usual = known != 0 ? known : USUAL_UNKNOWN;
+    const tb_time_ns known = tb_hedge_usual(k), usual = known != 0 ? known : USUAL_UNKNOWN;
     return (struct clock){now, 2 * usual + LATE_SLACK, 4 * usual + STALL_SLACK, near_end};
 }
 
@@ -145,37 +151,40 @@ static bool late(const struct tb_hedge *h, const struct tb_hedge_way *w, const s
     const struct tb_hedge_slot *slot = &h->slots[w->slot];
     const tb_time_ns since = slot->moved_at > w->taken_at ? slot->moved_at : w->taken_at;
     const bool stalled = tb_time_since(since, c->now) > c->stalled;
-    const bool slow = tb_time_since(w->taken_at, c->now) > c->late || slot->parcel_ns > c->late;
+    const bool slow = tb_time_since(w->taken_at, c->now) > c->late || slot->parcel_ns[w->based] > c->late;
     return !w->again && (stalled || (c->near_end && slow)) && others_move(h, w);
 }
 
-static uint64_t slow_slots(const struct tb_hedge *h, const struct clock *c)
+static uint64_t slow_slots(const struct tb_hedge *h, bool based, const struct clock *c)
 {
     uint64_t slow = 0;
     for (uint32_t s = 0; s < TB_HEDGE_SLOTS_MAX; s++)
-        if (h->slots[s].parcel_ns > c->late) slow |= UINT64_C(1) << s;
+        if (h->slots[s].parcel_ns[based] > c->late) slow |= UINT64_C(1) << s;
     return slow;
 }
 
-static bool affordable(const struct tb_hedge *h, uint64_t bytes)
+static bool affordable(const struct tb_hedge *h, bool based, uint64_t bytes)
 {
-    return h->hedged_bytes + bytes <= h->sent_bytes / 1000 * h->permille;
+    const struct tb_hedge_kind *k = &h->kinds[based];
+    return k->hedged_bytes + bytes <= k->sent_bytes / 1000 * h->permille;
 }
 
 bool tb_hedge_next(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const struct tb_crossing *c,
                    struct tb_hedge_again *again_out)
 {
-    const struct clock clock = clock_now(h, now, tb_crossing_all_on_their_way(c));
+    const bool near_end = tb_crossing_all_on_their_way(c);
+    const struct clock clocks[2] = {clock_now(&h->kinds[0], now, near_end),
+                                    clock_now(&h->kinds[1], now, near_end)};
     struct tb_hedge_way *found = NULL;
     for (uint32_t i = 0; i < h->way_count; i++) {
         struct tb_hedge_way *w = &h->ways[i];
         if (w->crossing != crossing || (found != NULL && found->taken_at <= w->taken_at)) continue;
-        if (late(h, w, &clock)) found = w;
+        if (late(h, w, &clocks[w->based])) found = w;
     }
     if (found == NULL || !tb_crossing_rest(c, &found->parcel, &again_out->parcel)) return false;
-    if (!affordable(h, again_out->parcel.bytes)) return false;
+    if (!affordable(h, found->based, again_out->parcel.bytes)) return false;
     found->again = true;
-    h->hedged_bytes += again_out->parcel.bytes;
-    again_out->avoid = slow_slots(h, &clock) | UINT64_C(1) << found->slot;
+    h->kinds[found->based].hedged_bytes += again_out->parcel.bytes;
+    again_out->avoid = slow_slots(h, found->based, &clocks[found->based]) | UINT64_C(1) << found->slot;
     return true;
 }

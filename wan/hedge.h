@@ -1,13 +1,14 @@
 /* hedge.h - which parcels are late on their stream, and may go again on another.
  *
  * Pure. A parcel is on its way from the moment a stream took it until the peer says that it holds it. Most take
- * about as long as each other, so the median of the last ones says what is usual. Late is
+ * about as long as each other, so the median of the last ones says what is usual: of differences to a base and of whole chunks apart,
+ * as those are a sixtieth of these on the wire. Late is
  *   near the end (nothing is left to send): one that took over twice the usual time, or is on a stream whose
  *     parcels do;
  *   before it: one on a stream from which nothing came for four times the usual time and 250 ms. Not all that is
  *     late there: a stream at a tenth of its rate still carries a tenth.
  * A late parcel goes again once, if some other stream brought something after this one was taken (else it is the
- * link that stands still, and nothing helps), and as long as what went again is at most `permille` of all that
+ * link that stands still, and nothing helps), and as long as what went again is at most `permille` of all of its kind that
  * was sent. The receiver drops whichever comes second.
  *
  * Promise P6: one slow stream does not hold up the rest. Kept by tests/unit/wan/hedge.c and
@@ -31,18 +32,24 @@ struct tb_hedge_way {
     uint32_t left; /* chunks that the peer does not hold yet */
     uint8_t slot;
     bool again; /* it went again, or is the second way itself */
+    bool based; /* of a crossing on a base */
 };
 
 struct tb_hedge_slot {
-    tb_time_ns moved_at;  /* something it carried came to be held; 0: never */
-    tb_time_ns parcel_ns; /* how long its parcels take, smoothed; 0: not known */
+    tb_time_ns moved_at;     /* something it carried came to be held; 0: never */
+    tb_time_ns parcel_ns[2]; /* how long its parcels take, smoothed; 0: not known; [1] of those on a base */
+};
+
+/* What is known of the parcels of one kind. */
+struct tb_hedge_kind {
+    uint64_t sent_bytes, hedged_bytes;
+    uint32_t time_count, time_at;
+    tb_time_ns times[TB_HEDGE_TIMES_MAX];
 };
 
 struct tb_hedge {
     uint32_t permille;
-    uint64_t sent_bytes, hedged_bytes;
-    uint32_t time_count, time_at;
-    tb_time_ns times[TB_HEDGE_TIMES_MAX];
+    struct tb_hedge_kind kinds[2]; /* [1]: on a base */
     struct tb_hedge_slot slots[TB_HEDGE_SLOTS_MAX];
     uint32_t way_count;
     struct tb_hedge_way ways[TB_HEDGE_WAYS_MAX];
@@ -68,7 +75,9 @@ void tb_hedge_stream_gone(struct tb_hedge *h, uint32_t slot);
 /* The next late parcel of the crossing; it counts as sent again. False: none, or no bytes are left for it. */
 bool tb_hedge_next(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const struct tb_crossing *c,
                    struct tb_hedge_again *again_out);
-/* How long a parcel usually takes; 0: not known yet. */
-tb_time_ns tb_hedge_usual(const struct tb_hedge *h);
+/* How long a parcel of that kind usually takes; 0: not known yet. */
+tb_time_ns tb_hedge_usual(const struct tb_hedge_kind *k);
+/* The bytes of all that went again. */
+uint64_t tb_hedge_hedged(const struct tb_hedge *h);
 
 #endif

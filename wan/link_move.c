@@ -192,7 +192,8 @@ static void take_taken(struct link *l)
         const struct tb_hedge_way way = {.crossing = taken[i].crossing,
                                          .parcel = taken[i].parcel,
                                          .slot = (uint8_t)taken[i].slot,
-                                         .again = taken[i].again};
+                                         .again = taken[i].again,
+                                         .based = out->base != NULL};
         tb_hedge_taken(&l->hedge, now, &way);
     }
 }

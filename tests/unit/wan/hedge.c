@@ -17,7 +17,8 @@ struct fixture {
     struct tb_hedge h;
     uint64_t told[CHUNKS / 64 + 1];
     void *memory;
-    tb_time_ns now;
+    tb_time_ns now, takes; /* how long a parcel does */
+    bool based;
 };
 
 static void setup(struct fixture *f, uint32_t chunks, uint32_t permille)
@@ -30,12 +31,13 @@ static void setup(struct fixture *f, uint32_t chunks, uint32_t permille)
     CHECK_OK(tb_crossing_start(&f->c));
     tb_hedge_init(&f->h, permille);
     f->now = TB_SECONDS(1);
+    f->takes = TB_MS(100);
 }
 
 /* A stream takes the next parcel. */
 static uint32_t take(struct fixture *f, uint8_t slot)
 {
-    struct tb_hedge_way way = {.crossing = CROSSING, .slot = slot};
+    struct tb_hedge_way way = {.crossing = CROSSING, .slot = slot, .based = f->based};
     assert_true(tb_crossing_next(&f->c, &way.parcel));
     tb_crossing_taken(&f->c, &way.parcel, slot);
     tb_hedge_taken(&f->h, f->now, &way);
@@ -50,14 +52,14 @@ static void arrive(struct fixture *f, uint32_t chunk)
     tb_hedge_held(&f->h, f->now, CROSSING, &f->c);
 }
 
-/* Slots `from` to `to` carry a parcel each, in 100 ms. */
+/* Slots `from` to `to` carry a parcel each, in 100 ms if not said otherwise. */
 static void rounds(struct fixture *f, uint32_t count, uint8_t from, uint8_t to)
 {
     for (uint32_t i = 0; i < count; i++) {
         uint32_t chunks[TB_HEDGE_SLOTS_MAX];
         for (uint8_t s = from; s < to; s++)
             chunks[s] = take(f, s);
-        f->now += TB_MS(100);
+        f->now += f->takes;
         for (uint8_t s = from; s < to; s++)
             arrive(f, chunks[s]);
     }
@@ -83,7 +85,7 @@ static void time_before_start_is_not_learned(void **state)
         f.now += TB_MS(100);
         arrive(&f, chunk);
     }
-    assert_int_equal(tb_hedge_usual(&f.h), TB_MS(100));
+    assert_int_equal(tb_hedge_usual(&f.h.kinds[0]), TB_MS(100));
     free(f.memory);
 }
 
@@ -103,7 +105,7 @@ static void the_last_parcel_of_a_stalled_stream_goes_again(void **state)
     assert_true((again.avoid & 1) != 0);
     assert_int_equal(again.avoid & ~UINT64_C(1), 0);
     assert_false(next(&f, &again));
-    assert_int_equal(f.h.hedged_bytes, CHUNK);
+    assert_int_equal(tb_hedge_hedged(&f.h), CHUNK);
     free(f.memory);
 }
 
@@ -118,7 +120,7 @@ static void what_is_not_late_goes_once(void **state)
     (void)take(&f, 1);
     f.now += TB_MS(200);
     assert_false(next(&f, &again));
-    assert_int_equal(f.h.hedged_bytes, 0);
+    assert_int_equal(tb_hedge_hedged(&f.h), 0);
     free(f.memory);
 }
 
@@ -208,7 +210,64 @@ static void hedges_stay_within_their_share(void **state)
     while (next(&f, &again))
         count++;
     assert_int_equal(count, 2); /* of 110 MiB */
-    assert_true(f.h.hedged_bytes * 1000 <= f.h.sent_bytes * 20);
+    assert_true(tb_hedge_hedged(&f.h) * 1000 <= f.h.kinds[0].sent_bytes * 20);
+    free(f.memory);
+}
+
+/* Steps come in a tenth of the time: a whole chunk behind them is not late for that, and the bytes they stand for pay for no second
+ * copy of it. */
+static void steps_say_nothing_of_a_full_copy(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct tb_hedge_again again;
+    setup(&f, 177, 20);
+    rounds(&f, 12, 1, 5);
+    f.based = true;
+    f.takes = TB_MS(10);
+    rounds(&f, 30, 1, 5);
+    f.based = false;
+    (void)take(&f, 0);
+    for (uint8_t s = 1; s < 5; s++)
+        (void)take(&f, s);
+    f.now += TB_MS(90);
+    for (uint32_t k = 169; k < 173; k++)
+        arrive(&f, k);
+    for (uint8_t s = 1; s < 5; s++)
+        (void)take(&f, s);
+    assert_true(tb_crossing_all_on_their_way(&f.c));
+    f.now += TB_MS(100);
+    assert_false(next(&f, &again)); /* 190 ms of 2 x 100 + 20 */
+    f.now += TB_MS(100);
+    f.h.kinds[0].sent_bytes -= 8 * CHUNK;
+    assert_false(next(&f, &again)); /* late, but a chunk is more than a fiftieth of 49 */
+    f.h.kinds[0].sent_bytes += 8 * CHUNK;
+    assert_true(next(&f, &again));
+    assert_int_equal(again.parcel.first, 168);
+    free(f.memory);
+}
+
+/* Its twin: what is usual for whole chunks is late for a step. */
+static void a_full_copy_says_nothing_of_steps(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct tb_hedge_again again;
+    setup(&f, 137, 20);
+    f.based = true;
+    f.takes = TB_MS(10);
+    rounds(&f, 20, 1, 5);
+    f.based = false;
+    f.takes = TB_SECONDS(1);
+    rounds(&f, 10, 1, 5);
+    f.based = true;
+    f.takes = TB_MS(10);
+    const uint32_t stuck = take(&f, 0);
+    rounds(&f, 4, 1, 5);
+    assert_false(next(&f, &again)); /* 40 ms of 2 x 10 + 20 */
+    f.now += TB_MS(1);
+    assert_true(next(&f, &again));
+    assert_int_equal(again.parcel.first, stuck);
     free(f.memory);
 }
 
@@ -305,6 +364,8 @@ int main(void)
         cmocka_unit_test(a_known_slow_stream_is_not_waited_for),
         cmocka_unit_test(a_link_that_stands_still_hedges_nothing),
         cmocka_unit_test(hedges_stay_within_their_share),
+        cmocka_unit_test(steps_say_nothing_of_a_full_copy),
+        cmocka_unit_test(a_full_copy_says_nothing_of_steps),
         cmocka_unit_test(a_second_way_that_is_lost_is_made_up_for),
         cmocka_unit_test(a_first_way_that_is_lost_leaves_the_second),
         cmocka_unit_test(what_lost_both_ways_is_sent_again),
