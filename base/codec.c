@@ -92,6 +92,13 @@ bool tb_codec_form_valid(struct tb_codec_form form)
 }
 
 /* What does not shrink is written raw into the same memory. */
+unsigned tb_codec_classes(const struct tb_codec_coded *coded)
+{
+    return coded->form.id == TB_CODEC_SPARSE
+               ? tb_sparse_classes((struct tb_sparse_form){coded->bytes, coded->count})
+               : 0;
+}
+
 size_t tb_codec_bound(enum tb_codec_id id, size_t count)
 {
     const size_t bound = id == TB_CODEC_ZSTD ? 1 + ZSTD_compressBound(count) : count;

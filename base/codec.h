@@ -45,6 +45,9 @@ struct tb_codec_coded {
     size_t count;
 };
 
+/* Of a SPARSE chunk, in how many classes it says that it is; else 0. Nothing else of it is looked at. */
+unsigned tb_codec_classes(const struct tb_codec_coded *coded);
+
 struct tb_codec_room {
     void *bytes;
     size_t cap; /* at least tb_codec_bound */

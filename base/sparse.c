@@ -553,6 +553,15 @@ static bool sections_decode(const struct tb_sparse_kernels *kernels, const struc
     return true;
 }
 
+unsigned tb_sparse_classes(struct tb_sparse_form form)
+{
+    struct tb_reader r;
+    tb_reader_init(&r, form.bytes, form.count);
+    (void)tb_read_u8(&r);
+    const unsigned count = tb_read_u8(&r);
+    return r.bad ? 0 : count;
+}
+
 enum tb_status tb_sparse_decode(struct tb_sparse_form form, const struct tb_sparse_means *means,
                                 const struct tb_sparse_output *out)
 {

@@ -41,6 +41,9 @@ struct tb_sparse_form {
     size_t count;
 };
 
+/* In how many classes it says that it is; 0 where it ends before that. */
+unsigned tb_sparse_classes(struct tb_sparse_form form);
+
 struct tb_sparse_output {
     /* `count` bytes apart from `bytes`; NULL: `bytes` is a copy of them, and is patched in place */
     const uint8_t *base;

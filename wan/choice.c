@@ -211,17 +211,39 @@ enum tb_choice_way tb_choice_pick(struct tb_choice *c, const struct tb_choice_as
 
 /* ---- encoded by somebody else ---- */
 
+static bool is_sparse(enum tb_choice_way way)
+{
+    return way == TB_WAY_GAPS || way == TB_WAY_CLASSES;
+}
+
+/* What the best way would bring if that chunk were encoded here. */
+static double anew_rate(const struct tb_choice *c, const struct tb_choice_ask *ask, enum tb_choice_way way,
+                        double saving)
+{
+    const struct tb_choice_speed *speeds = c->ways[ask->kind];
+    double most = 0;
+    for (unsigned w = 0; w < TB_WAYS; w++) {
+        const enum tb_choice_way other = (enum tb_choice_way)w;
+        if (!may(c, ask, other)) continue;
+        double rate = tb_choice_rate(c, ask->kind, other, NULL);
+        if (is_sparse(way) && is_sparse(other))
+            rate = lesser(rate, link_rate(c, saving * speeds[w].saving / speeds[way].saving));
+        if (rate > most) most = rate;
+    }
+    return most;
+}
+
 bool tb_choice_takes(struct tb_choice *c, const struct tb_choice_made *made)
 {
     const struct tb_choice_ask ask = {made->kind, true};
-    const enum tb_choice_way way = tb_choice_way_of(made->form);
+    const bool gaps = made->form.id == TB_CODEC_SPARSE && made->classes == 1;
+    const enum tb_choice_way way = gaps ? TB_WAY_GAPS : tb_choice_way_of(made->form);
     if (made->wire_bytes == 0 || !tb_chunk_frame_may(c->protocol, made->form)) return false;
     const double saving = (double)made->raw_bytes / made->wire_bytes;
-    const enum tb_choice_way else_way = c->wish == TB_CHOICE_AUTO ? best(c, &ask) : fixed(c, &ask);
     unsigned classes;
-    const bool takes = c->wish == TB_CHOICE_AUTO ? made_rate(c, ask.kind, way, saving) >=
-                                                       NEAR * tb_choice_rate(c, ask.kind, else_way, NULL)
-                                                 : tb_choice_form(else_way, &classes).on_base;
+    const bool takes = c->wish == TB_CHOICE_AUTO
+                           ? made_rate(c, ask.kind, way, saving) >= NEAR * anew_rate(c, &ask, way, saving)
+                           : tb_choice_form(fixed(c, &ask), &classes).on_base;
     if (takes) count(c, &ask, way);
     return takes;
 }

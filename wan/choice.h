@@ -79,10 +79,12 @@ struct tb_codec_form tb_choice_form(enum tb_choice_way way, unsigned *classes_ou
 enum tb_choice_way tb_choice_way_of(struct tb_codec_form form);
 
 /* An encoded chunk is here, on the peer's base, that cost this link nothing: does it go as it is? If so it counts as the way that
- * was picked. What it saves is told by its bytes. */
+ * was picked. What it saves is told by its bytes; a chunk that changed more than most does so in every sparse way, so of those it is
+ * made anew only where one saves that much more than the other, as they do on the average. */
 struct tb_choice_made {
     enum tb_choice_kind kind;
     struct tb_codec_form form;
+    unsigned classes; /* of a sparse one; 0: not known */
     uint32_t raw_bytes, wire_bytes;
 };
 bool tb_choice_takes(struct tb_choice *c, const struct tb_choice_made *made);

@@ -113,6 +113,7 @@ static bool find_object(struct tb_stream *s, const struct tb_object_name *name,
     *coded = tb_object_coded(t->object);
     const struct tb_choice_made made = {.kind = tb_choice_kind_of(in->dtype),
                                         .form = coded->form,
+                                        .classes = tb_codec_classes(coded),
                                         .raw_bytes = (uint32_t)in->count,
                                         .wire_bytes = (uint32_t)coded->count};
     if (tb_feed_takes(s->plan.feed, &made)) return true;

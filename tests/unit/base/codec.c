@@ -170,6 +170,30 @@ static void a_step_takes_less_than_a_copy(void **state)
     assert_true(dense < sparse);
 }
 
+/* Encoded in up to so many classes, how many does it say, of its first `count` bytes? 0: of all. */
+static unsigned classes_said(struct tb_codec *codec, struct tb_codec_form form, struct tb_codec_input *in,
+                             size_t count)
+{
+    struct coded c = encode(codec, form, in);
+    const struct tb_codec_coded coded = {c.form, c.bytes, count == 0 ? c.count : count};
+    const unsigned classes = tb_codec_classes(&coded);
+    free(c.bytes);
+    return classes;
+}
+
+static void a_step_says_in_how_many_classes_it_is(void **state)
+{
+    struct tb_codec *codec = *state;
+    static uint8_t base[400000], bytes[400000];
+    step_make(base, bytes, sizeof bytes, 50);
+    struct tb_codec_input in = {bytes, sizeof bytes, TB_DTYPE_BF16, base, 1};
+    assert_int_equal(classes_said(codec, forms[5], &in, 0), 1);
+    in.classes = TB_CODEC_CLASSES;
+    assert_in_range(classes_said(codec, forms[5], &in, 0), 2, TB_CODEC_CLASSES);
+    assert_int_equal(classes_said(codec, forms[5], &in, 1), 0);
+    assert_int_equal(classes_said(codec, forms[4], &in, 0), 0);
+}
+
 static void forms_that_are_none_are_refused(void **state)
 {
     struct tb_codec *codec = *state;
@@ -368,6 +392,7 @@ int main(void)
         WITH_CODEC(noise_is_sent_raw),
         WITH_CODEC(every_form_comes_back),
         WITH_CODEC(a_step_takes_less_than_a_copy),
+        WITH_CODEC(a_step_says_in_how_many_classes_it_is),
         WITH_CODEC(forms_that_are_none_are_refused),
         WITH_CODEC(a_base_that_is_missing_is_refused),
         WITH_CODEC(too_little_room_is_said),

@@ -168,6 +168,37 @@ static void what_is_made_already_goes_unless_another_way_is_sooner(void **state)
     }
 }
 
+/* A tensor of which more changed than of others is so however it is encoded: it goes as its publisher wrote it, and is not encoded here
+ * once more for being above the average. */
+static void a_chunk_that_changed_more_than_most_goes_as_it_was_made(void **state)
+{
+    (void)state;
+    const struct {
+        double goodput;
+        unsigned classes;
+        uint32_t saves;
+        bool takes;
+    } rows[] = {{MBIT_50, TB_CODEC_CLASSES, 90, true},
+                {MBIT_50, TB_CODEC_CLASSES, 45, true},
+                {MBIT_50, TB_CODEC_CLASSES, 2, false}, /* dense has 3 */
+                {MBIT_50, 0, 45, true},
+                {MBIT_50, 1, 60, false}, /* several classes would be two thirds of it */
+                {MBIT_50, 1, 30, false},
+                {LOOPBACK, 1, 30, true}, /* where one class is what goes, of all */
+                {LOOPBACK, TB_CODEC_CLASSES, 45, true}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct tb_choice c;
+        setup(&c, TB_CHOICE_AUTO, rows[i].goodput);
+        const struct tb_choice_made made = {.kind = TB_KIND_BF16,
+                                            .form = {TB_CODEC_SPARSE, true},
+                                            .classes = rows[i].classes,
+                                            .raw_bytes = 1 << 20,
+                                            .wire_bytes = (1 << 20) / rows[i].saves};
+        assert_int_equal(tb_choice_takes(&c, &made), rows[i].takes);
+        assert_int_equal(c.chunks[rows[i].classes == 1 ? TB_WAY_GAPS : TB_WAY_CLASSES], rows[i].takes);
+    }
+}
+
 static void a_link_says_how_steps_are_best_encoded(void **state)
 {
     (void)state;
@@ -259,6 +290,7 @@ int main(void)
         cmocka_unit_test(a_dense_step_changes_the_way),
         cmocka_unit_test(a_wish_is_kept_where_it_fits),
         cmocka_unit_test(what_is_made_already_goes_unless_another_way_is_sooner),
+        cmocka_unit_test(a_chunk_that_changed_more_than_most_goes_as_it_was_made),
         cmocka_unit_test(a_link_says_how_steps_are_best_encoded),
         cmocka_unit_test(an_old_peer_gets_old_forms),
         cmocka_unit_test(a_link_is_measured_while_it_is_busy),
