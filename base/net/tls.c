@@ -227,6 +227,7 @@ static bool context_harden(SSL_CTX *ctx)
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, tb_tls_verify_by_ca);
     SSL_CTX_set_default_passwd_cb(ctx, no_passphrase);
     SSL_CTX_set_tlsext_servername_callback(ctx, tb_tls_named);
+    SSL_CTX_set_keylog_callback(ctx, tb_tls_keyed);
     /* A CA file may hold an intermediate: what the operator named is what is trusted, and nothing above it. */
     X509_STORE_set_flags(SSL_CTX_get_cert_store(ctx), X509_V_FLAG_PARTIAL_CHAIN);
     return SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) == 1 &&

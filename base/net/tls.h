@@ -60,9 +60,9 @@ struct tb_tls_expect {
     struct tb_identity identity;       /* kind NONE: any that the CA signed */
     struct tb_fingerprint fingerprint; /* ephemeral only */
     bool any_fingerprint; /* ephemeral server: accept, the token decides after (tb_chan_peer has the print) */
-    /* A dialler's: so much will be sent, either way, that the kernel encrypts it where kernel and OpenSSL can (kTLS): the
-     * acceptor hears of it by the server name TB_TLS_BULK. Bytes to be written then stay where they are until they were taken, no
-     * key is changed, and whoever asks has SIGPIPE ignored. */
+    /* A dialler's: so much will be sent, either way, that records are sealed and opened in batches (tls_bulk.h), or sealed by the kernel
+     * where kernel and OpenSSL can (kTLS): the acceptor hears of it by the server name TB_TLS_BULK. Bytes to be written then stay
+     * where they are until they were taken, the kernel changes no key, and whoever asks has SIGPIPE ignored. */
     bool bulk;
     /* An acceptor's: whether it heeds that name. Any stranger can say it, before its certificate is looked at: only who has
      * SIGPIPE ignored. */

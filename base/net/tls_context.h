@@ -35,6 +35,7 @@ uint64_t tb_tls_cert_expires(const X509 *cert); /* notAfter, seconds since 1970;
 
 /* OpenSSL's callbacks, in tls_session.c. */
 int tb_tls_named(SSL *ssl, int *alert, void *user);
+void tb_tls_keyed(const SSL *ssl, const char *line);
 int tb_tls_verify_by_ca(int good, X509_STORE_CTX *store);
 int tb_tls_verify_by_print(X509_STORE_CTX *store, void *user);
 

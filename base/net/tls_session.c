@@ -16,14 +16,14 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "base/net/tls_bulk.h"
 #include "base/net/tls_context.h"
 
 #define RECORD_BYTES 16384u
 /* openssl/bio.h names it in a comment alone; the number says: to send, or to receive */
 #define SET_KERNEL_KEYS 72
 
-/* The first reason is the true one: what follows is its consequence. */
-__attribute__((format(printf, 2, 3))) static void because(struct tb_tls_session *s, const char *format, ...)
+void tb_tls_session_because(struct tb_tls_session *s, const char *format, ...)
 {
     if (s->reason[0] != '\0') return;
     va_list args;
@@ -153,7 +153,24 @@ int tb_tls_named(SSL *ssl, int *alert, void *user)
     const char *name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
     if (!s->expect.bulk_heard || name == NULL || strcmp(name, TB_TLS_BULK) != 0) return SSL_TLSEXT_ERR_NOACK;
     ask_kernel(s);
+    if (s->bulk == NULL) s->bulk = tb_tls_bulk_new(); /* NULL: OpenSSL does it */
     return SSL_TLSEXT_ERR_OK;
+}
+
+void tb_tls_keyed(const SSL *ssl, const char *line)
+{
+    struct tb_tls_session *s = SSL_get_app_data(ssl);
+    if (s != NULL) tb_tls_bulk_secret(s, line);
+}
+
+static bool bulk_begun(const struct tb_tls_session *s)
+{
+    return s->bulk != NULL && s->bulk->begun;
+}
+
+static bool bulk_sends(const struct tb_tls_session *s)
+{
+    return bulk_begun(s) && s->bulk->sends;
 }
 
 bool tb_tls_session_kernel_sends(const struct tb_tls_session *s)
@@ -189,18 +206,19 @@ static bool leaf_fits(struct tb_tls_session *s, X509_STORE_CTX *store)
     struct tb_identity have;
     char text[TB_URI_BYTES_MAX], wanted[TB_URI_BYTES_MAX];
     if (tb_tls_cert_identity(X509_STORE_CTX_get0_cert(store), &have) != TB_OK) {
-        because(s, "the peer's certificate has not exactly one tombolo:// URI");
+        tb_tls_session_because(s, "the peer's certificate has not exactly one tombolo:// URI");
         return false;
     }
     tb_identity_format(&have, text);
     const STACK_OF(X509) *chain = X509_STORE_CTX_get0_chain(store);
     if (!anchor_fits(s->tls, sk_X509_value(chain, sk_X509_num(chain) - 1), &have)) {
-        because(s, "the CA that signed the peer's certificate may not speak for the site of %s", text);
+        tb_tls_session_because(
+            s, "the CA that signed the peer's certificate may not speak for the site of %s", text);
         return false;
     }
     if (!identity_fits(&s->expect.identity, &have)) {
         tb_identity_format(&s->expect.identity, wanted);
-        because(s, "the peer is %s, expected %s", text, wanted);
+        tb_tls_session_because(s, "the peer is %s, expected %s", text, wanted);
         return false;
     }
     return true;
@@ -224,7 +242,7 @@ int tb_tls_verify_by_ca(int good, X509_STORE_CTX *store)
     struct tb_tls_session *s = judge(store);
     const int error = X509_STORE_CTX_get_error(store);
     if (!good) {
-        because(s, "the peer's certificate: %s", X509_verify_cert_error_string(error));
+        tb_tls_session_because(s, "the peer's certificate: %s", X509_verify_cert_error_string(error));
         return refuse(s, store, error);
     }
     if (X509_STORE_CTX_get_error_depth(store) != 0 || leaf_fits(s, store)) return 1;
@@ -240,7 +258,7 @@ int tb_tls_verify_by_print(X509_STORE_CTX *store, void *user)
     if (tb_tls_cert_fingerprint(X509_STORE_CTX_get0_cert(store), &have) == TB_OK &&
         memcmp(have.bytes, s->expect.fingerprint.bytes, sizeof have.bytes) == 0)
         return 1;
-    because(s, "the fingerprint of the peer's certificate is not the one expected");
+    tb_tls_session_because(s, "the fingerprint of the peer's certificate is not the one expected");
     return refuse(s, store, X509_V_ERR_CERT_REJECTED);
 }
 
@@ -261,6 +279,7 @@ enum tb_status tb_tls_session_init(struct tb_tls_session *s, struct tb_tls *tls,
 
     SSL_set_bio(s->ssl, bio, bio);
     SSL_set_app_data(s->ssl, s);
+    if (!server && expect->bulk) s->bulk = tb_tls_bulk_new(); /* NULL: OpenSSL does it */
     if (server)
         SSL_set_accept_state(s->ssl);
     else
@@ -282,9 +301,11 @@ void tb_tls_session_fini(struct tb_tls_session *s)
 {
     if (s->ssl == NULL) return;
     SSL_free(s->ssl);
+    tb_tls_bulk_free(s->bulk);
     BIO_free(s->kernel);
     tb_tls_free(s->tls);
     s->ssl = NULL;
+    s->bulk = NULL;
     s->kernel = NULL;
 }
 
@@ -307,28 +328,38 @@ static bool is_refusal(int reason)
     }
 }
 
+static enum tb_status judge_reason(struct tb_tls_session *s, unsigned long error)
+{
+    const char *text = ERR_reason_error_string(error);
+    tb_tls_session_because(s, "TLS: %s", text != NULL ? text : "unknown error");
+    return is_refusal(ERR_GET_REASON(error)) ? TB_PEER_DENIED : TB_STREAM_TLS;
+}
+
+enum tb_status tb_tls_session_alert(struct tb_tls_session *s, uint8_t alert)
+{
+    s->dead = true;
+    return judge_reason(s, ERR_PACK(ERR_LIB_SSL, 0, SSL_AD_REASON_OFFSET + alert));
+}
+
 static enum tb_status judge_protocol(struct tb_tls_session *s)
 {
     const unsigned long error = ERR_peek_error();
-    const int reason = ERR_GET_REASON(error);
-    const char *text = ERR_reason_error_string(error);
     s->dead = true;
     if (s->refused) return TB_PEER_IDENTITY;
-    if (s->eof && reason == SSL_R_UNEXPECTED_EOF_WHILE_READING) {
-        because(s, "the connection was cut without TLS's goodbye");
+    if (s->eof && ERR_GET_REASON(error) == SSL_R_UNEXPECTED_EOF_WHILE_READING) {
+        tb_tls_session_because(s, "the connection was cut without TLS's goodbye");
         return s->shaken ? TB_STREAM_IO : TB_STREAM_CLOSED;
     }
-    because(s, "TLS: %s", text != NULL ? text : "unknown error");
-    return is_refusal(reason) ? TB_PEER_DENIED : TB_STREAM_TLS;
+    return judge_reason(s, error);
 }
 
-static enum tb_status judge_io(struct tb_tls_session *s)
+enum tb_status tb_tls_session_cut(struct tb_tls_session *s)
 {
     s->dead = true;
     if (s->io_errno == 0)
-        because(s, "the connection was cut without TLS's goodbye");
+        tb_tls_session_because(s, "the connection was cut without TLS's goodbye");
     else
-        because(s, "%s", strerror(s->io_errno));
+        tb_tls_session_because(s, "%s", strerror(s->io_errno));
     return s->io_errno == 0 && !s->shaken ? TB_STREAM_CLOSED : TB_STREAM_IO;
 }
 
@@ -345,7 +376,7 @@ static enum tb_status outcome(struct tb_tls_session *s, int result)
     case SSL_ERROR_ZERO_RETURN:
         return s->ended = TB_STREAM_CLOSED;
     case SSL_ERROR_SYSCALL:
-        return s->ended = judge_io(s);
+        return s->ended = tb_tls_session_cut(s);
     default:
         return s->ended = judge_protocol(s);
     }
@@ -358,13 +389,22 @@ static void begin(struct tb_tls_session *s)
     ERR_clear_error(); /* SSL_get_error looks at the thread's queue: what others left there is not ours */
 }
 
+static enum tb_status shaken(struct tb_tls_session *s)
+{
+    if (s->bulk == NULL || tb_tls_bulk_begin(s)) return TB_OK;
+    tb_tls_bulk_free(s->bulk);
+    s->bulk = NULL;
+    ERR_clear_error();
+    return TB_OK;
+}
+
 enum tb_status tb_tls_session_handshake(struct tb_tls_session *s)
 {
     begin(s);
     if (s->expect.bulk) ask_kernel(s); /* not before: the kernel wants a connection */
     const int result = SSL_do_handshake(s->ssl);
     s->shaken = result == 1; /* not SSL_is_init_finished: that turns false again with an error */
-    if (s->shaken) return TB_OK;
+    if (s->shaken) return shaken(s);
     const enum tb_status status = outcome(s, result);
     ERR_clear_error();
     return status;
@@ -377,6 +417,7 @@ enum tb_status tb_tls_session_read(struct tb_tls_session *s, void *out, size_t c
     size_t used = 0;
     enum tb_status status = s->ended;
     begin(s);
+    if (bulk_begun(s)) return tb_tls_bulk_read(s, out, cap, count_out);
     while (used < cap && status == TB_OK) {
         size_t got = 0;
         const int result = SSL_read_ex(s->ssl, (uint8_t *)out + used, cap - used, &got);
@@ -408,6 +449,7 @@ enum tb_status tb_tls_session_write(struct tb_tls_session *s, const void *bytes,
     enum tb_status status = s->dead ? s->ended : TB_OK; /* after the peer's end we may still write */
     bool between = !s->wants_write;                     /* two records */
     begin(s);
+    if (bulk_sends(s)) return tb_tls_bulk_write(s, bytes, count, count_out);
     while (used < count && status == TB_OK) {
         size_t put = 0;
         if (between) next_key(s);
@@ -427,6 +469,7 @@ enum tb_status tb_tls_session_end(struct tb_tls_session *s)
 {
     if (s->dead || !s->shaken) return TB_OK;
     begin(s);
+    if (bulk_sends(s)) return tb_tls_bulk_end(s);
     const int result = SSL_shutdown(s->ssl);
     const enum tb_status status = result >= 0 ? TB_OK : outcome(s, result);
     ERR_clear_error();
@@ -435,6 +478,7 @@ enum tb_status tb_tls_session_end(struct tb_tls_session *s)
 
 bool tb_tls_session_pending(const struct tb_tls_session *s)
 {
+    if (bulk_begun(s)) return s->ended != TB_OK || tb_tls_bulk_pending(s->bulk);
     return s->ended != TB_OK ||
            (!s->starved && (s->ahead_from < s->ahead_used || SSL_has_pending(s->ssl) == 1));
 }

@@ -3,7 +3,7 @@
  * OpenSSL reads and writes the socket through a BIO of ours over recvmsg and sendmsg(MSG_NOSIGNAL): the
  * socket BIO it comes with uses write(2), whose SIGPIPE would kill the process, and a library must not change
  * its host's signals. Where the kernel encrypts what is sent (tb_tls_expect.bulk), OpenSSL's BIO stands behind ours: only that one knows
- * how OpenSSL hands keys and record types to the kernel.
+ * how OpenSSL hands keys and record types to the kernel. Such a connection's records are, after the handshake, tls_bulk.h's otherwise.
  *
  * Threads: one at a time. The tb_tls behind it is shared. */
 #ifndef TB_BASE_NET_TLS_SESSION_H
@@ -17,11 +17,15 @@
 #define TB_TLS_REASON_BYTES 256
 #define TB_TLS_AHEAD_BYTES  1024 /* a small record comes whole with its header */
 
+struct tb_tls_bulk;
+
 struct tb_tls_session {
     SSL *ssl;
     /* bulk: OpenSSL's own socket BIO, through which records go that the kernel encrypts; else NULL */
     BIO *kernel;
-    bool kernel_asked;  /* it was, once */
+    bool kernel_asked; /* it was, once */
+    /* bulk: records are sealed and opened by ours, once the handshake is done; NULL: by OpenSSL */
+    struct tb_tls_bulk *bulk;
     struct tb_tls *tls; /* referenced */
     struct tb_tls_expect expect;
     int fd;                                  /* borrowed */
@@ -64,5 +68,12 @@ bool tb_tls_session_kernel_sends(const struct tb_tls_session *s);
 /* After the handshake. identity_out->kind is NONE for ephemeral contexts. */
 void tb_tls_session_peer(const struct tb_tls_session *s, struct tb_identity *identity_out,
                          struct tb_fingerprint *fingerprint_out, uint64_t *expires_wall_s_out);
+
+/* For tls_bulk.c. The first reason is the true one: what follows is its consequence. */
+__attribute__((format(printf, 2, 3))) void tb_tls_session_because(struct tb_tls_session *s,
+                                                                  const char *format, ...);
+/* The socket ended or failed, as io_errno says; the peer said why. */
+enum tb_status tb_tls_session_cut(struct tb_tls_session *s);
+enum tb_status tb_tls_session_alert(struct tb_tls_session *s, uint8_t alert);
 
 #endif

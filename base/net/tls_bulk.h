@@ -1,0 +1,54 @@
+/* tls_bulk.h - the bytes of a connection on which much moves, for tls_session.c alone. A shell.
+ *
+ * After OpenSSL's handshake records are sealed and opened by tls_records.h, in batches: a call of the kernel carries up to
+ * TB_TLS_BATCH of them, and each byte goes from where the caller has it into a record, and from a record to where the caller wants it. On the
+ * wire it is TLS 1.3 as ever; the peer may be OpenSSL alone. Where the kernel encrypts what is sent, only receiving is done here.
+ *
+ * Threads: one at a time. */
+#ifndef TB_BASE_NET_TLS_BULK_H
+#define TB_BASE_NET_TLS_BULK_H
+
+#include "base/net/tls_records.h"
+#include "tombolo/status.h"
+
+#define TB_TLS_BATCH       8u
+#define TB_TLS_BATCH_BYTES (TB_TLS_BATCH * (TB_TLS_PLAIN_BYTES + TB_TLS_ADDED_BYTES))
+#define TB_TLS_VAIN_MAX    32u /* records without a byte of data, one after the other: more are a flood (P7) */
+
+struct tb_tls_session;
+
+struct tb_tls_bulk {
+    bool begun;       /* the handshake is over, and what follows goes through here */
+    bool sends;       /* the kernel does not */
+    bool owes_update; /* the peer asked for our next key */
+    bool said_end;
+    uint8_t ours[TB_TLS_SECRET_BYTES], theirs[TB_TLS_SECRET_BYTES]; /* until it begins */
+    bool have_ours, have_theirs;
+    struct tb_tls_key seal, open;
+    uint8_t *in; /* TB_TLS_BATCH_BYTES; what came and is not opened stands from in_from to in_used */
+    uint32_t in_from, in_used;
+    uint32_t left_from, left_to; /* of `in`: opened, and not asked for yet; always in front of in_from */
+    uint32_t vain;
+    uint8_t *
+        out; /* TB_TLS_BATCH_BYTES, and a KeyUpdate; what is sealed and not sent stands from out_from to out_used */
+    uint32_t out_from, out_used;
+    uint32_t pending; /* bytes of the caller's in it: told as written once all of it is sent */
+};
+
+/* NULL: no memory. */
+struct tb_tls_bulk *tb_tls_bulk_new(void);
+void tb_tls_bulk_free(struct tb_tls_bulk *b); /* also NULL */
+/* A line of OpenSSL's key log, which is where it tells the secrets of a connection: those of data are kept. */
+void tb_tls_bulk_secret(struct tb_tls_session *s, const char *line);
+/* The handshake is done. False: it cannot be done here, and OpenSSL goes on. */
+bool tb_tls_bulk_begin(struct tb_tls_session *s);
+
+/* As those of tb_tls_session. */
+TB_MUST_USE enum tb_status tb_tls_bulk_read(struct tb_tls_session *s, void *out, size_t cap,
+                                            size_t *count_out);
+TB_MUST_USE enum tb_status tb_tls_bulk_write(struct tb_tls_session *s, const void *bytes, size_t count,
+                                             size_t *count_out);
+TB_MUST_USE enum tb_status tb_tls_bulk_end(struct tb_tls_session *s);
+bool tb_tls_bulk_pending(const struct tb_tls_bulk *b);
+
+#endif
