@@ -143,8 +143,15 @@ def cold(bench):
         yield from judged(bench, wire, once)
 
 
-CONGESTION_TURNS = 3  # crossings of each in a round
-WORTH_A_TURN = 1.5    # what took so many times the best's seconds in the first crossing is not the better one
+TURNS = 3           # of each in a round: one crossing and another of the same differ by a tenth
+WORTH_A_TURN = 1.5  # what took so many times the best's seconds in the first crossing is not the better one
+
+
+def in_turns(ways):
+    """Each TURNS times, and each time another one first."""
+    for turn in range(TURNS):
+        first = turn % len(ways)
+        yield from ways[first:] + ways[:first]
 
 
 def congestion(bench, name, mib):
@@ -162,10 +169,9 @@ def congestion(bench, name, mib):
 
         def once():
             seconds = dict.fromkeys(kept, 0)
-            for turn in range(CONGESTION_TURNS):
-                for way in kept[turn:] + kept[:turn]:
-                    seconds[way] += ways[way].cross()[0]
-            goodput = {way: size * CONGESTION_TURNS / s for way, s in seconds.items()}
+            for way in in_turns(kept):
+                seconds[way] += ways[way].cross()[0]
+            goodput = {way: size * TURNS / s for way, s in seconds.items()}
             auto = goodput.pop("auto")
             bench.say(f"  auto {auto:.4g}, " + ", ".join(f"{way} {rate:.4g}" for way, rate in goodput.items()))
             return {f"link.congestion.{name}": (auto, max(goodput.values()))}
@@ -216,7 +222,7 @@ class OursInTurns(Ours):
 
 
 def codec(bench, name, wire, mib):
-    """Gateways for each codec beside each other on one path, which cross in turns; what is far behind in both has no second turn."""
+    """Gateways for each codec beside each other on one path, which cross in turns; what is far behind in both has no more turns."""
     files = [*bench.versions(mib * MIB, 2), bench.versions((mib + mib // 4) * MIB, 1)[0]]
     size = {"full": files[2].stat().st_size / 1e9, "step": OursInTurns.STEPS * files[0].stat().st_size / 1e9}
     with contextlib.ExitStack() as labs:
@@ -229,16 +235,15 @@ def codec(bench, name, wire, mib):
             bench.say(f"  first {kind}: " + ", ".join(f"{way} {s[kind]:.2f} s" for way, s in first.items()))
         worth = {kind: WORTH_A_TURN * min(first[way][kind] for way in CODECS) for kind in size}
         kept = ["auto", *(way for way in CODECS if any(first[way][kind] <= worth[kind] for kind in size))]
-        turns = 0
 
         def once():
-            nonlocal turns
-            turns += 1
-            at = turns % len(kept)
-            seconds = {way: ways[way].seconds() for way in kept[at:] + kept[:at]}
+            seconds = {way: dict.fromkeys(size, 0) for way in kept}
+            for way in in_turns(kept):
+                for kind, s in ways[way].seconds().items():
+                    seconds[way][kind] += s
             pairs = {}
             for kind in size:
-                rates = {way: size[kind] / s[kind] for way, s in seconds.items()}
+                rates = {way: size[kind] * TURNS / s[kind] for way, s in seconds.items()}
                 bench.say(f"  {kind}: " + ", ".join(f"{way} {rate:.4g}" for way, rate in rates.items()))
                 pairs[f"link.codec.{name}.{kind}"] = (rates.pop("auto"), max(rates.values()))
             return pairs
