@@ -311,9 +311,9 @@ static void what_is_hidden_is_not_announced(void **state)
     assert_int_equal(pthread_create(&thread, NULL, suspend, w.r), 0);
     (void)asked(&w, 0);
     answer(&w, asked(&w, 1));
-    for (bool hidden = false; !hidden; sched_yield()) {
+    for (bool heard = false; !heard; sched_yield()) {
         tb_session_lock(w.s);
-        hidden = w.s->publications->next->suspended;
+        heard = w.s->publications->next->hiding->done;
         tb_session_unlock(w.s);
     }
     fake_go_away(&w.f, w.s);
