@@ -53,12 +53,21 @@ INLINE void element_store(uint8_t *at, unsigned width, uint32_t x)
         at[k] = (uint8_t)(x >> (8 * k));
 }
 
-/* The scratch: what is known of one section, and of one class in it. */
+/* The scratch: what is known of one section. Of several classes each has its part of gaps and steps. */
 struct work {
-    uint64_t changed[WORDS], members[WORDS];
     uint32_t steps[SECTION]; /* differences, then magnitudes of those that are not 1 */
-    uint16_t gaps[SECTION], places[SECTION];
-    uint8_t keys[SECTION];
+    uint16_t gaps[SECTION];
+    union {
+        uint16_t places[SECTION]; /* decoding */
+        struct {                  /* encoding, where classes are mixed */
+            uint32_t differences[SECTION];
+            uint16_t ranks[SECTION];
+            uint8_t classes[SECTION];
+        } mixed;
+    };
+    uint64_t changed[TB_SPARSE_BLOCK_WORDS];
+    uint8_t keys[BLOCK];
+    struct tb_sparse_nest nest;
 };
 
 _Static_assert(sizeof(struct work) <= TB_SPARSE_SCRATCH_BYTES, "a section may change whole");
@@ -109,32 +118,65 @@ static void section_keys(const struct tb_sparse_kernels *kernels, struct section
     kernels->keys(p.base, 1, s.kind, keys_out + s.count / 64 * 64);
 }
 
-/* The classes of a chunk; with one, nobody needs keys. */
-struct classes {
-    struct tb_sparse_class of[TB_SPARSE_CLASSES_MAX];
-    unsigned count;
-};
-
-static void class_members(const struct tb_sparse_kernels *kernels, const struct classes *classes, unsigned j,
-                          struct section s, struct work *work)
+/* The classes of a chunk; with one, nobody needs keys. Class j has the keys from bounds[j - 1] up to, not including, bounds[j].
+ * False: bounds do not grow. */
+static bool nest_init(struct tb_sparse_nest *nest, const uint8_t *bounds, unsigned classes)
 {
-    const size_t words = section_words(s);
-    kernels->members(work->keys, words, classes->of[j], work->members);
-    if (s.count % 64 != 0) work->members[words - 1] &= tb_bits_mask(s.count % 64);
+    nest->classes = classes;
+    for (unsigned j = 0; j + 1 < classes; j++) {
+        if (bounds[j] <= (j > 0 ? bounds[j - 1] : 0)) return false;
+        nest->bounds[j] = bounds[j];
+    }
+    if (classes == 1) return true;
+    for (unsigned key = 0, j = 0; key < 256; key++) {
+        while (j + 1 < classes && key >= bounds[j])
+            j++;
+        nest->class_of[key] = (uint8_t)j;
+    }
+    memset(nest->rows[0], 0, sizeof nest->rows[0]);
+    memset(nest->before[0], 0, sizeof nest->before[0]);
+    memset(nest->rows[classes], 0xff, sizeof nest->rows[0]);
+    for (size_t w = 0; w < WORDS; w++)
+        nest->before[classes][w] = (uint16_t)(64 * w);
+    return true;
 }
 
-/* Class j has the keys from bounds[j - 1] up to, not including, bounds[j]. False: bounds do not grow. */
-static bool classes_init(struct classes *classes, const uint8_t *bounds, unsigned count)
+static struct section section_block(struct section s, size_t at)
 {
-    unsigned low = 0;
-    for (unsigned j = 0; j + 1 < count; j++) {
-        if (bounds[j] <= low) return false;
-        classes->of[j] = (struct tb_sparse_class){(uint8_t)low, (uint8_t)(bounds[j] - 1)};
-        low = bounds[j];
+    const size_t width = kind_width(s.kind);
+    return (struct section){s.base + width * at, s.bytes + width * at,
+                            s.count - at < BLOCK ? s.count - at : BLOCK, s.kind};
+}
+
+/* A block's keys, and its words of the nest. */
+static void block_nest(const struct tb_sparse_kernels *kernels, struct section block, size_t at,
+                       struct work *work)
+{
+    section_keys(kernels, block, work->keys);
+    kernels->nest(work->keys, at / 64, section_words(block), &work->nest);
+}
+
+/* Of a whole section. What fills its last word up is in no class, and no word behind it is found: as if 65535 members were before it,
+ * which only those of a full section may have. */
+static void section_nest(const struct tb_sparse_kernels *kernels, struct section s, struct work *work)
+{
+    struct tb_sparse_nest *nest = &work->nest;
+    for (size_t at = 0; at < s.count; at += BLOCK)
+        block_nest(kernels, section_block(s, at), at, work);
+    const size_t words = section_words(s);
+    for (unsigned j = 0; j <= nest->classes && s.count < SECTION; j++) {
+        if (s.count % 64 != 0) nest->rows[j][words - 1] &= tb_bits_mask(s.count % 64);
+        for (size_t w = words; w < WORDS; w++)
+            nest->before[j][w] = (uint16_t)(0u - j);
     }
-    classes->of[count - 1] = (struct tb_sparse_class){(uint8_t)low, 255};
-    classes->count = count;
-    return true;
+}
+
+static size_t class_members(const struct tb_sparse_nest *nest, unsigned j, struct section s)
+{
+    const size_t last = section_words(s) - 1;
+    const uint64_t members = nest->rows[j + 1][last] & ~nest->rows[j][last];
+    return (uint16_t)(nest->before[j + 1][last] - nest->before[j][last]) +
+           (size_t)__builtin_popcountll(members);
 }
 
 /* Steps that are not 1 or -1: how many that are lie before each, and its magnitude less 2. */
@@ -150,13 +192,21 @@ INLINE uint32_t number_at(const void *numbers, unsigned bytes, size_t i)
     return bytes == 2 ? ((const uint16_t *)numbers)[i] : ((const uint32_t *)numbers)[i];
 }
 
-/* The zeros that Rice codes with k write; what is written plain costs about 31 bits more than k and a one. */
+#define NUMBERS_MAX 2048u /* of 31 each, in 16 bits */
+
+/* The zeros that Rice codes with k write; what is written plain costs about 31 bits more than k and a one. Sums of a few are in 16
+ * bits, as vectors of gaps are. */
 INLINE uint64_t zeros_of(const void *numbers, unsigned bytes, size_t count, unsigned k)
 {
     uint64_t sum = 0;
-    for (size_t i = 0; i < count; i++) {
-        const uint32_t zeros = number_at(numbers, bytes, i) >> k;
-        sum += zeros < 31 ? zeros : 31;
+    for (size_t at = 0; at < count; at += NUMBERS_MAX) {
+        const size_t end = count - at < NUMBERS_MAX ? count : at + NUMBERS_MAX;
+        uint16_t few = 0;
+        for (size_t i = at; i < end; i++) {
+            const uint32_t zeros = number_at(numbers, bytes, i) >> k;
+            few = (uint16_t)(few + (zeros < 31 ? zeros : 31));
+        }
+        sum += few;
     }
     return sum;
 }
@@ -222,6 +272,25 @@ static unsigned magnitudes_k(const struct odd *odd)
     return rice_search(odd->magnitudes, sizeof *odd->magnitudes, odd->count, k);
 }
 
+#define GROUP 4u /* codes at once */
+
+/* As many codes as one word has room for, or none: one of them is plain, or they are long. */
+INLINE bool group_code(struct tb_bit_writer *w, const uint16_t *gaps, unsigned k)
+{
+    uint64_t codes = 0;
+    uint32_t zeros_all = 0;
+    unsigned bits = 0;
+    for (unsigned i = 0; i < GROUP; i++) {
+        const uint32_t zeros = gaps[i] >> k;
+        zeros_all |= zeros;
+        codes |= (((uint64_t)(gaps[i] & tb_bits_mask(k)) << 1 | 1) << (zeros & 31)) << (bits & 63);
+        bits += zeros + 1 + k;
+    }
+    if (zeros_all >= TB_RICE_ZEROS_MAX || bits > TB_BITS_MAX) return false;
+    tb_bits_put(w, codes, bits);
+    return true;
+}
+
 static void gaps_code(struct tb_bit_writer *w, const uint16_t *gaps, size_t count, uint64_t sum,
                       struct ahead *ahead)
 {
@@ -230,11 +299,31 @@ static void gaps_code(struct tb_bit_writer *w, const uint16_t *gaps, size_t coun
     struct tb_bit_writer fast = *w; /* in registers, which what it writes can not alias */
     for (size_t i = 0; i < count;) {
         const size_t end = count - i < BATCH ? count : i + BATCH;
-        for (; i < end; i++)
+        while (i + GROUP <= end && group_code(&fast, gaps + i, k))
+            i += GROUP;
+        for (unsigned of = 0; of < GROUP && i < end; of++, i++)
             tb_rice_put(&fast, gaps[i], k, GAP_BITS);
-        ahead_fetch(ahead);
+        if (i % BATCH == 0) ahead_fetch(ahead);
     }
     *w = fast;
+}
+
+/* Codes that one look at the stream has whole, or none. */
+INLINE bool group_decode(struct tb_bit_reader *r, uint16_t *gaps_out, unsigned k)
+{
+    uint64_t next = tb_bits_peek(r);
+    unsigned zeros_all = 0, bits = 0;
+    for (unsigned i = 0; i < GROUP; i++) {
+        const unsigned zeros = (unsigned)__builtin_ctzll(next | UINT64_C(1) << 63);
+        zeros_all |= zeros;
+        next = next >> zeros >> 1;
+        gaps_out[i] = (uint16_t)(zeros << k | (uint32_t)(next & tb_bits_mask(k)));
+        next >>= k;
+        bits += zeros + 1 + k;
+    }
+    if (zeros_all >= TB_RICE_ZEROS_MAX || bits > TB_BITS_MAX) return false;
+    r->at += bits;
+    return true;
 }
 
 static void gaps_decode(struct tb_bit_reader *r, uint16_t *gaps_out, size_t count, struct ahead *ahead)
@@ -243,9 +332,11 @@ static void gaps_decode(struct tb_bit_reader *r, uint16_t *gaps_out, size_t coun
     struct tb_bit_reader fast = *r;
     for (size_t i = 0; i < count;) {
         const size_t end = count - i < BATCH ? count : i + BATCH;
-        for (; i < end; i++)
+        while (i + GROUP <= end && group_decode(&fast, gaps_out + i, k))
+            i += GROUP;
+        for (unsigned of = 0; of < GROUP && i < end; of++, i++)
             gaps_out[i] = (uint16_t)tb_rice_get(&fast, k, GAP_BITS);
-        ahead_fetch(ahead);
+        if (i % BATCH == 0) ahead_fetch(ahead);
     }
     *r = fast;
 }
@@ -283,27 +374,27 @@ INLINE uint64_t steps_take(const uint32_t *differences, unsigned above_bits, siz
 }
 
 /* Differences modulo the width as signs and the smaller magnitudes. The gaps' memory is free again by now. */
-INLINE void steps_code_width(struct tb_bit_writer *w, unsigned width, size_t count, struct work *work,
+INLINE void steps_code_width(struct tb_bit_writer *w, unsigned width, const struct tb_sparse_found *found,
                              struct ahead *ahead)
 {
-    struct odd odd = {.gaps = work->gaps, .magnitudes = work->steps};
-    for (size_t i = 0; i < count; i += SIGNS) {
-        const size_t end = count - i < SIGNS ? count : i + SIGNS;
-        tb_bits_put(w, steps_take(work->steps, 32 - 8 * width, i, end, &odd), (unsigned)(end - i));
+    struct odd odd = {.gaps = found->gaps, .magnitudes = found->differences};
+    for (size_t i = 0; i < found->count; i += SIGNS) {
+        const size_t end = found->count - i < SIGNS ? found->count : i + SIGNS;
+        tb_bits_put(w, steps_take(found->differences, 32 - 8 * width, i, end, &odd), (unsigned)(end - i));
         ahead_fetch(ahead);
     }
     odd_code(w, &odd, width, ahead);
 }
 
-static void steps_code(struct tb_bit_writer *w, unsigned width, size_t count, struct work *work,
+static void steps_code(struct tb_bit_writer *w, unsigned width, const struct tb_sparse_found *found,
                        struct ahead *ahead)
 {
     if (width == 1)
-        steps_code_width(w, 1, count, work, ahead);
+        steps_code_width(w, 1, found, ahead);
     else if (width == 2)
-        steps_code_width(w, 2, count, work, ahead);
+        steps_code_width(w, 2, found, ahead);
     else
-        steps_code_width(w, 4, count, work, ahead);
+        steps_code_width(w, 4, found, ahead);
 }
 
 INLINE void step_apply(uint8_t *at, unsigned width, uint32_t magnitude, uint32_t negative)
@@ -343,18 +434,13 @@ INLINE bool steps_decode(struct tb_bit_reader *r, uint8_t *elements, unsigned wi
 }
 
 static void class_code(struct tb_bit_writer *w, const struct tb_sparse_found *found, unsigned width,
-                       struct work *work, struct ahead *ahead)
+                       struct ahead *ahead)
 {
     tb_count_put(w, (uint32_t)found->count);
     if (found->count == 0) return;
     ahead_spread(ahead, found->count);
     gaps_code(w, found->gaps, found->count, found->behind_last - found->count, ahead);
-    steps_code(w, width, found->count, work, ahead);
-}
-
-static struct tb_sparse_found found_none(struct work *work)
-{
-    return (struct tb_sparse_found){.gaps = work->gaps, .differences = work->steps};
+    steps_code(w, width, found, ahead);
 }
 
 /* One class: a block at a time, so that the second look at an element finds it in the nearest cache, while the kernel
@@ -363,30 +449,51 @@ static void section_encode_plain(const struct tb_sparse_kernels *kernels, struct
                                  struct ahead *ahead, struct tb_bit_writer *w)
 {
     const unsigned width = kind_width(s.kind);
-    struct tb_sparse_found found = found_none(work);
+    struct tb_sparse_found found = {.gaps = work->gaps, .differences = work->steps};
     for (size_t at = 0; at < s.count; at += BLOCK) {
-        const struct section block = {s.base + width * at, s.bytes + width * at,
-                                      s.count - at < BLOCK ? s.count - at : BLOCK, s.kind};
+        const struct section block = section_block(s, at);
         section_changed(kernels, block, work->changed);
-        kernels->collect((struct tb_sparse_pair){block.base, block.bytes, width}, work->changed, NULL,
+        kernels->collect((struct tb_sparse_pair){block.base, block.bytes, width}, work->changed,
                          section_words(block), &found);
     }
-    class_code(w, &found, width, work, ahead);
+    class_code(w, &found, width, ahead);
 }
 
-static void section_encode(const struct tb_sparse_kernels *kernels, const struct classes *classes,
-                           struct section s, struct work *work, struct tb_bit_writer *w)
+/* The changes of a section, class by class: gaps from ranks. */
+static void mixed_part(struct work *work, size_t count, unsigned classes, struct tb_sparse_found *found)
 {
-    const struct tb_sparse_pair pair = {s.base, s.bytes, kind_width(s.kind)};
-    section_changed(kernels, s, work->changed);
-    section_keys(kernels, s, work->keys);
-    struct ahead nothing = {.left = 0}; /* coding takes much longer than memory */
-    for (unsigned j = 0; j < classes->count && !w->full; j++) {
-        struct tb_sparse_found found = found_none(work);
-        class_members(kernels, classes, j, s, work);
-        kernels->collect(pair, work->changed, work->members, section_words(s), &found);
-        class_code(w, &found, pair.width, work, &nothing);
+    size_t of[TB_SPARSE_CLASSES_MAX] = {0}, first = 0;
+    for (size_t i = 0; i < count; i++)
+        of[work->mixed.classes[i]]++;
+    for (unsigned j = 0; j < classes; j++) {
+        found[j] = (struct tb_sparse_found){.gaps = work->gaps + first, .differences = work->steps + first};
+        first += of[j];
     }
+    for (size_t i = 0; i < count; i++) {
+        struct tb_sparse_found *f = &found[work->mixed.classes[i]];
+        f->gaps[f->count] = (uint16_t)(work->mixed.ranks[i] - f->behind_last);
+        f->differences[f->count++] = work->mixed.differences[i];
+        f->behind_last = work->mixed.ranks[i] + 1u;
+    }
+}
+
+static void section_encode(const struct tb_sparse_kernels *kernels, struct section s, struct work *work,
+                           struct ahead *ahead, struct tb_bit_writer *w)
+{
+    const unsigned width = kind_width(s.kind), classes = work->nest.classes;
+    struct tb_sparse_mixed mixed = {work->mixed.classes, work->mixed.ranks, work->mixed.differences, 0};
+    struct tb_sparse_found found[TB_SPARSE_CLASSES_MAX];
+    for (size_t at = 0; at < s.count; at += BLOCK) {
+        const struct section part = section_block(s, at);
+        section_changed(kernels, part, work->changed);
+        block_nest(kernels, part, at, work);
+        const struct tb_sparse_block block = {
+            {part.base, part.bytes, width}, work->changed, work->keys, at / 64, section_words(part)};
+        kernels->collect_mixed(&block, &work->nest, &mixed);
+    }
+    mixed_part(work, mixed.count, classes, found);
+    for (unsigned j = 0; j < classes && !w->full; j++)
+        class_code(w, &found[j], width, ahead);
 }
 
 static bool class_patch(struct tb_bit_reader *r, uint8_t *elements, unsigned width, size_t count,
@@ -413,28 +520,33 @@ static bool places_add(const struct tb_sparse_places *places, size_t count)
     return at <= count;
 }
 
-static bool class_find(const struct tb_sparse_kernels *kernels, const struct classes *classes, unsigned j,
-                       struct section s, size_t count, struct work *work)
+/* False: the gaps lead behind the last member. */
+static bool class_find(const struct tb_sparse_kernels *kernels, unsigned j, struct section s, size_t count,
+                       struct work *work)
 {
     const struct tb_sparse_places places = {work->gaps, work->places, count};
-    if (classes->count == 1) return places_add(&places, s.count);
-    class_members(kernels, classes, j, s, work);
-    return kernels->find(work->members, section_words(s), &places);
+    if (work->nest.classes == 1) return places_add(&places, s.count);
+    uint64_t members = count; /* as many are needed */
+    for (size_t i = 0; i < count; i++)
+        members += work->gaps[i];
+    if (members > class_members(&work->nest, j, s)) return false;
+    kernels->find(&work->nest, j, &places);
+    return true;
 }
 
 /* Keys are taken before the first class is patched: they are the base's. False: damaged. */
-static bool section_decode(const struct tb_sparse_kernels *kernels, const struct classes *classes,
-                           struct section s, uint8_t *elements, struct work *work, struct ahead *ahead,
-                           struct tb_bit_reader *r)
+static bool section_decode(const struct tb_sparse_kernels *kernels, struct section s, uint8_t *elements,
+                           struct work *work, struct ahead *ahead, struct tb_bit_reader *r)
 {
-    if (classes->count > 1) section_keys(kernels, s, work->keys);
-    for (unsigned j = 0; j < classes->count; j++) {
+    const unsigned classes = work->nest.classes;
+    if (classes > 1) section_nest(kernels, s, work);
+    for (unsigned j = 0; j < classes; j++) {
         const size_t count = tb_count_get(r);
         if (count == 0) continue;
         if (count > s.count) return false;
         ahead_spread(ahead, count);
         gaps_decode(r, work->gaps, count, ahead);
-        if (!class_find(kernels, classes, j, s, count, work)) return false;
+        if (!class_find(kernels, j, s, count, work)) return false;
         if (!class_patch(r, elements, kind_width(s.kind), count, work, ahead)) return false;
     }
     return !tb_bits_over(r);
@@ -510,14 +622,15 @@ size_t tb_sparse_encode(const struct tb_sparse_input *in, const struct tb_sparse
     const size_t width = kind_width(kind), count = in->count / width, tail = in->count % width;
     const size_t gain_max = in->count - in->count * 3 / 100;
     if (cap > gain_max) cap = gain_max;
+    struct work *work = means->scratch;
     uint8_t bounds[TB_SPARSE_CLASSES_MAX] = {0};
-    struct classes classes;
-    const bool growing = classes_init(&classes, bounds, bounds_sample(in, kernels, kind, bounds));
-    TB_ASSERT(growing);
-    const size_t head = HEADER_BYTES + classes.count - 1 + tail;
+    const unsigned classes = bounds_sample(in, kernels, kind, bounds);
+    const size_t head = HEADER_BYTES + classes - 1 + tail;
     if (cap < head) return 0;
+    const bool growing = nest_init(&work->nest, bounds, classes);
+    TB_ASSERT(growing);
 
-    header_write(out, head, kind, bounds, classes.count);
+    header_write(out, head, kind, bounds, classes);
     memcpy(out + head - tail, in->bytes + width * count, tail);
     struct tb_bit_writer w;
     tb_bit_writer_init(&w, out + head, cap - head);
@@ -526,19 +639,18 @@ size_t tb_sparse_encode(const struct tb_sparse_input *in, const struct tb_sparse
                                   count - at < SECTION ? count - at : SECTION, kind};
         struct ahead ahead =
             ahead_of(s.base + width * s.count, s.bytes + width * s.count, width * (count - at - s.count));
-        if (classes.count == 1)
-            section_encode_plain(kernels, s, means->scratch, &ahead, &w);
+        if (classes == 1)
+            section_encode_plain(kernels, s, work, &ahead, &w);
         else
-            section_encode(kernels, &classes, s, means->scratch, &w);
+            section_encode(kernels, s, work, &ahead, &w);
     }
     const size_t used = tb_bit_writer_end(&w);
     return w.full ? 0 : head + used;
 }
 
 /* A section of the base is copied just before it is patched: it is then in a near cache. */
-static bool sections_decode(const struct tb_sparse_kernels *kernels, const struct classes *classes,
-                            enum tb_sparse_kind kind, const struct tb_sparse_output *out, struct work *work,
-                            struct tb_bit_reader *bits)
+static bool sections_decode(const struct tb_sparse_kernels *kernels, enum tb_sparse_kind kind,
+                            const struct tb_sparse_output *out, struct work *work, struct tb_bit_reader *bits)
 {
     const size_t width = kind_width(kind), whole = out->count / width;
     for (size_t at = 0; at < whole; at += SECTION) {
@@ -548,7 +660,7 @@ static bool sections_decode(const struct tb_sparse_kernels *kernels, const struc
         if (out->base != NULL) memcpy(here, from, width * s.count);
         const size_t next = width * s.count;
         struct ahead ahead = ahead_of(from + next, here + next, width * (whole - at - s.count));
-        if (!section_decode(kernels, classes, s, here, work, &ahead, bits)) return false;
+        if (!section_decode(kernels, s, here, work, &ahead, bits)) return false;
     }
     return true;
 }
@@ -579,13 +691,13 @@ enum tb_status tb_sparse_decode(struct tb_sparse_form form, const struct tb_spar
     const size_t tail = out->count % width;
     const uint8_t *bounds = tb_read_span(&r, classes_count - 1u);
     const uint8_t *tail_bytes = tb_read_span(&r, tail);
-    struct classes classes;
-    if (r.bad || !classes_init(&classes, bounds, classes_count)) return TB_CHUNK_CODEC;
+    struct work *work = means->scratch;
+    if (r.bad || !nest_init(&work->nest, bounds, classes_count)) return TB_CHUNK_CODEC;
 
     const struct tb_sparse_kernels *kernels = tb_sparse_kernels(means->vector);
     struct tb_bit_reader bits;
     tb_bit_reader_init(&bits, r.at, r.left);
-    if (!sections_decode(kernels, &classes, kind, out, means->scratch, &bits)) return TB_CHUNK_CODEC;
+    if (!sections_decode(kernels, kind, out, work, &bits)) return TB_CHUNK_CODEC;
     if (!tb_bits_ended(&bits)) return TB_CHUNK_CODEC;
     if (tail > 0) memcpy(out->bytes + out->count - tail, tail_bytes, tail);
     return TB_OK;

@@ -16,7 +16,7 @@
 #include "tombolo/status.h"
 
 #define TB_SPARSE_CLASSES_MAX   16u
-#define TB_SPARSE_SCRATCH_BYTES (640u << 10)
+#define TB_SPARSE_SCRATCH_BYTES (1024u << 10)
 #define TB_SPARSE_BYTES_MAX     (64u << 20) /* of a chunk */
 
 struct tb_sparse_input {

@@ -9,12 +9,56 @@ static unsigned nth_bit(uint64_t x, unsigned n)
     return (unsigned)_tzcnt_u64(_pdep_u64(UINT64_C(1) << n, x));
 }
 
-#include "base/sparse_walk.h"
-
-static inline __m256i load(const uint8_t *at)
+static inline __m256i load(const void *at)
 {
-    return _mm256_loadu_si256((const __m256i *)(const void *)at);
+    return _mm256_loadu_si256(at);
 }
+
+static inline uint32_t at_most_of_32(const uint8_t *keys, __m256i most)
+{
+    const __m256i k = load(keys);
+    return (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_min_epu8(k, most), k));
+}
+
+static inline uint64_t below(const uint8_t *keys, uint8_t bound)
+{
+    const __m256i most = _mm256_set1_epi8((char)(bound - 1));
+    return (uint64_t)at_most_of_32(keys + 32, most) << 32 | at_most_of_32(keys, most);
+}
+
+/* A section has 32 x 32 words: first the 32 of them, then the word. No step waits for that of the change before. */
+struct finder {
+    __m256i low, high;
+};
+
+static inline struct finder finder_of(const uint16_t *more, const uint16_t *less)
+{
+    uint16_t groups[32];
+    for (unsigned g = 0; g < 32; g++)
+        groups[g] = (uint16_t)(more[32 * g] - less[32 * g]);
+    return (struct finder){load(groups), load(groups + 16)};
+}
+
+/* Of 32: what a subtraction that stops at 0 leaves nothing of. Their order does not count. */
+static inline unsigned at_most(__m256i low, __m256i high, __m256i rank)
+{
+    const __m256i zero = _mm256_setzero_si256();
+    const __m256i a = _mm256_cmpeq_epi16(_mm256_subs_epu16(low, rank), zero);
+    const __m256i b = _mm256_cmpeq_epi16(_mm256_subs_epu16(high, rank), zero);
+    return (unsigned)__builtin_popcount((unsigned)_mm256_movemask_epi8(_mm256_packs_epi16(a, b)));
+}
+
+static inline size_t finder_word(struct finder *finder, const uint16_t *more, const uint16_t *less,
+                                 uint32_t rank)
+{
+    const __m256i at = _mm256_set1_epi16((short)rank);
+    const size_t first = 32 * (at_most(finder->low, finder->high, at) - 1);
+    const __m256i low = _mm256_sub_epi16(load(more + first), load(less + first));
+    const __m256i high = _mm256_sub_epi16(load(more + first + 16), load(less + first + 16));
+    return first + at_most(low, high, at) - 1;
+}
+
+#include "base/sparse_walk.h"
 
 static inline uint32_t equal_bytes(const uint8_t *a, const uint8_t *b)
 {
@@ -103,21 +147,4 @@ static void keys(const uint8_t *base, size_t words, enum tb_sparse_kind kind, ui
     }
 }
 
-static inline uint32_t members_of_32(const uint8_t *keys, __m256i low, __m256i high)
-{
-    const __m256i k = load(keys);
-    const __m256i above = _mm256_cmpeq_epi8(_mm256_max_epu8(k, low), k);
-    const __m256i below = _mm256_cmpeq_epi8(_mm256_min_epu8(k, high), k);
-    return (uint32_t)_mm256_movemask_epi8(_mm256_and_si256(above, below));
-}
-
-static void members(const uint8_t *keys, size_t words, struct tb_sparse_class class, uint64_t *out)
-{
-    const __m256i low = _mm256_set1_epi8((char)class.low), high = _mm256_set1_epi8((char)class.high);
-    for (size_t w = 0; w < words; w++) {
-        const uint64_t upper = members_of_32(keys + 64 * w + 32, low, high);
-        out[w] = upper << 32 | members_of_32(keys + 64 * w, low, high);
-    }
-}
-
-const struct tb_sparse_kernels tb_sparse_avx2 = {changed, keys, members, collect, find};
+const struct tb_sparse_kernels tb_sparse_avx2 = {changed, keys, nest, collect, collect_mixed, find};

@@ -9,12 +9,43 @@ static unsigned nth_bit(uint64_t x, unsigned n)
     return (unsigned)_tzcnt_u64(_pdep_u64(UINT64_C(1) << n, x));
 }
 
-#include "base/sparse_walk.h"
-
-static inline __m512i load(const uint8_t *at)
+static inline __m512i load(const void *at)
 {
     return _mm512_loadu_si512(at);
 }
+
+static inline uint64_t below(const uint8_t *keys, uint8_t bound)
+{
+    return _mm512_cmplt_epu8_mask(load(keys), _mm512_set1_epi8((char)bound));
+}
+
+/* A section has 32 x 32 words: first the 32 of them, then the word. No step waits for that of the change before. */
+struct finder {
+    __m512i groups;
+};
+
+static inline struct finder finder_of(const uint16_t *more, const uint16_t *less)
+{
+    uint16_t groups[32];
+    for (unsigned g = 0; g < 32; g++)
+        groups[g] = (uint16_t)(more[32 * g] - less[32 * g]);
+    return (struct finder){load(groups)};
+}
+
+static inline unsigned at_most(__m512i members, __m512i rank)
+{
+    return (unsigned)__builtin_popcount((unsigned)_mm512_cmple_epu16_mask(members, rank));
+}
+
+static inline size_t finder_word(struct finder *finder, const uint16_t *more, const uint16_t *less,
+                                 uint32_t rank)
+{
+    const __m512i at = _mm512_set1_epi16((short)rank);
+    const size_t first = 32 * (at_most(finder->groups, at) - 1);
+    return first + at_most(_mm512_sub_epi16(load(more + first), load(less + first)), at) - 1;
+}
+
+#include "base/sparse_walk.h"
 
 static inline uint64_t changed_pairs(const uint8_t *a, const uint8_t *b)
 {
@@ -66,13 +97,4 @@ static void keys(const uint8_t *base, size_t words, enum tb_sparse_kind kind, ui
     }
 }
 
-static void members(const uint8_t *keys, size_t words, struct tb_sparse_class class, uint64_t *out)
-{
-    const __m512i low = _mm512_set1_epi8((char)class.low), high = _mm512_set1_epi8((char)class.high);
-    for (size_t w = 0; w < words; w++) {
-        const __m512i k = load(keys + 64 * w);
-        out[w] = _mm512_mask_cmple_epu8_mask(_mm512_cmpge_epu8_mask(k, low), k, high);
-    }
-}
-
-const struct tb_sparse_kernels tb_sparse_avx512 = {changed, keys, members, collect, find};
+const struct tb_sparse_kernels tb_sparse_avx512 = {changed, keys, nest, collect, collect_mixed, find};

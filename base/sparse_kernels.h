@@ -1,5 +1,5 @@
-/* sparse_kernels.h - what of the sparse form looks at every element, as masks of 64 elements: bit i of word w is element
- * 64 w + i. Each variant gives the same for every input. Inside sparse*.c only. */
+/* sparse_kernels.h - what of the sparse form looks at every element or every change; masks are of 64 elements: bit i of word w is
+ * element 64 w + i. Each variant gives the same for every input. Inside sparse*.c only. */
 #ifndef TB_BASE_SPARSE_KERNELS_H
 #define TB_BASE_SPARSE_KERNELS_H
 
@@ -7,12 +7,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/sparse.h"
 #include "base/vector.h"
 
 #define TB_SPARSE_SECTION 65536u /* elements */
 #define TB_SPARSE_WORDS   (TB_SPARSE_SECTION / 64)
 /* elements; of two versions in bf16, 16 KiB: with those after it, a first cache */
-#define TB_SPARSE_BLOCK 4096u
+#define TB_SPARSE_BLOCK       4096u
+#define TB_SPARSE_BLOCK_WORDS (TB_SPARSE_BLOCK / 64)
 
 enum tb_sparse_kind {
     TB_SPARSE_BF16 = 1,
@@ -30,9 +32,17 @@ static inline __attribute__((always_inline)) uint32_t tb_sparse_element(const ui
     return width == 2 ? (uint32_t)at[0] | (uint32_t)at[1] << 8 : at[0];
 }
 
-/* The keys of one class: low to high, both included. */
-struct tb_sparse_class {
-    uint8_t low, high;
+/* The classes of a section, as nested sets: row j is the elements whose keys are in a class before j, so row 0 is empty, row
+ * `classes` is all, and class j is what row j + 1 has more than row j. Counting and comparing is then done once for all classes, and
+ * the key of an element is looked at once. Rows are longer than a section: of one length with a first cache they would push each
+ * other out of it. */
+struct tb_sparse_nest {
+    unsigned classes;
+    uint8_t bounds[TB_SPARSE_CLASSES_MAX]; /* row j has the keys below bounds[j - 1], 0 < j < classes */
+    uint8_t class_of[256];                 /* by key */
+    uint64_t rows[TB_SPARSE_CLASSES_MAX + 1][TB_SPARSE_WORDS + 16];
+    uint16_t before[TB_SPARSE_CLASSES_MAX + 1]
+                   [TB_SPARSE_WORDS + 64]; /* how many of the row are in the words before */
 };
 
 struct tb_sparse_pair {
@@ -49,6 +59,22 @@ struct tb_sparse_found {
     uint32_t behind_last; /* members up to the last change, it included */
 };
 
+/* Changes of all classes so far, in order. */
+struct tb_sparse_mixed {
+    uint8_t *classes;
+    uint16_t *ranks;       /* members of its class before it */
+    uint32_t *differences; /* as above */
+    size_t count;
+};
+
+/* A block of a section, from word `first` of it on. */
+struct tb_sparse_block {
+    struct tb_sparse_pair pair;
+    const uint64_t *changed;
+    const uint8_t *keys;
+    size_t first, words;
+};
+
 /* Where they are to be. */
 struct tb_sparse_places {
     const uint16_t *gaps;
@@ -61,12 +87,15 @@ struct tb_sparse_kernels {
     void (*changed)(struct tb_sparse_pair pair, size_t words, uint64_t *changed_out);
     /* The exponents, or what a kind has of them (docs/protocol.md); not for BYTES. */
     void (*keys)(const uint8_t *base, size_t words, enum tb_sparse_kind kind, uint8_t *keys_out);
-    void (*members)(const uint8_t *keys, size_t words, struct tb_sparse_class class, uint64_t *members_out);
-    /* Adds the changed ones among the members; `members` NULL: all are. */
-    void (*collect)(struct tb_sparse_pair pair, const uint64_t *changed, const uint64_t *members,
-                    size_t words, struct tb_sparse_found *found);
-    /* False: the gaps lead behind the last member. */
-    bool (*find)(const uint64_t *members, size_t words, const struct tb_sparse_places *places);
+    /* Rows 1 to classes - 1 of the words from `first` on; those before are there. */
+    void (*nest)(const uint8_t *keys, size_t first, size_t words, struct tb_sparse_nest *nest);
+    /* Adds the changed ones of a block: of one class, or of those of a nest, whose rows are there. */
+    void (*collect)(struct tb_sparse_pair pair, const uint64_t *changed, size_t words,
+                    struct tb_sparse_found *found);
+    void (*collect_mixed)(const struct tb_sparse_block *block, const struct tb_sparse_nest *nest,
+                          struct tb_sparse_mixed *mixed);
+    /* Of class j, which has a member for each gap; `before` of words behind the section's last is as tb_sparse_decode fills it. */
+    void (*find)(const struct tb_sparse_nest *nest, unsigned j, const struct tb_sparse_places *places);
 };
 
 extern const struct tb_sparse_kernels tb_sparse_portable;

@@ -11,6 +11,44 @@ static unsigned nth_bit(uint64_t x, unsigned n)
     return (unsigned)__builtin_ctzll(x);
 }
 
+/* Eight keys at a time: the top bit of each byte of (k | 128) - low, where k's own top bit is put right again, says k >= low
+ * (H. S. Warren, Hacker's Delight, 2-18); a multiplication gathers the eight. */
+static uint64_t at_least(uint64_t keys, uint8_t low)
+{
+    const uint64_t tops = UINT64_C(0x8080808080808080), lows = UINT64_C(0x0101010101010101) * low;
+    const uint64_t difference = (keys | tops) - (lows & ~tops);
+    return ((keys & ~lows) | (~(keys ^ lows) & difference)) & tops;
+}
+
+static uint64_t below(const uint8_t *keys, uint8_t bound)
+{
+    uint64_t mask = 0;
+    for (size_t i = 0; i < 8; i++) {
+        const uint64_t in = at_least(tb_bits_load(keys + 8 * i), bound) ^ UINT64_C(0x8080808080808080);
+        mask |= ((in >> 7) * UINT64_C(0x0102040810204080) >> 56) << (8 * i);
+    }
+    return mask;
+}
+
+/* Word by word behind the last one that was asked for. */
+struct finder {
+    size_t word;
+};
+
+static struct finder finder_of(const uint16_t *more, const uint16_t *less)
+{
+    (void)more, (void)less;
+    return (struct finder){0};
+}
+
+static size_t finder_word(struct finder *finder, const uint16_t *more, const uint16_t *less, uint32_t rank)
+{
+    size_t w = finder->word;
+    while (w + 1 < TB_SPARSE_WORDS && (uint16_t)(more[w + 1] - less[w + 1]) <= rank)
+        w++;
+    return finder->word = w;
+}
+
 #include "base/sparse_walk.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -55,27 +93,4 @@ static void keys(const uint8_t *base, size_t words, enum tb_sparse_kind kind, ui
     }
 }
 
-/* Eight keys at a time: the top bit of each byte of (k | 128) - low, where k's own top bit is put right again, says k >= low
- * (H. S. Warren, Hacker's Delight, 2-18); a multiplication gathers the eight. */
-static uint64_t at_least(uint64_t keys, uint8_t low)
-{
-    const uint64_t tops = UINT64_C(0x8080808080808080), lows = UINT64_C(0x0101010101010101) * low;
-    const uint64_t difference = (keys | tops) - (lows & ~tops);
-    return ((keys & ~lows) | (~(keys ^ lows) & difference)) & tops;
-}
-
-static void members(const uint8_t *keys, size_t words, struct tb_sparse_class class, uint64_t *out)
-{
-    for (size_t w = 0; w < words; w++) {
-        uint64_t mask = 0;
-        for (size_t i = 0; i < 8; i++) {
-            const uint64_t eight = tb_bits_load(keys + 64 * w + 8 * i);
-            const uint64_t above = class.high == 255 ? 0 : at_least(eight, (uint8_t)(class.high + 1));
-            const uint64_t in = at_least(eight, class.low) & ~above;
-            mask |= ((in >> 7) * UINT64_C(0x0102040810204080) >> 56) << (8 * i);
-        }
-        out[w] = mask;
-    }
-}
-
-const struct tb_sparse_kernels tb_sparse_portable = {changed, keys, members, collect, find};
+const struct tb_sparse_kernels tb_sparse_portable = {changed, keys, nest, collect, collect_mixed, find};

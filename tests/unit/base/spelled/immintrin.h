@@ -115,13 +115,9 @@ MASK_OF(_mm512_cmpneq_epi8_mask, uint8_t, x != y)
 MASK_OF(_mm512_cmpneq_epi16_mask, uint16_t, x != y)
 MASK_OF(_mm512_cmpneq_epi32_mask, uint32_t, x != y)
 MASK_OF(_mm512_cmpge_epu8_mask, uint8_t, x >= y)
-MASK_OF(cmple_epu8_mask, uint8_t, x <= y)
+MASK_OF(_mm512_cmplt_epu8_mask, uint8_t, x < y)
+MASK_OF(_mm512_cmple_epu16_mask, uint16_t, x <= y)
 MASK_OF(_mm512_test_epi8_mask, uint8_t, x &y)
-
-SPELLED uint64_t _mm512_mask_cmple_epu8_mask(uint64_t mask, __m512i a, __m512i b)
-{
-    return mask & cmple_epu8_mask(a, b);
-}
 
 SPELLED __m512i _mm512_setzero_si512(void)
 {
