@@ -6,10 +6,13 @@
 #include "base/assert.h"
 #include "wan/frame.h"
 
-#define NEAR    0.95 /* of the best: then the fewest bytes count */
-#define WEIGHT  0.1  /* of one chunk in a running average */
-#define PROBE   32   /* of so many chunks that go another way, one is tried as a sparse difference again */
-#define ENDLESS 1e15
+#define NEAR        0.95 /* of the best: then the fewest bytes count */
+#define WEIGHT      0.1  /* of one chunk in a running average */
+#define PROBE       32 /* of so many chunks that go another way, one is tried as a sparse difference again */
+#define ENDLESS     1e15
+
+#define PACE_FROM   TB_MS(100) /* what came sooner was mostly waited for */
+#define PACE_SAVING 1000u
 
 static const char *const wish_names[TB_CHOICE_WISHES] = {"raw", "zstd", "planes", "sparse", "auto"};
 static const char *const way_names[TB_WAYS] = {"raw", "zstd", "planes", "dense", "gaps", "classes"};
@@ -87,7 +90,7 @@ struct tb_codec_form tb_choice_form(enum tb_choice_way way, unsigned *classes_ou
     return forms[way].form;
 }
 
-enum tb_choice_way tb_choice_way_of(struct tb_codec_form form)
+enum tb_choice_way tb_choice_way_of(struct tb_codec_form form, unsigned classes)
 {
     switch (form.id) {
     case TB_CODEC_RAW:
@@ -97,7 +100,7 @@ enum tb_choice_way tb_choice_way_of(struct tb_codec_form form)
     case TB_CODEC_PLANES:
         return form.on_base ? TB_WAY_DENSE : TB_WAY_PLANES;
     case TB_CODEC_SPARSE:
-        return TB_WAY_CLASSES;
+        return classes == 1 ? TB_WAY_GAPS : TB_WAY_CLASSES;
     }
     return TB_WAY_RAW;
 }
@@ -209,6 +212,23 @@ enum tb_choice_way tb_choice_pick(struct tb_choice *c, const struct tb_choice_as
     return way;
 }
 
+static void average(double *to, double value)
+{
+    *to = *to > 0 ? *to + WEIGHT * (value - *to) : value;
+}
+
+/* Bytes add up, and not what they save: from 80 towards 1 an average of savings would take a hundred chunks. A way that does twice
+ * as well as was believed is believed at once; a few chunks correct that. */
+static void save(struct tb_choice_speed *speed, double cost)
+{
+    double believed = 1 / speed->saving;
+    if (cost < believed / 2)
+        believed = cost;
+    else
+        average(&believed, cost);
+    speed->saving = 1 / believed;
+}
+
 /* ---- encoded by somebody else ---- */
 
 static bool is_sparse(enum tb_choice_way way)
@@ -236,16 +256,18 @@ static double anew_rate(const struct tb_choice *c, const struct tb_choice_ask *a
 bool tb_choice_takes(struct tb_choice *c, const struct tb_choice_made *made)
 {
     const struct tb_choice_ask ask = {made->kind, true};
-    const bool gaps = made->form.id == TB_CODEC_SPARSE && made->classes == 1;
-    const enum tb_choice_way way = gaps ? TB_WAY_GAPS : tb_choice_way_of(made->form);
+    const enum tb_choice_way way = tb_choice_way_of(made->form, made->classes);
     if (made->wire_bytes == 0 || !tb_chunk_frame_may(c->protocol, made->form)) return false;
     const double saving = (double)made->raw_bytes / made->wire_bytes;
+    const enum tb_choice_way else_way = c->wish == TB_CHOICE_AUTO ? best(c, &ask) : fixed(c, &ask);
     unsigned classes;
-    const bool takes = c->wish == TB_CHOICE_AUTO
-                           ? made_rate(c, ask.kind, way, saving) >= NEAR * anew_rate(c, &ask, way, saving)
-                           : tb_choice_form(fixed(c, &ask), &classes).on_base;
-    if (takes) count(c, &ask, way);
-    return takes;
+    bool takes = tb_choice_form(else_way, &classes).on_base;
+    if (c->wish == TB_CHOICE_AUTO && !(made->elsewhere && is_sparse(way) && is_sparse(else_way)))
+        takes = made_rate(c, ask.kind, way, saving) >= NEAR * anew_rate(c, &ask, way, saving);
+    if (!takes) return false;
+    count(c, &ask, way);
+    save(&c->ways[ask.kind][way], 1 / saving);
+    return true;
 }
 
 /* Of which steps had most. */
@@ -257,7 +279,34 @@ static enum tb_choice_kind main_kind(const struct tb_choice *c)
     return most;
 }
 
-unsigned tb_choice_classes(const struct tb_choice *c)
+bool tb_choice_pace_take(struct tb_choice_pace *pace, const struct tb_choice_came *came)
+{
+    if (came->classes == 0 || came->took_ns < PACE_FROM) return false;
+    if (came->wire_bytes < came->raw_bytes / PACE_SAVING) return false;
+    *pace = (struct tb_choice_pace){.classes = came->classes,
+                                    .bytes_per_s = (double)came->raw_bytes * 1e9 / (double)came->took_ns};
+    return true;
+}
+
+/* A core's seconds a byte, of who encodes and of who decodes; 0: not known. */
+static double both_s(const struct tb_choice_speed *speed)
+{
+    return speed->encode > 0 && speed->decode > 0 ? 1 / speed->encode + 1 / speed->decode : 0;
+}
+
+/* Of steps that others encode. What one way saves says what the other one would: all that goes is in one of them. */
+static double step_rate(const struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way,
+                        const struct tb_choice_pace *pace)
+{
+    const struct tb_choice_speed *speeds = c->ways[kind];
+    if (pace->classes == 0) return made_rate(c, kind, way, speeds[way].saving);
+    const enum tb_choice_way seen = pace->classes == 1 ? TB_WAY_GAPS : TB_WAY_CLASSES;
+    const double saving = speeds[seen].saving * (double)savings[kind][way] / (double)savings[kind][seen];
+    const double sent = made_rate(c, kind, way, saving), cost = both_s(&speeds[way]);
+    return cost > 0 ? lesser(sent, pace->bytes_per_s * both_s(&speeds[seen]) / cost) : sent;
+}
+
+unsigned tb_choice_classes(const struct tb_choice *c, const struct tb_choice_pace *pace)
 {
     const struct tb_choice_ask ask = {main_kind(c), true};
     unsigned classes = 0;
@@ -269,7 +318,9 @@ unsigned tb_choice_classes(const struct tb_choice *c)
     if (c->wish == TB_CHOICE_AUTO && sparse < NEAR * tb_choice_rate(c, ask.kind, way, NULL)) return 0;
     if (c->wish != TB_CHOICE_AUTO && tb_choice_form(way, &classes).id != TB_CODEC_SPARSE) return 0;
     if (!tb_chunk_frame_may(c->protocol, (struct tb_codec_form){TB_CODEC_SPARSE, true})) return 0;
-    return c->wish == TB_CHOICE_AUTO && most < NEAR * gaps ? 1 : TB_CODEC_CLASSES;
+    if (c->wish != TB_CHOICE_AUTO) return TB_CODEC_CLASSES;
+    const double in_one = step_rate(c, ask.kind, TB_WAY_GAPS, pace);
+    return step_rate(c, ask.kind, TB_WAY_CLASSES, pace) < NEAR * in_one ? 1 : TB_CODEC_CLASSES;
 }
 
 void tb_choice_seed(struct tb_choice *c, const struct tb_choice_speed speeds[TB_WAYS])
@@ -279,23 +330,6 @@ void tb_choice_seed(struct tb_choice *c, const struct tb_choice_speed speeds[TB_
             c->ways[k][w].encode = speeds[w].encode;
             c->ways[k][w].decode = speeds[w].decode;
         }
-}
-
-static void average(double *to, double value)
-{
-    *to = *to > 0 ? *to + WEIGHT * (value - *to) : value;
-}
-
-/* Bytes add up, and not what they save: from 80 towards 1 an average of savings would take a hundred chunks. A way that does twice
- * as well as was believed is believed at once; a few chunks correct that. */
-static void save(struct tb_choice_speed *speed, double cost)
-{
-    double believed = 1 / speed->saving;
-    if (cost < believed / 2)
-        believed = cost;
-    else
-        average(&believed, cost);
-    speed->saving = 1 / believed;
 }
 
 void tb_choice_learn(struct tb_choice *c, const struct tb_choice_sample *s)

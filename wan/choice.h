@@ -8,7 +8,10 @@
  * and of those within 5 % of it the one with the fewest bytes. Speeds that were not measured yet count as endless and a link as
  * slow, so a crossing begins with the fewest bytes: too few cost a core a while, too many cost the link. Speeds are running
  * averages of single chunks, and so is what a way costs in bytes. Where steps were so large that differences did not pay, one chunk
- * in 32 is tried as a sparse difference all the same. */
+ * in 32 is tried as a sparse difference all the same.
+ *
+ * Steps are encoded by ranks and decoded by the gateway beside them, on cores that nobody here counts: of those the pace at which the
+ * last step came is what is known, and that in another number of classes it would be as much faster or slower as the codec is here. */
 #ifndef TB_WAN_CHOICE_H
 #define TB_WAN_CHOICE_H
 
@@ -75,22 +78,36 @@ struct tb_choice_ask {
 /* The way, and what it is in codec.h's words. */
 enum tb_choice_way tb_choice_pick(struct tb_choice *c, const struct tb_choice_ask *ask);
 struct tb_codec_form tb_choice_form(enum tb_choice_way way, unsigned *classes_out);
-/* And back; several classes, where the form does not say how many. */
-enum tb_choice_way tb_choice_way_of(struct tb_codec_form form);
+/* And back. */
+enum tb_choice_way tb_choice_way_of(struct tb_codec_form form, unsigned classes);
 
 /* An encoded chunk is here, on the peer's base, that cost this link nothing: does it go as it is? If so it counts as the way that
  * was picked. What it saves is told by its bytes; a chunk that changed more than most does so in every sparse way, so of those it is
- * made anew only where one saves that much more than the other, as they do on the average. */
+ * made anew only where one saves that much more than the other, as they do on the average. What was made elsewhere is made anew in
+ * no other number of classes: somebody reckoned with more than this link when that was said. */
 struct tb_choice_made {
     enum tb_choice_kind kind;
     struct tb_codec_form form;
     unsigned classes; /* of a sparse one; 0: not known */
     uint32_t raw_bytes, wire_bytes;
+    bool elsewhere; /* by a rank or another site */
 };
 bool tb_choice_takes(struct tb_choice *c, const struct tb_choice_made *made);
-/* In how many classes the next step had best be encoded by somebody else, whose cores do not count here; 0: differences are not
- * sparse, or do not pay. */
-unsigned tb_choice_classes(const struct tb_choice *c);
+/* How the last step came from those who encode them, until all of it was encoded, read and decoded. */
+struct tb_choice_pace {
+    unsigned classes;   /* that it was in; 0: not known */
+    double bytes_per_s; /* of the version */
+};
+/* One step, from the first that was read of it. */
+struct tb_choice_came {
+    unsigned classes; /* 0: nothing of it was encoded */
+    uint64_t raw_bytes, wire_bytes;
+    tb_time_ns took_ns;
+};
+/* False: it says nothing, as it took a moment, or had next to no changes, which cost nothing in one class or in many. */
+bool tb_choice_pace_take(struct tb_choice_pace *pace, const struct tb_choice_came *came);
+/* In how many classes the next step had best be encoded by somebody else; 0: differences are not sparse, or do not pay. */
+unsigned tb_choice_classes(const struct tb_choice *c, const struct tb_choice_pace *pace);
 
 /* One chunk was written (encode_ns) or read back (decode_ns; the other is 0). wire_bytes are those of raw where it did not
  * pay. */

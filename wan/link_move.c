@@ -338,7 +338,8 @@ static bool takes_objects(struct link *l)
         out = out->next;
     if (out == NULL) return false;
     tb_feed_choice(&l->feed, &choice);
-    return tb_choice_classes(&choice) > 0;
+    const struct tb_choice_pace any = {.classes = 0}; /* whether, not in how many */
+    return tb_choice_classes(&choice, &any) > 0;
 }
 
 /* Chunks whose difference to the peer's base its publisher, or another link, is making go when that is done: to make it here as

@@ -685,7 +685,8 @@ void tb_links_choice(const struct tb_links *links, uint32_t peer, struct tb_choi
     tb_feed_choice(&links->links[peer].feed, choice_out);
 }
 
-unsigned tb_links_classes(const struct tb_links *links, const struct tb_name *model)
+unsigned tb_links_classes(const struct tb_links *links, const struct tb_name *model,
+                          const struct tb_choice_pace *pace)
 {
     static struct tb_choice choice; /* large; the main loop's alone */
     unsigned most = 0;
@@ -693,7 +694,7 @@ unsigned tb_links_classes(const struct tb_links *links, const struct tb_name *mo
         struct link *l = &links->links[i];
         if (!link_is_up(l) || !link_granted(l, model)) continue;
         tb_feed_choice(&l->feed, &choice);
-        const unsigned classes = tb_choice_classes(&choice);
+        const unsigned classes = tb_choice_classes(&choice, pace);
         if (classes > most) most = classes;
     }
     return most;

@@ -332,9 +332,10 @@ struct tb_links_stats {
 void tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links_stats *stats_out);
 /* In which form chunks go to that peer, and what that is reckoned from. */
 void tb_links_choice(const struct tb_links *links, uint32_t peer, struct tb_choice *choice_out);
-/* In how many classes a step of that model had best be encoded for the peers that draw it, as it is reckoned now; 0: in none, as
- * none of them takes steps as sparse differences. */
-unsigned tb_links_classes(const struct tb_links *links, const struct tb_name *model);
+/* In how many classes a step of that model had best be encoded for the peers that draw it, as it is reckoned now from how the last one
+ * came; 0: in none, as none of them takes steps as sparse differences. */
+unsigned tb_links_classes(const struct tb_links *links, const struct tb_name *model,
+                          const struct tb_choice_pace *pace);
 /* Sessions refused before anybody knew which peer it was: wrong CA, unknown identity, garbage. */
 uint64_t tb_links_strangers_refused(const struct tb_links *links);
 

@@ -324,6 +324,11 @@ struct tb_codec_coded tb_object_coded(const struct tb_object *object)
     return (struct tb_codec_coded){object->form, object->bytes, object->count};
 }
 
+enum tb_object_from tb_object_from(const struct tb_object *object)
+{
+    return object->from;
+}
+
 void tb_object_unref(struct tb_objects *o, struct tb_object *object)
 {
     uv_mutex_lock(&o->lock);

@@ -60,6 +60,7 @@ bool tb_objects_awaited(struct tb_objects *o, const struct tb_object_name *name,
 bool tb_objects_awaits(struct tb_objects *o, const struct tb_object_name *name, tb_time_ns now);
 
 struct tb_codec_coded tb_object_coded(const struct tb_object *object);
+enum tb_object_from tb_object_from(const struct tb_object *object);
 void tb_object_unref(struct tb_objects *o, struct tb_object *object);
 
 struct tb_object_sum {

@@ -73,6 +73,7 @@ struct tb_stream_send {
     uint32_t stage_used, stage_sent;
     const uint8_t *body; /* in the place or in `encoded` */
     uint32_t body_left;
+    unsigned classes; /* of the chunk that was staged last */
     bool control;     /* what is staged is BIND or BOUND */
     uint64_t worked;  /* bytes encoded in this turn */
     uint32_t granted; /* of a capped link: bytes that may go from grant_at on */

@@ -226,14 +226,14 @@ static void unpark(struct tb_stream *s)
 }
 
 /* How fast the peer decodes is taken to be as fast as we do. */
-static void learn(struct tb_stream *s, tb_time_ns decode_ns)
+static void learn(struct tb_stream *s, unsigned classes, tb_time_ns decode_ns)
 {
     const struct tb_stream_receive *r = &s->receive;
     const struct tb_chunk_frame *f = &r->frame;
     const struct tb_manifest *m = place_of(r)->manifest;
     const struct tb_choice_sample sample = {
         .kind = tb_choice_kind_of(tb_layout_dtype_at(&m->layout, m->chunks[f->chunk].offset)),
-        .way = tb_choice_way_of(f->form),
+        .way = tb_choice_way_of(f->form, classes),
         .raw_bytes = f->raw_bytes,
         .wire_bytes = f->wire_bytes,
         .decode_ns = decode_ns};
@@ -258,7 +258,7 @@ static enum tb_status decode(struct tb_stream *s)
     const tb_time_ns began = tb_clock_now();
     const enum tb_status status =
         tb_codec_decode(tb_stream_loop_codec(s->loop), &coded, &(struct tb_codec_output){out, bytes, base});
-    if (status == TB_OK) learn(s, tb_time_since(began, tb_clock_now()));
+    if (status == TB_OK) learn(s, tb_codec_classes(&coded), tb_time_since(began, tb_clock_now()));
     return status;
 }
 

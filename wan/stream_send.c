@@ -115,7 +115,8 @@ static bool find_object(struct tb_stream *s, const struct tb_object_name *name,
                                         .form = coded->form,
                                         .classes = tb_codec_classes(coded),
                                         .raw_bytes = (uint32_t)in->count,
-                                        .wire_bytes = (uint32_t)coded->count};
+                                        .wire_bytes = (uint32_t)coded->count,
+                                        .elsewhere = tb_object_from(t->object) != TB_OBJECT_MADE_HERE};
     if (tb_feed_takes(s->plan.feed, &made)) return true;
     drop_object(s);
     return false;
@@ -155,6 +156,7 @@ static const uint8_t *encode(struct tb_stream *s, const uint8_t *raw, struct tb_
     if (!(based && find_object(s, &name, &in, &coded)) && !make_object(s, &name, &in, &coded))
         coded = (struct tb_codec_coded){{TB_CODEC_RAW, false}, raw, in.count};
     frame->form = coded.form;
+    s->send.classes = tb_codec_classes(&coded);
     frame->wire_bytes = (uint32_t)coded.count;
     return coded.bytes;
 }
@@ -183,7 +185,7 @@ static void count_sent(struct tb_stream *s, const struct tb_chunk_frame *frame)
                               .chunk = frame->chunk,
                               .raw_bytes = frame->raw_bytes,
                               .frame_bytes = frame->wire_bytes + TB_CHUNK_FRAME_HEADER_BYTES,
-                              .way = tb_choice_way_of(frame->form)};
+                              .way = tb_choice_way_of(frame->form, s->send.classes)};
     for (uint32_t i = 0; i < frame->shard; i++)
         c.chunk += share->places[i].manifest->chunk_count;
     tb_sent_add(share->sent, &c);

@@ -46,17 +46,25 @@ static struct tb_object_name object_name(const struct tb_id *uid, const struct t
     return (struct tb_object_name){.uid = uid, .base = base, .shard = shard, .shard_count = shard_count};
 }
 
+/* The most of any: a chunk with few changes has fewer than were asked for. What two threads say at once the next chunk mends. */
+static void classes_seen(struct tb_copy_hop *h, unsigned classes)
+{
+    if (classes > atomic_load_explicit(&h->classes, memory_order_relaxed))
+        atomic_store_explicit(&h->classes, classes, memory_order_relaxed);
+}
+
 /* On any thread of the fabric. As the rank says: on which base it is, and that it is on one, is looked at here; what it decodes to,
  * by everybody who does. */
 static void hop_object(void *user, const struct tb_hop_object *object)
 {
-    const struct tb_copy_hop *h = user;
+    struct tb_copy_hop *h = user;
     struct tb_object_name name = object_name(&h->uid, &h->on, object->shard, h->shard_count);
     name.chunk = object->chunk;
     name.chunk_count = object->chunk_count;
     const struct tb_codec_coded *coded = object->coded;
     if (!tb_id_equal(&object->base, &h->on) || object->shard != h->shard) return;
     if (coded != NULL && !coded->form.on_base) coded = NULL;
+    if (coded != NULL) classes_seen(h, tb_codec_classes(coded));
     const struct tb_object_news news = {TB_OBJECT_OF_RANK, coded, tb_clock_now()};
     tb_objects_put(h->objects, &name, &news);
 }
@@ -88,9 +96,12 @@ void tb_landing_expects(struct tb_copy *copy, uint32_t shard, const struct tb_id
 
 uint8_t tb_landing_classes(struct tb_daemon *d, const struct tb_name *model)
 {
+    static const struct tb_choice_pace unknown = {.classes = 0};
+    const bool seen = tb_name_equal(&d->step.model, model);
     unsigned classes = 0;
     if (d->objects == NULL) return 0;
-    if (d->links != NULL && !d->links_restarting) classes = tb_links_classes(d->links, model);
+    if (d->links != NULL && !d->links_restarting)
+        classes = tb_links_classes(d->links, model, seen ? &d->step.pace : &unknown);
     if (classes == 0 && tb_copy_read_by_tcp(d)) classes = 1; /* the fastest: readers of a chain all decode */
     return (uint8_t)classes;
 }
@@ -198,7 +209,10 @@ static enum tb_status hop_open(struct tb_copy_hop *h, struct tb_worker_session *
     h->serial = ++h->copy->d->next_hop;
     const enum tb_status status = source_open(h, s, export, memory, cap);
     tb_free(memory);
-    if (status == TB_OK) return TB_OK;
+    if (status == TB_OK) {
+        if (h->objects != NULL && h->copy->encoded_at == 0) h->copy->encoded_at = tb_clock_now();
+        return TB_OK;
+    }
     h->hop = NULL;
     h->base = NULL;
     return status;
@@ -377,6 +391,23 @@ static void chunk_bad(struct tb_copy_hop *h, const struct tb_hop_event *event)
            event->shard, event->chunk, event->twice ? 2u : 1u, action_of(status));
 }
 
+/* All that one rank encoded is here. Ranks encode at the same time: the last of them says how fast the version came. */
+static void pace_take(struct tb_copy_hop *h)
+{
+    const struct tb_copy *copy = h->copy;
+    struct tb_daemon *d = copy->d;
+    struct tb_hop_stats stats;
+    if (h->objects == NULL) return;
+    tb_hop_stats(h->hop, &stats);
+    const struct tb_choice_came came = {
+        .classes = atomic_load_explicit(&h->classes, memory_order_relaxed),
+        .raw_bytes = tb_copy_held_bytes(copy),
+        .wire_bytes = stats.bytes_encoded * copy->key.shard_count,
+        .took_ns = tb_time_since(copy->encoded_at, tb_clock_now()),
+    };
+    if (tb_choice_pace_take(&d->step.pace, &came)) d->step.model = copy->key.model;
+}
+
 static void hop_event(struct tb_daemon *d, const struct tb_hop_note *note)
 {
     struct tb_copy_hop *h = hop_find(d, note->serial);
@@ -385,6 +416,7 @@ static void hop_event(struct tb_daemon *d, const struct tb_hop_note *note)
     case TB_HOP_OPENED:
         break;
     case TB_HOP_WHOLE:
+        pace_take(h);
         hop_close(h);
         h->retry_at = TB_TIME_NEVER;
         if (h->copy->whole || h->for_objects) hop_free(h); /* it brought objects still */
