@@ -24,13 +24,15 @@ static bool same_chunks(const struct tb_hedge_way *a, const struct tb_hedge_way 
 void tb_hedge_taken(struct tb_hedge *h, tb_time_ns now, const struct tb_hedge_way *way)
 {
     TB_ASSERT(way->slot < TB_HEDGE_SLOTS_MAX);
-    if (!way->again) h->kinds[way->based].sent_bytes += way->parcel.bytes;
+    const bool based = way->based && !way->parcel.plain; /* a chunk whose base was refused goes whole */
+    if (!way->again) h->kinds[based].sent_bytes += way->parcel.bytes;
     if (h->way_count == TB_HEDGE_WAYS_MAX) return;
     bool second = false; /* its first way may have ended meanwhile */
     for (uint32_t i = 0; i < h->way_count; i++)
         second |= same_chunks(&h->ways[i], way);
     struct tb_hedge_way *w = &h->ways[h->way_count++];
     *w = *way;
+    w->based = based;
     w->taken_at = now;
     w->left = way->parcel.count;
     w->again = way->again && second;

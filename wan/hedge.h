@@ -32,7 +32,7 @@ struct tb_hedge_way {
     uint32_t left; /* chunks that the peer does not hold yet */
     uint8_t slot;
     bool again; /* it went again, or is the second way itself */
-    bool based; /* of a crossing on a base */
+    bool based; /* of a crossing on a base, and not plain */
 };
 
 struct tb_hedge_slot {

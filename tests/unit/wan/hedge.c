@@ -271,6 +271,39 @@ static void a_full_copy_says_nothing_of_steps(void **state)
     free(f.memory);
 }
 
+/* A chunk whose base its peer has lost goes whole in the middle of a step, and is as slow as others that do. */
+static void a_chunk_without_its_base_is_no_step(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct tb_hedge_again again;
+    setup(&f, 101, 20);
+    f.based = true;
+    f.takes = TB_MS(10);
+    rounds(&f, 20, 1, 5);
+    const uint32_t refused = take(&f, 0);
+    tb_hedge_over(&f.h, CROSSING);
+    uint32_t times;
+    const struct tb_frame_refused no_base = {
+        .crossing = CROSSING, .chunk = refused, .why = TB_REFUSAL_NO_BASE};
+    CHECK_OK(tb_crossing_refused(&f.c, &no_base, &times));
+    rounds(&f, 4, 1, 5);
+    for (uint8_t s = 1; s < 5; s++)
+        (void)take(&f, s);
+    assert_int_equal(take(&f, 0), refused);
+    assert_int_equal(f.h.kinds[1].sent_bytes, 101 * CHUNK);
+    assert_int_equal(f.h.kinds[0].sent_bytes, CHUNK);
+    assert_true(tb_crossing_all_on_their_way(&f.c));
+    f.now += TB_MS(50);
+    for (uint32_t k = 97; k < 101; k++)
+        arrive(&f, k);
+    assert_false(next(&f, &again)); /* 50 ms, which for a step were late */
+    assert_int_equal(tb_hedge_usual(&f.h.kinds[0]), 0);
+    arrive(&f, refused);
+    assert_int_equal(f.h.slots[0].parcel_ns[0], TB_MS(50));
+    free(f.memory);
+}
+
 /* The second way dies with its stream: the first is the only one again, and may be given a second. */
 static void a_second_way_that_is_lost_is_made_up_for(void **state)
 {
@@ -366,6 +399,7 @@ int main(void)
         cmocka_unit_test(hedges_stay_within_their_share),
         cmocka_unit_test(steps_say_nothing_of_a_full_copy),
         cmocka_unit_test(a_full_copy_says_nothing_of_steps),
+        cmocka_unit_test(a_chunk_without_its_base_is_no_step),
         cmocka_unit_test(a_second_way_that_is_lost_is_made_up_for),
         cmocka_unit_test(a_first_way_that_is_lost_leaves_the_second),
         cmocka_unit_test(what_lost_both_ways_is_sent_again),
