@@ -11,8 +11,10 @@
 #define PROBE       32 /* of so many chunks that go another way, one is tried as a sparse difference again */
 #define ENDLESS     1e15
 
+#define BACK        1.1 /* times as soon have several classes to be, for who went over to one to come back */
 #define PACE_FROM   TB_MS(100) /* what came sooner was mostly waited for */
-#define PACE_SAVING 1000u
+#define PACE_ONE    4u    /* so many times sooner came in one class what would have been as soon in several */
+#define PACE_SAVING 1000u /* of more the number of classes is no matter */
 
 static const char *const wish_names[TB_CHOICE_WISHES] = {"raw", "zstd", "planes", "sparse", "auto"};
 static const char *const way_names[TB_WAYS] = {"raw", "zstd", "planes", "dense", "gaps", "classes"};
@@ -217,35 +219,52 @@ static void average(double *to, double value)
     *to = *to > 0 ? *to + WEIGHT * (value - *to) : value;
 }
 
-/* Bytes add up, and not what they save: from 80 towards 1 an average of savings would take a hundred chunks. A way that does twice
- * as well as was believed is believed at once; a few chunks correct that. */
-static void save(struct tb_choice_speed *speed, double cost)
-{
-    double believed = 1 / speed->saving;
-    if (cost < believed / 2)
-        believed = cost;
-    else
-        average(&believed, cost);
-    speed->saving = 1 / believed;
-}
-
-/* ---- encoded by somebody else ---- */
-
 static bool is_sparse(enum tb_choice_way way)
 {
     return way == TB_WAY_GAPS || way == TB_WAY_CLASSES;
 }
 
-/* What the best way would bring if that chunk were encoded here. */
-static double anew_rate(const struct tb_choice *c, const struct tb_choice_ask *ask, enum tb_choice_way way,
+/* Bytes add up, and not what they save: from 80 towards 1 an average of savings would take a hundred chunks. */
+static void save(struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way, double cost)
+{
+    double believed = 1 / c->ways[kind][way].saving;
+    average(&believed, cost);
+    c->ways[kind][way].saving = 1 / believed;
+}
+
+static void went(struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way)
+{
+    if (is_sparse(way)) c->in_one[kind] += WEIGHT * ((way == TB_WAY_GAPS ? 1 : 0) - c->in_one[kind]);
+}
+
+/* A way that is tried and does twice as well as was believed is believed at once; a few chunks correct that. */
+static void tried(struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way, double cost)
+{
+    if (cost < 0.5 / c->ways[kind][way].saving) c->ways[kind][way].saving = 1 / cost;
+    save(c, kind, way, cost);
+    went(c, kind, way);
+}
+
+/* The sparse way of most chunks of late. */
+static enum tb_choice_way most_go(const struct tb_choice *c, enum tb_choice_kind kind)
+{
+    return c->in_one[kind] > 0.5 ? TB_WAY_GAPS : TB_WAY_CLASSES;
+}
+
+/* ---- encoded by somebody else ---- */
+
+/* What the best way would bring if that chunk, which has some saving as it is made, were encoded here. */
+static double anew_rate(const struct tb_choice *c, const struct tb_choice_made *made, enum tb_choice_way way,
                         double saving)
 {
-    const struct tb_choice_speed *speeds = c->ways[ask->kind];
+    const struct tb_choice_ask ask = {made->kind, true};
+    const struct tb_choice_speed *speeds = c->ways[made->kind];
     double most = 0;
     for (unsigned w = 0; w < TB_WAYS; w++) {
         const enum tb_choice_way other = (enum tb_choice_way)w;
-        if (!may(c, ask, other)) continue;
-        double rate = tb_choice_rate(c, ask->kind, other, NULL);
+        if (!may(c, &ask, other)) continue;
+        if (made->elsewhere && is_sparse(way) && is_sparse(other)) continue;
+        double rate = tb_choice_rate(c, made->kind, other, NULL);
         if (is_sparse(way) && is_sparse(other))
             rate = lesser(rate, link_rate(c, saving * speeds[w].saving / speeds[way].saving));
         if (rate > most) most = rate;
@@ -259,14 +278,16 @@ bool tb_choice_takes(struct tb_choice *c, const struct tb_choice_made *made)
     const enum tb_choice_way way = tb_choice_way_of(made->form, made->classes);
     if (made->wire_bytes == 0 || !tb_chunk_frame_may(c->protocol, made->form)) return false;
     const double saving = (double)made->raw_bytes / made->wire_bytes;
-    const enum tb_choice_way else_way = c->wish == TB_CHOICE_AUTO ? best(c, &ask) : fixed(c, &ask);
     unsigned classes;
-    bool takes = tb_choice_form(else_way, &classes).on_base;
-    if (c->wish == TB_CHOICE_AUTO && !(made->elsewhere && is_sparse(way) && is_sparse(else_way)))
-        takes = made_rate(c, ask.kind, way, saving) >= NEAR * anew_rate(c, &ask, way, saving);
+    const bool takes = c->wish == TB_CHOICE_AUTO
+                           ? made_rate(c, ask.kind, way, saving) >= NEAR * anew_rate(c, made, way, saving)
+                           : tb_choice_form(fixed(c, &ask), &classes).on_base;
     if (!takes) return false;
     count(c, &ask, way);
-    save(&c->ways[ask.kind][way], 1 / saving);
+    /* Next to no changes are one class, whatever was asked for: they count as what most others are. */
+    const bool handful = way == TB_WAY_GAPS && saving > PACE_SAVING;
+    save(c, ask.kind, handful ? most_go(c, ask.kind) : way, 1 / saving);
+    if (!handful) went(c, ask.kind, way);
     return true;
 }
 
@@ -281,10 +302,13 @@ static enum tb_choice_kind main_kind(const struct tb_choice *c)
 
 bool tb_choice_pace_take(struct tb_choice_pace *pace, const struct tb_choice_came *came)
 {
-    if (came->classes == 0 || came->took_ns < PACE_FROM) return false;
+    if (came->classes == 0 || came->wire_bytes == 0) return false;
     if (came->wire_bytes < came->raw_bytes / PACE_SAVING) return false;
+    *pace = (struct tb_choice_pace){.classes = 0};
+    if (came->took_ns < (came->classes == 1 ? PACE_FROM / PACE_ONE : PACE_FROM)) return true;
     *pace = (struct tb_choice_pace){.classes = came->classes,
-                                    .bytes_per_s = (double)came->raw_bytes * 1e9 / (double)came->took_ns};
+                                    .bytes_per_s = (double)came->raw_bytes * 1e9 / (double)came->took_ns,
+                                    .saving = (double)came->raw_bytes / (double)came->wire_bytes};
     return true;
 }
 
@@ -294,33 +318,54 @@ static double both_s(const struct tb_choice_speed *speed)
     return speed->encode > 0 && speed->decode > 0 ? 1 / speed->encode + 1 / speed->decode : 0;
 }
 
-/* Of steps that others encode. What one way saves says what the other one would: all that goes is in one of them. */
+/* The sparse way of which most is known: in it the last step came, or most chunks of late. */
+static enum tb_choice_way way_seen(const struct tb_choice *c, enum tb_choice_kind kind,
+                                   const struct tb_choice_pace *pace)
+{
+    if (pace->classes != 0) return pace->classes == 1 ? TB_WAY_GAPS : TB_WAY_CLASSES;
+    return most_go(c, kind);
+}
+
+/* Of steps that others encode. What one way saves says what the other one would: all that goes is in one of them, and of that one what
+ * is believed of the other may be old. */
 static double step_rate(const struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way,
                         const struct tb_choice_pace *pace)
 {
     const struct tb_choice_speed *speeds = c->ways[kind];
-    if (pace->classes == 0) return made_rate(c, kind, way, speeds[way].saving);
-    const enum tb_choice_way seen = pace->classes == 1 ? TB_WAY_GAPS : TB_WAY_CLASSES;
-    const double saving = speeds[seen].saving * (double)savings[kind][way] / (double)savings[kind][seen];
+    const enum tb_choice_way seen = way_seen(c, kind, pace);
+    const double saves = pace->classes != 0 ? pace->saving : speeds[seen].saving;
+    const double saving = saves * (double)savings[kind][way] / (double)savings[kind][seen];
     const double sent = made_rate(c, kind, way, saving), cost = both_s(&speeds[way]);
-    return cost > 0 ? lesser(sent, pace->bytes_per_s * both_s(&speeds[seen]) / cost) : sent;
+    if (pace->classes == 0 || cost <= 0) return sent;
+    return lesser(sent, pace->bytes_per_s * both_s(&speeds[seen]) / cost);
+}
+
+/* As far as this link has seen itself: what ranks bring no more, as it did not pay, is tried here now and then. */
+static bool sparse_pays(const struct tb_choice *c, enum tb_choice_kind kind)
+{
+    static const struct tb_choice_pace unknown = {.classes = 0};
+    const struct tb_choice_ask ask = {kind, true};
+    double most = 0;
+    for (int w = 0; w < TB_WAYS; w++) {
+        if (is_sparse((enum tb_choice_way)w) || !may(c, &ask, (enum tb_choice_way)w)) continue;
+        const double rate = tb_choice_rate(c, kind, (enum tb_choice_way)w, NULL);
+        if (rate > most) most = rate;
+    }
+    return step_rate(c, kind, TB_WAY_GAPS, &unknown) >= NEAR * most ||
+           step_rate(c, kind, TB_WAY_CLASSES, &unknown) >= NEAR * most;
 }
 
 unsigned tb_choice_classes(const struct tb_choice *c, const struct tb_choice_pace *pace)
 {
     const struct tb_choice_ask ask = {main_kind(c), true};
-    unsigned classes = 0;
-    const struct tb_choice_speed *speeds = c->ways[ask.kind];
-    const double gaps = made_rate(c, ask.kind, TB_WAY_GAPS, speeds[TB_WAY_GAPS].saving);
-    const double most = made_rate(c, ask.kind, TB_WAY_CLASSES, speeds[TB_WAY_CLASSES].saving);
-    const enum tb_choice_way way = c->wish == TB_CHOICE_AUTO ? best(c, &ask) : fixed(c, &ask);
-    const double sparse = gaps > most ? gaps : most;
-    if (c->wish == TB_CHOICE_AUTO && sparse < NEAR * tb_choice_rate(c, ask.kind, way, NULL)) return 0;
-    if (c->wish != TB_CHOICE_AUTO && tb_choice_form(way, &classes).id != TB_CODEC_SPARSE) return 0;
+    unsigned classes;
     if (!tb_chunk_frame_may(c->protocol, (struct tb_codec_form){TB_CODEC_SPARSE, true})) return 0;
-    if (c->wish != TB_CHOICE_AUTO) return TB_CODEC_CLASSES;
+    if (c->wish != TB_CHOICE_AUTO)
+        return tb_choice_form(fixed(c, &ask), &classes).id == TB_CODEC_SPARSE ? TB_CODEC_CLASSES : 0;
+    if (!sparse_pays(c, ask.kind)) return 0;
     const double in_one = step_rate(c, ask.kind, TB_WAY_GAPS, pace);
-    return step_rate(c, ask.kind, TB_WAY_CLASSES, pace) < NEAR * in_one ? 1 : TB_CODEC_CLASSES;
+    const double enough = in_one * (pace->classes == 1 ? BACK : NEAR);
+    return step_rate(c, ask.kind, TB_WAY_CLASSES, pace) < enough ? 1 : TB_CODEC_CLASSES;
 }
 
 void tb_choice_seed(struct tb_choice *c, const struct tb_choice_speed speeds[TB_WAYS])
@@ -338,7 +383,7 @@ void tb_choice_learn(struct tb_choice *c, const struct tb_choice_sample *s)
     if (s->raw_bytes == 0 || s->wire_bytes == 0) return;
     if (s->encode_ns > 0) average(&speed->encode, (double)s->raw_bytes * 1e9 / (double)s->encode_ns);
     if (s->decode_ns > 0) average(&speed->decode, (double)s->raw_bytes * 1e9 / (double)s->decode_ns);
-    if (s->way != TB_WAY_RAW) save(speed, (double)s->wire_bytes / (double)s->raw_bytes);
+    if (s->way != TB_WAY_RAW) tried(c, s->kind, s->way, (double)s->wire_bytes / (double)s->raw_bytes);
 }
 
 void tb_choice_carried(struct tb_choice *c, const struct tb_choice_carried *carried)

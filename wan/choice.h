@@ -11,7 +11,8 @@
  * in 32 is tried as a sparse difference all the same.
  *
  * Steps are encoded by ranks and decoded by the gateway beside them, on cores that nobody here counts: of those the pace at which the
- * last step came is what is known, and that in another number of classes it would be as much faster or slower as the codec is here. */
+ * last step came is what is known, and that in another number of classes it would be as much faster or slower as the codec is here.
+ * Who went over to one class comes back where several are a tenth sooner. */
 #ifndef TB_WAN_CHOICE_H
 #define TB_WAN_CHOICE_H
 
@@ -63,6 +64,7 @@ struct tb_choice {
     /* What is seen of it: [1] where there is a base. */
     enum tb_choice_way last[TB_KINDS][2];
     uint64_t picks[TB_KINDS][2];
+    double in_one[TB_KINDS];  /* the share in one class of what went sparse of late */
     uint64_t chunks[TB_WAYS]; /* that were to go so */
 };
 
@@ -84,7 +86,7 @@ enum tb_choice_way tb_choice_way_of(struct tb_codec_form form, unsigned classes)
 /* An encoded chunk is here, on the peer's base, that cost this link nothing: does it go as it is? If so it counts as the way that
  * was picked. What it saves is told by its bytes; a chunk that changed more than most does so in every sparse way, so of those it is
  * made anew only where one saves that much more than the other, as they do on the average. What was made elsewhere is made anew in
- * no other number of classes: somebody reckoned with more than this link when that was said. */
+ * no other number of classes, as somebody reckoned with more than this link when that was said; as no sparse difference it may be. */
 struct tb_choice_made {
     enum tb_choice_kind kind;
     struct tb_codec_form form;
@@ -97,14 +99,16 @@ bool tb_choice_takes(struct tb_choice *c, const struct tb_choice_made *made);
 struct tb_choice_pace {
     unsigned classes;   /* that it was in; 0: not known */
     double bytes_per_s; /* of the version */
+    double saving;      /* of the whole step: single chunks are far apart */
 };
-/* One step, from the first that was read of it. */
+/* One step, from the first that was read of it. raw_bytes: of the chunks that were encoded. */
 struct tb_choice_came {
     unsigned classes; /* 0: nothing of it was encoded */
     uint64_t raw_bytes, wire_bytes;
     tb_time_ns took_ns;
 };
-/* False: it says nothing, as it took a moment, or had next to no changes, which cost nothing in one class or in many. */
+/* What took a moment, as it would have in several classes too, makes the pace unknown: nobody waits for who encodes. False: it says
+ * nothing, as it had next to no changes, which cost nothing in one class or in many. */
 bool tb_choice_pace_take(struct tb_choice_pace *pace, const struct tb_choice_came *came);
 /* In how many classes the next step had best be encoded by somebody else; 0: differences are not sparse, or do not pay. */
 unsigned tb_choice_classes(const struct tb_choice *c, const struct tb_choice_pace *pace);
