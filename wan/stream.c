@@ -191,11 +191,13 @@ void tb_stream_begin(struct tb_stream *s)
 static void end(struct tb_stream *s)
 {
     const uint64_t before = atomic_load_explicit(&s->bytes_received, memory_order_relaxed);
+    const tb_time_ns began = tb_clock_now();
     bool more = tb_stream_phase(s) == TB_STREAM_BOUND;
     while (more) {
         more = tb_stream_receive_more(s, TB_STREAM_TURN_BYTES);
         const uint64_t now = atomic_load_explicit(&s->bytes_received, memory_order_relaxed);
-        more = more && now - before < TB_STREAM_DRAIN_BYTES;
+        more = more && now - before < TB_STREAM_DRAIN_BYTES &&
+               tb_time_since(began, tb_clock_now()) < TB_STREAM_DRAIN_TIME;
     }
     tb_stream_close(s, TB_CANCELLED);
 }

@@ -22,6 +22,8 @@
 #define TB_STREAM_STAGE_BYTES 16384u
 #define TB_STREAM_TURN_BYTES  ((uint64_t)4 << 20)   /* then the loop's other streams */
 #define TB_STREAM_DRAIN_BYTES ((uint64_t)256 << 20) /* of what came before the end */
+#define TB_STREAM_DRAIN_TIME                                                                                 \
+    TB_SECONDS(2) /* likewise, from a peer that does not stop sending small records */
 
 enum tb_stream_phase { TB_STREAM_OPENING, TB_STREAM_BOUND, TB_STREAM_GONE };
 
@@ -174,7 +176,7 @@ void tb_stream_send_heed(struct tb_stream *s); /* revoked places: lets go of the
 void tb_stream_send_due(struct tb_stream *s, tb_time_ns now); /* a piece that waited for the cap */
 void tb_stream_send_fini(struct tb_stream *s);
 bool tb_stream_sending(const struct tb_stream *s);
-/* Reads at most `budget` bytes; false when there was no more, or the stream closed. */
+/* Reads at most `budget` bytes, and for one turn; false when there was no more, or the stream closed. */
 bool tb_stream_receive_more(struct tb_stream *s, uint64_t budget);
 void tb_stream_receive_heed(struct tb_stream *s);
 void tb_stream_receive_fini(struct tb_stream *s);

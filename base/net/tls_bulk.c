@@ -230,8 +230,11 @@ static enum tb_status take(struct tb_tls_session *s, const struct tb_tls_plain *
 {
     struct tb_tls_bulk *b = s->bulk;
     const bool vain = plain->type != TB_TLS_DATA || plain->count == 0;
-    b->vain = vain ? b->vain + 1 : 0;
-    if (b->vain > TB_TLS_VAIN_MAX) return broken(s, "a flood of records without data");
+    if (vain)
+        b->owed += TB_TLS_VAIN_BYTES;
+    else
+        b->owed -= plain->count < b->owed ? (uint32_t)plain->count : b->owed;
+    if (b->owed > TB_TLS_VAIN_MAX * TB_TLS_VAIN_BYTES) return broken(s, "a flood of records without data");
     if (plain->count > TB_TLS_PLAIN_BYTES) return broken(s, "a record is too long");
     switch (plain->type) {
     case TB_TLS_DATA:
@@ -327,10 +330,11 @@ enum tb_status tb_tls_bulk_read(struct tb_tls_session *s, void *out, size_t cap,
 {
     struct out left = {out, cap};
     enum tb_status status = s->ended;
-    while (left.room > 0 && status == TB_OK)
+    for (unsigned step = 0; step < TB_TLS_READ_STEPS && left.room > 0 && status == TB_OK; step++)
         status = read_some(s, &left);
     *count_out = cap - left.room;
-    return *count_out > 0 ? TB_OK : status;
+    if (*count_out > 0) return TB_OK;
+    return status != TB_OK ? status : TB_AGAIN;
 }
 
 bool tb_tls_bulk_pending(const struct tb_tls_bulk *b)

@@ -13,7 +13,12 @@
 
 #define TB_TLS_BATCH       8u
 #define TB_TLS_BATCH_BYTES (TB_TLS_BATCH * (TB_TLS_PLAIN_BYTES + TB_TLS_ADDED_BYTES))
-#define TB_TLS_VAIN_MAX    32u /* records without a byte of data, one after the other: more are a flood (P7) */
+/* Records without a byte of data are a debt of so many bytes each, which data pays; who owes for more than so many is a flood (P7). */
+#define TB_TLS_VAIN_BYTES 1024u
+#define TB_TLS_VAIN_MAX   32u
+/* What one call of tb_tls_bulk_read does at most, in records, pieces of them, and calls of the kernel: a peer with small ones gets the
+ * loop's thread for about as long as one with 4 MiB (P7). */
+#define TB_TLS_READ_STEPS 256u
 
 struct tb_tls_session;
 
@@ -28,7 +33,7 @@ struct tb_tls_bulk {
     uint8_t *in; /* TB_TLS_BATCH_BYTES; what came and is not opened stands from in_from to in_used */
     uint32_t in_from, in_used;
     uint32_t left_from, left_to; /* of `in`: opened, and not asked for yet; always in front of in_from */
-    uint32_t vain;
+    uint32_t owed;               /* for records without data */
     uint8_t *
         out; /* TB_TLS_BATCH_BYTES, and a KeyUpdate; what is sealed and not sent stands from out_from to out_used */
     uint32_t out_from, out_used;
@@ -43,7 +48,8 @@ void tb_tls_bulk_secret(struct tb_tls_session *s, const char *line);
 /* The handshake is done. False: it cannot be done here, and OpenSSL goes on. */
 bool tb_tls_bulk_begin(struct tb_tls_session *s);
 
-/* As those of tb_tls_session. */
+/* As those of tb_tls_session. A read that stopped at TB_TLS_READ_STEPS gives what it has, or TB_AGAIN: what it left is told by
+ * tb_tls_bulk_pending, or by the socket, which has the rest of a record. */
 TB_MUST_USE enum tb_status tb_tls_bulk_read(struct tb_tls_session *s, void *out, size_t cap,
                                             size_t *count_out);
 TB_MUST_USE enum tb_status tb_tls_bulk_write(struct tb_tls_session *s, const void *bytes, size_t count,

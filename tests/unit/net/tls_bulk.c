@@ -3,11 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/ssl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/net/tls_bulk.h"
 #include "base/net/tls_context.h"
 #include "base/net/tls_session.h"
@@ -394,6 +396,95 @@ static void sealed_records_that_may_not_come_are_refused(void **state)
     }
 }
 
+/* A peer with small records: rounds of a KeyUpdate, or none, and a record of so many bytes. */
+struct small {
+    unsigned rounds;
+    bool updates;
+    size_t bytes;
+};
+
+static uint8_t *seal_small(struct tb_tls_key *k, const struct small *small, size_t *count_out)
+{
+    static const uint8_t update[] = {24, 0, 0, 1, 0};
+    const struct tb_tls_plain asks = {TB_TLS_HANDSHAKE, update, 5}, data = {TB_TLS_DATA, sent, small->bytes};
+    uint8_t *all = tb_malloc(small->rounds * (small->bytes + 5 + 2 * TB_TLS_ADDED_BYTES));
+    size_t used = 0;
+    assert_non_null(all);
+    for (unsigned i = 0; i < small->rounds; i++) {
+        if (small->updates) {
+            assert_true(tb_tls_seal(k, &asks, all + used));
+            assert_true(tb_tls_key_next(k));
+            used += 5 + TB_TLS_ADDED_BYTES;
+        }
+        assert_true(tb_tls_seal(k, &data, all + used));
+        used += small->bytes + TB_TLS_ADDED_BYTES;
+    }
+    *count_out = used;
+    return all;
+}
+
+struct reads {
+    unsigned calls;
+    size_t bytes, most; /* of one call */
+    enum tb_status last;
+};
+
+static bool readable(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    return poll(&p, 1, 0) == 1;
+}
+
+/* Read as a loop does: only where something says that there is something. */
+static struct reads read_small(struct wire *w, const struct small *small)
+{
+    struct reads r = {.last = TB_OK};
+    size_t count = 0, used = 0, all = 0;
+    uint8_t *stock = seal_small(&w->c.bulk->seal, small, &all);
+    while ((r.last == TB_OK || r.last == TB_AGAIN) && r.bytes < small->rounds * small->bytes) {
+        const ssize_t put = send(w->s_far, stock + used, all - used, MSG_NOSIGNAL);
+        used += put > 0 ? (size_t)put : 0;
+        assert_true(tb_tls_session_pending(&w->s) || readable(w->s.fd));
+        r.last = tb_tls_session_read(&w->s, got, BYTES, &count);
+        r.calls++;
+        r.bytes += count;
+        r.most = count > r.most ? count : r.most;
+    }
+    tb_free(stock);
+    return r;
+}
+
+/* P7: as long as it has any, and nothing that it sent waits without a word. */
+static void small_records_do_not_hold_the_reader(void **state)
+{
+    struct wire w;
+    const struct small ones = {10000, false, 1};
+    wire_open(&w, *state, &(struct way){.asks = true, .heeds = true});
+    const struct reads r = read_small(&w, &ones);
+    assert_int_equal(r.bytes, 10000);
+    assert_in_range(r.most, 1, TB_TLS_READ_STEPS);
+    assert_true(r.calls >= 10000 / TB_TLS_READ_STEPS);
+    wire_fini(&w);
+}
+
+/* P7: a byte does not make good for a record without any. */
+static void data_pays_for_what_is_none(void **state)
+{
+    static const struct {
+        struct small small;
+        enum tb_status want;
+    } rows[] = {{{10000, true, 1}, TB_STREAM_TLS}, {{200, true, TB_TLS_VAIN_BYTES}, TB_OK}};
+    for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct wire w;
+        wire_open(&w, *state, &(struct way){.asks = true, .heeds = true});
+        const struct reads r = read_small(&w, &rows[i].small);
+        assert_int_equal(r.last, rows[i].want);
+        if (i == 0) assert_in_range(r.bytes, TB_TLS_VAIN_MAX - 1, TB_TLS_VAIN_MAX);
+        if (i == 0) assert_non_null(strstr(w.s.reason, "flood"));
+        wire_fini(&w);
+    }
+}
+
 /* A goodbye is told from a cut, by either. */
 static void ends_are_what_they_are_with_openssl(void **state)
 {
@@ -473,6 +564,8 @@ int main(void)
         TEST(a_bit_that_falls_over_ends_it),
         TEST(what_is_no_record_is_refused),
         TEST(sealed_records_that_may_not_come_are_refused),
+        TEST(small_records_do_not_hold_the_reader),
+        TEST(data_pays_for_what_is_none),
         TEST(ends_are_what_they_are_with_openssl),
         TEST(who_is_refused_hears_it_as_from_openssl),
     };
