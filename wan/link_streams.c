@@ -354,6 +354,7 @@ static void one_stream(const struct tb_stream *s, struct tb_links_stream_stats *
         .records = seen(&s->records),
         .limit = (enum tb_limit)atomic_load_explicit(&s->limit, memory_order_relaxed)};
     to->kernel_sends = to->open && s->kernel_sends;
+    to->own_records = to->open && s->own_records;
     if (to->open) snprintf(to->congestion, sizeof to->congestion, "%s", s->congestion);
 }
 

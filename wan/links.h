@@ -285,6 +285,7 @@ struct tb_links_stream_stats {
     enum tb_limit limit;                 /* what holds its sending */
     char congestion[16];
     bool kernel_sends; /* the kernel encrypts what is sent (kTLS) */
+    bool own_records;  /* base/net/tls_bulk.h has its records; what is sent unless the kernel does that */
 };
 
 struct tb_links_stats {

@@ -127,6 +127,7 @@ static void opened(struct tb_stream *s)
     tb_tcp_path_open(&s->tcp, s->plan.path, tb_chan_fd(s->chan), true);
     tb_tcp_congestion(tb_chan_fd(s->chan), s->congestion);
     s->kernel_sends = tb_chan_kernel_sends(s->chan);
+    s->own_records = tb_chan_own_records(s->chan);
     price(s);
     atomic_store_explicit(&s->fd, tb_chan_fd(s->chan), memory_order_relaxed);
     greet(s);

@@ -142,6 +142,7 @@ struct tb_stream {
     atomic_int fd;                            /* for tests: -1 while not open */
     char congestion[TB_TCP_CONGESTION_BYTES]; /* it and the next are written before the phase is BOUND */
     bool kernel_sends;                        /* and encrypts */
+    bool own_records;                         /* or else ours are sent */
     /* The loop's own: what TCP makes of our bytes. */
     struct tb_cap_price price;
     uint32_t sent_again; /* segments, so far */

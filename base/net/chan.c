@@ -622,6 +622,11 @@ bool tb_chan_kernel_sends(const struct tb_chan *c)
     return c->secure && tb_tls_session_kernel_sends(&c->tls);
 }
 
+bool tb_chan_own_records(const struct tb_chan *c)
+{
+    return c->secure && tb_tls_session_own_records(&c->tls);
+}
+
 uint64_t tb_chan_records(const struct tb_chan *c)
 {
     const struct tb_tls_session *t = &c->tls;

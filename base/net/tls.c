@@ -250,6 +250,7 @@ static enum tb_status context_new(struct tb_tls **tls_out)
     struct tb_tls *tls = tb_calloc(1, sizeof *tls);
     if (tls == NULL) return TB_SITE_NOMEM;
     atomic_init(&tls->refs, 1);
+    tls->own_records = true;
     tls->key_records = KEY_RECORDS;
     tls->ctx = SSL_CTX_new(TLS_method());
     if (tls->ctx == NULL || !context_harden(tls->ctx)) {
@@ -516,6 +517,11 @@ enum tb_status tb_tls_new_ephemeral(struct tb_tls **tls_out)
 void tb_tls_set_key_records(struct tb_tls *tls, uint64_t records)
 {
     tls->key_records = records;
+}
+
+void tb_tls_set_own_records(struct tb_tls *tls, bool own)
+{
+    tls->own_records = own;
 }
 
 const struct tb_identity *tb_tls_identity(const struct tb_tls *tls)

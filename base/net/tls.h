@@ -54,6 +54,9 @@ struct tb_digest tb_tls_trust(const struct tb_tls *tls);
  * replace their data streams at 2^22. Before the first connection. */
 void tb_tls_set_key_records(struct tb_tls *tls, uint64_t records);
 
+/* Whether connections that ask for bulk have records of ours (tls_bulk.h) [true]; else OpenSSL's. Before the first connection. */
+void tb_tls_set_own_records(struct tb_tls *tls, bool own);
+
 /* What a connection wants of its peer, checked inside the handshake; a mismatch is TB_PEER_IDENTITY, and so is a certificate
  * that no CA of ours signed, or that has expired. An empty site or name in `identity` fits any. */
 struct tb_tls_expect {

@@ -17,6 +17,7 @@ struct tb_tls {
     SSL_CTX *ctx;
     atomic_uint refs; /* the owner's and one for each session */
     bool ephemeral;
+    bool own_records;
     uint64_t key_records; /* that one key encrypts */
     struct tb_identity identity;
     struct tb_fingerprint fingerprint;

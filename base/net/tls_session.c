@@ -16,6 +16,7 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "base/log.h"
 #include "base/net/tls_bulk.h"
 #include "base/net/tls_context.h"
 
@@ -146,6 +147,20 @@ static void ask_kernel(struct tb_tls_session *s)
     if (s->kernel != NULL) SSL_set_options(s->ssl, SSL_OP_ENABLE_KTLS);
 }
 
+/* P10: the operator's switch is on, and yet OpenSSL makes a connection's records. */
+static void own_records_lack(const char *what)
+{
+    tb_log(TB_LOG_WARN, "tls.own_records", "lacking=%s records=openssl", what);
+}
+
+/* For what is sent and received after the handshake. NULL: OpenSSL does it. */
+static void own_records(struct tb_tls_session *s, const struct tb_tls *tls)
+{
+    if (!tls->own_records || s->bulk != NULL) return;
+    s->bulk = tb_tls_bulk_new();
+    if (s->bulk == NULL) own_records_lack("memory");
+}
+
 int tb_tls_named(SSL *ssl, int *alert, void *user)
 {
     (void)alert, (void)user;
@@ -153,7 +168,7 @@ int tb_tls_named(SSL *ssl, int *alert, void *user)
     const char *name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
     if (!s->expect.bulk_heard || name == NULL || strcmp(name, TB_TLS_BULK) != 0) return SSL_TLSEXT_ERR_NOACK;
     ask_kernel(s);
-    if (s->bulk == NULL) s->bulk = tb_tls_bulk_new(); /* NULL: OpenSSL does it */
+    own_records(s, s->tls);
     return SSL_TLSEXT_ERR_OK;
 }
 
@@ -171,6 +186,11 @@ static bool bulk_begun(const struct tb_tls_session *s)
 static bool bulk_sends(const struct tb_tls_session *s)
 {
     return bulk_begun(s) && s->bulk->sends;
+}
+
+bool tb_tls_session_own_records(const struct tb_tls_session *s)
+{
+    return bulk_begun(s);
 }
 
 bool tb_tls_session_kernel_sends(const struct tb_tls_session *s)
@@ -279,7 +299,7 @@ enum tb_status tb_tls_session_init(struct tb_tls_session *s, struct tb_tls *tls,
 
     SSL_set_bio(s->ssl, bio, bio);
     SSL_set_app_data(s->ssl, s);
-    if (!server && expect->bulk) s->bulk = tb_tls_bulk_new(); /* NULL: OpenSSL does it */
+    if (!server && expect->bulk) own_records(s, tls);
     if (server)
         SSL_set_accept_state(s->ssl);
     else
@@ -392,6 +412,7 @@ static void begin(struct tb_tls_session *s)
 static enum tb_status shaken(struct tb_tls_session *s)
 {
     if (s->bulk == NULL || tb_tls_bulk_begin(s)) return TB_OK;
+    own_records_lack("keys");
     tb_tls_bulk_free(s->bulk);
     s->bulk = NULL;
     ERR_clear_error();

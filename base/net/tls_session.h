@@ -63,6 +63,8 @@ TB_MUST_USE enum tb_status tb_tls_session_end(struct tb_tls_session *s);
 
 /* True when a read may give bytes although the socket is quiet. */
 bool tb_tls_session_pending(const struct tb_tls_session *s);
+/* After the handshake: records are made and read by tls_bulk.h, but for those that the kernel makes. */
+bool tb_tls_session_own_records(const struct tb_tls_session *s);
 /* After the handshake: what we send is encrypted by the kernel. */
 bool tb_tls_session_kernel_sends(const struct tb_tls_session *s);
 /* After the handshake. identity_out->kind is NONE for ephemeral contexts. */

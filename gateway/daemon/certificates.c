@@ -39,11 +39,13 @@ static enum tb_status load(const struct tb_daemon *d, struct tb_tls **tls_out, c
     if (it != NULL && (it->kind != TB_IDENTITY_GATEWAY || !tb_name_equal(&it->site, &c->site) ||
                        !tb_name_equal(&it->name, &d->gateway)))
         status = not_ours(d, it, error);
-    if (status == TB_OK)
-        *tls_out = tls;
-    else
+    if (status != TB_OK) {
         tb_tls_free(tls);
-    return status;
+        return status;
+    }
+    tb_tls_set_own_records(tls, c->link_own_records);
+    *tls_out = tls;
+    return TB_OK;
 }
 
 /* ---- have they changed? ---- */

@@ -85,6 +85,7 @@ struct tb_config {
     uint32_t link_objects_percent;           /* link.objects_percent 0 to 50 [5] */
     uint32_t link_protocol_max;              /* link.protocol_max 1 to 2 [2] */
     const char *link_congestion;             /* link.congestion: auto, system, or a name [auto] */
+    bool link_own_records;                   /* link.own_records [true]: of TLS, on data streams */
     struct tb_name fabric_host;              /* fabric.host; empty: the machine's boot id */
     const char *fabric_listen;               /* fabric.listen "address:port" for tcp readers [127.0.0.1:0] */
     bool fabric_trusted;                     /* fabric.trusted [false]: tcp inside the site in clear */

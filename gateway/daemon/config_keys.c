@@ -83,6 +83,8 @@ const struct config_key config_keys[] = {
      .why = "The newest protocol that links speak. 1 is that of the release before: whole chunks, raw or zstd. (tombolod --protocol-max.)"},
     {ROOT(link_congestion), .path = "link.congestion", .type = CONFIG_WORD, .fallback = "auto",
      .why = "TCP congestion control of links. auto: bbr to peers 5 ms away or more, else cubic, of what the kernel offers. Or a name that it offers, or system."},
+    {ROOT(link_own_records), .path = "link.own_records", .type = CONFIG_BOOL, .fallback = "true",
+     .why = "TLS records of data streams are made and read by Tombolo's own code, under OpenSSL's handshake and ciphers. false: by OpenSSL's; a full version then costs about 40 % more of the cores. Each end for itself. Kernel TLS sends where there is any, whatever this says."},
     {ROOT(fabric_host), .path = "fabric.host", .type = CONFIG_NAME,
      .why = "The host name under which workers share memory with this gateway. Without it the machine's boot id."},
     {ROOT(fabric_listen), .path = "fabric.listen", .type = CONFIG_ADDRESS, .fallback = "127.0.0.1:0",

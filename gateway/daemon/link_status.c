@@ -32,15 +32,19 @@ static const struct tb_links_stats *stats_of(struct tb_daemon *d, uint32_t peer)
 
 /* ---- streams ---- */
 
+static const char *encryption(const struct tb_links_stream_stats *s)
+{
+    if (!s->open) return "";
+    if (s->kernel_sends) return "kernel";
+    return s->own_records ? "tombolo" : "openssl";
+}
+
 static json_t *stream_row(const struct tb_links_stream_stats *s)
 {
     return json_pack("{s:I, s:b, s:s, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "stream",
                      integer(s->stream), "open", s->open, "congestion", s->congestion, "encryption",
-                     !s->open          ? ""
-                     : s->kernel_sends ? "kernel"
-                                       : "openssl",
-                     "rtt_ms", ms(s->rtt), "sent_bytes", integer(s->bytes_sent), "received_bytes",
-                     integer(s->bytes_received), "sent_bytes_per_s", integer(s->sent_per_s),
+                     encryption(s), "rtt_ms", ms(s->rtt), "sent_bytes", integer(s->bytes_sent),
+                     "received_bytes", integer(s->bytes_received), "sent_bytes_per_s", integer(s->sent_per_s),
                      "received_bytes_per_s", integer(s->received_per_s), "retransmitted_bytes",
                      integer(s->retransmitted_bytes), "queued_bytes", integer(s->unsent_bytes),
                      "window_bytes", integer(s->window_bytes), "records", integer(s->records), "limited_by",

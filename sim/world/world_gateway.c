@@ -94,6 +94,7 @@ static void config_init(struct tb_config *c, uint32_t index)
     c->link_protocol_max =
         world_random(4) == 0 ? TB_LINK_PROTOCOL_MIN : TB_LINK_PROTOCOL; /* P9: some lag a release behind */
     c->link_congestion = "auto";
+    c->link_own_records = true;
     c->fabric_host = the->sites[index].name;
     c->fabric_fan_out = (uint32_t)world_random(3);
     c->fabric_nic = world_random(4) * 20000; /* with fan_out 0: how wide follows from what arrives */

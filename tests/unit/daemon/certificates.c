@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/net/tls_context.h"
 #include "gateway/daemon/daemon.h"
 #include "tests/unit/check.h"
 #include "tests/unit/net/net_world.h"
@@ -42,6 +43,22 @@ static void site_free(struct site *s)
     tb_tls_free(s->d->tls);
     free(s->d);
     world_fini(&s->world);
+}
+
+/* P8: files that are read again do not give records back to whoever was not to have them. */
+static void records_are_whose_the_config_says(void **state)
+{
+    (void)state;
+    struct site s;
+    char ca[8192];
+    site_new(&s);
+    assert_false(s.d->tls->own_records);
+    s.config.link_own_records = true;
+    world_file_write(s.cert, "a", ca, world_file_read(s.ca, ca, sizeof ca));
+    tb_certificates_reload(s.d);
+    assert_int_equal(s.d->counters.certificates_loaded, 1);
+    assert_true(s.d->tls->own_records);
+    site_free(&s);
 }
 
 /* P9: an authority's new intermediates stand behind the same certificate: peers that need them get them. */
@@ -143,6 +160,7 @@ static void half_a_second_authority_is_refused_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(records_are_whose_the_config_says),
         cmocka_unit_test(a_chain_behind_the_same_certificate_is_taken),
         cmocka_unit_test(what_was_refused_is_read_again),
         cmocka_unit_test(half_a_second_authority_is_refused_once),

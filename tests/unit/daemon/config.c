@@ -64,6 +64,7 @@ static void the_least_has_defaults(void **state)
     assert_int_equal(c->link_streams, 0); /* auto */
     assert_int_equal(c->link_codec, TB_CHOICE_AUTO);
     assert_int_equal(c->link_protocol_max, 2);
+    assert_true(c->link_own_records);
     assert_string_equal(c->fabric_listen, "127.0.0.1:0");
     assert_false(c->fabric_trusted);
     assert_int_equal(c->fabric_pace, 0);
@@ -81,7 +82,7 @@ static void a_whole_file_is_understood(void **state)
         "arena: {path: /dev/shm/a, bytes: 2TiB, reverify: false}\n"
         "session: {socket: /tmp/s, listen: \"[2001:db8::1]:7401\", lease_ms: 500}\n"
         "tls: {ca: a, cert: b, key: c}\n"
-        "link: {listen: \"0.0.0.0:7400\", codec: zstd, congestion: bbr, streams: 64}\n"
+        "link: {listen: \"0.0.0.0:7400\", codec: zstd, congestion: bbr, streams: 64, own_records: false}\n"
         "fabric: {host: h1, trusted: true, fan_out: 2, nic_bytes_per_s: 12GiB, pace_bytes_per_s: 10MiB}\n"
         "log: {level: debug}\n"
         "peers:\n"
@@ -102,6 +103,7 @@ static void a_whole_file_is_understood(void **state)
     assert_false(c->arena_reverify);
     assert_int_equal(c->link_codec, TB_CHOICE_ZSTD);
     assert_string_equal(c->link_congestion, "bbr");
+    assert_false(c->link_own_records);
     assert_string_equal(c->fabric_host.text, "h1");
     assert_string_equal(c->fabric_listen, "127.0.0.1:0"); /* beside it, and whole */
     assert_int_equal(c->fabric_pace, 10u << 20);

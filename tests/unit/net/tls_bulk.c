@@ -41,6 +41,7 @@ static int one_end(int *far_out)
 
 struct way {
     bool asks, heeds;   /* for bulk */
+    bool off;           /* at who accepts: the operator's switch */
     const char *suite;  /* NULL: the first */
     const char *expect; /* by s; NULL: east's gateway */
 };
@@ -57,6 +58,7 @@ static void wire_init(struct wire *w, struct world *world, const struct way *way
     *w = (struct wire){0};
     w->east = world_tls(world, "east", "gw", "west");
     w->west = world_tls(world, "west", "gw", "east");
+    tb_tls_set_own_records(w->west, !way->off);
     if (way->suite != NULL) assert_int_equal(SSL_CTX_set_ciphersuites(w->east->ctx, way->suite), 1);
     struct tb_tls_expect c = expect(WEST), s = expect(way->expect != NULL ? way->expect : EAST);
     c.bulk = way->asks;
@@ -116,7 +118,7 @@ static void wire_open(struct wire *w, struct world *world, const struct way *way
 {
     wire_init(w, world, way);
     shake(w);
-    const bool asked = way->asks, heard = way->asks && way->heeds;
+    const bool asked = way->asks, heard = way->asks && way->heeds && !way->off;
     assert_int_equal(w->c.bulk != NULL, asked);
     assert_int_equal(w->s.bulk != NULL, heard);
 }
@@ -178,6 +180,26 @@ static void whoever_seals_the_other_opens(void **state)
             assert_int_equal(w.s.records_received, w.c.records_sent); /* OpenSSL gives them in pieces */
         wire_fini(&w);
     }
+}
+
+/* P8: an operator who does not trust these records has OpenSSL's, whichever end dials and whatever the other has. */
+static void an_end_may_leave_them_to_openssl(void **state)
+{
+    struct wire w;
+    wire_open(&w, *state, &(struct way){.asks = true, .heeds = true, .off = true});
+    assert_true(tb_tls_session_own_records(&w.c));
+    assert_false(tb_tls_session_own_records(&w.s));
+    send_both_ways(&w);
+    wire_fini(&w);
+
+    wire_init(&w, *state, &(struct way){.asks = true, .heeds = true});
+    struct tb_tls_session late;
+    const struct tb_tls_expect bulk = {.bulk = true};
+    tb_tls_set_own_records(w.east, false);
+    assert_int_equal(tb_tls_session_init(&late, w.east, &bulk, w.c.fd, false), TB_OK);
+    assert_null(late.bulk);
+    tb_tls_session_fini(&late);
+    wire_fini(&w);
 }
 
 /* What follows the end of the handshake at once has arrived with it. */
@@ -555,6 +577,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(whoever_seals_the_other_opens),
+        TEST(an_end_may_leave_them_to_openssl),
         TEST(bytes_that_come_with_the_handshake_are_read),
         TEST(records_go_in_batches),
         TEST(records_are_cut_anywhere),
