@@ -173,10 +173,9 @@ enum tb_status tb_tls_bulk_write(struct tb_tls_session *s, const void *bytes, si
 enum tb_status tb_tls_bulk_end(struct tb_tls_session *s)
 {
     static const uint8_t goodbye[] = {WARNING, CLOSE_NOTIFY};
-    struct tb_tls_bulk *b = s->bulk;
-    enum tb_status status = flush(s);
-    if (status != TB_OK || b->said_end) return status;
-    b->said_end = true;
+    const enum tb_status status = flush(s);
+    if (status != TB_OK || s->said_end) return status;
+    s->said_end = true;
     return seal(s, TB_TLS_ALERT, goodbye, sizeof goodbye) ? flush(s) : TB_STREAM_TLS;
 }
 

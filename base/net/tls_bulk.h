@@ -26,7 +26,6 @@ struct tb_tls_bulk {
     bool begun;       /* the handshake is over, and what follows goes through here */
     bool sends;       /* the kernel does not */
     bool owes_update; /* the peer asked for our next key */
-    bool said_end;
     uint8_t ours[TB_TLS_SECRET_BYTES], theirs[TB_TLS_SECRET_BYTES]; /* until it begins */
     bool have_ours, have_theirs;
     struct tb_tls_key seal, open;

@@ -33,6 +33,16 @@ void tb_tls_session_because(struct tb_tls_session *s, const char *format, ...)
     va_end(args);
 }
 
+static bool bulk_begun(const struct tb_tls_session *s)
+{
+    return s->bulk != NULL && s->bulk->begun;
+}
+
+static bool bulk_sends(const struct tb_tls_session *s)
+{
+    return bulk_begun(s) && s->bulk->sends;
+}
+
 /* The BIO. */
 
 static bool worth_retry(int error)
@@ -56,6 +66,9 @@ static int pipe_read(BIO *bio, char *out, int cap)
 {
     struct tb_tls_session *s = BIO_get_data(bio);
     BIO_clear_retry_flags(bio);
+    /* Where the kernel sends, OpenSSL still says the goodbye: what comes is not its any more, nor does it know the number of the next
+     * record. */
+    if (bulk_begun(s)) return -1;
     const size_t taken = take_ahead(s, out, (size_t)cap);
     if (taken == (size_t)cap) return cap;
     struct iovec pieces[2] = {{.iov_base = out + taken, .iov_len = (size_t)cap - taken},
@@ -176,16 +189,6 @@ void tb_tls_keyed(const SSL *ssl, const char *line)
 {
     struct tb_tls_session *s = SSL_get_app_data(ssl);
     if (s != NULL) tb_tls_bulk_secret(s, line);
-}
-
-static bool bulk_begun(const struct tb_tls_session *s)
-{
-    return s->bulk != NULL && s->bulk->begun;
-}
-
-static bool bulk_sends(const struct tb_tls_session *s)
-{
-    return bulk_begun(s) && s->bulk->sends;
 }
 
 bool tb_tls_session_own_records(const struct tb_tls_session *s)
@@ -491,7 +494,9 @@ enum tb_status tb_tls_session_end(struct tb_tls_session *s)
     if (s->dead || !s->shaken) return TB_OK;
     begin(s);
     if (bulk_sends(s)) return tb_tls_bulk_end(s);
+    if (s->said_end) return TB_OK; /* a second call would wait for the peer's */
     const int result = SSL_shutdown(s->ssl);
+    s->said_end = result >= 0;
     const enum tb_status status = result >= 0 ? TB_OK : outcome(s, result);
     ERR_clear_error();
     return status;

@@ -32,6 +32,7 @@ struct tb_tls_session {
     int io_errno;                            /* of the last failed system call; 0 if none failed */
     bool eof;                                /* recv said 0 */
     bool shaken;                             /* the handshake is done */
+    bool said_end;                           /* the goodbye is sent, or sealed */
     bool dead;                               /* a fatal error: no further record may be sent */
     bool starved;                            /* the last read needs more from the socket */
     bool wants_read;                         /* the last call stopped for want of bytes */

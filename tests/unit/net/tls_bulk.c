@@ -526,6 +526,51 @@ static void ends_are_what_they_are_with_openssl(void **state)
     }
 }
 
+/* As where the kernel sends: OpenSSL does in its place, and nothing of ours is there to. */
+static void leave_sending(struct tb_tls_session *s)
+{
+    s->bulk->sends = false;
+    tb_tls_key_fini(&s->bulk->seal);
+    tb_free(s->bulk->out);
+    s->bulk->out = NULL;
+}
+
+static uint64_t waiting(int fd)
+{
+    static uint8_t room[65536];
+    const ssize_t here = recv(fd, room, sizeof room, MSG_PEEK);
+    return here > 0 ? (uint64_t)here : 0;
+}
+
+/* The goodbye is said once, whoever seals, and what came before it or comes after it is read all the same. */
+static void the_goodbye_is_said_once(void **state)
+{
+    for (int sends = 0; sends < 2; sends++) {
+        struct wire w;
+        size_t put = 0, came = 0;
+        wire_open(&w, *state, &(struct way){.asks = true});
+        if (sends == 0) leave_sending(&w.c);
+        write_some(&w.s, 1000, &put);
+        carry(&w);
+        read_some(&w.c, 1000, &came);
+        write_some(&w.s, 1000, &put);
+        carry(&w);
+        assert_int_equal(tb_tls_session_end(&w.c), TB_OK);
+        const uint64_t said = waiting(w.c_far);
+        assert_int_equal(said, 2 + TB_TLS_ADDED_BYTES);
+        assert_int_equal(tb_tls_session_end(&w.c), TB_OK);
+        assert_int_equal(waiting(w.c_far), said);
+        assert_false(w.c.dead);
+        read_some(&w.c, 1000, &came);
+        write_some(&w.s, 500, &put);
+        carry(&w);
+        read_some(&w.c, 500, &came);
+        assert_int_equal(came, 2500);
+        assert_memory_equal(got, sent, came);
+        wire_fini(&w);
+    }
+}
+
 /* P8: a dialler whose certificate is refused is done with its own handshake by then. It hears of it in the place of the first bytes. */
 static void who_is_refused_hears_it_as_from_openssl(void **state)
 {
@@ -590,6 +635,7 @@ int main(void)
         TEST(small_records_do_not_hold_the_reader),
         TEST(data_pays_for_what_is_none),
         TEST(ends_are_what_they_are_with_openssl),
+        TEST(the_goodbye_is_said_once),
         TEST(who_is_refused_hears_it_as_from_openssl),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
