@@ -11,16 +11,25 @@
 #include "base/net/tls_context.h"
 #include "base/net/tls_session.h"
 
-#define UPDATE_BYTES  5u /* KeyUpdate: type, three of length, the request */
-#define KEY_UPDATE    24u
-#define CLOSE_NOTIFY  0u
-#define USER_CANCELED 90u
-#define BAD_RECORD    20u
-#define WARNING       1u
-#define FATAL         2u
-#define OUT_BYTES     (TB_TLS_BATCH_BYTES + UPDATE_BYTES + TB_TLS_ADDED_BYTES)
-#define IN_BYTES      TB_TLS_BATCH_BYTES
-#define RECORD_MAX    (TB_TLS_HEADER_BYTES + TB_TLS_CIPHER_BYTES)
+#define UPDATE_BYTES 5u /* KeyUpdate: type, three of length, the request */
+#define KEY_UPDATE   24u
+#define WARNING      1u
+#define FATAL        2u
+#define OUT_BYTES    (TB_TLS_BATCH_BYTES + UPDATE_BYTES + TB_TLS_ADDED_BYTES)
+#define IN_BYTES     TB_TLS_BATCH_BYTES
+#define RECORD_MAX   (TB_TLS_HEADER_BYTES + TB_TLS_CIPHER_BYTES)
+
+enum alert {
+    CLOSE_NOTIFY = 0,
+    UNEXPECTED_MESSAGE = 10,
+    BAD_RECORD_MAC = 20,
+    RECORD_OVERFLOW = 22,
+    ILLEGAL_PARAMETER = 47,
+    DECODE_ERROR = 50,
+    INTERNAL_ERROR = 80,
+    USER_CANCELED = 90
+};
+
 _Static_assert(IN_BYTES >= 2 * RECORD_MAX, "a record that is begun can be ended");
 
 struct tb_tls_bulk *tb_tls_bulk_new(void)
@@ -194,12 +203,11 @@ static void took(struct out *out, size_t count)
 }
 
 /* The peer is told, if the socket takes it, and nothing follows. */
-static enum tb_status broken(struct tb_tls_session *s, const char *why)
+static enum tb_status broken(struct tb_tls_session *s, enum alert alert, const char *why)
 {
-    static const uint8_t alert[] = {FATAL, BAD_RECORD};
+    const uint8_t told[] = {FATAL, (uint8_t)alert};
     struct tb_tls_bulk *b = s->bulk;
-    if (b->sends && !s->dead && b->out_used == 0 && seal(s, TB_TLS_ALERT, alert, sizeof alert))
-        (void)flush(s);
+    if (b->sends && !s->dead && b->out_used == 0 && seal(s, TB_TLS_ALERT, told, sizeof told)) (void)flush(s);
     s->dead = true;
     tb_tls_session_because(s, "TLS: %s", why);
     return s->ended = TB_STREAM_TLS;
@@ -207,7 +215,7 @@ static enum tb_status broken(struct tb_tls_session *s, const char *why)
 
 static enum tb_status take_alert(struct tb_tls_session *s, const struct tb_tls_plain *alert)
 {
-    if (alert->count != 2) return broken(s, "an alert of another length");
+    if (alert->count != 2) return broken(s, DECODE_ERROR, "an alert of another length");
     if (alert->bytes[1] == CLOSE_NOTIFY) return s->ended = TB_STREAM_CLOSED;
     if (alert->bytes[1] == USER_CANCELED) return TB_OK; /* the goodbye follows */
     return s->ended = tb_tls_session_alert(s, alert->bytes[1]);
@@ -218,11 +226,14 @@ static enum tb_status take_handshake(struct tb_tls_session *s, const struct tb_t
 {
     static const uint8_t update[UPDATE_BYTES - 1] = {KEY_UPDATE, 0, 0, 1};
     struct tb_tls_bulk *b = s->bulk;
-    if (message->count != UPDATE_BYTES || memcmp(message->bytes, update, sizeof update) != 0 ||
-        message->bytes[UPDATE_BYTES - 1] > 1)
-        return broken(s, "unexpected message");
+    if (message->count == 0 || message->bytes[0] != KEY_UPDATE)
+        return broken(s, UNEXPECTED_MESSAGE, "unexpected message");
+    if (message->count != UPDATE_BYTES || memcmp(message->bytes, update, sizeof update) != 0)
+        return broken(s, DECODE_ERROR, "a key update of another length");
+    if (message->bytes[UPDATE_BYTES - 1] > 1)
+        return broken(s, ILLEGAL_PARAMETER, "a key update that asks for what there is not");
     if (message->bytes[UPDATE_BYTES - 1] == 1) b->owes_update = true;
-    return tb_tls_key_next(&b->open) ? TB_OK : broken(s, "no memory for the next key");
+    return tb_tls_key_next(&b->open) ? TB_OK : broken(s, INTERNAL_ERROR, "no memory for the next key");
 }
 
 static enum tb_status take(struct tb_tls_session *s, const struct tb_tls_plain *plain)
@@ -233,8 +244,9 @@ static enum tb_status take(struct tb_tls_session *s, const struct tb_tls_plain *
         b->owed += TB_TLS_VAIN_BYTES;
     else
         b->owed -= plain->count < b->owed ? (uint32_t)plain->count : b->owed;
-    if (b->owed > TB_TLS_VAIN_MAX * TB_TLS_VAIN_BYTES) return broken(s, "a flood of records without data");
-    if (plain->count > TB_TLS_PLAIN_BYTES) return broken(s, "a record is too long");
+    if (b->owed > TB_TLS_VAIN_MAX * TB_TLS_VAIN_BYTES)
+        return broken(s, UNEXPECTED_MESSAGE, "a flood of records without data");
+    if (plain->count > TB_TLS_PLAIN_BYTES) return broken(s, RECORD_OVERFLOW, "a record is too long");
     switch (plain->type) {
     case TB_TLS_DATA:
         return TB_OK;
@@ -243,7 +255,7 @@ static enum tb_status take(struct tb_tls_session *s, const struct tb_tls_plain *
     case TB_TLS_HANDSHAKE:
         return take_handshake(s, plain);
     }
-    return broken(s, "unexpected record");
+    return broken(s, UNEXPECTED_MESSAGE, "unexpected record");
 }
 
 /* Opens the next record: into `out` where it fits there, else in its place, from where it is copied piece by piece. Bytes of one that is
@@ -255,7 +267,7 @@ static enum tb_status open_record(struct tb_tls_session *s, size_t bytes, struct
     const bool fits = tb_tls_open_bytes(bytes) <= out->room;
     struct tb_tls_plain plain;
     if (!tb_tls_open(&b->open, record, fits ? out->at : record + TB_TLS_HEADER_BYTES, &plain))
-        return broken(s, "a record that does not match its tag");
+        return broken(s, BAD_RECORD_MAC, "a record that does not match its tag");
     s->records_received++;
     const uint32_t at = b->in_from + TB_TLS_HEADER_BYTES;
     b->in_from += (uint32_t)bytes;
@@ -274,10 +286,15 @@ static enum tb_status open_record(struct tb_tls_session *s, size_t bytes, struct
 static enum tb_status next_record(struct tb_tls_session *s, size_t *bytes_out)
 {
     const struct tb_tls_bulk *b = s->bulk;
+    const uint8_t *header = b->in + b->in_from;
     *bytes_out = 0;
     if (b->in_used - b->in_from < TB_TLS_HEADER_BYTES) return TB_OK;
-    *bytes_out = tb_tls_record_bytes(b->in + b->in_from);
-    return *bytes_out != 0 ? TB_OK : broken(s, "not a record");
+    *bytes_out = tb_tls_record_bytes(header);
+    if (*bytes_out != 0) return TB_OK;
+    if (header[0] != TB_TLS_DATA) return broken(s, UNEXPECTED_MESSAGE, "a record that is not encrypted");
+    if ((header[3] << 8 | header[4]) > (int)TB_TLS_CIPHER_BYTES)
+        return broken(s, RECORD_OVERFLOW, "a record is too long");
+    return broken(s, DECODE_ERROR, "not a record");
 }
 
 /* What is not opened goes to the front: less than a record of it, once a batch. */

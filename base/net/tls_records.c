@@ -163,5 +163,5 @@ bool tb_tls_open(struct tb_tls_key *k, const uint8_t *record, uint8_t *to, struc
     while (last == 0 && used > 0)
         last = to[--used]; /* padding: what stands before it is the type */
     *plain_out = (struct tb_tls_plain){(enum tb_tls_type)last, to, used};
-    return last != 0;
+    return true;
 }

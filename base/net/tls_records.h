@@ -52,7 +52,8 @@ size_t tb_tls_record_bytes(const uint8_t *header);
 /* How many bytes tb_tls_open writes, at most. */
 size_t tb_tls_open_bytes(size_t record_bytes);
 /* `to`: other memory, or the record's own from behind its header on. Only where it returns true are they the peer's; else nothing that
- * was written there may be looked at. False: the tag does not match, or there is nothing but padding in it. */
+ * was written there may be looked at. False: the tag does not match. Of
+ * what is nothing but padding the type is 0, which no record may have. */
 bool tb_tls_open(struct tb_tls_key *k, const uint8_t *record, uint8_t *to, struct tb_tls_plain *plain_out);
 
 #endif

@@ -351,19 +351,37 @@ static void a_bit_that_falls_over_ends_it(void **state)
     wire_fini(&w);
 }
 
+/* P10: the peer, whatever it has, hears by its alert what was wrong. */
+static void hear(struct wire *w, const char *what)
+{
+    enum tb_status status = TB_AGAIN;
+    size_t count = 0;
+    for (; status == TB_AGAIN; carry(w))
+        status = tb_tls_session_read(&w->c, got, 1, &count);
+    assert_int_equal(status, TB_STREAM_TLS);
+    if (strstr(w->c.reason, what) == NULL) fail_msg("heard \"%s\", not \"%s\"", w->c.reason, what);
+}
+
 /* P7: a length that no record has, and a type that may not come any more, are refused before anything is waited for. */
 static void what_is_no_record_is_refused(void **state)
 {
-    static const uint8_t heads[][5] = {
-        {23, 3, 3, 0, 16}, {23, 3, 3, 0x41, 1}, {22, 3, 3, 1, 0}, {20, 3, 3, 0, 1}, {23, 3, 1, 1, 0}};
-    for (unsigned i = 0; i < sizeof heads / sizeof *heads; i++) {
+    static const struct {
+        uint8_t head[5];
+        const char *why, *heard;
+    } rows[] = {{{23, 3, 3, 0, 16}, "not a record", "decode error"},
+                {{23, 3, 3, 0x41, 1}, "too long", "record overflow"},
+                {{22, 3, 3, 1, 0}, "not encrypted", "unexpected message"},
+                {{20, 3, 3, 0, 1}, "not encrypted", "unexpected message"},
+                {{23, 3, 1, 1, 0}, "not a record", "decode error"}};
+    for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct wire w;
         size_t count = 0;
         wire_open(&w, *state, &(struct way){.asks = true, .heeds = true});
-        assert_int_equal(send(w.s_far, heads[i], 5, 0), 5);
+        assert_int_equal(send(w.s_far, rows[i].head, 5, 0), 5);
         assert_int_equal(tb_tls_session_read(&w.s, got, BYTES, &count), TB_STREAM_TLS);
         assert_int_equal(count, 0);
-        assert_non_null(strstr(w.s.reason, "not a record"));
+        assert_non_null(strstr(w.s.reason, rows[i].why));
+        hear(&w, rows[i].heard);
         wire_fini(&w);
     }
 }
@@ -396,24 +414,29 @@ static void sealed_records_that_may_not_come_are_refused(void **state)
         size_t count;
         unsigned times;
         enum tb_status want;
-    } rows[] = {{TB_TLS_HANDSHAKE, update, 5, TB_TLS_VAIN_MAX, TB_AGAIN},
-                {TB_TLS_HANDSHAKE, update, 5, TB_TLS_VAIN_MAX + 1, TB_STREAM_TLS}, /* P7: a flood */
-                {TB_TLS_HANDSHAKE, odd, 5, 1, TB_STREAM_TLS},
-                {TB_TLS_HANDSHAKE, ticket, 4, 1, TB_STREAM_TLS},
-                {TB_TLS_DATA, ticket, 0, TB_TLS_VAIN_MAX, TB_AGAIN},
-                {TB_TLS_DATA, ticket, 0, TB_TLS_VAIN_MAX + 1, TB_STREAM_TLS},
-                {TB_TLS_ALERT, denied, 2, 1, TB_PEER_DENIED},
-                {TB_TLS_ALERT, denied, 1, 1, TB_STREAM_TLS},
-                {TB_TLS_ALERT, canceled, 2, 1, TB_AGAIN},
-                {TB_TLS_ALERT, goodbye, 2, 1, TB_STREAM_CLOSED},
-                {(enum tb_tls_type)99, goodbye, 2, 1, TB_STREAM_TLS},
-                {(enum tb_tls_type)0, padding, 3, 1, TB_STREAM_TLS}};
+        const char *heard; /* NULL: nothing */
+    } rows[] = {{TB_TLS_HANDSHAKE, update, 5, TB_TLS_VAIN_MAX, TB_AGAIN, NULL},
+                {TB_TLS_HANDSHAKE, update, 5, TB_TLS_VAIN_MAX + 1, TB_STREAM_TLS, /* P7: a flood */
+                 "unexpected message"},
+                {TB_TLS_HANDSHAKE, odd, 5, 1, TB_STREAM_TLS, "illegal parameter"},
+                {TB_TLS_HANDSHAKE, update, 4, 1, TB_STREAM_TLS, "decode error"},
+                {TB_TLS_HANDSHAKE, update, 0, 1, TB_STREAM_TLS, "unexpected message"},
+                {TB_TLS_HANDSHAKE, ticket, 4, 1, TB_STREAM_TLS, "unexpected message"},
+                {TB_TLS_DATA, ticket, 0, TB_TLS_VAIN_MAX, TB_AGAIN, NULL},
+                {TB_TLS_DATA, ticket, 0, TB_TLS_VAIN_MAX + 1, TB_STREAM_TLS, "unexpected message"},
+                {TB_TLS_ALERT, denied, 2, 1, TB_PEER_DENIED, NULL},
+                {TB_TLS_ALERT, denied, 1, 1, TB_STREAM_TLS, "decode error"},
+                {TB_TLS_ALERT, canceled, 2, 1, TB_AGAIN, NULL},
+                {TB_TLS_ALERT, goodbye, 2, 1, TB_STREAM_CLOSED, NULL},
+                {(enum tb_tls_type)99, goodbye, 2, 1, TB_STREAM_TLS, "unexpected message"},
+                {(enum tb_tls_type)0, padding, 3, 1, TB_STREAM_TLS, "unexpected message"}};
     for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct wire w;
         wire_open(&w, *state, &(struct way){.asks = true, .heeds = true});
         const enum tb_status status =
             read_sealed(&w, rows[i].type, rows[i].bytes, rows[i].count, rows[i].times);
         if (status != rows[i].want) fail_msg("row %u: %d, not %d", i, (int)status, (int)rows[i].want);
+        if (rows[i].heard != NULL) hear(&w, rows[i].heard);
         wire_fini(&w);
     }
 }
