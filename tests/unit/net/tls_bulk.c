@@ -203,12 +203,13 @@ static void an_end_may_leave_them_to_openssl(void **state)
 }
 
 /* What follows the end of the handshake at once has arrived with it. */
-static void bytes_that_come_with_the_handshake_are_read(void **state)
+static void bytes_come_with_the_handshake(struct world *world, bool openssl_has_them)
 {
     struct wire w;
     size_t put = 0, came = 0;
     enum tb_status c = TB_AGAIN;
-    wire_init(&w, *state, &(struct way){.asks = true, .heeds = true});
+    wire_init(&w, world, &(struct way){.asks = true, .heeds = true});
+    SSL_set_read_ahead(w.s.ssl, openssl_has_them);
     for (; c == TB_AGAIN; c = tb_tls_session_handshake(&w.c)) {
         assert_int_equal(tb_tls_session_handshake(&w.s), TB_AGAIN);
         carry(&w);
@@ -218,12 +219,19 @@ static void bytes_that_come_with_the_handshake_are_read(void **state)
     carry(&w);
     carry(&w);
     assert_int_equal(tb_tls_session_handshake(&w.s), TB_OK);
+    assert_int_equal(w.s.bulk == NULL, openssl_has_them);
     assert_true(tb_tls_session_pending(&w.s)); /* the socket may be quiet by now */
     while (came < put)
         read_some(&w.s, 1000, &came);
     assert_memory_equal(got, sent, put);
     assert_false(tb_tls_session_pending(&w.s));
     wire_fini(&w);
+}
+
+static void bytes_that_come_with_the_handshake_are_read(void **state)
+{
+    bytes_come_with_the_handshake(*state, false);
+    bytes_come_with_the_handshake(*state, true); /* in its buffer: it goes on */
 }
 
 /* One call of the kernel takes several records, and they are told as written when they are all gone. */
@@ -304,6 +312,48 @@ static void keys_are_replaced_in_the_middle(void **state)
     }
 }
 
+/* P10: the peer, whatever it has, hears by its alert what was wrong. */
+static void hear(struct wire *w, const char *what)
+{
+    enum tb_status status = TB_AGAIN;
+    size_t count = 0;
+    for (; status == TB_AGAIN; carry(w))
+        status = tb_tls_session_read(&w->c, got, 1, &count);
+    assert_int_equal(status, TB_STREAM_TLS);
+    if (strstr(w->c.reason, what) == NULL) fail_msg("heard \"%s\", not \"%s\"", w->c.reason, what);
+}
+
+/* By the right key, and yet not what may come: sealed here as the peer would. */
+static enum tb_status read_sealed(struct wire *w, enum tb_tls_type type, const void *bytes, size_t count,
+                                  unsigned times)
+{
+    static uint8_t record[64 + TB_TLS_ADDED_BYTES];
+    enum tb_status status = TB_AGAIN;
+    const struct tb_tls_plain plain = {type, bytes, count};
+    size_t none = 0;
+    for (unsigned i = 0; i < times && status == TB_AGAIN; i++) {
+        assert_true(tb_tls_seal(&w->c.bulk->seal, &plain, record));
+        const ssize_t all = (ssize_t)(count + TB_TLS_ADDED_BYTES);
+        assert_int_equal(send(w->s_far, record, (size_t)all, 0), all);
+        status = tb_tls_session_read(&w->s, got, BYTES, &none);
+        if (type == TB_TLS_HANDSHAKE && count == 5) assert_true(tb_tls_key_next(&w->c.bulk->seal));
+    }
+    return status;
+}
+
+/* As where the kernel sends: OpenSSL does in its place, and nothing of ours may be sealed. */
+static void leave_sending(struct tb_tls_session *s)
+{
+    s->bulk->sends = false;
+}
+
+static uint64_t waiting(int fd)
+{
+    static uint8_t room[65536];
+    const ssize_t here = recv(fd, room, sizeof room, MSG_PEEK);
+    return here > 0 ? (uint64_t)here : 0;
+}
+
 static void a_key_that_is_asked_for_is_made(void **state)
 {
     struct wire w;
@@ -322,13 +372,54 @@ static void a_key_that_is_asked_for_is_made(void **state)
     wire_fini(&w);
 }
 
+/* The kernel goes on with the key it has: the peer is owed one, and all else goes on. */
+static void a_key_that_the_kernel_is_asked_for_waits(void **state)
+{
+    struct wire w;
+    size_t put = 0, came = 0;
+    wire_open(&w, *state, &(struct way){.asks = true});
+    leave_sending(&w.c);
+    assert_int_equal(SSL_key_update(w.s.ssl, SSL_KEY_UPDATE_REQUESTED), 1);
+    write_some(&w.s, 1000, &put);
+    while (came < put) {
+        carry(&w);
+        read_some(&w.c, 1000, &came);
+    }
+    send_both_ways(&w);
+    assert_true(w.c.bulk->owes_update);
+    wire_fini(&w);
+}
+
+/* P8: a key that was not made is not used, and the one before it neither. */
+static void a_key_that_cannot_be_made_ends_it(void **state)
+{
+    static const uint8_t update[] = {24, 0, 0, 1, 0};
+    struct wire w;
+    size_t put = 0;
+    wire_open(&w, *state, &(struct way){.asks = true, .heeds = true});
+    w.s.bulk->open.digest = EVP_md_null(); /* which HKDF refuses */
+    assert_int_equal(read_sealed(&w, TB_TLS_HANDSHAKE, update, sizeof update, 1), TB_STREAM_TLS);
+    hear(&w, "internal error");
+    wire_fini(&w);
+
+    wire_open(&w, *state, &(struct way){.asks = true, .heeds = true});
+    tb_tls_set_key_records(w.east, 0);
+    w.c.bulk->seal.digest = EVP_md_null();
+    assert_int_equal(tb_tls_session_write(&w.c, sent, 1000, &put), TB_STREAM_TLS);
+    assert_int_equal(put, 0);
+    assert_int_equal(waiting(w.c_far), 0);
+    assert_int_equal(tb_tls_session_write(&w.c, sent, 1000, &put), TB_STREAM_TLS);
+    wire_fini(&w);
+}
+
 /* P1: bytes that are not the peer's are nobody's; P10: both ends say why. */
-static void a_bit_that_falls_over_ends_it(void **state)
+static void a_bit_that_falls_over(struct world *world, bool sends)
 {
     struct wire w;
     size_t put = 0, came = 0, count = 0;
     enum tb_status status = TB_OK;
-    wire_open(&w, *state, &(struct way){.asks = true, .heeds = true});
+    wire_open(&w, world, &(struct way){.asks = true, .heeds = true});
+    if (!sends) leave_sending(&w.s);
     w.flip_at = w.carried + 3u * (TB_TLS_PLAIN_BYTES + TB_TLS_ADDED_BYTES) + 9000;
     while (status == TB_OK || status == TB_AGAIN) {
         write_some(&w.c, 100000, &put);
@@ -341,25 +432,37 @@ static void a_bit_that_falls_over_ends_it(void **state)
     assert_int_equal(came, 3u * TB_TLS_PLAIN_BYTES);
     assert_memory_equal(got, sent, came);
     assert_int_equal(tb_tls_session_read(&w.s, got, 1, &count), TB_STREAM_TLS); /* and stays so */
-    do {
-        carry(&w);
-        status = tb_tls_session_read(&w.c, got, 1, &count);
-    } while (status == TB_AGAIN);
-    assert_int_equal(status, TB_STREAM_TLS);
-    assert_non_null(strstr(w.c.reason, "bad record mac"));
-    assert_int_equal(tb_tls_session_write(&w.c, sent, BYTES, &count), TB_STREAM_TLS);
+    if (sends)
+        hear(&w, "bad record mac");
+    else
+        assert_int_equal(waiting(w.s_far), 0);
+    if (sends) assert_int_equal(tb_tls_session_write(&w.c, sent, BYTES, &count), TB_STREAM_TLS);
     wire_fini(&w);
 }
 
-/* P10: the peer, whatever it has, hears by its alert what was wrong. */
-static void hear(struct wire *w, const char *what)
+static void a_bit_that_falls_over_ends_it(void **state)
 {
-    enum tb_status status = TB_AGAIN;
+    a_bit_that_falls_over(*state, true);
+    a_bit_that_falls_over(*state, false);
+}
+
+/* An alert has no place behind what waits for the socket: that batch may be full. */
+static void what_waits_is_not_written_over(void **state)
+{
+    static const uint8_t head[] = {22, 3, 3, 1, 0};
+    const int small = 20000;
+    struct wire w;
     size_t count = 0;
-    for (; status == TB_AGAIN; carry(w))
-        status = tb_tls_session_read(&w->c, got, 1, &count);
-    assert_int_equal(status, TB_STREAM_TLS);
-    if (strstr(w->c.reason, what) == NULL) fail_msg("heard \"%s\", not \"%s\"", w->c.reason, what);
+    wire_open(&w, *state, &(struct way){.asks = true});
+    tb_tls_set_key_records(w.east, 0); /* a KeyUpdate in front of each batch */
+    assert_int_equal(setsockopt(w.c.fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0);
+    assert_int_equal(tb_tls_session_write(&w.c, sent, 200000, &count), TB_AGAIN);
+    const uint32_t used = w.c.bulk->out_used;
+    assert_int_equal(used, TB_TLS_BATCH_BYTES + 5 + TB_TLS_ADDED_BYTES);
+    assert_int_equal(send(w.c_far, head, sizeof head, 0), sizeof head);
+    assert_int_equal(tb_tls_session_read(&w.c, got, BYTES, &count), TB_STREAM_TLS);
+    assert_int_equal(w.c.bulk->out_used, used);
+    wire_fini(&w);
 }
 
 /* P7: a length that no record has, and a type that may not come any more, are refused before anything is waited for. */
@@ -384,24 +487,6 @@ static void what_is_no_record_is_refused(void **state)
         hear(&w, rows[i].heard);
         wire_fini(&w);
     }
-}
-
-/* By the right key, and yet not what may come: sealed here as the peer would. */
-static enum tb_status read_sealed(struct wire *w, enum tb_tls_type type, const void *bytes, size_t count,
-                                  unsigned times)
-{
-    static uint8_t record[64 + TB_TLS_ADDED_BYTES];
-    enum tb_status status = TB_AGAIN;
-    const struct tb_tls_plain plain = {type, bytes, count};
-    size_t none = 0;
-    for (unsigned i = 0; i < times && status == TB_AGAIN; i++) {
-        assert_true(tb_tls_seal(&w->c.bulk->seal, &plain, record));
-        const ssize_t all = (ssize_t)(count + TB_TLS_ADDED_BYTES);
-        assert_int_equal(send(w->s_far, record, (size_t)all, 0), all);
-        status = tb_tls_session_read(&w->s, got, BYTES, &none);
-        if (type == TB_TLS_HANDSHAKE && count == 5) assert_true(tb_tls_key_next(&w->c.bulk->seal));
-    }
-    return status;
 }
 
 static void sealed_records_that_may_not_come_are_refused(void **state)
@@ -437,6 +522,48 @@ static void sealed_records_that_may_not_come_are_refused(void **state)
             read_sealed(&w, rows[i].type, rows[i].bytes, rows[i].count, rows[i].times);
         if (status != rows[i].want) fail_msg("row %u: %d, not %d", i, (int)status, (int)rows[i].want);
         if (rows[i].heard != NULL) hear(&w, rows[i].heard);
+        wire_fini(&w);
+    }
+}
+
+/* One record of so many bytes of data, and of padding behind them, read where there is so much room. */
+static enum tb_status read_padded(struct wire *w, size_t count, size_t padding, size_t room)
+{
+    static uint8_t plain[20000], record[20000];
+    struct tb_tls_plain all = {TB_TLS_DATA, plain, count};
+    size_t came = 0, more = 0;
+    memset(plain, 0, sizeof plain);
+    memcpy(plain, sent, count);
+    if (padding > 0) { /* what seal takes for the type is the last of it */
+        plain[count] = TB_TLS_DATA;
+        all = (struct tb_tls_plain){(enum tb_tls_type)0, plain, count + padding};
+    }
+    assert_true(tb_tls_seal(&w->c.bulk->seal, &all, record));
+    const ssize_t bytes = (ssize_t)(all.count + TB_TLS_ADDED_BYTES);
+    assert_int_equal(send(w->s_far, record, (size_t)bytes, 0), bytes);
+    enum tb_status status = TB_OK;
+    for (; status == TB_OK && came < count; came += more)
+        status = tb_tls_session_read(&w->s, got + came, room, &more);
+    if (status == TB_OK) assert_memory_equal(got, sent, count);
+    return status;
+}
+
+/* P7: as much as TLS allows and not a byte more, wherever it is opened to. */
+static void records_are_as_long_as_they_may_be(void **state)
+{
+    static const struct {
+        size_t count, padding;
+        enum tb_status want;
+    } rows[] = {{16384, 0, TB_OK},        {16384, 1, TB_OK},         {16384, 239, TB_OK},
+                {10, 16000, TB_OK},       {16385, 0, TB_STREAM_TLS}, {16600, 0, TB_STREAM_TLS},
+                {16623, 0, TB_STREAM_TLS}};
+    for (unsigned i = 0; i < 2 * (sizeof rows / sizeof *rows); i++) {
+        struct wire w;
+        wire_open(&w, *state, &(struct way){.asks = true, .heeds = true});
+        assert_int_equal(
+            read_padded(&w, rows[i / 2].count, rows[i / 2].padding, i % 2 == 0 ? BYTES / 2 : 100),
+            rows[i / 2].want);
+        if (rows[i / 2].want != TB_OK) hear(&w, "record overflow");
         wire_fini(&w);
     }
 }
@@ -549,22 +676,6 @@ static void ends_are_what_they_are_with_openssl(void **state)
     }
 }
 
-/* As where the kernel sends: OpenSSL does in its place, and nothing of ours is there to. */
-static void leave_sending(struct tb_tls_session *s)
-{
-    s->bulk->sends = false;
-    tb_tls_key_fini(&s->bulk->seal);
-    tb_free(s->bulk->out);
-    s->bulk->out = NULL;
-}
-
-static uint64_t waiting(int fd)
-{
-    static uint8_t room[65536];
-    const ssize_t here = recv(fd, room, sizeof room, MSG_PEEK);
-    return here > 0 ? (uint64_t)here : 0;
-}
-
 /* The goodbye is said once, whoever seals, and what came before it or comes after it is read all the same. */
 static void the_goodbye_is_said_once(void **state)
 {
@@ -652,9 +763,13 @@ int main(void)
         TEST(padding_is_no_data),
         TEST(keys_are_replaced_in_the_middle),
         TEST(a_key_that_is_asked_for_is_made),
+        TEST(a_key_that_the_kernel_is_asked_for_waits),
+        TEST(a_key_that_cannot_be_made_ends_it),
         TEST(a_bit_that_falls_over_ends_it),
+        TEST(what_waits_is_not_written_over),
         TEST(what_is_no_record_is_refused),
         TEST(sealed_records_that_may_not_come_are_refused),
+        TEST(records_are_as_long_as_they_may_be),
         TEST(small_records_do_not_hold_the_reader),
         TEST(data_pays_for_what_is_none),
         TEST(ends_are_what_they_are_with_openssl),
