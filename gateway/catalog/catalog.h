@@ -300,7 +300,7 @@ TB_MUST_USE enum tb_status tb_catalog_unpublish(struct tb_catalog *c, tb_time_ns
 /* Likewise of one shard whose memory goes when the drain ends: the reference does not come back, and what is lost with it is told as
  * of a rank that was lost. UNPUBLISHED says TB_PEER_REVOKED then. TB_DONE_BEFORE: it is being unpublished already; it goes by
  * itself from now on, when the earlier of the two drains ends, and what was hidden with it drains on. A seal of it at another export
- * takes that back. */
+ * takes that back, and any other unpublish of it: UNPUBLISHED says TB_TIMEOUT of that shard. */
 TB_MUST_USE enum tb_status tb_catalog_unpublish_gone(struct tb_catalog *c, tb_time_ns now,
                                                      const struct tb_id *session, const struct tb_id *uid,
                                                      uint32_t shard, tb_time_ns drain_ns);

@@ -425,6 +425,8 @@ void tb_version_forget_shards(struct version *v);
 /* ---- unpublish.c ---- */
 
 void tb_unpublish_settle(struct tb_catalog *c, uint32_t version);
+/* A hidden reference stays: it is back in sight, and who asked for it hears so (TB_TIMEOUT). What was hidden with it drains on. */
+void tb_unpublish_take_back(struct tb_catalog *c, uint32_t reference);
 tb_time_ns tb_unpublish_deadline(const struct tb_catalog *c);
 
 /* ---- leases.c ---- */

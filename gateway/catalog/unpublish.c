@@ -130,6 +130,16 @@ static void part(struct tb_catalog *c, uint32_t r, tb_time_ns until)
     ref->drain_until = tb_time_min(before, until);
 }
 
+void tb_unpublish_take_back(struct tb_catalog *c, uint32_t reference)
+{
+    struct reference *ref = reference_at(c, reference);
+    if (ref->unpublish_answers) hand_over(c, reference);
+    ref->hidden = ref->gone = ref->unpublish_answers = false;
+    ref->unpublished = TB_TIMEOUT;
+    ref->unpublish_shard = ref->shard;
+    tb_row_mark(&c->references, reference, TB_CATALOG_UNPUBLISHED);
+}
+
 static enum tb_status unpublish(struct tb_catalog *c, const struct tb_id *session, const struct tb_id *uid,
                                 uint32_t shard, tb_time_ns drain_ns, bool gone)
 {

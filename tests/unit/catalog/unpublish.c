@@ -1,4 +1,6 @@
 /* unpublish.c - tests of gateway/catalog/unpublish.c: a rank takes its memory back and nothing retained is lost (P3). */
+#include <stdio.h>
+
 #include "check.h"
 #include "site.h"
 
@@ -191,6 +193,18 @@ static void a_farewell_ends_the_drain(void **state)
     site_close(&s);
 }
 
+static enum tb_status seal_at(struct site *s, uint64_t uid, uint32_t shard, uint8_t root, uint64_t export_id)
+{
+    const struct tb_catalog_seal q = {.session = session_of("rank-0"),
+                                      .uid = id_of(uid),
+                                      .shard = shard,
+                                      .root = root_of(root),
+                                      .chunk_count = SHARD_CHUNKS,
+                                      .bytes = SHARD_BYTES,
+                                      .export_id = export_id};
+    return tb_catalog_seal(s->c, s->now, &q);
+}
+
 /* P3: sealed at another export meanwhile, its memory is there again; the same seal said twice (P4) brings nothing back. */
 static void what_is_sealed_again_is_not_gone(void **state)
 {
@@ -200,17 +214,67 @@ static void what_is_sealed_again_is_not_gone(void **state)
         trainer(&s);
         const char *const renewing[] = {"rank-0", NULL};
         CHECK_OK(gone(&s, "rank-0", 5, 0, 300));
-        const struct tb_catalog_seal q = {.session = session_of("rank-0"),
-                                          .uid = id_of(5),
-                                          .root = root_of(50),
-                                          .chunk_count = SHARD_CHUNKS,
-                                          .bytes = SHARD_BYTES,
-                                          .export_id = 1 + again};
-        CHECK_STATUS(tb_catalog_seal(s.c, s.now, &q), TB_DONE_BEFORE);
+        CHECK_STATUS(seal_at(&s, 5, 0, 50, 1 + again), TB_DONE_BEFORE);
         pass_ms(&s, 400, renewing);
         hush(&s);
         assert_string_equal(state_of(&s, 5), again == 0 ? "lost" : "ready");
         CHECK_STATUS(unpublish_shard(&s, "rank-0", 5, 0), again == 0 ? TB_NOT_FOUND : TB_OK);
+        site_close(&s);
+    }
+}
+
+/* P6: it is in sight again at once. Else it went once home had that shard, and its rank never heard that the version is kept. */
+static void what_is_sealed_again_hears_of_its_version(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    come(&s, "rank-1");
+    s.left_out &= ~NOT_TELL;
+    CHECK_OK(version_open(&s, "rank-0", 6, 2, 6));
+    CHECK_OK(version_open(&s, "rank-1", 6, 2, 6));
+    CHECK_OK(seal(&s, "rank-0", 6, 0, 60));
+    land(&s, 6, 0, 1);
+    hush(&s);
+    CHECK_OK(gone(&s, "rank-0", 6, 0, 300));
+    CHECK_STATUS(seal_at(&s, 6, 0, 60, 2), TB_DONE_BEFORE);
+    said(&s, "[   0] land v6 shard 0 of rank-0\n"
+             "[   0] unpublished rank-0 v6 shard 0: timeout\n");
+    land(&s, 6, 0, SHARD_CHUNKS);
+    said(&s, "[   0] leave v6 shard 0 of rank-0\n");
+    CHECK_OK(seal(&s, "rank-1", 6, 1, 61));
+    land(&s, 6, 1, SHARD_CHUNKS);
+    said(&s, "[   0] tell rank-1 v6 kept\n"
+             "[   0] tell rank-0 v6 kept\n");
+    CHECK_OK(unpublish(&s, "rank-0", 6, 300));
+    said(&s, "[   0] unpublished rank-0 v6: ok\n");
+    site_close(&s);
+}
+
+/* P10: what was hidden with it has its answer from another, and who asked for all hears that one stays. */
+static void what_is_sealed_again_parts_from_the_others(void **state)
+{
+    (void)state;
+    for (uint32_t shard = 0; shard < 2; shard++) { /* one of them leads */
+        struct site s;
+        char expected[128];
+        trainer(&s);
+        const char *const renewing[] = {"rank-0", NULL};
+        CHECK_OK(version_open(&s, "rank-0", 6, 2, 6));
+        CHECK_OK(seal(&s, "rank-0", 6, 0, 60));
+        CHECK_OK(seal(&s, "rank-0", 6, 1, 61));
+        hush(&s);
+        CHECK_OK(unpublish(&s, "rank-0", 6, 300));
+        CHECK_STATUS(seal_at(&s, 6, shard, (uint8_t)(60 + shard), 2), TB_DONE_BEFORE);
+        assert_true(unpublishing(&s, "rank-0", 6, shard)); /* untold */
+        (void)snprintf(expected, sizeof expected, "[   0] unpublished rank-0 v6 shard %u: timeout\n", shard);
+        drain(&s);
+        said(&s, expected);
+        assert_false(unpublishing(&s, "rank-0", 6, shard));
+        assert_true(unpublishing(&s, "rank-0", 6, 1 - shard));
+        pass_ms(&s, 400, renewing);
+        said(&s, "[ 300] unpublished rank-0 v6: timeout\n");
+        CHECK_OK(unpublish(&s, "rank-0", 6, 300)); /* both may be asked for again */
         site_close(&s);
     }
 }
@@ -374,6 +438,8 @@ int main(void)
         cmocka_unit_test(one_that_goes_goes_by_itself),
         cmocka_unit_test(a_farewell_ends_the_drain),
         cmocka_unit_test(what_is_sealed_again_is_not_gone),
+        cmocka_unit_test(what_is_sealed_again_hears_of_its_version),
+        cmocka_unit_test(what_is_sealed_again_parts_from_the_others),
         cmocka_unit_test(an_open_version_whose_shard_is_gone_is_lost),
         cmocka_unit_test(the_drain_is_bounded_by_config),
         cmocka_unit_test(another_rank_with_the_same_digest_is_enough),
