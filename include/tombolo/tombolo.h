@@ -225,7 +225,7 @@ struct tb_publish_info {
  *   TB_CONFLICT                  retried with others
  *   TB_FENCED                    a newer run exists
  *   TB_SITE_NOMEM                it does not fit the arena (numbers in tb_last_error)
- *   TB_BAD_STATE                 number not above the last, or the registration is suspended
+ *   TB_BAD_STATE                 number not above the last, or the registration is suspended, or (retried) that of the first call is
  *   TB_TIMEOUT, TB_GATEWAY_AWAY  no answer in time, or (shadow mode) both copies of the two versions before are still on their
  *                                way home. Called again within the drain time it goes on; else the gateway gives up what it may
  *                                have heard of it */
@@ -233,9 +233,10 @@ TB_API TB_MUST_USE int tb_publish(struct tb_session *session, const struct tb_pu
                                   struct tb_publish_info *info_out);
 /* Ends this rank's reference to its shards of the version: no new reader, drains those in flight for at most drain_ms, then the
  * memory is the caller's. When nobody else holds a retained version whole, the gateway first takes what it lacks. Waits for the
- * gateway 30 s longer than the drain at most.
+ * gateway at most 30 s longer than drain_ms, then for readers at most drain_ms; and for as long as another call takes that unpublishes,
+ * suspends, resumes or publishes a shard of it at that time: it does not come back with that.
  *   TB_TIMEOUT    the gateway could not take it, and the reference stays, as after every other failure
- *   TB_NOT_FOUND  nothing of it was sealed here */
+ *   TB_NOT_FOUND  nothing of it was sealed here, or it was unpublished before */
 TB_API TB_MUST_USE int tb_unpublish(struct tb_session *session, const struct tb_uid *uid, uint32_t drain_ms);
 
 /* ---- following ---------------------------------------------------------------------------------------------------- */

@@ -14,6 +14,7 @@ static void log_refusal(struct tb_session *s, struct tb_request *request, void *
     (void)s;
     (void)user;
     if (request->status == TB_OK || request->status == TB_DONE_BEFORE) return;
+    if (request->status == TB_CANCELLED) return; /* taken back by ourselves meanwhile */
     struct tb_log_line l;
     tb_log_begin(&l, TB_LOG_WARN, "session.announce_refused");
     tb_log_u64(&l, "type", request->type);

@@ -184,11 +184,13 @@ struct tb_publication {
     uint64_t number;
     uint32_t shard;
     bool in_place;
-    bool copied;     /* in place, of device memory: `blobs` begins with a packed copy of the tensors */
-    bool busy;       /* a call works on it */
-    bool sealed;     /* the gateway answered; announced again after a reconnection, until it is removed */
-    bool suspended;  /* its registration is */
-    bool counted_on; /* with `suspended`: the gateway did not say that it needs it no more */
+    bool copied;      /* in place, of device memory: `blobs` begins with a packed copy of the tensors */
+    bool busy;        /* a call works on it */
+    bool sealed;      /* the gateway answered; announced again after a reconnection, until it is removed */
+    bool suspended;   /* its registration is */
+    bool counted_on;  /* with `suspended`: the gateway did not say that it needs it no more */
+    bool removing;    /* with `busy`: it is on its way out, and its memory the caller's when it has gone */
+    bool unpublished; /* tb_unpublish had its answer while another call worked on it: it does not come back */
     struct tb_request *hiding; /* its UNPUBLISH, while its registration is suspended or ends */
     bool kept;
     enum tb_status state; /* TB_OK, or why the version ended */

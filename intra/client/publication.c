@@ -259,7 +259,7 @@ static void free_publication(struct tb_session *s, struct tb_publication *p)
 
 void tb_publication_remove(struct tb_session *s, struct tb_publication *p, uint32_t drain_ms)
 {
-    p->busy = true;
+    p->busy = p->removing = true;
     p->sealed = false; /* a gateway that comes anew meanwhile does not hear of it */
     tb_shadow_encode_end(s, p);
     tb_publication_hide(s, p, drain_ms);

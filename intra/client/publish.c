@@ -226,7 +226,7 @@ static void sealed(struct tb_session *s, struct tb_request *request, void *user)
 {
     (void)s;
     struct tb_publication *p = user;
-    if (request->status >= TB_OK) p->sealed = true;
+    if (request->status == TB_OK || request->status == TB_DONE_BEFORE) p->sealed = true;
 }
 
 static int seal(const struct publishing *w, struct tb_publication *p)
@@ -243,14 +243,13 @@ static int seal(const struct publishing *w, struct tb_publication *p)
 
 /* ---- the call ---- */
 
-/* A call that failed leaves nothing behind: the caller's bytes are its own, and a seal that may have arrived is taken back. The gateway
- * does not count on it, and as the call may be made again, gives the version up only when nothing is sealed within a drain. */
-static void take_back(struct tb_session *s, struct tb_publication *p, int status)
+/* A call that failed leaves nothing behind: the caller's bytes are its own, and a seal that may have arrived is taken back. (One that
+ * was refused as well: where the store fails, the gateway has it all the same.) The gateway does not count on it, and as the call may
+ * be made again, gives the version up only when nothing is sealed within a drain. */
+static void take_back(struct tb_session *s, struct tb_publication *p)
 {
     tb_session_lock(s);
-    const bool unsure = status == TB_TIMEOUT || status == TB_GATEWAY_AWAY || status == TB_CANCELLED;
-    if (unsure && p->export_id != 0)
-        tb_request_farewell(s, tb_unpublish_gone_request(s, p, tb_session_drain_ms(s)));
+    if (p->export_id != 0) tb_request_farewell(s, tb_unpublish_gone_request(s, p, tb_session_drain_ms(s)));
     tb_publication_remove(s, p, 0);
     tb_session_unlock(s);
 }
@@ -270,7 +269,7 @@ static int publish_new(const struct publishing *w, struct tb_publication *p)
     }
     if (status == TB_OK) status = seal(w, p);
     if (status != TB_OK) {
-        take_back(w->s, p, status);
+        take_back(w->s, p);
         return status;
     }
     tb_session_lock(w->s);
@@ -327,11 +326,19 @@ static struct tb_publication *claim(const struct publishing *w, const struct tb_
 {
     struct tb_session *s = w->s;
     struct tb_publication *p;
-    while ((p = tb_publication_find(s, &key->uid, w->o->shard_index)) != NULL && p->busy) {
+    while ((p = tb_publication_find(s, &key->uid, w->o->shard_index)) != NULL &&
+           (p->busy || p->unpublished)) {
         const enum tb_status status = tb_session_wait_change(s, &w->call);
         if (status == TB_OK) continue;
         *status_out = tb_fail(status, "another call works on shard %u of version %llu", w->o->shard_index,
                               (unsigned long long)key->number);
+        return NULL;
+    }
+    if (p != NULL && p->suspended) {
+        *status_out = tb_fail(TB_BAD_STATE,
+                              "shard %u of version %llu was published from a registration that is "
+                              "suspended: tb_resume it",
+                              w->o->shard_index, (unsigned long long)key->number);
         return NULL;
     }
     *again_out = p != NULL;
@@ -440,30 +447,42 @@ static struct tb_publication *next_of(struct tb_session *s, const struct tb_id *
     return NULL;
 }
 
-/* Another call suspends or ends its registration: then it would come back with that. */
-static bool is_ending(const struct tb_session *s, const struct tb_id *uid)
+/* Another call works on it: removes it, or suspends, resumes or publishes it again, and then it would come back with that. */
+static bool is_held(const struct tb_session *s, const struct tb_id *uid)
 {
-    for (const struct tb_publication *p = s->publications; p != NULL; p = p->next) {
-        const bool ending = p->in_place && p->registration != NULL && p->registration->ending > 0;
-        if (tb_id_equal(&p->uid, uid) && p->busy && ending) return true;
-    }
+    for (const struct tb_publication *p = s->publications; p != NULL; p = p->next)
+        if (tb_id_equal(&p->uid, uid) && p->busy && (p->unpublished || p->removing)) return true;
     return false;
+}
+
+/* Whether this rank has, or has yet to let go, something of it that was sealed. What another call works on now is over then. */
+static bool end_all(struct tb_session *s, const struct tb_id *uid)
+{
+    bool any = false;
+    for (struct tb_publication *p = s->publications; p != NULL; p = p->next) {
+        const bool new = p->busy && !p->sealed && !p->removing && p->state == TB_OK; /* being published */
+        if (!tb_id_equal(&p->uid, uid) || new) continue;
+        any = true;
+        p->unpublished = p->unpublished || p->busy;
+    }
+    return any;
 }
 
 /* All of them drain at once: later ones have less time left. */
 static void remove_all(struct tb_session *s, const struct tb_id *uid, tb_time_ns until)
 {
-    tb_session_lock(s);
     for (;;) {
         struct tb_publication *p = next_of(s, uid);
-        if (p != NULL)
+        if (p != NULL) {
+            /* It may have been sealed again since the gateway answered. */
+            if (p->unpublished) tb_request_farewell(s, tb_unpublish_gone_request(s, p, 0));
             tb_publication_remove(s, p, (uint32_t)(tb_time_since(tb_clock_now(), until) / 1000000u));
-        else if (is_ending(s, uid))
+        } else if (is_held(s, uid)) {
             pthread_cond_wait(&s->changed, &s->lock);
-        else
+        } else {
             break;
+        }
     }
-    tb_session_unlock(s);
 }
 
 static int unpublish(struct tb_session *s, const struct tb_id *uid, uint32_t drain_ms)
@@ -474,9 +493,14 @@ static int unpublish(struct tb_session *s, const struct tb_id *uid, uint32_t dra
     struct tb_request *request = tb_unpublish_request(s, uid, TB_UNPUBLISH_ALL, drain_ms);
     const int status = tb_request_call(s, request, &call, "tb_unpublish");
     tb_request_free(request);
-    if (status != TB_OK && status != TB_DONE_BEFORE) return status; /* the reference stays */
+    if (status != TB_OK && status != TB_DONE_BEFORE && status != TB_NOT_FOUND)
+        return status; /* the reference stays */
+    tb_session_lock(s);
+    const bool any = end_all(s, uid);
     remove_all(s, uid, tb_time_add(tb_clock_now(), TB_MS(drain_ms)));
-    return TB_OK;
+    tb_session_unlock(s);
+    /* What the gateway has not, a suspend took from it, or the call itself: its answer was lost in a cut, and it was asked again. */
+    return status == TB_NOT_FOUND && !any ? status : TB_OK;
 }
 
 int tb_unpublish(struct tb_session *session, const struct tb_uid *uid, uint32_t drain_ms)

@@ -433,15 +433,20 @@ static int bring_back(struct tb_session *s, struct tb_registration *r, struct tb
     tb_session_unlock(s);
     tb_publication_protect(s, p);
     int status = compare_with_sealed(s, r, p);
-    const bool same = status == TB_OK;
-    if (same) status = seal_again(s, p);
     tb_session_lock(s);
+    const bool seals = status == TB_OK && !p->unpublished;
+    if (seals) {
+        tb_session_unlock(s);
+        status = seal_again(s, p);
+        tb_session_lock(s);
+    }
+    const bool over = p->unpublished;
     p->busy = false;
     p->suspended = false;
-    p->counted_on = status != TB_OK && (p->counted_on || same); /* a seal may have arrived */
-    if (status != TB_OK) end_hidden(s, p);
+    p->counted_on = (status != TB_OK || over) && (p->counted_on || seals); /* a seal may have arrived */
+    if (status != TB_OK || over) end_hidden(s, p);
     tb_session_changed(s, false);
-    return status;
+    return over ? TB_OK : status;
 }
 
 static const char *given_name(const struct tb_registration *r, uint32_t given)

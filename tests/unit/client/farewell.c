@@ -1,10 +1,13 @@
 /* farewell.c - what ends while the gateway is away, or does not answer, is told to it when it is back: one that kept the session
  * would believe in it for as long as that lives, count on a copy that is gone (P3), and wait for a member that left (P6). */
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fault.h"
+#include "intra/client/client.h"
+#include "unit/client/fake_inside.h"
 #include "unit/client/subscriber.h"
 
 #define BYTES 100000u
@@ -272,6 +275,17 @@ static int publish_anew(struct caller *c)
     return tb_publish(c->w->s, &o, NULL);
 }
 
+/* The gateway hears that it is gone when the drain is over. */
+static void check_gone_later(struct rank *k)
+{
+    fake_wait_seen(&k->w.f, TB_SESSION_UNPUBLISH, 1);
+    pthread_mutex_lock(&k->w.f.lock);
+    const uint32_t said = k->w.f.unpublished.drain_ms;
+    pthread_mutex_unlock(&k->w.f.lock);
+    assert_true((said & TB_SESSION_UNPUBLISH_GONE) != 0);
+    assert_true((said & ~TB_SESSION_UNPUBLISH_GONE) > 0);
+}
+
 /* P3: nor does one of a publish that failed, whose memory is the caller's again. It is not counted on; sealed anew within the drain, it is
  * there again. */
 static void a_publish_that_was_given_up_is_gone_later(void **state)
@@ -282,18 +296,57 @@ static void a_publish_that_was_given_up_is_gone_later(void **state)
     struct caller c = {.w = &k.w, .call = publish_anew, .r = k.r};
     give_up(&c, TB_SESSION_SEAL);
     CHECK_STATUS(c.status, TB_CANCELLED);
-    fake_wait_seen(&k.w.f, TB_SESSION_UNPUBLISH, 1);
-    pthread_mutex_lock(&k.w.f.lock);
-    const uint32_t said = k.w.f.unpublished.drain_ms;
-    pthread_mutex_unlock(&k.w.f.lock);
-    assert_true((said & TB_SESSION_UNPUBLISH_GONE) != 0);
-    assert_true((said & ~TB_SESSION_UNPUBLISH_GONE) > 0);
+    check_gone_later(&k);
+    rank_close(&k);
+}
+
+/* P3: nor of one whose seal the gateway took, and could not write down. */
+static void a_publish_that_failed_at_the_store_is_gone_later(void **state)
+{
+    (void)state;
+    struct rank k;
+    rank_open(&k);
+    FAKE_SET(&k.w.f, refuse[TB_SESSION_SEAL], TB_SITE_STORE);
+    struct caller c = {.w = &k.w, .r = k.r};
+    CHECK_STATUS(publish_anew(&c), TB_SITE_STORE);
+    check_gone_later(&k);
     rank_close(&k);
 }
 
 static int unpublish(struct caller *c)
 {
     return tb_unpublish(c->w->s, &c->w->uid, 20000);
+}
+
+static bool publication_is(struct rank *k, bool (*is)(const struct tb_publication *p))
+{
+    struct tb_id uid;
+    memcpy(uid.bytes, k->w.uid.bytes, sizeof uid.bytes);
+    tb_session_lock(k->w.s);
+    const bool so = is(tb_publication_find(k->w.s, &uid, 0));
+    tb_session_unlock(k->w.s);
+    return so;
+}
+
+static void wait_publication(struct rank *k, bool (*is)(const struct tb_publication *p))
+{
+    for (const time_t until = time(NULL) + FAKE_BOUND_S; !publication_is(k, is); sched_yield())
+        assert_true(time(NULL) < until);
+}
+
+static bool drains(const struct tb_publication *p)
+{
+    return p->removing && p->export_id == 0;
+}
+
+static bool is_unpublished(const struct tb_publication *p)
+{
+    return p->unpublished;
+}
+
+static bool is_over(const struct tb_publication *p)
+{
+    return p == NULL;
 }
 
 /* Its readers drain: a gateway that comes back anew does not hear of it again. */
@@ -309,10 +362,7 @@ static void what_drains_is_not_announced(void **state)
     struct caller c = {.w = &k.w, .call = unpublish};
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, call_main, &c), 0);
-    char text[4096];
-    do /* hidden: it has no export any more */
-        CHECK_OK(tb_status(k.w.s, "session", text, sizeof text, NULL));
-    while (strstr(text, "\"readers\":1") != NULL);
+    wait_publication(&k, drains);
     const uint32_t seals = fake_seen(f, TB_SESSION_SEAL);
     fake_go_away(&k.w.f, k.w.s);
     fake_come_back(&k.w.f, k.w.s);
@@ -320,6 +370,57 @@ static void what_drains_is_not_announced(void **state)
     fake_let_go(f);
     assert_int_equal(pthread_join(thread, NULL), 0);
     CHECK_OK(c.status);
+    rank_close(&k);
+}
+
+static void *let_go_main(void *user)
+{
+    struct rank *k = user;
+    wait_publication(k, is_unpublished);
+    fake_let_go(&k->w.f);
+    return NULL;
+}
+
+/* P1: the memory is the caller's when the call has returned, also where another call began before it and gives the readers time. */
+static void who_unpublishes_as_well_waits_as_well(void **state)
+{
+    (void)state;
+    struct rank k;
+    rank_open(&k);
+    struct fake *f = &k.w.f;
+    FAKE_SET(f, keep_hop, true);
+    CHECK_OK(fake_read(f, fake_version(f, 7), 0)); /* a reader that stays in */
+    struct caller c = {.w = &k.w, .call = unpublish};
+    pthread_t threads[2];
+    assert_int_equal(pthread_create(&threads[0], NULL, call_main, &c), 0);
+    wait_publication(&k, drains);
+    assert_int_equal(pthread_create(&threads[1], NULL, let_go_main, &k), 0);
+    FAKE_SET(f, refuse[TB_SESSION_UNPUBLISH], TB_NOT_FOUND); /* it has been answered */
+    CHECK_OK(tb_unpublish(k.w.s, &k.w.uid, 0));
+    assert_true(publication_is(&k, is_over));
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    CHECK_OK(c.status);
+    CHECK_STATUS(tb_unpublish(k.w.s, &k.w.uid, 0), TB_NOT_FOUND);
+    rank_close(&k);
+}
+
+/* P3: the answer was lost in a cut, and the gateway is asked again: what it has not it does not hear of again. Announced, it would
+ * read bytes that are the caller's, and the version be broken. */
+static void what_the_gateway_has_not_is_over(void **state)
+{
+    (void)state;
+    struct rank k;
+    rank_open(&k);
+    struct fake *f = &k.w.f;
+    FAKE_SET(f, remember, false);
+    FAKE_SET(f, refuse[TB_SESSION_UNPUBLISH], TB_NOT_FOUND);
+    CHECK_OK(tb_unpublish(k.w.s, &k.w.uid, 0));
+    assert_true(publication_is(&k, is_over));
+    fake_go_away(f, k.w.s);
+    fake_come_back(f, k.w.s);
+    assert_int_equal(fake_seen(f, TB_SESSION_SEAL), 1);
+    CHECK_STATUS(tb_unpublish(k.w.s, &k.w.uid, 0), TB_NOT_FOUND);
     rank_close(&k);
 }
 
@@ -338,7 +439,10 @@ int main(void)
         cmocka_unit_test(memory_that_went_is_told_later),
         cmocka_unit_test(a_seal_that_was_given_up_is_taken_back),
         cmocka_unit_test(a_publish_that_was_given_up_is_gone_later),
+        cmocka_unit_test(a_publish_that_failed_at_the_store_is_gone_later),
         cmocka_unit_test(what_drains_is_not_announced),
+        cmocka_unit_test(who_unpublishes_as_well_waits_as_well),
+        cmocka_unit_test(what_the_gateway_has_not_is_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "intra/client/client.h"
-#include "unit/client/fake_gateway.h"
+#include "unit/client/fake_inside.h"
 
 #define COUNT    2500000u
 #define DRAIN_MS 60000u /* does not end by itself */
@@ -229,6 +229,23 @@ static void *suspend(void *user)
     return NULL;
 }
 
+/* Looked at under the session's lock until it is so. */
+static void wait_for(struct world *w, bool (*is)(struct world *w))
+{
+    const time_t until = time(NULL) + FAKE_BOUND_S;
+    for (bool so = false; !so; sched_yield()) {
+        tb_session_lock(w->s);
+        so = is(w);
+        tb_session_unlock(w->s);
+        assert_true(time(NULL) < until);
+    }
+}
+
+static bool is_suspended(struct world *w)
+{
+    return w->r->suspended;
+}
+
 /* Readers and gateway have all of the drain, however long a pass of ours over the memory takes first. */
 static void the_drain_begins_behind_the_last_pass(void **state)
 {
@@ -241,11 +258,7 @@ static void the_drain_begins_behind_the_last_pass(void **state)
     w.r->passes++;
     tb_session_unlock(w.s);
     assert_int_equal(pthread_create(&thread, NULL, suspend, w.r), 0);
-    for (bool waits = false; !waits; sched_yield()) {
-        tb_session_lock(w.s);
-        waits = w.r->suspended;
-        tb_session_unlock(w.s);
-    }
+    wait_for(&w, is_suspended);
     atomic_store(&ahead, TB_MS(2 * DRAIN_MS));
     tb_session_lock(w.s);
     w.r->passes--;
@@ -257,19 +270,30 @@ static void the_drain_begins_behind_the_last_pass(void **state)
     atomic_store(&ahead, 0);
 }
 
-/* Until its UNPUBLISH is on the wire: its request. `behind`: how many of the registration are waited for before it. */
+/* All that stands in the session's list is asked for, and on the wire. */
+static bool all_asked(struct world *w)
+{
+    for (const struct tb_publication *p = w->s->publications; p != NULL; p = p->next)
+        if (p->hiding == NULL || !p->hiding->sent) return false;
+    return true;
+}
+
+/* Of the UNPUBLISH of the one behind so many others. */
 static uint64_t asked(struct world *w, uint32_t behind)
 {
-    uint64_t request = 0;
-    for (; request == 0; sched_yield()) {
-        tb_session_lock(w->s);
-        const struct tb_publication *p = w->s->publications;
-        for (uint32_t i = 0; i < behind; i++)
-            p = p->next;
-        if (p->hiding != NULL && p->hiding->sent) request = p->hiding->id;
-        tb_session_unlock(w->s);
-    }
+    wait_for(w, all_asked);
+    tb_session_lock(w->s);
+    const struct tb_publication *p = w->s->publications;
+    for (uint32_t i = 0; i < behind; i++)
+        p = p->next;
+    const uint64_t request = p->hiding->id;
+    tb_session_unlock(w->s);
     return request;
+}
+
+static bool second_is_answered(struct world *w)
+{
+    return w->s->publications->next->hiding->done;
 }
 
 static void answer(struct world *w, uint64_t request)
@@ -309,13 +333,8 @@ static void what_is_hidden_is_not_announced(void **state)
     seal_shards_in_place(&w, 2);
     FAKE_SET(&w.f, mute[TB_SESSION_UNPUBLISH], true);
     assert_int_equal(pthread_create(&thread, NULL, suspend, w.r), 0);
-    (void)asked(&w, 0);
     answer(&w, asked(&w, 1));
-    for (bool heard = false; !heard; sched_yield()) {
-        tb_session_lock(w.s);
-        heard = w.s->publications->next->hiding->done;
-        tb_session_unlock(w.s);
-    }
+    wait_for(&w, second_is_answered);
     fake_go_away(&w.f, w.s);
     fake_come_back(&w.f, w.s);
     fake_wait_seen(&w.f, TB_SESSION_UNPUBLISH, 3);
@@ -337,6 +356,11 @@ static void *unpublish(void *user)
     return NULL;
 }
 
+static bool is_unpublished(struct world *w)
+{
+    return w->s->publications->unpublished;
+}
+
 /* What is unpublished while another thread suspends it does not come back with its registration. */
 static void what_is_unpublished_beside_a_suspend_is_over(void **state)
 {
@@ -351,12 +375,125 @@ static void what_is_unpublished_beside_a_suspend_is_over(void **state)
     FAKE_SET(&w.f, mute[TB_SESSION_UNPUBLISH], false);
     struct unpublisher u = {.s = w.s, .uid = w.info.uid};
     assert_int_equal(pthread_create(&threads[1], NULL, unpublish, &u), 0);
-    fake_wait_seen(&w.f, TB_SESSION_UNPUBLISH, 2);
+    wait_for(&w, is_unpublished); /* and waits for the other */
     answer(&w, request);
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
     CHECK_OK(tb_resume(w.r, NULL, 0));
     assert_int_equal(fake_seen(&w.f, TB_SESSION_SEAL), 1);
+    world_close(&w);
+}
+
+/* Resume may come to it first. */
+static void nor_when_resume_is_first(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    seal_in_place(&w);
+    CHECK_OK(tb_suspend(w.r));
+    tb_session_lock(w.s);
+    w.s->publications->unpublished = true;
+    tb_session_unlock(w.s);
+    CHECK_OK(tb_resume(w.r, NULL, 0));
+    assert_int_equal(fake_seen(&w.f, TB_SESSION_SEAL), 1);
+    assert_null(w.s->publications);
+    world_close(&w);
+}
+
+/* P3: the gateway needs it no more since the suspend, and it does not come back. */
+static void what_is_unpublished_while_suspended_is_over(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    seal_in_place(&w);
+    CHECK_OK(tb_suspend(w.r));
+    FAKE_SET(&w.f, refuse[TB_SESSION_UNPUBLISH], TB_NOT_FOUND);
+    CHECK_OK(tb_unpublish(w.s, &w.info.uid, 0));
+    CHECK_OK(tb_resume(w.r, NULL, 0));
+    assert_int_equal(fake_seen(&w.f, TB_SESSION_SEAL), 1);
+    CHECK_STATUS(tb_unpublish(w.s, &w.info.uid, 0), TB_NOT_FOUND);
+    world_close(&w);
+}
+
+static void *resume(void *user)
+{
+    CHECK_OK(tb_resume(user, NULL, 0));
+    return NULL;
+}
+
+static bool seals_again(struct world *w)
+{
+    const struct tb_request *request = w->s->requests;
+    while (request != NULL && request->type != TB_SESSION_SEAL)
+        request = request->next;
+    return request != NULL && request->sent;
+}
+
+static uint64_t seal_request(struct world *w)
+{
+    wait_for(w, seals_again);
+    tb_session_lock(w->s);
+    const struct tb_request *request = w->s->requests;
+    while (request->type != TB_SESSION_SEAL)
+        request = request->next;
+    const uint64_t id = request->id;
+    tb_session_unlock(w->s);
+    return id;
+}
+
+/* The same beside a resume: sealed again behind the answer to tb_unpublish, it is taken back. */
+static void what_is_unpublished_beside_a_resume_is_over(void **state)
+{
+    (void)state;
+    struct world w;
+    pthread_t threads[2];
+    world_open(&w);
+    seal_in_place(&w);
+    CHECK_OK(tb_suspend(w.r));
+    FAKE_SET(&w.f, mute[TB_SESSION_SEAL], true);
+    assert_int_equal(pthread_create(&threads[0], NULL, resume, w.r), 0);
+    const uint64_t request = seal_request(&w);
+    struct unpublisher u = {.s = w.s, .uid = w.info.uid};
+    assert_int_equal(pthread_create(&threads[1], NULL, unpublish, &u), 0);
+    wait_for(&w, is_unpublished);
+    assert_int_equal(fake_seen(&w.f, TB_SESSION_UNPUBLISH), 2);
+    answer(&w, request);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_null(w.s->publications);
+    fake_wait_seen(&w.f, TB_SESSION_UNPUBLISH, 3);
+    assert_true(said_gone(&w));
+    world_close(&w);
+}
+
+/* By way of another registration neither: it has no export. */
+static void what_is_suspended_is_not_published_again(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    seal_in_place(&w);
+    CHECK_OK(tb_suspend(w.r));
+    const uint64_t shape[] = {COUNT};
+    const struct tb_tensor_desc t = {
+        .name = "t", .dtype = "U8", .rank = 1, .shape = shape, .memory = w.memory};
+    struct tb_registration *r;
+    CHECK_OK(tb_register(w.s, &t, 1, &r));
+    struct tb_run_info run = {.struct_bytes = sizeof run};
+    CHECK_OK(tb_run_open(w.s, "policy", "k", &run));
+    const struct tb_publish_options o = {.struct_bytes = sizeof o,
+                                         .mode = TB_PUBLISH_IN_PLACE,
+                                         .model = "policy",
+                                         .run = &run.run,
+                                         .number = 1,
+                                         .shard_count = 1,
+                                         .registration = r};
+    CHECK_STATUS(tb_publish(w.s, &o, NULL), TB_BAD_STATE);
+    assert_int_equal(fake_seen(&w.f, TB_SESSION_SEAL), 1);
+    CHECK_OK(tb_resume(w.r, NULL, 0));
+    CHECK_OK(tb_publish(w.s, &o, NULL));
     world_close(&w);
 }
 
@@ -458,6 +595,10 @@ int main(void)
         cmocka_unit_test(all_publications_drain_at_once),
         cmocka_unit_test(what_is_hidden_is_not_announced),
         cmocka_unit_test(what_is_unpublished_beside_a_suspend_is_over),
+        cmocka_unit_test(nor_when_resume_is_first),
+        cmocka_unit_test(what_is_unpublished_while_suspended_is_over),
+        cmocka_unit_test(what_is_unpublished_beside_a_resume_is_over),
+        cmocka_unit_test(what_is_suspended_is_not_published_again),
         cmocka_unit_test(what_the_gateway_could_not_take_is_told),
         cmocka_unit_test(unregister_does_not_wait_for_a_gateway_that_is_away),
         cmocka_unit_test(suspended_memory_comes_back_when_it_is_the_same),
