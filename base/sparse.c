@@ -298,12 +298,12 @@ static void gaps_code(struct tb_bit_writer *w, const uint16_t *gaps, size_t coun
     tb_bits_put(w, k, GAP_K_BITS);
     struct tb_bit_writer fast = *w; /* in registers, which what it writes can not alias */
     for (size_t i = 0; i < count;) {
-        const size_t end = count - i < BATCH ? count : i + BATCH;
+        const size_t next = (i / BATCH + 1) * BATCH, end = next < count ? next : count;
         while (i + GROUP <= end && group_code(&fast, gaps + i, k))
             i += GROUP;
         for (unsigned of = 0; of < GROUP && i < end; of++, i++)
             tb_rice_put(&fast, gaps[i], k, GAP_BITS);
-        if (i % BATCH == 0) ahead_fetch(ahead);
+        if (i == end) ahead_fetch(ahead);
     }
     *w = fast;
 }
@@ -331,12 +331,12 @@ static void gaps_decode(struct tb_bit_reader *r, uint16_t *gaps_out, size_t coun
     const unsigned k = (unsigned)tb_bits_get(r, GAP_K_BITS);
     struct tb_bit_reader fast = *r;
     for (size_t i = 0; i < count;) {
-        const size_t end = count - i < BATCH ? count : i + BATCH;
+        const size_t next = (i / BATCH + 1) * BATCH, end = next < count ? next : count;
         while (i + GROUP <= end && group_decode(&fast, gaps_out + i, k))
             i += GROUP;
         for (unsigned of = 0; of < GROUP && i < end; of++, i++)
             gaps_out[i] = (uint16_t)tb_rice_get(&fast, k, GAP_BITS);
-        if (i % BATCH == 0) ahead_fetch(ahead);
+        if (i == end) ahead_fetch(ahead);
     }
     *r = fast;
 }
