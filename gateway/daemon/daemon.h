@@ -138,7 +138,11 @@ struct tb_copy_hop { /* at home: from one rank */
     const struct tb_place *base_place;
     /* For objects, which come on the fabric's threads; they stay as long as the hop is open. */
     struct tb_objects *objects;
-    atomic_uint classes;  /* of one that came; 0: none did */
+    const struct tb_place *place; /* they are of; NULL: not known yet */
+    tb_time_ns opened_at;
+    atomic_uint classes; /* of one that came; 0: none did */
+    /* Of those that came since it was opened: what they are decoded, and as they came. */
+    atomic_uint_fast64_t raw_bytes, wire_bytes;
     struct tb_id uid, on; /* on: the base that the rank encodes on; zero: it does not */
     uint32_t shard_count;
 };
@@ -176,7 +180,7 @@ struct tb_copy {
     tb_time_ns seen_at, whole_at;
     tb_time_ns asked_at, landing_at, activated_at; /* its stages (version_status.c); 0: not begun */
     struct tb_lag_pace pace;                       /* bytes held */
-    tb_time_ns encoded_at; /* the first of its ranks that encode was read from; 0: none was */
+    tb_time_ns pace_ns; /* the longest that what one of its ranks encodes took to come; 0: not known */
     uint64_t opened_wall_ms;
 };
 
@@ -254,10 +258,8 @@ struct tb_daemon {
     struct tb_parked_seal *parked;
     struct tb_plan_wait *plan_waits;
     uint64_t next_export_id, next_wait, next_hop;
-    struct {
-        struct tb_name model; /* whose step came last from its ranks */
-        struct tb_choice_pace pace;
-    } step;
+    struct tb_choice_pace
+        paces[TB_CONFIG_LIST_MAX]; /* of config->models: how the last step came from its ranks */
     struct tb_counters counters;
 
     struct {

@@ -53,6 +53,15 @@ static void classes_seen(struct tb_copy_hop *h, unsigned classes)
         atomic_store_explicit(&h->classes, classes, memory_order_relaxed);
 }
 
+static void object_counted(struct tb_copy_hop *h, const struct tb_hop_object *object)
+{
+    uint32_t raw_bytes = 0;
+    if (h->place == NULL || object->chunk >= h->place->manifest->chunk_count) return;
+    (void)tb_place_chunk(h->place, object->chunk, &raw_bytes);
+    atomic_fetch_add_explicit(&h->raw_bytes, raw_bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&h->wire_bytes, object->coded->count, memory_order_relaxed);
+}
+
 /* On any thread of the fabric. As the rank says: on which base it is, and that it is on one, is looked at here; what it decodes to,
  * by everybody who does. */
 static void hop_object(void *user, const struct tb_hop_object *object)
@@ -64,7 +73,10 @@ static void hop_object(void *user, const struct tb_hop_object *object)
     const struct tb_codec_coded *coded = object->coded;
     if (!tb_id_equal(&object->base, &h->on) || object->shard != h->shard) return;
     if (coded != NULL && !coded->form.on_base) coded = NULL;
-    if (coded != NULL) classes_seen(h, tb_codec_classes(coded));
+    if (coded != NULL) {
+        classes_seen(h, tb_codec_classes(coded));
+        object_counted(h, object);
+    }
     const struct tb_object_news news = {TB_OBJECT_OF_RANK, coded, tb_clock_now()};
     tb_objects_put(h->objects, &name, &news);
 }
@@ -94,14 +106,22 @@ void tb_landing_expects(struct tb_copy *copy, uint32_t shard, const struct tb_id
     objects_coming(copy, shard, base, true);
 }
 
+/* NULL: not a model of ours. */
+static struct tb_choice_pace *pace_of(struct tb_daemon *d, const struct tb_name *model)
+{
+    for (uint32_t i = 0; i < d->config->model_count; i++)
+        if (tb_name_equal(&d->config->models[i].name, model)) return &d->paces[i];
+    return NULL;
+}
+
 uint8_t tb_landing_classes(struct tb_daemon *d, const struct tb_name *model)
 {
     static const struct tb_choice_pace unknown = {.classes = 0};
-    const bool seen = tb_name_equal(&d->step.model, model);
+    const struct tb_choice_pace *pace = pace_of(d, model);
     unsigned classes = 0;
     if (d->objects == NULL) return 0;
     if (d->links != NULL && !d->links_restarting)
-        classes = tb_links_classes(d->links, model, seen ? &d->step.pace : &unknown);
+        classes = tb_links_classes(d->links, model, pace != NULL ? pace : &unknown);
     if (classes == 0 && tb_copy_read_by_tcp(d)) classes = 1; /* the fastest: readers of a chain all decode */
     return (uint8_t)classes;
 }
@@ -129,6 +149,7 @@ static bool expect_objects(struct tb_copy_hop *h, const struct tb_worker_export 
     h->uid = copy->key.uid;
     h->on = export->base;
     h->shard_count = copy->key.shard_count;
+    h->place = tb_arena_place(copy->region, h->shard);
     objects_coming(copy, h->shard, &h->on, true);
     if (!tb_arena_place_ready(copy->region, h->shard)) return false;
     struct tb_copy *base = tb_copy_find(copy->d, &h->on);
@@ -207,12 +228,13 @@ static enum tb_status hop_open(struct tb_copy_hop *h, struct tb_worker_session *
     void *memory = tb_malloc(cap);
     if (memory == NULL) return TB_SITE_NOMEM;
     h->serial = ++h->copy->d->next_hop;
+    h->opened_at = tb_clock_now();
+    atomic_store(&h->classes, 0);
+    atomic_store(&h->raw_bytes, 0);
+    atomic_store(&h->wire_bytes, 0);
     const enum tb_status status = source_open(h, s, export, memory, cap);
     tb_free(memory);
-    if (status == TB_OK) {
-        if (h->objects != NULL && h->copy->encoded_at == 0) h->copy->encoded_at = tb_clock_now();
-        return TB_OK;
-    }
+    if (status == TB_OK) return TB_OK;
     h->hop = NULL;
     h->base = NULL;
     return status;
@@ -391,21 +413,20 @@ static void chunk_bad(struct tb_copy_hop *h, const struct tb_hop_event *event)
            event->shard, event->chunk, event->twice ? 2u : 1u, action_of(status));
 }
 
-/* All that one rank encoded is here. Ranks encode at the same time: the last of them says how fast the version came. */
+/* All that one rank encoded is here. Ranks encode at the same time, each its shard: the one that took longest says how fast the version
+ * came. Of each its own time counts, as one may seal long after another, or return. */
 static void pace_take(struct tb_copy_hop *h)
 {
-    const struct tb_copy *copy = h->copy;
-    struct tb_daemon *d = copy->d;
-    struct tb_hop_stats stats;
-    if (h->objects == NULL) return;
-    tb_hop_stats(h->hop, &stats);
+    struct tb_copy *copy = h->copy;
+    struct tb_choice_pace *pace = pace_of(copy->d, &copy->key.model);
+    if (h->objects == NULL || pace == NULL) return;
     const struct tb_choice_came came = {
         .classes = atomic_load_explicit(&h->classes, memory_order_relaxed),
-        .raw_bytes = tb_copy_held_bytes(copy),
-        .wire_bytes = stats.bytes_encoded * copy->key.shard_count,
-        .took_ns = tb_time_since(copy->encoded_at, tb_clock_now()),
+        .raw_bytes = atomic_load_explicit(&h->raw_bytes, memory_order_relaxed) * copy->key.shard_count,
+        .wire_bytes = atomic_load_explicit(&h->wire_bytes, memory_order_relaxed) * copy->key.shard_count,
+        .took_ns = tb_time_since(h->opened_at, tb_clock_now()),
     };
-    if (tb_choice_pace_take(&d->step.pace, &came)) d->step.model = copy->key.model;
+    if (came.took_ns > copy->pace_ns && tb_choice_pace_take(pace, &came)) copy->pace_ns = came.took_ns;
 }
 
 static void hop_event(struct tb_daemon *d, const struct tb_hop_note *note)

@@ -1,6 +1,7 @@
 /* home_objects.c - at home: of which versions encoded chunks are expected from ranks, and when no more (P6, P7). */
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fault.h"
 #include "tests/unit/arena/arena_world.h"
 #include "tests/unit/check.h"
@@ -116,12 +117,71 @@ static void lost_notes_leave_no_hop_behind(void **state)
     end(&s);
 }
 
+/* Of hops that are open in name only. */
+void __wrap_tb_hop_close_counted(struct tb_hop *hop, struct tb_hop_stats *last_out);
+void __wrap_tb_hop_close_counted(struct tb_hop *hop, struct tb_hop_stats *last_out)
+{
+    (void)hop;
+    *last_out = (struct tb_hop_stats){.bytes_read = 0};
+}
+
+/* All that its rank encoded has come, which took so long. */
+struct brought {
+    unsigned classes;
+    uint64_t raw_bytes, wire_bytes;
+    tb_time_ns took_ns;
+};
+
+static void hop_ends(struct scene *s, struct tb_copy *copy, const struct brought *brought)
+{
+    struct tb_daemon *d = s->home.d;
+    hop_make(copy, true);
+    struct tb_copy_hop *h = copy->hops;
+    h->hop = (struct tb_hop *)h; /* never looked at */
+    h->serial = ++d->next_hop;
+    h->objects = d->objects;
+    h->opened_at = tb_clock_now() - brought->took_ns;
+    atomic_store(&h->classes, brought->classes);
+    atomic_store(&h->raw_bytes, brought->raw_bytes);
+    atomic_store(&h->wire_bytes, brought->wire_bytes);
+    pthread_mutex_lock(&d->hop_lock);
+    d->hop_notes[d->hop_note_count++] = (struct tb_hop_note){h->serial, {.kind = TB_HOP_WHOLE}};
+    pthread_mutex_unlock(&d->hop_lock);
+    tb_landing_wake(&d->hop_wake);
+    assert_int_equal(hops_of(copy), 0);
+}
+
+/* The slowest rank says how a step came, by its own time, and of its own model; in long times, as machines of tests are slow. */
+static void the_slowest_rank_says_the_pace_of_its_model(void **state)
+{
+    (void)state;
+    struct scene s;
+    begin(&s);
+    const struct tb_choice_pace *paces = s.home.d->paces;
+    s.copies[0]->key.shard_count = 2; /* of two ranks */
+    hop_ends(&s, s.copies[0], &(struct brought){8, 4000000, 40000, TB_SECONDS(50)});
+    assert_in_range((uint64_t)paces[0].bytes_per_s, 150000, 160000);
+    hop_ends(&s, s.copies[0], &(struct brought){8, 1000000, 20000, TB_SECONDS(100)});
+    assert_in_range((uint64_t)paces[0].bytes_per_s, 19000, 20000);
+    assert_int_equal((uint64_t)paces[0].saving, 50);
+    hop_ends(&s, s.copies[0], &(struct brought){8, 4000000, 40000, TB_SECONDS(50)});
+    assert_in_range((uint64_t)paces[0].bytes_per_s, 19000, 20000);
+    hop_ends(&s, s.copies[2], &(struct brought){1, 4000000, 40000, TB_SECONDS(50)}); /* another model's */
+    assert_int_equal(paces[0].classes, 8);
+    assert_int_equal(paces[1].classes, 0); /* it is not one of ours */
+    s.copies[0]->key.shard_count = 1;
+    hop_ends(&s, s.copies[1], &(struct brought){1, 4000000, 40000, TB_SECONDS(50)}); /* the next step */
+    assert_int_equal(paces[0].classes, 1);
+    end(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_base_is_a_version_of_the_model),
         cmocka_unit_test(nothing_is_expected_of_a_whole_shard),
         cmocka_unit_test(lost_notes_leave_no_hop_behind),
+        cmocka_unit_test(the_slowest_rank_says_the_pace_of_its_model),
     };
     return cmocka_run_group_tests_name("home_objects", tests, NULL, NULL);
 }
