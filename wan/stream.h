@@ -22,8 +22,7 @@
 #define TB_STREAM_STAGE_BYTES 16384u
 #define TB_STREAM_TURN_BYTES  ((uint64_t)4 << 20)   /* then the loop's other streams */
 #define TB_STREAM_DRAIN_BYTES ((uint64_t)256 << 20) /* of what came before the end */
-#define TB_STREAM_DRAIN_TIME                                                                                 \
-    TB_SECONDS(2) /* likewise, from a peer that does not stop sending small records */
+#define TB_STREAM_DRAIN_TIME  TB_SECONDS(2)         /* likewise, where they come in small records */
 
 enum tb_stream_phase { TB_STREAM_OPENING, TB_STREAM_BOUND, TB_STREAM_GONE };
 

@@ -7,8 +7,7 @@
 #include "wan/stream.h"
 
 #define BOUND_BYTES (TB_WIRE_HEADER_BYTES + 4u)
-#define TURN_READS                                                                                           \
-    128u /* of one turn: a peer whose frames are small has no more of the loop than others (P7) */
+#define TURN_READS  128u /* a peer whose frames are small has no more of the loop than others (P7) */
 _Static_assert(BOUND_BYTES <= TB_CHUNK_FRAME_HEADER_BYTES, "BOUND is read into the header's room");
 
 bool tb_stream_receiving(const struct tb_stream *s)

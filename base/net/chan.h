@@ -108,9 +108,8 @@ enum tb_chan_reach {
 enum tb_chan_reach tb_chan_reach(const struct tb_chan *c);
 void *tb_chan_user(const struct tb_chan *c);
 bool tb_chan_kernel_sends(const struct tb_chan *c); /* TLS: the kernel encrypts what is written */
-bool tb_chan_own_records(
-    const struct tb_chan
-        *c); /* TLS: records are ours, not OpenSSL's; sent ones the kernel's where it sends */
+/* TLS: records are ours (tls_bulk.h), not OpenSSL's; those that are sent the kernel's, where it sends. */
+bool tb_chan_own_records(const struct tb_chan *c);
 uint64_t tb_chan_records(const struct tb_chan *c); /* of TLS, at most; the more of both ways */
 
 /* A listening socket: on_accept gets each fd (CLOEXEC, non-blocking), with TCP_NODELAY. A full descriptor table does not spin:

@@ -33,8 +33,7 @@ struct tb_tls_bulk {
     uint32_t in_from, in_used;
     uint32_t left_from, left_to; /* of `in`: opened, and not asked for yet; always in front of in_from */
     uint32_t owed;               /* for records without data */
-    uint8_t *
-        out; /* TB_TLS_BATCH_BYTES, and a KeyUpdate; what is sealed and not sent stands from out_from to out_used */
+    uint8_t *out; /* TB_TLS_BATCH_BYTES, and a KeyUpdate; what is sealed stands from out_from to out_used */
     uint32_t out_from, out_used;
     uint32_t pending; /* bytes of the caller's in it: told as written once all of it is sent */
 };

@@ -258,8 +258,7 @@ struct tb_daemon {
     struct tb_parked_seal *parked;
     struct tb_plan_wait *plan_waits;
     uint64_t next_export_id, next_wait, next_hop;
-    struct tb_choice_pace
-        paces[TB_CONFIG_LIST_MAX]; /* of config->models: how the last step came from its ranks */
+    struct tb_choice_pace paces[TB_CONFIG_LIST_MAX]; /* of config->models: the last step, from its ranks */
     struct tb_counters counters;
 
     struct {
