@@ -3,6 +3,7 @@
 The sweep for the best iperf3 or pump is done once, in short runs; the rounds then take that one in turns with ours."""
 
 import contextlib
+import itertools
 import time
 
 import harness
@@ -147,9 +148,9 @@ TURNS = 3           # of each in a round: one crossing and another of the same d
 WORTH_A_TURN = 1.5  # what took so many times the best's seconds in the first crossing is not the better one
 
 
-def in_turns(ways):
-    """Each TURNS times, and each time another one first."""
-    for turn in range(TURNS):
+def in_turns(ways, turns):
+    """Each TURNS times, and each time another one first; `turns` counts them over all rounds."""
+    for turn in itertools.islice(turns, TURNS):
         first = turn % len(ways)
         yield from ways[first:] + ways[:first]
 
@@ -166,10 +167,11 @@ def congestion(bench, name, mib):
         bench.say("  first crossings: " + ", ".join(f"{way} {seconds:.1f} s" for way, seconds in first.items()))
         worth = WORTH_A_TURN * min(first[way] for way in bench.congestions())
         kept = ["auto", *(way for way in bench.congestions() if first[way] <= worth)]
+        turns = itertools.count()
 
         def once():
             seconds = dict.fromkeys(kept, 0)
-            for way in in_turns(kept):
+            for way in in_turns(kept, turns):
                 seconds[way] += ways[way].cross()[0]
             goodput = {way: size * TURNS / s for way, s in seconds.items()}
             auto = goodput.pop("auto")
@@ -235,10 +237,11 @@ def codec(bench, name, wire, mib):
             bench.say(f"  first {kind}: " + ", ".join(f"{way} {s[kind]:.2f} s" for way, s in first.items()))
         worth = {kind: WORTH_A_TURN * min(first[way][kind] for way in CODECS) for kind in size}
         kept = ["auto", *(way for way in CODECS if any(first[way][kind] <= worth[kind] for kind in size))]
+        turns = itertools.count()
 
         def once():
             seconds = {way: dict.fromkeys(size, 0) for way in kept}
-            for way in in_turns(kept):
+            for way in in_turns(kept, turns):
                 for kind, s in ways[way].seconds().items():
                     seconds[way][kind] += s
             pairs = {}
