@@ -118,7 +118,7 @@ TB_MESSAGE(tb_frame_refused, TB_FRAME_REFUSED_FIELDS)
 #define TB_FRAME_STREAM_FIELDS(F) F(u32, stream)
 TB_MESSAGE(tb_frame_stream_gone, TB_FRAME_STREAM_FIELDS)
 TB_MESSAGE(tb_frame_bound, TB_FRAME_STREAM_FIELDS)
-#define TB_FRAME_BIND_FIELDS(F) F(id, session) F(u32, stream) /* above all bound before in this session */
+#define TB_FRAME_BIND_FIELDS(F) F(id, session) F(u32, stream) /* above 0, and not used before in this session */
 TB_MESSAGE(tb_frame_bind, TB_FRAME_BIND_FIELDS)
 
 #define TB_FRAME_STREAMS_FIELDS(F) F(u32, count)
