@@ -5,7 +5,7 @@
  * their heaps, libuv's timers and asyncs, byte channels, the arena's file, the store's file, READs inside a site. Nothing
  * here reads a clock or an address, so a seed gives the same trace with every compiler.
  *
- * Reading order: world_main.c (seeds, jobs), world_shrink.c, world_run.c (one seed), the faults (fault_*.c), the checkers
+ * Reading order: world_main.c, world_jobs.c, world_trial.c (seeds in processes), world_shrink.c, world_run.c (one seed), the faults (fault_*.c), the checkers
  * (world_check.c), who lives here (world_gateway.c, world_client.c, world_worker.c, world_trainer.c), the machine
  * (world_process.c, world_uv.c, world_chan.c, world_pipe.c, world_arena.c, world_store.c, world_anchors.c, world_fabric.c,
  * world_shelves.c, world_threads.c, world_outside.c). */
@@ -33,6 +33,7 @@
 #define CHUNK_BYTES_MEAN 256u
 #define STEP             TB_MS(5)
 #define NONE             UINT32_MAX
+#define WHY_BYTES        240u /* of what says why a seed failed */
 
 /* ---- faults: a coin a seed and kind, then a strength of 1 to 4 ---- */
 
@@ -265,7 +266,7 @@ struct world {
     uint64_t hash, orders;
     tb_time_ns began, now;
     bool trace, faulty, failed;
-    char why[240];
+    char why[WHY_BYTES];
     struct process processes[PROCESSES_MAX];
     uint32_t process_count;
     struct process *current; /* whose code runs; NULL: the world's */
@@ -394,8 +395,41 @@ void world_fault_link_step(void);
 void world_fault_process_step(void);
 void world_fault_disk_step(void);
 
-/* world_run.c, world_shrink.c */
+/* world_run.c */
+/* A mistake of the world's own, to see that it is found and told: once a gateway was killed, it crashes or comes to no end. */
+enum world_plant { PLANT_NONE, PLANT_CRASH, PLANT_HANG };
+extern enum world_plant world_plant;
 void world_run(uint64_t seed, bool trace, const uint32_t *most);
-void world_shrink(uint64_t seed, const uint32_t *allowed); /* prints; `the` is the last, smallest run */
+
+/* world_trial.c */
+struct trial_limits {
+    uint32_t most[FAULTS]; /* strengths */
+    uint32_t cpu_s;        /* of a seed */
+};
+/* A seed in a process of its own. True: it failed, and why; of a crash the trace ends where it happened. */
+bool world_trial(uint64_t seed, bool trace, const struct trial_limits *l, char why_out[WHY_BYTES]);
+void world_trial_begin(uint32_t cpu_s); /* from here on a seed has so long; then the process ends */
+bool world_trial_why(int status, char why_out[WHY_BYTES]); /* of waitpid; false: it ended as it should */
+
+/* world_jobs.c */
+#define JOBS_MAX 64u
+#define MET      (FAULTS + WAYS) /* what is counted: faults, then ways */
+struct world_result {            /* of one seed */
+    uint64_t seed, hash;
+    uint64_t met; /* faults that struck and ways that were gone, a bit each */
+    bool failed;
+    char why[WHY_BYTES];
+};
+struct world_jobs {
+    uint64_t from, seeds, jobs;
+    struct trial_limits limits;
+    bool (*ended)(void *user, const struct world_result *r); /* false: that is enough */
+    void *user;
+};
+bool world_jobs(
+    const struct world_jobs *w); /* false: no process, or one that is ended from outside between two seeds */
+
+/* world_shrink.c */
+void world_shrink(uint64_t seed, const struct trial_limits *limits); /* prints */
 
 #endif

@@ -1,90 +1,37 @@
-/* world_main.c - the program: seeds over jobs, what they met, the first that fails. */
+/* world_main.c - the program: many seeds, what they met, the first that fails; or one. */
 #include <getopt.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "world.h"
 
-#define JOBS_MAX   64u
 #define WINDOW     10000u /* a fault that no seed of so many met is a failure */
 #define WINDOW_MIN 1000u  /* of fewer seeds nothing is asked */
 #define PROGRESS_S 10
-#define MET        (FAULTS + WAYS) /* what is counted: faults, then ways */
-
-struct result { /* of one seed, from a job to the parent */
-    uint64_t seed, hash;
-    uint64_t met; /* faults that struck and ways that were gone, a bit each */
-    uint32_t failed;
-    char why[240];
-};
+/* Of a processor, for one seed: 0.02 s are usual, and some ten times as many under a sanitizer. */
+#define SEED_S 30u
 
 struct options {
     uint64_t from, seeds, one, jobs;
     bool trace, json, keep_going;
-    uint32_t most[FAULTS];
+    struct trial_limits limits;
 };
 
 struct total {
+    const struct options *options;
+    time_t began;
     uint64_t done, failed, first_failed, hash;
     uint64_t met[MET];
     uint32_t *met_by_window; /* windows x MET */
 };
 
-static struct result run_seed(uint64_t seed, const struct options *o)
-{
-    struct result r = {.seed = seed};
-    world_run(seed, false, o->most);
-    r.hash = the->hash;
-    r.failed = the->failed;
-    memcpy(r.why, the->why, sizeof r.why);
-    for (uint32_t i = 0; i < MET; i++)
-        r.met |= (uint64_t)(i < FAULTS ? the->struck[i] != 0 : the->went[i - FAULTS] != 0) << i;
-    return r;
-}
-
-/* ---- jobs ---- */
-
-static bool write_all(int fd, const void *bytes, size_t count)
-{
-    const char *at = bytes;
-    while (count > 0) {
-        const ssize_t n = write(fd, at, count);
-        if (n <= 0) return false;
-        at += n;
-        count -= (size_t)n;
-    }
-    return true;
-}
-
-/* A record is smaller than PIPE_BUF, so those of several jobs do not mix. */
-static void job(const struct options *o, uint64_t index, int fd)
-{
-    for (uint64_t i = index; i < o->seeds; i += o->jobs) {
-        const struct result r = run_seed(o->from + i, o);
-        if (!write_all(fd, &r, sizeof r)) break;
-    }
-    _exit(0);
-}
-
-static bool read_result(int fd, struct result *r)
-{
-    size_t got = 0;
-    while (got < sizeof *r) {
-        const ssize_t n = read(fd, (char *)r + got, sizeof *r - got);
-        if (n <= 0) return false;
-        got += (size_t)n;
-    }
-    return true;
-}
-
 /* Sums do not depend on the order in which seeds end, so the hash is the same with any number of jobs. */
-static void add(struct total *t, const struct options *o, const struct result *r)
+static void add(struct total *t, const struct world_result *r)
 {
+    const struct options *o = t->options;
     const uint64_t window = (r->seed - o->from) / WINDOW;
     t->done++;
     t->hash += (r->hash ^ r->seed) * UINT64_C(0x9e3779b97f4a7c15);
@@ -93,53 +40,29 @@ static void add(struct total *t, const struct options *o, const struct result *r
         t->met[i] += met;
         t->met_by_window[window * MET + i] += met;
     }
-    if (r->failed == 0) return;
+    if (!r->failed) return;
     if (t->failed++ == 0 || r->seed < t->first_failed) t->first_failed = r->seed;
-    if (o->keep_going || o->json)
-        fprintf(stderr, "seed %llu fails: %s\n", (unsigned long long)r->seed, r->why);
+    fprintf(stderr, "seed %llu fails: %s\n", (unsigned long long)r->seed, r->why);
 }
 
-static void say_progress(const struct total *t, const struct options *o, time_t began)
+static void say_progress(const struct total *t)
 {
     static time_t said;
     const time_t now = time(NULL);
-    if (said == 0) said = began;
+    if (said == 0) said = t->began;
     if (now - said < PROGRESS_S) return;
     said = now;
     fprintf(stderr, "world: %llu of %llu seeds, %llu failed, %lld s\n", (unsigned long long)t->done,
-            (unsigned long long)o->seeds, (unsigned long long)t->failed, (long long)(now - began));
+            (unsigned long long)t->options->seeds, (unsigned long long)t->failed,
+            (long long)(now - t->began));
 }
 
-/* 0, or 2 when a job ended early. */
-static int run_jobs(const struct options *o, struct total *t)
+static bool seed_ended(void *user, const struct world_result *r)
 {
-    const time_t began = time(NULL);
-    pid_t jobs[JOBS_MAX];
-    int fds[2];
-    if (pipe(fds) != 0) return 2;
-    for (uint64_t j = 0; j < o->jobs; j++) {
-        jobs[j] = fork();
-        if (jobs[j] < 0) return 2;
-        if (jobs[j] == 0) {
-            (void)close(fds[0]);
-            job(o, j, fds[1]);
-        }
-    }
-    (void)close(fds[1]);
-    struct result r;
-    while ((t->failed == 0 || o->keep_going) && read_result(fds[0], &r)) {
-        add(t, o, &r);
-        say_progress(t, o, began);
-    }
-    bool crashed = false;
-    for (uint64_t j = 0; j < o->jobs; j++) {
-        int status = 0;
-        if (t->failed != 0 && !o->keep_going) (void)kill(jobs[j], SIGTERM);
-        (void)waitpid(jobs[j], &status, 0);
-        crashed |= t->failed == 0 && (!WIFEXITED(status) || WEXITSTATUS(status) != 0);
-    }
-    (void)close(fds[0]);
-    return crashed || (t->failed == 0 && t->done != o->seeds) ? 2 : 0;
+    struct total *t = user;
+    add(t, r);
+    say_progress(t);
+    return t->failed == 0 || t->options->keep_going;
 }
 
 /* ---- what came out ---- */
@@ -156,7 +79,7 @@ static bool covered(const struct options *o, const struct total *t)
     if (o->seeds < WINDOW_MIN) return true;
     for (uint64_t w = 0; w * WINDOW + WINDOW_MIN <= o->seeds; w++) {
         for (uint32_t i = 0; i < MET; i++) {
-            if ((i < FAULTS && o->most[i] == 0) || t->met_by_window[w * MET + i] != 0) continue;
+            if ((i < FAULTS && o->limits.most[i] == 0) || t->met_by_window[w * MET + i] != 0) continue;
             fprintf(stderr, "%s was met by no seed from %llu on\n", name_of(i),
                     (unsigned long long)o->from + w * WINDOW);
             all = false;
@@ -180,13 +103,13 @@ static void print_total(const struct options *o, const struct total *t)
 
 static int run_many(const struct options *o)
 {
-    struct total t = {0};
+    struct total t = {.options = o, .began = time(NULL)};
+    const struct world_jobs w = {o->from, o->seeds, o->jobs, o->limits, seed_ended, &t};
     t.met_by_window = calloc((o->seeds / WINDOW + 1) * MET, sizeof *t.met_by_window);
     if (t.met_by_window == NULL) return 2;
-    int code = run_jobs(o, &t);
-    if (code == 2)
-        fputs("a job of the world ended early: run its seeds with --jobs 1 to see which\n", stderr);
-    if (code == 0 && t.failed != 0 && !o->json && !o->keep_going) world_shrink(t.first_failed, o->most);
+    int code = world_jobs(&w) ? 0 : 2;
+    if (code == 2) fputs("the world: a process could not be made, or was ended from outside\n", stderr);
+    if (code == 0 && t.failed != 0 && !o->json && !o->keep_going) world_shrink(t.first_failed, &o->limits);
     if (code == 0) {
         code = t.failed != 0 ? 1 : covered(o, &t) ? 0 : 3;
         print_total(o, &t);
@@ -197,7 +120,8 @@ static int run_many(const struct options *o)
 
 static int run_one(const struct options *o)
 {
-    world_run(o->one, o->trace, o->most);
+    (void)setvbuf(stdout, NULL, _IOLBF, 0); /* the trace of one that crashes is all there */
+    world_run(o->one, o->trace, o->limits.most);
     printf("seed %llu %s hash %016llx\n", (unsigned long long)o->one, the->failed ? the->why : "ok",
            (unsigned long long)the->hash);
     return the->failed;
@@ -216,8 +140,11 @@ static void usage(void)
          "  --faults LIST   none, or names with the most strength they may have: cut=2,kill (1 to 4; default "
          "all, 4)\n"
          "  --keep-going    name every seed that fails, shrink none\n"
+         "  --seed-s S      a seed fails that takes more than S seconds of a processor (default 30)\n"
+         "  --plant WHAT    crash or hang: a mistake of the world's own, once a gateway was killed, to see "
+         "that it is told\n"
          "  --json          one object on stdout\n\n"
-         "Exit codes: 0 all passed, 1 a seed failed, 2 wrong use or a job died, 3 a fault or way was met by "
+         "Exit codes: 0 all passed, 1 a seed failed, 2 wrong use or no process, 3 a fault or way was met by "
          "no seed of 10,000\n"
          "(of all, where 1,000 or more were asked for).\nExample: tombolo-world --seeds 1000 --jobs 2");
     printf("Faults:");
@@ -262,13 +189,16 @@ static int options_parse(int argc, char **argv, struct options *o)
         {"seed", required_argument, NULL, 's'},   {"jobs", required_argument, NULL, 'j'},
         {"faults", required_argument, NULL, 'F'}, {"trace", no_argument, NULL, 't'},
         {"json", no_argument, NULL, 'J'},         {"keep-going", no_argument, NULL, 'k'},
+        {"seed-s", required_argument, NULL, 'S'}, {"plant", required_argument, NULL, 'p'},
         {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long(argc, argv, "h", names, NULL)) != -1;) {
         if (c == 'n') o->seeds = strtoull(optarg, NULL, 10);
         if (c == 'f') o->from = strtoull(optarg, NULL, 10);
         if (c == 's') o->one = strtoull(optarg, NULL, 10);
         if (c == 'j') o->jobs = strtoull(optarg, NULL, 10);
-        if (c == 'F' && !faults_parse(optarg, o->most)) return 2;
+        if (c == 'F' && !faults_parse(optarg, o->limits.most)) return 2;
+        if (c == 'S') o->limits.cpu_s = (uint32_t)strtoul(optarg, NULL, 10);
+        if (c == 'p') world_plant = strcmp(optarg, "hang") == 0 ? PLANT_HANG : PLANT_CRASH;
         o->trace |= c == 't';
         o->json |= c == 'J';
         o->keep_going |= c == 'k';
@@ -283,9 +213,9 @@ static int options_parse(int argc, char **argv, struct options *o)
 
 int main(int argc, char **argv)
 {
-    struct options o = {.from = 1, .seeds = 100, .jobs = 1};
+    struct options o = {.from = 1, .seeds = 100, .jobs = 1, .limits.cpu_s = SEED_S};
     for (uint32_t f = 0; f < FAULTS; f++)
-        o.most[f] = STRENGTH_MAX;
+        o.limits.most[f] = STRENGTH_MAX;
     int code = options_parse(argc, argv, &o);
     if (code >= 0) return code;
     the = calloc(1, sizeof *the);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "gateway/daemon/daemon.h"
 #include "world.h"
 
@@ -60,6 +61,16 @@ static void everybody_runs(void)
     }
 }
 
+enum world_plant world_plant;
+
+static void planted(void)
+{
+    if (world_plant == PLANT_NONE || the->struck[FAULT_KILL] == 0) return;
+    TB_ASSERT(world_plant == PLANT_HANG);
+    for (volatile bool ever = true; ever;) {
+    }
+}
+
 static void step(void)
 {
     the->now += STEP;
@@ -70,6 +81,7 @@ static void step(void)
     world_fault_link_step();
     world_fault_process_step();
     world_fault_disk_step();
+    planted();
     everybody_runs();
     for (uint32_t i = 0; i < the->process_count; i++)
         if (world_process_runs(&the->processes[i])) {
