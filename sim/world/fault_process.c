@@ -16,11 +16,23 @@ static void pauses(struct process *p)
               (unsigned long long)((p->paused_until - the->now) / TB_MS(1)));
 }
 
+/* Its gateway is down. A disk that lied about what it wrote shows it when the power goes; a store that somebody puts back from a copy
+ * is as old. */
+static void store_is_older(struct site *s)
+{
+    if (world_strength(FAULT_DISK) == 0 || world_draw(FAULT_DISK, 2) == 0) return;
+    world_store_write_lost(&s->store, 1 + (uint32_t)world_draw(FAULT_DISK, DISK_PAST));
+    the->struck[FAULT_DISK]++;
+    world_say("and its store lost its last writes");
+}
+
+/* A new life, without an arena, that begins from what the disk still has. */
 static void reboot(struct site *s)
 {
     world_say("the gateway's machine of %s reboots", s->name.text);
     the->forgot_at = the->now;
     world_gateway_end(s, true);
+    store_is_older(s);
     world_arena_drop(&s->arena);
     world_arena_new(&s->arena);
     s->gateway->back_at = later(FAULT_REBOOT, 2500);
@@ -37,11 +49,7 @@ static void gateway_step(struct site *s)
     if (world_strikes(FAULT_KILL, 25)) {
         world_say("the gateway of %s is killed", s->name.text);
         world_gateway_end(s, false);
-        if (world_strength(FAULT_DISK) != 0 && world_draw(FAULT_DISK, 2) == 1) {
-            world_store_write_lost(&s->store, 1 + (uint32_t)world_draw(FAULT_DISK, DISK_PAST));
-            the->struck[FAULT_DISK]++;
-            world_say("and its store lost its last writes");
-        }
+        store_is_older(s);
         p->back_at = later(FAULT_KILL, 1500);
     } else if (world_strikes(FAULT_REBOOT, 15)) {
         reboot(s);
