@@ -202,7 +202,8 @@ static void turn_one(struct world *w, uint32_t from, uint32_t to)
     const int path = w->path_of[from][to];
     pthread_mutex_t *lock = &w->locks[w->scenario.paths[path].queue];
     (void)pthread_mutex_lock(lock);
-    tb_path_turn(&w->paths[path], w->scenario.turn.mask, &w->scenario.turn.settings);
+    tb_path_turn(&w->paths[path], emulator_clock() - w->began, w->scenario.turn.mask,
+                 &w->scenario.turn.settings);
     (void)pthread_mutex_unlock(lock);
 }
 

@@ -29,6 +29,7 @@ void tb_path_init(struct tb_path *p, const struct tb_path_settings *settings, st
                   uint64_t seed, uint32_t number)
 {
     *p = (struct tb_path){.base = *settings, .now = *settings, .queue = queue, .next_change = INT64_MAX};
+    queue->rate = settings->value[TB_PATH_RATE];
     p->key = mix(mix(seed + 1) ^ mix(UINT64_C(0x746f6d626f6c6f) + number));
 }
 
@@ -36,7 +37,7 @@ bool tb_path_schedule(struct tb_path *p, const struct tb_path_change *change)
 {
     if (p->change_count == TB_PATH_CHANGES_MAX) return false;
     p->changes[p->change_count++] = *change;
-    p->next_change = INT64_MIN;
+    if (change->at < p->next_change) p->next_change = change->at;
     return true;
 }
 
@@ -60,9 +61,8 @@ static void apply(struct tb_path_settings *to, const struct tb_path_change *c)
 }
 
 /* The changes that have happened are laid over the base, the newest last; of two at one moment, the later line wins. */
-static void follow_schedule(struct tb_path *p, int64_t now)
+static void lay_changes(struct tb_path *p, int64_t now)
 {
-    if (now < p->next_change) return;
     p->now = p->base;
     p->next_change = INT64_MAX;
     bool done[TB_PATH_CHANGES_MAX] = {false};
@@ -84,17 +84,49 @@ static void follow_schedule(struct tb_path *p, int64_t now)
     }
 }
 
-void tb_path_turn(struct tb_path *p, uint32_t mask, const struct tb_path_settings *to)
+/* From `at` on the queue drains at another rate: what waits in it takes as many times longer, or shorter. A path that was silent may come
+ * with what another path has long said. */
+static void set_rate(struct tb_path_queue *q, int64_t at, uint64_t rate)
 {
-    const struct tb_path_change change = {.mask = mask, .to = *to};
-    apply(&p->base, &change);
-    apply(&p->now, &change);
+    if (at < q->rate_since || rate == q->rate) return;
+    const double times = rate > 0 ? (double)q->rate / (double)rate : 0;
+    if (q->free_at > at) q->free_at = at + (int64_t)((double)(q->free_at - at) * times);
+    q->rate = rate;
+    q->rate_since = at;
 }
 
-/* ns that so many bytes take at the rate; the rate is not 0. */
-static int64_t drain_ns(const struct tb_path *p, uint64_t bytes)
+/* When the schedule last changed the rate, or -1. */
+static int64_t rate_said(const struct tb_path *p, int64_t now)
 {
-    const uint64_t rate = p->now.value[TB_PATH_RATE];
+    int64_t at = -1;
+    for (const struct tb_path_change *c = p->changes; c < p->changes + p->change_count; c++)
+        if (c->mask & 1u << TB_PATH_RATE && last_time(c, now) > at) at = last_time(c, now);
+    return at;
+}
+
+/* Change by change while something waits in the queue, which drains at each rate for its time; of those that met an empty one only what they
+ * come to matters. */
+static void follow_schedule(struct tb_path *p, int64_t now)
+{
+    while (p->next_change <= now) {
+        const int64_t next = p->next_change, at = p->queue->free_at > next ? next : now;
+        lay_changes(p, at);
+        if (rate_said(p, at) >= next) set_rate(p->queue, rate_said(p, at), p->now.value[TB_PATH_RATE]);
+    }
+}
+
+void tb_path_turn(struct tb_path *p, int64_t now, uint32_t mask, const struct tb_path_settings *to)
+{
+    const struct tb_path_change change = {.mask = mask, .to = *to};
+    follow_schedule(p, now);
+    apply(&p->base, &change);
+    apply(&p->now, &change);
+    if (mask & 1u << TB_PATH_RATE) set_rate(p->queue, now, to->value[TB_PATH_RATE]);
+}
+
+/* ns that so many bytes take at the rate, which is not 0. */
+static int64_t drain_ns(uint64_t rate, uint64_t bytes)
+{
     return (int64_t)((bytes * 8 * NS_PER_S + rate / 2) / rate);
 }
 
@@ -102,13 +134,14 @@ static int64_t drain_ns(const struct tb_path *p, uint64_t bytes)
 static bool enter_queue(struct tb_path *p, int64_t now, uint32_t bytes, int64_t *out_at)
 {
     *out_at = now;
-    if (p->now.value[TB_PATH_RATE] == 0) return true;
+    const uint64_t rate = p->queue->rate;
+    if (rate == 0) return true;
     const int64_t wait = p->queue->free_at > now ? p->queue->free_at - now : 0;
     /* In double: wait x rate passes 64 bits, and a byte more or less in a queue is nothing. */
-    const uint64_t waiting = (uint64_t)((double)wait * (double)p->now.value[TB_PATH_RATE] / 8e9);
+    const uint64_t waiting = (uint64_t)((double)wait * (double)rate / 8e9);
     if (waiting + bytes > p->now.value[TB_PATH_QUEUE] && waiting > 0) return false;
     if (waiting + bytes > p->counters.queue_bytes_max) p->counters.queue_bytes_max = waiting + bytes;
-    p->queue->free_at = now + wait + drain_ns(p, bytes);
+    p->queue->free_at = now + wait + drain_ns(rate, bytes);
     *out_at = p->queue->free_at;
     return true;
 }
@@ -142,7 +175,7 @@ static int64_t arrival(struct tb_path *p, int64_t out_at)
         return out_at;
     }
     if (jitter > 0) at += (int64_t)((double)(draw(p, TB_PATH_JITTER) >> 32) / 4294967296.0 * (double)jitter);
-    /* Without jitter a delay that the schedule shortens lets packets overtake, as a new route does. */
+    /* Without jitter a delay that is shortened, or a rate that rises, lets packets overtake, as a new route does. */
     if (p->now.value[TB_PATH_KEEP_ORDER] != 0 && at < p->last_arrival) at = p->last_arrival;
     p->last_arrival = at;
     return at;

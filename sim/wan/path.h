@@ -5,6 +5,8 @@
  *
  * The model: a packet meets the cut and the MTU, then a queue of so many bytes that drains at the rate, then the wire, which loses,
  * flips, doubles and delays. What the wire loses has used the rate. What is under way when a cut begins still arrives.
+ * A packet is told once when it arrives: where the rate changes, those that wait keep the moment they were told, but the bytes that still wait
+ * then drain at the new rate for those that come after them, of all paths that share the queue.
  * Every draw is a hash of seed, path, the packet's number on this path and the fault: the same seed decides the same for the
  * same packets, and switching one fault on leaves the draws of the others as they were. */
 #ifndef TB_SIM_WAN_PATH_H
@@ -19,7 +21,7 @@
 /* name, kind of value, why */
 /* clang-format off */
 #define TB_PATH_KEYS(X)                                                                                         \
-    X(RATE,        "rate",        BITS,   "bits of IP packets a second; 0: no limit")                            \
+    X(RATE,        "rate",        BITS,   "bits of IP packets a second; 0, which a file says by not saying it: no limit") \
     X(QUEUE,       "queue",       BYTES,  "bytes that wait before the rate; more are dropped")                   \
     X(DELAY,       "delay",       TIME,   "one way")                                                            \
     X(JITTER,      "jitter",      TIME,   "added to the delay, even between 0 and this")                        \
@@ -57,7 +59,9 @@ struct tb_path_change {
 
 /* What drains at the rate. Several paths may share one; the owner then asks from one thread at a time. */
 struct tb_path_queue {
-    int64_t free_at; /* when the last byte in it has left */
+    int64_t free_at;    /* when the last byte in it has left */
+    uint64_t rate;      /* of all its paths: what was said last of any of them */
+    int64_t rate_since; /* when that was */
 };
 
 enum tb_path_fate {
@@ -97,13 +101,13 @@ struct tb_path_verdict {
     uint32_t flip_bit; /* below 8 * bytes */
 };
 
-/* `queue` is borrowed for the path's life. Two paths of one world have different `number`. */
+/* `queue` is borrowed for the path's life, and has its rate. Two paths of one world have different `number`. */
 void tb_path_init(struct tb_path *p, const struct tb_path_settings *settings, struct tb_path_queue *queue,
                   uint64_t seed, uint32_t number);
 /* False when there are TB_PATH_CHANGES_MAX already. Before the first packet. */
 bool tb_path_schedule(struct tb_path *p, const struct tb_path_change *change);
-/* From now on the keys in `mask` have these values. What a schedule changes later counts again. */
-void tb_path_turn(struct tb_path *p, uint32_t mask, const struct tb_path_settings *to);
+/* From `now` on the keys in `mask` have these values. What a schedule changes later counts again. */
+void tb_path_turn(struct tb_path *p, int64_t now, uint32_t mask, const struct tb_path_settings *to);
 /* A packet of `bytes` (at least 1) comes at `now`, ns since the world began and never before the packet before it. */
 struct tb_path_verdict tb_path_decide(struct tb_path *p, int64_t now, uint32_t bytes);
 

@@ -276,8 +276,12 @@ static bool add_path(const struct tb_yaml *r, const yaml_node_t *n, struct entry
     *p = (struct tb_scenario_path){.from = from, .to = to, .backward = backward, .queue = s->queue_count};
     p->settings = e->settings;
     memcpy(p->shared, e->shared, sizeof p->shared);
-    for (const struct tb_scenario_path *other = s->paths; e->shared[0] != '\0' && other < p; other++)
-        if (strcmp(other->shared, p->shared) == 0 && other->backward == backward) p->queue = other->queue;
+    for (const struct tb_scenario_path *other = s->paths; e->shared[0] != '\0' && other < p; other++) {
+        if (strcmp(other->shared, p->shared) != 0 || other->backward != backward) continue;
+        if (other->settings.value[TB_PATH_RATE] != p->settings.value[TB_PATH_RATE])
+            return tb_yaml_refuse(r, n, "paths that share %s have one rate", p->shared);
+        p->queue = other->queue;
+    }
     s->queue_count += p->queue == s->queue_count;
     return true;
 }

@@ -82,6 +82,98 @@ static void paths_that_share_a_queue_share_its_rate(void **state)
     assert_int_equal(tb_path_decide(&l.path, 0, BYTES).arrival, 43 * MS);
 }
 
+#define SLOW 1200000u   /* a hundred packets a second */
+#define FAST 120000000u /* ten a ms */
+
+/* A queue of 100 packets, full at 0: 1 s at the slow rate, 10 ms at the fast one. */
+static void fill_queue(struct lane *l, uint64_t rate)
+{
+    lane_init(l, TB_PATH_RATE, rate);
+    l->path.now.value[TB_PATH_QUEUE] = l->path.base.value[TB_PATH_QUEUE] = 100 * BYTES;
+    for (uint32_t i = 0; i < 100; i++)
+        assert_int_equal(tb_path_decide(&l->path, 0, BYTES).fate, TB_PATH_ARRIVES);
+    assert_int_equal(tb_path_decide(&l->path, 0, BYTES).fate, TB_PATH_LOST_QUEUE);
+}
+
+static void turn_rate(struct tb_path *p, int64_t now, uint64_t rate)
+{
+    const struct tb_path_settings to = {.value = {[TB_PATH_RATE] = rate}};
+    tb_path_turn(p, now, 1u << TB_PATH_RATE, &to);
+}
+
+/* When a packet that comes now leaves the queue. */
+static int64_t leaves(struct tb_path *p, int64_t now)
+{
+    const struct tb_path_verdict v = tb_path_decide(p, now, BYTES);
+    assert_int_equal(v.fate, TB_PATH_ARRIVES);
+    return v.arrival - 40 * MS;
+}
+
+/* 100 packets at 0, half of them gone at 500 ms: at a rate a hundred times higher the others take 5 ms. */
+static void what_waits_drains_at_the_rate_that_rises(void **state)
+{
+    (void)state;
+    struct lane l;
+    fill_queue(&l, SLOW);
+    turn_rate(&l.path, 500 * MS, FAST);
+    assert_in_range(leaves(&l.path, 500 * MS), 505 * MS, 506 * MS);
+    assert_in_range(leaves(&l.path, 502 * MS), 505 * MS, 506 * MS);
+    assert_in_range(leaves(&l.path, 600 * MS), 600 * MS, 601 * MS);
+    assert_int_equal(l.path.counters.lost_queue, 1);
+}
+
+/* Likewise the other way: a queue that is full stays full, and takes a second to drain. */
+static void what_waits_drains_at_the_rate_that_falls(void **state)
+{
+    (void)state;
+    struct lane l;
+    fill_queue(&l, FAST);
+    turn_rate(&l.path, 0, SLOW);
+    assert_int_equal(tb_path_decide(&l.path, 0, BYTES).fate, TB_PATH_LOST_QUEUE);
+    assert_in_range(leaves(&l.path, 500 * MS), 1009 * MS, 1011 * MS);
+}
+
+static void schedule_rate(struct tb_path *p, int64_t at, uint64_t rate)
+{
+    struct tb_path_change c = {.at = at, .mask = 1u << TB_PATH_RATE};
+    c.to.value[TB_PATH_RATE] = rate;
+    assert_true(tb_path_schedule(p, &c));
+}
+
+/* The rate changes when the schedule says so, not when a packet comes next: of 100 packets half are gone at 500 ms, ten more at 501 ms, and
+ * the other forty take 400 ms. */
+static void a_schedule_changes_the_rate_while_no_packet_comes(void **state)
+{
+    (void)state;
+    struct lane l;
+    fill_queue(&l, SLOW);
+    schedule_rate(&l.path, 500 * MS, FAST);
+    schedule_rate(&l.path, 501 * MS, SLOW);
+    assert_in_range(leaves(&l.path, 700 * MS), 910 * MS, 912 * MS);
+    schedule_rate(&l.path, 1000 * (int64_t)MS, FAST); /* nothing waits any more */
+    assert_in_range(leaves(&l.path, 2000 * (int64_t)MS), 2000 * (int64_t)MS, 2001 * (int64_t)MS);
+}
+
+/* Whichever of them comes first after a change tells the queue, and the other one does not tell it again. */
+static void paths_that_share_a_queue_change_its_rate_once(void **state)
+{
+    (void)state;
+    struct lane l;
+    struct tb_path other;
+    fill_queue(&l, SLOW);
+    tb_path_init(&other, &l.path.base, &l.queue, 7, 4);
+    struct tb_path *const both[] = {&l.path, &other};
+    for (uint32_t i = 0; i < 2; i++) {
+        schedule_rate(both[i], 500 * MS, FAST);
+        schedule_rate(both[i], 502 * MS, SLOW);
+    }
+    assert_in_range(leaves(&l.path, 501 * MS), 505 * MS, 506 * MS);
+    assert_in_range(leaves(&l.path, 503 * MS), 820 * MS, 824 * MS);
+    assert_in_range(leaves(&other, 503 * MS), 830 * MS, 834 * MS);
+    turn_rate(&other, 519 * MS, FAST);
+    assert_in_range(leaves(&l.path, 519 * MS), 522 * MS, 523 * MS);
+}
+
 static void loss_is_as_frequent_as_asked(void **state)
 {
     (void)state;
@@ -188,10 +280,10 @@ static void a_turn_holds_from_the_next_packet_on(void **state)
     struct lane l;
     struct tb_path_settings to = {.value = {[TB_PATH_CUT] = 1, [TB_PATH_DELAY] = 7 * MS}};
     lane_init(&l, TB_PATH_DELAY, 40 * MS);
-    tb_path_turn(&l.path, 1u << TB_PATH_CUT, &to);
+    tb_path_turn(&l.path, 1, 1u << TB_PATH_CUT, &to);
     assert_int_equal(tb_path_decide(&l.path, 1, BYTES).fate, TB_PATH_LOST_CUT);
     to.value[TB_PATH_CUT] = 0;
-    tb_path_turn(&l.path, 1u << TB_PATH_CUT, &to);
+    tb_path_turn(&l.path, 2, 1u << TB_PATH_CUT, &to);
     const struct tb_path_verdict v = tb_path_decide(&l.path, 2, BYTES);
     assert_true(v.fate == TB_PATH_ARRIVES && v.arrival == 2 + 40 * MS); /* what is not in the mask stays */
 }
@@ -241,6 +333,10 @@ int main(void)
         cmocka_unit_test(packets_leave_at_the_rate),
         cmocka_unit_test(a_full_queue_drops_and_an_empty_one_does_not),
         cmocka_unit_test(paths_that_share_a_queue_share_its_rate),
+        cmocka_unit_test(what_waits_drains_at_the_rate_that_rises),
+        cmocka_unit_test(what_waits_drains_at_the_rate_that_falls),
+        cmocka_unit_test(a_schedule_changes_the_rate_while_no_packet_comes),
+        cmocka_unit_test(paths_that_share_a_queue_change_its_rate_once),
         cmocka_unit_test(loss_is_as_frequent_as_asked),
         cmocka_unit_test(bursts_have_their_length),
         cmocka_unit_test(a_burst_that_is_never_left_loses_the_rest),

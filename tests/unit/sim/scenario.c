@@ -70,6 +70,10 @@ static void mistakes_are_refused_with_their_line(void **state)
         {"sites: [a, b]\npaths:\n- {between: [a, b], loss: 101%}\n", "f:3: loss is out of its range"},
         {"sites: [a, b]\npaths:\n- {between: [a, b], rate: 1Mb}\n", "f:3: rate is a rate"},
         {"sites: [a, b]\npaths:\n- {between: [a, b], rate: 1bit}\n", "f:3: rate is out of its range"},
+        {"sites: [a, b]\npaths:\n- {between: [a, b], rate: 0bit}\n", "f:3: rate is out of its range"},
+        {"sites: [a, b, c]\npaths:\n- {between: [a, b], rate: 1Mbit, shared: x}\n- {between: [a, c], shared: "
+         "x}\n",
+         "f:4: paths that share x have one rate"},
         {"sites: [a, b]\npaths:\n- {between: [a, b], cut: 1}\n", "f:3: cut is yes or no"},
         {"sites: [a, b]\npaths:\n- {between: [a, b], at: 1s}\n", "f:3: unknown key at"},
         {"sites: [a, b]\npaths: []\nschedule:\n- {at: 1s, between: [a, b], cut: yes}\n",
