@@ -457,15 +457,25 @@ class Lab:
             for argv in commands:
                 subprocess.run(argv, stdout=subprocess.DEVNULL)
 
-    def read_counters(self):
-        """The counters as they are now."""
+    def counters_written(self):
+        """Tells one writing of the counters from the next; None: there was none."""
+        with contextlib.suppress(FileNotFoundError):
+            stat = self.counters_file.stat()
+            return stat.st_ino, stat.st_mtime_ns
+        return None
+
+    def read_counters(self, timeout_s=20):
+        """The counters as they are now. An emulator that does not say them is no reason to take older ones."""
         if self.netem:
             return {}
-        before = self.counters_file.stat().st_mtime_ns if self.counters_file.exists() else 0
+        before = self.counters_written()
         self.process.send_signal(signal.SIGUSR1)
-        for _ in range(200):
-            if self.counters_file.exists() and self.counters_file.stat().st_mtime_ns != before:
-                break
+        until = time.monotonic() + timeout_s
+        while self.counters_written() == before:
+            if self.process.poll() is not None:
+                raise LabError(f"the emulator ended with {self.process.returncode} and did not say its counters")
+            if time.monotonic() > until:
+                raise LabError(f"the emulator did not say its counters within {timeout_s:g} s; is it stopped, or the machine overloaded?")
             time.sleep(0.01)
         return json.loads(self.counters_file.read_text(encoding="utf-8"))
 

@@ -275,6 +275,43 @@ def a_run_that_fell_behind_is_void(_lab):
         must(end["void"] and end["counters"]["void"] and end["exit_code"] == 0, f"in the JSON: {end}")
 
 
+def two_sites(folder, words):
+    file = pathlib.Path(folder) / "two.yaml"
+    file.write_text(f"sites: [a, b]\npaths:\n  - {{from: a, to: b, delay: 1ms{words}}}\n")
+    return wanlab.lab(file)
+
+
+def send_500(wan, words=SEND):
+    subprocess.run(wan.enter("a", [sys.executable, "-c", words, wan.address("b")]), check=True)
+
+
+def delivered(wan, count):
+    wait_for(f"{count} packets delivered", lambda: wan.read_counters()["sites"][0]["delivered"] >= count)
+
+
+@scenario
+def counters_that_are_not_said_are_not_made_up(_lab):
+    """An emulator that does not answer, or is gone, is an error: what it said before is not what is."""
+    needs_root()
+    with tempfile.TemporaryDirectory() as folder, two_sites(folder, "") as wan:
+        wan.read_counters()
+        wan.process.send_signal(signal.SIGSTOP)
+        must_not_read(wan, 0.5, "within 0.5 s")
+        wan.process.send_signal(signal.SIGCONT)
+        delivered(wan, 0)
+        wan.process.kill()
+        must_not_read(wan, 60, "ended with -9")
+
+
+def must_not_read(wan, timeout_s, words):
+    try:
+        said = wan.read_counters(timeout_s)
+    except wanlab.LabError as error:
+        must(words in str(error), f"it says why: {error}")
+    else:
+        raise Failed(f"older counters: {said}")
+
+
 # One fault each on the way from `hub`; the way back is clean but for what is said.
 FAULTS = """
 sites: [hub, loss, burst, twice, swap, flip, long, cut]
