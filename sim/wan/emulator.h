@@ -29,10 +29,12 @@ struct due {
 
 /* What lies in a slot before the packet. */
 struct slot_head {
-    int64_t at;    /* when it is due */
-    uint32_t next; /* behind it in its lane */
+    int64_t at;      /* when it is due */
+    int64_t late_ns; /* and by how much later than if it had been read in time */
+    uint32_t next;   /* behind it in its lane */
     uint32_t bytes, to;
     bool joinable; /* TCP as its sender made it */
+    bool flipped;
     struct virtio_net_hdr net;
 };
 
@@ -53,7 +55,7 @@ struct parcel {
 
 /* What the emulator is judged by. */
 struct toll {
-    uint64_t delivered, late, dropped, no_slot;
+    uint64_t delivered, late, dropped, no_slot, write_failed;
 };
 
 struct world;
@@ -72,11 +74,13 @@ struct site {
     uint32_t heap_count;
     uint64_t order;
     int64_t tick_ns;
+    int64_t read_by; /* what comes before is read then at the latest, unless this thread is late */
+    int64_t read_at; /* when a packet was read last */
     struct parcel parcels[PARCELS_MAX]; /* being filled */
     uint32_t parcel_count;
     uint8_t batch[sizeof(struct virtio_net_hdr) + TB_SEGMENTS_BYTES_MAX + 1]; /* as read */
     struct toll last_toll; /* when the counters were written last */
-    atomic_ullong delivered, late[LATE_BUCKETS], late_us_max, no_slot, strange, write_failed;
+    atomic_ullong delivered, late[LATE_BUCKETS], late_us_max, no_slot, strange, write_failed, flips_refused;
 };
 
 struct world {

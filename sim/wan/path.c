@@ -91,6 +91,7 @@ static void set_rate(struct tb_path_queue *q, int64_t at, uint64_t rate)
     if (at < q->rate_since || rate == q->rate) return;
     const double times = rate > 0 ? (double)q->rate / (double)rate : 0;
     if (q->free_at > at) q->free_at = at + (int64_t)((double)(q->free_at - at) * times);
+    if (q->best_at > at) q->best_at = at + (int64_t)((double)(q->best_at - at) * times);
     q->rate = rate;
     q->rate_since = at;
 }
@@ -130,19 +131,28 @@ static int64_t drain_ns(uint64_t rate, uint64_t bytes)
     return (int64_t)((bytes * 8 * NS_PER_S + rate / 2) / rate);
 }
 
-/* Whether the packet has room in the queue; then *out_at is when its last byte leaves it. */
-static bool enter_queue(struct tb_path *p, int64_t now, uint32_t bytes, int64_t *out_at)
+/* A packet as it comes. */
+struct guest {
+    int64_t now, late_ns;
+    uint32_t bytes;
+};
+
+/* Whether the packet has room in the queue; then v->arrival is when its last byte leaves it. */
+static bool enter_queue(struct tb_path *p, const struct guest *g, struct tb_path_verdict *v)
 {
-    *out_at = now;
-    const uint64_t rate = p->queue->rate;
-    if (rate == 0) return true;
-    const int64_t wait = p->queue->free_at > now ? p->queue->free_at - now : 0;
+    struct tb_path_queue *q = p->queue;
+    v->late_ns = g->late_ns;
+    if (q->rate == 0) return true;
+    const int64_t wait = q->free_at > g->now ? q->free_at - g->now : 0;
     /* In double: wait x rate passes 64 bits, and a byte more or less in a queue is nothing. */
-    const uint64_t waiting = (uint64_t)((double)wait * (double)rate / 8e9);
-    if (waiting + bytes > p->now.value[TB_PATH_QUEUE] && waiting > 0) return false;
-    if (waiting + bytes > p->counters.queue_bytes_max) p->counters.queue_bytes_max = waiting + bytes;
-    p->queue->free_at = now + wait + drain_ns(rate, bytes);
-    *out_at = p->queue->free_at;
+    const uint64_t waiting = (uint64_t)((double)wait * (double)q->rate / 8e9);
+    if (waiting + g->bytes > p->now.value[TB_PATH_QUEUE] && waiting > 0) return false;
+    if (waiting + g->bytes > p->counters.queue_bytes_max) p->counters.queue_bytes_max = waiting + g->bytes;
+    const int64_t came = g->now - g->late_ns;
+    q->free_at = g->now + wait + drain_ns(q->rate, g->bytes);
+    q->best_at = (q->best_at > came ? q->best_at : came) + drain_ns(q->rate, g->bytes);
+    v->arrival = q->free_at;
+    v->late_ns = q->free_at - q->best_at;
     return true;
 }
 
@@ -157,12 +167,12 @@ static bool lost_on_wire(struct tb_path *p)
     return falls(p, p->in_burst ? TB_PATH_BURST_LOSS : TB_PATH_LOSS);
 }
 
-static enum tb_path_fate fate(struct tb_path *p, int64_t now, uint32_t bytes, int64_t *out_at)
+static enum tb_path_fate fate(struct tb_path *p, const struct guest *g, struct tb_path_verdict *v)
 {
     const uint64_t mtu = p->now.value[TB_PATH_MTU];
     if (p->now.value[TB_PATH_CUT] != 0) return TB_PATH_LOST_CUT;
-    if (mtu > 0 && bytes > mtu) return TB_PATH_LOST_MTU;
-    if (!enter_queue(p, now, bytes, out_at)) return TB_PATH_LOST_QUEUE;
+    if (mtu > 0 && g->bytes > mtu) return TB_PATH_LOST_MTU;
+    if (!enter_queue(p, g, v)) return TB_PATH_LOST_QUEUE;
     return lost_on_wire(p) ? TB_PATH_LOST_WIRE : TB_PATH_ARRIVES;
 }
 
@@ -199,15 +209,14 @@ static void count(struct tb_path *p, const struct tb_path_verdict *v, uint32_t b
     c->bytes += bytes;
 }
 
-struct tb_path_verdict tb_path_decide(struct tb_path *p, int64_t now, uint32_t bytes)
+struct tb_path_verdict tb_path_decide(struct tb_path *p, int64_t now, uint32_t bytes, int64_t late_ns)
 {
-    TB_ASSERT(bytes > 0);
+    TB_ASSERT(bytes > 0 && late_ns >= 0);
     follow_schedule(p, now);
     struct tb_path_verdict v = {.arrival = now};
-    int64_t out_at = now;
-    v.fate = fate(p, now, bytes, &out_at);
+    v.fate = fate(p, &(struct guest){now, late_ns, bytes}, &v);
     if (v.fate == TB_PATH_ARRIVES) {
-        v.arrival = arrival(p, out_at);
+        v.arrival = arrival(p, v.arrival);
         v.twice = falls(p, TB_PATH_DUPLICATE);
         v.flip = falls(p, TB_PATH_CORRUPT);
         /* Another draw than the one that said that it falls. */

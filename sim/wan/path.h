@@ -60,6 +60,7 @@ struct tb_path_change {
 /* What drains at the rate. Several paths may share one; the owner then asks from one thread at a time. */
 struct tb_path_queue {
     int64_t free_at;    /* when the last byte in it has left */
+    int64_t best_at;    /* when it would have, had no packet been read late */
     uint64_t rate;      /* of all its paths: what was said last of any of them */
     int64_t rate_since; /* when that was */
 };
@@ -96,6 +97,7 @@ struct tb_path {
 struct tb_path_verdict {
     enum tb_path_fate fate;
     int64_t arrival;   /* ARRIVES */
+    int64_t late_ns;   /* by how much that is later because packets were read late; at most */
     bool twice;        /* a second time at the same moment */
     bool flip;         /* flip the bit below */
     uint32_t flip_bit; /* below 8 * bytes */
@@ -108,7 +110,8 @@ void tb_path_init(struct tb_path *p, const struct tb_path_settings *settings, st
 bool tb_path_schedule(struct tb_path *p, const struct tb_path_change *change);
 /* From `now` on the keys in `mask` have these values. What a schedule changes later counts again. */
 void tb_path_turn(struct tb_path *p, int64_t now, uint32_t mask, const struct tb_path_settings *to);
-/* A packet of `bytes` (at least 1) comes at `now`, ns since the world began and never before the packet before it. */
-struct tb_path_verdict tb_path_decide(struct tb_path *p, int64_t now, uint32_t bytes);
+/* A packet of `bytes` (at least 1) comes at `now`, ns since the world began and never before the packet before it. It may have come up to
+ * `late_ns` before, and was not read: the verdict says what that costs, which is nothing behind others that wait for the rate. */
+struct tb_path_verdict tb_path_decide(struct tb_path *p, int64_t now, uint32_t bytes, int64_t late_ns);
 
 #endif

@@ -11,9 +11,10 @@
 #include "base/fault.h"
 #include "sim/wan/emulator.h"
 
-#define LATE_US      2000 /* a packet that much later than due is late, ... */
-#define LATE_SHARE   100  /* ... and one late packet in so many voids the run */
-#define DEVICE_SHARE 1000 /* one packet in so many dropped by a device that nobody read voids it as well */
+#define LATE_US    2000 /* a packet that much later than due is late, ... */
+#define LATE_SHARE 100  /* ... and one late packet in so many voids the run */
+#define DEVICE_SHARE                                                                                         \
+    1000 /* one packet in so many that a device dropped unread, or did not take, voids it as well */
 
 /* Packets of the site that its device dropped because the emulator did not read them. */
 static uint64_t device_dropped(const struct site *s)
@@ -57,7 +58,8 @@ static struct toll toll_of(const struct site *s)
     return (struct toll){.delivered = atomic_load(&s->delivered),
                          .late = late_count(s),
                          .dropped = device_dropped(s),
-                         .no_slot = atomic_load(&s->no_slot)};
+                         .no_slot = atomic_load(&s->no_slot),
+                         .write_failed = atomic_load(&s->write_failed)};
 }
 
 static struct toll toll_since(const struct toll *now, const struct toll *then)
@@ -65,7 +67,8 @@ static struct toll toll_since(const struct toll *now, const struct toll *then)
     return (struct toll){.delivered = now->delivered - then->delivered,
                          .late = now->late - then->late,
                          .dropped = now->dropped - then->dropped,
-                         .no_slot = now->no_slot - then->no_slot};
+                         .no_slot = now->no_slot - then->no_slot,
+                         .write_failed = now->write_failed - then->write_failed};
 }
 
 /* NULL, or why what a site saw was not the scenario. */
@@ -76,6 +79,7 @@ static const char *behind(const struct toll *t)
         return "packets were delivered late";
     if (t->dropped * DEVICE_SHARE > t->delivered + t->dropped && t->dropped > 0)
         return "the device dropped packets that were not read in time";
+    if (t->write_failed * DEVICE_SHARE > t->delivered) return "a device did not take packets";
     return NULL;
 }
 
@@ -99,10 +103,11 @@ static void print_site(const struct site *s, const struct toll *t, FILE *to)
     (void)fprintf(to,
                   "%s{\"name\":\"%s\",\"delivered\":%" PRIu64 ",\"late\":%" PRIu64 ",\"late_us_p50\":%" PRIu64
                   ",\"late_us_p99\":%" PRIu64 ",\"late_us_max\":%llu,\"device_dropped\":%" PRIu64
-                  ",\"no_slot\":%" PRIu64 ",\"strange\":%llu,\"write_failed\":%llu}",
+                  ",\"no_slot\":%" PRIu64 ",\"strange\":%llu,\"write_failed\":%" PRIu64
+                  ",\"flips_refused\":%llu}",
                   s->index > 0 ? "," : "", s->world->scenario.sites[s->index].name, t->delivered, t->late,
                   late_below(s, 2), late_below(s, 100), atomic_load(&s->late_us_max), t->dropped, t->no_slot,
-                  atomic_load(&s->strange), atomic_load(&s->write_failed));
+                  atomic_load(&s->strange), t->write_failed, atomic_load(&s->flips_refused));
 }
 
 static void print_verdict(const char *why, FILE *to)

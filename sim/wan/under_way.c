@@ -16,6 +16,9 @@
 #define ROUND_MAX  512 /* packets delivered before the device is read again */
 #define BUSY_BATCH 8   /* as many at once: a link at work, which is served by ticks rather than by packets */
 #define NAP_NS_MIN 20000 /* what is due sooner waits for company */
+#define NAP_NS_MAX                                                                                           \
+    5000000 /* while packets come: how late this thread is shows where it wakes up after a time, not where a packet wakes it */
+#define QUIET_NS 1000000000 /* without a packet: naps are as long */
 
 /* ---- what is under way ---------------------------------------------------------------------------------------------- */
 
@@ -145,9 +148,10 @@ static void parcel_write(struct site *s, struct parcel *p)
     const int parts = p->open ? (int)p->count + 2 : 2;
     const int64_t now = emulator_clock() - s->world->began;
     for (uint32_t i = 0; i < p->count; i++)
-        note_lateness(s, now - slot_at(s, p->slots[i])->at);
+        note_lateness(s, now - slot_at(s, p->slots[i])->at + slot_at(s, p->slots[i])->late_ns);
     if (writev(s->world->sites[p->to].tun, p->parts, parts) < 0)
-        atomic_fetch_add_explicit(&s->write_failed, p->count, memory_order_relaxed);
+        atomic_fetch_add_explicit(slot_at(s, p->slots[0])->flipped ? &s->flips_refused : &s->write_failed,
+                                  p->count, memory_order_relaxed);
     for (uint32_t i = 0; i < p->count; i++)
         s->unused[s->unused_count++] = p->slots[i];
 }
@@ -232,7 +236,7 @@ static void flip(struct slot_head *head, uint32_t bit)
     packet[bit / 8] ^= (uint8_t)(1u << bit % 8);
 }
 
-/* Whether the packet in the slot, whose head is filled in but for `to`, was kept. */
+/* Whether the packet in the slot, whose head is filled in but for what the path says, was kept. */
 static bool take_packet(struct site *s, uint32_t slot, int64_t now)
 {
     struct slot_head *head = slot_at(s, slot);
@@ -243,10 +247,13 @@ static bool take_packet(struct site *s, uint32_t slot, int64_t now)
         return false;
     }
     (void)pthread_mutex_lock(&s->world->locks[queue]);
-    const struct tb_path_verdict v = tb_path_decide(path, now, head->bytes);
+    const int64_t late_ns = now > s->read_by ? now - s->read_by : 0;
+    const struct tb_path_verdict v = tb_path_decide(path, now, head->bytes, late_ns);
     (void)pthread_mutex_unlock(&s->world->locks[queue]);
     if (v.fate != TB_PATH_ARRIVES) return false;
     head->to = to;
+    head->late_ns = v.late_ns;
+    head->flipped = v.flip;
     if (v.flip) flip(head, v.flip_bit);
     put_under_way(s, slot, v.arrival);
     if (v.twice) keep_twin(s, head, v.arrival);
@@ -305,14 +312,18 @@ static void take_single(struct site *s, const struct virtio_net_hdr *net, const 
     take(s, slot, now);
 }
 
-/* Reads at most BATCH times, which may leave more. How many packets' bytes came, in MTUs. */
+/* Reads at most BATCH times, which may leave more. How many packets' bytes came, in MTUs. A device that was empty has nothing that waits. */
 static uint32_t receive(struct site *s, bool *more_out)
 {
     uint32_t count = 0, all = 0;
     for (; count < BATCH; count++) {
         const ssize_t got = read(s->tun, s->batch, sizeof s->batch);
-        if (got <= (ssize_t)sizeof(struct virtio_net_hdr)) break;
         const int64_t now = emulator_clock() - s->world->began;
+        if (got <= (ssize_t)sizeof(struct virtio_net_hdr)) {
+            s->read_by = now;
+            break;
+        }
+        s->read_at = now;
         struct virtio_net_hdr net;
         memcpy(&net, s->batch, sizeof net);
         const uint8_t *packet = s->batch + sizeof net;
@@ -333,9 +344,10 @@ static void wait_for_work(struct site *s, bool busy)
 {
     struct pollfd fds[2] = {{.fd = s->world->stop_fd, .events = POLLIN}, {.fd = s->tun, .events = POLLIN}};
     struct lane *lane = NULL;
-    int64_t nap = busy ? s->tick_ns : 1000000000;
     const int64_t due = next_due(s, &lane), now = emulator_clock() - s->world->began;
+    int64_t nap = busy ? s->tick_ns : now - s->read_at < QUIET_NS ? NAP_NS_MAX : QUIET_NS;
     if (!busy && due < now + nap) nap = due < now + NAP_NS_MIN ? NAP_NS_MIN : due - now;
+    s->read_by = now + nap;
     const struct timespec timeout = {.tv_sec = nap / 1000000000, .tv_nsec = nap % 1000000000};
     (void)ppoll(fds, busy ? 1 : 2, &timeout, NULL);
 }

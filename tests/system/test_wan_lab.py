@@ -290,6 +290,20 @@ def delivered(wan, count):
 
 
 @scenario
+def what_was_read_late_is_late(_lab):
+    """Packets that lie in a device while the emulator does nothing count as late, though each is written at the moment it was told."""
+    needs_root()
+    with tempfile.TemporaryDirectory() as folder, two_sites(folder, "") as wan:
+        wan.process.send_signal(signal.SIGSTOP)
+        send_500(wan)
+        time.sleep(2.2)  # the fault: a nap is 1 s at most
+        wan.process.send_signal(signal.SIGCONT)
+        delivered(wan, 500)
+    site = wan.counters["sites"][0]
+    must(wan.void and site["late_us_p50"] >= 1 << 20, f"half of them over a second late: {site}")
+
+
+@scenario
 def counters_that_are_not_said_are_not_made_up(_lab):
     """An emulator that does not answer, or is gone, is an error: what it said before is not what is."""
     needs_root()
@@ -310,6 +324,23 @@ def must_not_read(wan, timeout_s, words):
         must(words in str(error), f"it says why: {error}")
     else:
         raise Failed(f"older counters: {said}")
+
+
+@scenario
+def a_device_that_takes_no_packets_voids_the_run(_lab):
+    """What cannot be written is not the scenario; but for packets that it flipped, which may be no packets any more."""
+    needs_root()
+    with tempfile.TemporaryDirectory() as folder, two_sites(folder, "") as wan:
+        subprocess.run(["ip", "-n", wan.netns("b"), "link", "set", wanlab.DEVICE, "down"], check=True)
+        send_500(wan)
+        delivered(wan, 500)
+    must(wan.void and wan.counters["sites"][0]["write_failed"] >= 500, f"none was taken: {wan.counters['sites'][0]}")
+    with tempfile.TemporaryDirectory() as folder, two_sites(folder, ", corrupt: 100%") as wan:
+        for _ in range(4):
+            send_500(wan, SEND.replace("* 200", "* 0"))
+        delivered(wan, 2000)
+    site = wan.counters["sites"][0]
+    must(site["flips_refused"] > 0 and site["write_failed"] == 0, f"of the flipped ones some are no IP: {site}")
 
 
 # One fault each on the way from `hub`; the way back is clean but for what is said.

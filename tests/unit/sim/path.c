@@ -29,7 +29,7 @@ static uint32_t send_many(struct lane *l, uint32_t count)
 {
     uint32_t arrived = 0;
     for (uint32_t i = 0; i < count; i++)
-        arrived += tb_path_decide(&l->path, (int64_t)i * MS, BYTES).fate == TB_PATH_ARRIVES;
+        arrived += tb_path_decide(&l->path, (int64_t)i * MS, BYTES, 0).fate == TB_PATH_ARRIVES;
     return arrived;
 }
 
@@ -39,7 +39,7 @@ static void a_clean_path_only_delays(void **state)
     struct lane l;
     lane_init(&l, TB_PATH_DELAY, 40 * MS);
     for (int64_t i = 0; i < 1000; i++) {
-        const struct tb_path_verdict v = tb_path_decide(&l.path, i, BYTES);
+        const struct tb_path_verdict v = tb_path_decide(&l.path, i, BYTES, 0);
         assert_true(v.fate == TB_PATH_ARRIVES && v.arrival == i + 40 * MS && !v.twice && !v.flip);
     }
 }
@@ -51,7 +51,7 @@ static void packets_leave_at_the_rate(void **state)
     lane_init(&l, TB_PATH_RATE, 1000000000);
     int64_t last = 0;
     for (int64_t i = 0; i < 100000; i++)
-        last = tb_path_decide(&l.path, 0, BYTES).arrival;
+        last = tb_path_decide(&l.path, 0, BYTES, 0).arrival;
     assert_in_range(last - 40 * MS, 1199 * (int64_t)MS, 1201 * (int64_t)MS); /* 1.2 Gbit */
 }
 
@@ -64,7 +64,7 @@ static void a_full_queue_drops_and_an_empty_one_does_not(void **state)
     assert_int_equal(send_many(&l, 1000), 1000);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < 30; i++)
-        kept += tb_path_decide(&l.path, 2000 * (int64_t)MS, BYTES).fate == TB_PATH_ARRIVES;
+        kept += tb_path_decide(&l.path, 2000 * (int64_t)MS, BYTES, 0).fate == TB_PATH_ARRIVES;
     assert_int_equal(kept, 10);
     assert_int_equal(l.path.counters.lost_queue, 20);
     assert_int_equal(l.path.counters.queue_bytes_max, 10 * BYTES);
@@ -77,9 +77,9 @@ static void paths_that_share_a_queue_share_its_rate(void **state)
     struct tb_path other;
     lane_init(&l, TB_PATH_RATE, 12000000);
     tb_path_init(&other, &l.path.base, &l.queue, 7, 4);
-    assert_int_equal(tb_path_decide(&l.path, 0, BYTES).arrival, 41 * MS);
-    assert_int_equal(tb_path_decide(&other, 0, BYTES).arrival, 42 * MS);
-    assert_int_equal(tb_path_decide(&l.path, 0, BYTES).arrival, 43 * MS);
+    assert_int_equal(tb_path_decide(&l.path, 0, BYTES, 0).arrival, 41 * MS);
+    assert_int_equal(tb_path_decide(&other, 0, BYTES, 0).arrival, 42 * MS);
+    assert_int_equal(tb_path_decide(&l.path, 0, BYTES, 0).arrival, 43 * MS);
 }
 
 #define SLOW 1200000u   /* a hundred packets a second */
@@ -91,8 +91,8 @@ static void fill_queue(struct lane *l, uint64_t rate)
     lane_init(l, TB_PATH_RATE, rate);
     l->path.now.value[TB_PATH_QUEUE] = l->path.base.value[TB_PATH_QUEUE] = 100 * BYTES;
     for (uint32_t i = 0; i < 100; i++)
-        assert_int_equal(tb_path_decide(&l->path, 0, BYTES).fate, TB_PATH_ARRIVES);
-    assert_int_equal(tb_path_decide(&l->path, 0, BYTES).fate, TB_PATH_LOST_QUEUE);
+        assert_int_equal(tb_path_decide(&l->path, 0, BYTES, 0).fate, TB_PATH_ARRIVES);
+    assert_int_equal(tb_path_decide(&l->path, 0, BYTES, 0).fate, TB_PATH_LOST_QUEUE);
 }
 
 static void turn_rate(struct tb_path *p, int64_t now, uint64_t rate)
@@ -104,7 +104,7 @@ static void turn_rate(struct tb_path *p, int64_t now, uint64_t rate)
 /* When a packet that comes now leaves the queue. */
 static int64_t leaves(struct tb_path *p, int64_t now)
 {
-    const struct tb_path_verdict v = tb_path_decide(p, now, BYTES);
+    const struct tb_path_verdict v = tb_path_decide(p, now, BYTES, 0);
     assert_int_equal(v.fate, TB_PATH_ARRIVES);
     return v.arrival - 40 * MS;
 }
@@ -129,7 +129,7 @@ static void what_waits_drains_at_the_rate_that_falls(void **state)
     struct lane l;
     fill_queue(&l, FAST);
     turn_rate(&l.path, 0, SLOW);
-    assert_int_equal(tb_path_decide(&l.path, 0, BYTES).fate, TB_PATH_LOST_QUEUE);
+    assert_int_equal(tb_path_decide(&l.path, 0, BYTES, 0).fate, TB_PATH_LOST_QUEUE);
     assert_in_range(leaves(&l.path, 500 * MS), 1009 * MS, 1011 * MS);
 }
 
@@ -174,6 +174,32 @@ static void paths_that_share_a_queue_change_its_rate_once(void **state)
     assert_in_range(leaves(&l.path, 519 * MS), 522 * MS, 523 * MS);
 }
 
+/* What is read 5 ms late at an idle queue leaves so much later, and with it what comes right behind; once the queue has been empty all is on
+ * time again. */
+static void a_packet_that_was_read_late_is_late_and_so_are_those_behind_it(void **state)
+{
+    (void)state;
+    struct lane l;
+    lane_init(&l, TB_PATH_RATE, 12000000); /* one packet a ms */
+    assert_int_equal(tb_path_decide(&l.path, 100 * MS, BYTES, 5 * MS).late_ns, 5 * MS);
+    assert_int_equal(tb_path_decide(&l.path, 100 * MS, BYTES, 0).late_ns, 1 * MS);
+    assert_int_equal(tb_path_decide(&l.path, 200 * MS, BYTES, 0).late_ns, 0);
+    lane_init(&l, TB_PATH_RATE, 0);
+    assert_int_equal(tb_path_decide(&l.path, 100 * MS, BYTES, 5 * MS).late_ns, 5 * MS);
+}
+
+/* Behind a queue it would have waited anyway. */
+static void a_packet_that_was_read_late_behind_a_queue_is_not_late(void **state)
+{
+    (void)state;
+    struct lane l;
+    lane_init(&l, TB_PATH_RATE, 12000000);
+    for (uint32_t i = 0; i < 10; i++)
+        assert_int_equal(tb_path_decide(&l.path, 100 * MS, BYTES, 0).late_ns, 0);
+    assert_int_equal(tb_path_decide(&l.path, 105 * MS, BYTES, 5 * MS).late_ns, 0);
+    assert_int_equal(tb_path_decide(&l.path, 114 * MS, BYTES, 5 * MS).late_ns, 3 * MS);
+}
+
 static void loss_is_as_frequent_as_asked(void **state)
 {
     (void)state;
@@ -212,7 +238,7 @@ static void doubled_flipped_and_reordered_as_often_as_asked(void **state)
         struct lane l;
         lane_init(&l, faults[f], 5 * PER_CENT);
         for (int64_t i = 0; i < 100000; i++) {
-            const struct tb_path_verdict v = tb_path_decide(&l.path, i, BYTES);
+            const struct tb_path_verdict v = tb_path_decide(&l.path, i, BYTES, 0);
             assert_true(!v.flip || v.flip_bit < BYTES * 8);
             assert_true(v.arrival == i + 40 * MS || (faults[f] == TB_PATH_REORDER && v.arrival == i));
         }
@@ -231,7 +257,7 @@ static uint32_t overtaken(bool keep_order)
     uint32_t count = 0;
     int64_t last = 0;
     for (int64_t i = 0; i < 10000; i++) {
-        const int64_t at = tb_path_decide(&l.path, i * MS, BYTES).arrival;
+        const int64_t at = tb_path_decide(&l.path, i * MS, BYTES, 0).arrival;
         assert_in_range(at - i * MS, 40 * MS, 51 * MS);
         count += at < last;
         last = at;
@@ -251,8 +277,8 @@ static void packets_over_the_mtu_vanish(void **state)
     (void)state;
     struct lane l;
     lane_init(&l, TB_PATH_MTU, 1400);
-    assert_int_equal(tb_path_decide(&l.path, 0, 1400).fate, TB_PATH_ARRIVES);
-    assert_int_equal(tb_path_decide(&l.path, 0, 1401).fate, TB_PATH_LOST_MTU);
+    assert_int_equal(tb_path_decide(&l.path, 0, 1400, 0).fate, TB_PATH_ARRIVES);
+    assert_int_equal(tb_path_decide(&l.path, 0, 1401, 0).fate, TB_PATH_LOST_MTU);
 }
 
 static void a_cut_comes_and_goes_by_the_schedule(void **state)
@@ -268,7 +294,7 @@ static void a_cut_comes_and_goes_by_the_schedule(void **state)
     assert_true(tb_path_schedule(&l.path, &c));
     for (int64_t ms = 0; ms < 5000; ms++) {
         const bool cut = ms % 1000 >= 100 && ms % 1000 < 300;
-        assert_int_equal(tb_path_decide(&l.path, ms * MS, BYTES).fate,
+        assert_int_equal(tb_path_decide(&l.path, ms * MS, BYTES, 0).fate,
                          cut ? TB_PATH_LOST_CUT : TB_PATH_ARRIVES);
     }
     assert_int_equal(l.path.counters.lost_cut, 1000);
@@ -281,10 +307,10 @@ static void a_turn_holds_from_the_next_packet_on(void **state)
     struct tb_path_settings to = {.value = {[TB_PATH_CUT] = 1, [TB_PATH_DELAY] = 7 * MS}};
     lane_init(&l, TB_PATH_DELAY, 40 * MS);
     tb_path_turn(&l.path, 1, 1u << TB_PATH_CUT, &to);
-    assert_int_equal(tb_path_decide(&l.path, 1, BYTES).fate, TB_PATH_LOST_CUT);
+    assert_int_equal(tb_path_decide(&l.path, 1, BYTES, 0).fate, TB_PATH_LOST_CUT);
     to.value[TB_PATH_CUT] = 0;
     tb_path_turn(&l.path, 2, 1u << TB_PATH_CUT, &to);
-    const struct tb_path_verdict v = tb_path_decide(&l.path, 2, BYTES);
+    const struct tb_path_verdict v = tb_path_decide(&l.path, 2, BYTES, 0);
     assert_true(v.fate == TB_PATH_ARRIVES && v.arrival == 2 + 40 * MS); /* what is not in the mask stays */
 }
 
@@ -312,7 +338,7 @@ static uint64_t trace(uint64_t seed, uint32_t number, int64_t apart, uint64_t lo
     struct tb_path p;
     tb_path_init(&p, &s, &queue, seed, number);
     for (int64_t i = 0; i < 2000; i++)
-        (void)tb_path_decide(&p, i * apart, BYTES);
+        (void)tb_path_decide(&p, i * apart, BYTES, 0);
     return p.counters.decisions_hash;
 }
 
@@ -337,6 +363,8 @@ int main(void)
         cmocka_unit_test(what_waits_drains_at_the_rate_that_falls),
         cmocka_unit_test(a_schedule_changes_the_rate_while_no_packet_comes),
         cmocka_unit_test(paths_that_share_a_queue_change_its_rate_once),
+        cmocka_unit_test(a_packet_that_was_read_late_is_late_and_so_are_those_behind_it),
+        cmocka_unit_test(a_packet_that_was_read_late_behind_a_queue_is_not_late),
         cmocka_unit_test(loss_is_as_frequent_as_asked),
         cmocka_unit_test(bursts_have_their_length),
         cmocka_unit_test(a_burst_that_is_never_left_loses_the_rest),
