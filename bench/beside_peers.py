@@ -280,11 +280,13 @@ def available(bench):
 
 
 def with_peer(wire, peer, do, notes):
-    """do(theirs), or None and a note why not."""
+    """do(theirs), or None and a note why not. Void goes on: that is no failure of the peer's."""
     theirs = None
     try:
         theirs = Theirs(wire, peer)
         return do(theirs)
+    except Void:
+        raise
     except (GaveUp, RuntimeError, OSError) as error:
         notes[peer.name] = str(error).splitlines()[0]
         return None
@@ -310,16 +312,58 @@ def row_of(wire, ours, size, theirs=None):
     return seconds, cpu * (1 << 30) / size, copies
 
 
+def compared(bench, made, notes, of_ours, of_theirs):
+    """{name: what was seen} of one round, ours first; of each peer that did not fail by itself, which the notes name. Void, if the emulator
+    fell behind beside any of them: the best of the others is not the best."""
+    row, who = {}, OUR_NAME
+    try:
+        row[OUR_NAME] = of_ours()
+        for peer in made:
+            who = peer.name
+            got = of_theirs(peer)
+            if got is not None:
+                row[peer.name] = got
+    except GaveUp as why:
+        raise Skip(f"ours: {why}") from why
+    except Void as why:
+        raise Void(f"{who}: {why}") from why
+    if len(row) == 1:
+        raise Skip("no peer could pull: " + "; ".join(notes.values()))
+    bench.say(f"  compared with: {', '.join(name for name in row if name != OUR_NAME)}")
+    return row
+
+
+def rounds_that_count(bench, once):
+    """once(), for as many rounds as are asked; those that are void are made up for, within reason."""
+    good, why = 0, None
+    for _ in range(2 * bench.rounds):
+        try:
+            row = once()
+        except Void as void:
+            why = void
+            bench.say(f"  this round does not count: {void}")
+            continue
+        yield row
+        good += 1
+        if good == bench.rounds:
+            return
+    if good == 0:
+        raise Skip(f"no round counts: {why}")
+
+
+def left_out(notes, seen, cells):
+    """Rows of the table for peers that are in no round, or not in all of them."""
+    most = max(map(len, seen.values()), default=0)
+    for name, why in notes.items():
+        rounds = len(seen.get(name, ()))
+        if rounds < most:
+            yield (name, why if rounds == 0 else f"not compared in {most - rounds} of {most} rounds: {why}", *[""] * (cells - 2))
+
+
 def each_once(bench, wire, ours, made, size, notes):
     """{name: row_of} of one round."""
-    try:
-        row = {OUR_NAME: row_of(wire, ours, size)}
-    except (GaveUp, Void) as why:
-        raise Skip(f"ours: {why}") from why
-    for peer in made:
-        got = with_peer(wire, peer, lambda theirs: row_of(wire, ours, size, theirs), notes)
-        if got is not None:
-            row[peer.name] = got
+    row = compared(bench, made, notes, lambda: row_of(wire, ours, size),
+                   lambda peer: with_peer(wire, peer, lambda theirs: row_of(wire, ours, size, theirs), notes))
     for name, got in row.items():
         bench.say(f"  {name}: {size * 8 / got[0] / 1e9:.2f} Gbit/s, {got[1]:.2f} core-s/GiB, 8 copies {got[2]:.2f} s")
     return row
@@ -350,14 +394,13 @@ def side_by_side(bench, wire, names, mib, title):
         for _ in range(2):
             ours.copies_s()  # and the pages of two stagings a worker
 
-        for _ in range(bench.rounds):
-            row = each_once(bench, wire, ours, made, size, notes)
+        for row in rounds_that_count(bench, lambda: each_once(bench, wire, ours, made, size, notes)):
             for name, got in row.items():
                 seen.setdefault(name, []).append(got)
             yield pairs_of(row, size, names, notes)
     rows = [(name, f"{size * 8 / median(g[0] for g in got) / 1e9:.2f}", f"{median(g[1] for g in got):.2f}",
              f"{median(g[2] for g in got):.2f}") for name, got in seen.items()]
-    rows += [(name, why, "", "") for name, why in notes.items() if name not in seen]
+    rows += left_out(notes, seen, 4)
     bench.table(names[1].removesuffix(".goodput"), (f"{title}, {size // MIB} MiB, {bench.rounds} rounds", "Gbit/s",
                                                     "core-s/GiB, both ends", "s until 8 local copies are verified"), rows)
 
@@ -406,19 +449,11 @@ def fault_of_theirs(wire, theirs, size):
 
 def faults_once(bench, wire, ours, made, size, notes):
     """{name: (seconds, seconds more with a cut, share that came twice after a kill, what lies under the final name)} of one round."""
-    try:
-        row = {OUR_NAME: not_void(wire, lambda: fault_of_ours(wire, ours, size))}
-    except (GaveUp, Void) as why:
-        raise Skip(f"ours: {why}") from why
-    for peer in made:
-        got = with_peer(wire, peer, lambda theirs: not_void(wire, lambda: fault_of_theirs(wire, theirs, size)), notes)
-        if got is not None:
-            row[peer.name] = got
+    row = compared(bench, made, notes, lambda: not_void(wire, lambda: fault_of_ours(wire, ours, size)),
+                   lambda peer: with_peer(wire, peer, lambda theirs: not_void(wire, lambda: fault_of_theirs(wire, theirs, size)), notes))
     for name, (plain_s, cut_s, clean, killed, bare) in row.items():
         row[name] = plain_s, cut_s - plain_s, max(0, killed - clean) / size, bare
         bench.say("  {}: {:.2f} s, {:.2f} s more with a cut, {:.1%} came twice, {}".format(name, *row[name]))
-    if len(row) == 1:
-        raise Skip("no peer could pull: " + "; ".join(notes.values()))
     return row
 
 
@@ -434,15 +469,14 @@ def after_a_fault(bench, wire, names, title, twice=None):
         made = [peer(ground) for peer in found]
         ours = Ours(wire, lab, path, mib, spare_mib=8 * mib)  # one that just started evicts nothing: no version waits for that
         ours.timed()
-        for _ in range(bench.rounds):
-            row = faults_once(bench, wire, ours, made, size, notes)
+        for row in rounds_that_count(bench, lambda: faults_once(bench, wire, ours, made, size, notes)):
             for name, got in row.items():
                 seen.setdefault(name, []).append(got)
             mine = row.pop(OUR_NAME)
             yield {names[0]: (mine[1], min(got[1] for got in row.values())), names[1]: (mine[2], twice or max(0.05, min(got[2] for got in row.values())))}
     rows = [(name, f"{median(g[0] for g in got):.2f}", f"{median(g[1] for g in got):.2f}", f"{100 * median(g[2] for g in got):.1f} %", got[-1][3])
             for name, got in seen.items()]
-    rows += [(name, why, "", "", "") for name, why in notes.items() if name not in seen]
+    rows += left_out(notes, seen, 5)
     bench.table(names[0].replace("peers", "faults").removesuffix(".cut"), (
         f"{mib} MiB {title}, {bench.rounds} rounds", "s", f"s more with the carrier gone for {CUT_S} s",
         "bytes that came twice after SIGKILL at half", "unfinished under the final name"), rows)

@@ -57,7 +57,6 @@ def what_nobody_measures_is_skipped_with_a_reason():
 
 
 def ratios_are_medians_the_right_way_up():
-    @measuring.measurement("shm.hop", "link.cpu")
     def rounds(_):
         for b in (2, 4, 16):
             yield {"shm.hop": (8, b), "link.cpu": (8, b)}
@@ -125,6 +124,42 @@ def what_is_void_costs_its_own_time_alone():
     quiet.rounds = 1
     rounds = list(wan_wire.judged_apart(quiet, Wire(), ("shm.hop",), side("ours"), side("theirs")))
     check(f"theirs alone again: {done} {rounds}", done == ["ours", "theirs", "theirs"] and rounds == [{"shm.hop": (1, 3)}])
+
+
+def a_round_in_which_a_peer_was_void_does_not_count():
+    """The better peer's run is void in the first round: the other one is not taken for the best. One that fails by itself is named."""
+    import types
+
+    import beside_peers
+    from wan_wire import Void
+    said = {beside_peers.OUR_NAME: iter([(2, 1, 1)] * 9), "fast nginx": iter([Void("late"), (1, 1, 1), (1, 1, 1)]),
+            "slow nginx": iter([(4, 1, 1)] * 9), "broken": iter([beside_peers.GaveUp("exited 1")] * 9)}
+
+    def row_of(wire, ours, size, theirs=None):
+        got = next(said[beside_peers.OUR_NAME if theirs is None else theirs.name])
+        if isinstance(got, Exception):
+            raise got
+        return got
+    kept = beside_peers.row_of, beside_peers.Theirs
+    quiet, notes, rows = Quiet(), {}, []
+    quiet.rounds, quiet.heard = 2, []
+    quiet.say = quiet.heard.append
+    try:
+        beside_peers.row_of = row_of
+        beside_peers.Theirs = lambda wire, peer: types.SimpleNamespace(name=peer.name, close=lambda: None)
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "dst").mkdir()
+            ground = types.SimpleNamespace(dir=pathlib.Path(folder))
+            made = [types.SimpleNamespace(name=name, ground=ground) for name in list(said)[1:]]
+            rows += beside_peers.rounds_that_count(quiet, lambda: beside_peers.each_once(quiet, None, None, made, 1 << 30, notes))
+    finally:
+        beside_peers.row_of, beside_peers.Theirs = kept
+    goodputs = [beside_peers.pairs_of(row, 1e9, ("cpu", "goodput", "copies"), notes)["goodput"] for row in rows]
+    check(f"two rounds, against the best: {goodputs}", goodputs == [(4, 8)] * 2)
+    check(f"it says who was void: {quiet.heard}", any("does not count: fast nginx: late" in line for line in quiet.heard))
+    check(f"and who was compared: {quiet.heard}", quiet.heard.count("  compared with: fast nginx, slow nginx") == 2)
+    left = list(beside_peers.left_out({**notes, "slow nginx": "was slow"}, {"fast nginx": [1, 1], "slow nginx": [1]}, 4))
+    check(f"and who was not: {left}", left == [("broken", "exited 1", "", ""), ("slow nginx", "not compared in 1 of 2 rounds: was slow", "", "")])
 
 
 def writing_some_rows_keeps_the_others():
@@ -205,7 +240,7 @@ def ages_are_areas():
 
 for test in (each_key_has_one_row, what_nobody_measures_is_skipped_with_a_reason, ratios_are_medians_the_right_way_up,
              a_failure_is_told_and_ends_nothing, writing_some_rows_keeps_the_others,
-             rounds_add_up_over_runs_that_are_ended, what_is_void_costs_its_own_time_alone, the_command_prints_one_object,
+             rounds_add_up_over_runs_that_are_ended, a_round_in_which_a_peer_was_void_does_not_count, what_is_void_costs_its_own_time_alone, the_command_prints_one_object,
              ages_are_areas, a_killed_bench_leaves_nothing):
     test()
     print(f"{test.__name__}: ok")
