@@ -23,7 +23,7 @@ class Result:
     key: keys.Key
     pairs: list = dataclasses.field(default_factory=list)
     why_skipped: str = None
-    failed: bool = False  # the bench itself, not a goal
+    failed: bool = False  # the bench itself, not a goal; there may be rounds from before that
     seconds: float = 0    # that measuring took
     together: list = None # with which others
 
@@ -127,8 +127,8 @@ def fill(bench, function, results, kept=None):
     except Exception as error:  # noqa: BLE001: whatever it was, the other keys are still worth having
         text = f"the bench failed: {type(error).__name__}: {error}".splitlines()[0]
         bench.say(f"  {text}")
-        for r in results:
-            r.pairs, r.why_skipped, r.failed = [], text, True
+        for r in results:  # and so are the rounds before it
+            r.why_skipped, r.failed = None if r.pairs else text, True
     for r in results:
         r.seconds += time.monotonic() - start
     bench.say(f"  {time.monotonic() - start:.0f} s")

@@ -30,6 +30,7 @@ def plain(headings, rows):
 
 def text_table(results):
     why = [f"{r.key.name}: skipped: {r.why_skipped}" for r in results if r.why_skipped]
+    why += [f"{r.key.name}: the bench failed after {len(r.pairs)} rounds" for r in results if r.failed and r.pairs]
     return "\n".join([plain(HEADINGS, [row(r) for r in results]), *why])
 
 
@@ -62,7 +63,8 @@ def rows_before(text):
 
 def section(results, facts, before):
     """The table of all keys: measured now, else as they stood; then what the runs were and what the keys mean."""
-    now = {r.key.name: (*row(r), f"{len(r.pairs)}, {facts['date']}, {r.seconds:.0f} s") for r in results}
+    now = {r.key.name: (*row(r), f"{len(r.pairs)}, {facts['date']}, {r.seconds:.0f} s") for r in results
+           if r.pairs or not r.failed or r.key.name not in before}  # a failure is no reason to forget a number
     shown = {**before, **now}
     lines = [BEGIN, "", "|" + "|".join((*HEADINGS, "rounds, date, taken")) + "|", "|" + "---|" * (len(HEADINGS) + 1)]
     lines += ["|" + "|".join(shown[k.name]) + "|" for k in keys.KEYS if k.name in shown]

@@ -71,9 +71,21 @@ def a_failure_is_told_and_ends_nothing():
     def broken(_):
         yield {"tcp.hop": (1, 1)}
         raise RuntimeError("no such thing")
-    result = measuring.Result(keys.BY_NAME["tcp.hop"])
+    def broken_at_once(_):
+        raise RuntimeError("no such thing")
+        yield
+    result, none = (measuring.Result(keys.BY_NAME["tcp.hop"]) for _ in range(2))
     measuring.fill(Quiet(), broken, [result])
-    check("a failure is no number", result.failed and result.ratio() is None and "no such thing" in result.why_skipped)
+    check("the rounds before a failure count", result.failed and result.pairs == [(1, 1)] and result.why_skipped is None)
+    check("and it is told", "the bench failed after 1 rounds" in report.text_table([result]))
+    measuring.fill(Quiet(), broken_at_once, [none])
+    check("a failure is no number", none.failed and none.ratio() is None and "no such thing" in none.why_skipped)
+    facts = {"rounds": 1, "date": "2001-02-03"}
+    with tempfile.TemporaryDirectory() as folder:
+        page = pathlib.Path(folder) / "page.md"
+        report.write(page, [measuring.Result(keys.BY_NAME["tcp.hop"], [(0.75, 1.0)])], facts)
+        report.write(page, [none], facts)
+        check("and replaces none", "|tcp.hop|0.750|" in page.read_text())
 
 
 def rounds_add_up_over_runs_that_are_ended():
@@ -99,6 +111,11 @@ def rounds_add_up_over_runs_that_are_ended():
         check("an ended run has one round", run(file, 1, 2) == [1])
         check("the next goes on", run(file, 10, None) == [1, 10, 11])
         check("and a third has nothing to do", run(file, 20, None) == [1, 10, 11])
+        kept = measuring.Kept(file, [program])
+        kept.rows["shm.hop"]["pairs"] = [(1, 1)]
+        result = measuring.Result(keys.BY_NAME["shm.hop"])
+        measuring.fill(Quiet(), lambda _: 1 / 0, [result], kept)
+        check("a failure takes no round that was kept", result.failed and result.pairs == [(1, 1)])
         program.write_text("another build")
         try:
             run(file, 30, None)
