@@ -155,6 +155,7 @@ class Ours:
         self.wire, self.lab = wire, lab
         self.path = path
         lab.dir.chmod(0o755)
+        mib = max(mib, sites.mib_of(path))
         keep = keep or (2 if steps and mib < 1024 else 1)  # home keeps the base until west has named it; a large version is longer landing
         self.east, self.west = sites.east_west(lab, arena_mib=(keep + 1) * mib + spare_mib, steps=steps, link=link, keep=keep)
         self.east.address = wire.address["a"]
@@ -467,7 +468,7 @@ def after_a_fault(bench, wire, names, title, twice=None):
         size = path.stat().st_size
         ground = peers.Ground(folder / "ground", path, wire)
         made = [peer(ground) for peer in found]
-        ours = Ours(wire, lab, path, mib, spare_mib=8 * mib)  # one that just started evicts nothing: no version waits for that
+        ours = Ours(wire, lab, path, mib, spare_mib=8 * sites.mib_of(path))  # one that just started evicts nothing: no version waits for that
         ours.timed()
         for row in rounds_that_count(bench, lambda: faults_once(bench, wire, ours, made, size, notes)):
             for name, got in row.items():

@@ -29,7 +29,7 @@ def crossings(lab, bench, size):
     """(east, west, cross) with two versions crossed already, so that both arenas' pages are mapped; cross() publishes
     the next, which is whole in east's arena before west hears of it, and returns (bytes, seconds) of its crossing."""
     path = bench.weights(size)
-    east, west = sites.east_west(lab, arena_mib=2 * size // MIB + 512, keep=1)
+    east, west = sites.east_west(lab, arena_mib=2 * sites.mib_of(path) + 512, keep=1)
     east.start()
     west.start()
     west.wait_link("east")

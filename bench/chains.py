@@ -152,7 +152,7 @@ def cut_through(bench):
     """A link held to 200 Mbit/s by the sender's own limit is the bottleneck; eight hosts behind the receiving gateway, NICs of 537 Mbit/s."""
     with harness.Lab() as lab:
         path = bench.weights(LINK_MIB * MIB)
-        east, west = sites.east_west(lab, arena_mib=3 * LINK_MIB + 512, keep=2)
+        east, west = sites.east_west(lab, arena_mib=3 * sites.mib_of(path) + 512, keep=2)
         east.peer_keys["west"] = {"rate": f"{LINK_BIT_S // 1000000}Mbit"}
         west.extra["fabric"] = {"trusted": "true", "nic_bytes_per_s": "64MiB"}
         for site in (east, west):

@@ -30,7 +30,7 @@ class Neighbours:
     def __init__(self, lab, bench, mib, hosts):
         path = bench.weights(mib * MIB)
         self.bytes = path.stat().st_size
-        self.east = lab.site("east", arena_mib=2 * mib + 512)
+        self.east = lab.site("east", arena_mib=2 * sites.mib_of(path) + 512)
         self.east.models["policy"] = {"home": "east", "keep": 1}
         self.east.extra = {"session": {"lease_ms": 10000}, "fabric": {"trusted": "true"}}
         self.east.start()

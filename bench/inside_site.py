@@ -14,10 +14,9 @@ CHAIN_MIB = 512         # chunks of 1 MiB: 512 of them
 
 @measurement("publish.hold")
 def publish_hold(bench):
-    size = 1024 * MIB
     with harness.Lab() as lab:
-        path = bench.weights(size)
-        east, west = sites.east_west(lab, arena_mib=2 * size // MIB + 512, keep=1)
+        path = bench.weights(1024 * MIB)
+        east, west = sites.east_west(lab, arena_mib=2 * sites.mib_of(path) + 512, keep=1)
         east.start()
         west.start()
         west.wait_link("east")
@@ -30,7 +29,7 @@ def publish_hold(bench):
             harness.wait_for("east holds it", lambda: east.holds(done["uid"]), timeout_s=120)
             if number <= 2:
                 continue
-            copied = sites.tool([bench.memory_copy, "--bytes", size])
+            copied = sites.tool([bench.memory_copy, "--bytes", path.stat().st_size])
             yield {"publish.hold": (done["hold_ns"] / 1e9, copied["seconds"])}
 
 
@@ -57,7 +56,7 @@ def version_at_home(bench, mib):
     """(lab, site, path, uid): a version that the site's gateway holds and whose publisher is gone."""
     with harness.Lab() as lab:
         path = bench.weights(mib * MIB)
-        east = lab.site("east", arena_mib=2 * mib + 512)
+        east = lab.site("east", arena_mib=2 * sites.mib_of(path) + 512)
         east.models["policy"] = dict(home="east", keep=1)
         east.extra = {"session": {"lease_ms": 10000}}
         east.start()
@@ -105,7 +104,7 @@ class Follower:
 @measurement("tensors.many", quick=False)
 def many_tensors(bench):
     with harness.Lab() as lab:
-        path = bench.weights((MANY_MIB + 16) * MIB)
+        path = bench.versions((MANY_MIB + 16) * MIB, 1)[0]  # cut into tensors as this key says, so no other file will do
         site = lab.site("east", arena_mib=6 * MANY_MIB)
         for model in ("many", "one"):
             site.models[model] = dict(home="east", keep=1)

@@ -13,6 +13,13 @@ import harness
 LINK_STREAMS = 8
 LINK = {"streams": LINK_STREAMS, "heartbeat_ms": 1000, "down_ms": 3000, "retry_max_ms": 5000}
 
+MIB = 1 << 20
+
+
+def mib_of(path):
+    """Room for the file, which --data may have named, whatever its key speaks of."""
+    return -(-path.stat().st_size // MIB)
+
 
 WHOLE = {"codec": "raw", "protocol_max": 1}  # as a full copy is measured: again and again the same bytes
 

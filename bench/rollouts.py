@@ -133,7 +133,7 @@ def home_site(bench, mib):
     """(lab, site, path, rank, run): readers of the trainer's own site, each host with a NIC of its own."""
     with harness.Lab() as lab:
         path = bench.weights(mib * MIB)
-        east = lab.site("east", arena_mib=2 * mib + 512)
+        east = lab.site("east", arena_mib=2 * sites.mib_of(path) + 512)
         east.models["policy"] = {"home": "east", "keep": 1}
         east.extra = {"session": {"lease_ms": 10000}}
         east.start()

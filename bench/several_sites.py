@@ -35,12 +35,12 @@ def wan_of(bench, name, names, paths):
         raise Skip(str(error)) from error
 
 
-def settle(site, wan, netns, mib, protocol=2):
+def settle(site, wan, netns, path, protocol=2):
     # Those who are to hear nothing yet are stopped meanwhile, and no link is down because of that.
     site.extra = {"link": {**sites.LINK, "codec": "raw", "streams": 4, "protocol_max": protocol, "down_ms": 120000}, "session": {"lease_ms": 10000}}
     site.live_in(wan.enter(netns, []), wan.address(netns))
     site.models["policy"] = dict(home="east", keep=2)
-    site.arena_mib = 4 * mib + 64
+    site.arena_mib = 4 * sites.mib_of(path) + 64
 
 
 def follow(site, source, *more):
@@ -65,11 +65,11 @@ def crossed_s(worker, run, number, from_sites, to_sites):
     return max(w.at() for w in whole) - begun.at()
 
 
-def in_a_row(lab, wan, mib, names):
+def in_a_row(lab, wan, path, names):
     """Sites, each behind the one before."""
     behind = [lab.site(name) for name in names]
     for s in behind:
-        settle(s, wan, s.name, mib, protocol=1)  # whole: the versions are equal
+        settle(s, wan, s.name, path, protocol=1)  # whole: the versions are equal
     for before, s in zip(behind, behind[1:]):
         dial(s, before)
         follow(s, before)
@@ -90,7 +90,7 @@ def relay(bench):
     with wan_of(bench, "row", names, hops) as wan:
         def crossed(count):
             with harness.Lab() as lab:
-                behind = in_a_row(lab, wan, mib, names[:count])
+                behind = in_a_row(lab, wan, path, names[:count])
                 worker, run = sites.rank(lab, behind[0], path)
                 for number in (1, 2):  # the first, that connections and arenas are in use
                     seconds = crossed_s(worker, run, number, behind[:1], behind[1:])
@@ -101,14 +101,14 @@ def relay(bench):
         yield from judged(bench, Judge(wan), once)
 
 
-def two_by_two(lab, wan, mib, lanes):
+def two_by_two(lab, wan, path, lanes):
     """[(east, west) of each lane]; gateways of a site are near each other."""
     names = [("east", "west"), ("east.1", "west.1")][:lanes]
     rows = []
     for names_of_lane in names:
         pair = tuple(lab.site(name, lanes=lanes) for name in names_of_lane)
         for s in pair:
-            settle(s, wan, s.name.replace(".", ""), mib)
+            settle(s, wan, s.name.replace(".", ""), path)
         dial(pair[1], pair[0])
         rows.append(pair)
     for lane, (east, west) in enumerate(rows):
@@ -133,7 +133,7 @@ def lanes(bench):
     with wan_of(bench, "lanes", ("east", "west", "east1", "west1"), far + near) as wan:
         def goodput(count):
             with harness.Lab() as lab:
-                rows = two_by_two(lab, wan, mib, count)
+                rows = two_by_two(lab, wan, path, count)
                 for s in lab.sites:
                     s.start()
                 for s in lab.sites:

@@ -179,6 +179,57 @@ def a_round_in_which_a_peer_was_void_does_not_count():
     check(f"and who was not: {left}", left == [("broken", "exited 1", "", ""), ("slow nginx", "not compared in 1 of 2 rounds: was slow", "", "")])
 
 
+def arenas_have_room_for_the_file_of_data():
+    import between_sites
+    import beside_peers
+    import chains
+    import harness
+    import hops
+    import inside_site
+    import rollouts
+
+    class Asked(Exception):
+        pass
+
+    class Lab:
+        dir = pathlib.Path("/")
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def site(self, _name, arena_mib):
+            raise Asked(arena_mib)
+
+        def east_west(self, arena_mib, **_):
+            raise Asked(arena_mib)
+
+    def asked(do):
+        try:
+            do()
+        except Asked as asked:
+            return asked.args[0]
+    kept = harness.Lab
+    with tempfile.TemporaryDirectory() as folder:
+        quiet, file = Quiet(), pathlib.Path(folder) / "file"
+        Lab.dir = pathlib.Path(folder)
+        quiet.weights = lambda _: file
+        with open(file, "wb") as made:
+            made.truncate(5 << 30)
+        try:
+            harness.Lab = Lab
+            rooms = [asked(do) for do in (
+                lambda: rollouts.home_site(quiet, 64).__enter__(), lambda: between_sites.crossings(Lab(), quiet, 64 << 20),
+                lambda: inside_site.version_at_home(quiet, 64).__enter__(), lambda: next(inside_site.publish_hold(quiet)),
+                lambda: next(chains.cut_through(quiet)), lambda: hops.Neighbours(Lab(), quiet, 64, ("a", "b")),
+                lambda: beside_peers.Ours(None, Lab(), file, 64))]
+        finally:
+            harness.Lab = kept
+    check(f"two versions of 5 GiB: {rooms}", all(mib >= 2 * 5120 for mib in rooms))
+
+
 def writing_some_rows_keeps_the_others():
     def results(name, a):
         return [measuring.Result(keys.BY_NAME[name], [(a, 1.0)])]
@@ -257,7 +308,7 @@ def ages_are_areas():
 
 for test in (each_key_has_one_row, what_nobody_measures_is_skipped_with_a_reason, ratios_are_medians_the_right_way_up,
              a_failure_is_told_and_ends_nothing, writing_some_rows_keeps_the_others,
-             rounds_add_up_over_runs_that_are_ended, a_round_in_which_a_peer_was_void_does_not_count, what_is_void_costs_its_own_time_alone, the_command_prints_one_object,
+             rounds_add_up_over_runs_that_are_ended, a_round_in_which_a_peer_was_void_does_not_count, arenas_have_room_for_the_file_of_data, what_is_void_costs_its_own_time_alone, the_command_prints_one_object,
              ages_are_areas, a_killed_bench_leaves_nothing):
     test()
     print(f"{test.__name__}: ok")
