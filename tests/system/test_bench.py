@@ -230,6 +230,36 @@ def arenas_have_room_for_the_file_of_data():
     check(f"two versions of 5 GiB: {rooms}", all(mib >= 2 * 5120 for mib in rooms))
 
 
+def fleets_are_timed_event_by_event():
+    """And held against the recurrence, below which no time can be."""
+    import fleet_keys
+    import harness
+    program = """#!/usr/bin/env python3
+import json, sys
+if sys.argv[1].startswith("--"):
+    print(json.dumps({"planned": {"workers_s": {"last": 10}, "floor_s": 9}}))
+else:
+    print(json.dumps({"workers_s": {"last": LAST, "never": 0}}))
+"""
+    quiet = Quiet()
+    with tempfile.TemporaryDirectory() as folder:
+        quiet.folder = pathlib.Path(folder)
+        quiet.fleet = quiet.folder / "fleet"
+
+        def rounds(measure, last):
+            quiet.fleet.write_text(program.replace("LAST", str(last)))
+            quiet.fleet.chmod(0o755)
+            return list(measure(quiet))
+        check("the floor", rounds(fleet_keys.fleet_floor, 11) == [{"fleet.floor": (11, 9)}] * 3)
+        check("the chain", rounds(fleet_keys.fleet_chain, 12) == [{"fleet.chain.n1000": (12, 12)}] * 3)
+        try:
+            rounds(fleet_keys.fleet_floor, 9.5)
+        except harness.Failed as failed:
+            check(f"what is below the recurrence: {failed}", "lower bound" in str(failed))
+        else:
+            check("a time below the recurrence is no result", False)
+
+
 def writing_some_rows_keeps_the_others():
     def results(name, a):
         return [measuring.Result(keys.BY_NAME[name], [(a, 1.0)])]
@@ -308,7 +338,8 @@ def ages_are_areas():
 
 for test in (each_key_has_one_row, what_nobody_measures_is_skipped_with_a_reason, ratios_are_medians_the_right_way_up,
              a_failure_is_told_and_ends_nothing, writing_some_rows_keeps_the_others,
-             rounds_add_up_over_runs_that_are_ended, a_round_in_which_a_peer_was_void_does_not_count, arenas_have_room_for_the_file_of_data, what_is_void_costs_its_own_time_alone, the_command_prints_one_object,
+             rounds_add_up_over_runs_that_are_ended, a_round_in_which_a_peer_was_void_does_not_count, arenas_have_room_for_the_file_of_data,
+             fleets_are_timed_event_by_event, what_is_void_costs_its_own_time_alone, the_command_prints_one_object,
              ages_are_areas, a_killed_bench_leaves_nothing):
     test()
     print(f"{test.__name__}: ok")
