@@ -260,6 +260,43 @@ else:
             check("a time below the recurrence is no result", False)
 
 
+def the_pump_over_a_wan_is_the_best_of_blocking_and_batched():
+    import types
+
+    import harness
+    import over_wan
+    asked = []
+
+    class Wire:
+        address = {"a": "", "b": ""}
+
+        def pump(self, _program, size, streams, congestion, *more):
+            asked.append((size >> 20, streams, congestion, *more))
+            return {"gb_per_s": 2 if "--batched" in more and streams == 16 else 1}
+
+        def serving(self, *_):
+            return contextlib.nullcontext()
+
+        def verdict(self):
+            return None
+    kept = over_wan.wan_of, over_wan.Ours, harness.Lab
+    quiet = Quiet()
+    quiet.rounds, quiet.pump, quiet.congestions = 1, None, lambda: ["bbr"]
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "file"
+            file.write_bytes(bytes(1000))
+            quiet.weights = lambda _: file
+            over_wan.wan_of = lambda *_: contextlib.nullcontext(Wire())
+            over_wan.Ours = lambda *_: types.SimpleNamespace(cross=lambda: (1, 1))
+            harness.Lab = contextlib.nullcontext
+            rounds = list(over_wan.wan_5g80_jumbo(quiet))
+    finally:
+        over_wan.wan_of, over_wan.Ours, harness.Lab = kept
+    check(f"each of both is tried: {asked}", {len(how) for how in asked[:-1]} == {3, 4} and len(asked) == 2 * 5 + 1)
+    check(f"the best of them is what counts: {asked[-1]} {rounds}", asked[-1][1:] == (16, "bbr", "--batched") and rounds[0]["link.wan.5g80.jumbo"][1] == 16)
+
+
 def writing_some_rows_keeps_the_others():
     def results(name, a):
         return [measuring.Result(keys.BY_NAME[name], [(a, 1.0)])]
@@ -339,7 +376,7 @@ def ages_are_areas():
 for test in (each_key_has_one_row, what_nobody_measures_is_skipped_with_a_reason, ratios_are_medians_the_right_way_up,
              a_failure_is_told_and_ends_nothing, writing_some_rows_keeps_the_others,
              rounds_add_up_over_runs_that_are_ended, a_round_in_which_a_peer_was_void_does_not_count, arenas_have_room_for_the_file_of_data,
-             fleets_are_timed_event_by_event, what_is_void_costs_its_own_time_alone, the_command_prints_one_object,
+             fleets_are_timed_event_by_event, the_pump_over_a_wan_is_the_best_of_blocking_and_batched, what_is_void_costs_its_own_time_alone, the_command_prints_one_object,
              ages_are_areas, a_killed_bench_leaves_nothing):
     test()
     print(f"{test.__name__}: ok")
