@@ -297,6 +297,37 @@ def the_pump_over_a_wan_is_the_best_of_blocking_and_batched():
     check(f"the best of them is what counts: {asked[-1]} {rounds}", asked[-1][1:] == (16, "bbr", "--batched") and rounds[0]["link.wan.5g80.jumbo"][1] == 16)
 
 
+def the_elastic_figure_has_hold_and_age():
+    import rollouts
+    kept = {name: getattr(rollouts, name) for name in ("home_site", "Wire", "joins_ours", "joins_naive", "publish_at_home")}
+    quiet, tables = Quiet(), {}
+    quiet.table = lambda name, headings, rows: tables.update({name: (headings, rows)})
+
+    class File:
+        def stat(self):
+            return os.stat_result(range(10))
+
+    class Wire:
+        def shape(self, _):
+            pass
+    try:
+        rollouts.home_site = lambda *_: contextlib.nullcontext((None, None, File(), None, None))
+        rollouts.Wire = lambda: contextlib.nullcontext(Wire())
+        rollouts.publish_at_home = lambda *_: ({"uid": 1, "hold_ns": 5e7}, 0)
+        rollouts.joins_ours = lambda *_: [(4.0, 0.02)] * 8
+        rollouts.joins_naive = lambda *_: [9.0] + [7.5] * 7
+        rounds = list(rollouts.elastic(quiet))
+    finally:
+        for name, what in kept.items():
+            setattr(rollouts, name, what)
+    headings, rows = tables["figure-elastic"]
+    check(f"what the key has: {rounds[0]}", rounds[0] == {"figure.elastic": (4.0, (9.0 + 7 * 7.5) / 8)})
+    check(f"a heading each: {headings}", len(headings) == len(rows[0]) and headings[5:] == ("hold s, ours", "naive", "age s, ours", "naive"))
+    check(f"the first alone: {rows[0]}", rows[0][5:] == ("0.05", "9", "4", "9"))
+    check(f"the second is done before the first: {rows[1]}", rows[1][5:] == ("0.05", "9", "5", "9"))
+    check(f"all: {rows[7]}", rows[7][5:] == ("0.05", "14.5", "11", "14.5"))
+
+
 def writing_some_rows_keeps_the_others():
     def results(name, a):
         return [measuring.Result(keys.BY_NAME[name], [(a, 1.0)])]
@@ -376,7 +407,8 @@ def ages_are_areas():
 for test in (each_key_has_one_row, what_nobody_measures_is_skipped_with_a_reason, ratios_are_medians_the_right_way_up,
              a_failure_is_told_and_ends_nothing, writing_some_rows_keeps_the_others,
              rounds_add_up_over_runs_that_are_ended, a_round_in_which_a_peer_was_void_does_not_count, arenas_have_room_for_the_file_of_data,
-             fleets_are_timed_event_by_event, the_pump_over_a_wan_is_the_best_of_blocking_and_batched, what_is_void_costs_its_own_time_alone, the_command_prints_one_object,
+             fleets_are_timed_event_by_event, the_pump_over_a_wan_is_the_best_of_blocking_and_batched,
+             the_elastic_figure_has_hold_and_age, what_is_void_costs_its_own_time_alone, the_command_prints_one_object,
              ages_are_areas, a_killed_bench_leaves_nothing):
     test()
     print(f"{test.__name__}: ok")
