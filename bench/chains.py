@@ -20,7 +20,7 @@ LINK_BIT_S = 200_000_000
 LINK_MIB = 128
 STEP_NIC = 12_500_000  # 100 Mbit/s
 STEP_MIB = 256
-STEP_LR = "5e-7"       # 2 % of the elements change
+STEP_LR = "3.6e-7"     # 2 % of the elements of so many bytes change
 HOSTS = 8
 
 

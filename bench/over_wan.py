@@ -280,7 +280,7 @@ def next_version(bench, key, rate):
     TLS pump's, 8 streams; it goes over a part of its memory again and again, as all of it stands beside two arenas and a rank."""
     mib = 128 if bench.quick else 2048
     with wan_of(bench, rate, "0%") as wire, harness.Lab() as lab:
-        files = bench.versions(mib * MIB, 2, lr="3e-7")  # 2.2 % of the elements of 2 GiB; 5e-7 changes 3.4 %
+        files = bench.versions(mib * MIB, 2, lr="3e-7")  # 2.2 % of the elements of 2 GiB
         ours = Ours(wire, lab, files[0], mib, steps=True)
         for _ in range(2):  # the rank's shadows are made for its first two versions, as publish.hold has it
             ours.published_to_held_s()
