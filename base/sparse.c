@@ -16,10 +16,9 @@
 #define BLOCK        TB_SPARSE_BLOCK
 #define HEADER_BYTES 4u
 #define WIDTH_MAX    4u
-#define GAP_BITS     16u /* of a gap written plain */
 #define GAP_K_BITS   4u
 #define STEP_K_BITS  5u
-#define SIGNS        32u /* in one call */
+#define SIGNS        TB_SPARSE_SIGNS
 
 static enum tb_sparse_kind kind_of(enum tb_dtype dtype)
 {
@@ -187,166 +186,65 @@ struct odd {
     uint64_t magnitudes_sum;
 };
 
-INLINE uint32_t number_at(const void *numbers, unsigned bytes, size_t i)
-{
-    return bytes == 2 ? ((const uint16_t *)numbers)[i] : ((const uint32_t *)numbers)[i];
-}
-
-#define NUMBERS_MAX 2048u /* of 31 each, in 16 bits */
-
-/* The zeros that Rice codes with k write; what is written plain costs about 31 bits more than k and a one. Sums of a few are in 16
- * bits, as vectors of gaps are. */
-INLINE uint64_t zeros_of(const void *numbers, unsigned bytes, size_t count, unsigned k)
-{
-    uint64_t sum = 0;
-    for (size_t at = 0; at < count; at += NUMBERS_MAX) {
-        const size_t end = count - at < NUMBERS_MAX ? count : at + NUMBERS_MAX;
-        uint16_t few = 0;
-        for (size_t i = at; i < end; i++) {
-            const uint32_t zeros = number_at(numbers, bytes, i) >> k;
-            few = (uint16_t)(few + (zeros < 31 ? zeros : 31));
-        }
-        sum += few;
-    }
-    return sum;
-}
-
 /* Downward from what a mean would be right for while one less costs less: `count` bits saved and more zeros written.
  * Real gaps and steps have longer tails than geometric ones, and their mean overrates them. */
-INLINE unsigned rice_search(const void *numbers, unsigned bytes, size_t count, unsigned k)
+static unsigned rice_search(const struct tb_sparse_kernels *kernels, const struct tb_sparse_numbers *numbers,
+                            unsigned k)
 {
-    uint64_t zeros = zeros_of(numbers, bytes, count, k);
+    uint64_t zeros = kernels->zeros(numbers, k);
     for (; k > 0; k--) {
-        const uint64_t more = zeros_of(numbers, bytes, count, k - 1);
-        if (more - zeros >= count) break;
+        const uint64_t more = kernels->zeros(numbers, k - 1);
+        if (more - zeros >= numbers->count) break;
         zeros = more;
     }
     return k;
 }
 
-/* What the next section reads or writes, asked for while this one is coded: memory then works while the core does. */
-struct ahead {
-    const uint8_t *one, *other; /* fetched from here on */
-    size_t left;                /* bytes of each */
-    size_t step;                /* of them, for each BATCH of codes */
-};
-
-#define BATCH          32u
 #define AHEAD_STEP_MAX 2048u /* more at once would wait itself */
 
 /* `left` bytes follow; one section of them is enough. */
-static struct ahead ahead_of(const uint8_t *one, const uint8_t *other, size_t left)
+static struct tb_sparse_ahead ahead_of(const uint8_t *one, const uint8_t *other, size_t left)
 {
     const size_t most = (size_t)SECTION * 2;
-    return (struct ahead){one, other, left < most ? left : most, 0};
+    return (struct tb_sparse_ahead){one, other, left < most ? left : most, 0};
 }
 
 /* Two numbers a change are coded, gap and step. */
-static void ahead_spread(struct ahead *ahead, size_t changes)
+static void ahead_spread(struct tb_sparse_ahead *ahead, size_t changes)
 {
-    const size_t batches = 2 * (changes / BATCH) + 1, step = (ahead->left / batches + 64) / 64 * 64;
+    const size_t batches = 2 * (changes / TB_SPARSE_BATCH) + 1, step = (ahead->left / batches + 64) / 64 * 64;
     ahead->step = step < AHEAD_STEP_MAX ? step : AHEAD_STEP_MAX;
 }
 
-INLINE void ahead_fetch(struct ahead *ahead)
+static unsigned gaps_k(const struct tb_sparse_kernels *kernels, const uint16_t *gaps, size_t count,
+                       uint64_t sum)
 {
-    if (ahead->left == 0) return;
-    const size_t step = ahead->step < ahead->left ? ahead->step : ahead->left;
-    for (size_t i = 0; i < step; i += 64) {
-        __builtin_prefetch(ahead->one + i, 0, 2);
-        __builtin_prefetch(ahead->other + i, 0, 2);
-    }
-    ahead->one += step;
-    ahead->other += step;
-    ahead->left -= step;
+    const struct tb_sparse_numbers numbers = {gaps, sizeof *gaps, count};
+    return rice_search(kernels, &numbers, tb_rice_choose(sum, count, (1u << GAP_K_BITS) - 1));
 }
 
-static unsigned gaps_k(const uint16_t *gaps, size_t count, uint64_t sum)
+static unsigned magnitudes_k(const struct tb_sparse_kernels *kernels, const struct odd *odd)
 {
-    return rice_search(gaps, sizeof *gaps, count, tb_rice_choose(sum, count, (1u << GAP_K_BITS) - 1));
-}
-
-static unsigned magnitudes_k(const struct odd *odd)
-{
+    const struct tb_sparse_numbers numbers = {odd->magnitudes, sizeof *odd->magnitudes, odd->count};
     const unsigned k = tb_rice_choose(odd->magnitudes_sum, odd->count, (1u << STEP_K_BITS) - 1);
-    return rice_search(odd->magnitudes, sizeof *odd->magnitudes, odd->count, k);
+    return rice_search(kernels, &numbers, k);
 }
 
-#define GROUP 4u /* codes at once */
-
-/* As many codes as one word has room for, or none: one of them is plain, or they are long. */
-INLINE bool group_code(struct tb_bit_writer *w, const uint16_t *gaps, unsigned k)
+static void gaps_code(const struct tb_sparse_kernels *kernels, struct tb_bit_writer *w, const uint16_t *gaps,
+                      size_t count, uint64_t sum, struct tb_sparse_ahead *ahead)
 {
-    uint64_t codes = 0;
-    uint32_t zeros_all = 0;
-    unsigned bits = 0;
-    for (unsigned i = 0; i < GROUP; i++) {
-        const uint32_t zeros = gaps[i] >> k;
-        zeros_all |= zeros;
-        codes |= (((uint64_t)(gaps[i] & tb_bits_mask(k)) << 1 | 1) << (zeros & 31)) << (bits & 63);
-        bits += zeros + 1 + k;
-    }
-    if (zeros_all >= TB_RICE_ZEROS_MAX || bits > TB_BITS_MAX) return false;
-    tb_bits_put(w, codes, bits);
-    return true;
-}
-
-static void gaps_code(struct tb_bit_writer *w, const uint16_t *gaps, size_t count, uint64_t sum,
-                      struct ahead *ahead)
-{
-    const unsigned k = gaps_k(gaps, count, sum);
+    const unsigned k = gaps_k(kernels, gaps, count, sum);
     tb_bits_put(w, k, GAP_K_BITS);
-    struct tb_bit_writer fast = *w; /* in registers, which what it writes can not alias */
-    for (size_t i = 0; i < count;) {
-        const size_t next = (i / BATCH + 1) * BATCH, end = next < count ? next : count;
-        while (i + GROUP <= end && group_code(&fast, gaps + i, k))
-            i += GROUP;
-        for (unsigned of = 0; of < GROUP && i < end; of++, i++)
-            tb_rice_put(&fast, gaps[i], k, GAP_BITS);
-        if (i == end) ahead_fetch(ahead);
-    }
-    *w = fast;
+    kernels->gaps_code(w, gaps, count, k, ahead);
 }
 
-/* Codes that one look at the stream has whole, or none. */
-INLINE bool group_decode(struct tb_bit_reader *r, uint16_t *gaps_out, unsigned k)
-{
-    uint64_t next = tb_bits_peek(r);
-    unsigned zeros_all = 0, bits = 0;
-    for (unsigned i = 0; i < GROUP; i++) {
-        const unsigned zeros = (unsigned)__builtin_ctzll(next | UINT64_C(1) << 63);
-        zeros_all |= zeros;
-        next = next >> zeros >> 1;
-        gaps_out[i] = (uint16_t)(zeros << k | (uint32_t)(next & tb_bits_mask(k)));
-        next >>= k;
-        bits += zeros + 1 + k;
-    }
-    if (zeros_all >= TB_RICE_ZEROS_MAX || bits > TB_BITS_MAX) return false;
-    r->at += bits;
-    return true;
-}
-
-static void gaps_decode(struct tb_bit_reader *r, uint16_t *gaps_out, size_t count, struct ahead *ahead)
-{
-    const unsigned k = (unsigned)tb_bits_get(r, GAP_K_BITS);
-    struct tb_bit_reader fast = *r;
-    for (size_t i = 0; i < count;) {
-        const size_t next = (i / BATCH + 1) * BATCH, end = next < count ? next : count;
-        while (i + GROUP <= end && group_decode(&fast, gaps_out + i, k))
-            i += GROUP;
-        for (unsigned of = 0; of < GROUP && i < end; of++, i++)
-            gaps_out[i] = (uint16_t)tb_rice_get(&fast, k, GAP_BITS);
-        if (i == end) ahead_fetch(ahead);
-    }
-    *r = fast;
-}
-
-static void odd_code(struct tb_bit_writer *w, const struct odd *odd, unsigned width, struct ahead *ahead)
+static void odd_code(const struct tb_sparse_kernels *kernels, struct tb_bit_writer *w, const struct odd *odd,
+                     unsigned width, struct tb_sparse_ahead *ahead)
 {
     tb_count_put(w, (uint32_t)odd->count);
     if (odd->count == 0) return;
-    gaps_code(w, odd->gaps, odd->count, odd->behind_last - odd->count, ahead);
-    const unsigned k = magnitudes_k(odd);
+    gaps_code(kernels, w, odd->gaps, odd->count, odd->behind_last - odd->count, ahead);
+    const unsigned k = magnitudes_k(kernels, odd);
     tb_bits_put(w, k, STEP_K_BITS);
     for (size_t i = 0; i < odd->count; i++)
         tb_rice_put(w, odd->magnitudes[i], k, 8 * width);
@@ -354,47 +252,36 @@ static void odd_code(struct tb_bit_writer *w, const struct odd *odd, unsigned wi
 
 /* The signs of up to SIGNS steps, lowest bit first; those that are not 1 or -1 go into `odd`, whose magnitudes may be
  * the memory of the differences: no step is written before it is read. */
-INLINE uint64_t steps_take(const uint32_t *differences, unsigned above_bits, size_t first, size_t end,
-                           struct odd *odd)
+static uint32_t steps_take(const struct tb_sparse_kernels *kernels, const struct tb_sparse_steps *steps,
+                           size_t first, struct odd *odd)
 {
-    uint64_t signs = 0;
-    for (size_t i = first; i < end; i++) {
-        const uint32_t step = (uint32_t)((int32_t)(differences[i] << above_bits) >> above_bits);
-        const uint32_t negative = step >> 31;
-        const uint32_t magnitude = (step ^ (0u - negative)) + negative;
-        const bool is_odd = magnitude != 1;
-        signs |= (uint64_t)negative << (i - first);
-        odd->gaps[odd->count] = (uint16_t)(i - odd->behind_last);
-        odd->magnitudes[odd->count] = magnitude - 2;
-        odd->magnitudes_sum += is_odd ? magnitude - 2 : 0;
-        odd->behind_last = is_odd ? i + 1 : odd->behind_last;
-        odd->count += is_odd;
+    const struct tb_sparse_signs signs = kernels->signs(steps);
+    const uint32_t mask = (uint32_t)tb_bits_mask(8 * steps->width);
+    for (uint32_t left = signs.odd; left != 0; left &= left - 1) {
+        const unsigned i = (unsigned)__builtin_ctz(left);
+        const uint32_t negative = signs.negative >> i & 1;
+        const uint32_t magnitude = ((steps->differences[i] ^ (0u - negative)) + negative) & mask;
+        odd->gaps[odd->count] = (uint16_t)(first + i - odd->behind_last);
+        odd->magnitudes[odd->count++] = magnitude - 2;
+        odd->magnitudes_sum += magnitude - 2;
+        odd->behind_last = first + i + 1;
     }
-    return signs;
+    return signs.negative;
 }
 
 /* Differences modulo the width as signs and the smaller magnitudes. The gaps' memory is free again by now. */
-INLINE void steps_code_width(struct tb_bit_writer *w, unsigned width, const struct tb_sparse_found *found,
-                             struct ahead *ahead)
+static void steps_code(const struct tb_sparse_kernels *kernels, struct tb_bit_writer *w, unsigned width,
+                       const struct tb_sparse_found *found, struct tb_sparse_ahead *ahead)
 {
     struct odd odd = {.gaps = found->gaps, .magnitudes = found->differences};
     for (size_t i = 0; i < found->count; i += SIGNS) {
-        const size_t end = found->count - i < SIGNS ? found->count : i + SIGNS;
-        tb_bits_put(w, steps_take(found->differences, 32 - 8 * width, i, end, &odd), (unsigned)(end - i));
-        ahead_fetch(ahead);
+        const size_t left = found->count - i;
+        const struct tb_sparse_steps steps = {found->differences + i, (unsigned)(left < SIGNS ? left : SIGNS),
+                                              width};
+        tb_bits_put(w, steps_take(kernels, &steps, i, &odd), steps.count);
+        tb_sparse_ahead_fetch(ahead);
     }
-    odd_code(w, &odd, width, ahead);
-}
-
-static void steps_code(struct tb_bit_writer *w, unsigned width, const struct tb_sparse_found *found,
-                       struct ahead *ahead)
-{
-    if (width == 1)
-        steps_code_width(w, 1, found, ahead);
-    else if (width == 2)
-        steps_code_width(w, 2, found, ahead);
-    else
-        steps_code_width(w, 4, found, ahead);
+    odd_code(kernels, w, &odd, width, ahead);
 }
 
 INLINE void step_apply(uint8_t *at, unsigned width, uint32_t magnitude, uint32_t negative)
@@ -404,8 +291,8 @@ INLINE void step_apply(uint8_t *at, unsigned width, uint32_t magnitude, uint32_t
 }
 
 /* First 1 or -1 everywhere, then what is odd gets the rest; the signs are read twice. False: damaged. */
-INLINE bool steps_decode(struct tb_bit_reader *r, uint8_t *elements, unsigned width, size_t count,
-                         struct work *work, struct ahead *ahead)
+INLINE bool steps_decode(const struct tb_sparse_kernels *kernels, struct tb_bit_reader *r, uint8_t *elements,
+                         unsigned width, size_t count, struct work *work, struct tb_sparse_ahead *ahead)
 {
     struct tb_bit_reader signs = *r;
     for (size_t i = 0; i < count; i += SIGNS) {
@@ -413,12 +300,13 @@ INLINE bool steps_decode(struct tb_bit_reader *r, uint8_t *elements, unsigned wi
         uint64_t of = tb_bits_get(r, (unsigned)(end - i));
         for (size_t k = i; k < end; k++, of >>= 1)
             step_apply(elements + (size_t)width * work->places[k], width, 1, of & 1);
-        ahead_fetch(ahead);
+        tb_sparse_ahead_fetch(ahead);
     }
     const size_t odd = tb_count_get(r);
     if (odd == 0) return true;
     if (odd > count) return false;
-    gaps_decode(r, work->gaps, odd, ahead);
+    const unsigned gap_k = (unsigned)tb_bits_get(r, GAP_K_BITS);
+    kernels->gaps_decode(r, work->gaps, odd, gap_k, ahead);
     const unsigned k = (unsigned)tb_bits_get(r, STEP_K_BITS);
     const size_t first_sign = signs.at;
     size_t i = 0; /* of the step, plus one */
@@ -433,20 +321,20 @@ INLINE bool steps_decode(struct tb_bit_reader *r, uint8_t *elements, unsigned wi
     return true;
 }
 
-static void class_code(struct tb_bit_writer *w, const struct tb_sparse_found *found, unsigned width,
-                       struct ahead *ahead)
+static void class_code(const struct tb_sparse_kernels *kernels, struct tb_bit_writer *w,
+                       const struct tb_sparse_found *found, unsigned width, struct tb_sparse_ahead *ahead)
 {
     tb_count_put(w, (uint32_t)found->count);
     if (found->count == 0) return;
     ahead_spread(ahead, found->count);
-    gaps_code(w, found->gaps, found->count, found->behind_last - found->count, ahead);
-    steps_code(w, width, found, ahead);
+    gaps_code(kernels, w, found->gaps, found->count, found->behind_last - found->count, ahead);
+    steps_code(kernels, w, width, found, ahead);
 }
 
 /* One class: a block at a time, so that the second look at an element finds it in the nearest cache, while the kernel
  * has the block after it fetched; and while the changes are coded, the section after it. */
 static void section_encode_plain(const struct tb_sparse_kernels *kernels, struct section s, struct work *work,
-                                 struct ahead *ahead, struct tb_bit_writer *w)
+                                 struct tb_sparse_ahead *ahead, struct tb_bit_writer *w)
 {
     const unsigned width = kind_width(s.kind);
     struct tb_sparse_found found = {.gaps = work->gaps, .differences = work->steps};
@@ -456,7 +344,7 @@ static void section_encode_plain(const struct tb_sparse_kernels *kernels, struct
         kernels->collect((struct tb_sparse_pair){block.base, block.bytes, width}, work->changed,
                          section_words(block), &found);
     }
-    class_code(w, &found, width, ahead);
+    class_code(kernels, w, &found, width, ahead);
 }
 
 /* The changes of a section, class by class: gaps from ranks. */
@@ -478,7 +366,7 @@ static void mixed_part(struct work *work, size_t count, unsigned classes, struct
 }
 
 static void section_encode(const struct tb_sparse_kernels *kernels, struct section s, struct work *work,
-                           struct ahead *ahead, struct tb_bit_writer *w)
+                           struct tb_sparse_ahead *ahead, struct tb_bit_writer *w)
 {
     const unsigned width = kind_width(s.kind), classes = work->nest.classes;
     struct tb_sparse_mixed mixed = {work->mixed.classes, work->mixed.ranks, work->mixed.differences, 0};
@@ -493,39 +381,30 @@ static void section_encode(const struct tb_sparse_kernels *kernels, struct secti
     }
     mixed_part(work, mixed.count, classes, found);
     for (unsigned j = 0; j < classes && !w->full; j++)
-        class_code(w, &found[j], width, ahead);
+        class_code(kernels, w, &found[j], width, ahead);
 }
 
-static bool class_patch(struct tb_bit_reader *r, uint8_t *elements, unsigned width, size_t count,
-                        struct work *work, struct ahead *ahead)
+static bool class_patch(const struct tb_sparse_kernels *kernels, struct tb_bit_reader *r, uint8_t *elements,
+                        unsigned width, size_t count, struct work *work, struct tb_sparse_ahead *ahead)
 {
     switch (width) {
     case 1:
-        return steps_decode(r, elements, 1, count, work, ahead);
+        return steps_decode(kernels, r, elements, 1, count, work, ahead);
     case 2:
-        return steps_decode(r, elements, 2, count, work, ahead);
+        return steps_decode(kernels, r, elements, 2, count, work, ahead);
     default:
-        return steps_decode(r, elements, 4, count, work, ahead);
+        return steps_decode(kernels, r, elements, 4, count, work, ahead);
     }
 }
 
-/* With one class a place is the sum of the gaps. False: behind the last element. */
-static bool places_add(const struct tb_sparse_places *places, size_t count)
-{
-    uint64_t at = 0;
-    for (size_t i = 0; i < places->count; i++, at++) {
-        at += places->gaps[i];
-        places->at[i] = (uint16_t)at;
-    }
-    return at <= count;
-}
-
-/* False: the gaps lead behind the last member. */
+/* The places of a class's changes; with one class a place is the sum of the gaps. False: they lead behind the last member. */
 static bool class_find(const struct tb_sparse_kernels *kernels, unsigned j, struct section s, size_t count,
-                       struct work *work)
+                       struct work *work, struct tb_sparse_ahead *ahead, struct tb_bit_reader *r)
 {
+    const unsigned k = (unsigned)tb_bits_get(r, GAP_K_BITS);
+    if (work->nest.classes == 1) return kernels->places_decode(r, work->places, count, k, ahead) <= s.count;
+    kernels->gaps_decode(r, work->gaps, count, k, ahead);
     const struct tb_sparse_places places = {work->gaps, work->places, count};
-    if (work->nest.classes == 1) return places_add(&places, s.count);
     uint64_t members = count; /* as many are needed */
     for (size_t i = 0; i < count; i++)
         members += work->gaps[i];
@@ -536,7 +415,7 @@ static bool class_find(const struct tb_sparse_kernels *kernels, unsigned j, stru
 
 /* Keys are taken before the first class is patched: they are the base's. False: damaged. */
 static bool section_decode(const struct tb_sparse_kernels *kernels, struct section s, uint8_t *elements,
-                           struct work *work, struct ahead *ahead, struct tb_bit_reader *r)
+                           struct work *work, struct tb_sparse_ahead *ahead, struct tb_bit_reader *r)
 {
     const unsigned classes = work->nest.classes;
     if (classes > 1) section_nest(kernels, s, work);
@@ -545,9 +424,8 @@ static bool section_decode(const struct tb_sparse_kernels *kernels, struct secti
         if (count == 0) continue;
         if (count > s.count) return false;
         ahead_spread(ahead, count);
-        gaps_decode(r, work->gaps, count, ahead);
-        if (!class_find(kernels, j, s, count, work)) return false;
-        if (!class_patch(r, elements, kind_width(s.kind), count, work, ahead)) return false;
+        if (!class_find(kernels, j, s, count, work, ahead, r)) return false;
+        if (!class_patch(kernels, r, elements, kind_width(s.kind), count, work, ahead)) return false;
     }
     return !tb_bits_over(r);
 }
@@ -637,7 +515,7 @@ size_t tb_sparse_encode(const struct tb_sparse_input *in, const struct tb_sparse
     for (size_t at = 0; at < count && !w.full; at += SECTION) {
         const struct section s = {in->base + width * at, in->bytes + width * at,
                                   count - at < SECTION ? count - at : SECTION, kind};
-        struct ahead ahead =
+        struct tb_sparse_ahead ahead =
             ahead_of(s.base + width * s.count, s.bytes + width * s.count, width * (count - at - s.count));
         if (classes == 1)
             section_encode_plain(kernels, s, work, &ahead, &w);
@@ -659,7 +537,7 @@ static bool sections_decode(const struct tb_sparse_kernels *kernels, enum tb_spa
         const uint8_t *from = out->base == NULL ? here : out->base + width * at;
         if (out->base != NULL) memcpy(here, from, width * s.count);
         const size_t next = width * s.count;
-        struct ahead ahead = ahead_of(from + next, here + next, width * (whole - at - s.count));
+        struct tb_sparse_ahead ahead = ahead_of(from + next, here + next, width * (whole - at - s.count));
         if (!section_decode(kernels, s, here, work, &ahead, bits)) return false;
     }
     return true;

@@ -58,6 +58,7 @@ static inline size_t finder_word(struct finder *finder, const uint16_t *more, co
     return first + at_most(low, high, at) - 1;
 }
 
+#include "base/sparse_codes.h"
 #include "base/sparse_walk.h"
 
 static inline uint32_t equal_bytes(const uint8_t *a, const uint8_t *b)
@@ -147,4 +148,26 @@ static void keys(const uint8_t *base, size_t words, enum tb_sparse_kind kind, ui
     }
 }
 
-const struct tb_sparse_kernels tb_sparse_avx2 = {changed, keys, nest, collect, collect_mixed, find};
+static inline uint32_t equal_of_8(__m256i a, __m256i b)
+{
+    return (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(a, b)));
+}
+
+static struct tb_sparse_signs signs(const struct tb_sparse_steps *steps)
+{
+    if (steps->count < TB_SPARSE_SIGNS) return signs_few(steps);
+    const uint32_t all = (uint32_t)tb_bits_mask(8 * steps->width);
+    const __m256i mask = _mm256_set1_epi32((int)all), one = _mm256_set1_epi32(1);
+    const __m256i sign = _mm256_set1_epi32((int)(all / 2 + 1));
+    struct tb_sparse_signs out = {0, 0};
+    for (unsigned i = 0; i < TB_SPARSE_SIGNS; i += 8) {
+        const __m256i step = _mm256_and_si256(load(steps->differences + i), mask);
+        out.negative |= equal_of_8(_mm256_and_si256(step, sign), sign) << i;
+        out.odd |= (equal_of_8(step, one) | equal_of_8(step, mask)) << i;
+    }
+    out.odd = ~out.odd;
+    return out;
+}
+
+const struct tb_sparse_kernels tb_sparse_avx2 = {changed, keys,  nest,      collect,     collect_mixed, find,
+                                                 signs,   zeros, gaps_code, gaps_decode, places_decode};

@@ -45,6 +45,7 @@ static inline size_t finder_word(struct finder *finder, const uint16_t *more, co
     return first + at_most(_mm512_sub_epi16(load(more + first), load(less + first)), at) - 1;
 }
 
+#include "base/sparse_codes.h"
 #include "base/sparse_walk.h"
 
 static inline uint64_t changed_pairs(const uint8_t *a, const uint8_t *b)
@@ -97,4 +98,22 @@ static void keys(const uint8_t *base, size_t words, enum tb_sparse_kind kind, ui
     }
 }
 
-const struct tb_sparse_kernels tb_sparse_avx512 = {changed, keys, nest, collect, collect_mixed, find};
+static struct tb_sparse_signs signs(const struct tb_sparse_steps *steps)
+{
+    if (steps->count < TB_SPARSE_SIGNS) return signs_few(steps);
+    const uint32_t all = (uint32_t)tb_bits_mask(8 * steps->width);
+    const __m512i mask = _mm512_set1_epi32((int)all), one = _mm512_set1_epi32(1);
+    const __m512i sign = _mm512_set1_epi32((int)(all / 2 + 1));
+    struct tb_sparse_signs out = {0, 0};
+    for (unsigned i = 0; i < TB_SPARSE_SIGNS; i += 16) {
+        const __m512i step = _mm512_and_si512(load(steps->differences + i), mask);
+        const __m512i below_zero = _mm512_and_si512(step, sign);
+        out.negative |= (uint32_t)_mm512_cmpneq_epi32_mask(below_zero, _mm512_setzero_si512()) << i;
+        out.odd |= (uint32_t)(_mm512_cmpneq_epi32_mask(step, one) & _mm512_cmpneq_epi32_mask(step, mask))
+                   << i;
+    }
+    return out;
+}
+
+const struct tb_sparse_kernels tb_sparse_avx512 = {
+    changed, keys, nest, collect, collect_mixed, find, signs, zeros, gaps_code, gaps_decode, places_decode};

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/bits.h"
 #include "base/sparse.h"
 #include "base/vector.h"
 
@@ -82,6 +83,49 @@ struct tb_sparse_places {
     size_t count;
 };
 
+/* What codes are made of: `bytes` 2 or 4 each. */
+struct tb_sparse_numbers {
+    const void *numbers;
+    unsigned bytes;
+    size_t count;
+};
+
+#define TB_SPARSE_GAP_BITS 16u /* of a gap written plain */
+#define TB_SPARSE_SIGNS    32u /* in one call */
+
+struct tb_sparse_steps {
+    const uint32_t *differences; /* modulo the width, not 0 */
+    unsigned count;              /* at most TB_SPARSE_SIGNS */
+    unsigned width;
+};
+
+struct tb_sparse_signs {
+    uint32_t negative; /* bit i: difference i is below 0 */
+    uint32_t odd;      /* it is neither 1 nor -1 */
+};
+
+/* What the next section reads or writes, asked for while this one is coded: memory then works while the core does. */
+struct tb_sparse_ahead {
+    const uint8_t *one, *other; /* fetched from here on */
+    size_t left;                /* bytes of each */
+    size_t step;                /* of them, for each TB_SPARSE_BATCH of codes */
+};
+
+#define TB_SPARSE_BATCH 32u
+
+static inline __attribute__((always_inline)) void tb_sparse_ahead_fetch(struct tb_sparse_ahead *ahead)
+{
+    if (ahead->left == 0) return;
+    const size_t step = ahead->step < ahead->left ? ahead->step : ahead->left;
+    for (size_t i = 0; i < step; i += 64) {
+        __builtin_prefetch(ahead->one + i, 0, 2);
+        __builtin_prefetch(ahead->other + i, 0, 2);
+    }
+    ahead->one += step;
+    ahead->other += step;
+    ahead->left -= step;
+}
+
 struct tb_sparse_kernels {
     /* Which of `words` x 64 elements differ. */
     void (*changed)(struct tb_sparse_pair pair, size_t words, uint64_t *changed_out);
@@ -96,6 +140,16 @@ struct tb_sparse_kernels {
                           struct tb_sparse_mixed *mixed);
     /* Of class j, which has a member for each gap; `before` of words behind the section's last is as tb_sparse_decode fills it. */
     void (*find)(const struct tb_sparse_nest *nest, unsigned j, const struct tb_sparse_places *places);
+    struct tb_sparse_signs (*signs)(const struct tb_sparse_steps *steps);
+    /* The zeros that Rice codes with k write; what is written plain counts as 31 of them. */
+    uint64_t (*zeros)(const struct tb_sparse_numbers *numbers, unsigned k);
+    void (*gaps_code)(struct tb_bit_writer *w, const uint16_t *gaps, size_t count, unsigned k,
+                      struct tb_sparse_ahead *ahead);
+    void (*gaps_decode)(struct tb_bit_reader *r, uint16_t *gaps_out, size_t count, unsigned k,
+                        struct tb_sparse_ahead *ahead);
+    /* Each is so many places behind the one before it. How many are before the end of the last: above the section's, if damaged. */
+    uint64_t (*places_decode)(struct tb_bit_reader *r, uint16_t *places_out, size_t count, unsigned k,
+                              struct tb_sparse_ahead *ahead);
 };
 
 extern const struct tb_sparse_kernels tb_sparse_portable;

@@ -49,6 +49,7 @@ static size_t finder_word(struct finder *finder, const uint16_t *more, const uin
     return finder->word = w;
 }
 
+#include "base/sparse_codes.h"
 #include "base/sparse_walk.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -93,4 +94,6 @@ static void keys(const uint8_t *base, size_t words, enum tb_sparse_kind kind, ui
     }
 }
 
-const struct tb_sparse_kernels tb_sparse_portable = {changed, keys, nest, collect, collect_mixed, find};
+const struct tb_sparse_kernels tb_sparse_portable = {changed,       keys,        nest,         collect,
+                                                     collect_mixed, find,        signs_few,    zeros,
+                                                     gaps_code,     gaps_decode, places_decode};
