@@ -36,6 +36,7 @@ PATIENCE_MS = int(PATIENCE_S * 1000)
 PATIENCE = f"{PATIENCE_S:.0f}s"  # for --timeout
 CRAWL = 64 << 10
 DAY_S = 24 * 3600
+OTHERS_BUSY = 0.25  # the part of this machine's cores from which on a time that was too long says nothing
 
 
 class Skipped(Exception):
@@ -743,7 +744,10 @@ class WallClock:
                     "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
 
     def next_day(self):
-        self.shift_s += DAY_S
+        self.forward(DAY_S)
+
+    def forward(self, seconds):
+        self.shift_s += seconds
         with open(self.path, "r+b", buffering=0) as f:  # eight bytes at once: the gateway has them mapped
             f.write(struct.pack("=q", self.shift_s))
 
@@ -835,6 +839,41 @@ class HugeMount:
     def close(self):
         self.holder.stdin.close()
         self.holder.wait(20)
+
+
+class Cores:
+    """How busy others keep the machine: a gateway of ours that spins is no excuse for it."""
+
+    def __init__(self):
+        self.began = self.ticks()
+
+    @staticmethod
+    def ours():
+        """Ticks of this process and all that came from it."""
+        ticks, parents = {}, {}
+        for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):  # it just ended
+                fields = stat.read_text().rpartition(")")[2].split()
+                pid = int(stat.parent.name)
+                parents[pid] = int(fields[1])
+                ticks[pid] = sum(int(n) for n in fields[11:15])  # with the children that it waited for
+        total = 0
+        for pid, used in ticks.items():
+            while pid not in (os.getpid(), 0, None):
+                pid = parents.get(pid)
+            total += used if pid == os.getpid() else 0
+        return total
+
+    @classmethod
+    def ticks(cls):
+        fields = [int(n) for n in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        return sum(fields), fields[3] + fields[4], cls.ours()  # all, idle, ours
+
+    def taken(self):
+        """Why a time since then says little; empty: it does."""
+        all_ticks, idle, ours = (now - then for now, then in zip(self.ticks(), self.began))
+        busy = 1 - (idle + max(ours, 0)) / max(all_ticks, 1)
+        return f"others took {busy:.0%} of this machine's cores" if busy > OTHERS_BUSY else ""
 
 
 def up(*sites):

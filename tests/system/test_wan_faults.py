@@ -8,7 +8,6 @@ nothing about the gateways and is made again, and so is one over its bound, a fe
 import contextlib
 import ctypes
 import os
-import pathlib
 import random
 import re
 import signal
@@ -17,7 +16,7 @@ import sys
 import time
 
 from capture import Capture
-from harness import MAKE_WEIGHTS, PATIENCE_S, SOURCE, Dns, Failed, Rollout, Skipped, Trainer, main, scenario, wait_for
+from harness import MAKE_WEIGHTS, PATIENCE_S, SOURCE, Cores, Dns, Failed, Rollout, Skipped, Trainer, main, scenario, wait_for
 
 sys.path.insert(0, str(SOURCE / "sim/wan"))
 import wanlab
@@ -154,41 +153,6 @@ class Pair:
         """Why the emulator's word does not count, since it was asked last; empty: it does."""
         since = self.wan.read_counters()["since"] if self.wan else {"void": False}
         return since["why"] if since["void"] else ""
-
-
-class Cores:
-    """How busy others keep the machine: a gateway of ours that spins is no excuse for it."""
-
-    def __init__(self):
-        self.began = self.ticks()
-
-    @staticmethod
-    def ours():
-        """Ticks of this process and all that came from it."""
-        ticks, parents = {}, {}
-        for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
-            with contextlib.suppress(OSError):  # it just ended
-                fields = stat.read_text().rpartition(")")[2].split()
-                pid = int(stat.parent.name)
-                parents[pid] = int(fields[1])
-                ticks[pid] = sum(int(n) for n in fields[11:15])  # with the children that it waited for
-        total = 0
-        for pid, used in ticks.items():
-            while pid not in (os.getpid(), 0, None):
-                pid = parents.get(pid)
-            total += used if pid == os.getpid() else 0
-        return total
-
-    @classmethod
-    def ticks(cls):
-        fields = [int(n) for n in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-        return sum(fields), fields[3] + fields[4], cls.ours()  # all, idle, ours
-
-    def taken(self):
-        """Why a time says little; empty: it does."""
-        all_ticks, idle, ours = (now - then for now, then in zip(self.ticks(), self.began))
-        busy = 1 - (idle + max(ours, 0)) / max(all_ticks, 1)
-        return f"others took {busy:.0%} of this machine's cores" if busy > 0.5 else ""
 
 
 def within(pair, fault_s, bound_s, begin, end):
