@@ -18,6 +18,7 @@ static bool leaves_with(const struct reference *ref, uint32_t leader)
     return ref->kind == TB_REFERENCE_PUBLISHER && ref->hidden && ref->unpublish_with == leader;
 }
 
+/* A spot rank may go at any time: what it holds is no reason to believe that the shard is safe. */
 static bool published_by_another(const struct tb_catalog *c, const struct version *v,
                                  const struct reference *own)
 {
@@ -25,7 +26,7 @@ static bool published_by_another(const struct tb_catalog *c, const struct versio
     {
         const struct reference *ref = reference_at(c, r);
         if (ref->kind != TB_REFERENCE_PUBLISHER || ref->shard != own->shard) continue;
-        if (ref->owner != own->owner && !ref->hidden) return true;
+        if (ref->owner != own->owner && !ref->hidden && !session_at(c, ref->owner)->info.spot) return true;
     }
     return false;
 }

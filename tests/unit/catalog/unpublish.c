@@ -326,6 +326,28 @@ static void another_rank_with_the_same_digest_is_enough(void **state)
     site_close(&s);
 }
 
+/* P3: nor one that may go at any time, and then goes. */
+static void a_spot_rank_with_the_same_digest_is_not(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    come_from(&s, "rank-1", "h", true);
+    CHECK_OK(seal(&s, "rank-1", 5, 0, 50));
+    hush(&s);
+    CHECK_OK(unpublish(&s, "rank-0", 5, 1000));
+    said(&s, "");
+    const struct tb_id spot = session_of("rank-1");
+    tb_catalog_session_close(s.c, s.now, &spot);
+    said(&s, "[   0] leave v5 shard 0 of rank-1\n");
+    assert_string_equal(state_of(&s, 5), "ready");
+    land(&s, 5, 0, SHARD_CHUNKS);
+    said(&s, "[   0] leave v5 shard 0 of rank-0\n"
+             "[   0] unpublished rank-0 v5: ok\n");
+    assert_string_equal(state_of(&s, 5), "kept");
+    site_close(&s);
+}
+
 static void two_that_leave_at_once_do_not_count_on_each_other(void **state)
 {
     (void)state;
@@ -443,6 +465,7 @@ int main(void)
         cmocka_unit_test(an_open_version_whose_shard_is_gone_is_lost),
         cmocka_unit_test(the_drain_is_bounded_by_config),
         cmocka_unit_test(another_rank_with_the_same_digest_is_enough),
+        cmocka_unit_test(a_spot_rank_with_the_same_digest_is_not),
         cmocka_unit_test(two_that_leave_at_once_do_not_count_on_each_other),
         cmocka_unit_test(a_reference_on_its_way_out_is_no_keeper),
         cmocka_unit_test(what_retention_does_not_need_goes_at_once),
