@@ -435,7 +435,7 @@ TB_MUST_USE enum tb_status tb_catalog_pin(struct tb_catalog *c, tb_time_ns now, 
  * others. Stage and activate of an older uid are refused (TB_BAD_STATE) unless the group's was withdrawn. */
 /* What a member computes from, and how new that is by its own word: believed of versions that the catalog does not know. */
 struct tb_catalog_active {
-    struct tb_id uid; /* zero: nothing */
+    struct tb_id uid; /* zero: nothing, or nothing any more */
     uint64_t run_order, number;
 };
 struct tb_catalog_member {

@@ -153,7 +153,6 @@ static enum tb_status same_member(struct tb_catalog *c, uint32_t member, uint32_
     if (g->model != model || !tb_catalog_same_name(&g->name, &q->group) || g->count != q->count ||
         m->index != q->index)
         return TB_CONFLICT;
-    if (tb_id_is_zero(&q->active.uid)) return TB_OK;
     m->active = which_of_active(c, &q->active);
     adopt(c, m->group, &m->active);
     return TB_OK;

@@ -75,20 +75,25 @@ static void activated_notice(struct tb_session *s, const struct tb_subscription 
     tb_request_post(s, notice);
 }
 
-/* Without the gateway's word: only forward, unless the active one was withdrawn. */
-static int may_go_alone(const struct tb_session *s, const struct tb_subscription *sub,
-                        const struct tb_staged_use *use)
+/* P2: where the gateway cannot know what was active here: only forward, unless that was withdrawn. */
+static int may_follow(const struct tb_subscription *sub, const struct tb_staged_use *use)
 {
     const struct tb_version_key *key = &use->staging->key;
-    if (!use->go)
-        return tb_fail(TB_GATEWAY_AWAY, "the gateway at %s is away and has not said go for version %llu",
-                       s->gateway_text, (unsigned long long)key->number);
     const bool older = key->run_order < sub->active_run_order ||
                        (key->run_order == sub->active_run_order && key->number < sub->active_number);
     if (older && !sub->active_withdrawn)
         return tb_fail(TB_BAD_STATE, "version %llu is older than the active %llu",
                        (unsigned long long)key->number, (unsigned long long)sub->active_number);
     return TB_OK;
+}
+
+static int may_go_alone(const struct tb_session *s, const struct tb_subscription *sub,
+                        const struct tb_staged_use *use)
+{
+    if (!use->go)
+        return tb_fail(TB_GATEWAY_AWAY, "the gateway at %s is away and has not said go for version %llu",
+                       s->gateway_text, (unsigned long long)use->staging->key.number);
+    return may_follow(sub, use);
 }
 
 /* Under the lock. */
@@ -110,7 +115,8 @@ static int ask_go(struct tb_session *s, struct tb_subscription *sub, struct tb_s
         tb_fail(status, "version %llu cannot be activated: %s", (unsigned long long)use->staging->key.number,
                 request->why);
     tb_request_free(request);
-    return status;
+    /* It was told of no active version. */
+    return status == TB_OK && !tb_id_is_zero(&sub->torn) ? may_follow(sub, use) : status;
 }
 
 static bool is_suspended(const struct tb_subscription *sub)
@@ -186,6 +192,14 @@ int tb_use_copy(struct tb_subscription *sub, const struct tb_staged_use *use, st
         (unsigned long long)use->staging->key.number);
 }
 
+/* Into the buffers in use: until all of it is there they hold no version (P2). */
+static int copy_in_use(struct tb_subscription *sub, const struct tb_staged_use *use,
+                       struct tb_registration *to)
+{
+    sub->torn = use->staging->uid;
+    return tb_use_copy(sub, use, to);
+}
+
 /* ---- a switch between two ---- */
 
 static struct tb_registration *idle_buffers(const struct tb_subscription *sub)
@@ -229,7 +243,7 @@ static int stay(struct tb_subscription *sub, const struct tb_staged_use *use, st
 {
     struct tb_registration *in_use = sub->buffer == 0 ? sub->registration : sub->second;
     if (as_written(in_use, sub->active_wrote)) return TB_OK;
-    const int status = tb_use_copy(sub, use, in_use);
+    const int status = copy_in_use(sub, use, in_use);
     if (status != TB_OK) return status;
     sub->active_wrote = sub->wrote;
     info->copied_bytes = use->copies.bytes;
@@ -292,13 +306,13 @@ static int patch(struct tb_session *s, struct tb_subscription *sub, struct tb_st
     struct tb_staging *st = use->staging;
     const struct tb_call call = {.deadline = tb_time_add(tb_clock_now(), TB_MS(FETCH_MS)),
                                  .cancels = s->cancels};
-    sub->torn = true;
     for (;;) {
         struct tb_patch_result result;
         enum tb_status applied = tb_staging_patch_tables(st);
         if (applied != TB_OK)
             return tb_fail(applied, "version %llu has not every tensor of the buffers whole",
                            (unsigned long long)st->key.number);
+        sub->torn = st->uid;
         applied = apply_patch(s, sub->registration, st->patch, &result);
         info->copied_bytes += result.copied_bytes;
         info->patched_bytes += result.patched_bytes;
@@ -306,14 +320,12 @@ static int patch(struct tb_session *s, struct tb_subscription *sub, struct tb_st
         if (applied != TB_OK)
             return tb_fail(applied, "version %llu: the buffers do not hold what was written to them",
                            (unsigned long long)st->key.number);
-        if (result.failed == 0) break;
+        if (result.failed == 0) return TB_OK;
         tb_log(TB_LOG_WARN, "activate.fetched", "number=%llu chunks=%u of=%u action=fetched_whole",
                (unsigned long long)st->key.number, result.failed, st->total_chunks);
         const int fetched = fetch_again(s, sub, use, &call);
         if (fetched != TB_OK) return fetched;
     }
-    sub->torn = false;
-    return TB_OK;
 }
 
 /* Under the lock. */
@@ -324,15 +336,15 @@ static int update(struct tb_session *s, struct tb_subscription *sub, struct tb_s
     if (sub->registration == NULL) return TB_OK;
     if (use->staging->patch != NULL) return patch(s, sub, use, info);
     if (sub->update == TB_UPDATE_SWITCH) return flip(sub, use, info);
-    const int copied = tb_use_copy(sub, use, sub->registration);
+    const int copied = copy_in_use(sub, use, sub->registration);
     if (copied != TB_OK) return copied;
     info->copied_bytes = use->copies.bytes;
-    sub->torn = false;
     return TB_OK;
 }
 
 static void became_active(struct tb_subscription *sub, const struct tb_staging *st)
 {
+    sub->torn = (struct tb_id){{0}};
     sub->active = st->uid;
     sub->active_run_order = st->key.run_order;
     sub->active_number = st->key.number;

@@ -86,9 +86,10 @@ static void announce_stagings(struct tb_session *s)
     for (struct tb_subscription *sub = s->subscriptions; sub != NULL; sub = sub->next) {
         for (struct tb_staged_use *use = sub->uses; use != NULL; use = use->next) {
             const enum tb_staging_state state = use->staging->state;
-            const bool active = tb_id_equal(&use->staging->uid, &sub->active);
+            const struct tb_id *uid = &use->staging->uid;
+            const bool active = tb_id_equal(uid, &sub->active) && !tb_id_equal(uid, &sub->torn);
             if (use->ended != TB_OK || active || state == TB_STAGING_FAILED) continue;
-            struct tb_request *request = tb_stage_request(s, sub, &use->staging->uid);
+            struct tb_request *request = tb_stage_request(s, sub, uid);
             if (request == NULL) continue; /* it stays as it is until the caller stages again */
             request->announcement = true;
             tb_request_post(s, request);

@@ -176,7 +176,7 @@ static void set_patch_base(const struct tb_session *s, const struct tb_staging *
 {
     if (!tb_patch_rests(st->patch)) return;
     for (const struct tb_subscription *sub = s->subscriptions; sub != NULL; sub = sub->next)
-        if (sub->registration == st->patch_for && st->patch_for->gpu == NULL && !sub->torn &&
+        if (sub->registration == st->patch_for && st->patch_for->gpu == NULL && tb_id_is_zero(&sub->torn) &&
             !tb_id_is_zero(&sub->active))
             *base_out =
                 (struct tb_hop_base){.uid = sub->active, .decode = tb_patch_decode, .user = st->patch};

@@ -19,14 +19,16 @@ struct tb_request *tb_subscribe_request(struct tb_session *s, const struct tb_su
 {
     struct tb_request *request = tb_request_new(s, TB_SESSION_SUBSCRIBE, TB_SESSION_REPLY, 0);
     if (request == NULL) return NULL;
-    const struct tb_session_subscribe m = {.subscription = sub->number,
-                                           .model = sub->model,
-                                           .group = sub->group,
-                                           .member_index = sub->member_index,
-                                           .member_count = sub->member_count,
-                                           .active = sub->active,
-                                           .active_run_order = sub->active_run_order,
-                                           .active_number = sub->active_number};
+    struct tb_session_subscribe m = {.subscription = sub->number,
+                                     .model = sub->model,
+                                     .group = sub->group,
+                                     .member_index = sub->member_index,
+                                     .member_count = sub->member_count};
+    if (tb_id_is_zero(&sub->torn)) { /* P2: else the buffers hold none */
+        m.active = sub->active;
+        m.active_run_order = sub->active_run_order;
+        m.active_number = sub->active_number;
+    }
     tb_session_subscribe_encode(&m, &request->payload);
     return request;
 }
@@ -186,7 +188,7 @@ static bool can_patch(const struct tb_subscription *sub)
 {
     if (sub->update != TB_UPDATE_PATCH || has_slices(sub)) return false;
     if (sub->registration->gpu != NULL && !tb_gpu_may_patch(sub->registration->gpu)) return false;
-    return !tb_id_is_zero(&sub->active) && !sub->torn;
+    return !tb_id_is_zero(&sub->active) && tb_id_is_zero(&sub->torn);
 }
 
 static struct tb_staged_use *new_use(struct tb_subscription *sub, const struct tb_id *uid)

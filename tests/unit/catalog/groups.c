@@ -378,6 +378,40 @@ static void a_catalog_that_forgot_takes_nobody_back(void **state)
     site_close(&s);
 }
 
+static uint32_t activated_count(struct site *s)
+{
+    uint32_t cursor = 0;
+    struct tb_catalog_group_view view;
+    assert_true(tb_catalog_group_at(s->c, &cursor, &view));
+    return view.activated;
+}
+
+/* P2: a switch failed in its middle: its buffers are counted as no version, and the group is not taken back. */
+static void a_member_that_computes_from_nothing_says_so(void **state)
+{
+    (void)state;
+    struct site s;
+    east_open(&s, 8);
+    s.left_out = NOT_STORE | NOT_LANDING | NOT_PLANS | NOT_PEERS | NOT_TELL;
+    come(&s, "rank");
+    come(&s, "a");
+    CHECK_OK(run_open(&s, "rank", "k", 100));
+    for (uint64_t n = 4; n <= 5; n++)
+        publish_whole(&s, "rank", n);
+    CHECK_OK(join(&s, "a", "g", 0, 1));
+    CHECK_OK(staged(&s, "a", 5));
+    switch_to(&s, "a", 5);
+    hush(&s);
+    assert_int_equal(activated_count(&s), 1);
+    CHECK_OK(join_active(&s, "a", "g", 0, 1, 0));
+    assert_int_equal(activated_count(&s), 0);
+    CHECK_STATUS(stage(&s, "a", 4), TB_BAD_STATE);
+    CHECK_OK(stage(&s, "a", 5));
+    switch_to(&s, "a", 5);
+    assert_int_equal(activated_count(&s), 1);
+    site_close(&s);
+}
+
 /* P2: a member that comes back with an older version does not take its group there. */
 static void a_member_that_is_behind_takes_nobody_back(void **state)
 {
@@ -487,6 +521,7 @@ int main(void)
         cmocka_unit_test(what_a_member_computes_from_is_the_groups),
         cmocka_unit_test(a_catalog_that_forgot_takes_nobody_back),
         cmocka_unit_test(a_member_that_is_behind_takes_nobody_back),
+        cmocka_unit_test(a_member_that_computes_from_nothing_says_so),
         cmocka_unit_test(random_members_never_mix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -306,6 +306,19 @@ void fake_come_back(struct fake *f, struct tb_session *s)
     CHECK_STATUS(tb_status(s, "site", NULL, 0, NULL), TB_TOO_LARGE); /* answered behind it */
 }
 
+struct tb_id fake_active(struct fake *f, const char *worker)
+{
+    struct tb_id active = {{0xff}};
+    pthread_mutex_lock(&f->lock);
+    for (uint32_t i = 0; i < FAKE_SESSIONS_MAX; i++) {
+        const struct fake_session *s = &f->sessions[i];
+        if (s->wire != NULL && s->subscribed.subscription != 0 && strcmp(s->hello.name.text, worker) == 0)
+            active = s->subscribed.active;
+    }
+    pthread_mutex_unlock(&f->lock);
+    return active;
+}
+
 struct tb_session *fake_session_open(struct fake *f, const char *name, const char *host)
 {
     const struct tb_session_options options = {

@@ -215,7 +215,8 @@ static void tensors_that_moved_make_a_patch_void(void **state)
     worker_close(&w);
 }
 
-/* The source is away when a chunk is needed: the buffers hold nothing, which is said, and the next call brings it. */
+/* P2: the source is away when a chunk is needed: the buffers hold nothing, which is said, also to a gateway that comes back, and
+ * the next call brings it. */
 static void a_fetch_that_fails_can_be_repeated(void **state)
 {
     (void)state;
@@ -234,9 +235,15 @@ static void a_fetch_that_fails_can_be_repeated(void **state)
     const uint32_t before = fake_seen(&w.f, TB_SESSION_SUBSCRIBE);
     fake_away(&w.f, false);
     fake_wait_seen(&w.f, TB_SESSION_SUBSCRIBE, before + 1);
+    const struct tb_id none = fake_active(&w.f, "w0");
+    assert_true(tb_id_is_zero(&none));
     stage(&w, 3); /* what the buffers hold is no base */
     activate(&w, 2);
     check_memory(&w, w.memory[0], 2);
+    fake_go_away(&w.f, w.s);
+    fake_come_back(&w.f, w.s);
+    assert_memory_equal(fake_active(&w.f, "w0").bytes, w.v[2]->key.uid.bytes, 16);
+    fake_go(&w.f, 3);
     assert_true(activate(&w, 3).staged_bytes >= BYTES);
     check_memory(&w, w.memory[0], 3);
     worker_close(&w);

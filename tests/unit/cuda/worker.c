@@ -137,6 +137,47 @@ static void an_activate_that_the_driver_refuses_is_none(void **state)
     }
 }
 
+/* What the rollout tells a gateway that comes back. */
+static struct tb_id announced(struct world *w)
+{
+    fake_go_away(&w->f, w->rollout.s);
+    const uint32_t before = fake_seen(&w->f, TB_SESSION_SUBSCRIBE);
+    fake_away(&w->f, false);
+    fake_wait_seen(&w->f, TB_SESSION_SUBSCRIBE, before + 1);
+    return fake_active(&w->f, "rollout0");
+}
+
+/* P2: half of the copy was made when the driver refused: a gateway that comes back is told of no version until the same call has
+ * made it, and what was before is not gone back behind. */
+static void a_switch_that_stops_midway_leaves_no_version(void **state)
+{
+    (void)state;
+    struct world w;
+    struct tb_uid uid[4];
+    world_open(&w);
+    for (uint64_t number = 1; number <= 3; number++) {
+        gpu_worker_fill(&w.rank, &fake, number);
+        CHECK_OK(gpu_worker_publish(&w.rank, number, TB_PUBLISH_SHADOW));
+        fake_land(&w.f, number);
+        uid[number] = uid_of(&w, number);
+        CHECK_OK(tb_stage(w.sub, &uid[number], 20000));
+        fake_go(&w.f, number);
+    }
+    CHECK_OK(tb_activate(w.sub, &uid[2], NULL));
+    assert_memory_equal(announced(&w).bytes, uid[2].bytes, sizeof uid[2].bytes);
+    fake_cuda_fail("cuMemcpyAsync", 2, CUDA_ERROR_ECC_UNCORRECTABLE);
+    CHECK_STATUS(tb_activate(w.sub, &uid[3], NULL), TB_SITE_IO);
+    assert_true(fake_cuda_failed());
+    fake_cuda_fail(NULL, 0, CUDA_SUCCESS);
+    const struct tb_id none = announced(&w);
+    assert_true(tb_id_is_zero(&none));
+    CHECK_STATUS(tb_activate(w.sub, &uid[1], NULL), TB_BAD_STATE);
+    CHECK_OK(tb_activate(w.sub, &uid[3], NULL));
+    assert_true(gpu_worker_holds(&w.rollout, &fake, &w.rank));
+    assert_memory_equal(announced(&w).bytes, uid[3].bytes, sizeof uid[3].bytes);
+    world_close(&w);
+}
+
 /* A resume that finds no device leaves the registration as it was: suspended. */
 static void a_resume_that_the_driver_refuses_may_be_tried_again(void **state)
 {
@@ -338,6 +379,7 @@ int main(void)
         cmocka_unit_test(shadow_and_staging_are_pinned_once),
         cmocka_unit_test(a_publish_that_the_driver_refuses_is_no_version),
         cmocka_unit_test(an_activate_that_the_driver_refuses_is_none),
+        cmocka_unit_test(a_switch_that_stops_midway_leaves_no_version),
         cmocka_unit_test(a_resume_that_the_driver_refuses_may_be_tried_again),
         cmocka_unit_test_teardown(a_rank_of_this_host_is_read_from_its_gpu, ranks_end),
         cmocka_unit_test_teardown(a_version_of_several_shards_is_read_from_the_gateway, ranks_end),
