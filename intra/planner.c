@@ -207,13 +207,14 @@ uint32_t tb_planner_fan_out(uint64_t nic_bytes_per_s, uint64_t arrival_bytes_per
     return fan_out > TB_PLANNER_FAN_OUT_MAX ? TB_PLANNER_FAN_OUT_MAX : (uint32_t)fan_out;
 }
 
-/* It cannot be faster than what it reads from. */
+/* It cannot be faster than what it reads from, and nothing comes where there is nothing more. */
 static bool own_fault(const struct tb_planner_question *q)
 {
     const struct tb_planner_member *m = &q->members[q->reader];
     if (m->upstream == TB_PLANNER_NONE) return false;
     TB_ASSERT(m->upstream < q->count);
     const struct tb_planner_member *up = &q->members[m->upstream];
+    if (m->bytes_per_s == 0 && !up->whole && up->held_chunks <= m->held_chunks) return false;
     return is_root(up) || up->bytes_per_s / 2 > m->bytes_per_s;
 }
 
@@ -250,6 +251,14 @@ void tb_planner_heard(struct tb_planner_pace *pace, tb_time_ns now)
 {
     pace->steady = pace->heard;
     pace->heard = true;
+    pace->waited = false;
+    pace->at = now;
+}
+
+void tb_planner_waited(struct tb_planner_pace *pace, tb_time_ns now)
+{
+    pace->waited = true;
+    pace->under = false;
     pace->at = now;
 }
 
@@ -258,7 +267,7 @@ bool tb_planner_slow(const struct tb_planner_question *q, struct tb_planner_pace
 {
     TB_ASSERT(q->reader < q->count);
     const struct tb_planner_member *m = &q->members[q->reader];
-    const bool judged = pace->heard && !m->whole && m->bytes_per_s > 0;
+    const bool judged = pace->heard && !pace->waited && !m->whole;
     const bool was_under = pace->under;
     const tb_time_ns from = pace->at;
     struct beside b = {0};
@@ -267,6 +276,7 @@ bool tb_planner_slow(const struct tb_planner_question *q, struct tb_planner_pace
     pace->under = b.faster > b.others / 2;
     if (!pace->under) return false;
     if (!was_under) pace->since = from;
+    if (!was_under && m->bytes_per_s == 0) return false; /* others that stand, too, have not said so yet */
     const double seconds = (double)tb_time_since(pace->since, q->now) / 1e9;
     return seconds * (double)b.least >= (double)(TB_PLANNER_SLOW_CHUNKS * q->chunk_bytes);
 }

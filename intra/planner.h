@@ -64,7 +64,7 @@ struct tb_planner_member {
     bool slow;      /* shall be a leaf */
     bool near_only; /* PUBLISHER: it is read by its own host alone */
     bool steady;    /* as its pace says. Only tb_planner_alone looks at it */
-    /* what it reads at, as it says; 0: not known. tb_planner_slow and _alone look at it */
+    /* what it reads at, as it says; 0: not known, or nothing comes. tb_planner_slow and _alone look at it */
     uint64_t bytes_per_s;
 
     uint32_t row; /* the caller's own number for it; not looked at */
@@ -98,6 +98,7 @@ uint32_t tb_planner_fan_out(uint64_t nic_bytes_per_s, uint64_t arrival_bytes_per
 struct tb_planner_pace {
     bool heard;       /* it told a rate since then */
     bool steady;      /* and another, which is of this source alone */
+    bool waited;      /* its last word was that it waits for its source */
     bool under;       /* its last rate was under half of the median */
     tb_time_ns at;    /* when it last told */
     tb_time_ns since; /* under: from when on, as the rate that it told is of the time before */
@@ -106,11 +107,14 @@ struct tb_planner_pace {
 
 /* It told a rate that is not judged. */
 void tb_planner_heard(struct tb_planner_pace *pace, tb_time_ns now);
+/* It told that nothing came, and its source had nothing more: that is no rate, and much of the time of the next one it waited, too. */
+void tb_planner_waited(struct tb_planner_pace *pace, tb_time_ns now);
 
 /* A member tells its rate: is it to be a leaf from now on? True when it was under half of the median rate of those that do not
  * depend on it for as long as the median takes for TB_PLANNER_SLOW_CHUNKS chunks, and the fault is its own: its upstream is whole,
  * a source, or over twice as fast. The first rate that it tells is not judged: much of that time it waited for a chunk to come
- * down the chain, or read from somebody else. */
+ * down the chain, or read from somebody else. Nothing (0) is judged where the upstream holds more, and at the second such word in a row:
+ * what stands still for all is nobody's fault, and by then the others have said so. */
 bool tb_planner_slow(const struct tb_planner_question *question, struct tb_planner_pace *pace);
 
 /* All who told a rate depend on the reader of the question, and read at about its own, but those that are known to be slow: nobody can

@@ -345,11 +345,20 @@ void tb_plan_retell(struct tb_catalog *c, uint32_t reference)
 
 /* ---- who holds up those behind it ---- */
 
+/* Nothing came, and what it reads from held no more: it waits as that does. */
+static bool waited(const struct tb_catalog *c, const struct reference *ref)
+{
+    if (ref->bytes_per_s > 0 || ref->whole) return false;
+    if (ref->source == NONE) return true;
+    if (ref->source != GATEWAY && reference_at(c, ref->source)->kind == TB_REFERENCE_PUBLISHER) return false;
+    return source_held(c, version_at(c, ref->version), ref->source) <= ref->held_chunks;
+}
+
 /* Could be: others are twice as fast, and what it reads from gives more. Saves the look at all workers where it could not. */
 static bool may_be_slow(const struct tb_catalog *c, const struct reference *ref)
 {
     const struct version *v = version_at(c, ref->version);
-    if (ref->slow || ref->whole || ref->bytes_per_s == 0 || ref->source == NONE) return false;
+    if (ref->slow || ref->whole || ref->source == NONE) return false;
     if (v->chunk_count == 0 || v->fastest / 2 <= ref->bytes_per_s) return false;
     if (ref->source == GATEWAY) return true;
     const struct reference *source = reference_at(c, ref->source);
@@ -367,7 +376,7 @@ static bool leads_a_chain(struct tb_catalog *c, uint32_t reference)
     const uint32_t held = ref->held_chunks + TB_PLANNER_SLOW_CHUNKS;
     if (rank_of(ref) != RANK_KEEPS_UP || ref->whole || ref->source != GATEWAY || !ref->source_loads)
         return false;
-    if (!ref->pace.steady || ref->bytes_per_s == 0) return false;
+    if (!ref->pace.steady) return false;
     if (v->held_chunks < held || v->chunk_count < held + TB_PLANNER_SLOW_CHUNKS) return false;
     if (tb_time_since(v->looked_at, c->now) < JUDGE_EVERY) return false;
     v->looked_at = c->now;
@@ -462,6 +471,10 @@ static void remember(struct tb_catalog *c, const struct reference *ref, bool slo
 static void judge(struct tb_catalog *c, uint32_t reference)
 {
     struct reference *ref = reference_at(c, reference);
+    if (waited(c, ref)) {
+        tb_planner_waited(&ref->pace, c->now);
+        return;
+    }
     if (!may_be_slow(c, ref)) {
         tb_planner_heard(&ref->pace, c->now);
         ref->pace.under = false;
@@ -480,8 +493,8 @@ void tb_plan_judge(struct tb_catalog *c, uint32_t reference)
     struct reference *ref = reference_at(c, reference);
     struct version *v = version_at(c, ref->version);
     if (ref->bytes_per_s > v->fastest) v->fastest = ref->bytes_per_s;
-    if (ref->slow && ref->pace.heard && !ref->whole && ref->bytes_per_s >= v->fastest / 2)
-        remember(c, ref, false);
+    const bool keeps_up = ref->bytes_per_s > 0 && ref->bytes_per_s >= v->fastest / 2;
+    if (ref->slow && ref->pace.heard && !ref->whole && keeps_up) remember(c, ref, false);
     judge(c, reference);
     if (ref->source < GATEWAY)
         try_another(c, ref->source);

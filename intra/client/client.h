@@ -317,7 +317,8 @@ struct tb_staging {
     uint8_t *source;                     /* encoded */
     size_t source_bytes;
     struct tb_hop *hop;
-    uint64_t plan; /* of the hop */
+    bool hop_opened; /* its source has answered */
+    uint64_t plan;   /* of the hop */
     /* The newest plan, its source span behind it: followed once the places stand. */
     struct tb_session_plan *kept_plan;
     enum tb_transport transport;

@@ -56,11 +56,14 @@ void tb_staging_progress_notice(struct tb_session *s, struct tb_staging *st)
     st->told_at = now;
 }
 
+/* P6: that nothing came is told too, or a worker whose NIC stands still kept its last rate, and its readers stayed behind it. */
 void tb_stagings_progress(struct tb_session *s)
 {
-    for (struct tb_staging *st = s->stagings; st != NULL; st = st->next)
-        if (st->state == TB_STAGING_READING && tb_staging_held_chunks(st) != st->told_chunks)
+    for (struct tb_staging *st = s->stagings; st != NULL; st = st->next) {
+        if (st->state != TB_STAGING_READING) continue;
+        if (tb_staging_held_chunks(st) != st->told_chunks || (st->hop_opened && s->up))
             tb_staging_progress_notice(s, st);
+    }
 }
 
 static void lost_notice(struct tb_session *s, const struct tb_staging *st, uint64_t plan, enum tb_status why)
@@ -121,6 +124,7 @@ void tb_staging_close_hop(struct tb_staging *st)
     if (st->hop == NULL) return;
     tb_hop_close_counted(st->hop, &last);
     st->hop = NULL;
+    st->hop_opened = false;
     st->base = NULL;
     st->read.bytes_read += last.bytes_read;
     st->read.bytes_wasted += last.bytes_wasted;
@@ -372,6 +376,7 @@ static void begin_reading(struct tb_session *s, struct tb_staging *st)
 
 static void hop_opened(struct tb_staging *st, const struct tb_hop_note *note)
 {
+    st->hop_opened = true;
     st->transport = note->transport;
     st->why_transport = note->why_transport;
     if (st->lost_at == 0) return;

@@ -213,7 +213,7 @@ void fleet_tell_progress(struct fleet *f, struct worker *w)
 {
     struct site *s = &f->sites[w->site];
     const uint32_t held = held_by(f, w);
-    if (!s->gateway_up || !w->staged || (held == w->told && !w->whole)) return;
+    if (!s->gateway_up || !w->staged) return;
     const double seconds = (double)(f->now - w->told_at) / 1e9;
     const double more = (double)(held - w->told) * f->chunk_bytes;
     const struct tb_catalog_progress p = {.session = session_of(f, w),

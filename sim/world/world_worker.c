@@ -143,7 +143,7 @@ static void tell_progress(struct worker *k, struct staged *st)
     st->told_at = the->now;
     say_whole(k, st);
     k->progress_at = tb_time_add(the->now, TB_MS(40));
-    k->moved_at = the->now;
+    if (st->whole || st->told != told) k->moved_at = the->now;
     WORLD_SEND(&k->c, TB_SESSION_PROGRESS, 0, &m, tb_session_progress_encode);
 }
 
@@ -362,7 +362,8 @@ static void look(struct worker *k, struct staged *st)
         if (k->c.up) tell_progress(k, st);
     }
     if (st->has_news && st->news.kind != TB_HOP_OPENED) tell_lost(k, st);
-    if (k->c.up && held != st->told && the->now >= k->progress_at) tell_progress(k, st);
+    const bool stands = st->hop != NULL && the->now >= tb_time_add(st->told_at, TB_SECONDS(1));
+    if (k->c.up && (held != st->told || stands) && the->now >= k->progress_at) tell_progress(k, st);
 }
 
 static enum tb_status take_grant(struct worker *k, struct tb_wire_frame *f)

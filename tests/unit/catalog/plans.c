@@ -289,6 +289,48 @@ static void a_slow_worker_becomes_a_leaf(void **state)
     site_close(&s);
 }
 
+/* P6: nothing gets to it any more, although its session is alive: it does not keep the rate that it told last. */
+static void a_worker_that_gets_nothing_becomes_a_leaf(void **state)
+{
+    (void)state;
+    struct site s;
+    chain_with_a_brake(&s, 10000);
+    for (uint32_t held = 7; held < 9; held++) {
+        said(&s, "");
+        s.now += TB_MS(50);
+        CHECK_OK(progress_at(&s, "a", 5, held, 10000));
+        CHECK_OK(progress_at(&s, "b", 5, 6, 0));
+        CHECK_OK(progress_at(&s, "c", 5, 6, 0));
+    }
+    said(&s, "[ 220] plan c v5 from a\n"
+             "[ 220] plan b v5 from c\n");
+    assert_true(slow(&s, "b"));
+    site_close(&s);
+}
+
+/* The twin: there is nothing more for them. */
+static void who_waits_for_its_source_is_not_slow(void **state)
+{
+    (void)state;
+    struct site s;
+    chain_with_a_brake(&s, 10000);
+    land(&s, 5, 0, 6);
+    for (uint32_t times = 0; times < 10; times++) {
+        s.now += TB_SECONDS(1);
+        CHECK_OK(progress_at(&s, "b", 5, 6, 0)); /* before the others have said so */
+        CHECK_OK(progress_at(&s, "c", 5, 6, 0));
+        CHECK_OK(progress_at(&s, "a", 5, 6, 0));
+    }
+    land(&s, 5, 0, 8);
+    s.now += TB_MS(10);
+    CHECK_OK(progress_at(&s, "a", 5, 8, 10000));
+    s.now += TB_MS(500);
+    CHECK_OK(progress_at(&s, "b", 5, 7, 200)); /* it came down the chain in that time */
+    said(&s, "");
+    assert_false(slow(&s, "a") || slow(&s, "b") || slow(&s, "c"));
+    site_close(&s);
+}
+
 /* P6: it is one of the next version too, from the beginning; unless it kept up with one. */
 static void who_was_slow_begins_as_a_leaf(void **state)
 {
@@ -316,6 +358,12 @@ static void who_was_slow_begins_as_a_leaf(void **state)
                             "[ 160] plan c v6 from b\n"
                           : "[ 120] plan b v6 from gateway\n"
                             "[ 120] plan c v6 from gateway\n");
+        for (uint32_t times = 0; times < 2; times++, s.now += TB_SECONDS(1))
+            CHECK_OK(progress_at(&s, "b", 6, 0, 0)); /* which is nothing to be forgiven for */
+        const struct tb_id b = session_of("b"), v6 = id_of(6);
+        CHECK_OK(tb_catalog_release(s.c, s.now, &b, &v6));
+        CHECK_OK(stage(&s, "b", 6));
+        assert_int_equal(slow(&s, "b"), !forgiven);
         site_close(&s);
     }
 }
@@ -598,6 +646,31 @@ static void a_chain_as_slow_as_its_source_is_left_alone(void **state)
     site_close(&s);
 }
 
+/* P6: it got all that was to be had, and then nothing any more: one that depends on it takes its place. */
+static void a_first_of_a_chain_that_gets_nothing_is_found(void **state)
+{
+    (void)state;
+    struct site s;
+    three_workers(&s);
+    long_chain(&s, 6, LONG_CHUNKS, abc);
+    second(&s, 6, abc, 4, 400);
+    second(&s, 6, abc, 8, 400);
+    for (uint32_t held = 12; held <= 18; held += 3)
+        second(&s, 6, bca, held, 400);
+    for (uint32_t held = 20; held < 32; held += 4)
+        second(&s, 6, cab, held, 400); /* 400 is what is to be had */
+    long_chain_ends(&s, 6, abc);
+    long_chain(&s, 7, LONG_CHUNKS, abc);
+    hush(&s);
+    second(&s, 7, abc, 4, 400);
+    second(&s, 7, abc, 8, 400);
+    said(&s, "");
+    second(&s, 7, abc, 8, 0);
+    said(&s, "[11000] plan b v7 from gateway\n"
+             "[11000] plan a v7 from c\n");
+    site_close(&s);
+}
+
 /* P6: behind the first stands another slow one: it is found too, once it leads all but those that are known to be slow. */
 static void two_slow_ones_before_the_others_are_found(void **state)
 {
@@ -772,6 +845,8 @@ int main(void)
         cmocka_unit_test(who_is_whole_and_said_not_where_is_no_source),
         cmocka_unit_test(whole_readers_read_no_more),
         cmocka_unit_test(a_slow_worker_becomes_a_leaf),
+        cmocka_unit_test(a_worker_that_gets_nothing_becomes_a_leaf),
+        cmocka_unit_test(who_waits_for_its_source_is_not_slow),
         cmocka_unit_test(who_was_slow_begins_as_a_leaf),
         cmocka_unit_test(who_keeps_up_stays),
         cmocka_unit_test(a_word_that_nobody_looked_at_counts_for_nothing),
@@ -782,6 +857,7 @@ int main(void)
         cmocka_unit_test(other_ranks_are_read_by_the_gateway_alone),
         cmocka_unit_test(a_slow_first_of_a_chain_is_found),
         cmocka_unit_test(a_chain_as_slow_as_its_source_is_left_alone),
+        cmocka_unit_test(a_first_of_a_chain_that_gets_nothing_is_found),
         cmocka_unit_test(two_slow_ones_before_the_others_are_found),
         cmocka_unit_test(a_version_is_looked_at_once_in_10_ms),
         cmocka_unit_test(who_joins_after_a_trial_comes_behind_it),

@@ -167,6 +167,31 @@ static void a_worker_chains_behind_a_worker_by_shm(void **state)
     a_chain("host-a");
 }
 
+/* P6: once a second it is told also that nothing came, or its last rate would stand for ever. */
+static void a_worker_that_gets_nothing_says_so(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct worker a, b;
+    fake_open(&f);
+    const struct tb_uid uid = fake_uid(fake_make(&f, 1, 2, 2, TENSOR));
+    FAKE_SET(&f, chain, true);
+    FAKE_SET(&f, no_plan, true);
+    worker_open(&f, &a, "a", "host-a", 0);
+    CHECK_STATUS(tb_stage(a.sub, &uid, 0), TB_AGAIN);
+    fake_wait_seen(&f, TB_SESSION_EXPORT, 1);
+    FAKE_SET(&f, no_plan, false);
+    worker_open(&f, &b, "b", "host-b", 0);
+    CHECK_STATUS(tb_stage(b.sub, &uid, 0), TB_AGAIN);
+    fake_wait_seen(&f, TB_SESSION_PROGRESS, 2);
+    pthread_mutex_lock(&f.lock);
+    assert_int_equal(f.progress.held_chunks | f.progress.bytes_per_s | f.progress.whole, 0);
+    pthread_mutex_unlock(&f.lock);
+    worker_close(&a);
+    worker_close(&b);
+    fake_close(&f);
+}
+
 /* P5, P6: the upstream goes; what is held stays, and the next plan brings the rest. */
 static void a_lost_upstream_is_told_and_replaced(void **state)
 {
@@ -457,6 +482,7 @@ int main(void)
         cmocka_unit_test(items_are_the_version),
         cmocka_unit_test(a_worker_chains_behind_a_worker_by_tcp),
         cmocka_unit_test(a_worker_chains_behind_a_worker_by_shm),
+        cmocka_unit_test(a_worker_that_gets_nothing_says_so),
         cmocka_unit_test(a_lost_upstream_is_told_and_replaced),
         cmocka_unit_test(go_stays_good_while_the_gateway_is_away),
         cmocka_unit_test(alone_a_worker_does_not_go_backwards),

@@ -279,6 +279,37 @@ static void under_half_of_the_median_for_8_chunks_is_slow(void **state)
     assert_true(judge(&s, 4, &paces[4], TB_MS(1)));
 }
 
+/* P6: who gets nothing although its source has more, while others do; told twice, as all may stand still at first. */
+static void who_gets_nothing_though_there_is_more_is_slow(void **state)
+{
+    (void)state;
+    struct site s;
+    struct tb_planner_pace paces[8] = {{0}};
+    site_init(&s, 1);
+    for (uint32_t host = 1; host <= 5; host++) {
+        const uint32_t w = site_join(&s, "w", host);
+        s.members[w].bytes_per_s = host < 4 ? 100 : 0; /* 4 holds up 5 */
+        s.members[w].held_chunks = host < 4 ? 9 : 5;
+    }
+    assert_false(judge(&s, 4, &paces[4], TB_SECONDS(100)));
+    assert_false(judge(&s, 4, &paces[4], TB_SECONDS(100)));
+    assert_true(judge(&s, 4, &paces[4], TB_MS(1)));
+    tb_planner_waited(&paces[4], paces[4].at + TB_SECONDS(1));
+    assert_false(judge(&s, 4, &paces[4], TB_SECONDS(1))); /* for much of that it waited */
+    assert_false(judge(&s, 4, &paces[4], TB_MS(799)));
+    assert_true(judge(&s, 4, &paces[4], TB_MS(1)));
+    for (uint32_t times = 0; times < 10; times++) /* the twins: who is behind it, */
+        assert_false(judge(&s, 5, &paces[5], TB_SECONDS(100)));
+    s.members[3].held_chunks = 5; /* who has all that its source has, */
+    for (uint32_t times = 0; times < 10; times++)
+        assert_false(judge(&s, 4, &paces[4], TB_SECONDS(100)));
+    s.members[3].held_chunks = 9; /* and who stands still as all do */
+    for (uint32_t i = 1; i < 4; i++)
+        s.members[i].bytes_per_s = 0;
+    for (uint32_t times = 0; times < 10; times++)
+        assert_false(judge(&s, 4, &paces[4], TB_SECONDS(100)));
+}
+
 /* Where all are slow nobody is, nor is one that has nobody beside it. */
 static void who_is_as_slow_as_the_others_is_not_slow(void **state)
 {
@@ -550,6 +581,7 @@ int main(void)
         cmocka_unit_test(the_most_advanced_of_a_host_leads_next),
         cmocka_unit_test(a_slow_member_becomes_a_leaf),
         cmocka_unit_test(under_half_of_the_median_for_8_chunks_is_slow),
+        cmocka_unit_test(who_gets_nothing_though_there_is_more_is_slow),
         cmocka_unit_test(who_is_as_slow_as_the_others_is_not_slow),
         cmocka_unit_test(who_leads_all_others_is_alone),
         cmocka_unit_test(a_slow_member_is_better_than_none),
