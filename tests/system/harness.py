@@ -28,6 +28,7 @@ TOMBOLO = BUILD / "gateway/cli/tombolo"
 TOMBOLOD = BUILD / "gateway/daemon/tombolod"
 WORKER = BUILD / "tests/system/tombolo-test-worker"
 HELD_SYNC = BUILD / "tests/system/libtombolo-test-held-sync.so"
+HELD_READ = BUILD / "tests/system/libtombolo-test-held-read.so"
 SHIFTED_CLOCK = BUILD / "tests/system/libtombolo-test-shifted-clock.so"
 MAKE_WEIGHTS = BUILD / "sim/tombolo-make-weights"
 # Sanitized builds are several times slower; conditions that are met on time there are met early elsewhere.
@@ -281,9 +282,10 @@ class Process:
 
 
 class Worker(Process):
-    def __init__(self, lab, name, site=None, host=None, **open_with):
+    def __init__(self, lab, name, site=None, host=None, env=None, **open_with):
         prefix = site.worker_prefix if site is not None else []
-        super().__init__(name, [*prefix, WORKER], lab.dir / f"{name}.log", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        super().__init__(name, [*prefix, WORKER], lab.dir / f"{name}.log", stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                         env={**os.environ, **(env or {})})
         self.lab = lab
         self.pending = b""
         lab.processes.append(self)
@@ -728,6 +730,19 @@ class SlowDisk:
 
     def hold(self):
         self.path.touch()
+
+    def let_go(self):
+        self.path.unlink(missing_ok=True)
+
+
+class SlowReader:
+    """Makes a worker that is started with its `env` stand in the middle of reading another process's memory while it is held."""
+
+    def __init__(self, lab, name):
+        self.path = lab.dir / f"{name}.hold"
+        self.path.touch()
+        self.env = {"LD_PRELOAD": str(HELD_READ), "TB_HOLD_READ": str(self.path),
+                    "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
 
     def let_go(self):
         self.path.unlink(missing_ok=True)

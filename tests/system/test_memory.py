@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 
-from harness import PATIENCE_MS, Failed, Rollout, Trainer, Worker, expect, main, safetensors_table, scenario, wait_for
+from harness import PATIENCE_MS, Failed, Rollout, SlowReader, Trainer, Worker, expect, main, safetensors_table, scenario, wait_for
 
 COPY, SWITCH, PATCH = 0, 1, 2
 HOST = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip() # a gateway's
@@ -359,6 +359,71 @@ def who_stands_still_is_cut_off(lab):
             raise Failed(f"{read} bytes were read of {size}")
         for rollout in (source, reader):
             rollout.worker.ok("close")
+
+
+@scenario
+def a_reader_on_the_ranks_host_holds_up_no_unpublish(lab):
+    """P1 P3 P6: a worker reads by shm in the memory of a rank of its host, and in the middle of that the rank takes it back. One that
+    goes on does so at the gateway; one that stands still costs the drain and no longer, and one that dies nothing. What the rank
+    writes there then is nobody's version."""
+    drain_ms = 700
+    site = home(lab)
+    old, new = lab.weights(2)
+    size = weights_bytes(old)
+    rank = InPlace(lab, site, old, host="h1")
+
+    def in_mid_read(number):
+        name = f"reader{number}"
+        slow = SlowReader(lab, name)
+        uid = rank.publish(number)
+        site.wait_holds(uid)
+        reader = Rollout(lab, site, name, old, host="h1", env=slow.env)
+        reader.worker.refused("again", "stage", uid=uid, timeout_ms=0)
+        wait_for("it has some", lambda: staged(reader.worker, uid)["held_chunks"] > 0)
+        expect("transport", staged(reader.worker, uid)["hop"]["transport"], "shm")
+        expect("readers of the rank", [p["readers"] for p in published(rank) if p["number"] == number], [1])
+        return uid, slow, reader
+
+    def unpublish(uid, most_s):
+        took = seconds(lambda: rank.worker.ok("unpublish", uid=uid, drain_ms=drain_ms))
+        if took > most_s + 20 * SLOWER:
+            raise Failed(f"unpublish with a drain of {drain_ms} ms took {took:.1f} s")
+        rank.worker.ok("fill", tensors=rank.rows, file=str(new))
+
+    def has_it_from_elsewhere(reader, uid):
+        reader.stage(uid, timeout_ms=int(60000 * SLOWER))
+        reader.activate(uid)
+        reader.check(old)
+        read = staged(reader.worker, uid)["read_bytes"]
+        if read > size * 1.05 + (4 << 20):
+            raise Failed(f"{read} bytes were read of {size}")
+        rank.worker.ok("fill", tensors=rank.rows, file=str(old))
+
+    def source_kind(number):
+        members = next(c for c in site.control("chains")["chains"] if c["number"] == number)["members"]
+        source = next(m for m in members if m["kind"] == "worker")["source"]
+        return None if source is None else members[source]["kind"]
+
+    uid, slow, reader = in_mid_read(1)
+    expect("it reads from the", source_kind(1), "rank")
+    rank.worker.send("unpublish", uid=uid, drain_ms=60000)
+    wait_for("it is sent elsewhere", lambda: source_kind(1) == "gateway")
+    slow.let_go()
+    expect("unpublish", rank.worker.receive()["status"], "ok")
+    rank.worker.ok("fill", tensors=rank.rows, file=str(new))
+    has_it_from_elsewhere(reader, uid)
+
+    uid, slow, reader = in_mid_read(2)
+    reader.worker.stop()
+    unpublish(uid, drain_ms / 1000)
+    slow.let_go()
+    reader.worker.signal(signal.SIGCONT)
+    has_it_from_elsewhere(reader, uid)
+
+    uid, slow, reader = in_mid_read(3)
+    reader.worker.kill()
+    unpublish(uid, 0)
+    expect("held", site.holds(uid), True)
 
 
 if __name__ == "__main__":
