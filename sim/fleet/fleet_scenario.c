@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "intra/heartbeat.h"
 #include "sim/yaml_text.h"
 
 enum kind { COUNT, BYTES, RATE, BIT_RATE, SECONDS, SHARE };
@@ -105,7 +106,7 @@ struct tb_fleet_site tb_fleet_site_default(void)
                                   .shm = 40e9,
                                   .rtt_s = 100e-6,
                                   .hop_s = 300e-6,
-                                  .notice_s = 5,
+                                  .notice_s = TB_HEARTBEAT_MS * TB_HEARTBEAT_MISSED / 1e3,
                                   .restart_s = 5,
                                   .plan_s = 5e-3};
 }
