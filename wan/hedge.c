@@ -21,11 +21,60 @@ static bool same_chunks(const struct tb_hedge_way *a, const struct tb_hedge_way 
            b->parcel.first < a->parcel.first + a->parcel.count;
 }
 
+/* ---- what may go again ---- */
+
+/* The crossing's, or one that is free; NULL: neither. */
+static struct tb_hedge_credit *credit_of(struct tb_hedge *h, uint32_t crossing)
+{
+    struct tb_hedge_credit *found = NULL;
+    for (uint32_t i = 0; i < TB_HEDGE_CROSSINGS_MAX; i++) {
+        struct tb_hedge_credit *c = &h->credits[i];
+        if (c->crossing == crossing) return c;
+        if (c->crossing == 0 && found == NULL) found = c;
+    }
+    return found;
+}
+
+static void earn(struct tb_hedge *h, const struct tb_hedge_way *way, bool based)
+{
+    struct tb_hedge_credit *c = credit_of(h, way->crossing);
+    if (c == NULL) return;
+    c->crossing = way->crossing;
+    c->millibytes[based] += way->parcel.bytes * h->permille;
+}
+
+/* What others left is for one parcel, and gone then: a link that hedged nothing for a day owes no version a second copy. */
+static bool pay(struct tb_hedge *h, uint32_t crossing, bool based, uint64_t bytes)
+{
+    struct tb_hedge_kind *k = &h->kinds[based];
+    struct tb_hedge_credit *c = credit_of(h, crossing);
+    const uint64_t price = bytes * 1000;
+    if (c == NULL || c->millibytes[based] + k->left_millibytes < price) return false;
+    if (c->millibytes[based] < price) k->left_millibytes = 0;
+    c->millibytes[based] -= price < c->millibytes[based] ? price : c->millibytes[based];
+    k->hedged_bytes += bytes;
+    return true;
+}
+
+/* The crossing is over; 0: all are. */
+static void settle(struct tb_hedge *h, uint32_t crossing)
+{
+    for (uint32_t i = 0; i < TB_HEDGE_CROSSINGS_MAX; i++) {
+        struct tb_hedge_credit *c = &h->credits[i];
+        if (c->crossing == 0 || (crossing != 0 && c->crossing != crossing)) continue;
+        h->kinds[0].left_millibytes += c->millibytes[0];
+        h->kinds[1].left_millibytes += c->millibytes[1];
+        *c = (struct tb_hedge_credit){0};
+    }
+}
+
+/* ---- ways ---- */
+
 void tb_hedge_taken(struct tb_hedge *h, tb_time_ns now, const struct tb_hedge_way *way)
 {
     TB_ASSERT(way->slot < TB_HEDGE_SLOTS_MAX);
     const bool based = way->based && !way->parcel.plain; /* a chunk whose base was refused goes whole */
-    if (!way->again) h->kinds[based].sent_bytes += way->parcel.bytes;
+    if (!way->again) earn(h, way, based);
     if (h->way_count == TB_HEDGE_WAYS_MAX) return;
     bool second = false; /* its first way may have ended meanwhile */
     for (uint32_t i = 0; i < h->way_count; i++)
@@ -100,6 +149,7 @@ void tb_hedge_started(struct tb_hedge *h, tb_time_ns now, uint32_t crossing)
 
 void tb_hedge_over(struct tb_hedge *h, uint32_t crossing)
 {
+    settle(h, crossing);
     for (uint32_t i = 0; i < h->way_count;)
         if (crossing == 0 || h->ways[i].crossing == crossing)
             forget(h, i);
@@ -165,12 +215,6 @@ static uint64_t slow_slots(const struct tb_hedge *h, bool based, const struct cl
     return slow;
 }
 
-static bool affordable(const struct tb_hedge *h, bool based, uint64_t bytes)
-{
-    const struct tb_hedge_kind *k = &h->kinds[based];
-    return k->hedged_bytes + bytes <= k->sent_bytes / 1000 * h->permille;
-}
-
 bool tb_hedge_next(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const struct tb_crossing *c,
                    struct tb_hedge_again *again_out)
 {
@@ -184,9 +228,8 @@ bool tb_hedge_next(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const 
         if (late(h, w, &clocks[w->based])) found = w;
     }
     if (found == NULL || !tb_crossing_rest(c, &found->parcel, &again_out->parcel)) return false;
-    if (!affordable(h, found->based, again_out->parcel.bytes)) return false;
+    if (!pay(h, crossing, found->based, again_out->parcel.bytes)) return false;
     found->again = true;
-    h->kinds[found->based].hedged_bytes += again_out->parcel.bytes;
     again_out->avoid = slow_slots(h, found->based, &clocks[found->based]) | UINT64_C(1) << found->slot;
     return true;
 }

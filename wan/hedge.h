@@ -8,8 +8,9 @@
  *   before it: one on a stream from which nothing came for four times the usual time and 250 ms. Not all that is
  *     late there: a stream at a tenth of its rate still carries a tenth.
  * A late parcel goes again once, if some other stream brought something after this one was taken (else it is the
- * link that stands still, and nothing helps), and as long as what went again is at most `permille` of all of its kind that
- * was sent. The receiver drops whichever comes second.
+ * link that stands still, and nothing helps), and as long as what went again of its crossing is at most `permille` of what that
+ * crossing sent of its kind. One parcel more may, where crossings before it left as much unused: a small version hedges its last
+ * parcel, and after a terabyte nobody sends a version twice. The receiver drops whichever comes second.
  *
  * Promise P6: one slow stream does not hold up the rest. Kept by tests/unit/wan/hedge.c and
  * tests/scenario/slow_stream.c. */
@@ -21,9 +22,10 @@
 
 #define TB_HEDGE_PERMILLE 20u /* of the bytes sent, if not said otherwise */
 /* parcels watched; 190 MB of them are 10 Gbit/s for 150 ms. More are not hedged */
-#define TB_HEDGE_WAYS_MAX  1024u
-#define TB_HEDGE_TIMES_MAX 32u /* of the last parcels, for their median */
-#define TB_HEDGE_SLOTS_MAX 64u
+#define TB_HEDGE_WAYS_MAX      1024u
+#define TB_HEDGE_TIMES_MAX     32u /* of the last parcels, for their median */
+#define TB_HEDGE_SLOTS_MAX     64u
+#define TB_HEDGE_CROSSINGS_MAX 16u /* that send at once; of more nothing is hedged */
 
 struct tb_hedge_way {
     tb_time_ns taken_at;
@@ -42,14 +44,22 @@ struct tb_hedge_slot {
 
 /* What is known of the parcels of one kind. */
 struct tb_hedge_kind {
-    uint64_t sent_bytes, hedged_bytes;
+    uint64_t hedged_bytes;
+    uint64_t left_millibytes; /* that crossings which are over did not use: for one parcel */
     uint32_t time_count, time_at;
     tb_time_ns times[TB_HEDGE_TIMES_MAX];
+};
+
+/* What a crossing may send again, by what it sent. */
+struct tb_hedge_credit {
+    uint32_t crossing;      /* 0: free */
+    uint64_t millibytes[2]; /* [1]: on a base */
 };
 
 struct tb_hedge {
     uint32_t permille;
     struct tb_hedge_kind kinds[2]; /* [1]: on a base */
+    struct tb_hedge_credit credits[TB_HEDGE_CROSSINGS_MAX];
     struct tb_hedge_slot slots[TB_HEDGE_SLOTS_MAX];
     uint32_t way_count;
     struct tb_hedge_way ways[TB_HEDGE_WAYS_MAX];

@@ -14,6 +14,8 @@
 /* half of what one key may encrypt: the other half is for the change */
 #define RECORDS_MAX (UINT64_C(1) << 22)
 
+_Static_assert(TB_HEDGE_CROSSINGS_MAX >= TB_LINKS_CROSSINGS_MAX, "each crossing may hedge");
+
 uint64_t links_random(void)
 {
     uint64_t v = 0;

@@ -164,7 +164,8 @@ struct tb_links_options {
     /* where it was not, none of that model is expected from that peer for so long [60000] */
     uint32_t push_rest_ms;
     uint32_t push_manifest_bytes; /* versions with more of manifests are not sent unasked [65536] */
-    /* Of the bytes sent, that may go again on another stream when they are late, in thousandths [20]; TB_LINKS_HEDGE_NONE. */
+    /* Of the bytes that a crossing sent, that may go again on another stream when they are late, in thousandths [20];
+     * TB_LINKS_HEDGE_NONE. */
     uint32_t hedge_permille;
     uint64_t manifest_bytes_max;  /* of one version's manifests in memory [256 MiB] */
     enum tb_choice_wish codec;    /* of what is sent [raw] */

@@ -210,8 +210,53 @@ static void hedges_stay_within_their_share(void **state)
     while (next(&f, &again))
         count++;
     assert_int_equal(count, 2); /* of 110 MiB */
-    assert_true(tb_hedge_hedged(&f.h) * 1000 <= f.h.kinds[0].sent_bytes * 20);
+    assert_true(tb_hedge_hedged(&f.h) * 1000 <= 110 * (uint64_t)CHUNK * 20);
     free(f.memory);
+}
+
+/* P7: 64 versions before went without a hedge. The last four parcels of this one are stuck: what it sent itself pays for one of them,
+ * those before it for another, and no more. */
+static void versions_before_pay_for_one_parcel(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct tb_hedge_again again;
+    setup(&f, 64, 20);
+    const struct tb_hedge_way before = {.parcel = {.bytes = (uint64_t)100 * CHUNK}, .again = false};
+    for (uint32_t k = 1; k <= 64; k++) {
+        struct tb_hedge_way way = before;
+        way.crossing = CROSSING + k;
+        tb_hedge_taken(&f.h, f.now, &way);
+        tb_hedge_over(&f.h, CROSSING + k);
+    }
+    for (int i = 0; i < 4; i++)
+        (void)take(&f, 0);
+    rounds(&f, 15, 1, 5);
+    uint32_t count = 0;
+    while (next(&f, &again))
+        count++;
+    assert_int_equal(count, 2);
+    free(f.memory);
+}
+
+/* Its twin: a small version, whose own bytes would pay for none, has one. */
+static void a_small_version_hedges_one_parcel(void **state)
+{
+    (void)state;
+    for (int saved = 0; saved < 2; saved++) {
+        struct fixture f;
+        struct tb_hedge_again again;
+        setup(&f, 17, 20);
+        const struct tb_hedge_way way = {.crossing = CROSSING + 1, .parcel = {.bytes = (uint64_t)50 * CHUNK}};
+        tb_hedge_taken(&f.h, f.now, &way);
+        if (saved) tb_hedge_over(&f.h, CROSSING + 1); /* else it may hedge its own yet */
+        (void)take(&f, 0);
+        rounds(&f, 4, 1, 5);
+        f.now += TB_SECONDS(1);
+        assert_int_equal(next(&f, &again), saved);
+        assert_false(next(&f, &again));
+        free(f.memory);
+    }
 }
 
 /* Steps come in a tenth of the time: a whole chunk behind them is not late for that, and the bytes they stand for pay for no second
@@ -239,9 +284,9 @@ static void steps_say_nothing_of_a_full_copy(void **state)
     f.now += TB_MS(100);
     assert_false(next(&f, &again)); /* 190 ms of 2 x 100 + 20 */
     f.now += TB_MS(100);
-    f.h.kinds[0].sent_bytes -= 8 * CHUNK;
+    f.h.credits[0].millibytes[0] -= 20 * 8 * CHUNK;
     assert_false(next(&f, &again)); /* late, but a chunk is more than a fiftieth of 49 */
-    f.h.kinds[0].sent_bytes += 8 * CHUNK;
+    f.h.credits[0].millibytes[0] += 20 * 8 * CHUNK;
     assert_true(next(&f, &again));
     assert_int_equal(again.parcel.first, 168);
     free(f.memory);
@@ -291,8 +336,9 @@ static void a_chunk_without_its_base_is_no_step(void **state)
     for (uint8_t s = 1; s < 5; s++)
         (void)take(&f, s);
     assert_int_equal(take(&f, 0), refused);
-    assert_int_equal(f.h.kinds[1].sent_bytes, 101 * CHUNK);
-    assert_int_equal(f.h.kinds[0].sent_bytes, CHUNK);
+    assert_int_equal(f.h.kinds[1].left_millibytes, 20 * 81 * CHUNK); /* over, above */
+    assert_int_equal(f.h.credits[0].millibytes[1], 20 * 20 * CHUNK);
+    assert_int_equal(f.h.credits[0].millibytes[0], 20 * CHUNK);
     assert_true(tb_crossing_all_on_their_way(&f.c));
     f.now += TB_MS(50);
     for (uint32_t k = 97; k < 101; k++)
@@ -397,6 +443,8 @@ int main(void)
         cmocka_unit_test(a_known_slow_stream_is_not_waited_for),
         cmocka_unit_test(a_link_that_stands_still_hedges_nothing),
         cmocka_unit_test(hedges_stay_within_their_share),
+        cmocka_unit_test(versions_before_pay_for_one_parcel),
+        cmocka_unit_test(a_small_version_hedges_one_parcel),
         cmocka_unit_test(steps_say_nothing_of_a_full_copy),
         cmocka_unit_test(a_full_copy_says_nothing_of_steps),
         cmocka_unit_test(a_chunk_without_its_base_is_no_step),
