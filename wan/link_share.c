@@ -234,6 +234,7 @@ void links_share_tick(struct tb_links *ls, tb_time_ns now)
 enum tb_status link_on_have(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_have m;
+    if (l->protocol < TB_LINK_PROTOCOL_SHARED) return TB_PEER_GARBLED;
     enum tb_status status = tb_frame_have_decode(&f->payload, &m);
     if (status != TB_OK) return status;
     for (struct division *v = l->links->divisions; v != NULL; v = v->next) {

@@ -137,6 +137,25 @@ static void send_chunk(struct landing_scene *s)
     }
 }
 
+/* P9: what the peers of a shared crossing say is no word of protocol 1; in protocol 2 a crossing that nobody shares may hear it, as
+ * one that is shared no more does. */
+static void have_is_no_word_of_protocol_1(void **state)
+{
+    (void)state;
+    for (uint32_t protocol = 1; protocol <= 2; protocol++) {
+        struct landing_scene s;
+        static const uint8_t none[TB_HELD_WORD_BYTES];
+        landing_open_with(&s, protocol);
+        ROGUE_SEND(&s.r, TB_FRAME_HAVE, tb_frame_have, .crossing = s.r.wanted, .shard = 0,
+                   .words = {none, sizeof none});
+        if (protocol == 1) rogue_dropped(&s.r, TB_PEER_GARBLED);
+        if (protocol == 2) send_chunk(&s);
+        WORLD_UNTIL(&s.r.w.net, protocol == 1 ? s.phase == 2 : copy_held(site_copy(s.r.east, &s.t)) == 1);
+        assert_int_equal(s.r.closed, protocol == 1);
+        landing_close(&s);
+    }
+}
+
 /* P5: a stream brings a chunk and is gone before the main loop turns: that the chunk is held is said before that the
  * stream is gone, so the peer does not send it again. */
 static void what_a_lost_stream_brought_is_told_first(void **state)
@@ -189,6 +208,7 @@ int main(void)
         cmocka_unit_test(chunk_garbage_on_a_stream_ends_the_session),
         cmocka_unit_test(a_chunk_nobody_wanted_ends_the_session),
         cmocka_unit_test(a_difference_to_nothing_ends_the_session),
+        cmocka_unit_test(have_is_no_word_of_protocol_1),
         cmocka_unit_test(a_binding_is_used_once),
         cmocka_unit_test(what_a_lost_stream_brought_is_told_first),
         cmocka_unit_test(what_another_writer_claimed_lands_beside_it),
