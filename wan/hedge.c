@@ -52,7 +52,6 @@ static bool pay(struct tb_hedge *h, uint32_t crossing, bool based, uint64_t byte
     if (c == NULL || c->millibytes[based] + k->left_millibytes < price) return false;
     if (c->millibytes[based] < price) k->left_millibytes = 0;
     c->millibytes[based] -= price < c->millibytes[based] ? price : c->millibytes[based];
-    k->hedged_bytes += bytes;
     return true;
 }
 
@@ -103,11 +102,6 @@ tb_time_ns tb_hedge_usual(const struct tb_hedge_kind *k)
         sorted[at] = k->times[i];
     }
     return sorted[k->time_count / 2];
-}
-
-uint64_t tb_hedge_hedged(const struct tb_hedge *h)
-{
-    return h->kinds[0].hedged_bytes + h->kinds[1].hedged_bytes;
 }
 
 /* Of one that went twice nobody knows which way it came. */

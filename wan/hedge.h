@@ -44,7 +44,6 @@ struct tb_hedge_slot {
 
 /* What is known of the parcels of one kind. */
 struct tb_hedge_kind {
-    uint64_t hedged_bytes;
     uint64_t left_millibytes; /* that crossings which are over did not use: for one parcel */
     uint32_t time_count, time_at;
     tb_time_ns times[TB_HEDGE_TIMES_MAX];
@@ -87,7 +86,5 @@ bool tb_hedge_next(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const 
                    struct tb_hedge_again *again_out);
 /* How long a parcel of that kind usually takes; 0: not known yet. */
 tb_time_ns tb_hedge_usual(const struct tb_hedge_kind *k);
-/* The bytes of all that went again. */
-uint64_t tb_hedge_hedged(const struct tb_hedge *h);
 
 #endif

@@ -260,6 +260,7 @@ static void add_stats(struct tb_links_stats *to, const struct tb_stream *s)
     to->chunks_bad += atomic_load_explicit(&s->chunks_bad, memory_order_relaxed);
     to->chunks_on_base += atomic_load_explicit(&s->chunks_on_base, memory_order_relaxed);
     to->raw_bytes_sent += atomic_load_explicit(&s->raw_bytes, memory_order_relaxed);
+    to->bytes_hedged += atomic_load_explicit(&s->hedged_bytes, memory_order_relaxed);
 }
 
 static void forget_stream(struct link *l, uint32_t slot)

@@ -763,7 +763,6 @@ void tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links
     TB_ASSERT(peer < links->options.peer_count);
     const struct link *l = &links->links[peer];
     *stats_out = l->stats;
-    stats_out->bytes_hedged = tb_hedge_hedged(&l->hedge);
     stats_out->queued_parcels = l->queued;
     for (const struct push *p = l->expected; p != NULL; p = p->next)
         stats_out->expected++;

@@ -312,7 +312,7 @@ struct tb_links_stats {
     uint64_t send_ceiling_bytes, receive_ceiling_bytes;
     uint32_t queued_parcels;             /* that no stream took yet */
     uint64_t bytes_sent, bytes_received; /* chunk frames, all streams since the start */
-    /* of chunks that were put on a second stream because they were late on their first */
+    /* chunk frames, of chunks that were put on a second stream because they were late on their first */
     uint64_t bytes_hedged;
     uint64_t bytes_retransmitted; /* by TCP, on all streams since the start */
     uint64_t chunks_sent, chunks_received;

@@ -138,6 +138,7 @@ struct tb_stream {
     atomic_int limit; /* enum tb_limit */
     atomic_ullong chunks_sent, chunks_received, chunks_duplicate, chunks_bad;
     atomic_ullong chunks_on_base, raw_bytes;  /* sent */
+    atomic_ullong hedged_bytes;               /* of frames that were begun and had gone by another stream */
     atomic_int fd;                            /* for tests: -1 while not open */
     char congestion[TB_TCP_CONGESTION_BYTES]; /* it and the next are written before the phase is BOUND */
     bool kernel_sends;                        /* and encrypts */

@@ -190,6 +190,8 @@ static void count_sent(struct tb_stream *s, const struct tb_chunk_frame *frame)
         c.chunk += share->places[i].manifest->chunk_count;
     tb_sent_add(share->sent, &c);
     atomic_fetch_add_explicit(&s->raw_bytes, frame->raw_bytes, memory_order_relaxed);
+    if (s->send.parcel.again)
+        atomic_fetch_add_explicit(&s->hedged_bytes, c.frame_bytes, memory_order_relaxed);
     if (frame->form.on_base) atomic_fetch_add_explicit(&s->chunks_on_base, 1, memory_order_relaxed);
 }
 

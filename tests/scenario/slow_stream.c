@@ -47,6 +47,7 @@ struct world {
     struct tb_crossing crossing;
     struct tb_landing landing;
     struct tb_hedge hedge;
+    uint32_t hedged; /* parcels */
     void *memories[2];
     struct stream streams[STREAMS];
     struct tb_hedge_again queued[16]; /* that are to go again */
@@ -204,6 +205,7 @@ static void hedge(struct world *w)
     struct tb_hedge_again again;
     while (w->queued_count < 16 && tb_hedge_next(&w->hedge, now(w), 1, &w->crossing, &again)) {
         tb_crossing_again(&w->crossing, &again.parcel);
+        w->hedged++;
         w->queued[w->queued_count++] = again;
     }
 }
@@ -274,7 +276,7 @@ static void equal_streams_send_nothing_twice(void **state)
     (void)state;
     (void)crossing_ms(1024, 1, TB_HEDGE_PERMILLE);
     assert_int_equal(world.twice, 0);
-    assert_int_equal(tb_hedge_hedged(&world.hedge), 0);
+    assert_int_equal(world.hedged, 0);
 }
 
 int main(void)

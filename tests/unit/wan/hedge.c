@@ -18,6 +18,7 @@ struct fixture {
     uint64_t told[CHUNKS / 64 + 1];
     void *memory;
     tb_time_ns now, takes; /* how long a parcel does */
+    uint64_t hedged_bytes;
     bool based;
 };
 
@@ -69,6 +70,7 @@ static bool next(struct fixture *f, struct tb_hedge_again *again_out)
 {
     if (!tb_hedge_next(&f->h, f->now, CROSSING, &f->c, again_out)) return false;
     tb_crossing_again(&f->c, &again_out->parcel);
+    f->hedged_bytes += again_out->parcel.bytes;
     return true;
 }
 
@@ -105,7 +107,7 @@ static void the_last_parcel_of_a_stalled_stream_goes_again(void **state)
     assert_true((again.avoid & 1) != 0);
     assert_int_equal(again.avoid & ~UINT64_C(1), 0);
     assert_false(next(&f, &again));
-    assert_int_equal(tb_hedge_hedged(&f.h), CHUNK);
+    assert_int_equal(f.hedged_bytes, CHUNK);
     free(f.memory);
 }
 
@@ -120,7 +122,7 @@ static void what_is_not_late_goes_once(void **state)
     (void)take(&f, 1);
     f.now += TB_MS(200);
     assert_false(next(&f, &again));
-    assert_int_equal(tb_hedge_hedged(&f.h), 0);
+    assert_int_equal(f.hedged_bytes, 0);
     free(f.memory);
 }
 
@@ -210,7 +212,7 @@ static void hedges_stay_within_their_share(void **state)
     while (next(&f, &again))
         count++;
     assert_int_equal(count, 2); /* of 110 MiB */
-    assert_true(tb_hedge_hedged(&f.h) * 1000 <= 110 * (uint64_t)CHUNK * 20);
+    assert_true(f.hedged_bytes * 1000 <= 110 * (uint64_t)CHUNK * 20);
     free(f.memory);
 }
 

@@ -71,6 +71,29 @@ static void a_step_crosses_as_differences(void **state)
     steps_free(&s);
 }
 
+/* A step's chunks that are late on three streams go again by the fourth: what that comes to is counted as it goes, and not as the whole
+ * chunks that it stands for. */
+static void what_goes_again_is_counted_as_it_goes(void **state)
+{
+    (void)state;
+    struct steps s;
+    steps_make(&s, 1, 96 << 20);
+    s.east->options.hedge_permille = 1000;
+    steps_begin(&s);
+    const struct tb_links_stats before = site_stats(s.east, 0);
+    for (uint32_t n = 1; n < 4; n++)
+        assert_true(pace_stream(s.east, 0, n, 20000));
+    site_publish(s.east, &s.v2);
+    WORLD_UNTIL(&s.w.net, s.west->landed == 2 && s.east->peer_held == 2);
+    check_equal(site_copy(s.west, &s.v2), &s.v2);
+    const struct tb_links_stats after = site_stats(s.east, 0);
+    assert_true(after.bytes_hedged > before.bytes_hedged);
+    assert_true(after.bytes_hedged - before.bytes_hedged <= after.bytes_sent - before.bytes_sent);
+    for (uint32_t n = 1; n < 4; n++)
+        assert_true(pace_stream(s.east, 0, n, UINT64_MAX));
+    steps_free(&s);
+}
+
 /* P9: a peer that speaks protocol 1 gets whole chunks, by either side's limit. */
 static void a_peer_of_the_release_before_gets_whole_chunks(void **state)
 {
@@ -415,6 +438,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_crosses_as_differences),
+        cmocka_unit_test(what_goes_again_is_counted_as_it_goes),
         cmocka_unit_test(a_peer_of_the_release_before_gets_whole_chunks),
         cmocka_unit_test(chunks_without_a_base_come_whole),
         cmocka_unit_test(a_sender_without_a_base_sends_whole),
