@@ -34,3 +34,12 @@ uint64_t tb_window_wanted(const struct tb_window_seen *s)
         wanted *= 2; /* twice, because what is seen is what the ceiling lets through */
     return wanted > s->ceiling_bytes ? wanted : 0;
 }
+
+bool tb_window_look(uint64_t *wanted_bytes, const struct tb_window_seen *s)
+{
+    const uint64_t wanted = tb_window_wanted(s);
+    if (s->ceiling_bytes >= *wanted_bytes) *wanted_bytes = 0;
+    if (wanted <= *wanted_bytes) return false;
+    *wanted_bytes = wanted;
+    return true;
+}

@@ -251,6 +251,8 @@ struct retired {
 struct tb_links {
     struct tb_links_options options; /* pointers in it are ours or static */
     struct tb_tcp_path_options path;
+    struct tb_tcp_ceilings ceilings; /* of the kernel, as they were seen last */
+    tb_time_ns ceilings_at;
     struct tb_identity identity;
     uv_async_t wake;
     uv_timer_t clock;

@@ -70,22 +70,28 @@ static tb_time_ns least_rtt(const struct link *l)
 
 /* ---- the kernel's ceilings ---- */
 
-static void tell_window(const struct link *l, const char *sysctl, uint64_t has, uint64_t needs)
+static void tell_window(const struct link *l, const struct tb_window_seen *seen, uint64_t needs)
 {
     struct tb_log_line line;
-    tb_log_begin(&line, TB_LOG_WARN, "link.window");
+    tb_log_begin(&line, needs > 0 ? TB_LOG_WARN : TB_LOG_INFO, "link.window");
     tb_log_str(&line, "peer", l->label.text);
-    tb_log_str(&line, "sysctl", sysctl);
-    tb_log_u64(&line, "has_bytes", has);
+    tb_log_str(&line, "sysctl", seen->receives ? "net.ipv4.tcp_rmem" : "net.ipv4.tcp_wmem");
+    tb_log_u64(&line, "has_bytes", seen->ceiling_bytes);
     tb_log_u64(&line, "needs_bytes", needs);
-    tb_log_str(&line, "action", "raise its third value");
+    tb_log_str(&line, "action", needs > 0 ? "raise its third value" : "none");
     tb_log_end(&line);
 }
 
-/* Said again only when more is needed than was said before. */
+/* Said when more is needed than was said before, and when the ceiling is high enough. */
+static void watch_window(const struct link *l, const struct tb_window_seen *seen, uint64_t *wanted_bytes)
+{
+    const uint64_t before = *wanted_bytes;
+    if (tb_window_look(wanted_bytes, seen) || *wanted_bytes < before) tell_window(l, seen, *wanted_bytes);
+}
+
 static void watch_windows(struct link *l)
 {
-    const struct tb_tcp_ceilings *c = &l->path.ceilings;
+    const struct tb_tcp_ceilings *c = &l->links->ceilings;
     struct tb_window_seen sent = {.rtt = least_rtt(l), .ceiling_bytes = c->send_bytes};
     struct tb_window_seen received = {.rtt = sent.rtt, .ceiling_bytes = c->receive_bytes, .receives = true};
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
@@ -96,11 +102,8 @@ static void watch_windows(struct link *l)
         sent.bytes_per_s += out, sent.streams += out > 0;
         received.bytes_per_s += in, received.streams += in > 0;
     }
-    const uint64_t send = tb_window_wanted(&sent), receive = tb_window_wanted(&received);
-    if (send > l->stats.send_wanted_bytes)
-        tell_window(l, "net.ipv4.tcp_wmem", c->send_bytes, l->stats.send_wanted_bytes = send);
-    if (receive > l->stats.receive_wanted_bytes)
-        tell_window(l, "net.ipv4.tcp_rmem", c->receive_bytes, l->stats.receive_wanted_bytes = receive);
+    watch_window(l, &sent, &l->stats.send_wanted_bytes);
+    watch_window(l, &received, &l->stats.receive_wanted_bytes);
     l->stats.send_ceiling_bytes = c->send_bytes;
     l->stats.receive_ceiling_bytes = c->receive_bytes;
 }

@@ -9,8 +9,9 @@
 #include "wan/choice_trial.h"
 #include "wan/link.h"
 
-#define TICK_BUSY_MS 5u /* HELD at most every 10 ms, and a relay looks for held chunks as often */
-#define TICK_IDLE_MS 25u
+#define TICK_BUSY_MS   5u /* HELD at most every 10 ms, and a relay looks for held chunks as often */
+#define TICK_IDLE_MS   25u
+#define CEILINGS_EVERY TB_SECONDS(1)
 /* half of what one key may encrypt: the other half is for the change */
 #define RECORDS_MAX (UINT64_C(1) << 22)
 
@@ -131,6 +132,18 @@ void links_busy(struct tb_links *ls)
     set_clock(ls, TICK_BUSY_MS);
 }
 
+/* An operator raises them while this runs, as the log asks for. */
+static void look_at_ceilings(struct tb_links *ls, tb_time_ns now)
+{
+    if (tb_time_since(ls->ceilings_at, now) < CEILINGS_EVERY) return;
+    const struct tb_tcp_ceilings c = tb_tcp_ceilings();
+    ls->ceilings_at = now;
+    if (c.send_bytes == 0 || c.receive_bytes == 0) return; /* no descriptor, perhaps */
+    ls->ceilings = c;
+    for (uint32_t i = 0; i < ls->options.peer_count; i++)
+        atomic_store_explicit(&ls->links[i].path.send_ceiling_bytes, c.send_bytes, memory_order_relaxed);
+}
+
 static void move(struct link *l, tb_time_ns now)
 {
     link_take_notes(l);
@@ -143,6 +156,7 @@ static void on_clock(uv_timer_t *clock)
     struct tb_links *ls = clock->data;
     const tb_time_ns now = tb_clock_now();
     links_offers_tick(ls);
+    look_at_ceilings(ls, now);
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
         struct link *l = &ls->links[i];
         /* those of sessions that ended before this tick: a BYE has had its turn of the loop */
@@ -173,18 +187,19 @@ static void on_wake(uv_async_t *wake)
 
 /* ---- beginning ---- */
 
-/* What the kernel offers, and where its ceilings are. */
-static void path_options(const struct tb_links_options *o, struct tb_tcp_path_options *p)
+/* What the kernel offers. */
+static void path_options(const struct tb_links_options *o, const struct tb_tcp_ceilings *ceilings,
+                         struct tb_tcp_path_options *p)
 {
     char why[256];
-    *p = (struct tb_tcp_path_options){.ceilings = tb_tcp_ceilings()};
-    const uint64_t receive = p->ceilings.receive_bytes / 2; /* the window is about half of its buffer */
-    p->tuning = (struct tb_tuner_options){
-        .streams = o->streams,
-        .cores = o->threads,
-        .window_bytes = receive < p->ceilings.send_bytes ? receive : p->ceilings.send_bytes,
-        .bbr = tb_tcp_congestion_check("bbr", why) == TB_OK,
-        .cubic = tb_tcp_congestion_check("cubic", why) == TB_OK};
+    *p = (struct tb_tcp_path_options){.send_ceiling_bytes = ceilings->send_bytes};
+    const uint64_t receive = ceilings->receive_bytes / 2; /* the window is about half of its buffer */
+    p->tuning = (struct tb_tuner_options){.streams = o->streams,
+                                          .cores = o->threads,
+                                          .window_bytes =
+                                              receive < ceilings->send_bytes ? receive : ceilings->send_bytes,
+                                          .bbr = tb_tcp_congestion_check("bbr", why) == TB_OK,
+                                          .cubic = tb_tcp_congestion_check("cubic", why) == TB_OK};
 }
 
 /* "auto" is what there is; a name must be had. */
@@ -423,8 +438,9 @@ enum tb_status tb_links_new(const struct tb_links_options *options, struct tb_li
     ls->options.listen = NULL;
     ls->options.tls = tb_tls_ref(options->tls);
     ls->identity = *tb_tls_identity(options->tls);
-    path_options(&ls->options, &ls->path);
-    ls->ticked_at = tb_clock_now();
+    ls->ceilings = tb_tcp_ceilings();
+    path_options(&ls->options, &ls->ceilings, &ls->path);
+    ls->ticked_at = ls->ceilings_at = tb_clock_now();
     status = TB_SITE_NOMEM;
     ls->links = tb_calloc(options->peer_count + 1, sizeof *ls->links);
     if (ls->links == NULL || uv_async_init(options->loop, &ls->wake, on_wake) != 0) goto undo_memory;

@@ -58,13 +58,14 @@ void tb_tcp_path_look(struct tb_tcp_path *p, int fd, tb_time_ns now, bool wanted
     const tb_time_ns time = p->seen_at != 0 ? tb_time_since(p->seen_at, now) : 0;
     if (!tb_tcp_look(fd, &seen)) return;
     if (time > 0) {
-        const struct tb_limit_seen limit = {.time = time,
-                                            .busy = seen.busy - last->busy,
-                                            .peer = seen.peer - last->peer,
-                                            .buffer = seen.buffer - last->buffer,
-                                            .window_bytes = seen.window_bytes,
-                                            .send_ceiling_bytes = p->options->ceilings.send_bytes,
-                                            .wanted = wanted};
+        const struct tb_limit_seen limit = {
+            .time = time,
+            .busy = seen.busy - last->busy,
+            .peer = seen.peer - last->peer,
+            .buffer = seen.buffer - last->buffer,
+            .window_bytes = seen.window_bytes,
+            .send_ceiling_bytes = atomic_load_explicit(&p->options->send_ceiling_bytes, memory_order_relaxed),
+            .wanted = wanted};
         p->limit = tb_limit_of(&limit);
         p->sent_per_s = per_s(p->sent_per_s, seen.bytes_acked - last->bytes_acked, time);
         p->received_per_s = per_s(p->received_per_s, seen.bytes_received - last->bytes_received, time);

@@ -3,9 +3,11 @@
  * Unsent bytes are bounded to what 20 ms of the connection's rate are, so that little is stuck behind a stream that stalls and a
  * kill loses little, and still no more often written than fifty times a second.
  *
- * Threads: one for each struct tb_tcp_path; the options are shared and do not change. */
+ * Threads: one for each struct tb_tcp_path; the options are shared, and of them only the ceiling changes. */
 #ifndef TB_WAN_TCP_PATH_H
 #define TB_WAN_TCP_PATH_H
+
+#include <stdatomic.h>
 
 #include "base/net/tcp.h"
 #include "wan/bottleneck.h"
@@ -18,7 +20,7 @@
 struct tb_tcp_path_options {
     const char *congestion; /* "auto", or a name; NULL: the system's */
     struct tb_tuner_options tuning;
-    struct tb_tcp_ceilings ceilings;
+    atomic_ullong send_ceiling_bytes; /* of the kernel, as the main loop saw it last; 0: not known */
 };
 
 struct tb_tcp_path {

@@ -57,11 +57,36 @@ static void a_ceiling_that_holds_is_named(void **state)
             fail_msg("row %zu: %llu", i, (unsigned long long)tb_window_wanted(&rows[i].seen));
 }
 
+/* What is needed is named until the ceiling is that high, and again when that is too low once more. */
+static void a_ceiling_that_was_raised_is_named_no_more(void **state)
+{
+    (void)state;
+    struct tb_window_seen busy = {
+        .bytes_per_s = 50000000, .rtt = TB_MS(80), .streams = 1, .ceiling_bytes = 4 << 20};
+    struct tb_window_seen idle = {.rtt = TB_MS(80), .ceiling_bytes = 4 << 20};
+    uint64_t wanted = 0;
+    assert_true(tb_window_look(&wanted, &busy));
+    assert_int_equal(wanted, 8 << 20);
+    assert_false(tb_window_look(&wanted, &busy)); /* once */
+    assert_false(tb_window_look(&wanted, &idle));
+    assert_int_equal(wanted, 8 << 20); /* what holds it does so when something crosses again */
+    idle.ceiling_bytes = 6 << 20;
+    assert_false(tb_window_look(&wanted, &idle));
+    assert_int_equal(wanted, 8 << 20); /* not enough */
+    idle.ceiling_bytes = busy.ceiling_bytes = 8 << 20;
+    assert_false(tb_window_look(&wanted, &idle));
+    assert_int_equal(wanted, 0);
+    busy.bytes_per_s *= 2;
+    assert_true(tb_window_look(&wanted, &busy));
+    assert_int_equal(wanted, 16 << 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stream_has_one_limit),
         cmocka_unit_test(a_ceiling_that_holds_is_named),
+        cmocka_unit_test(a_ceiling_that_was_raised_is_named_no_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
