@@ -152,7 +152,7 @@ static bool enter_queue(struct tb_path *p, const struct guest *g, struct tb_path
     q->free_at = g->now + wait + drain_ns(q->rate, g->bytes);
     q->best_at = (q->best_at > came ? q->best_at : came) + drain_ns(q->rate, g->bytes);
     v->arrival = q->free_at;
-    v->late_ns = q->free_at - q->best_at;
+    if (q->free_at - q->best_at < v->late_ns) v->late_ns = q->free_at - q->best_at;
     return true;
 }
 

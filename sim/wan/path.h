@@ -97,7 +97,7 @@ struct tb_path {
 struct tb_path_verdict {
     enum tb_path_fate fate;
     int64_t arrival;   /* ARRIVES */
-    int64_t late_ns;   /* by how much that is later because packets were read late; at most */
+    int64_t late_ns;   /* by how much that is later because this packet was read late; at most */
     bool twice;        /* a second time at the same moment */
     bool flip;         /* flip the bit below */
     uint32_t flip_bit; /* below 8 * bytes */
