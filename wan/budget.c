@@ -34,7 +34,7 @@ void tb_budget_count(struct tb_budget *b, uint64_t today, uint64_t bytes)
 enum tb_budget_state tb_budget_state(const struct tb_budget *b)
 {
     if (b->day_bytes == 0) return TB_BUDGET_NONE;
-    if (b->used_bytes >= b->day_bytes) return TB_BUDGET_HELD;
+    if (tb_budget_left(b) == 0 || tb_budget_left(b) < b->short_bytes) return TB_BUDGET_HELD;
     return b->used_bytes >= b->day_bytes - b->day_bytes / 5 ? TB_BUDGET_WARNED : TB_BUDGET_OK;
 }
 
@@ -46,10 +46,12 @@ uint64_t tb_budget_left(const struct tb_budget *b)
 
 bool tb_budget_save(struct tb_budget *b, uint64_t *bytes_out)
 {
-    if (b->day_bytes == 0 || b->used_bytes == 0 || b->used_bytes <= b->saved_bytes) return false;
+    const bool held = tb_budget_state(b) == TB_BUDGET_HELD;
+    if (b->day_bytes == 0 || b->used_bytes == 0) return false;
+    if (b->used_bytes <= b->saved_bytes && !(held && b->saved_bytes < b->day_bytes)) return false;
     uint64_t bytes = b->used_bytes + b->day_bytes / AHEAD;
-    /* Ahead up to the hold and no farther: the rest is what was really sent. */
-    if (bytes > b->day_bytes) bytes = b->used_bytes > b->day_bytes ? b->used_bytes : b->day_bytes;
+    /* Ahead up to the hold and no farther: the rest is what was really sent. A hold outlives a kill, also one for want of little. */
+    if (held || bytes > b->day_bytes) bytes = b->used_bytes > b->day_bytes ? b->used_bytes : b->day_bytes;
     b->saved_bytes = *bytes_out = bytes;
     return true;
 }

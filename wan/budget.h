@@ -12,7 +12,7 @@ enum tb_budget_state {
     TB_BUDGET_NONE, /* there is no limit */
     TB_BUDGET_OK,
     TB_BUDGET_WARNED, /* 80 % are used */
-    TB_BUDGET_HELD    /* all: nothing goes before the day ends or the budget grows */
+    TB_BUDGET_HELD /* all, or what is left is too little for what is next: nothing goes before the day ends or the budget grows */
 };
 const char *tb_budget_state_name(enum tb_budget_state state); /* "none", "ok", "warned", "held" */
 
@@ -21,6 +21,7 @@ struct tb_budget {
     uint64_t day;
     uint64_t used_bytes;  /* on that day */
     uint64_t saved_bytes; /* as it is written down; at least what is used, once save_bytes was heeded */
+    uint64_t short_bytes; /* what waits to be sent next and is over what is left; 0: nothing is known to */
 };
 
 /* What was written down: of today it counts. A day behind tomorrow is a clock's mistake and counts for nothing. */

@@ -67,6 +67,7 @@ static void gift_drop(struct tb_feed *f, uint32_t i)
 enum tb_status tb_feed_init(struct tb_feed *f, enum tb_choice_wish wish, uint32_t cores)
 {
     memset(f, 0, sizeof *f);
+    f->until_bytes = UINT64_MAX;
     tb_choice_init(&f->choice, wish, cores);
     return uv_mutex_init(&f->lock) == 0 ? TB_OK : TB_SITE_NOMEM;
 }
@@ -94,13 +95,10 @@ bool tb_feed_push(struct tb_feed *f, const struct tb_feed_parcel *parcel)
     return fits;
 }
 
-uint32_t tb_feed_ready(struct tb_feed *f, uint64_t *bytes_out)
+uint32_t tb_feed_ready(struct tb_feed *f)
 {
     uv_mutex_lock(&f->lock);
     const uint32_t count = f->ready_count;
-    *bytes_out = 0;
-    for (uint32_t i = 0; i < count; i++)
-        *bytes_out += f->ready[(f->ready_first + i) % TB_FEED_READY_MAX].parcel.bytes;
     uv_mutex_unlock(&f->lock);
     return count;
 }
@@ -477,4 +475,49 @@ void tb_feed_charge(struct tb_feed *f, uint64_t bytes)
     uv_mutex_lock(&f->lock);
     tb_cap_charge(&f->cap, bytes, tb_clock_now());
     uv_mutex_unlock(&f->lock);
+}
+
+/* ---- a day's bytes ---- */
+
+static bool fits(const struct tb_feed *f, uint64_t bytes)
+{
+    return f->until_bytes == UINT64_MAX ||
+           (f->begun_bytes < f->until_bytes && bytes <= f->until_bytes - f->begun_bytes);
+}
+
+void tb_feed_until(struct tb_feed *f, uint64_t bytes)
+{
+    uv_mutex_lock(&f->lock);
+    f->until_bytes = bytes;
+    if (fits(f, f->short_bytes)) f->short_bytes = 0;
+    uv_mutex_unlock(&f->lock);
+}
+
+bool tb_feed_spend(struct tb_feed *f, uint64_t bytes)
+{
+    uv_mutex_lock(&f->lock);
+    const bool begins = fits(f, bytes);
+    if (begins)
+        f->begun_bytes += bytes;
+    else if (f->short_bytes == 0 || bytes < f->short_bytes)
+        f->short_bytes = bytes;
+    uv_mutex_unlock(&f->lock);
+    return begins;
+}
+
+void tb_feed_unspend(struct tb_feed *f, uint64_t bytes)
+{
+    uv_mutex_lock(&f->lock);
+    f->begun_bytes -= bytes;
+    if (fits(f, f->short_bytes)) f->short_bytes = 0;
+    uv_mutex_unlock(&f->lock);
+}
+
+bool tb_feed_spent(struct tb_feed *f, uint64_t *short_bytes_out)
+{
+    uv_mutex_lock(&f->lock);
+    const bool spent = f->short_bytes != 0 || !fits(f, 1);
+    if (short_bytes_out != NULL) *short_bytes_out = f->short_bytes;
+    uv_mutex_unlock(&f->lock);
+    return spent;
 }

@@ -120,7 +120,10 @@ struct tb_feed {
     uint32_t issued; /* the highest crossing number ever given to a landing here */
     struct tb_choice choice;
     struct tb_cap cap;
-    atomic_bool capped; /* cap has a limit: else streams need not ask */
+    atomic_bool capped;   /* cap has a limit: else streams need not ask */
+    uint64_t until_bytes; /* of frames, begun since ever; UINT64_MAX: no end */
+    uint64_t begun_bytes;
+    uint64_t short_bytes; /* the least frame that was over it; 0: none was */
     struct tb_feed_slot slots_carried[TB_FEED_SLOTS_MAX];
     tb_time_ns carried_at;
     bool carried_full;
@@ -131,7 +134,7 @@ void tb_feed_fini(struct tb_feed *f);
 
 /* Main loop. Takes the references of parcel->share and parcel->base with it; what goes again goes first. False: full. */
 bool tb_feed_push(struct tb_feed *f, const struct tb_feed_parcel *parcel);
-uint32_t tb_feed_ready(struct tb_feed *f, uint64_t *bytes_out);
+uint32_t tb_feed_ready(struct tb_feed *f);
 /* Main loop. Takes back all parcels of a crossing (0: of all) that no stream took. */
 void tb_feed_purge(struct tb_feed *f, uint32_t crossing);
 /* Main loop. Takes back parcels that were to go again and that the peer holds by now. */
@@ -163,6 +166,14 @@ bool tb_feed_capped(const struct tb_feed *f);
 /* Streams. How much of `want` may go as one piece, and from when on. */
 uint32_t tb_feed_piece(struct tb_feed *f, uint32_t want, const struct tb_cap_price *price,
                        tb_time_ns *at_out);
+/* Main loop. Frames begin until so many bytes of them were sent since ever, and none that would go over it; UINT64_MAX: no end. */
+void tb_feed_until(struct tb_feed *f, uint64_t bytes);
+/* Streams. May a frame of so many bytes begin? It counts then. False: the next may not either (tb_feed_spent). */
+bool tb_feed_spend(struct tb_feed *f, uint64_t bytes);
+void tb_feed_unspend(struct tb_feed *f, uint64_t bytes); /* of a frame that was begun, and will not be sent */
+/* Any. There is no room for the frame that waits (*short_bytes_out), or none at all (0): nothing begins before tb_feed_until allows more.
+ * `short_bytes_out` or NULL. */
+bool tb_feed_spent(struct tb_feed *f, uint64_t *short_bytes_out);
 /* Streams. Bytes that TCP sent again. */
 void tb_feed_charge(struct tb_feed *f, uint64_t bytes);
 

@@ -214,7 +214,6 @@ struct link {
     struct in *ins;
 
     struct tb_fair fair;
-    uint64_t until_bytes; /* sent, at which nothing more is handed out */
     struct tb_feed feed;
     struct tb_hedge hedge;
     struct tb_stream *streams[TB_LINKS_STREAMS_MAX]; /* by slot */
@@ -231,6 +230,7 @@ struct link {
     uint32_t told_wants;                      /* that the peer heard of us in this session; 0: nothing */
     uint32_t queued;                          /* parcels that no stream took, when it was looked last */
     bool full;                                /* since the last look there was always something to send */
+    bool spent;                               /* the day's bytes, when it was looked last */
     tb_time_ns looked_at;
     uint32_t stream_failures; /* in a row */
     tb_time_ns stream_retry_at;

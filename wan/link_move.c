@@ -305,9 +305,8 @@ static bool push(struct link *l, const struct tb_feed_parcel *p)
 static bool hedge(struct link *l, struct out *out, tb_time_ns now)
 {
     struct tb_hedge_again again;
-    uint64_t bytes = 0;
     bool pushed = false;
-    while (tb_feed_ready(&l->feed, &bytes) < TB_FEED_READY_MAX &&
+    while (tb_feed_ready(&l->feed) < TB_FEED_READY_MAX &&
            tb_hedge_next(&l->hedge, now, out->crossing, &out->core, &again)) {
         const struct tb_feed_parcel p = {.share = out->offer->share,
                                          .base = out->base,
@@ -385,36 +384,28 @@ static bool next_parcel(struct link *l, struct tb_feed_parcel *p_out)
     return false;
 }
 
-/* May still be handed out, of a day's bytes: what waits for a stream is as good as sent. */
-static uint64_t left_bytes(const struct link *l, uint64_t ready_bytes)
-{
-    if (l->until_bytes == UINT64_MAX) return UINT64_MAX;
-    const uint64_t gone = link_sent_bytes(l) + ready_bytes;
-    return gone < l->until_bytes ? l->until_bytes - gone : 0;
-}
-
 /* Fills the feed: two parcels a stream, so a stream finds one when it comes back and none waits long on a
- * slow one. */
+ * slow one. Whether a chunk fits into the day's bytes its stream sees, which knows what it comes to; once one does not, no
+ * more are handed out. */
 static bool refill(struct link *l, tb_time_ns now)
 {
     const uint32_t target = l->usable * 2 < TB_FEED_READY_MAX ? l->usable * 2 : TB_FEED_READY_MAX;
-    uint64_t ready_bytes = 0;
-    uint32_t ready = tb_feed_ready(&l->feed, &ready_bytes);
-    uint64_t left = l->outs != NULL ? left_bytes(l, ready_bytes) : 0;
+    uint32_t ready = tb_feed_ready(&l->feed);
+    const bool before = l->spent, spent = l->spent = tb_feed_spent(&l->feed, NULL);
     struct tb_feed_parcel p = {0};
     bool pushed = false;
     const bool takes = takes_objects(l);
+    if (before && !spent) links_heed(l->links); /* streams have parcels in hand */
     for (struct out *out = l->outs; out != NULL; out = out->next)
         await_objects(l, out, takes, now);
-    while (ready < target && left > 0 && next_parcel(l, &p)) {
+    while (!spent && ready < target && next_parcel(l, &p)) {
         pushed = push(l, &p);
         ready++;
-        left -= p.parcel.bytes < left ? p.parcel.bytes : left;
     }
-    for (struct out *out = l->outs; out != NULL && left > 0; out = out->next)
+    for (struct out *out = l->outs; out != NULL && !spent; out = out->next)
         pushed |= out->core.started && hedge(l, out, now); /* of one that is not, nothing is late */
-    l->queued = tb_feed_ready(&l->feed, &ready_bytes);
-    l->full = l->full && l->queued > 0;
+    l->queued = tb_feed_ready(&l->feed);
+    l->full = l->full && l->queued > 0 && !spent;
     return pushed;
 }
 

@@ -304,7 +304,6 @@ static enum tb_status link_init(struct tb_links *ls, struct link *l, const struc
     l->identity = (struct tb_identity){.kind = TB_IDENTITY_GATEWAY, .site = p->site, .name = p->gateway};
     l->label = p->label.text[0] != '\0' ? p->label : p->site;
     l->has_address = p->address != NULL && tb_endpoint_parse(p->address, &l->endpoint) == TB_OK;
-    l->until_bytes = UINT64_MAX;
     if (tb_feed_init(&l->feed, o->codec, o->threads) != TB_OK) return TB_SITE_NOMEM;
     if (o->codec == TB_CHOICE_AUTO) tb_choice_seed(&l->feed.choice, machine_speeds());
     l->models = tb_calloc(p->model_count + 1, sizeof *l->models);
@@ -633,7 +632,7 @@ void tb_links_limit(struct tb_links *links, uint32_t peer, const struct tb_links
     TB_ASSERT(peer < links->options.peer_count);
     struct link *l = &links->links[peer];
     tb_feed_cap(&l->feed, limit->bytes_per_s);
-    l->until_bytes = limit->until_bytes;
+    tb_feed_until(&l->feed, limit->until_bytes);
     if (l->outs != NULL) links_busy(links);
 }
 
@@ -780,6 +779,7 @@ void tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links
     const struct link *l = &links->links[peer];
     *stats_out = l->stats;
     stats_out->queued_parcels = l->queued;
+    (void)tb_feed_spent(&links->links[peer].feed, &stats_out->short_bytes);
     for (const struct push *p = l->expected; p != NULL; p = p->next)
         stats_out->expected++;
     link_stream_stats(l, stats_out);

@@ -234,10 +234,10 @@ TB_MUST_USE enum tb_status tb_links_land_stop(struct tb_links *links, const stru
 
 struct tb_links_limit {
     uint64_t bytes_per_s; /* of all streams to that peer, packets with their headers; 0: no limit */
-    /* tb_links_stats' bytes_sent at which no more is handed to streams; UINT64_MAX: never */
+    /* tb_links_stats' bytes_sent that are not gone over: a chunk that would waits in its stream. UINT64_MAX: no limit */
     uint64_t until_bytes;
 };
-/* From now on; what streams have taken already still goes: at most a parcel each. */
+/* From now on; of chunks that are begun the rest still goes. */
 void tb_links_limit(struct tb_links *links, uint32_t peer, const struct tb_links_limit *limit);
 
 /* ---- what is known ---- */
@@ -311,6 +311,7 @@ struct tb_links_stats {
     uint64_t send_wanted_bytes, receive_wanted_bytes;
     uint64_t send_ceiling_bytes, receive_ceiling_bytes;
     uint32_t queued_parcels;             /* that no stream took yet */
+    uint64_t short_bytes;                /* the frame that waits for room in until_bytes; 0: none does */
     uint64_t bytes_sent, bytes_received; /* chunk frames, all streams since the start */
     /* chunk frames, of chunks that were put on a second stream because they were late on their first */
     uint64_t bytes_hedged;

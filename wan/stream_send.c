@@ -26,6 +26,9 @@ static void drop_object(struct tb_stream *s)
 
 void tb_stream_send_fini(struct tb_stream *s)
 {
+    const struct tb_stream_send *t = &s->send;
+    if (!t->control && tb_stream_sending(s))
+        tb_feed_unspend(s->plan.feed, t->stage_used - t->stage_sent + (uint64_t)t->body_left);
     drop_object(s);
     drop_parcel(&s->send);
     tb_free(s->send.encoded);
@@ -217,6 +220,10 @@ static bool next_chunk(struct tb_stream *s)
     struct tb_chunk_frame frame = {.crossing = p->crossing, .shard = p->parcel.shard, .chunk = k};
     const uint8_t *raw = tb_place_chunk(place, k, &frame.raw_bytes);
     const uint8_t *bytes = encode(s, raw, &frame);
+    if (!tb_feed_spend(s->plan.feed, frame.wire_bytes + TB_CHUNK_FRAME_HEADER_BYTES)) {
+        t->sent_chunks--;
+        return false;
+    }
     stage_chunk(t, &frame, bytes);
     count_sent(s, &frame);
     return true;
@@ -244,10 +251,10 @@ static bool next_parcel(struct tb_stream *s)
     return true;
 }
 
-/* Makes something to write. False: there is nothing. */
+/* Makes something to write. False: there is nothing, or the day's bytes are used up; the rest of a parcel waits for more of them. */
 static bool refill(struct tb_stream *s)
 {
-    while (!s->closing) {
+    while (!s->closing && !tb_feed_spent(s->plan.feed, NULL)) {
         if (s->send.have_parcel) {
             if (next_chunk(s)) return true;
         } else if (!next_parcel(s)) {

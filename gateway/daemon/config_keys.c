@@ -127,7 +127,7 @@ const struct config_key config_keys[] = {
     {LIST_OF_PEER(rate.windows, rate.window_count), .path = "schedule", .type = CONFIG_SCHEDULE,
      .why = "Hours of the day (UTC) with a rate of their own, such as [\"08:00-18:00 50Mbit\", \"22:00-06:00 none\"]. The first that has the time counts."},
     {PEER(day_bytes), .path = "day_bytes", .type = CONFIG_SIZE, .fallback = "0", .min = 0, .max = (uint64_t)1 << 50, .unit = "bytes",
-     .why = "The most that is sent to it in a day (UTC), chunks with their headers. At 80 % a warning, at 100 % nothing more crosses to it until the next day. 0: no limit."},
+     .why = "The most that is sent to it in a day (UTC), chunks with their headers. At 80 % a warning; a chunk that would go over it waits for the next day, and all behind it. 0: no limit."},
 
     {MODEL(home), .path = "home", .type = CONFIG_NAME, .required = true,
      .why = "The site where the model is published. The same at all sites."},

@@ -1,7 +1,7 @@
 /* limits.c - how much is sent to each peer: a rate, hours of the day with one of their own, and a day's bytes.
  *
  * Once a second the links are told what holds now. A day's bytes are handed to them as the count at which they stop, so that
- * a fast link cannot overrun the second. What was sent is written down ahead (wan/budget.h): a kill stretches no budget. */
+ * a fast link cannot overrun the second, nor the day by a byte. What was sent is written down ahead (wan/budget.h): a kill stretches no budget. */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>
@@ -73,6 +73,7 @@ static void count(struct tb_daemon *d, uint32_t peer)
     if (d->links == NULL || d->links_restarting) return;
     tb_links_stats(d->links, peer, &stats);
     tb_budget_count(&l->budget, today(), stats.bytes_sent - l->counted_bytes);
+    l->budget.short_bytes = stats.short_bytes;
     l->counted_bytes = stats.bytes_sent;
 }
 

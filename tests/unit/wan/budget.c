@@ -23,6 +23,27 @@ static void it_warns_and_then_holds(void **state)
     assert_int_equal(tb_budget_left(&b), UINT64_MAX);
 }
 
+/* What is left is less than a chunk: that is the hold, it outlives a kill, and ends with the day. */
+static void too_little_is_nothing(void **state)
+{
+    (void)state;
+    struct tb_budget b = {.day_bytes = 1000, .day = 7};
+    uint64_t bytes = 0;
+    tb_budget_count(&b, 7, 950);
+    assert_true(tb_budget_save(&b, &bytes));
+    assert_int_equal(bytes, 953);
+    b.short_bytes = 51;
+    assert_int_equal(tb_budget_state(&b), TB_BUDGET_HELD);
+    assert_true(tb_budget_save(&b, &bytes));
+    assert_int_equal(bytes, 1000);
+    assert_false(tb_budget_save(&b, &bytes));
+    b.short_bytes = 50;
+    assert_int_equal(tb_budget_state(&b), TB_BUDGET_WARNED);
+    b.short_bytes = 51;
+    tb_budget_count(&b, 8, 0);
+    assert_int_equal(tb_budget_state(&b), TB_BUDGET_OK);
+}
+
 static void a_new_day_begins_with_nothing(void **state)
 {
     (void)state;
@@ -104,6 +125,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_warns_and_then_holds),
+        cmocka_unit_test(too_little_is_nothing),
         cmocka_unit_test(a_new_day_begins_with_nothing),
         cmocka_unit_test(a_clock_that_was_days_ahead_holds_for_a_day),
         cmocka_unit_test(what_was_written_down_counts_today),

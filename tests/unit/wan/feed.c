@@ -153,6 +153,35 @@ static void a_link_carries_what_its_streams_carry(void **state)
     tb_feed_fini(f);
 }
 
+/* P7: no frame goes over a day's bytes, whichever streams begin them; what a stream that ended did not send goes again. */
+static void a_days_bytes_are_not_gone_over(void **state)
+{
+    (void)state;
+    struct tb_feed *f = feed_new();
+    uint64_t needs = 1;
+    assert_true(tb_feed_spend(f, (uint64_t)1 << 40)); /* without a limit, and before one */
+    tb_feed_until(f, ((uint64_t)1 << 40) + 1000);
+    assert_true(tb_feed_spend(f, 900));
+    assert_false(tb_feed_spent(f, &needs));
+    assert_int_equal(needs, 0);
+    assert_false(tb_feed_spend(f, 101));
+    assert_true(tb_feed_spent(f, &needs));
+    assert_int_equal(needs, 101);
+    tb_feed_unspend(f, 50);
+    assert_false(tb_feed_spent(f, &needs)); /* there is room for that one */
+    assert_true(tb_feed_spend(f, 150));
+    assert_true(tb_feed_spent(f, &needs)); /* to the byte */
+    assert_int_equal(needs, 0);
+    tb_feed_until(f, 10); /* an operator lowered it */
+    assert_true(tb_feed_spent(f, NULL));
+    assert_false(tb_feed_spend(f, 1));
+    tb_feed_until(f, ((uint64_t)1 << 40) + 1001);
+    assert_true(tb_feed_spend(f, 1));
+    tb_feed_until(f, UINT64_MAX);
+    assert_false(tb_feed_spent(f, NULL));
+    tb_feed_fini(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -161,6 +190,7 @@ int main(void)
         cmocka_unit_test(what_is_expected_may_land_yet),
         cmocka_unit_test(who_can_wait_leaves_room),
         cmocka_unit_test(a_link_carries_what_its_streams_carry),
+        cmocka_unit_test(a_days_bytes_are_not_gone_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

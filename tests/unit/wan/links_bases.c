@@ -94,6 +94,38 @@ static void what_goes_again_is_counted_as_it_goes(void **state)
     steps_free(&s);
 }
 
+static void limit(struct site *s, uint64_t until_bytes)
+{
+    const struct tb_links_limit l = {.until_bytes = until_bytes};
+    tb_links_limit(s->links, 0, &l);
+}
+
+/* P7: a day's bytes have room for part of a step as it goes, which is less than one whole chunk: so much of it crosses, not a byte goes
+ * over, and the rest follows when there is more. */
+static void a_days_bytes_hold_what_goes(void **state)
+{
+    (void)state;
+    struct steps s;
+    steps_make(&s, 1, 96 << 20);
+    steps_begin(&s);
+    struct tb_links_stats east = site_stats(s.east, 0);
+    const uint64_t until = east.bytes_sent + 100000;
+    limit(s.east, until);
+    site_publish(s.east, &s.v2);
+    WORLD_UNTIL(&s.w.net, site_stats(s.east, 0).short_bytes > 0);
+    east = site_stats(s.east, 0);
+    assert_true(east.short_bytes < 50000);
+    WORLD_UNTIL(&s.w.net, site_stats(s.east, 0).bytes_sent > until - east.short_bytes);
+    world_turns(&s.w.net, 20);
+    assert_true(site_stats(s.east, 0).bytes_sent <= until);
+    assert_int_equal(s.west->landed, 1);
+    limit(s.east, UINT64_MAX);
+    WORLD_UNTIL(&s.w.net, s.west->landed == 2 && s.east->peer_held == 2);
+    check_equal(site_copy(s.west, &s.v2), &s.v2);
+    assert_int_equal(site_stats(s.west, 0).chunks_duplicate, 0);
+    steps_free(&s);
+}
+
 /* P9: a peer that speaks protocol 1 gets whole chunks, by either side's limit. */
 static void a_peer_of_the_release_before_gets_whole_chunks(void **state)
 {
@@ -439,6 +471,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_crosses_as_differences),
         cmocka_unit_test(what_goes_again_is_counted_as_it_goes),
+        cmocka_unit_test(a_days_bytes_hold_what_goes),
         cmocka_unit_test(a_peer_of_the_release_before_gets_whole_chunks),
         cmocka_unit_test(chunks_without_a_base_come_whole),
         cmocka_unit_test(a_sender_without_a_base_sends_whole),
