@@ -15,6 +15,8 @@ const char *tb_limit_name(enum tb_limit limit)
 
 enum tb_limit tb_limit_of(const struct tb_limit_seen *s)
 {
+    /* However busy: what is paced is under way most of the time. */
+    if (s->capped > s->time / 3) return TB_LIMIT_CAP;
     if (s->busy < s->time / 10 && !s->wanted) return TB_LIMIT_IDLE;
     if (s->peer > s->busy / 3) return TB_LIMIT_PEER_WINDOW;
     /* The kernel calls it a full buffer, too, when the writer is late to fill it again. */

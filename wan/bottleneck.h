@@ -10,6 +10,7 @@
 /* What a stream's sending was held by, since it was looked at last. */
 #define TB_LIMIT_LIST(X)                                                                                     \
     X(TB_LIMIT_IDLE, "idle", "nothing was to be sent")                                                       \
+    X(TB_LIMIT_CAP, "cap", "an operator's limit: the rate to that peer, or its day's bytes")                 \
     X(TB_LIMIT_SENDER, "sender", "this gateway did not write fast enough: its cores, or what encodes")       \
     X(TB_LIMIT_NETWORK, "network", "the congestion window: the path's rate or its losses")                   \
     X(TB_LIMIT_SEND_BUFFER, "send_buffer",                                                                   \
@@ -21,6 +22,7 @@ enum tb_limit {
 #define TB_LIMIT_ENUM(name, text, why) name,
     TB_LIMIT_LIST(TB_LIMIT_ENUM)
 #undef TB_LIMIT_ENUM
+        TB_LIMITS
 };
 const char *tb_limit_name(enum tb_limit limit);
 
@@ -31,6 +33,7 @@ struct tb_limit_seen {
     uint64_t window_bytes;         /* the congestion window */
     uint64_t send_ceiling_bytes;   /* 0: not known */
     bool wanted;                   /* the stream had something to write */
+    tb_time_ns capped;             /* it had, and an operator's limit did not let it */
 };
 enum tb_limit tb_limit_of(const struct tb_limit_seen *seen);
 

@@ -229,7 +229,9 @@ void tb_stream_moved(struct tb_stream *s, tb_time_ns *at_out)
 static void measure(struct tb_stream *s, tb_time_ns now)
 {
     const struct tb_tcp_path *p = &s->tcp;
-    tb_tcp_path_look(&s->tcp, tb_chan_fd(s->chan), now, s->send.have_parcel);
+    const struct tb_tcp_writer writer =
+        tb_stream_send_seen(s, p->seen_at != 0 ? tb_time_since(p->seen_at, now) : 0);
+    tb_tcp_path_look(&s->tcp, tb_chan_fd(s->chan), now, &writer);
     price(s);
     charge(s);
     show(&s->rtt, p->seen.rtt);

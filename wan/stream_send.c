@@ -283,7 +283,10 @@ static uint32_t allowed(struct tb_stream *s, uint32_t want)
     if (t->tried > 0 && t->tried <= want) return t->tried;
     if (t->control || (t->granted == 0 && !tb_feed_capped(s->plan.feed))) return want;
     if (t->granted == 0) t->granted = tb_feed_piece(s->plan.feed, want, &s->price, &t->grant_at);
-    if (tb_clock_now() >= t->grant_at) return t->granted < want ? t->granted : want;
+    const tb_time_ns now = tb_clock_now();
+    if (now >= t->grant_at) return t->granted < want ? t->granted : want;
+    t->capped += tb_time_since(t->capped_to > now ? t->capped_to : now, t->grant_at);
+    t->capped_to = t->grant_at;
     tb_stream_loop_wait(s->loop, t->grant_at);
     return 0;
 }
@@ -317,6 +320,14 @@ void tb_stream_send_due(struct tb_stream *s, tb_time_ns now)
         tb_stream_send_more(s);
     else
         tb_stream_loop_wait(s->loop, t->grant_at);
+}
+
+struct tb_tcp_writer tb_stream_send_seen(struct tb_stream *s, tb_time_ns time)
+{
+    struct tb_stream_send *t = &s->send;
+    const bool waits = t->have_parcel && !tb_stream_sending(s);
+    if (waits && tb_feed_spent(s->plan.feed, NULL)) t->capped += time;
+    return (struct tb_tcp_writer){t->have_parcel, t->capped};
 }
 
 static bool may_send_chunks(const struct tb_stream *s)

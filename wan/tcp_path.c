@@ -51,7 +51,7 @@ static uint64_t per_s(uint64_t before, uint64_t bytes, tb_time_ns time)
     return before == 0 ? now : (3 * before + now) / 4;
 }
 
-void tb_tcp_path_look(struct tb_tcp_path *p, int fd, tb_time_ns now, bool wanted)
+void tb_tcp_path_look(struct tb_tcp_path *p, int fd, tb_time_ns now, const struct tb_tcp_writer *writer)
 {
     struct tb_tcp_seen seen;
     const struct tb_tcp_seen *last = &p->seen;
@@ -65,7 +65,8 @@ void tb_tcp_path_look(struct tb_tcp_path *p, int fd, tb_time_ns now, bool wanted
             .buffer = seen.buffer - last->buffer,
             .window_bytes = seen.window_bytes,
             .send_ceiling_bytes = atomic_load_explicit(&p->options->send_ceiling_bytes, memory_order_relaxed),
-            .wanted = wanted};
+            .wanted = writer->wanted,
+            .capped = writer->capped - p->capped};
         p->limit = tb_limit_of(&limit);
         p->sent_per_s = per_s(p->sent_per_s, seen.bytes_acked - last->bytes_acked, time);
         p->received_per_s = per_s(p->received_per_s, seen.bytes_received - last->bytes_received, time);
@@ -73,4 +74,5 @@ void tb_tcp_path_look(struct tb_tcp_path *p, int fd, tb_time_ns now, bool wanted
     }
     p->seen = seen;
     p->seen_at = now;
+    p->capped = writer->capped;
 }

@@ -29,13 +29,19 @@ struct tb_tcp_path {
     tb_time_ns seen_at;      /* 0: never */
     uint32_t unsent_max;
     uint64_t sent_per_s, received_per_s; /* acknowledged by the peer's kernel, smoothed over about a second */
+    tb_time_ns capped;                   /* of the writer, when it was looked last */
     enum tb_limit limit;                 /* of sending */
 };
 
 /* Once it is connected. `bulk`: it carries chunks. */
 void tb_tcp_path_open(struct tb_tcp_path *p, const struct tb_tcp_path_options *options, int fd, bool bulk);
-/* Looks, a few times a second. `wanted`: there was something to write all the time. */
-void tb_tcp_path_look(struct tb_tcp_path *p, int fd, tb_time_ns now, bool wanted);
+/* What its writer says. */
+struct tb_tcp_writer {
+    bool wanted;       /* there was something to write all the time */
+    tb_time_ns capped; /* since it began, an operator's limit did not let it write */
+};
+/* Looks, a few times a second. */
+void tb_tcp_path_look(struct tb_tcp_path *p, int fd, tb_time_ns now, const struct tb_tcp_writer *writer);
 /* What may wait unsent at that rate: a power of two. Pure. */
 uint32_t tb_tcp_unsent_for(uint64_t bytes_per_s);
 

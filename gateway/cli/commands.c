@@ -159,7 +159,7 @@ static const struct tb_cli_command commands[] = {
      "each stream: congestion "
      "control, RTT, rates, bytes sent again by TCP, bytes that wait unsent, and what its sending is limited "
      "by: idle, "
-     "sender (this gateway), network, send_buffer or peer_window.",
+     "cap (tombolo limit), sender (this gateway), network, send_buffer or peer_window.",
      "tombolo streams --json | jq '.links[].streams[].limited_by'", control_options, 0, 0, tb_cli_streams},
     {"lag", "[MODEL]", "how far sites are behind, why, and until when",
      "For each model followed or published here: how many versions, bytes and seconds this site is behind "

@@ -449,6 +449,7 @@ void tb_found_seen(struct tb_daemon *d, uint32_t peer, const struct tb_links_sta
 TB_MUST_USE enum tb_status tb_limits_open(struct tb_daemon *d);
 void tb_limits_renewed(struct tb_daemon *d); /* the links were opened anew: they have sent nothing yet */
 void tb_limits_tick(struct tb_daemon *d);
+uint64_t tb_limits_day_ends_s(void);       /* UTC */
 void tb_limits_close(struct tb_daemon *d); /* what was sent is written down as it is */
 /* An operator's word, until the next start. Fields that are not given stay. */
 struct tb_limit_change {

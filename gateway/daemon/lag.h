@@ -15,6 +15,7 @@
     X(TB_LAG_LINK_DOWN, "link_down", "no link that could bring it is up")                                    \
     X(TB_LAG_NO_ROOM, "no_room", "the arena has no room for it")                                             \
     X(TB_LAG_UNSEALED, "unsealed", "the ranks have not handed all of it to the home gateway")                \
+    X(TB_LAG_DAY_SPENT, "day_spent", "the day's bytes to it are used up (peers.SITE.day_bytes)")             \
     X(TB_LAG_MANIFESTS, "manifests", "its manifests are on their way")                                       \
     X(TB_LAG_QUEUED, "queued",                                                                               \
       "it has not begun: the site follows it no more closely, or another crosses first")                     \
@@ -37,6 +38,7 @@ struct tb_lag_facts {
     bool linked;     /* some link that could bring it is up; always, where it comes from ranks */
     bool wants_room;
     bool unsealed;
+    bool spent; /* a day's bytes from here to the site */
     bool asked; /* for its manifests */
     bool begun; /* chunks of it move */
     bool still; /* nothing of it moved for 2 s */

@@ -15,6 +15,11 @@ static uint64_t today(void)
     return tb_clock_wall_ms() / DAY_MS;
 }
 
+uint64_t tb_limits_day_ends_s(void)
+{
+    return (DAY_MS - tb_clock_wall_ms() % DAY_MS) / 1000;
+}
+
 static uint32_t second_of_day(void)
 {
     return (uint32_t)(tb_clock_wall_ms() % DAY_MS / 1000);
@@ -159,7 +164,6 @@ json_t *tb_limit_json(const struct tb_peer_limit *l)
         tb_rate_window_format(&l->rate.windows[i], text);
         ok = ok && json_array_append_new(hours, json_string(text)) == 0;
     }
-    const uint64_t now_ms = tb_clock_wall_ms();
     const enum tb_budget_state state = tb_budget_state(&l->budget);
     ok = ok && put(o, "schedule", json_incref(hours));
     tb_rate_format(l->rate.bit_per_s, text);
@@ -168,7 +172,7 @@ json_t *tb_limit_json(const struct tb_peer_limit *l)
     ok = ok && put(o, "day_state", json_string(tb_budget_state_name(state)));
     ok = ok && put(o, "day_bytes", json_integer((json_int_t)l->budget.day_bytes));
     ok = ok && put(o, "day_used_bytes", json_integer((json_int_t)l->budget.used_bytes));
-    ok = ok && put(o, "day_ends_s", json_integer((json_int_t)((DAY_MS - now_ms % DAY_MS) / 1000)));
+    ok = ok && put(o, "day_ends_s", json_integer((json_int_t)tb_limits_day_ends_s()));
     json_decref(hours);
     if (ok) return o;
     json_decref(o);

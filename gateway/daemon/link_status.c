@@ -76,11 +76,11 @@ json_t *tb_status_window(const struct tb_links_stats *stats)
 /* What holds most of the streams that send. */
 static enum tb_limit most_limit(const struct tb_links_stats *stats)
 {
-    uint32_t counts[TB_LIMIT_PEER_WINDOW + 1] = {0};
+    uint32_t counts[TB_LIMITS] = {0};
     uint32_t most = TB_LIMIT_IDLE;
     for (uint32_t i = 0; i < stats->stream_count; i++)
         counts[stats->streams[i].limit]++;
-    for (uint32_t l = TB_LIMIT_IDLE + 1; l <= TB_LIMIT_PEER_WINDOW; l++)
+    for (uint32_t l = TB_LIMIT_IDLE + 1; l < TB_LIMITS; l++)
         if (counts[l] > 0 && (most == TB_LIMIT_IDLE || counts[l] > counts[most])) most = l;
     return (enum tb_limit)most;
 }
@@ -151,10 +151,21 @@ static void facts_there(struct tb_daemon *d, struct lag_case *c)
 {
     struct tb_links_progress p = {0};
     c->facts.linked = stats_of(d, c->peer)->up;
+    c->facts.spent = tb_budget_state(&d->limits[c->peer].budget) == TB_BUDGET_HELD;
     c->pace = &d->goodput[c->peer].pace;
     c->facts.begun = d->links != NULL && !d->links_restarting &&
                      tb_links_peer_progress(d->links, c->peer, &c->lag.head, &p) == TB_OK && p.crossing;
     c->facts.still = tb_lag_still(c->pace);
+}
+
+/* " (50Mbit)": what an operator set. */
+static void evidence_cap(const struct tb_peer_limit *limit, char out[TB_RATE_CHARS + 4])
+{
+    char rate[TB_RATE_CHARS];
+    out[0] = '\0';
+    if (limit->bit_per_s == 0) return;
+    tb_rate_format(limit->bit_per_s, rate);
+    (void)snprintf(out, TB_RATE_CHARS + 4, " (%s)", rate);
 }
 
 static void evidence_link(struct tb_daemon *d, struct lag_case *c, uint32_t peer)
@@ -167,10 +178,22 @@ static void evidence_link(struct tb_daemon *d, struct lag_case *c, uint32_t peer
         return;
     }
     const bool sends = c->peer != UINT32_MAX;
-    snprintf(c->evidence, sizeof c->evidence, "%s %s: %llu bytes/s over %u streams, rtt %.1f ms%s%s",
+    const enum tb_limit limit = most_limit(stats);
+    char cap[TB_RATE_CHARS + 4] = "";
+    if (sends && limit == TB_LIMIT_CAP) evidence_cap(&d->limits[peer], cap);
+    snprintf(c->evidence, sizeof c->evidence, "%s %s: %llu bytes/s over %u streams, rtt %.1f ms%s%s%s",
              sends ? "to" : "from", d->config->peers[peer].site.text,
              (unsigned long long)d->goodput[peer].bytes_per_s, stats->stream_count, ms(stats->rtt),
-             sends ? ", limited by " : "", sends ? tb_limit_name(most_limit(stats)) : "");
+             sends ? ", limited by " : "", sends ? tb_limit_name(limit) : "", cap);
+}
+
+static void evidence_day(struct tb_daemon *d, struct lag_case *c)
+{
+    const struct tb_budget *b = &d->limits[c->peer].budget;
+    (void)snprintf(c->evidence, sizeof c->evidence,
+                   "to %s: %llu of %llu bytes are used, the day ends in %llu s",
+                   d->config->peers[c->peer].site.text, (unsigned long long)b->used_bytes,
+                   (unsigned long long)b->day_bytes, (unsigned long long)tb_limits_day_ends_s());
 }
 
 static void evidence_room(struct tb_daemon *d, struct lag_case *c)
@@ -194,6 +217,9 @@ static void evidence(struct tb_daemon *d, struct lag_case *c, enum tb_lag_reason
         break;
     case TB_LAG_NO_ROOM:
         evidence_room(d, c);
+        break;
+    case TB_LAG_DAY_SPENT:
+        evidence_day(d, c);
         break;
     case TB_LAG_NONE:
     case TB_LAG_UNHEARD:

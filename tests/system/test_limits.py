@@ -96,10 +96,12 @@ def a_rate_holds_and_changes_live(lab):
         if bits != 48_000_000:
             east.cli("limit", "west", "--schedule", "none", "--rate", f"{bits // 1_000_000}Mbit")
             expect("now", limit_of(east, "west")["bit_per_s"], bits)
-        meter = Meter(east)
+        meter, limits = Meter(east), set()
         meter.sample()  # it may be under way before the last rank is done
         uid = trainer.publish(bits // 1_000_000)
-        meter.until("west holds it", lambda: west.holds(uid))
+        meter.until("west holds it", lambda: limits.add(east.control("streams")["links"][0]["limited_by"]) or west.holds(uid))
+        if "cap" not in limits:
+            raise Failed(f"what held the streams was {limits}")
         most = meter.highest()
         print(f"{bits} bit/s: at most {most * 8 / bits:.4f} of it in a second", flush=True)
         if not 0 < most * 8 <= bits * 1.02:
@@ -184,6 +186,10 @@ def a_day_is_warned_of_then_held(lab):
         raise Failed(f"{used} bytes were sent on a day of 8 MiB")
     if "held" not in east.cli("status").stdout:
         raise Failed("status does not say it")
+    (row,) = (r for r in east.control("lag")["lag"] if r["site"] == "west")
+    expect("why west is behind", row["reason"], "day_spent")
+    if f"{used} of {8 << 20} bytes" not in row["evidence"]:
+        raise Failed(f"the evidence is {row['evidence']}")
     east.restart()
     east.wait_link("west")
     expect("after a kill", limit_of(east, "west")["day_state"], "held")

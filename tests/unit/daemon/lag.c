@@ -12,6 +12,7 @@ static void the_first_reason_that_holds_is_the_one(void **state)
                              .linked = false,
                              .wants_room = true,
                              .unsealed = true,
+                             .spent = true,
                              .asked = true,
                              .begun = false,
                              .still = true};
@@ -25,6 +26,8 @@ static void the_first_reason_that_holds_is_the_one(void **state)
     f.wants_room = false;
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_UNSEALED);
     f.unsealed = false;
+    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_DAY_SPENT);
+    f.spent = false;
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_MANIFESTS);
     f.asked = false;
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_QUEUED);

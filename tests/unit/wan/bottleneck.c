@@ -21,6 +21,12 @@ static void a_stream_has_one_limit(void **state)
          TB_LIMIT_SENDER},
         {{.time = 250, .busy = 250, .buffer = 100}, TB_LIMIT_SENDER},
         {{.time = 250, .busy = 100}, TB_LIMIT_SENDER},
+        {{.time = 250, .busy = 0, .capped = 250, .wanted = true}, TB_LIMIT_CAP},
+        {{.time = 250, .busy = 250, .capped = 100, .wanted = true},
+         TB_LIMIT_CAP}, /* paced, and never quite idle */
+        {{.time = 250, .busy = 250, .capped = 80, .wanted = true}, TB_LIMIT_NETWORK},
+        {{.time = 250, .busy = 10, .capped = 200}, TB_LIMIT_CAP},
+        {{.time = 250, .busy = 10, .capped = 20}, TB_LIMIT_IDLE},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (tb_limit_of(&rows[i].seen) != rows[i].limit)
