@@ -39,6 +39,12 @@ const char *tb_choice_way_name(enum tb_choice_way way)
     return way < TB_WAYS ? way_names[way] : "unknown";
 }
 
+const char *tb_choice_kind_name(enum tb_choice_kind kind)
+{
+    static const char *const names[TB_KINDS] = {"bytes", "f8", "f16", "bf16", "f32"};
+    return names[kind];
+}
+
 enum tb_choice_kind tb_choice_kind_of(enum tb_dtype dtype)
 {
     switch (dtype) {

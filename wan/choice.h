@@ -48,6 +48,7 @@ const char *tb_choice_way_name(enum tb_choice_way way);
 /* What chunks have in common that are written alike. */
 enum tb_choice_kind { TB_KIND_BYTES, TB_KIND_F8, TB_KIND_F16, TB_KIND_BF16, TB_KIND_F32, TB_KINDS };
 enum tb_choice_kind tb_choice_kind_of(enum tb_dtype dtype);
+const char *tb_choice_kind_name(enum tb_choice_kind kind);
 
 struct tb_choice_speed {
     double encode, decode; /* bytes of the chunk a second, on one core; 0: not known */

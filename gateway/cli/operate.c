@@ -114,18 +114,23 @@ enum tb_cli_exit tb_cli_versions(const struct tb_cli_call *call)
 
 /* ---- status ---- */
 
-/* " step classes (x 84, link)": the way, what it saves, what bounds it. */
-static void print_way(const char *name, const json_t *way)
+/* " step classes (x 84, link)": the way, what it saves, what bounds it. Of several kinds each: " step bf16 classes (x 84, link) f32 ..." */
+static void print_ways(const char *name, const json_t *kinds)
 {
-    if (!json_is_object(way)) return;
-    (void)printf(" %s %s (x %.3g, %s)", name, tb_text_of(way, "way").text, tb_number_of(way, "saving"),
-                 tb_text_of(way, "bound_by").text);
+    const size_t count = json_array_size(kinds);
+    if (count > 0) (void)printf(" %s", name);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *way = json_array_get(kinds, i);
+        (void)printf("%s%s %s (x %.3g, %s)", count > 1 ? " " : "",
+                     count > 1 ? tb_text_of(way, "kind").text : "", tb_text_of(way, "way").text,
+                     tb_number_of(way, "saving"), tb_text_of(way, "bound_by").text);
+    }
 }
 
 static void print_codec(const json_t *codec)
 {
-    print_way("full", json_object_get(codec, "full"));
-    print_way("step", json_object_get(codec, "step"));
+    print_ways("full", json_object_get(codec, "full_kinds"));
+    print_ways("step", json_object_get(codec, "step_kinds"));
 }
 
 /* "limit 50Mbit now  day 1.2 of 2.0 TB (warned)": nothing where nothing limits. */

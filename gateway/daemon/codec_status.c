@@ -10,18 +10,37 @@ static enum tb_choice_kind main_kind(const struct tb_choice *c, int based)
     return most;
 }
 
-/* "classes", and what bounds it: encode, link or decode. Null until a chunk went. */
-static json_t *way_json(const struct tb_choice *c, int based)
+/* "classes", and what bounds it: encode, link or decode. */
+static json_t *kind_json(const struct tb_choice *c, enum tb_choice_kind kind, int based)
 {
-    const enum tb_choice_kind kind = main_kind(c, based);
-    if (c->picks[kind][based] == 0) return json_null();
     const enum tb_choice_way way = c->last[kind][based];
     const char *bound = "";
     const double rate = tb_choice_rate(c, kind, way, &bound);
-    return json_pack("{s:s, s:s, s:f, s:f, s:f}", "way", tb_choice_way_name(way), "bound_by",
+    return json_pack("{s:s, s:s, s:I, s:s, s:f, s:f, s:f}", "kind", tb_choice_kind_name(kind), "way",
+                     tb_choice_way_name(way), "chunks", (json_int_t)c->picks[kind][based], "bound_by",
                      c->wish == TB_CHOICE_AUTO ? bound : "config", "saving", c->ways[kind][way].saving,
                      "encode_bytes_per_s", c->ways[kind][way].encode, "bytes_per_s",
                      rate < 1e14 ? rate : 0.0);
+}
+
+/* Of the kind of which most went; null until a chunk did. */
+static json_t *way_json(const struct tb_choice *c, int based)
+{
+    const enum tb_choice_kind kind = main_kind(c, based);
+    return c->picks[kind][based] > 0 ? kind_json(c, kind, based) : json_null();
+}
+
+/* Of every kind of which a chunk went. */
+static json_t *ways_json(const struct tb_choice *c, int based)
+{
+    json_t *list = json_array();
+    for (int k = 0; k < TB_KINDS; k++) {
+        if (c->picks[k][based] == 0) continue;
+        if (json_array_append_new(list, kind_json(c, (enum tb_choice_kind)k, based)) == 0) continue;
+        json_decref(list);
+        return NULL;
+    }
+    return list;
 }
 
 static json_t *mix_json(const struct tb_choice *c)
@@ -49,11 +68,17 @@ json_t *tb_status_objects(struct tb_daemon *d)
                      "made_here", (json_int_t)s.from[TB_OBJECT_MADE_HERE].count, "bad", (json_int_t)s.bad);
 }
 
+json_t *tb_choice_json(const struct tb_choice *c)
+{
+    return json_pack("{s:s, s:f, s:o, s:o, s:o, s:o, s:o}", "asked", tb_choice_wish_name(c->wish),
+                     "link_bytes_per_s", c->goodput, "full", way_json(c, 0), "step", way_json(c, 1),
+                     "full_kinds", ways_json(c, 0), "step_kinds", ways_json(c, 1), "chunks", mix_json(c));
+}
+
 json_t *tb_status_codec(struct tb_daemon *d, uint32_t peer)
 {
     static struct tb_choice c; /* the main loop's alone */
     tb_choice_init(&c, d->config->link_codec, 1);
     if (d->links != NULL && !d->links_restarting) tb_links_choice(d->links, peer, &c);
-    return json_pack("{s:s, s:f, s:o, s:o, s:o}", "asked", tb_choice_wish_name(c.wish), "link_bytes_per_s",
-                     c.goodput, "full", way_json(&c, 0), "step", way_json(&c, 1), "chunks", mix_json(&c));
+    return tb_choice_json(&c);
 }

@@ -530,6 +530,7 @@ void tb_plan_waits_tick(struct tb_daemon *d, tb_time_ns now);
 void tb_plan_waits_free(struct tb_daemon *d);
 
 /* codec_status.c: new reference; NULL: no memory */
+json_t *tb_choice_json(const struct tb_choice *choice);
 json_t *tb_status_codec(struct tb_daemon *d, uint32_t peer);
 json_t *tb_status_objects(struct tb_daemon *d);
 
