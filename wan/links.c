@@ -12,6 +12,8 @@
 #define TICK_BUSY_MS   5u /* HELD at most every 10 ms, and a relay looks for held chunks as often */
 #define TICK_IDLE_MS   25u
 #define CEILINGS_EVERY TB_SECONDS(1)
+/* A core encrypts and digests 1 GB/s and more, so 32 fill any NIC of today. Each takes 1.6 MB: 50 MB for all. */
+#define THREADS_MOST 32u
 /* half of what one key may encrypt: the other half is for the change */
 #define RECORDS_MAX (UINT64_C(1) << 22)
 
@@ -214,10 +216,15 @@ static uint32_t or_default(uint32_t value, uint32_t usual)
     return value != 0 ? value : usual;
 }
 
+uint32_t tb_links_threads(uint32_t cores)
+{
+    return cores < THREADS_MOST ? cores : THREADS_MOST;
+}
+
 static void fill_defaults(struct tb_links_options *o)
 {
     const uint32_t cores = uv_available_parallelism();
-    o->threads = or_default(o->threads, cores < 4 ? cores : 4);
+    o->threads = or_default(o->threads, tb_links_threads(cores));
     o->heartbeat_ms = or_default(o->heartbeat_ms, 1000);
     o->down_ms = or_default(o->down_ms, 3000);
     o->silent_ms = or_default(o->silent_ms, 1000);

@@ -150,7 +150,7 @@ struct tb_links_options {
     /* 0 means the default in brackets. */
     uint32_t streams;        /* data streams per link; 0: searched for (tuner.h) */
     uint64_t records_max;    /* TLS records either way after which a stream is replaced [4194304] */
-    uint32_t threads;        /* stream loops [min(cores, 4)] */
+    uint32_t threads;        /* stream loops [tb_links_threads] */
     uint32_t heartbeat_ms;   /* [1000] */
     uint32_t down_ms;        /* nothing heard for so long: the session is down [3000] */
     uint32_t silent_ms;      /* a heartbeat unanswered for so long: fresh dials begin [1000] */
@@ -171,6 +171,9 @@ struct tb_links_options {
     enum tb_choice_wish codec;    /* of what is sent [raw] */
     struct tb_resolver *resolver; /* on the same loop; needed when an address is a name; outlives the links */
 };
+
+/* Stream loops, where options.threads says nothing. */
+uint32_t tb_links_threads(uint32_t cores);
 
 /* TB_BAD_ARGUMENT: an address that does not parse, a name needs a resolver, an identity that is not the certificate's, a count
  * over its maximum; TB_SITE_CONFIG: a congestion control that cannot be had; TB_SITE_IO: cannot listen; TB_SITE_NOMEM.

@@ -4,16 +4,17 @@
 #include <string.h>
 
 #define RATE_ASSUMED 125000000u /* bytes/s, before one was seen: 1 Gbit/s */
-#define STREAMS_LONG 8u         /* to begin with; more than one, so that a stalled one is an eighth */
-#define LOOK_LEAST   TB_SECONDS(1)
-#define LOOK_RTTS    10u
-#define AGAIN_LEAST  TB_SECONDS(30)
-#define SHORT_MOST   TB_SECONDS(5) /* that a stream takes to come up, or it will not */
-#define POOR_LOOKS   3u
-#define UNSEEN       TB_SECONDS(1)  /* between looks: nobody knows what was open meanwhile */
-#define MORE_LEAST   TB_SECONDS(60) /* until more than came up are tried again; each time twice as long */
-#define MORE_MOST    TB_SECONDS(3600)
-#define GAIN_PERCENT 2u /* that a step's utility has to bring */
+/* To begin with: more than one, so that a stalled one is an eighth. On a near path one a core, and not more than that. */
+#define STREAMS_FIRST 8u
+#define LOOK_LEAST    TB_SECONDS(1)
+#define LOOK_RTTS     10u
+#define AGAIN_LEAST   TB_SECONDS(30)
+#define SHORT_MOST    TB_SECONDS(5) /* that a stream takes to come up, or it will not */
+#define POOR_LOOKS    3u
+#define UNSEEN        TB_SECONDS(1)  /* between looks: nobody knows what was open meanwhile */
+#define MORE_LEAST    TB_SECONDS(60) /* until more than came up are tried again; each time twice as long */
+#define MORE_MOST     TB_SECONDS(3600)
+#define GAIN_PERCENT  2u /* that a step's utility has to bring */
 
 uint32_t tb_tuner_by_window(uint64_t bytes_per_s, tb_time_ns rtt, uint64_t window_bytes)
 {
@@ -28,7 +29,7 @@ static uint32_t by_arithmetic(const struct tb_tuner *t)
 {
     const uint32_t cores = t->options.cores > 0 ? t->options.cores : 1;
     const uint64_t rate = t->best_rate > RATE_ASSUMED ? t->best_rate : RATE_ASSUMED;
-    const uint32_t least = t->rtt >= TB_TUNER_LONG ? STREAMS_LONG : cores;
+    const uint32_t least = t->rtt >= TB_TUNER_LONG || cores > STREAMS_FIRST ? STREAMS_FIRST : cores;
     const uint32_t windows = tb_tuner_by_window(rate, t->rtt, t->options.window_bytes);
     return windows > least ? windows : least;
 }

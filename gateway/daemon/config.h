@@ -75,7 +75,7 @@ struct tb_config {
     const char *tls_ca, *tls_cert, *tls_key; /* tls.* (required when there are peers or session.listen) */
     const char *link_listen;                 /* link.listen; NULL: dial only */
     uint32_t link_streams;                   /* link.streams 1 to 64; 0: auto [auto] */
-    uint32_t link_threads;                   /* link.threads 0 to 64 [0: by cores] */
+    uint32_t link_threads;                   /* link.threads 0 to 64 [0: cores, at most 32] */
     uint32_t link_heartbeat_ms;              /* [1000] */
     uint32_t link_down_ms;                   /* [3000] */
     uint32_t link_stream_idle_ms;            /* [5000] */

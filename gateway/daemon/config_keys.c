@@ -64,7 +64,7 @@ const struct config_key config_keys[] = {
     {ROOT(link_streams), .path = "link.streams", .type = CONFIG_AUTO, .fallback = "auto", .min = 1, .max = TB_CONFIG_STREAMS_MAX,
      .why = "TLS connections for data to each peer. auto: from RTT and the kernel's windows, then searched while a full version crosses, and remembered."},
     {ROOT(link_threads), .path = "link.threads", .type = CONFIG_NUMBER, .fallback = "0", .min = 0, .max = 64,
-     .why = "Threads that encrypt, decrypt and digest for links. 0: as many as cores are allowed."},
+     .why = "Threads that encrypt, decrypt and digest for links. 0: as many as cores are allowed, at most 32."},
     {ROOT(link_heartbeat_ms), .path = "link.heartbeat_ms", .type = CONFIG_NUMBER, .fallback = "1000", .min = 50, .max = 60000, .unit = "ms",
      .why = "How often a quiet link says that it is alive."},
     {ROOT(link_down_ms), .path = "link.down_ms", .type = CONFIG_NUMBER, .fallback = "3000", .min = 100, .max = 600000, .unit = "ms",

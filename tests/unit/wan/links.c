@@ -7,6 +7,14 @@
 
 #include "check.h"
 
+static void a_loop_is_a_core(void **state)
+{
+    (void)state;
+    assert_int_equal(tb_links_threads(1), 1);
+    assert_int_equal(tb_links_threads(24), 24);
+    assert_int_equal(tb_links_threads(192), 32);
+}
+
 /* P1: what arrives is what was sealed, bit for bit, also by zstd; and each side knows that it did. */
 static void transfer(enum tb_choice_wish codec, bool receiver_dials)
 {
@@ -760,6 +768,7 @@ static void the_dialler_opens_what_the_sender_wants(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_loop_is_a_core),
         cmocka_unit_test(a_version_crosses_bit_exact),
         cmocka_unit_test(the_side_that_holds_may_dial),
         cmocka_unit_test(a_version_crosses_compressed),

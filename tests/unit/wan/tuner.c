@@ -70,6 +70,19 @@ static void a_lossy_path_gets_many(void **state)
     assert_int_equal(f.changes, 0);
 }
 
+/* On a near path as many as there are cores to begin with, but not dozens: more are found where they bring more. */
+static void a_near_path_begins_with_few(void **state)
+{
+    (void)state;
+    static const uint32_t rows[][2] = {{1, 1}, {5, 5}, {8, 8}, {32, 8}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct tb_tuner t;
+        const struct tb_tuner_options o = {.cores = rows[i][0], .window_bytes = 32 << 20, .cubic = true};
+        tb_tuner_init(&t, &o);
+        assert_int_equal(t.streams, rows[i][1]);
+    }
+}
+
 /* Where one is enough and each more costs, few are left. */
 static void a_fast_path_gets_few(void **state)
 {
@@ -269,6 +282,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lossy_path_gets_many),
+        cmocka_unit_test(a_near_path_begins_with_few),
         cmocka_unit_test(a_fast_path_gets_few),
         cmocka_unit_test(a_good_first_number_is_settled_in_one_crossing),
         cmocka_unit_test(a_path_is_remembered),
