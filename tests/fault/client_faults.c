@@ -132,7 +132,7 @@ static void a_worker_bears_each_failure(void **state)
     sweep_run(&(struct sweep){.round = worker_round,
                               .check = worker_check,
                               .world = &r,
-                              .most = 2,
+                              .most = 4,
                               .once_only = talk,
                               .without_libraries = true});
     close(r.stop);

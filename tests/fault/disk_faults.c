@@ -142,7 +142,7 @@ static void an_anchor_with_its_name_is_whole(void **state)
     version_make(&r.older, 1);
     version_make(&r.newer, 2);
     sweep_run(&(struct sweep){
-        .prepare = anchor_prepare, .round = anchor_round, .check = anchor_check, .world = &r, .most = 4});
+        .prepare = anchor_prepare, .round = anchor_round, .check = anchor_check, .world = &r, .most = 8});
     (void)unlink(in_folder("x.anchor"));
     version_fini(&r.older);
     version_fini(&r.newer);
@@ -238,7 +238,7 @@ static void adopted_files_give_what_is_right(void **state)
     assert_int_equal(mkdir(in_folder("files/below"), 0700), 0);
     file_write(in_folder("files/below/t.safetensors"), r.v.bytes);
     sweep_run(&(struct sweep){
-        .prepare = adopt_prepare, .round = adopt_round, .check = adopt_check, .world = &r, .most = 4});
+        .prepare = adopt_prepare, .round = adopt_round, .check = adopt_check, .world = &r, .most = 8});
     (void)unlink(in_folder("files/below/t.safetensors"));
     (void)rmdir(in_folder("files/below"));
     (void)rmdir(in_folder("files"));

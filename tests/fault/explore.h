@@ -24,8 +24,8 @@ struct explore {
     bool (*give)(void *world, const void *was, unsigned event);
 };
 
-/* How many states there are. */
-static inline unsigned explore(const struct explore *x)
+/* How many states there are, of which `most` are looked at, those nearest to the first; 0: all, which have to be few enough. */
+static inline unsigned explore_some(const struct explore *x, unsigned most)
 {
     unsigned room = 1024;
     uint8_t *states = malloc(x->bytes * room);
@@ -47,7 +47,7 @@ static inline unsigned explore(const struct explore *x)
             for (slot %= EXPLORE_STATES_MAX * 4; seen[slot] != 0;
                  slot = (slot + 1) % (EXPLORE_STATES_MAX * 4))
                 if (memcmp(states + (seen[slot] - 1) * x->bytes, x->world, x->bytes) == 0) break;
-            if (seen[slot] != 0) continue;
+            if (seen[slot] != 0 || (most != 0 && count == most)) continue;
             if (count == EXPLORE_STATES_MAX) fail_msg("more than %u states", EXPLORE_STATES_MAX);
             memcpy(states + count * x->bytes, x->world, x->bytes);
             seen[slot] = ++count;
@@ -57,6 +57,11 @@ static inline unsigned explore(const struct explore *x)
     free(states);
     free(seen);
     return count;
+}
+
+static inline unsigned explore(const struct explore *x)
+{
+    return explore_some(x, 0);
 }
 
 #endif

@@ -83,7 +83,7 @@ static void sweep_way(const struct way *way)
                               .round = read_all,
                               .check = check,
                               .world = &w,
-                              .most = way->memory == MEMORY_SHARED ? 2 : 1});
+                              .most = way->memory == MEMORY_SHARED ? 6 : 3});
     cargo_free(&w.cargo);
 }
 

@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/fault.h"
 #include "tests/fault/calls.h"
@@ -20,7 +21,8 @@ struct sweep {
     /* bits of base/fault.h's points: when they fail for good a call waits its whole time */
     uint64_t once_only;
     uint64_t passed_over; /* bits of functions of libc that make it wait for long, by design */
-    uint64_t most;        /* calls of a point that are all tried; as many more are spread over the rest */
+    uint64_t
+        most; /* calls of a point that are all tried; as many more are spread over the rest (sweep_next) */
     unsigned tried, refused;
 };
 
@@ -70,6 +72,8 @@ static inline unsigned sweep_open_fds(void)
 static inline void sweep_one(struct sweep *s, int point, uint64_t nth, bool sticky)
 {
     const unsigned before = sweep_open_fds();
+    fprintf(stderr, "%s:%u%s\n", sweep_name(point), (unsigned)nth,
+            sticky ? "+" : ""); /* the last is the one that failed */
     if (s->prepare != NULL) s->prepare(s->world);
     sweep_faulty = true;
     sweep_arm(point, nth, sticky);
@@ -81,6 +85,17 @@ static inline void sweep_one(struct sweep *s, int point, uint64_t nth, bool stic
     s->refused += !done;
     if (sweep_open_fds() != before)
         fail_msg("%s:%d%s left a descriptor", sweep_name(point), (int)nth, sticky ? "+" : "");
+}
+
+/* The call after k that is tried. Of those behind the first `most`, which ones depends on TB_FAULT_TURN, which tests/run takes from the
+ * commit: so over time all of them. TB_FAULT_ALL: each, which takes minutes (label `long`). */
+static inline uint64_t sweep_next(const struct sweep *s, int point, uint64_t k, uint64_t calls)
+{
+    const char *turn = getenv("TB_FAULT_TURN");
+    if (getenv("TB_FAULT_ALL") != NULL || k < s->most || calls < 2 * s->most) return k + 1;
+    const uint64_t stride = (calls - s->most) / s->most;
+    if (k > s->most) return k + stride;
+    return k + 1 + (turn != NULL ? strtoull(turn, NULL, 10) + (uint64_t)point * 7919 : 0) % stride;
 }
 
 static inline void sweep_good(const struct sweep *s)
@@ -101,7 +116,7 @@ static inline void sweep_run(struct sweep *s)
         assert_true(s->round(s->world));
         const uint64_t calls = sweep_disarm(point);
         s->check(s->world, true);
-        for (uint64_t k = 1; k <= calls; k += k < s->most || calls < 2 * s->most ? 1 : calls / s->most) {
+        for (uint64_t k = 1; k <= calls; k = sweep_next(s, point, k, calls)) {
             sweep_one(s, point, k, false);
             if (point >= TB_FAULT_COUNT || (s->once_only >> point & 1) == 0) sweep_one(s, point, k, true);
         }
