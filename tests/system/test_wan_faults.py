@@ -1,22 +1,26 @@
 #!/usr/bin/env python3
 """Faults between sites that are far apart (P1 P3 P5 P6): what lies between two gateways on the emulated WAN fails in every way it can.
 
-After each of them every byte is right, every packet between the sites was of a TLS connection, and what crossed twice is bounded: at most a parcel a
-stream for each cut, and after a kill what was under way besides. Times are counted from the fault's begin. A run in which the emulator fell behind says
-nothing about the gateways and is made again, and so is one over its bound, a few times: this machine may be anybody's."""
+After each of them every byte is right, every packet between the sites was of a TLS connection, and what crossed twice is bounded: at most a parcel for each
+stream that was really lost, after a kill what was under way besides, and never more than came since the fault before. Times are counted from the fault's begin. A
+run in which the emulator fell behind says nothing about the gateways and is made again, and so is one that is late while others have the machine; of those
+that count most are in time, and where none counts the test is skipped."""
 
 import contextlib
 import ctypes
+import errno
 import os
 import random
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
 
 from capture import Capture
-from harness import MAKE_WEIGHTS, PATIENCE_S, SOURCE, Cores, Dns, Failed, Rollout, Skipped, Trainer, main, scenario, wait_for
+from harness import MAKE_WEIGHTS, PATIENCE_S, SOURCE, Cores, Dns, Failed, Rollout, Skipped, Trainer, expect, main, scenario, wait_for
 
 sys.path.insert(0, str(SOURCE / "sim/wan"))
 import wanlab
@@ -24,13 +28,16 @@ import wanlab
 RTT_S = 0.08
 MBIT = 120  # four parcels of a MiB, one on each stream, take a quarter of a second
 PATH = {"rate": f"{MBIT}Mbit", "delay": "40ms", "queue": "2MiB"}
-BDP_BYTES = int(MBIT * 1e6 / 8 * RTT_S)
 STREAMS = 4
 PARCEL_BYTES = 1 << 20
 UNSENT_BYTES = (1 << 20) + (256 << 10)  # of a stream whose rate is not known yet, and what the kernel rounds it up by
 # The product's own defaults where the other tests are less patient; bytes are counted, so nothing is encoded.
 LINK = {"streams": STREAMS, "heartbeat_ms": 1000, "down_ms": 3000, "retry_max_ms": 5000, "codec": "raw"}
-TRIES = 3
+TRIES = 5
+
+
+def bdp_bytes(mbit):
+    return int(mbit * 1e6 / 8 * RTT_S)
 
 
 def need(truth, text):
@@ -41,32 +48,37 @@ def need(truth, text):
 class Pair:
     """East, home of `policy`, a trainer there, and west, which follows; `wan` lies between them."""
 
-    def __init__(self, lab, names=("east", "west"), through=None, paths=None, streams=STREAMS, arena_mib=256):
+    def __init__(self, lab, names=("east", "west"), through=None, paths=None, streams=STREAMS, arena_mib=256, path=None, kernel=None):
+        """`path`: what is not as in PATH; `kernel`: of a site, its rmem or wmem."""
         self.lab = lab
         self.wan = None
         if through is None:
-            self.begin_wan(names)
+            self.begin_wan(names, dict(PATH, **path or {}), kernel or {})
         net = through or self.wan
         self.enter, self.address = net.enter, net.address
         self.watch(net, names)
         self.east, self.west, _ = lab.east_west(through_link=False, arena_mib=arena_mib, keep=3)
-        self.streams, self.bdp_bytes = streams, BDP_BYTES
+        self.streams, self.bdp_bytes = streams, bdp_bytes(MBIT)
         for site in (self.east, self.west):
             self.settle(site)
         self.west.peers["east"] = f"{self.east.address}:{self.east.port}"
-        self.paths = paths or lab.weights(TRIES)
+        self.paths = paths or lab.weights(3)
         self.trainer = self.reader = None
         self.number = 0
-        self.lives_bytes = 0  # that west received in lives before this one
+        self.lives_bytes = self.lives_hedged = 0  # that west received, and others hedged, in lives before this one
+        self.lost_bytes = 0                       # that kills, and streams that ended, may have cost
+        self.since, self.hedged = {}, {}          # what had come over each of west's links when it was lost last; what each site had hedged
+        self.brought = {}                         # by each of west's streams, when last looked
 
-    def begin_wan(self, names):
+    def begin_wan(self, names, path, kernel):
         reason = wanlab.why_not()
         if reason:
             raise Skipped(reason)
         file = self.lab.dir / "wan.yaml"
-        words = ", ".join(f"{key}: {value}" for key, value in PATH.items())
+        words = ", ".join(f"{key}: {value}" for key, value in path.items())
+        sites = ", ".join(f"{name}: {{{kernel.get(name, '')}}}" for name in names)
         pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1:]]
-        file.write_text(f"sites: [{', '.join(names)}]\npaths:\n" + "".join(f"  - {{between: [{a}, {b}], {words}}}\n" for a, b in pairs))
+        file.write_text(f"sites: {{{sites}}}\npaths:\n" + "".join(f"  - {{between: [{a}, {b}], {words}}}\n" for a, b in pairs))
         self.wan = self.lab.after.enter_context(wanlab.lab(file))
 
     def watch(self, net, names):
@@ -96,7 +108,10 @@ class Pair:
     def begin(self, share=0.15):
         """The next version is on its way: so much of it is in west."""
         self.number += 1
-        self.sessions, self.lost, self.hedged = self.seen()
+        self.sessions, self.lost = self.seen()
+        self.since, self.hedged = self.came(), self.hedges()
+        self.lost_bytes = self.lives_bytes = self.lives_hedged = 0
+        self.brought = {}
         uid = self.trainer.publish(self.number, self.paths[(self.number - 1) % len(self.paths)])
         self.east.wait_holds(uid)
         v = self.west.wait_held_some(uid, share)
@@ -115,7 +130,11 @@ class Pair:
     def seen(self):
         link, other = self.west.link("east"), self.east.link("west") or {}
         # A stream that breaks is counted by whichever end saw it first.
-        return link["sessions"], link["streams_lost"] + other.get("streams_lost", 0), other.get("hedged_bytes", 0)
+        return link["sessions"], link["streams_lost"] + other.get("streams_lost", 0)
+
+    def hedges(self):
+        """Bytes that each other site sent twice to west in its life."""
+        return {site.name: (site.link("west") or {}).get("hedged_bytes", 0) for site in self.lab.sites if site is not self.west}
 
     def landed_after_s(self, uid, was, began):
         """Seconds since `began` when more than that was held."""
@@ -125,24 +144,51 @@ class Pair:
             time.sleep(0.002)
         return time.monotonic() - began
 
+    def came(self):
+        """Bytes of chunks that came to west over each of its links in this life."""
+        return {peer: (self.west.link(peer) or {}).get("received_bytes", 0) for peer in self.west.peers}
+
+    def loses(self, peers):
+        """West loses its links to these: a parcel a stream, and what was on its way, are in vain, but no more than came over the link since it was lost last."""
+        came = self.came()
+        for peer in peers:
+            self.lost_bytes += min(self.streams * PARCEL_BYTES + self.bdp_bytes, came[peer] - self.since[peer])
+            self.since[peer] = came[peer]
+
+    def look(self):
+        """Of streams that ended since this was asked last a parcel each is in vain, but no more than they brought."""
+        now = {row["stream"]: row["received_bytes"] for row in self.west.control("streams")["links"][0]["streams"]}
+        for number, bytes_then in self.brought.items():
+            if now.get(number, -1) < bytes_then:  # a new session counts from one again
+                self.lost_bytes += min(PARCEL_BYTES, bytes_then)
+        self.brought = now
+
     def kill(self, site, uid):
         if site is self.west:
+            self.loses(self.west.peers)
+            self.since = dict.fromkeys(self.west.peers, 0)
             self.lives_bytes += (site.version(uid) or {}).get("wire_bytes", 0)
+        else:
+            self.loses([site.name])
+            self.lives_hedged += self.hedges()[site.name] - self.hedged[site.name]
+            self.hedged[site.name] = 0
         site.restart()
 
-    def well(self, uid, cuts=0, kills=0):
-        """It becomes whole; its bytes are right; of what came, little was in vain: a parcel for each stream to west that was cut, and what was
-        on its way at a kill."""
+    def well(self, uid, cuts=0):
+        """It becomes whole; its bytes are right; of what came, little was in vain: what kills and ended streams may have cost, and a parcel for each stream
+        that was lost in so many cuts."""
         self.west.wait_holds(uid)
         self.exact(uid)
         v = self.west.version(uid)
-        sessions, lost, hedged = self.seen()
-        # A frame's header for each chunk is below a thousandth.
-        waste = v["wire_bytes"] + self.lives_bytes - v["bytes"] * 1.001 - max(0, hedged - self.hedged)
-        bound = (cuts + kills) * self.streams * PARCEL_BYTES + kills * self.bdp_bytes
-        print(f"  {sessions - self.sessions} sessions, {lost - self.lost} streams lost; in vain: {waste / 1e6:.2f} MB of at most {bound / 1e6:.1f}")
+        sessions, lost = self.seen()
+        hedged = self.lives_hedged + sum(now - self.hedged[name] for name, now in self.hedges().items())
+        broken = max(0, sessions - self.sessions) * self.streams + max(0, lost - self.lost)
+        # A frame's header for each chunk is 28 bytes, and few chunks are much below a MiB.
+        waste = v["wire_bytes"] + self.lives_bytes - v["bytes"] * 1.0002 - hedged
+        bound = self.lost_bytes + min(broken, cuts * self.streams) * PARCEL_BYTES
+        print(f"  {sessions - self.sessions} sessions, {lost - self.lost} streams lost; in vain: {waste / 1e6:.2f} MB of at most {bound / 1e6:.1f}"
+              f" ({v['bytes'] / 1e6:.0f} MB are the version)", flush=True)
         need(waste <= bound, f"{waste:.0f} bytes came in vain, of at most {bound}")
-        self.lives_bytes = 0
 
     def exact(self, uid):
         self.reader.stage(uid)
@@ -155,11 +201,32 @@ class Pair:
         return since["why"] if since["void"] else ""
 
 
+class Tries:
+    """Verdicts of runs of one kind, the first to two of which decides. A run is void that the emulator was behind in, or that was over its bound while others
+    had the machine: it says nothing."""
+
+    def __init__(self, bound):
+        self.bound, self.said, self.good, self.bad = bound, [], 0, 0
+
+    def add(self, value, void):
+        self.said.append(f"{value:.2f}" + (f" (void: {void})" if void else ""))
+        self.good += not void and value <= self.bound
+        self.bad += not void and value > self.bound
+        print(f"  {self.said[-1]}, of at most {self.bound:.2f}", flush=True)
+
+    def open(self):
+        return max(self.good, self.bad) < 2 and len(self.said) < TRIES
+
+    def judge(self, what):
+        need(self.bad <= self.good, f"{what}: {', '.join(self.said)}; at most {self.bound:.2f}")
+        if self.good == self.bad:
+            raise Skipped(f"{what}: {', '.join(self.said)}: no verdict")
+
+
 def within(pair, fault_s, bound_s, begin, end):
-    """P6: parcels land again in time, in one of a few tries. One that is late while others have the cores says nothing about the gateways, nor
-    does one in which the emulator was."""
-    said, counted = [], 0
-    for _ in range(TRIES):
+    """P6: parcels land again in time, in most of the tries that count."""
+    tries = Tries(bound_s)
+    while tries.open():
         uid = pair.begin()
         pair.void()
         began, cores = time.monotonic(), Cores()
@@ -169,20 +236,12 @@ def within(pair, fault_s, bound_s, begin, end):
         end()
         if was == pair.west.version(uid)["bytes"]:  # a busy machine was late with the fault
             pair.well(uid, cuts=1)
-            said.append("nothing (void: it was whole before)")
+            tries.add(0, "it was whole before")
             continue
         took = pair.landed_after_s(uid, was, began)
-        taken, why = cores.taken(), pair.void()
-        if took > bound_s:
-            why = why or taken
+        tries.add(took, pair.void() or (cores.taken() if took > bound_s else ""))
         pair.well(uid, cuts=1)
-        counted += not why
-        said.append(f"{took:.2f} s" + (f" (void: {why})" if why else ""))
-        print(f"  parcels landed after {said[-1]}, of at most {bound_s:.2f}")
-        if took <= bound_s and not why:
-            return
-    need(counted == 0, f"parcels landed again after {', '.join(said)}; at most {bound_s:.2f} s")
-    raise Skipped(f"none of {TRIES} tries counts: {', '.join(said)}")
+    tries.judge("seconds until parcels landed again")
 
 
 def black_hole(lab, seconds):
@@ -275,18 +334,23 @@ def one_way_is_cut(lab):
 
 @scenario
 def a_path_flaps(lab):
-    """P5 P6: gone for half of every second, the path still carries the version."""
+    """P5 P6: gone for half of every second for half a minute, the path still carries some of the version, and then the rest."""
     pair = Pair(lab).up()
-    uid, cuts = pair.begin(), 0
-    for _ in range(60):
-        for cut in ("yes", "no"):
-            pair.turn(cut=cut)
-            time.sleep(0.5)  # the fault: 1 Hz
-            cuts += cut == "yes"
+    uid = pair.begin()
+    was = pair.held(uid)
+    for turn in range(60):
+        pair.turn(cut=("yes", "no")[turn % 2])
+        until = time.monotonic() + 0.5  # the fault: 1 Hz
+        while time.monotonic() < until:
+            pair.look()
+            time.sleep(0.05)
         if pair.west.holds(uid):
             break
-    need(pair.west.holds(uid), "60 s of flapping were not enough")
-    pair.well(uid, cuts=cuts)
+    pair.turn(cut="no")
+    print(f"  {(pair.held(uid) - was) / 1e6:.1f} MB landed meanwhile", flush=True)
+    need(pair.held(uid) > was, "nothing landed while it flapped")
+    wait_for("it becomes whole", lambda: pair.look() or pair.west.holds(uid))
+    pair.well(uid)
 
 
 def meanwhile(lab, seconds, fault, mended, cuts=0):
@@ -338,7 +402,7 @@ def a_peer_is_stopped_for_30_s(lab):
 @scenario
 def gateways_are_killed_at_random(lab):
     """P3 P5 P6: three sites that give each other what they hold; ten times any of their gateways is killed in mid-version."""
-    pair = Pair(lab, names=("east", "west", "north"))
+    pair = Pair(lab, names=("east", "west", "north"), paths=made(lab, "128M", 1), streams=2)
     north = lab.site("north", arena_mib=256)
     pair.settle(north)
     north.models["policy"] = dict(home="east", keep=3)
@@ -349,35 +413,43 @@ def gateways_are_killed_at_random(lab):
     pair.east.peers["north"] = pair.west.peers["north"] = None
     pair.up()
     draws = random.Random(4)  # of sites and moments: the same each time
-    for a, b in (("east", "west"), ("east", "north"), ("west", "north")):
-        pair.wan.turn(a, b, rate="6Mbit")
+
+    def paths(mbit):
+        pair.bdp_bytes = bdp_bytes(mbit)
+        for a, b in (("east", "west"), ("east", "north"), ("west", "north")):
+            pair.wan.turn(a, b, rate=f"{mbit}Mbit")
+    paths(16)
     uid = pair.begin(0.02)
-    kills = 0
     for _ in range(10):
-        site = draws.choice([pair.east, pair.west, north])
-        pair.kill(site, uid)
-        kills += 2 if site is pair.west else 1  # to west comes from two
+        pair.kill(draws.choice([pair.east, pair.west, north]), uid)
         time.sleep(draws.uniform(0.2, 1.5))  # the moment of the next one
-    for a, b in (("east", "west"), ("east", "north"), ("west", "north")):
-        pair.wan.turn(a, b, rate=f"{MBIT}Mbit")
-    pair.well(uid, kills=kills)
+        if pair.west.holds(uid):
+            raise Skipped("this machine takes too long to start a gateway: the version was whole before the last kill")
+    paths(MBIT)
+    pair.well(uid)
     north.wait_holds(uid)
+
+
+def made(lab, size, count):
+    """Paths of versions of that size."""
+    folder = lab.dir / f"made-{size}"
+    subprocess.run([MAKE_WEIGHTS, "--out", folder, "--bytes", size, "--versions", str(count), "--seed", "7"], check=True, stdout=subprocess.DEVNULL)
+    return sorted(folder.glob("*.safetensors"))
 
 
 @scenario
 def a_kill_on_a_plain_veth(lab):
-    """P3 P5: 256 MiB on eight streams, and SIGKILL in the middle of it, of west's gateway and then of east's: at most 5 % come twice."""
-    large = lab.dir / "large"
-    subprocess.run([MAKE_WEIGHTS, "--out", large, "--bytes", "256M", "--versions", "2", "--seed", "7"], check=True, stdout=subprocess.DEVNULL)
+    """P3 P5: 256 MiB on eight streams, and SIGKILL in the middle of it, of west's gateway and then of east's: at most a parcel a stream comes
+    twice, which is 3 %."""
     veth = lab.after.enter_context(Veth())
-    pair = Pair(lab, through=veth, paths=sorted(large.glob("*.safetensors")), streams=8, arena_mib=700)
+    pair = Pair(lab, through=veth, paths=made(lab, "256M", 2), streams=8, arena_mib=700)
     pair.east.peer_keys["west"] = {"rate": "400Mbit"}
-    pair.bdp_bytes = (256 << 20) // 20 - 8 * PARCEL_BYTES
+    pair.bdp_bytes = 0  # a veth holds nothing
     pair.up()
     for site in (pair.west, pair.east):
         uid = pair.begin(0.3)
         pair.kill(site, uid)
-        pair.well(uid, kills=1)
+        pair.well(uid)
 
 
 @scenario
@@ -413,11 +485,12 @@ def a_peer_moves_to_another_address(lab):
         pair.west.peers["east"] = f"gw.east.test:{pair.east.port}"
         pair.up()
         uid = pair.begin()
+        pair.loses(["east"])
         pair.east.kill()
         pair.east.live_in(pair.enter("moved", []), pair.address("moved"))
         dns.names["gw.east.test"] = [pair.east.address]
         pair.east.start()
-        pair.well(uid, kills=1)
+        pair.well(uid)
 
 
 @scenario
@@ -435,6 +508,102 @@ def certificates_are_renewed(lab):
     pair.well(uid, cuts=2)  # a session is renewed for each of them, and its streams with it
     for site in (pair.east, pair.west):
         need(not site.daemon.logged("link.down"), f"the link was down at {site.name}")
+
+
+def held_by_the_kernel(lab, where, key):
+    """The third value of one site's net.ipv4.tcp_`key` is far too small for rate x RTT of the path."""
+    small, wide = 256 << 10, 64 << 20
+    ceilings = {name: {k: small if (name, k) == (where, key) else wide for k in ("rmem", "wmem")} for name in ("east", "west")}
+    pair = Pair(lab, paths=made(lab, "64M", 1), path={"rate": "400Mbit"},
+                kernel={name: ", ".join(f"{k}: 4096 65536 {most}" for k, most in c.items()) for name, c in ceilings.items()}).up()
+    site, other = (pair.east, pair.west) if where == "east" else (pair.west, pair.east)
+    uid = pair.begin(0)
+    window = wait_for(f"{where} says what holds the link", lambda: site.link(other.name)["window"])
+    sysctl = f"net.ipv4.tcp_{key}"
+    expect("the sysctl", window["sysctl"], sysctl)
+    expect("its third value", window["has_bytes"], small)
+    need(window["needs_bytes"] > small, f"the path needs more than {window}")
+    need(site.daemon.logged("link.window", f"peer={other.name}", f"sysctl={sysctl}", f"has_bytes={small}"), "no line says it")
+    need(f"held by {sysctl}: its third value is {small}, " in site.cli("streams").stdout, "`tombolo streams` does not say it")
+    pair.well(uid)
+    need(not other.daemon.logged("link.window"), f"{other.name} has room, and says: {other.daemon.logged('link.window')}")
+    expect(f"what holds {other.name}", other.link(where)["window"], None)
+
+
+@scenario
+def a_small_send_buffer_is_named(lab):
+    """P10: east's tcp_wmem holds the streams: status and the log name it, with what it is and what it had better be."""
+    held_by_the_kernel(lab, "east", "wmem")
+
+
+@scenario
+def a_small_receive_buffer_is_named(lab):
+    """P10: west's tcp_rmem, likewise."""
+    held_by_the_kernel(lab, "west", "rmem")
+
+
+class Connection:
+    """A TCP connection of a process, by a descriptor that it shares with us: what is set on it holds there."""
+
+    SYS_PIDFD_GETFD, SO_MAX_PACING_RATE, BYTES_ACKED = 438, 47, 120  # the last one: where tcp_info has it
+
+    def __init__(self, owned):
+        self.socket = owned
+
+    @classmethod
+    def of(cls, pid):
+        """All that have moved a MiB."""
+        found, libc, process = [], ctypes.CDLL(None, use_errno=True), os.pidfd_open(pid)
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            if not os.readlink(f"/proc/{pid}/fd/{name}").startswith("socket:"):
+                continue
+            fd = libc.syscall(cls.SYS_PIDFD_GETFD, process, int(name), 0)
+            if fd < 0 and ctypes.get_errno() == errno.EPERM:
+                raise Skipped("this machine does not lend a process's descriptors")
+            with contextlib.suppress(OSError):  # it is no connection
+                one = cls(socket.socket(fileno=fd))
+                found += [one] if one.moved() > 1 << 20 else []
+        os.close(process)
+        return found
+
+    def moved(self):
+        return struct.unpack_from("Q", self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256), self.BYTES_ACKED)[0]
+
+    def pace(self, bytes_per_s):
+        """0: as fast as it may."""
+        self.socket.setsockopt(socket.SOL_SOCKET, self.SO_MAX_PACING_RATE, struct.pack("Q", bytes_per_s or 2**64 - 1))
+
+
+def crossing_s(pair):
+    """Seconds of the last nine tenths of a version."""
+    uid = pair.begin(0.1)
+    began = time.monotonic()
+    took = pair.landed_after_s(uid, pair.west.version(uid)["bytes"] - 1, began)
+    pair.well(uid)
+    return took
+
+
+@scenario
+def a_stream_at_a_tenth_of_its_rate_costs_little(lab):
+    """P4 P6: the kernel paces one of eight streams at a tenth of its share of the path: what it has in hand at the end goes again on the others. A version then
+    takes at most a tenth longer; a twentieth is what `scenario.slow_stream` holds, and the rest is for this machine's other work."""
+    mbit, streams = 400, 8
+    pair = Pair(lab, paths=made(lab, "256M", 2), streams=streams, arena_mib=1100, path={"rate": f"{mbit}Mbit", "queue": "8MiB"}).up()
+    crossing_s(pair)
+    slow = Connection.of(pair.east.daemon.popen.pid)[0]
+    tries = Tries(1.10)
+    with slow.socket:
+        while tries.open():
+            pair.void()
+            cores, before = Cores(), slow.moved()
+            slow.pace(0)
+            usual = crossing_s(pair)
+            share = slow.moved() - before
+            slow.pace(int(mbit * 1e6 / 8 / streams / 10))
+            late = crossing_s(pair)
+            print(f"  {usual:.2f} s, and {late:.2f} s with one stream that carried {(slow.moved() - before - share) / share:.2f} of what it did", flush=True)
+            tries.add(late / usual, pair.void() or (cores.taken() if late / usual > tries.bound else ""))
+    tries.judge("time with one slow stream over that without")
 
 
 if __name__ == "__main__":
