@@ -185,7 +185,9 @@ static void followers_go(struct fleet *f, struct worker *w)
     }
     if (followers == 0) return;
     const double behind = f->chunk_bytes * (double)followers / s->spec->shm + s->spec->hop_s;
-    const double all = (double)w->first_at / 1e9 + f->spec->version.bytes * followers / s->spec->shm;
+    /* Who followed itself before anything came, as the one whom it followed was whole, begins now. */
+    const tb_time_ns first = w->first_at == TB_TIME_NEVER ? f->now : w->first_at;
+    const double all = (double)first / 1e9 + f->spec->version.bytes * followers / s->spec->shm;
     const double at = max_of((double)f->now / 1e9 + behind, all);
     for (uint32_t i = 0; i < (uint32_t)s->spec->workers; i++) {
         const uint32_t other = s->first_worker + (w->host - 1) * (uint32_t)s->spec->workers + i;
