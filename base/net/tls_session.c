@@ -299,9 +299,10 @@ enum tb_status tb_tls_session_init(struct tb_tls_session *s, struct tb_tls *tls,
     s->ssl = SSL_new(tls->ctx);
     if (s->ssl == NULL) goto undo_bio;
     if (!server && expect->bulk && SSL_set_tlsext_host_name(s->ssl, TB_TLS_BULK) != 1) goto undo_ssl;
+    if (SSL_set_app_data(s->ssl, s) != 1)
+        goto undo_ssl; /* it wants memory, and OpenSSL's callbacks want the session */
 
     SSL_set_bio(s->ssl, bio, bio);
-    SSL_set_app_data(s->ssl, s);
     if (!server && expect->bulk) own_records(s, tls);
     if (server)
         SSL_set_accept_state(s->ssl);
