@@ -373,6 +373,16 @@ void tb_fabric_endpoint(const struct tb_fabric *fabric, struct tb_fabric_endpoin
     *endpoint_out = fabric->endpoint;
 }
 
+void tb_fabric_memory_stays(struct tb_fabric *fabric, const void *bytes, uint64_t count)
+{
+    tb_verbs_memory_stays(fabric->verbs, bytes, count);
+}
+
+void tb_fabric_memory_goes(struct tb_fabric *fabric, const void *bytes)
+{
+    tb_verbs_memory_goes(fabric->verbs, bytes);
+}
+
 /* ---- exports ---- */
 
 enum tb_status tb_export_open(struct tb_fabric *f, const struct tb_export_options *options)

@@ -75,6 +75,15 @@ struct tb_fabric_endpoint {
 };
 void tb_fabric_endpoint(const struct tb_fabric *fabric, struct tb_fabric_endpoint *endpoint_out);
 
+/* ---- memory ---- */
+
+/* Hops fill it and exports serve it over and over: a NIC registers what it needs of it once, and keeps that until it goes. All
+ * other memory is registered for each hop and each export anew. Any thread but the fabric's, as of goes. */
+void tb_fabric_memory_stays(struct tb_fabric *fabric, const void *bytes, uint64_t count);
+/* Before it is unmapped, with no hop or export of it left: takes as long as giving back its pages. What stays when the fabric closes
+ * goes with it. NULL, and memory of which nothing was said, are fine. */
+void tb_fabric_memory_goes(struct tb_fabric *fabric, const void *bytes);
+
 /* ---- the owner's side ---- */
 
 /* A buffer that READs name by its index in the export. */

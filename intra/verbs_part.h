@@ -8,7 +8,7 @@
  * One queue pair per reader and source is the revocation: to take memory back the owner moves it to error, waits until what it
  * had begun is flushed, and destroys it.
  *
- * Threads: the fabric's, but for tb_verbs_export_drop. */
+ * Threads: the fabric's, but for tb_verbs_export_drop and what is said of memory. */
 #ifndef TB_INTRA_VERBS_PART_H
 #define TB_INTRA_VERBS_PART_H
 
@@ -24,6 +24,12 @@ const char *tb_verbs_open(struct tb_fabric *f, struct tb_verbs **verbs_out);
 /* When the loop does not run any more and all hops and guests are gone: closes its handles; the loop has to turn once more before free. */
 void tb_verbs_close(struct tb_verbs *v);
 void tb_verbs_free(struct tb_verbs *v);
+
+/* Any thread but the fabric's: tb_fabric_memory_stays, tb_fabric_memory_goes. Without RDMA both do nothing. */
+void tb_verbs_memory_stays(struct tb_verbs *v, const void *bytes, uint64_t count);
+void tb_verbs_memory_goes(struct tb_verbs *v, const void *bytes);
+/* What registering memory took so far. Any thread. */
+tb_time_ns tb_verbs_registering(struct tb_verbs *v);
 
 /* ---- the owner's side ---- */
 
@@ -51,7 +57,7 @@ TB_MUST_USE enum tb_status tb_verbs_guest_window(struct tb_verbs_guest *g, uint3
 /* Moves the queue pair to error; on_gone follows outside of this call, when it was drained and destroyed. */
 void tb_verbs_guest_end(struct tb_verbs_guest *g);
 
-/* Any thread but the loop's, when no guest of the export is left: its registrations go. NULL is fine. */
+/* Any thread but the loop's, when no guest of the export is left: its registrations go, but those of memory that stays. NULL is fine. */
 void tb_verbs_export_drop(struct tb_verbs_export *e);
 
 #endif

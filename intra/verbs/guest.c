@@ -4,8 +4,9 @@
  * was posted when it was made comes back flushed, behind everything that the queue pair had begun; then it is destroyed, and only
  * then is the guest gone.
  *
- * Registrations belong to the export: one domain and one registration per buffer for each NIC that a guest came by. A key opens
- * nothing from a queue pair of another domain, so a guessed one opens nothing of another export (P8). */
+ * An export has one domain and one registration per buffer for each NIC that a guest came by. A key opens nothing from a queue pair
+ * of another domain, so a guessed one opens nothing of another export (P8). Of memory that stays both are kept for the next
+ * export of the same memory (pinned.h). */
 #include <errno.h>
 #include <string.h>
 
@@ -25,7 +26,7 @@ struct window {
     struct tb_fabric_job done;
     struct domain *domain;
     enum window_state state;
-    struct tb_region region;
+    struct tb_pinned_region *region;
     enum tb_status status; /* of the registration, on its way back */
     int error;
 };
@@ -34,7 +35,7 @@ struct window {
 struct domain {
     struct tb_verbs_export *owner;
     struct tb_verbs_nic *nic; /* NULL: free */
-    struct ibv_pd *pd;
+    struct tb_pinned_domain *kept;
     struct window *windows; /* one a buffer */
 };
 
@@ -77,10 +78,9 @@ static struct domain *domain_find(struct tb_verbs_export *e, struct tb_verbs_nic
 static void domain_close(struct domain *d)
 {
     for (uint32_t b = 0; b < d->owner->export->buffer_count; b++)
-        tb_region_free(&d->windows[b].region);
+        tb_pinned_release(&d->owner->v->pinned, d->windows[b].region);
     tb_free(d->windows);
-    const int error = ibv_dealloc_pd(d->pd);
-    TB_ASSERT(error == 0 || error == EIO);
+    tb_pinned_domain_leave(&d->owner->v->pinned, d->kept);
     d->nic = NULL;
 }
 
@@ -93,8 +93,8 @@ static struct domain *domain_open(struct tb_verbs_export *e, struct tb_verbs_nic
     const uint32_t count = e->export->buffer_count;
     d->windows = tb_calloc(count > 0 ? count : 1, sizeof *d->windows);
     if (d->windows == NULL) return NULL;
-    d->pd = ibv_alloc_pd(nic->context);
-    if (d->pd == NULL) {
+    d->kept = tb_pinned_domain_take(&e->v->pinned, nic->context, e->export->buffers, count);
+    if (d->kept == NULL) {
         tb_free(d->windows);
         return NULL;
     }
@@ -125,20 +125,27 @@ static enum tb_status export_prepare(struct tb_verbs *v, struct tb_export *expor
 
 /* ---- registering ---- */
 
+static struct tb_region_options region_of(const struct domain *d, uint32_t buffer)
+{
+    const struct tb_export_buffer *b = &d->owner->export->buffers[buffer];
+    return (struct tb_region_options){.domain = d->kept->pd,
+                                      .bytes = b->bytes,
+                                      .count = b->count,
+                                      .dmabuf = b->device != NULL ? b->device->dmabuf : -1,
+                                      .dmabuf_offset = b->device != NULL ? b->device->offset : 0};
+}
+
 /* On the pool. */
 static void register_run(struct tb_pool_job *job, uint32_t thread)
 {
     (void)thread;
     struct window *w = (struct window *)((char *)job - offsetof(struct window, job));
     struct domain *d = w->domain;
-    const struct tb_export_buffer *b = &d->owner->export->buffers[w - d->windows];
-    const struct tb_region_options options = {.domain = d->pd,
-                                              .bytes = b->bytes,
-                                              .count = b->count,
-                                              .dmabuf = b->device != NULL ? b->device->dmabuf : -1,
-                                              .dmabuf_offset = b->device != NULL ? b->device->offset : 0};
-    w->status = tb_region_register(&options, &w->region);
+    const struct tb_region_options options = region_of(d, (uint32_t)(w - d->windows));
+    struct tb_pinned_region *region = NULL;
+    w->status = tb_pinned_take(&d->owner->v->pinned, &options, &region);
     w->error = errno;
+    if (w->status == TB_OK) w->region = region;
     tb_fabric_post(d->owner->v->fabric, &w->done);
 }
 
@@ -150,7 +157,7 @@ static void say_registered(const struct window *w, const struct tb_export_buffer
         tb_log(TB_LOG_WARN, "verbs.unregistered",
                "nic=%s export=%llu bytes=%llu error=\"%s\" action=read_by_tcp", nic,
                (unsigned long long)d->owner->export->id, (unsigned long long)b->count, strerror(w->error));
-    else if (w->region.staged)
+    else if (w->region->region.staged)
         tb_log(TB_LOG_WARN, "verbs.staged",
                "nic=%s export=%llu bytes=%llu reason=no_dmabuf action=host_copy_is_read", nic,
                (unsigned long long)d->owner->export->id, (unsigned long long)b->count);
@@ -172,10 +179,14 @@ static void registered(struct tb_fabric_job *job)
     }
 }
 
+/* At once where it was kept. */
 static void register_begin(struct window *w, struct domain *d)
 {
+    const struct tb_region_options options = region_of(d, (uint32_t)(w - d->windows));
     w->domain = d;
-    w->state = REGISTERING;
+    w->region = tb_pinned_find(&d->owner->v->pinned, &options);
+    w->state = w->region != NULL ? REGISTERED : REGISTERING;
+    if (w->region != NULL) return;
     w->job.run = register_run;
     w->done.run = registered;
     d->owner->jobs++;
@@ -192,7 +203,8 @@ enum tb_status tb_verbs_guest_window(struct tb_verbs_guest *g, uint32_t buffer,
     if (w->state == UNKNOWN) register_begin(w, g->domain);
     if (w->state == REGISTERING) return TB_AGAIN;
     if (w->state == UNREACHABLE) return TB_SITE_IO;
-    *window_out = (struct tb_verbs_window){.address = w->region.address, .key = w->region.mr->rkey};
+    const struct tb_region *region = &w->region->region;
+    *window_out = (struct tb_verbs_window){.address = region->address, .key = region->mr->rkey};
     return TB_OK;
 }
 
@@ -351,7 +363,7 @@ static bool come_in(struct tb_verbs_guest *g, struct rdma_cm_id *id, uint32_t re
     if (nic == NULL) return false;
     g->domain = domain_open(g->export->verbs, nic);
     if (g->domain == NULL) return false;
-    if (tb_verbs_queue_open(&g->queue, nic, id, g->domain->pd, 0) != TB_OK) return false;
+    if (tb_verbs_queue_open(&g->queue, nic, id, g->domain->kept->pd, 0) != TB_OK) return false;
     id->context = &g->cm;
     g->state = CONNECTING;
     g->rail = rail_of(g->v, id);

@@ -258,6 +258,7 @@ static void die(struct tb_verbs_nic *nic)
 {
     struct tb_verbs *v = nic->v;
     nic->dead = true;
+    tb_pinned_forsake(&v->pinned, nic->context);
     (void)uv_poll_stop(&nic->completions);
     for (struct tb_verbs_queue *q = LIST_FIRST(&v->queues), *next; q != NULL; q = next) {
         next = LIST_NEXT(q, link);
@@ -467,6 +468,7 @@ void tb_verbs_free(struct tb_verbs *v)
 {
     if (v == NULL) return;
     if (v->listener != NULL) (void)rdma_destroy_id(v->listener);
+    tb_pinned_fini(&v->pinned); /* before the domains that it registered in */
     for (uint32_t i = 0; i < v->nic_count; i++) {
         (void)ibv_destroy_comp_channel(v->nics[i].channel);
         (void)ibv_dealloc_pd(v->nics[i].pd);
@@ -474,6 +476,23 @@ void tb_verbs_free(struct tb_verbs *v)
     }
     if (v->channel != NULL) rdma_destroy_event_channel(v->channel);
     tb_free(v);
+}
+
+void tb_verbs_memory_stays(struct tb_verbs *v, const void *bytes, uint64_t count)
+{
+    if (v != NULL) tb_pinned_stays(&v->pinned, bytes, count);
+}
+
+void tb_verbs_memory_goes(struct tb_verbs *v, const void *bytes)
+{
+    if (v != NULL) tb_pinned_goes(&v->pinned, bytes);
+}
+
+tb_time_ns tb_verbs_registering(struct tb_verbs *v)
+{
+    struct tb_pinned_counts counts;
+    tb_pinned_counts(&v->pinned, &counts);
+    return counts.making;
 }
 
 /* Turns the loop, which does not run yet, so that what was opened is closed. */
@@ -495,6 +514,7 @@ const char *tb_verbs_open(struct tb_fabric *f, struct tb_verbs **verbs_out)
     v->look.data = v->cm_poll.data = v;
     LIST_INIT(&v->queues);
     LIST_INIT(&v->guests);
+    tb_pinned_init(&v->pinned);
     (void)uv_idle_init(&f->loop, &v->look);
     (void)ibv_fork_init(); /* does nothing where the kernel copies pinned pages at fork (5.12) */
     v->channel = rdma_create_event_channel();

@@ -11,8 +11,8 @@
 #include <rdma/rdma_cma.h>
 #include <sys/queue.h>
 
+#include "intra/verbs/pinned.h"
 #include "intra/verbs/rails.h"
-#include "intra/verbs/region.h"
 #include "intra/verbs/spin.h"
 #include "intra/verbs_part.h"
 
@@ -72,6 +72,7 @@ struct tb_verbs {
     struct tb_verbs_nic nics[TB_VERBS_NICS_MAX];
     uint32_t nic_count;
     struct tb_rails rails;
+    struct tb_pinned pinned; /* any thread */
     LIST_HEAD(, tb_verbs_queue) queues;
     LIST_HEAD(, tb_verbs_guest) guests;
 };

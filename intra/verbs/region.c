@@ -44,3 +44,14 @@ void tb_region_free(struct tb_region *region)
     TB_ASSERT(error == 0 || error == EIO); /* EIO: the device is gone, and its registrations with it */
     region->mr = NULL;
 }
+
+struct ibv_pd *tb_region_domain_new(struct ibv_context *device)
+{
+    return ibv_alloc_pd(device);
+}
+
+void tb_region_domain_free(struct ibv_pd *domain)
+{
+    const int error = ibv_dealloc_pd(domain);
+    TB_ASSERT(error == 0 || error == EIO);
+}

@@ -2,7 +2,8 @@
  *
  * Two kinds, and no third: an export's memory may be READ by whoever shares its protection domain and knows its key; the target
  * of our own READs may be written by our own work requests and by nobody else. No memory is ever registered for remote writing
- * or remote atomics. Memory that is both is registered twice, in different domains.
+ * or remote atomics. Memory that is both is registered twice, in different domains. Who shares regions, and how long they are kept,
+ * is pinned.h's to say.
  *
  * Threads: any; registering pins pages and takes a second for some 10 GB, so it is done on the fabric's pool. */
 #ifndef TB_INTRA_VERBS_REGION_H
@@ -34,6 +35,9 @@ struct tb_region {
 TB_MUST_USE enum tb_status tb_region_register(const struct tb_region_options *options,
                                               struct tb_region *region_out);
 void tb_region_free(struct tb_region *region); /* a zeroed one is fine */
+
+struct ibv_pd *tb_region_domain_new(struct ibv_context *device); /* NULL with errno */
+void tb_region_domain_free(struct ibv_pd *domain);               /* without regions and queue pairs */
 
 /* For tests: what stands in for ibv_reg_dmabuf_mr, which rdma_rxe has not. NULL: the call itself. */
 typedef struct ibv_mr *(*tb_region_dmabuf_fn)(struct ibv_pd *domain, uint64_t offset, size_t count,

@@ -38,7 +38,7 @@ struct tb_verbs_remote {
 
 struct tb_verbs_target {
     const struct tb_place *place;
-    struct tb_region region;
+    struct tb_pinned_region *region; /* NULL: none */
 };
 
 struct tb_verbs_posted_read {
@@ -75,7 +75,7 @@ struct tb_verbs_upstream {
     struct tb_verbs_target *targets;
     uint32_t target_count;
     uint8_t *bounce;
-    struct tb_region bounce_region;
+    struct tb_pinned_region *bounce_region;
     uint32_t bounce_busy;
     struct tb_pool_job registering;
     struct tb_fabric_job registered;

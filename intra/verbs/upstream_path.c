@@ -43,9 +43,12 @@ static void path_rests(struct tb_verbs_upstream *u)
 
 void tb_verbs_targets_free(struct tb_verbs_upstream *u)
 {
-    for (uint32_t i = 0; i < u->target_count; i++)
-        tb_region_free(&u->targets[i].region);
-    tb_region_free(&u->bounce_region);
+    for (uint32_t i = 0; i < u->target_count; i++) {
+        tb_pinned_release(&u->v->pinned, u->targets[i].region);
+        u->targets[i].region = NULL;
+    }
+    tb_pinned_release(&u->v->pinned, u->bounce_region);
+    u->bounce_region = NULL;
 }
 
 void tb_verbs_become_stream(struct tb_verbs_upstream *u, enum tb_transport_why why)
@@ -94,26 +97,30 @@ void tb_verbs_path_blame(struct tb_verbs_upstream *u)
 
 /* ---- our memory ---- */
 
-/* On the pool: pinning takes a second for some 10 GB. */
+static enum tb_status take(struct tb_verbs_upstream *u, void *bytes, uint64_t count,
+                           struct tb_pinned_region **region_out)
+{
+    const struct tb_region_options options = {
+        .domain = u->domain, .bytes = bytes, .count = count, .dmabuf = -1, .target = true};
+    struct tb_pinned_region *region;
+    const enum tb_status status = tb_pinned_take(&u->v->pinned, &options, &region);
+    if (status == TB_OK) *region_out = region;
+    return status;
+}
+
+/* On the pool: pinning takes a second for some 10 GB. What stays is pinned by the first hop, or before an earlier path failed. */
 static void register_run(struct tb_pool_job *job, uint32_t thread)
 {
     (void)thread;
     struct tb_verbs_upstream *u =
         (struct tb_verbs_upstream *)((char *)job - offsetof(struct tb_verbs_upstream, registering));
-    struct ibv_pd *pd = u->domain;
-    const struct tb_region_options bounce = {.domain = pd,
-                                             .bytes = u->bounce,
-                                             .count = TB_VERBS_BOUNCES * TB_VERBS_BOUNCE_BYTES,
-                                             .dmabuf = -1,
-                                             .target = true};
-    u->job_status = tb_region_register(&bounce, &u->bounce_region);
+    u->job_status = take(u, u->bounce, TB_VERBS_BOUNCES * TB_VERBS_BOUNCE_BYTES, &u->bounce_region);
     for (uint32_t i = 0; i < u->target_count && u->job_status == TB_OK; i++) {
         const struct tb_place *p = u->targets[i].place;
         /* Pages that its owner gives back would stay pinned, and be written to; those of chunks that never come would be made. */
         if (p->landed != NULL || p->wanted != NULL) continue;
-        const struct tb_region_options place = {
-            .domain = pd, .bytes = p->bytes, .count = p->manifest->bytes, .dmabuf = -1, .target = true};
-        if (p->manifest->bytes > 0) u->job_status = tb_region_register(&place, &u->targets[i].region);
+        if (p->manifest->bytes > 0)
+            u->job_status = take(u, p->bytes, p->manifest->bytes, &u->targets[i].region);
     }
     u->job_error = errno;
     tb_fabric_post(u->v->fabric, &u->registered);

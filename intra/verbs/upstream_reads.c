@@ -45,7 +45,7 @@ static const struct tb_verbs_target *target_of(const struct tb_verbs_upstream *u
 {
     for (uint32_t i = 0; i < u->target_count; i++) {
         const struct tb_place *p = u->targets[i].place;
-        if (u->targets[i].region.mr == NULL) continue; /* its pages come and go */
+        if (u->targets[i].region == NULL) continue; /* its pages come and go */
         if (to >= p->bytes && to < p->bytes + p->manifest->bytes) return &u->targets[i];
     }
     return NULL;
@@ -58,7 +58,7 @@ static bool aim(struct tb_verbs_upstream *u, struct tb_verbs_posted_read *post, 
     post->bounce = NO_BOUNCE;
     if (target != NULL) {
         sge->addr = (uint64_t)(uintptr_t)post->to;
-        sge->lkey = target->region.mr->lkey;
+        sge->lkey = target->region->region.mr->lkey;
         return true;
     }
     const uint32_t idle = ~u->bounce_busy & ((1u << TB_VERBS_BOUNCES) - 1);
@@ -67,7 +67,7 @@ static bool aim(struct tb_verbs_upstream *u, struct tb_verbs_posted_read *post, 
     u->bounce_busy |= 1u << post->bounce;
     if (sge->length > TB_VERBS_BOUNCE_BYTES) sge->length = TB_VERBS_BOUNCE_BYTES;
     sge->addr = (uint64_t)(uintptr_t)(u->bounce + (size_t)post->bounce * TB_VERBS_BOUNCE_BYTES);
-    sge->lkey = u->bounce_region.mr->lkey;
+    sge->lkey = u->bounce_region->region.mr->lkey;
     return true;
 }
 

@@ -111,6 +111,7 @@ void P6_a_dead_device_is_left(void **state)
     for (int at_owner = 0; at_owner < 2; at_owner++) {
         struct scene s;
         verbs_open(&s, 6);
+        verbs_memory_stays(&s);
         const uint32_t n = s.cargo.manifest.chunk_count;
         owner_hold(&s.owner, 0, n / 2);
         struct tb_hop *hop = verbs_hop(&s, TB_TRANSPORT_VERBS);
@@ -125,6 +126,8 @@ void P6_a_dead_device_is_left(void **state)
         assert_int_equal(told(&s.tale).transport, TB_TRANSPORT_TCP);
         tb_hop_close(hop);
         tb_export_close(s.owner.fabric, EXPORT_ID, 0); /* returns */
+        assert_int_equal(verbs_pinned(s.reader).regions, at_owner ? 1 : 0);
+        assert_int_equal(verbs_pinned(s.owner.fabric).regions, at_owner ? 0 : 1);
         verbs_close(&s);
     }
 }

@@ -265,21 +265,24 @@ static struct tb_verbs_window window_of_other(struct scene *s, struct raw *r)
     return r->window;
 }
 
-/* The key of another export of the same process, while it is open, and after it was closed. */
+/* The key of another export of the same process: while it is open, after it was closed, and after that with its memory still
+ * registered for the next. */
 void P8_another_exports_key_opens_nothing(void **state)
 {
     (void)state;
     static uint8_t secret[8192];
-    for (int stale = 0; stale < 2; stale++) {
+    for (int stale = 0; stale < 3; stale++) {
         struct scene s;
         struct raw other, r;
         verbs_open(&s, 1);
+        if (stale == 2) tb_fabric_memory_stays(s.owner.fabric, secret, sizeof secret);
         open_other(&s, OTHER_EXPORT, secret, sizeof secret);
         const struct tb_verbs_window window = window_of_other(&s, &other);
         if (stale) {
             raw_close(&other);
             tb_export_close(s.owner.fabric, OTHER_EXPORT, 0);
         }
+        assert_int_equal(verbs_pinned(s.owner.fabric).regions, stale == 2 ? 1 : 0);
         raw_open(&r, &s, 0);
         r.window = window;
         raw_do(&r, IBV_WR_RDMA_READ);
@@ -345,6 +348,8 @@ void P1_no_read_ends_after_its_memory_is_given_back(void **state)
         struct scene s;
         struct raw r;
         verbs_open(&s, 1);
+        if (round % 2 > 0)
+            verbs_memory_stays(&s); /* its regions outlive the export, its readers' queue pairs do not */
         memset(s.owner.bytes, 0x11, s.cargo.manifest.bytes);
         raw_open(&r, &s, 0x11);
         wait_until(raw_count(&r.done) > 10 * round);

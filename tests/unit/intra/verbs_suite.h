@@ -1,4 +1,5 @@
-/* verbs_suite.h - what only RDMA can do wrong: the tests of verbs.c, verbs_nics.c and verbs_hostile.c, which are one program.
+/* verbs_suite.h - what only RDMA can do wrong: the tests of verbs.c, verbs_nics.c, verbs_memory.c and verbs_hostile.c, which are one
+ * program.
  *
  *   P1  nobody writes into registered memory; no READ ends after its memory was given back
  *   P6  what broke is left, rested and tried again, on one NIC or among two
@@ -16,6 +17,10 @@ void verbs_open(struct scene *s, uint32_t tensors);
 struct tb_hop *verbs_hop(struct scene *s, enum tb_transport transport);
 void verbs_close(struct scene *s);
 
+/* Both ends' owners say that it stays. */
+void verbs_memory_stays(struct scene *s);
+struct tb_pinned_counts verbs_pinned(struct tb_fabric *f);
+
 /* For a fabric's thread: cmocka's assertions are the test's own thread's. */
 void must(bool right, const char *what);
 
@@ -27,6 +32,9 @@ void must(bool right, const char *what);
     X(P6_a_port_that_is_down_rests_until_it_is_up)                                                           \
     X(P6_two_nics_share_the_load_and_stand_in_for_each_other)                                                \
     X(P6_a_link_that_goes_down_is_left)                                                                      \
+    X(memory_that_stays_is_registered_once)                                                                  \
+    X(other_memory_is_registered_for_each_hop)                                                               \
+    X(a_path_that_fails_costs_no_registration)                                                               \
     X(the_right_key_opens)                                                                                   \
     X(P8_a_wrong_key_opens_nothing)                                                                          \
     X(P8_past_the_end_there_is_nothing)                                                                      \
