@@ -14,13 +14,28 @@ const struct tb_buffer *tb_buffer_find(const struct tb_session *s, const void *a
     return NULL;
 }
 
+enum tb_status tb_session_memory_new(struct tb_session *s, const char *name, uint64_t bytes,
+                                     struct tb_shared_memory *memory_out)
+{
+    const enum tb_status status = tb_shared_memory_new(name, bytes, memory_out);
+    if (status == TB_OK && s->fabric != NULL)
+        tb_fabric_memory_stays(s->fabric, memory_out->bytes, memory_out->count);
+    return status;
+}
+
+void tb_session_memory_free(struct tb_session *s, struct tb_shared_memory *memory)
+{
+    if (s->fabric != NULL) tb_fabric_memory_goes(s->fabric, memory->bytes);
+    tb_shared_memory_free(memory);
+}
+
 static int new_buffer(struct tb_session *s, uint64_t bytes, void **memory_out)
 {
     if (memory_out == NULL || bytes == 0)
         return tb_fail(TB_BAD_ARGUMENT, "a buffer has at least 1 byte and a place for its address");
     struct tb_buffer *b = tb_calloc(1, sizeof *b);
     if (b == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for a buffer");
-    const enum tb_status status = tb_shared_memory_new("tombolo-buffer", bytes, &b->memory);
+    const enum tb_status status = tb_session_memory_new(s, "tombolo-buffer", bytes, &b->memory);
     if (status != TB_OK) {
         tb_free(b);
         return tb_fail(status, "no shared memory for a buffer of %llu bytes", (unsigned long long)bytes);
@@ -74,7 +89,8 @@ int tb_buffer_free(struct tb_session *session, void *memory)
     tb_session_lock(session);
     status = take_buffer(session, memory, &b);
     tb_session_unlock(session);
-    if (b != NULL) tb_shared_memory_free(&b->memory); /* without the lock: pages take a while to go */
+    if (b != NULL)
+        tb_session_memory_free(session, &b->memory); /* without the lock: pages take a while to go */
     tb_free(b);
     tb_session_leave(session);
     return status;
@@ -85,7 +101,7 @@ void tb_buffers_free(struct tb_session *s)
     while (s->buffers != NULL) {
         struct tb_buffer *b = s->buffers;
         s->buffers = b->next;
-        tb_shared_memory_free(&b->memory);
+        tb_session_memory_free(s, &b->memory);
         tb_free(b);
     }
 }

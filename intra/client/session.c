@@ -271,6 +271,7 @@ void tb_session_close(struct tb_session *session)
     tb_crew_free(s->crew);
     tb_connection_close(s);
     if (s->fabric != NULL) tb_fabric_close(s->fabric);
+    s->fabric = NULL; /* and what NICs knew of the memory with it */
     tb_shadows_free(s);
     while (s->registrations != NULL)
         tb_registration_free(s->registrations);

@@ -99,8 +99,8 @@ static enum tb_status make_room(struct tb_session *s, struct tb_shadow *sh, uint
     struct tb_shared_memory old = sh->memory, grown = {.memfd = -1};
     sh->memory = (struct tb_shared_memory){.memfd = -1};
     tb_session_unlock(s);
-    tb_shared_memory_free(&old);
-    const enum tb_status status = tb_shared_memory_new("tombolo-shadow", bytes, &grown);
+    tb_session_memory_free(s, &old);
+    const enum tb_status status = tb_session_memory_new(s, "tombolo-shadow", bytes, &grown);
     tb_session_lock(s);
     if (status == TB_OK) sh->memory = grown;
     return status;
@@ -153,12 +153,12 @@ static struct tb_shadow *find_base(const struct tb_session *s, const struct tb_p
     return NULL;
 }
 
-static bool shelf_memory(struct tb_shadow *sh, uint32_t chunks, uint64_t room)
+static bool shelf_memory(struct tb_session *s, struct tb_shadow *sh, uint32_t chunks, uint64_t room)
 {
     const uint64_t bytes = tb_shelf_bytes(chunks, room);
     if (sh->shelf.count < bytes) {
-        tb_shared_memory_free(&sh->shelf);
-        if (tb_shared_memory_new("tombolo-shelf", bytes, &sh->shelf) != TB_OK) return false;
+        tb_session_memory_free(s, &sh->shelf);
+        if (tb_session_memory_new(s, "tombolo-shelf", bytes, &sh->shelf) != TB_OK) return false;
     }
     memset(sh->shelf.bytes, 0, (size_t)tb_shelf_zero_bytes(chunks));
     return true;
@@ -172,7 +172,7 @@ void tb_shadow_shelf(struct tb_session *s, struct tb_publication *p, uint32_t cl
     tb_session_lock(s);
     struct tb_shadow *base = find_base(s, p);
     tb_session_unlock(s);
-    if (base == NULL || !shelf_memory(p->shadow, chunks, room)) return;
+    if (base == NULL || !shelf_memory(s, p->shadow, chunks, room)) return;
     tb_session_lock(s);
     if (!tb_id_is_zero(&base->uid)) { /* else somebody publishes the next one already */
         p->base = base;
@@ -219,8 +219,8 @@ void tb_shadows_free(struct tb_session *s)
     while (s->shadows != NULL) {
         struct tb_shadow *sh = s->shadows;
         s->shadows = sh->next;
-        tb_shared_memory_free(&sh->memory);
-        tb_shared_memory_free(&sh->shelf);
+        tb_session_memory_free(s, &sh->memory);
+        tb_session_memory_free(s, &sh->shelf);
         tb_free(sh);
     }
 }

@@ -73,7 +73,7 @@ static void free_staging(struct tb_staging *st)
     if (st->memory.bytes != NULL && st->memory.memfd < 0)
         munmap(st->memory.bytes, st->memory.count);
     else
-        tb_shared_memory_free(&st->memory);
+        tb_session_memory_free(st->session, &st->memory);
     pthread_mutex_destroy(&st->note_lock);
     tb_free(st);
 }
@@ -99,7 +99,7 @@ static void free_unlocked(struct tb_session *s, struct tb_shared_memory memory)
 {
     if (memory.bytes == NULL) return;
     tb_session_unlock(s);
-    tb_shared_memory_free(&memory);
+    tb_session_memory_free(s, &memory);
     tb_session_lock(s);
 }
 
@@ -137,7 +137,7 @@ static bool take_spare(struct tb_staging *st, uint64_t bytes, struct zeroed zero
     if (fits)
         st->memory = spare;
     else
-        tb_shared_memory_free(&spare);
+        tb_session_memory_free(s, &spare);
     if (fits) memset((uint8_t *)st->memory.bytes + zeroed.from, 0, zeroed.end - zeroed.from);
     return fits;
 }
@@ -163,7 +163,7 @@ void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain
     /* Behind the export's end no reader of ours is left in it, and nobody finds the staging any more. */
     struct tb_shared_memory before = keep_spare(s, st);
     tb_session_unlock(s);
-    tb_shared_memory_free(&before);
+    tb_session_memory_free(s, &before);
     free_staging(st);
     tb_session_lock(s);
 }
@@ -408,7 +408,7 @@ static enum tb_status make_memory(struct tb_staging *st, uint64_t bytes)
 {
     if (st->patch_for != NULL || st->slices_for != NULL) return map_passage(st, bytes);
     if (st->shelf_offset != 0 && take_spare(st, bytes, zeroed_of(st))) return TB_OK;
-    return tb_shared_memory_new("tombolo-staging", bytes, &st->memory);
+    return tb_session_memory_new(st->session, "tombolo-staging", bytes, &st->memory);
 }
 
 static enum tb_status make_places(struct tb_staging *st)
