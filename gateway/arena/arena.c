@@ -136,6 +136,12 @@ void tb_arena_close(struct tb_arena *arena)
     tb_free(arena);
 }
 
+void *tb_arena_memory(struct tb_arena *arena, uint64_t *bytes_out)
+{
+    *bytes_out = arena->file.bytes;
+    return arena->file.map;
+}
+
 struct tb_layouts *tb_arena_layouts(struct tb_arena *arena)
 {
     return arena->layouts;

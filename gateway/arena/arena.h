@@ -48,6 +48,8 @@ TB_MUST_USE enum tb_status tb_arena_open(const struct tb_arena_options *options,
 void tb_arena_close(struct tb_arena *arena);
 
 struct tb_id tb_arena_life(struct tb_arena *arena);
+/* Where all places stand, until it closes. */
+void *tb_arena_memory(struct tb_arena *arena, uint64_t *bytes_out);
 /* Those of what is here, for manifests that may come to it. Valid until it closes. */
 struct tb_layouts *tb_arena_layouts(struct tb_arena *arena);
 

@@ -315,6 +315,9 @@ static enum tb_status fabric_open(struct tb_daemon *d)
     const enum tb_status status = tb_fabric_open(&options, &d->fabric);
     if (status != TB_OK) return failed("fabric", tb_status_text(status), "set fabric.listen");
     tb_fabric_endpoint(d->fabric, &d->endpoint);
+    uint64_t arena_bytes;
+    const void *arena = tb_arena_memory(d->arena, &arena_bytes);
+    tb_fabric_memory_stays(d->fabric, arena, arena_bytes); /* it closes after the fabric */
     if (c->fabric_trusted)
         tb_log(TB_LOG_WARN, "fabric.trusted", "tcp=clear reason=fabric.trusted_in_the_config");
     return TB_OK;

@@ -91,6 +91,14 @@ void tb_arena_close(struct tb_arena *arena)
     tb_free(arena);
 }
 
+/* Each place has memory of its own. */
+void *tb_arena_memory(struct tb_arena *arena, uint64_t *bytes_out)
+{
+    (void)arena;
+    *bytes_out = 0;
+    return NULL;
+}
+
 struct tb_layouts *tb_arena_layouts(struct tb_arena *arena)
 {
     return arena->layouts;
