@@ -175,6 +175,21 @@ a_version_over_rdma_is_counted_by_the_nic() {
     awk '$3 > $2 { rose = rose " " $1 "+" $3 - $2 } { all = all " " $1 } END { print "rose:" rose "; of:" all; exit rose == "" }' "$scratch/both"
 }
 
+# rose FILE NAME: by how much a counter rose since FILE.
+rose() { echo $(($(counters rxe0 | awk -v name="$2" '$1 == name { print $2 }') - $(awk -v name="$2" '$1 == name { print $2 }' "$1"))); }
+
+# docs/operations.md says which counters tell of a receiver that was not ready.
+a_send_to_nobody_is_counted_by_the_nic() {
+    local name said=
+    counters rxe0 >"$scratch/rnr"
+    unit verbs '*sends_to_nobody*' >/dev/null || return 1
+    for name in rcvd_rnr_err send_rnr_err retry_rnr_exceeded_err; do
+        said="$said $name+$(rose "$scratch/rnr" "$name")"
+    done
+    echo "$said"
+    ! grep -q '+0' <<<"$said"
+}
+
 what_changes_between_read_and_digest_over_verbs() { unit between verbs-; }
 
 # scenario FILE NAME: one of tests/system, whose workers' hosts have names of their own: what goes between them goes by RDMA.
@@ -199,7 +214,7 @@ memory=(three_ways_to_update_a_rollout_over_verbs eight_ranks_of_an_engine_switc
 quick=(ib_read_bw_reads_from_the_other_host ib_read_bw_reads_on_one_host rping_connects_by_rdma_cm
     a_program_of_the_build_tree_finds_the_device openssl_sends_by_kernel_tls our_channels_send_by_kernel_tls netem_delays)
 long=(netem_takes_every_shipped_scenario netem_follows_its_schedule iperf3_over_netem)
-verbs=(a_version_over_rdma_is_counted_by_the_nic what_only_rdma_can_do_wrong
+verbs=(a_version_over_rdma_is_counted_by_the_nic a_send_to_nobody_is_counted_by_the_nic what_only_rdma_can_do_wrong
     what_changes_between_read_and_digest_over_verbs
     conformance_over_verbs_on_one_host conformance_over_verbs_between_two_hosts)
 rails=(two_nics_share_the_load a_link_that_goes_down_is_left)

@@ -25,6 +25,7 @@ struct raw {
     struct tb_region region;
     struct tb_verbs_window window; /* as the owner gave it */
     enum ibv_wr_opcode opcode;     /* what to post */
+    bool empty;                    /* without a byte */
     uint32_t posted, completed;    /* atomic */
     enum ibv_wc_status status;
 };
@@ -159,7 +160,7 @@ static void raw_post(struct tb_fabric *f, void *arg)
     r->ops.on_completion = raw_on_completion;
     q->ops = &r->ops;
     struct ibv_sge sge = {.addr = (uintptr_t)r->bytes, .length = sizeof r->bytes, .lkey = r->region.mr->lkey};
-    struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = r->opcode};
+    struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = r->empty ? 0 : 1, .opcode = r->opcode};
     if (r->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
         sge.length = 8;
         wr.wr.atomic.remote_addr = r->window.address & ~UINT64_C(7);
@@ -316,8 +317,8 @@ void P1_nobody_writes_remotely(void **state)
     }
 }
 
-/* A reader that SENDs: the first takes the owner's one receive, and loses the queue pair; there is never a receiver for a second
- * (receiver not ready), so it is flushed or refused. The door and other readers stay. */
+/* A reader that SENDs: the owner's one receive has no room for a byte, so the queue pair is lost with it, and what follows is
+ * flushed or refused. The door and other readers stay. */
 void P7_who_sends_loses_its_queue_pair(void **state)
 {
     (void)state;
@@ -333,6 +334,50 @@ void P7_who_sends_loses_its_queue_pair(void **state)
     raw_close(&r);
     struct tb_hop *hop = verbs_hop(&s, TB_TRANSPORT_VERBS);
     wait_until(tb_place_whole(&s.hold.place));
+    tb_hop_close(hop);
+    verbs_close(&s);
+}
+
+/* An owner lets its readers try without end where it is not ready; here: twice. */
+static bool no_patience;
+
+int __real_rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param);
+int __wrap_rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param);
+int __wrap_rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param)
+{
+    if (no_patience) param->rnr_retry_count = 1;
+    return __real_rdma_accept(id, param);
+}
+
+/* Receiver not ready: while the owner's thread stands still, an empty SEND takes its one receive, and nobody posts another. The next is
+ * refused, and refused again, and fails; the queue pair with it. A hop that another reader has goes on. */
+void P7_who_sends_to_nobody_is_told_so(void **state)
+{
+    (void)state;
+    struct scene s;
+    struct raw r;
+    verbs_open(&s, 6);
+    const uint32_t n = s.cargo.manifest.chunk_count;
+    owner_hold(&s.owner, 0, n / 2);
+    struct tb_hop *hop = NULL;
+    struct tb_hop_options options = hop_to(&s.owner, s.reader, s.way, &s.place, &s.tale);
+    options.idle_ms = 60000;
+    assert_int_equal(tb_hop_open(s.reader, &options, &hop), TB_OK);
+    wait_until(tb_place_held_count(&s.hold.place) == n / 2);
+    no_patience = true;
+    raw_open(&r, &s, 0);
+    no_patience = false;
+    r.empty = true;
+    owner_stand_still(&s.owner, true);
+    raw_do(&r, IBV_WR_SEND);
+    assert_int_equal(r.status, IBV_WC_SUCCESS);
+    raw_do(&r, IBV_WR_SEND);
+    assert_int_equal(r.status, IBV_WC_RNR_RETRY_EXC_ERR);
+    owner_stand_still(&s.owner, false);
+    owner_hold_all(&s.owner);
+    wait_until(tb_place_whole(&s.hold.place));
+    assert_int_equal(told(&s.tale).lost, 0);
+    raw_close(&r);
     tb_hop_close(hop);
     verbs_close(&s);
 }
