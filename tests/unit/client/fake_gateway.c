@@ -312,7 +312,8 @@ struct tb_id fake_active(struct fake *f, const char *worker)
     pthread_mutex_lock(&f->lock);
     for (uint32_t i = 0; i < FAKE_SESSIONS_MAX; i++) {
         const struct fake_session *s = &f->sessions[i];
-        if (s->wire != NULL && s->subscribed.subscription != 0 && strcmp(s->hello.name.text, worker) == 0)
+        /* A place has the words of who had it before until its own hello. */
+        if (s->welcomed && s->subscribed.subscription != 0 && strcmp(s->hello.name.text, worker) == 0)
             active = s->subscribed.active;
     }
     pthread_mutex_unlock(&f->lock);
