@@ -14,8 +14,11 @@ static void check_layout(const struct tb_layout *layout, const uint8_t *bytes, s
     tb_writer_init(&w, again, count);
     tb_layout_encode(layout, &w);
     FUZZ_REQUIRE(!w.full && w.used == count && memcmp(again, bytes, count) == 0);
-    for (uint32_t i = 0; i < layout->tensor_count && i < 100; i++)
-        FUZZ_REQUIRE(tb_layout_find(layout, layout->tensors[i].name) == &layout->tensors[i]);
+    for (uint32_t i = 0; i < layout->tensor_count && i < 100; i++) {
+        const struct tb_tensor *t = &layout->tensors[i];
+        FUZZ_REQUIRE(tb_layout_find_part(layout, t->name, t->dtype, t->part) == t);
+        if (t->part == 0) FUZZ_REQUIRE(tb_layout_find(layout, t->name) == t);
+    }
     free(again);
 }
 
