@@ -60,8 +60,7 @@ def rate(bench):
     asked, mtu = 500e6, 1500
     with wan_of(bench, "500Mbit", "0%", mtu) as wire, wire.serving(5201, "iperf3", "-s", "-B", wire.address["b"], "-p", "5201"):
         def once():
-            end = wire.run("a", "iperf3", "-J", "-c", wire.address["b"], "-p", "5201", "-P", "4", "-C", "cubic", "-O", "3", "-t", "5")
-            bits = end["end"]["sum_received"]["bits_per_second"] * mtu / (mtu - HEADERS)
+            bits = wire.iperf_bits(4, "cubic", "-O", "3", "-t", "5") * mtu / (mtu - HEADERS)
             return {"wan.rate": (abs(bits / asked - 1) * 100, 2.0)}
         yield from judged(bench, wire, once)
 
@@ -85,9 +84,7 @@ def carried(bench, key, gbit, mtu):
     each = int(most * 0.99 / 8 * 1e9)
     with wan_of(bench, f"{gbit}Gbit", "0%", mtu) as wire, wire.serving(5201, "iperf3", "-s", "-B", wire.address["b"], "-p", "5201"):
         def once():
-            end = wire.run("a", "iperf3", "-J", "-c", wire.address["b"], "-p", "5201", "-P", "8", "-C", "cubic", "--fq-rate", each,
-                           "-O", "2", "-t", "4" if bench.quick else "8")
-            return {key: (end["end"]["sum_received"]["bits_per_second"] / 1e9, most)}
+            return {key: (wire.iperf_bits(8, "cubic", "--fq-rate", each, "-O", "2", "-t", "4" if bench.quick else "8") / 1e9, most)}
         yield from judged(bench, wire, once)
 
 

@@ -44,14 +44,17 @@ class WanWire(Ends):
     def listens(self, port):
         return f":{port} " in subprocess.run(self.argv("b", "ss", "-Hltn"), capture_output=True, text=True, check=False).stdout
 
+    def iperf_bits(self, streams, congestion, *words, timeout_s=300):
+        """Bit/s that iperf3's server at b, which is served at 5201, received."""
+        return received_bits(self.run("a", "iperf3", "-J", "-c", self.address["b"], "-p", "5201", "-P", streams, "-C", congestion, *words,
+                                      timeout_s=timeout_s))
+
     def iperf(self, size, streams, congestion):
-        """Gbit/s, 0 if it does not end within two minutes, as one stream of cubic on a lossy path; the server is served at 5201."""
+        """Gbit/s, 0 if it does not end within two minutes, as one stream of cubic on a lossy path."""
         try:
-            end = self.run("a", "iperf3", "-J", "-c", self.address["b"], "-p", "5201", "-P", streams, "-C", congestion, "-n", size // streams,
-                           timeout_s=120)
+            return self.iperf_bits(streams, congestion, "-n", size // streams, timeout_s=120) / 1e9
         except subprocess.TimeoutExpired:
             return 0
-        return end["end"]["sum_received"]["bits_per_second"] / 1e9
 
     def pump(self, program, size, streams, congestion, *more):
         """What the TLS pump says of its way from a to b."""
@@ -113,15 +116,31 @@ TRIES = 3  # of one measurement, while the emulator falls behind
 
 
 class Void(RuntimeError):
-    """The emulator fell behind, each time."""
+    """The emulator fell behind, or iperf3 failed, each time: nothing is known of either side."""
+
+
+def received_bits(said):
+    """Bit/s of what `iperf3 -J` said. It exits 0 when it failed, too, and has a sentence then instead of numbers."""
+    if "error" in said or "sum_received" not in said["end"]:
+        raise Void(f"iperf3: {said.get('error', 'it says no sum of what was received')}")
+    return said["end"]["sum_received"]["bits_per_second"]
+
+
+def tried(wire, do):
+    """(what do() came to, why that does not count or None); (None, why) when it is void by itself."""
+    try:
+        got = do()
+    except Void as void:
+        wire.verdict()  # nor is what comes next judged with it
+        return None, str(void)
+    return got, wire.verdict()
 
 
 def not_void(wire, do):
     """do(), once the emulator kept up with all of it: each is judged by itself."""
     for _ in range(TRIES):
         wire.verdict()  # what came before is not judged with it
-        got = do()
-        why = wire.verdict()
+        got, why = tried(wire, do)
         if why is None:
             return got
     raise Void(f"void: {why}, {TRIES} times")
@@ -144,14 +163,13 @@ def judged_apart(bench, wire, names, ours, theirs):
 
 
 def judged(bench, wire, once):
-    """What once() says, round by round; rounds in which the emulator fell behind are void and made up for, within reason."""
+    """What once() says, round by round; rounds in which the emulator fell behind or iperf3 failed are void and made up for, within reason."""
     good, why = 0, None
     wire.verdict()  # what came before is not judged with it
     for _ in range(2 * bench.rounds):
-        pairs = once()
-        why = wire.verdict()
+        pairs, why = tried(wire, once)
         if why is not None:
-            bench.say(f"  void, {why}: " + ", ".join(f"{name} {a:.4g}, {b:.4g}" for name, (a, b) in pairs.items()))
+            bench.say(f"  void, {why}" + "".join(f"; {name} {a:.4g}, {b:.4g}" for name, (a, b) in (pairs or {}).items()))
             continue
         yield pairs
         good += 1

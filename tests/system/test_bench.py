@@ -143,6 +143,66 @@ def what_is_void_costs_its_own_time_alone():
     check(f"theirs alone again: {done} {rounds}", done == ["ours", "theirs", "theirs"] and rounds == [{"shm.hop": (1, 3)}])
 
 
+def a_round_in_which_iperf3_failed_does_not_count():
+    """It exits 0 then, and has a sentence instead of numbers: that is told, and the round is made up for."""
+    import floors
+    import over_wan
+    import wan_wire
+    refused = {"start": {}, "end": {}, "error": "unable to connect to server: Connection refused"}
+    good = {"end": {"sum_received": {"bits_per_second": 8e9}}}
+    kept = wan_wire.WanWire.run, floors.sites.tool, floors.memcpy_gb_per_s, floors.iperf_server
+    heard = []
+    try:
+        for measure, name in ((lambda quiet: floors.iperf3(quiet), "floor.iperf3"), (carried_once, "wan.2g.mtu1500"), (apart_once, "shm.hop")):
+            said = iter([refused, *[good] * 9])
+            wan_wire.WanWire.run = lambda *_, said=said, **__: next(said)
+            floors.sites.tool = lambda *_, said=said: next(said)
+            floors.memcpy_gb_per_s, floors.iperf_server = lambda _: 2, contextlib.nullcontext
+            quiet = Quiet()
+            quiet.say = heard.append
+            result = measuring.Result(keys.BY_NAME[name])
+            measuring.fill(quiet, measure, [result])
+            check(f"{name}: three rounds all the same: {result}", len(result.pairs) == 3 and not result.failed)
+            check(f"{name}: the sentence is told: {heard}", any("void, iperf3: unable to connect to server: Connection refused" in line for line in heard))
+
+            wan_wire.WanWire.run = lambda *_, **__: refused
+            floors.sites.tool = lambda *_: refused
+            result = measuring.Result(keys.BY_NAME[name])
+            measuring.fill(quiet, measure, [result])
+            check(f"{name}: and where no round counts: {result}", "unable to connect to server" in result.why_skipped and not result.failed)
+        found = {(4, "bbr", ()): refused, (16, "bbr", ()): good}
+        quiet.quick, quiet.congestions = True, lambda: ["bbr"]
+        best = over_wan.best(quiet, lambda *how: wan_wire.received_bits(found[how]), [()])
+        check(f"nor does it in the search for the best: {best} {heard[-1]}", best == (16, "bbr", ()) and "4 streams, bbr: iperf3: unable" in heard[-1])
+    finally:
+        wan_wire.WanWire.run, floors.sites.tool, floors.memcpy_gb_per_s, floors.iperf_server = kept
+
+
+def unjudged_wire():
+    import wan_wire
+    wire = wan_wire.WanWire.__new__(wan_wire.WanWire)
+    wire.address = {"a": "", "b": ""}
+    wire.serving = lambda *_: contextlib.nullcontext()
+    wire.verdict = lambda: None
+    return wire
+
+
+def carried_once(quiet):
+    import emulator_keys
+    kept = emulator_keys.wan_of
+    try:
+        emulator_keys.wan_of = lambda *_: contextlib.nullcontext(unjudged_wire())
+        yield from emulator_keys.carried_2g(quiet)
+    finally:
+        emulator_keys.wan_of = kept
+
+
+def apart_once(quiet):
+    import wan_wire
+    wire = unjudged_wire()
+    yield from wan_wire.judged_apart(quiet, wire, ("shm.hop",), lambda: 1, lambda: wire.iperf(1 << 20, 4, "cubic"))
+
+
 def a_round_in_which_a_peer_was_void_does_not_count():
     """The better peer's run is void in the first round: the other one is not taken for the best. One that fails by itself is named."""
     import types
@@ -406,7 +466,8 @@ def ages_are_areas():
 
 for test in (each_key_has_one_row, what_nobody_measures_is_skipped_with_a_reason, ratios_are_medians_the_right_way_up,
              a_failure_is_told_and_ends_nothing, writing_some_rows_keeps_the_others,
-             rounds_add_up_over_runs_that_are_ended, a_round_in_which_a_peer_was_void_does_not_count, arenas_have_room_for_the_file_of_data,
+             rounds_add_up_over_runs_that_are_ended, a_round_in_which_a_peer_was_void_does_not_count,
+             a_round_in_which_iperf3_failed_does_not_count, arenas_have_room_for_the_file_of_data,
              fleets_are_timed_event_by_event, the_pump_over_a_wan_is_the_best_of_blocking_and_batched,
              the_elastic_figure_has_hold_and_age, what_is_void_costs_its_own_time_alone, the_command_prints_one_object,
              ages_are_areas, a_killed_bench_leaves_nothing):
