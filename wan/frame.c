@@ -29,6 +29,7 @@ static const char *const frame_names[TB_FRAME_TYPE_END] = {
     [TB_FRAME_HAVE] = "have",
     [TB_FRAME_EXPECT] = "expect",
     [TB_FRAME_PUSH] = "push",
+    [TB_FRAME_SPENT] = "spent",
 };
 
 const char *tb_frame_name(uint16_t type)

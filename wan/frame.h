@@ -18,6 +18,7 @@
 #define TB_LINK_PROTOCOL_STREAMS 2 /* likewise */
 #define TB_LINK_PROTOCOL_SHARED  2 /* the first that has TAKE and HAVE */
 #define TB_LINK_PROTOCOL_PUSH    2 /* the first that has EXPECT and PUSH */
+#define TB_LINK_PROTOCOL_SPENT   2 /* the first that has it */
 
 #define TB_LINK_FRAME_BYTES_MAX  (1u << 20)   /* of one control message */
 #define TB_LINK_PAGE_BYTES       (256u << 10) /* of a HEAD, DIGESTS or HELD that we send */
@@ -51,6 +52,7 @@ enum tb_frame_type {
     TB_FRAME_HAVE,       /* answers the first TAKE, and from then on: words of my held bitmap that changed */
     TB_FRAME_EXPECT,     /* I hold this version whole: send the next one of the model unasked, as this crossing, on it as base */
     TB_FRAME_PUSH,       /* before VERSION: that one is this; its manifests follow, and its chunks may come already */
+    TB_FRAME_SPENT,      /* the day's bytes from here to you are used up; or there are some again */
     TB_FRAME_TYPE_END
 };
 
@@ -123,6 +125,8 @@ TB_MESSAGE(tb_frame_bind, TB_FRAME_BIND_FIELDS)
 
 #define TB_FRAME_STREAMS_FIELDS(F) F(u32, count)
 TB_MESSAGE(tb_frame_streams, TB_FRAME_STREAMS_FIELDS)
+#define TB_FRAME_SPENT_FIELDS(F) F(u8, spent) /* 0 or 1 */
+TB_MESSAGE(tb_frame_spent, TB_FRAME_SPENT_FIELDS)
 
 #define TB_FRAME_REPORT_FIELDS(F) F(id, uid) F(name, site) F(u8, state) /* enum tb_links_report_state */
 TB_MESSAGE(tb_frame_report, TB_FRAME_REPORT_FIELDS)

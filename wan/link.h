@@ -231,6 +231,7 @@ struct link {
     uint32_t queued;                          /* parcels that no stream took, when it was looked last */
     bool full;                                /* since the last look there was always something to send */
     bool spent;                               /* the day's bytes, when it was looked last */
+    bool told_spent;                          /* as the peer heard of us in this session */
     tb_time_ns looked_at;
     uint32_t stream_failures; /* in a row */
     tb_time_ns stream_retry_at;
@@ -424,6 +425,10 @@ void links_share_end(struct tb_links *ls, const struct tb_id *uid); /* NULL: all
 void link_outs_have(struct link *l, tb_time_ns now);
 enum tb_status link_on_take(struct link *l, struct tb_wire_frame *f);
 enum tb_status link_on_have(struct link *l, struct tb_wire_frame *f);
+
+/* link_spent.c */
+void link_spent_tell(struct link *l); /* link.spent may have changed */
+enum tb_status link_on_spent(struct link *l, struct tb_wire_frame *f);
 
 /* link_streams.c */
 void link_streams_tick(struct link *l, tb_time_ns now);

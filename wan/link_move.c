@@ -792,7 +792,9 @@ void link_move_tick(struct link *l, tb_time_ns now)
         in = in_tick(l, in, now) ? l->ins : in->next;
     link_pushes_tick(l, now);
     link_outs_have(l, now);
-    if (link_is_up(l) && refill(l, now)) links_fed(l->links);
+    if (!link_is_up(l)) return;
+    if (refill(l, now)) links_fed(l->links);
+    link_spent_tell(l);
 }
 
 void link_move_down(struct link *l)

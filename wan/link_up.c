@@ -294,6 +294,7 @@ static void session_begin(struct conn *c, const struct tb_frame_hello *hello, co
     l->stats.sessions++;
     l->path_rtt = c->rtt;
     l->peer_wants = l->told_wants = 0;
+    l->told_spent = l->stats.peer_spent = false;
     l->looked_at = 0;
     tb_feed_session(&l->feed, l->session_seq, protocol);
     link_log(l, TB_LOG_INFO, todo.replaced ? "link.renewed" : "link.up", TB_OK, c->address_text);
@@ -423,6 +424,7 @@ static const link_handler handlers[TB_FRAME_TYPE_END] = {
     [TB_FRAME_STREAMS] = link_on_streams,
     [TB_FRAME_EXPECT] = link_on_expect,
     [TB_FRAME_PUSH] = link_on_push,
+    [TB_FRAME_SPENT] = link_on_spent,
 };
 
 static void log_garbled(const struct conn *c, uint16_t type)

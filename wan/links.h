@@ -315,6 +315,7 @@ struct tb_links_stats {
     uint64_t send_ceiling_bytes, receive_ceiling_bytes;
     uint32_t queued_parcels;             /* that no stream took yet */
     uint64_t short_bytes;                /* the frame that waits for room in until_bytes; 0: none does */
+    bool peer_spent;                     /* until_bytes of the peer hold what it has for us, by its word */
     uint64_t bytes_sent, bytes_received; /* chunk frames, all streams since the start */
     /* chunk frames, of chunks that were put on a second stream because they were late on their first */
     uint64_t bytes_hedged;

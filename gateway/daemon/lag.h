@@ -38,7 +38,7 @@ struct tb_lag_facts {
     bool linked;     /* some link that could bring it is up; always, where it comes from ranks */
     bool wants_room;
     bool unsealed;
-    bool spent; /* a day's bytes from here to the site */
+    bool spent; /* the day's bytes to the site, of each that could send it */
     bool asked; /* for its manifests */
     bool begun; /* chunks of it move */
     bool still; /* nothing of it moved for 2 s */

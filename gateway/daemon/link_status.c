@@ -120,6 +120,7 @@ struct lag_case {
     uint32_t peer; /* UINT32_MAX: it is this site */
     struct tb_catalog_lag lag;
     struct tb_lag_facts facts;
+    uint32_t spent_from;            /* of this site: a peer whose day's bytes to here are used up */
     const struct tb_lag_pace *pace; /* NULL: none */
     char evidence[200];
 };
@@ -133,18 +134,42 @@ static uint32_t from_peer(struct tb_daemon *d, const struct tb_catalog_model *m,
     return UINT32_MAX;
 }
 
-static void facts_here(struct tb_daemon *d, struct lag_case *c)
+/* The first of them, where each that is up says that its day's bytes to here are used up; UINT32_MAX: one can send, or none is up. */
+static uint32_t spent_from(struct tb_daemon *d, const struct tb_name *from, uint32_t count)
 {
-    const struct tb_copy *copy = tb_copy_find(d, &c->lag.head);
-    const bool home = tb_name_equal(&c->model->home, &d->site);
-    c->facts.linked = home || from_peer(d, c->model, true) != UINT32_MAX;
-    if (copy == NULL) return;
+    uint32_t first = UINT32_MAX;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t peer = d->links != NULL ? tb_links_peer_find(d->links, from[i].text) : UINT32_MAX;
+        if (peer == UINT32_MAX || !stats_of(d, peer)->up) continue;
+        if (!stats_of(d, peer)->peer_spent) return UINT32_MAX;
+        if (first == UINT32_MAX) first = peer;
+    }
+    return first;
+}
+
+static void facts_of_copy(struct lag_case *c, const struct tb_copy *copy, bool home)
+{
     c->pace = &copy->pace;
     c->facts.wants_room = copy->wants_room;
     c->facts.unsealed = home && copy->region != NULL && !tb_arena_region_complete(copy->region);
     c->facts.asked = copy->asked;
     c->facts.begun = copy->region != NULL;
     c->facts.still = tb_lag_still(&copy->pace);
+}
+
+static void facts_here(struct tb_daemon *d, struct lag_case *c)
+{
+    const struct tb_copy *copy = tb_copy_find(d, &c->lag.head);
+    const struct tb_catalog_model *m = c->model;
+    const bool home = tb_name_equal(&m->home, &d->site);
+    c->facts.linked = home || from_peer(d, m, true) != UINT32_MAX;
+    if (copy != NULL) facts_of_copy(c, copy, home);
+    /* What moves comes from somebody all the same: another lane, or it was on its way. */
+    if (home || (c->facts.begun && !c->facts.still)) return;
+    const bool chosen = copy != NULL && copy->from_count > 0;
+    c->spent_from =
+        chosen ? spent_from(d, copy->from, copy->from_count) : spent_from(d, m->from, m->from_count);
+    c->facts.spent = c->spent_from != UINT32_MAX;
 }
 
 static void facts_there(struct tb_daemon *d, struct lag_case *c)
@@ -189,6 +214,12 @@ static void evidence_link(struct tb_daemon *d, struct lag_case *c, uint32_t peer
 
 static void evidence_day(struct tb_daemon *d, struct lag_case *c)
 {
+    if (c->peer == UINT32_MAX) {
+        (void)snprintf(c->evidence, sizeof c->evidence,
+                       "from %s: it says that they are used up, the day ends in %llu s",
+                       d->config->peers[c->spent_from].site.text, (unsigned long long)tb_limits_day_ends_s());
+        return;
+    }
     const struct tb_budget *b = &d->limits[c->peer].budget;
     (void)snprintf(c->evidence, sizeof c->evidence,
                    "to %s: %llu of %llu bytes are used, the day ends in %llu s",
@@ -264,7 +295,7 @@ static bool lag_of_model(struct tb_daemon *d, const struct tb_catalog_model *m, 
     const bool home = tb_name_equal(&m->home, &d->site);
     bool all = true;
     if (home || m->from_count > 0) {
-        struct lag_case here = {.model = m, .site = &d->site, .peer = UINT32_MAX};
+        struct lag_case here = {.model = m, .site = &d->site, .peer = UINT32_MAX, .spent_from = UINT32_MAX};
         all = append(list, lag_row(d, &here));
     }
     for (uint32_t i = 0; home && i < d->config->peer_count; i++) {

@@ -190,6 +190,7 @@ def a_day_is_warned_of_then_held(lab):
     expect("why west is behind", row["reason"], "day_spent")
     if f"{used} of {8 << 20} bytes" not in row["evidence"]:
         raise Failed(f"the evidence is {row['evidence']}")
+    why_west_waits(west, "day_spent")
     east.restart()
     east.wait_link("west")
     expect("after a kill", limit_of(east, "west")["day_state"], "held")
@@ -198,6 +199,7 @@ def a_day_is_warned_of_then_held(lab):
     east.cli("limit", "west", "--rate", "none")
     if west.holds(uid):
         raise Failed("it crossed all the same")
+    why_west_waits(west, "day_spent")  # told again, in another session
     clock.next_day()
     wait_for("as much crosses on the next day", lambda: east.link("west")["sent_bytes"] > 13 << 19)
     wait_for("and no more", lambda: limit_of(east, "west")["day_state"] == "held")
@@ -210,6 +212,11 @@ def a_day_is_warned_of_then_held(lab):
     if ", warned" not in east.cli("status").stdout:
         raise Failed("status does not warn")
     expect("what was said last", said_of_the_day(east)[-1], "warned")
+
+
+def why_west_waits(west, reason):
+    """What moved in the last two seconds is under way, as west sees it."""
+    wait_for(f"west says {reason}", lambda: [r["reason"] for r in west.control("lag")["lag"] if r["site"] == "west"] == [reason])
 
 
 def said_of_the_day(site):

@@ -126,6 +126,33 @@ static void a_days_bytes_hold_what_goes(void **state)
     steps_free(&s);
 }
 
+/* P10, P9: who waits for what a day's bytes hold is told so, in each session anew, and when it is over; a peer of the release before hears
+ * nothing that it does not know. */
+static void who_waits_hears_of_the_day(void **state)
+{
+    (void)state;
+    for (uint32_t protocol = 1; protocol <= 2; protocol++) {
+        struct steps s;
+        steps_make(&s, 1, 4 << 20);
+        s.west->options.protocol_max = protocol;
+        steps_begin(&s);
+        assert_false(site_stats(s.west, 0).peer_spent);
+        limit(s.east, site_stats(s.east, 0).bytes_sent);
+        site_publish(s.east, &s.v2);
+        WORLD_UNTIL(&s.w.net, s.west->versions == 2);
+        if (protocol == 2) WORLD_UNTIL(&s.w.net, site_stats(s.west, 0).peer_spent);
+        assert_false(site_stats(s.east, 0).peer_spent); /* nobody holds what west sends */
+        const uint64_t sessions = site_stats(s.west, 0).sessions;
+        (void)cut_all(&s.w, s.east->port);
+        WORLD_UNTIL(&s.w.net, site_stats(s.west, 0).sessions > sessions && site_stats(s.west, 0).up);
+        if (protocol == 2) WORLD_UNTIL(&s.w.net, site_stats(s.west, 0).peer_spent);
+        limit(s.east, UINT64_MAX);
+        WORLD_UNTIL(&s.w.net, s.west->landed == 2 && !site_stats(s.west, 0).peer_spent);
+        assert_int_equal(site_stats(s.west, 0).garbled, 0);
+        steps_free(&s);
+    }
+}
+
 /* P9: a peer that speaks protocol 1 gets whole chunks, by either side's limit. */
 static void a_peer_of_the_release_before_gets_whole_chunks(void **state)
 {
@@ -472,6 +499,7 @@ int main(void)
         cmocka_unit_test(a_step_crosses_as_differences),
         cmocka_unit_test(what_goes_again_is_counted_as_it_goes),
         cmocka_unit_test(a_days_bytes_hold_what_goes),
+        cmocka_unit_test(who_waits_hears_of_the_day),
         cmocka_unit_test(a_peer_of_the_release_before_gets_whole_chunks),
         cmocka_unit_test(chunks_without_a_base_come_whole),
         cmocka_unit_test(a_sender_without_a_base_sends_whole),

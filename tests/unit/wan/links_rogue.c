@@ -212,6 +212,16 @@ static void say_a_refusal_of_no_reason(struct rogue *r)
     ROGUE_SEND(r, TB_FRAME_REFUSED, tb_frame_refused, .crossing = 1, .why = TB_REFUSAL_NO_BASE + 1);
 }
 
+static void say_spent(struct rogue *r)
+{
+    ROGUE_SEND(r, TB_FRAME_SPENT, tb_frame_spent, .spent = 1);
+}
+
+static void say_spent_twice_over(struct rogue *r)
+{
+    ROGUE_SEND(r, TB_FRAME_SPENT, tb_frame_spent, .spent = 2);
+}
+
 /* P9: what protocol 2 added is no word of protocol 1. */
 static void bases_have_an_order(void **state)
 {
@@ -223,6 +233,13 @@ static void bases_have_an_order(void **state)
     rogue_in_session(2, say_base_too_late);
     rogue_in_session(2, say_no_base_without_one);
     rogue_in_session(2, say_a_refusal_of_no_reason);
+}
+
+static void a_day_is_spent_or_not(void **state)
+{
+    (void)state;
+    rogue_in_session(1, say_spent);
+    rogue_in_session(2, say_spent_twice_over);
 }
 
 /* P8: manifests and bytes of a model that was not granted, or not asked for, are not given. */
@@ -285,6 +302,7 @@ int main(void)
         cmocka_unit_test(a_frame_over_the_limit_is_refused),
         cmocka_unit_test(who_breaks_the_protocol_is_dropped),
         cmocka_unit_test(bases_have_an_order),
+        cmocka_unit_test(a_day_is_spent_or_not),
         cmocka_unit_test(nothing_is_given_without_a_subscription),
         cmocka_unit_test(asks_that_nobody_will_answer_give_way),
     };

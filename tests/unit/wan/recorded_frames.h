@@ -63,6 +63,7 @@
     S(have, TB_FRAME_HAVE, .crossing = 6, .shard = 1, .words = RECORDED_WORDS)                               \
     S(expect, TB_FRAME_EXPECT, .crossing = 6, .model = {"policy"}, .base = RECORDED_ID(5))                   \
     S(push, TB_FRAME_PUSH, .crossing = 6, .uid = RECORDED_ID(1))                                             \
+    S(spent, TB_FRAME_SPENT, .spent = 1)                                                                     \
     S(refused, TB_FRAME_REFUSED, .crossing = 6, .shard = 1, .chunk = 70, .why = TB_REFUSAL_NO_BASE)
 /* clang-format on */
 

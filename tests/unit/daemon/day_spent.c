@@ -1,0 +1,177 @@
+/* day_spent.c - P10: a day's bytes that are used up are why a site is behind, at the site that sends and at the one that waits. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/unit/check.h"
+#include "tests/unit/daemon/daemon_home.h"
+#include "tests/unit/net/net_world.h"
+
+#define PEERS_MAX 2u
+
+/* What the links say of each peer. */
+static struct seen {
+    bool up, peer_spent;
+} seen[PEERS_MAX];
+
+void __wrap_tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links_stats *stats_out);
+void __wrap_tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links_stats *stats_out)
+{
+    (void)links;
+    assert_true(peer < PEERS_MAX);
+    *stats_out = (struct tb_links_stats){.up = seen[peer].up, .peer_spent = seen[peer].peer_spent};
+}
+
+#define LEASE_MS 600000u /* none ends */
+
+/* East, whose peers are west and north. In a buffer of its own. */
+static const char *config(struct world *certificates, const char *models)
+{
+    static char text[1024];
+    memset(seen, 0, sizeof seen);
+    world_init(certificates);
+    world_issue(certificates, "east", "gw", "tombolo://east/gw");
+    snprintf(
+        text, sizeof text,
+        "%s\npeers: {west: {address: \"127.0.0.1:9\", day_bytes: 8MiB}, north: {address: \"127.0.0.1:9\"}}\n"
+        "tls: {ca: %s, cert: %s, key: %s}\n",
+        models, world_path(certificates, "east", "ca.crt"), world_path(certificates, "east", "gw.crt"),
+        world_path(certificates, "east", "gw.key"));
+    return text;
+}
+
+static void check_lag(struct tb_daemon *d, const char *site, const char *reason, const char *evidence)
+{
+    char error[256] = "";
+    json_t *request = json_object(), *reply = json_object(), *row;
+    size_t i;
+    bool found = false;
+    CHECK_OK(tb_status_lag(d, request, reply, error));
+    json_array_foreach(json_object_get(reply, "lag"), i, row)
+    {
+        if (strcmp(json_string_value(json_object_get(row, "site")), site) != 0) continue;
+        found = true;
+        assert_string_equal(json_string_value(json_object_get(row, "reason")), reason);
+        assert_non_null(strstr(json_string_value(json_object_get(row, "evidence")), evidence));
+    }
+    assert_true(found);
+    json_decref(request);
+    json_decref(reply);
+}
+
+static void site_is_up(struct tb_daemon *d, const char *name, struct tb_name *site_out)
+{
+    CHECK_OK(tb_name_set(site_out, name));
+    CHECK_OK(tb_catalog_site_up(d->catalog, tb_clock_now(), site_out, true));
+}
+
+/* Both peers tell of a version. */
+static void hear(struct tb_daemon *d)
+{
+    static const char *const sites[PEERS_MAX] = {"west", "north"};
+    struct tb_version_key key = {
+        .uid = {{1}}, .run = {{1}}, .run_order = 1, .number = 1, .shard_count = 1, .root = {{1}}};
+    CHECK_OK(tb_name_set(&key.model, "policy"));
+    for (uint32_t i = 0; i < PEERS_MAX; i++) {
+        struct tb_name site;
+        site_is_up(d, sites[i], &site);
+        CHECK_OK(tb_catalog_remote_version(d->catalog, tb_clock_now(), &site, &key, TB_VERSION_READY));
+        seen[i].up = true;
+    }
+}
+
+/* While one that is up may still send, it is no reason. */
+static void who_waits_has_its_senders_reason(void **state)
+{
+    struct world certificates;
+    struct home home;
+    (void)state;
+    home_new_with(
+        &home,
+        config(&certificates, "{policy: {home: west}}\nsubscribe: [{model: policy, from: [west, north]}]"),
+        false);
+    home_start(&home);
+    struct tb_daemon *d = home.d;
+    hear(d);
+    check_lag(d, "east", "queued", "");
+    seen[0].peer_spent = true;
+    check_lag(d, "east", "queued", "");
+    seen[1].peer_spent = true;
+    check_lag(d, "east", "day_spent", "from west: ");
+    seen[0].up = false;
+    check_lag(d, "east", "day_spent", "from north: ");
+    seen[1].peer_spent = false;
+    check_lag(d, "east", "queued", "");
+    seen[1].up = false;
+    check_lag(d, "east", "link_down", "");
+    home_end(&home);
+    home_free(&home);
+    world_fini(&certificates);
+}
+
+/* A version of one shard that a rank sealed here. */
+static void seal_one(struct tb_daemon *d)
+{
+    struct tb_catalog *c = d->catalog;
+    const tb_time_ns now = tb_clock_now();
+    const struct tb_catalog_shard shard = {{{5}}, {{6}}, 1, 4096};
+    struct tb_catalog_session session = {.id = {{1}}, .identity = "unix:1000"};
+    struct tb_catalog_run_request run = {.session = {{1}}, .key = "k", .fresh_id = {{2}}};
+    struct tb_catalog_version_request version = {
+        .session = {{1}}, .number = 1, .shard_count = 1, .fresh_uid = {{3}}};
+    struct tb_catalog_run info;
+    struct tb_version_key key;
+    bool joined;
+    CHECK_OK(tb_name_set(&session.name, "rank"));
+    CHECK_OK(tb_name_set(&session.host, "host"));
+    CHECK_OK(tb_catalog_session_open(c, now, &session));
+    CHECK_OK(tb_name_set(&run.model, "policy"));
+    CHECK_OK(tb_catalog_run_open(c, now, &run, &info, &joined));
+    version.model = run.model;
+    version.run = info.id;
+    CHECK_OK(tb_catalog_version_open(c, now, &version, &key));
+    CHECK_OK(tb_catalog_arena_shard(c, now, &key.uid, 0, &shard));
+    CHECK_OK(tb_catalog_arena_reserved(c, now, &key.uid));
+    const struct tb_catalog_seal seal = {.session = session.id,
+                                         .uid = key.uid,
+                                         .root = shard.root,
+                                         .layout_id = shard.layout_id,
+                                         .chunk_count = shard.chunk_count,
+                                         .bytes = shard.bytes,
+                                         .export_id = 1};
+    CHECK_OK(tb_catalog_seal(c, now, &seal));
+}
+
+/* Of two sites one's day is used up. What they say of their own bytes is not what is asked. */
+static void who_sends_names_whose_day_it_is(void **state)
+{
+    struct world certificates;
+    struct home home;
+    struct tb_name site;
+    (void)state;
+    home_new_with(&home, config(&certificates, HOME_MODELS), false);
+    home.config->session_lease_ms = LEASE_MS;
+    home_start(&home);
+    struct tb_daemon *d = home.d;
+    seal_one(d);
+    site_is_up(d, "west", &site);
+    site_is_up(d, "north", &site);
+    seen[0] = seen[1] = (struct seen){.up = true, .peer_spent = true};
+    check_lag(d, "west", "queued", "");
+    d->limits[0].budget.used_bytes = (8 << 20) - 1;
+    check_lag(d, "west", "queued", "");
+    d->limits[0].budget.used_bytes++;
+    check_lag(d, "west", "day_spent", "to west: 8388608 of 8388608 bytes are used");
+    check_lag(d, "north", "queued", "");
+    home_end(&home);
+    home_free(&home);
+    world_fini(&certificates);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_waits_has_its_senders_reason),
+        cmocka_unit_test(who_sends_names_whose_day_it_is),
+    };
+    return cmocka_run_group_tests_name("daemon.day_spent", tests, NULL, NULL);
+}
