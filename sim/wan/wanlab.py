@@ -24,6 +24,10 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.append(str(HERE.parent))
+import leavings  # noqa: E402
+from leavings import end_all, start_time  # noqa: E402
+
 PREFIX = "tbw"
 MAKER = re.compile(rf"{PREFIX}-(\d+)-(\d+)-")  # a lab's prefix: its maker's process number, and when that started
 FOLDER = "tombolo-wan."
@@ -241,13 +245,6 @@ def prefix_of(pid):
     return f"{PREFIX}-{pid}-{start_time(pid)}-"
 
 
-def start_time(pid):
-    """Tells a process from a later one of the same number."""
-    with contextlib.suppress(OSError):
-        return pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rsplit(")", 1)[1].split()[19]
-    return None
-
-
 def receivers():
     """The kernel's threads that receive for devices of labs."""
     found = set()
@@ -326,26 +323,7 @@ def named(folder):
 
 def marked(folder):
     """The processes that COMMAND of the lab with this folder began, by what their environment says."""
-    mark, found = f"\0TB_WAN_LAB={folder}/".encode(), set()
-    for environ in pathlib.Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):
-            if mark in b"\0" + environ.read_bytes():
-                found.add(int(environ.parent.name))
-    return found - {os.getpid()}
-
-
-def end_all(found, grace_s=3.0):
-    """Ends the processes that found() finds: asks, waits, insists."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        until = time.monotonic() + grace_s
-        for pid in found():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-        while (left := found()) and time.monotonic() < until:
-            for pid in left:  # and no other child: its parent in here waits for it
-                with contextlib.suppress(ChildProcessError):
-                    os.waitpid(pid, os.WNOHANG)
-            time.sleep(0.02)
+    return leavings.marked("TB_WAN_LAB", f"{folder}/")
 
 
 def clear_away(prefix, folder, found):
@@ -365,16 +343,7 @@ def watchdog(prefix, folder):
         os.set_inheritable(theirs, False)
         return child, theirs
     try:
-        os.setsid()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
-        os.close(theirs)
-        # Not a pipe of the caller's, who may wait for its end.
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for fd in (0, 1, 2):
-            os.dup2(nothing, fd)
-        os.closerange(3, ours)
-        os.closerange(ours + 1, 4096)
+        leavings.become_watchdog(ours)
         told = b""
         while part := os.read(ours, 4096):
             told += part

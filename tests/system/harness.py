@@ -24,6 +24,8 @@ from capture import Tls
 
 BUILD = pathlib.Path(os.environ["TB_BUILD_DIR"])
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(SOURCE / "sim"))
+import leavings  # noqa: E402
 TOMBOLO = BUILD / "gateway/cli/tombolo"
 TOMBOLOD = BUILD / "gateway/daemon/tombolod"
 WORKER = BUILD / "tests/system/tombolo-test-worker"
@@ -504,16 +506,25 @@ class Site:
         return done
 
 
+def prefix_of_this_test():
+    """Folders that begin so and processes that have it in their environment are this test's, and go at the next one's start if it is killed."""
+    leavings.clear_orphans("tombolo-test")
+    prefix = leavings.prefix_of("tombolo-test", os.getpid())
+    os.environ.update([leavings.mark_of(prefix)])
+    return prefix
+
+
 class Lab:
     """A temporary world. Use as a context; on failure the daemons' logs are shown."""
 
-    PREFIX = "tombolo-test."  # of its folders
+    PREFIX = None  # of its folders, where they are not a test's
 
     def __init__(self):
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix=self.PREFIX))
+        prefix = self.PREFIX or prefix_of_this_test()
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix=prefix))
         shm = pathlib.Path(os.environ.get("TB_TEST_SHM", "/dev/shm"))
         base = shm if shm.is_dir() and os.access(shm, os.W_OK) else self.dir
-        self.arena_dir = pathlib.Path(tempfile.mkdtemp(prefix=self.PREFIX, dir=base))
+        self.arena_dir = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=base))
         # An address of this process alone, so that a port that was free stays free until a gateway listens on it.
         pid = os.getpid()
         self.address = f"127.{64 + (pid >> 14) % 64}.{1 + (pid >> 7) % 128}.{1 + pid % 128}"

@@ -12,12 +12,12 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests/system")]
+sys.path[:0] = [str(ROOT / part) for part in ("bench", "tests/system", "sim")]
 
 os.environ.setdefault("TB_BUILD_DIR", "/nowhere")
 
-import cleanup  # noqa: E402
 import keys  # noqa: E402
+import leavings  # noqa: E402
 import measuring  # noqa: E402
 import report  # noqa: E402
 
@@ -414,15 +414,9 @@ def the_command_prints_one_object():
 
 def left_by(pid):
     """Folders, namespaces and processes of a bench."""
-    folders = [str(p) for place in cleanup.PLACES for p in pathlib.Path(place).glob(f"tombolo-bench-{pid}-*")]
+    begins = f"tombolo-bench-{pid}-"
     named = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout if shutil.which("ip") else ""
-    mark = f"{cleanup.MARK}=tombolo-bench-{pid}-"
-    processes = []
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            if mark.encode() in pathlib.Path(f"/proc/{entry}/environ").read_bytes():
-                processes.append(entry)
-    return folders, [n for n in named.split() if n.startswith(f"tb-bench-{pid}-")], processes
+    return list(leavings.folders(begins)), [n for n in named.split() if n.startswith(f"tb-bench-{pid}-")], leavings.marked("TOMBOLO_BENCH", begins)
 
 
 def within(seconds, condition):
@@ -457,6 +451,44 @@ def a_killed_bench_leaves_nothing():
     check(f"all of it goes: {left_by(bench.pid)}", within(60, lambda: not any(left_by(bench.pid))))
 
 
+TEST_WITH_A_LAB = """
+import subprocess, sys
+sys.path.insert(0, sys.argv[1])
+import harness
+lab = harness.Lab()
+print(subprocess.Popen(["sleep", "100"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).pid,
+      lab.dir, lab.arena_dir, flush=True)
+sys.stdin.read()
+"""
+
+
+def what_a_killed_test_left_goes_at_the_next_start():
+    """And nothing of a test that runs; nor does a process stay of which no folder tells any more."""
+    tests = []
+
+    def begin():
+        tests.append(subprocess.Popen([sys.executable, "-c", TEST_WITH_A_LAB, str(ROOT / "tests/system")], stdin=subprocess.PIPE,
+                                      stdout=subprocess.PIPE, text=True, env=env))
+        return tests[-1], [pathlib.Path(word) for word in ("/proc/" + tests[-1].stdout.readline()).split()]
+    with tempfile.TemporaryDirectory() as folder:
+        env = dict(os.environ, TMPDIR=folder, TB_TEST_SHM=folder)
+        try:
+            killed, of_killed = begin()
+            other, of_other = begin()
+            killed.kill()
+            killed.wait()
+            check(f"it stands there: {of_killed}", all(p.exists() for p in of_killed))
+            _, of_last = begin()
+            check(f"all of it goes: {of_killed}", within(20, lambda: not any(p.exists() for p in of_killed)))
+            check(f"what is in use stays: {of_other}", all(p.exists() for p in of_other))
+        finally:
+            for test in tests:
+                test.kill()
+                test.communicate()
+    leavings.clear_orphans("tombolo-test")  # of the other two's processes only /proc tells now
+    check("without a folder too", within(20, lambda: not of_other[0].exists() and not of_last[0].exists()))
+
+
 def ages_are_areas():
     """A rollout that never switches ages from one period on; one that switches at once at every step has half a period."""
     check("never", measuring.mean_age([], 2, 10) == 20)
@@ -470,6 +502,6 @@ for test in (each_key_has_one_row, what_nobody_measures_is_skipped_with_a_reason
              a_round_in_which_iperf3_failed_does_not_count, arenas_have_room_for_the_file_of_data,
              fleets_are_timed_event_by_event, the_pump_over_a_wan_is_the_best_of_blocking_and_batched,
              the_elastic_figure_has_hold_and_age, what_is_void_costs_its_own_time_alone, the_command_prints_one_object,
-             ages_are_areas, a_killed_bench_leaves_nothing):
+             ages_are_areas, a_killed_bench_leaves_nothing, what_a_killed_test_left_goes_at_the_next_start):
     test()
     print(f"{test.__name__}: ok")
