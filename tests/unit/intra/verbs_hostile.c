@@ -338,6 +338,20 @@ void P7_who_sends_loses_its_queue_pair(void **state)
     verbs_close(&s);
 }
 
+static void count_queues(struct tb_fabric *f, void *arg)
+{
+    struct tb_verbs_queue *q;
+    LIST_FOREACH(q, &f->verbs->queues, link)
+    ++*(uint32_t *)arg;
+}
+
+static uint32_t queue_count(struct tb_fabric *f)
+{
+    uint32_t count = 0;
+    tb_fabric_call(f, count_queues, &count);
+    return count;
+}
+
 /* An owner lets its readers try without end where it is not ready; here: twice. */
 static bool no_patience;
 
@@ -350,7 +364,7 @@ int __wrap_rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param)
 }
 
 /* Receiver not ready: while the owner's thread stands still, an empty SEND takes its one receive, and nobody posts another. The next is
- * refused, and refused again, and fails; the queue pair with it. A hop that another reader has goes on. */
+ * refused, and refused again, and fails; the queue pair with it, at the owner as well. A hop that another reader has goes on. */
 void P7_who_sends_to_nobody_is_told_so(void **state)
 {
     (void)state;
@@ -374,6 +388,7 @@ void P7_who_sends_to_nobody_is_told_so(void **state)
     raw_do(&r, IBV_WR_SEND);
     assert_int_equal(r.status, IBV_WC_RNR_RETRY_EXC_ERR);
     owner_stand_still(&s.owner, false);
+    wait_until(queue_count(s.owner.fabric) == 1);
     owner_hold_all(&s.owner);
     wait_until(tb_place_whole(&s.hold.place));
     assert_int_equal(told(&s.tale).lost, 0);
@@ -407,4 +422,32 @@ void P1_no_read_ends_after_its_memory_is_given_back(void **state)
         assert_int_equal(r.wrong, 0);
         verbs_close(&s);
     }
+}
+
+/* Memory that stays is cut anew, as an arena's is for each version, while a reader still READs by the former cut: its region stays as long
+ * as that reader's export, whatever else is registered over it. P7: of the two one is kept, when nobody uses either. */
+void P1_a_cut_that_is_read_outlives_the_next(void **state)
+{
+    (void)state;
+    struct scene s;
+    struct raw r, other;
+    verbs_open(&s, 1);
+    verbs_memory_stays(&s);
+    memset(s.owner.bytes, 0x11, s.cargo.manifest.bytes);
+    raw_open(&r, &s, 0x11);
+    wait_until(raw_count(&r.done) > 4);
+    open_other(&s, OTHER_EXPORT, s.owner.bytes, s.cargo.manifest.bytes / 2);
+    (void)window_of_other(&s, &other);
+    const uint32_t before = raw_count(&r.done);
+    wait_until(raw_flag(&r.lost) || raw_count(&r.done) > before + 8);
+    assert_false(raw_flag(&r.lost));
+    assert_int_equal(r.wrong, 0);
+    assert_int_equal(verbs_pinned(s.owner.fabric).regions, 2);
+    raw_close(&r);
+    raw_close(&other);
+    tb_export_close(s.owner.fabric, OTHER_EXPORT, 0);
+    tb_export_close(s.owner.fabric, EXPORT_ID, 0);
+    assert_int_equal(verbs_pinned(s.owner.fabric).regions, 1);
+    assert_int_equal(verbs_pinned(s.owner.fabric).domains, 1);
+    verbs_close(&s);
 }
