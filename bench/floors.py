@@ -1,16 +1,15 @@
 """What the machine itself gives, each held against a memcpy of the same minute: no goals, but what the other keys are to be read by."""
 
 import contextlib
-import json
 import re
 import subprocess
 
 import harness
-import keys
 import lab as sites
 from between_sites import pump_gb_per_s
 from measuring import Skip, measurement
 from veth import die_with_parent
+from vm_lab import in_the_vm
 from wan_wire import judged, received_bits
 
 MIB = 1 << 20
@@ -79,14 +78,10 @@ def pump(bench):
 def ib_read_bw(bench):
     """Over rdma_rxe in an emulated processor: for the ratios of its own boot alone."""
     def one():
-        done = subprocess.run([str(keys.ROOT / "sim/vm/run"), "--json", "--timeout", "240", "--", "bash", "-c", IN_THE_VM],
-                              capture_output=True, text=True, check=False, timeout=300)
-        answer = json.loads(done.stdout)
-        if "why_skipped" in answer:
-            raise Skip(f"sim/vm/run: {answer['why_skipped']}")
+        answer = in_the_vm(240, "bash", "-c", IN_THE_VM)
         said = answer["stdout"]
         rows = [line.split() for line in said.splitlines() if re.match(r"^\s*65536\s+\d+", line)]
         if not rows:
-            raise Skip(f"ib_read_bw in the VM gave no rate: {(said or done.stderr).strip()[-150:]}")
+            raise Skip(f"ib_read_bw in the VM gave no rate: {(said or answer['stderr']).strip()[-150:]}")
         return float(rows[-1][3]) / 1000  # MB/s
     yield from against_memcpy(bench, "floor.ib_read_bw", one)

@@ -3,13 +3,12 @@
 import itertools
 import json
 import re
-import subprocess
 import time
 
 import harness
-import keys
 import lab as sites
 from measuring import Skip, measurement
+from vm_lab import in_the_vm
 
 MIB = 1 << 20
 # One after the other, round by round, in one boot. ib_read_bw's MB are MiB.
@@ -85,11 +84,7 @@ def verbs_hop(bench):
     if not bench.verbs_hop.exists():
         raise Skip("tombolo-verbs-hop is not built")
     script = VERBS_IN_THE_VM.format(rounds=bench.rounds, reads=1000, tool=bench.verbs_hop)
-    done = subprocess.run([str(keys.ROOT / "sim/vm/run"), "--json", "--timeout", "400", "--", "bash", "-c", script],
-                          capture_output=True, text=True, check=False, timeout=450)
-    answer = json.loads(done.stdout)
-    if "why_skipped" in answer:
-        raise Skip(f"sim/vm/run: {answer['why_skipped']}")
+    answer = in_the_vm(400, "bash", "-c", script)
     said = answer["stdout"].splitlines()
     theirs = [float(line.split()[3]) for line in said if re.match(r"^\s*65536\s+\d+", line)]
     ours = [json.loads(line)["mib_per_s"] for line in said if line.startswith('{"bytes"')]

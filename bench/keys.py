@@ -10,7 +10,7 @@ import pathlib
 import shutil
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-ROOMS = ("between_sites", "inside_site", "chains", "hops", "codec_keys", "fleet_keys", "beside_peers", "over_wan", "several_sites", "emulator_keys", "rollouts", "floors")
+ROOMS = ("between_sites", "inside_site", "chains", "hops", "codec_keys", "fleet_keys", "beside_peers", "over_wan", "several_sites", "emulator_keys", "rollouts", "floors", "vm_lab")
 
 NO_ROOM = "no room of bench/ measures it yet"
 
@@ -174,6 +174,9 @@ KEYS = (
     Key("wan.2g.mtu1500", "Gbit/s", ">= 0.97", "goodput of eight TCP streams through a sim/wan link of 2 Gbit/s, 80 ms, 1500-byte packets",
         "the rate without TCP's and IP's headers; a run in which the emulator fell behind does not count", ("root", "wan", "iperf3")),
     Key("wan.5g.mtu9000", "Gbit/s", ">= 0.97", "the same at 5 Gbit/s with 9000-byte packets", "likewise", ("root", "wan", "iperf3")),
+    Key("vm.around", "s", "<= 1.0", "what sim/vm/run takes around a command that does nothing: from its own start to the command's, and from the "
+        "command's end to its own", "15 s", ("vm",)),
+    Key("vm.around.hosts2", "s", "<= 1.0", "the same with two VMs on one wire", "15 s", ("vm",)),
     Key("floor.iperf3", "GB/s", None, "clear TCP on loopback, iperf3 with two streams", "memcpy of 1 GiB, cold, on one core", ("iperf3",)),
     Key("floor.pump", "GB/s", None, "the TLS pump on loopback, best of its ways", "memcpy"),
     Key("floor.aes", "GB/s", None, "openssl speed, AES-128-GCM in records of 16 KiB, one core", "memcpy", ("openssl",)),

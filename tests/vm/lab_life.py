@@ -184,6 +184,10 @@ def what_is_said_last_is_not_lost():
         must(told["stdout"] == "said \x04last", f"all it said: {told}")
         must(told["stderr"].startswith("on stderr\n"), f"on both streams: {told}")
         must(done.stderr.endswith("core-seconds\n"), f"and the lab's own line comes behind: {done.stderr}")
+    # It heard of the command's end as soon as of its beginning: all but that moment was the lab's own.
+    must(0 < told["before_s"] and 0 < told["after_s"], f"what the lab took before it and after it: {told}")
+    must(abs(told["before_s"] + told["after_s"] - told["total_s"]) < 0.1, f"is all it took: {told}")
+    must(abs(told["before_s"] + told["after_s"] - told["around_s"]) < 0.02, f"and that is around it: {told}")
 
 
 def what_it_cannot_do_is_refused():
