@@ -22,8 +22,8 @@ import time
 
 from capture import Tls
 
-BUILD = pathlib.Path(os.environ["TB_BUILD_DIR"])
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.setdefault("TB_BUILD_DIR", str(SOURCE / "build/dev")))
 sys.path.append(str(SOURCE / "sim"))
 import leavings  # noqa: E402
 TOMBOLO = BUILD / "gateway/cli/tombolo"

@@ -527,6 +527,9 @@ def help_is_the_table(lab):
     for argv in (["--versions", "0"], ["--bytes", "lots"], ["--versions"], ["--build", lab.dir / "nowhere"], ["--nope"]):
         done = subprocess.run([SOURCE / "deploy/quickstart", "--build", BUILD, *argv], capture_output=True, text=True)
         expect(f"quickstart {argv} ({done.stderr.strip()})", (done.returncode, done.stderr.count("\n")), (2, 1))
+    for argv in (["--nope"], [lab.dir / "no-such/out.svg"], [lab.dir / "out.svg", lab.dir / "no-such.yaml"]):
+        done = subprocess.run([SOURCE / "sim/fleet/plot", *argv], cwd=lab.dir, capture_output=True, text=True)
+        expect(f"plot {argv} ({done.stderr.strip()})", (done.returncode, done.stderr.count("\n"), (lab.dir / "--nope").exists()), (2, 1, False))
     for group, names in (("pki", ("pki init", "pki issue")), ("config", ("config check", "config explain"))):
         text = lab.tombolo(group, "--help").stdout
         expect(f"help {group}", lab.tombolo("help", group).stdout, text)
