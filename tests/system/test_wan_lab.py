@@ -87,6 +87,10 @@ def a_command_has_its_own_exit_code(_lab):
         done = subprocess.run([SOURCE / "sim/wan/run", "--json", out, "metro", "--", "sh", "-c", 'test -r "$TB_WAN_LAB" && exit 7'])
         must(done.returncode == 7, f"7, not {done.returncode}")
         must(json.loads(out.read_text())["exit_code"] == 7, "the JSON says so too")
+        begun = pathlib.Path(folder) / "begun"
+        unwritable = subprocess.run([SOURCE / "sim/wan/run", "--json", f"{folder}/no-such/end.json", "metro", "--", "touch", begun], stderr=subprocess.PIPE, text=True)
+        must(unwritable.returncode == 2 and "no-such/end.json" in unwritable.stderr, f"2, and the file: {unwritable.stderr}")
+        must(not begun.exists(), "said before the command")
     refused = subprocess.run([SOURCE / "sim/wan/run", "no-such", "--", "true"], stderr=subprocess.PIPE, text=True)
     must(refused.returncode == 3 and "satellite-bad" in refused.stderr, f"3, and what there is: {refused.stderr}")
 
