@@ -258,6 +258,7 @@ void tb_planner_heard(struct tb_planner_pace *pace, tb_time_ns now)
 void tb_planner_waited(struct tb_planner_pace *pace, tb_time_ns now)
 {
     pace->waited = true;
+    pace->nothing = 0;
     pace->under = false;
     pace->at = now;
 }

@@ -100,6 +100,7 @@ struct tb_planner_pace {
     bool steady;      /* and another, which is of this source alone */
     bool waited;      /* its last word was that it waits for its source */
     bool under;       /* its last rate was under half of the median */
+    uint32_t nothing; /* so many last words: nothing came though its source had more. The owner counts */
     tb_time_ns at;    /* when it last told */
     tb_time_ns since; /* under: from when on, as the rate that it told is of the time before */
 };

@@ -17,6 +17,8 @@
 #define ARRIVAL_NS_MIN     TB_MS(20)
 #define JUDGE_EVERY        TB_MS(10)
 #define BEGAN_TOGETHER     TB_MS(500) /* a version is told to all at once */
+/* So many words in a row that nothing came, though there was more: the first is of the time before, too. */
+#define STANDS_STILL 2
 
 static uint64_t planner_id(const struct tb_catalog *c, uint32_t source)
 {
@@ -45,6 +47,7 @@ static void set_source(struct tb_catalog *c, uint32_t reference, uint32_t source
     }
     if (ref->source < GATEWAY) reference_at(c, ref->source)->followers--;
     ref->source = source;
+    ref->source_from = ref->held_chunks;
     if (source < GATEWAY) reference_at(c, source)->followers++;
     ref->pace = (struct tb_planner_pace){.heard = false};
     tb_plan_note(c, reference);
@@ -83,14 +86,13 @@ static uint32_t source_held(const struct tb_catalog *c, const struct version *v,
     return source == GATEWAY ? v->held_chunks : reference_at(c, source)->held_chunks;
 }
 
-static void avoid(struct tb_catalog *c, struct reference *ref, uint32_t source)
+static void avoid(struct tb_catalog *c, struct reference *ref, uint32_t source, uint32_t held)
 {
     if (ref->avoided_count == AVOIDED_MAX) {
         for (uint32_t a = 1; a < AVOIDED_MAX; a++)
             ref->avoided[a - 1] = ref->avoided[a];
         ref->avoided_count--;
     }
-    const uint32_t held = source_held(c, version_at(c, ref->version), source);
     ref->avoided[ref->avoided_count++] = (struct avoided){source, held};
     ref->retry_at = tb_time_add(c->now, c->config.retry_ns);
 }
@@ -366,20 +368,20 @@ static bool may_be_slow(const struct tb_catalog *c, const struct reference *ref)
            source->bytes_per_s / 2 > ref->bytes_per_s;
 }
 
-/* The first of a chain: it reads from the gateway, which is at least so many chunks ahead of it; a steady reader on another host
- * that is not known to be slow reads from it; and there is enough left for a trial to pay. Only where all began at about the
- * same time: who joined later holds much less, and the first would wait behind it for what it has already. */
-static bool leads_a_chain(struct tb_catalog *c, uint32_t reference)
+/* The gateway is at least so many chunks ahead of it, and there is enough left for a trial to pay. */
+static bool lags(const struct tb_catalog *c, const struct reference *ref)
+{
+    const struct version *v = version_at(c, ref->version);
+    const uint32_t held = ref->held_chunks + TB_PLANNER_SLOW_CHUNKS;
+    return ref->pace.steady && v->held_chunks >= held && v->chunk_count >= held + TB_PLANNER_SLOW_CHUNKS;
+}
+
+/* A steady reader on another host that is not known to be slow reads from it. Only where all began at about the same time: who
+ * joined later holds much less, and the first would wait behind it for what it has already. */
+static bool leads_a_chain(const struct tb_catalog *c, uint32_t reference)
 {
     const struct reference *ref = reference_at(c, reference);
-    struct version *v = version_at(c, ref->version);
-    const uint32_t held = ref->held_chunks + TB_PLANNER_SLOW_CHUNKS;
-    if (rank_of(ref) != RANK_KEEPS_UP || ref->whole || ref->source != GATEWAY || !ref->source_loads)
-        return false;
-    if (!ref->pace.steady) return false;
-    if (v->held_chunks < held || v->chunk_count < held + TB_PLANNER_SLOW_CHUNKS) return false;
-    if (tb_time_since(v->looked_at, c->now) < JUDGE_EVERY) return false;
-    v->looked_at = c->now;
+    const struct version *v = version_at(c, ref->version);
     bool feeds = false;
     EACH_WORKER(c, v, r)
     {
@@ -390,6 +392,33 @@ static bool leads_a_chain(struct tb_catalog *c, uint32_t reference)
         feeds |= other->source == reference && other->source_loads && other->pace.steady && !other->slow;
     }
     return feeds;
+}
+
+/* Nothing at all comes to it, and who reads from it waits: neither has a rate. Whenever they began and however little is left,
+ * waiting on behind it brings nothing. */
+static bool feeds_nothing(const struct tb_catalog *c, uint32_t reference)
+{
+    EACH_WORKER(c, version_at(c, reference_at(c, reference)->version), r)
+    {
+        const struct reference *other = reference_at(c, r);
+        if (other->source == reference && other->source_loads && other->pace.waited && !other->slow)
+            return true;
+    }
+    return false;
+}
+
+/* The first of a chain, which reads from the gateway: may it hold up those behind it? */
+static bool may_hold_up(struct tb_catalog *c, uint32_t first)
+{
+    const struct reference *ref = reference_at(c, first);
+    struct version *v = version_at(c, ref->version);
+    const bool stands = ref->pace.nothing == STANDS_STILL;
+    if (rank_of(ref) != RANK_KEEPS_UP || ref->whole || ref->source != GATEWAY || !ref->source_loads)
+        return false;
+    if (!stands && !lags(c, ref)) return false;
+    if (tb_time_since(v->looked_at, c->now) < JUDGE_EVERY) return false;
+    v->looked_at = c->now;
+    return (stands && feeds_nothing(c, first)) || (lags(c, ref) && leads_a_chain(c, first));
 }
 
 /* Whether the first of a chain reads at what is known to be had: half of it is not slow. */
@@ -446,10 +475,11 @@ static void try_another(struct tb_catalog *c, uint32_t first)
 {
     struct reference *ref = reference_at(c, first);
     struct version *v = version_at(c, ref->version);
-    if (v->tried || !leads_a_chain(c, first) || reads_as_proven(c, ref)) return;
+    if (v->tried || !may_hold_up(c, first) || reads_as_proven(c, ref)) return;
     const struct tb_planner_question question = question_of(c, ref);
     if (!tb_planner_alone(&question)) return;
     if (v->trials == TB_PLANNER_TRIALS_MAX) {
+        if (ref->bytes_per_s == 0) return; /* that is no rate to remember */
         model_at(c, v->model)->proven_bytes_per_s = ref->bytes_per_s;
         v->tried = true;
         return;
@@ -468,6 +498,19 @@ static void remember(struct tb_catalog *c, const struct reference *ref, bool slo
     session_at(c, ref->owner)->slow = slow;
 }
 
+/* Nothing comes, while others read: it may be its source's NIC and not its own. It tries another one, where there is one, and what
+ * the source gets meanwhile is no reason to come back to it. */
+static void leave_source(struct tb_catalog *c, uint32_t reference)
+{
+    struct reference *ref = reference_at(c, reference);
+    const uint32_t source = ref->source;
+    avoid(c, ref, source, UINT32_MAX);
+    if (pick(c, reference) == NONE)
+        forgive(ref, source);
+    else if (ref->followers == 0)
+        lose_source(c, reference);
+}
+
 static void judge(struct tb_catalog *c, uint32_t reference)
 {
     struct reference *ref = reference_at(c, reference);
@@ -475,6 +518,10 @@ static void judge(struct tb_catalog *c, uint32_t reference)
         tb_planner_waited(&ref->pace, c->now);
         return;
     }
+    if (ref->bytes_per_s > 0)
+        ref->pace.nothing = 0;
+    else if (ref->pace.nothing < STANDS_STILL)
+        ref->pace.nothing++;
     if (!may_be_slow(c, ref)) {
         tb_planner_heard(&ref->pace, c->now);
         ref->pace.under = false;
@@ -485,6 +532,7 @@ static void judge(struct tb_catalog *c, uint32_t reference)
     if (!tb_planner_slow(&question, &ref->pace)) return;
     ref->slow = true;
     remember(c, ref, true);
+    if (ref->bytes_per_s == 0) leave_source(c, reference);
     if (ref->followers > 0) make_leaf(c, reference);
 }
 
@@ -502,6 +550,14 @@ void tb_plan_judge(struct tb_catalog *c, uint32_t reference)
         try_another(c, reference);
 }
 
+/* The first of a chain cannot read from the gateway and there is nobody else but those who depend on it: one of them may reach
+ * further. Where something had come it waits and tries again, as it may hold much more than they. */
+static void step_aside(struct tb_catalog *c, uint32_t first)
+{
+    reference_at(c, first)->aside = true;
+    make_leaf(c, first);
+}
+
 enum tb_status tb_catalog_hop_lost(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
                                    const struct tb_id *uid, uint64_t plan_number)
 {
@@ -513,8 +569,10 @@ enum tb_status tb_catalog_hop_lost(struct tb_catalog *c, tb_time_ns now, const s
     if (r == NONE) return TB_NOT_FOUND;
     struct reference *ref = reference_at(c, r);
     if (ref->plan != plan_number || ref->source == NONE) return TB_DONE_BEFORE;
-    avoid(c, ref, ref->source);
+    const bool nothing_came = ref->held_chunks == ref->source_from;
+    avoid(c, ref, ref->source, source_held(c, version_at(c, i), ref->source));
     set_source(c, r, NONE);
+    if (nothing_came && ref->followers > 0 && pick(c, r) == NONE) step_aside(c, r);
     tb_catalog_touch_version(c, i);
     return tb_catalog_settle(c, TB_OK);
 }

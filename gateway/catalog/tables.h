@@ -221,11 +221,12 @@ struct reference {
     tb_time_ns moved_at; /* SITE: when what it holds last grew */
 
     /* WORKER */
-    bool source_loads;  /* it was counted in the source's readers */
-    bool asking;        /* it is counted in its version's asking_count */
-    bool was_asked;     /* home read what it had of a version of which chunks rotted */
-    uint32_t followers; /* and PUBLISHER: workers whose source it is */
-    uint64_t plan;      /* told, or about to be; 0: none */
+    bool source_loads;    /* it was counted in the source's readers */
+    bool asking;          /* it is counted in its version's asking_count */
+    bool was_asked;       /* home read what it had of a version of which chunks rotted */
+    uint32_t source_from; /* what it held when it was sent there */
+    uint32_t followers;   /* and PUBLISHER: workers whose source it is */
+    uint64_t plan;        /* told, or about to be; 0: none */
     struct avoided avoided[AVOIDED_MAX];
     uint32_t avoided_count;
     tb_time_ns retry_at;

@@ -671,6 +671,126 @@ static void a_first_of_a_chain_that_gets_nothing_is_found(void **state)
     site_close(&s);
 }
 
+/* P6: nothing at all comes to the first of a chain, not even one chunk, while its gateway has all: nobody has told a rate, so nobody
+ * can be compared. At the second such word one that waits for it takes its place, also one that joined long after, and however little
+ * there is to read; where that one reads, the other is slow beside it. */
+static void a_first_of_a_chain_that_never_got_anything_is_found(void **state)
+{
+    (void)state;
+    for (uint32_t landed = 2; landed <= LONG_CHUNKS; landed += LONG_CHUNKS - 2) {
+        struct site s;
+        three_workers(&s);
+        long_chain(&s, 6, landed, abc + 3);
+        for (uint32_t i = 0; i < 3; i++, s.now += TB_SECONDS(1)) {
+            CHECK_OK(stage(&s, abc[i], 6));
+            CHECK_OK(export_of(&s, abc[i], 6, 0));
+        }
+        hush(&s);
+        tell(&s, "b", 6, 0, 0);
+        tell(&s, "a", 6, 0, 0);
+        tell(&s, "c", 6, 0, 0);
+        said(&s, ""); /* one word is no verdict */
+        s.now += TB_SECONDS(1);
+        tell(&s, "a", 6, 0, 0);
+        said(&s, "[4000] plan b v6 from gateway\n"
+                 "[4000] plan a v6 from c\n");
+        assert_false(slow(&s, "a"));
+        s.now += TB_SECONDS(1);
+        tell(&s, "b", 6, 1, 2000);
+        tell(&s, "c", 6, 1, 2000);
+        for (uint32_t word = 0; word < 4; word++, s.now += TB_SECONDS(1))
+            tell(&s, "a", 6, 0, 0);
+        assert_true(slow(&s, "a"));
+        assert_false(slow(&s, "b") || slow(&s, "c"));
+        site_close(&s);
+    }
+}
+
+/* The twin: where it is the gateway that stands still, two are tried and that is all; what comes then is not troubled. */
+static void where_nothing_comes_to_anybody_nobody_is_slow(void **state)
+{
+    (void)state;
+    struct site s;
+    three_workers(&s);
+    long_chain(&s, 6, LONG_CHUNKS, abc);
+    hush(&s);
+    for (uint32_t word = 0; word < 12; word++) {
+        s.now += TB_MS(980);
+        for (uint32_t i = 0; i < 3; i++, s.now += TB_MS(10))
+            tell(&s, abc[i], 6, 0, 0);
+        drain(&s);
+    }
+    said(&s, "[2020] plan b v6 from gateway\n"
+             "[2020] plan a v6 from c\n"
+             "[3030] plan c v6 from gateway\n"
+             "[3030] plan b v6 from a\n");
+    for (uint32_t held = 4; held < 44; held += 4)
+        second(&s, 6, cab, held, 400);
+    said(&s, "");
+    assert_false(slow(&s, "a") || slow(&s, "b") || slow(&s, "c"));
+    site_close(&s);
+}
+
+/* P6: the first of a chain does not even get a connection, and there is nobody else whom it could read from: those behind it do not
+ * wait for that, and it goes on behind them. */
+static void a_first_of_a_chain_that_reaches_nobody_steps_aside(void **state)
+{
+    (void)state;
+    struct site s;
+    three_workers(&s);
+    long_chain(&s, 6, LONG_CHUNKS, abc);
+    hush(&s);
+    const struct tb_id a = session_of("a"), v6 = id_of(6);
+    CHECK_OK(tb_catalog_hop_lost(s.c, s.now, &a, &v6, plan_of(&s, "a")));
+    said(&s, "[   0] plan b v6 from gateway\n"
+             "[   0] plan a v6 from c\n");
+    site_close(&s);
+}
+
+/* The twin: it had got something there, and may hold much more than they. It tries again, and they stay. */
+static void a_first_of_a_chain_that_was_cut_off_tries_again(void **state)
+{
+    (void)state;
+    struct site s;
+    three_workers(&s);
+    long_chain(&s, 6, LONG_CHUNKS, abc);
+    second(&s, 6, abc, 40, 400);
+    hush(&s);
+    const struct tb_id a = session_of("a"), v6 = id_of(6);
+    CHECK_OK(tb_catalog_hop_lost(s.c, s.now, &a, &v6, plan_of(&s, "a")));
+    said(&s, "");
+    static const char *const renewing[] = {"rank", "a", "b", "c", NULL};
+    pass_ms(&s, 1000, renewing);
+    said(&s, "[2000] plan a v6 from gateway\n");
+    site_close(&s);
+}
+
+/* P6: nothing comes from a source that itself reads as well as any: who reads from it is sent elsewhere, and does not come back for
+ * what the source gets meanwhile. */
+static void a_source_that_gives_nothing_is_left(void **state)
+{
+    (void)state;
+    struct site s;
+    three_workers(&s);
+    long_chain(&s, 6, 8, abc);
+    second(&s, 6, abc, 4, 2000);
+    hush(&s);
+    for (uint32_t held = 8; held < 20; held += 4) {
+        land(&s, 6, 0, held + 3); /* a is not to be tried */
+        s.now += TB_SECONDS(1);
+        tell(&s, "c", 6, 2, 0);
+        s.now += TB_MS(10);
+        tell(&s, "a", 6, held, 2000);
+        tell(&s, "b", 6, held - 1, 2000);
+        drain(&s);
+    }
+    said(&s, "[3020] plan c v6 from a\n");
+    const struct tb_id c = session_of("c"), v6 = id_of(6);
+    CHECK_OK(tb_catalog_hop_lost(s.c, s.now, &c, &v6, plan_of(&s, "c")));
+    said(&s, "[4030] plan c v6 from gateway\n");
+    site_close(&s);
+}
+
 /* P6: behind the first stands another slow one: it is found too, once it leads all but those that are known to be slow. */
 static void two_slow_ones_before_the_others_are_found(void **state)
 {
@@ -858,6 +978,11 @@ int main(void)
         cmocka_unit_test(a_slow_first_of_a_chain_is_found),
         cmocka_unit_test(a_chain_as_slow_as_its_source_is_left_alone),
         cmocka_unit_test(a_first_of_a_chain_that_gets_nothing_is_found),
+        cmocka_unit_test(a_first_of_a_chain_that_never_got_anything_is_found),
+        cmocka_unit_test(where_nothing_comes_to_anybody_nobody_is_slow),
+        cmocka_unit_test(a_first_of_a_chain_that_reaches_nobody_steps_aside),
+        cmocka_unit_test(a_first_of_a_chain_that_was_cut_off_tries_again),
+        cmocka_unit_test(a_source_that_gives_nothing_is_left),
         cmocka_unit_test(two_slow_ones_before_the_others_are_found),
         cmocka_unit_test(a_version_is_looked_at_once_in_10_ms),
         cmocka_unit_test(who_joins_after_a_trial_comes_behind_it),
