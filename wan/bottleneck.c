@@ -25,12 +25,22 @@ enum tb_limit tb_limit_of(const struct tb_limit_seen *s)
     return s->busy < s->time / 2 ? TB_LIMIT_SENDER : TB_LIMIT_NETWORK;
 }
 
+/* A sender is woken when a third of its buffer is free, so one that is full has 0.7 to 1.0 of the ceiling under way from one look to the
+ * next; and a rate is smoothed over a second, as long as a small version takes. Not by the kernel's word alone: it calls a buffer full
+ * also when the writer is late to fill it again, however little is under way. */
+static bool holds(const struct tb_window_seen *s, double needed)
+{
+    const double ceiling = (double)s->ceiling_bytes;
+    return needed >= (2 * s->held > s->streams ? 0.5 : 0.8) * ceiling;
+}
+
 uint64_t tb_window_wanted(const struct tb_window_seen *s)
 {
     if (s->streams == 0 || s->ceiling_bytes == 0 || s->rtt == 0) return 0;
     const double under_way = (double)s->bytes_per_s * ((double)s->rtt / 1e9) / s->streams;
-    const double needed = s->receives ? 2 * under_way : under_way;
-    if (needed < 0.8 * (double)s->ceiling_bytes) return 0;
+    double needed = s->receives ? 2 * under_way : under_way;
+    if (!holds(s, needed)) return 0;
+    if (needed < (double)s->ceiling_bytes) needed = (double)s->ceiling_bytes;
     uint64_t wanted = 1 << 20;
     while ((double)wanted < 2 * needed && wanted < (uint64_t)1 << 40)
         wanted *= 2; /* twice, because what is seen is what the ceiling lets through */

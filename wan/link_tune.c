@@ -99,7 +99,9 @@ static void watch_windows(struct link *l)
         if (!is_bound(l, s)) continue;
         const uint64_t out = atomic_load_explicit(&s->sent_per_s, memory_order_relaxed);
         const uint64_t in = atomic_load_explicit(&s->received_per_s, memory_order_relaxed);
+        const int limit = atomic_load_explicit(&s->limit, memory_order_relaxed);
         sent.bytes_per_s += out, sent.streams += out > 0;
+        sent.held += out > 0 && limit == TB_LIMIT_SEND_BUFFER;
         received.bytes_per_s += in, received.streams += in > 0;
     }
     watch_window(l, &sent, &l->stats.send_wanted_bytes);
@@ -108,10 +110,21 @@ static void watch_windows(struct link *l)
     l->stats.receive_ceiling_bytes = c->receive_bytes;
 }
 
+/* That one connection may have under way, by this end's ceilings, as if the peer's were like them: a receiver's window is about half of
+ * its buffer. */
+static uint64_t window_of(const struct tb_tcp_ceilings *c)
+{
+    return c->receive_bytes / 2 < c->send_bytes ? c->receive_bytes / 2 : c->send_bytes;
+}
+
 static void look(struct link *l, tb_time_ns now)
 {
-    const struct tb_tuner_seen seen = {
-        .now = now, .rtt = least_rtt(l), .bytes = link_sent_bytes(l), .usable = l->usable, .full = l->full};
+    const struct tb_tuner_seen seen = {.now = now,
+                                       .rtt = least_rtt(l),
+                                       .bytes = link_sent_bytes(l),
+                                       .window_bytes = window_of(&l->links->ceilings),
+                                       .usable = l->usable,
+                                       .full = l->full};
     const uint32_t before = l->tuner.streams;
     const enum tb_tuner_state state = l->tuner.state;
     l->looked_at = now;

@@ -195,11 +195,8 @@ static void path_options(const struct tb_links_options *o, const struct tb_tcp_c
 {
     char why[256];
     *p = (struct tb_tcp_path_options){.send_ceiling_bytes = ceilings->send_bytes};
-    const uint64_t receive = ceilings->receive_bytes / 2; /* the window is about half of its buffer */
     p->tuning = (struct tb_tuner_options){.streams = o->streams,
                                           .cores = o->threads,
-                                          .window_bytes =
-                                              receive < ceilings->send_bytes ? receive : ceilings->send_bytes,
                                           .bbr = tb_tcp_congestion_check("bbr", why) == TB_OK,
                                           .cubic = tb_tcp_congestion_check("cubic", why) == TB_OK};
 }

@@ -30,7 +30,7 @@ static uint32_t by_arithmetic(const struct tb_tuner *t)
     const uint32_t cores = t->options.cores > 0 ? t->options.cores : 1;
     const uint64_t rate = t->best_rate > RATE_ASSUMED ? t->best_rate : RATE_ASSUMED;
     const uint32_t least = t->rtt >= TB_TUNER_LONG || cores > STREAMS_FIRST ? STREAMS_FIRST : cores;
-    const uint32_t windows = tb_tuner_by_window(rate, t->rtt, t->options.window_bytes);
+    const uint32_t windows = tb_tuner_by_window(rate, t->rtt, t->window_bytes);
     return windows > least ? windows : least;
 }
 
@@ -223,10 +223,11 @@ static bool too_few(struct tb_tuner *t, const struct tb_tuner_seen *seen)
 uint32_t tb_tuner_look(struct tb_tuner *t, const struct tb_tuner_seen *seen)
 {
     if (t->options.streams > 0) return t->streams;
-    if (seen->rtt != 0 && (t->rtt == 0 || seen->rtt < t->rtt)) {
-        t->rtt = seen->rtt;
-        if (!t->searched && t->best == 0) t->streams = by_arithmetic(t);
-    }
+    const bool nearer = seen->rtt != 0 && (t->rtt == 0 || seen->rtt < t->rtt);
+    const bool resized = seen->window_bytes != t->window_bytes;
+    if (nearer) t->rtt = seen->rtt;
+    t->window_bytes = seen->window_bytes;
+    if ((nearer || resized) && !t->searched && t->best == 0) t->streams = by_arithmetic(t);
     try_more(t, seen);
     const bool short_of = too_few(t, seen);
     t->seen_at = seen->now;

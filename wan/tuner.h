@@ -28,18 +28,18 @@
 enum tb_congestion { TB_CONGESTION_SYSTEM, TB_CONGESTION_BBR, TB_CONGESTION_CUBIC };
 
 struct tb_tuner_options {
-    uint32_t streams;      /* always so many; 0: searched */
-    uint32_t cores;        /* that streams run on */
-    uint64_t window_bytes; /* that the kernel lets one connection have under way; 0: not known */
-    bool bbr, cubic;       /* offered */
+    uint32_t streams; /* always so many; 0: searched */
+    uint32_t cores;   /* that streams run on */
+    bool bbr, cubic;  /* offered */
 };
 
 struct tb_tuner_seen {
     tb_time_ns now;
-    tb_time_ns rtt;  /* 0: not known */
-    uint64_t bytes;  /* put on the link's streams since ever */
-    uint32_t usable; /* streams that are open */
-    bool full;       /* since the last look there was always something to send */
+    tb_time_ns rtt;        /* 0: not known */
+    uint64_t bytes;        /* put on the link's streams since ever */
+    uint64_t window_bytes; /* that the kernel lets one connection have under way, now; 0: not known */
+    uint32_t usable;       /* streams that are open */
+    bool full;             /* since the last look there was always something to send */
 };
 
 enum tb_tuner_state {
@@ -51,10 +51,11 @@ enum tb_tuner_state {
 struct tb_tuner {
     struct tb_tuner_options options;
     enum tb_tuner_state state;
-    bool searched;    /* the number was settled by a search, not by arithmetic */
-    uint32_t streams; /* now */
-    tb_time_ns rtt;   /* the least seen */
-    tb_time_ns until; /* of warming or looking */
+    bool searched;         /* the number was settled by a search, not by arithmetic */
+    uint32_t streams;      /* now */
+    tb_time_ns rtt;        /* the least seen */
+    uint64_t window_bytes; /* seen last */
+    tb_time_ns until;      /* of warming or looking */
     tb_time_ns settled_at;
     uint64_t from_bytes;
     tb_time_ns from;

@@ -63,6 +63,31 @@ static void a_ceiling_that_holds_is_named(void **state)
             fail_msg("row %zu: %llu", i, (unsigned long long)tb_window_wanted(&rows[i].seen));
 }
 
+/* Held by the kernel's word and by rate x RTT: 26,214,400 bytes/s for 80 ms are half of 4 MiB. */
+static void a_buffer_that_is_full_need_not_look_full(void **state)
+{
+    (void)state;
+    const struct {
+        uint64_t bytes_per_s;
+        uint32_t streams, held;
+        uint64_t wanted;
+    } rows[] = {
+        {26300000, 1, 1, 8 << 20},  {26100000, 1, 1, 0},       {26300000, 1, 0, 0},
+        {41000000, 1, 0, 0},        {42000000, 1, 0, 8 << 20}, {4 * 26300000, 4, 3, 8 << 20},
+        {4 * 26300000, 4, 2, 0},    {4 * 26100000, 4, 4, 0},   {50000000, 1, 1, 8 << 20},
+        {60000000, 1, 1, 16 << 20},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const struct tb_window_seen seen = {.bytes_per_s = rows[i].bytes_per_s,
+                                            .rtt = TB_MS(80),
+                                            .streams = rows[i].streams,
+                                            .held = rows[i].held,
+                                            .ceiling_bytes = 4 << 20};
+        if (tb_window_wanted(&seen) != rows[i].wanted)
+            fail_msg("row %zu: %llu", i, (unsigned long long)tb_window_wanted(&seen));
+    }
+}
+
 /* What is needed is named until the ceiling is that high, and again when that is too low once more. */
 static void a_ceiling_that_was_raised_is_named_no_more(void **state)
 {
@@ -92,6 +117,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stream_has_one_limit),
         cmocka_unit_test(a_ceiling_that_holds_is_named),
+        cmocka_unit_test(a_buffer_that_is_full_need_not_look_full),
         cmocka_unit_test(a_ceiling_that_was_raised_is_named_no_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

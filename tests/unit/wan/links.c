@@ -1,6 +1,8 @@
 /* links.c - two and three gateways in one process over loopback TLS. */
 #include "links_world.h"
 
+#include <dirent.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,6 +15,41 @@ static void a_loop_is_a_core(void **state)
     assert_int_equal(tb_links_threads(1), 1);
     assert_int_equal(tb_links_threads(24), 24);
     assert_int_equal(tb_links_threads(192), 32);
+}
+
+static uint32_t threads_of_ours(void)
+{
+    uint32_t count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    for (const struct dirent *e; (e = readdir(tasks)) != NULL;)
+        count += e->d_name[0] != '.';
+    closedir(tasks);
+    return count;
+}
+
+/* Of the cores that this process may use: one of them, and all. */
+static void who_says_nothing_has_a_loop_a_core(void **state)
+{
+    cpu_set_t all, some;
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    for (int one = 0; one < 2; one++) {
+        struct links_world w;
+        links_world_init(&w);
+        struct site *east = site_new(&w, "east", true);
+        east->options.threads = 0;
+        CPU_ZERO(&some);
+        for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&some) == 0; cpu++)
+            if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &some);
+        assert_int_equal(sched_setaffinity(0, sizeof all, one == 1 ? &some : &all), 0);
+        const uint32_t before = threads_of_ours();
+        site_start(east);
+        const uint32_t loops = threads_of_ours() - before;
+        assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+        assert_int_equal(loops, tb_links_threads(one == 1 ? 1 : (uint32_t)CPU_COUNT(&all)));
+        links_world_fini(&w);
+    }
 }
 
 /* P1: what arrives is what was sealed, bit for bit, also by zstd; and each side knows that it did. */
@@ -769,6 +806,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_loop_is_a_core),
+        cmocka_unit_test(who_says_nothing_has_a_loop_a_core),
         cmocka_unit_test(a_version_crosses_bit_exact),
         cmocka_unit_test(the_side_that_holds_may_dial),
         cmocka_unit_test(a_version_crosses_compressed),

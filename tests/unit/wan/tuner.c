@@ -14,6 +14,7 @@ struct path {
     uint32_t noise; /* thousandths, to and fro */
     uint32_t open_max;
     tb_time_ns rtt;
+    uint64_t window_bytes; /* of the kernel */
 };
 
 struct fixture {
@@ -36,6 +37,7 @@ static void setup(struct fixture *f, const struct tb_tuner_options *options, con
     memset(f, 0, sizeof *f);
     f->path = *path;
     if (f->path.open_max == 0) f->path.open_max = TB_TUNER_STREAMS_MAX;
+    if (f->path.window_bytes == 0) f->path.window_bytes = 32 << 20;
     f->now = TB_SECONDS(1);
     tb_tuner_init(&f->t, options);
 }
@@ -48,13 +50,17 @@ static void run(struct fixture *f, uint32_t seconds, bool full)
         const uint32_t usable = before < f->path.open_max ? before : f->path.open_max;
         f->now += EVERY;
         if (full) f->bytes += goodput(&f->path, usable, f->looks++ / 4) / (TB_SECONDS(1) / EVERY);
-        const struct tb_tuner_seen seen = {f->now, f->path.rtt, f->bytes, usable, full};
+        const struct tb_tuner_seen seen = {.now = f->now,
+                                           .rtt = f->path.rtt,
+                                           .bytes = f->bytes,
+                                           .window_bytes = f->path.window_bytes,
+                                           .usable = usable,
+                                           .full = full};
         f->changes += tb_tuner_look(&f->t, &seen) != before;
     }
 }
 
-static const struct tb_tuner_options both = {
-    .cores = 2, .window_bytes = 32 << 20, .bbr = true, .cubic = true};
+static const struct tb_tuner_options both = {.cores = 2, .bbr = true, .cubic = true};
 
 /* Where losses hold each stream to a thirtieth of the link, so many are found; and once they are, they stay. */
 static void a_lossy_path_gets_many(void **state)
@@ -77,7 +83,7 @@ static void a_near_path_begins_with_few(void **state)
     static const uint32_t rows[][2] = {{1, 1}, {5, 5}, {8, 8}, {32, 8}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct tb_tuner t;
-        const struct tb_tuner_options o = {.cores = rows[i][0], .window_bytes = 32 << 20, .cubic = true};
+        const struct tb_tuner_options o = {.cores = rows[i][0], .cubic = true};
         tb_tuner_init(&t, &o);
         assert_int_equal(t.streams, rows[i][1]);
     }
@@ -236,11 +242,28 @@ static void the_first_number_is_arithmetic(void **state)
     assert_int_equal(tb_tuner_by_window(UINT64_MAX, TB_SECONDS(10), 1), TB_TUNER_STREAMS_MAX);
     assert_int_equal(tb_tuner_by_window(125000000, TB_MS(80), 0), 1);
     struct fixture f;
-    struct tb_tuner_options small = both;
-    small.window_bytes = 1 << 20;
-    setup(&f, &small, &(struct path){.each = 1, .all = 1, .rtt = TB_MS(150)});
+    setup(&f, &both, &(struct path){.each = 1, .all = 1, .rtt = TB_MS(150), .window_bytes = 1 << 20});
     run(&f, 1, false);
     assert_int_equal(f.t.streams, 18);
+    f.path.window_bytes = 2 << 20; /* an operator raised the ceilings */
+    run(&f, 1, false);
+    assert_int_equal(f.t.streams, 9);
+    f.path.window_bytes = 1 << 20;
+    run(&f, 1, false);
+    assert_int_equal(f.t.streams, 18);
+}
+
+/* Only where a number begins: one that a search found is the path's, whatever the ceilings. */
+static void a_number_that_was_searched_is_no_arithmetic(void **state)
+{
+    (void)state;
+    struct fixture f;
+    setup(&f, &both, &(struct path){.each = 8000000, .all = 240000000, .rtt = TB_MS(80)});
+    run(&f, 60, true);
+    f.path.window_bytes = 64 << 10; /* 153 by arithmetic */
+    f.changes = 0;
+    run(&f, 60, true);
+    assert_int_equal(f.changes, 0);
 }
 
 static void congestion_follows_the_path(void **state)
@@ -293,6 +316,7 @@ int main(void)
         cmocka_unit_test(a_time_in_which_nobody_looked_is_no_shortage),
         cmocka_unit_test(a_number_given_is_kept),
         cmocka_unit_test(the_first_number_is_arithmetic),
+        cmocka_unit_test(a_number_that_was_searched_is_no_arithmetic),
         cmocka_unit_test(congestion_follows_the_path),
         cmocka_unit_test(a_number_that_was_found_is_recalled),
     };
