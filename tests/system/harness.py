@@ -649,6 +649,17 @@ class Lab:
         west.subscribe.append(("policy", ["east"]))
         return east, west, link
 
+    def behind(self, west, name="north"):
+        """A third site that has `policy` from west, which has it from its home, east."""
+        north = self.site(name)
+        north.models["policy"] = dict(home="east")
+        north.peers["west"] = f"{self.address}:{west.port}"
+        north.subscribe.append(("policy", ["west"]))
+        north.listen = False
+        west.listen = True
+        west.peers[name] = None
+        return north
+
     # ---- weights ----
 
     def weights(self, count):

@@ -14,19 +14,11 @@ import sys
 import tempfile
 import time
 
-from harness import BUILD, PATIENCE, PATIENCE_S, SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, Skipped, expect, main, scenario, wait_for
+from harness import BUILD, PATIENCE, PATIENCE_S, SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, Skipped, expect, main, scenario, up, wait_for
 
 sys.path.append(str(SOURCE / "sim/wan"))
 import leavings  # noqa: E402
 import wanlab  # noqa: E402
-
-
-def up(*sites):
-    for s in sites:
-        s.start()
-    for s in sites:
-        for peer in s.peers:
-            s.wait_link(peer)
 
 
 def safetensors(path, tensors, padding=0):

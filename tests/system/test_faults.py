@@ -3,7 +3,7 @@
 import signal
 import sys
 
-from harness import PATIENCE_MS, Failed, Rollout, Trainer, Worker, expect, follow, main, safetensors_table, scenario, up, wait_for
+from harness import PATIENCE_MS, Failed, Rollout, Trainer, Worker, expect, follow, main, read_and_compare, safetensors_table, scenario, up, wait_for
 
 
 def slow(link, uid_of, west, fraction=0.2):
@@ -95,10 +95,7 @@ def a_source_dies_and_another_goes_on(lab):
     north.wait_holds(uid)
     if to_east.back_bytes > 0.9 * v["bytes"]:
         raise Failed(f"{to_east.back_bytes} bytes came from east although north held {v['held_bytes']} of {v['bytes']}")
-    reader = Rollout(lab, north, "reader", path)
-    reader.stage(uid)
-    reader.activate(uid)
-    reader.check(path)
+    read_and_compare(lab, north, uid, path, "reader")
 
 
 @scenario
@@ -119,10 +116,7 @@ def west_gateway_killed_in_mid_version(lab):
         raise Failed("a held chunk did not survive the kill")
     link.bytes_per_s = 0
     west.wait_holds(uid)
-    reader = Rollout(lab, west, "reader", path)
-    reader.stage(uid)
-    reader.activate(uid)
-    reader.check(path)
+    read_and_compare(lab, west, uid, path, "reader")
 
 
 @scenario
@@ -205,10 +199,7 @@ def trainer_dies_in_mid_crossing_but_it_is_kept(lab):
         rank.kill()
     link.bytes_per_s = 0
     west.wait_holds(uid)
-    reader = Rollout(lab, west, "reader", path)
-    reader.stage(uid)
-    reader.activate(uid)
-    reader.check(path)
+    read_and_compare(lab, west, uid, path, "reader")
 
 
 @scenario
@@ -376,10 +367,7 @@ def a_chunk_rotten_while_its_gateway_was_away_is_found(lab):
     wait_for("west finds it", lambda: west.counters()["verify_bad"] > 0)
     expect("a line says so", len(west.daemon.logged("arena.verify_failed")) > 0, True)
     west.wait_holds(uid)
-    reader = Rollout(lab, west, "reader", path)
-    reader.stage(uid)
-    reader.activate(uid)
-    reader.check(path)
+    read_and_compare(lab, west, uid, path, "reader")
 
 
 @scenario
@@ -399,10 +387,7 @@ def what_rots_at_home_comes_back_from_another_site(lab):
     wait_for("east finds it", lambda: east.counters()["verify_bad"] > 0)
     east.wait_holds(uid)
     expect("east calls it lost", east.counters()["versions_lost"], 0)
-    reader = Rollout(lab, east, "reader", path)
-    reader.stage(uid)
-    reader.activate(uid)
-    reader.check(path)
+    read_and_compare(lab, east, uid, path, "reader")
 
 
 def flip_in_file(arena, weights, row):

@@ -6,7 +6,7 @@ import signal
 import sys
 
 from harness import (PATIENCE_MS, Failed, HugeMount, Rollout, Trainer, Worker, expect, follow, four_rollouts, main,
-                     safetensors_table, scenario, up, wait_for)
+                     read_and_compare, safetensors_table, scenario, up, wait_for)
 
 
 @scenario
@@ -249,13 +249,7 @@ def in_place_and_zstd_are_bit_exact(lab):
 def a_relay_passes_each_chunk_on(lab):
     """P1 P6: north has it from west, which has it from east; north's first chunk comes before west is whole."""
     east, west, link = lab.east_west()
-    north = lab.site("north")
-    north.models["policy"] = dict(home="east")
-    north.peers["west"] = f"{lab.address}:{west.port}"
-    north.subscribe.append(("policy", ["west"]))
-    north.listen = False
-    west.listen = True
-    west.peers["north"] = None
+    north = lab.behind(west)
     link.bytes_per_s = 1 << 19  # of each stream: seconds in which a busy machine sees both
     up(east, west, north)
     path = lab.weights(1)[0]
@@ -267,23 +261,14 @@ def a_relay_passes_each_chunk_on(lab):
     wait_for("north holds chunks while west is not whole", cut_through)
     link.bytes_per_s = 0
     north.wait_holds(uid)
-    reader = Rollout(lab, north, "reader", path)
-    reader.stage(uid)
-    reader.activate(uid)
-    reader.check(path)
+    read_and_compare(lab, north, uid, path, "reader")
 
 
 @scenario
 def reports_reach_home_after_a_cut(lab):
     """P6: a site behind another holds and activates while the link to home is down; home hears of it when it is up."""
     east, west, link = lab.east_west()
-    north = lab.site("north")
-    north.models["policy"] = dict(home="east")
-    north.peers["west"] = f"{lab.address}:{west.port}"
-    north.subscribe.append(("policy", ["west"]))
-    north.listen = False
-    west.listen = True
-    west.peers["north"] = None
+    north = lab.behind(west)
     up(east, west, north)
     path = lab.weights(1)[0]
     trainer = Trainer(lab, east, path)

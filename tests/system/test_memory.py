@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 
-from harness import PATIENCE_MS, Failed, Rollout, SlowReader, Trainer, Worker, expect, main, safetensors_table, scenario, wait_for
+from harness import PATIENCE_MS, Failed, Rollout, SlowReader, Trainer, Worker, expect, main, read_and_compare, safetensors_table, scenario, wait_for
 
 COPY, SWITCH, PATCH = 0, 1, 2
 HOST = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip() # a gateway's
@@ -227,10 +227,7 @@ def unpublish_ends_within_its_drain(lab):
     wait_for("the version is lost", lambda: (site.version(uid) or {}).get("state") == "lost")
     last = near.publish(4)
     site.wait_holds(last)
-    reader = Rollout(lab, site, "reader", path)
-    reader.stage(last)
-    reader.activate(last)
-    reader.check(path)
+    read_and_compare(lab, site, last, path, "reader")
 
 
 @scenario
@@ -267,10 +264,7 @@ def a_full_arena_refuses_and_loses_nothing(lab):
         raise Failed(f"no numbers in \"{reply['error']}\"")
     expect("the first is still held", site.holds(first), True)
     rank.worker.ok("unpublish", uid=first, drain_ms=1000)
-    reader = Rollout(lab, site, "reader", path)
-    reader.stage(first)
-    reader.activate(first)
-    reader.check(path)
+    read_and_compare(lab, site, first, path, "reader")
 
 
 @scenario

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 from harness import (PATIENCE_MS, TOMBOLO, TOMBOLOD, Dns, Failed, Lab, Rollout, SlowDisk, SmallDisk, Trainer, Worker, expect, main,
-                     safetensors_table, scenario, up, wait_for)
+                     read_and_compare, safetensors_table, scenario, up, wait_for)
 
 
 def refused_link(lab, east, west):
@@ -215,10 +215,7 @@ def a_version_over_budget(lab):
     reply = rank.refused("site_nomem", "publish", model="policy", run=run, number=2, memory=1)
     if not any(ch.isdigit() for ch in reply["error"]):
         raise Failed(f"the refusal has no numbers: {reply['error']}")
-    reader = Rollout(lab, west, "reader", path)
-    reader.stage(first)
-    reader.activate(first)
-    reader.check(path)
+    read_and_compare(lab, west, first, path, "reader")
 
 
 @scenario
@@ -238,10 +235,7 @@ def a_version_over_the_budget_of_another_site(lab):
     line = wait_for("west refuses it", lambda: west.daemon.logged("arena.refused", "number=2"))[0]
     if "needed_bytes=" not in line or west.counters()["arena_refused"] == 0:
         raise Failed(f"the refusal has no numbers or is not counted: {line}")
-    reader = Rollout(lab, west, "reader", path)
-    reader.stage(first)
-    reader.activate(first)
-    reader.check(path)
+    read_and_compare(lab, west, first, path, "reader")
 
 
 @scenario

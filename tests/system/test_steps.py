@@ -22,13 +22,7 @@ STEPS = {"codec": "sparse"}  # `auto` may send whole what a busy machine is slow
 def a_relay_forwards_a_step_as_it_came(lab):
     """P1: three sites in a row, all with the base: what was encoded at home is decoded at both others, and made once."""
     east, west, _ = lab.east_west(through_link=False)
-    north = lab.site("north")
-    north.models["policy"] = dict(home="east")
-    north.peers["west"] = f"{lab.address}:{west.port}"
-    north.subscribe.append(("policy", ["west"]))
-    north.listen = False
-    west.listen = True
-    west.peers["north"] = None
+    north = lab.behind(west)
     east.extra["link"] = west.extra["link"] = STEPS
     up(east, west, north)
     paths = lab.weights(2)
