@@ -20,7 +20,7 @@ import lab as sites
 import peers
 from measuring import Skip, measurement
 from veth import Wire, tree_cpu_s
-from wan_wire import Void, not_void, wan_wire
+from wan_wire import Void, not_void, rounds_that_count, wan_wire
 
 MIB = 1 << 20
 COPIES = 8
@@ -332,24 +332,6 @@ def compared(bench, made, notes, of_ours, of_theirs):
         raise Skip("no peer could pull: " + "; ".join(notes.values()))
     bench.say(f"  compared with: {', '.join(name for name in row if name != OUR_NAME)}")
     return row
-
-
-def rounds_that_count(bench, once):
-    """once(), for as many rounds as are asked; those that are void are made up for, within reason."""
-    good, why = 0, None
-    for _ in range(2 * bench.rounds):
-        try:
-            row = once()
-        except Void as void:
-            why = void
-            bench.say(f"  this round does not count: {void}")
-            continue
-        yield row
-        good += 1
-        if good == bench.rounds:
-            return
-    if good == 0:
-        raise Skip(f"no round counts: {why}")
 
 
 def left_out(notes, seen, cells):

@@ -162,18 +162,31 @@ def judged_apart(bench, wire, names, ours, theirs):
         raise Skip(f"no round counts: {why}")
 
 
-def judged(bench, wire, once):
-    """What once() says, round by round; rounds in which the emulator fell behind or iperf3 failed are void and made up for, within reason."""
+def rounds_that_count(bench, once):
+    """What once() says, for as many rounds as are asked; those that raise Void are told of and made up for, within reason."""
     good, why = 0, None
-    wire.verdict()  # what came before is not judged with it
     for _ in range(2 * bench.rounds):
-        pairs, why = tried(wire, once)
-        if why is not None:
-            bench.say(f"  void, {why}" + "".join(f"; {name} {a:.4g}, {b:.4g}" for name, (a, b) in (pairs or {}).items()))
+        try:
+            row = once()
+        except Void as void:
+            why = void
+            bench.say(f"  this round does not count: {void}")
             continue
-        yield pairs
+        yield row
         good += 1
         if good == bench.rounds:
             return
     if good == 0:
-        raise Skip(f"every run was void: {why}")
+        raise Skip(f"no round counts: {why}")
+
+
+def judged(bench, wire, once):
+    """What once() says, round by round, but for rounds in which the emulator fell behind or iperf3 failed."""
+    wire.verdict()  # what came before is not judged with it
+
+    def one():
+        pairs, why = tried(wire, once)
+        if why is not None:
+            raise Void(why + "".join(f"; {name} {a:.4g}, {b:.4g}" for name, (a, b) in (pairs or {}).items()))
+        return pairs
+    yield from rounds_that_count(bench, one)

@@ -163,7 +163,7 @@ def a_round_in_which_iperf3_failed_does_not_count():
             result = measuring.Result(keys.BY_NAME[name])
             measuring.fill(quiet, measure, [result])
             check(f"{name}: three rounds all the same: {result}", len(result.pairs) == 3 and not result.failed)
-            check(f"{name}: the sentence is told: {heard}", any("void, iperf3: unable to connect to server: Connection refused" in line for line in heard))
+            check(f"{name}: the sentence is told: {heard}", any("iperf3: unable to connect to server: Connection refused" in line for line in heard))
 
             wan_wire.WanWire.run = lambda *_, **__: refused
             floors.sites.tool = lambda *_: refused
@@ -208,6 +208,7 @@ def a_round_in_which_a_peer_was_void_does_not_count():
     import types
 
     import beside_peers
+    import wan_wire
     from wan_wire import Void
     said = {beside_peers.OUR_NAME: iter([(2, 1, 1)] * 9), "fast nginx": iter([Void("late"), (1, 1, 1), (1, 1, 1)]),
             "slow nginx": iter([(4, 1, 1)] * 9), "broken": iter([beside_peers.GaveUp("exited 1")] * 9)}
@@ -228,7 +229,7 @@ def a_round_in_which_a_peer_was_void_does_not_count():
             (pathlib.Path(folder) / "dst").mkdir()
             ground = types.SimpleNamespace(dir=pathlib.Path(folder))
             made = [types.SimpleNamespace(name=name, ground=ground) for name in list(said)[1:]]
-            rows += beside_peers.rounds_that_count(quiet, lambda: beside_peers.each_once(quiet, None, None, made, 1 << 30, notes))
+            rows += wan_wire.rounds_that_count(quiet, lambda: beside_peers.each_once(quiet, None, None, made, 1 << 30, notes))
     finally:
         beside_peers.row_of, beside_peers.Theirs = kept
     goodputs = [beside_peers.pairs_of(row, 1e9, ("cpu", "goodput", "copies"), notes)["goodput"] for row in rows]
