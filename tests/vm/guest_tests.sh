@@ -1,14 +1,11 @@
 #!/usr/bin/env bash
-# guest_tests.sh quick|verbs|rails|memory|long: all tests labelled vm of that length, inside the VM, in the one boot that vm.boot
-# or vm.long_boot makes. For each a line `passed|failed|skipped NAME: what`. Programs are taken from
-# TB_BUILD_DIR.
+# guest_tests.sh: the tests labelled vm, inside the VM, in the order in which they are asked for: one_boot.py writes a name to $OUT/ask,
+# and what came of it stands in $OUT/NAME, `passed|failed|skipped: what`, and in $OUT/NAME.err what the test said besides. Ends when
+# `end` is asked for. Programs are taken from TB_BUILD_DIR.
 set -uo pipefail
 here=$(dirname "$0")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-
-told() { printf '%s %s: %s\n' "$1" "$2" "$3"; }
-lines() { tail -n 3 "$1" | tr '\n' ' '; }
 
 # bandwidth ON ADDRESS PORT: what ib_read_bw reads of ADDRESS, where `ON ib_read_bw` serves (ON: words, or
 # nothing).
@@ -63,7 +60,7 @@ netem_delays() {
         ip -n tbfar link set veth1p up && tc qdisc add dev veth1 root netem delay 200ms || return 1
     local ms
     ms=$(/run/tb-vm/busybox ping -c 3 -W 5 10.78.0.2 | sed -n 's|.*min/avg/max = \([0-9]*\).*|\1|p')
-    ip netns del tbfar
+    ip -n tbfar link set veth1p netns 1 && tc qdisc del dev veth1 root && ip address flush dev veth1 && ip netns del tbfar || return 1
     [ -n "$ms" ] && [ "$ms" -ge 200 ] && echo "a round trip takes at least $ms ms where netem adds 200"
 }
 
@@ -107,7 +104,7 @@ PINGS
     timeout 120 "$here/../../sim/wan/run" --netem "$scratch/cut.yaml" -- bash "$scratch/pings"
 }
 
-# Only what netem lets through; vm.netem_and_the_emulator_agree holds it against what the emulator does.
+# Only what netem lets through; wan_agreement.py, which asks for it, holds it against what the emulator does.
 iperf3_over_netem() {
     command -v iperf3 >/dev/null || { echo "iperf3 is not here (package iperf3)"; return 77; }
     timeout 600 python3 -B "$here/wan_agreement.py" measure netem
@@ -141,14 +138,17 @@ conformance_over_verbs_between_two_hosts() {
 
 what_only_rdma_can_do_wrong() { unit verbs; }
 
-# A second NIC, of its own subnet, over the veth pair asked for; it stays for the tests that follow.
-second_nic() {
-    [ ! -d /sys/class/infiniband/rxe1 ] || return 0
+# with_two_nics TEST: of unit verbs, with a second NIC of its own subnet, over the first of the veth pairs asked for.
+with_two_nics() {
     ip address add 10.79.0.1/24 dev veth0 && ip link set veth0p up && ip link set veth0 up &&
-        rdma link add rxe1 type rxe netdev veth0
+        rdma link add rxe1 type rxe netdev veth0 || return 1
+    unit verbs "$1"
+    local code=$?
+    rdma link delete rxe1 && ip link set veth0 down && ip address flush dev veth0 || return 1
+    return $code
 }
-two_nics_share_the_load() { second_nic && TB_TEST_TWO_NICS=1 unit verbs 'P6_two_nics_*'; }
-a_link_that_goes_down_is_left() { second_nic && TB_TEST_LINK=veth0 unit verbs 'P6_a_link_*'; }
+two_nics_share_the_load() { TB_TEST_TWO_NICS=1 with_two_nics 'P6_two_nics_*'; }
+a_link_that_goes_down_is_left() { TB_TEST_LINK=veth0 with_two_nics 'P6_a_link_*'; }
 
 # counters DEVICE: name value of what it has counted.
 counters() {
@@ -202,40 +202,36 @@ scenario() {
     tail -n 1 "$scratch/$2"
     return $code
 }
-one() { # NAME: a function of this script, or a scenario of memory
+one() { # NAME: a function of this script, or a scenario of test_memory.py
     if declare -F "$1" >/dev/null; then "$1"; else scenario test_memory "${1%_over_verbs}"; fi
 }
 
-memory=(three_ways_to_update_a_rollout_over_verbs eight_ranks_of_an_engine_switch_together_over_verbs
-    a_reader_that_dies_holds_up_no_unpublish_over_verbs
-    a_full_arena_refuses_and_loses_nothing_over_verbs what_woke_up_elsewhere_is_read_there_over_verbs
-    unpublish_ends_within_its_drain_over_verbs who_stands_still_is_cut_off_over_verbs
-    suspended_memory_is_read_by_nobody_until_it_is_the_same_over_verbs)
-quick=(ib_read_bw_reads_from_the_other_host ib_read_bw_reads_on_one_host rping_connects_by_rdma_cm
-    a_program_of_the_build_tree_finds_the_device openssl_sends_by_kernel_tls our_channels_send_by_kernel_tls netem_delays)
-long=(netem_takes_every_shipped_scenario netem_follows_its_schedule iperf3_over_netem)
-verbs=(a_version_over_rdma_is_counted_by_the_nic a_send_to_nobody_is_counted_by_the_nic what_only_rdma_can_do_wrong
-    what_changes_between_read_and_digest_over_verbs
-    conformance_over_verbs_on_one_host conformance_over_verbs_between_two_hosts)
-rails=(two_nics_share_the_load a_link_that_goes_down_is_left)
-case ${1-} in
-rails) names=("${rails[@]}") ;;
-memory) names=("${memory[@]}") ;;
-verbs) names=("${verbs[@]}") ;;
-quick) names=("${quick[@]}") ;;
-long) names=("${long[@]}") ;;
-*) echo "usage: guest_tests.sh quick|verbs|rails|memory|long" >&2; exit 2 ;;
-esac
-for name in "${names[@]}"; do
-    what=$(one "$name" 2>"$scratch/err")
+run() { # NAME
+    local what kind=passed
+    what=$(one "$1" 2>"$OUT/$1.err")
     case $? in
-    0) told passed "$name" "$what" ;;
-    77) told skipped "$name" "$what" ;;
-    *) told failed "$name" "$what $(lines "$scratch/err")" ;;
+    0) ;;
+    77) kind=skipped ;;
+    *) kind=failed ;;
     esac
+    echo "$kind $1: $what"
+    echo "$kind: $what" >"$OUT/$1.new"
+    mv "$OUT/$1.new" "$OUT/$1"
+}
+
+# Looks without starting a program: an emulated processor that waits is to take none of the real one's time.
+mkfifo "$scratch/nothing"
+exec 5<>"$scratch/nothing"
+touch "$OUT/up"
+while :; do
+    until [ -e "$OUT/ask" ]; do read -rt 0.3 -u 5; done
+    read -r name <"$OUT/ask"
+    rm "$OUT/ask"
+    [ "$name" != end ] || break
+    run "$name"
 done
 
-# What vm.boot asserts of the lab itself: streams apart, a share that stays, a root that does not, an exit
+# What one_boot.py asserts of the lab itself: streams apart, a share that stays, a root that does not, an exit
 # code of the command's.
 echo "the command's own stderr" >&2
 echo kept >"$OUT/from_the_guest"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """wan_agreement.py measure netem|emulator: iperf3 over CASES, as root, by that one; one line of JSON.
-wan_agreement.py compare RESULTS: the emulator here against the line that the VM's boot left in RESULTS.
+wan_agreement.py compare FOLDER: the emulator here against netem in the VM that one_boot.py keeps in FOLDER.
 
 netem needs a kernel that has it, which the VM's is; the emulated WAN needs a processor that keeps its time,
 which the VM's does not (in there 1 packet in 100 comes over 8 ms late, and the run is void). So each runs
@@ -8,6 +8,7 @@ where it can, on the same scenario."""
 import json, pathlib, statistics, subprocess, sys, tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "sim/wan"))
+import one_boot
 import wanlab
 
 RATE_MBIT = 5  # what an emulated CPU carries, also beside other work: of 10 it loses a fifth then
@@ -73,22 +74,12 @@ def measured(by):
     return all_rounds
 
 
-def of_netem(results):
-    """What the test iperf3_over_netem said in its boot, or why it said nothing."""
-    for line in open(results, encoding="utf-8"):
-        head, _, what = line.strip().partition(": ")
-        if head == "passed iperf3_over_netem":
-            return json.loads(what), None
-        if head.split(" ")[-1] in ("iperf3_over_netem", "all"):
-            return None, f"netem was not measured: {what}"
-    return None, "netem was not measured: the boot said nothing of it"
-
-
-def compare(results):
-    netem, why_not = of_netem(results)
-    if why_not:
-        print(f"skipped: {why_not}")
-        return 77
+def compare(folder):
+    boot = one_boot.Boot(folder)
+    code = one_boot.result(boot, "iperf3_over_netem")
+    if code != 0:
+        return code
+    netem = json.loads((boot.share / "iperf3_over_netem").read_text(encoding="utf-8").partition(": ")[2])
     apart = []
     for case, ours in measured("emulator").items():
         ratio = statistics.median(ours) / statistics.median(netem[case])
