@@ -1,11 +1,11 @@
 /* verbs_hop.c - how fast one hop's READs come by RDMA, without digests: the shipped transport between two fabrics of this process.
  *
  * A version's bytes are read over and over in chunks of 1 MiB, as many in flight as a hop lets be, into memory of ours. Without the
- * hop's core, since a hop always digests (P1). A second hop then fills the same memory from the same export. Runs where there is an
+ * hop's core, since a hop always digests (P1). A second version then goes the same way through the same memory. Runs where there is an
  * RDMA device: sim/vm.
  *
  * Prints one JSON line: {"bytes", "seconds", "mib_per_s", "registered_s", "registered_again_s"}; the last two are what both ends took to
- * register memory for the first hop, and for the second. Exit code 77 with a line on stderr where there is no RDMA. */
+ * register memory for the first version, and for the second. Exit code 77 with a line on stderr where there is no RDMA. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,8 +167,6 @@ static void source_open(struct tb_fabric *owner, struct pull *p, uint8_t *bytes)
     const struct tb_export_options options = {.export_id = EXPORT_ID, .buffers = &buffer, .buffer_count = 1};
     const enum tb_status status = tb_export_open(owner, &options);
     if (status != TB_OK) die("the export cannot be opened", status);
-    tb_fabric_memory_stays(owner, bytes, p->memory_bytes);
-    tb_fabric_memory_stays(p->fabric, p->place.bytes, p->memory_bytes);
     tb_fabric_endpoint(owner, &p->hop.from);
 }
 
@@ -196,20 +194,28 @@ static void pull_run(struct tb_fabric *owner, struct pull *p, uint64_t bytes)
     wait_for(p, &p->closed);
 }
 
+/* One version: an export of that memory, and so many bytes of it read. */
+static void version_run(struct tb_fabric *owner, struct pull *p, uint8_t *from, uint64_t bytes)
+{
+    source_open(owner, p, from);
+    pull_run(owner, p, bytes);
+    tb_export_close(owner, EXPORT_ID, 0);
+}
+
 static const char usage[] =
-    "Usage: tombolo-verbs-hop [--bytes N] [--memory N] [--address A]\n"
+    "Usage: tombolo-verbs-hop [--bytes N] [--memory N] [--address A] [--goes]\n"
     "Reads N bytes by RDMA over one hop, without digests, through --memory bytes (16 MiB).\n"
+    "--goes: nobody says that this memory stays, so that each version registers it.\n"
     "Example: sim/vm/run -- build/release/bench/tombolo-verbs-hop --bytes 67108864\n";
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {{"bytes", 1, NULL, 'b'},
-                                            {"memory", 1, NULL, 'm'},
-                                            {"address", 1, NULL, 'a'},
-                                            {"help", 0, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"bytes", 1, NULL, 'b'},   {"memory", 1, NULL, 'm'},
+                                            {"address", 1, NULL, 'a'}, {"goes", 0, NULL, 'g'},
+                                            {"help", 0, NULL, 'h'},    {NULL, 0, NULL, 0}};
     static struct pull p = {.memory_bytes = 16 * CHUNK_BYTES, .left = 64 * CHUNK_BYTES};
     const char *address = "127.0.0.1";
+    bool stays = true;
     for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (o == 'b') {
             p.left = strtoull(optarg, NULL, 10);
@@ -217,6 +223,8 @@ int main(int argc, char **argv)
             p.memory_bytes = strtoull(optarg, NULL, 10);
         } else if (o == 'a') {
             address = optarg;
+        } else if (o == 'g') {
+            stays = false;
         } else {
             fputs(usage, o == 'h' ? stdout : stderr);
             return o == 'h' ? 0 : 2;
@@ -239,16 +247,19 @@ int main(int argc, char **argv)
     p.shard.held_buffer = TB_SOURCE_ALL_HELD;
     p.sources[0] = &p.shard;
     p.places[0] = &p.place;
-    source_open(owner, &p, memory_new(p.memory_bytes, 2));
-    pull_run(owner, &p, bytes);
+    uint8_t *from = memory_new(p.memory_bytes, 2);
+    if (stays) {
+        tb_fabric_memory_stays(owner, from, p.memory_bytes);
+        tb_fabric_memory_stays(p.fabric, p.place.bytes, p.memory_bytes);
+    }
+    version_run(owner, &p, from, bytes);
     const double seconds = (double)(p.ended - p.begun) / 1e9, registered_s = registering_s(owner, &p);
-    pull_run(owner, &p, CHUNK_BYTES);
+    version_run(owner, &p, from, CHUNK_BYTES);
     printf("{\"bytes\": %llu, \"seconds\": %.6f, \"mib_per_s\": %.3f, \"registered_s\": %.6f, "
            "\"registered_again_s\": %.6f}\n",
            (unsigned long long)bytes, seconds, (double)bytes / 1048576 / seconds, registered_s,
            registering_s(owner, &p) - registered_s);
     tb_fabric_close(p.fabric);
-    tb_export_close(owner, EXPORT_ID, 0);
     tb_fabric_close(owner);
     return 0;
 }
