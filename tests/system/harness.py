@@ -315,6 +315,9 @@ class Worker(Process):
         line, self.pending = self.pending.split(b"\n", 1)
         return json.loads(line)
 
+    def has_answered(self):
+        return bool(self.pending or select.select([self.popen.stdout], [], [], 0)[0])
+
     def call(self, cmd, **fields):
         self.send(cmd, **fields)
         return self.receive()

@@ -402,6 +402,8 @@ def a_reader_on_the_ranks_host_holds_up_no_unpublish(lab):
     expect("it reads from the", source_kind(1), "rank")
     rank.worker.send("unpublish", uid=uid, drain_ms=60000)
     wait_for("it is sent elsewhere", lambda: source_kind(1) == "gateway")
+    if rank.worker.has_answered():
+        raise Failed("the rank has its memory back, and somebody reads there")
     slow.let_go()
     expect("unpublish", rank.worker.receive()["status"], "ok")
     rank.worker.ok("fill", tensors=rank.rows, file=str(new))
