@@ -444,6 +444,37 @@ def a_source_that_answers_no_grant_is_given_up(lab):
 
 
 @scenario
+def a_first_of_a_chain_that_gets_nothing_holds_up_nobody(lab):
+    """P6: the host that the others read from has so slow a NIC that for long not one chunk comes, though its session and its hop live.
+    Before it has one, another reads in its place."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    path = lab.weights(1)[0]
+    uid = Trainer(lab, east, path).publish(1)
+    west.wait_holds(uid)
+    # Some bytes come in each second, or its hop fell silent; of a chunk they make one in 18 s.
+    rollouts = [Rollout(lab, west, f"w{i}", path, host=f"host{i}", pace=56 << 10 if i == 0 else 0) for i in range(3)]
+
+    def chain():
+        return {w["name"]: (w["upstream"], w["held_bytes"]) for w in (west.version(uid) or {}).get("workers", []) if w["upstream"]}
+
+    def passed():
+        now = chain()
+        if now.get("w0", ("", 0))[1] > 0:
+            raise Failed("it got a chunk before another took its place")
+        return any(now.get(name, ("w0",))[0] not in ("w0", "w1", "w2") for name in ("w1", "w2"))
+    for r in rollouts:
+        r.worker.send("stage", uid=uid, timeout_ms=PATIENCE_MS)
+        wait_for(f"{r.worker.name} has a source", lambda name=r.worker.name: name in chain())
+    expect("w1 reads from", chain()["w1"][0], "w0")
+    wait_for("another reads in its place", passed)
+    for r in rollouts[1:]:
+        expect(f"{r.worker.name} stages", r.worker.receive()["status"], "ok")
+        r.activate(uid)
+        r.check(path)
+
+
+@scenario
 def withdrawn_everywhere_and_backwards(lab):
     """P2: an operator takes a bad version back: it leaves all sites, and a group goes back to the one before."""
     east, west, _ = lab.east_west(through_link=False)
