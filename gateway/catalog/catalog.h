@@ -102,7 +102,8 @@ enum tb_catalog_state {
     TB_VERSION_ENDED_BROKEN,    /* somebody wrote to sealed bytes, or ranks sealed one shard with different
                                    digests */
     TB_VERSION_ENDED_WITHDRAWN, /* by an operator, at home */
-    TB_VERSION_ENDED_ABANDONED, /* its run was shut out before it was ready, or its crossing was given up */
+    TB_VERSION_ENDED_ABANDONED, /* its run was shut out before it was ready, or its crossing was given up; or
+                                   home's store calls it open, and after that restart no rank finished it */
     TB_CATALOG_STATE_END
 };
 /* "open", "ready", ..., "lost", "broken", "withdrawn", "abandoned" */
@@ -262,7 +263,7 @@ struct tb_catalog_version_request {
 /* The same (run, number, shard_count) gives the same uid to every rank. TB_CONFLICT: another shard count.
  * TB_BAD_STATE: number not above the run's last ready one. TB_FENCED, TB_NOT_HOME, TB_TOO_LARGE (shards),
  * TB_BAD_ARGUMENT (0 shards). TB_VERSION_BROKEN: that number is spent. A number whose version failed because
- * a rank was lost may be opened again, with a new uid. */
+ * a rank was lost, in this life or before it, may be opened again, with a new uid. */
 TB_MUST_USE enum tb_status tb_catalog_version_open(struct tb_catalog *c, tb_time_ns now,
                                                    const struct tb_catalog_version_request *q,
                                                    struct tb_version_key *key_out);

@@ -113,6 +113,8 @@ struct version {
     uint32_t model;
     enum tb_catalog_state state;
     bool was_ready;
+    bool
+        restored_open; /* the store calls it open; one that lost its last writes says so of what was ready, too */
     bool rank_lost; /* while open: a rank that had opened or sealed it is gone */
     const char *why;
     char who[TB_CATALOG_TEXT_MAX];

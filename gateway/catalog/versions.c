@@ -177,6 +177,7 @@ enum tb_status tb_catalog_restore_version(struct tb_catalog *c, const struct tb_
     /* Who keeps it has to say so again. */
     v->state = state == TB_VERSION_KEPT ? TB_VERSION_READY : state;
     v->was_ready = !tb_digest_equal(&key->root, &(struct tb_digest){{0}});
+    v->restored_open = state == TB_VERSION_OPEN;
     v->had_more = v->was_ready; /* what the life before held and this one does not, others may have read */
     v->bytes = bytes;
     v->pinned = pinned;
@@ -189,6 +190,12 @@ enum tb_status tb_catalog_restore_version(struct tb_catalog *c, const struct tb_
 
 /* ---- opening ---- */
 
+/* Its number may be opened again, where it was not ready. (An open one of a fenced run is abandoned, too; that run opens nothing.) */
+static bool failed(const struct version *v)
+{
+    return v->state == TB_VERSION_ENDED_LOST || v->state == TB_VERSION_ENDED_ABANDONED;
+}
+
 static uint32_t version_by_number(const struct tb_catalog *c, uint32_t model, const struct tb_id *run,
                                   uint64_t number)
 {
@@ -198,7 +205,7 @@ static uint32_t version_by_number(const struct tb_catalog *c, uint32_t model, co
         const struct version *v = version_at(c, i);
         if (v->model != model || v->key.number != number || !tb_id_equal(&v->key.run, run)) continue;
         /* Of several attempts at one number at most one has not failed. */
-        if (found == NONE || version_at(c, found)->state == TB_VERSION_ENDED_LOST) found = i;
+        if (found == NONE || failed(version_at(c, found))) found = i;
     }
     return found;
 }
@@ -268,8 +275,7 @@ enum tb_status tb_catalog_version_open(struct tb_catalog *c, tb_time_ns now,
     if (run == NONE) return TB_NOT_FOUND;
     if (run_at(c, run)->info.fenced) return TB_FENCED;
     const uint32_t known = version_by_number(c, model, &q->run, q->number);
-    const bool again = known == NONE || (version_at(c, known)->state == TB_VERSION_ENDED_LOST &&
-                                         !version_at(c, known)->was_ready);
+    const bool again = known == NONE || (failed(version_at(c, known)) && !version_at(c, known)->was_ready);
     return tb_catalog_settle(c, again ? begin_version(c, model, run, session, q, key_out)
                                       : join_version(c, known, session, q, key_out));
 }
@@ -508,13 +514,22 @@ static bool deserted(const struct tb_catalog *c, const struct version *v)
     return v->sealed_count == 0;
 }
 
+/* One that was open in the life before may have been ready: a store that lost its last writes, and an arena that went with a reboot,
+ * do not know. Other sites and workers may have all of it then, so it is not called lost: only this home is done with it. (A peer that
+ * says it was ready, and with which bytes, is not believed: it would publish, P8.) */
+static void give_up_open(struct tb_catalog *c, uint32_t version)
+{
+    const bool unsure = version_at(c, version)->restored_open;
+    tb_version_end(c, version, unsure ? TB_VERSION_ENDED_ABANDONED : TB_VERSION_ENDED_LOST, "rank_lost");
+}
+
 /* The one transaction: all shards are sealed, and everybody who opened or sealed it is alive. */
 static void settle_open(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
     if (!model_at(c, v->model)->config.is_home) return; /* home's word makes it ready */
     if (v->rank_lost || (!c->recovering && deserted(c, v))) {
-        tb_version_end(c, version, TB_VERSION_ENDED_LOST, "rank_lost");
+        give_up_open(c, version);
         return;
     }
     if (!sealed_whole(c, v)) return;

@@ -59,7 +59,7 @@ struct tb_daemon;
     X(sessions_opened) X(sessions_refused) X(sessions_garbled) X(sessions_lost) X(denied)  \
     X(seals) X(seals_refused)                                                              \
     X(versions_ready) X(versions_kept) X(versions_lost) X(versions_broken)                 \
-    X(versions_withdrawn)                                                                  \
+    X(versions_withdrawn) X(versions_abandoned)                                            \
     X(hops_lost) X(chunks_bad) X(plans)                                                    \
     X(evictions) X(arena_refused) X(store_failed)                                          \
     X(links_up) X(links_down) X(links_refused) X(reports_refused)                          \

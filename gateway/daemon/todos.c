@@ -86,6 +86,7 @@ static void version_changed(struct tb_daemon *d, const struct tb_catalog_todo *t
         {TB_VERSION_ENDED_LOST, TB_LOG_ERROR, offsetof(struct tb_counters, versions_lost)},
         {TB_VERSION_ENDED_BROKEN, TB_LOG_ERROR, offsetof(struct tb_counters, versions_broken)},
         {TB_VERSION_ENDED_WITHDRAWN, TB_LOG_WARN, offsetof(struct tb_counters, versions_withdrawn)},
+        {TB_VERSION_ENDED_ABANDONED, TB_LOG_INFO, offsetof(struct tb_counters, versions_abandoned)},
     };
     enum tb_log_level level = TB_LOG_INFO;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

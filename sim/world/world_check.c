@@ -125,7 +125,8 @@ static bool talked(uint32_t a, uint32_t b)
     return true;
 }
 
-/* Of sites whose link has been up for a lease time: of others a gateway cannot know what they hold. */
+/* Of sites whose link has been up for two lease times: of others a gateway cannot know what they hold. (Home gives what it asks for as
+ * the link comes up one lease time, 2 s here. Over a path that takes half a second, HELLO, the ask and the chunk are more.) */
 static bool hears(uint32_t site, uint32_t of)
 {
     static struct tb_links_stats stats;
@@ -133,7 +134,7 @@ static bool hears(uint32_t site, uint32_t of)
     if (d == NULL || d->links == NULL || d->links_restarting) return false;
     tb_links_stats(d->links, tb_links_peer_find(d->links, the->sites[of].name.text), &stats);
     return stats.up && talked(site, of) &&
-           tb_time_since(stats.up_since, the->now) > TB_MS(the->sites[site].config.session_lease_ms);
+           tb_time_since(stats.up_since, the->now) > 2 * TB_MS(the->sites[site].config.session_lease_ms);
 }
 
 /* What came to another site less than a lease time ago (from files, say) need not have been heard of here. */
@@ -152,6 +153,17 @@ static bool refused_at_home(uint32_t site, const struct version *made)
     return site != made->model && (made->lost_at >> made->model & 1) != 0;
 }
 
+/* P3: home gives up what its disk calls open. Where its arena has all of what was kept, it knows better. */
+static void not_whole_at_home(uint32_t site, uint32_t version)
+{
+    const struct version *made = &the->versions[version];
+    bool whole = site == made->model && made->kept_once;
+    for (uint32_t i = 0; i < made->shard_count; i++)
+        whole = whole && world_arena_held(&the->sites[site].arena, version, i) == made->shards[i].held[0];
+    if (whole)
+        world_fail("P3: v%u is given up at %s, which holds it", version + 1, the->sites[site].name.text);
+}
+
 /* A version is lost only when nobody that is heard of holds some chunk: no gateway, no worker of that site, not the trainer. One that
  * was never ready, as this site's disk has it, may fail before. And nobody here writes to sealed bytes, so none is broken. */
 void world_check_ended(uint32_t site, const struct tb_store_version *v, uint32_t before)
@@ -160,6 +172,7 @@ void world_check_ended(uint32_t site, const struct tb_store_version *v, uint32_t
     if (version == NONE) return;
     if (v->state == TB_VERSION_KEPT) the->versions[version].kept_once = true;
     if (v->state == TB_VERSION_ENDED_BROKEN) world_fail("v%u is called broken", version + 1);
+    if (v->state == TB_VERSION_ENDED_ABANDONED) not_whole_at_home(site, version);
     if (v->state != TB_VERSION_ENDED_LOST || (the->versions[version].lost_at >> site & 1) != 0) return;
     the->versions[version].lost_at |= 1u << site;
     const struct version *made = &the->versions[version];
@@ -197,6 +210,24 @@ void world_check_unpublished(uint32_t site, const struct tb_id *uid)
         if (held != world_version_all(version, i))
             world_fail("v%u is unpublished, and some chunk of it is held by nobody else", version + 1);
     }
+}
+
+/* The catalog ends a rank's reference at once, and says so when the disk has what that rests on. What rots between the two is not with
+ * the rank any more. */
+void world_check_let_go(struct trainer *t)
+{
+    struct tb_catalog_session_view session;
+    struct tb_catalog_reference_view r;
+    const struct tb_daemon *d = the->sites[t->model].daemon;
+    if (t->unpublish_id == 0 || d == NULL || d->catalog == NULL) return;
+    if (!tb_catalog_session_get(d->catalog, &t->c.session, &session)) return;
+    const struct tb_id *uid = &the->versions[t->unpublishing].key.uid;
+    bool asked = false;
+    for (uint32_t at = 0; tb_catalog_reference_at(d->catalog, &at, &r);)
+        if (r.kind == TB_REFERENCE_PUBLISHER && tb_id_equal(&r.uid, uid)) return;
+    for (uint32_t s = 0; s < the->shard_count; s++)
+        asked = asked || tb_catalog_unpublishing(d->catalog, &t->c.session, uid, s);
+    if (asked) world_trainer_released(t->unpublishing);
 }
 
 /* Hold never waits for a link: a SEAL is answered by its gateway alone, however the links are. */

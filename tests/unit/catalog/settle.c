@@ -201,9 +201,39 @@ static void an_open_version_is_sealed_again(void **state)
             CHECK_OK(seal(&s, "rank", 6, 0, 1));
         }
         pass_ms(&s, 10000, renewing);
-        assert_string_equal(state_of(&s, 6), comes ? "ready" : "lost");
+        assert_string_equal(state_of(&s, 6), comes ? "ready" : "abandoned");
         site_close(&s);
     }
+}
+
+/* P3: the store lost that version 6 was ready, a reboot took the arena, and the ranks have their memory back. West has all of it, and
+ * says so: it is not lost. What it is, is no peer's to say (P8). A rank that was in the middle of it begins anew. */
+static void what_the_store_calls_open_is_not_lost(void **state)
+{
+    (void)state;
+    static const struct tb_name west = {"west"};
+    struct site s;
+    restarted(&s, 2);
+    s.left_out |= NOT_LANDING;
+    restore(&s);
+    struct tb_version_key key = key_of(6);
+    key.root = (struct tb_digest){{0}};
+    CHECK_OK(tb_catalog_restore_version(s.c, &key, TB_VERSION_OPEN, 0, false));
+    find_in_arena(&s, 4, SHARD_CHUNKS);
+    find_in_arena(&s, 5, SHARD_CHUNKS);
+    const struct tb_version_key ready = key_of(6);
+    CHECK_OK(tb_catalog_remote_version(s.c, s.now, &west, &ready, TB_VERSION_READY));
+    hush(&s);
+    const char *const renewing[] = {"rank", NULL};
+    come(&s, "rank");
+    pass_ms(&s, 10000, renewing);
+    said(&s, "[10000] store v6 abandoned: rank_lost\n");
+    CHECK_OK(run_open(&s, "rank", "k", 200));
+    CHECK_STATUS(seal(&s, "rank", 6, 0, 1), TB_SUPERSEDED);
+    CHECK_OK(version_open(&s, "rank", 6, 1, 16));
+    CHECK_OK(seal(&s, "rank", 16, 0, 1));
+    assert_string_equal(state_of(&s, 16), "ready");
+    site_close(&s);
 }
 
 /* P2: what the arena holds of it is not enough: ready is said only by ranks that are there. */
@@ -347,6 +377,7 @@ int main(void)
         cmocka_unit_test(the_first_start_has_nobody_to_wait_for),
         cmocka_unit_test(a_pause_does_not_end_recovery),
         cmocka_unit_test(an_open_version_is_sealed_again),
+        cmocka_unit_test(what_the_store_calls_open_is_not_lost),
         cmocka_unit_test(a_restored_open_version_waits_for_all_its_ranks),
         cmocka_unit_test(a_run_that_only_the_arena_knows_is_older),
         cmocka_unit_test(regions_of_ended_versions_are_given_back),
