@@ -1,4 +1,5 @@
 /* world_main.c - the program: many seeds, what they met, the first that fails; or one. */
+#include <ctype.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,12 +11,13 @@
 
 #define WINDOW     10000u /* a fault that no seed of so many met is a failure */
 #define WINDOW_MIN 1000u  /* of fewer seeds nothing is asked */
+#define NUMBER_MAX 1000000000u
 #define PROGRESS_S 10
 /* Of a processor, for one seed: 0.02 s are usual, and some ten times as many under a sanitizer. */
 #define SEED_S 30u
 
 struct options {
-    uint64_t from, seeds, one, jobs;
+    uint64_t from, seeds, one, jobs, seed_s;
     bool trace, json, keep_going;
     struct trial_limits limits;
 };
@@ -181,6 +183,46 @@ static bool faults_parse(const char *list, uint32_t *most)
     return true;
 }
 
+static bool number_parse(const char *text, uint64_t least, uint64_t *out)
+{
+    char *end = NULL;
+    *out = strtoull(text, &end, 10);
+    if (isdigit((unsigned char)text[0]) && *end == '\0' && *out >= least && *out <= NUMBER_MAX) return true;
+    fprintf(stderr, "tombolo-world: not a number from %llu to %llu: '%s'\n", (unsigned long long)least,
+            (unsigned long long)NUMBER_MAX, text);
+    return false;
+}
+
+static bool plant_parse(const char *text)
+{
+    world_plant = strcmp(text, "hang") == 0 ? PLANT_HANG : PLANT_CRASH;
+    if (world_plant == PLANT_HANG || strcmp(text, "crash") == 0) return true;
+    fprintf(stderr, "tombolo-world: --plant takes crash or hang, not '%s'\n", text);
+    return false;
+}
+
+static bool option_parse(int c, struct options *o)
+{
+    switch (c) {
+    case 'n':
+        return number_parse(optarg, 1, &o->seeds);
+    case 'f':
+        return number_parse(optarg, 1, &o->from);
+    case 's':
+        return number_parse(optarg, 1, &o->one);
+    case 'j':
+        return number_parse(optarg, 0, &o->jobs);
+    case 'S':
+        return number_parse(optarg, 1, &o->seed_s);
+    case 'F':
+        return faults_parse(optarg, o->limits.most);
+    case 'p':
+        return plant_parse(optarg);
+    default:
+        return true;
+    }
+}
+
 /* -1: go on; else the exit code. */
 static int options_parse(int argc, char **argv, struct options *o)
 {
@@ -192,19 +234,18 @@ static int options_parse(int argc, char **argv, struct options *o)
         {"seed-s", required_argument, NULL, 'S'}, {"plant", required_argument, NULL, 'p'},
         {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
     for (int c; (c = getopt_long(argc, argv, "h", names, NULL)) != -1;) {
-        if (c == 'n') o->seeds = strtoull(optarg, NULL, 10);
-        if (c == 'f') o->from = strtoull(optarg, NULL, 10);
-        if (c == 's') o->one = strtoull(optarg, NULL, 10);
-        if (c == 'j') o->jobs = strtoull(optarg, NULL, 10);
-        if (c == 'F' && !faults_parse(optarg, o->limits.most)) return 2;
-        if (c == 'S') o->limits.cpu_s = (uint32_t)strtoul(optarg, NULL, 10);
-        if (c == 'p') world_plant = strcmp(optarg, "hang") == 0 ? PLANT_HANG : PLANT_CRASH;
+        if (!option_parse(c, o)) return 2;
         o->trace |= c == 't';
         o->json |= c == 'J';
         o->keep_going |= c == 'k';
         if (c == 'h' || c == '?') usage();
         if (c == 'h' || c == '?') return c == 'h' ? 0 : 2;
     }
+    if (optind < argc) {
+        fprintf(stderr, "tombolo-world: what is '%s'? (--help)\n", argv[optind]);
+        return 2;
+    }
+    o->limits.cpu_s = (uint32_t)o->seed_s;
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     if (o->jobs == 0) o->jobs = cores > 0 ? (uint64_t)cores : 1;
     if (o->jobs > JOBS_MAX) o->jobs = JOBS_MAX;
@@ -213,7 +254,7 @@ static int options_parse(int argc, char **argv, struct options *o)
 
 int main(int argc, char **argv)
 {
-    struct options o = {.from = 1, .seeds = 100, .jobs = 1, .limits.cpu_s = SEED_S};
+    struct options o = {.from = 1, .seeds = 100, .jobs = 1, .seed_s = SEED_S};
     for (uint32_t f = 0; f < FAULTS; f++)
         o.limits.most[f] = STRENGTH_MAX;
     int code = options_parse(argc, argv, &o);
