@@ -31,7 +31,8 @@ static uint32_t by_arithmetic(const struct tb_tuner *t)
     const uint64_t rate = t->best_rate > RATE_ASSUMED ? t->best_rate : RATE_ASSUMED;
     const uint32_t least = t->rtt >= TB_TUNER_LONG || cores > STREAMS_FIRST ? STREAMS_FIRST : cores;
     const uint32_t windows = tb_tuner_by_window(rate, t->rtt, t->window_bytes);
-    return windows > least ? windows : least;
+    const uint32_t streams = windows > least ? windows : least;
+    return streams < t->ceiling ? streams : t->ceiling;
 }
 
 void tb_tuner_init(struct tb_tuner *t, const struct tb_tuner_options *options)

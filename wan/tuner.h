@@ -13,7 +13,7 @@
  * have to do; a minute later the others are tried again, then 2, 4 ... 60 minutes later (P6: what was broken for some seconds is
  * not slow for good).
  *
- * Promise P6. Kept by tests/unit/wan/tuner.c. */
+ * Promise P6. Kept by tests/unit/wan/tuner.c and tests/fault/tuner_events.c. */
 #ifndef TB_WAN_TUNER_H
 #define TB_WAN_TUNER_H
 
