@@ -337,6 +337,11 @@ TB_MUST_USE enum tb_status tb_catalog_arena_reserved(struct tb_catalog *c, tb_ti
 TB_MUST_USE enum tb_status tb_catalog_arena_progress(struct tb_catalog *c, tb_time_ns now,
                                                      const struct tb_id *uid, uint32_t shard,
                                                      uint32_t held_chunks);
+/* So many bytes for it came so far over links and hops, whether chunks became of them or not; from 0 again when it begins again. Once a
+ * second will do: on a slow path a chunk takes longer than the lease time after which home calls what nobody brings lost, and any site
+ * a crossing that brings nothing stuck. */
+TB_MUST_USE enum tb_status tb_catalog_arena_came(struct tb_catalog *c, tb_time_ns now,
+                                                 const struct tb_id *uid, uint64_t bytes);
 /* A chunk failed its re-verification: the shard has only so many now; and not fewer than before where others have landed since: of
  * a shard that is not whole it is believed. TB_DONE_BEFORE: it is whole. References elsewhere are asked again. Where nobody else
  * has all of it, home reads from all that have a part (LAND_FROM, CROSS), and judges nothing lost until nothing has come from

@@ -343,6 +343,18 @@ enum tb_status tb_catalog_arena_progress(struct tb_catalog *c, tb_time_ns now, c
     return tb_catalog_settle(c, TB_OK);
 }
 
+enum tb_status tb_catalog_arena_came(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
+                                     uint64_t bytes)
+{
+    tb_catalog_enter(c, now);
+    const uint32_t i = tb_version_find(c, uid);
+    if (i == NONE) return TB_NOT_FOUND;
+    struct version *v = version_at(c, i);
+    if (bytes > v->came_bytes) v->came_at = c->now;
+    v->came_bytes = bytes;
+    return TB_OK;
+}
+
 enum tb_status tb_catalog_arena_shrunk(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
                                        uint32_t shard, uint32_t held_chunks)
 {

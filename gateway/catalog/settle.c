@@ -245,6 +245,7 @@ static void forgive_pause(struct tb_catalog *c, tb_time_ns now)
         struct version *v = version_at(c, i);
         v->lacks_since = tb_time_add(v->lacks_since, pause);
         v->fed_at = tb_time_add(v->fed_at, pause);
+        v->came_at = tb_time_add(v->came_at, pause);
     }
 }
 

@@ -480,9 +480,14 @@ static void give_up_orphans(struct tb_catalog *c, uint32_t model)
     }
 }
 
+static bool stands_still(const struct tb_catalog *c, const struct version *v)
+{
+    return tb_time_since(tb_version_sign(c, v, v->moved_at), c->now) >= c->config.lease_ns;
+}
+
 bool tb_crossing_stands(const struct tb_catalog *c, const struct version *v)
 {
-    return v->cross_begun && tb_time_since(v->moved_at, c->now) >= c->config.lease_ns;
+    return v->cross_begun && stands_still(c, v);
 }
 
 /* It stands, or nobody can be asked for it any more and it brought nothing for as long. (What home lacks comes from its ranks.) */
@@ -490,8 +495,7 @@ bool tb_crossing_stuck(const struct tb_catalog *c, const struct version *v)
 {
     struct tb_name from[TB_CATALOG_FROM_MAX];
     if (v->cross_begun || model_at(c, v->model)->config.is_home) return tb_crossing_stands(c, v);
-    return tb_time_since(v->moved_at, c->now) >= c->config.lease_ns &&
-           tb_catalog_crossing_from(c, v, from) == 0;
+    return stands_still(c, v) && tb_catalog_crossing_from(c, v, from) == 0;
 }
 
 /* One that no site can give at the moment, or gives nothing of, holds up no other (P6): sites that complete each other may all

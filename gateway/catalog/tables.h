@@ -155,6 +155,8 @@ struct version {
     bool lacks;                /* home: some shard has no sure holder, since: */
     /* fed: a holder that was there by then last told of more chunks, or a site's link came up */
     tb_time_ns lacks_since, fed_at;
+    tb_time_ns came_at; /* when bytes for it were last seen to come, of chunks that are not here yet */
+    uint64_t came_bytes;
     tb_time_ns refused_until;
     bool activated_here; /* by every group of the model */
     bool whole_told;     /* SITE_STATE said whole */
@@ -401,6 +403,8 @@ enum tb_status tb_version_status(const struct tb_catalog *c, const struct versio
 void tb_version_settle(struct tb_catalog *c, uint32_t version);
 /* This reference told of more chunks. */
 void tb_version_fed(struct tb_catalog *c, const struct reference *ref);
+/* When something of it came last: bytes count as a chunk does, for a while behind the last chunk. */
+tb_time_ns tb_version_sign(const struct tb_catalog *c, const struct version *v, tb_time_ns chunk_at);
 tb_time_ns tb_versions_deadline(const struct tb_catalog *c); /* of the next verdict of loss */
 /* A reliable whole replica other than the gateway's. */
 bool tb_version_whole_elsewhere(const struct tb_catalog *c, const struct version *v);

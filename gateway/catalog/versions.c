@@ -591,19 +591,29 @@ static tb_time_ns turns(const struct tb_catalog *c, const struct version *v)
     return sites > 1 ? (sites - 1) * c->config.turn_ns : 0;
 }
 
+/* P7: bytes that never become a chunk are no sign of one. Eight streams with 16 MiB each, at 1 MB/s, take 134 s. */
+#define CAME_LEASES 16u
+
+tb_time_ns tb_version_sign(const struct tb_catalog *c, const struct version *v, tb_time_ns chunk_at)
+{
+    const tb_time_ns most = tb_time_add(chunk_at, CAME_LEASES * c->config.lease_ns);
+    return v->came_at > chunk_at ? tb_time_min(v->came_at, most) : chunk_at;
+}
+
 /* Who has what is known by counts, so all that have a part are read, workers and sites: nothing new in a lease time, and the sites'
  * turns: it is not there. What a site has of what was here, and its link is down, nobody can say: it is waited for. */
 static tb_time_ns hope_ends(const struct tb_catalog *c, const struct version *v)
 {
     if (!others_may_have(c, v)) return c->now;
-    tb_time_ns since = v->fed_at > v->lacks_since ? v->fed_at : v->lacks_since;
+    const tb_time_ns chunk_at = v->fed_at > v->lacks_since ? v->fed_at : v->lacks_since;
     EACH_HOLDER(c, v, r)
     {
         const struct reference *ref = reference_at(c, r);
         const bool site = ref->kind == TB_REFERENCE_SITE;
         if (v->had_more && site && !site_at(c, ref->owner)->up) return TB_TIME_NEVER;
     }
-    return tb_time_add(since, tb_time_add(c->config.lease_ns, turns(c, v)));
+    const tb_time_ns wait = tb_time_add(c->config.lease_ns, turns(c, v));
+    return tb_time_add(tb_version_sign(c, v, chunk_at), wait);
 }
 
 /* Readers that come later can only copy from these: so the wait ends (P6). */

@@ -145,6 +145,16 @@ static void goodput_measure(struct tb_daemon *d)
     tb_status_pace(d);
 }
 
+/* So what is slow in coming is told from what nobody brings. */
+static void arrivals_tell(struct tb_daemon *d)
+{
+    const tb_time_ns now = tb_clock_now();
+    for (const struct tb_copy *c = d->copies; c != NULL; c = c->next) {
+        if (c->region != NULL && !c->whole)
+            TB_MOOT(tb_catalog_arena_came(d->catalog, now, &c->key.uid, tb_copy_wire_bytes(c)));
+    }
+}
+
 /* Seals and crossings that found no room in the arena. */
 static void room_retry(struct tb_daemon *d)
 {
@@ -177,6 +187,7 @@ static void tick(uv_timer_t *timer)
     if (now - d->slow_at >= SLOW_NS) {
         d->slow_at = now;
         goodput_measure(d);
+        arrivals_tell(d);
         tb_certificates_tick(d);
         tb_limits_tick(d);
         tb_policy_tick(d);

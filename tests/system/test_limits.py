@@ -10,23 +10,25 @@ def limit_of(site, peer):
     return site.link(peer)["limit"]
 
 
-def published_behind_a_closed_link(lab, policy, count):
+def published_behind_a_closed_link(lab, policy, count, bytes_per_s=0, **extra):
     """East has `count` versions before west, which follows by `policy`, may come. Their uids."""
     east, west, link = lab.east_west(keep=count + 1)
     west.models["policy"]["policy"] = policy
+    west.extra.update(extra)
+    link.bytes_per_s = bytes_per_s
     link.refusing = True
     for s in (east, west):
         s.start()
     trainer = Trainer(lab, east, lab.weights(1)[0])
     uids = [trainer.publish(n + 1) for n in range(count)]
     link.refusing = False
-    return west, uids
+    return west, link, uids
 
 
 @scenario
 def latest_skips_what_is_older(lab):
     """The newest of three crosses; the other two never begin."""
-    west, uids = published_behind_a_closed_link(lab, "latest", 3)
+    west, _, uids = published_behind_a_closed_link(lab, "latest", 3)
     west.wait_holds(uids[2])
     for uid in uids[:2]:
         expect("bytes of an older one", (west.version(uid) or {"held_bytes": 0})["held_bytes"], 0)
@@ -35,12 +37,27 @@ def latest_skips_what_is_older(lab):
 @scenario
 def every_skips_none(lab):
     """All three cross, and in order."""
-    west, uids = published_behind_a_closed_link(lab, "every", 3)
+    west, _, uids = published_behind_a_closed_link(lab, "every", 3)
     for uid in uids:
         west.wait_holds(uid)
     wait_for("each is told", lambda: len(west.daemon.logged("copy.whole")) == 3)
     whole = [line.split("number=")[1].split()[0] for line in west.daemon.logged("copy.whole")]
     expect("order", whole, ["1", "2", "3"])
+
+
+@scenario
+def chunks_that_take_longer_than_a_lease_do_not_stand(lab):
+    """P6: on a slow path all streams are in the middle of a chunk for three lease times. Bytes come, so the next version waits its turn."""
+    lease_s = 4
+    west, link, uids = published_behind_a_closed_link(lab, "every", 2, bytes_per_s=32 << 10, session={"lease_ms": lease_s * 1000})
+    wait_for("the first begins", lambda: west.daemon.logged("crossing.begun", "number=1 "))
+    begun = time.monotonic()
+    wait_for("three lease times", lambda: time.monotonic() > begun + 3 * lease_s)
+    expect("bytes of chunks", west.version(uids[0])["held_bytes"], 0)
+    expect("begun beside it", west.daemon.logged("crossing.begun", "number=2 "), [])
+    link.bytes_per_s = 0
+    for uid in uids:
+        west.wait_holds(uid)
 
 
 class Meter:

@@ -267,6 +267,30 @@ static void a_crossing_that_stands_holds_up_no_other(void **state)
     site_close(&s);
 }
 
+/* The twin: on a slow path many chunks are on their way at once, and none is here for longer than a lease time. */
+static void a_crossing_whose_chunks_take_long_does_not_stand(void **state)
+{
+    (void)state;
+    struct site s;
+    const struct tb_id v5 = id_of(5);
+    west(&s);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    cross_begin(&s, 5);
+    CHECK_OK(hear(&s, "east", 6, TB_VERSION_READY));
+    hush(&s);
+    for (uint64_t bytes = 1; bytes <= 4; bytes++) {
+        pass_ms(&s, 6000, NULL);
+        CHECK_OK(tb_catalog_arena_came(s.c, s.now, &v5, bytes));
+    }
+    pass_ms(&s, 6000, NULL);
+    CHECK_OK(tb_catalog_arena_came(s.c, s.now, &v5, 4)); /* and then nothing comes */
+    said(&s, "");
+    pass_ms(&s, 4100, NULL);
+    said(&s, "[34000] cross v5 from east\n"
+             "[34000] cross v6 from east\n");
+    site_close(&s);
+}
+
 /* P6: two sites that draw from each other turn to the third, which has it whole. */
 static void once_it_stands_who_has_it_whole_is_asked_first(void **state)
 {
@@ -679,6 +703,7 @@ int main(void)
         cmocka_unit_test(what_a_replaced_session_announced_is_not_waited_for),
         cmocka_unit_test(what_is_announced_again_is_still_there),
         cmocka_unit_test(a_crossing_that_stands_holds_up_no_other),
+        cmocka_unit_test(a_crossing_whose_chunks_take_long_does_not_stand),
         cmocka_unit_test(once_it_stands_who_has_it_whole_is_asked_first),
         cmocka_unit_test(who_was_only_spoken_of_is_not_asked),
         cmocka_unit_test(the_configured_order_of_sites_holds),

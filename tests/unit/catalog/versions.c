@@ -462,6 +462,37 @@ static void a_rotten_chunk_comes_back_from_a_site(void **state)
     site_close(&s);
 }
 
+/* P2 P7: a chunk takes longer than a lease time on a slow path: what comes is a sign that somebody has it, but not for ever. */
+static void a_rotten_chunk_that_comes_slowly_is_waited_for(void **state)
+{
+    (void)state;
+    struct site s;
+    const struct tb_id rank = session_of("rank-0"), v5 = id_of(5);
+    const struct tb_catalog_site_progress p = {.site = name_of("west"), .uid = v5, .held_chunks = 6};
+    struct tb_catalog_version_view view;
+    trainer(&s);
+    publish_whole(&s, "rank-0", 5);
+    CHECK_OK(tb_catalog_site_up(s.c, s.now, &p.site, true));
+    assert_true(tb_catalog_version_get(s.c, &v5, &view));
+    CHECK_OK(tb_catalog_remote_version(s.c, s.now, &p.site, &view.key, TB_VERSION_READY));
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+    tb_catalog_session_close(s.c, s.now, &rank);
+    rots(&s, SHARD_CHUNKS - 1);
+    hush(&s);
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < 20; i++) {
+        pass_ms(&s, 8000, NULL);
+        CHECK_OK(tb_catalog_arena_came(s.c, s.now, &v5, ++bytes));
+        assert_string_equal(state_of(&s, 5), "kept");
+    }
+    pass_ms(&s, 9950, NULL); /* 160 s, which is the most, and nearly a lease time */
+    assert_string_equal(state_of(&s, 5), "kept");
+    CHECK_OK(tb_catalog_arena_came(s.c, s.now, &v5, ++bytes));
+    pass_ms(&s, 50, NULL);
+    assert_string_equal(state_of(&s, 5), "lost");
+    site_close(&s);
+}
+
 /* One rank's version, of which 7 chunks landed; a site relays it. */
 static void half_landed(struct site *s, struct tb_catalog_site_progress *p)
 {
@@ -744,6 +775,7 @@ int main(void)
         cmocka_unit_test(several_rotten_chunks_come_back_from_several_readers),
         cmocka_unit_test(many_readers_are_asked_in_turn),
         cmocka_unit_test(a_rotten_chunk_comes_back_from_a_site),
+        cmocka_unit_test(a_rotten_chunk_that_comes_slowly_is_waited_for),
         cmocka_unit_test(what_rots_while_others_land_was_here),
         cmocka_unit_test(a_site_may_have_what_home_never_had),
         cmocka_unit_test(a_site_that_comes_late_is_asked_too),
