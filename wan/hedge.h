@@ -12,7 +12,7 @@
  * crossing sent of its kind. One parcel more may, where crossings before it left as much unused: a small version hedges its last
  * parcel, and after a terabyte nobody sends a version twice. The receiver drops whichever comes second.
  *
- * Promise P6: one slow stream does not hold up the rest. Kept by tests/unit/wan/hedge.c and
+ * Promise P6: one slow stream does not hold up the rest. Kept by tests/unit/wan/hedge.c, tests/fault/hedge_events.c and
  * tests/scenario/slow_stream.c. */
 #ifndef TB_WAN_HEDGE_H
 #define TB_WAN_HEDGE_H
