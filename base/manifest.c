@@ -335,6 +335,15 @@ size_t tb_manifest_decode_bytes(const void *head, size_t head_bytes)
     return tb_carve_bytes(layout_bytes) + tables_bytes(h.blob_count, h.names_bytes, chunks);
 }
 
+size_t tb_manifest_decoded_bytes(const struct tb_manifest *m)
+{
+    const size_t layout_bytes = tb_layout_bytes_for(m->layout.tensors, m->layout.tensor_count);
+    uint64_t chunks = chunk_count_bound(m->layout.tensor_count, m->layout.bytes, m->blob_bytes);
+    if (chunks > TB_CHUNKS_MAX) chunks = TB_CHUNKS_MAX;
+    return tb_carve_bytes(layout_bytes > 0 ? layout_bytes : 16) +
+           tables_bytes(m->blob_count, measure(m->blobs, m->blob_count).names_bytes, chunks);
+}
+
 static struct tb_blob *decode_blobs(struct tb_carve *c, const struct head *h)
 {
     struct tb_reader r;

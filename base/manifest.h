@@ -14,6 +14,10 @@
 #define TB_BLOB_NAME_MAX  255 /* bytes; relative path, '/' allowed inside, never "..", never absolute */
 #define TB_BLOB_BYTES_MAX ((uint64_t)100 << 20) /* of one blob */
 
+/* P7: of one version's manifests decoded, all shards together (tb_manifest_decode_bytes): home seals no more, and no site takes
+ * more. Some 800,000 tensors with names of 70 bytes. Encoded they are always less. */
+#define TB_MANIFESTS_BYTES_MAX ((uint64_t)256 << 20)
+
 struct tb_blob {
     const char *name;
     uint64_t bytes;
@@ -60,6 +64,8 @@ size_t tb_manifest_head_bytes(const struct tb_manifest *manifest);
 void tb_manifest_head_encode(const struct tb_manifest *manifest, struct tb_writer *w);
 /* Memory for a decode; 0 if not a head. */
 size_t tb_manifest_decode_bytes(const void *head, size_t head_bytes);
+/* What that says of this manifest's head, without one. */
+size_t tb_manifest_decoded_bytes(const struct tb_manifest *manifest);
 TB_MUST_USE enum tb_status tb_manifest_head_decode(const void *head, size_t head_bytes, void *memory,
                                                    size_t cap, struct tb_manifest *manifest_out);
 /* The encoded layout in a head, borrowed; NULL: not a head. */

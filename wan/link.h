@@ -102,6 +102,7 @@ struct ask {
     uint32_t head_total, head_got;
     uint32_t digests_got;
     uint64_t memory_bytes;
+    uint64_t needed_bytes;         /* with the shard for which there was no room */
     struct tb_manifest *manifests; /* key.shard_count; NULL until the answer begins */
     void **memories;
 };

@@ -184,6 +184,15 @@ void link_ask_fail(struct link *l, const struct tb_id *uid, enum tb_status why)
     if (!unasked) tell_failed(l, &id, why);
 }
 
+static void ask_too_large(struct link *l, struct ask **at)
+{
+    const struct tb_links_ops *ops = l->links->options.ops;
+    const struct tb_id id = (*at)->uid;
+    const uint64_t needed_bytes = (*at)->needed_bytes;
+    ask_free(at);
+    if (ops->on_too_large != NULL) ops->on_too_large(l->links->options.user, l->index, &id, needed_bytes);
+}
+
 /* ---- receiving ---- */
 
 /* Grows with what came: at most twice of it. */
@@ -202,6 +211,7 @@ static enum tb_status head_done(struct link *l, struct ask *a)
 {
     const size_t bytes = tb_manifest_decode_bytes(a->head, a->head_total);
     if (bytes == 0) return TB_PEER_GARBLED;
+    a->needed_bytes = a->memory_bytes + bytes;
     if (bytes > room_for(l, a)) return TB_TOO_LARGE;
     a->memories[a->shard] = tb_malloc(bytes);
     if (a->memories[a->shard] == NULL) return TB_SITE_NOMEM;
@@ -272,9 +282,11 @@ static enum tb_status shard_done(struct link *l, struct ask **at)
 static enum tb_status judge(struct link *l, const struct tb_id *uid, enum tb_status status)
 {
     if (status != TB_TOO_LARGE && status != TB_SITE_NOMEM) return status;
-    const struct ask *a = *ask_find(l, uid);
-    if (a != NULL && a->unasked)
+    struct ask **at = ask_find(l, uid);
+    if (*at != NULL && (*at)->unasked)
         link_push_too_much(l, uid);
+    else if (*at != NULL && status == TB_TOO_LARGE)
+        ask_too_large(l, at);
     else
         link_ask_fail(l, uid, status);
     return TB_OK;

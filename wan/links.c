@@ -239,7 +239,7 @@ static void fill_defaults(struct tb_links_options *o)
     o->lane_count = or_default(o->lane_count, 1);
     o->protocol_max = or_default(o->protocol_max, TB_LINK_PROTOCOL);
     if (o->records_max == 0) o->records_max = RECORDS_MAX;
-    if (o->manifest_bytes_max == 0) o->manifest_bytes_max = (uint64_t)256 << 20;
+    if (o->manifest_bytes_max == 0) o->manifest_bytes_max = TB_MANIFESTS_BYTES_MAX;
 }
 
 static enum tb_status refuse(char error_out[256], const char *what, const char *which)

@@ -105,10 +105,12 @@ struct tb_links_ops {
     /* Every chunk of every shard is held here, by whatever way it came. The landing is over. */
     void (*on_landed)(void *user, uint32_t peer, const struct tb_version_key *key);
     /* An ask or landing failed and is over. TB_VERSION_LOST, TB_SUPERSEDED, TB_NOT_FOUND: the peer serves it no more;
-     * TB_CHUNK_DIGEST: a chunk was wrong TB_LINKS_REFUSALS_MAX times; TB_TOO_LARGE: manifests over manifest_bytes_max;
+     * TB_CHUNK_DIGEST: a chunk was wrong TB_LINKS_REFUSALS_MAX times;
      * TB_SITE_NOMEM: here or at the peer, try again later. After a landing failed tb_links_land_stop is still called before the
      * places go. */
     void (*on_failed)(void *user, uint32_t peer, const struct tb_id *uid, enum tb_status why);
+    /* An ask is over: its manifests take more than manifest_bytes_max, at least needed_bytes, and would again. */
+    void (*on_too_large)(void *user, uint32_t peer, const struct tb_id *uid, uint64_t needed_bytes);
     /* The peer holds all of a version that is offered here. Once per version and peer and life of the
      * session. */
     void (*on_peer_held)(void *user, uint32_t peer, const struct tb_id *uid);

@@ -48,10 +48,11 @@ struct tb_catalog_limits {
     uint32_t references; /* 4096: of sealed shards, and of workers that stage or hold */
     /* TB_CATALOG_SITE_REFERENCES, beside those: of other sites. What peers say takes no place from who is here. */
     uint32_t site_references;
-    uint32_t groups;  /* 512 */
-    uint32_t members; /* 1024, of all groups */
-    uint32_t waits;   /* 2048 */
-    uint32_t sites;   /* 32 */
+    uint32_t groups;         /* 512 */
+    uint32_t members;        /* 1024, of all groups */
+    uint32_t waits;          /* 2048 */
+    uint32_t sites;          /* 32 */
+    uint64_t manifest_bytes; /* TB_MANIFESTS_BYTES_MAX, of one version that is sealed */
 };
 
 struct tb_catalog_config {
@@ -276,8 +277,9 @@ struct tb_catalog_seal {
     struct tb_digest layout_id;
     uint32_t chunk_count;
     uint64_t bytes;
-    uint64_t export_id; /* where the gateway reads it */
-    bool in_place;      /* the bytes are the rank's own, and stay: workers of its host may read them too */
+    uint64_t manifest_bytes; /* tb_manifest_decoded_bytes */
+    uint64_t export_id;      /* where the gateway reads it */
+    bool in_place; /* the bytes are the rank's own, and stay: workers of its host may read them too */
 };
 /* TB_OK: a reference more; the last shard makes the version ready. TB_DONE_BEFORE: this session sealed it
  * with the same root (a new export replaces the old). TB_CONFLICT: this session sealed it with another root,
@@ -287,9 +289,13 @@ struct tb_catalog_seal {
  * version that only adds references. */
 TB_MUST_USE enum tb_status tb_catalog_seal(struct tb_catalog *c, tb_time_ns now,
                                            const struct tb_catalog_seal *s);
-/* What it would refuse whatever was sealed before: TB_PEER_LEASE, TB_NOT_FOUND, TB_NOT_HOME, TB_BAD_ARGUMENT, TB_FENCED, and what
- * ended. Space is reserved behind it: where no seal is taken, a manifest that somebody says would stand in the way of the true one. */
+/* What it would refuse without a look at roots: TB_PEER_LEASE, TB_NOT_FOUND, TB_NOT_HOME, TB_BAD_ARGUMENT, TB_FENCED, what ended, and
+ * TB_TOO_LARGE: with the shards known before, the version's manifests would be over limits.manifest_bytes, and no site could take it;
+ * it stays open, for a smaller shard or until a newer one takes its place. Space is reserved behind it: where no seal is taken, a manifest that somebody says would stand in the way of the true one. */
 TB_MUST_USE enum tb_status tb_catalog_seal_may(const struct tb_catalog *c, const struct tb_catalog_seal *s);
+/* The version's manifests with that shard's, and how much they may have: the numbers of TB_TOO_LARGE. 0: it is not known. */
+uint64_t tb_catalog_manifest_bytes(const struct tb_catalog *c, const struct tb_catalog_seal *s,
+                                   uint64_t *max_out);
 
 /* Hides this session's reference to that shard, or to all that it sealed (TB_CATALOG_ALL_SHARDS), at once.
  * UNPUBLISHED follows: TB_OK when nothing retained is lost by it, TB_TIMEOUT after drain_ns (at most
@@ -325,6 +331,8 @@ struct tb_catalog_shard {
     struct tb_digest layout_id;
     uint32_t chunk_count;
     uint64_t bytes;
+    uint64_t
+        manifest_bytes; /* tb_manifest_decoded_bytes; 0: of a version of another site, where nobody adds it up */
 };
 TB_MUST_USE enum tb_status tb_catalog_arena_shard(struct tb_catalog *c, tb_time_ns now,
                                                   const struct tb_id *uid, uint32_t shard,
@@ -410,6 +418,9 @@ bool tb_catalog_crossing_wanted(const struct tb_catalog *c, const struct tb_id *
 /* CROSS could not be done (no room, no link): it comes out again after retry_ns, or for a newer one. */
 TB_MUST_USE enum tb_status tb_catalog_crossing_refused(struct tb_catalog *c, tb_time_ns now,
                                                        const struct tb_id *uid);
+/* CROSS can not be done in this life: nobody is asked for that version again. */
+TB_MUST_USE enum tb_status tb_catalog_crossing_hopeless(struct tb_catalog *c, tb_time_ns now,
+                                                        const struct tb_id *uid);
 /* A crossing that has begun is given up for a newer one that will be whole sooner (abandon.h decides): it ends as abandoned,
  * and who stages it is told TB_SUPERSEDED. TB_BAD_STATE: it has not begun, is whole, somebody waits for exactly this one, the
  * model wants every version, or nothing newer can cross. */

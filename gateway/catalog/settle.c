@@ -24,6 +24,7 @@ static struct tb_catalog_limits with_defaults(const struct tb_catalog_limits *gi
     l.members = or_default(l.members, 1024);
     l.waits = or_default(l.waits, 2048);
     l.sites = or_default(l.sites, 32);
+    if (l.manifest_bytes == 0) l.manifest_bytes = TB_MANIFESTS_BYTES_MAX;
     if (l.shards > TB_SHARDS_MAX) l.shards = TB_SHARDS_MAX;
     return l;
 }

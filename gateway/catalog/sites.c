@@ -556,18 +556,29 @@ bool tb_catalog_crossing_wanted(const struct tb_catalog *c, const struct tb_id *
     return i != NONE && (version_at(c, i)->cross_asked || version_at(c, i)->cross_begun);
 }
 
-enum tb_status tb_catalog_crossing_refused(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid)
+static enum tb_status refuse_until(struct tb_catalog *c, const struct tb_id *uid, tb_time_ns until)
 {
-    tb_catalog_enter(c, now);
     const uint32_t i = tb_version_find(c, uid);
     if (i == NONE) return TB_NOT_FOUND;
     struct version *v = version_at(c, i);
     v->cross_asked = false;
     v->cross_begun = false;
-    v->refused_until = tb_time_add(c->now, c->config.retry_ns);
+    v->refused_until = until;
     tb_row_unmark(&c->versions, i, TB_CATALOG_CROSS);
     tb_catalog_touch_version(c, i);
     return tb_catalog_settle(c, TB_OK);
+}
+
+enum tb_status tb_catalog_crossing_refused(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid)
+{
+    tb_catalog_enter(c, now);
+    return refuse_until(c, uid, tb_time_add(c->now, c->config.retry_ns));
+}
+
+enum tb_status tb_catalog_crossing_hopeless(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid)
+{
+    tb_catalog_enter(c, now);
+    return refuse_until(c, uid, TB_TIME_NEVER);
 }
 
 static bool newer_can_cross(const struct tb_catalog *c, const struct version *v)

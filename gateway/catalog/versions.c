@@ -337,7 +337,8 @@ static enum tb_status learn_sealed(struct version *v, const struct tb_catalog_se
         if (contradicts_root(v, s->shard, &s->root)) return TB_CONFLICT;
         if (s->chunk_count > UINT32_MAX - v->chunk_count) return TB_TOO_LARGE;
         if (v->known_count == 0) v->bytes = 0;
-        shard->info = (struct tb_catalog_shard){s->root, s->layout_id, s->chunk_count, s->bytes};
+        shard->info =
+            (struct tb_catalog_shard){s->root, s->layout_id, s->chunk_count, s->bytes, s->manifest_bytes};
         shard->known = true;
         v->known_count++;
         v->bytes += s->bytes;
@@ -378,6 +379,29 @@ static enum tb_status seal_fresh(struct tb_catalog *c, uint32_t version, uint32_
     return TB_OK;
 }
 
+static uint64_t manifest_bytes_with(const struct version *v, const struct tb_catalog_seal *s)
+{
+    uint64_t bytes = s->manifest_bytes;
+    for (uint32_t i = 0; i < v->key.shard_count; i++)
+        if (v->shards[i].known && i != s->shard) bytes += v->shards[i].info.manifest_bytes;
+    return bytes;
+}
+
+/* P7: no site would take it, and no worker be told of it. One that was ready did fit. */
+static bool manifests_fit(const struct tb_catalog *c, const struct version *v,
+                          const struct tb_catalog_seal *s)
+{
+    return v->was_ready || v->shards[s->shard].known || manifest_bytes_with(v, s) <= c->limits.manifest_bytes;
+}
+
+uint64_t tb_catalog_manifest_bytes(const struct tb_catalog *c, const struct tb_catalog_seal *s,
+                                   uint64_t *max_out)
+{
+    *max_out = c->limits.manifest_bytes;
+    const uint32_t i = tb_version_find(c, &s->uid);
+    return i != NONE ? manifest_bytes_with(version_at(c, i), s) : 0;
+}
+
 enum tb_status tb_catalog_seal_may(const struct tb_catalog *c, const struct tb_catalog_seal *s)
 {
     if (tb_catalog_session_find(c, &s->session) == NONE) return TB_PEER_LEASE;
@@ -388,7 +412,9 @@ enum tb_status tb_catalog_seal_may(const struct tb_catalog *c, const struct tb_c
     if (s->shard >= v->key.shard_count || s->bytes > TB_SHARD_BYTES_MAX || s->chunk_count > TB_CHUNKS_MAX)
         return TB_BAD_ARGUMENT;
     if (v->state == TB_VERSION_OPEN && run_fenced(c, v)) return TB_FENCED;
-    return tb_version_status(c, v);
+    const enum tb_status ended = tb_version_status(c, v);
+    if (ended != TB_OK) return ended;
+    return manifests_fit(c, v, s) ? TB_OK : TB_TOO_LARGE;
 }
 
 enum tb_status tb_catalog_seal(struct tb_catalog *c, tb_time_ns now, const struct tb_catalog_seal *s)

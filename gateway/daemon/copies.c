@@ -189,7 +189,8 @@ static void restore_shards(struct tb_copy *copy)
         const struct tb_place *p = tb_arena_place(copy->region, s);
         if (p == NULL || !tb_arena_place_ready(copy->region, s)) continue;
         const struct tb_catalog_shard info = {p->manifest->root, p->manifest->layout.id,
-                                              p->manifest->chunk_count, p->manifest->bytes};
+                                              p->manifest->chunk_count, p->manifest->bytes,
+                                              tb_manifest_decoded_bytes(p->manifest)};
         if (tb_catalog_arena_shard(d->catalog, now, &copy->key.uid, s, &info) != TB_OK) continue;
         TB_MOOT(tb_catalog_arena_progress(d->catalog, now, &copy->key.uid, s, tb_place_held_count(p)));
     }

@@ -177,7 +177,8 @@ static void catalog_shards(struct tb_copy *copy, const struct tb_manifest *manif
     const tb_time_ns now = tb_clock_now();
     for (uint32_t s = 0; s < copy->key.shard_count; s++) {
         const struct tb_manifest *m = &manifests[s];
-        const struct tb_catalog_shard info = {m->root, m->layout.id, m->chunk_count, m->bytes};
+        const struct tb_catalog_shard info = {m->root, m->layout.id, m->chunk_count, m->bytes,
+                                              tb_manifest_decoded_bytes(m)};
         TB_MOOT(tb_catalog_arena_shard(d->catalog, now, &copy->key.uid, s, &info));
     }
     TB_MOOT(tb_catalog_arena_reserved(d->catalog, now, &copy->key.uid));
@@ -424,6 +425,23 @@ static void links_failed(void *user, uint32_t peer, const struct tb_id *uid, enu
     (void)tb_daemon_settle(d);
 }
 
+/* What home sealed under another limit: to ask again would bring the same. */
+static void links_too_large(void *user, uint32_t peer, const struct tb_id *uid, uint64_t needed_bytes)
+{
+    struct tb_daemon *d = user;
+    struct tb_copy *copy = tb_copy_find(d, uid);
+    tb_adopt_failed(d, uid);
+    if (copy == NULL || copy->evicting || copy->whole) return;
+    copy->asked = copy->crossing = false;
+    tb_log(TB_LOG_WARN, "crossing.refused",
+           "peer=%s model=%s number=%llu status=too_large manifests_at_least=%llu of=%llu "
+           "action=not_asked_again",
+           peer_site(d, peer), copy->key.model.text, (unsigned long long)copy->key.number,
+           (unsigned long long)needed_bytes, (unsigned long long)TB_MANIFESTS_BYTES_MAX);
+    TB_MOOT(tb_catalog_crossing_hopeless(d->catalog, tb_clock_now(), uid));
+    (void)tb_daemon_settle(d);
+}
+
 /* A peer's progress to the catalog; that it is whole now also to the other peers, who may be nearer to home. */
 static void peer_progress(struct tb_daemon *d, uint32_t peer, const struct tb_id *uid,
                           const struct tb_links_progress *p)
@@ -508,6 +526,7 @@ static const struct tb_links_ops links_ops = {
     .on_manifests = links_manifests,
     .on_landed = links_landed,
     .on_failed = links_failed,
+    .on_too_large = links_too_large,
     .on_peer_held = links_peer_held,
     .on_report = links_report,
     .on_chunk_bad = links_chunk_bad,

@@ -219,6 +219,18 @@ static void serve_known(struct tb_copy *copy, const struct tb_catalog_version_vi
     tb_copy_serve(copy);
 }
 
+static void say_too_large(const struct tb_daemon *d, const struct tb_version_key *key,
+                          const struct tb_catalog_seal *c, struct seal *seal)
+{
+    uint64_t most;
+    const uint64_t bytes = tb_catalog_manifest_bytes(d->catalog, c, &most);
+    snprintf(seal->why, sizeof seal->why,
+             "%s version %llu: the manifests of its shards need %llu bytes with this one, of %llu: fewer or "
+             "merged tensors, or shorter names; more shards do not help",
+             key->model.text, (unsigned long long)key->number, (unsigned long long)bytes,
+             (unsigned long long)most);
+}
+
 static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
 {
     struct tb_daemon *d = s->d;
@@ -233,9 +245,11 @@ static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
                                       .layout_id = seal->manifest.layout.id,
                                       .chunk_count = seal->manifest.chunk_count,
                                       .bytes = seal->manifest.bytes,
+                                      .manifest_bytes = tb_manifest_decoded_bytes(&seal->manifest),
                                       .export_id = seal->m.export_id,
                                       .in_place = seal->m.in_place};
     status = tb_catalog_seal_may(d->catalog, &c);
+    if (status == TB_TOO_LARGE) say_too_large(d, &view.key, &c, seal);
     if (status != TB_OK) return status;
     seal->copy = tb_copy_get(d, &view.key);
     if (seal->copy == NULL) return TB_SITE_NOMEM;

@@ -225,6 +225,9 @@ struct tb_publish_info {
  *   TB_CONFLICT                  retried with others
  *   TB_FENCED                    a newer run exists
  *   TB_SITE_NOMEM                it does not fit the arena (numbers in tb_last_error)
+ *   TB_TOO_LARGE                 the description of this shard's tensors is over 64 MiB (more shards help), or those of the version's
+ *                                shards together are over 256 MiB decoded, some 800,000 tensors (numbers in tb_last_error): fewer
+ *                                or merged tensors
  *   TB_BAD_STATE                 number not above the last, or the registration is suspended, or (retried) that of the first call is
  *   TB_TIMEOUT, TB_GATEWAY_AWAY  no answer in time, or (shadow mode) both copies of the two versions before are still on their
  *                                way home. Called again within the drain time it goes on; else the gateway gives up what it may

@@ -209,6 +209,7 @@ static void head_comes_back(void **state)
     tb_writer_init(&w, head, sizeof head);
     tb_manifest_head_encode(&s.m, &w);
     assert_int_equal(w.used, tb_manifest_head_bytes(&s.m));
+    assert_int_equal(tb_manifest_decoded_bytes(&s.m), tb_manifest_decode_bytes(head, w.used));
     CHECK_OK(decode(head, w.used, &memory, &back));
     assert_int_equal(back.chunk_count, s.m.chunk_count);
     assert_memory_equal(back.chunks, s.m.chunks, back.chunk_count * sizeof *back.chunks);

@@ -54,7 +54,8 @@ static const struct tb_catalog_limits limits = {.models = 2,
                                                 .groups = 4,
                                                 .members = 12,
                                                 .waits = 16,
-                                                .sites = 4};
+                                                .sites = 4,
+                                                .manifest_bytes = SITE_MANIFEST_BYTES};
 
 static void open_site(struct site *s, const char *site, bool is_home, uint32_t keep)
 {

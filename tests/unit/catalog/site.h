@@ -7,8 +7,9 @@
 
 #include "gateway/catalog/catalog.h"
 
-#define SITE_TRACE_MAX 16384
-#define SITE_SESSIONS  36
+#define SITE_TRACE_MAX      16384
+#define SITE_MANIFEST_BYTES 1000 /* of a version */
+#define SITE_SESSIONS       36
 
 /* Kinds left out of the trace: many tests are not about the store. */
 #define NOT_STORE                                                                                            \

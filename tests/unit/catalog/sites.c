@@ -373,6 +373,25 @@ static void a_refused_crossing_is_asked_again(void **state)
     site_close(&s);
 }
 
+/* P7, P10: what can never fit is not asked for again, whoever announces it; what is newer is. */
+static void a_hopeless_crossing_is_not_asked_again(void **state)
+{
+    (void)state;
+    struct site s;
+    west(&s);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    hush(&s);
+    const struct tb_id v5 = id_of(5);
+    CHECK_OK(tb_catalog_crossing_hopeless(s.c, s.now, &v5));
+    assert_true(tb_catalog_next_deadline(s.c) == TB_TIME_NEVER);
+    pass_ms(&s, 10000, NULL);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    said(&s, "");
+    CHECK_OK(hear(&s, "east", 6, TB_VERSION_READY));
+    said(&s, "[10000] cross v6 from east\n");
+    site_close(&s);
+}
+
 /* What was begun and no site has any more cannot be finished. */
 static void a_crossing_without_a_source_is_given_up(void **state)
 {
@@ -708,6 +727,7 @@ int main(void)
         cmocka_unit_test(who_was_only_spoken_of_is_not_asked),
         cmocka_unit_test(the_configured_order_of_sites_holds),
         cmocka_unit_test(a_refused_crossing_is_asked_again),
+        cmocka_unit_test(a_hopeless_crossing_is_not_asked_again),
         cmocka_unit_test(a_crossing_without_a_source_is_given_up),
         cmocka_unit_test(an_exact_wait_makes_it_cross),
         cmocka_unit_test(contradictions_are_refused),

@@ -143,6 +143,50 @@ static void a_chunk_bad_twice_breaks_the_version(void **state)
     site_close(&s);
 }
 
+static struct tb_catalog_seal large(const char *rank, uint32_t shard, uint64_t manifest_bytes)
+{
+    return (struct tb_catalog_seal){.session = session_of(rank),
+                                    .uid = id_of(5),
+                                    .shard = shard,
+                                    .root = root_of((uint8_t)(50 + shard)),
+                                    .chunk_count = SHARD_CHUNKS,
+                                    .bytes = SHARD_BYTES,
+                                    .manifest_bytes = manifest_bytes,
+                                    .export_id = 1};
+}
+
+/* P7: manifests that no site could take are not sealed, however many shards they are spread over. The one that was too much changes
+ * nothing: what was sealed can be sealed again, and a smaller one makes the version ready. */
+static void manifests_over_the_limit_are_not_sealed(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    CHECK_OK(version_open(&s, "rank-0", 5, 2, 5));
+    CHECK_OK(version_open(&s, "rank-1", 5, 2, 5));
+    const struct tb_catalog_seal first = large("rank-0", 0, SITE_MANIFEST_BYTES - 400);
+    const struct tb_catalog_seal second = large("rank-1", 1, 401), fits = large("rank-1", 1, 400);
+    const struct tb_catalog_seal alone = large("rank-0", 0, SITE_MANIFEST_BYTES + 1);
+    CHECK_STATUS(tb_catalog_seal(s.c, s.now, &alone), TB_TOO_LARGE);
+    CHECK_OK(tb_catalog_seal(s.c, s.now, &first));
+    hush(&s);
+    uint64_t most = 0;
+    CHECK_STATUS(tb_catalog_seal(s.c, s.now, &second), TB_TOO_LARGE);
+    assert_int_equal(tb_catalog_manifest_bytes(s.c, &second, &most), SITE_MANIFEST_BYTES + 1);
+    assert_int_equal(most, SITE_MANIFEST_BYTES);
+    said(&s, "");
+    CHECK_STATUS(tb_catalog_seal(s.c, s.now, &first), TB_DONE_BEFORE);
+    const struct tb_id v5 = id_of(5);
+    struct tb_catalog_version_view view;
+    assert_true(tb_catalog_version_get(s.c, &v5, &view));
+    assert_int_equal(view.state, TB_VERSION_OPEN);
+    assert_int_equal(view.sealed_count, 1);
+    CHECK_OK(tb_catalog_seal(s.c, s.now, &fits));
+    assert_true(tb_catalog_version_get(s.c, &v5, &view));
+    assert_int_equal(view.state, TB_VERSION_READY);
+    site_close(&s);
+}
+
 static void numbers_only_grow_within_a_run(void **state)
 {
     (void)state;
@@ -763,6 +807,7 @@ int main(void)
         cmocka_unit_test(equal_digests_are_one_reference_more),
         cmocka_unit_test(unequal_digests_break_the_version),
         cmocka_unit_test(a_chunk_bad_twice_breaks_the_version),
+        cmocka_unit_test(manifests_over_the_limit_are_not_sealed),
         cmocka_unit_test(numbers_only_grow_within_a_run),
         cmocka_unit_test(a_forgotten_number_is_not_given_again),
         cmocka_unit_test(kept_survives_its_publisher),

@@ -154,7 +154,8 @@ static void publish(struct trainer *t, uint64_t number)
     CHECK_OK(tb_arena_reserve(d->arena, &v->key, v->list, t->shard_count, &copy->region, error));
     for (uint32_t k = 0; k < t->shard_count; k++) {
         const struct tb_manifest *m = v->list[k];
-        const struct tb_catalog_shard info = {m->root, m->layout.id, m->chunk_count, m->bytes};
+        const struct tb_catalog_shard info = {m->root, m->layout.id, m->chunk_count, m->bytes,
+                                              tb_manifest_decoded_bytes(m)};
         CHECK_OK(tb_catalog_arena_shard(d->catalog, now, &v->key.uid, k, &info));
     }
     CHECK_OK(tb_catalog_arena_reserved(d->catalog, now, &v->key.uid));

@@ -113,7 +113,7 @@ static void seal_one(struct tb_daemon *d)
 {
     struct tb_catalog *c = d->catalog;
     const tb_time_ns now = tb_clock_now();
-    const struct tb_catalog_shard shard = {{{5}}, {{6}}, 1, 4096};
+    const struct tb_catalog_shard shard = {{{5}}, {{6}}, 1, 4096, 64};
     struct tb_catalog_session session = {.id = {{1}}, .identity = "unix:1000"};
     struct tb_catalog_run_request run = {.session = {{1}}, .key = "k", .fresh_id = {{2}}};
     struct tb_catalog_version_request version = {

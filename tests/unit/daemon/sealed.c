@@ -2,10 +2,9 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "intra/session_msg.h"
 #include "tests/unit/arena/arena_world.h"
 #include "tests/unit/check.h"
-#include "tests/unit/daemon/daemon_home.h"
+#include "tests/unit/daemon/daemon_worker.h"
 
 #define MODELS_AWAY "{policy: {home: north, publish: [\"unix:*\"]}}"
 #define MODELS_HERE "{policy: {home: east, publish: [\"unix:*\"]}}"
@@ -85,6 +84,75 @@ static void a_seal_away_from_home_reserves_nothing(void **state)
     version_fini(&v);
     home_end(&h);
     home_free(&h);
+}
+
+/* Whose run and version is opened by a session of this process; shard 0 has all the room but `left` bytes. */
+static void sealed_large(struct home *h, const struct version *v, uint64_t left)
+{
+    struct tb_worker_session *s = session_put(h->d, 7);
+    struct tb_catalog_run_request run = {.session = s->id, .key = "a", .fresh_id = v->key.run};
+    struct tb_catalog_version_request open = {.session = s->id,
+                                              .run = v->key.run,
+                                              .number = v->key.number,
+                                              .shard_count = v->key.shard_count,
+                                              .fresh_uid = v->key.uid};
+    CHECK_OK(tb_name_set(&run.model, "policy"));
+    CHECK_OK(tb_name_set(&open.model, "policy"));
+    struct tb_catalog_run opened;
+    struct tb_version_key key;
+    bool joined;
+    CHECK_OK(tb_catalog_run_open(h->d->catalog, tb_clock_now(), &run, &opened, &joined));
+    CHECK_OK(tb_catalog_version_open(h->d->catalog, tb_clock_now(), &open, &key));
+    const struct tb_catalog_seal seal = {.session = s->id,
+                                         .uid = v->key.uid,
+                                         .root = v->list[0]->root,
+                                         .layout_id = v->list[0]->layout.id,
+                                         .chunk_count = v->list[0]->chunk_count,
+                                         .bytes = v->list[0]->bytes,
+                                         .manifest_bytes = TB_MANIFESTS_BYTES_MAX - left,
+                                         .export_id = 1};
+    CHECK_OK(tb_catalog_seal(h->d->catalog, tb_clock_now(), &seal));
+}
+
+/* P7, P10: manifests that no site could take are refused at the seal: the rank hears how many bytes are too many and what to do, and
+ * goes on; nothing is reserved. One byte fewer is sealed. */
+static void manifests_over_the_limit_are_refused(void **state)
+{
+    (void)state;
+    for (uint64_t fits = 0; fits < 2; fits++) {
+        struct home h;
+        struct version v;
+        uint8_t bytes[8192];
+        home_new_with(&h, DRAINS_LONG, false);
+        h.config->session_lease_ms = 60000;
+        home_start(&h);
+        version_make(&v, 5, 2, (uint64_t)1 << 20);
+        sealed_large(&h, &v, tb_manifest_decoded_bytes(v.list[1]) - 1 + fits);
+        struct worker *w = worker_new(&h, "trainer");
+        const uint64_t request = worker_request(w);
+        const size_t count = seal_encode(&v, 1, bytes, sizeof bytes);
+        tb_write_bytes(worker_begin(w, TB_SESSION_SEAL, request, sizeof bytes), bytes, count);
+        worker_send(w);
+        struct tb_reader r;
+        struct tb_session_reply reply;
+        assert_int_equal(worker_answer(w, request, &r), TB_SESSION_REPLY);
+        CHECK_OK(tb_session_reply_decode(&r, &reply));
+        assert_int_equal(h.d->counters.seals_refused, 1 - fits);
+        assert_int_equal(tb_session_status_get(reply.status_negated), fits == 1 ? TB_OK : TB_TOO_LARGE);
+        if (fits == 0) {
+            assert_null(tb_arena_region(h.d->arena, &v.key.uid));
+            assert_null(tb_copy_find(h.d, &v.key.uid));
+            assert_non_null(strstr(reply.why.text,
+                                   "policy version 5: the manifests of its shards need 268435457 "
+                                   "bytes with this one, of 268435456: fewer"));
+            assert_non_null(strstr(reply.why.text, "more shards do not help"));
+            worker_sync(w); /* its session goes on */
+        }
+        worker_free(w);
+        version_fini(&v);
+        home_end(&h);
+        home_free(&h);
+    }
 }
 
 /* As one that waits for room. */
@@ -411,6 +479,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_seal_away_from_home_reserves_nothing),
+        cmocka_unit_test(manifests_over_the_limit_are_refused),
         cmocka_unit_test(memory_that_is_gone_is_no_reference),
         cmocka_unit_test(a_parked_seal_that_is_taken_back_is_not_sealed),
         cmocka_unit_test(who_asks_again_waits_for_the_drain),

@@ -34,7 +34,8 @@ static void shard_seal(struct sealed *s)
     struct tb_daemon *d = s->home.d;
     const tb_time_ns now = tb_clock_now();
     const struct tb_manifest *m = s->made.list[0];
-    const struct tb_catalog_shard info = {m->root, m->layout.id, m->chunk_count, m->bytes};
+    const struct tb_catalog_shard info = {m->root, m->layout.id, m->chunk_count, m->bytes,
+                                          tb_manifest_decoded_bytes(m)};
     char error[TB_ARENA_ERROR_BYTES];
     s->copy = tb_copy_get(d, &s->made.key);
     assert_non_null(s->copy);

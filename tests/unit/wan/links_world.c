@@ -300,6 +300,14 @@ static void on_landed(void *user, uint32_t peer, const struct tb_version_key *ke
     (void)fine(s, tb_links_land_stop(s->links, &key->uid, NULL, NULL));
 }
 
+static void on_too_large(void *user, uint32_t peer, const struct tb_id *uid, uint64_t needed_bytes)
+{
+    struct site *s = user;
+    (void)peer, (void)uid;
+    s->too_large++;
+    s->too_large_bytes = needed_bytes;
+}
+
 static void on_failed(void *user, uint32_t peer, const struct tb_id *uid, enum tb_status why)
 {
     struct site *s = user;
@@ -357,6 +365,7 @@ static const struct tb_links_ops site_ops = {.may_read = may_read,
                                              .on_manifests = on_manifests,
                                              .on_landed = on_landed,
                                              .on_failed = on_failed,
+                                             .on_too_large = on_too_large,
                                              .on_peer_held = on_peer_held,
                                              .on_report = on_report,
                                              .on_chunk_bad = on_chunk_bad};

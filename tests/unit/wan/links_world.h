@@ -63,6 +63,8 @@ struct site {
         bad_theirs, rotten;
     int refused, refused_by_peer;
     uint64_t refused_detail;
+    int too_large;
+    uint64_t too_large_bytes;
     enum tb_status last_why, failed_why, refused_why, gone_why;
     struct tb_links_bad_chunk bad;
     struct tb_links_report report;
