@@ -8,6 +8,7 @@ enum mark {
     MARK_UNKNOWN,
     MARK_ROOTED,   /* bytes reach it: it is a source, whole, or reads from one that is rooted */
     MARK_UNROOTED, /* it waits for an upstream itself, or reads from one that does */
+    MARK_FAILED,   /* it is a worker that failed the reader, or depends on one */
     MARK_BELOW,    /* it depends on the reader */
 };
 
@@ -16,7 +17,20 @@ static bool is_root(const struct tb_planner_member *m)
     return m->whole || m->kind != TB_PLANNER_WORKER;
 }
 
-/* Marks a member that needs no look at its upstream. False: its mark is its upstream's. */
+static bool among_avoided(const struct tb_planner_question *q, uint32_t count, uint64_t id)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (q->avoid[i] == id) return true;
+    return false;
+}
+
+/* A gateway that cannot be reached from here feeds others all the same. */
+static bool failed(const struct tb_planner_question *q, const struct tb_planner_member *m)
+{
+    return m->kind == TB_PLANNER_WORKER && among_avoided(q, q->failed_count, m->id);
+}
+
+/* Marks a member that needs no look at its upstream. False: its mark is its upstream's, unless it failed. */
 static bool mark_end(const struct tb_planner_question *q, uint32_t index)
 {
     struct tb_planner_member *m = &q->members[index];
@@ -24,9 +38,9 @@ static bool mark_end(const struct tb_planner_question *q, uint32_t index)
     if (index == q->reader)
         m->own.mark = MARK_BELOW;
     else if (is_root(m))
-        m->own.mark = MARK_ROOTED;
+        m->own.mark = failed(q, m) ? MARK_FAILED : MARK_ROOTED;
     else if (m->upstream == TB_PLANNER_NONE)
-        m->own.mark = MARK_UNROOTED;
+        m->own.mark = failed(q, m) ? MARK_FAILED : MARK_UNROOTED;
     return m->own.mark != MARK_UNKNOWN;
 }
 
@@ -35,18 +49,21 @@ static bool mark_end(const struct tb_planner_question *q, uint32_t index)
 static void mark_way(const struct tb_planner_question *q, uint32_t index)
 {
     uint32_t steps = 0;
+    uint32_t behind = 0; /* so many of the way depend on one that failed, or are it */
     uint32_t end = index;
     while (!mark_end(q, end)) {
+        if (failed(q, &q->members[end])) behind = steps + 1;
         end = q->members[end].upstream;
         steps++;
         TB_ASSERT(end < q->count);
         TB_ASSERT(steps < q->count); /* else there is a cycle */
     }
-    uint32_t depth = q->members[end].own.depth + steps;
+    const uint32_t depth = q->members[end].own.depth + steps;
     const uint8_t mark = q->members[end].own.mark;
-    for (uint32_t i = index; i != end; i = q->members[i].upstream) {
-        q->members[i].own.depth = depth--;
-        q->members[i].own.mark = mark;
+    uint32_t walked = 0;
+    for (uint32_t i = index; i != end; i = q->members[i].upstream, walked++) {
+        q->members[i].own.depth = depth - walked;
+        q->members[i].own.mark = walked < behind && mark != MARK_BELOW ? MARK_FAILED : mark;
     }
 }
 
@@ -76,16 +93,9 @@ static void sum_nic_loads(const struct tb_planner_question *q)
     }
 }
 
-static bool avoided(const struct tb_planner_question *q, uint64_t id)
-{
-    for (uint32_t i = 0; i < q->avoid_count; i++)
-        if (q->avoid[i] == id) return true;
-    return false;
-}
-
 /* What speaks against a candidate, the weightiest first; less is better. */
 struct cost {
-    uint32_t terms[9];
+    uint32_t terms[10];
     uint64_t id;
 };
 
@@ -128,9 +138,9 @@ static struct cost cost_of(const struct tb_planner_question *q, uint32_t candida
     /* A reader of the same host costs no NIC, and what such a member lacks comes to the host through it:
      * neither load nor being behind speaks against it. */
     return (struct cost){
-        .terms = {c->slow, !near, !near && load >= fan_out, c->own.mark == MARK_UNROOTED,
-                  !near && behind && c->kind == TB_PLANNER_WORKER, kind_cost(c, near), !near && !same_rack,
-                  c->own.depth, near ? 0 : load * 2 + c->spot},
+        .terms = {c->slow, c->own.mark == MARK_FAILED, !near, !near && load >= fan_out,
+                  c->own.mark == MARK_UNROOTED, !near && behind && c->kind == TB_PLANNER_WORKER,
+                  kind_cost(c, near), !near && !same_rack, c->own.depth, near ? 0 : load * 2 + c->spot},
         .id = c->id,
     };
 }
@@ -147,7 +157,7 @@ static bool candidate(const struct tb_planner_question *q, uint32_t index)
 {
     const struct tb_planner_member *m = &q->members[index];
     if (m->near_only && m->host != q->members[q->reader].host) return false;
-    return m->own.mark != MARK_BELOW && !avoided(q, m->id);
+    return m->own.mark != MARK_BELOW && !among_avoided(q, q->avoid_count, m->id);
 }
 
 struct choice {
@@ -162,7 +172,7 @@ static void consider(const struct tb_planner_question *q, uint32_t index, struct
     *best = (struct choice){index, cost};
 }
 
-/* The best of the reader's own host, if one there will do: nobody elsewhere can then be cheaper (slow and near are the
+/* The best of the reader's own host, if one there will do: nobody elsewhere can then be cheaper (slow, failed and near are the
  * weightiest terms), so neither loads nor the others' depths need be known. Most of a site's questions end here. */
 static uint32_t near_best(const struct tb_planner_question *q)
 {
@@ -172,7 +182,7 @@ static uint32_t near_best(const struct tb_planner_question *q)
         const struct tb_planner_member *m = &q->members[i];
         if (m->host != reader->host || m->slow || i == q->reader) continue;
         mark_way(q, i);
-        if (candidate(q, i) && leads(m, reader)) consider(q, i, &best);
+        if (candidate(q, i) && m->own.mark != MARK_FAILED && leads(m, reader)) consider(q, i, &best);
     }
     return best.index;
 }

@@ -9,6 +9,7 @@
  *   - no cycle: the upstream never depends on the reader;
  *   - a byte reaches a host once: whoever shares the reader's host is preferred, even when it has only begun;
  *   - slow members become leaves: read from only when there is nobody else;
+ *   - nor from who depends on a worker that failed this reader: what that one does not get is not there either;
  *   - at most fan_out readers on a host's NIC, while any other will do;
  *   - workers before a publisher of the reader's own host before the gateway before other publishers, unless no worker has what
  *     this reader lacks: with fan_out 1, hosts form a chain behind the gateway, with more a tree that is as shallow as fan_out
@@ -19,7 +20,7 @@
  * long as no NIC feeds more than fan_out readers and NIC rate / fan_out is not under the rate of arrival; above that each
  * reader more on a NIC makes all behind it slower by its share. So fan_out = NIC rate / arrival rate is the widest, and thus
  * the shallowest, tree that costs no rate. A candidate's cost is a row of terms, weightiest first, compared as words are: slow,
- * not of this host, NIC full, waits itself, is behind, kind, other rack, depth, load (planner.c: cost_of). Rate comes before
+ * behind what failed the reader, not of this host, NIC full, waits itself, is behind, kind, other rack, depth, load (planner.c: cost_of). Rate comes before
  * depth, since a NIC that is full costs each byte and a hop only its chunk. sim/fleet asks this same code.
  *
  * Pure; no heap. A question over 10,000 members costs about 0.1 ms, one that its own host answers a third of that. */
@@ -81,8 +82,9 @@ struct tb_planner_question {
     /* ids that this reader must not use, such as the source that just failed it; may be NULL */
     const uint64_t *avoid;
     uint32_t avoid_count;
-    tb_time_ns now;       /* only tb_planner_slow looks at these */
-    uint64_t chunk_bytes; /* of the version's chunks, in the mean */
+    uint32_t failed_count; /* so many of them, the first, were lost: what depends on those comes last */
+    tb_time_ns now;        /* only tb_planner_slow looks at these */
+    uint64_t chunk_bytes;  /* of the version's chunks, in the mean */
 };
 
 /* *upstream_out is an index into members. TB_NOT_FOUND: there is nobody whom this reader may read from. An

@@ -86,6 +86,8 @@ static uint32_t source_held(const struct tb_catalog *c, const struct version *v,
     return source == GATEWAY ? v->held_chunks : reference_at(c, source)->held_chunks;
 }
 
+#define LEFT UINT32_MAX /* held: its reader was told to leave it, and no progress makes that good */
+
 static void avoid(struct tb_catalog *c, struct reference *ref, uint32_t source, uint32_t held)
 {
     if (ref->avoided_count == AVOIDED_MAX) {
@@ -240,19 +242,31 @@ void tb_plan_arrival(struct tb_catalog *c, uint32_t version)
         (uint64_t)(share * (double)v->bytes / ((double)passed / 1e9));
 }
 
+/* First those whose hop was lost, so many; then those that it was told to leave, which others may read from. */
+static uint32_t list_avoided(const struct tb_catalog *c, const struct reference *ref,
+                             uint64_t ids[AVOIDED_MAX])
+{
+    uint32_t first = 0, last = ref->avoided_count;
+    for (uint32_t a = 0; a < ref->avoided_count; a++) {
+        const bool left = ref->avoided[a].held_chunks == LEFT;
+        ids[left ? --last : first++] = planner_id(c, ref->avoided[a].source);
+    }
+    return first;
+}
+
 static uint32_t pick(struct tb_catalog *c, uint32_t reference)
 {
     struct reference *ref = reference_at(c, reference);
     const struct version *v = version_at(c, ref->version);
     uint64_t avoided[AVOIDED_MAX];
     forgive_progress(c, ref);
-    for (uint32_t a = 0; a < ref->avoided_count; a++)
-        avoided[a] = planner_id(c, ref->avoided[a].source);
+    const uint32_t failed = list_avoided(c, ref, avoided);
     struct tb_planner_question question = {.members = c->question,
                                            .count = fill_question(c, v, ref),
                                            .fan_out = tb_plan_fan_out(c, v),
                                            .avoid = avoided,
-                                           .avoid_count = ref->avoided_count};
+                                           .avoid_count = ref->avoided_count,
+                                           .failed_count = failed};
     question.reader = ref->question;
     uint32_t place;
     if (tb_planner_upstream(&question, &place) != TB_OK) return NONE;
@@ -504,7 +518,7 @@ static void leave_source(struct tb_catalog *c, uint32_t reference)
 {
     struct reference *ref = reference_at(c, reference);
     const uint32_t source = ref->source;
-    avoid(c, ref, source, UINT32_MAX);
+    avoid(c, ref, source, LEFT);
     if (pick(c, reference) == NONE)
         forgive(ref, source);
     else if (ref->followers == 0)

@@ -148,6 +148,30 @@ static void a_failed_source_is_avoided_until_it_shows_progress(void **state)
     site_close(&s);
 }
 
+/* P6: who reads from the same source gets nothing either until it has noticed, too: the first to notice goes to the gateway, though that
+ * feeds the source, and the next comes behind it. */
+static void who_reads_from_what_failed_is_no_way_out(void **state)
+{
+    (void)state;
+    struct site s;
+    spread(&s);
+    come_from(&s, "a2", "host-of-a", false);
+    CHECK_OK(join(&s, "a2", "a2", 0, 1));
+    const char *const names[] = {"a", "b", "a2"};
+    for (uint32_t i = 0; i < 3; i++) {
+        CHECK_OK(stage(&s, names[i], 5));
+        CHECK_OK(export_of(&s, names[i], 5, 0));
+    }
+    said(&s, "[   0] plan a v5 from gateway\n"
+             "[   0] plan b v5 from a\n"
+             "[   0] plan a2 v5 from a\n");
+    CHECK_OK(hop_lost(&s, "a2", plan_of(&s, "a2")));
+    said(&s, "[   0] plan a2 v5 from gateway\n");
+    CHECK_OK(hop_lost(&s, "b", plan_of(&s, "b")));
+    said(&s, "[   0] plan b v5 from a2\n");
+    site_close(&s);
+}
+
 /* The twin: it was the only one; it is tried again after a while. */
 static void the_only_source_is_tried_again(void **state)
 {
@@ -959,6 +983,7 @@ int main(void)
         cmocka_unit_test(a_release_moves_its_readers),
         cmocka_unit_test(without_a_source_it_waits),
         cmocka_unit_test(a_failed_source_is_avoided_until_it_shows_progress),
+        cmocka_unit_test(who_reads_from_what_failed_is_no_way_out),
         cmocka_unit_test(the_only_source_is_tried_again),
         cmocka_unit_test(an_export_nobody_asked_for_is_a_source),
         cmocka_unit_test(who_reads_only_is_no_source_and_no_copy),

@@ -62,7 +62,8 @@ static enum tb_status site_plan(struct site *s, uint32_t reader)
                                           .reader = reader,
                                           .fan_out = s->fan_out,
                                           .avoid = avoid,
-                                          .avoid_count = avoid_count};
+                                          .avoid_count = avoid_count,
+                                          .failed_count = avoid_count};
     return tb_planner_upstream(&q, &s->members[reader].upstream);
 }
 
@@ -195,6 +196,56 @@ static void a_dead_member_moves_only_its_readers(void **state)
                                        "  a\n"
                                        "    c\n"
                                        "      d\n");
+}
+
+/* gateway - a, of which b and b2 of its host and c elsewhere read, d behind c. a stands still, and b notices first. */
+static void stand_still(struct site *s)
+{
+    site_init(s, 1);
+    const uint32_t a = site_join(s, "a", 1);
+    const uint32_t hosts[] = {1, 2, 3, 1};
+    const char *const names[] = {"b", "c", "d", "b2"};
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t w = site_add(s, names[i], TB_PLANNER_WORKER, hosts[i]);
+        s->members[w].upstream = i == 2 ? w - 1 : a;
+        s->members[w].held_chunks = 5 + i;
+    }
+    s->gone[a] = true;
+    s->members[a + 1].upstream = TB_PLANNER_NONE;
+}
+
+/* P6: whoever else depends on it gets nothing either until he has noticed, too: b goes on at the gateway, though that feeds a, and
+ * they come behind b. */
+static void who_depends_on_what_failed_is_no_way_out(void **state)
+{
+    (void)state;
+    struct site s;
+    stand_still(&s);
+    const uint32_t b = 2, c = 3, d = 4, b2 = 5;
+    assert_int_equal(site_plan(&s, b), TB_OK);
+    assert_int_equal(s.members[b].upstream, 0);
+    s.members[c].upstream = s.members[b2].upstream = TB_PLANNER_NONE;
+    assert_int_equal(site_plan(&s, c), TB_OK);
+    assert_int_equal(s.members[c].upstream, b);
+    assert_int_equal(site_plan(&s, b2), TB_OK);
+    assert_int_equal(s.members[b2].upstream, b);
+    assert_int_equal(s.members[d].upstream, c);
+}
+
+/* The twins: where there is nobody else they will do, as they may reach what b does not; but not those that depend on b. */
+static void who_depends_on_what_failed_is_better_than_nobody(void **state)
+{
+    (void)state;
+    struct site s;
+    const uint32_t a = 1, b = 2;
+    stand_still(&s);
+    s.gone[0] = true;
+    assert_int_equal(site_plan(&s, b), TB_OK);
+    assert_int_equal(s.members[b].upstream, 5); /* of its host */
+    stand_still(&s);
+    s.gone[0] = true;
+    s.members[a].upstream = b;
+    assert_int_equal(site_plan(&s, b), TB_NOT_FOUND);
 }
 
 /* The host's leader dies: of those that read from it the most advanced leads, and the other goes on by shm. */
@@ -578,6 +629,8 @@ int main(void)
         cmocka_unit_test(a_byte_reaches_a_host_once),
         cmocka_unit_test(workers_of_a_host_share_its_nic),
         cmocka_unit_test(a_dead_member_moves_only_its_readers),
+        cmocka_unit_test(who_depends_on_what_failed_is_no_way_out),
+        cmocka_unit_test(who_depends_on_what_failed_is_better_than_nobody),
         cmocka_unit_test(the_most_advanced_of_a_host_leads_next),
         cmocka_unit_test(a_slow_member_becomes_a_leaf),
         cmocka_unit_test(under_half_of_the_median_for_8_chunks_is_slow),
