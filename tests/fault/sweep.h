@@ -5,8 +5,6 @@
 #define TB_TESTS_SWEEP_H
 
 #include <dirent.h>
-#include <dlfcn.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -44,39 +42,8 @@ static inline const char *sweep_name(int point)
     return point < TB_FAULT_COUNT ? names[point] : tb_calls_name((enum tb_call)(point - TB_FAULT_COUNT));
 }
 
-static struct {
-    uint64_t nth; /* of the point `library`; 0: another one is armed */
-    bool sticky;
-    uint64_t before; /* calls before the last loop was made */
-} sweep_library;
-
-/* libuv ends the process where it has no memory for what a loop begins with, by design: what it allocates there is neither counted nor
- * refused. */
-struct uv_loop_s;
-__attribute__((visibility("default"))) int uv_loop_init(struct uv_loop_s *loop);
-int uv_loop_init(struct uv_loop_s *loop)
-{
-    int (*real)(struct uv_loop_s *) =
-        (int (*)(struct uv_loop_s *))(uintptr_t)dlsym(RTLD_NEXT, "uv_loop_init");
-    const uint64_t nth = sweep_library.nth;
-    if (nth == 0) return real(loop);
-    sweep_library.before += tb_fault_calls(TB_FAULT_library);
-    tb_fault_arm(TB_FAULT_library, 0, false);
-    const int result = real(loop);
-    const bool passed = sweep_library.before >= nth;
-    tb_fault_arm(TB_FAULT_library,
-                 !passed                ? nth - sweep_library.before
-                 : sweep_library.sticky ? 1
-                                        : UINT64_MAX,
-                 sweep_library.sticky);
-    return result;
-}
-
 static inline void sweep_arm(int point, uint64_t nth, bool sticky)
 {
-    sweep_library.nth = point == TB_FAULT_library ? nth == 0 ? UINT64_MAX : nth : 0;
-    sweep_library.sticky = sticky;
-    sweep_library.before = 0;
     if (point < TB_FAULT_COUNT)
         tb_fault_arm((enum tb_fault_point)point, nth == 0 ? UINT64_MAX : nth, sticky);
     else
@@ -86,8 +53,7 @@ static inline void sweep_arm(int point, uint64_t nth, bool sticky)
 static inline uint64_t sweep_disarm(int point)
 {
     if (point >= TB_FAULT_COUNT) return tb_calls_disarm((enum tb_call)(point - TB_FAULT_COUNT));
-    const uint64_t calls = tb_fault_calls((enum tb_fault_point)point) + sweep_library.before;
-    sweep_library.nth = sweep_library.before = 0;
+    const uint64_t calls = tb_fault_calls((enum tb_fault_point)point);
     tb_fault_arm((enum tb_fault_point)point, 0, false);
     return calls;
 }
