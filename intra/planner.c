@@ -126,6 +126,12 @@ static uint32_t kind_cost(const struct tb_planner_member *c, bool near)
     return near ? 1 : 3;
 }
 
+/* It depends on what failed the reader, and has nothing for it either. */
+static bool stands_still(const struct tb_planner_member *c, const struct tb_planner_member *reader)
+{
+    return c->own.mark == MARK_FAILED && c->held_chunks <= reader->held_chunks;
+}
+
 static struct cost cost_of(const struct tb_planner_question *q, uint32_t candidate)
 {
     const struct tb_planner_member *reader = &q->members[q->reader];
@@ -138,7 +144,7 @@ static struct cost cost_of(const struct tb_planner_question *q, uint32_t candida
     /* A reader of the same host costs no NIC, and what such a member lacks comes to the host through it:
      * neither load nor being behind speaks against it. */
     return (struct cost){
-        .terms = {c->slow, c->own.mark == MARK_FAILED, !near, !near && load >= fan_out,
+        .terms = {c->slow, stands_still(c, reader), !near, !near && load >= fan_out,
                   c->own.mark == MARK_UNROOTED, !near && behind && c->kind == TB_PLANNER_WORKER,
                   kind_cost(c, near), !near && !same_rack, c->own.depth, near ? 0 : load * 2 + c->spot},
         .id = c->id,
@@ -182,7 +188,7 @@ static uint32_t near_best(const struct tb_planner_question *q)
         const struct tb_planner_member *m = &q->members[i];
         if (m->host != reader->host || m->slow || i == q->reader) continue;
         mark_way(q, i);
-        if (candidate(q, i) && m->own.mark != MARK_FAILED && leads(m, reader)) consider(q, i, &best);
+        if (candidate(q, i) && !stands_still(m, reader) && leads(m, reader)) consider(q, i, &best);
     }
     return best.index;
 }

@@ -9,7 +9,7 @@
  *   - no cycle: the upstream never depends on the reader;
  *   - a byte reaches a host once: whoever shares the reader's host is preferred, even when it has only begun;
  *   - slow members become leaves: read from only when there is nobody else;
- *   - nor from who depends on a worker that failed this reader: what that one does not get is not there either;
+ *   - nor from who depends on a worker that failed this reader, and holds no more than it: nothing comes there either;
  *   - at most fan_out readers on a host's NIC, while any other will do;
  *   - workers before a publisher of the reader's own host before the gateway before other publishers, unless no worker has what
  *     this reader lacks: with fan_out 1, hosts form a chain behind the gateway, with more a tree that is as shallow as fan_out

@@ -208,7 +208,7 @@ static void stand_still(struct site *s)
     for (uint32_t i = 0; i < 4; i++) {
         const uint32_t w = site_add(s, names[i], TB_PLANNER_WORKER, hosts[i]);
         s->members[w].upstream = i == 2 ? w - 1 : a;
-        s->members[w].held_chunks = 5 + i;
+        s->members[w].held_chunks = 5 - i;
     }
     s->gone[a] = true;
     s->members[a + 1].upstream = TB_PLANNER_NONE;
@@ -241,7 +241,11 @@ static void who_depends_on_what_failed_is_better_than_nobody(void **state)
     stand_still(&s);
     s.gone[0] = true;
     assert_int_equal(site_plan(&s, b), TB_OK);
-    assert_int_equal(s.members[b].upstream, 5); /* of its host */
+    assert_int_equal(s.members[b].upstream, 4);
+    stand_still(&s);
+    s.members[3].held_chunks = 6;
+    assert_int_equal(site_plan(&s, b), TB_OK);
+    assert_int_equal(s.members[b].upstream, 3); /* it holds more, which can be read now */
     stand_still(&s);
     s.gone[0] = true;
     s.members[a].upstream = b;
