@@ -110,24 +110,55 @@ def slow_member(bench):
             yield {"chain.slow": (last_s(f"slow{i}", 2), equal), "chain.slow_first": (last_s(f"first{i}", 0), equal)}
 
 
-def resumes(bench, how):
-    """(seconds from the loss of a source in mid-chain to its notice, and from there until its reader reads elsewhere)."""
+def staged(worker, uid):
+    """What it says of a version: what it holds, and by which hop it reads; between two sources there is none."""
+    return next(s for s in worker.ok("status", what="session")["json"]["staged"] if s["uid"] == uid)
+
+
+def in_mid_chain(bench, transport):
+    """(uid, source, reader), once a round: two workers of a chain of three, one of which reads from the other. By shm they are of one
+    host, and the reader is as slow as the NIC that its source reads by."""
     with home(bench, 64) as (lab, east, rank, run, files):
         uid = held(east, 1, rank, run)
         for i in range(bench.rounds):
-            workers = [harness.Rollout(lab, east, f"w{i}-{n}", files[0], host=f"w{i}-{n}", pace=8 * MIB) for n in range(3)]
-            for w in workers:
-                w.worker.send("stage", uid=uid, timeout_ms=120000)
-                harness.wait_for(f"{w.worker.name} reads", lambda w=w: held_chunks(w.worker, east) > 0, timeout_s=60)
-            reader = workers[1].worker
-            workers[0].worker.signal(how)
-            lost = time.monotonic()
-            noticed = sites.logged_at(reader, "hop.lost", timeout_s=30)
-            sites.logged_at(reader, "hop.resumed", timeout_s=30)
-            resumed_ms = int(reader.logged("hop.resumed")[0].split("after_ms=")[1].split()[0])
-            yield noticed - lost, resumed_ms / 1000
-            workers[0].worker.signal(signal.SIGCONT)
-            end(workers)
+            hosts = [f"h{i}-0", f"h{i}-0" if transport == "shm" else f"h{i}-1", f"h{i}-2"]
+            workers = {f"w{i}-{n}": harness.Rollout(lab, east, f"w{i}-{n}", files[0], host=host, pace=8 * MIB) for n, host in enumerate(hosts)}
+
+            def pair():
+                members = east.control("chains")["chains"][-1]["members"]
+                for m in members:
+                    source = None if m["source"] is None else members[m["source"]]["name"]
+                    if source in workers and m["name"] in workers and m["transport"] == transport and m["held_chunks"] > 0:
+                        return workers[source].worker, workers[m["name"]].worker
+                return None
+            for name, w in workers.items():
+                w.worker.refused("again", "stage", uid=uid, timeout_ms=0)
+                harness.wait_for(f"{name} reads", lambda w=w: held_chunks(w.worker, east) > 0, timeout_s=60)
+            source, reader = harness.wait_for(f"one reads from another by {transport}", pair, timeout_s=5)
+            yield uid, source, reader
+            source.signal(signal.SIGCONT)
+            end(workers.values())
+
+
+def resumes(bench, how, transport):
+    """(seconds from the loss of a source until its reader reads there no more, and from then until it has bytes of another). The reader
+    notices, or the site does before it and sends it there."""
+    for uid, source, reader in in_mid_chain(bench, transport):
+        plan = staged(reader, uid)["hop"]["plan"]
+        source.signal(how)
+        lost, noticed, resumed = time.monotonic(), None, None
+        while resumed is None:
+            said, now = staged(reader, uid), time.monotonic()
+            if now > lost + 30:
+                raise harness.Failed(f"{reader.name} does not go on")
+            hop = said.get("hop")
+            if noticed is None and (hop is None or hop["plan"] != plan):
+                noticed = now
+                if said["held_chunks"] == 0:
+                    raise harness.Failed(f"{reader.name} begins anew")
+            if noticed is not None and hop is not None and hop["bytes_read"] > 0:
+                resumed = now
+        yield noticed - lost, resumed - noticed
 
 
 def held_chunks(worker, site):
@@ -137,14 +168,26 @@ def held_chunks(worker, site):
 
 @measurement("chain.killed")
 def killed(bench):
-    for noticed, resumed in resumes(bench, signal.SIGKILL):
+    for noticed, resumed in resumes(bench, signal.SIGKILL, "tcp"):
         yield {"chain.killed": (noticed + resumed, 0.25)}
+
+
+@measurement("chain.killed.shm")
+def killed_on_its_host(bench):
+    for noticed, resumed in resumes(bench, signal.SIGKILL, "shm"):
+        yield {"chain.killed.shm": (noticed + resumed, 0.25)}
 
 
 @measurement("chain.silent", "chain.resumed")
 def silent(bench):
-    for noticed, resumed in resumes(bench, signal.SIGSTOP):
+    for noticed, resumed in resumes(bench, signal.SIGSTOP, "tcp"):
         yield {"chain.silent": (noticed, 1.5), "chain.resumed": (resumed, 0.25)}
+
+
+@measurement("chain.silent.shm", "chain.resumed.shm")
+def silent_on_its_host(bench):
+    for noticed, resumed in resumes(bench, signal.SIGSTOP, "shm"):
+        yield {"chain.silent.shm": (noticed, 1.5), "chain.resumed.shm": (resumed, 0.25)}
 
 
 @measurement("chain.cut_through", quick=False)

@@ -132,9 +132,13 @@ KEYS = (
         "eighth; NICs of 16 MiB/s", "the same for eight equal hosts"),
     Key("chain.slow_first", "s", "<= 1.3", "the same where the slow one stands first, so that all of the chain read at its rate",
         "the same for eight equal hosts"),
-    Key("chain.killed", "s", "<= 1.0", "from SIGKILL of a source in mid-chain until its reader reads elsewhere", "0.25 s"),
-    Key("chain.silent", "s", "<= 1.1", "from SIGSTOP of a source in mid-chain until its reader has noticed", "three heartbeats: 1.5 s"),
-    Key("chain.resumed", "s", "<= 1.0", "from that notice until the reader reads elsewhere", "0.25 s"),
+    Key("chain.killed", "s", "<= 1.0", "from SIGKILL of a source in mid-chain until its reader has bytes of another; NICs of 8 MiB/s, tcp",
+        "0.25 s"),
+    Key("chain.silent", "s", "<= 1.1", "from SIGSTOP of a source in mid-chain until its reader, or the site, has noticed", "three heartbeats: 1.5 s"),
+    Key("chain.resumed", "s", "<= 1.0", "from that notice until the reader has bytes of another source", "0.25 s"),
+    Key("chain.killed.shm", "s", "<= 1.0", "chain.killed where source and reader are on one host, by shm", "0.25 s"),
+    Key("chain.silent.shm", "s", "<= 1.1", "chain.silent, likewise", "three heartbeats: 1.5 s"),
+    Key("chain.resumed.shm", "s", "<= 1.0", "chain.resumed, likewise", "0.25 s"),
     Key("chain.cut_through", "s", "<= 1.0", "from a remote gateway's last chunk until eight hosts of its site have the version of 128 MiB; the "
         "link is held to 200 Mbit/s, NICs are of 537 Mbit/s", "3 % of the crossing and a chunk's time on it a host"),
     Key("chain.step", "s", ">= 30", "publish to staged by eight hosts that hold the version before, 256 MiB, 2 % changed; NICs of "
