@@ -105,6 +105,12 @@ bool pace_stream(struct site *s, uint32_t peer, uint32_t n, uint64_t bytes_per_s
 int cut_all(struct links_world *w, uint16_t port);
 
 /* Up, at both. */
+/* So many chunks went to its first peer. A stream counts what it wrote when it has, and the peer may have answered before. */
+#define SITE_SENT(w, site, count)                                                                            \
+    do {                                                                                                     \
+        WORLD_UNTIL(&(w)->net, site_stats(site, 0).chunks_sent >= (count));                                  \
+        assert_int_equal(site_stats(site, 0).chunks_sent, count);                                            \
+    } while (0)
 #define BOTH_UP(w, a, b) WORLD_UNTIL(&(w)->net, site_stats(a, 0).up &&site_stats(b, 0).up)
 
 #endif
