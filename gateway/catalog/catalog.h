@@ -291,7 +291,8 @@ TB_MUST_USE enum tb_status tb_catalog_seal(struct tb_catalog *c, tb_time_ns now,
                                            const struct tb_catalog_seal *s);
 /* What it would refuse without a look at roots: TB_PEER_LEASE, TB_NOT_FOUND, TB_NOT_HOME, TB_BAD_ARGUMENT, TB_FENCED, what ended, and
  * TB_TOO_LARGE: with the shards known before, the version's manifests would be over limits.manifest_bytes, and no site could take it;
- * it stays open, for a smaller shard or until a newer one takes its place. Space is reserved behind it: where no seal is taken, a manifest that somebody says would stand in the way of the true one. */
+ * it stays open, for a smaller shard or until a newer one takes its place. Space is reserved behind it: where no seal is taken, a
+ * manifest that somebody says would stand in the way of the true one. */
 TB_MUST_USE enum tb_status tb_catalog_seal_may(const struct tb_catalog *c, const struct tb_catalog_seal *s);
 /* The version's manifests with that shard's, and how much they may have: the numbers of TB_TOO_LARGE. 0: it is not known. */
 uint64_t tb_catalog_manifest_bytes(const struct tb_catalog *c, const struct tb_catalog_seal *s,
@@ -331,8 +332,7 @@ struct tb_catalog_shard {
     struct tb_digest layout_id;
     uint32_t chunk_count;
     uint64_t bytes;
-    uint64_t
-        manifest_bytes; /* tb_manifest_decoded_bytes; 0: of a version of another site, where nobody adds it up */
+    uint64_t manifest_bytes; /* tb_manifest_decoded_bytes; 0: not home, where nobody adds it up */
 };
 TB_MUST_USE enum tb_status tb_catalog_arena_shard(struct tb_catalog *c, tb_time_ns now,
                                                   const struct tb_id *uid, uint32_t shard,

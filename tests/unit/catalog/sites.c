@@ -245,15 +245,21 @@ static void what_is_announced_again_is_still_there(void **state)
     site_close(&s);
 }
 
+/* 5 is on its way to west, and 6 is there as well. */
+static void crosses_as_a_newer_comes(struct site *s)
+{
+    west(s);
+    CHECK_OK(hear(s, "east", 5, TB_VERSION_READY));
+    cross_begin(s, 5);
+    CHECK_OK(hear(s, "east", 6, TB_VERSION_READY));
+}
+
 /* P6: sites that complete each other may all lack the same chunk: one that stands holds up no newer one, and goes on when it can. */
 static void a_crossing_that_stands_holds_up_no_other(void **state)
 {
     (void)state;
     struct site s;
-    west(&s);
-    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
-    cross_begin(&s, 5);
-    CHECK_OK(hear(&s, "east", 6, TB_VERSION_READY));
+    crosses_as_a_newer_comes(&s);
     hush(&s);
     pass_ms(&s, 6000, NULL);
     land(&s, 5, 0, 3); /* it moves */
@@ -273,10 +279,7 @@ static void a_crossing_whose_chunks_take_long_does_not_stand(void **state)
     (void)state;
     struct site s;
     const struct tb_id v5 = id_of(5);
-    west(&s);
-    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
-    cross_begin(&s, 5);
-    CHECK_OK(hear(&s, "east", 6, TB_VERSION_READY));
+    crosses_as_a_newer_comes(&s);
     hush(&s);
     for (uint64_t bytes = 1; bytes <= 4; bytes++) {
         pass_ms(&s, 6000, NULL);
@@ -562,10 +565,7 @@ static void what_is_asked_for_by_name_is_not_given_up(void **state)
     (void)state;
     struct site s;
     const struct tb_id v5 = id_of(5);
-    west(&s);
-    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
-    cross_begin(&s, 5);
-    CHECK_OK(hear(&s, "east", 6, TB_VERSION_READY));
+    crosses_as_a_newer_comes(&s);
     wait_for(&s, NULL, TB_CATALOG_WAIT_EXACT, 5, 0, 5000);
     drain(&s);
     CHECK_STATUS(tb_catalog_crossing_abandon(s.c, s.now, &v5), TB_BAD_STATE);

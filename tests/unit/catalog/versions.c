@@ -477,23 +477,30 @@ static void many_readers_are_asked_in_turn(void **state)
     site_close(&s);
 }
 
+/* West has 6 chunks of v5, its rank is gone, and one of ours rots. */
+static void rots_while_a_site_takes_it(struct site *s, struct tb_catalog_site_progress *p)
+{
+    const struct tb_id rank = session_of("rank-0");
+    struct tb_catalog_version_view view;
+    *p = (struct tb_catalog_site_progress){.site = name_of("west"), .uid = id_of(5), .held_chunks = 6};
+    trainer(s);
+    publish_whole(s, "rank-0", 5);
+    CHECK_OK(tb_catalog_site_up(s->c, s->now, &p->site, true));
+    assert_true(tb_catalog_version_get(s->c, &p->uid, &view));
+    CHECK_OK(tb_catalog_remote_version(s->c, s->now, &p->site, &view.key, TB_VERSION_READY));
+    CHECK_OK(tb_catalog_site_progress(s->c, s->now, p));
+    tb_catalog_session_close(s->c, s->now, &rank);
+    hush(s);
+    rots(s, SHARD_CHUNKS - 1);
+}
+
 /* And from a site that is taking it. */
 static void a_rotten_chunk_comes_back_from_a_site(void **state)
 {
     (void)state;
     struct site s;
-    const struct tb_id rank = session_of("rank-0"), v5 = id_of(5);
-    struct tb_catalog_site_progress p = {.site = name_of("west"), .uid = v5, .held_chunks = 6};
-    trainer(&s);
-    publish_whole(&s, "rank-0", 5);
-    CHECK_OK(tb_catalog_site_up(s.c, s.now, &p.site, true));
-    struct tb_catalog_version_view view;
-    assert_true(tb_catalog_version_get(s.c, &v5, &view));
-    CHECK_OK(tb_catalog_remote_version(s.c, s.now, &p.site, &view.key, TB_VERSION_READY));
-    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
-    tb_catalog_session_close(s.c, s.now, &rank);
-    hush(&s);
-    rots(&s, SHARD_CHUNKS - 1);
+    struct tb_catalog_site_progress p;
+    rots_while_a_site_takes_it(&s, &p);
     said(&s, "[   0] cross v5 from west\n");
     assert_string_equal(state_of(&s, 5), "kept");
     pass_ms(&s, 9000, NULL);
@@ -511,17 +518,9 @@ static void a_rotten_chunk_that_comes_slowly_is_waited_for(void **state)
 {
     (void)state;
     struct site s;
-    const struct tb_id rank = session_of("rank-0"), v5 = id_of(5);
-    const struct tb_catalog_site_progress p = {.site = name_of("west"), .uid = v5, .held_chunks = 6};
-    struct tb_catalog_version_view view;
-    trainer(&s);
-    publish_whole(&s, "rank-0", 5);
-    CHECK_OK(tb_catalog_site_up(s.c, s.now, &p.site, true));
-    assert_true(tb_catalog_version_get(s.c, &v5, &view));
-    CHECK_OK(tb_catalog_remote_version(s.c, s.now, &p.site, &view.key, TB_VERSION_READY));
-    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
-    tb_catalog_session_close(s.c, s.now, &rank);
-    rots(&s, SHARD_CHUNKS - 1);
+    const struct tb_id v5 = id_of(5);
+    struct tb_catalog_site_progress p;
+    rots_while_a_site_takes_it(&s, &p);
     hush(&s);
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < 20; i++) {

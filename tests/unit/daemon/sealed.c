@@ -86,10 +86,8 @@ static void a_seal_away_from_home_reserves_nothing(void **state)
     home_free(&h);
 }
 
-/* Whose run and version is opened by a session of this process; shard 0 has all the room but `left` bytes. */
-static void sealed_large(struct home *h, const struct version *v, uint64_t left)
+static void open_version(struct home *h, const struct tb_worker_session *s, const struct version *v)
 {
-    struct tb_worker_session *s = session_put(h->d, 7);
     struct tb_catalog_run_request run = {.session = s->id, .key = "a", .fresh_id = v->key.run};
     struct tb_catalog_version_request open = {.session = s->id,
                                               .run = v->key.run,
@@ -103,6 +101,13 @@ static void sealed_large(struct home *h, const struct version *v, uint64_t left)
     bool joined;
     CHECK_OK(tb_catalog_run_open(h->d->catalog, tb_clock_now(), &run, &opened, &joined));
     CHECK_OK(tb_catalog_version_open(h->d->catalog, tb_clock_now(), &open, &key));
+}
+
+/* Whose run and version is opened by a session of this process; shard 0 has all the room but `left` bytes. */
+static void sealed_large(struct home *h, const struct version *v, uint64_t left)
+{
+    struct tb_worker_session *s = session_put(h->d, 7);
+    open_version(h, s, v);
     const struct tb_catalog_seal seal = {.session = s->id,
                                          .uid = v->key.uid,
                                          .root = v->list[0]->root,
@@ -203,19 +208,7 @@ static void a_parked_seal_whose_session_ends_is_not_answered(void **state)
 /* Version 5, its shards sealed by that session, with nothing of it landed. */
 static void sealed_put(struct home *h, struct tb_worker_session *s, const struct version *v)
 {
-    struct tb_catalog_run_request run = {.session = s->id, .key = "a", .fresh_id = v->key.run};
-    struct tb_catalog_version_request open = {.session = s->id,
-                                              .run = v->key.run,
-                                              .number = v->key.number,
-                                              .shard_count = v->key.shard_count,
-                                              .fresh_uid = v->key.uid};
-    CHECK_OK(tb_name_set(&run.model, "policy"));
-    CHECK_OK(tb_name_set(&open.model, "policy"));
-    struct tb_catalog_run opened;
-    struct tb_version_key key;
-    bool joined;
-    CHECK_OK(tb_catalog_run_open(h->d->catalog, tb_clock_now(), &run, &opened, &joined));
-    CHECK_OK(tb_catalog_version_open(h->d->catalog, tb_clock_now(), &open, &key));
+    open_version(h, s, v);
     for (uint32_t shard = 0; shard < v->key.shard_count; shard++)
         seal_said(s, v, shard);
 }
