@@ -204,6 +204,7 @@ static bool restore_copy(struct tb_daemon *d, struct tb_arena_region *region)
     struct tb_copy *copy = tb_copy_get(d, key);
     if (copy == NULL) return false;
     copy->region = region;
+    copy->landing_at = tb_clock_now();
     copy->opened_wall_ms = 0;
     if (tb_catalog_arena_reserved(d->catalog, tb_clock_now(), &key->uid) != TB_OK) {
         copy_free(copy);
@@ -216,7 +217,7 @@ static bool restore_copy(struct tb_daemon *d, struct tb_arena_region *region)
     if (copy->ready) copy->key = view.key;
     copy->whole = tb_arena_region_whole(region);
     if (!copy->whole) return true;
-    copy->whole_at = tb_clock_now();
+    copy->whole_at = copy->landing_at;
     tb_anchors_whole(d, &copy->key);
     return true;
 }
@@ -305,7 +306,6 @@ bool tb_copies_tick(struct tb_daemon *d)
         }
         if (c->whole || c->region == NULL) continue;
         busy = true;
-        if (c->landing_at == 0) c->landing_at = now;
         copy_progress(c, now);
         if (!c->whole) tb_landing_retry(c, now);
     }

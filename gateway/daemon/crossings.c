@@ -193,6 +193,7 @@ enum tb_status tb_crossing_reserve(struct tb_copy *copy, const struct tb_manifes
         status = make_room(copy->d, &copy->key, manifests_bytes(&copy->key, manifests), error);
     if (status != TB_OK) return status;
     if (copy->region == NULL) return TB_SITE_NOMEM;
+    if (copy->landing_at == 0) copy->landing_at = tb_clock_now();
     catalog_shards(copy, manifests);
     tb_copy_serve(copy); /* a relay offers it before the first chunk is here */
     return TB_OK;

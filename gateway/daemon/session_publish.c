@@ -192,6 +192,7 @@ static enum tb_status seal_reserve(struct tb_worker_session *s, struct seal *sea
     if (copy->region == NULL) {
         status = tb_arena_region_new(d->arena, &copy->key, &copy->region, error);
         if (status == TB_DONE_BEFORE) status = TB_OK;
+        if (status == TB_OK) copy->landing_at = tb_clock_now();
         if (status == TB_OK) status = tb_catalog_arena_reserved(d->catalog, tb_clock_now(), &copy->key.uid);
     }
     if (status == TB_OK) status = tb_arena_shard_reserve(copy->region, seal->m.shard, &seal->manifest, error);

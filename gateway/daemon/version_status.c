@@ -19,10 +19,9 @@ static tb_time_ns first_of(tb_time_ns a, tb_time_ns b)
 static json_t *stages(const struct tb_copy *c)
 {
     const tb_time_ns whole_at = c->whole ? c->whole_at : 0;
-    /* it was whole when this process began */
-    const tb_time_ns landing_at = first_of(c->landing_at, whole_at);
-    return json_pack("{s:o, s:o, s:o, s:o}", "queued_s", span(c->seen_at, first_of(c->asked_at, landing_at)),
-                     "manifests_s", span(c->asked_at, landing_at), "landing_s", span(landing_at, whole_at),
+    return json_pack("{s:o, s:o, s:o, s:o}", "queued_s",
+                     span(c->seen_at, first_of(c->asked_at, c->landing_at)), "manifests_s",
+                     span(c->asked_at, c->landing_at), "landing_s", span(c->landing_at, whole_at),
                      "activating_s", span(whole_at, c->activated_at));
 }
 
