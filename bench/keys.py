@@ -96,8 +96,8 @@ KEYS = (
     Key("link.cold", "s", "<= 1.0", "from the first crossing's begin over a path that nothing is known of, 500 Mbit/s, 80 ms, until nine tenths of "
         "the goodput of its second half were reached for half a second", "5 s", ("root", "wan")),
     *(Key(f"link.congestion.{name}", "Gbit/s", ">= 0.95", f"goodput of a full version over sim/wan's {name} with congestion control `auto`",
-          "the better of bbr and cubic, set at both ends", ("root", "wan")) for name in CONGESTION_PATHS),
-    *(Key(f"link.codec.{name}.{kind}", "GB/s", ">= 0.95", f"{what} with link.codec `auto`; {path}", "the best of raw, zstd, planes and sparse, set at both ends",
+          "whichever of bbr and cubic took less over the rounds so far, set at both ends", ("root", "wan")) for name in CONGESTION_PATHS),
+    *(Key(f"link.codec.{name}.{kind}", "GB/s", ">= 0.95", f"{what} with link.codec `auto`; {path}", "whichever of raw, zstd, planes and sparse took least over the rounds so far, set at both ends",
           ("root",) if name == "loopback" else ("root", "wan")) for name, (path, changed) in CODEC_PATHS.items() for kind, what in (
               ("full", "goodput of a full version, from the crossing's begin"), ("step", f"bytes of a version a second, {changed} % changed, from the publish call"))),
     Key("link.relay", "s", "<= 1.1", "from a version's first crossing's begin until the third of three sites in a row holds it, less a parcel a hop; raw, each hop "
