@@ -102,8 +102,7 @@ def the_chain_is_shown_as_it_is(lab):
 
     for name, r in rollouts.items():
         r.worker.send("stage", uid=uid, timeout_ms=PATIENCE_MS)
-        wait_for(f"{name} reads", lambda name=name: chain(name))
-    said = chain("w1")
+        said = wait_for(f"{name} reads", lambda name=name: chain(name))
     expect("who reads from whom", {n: said[n]["source"] for n in rollouts}, {"w0": "gw", "near": "w0", "w1": "w0"})
     expect("transports", [(said[n]["transport"], said[n]["transport_why"]) for n in ("near", "w0")],
            [("shm", "same host"), ("tcp", "the reader has no rdma")])
