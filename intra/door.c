@@ -2,6 +2,7 @@
  *
  * A peer that greets late is dropped. What it says is door_requests.c's to judge, what it is sent is in door_answers.c, and how it leaves
  * in door_ends.c. */
+#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -139,7 +140,9 @@ enum tb_status tb_door_open(struct tb_fabric *f, const char *tcp_address, struct
     tb_random_bytes(door->nonce, sizeof door->nonce);
     enum tb_status status = listen_local(door);
     if (status == TB_OK && tcp_address != NULL) status = listen_tcp(door, tcp_address);
+    const int error = errno;
     if (status != TB_OK) tb_door_close(door);
+    errno = error; /* of listening */
     return status;
 }
 

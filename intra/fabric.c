@@ -281,6 +281,7 @@ static void verbs_open(struct tb_fabric *f, const struct tb_fabric_options *opti
 enum tb_status tb_fabric_open(const struct tb_fabric_options *options, struct tb_fabric **fabric_out)
 {
     const uint32_t threads = options->threads != 0 ? options->threads : 1;
+    int error = 0; /* of listening alone */
     struct tb_fabric *f = tb_calloc(1, sizeof *f);
     if (f == NULL) return TB_SITE_NOMEM;
     sync_init(f);
@@ -293,6 +294,7 @@ enum tb_status tb_fabric_open(const struct tb_fabric_options *options, struct tb
     if (status != TB_OK) goto undo_codecs;
     verbs_open(f, options);
     status = tb_door_open(f, options->tcp_address, &f->door);
+    error = errno;
     if (status != TB_OK) goto undo_loop;
     status = start_thread(f);
     if (status != TB_OK) goto undo_door;
@@ -316,6 +318,7 @@ undo_codecs:
 undo_memory:
     sync_fini(f);
     tb_free(f);
+    errno = error;
     return status;
 }
 

@@ -56,6 +56,7 @@ struct tb_fabric_options {
     bool no_verbs;             /* RDMA is neither used nor offered; it is not encrypted */
 };
 
+/* TB_SITE_LOCKED: another process listens at tcp_address; TB_SITE_IO, with errno where that is why (else 0); TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_fabric_open(const struct tb_fabric_options *options,
                                           struct tb_fabric **fabric_out);
 /* Ends and frees every hop that its owner has not closed (it is not to be used after), joins the thread. Exports must have been

@@ -1,6 +1,7 @@
 /* links.c - the object: made, ticked, asked, closed. What a tick does is in the link_*.c files. */
 #include "wan/links.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 #include "base/assert.h"
@@ -364,10 +365,11 @@ static enum tb_status listen_at(struct tb_links *ls, const char *text, char erro
     if (text == NULL) return TB_OK;
     if (tb_endpoint_parse(text, &endpoint) != TB_OK || endpoint.is_unix ||
         tb_endpoint_address(&endpoint, &address) != TB_OK)
-        return refuse(error_out, "not a numeric address like 0.0.0.0:7400", text);
+        return refuse(error_out, "link.listen: not a numeric address like 0.0.0.0:7400", text);
     const enum tb_status status =
         tb_listen(ls->options.loop, &address, 0, links_on_accept, ls, &ls->listener);
-    if (status != TB_OK) snprintf(error_out, 256, "cannot listen on %s: %s", text, tb_status_text(status));
+    if (status != TB_OK)
+        snprintf(error_out, 256, "link.listen: %s: %s", text, tb_endpoint_why(status, errno));
     return status;
 }
 

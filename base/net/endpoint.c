@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
+#include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -154,5 +155,23 @@ void tb_address_format(const struct tb_address *a, char *out, size_t cap)
     default:
         snprintf(out, cap, "unknown");
         break;
+    }
+}
+
+const char *tb_endpoint_why(enum tb_status status, int error)
+{
+    if (status == TB_SITE_LOCKED) return "another process listens there; end it, or listen elsewhere";
+    if (status != TB_SITE_IO || error == 0) return tb_status_text(status);
+    switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+        return "its folder is not there; make it, writable for this user";
+    case EACCES:
+    case EPERM:
+        return "this user may not listen there: the folder's rights, or a port below 1024";
+    case EADDRNOTAVAIL:
+        return "no device of this machine has that address";
+    default:
+        return strerror(error);
     }
 }

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <sys/un.h>
 
 /* The node of a path; the nearest one above it where it is not there. */
 static const struct config_node *node_at(const struct config_reading *r, const char *a, const char *b,
@@ -39,6 +40,20 @@ static void check_numbers(struct config_reading *r)
     if (strcmp(c->gateway.text, "worker") == 0)
         config_complain(r, node_at(r, "gateway", NULL, NULL),
                         "gateway: \"worker\" begins the names of workers");
+}
+
+static void check_sockets(struct config_reading *r)
+{
+    const struct tb_config *c = r->config;
+    const size_t most = sizeof(((struct sockaddr_un *)0)->sun_path) - 1;
+    const struct {
+        const char *section, *path;
+    } sockets[] = {{"control", c->control_socket}, {"session", c->session_socket}};
+    for (uint32_t i = 0; i < 2; i++)
+        if (sockets[i].path != NULL && strlen(sockets[i].path) > most)
+            config_complain(r, node_at(r, sockets[i].section, "socket", NULL),
+                            "%s.socket: the path of a socket has at most %zu characters, this one %zu",
+                            sockets[i].section, most, strlen(sockets[i].path));
 }
 
 static void check_tls(struct config_reading *r)
@@ -204,6 +219,7 @@ static void check_subscribe(struct config_reading *r)
 void config_check(struct config_reading *r)
 {
     check_numbers(r);
+    check_sockets(r);
     check_tls(r);
     check_lanes(r);
     check_peers(r);

@@ -164,7 +164,7 @@ const char *config_type_text(enum config_type type)
         [CONFIG_TEXT] = "text",
         [CONFIG_PATH] = "path",
         [CONFIG_FILE] = "file",
-        [CONFIG_ADDRESS] = "host:port",
+        [CONFIG_ADDRESS] = "address:port",
         [CONFIG_DIAL] = "host:port or service",
         [CONFIG_WORD] = "word",
         [CONFIG_NUMBER] = "number",

@@ -20,7 +20,7 @@ enum config_type {
     CONFIG_TEXT,       /* const char * */
     CONFIG_PATH,       /* const char *; a file or socket that we make */
     CONFIG_FILE,       /* const char *; a file that must be readable */
-    CONFIG_ADDRESS,    /* const char *; host:port */
+    CONFIG_ADDRESS,    /* const char *; address:port, numeric */
     CONFIG_DIAL,       /* const char *; host:port, or the name of a service */
     CONFIG_WORD,       /* const char *; [a-z0-9_], 1 to 15 */
     CONFIG_NUMBER,     /* uint32_t */

@@ -1,6 +1,7 @@
 /* config_values.c - what one word of a config says, and why it may not say it. */
 #include "gateway/daemon/config_read.h"
 
+#include <arpa/inet.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -50,6 +51,20 @@ static bool address_valid(const char *text)
         return host > 2 && host < 256 && strspn(text + 1, "0123456789abcdefABCDEF:.%") == host - 2 &&
                text[host - 1] == ']';
     return host < 254 && strspn(text, NAME_CHARS) == host;
+}
+
+/* One listens at an address: a name is for others, who dial. */
+static bool listen_valid(const char *text)
+{
+    char host[INET6_ADDRSTRLEN];
+    struct in6_addr unused;
+    if (!address_valid(text)) return false;
+    const bool brackets = text[0] == '[';
+    const size_t bytes = (size_t)(strrchr(text, ':') - text) - (brackets ? 2 : 0);
+    if (bytes >= sizeof host) return false;
+    memcpy(host, text + brackets, bytes);
+    host[bytes] = '\0';
+    return inet_pton(brackets ? AF_INET6 : AF_INET, host, &unused) == 1;
 }
 
 /* "_tombolo._tcp.west.example": what begins so and has no port is a service. */
@@ -138,7 +153,7 @@ static bool text_valid(enum config_type type, const char *text)
 {
     switch (type) {
     case CONFIG_ADDRESS:
-        return address_valid(text);
+        return listen_valid(text);
     case CONFIG_DIAL:
         return address_valid(text) || service_valid(text);
     case CONFIG_WORD:
@@ -170,7 +185,7 @@ const char *config_set_scalar(struct config_reading *r, const struct config_key 
         return tb_log_level_parse(text, at) ? NULL : "is none of error, warn, info, debug";
     default:
         if (!text_valid(key->type, text))
-            return key->type == CONFIG_ADDRESS ? "is not HOST:PORT"
+            return key->type == CONFIG_ADDRESS ? "is not ADDRESS:PORT, such as 0.0.0.0:7400 or [::]:7400"
                    : key->type == CONFIG_DIAL
                        ? "is neither HOST:PORT nor the name of a service, _SERVICE._tcp.DOMAIN"
                    : key->type == CONFIG_WORD ? "is not one word of a-z 0-9 _ -"

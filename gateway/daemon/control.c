@@ -1,6 +1,7 @@
 /* control.c - lines of JSON over a unix socket. It knows no command: the table given at open does. */
 #include "gateway/daemon/control.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -235,7 +236,9 @@ enum tb_status tb_control_open(uv_loop_t *loop, const char *path, const struct t
     control->user = user;
     s = tb_listen(loop, &address, 0660, control_accept, control, &control->listener);
     if (s != TB_OK) {
+        const int error = errno;
         tb_free(control);
+        errno = error;
         return s;
     }
     *control_out = control;

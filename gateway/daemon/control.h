@@ -28,7 +28,7 @@ struct tb_control_command {
 json_t *tb_control_answer(const struct tb_control_command *commands, void *user, const char *line,
                           size_t bytes, bool *later_out);
 
-/* `commands` ends with a row of NULLs and is borrowed for life. TB_SITE_IO, TB_SITE_LOCKED, TB_SITE_NOMEM. */
+/* `commands` ends with a row of NULLs and is borrowed for life. TB_SITE_IO with errno, TB_SITE_LOCKED, TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_control_open(uv_loop_t *loop, const char *path,
                                            const struct tb_control_command *commands, void *user,
                                            struct tb_control **control_out);

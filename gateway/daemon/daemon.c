@@ -30,6 +30,14 @@ static enum tb_status failed(const char *what, const char *why, const char *acti
     return TB_SITE_CONFIG;
 }
 
+static enum tb_status cannot_listen(const char *key, const char *address, enum tb_status status, int error)
+{
+    char why[512], action[64];
+    snprintf(why, sizeof why, "%.300s: %.150s", address, tb_endpoint_why(status, error));
+    snprintf(action, sizeof action, "then start again, or set %s", key);
+    return failed(key, why, action);
+}
+
 /* ---- mapping and verifying in background ---- */
 
 #define MAP_BYTES  (2u << 20) /* a step: some 0.3 ms */
@@ -324,7 +332,7 @@ static enum tb_status fabric_open(struct tb_daemon *d)
                                               .threads = c->fabric_threads,
                                               .no_verbs = !c->fabric_verbs};
     const enum tb_status status = tb_fabric_open(&options, &d->fabric);
-    if (status != TB_OK) return failed("fabric", tb_status_text(status), "set fabric.listen");
+    if (status != TB_OK) return cannot_listen("fabric.listen", c->fabric_listen, status, errno);
     tb_fabric_endpoint(d->fabric, &d->endpoint);
     uint64_t arena_bytes;
     const void *arena = tb_arena_memory(d->arena, &arena_bytes);
@@ -355,7 +363,7 @@ static enum tb_status control_open(struct tb_daemon *d)
     const enum tb_status status =
         tb_control_open(&d->loop, d->config->control_socket, tb_status_commands, d, &d->control);
     return status == TB_OK ? TB_OK
-                           : failed("control.socket", d->config->control_socket, tb_status_text(status));
+                           : cannot_listen("control.socket", d->config->control_socket, status, errno);
 }
 
 static void stop_signal(uv_signal_t *signal, int number);

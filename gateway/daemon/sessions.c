@@ -4,6 +4,7 @@
  * may break on the way: the session stays for its lease, and HELLO with its id goes on with it. */
 #include "gateway/daemon/daemon.h"
 
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -434,10 +435,12 @@ static enum tb_status listen_at(struct tb_daemon *d, const char *text, bool loca
     if (status == TB_OK)
         status = tb_listen(&d->loop, &address, 0666, local ? accept_unix : accept_tls, d, out);
     if (status != TB_OK) {
+        const int error = errno;
         struct tb_log_line l;
         tb_log_begin(&l, TB_LOG_ERROR, "session.listen_failed");
+        tb_log_str(&l, "what", local ? "session.socket" : "session.listen");
         tb_log_str(&l, "address", full);
-        tb_log_str(&l, "why", tb_status_text(status));
+        tb_log_str(&l, "why", tb_endpoint_why(status, error));
         tb_log_end(&l);
     }
     return status;

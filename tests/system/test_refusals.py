@@ -100,8 +100,8 @@ def expired_certificate(lab):
     east.start()
     west.start(wait=False)
     expect("exit code", west.daemon.ended(), 1)
-    if not west.daemon.logged("expired"):
-        raise Failed("no line says that the certificate has expired")
+    if not any(re.search(r"gw\.crt: the certificate has expired, at 20[0-9-]{8} ", line) for line in west.daemon.logged("start.failed")):
+        raise Failed("no line says that the certificate has expired, and when")
 
 
 @scenario
@@ -500,6 +500,30 @@ def a_second_daemon_on_one_arena(lab):
     if not second.daemon.logged("start.failed", str(east.arena_path)):
         raise Failed("no line names the arena")
     expect("first", east.control("status")["ok"], True)
+
+
+@scenario
+def where_nobody_can_listen_is_told(lab):
+    """P10: a socket or port that is taken, not here or not allowed ends the start with 1, and one line has the key, the address and what to do."""
+    east, _, _ = lab.east_west(arena_mib=16, through_link=False)
+    with socket.create_server((lab.address, 0)) as taken, socket.socket(socket.AF_UNIX) as beside:
+        beside.bind(str(lab.dir / "beside.sock"))
+        beside.listen()
+        port = f"{lab.address}:{taken.getsockname()[1]}"
+        another, missing, nowhere = "another process listens there", "its folder is not there", "no device of this machine has that address"
+        for section, key, address, why in (
+                ("control", "socket", lab.dir / "beside.sock", another), ("control", "socket", lab.dir / "none/c.sock", missing),
+                ("session", "socket", lab.dir / "beside.sock", another), ("session", "socket", lab.dir / "none/s.sock", missing),
+                ("session", "listen", port, another), ("session", "listen", "192.0.2.1:7401", nowhere),
+                ("link", "listen", port, another), ("link", "listen", "192.0.2.1:7400", nowhere),
+                ("fabric", "listen", port, another), ("fabric", "listen", "192.0.2.1:7402", nowhere)):
+            east.extra = {section: {key: address}}
+            east.start(wait=False)
+            expect(f"exit code with {section}.{key}: {address}", east.daemon.ended(), 1)
+            if not east.daemon.logged("error ", f"{section}.{key}", str(address), why):
+                raise Failed(f"no line says that {section}.{key} is to be mended, as {why}:\n{east.daemon.log_path.read_text()}")
+    east.extra = {}
+    east.start()
 
 
 @scenario

@@ -142,6 +142,10 @@ static void a_lane_is_known_by_its_site_and_number(void **state)
     tb_config_free(c);
 }
 
+#define LISTEN "ADDRESS:PORT, such as 0.0.0.0:7400 or [::]:7400"
+#define A10    "aaaaaaaaaa"
+#define A100   A10 A10 A10 A10 A10 A10 A10 A10 A10 A10
+
 /* One file, all that is said of it. */
 struct refusal {
     const char *text;
@@ -191,10 +195,19 @@ static const struct refusal refusals[] = {
     {LEAST "link: {congestion: \"b b\"}\n",
      "w.yaml:3:20: link.congestion: \"b b\": is not one word of a-z 0-9 _ -\n"},
     {LEAST "control: {socket: \"\"}\n", "w.yaml:3:19: control.socket: \"\": is empty or too long\n"},
-    {LEAST "fabric: {listen: here}\n", "w.yaml:3:18: fabric.listen: \"here\": is not HOST:PORT\n"},
+    {LEAST "fabric: {listen: here}\n", "w.yaml:3:18: fabric.listen: \"here\": is not " LISTEN "\n"},
     {LEAST "fabric: {listen: _tombolo._tcp.east}\n",
-     "w.yaml:3:18: fabric.listen: \"_tombolo._tcp.east\": is not HOST:PORT\n"},
-    {LEAST "fabric: {listen: \"a:70000\"}\n", "w.yaml:3:18: fabric.listen: \"a:70000\": is not HOST:PORT\n"},
+     "w.yaml:3:18: fabric.listen: \"_tombolo._tcp.east\": is not " LISTEN "\n"},
+    {LEAST "fabric: {listen: \"a:70000\"}\n", "w.yaml:3:18: fabric.listen: \"a:70000\": is not " LISTEN "\n"},
+    {LEAST "fabric: {listen: \"localhost:0\"}\n",
+     "w.yaml:3:18: fabric.listen: \"localhost:0\": is not " LISTEN "\n"},
+    {LEAST "fabric: {listen: \"[127.0.0.1]:0\"}\n",
+     "w.yaml:3:18: fabric.listen: \"[127.0.0.1]:0\": is not " LISTEN "\n"},
+    {LEAST "fabric: {listen: \"::1:0\"}\n", "w.yaml:3:18: fabric.listen: \"::1:0\": is not " LISTEN "\n"},
+    {LEAST "control: {socket: /" A100 "1234567}\n",
+     "w.yaml:3:19: control.socket: the path of a socket has at most 107 characters, this one 108\n"},
+    {LEAST "session: {socket: /" A100 "12345678}\n",
+     "w.yaml:3:19: session.socket: the path of a socket has at most 107 characters, this one 109\n"},
     {LEAST "peers: [east]\n", "w.yaml:3:8: peers: wants a section of names\n"},
     {LEAST "peers: {east: 5}\n", "w.yaml:3:15: peers.east: wants a section of keys\n"},
     {LEAST "models: {\"a b\": {home: east}}\n",

@@ -1,5 +1,6 @@
 #include "base/net/endpoint.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "net_world.h"
@@ -87,6 +88,19 @@ static void addresses_are_made_of_what_needs_no_resolver(void **state)
     assert_int_equal(tb_endpoint_address(&e, &a), TB_NOT_FOUND);
 }
 
+/* P10: what to do, where it is known; else the kernel's word, and never "Success". */
+static void why_nobody_can_listen_is_told(void **state)
+{
+    (void)state;
+    assert_non_null(strstr(tb_endpoint_why(TB_SITE_LOCKED, EADDRINUSE), "another process"));
+    assert_non_null(strstr(tb_endpoint_why(TB_SITE_IO, ENOENT), "folder is not there"));
+    assert_non_null(strstr(tb_endpoint_why(TB_SITE_IO, EACCES), "may not listen"));
+    assert_non_null(strstr(tb_endpoint_why(TB_SITE_IO, EADDRNOTAVAIL), "no device"));
+    assert_string_equal(tb_endpoint_why(TB_SITE_IO, EROFS), strerror(EROFS));
+    assert_string_equal(tb_endpoint_why(TB_SITE_IO, 0), tb_status_text(TB_SITE_IO));
+    assert_string_equal(tb_endpoint_why(TB_SITE_NOMEM, ENOENT), tb_status_text(TB_SITE_NOMEM));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -94,6 +108,7 @@ int main(void)
         cmocka_unit_test(what_is_no_endpoint_is_refused),
         cmocka_unit_test(a_unix_path_fits_its_address_or_is_refused),
         cmocka_unit_test(addresses_are_made_of_what_needs_no_resolver),
+        cmocka_unit_test(why_nobody_can_listen_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
