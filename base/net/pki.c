@@ -112,6 +112,11 @@ static bool exists(const char *path)
     return lstat(path, &st) == 0;
 }
 
+static bool missing(const char *path)
+{
+    return !exists(path) && (errno == ENOENT || errno == ENOTDIR);
+}
+
 /* Both files or none. */
 static enum tb_status write_pair(const char *dir, const char *stem, EVP_PKEY *key, X509 *cert,
                                  char error_out[256])
@@ -267,6 +272,16 @@ static void ca_free(struct ca *ca)
     EVP_PKEY_free(ca->key);
 }
 
+/* Files that are there and were read, and are no pair; or OpenSSL had no memory for them. */
+static enum tb_status ca_unfit(const char *dir, char error_out[256])
+{
+    const bool nomem = ERR_GET_REASON(ERR_peek_last_error()) == ERR_R_MALLOC_FAILURE;
+    ERR_clear_error();
+    if (nomem) return say(TB_SITE_NOMEM, error_out, "%.150s: no memory to read the CA", dir);
+    return say(TB_BAD_FILE, error_out, "%.150s: ca.crt and ca.key are not a PEM certificate and its key",
+               dir);
+}
+
 /* After this ca_free is due, on failure too. */
 static enum tb_status ca_read(const char *dir, struct ca *ca, char error_out[256])
 {
@@ -274,6 +289,11 @@ static enum tb_status ca_read(const char *dir, struct ca *ca, char error_out[256
     *ca = (struct ca){0};
     if (!path_of(cert_path, dir, "ca", "crt") || !path_of(key_path, dir, "ca", "key"))
         return say(TB_BAD_ARGUMENT, error_out, "%.200s: the path is too long", dir);
+    if (missing(cert_path))
+        return say(TB_NOT_FOUND, error_out, "%.150s: there is no CA here; `tombolo pki init` makes one",
+                   cert_path);
+    if (missing(key_path))
+        return say(TB_NOT_FOUND, error_out, "%.150s: is not here; issue where the CA was made", key_path);
     BIO *bio = read_pem(cert_path, error_out);
     if (bio != NULL) ca->cert = PEM_read_bio_X509(bio, NULL, no_passphrase, NULL);
     BIO_free(bio);
@@ -281,9 +301,7 @@ static enum tb_status ca_read(const char *dir, struct ca *ca, char error_out[256
     if (bio != NULL) ca->key = PEM_read_bio_PrivateKey(bio, NULL, no_passphrase, NULL);
     BIO_free(bio);
     if (ca->key != NULL && X509_check_private_key(ca->cert, ca->key) == 1) return TB_OK;
-    ERR_clear_error();
-    if (error_out[0] != '\0') return TB_SITE_IO;
-    return say(TB_SITE_IO, error_out, "%s, %s: are not a PEM certificate and its key", cert_path, key_path);
+    return error_out[0] == '\0' ? ca_unfit(dir, error_out) : TB_SITE_IO;
 }
 
 /* A certificate outside the CA's constraints would be refused by every peer: say it now. */

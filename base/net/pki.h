@@ -11,7 +11,12 @@
 /* DIR/ca.crt and DIR/ca.key. TB_CONFLICT when one is there already (it is left alone); TB_SITE_IO. `error_out` gets a sentence. */
 TB_MUST_USE enum tb_status tb_pki_init(const char *dir, const char *site, unsigned days, char error_out[256]);
 /* DIR/NAME.crt and DIR/NAME.key, signed by DIR/ca.key, for tombolo://SITE/GATEWAY or tombolo://SITE/worker/NAME. start_offset_s and days
- * may make a certificate that has expired already: tests need one. */
+ * may make a certificate that has expired already: tests need one.
+ *   TB_NOT_FOUND     there is no CA, or not its key
+ *   TB_BAD_FILE      what is there is no certificate with its key
+ *   TB_CONFLICT      one of the files is there already (it is left alone)
+ *   TB_BAD_ARGUMENT  the CA is not of that site; a name or time out of range
+ *   TB_SITE_IO, TB_SITE_NOMEM */
 TB_MUST_USE enum tb_status tb_pki_issue(const char *dir, const char *file_stem,
                                         const struct tb_identity *identity, int64_t start_offset_s,
                                         int64_t valid_s, char error_out[256]);

@@ -118,8 +118,7 @@ enum tb_cli_exit tb_cli_adopt(const struct tb_cli_call *call)
     json_t *reply = NULL;
     const json_t *adopt = NULL;
     if (realpath(call->arguments[1], folder) == NULL)
-        return tb_say_failure(call, errno == ENOENT ? TB_NOT_FOUND : TB_SITE_IO, "%s: %s", call->arguments[1],
-                              strerror(errno));
+        return tb_say_failure(call, tb_path_status(errno), "%s: %s", call->arguments[1], strerror(errno));
     tb_signals_catch();
     tb_progress_start(&a.progress, call);
     const enum tb_status s = ask(&a, "dir", json_string(folder), &reply, &adopt);

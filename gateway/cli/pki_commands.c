@@ -16,6 +16,14 @@ static enum tb_cli_exit need(const struct tb_cli_call *call, const char *option)
     return tb_say_usage(call->command->name, tb_cli_given(call, "json"), "--%s is needed", option);
 }
 
+/* Certificates are issued again and again: what stands in the way is said with a way around it. */
+static enum tb_cli_exit refused(const struct tb_cli_call *call, enum tb_status status, const char *why,
+                                const char *way_around)
+{
+    const bool in_the_way = status == TB_CONFLICT;
+    return tb_say_failure(call, status, "%s%s%s", why, in_the_way ? "; " : "", in_the_way ? way_around : "");
+}
+
 /* The folder and those above it, open to their owner alone where they are new. */
 static bool make_folder(const char *path)
 {
@@ -43,9 +51,9 @@ enum tb_cli_exit tb_cli_pki_init(const struct tb_cli_call *call)
     const uint64_t days = tb_cli_number(call, "days", CA_DAYS_DEFAULT);
     if (days < 1 || days > DAYS_MAX)
         return tb_say_failure(call, TB_BAD_ARGUMENT, "--days is between 1 and %u", DAYS_MAX);
-    if (!make_folder(dir)) return tb_say_failure(call, TB_SITE_IO, "%s: %s", dir, strerror(errno));
+    if (!make_folder(dir)) return tb_say_failure(call, tb_path_status(errno), "%s: %s", dir, strerror(errno));
     const enum tb_status s = tb_pki_init(dir, site, (unsigned)days, error);
-    if (s != TB_OK) return tb_say_failure(call, s, "%s", error);
+    if (s != TB_OK) return refused(call, s, error, "say another --dir");
     return tb_say_result(call, json_pack("{s:s, s:s}", "site", site, "dir", dir),
                          "%s/ca.crt goes to every gateway and worker that talks to %s; keep %s/ca.key", dir,
                          site, dir);
@@ -67,7 +75,7 @@ enum tb_cli_exit tb_cli_pki_issue(const struct tb_cli_call *call)
     const int64_t start_s = tb_cli_signed(call, "start-days", 0) * 86400;
     const char *stem = tb_cli_given(call, "out") ? tb_cli_text(call, "out") : identity.name.text;
     const enum tb_status s = tb_pki_issue(dir, stem, &identity, start_s, (int64_t)days * 86400, error);
-    if (s != TB_OK) return tb_say_failure(call, s, "%s", error);
+    if (s != TB_OK) return refused(call, s, error, "say --out NAME, then move both new files over the old");
     return tb_say_result(
         call, json_pack("{s:s, s:s, s:s}", "identity", call->arguments[0], "dir", dir, "name", stem),
         "%s/%s.crt and %s/%s.key", dir, stem, dir, stem);

@@ -328,6 +328,17 @@ static int wait_version(struct following *f, uint64_t run, uint64_t number, bool
     return s;
 }
 
+/* Which one did not come, and where to look for what there is. */
+static enum tb_cli_exit unmet(const struct following *f, int status, const char *version)
+{
+    char doing[96] = "waiting for a version";
+    if (version != NULL) (void)snprintf(doing, sizeof doing, "waiting for version %.40s", version);
+    if (status != TB_TIMEOUT) return failed(f, status, doing);
+    return tb_say_failure(f->call, status,
+                          "%s: not within --timeout; `tombolo versions %s` lists what is here", doing,
+                          f->model);
+}
+
 static enum tb_cli_exit follow(struct following *f)
 {
     const char *text = tb_cli_text(f->call, "version");
@@ -342,7 +353,7 @@ static enum tb_cli_exit follow(struct following *f)
         if (s == TB_CANCELLED && follows && f->any_done)
             return TB_CLI_DONE;                        /* an interrupt is how following ends */
         if (s == TB_GATEWAY_AWAY && follows) continue; /* however long: a deadline or a signal ends it */
-        if (s != TB_OK) return failed(f, s, "waiting for a version");
+        if (s != TB_OK) return unmet(f, s, text);
         const enum tb_cli_exit code = take_version(f, &v, run != 0, &gone);
         if (code != TB_CLI_DONE && !(gone && text == NULL)) return code;
         if (code == TB_CLI_DONE && !follows) return code;
@@ -358,11 +369,11 @@ static enum tb_cli_exit open_folder(struct following *f)
 {
     char path[4096];
     if (mkdir(f->into, 0755) != 0 && errno != EEXIST)
-        return tb_say_failure(f->call, TB_SITE_IO, "%s: %s", f->into, strerror(errno));
+        return tb_say_failure(f->call, tb_path_status(errno), "%s: %s", f->into, strerror(errno));
     if (snprintf(path, sizeof path, "%s/%s", f->into, LOCK_NAME) >= (int)sizeof path)
         return tb_say_failure(f->call, TB_BAD_ARGUMENT, "%s is too long", f->into);
     f->lock = tb_sys_open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (f->lock < 0) return tb_say_failure(f->call, TB_SITE_IO, "%s: %s", path, strerror(errno));
+    if (f->lock < 0) return tb_say_failure(f->call, tb_path_status(errno), "%s: %s", path, strerror(errno));
     if (flock(f->lock, LOCK_EX | LOCK_NB) == 0) return TB_CLI_DONE;
     (void)close(f->lock);
     return tb_say_failure(f->call, TB_SITE_LOCKED, "another subscribe writes to %s", f->into);

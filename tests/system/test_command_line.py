@@ -285,7 +285,18 @@ def refusals_have_their_exit_codes(lab):
         refused(east, 5, words, "subscribe", "secret", "--into", into)
     refused(east, 1, 'there is no peer "north"; this gateway\'s are west', "limit", "north")
     refused(east, 4, "timeout", "subscribe", "policy", "--into", into, "--timeout", "5s")  # in it a busy machine opens a session
+    refused(east, 4, "waiting for version 7: not within --timeout; `tombolo versions policy` lists",
+            "subscribe", "policy", "--into", into, "--version", "7", "--timeout", "5s")
+    refused(east, 1, f"{into}/a/b: No such file", "subscribe", "policy", "--into", into / "a" / "b")
+    refused(east, 1, f"{bad}/.tombolo-lock: Not a directory", "subscribe", "policy", "--into", bad)
     refused(east, 1, "not_found", "withdraw", "policy", "99")
+    nowhere, made = lab.dir / "no-pki", lab.dir / "new-pki"
+    refused(east, 1, "there is no CA here; `tombolo pki init` makes one", "pki", "issue", "tombolo://east/gw2", "--dir", nowhere)
+    for code, words in ((0, "ca.crt goes to"), (1, "say another --dir")):
+        refused(east, code, words, "pki", "init", "--dir", made, "--site", "east")
+    for code, words in ((0, "gw2.crt"), (1, "say --out NAME")):
+        refused(east, code, words, "pki", "issue", "tombolo://east/gw2", "--dir", made)
+    refused(east, 1, "is not the CA of site west", "pki", "issue", "tombolo://west/gw", "--dir", made)
     failure = json.loads(refused(east, 1, "status", "withdraw", "policy", "99", "--json").stdout)
     expect("json of a failure", (failure["ok"], failure["status"]), (False, "not_found"))
     unread_output_is_no_success(east)

@@ -131,8 +131,34 @@ static void arguments_out_of_range_are_refused(void **state)
     assert_int_equal(tb_pki_issue(w->dir, "ca", &who, 0, 60, why), TB_BAD_ARGUMENT);
     assert_int_equal(tb_pki_issue(w->dir, "x", &local, 0, 60, why), TB_BAD_ARGUMENT);
     assert_int_equal(tb_pki_issue(w->dir, "x", &who, 0, 0, why), TB_BAD_ARGUMENT);
-    assert_int_equal(tb_pki_issue(w->dir, "x", &who, 0, 60, why), TB_SITE_IO); /* no CA there */
-    assert_non_null(strstr(why, "ca.crt"));
+}
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "we");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* P10: what the caller lacks is told as that, with what to do, and not as a failure of this machine. */
+static void a_ca_that_is_not_there_is_told_with_what_to_do(void **state)
+{
+    struct world *w = *state;
+    char why[256], dir[128];
+    struct tb_identity who;
+    world_issue(w, "east", "gw", "tombolo://east/gw");
+    snprintf(dir, sizeof dir, "%s/east", w->dir);
+    assert_int_equal(tb_identity_parse("tombolo://east/g2", &who), TB_OK);
+    assert_int_equal(tb_pki_issue(w->dir, "g2", &who, 0, 60, why), TB_NOT_FOUND);
+    assert_non_null(strstr(why, "ca.crt: there is no CA here; `tombolo pki init` makes one"));
+    assert_int_equal(unlink(world_path(w, "east", "ca.key")), 0);
+    assert_int_equal(tb_pki_issue(dir, "g2", &who, 0, 60, why), TB_NOT_FOUND);
+    assert_non_null(strstr(why, "ca.key: is not here"));
+    write_text(world_path(w, "east", "ca.key"), "no key\n");
+    assert_int_equal(tb_pki_issue(dir, "g2", &who, 0, 60, why), TB_BAD_FILE);
+    assert_non_null(strstr(why, "are not a PEM certificate and its key"));
+    assert_int_equal(access(world_path(w, "east", "g2.key"), F_OK), -1);
 }
 
 static int setup(void **state)
@@ -157,7 +183,7 @@ int main(void)
         TEST(keys_are_for_their_owner_alone),     TEST(a_ca_is_a_ca_for_its_site_and_nothing_else),
         TEST(a_leaf_has_one_uri_and_both_usages), TEST(what_is_there_is_left_alone),
         TEST(a_planted_link_is_not_followed),     TEST(a_ca_issues_for_its_own_site_only),
-        TEST(arguments_out_of_range_are_refused),
+        TEST(arguments_out_of_range_are_refused), TEST(a_ca_that_is_not_there_is_told_with_what_to_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
