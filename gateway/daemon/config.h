@@ -133,4 +133,18 @@ TB_MUST_USE enum tb_status tb_descriptors_raise(const struct tb_config *config,
  * docs/config.md. */
 void tb_config_explain(const struct tb_config *config, bool markdown, FILE *to);
 
+/* The same for programs: each key of the table, then each value of a config, in the order of the table. Texts are borrowed for the call. */
+struct tb_config_key_text {
+    const char *key, *type;
+    const char *fallback;     /* as it would be written; NULL: none, or `required` */
+    const char *range, *unit; /* NULL: none */
+    const char *why;
+    bool required;
+};
+typedef void (*tb_config_key_fn)(void *user, const struct tb_config_key_text *key);
+typedef void (*tb_config_value_fn)(void *user, const char *key, const char *value); /* value NULL: not set */
+TB_MUST_USE enum tb_status tb_config_each_key(tb_config_key_fn fn, void *user);
+TB_MUST_USE enum tb_status tb_config_each_value(const struct tb_config *config, tb_config_value_fn fn,
+                                                void *user);
+
 #endif

@@ -1,5 +1,6 @@
 /* config_explain.c - the table of keys for people: as text with a config's values, and as docs/config.md. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "gateway/daemon/config.h"
@@ -60,6 +61,8 @@ static void print_list(const struct config_key *key, const uint8_t *base, FILE *
     fputc(']', to);
 }
 
+static const char none[] = "(none)"; /* what is not set */
+
 static void print_value(const struct config_key *key, const void *base, FILE *to)
 {
     static const char *const levels[] = {"error", "warn", "info", "debug"};
@@ -107,7 +110,7 @@ static void print_value(const struct config_key *key, const void *base, FILE *to
         text = *(const char *const *)at;
         break;
     }
-    fputs(text == NULL || text[0] == '\0' ? "(none)" : text, to);
+    fputs(text == NULL || text[0] == '\0' ? none : text, to);
 }
 
 static void print_range(const struct config_key *key, FILE *to)
@@ -153,33 +156,43 @@ static void explain_key(const struct config_key *key, FILE *to)
     fprintf(to, "\n    %s\n", key->why);
 }
 
-static void values_of(enum config_scope scope, const char *shown, const void *base, FILE *to)
+/* Each key of one section: `name` is how it is written there. */
+typedef void (*key_fn)(void *user, const struct config_key *key, const char *name, const void *base);
+
+static void keys_of(enum config_scope scope, const char *shown, const void *base, key_fn fn, void *user)
 {
+    char name[256];
     for (uint32_t i = 0; i < config_key_count; i++) {
-        const struct config_key *key = &config_keys[i];
-        if (key->scope != scope) continue;
-        fprintf(to, "%s%s%s = ", shown, shown[0] == '\0' ? "" : ".", key->path);
-        print_value(key, base, to);
-        fputc('\n', to);
+        if (config_keys[i].scope != scope) continue;
+        snprintf(name, sizeof name, "%s%s%s", shown, shown[0] == '\0' ? "" : ".", config_keys[i].path);
+        fn(user, &config_keys[i], name, base);
     }
 }
 
-static void values(const struct tb_config *c, FILE *to)
+static void each_set(const struct tb_config *c, key_fn fn, void *user)
 {
     char shown[128];
-    values_of(CONFIG_ROOT, "", c, to);
+    keys_of(CONFIG_ROOT, "", c, fn, user);
     for (uint32_t i = 0; i < c->peer_count; i++) {
         snprintf(shown, sizeof shown, "peers.%s", c->peers[i].site.text);
-        values_of(CONFIG_PEER, shown, &c->peers[i], to);
+        keys_of(CONFIG_PEER, shown, &c->peers[i], fn, user);
     }
     for (uint32_t i = 0; i < c->model_count; i++) {
         snprintf(shown, sizeof shown, "models.%s", c->models[i].name.text);
-        values_of(CONFIG_MODEL, shown, &c->models[i], to);
+        keys_of(CONFIG_MODEL, shown, &c->models[i], fn, user);
     }
     for (uint32_t i = 0; i < c->subscribe_count; i++) {
         snprintf(shown, sizeof shown, "subscribe[%" PRIu32 "]", i);
-        values_of(CONFIG_SUBSCRIBE, shown, &c->subscribe[i], to);
+        keys_of(CONFIG_SUBSCRIBE, shown, &c->subscribe[i], fn, user);
     }
+}
+
+static void print_set(void *user, const struct config_key *key, const char *name, const void *base)
+{
+    FILE *to = user;
+    fprintf(to, "%s = ", name);
+    print_value(key, base, to);
+    fputc('\n', to);
 }
 
 /* ---- markdown ---- */
@@ -221,9 +234,85 @@ void tb_config_explain(const struct tb_config *config, bool markdown, FILE *to)
         return;
     }
     if (config != NULL) {
-        values(config, to);
+        each_set(config, print_set, to);
         fputc('\n', to);
     }
     for (uint32_t i = 0; i < config_key_count; i++)
         explain_key(&config_keys[i], to);
+}
+
+/* ---- for programs ---- */
+
+/* Text that is printed into memory. */
+struct written {
+    FILE *to;
+    char *text;
+    size_t bytes;
+};
+
+static bool written_begin(struct written *w)
+{
+    *w = (struct written){0};
+    w->to = open_memstream(&w->text, &w->bytes);
+    return w->to != NULL;
+}
+
+static bool written_end(struct written *w)
+{
+    return fclose(w->to) == 0 && w->text != NULL;
+}
+
+static enum tb_status tell_key(const struct config_key *key, tb_config_key_fn fn, void *user)
+{
+    char name[128];
+    struct written range;
+    if (!written_begin(&range)) return TB_SITE_NOMEM;
+    print_range(key, range.to);
+    const bool good = written_end(&range);
+    snprintf(name, sizeof name, "%s%s", config_scope_prefix(key->scope), key->path);
+    const struct tb_config_key_text text = {.key = name,
+                                            .type = config_type_text(key->type),
+                                            .fallback = key->required ? NULL : key->fallback,
+                                            .range = good && range.bytes > 0 ? range.text : NULL,
+                                            .unit = key->unit,
+                                            .why = key->why,
+                                            .required = key->required};
+    if (good) fn(user, &text);
+    free(range.text);
+    return good ? TB_OK : TB_SITE_NOMEM;
+}
+
+enum tb_status tb_config_each_key(tb_config_key_fn fn, void *user)
+{
+    enum tb_status status = TB_OK;
+    for (uint32_t i = 0; status == TB_OK && i < config_key_count; i++)
+        status = tell_key(&config_keys[i], fn, user);
+    return status;
+}
+
+struct telling {
+    tb_config_value_fn fn;
+    void *user;
+    enum tb_status status;
+};
+
+static void tell_set(void *user, const struct config_key *key, const char *name, const void *base)
+{
+    struct telling *t = user;
+    struct written value;
+    if (t->status == TB_OK && !written_begin(&value)) t->status = TB_SITE_NOMEM;
+    if (t->status != TB_OK) return;
+    print_value(key, base, value.to);
+    if (written_end(&value))
+        t->fn(t->user, name, strcmp(value.text, none) == 0 ? NULL : value.text);
+    else
+        t->status = TB_SITE_NOMEM;
+    free(value.text);
+}
+
+enum tb_status tb_config_each_value(const struct tb_config *config, tb_config_value_fn fn, void *user)
+{
+    struct telling t = {.fn = fn, .user = user};
+    each_set(config, tell_set, &t);
+    return t.status;
 }

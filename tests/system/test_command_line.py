@@ -497,6 +497,16 @@ def config_check_says_where(lab):
     expect("json", json.loads(as_json.stdout)["ok"], False)
     if "arena.bytes" not in lab.tombolo("config", "explain").stdout:
         raise Failed("config explain does not tell of arena.bytes")
+    path.write_text(east.config_text())
+    explained = json.loads(lab.tombolo("config", "explain", "--json", path).stdout)
+    page = (SOURCE / "docs/config.md").read_text()
+    expect("keys as JSON", [row["key"] for row in explained["keys"]], re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE))
+    (bytes_row,) = (row for row in explained["keys"] if row["key"] == "arena.bytes")
+    expect("a key", (bytes_row["type"], bytes_row["required"], bytes_row["default"], bytes_row["range"], bytes_row["unit"]),
+           ("size", True, None, "8MiB to 64TiB", "bytes"))
+    expect("values", [explained["values"][key] for key in ("site", "arena.bytes", "anchor.dir", "models.policy.home")],
+           ["east", f"{east.arena_mib}MiB", None, "east"])
+    expect("no values without a file", "values" in json.loads(lab.tombolo("config", "explain", "--json").stdout), False)
 
 
 @scenario
