@@ -151,8 +151,8 @@ static void fill_run(struct tb_catalog *c, uint32_t i, uint32_t model, const str
     (void)tb_catalog_copy_text(run->info.key, q->key); /* its length was checked */
     run->info.resumed_run_order = m->head.run_order;
     run->info.resumed_number = m->head.number;
-    run->opened_by = q->session;
-    run->opened_name = session_at(c, tb_catalog_session_find(c, &q->session))->info.name;
+    const struct session *opener = session_at(c, tb_catalog_session_find(c, &q->session));
+    memcpy(run->opened_identity, opener->info.identity, sizeof run->opened_identity);
 }
 
 enum tb_status tb_catalog_run_open(struct tb_catalog *c, tb_time_ns now,

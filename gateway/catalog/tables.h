@@ -91,8 +91,7 @@ struct run {
     struct row row;
     struct tb_catalog_run info;
     uint32_t model;
-    struct tb_id opened_by; /* session */
-    struct tb_name opened_name;
+    char opened_identity[TB_CATALOG_TEXT_MAX]; /* "": not in this life of the catalog */
 };
 
 struct shard {

@@ -11,12 +11,8 @@ static bool fill_run(struct tb_catalog *c, uint32_t i, struct tb_catalog_todo *t
     const struct run *run = run_at(c, i);
     t->run = run->info;
     t->model = run->info.model;
-    t->session = run->opened_by;
-    t->name = run->opened_name;
     t->why = run->info.fenced ? "fenced" : run->info.has_last ? "published" : "opened";
-    /* The name is the worker's own word; the identity is what its socket or certificate proved (P8). */
-    const uint32_t opener = tb_catalog_session_find(c, &run->opened_by);
-    if (opener != NONE) t->who = session_at(c, opener)->info.identity;
+    t->who = run->opened_identity; /* proven, and no name that a worker gave itself (P8) */
     return true;
 }
 

@@ -240,7 +240,9 @@ static enum tb_status store_open(struct tb_daemon *d)
 {
     char error[256] = "";
     const enum tb_status status = tb_store_open(d->config->store_path, &d->store, error);
-    return status == TB_OK ? TB_OK : failed("store", error, "make its folder writable, or set store.path");
+    return status == TB_OK
+               ? TB_OK
+               : failed("store", error, "make its folder, writable for this user, or set store.path");
 }
 
 static enum tb_status arena_open(struct tb_daemon *d)

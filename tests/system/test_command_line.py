@@ -136,7 +136,9 @@ def runs_follow_the_rule(lab):
     # The audit trail names who opened each run, by what the socket proved (P8, P10).
     with contextlib.closing(sqlite3.connect(east.dir / "store.sqlite")) as store:
         opened = store.execute("SELECT who, COUNT(DISTINCT run_order) FROM audit WHERE what = 'run.open' AND why = 'opened' GROUP BY who").fetchall()
+        later = store.execute("SELECT DISTINCT who FROM audit WHERE what LIKE 'run.%' AND why <> 'opened'").fetchall()
     expect("who opened the runs", opened, [(f"unix:{os.getuid()}", 4)])
+    expect("who it was when others had published in them", later, [(f"unix:{os.getuid()}",)])
 
 
 @scenario
