@@ -8,7 +8,7 @@ enum mark {
     MARK_UNKNOWN,
     MARK_ROOTED,   /* bytes reach it: it is a source, whole, or reads from one that is rooted */
     MARK_UNROOTED, /* it waits for an upstream itself, or reads from one that does */
-    MARK_FAILED,   /* it is a worker that failed the reader, or depends on one */
+    MARK_FAILED,   /* it is a worker that failed the reader, or is silent, or depends on such a one */
     MARK_BELOW,    /* it depends on the reader */
 };
 
@@ -27,7 +27,7 @@ static bool among_avoided(const struct tb_planner_question *q, uint32_t count, u
 /* A gateway that cannot be reached from here feeds others all the same. */
 static bool failed(const struct tb_planner_question *q, const struct tb_planner_member *m)
 {
-    return m->kind == TB_PLANNER_WORKER && among_avoided(q, q->failed_count, m->id);
+    return m->silent || (m->kind == TB_PLANNER_WORKER && among_avoided(q, q->failed_count, m->id));
 }
 
 /* Marks a member that needs no look at its upstream. False: its mark is its upstream's, unless it failed. */
@@ -95,7 +95,7 @@ static void sum_nic_loads(const struct tb_planner_question *q)
 
 /* What speaks against a candidate, the weightiest first; less is better. */
 struct cost {
-    uint32_t terms[10];
+    uint32_t terms[11];
     uint64_t id;
 };
 
@@ -144,7 +144,7 @@ static struct cost cost_of(const struct tb_planner_question *q, uint32_t candida
     /* A reader of the same host costs no NIC, and what such a member lacks comes to the host through it:
      * neither load nor being behind speaks against it. */
     return (struct cost){
-        .terms = {c->slow, stands_still(c, reader), !near, !near && load >= fan_out,
+        .terms = {c->silent, c->slow, stands_still(c, reader), !near, !near && load >= fan_out,
                   c->own.mark == MARK_UNROOTED, !near && behind && c->kind == TB_PLANNER_WORKER,
                   kind_cost(c, near), !near && !same_rack, c->own.depth, near ? 0 : load * 2 + c->spot},
         .id = c->id,
@@ -178,7 +178,7 @@ static void consider(const struct tb_planner_question *q, uint32_t index, struct
     *best = (struct choice){index, cost};
 }
 
-/* The best of the reader's own host, if one there will do: nobody elsewhere can then be cheaper (slow, failed and near are the
+/* The best of the reader's own host, if one there will do: nobody elsewhere can then be cheaper (silent, slow, failed and near are the
  * weightiest terms), so neither loads nor the others' depths need be known. Most of a site's questions end here. */
 static uint32_t near_best(const struct tb_planner_question *q)
 {
@@ -186,7 +186,7 @@ static uint32_t near_best(const struct tb_planner_question *q)
     const struct tb_planner_member *reader = &q->members[q->reader];
     for (uint32_t i = 0; i < q->count; i++) {
         const struct tb_planner_member *m = &q->members[i];
-        if (m->host != reader->host || m->slow || i == q->reader) continue;
+        if (m->host != reader->host || m->silent || m->slow || i == q->reader) continue;
         mark_way(q, i);
         if (candidate(q, i) && !stands_still(m, reader) && leads(m, reader)) consider(q, i, &best);
     }

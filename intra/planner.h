@@ -7,6 +7,7 @@
  *
  * What it holds to, in this order:
  *   - no cycle: the upstream never depends on the reader;
+ *   - a member that does not answer, and whoever depends on it and holds no more than the reader, is read from when there is nobody else;
  *   - a byte reaches a host once: whoever shares the reader's host is preferred, even when it has only begun;
  *   - slow members become leaves: read from only when there is nobody else;
  *   - nor from who depends on a worker that failed this reader, and holds no more than it: nothing comes there either;
@@ -19,8 +20,8 @@
  * The cost model. Time to all of a site = arrival of the last byte + depth x (a chunk's time on a NIC + how late a hop looks), as
  * long as no NIC feeds more than fan_out readers and NIC rate / fan_out is not under the rate of arrival; above that each
  * reader more on a NIC makes all behind it slower by its share. So fan_out = NIC rate / arrival rate is the widest, and thus
- * the shallowest, tree that costs no rate. A candidate's cost is a row of terms, weightiest first, compared as words are: slow,
- * behind what failed the reader, not of this host, NIC full, waits itself, is behind, kind, other rack, depth, load (planner.c: cost_of). Rate comes before
+ * the shallowest, tree that costs no rate. A candidate's cost is a row of terms, weightiest first, compared as words are: silent, slow,
+ * behind what failed the reader or is silent, not of this host, NIC full, waits itself, is behind, kind, other rack, depth, load (planner.c: cost_of). Rate comes before
  * depth, since a NIC that is full costs each byte and a hop only its chunk. sim/fleet asks this same code.
  *
  * Pure; no heap. A question over 10,000 members costs about 0.1 ms, one that its own host answers a third of that. */
@@ -63,6 +64,7 @@ struct tb_planner_member {
     bool whole;     /* it holds every chunk and depends on nobody: its upstream is not looked at */
     bool spot;      /* may go at any time: loses ties */
     bool slow;      /* shall be a leaf */
+    bool silent;    /* it was asked for something and has not answered; not of a gateway */
     bool near_only; /* PUBLISHER: it is read by its own host alone */
     bool steady;    /* as its pace says. Only tb_planner_alone looks at it */
     /* what it reads at, as it says; 0: not known, or nothing comes. tb_planner_slow and _alone look at it */

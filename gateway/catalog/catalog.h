@@ -232,8 +232,12 @@ TB_MUST_USE enum tb_status tb_catalog_session_resume(struct tb_catalog *c, tb_ti
                                                      const struct tb_id *session, const char *identity);
 /* The connection is gone; the lease goes on. Waits of the session end without an answer. */
 void tb_catalog_session_detach(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session);
+/* Any word of it: its lease begins anew, and it is silent no more. */
 TB_MUST_USE enum tb_status tb_catalog_session_renew(struct tb_catalog *c, tb_time_ns now,
                                                     const struct tb_id *session);
+/* It was asked for something, by a reader of it or by the site, and did not answer: until its next word nobody is sent there, nor to
+ * who depends on it, while there is anybody else (P6). Its lease goes on. */
+void tb_catalog_session_silent(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session);
 /* Good-bye: like an expired lease, without SESSION_LOST. Unknown is fine. */
 void tb_catalog_session_close(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session);
 
@@ -494,6 +498,11 @@ struct tb_catalog_progress {
 /* Held progress of a worker; whole counts towards go. */
 TB_MUST_USE enum tb_status tb_catalog_progress(struct tb_catalog *c, tb_time_ns now,
                                                const struct tb_catalog_progress *p);
+/* The source of that plan takes its reader in, and the reader is told: a worker that was to give its place there up to it does
+ * so now. TB_DONE_BEFORE: an old plan. */
+TB_MUST_USE enum tb_status tb_catalog_plan_told(struct tb_catalog *c, tb_time_ns now,
+                                                const struct tb_id *session, const struct tb_id *uid,
+                                                uint64_t plan);
 /* The source of that plan failed: another PLAN without it until it shows progress (or retry_ns passed and
  * there is no other). TB_DONE_BEFORE: an old plan. */
 TB_MUST_USE enum tb_status tb_catalog_hop_lost(struct tb_catalog *c, tb_time_ns now,
@@ -597,6 +606,7 @@ struct tb_catalog_reference_view {
     uint32_t held_chunks, total_chunks;
     bool whole, hidden, activated;
     bool slow;        /* WORKER: held up those behind it, and is read from only when there is nobody else */
+    bool silent;      /* WORKER, PUBLISHER: it was asked and has not answered: likewise */
     bool spot;        /* WORKER: its session's */
     uint32_t readers; /* WORKER, PUBLISHER: whose upstream it is */
     uint64_t bytes_per_s;

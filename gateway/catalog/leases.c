@@ -110,6 +110,20 @@ enum tb_status tb_catalog_session_open(struct tb_catalog *c, tb_time_ns now,
     return TB_OK;
 }
 
+static void set_silent(struct tb_catalog *c, struct session *s, bool silent)
+{
+    if (s->silent == silent) return;
+    s->silent = silent;
+    for (uint32_t r = s->references; r != NONE; r = reference_at(c, r)->owner_next)
+        reference_at(c, r)->silent = silent;
+}
+
+static void hear(struct tb_catalog *c, struct session *s)
+{
+    s->lease_until = tb_time_add(c->now, c->config.lease_ns);
+    set_silent(c, s, false);
+}
+
 enum tb_status tb_catalog_session_resume(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
                                          const char *identity)
 {
@@ -121,7 +135,7 @@ enum tb_status tb_catalog_session_resume(struct tb_catalog *c, tb_time_ns now, c
     /* P7: the connection before may not have been known to be gone. Who comes back asks again; what that one asked nobody hears. */
     tb_waits_end_session(c, i);
     s->attached = true;
-    s->lease_until = tb_time_add(c->now, c->config.lease_ns);
+    hear(c, s);
     for (uint32_t r = 0; r < c->references.high; r++) {
         struct row *row = tb_table_row(&c->references, r);
         if (!row->live || reference_at(c, r)->owner != i || reference_at(c, r)->kind == TB_REFERENCE_SITE)
@@ -150,8 +164,15 @@ enum tb_status tb_catalog_session_renew(struct tb_catalog *c, tb_time_ns now, co
     tb_catalog_enter(c, now);
     const uint32_t i = tb_catalog_session_find(c, session);
     if (i == NONE) return TB_PEER_LEASE;
-    session_at(c, i)->lease_until = tb_time_add(c->now, c->config.lease_ns);
+    hear(c, session_at(c, i));
     return TB_OK;
+}
+
+void tb_catalog_session_silent(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session)
+{
+    tb_catalog_enter(c, now);
+    const uint32_t i = tb_catalog_session_find(c, session);
+    if (i != NONE) set_silent(c, session_at(c, i), true);
 }
 
 void tb_catalog_session_end(struct tb_catalog *c, uint32_t session, bool tell)

@@ -3,7 +3,8 @@
  *
  * Promise P6: a reader whose source dies, leaves or fails goes on elsewhere, and nobody else is moved for it.
  * A source that failed a reader is avoided until it shows progress; when there is no other it is tried again
- * after retry_ns. One that holds up those behind it becomes a leaf for this version, and its readers are moved. */
+ * after retry_ns. One that holds up those behind it becomes a leaf for this version, and its readers are moved.
+ * One that was asked and does not answer is nobody's choice until it speaks again. */
 #include "gateway/catalog/tables.h"
 
 #include "base/assert.h"
@@ -37,15 +38,29 @@ static uint32_t source_host(const struct tb_catalog *c, uint32_t source)
     return source == GATEWAY ? 1 : session_at(c, reference_at(c, source)->owner)->host;
 }
 
+static void unload_source(struct tb_catalog *c, struct reference *ref)
+{
+    if (!ref->source_loads) return;
+    TB_ASSERT(*source_load(c, ref->source) > 0);
+    (*source_load(c, ref->source))--;
+    ref->source_loads = false;
+}
+
+/* Its place is as good as free from now on. */
+static void set_yields(struct tb_catalog *c, struct reference *ref, bool yields)
+{
+    if (ref->yields == yields) return;
+    ref->yields = yields;
+    version_at(c, ref->version)->yielding_count += yields ? 1 : UINT32_MAX;
+    unload_source(c, ref);
+}
+
 static void set_source(struct tb_catalog *c, uint32_t reference, uint32_t source)
 {
     struct reference *ref = reference_at(c, reference);
-    if (ref->source_loads) {
-        TB_ASSERT(*source_load(c, ref->source) > 0);
-        (*source_load(c, ref->source))--;
-        ref->source_loads = false;
-    }
+    unload_source(c, ref);
     if (ref->source < GATEWAY) reference_at(c, ref->source)->followers--;
+    set_yields(c, ref, false);
     ref->source = source;
     ref->source_from = ref->held_chunks;
     if (source < GATEWAY) reference_at(c, source)->followers++;
@@ -149,6 +164,7 @@ static struct tb_planner_member worker_member(const struct tb_catalog *c, uint32
         .whole = ref->whole,
         .spot = ref->spot,
         .slow = ref->slow || (ref->aside && rank_of(reader) == RANK_KEEPS_UP),
+        .silent = ref->silent,
         .steady = ref->pace.steady,
         .bytes_per_s = ref->bytes_per_s,
     };
@@ -184,6 +200,7 @@ static uint32_t add_ranks(struct tb_catalog *c, const struct version *v, uint32_
                                                           .upstream = TB_PLANNER_NONE,
                                                           .held_chunks = v->chunk_count,
                                                           .whole = true,
+                                                          .silent = ref->silent,
                                                           .near_only = true};
     }
     return count;
@@ -467,8 +484,21 @@ static struct tb_planner_question question_of(struct tb_catalog *c, const struct
                                         .chunk_bytes = v->bytes / v->chunk_count};
 }
 
+/* It comes behind all others, and where it was the first of a chain, before the slow. */
+static void yield_place(struct tb_catalog *c, uint32_t reference)
+{
+    const struct reference *ref = reference_at(c, reference);
+    lose_source(c, reference);
+    if (!ref->aside) return;
+    EACH_WORKER(c, version_at(c, ref->version), r)
+    {
+        if (reference_at(c, r)->slow && reference_at(c, r)->source_loads) lose_source(c, r);
+    }
+}
+
 /* A reader that finds nobody better stays. Once all are away it gives its own place up too, which feeds another better; settling
- * plans it behind those, where it holds up nobody. */
+ * plans it behind those, where it holds up nobody. But not before one of them may read there: what it reads from may have stopped,
+ * and answers nobody. Then what it says of that source is needed, and behind them it would wait as they do. */
 static void make_leaf(struct tb_catalog *c, uint32_t slow)
 {
     struct reference *ref = reference_at(c, slow);
@@ -478,7 +508,11 @@ static void make_leaf(struct tb_catalog *c, uint32_t slow)
         const uint32_t better = pick(c, r);
         if (better != NONE && better != slow) lose_source(c, r);
     }
-    if (ref->followers == 0 && ref->source_loads) lose_source(c, slow);
+    if (ref->followers > 0 || !ref->source_loads) return;
+    if (ref->bytes_per_s == 0)
+        yield_place(c, slow); /* it has nothing to lose there */
+    else
+        set_yields(c, ref, true);
 }
 
 /* The first of a chain, which nobody can be compared with, gives its place up to one of those that depend on it, and comes behind them
@@ -501,8 +535,6 @@ static void try_another(struct tb_catalog *c, uint32_t first)
     v->trials++;
     ref->aside = true;
     make_leaf(c, first);
-    EACH_WORKER(c, v, r) /* the slow make room for it: it stands before them */
-    if (reference_at(c, r)->slow && reference_at(c, r)->source_loads) lose_source(c, r);
 }
 
 /* What was slow is a leaf of the next version from its beginning, which may be over before a rate is told. It is forgiven by a
@@ -572,22 +604,52 @@ static void step_aside(struct tb_catalog *c, uint32_t first)
     make_leaf(c, first);
 }
 
-enum tb_status tb_catalog_hop_lost(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
-                                   const struct tb_id *uid, uint64_t plan_number)
+/* The reader that this plan is of. */
+static enum tb_status find_reader(const struct tb_catalog *c, const struct tb_id *session,
+                                  const struct tb_id *uid, uint64_t plan_number, uint32_t *reference_out)
 {
-    tb_catalog_enter(c, now);
     const uint32_t s = tb_catalog_session_find(c, session);
     if (s == NONE) return TB_PEER_LEASE;
     const uint32_t i = tb_version_find(c, uid);
     const uint32_t r = i == NONE ? NONE : tb_reference_find(c, TB_REFERENCE_WORKER, i, s);
     if (r == NONE) return TB_NOT_FOUND;
-    struct reference *ref = reference_at(c, r);
+    const struct reference *ref = reference_at(c, r);
     if (ref->plan != plan_number || ref->source == NONE) return TB_DONE_BEFORE;
+    *reference_out = r;
+    return TB_OK;
+}
+
+enum tb_status tb_catalog_plan_told(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
+                                    const struct tb_id *uid, uint64_t plan_number)
+{
+    tb_catalog_enter(c, now);
+    uint32_t r;
+    const enum tb_status found = find_reader(c, session, uid, plan_number, &r);
+    if (found != TB_OK) return found;
+    const uint32_t source = reference_at(c, r)->source;
+    const struct version *v = version_at(c, reference_at(c, r)->version);
+    if (v->yielding_count == 0) return TB_OK;
+    EACH_WORKER(c, v, other)
+    {
+        const struct reference *o = reference_at(c, other);
+        if (o->yields && o->source == source && other != r) yield_place(c, other);
+    }
+    return tb_catalog_settle(c, TB_OK);
+}
+
+enum tb_status tb_catalog_hop_lost(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
+                                   const struct tb_id *uid, uint64_t plan_number)
+{
+    tb_catalog_enter(c, now);
+    uint32_t r;
+    const enum tb_status found = find_reader(c, session, uid, plan_number, &r);
+    if (found != TB_OK) return found;
+    struct reference *ref = reference_at(c, r);
     const bool nothing_came = ref->held_chunks == ref->source_from;
-    avoid(c, ref, ref->source, source_held(c, version_at(c, i), ref->source));
+    avoid(c, ref, ref->source, source_held(c, version_at(c, ref->version), ref->source));
     set_source(c, r, NONE);
     if (nothing_came && ref->followers > 0 && pick(c, r) == NONE) step_aside(c, r);
-    tb_catalog_touch_version(c, i);
+    tb_catalog_touch_version(c, ref->version);
     return tb_catalog_settle(c, TB_OK);
 }
 

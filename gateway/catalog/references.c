@@ -18,6 +18,7 @@ static void name_reference(struct tb_catalog *c, struct reference *ref)
     ref->rack = s->rack;
     ref->spot = s->info.spot;
     ref->slow = ref->kind == TB_REFERENCE_WORKER && s->slow;
+    ref->silent = s->silent;
 }
 
 static uint32_t *list_of(struct version *v, const struct reference *ref)

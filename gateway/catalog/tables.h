@@ -147,6 +147,7 @@ struct version {
     uint64_t fastest;          /* bytes a second: the most that a worker of it ever told */
     uint32_t trials;           /* plans.c: so many gave their place up to see who holds up the chain */
     bool tried;                /* plans.c: and that was enough of it */
+    uint32_t yielding_count;   /* plans.c: workers that wait for another to take their place */
     bool stands_told;          /* scratch of sites.c */
     bool wanted;               /* an exact wait asks for it */
     bool lost_at_home;         /* home gave it up: it lives as long as somebody here has all of it */
@@ -171,6 +172,7 @@ struct session {
     bool attached;
     uint32_t host, rack; /* planner's numbers */
     bool slow;           /* plans.c: it was, when it last told a rate that could be judged */
+    bool silent;         /* leases.c: it was asked and has said nothing since */
     uint64_t stamp;
     uint32_t references; /* its own, of all versions: the first of the list */
     uint32_t members;    /* its memberships: likewise */
@@ -195,6 +197,7 @@ struct reference {
     bool spot;               /* WORKER: its session's */
     bool reads_only; /* WORKER: reads, serves nobody, and is no copy: it keeps bytes in a form of its own */
     bool whole;
+    bool silent; /* its session's */
 
     uint32_t owner_next; /* in the owner's list */
     struct tb_id uid;    /* of the version: outlives its row */
@@ -235,8 +238,9 @@ struct reference {
     tb_time_ns retry_at;
     uint64_t bytes_per_s;
     struct tb_planner_pace pace;
-    bool slow;  /* a leaf from now on */
-    bool aside; /* it gives its place up to be compared, until it has another */
+    bool slow;   /* a leaf from now on */
+    bool aside;  /* it gives its place up to be compared, until it has another */
+    bool yields; /* it gives its place up once another may read there */
     uint8_t transport;
 };
 

@@ -161,6 +161,7 @@ static void view_reference(const struct tb_catalog *c, const struct reference *r
     out->hidden = ref->hidden;
     out->activated = ref->activated;
     out->slow = ref->slow;
+    out->silent = ref->silent;
     out->spot = ref->spot;
     out->readers = ref->followers;
     out->bytes_per_s = ref->bytes_per_s;

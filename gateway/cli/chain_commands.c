@@ -74,7 +74,7 @@ static void print_hop(const json_t *m)
 
 static void print_member(const json_t *m, size_t depth, uint64_t chunks)
 {
-    static const char *const marks[] = {"slow", "spot", "active"};
+    static const char *const marks[] = {"slow", "silent", "spot", "active"};
     const int indent = (int)(2 * (depth < INDENT_MAX ? depth : INDENT_MAX));
     (void)printf("  %*s", indent, "");
     if (depth > INDENT_MAX) (void)printf("(%zu) ", depth);

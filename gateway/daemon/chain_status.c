@@ -106,6 +106,7 @@ static json_t *worker_row(struct chains *a, const struct tb_catalog_reference_vi
     put(a, o, "whole", json_boolean(r->whole));
     put(a, o, "active", json_boolean(r->activated));
     put(a, o, "slow", json_boolean(r->slow));
+    put(a, o, "silent", json_boolean(r->silent));
     put(a, o, "spot", json_boolean(r->spot));
     put(a, o, "readers", json_integer(r->readers));
     return o;

@@ -229,6 +229,15 @@ enum tb_status tb_session_progress_frame(struct tb_worker_session *s, struct tb_
     return TB_OK;
 }
 
+/* P6: a source that says nothing to one of its readers is nobody's choice until it says something here. */
+static void note_silent(struct tb_worker_session *s, const struct tb_session_hop_lost *m)
+{
+    struct tb_catalog_reference_view view;
+    if (tb_session_status_get(m->status_negated) != TB_STREAM_IDLE) return;
+    if (tb_catalog_plan_get(s->d->catalog, &s->id, &m->uid, m->plan, &view) && !view.from_gateway)
+        tb_catalog_session_silent(s->d->catalog, tb_clock_now(), &view.upstream);
+}
+
 enum tb_status tb_session_hop_lost_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_session_hop_lost m;
@@ -236,6 +245,7 @@ enum tb_status tb_session_hop_lost_frame(struct tb_worker_session *s, struct tb_
     s->d->counters.hops_lost++;
     tb_log(TB_LOG_WARN, "hop.lost", "worker=%s plan=%llu status=%s action=replan", s->name.text,
            (unsigned long long)m.plan, tb_status_name(tb_session_status_get(m.status_negated)));
+    note_silent(s, &m);
     TB_MOOT(tb_catalog_hop_lost(s->d->catalog, tb_clock_now(), &s->id, &m.uid, m.plan));
     return TB_OK;
 }

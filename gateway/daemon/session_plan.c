@@ -2,7 +2,7 @@
  * said that its door knows it, the reader is told whom to read from.
  *
  * Promise P6: an owner that does not answer (stopped, or behind a dead network) holds its reader up for TB_GRANT_WAIT_NS;
- * then another plan is made. */
+ * then another plan is made, and nobody else is sent there until it speaks. */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>
@@ -69,6 +69,7 @@ static void plan_tell(struct tb_worker_session *reader, const struct tb_id *uid,
            (unsigned long long)plan);
     TB_SESSION_SEND(reader, TB_SESSION_PLAN, 0, &m, source->source.count + TB_SESSION_SMALL,
                     tb_session_plan_encode);
+    TB_MOOT(tb_catalog_plan_told(reader->d->catalog, tb_clock_now(), &reader->id, uid, plan));
 }
 
 /* ---- a source that is a worker's ---- */
@@ -144,6 +145,7 @@ void tb_plan_waits_tick(struct tb_daemon *d, tb_time_ns now)
             continue;
         }
         *at = wait->next;
+        tb_catalog_session_silent(d->catalog, now, &wait->owner);
         plan_granted(d, wait, TB_STREAM_IDLE);
         tb_free(wait);
     }

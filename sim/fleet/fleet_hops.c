@@ -264,6 +264,7 @@ void fleet_planned(struct fleet *f, struct worker *w, uint32_t source)
     struct site *s = site_of(f, w);
     if (w->whole || !w->alive || !(source == FROM_GATEWAY || f->workers[source].alive)) return;
     fleet_hop_close(f, w);
+    fleet_plan_told(f, w);
     if (source != FROM_GATEWAY && f->workers[source].host == w->host) {
         w->source = source;
         w->reading = true;

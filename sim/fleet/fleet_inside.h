@@ -170,6 +170,7 @@ void fleet_site_tick(struct fleet *f, struct site *s);
 void fleet_stage(struct fleet *f, struct worker *w);
 void fleet_strike(struct fleet *f);
 void fleet_come_back(struct fleet *f, struct site *s);
+void fleet_plan_told(struct fleet *f, const struct worker *w);
 void fleet_hop_gone(struct fleet *f, struct worker *w);
 void fleet_tell_progress(struct fleet *f, struct worker *w);
 

@@ -354,6 +354,15 @@ void fleet_come_back(struct fleet *f, struct site *s)
     fleet_site_has(f, s);
 }
 
+void fleet_plan_told(struct fleet *f, const struct worker *w)
+{
+    struct site *s = &f->sites[w->site];
+    if (!s->gateway_up) return;
+    const struct tb_id session = session_of(f, w);
+    (void)!tb_catalog_plan_told(s->catalog, f->now, &session, &f->key.uid, w->plan);
+    fleet_settle(f, s);
+}
+
 void fleet_hop_gone(struct fleet *f, struct worker *w)
 {
     struct site *s = &f->sites[w->site];

@@ -101,8 +101,11 @@ static void land_version(struct joins *j)
 static void drain(struct joins *j)
 {
     struct tb_catalog_todo todo;
-    while (tb_catalog_next(j->catalog, &todo))
-        j->plans += todo.kind == TB_CATALOG_PLAN;
+    while (tb_catalog_next(j->catalog, &todo)) {
+        if (todo.kind != TB_CATALOG_PLAN) continue;
+        j->plans++;
+        (void)!tb_catalog_plan_told(j->catalog, j->now, &todo.session, &todo.uid, todo.plan);
+    }
 }
 
 /* A call that must succeed, and what comes of it. */

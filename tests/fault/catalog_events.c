@@ -264,6 +264,19 @@ static enum tb_status do_hop_lost(struct site *s, unsigned n)
     return tb_catalog_hop_lost(s->c, s->now, &id, &uid, n % 4);
 }
 
+static enum tb_status do_plan_told(struct site *s, unsigned n)
+{
+    const struct tb_id id = session_of(PICK(sessions)), uid = id_of(PICK(uids));
+    return tb_catalog_plan_told(s->c, s->now, &id, &uid, n % 4);
+}
+
+static enum tb_status do_silent(struct site *s, unsigned n)
+{
+    const struct tb_id id = session_of(PICK(sessions));
+    tb_catalog_session_silent(s->c, s->now, &id);
+    return TB_OK;
+}
+
 static enum tb_status do_activate(struct site *s, unsigned n)
 {
     const struct tb_id id = session_of(PICK(sessions)), uid = id_of(PICK(uids));
@@ -331,6 +344,7 @@ static const struct event {
     {"session_resume", do_resume, 8, 0},
     {"session_detach", do_detach, 4, 0},
     {"session_renew", do_renew, 4, 0},
+    {"session_silent", do_silent, 4, 0},
     {"session_close", do_close, 4, 0},
     {"run_open", do_run, 4 * 2 * 3, 0},
     {"version_open", do_version, 4 * 2 * 4 * 4 * 2, 0},
@@ -356,6 +370,7 @@ static const struct event {
     {"stage", do_stage, 4 * 4 * 3, 0},
     {"export", do_export, 4 * 4 * 5 * 2, 0},
     {"progress", do_progress, 4 * 4 * 5 * 2, 0},
+    {"plan_told", do_plan_told, 4 * 4 * 4, 0},
     {"hop_lost", do_hop_lost, 4 * 4 * 4, 0},
     {"activate", do_activate, 4 * 4 * 3, 0},
     {"activated", do_activated, 4 * 4 * 3, 0},

@@ -414,6 +414,9 @@ def a_stopped_worker_holds_up_nobody(lab):
     for r in rollouts:
         r.worker.send("stage", uid=uid, timeout_ms=PATIENCE_MS)
     wait_for("w0 holds some", lambda: any(w["name"] == "w0" and w["held_bytes"] for w in west.version(uid)["workers"]))
+    names = [r.worker.name for r in rollouts]
+    stopped = next((w["upstream"] for w in west.version(uid)["workers"] if w["upstream"] in names), "w0")
+    rollouts.sort(key=lambda r: r.worker.name != stopped)
     rollouts[0].worker.stop()
     for r in rollouts[1:]:
         expect(f"{r.worker.name} stages", r.worker.receive()["status"], "ok")
@@ -424,7 +427,8 @@ def a_stopped_worker_holds_up_nobody(lab):
 
 @scenario
 def a_source_that_answers_no_grant_is_given_up(lab):
-    """P6 P10: a reader's nearest source is stopped before it is asked to grant: after a second there is another plan, and a line."""
+    """P6 P10: a reader's nearest source is stopped before it is asked to grant: after a second there is another plan, and a line. Who
+    comes next is not sent there: the source has said nothing since."""
     east, west, _ = lab.east_west(through_link=False)
     west.extra["session"] = {"lease_ms": 10000}  # the stopped worker's lease is not what gives the plan up
     up(east, west)
@@ -433,14 +437,17 @@ def a_source_that_answers_no_grant_is_given_up(lab):
     near = Rollout(lab, west, "near", path, host="one-host")
     near.worker.ok("wait", model="policy", kind="minimum", number=1)
     near.stage(uid)
-    late = Rollout(lab, west, "late", path, host="one-host")
+    readers = [Rollout(lab, west, name, path, host="one-host") for name in ("late", "later")]
     near.worker.stop()
-    late.stage(uid, timeout_ms=PATIENCE_MS)
-    late.activate(uid)
-    late.check(path)
+    for r in readers:
+        r.stage(uid, timeout_ms=PATIENCE_MS)
+        r.activate(uid)
+        r.check(path)
     near.worker.signal(signal.SIGCONT)
-    if not west.daemon.logged("plan.not_granted", "worker=late", "status=stream_idle"):
+    if not west.daemon.logged("plan.not_granted", "worker=late ", "status=stream_idle"):
         raise Failed("west gave up no plan for want of a grant")
+    if west.daemon.logged("plan.not_granted", "worker=later "):
+        raise Failed("west asked a worker that does not answer for one more reader")
 
 
 @scenario

@@ -313,6 +313,90 @@ static void a_slow_worker_becomes_a_leaf(void **state)
     site_close(&s);
 }
 
+/* P6: what it reads from has stopped, which shows as its own slowness first. Who is to take its place is not taken in there, so it
+ * stays: when it notices it goes on at once, and not behind that one, which still waits for an answer. */
+static void nobody_is_put_behind_who_waits_for_the_stopped(void **state)
+{
+    (void)state;
+    struct site s;
+    chain_with_a_brake(&s, 4000);
+    s.stopped = "a";
+    said(&s, "[ 120] plan c v5 from a\n");
+    CHECK_OK(hop_lost(&s, "b", plan_of(&s, "b")));
+    said(&s, "[ 120] plan b v5 from gateway\n");
+    CHECK_OK(hop_lost(&s, "c", plan_of(&s, "c"))); /* no answer came */
+    said(&s, "[ 120] plan c v5 from gateway\n");   /* b counts as slow */
+    site_close(&s);
+}
+
+/* The twin: what had stopped goes on and answers, late. */
+static void who_is_slow_goes_behind_who_was_taken_in_late(void **state)
+{
+    (void)state;
+    struct site s;
+    chain_with_a_brake(&s, 4000);
+    s.stopped = "a";
+    said(&s, "[ 120] plan c v5 from a\n");
+    const struct tb_id c = session_of("c"), v5 = id_of(5);
+    CHECK_STATUS(tb_catalog_plan_told(s.c, s.now, &c, &v5, plan_of(&s, "c") - 1), TB_DONE_BEFORE); /* P4 */
+    come(&s, "d");
+    CHECK_OK(join(&s, "d", "d", 0, 1));
+    CHECK_OK(stage(&s, "d", 5));
+    said(&s, "[ 120] plan d v5 from c\n"); /* which says nothing of a */
+    CHECK_OK(tb_catalog_plan_told(s.c, s.now, &c, &v5, plan_of(&s, "c")));
+    CHECK_OK(export_of(&s, "d", 5, 0));
+    said(&s, "[ 120] plan b v5 from d\n");
+    CHECK_OK(tb_catalog_plan_told(s.c, s.now, &c, &v5, plan_of(&s, "c")));
+    said(&s, "");
+    site_close(&s);
+}
+
+/* P6: a worker that did not answer a reader, or the site, is not found out by each of those who come next; nor is who reads from it.
+ * Its next word ends that. */
+static void nobody_is_sent_to_who_does_not_answer(void **state)
+{
+    (void)state;
+    struct site s;
+    spread(&s);
+    come_from(&s, "a2", "host-of-a", false);
+    CHECK_OK(join(&s, "a2", "a2", 0, 1));
+    for (uint32_t i = 0; i < 2; i++) {
+        CHECK_OK(stage(&s, i == 0 ? "a" : "b", 5));
+        CHECK_OK(export_of(&s, i == 0 ? "a" : "b", 5, 0));
+    }
+    hush(&s);
+    const struct tb_id a = session_of("a"), c = session_of("c"), v5 = id_of(5);
+    tb_catalog_session_silent(s.c, s.now, &a);
+    said(&s, ""); /* nobody is moved for it */
+    CHECK_OK(stage(&s, "c", 5));
+    CHECK_OK(export_of(&s, "c", 5, 0));
+    CHECK_OK(stage(&s, "a2", 5)); /* though it is of a's host */
+    said(&s, "[   0] plan c v5 from gateway\n"
+             "[   0] plan a2 v5 from c\n");
+    CHECK_OK(tb_catalog_release(s.c, s.now, &c, &v5));
+    CHECK_OK(tb_catalog_session_renew(s.c, s.now, &a));
+    CHECK_OK(stage(&s, "c", 5));
+    said(&s, "[   0] plan a2 v5 from gateway\n"
+             "[   0] plan c v5 from b\n");
+    site_close(&s);
+}
+
+/* P6: also of a version that it stages while it is silent, as a restarted catalog hears of it, and of a rank. */
+static void who_does_not_answer_is_no_source_of_any_version(void **state)
+{
+    (void)state;
+    struct site s;
+    spread(&s);
+    const struct tb_id a = session_of("a");
+    tb_catalog_session_silent(s.c, s.now, &a);
+    CHECK_OK(stage(&s, "a", 5));
+    CHECK_OK(export_of(&s, "a", 5, 2));
+    CHECK_OK(stage(&s, "b", 5));
+    said(&s, "[   0] plan a v5 from gateway\n"
+             "[   0] plan b v5 from gateway\n");
+    site_close(&s);
+}
+
 /* P6: nothing gets to it any more, although its session is alive: it does not keep the rate that it told last. */
 static void a_worker_that_gets_nothing_becomes_a_leaf(void **state)
 {
@@ -477,6 +561,19 @@ static void a_rank_that_failed_is_avoided(void **state)
     CHECK_OK(stage(&s, "near", 5));
     said(&s, "[   0] plan near v5 from rank\n");
     CHECK_OK(hop_lost(&s, "near", plan_of(&s, "near")));
+    said(&s, "[   0] plan near v5 from gateway\n");
+    site_close(&s);
+}
+
+/* Nor is one that answers nobody asked. */
+static void a_rank_that_does_not_answer_is_left_alone(void **state)
+{
+    (void)state;
+    struct site s;
+    beside_a_rank(&s, true, 1);
+    const struct tb_id rank = session_of("rank");
+    tb_catalog_session_silent(s.c, s.now, &rank);
+    CHECK_OK(stage(&s, "near", 5));
     said(&s, "[   0] plan near v5 from gateway\n");
     site_close(&s);
 }
@@ -990,6 +1087,11 @@ int main(void)
         cmocka_unit_test(who_is_whole_and_said_not_where_is_no_source),
         cmocka_unit_test(whole_readers_read_no_more),
         cmocka_unit_test(a_slow_worker_becomes_a_leaf),
+        cmocka_unit_test(nobody_is_put_behind_who_waits_for_the_stopped),
+        cmocka_unit_test(who_is_slow_goes_behind_who_was_taken_in_late),
+        cmocka_unit_test(nobody_is_sent_to_who_does_not_answer),
+        cmocka_unit_test(who_does_not_answer_is_no_source_of_any_version),
+        cmocka_unit_test(a_rank_that_does_not_answer_is_left_alone),
         cmocka_unit_test(a_worker_that_gets_nothing_becomes_a_leaf),
         cmocka_unit_test(who_waits_for_its_source_is_not_slow),
         cmocka_unit_test(who_was_slow_begins_as_a_leaf),

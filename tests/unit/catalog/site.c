@@ -458,6 +458,13 @@ static void todo_text(const struct tb_catalog *c, const struct tb_catalog_todo *
     fail_msg("a todo of kind %d", (int)t->kind);
 }
 
+/* Whoever is to be read from takes its readers in at once, but the one that has stopped. */
+static void take_in(struct site *s, const struct tb_catalog_todo *t)
+{
+    if (s->stopped != NULL && strcmp(upstream_text(s->c, t), s->stopped) == 0) return;
+    CHECK_OK(tb_catalog_plan_told(s->c, s->now, &t->session, &t->uid, t->plan));
+}
+
 void drain(struct site *s)
 {
     struct tb_catalog_todo t;
@@ -465,6 +472,7 @@ void drain(struct site *s)
         char line[512];
         todo_text(s->c, &t, line, sizeof line);
         if ((s->left_out & (1u << t.kind)) == 0) say(s, line);
+        if (t.kind == TB_CATALOG_PLAN) take_in(s, &t);
         if (s->listener != NULL) s->listener(s->world, &t);
     }
 }

@@ -27,7 +27,8 @@ struct site {
     uint64_t nic_bytes_per_s; /* 0: not known */
     uint64_t waits;
     uint64_t exports;
-    struct tb_id run; /* of the last run_open */
+    struct tb_id run;    /* of the last run_open */
+    const char *stopped; /* a worker that answers nobody; NULL: there is none */
     /* Hears every todo, also those left out of the trace. NULL: nobody. */
     void (*listener)(void *world, const struct tb_catalog_todo *todo);
     void *world;

@@ -252,6 +252,48 @@ static void who_depends_on_what_failed_is_better_than_nobody(void **state)
     assert_int_equal(site_plan(&s, b), TB_NOT_FOUND);
 }
 
+/* P6: who does not answer, and who depends on it, is read from when there is nobody else; but what one of those holds can be read. */
+static void who_is_silent_is_no_way_for_others(void **state)
+{
+    (void)state;
+    struct site s;
+    site_init(&s, 1);
+    const uint32_t a = site_join(&s, "a", 1);
+    const uint32_t b = site_join(&s, "b", 2);
+    s.members[a].held_chunks = 9;
+    s.members[a].silent = true;
+    const uint32_t near = site_join(&s, "near", 1);
+    assert_int_equal(s.members[near].upstream, 0);
+    s.gone[near] = true;
+    const uint32_t c = site_join(&s, "c", 3);
+    assert_int_equal(s.members[c].upstream, 0);
+    s.members[b].held_chunks = 1;
+    assert_int_equal(site_plan(&s, c), TB_OK);
+    assert_int_equal(s.members[c].upstream, b);
+    s.members[b].held_chunks = 0;
+    s.gone[0] = true;
+    assert_int_equal(site_plan(&s, c), TB_OK);
+    assert_int_equal(s.members[c].upstream, b);
+    s.gone[b] = true;
+    assert_int_equal(site_plan(&s, c), TB_OK);
+    assert_int_equal(s.members[c].upstream, a);
+}
+
+/* The twin: a slow one is rather read from, and one that is whole gives nothing either. */
+static void who_is_silent_comes_behind_the_slow(void **state)
+{
+    (void)state;
+    struct site s;
+    site_init(&s, 1);
+    const uint32_t a = site_join(&s, "a", 1);
+    const uint32_t b = site_join(&s, "b", 2);
+    s.gone[0] = true;
+    s.members[a].silent = s.members[a].whole = true;
+    s.members[b].slow = s.members[b].whole = true;
+    const uint32_t c = site_join(&s, "c", 1);
+    assert_int_equal(s.members[c].upstream, b);
+}
+
 /* The host's leader dies: of those that read from it the most advanced leads, and the other goes on by shm. */
 static void the_most_advanced_of_a_host_leads_next(void **state)
 {
@@ -635,6 +677,8 @@ int main(void)
         cmocka_unit_test(a_dead_member_moves_only_its_readers),
         cmocka_unit_test(who_depends_on_what_failed_is_no_way_out),
         cmocka_unit_test(who_depends_on_what_failed_is_better_than_nobody),
+        cmocka_unit_test(who_is_silent_is_no_way_for_others),
+        cmocka_unit_test(who_is_silent_comes_behind_the_slow),
         cmocka_unit_test(the_most_advanced_of_a_host_leads_next),
         cmocka_unit_test(a_slow_member_becomes_a_leaf),
         cmocka_unit_test(under_half_of_the_median_for_8_chunks_is_slow),
