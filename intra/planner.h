@@ -124,7 +124,7 @@ bool tb_planner_slow(const struct tb_planner_question *question, struct tb_plann
 
 /* All who told a rate depend on the reader of the question, and read at about its own, but those that are known to be slow: nobody can
  * be compared with it. Whether it holds them up, or what it reads from gives no more, is seen by letting one of them read in its
- * place. That finds a slow one unless more than TB_PLANNER_TRIALS_MAX stand first. It does not find a host whose NIC is slow and that
+ * place. That finds a slow one unless more than TB_PLANNER_TRIALS_MAX stand first; who gets nothing is tried once, however many do. It does not find a host whose NIC is slow and that
  * has several members: another of them takes the place, over the same NIC. */
 bool tb_planner_alone(const struct tb_planner_question *question);
 #define TB_PLANNER_TRIALS_MAX 2

@@ -518,21 +518,22 @@ static void make_leaf(struct tb_catalog *c, uint32_t slow)
 /* The first of a chain, which nobody can be compared with, gives its place up to one of those that depend on it, and comes behind them
  * all. Where others then read over twice as fast it held them up, and is judged slow beside them. Who stands in its place may hold them
  * up too, and is tried next. What is read at after that is had: this version is not troubled again, and no other until the first
- * of a chain reads at under half of it. */
+ * of a chain reads at under half of it. One that gets nothing costs nothing to try: each is, once. */
 static void try_another(struct tb_catalog *c, uint32_t first)
 {
     struct reference *ref = reference_at(c, first);
     struct version *v = version_at(c, ref->version);
-    if (v->tried || !may_hold_up(c, first) || reads_as_proven(c, ref)) return;
+    const bool stands = ref->bytes_per_s == 0;
+    if ((stands ? ref->stood : v->tried) || !may_hold_up(c, first) || reads_as_proven(c, ref)) return;
     const struct tb_planner_question question = question_of(c, ref);
     if (!tb_planner_alone(&question)) return;
-    if (v->trials == TB_PLANNER_TRIALS_MAX) {
-        if (ref->bytes_per_s == 0) return; /* that is no rate to remember */
+    if (!stands && v->trials >= TB_PLANNER_TRIALS_MAX) {
         model_at(c, v->model)->proven_bytes_per_s = ref->bytes_per_s;
         v->tried = true;
         return;
     }
     v->trials++;
+    ref->stood |= stands;
     ref->aside = true;
     make_leaf(c, first);
 }

@@ -241,6 +241,7 @@ struct reference {
     bool slow;   /* a leaf from now on */
     bool aside;  /* it gives its place up to be compared, until it has another */
     bool yields; /* it gives its place up once another may read there */
+    bool stood;  /* it got nothing as the first of a chain, and was put aside for that once */
     uint8_t transport;
 };
 

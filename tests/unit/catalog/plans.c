@@ -827,7 +827,37 @@ static void a_first_of_a_chain_that_never_got_anything_is_found(void **state)
     }
 }
 
-/* The twin: where it is the gateway that stands still, two are tried and that is all; what comes then is not troubled. */
+/* P6: however many of them stand before the others. */
+static void three_that_get_nothing_before_the_others_are_found(void **state)
+{
+    (void)state;
+    struct site s;
+    static const char *const abcd[] = {"a", "b", "c", "d", NULL};
+    three_workers(&s);
+    come(&s, "d");
+    CHECK_OK(join(&s, "d", "d", 0, 1));
+    long_chain(&s, 6, LONG_CHUNKS, abcd);
+    hush(&s);
+    for (uint32_t word = 0; word < 9; word++) {
+        s.now += TB_MS(970);
+        for (uint32_t i = 0; i < 4; i++, s.now += TB_MS(10))
+            tell(&s, abcd[i], 6, i == 3 && word > 3 ? word : 0, i == 3 && word > 3 ? 2000 : 0);
+        drain(&s);
+    }
+    said(&s, "[2020] plan b v6 from gateway\n"
+             "[2020] plan a v6 from d\n"
+             "[3030] plan c v6 from gateway\n"
+             "[3030] plan b v6 from a\n"
+             "[4040] plan d v6 from gateway\n"
+             "[4040] plan c v6 from b\n"
+             "[8080] plan b v6 from d\n" /* a gets nothing of what d has */
+             "[8080] plan a v6 from c\n");
+    assert_true(slow(&s, "a"));
+    assert_false(slow(&s, "d"));
+    site_close(&s);
+}
+
+/* The twin: where it is the gateway that stands still, each is tried once and that is all; what comes then is not troubled. */
 static void where_nothing_comes_to_anybody_nobody_is_slow(void **state)
 {
     (void)state;
@@ -844,9 +874,11 @@ static void where_nothing_comes_to_anybody_nobody_is_slow(void **state)
     said(&s, "[2020] plan b v6 from gateway\n"
              "[2020] plan a v6 from c\n"
              "[3030] plan c v6 from gateway\n"
-             "[3030] plan b v6 from a\n");
+             "[3030] plan b v6 from a\n"
+             "[4040] plan a v6 from gateway\n"
+             "[4040] plan c v6 from b\n");
     for (uint32_t held = 4; held < 44; held += 4)
-        second(&s, 6, cab, held, 400);
+        second(&s, 6, abc, held, 400);
     said(&s, "");
     assert_false(slow(&s, "a") || slow(&s, "b") || slow(&s, "c"));
     site_close(&s);
@@ -1106,6 +1138,7 @@ int main(void)
         cmocka_unit_test(a_chain_as_slow_as_its_source_is_left_alone),
         cmocka_unit_test(a_first_of_a_chain_that_gets_nothing_is_found),
         cmocka_unit_test(a_first_of_a_chain_that_never_got_anything_is_found),
+        cmocka_unit_test(three_that_get_nothing_before_the_others_are_found),
         cmocka_unit_test(where_nothing_comes_to_anybody_nobody_is_slow),
         cmocka_unit_test(a_first_of_a_chain_that_reaches_nobody_steps_aside),
         cmocka_unit_test(a_first_of_a_chain_that_was_cut_off_tries_again),
