@@ -41,6 +41,10 @@ class LabError(Exception):
     """Why there is no lab; the text says what to do."""
 
 
+class ScenarioError(LabError):
+    """What was asked for is none, whatever this machine can do."""
+
+
 def build_folder():
     if "TB_BUILD_DIR" in os.environ:
         return pathlib.Path(os.environ["TB_BUILD_DIR"])
@@ -75,14 +79,14 @@ def find(scenario):
     for path in (HERE / "scenarios" / f"{scenario}.yaml", pathlib.Path(scenario)):
         if path.is_file():
             return path
-    raise LabError(f"{scenario} is neither a file nor one of {', '.join(shipped())}")
+    raise ScenarioError(f"{scenario} is neither a file nor one of {', '.join(shipped())}")
 
 
 def plan(scenario):
     """What the scenario says, checked, in bits, bytes, ns and parts in 10^9."""
     done = subprocess.run([emulator(), "--plan", str(find(scenario))], capture_output=True, text=True)
     if done.returncode != 0:
-        raise LabError(done.stderr.strip())
+        raise ScenarioError(done.stderr.strip())
     return json.loads(done.stdout)
 
 

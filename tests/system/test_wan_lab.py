@@ -91,8 +91,11 @@ def a_command_has_its_own_exit_code(_lab):
         unwritable = subprocess.run([SOURCE / "sim/wan/run", "--json", f"{folder}/no-such/end.json", "metro", "--", "touch", begun], stderr=subprocess.PIPE, text=True)
         must(unwritable.returncode == 2 and "no-such/end.json" in unwritable.stderr, f"2, and the file: {unwritable.stderr}")
         must(not begun.exists(), "said before the command")
-    refused = subprocess.run([SOURCE / "sim/wan/run", "no-such", "--", "true"], stderr=subprocess.PIPE, text=True)
-    must(refused.returncode == 3 and "satellite-bad" in refused.stderr, f"3, and what there is: {refused.stderr}")
+        wrong = pathlib.Path(folder) / "wrong.yaml"
+        wrong.write_text("sites: [a, b]\npaths:\n  - {between: [a, b], rate: fast}\n")
+        for asked, words in (("no-such", "satellite-bad"), (wrong, "wrong.yaml:3:")):
+            refused = subprocess.run([SOURCE / "sim/wan/run", asked, "--", "true"], stderr=subprocess.PIPE, text=True)
+            must(refused.returncode == 2 and words in refused.stderr, f"2, and what is wrong: {refused.stderr}")
 
 
 def decisions(folder, seed):
