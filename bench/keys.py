@@ -57,7 +57,7 @@ def has_avx512():
 
 
 CLASSES_SPEED = ">= 0.25" if has_avx512() else ">= 0.12"
-WAN_RAW = "goodput of a full version of 2 GiB, raw codec, {}"
+WAN_RAW = "goodput of a full version of 2 GiB over a path that one has crossed, raw codec, as many streams as the link finds best, {}"
 CODEC_PATHS = {"50m": ("50 Mbit/s, 80 ms", 3.5), "1g": ("1 Gbit/s, 80 ms", 4.1), "loopback": ("a veth", 4.2)}  # % that change, of as large a file as each has
 CONGESTION_PATHS = ("metro", "continent", "ocean", "far", "satellite-bad", "asymmetric")
 KEYS = (

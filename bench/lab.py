@@ -9,7 +9,8 @@ import time
 
 import harness
 
-# What tombolod does unless told otherwise; tests/system/harness.py is more impatient.
+# Times are what tombolod has unless told otherwise; tests/system/harness.py is more impatient. Streams are as many as those have
+# that it is held against; keys that are about their number take `auto`.
 LINK_STREAMS = 8
 LINK = {"streams": LINK_STREAMS, "heartbeat_ms": 1000, "down_ms": 3000, "retry_max_ms": 5000}
 

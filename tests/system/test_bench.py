@@ -326,7 +326,11 @@ def the_pump_over_a_wan_is_the_best_of_blocking_and_batched():
 
     import harness
     import over_wan
-    asked = []
+    asked, links, crossed = [], [], []
+
+    def ours(*_, link):
+        links.append(link)
+        return types.SimpleNamespace(cross=lambda: crossed.append(len(asked)) or (1, 1))
 
     class Wire:
         address = {"a": "", "b": ""}
@@ -349,13 +353,21 @@ def the_pump_over_a_wan_is_the_best_of_blocking_and_batched():
             file.write_bytes(bytes(1000))
             quiet.weights = lambda _: file
             over_wan.wan_of = lambda *_: contextlib.nullcontext(Wire())
-            over_wan.Ours = lambda *_: types.SimpleNamespace(cross=lambda: (1, 1))
+            over_wan.Ours = ours
             harness.Lab = contextlib.nullcontext
             rounds = list(over_wan.wan_5g80_jumbo(quiet))
     finally:
         over_wan.wan_of, over_wan.Ours, harness.Lab = kept
     check(f"each of both is tried: {asked}", {len(how) for how in asked[:-1]} == {3, 4} and len(asked) == 2 * 5 + 1)
     check(f"the best of them is what counts: {asked[-1]} {rounds}", asked[-1][1:] == (16, "bbr", "--batched") and rounds[0]["link.wan.5g80.jumbo"][1] == 16)
+    check(f"ours finds its number of streams, on a path that it has crossed: {links} {crossed}", links == [{"streams": "auto"}] and len(crossed) == 2)
+
+
+def the_best_of_theirs_is_the_best_over_the_rounds():
+    import over_wan
+    leader = over_wan.Leader()
+    led = [leader.of(seconds) for seconds in ({"bbr": 2, "cubic": 3}, {"bbr": 3, "cubic": 2.5}, {"bbr": 3, "cubic": 1})]
+    check(f"not the luckiest of each: {led}", led == ["bbr", "bbr", "cubic"])
 
 
 def the_elastic_figure_has_hold_and_age():
@@ -505,7 +517,7 @@ for test in (each_key_has_one_row, what_nobody_measures_is_skipped_with_a_reason
              rounds_add_up_over_runs_that_are_ended, a_round_in_which_a_peer_was_void_does_not_count,
              a_round_in_which_iperf3_failed_does_not_count, arenas_have_room_for_the_file_of_data,
              fleets_are_timed_event_by_event, the_pump_over_a_wan_is_the_best_of_blocking_and_batched,
-             the_elastic_figure_has_hold_and_age, what_is_void_costs_its_own_time_alone, the_command_prints_one_object,
+             the_best_of_theirs_is_the_best_over_the_rounds, the_elastic_figure_has_hold_and_age, what_is_void_costs_its_own_time_alone, the_command_prints_one_object,
              ages_are_areas, a_killed_bench_leaves_nothing, what_a_killed_test_left_goes_at_the_next_start):
     test()
     print(f"{test.__name__}: ok")
