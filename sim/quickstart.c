@@ -388,7 +388,7 @@ static void print_row(const struct quickstart *q, const struct row *row)
     (void)fflush(stdout);
 }
 
-/* What crossed in the time until the gateway held it all, the trainer's hold included, as a share of the link's rate. */
+/* What the site got of the version, whatever that was on the wire, in the time until the gateway held it all, the trainer's hold included, as a share of the link's rate. */
 static double link_share(const struct quickstart *q, const struct row *row)
 {
     if (q->link_bit == 0 || row->gateway_s <= 0) return 0;
