@@ -272,6 +272,27 @@ void tb_copies_look(struct tb_daemon *d)
         if (!c->whole && !c->evicting && c->region != NULL) copy_progress(c, now);
 }
 
+/* What merely has not landed yet never rotted: the catalog hears of those shards alone that lost a chunk, as who lost some is
+ * waited for where others may have read it. */
+static void copy_rotted(struct tb_copy *c)
+{
+    bool any = false;
+    for (uint32_t s = 0; c->region != NULL && s < c->key.shard_count; s++) {
+        if (!tb_arena_place_rotted(c->region, s)) continue;
+        any = true;
+        const uint32_t held = tb_place_held_count(tb_arena_place(c->region, s));
+        if (tb_catalog_arena_shrunk(c->d->catalog, tb_clock_now(), &c->key.uid, s, held) == TB_OK)
+            c->whole = false; /* until the tick has told that it is again */
+    }
+    if (any && !c->whole) tb_landing_anew(c, tb_clock_now());
+}
+
+void tb_copies_rotted(struct tb_daemon *d)
+{
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
+        copy_rotted(c);
+}
+
 /* The catalog spares a base while a crossing rests on it, and what is being written to a disk. */
 static void copy_base(struct tb_copy *copy, tb_time_ns now)
 {

@@ -92,21 +92,6 @@ static void *verifier_main(void *user)
     return NULL;
 }
 
-/* What merely has not landed yet never rotted: the catalog hears of those shards alone that lost a chunk, as who lost some is
- * waited for where others may have read it. */
-static void copy_rotted(struct tb_copy *c)
-{
-    bool any = false;
-    for (uint32_t s = 0; c->region != NULL && s < c->key.shard_count; s++) {
-        if (!tb_arena_place_rotted(c->region, s)) continue;
-        any = true;
-        const uint32_t held = tb_place_held_count(tb_arena_place(c->region, s));
-        if (tb_catalog_arena_shrunk(c->d->catalog, tb_clock_now(), &c->key.uid, s, held) == TB_OK)
-            c->whole = false; /* until the tick has told that it is again */
-    }
-    if (any && !c->whole) tb_landing_anew(c, tb_clock_now());
-}
-
 /* Chunks that failed are no longer held: the catalog hears of it, and peers of the new life. */
 static void verify_wake(uv_async_t *async)
 {
@@ -115,8 +100,7 @@ static void verify_wake(uv_async_t *async)
     if (bad == 0) return;
     d->counters.verify_bad += bad;
     tb_log(TB_LOG_ERROR, "arena.verify_failed", "chunks=%u action=fetch_again", bad);
-    for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
-        copy_rotted(c);
+    tb_copies_rotted(d);
     (void)tb_daemon_settle(d);
     tb_crossings_restart(d);
 }

@@ -368,6 +368,8 @@ bool tb_copies_tick(struct tb_daemon *d);
 /* Bitmaps to the catalog, now: before it hears that somebody who has a version goes, or gave it up. It would call the version
  * lost for chunks that landed since the last tick. */
 void tb_copies_look(struct tb_daemon *d);
+/* What the verifier found, now: when it wakes this loop, and before a rank takes back memory that the lacking chunk is in. */
+void tb_copies_rotted(struct tb_daemon *d);
 void tb_copies_free(struct tb_daemon *d);
 /* `bytes` did not fit in one piece: what the catalog evicts for them (tb_catalog_make_room). */
 TB_MUST_USE enum tb_status tb_copies_make_room(struct tb_daemon *d, uint64_t bytes,

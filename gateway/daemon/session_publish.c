@@ -428,7 +428,8 @@ static uint32_t unpublish_forget(struct tb_worker_session *s, uint64_t request,
     return count;
 }
 
-/* P1: what another request hid (or this one, before the connection was cut) is still read until that drain ends: the answer waits
+/* P3: a chunk that has rotted here is taken from the rank before it goes, also when the verifier's wake is still to come.
+ * P1: what another request hid (or this one, before the connection was cut) is still read until that drain ends: the answer waits
  * for it as well. Where nothing is hidden anew, what was told of it before still counts: some of it may have come back into sight. */
 enum tb_status tb_session_unpublish_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
@@ -436,6 +437,7 @@ enum tb_status tb_session_unpublish_frame(struct tb_worker_session *s, struct tb
     if (tb_session_unpublish_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
         return TB_PEER_GARBLED;
     struct tb_unpublish_wait *u = tb_calloc(1, sizeof *u), before = {.status = TB_OK};
+    tb_copies_rotted(s->d);
     enum tb_status status = u == NULL ? TB_SITE_NOMEM : unpublish_ask(s, &m);
     const uint32_t waiting = unpublish_forget(s, frame->request, &before);
     const bool anew = status == TB_OK, unparked = seals_unpark(s, &m);

@@ -1,6 +1,7 @@
 /* judged.c - a version is lost only when nobody holds some chunk (P3): who judges knows what landed, also since the last tick. */
 #include <string.h>
 
+#include "base/fault.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/sealed_version.h"
 
@@ -106,6 +107,50 @@ static void rot_of_its_own_is_heard_of(void **state)
     sealed_end(&s);
 }
 
+static bool rank_has_it(struct sealed *s)
+{
+    struct tb_catalog_reference_view r;
+    for (uint32_t at = 0; tb_catalog_reference_at(s->home.d->catalog, &at, &r);)
+        if (r.kind == TB_REFERENCE_PUBLISHER) return true;
+    return false;
+}
+
+static void rank_unpublishes(struct sealed *s, struct tb_worker_session *rank)
+{
+    uint8_t bytes[64];
+    const struct tb_session_unpublish m = {
+        .uid = s->made.key.uid, .shard = TB_CATALOG_ALL_SHARDS, .drain_ms = 3600000};
+    struct tb_writer w;
+    *rank = (struct tb_worker_session){.d = s->home.d, .id = s->rank};
+    tb_writer_init(&w, bytes, sizeof bytes);
+    tb_session_unpublish_encode(&m, &w);
+    struct tb_wire_frame frame = {.type = TB_SESSION_UNPUBLISH, .request = 1};
+    tb_reader_init(&frame.payload, bytes, w.used);
+    CHECK_OK(tb_session_unpublish_frame(rank, &frame));
+    tb_free(rank->unpublishes);
+}
+
+/* The verifier's wake is still to come, and so it is the rank that has the chunk: it goes when that is here again. */
+static void what_has_rotted_is_taken_before_its_rank_goes(void **state)
+{
+    struct sealed s;
+    struct tb_worker_session rank;
+    (void)state;
+    sealed_begin(&s, HOME_MODELS "\ndrain_ms: 3600000");
+    sealed_land(&s, 0, s.made.list[0]->chunk_count);
+    (void)tb_copies_tick(s.home.d);
+    assert_int_equal(state_of(&s), TB_VERSION_KEPT);
+    tb_arena_place(s.copy->region, 0)->bytes[0] ^= 1;
+    assert_int_equal(tb_arena_chunk_recheck(s.copy->region, 0, 0), TB_CHUNK_DIGEST);
+    rank_unpublishes(&s, &rank);
+    assert_true(rank_has_it(&s));
+    sealed_land(&s, 0, 1);
+    (void)tb_copies_tick(s.home.d);
+    assert_false(rank_has_it(&s));
+    assert_int_equal(state_of(&s), TB_VERSION_KEPT);
+    sealed_end(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -113,6 +158,7 @@ int main(void)
         cmocka_unit_test(what_did_not_land_is_lost_with_its_rank),
         cmocka_unit_test(rot_of_another_version_is_none_of_its_own),
         cmocka_unit_test(rot_of_its_own_is_heard_of),
+        cmocka_unit_test(what_has_rotted_is_taken_before_its_rank_goes),
     };
     return cmocka_run_group_tests_name("daemon.judged", tests, NULL, NULL);
 }
