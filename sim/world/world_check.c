@@ -212,22 +212,31 @@ void world_check_unpublished(uint32_t site, const struct tb_id *uid)
     }
 }
 
-/* The catalog ends a rank's reference at once, and says so when the disk has what that rests on. What rots between the two is not with
- * the rank any more. */
-void world_check_let_go(struct trainer *t)
+static void let_go(const struct tb_catalog *c, const struct trainer *t)
 {
     struct tb_catalog_session_view session;
+    struct tb_catalog_version_view view;
     struct tb_catalog_reference_view r;
-    const struct tb_daemon *d = the->sites[t->model].daemon;
-    if (t->unpublish_id == 0 || d == NULL || d->catalog == NULL) return;
-    if (!tb_catalog_session_get(d->catalog, &t->c.session, &session)) return;
+    if (t->unpublish_id == 0 || !tb_catalog_session_get(c, &t->c.session, &session)) return;
     const struct tb_id *uid = &the->versions[t->unpublishing].key.uid;
+    if (!tb_catalog_version_get(c, uid, &view) || tb_catalog_state_status(view.state) != TB_OK) return;
     bool asked = false;
-    for (uint32_t at = 0; tb_catalog_reference_at(d->catalog, &at, &r);)
+    for (uint32_t at = 0; tb_catalog_reference_at(c, &at, &r);)
         if (r.kind == TB_REFERENCE_PUBLISHER && tb_id_equal(&r.uid, uid)) return;
     for (uint32_t s = 0; s < the->shard_count; s++)
-        asked = asked || tb_catalog_unpublishing(d->catalog, &t->c.session, uid, s);
+        asked = asked || tb_catalog_unpublishing(c, &t->c.session, uid, s);
     if (asked) world_trainer_released(t->unpublishing);
+}
+
+/* The catalog ends a rank's reference at once, and says so when the disk has what that rests on. What rots between the two is not with
+ * the rank any more; nor is, within the same step, what home lacks a chunk of and retention has no use for: that may go, and is lost by
+ * it. A version that is called lost takes its references along after that: it lets go of nothing. */
+void world_check_let_go(const struct tb_catalog *c)
+{
+    for (uint32_t m = 0; m < the->model_count; m++) {
+        const struct tb_daemon *d = the->sites[m].daemon;
+        if (d != NULL && d->catalog == c) let_go(c, &the->trainers[m]);
+    }
 }
 
 /* Hold never waits for a link: a SEAL is answered by its gateway alone, however the links are. */

@@ -1,5 +1,5 @@
 /* world_outside.c - what a gateway has around it and the world needs little of: TLS (the path decides who is who), names, the
- * operator's socket and pages. And four seams where the linker lets the world look in or make tables small (--wrap). */
+ * operator's socket and pages. And five seams where the linker lets the world look in or make tables small (--wrap). */
 #include <string.h>
 
 #include "base/assert.h"
@@ -234,7 +234,15 @@ void __wrap_tb_session_go(struct tb_daemon *d, const struct tb_catalog_todo *tod
     __real_tb_session_go(d, todo);
 }
 
-/* ---- what a rank is told of its memory ---- */
+/* ---- when a rank's memory is its own again, and when it is told ---- */
+
+void __real_tb_reference_end(struct tb_catalog *c, uint32_t reference);
+void __wrap_tb_reference_end(struct tb_catalog *c, uint32_t reference);
+void __wrap_tb_reference_end(struct tb_catalog *c, uint32_t reference)
+{
+    __real_tb_reference_end(c, reference);
+    world_check_let_go(c);
+}
 
 void __real_tb_session_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void __wrap_tb_session_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *todo);

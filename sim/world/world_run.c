@@ -96,10 +96,8 @@ static void step(void)
         world_arena_check(s);
         world_adopt_step(s);
     }
-    for (uint32_t m = 0; m < the->model_count; m++) {
+    for (uint32_t m = 0; m < the->model_count; m++)
         if (world_process_runs(the->trainers[m].c.process)) world_trainer_step(&the->trainers[m]);
-        world_check_let_go(&the->trainers[m]);
-    }
     world_check_memory();
     world_connections_sweep();
 }
