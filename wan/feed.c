@@ -138,6 +138,31 @@ void tb_feed_purge_held(struct tb_feed *f, uint32_t crossing, const struct tb_cr
     uv_mutex_unlock(&f->lock);
 }
 
+static bool goes_again(const struct tb_feed_parcel *p, const struct tb_frame_refused *chunk)
+{
+    return p->again && p->crossing == chunk->crossing && p->parcel.shard == chunk->shard &&
+           chunk->chunk >= p->parcel.first && chunk->chunk < p->parcel.first + p->parcel.count;
+}
+
+bool tb_feed_recall(struct tb_feed *f, const struct tb_frame_refused *refused, struct tb_parcel *parcel_out)
+{
+    uint32_t kept = 0;
+    uv_mutex_lock(&f->lock);
+    for (uint32_t i = 0; i < f->ready_count; i++) {
+        const struct tb_feed_parcel p = *ready_at(f, i);
+        if (!goes_again(&p, refused)) {
+            *ready_at(f, kept++) = p;
+            continue;
+        }
+        *parcel_out = p.parcel;
+        drop(&p);
+    }
+    const bool found = kept < f->ready_count;
+    f->ready_count = kept;
+    uv_mutex_unlock(&f->lock);
+    return found;
+}
+
 bool tb_feed_use(struct tb_feed *f, uint64_t slots)
 {
     uv_mutex_lock(&f->lock);

@@ -69,26 +69,53 @@ static void settle(struct tb_hedge *h, uint32_t crossing)
 
 /* ---- ways ---- */
 
-void tb_hedge_taken(struct tb_hedge *h, tb_time_ns now, const struct tb_hedge_way *way)
+/* What of the way's parcel is not there yet, if there is any. */
+static void add(struct tb_hedge *h, const struct tb_hedge_way *way, const struct tb_crossing *c)
+{
+    struct tb_parcel rest;
+    if (h->way_count == TB_HEDGE_WAYS_MAX || !tb_crossing_rest(c, &way->parcel, &rest)) return;
+    struct tb_hedge_way *w = &h->ways[h->way_count++];
+    *w = *way;
+    w->parcel = rest;
+    w->left = tb_crossing_left(c, &rest);
+}
+
+void tb_hedge_taken(struct tb_hedge *h, tb_time_ns now, const struct tb_hedge_way *way,
+                    const struct tb_crossing *c)
 {
     TB_ASSERT(way->slot < TB_HEDGE_SLOTS_MAX);
-    const bool based = way->based && !way->parcel.plain; /* a chunk whose base was refused goes whole */
-    if (!way->again) earn(h, way, based);
-    if (h->way_count == TB_HEDGE_WAYS_MAX) return;
+    struct tb_hedge_way w = *way;
+    w.taken_at = now;
+    w.based = way->based && !way->parcel.plain; /* a chunk whose base was refused goes whole */
+    if (!way->again) earn(h, way, w.based);
     bool second = false; /* its first way may have ended meanwhile */
     for (uint32_t i = 0; i < h->way_count; i++)
         second |= same_chunks(&h->ways[i], way);
-    struct tb_hedge_way *w = &h->ways[h->way_count++];
-    *w = *way;
-    w->based = based;
-    w->taken_at = now;
-    w->left = way->parcel.count;
-    w->again = way->again && second;
+    w.again = way->again && second;
+    add(h, &w, c);
 }
 
 static void forget(struct tb_hedge *h, uint32_t i)
 {
     h->ways[i] = h->ways[--h->way_count];
+}
+
+/* The chunk goes out of the middle of its parcel: two ways are left of one. */
+void tb_hedge_refused(struct tb_hedge *h, const struct tb_frame_refused *refused, const struct tb_crossing *c)
+{
+    const uint32_t k = refused->chunk;
+    const struct tb_hedge_way chunk = {.crossing = refused->crossing,
+                                       .parcel = {.shard = refused->shard, .first = k, .count = 1}};
+    for (uint32_t i = h->way_count; i-- > 0;) { /* what is added comes behind, and was looked at */
+        if (!same_chunks(&h->ways[i], &chunk)) continue;
+        struct tb_hedge_way before = h->ways[i], behind = before;
+        before.parcel.count = k - before.parcel.first;
+        behind.parcel.first = k + 1;
+        behind.parcel.count -= before.parcel.count + 1;
+        forget(h, i);
+        add(h, &before, c);
+        add(h, &behind, c);
+    }
 }
 
 tb_time_ns tb_hedge_usual(const struct tb_hedge_kind *k)
@@ -152,10 +179,15 @@ void tb_hedge_over(struct tb_hedge *h, uint32_t crossing)
 }
 
 /* What went by two ways has one left, and may go again. */
-static void part(struct tb_hedge *h, uint32_t i)
+static void part(struct tb_hedge *h, const struct tb_hedge_way *ended)
 {
-    for (uint32_t k = 0; k < h->way_count; k++)
-        if (k != i && same_chunks(&h->ways[k], &h->ways[i])) h->ways[k].again = false;
+    for (uint32_t i = 0; i < h->way_count; i++)
+        if (same_chunks(&h->ways[i], ended)) h->ways[i].again = false;
+}
+
+void tb_hedge_unqueued(struct tb_hedge *h, uint32_t crossing, const struct tb_parcel *parcel)
+{
+    part(h, &(struct tb_hedge_way){.crossing = crossing, .parcel = *parcel});
 }
 
 void tb_hedge_stream_gone(struct tb_hedge *h, uint32_t slot)
@@ -166,8 +198,9 @@ void tb_hedge_stream_gone(struct tb_hedge *h, uint32_t slot)
             i++;
             continue;
         }
-        if (h->ways[i].again) part(h, i);
+        const struct tb_hedge_way ended = h->ways[i];
         forget(h, i);
+        if (ended.again) part(h, &ended);
     }
     h->slots[slot] = (struct tb_hedge_slot){0};
 }

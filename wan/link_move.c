@@ -194,7 +194,7 @@ static void take_taken(struct link *l)
                                          .slot = (uint8_t)taken[i].slot,
                                          .again = taken[i].again,
                                          .based = out->base != NULL};
-        tb_hedge_taken(&l->hedge, now, &way);
+        tb_hedge_taken(&l->hedge, now, &way, &out->core);
     }
 }
 
@@ -256,6 +256,18 @@ static void object_bad(const struct link *l, const struct out *out, const struct
     tb_objects_bad(l->links->options.objects, &name);
 }
 
+/* The chunk did not land, and goes again as any other: a second way of it that waits for a stream is taken back first. A stream that
+ * took it may be ahead of us. */
+static void out_recall(struct link *l, struct out *out, const struct tb_frame_refused *m)
+{
+    struct tb_parcel parcel;
+    if (tb_feed_recall(&l->feed, m, &parcel)) {
+        tb_crossing_unqueued(&out->core, &parcel);
+        tb_hedge_unqueued(&l->hedge, m->crossing, &parcel);
+    }
+    take_taken(l);
+}
+
 enum tb_status link_on_refused(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_refused m;
@@ -267,9 +279,10 @@ enum tb_status link_on_refused(struct link *l, struct tb_wire_frame *f)
     if (status == TB_OK) status = link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
     if (m.why == TB_REFUSAL_NO_BASE && !out->based) return TB_PEER_GARBLED;
-    take_taken(l); /* the stream that took it may be ahead of us */
+    out_recall(l, out, &m);
     const bool on_base = tb_crossing_on_base(&out->core, m.shard, m.chunk);
     status = tb_crossing_refused(&out->core, &m, &times);
+    if (status == TB_OK) tb_hedge_refused(&l->hedge, &m, &out->core);
     if (status == TB_OK && m.why == TB_REFUSAL_NO_BASE) out_no_base(l, out);
     if (status != TB_OK || m.why == TB_REFUSAL_LOST || m.why == TB_REFUSAL_NO_BASE) return status;
     l->stats.chunks_refused++;
@@ -719,8 +732,12 @@ static void take_unsent(struct link *l, const struct tb_note *n)
 {
     uint32_t times = 0;
     struct out *out = out_find(l, n->crossing);
-    const struct tb_frame_refused lost = {.shard = n->shard, .chunk = n->chunk, .why = TB_REFUSAL_LOST};
-    if (out != NULL) (void)!tb_crossing_refused(&out->core, &lost, &times);
+    const struct tb_frame_refused lost = {
+        .crossing = n->crossing, .shard = n->shard, .chunk = n->chunk, .why = TB_REFUSAL_LOST};
+    if (out == NULL) return;
+    out_recall(l, out, &lost);
+    if (tb_crossing_refused(&out->core, &lost, &times) == TB_OK)
+        tb_hedge_refused(&l->hedge, &lost, &out->core);
 }
 
 static void take_note(struct link *l, const struct tb_note *n)

@@ -13,6 +13,7 @@
 #define SEARCH_EVERY TB_SECONDS(30) /* tuner.h */
 #define MORE_FIRST   TB_SECONDS(60)
 #define MORE_MOST    TB_SECONDS(3600)
+#define CORES        2u
 
 static void back(tb_time_ns *at, tb_time_ns passed)
 {
@@ -38,6 +39,31 @@ static void bounds_hold(const struct tb_tuner *t)
                 t->low_ceiling != 0);
 }
 
+/* A number is the better one where its utility is over 2 % more: so two streams do not become the best for what three brought. */
+static void best_is_better(const struct tb_tuner *was, const struct tb_tuner *t)
+{
+    if (was->best == 0 || t->best == 0 || t->best == was->best) return;
+    assert_int_equal(t->best, was->streams); /* which was tried */
+    double utility = (double)t->best_rate, before = (double)was->best_rate;
+    for (uint32_t n = was->best; n < t->best; n++)
+        before *= 1.02;
+    for (uint32_t n = t->best; n < was->best; n++)
+        utility *= 1.02;
+    assert_true(before == 0 ||
+                utility > before * (1.02 + 1e-9)); /* where nothing got through, all is better */
+}
+
+/* Where none was looked at yet it is rate x RTT / window, of the RTT and the window that there are now. */
+static uint32_t by_arithmetic(const struct tb_tuner *was, const struct look *l)
+{
+    const tb_time_ns rtt = l->rtt < was->rtt ? l->rtt : was->rtt;
+    const uint64_t rate = was->best_rate > 125000000 ? was->best_rate : 125000000; /* until one was seen */
+    const uint32_t windows = tb_tuner_by_window(rate, rtt, l->window_bytes);
+    const uint32_t least = rtt >= TB_TUNER_LONG ? 8 : CORES;
+    const uint32_t streams = windows > least ? windows : least;
+    return streams < was->ceiling ? streams : was->ceiling;
+}
+
 /* What one look may do to the number. */
 static void look_is_sound(const struct tb_tuner *was, const struct tb_tuner *t, const struct look *l)
 {
@@ -54,6 +80,10 @@ static void look_is_sound(const struct tb_tuner *was, const struct tb_tuner *t, 
         assert_int_equal(t->more_after,
                          was->more_after == 0 ? MORE_FIRST : tb_time_min(2 * was->more_after, MORE_MOST));
     }
+    best_is_better(was, t);
+    const bool new_path = was->rtt != 0 && (l->rtt < was->rtt || l->window_bytes != was->window_bytes);
+    if (new_path && !was->searched && was->best == 0 && t->best == 0 && !more && !over && !lowered)
+        assert_int_equal(t->streams, by_arithmetic(was, l));
     if (more || over || lowered || l->rtt != was->rtt || l->window_bytes != was->window_bytes) return;
     /* Where there was nothing to send, or not enough came up, nothing is learned. */
     if (!l->full || usable < was->streams) assert_int_equal(t->streams, was->streams);
@@ -208,7 +238,7 @@ static void every_look_in_every_state_of_a_tuner(void **state)
     (void)state;
     static struct tb_tuner t;
     for (uint32_t recalled = 0; recalled < 2; recalled++) {
-        tb_tuner_init(&t, &(struct tb_tuner_options){.cores = 2, .bbr = true, .cubic = true});
+        tb_tuner_init(&t, &(struct tb_tuner_options){.cores = CORES, .bbr = true, .cubic = true});
         if (recalled == 1) tb_tuner_recall(&t, 20, 100000000);
         look(&t, &(struct look){EVERY, 0, 0, false, TB_MS(80), 1 << 20});
         assert_true(explore_some(&(struct explore){&t, sizeof t, EVENTS, tuner_give}, 5000) > 1000);
@@ -221,7 +251,7 @@ static void no_look_changes_a_number_given(void **state)
     (void)state;
     struct tb_tuner t;
     for (unsigned e = 0; e < EVENTS; e++) {
-        tb_tuner_init(&t, &(struct tb_tuner_options){.streams = 5, .cores = 2});
+        tb_tuner_init(&t, &(struct tb_tuner_options){.streams = 5, .cores = CORES});
         event(&t, e);
         assert_int_equal(t.streams, 5);
     }

@@ -121,7 +121,7 @@ static void take(struct world *w, uint32_t slot)
         assert_true(s->end - s->first < PIPE_MAX);
         tb_crossing_taken(&w->crossing, &way.parcel, slot);
         way.again = again;
-        tb_hedge_taken(&w->hedge, now(w), &way);
+        tb_hedge_taken(&w->hedge, now(w), &way, &w->crossing);
         s->pipe[s->end++ % PIPE_MAX] = (struct piece){way.parcel, (double)way.parcel.bytes, 0};
         w->sent_bytes += way.parcel.bytes;
     }

@@ -50,6 +50,39 @@ static void a_base_that_goes_is_let_go_of(void **state)
     tb_share_free(base);
 }
 
+/* A chunk that was refused takes the parcel back that has it and was to go again, and no other. */
+static void what_goes_again_can_be_recalled(void **state)
+{
+    (void)state;
+    struct tb_feed *f = feed_new();
+    struct tb_share *version = share_of(2);
+    static const struct {
+        uint32_t crossing, shard, first;
+        bool again;
+    } rows[] = {{1, 0, 5, false}, {1, 0, 5, true}, {1, 0, 9, true}, {1, 1, 5, true}, {2, 0, 5, true}};
+    const uint32_t count = sizeof rows / sizeof rows[0];
+    for (uint32_t i = 0; i < count; i++) {
+        const struct tb_feed_parcel p = {
+            .share = version,
+            .crossing = rows[i].crossing,
+            .again = rows[i].again,
+            .parcel = {.shard = rows[i].shard, .first = rows[i].first, .count = 4}};
+        tb_share_ref(version);
+        assert_true(tb_feed_push(f, &p));
+    }
+    struct tb_parcel parcel;
+    assert_false(tb_feed_recall(f, &(struct tb_frame_refused){.crossing = 1, .chunk = 4}, &parcel));
+    assert_false(tb_feed_recall(f, &(struct tb_frame_refused){.crossing = 1, .chunk = 13}, &parcel));
+    assert_true(tb_feed_recall(f, &(struct tb_frame_refused){.crossing = 1, .chunk = 8}, &parcel));
+    assert_true(parcel.shard == 0 && parcel.first == 5 && parcel.count == 4);
+    assert_int_equal(tb_feed_ready(f), count - 1);
+    assert_false(tb_feed_recall(f, &(struct tb_frame_refused){.crossing = 1, .chunk = 8}, &parcel));
+    tb_feed_purge(f, 0);
+    assert_true(tb_share_only_ours(version));
+    tb_feed_fini(f);
+    tb_share_free(version);
+}
+
 /* Who asks for a landing hears that it had a base, also when that went: then a difference is no mistake of the peer's. */
 static void a_landing_remembers_that_it_had_a_base(void **state)
 {
@@ -186,6 +219,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_base_that_goes_is_let_go_of),
+        cmocka_unit_test(what_goes_again_can_be_recalled),
         cmocka_unit_test(a_landing_remembers_that_it_had_a_base),
         cmocka_unit_test(what_is_expected_may_land_yet),
         cmocka_unit_test(who_can_wait_leaves_room),

@@ -41,8 +41,17 @@ static uint32_t take(struct fixture *f, uint8_t slot)
     struct tb_hedge_way way = {.crossing = CROSSING, .slot = slot, .based = f->based};
     assert_true(tb_crossing_next(&f->c, &way.parcel));
     tb_crossing_taken(&f->c, &way.parcel, slot);
-    tb_hedge_taken(&f->h, f->now, &way);
+    tb_hedge_taken(&f->h, f->now, &way, &f->c);
     return way.parcel.first;
+}
+
+/* A stream takes what goes again. */
+static void take_again(struct fixture *f, const struct tb_parcel *parcel, uint8_t slot)
+{
+    const struct tb_hedge_way way = {
+        .crossing = CROSSING, .slot = slot, .based = f->based, .again = true, .parcel = *parcel};
+    tb_crossing_taken(&f->c, parcel, slot);
+    tb_hedge_taken(&f->h, f->now, &way, &f->c);
 }
 
 static void arrive(struct fixture *f, uint32_t chunk)
@@ -228,7 +237,7 @@ static void versions_before_pay_for_one_parcel(void **state)
     for (uint32_t k = 1; k <= 64; k++) {
         struct tb_hedge_way way = before;
         way.crossing = CROSSING + k;
-        tb_hedge_taken(&f.h, f.now, &way);
+        tb_hedge_taken(&f.h, f.now, &way, &f.c);
         tb_hedge_over(&f.h, CROSSING + k);
     }
     for (int i = 0; i < 4; i++)
@@ -250,7 +259,7 @@ static void a_small_version_hedges_one_parcel(void **state)
         struct tb_hedge_again again;
         setup(&f, 17, 20);
         const struct tb_hedge_way way = {.crossing = CROSSING + 1, .parcel = {.bytes = (uint64_t)50 * CHUNK}};
-        tb_hedge_taken(&f.h, f.now, &way);
+        tb_hedge_taken(&f.h, f.now, &way, &f.c);
         if (saved) tb_hedge_over(&f.h, CROSSING + 1); /* else it may hedge its own yet */
         (void)take(&f, 0);
         rounds(&f, 4, 1, 5);
@@ -362,10 +371,7 @@ static void a_second_way_that_is_lost_is_made_up_for(void **state)
     const uint32_t stuck = take(&f, 0);
     rounds(&f, 30, 1, 5);
     assert_true(next(&f, &again));
-    tb_crossing_taken(&f.c, &again.parcel, 1);
-    tb_hedge_taken(
-        &f.h, f.now,
-        &(struct tb_hedge_way){.crossing = CROSSING, .parcel = again.parcel, .slot = 1, .again = true});
+    take_again(&f, &again.parcel, 1);
     assert_false(next(&f, &again));
     assert_int_equal(tb_crossing_stream_gone(&f.c, 1), 0);
     tb_hedge_stream_gone(&f.h, 1);
@@ -385,10 +391,7 @@ static void a_first_way_that_is_lost_leaves_the_second(void **state)
     const uint32_t stuck = take(&f, 0);
     rounds(&f, 15, 1, 5);
     assert_true(next(&f, &again));
-    tb_crossing_taken(&f.c, &again.parcel, 1);
-    tb_hedge_taken(
-        &f.h, f.now,
-        &(struct tb_hedge_way){.crossing = CROSSING, .parcel = again.parcel, .slot = 1, .again = true});
+    take_again(&f, &again.parcel, 1);
     assert_int_equal(tb_crossing_stream_gone(&f.c, 0), 0);
     tb_hedge_stream_gone(&f.h, 0);
     assert_false(tb_crossing_next(&f.c, &parcel));
@@ -396,6 +399,72 @@ static void a_first_way_that_is_lost_leaves_the_second(void **state)
     arrive(&f, stuck);
     assert_true(tb_crossing_whole(&f.c));
     assert_int_equal(f.h.way_count, 0);
+    free(f.memory);
+}
+
+/* It came, was refused, and goes again: of its two journeys the one that ended is not late, and one second way is given. */
+static void a_chunk_that_was_refused_has_one_way(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct tb_hedge_again again;
+    uint32_t times;
+    setup(&f, 121, 20);
+    const uint32_t stuck = take(&f, 0);
+    rounds(&f, 10, 1, 5);
+    const struct tb_frame_refused lost = {.crossing = CROSSING, .chunk = stuck, .why = TB_REFUSAL_LOST};
+    CHECK_OK(tb_crossing_refused(&f.c, &lost, &times));
+    tb_hedge_refused(&f.h, &lost, &f.c);
+    assert_int_equal(f.h.way_count, 0);
+    rounds(&f, 20, 1, 5);
+    assert_int_equal(take(&f, 0), stuck);
+    assert_true(tb_crossing_all_on_their_way(&f.c));
+    assert_false(
+        next(&f, &again)); /* since the first time it took three seconds; since this one it is not late */
+    assert_int_equal(f.h.way_count, 1);
+    free(f.memory);
+}
+
+/* Its twin: what its parcel had besides is still on its way, and late. */
+static void what_came_with_a_refused_chunk_is_still_late(void **state)
+{
+    (void)state;
+    struct fixture f;
+    uint32_t times;
+    setup(&f, 40, 20);
+    struct tb_hedge_way way = {.crossing = CROSSING, .parcel = {.first = 3, .count = 4, .bytes = 4 * CHUNK}};
+    tb_hedge_taken(&f.h, f.now, &way, &f.c);
+    const struct tb_frame_refused lost = {.crossing = CROSSING, .chunk = 5, .why = TB_REFUSAL_LOST};
+    CHECK_OK(tb_crossing_refused(&f.c, &lost, &times));
+    tb_hedge_refused(&f.h, &lost, &f.c);
+    assert_int_equal(f.h.way_count, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct tb_hedge_way *left = &f.h.ways[i];
+        assert_int_equal(left->taken_at, f.now);
+        assert_int_equal(left->parcel.first, i == 0 ? 3 : 6);
+        assert_int_equal(left->parcel.count, i == 0 ? 2 : 1);
+        assert_int_equal(left->left, left->parcel.count);
+    }
+    free(f.memory);
+}
+
+/* What came by its first way while the second waited for a stream is not on its way, and no sign of the stream that took it then. */
+static void what_is_there_is_not_on_its_way(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct tb_hedge_again again;
+    setup(&f, 61, 20);
+    const uint32_t stuck = take(&f, 0);
+    rounds(&f, 15, 1, 5);
+    assert_true(next(&f, &again));
+    arrive(&f, stuck);
+    f.now += TB_MS(1);
+    take_again(&f, &again.parcel, 5);
+    assert_int_equal(f.h.way_count, 0);
+    tb_hedge_held(&f.h, f.now, CROSSING, &f.c);
+    assert_int_equal(f.h.slots[5].moved_at, 0);
+    assert_int_equal(f.h.slots[5].parcel_ns[0], 0);
     free(f.memory);
 }
 
@@ -452,6 +521,9 @@ int main(void)
         cmocka_unit_test(a_chunk_without_its_base_is_no_step),
         cmocka_unit_test(a_second_way_that_is_lost_is_made_up_for),
         cmocka_unit_test(a_first_way_that_is_lost_leaves_the_second),
+        cmocka_unit_test(a_chunk_that_was_refused_has_one_way),
+        cmocka_unit_test(what_came_with_a_refused_chunk_is_still_late),
+        cmocka_unit_test(what_is_there_is_not_on_its_way),
         cmocka_unit_test(what_lost_both_ways_is_sent_again),
         cmocka_unit_test(one_taken_back_from_the_queue_has_one_way),
     };
