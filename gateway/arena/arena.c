@@ -164,14 +164,14 @@ struct tb_id tb_arena_life(struct tb_arena *arena)
 void tb_arena_budget(struct tb_arena *arena, struct tb_arena_budget *budget_out)
 {
     pthread_mutex_lock(&arena->mutex);
-    *budget_out = (struct tb_arena_budget){
-        .total_bytes = arena->extents.all.bytes,
-        .used_bytes = arena->extents.all.bytes - arena->extents.free_bytes,
-        .free_bytes = arena->extents.free_bytes,
-        .largest_free_bytes = tb_extents_largest(&arena->extents),
-        .regions = arena->regions,
-        .slots_free = arena->slots_free,
-    };
+    memset(budget_out, 0, sizeof *budget_out); /* tests compare it whole */
+    budget_out->total_bytes = arena->extents.all.bytes;
+    budget_out->used_bytes = arena->extents.all.bytes - arena->extents.free_bytes;
+    budget_out->free_bytes = arena->extents.free_bytes;
+    budget_out->largest_free_bytes = tb_extents_largest(&arena->extents);
+    budget_out->regions = arena->regions;
+    budget_out->slots = arena->file.header.record_count;
+    budget_out->slots_free = arena->slots_free;
     pthread_mutex_unlock(&arena->mutex);
 }
 
@@ -481,8 +481,11 @@ static enum tb_status region_make(struct tb_arena *arena, const struct tb_versio
 {
     TB_ASSERT(key->shard_count > 0 && key->shard_count <= TB_SHARDS_MAX);
     if (key->shard_count >= arena->file.header.record_count) {
-        arena_say(error_out, "%" PRIu32 " shards: an arena of %" PRIu64 " bytes has slots for %" PRIu32,
-                  key->shard_count, arena->file.bytes, arena->file.header.record_count - 1);
+        arena_say(error_out,
+                  "%" PRIu32 " shards take %" PRIu32 " slots, and the arena's file has %" PRIu32
+                  ": a new one of %" PRIu64 " bytes has enough",
+                  key->shard_count, key->shard_count + 1, arena->file.header.record_count,
+                  arena_file_bytes_for(key->shard_count + 1));
         return TB_TOO_LARGE;
     }
     if (arena->slots_free == 0) {

@@ -59,7 +59,8 @@ struct tb_arena_budget {
     uint64_t free_bytes;
     uint64_t largest_free_bytes; /* a shard needs its packed bytes, manifest and bitmap in one piece */
     uint32_t regions;
-    uint32_t slots_free; /* each region takes one and each of its shards one */
+    uint32_t slots; /* for the file's life: each region takes one and each of its shards one */
+    uint32_t slots_free;
 };
 void tb_arena_budget(struct tb_arena *arena, struct tb_arena_budget *budget_out);
 
@@ -69,7 +70,7 @@ void tb_arena_budget(struct tb_arena *arena, struct tb_arena_budget *budget_out)
  *   TB_DONE_BEFORE  the uid has a region: *region_out is that one
  *   TB_CONFLICT     it has, with another key (the root aside); *region_out is untouched
  *   TB_SITE_NOMEM   no slot, no heap
- *   TB_TOO_LARGE    more shards than the file has slots; error_out has the numbers */
+ *   TB_TOO_LARGE    more shards than the file has slots, for its life; error_out has the numbers */
 TB_MUST_USE enum tb_status tb_arena_region_new(struct tb_arena *arena, const struct tb_version_key *key,
                                                struct tb_arena_region **region_out,
                                                char error_out[TB_ARENA_ERROR_BYTES]);

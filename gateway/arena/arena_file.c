@@ -300,9 +300,16 @@ void arena_file_save(struct arena_file *f)
 }
 
 /* One record for 256 KiB: versions of 1 MiB shards still find one, and the table costs a thousandth. */
+#define RECORD_EVERY_BYTES (UINT64_C(256) << 10)
+
+uint64_t arena_file_bytes_for(uint32_t records)
+{
+    return records <= TB_ARENA_RECORDS_MIN ? 0 : records * RECORD_EVERY_BYTES;
+}
+
 static uint32_t records_for(uint64_t bytes)
 {
-    const uint64_t count = bytes >> 18;
+    const uint64_t count = bytes / RECORD_EVERY_BYTES;
     if (count < TB_ARENA_RECORDS_MIN) return TB_ARENA_RECORDS_MIN;
     return count > TB_ARENA_RECORDS_MAX ? TB_ARENA_RECORDS_MAX : (uint32_t)count;
 }

@@ -101,6 +101,8 @@ TB_MUST_USE enum tb_status arena_file_load(struct arena_file *f, const char *pat
                                            char error_out[TB_ARENA_ERROR_BYTES]);
 /* An empty table and a fresh life; the header is written last. */
 void arena_file_format(struct arena_file *f);
+/* What a new file needs for so many records. */
+uint64_t arena_file_bytes_for(uint32_t records);
 /* Writes the header with what f->header says now. */
 void arena_file_save(struct arena_file *f);
 uint64_t arena_file_data_offset(const struct arena_header *header);

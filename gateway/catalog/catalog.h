@@ -37,13 +37,14 @@ struct tb_catalog;
 /* Table sizes. 0 takes the default beside it. */
 #define TB_CATALOG_RUNS            1024u /* what is kept of runs, here and in the store */
 #define TB_CATALOG_VERSIONS        512u
+#define TB_CATALOG_SHARDS          64u
 #define TB_CATALOG_SITE_REFERENCES 1024u
 
 struct tb_catalog_limits {
     uint32_t models;     /* 16 */
     uint32_t runs;       /* TB_CATALOG_RUNS; full, it forgets the oldest shut-out run without a version */
     uint32_t versions;   /* TB_CATALOG_VERSIONS; the oldest dead one is forgotten when it is full */
-    uint32_t shards;     /* 64, of one version */
+    uint32_t shards;     /* TB_CATALOG_SHARDS, of one version */
     uint32_t sessions;   /* 1024 */
     uint32_t references; /* 4096: of sealed shards, and of workers that stage or hold */
     /* TB_CATALOG_SITE_REFERENCES, beside those: of other sites. What peers say takes no place from who is here. */

@@ -16,7 +16,7 @@ static struct tb_catalog_limits with_defaults(const struct tb_catalog_limits *gi
     l.models = or_default(l.models, 16);
     l.runs = or_default(l.runs, TB_CATALOG_RUNS);
     l.versions = or_default(l.versions, TB_CATALOG_VERSIONS);
-    l.shards = or_default(l.shards, 64);
+    l.shards = or_default(l.shards, TB_CATALOG_SHARDS);
     l.sessions = or_default(l.sessions, 1024);
     l.references = or_default(l.references, 4096);
     l.site_references = or_default(l.site_references, TB_CATALOG_SITE_REFERENCES);

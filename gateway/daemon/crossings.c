@@ -1,6 +1,7 @@
 /* crossings.c - versions between sites: what the links tell the catalog, and what is asked of the links. */
 #include "gateway/daemon/daemon.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/fault.h"
@@ -75,13 +76,23 @@ static void land_from_all(struct tb_copy *copy)
     if (!any && last != UINT32_MAX) land_from(copy, last);
 }
 
+/* P10: it is tried again each second, and told of once for each reason in a row. */
 static void crossing_refused(struct tb_copy *copy, enum tb_status why)
 {
     copy->asked = false;
     copy->crossing = false;
-    tb_log(TB_LOG_WARN, "crossing.refused", "model=%s number=%llu status=%s action=retry",
-           copy->key.model.text, (unsigned long long)copy->key.number, tb_status_name(why));
+    if (why != copy->refused_told)
+        tb_log(TB_LOG_WARN, "crossing.refused", "model=%s number=%llu status=%s action=retry",
+               copy->key.model.text, (unsigned long long)copy->key.number, tb_status_name(why));
+    copy->refused_told = why;
     TB_MOOT(tb_catalog_crossing_refused(copy->d->catalog, tb_clock_now(), &copy->key.uid));
+}
+
+/* To ask again would bring the same, in this life. */
+static void crossing_hopeless(struct tb_copy *copy)
+{
+    copy->asked = copy->crossing = false;
+    TB_MOOT(tb_catalog_crossing_hopeless(copy->d->catalog, tb_clock_now(), &copy->key.uid));
 }
 
 static void paused(void *user)
@@ -135,25 +146,46 @@ static uint64_t manifests_bytes(const struct tb_version_key *key, const struct t
     return bytes;
 }
 
-/* TB_AGAIN: something is being evicted for it. */
-static enum tb_status make_room(struct tb_daemon *d, const struct tb_version_key *key, uint64_t bytes,
-                                const char *refusal)
-{
+/* What the arena said of a version that has no place there. */
+struct no_room {
+    const char *why, *action;
+    uint64_t needed_bytes;
     struct tb_catalog_room room;
-    const enum tb_status status = tb_copies_make_room(d, bytes, &room);
-    if (status != TB_SITE_NOMEM) return status;
-    d->counters.arena_refused++;
+};
+
+/* P10: counted each time, told when something of it is another than it was. */
+static void tell_no_room(struct tb_copy *copy, const struct no_room *n)
+{
+    struct tb_arena_budget budget;
+    char text[TB_ARENA_ERROR_BYTES + 128];
+    tb_arena_budget(copy->d->arena, &budget);
+    const int used = snprintf(text, sizeof text, "%llu %llu %llu %s", (unsigned long long)n->room.evictable,
+                              (unsigned long long)n->room.heads, (unsigned long long)n->room.pinned, n->why);
+    const struct tb_digest told = tb_digest_of(text, (size_t)used);
+    copy->d->counters.arena_refused++;
+    if (tb_digest_equal(&told, &copy->room_told)) return;
+    copy->room_told = told;
     struct tb_log_line l;
     tb_log_begin(&l, TB_LOG_ERROR, "arena.refused");
-    tb_log_str(&l, "model", key->model.text);
-    tb_log_u64(&l, "number", key->number);
-    tb_log_u64(&l, "needed_bytes", bytes);
-    tb_log_u64(&l, "evictable_bytes", room.evictable);
-    tb_log_u64(&l, "heads_bytes", room.heads);
-    tb_log_u64(&l, "pinned_bytes", room.pinned);
-    tb_log_str(&l, "why", refusal);
-    tb_log_str(&l, "action", "raise arena.bytes or lower models.keep");
+    tb_log_str(&l, "model", copy->key.model.text);
+    tb_log_u64(&l, "number", copy->key.number);
+    tb_log_u64(&l, "needed_bytes", n->needed_bytes);
+    tb_log_u64(&l, "evictable_bytes", n->room.evictable);
+    tb_log_u64(&l, "heads_bytes", n->room.heads);
+    tb_log_u64(&l, "pinned_bytes", n->room.pinned);
+    tb_log_u64(&l, "needed_slots", (uint64_t)copy->key.shard_count + 1);
+    tb_log_u64(&l, "free_slots", budget.slots_free);
+    tb_log_u64(&l, "slots", budget.slots);
+    tb_log_str(&l, "why", n->why);
+    tb_log_str(&l, "action", n->action);
     tb_log_end(&l);
+}
+
+/* TB_AGAIN: something is being evicted for it. */
+static enum tb_status make_room(struct tb_copy *copy, struct no_room *n)
+{
+    const enum tb_status status = tb_copies_make_room(copy->d, n->needed_bytes, &n->room);
+    if (status == TB_SITE_NOMEM) tell_no_room(copy, n);
     return status;
 }
 
@@ -189,11 +221,19 @@ enum tb_status tb_crossing_reserve(struct tb_copy *copy, const struct tb_manifes
 {
     char error[TB_ARENA_ERROR_BYTES] = "";
     enum tb_status status = reserve(copy, manifests, error);
-    if (status == TB_SITE_NOMEM)
-        status = make_room(copy->d, &copy->key, manifests_bytes(&copy->key, manifests), error);
+    struct no_room n = {.why = error, .needed_bytes = manifests_bytes(&copy->key, manifests)};
+    if (status == TB_TOO_LARGE) {
+        n.action = "begin with a new file of more arena.bytes, or publish in fewer shards";
+        tell_no_room(copy, &n);
+    } else if (status == TB_SITE_NOMEM) {
+        n.action = "raise arena.bytes or lower models.keep";
+        status = make_room(copy, &n);
+    }
     if (status != TB_OK) return status;
     if (copy->region == NULL) return TB_SITE_NOMEM;
     if (copy->landing_at == 0) copy->landing_at = tb_clock_now();
+    copy->refused_told = TB_OK;
+    copy->room_told = (struct tb_digest){{0}};
     catalog_shards(copy, manifests);
     tb_copy_serve(copy); /* a relay offers it before the first chunk is here */
     return TB_OK;
@@ -220,6 +260,11 @@ static void links_manifests(void *user, uint32_t peer, const struct tb_version_k
         tb_log(TB_LOG_INFO, "crossing.begun", "model=%s run=%llu number=%llu from=%s bytes=%llu",
                key->model.text, (unsigned long long)key->run_order, (unsigned long long)key->number,
                peer_site(d, peer), (unsigned long long)manifests_bytes(key, manifests));
+    } else if (status == TB_TOO_LARGE) {
+        tb_log(TB_LOG_WARN, "crossing.refused",
+               "peer=%s model=%s number=%llu status=too_large action=not_asked_again", peer_site(d, peer),
+               key->model.text, (unsigned long long)key->number);
+        crossing_hopeless(copy);
     } else if (!copy->wants_room) {
         crossing_refused(copy, status);
     }
@@ -393,6 +438,10 @@ static void links_version(void *user, uint32_t peer, const struct tb_version_key
     const enum tb_status status =
         tb_catalog_remote_version(d->catalog, tb_clock_now(), site, key, state_told(state, why));
     if (status == TB_SITE_NOMEM) place_refused(d, peer);
+    if (status == TB_TOO_LARGE)
+        tb_log(TB_LOG_WARN, "crossing.refused",
+               "peer=%s model=%s number=%llu status=too_large shards=%u of=%u action=not_asked", site->text,
+               key->model.text, (unsigned long long)key->number, key->shard_count, TB_CATALOG_SHARDS);
     if (status == TB_CONFLICT) {
         tb_log(TB_LOG_ERROR, "link.conflict", "peer=%s model=%s run=%llu number=%llu action=ignored",
                site->text, key->model.text, (unsigned long long)key->run_order,
@@ -433,13 +482,12 @@ static void links_too_large(void *user, uint32_t peer, const struct tb_id *uid, 
     struct tb_copy *copy = tb_copy_find(d, uid);
     tb_adopt_failed(d, uid);
     if (copy == NULL || copy->evicting || copy->whole) return;
-    copy->asked = copy->crossing = false;
     tb_log(TB_LOG_WARN, "crossing.refused",
            "peer=%s model=%s number=%llu status=too_large manifests_at_least=%llu of=%llu "
            "action=not_asked_again",
            peer_site(d, peer), copy->key.model.text, (unsigned long long)copy->key.number,
            (unsigned long long)needed_bytes, (unsigned long long)TB_MANIFESTS_BYTES_MAX);
-    TB_MOOT(tb_catalog_crossing_hopeless(d->catalog, tb_clock_now(), uid));
+    crossing_hopeless(copy);
     (void)tb_daemon_settle(d);
 }
 

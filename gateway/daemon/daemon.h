@@ -170,7 +170,10 @@ struct tb_copy {
     struct tb_name from[TB_CATALOG_FROM_MAX]; /* in order of preference */
     bool asked;                               /* manifests are on their way */
     bool wants_room;                          /* reserve again when something was evicted */
-    bool base;                                /* of a crossing under way, as the catalog was told */
+    /* Why it could not cross and what room it lacked, as the log was told last; TB_OK and zero: nothing since it began. */
+    enum tb_status refused_told;
+    struct tb_digest room_told;
+    bool base; /* of a crossing under way, as the catalog was told */
     /* Being given back. */
     bool evicting;
     enum tb_status evict_why;
@@ -404,7 +407,7 @@ void tb_crossings_restart(struct tb_daemon *d);                    /* with a new
 /* Is ours from now on. Sessions that are there go on: P6, the word of one peer is no end of the others' links. */
 void tb_crossings_incarnation(struct tb_daemon *d, uint64_t incarnation);
 /* Space for a version whose manifests are here, and the catalog's word on it. TB_AGAIN: something is being evicted for it.
- * TB_SITE_NOMEM: it does not fit, which is logged. */
+ * TB_SITE_NOMEM: it does not fit; TB_TOO_LARGE: nor will it in this life. Both are logged. */
 TB_MUST_USE enum tb_status tb_crossing_reserve(struct tb_copy *copy, const struct tb_manifest *manifests);
 /* What streams land of it ends; what is held stays. It is asked for again when it may be. */
 void tb_crossing_pause(struct tb_copy *copy);

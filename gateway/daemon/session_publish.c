@@ -202,10 +202,10 @@ static enum tb_status seal_reserve(struct tb_worker_session *s, struct seal *sea
         status = tb_arena_digests_done(copy->region, seal->m.shard);
         return status == TB_DONE_BEFORE ? TB_OK : status;
     }
+    snprintf(seal->why, sizeof seal->why, "%.200s", error);
     if (status == TB_SITE_NOMEM) {
         struct tb_catalog_room room;
         status = tb_copies_make_room(d, seal->manifest.bytes, &room);
-        snprintf(seal->why, sizeof seal->why, "%.200s", error);
     }
     return status;
 }

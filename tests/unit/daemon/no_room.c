@@ -1,0 +1,192 @@
+/* no_room.c - P10: a version that has no room in the arena is told of with the numbers, once, and again when they are others. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/unit/check.h"
+#include "tests/unit/daemon/daemon_home.h"
+#include "tests/unit/net/net_world.h"
+
+#define LOG_BYTES_MAX 65536u
+
+/* What the links call, and how often their peer was asked for manifests. */
+static const struct tb_links_ops *said;
+static uint32_t asked;
+static struct tb_id asked_for; /* last */
+
+enum tb_status __real_tb_links_new(const struct tb_links_options *options, struct tb_links **links_out,
+                                   char error_out[256]);
+enum tb_status __wrap_tb_links_new(const struct tb_links_options *options, struct tb_links **links_out,
+                                   char error_out[256]);
+enum tb_status __wrap_tb_links_new(const struct tb_links_options *options, struct tb_links **links_out,
+                                   char error_out[256])
+{
+    said = options->ops;
+    return __real_tb_links_new(options, links_out, error_out);
+}
+
+enum tb_status __wrap_tb_links_ask(struct tb_links *links, uint32_t peer, const struct tb_id *uid);
+enum tb_status __wrap_tb_links_ask(struct tb_links *links, uint32_t peer, const struct tb_id *uid)
+{
+    (void)links, (void)peer;
+    asked++;
+    asked_for = *uid;
+    return TB_OK;
+}
+
+/* East, which follows west, and writes its log where it can be read. Its arena of 8 MiB has the least of slots. */
+struct follower {
+    struct world world; /* of certificates */
+    struct home home;
+    int log;
+};
+
+static void follower_begin(struct follower *f)
+{
+    char rest[1024];
+    asked = 0;
+    world_init(&f->world);
+    world_issue(&f->world, "east", "gw", "tombolo://east/gw");
+    snprintf(rest, sizeof rest,
+             "{policy: {home: west}, critic: {home: west}}\n"
+             "subscribe: [{model: policy, from: [west]}, {model: critic, from: [west]}]\n"
+             "peers: {west: {address: \"127.0.0.1:9\"}}\ntls: {ca: %s, cert: %s, key: %s}\n",
+             world_path(&f->world, "east", "ca.crt"), world_path(&f->world, "east", "gw.crt"),
+             world_path(&f->world, "east", "gw.key"));
+    home_new_with(&f->home, rest, false);
+    home_start(&f->home);
+    f->log = memfd_create("log", MFD_CLOEXEC);
+    assert_true(f->log >= 0);
+    tb_log_set(TB_LOG_WARN, f->log);
+}
+
+static void follower_end(struct follower *f)
+{
+    tb_log_set(TB_LOG_INFO, STDERR_FILENO);
+    (void)close(f->log);
+    home_end(&f->home);
+    home_free(&f->home);
+    world_fini(&f->world);
+}
+
+/* Lines that have all of that, in this order. */
+static uint32_t lines(const struct follower *f, const char *event, const char *words)
+{
+    static char text[LOG_BYTES_MAX];
+    uint32_t count = 0;
+    const ssize_t got = pread(f->log, text, sizeof text - 1, 0);
+    assert_true(got >= 0 && got < (ssize_t)sizeof text - 1);
+    text[got] = '\0';
+    for (char *at = text, *end; (end = strchr(at, '\n')) != NULL; at = end + 1) {
+        *end = '\0';
+        const char *found = strstr(at, event);
+        count += found != NULL && strstr(found, words) != NULL;
+    }
+    return count;
+}
+
+/* West tells of it. */
+static void hear(struct follower *f, const struct tb_version_key *key)
+{
+    struct tb_name west;
+    CHECK_OK(tb_name_set(&west, "west"));
+    const enum tb_status up = tb_catalog_site_up(f->home.d->catalog, tb_clock_now(), &west, true);
+    assert_true(up == TB_OK || up == TB_DONE_BEFORE);
+    CHECK_OK(tb_catalog_remote_version(f->home.d->catalog, tb_clock_now(), &west, key, TB_VERSION_READY));
+    CHECK_OK(tb_daemon_settle(f->home.d));
+}
+
+/* Until it is asked for so often. */
+static void until_asked(struct follower *f, uint32_t times)
+{
+    const tb_time_ns until = tb_time_add(tb_clock_now(), TB_SECONDS(60));
+    while (asked < times && tb_clock_now() < until)
+        (void)uv_run(&f->home.d->loop, UV_RUN_ONCE);
+    assert_int_equal(asked, times);
+}
+
+static struct tb_version_key version_of(const char *model, uint32_t shard_count)
+{
+    struct tb_version_key key = {.uid = {{(uint8_t)model[0]}},
+                                 .run = {{(uint8_t)model[0]}},
+                                 .run_order = 1,
+                                 .number = 1,
+                                 .shard_count = shard_count,
+                                 .root = {{1}}};
+    CHECK_OK(tb_name_set(&key.model, model));
+    return key;
+}
+
+/* P7: what a peer with other limits offers is not asked for, nor looked for elsewhere. */
+static void more_shards_than_a_version_may_have_are_told(void **state)
+{
+    const struct tb_version_key key = version_of("policy", TB_CATALOG_SHARDS + 1);
+    struct follower f;
+    (void)state;
+    follower_begin(&f);
+    said->on_version(f.home.d, 0, &key, 4096, TB_LINKS_READY, TB_OK);
+    assert_int_equal(lines(&f, "crossing.refused", "number=1 status=too_large shards=65 of=64 action="), 1);
+    assert_int_equal(asked, 0);
+    follower_end(&f);
+}
+
+/* The least arena has slots for four versions of the most shards: one of 300 is no version here, but of a release that lets them have more.
+ * There will be no room for it in this life, so to ask again would bring the same. */
+static void more_shards_than_slots_are_told_once(void **state)
+{
+    enum { SHARDS = 300 };
+    static struct tb_manifest manifests[SHARDS];
+    struct tb_version_key key = version_of("policy", 1);
+    const struct tb_version_key other = version_of("critic", 1);
+    struct follower f;
+    (void)state;
+    follower_begin(&f);
+    hear(&f, &key);
+    until_asked(&f, 1);
+    key.shard_count = SHARDS;
+    said->on_manifests(f.home.d, 0, &key, manifests);
+    assert_int_equal(lines(&f, "arena.refused", "needed_slots=301 free_slots=256 slots=256"), 1);
+    assert_int_equal(lines(&f, "arena.refused", "a new one of 78905344 bytes has enough"), 1);
+    assert_int_equal(lines(&f, "crossing.refused", "number=1 status=too_large action=not_asked_again"), 1);
+    assert_int_equal(f.home.d->counters.arena_refused, 1);
+    hear(&f, &other);
+    until_asked(&f, 2);
+    said->on_failed(f.home.d, 0, &other.uid, TB_PEER_UNREACHABLE);
+    until_asked(&f, 3); /* that one, which was refused later, is tried again */
+    assert_true(tb_id_equal(&asked_for, &other.uid));
+    follower_end(&f);
+}
+
+/* What does not fit now is asked for each second, and counted each time. */
+static void a_full_arena_is_told_when_it_changes(void **state)
+{
+    const struct tb_manifest manifest = {.bytes = 16 << 20};
+    const struct tb_version_key key = version_of("policy", 1), other = version_of("critic", 1);
+    struct tb_arena_region *region = NULL;
+    char error[TB_ARENA_ERROR_BYTES];
+    struct follower f;
+    (void)state;
+    follower_begin(&f);
+    hear(&f, &key);
+    for (uint32_t times = 1; times <= 3; times++) {
+        until_asked(&f, times);
+        said->on_manifests(f.home.d, 0, &key, &manifest);
+        assert_int_equal(f.home.d->counters.arena_refused, times);
+        assert_int_equal(lines(&f, "arena.refused", "needed_bytes=16777216"), times < 3 ? 1 : 2);
+        assert_int_equal(lines(&f, "crossing.refused", "status=site_nomem action=retry"), 1);
+        if (times == 2) CHECK_OK(tb_arena_region_new(f.home.d->arena, &other, &region, error));
+    }
+    CHECK_OK(tb_arena_free(region));
+    follower_end(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(more_shards_than_a_version_may_have_are_told),
+        cmocka_unit_test(more_shards_than_slots_are_told_once),
+        cmocka_unit_test(a_full_arena_is_told_when_it_changes),
+    };
+    return cmocka_run_group_tests_name("daemon.no_room", tests, NULL, NULL);
+}
