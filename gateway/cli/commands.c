@@ -197,7 +197,8 @@ static const struct tb_cli_command commands[] = {
     {"config check", "FILE", "check a gateway's configuration",
      "Reads FILE as tombolod would and says what it refuses: unknown keys, wrong types, missing fields, "
      "values out of range, missing files, each with "
-     "file:line:column. Exits with 1 when there is something.",
+     "file:line:column; and certificates or keys that would not do for a start now. Exits with 1 when there "
+     "is something.",
      "tombolo config check /etc/tombolo/east.yaml", config_options, 1, 1, tb_cli_config_check},
     {"config explain", "[FILE]", "every key of the configuration, with its meaning",
      "Prints all keys with type, default, range, unit and why; with FILE, what they are there.",

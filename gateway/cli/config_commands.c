@@ -3,6 +3,7 @@
 
 #include "gateway/cli/say.h"
 #include "gateway/daemon/config.h"
+#include "gateway/daemon/gateway_tls.h"
 
 struct complaints {
     bool json;
@@ -49,11 +50,35 @@ static enum tb_cli_exit load(const struct tb_cli_call *call, struct tb_config **
     return code;
 }
 
+/* Whether the certificates would do for a start now. */
+static enum tb_cli_exit check_tls(const struct tb_cli_call *call, const struct tb_config *config)
+{
+    struct complaints c = {.json = tb_cli_given(call, "json"), .lines = json_array()};
+    struct tb_tls *tls = NULL;
+    char error[512] = "", line[600];
+    if (config->tls_cert == NULL) {
+        json_decref(c.lines);
+        return TB_CLI_DONE;
+    }
+    const enum tb_status s = tb_gateway_tls(config, &tls, error);
+    (void)snprintf(line, sizeof line, "tls: %s", error);
+    if (s != TB_OK) complain(&c, line);
+    const enum tb_cli_exit code = s == TB_OK ? TB_CLI_DONE : refused(call, s, &c);
+    tb_tls_free(tls);
+    json_decref(c.lines);
+    return code;
+}
+
 enum tb_cli_exit tb_cli_config_check(const struct tb_cli_call *call)
 {
     struct tb_config *config = NULL;
-    const enum tb_cli_exit code = load(call, &config);
+    enum tb_cli_exit code = load(call, &config);
     if (code != TB_CLI_DONE) return code;
+    code = check_tls(call, config);
+    if (code != TB_CLI_DONE) {
+        tb_config_free(config);
+        return code;
+    }
     char limit[TB_DESCRIPTORS_TEXT_MAX] = "";
     const bool allowed = tb_descriptors_allowed(config, limit);
     json_t *fields =

@@ -10,43 +10,9 @@
 #include <sys/stat.h>
 
 #include "base/digest.h"
+#include "gateway/daemon/gateway_tls.h"
 
 #define AGAIN_NS TB_SECONDS(60)
-
-static enum tb_status not_ours(const struct tb_daemon *d, const struct tb_identity *it, char error[512])
-{
-    char text[TB_URI_BYTES_MAX];
-    tb_identity_format(it, text);
-    snprintf(error, 512, "the certificate is for %.80s, the config says site %.60s, gateway %.60s", text,
-             d->config->site.text, d->gateway.text);
-    return TB_SITE_CONFIG;
-}
-
-/* A context of all the files as they are now. */
-static enum tb_status load(const struct tb_daemon *d, struct tb_tls **tls_out, char error[512])
-{
-    const struct tb_config *c = d->config;
-    const struct tb_tls_files files = {NULL, c->tls_cert, c->tls_key};
-    struct tb_tls *tls = NULL;
-    enum tb_status status = tb_tls_new_ca(&files, &tls, error);
-    /* Each for its own site alone: the CA of one cannot make a gateway of another (P8). */
-    if (status == TB_OK) status = tb_tls_add_site_ca(tls, &c->site, c->tls_ca, error);
-    for (uint32_t i = 0; status == TB_OK && i < c->peer_count; i++) {
-        const struct tb_config_peer *peer = &c->peers[i];
-        status = tb_tls_add_site_ca(tls, &peer->of, peer->ca != NULL ? peer->ca : c->tls_ca, error);
-    }
-    const struct tb_identity *it = status == TB_OK ? tb_tls_identity(tls) : NULL;
-    if (it != NULL && (it->kind != TB_IDENTITY_GATEWAY || !tb_name_equal(&it->site, &c->site) ||
-                       !tb_name_equal(&it->name, &d->gateway)))
-        status = not_ours(d, it, error);
-    if (status != TB_OK) {
-        tb_tls_free(tls);
-        return status;
-    }
-    tb_tls_set_own_records(tls, c->link_own_records);
-    *tls_out = tls;
-    return TB_OK;
-}
 
 /* ---- have they changed? ---- */
 
@@ -134,7 +100,7 @@ static void reload(struct tb_daemon *d, const char *reason)
 {
     char error[512] = "";
     struct tb_tls *tls = NULL;
-    if (load(d, &tls, error) != TB_OK) {
+    if (tb_gateway_tls(d->config, &tls, error) != TB_OK) {
         refuse(d, reason, error);
         return;
     }
@@ -174,5 +140,5 @@ enum tb_status tb_certificates_open(struct tb_daemon *d, char error[512])
 {
     if (d->config->tls_cert == NULL) return TB_OK; /* no peers, no workers from elsewhere */
     d->tls_mark = d->tls_seen = mark_all(d);
-    return load(d, &d->tls, error);
+    return tb_gateway_tls(d->config, &d->tls, error);
 }

@@ -500,6 +500,18 @@ def config_check_says_where(lab):
     if "arena.bytes" not in lab.tombolo("config", "explain").stdout:
         raise Failed("config explain does not tell of arena.bytes")
     path.write_text(east.config_text())
+    pki = lab.pki_dir("east")
+    lab.tombolo("pki", "issue", "--dir", pki, "--out", "old", "--days", "1", "--start-days", "-3", "tombolo://east/gw")
+    lab.tombolo("pki", "issue", "--dir", pki, "--out", "other", "tombolo://east/other")
+    lab.tombolo("pki", "issue", "--dir", pki, "--out", "open", "tombolo://east/gw")
+    (pki / "open.key").chmod(0o644)
+    for name, words in (("old", "old.crt: the certificate has expired"), ("other", "the certificate is for tombolo://east/other"),
+                        ("open", "open.key: mode 0644 lets others")):
+        path.write_text(east.config_text().replace("/gw.", f"/{name}."))
+        for more in ([], ["--json"]):
+            done = subprocess.run([str(TOMBOLO), "config", "check", str(path), *more], capture_output=True, text=True)
+            expect(f"config check with {name} ({done.stdout}{done.stderr})", (done.returncode, words in done.stdout + done.stderr), (1, True))
+    path.write_text(east.config_text())
     explained = json.loads(lab.tombolo("config", "explain", "--json", path).stdout)
     page = (SOURCE / "docs/config.md").read_text()
     expect("keys as JSON", [row["key"] for row in explained["keys"]], re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE))

@@ -34,7 +34,7 @@ static void site_new(struct site *s)
     s->d = calloc(1, sizeof *s->d);
     assert_non_null(s->d);
     s->d->config = &s->config;
-    CHECK_OK(tb_name_set(&s->d->gateway, "gw"));
+    CHECK_OK(tb_name_set(&s->config.gateway, "gw"));
     CHECK_OK(tb_certificates_open(s->d, error));
 }
 
