@@ -1,8 +1,8 @@
 /* link.h - the main loop's side of links, internal to wan. One thread: the main loop's.
  *
- * Reading order: links.c (the object, its clock, its calls), link_up.c (sessions), link_dial.c (where the peer is),
- * link_versions.c (who offers what), link_manifest.c (manifests on their way), link_move.c (crossings and landings), link_push.c
- * (crossings before they are asked for), link_streams.c (data streams), link_tune.c (how many). */
+ * Reading order: links.c (the object, its clock; links_options.c, links_offers.c and links_known.c have its calls), link_up.c (sessions), link_dial.c (where the peer is),
+ * link_versions.c (who offers what), link_manifest.c (manifests on their way), link_move.c (what crosses and lands: link_send.c,
+ * link_land.c), link_push.c (crossings before they are asked for), link_streams.c (data streams), link_tune.c (how many). */
 #ifndef TB_WAN_LINK_H
 #define TB_WAN_LINK_H
 
@@ -283,10 +283,23 @@ struct tb_links {
 
 /* links.c */
 uint64_t links_random(void);
-struct offer *offer_find(struct tb_links *ls, const struct tb_id *uid);
 void links_busy(struct tb_links *ls); /* something moves: tick fast */
 void links_fed(struct tb_links *ls);  /* loops whose streams found nothing to send look again */
 void links_heed(struct tb_links *ls); /* every stream looks at what it has in hand */
+
+/* links_options.c */
+enum tb_status links_refuse(char error_out[256], const char *what, const char *which);
+enum tb_status links_options_check(const struct tb_links_options *o, char error_out[256]);
+void links_options_fill(struct tb_links_options *o); /* what is usual, where nothing was said */
+/* What the kernel offers. */
+void links_path_options(const struct tb_links_options *o, const struct tb_tcp_ceilings *ceilings,
+                        struct tb_tcp_path_options *p);
+
+/* links_offers.c */
+struct offer *offer_find(struct tb_links *ls, const struct tb_id *uid);
+void links_offers_free(struct tb_links *ls);
+void links_sweep_retired(
+    struct tb_links *ls); /* calls `done` of those whose places no stream touches any more */
 
 /* link_up.c */
 void link_up_tick(struct link *l, tb_time_ns now);
@@ -373,31 +386,40 @@ enum tb_status link_on_digests(struct link *l, struct tb_wire_frame *f);
 /* link_move.c */
 void link_move_tick(struct link *l, tb_time_ns now);
 void link_move_down(struct link *l);
-bool link_moves(const struct link *l);                      /* something is under way: tick fast */
-void link_take_notes(struct link *l);                       /* taken parcels and notes of the feed */
-void link_outs_drop(struct link *l, const struct offer *o); /* NULL: all */
-void link_out_stream_gone(struct link *l, uint32_t slot);
-bool link_slot_idle(const struct link *l, uint32_t slot); /* nothing that we put on it is still on its way */
-void link_in_fail(struct link *l, const struct tb_id *uid, enum tb_status why);
-void link_in_stop(struct link *l, struct in *in); /* the crossing ends; `in` stays */
+bool link_moves(const struct link *l); /* something is under way: tick fast */
+void link_take_notes(struct link *l);  /* taken parcels and notes of the feed */
 void link_base_gone(struct link *l, struct tb_share *base);
 bool link_base_used(const struct link *l, const struct tb_share *base); /* by a crossing, either way */
-/* In some shard: one may be a base. */
-bool link_layouts_meet(const struct tb_share *a, const struct tb_share *b);
-void link_in_free(struct link *l, struct in *in);    /* takes it off the list; its share is the caller's */
-void link_tell_held(struct link *l, tb_time_ns now); /* all differences, now */
+
+/* link_send.c */
+void link_outs_drop(struct link *l, const struct offer *o); /* NULL: all */
+/* A crossing that the peer expects begins. */
+TB_MUST_USE enum tb_status link_out_push(struct link *l, uint32_t crossing, struct offer *o,
+                                         struct tb_share *base);
+/* The crossing a message is about. NULL and TB_OK: one that is over, which is no mistake. */
+enum tb_status link_out_of(const struct link *l, uint32_t crossing, struct out **out_out);
 enum tb_status link_on_want(struct link *l, struct tb_wire_frame *f);
 enum tb_status link_on_base(struct link *l, struct tb_wire_frame *f);
 enum tb_status link_on_held(struct link *l, struct tb_wire_frame *f);
 enum tb_status link_on_start(struct link *l, struct tb_wire_frame *f);
 enum tb_status link_on_stop(struct link *l, struct tb_wire_frame *f);
 enum tb_status link_on_refused(struct link *l, struct tb_wire_frame *f);
-/* A crossing that the peer expects begins. */
-TB_MUST_USE enum tb_status link_out_push(struct link *l, uint32_t crossing, struct offer *o,
-                                         struct tb_share *base);
-/* The crossing a message is about. NULL and TB_OK: one that is over, which is no mistake. */
-enum tb_status link_out_of(const struct link *l, uint32_t crossing, struct out **out_out);
+void link_out_unsent(struct link *l, const struct tb_note *n);
+void link_out_stream_gone(struct link *l, uint32_t slot);
+void link_take_taken(struct link *l);                     /* parcels that streams took */
+bool link_refill(struct link *l, tb_time_ns now);         /* the feed; true: streams may find something */
+bool link_slot_idle(const struct link *l, uint32_t slot); /* nothing that we put on it is still on its way */
+
+/* link_land.c */
 struct in *link_in_of(const struct link *l, const struct tb_id *uid);
+void link_in_stop(struct link *l, struct in *in); /* the crossing ends; `in` stays */
+void link_in_free(struct link *l, struct in *in); /* takes it off the list; its share is the caller's */
+void link_in_fail(struct link *l, const struct tb_id *uid, enum tb_status why);
+void link_in_note(struct link *l, const struct tb_note *n);
+/* In some shard: one may be a base. */
+bool link_layouts_meet(const struct tb_share *a, const struct tb_share *b);
+void link_ins_tick(struct link *l, tb_time_ns now);
+void link_tell_held(struct link *l, tb_time_ns now); /* all differences, now */
 
 /* link_push.c */
 void link_pushes_down(struct link *l);

@@ -267,7 +267,7 @@ static void recall(struct hedged *w)
     memset(&w->waits, 0, sizeof w->waits);
 }
 
-/* It came by one of its ways, or never will: as link_move.c has it. */
+/* It came by one of its ways, or never will: as link_send.c has it. */
 static bool refused(struct hedged *w, uint32_t k)
 {
     const struct tb_parcel *p = &w->waits.parcel;

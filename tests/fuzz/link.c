@@ -109,7 +109,7 @@ static void hear_refused(struct world *w, struct tb_reader *r)
 
 static void hear_base(struct world *w)
 {
-    if (w->crossing.started || w->based) return; /* link_move.c refuses it */
+    if (w->crossing.started || w->based) return; /* link_send.c refuses it */
     tb_crossing_base(&w->crossing, &w->base, 1);
     w->based = true;
 }
