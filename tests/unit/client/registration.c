@@ -372,6 +372,7 @@ static void what_is_unpublished_beside_a_suspend_is_over(void **state)
     FAKE_SET(&w.f, mute[TB_SESSION_UNPUBLISH], true);
     assert_int_equal(pthread_create(&threads[0], NULL, suspend, w.r), 0);
     const uint64_t request = asked(&w, 0);
+    fake_wait_seen(&w.f, TB_SESSION_UNPUBLISH, 1); /* one that is still under way would be answered */
     FAKE_SET(&w.f, mute[TB_SESSION_UNPUBLISH], false);
     struct unpublisher u = {.s = w.s, .uid = w.info.uid};
     assert_int_equal(pthread_create(&threads[1], NULL, unpublish, &u), 0);
