@@ -1,6 +1,8 @@
 /* fields.c - asking the control socket, and reading what it said. See fields.h. */
 #include "gateway/cli/fields.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "gateway/cli/control_client.h"
@@ -62,4 +64,12 @@ struct tb_field tb_eta_of(const json_t *object)
                    tb_show_seconds(json_number_value(json_array_get(eta, 0))).text,
                    tb_show_seconds(json_number_value(json_array_get(eta, 1))).text);
     return f;
+}
+
+void tb_show_window(const json_t *window)
+{
+    if (!json_is_object(window)) return;
+    (void)printf("  held by %s: its third value is %" PRIu64 ", the path needs %" PRIu64 "\n",
+                 tb_text_of(window, "sysctl").text, tb_count_of(window, "has_bytes"),
+                 tb_count_of(window, "needs_bytes"));
 }

@@ -25,7 +25,6 @@ static void print_stream(const json_t *s)
 
 static void print_link(const json_t *l)
 {
-    const json_t *window = json_object_get(l, "window");
     (void)printf(
         "%s  %s  rtt %.1f ms  %s Mbit/s  limited by %s  %" PRIu64 " of %zu streams used%s  %" PRIu64
         " parcels queued  hedged %s  resent by TCP %s  lost %" PRIu64 "  rotated %" PRIu64 "\n",
@@ -35,10 +34,7 @@ static void print_link(const json_t *l)
         json_is_true(json_object_get(l, "searching")) ? " (searching)" : "", tb_count_of(l, "queued_parcels"),
         tb_bytes_of(l, "hedged_bytes").text, tb_bytes_of(l, "retransmitted_bytes").text,
         tb_count_of(l, "lost"), tb_count_of(l, "rotated"));
-    if (json_is_object(window))
-        (void)printf("  held by %s: its third value is %" PRIu64 ", the path needs %" PRIu64 "\n",
-                     tb_text_of(window, "sysctl").text, tb_count_of(window, "has_bytes"),
-                     tb_count_of(window, "needs_bytes"));
+    tb_show_window(json_object_get(l, "window"));
 }
 
 static void print_streams(const struct tb_cli_call *call, const json_t *reply)

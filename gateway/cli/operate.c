@@ -165,6 +165,7 @@ static void print_links(const json_t *links)
         print_limit(json_object_get(l, "limit"));
         (void)printf("%s%s\n", error != NULL && error[0] != '\0' ? "  " : "",
                      error != NULL && error[0] != '\0' ? tb_text_of(l, "error").text : "");
+        tb_show_window(json_object_get(l, "window"));
     }
 }
 

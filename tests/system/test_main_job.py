@@ -2,6 +2,7 @@
 verified, by every worker of another (P1, P2)."""
 
 import os
+import re
 import signal
 import sys
 
@@ -88,7 +89,8 @@ def workers_form_a_chain(lab):
 
 @scenario
 def the_chain_is_shown_as_it_is(lab):
-    """P10: while a version spreads, `tombolo chains` has each worker under the one it reads from, with transport, reason and rate."""
+    """P10: while a version spreads, `tombolo chains` has each worker under the one it reads from, with transport, reason and rate; `tombolo
+    status` has them as hops."""
     west, link, uid, path = on_its_way(lab)
     rollouts = {"w0": Rollout(lab, west, "w0", path, host="a", spot=1)}
     rollouts["near"] = Rollout(lab, west, "near", path, host="a")
@@ -110,6 +112,10 @@ def the_chain_is_shown_as_it_is(lab):
     text = west.cli("chains").stdout.splitlines()
     depths = {line.split()[0]: len(line) - len(line.lstrip()) for line in text[1:]}
     expect("how far each stands to the right", [depths[n] for n in ("gw", "w0", "near", "w1")], [2, 4, 6, 6])
+    hops = {line.split()[1]: line for line in west.cli("status").stdout.splitlines() if line.startswith("hop ")}
+    expect("who is a hop's reader", set(hops), set(rollouts))
+    for name, words in (("near", r"from w0 +policy 1:1  shm \(same host\)  .*/s"), ("w1", r"from w0 +policy 1:1  tcp \(the reader has no rdma\)  .*/s")):
+        expect(f"{words} in {hops[name]}", re.search(words, hops[name]) is not None, True)
     link.bytes_per_s = 0
     for r in rollouts.values():
         expect(f"{r.worker.name} stages", r.worker.receive()["status"], "ok")
