@@ -55,6 +55,19 @@ static void set_yields(struct tb_catalog *c, struct reference *ref, bool yields)
     unload_source(c, ref);
 }
 
+/* Who comes when nobody reads it any more was no part of what was tried. */
+void tb_plan_begins(struct tb_catalog *c, uint32_t version)
+{
+    struct version *v = version_at(c, version);
+    if (v->trials == 0) return;
+    EACH_WORKER(c, v, r)
+    {
+        if (!reference_at(c, r)->whole) return;
+    }
+    v->trials = 0;
+    v->tried = false;
+}
+
 static void set_source(struct tb_catalog *c, uint32_t reference, uint32_t source)
 {
     struct reference *ref = reference_at(c, reference);

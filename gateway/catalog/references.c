@@ -54,6 +54,7 @@ uint32_t tb_reference_new(struct tb_catalog *c, int kind, uint32_t version, uint
     ref->source = NONE;
     ref->shard = NONE;
     ref->since = c->now;
+    if (kind == TB_REFERENCE_WORKER) tb_plan_begins(c, version);
     uint32_t *list = list_of(v, ref);
     ref->next = *list;
     ref->previous = NONE;

@@ -424,6 +424,8 @@ void tb_reference_lost(struct tb_catalog *c, uint32_t reference);
 uint32_t tb_reference_find(const struct tb_catalog *c, int kind, uint32_t version, uint32_t owner);
 /* plans.c counts who wants a plan: call it when what that depends on changed. */
 void tb_plan_note(struct tb_catalog *c, uint32_t reference);
+/* Before a worker that is to read that version is among its workers. */
+void tb_plan_begins(struct tb_catalog *c, uint32_t version);
 bool tb_shard_published(const struct tb_catalog *c, const struct version *v, uint32_t shard);
 bool tb_shard_whole(const struct version *v, uint32_t shard);
 /* TELL to each session that holds a reference of the version, once. */

@@ -634,6 +634,15 @@ static void other_ranks_are_read_by_the_gateway_alone(void **state)
 
 #define LONG_CHUNKS 64u /* of 100 bytes */
 
+static void all_stage(struct site *s, uint64_t number, const char *const *names)
+{
+    for (uint32_t i = 0; names[i] != NULL; i++) {
+        CHECK_OK(stage(s, names[i], number));
+        CHECK_OK(export_of(s, names[i], number, 0));
+    }
+    drain(s);
+}
+
 /* A version of so many chunks, of which the gateway holds `landed`, for the workers in that order: a chain. */
 static void long_chain(struct site *s, uint64_t number, uint32_t landed, const char *const *names)
 {
@@ -647,11 +656,7 @@ static void long_chain(struct site *s, uint64_t number, uint32_t landed, const c
                                       .export_id = 1};
     CHECK_OK(tb_catalog_seal(s->c, s->now, &q));
     land(s, number, 0, landed);
-    for (uint32_t i = 0; names[i] != NULL; i++) {
-        CHECK_OK(stage(s, names[i], number));
-        CHECK_OK(export_of(s, names[i], number, 0));
-    }
-    drain(s);
+    all_stage(s, number, names);
 }
 
 static void long_chain_ends(struct site *s, uint64_t number, const char *const *names)
@@ -764,6 +769,26 @@ static void a_chain_as_slow_as_its_source_is_left_alone(void **state)
     said(&s, "[28000] plan b v7 from gateway\n"
              "[28000] plan a v7 from c\n");
     long_chain_ends(&s, 7, abc);
+    site_close(&s);
+}
+
+/* P6: what was tried with those who read it before says nothing of those who come when all of them have ended. */
+static void who_comes_when_all_have_ended_is_searched_anew(void **state)
+{
+    (void)state;
+    struct site s;
+    three_workers(&s);
+    long_chain(&s, 6, LONG_CHUNKS, abc);
+    for (uint32_t held = 4; held < 40; held += 4)
+        second(&s, 6, abc, held, 400); /* two are tried, and it stays as fast as that */
+    long_chain_ends(&s, 6, abc);
+    all_stage(&s, 6, abc);
+    hush(&s);
+    second(&s, 6, abc, 4, 100);
+    said(&s, "");
+    second(&s, 6, abc, 8, 100);
+    said(&s, "[11000] plan b v6 from gateway\n"
+             "[11000] plan a v6 from c\n");
     site_close(&s);
 }
 
@@ -1136,6 +1161,7 @@ int main(void)
         cmocka_unit_test(other_ranks_are_read_by_the_gateway_alone),
         cmocka_unit_test(a_slow_first_of_a_chain_is_found),
         cmocka_unit_test(a_chain_as_slow_as_its_source_is_left_alone),
+        cmocka_unit_test(who_comes_when_all_have_ended_is_searched_anew),
         cmocka_unit_test(a_first_of_a_chain_that_gets_nothing_is_found),
         cmocka_unit_test(a_first_of_a_chain_that_never_got_anything_is_found),
         cmocka_unit_test(three_that_get_nothing_before_the_others_are_found),
