@@ -156,6 +156,7 @@ class GridFtp(Peer):
         pki = self.ground.dir / "pki"
         env = {**self.env, "X509_USER_CERT": str(pki / "ghost.crt"), "X509_USER_KEY": str(pki / "ghost.key"),
                "GRIDMAP": str(self.ground.dir / "conf/gridmap"), "GLOBUS_HOSTNAME": HOST["a"]}
+        subprocess.run(["chown", "-R", "root", self.ground.dir], check=True)  # XRootD had it in the round before: keys of others are refused
         with open(self.ground.dir / "log/gridftp.out", "ab") as log:
             server = wire.start("a", "globus-gridftp-server", "-s", "-threads", "4", "-p", "2811", "-allow-root",
                                 "-control-interface", self.ground.address["a"], "-data-interface", self.ground.address["a"], "-hostname", HOST["a"],
