@@ -368,15 +368,17 @@ static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
 static const struct tb_wire_ops wire_ops = {
     .on_open = on_open, .on_frame = on_frame, .on_part = on_part, .on_closed = on_closed};
 
-/* P7. One line a time: who connects again and again is not written down each time. */
+/* P7. One line a time: who connects again and again is not written down each time, and one that leaves makes no room worth
+ * another line. */
 static bool sessions_refuse(struct tb_daemon *d)
 {
     const bool full = d->session_count >= d->config->session_max + GREETING;
+    const bool crowded = d->session_count >= d->config->session_max + GREETING / 2;
     if (full) d->counters.sessions_refused++;
     if (full && !d->sessions_full)
         tb_log(TB_LOG_WARN, "session.refused", "reason=too_many connections=%u session.max=%u",
                d->session_count, d->config->session_max);
-    d->sessions_full = full;
+    d->sessions_full = full || (d->sessions_full && crowded);
     return full;
 }
 

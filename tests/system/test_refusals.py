@@ -570,11 +570,19 @@ def sessions_are_bounded(lab):
     workers = [Worker(lab, f"w{i}", east) for i in range(16)]
     Worker(lab, "late").refused("site_nomem", "open", gateway=f"unix:{east.session_socket}", name="late", host="h")
     silent = []
-    for _ in range(100):
-        s = socket.socket(socket.AF_UNIX)
-        s.connect(str(east.session_socket))
-        silent.append(s)
+
+    def knock(times):
+        for _ in range(times):
+            s = socket.socket(socket.AF_UNIX)
+            s.connect(str(east.session_socket))
+            silent.append(s)
+    knock(100)
     wait_for("connections are refused", lambda: east.counters()["sessions_refused"] >= 20)
+    silent.pop(0).close()
+    wait_for("there is a place", lambda: east.control("status")["session_count"] < 80)
+    refused_then = east.counters()["sessions_refused"]
+    knock(5)
+    wait_for("it is taken, and others are refused again", lambda: east.counters()["sessions_refused"] > refused_then)
     expect("told", len(east.daemon.logged("session.refused", "too_many")), 1)
     if not 16 <= east.control("status")["session_count"] <= 80:
         raise Failed("connections are not bounded")
