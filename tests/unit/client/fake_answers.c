@@ -349,6 +349,8 @@ static enum tb_status on_notice(struct fake *f, uint32_t index, struct tb_wire_f
     case TB_SESSION_HOP_LOST: {
         DECODE(tb_session_hop_lost, m);
         f->hop_lost = m;
+        struct fake_version *v = f->plans_again ? fake_find(f, &m.uid) : NULL;
+        if (v != NULL) fake_grant_and_plan(f, index, v);
         return TB_OK;
     }
     case TB_SESSION_PROGRESS: {

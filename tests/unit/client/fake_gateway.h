@@ -102,6 +102,7 @@ struct fake {
     uint32_t classes; /* VERSION_OPEN's answer: of differences to the version before; 0: none */
     bool shelves;     /* steps have their encoded chunks beside them */
     bool no_plan;     /* STAGE brings no PLAN */
+    bool plans_again; /* HOP_LOST does, as with a catalog: a busy machine may hold a source up too long */
     bool chain;       /* PLANs name the worker that exported last, when there is one */
     bool garble_root; /* MANIFESTS with another root */
     bool bad_source;  /* PLAN with tables that do not fit */

@@ -298,7 +298,7 @@ static void plan_from_the_rank(struct fake *f)
     v->chain_source_bytes = shard->source_bytes;
     v->chain_source = malloc(shard->source_bytes);
     memcpy(v->chain_source, shard->source, shard->source_bytes);
-    f->chain = true;
+    f->chain = f->plans_again = true;
     pthread_mutex_unlock(&f->lock);
 }
 
