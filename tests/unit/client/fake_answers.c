@@ -86,8 +86,11 @@ void fake_grant_and_plan(struct fake *f, uint32_t reader, struct fake_version *v
     m.tls = from->tls;
     m.print = from->fingerprint;
     if (chained) {
+        free(f->granting.source);
+        f->granting.source = fake_copy_of(m.source.bytes, m.source.count); /* a later EXPORT names another */
         f->granting.reader = (uint32_t)(s - f->sessions);
         f->granting.plan = m;
+        f->granting.plan.source.bytes = f->granting.source;
         return;
     }
     FAKE_SEND(s, TB_SESSION_PLAN, 0, tb_session_plan, &m, m.source.count);
@@ -214,18 +217,22 @@ static enum tb_status seal(struct fake *f, uint32_t index, const struct tb_sessi
     return before ? TB_DONE_BEFORE : TB_OK;
 }
 
+void fake_chain_behind(struct fake_version *v, uint32_t session, uint64_t export_id,
+                       const struct tb_span *source)
+{
+    free(v->chain_source);
+    v->chain_source = fake_copy_of(source->bytes, source->count);
+    v->chain_source_bytes = source->count;
+    v->chain_session = session;
+    v->chain_export = export_id;
+}
+
 static void on_export(struct fake *f, uint32_t index, const struct tb_session_export *m)
 {
     struct fake_version *v = fake_find(f, &m->uid);
     f->exported = *m;
     if (v == NULL) return;
-    const bool granting = f->granting.plan.source.bytes == v->chain_source;
-    free(v->chain_source);
-    v->chain_source = fake_copy_of(m->source.bytes, m->source.count);
-    v->chain_source_bytes = m->source.count;
-    if (granting) f->granting.plan.source = (struct tb_span){v->chain_source, v->chain_source_bytes};
-    v->chain_session = index;
-    v->chain_export = m->export_id;
+    if (!f->chain_stays) fake_chain_behind(v, index, m->export_id, &m->source);
     if (m->whole) v->whole_said[index] = true;
 }
 

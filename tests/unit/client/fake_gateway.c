@@ -186,6 +186,7 @@ void fake_close(struct fake *f)
             free(sh->claimed);
         }
     }
+    free(f->granting.source);
     pthread_cond_destroy(&f->changed);
     pthread_mutex_destroy(&f->lock);
     unlink(f->path + strlen("unix:"));

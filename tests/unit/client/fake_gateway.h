@@ -54,7 +54,7 @@ struct fake_version {
     bool ready, exported;
     uint64_t export_id;
     void *shelf_memory; /* of a step: encoded chunks on the version before; NULL: none */
-    /* what a worker's EXPORT said last, to chain another behind it */
+    /* what fake_chain_behind was told last, by a worker's EXPORT or a test */
     uint32_t chain_session;
     uint64_t chain_export;
     uint8_t *chain_source;
@@ -104,6 +104,7 @@ struct fake {
     bool no_plan;     /* STAGE brings no PLAN */
     bool plans_again; /* HOP_LOST does, as with a catalog: a busy machine may hold a source up too long */
     bool chain;       /* PLANs name the worker that exported last, when there is one */
+    bool chain_stays; /* at the one that fake_chain_behind named, whatever is exported behind it */
     bool garble_root; /* MANIFESTS with another root */
     bool bad_source;  /* PLAN with tables that do not fit */
     bool keep_hop;    /* the next fake_read stays a reader: */
@@ -111,6 +112,7 @@ struct fake {
     struct {
         uint32_t reader; /* a session */
         struct tb_session_plan plan;
+        uint8_t *source;               /* the plan's */
     } granting;                        /* the PLAN that goes out when the source's owner has answered GRANT */
     struct tb_session_granted granted; /* the newest answer to GRANT */
     struct tb_session_hop_lost hop_lost;
@@ -153,6 +155,10 @@ void fake_raw(struct fake *f, uint32_t session, uint16_t type, uint64_t request,
               uint32_t count);
 /* Answers the STAGE of a session again with a PLAN, from the gateway. */
 void fake_plan(struct fake *f, uint32_t session, uint64_t number);
+
+/* Under `chain` it is read from this export of that session's. Under the lock. */
+void fake_chain_behind(struct fake_version *v, uint32_t session, uint64_t export_id,
+                       const struct tb_span *source);
 
 /* A version made here and landed already, of `count` U8 tensors "t0".. of tensor_bytes with bytes from the
  * seed. */

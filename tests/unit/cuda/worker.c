@@ -293,12 +293,9 @@ static void plan_from_the_rank(struct fake *f)
     struct fake_version *v = fake_version(f, 1);
     pthread_mutex_lock(&f->lock);
     const struct fake_shard *shard = &v->shards[0];
-    v->chain_session = shard->session;
-    v->chain_export = shard->export_id;
-    v->chain_source_bytes = shard->source_bytes;
-    v->chain_source = malloc(shard->source_bytes);
-    memcpy(v->chain_source, shard->source, shard->source_bytes);
-    f->chain = f->plans_again = true;
+    const struct tb_span source = {shard->source, shard->source_bytes};
+    fake_chain_behind(v, shard->session, shard->export_id, &source);
+    f->chain = f->chain_stays = f->plans_again = true;
     pthread_mutex_unlock(&f->lock);
 }
 
