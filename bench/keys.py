@@ -112,7 +112,7 @@ KEYS = (
     Key("stall.remote8", "s", ">= 100", "stall of 8 rollouts of a remote site, 256 MiB each, in place from staging, all at once",
         "each pulling the full version over a 1 Gbit/s, 80 ms link: the TLS pump, a stream a rollout", ("root", "wan"), over="b/a"),
     Key("age.remote8", "s", "<= 0.25", "mean over time and rollouts of now - publish call of the active version; 8 rollouts, "
-        "256 MiB, four versions a round (20 in five), one every 10 s, 1 Gbit/s, 80 ms",
+        "256 MiB, four versions a round (20 in five), a step of 2 % every 10 s, 1 Gbit/s, 80 ms",
         "each of the 8 pulling the newest full version over that link as soon as its last pull ended",
         ("root", "wan")),
     Key("figure.standalone", "s", ">= 6.7", "stall, mean of 8 readers at the trainer's site that take a version of 64 MiB at once; NICs of "
