@@ -357,7 +357,7 @@ def age(bench):
     product's defaults have it: what changes from version to version is what crosses. Who pulls has no base to pull against."""
     versions = 2 if bench.quick else 4
     with wan_of(bench, "1Gbit", "0%") as wire, harness.Lab() as lab:
-        files = bench.versions(REMOTE_MIB * MIB, 2, lr="3.5e-7")
+        files = bench.versions(REMOTE_MIB * MIB, 2, lr="3.6e-7")
         path = files[0]
         ours = Ours(wire, lab, path, REMOTE_MIB, steps=True)
         ours.add_workers()
