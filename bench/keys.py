@@ -173,7 +173,7 @@ KEYS = (
         "open, subscribe, stage, export, progress each second, renew", "the lease, 10 s: one core"),
     Key("wan.rate", "%", "<= 1.0", "how far the rate of an overloaded link of sim/wan is off the 500 Mbit/s asked, in IP packets",
         "2 %", ("root", "wan", "iperf3")),
-    Key("wan.delay", "ms", "<= 1.0", "delay over the 40 ms asked that one packet in a hundred of an idle link of sim/wan exceeds", "1 ms",
+    Key("wan.delay", "ms", "<= 1.0", "how far one packet in a hundred of an idle link of sim/wan is, or further, from the 40 ms asked", "1 ms",
         ("root", "wan")),
     Key("wan.2g.mtu1500", "Gbit/s", ">= 0.97", "goodput of eight TCP streams through a sim/wan link of 2 Gbit/s, 80 ms, 1500-byte packets",
         "the rate without TCP's and IP's headers; a run in which the emulator fell behind does not count", ("root", "wan", "iperf3")),

@@ -34,10 +34,11 @@ def script(name, out, rows):
 
 
 def draw(folder, tables):
-    """Those figures that were measured."""
-    if shutil.which("gnuplot") is None:
-        return
-    for name in FIGURES.keys() & tables.keys():
+    """{table: its SVG} of those figures that were measured: a page shows none that is older than its table."""
+    drawn = {}
+    for name in sorted(FIGURES.keys() & tables.keys()):
         rows = tables[name][1]
-        if rows:
-            subprocess.run(["gnuplot"], input=script(name, folder / f"{name}.svg", rows), text=True, check=True, timeout=60)
+        if rows and shutil.which("gnuplot") is not None:
+            drawn[name] = folder / f"{name}.svg"
+            subprocess.run(["gnuplot"], input=script(name, drawn[name], rows), text=True, check=True, timeout=60)
+    return drawn

@@ -103,15 +103,15 @@ def table_section(begin, end, table, date, plot):
     return "\n".join([begin, "", *lines, "", f"Measured {date}, {machine()}; load average {os.getloadavg()[0]:.1f} at the end.", "", end])
 
 
-def write(path, results, run_facts, tables=None):
-    """Replaces what stands between the marks, but keeps the rows of keys that were not measured; the rest is people's."""
+def write(path, results, run_facts, tables=None, plots=None):
+    """Replaces what stands between the marks, but keeps the rows of keys that were not measured; the rest is people's.
+    plots: {table: an SVG beside the page}."""
     page = path.read_text(encoding="utf-8") if path.exists() else f"# Benchmarks\n\n{BEGIN}\n{END}\n"
     page = replace(page, BEGIN, END, lambda old: section(results, run_facts, rows_before(old)))
     for name, table in (tables or {}).items():
         begin, end = f"<!-- bench/run: table {name} -->", f"<!-- bench/run: end of {name} -->"
         if begin not in page:
             page += f"\n## Table: {name}\n\n{begin}\n{end}\n"
-        drawn = path.with_name(f"{name}.svg")
-        plot = drawn if drawn.exists() else None
+        plot = (plots or {}).get(name)
         page = replace(page, begin, end, lambda _, b=begin, e=end, t=table, p=plot: table_section(b, e, t, run_facts["date"], p))
     path.write_text(page, encoding="utf-8")

@@ -146,22 +146,6 @@ def not_void(wire, do):
     raise Void(f"void: {why}, {TRIES} times")
 
 
-def judged_apart(bench, wire, names, ours, theirs):
-    """Rounds of {each of names: (ours(), theirs())}, either judged by itself, so that what is void costs its own time alone."""
-    good, why = 0, None
-    for _ in range(bench.rounds):
-        try:
-            pair = not_void(wire, ours), not_void(wire, theirs)
-        except Void as void:
-            why = void
-            bench.say(f"  {void}")
-            continue
-        yield dict.fromkeys(names, pair)
-        good += 1
-    if good == 0:
-        raise Skip(f"no round counts: {why}")
-
-
 def rounds_that_count(bench, once):
     """What once() says, for as many rounds as are asked; those that raise Void are told of and made up for, within reason."""
     good, why = 0, None
@@ -178,6 +162,11 @@ def rounds_that_count(bench, once):
             return
     if good == 0:
         raise Skip(f"no round counts: {why}")
+
+
+def judged_apart(bench, wire, names, ours, theirs):
+    """Rounds of {each of names: (ours(), theirs())}, either judged by itself, so that what is void costs its own time alone."""
+    yield from rounds_that_count(bench, lambda: dict.fromkeys(names, (not_void(wire, ours), not_void(wire, theirs))))
 
 
 def judged(bench, wire, once):
