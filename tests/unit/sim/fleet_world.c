@@ -81,6 +81,24 @@ static void a_long_chain_costs_little_more_than_its_chunks(void **state)
     tb_fleet_outcome_fini(&many);
 }
 
+/* A hundred workers more, worked out by hand. In the version's first second each stages (4 messages), has its GRANT, the answer to that
+ * and its PLAN (3), and tells of its progress at most once or twice. Behind that it tells each second, renews its lease each third, and
+ * says that it is whole: 12 to 18 in the five seconds. */
+static void control_messages_are_counted(void **state)
+{
+    (void)state;
+    struct tb_fleet_scenario s = chain(10);
+    struct tb_fleet_outcome ten = run(&s, NULL);
+    s.sites[1].hosts = 110;
+    struct tb_fleet_outcome all = run(&s, NULL);
+    const double said = all.sites[1].control * all.workers.last - ten.sites[1].control * ten.workers.last;
+    assert_true(said >= 100 * 12 && said <= 100 * 18);
+    const double most = all.sites[1].control_max - ten.sites[1].control_max;
+    assert_true(most >= 100 * 7 && most <= 100 * 9);
+    tb_fleet_outcome_fini(&ten);
+    tb_fleet_outcome_fini(&all);
+}
+
 /* The closed form of fleet_model.h, which leaves out looking and TCP, is what this comes to where those are small. */
 static void it_agrees_with_the_closed_form(void **state)
 {
@@ -277,6 +295,7 @@ int main(void)
         cmocka_unit_test(a_link_takes_its_bytes_over_its_rate),
         cmocka_unit_test(each_host_of_a_chain_is_a_little_behind),
         cmocka_unit_test(a_long_chain_costs_little_more_than_its_chunks),
+        cmocka_unit_test(control_messages_are_counted),
         cmocka_unit_test(it_agrees_with_the_closed_form),
         cmocka_unit_test(a_slow_host_holds_up_nobody_for_long),
         cmocka_unit_test(what_is_not_sent_any_more_keeps_no_nic_busy),
