@@ -78,6 +78,31 @@ def sites_are_as_far_apart_as_the_scenario_says(_lab):
     must(not left(wan.prefix), "namespaces are gone")
 
 
+# What a connection to the other site is sent by; nobody has to listen there.
+CONTROLLED = """import socket, sys
+with socket.socket() as s:
+    s.settimeout(10)
+    try:
+        s.connect((sys.argv[1], 9))
+    except ConnectionRefusedError:
+        pass
+    print(s.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).split(b"\\0")[0].decode())
+"""
+
+
+@scenario
+def each_site_has_its_congestion_control(_lab):
+    """What a site's programs ask nothing else for is sent by what the scenario says."""
+    needs_root()
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "two.yaml"
+        file.write_text("sites: {a: {congestion: reno}, b: {congestion: cubic}}\npaths:\n  - {between: [a, b]}\n")
+        with wanlab.lab(file) as wan:
+            for site, other, name in (("a", "b", "reno"), ("b", "a", "cubic")):
+                said = subprocess.check_output(wan.enter(site, [sys.executable, "-c", CONTROLLED, wan.address(other)]), text=True)
+                must(said.strip() == name, f"{site} sends by {name}, not {said}")
+
+
 @scenario
 def a_command_has_its_own_exit_code(_lab):
     """What runs beside the sites ends as it ended, and finds them."""
