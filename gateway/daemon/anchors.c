@@ -20,11 +20,14 @@
 #include "base/fault.h"
 #include "gateway/disk/anchor_file.h"
 #include "gateway/disk/anchor_folder.h"
+#include "wan/cap.h"
 
-#define PIECE_BYTES (4u << 20)
-#define FLUSH_BYTES (64u << 20) /* what may be in the page cache and not on the disk */
-#define RETRY_NS    TB_SECONDS(60)
-#define TELL_NS     TB_SECONDS(10)
+#define PIECES          64u /* a second, but for the two bounds below */
+#define PIECE_BYTES_MIN 4096u
+#define PIECE_BYTES_MAX (4u << 20)
+#define FLUSH_BYTES     (64u << 20) /* what may be in the page cache and not on the disk */
+#define RETRY_NS        TB_SECONDS(60)
+#define TELL_NS         TB_SECONDS(10)
 
 /* What is known of a model's anchors. */
 struct anchor_model {
@@ -51,6 +54,7 @@ struct tb_anchors {
     char path[TB_ANCHOR_PATH_BYTES];
     uint64_t total_bytes;
     tb_time_ns begun_at;
+    struct tb_cap pace;    /* the thread's */
     enum tb_status status; /* the thread's, until `done` */
     char error[TB_ANCHOR_ERROR_BYTES];
     _Atomic uint64_t written_bytes;
@@ -247,15 +251,22 @@ bool tb_anchors_refilled(const struct tb_daemon *d, const struct tb_id *uid)
 
 /* ---- writing, on its thread ---- */
 
-/* As long as what was written is more than its rate allows. False: stop. */
-static bool paced(struct tb_anchors *a, uint64_t written)
+static uint64_t piece_bytes(const struct tb_anchors *a)
 {
-    const uint64_t rate = a->d->config->anchor_rate;
+    const uint64_t bytes = a->pace.bytes_per_s / PIECES;
+    if (bytes < PIECE_BYTES_MIN) return PIECE_BYTES_MIN;
+    return bytes < PIECE_BYTES_MAX ? bytes : PIECE_BYTES_MAX;
+}
+
+/* Until so many bytes more may be written. What a slow disk was late with is not made up for: the others who use it would feel that
+ * as a burst. False: stop. */
+static bool paced(struct tb_anchors *a, uint64_t bytes)
+{
+    const tb_time_ns due = tb_cap_reserve(&a->pace, bytes, tb_clock_now());
     while (!atomic_load(&a->stop)) {
-        const tb_time_ns spent = tb_time_since(a->begun_at, tb_clock_now());
-        const tb_time_ns due = (tb_time_ns)((double)written / (double)rate * 1e9);
-        if (spent >= due) return true;
-        const tb_time_ns left = due - spent < TB_MS(50) ? due - spent : TB_MS(50);
+        const tb_time_ns now = tb_clock_now();
+        if (now >= due) return true;
+        const tb_time_ns left = due - now < TB_MS(50) ? due - now : TB_MS(50);
         (void)nanosleep(&(struct timespec){.tv_nsec = (long)left}, NULL);
     }
     return false;
@@ -267,8 +278,8 @@ static enum tb_status write_shard(struct tb_anchors *a, struct tb_anchor_file *f
     const struct tb_place *place = tb_arena_place(a->region, shard);
     for (uint64_t at = 0; at < place->manifest->bytes;) {
         const uint64_t left = place->manifest->bytes - at;
-        const uint64_t count = left < PIECE_BYTES ? left : PIECE_BYTES;
-        if (!paced(a, atomic_load(&a->written_bytes))) return TB_CANCELLED;
+        const uint64_t count = left < piece_bytes(a) ? left : piece_bytes(a);
+        if (!paced(a, count)) return TB_CANCELLED;
         enum tb_status status = tb_anchor_write(file, shard, at, place->bytes + at, count);
         *unflushed += count;
         if (status == TB_OK && *unflushed >= FLUSH_BYTES) {
@@ -292,6 +303,8 @@ static enum tb_status write_file(struct tb_anchors *a, struct tb_anchor_file *fi
 {
     uint64_t unflushed = 0;
     enum tb_status status = TB_OK;
+    a->pace = (struct tb_cap){0};
+    tb_cap_set(&a->pace, a->d->config->anchor_rate, tb_clock_now());
     for (uint32_t s = 0; status == TB_OK && s < a->key.shard_count; s++)
         status = write_shard(a, file, s, &unflushed);
     if (status == TB_SITE_IO) io_error(a);

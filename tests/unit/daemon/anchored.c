@@ -6,12 +6,14 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fault.h"
 #include "tests/unit/arena/arena_world.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"
+#include "wan/cap.h"
 
 /* While one is held, who begins a sync on it stops there, and who takes an anchor away: SQLite's syncs are fdatasync, an anchor's fsync. */
 struct disk {
@@ -94,6 +96,55 @@ __attribute__((visibility("default"))) int unlink(const char *path)
         }
     }
     return (int)syscall(SYS_unlink, path);
+}
+
+/* What was written of anchors, and when; at one of them the disk takes its time. */
+#define PIECES_MAX 256u
+#define SLOW_PIECE 8u
+#define SLOW_NS    TB_MS(200)
+struct piece {
+    tb_time_ns at;
+    size_t bytes;
+};
+struct pieces {
+    struct piece all[PIECES_MAX];
+    uint32_t count;
+};
+static struct pieces pieces;
+static pthread_mutex_t pieces_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool is_anchor(int fd)
+{
+    char link[64], path[256] = "";
+    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    return readlink(link, path, sizeof path - 1) > 0 && strstr(path, ".anchor") != NULL;
+}
+
+static void piece_note(size_t bytes)
+{
+    pthread_mutex_lock(&pieces_lock);
+    const bool slow = pieces.count == SLOW_PIECE;
+    pieces.all[pieces.count % PIECES_MAX] = (struct piece){tb_clock_now(), bytes};
+    pieces.count++;
+    pthread_mutex_unlock(&pieces_lock);
+    if (slow) (void)nanosleep(&(struct timespec){.tv_nsec = (long)SLOW_NS}, NULL);
+}
+
+/* What there was, and begins anew. */
+static struct pieces pieces_take(void)
+{
+    pthread_mutex_lock(&pieces_lock);
+    const struct pieces taken = pieces;
+    pieces.count = 0;
+    pthread_mutex_unlock(&pieces_lock);
+    return taken;
+}
+
+ssize_t pwrite(int fd, const void *bytes, size_t count, off_t at);
+__attribute__((visibility("default"))) ssize_t pwrite(int fd, const void *bytes, size_t count, off_t at)
+{
+    if (is_anchor(fd)) piece_note(count);
+    return syscall(SYS_pwrite64, fd, bytes, count, at);
 }
 
 #define SHARD_BYTES ((uint64_t)1 << 20)
@@ -357,6 +408,32 @@ static void an_anchor_that_stays_is_not_said_to_be_removed(void **state)
     trainer_end(&t);
 }
 
+/* P6, P7: others use that disk. From any piece to any later one no more is written than the rate has in that time, but for the two pieces and what
+ * tb_cap catches up with: also behind one that took long. */
+static void an_anchor_is_written_at_its_rate(void **state)
+{
+    (void)state;
+    const uint64_t rate = 8u << 20;
+    struct trainer t;
+    trainer_begin(&t, 4);
+    t.home.config->anchor_rate = rate;
+    (void)pieces_take();
+    publish(&t, 1);
+    assert_true(comes_to_be(&t, 1, 2));
+    const struct pieces seen = pieces_take();
+    assert_in_range(seen.count, 2 * SLOW_PIECE, PIECES_MAX);
+    for (uint32_t i = 1; i < seen.count; i++) { /* the first is the file's head */
+        uint64_t bytes = seen.all[i].bytes;
+        assert_true(bytes <= rate / 64);
+        for (uint32_t k = i + 1; k < seen.count; k++) {
+            const tb_time_ns time = tb_time_since(seen.all[i].at, seen.all[k].at) + TB_CAP_BURST;
+            bytes += seen.all[k].bytes;
+            assert_true((double)bytes <= (double)rate * ((double)time / 1e9 + 2.0 / 64));
+        }
+    }
+    trainer_end(&t);
+}
+
 /* In a process of its own; the parent tidies up. `end` begins with the gateway as it is, and ends it. */
 static void child_begin(struct child *c, void (*end)(struct trainer *t))
 {
@@ -452,6 +529,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_written_rests),
         cmocka_unit_test(the_loop_goes_on_while_an_anchor_is_taken_away),
         cmocka_unit_test(an_anchor_that_stays_is_not_said_to_be_removed),
+        cmocka_unit_test(an_anchor_is_written_at_its_rate),
         cmocka_unit_test(an_end_does_not_wait_for_a_disk_that_hangs),
     };
     return cmocka_run_group_tests_name("daemon.anchored", tests, NULL, NULL);
