@@ -680,6 +680,13 @@ class Lab:
         return sorted(made.glob("*.safetensors"))[:count]
 
 
+def made(lab, size, count, *more):
+    """Paths of versions of that size; `more` for the program that makes them."""
+    folder = lab.dir / f"made-{size}"
+    subprocess.run([MAKE_WEIGHTS, "--out", folder, "--bytes", size, "--versions", str(count), "--seed", "7", *more], check=True, stdout=subprocess.DEVNULL)
+    return sorted(folder.glob("*.safetensors"))
+
+
 def halves(rows):
     """Two lists of tensors of about equal bytes, as two trainer ranks hold them."""
     total, first, second = 0, [], []
@@ -879,6 +886,52 @@ class HugeMount:
     def close(self):
         self.holder.stdin.close()
         self.holder.wait(20)
+
+
+class Veth:
+    """Two namespaces and a pair of devices: a link without an emulator."""
+
+    PREFIX = "tombolo-veth-"
+
+    def __init__(self):
+        if os.geteuid() != 0:
+            raise Skipped("only root makes network namespaces")
+        self.names = {site: f"{self.PREFIX}{os.getpid()}-{site}" for site in ("east", "west")}
+
+    def __enter__(self):
+        for line in subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout.splitlines():
+            made = re.match(rf"{self.PREFIX}(\d+)-", line)
+            if made and not os.path.exists(f"/proc/{made[1]}"):
+                subprocess.run(["ip", "netns", "delete", line.split()[0]])
+        for i, (site, name) in enumerate(self.names.items()):
+            self.ip("netns", "add", name)
+            self.ip("-n", name, "link", "set", "lo", "up")
+            if i == 1:
+                self.ip("link", "add", "wan0", "netns", self.names["east"], "type", "veth", "peer", "name", "wan0", "netns", name)
+        for site, name in self.names.items():
+            self.ip("-n", name, "addr", "add", self.address(site) + "/24", "dev", "wan0")
+            self.ip("-n", name, "link", "set", "wan0", "up")
+        return self
+
+    def __exit__(self, *_):
+        for name in self.names.values():
+            subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL)
+
+    @staticmethod
+    def ip(*words):
+        done = subprocess.run(["ip", *words], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Skipped(f"ip {' '.join(words)}: {done.stderr.strip()}")
+
+    @staticmethod
+    def address(site):
+        return {"east": "10.202.0.1", "west": "10.202.0.2"}[site]
+
+    def enter(self, site, argv):
+        return ["ip", "netns", "exec", self.names[site], *argv]
+
+    def link(self, state):
+        self.ip("-n", self.names["west"], "link", "set", "wan0", state)
 
 
 class Cores:

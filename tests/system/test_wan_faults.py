@@ -8,19 +8,14 @@ that count most are in time, and where none counts the test is skipped."""
 
 import contextlib
 import ctypes
-import errno
-import os
 import random
-import re
 import signal
-import socket
-import struct
-import subprocess
 import sys
 import time
 
 from capture import Capture
-from harness import MAKE_WEIGHTS, PATIENCE_S, SOURCE, Cores, Dns, Failed, Rollout, Skipped, Trainer, expect, main, scenario, wait_for
+from connection import Connection
+from harness import PATIENCE_S, SOURCE, Cores, Dns, Failed, Rollout, Skipped, Trainer, Veth, expect, made, main, scenario, wait_for
 
 sys.path.insert(0, str(SOURCE / "sim/wan"))
 import wanlab
@@ -267,52 +262,6 @@ def a_black_hole_of_60_s(lab):
     black_hole(lab, 60)
 
 
-class Veth:
-    """Two namespaces and a pair of devices: a link without an emulator."""
-
-    PREFIX = "tombolo-veth-"
-
-    def __init__(self):
-        if os.geteuid() != 0:
-            raise Skipped("only root makes network namespaces")
-        self.names = {site: f"{self.PREFIX}{os.getpid()}-{site}" for site in ("east", "west")}
-
-    def __enter__(self):
-        for line in subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout.splitlines():
-            made = re.match(rf"{self.PREFIX}(\d+)-", line)
-            if made and not os.path.exists(f"/proc/{made[1]}"):
-                subprocess.run(["ip", "netns", "delete", line.split()[0]])
-        for i, (site, name) in enumerate(self.names.items()):
-            self.ip("netns", "add", name)
-            self.ip("-n", name, "link", "set", "lo", "up")
-            if i == 1:
-                self.ip("link", "add", "wan0", "netns", self.names["east"], "type", "veth", "peer", "name", "wan0", "netns", name)
-        for site, name in self.names.items():
-            self.ip("-n", name, "addr", "add", self.address(site) + "/24", "dev", "wan0")
-            self.ip("-n", name, "link", "set", "wan0", "up")
-        return self
-
-    def __exit__(self, *_):
-        for name in self.names.values():
-            subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL)
-
-    @staticmethod
-    def ip(*words):
-        done = subprocess.run(["ip", *words], capture_output=True, text=True)
-        if done.returncode != 0:
-            raise Skipped(f"ip {' '.join(words)}: {done.stderr.strip()}")
-
-    @staticmethod
-    def address(site):
-        return {"east": "10.202.0.1", "west": "10.202.0.2"}[site]
-
-    def enter(self, site, argv):
-        return ["ip", "netns", "exec", self.names[site], *argv]
-
-    def link(self, state):
-        self.ip("-n", self.names["west"], "link", "set", "wan0", state)
-
-
 @scenario
 def a_device_is_down_for_3_s(lab):
     """P5 P6: a veth is down for 3 s; parcels land again 3.5 s after it went."""
@@ -430,13 +379,6 @@ def gateways_are_killed_at_random(lab):
     north.wait_holds(uid)
 
 
-def made(lab, size, count):
-    """Paths of versions of that size."""
-    folder = lab.dir / f"made-{size}"
-    subprocess.run([MAKE_WEIGHTS, "--out", folder, "--bytes", size, "--versions", str(count), "--seed", "7"], check=True, stdout=subprocess.DEVNULL)
-    return sorted(folder.glob("*.safetensors"))
-
-
 @scenario
 def a_kill_on_a_plain_veth(lab):
     """P3 P5: 256 MiB on eight streams, and SIGKILL in the middle of it, of west's gateway and then of east's: at most a parcel a stream comes
@@ -541,38 +483,6 @@ def a_small_send_buffer_is_named(lab):
 def a_small_receive_buffer_is_named(lab):
     """P10: west's tcp_rmem, likewise."""
     held_by_the_kernel(lab, "west", "rmem", "64M")
-
-
-class Connection:
-    """A TCP connection of a process, by a descriptor that it shares with us: what is set on it holds there."""
-
-    SYS_PIDFD_GETFD, SO_MAX_PACING_RATE, BYTES_ACKED = 438, 47, 120  # the last one: where tcp_info has it
-
-    def __init__(self, owned):
-        self.socket = owned
-
-    @classmethod
-    def of(cls, pid):
-        """All that have moved a MiB."""
-        found, libc, process = [], ctypes.CDLL(None, use_errno=True), os.pidfd_open(pid)
-        for name in os.listdir(f"/proc/{pid}/fd"):
-            if not os.readlink(f"/proc/{pid}/fd/{name}").startswith("socket:"):
-                continue
-            fd = libc.syscall(cls.SYS_PIDFD_GETFD, process, int(name), 0)
-            if fd < 0 and ctypes.get_errno() == errno.EPERM:
-                raise Skipped("this machine does not lend a process's descriptors")
-            with contextlib.suppress(OSError):  # it is no connection
-                one = cls(socket.socket(fileno=fd))
-                found += [one] if one.moved() > 1 << 20 else []
-        os.close(process)
-        return found
-
-    def moved(self):
-        return struct.unpack_from("Q", self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256), self.BYTES_ACKED)[0]
-
-    def pace(self, bytes_per_s):
-        """0: as fast as it may."""
-        self.socket.setsockopt(socket.SOL_SOCKET, self.SO_MAX_PACING_RATE, struct.pack("Q", bytes_per_s or 2**64 - 1))
 
 
 def crossing_s(pair):
