@@ -7,6 +7,7 @@ import os
 import pathlib
 import pty
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import time
 
+from capture import Capture
 from harness import BUILD, PATIENCE, PATIENCE_S, SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, Skipped, expect, main, scenario, up, wait_for
 
 sys.path.append(str(SOURCE / "sim/wan"))
@@ -431,6 +433,51 @@ class Quickstart:
         wait_for(f"nothing is left: {self.left()}", lambda: not self.left())
 
 
+class Gate:
+    """Stands in front of a program: who calls it waits there until it is opened."""
+
+    def __init__(self, folder, program):
+        self.reached, self.opened = folder / f"{program}.reached", folder / f"{program}.opened"
+        shim = folder / program
+        shim.write_text(f'#!/bin/sh\n: >{self.reached}\nwhile ! [ -e {self.opened} ]; do sleep 0.02; done\nexec {shutil.which(program)} "$@"\n')
+        shim.chmod(0o755)
+
+    def wait(self, caller, timeout_s):
+        wait_for("it comes so far", lambda: self.reached.exists() or caller.poll() is not None, timeout_s)
+        if not self.reached.exists():
+            raise Failed(f"it ended with {caller.returncode}: {caller.stderr.read()}")
+
+
+class SitesOf:
+    """The namespaces of a lab that another process has made."""
+
+    def __init__(self, pid):
+        said = subprocess.check_output(["ip", "netns", "list"], text=True)
+        self.names = {name.rpartition("-")[2]: name for name in re.findall(rf"^tbw-{pid}-\S+", said, re.M)}
+
+    def enter(self, site, argv):
+        return ["ip", "netns", "exec", self.names[site], *argv]
+
+
+def run_watched(quickstart, *words):
+    """What it said, and every packet between its sites, before the first of which it asks jq where they are; at its end it removes its folders."""
+    with tempfile.TemporaryDirectory() as folder:
+        begin, end = (Gate(pathlib.Path(folder), program) for program in ("jq", "rm"))
+        env = dict(quickstart.env, PATH=f"{folder}:{os.environ['PATH']}")
+        running = subprocess.Popen([*quickstart.argv, *words], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            begin.wait(running, PATIENCE_S)
+            with Capture(SitesOf(running.pid), "east", "west") as seen:
+                begin.opened.touch()
+                end.wait(running, 240)
+            end.opened.touch()
+            out, err = running.communicate(timeout=PATIENCE_S)
+        finally:
+            running.kill()
+            running.wait()
+        return subprocess.CompletedProcess(running.args, running.returncode, out, err), seen
+
+
 @scenario
 def the_quickstart_ends_well(lab):
     """P1: deploy/quickstart: verdict good and 0; with a spoiled byte bad and 8; no process and no folder is left, also after SIGINT and SIGKILL."""
@@ -454,7 +501,8 @@ def the_quickstart_ends_well(lab):
 
 @scenario
 def the_quickstart_over_a_wan_says_its_share(_lab):
-    """P1: deploy/quickstart --wan: every byte equal, goodput as a share of the link's rate; killed in the middle it leaves nothing, and runs again."""
+    """P1 P8: deploy/quickstart --wan: every byte equal, goodput as a share of the link's rate; every packet between its sites belongs to a TLS connection;
+    killed in the middle it leaves nothing, and runs again."""
     if why := wanlab.why_not():
         raise Skipped(why)
     with tempfile.TemporaryDirectory() as folder:
@@ -467,9 +515,11 @@ def the_quickstart_over_a_wan_says_its_share(_lab):
                     running.send_signal(number)
                     expect("exit code", running.wait(PATIENCE_S), 143 if number == signal.SIGTERM else -9)
                 wait_for("no namespace", lambda pid=running.pid: f"tbw-{pid}-" not in subprocess.check_output(["ip", "netns", "list"], text=True))
-                done = quickstart.run("--versions", "2")
+                done, seen = run_watched(quickstart, "--versions", "2")
                 quickstart.leaves_nothing()
                 must_have_crossed(done)
+                expect("what is no TLS", seen.complaints()[:1], [])
+                expect("connections that were seen", len(seen.streams) > 2, True)
 
 
 def must_have_crossed(done):

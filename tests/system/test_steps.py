@@ -4,7 +4,7 @@
 import pathlib
 import sys
 
-from harness import PATIENCE_MS, Cores, Failed, Rollout, Skipped, Trainer, expect, main, read_and_compare, scenario, up, wait_for
+from harness import CRAWL, PATIENCE_MS, Cores, Failed, Rollout, Skipped, Trainer, expect, made, main, read_and_compare, scenario, up, wait_for
 
 
 def share(site, uid):
@@ -36,6 +36,40 @@ def a_relay_forwards_a_step_as_it_came(lab):
     objects = west.control("status")["objects"]
     if objects["used"] < 0.9 * objects["count"]:
         raise Failed(f"the relay encoded again: {objects}")
+    read_and_compare(lab, north, uid, paths[1], "reader")
+
+
+@scenario
+def a_relay_forwards_a_step_while_it_receives_it(lab):
+    """P1 P6: three sites in a row, all with the base. The one between has a part of a step and gets no more for now: the third comes to hold
+    that part, encoded as it came."""
+    east, west, link = lab.east_west()
+    north = lab.behind(west)
+    east.extra["link"] = west.extra["link"] = STEPS
+    up(east, west, north)
+    paths = made(lab, "40M", 2, "--lr", "6e-6")  # more of a step than the link has under way when it stalls
+    trainer = Trainer(lab, east, paths[0])
+    north.wait_holds(trainer.publish(1, paths[0]))
+    link.bytes_per_s = CRAWL
+    uid = trainer.publish(2, paths[1])
+    size = west.wait_held_some(uid)["bytes"]
+    wait_for("west has some chunks as they came", lambda: west.control("status")["objects"]["from_links"] >= 3)
+    link.stalled = True
+
+    def forwarded():
+        """How much of it both have, and west's objects. West is asked last: what came there since, north will have."""
+        there, objects = (north.version(uid) or {"held_bytes": 0})["held_bytes"], west.control("status")["objects"]
+        return objects["used"] >= objects["from_links"] and there > 0 and there == west.version(uid)["held_bytes"] and (there, objects)
+    part, objects = wait_for("north has what west has of it, as it came", forwarded)
+    if part == size:
+        raise Failed("the step was whole before the link stalled")
+    print(f"with {part / size:.2f} of it at west and at north: {objects}", flush=True)
+    link.stalled, link.bytes_per_s = False, 0
+    north.wait_holds(uid)
+    expect("chunks that west encoded itself", west.control("status")["objects"]["made_here"], 0)
+    for site in (west, north):
+        if share(site, uid) > 0.3:
+            raise Failed(f"{site.name} took {share(site, uid):.3f} of a step")
     read_and_compare(lab, north, uid, paths[1], "reader")
 
 
