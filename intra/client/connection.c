@@ -69,15 +69,21 @@ static void unlock(struct tb_connection *c)
 /* ---- down ---- */
 
 /* Full jitter over a doubling range, so that a thousand workers do not come back in one instant. */
-static uint64_t retry_ms(uint32_t attempts)
+uint32_t tb_connection_retry_ms(uint32_t attempts, uint32_t lease_ms, uint32_t random)
 {
-    uint64_t most = RETRY_MS_MIN;
-    for (uint32_t i = 0; i < attempts && most < RETRY_MS_MAX; i++)
+    uint32_t bound = RETRY_MS_MAX, most = RETRY_MS_MIN;
+    if (lease_ms != 0 && lease_ms / 3 < bound) bound = lease_ms / 3;
+    for (uint32_t i = 0; i < attempts && most < bound; i++)
         most *= 2;
-    if (most > RETRY_MS_MAX) most = RETRY_MS_MAX;
+    if (most > bound) most = bound > RETRY_MS_MIN ? bound : RETRY_MS_MIN;
+    return RETRY_MS_MIN + random % (most - RETRY_MS_MIN + 1);
+}
+
+static uint64_t retry_ms(const struct tb_connection *c)
+{
     uint32_t random;
     tb_random_bytes(&random, sizeof random);
-    return RETRY_MS_MIN + random % (uint32_t)(most - RETRY_MS_MIN + 1);
+    return tb_connection_retry_ms(c->attempts, c->session->welcome.lease_ms, random);
 }
 
 static void on_retry(uv_timer_t *timer)
@@ -88,7 +94,7 @@ static void on_retry(uv_timer_t *timer)
 static void dial_later(struct tb_connection *c)
 {
     if (c->stopping) return;
-    uv_timer_start(&c->retry, on_retry, c->reopening ? 0 : retry_ms(c->attempts), 0);
+    uv_timer_start(&c->retry, on_retry, c->reopening ? 0 : retry_ms(c), 0);
     c->reopening = false;
     c->attempts++;
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "intra/client/client.h"
 #include "unit/client/fake_gateway.h"
 
 static int setup(void **state)
@@ -294,6 +295,25 @@ static void waiting_for_a_site_is_passed_on(void **state)
     tb_session_close(s);
 }
 
+/* P3: who waited for longer than the gateway's recovery would find that its version was called lost. */
+static void nobody_comes_back_behind_the_lease(void **state)
+{
+    (void)state;
+    static const uint32_t leases[] = {300, 500, 3000, 10000, 3600000};
+    for (uint32_t attempts = 0; attempts < 40; attempts++) {
+        for (size_t i = 0; i < sizeof leases / sizeof leases[0]; i++) {
+            const uint32_t least = tb_connection_retry_ms(attempts, leases[i], 0);
+            assert_int_equal(least, 100);
+            for (uint32_t random = 0; random < 5000; random++)
+                assert_in_range(tb_connection_retry_ms(attempts, leases[i], random), least, leases[i] / 3);
+        }
+        assert_in_range(tb_connection_retry_ms(attempts, 0, UINT32_MAX), 100, 5000);
+    }
+    assert_int_equal(tb_connection_retry_ms(2, 10000, 300), 400); /* 100, 200, 400 at most */
+    assert_int_equal(tb_connection_retry_ms(2, 10000, 301), 100);
+    assert_int_equal(tb_connection_retry_ms(39, 0, 4900), 5000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -310,6 +330,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(buffers_are_zeroed_and_stay_while_registered, setup, teardown),
         cmocka_unit_test_setup_teardown(status_is_json_and_says_what_it_needs, setup, teardown),
         cmocka_unit_test_setup_teardown(waiting_for_a_site_is_passed_on, setup, teardown),
+        cmocka_unit_test(nobody_comes_back_behind_the_lease),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
