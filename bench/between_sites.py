@@ -13,7 +13,7 @@ BUDGET_MIB = 64 + sites.LINK_STREAMS
 
 @functools.cache
 def best_pumps(pump, size, streams, congestions, count=3):
-    """The fastest ways of the pump here, as argument lists; each was run once."""
+    """The fastest ways of the pump at this size, as argument lists; each was run once."""
     ways = [["--streams", n, "--congestion", c, *batched] for n in streams for c in congestions for batched in ([], ["--batched"])]
     return sorted(ways, key=lambda way: sites.tool([pump, "--bytes", size, *way])["seconds"])[:count]
 
@@ -21,7 +21,7 @@ def best_pumps(pump, size, streams, congestions, count=3):
 def pump_gb_per_s(bench, size):
     """The best in this minute, of the ways that were fastest when all were tried: streams, congestion controls, blocking and
     batched."""
-    ways = best_pumps(bench.pump, 256 * MIB, (1, 2) if bench.quick else (1, 2, 4, 8), tuple(bench.congestions()))
+    ways = best_pumps(bench.pump, size, (1, 2) if bench.quick else (1, 2, 4, 8), tuple(bench.congestions()))
     return max(sites.tool([bench.pump, "--bytes", size, *way])["gb_per_s"] for way in ways)
 
 

@@ -176,7 +176,7 @@ def a_round_in_which_iperf3_failed_does_not_count():
             check(f"{name}: and where no round counts: {result}", "unable to connect to server" in result.why_skipped and not result.failed)
         found = {(4, "bbr", ()): refused, (16, "bbr", ()): good}
         quiet.quick, quiet.congestions = True, lambda: ["bbr"]
-        best = over_wan.best(quiet, lambda *how: wan_wire.received_bits(found[how]), [()])
+        best = over_wan.best(quiet, lambda _size, *how: wan_wire.received_bits(found[how]), 1 << 30, [()])
         check(f"nor does it in the search for the best: {best} {heard[-1]}", best == (16, "bbr", ()) and "4 streams, bbr: iperf3: unable" in heard[-1])
     finally:
         wan_wire.WanWire.run, floors.sites.tool, floors.memcpy_gb_per_s, floors.iperf_server = kept
@@ -325,6 +325,28 @@ else:
             check("a time below the recurrence is no result", False)
 
 
+def what_a_floor_takes_is_chosen_at_the_size_that_is_measured():
+    """One way of the pump is faster where little goes, another where as much goes as is measured."""
+    import floors
+    asked = []
+
+    def tool(words):
+        how = dict(zip(words[1::2], words[2::2]))
+        asked.append(int(how["--bytes"]))
+        rate = 4 if how["--streams"] == (4 if asked[-1] == 1 << 30 else 8) else 2
+        return {"seconds": asked[-1] / rate, "gb_per_s": rate}
+    kept = floors.sites.tool, floors.memcpy_gb_per_s
+    quiet = Quiet()
+    quiet.pump, quiet.congestions = "a pump", lambda: ["bbr"]
+    try:
+        floors.sites.tool, floors.memcpy_gb_per_s = tool, lambda _: 8
+        rounds = list(floors.pump(quiet))
+    finally:
+        floors.sites.tool, floors.memcpy_gb_per_s = kept
+    check(f"no run is of another size: {asked}", set(asked) == {1 << 30})
+    check(f"it is the fastest: {rounds}", rounds == [{"floor.pump": (4, 8)}] * 3)
+
+
 def the_pump_over_a_wan_is_the_best_of_blocking_and_batched():
     import types
 
@@ -341,7 +363,9 @@ def the_pump_over_a_wan_is_the_best_of_blocking_and_batched():
 
         def pump(self, _program, size, streams, congestion, *more):
             asked.append((size >> 20, streams, congestion, *more))
-            return {"gb_per_s": 2 if "--batched" in more and streams == 16 else 1}
+            if size >> 20 == 256:  # another one is the best of the short runs
+                return {"gb_per_s": {4: 4, 16: 3}.get(streams, 1) if more else 0.5}
+            return {"gb_per_s": 2 if more and streams == 16 else 1}
 
         def serving(self, *_):
             return contextlib.nullcontext()
@@ -362,7 +386,8 @@ def the_pump_over_a_wan_is_the_best_of_blocking_and_batched():
             rounds = list(over_wan.wan_5g80_jumbo(quiet))
     finally:
         over_wan.wan_of, over_wan.Ours, harness.Lab = kept
-    check(f"each of both is tried: {asked}", {len(how) for how in asked[:-1]} == {3, 4} and len(asked) == 2 * 5 + 1)
+    check(f"each of both is tried, the fastest at the size that is measured: {asked}", {len(how) for how in asked[:10]} == {3, 4} and
+          [how[0] for how in asked] == [256] * 10 + [2048] * 4)
     check(f"the best of them is what counts: {asked[-1]} {rounds}", asked[-1][1:] == (16, "bbr", "--batched") and rounds[0]["link.wan.5g80.jumbo"][1] == 16)
     check(f"ours finds its number of streams, on a path that it has crossed: {links} {crossed}", links == [{"streams": "auto"}] and len(crossed) == 2)
 
@@ -544,7 +569,7 @@ for test in (each_key_has_one_row, what_nobody_measures_is_skipped_with_a_reason
              a_failure_is_told_and_ends_nothing, writing_some_rows_keeps_the_others,
              rounds_add_up_over_runs_that_are_ended, a_round_in_which_a_peer_was_void_does_not_count,
              a_round_in_which_iperf3_failed_does_not_count, arenas_have_room_for_the_file_of_data,
-             fleets_are_timed_event_by_event, the_pump_over_a_wan_is_the_best_of_blocking_and_batched,
+             fleets_are_timed_event_by_event, what_a_floor_takes_is_chosen_at_the_size_that_is_measured, the_pump_over_a_wan_is_the_best_of_blocking_and_batched,
              the_best_of_theirs_is_the_best_over_the_rounds, the_elastic_figure_has_hold_and_age, what_is_void_costs_its_own_time_alone, a_figure_is_of_its_table,
              the_command_prints_one_object,
              ages_are_areas, a_killed_bench_leaves_nothing, what_a_killed_test_left_goes_at_the_next_start):
