@@ -527,10 +527,37 @@ def must_have_crossed(done):
     void = done.returncode == wanlab.VOID and "VOID" in done.stderr
     expect(f"exit code ({done.stdout}{done.stderr})", done.returncode == 0 or void, True)
     expect(f"verdict ({done.stdout})", "every byte equal" in done.stdout, True)
-    said = re.search(r"(\d+) Mbit/s for the first, which is (\d+) % of the link's 80 Mbit/s; (\d+) % for the best", done.stdout)
+    said = re.search(r"(\d+) Mbit/s for the first, which is (\d+) % of the link's 80 Mbit/s \((\d+) % with what was on the wire\); (\d+) % for the best",
+                     done.stdout)
     expect(f"goodput is told ({done.stdout})", said is not None, True)
-    rate, first, best = map(int, said.groups())
+    rate, first, wire, best = map(int, said.groups())
     expect(f"a share from 5 to 155 %: {said[0]}", 5 <= first <= 155 and abs(rate - 0.8 * first) <= 1 and best >= first, True)
+    rows = re.findall(r"^ +\d+  +([\d.]+ k?M?B)  +([\d.]+ k?M?B) .*?  ([\d.]+ s)  ", done.stdout, re.MULTILINE)
+    expect(f"two versions in the table ({done.stdout})", len(rows) == 2, True)
+    shares = [percent_of(logical, time, 80e6) for logical, _, time in rows]
+    expect(f"the first's share, by the table's bytes and seconds: {shares}, {said[0]}", within(first, *shares[0]), True)
+    expect(f"the best's: {shares}, {said[0]}", within(best, *map(max, *shares)), True)
+    # A byte that crossed took its time: no more of them than the link's rate allows (and the emulator's 2 % of it).
+    expect(f"the wire's: {rows}, {said[0]}", within(wire, *percent_of(rows[0][1], rows[0][2], 80e6)) and wire <= 102, True)
+    expect(f"bytes of bf16 on the wire: {rows}", 0.6 <= span_of(rows[0][1])[0] / span_of(rows[0][0])[0] <= 1.02, True)
+
+
+def span_of(text):
+    """What "16.8 MB" and "0.63 s" may have been before they were rounded."""
+    number, unit = text.split()
+    scale = {"s": 1, "B": 1, "kB": 1e3, "MB": 1e6}[unit]
+    half = 0.5 * 10 ** -len(number.partition(".")[2])
+    return (float(number) - half) * scale, (float(number) + half) * scale
+
+
+def percent_of(count, time, bit_per_s):
+    """The least and the most that a rate may be of the link's."""
+    (least, most), (soonest, latest) = span_of(count), span_of(time)
+    return least * 800 / latest / bit_per_s, most * 800 / max(soonest, 1e-3) / bit_per_s
+
+
+def within(percent, least, most):
+    return least - 0.5 <= percent <= most + 0.5
 
 
 @scenario
