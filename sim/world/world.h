@@ -5,7 +5,7 @@
  * their heaps, libuv's timers and asyncs, byte channels, the arena's file, the store's file, READs inside a site. Nothing
  * here reads a clock or an address, so a seed gives the same trace with every compiler.
  *
- * Reading order: world_main.c, world_jobs.c, world_trial.c (seeds in processes), world_shrink.c, world_run.c (one seed), the faults (fault_*.c), the checkers
+ * Reading order: world_main.c, world_met.c, world_jobs.c, world_trial.c (seeds in processes), world_shrink.c, world_run.c (one seed), the faults (fault_*.c), the checkers
  * (world_check.c), who lives here (world_gateway.c, world_client.c, world_worker.c, world_trainer.c), the machine
  * (world_process.c, world_uv.c, world_chan.c, world_pipe.c, world_arena.c, world_store.c, world_anchors.c, world_fabric.c,
  * world_shelves.c, world_threads.c, world_outside.c). */

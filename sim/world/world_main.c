@@ -7,10 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "world.h"
+#include "world_met.h"
 
-#define WINDOW     10000u /* a fault that no seed of so many met is a failure */
-#define WINDOW_MIN 1000u  /* of fewer seeds nothing is asked */
 #define NUMBER_MAX 1000000000u
 #define PROGRESS_S 10
 /* Of a processor, for one seed: 0.02 s are usual, and some ten times as many under a sanitizer. */
@@ -26,22 +24,15 @@ struct total {
     const struct options *options;
     time_t began;
     uint64_t done, failed, first_failed, hash;
-    uint64_t met[MET];
-    uint32_t *met_by_window; /* windows x MET */
+    struct world_met met;
 };
 
 /* Sums do not depend on the order in which seeds end, so the hash is the same with any number of jobs. */
 static void add(struct total *t, const struct world_result *r)
 {
-    const struct options *o = t->options;
-    const uint64_t window = (r->seed - o->from) / WINDOW;
     t->done++;
     t->hash += (r->hash ^ r->seed) * UINT64_C(0x9e3779b97f4a7c15);
-    for (uint32_t i = 0; i < MET; i++) {
-        const uint32_t met = r->met >> i & 1;
-        t->met[i] += met;
-        t->met_by_window[window * MET + i] += met;
-    }
+    world_met_add(&t->met, r->seed - t->options->from, r->met);
     if (!r->failed) return;
     if (t->failed++ == 0 || r->seed < t->first_failed) t->first_failed = r->seed;
     fprintf(stderr, "seed %llu fails: %s\n", (unsigned long long)r->seed, r->why);
@@ -74,18 +65,14 @@ static const char *name_of(uint32_t met)
     return met < FAULTS ? fault_names[met] : way_names[met - FAULTS];
 }
 
-/* False: a fault or a way was met by no seed of some window. */
-static bool covered(const struct options *o, const struct total *t)
+static bool covered(const struct options *o, const struct world_met *met)
 {
+    struct world_missed missed;
     bool all = true;
-    if (o->seeds < WINDOW_MIN) return true;
-    for (uint64_t w = 0; w * WINDOW + WINDOW_MIN <= o->seeds; w++) {
-        for (uint32_t i = 0; i < MET; i++) {
-            if ((i < FAULTS && o->limits.most[i] == 0) || t->met_by_window[w * MET + i] != 0) continue;
-            fprintf(stderr, "%s was met by no seed from %llu on\n", name_of(i),
-                    (unsigned long long)o->from + w * WINDOW);
-            all = false;
-        }
+    for (uint64_t at = 0; world_met_missed(met, &at, &missed); all = false) {
+        const uint64_t seed = o->from + missed.first;
+        fprintf(stderr, "%s was met by no seed from %llu on\n", name_of(missed.which),
+                (unsigned long long)seed);
     }
     return all;
 }
@@ -97,7 +84,8 @@ static void print_total(const struct options *o, const struct total *t)
                    : "seeds %llu failed %llu hash %016llx met by seeds:",
            (unsigned long long)t->done, (unsigned long long)t->failed, (unsigned long long)t->hash);
     for (uint32_t i = 0; i < MET; i++) {
-        printf(o->json ? "%s\"%s\":%llu" : "%s %s=%llu", comma, name_of(i), (unsigned long long)t->met[i]);
+        printf(o->json ? "%s\"%s\":%llu" : "%s %s=%llu", comma, name_of(i),
+               (unsigned long long)world_met_by(&t->met, i));
         if (o->json) comma = ",";
     }
     puts(o->json ? "}}" : "");
@@ -105,18 +93,18 @@ static void print_total(const struct options *o, const struct total *t)
 
 static int run_many(const struct options *o)
 {
-    struct total t = {.options = o, .began = time(NULL)};
+    uint32_t *counts = calloc(world_met_counts(o->seeds), sizeof *counts);
+    if (counts == NULL) return 2;
+    struct total t = {.options = o, .began = time(NULL), .met = {o->seeds, o->limits.most, counts}};
     const struct world_jobs w = {o->from, o->seeds, o->jobs, o->limits, seed_ended, &t};
-    t.met_by_window = calloc((o->seeds / WINDOW + 1) * MET, sizeof *t.met_by_window);
-    if (t.met_by_window == NULL) return 2;
     int code = world_jobs(&w) ? 0 : 2;
     if (code == 2) fputs("the world: a process could not be made, or was ended from outside\n", stderr);
     if (code == 0 && t.failed != 0 && !o->json && !o->keep_going) world_shrink(t.first_failed, &o->limits);
     if (code == 0) {
-        code = t.failed != 0 ? 1 : covered(o, &t) ? 0 : 3;
+        code = t.failed != 0 ? 1 : covered(o, &t.met) ? 0 : 3;
         print_total(o, &t);
     }
-    free(t.met_by_window);
+    free(counts);
     return code;
 }
 
