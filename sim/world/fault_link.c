@@ -42,7 +42,7 @@ static void cuts(uint32_t a, uint32_t b)
         p->clogged_until = later(FAULT_CLOG, 1500);
         world_say("%s - %s is clogged", the->sites[a].name.text, the->sites[b].name.text);
     }
-    if (world_strikes(FAULT_STREAM, 100)) {
+    if (world_strikes(FAULT_LOSS, 100)) {
         world_say("%s - %s loses a connection", the->sites[a].name.text, the->sites[b].name.text);
         world_connections_break(a, b, false);
     }

@@ -39,7 +39,7 @@
 
 /* clang-format off */
 #define FAULT_LIST(X)                                                                                              \
-    X(DELAY, "delay") X(STREAM, "stream") X(DUPLICATE, "duplicate") X(REORDER, "reorder") X(CORRUPT, "corrupt")    \
+    X(DELAY, "delay") X(LOSS, "loss") X(DUPLICATE, "duplicate") X(REORDER, "reorder") X(CORRUPT, "corrupt")        \
     X(CLOG, "clog") X(CUT, "cut") X(ONEWAY, "oneway") X(SLOW, "slow")                                              \
     X(CRASH, "crash") X(KILL, "kill") X(REBOOT, "reboot") X(PAUSE, "pause")                                        \
     X(TRAINER, "trainer") X(MEMBER, "member") X(DISK, "disk") X(FULL, "full") X(ROT, "rot") X(CLOCK, "clock")      \

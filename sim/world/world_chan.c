@@ -489,7 +489,7 @@ static void break_one(struct connection *c)
 {
     for (uint32_t i = 0; i < 2; i++) {
         struct tb_chan *e = &c->ends[i];
-        const bool arrived_too = world_draw(FAULT_STREAM, 2) == 1;
+        const bool arrived_too = world_draw(FAULT_LOSS, 2) == 1;
         world_pipe_drop(&e->in, arrived_too);
         e->in.ended = true;
         e->in.last_at = the->now;
@@ -502,7 +502,7 @@ void world_connections_break(uint32_t a, uint32_t b, bool all)
     for (const struct connection *c = the->connections; c != NULL; c = c->next)
         count += joins(c, a, b);
     if (count == 0) return;
-    uint64_t left = world_draw(FAULT_STREAM, count);
+    uint64_t left = world_draw(FAULT_LOSS, count);
     for (struct connection *c = the->connections; c != NULL; c = c->next) {
         if (!joins(c, a, b)) continue;
         if (all || left-- == 0) break_one(c);
