@@ -15,25 +15,31 @@
 #define CONNECTIONS_MAX (3u * (12 + 12 + 6) + 8)
 #define HEAP_WORKER     (1u << 18)
 
-#define LOOK_AGAIN      64u /* steps: what is held stays right, also where a version was made from it */
+/* One look at it all where all of it is held. */
+static bool bytes_right(const struct tb_place *place, const struct piece *right, uint32_t *chunk_out)
+{
+    const uint64_t held = place->held[0];
+    if (held == right->held[0] && memcmp(place->bytes, right->bytes, right->manifest.bytes) == 0) return true;
+    for (uint32_t k = 0; k < right->manifest.chunk_count; k++) {
+        uint32_t bytes;
+        if ((held >> k & 1) == 0) continue;
+        *chunk_out = k;
+        const uint8_t *at = tb_place_chunk(place, k, &bytes);
+        if (memcmp(at, tb_place_chunk(&right->place, k, &bytes), bytes) != 0) return false;
+    }
+    return true;
+}
 
-/* P1: what is held is what the trainer sealed, byte by byte. P3: within a life what is held only grows. */
+/* P1: what is held is what the trainer sealed, byte by byte, at every step. P3: within a life what is held only grows. */
 void world_check_place(const struct tb_place *place, uint32_t version, uint32_t shard, uint64_t *seen,
                        const char *where)
 {
-    const struct piece *right = &the->versions[version].shards[shard];
-    const uint64_t held = place->held[0];
-    const uint64_t known = the->now / STEP % LOOK_AGAIN == 0 ? 0 : *seen;
-    if (held == known) return;
-    for (uint32_t k = 0; k < right->manifest.chunk_count; k++) {
-        uint32_t bytes;
-        if ((held >> k & 1) == 0 || (known >> k & 1) != 0) continue;
-        const uint8_t *at = tb_place_chunk(place, k, &bytes);
-        if (memcmp(at, tb_place_chunk(&right->place, k, &bytes), bytes) != 0)
-            world_fail("P1: v%u chunk %u of shard %u is held at %s and wrong", version + 1, k, shard, where);
-    }
-    if ((*seen & ~held) != 0) world_fail("P3: v%u lost a held chunk at %s within a life", version + 1, where);
-    *seen = held;
+    uint32_t chunk;
+    if (!bytes_right(place, &the->versions[version].shards[shard], &chunk))
+        world_fail("P1: v%u chunk %u of shard %u is held at %s and wrong", version + 1, chunk, shard, where);
+    if ((*seen & ~place->held[0]) != 0)
+        world_fail("P3: v%u lost a held chunk at %s within a life", version + 1, where);
+    *seen = place->held[0];
 }
 
 static struct worker *worker_of(struct site *s, const struct tb_id *session)
