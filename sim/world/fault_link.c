@@ -10,6 +10,7 @@ static void delays(uint32_t a, uint32_t b)
         p->delay = TB_MS(20 + world_draw(FAULT_DELAY, 100) * world_strength(FAULT_DELAY));
     if (world_strikes(FAULT_REORDER, 50))
         p->jitter = TB_MS(10 + world_draw(FAULT_REORDER, 60) * world_strength(FAULT_REORDER));
+    if (p->delay + p->jitter > p->slowest) p->slowest = p->delay + p->jitter;
 }
 
 static tb_time_ns later(enum fault f, uint64_t most_ms)

@@ -238,6 +238,7 @@ struct site { /* or its second gateway, a lane that no worker knows: a row of it
 
 struct path { /* from one site to another */
     tb_time_ns delay, jitter;
+    tb_time_ns slowest;       /* of all that it had, both together */
     tb_time_ns blocked_until; /* nothing arrives */
     tb_time_ns clogged_until; /* nothing is taken */
     /* P5: what the receiver said it holds before the crossing of that number began. */

@@ -131,8 +131,15 @@ static bool talked(uint32_t a, uint32_t b)
     return true;
 }
 
-/* Of sites whose link has been up for two lease times: of others a gateway cannot know what they hold. (Home gives what it asks for as
- * the link comes up one lease time, 2 s here. Over a path that takes half a second, HELLO, the ask and the chunk are more.) */
+/* How long it may take after a link came up until the first chunk that its peer alone has is here: the peer has the session, tells what
+ * it holds, is asked and sends. */
+static tb_time_ns first_chunk_after(uint32_t site, uint32_t of)
+{
+    return 2 * (the->paths[site][of].slowest + the->paths[of][site].slowest);
+}
+
+/* Of sites whose link has been up for so long: of others a gateway cannot know what they hold. Home gives what it asks for as the link
+ * comes up one lease time: 2 s here, where a path may take half a second, so that alone is too little. */
 static bool hears(uint32_t site, uint32_t of)
 {
     static struct tb_links_stats stats;
@@ -140,7 +147,8 @@ static bool hears(uint32_t site, uint32_t of)
     if (d == NULL || d->links == NULL || d->links_restarting) return false;
     tb_links_stats(d->links, tb_links_peer_find(d->links, the->sites[of].name.text), &stats);
     return stats.up && talked(site, of) &&
-           tb_time_since(stats.up_since, the->now) > 2 * TB_MS(the->sites[site].config.session_lease_ms);
+           tb_time_since(stats.up_since, the->now) >
+               TB_MS(the->sites[site].config.session_lease_ms) + first_chunk_after(site, of);
 }
 
 /* What came to another site less than a lease time ago (from files, say) need not have been heard of here. */
