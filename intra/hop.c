@@ -24,6 +24,7 @@ static void shard_init(struct tb_hop_shard *shard)
     shard->suspect = shard->memory + words;
     shard->bad = shard->memory + 2 * words;
     shard->busy = shard->memory + 3 * words;
+    shard->full_words = 0;
     if (shard->source->held_buffer == TB_SOURCE_ALL_HELD) see_all(shard);
 }
 
@@ -235,9 +236,11 @@ static uint64_t full_word(uint32_t chunk_count, uint32_t w)
 bool tb_hop_poll_words(struct tb_hop_state *s, uint32_t shard_index, uint32_t *first_out, uint32_t *count_out)
 {
     struct tb_hop_shard *shard = &s->shards[shard_index];
-    uint32_t first = 0, end = (uint32_t)TB_BITMAP_WORDS(shard->chunk_count);
-    while (first < end && shard->seen[first] == full_word(shard->chunk_count, first))
-        first++;
+    uint32_t end = (uint32_t)TB_BITMAP_WORDS(shard->chunk_count);
+    while (shard->full_words < end &&
+           shard->seen[shard->full_words] == full_word(shard->chunk_count, shard->full_words))
+        shard->full_words++;
+    uint32_t first = shard->full_words;
     while (end > first && shard->seen[end - 1] == full_word(shard->chunk_count, end - 1))
         end--;
     if (shard->poll_from > first && shard->poll_from < end) first = shard->poll_from;
@@ -260,6 +263,7 @@ enum tb_status tb_hop_seen(struct tb_hop_state *s, uint32_t shard_index, uint32_
         if ((words[i] & ~shard->seen[first + i]) != 0) s->round_news = true;
         shard->seen[first + i] = words[i];
     }
+    if (first < shard->full_words) shard->full_words = first; /* it may say less now than before */
     return TB_OK;
 }
 

@@ -42,7 +42,8 @@ struct tb_hop_shard {
     uint64_t *bad;     /* failed twice: not asked of this source any more */
     uint64_t *busy; /* in flight here: a chunk that failed is not asked again before its failure was judged */
     uint32_t chunk_count;
-    uint32_t poll_from; /* word where the next poll of a long bitmap begins */
+    uint32_t poll_from;  /* word where the next poll of a long bitmap begins */
+    uint32_t full_words; /* so many at the beginning of `seen` have every bit: no poll looks there again */
 };
 uint64_t tb_hop_shard_words(uint32_t chunk_count);
 

@@ -127,12 +127,17 @@ static void request(struct fleet *f, struct worker *w, const struct tb_hop_aim *
                     .kind = LANDED, .who = (uint32_t)(w - f->workers), .b = aim->chunk, .epoch = w->epoch});
 }
 
+/* Nothing it saw is left to ask for: of its first source it can hold nothing else. */
+static bool asked_for_all(const struct worker *w)
+{
+    return w->hops == 1 && w->held + w->hop.in_flight_chunks == w->seen;
+}
+
+/* Each time it is asked for nothing more, the hop would search through all words: that was a third of the whole run. */
 static void pump(struct fleet *f, struct worker *w)
 {
     struct tb_hop_aim aim;
-    /* Nothing it saw is left to ask for (of its first source it can hold nothing else): saves a search through all words. */
-    if (w->hops == 1 && w->held + w->hop.in_flight_chunks == w->seen) return;
-    while (source_alive(f, w) && tb_hop_next(&w->hop, &aim))
+    while (!asked_for_all(w) && source_alive(f, w) && tb_hop_next(&w->hop, &aim))
         request(f, w, &aim);
 }
 
