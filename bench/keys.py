@@ -85,7 +85,7 @@ KEYS = (
     *over_scenario("continent", "1 Gbit/s, 30 ms, 0.001 % loss"),
     *over_scenario("ocean", "1 Gbit/s, 80 ms, 0.01 % loss"),
     Key("link.next_version", "s", ">= 60", "publish call to held at the remote gateway, a step behind a step; 2 GiB, 2 % changed, 200 Mbit/s, 80 ms",
-        "a full raw copy over that link", ("root", "wan"), over="b/a"),
+        "a full raw copy over that link: the TLS pump, best of 1, 4, 8, 16, 32 streams, bbr and cubic", ("root", "wan"), over="b/a"),
     Key("link.next_version.fast", "s", ">= 15", "the same at 1 Gbit/s", "likewise", ("root", "wan"), over="b/a"),
     Key("link.burst", "s", "<= 1.5", "100 MB after 60 s idle, 1 Gbit/s, 80 ms", "bytes / rate + one RTT",
         ("root", "wan")),

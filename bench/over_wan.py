@@ -306,20 +306,28 @@ def codec_loopback(bench):
         yield from codec(bench, "loopback", wire, 96, 3 * TURNS)
 
 
-def next_version(bench, key, rate):
+SWEEP_S = 10  # of the link's rate, for each of the last ways
+
+
+def next_version(bench, key, mbit):
     """The publisher's memory takes the next version by turns of two files, a step of an optimizer apart. The full copy is the
-    TLS pump's, 8 streams; it goes over a part of its memory again and again, as all of it stands beside two arenas and a rank.
+    TLS pump's, as fast as it is on this link; it goes over a part of its memory again and again, as all of it stands beside two arenas
+    and a rank.
     A step that is not measured goes ahead of each: during a full copy nobody touches the 10 GiB of a step, and virtual machines
     whose host takes note of that read them three to five times slower the next time."""
     mib = 128 if bench.quick else 2048
-    with wan_of(bench, rate, "0%") as wire, harness.Lab() as lab:
+    with wan_of(bench, f"{mbit}Mbit", "0%") as wire, harness.Lab() as lab:
+        def pump(size, streams, congestion, way):
+            return wire.pump(bench.pump, size, streams, congestion, *way, "--memory", min(size, SHORT))
+        how = best(bench, lambda *run: pump(*run)["gb_per_s"], max(SHORT, min(mib * MIB, mbit * 125_000 * SWEEP_S)), WAYS["pump"][:1])
+        bench.say(f"  the best pump: {how[0]} streams, {how[1]}")
         files = bench.versions(mib * MIB, 2, lr="3e-7")  # 2.2 % of the elements of 2 GiB
         ours = Ours(wire, lab, files[0], mib, steps=True)
         for _ in range(2):  # the rank's shadows are made for its first two versions, as publish.hold has it
             ours.published_to_held_s()
 
         def full_copy():
-            return wire.pump(bench.pump, files[0].stat().st_size, 8, "cubic", "--memory", 256 * MIB)["seconds"]
+            return pump(files[0].stat().st_size, *how)["seconds"]
         turns = 0
 
         def step():
@@ -338,9 +346,9 @@ def next_version(bench, key, rate):
 
 @measurement("link.next_version", quick=False)
 def next_version_200(bench):
-    yield from next_version(bench, "link.next_version", "200Mbit")
+    yield from next_version(bench, "link.next_version", 200)
 
 
 @measurement("link.next_version.fast")
 def next_version_1000(bench):
-    yield from next_version(bench, "link.next_version.fast", "1Gbit")
+    yield from next_version(bench, "link.next_version.fast", 1000)
