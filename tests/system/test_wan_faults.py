@@ -15,7 +15,7 @@ import time
 
 from capture import Capture
 from connection import Connection
-from harness import PATIENCE_S, SOURCE, Cores, Dns, Failed, Rollout, Skipped, Trainer, Veth, expect, made, main, scenario, wait_for
+from harness import PATIENCE_S, SOURCE, Cores, Dns, Failed, Rollout, Skipped, Trainer, Veth, expect, made, main, read_and_compare, scenario, wait_for
 
 sys.path.insert(0, str(SOURCE / "sim/wan"))
 import wanlab
@@ -377,6 +377,7 @@ def gateways_are_killed_at_random(lab):
     paths(MBIT)
     pair.well(uid)
     north.wait_holds(uid)
+    read_and_compare(lab, north, uid, pair.paths[0])
 
 
 @scenario
