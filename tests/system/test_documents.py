@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """What the documents say of a running gateway is so: fields of the control socket, counters."""
 
+import json
 import re
 import sys
+import time
 
 from harness import SOURCE, Failed, Rollout, Trainer, expect, main, scenario, up, wait_for
 
@@ -62,6 +64,104 @@ def the_control_page_is_what_is_served(lab):
             raise Failed(f"versions: {inner} is empty")
         for row in version[inner]:
             same_names(f"{inner}[]", row, page[inner])
+
+
+def rows_of(site, command, of):
+    """The row for that site, as the command prints it with --json."""
+    reply = json.loads(site.cli(command, "--json").stdout)
+    (row,) = (r for r in reply["lag" if command == "lag" else "links"] if r["site"] == of)
+    return row
+
+
+def megabytes(count):
+    value = count / 1e6
+    return f"{value:.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f} MB"
+
+
+def lag_as_text(site, of):
+    """The words of that site's row, and the line behind it."""
+    lines = site.cli("lag", "policy").stdout.splitlines() + [""]
+    (at,) = (i for i, line in enumerate(lines) if line.split()[1:2] == [of])
+    return re.split(r"\s{2,}", lines[at].strip()), lines[at + 1]
+
+
+def lag_behind_a_cut(east, trainer):
+    """West's row at east while a version is published behind the cut. Its uid and size."""
+    begun = time.monotonic()
+    uid = trainer.publish(2)
+    wait_for("it is ready", lambda: east.version(uid)["state"] in ("ready", "kept"))
+    ready, size = time.monotonic(), east.version(uid)["bytes"]
+    wait_for("west is a second behind", lambda: rows_of(east, "lag", "west")["seconds"] > 1)
+    asked = time.monotonic()
+    row = rows_of(east, "lag", "west")
+    now = time.monotonic()
+    expect("west's row", {k: row[k] for k in ("model", "home", "head", "versions", "bytes", "reason", "eta_s")},
+           {"model": "policy", "home": "east", "head": "1:2", "versions": 1, "bytes": size, "reason": "link_down", "eta_s": None})
+    if not asked - ready <= row["seconds"] <= now - begun:
+        raise Failed(f"{row['seconds']} s behind, of a version that was published {asked - ready:.3f} to {now - begun:.3f} s before")
+    words, below = lag_as_text(east, "west")
+    expect("the same as text", [*words[:5], *words[6:]], ["policy", "west", "1:2", "1", megabytes(size), "link_down", "no estimate"])
+    expect("the line below", below, f"  {row['why']}: {row['evidence']}")
+    return uid, size
+
+
+def streams_of_a_crossing(site, of, way):
+    """A link's row while bytes cross it. `way`: sent or received, what a stream does with them here."""
+    def moving():
+        link = rows_of(site, "streams", of)
+        rows = link["streams"]
+        moved = any(s[f"{way}_bytes"] > 0 and s[f"{way}_bytes_per_s"] > 0 and s["records"] > 0 for s in rows)
+        return moved and link["goodput_bytes_per_s"] > 0 and all(s["open"] and s["rtt_ms"] > 0 for s in rows) and link
+    link = wait_for(f"streams of {site.name} move", moving)
+    expect("streams", len(link["streams"]), 4)
+    if not link["up"] or not link["rtt_ms"] > 0:
+        raise Failed(f"the link's row is {link}")
+    for row in link["streams"]:
+        # What a connection has that was not asked to carry much: openssl.
+        if row["encryption"] not in ("tombolo", "kernel") or not row["congestion"] or row["retransmitted_bytes"] < 0:
+            raise Failed(f"a stream's row is {row}")
+    if sum(row["retransmitted_bytes"] for row in link["streams"]) > link["retransmitted_bytes"]:
+        raise Failed(f"streams sent more again than their link: {link}")
+    text = site.cli("streams").stdout.splitlines()
+    expect("how many of them as text", [row.split()[2] for row in text if row.split()[0].isdigit()], [s["encryption"] for s in link["streams"]])
+
+
+def evidence_of_a_crossing(site, words):
+    """West's row at that site, once it crosses and its evidence is these: what held a stream is of a quarter of a second."""
+    def row():
+        r = rows_of(site, "lag", "west")
+        return r["reason"] == "crossing" and re.fullmatch(words, r["evidence"]) and r
+    return wait_for(f"{site.name} says that it crosses, and by what it concludes it", row)
+
+
+@scenario
+def lag_and_streams_say_what_is_so(lab):
+    """P10: of a site that is cut off, then of one to which a version crosses: versions, bytes, seconds, the reason and its evidence, and what each stream does."""
+    east, west, link = lab.east_west()
+    east.extra["link"] = {"codec": "raw", "protocol_max": 1}  # whole versions
+    up(east, west)
+    trainer = Trainer(lab, east, lab.weights(1)[0])
+    west.wait_holds(trainer.publish(1))
+    wait_for("east knows it", lambda: rows_of(east, "lag", "west")["reason"] == "none")
+    expect("who is not behind", lag_as_text(east, "west")[0], ["policy", "west", "1:1", "0", "0 B", "0.00 s", "none"])
+    link.refusing = True
+    link.cut()
+    wait_for("the link is down", lambda: not rows_of(east, "streams", "west")["up"] and not rows_of(west, "streams", "east")["up"])
+    uid, size = lag_behind_a_cut(east, trainer)
+    expect("of what west has not heard it is not behind", [rows_of(west, "lag", "west")[k] for k in ("versions", "bytes", "reason")], [0, 0, "none"])
+    east.cli("limit", "west", "--rate", "6Mbit")  # half a minute for a version
+    link.refusing = False
+    west.wait_held_some(uid)
+    streams_of_a_crossing(east, "west", "sent")
+    streams_of_a_crossing(west, "east", "received")
+    for site, words in ((east, r"to west: \d+ bytes/s over 4 streams, rtt \d+\.\d ms, limited by cap \(6Mbit\)"),
+                        (west, r"from east: \d+ bytes/s over 4 streams, rtt \d+\.\d ms")):
+        row = evidence_of_a_crossing(site, words)
+        if row["versions"] != 1 or not 0 < row["bytes"] < size:
+            raise Failed(f"of a version of {size} bytes that crosses: {row}")
+    east.cli("limit", "west", "--rate", "none")
+    west.wait_holds(uid)
+    wait_for("nobody is behind", lambda: [rows_of(s, "lag", "west")["reason"] for s in (east, west)] == ["none", "none"])
 
 
 @scenario
