@@ -59,6 +59,7 @@ def has_avx512():
 CLASSES_SPEED = ">= 0.25" if has_avx512() else ">= 0.12"
 WAN_RAW = "goodput of a full version of 2 GiB over a path that one has crossed, raw codec, as many streams as the link finds best, {}"
 CODEC_PATHS = {"50m": ("50 Mbit/s, 80 ms", 3.5), "1g": ("1 Gbit/s, 80 ms", 4.1), "loopback": ("a veth", 4.2)}  # % that change, of as large a file as each has
+BETTER_CONTROL = "whichever of bbr and cubic took less over the rounds so far, set at both ends"
 CONGESTION_PATHS = ("metro", "continent", "ocean", "far", "satellite-bad", "asymmetric")
 KEYS = (
     Key("link.wan.2g80", "Gbit/s", ">= 0.97", WAN_RAW.format("2 Gbit/s, 80 ms, 0.01 % loss, 1500-byte packets"),
@@ -96,7 +97,15 @@ KEYS = (
     Key("link.cold", "s", "<= 1.0", "from the first crossing's begin over a path that nothing is known of, 500 Mbit/s, 80 ms, until nine tenths of "
         "the goodput of its second half were reached for half a second", "5 s", ("root", "wan")),
     *(Key(f"link.congestion.{name}", "Gbit/s", ">= 0.95", f"goodput of a full version over sim/wan's {name} with congestion control `auto`",
-          "whichever of bbr and cubic took less over the rounds so far, set at both ends", ("root", "wan")) for name in CONGESTION_PATHS),
+          BETTER_CONTROL, ("root", "wan")) for name in CONGESTION_PATHS),
+    Key("link.congestion.flapping", "Gbit/s", ">= 0.95", "goodput of a full version over sim/wan's flapping with congestion control `auto`; in the middle of each crossing "
+        "both ways are cut for two seconds", BETTER_CONTROL, ("root", "wan")),
+    Key("link.congestion.shared-bottleneck", "Gbit/s", ">= 0.95", "goodput of a full version to three sites at once over sim/wan's shared-bottleneck, each of which takes it from "
+        "home: three times its bytes, until the last one holds it; congestion control `auto`", BETTER_CONTROL, ("root", "wan")),
+    Key("link.stream.tenth", "s", "<= 1.05", "a full version over eight streams of which one is paced at a tenth of its share; 400 Mbit/s, 80 ms",
+        "the same over eight that are alike", ("root", "wan")),
+    Key("link.stream.stalled", "s", "<= 1.05", "a full version over eight streams of which one loses every packet from before the crossing's begin on; 400 Mbit/s, 80 ms",
+        "the same over eight that are alike", ("root", "wan")),
     *(Key(f"link.codec.{name}.{kind}", "GB/s", ">= 0.95", f"{what} with link.codec `auto`; {path}", "whichever of raw, zstd, planes and sparse took least over the rounds so far, set at both ends",
           ("root",) if name == "loopback" else ("root", "wan")) for name, (path, changed) in CODEC_PATHS.items() for kind, what in (
               ("full", "goodput of a full version, from the crossing's begin"), ("step", f"bytes of a version a second, {changed} % changed, from the publish call"))),

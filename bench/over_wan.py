@@ -12,6 +12,7 @@ import time
 import harness
 import lab as sites
 from beside_peers import Ours
+from connection import lent
 from keys import CONGESTION_PATHS
 from measuring import Skip, measurement
 from veth import Wire
@@ -168,6 +169,63 @@ def cold(bench):
         yield from judged(bench, wire, once)
 
 
+STREAMS_MBIT = 400
+
+
+@contextlib.contextmanager
+def at_a_tenth(ours):
+    """One of the streams is paced at a tenth of its share."""
+    pid = ours.east.daemon.popen.pid
+    with lent(pid) as streams:
+        name, stream = next(iter(streams.items()))
+        stream.pace(int(STREAMS_MBIT * 1e6 / 8 / sites.LINK_STREAMS / 10))
+    yield
+    with lent(pid) as streams:
+        if name in streams:
+            streams[name].pace(0)
+
+
+@contextlib.contextmanager
+def stalled(ours):
+    """Every packet of one of the streams is lost before it is read; those of the others are not."""
+    pid = ours.west.daemon.popen.pid
+    with lent(pid) as streams:
+        name, stream = next(iter(streams.items()))
+        stream.hear_nothing()
+    yield
+    with lent(pid) as streams:
+        if name in streams:
+            streams[name].hear()
+
+
+def one_slow_stream(bench, key, held):
+    """A version over eight streams that are alike, then over seven and one that is `held`. One that nobody counts goes between: a stream that
+    was held takes a while to be fast again, and another may have to come in its place."""
+    mib = 64 if bench.quick else 256
+    with wan_of(bench, f"{STREAMS_MBIT}Mbit", "0%") as wire, harness.Lab() as lab:
+        ours = Ours(wire, lab, bench.weights(mib * MIB), mib)
+        ours.cross()
+
+        def once():
+            ours.cross()
+            usual = ours.cross()[0]
+            with held(ours):
+                late = ours.cross()[0]
+            bench.say(f"  {usual:.2f} s, and {late:.2f} s with one stream {key.rpartition('.')[2]}")
+            return {key: (late, usual)}
+        yield from judged(bench, wire, once)
+
+
+@measurement("link.stream.tenth")
+def stream_tenth(bench):
+    yield from one_slow_stream(bench, "link.stream.tenth", at_a_tenth)
+
+
+@measurement("link.stream.stalled")
+def stream_stalled(bench):
+    yield from one_slow_stream(bench, "link.stream.stalled", stalled)
+
+
 TURNS = 3           # of each in a round: one crossing and another of the same differ by a tenth
 WORTH_A_TURN = 1.5  # what took so many times the best's seconds in the first crossing is not the better one
 
@@ -190,28 +248,49 @@ def in_turns(ways, turns, each=TURNS):
         yield from ways[first:] + ways[:first]
 
 
-def congestion(bench, name, mib):
+class AtPhase:
+    """Begins what is measured at the same moment of a schedule that repeats, as the emulator has it since its start."""
+
+    def __init__(self, period_s, at_s):
+        self.period_s, self.at_s, self.began = period_s, at_s, time.monotonic()
+
+    def wait(self):
+        time.sleep((self.at_s - (time.monotonic() - self.began)) % self.period_s)
+
+
+def congestion(bench, name, mib, phase=None, each=TURNS):
     """Gateways for each congestion control beside each other on one path, which cross in turns once each has crossed."""
     path = bench.weights(mib * MIB)
     size = path.stat().st_size * 8 / 1e9
     with wan_wire(name) as wire, contextlib.ExitStack() as labs:
+        at = AtPhase(*phase) if phase else None
         ways = {}
         for way in ("auto", *bench.congestions()):
             ways[way] = Ours(wire, labs.enter_context(harness.Lab()), path, mib, link={"congestion": way}, spare_mib=128)
-        first = {way: ours.cross()[0] for way, ours in ways.items()}
-        bench.say("  first crossings: " + ", ".join(f"{way} {seconds:.1f} s" for way, seconds in first.items()))
-        worth = WORTH_A_TURN * min(first[way] for way in bench.congestions())
-        kept = ["auto", *(way for way in bench.congestions() if first[way] <= worth)]
-        turns, leader = itertools.count(), Leader()
 
-        def once():
-            seconds = dict.fromkeys(kept, 0)
-            for way in in_turns(kept, turns):
-                seconds[way] += ways[way].cross()[0]
-            goodput = {way: size * TURNS / s for way, s in seconds.items()}
-            bench.say("  " + ", ".join(f"{way} {rate:.4g}" for way, rate in goodput.items()))
-            return {f"link.congestion.{name}": (goodput["auto"], goodput[leader.of({way: seconds[way] for way in kept[1:]})])}
-        yield from judged(bench, wire, once)
+        def crossed_s(way):
+            if at is not None:
+                at.wait()
+            return ways[way].cross()[0]
+        yield from congestions_in_turns(bench, wire, f"link.congestion.{name}", size, crossed_s, each)
+
+
+def congestions_in_turns(bench, wire, key, size, crossed_s, each=TURNS):
+    """Rounds of `auto` against the better one; crossed_s(way): seconds of a crossing of so many Gbit."""
+    first = {way: crossed_s(way) for way in ("auto", *bench.congestions())}
+    bench.say("  first crossings: " + ", ".join(f"{way} {seconds:.1f} s" for way, seconds in first.items()))
+    worth = WORTH_A_TURN * min(first[way] for way in bench.congestions())
+    kept = ["auto", *(way for way in bench.congestions() if first[way] <= worth)]
+    turns, leader = itertools.count(), Leader()
+
+    def once():
+        seconds = dict.fromkeys(kept, 0)
+        for way in in_turns(kept, turns, each):
+            seconds[way] += crossed_s(way)
+        goodput = {way: size * each / s for way, s in seconds.items()}
+        bench.say("  " + ", ".join(f"{way} {rate:.4g}" for way, rate in goodput.items()))
+        return {key: (goodput["auto"], goodput[leader.of({way: seconds[way] for way in kept[1:]})])}
+    yield from judged(bench, wire, once)
 
 
 def register_congestion(name, mib):
@@ -222,6 +301,12 @@ def register_congestion(name, mib):
 
 for scenario in CONGESTION_PATHS:
     register_congestion(scenario, 16 if scenario == "satellite-bad" else 128)
+
+
+@measurement("link.congestion.flapping", quick=False)
+def congestion_flapping(bench):
+    """Begun a second into its ten: from four to six there is no path, and nothing comes back from eight on for half a second."""
+    yield from congestion(bench, "flapping", 192, phase=(10, 1), each=2)
 
 
 CODECS = ("raw", "zstd", "planes", "sparse")

@@ -1,10 +1,13 @@
 """More than two gateways over the emulated WAN: sites in a row, and sites of two gateways each."""
 
 import contextlib
+import itertools
+import os
 
 import harness
 import lab as sites
 from measuring import Skip, measurement
+from over_wan import congestions_in_turns
 from wan_wire import judged, wanlab
 
 MIB = 1 << 20
@@ -22,11 +25,15 @@ class Judge:
         return f"the emulator fell behind: {since['why']}" if since["void"] else None
 
 
-@contextlib.contextmanager
 def wan_of(bench, name, names, paths):
     scenario = bench.folder / f"{name}.yaml"
     scenario.write_text(f"sites: [{', '.join(names)}]\n{TCP}paths:\n" + "".join(
         f"  - {{between: [{a}, {b}], rate: {rate}, delay: {delay}, queue: 8MiB}}\n" for a, b, rate, delay in paths))
+    return wan_lab(scenario)
+
+
+@contextlib.contextmanager
+def wan_lab(scenario):
     lab = wanlab()
     try:
         with lab.lab(scenario) as wan:
@@ -145,3 +152,35 @@ def lanes(bench):
         def once():
             return {"link.lanes": (goodput(2), goodput(1))}
         yield from judged(bench, Judge(wan), once)
+
+
+def behind_one_cable(lab, wan, path, congestion):
+    """(a publisher's worker and run, home, the others): each takes all of it from home."""
+    home, *others = (lab.site(name) for name in wan.names)
+    for s in (home, *others):
+        settle(s, wan, s.name, path, protocol=1)
+        s.extra["link"]["congestion"] = congestion
+        s.models["policy"]["read"] = [f"unix:{os.getuid()}", *(f"tombolo://{name}/*" for name in wan.names)]
+    for s in others:
+        dial(s, home)
+        follow(s, home)
+    for s in (home, *others):
+        s.start()
+    for s in others:
+        s.wait_link(home.name)
+    return sites.rank(lab, home, path), home, others
+
+
+@measurement("link.congestion.shared-bottleneck", quick=False)
+def shared_bottleneck(bench):
+    """Whose flows take more of the cable holds up the others: the last site counts."""
+    path = bench.weights(64 * MIB)
+    with wan_lab("shared-bottleneck") as wan, contextlib.ExitStack() as labs:
+        ways = {way: behind_one_cable(labs.enter_context(harness.Lab()), wan, path, way) for way in ("auto", *bench.congestions())}
+        numbers = itertools.count(1)
+
+        def once(way):
+            (worker, run), home, others = ways[way]
+            return crossed_s(worker, run, next(numbers), [home], others)
+        size = 3 * path.stat().st_size * 8 / 1e9
+        yield from congestions_in_turns(bench, Judge(wan), "link.congestion.shared-bottleneck", size, once)
