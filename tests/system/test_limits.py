@@ -181,8 +181,8 @@ class Device:
 @scenario
 def a_device_counts_what_the_rate_says(lab):
     """P7: a rate is of IP packets, with the records of TLS and each packet's headers: what the device between the sites counts is it, within 2 % in
-    each second, in mid-version, also after it was raised and after it was lowered. Acknowledgements and words about versions count there besides,
-    below a thousandth of it."""
+    each second, in mid-version, also after it was raised and after it was lowered, where the machine has time for it. Acknowledgements and words about
+    versions count there besides, below a thousandth of it."""
     veth = lab.after.enter_context(Veth())
     east, west, _ = lab.east_west(through_link=False, arena_mib=192)
     for site in (east, west):
@@ -198,7 +198,7 @@ def a_device_counts_what_the_rate_says(lab):
     trainer = Trainer(lab, east, made(lab, "120M", 1)[0])
     uid = trainer.publish(1)
     west.wait_held_some(uid)
-    cores = Cores()
+    cores, said, missed = Cores(), [], False
     for bits, seconds in steps:
         east.cli("limit", "west", "--rate", f"{bits // 1_000_000}Mbit")
         expect("now", limit_of(east, "west")["bit_per_s"], bits)
@@ -208,12 +208,14 @@ def a_device_counts_what_the_rate_says(lab):
         meter.until(f"{seconds} s of it are sent", lambda m=meter, b=bits * seconds / 8: m.bytes() > b or west.holds(uid))
         if west.holds(uid):
             raise Failed("the version is too small for this test")
-        share = meter.highest() * 8 / bits, meter.lowest() * 8 / bits
-        print(f"{bits} bit/s: from {share[1]:.4f} to {share[0]:.4f} of it in a second {cores.taken()}", flush=True)
-        if share[0] > 1.02:
-            raise Failed(f"the device counted {share[0]:.4f} of the rate in a second")
-        if share[1] < 0.98 and not cores.taken():
-            raise Failed(f"the device counted {share[1]:.4f} of the rate in a second")
+        least, most = meter.lowest() * 8 / bits, meter.highest() * 8 / bits
+        said.append(f"{bits} bit/s: from {least:.4f} to {most:.4f} of it in a second")
+        print(said[-1], flush=True)
+        missed |= not 0.98 <= least <= most <= 1.02
+    if missed and cores.taken():  # what a stream was allowed and late with is in a later second
+        raise Skipped(f"{cores.taken()}: {', '.join(said)}")
+    if missed:
+        raise Failed(f"what the device counted: {', '.join(said)}")
 
 
 @scenario
