@@ -42,6 +42,7 @@ struct conn {
     bool ahead;      /* dialled: data streams were dialled beside it */
     bool outrun;     /* another attempt was open sooner, or the session was heard again: no failure */
     tb_time_ns greet_by;
+    tb_time_ns connected_at;     /* dialled: TCP was seen to be answered; 0: not yet */
     tb_time_ns opened_at;        /* 0: not yet */
     uint64_t expires_wall_s;     /* the peer's certificate */
     uint64_t own_expires_wall_s; /* ours, as it was when this began */

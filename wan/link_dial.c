@@ -234,12 +234,23 @@ static bool is_number(struct link *l)
     return true;
 }
 
-/* What it waits for is TLS and the peer, or HELLO once it is open. What has taken as long as a silent session is silent, too. */
+/* A path that opens again is mostly found by a SYN that TCP repeats, of a dial of seconds ago: what counts is when that was answered. */
+static void note_connected(const struct link *l, tb_time_ns now)
+{
+    for (struct conn *c = l->links->conns; c != NULL; c = c->next)
+        if (c->link == l && c->dialled && c->connected_at == 0 && !c->ended && c->wire != NULL &&
+            tb_chan_connected(tb_wire_chan(c->wire)))
+            c->connected_at = now;
+}
+
+/* What it waits for is TLS and the peer, or HELLO once it is open. What has taken as long as a silent session is silent, too; and so is
+ * what has less time than that left. */
 static bool moves(const struct conn *c, tb_time_ns now)
 {
     const tb_time_ns silent = c->link->life.config.silent;
     if (c->opened_at != 0) return tb_time_since(c->opened_at, now) < silent;
-    return c->greet_by > now + LINK_GREET_BY - silent && tb_chan_connected(tb_wire_chan(c->wire));
+    if (c->connected_at == 0 || c->greet_by < tb_time_add(c->connected_at, silent)) return false;
+    return tb_time_since(c->connected_at, now) < silent;
 }
 
 /* One of the last attempts that has come as far as TCP: another attempt would not be sooner. NULL: none. */
@@ -301,6 +312,7 @@ static void dial_ahead(struct link *l)
 void link_dial_tick(struct link *l, tb_time_ns now)
 {
     race_on(l, now);
+    note_connected(l, now);
     dial_ahead(l);
     if (!l->has_address || l->fresh_until == TB_TIME_NEVER || now < l->fresh_until) return;
     if (link_is_up(l) && l->address_count > 0 && l->resolving == NULL) (void)resolve(l);

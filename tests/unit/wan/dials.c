@@ -57,25 +57,38 @@ static void without_a_race_none_begins(void **state)
     assert_false(r.link.race.on);
 }
 
-/* Whether a fresh dial begins beside one that opened so long ago. There is no memory for a connection, so it fails at once. */
-static bool dials_beside(tb_time_ns opened_ago)
+/* Whether a fresh dial begins beside this one. There is no memory for a connection, so it fails at once. */
+static bool dials_beside(const struct conn *beside)
 {
     static struct racing r;
     begin(&r);
     r.link.address_count = 1;
     r.link.life.state = TB_LINK_SILENT;
     r.link.life.config.silent = TB_SECONDS(1);
-    struct conn open = {.links = &r.links,
-                        .link = &r.link,
-                        .dialled = true,
-                        .identity.kind = TB_IDENTITY_GATEWAY,
-                        .opened_at = tb_clock_now() - opened_ago,
-                        .greet_by = TB_TIME_NEVER};
-    r.links.conns = &open;
+    struct conn c = *beside;
+    c.links = &r.links;
+    c.link = &r.link;
+    c.dialled = true;
+    r.links.conns = &c;
     tb_fault_arm(TB_FAULT_malloc, 1, true);
     link_dial(&r.link);
     tb_fault_arm(TB_FAULT_malloc, 0, false);
     return r.link.stats.dials > 0;
+}
+
+static bool dials_beside_opened(tb_time_ns ago)
+{
+    const struct conn open = {
+        .identity.kind = TB_IDENTITY_GATEWAY, .opened_at = tb_clock_now() - ago, .greet_by = TB_TIME_NEVER};
+    return dials_beside(&open);
+}
+
+/* TCP was answered so long ago, and the dial began so long before that. */
+static bool dials_beside_connected(tb_time_ns ago, tb_time_ns took)
+{
+    const tb_time_ns at = tb_clock_now() - ago;
+    const struct conn connected = {.connected_at = at, .greet_by = at - took + LINK_GREET_BY};
+    return dials_beside(&connected);
 }
 
 /* P6: whoever fills the port of a gateway keeps others away from it, and not it from its peers. */
@@ -119,8 +132,21 @@ static void our_dials_take_no_room_of_those_who_come(void **state)
 static void an_open_dial_without_hello_is_waited_for_as_long_as_a_session(void **state)
 {
     (void)state;
-    assert_false(dials_beside(0));
-    assert_true(dials_beside(TB_SECONDS(1)));
+    assert_false(dials_beside_opened(0));
+    assert_true(dials_beside_opened(TB_SECONDS(1)));
+}
+
+/* P6: a path that was away for seconds: the first SYN that arrives is one that TCP repeats, of a dial that is as old as that. */
+static void a_dial_that_is_answered_late_is_answered(void **state)
+{
+    (void)state;
+    assert_false(dials_beside_connected(0, 0));
+    assert_false(dials_beside_connected(0, TB_SECONDS(3)));
+    assert_false(dials_beside_connected(0, LINK_GREET_BY - TB_SECONDS(1)));
+    assert_true(dials_beside_connected(TB_SECONDS(1), 0)); /* its TLS does not get through */
+    assert_true(dials_beside_connected(TB_SECONDS(1), TB_SECONDS(3)));
+    assert_true(dials_beside_connected(0, LINK_GREET_BY - TB_MS(900))); /* it ends before it can be greeted */
+    assert_true(dials_beside(&(const struct conn){.greet_by = TB_TIME_NEVER})); /* nothing came from there */
 }
 
 /* ---- a name that says other addresses while its session is up ---- */
@@ -247,6 +273,7 @@ int main(void)
         cmocka_unit_test(strangers_take_no_room_of_ours),
         cmocka_unit_test(our_dials_take_no_room_of_those_who_come),
         cmocka_unit_test(an_open_dial_without_hello_is_waited_for_as_long_as_a_session),
+        cmocka_unit_test(a_dial_that_is_answered_late_is_answered),
         cmocka_unit_test(a_session_follows_its_name),
         cmocka_unit_test(answers_that_come_back_move_nothing),
         cmocka_unit_test(a_session_that_the_peer_dialled_stays),
