@@ -35,12 +35,17 @@ def mark_of(prefix):
     return prefix.rsplit("-", 2)[0].upper().replace("-", "_"), prefix
 
 
+def processes():
+    """The folders of all processes. By their names: a pattern would look into each, and fail at one that ends meanwhile."""
+    return [pathlib.Path("/proc") / name for name in os.listdir("/proc") if name.isdigit()]
+
+
 def environments():
     """(process, its environment with a 0 before each entry) of those that may be read, but of this one."""
-    for environ in pathlib.Path("/proc").glob("[0-9]*/environ"):
+    for process in processes():
         with contextlib.suppress(OSError):
-            if int(environ.parent.name) != os.getpid():
-                yield int(environ.parent.name), b"\0" + environ.read_bytes()
+            if int(process.name) != os.getpid():
+                yield int(process.name), b"\0" + (process / "environ").read_bytes()
 
 
 def marked(name, begins):

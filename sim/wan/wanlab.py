@@ -252,9 +252,9 @@ def prefix_of(pid):
 def receivers():
     """The kernel's threads that receive for devices of labs."""
     found = set()
-    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+    for process in leavings.processes():
         with contextlib.suppress(OSError):
-            pid, name = stat.read_text(encoding="ascii", errors="replace").split(")", 1)[0].split(" (", 1)
+            pid, name = (process / "stat").read_text(encoding="ascii", errors="replace").split(")", 1)[0].split(" (", 1)
             if name.startswith(f"napi/{DEVICE}"):
                 found.add(int(pid))
     return found
@@ -317,7 +317,7 @@ def sweep_nameless(age_s=60):
 
 def named(folder):
     """Some process has the folder in its command line or its environment."""
-    for process in pathlib.Path("/proc").glob("[0-9]*"):
+    for process in leavings.processes():
         for what in ("cmdline", "environ"):
             with contextlib.suppress(OSError):
                 if f"{folder}/".encode() in (process / what).read_bytes():

@@ -253,8 +253,11 @@ class Process:
         self.signal(signal.SIGSTOP)
 
         def stopped():
-            tasks = pathlib.Path(f"/proc/{self.popen.pid}/task").glob("*/stat")
-            return all(task.read_text().rsplit(")", 1)[1].split()[0] in "TZ" for task in tasks)
+            states = []
+            for task in pathlib.Path(f"/proc/{self.popen.pid}/task").iterdir():
+                with contextlib.suppress(OSError):  # a thread that just ended
+                    states.append((task / "stat").read_text().rsplit(")", 1)[1].split()[0])
+            return all(state in "TZ" for state in states)
         wait_for(f"{self.name} has stopped", stopped)
 
     def kill(self):
@@ -944,10 +947,10 @@ class Cores:
     def ours():
         """Ticks of this process and all that came from it."""
         ticks, parents = {}, {}
-        for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        for process in leavings.processes():
             with contextlib.suppress(OSError):  # it just ended
-                fields = stat.read_text().rpartition(")")[2].split()
-                pid = int(stat.parent.name)
+                fields = (process / "stat").read_text().rpartition(")")[2].split()
+                pid = int(process.name)
                 parents[pid] = int(fields[1])
                 ticks[pid] = sum(int(n) for n in fields[11:15])  # with the children that it waited for
         total = 0
