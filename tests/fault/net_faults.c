@@ -15,7 +15,8 @@
 #include "net_world.h"
 
 #define FRAME_BYTES 300000
-#define OPEN_MS     150 /* an end whose other end was never accepted gives up after this */
+#define OPEN_MS     150 /* an end whose other end was never accepted gives up after this, where a call fails */
+#define PATIENT_MS  10000 /* where none does */
 
 /* Points that base/net calls. */
 static const struct {
@@ -49,6 +50,7 @@ struct round {
 };
 
 static uint8_t content[FRAME_BYTES];
+static uint32_t open_ms = PATIENT_MS;
 
 /* Frames. */
 
@@ -165,9 +167,9 @@ static bool begin_wires(struct round *r)
     uv_loop_t *loop = &r->world->loop;
     const struct tb_address at = loopback(0);
     r->server = (struct tb_wire_options){
-        .chan = {.loop = loop, .tls = r->server_tls, .open_ms = OPEN_MS}, .ops = &wire_ops, .user = &r->s};
+        .chan = {.loop = loop, .tls = r->server_tls, .open_ms = open_ms}, .ops = &wire_ops, .user = &r->s};
     const struct tb_wire_options client = {
-        .chan = {.loop = loop, .tls = r->client_tls, .open_ms = OPEN_MS}, .ops = &wire_ops, .user = &r->c};
+        .chan = {.loop = loop, .tls = r->client_tls, .open_ms = open_ms}, .ops = &wire_ops, .user = &r->c};
     if (tb_listen(loop, &at, 0, on_wire_accept, r, &r->wires) != TB_OK) return false;
     const struct tb_address to = tb_listener_address(r->wires);
     return tb_wire_dial(&client, &to, &r->c.wire) == TB_OK;
@@ -180,12 +182,12 @@ static bool begin_chans(struct round *r)
     struct tb_endpoint e = {.is_unix = true};
     snprintf(e.host, sizeof e.host, "%s/s", r->world->dir);
     r->taker_options =
-        (struct tb_chan_options){.loop = loop, .ops = &chan_ops, .user = r, .open_ms = OPEN_MS};
+        (struct tb_chan_options){.loop = loop, .ops = &chan_ops, .user = r, .open_ms = open_ms};
     if (tb_endpoint_address(&e, &at) != TB_OK) return false;
     if (tb_listen(loop, &at, 0600, on_chan_accept, r, &r->chans) != TB_OK) return false;
     if (tb_chan_dial(&r->taker_options, &at, &r->giver) != TB_OK) return false;
-    tb_chan_deadline(r->giver, TB_TIMEOUT,
-                     OPEN_MS); /* its open and its bytes go into the backlog, accepted or not */
+    /* Its open and its bytes go into the backlog, accepted or not. */
+    tb_chan_deadline(r->giver, TB_TIMEOUT, open_ms);
     return true;
 }
 
@@ -273,7 +275,9 @@ static int fail_each(struct world *w, bool (*round)(struct world *))
         const uint64_t calls = count_calls(round, w, points[p].point);
         for (uint64_t i = 0; i < calls * 2; i++) {
             tb_fault_arm(points[p].point, i / 2 + 1, i % 2 == 1);
+            open_ms = OPEN_MS;
             failed += round(w) ? 0 : 1;
+            open_ms = PATIENT_MS;
             tb_fault_arm(points[p].point, 0, false);
             if (open_fds() != before) fail_msg("%s:%d left a descriptor", points[p].name, (int)(i / 2 + 1));
         }
