@@ -539,6 +539,7 @@ class Lab:
         self.sites = []
         self.after = contextlib.ExitStack()  # what ends when no process of the lab lives any more: the networks they live in
         self._pki = {}
+        self._ports = set()
 
     def __enter__(self):
         return self
@@ -601,8 +602,13 @@ class Lab:
         return found
 
     def free_port(self):
-        with socket.create_server((self.address, 0)) as s:
-            return s.getsockname()[1]
+        """One that nobody listens on, and that was not given out before: the kernel may offer a closed one again."""
+        while True:
+            with socket.create_server((self.address, 0)) as s:
+                port = s.getsockname()[1]
+            if port not in self._ports:
+                self._ports.add(port)
+                return port
 
     def pki_dir(self, site):
         """DIR with ca.crt, ca.key, gw.crt, gw.key of a site."""
