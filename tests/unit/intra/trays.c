@@ -590,7 +590,7 @@ static void P6_no_hop_waits_for_its_driver_for_ever(void **state)
     scene_close(&s);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(P1_chunks_come_from_the_device),
@@ -610,6 +610,7 @@ int main(void)
     };
     tb_log_set(TB_LOG_ERROR, STDERR_FILENO);
     if (!island_device_begin()) return 77;
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     island_device_end();
     return failed;
