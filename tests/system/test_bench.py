@@ -2,6 +2,7 @@
 killed leaves nothing. No number is looked at."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
@@ -10,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / part) for part in ("bench", "tests/system", "sim")]
@@ -54,6 +57,29 @@ def what_nobody_measures_is_skipped_with_a_reason():
     for r in measuring.measure(Quiet(), []):
         row = r.as_json()
         check(f"{r.key.name}: {row}", set(row) == SHAPE and row["ratio"] is None and row["why_skipped"])
+
+
+def what_a_key_needs_and_has_not_is_why_it_is_skipped():
+    """Each thing that a key may need, by itself; where it is there the key is measured."""
+    def measured(_):
+        yield {"shm.hop": (1, 1)}
+
+    def row(need, uid=0, root=ROOT, path="/nowhere"):
+        key = dataclasses.replace(keys.BY_NAME["shm.hop"], needs=(need,))
+        with mock.patch.multiple(keys, KEYS=(key,), ROOT=root), mock.patch.object(os, "geteuid", lambda: uid), \
+                mock.patch.dict(os.environ, PATH=str(path)), mock.patch.dict(measuring.MEASUREMENTS, {key.name: measured}):
+            return measuring.measure(Quiet(), [])[0].as_json()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        program = folder / "tombolo-test-program"
+        program.touch(mode=0o755)
+        for need, there, lacking, words in (
+                ("root", {}, {"uid": 1000}, "needs root"), ("wan", {}, {"root": folder}, "sim/wan is not in this tree"),
+                ("vm", {}, {"root": folder}, "sim/vm is not in this tree"),
+                (program.name, {"path": folder}, {}, f"{program.name} is not installed; bench/setup installs it")):
+            has, lacks = row(need, **there), row(need, **lacking)
+            check(f"with {need}: {has}", has["ratio"] == 1 and has["why_skipped"] is None)
+            check(f"without {need}: {lacks}", set(lacks) == SHAPE and lacks["ratio"] is None and words in lacks["why_skipped"])
 
 
 def ratios_are_medians_the_right_way_up():
@@ -209,8 +235,6 @@ def apart_once(quiet):
 
 def a_round_in_which_a_peer_was_void_does_not_count():
     """The better peer's run is void in the first round: the other one is not taken for the best. One that fails by itself is named."""
-    import types
-
     import beside_peers
     import wan_wire
     from wan_wire import Void
@@ -242,6 +266,67 @@ def a_round_in_which_a_peer_was_void_does_not_count():
     check(f"and who was compared: {quiet.heard}", quiet.heard.count("  compared with: fast nginx, slow nginx") == 2)
     left = list(beside_peers.left_out({**notes, "slow nginx": "was slow"}, {"fast nginx": [1, 1], "slow nginx": [1]}, 4))
     check(f"and who was not: {left}", left == [("broken", "exited 1", "", ""), ("slow nginx", "not compared in 1 of 2 rounds: was slow", "", "")])
+
+
+@contextlib.contextmanager
+def told_peers(folder, twice=0.3):
+    """A bench whose sides say at once what they are to say: two peers, of which one has a program that is not here. `twice`: the share of the
+    file that comes twice when the other one is killed; of ours a tenth does."""
+    import beside_peers
+
+    class Here:
+        name, needs = "fast nginx", ("tombolo-test-here",)
+
+        def __init__(self, ground):
+            self.ground = ground
+
+    class Absent(Here):
+        name, needs = "absent nginx", ("tombolo-test-here", "tombolo-test-absent")
+    for name in ("tombolo-test-here", "file"):
+        (folder / name).touch(mode=0o755)
+    os.truncate(folder / "file", 1000)
+    (folder / "dst").mkdir()
+    ours = types.SimpleNamespace(workers=(), cross=lambda: None, timed=lambda: None)
+    instead = {
+        "peers": types.SimpleNamespace(PEERS=(Absent, Here), Ground=lambda *_: types.SimpleNamespace(dir=folder)),
+        "harness": types.SimpleNamespace(Lab=contextlib.nullcontext), "in_memory": lambda _: contextlib.nullcontext(folder),
+        "source_file": lambda *_: folder / "file", "Ours": lambda *_, **__: ours,
+        "Theirs": lambda _, peer: types.SimpleNamespace(name=peer.name, close=lambda: None),
+        "row_of": lambda _wire, _ours, _size, theirs=None: (1, 1, None) if theirs is None else (2, 2, None),
+        "fault_of_ours": lambda *_: (1, 6, 0, 100, ""), "fault_of_theirs": lambda *_: (2, 12, 0, 1000 * twice, "")}
+    quiet = Quiet()
+    quiet.heard, quiet.tables = [], {}
+    quiet.say, quiet.table = quiet.heard.append, lambda name, headings, rows: quiet.tables.update({name: rows})
+    with mock.patch.multiple(beside_peers, **instead), mock.patch.dict(os.environ, PATH=str(folder)):
+        yield quiet
+
+
+def measured_beside_peers(quiet, names):
+    """What became of keys of a transfer, or, the last of them being `.kill`, of what it does after a fault."""
+    import beside_peers
+    results = [measuring.Result(keys.BY_NAME[name]) for name in names]
+    wire = types.SimpleNamespace(verdict=lambda: None)
+    if names[-1].endswith(".kill"):
+        measuring.fill(quiet, lambda bench: beside_peers.after_a_fault(bench, wire, names, "over an ocean"), results)
+    else:
+        measuring.fill(quiet, lambda bench: beside_peers.side_by_side(bench, wire, (*names, None), 1, "on a veth"), results)
+    return results
+
+
+def a_peer_that_is_not_here_is_named_and_not_compared():
+    """And where none is here there is no ratio, and the reason says what is lacking."""
+    why = "skipped: tombolo-test-absent not installed; bench/setup installs it"
+    for names, ratios in ((("link.cpu", "peers.goodput"), (2, 2)), (("peers.ocean.cut", "peers.ocean.kill"), (0.5, 0.1 / 0.3))):
+        with tempfile.TemporaryDirectory() as folder, told_peers(pathlib.Path(folder)) as quiet:
+            rows = [r.as_json() for r in measured_beside_peers(quiet, names)]
+            check(f"against the one that is here: {rows}", all(abs(r["ratio"] - ratio) < 1e-9 for r, ratio in zip(rows, ratios)))
+            check(f"which is said: {quiet.heard}", quiet.heard.count("  compared with: fast nginx") == 3 and f"  absent nginx: {why}" in quiet.heard)
+            check(f"and in the table: {quiet.tables}", [row[:2] for rows in quiet.tables.values() for row in rows if row[0] == "absent nginx"] ==
+                  [("absent nginx", why)])
+            os.environ["PATH"] = "/nowhere"
+            none = measured_beside_peers(quiet, names)
+            check(f"nobody is here: {none}", all(r.ratio() is None and not r.failed and f"{program} not installed" in r.why_skipped
+                                                 for r in none for program in ("tombolo-test-here", "tombolo-test-absent")))
 
 
 def arenas_have_room_for_the_file_of_data():
@@ -348,8 +433,6 @@ def what_a_floor_takes_is_chosen_at_the_size_that_is_measured():
 
 
 def the_pump_over_a_wan_is_the_best_of_blocking_and_batched():
-    import types
-
     import harness
     import over_wan
     asked, links, crossed = [], [], []
@@ -481,6 +564,44 @@ def the_command_prints_one_object():
     check("and before anything is built", done.returncode == 2)
 
 
+JOINS = """#!{python}
+import json, pathlib, sys
+turn = pathlib.Path({turn!r})
+turn.write_text(turn.read_text() + "x" if turn.exists() else "x")
+if len(turn.read_text()) > {good}:
+    sys.exit("no more")
+print(json.dumps({{"cpu_s": {cpu_s}, "lease_s": 10}}))
+"""
+
+
+def the_exit_code_says_whether_the_bench_failed():
+    """A goal that was missed and a key that is skipped are results; what failed ends no other key, and the exit code is 1."""
+    with tempfile.TemporaryDirectory() as folder:
+        joins, turn = pathlib.Path(folder) / "sim/fleet/tombolo-fleet-joins", pathlib.Path(folder) / "turn"
+        joins.parent.mkdir(parents=True)
+
+        def run(good, cpu_s, *words):
+            joins.write_text(JOINS.format(python=sys.executable, turn=str(turn), good=good, cpu_s=cpu_s))
+            joins.chmod(0o755)
+            turn.unlink(missing_ok=True)
+            done = subprocess.run([sys.executable, str(ROOT / "bench/run"), "--json", "--rounds", "2", *words], capture_output=True, text=True,
+                                  env=dict(os.environ, TB_BUILD_DIR=folder, PATH=folder), timeout=60)
+            rows = json.loads(done.stdout)
+            check(f"shape: {rows}", all(set(r) == SHAPE for r in rows.values()))
+            return done.returncode, {name: (r["ratio"], r["why_skipped"]) for name, r in rows.items()}
+        joined = ("--only", "fleet.joins")
+        check("reached", run(2, 5, *joined) == (0, {"fleet.joins": (0.5, None)}))
+        check("missed", run(2, 20, *joined) == (0, {"fleet.joins": (2, None)}))
+        code, rows = run(2, 5, *joined, "--only", "floor.aes")
+        check(f"skipped: {code} {rows}", code == 0 and rows["fleet.joins"] == (0.5, None) and rows["floor.aes"][0] is None and
+              "openssl is not installed" in rows["floor.aes"][1])
+        check("failed in its second round", run(1, 5, *joined) == (1, {"fleet.joins": (0.5, None)}))
+        code, rows = run(2, 5, "--only", "fleet")  # of the others there is no program
+        failed = [rows.pop(name) for name in ("fleet.floor", "fleet.chain.n1000")]
+        check(f"failed beside another: {code} {rows} {failed}", code == 1 and rows == {"fleet.joins": (0.5, None)} and
+              all(ratio is None and "the bench failed" in why for ratio, why in failed))
+
+
 def left_by(pid):
     """Folders, namespaces and processes of a bench."""
     begins = f"tombolo-bench-{pid}-"
@@ -565,13 +686,15 @@ def ages_are_areas():
     check("late", abs(measuring.mean_age([(5, 0), (15, 1)], 2, 10) - 10) < 1e-9)
 
 
-for test in (each_key_has_one_row, what_nobody_measures_is_skipped_with_a_reason, ratios_are_medians_the_right_way_up,
+for test in (each_key_has_one_row, what_nobody_measures_is_skipped_with_a_reason, what_a_key_needs_and_has_not_is_why_it_is_skipped,
+             ratios_are_medians_the_right_way_up,
              a_failure_is_told_and_ends_nothing, writing_some_rows_keeps_the_others,
              rounds_add_up_over_runs_that_are_ended, a_round_in_which_a_peer_was_void_does_not_count,
+             a_peer_that_is_not_here_is_named_and_not_compared,
              a_round_in_which_iperf3_failed_does_not_count, arenas_have_room_for_the_file_of_data,
              fleets_are_timed_event_by_event, what_a_floor_takes_is_chosen_at_the_size_that_is_measured, the_pump_over_a_wan_is_the_best_of_blocking_and_batched,
              the_best_of_theirs_is_the_best_over_the_rounds, the_elastic_figure_has_hold_and_age, what_is_void_costs_its_own_time_alone, a_figure_is_of_its_table,
-             the_command_prints_one_object,
+             the_command_prints_one_object, the_exit_code_says_whether_the_bench_failed,
              ages_are_areas, a_killed_bench_leaves_nothing, what_a_killed_test_left_goes_at_the_next_start):
     test()
     print(f"{test.__name__}: ok")
