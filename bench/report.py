@@ -61,6 +61,11 @@ def rows_before(text):
     return {c[0]: (*c, *[""] * (len(HEADINGS) + 1 - len(c))) for c in cells if c[0] in keys.BY_NAME}
 
 
+def meaning(key):
+    turned = " Theirs / ours." if key.over == "b/a" else ""
+    return f"- `{key.name}`: {key.what}; against: {key.against}.{turned}"
+
+
 def section(results, facts, before):
     """The table of all keys: measured now, else as they stood; then what the runs were and what the keys mean."""
     now = {r.key.name: (*row(r), f"{len(r.pairs)}, {facts['date']}, {r.seconds:.0f} s") for r in results
@@ -71,10 +76,7 @@ def section(results, facts, before):
     lines += ["", "The last run:", "", *(f"- {name}: {value}" for name, value in facts.items()), "",
               "What the keys mean (ratio = ours / against, where it does not say theirs / ours):", ""]
     why = {r.key.name: r.why_skipped for r in results if r.why_skipped}
-    for k in keys.KEYS:
-        turned = " Theirs / ours." if k.over == "b/a" else ""
-        skipped = f" Skipped: {why[k.name]}." if k.name in why else ""
-        lines.append(f"- `{k.name}`: {k.what}; against: {k.against}.{turned}{skipped}")
+    lines += [meaning(k) + (f" Skipped: {why[k.name]}." if k.name in why else "") for k in keys.KEYS]
     return "\n".join(lines + ["", END])
 
 

@@ -329,6 +329,16 @@ def a_peer_that_is_not_here_is_named_and_not_compared():
                                                  for r in none for program in ("tombolo-test-here", "tombolo-test-absent")))
 
 
+def what_a_kill_is_held_against_is_a_twentieth_at_least():
+    """What a path holds comes twice whoever is killed, so a peer that repeats less has had luck."""
+    for theirs, against in ((0.3, 0.3), (0.01, 0.05)):
+        with tempfile.TemporaryDirectory() as folder, told_peers(pathlib.Path(folder), theirs) as quiet:
+            kill = measured_beside_peers(quiet, ("peers.ocean.cut", "peers.ocean.kill"))[1]
+            check(f"{theirs} of it came twice: {kill.pairs}", all(abs(b - against) < 1e-9 for _, b in kill.pairs) and len(kill.pairs) == 3)
+    for name in ("continent", "ocean"):
+        check(f"{name}'s key says so", "0.05 where that is more" in keys.BY_NAME[f"peers.{name}.kill"].against)
+
+
 def arenas_have_room_for_the_file_of_data():
     import between_sites
     import beside_peers
@@ -525,6 +535,15 @@ def writing_some_rows_keeps_the_others():
     check("both rows stand", "|shm.hop|0.250|" in text and "|tcp.hop|0.750|" in text)
 
 
+def the_page_says_what_the_keys_mean():
+    """docs/benchmarks.md has the definitions of this tree, not those of the last run."""
+    page = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
+    section = page[page.index(report.BEGIN):page.index(report.END)].splitlines()
+    said = {line.partition(" Skipped: ")[0] for line in section if line.startswith("- `")}
+    meant = {report.meaning(k) for k in keys.KEYS}
+    check(f"only the page says {sorted(said - meant)}, only bench/keys.py {sorted(meant - said)}", said == meant)
+
+
 def a_figure_is_of_its_table():
     """Without gnuplot the page has the new table, and not the old drawing beside it."""
     import plots
@@ -690,10 +709,11 @@ for test in (each_key_has_one_row, what_nobody_measures_is_skipped_with_a_reason
              ratios_are_medians_the_right_way_up,
              a_failure_is_told_and_ends_nothing, writing_some_rows_keeps_the_others,
              rounds_add_up_over_runs_that_are_ended, a_round_in_which_a_peer_was_void_does_not_count,
-             a_peer_that_is_not_here_is_named_and_not_compared,
+             a_peer_that_is_not_here_is_named_and_not_compared, what_a_kill_is_held_against_is_a_twentieth_at_least,
              a_round_in_which_iperf3_failed_does_not_count, arenas_have_room_for_the_file_of_data,
              fleets_are_timed_event_by_event, what_a_floor_takes_is_chosen_at_the_size_that_is_measured, the_pump_over_a_wan_is_the_best_of_blocking_and_batched,
              the_best_of_theirs_is_the_best_over_the_rounds, the_elastic_figure_has_hold_and_age, what_is_void_costs_its_own_time_alone, a_figure_is_of_its_table,
+             the_page_says_what_the_keys_mean,
              the_command_prints_one_object, the_exit_code_says_whether_the_bench_failed,
              ages_are_areas, a_killed_bench_leaves_nothing, what_a_killed_test_left_goes_at_the_next_start):
     test()
