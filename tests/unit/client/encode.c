@@ -103,15 +103,21 @@ static void wait_closed(const struct world *w)
     }
 }
 
-/* True: it has an object, which was decoded and is the chunk. */
-static bool check_chunk(const struct world *w, struct tb_codec *codec, uint32_t k)
+static struct tb_shelf_entry entry_of(const struct world *w, uint32_t k)
 {
     const struct tb_shelf_head head = head_of(w);
-    const struct tb_chunk *chunk = &w->manifest.chunks[k];
     struct tb_shelf_entry entry;
     const uint64_t *words =
         (const uint64_t *)w->shelf_memory + tb_shelf_entry_offset(w->manifest.chunk_count, k) / 8;
-    assert_true(tb_shelf_entry_read(words, &head, chunk->bytes, &entry));
+    assert_true(tb_shelf_entry_read(words, &head, w->manifest.chunks[k].bytes, &entry));
+    return entry;
+}
+
+/* True: it has an object, which was decoded and is the chunk. */
+static bool check_chunk(const struct world *w, struct tb_codec *codec, uint32_t k)
+{
+    const struct tb_chunk *chunk = &w->manifest.chunks[k];
+    const struct tb_shelf_entry entry = entry_of(w, k);
     if (entry.bytes == 0) return false;
     uint8_t *out = malloc(chunk->bytes);
     const struct tb_codec_coded coded = {
@@ -139,6 +145,19 @@ static void P1_every_chunk_decodes_to_the_version(void **state)
         world_close(&w);
     }
     tb_codec_free(codec);
+}
+
+/* Readers and links send the first tensors first: the room is filled in that order, by one thread chunk for chunk. */
+static void first_chunks_are_encoded_first(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w, CHUNKS, 1, 100);
+    CHECK_OK(begin(&w));
+    wait_closed(&w);
+    for (uint32_t k = 1; k < CHUNKS; k++)
+        assert_true(entry_of(&w, k).offset > entry_of(&w, k - 1).offset);
+    world_close(&w);
 }
 
 /* P6: the next version does not wait for it, whether it stands in line, works or is done. */
@@ -198,6 +217,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(P1_every_chunk_decodes_to_the_version),
+        cmocka_unit_test(first_chunks_are_encoded_first),
         cmocka_unit_test(it_ends_wherever_it_is),
         cmocka_unit_test(a_step_that_changed_everything_is_given_up),
         cmocka_unit_test(without_memory_the_shelf_is_closed),

@@ -271,6 +271,12 @@ static void a_wrong_difference_is_refused_and_comes_whole(void **state)
     steps_free(&s);
 }
 
+/* News of a rank from a time to come: what it still makes is awaited for as long as a test lasts. */
+static tb_time_ns for_long(void)
+{
+    return tb_time_add(tb_clock_now(), TB_SECONDS(3600));
+}
+
 static void rank_writes(const struct steps *s, struct tb_objects *objects, uint32_t chunk,
                         const struct tb_codec_coded *coded)
 {
@@ -279,7 +285,7 @@ static void rank_writes(const struct steps *s, struct tb_objects *objects, uint3
                                         .chunk = chunk,
                                         .shard_count = 1,
                                         .chunk_count = s->v2.chunks};
-    const struct tb_object_news news = {TB_OBJECT_OF_RANK, coded, tb_clock_now()};
+    const struct tb_object_news news = {TB_OBJECT_OF_RANK, coded, for_long()};
     tb_objects_put(objects, &name, &news);
 }
 
@@ -391,8 +397,7 @@ static void a_link_waits_for_no_object_that_it_would_not_take(void **state)
         steps_begin(&s);
         const struct tb_object_name name = {
             .uid = &s.v2.key.uid, .base = &s.v1.key.uid, .shard_count = 1, .chunk_count = s.v2.chunks};
-        /* News from a time to come: they are awaited for as long as this test lasts. */
-        tb_objects_coming(objects, &name, true, tb_time_add(tb_clock_now(), TB_SECONDS(3600)));
+        tb_objects_coming(objects, &name, true, for_long());
         assert_true(tb_objects_awaits(objects, &name, tb_clock_now()));
         site_publish(s.east, &s.v2);
         WORLD_UNTIL(&s.w.net, s.west->landed == 2 && s.east->peer_held == 2);
@@ -400,6 +405,92 @@ static void a_link_waits_for_no_object_that_it_would_not_take(void **state)
         steps_free(&s);
         tb_objects_free(objects);
     }
+}
+
+/* West takes v2 unasked, once it has v1. */
+static void steps_begin_expected(struct steps *s)
+{
+    s->west->expects = true;
+    s->west->options.push_ms = s->west->options.push_most_ms = 3600000;
+    steps_begin(s);
+    SITE_SENT(&s->w, s->east, s->v1.chunks);
+    WORLD_UNTIL(&s->w.net, site_stats(s->east, 0).expected == 1);
+}
+
+static bool is_changed(const struct steps *s, uint32_t k)
+{
+    return !tb_digest_equal(&s->v2.manifests[0].digests[k], &s->v1.manifests[0].digests[k]);
+}
+
+/* Whether exactly the first so many of the chunks that changed are at west. */
+static bool first_are_there(struct steps *s, uint64_t count)
+{
+    const struct copy *c = site_copy(s->west, &s->v2);
+    uint64_t before = 0;
+    for (uint32_t k = 0; k < s->v2.chunks; k++)
+        if (is_changed(s, k) && tb_place_held(&c->places[0], k) != (before++ < count)) return false;
+    return true;
+}
+
+/* A step is pushed while its rank still compares and encodes: each chunk goes as soon as its difference is there, and waits for none that
+ * comes later. */
+static void a_step_is_pushed_while_its_rank_encodes(void **state)
+{
+    (void)state;
+    struct steps s;
+    struct tb_objects *objects = NULL;
+    struct tb_objects_stats stats;
+    uint64_t count = 0;
+    steps_make(&s, 1, 12 << 20);
+    CHECK_OK(tb_objects_new(4 << 20, &objects));
+    s.east->options.objects = objects;
+    steps_begin_expected(&s);
+    const struct tb_object_name name = {
+        .uid = &s.v2.key.uid, .base = &s.v1.key.uid, .shard_count = 1, .chunk_count = s.v2.chunks};
+    tb_objects_coming(objects, &name, true, for_long());
+    site_publish(s.east, &s.v2);
+    WORLD_UNTIL(&s.w.net, site_copy(s.west, &s.v2) != NULL);
+    for (uint32_t k = 0; k < s.v2.chunks; k++) {
+        if (!is_changed(&s, k)) continue;
+        assert_true(first_are_there(&s, count));
+        rank_encodes(&s, objects, k, k);
+        WORLD_UNTIL(&s.w.net, tb_place_held(&site_copy(s.west, &s.v2)->places[0], k));
+        count++;
+        SITE_SENT(&s.w, s.east, s.v1.chunks + count);
+    }
+    WORLD_UNTIL(&s.w.net, s.west->landed == 2 && s.east->peer_held == 2);
+    check_equal(site_copy(s.west, &s.v2), &s.v2);
+    assert_int_equal(site_stats(s.west, 0).pushed, 1);
+    tb_objects_stats(objects, &stats);
+    assert_int_equal(stats.from[TB_OBJECT_MADE_HERE].count, 0);
+    steps_free(&s);
+    tb_objects_free(objects);
+}
+
+/* And it goes in the order of its tensors: what a day's bytes have room for are the first ones. By one stream, as several are in hand at
+ * once. */
+static void a_pushed_step_begins_with_its_first_tensors(void **state)
+{
+    (void)state;
+    struct steps s;
+    uint32_t changed = 0;
+    steps_make(&s, 1, 40 << 20);
+    s.east->options.streams = s.west->options.streams = 1;
+    steps_begin_expected(&s);
+    for (uint32_t k = 0; k < s.v2.chunks; k++)
+        changed += is_changed(&s, k);
+    const struct tb_links_stats before = site_stats(s.east, 0);
+    limit(s.east, before.bytes_sent + 50000);
+    site_publish(s.east, &s.v2);
+    WORLD_UNTIL(&s.w.net, site_stats(s.east, 0).short_bytes > 0);
+    const uint64_t count = site_stats(s.east, 0).chunks_sent - before.chunks_sent;
+    assert_in_range(count, 2, changed - 2);
+    WORLD_UNTIL(&s.w.net, site_copy(s.west, &s.v2) != NULL && first_are_there(&s, count));
+    limit(s.east, UINT64_MAX);
+    WORLD_UNTIL(&s.w.net, s.west->landed == 2 && s.east->peer_held == 2);
+    check_equal(site_copy(s.west, &s.v2), &s.v2);
+    assert_int_equal(site_stats(s.west, 0).pushed, 1);
+    steps_free(&s);
 }
 
 /* P5: streams are cut again and again while differences cross; nothing that was acknowledged is sent again. */
@@ -508,6 +599,8 @@ int main(void)
         cmocka_unit_test(what_a_rank_encoded_wrong_lands_nowhere),
         cmocka_unit_test(a_wrong_whole_chunk_costs_no_object),
         cmocka_unit_test(a_link_waits_for_no_object_that_it_would_not_take),
+        cmocka_unit_test(a_step_is_pushed_while_its_rank_encodes),
+        cmocka_unit_test(a_pushed_step_begins_with_its_first_tensors),
         cmocka_unit_test(cuts_repeat_no_difference),
         cmocka_unit_test(a_receiver_that_restarts_keeps_its_base),
         cmocka_unit_test(a_peer_that_missed_a_step_gets_both_at_once),
