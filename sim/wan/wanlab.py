@@ -97,9 +97,15 @@ def percent(parts):
     return f"{parts / 1e7:.7f}".rstrip("0").rstrip(".") + "%"
 
 
+NO_LIMIT = "100gbit"  # as a rate
+
+
 def netem_words(settings, mtu, rate=True, change=False):
-    """A direction as the words after `netem`. What netem has no word for (MTU drops) is left out. A change names also what is 0: of
-    corruption and reordering netem would keep what it had.
+    """A direction as the words after `netem`. What netem cannot do (netem_omits) is left out. A change names also what is 0: of
+    corruption, reordering and the rate netem would keep what it had.
+
+    netem keeps jitter in order where it has a rate, and nowhere else: where order is to be kept and there is no rate, one that limits nothing
+    keeps it.
 
     netem counts its limit in packets and includes those under way, so the queue in bytes becomes packets of the MTU, and what the rate
     keeps under way for the delay is added. Its jitter is even around the delay; ours is added to it."""
@@ -122,7 +128,23 @@ def netem_words(settings, mtu, rate=True, change=False):
             words += [theirs, percent(s[ours])]
     if rate and s["rate"]:
         words += ["rate", f"{s['rate']}bit"]
+    elif s["jitter"] and s["keep_order"]:
+        words += ["rate", NO_LIMIT]
+    elif change:
+        words += ["rate", "0bit"]
     return words
+
+
+def netem_omits(what):
+    """What a scenario asks for at some time and netem does not do, a line each."""
+    for p in what["paths"]:
+        ever = {key: {p["settings"][key], *(c["to"].get(key, 0) for c in p["changes"])} for key in ("rate", "jitter", "mtu")}
+        orders = {p["settings"]["keep_order"], *(c["to"].get("keep_order", 1) for c in p["changes"])}
+        way = f"from {p['from']} to {p['to']}"
+        if any(ever["jitter"]) and any(ever["rate"]) and not p["shared"] and 0 in orders:
+            yield f"{way} jitter overtakes nothing: netem keeps order where it has a rate"
+        if any(ever["mtu"]):
+            yield f"{way} no packet is dropped for its length"
 
 
 class Netem:
@@ -207,6 +229,7 @@ def netem_script(scenario):
     names = {site["name"]: site["name"] for site in what["sites"]}
     netem = Netem(what, names, "hub")
     lines = [f"# {scenario}, as namespaces {' '.join(names)} around hub; `ip netns exec {what['sites'][0]['name']} COMMAND` enters one"]
+    lines += [f"# not as the scenario says: {line}" for line in netem_omits(what)]
     lines += [f"ip netns add {name}" for name in [*names.values(), "hub"]]
     lines += [shlex.join(c) for c in netem.set_up()]
     for i, site in enumerate(what["sites"]):
@@ -600,6 +623,8 @@ def signal_command(pid, number, alone):
 def run(scenario, command, seed, netem, json_file):
     """Runs a command beside the sites. Its exit code, or VOID."""
     with lab(scenario, seed, netem) as wan:
+        for line in netem_omits(wan.plan) if netem else ():
+            print(f"sim/wan/run: not as the scenario says: {line}", file=sys.stderr)
         wan.lab_file.write_text(json.dumps(wan.describe()), encoding="utf-8")
         # In a session of its own, so that all of it can be ended; a terminal's own commands stay with the terminal.
         alone = not sys.stdin.isatty()

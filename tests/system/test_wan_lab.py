@@ -482,6 +482,23 @@ def paths_of(counters):
     return {(path["from"], path["to"]): path for path in counters["paths"]}
 
 
+def netem_script(scenario):
+    """What `--netem --print` says, a shell script, and its tc commands without their namespaces."""
+    script = subprocess.run([SOURCE / "sim/wan/run", "--netem", "--print", scenario], capture_output=True, text=True, check=True).stdout
+    must(subprocess.run(["sh", "-n"], input=script, text=True).returncode == 0, f"{scenario}: a shell script")
+    return script, [(words[0], *words[3:]) for words in (shlex.split(line) for line in script.splitlines() if line.startswith("tc "))]
+
+
+def must_be_understood(wanted):
+    """Of a device that is not there: what tc cannot parse it says before it looks for the device."""
+    if shutil.which("tc") is None:
+        print("skipped: tc is not installed")
+        sys.exit(77)
+    for words in wanted:
+        done = subprocess.run(["unshare", "--net", *("absent0" if word == wanlab.DEVICE else word for word in words)], capture_output=True, text=True)
+        must("Cannot find device" in done.stderr, f"{shlex.join(words)}: {done.stderr}")
+
+
 @scenario
 def tc_takes_what_netem_is_told(_lab):
     """Each shipped scenario is read, its `--netem` script is a shell script, and tc understands each qdisc, class and filter in it."""
@@ -490,18 +507,51 @@ def tc_takes_what_netem_is_told(_lab):
     wanted = set()
     for name in wanlab.shipped():
         wanlab.plan(name)
-        script = subprocess.run([SOURCE / "sim/wan/run", "--netem", "--print", name], capture_output=True, text=True, check=True).stdout
-        must(subprocess.run(["sh", "-n"], input=script, text=True).returncode == 0, f"{name}: a shell script")
-        for words in (shlex.split(line) for line in script.splitlines() if line.startswith("tc ")):
-            wanted.add(tuple([words[0], *words[3:]]))  # without -n NAMESPACE
+        wanted.update(netem_script(name)[1])
     must(any("gemodel" in words for words in wanted) and any("change" in words for words in wanted), "bursts and schedules are in them")
-    if shutil.which("tc") is None:
-        print("skipped: tc is not installed")
-        sys.exit(77)
-    # A device that is not there: what tc cannot parse it says before it looks for the device.
-    for words in wanted:
-        done = subprocess.run(["unshare", "--net", *("absent0" if word == wanlab.DEVICE else word for word in words)], capture_output=True, text=True)
-        must("Cannot find device" in done.stderr, f"{shlex.join(words)}: {done.stderr}")
+    must_be_understood(wanted)
+
+
+# Ways from `hub` on which jitter is to keep order or not, with a rate or without one, of their own or shared; on the last one long packets vanish.
+ORDERS = """
+sites: [hub, kept, free, paced, turned, first, second, long]
+paths:
+  - {from: hub, to: kept, jitter: 5ms, keep_order: yes}
+  - {from: hub, to: free, jitter: 5ms}
+  - {from: hub, to: paced, jitter: 5ms, rate: 10Mbit}
+  - {from: hub, to: turned, jitter: 5ms, rate: 10Mbit, keep_order: yes}
+  - {from: hub, to: first, jitter: 5ms, rate: 10Mbit, shared: one}
+  - {from: hub, to: second, jitter: 5ms, rate: 10Mbit, shared: one, keep_order: yes}
+  - {from: hub, to: long, jitter: 5ms, rate: 10Mbit, keep_order: yes, mtu: 600}
+schedule:
+  - {at: 1s, from: hub, to: kept, keep_order: no}
+  - {at: 2s, from: hub, to: turned, keep_order: no}
+"""
+
+
+@scenario
+def netem_keeps_order_or_it_says_so(_lab):
+    """netem keeps order where it has a rate, and nowhere else. `--netem` gives it one that limits nothing where order is to be kept; what it does not
+    do as the scenario says it tells, and nothing else. vm.netem_keeps_order_where_it_has_a_rate is of a kernel's own."""
+    needs_root()
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "orders.yaml"
+        file.write_text(ORDERS)
+        script, commands = netem_script(file)
+    sites = ORDERS.split("[")[1].split("]")[0].split(", ")
+
+    def rates(verb):
+        """[(site, the rate that its way has, None for none)]: class 1:N is the way to site N."""
+        leaves = [words for words in commands if words[2] == verb and "netem" in words and "parent" in words]
+        return [(sites[int(words[words.index("parent") + 1][2:], 16) - 1], words[words.index("rate") + 1] if "rate" in words else None) for words in leaves]
+    own = "10000000bit"
+    wanted = {"kept": wanlab.NO_LIMIT, "free": None, "paced": own, "turned": own, "first": None, "second": wanlab.NO_LIMIT, "long": own}
+    must(dict(rates("add")) == wanted, f"rates: {rates('add')}")
+    must(rates("change") == [("kept", "0bit"), ("turned", own)], f"and when they change: {rates('change')}")
+    told = [line.removeprefix("# not as the scenario says: ") for line in script.splitlines() if "not as the scenario says" in line]
+    jitter = "jitter overtakes nothing: netem keeps order where it has a rate"
+    must(told == [f"from hub to paced {jitter}", f"from hub to turned {jitter}", "from hub to long no packet is dropped for its length"], f"told: {told}")
+    must_be_understood(set(commands))
 
 
 if __name__ == "__main__":

@@ -104,6 +104,21 @@ PINGS
     timeout 120 "$here/../../sim/wan/run" --netem "$scratch/cut.yaml" -- bash "$scratch/pings"
 }
 
+# What sim/wan's `--netem` is built on, and says: which packets overtake others where jitter is far longer than what lies between them.
+netem_keeps_order_where_it_has_a_rate() {
+    cat >"$scratch/order.yaml" <<'YAML'
+sites: [hub, kept, free, paced]
+paths:
+  - {from: hub, to: kept, jitter: 200ms, keep_order: yes}
+  - {from: hub, to: free, jitter: 200ms}
+  - {from: hub, to: paced, jitter: 200ms, rate: 10Mbit, queue: 1MiB}
+YAML
+    timeout 200 "$here/../../sim/wan/run" --netem "$scratch/order.yaml" -- python3 -B "$here/netem_order.py" 2>"$scratch/order"
+    local code=$?
+    cat "$scratch/order" >&2
+    [ $code = 0 ] && [ "$(grep -c 'not as the scenario says: from hub to paced jitter overtakes nothing' "$scratch/order")" = 1 ]
+}
+
 # Only what netem lets through; wan_agreement.py, which asks for it, holds it against what the emulator does.
 iperf3_over_netem() {
     command -v iperf3 >/dev/null || { echo "iperf3 is not here (package iperf3)"; return 77; }
