@@ -60,7 +60,7 @@ static int find_uv(struct dl_phdr_info *info, size_t bytes, void *user)
 
 static bool hit(enum tb_call call, const void *caller, int error)
 {
-    if (!atomic_load_explicit(&armed, memory_order_relaxed)) return false;
+    if (!atomic_load(&armed)) return false; /* if it is, uv_begin is there */
     if ((uintptr_t)caller >= uv_begin && (uintptr_t)caller < uv_end) return false;
     const uint64_t nth = atomic_load(&points[call].nth), n = atomic_fetch_add(&points[call].calls, 1) + 1;
     if (nth == 0 || n < nth || (n > nth && !atomic_load(&points[call].sticky))) return false;
@@ -77,11 +77,16 @@ void tb_calls_arm(enum tb_call call, uint64_t nth, bool sticky)
     atomic_store(&armed, true);
 }
 
+uint64_t tb_calls_count(enum tb_call call)
+{
+    return atomic_load(&points[call].calls);
+}
+
 uint64_t tb_calls_disarm(enum tb_call call)
 {
     atomic_store(&armed, false);
     atomic_store(&points[call].nth, 0);
-    return atomic_load(&points[call].calls);
+    return tb_calls_count(call);
 }
 
 const char *tb_calls_name(enum tb_call call)
@@ -125,10 +130,11 @@ __attribute__((constructor)) static void from_env(void)
     if (text != NULL) arm_named(text);
 }
 
-/* The next definition of a function: libc's, or a sanitizer's in front of it. */
+/* The next definition of a function: libc's, or a sanitizer's in front of it. Threads that look at once find the same. */
 #define REAL(name)                                                                                           \
-    static __typeof__(&name) real;                                                                           \
-    if (real == NULL) *(void **)&real = dlsym(RTLD_NEXT, #name);
+    static _Atomic uintptr_t found;                                                                          \
+    if (atomic_load(&found) == 0) atomic_store(&found, (uintptr_t)dlsym(RTLD_NEXT, #name));                  \
+    const __typeof__(&name) real = (__typeof__(&name))atomic_load(&found);
 
 #define CALL(type, name, parameters, arguments, bad, error)                                                  \
     SHOWN type name parameters                                                                               \

@@ -22,6 +22,7 @@ enum tb_call {
 
 /* Call `nth` (from 1) fails; sticky: and all after it. nth 0 counts alone. One function at a time. */
 void tb_calls_arm(enum tb_call call, uint64_t nth, bool sticky);
+uint64_t tb_calls_count(enum tb_call call);  /* since it was armed */
 uint64_t tb_calls_disarm(enum tb_call call); /* how many there were */
 const char *tb_calls_name(enum tb_call call);
 

@@ -50,6 +50,13 @@ static inline void sweep_arm(int point, uint64_t nth, bool sticky)
         tb_calls_arm((enum tb_call)(point - TB_FAULT_COUNT), nth, sticky);
 }
 
+/* So far; it stays armed. */
+static inline uint64_t sweep_calls(int point)
+{
+    return point < TB_FAULT_COUNT ? tb_fault_calls((enum tb_fault_point)point)
+                                  : tb_calls_count((enum tb_call)(point - TB_FAULT_COUNT));
+}
+
 static inline uint64_t sweep_disarm(int point)
 {
     if (point >= TB_FAULT_COUNT) return tb_calls_disarm((enum tb_call)(point - TB_FAULT_COUNT));

@@ -1,5 +1,6 @@
-/* links_faults.c - every allocation and socket call of two gateways fails, one after the other, while a version crosses: once, or from then on
- * for a while. Nobody falls, and it arrives when they work again (P6). */
+/* links_faults.c - every allocation and system call of two gateways fails, one after the other, while a version crosses: once, or from then on
+ * for a while. Nobody falls, no descriptor stays, and it arrives when they work again (P6). Where there are many calls of a point, a
+ * spread of them; each with TB_FAULT_ALL (sweep.h). */
 #include "links_world.h"
 
 #include <stdio.h>
@@ -7,18 +8,18 @@
 #include <string.h>
 
 #include "base/bitmap.h"
-#include "base/fault.h"
 #include "check.h"
+#include "tests/fault/sweep.h"
 
-#define BAD_MS  10 /* how long calls that fail from then on do */
-#define LASTING 5  /* of so many calls one is the first of those */
+#define BAD_MS 10 /* how long calls that fail from then on do */
 
 struct faults {
-    enum tb_fault_point point;
+    int point; /* as sweep.h counts them */
     uint64_t nth;
     bool lasting;
     bool hit, over;
-    tb_time_ns over_at; /* 0: not hit yet */
+    tb_time_ns over_at;           /* 0: not hit yet */
+    uint64_t calls[SWEEP_POINTS]; /* of a crossing in which none fails */
     struct links_world w;
     struct truth t;
     struct site *east, *west;
@@ -52,11 +53,11 @@ static void try_again(struct faults *f)
 /* What fails from the nth call on works again after a while. */
 static void mend(struct faults *f)
 {
-    if (f->over || tb_fault_calls(f->point) < f->nth) return;
+    if (f->over || sweep_calls(f->point) < f->nth) return;
     f->hit = true;
     if (f->over_at == 0) f->over_at = tb_time_add(tb_clock_now(), f->lasting ? TB_MS(BAD_MS) : 0);
     if (tb_clock_now() < f->over_at) return;
-    tb_fault_arm(f->point, 0, false);
+    (void)sweep_disarm(f->point);
     f->over = true;
 }
 
@@ -72,7 +73,7 @@ static bool start(struct site *s)
     return status == TB_OK;
 }
 
-static void cross_with_fault(struct faults *f)
+static void cross(struct faults *f)
 {
     while (!start(f->east))
         mend(f);
@@ -87,8 +88,8 @@ static void cross_with_fault(struct faults *f)
     const tb_time_ns end = tb_clock_now() + TB_SECONDS(30);
     while (f->west->landed == 0) {
         if (tb_clock_now() > end)
-            fail_msg("never landed when call %llu%s of point %d failed", (unsigned long long)f->nth,
-                     f->lasting ? "+" : "", (int)f->point);
+            fail_msg("never landed when call %llu%s of %s failed", (unsigned long long)f->nth,
+                     f->lasting ? "+" : "", sweep_name(f->point));
         uv_run(&f->w.net.loop, UV_RUN_ONCE);
         mend(f);
         try_again(f);
@@ -97,22 +98,42 @@ static void cross_with_fault(struct faults *f)
     mend(f);
 }
 
-/* One crossing in which call number n of the point fails, and with `lasting` those after it. False: there were fewer. */
-static bool cross(struct faults *f, enum tb_fault_point point, uint64_t n, bool lasting)
+static void close_sites(struct faults *f)
 {
+    site_close(f->west);
+    site_close(f->east);
+    forget(f->east);
+    forget(f->west);
+}
+
+/* One crossing in which call number n of the point fails, and with `lasting` those after it. False: there were fewer. */
+static bool cross_with_fault(struct faults *f, int point, uint64_t n, bool lasting)
+{
+    const unsigned before = sweep_open_fds();
+    fprintf(stderr, "%s:%u%s\n", sweep_name(point), (unsigned)n, lasting ? "+" : "");
     f->point = point;
     f->nth = n;
     f->lasting = lasting;
     f->hit = f->over = false;
     f->over_at = 0;
-    tb_fault_arm(point, n, lasting);
-    cross_with_fault(f);
-    tb_fault_arm(point, 0, false);
-    site_close(f->west);
-    site_close(f->east);
-    forget(f->east);
-    forget(f->west);
+    sweep_arm(point, n, lasting);
+    cross(f);
+    (void)sweep_disarm(point);
+    close_sites(f);
+    if (sweep_open_fds() != before)
+        fail_msg("%s:%u%s left a descriptor", sweep_name(point), (unsigned)n, lasting ? "+" : "");
     return f->hit;
+}
+
+static void count_calls(struct faults *f)
+{
+    f->over = true; /* nothing is to be mended */
+    for (int point = 0; point < SWEEP_POINTS; point++)
+        sweep_arm(point, 0, false);
+    cross(f);
+    for (int point = 0; point < SWEEP_POINTS; point++)
+        f->calls[point] = sweep_disarm(point);
+    close_sites(f);
 }
 
 static void setup(struct faults *f)
@@ -139,68 +160,56 @@ static void teardown(struct faults *f)
     truth_free(&f->t);
 }
 
-static void every_allocation_may_fail_once(void **state)
+/* sweep.h's `most`. Of allocations each fails once, also in the short form: most of what can be left half made is. */
+static uint64_t most_of(int point, bool lasting)
 {
-    (void)state;
-    struct faults f;
-    setup(&f);
-    uint64_t n = 1;
-    while (cross(&f, TB_FAULT_malloc, n, false))
-        n++;
-    assert_true(n > 50);
-    teardown(&f);
+    if (lasting) return 4;
+    return point == TB_FAULT_malloc ? UINT64_MAX / 2 : 12;
 }
 
-static void every_allocation_may_fail_for_a_while(void **state)
+/* One crossing makes a few calls more than another: it goes on as long as they come. */
+static unsigned sweep_point(struct faults *f, int point, bool lasting)
 {
-    (void)state;
-    struct faults f;
-    setup(&f);
-    uint64_t n = 1;
-    while (cross(&f, TB_FAULT_malloc, n, true))
-        n += LASTING;
-    assert_true(n > 50);
-    teardown(&f);
-}
-
-static void every_socket_call_may_fail(bool lasting)
-{
-    static const struct {
-        enum tb_fault_point point;
-        uint64_t most;
-    } rows[] = {{TB_FAULT_socket, 4},
-                {TB_FAULT_connect, 3},
-                {TB_FAULT_accept, 6},
-                {TB_FAULT_recvmsg, 60},
-                {TB_FAULT_sendmsg, 60}};
-    struct faults f;
-    setup(&f);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        bool hit = true;
-        for (uint64_t n = 1; n <= rows[i].most && hit; n += lasting ? LASTING : 1)
-            hit = cross(&f, rows[i].point, n, lasting);
+    const struct sweep spread = {.most = most_of(point, lasting)};
+    const uint64_t calls = f->calls[point];
+    bool hit = calls > 0;
+    unsigned hits = 0;
+    for (uint64_t n = 1; hit || n <= calls; n = sweep_next(&spread, point, n, calls)) {
+        hit = cross_with_fault(f, point, n, lasting);
+        hits += hit;
     }
+    return hits;
+}
+
+static void every_call_may_fail(bool lasting)
+{
+    struct faults f;
+    setup(&f);
+    count_calls(&f);
+    unsigned hits = 0;
+    for (int point = 0; point < SWEEP_POINTS; point++)
+        hits += sweep_point(&f, point, lasting);
+    printf("%u crossings with a fault\n", hits);
+    assert_true(hits > 50);
     teardown(&f);
 }
 
 /* A connection that breaks at any of its calls is a cut like another. */
-static void every_socket_call_may_fail_once(void **state)
+static void every_call_may_fail_once(void **state)
 {
     (void)state;
-    every_socket_call_may_fail(false);
+    every_call_may_fail(false);
 }
 
-static void every_socket_call_may_fail_for_a_while(void **state)
+static void every_call_may_fail_for_a_while(void **state)
 {
     (void)state;
-    every_socket_call_may_fail(true);
+    every_call_may_fail(true);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_may_fail_once),
-                                       cmocka_unit_test(every_allocation_may_fail_for_a_while),
-                                       cmocka_unit_test(every_socket_call_may_fail_once),
-                                       cmocka_unit_test(every_socket_call_may_fail_for_a_while)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_call_may_fail_once),
+                                       cmocka_unit_test(every_call_may_fail_for_a_while)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
