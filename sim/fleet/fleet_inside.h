@@ -61,7 +61,7 @@ struct worker {
     uint32_t readers, next_reader; /* who reads over a NIC from it; the next of its source's */
     bool asleep;                   /* its next look at the source's bitmap waits for news there */
     uint32_t depth;                /* NICs between it and the gateway */
-    tb_time_ns first_at, whole_at, told_at;
+    tb_time_ns staged_at, first_at, whole_at, told_at;
     uint64_t *words; /* held, claimed, then the hop's four; NULL while it only follows */
     struct tb_place place;
     struct tb_source_shard seen_source;

@@ -46,6 +46,7 @@ static const struct key site_keys[] = {
     {"notice", SECONDS, 0, 3600, OF(tb_fleet_site, notice_s)},
     {"restart", SECONDS, 0, 86400, OF(tb_fleet_site, restart_s)},
     {"plan", SECONDS, 0, 3600, OF(tb_fleet_site, plan_s)},
+    {"join", SECONDS, 0, 30, OF(tb_fleet_site, join_s)},
     {NULL, COUNT, 0, 0, 0},
 };
 static const struct key link_keys[] = {

@@ -43,6 +43,7 @@ struct tb_fleet_site {
     double notice_s;  /* until a reader notices that its source's host is silent */
     double restart_s; /* of a lost gateway; 0: never */
     double plan_s;    /* from the gateway's word that a version comes to the reader's first read */
+    double join_s;    /* a host begins so long after the one before; 0: all at once */
 };
 
 struct tb_fleet_link {

@@ -153,9 +153,12 @@ void fleet_site_has(struct fleet *f, struct site *s)
     s->reserved = s->begun = true;
     fleet_settle(f, s);
     fleet_announce(f, s);
-    for (uint32_t i = 0; i < s->worker_count; i++)
-        fleet_event(f, fleet_after(f, s->spec->plan_s) + i * STAGE_EVERY,
+    for (uint32_t i = 0; i < s->worker_count; i++) {
+        const struct worker *w = &f->workers[s->first_worker + i];
+        const double joins_s = w->staged ? 0 : (w->host - 1) * s->spec->join_s;
+        fleet_event(f, fleet_after(f, s->spec->plan_s + joins_s) + i * STAGE_EVERY,
                     (struct event){.kind = STAGE, .who = s->first_worker + i});
+    }
 }
 
 static uint32_t held_by(struct fleet *f, const struct worker *w)
@@ -173,6 +176,7 @@ void fleet_stage(struct fleet *f, struct worker *w)
     if (!w->alive || !s->gateway_up) return;
     const struct tb_id session = session_of(f, w);
     struct tb_id instead;
+    if (!w->staged) w->staged_at = f->now;
     w->staged = true;
     TB_ASSERT(tb_catalog_stage(s->catalog, f->now, &session, 1, &f->key.uid, &instead) == TB_OK);
     TB_ASSERT(tb_catalog_export(s->catalog, f->now, &session, &f->key.uid, 1, held_by(f, w), w->whole) ==

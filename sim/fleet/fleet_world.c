@@ -237,6 +237,11 @@ static double seconds(tb_time_ns at)
     return at == TB_TIME_NEVER ? -1 : ((double)at - (double)BEGAN) / 1e9;
 }
 
+static double took_s(const struct worker *w)
+{
+    return w->alive && w->whole ? (double)(w->whole_at - w->staged_at) / 1e9 : -1;
+}
+
 static int compare(const void *a, const void *b)
 {
     const double *x = a, *y = b;
@@ -276,9 +281,12 @@ static enum tb_status tell_site(const struct fleet *f, const struct site *s, dou
     r->control = s->control / fmax(1, seconds(f->now));
     r->control_max = s->control_max;
     r->nics = tb_calloc(nics, sizeof *r->nics);
-    if (r->nics == NULL) return TB_SITE_NOMEM;
+    r->took_s = tb_calloc((size_t)s->worker_count + 1, sizeof *r->took_s);
+    if (r->nics == NULL || r->took_s == NULL) return TB_SITE_NOMEM;
     for (uint32_t i = 0; i < nics; i++)
         r->nics[i] = (struct tb_fleet_nic){s->nics[i].in, s->nics[i].out};
+    for (uint32_t i = 0; i < s->worker_count; i++)
+        r->took_s[i] = took_s(&f->workers[s->first_worker + i]);
     return TB_OK;
 }
 
@@ -444,6 +452,8 @@ void tb_fleet_outcome_fini(struct tb_fleet_outcome *o)
 {
     for (uint32_t i = 0; i < TB_FLEET_FILE_SITES_MAX; i++) {
         tb_free(o->sites[i].nics);
+        tb_free(o->sites[i].took_s);
         o->sites[i].nics = NULL;
+        o->sites[i].took_s = NULL;
     }
 }

@@ -46,6 +46,7 @@ struct tb_fleet_site_result {
     unsigned fan_out, depth;     /* the largest seen; depth in hosts */
     double control, control_max; /* messages a second: mean over the time, and the most of any second */
     struct tb_fleet_nic *nics;   /* hosts + 1; 0 is the gateway's */
+    double *took_s;              /* each worker, from when it began; negative: it is not whole */
 };
 
 struct tb_fleet_way {

@@ -21,6 +21,7 @@ static double site_check(const struct tb_fleet_site *site)
     FUZZ_REQUIRE(site->hosts >= 0 && site->workers >= 1 && site->racks <= site->hosts);
     FUZZ_REQUIRE(site->slow_host <= site->hosts && (site->slow_host > 0) == (site->slow_nic > 0));
     FUZZ_REQUIRE(site->notice_s >= 0 && site->restart_s >= 0 && site->plan_s >= 0 && site->fan_out <= 16);
+    FUZZ_REQUIRE(site->join_s >= 0 && site->join_s <= 30);
     return site->hosts * site->workers;
 }
 

@@ -155,6 +155,73 @@ static void a_slow_host_holds_up_nobody_for_long(void **state)
     tb_fleet_outcome_fini(&equal);
 }
 
+/* So many hosts of home, the first alone where there is one, with NICs of 5 MiB/s; `chunks` of 1 MiB are 0.2 s of one each. */
+static struct tb_fleet_scenario joining(unsigned hosts, unsigned chunks)
+{
+    struct tb_fleet_scenario s = chain(0);
+    s.version.bytes = chunks * 1048576.0;
+    s.version.chunks = chunks;
+    s.sites[0].hosts = hosts;
+    s.sites[0].nic = 5 * 1048576.0;
+    s.sites[0].fan_out = 1;
+    return s;
+}
+
+static double alone_s(unsigned chunks)
+{
+    const struct tb_fleet_scenario s = joining(1, chunks);
+    struct tb_fleet_outcome o = run(&s, NULL);
+    const double took = o.sites[0].took_s[0];
+    tb_fleet_outcome_fini(&o);
+    return took;
+}
+
+/* P6: chain.joins, chain.joined_before. Twenty hosts come one a second while the first still reads: none of them takes a tenth longer
+ * than a host alone, whoever comes behind it, and every NIC carries the version once each way. Of a long version they hold nearly as
+ * much as the first when it is looked whether that holds them up: it does not, and to see that costs no tenth either. */
+static void who_joins_slows_nobody_before_it(void **state)
+{
+    (void)state;
+    static const unsigned chunks[] = {128, 2000};
+    for (unsigned c = 0; c < 2; c++) {
+        const double alone = alone_s(chunks[c]);
+        struct tb_fleet_scenario s = joining(20, chunks[c]);
+        s.sites[0].join_s = 1;
+        struct tb_fleet_outcome o = run(&s, NULL);
+        double most = 0, carried = 0;
+        for (unsigned i = 0; i < 20; i++) {
+            assert_true(o.sites[0].took_s[i] >= 0);
+            if (o.sites[0].took_s[i] > most) most = o.sites[0].took_s[i];
+            if (o.sites[0].nics[i].out > carried) carried = o.sites[0].nics[i].out;
+        }
+        print_message("%u chunks: at most %.2f s, %.2f s alone; %.3f of the version\n", chunks[c], most,
+                      alone, carried / s.version.bytes);
+        assert_true(most <= 1.1 * alone);
+        assert_true(carried <= 1.1 * s.version.bytes);
+        tb_fleet_outcome_fini(&o);
+    }
+}
+
+/* P6: chain.cut_through. Behind a link of an eighth of the NICs' rate all workers have the version as their gateway has: 3 % of the
+ * crossing later, and a chunk's time on the link for each hop. As a tree, as the rates say, and as a chain. */
+static void workers_have_it_with_their_gateway(void **state)
+{
+    (void)state;
+    for (unsigned fan_out = 0; fan_out <= 1; fan_out++) {
+        struct tb_fleet_scenario s = chain(fan_out == 0 ? 100 : 8);
+        s.sites[1].nic = 8 * s.links[0].rate;
+        s.sites[1].fan_out = fan_out;
+        s.version.chunks = 4096;
+        struct tb_fleet_outcome o = run(&s, NULL);
+        const double crossing = o.gateways.last, behind = o.workers.last - crossing;
+        print_message("%u hops: %.4f s behind a crossing of %.3f s\n", o.sites[1].depth, behind, crossing);
+        assert_int_equal(o.workers.count, s.sites[1].hosts);
+        assert_in_range(o.sites[1].depth, fan_out == 0 ? 2 : 8, fan_out == 0 ? 4 : 8);
+        assert_true(behind <= 0.03 * crossing + o.sites[1].depth * crossing / s.version.chunks);
+        tb_fleet_outcome_fini(&o);
+    }
+}
+
 /* The link feeds faster than the NICs take, so the first of the chain is tried elsewhere. What it and its readers had asked for and
  * was not sent yet keeps no NIC busy. Real gateways and workers: 8.4 s (sim/fleet/check_wan.py); 9.5 s when it did. */
 static void what_is_not_sent_any_more_keeps_no_nic_busy(void **state)
@@ -298,6 +365,8 @@ int main(void)
         cmocka_unit_test(control_messages_are_counted),
         cmocka_unit_test(it_agrees_with_the_closed_form),
         cmocka_unit_test(a_slow_host_holds_up_nobody_for_long),
+        cmocka_unit_test(who_joins_slows_nobody_before_it),
+        cmocka_unit_test(workers_have_it_with_their_gateway),
         cmocka_unit_test(what_is_not_sent_any_more_keeps_no_nic_busy),
         cmocka_unit_test(a_delta_crosses_in_its_share),
         cmocka_unit_test(links_that_share_take_twice_as_long),
