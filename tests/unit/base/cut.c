@@ -83,6 +83,27 @@ static void worked_examples(void **state)
     free(memory);
 }
 
+/* tensors.many: what costs something for each chunk costs a version of 100,000 small tensors at most a tenth more than one large tensor
+ * of the same bytes. (Their layout is taken apart once for all versions: layouts.c.) */
+static void many_small_tensors_are_hardly_more_chunks(void **state)
+{
+    (void)state;
+    enum { MANY = 100000, EACH = 5368 };
+    struct tb_layout layout;
+    uint64_t *bytes = calloc(MANY, sizeof *bytes);
+    for (uint32_t i = 0; i < MANY; i++)
+        bytes[i] = EACH;
+    void *memory = layout_of(bytes, MANY, TB_DTYPE_BF16, &layout);
+    const uint32_t many = tb_cut_count(&layout, 0);
+    free(memory);
+    memory = layout_of((uint64_t[]){(uint64_t)MANY * EACH}, 1, TB_DTYPE_BF16, &layout);
+    const uint32_t one = tb_cut_count(&layout, 0);
+    free(memory);
+    free(bytes);
+    assert_int_equal(one, 512);
+    assert_in_range(many, one, one * 11 / 10);
+}
+
 static void groups_have_one_dtype(void **state)
 {
     (void)state;
@@ -178,6 +199,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(target_is_a_4096th),
         cmocka_unit_test(worked_examples),
+        cmocka_unit_test(many_small_tensors_are_hardly_more_chunks),
         cmocka_unit_test(groups_have_one_dtype),
         cmocka_unit_test(random_layouts_are_tiled),
         cmocka_unit_test(the_largest_shard_is_cut_right),

@@ -202,6 +202,37 @@ static void P1_objects_pass_a_reader_without_the_base(void **state)
     scene_close(&s);
 }
 
+#define CHAIN 8
+
+/* P6: chain.step. Of a step of two elements in a hundred, or a little more, each of eight hosts that hold the base takes a thirtieth of
+ * the version, however deep it stands: what came encoded goes on encoded. */
+static void P6_a_step_is_a_thirtieth_for_each_of_eight(void **state)
+{
+    (void)state;
+    struct scene s;
+    static struct host chain[CHAIN];
+    scene_open(&s);
+    const uint64_t bytes = s.cargo.manifest.bytes;
+    memcpy(s.base.bytes, s.cargo.bytes, bytes);
+    for (uint64_t at = 0; at < bytes; at += 100) /* 50 elements of two bytes, 25 of four */
+        s.base.bytes[at]++;
+    tb_shelf_open(&s.source.shelf, &v1);
+    for (uint32_t k = 0; k < s.count; k++)
+        shelve(&s, k, false);
+    tb_shelf_close(&s.source.shelf);
+    hold_all(&s.source, s.count);
+    const struct tb_hop_base base = {.uid = v1, .places = s.bases};
+    for (uint32_t i = 0; i < CHAIN; i++)
+        host_open(&chain[i], &s.cargo, true);
+    for (uint32_t i = CHAIN; i-- > 0;) /* the last first: before there is anything for it */
+        host_read(&chain[i], i == 0 ? &s.source : &chain[i - 1], &base);
+    for (uint32_t i = 0; i < CHAIN; i++)
+        assert_true(host_ends(&chain[i], &s.cargo).bytes_read * 30 <= bytes);
+    for (uint32_t i = CHAIN; i-- > 0;)
+        host_close(&chain[i]);
+    scene_close(&s);
+}
+
 /* P1 P7: a publisher may have cut the base at other places under the same layout id. A decoder reads as much of the base as it writes,
  * so nothing is decoded from a chunk of another length, nor from one that the base has not. */
 static void a_base_of_another_cut_is_not_read(void **state)
@@ -354,6 +385,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(P1_objects_pass_a_reader_without_the_base),
+        cmocka_unit_test(P6_a_step_is_a_thirtieth_for_each_of_eight),
         cmocka_unit_test(a_base_of_another_cut_is_not_read),
         cmocka_unit_test(nonsense_on_a_shelf_costs_the_shelf_alone),
         cmocka_unit_test(an_empty_shelf_holds_nobody_up),
