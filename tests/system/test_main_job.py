@@ -66,7 +66,8 @@ def on_its_way(lab):
 
 @scenario
 def workers_form_a_chain(lab):
-    """P1: four workers on four emulated hosts: at most one reads from the gateway, each other from a worker."""
+    """P1 P6: four workers on four emulated hosts: at most one reads from the gateway, each other from a worker; and of a version that comes no
+    further each has all that the gateway has."""
     west, link, uid, path = on_its_way(lab)
     rollouts = [Rollout(lab, west, f"w{i}", path, host=f"host{i}") for i in range(4)]
     for r in rollouts:
@@ -80,7 +81,13 @@ def workers_form_a_chain(lab):
         u = upstreams()
         return len(u) == 4 and list(u.values()).count("gw") == 1 and u
     wait_for("a chain", chained)
-    link.bytes_per_s = 0
+    link.stalled = True
+
+    def cut_through():
+        members = west.control("chains", model="policy")["chains"][0]["members"]
+        return len(members) == 5 and not members[0]["whole"] and {m["held_chunks"] for m in members} == {members[0]["held_chunks"]}
+    wait_for("each holds what the gateway holds of it", cut_through)
+    link.stalled, link.bytes_per_s = False, 0
     for r in rollouts:
         expect("stage", r.worker.receive()["status"], "ok")
         r.activate(uid)
