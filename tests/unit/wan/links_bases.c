@@ -33,6 +33,7 @@ static void steps_begin(struct steps *s)
     site_start(s->west);
     s->east_v1 = site_publish(s->east, &s->v1);
     WORLD_UNTIL(&s->w.net, s->west->landed == 1 && s->east->peer_held == 1);
+    WORLD_UNTIL(&s->w.net, site_stats(s->east, 0).chunks_sent >= s->v1.chunks); /* counted, too */
 }
 
 static void steps_free(struct steps *s)
@@ -277,14 +278,19 @@ static tb_time_ns for_long(void)
     return tb_time_add(tb_clock_now(), TB_SECONDS(3600));
 }
 
+static struct tb_object_name object_name(const struct steps *s, uint32_t chunk)
+{
+    return (struct tb_object_name){.uid = &s->v2.key.uid,
+                                   .base = &s->v1.key.uid,
+                                   .chunk = chunk,
+                                   .shard_count = 1,
+                                   .chunk_count = s->v2.chunks};
+}
+
 static void rank_writes(const struct steps *s, struct tb_objects *objects, uint32_t chunk,
                         const struct tb_codec_coded *coded)
 {
-    const struct tb_object_name name = {.uid = &s->v2.key.uid,
-                                        .base = &s->v1.key.uid,
-                                        .chunk = chunk,
-                                        .shard_count = 1,
-                                        .chunk_count = s->v2.chunks};
+    const struct tb_object_name name = object_name(s, chunk);
     const struct tb_object_news news = {TB_OBJECT_OF_RANK, coded, for_long()};
     tb_objects_put(objects, &name, &news);
 }
@@ -345,9 +351,13 @@ static void what_a_rank_encoded_wrong_lands_nowhere(void **state)
     struct tb_objects_stats stats;
     tb_objects_stats(objects, &stats);
     assert_int_equal(stats.bad, 4);
-    assert_int_equal(stats.count, changed - 4);
     assert_int_equal(stats.used, changed);
     assert_int_equal(stats.from[TB_OBJECT_MADE_HERE].count, 0);
+    /* Not by their count: a stream keeps the last one that it sent till it sends another. */
+    for (uint32_t k = 1; k < 8; k += 2) {
+        const struct tb_object_name name = object_name(&s, k);
+        assert_null(tb_objects_find(objects, &name));
+    }
     steps_free(&s);
     tb_objects_free(objects);
 }
@@ -395,8 +405,7 @@ static void a_link_waits_for_no_object_that_it_would_not_take(void **state)
         s.east->options.objects = objects;
         s.east->options.codec = wishes[i];
         steps_begin(&s);
-        const struct tb_object_name name = {
-            .uid = &s.v2.key.uid, .base = &s.v1.key.uid, .shard_count = 1, .chunk_count = s.v2.chunks};
+        const struct tb_object_name name = object_name(&s, 0);
         tb_objects_coming(objects, &name, true, for_long());
         assert_true(tb_objects_awaits(objects, &name, tb_clock_now()));
         site_publish(s.east, &s.v2);
@@ -413,7 +422,6 @@ static void steps_begin_expected(struct steps *s)
     s->west->expects = true;
     s->west->options.push_ms = s->west->options.push_most_ms = 3600000;
     steps_begin(s);
-    SITE_SENT(&s->w, s->east, s->v1.chunks);
     WORLD_UNTIL(&s->w.net, site_stats(s->east, 0).expected == 1);
 }
 
@@ -445,8 +453,7 @@ static void a_step_is_pushed_while_its_rank_encodes(void **state)
     CHECK_OK(tb_objects_new(4 << 20, &objects));
     s.east->options.objects = objects;
     steps_begin_expected(&s);
-    const struct tb_object_name name = {
-        .uid = &s.v2.key.uid, .base = &s.v1.key.uid, .shard_count = 1, .chunk_count = s.v2.chunks};
+    const struct tb_object_name name = object_name(&s, 0);
     tb_objects_coming(objects, &name, true, for_long());
     site_publish(s.east, &s.v2);
     WORLD_UNTIL(&s.w.net, site_copy(s.west, &s.v2) != NULL);
