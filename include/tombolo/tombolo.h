@@ -184,7 +184,9 @@ TB_API TB_MUST_USE int tb_run_open(struct tb_session *session, const char *model
 enum tb_publish_mode {
     TB_PUBLISH_SHADOW = 0, /* the pass copies: the caller's bytes are its own again when tb_publish returns */
     /* Nothing is copied: the bytes must not change until tb_unpublish has returned. Of a device's memory a copy in host memory
-     * is kept too, for readers that cannot read the device. */
+     * is kept too, for readers that cannot read the device. With RDMA the pages stay pinned over versions, until tb_suspend,
+     * tb_unregister or tb_session_close has returned: before that they must not be unmapped, or dropped by madvise, not even between
+     * two versions. */
     TB_PUBLISH_IN_PLACE = 1
 };
 
@@ -234,10 +236,10 @@ struct tb_publish_info {
  *                                have heard of it */
 TB_API TB_MUST_USE int tb_publish(struct tb_session *session, const struct tb_publish_options *options,
                                   struct tb_publish_info *info_out);
-/* Ends this rank's reference to its shards of the version: no new reader, drains those in flight for at most drain_ms, then the
- * memory is the caller's. When nobody else holds a retained version whole, the gateway first takes what it lacks. Waits for the
- * gateway at most 30 s longer than drain_ms, then for readers at most drain_ms; and for as long as another call takes that unpublishes,
- * suspends, resumes or publishes a shard of it at that time: it does not come back with that.
+/* Ends this rank's reference to its shards of the version: no new reader, drains those in flight for at most drain_ms, then the memory is
+ * the caller's to write (and still pinned: TB_PUBLISH_IN_PLACE). When nobody else holds a retained version whole, the gateway first takes
+ * what it lacks. Waits for the gateway at most 30 s longer than drain_ms, then for readers at most drain_ms; and for as long as another
+ * call takes that unpublishes, suspends, resumes or publishes a shard of it at that time: it does not come back with that.
  *   TB_TIMEOUT    the gateway could not take it, and the reference stays, as after every other failure
  *   TB_NOT_FOUND  nothing of it was sealed here, or it was unpublished before */
 TB_API TB_MUST_USE int tb_unpublish(struct tb_session *session, const struct tb_uid *uid, uint32_t drain_ms);

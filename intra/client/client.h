@@ -139,6 +139,7 @@ struct tb_registration {
     struct tb_tensor *slices;      /* NULL: whole tensors */
     char *slice_names;
     struct tb_gpu_memory *gpu; /* NULL: all of it is host memory, or it is suspended */
+    bool stays;                /* NICs keep what they register of its memory */
     uint32_t subscriptions;
     uint32_t passes; /* that read or write the memory now */
     bool suspended;
@@ -153,6 +154,8 @@ int tb_registration_find_gpu(struct tb_session *s, const struct tb_registration 
                              struct tb_gpu_memory **gpu_out);
 /* Where its tensors stand, from where the caller's do. */
 void tb_registration_place(struct tb_registration *registration);
+/* Under the lock: its memory is published in place, and NICs keep what they register of it until the caller has it back. */
+void tb_registration_stays(struct tb_session *s, struct tb_registration *registration);
 /* Under the lock: nobody encodes on the memory, or will, until told otherwise; the bytes may have changed. */
 void tb_registration_gone(struct tb_registration *registration, bool gone);
 void tb_registration_free(struct tb_registration *registration);

@@ -55,6 +55,7 @@ static void scatter(struct tb_session *s, const struct tb_publication *p, struct
                     struct tb_source_at *at)
 {
     tb_session_lock(s);
+    if (!p->copied && p->registration != NULL) tb_registration_stays(s, p->registration);
     for (uint32_t i = 0; i < p->manifest.layout.tensor_count; i++) {
         uint8_t *memory = p->registration->memory[i];
         const uint64_t bytes = p->manifest.layout.tensors[i].bytes;

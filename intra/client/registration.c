@@ -12,6 +12,9 @@
 #define SEAL_AGAIN_MS 30000u
 /* Of a drain, or a quarter where it is short: left for the gateway's answer at its end. */
 #define ANSWER_MS 500u
+/* What NICs keep is looked through for each tensor of each version, a million looks for so many. Of more tensors it is registered for
+ * each version anew. */
+#define STAYS_TENSORS_MAX 1024u
 
 /* ---- register ---- */
 
@@ -141,6 +144,21 @@ void tb_registration_gone(struct tb_registration *r, bool gone)
     r->target.gpu = gone ? NULL : r->gpu;
     r->target.writes++;
     pthread_rwlock_unlock(&r->target.lock);
+}
+
+/* What stands in a buffer of ours stays as long as that. */
+static bool is_callers(const struct tb_session *s, const struct tb_registration *r, uint32_t tensor)
+{
+    const uint64_t bytes = r->layout.tensors[tensor].bytes;
+    return bytes > 0 && tb_buffer_find(s, r->memory[tensor], bytes) == NULL;
+}
+
+void tb_registration_stays(struct tb_session *s, struct tb_registration *r)
+{
+    if (r->stays || r->layout.tensor_count > STAYS_TENSORS_MAX) return;
+    r->stays = true;
+    for (uint32_t i = 0; i < r->layout.tensor_count; i++)
+        if (is_callers(s, r, i)) tb_fabric_memory_stays(s->fabric, r->memory[i], r->layout.tensors[i].bytes);
 }
 
 void tb_registration_discard(struct tb_registration *r)
@@ -331,6 +349,22 @@ static void hide_all(struct tb_session *s, struct tb_registration *r, bool keep)
     r->ending--;
 }
 
+/* Under the lock, let go meanwhile: to give its pages back takes a while. It counts as a pass, so nobody brings the memory back before. */
+static void let_go(struct tb_session *s, struct tb_registration *r)
+{
+    if (!r->stays) return;
+    r->stays = false;
+    r->passes++;
+    for (uint32_t i = 0; i < r->layout.tensor_count; i++) {
+        if (!is_callers(s, r, i)) continue;
+        tb_session_unlock(s);
+        tb_fabric_memory_goes(s->fabric, r->memory[i]);
+        tb_session_lock(s);
+    }
+    r->passes--;
+    tb_session_changed(s, false);
+}
+
 /* Under the lock, let go meanwhile: a device is waited for. It counts as a pass, so nobody brings the memory back before. */
 static void close_gpu(struct tb_session *s, struct tb_registration *r)
 {
@@ -358,6 +392,7 @@ int tb_unregister(struct tb_registration *registration)
     } else {
         registration->suspended = true; /* no new pass */
         hide_all(s, registration, false);
+        let_go(s, registration);
         close_gpu(s, registration);
         tb_registration_free(registration);
     }
@@ -379,6 +414,7 @@ int tb_suspend(struct tb_registration *registration)
         registration->suspended = true;
         hide_all(s, registration, true);
         tb_registration_gone(registration, true);
+        let_go(s, registration);
         close_gpu(s, registration);
     }
     tb_session_unlock(s);

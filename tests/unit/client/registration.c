@@ -23,6 +23,45 @@ tb_time_ns __wrap_tb_clock_now(void)
     return __real_tb_clock_now() + atomic_load(&ahead);
 }
 
+/* What NICs were told of: how often memory came and went. */
+struct told {
+    const void *bytes;
+    uint64_t count;
+    atomic_uint stays, goes;
+};
+static struct told told[2]; /* bytes NULL: not looked at */
+
+void __real_tb_fabric_memory_stays(struct tb_fabric *fabric, const void *bytes, uint64_t count);
+void __wrap_tb_fabric_memory_stays(struct tb_fabric *fabric, const void *bytes, uint64_t count);
+void __wrap_tb_fabric_memory_stays(struct tb_fabric *fabric, const void *bytes, uint64_t count)
+{
+    for (uint32_t i = 0; i < 2; i++)
+        if (told[i].bytes == bytes && told[i].count == count) told[i].stays++;
+    __real_tb_fabric_memory_stays(fabric, bytes, count);
+}
+
+void __real_tb_fabric_memory_goes(struct tb_fabric *fabric, const void *bytes);
+void __wrap_tb_fabric_memory_goes(struct tb_fabric *fabric, const void *bytes);
+void __wrap_tb_fabric_memory_goes(struct tb_fabric *fabric, const void *bytes)
+{
+    for (uint32_t i = 0; i < 2; i++)
+        if (told[i].bytes == bytes) told[i].goes++;
+    __real_tb_fabric_memory_goes(fabric, bytes);
+}
+
+static void listen_for(uint32_t which, const void *bytes, uint64_t count)
+{
+    told[which].bytes = bytes;
+    told[which].count = count;
+    told[which].stays = told[which].goes = 0;
+}
+
+static void was_told(uint32_t which, uint32_t stays, uint32_t goes)
+{
+    assert_int_equal(told[which].stays, stays);
+    assert_int_equal(told[which].goes, goes);
+}
+
 struct world {
     struct fake f;
     struct tb_session *s;
@@ -582,10 +621,101 @@ static void other_bytes_do_not_come_back(void **state)
     world_close(&w);
 }
 
+static void publish_number(struct world *w, uint64_t number, struct tb_registration *r, int mode)
+{
+    struct tb_run_info run = {.struct_bytes = sizeof run};
+    CHECK_OK(tb_run_open(w->s, "policy", "k", &run));
+    const struct tb_publish_options o = {.struct_bytes = sizeof o,
+                                         .mode = mode,
+                                         .model = "policy",
+                                         .run = &run.run,
+                                         .number = number,
+                                         .shard_count = 1,
+                                         .registration = r};
+    w->info.struct_bytes = sizeof w->info;
+    CHECK_OK(tb_publish(w->s, &o, &w->info));
+}
+
+/* A NIC registers what is published in place once for all versions (pinned.h), until the caller has its memory back: before it is
+ * suspended or unregistered, and not before. It may come back elsewhere. */
+static void what_is_published_in_place_stays_until_it_is_given_back(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    uint8_t *elsewhere = malloc(COUNT);
+    memcpy(elsewhere, w.memory, COUNT);
+    listen_for(0, w.memory, COUNT);
+    listen_for(1, elsewhere, COUNT);
+    publish_number(&w, 1, w.r, TB_PUBLISH_SHADOW);
+    was_told(0, 0, 0); /* a shadow is published, and not this */
+    for (uint64_t number = 2; number < 5; number++) {
+        if (number > 2) CHECK_OK(tb_unpublish(w.s, &w.info.uid, 0));
+        publish_number(&w, number, w.r, TB_PUBLISH_IN_PLACE);
+        was_told(0, 1, 0);
+    }
+    CHECK_OK(tb_suspend(w.r));
+    was_told(0, 1, 1);
+    free(w.memory);
+    void *moved[] = {elsewhere};
+    CHECK_OK(tb_resume(w.r, moved, 1));
+    was_told(1, 1, 0);
+    CHECK_OK(tb_unregister(w.r));
+    was_told(1, 1, 1);
+    was_told(0, 1, 1);
+    listen_for(0, NULL, 0);
+    listen_for(1, NULL, 0);
+    tb_session_close(w.s);
+    free(elsewhere);
+    fake_close(&w.f);
+}
+
+/* The twins: what stands in a buffer of ours stays with that; a registration of very many tensors is not looked through for each. */
+static void what_is_not_kept_for_nics_is_registered_anew(void **state)
+{
+    (void)state;
+    enum { MANY = 1025 };
+    struct world w;
+    world_open(&w);
+    void *ours = NULL;
+    CHECK_OK(tb_buffer_new(w.s, MANY, &ours));
+    struct tb_tensor_desc *t = calloc(MANY, sizeof *t);
+    char(*names)[8] = calloc(MANY, sizeof *names);
+    const uint64_t one = 1;
+    for (uint32_t i = 0; i < MANY; i++) {
+        (void)snprintf(names[i], sizeof names[i], "t%04u", i);
+        t[i] = (struct tb_tensor_desc){
+            .name = names[i], .dtype = "U8", .rank = 1, .shape = &one, .memory = w.memory + 10 + i};
+    }
+    struct tb_registration *many, *few;
+    CHECK_OK(tb_register(w.s, t, MANY, &many));
+    t[0].memory = (uint8_t *)ours + 10;
+    t[1].memory = w.memory + 5;
+    CHECK_OK(tb_register(w.s, t, 2, &few));
+    listen_for(0, w.memory + 10, 1);
+    publish_number(&w, 1, many, TB_PUBLISH_IN_PLACE);
+    was_told(0, 0, 0);
+    CHECK_OK(tb_unregister(many));
+    was_told(0, 0, 0);
+    listen_for(0, (uint8_t *)ours + 10, 1);
+    listen_for(1, w.memory + 5, 1);
+    publish_number(&w, 2, few, TB_PUBLISH_IN_PLACE);
+    CHECK_OK(tb_unregister(few));
+    was_told(0, 0, 0);
+    was_told(1, 1, 1);
+    listen_for(0, NULL, 0);
+    listen_for(1, NULL, 0);
+    free(names);
+    free(t);
+    world_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(what_is_published_in_place_stays_until_it_is_given_back),
+        cmocka_unit_test(what_is_not_kept_for_nics_is_registered_anew),
         cmocka_unit_test(registering_needs_no_gateway),
         cmocka_unit_test(unregister_gives_the_memory_back),
         cmocka_unit_test(only_what_is_unregistered_is_gone),
