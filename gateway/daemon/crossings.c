@@ -222,6 +222,8 @@ enum tb_status tb_crossing_reserve(struct tb_copy *copy, const struct tb_manifes
     char error[TB_ARENA_ERROR_BYTES] = "";
     enum tb_status status = reserve(copy, manifests, error);
     struct no_room n = {.why = error, .needed_bytes = manifests_bytes(&copy->key, manifests)};
+    copy->lacks_room = status == TB_TOO_LARGE || status == TB_SITE_NOMEM;
+    copy->room_bytes = n.needed_bytes;
     if (status == TB_TOO_LARGE) {
         n.action = "begin with a new file of more arena.bytes, or publish in fewer shards";
         tell_no_room(copy, &n);

@@ -170,6 +170,9 @@ struct tb_copy {
     struct tb_name from[TB_CATALOG_FROM_MAX]; /* in order of preference */
     bool asked;                               /* manifests are on their way */
     bool wants_room;                          /* reserve again when something was evicted */
+    /* The arena had no room for so many bytes when it was asked last; false: it had, or was not asked. */
+    bool lacks_room;
+    uint64_t room_bytes;
     /* Why it could not cross and what room it lacked, as the log was told last; TB_OK and zero: nothing since it began. */
     enum tb_status refused_told;
     struct tb_digest room_told;

@@ -120,6 +120,7 @@ struct lag_case {
     uint32_t peer; /* UINT32_MAX: it is this site */
     struct tb_catalog_lag lag;
     struct tb_lag_facts facts;
+    const struct tb_copy *copy;     /* of this site; NULL: none */
     uint32_t spent_from;            /* of this site: a peer whose day's bytes to here are used up */
     const struct tb_lag_pace *pace; /* NULL: none */
     char evidence[200];
@@ -149,8 +150,9 @@ static uint32_t spent_from(struct tb_daemon *d, const struct tb_name *from, uint
 
 static void facts_of_copy(struct lag_case *c, const struct tb_copy *copy, bool home)
 {
+    c->copy = copy;
     c->pace = &copy->pace;
-    c->facts.wants_room = copy->wants_room;
+    c->facts.wants_room = copy->lacks_room;
     c->facts.unsealed = home && copy->region != NULL && !tb_arena_region_complete(copy->region);
     c->facts.asked = copy->asked;
     c->facts.begun = copy->region != NULL;
@@ -229,10 +231,16 @@ static void evidence_day(struct tb_daemon *d, struct lag_case *c)
 
 static void evidence_room(struct tb_daemon *d, struct lag_case *c)
 {
+    const uint32_t slots = c->copy->key.shard_count + 1;
     struct tb_arena_budget budget;
     tb_arena_budget(d->arena, &budget);
-    snprintf(c->evidence, sizeof c->evidence, "%llu bytes needed, %llu free in one piece",
-             (unsigned long long)c->lag.bytes, (unsigned long long)budget.largest_free_bytes);
+    if (slots > budget.slots_free)
+        (void)snprintf(c->evidence, sizeof c->evidence, "%u slots needed, %u of %u free", slots,
+                       budget.slots_free, budget.slots);
+    else
+        (void)snprintf(c->evidence, sizeof c->evidence, "%llu bytes needed, %llu free in one piece",
+                       (unsigned long long)c->copy->room_bytes,
+                       (unsigned long long)budget.largest_free_bytes);
 }
 
 static void evidence(struct tb_daemon *d, struct lag_case *c, enum tb_lag_reason reason)

@@ -80,3 +80,22 @@ int home_dial(const struct home *h)
     assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
     return fd;
 }
+
+void home_check_lag(const struct home *h, const char *site, const char *reason, const char *evidence)
+{
+    char error[256] = "";
+    json_t *request = json_pack("{s:s}", "model", "policy"), *reply = json_object(), *row;
+    size_t i;
+    bool found = false;
+    CHECK_OK(tb_status_lag(h->d, request, reply, error));
+    json_array_foreach(json_object_get(reply, "lag"), i, row)
+    {
+        if (strcmp(json_string_value(json_object_get(row, "site")), site) != 0) continue;
+        found = true;
+        assert_string_equal(json_string_value(json_object_get(row, "reason")), reason);
+        assert_non_null(strstr(json_string_value(json_object_get(row, "evidence")), evidence));
+    }
+    assert_true(found);
+    json_decref(request);
+    json_decref(reply);
+}

@@ -21,5 +21,7 @@ void home_end(struct home *h);
 void home_free(struct home *h);
 /* A connection to its session socket, as a worker's library makes one; does not block. */
 int home_dial(const struct home *h);
+/* Of the model `policy`, `tombolo lag` says so of that site, and the evidence has these words. */
+void home_check_lag(const struct home *h, const char *site, const char *reason, const char *evidence);
 
 #endif

@@ -39,25 +39,6 @@ static const char *config(struct world *certificates, const char *models)
     return text;
 }
 
-static void check_lag(struct tb_daemon *d, const char *site, const char *reason, const char *evidence)
-{
-    char error[256] = "";
-    json_t *request = json_object(), *reply = json_object(), *row;
-    size_t i;
-    bool found = false;
-    CHECK_OK(tb_status_lag(d, request, reply, error));
-    json_array_foreach(json_object_get(reply, "lag"), i, row)
-    {
-        if (strcmp(json_string_value(json_object_get(row, "site")), site) != 0) continue;
-        found = true;
-        assert_string_equal(json_string_value(json_object_get(row, "reason")), reason);
-        assert_non_null(strstr(json_string_value(json_object_get(row, "evidence")), evidence));
-    }
-    assert_true(found);
-    json_decref(request);
-    json_decref(reply);
-}
-
 static void site_is_up(struct tb_daemon *d, const char *name, struct tb_name *site_out)
 {
     CHECK_OK(tb_name_set(site_out, name));
@@ -92,17 +73,17 @@ static void who_waits_has_its_senders_reason(void **state)
     home_start(&home);
     struct tb_daemon *d = home.d;
     hear(d);
-    check_lag(d, "east", "queued", "");
+    home_check_lag(&home, "east", "queued", "");
     seen[0].peer_spent = true;
-    check_lag(d, "east", "queued", "");
+    home_check_lag(&home, "east", "queued", "");
     seen[1].peer_spent = true;
-    check_lag(d, "east", "day_spent", "from west: ");
+    home_check_lag(&home, "east", "day_spent", "from west: ");
     seen[0].up = false;
-    check_lag(d, "east", "day_spent", "from north: ");
+    home_check_lag(&home, "east", "day_spent", "from north: ");
     seen[1].peer_spent = false;
-    check_lag(d, "east", "queued", "");
+    home_check_lag(&home, "east", "queued", "");
     seen[1].up = false;
-    check_lag(d, "east", "link_down", "");
+    home_check_lag(&home, "east", "link_down", "");
     home_end(&home);
     home_free(&home);
     world_fini(&certificates);
@@ -156,12 +137,12 @@ static void who_sends_names_whose_day_it_is(void **state)
     site_is_up(d, "west", &site);
     site_is_up(d, "north", &site);
     seen[0] = seen[1] = (struct seen){.up = true, .peer_spent = true};
-    check_lag(d, "west", "queued", "");
+    home_check_lag(&home, "west", "queued", "");
     d->limits[0].budget.used_bytes = (8 << 20) - 1;
-    check_lag(d, "west", "queued", "");
+    home_check_lag(&home, "west", "queued", "");
     d->limits[0].budget.used_bytes++;
-    check_lag(d, "west", "day_spent", "to west: 8388608 of 8388608 bytes are used");
-    check_lag(d, "north", "queued", "");
+    home_check_lag(&home, "west", "day_spent", "to west: 8388608 of 8388608 bytes are used");
+    home_check_lag(&home, "north", "queued", "");
     home_end(&home);
     home_free(&home);
     world_fini(&certificates);

@@ -35,6 +35,15 @@ enum tb_status __wrap_tb_links_ask(struct tb_links *links, uint32_t peer, const 
     return TB_OK;
 }
 
+/* The links are up, as lag sees them. */
+void __real_tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links_stats *stats_out);
+void __wrap_tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links_stats *stats_out);
+void __wrap_tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links_stats *stats_out)
+{
+    __real_tb_links_stats(links, peer, stats_out);
+    stats_out->up = true;
+}
+
 /* East, which follows west, and writes its log where it can be read. Its arena of 8 MiB has the least of slots. */
 struct follower {
     struct world world; /* of certificates */
@@ -153,6 +162,7 @@ static void more_shards_than_slots_are_told_once(void **state)
     assert_int_equal(lines(&f, "arena.refused", "a new one of 78905344 bytes has enough"), 1);
     assert_int_equal(lines(&f, "crossing.refused", "number=1 status=too_large action=not_asked_again"), 1);
     assert_int_equal(f.home.d->counters.arena_refused, 1);
+    home_check_lag(&f.home, "east", "no_room", "301 slots needed, 256 of 256 free");
     hear(&f, both, 2);
     for (uint32_t times = 2; times <= 4; times++) { /* that one is tried again and again */
         until_asked(&f, times);
@@ -162,7 +172,7 @@ static void more_shards_than_slots_are_told_once(void **state)
     follower_end(&f);
 }
 
-/* What does not fit now is asked for each second, and counted each time. */
+/* What does not fit now is asked for each second, and counted each time. Why the site is behind is the same all the time. */
 static void a_full_arena_is_told_when_it_changes(void **state)
 {
     const struct tb_manifest manifest = {.bytes = 16 << 20};
@@ -175,7 +185,9 @@ static void a_full_arena_is_told_when_it_changes(void **state)
     hear(&f, &key, 1);
     for (uint32_t times = 1; times <= 3; times++) {
         until_asked(&f, times);
+        home_check_lag(&f.home, "east", times == 1 ? "manifests" : "no_room", "");
         said->on_manifests(f.home.d, 0, &key, &manifest);
+        home_check_lag(&f.home, "east", "no_room", "16777216 bytes needed, ");
         assert_int_equal(f.home.d->counters.arena_refused, times);
         assert_int_equal(lines(&f, "arena.refused", "needed_bytes=16777216"), times < 3 ? 1 : 2);
         assert_int_equal(lines(&f, "crossing.refused", "status=site_nomem action=retry"), 1);
