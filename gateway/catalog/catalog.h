@@ -647,7 +647,7 @@ struct tb_catalog_lag {
     /* since the oldest ready one that is newer than `newest` became ready, as known here */
     tb_time_ns behind_ns;
 };
-/* `site` NULL: this one. TB_NOT_FOUND: the model or the site is unknown. */
+/* `site` NULL: this one. One that never came up lacks all. TB_NOT_FOUND: the model is unknown. */
 TB_MUST_USE enum tb_status tb_catalog_lag(const struct tb_catalog *c, tb_time_ns now,
                                           const struct tb_name *model, const struct tb_name *site,
                                           struct tb_catalog_lag *lag_out);

@@ -216,6 +216,8 @@ bool tb_catalog_run_at(const struct tb_catalog *c, uint32_t *cursor, struct tb_c
 
 /* ---- lag ---- */
 
+#define UNHEARD (NONE - 1) /* in place of a site that never came up: it has nothing */
+
 static const struct reference *site_copy(const struct tb_catalog *c, const struct version *v, uint32_t site)
 {
     EACH_REFERENCE(c, v, r)
@@ -277,8 +279,8 @@ enum tb_status tb_catalog_lag(const struct tb_catalog *c, tb_time_ns now, const 
     const uint32_t m = tb_model_find(c, model);
     if (m == NONE) return TB_NOT_FOUND;
     const bool here = site == NULL || tb_catalog_same_name(site, &c->config.site);
-    const uint32_t s = here ? NONE : tb_catalog_site_find(c, site);
-    if (!here && s == NONE) return TB_NOT_FOUND;
+    const uint32_t known = here ? NONE : tb_catalog_site_find(c, site);
+    const uint32_t s = !here && known == NONE ? UNHEARD : known;
     *lag_out = (struct tb_catalog_lag){.known = false};
     const struct which *head = &model_at(c, m)->head;
     const uint32_t h = tb_id_is_zero(&head->uid) ? NONE : tb_version_find(c, &head->uid);
