@@ -165,7 +165,7 @@ static const struct tb_cli_command commands[] = {
      "For each model followed or published here: how many versions, bytes and seconds this site is behind "
      "its head, and at the "
      "model's home each other site too; one reason (none, unheard, store_down, link_down, no_room, unsealed, "
-     "manifests, "
+     "day_spent, manifests, "
      "queued, stalled, crossing) with what it is concluded from, and how long it will take as a range, or "
      "\"no estimate\".",
      "tombolo lag policy", control_options, 0, 1, tb_cli_lag},

@@ -67,7 +67,7 @@ static void print_lag_row(const json_t *row)
                  tb_text_of(row, "site").text, tb_text_of(row, "head").text, tb_count_of(row, "versions"),
                  tb_bytes_of(row, "bytes").text, tb_show_seconds(tb_number_of(row, "seconds")).text,
                  tb_text_of(row, "reason").text, behind ? tb_eta_of(row).text : "");
-    if (behind)
+    if (strcmp(tb_text_of(row, "reason").text, "none") != 0)
         (void)printf("  %s%s%s\n", tb_text_of(row, "why").text,
                      *tb_text_of(row, "evidence").text != '-' ? ": " : "",
                      *tb_text_of(row, "evidence").text != '-' ? tb_text_of(row, "evidence").text : "");

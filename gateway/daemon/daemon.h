@@ -186,6 +186,7 @@ struct tb_copy {
     tb_time_ns seen_at, whole_at;
     tb_time_ns asked_at, landing_at, activated_at; /* its stages (version_status.c); 0: not begun */
     struct tb_lag_pace pace;                       /* bytes held */
+    struct tb_lag_pace came;                       /* bytes, chunks or not */
     tb_time_ns pace_ns; /* the longest that what one of its ranks encodes took to come; 0: not known */
     uint64_t opened_wall_ms;
 };
@@ -566,6 +567,9 @@ enum tb_status tb_status_lag(void *user, const json_t *request, json_t *reply, c
 bool tb_status_moves(struct tb_daemon *d, const struct tb_copy *copy, uint64_t bytes, json_t *version);
 json_t *tb_status_eta(const struct tb_lag_pace *pace, uint64_t left_bytes); /* null: no estimate */
 json_t *tb_status_window(const struct tb_links_stats *stats);
+/* tb_catalog_lag; of a version whose manifests are not here yet, bytes as its senders say. */
+TB_MUST_USE enum tb_status tb_status_lag_of(struct tb_daemon *d, const struct tb_name *model,
+                                            const struct tb_name *site, struct tb_catalog_lag *lag_out);
 void tb_status_pace(struct tb_daemon *d); /* once a second: how fast copies fill and links move */
 
 #endif

@@ -37,11 +37,11 @@ struct tb_lag_facts {
     bool store_down; /* here */
     bool linked;     /* some link that could bring it is up; always, where it comes from ranks */
     bool wants_room;
-    bool unsealed;
-    bool spent; /* the day's bytes to the site, of each that could send it */
-    bool asked; /* for its manifests */
-    bool begun; /* chunks of it move */
-    bool still; /* nothing of it moved for 2 s */
+    bool unsealed; /* at home: ranks have to hand more of it over */
+    bool spent;    /* the day's bytes to the site, of each that could send it */
+    bool asked;    /* for its manifests */
+    bool begun;    /* chunks of it move */
+    bool still;    /* nothing of it moved for 2 s */
 };
 enum tb_lag_reason tb_lag_reason_of(const struct tb_lag_facts *facts);
 

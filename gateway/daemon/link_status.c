@@ -148,15 +148,23 @@ static uint32_t spent_from(struct tb_daemon *d, const struct tb_name *from, uint
     return first;
 }
 
+static uint32_t shards_here(const struct tb_copy *copy)
+{
+    uint32_t count = 0;
+    for (uint32_t s = 0; copy->region != NULL && s < copy->key.shard_count; s++)
+        count += tb_arena_place_ready(copy->region, s);
+    return count;
+}
+
 static void facts_of_copy(struct lag_case *c, const struct tb_copy *copy, bool home)
 {
     c->copy = copy;
     c->pace = &copy->pace;
     c->facts.wants_room = copy->lacks_room;
-    c->facts.unsealed = home && copy->region != NULL && !tb_arena_region_complete(copy->region);
+    c->facts.unsealed = home && !copy->crossing && shards_here(copy) < copy->key.shard_count;
     c->facts.asked = copy->asked;
     c->facts.begun = copy->region != NULL;
-    c->facts.still = tb_lag_still(&copy->pace);
+    c->facts.still = tb_lag_still(&copy->pace) && tb_lag_still(&copy->came);
 }
 
 static void facts_here(struct tb_daemon *d, struct lag_case *c)
@@ -165,6 +173,7 @@ static void facts_here(struct tb_daemon *d, struct lag_case *c)
     const struct tb_catalog_model *m = c->model;
     const bool home = tb_name_equal(&m->home, &d->site);
     c->facts.linked = home || from_peer(d, m, true) != UINT32_MAX;
+    c->facts.unsealed = home; /* without a copy: it went with its arena, and nobody sealed it again */
     if (copy != NULL) facts_of_copy(c, copy, home);
     /* What moves comes from somebody all the same: another lane, or it was on its way. */
     if (home || (c->facts.begun && !c->facts.still)) return;
@@ -197,8 +206,8 @@ static void evidence_cap(const struct tb_peer_limit *limit, char out[TB_RATE_CHA
 
 static void evidence_link(struct tb_daemon *d, struct lag_case *c, uint32_t peer)
 {
-    const struct tb_links_stats *stats = stats_of(d, peer);
     if (peer == UINT32_MAX) return;
+    const struct tb_links_stats *stats = stats_of(d, peer);
     if (!stats->up) {
         snprintf(c->evidence, sizeof c->evidence, "%s: %s", d->config->peers[peer].site.text,
                  stats->last_why < 0 ? tb_status_text(stats->last_why) : "not connected yet");
@@ -243,28 +252,42 @@ static void evidence_room(struct tb_daemon *d, struct lag_case *c)
                        (unsigned long long)budget.largest_free_bytes);
 }
 
+static void evidence_shards(struct lag_case *c)
+{
+    if (c->copy == NULL)
+        (void)snprintf(c->evidence, sizeof c->evidence, "none of its shards is here");
+    else
+        (void)snprintf(c->evidence, sizeof c->evidence, "%u of %u shards are here", shards_here(c->copy),
+                       c->copy->key.shard_count);
+}
+
+/* A peer that could bring it, sooner one that is up; UINT32_MAX: it comes from ranks. */
+static uint32_t bringer(struct tb_daemon *d, const struct lag_case *c)
+{
+    const uint32_t up = c->peer != UINT32_MAX ? c->peer : from_peer(d, c->model, true);
+    return up != UINT32_MAX ? up : from_peer(d, c->model, false);
+}
+
 static void evidence(struct tb_daemon *d, struct lag_case *c, enum tb_lag_reason reason)
 {
-    const uint32_t peer = c->peer != UINT32_MAX ? c->peer : from_peer(d, c->model, true);
     switch (reason) {
     case TB_LAG_STORE:
         snprintf(c->evidence, sizeof c->evidence, "%u rows wait for %s", tb_persist_waiting(d),
                  d->config->store_path);
         break;
-    case TB_LAG_LINK_DOWN:
-        evidence_link(d, c, c->peer != UINT32_MAX ? c->peer : from_peer(d, c->model, false));
-        break;
     case TB_LAG_NO_ROOM:
         evidence_room(d, c);
+        break;
+    case TB_LAG_UNSEALED:
+        evidence_shards(c);
         break;
     case TB_LAG_DAY_SPENT:
         evidence_day(d, c);
         break;
     case TB_LAG_NONE:
-    case TB_LAG_UNHEARD:
         break;
     default:
-        if (peer != UINT32_MAX) evidence_link(d, c, peer);
+        evidence_link(d, c, bringer(d, c));
         break;
     }
 }
@@ -275,10 +298,21 @@ static json_t *eta_json(const struct lag_case *c, enum tb_lag_reason reason)
     return tb_status_eta(c->pace, c->lag.bytes);
 }
 
+/* Before its manifests are here the catalog does not know its size. */
+enum tb_status tb_status_lag_of(struct tb_daemon *d, const struct tb_name *model, const struct tb_name *site,
+                                struct tb_catalog_lag *lag_out)
+{
+    const enum tb_status status = tb_catalog_lag(d->catalog, tb_clock_now(), model, site, lag_out);
+    const bool asks = status == TB_OK && lag_out->versions > 0 && lag_out->bytes == 0;
+    if (asks && d->links != NULL && !d->links_restarting)
+        lag_out->bytes = tb_links_announced_bytes(d->links, &lag_out->head);
+    return status;
+}
+
 static json_t *lag_row(struct tb_daemon *d, struct lag_case *c)
 {
-    const enum tb_status status = tb_catalog_lag(d->catalog, tb_clock_now(), &c->model->name,
-                                                 c->peer != UINT32_MAX ? c->site : NULL, &c->lag);
+    const enum tb_status status =
+        tb_status_lag_of(d, &c->model->name, c->peer != UINT32_MAX ? c->site : NULL, &c->lag);
     c->facts.heard = status == TB_OK && c->lag.known;
     c->facts.behind = c->lag.versions > 0;
     c->facts.store_down = d->store_down;
@@ -338,6 +372,9 @@ void tb_status_pace(struct tb_daemon *d)
 {
     for (uint32_t i = 0; i < d->config->peer_count; i++)
         tb_lag_look(&d->goodput[i].pace, d->goodput[i].bytes);
-    for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
-        if (!c->whole && c->region != NULL) tb_lag_look(&c->pace, tb_copy_held_bytes(c));
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
+        if (c->whole || c->region == NULL) continue;
+        tb_lag_look(&c->pace, tb_copy_held_bytes(c));
+        tb_lag_look(&c->came, tb_copy_wire_bytes(c));
+    }
 }

@@ -121,8 +121,7 @@ static json_t *models_json(struct tb_daemon *d)
         set_text(o, "home", m.home.text);
         put(o, "from", from);
         struct tb_catalog_lag lag = {0};
-        const bool known =
-            tb_catalog_lag(d->catalog, tb_clock_now(), &m.name, NULL, &lag) == TB_OK && lag.known;
+        const bool known = tb_status_lag_of(d, &m.name, NULL, &lag) == TB_OK && lag.known;
         struct tb_catalog_version_view newest;
         const bool whole = known && tb_catalog_version_get(d->catalog, &lag.newest, &newest);
         put(o, "head", known ? version_name(lag.head_run_order, lag.head_number) : json_null());
