@@ -130,6 +130,7 @@ struct out {
     bool no_base_told;     /* the log says that the peer's base went */
     struct tb_crossing core;
     void *memory;
+    tb_time_ns began_at;
     tb_time_ns have_at; /* what is held here was told, in a shared crossing */
     uint32_t flow;      /* of its model, in the link's fair */
     struct tb_fair_bill bill;

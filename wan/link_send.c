@@ -77,6 +77,7 @@ static enum tb_status out_new(struct link *l, uint32_t crossing, struct offer *o
     }
     out->crossing = crossing;
     out->offer = offer;
+    out->began_at = tb_clock_now();
     out->flow = flow_of(l, &offer->key.model);
     tb_crossing_init(&out->core, offer->share->places, offer->share->shard_count, out->memory);
     struct out **at = &l->outs; /* one begun before is finished before */

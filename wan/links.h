@@ -256,7 +256,8 @@ struct tb_links_progress {
     uint32_t chunks;      /* of all shards */
     uint32_t held_chunks; /* that the peer said it holds */
     bool whole;
-    bool crossing; /* under way now */
+    bool crossing;        /* under way now, */
+    tb_time_ns begun_for; /* since then */
 };
 /* Of a version offered here, at that peer. TB_NOT_FOUND: not offered. */
 TB_MUST_USE enum tb_status tb_links_peer_progress(const struct tb_links *links, uint32_t peer,

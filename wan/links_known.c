@@ -47,8 +47,11 @@ enum tb_status tb_links_peer_progress(const struct tb_links *ls, uint32_t peer, 
     const struct offer_peer *p = &o->peers[peer];
     *progress_out =
         (struct tb_links_progress){.chunks = o->chunks, .held_chunks = p->held_chunks, .whole = p->whole};
-    for (const struct out *out = ls->links[peer].outs; out != NULL; out = out->next)
-        progress_out->crossing |= out->offer == o;
+    for (const struct out *out = ls->links[peer].outs; out != NULL; out = out->next) {
+        if (out->offer != o) continue;
+        progress_out->crossing = true;
+        progress_out->begun_for = tb_time_since(out->began_at, tb_clock_now());
+    }
     return TB_OK;
 }
 

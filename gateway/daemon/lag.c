@@ -48,6 +48,11 @@ bool tb_lag_still(const struct tb_lag_pace *p)
     return p->per_s[(p->at - 1) % TB_LAG_SECONDS] == 0 && p->per_s[(p->at - 2) % TB_LAG_SECONDS] == 0;
 }
 
+bool tb_lag_stands(const struct tb_lag_pace *p, tb_time_ns begun_for)
+{
+    return begun_for >= TB_SECONDS(3) && tb_lag_still(p);
+}
+
 bool tb_lag_estimate(const struct tb_lag_pace *p, uint64_t left_bytes, struct tb_lag_eta *eta_out)
 {
     uint64_t least = UINT64_MAX, most = 0;

@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/time.h"
+
 #define TB_LAG_REASONS(X)                                                                                    \
     X(TB_LAG_NONE, "none", "it has the head")                                                                \
     X(TB_LAG_UNHEARD, "unheard", "no version of the model has been heard of here")                           \
@@ -54,6 +56,8 @@ struct tb_lag_pace {
 };
 void tb_lag_look(struct tb_lag_pace *p, uint64_t bytes); /* once a second */
 bool tb_lag_still(const struct tb_lag_pace *p);          /* nothing came in the last two */
+/* Nor of what began so long ago: the last look was within a second, so the two before it were at that alone once it has lasted three. */
+bool tb_lag_stands(const struct tb_lag_pace *p, tb_time_ns begun_for);
 
 /* Seconds for what is left, by the best and by the worst of the last seconds. False: no estimate (less than two were seen, or in one of
  * them nothing moved). */

@@ -191,7 +191,7 @@ static void facts_there(struct tb_daemon *d, struct lag_case *c)
     c->pace = &d->goodput[c->peer].pace;
     c->facts.begun = d->links != NULL && !d->links_restarting &&
                      tb_links_peer_progress(d->links, c->peer, &c->lag.head, &p) == TB_OK && p.crossing;
-    c->facts.still = tb_lag_still(c->pace);
+    c->facts.still = tb_lag_stands(c->pace, p.begun_for);
 }
 
 /* " (50Mbit)": what an operator set. */

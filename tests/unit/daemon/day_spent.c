@@ -1,4 +1,5 @@
-/* day_spent.c - P10: a day's bytes that are used up are why a site is behind, at the site that sends and at the one that waits. */
+/* day_spent.c - P10: a day's bytes that are used up are why a site is behind, at the site that sends and at the one that waits; and at the
+ * one that sends, what stands. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,6 +22,19 @@ void __wrap_tb_links_stats(const struct tb_links *links, uint32_t peer, struct t
     *stats_out = (struct tb_links_stats){.up = seen[peer].up, .peer_spent = seen[peer].peer_spent};
 }
 
+/* And of the version that crosses. */
+static struct tb_links_progress progress;
+
+enum tb_status __wrap_tb_links_peer_progress(const struct tb_links *links, uint32_t peer,
+                                             const struct tb_id *uid, struct tb_links_progress *out);
+enum tb_status __wrap_tb_links_peer_progress(const struct tb_links *links, uint32_t peer,
+                                             const struct tb_id *uid, struct tb_links_progress *out)
+{
+    (void)links, (void)peer, (void)uid;
+    *out = progress;
+    return TB_OK;
+}
+
 #define LEASE_MS 600000u /* none ends */
 
 /* East, whose peers are west and north. In a buffer of its own. */
@@ -28,6 +42,7 @@ static const char *config(struct world *certificates, const char *models)
 {
     static char text[1024];
     memset(seen, 0, sizeof seen);
+    progress = (struct tb_links_progress){.crossing = false};
     world_init(certificates);
     world_issue(certificates, "east", "gw", "tombolo://east/gw");
     snprintf(
@@ -148,11 +163,40 @@ static void who_sends_names_whose_day_it_is(void **state)
     world_fini(&certificates);
 }
 
+/* On a link that was idle nothing moved for long when a version begins. */
+static void what_just_began_on_an_idle_link_crosses(void **state)
+{
+    struct world certificates;
+    struct home home;
+    struct tb_name site;
+    (void)state;
+    home_new_with(&home, config(&certificates, HOME_MODELS), false);
+    home.config->session_lease_ms = LEASE_MS;
+    home_start(&home);
+    struct tb_daemon *d = home.d;
+    seal_one(d);
+    site_is_up(d, "west", &site);
+    seen[0].up = true;
+    for (int looks = 0; looks < 3; looks++)
+        tb_status_pace(d);
+    progress.crossing = true;
+    home_check_lag(&home, "west", "crossing", "to west: 0 bytes/s");
+    progress.begun_for = TB_SECONDS(3);
+    home_check_lag(&home, "west", "stalled", "to west: 0 bytes/s");
+    d->goodput[0].bytes++;
+    tb_status_pace(d);
+    home_check_lag(&home, "west", "crossing", "");
+    home_end(&home);
+    home_free(&home);
+    world_fini(&certificates);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_waits_has_its_senders_reason),
         cmocka_unit_test(who_sends_names_whose_day_it_is),
+        cmocka_unit_test(what_just_began_on_an_idle_link_crosses),
     };
     return cmocka_run_group_tests_name("daemon.day_spent", tests, NULL, NULL);
 }

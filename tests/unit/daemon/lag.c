@@ -41,6 +41,22 @@ static void the_first_reason_that_holds_is_the_one(void **state)
     assert_string_equal(tb_lag_why(TB_LAG_CROSSING), "it is on its way");
 }
 
+/* A link may have been idle for long when a version begins on it. */
+static void what_just_began_does_not_stand(void **state)
+{
+    (void)state;
+    struct tb_lag_pace p = {0};
+    assert_false(tb_lag_stands(&p, TB_SECONDS(10)));
+    for (int i = 0; i < 3; i++)
+        tb_lag_look(&p, 100);
+    assert_true(tb_lag_still(&p));
+    assert_false(tb_lag_stands(&p, 0));
+    assert_false(tb_lag_stands(&p, TB_SECONDS(3) - 1));
+    assert_true(tb_lag_stands(&p, TB_SECONDS(3)));
+    tb_lag_look(&p, 101);
+    assert_false(tb_lag_stands(&p, TB_SECONDS(3)));
+}
+
 static void an_estimate_is_a_range_or_none(void **state)
 {
     (void)state;
@@ -70,6 +86,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_reason_that_holds_is_the_one),
+        cmocka_unit_test(what_just_began_does_not_stand),
         cmocka_unit_test(an_estimate_is_a_range_or_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -440,6 +440,18 @@ static bool first_are_there(struct steps *s, uint64_t count)
     return true;
 }
 
+/* Since it was published at the soonest; of what does not cross now nothing began. */
+static void check_begun(const struct steps *s, tb_time_ns published)
+{
+    struct tb_links_progress p;
+    CHECK_OK(tb_links_peer_progress(s->east->links, 0, &s->v2.key.uid, &p));
+    assert_true(p.crossing);
+    assert_in_range(p.begun_for, 1, tb_time_since(published, tb_clock_now()));
+    CHECK_OK(tb_links_peer_progress(s->east->links, 0, &s->v1.key.uid, &p));
+    assert_false(p.crossing);
+    assert_int_equal(p.begun_for, 0);
+}
+
 /* A step is pushed while its rank still compares and encodes: each chunk goes as soon as its difference is there, and waits for none that
  * comes later. */
 static void a_step_is_pushed_while_its_rank_encodes(void **state)
@@ -455,8 +467,10 @@ static void a_step_is_pushed_while_its_rank_encodes(void **state)
     steps_begin_expected(&s);
     const struct tb_object_name name = object_name(&s, 0);
     tb_objects_coming(objects, &name, true, for_long());
+    const tb_time_ns published = tb_clock_now();
     site_publish(s.east, &s.v2);
     WORLD_UNTIL(&s.w.net, site_copy(s.west, &s.v2) != NULL);
+    check_begun(&s, published);
     for (uint32_t k = 0; k < s.v2.chunks; k++) {
         if (!is_changed(&s, k)) continue;
         assert_true(first_are_there(&s, count));
