@@ -45,6 +45,24 @@ static void paths_of_one_name_share_a_queue_each_way(void **state)
     assert_true(s.paths[0].queue != s.paths[1].queue && s.paths[4].queue != s.paths[5].queue);
 }
 
+/* Of 1 Gbit/s and 40 ms 5 MB are under way. A path without a rate, or a short one, has room for 64 packets;
+ * none has more than a file may ask for. */
+static void a_queue_that_is_not_given_is_twice_what_is_under_way(void **state)
+{
+    (void)state;
+    static struct tb_scenario s;
+    char complaint[256];
+    CHECK_OK(parse(
+        "sites: [a, b, c]\npaths:\n  - {from: a, to: b, rate: 1Gbit, delay: 40ms}\n  - {from: b, to: a}\n"
+        "  - {from: a, to: c, rate: 1Mbit, delay: 1ms}\n  - {from: c, to: a, rate: 1Gbit, delay: 40ms, "
+        "queue: 1MiB}\n"
+        "  - {from: b, to: c, rate: 100Gbit, delay: 10s}\nmtu: 9000\n",
+        &s, complaint));
+    static const uint64_t wanted[] = {10000000, 64 * 9000, 64 * 9000, 1 << 20, UINT64_C(1) << 32};
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        assert_int_equal(s.paths[i].settings.value[TB_PATH_QUEUE], wanted[i]);
+}
+
 static void mistakes_are_refused_with_their_line(void **state)
 {
     (void)state;
@@ -143,6 +161,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_scenario_is_read_in_its_units),
         cmocka_unit_test(paths_of_one_name_share_a_queue_each_way),
+        cmocka_unit_test(a_queue_that_is_not_given_is_twice_what_is_under_way),
         cmocka_unit_test(mistakes_are_refused_with_their_line),
         cmocka_unit_test(what_is_changed_meanwhile_is_a_line),
         cmocka_unit_test(a_file_over_the_bound_is_refused),
