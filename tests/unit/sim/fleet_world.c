@@ -155,49 +155,56 @@ static void a_slow_host_holds_up_nobody_for_long(void **state)
     tb_fleet_outcome_fini(&equal);
 }
 
-/* So many hosts of home, the first alone where there is one, with NICs of 5 MiB/s; `chunks` of 1 MiB are 0.2 s of one each. */
-static struct tb_fleet_scenario joining(unsigned hosts, unsigned chunks)
+struct joins {
+    unsigned hosts, chunks;
+    double chunk_s; /* on a NIC */
+    double join_s;
+};
+
+/* Hosts of home, the first alone where there is one. */
+static struct tb_fleet_outcome joining(const struct joins *j)
 {
     struct tb_fleet_scenario s = chain(0);
-    s.version.bytes = chunks * 1048576.0;
-    s.version.chunks = chunks;
-    s.sites[0].hosts = hosts;
-    s.sites[0].nic = 5 * 1048576.0;
+    s.version.bytes = j->chunks * 1048576.0;
+    s.version.chunks = j->chunks;
+    s.sites[0].hosts = j->hosts;
+    s.sites[0].nic = 1048576.0 / j->chunk_s;
     s.sites[0].fan_out = 1;
-    return s;
+    s.sites[0].join_s = j->join_s;
+    return run(&s, NULL);
 }
 
-static double alone_s(unsigned chunks)
+static double alone_s(struct joins j)
 {
-    const struct tb_fleet_scenario s = joining(1, chunks);
-    struct tb_fleet_outcome o = run(&s, NULL);
+    j.hosts = 1;
+    struct tb_fleet_outcome o = joining(&j);
     const double took = o.sites[0].took_s[0];
     tb_fleet_outcome_fini(&o);
     return took;
 }
 
-/* P6: chain.joins, chain.joined_before. Twenty hosts come one a second while the first still reads: none of them takes a tenth longer
- * than a host alone, whoever comes behind it, and every NIC carries the version once each way. Of a long version they hold nearly as
- * much as the first when it is looked whether that holds them up: it does not, and to see that costs no tenth either. */
+/* P6: chain.joins, chain.joined_before. Hosts come one after another while the first still reads: none of them takes a tenth longer
+ * than a host alone, whoever comes behind it, and every NIC carries the version once each way. The first as the bench has it. Of the
+ * others the later ones soon lack little of what the first has: to try it behind them all the same, as is done where all begin together,
+ * cost each of the last two chains twice to twelve times its time. */
 static void who_joins_slows_nobody_before_it(void **state)
 {
     (void)state;
-    static const unsigned chunks[] = {128, 2000};
-    for (unsigned c = 0; c < 2; c++) {
-        const double alone = alone_s(chunks[c]);
-        struct tb_fleet_scenario s = joining(20, chunks[c]);
-        s.sites[0].join_s = 1;
-        struct tb_fleet_outcome o = run(&s, NULL);
+    static const struct joins all[] = {
+        {20, 128, 0.2, 1}, {20, 2000, 0.2, 1}, {8, 1000, 0.06, 0.75}, {20, 2000, 0.03, 0.6}};
+    for (unsigned k = 0; k < sizeof all / sizeof all[0]; k++) {
+        const double alone = alone_s(all[k]), bytes = all[k].chunks * 1048576.0;
+        struct tb_fleet_outcome o = joining(&all[k]);
         double most = 0, carried = 0;
-        for (unsigned i = 0; i < 20; i++) {
+        for (unsigned i = 0; i < all[k].hosts; i++) {
             assert_true(o.sites[0].took_s[i] >= 0);
             if (o.sites[0].took_s[i] > most) most = o.sites[0].took_s[i];
             if (o.sites[0].nics[i].out > carried) carried = o.sites[0].nics[i].out;
         }
-        print_message("%u chunks: at most %.2f s, %.2f s alone; %.3f of the version\n", chunks[c], most,
-                      alone, carried / s.version.bytes);
+        print_message("%u hosts, %u chunks: at most %.2f s, %.2f s alone; %.3f of the version\n",
+                      all[k].hosts, all[k].chunks, most, alone, carried / bytes);
         assert_true(most <= 1.1 * alone);
-        assert_true(carried <= 1.1 * s.version.bytes);
+        assert_true(carried <= 1.1 * bytes);
         tb_fleet_outcome_fini(&o);
     }
 }
