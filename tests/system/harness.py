@@ -100,6 +100,7 @@ class Link(threading.Thread):
         self.crawl_at = 0          # bytes back; behind them it crawls, where it has a limit: the middle of a version lasts. 0: nowhere
         self.refusing = False
         self.stalled = False
+        self.deaf = False          # what the dialling side says from now on is kept from the other
         self.clear = []            # what crossed and was no TLS
         self.closed = False
         self.start()
@@ -148,6 +149,8 @@ class Link(threading.Thread):
                 rate = self.rate()
                 if rate:
                     time.sleep(len(data) / rate)
+                while forward and self.deaf and not self.closed:
+                    time.sleep(0.01)
                 b.sendall(data)
         except OSError:
             pass
