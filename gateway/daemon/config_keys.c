@@ -74,7 +74,7 @@ const struct config_key config_keys[] = {
     {ROOT(link_retry_min_ms), .path = "link.retry_min_ms", .type = CONFIG_NUMBER, .fallback = "100", .min = 1, .max = 60000, .unit = "ms",
      .why = "The first wait after a refused connection; it doubles, with jitter."},
     {ROOT(link_retry_max_ms), .path = "link.retry_max_ms", .type = CONFIG_NUMBER, .fallback = "5000", .min = 1, .max = 600000, .unit = "ms",
-     .why = "The longest wait. Not less than retry_min_ms."},
+     .why = "The longest wait. Not less than retry_min_ms; over that at most half of session.lease_ms, so that who comes back to a gateway that restarted is heard before that calls a version lost."},
     {ROOT(link_codec), .path = "link.codec", .type = CONFIG_CODEC, .fallback = "auto",
      .why = "How chunks are written on links. auto measures cores and link, and sends steps as differences to a version that the peer holds; the others are for comparing."},
     {ROOT(link_objects_percent), .path = "link.objects_percent", .type = CONFIG_NUMBER, .fallback = "5", .min = 0, .max = 50, .unit = "%",

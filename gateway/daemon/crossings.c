@@ -663,6 +663,15 @@ static const char *peer_congestion(const struct tb_config *config, const struct 
     return congestion_of(peer->congestion != NULL ? peer->congestion : config->link_congestion);
 }
 
+/* P3: a home that restarts knows of no other site what it has, and after one lease time calls lost what nobody has. Half of that is for
+ * whoever comes back, as the sites have one lease time; the rest is for its handshakes and its word. */
+static uint32_t retry_max_ms(const struct tb_config *c)
+{
+    const uint32_t half = c->session_lease_ms / 2;
+    const uint32_t most = half < c->link_retry_max_ms ? half : c->link_retry_max_ms;
+    return most > c->link_retry_min_ms ? most : c->link_retry_min_ms;
+}
+
 static enum tb_status links_open(struct tb_daemon *d, struct tb_links_peer_options *peers,
                                  struct tb_name *models)
 {
@@ -701,7 +710,7 @@ static enum tb_status links_open(struct tb_daemon *d, struct tb_links_peer_optio
         .down_ms = config->link_down_ms,
         .stream_idle_ms = config->link_stream_idle_ms,
         .retry_min_ms = config->link_retry_min_ms,
-        .retry_max_ms = config->link_retry_max_ms,
+        .retry_max_ms = retry_max_ms(config),
         .codec = config->link_codec,
         .objects = d->objects,
         .protocol_max = config->link_protocol_max,
