@@ -23,15 +23,25 @@ const char *tb_fabric_no_verbs(const struct tb_fabric *fabric)
 
 /* ---- the queue ---- */
 
-void tb_fabric_post(struct tb_fabric *f, struct tb_fabric_job *job)
+static void put(struct tb_fabric *f, struct tb_fabric_job *job, bool wakes)
 {
     job->next = NULL;
     pthread_mutex_lock(&f->lock);
     *f->last = job;
     f->last = &job->next;
     /* Before the job can run: behind that the fabric may close, and a write to what was its descriptor ends the process. */
-    uv_async_send(&f->posted);
+    if (wakes) uv_async_send(&f->posted);
     pthread_mutex_unlock(&f->lock);
+}
+
+void tb_fabric_post(struct tb_fabric *f, struct tb_fabric_job *job)
+{
+    put(f, job, true);
+}
+
+void tb_fabric_post_from_pool(struct tb_fabric *f, struct tb_fabric_job *job)
+{
+    put(f, job, tb_pool_waiting(f->pool) <= tb_pool_threads(f->pool));
 }
 
 static void on_posted(uv_async_t *async)

@@ -96,7 +96,7 @@ static void job_run(struct tb_pool_job *job, uint32_t thread)
 {
     struct tb_hop_slot *slot = (struct tb_hop_slot *)((char *)job - offsetof(struct tb_hop_slot, job));
     slot->status = do_job(slot, thread);
-    tb_fabric_post(slot->hop->fabric, &slot->done);
+    tb_fabric_post_from_pool(slot->hop->fabric, &slot->done);
 }
 
 static void count(struct tb_hop *hop, const struct tb_hop_slot *slot)

@@ -20,6 +20,7 @@ struct tb_pool {
     struct tb_pool_job *first;
     struct tb_pool_job **last; /* where the next job is hung */
     bool closing;
+    uint32_t waiting;
     uint32_t count;
     struct pool_thread threads[];
 };
@@ -31,7 +32,10 @@ static struct tb_pool_job *take(struct tb_pool *pool)
     while (pool->first == NULL && !pool->closing)
         pthread_cond_wait(&pool->work, &pool->lock);
     struct tb_pool_job *job = pool->first;
-    if (job != NULL) pool->first = job->next;
+    if (job != NULL) {
+        pool->first = job->next;
+        pool->waiting--;
+    }
     if (pool->first == NULL) pool->last = &pool->first;
     pthread_mutex_unlock(&pool->lock);
     return job;
@@ -53,6 +57,7 @@ void tb_pool_submit(struct tb_pool *pool, struct tb_pool_job *job)
     TB_ASSERT(!pool->closing);
     *pool->last = job;
     pool->last = &job->next;
+    pool->waiting++;
     pthread_cond_signal(&pool->work);
     pthread_mutex_unlock(&pool->lock);
 }
@@ -60,6 +65,14 @@ void tb_pool_submit(struct tb_pool *pool, struct tb_pool_job *job)
 uint32_t tb_pool_threads(const struct tb_pool *pool)
 {
     return pool->count;
+}
+
+uint32_t tb_pool_waiting(struct tb_pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    const uint32_t waiting = pool->waiting;
+    pthread_mutex_unlock(&pool->lock);
+    return waiting;
 }
 
 static bool start_thread(struct pool_thread *t)

@@ -20,6 +20,7 @@ struct tb_pool_job {
 TB_MUST_USE enum tb_status tb_pool_open(uint32_t threads, struct tb_pool **pool_out);
 void tb_pool_submit(struct tb_pool *pool, struct tb_pool_job *job);
 uint32_t tb_pool_threads(const struct tb_pool *pool);
+uint32_t tb_pool_waiting(struct tb_pool *pool); /* jobs that no thread has begun */
 /* Runs what was submitted, then ends the threads. NULL is fine. */
 void tb_pool_close(struct tb_pool *pool);
 
