@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "base/huge.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010 /* Linux 5.1 */
@@ -27,6 +28,7 @@ static bool allocate(int fd, uint64_t count)
 {
     for (uint64_t at = 0, bytes; at < count; at += bytes) {
         bytes = count - at < PIECE_BYTES ? count - at : PIECE_BYTES;
+        tb_huge_fill(fd, at, bytes);
         if (tb_sys_fallocate(fd, 0, (off_t)at, (off_t)bytes) != 0) return false;
     }
     return true;
@@ -39,7 +41,7 @@ enum tb_status tb_shared_memory_new(const char *name, uint64_t count, struct tb_
     if (fd < 0) goto fail;
     if (tb_sys_ftruncate(fd, (off_t)count) != 0) goto undo_fd;
     if (!allocate(fd, count)) goto undo_fd;
-    void *bytes = tb_sys_mmap(NULL, count, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *bytes = tb_huge_map(fd, count);
     if (bytes == MAP_FAILED) goto undo_fd;
     if (madvise(bytes, count, MADV_DONTFORK) != 0 || !seal(fd)) goto undo_map;
 

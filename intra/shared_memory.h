@@ -3,7 +3,7 @@
  *
  * Sealed against shrinking, so no reader ever gets a SIGBUS, and (where the kernel knows it) against new
  * writable mappings, so a reader that is given the descriptor can only read. Kept out of forked children
- * (MADV_DONTFORK). */
+ * (MADV_DONTFORK). In huge pages where the kernel gives them (base/huge.h). */
 #ifndef TB_INTRA_SHARED_MEMORY_H
 #define TB_INTRA_SHARED_MEMORY_H
 

@@ -141,7 +141,7 @@ struct tb_arena_mapping {
     uint64_t file_bytes;
     uint64_t mapped_bytes; /* ahead of use */
     uint64_t page_bytes;   /* of the filesystem: 4 KiB on tmpfs; 2 MiB or 1 GiB on hugetlbfs */
-    uint64_t huge_bytes;   /* in huge pages: all on hugetlbfs; on tmpfs what its mount option huge= brought */
+    uint64_t huge_bytes;   /* in huge pages: all on hugetlbfs; on tmpfs what the kernel gave */
 };
 /* `look` for huge_bytes too: it reads /proc/self/smaps, which takes a while. */
 void tb_arena_mapping(struct tb_arena *arena, bool look, struct tb_arena_mapping *mapping_out);

@@ -18,6 +18,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/huge.h"
 #include "base/log.h"
 
 #define HEADER_BYTES      4096u
@@ -87,12 +88,21 @@ static enum tb_status page_of(struct arena_file *f, const char *path, char error
     return TB_OK;
 }
 
+/* For what the file did not have before, which grows for that: fallocate alone would have all of it in small pages. */
+static void huge_pages(const struct arena_file *f, uint64_t at, uint64_t bytes)
+{
+    const bool small = f->in_memory && f->page_bytes == TB_EXTENT_GRAIN;
+    if (small && at >= f->old_bytes && ftruncate(f->fd, (off_t)(at + bytes)) == 0)
+        tb_huge_fill(f->fd, at, bytes);
+}
+
 /* In pieces: a large arena takes minutes of a kernel that clears pages, and says how far it is. */
 static int allocate_all(struct arena_file *f, const char *path)
 {
     tb_time_ns told_at = tb_clock_now();
     for (uint64_t at = 0, bytes; at < f->bytes; at += bytes) {
         bytes = f->bytes - at < ALLOCATE_BYTES ? f->bytes - at : ALLOCATE_BYTES;
+        huge_pages(f, at, bytes);
         if (tb_sys_fallocate(f->fd, 0, (off_t)at, (off_t)bytes) != 0) return errno;
         if (tb_time_since(told_at, tb_clock_now()) < ALLOCATE_LOG_NS) continue;
         told_at = tb_clock_now();
@@ -161,7 +171,7 @@ static enum tb_status allocate(struct arena_file *f, const char *path, char erro
 
 static enum tb_status map(struct arena_file *f, const char *path, char error_out[TB_ARENA_ERROR_BYTES])
 {
-    void *at = tb_sys_mmap(NULL, f->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, 0);
+    void *at = tb_huge_map(f->fd, f->bytes);
     if (at == MAP_FAILED) {
         arena_say(error_out, "arena %s: cannot map %llu bytes: %s", path, (unsigned long long)f->bytes,
                   strerror(errno));

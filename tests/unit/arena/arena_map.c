@@ -2,6 +2,7 @@
 #include <sys/resource.h>
 
 #include "arena_world.h"
+#include "tests/unit/huge_given.h"
 
 #define BYTES ((uint64_t)32 << 20)
 #define PAGE  4096u
@@ -85,11 +86,38 @@ static void mapping_changes_no_byte(void **state)
     tb_arena_close(arena);
 }
 
+static uint64_t in_huge_pages(struct tb_arena *arena)
+{
+    struct tb_arena_mapping m;
+    tb_arena_mapping(arena, true, &m);
+    return m.huge_bytes;
+}
+
+/* tmpfs is not mounted for them. */
+static void a_new_file_stands_in_huge_pages(void **state)
+{
+    (void)state;
+    if (!huge_given(BYTES)) skip();
+    const char *path = world_path();
+    struct tb_arena *arena = world_open(path, BYTES);
+    if (!map_all(arena)) {
+        tb_arena_close(arena);
+        skip(); /* a disk */
+    }
+    assert_int_equal(in_huge_pages(arena), BYTES);
+    tb_arena_close(arena);
+    arena = world_open(path, BYTES); /* and for the next life */
+    assert_true(map_all(arena));
+    assert_int_equal(in_huge_pages(arena), BYTES);
+    tb_arena_close(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mapped_bytes_cost_no_fault),
         cmocka_unit_test(mapping_changes_no_byte),
+        cmocka_unit_test(a_new_file_stands_in_huge_pages),
     };
     return cmocka_run_group_tests_name("arena_map", tests, NULL, NULL);
 }
