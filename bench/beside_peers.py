@@ -51,6 +51,10 @@ def source_file(bench, folder, mib):
     return pathlib.Path(shutil.copy(made, folder / "weights.safetensors"))
 
 
+def how_it_ended(client):
+    return f"exited {client.returncode}" if client.returncode >= 0 else f"ended by {signal.Signals(-client.returncode).name}"
+
+
 class Theirs:
     """One peer, served: pull() as often as asked."""
 
@@ -75,11 +79,12 @@ class Theirs:
     def start(self, again=False):
         words = (self.peer.resume if again else self.peer.pull)(self.to)
         with open(self.peer.ground.dir / "log/client.out", "ab") as log:
+            self.said_from = log.tell()
             return self.wire.start("b", *words, env=self.peer.env, log=log)
 
     def last_words(self):
-        """Of the client, for people: what it said last, in one line."""
-        said = (self.peer.ground.dir / "log/client.out").read_text(encoding="utf-8", errors="replace").split("\n")
+        """Of this client, for people: what it said last, in one line."""
+        said = (self.peer.ground.dir / "log/client.out").read_bytes()[self.said_from:].decode(errors="replace").split("\n")
         return next((line.strip()[:200] for line in reversed(said) if line.strip()), "it said nothing")
 
     def wait(self, client, look=None):
@@ -98,7 +103,7 @@ class Theirs:
                 look()
             time.sleep(0.002)
         if client.returncode != 0:
-            raise GaveUp(f"exited {client.returncode}: {self.last_words()}")
+            raise GaveUp(f"{how_it_ended(client)}: {self.last_words()}")
         return used.ru_utime + used.ru_stime
 
     def right(self):
@@ -137,7 +142,7 @@ class Theirs:
         client = self.start()
         while self.wire.received_bytes() - begun < size / 2:
             if client.poll() is not None:
-                raise GaveUp(f"exited {client.returncode} before its middle")
+                raise GaveUp(f"{how_it_ended(client)} before its middle")
             time.sleep(0.002)
         os.killpg(client.pid, signal.SIGKILL)  # rsync's receiver is a child of its own
         client.wait()

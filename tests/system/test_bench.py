@@ -329,6 +329,28 @@ def a_peer_that_is_not_here_is_named_and_not_compared():
                                                  for r in none for program in ("tombolo-test-here", "tombolo-test-absent")))
 
 
+def a_peer_that_fails_is_told_by_its_own_words():
+    """All of them write to one file, and a failure says how its program ended and what that said last, and nobody else did."""
+    import beside_peers
+    with tempfile.TemporaryDirectory() as folder:
+        ground = types.SimpleNamespace(dir=pathlib.Path(folder))
+        for name in ("log", "dst"):
+            (ground.dir / name).mkdir()
+
+        def failure(script):
+            wire = types.SimpleNamespace(start=lambda _, *words, env, log: subprocess.Popen(words, env=env, stdout=log, stderr=log))
+            peer = types.SimpleNamespace(ground=ground, env=None, serve=lambda _: [], pull=lambda _: ("sh", "-c", script))
+            theirs = beside_peers.Theirs(wire, peer)
+            try:
+                theirs.wait(theirs.start())
+            except beside_peers.GaveUp as why:
+                return str(why)
+            return None
+        check("well", failure("echo all of it came") is None)
+        check("silent, by a signal", failure("kill -SEGV $$") == "ended by SIGSEGV: it said nothing")
+        check("with words", failure("echo no keys; exit 3") == "exited 3: no keys")
+
+
 def what_a_kill_is_held_against_is_a_twentieth_at_least():
     """What a path holds comes twice whoever is killed, so a peer that repeats less has had luck."""
     for theirs, against in ((0.3, 0.3), (0.01, 0.05)):
@@ -709,7 +731,7 @@ for test in (each_key_has_one_row, what_nobody_measures_is_skipped_with_a_reason
              ratios_are_medians_the_right_way_up,
              a_failure_is_told_and_ends_nothing, writing_some_rows_keeps_the_others,
              rounds_add_up_over_runs_that_are_ended, a_round_in_which_a_peer_was_void_does_not_count,
-             a_peer_that_is_not_here_is_named_and_not_compared, what_a_kill_is_held_against_is_a_twentieth_at_least,
+             a_peer_that_is_not_here_is_named_and_not_compared, a_peer_that_fails_is_told_by_its_own_words, what_a_kill_is_held_against_is_a_twentieth_at_least,
              a_round_in_which_iperf3_failed_does_not_count, arenas_have_room_for_the_file_of_data,
              fleets_are_timed_event_by_event, what_a_floor_takes_is_chosen_at_the_size_that_is_measured, the_pump_over_a_wan_is_the_best_of_blocking_and_batched,
              the_best_of_theirs_is_the_best_over_the_rounds, the_elastic_figure_has_hold_and_age, what_is_void_costs_its_own_time_alone, a_figure_is_of_its_table,
