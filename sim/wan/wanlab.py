@@ -147,6 +147,14 @@ def netem_omits(what):
             yield f"{way} no packet is dropped for its length"
 
 
+def hub_beside(sites):
+    """What stands between the sites is named like none of them."""
+    name = "hub"
+    while name in sites:
+        name = f"the-{name}"
+    return name
+
+
 class Netem:
     """The tc commands of a scenario. Each site has the veth wan0 to a hub; its egress has a class for each other site, with netem in it.
     Paths that share a queue leave their rate to an ifb device of the hub that all of them pass."""
@@ -227,10 +235,11 @@ def netem_script(scenario):
     """The whole of a scenario as a shell script for a machine whose kernel has netem."""
     what = plan(scenario)
     names = {site["name"]: site["name"] for site in what["sites"]}
-    netem = Netem(what, names, "hub")
-    lines = [f"# {scenario}, as namespaces {' '.join(names)} around hub; `ip netns exec {what['sites'][0]['name']} COMMAND` enters one"]
+    hub = hub_beside(names)
+    netem = Netem(what, names, hub)
+    lines = [f"# {scenario}, as namespaces {' '.join(names)} around {hub}; `ip netns exec {what['sites'][0]['name']} COMMAND` enters one"]
     lines += [f"# not as the scenario says: {line}" for line in netem_omits(what)]
-    lines += [f"ip netns add {name}" for name in [*names.values(), "hub"]]
+    lines += [f"ip netns add {name}" for name in [*names.values(), hub]]
     lines += [shlex.join(c) for c in netem.set_up()]
     for i, site in enumerate(what["sites"]):
         lines += [shlex.join(c) for c in site_commands(what, site, names[site["name"]], i)]
@@ -413,7 +422,7 @@ class Lab:
         for name in self.names.values():
             do(["ip", "netns", "add", name])
         if self.netem:
-            hub = self.prefix + "hub"
+            hub = self.prefix + hub_beside(self.names)
             do(["ip", "netns", "add", hub])
             shaper = Netem(self.plan, self.names, hub)
             for argv in shaper.set_up():

@@ -538,6 +538,8 @@ def netem_keeps_order_or_it_says_so(_lab):
         file = pathlib.Path(folder) / "orders.yaml"
         file.write_text(ORDERS)
         script, commands = netem_script(file)
+    made = [line for line in script.splitlines() if line.startswith("ip netns add ")]
+    must(len(set(made)) == len(made) == 9, f"namespaces of eight sites, one of them named hub, and what is between them: {made}")
     sites = ORDERS.split("[")[1].split("]")[0].split(", ")
 
     def rates(verb):
