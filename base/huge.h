@@ -1,8 +1,8 @@
 /* huge.h - files in memory that stand in huge pages, where the kernel gives those to whoever asks (MADV_COLLAPSE, Linux 6.1; also
  * with transparent_hugepage/shmem_enabled at `never`, as it is by default). A shell.
  *
- * What it is for: the kernel copies out of huge pages about twice as fast (docs/benchmarks.md), a page fault is 2 MiB, and a NIC pins and
- * translates 512 times fewer pages. All of it is advice: without it the same bytes stand in small pages. */
+ * What it is for: the kernel copies out of huge pages about twice as fast (docs/benchmarks.md), a page fault is 2 MiB, and what a NIC pins is in
+ * 512 times fewer pages. All of it is advice: without it the same bytes stand in small pages. */
 #ifndef TB_BASE_HUGE_H
 #define TB_BASE_HUGE_H
 

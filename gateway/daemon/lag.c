@@ -27,7 +27,7 @@ enum tb_lag_reason tb_lag_reason_of(const struct tb_lag_facts *f)
     if (!f->behind) return TB_LAG_NONE;
     if (f->store_down) return TB_LAG_STORE;
     if (!f->linked) return TB_LAG_LINK_DOWN;
-    if (f->wants_room) return TB_LAG_NO_ROOM;
+    if (f->lacks_room) return TB_LAG_NO_ROOM;
     if (f->unsealed) return TB_LAG_UNSEALED;
     if (f->spent) return TB_LAG_DAY_SPENT;
     if (f->asked) return TB_LAG_MANIFESTS;

@@ -38,7 +38,7 @@ struct tb_lag_facts {
     bool behind;     /* the head is not whole at the site */
     bool store_down; /* here */
     bool linked;     /* some link that could bring it is up; always, where it comes from ranks */
-    bool wants_room;
+    bool lacks_room;
     bool unsealed; /* at home: ranks have to hand more of it over */
     bool spent;    /* the day's bytes to the site, of each that could send it */
     bool asked;    /* for its manifests */

@@ -160,7 +160,7 @@ static void facts_of_copy(struct lag_case *c, const struct tb_copy *copy, bool h
 {
     c->copy = copy;
     c->pace = &copy->pace;
-    c->facts.wants_room = copy->lacks_room;
+    c->facts.lacks_room = copy->lacks_room;
     c->facts.unsealed = home && !copy->crossing && shards_here(copy) < copy->key.shard_count;
     c->facts.asked = copy->asked;
     c->facts.begun = copy->region != NULL;

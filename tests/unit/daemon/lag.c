@@ -10,7 +10,7 @@ static void the_first_reason_that_holds_is_the_one(void **state)
                              .behind = true,
                              .store_down = true,
                              .linked = false,
-                             .wants_room = true,
+                             .lacks_room = true,
                              .unsealed = true,
                              .spent = true,
                              .asked = true,
@@ -23,7 +23,7 @@ static void the_first_reason_that_holds_is_the_one(void **state)
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_LINK_DOWN);
     f.linked = true;
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_NO_ROOM);
-    f.wants_room = false;
+    f.lacks_room = false;
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_UNSEALED);
     f.unsealed = false;
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_DAY_SPENT);
