@@ -23,25 +23,27 @@ const char *tb_fabric_no_verbs(const struct tb_fabric *fabric)
 
 /* ---- the queue ---- */
 
-static void put(struct tb_fabric *f, struct tb_fabric_job *job, bool wakes)
+static void put(struct tb_fabric *f, struct tb_fabric_job *job, bool from_pool)
 {
     job->next = NULL;
     pthread_mutex_lock(&f->lock);
     *f->last = job;
     f->last = &job->next;
+    /* Asked behind the job's being in the queue: who waits in the pool now is in it later, and the last of them wakes. */
+    const bool others_follow = from_pool && tb_pool_waiting(f->pool) > tb_pool_threads(f->pool);
     /* Before the job can run: behind that the fabric may close, and a write to what was its descriptor ends the process. */
-    if (wakes) uv_async_send(&f->posted);
+    if (!others_follow) uv_async_send(&f->posted);
     pthread_mutex_unlock(&f->lock);
 }
 
 void tb_fabric_post(struct tb_fabric *f, struct tb_fabric_job *job)
 {
-    put(f, job, true);
+    put(f, job, false);
 }
 
 void tb_fabric_post_from_pool(struct tb_fabric *f, struct tb_fabric_job *job)
 {
-    put(f, job, tb_pool_waiting(f->pool) <= tb_pool_threads(f->pool));
+    put(f, job, true);
 }
 
 static void on_posted(uv_async_t *async)
