@@ -10,7 +10,7 @@
 #define LOOK_RTTS     10u
 #define AGAIN_LEAST   TB_SECONDS(30)
 #define SHORT_MOST    TB_SECONDS(5) /* that a stream takes to come up, or it will not */
-#define POOR_LOOKS    3u
+#define OTHER_LOOKS   3u
 #define UNSEEN        TB_SECONDS(1)  /* between looks: nobody knows what was open meanwhile */
 #define MORE_LEAST    TB_SECONDS(60) /* until more than came up are tried again; each time twice as long */
 #define MORE_MOST     TB_SECONDS(3600)
@@ -88,7 +88,7 @@ static void settle(struct tb_tuner *t, const struct tb_tuner_seen *seen)
     t->streams = t->best;
     t->searched = true;
     t->settled_at = seen->now;
-    t->poor = 0;
+    t->other = 0;
     begin(t, TB_TUNER_SETTLED, seen);
 }
 
@@ -139,12 +139,14 @@ static void judge(struct tb_tuner *t, const struct tb_tuner_seen *seen, uint64_t
     if (!try_next(t, seen)) turn(t, seen);
 }
 
-/* A settled number that brings much less than it did. */
+/* A settled number that brings much less than it did, or much more: what was found when the path, or an operator's limit, held all of
+ * them is not enough for a wider one. */
 static void watch(struct tb_tuner *t, const struct tb_tuner_seen *seen, uint64_t rate)
 {
-    t->poor = rate < t->best_rate / 4 * 3 ? t->poor + 1 : 0;
+    const bool other = rate < t->best_rate / 4 * 3 || rate / 4 * 3 > t->best_rate;
+    t->other = other ? t->other + 1 : 0;
     begin(t, TB_TUNER_SETTLED, seen);
-    if (t->poor < POOR_LOOKS || tb_time_since(t->settled_at, seen->now) < AGAIN_LEAST) return;
+    if (t->other < OTHER_LOOKS || tb_time_since(t->settled_at, seen->now) < AGAIN_LEAST) return;
     t->best = 0;
     begin(t, TB_TUNER_LOOKING, seen);
 }

@@ -8,8 +8,8 @@
  * The number begins where it was last on this path, or at rate x RTT / window. While a full copy crosses it is searched: the
  * utility of n streams is their goodput / 1.02^n, so one more has to bring 2 % more (the utility of Falcon, Arifuzzaman and
  * Arslan, 2023). A step up or down is half of the number; one whose utility is not over 2 % more is taken back, and after one each way the
- * number is settled. A settled number is searched again when its goodput fell below three quarters of what it was for three looks
- * in a row, and not more often than every 30 s. So at a steady state nothing changes. Where fewer come up than are wanted, those
+ * number is settled. A settled number is searched again when its goodput was below three quarters of what it had been, or above four thirds,
+ * for three looks in a row, and not more often than every 30 s. So at a steady state nothing changes. Where fewer come up than are wanted, those
  * have to do; a minute later the others are tried again, then 2, 4 ... 60 minutes later (P6: what was broken for some seconds is
  * not slow for good).
  *
@@ -70,7 +70,7 @@ struct tb_tuner {
     uint32_t low_ceiling, low_streams; /* while they are: what to go back to; 0: they are not */
     int direction;                     /* of the step that is tried: 1, -1; 0: none */
     bool turned;                       /* the other direction need not be tried any more */
-    uint32_t poor;                     /* looks in a row that were */
+    uint32_t other;                    /* looks in a row that were: it brought much less or more */
 };
 
 void tb_tuner_init(struct tb_tuner *t, const struct tb_tuner_options *options);

@@ -87,9 +87,9 @@ static void look_is_sound(const struct tb_tuner *was, const struct tb_tuner *t, 
     if (more || over || lowered || l->rtt != was->rtt || l->window_bytes != was->window_bytes) return;
     /* Where there was nothing to send, or not enough came up, nothing is learned. */
     if (!l->full || usable < was->streams) assert_int_equal(t->streams, was->streams);
-    /* What was found is searched again after three poor looks, and not more often than every 30 s. */
+    /* What was found is searched again after three looks that were other, and not more often than every 30 s. */
     if (was->state == TB_TUNER_SETTLED && was->searched && t->state != TB_TUNER_SETTLED)
-        assert_true(was->poor >= 2 && was->settled_at + SEARCH_EVERY <= NOW);
+        assert_true(was->other >= 2 && was->settled_at + SEARCH_EVERY <= NOW);
     if (was->state == TB_TUNER_SETTLED) assert_int_equal(t->streams, was->streams);
 }
 

@@ -170,6 +170,36 @@ static void a_changed_path_is_searched_again(void **state)
     assert_int_equal(f.changes, 0);
 }
 
+/* What was found under an operator's limit, or at a path's busiest hour, is few: they are not enough when that is over, and an earlier process's
+ * neither. */
+static void a_path_that_became_wider_is_searched_again(void **state)
+{
+    (void)state;
+    static const struct path narrow = {.each = 40000000, .all = 6000000, .noise = 5, .rtt = TB_MS(80)};
+    struct fixture f, second;
+    setup(&f, &both, &narrow);
+    run(&f, 60, true);
+    const uint32_t few = f.t.streams;
+    assert_true(few < 8);
+    const uint64_t rate = f.t.best_rate;
+    f.path.all = 600000000; /* a burst, in two looks at most */
+    f.changes = 0;
+    run(&f, 1, true);
+    f.path.all = narrow.all;
+    run(&f, 60, true);
+    assert_int_equal(f.changes, 0);
+    f.path.all = 600000000; /* for good: fifteen of them */
+    run(&f, 60, true);
+    assert_true(f.t.streams >= 13 && f.t.streams <= 23);
+    f.changes = 0;
+    run(&f, 600, true);
+    assert_int_equal(f.changes, 0);
+    setup(&second, &both, &f.path);
+    tb_tuner_recall(&second.t, few, rate);
+    run(&second, 60, true);
+    assert_true(second.t.streams >= 13 && second.t.streams <= 23);
+}
+
 /* A peer that lets only so many come up is not waited for. */
 static void what_the_peer_lets_come_up_has_to_do(void **state)
 {
@@ -311,6 +341,7 @@ int main(void)
         cmocka_unit_test(a_path_is_remembered),
         cmocka_unit_test(bursts_search_nothing),
         cmocka_unit_test(a_changed_path_is_searched_again),
+        cmocka_unit_test(a_path_that_became_wider_is_searched_again),
         cmocka_unit_test(what_the_peer_lets_come_up_has_to_do),
         cmocka_unit_test(what_was_broken_for_seconds_is_not_slow_for_good),
         cmocka_unit_test(a_time_in_which_nobody_looked_is_no_shortage),
