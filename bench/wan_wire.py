@@ -44,17 +44,25 @@ class WanWire(Ends):
     def listens(self, port):
         return f":{port} " in subprocess.run(self.argv("b", "ss", "-Hltn"), capture_output=True, text=True, check=False).stdout
 
-    def iperf_bits(self, streams, congestion, *words, timeout_s=300):
-        """Bit/s that iperf3's server at b, which is served at 5201, received."""
-        return received_bits(self.run("a", "iperf3", "-J", "-c", self.address["b"], "-p", "5201", "-P", streams, "-C", congestion, *words,
-                                      timeout_s=timeout_s))
+    def iperf_says(self, streams, congestion, *words, timeout_s=300):
+        """What iperf3 says of its way to its server at b, which is served at 5201."""
+        return self.run("a", "iperf3", "-J", "-c", self.address["b"], "-p", "5201", "-P", streams, "-C", congestion, *words, timeout_s=timeout_s)
+
+    def iperf_bits(self, *words):
+        """Bit/s that iperf3's server received."""
+        return received_bits(self.iperf_says(*words))
 
     def iperf(self, size, streams, congestion):
-        """Gbit/s, 0 if it does not end within two minutes, as one stream of cubic on a lossy path."""
+        """Gbit/s of so many bytes on all streams together; 0 if it does not end within two minutes, as one stream of cubic on a lossy path."""
         try:
-            return self.iperf_bits(streams, congestion, "-n", size // streams, timeout_s=120) / 1e9
+            said = self.iperf_says(streams, congestion, "-n", size, timeout_s=120)
         except subprocess.TimeoutExpired:
             return 0
+        bits = received_bits(said)
+        sent = said["end"]["sum_sent"]["bytes"]
+        if sent < size:
+            raise harness.Failed(f"iperf3 sent {sent} of {size} bytes on {streams} streams")
+        return bits / 1e9
 
     def pump(self, program, size, streams, congestion, *more):
         """What the TLS pump says of its way from a to b."""

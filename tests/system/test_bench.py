@@ -3,6 +3,7 @@ killed leaves nothing. No number is looked at."""
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -179,7 +180,7 @@ def a_round_in_which_iperf3_failed_does_not_count():
     import over_wan
     import wan_wire
     refused = {"start": {}, "end": {}, "error": "unable to connect to server: Connection refused"}
-    good = {"end": {"sum_received": {"bits_per_second": 8e9}}}
+    good = {"end": {"sum_sent": {"bytes": 1 << 20}, "sum_received": {"bits_per_second": 8e9}}}
     kept = wan_wire.WanWire.run, floors.sites.tool, floors.memcpy_gb_per_s, floors.iperf_server
     heard = []
     try:
@@ -206,6 +207,27 @@ def a_round_in_which_iperf3_failed_does_not_count():
         check(f"nor does it in the search for the best: {best} {heard[-1]}", best == (16, "bbr", ()) and "4 streams, bbr: iperf3: unable" in heard[-1])
     finally:
         wan_wire.WanWire.run, floors.sites.tool, floors.memcpy_gb_per_s, floors.iperf_server = kept
+
+
+def iperf3_sends_the_bytes_that_ours_does():
+    """Whatever its -n counts: of as many streams as there are, all together. Fewer bytes are over before its windows are open."""
+    import harness
+    wire, asked = unjudged_wire(), []
+
+    def run(*words, of_all, **_):
+        asked.append(words)
+        streams, size = (int(words[words.index(key) + 1]) for key in ("-P", "-n"))
+        return {"end": {"sum_sent": {"bytes": size if of_all else size // streams}, "sum_received": {"bits_per_second": 8e9}}}
+    wire.run = functools.partial(run, of_all=True)
+    for streams in (1, 8):
+        check(f"on {streams} streams: {asked[-1:]}", wire.iperf(1 << 30, streams, "bbr") == 8 and asked[-1][asked[-1].index("-n") + 1] == 1 << 30)
+    wire.run = functools.partial(run, of_all=False)
+    try:
+        wire.iperf(1 << 30, 8, "bbr")
+    except harness.Failed as failed:
+        check(f"it is told: {failed}", "134217728 of 1073741824" in str(failed))
+    else:
+        check("an eighth of the bytes is no measure", False)
 
 
 def unjudged_wire():
@@ -732,7 +754,7 @@ for test in (each_key_has_one_row, what_nobody_measures_is_skipped_with_a_reason
              a_failure_is_told_and_ends_nothing, writing_some_rows_keeps_the_others,
              rounds_add_up_over_runs_that_are_ended, a_round_in_which_a_peer_was_void_does_not_count,
              a_peer_that_is_not_here_is_named_and_not_compared, a_peer_that_fails_is_told_by_its_own_words, what_a_kill_is_held_against_is_a_twentieth_at_least,
-             a_round_in_which_iperf3_failed_does_not_count, arenas_have_room_for_the_file_of_data,
+             a_round_in_which_iperf3_failed_does_not_count, iperf3_sends_the_bytes_that_ours_does, arenas_have_room_for_the_file_of_data,
              fleets_are_timed_event_by_event, what_a_floor_takes_is_chosen_at_the_size_that_is_measured, the_pump_over_a_wan_is_the_best_of_blocking_and_batched,
              the_best_of_theirs_is_the_best_over_the_rounds, the_elastic_figure_has_hold_and_age, what_is_void_costs_its_own_time_alone, a_figure_is_of_its_table,
              the_page_says_what_the_keys_mean,
