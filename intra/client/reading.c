@@ -135,13 +135,42 @@ void tb_staging_close_hop(struct tb_staging *st)
     pthread_mutex_unlock(&st->note_lock);
 }
 
+static bool is_whole(const struct tb_staging *st)
+{
+    for (uint32_t i = 0; i < st->key.shard_count; i++)
+        if (!tb_place_whole(&st->shards[i].place)) return false;
+    return true;
+}
+
+static void became_whole(struct tb_session *s, struct tb_staging *st)
+{
+    tb_staging_close_hop(st);
+    if (st->shelf_offset != 0) tb_shelf_close(&st->shelf);
+    st->state = TB_STAGING_WHOLE;
+    tb_log(TB_LOG_DEBUG, "staging.whole",
+           "number=%llu bytes=%llu read_bytes=%llu encoded_bytes=%llu encoded_chunks=%u of=%u",
+           (unsigned long long)st->key.number, (unsigned long long)st->memory.count,
+           (unsigned long long)st->read.bytes_read, (unsigned long long)st->read.bytes_encoded,
+           st->read.chunks_encoded, st->total_chunks);
+    tb_staging_progress_notice(s, st);
+    tb_session_changed(s, true);
+}
+
+/* A hop that is closed tells nothing more, and its last chunk may have come since we listened. False: more has to come. */
+static bool ends_whole(struct tb_session *s, struct tb_staging *st)
+{
+    tb_staging_close_hop(st);
+    if (!is_whole(st)) return false;
+    became_whole(s, st);
+    return true;
+}
+
 void tb_staging_base_goes(struct tb_session *s, const struct tb_staging *base)
 {
     for (struct tb_staging *st = s->stagings; st != NULL; st = st->next) {
         if (st->base != base || st->hop == NULL) continue;
         const uint64_t plan = st->plan;
-        tb_staging_close_hop(st);
-        lost_notice(s, st, plan, TB_CANCELLED);
+        if (!ends_whole(s, st)) lost_notice(s, st, plan, TB_CANCELLED);
     }
 }
 
@@ -275,8 +304,8 @@ static enum tb_status follow_plan(struct tb_session *s, struct tb_staging *st,
     if (status == TB_OK)
         status = tb_source_decode(m->source.bytes, m->source.count, memory, bytes, &source, &count);
     if (status == TB_OK) status = check_source(st, source, count);
-    if (status == TB_OK) {
-        tb_staging_close_hop(st); /* a later plan replaces the source; what is held stays */
+    /* A later plan replaces the source; what is held stays. */
+    if (status == TB_OK && !ends_whole(s, st)) {
         status = open_hop(s, st, m, source, count);
         /* Not our source to use: the gateway hears it and has others. */
         if (status != TB_OK && status != TB_PEER_GARBLED) {
@@ -317,27 +346,6 @@ enum tb_status tb_staging_plan(struct tb_session *s, const struct tb_session_pla
 }
 
 /* ---- what happened meanwhile ---- */
-
-static bool is_whole(const struct tb_staging *st)
-{
-    for (uint32_t i = 0; i < st->key.shard_count; i++)
-        if (!tb_place_whole(&st->shards[i].place)) return false;
-    return true;
-}
-
-static void became_whole(struct tb_session *s, struct tb_staging *st)
-{
-    tb_staging_close_hop(st);
-    if (st->shelf_offset != 0) tb_shelf_close(&st->shelf);
-    st->state = TB_STAGING_WHOLE;
-    tb_log(TB_LOG_DEBUG, "staging.whole",
-           "number=%llu bytes=%llu read_bytes=%llu encoded_bytes=%llu encoded_chunks=%u of=%u",
-           (unsigned long long)st->key.number, (unsigned long long)st->memory.count,
-           (unsigned long long)st->read.bytes_read, (unsigned long long)st->read.bytes_encoded,
-           st->read.chunks_encoded, st->total_chunks);
-    tb_staging_progress_notice(s, st);
-    tb_session_changed(s, true);
-}
 
 /* Others may chain behind this staging from its first chunk: its export is told before a byte is there. Of a patch it is told
  * that there is none. */
