@@ -2,6 +2,7 @@
 #include "links_world.h"
 
 #include <dirent.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,11 +29,25 @@ static uint32_t threads_of_ours(void)
     return count;
 }
 
+static void *nothing(void *arg)
+{
+    return arg;
+}
+
+/* A sanitizer starts one of its own beside the first of ours. */
+static void have_a_thread(void)
+{
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, nothing, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
 /* Of the cores that this process may use: one of them, and all. */
 static void who_says_nothing_has_a_loop_a_core(void **state)
 {
     cpu_set_t all, some;
     (void)state;
+    have_a_thread();
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
     for (int one = 0; one < 2; one++) {
         struct links_world w;
