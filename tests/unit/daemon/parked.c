@@ -91,18 +91,22 @@ static void a_session_parks_no_more_than_one_large_seal(void **state)
 {
     struct sealed s;
     struct version next;
-    uint64_t requests[SEALS];
+    uint64_t most = 0, last = 0;
     (void)state;
     begin(&s);
     version_make(&next, 2, 1, SEALED_SHARD_BYTES);
     struct worker *w = worker_new(&s.home, "trainer");
     const struct tb_id run = run_open(w);
     const struct tb_id uid = version_open(w, &run, 1);
-    for (uint32_t i = 0; i < SEALS; i++)
-        requests[i] = say_seal(w, &next, &uid);
-    CHECK_STATUS(worker_reply(w, requests[SEALS - 1]), TB_SITE_NOMEM);
-    assert_true(parked_bytes(s.home.d) >= SEAL_BYTES); /* the first ones wait */
-    assert_true(parked_bytes(s.home.d) <= TB_SESSION_FRAME_BYTES_MAX);
+    for (uint32_t i = 0; i < SEALS; i++) {
+        last = say_seal(w, &next, &uid);
+        if (i < SEALS - 1) worker_sync(w);
+        /* Looked at each time: on a slow machine the first is over before the last is said. */
+        if (parked_bytes(s.home.d) > most) most = parked_bytes(s.home.d);
+    }
+    CHECK_STATUS(worker_reply(w, last), TB_SITE_NOMEM);
+    assert_true(most >= SEAL_BYTES); /* the first ones wait */
+    assert_true(most <= TB_SESSION_FRAME_BYTES_MAX);
     worker_free(w);
     version_fini(&next);
     end(&s);
