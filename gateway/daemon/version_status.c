@@ -16,13 +16,24 @@ static tb_time_ns first_of(tb_time_ns a, tb_time_ns b)
     return a != 0 ? a : b;
 }
 
-static json_t *stages(const struct tb_copy *c)
+static bool has_readers(const struct tb_daemon *d, const struct tb_name *model)
+{
+    struct tb_catalog_member_view m;
+    uint32_t cursor = 0;
+    while (tb_catalog_member_at(d->catalog, &cursor, &m))
+        if (tb_name_equal(&m.model, model)) return true;
+    return false;
+}
+
+static json_t *stages(const struct tb_daemon *d, const struct tb_copy *c)
 {
     const tb_time_ns whole_at = c->whole ? c->whole_at : 0;
+    /* Where nobody is to activate it, it does not wait for that. */
+    const bool awaited = whole_at != 0 && (c->activated_at != 0 || has_readers(d, &c->key.model));
     return json_pack("{s:o, s:o, s:o, s:o}", "queued_s",
                      span(c->seen_at, first_of(c->asked_at, c->landing_at)), "manifests_s",
                      span(c->asked_at, c->landing_at), "landing_s", span(c->landing_at, whole_at),
-                     "activating_s", span(whole_at, c->activated_at));
+                     "activating_s", span(awaited ? whole_at : 0, c->activated_at));
 }
 
 static json_t *ways(const struct tb_sent_sum *sum)
@@ -63,7 +74,7 @@ static json_t *eta(const struct tb_copy *c, uint64_t bytes)
 
 bool tb_status_moves(struct tb_daemon *d, const struct tb_copy *copy, uint64_t bytes, json_t *version)
 {
-    bool all = json_object_set_new(version, "stages", copy != NULL ? stages(copy) : json_null()) == 0;
+    bool all = json_object_set_new(version, "stages", copy != NULL ? stages(d, copy) : json_null()) == 0;
     all &= json_object_set_new(version, "sent", copy != NULL ? sent(d, copy) : json_null()) == 0;
     all &= json_object_set_new(version, "eta_s", copy != NULL ? eta(copy, bytes) : json_null()) == 0;
     return all;

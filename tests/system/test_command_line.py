@@ -16,7 +16,7 @@ import tempfile
 import time
 
 from capture import Capture
-from harness import BUILD, PATIENCE, PATIENCE_S, SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, Skipped, expect, main, scenario, up, wait_for
+from harness import BUILD, PATIENCE, PATIENCE_S, SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, Rollout, Skipped, Trainer, expect, main, scenario, up, wait_for
 
 sys.path.append(str(SOURCE / "sim/wan"))
 import leavings  # noqa: E402
@@ -367,6 +367,30 @@ def hostile_safetensors_are_refused_with_their_place(lab):
     expect("versions", east.versions(), [])
     (lab.dir / "good.safetensors").write_bytes((len(good) + 2).to_bytes(8, "little") + b"{" + good.encode() + b"}" + bytes(4))
     east.cli("publish", "policy", lab.dir / "good.safetensors", "--version", "1")
+
+
+@scenario
+def a_version_awaits_those_who_follow(lab):
+    """P10: how long it takes until all who are subscribed here use a version is told where somebody is, and ends when they do."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    path = lab.weights(1)[0]
+    uid = Trainer(lab, east, path).publish(1)
+    west.wait_holds(uid)
+
+    def activating_s():
+        return west.version(uid)["stages"]["activating_s"]
+    expect("seconds where nobody follows", activating_s(), None)
+    expect("and as text", "activating" in west.cli("versions").stdout, False)
+    reader = Rollout(lab, west, "reader", path)
+    first = wait_for("the reader is waited for", activating_s)
+    wait_for("that takes time", lambda: activating_s() > first)
+    reader.stage(uid)
+    reader.activate(uid)
+    took = wait_for("it is used", lambda: (lambda s: s if s == activating_s() else None)(activating_s()))
+    reader.worker.ok("close")
+    wait_for("the reader is gone", lambda: not west.control("status")["sessions"])
+    expect("what it took is told all the same", activating_s(), took)
 
 
 @scenario
