@@ -2,7 +2,7 @@
  *
  * Whoever encodes a chunk on a base puts it here, and so does who got it encoded: from its publisher, or over a link, so a relay
  * forwards it as it came. The name says of which base it is, so it fits everybody that holds that base. What is kept stays under
- * a budget and under 16 pairs of version and base; the oldest pair goes first, with all that it has. Forms on no base are not
+ * a budget and under 64 pairs of version and base; the oldest pair goes first, with all that it has. Forms on no base are not
  * kept: they are the size of the version, and the second peer of a full copy is rare.
  *
  * Objects may be on their way: then who wants one waits for it, while they keep coming, sooner than to make it a second time.
@@ -15,7 +15,7 @@
 #include "base/ident.h"
 #include "base/time.h"
 
-#define TB_OBJECTS_PAIRS_MAX 16u
+#define TB_OBJECTS_PAIRS_MAX 64u        /* the last 16 versions, on four bases or of four models */
 #define TB_OBJECTS_PATIENCE  TB_MS(500) /* nothing came from a rank: no more is waited for */
 /* And in all, of a shard, since it was first said: so long, and as much again for each that came. A core here is faster. */
 #define TB_OBJECTS_PATIENCE_WHOLE TB_SECONDS(2)

@@ -137,16 +137,20 @@ static void what_can_never_fit_pushes_nothing_out(void **state)
     tb_objects_free(o);
 }
 
-static void sixteen_pairs_are_kept(void **state)
+/* Sixteen versions, to peers that stand on four of them. */
+static void the_last_sixteen_versions_are_kept(void **state)
 {
     (void)state;
     struct tb_objects *o = NULL;
     CHECK_OK(tb_objects_new(1 << 20, &o));
-    for (unsigned i = 1; i < 20; i++)
-        put(o, i, i - 1, 0, 0, "step");
+    for (unsigned i = 4; i < 24; i++)
+        for (unsigned behind = 1; behind <= 4; behind++)
+            put(o, i, i - behind, 0, 0, "step");
     assert_int_equal(stats_of(o).pairs, TB_OBJECTS_PAIRS_MAX);
-    assert_false(finds(o, 3, 2, 0, 0, "step"));
-    assert_true(finds(o, 4, 3, 0, 0, "step"));
+    for (unsigned behind = 1; behind <= 4; behind++) {
+        assert_false(finds(o, 7, 7 - behind, 0, 0, "step"));
+        assert_true(finds(o, 8, 8 - behind, 0, 0, "step"));
+    }
     tb_objects_free(o);
 }
 
@@ -323,7 +327,7 @@ int main(void)
         cmocka_unit_test(an_object_has_a_version_a_base_and_a_chunk),
         cmocka_unit_test(the_oldest_go_first),
         cmocka_unit_test(what_can_never_fit_pushes_nothing_out),
-        cmocka_unit_test(sixteen_pairs_are_kept),
+        cmocka_unit_test(the_last_sixteen_versions_are_kept),
         cmocka_unit_test(what_was_found_stays),
         cmocka_unit_test(without_memory_nothing_is_kept),
         cmocka_unit_test(what_is_on_its_way_is_waited_for),
