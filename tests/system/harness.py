@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 
-from capture import Tls
+from capture import Capture, Tls
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.setdefault("TB_BUILD_DIR", str(SOURCE / "build/dev")))
@@ -646,6 +646,18 @@ class Lab:
         s = Site(self, name, **kwargs)
         self.sites.append(s)
         return s
+
+    def watch(self, net, *names):
+        """P8: every packet on the devices between these sites, until the test ends, belongs to a TLS connection."""
+        seen = Capture(net, *names)
+
+        def judge(kind, *_):
+            if kind is None and seen.count == 0:
+                raise Failed("no packet crossed")
+            if kind is None and seen.complaints():
+                raise Failed(f"P8: {seen.complaints()[0]}")
+        self.after.push(judge)
+        self.after.enter_context(seen)
 
     def link(self, to_site):
         link = Link(self.address, to_site.port)

@@ -184,6 +184,7 @@ def a_device_counts_what_the_rate_says(lab):
     each second, in mid-version, also after it was raised and after it was lowered, where the machine has time for it. Acknowledgements and words about
     versions count there besides, below a thousandth of it."""
     veth = lab.after.enter_context(Veth())
+    lab.watch(veth, "east", "west")
     east, west, _ = lab.east_west(through_link=False, arena_mib=192)
     for site in (east, west):
         site.live_in(veth.enter(site.name, []), veth.address(site.name))

@@ -13,7 +13,6 @@ import signal
 import sys
 import time
 
-from capture import Capture
 from connection import Connection
 from harness import PATIENCE_S, SOURCE, Cores, Dns, Failed, Rollout, Skipped, Trainer, Veth, expect, made, main, read_and_compare, scenario, wait_for
 
@@ -51,7 +50,7 @@ class Pair:
             self.begin_wan(names, dict(PATH, **path or {}), kernel or {})
         net = through or self.wan
         self.enter, self.address = net.enter, net.address
-        self.watch(net, names)
+        lab.watch(net, *names)
         self.east, self.west, _ = lab.east_west(through_link=False, arena_mib=arena_mib, keep=3)
         self.streams, self.bdp_bytes = streams, bdp_bytes(MBIT)
         for site in (self.east, self.west):
@@ -75,16 +74,6 @@ class Pair:
         pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1:]]
         file.write_text(f"sites: {{{sites}}}\npaths:\n" + "".join(f"  - {{between: [{a}, {b}], {words}}}\n" for a, b in pairs))
         self.wan = self.lab.after.enter_context(wanlab.lab(file))
-
-    def watch(self, net, names):
-        """P8: every packet on the devices between the sites belongs to a TLS connection."""
-        seen = Capture(net, *names)
-
-        def judge(kind, *_):
-            need(kind is not None or seen.count > 0, "no packet crossed")
-            need(kind is not None or not seen.complaints(), f"P8: {seen.complaints()[:1]}")
-        self.lab.after.push(judge)
-        self.lab.after.enter_context(seen)
 
     def settle(self, site):
         site.extra = {"link": dict(LINK, streams=self.streams), "session": {"lease_ms": 10000}}
