@@ -9,6 +9,7 @@
 #include "gateway/cli/control_client.h"
 #include "gateway/cli/fields.h"
 #include "gateway/cli/gateway_session.h"
+#include "gateway/cli/path_status.h"
 
 #define ASK_TIMEOUT_MS 10000u
 #define ASK_EVERY_NS   100000000L

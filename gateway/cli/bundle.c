@@ -17,6 +17,7 @@
 #include "base/assert.h"
 #include "base/fault.h"
 #include "base/manifest.h"
+#include "gateway/cli/path_status.h"
 
 struct opening {
     struct tb_bundle *bundle;
@@ -63,8 +64,7 @@ static enum tb_status map_file(struct opening *o, struct tb_bundle_file *f)
     /* O_NONBLOCK: a FIFO that stands where a file was must not hold us. */
     const int fd = tb_sys_open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0)
-        return tb_bundle_refuse(o->error, errno == ENOENT ? TB_NOT_FOUND : TB_SITE_IO, "%.300s: %s", f->path,
-                                strerror(errno));
+        return tb_bundle_refuse(o->error, tb_path_status(errno), "%.300s: %s", f->path, strerror(errno));
     enum tb_status s = TB_OK;
     if (fstat(fd, &st) != 0)
         s = tb_bundle_refuse(o->error, TB_SITE_IO, "%.300s: %s", f->path, strerror(errno));
@@ -185,8 +185,7 @@ static enum tb_status add_path(struct opening *o, const char *path, const char *
 {
     struct stat st;
     if (stat(path, &st) != 0)
-        return tb_bundle_refuse(o->error, errno == ENOENT ? TB_NOT_FOUND : TB_SITE_IO, "%.300s: %s", path,
-                                strerror(errno));
+        return tb_bundle_refuse(o->error, tb_path_status(errno), "%.300s: %s", path, strerror(errno));
     if (S_ISDIR(st.st_mode)) return add_folder(o, path, name, depth + 1);
     const char *slash = strrchr(path, '/');
     return add_file(o, path, name[0] != '\0' ? name : slash == NULL ? path : slash + 1);

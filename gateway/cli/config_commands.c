@@ -86,10 +86,10 @@ enum tb_cli_exit tb_cli_config_check(const struct tb_cli_call *call)
                   config->site.text, "gateway", config->gateway.text, "peers", (int)config->peer_count,
                   "models", (int)config->model_count, "arena_bytes", (json_int_t)config->arena_bytes,
                   "open_files", (json_int_t)tb_descriptors_needed(config), "open_files_allowed", allowed);
-    const enum tb_cli_exit said =
-        tb_say_result(call, fields, "%s is good: tombolo://%s/%s, %u peers, %u models, arena of %s",
-                      call->arguments[0], config->site.text, config->gateway.text, config->peer_count,
-                      config->model_count, tb_show_bytes(config->arena_bytes).text);
+    const enum tb_cli_exit said = tb_say_result(
+        call, fields, "%s is good: tombolo://%s/%s, %u peer%s, %u model%s, arena of %s", call->arguments[0],
+        config->site.text, config->gateway.text, config->peer_count, config->peer_count == 1 ? "" : "s",
+        config->model_count, config->model_count == 1 ? "" : "s", tb_show_bytes(config->arena_bytes).text);
     if (!allowed && !tb_cli_given(call, "json")) /* tombolod may be started with another limit */
         (void)fprintf(stderr, "tombolo config check: %s: %s; tombolod would not start here\n",
                       call->arguments[0], limit);

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "base/net/pki.h"
+#include "gateway/cli/path_status.h"
 #include "gateway/cli/say.h"
 
 #define CA_DAYS_DEFAULT    3650u

@@ -113,11 +113,6 @@ enum tb_cli_exit tb_say_failure(const struct tb_cli_call *call, int status, cons
     return tb_cli_exit_of(status);
 }
 
-enum tb_status tb_path_status(int error)
-{
-    return error == ENOENT || error == ENOTDIR ? TB_NOT_FOUND : TB_SITE_IO;
-}
-
 enum tb_cli_exit tb_say_usage(const char *command, bool json, const char *format, ...)
 {
     char clean[SAID_BYTES];

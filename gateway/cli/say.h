@@ -31,9 +31,6 @@ enum tb_cli_exit tb_say_failure(const struct tb_cli_call *call, int status, cons
 enum tb_cli_exit tb_say_usage(const char *command, bool json, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Of a path that somebody named, by errno: TB_NOT_FOUND where it leads nowhere, else TB_SITE_IO. */
-enum tb_status tb_path_status(int error);
-
 /* Prints the object as one line; takes it. NULL, or no memory for the line: nothing on standard output, and TB_CLI_SITE. */
 enum tb_cli_exit tb_say_object(json_t *object);
 

@@ -14,6 +14,7 @@
 #include "base/fault.h"
 #include "base/ident.h"
 #include "gateway/cli/gateway_session.h"
+#include "gateway/cli/path_status.h"
 #include "gateway/cli/say.h"
 #include "gateway/cli/unbundle.h"
 

@@ -291,6 +291,9 @@ def refusals_have_their_exit_codes(lab):
     refused(east, 4, "timeout", "subscribe", "policy", "--into", into, "--timeout", "5s")  # in it a busy machine opens a session
     refused(east, 4, "waiting for version 7: not within --timeout; `tombolo versions policy` lists",
             "subscribe", "policy", "--into", into, "--version", "7", "--timeout", "5s")
+    (lab.dir / "circle").symlink_to("circle")
+    for words in (("publish", "policy", lab.dir / "circle", "--version", "1"), ("subscribe", "policy", "--into", lab.dir / "circle")):
+        refused(east, 1, "Too many levels of symbolic links (bad_argument)", *words)
     refused(east, 1, f"{into}/a/b: No such file", "subscribe", "policy", "--into", into / "a" / "b")
     refused(east, 1, f"{bad}/.tombolo-lock: Not a directory", "subscribe", "policy", "--into", bad)
     refused(east, 1, "not_found", "withdraw", "policy", "99")

@@ -241,6 +241,8 @@ static void what_cannot_travel_is_refused_with_its_path(void **state)
     assert_non_null(strstr(e.text, "index.json:2:"));
     /* Names and kinds. */
     assert_int_equal(open_one(path_of(w, "nothing"), NULL, &b, &e), TB_NOT_FOUND);
+    assert_int_equal(symlink("circle", path_of(w, "circle")), 0);
+    assert_int_equal(open_one(path_of(w, "circle"), NULL, &b, &e), TB_BAD_ARGUMENT);
     put_folder(w, "none");
     assert_int_equal(open_one(path_of(w, "none"), NULL, &b, &e), TB_BAD_FILE);
     put(w, "none/" TB_BUNDLE_MARKER, "x", 1);

@@ -1,0 +1,21 @@
+#include "gateway/cli/path_status.h"
+
+#include <errno.h>
+
+enum tb_status tb_path_status(int error)
+{
+    switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+        return TB_NOT_FOUND;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+    case EISDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
+        return TB_BAD_ARGUMENT;
+    default:
+        return TB_SITE_IO;
+    }
+}
