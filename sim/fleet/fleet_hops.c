@@ -178,28 +178,50 @@ void fleet_poll(struct fleet *f, struct worker *w)
     w->asleep = !w->whole;
 }
 
+/* The first of a host's workers, which stand together. */
+static struct worker *host_of(const struct fleet *f, const struct worker *w)
+{
+    const struct site *s = &f->sites[w->site];
+    return &f->workers[s->first_worker + (w->host - 1) * (uint32_t)s->spec->workers];
+}
+
+/* When something first came to its host, over whoever's hop: who follows copies while the host reads, also where another one reads by
+ * now, or the one whom it follows is a follower. */
+static tb_time_ns host_began(const struct fleet *f, const struct worker *w)
+{
+    const struct worker *all = host_of(f, w);
+    tb_time_ns began = f->now;
+    for (uint32_t i = 0; i < (uint32_t)f->sites[w->site].spec->workers; i++)
+        if (all[i].first_at != TB_TIME_NEVER && all[i].first_at < began) began = all[i].first_at;
+    return began;
+}
+
+/* Who goes through its host's memory behind `w`, or did so after `since`. */
+static uint32_t copying(const struct fleet *f, const struct worker *w, tb_time_ns since)
+{
+    const struct worker *all = host_of(f, w);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < (uint32_t)f->sites[w->site].spec->workers; i++)
+        count += all[i].whole ? all[i].words == NULL && all[i].whole_at > since
+                              : all[i].source == (uint32_t)(w - f->workers);
+    return count;
+}
+
 /* Those of its host that copy from it are done when all of them have gone through the host's memory. */
 static void followers_go(struct fleet *f, struct worker *w)
 {
-    const struct site *s = site_of(f, w);
-    const uint32_t self = (uint32_t)(w - f->workers);
-    uint32_t followers = 0;
-    for (uint32_t i = 0; i < (uint32_t)s->spec->workers; i++) {
-        const uint32_t other = s->first_worker + (w->host - 1) * (uint32_t)s->spec->workers + i;
-        followers += f->workers[other].source == self && !f->workers[other].whole;
-    }
-    if (followers == 0) return;
-    const double behind = f->chunk_bytes * (double)followers / s->spec->shm + s->spec->hop_s;
-    /* Who followed itself before anything came, as the one whom it followed was whole, begins now. */
-    const tb_time_ns first = w->first_at == TB_TIME_NEVER ? f->now : w->first_at;
-    const double all = (double)first / 1e9 + f->spec->version.bytes * followers / s->spec->shm;
-    const double at = max_of((double)f->now / 1e9 + behind, all);
-    for (uint32_t i = 0; i < (uint32_t)s->spec->workers; i++) {
-        const uint32_t other = s->first_worker + (w->host - 1) * (uint32_t)s->spec->workers + i;
-        struct worker *o = &f->workers[other];
-        if (o->source == self && !o->whole)
-            fleet_event(f, (tb_time_ns)(at * 1e9),
-                        (struct event){.kind = FOLLOWED, .who = other, .epoch = o->epoch});
+    const struct tb_fleet_site *spec = site_of(f, w)->spec;
+    const tb_time_ns began = host_began(f, w);
+    struct worker *all = host_of(f, w);
+    const double behind = f->chunk_bytes * copying(f, w, f->now) / spec->shm + spec->hop_s;
+    for (uint32_t i = 0; i < (uint32_t)spec->workers; i++) {
+        struct worker *o = &all[i];
+        if (o->source != (uint32_t)(w - f->workers) || o->whole) continue;
+        const tb_time_ns since = o->staged_at > began ? o->staged_at : began;
+        const double through = f->spec->version.bytes * copying(f, w, since) / spec->shm;
+        const double at = max_of((double)f->now / 1e9 + behind, (double)since / 1e9 + through);
+        fleet_event(f, (tb_time_ns)(at * 1e9),
+                    (struct event){.kind = FOLLOWED, .who = (uint32_t)(o - f->workers), .epoch = o->epoch});
     }
 }
 
@@ -232,7 +254,6 @@ void fleet_landed(struct fleet *f, struct worker *w, uint32_t chunk)
 static void follow(struct fleet *f, struct worker *w, uint32_t source)
 {
     const struct worker *o = &f->workers[source];
-    w->first_at = o->first_at;
     w->depth = o->depth;
     if (o->whole) followers_go(f, &f->workers[source]);
 }

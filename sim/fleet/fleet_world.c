@@ -290,6 +290,14 @@ static enum tb_status tell_site(const struct fleet *f, const struct site *s, dou
     return TB_OK;
 }
 
+/* When the workers of one host have it that copy what its first one has from `first` on, and all of at `whole`. */
+static double followed(const struct fleet *f, const struct site *s, double first, double whole)
+{
+    const double followers = s->spec->workers - 1;
+    return fmax(whole + f->chunk_bytes * followers / s->spec->shm,
+                first + f->spec->version.bytes * followers / s->spec->shm);
+}
+
 /* A star: a gateway sends each chunk, as it comes, to each host in turn. */
 static struct tb_fleet_spread star(const struct fleet *f, double *times)
 {
@@ -299,16 +307,21 @@ static struct tb_fleet_spread star(const struct fleet *f, double *times)
         const double gateway = s->spec->gateway_nic > 0 ? s->spec->gateway_nic : s->spec->nic;
         const double bytes = f->chunk_bytes * tb_fleet_inside(&f->spec->version);
         const double each = bytes / gateway, one = bytes / s->spec->nic;
-        double at = 0;
+        double at = 0, first = 0;
         if (s->held < f->chunk_count) {
             never += s->worker_count;
             continue;
         }
-        for (uint32_t k = 0; k < f->chunk_count; k++)
+        for (uint32_t k = 0; k < f->chunk_count; k++) {
             at = fmax(at, s->index == f->spec->home ? 0 : f->gateway_arrivals[i][k] - (double)BEGAN / 1e9) +
                  fmax(each * s->spec->hosts, one);
-        for (uint32_t w = 0; w < s->worker_count; w++)
-            times[count++] = at - each * (s->spec->hosts - f->workers[s->first_worker + w].host);
+            if (k == 0) first = at;
+        }
+        for (uint32_t w = 0; w < s->worker_count; w++) {
+            const double before = each * (s->spec->hosts - f->workers[s->first_worker + w].host);
+            const bool follows = w % (uint32_t)s->spec->workers != 0;
+            times[count++] = follows ? followed(f, s, first - before, at - before) : at - before;
+        }
     }
     return spread_of(times, count, never);
 }

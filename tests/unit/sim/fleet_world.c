@@ -130,6 +130,33 @@ static void it_agrees_with_the_closed_form(void **state)
     tb_fleet_outcome_fini(&o);
 }
 
+/* Seven of a host's eight workers copy what the first one read, at 0.5 GB/s: 7.2 s of the host's memory, by whatever way it came there. */
+static void a_host_has_its_memory_also_in_a_star(void **state)
+{
+    (void)state;
+    struct tb_fleet_scenario s = chain(2);
+    s.sites[1].workers = 8;
+    s.sites[1].nic = 12.5e9;
+    s.sites[1].shm = 0.5e9;
+    struct tb_fleet_outcome o = run(&s, NULL);
+    NEAR(o.workers.last, 7 * 512e6 / 0.5e9, 0.02);
+    NEAR(o.star.last, o.workers.last, 0.02);
+    tb_fleet_outcome_fini(&o);
+}
+
+/* A link as fast as the NICs: now and then the catalog has another of a host's workers read, as the first of a chain looks slow. Who follows
+ * copies all the while, 2 GB/s for 1.5 GB beside four seconds, whoever it was that read. */
+static void who_follows_copies_while_its_host_reads(void **state)
+{
+    (void)state;
+    struct tb_fleet_scenario s = chain(2);
+    s.sites[1].workers = 4;
+    s.sites[1].shm = 2e9;
+    struct tb_fleet_outcome o = run(&s, NULL);
+    NEAR(o.workers.last, o.gateways.last, 0.02);
+    tb_fleet_outcome_fini(&o);
+}
+
 /* P6: one host has a NIC of an eighth. Wherever it stands in the chain, also first, where all depend on it, the others are held up
  * by less than 1.3 times. */
 static void a_slow_host_holds_up_nobody_for_long(void **state)
@@ -371,6 +398,8 @@ int main(void)
         cmocka_unit_test(a_long_chain_costs_little_more_than_its_chunks),
         cmocka_unit_test(control_messages_are_counted),
         cmocka_unit_test(it_agrees_with_the_closed_form),
+        cmocka_unit_test(a_host_has_its_memory_also_in_a_star),
+        cmocka_unit_test(who_follows_copies_while_its_host_reads),
         cmocka_unit_test(a_slow_host_holds_up_nobody_for_long),
         cmocka_unit_test(who_joins_slows_nobody_before_it),
         cmocka_unit_test(workers_have_it_with_their_gateway),
