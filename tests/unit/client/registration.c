@@ -710,7 +710,8 @@ static void what_is_not_kept_for_nics_is_registered_anew(void **state)
     world_close(&w);
 }
 
-int main(void)
+/* With a name: that test alone. */
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_wrong_is_named),
@@ -735,5 +736,6 @@ int main(void)
         cmocka_unit_test(suspended_memory_comes_back_when_it_is_the_same),
         cmocka_unit_test(other_bytes_do_not_come_back),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
