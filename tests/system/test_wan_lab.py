@@ -109,7 +109,7 @@ def a_command_has_its_own_exit_code(_lab):
     needs_root()
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "end.json"
-        done = subprocess.run([SOURCE / "sim/wan/run", "--json", out, "metro", "--", "sh", "-c", 'test -r "$TB_WAN_LAB" && exit 7'])
+        done = subprocess.run([SOURCE / "sim/wan/run", "metro", "--json", out, "--", "sh", "-c", 'test -r "$TB_WAN_LAB" && exit 7'])
         must(done.returncode == 7, f"7, not {done.returncode}")
         must(json.loads(out.read_text())["exit_code"] == 7, "the JSON says so too")
         begun = pathlib.Path(folder) / "begun"
