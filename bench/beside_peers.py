@@ -479,7 +479,7 @@ def after_a_fault(bench, wire, names, title, twice=None):
             for name, got in seen.items()]
     rows += left_out(notes, seen, 5)
     bench.table(names[0].replace("peers", "faults").removesuffix(".cut"), (
-        f"{mib} MiB {title}, {bench.rounds} rounds", "s", f"s more with the carrier gone for {CUT_S} s",
+        f"{size // MIB} MiB {title}, {bench.rounds} rounds", "s", f"s more with the carrier gone for {CUT_S} s",
         "bytes that came twice after SIGKILL at half", "unfinished under the final name"), rows)
 
 
