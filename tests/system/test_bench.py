@@ -622,6 +622,8 @@ def the_command_prints_one_object():
     check("shape", all(set(r) == SHAPE for r in rows.values()))
     done = subprocess.run([*run, "no.such.key"], env=env, capture_output=True, text=True, timeout=60)
     check("an unknown prefix is refused", done.returncode == 2 and done.stdout == "" and "no.such.key" in done.stderr)
+    done = subprocess.run([*run, "verbs", "--data", __file__], env=env, capture_output=True, text=True, timeout=60)
+    check(f"a file that is no safetensors file: {done.stderr}", done.returncode == 2 and "no safetensors file" in done.stderr)
     unbuilt = {k: v for k, v in os.environ.items() if k != "TB_BUILD_DIR"}
     done = subprocess.run([*run, "no.such.key"], env=dict(unbuilt, PATH="/nowhere"), capture_output=True, text=True, timeout=60)
     check("and before anything is built", done.returncode == 2)

@@ -87,5 +87,17 @@ def the_pump_is_a_command_over_a_wan(_lab):
     expect(f"void is 75 ({done.stderr})", (done.returncode == wanlab.VOID, "VOID" in done.stderr), (said["void"] is not None,) * 2)
 
 
+@scenario
+def the_pump_says_what_it_cannot_do(_lab):
+    """bench/pump: what is asked wrongly is 2 and a line, and no traceback."""
+    with tempfile.TemporaryDirectory() as folder:
+        elsewhere = pathlib.Path(folder) / "elsewhere.yaml"
+        elsewhere.write_text("sites: [a, b]\npaths:\n  - {between: [a, b]}\n")
+        for words, why in ((["no-such"], "satellite-bad"), ([elsewhere], "named east and west"), (["metro", "--streams", "65"], "1 to 64"),
+                           (["metro", "--bytes", "0"], "--bytes"), (["metro", "--congestion", "no-such"], "this kernel has")):
+            done = subprocess.run([SOURCE / "bench/pump", *words], capture_output=True, text=True)
+            expect(f"{words}: {done.stderr}", (done.returncode, why in done.stderr, "Traceback" in done.stderr), (2, True, False))
+
+
 if __name__ == "__main__":
     sys.exit(main())
