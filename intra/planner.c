@@ -95,7 +95,7 @@ static void sum_nic_loads(const struct tb_planner_question *q)
 
 /* What speaks against a candidate, the weightiest first; less is better. */
 struct cost {
-    uint32_t terms[11];
+    uint32_t terms[12];
     uint64_t id;
 };
 
@@ -141,12 +141,14 @@ static struct cost cost_of(const struct tb_planner_question *q, uint32_t candida
     const bool behind = !c->whole && c->held_chunks < reader->held_chunks;
     const uint32_t fan_out = q->fan_out == 0 ? 1 : q->fan_out;
     const bool same_rack = c->rack != 0 && c->rack == reader->rack;
+    /* One more on a NIC that is full makes all behind it slower: many that come at once are spread, or all went to the first of a chain. */
+    const uint32_t over = near || load < fan_out ? 0 : load - fan_out;
     /* A reader of the same host costs no NIC, and what such a member lacks comes to the host through it:
      * neither load nor being behind speaks against it. */
     return (struct cost){
         .terms = {c->silent, c->slow, stands_still(c, reader), !near, !near && load >= fan_out,
                   c->own.mark == MARK_UNROOTED, !near && behind && c->kind == TB_PLANNER_WORKER,
-                  kind_cost(c, near), !near && !same_rack, c->own.depth, near ? 0 : load * 2 + c->spot},
+                  kind_cost(c, near), !near && !same_rack, over, c->own.depth, near ? 0 : load * 2 + c->spot},
         .id = c->id,
     };
 }

@@ -11,7 +11,7 @@
  *   - a byte reaches a host once: whoever shares the reader's host is preferred, even when it has only begun;
  *   - slow members become leaves: read from only when there is nobody else;
  *   - nor from who depends on a worker that failed this reader, and holds no more than it: nothing comes there either;
- *   - at most fan_out readers on a host's NIC, while any other will do;
+ *   - at most fan_out readers on a host's NIC, while any other will do; then one more on each before two more on one;
  *   - workers before a publisher of the reader's own host before the gateway before other publishers, unless no worker has what
  *     this reader lacks: with fan_out 1, hosts form a chain behind the gateway, with more a tree that is as shallow as fan_out
  *     allows;
@@ -21,7 +21,7 @@
  * long as no NIC feeds more than fan_out readers and NIC rate / fan_out is not under the rate of arrival; above that each
  * reader more on a NIC makes all behind it slower by its share. So fan_out = NIC rate / arrival rate is the widest, and thus
  * the shallowest, tree that costs no rate. A candidate's cost is a row of terms, weightiest first, compared as words are: silent, slow,
- * behind what failed the reader or is silent, not of this host, NIC full, waits itself, is behind, kind, other rack, depth, load (planner.c: cost_of). Rate comes before
+ * behind what failed the reader or is silent, not of this host, NIC full, waits itself, is behind, kind, other rack, readers over fan_out, depth, load (planner.c: cost_of). Rate comes before
  * depth, since a NIC that is full costs each byte and a hop only its chunk. sim/fleet asks this same code.
  *
  * Pure; no heap. A question over 10,000 members costs about 0.1 ms, one that its own host answers a third of that. */

@@ -145,6 +145,27 @@ static void fan_out_two_makes_the_tree_shallow(void **state)
                                        "      g\n");
 }
 
+/* Slow ones take no reader, so all NICs that may have one are taken: the first of the chain does not get all that come then. */
+static void where_all_nics_are_taken_each_gets_one_more(void **state)
+{
+    (void)state;
+    struct site s;
+    site_init(&s, 1);
+    const char *keep_up[] = {"a", "b", "c"}, *slow[] = {"w", "x", "y", "z"};
+    for (uint32_t i = 0; i < 3; i++)
+        site_join(&s, keep_up[i], i + 1);
+    for (uint32_t i = 0; i < 4; i++)
+        s.members[site_join(&s, slow[i], i + 4)].slow = true;
+    assert_string_equal(site_draw(&s), "gw\n"
+                                       "  a\n"
+                                       "    b\n"
+                                       "      c\n"
+                                       "        w\n"
+                                       "        z\n"
+                                       "      y\n"
+                                       "    x\n");
+}
+
 static void a_byte_reaches_a_host_once(void **state)
 {
     (void)state;
@@ -672,6 +693,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(four_hosts_form_a_chain_behind_the_gateway),
         cmocka_unit_test(fan_out_two_makes_the_tree_shallow),
+        cmocka_unit_test(where_all_nics_are_taken_each_gets_one_more),
         cmocka_unit_test(a_byte_reaches_a_host_once),
         cmocka_unit_test(workers_of_a_host_share_its_nic),
         cmocka_unit_test(a_dead_member_moves_only_its_readers),
