@@ -65,7 +65,8 @@ struct tb_choice {
     /* What is seen of it: [1] where there is a base. */
     enum tb_choice_way last[TB_KINDS][2];
     uint64_t picks[TB_KINDS][2];
-    double in_one[TB_KINDS];  /* the share in one class of what went sparse of late */
+    double in_one[TB_KINDS]; /* the share in one class of what went sparse of late */
+    bool dense_seen[TB_KINDS];
     uint64_t chunks[TB_WAYS]; /* that were to go so */
 };
 
