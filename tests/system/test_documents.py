@@ -2,11 +2,13 @@
 """What the documents say of a running gateway is so: fields of the control socket, counters."""
 
 import json
+import random
 import re
 import sys
 import time
 
-from harness import SOURCE, Failed, Rollout, Trainer, expect, main, scenario, up, wait_for
+from harness import PATIENCE_S, SOURCE, TOMBOLO, Failed, Rollout, Trainer, expect, main, scenario, up, wait_for
+from second_site import SecondSite, joined_of, tls_of
 
 
 def tables(text):
@@ -173,6 +175,76 @@ def each_counter_has_its_advice(lab):
     site.start()
     text = (SOURCE / "docs/operations.md").read_text()
     same_names("counters", site.counters(), tables(text)["Counters"])
+
+
+DTYPES = (("bf16", "BF16", 2, 20001), ("f16", "F16", 2, 5001), ("f32", "F32", 4, 3001), ("e4m3", "F8_E4M3", 1, 5001),
+          ("e5m2", "F8_E5M2", 1, 5001), ("i64", "I64", 8, 501), ("f64", "F64", 8, 301), ("u8", "U8", 1, 3001), ("empty", "F32", 4, 0))
+SHARDS = 8  # so that a form is chosen for some chunks of each dtype
+
+
+def of_each_dtype(draws):
+    """{dtype: values near one another, so that every codec finds something to save}"""
+    return {name: [int(draws.gauss(0, 1) * 256) % (1 << 8 * size) for _ in range(count)] for name, _, size, count in DTYPES}
+
+
+def stepped(draws, tensors, dense):
+    """One in fifty is a little different, of bf16 each one where it is to be dense."""
+    found = {}
+    for name, _, size, count in DTYPES:
+        values, every = list(tensors[name]), dense and name == "bf16"
+        for i in range(count) if every else draws.sample(range(count), count // 50):
+            values[i] = (values[i] + draws.choice((1, -1, 2, -2) if every else (1, 1, 1, -1, -1, 5, -300))) % (1 << 8 * size)
+        found[name] = values
+    return found
+
+
+def packed(tensors):
+    return {name: joined_of(tensors[name], size, b"") for name, _, size, _ in DTYPES}
+
+
+def published(lab, site, number, shards):
+    """One process gives each shard."""
+    giving = []
+    for i, tensors in enumerate(shards):
+        header, at, folder = {}, 0, lab.dir / f"v{number}-{i}"
+        for name, dtype, size, count in DTYPES:
+            header[f"{i}.{name}"] = {"dtype": dtype, "shape": [count], "data_offsets": [at, at + size * count]}
+            at += size * count
+        words = json.dumps(header).encode()
+        folder.mkdir()
+        (folder / f"model-{i}.safetensors").write_bytes(len(words).to_bytes(8, "little") + words + b"".join(packed(tensors).values()))
+        giving.append(lab.process(f"give{number}-{i}", [TOMBOLO, "publish", "policy", folder, "--version", str(number), "--run", "k", "--shard",
+                                                        f"{i}/{len(shards)}", "--quiet", "--gateway", f"unix:{site.session_socket}"]))
+    for process in giving:
+        expect("exit code of publish", process.ended(), 0)
+
+
+@scenario
+def a_site_written_from_the_protocol_page_follows(lab):
+    """P9: docs/protocol.md is enough for a second implementation: whole copies and steps of each dtype, in every form that gateways send, with every
+    root and digest."""
+    east, west, _ = lab.east_west(through_link=False, keep=3)
+    east.peers["west"] = None
+    draws, number, forms = random.Random(4), 0, set()
+    shards = [of_each_dtype(draws) for _ in range(SHARDS)]
+    for codec, steps in (("auto", (False, True, True, True)), ("zstd", ()), ("raw", ())):
+        east.extra["link"] = {"codec": codec, "down_ms": 600000}  # it answers nothing while it decodes
+        east.start()
+        tls = tls_of(lab.pki_dir("east") / "ca.crt", west.trust / "gw.crt", west.trust / "gw.key")
+        with SecondSite((east.address, east.port), tls, "west", "policy", "east") as site:
+            for dense in (None, *steps):
+                number += 1
+                shards = shards if dense is None else [stepped(draws, tensors, dense) for tensors in shards]
+                published(lab, east, number, shards)
+                found = site.next_version(PATIENCE_S)
+                while found.number < number:  # of the life before
+                    found = site.next_version(PATIENCE_S)
+                forms |= found.forms
+                for memory, tensors in zip(found.memory, shards):
+                    if not all(data in memory for data in packed(tensors).values()):
+                        raise Failed(f"{codec}: version {number} is not what was published")
+        expect("exit code of the gateway", east.daemon.terminate(), 0)
+    expect("forms that came: codec, on a base", sorted(forms), [(0, 0), (1, 0), (2, 0), (2, 1), (3, 1)])
 
 
 if __name__ == "__main__":
