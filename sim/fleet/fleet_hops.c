@@ -288,9 +288,16 @@ static uint32_t over_the_nic(struct fleet *f, uint32_t source)
 void fleet_planned(struct fleet *f, struct worker *w, uint32_t source)
 {
     struct site *s = site_of(f, w);
-    if (w->whole || !w->alive || !(source == FROM_GATEWAY || f->workers[source].alive)) return;
+    if (w->whole || !w->alive) return;
     fleet_hop_close(f, w);
     fleet_plan_told(f, w);
+    if (source != FROM_GATEWAY &&
+        !f->workers[source].alive) { /* its lease stands: who dials it notices that it is silent */
+        w->source = NOBODY;
+        fleet_event(f, fleet_after(f, s->spec->notice_s),
+                    (struct event){.kind = HOP_GONE, .who = (uint32_t)(w - f->workers), .epoch = w->epoch});
+        return;
+    }
     if (source != FROM_GATEWAY && f->workers[source].host == w->host) {
         w->source = source;
         w->reading = true;
