@@ -374,6 +374,10 @@ void fleet_hop_gone(struct fleet *f, struct worker *w)
     w->source = NOBODY;
     if (!s->gateway_up) return; /* it hears of the gateway when it is back */
     const struct tb_id session = session_of(f, w);
+    struct tb_catalog_reference_view plan;
+    /* As a gateway does: a source that is silent to one of its readers is nobody's choice. */
+    if (tb_catalog_plan_get(s->catalog, &session, &f->key.uid, w->plan, &plan) && !plan.from_gateway)
+        tb_catalog_session_silent(s->catalog, f->now, &plan.upstream);
     (void)!tb_catalog_hop_lost(s->catalog, f->now, &session, &f->key.uid, w->plan);
     fleet_control(f, s, 1);
     fleet_settle(f, s);

@@ -361,6 +361,23 @@ static void who_is_sent_to_the_dead_notices_it(void **state)
     tb_fleet_outcome_fini(&o);
 }
 
+/* P6: who notices that a worker of a lost rack is silent spares the others that; each noticed each for itself (14.7 s). Those who notice first
+ * may be sent to one that nobody has noticed yet. */
+static void the_dead_are_found_once(void **state)
+{
+    (void)state;
+    struct tb_fleet_scenario s = chain(32);
+    s.sites[1].racks = 2;
+    struct tb_fleet_outcome base = run(&s, NULL);
+    const struct tb_fleet_loss loss = {.kind = TB_FLEET_LOSE_RACK, .site = 1, .rack = 1, .at_s = 2};
+    struct tb_fleet_outcome o = run(&s, &loss);
+    print_message("%.2f s, %.2f s with a rack lost at 2 s\n", base.workers.last, o.workers.last);
+    assert_int_equal(o.workers.count, 16);
+    assert_true(o.workers.last <= base.workers.last + 2 * s.sites[1].notice_s + 1);
+    tb_fleet_outcome_fini(&base);
+    tb_fleet_outcome_fini(&o);
+}
+
 /* Home is lost in mid-crossing: north, which is ahead, completes west. */
 static void sites_complete_each_other_when_home_is_lost(void **state)
 {
@@ -426,6 +443,7 @@ int main(void)
         cmocka_unit_test(links_that_share_take_twice_as_long),
         cmocka_unit_test(the_others_come_to_hold_it),
         cmocka_unit_test(who_is_sent_to_the_dead_notices_it),
+        cmocka_unit_test(the_dead_are_found_once),
         cmocka_unit_test(sites_complete_each_other_when_home_is_lost),
         cmocka_unit_test(a_file_is_read_and_refused_by_line),
     };
