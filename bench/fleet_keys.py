@@ -47,8 +47,8 @@ def fleet_floor(bench):
 @measurement("fleet.chain.n1000")
 def fleet_chain(bench):
     def of(hosts):
-        lower = recurrence(bench, sites=1, hosts=hosts, workers=1, chunks=8192, link=100e9, nic=100e9)
-        return last_s(bench, f"chain of {hosts}", "version: {bytes: 240GB, chunks: 8192}\nhome: east\nsites:\n  east: {}\n"
+        lower = recurrence(bench, sites=1, hosts=hosts, workers=1, bytes=128 << 30, chunks=8192, link=100e9, nic=100e9)
+        return last_s(bench, f"chain of {hosts}", "version: {bytes: 128GiB, chunks: 8192}\nhome: east\nsites:\n  east: {}\n"
                       f"  west: {{hosts: {hosts}, workers: 1, nic: 100Gbit, fan_out: 1}}\n"
                       "links:\n  - {between: [east, west], rate: 100Gbit, delay: 40ms}\n", lower["workers_s"]["last"])
     pair = of(1000), of(1)

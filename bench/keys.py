@@ -177,8 +177,8 @@ KEYS = (
     Key("fleet.floor", "s", "<= 1.1", "a model's time, event by event, until 20,000 workers of 20 equal sites (125 hosts of 8 each; one is home) hold 240 GB "
         "in 16384 chunks; links of 10 Gbit/s and 40 ms one way, NICs of 100 Gbit/s, fan-out by rates, no losses",
         "one copy over the link, and its delay"),
-    Key("fleet.chain.n1000", "s", "<= 1.2", "a model's time, event by event, until a chain of 1,000 hosts holds a version of 8192 chunks; link and "
-        "NIC of one rate", "the same for one host"),
+    Key("fleet.chain.n1000", "s", "<= 1.2", "a model's time, event by event, until a chain of 1,000 hosts holds a version of 8192 chunks of 16 MiB, "
+        "the largest there are; link and NIC of 100 Gbit/s", "the same for one host"),
     Key("fleet.joins", "s", "<= 1.0", "CPU of the shipped catalog core, without sockets, while 10,000 workers join it within a lease: "
         "open, subscribe, stage, export, progress each second, renew", "the lease, 10 s: one core"),
     Key("wan.rate", "%", "<= 1.0", "how far the rate of an overloaded link of sim/wan is off the 500 Mbit/s asked, in IP packets",
