@@ -260,7 +260,7 @@ enum tb_status tb_hop_seen(struct tb_hop_state *s, uint32_t shard_index, uint32_
     for (uint32_t i = 0; i < count; i++)
         if ((words[i] & ~full_word(shard->chunk_count, first + i)) != 0) return TB_PEER_GARBLED;
     for (uint32_t i = 0; i < count; i++) {
-        if ((words[i] & ~shard->seen[first + i]) != 0) s->round_news = true;
+        s->round_news += (uint32_t)__builtin_popcountll(words[i] & ~shard->seen[first + i]);
         shard->seen[first + i] = words[i];
     }
     if (first < shard->full_words) shard->full_words = first; /* it may say less now than before */
@@ -272,34 +272,34 @@ static tb_time_ns bounded(tb_time_ns every, tb_time_ns min, tb_time_ns max)
     return every < min ? min : every > max ? max : every;
 }
 
+/* Many at once took a part of it each. */
 static void note_news(struct tb_hop_state *s, tb_time_ns now)
 {
-    if (s->news_seen) s->news_every = tb_time_since(s->news_at, now);
+    const tb_time_ns each = tb_time_since(s->news_at, now) / s->round_news;
+    const bool pause = s->news_every > 0 && each > 2 * s->news_every;
+    if (s->news_seen) s->news_every = pause ? 2 * s->news_every : each;
     s->news_seen = true;
     s->news_at = now;
 }
 
-/* How long the hop may sleep that waits for its source's first chunk. */
-static tb_time_ns wait_without_rhythm(const struct tb_hop_state *s, tb_time_ns quiet)
+static tb_time_ns share_of_wait(const struct tb_hop_state *s, tb_time_ns quiet)
 {
     const bool deep = s->depth == 0 || s->depth > TB_HOP_POLL_DEPTH;
-    const tb_time_ns share = TB_HOP_POLL_SHARE * (tb_time_ns)(deep ? TB_HOP_POLL_DEPTH : s->depth);
-    return bounded(quiet / share, TB_HOP_POLL_FIRST, TB_HOP_POLL_MAX);
+    return quiet / (TB_HOP_POLL_SHARE * (tb_time_ns)(deep ? TB_HOP_POLL_DEPTH : s->depth));
 }
 
 void tb_hop_round_done(struct tb_hop_state *s, tb_time_ns now)
 {
     if (s->shelf != NULL) {
-        s->round_news = s->round_news || s->shelf->news;
+        s->round_news += s->shelf->news;
         tb_hop_shelf_round(s->shelf, awaits_objects(s), now);
     }
-    if (s->round_news) note_news(s, now);
-    const tb_time_ns quiet = tb_time_since(s->news_at, now);
-    const tb_time_ns rhythm = s->news_every > quiet ? s->news_every : quiet;
-    s->poll_every = s->news_every == 0 ? wait_without_rhythm(s, quiet)
-                                       : bounded(rhythm / 4, TB_HOP_POLL_MIN, TB_HOP_POLL_MAX);
+    if (s->round_news > 0) note_news(s, now);
+    const tb_time_ns of_wait = share_of_wait(s, tb_time_since(s->news_at, now));
+    const tb_time_ns of_rhythm = s->news_every / TB_HOP_POLL_RHYTHM;
+    s->poll_every = bounded(of_rhythm > of_wait ? of_rhythm : of_wait, TB_HOP_POLL_MIN, TB_HOP_POLL_MAX);
     s->poll_at = tb_time_add(now, s->poll_every);
-    s->round_news = false;
+    s->round_news = 0;
     s->dry = false; /* another hop may have given a claim back meanwhile */
 }
 

@@ -5,12 +5,12 @@
  * when nobody else fills it here (a claim), and at most twice from a source whose bytes do not match: once
  * again after the first failure, then never.
  *
- * Bitmaps are asked again every 0.2 to 20 ms, at the rhythm in which the source fills: after a quarter of the time between
- * its last two news, or of the time since the last where that is longer. So a hop is an eighth of a chunk late in the mean,
- * however fast chunks come, and the depth of a chain costs little beside the chunks themselves. Before the source has shown a rhythm
- * the hop looks each millisecond, and less often as the wait gets long: at depth d of a chain the first chunk takes d chunks' time,
- * so what was waited over d is a chunk's time as far as the hop can know, and it looks 64 times in that. So an idle hop sleeps
- * soon, and far down a chain, where all the lateness of those before adds up, it goes on looking.
+ * Bitmaps are asked again every 0.2 to 20 ms, at the rhythm in which the source fills: after an eighth of what a chunk took there of
+ * late, or a share of the time since the last news where that is longer. In a chain whose NICs are all as fast as its source, a hop
+ * that was late once stays so, and all behind it with it: what 1,000 hops add is the most that each was ever late, not the mean. So
+ * that share is one of 64, and of 64 times its depth down the chain: the first chunk takes d chunks' time to depth d, and a pause on its
+ * way through many hops grows with each one's lateness. An idle hop sleeps soon; far down a chain, where the lateness of all before
+ * adds up, it goes on looking. Nor is one pause a new rhythm: what a chunk took may double from one news to the next.
  *
  * Threads: one; the places may be filled by others at the same time. */
 #ifndef TB_INTRA_HOP_H
@@ -21,11 +21,11 @@
 #include "intra/hop_shelf.h"
 #include "intra/source.h"
 
-#define TB_HOP_POLL_MIN   TB_US(200)
-#define TB_HOP_POLL_FIRST TB_MS(1) /* no rhythm yet: this, or a share of the wait: */
-#define TB_HOP_POLL_SHARE 64u      /* one of so many, times the depth, */
-#define TB_HOP_POLL_DEPTH 128u /* which is taken for so deep where it is not known, and never for deeper */
-#define TB_HOP_POLL_MAX   TB_MS(20)
+#define TB_HOP_POLL_MIN    TB_US(200)
+#define TB_HOP_POLL_RHYTHM 8u   /* so many looks in the time of a chunk */
+#define TB_HOP_POLL_SHARE  64u  /* of a wait: one of so many, times the depth, */
+#define TB_HOP_POLL_DEPTH  128u /* which is taken for so deep where it is not known, and never for deeper */
+#define TB_HOP_POLL_MAX    TB_MS(20)
 /* in flight; 1 ms at 8 GB/s. Two chunks may always be, however large */
 #define TB_HOP_WINDOW_BYTES   ((uint64_t)8 << 20)
 #define TB_HOP_POLL_WORDS_MAX 4096u /* of one shard a round: 32 KiB */
@@ -58,9 +58,9 @@ struct tb_hop_state {
     tb_time_ns poll_every;
     tb_time_ns poll_at;
     tb_time_ns news_at;    /* the last round that showed something new; before the first, the beginning */
-    tb_time_ns news_every; /* between the last two of those; 0: there were not two */
+    tb_time_ns news_every; /* the time of a chunk by the last two of those; 0: there were not two */
     bool news_seen;        /* there was one */
-    bool round_news;       /* a snapshot of this round showed something new */
+    uint32_t round_news;   /* so many more than before were in the snapshots of this round */
     /* hops to the chain's beginning, this one counted; 0: not known. The owner's, after init */
     uint32_t depth;
     struct tb_hop_shelf *shelf; /* the source's, of all shards; NULL: it has none */
