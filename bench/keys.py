@@ -132,9 +132,9 @@ KEYS = (
     Key("figure.crossdc", "s", ">= 19", "stall.remote8, as the paper's third figure", "likewise; the goal is the paper's",
         ("root", "wan"), over="b/a"),
     Key("chain.n4", "s", "<= 1.15", "time until four hosts hold a version of 512 chunks of 1 MiB, each reading from the one "
-        "before", "the same for one host; every NIC paced to 32 MiB/s"),
+        "before, in memory that stands", "the same for one host; every NIC paced to 32 MiB/s"),
     Key("chain.n8", "s", "<= 1.15", "time until eight hosts hold a version of 512 chunks of 1 MiB, each reading from the one "
-        "before", "the same for one host; every NIC paced to 32 MiB/s"),
+        "before, in memory that stands", "the same for one host; every NIC paced to 32 MiB/s"),
     Key("chain.joins", "s", "<= 1.2", "the slowest of twenty hosts that join one a second while a version of 128 chunks of 1 MiB spreads, each from "
         "its stage call; NICs of 5 MiB/s", "the same for a host alone"),
     Key("chain.joined_before", "s", "<= 1.1", "the slowest of the nineteen that had others join after them", "a host alone"),
