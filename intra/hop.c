@@ -39,6 +39,7 @@ void tb_hop_state_init(struct tb_hop_state *s, struct tb_hop_shard *shards, uint
         s->chunk_total += shards[i].chunk_count;
     }
     s->at = s->chunk_total > 0 ? seed % s->chunk_total : 0;
+    s->window_bytes = TB_HOP_WINDOW_BYTES;
     s->poll_every = TB_HOP_POLL_MIN;
     s->poll_at = s->news_at = now;
 }
@@ -165,7 +166,7 @@ static bool awaits_objects(const struct tb_hop_state *s)
 static bool window_open(const struct tb_hop_state *s)
 {
     if (s->in_flight_chunks >= TB_HOP_CHUNKS_MAX) return false;
-    return s->in_flight_chunks < 2 || s->in_flight_bytes < TB_HOP_WINDOW_BYTES;
+    return s->in_flight_chunks < 2 || s->in_flight_bytes < s->window_bytes;
 }
 
 bool tb_hop_next(struct tb_hop_state *s, struct tb_hop_aim *aim_out)

@@ -26,8 +26,10 @@
 #define TB_HOP_POLL_SHARE  64u  /* of a wait: one of so many, times the depth, */
 #define TB_HOP_POLL_DEPTH  128u /* which is taken for so deep where it is not known, and never for deeper */
 #define TB_HOP_POLL_MAX    TB_MS(20)
-/* in flight; 1 ms at 8 GB/s. Two chunks may always be, however large */
-#define TB_HOP_WINDOW_BYTES   ((uint64_t)8 << 20)
+/* In flight; 1 ms at 8 GB/s. Two chunks may always be, however large. */
+#define TB_HOP_WINDOW_BYTES ((uint64_t)8 << 20)
+/* Where we copy ourselves: no NIC and no queue of the source's holds them, and the loop has more of them to see to at a turn. */
+#define TB_HOP_WINDOW_COPIED  ((uint64_t)24 << 20)
 #define TB_HOP_POLL_WORDS_MAX 4096u /* of one shard a round: 32 KiB */
 #define TB_HOP_CHUNKS_MAX     32u   /* in flight */
 
@@ -51,8 +53,9 @@ struct tb_hop_state {
     struct tb_hop_shard *shards; /* the owner's */
     uint32_t shard_count;
     uint64_t chunk_total;
-    uint64_t at; /* where the search goes on: an index over all shards' chunks */
-    bool dry;    /* nothing to ask until a snapshot, a lost claim or a failure */
+    uint64_t at;           /* where the search goes on: an index over all shards' chunks */
+    bool dry;              /* nothing to ask until a snapshot, a lost claim or a failure */
+    uint64_t window_bytes; /* the owner's, after init: TB_HOP_WINDOW_BYTES */
     uint64_t in_flight_bytes;
     uint32_t in_flight_chunks;
     tb_time_ns poll_every;

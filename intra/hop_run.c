@@ -130,6 +130,7 @@ static void on_open(void *user)
     hop->why = why_of(hop);
     /* By shm and RDMA a chunk comes sooner than it is decoded. */
     hop->shelf.decodes = hop->transport == TB_TRANSPORT_TCP;
+    if (hop->transport == TB_TRANSPORT_SHM) hop->state.window_bytes = TB_HOP_WINDOW_COPIED;
     if (hop->state.shelf == NULL) tb_hop_leave_shelf(hop);
     const tb_time_ns now = tb_clock_now();
     pthread_mutex_lock(&hop->fabric->lock);
