@@ -10,6 +10,9 @@
 #define WEIGHT      0.1  /* of one chunk in a running average */
 #define PROBE       32 /* of so many chunks that go another way, one is tried as a sparse difference again */
 #define ENDLESS     1e15
+#define LATE        0.01 /* of one chunk in what went of late */
+#define SPOTS       32u
+#define SPOT_BYTES  64u
 
 #define BACK        1.1 /* times as soon have several classes to be, for who went over to one to come back */
 #define PACE_FROM   TB_MS(100) /* what came sooner was mostly waited for */
@@ -41,11 +44,12 @@ const char *tb_choice_way_name(enum tb_choice_way way)
 
 const char *tb_choice_kind_name(enum tb_choice_kind kind)
 {
-    static const char *const names[TB_KINDS] = {"bytes", "f8", "f16", "bf16", "f32"};
+    static const char *const names[TB_KINDS] = {"bytes",      "f8",      "f16",      "bf16",      "f32",
+                                                "bytes-most", "f8-most", "f16-most", "bf16-most", "f32-most"};
     return names[kind];
 }
 
-enum tb_choice_kind tb_choice_kind_of(enum tb_dtype dtype)
+static enum tb_choice_kind elements_of(enum tb_dtype dtype)
 {
     switch (dtype) {
     case TB_DTYPE_F8E4:
@@ -62,13 +66,44 @@ enum tb_choice_kind tb_choice_kind_of(enum tb_dtype dtype)
     }
 }
 
+static size_t elements_that_differ(const uint8_t *a, const uint8_t *b, size_t count, size_t element)
+{
+    size_t differ = 0;
+    for (size_t at = 0; at + element <= count; at += element)
+        differ += memcmp(a + at, b + at, element) != 0;
+    return differ;
+}
+
+/* Of the elements in SPOTS spots as far apart as the chunk allows: a chunk may begin in one tensor and end in another. */
+static bool most_differ(const struct tb_codec_input *in, size_t element)
+{
+    const uint8_t *bytes = in->bytes, *base = in->base;
+    if (in->count < SPOTS * SPOT_BYTES)
+        return 2 * element * elements_that_differ(bytes, base, in->count, element) > in->count;
+    const size_t apart = in->count / SPOTS / SPOT_BYTES * SPOT_BYTES;
+    size_t differ = 0;
+    for (size_t i = 0; i < SPOTS; i++)
+        differ += elements_that_differ(bytes + i * apart, base + i * apart, SPOT_BYTES, element);
+    return 2 * element * differ > SPOTS * SPOT_BYTES;
+}
+
+enum tb_choice_kind tb_choice_kind_of(const struct tb_codec_input *in)
+{
+    static const size_t element_bytes[TB_KIND_BYTES_MOST] = {1, 1, 2, 2, 4};
+    const enum tb_choice_kind kind = elements_of(in->dtype);
+    if (in->base == NULL || !most_differ(in, element_bytes[kind])) return kind;
+    return (enum tb_choice_kind)(kind + TB_KIND_BYTES_MOST);
+}
+
 /* Until chunks were measured: what bf16 weights of a transformer and a step of its training take (1 to 4 % changed). A dense difference
  * as it is where every element changed by a unit or two, two bits each: it is tried where sparse ones save less, and what is believed
  * to be worse than it is would never be tried. */
 static const float savings[TB_KINDS][TB_WAYS] = {
-    [TB_KIND_BYTES] = {1, 1.2f, 1, 1, 20, 20},    [TB_KIND_F8] = {1, 1.05f, 1.2f, 4, 20, 22},
-    [TB_KIND_F16] = {1, 1.05f, 1.16f, 8, 40, 45}, [TB_KIND_BF16] = {1, 1.25f, 1.48f, 8, 60, 80},
-    [TB_KIND_F32] = {1, 1.1f, 1.19f, 16, 60, 80},
+    [TB_KIND_BYTES] = {1, 1.2f, 1, 1, 20, 20},        [TB_KIND_F8] = {1, 1.05f, 1.2f, 4, 20, 22},
+    [TB_KIND_F16] = {1, 1.05f, 1.16f, 8, 40, 45},     [TB_KIND_BF16] = {1, 1.25f, 1.48f, 8, 60, 80},
+    [TB_KIND_F32] = {1, 1.1f, 1.19f, 16, 60, 80},     [TB_KIND_BYTES_MOST] = {1, 1.2f, 1, 1, 1, 1},
+    [TB_KIND_F8_MOST] = {1, 1.05f, 1.2f, 4, 3, 3},    [TB_KIND_F16_MOST] = {1, 1.05f, 1.16f, 8, 5, 5},
+    [TB_KIND_BF16_MOST] = {1, 1.25f, 1.48f, 8, 5, 5}, [TB_KIND_F32_MOST] = {1, 1.1f, 1.19f, 8, 6, 6},
 };
 
 void tb_choice_init(struct tb_choice *c, enum tb_choice_wish wish, uint32_t cores)
@@ -117,7 +152,7 @@ enum tb_choice_way tb_choice_way_of(struct tb_codec_form form, unsigned classes)
 
 static bool is_float(enum tb_choice_kind kind)
 {
-    return kind != TB_KIND_BYTES;
+    return kind != TB_KIND_BYTES && kind != TB_KIND_BYTES_MOST;
 }
 
 /* Can a chunk go that way at all? */
@@ -213,6 +248,8 @@ static void count(struct tb_choice *c, const struct tb_choice_ask *ask, enum tb_
     c->last[ask->kind][ask->based] = way;
     c->picks[ask->kind][ask->based]++;
     c->chunks[way]++;
+    for (unsigned k = 0; ask->based && k < TB_KINDS; k++)
+        c->of_late[k] += LATE * ((k == ask->kind ? 1 : 0) - c->of_late[k]);
 }
 
 enum tb_choice_way tb_choice_pick(struct tb_choice *c, const struct tb_choice_ask *ask)
@@ -302,12 +339,12 @@ bool tb_choice_takes(struct tb_choice *c, const struct tb_choice_made *made)
     return true;
 }
 
-/* Of which steps had most. */
+/* Of which steps had most of late. */
 static enum tb_choice_kind main_kind(const struct tb_choice *c)
 {
     enum tb_choice_kind most = TB_KIND_BF16;
     for (int k = 0; k < TB_KINDS; k++)
-        if (c->picks[k][1] > c->picks[most][1]) most = (enum tb_choice_kind)k;
+        if (c->of_late[k] > c->of_late[most]) most = (enum tb_choice_kind)k;
     return most;
 }
 

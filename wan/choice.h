@@ -10,6 +10,10 @@
  * averages of single chunks, and so is what a way costs in bytes. Where steps were so large that differences did not pay, one chunk
  * in 32 is tried as a sparse difference all the same.
  *
+ * One tensor has too few chunks a version to measure a way by, and what decides is not its name: it is what its elements are, and
+ * whether a step changed few of them or most. So each chunk is of a kind by both, whichever tensor it is of, and a kind's chunks
+ * measure for all of it.
+ *
  * Steps are encoded by ranks and decoded by the gateway beside them, on cores that nobody here counts: of those the pace at which the
  * last step came is what is known, and that in another number of classes it would be as much faster or slower as the codec is here.
  * Who went over to one class comes back where several are a tenth sooner. */
@@ -45,10 +49,23 @@ enum tb_choice_way {
 };
 const char *tb_choice_way_name(enum tb_choice_way way);
 
-/* What chunks have in common that are written alike. */
-enum tb_choice_kind { TB_KIND_BYTES, TB_KIND_F8, TB_KIND_F16, TB_KIND_BF16, TB_KIND_F32, TB_KINDS };
-enum tb_choice_kind tb_choice_kind_of(enum tb_dtype dtype);
-const char *tb_choice_kind_name(enum tb_choice_kind kind);
+/* What chunks have in common that are written alike: their elements, and that more than half of those differ from the base. */
+enum tb_choice_kind {
+    TB_KIND_BYTES,
+    TB_KIND_F8,
+    TB_KIND_F16,
+    TB_KIND_BF16,
+    TB_KIND_F32,
+    TB_KIND_BYTES_MOST,
+    TB_KIND_F8_MOST,
+    TB_KIND_F16_MOST,
+    TB_KIND_BF16_MOST,
+    TB_KIND_F32_MOST,
+    TB_KINDS
+};
+/* Of a chunk with the base it would go on, if there is one: some 500 to 2,000 of its elements are compared, a few microseconds. */
+enum tb_choice_kind tb_choice_kind_of(const struct tb_codec_input *in);
+const char *tb_choice_kind_name(enum tb_choice_kind kind); /* "bf16", "bf16-most" */
 
 struct tb_choice_speed {
     double encode, decode; /* bytes of the chunk a second, on one core; 0: not known */
@@ -65,7 +82,8 @@ struct tb_choice {
     /* What is seen of it: [1] where there is a base. */
     enum tb_choice_way last[TB_KINDS][2];
     uint64_t picks[TB_KINDS][2];
-    double in_one[TB_KINDS]; /* the share in one class of what went sparse of late */
+    double in_one[TB_KINDS];  /* the share in one class of what went sparse of late */
+    double of_late[TB_KINDS]; /* its share of the last hundred or so chunks that had a base */
     bool dense_seen[TB_KINDS];
     uint64_t chunks[TB_WAYS]; /* that were to go so */
 };

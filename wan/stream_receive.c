@@ -227,17 +227,21 @@ static void unpark(struct tb_stream *s)
 }
 
 /* How fast the peer decodes is taken to be as fast as we do. */
-static void learn(struct tb_stream *s, unsigned classes, tb_time_ns decode_ns)
+static void learn(struct tb_stream *s, const struct tb_codec_output *out, unsigned classes,
+                  tb_time_ns decode_ns)
 {
     const struct tb_stream_receive *r = &s->receive;
     const struct tb_chunk_frame *f = &r->frame;
     const struct tb_manifest *m = place_of(r)->manifest;
-    const struct tb_choice_sample sample = {
-        .kind = tb_choice_kind_of(tb_layout_dtype_at(&m->layout, m->chunks[f->chunk].offset)),
-        .way = tb_choice_way_of(f->form, classes),
-        .raw_bytes = f->raw_bytes,
-        .wire_bytes = f->wire_bytes,
-        .decode_ns = decode_ns};
+    const struct tb_codec_input chunk = {.bytes = out->bytes,
+                                         .count = out->count,
+                                         .dtype = tb_layout_dtype_at(&m->layout, m->chunks[f->chunk].offset),
+                                         .base = out->base};
+    const struct tb_choice_sample sample = {.kind = tb_choice_kind_of(&chunk),
+                                            .way = tb_choice_way_of(f->form, classes),
+                                            .raw_bytes = f->raw_bytes,
+                                            .wire_bytes = f->wire_bytes,
+                                            .decode_ns = decode_ns};
     tb_feed_learn(s->plan.feed, &sample);
 }
 
@@ -253,13 +257,12 @@ static enum tb_status decode(struct tb_stream *s)
         if (base == NULL) return TB_NOT_FOUND;
     }
     uint8_t *place = tb_place_chunk(place_of(r), f->chunk, &bytes);
-    uint8_t *out = r->spare != NULL ? r->spare : place;
+    const struct tb_codec_output out = {r->spare != NULL ? r->spare : place, bytes, base};
     r->worked += bytes;
     const struct tb_codec_coded coded = {f->form, r->encoded, f->wire_bytes};
     const tb_time_ns began = tb_clock_now();
-    const enum tb_status status =
-        tb_codec_decode(tb_stream_loop_codec(s->loop), &coded, &(struct tb_codec_output){out, bytes, base});
-    if (status == TB_OK) learn(s, tb_codec_classes(&coded), tb_time_since(began, tb_clock_now()));
+    const enum tb_status status = tb_codec_decode(tb_stream_loop_codec(s->loop), &coded, &out);
+    if (status == TB_OK) learn(s, &out, tb_codec_classes(&coded), tb_time_since(began, tb_clock_now()));
     return status;
 }
 

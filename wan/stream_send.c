@@ -114,7 +114,7 @@ static bool find_object(struct tb_stream *s, const struct tb_object_name *name,
     t->object = tb_objects_find(s->plan.objects, name);
     if (t->object == NULL) return false;
     *coded = tb_object_coded(t->object);
-    const struct tb_choice_made made = {.kind = tb_choice_kind_of(in->dtype),
+    const struct tb_choice_made made = {.kind = tb_choice_kind_of(in),
                                         .form = coded->form,
                                         .classes = tb_codec_classes(coded),
                                         .raw_bytes = (uint32_t)in->count,
@@ -129,7 +129,7 @@ static bool find_object(struct tb_stream *s, const struct tb_object_name *name,
 static bool make_object(struct tb_stream *s, const struct tb_object_name *name, struct tb_codec_input *in,
                         struct tb_codec_coded *coded)
 {
-    const struct tb_choice_ask ask = {tb_choice_kind_of(in->dtype), in->base != NULL};
+    const struct tb_choice_ask ask = {tb_choice_kind_of(in), in->base != NULL};
     const enum tb_choice_way way = tb_feed_pick(s->plan.feed, &ask);
     if (way == TB_WAY_RAW) return false;
     const tb_time_ns began = tb_clock_now();

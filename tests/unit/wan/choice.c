@@ -452,6 +452,121 @@ static void what_was_made_says_what_it_saves(void **state)
     assert_int_equal(tb_choice_classes(&c, &(struct tb_choice_pace){1, 900e6, 30}), TB_CODEC_CLASSES);
 }
 
+/* `share` of each hundred elements differ, spread over the chunk or in its first part. */
+static enum tb_choice_kind kind_at(enum tb_dtype dtype, size_t count, unsigned share, bool in_front)
+{
+    static uint8_t bytes[100 << 10], base[100 << 10];
+    const size_t element = tb_dtype_element_bytes(dtype), elements = count / element;
+    assert_true(count <= sizeof bytes);
+    memset(base, 7, count);
+    memcpy(bytes, base, count);
+    for (size_t i = 0; i < elements; i++)
+        if (in_front ? i * 100 < elements * share : i * 61 % 100 < share) bytes[i * element]++;
+    return tb_choice_kind_of(&(struct tb_codec_input){bytes, count, dtype, base, 0});
+}
+
+static void a_chunk_is_of_its_elements_and_of_how_many_changed(void **state)
+{
+    (void)state;
+    static const struct {
+        enum tb_dtype dtype;
+        enum tb_choice_kind few, most;
+    } rows[] = {
+        {TB_DTYPE_U8, TB_KIND_BYTES, TB_KIND_BYTES_MOST}, {TB_DTYPE_F8E4, TB_KIND_F8, TB_KIND_F8_MOST},
+        {TB_DTYPE_F8E5, TB_KIND_F8, TB_KIND_F8_MOST},     {TB_DTYPE_F16, TB_KIND_F16, TB_KIND_F16_MOST},
+        {TB_DTYPE_BF16, TB_KIND_BF16, TB_KIND_BF16_MOST}, {TB_DTYPE_F32, TB_KIND_F32, TB_KIND_F32_MOST},
+    };
+    static const size_t counts[] = {800, 2000, 2064, 65536, 99992};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (size_t n = 0; n < sizeof counts / sizeof counts[0]; n++)
+            for (int in_front = 0; in_front < 2; in_front++) {
+                assert_int_equal(kind_at(rows[i].dtype, counts[n], 0, in_front != 0), rows[i].few);
+                assert_int_equal(kind_at(rows[i].dtype, counts[n], 40, in_front != 0), rows[i].few);
+                assert_int_equal(kind_at(rows[i].dtype, counts[n], 60, in_front != 0), rows[i].most);
+                assert_int_equal(kind_at(rows[i].dtype, counts[n], 100, in_front != 0), rows[i].most);
+            }
+    const struct tb_codec_input whole = {.bytes = rows, .count = 8, .dtype = TB_DTYPE_BF16};
+    assert_int_equal(tb_choice_kind_of(&whole), TB_KIND_BF16);
+    const struct tb_codec_input nothing = {.bytes = rows, .dtype = TB_DTYPE_BF16, .base = counts};
+    assert_int_equal(tb_choice_kind_of(&nothing), TB_KIND_BF16);
+}
+
+/* A step that changed most of some tensors and little of the others, by turns: each chunk goes as is best for it, which is less than any
+ * one way for all of them. What a try costs is in it. */
+static void each_chunk_goes_as_its_own_changes_say(void **state)
+{
+    (void)state;
+    static const double saves[2][TB_WAYS] = {{1, 1.25, 1.5, 15, 60, 80}, {1, 1.25, 1.5, 8, 3.5, 5}};
+    static const enum tb_choice_kind kinds[] = {TB_KIND_BF16, TB_KIND_BF16_MOST};
+    struct tb_choice c;
+    tb_choice_init(&c, TB_CHOICE_AUTO, 2);
+    c.goodput = MBIT_50;
+    double sent = 0, fixed[TB_WAYS] = {0};
+    uint32_t went[2][TB_WAYS] = {{0}};
+    for (int i = 0; i < 400; i++) {
+        const int most = i % 2;
+        const enum tb_choice_way way = tb_choice_pick(&c, &(struct tb_choice_ask){kinds[most], true});
+        const struct tb_choice_sample s = {.kind = kinds[most],
+                                           .way = way,
+                                           .raw_bytes = 1 << 20,
+                                           .wire_bytes = (uint32_t)((1 << 20) / saves[most][way]),
+                                           .encode_ns = TB_MS(1) / 4};
+        tb_choice_learn(&c, &s);
+        went[most][way]++;
+        sent += s.wire_bytes;
+        for (int w = 0; w < TB_WAYS; w++)
+            fixed[w] += (1 << 20) / saves[most][w];
+    }
+    assert_int_equal(went[0][TB_WAY_CLASSES], 200);
+    assert_true(went[1][TB_WAY_DENSE] > 190);
+    for (int w = 0; w < TB_WAYS; w++)
+        assert_true(sent < 0.75 * fixed[w]);
+}
+
+/* What a rank made sparse of a chunk that changed everywhere is made dense here, and not sparse again; what it made of the others goes. */
+static void what_is_made_anew_is_of_another_form(void **state)
+{
+    (void)state;
+    struct tb_choice c;
+    tb_choice_init(&c, TB_CHOICE_AUTO, 2);
+    c.goodput = MBIT_50;
+    struct tb_choice_made made = {.kind = TB_KIND_BF16_MOST,
+                                  .form = {TB_CODEC_SPARSE, true},
+                                  .classes = TB_CODEC_CLASSES,
+                                  .raw_bytes = 1 << 20,
+                                  .wire_bytes = (1 << 20) / 5,
+                                  .elsewhere = true};
+    assert_false(tb_choice_takes(&c, &made));
+    assert_int_equal(tb_choice_pick(&c, &(struct tb_choice_ask){TB_KIND_BF16_MOST, true}), TB_WAY_DENSE);
+    made.kind = TB_KIND_BF16;
+    made.wire_bytes = (1 << 20) / 40;
+    assert_true(tb_choice_takes(&c, &made));
+}
+
+/* So many chunks of a step that went as ranks made them, or dense where that is less; then, in how many classes the next had best come. */
+static unsigned classes_after(struct tb_choice *c, uint32_t few, uint32_t most)
+{
+    for (uint32_t i = 0; i < few; i++)
+        (void)tb_choice_pick(c, &(struct tb_choice_ask){TB_KIND_BF16, true});
+    for (uint32_t i = 0; i < most; i++)
+        (void)tb_choice_pick(c, &(struct tb_choice_ask){TB_KIND_BF16_MOST, true});
+    return tb_choice_classes(c, &(struct tb_choice_pace){0});
+}
+
+/* Ranks are told by what steps are of late, however long they were otherwise. */
+static void ranks_are_told_by_what_steps_are_of_late(void **state)
+{
+    (void)state;
+    struct tb_choice c;
+    tb_choice_init(&c, TB_CHOICE_AUTO, 2);
+    c.goodput = MBIT_50;
+    assert_int_equal(classes_after(&c, 1000, 0), TB_CODEC_CLASSES);
+    assert_int_equal(classes_after(&c, 30, 30), TB_CODEC_CLASSES);
+    assert_int_equal(classes_after(&c, 0, 100), 0);
+    assert_int_equal(classes_after(&c, 0, 5000), 0);
+    assert_int_equal(classes_after(&c, 100, 0), TB_CODEC_CLASSES);
+}
+
 /* P9: to a peer of the release before, only what it can read. */
 static void an_old_peer_gets_old_forms(void **state)
 {
@@ -504,8 +619,9 @@ static void names_come_back(void **state)
         const struct tb_codec_form form = tb_choice_form((enum tb_choice_way)w, &classes);
         assert_int_equal(tb_choice_way_of(form, classes), w);
     }
-    assert_int_equal(tb_choice_kind_of(TB_DTYPE_F8E5), TB_KIND_F8);
-    assert_int_equal(tb_choice_kind_of(TB_DTYPE_F64), TB_KIND_BYTES);
+    assert_int_equal(tb_choice_kind_of(&(struct tb_codec_input){.dtype = TB_DTYPE_F64}), TB_KIND_BYTES);
+    assert_string_equal(tb_choice_kind_name(TB_KIND_F32), "f32");
+    assert_string_equal(tb_choice_kind_name(TB_KIND_F32_MOST), "f32-most");
 }
 
 int main(void)
@@ -530,6 +646,10 @@ int main(void)
         cmocka_unit_test(a_dense_step_of_ranks_goes_dense),
         cmocka_unit_test(what_was_made_elsewhere_is_not_made_again),
         cmocka_unit_test(what_was_made_says_what_it_saves),
+        cmocka_unit_test(a_chunk_is_of_its_elements_and_of_how_many_changed),
+        cmocka_unit_test(each_chunk_goes_as_its_own_changes_say),
+        cmocka_unit_test(what_is_made_anew_is_of_another_form),
+        cmocka_unit_test(ranks_are_told_by_what_steps_are_of_late),
         cmocka_unit_test(an_old_peer_gets_old_forms),
         cmocka_unit_test(a_link_is_measured_while_it_is_busy),
         cmocka_unit_test(names_come_back),

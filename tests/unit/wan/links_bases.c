@@ -417,6 +417,43 @@ static void a_link_waits_for_no_object_that_it_would_not_take(void **state)
     }
 }
 
+/* Of the chunks that v2 left as they were, every element goes up by one or two. */
+static void change_the_others_whole(struct steps *s)
+{
+    struct tb_manifest *m = &s->v2.manifests[0];
+    for (uint32_t k = 0; k < m->chunk_count; k += 2) {
+        uint8_t *chunk = s->v2.bytes[0] + m->chunks[k].offset;
+        for (uint32_t i = 0; i + 2 <= m->chunks[k].bytes; i += 2)
+            chunk[i] = (uint8_t)(chunk[i] + 1 + i * 2654435761u % 7 / 5);
+        m->digests[k] = tb_digest_of(chunk, m->chunks[k].bytes);
+    }
+    m->root = tb_manifest_root(m);
+    s->v2.key.root = tb_version_root(&s->v2.key, &m->root);
+}
+
+/* Some tensors of a step changed everywhere, others hardly: over a thin link each chunk goes in the form for its own changes. */
+static void each_chunk_goes_in_a_form_of_its_own(void **state)
+{
+    (void)state;
+    struct steps s;
+    struct tb_choice c;
+    steps_make(&s, 1, 8 << 20);
+    change_the_others_whole(&s);
+    s.east->options.codec = TB_CHOICE_AUTO;
+    steps_begin(&s);
+    tb_links_limit(s.east->links, 0,
+                   &(struct tb_links_limit){.bytes_per_s = 1000000, .until_bytes = UINT64_MAX});
+    site_publish(s.east, &s.v2);
+    WORLD_UNTIL(&s.w.net, s.west->landed == 2 && s.east->peer_held == 2);
+    check_equal(site_copy(s.west, &s.v2), &s.v2);
+    tb_links_choice(s.east->links, 0, &c);
+    assert_true(c.picks[TB_KIND_BF16][1] >= s.v2.chunks / 2 - 1);
+    assert_true(c.picks[TB_KIND_BF16_MOST][1] >= s.v2.chunks / 2 - 1);
+    assert_int_equal(c.last[TB_KIND_BF16][1], TB_WAY_CLASSES);
+    assert_int_equal(c.last[TB_KIND_BF16_MOST][1], TB_WAY_DENSE);
+    steps_free(&s);
+}
+
 /* West takes v2 unasked, once it has v1. */
 static void steps_begin_expected(struct steps *s)
 {
@@ -621,6 +658,7 @@ int main(void)
         cmocka_unit_test(what_a_rank_encoded_wrong_lands_nowhere),
         cmocka_unit_test(a_wrong_whole_chunk_costs_no_object),
         cmocka_unit_test(a_link_waits_for_no_object_that_it_would_not_take),
+        cmocka_unit_test(each_chunk_goes_in_a_form_of_its_own),
         cmocka_unit_test(a_step_is_pushed_while_its_rank_encodes),
         cmocka_unit_test(a_pushed_step_begins_with_its_first_tensors),
         cmocka_unit_test(cuts_repeat_no_difference),

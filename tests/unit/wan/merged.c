@@ -79,13 +79,14 @@ static size_t coded_bytes(struct world *w, uint32_t from, uint32_t to, enum tb_c
 static size_t chosen_of(struct world *w, struct tb_choice *c, uint32_t from, uint32_t to, uint32_t chunks,
                         size_t *all_out)
 {
-    const struct tb_choice_ask ask = {TB_KIND_BF16, true};
+    const struct tb_codec_input step = {w->versions[to], BYTES, TB_DTYPE_BF16, w->versions[from], 0};
+    const struct tb_choice_ask ask = {tb_choice_kind_of(&step), true};
     size_t sizes[TB_WAYS] = {0}, all = 0, last = 0;
     for (uint32_t i = 0; i < chunks; i++) {
         const enum tb_choice_way way = tb_choice_pick(c, &ask);
         if (sizes[way] == 0) sizes[way] = coded_bytes(w, from, to, way);
         all += last = sizes[way];
-        tb_choice_learn(c, &(struct tb_choice_sample){.kind = TB_KIND_BF16,
+        tb_choice_learn(c, &(struct tb_choice_sample){.kind = ask.kind,
                                                       .way = way,
                                                       .raw_bytes = BYTES,
                                                       .wire_bytes = (uint32_t)last,
