@@ -282,13 +282,19 @@ static void went(struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_w
     if (is_sparse(way)) c->in_one[kind] += WEIGHT * ((way == TB_WAY_GAPS ? 1 : 0) - c->in_one[kind]);
 }
 
-/* A way that is tried and does twice as well as was believed is believed at once, and so is the first dense difference, of which much was
- * hoped; a few chunks correct that. */
+/* Of which much is hoped before anything was seen of it. */
+static bool is_hope(enum tb_choice_kind kind, enum tb_choice_way way)
+{
+    return way == TB_WAY_DENSE || kind >= TB_KIND_BYTES_MOST;
+}
+
+/* A way that is tried and does twice as well as was believed is believed at once, and so is the first chunk in one that was a hope; a few
+ * chunks correct that. */
 static void tried(struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way, double cost)
 {
-    const bool hoped = way == TB_WAY_DENSE && !c->dense_seen[kind];
+    const bool hoped = is_hope(kind, way) && !c->seen[kind][way];
     if (hoped || cost < 0.5 / c->ways[kind][way].saving) c->ways[kind][way].saving = 1 / cost;
-    c->dense_seen[kind] |= hoped;
+    c->seen[kind][way] = true;
     save(c, kind, way, cost);
     went(c, kind, way);
 }
@@ -339,12 +345,18 @@ bool tb_choice_takes(struct tb_choice *c, const struct tb_choice_made *made)
     return true;
 }
 
-/* Of which steps had most of late. */
+/* What ranks make sparse is taken of chunks with few changes alone: a quarter of those decides for all. */
+static double weighed(const struct tb_choice *c, enum tb_choice_kind kind)
+{
+    return c->of_late[kind] * (kind < TB_KIND_BYTES_MOST ? 3 : 1);
+}
+
+/* For which ranks are told. */
 static enum tb_choice_kind main_kind(const struct tb_choice *c)
 {
     enum tb_choice_kind most = TB_KIND_BF16;
     for (int k = 0; k < TB_KINDS; k++)
-        if (c->of_late[k] > c->of_late[most]) most = (enum tb_choice_kind)k;
+        if (weighed(c, (enum tb_choice_kind)k) > weighed(c, most)) most = (enum tb_choice_kind)k;
     return most;
 }
 

@@ -82,10 +82,10 @@ struct tb_choice {
     /* What is seen of it: [1] where there is a base. */
     enum tb_choice_way last[TB_KINDS][2];
     uint64_t picks[TB_KINDS][2];
-    double in_one[TB_KINDS];  /* the share in one class of what went sparse of late */
-    double of_late[TB_KINDS]; /* its share of the last hundred or so chunks that had a base */
-    bool dense_seen[TB_KINDS];
-    uint64_t chunks[TB_WAYS]; /* that were to go so */
+    double in_one[TB_KINDS];      /* the share in one class of what went sparse of late */
+    double of_late[TB_KINDS];     /* its share of the last hundred or so chunks that had a base */
+    bool seen[TB_KINDS][TB_WAYS]; /* a chunk went so */
+    uint64_t chunks[TB_WAYS];     /* that were to go so */
 };
 
 void tb_choice_init(struct tb_choice *c, enum tb_choice_wish wish, uint32_t cores);

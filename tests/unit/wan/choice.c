@@ -523,6 +523,28 @@ static void each_chunk_goes_as_its_own_changes_say(void **state)
         assert_true(sent < 0.75 * fixed[w]);
 }
 
+/* Weights that are others altogether: each difference is tried once, and then they go whole, but for one in 32. */
+static void what_is_new_everywhere_soon_goes_whole(void **state)
+{
+    (void)state;
+    static const double saves[TB_WAYS] = {1, 1.25, 1.5, 1, 1, 1.3};
+    struct tb_choice c;
+    tb_choice_init(&c, TB_CHOICE_AUTO, 2);
+    c.goodput = MBIT_50;
+    uint32_t planes = 0;
+    for (int i = 0; i < 100; i++) {
+        const enum tb_choice_way way = tb_choice_pick(&c, &(struct tb_choice_ask){TB_KIND_BF16_MOST, true});
+        const struct tb_choice_sample s = {.kind = TB_KIND_BF16_MOST,
+                                           .way = way,
+                                           .raw_bytes = 1 << 20,
+                                           .wire_bytes = (uint32_t)((1 << 20) / saves[way]),
+                                           .encode_ns = TB_MS(1) / 4};
+        tb_choice_learn(&c, &s);
+        planes += way == TB_WAY_PLANES;
+    }
+    assert_in_range(planes, 94, 97);
+}
+
 /* What a rank made sparse of a chunk that changed everywhere is made dense here, and not sparse again; what it made of the others goes. */
 static void what_is_made_anew_is_of_another_form(void **state)
 {
@@ -562,6 +584,7 @@ static void ranks_are_told_by_what_steps_are_of_late(void **state)
     c.goodput = MBIT_50;
     assert_int_equal(classes_after(&c, 1000, 0), TB_CODEC_CLASSES);
     assert_int_equal(classes_after(&c, 30, 30), TB_CODEC_CLASSES);
+    assert_int_equal(classes_after(&c, 0, 60), TB_CODEC_CLASSES); /* still a quarter of the last hundred */
     assert_int_equal(classes_after(&c, 0, 100), 0);
     assert_int_equal(classes_after(&c, 0, 5000), 0);
     assert_int_equal(classes_after(&c, 100, 0), TB_CODEC_CLASSES);
@@ -648,6 +671,7 @@ int main(void)
         cmocka_unit_test(what_was_made_says_what_it_saves),
         cmocka_unit_test(a_chunk_is_of_its_elements_and_of_how_many_changed),
         cmocka_unit_test(each_chunk_goes_as_its_own_changes_say),
+        cmocka_unit_test(what_is_new_everywhere_soon_goes_whole),
         cmocka_unit_test(what_is_made_anew_is_of_another_form),
         cmocka_unit_test(ranks_are_told_by_what_steps_are_of_late),
         cmocka_unit_test(an_old_peer_gets_old_forms),
