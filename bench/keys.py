@@ -110,6 +110,9 @@ KEYS = (
     *(Key(f"link.codec.{name}.{kind}", "GB/s", ">= 0.95", f"{what} with link.codec `auto`; {path}", "whichever of raw, zstd, planes and sparse took least over the rounds so far, set at both ends",
           ("root",) if name == "loopback" else ("root", "wan")) for name, (path, changed) in CODEC_PATHS.items() for kind, what in (
               ("full", "goodput of a full version behind another one, from the crossing's begin,"), ("step", f"bytes of a version a second, three steps in a row, {changed} % changed, each from its publish call,"))),
+    *(Key(f"link.codec.{name}.mixed", "GB/s", ">= 0.95", f"bytes of a version a second, three steps in a row that change every other tensor hardly and the others everywhere, each from "
+          f"its publish call, with link.codec `auto`; {CODEC_PATHS[name][0]}", "whichever of raw, zstd, planes and sparse took least over the rounds so far, set at both ends",
+          ("root", "wan")) for name in ("50m", "1g")),
     Key("link.relay", "s", "<= 1.1", "from a version's first crossing's begin until the third of three sites in a row holds it, less a parcel a hop; raw, each hop "
         "50 Mbit/s and 40 ms", "until the second holds it, where there is no third", ("root", "wan")),
     Key("link.lanes", "Mbit/s", ">= 1.9", "goodput of a full version between two sites of two gateways each, until both of the second hold it; raw, each lane's path "

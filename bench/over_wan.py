@@ -340,15 +340,20 @@ class OursInTurns(Ours):
         return self.published_to_held_s()
 
     def seconds(self):
-        """Of a full copy, and of the steps behind it. One more goes ahead: TCP finds the path anew behind steps of next to no bytes."""
-        full = [self.full_s(rank) for rank in self.others][-1]
-        return {"full": full, "step": sum(self.step_s() for _ in range(self.STEPS))}
+        """Of a full copy, where there are layouts for one, and of the steps behind it. One more goes ahead: TCP finds the path anew behind steps
+        of next to no bytes."""
+        full = [self.full_s(rank) for rank in self.others]
+        return {"full": full[-1] if full else 0, "step": sum(self.step_s() for _ in range(self.STEPS))}
 
 
 def codec(bench, name, wire, mib, each=TURNS):
-    """Gateways for each codec beside each other on one path, which cross in turns; what is far behind in both has no more turns."""
     files = [*bench.versions(mib * MIB, 2), *(bench.versions(size * MIB, 1)[0] for size in (mib - mib // 4, mib + mib // 4))]
     size = {"full": files[-1].stat().st_size / 1e9, "step": OursInTurns.STEPS * files[0].stat().st_size / 1e9}
+    yield from codecs_in_turns(bench, wire, mib, each, files, size, {kind: f"link.codec.{name}.{kind}" for kind in size})
+
+
+def codecs_in_turns(bench, wire, mib, each, files, size, keys):
+    """Gateways for each codec beside each other on one path, which cross in turns; what is far behind in all that counts has no more turns."""
     with contextlib.ExitStack() as labs:
         ways = {way: OursInTurns(wire, labs.enter_context(harness.Lab()), files, mib + mib // 4, way) for way in ("auto", *CODECS)}
         for ours in ways.values():
@@ -364,13 +369,14 @@ def codec(bench, name, wire, mib, each=TURNS):
         def once():
             seconds = {way: dict.fromkeys(size, 0) for way in kept}
             for way in in_turns(kept, turns, each):
-                for kind, s in ways[way].seconds().items():
-                    seconds[way][kind] += s
+                took = ways[way].seconds()
+                for kind in size:
+                    seconds[way][kind] += took[kind]
             pairs = {}
             for kind in size:
                 rates = {way: size[kind] * each / s[kind] for way, s in seconds.items()}
                 bench.say(f"  {kind}: " + ", ".join(f"{way} {rate:.4g}" for way, rate in rates.items()))
-                pairs[f"link.codec.{name}.{kind}"] = (rates["auto"], rates[leader[kind].of({way: seconds[way][kind] for way in kept[1:]})])
+                pairs[keys[kind]] = (rates["auto"], rates[leader[kind].of({way: seconds[way][kind] for way in kept[1:]})])
             return pairs
         yield from judged(bench, wire, once)
 
@@ -391,6 +397,39 @@ def codec_1g(bench):
 def codec_loopback(bench):
     with Wire() as wire:
         yield from codec(bench, "loopback", wire, 96, 3 * TURNS)
+
+
+def mixed_versions(bench, mib):
+    """Two versions a step apart that changed every other tensor as an optimizer's step does, and the others everywhere."""
+    few, most = (bench.versions(mib * MIB, 2, lr=lr) for lr in ("1e-6", "1e-2"))
+    path = bench.folder / f"mixed-{mib}.safetensors"
+    if not path.exists():
+        rows = harness.safetensors_table(few[1])
+        with open(few[1], "rb") as a, open(most[1], "rb") as b, open(path, "wb") as out:
+            out.write(a.read())
+            for row in rows[1::2]:
+                b.seek(row["offset"])
+                out.seek(row["offset"])
+                out.write(b.read(row["bytes"]))
+    return [few[0], path]
+
+
+def mixed(bench, name, wire, mib):
+    files = mixed_versions(bench, mib)
+    size = {"step": OursInTurns.STEPS * files[0].stat().st_size / 1e9}
+    yield from codecs_in_turns(bench, wire, mib, TURNS, files, size, {"step": f"link.codec.{name}.mixed"})
+
+
+@measurement("link.codec.50m.mixed", quick=False)
+def mixed_50m(bench):
+    with wan_of(bench, "50Mbit", "0%") as wire:
+        yield from mixed(bench, "50m", wire, 16)
+
+
+@measurement("link.codec.1g.mixed", quick=False)
+def mixed_1g(bench):
+    with wan_of(bench, "1Gbit", "0%") as wire:
+        yield from mixed(bench, "1g", wire, 64)
 
 
 SWEEP_S = 10  # of the link's rate, for each of the last ways
