@@ -12,7 +12,9 @@ from measuring import Skip, measurement
 from vm_lab import in_the_vm
 
 MIB = 1 << 20
-TURNS = 5  # of a hop and its floor in a round: each takes a tenth of a second, and memory that other machines use is as fast as they let it
+# Hops in a round, and floors behind them: each takes a tenth of a second, and memory that other machines use is as fast as they let it. Not by turns: what
+# a floor leaves is 2 GiB that the machine may hand back to its host meanwhile, which the hop behind it would pay for.
+TURNS = 5
 # One after the other, round by round, in one boot. ib_read_bw's MB are MiB.
 VERBS_IN_THE_VM = """for round in $(seq {rounds}); do
   ib_read_bw -d rxe0 -F -s 65536 -n {reads} -p 18516 >/tmp/server 2>&1 &
@@ -66,9 +68,9 @@ def hop(bench, key, hosts, way):
         for _ in range(4):  # pages of two versions, each read twice: the kernel then has them on its active list, where it leaves them
             both.hop_s()
         for _ in range(bench.rounds):
-            turns = [(both.bytes / both.hop_s() / 1e9, sites.tool([bench.hop_floor, "--way", way, "--bytes", both.bytes])["gb_per_s"])
-                     for _ in range(TURNS)]
-            yield {key: tuple(statistics.median(rates) for rates in zip(*turns))}
+            ours = [both.bytes / both.hop_s() / 1e9 for _ in range(TURNS)]
+            floor = [sites.tool([bench.hop_floor, "--way", way, "--bytes", both.bytes])["gb_per_s"] for _ in range(TURNS)]
+            yield {key: (statistics.median(ours), statistics.median(floor))}
 
 
 @measurement("shm.hop")
