@@ -61,6 +61,7 @@ CLASSES_SPEED = ">= 0.25" if has_avx512() else ">= 0.12"
 WAN_RAW = "goodput of a full version of 2 GiB over a path that one has crossed, raw codec, as many streams as the link finds best, {}"
 CODEC_PATHS = {"50m": ("50 Mbit/s, 80 ms", 3.5), "1g": ("1 Gbit/s, 80 ms", 4.1), "loopback": ("a veth", 4.2)}  # % that change, of as large a file as each has
 BETTER_CONTROL = "whichever of bbr and cubic took less over the rounds so far, set at both ends"
+BEST_CODEC = "whichever of raw, zstd, planes and sparse took least over the rounds so far, set at both ends"
 CONGESTION_PATHS = ("metro", "continent", "ocean", "far", "satellite-bad", "asymmetric")
 KEYS = (
     Key("link.wan.2g80", "Gbit/s", ">= 0.97", WAN_RAW.format("2 Gbit/s, 80 ms, 0.01 % loss, 1500-byte packets"),
@@ -107,11 +108,11 @@ KEYS = (
         "the same over eight that are alike", ("root", "wan")),
     Key("link.stream.stalled", "s", "<= 1.05", "a full version over eight streams of which one loses every packet from before the crossing's begin on; 400 Mbit/s, 80 ms",
         "the same over eight that are alike", ("root", "wan")),
-    *(Key(f"link.codec.{name}.{kind}", "GB/s", ">= 0.95", f"{what} with link.codec `auto`; {path}", "whichever of raw, zstd, planes and sparse took least over the rounds so far, set at both ends",
+    *(Key(f"link.codec.{name}.{kind}", "GB/s", ">= 0.95", f"{what} with link.codec `auto`; {path}", BEST_CODEC,
           ("root",) if name == "loopback" else ("root", "wan")) for name, (path, changed) in CODEC_PATHS.items() for kind, what in (
               ("full", "goodput of a full version behind another one, from the crossing's begin,"), ("step", f"bytes of a version a second, three steps in a row, {changed} % changed, each from its publish call,"))),
     *(Key(f"link.codec.{name}.mixed", "GB/s", ">= 0.95", f"bytes of a version a second, three steps in a row that change every other tensor hardly and the others everywhere, each from "
-          f"its publish call, with link.codec `auto`; {CODEC_PATHS[name][0]}", "whichever of raw, zstd, planes and sparse took least over the rounds so far, set at both ends",
+          f"its publish call, with link.codec `auto`; {CODEC_PATHS[name][0]}", BEST_CODEC,
           ("root", "wan")) for name in ("50m", "1g")),
     Key("link.relay", "s", "<= 1.1", "from a version's first crossing's begin until the third of three sites in a row holds it, less a parcel a hop; raw, each hop "
         "50 Mbit/s and 40 ms", "until the second holds it, where there is no third", ("root", "wan")),

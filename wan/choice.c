@@ -89,9 +89,8 @@ static bool most_differ(const struct tb_codec_input *in, size_t element)
 
 enum tb_choice_kind tb_choice_kind_of(const struct tb_codec_input *in)
 {
-    static const size_t element_bytes[TB_KIND_BYTES_MOST] = {1, 1, 2, 2, 4};
     const enum tb_choice_kind kind = elements_of(in->dtype);
-    if (in->base == NULL || !most_differ(in, element_bytes[kind])) return kind;
+    if (in->base == NULL || !most_differ(in, tb_dtype_element_bytes(in->dtype))) return kind;
     return (enum tb_choice_kind)(kind + TB_KIND_BYTES_MOST);
 }
 

@@ -474,7 +474,8 @@ static void a_chunk_is_of_its_elements_and_of_how_many_changed(void **state)
     } rows[] = {
         {TB_DTYPE_U8, TB_KIND_BYTES, TB_KIND_BYTES_MOST}, {TB_DTYPE_F8E4, TB_KIND_F8, TB_KIND_F8_MOST},
         {TB_DTYPE_F8E5, TB_KIND_F8, TB_KIND_F8_MOST},     {TB_DTYPE_F16, TB_KIND_F16, TB_KIND_F16_MOST},
-        {TB_DTYPE_BF16, TB_KIND_BF16, TB_KIND_BF16_MOST}, {TB_DTYPE_F32, TB_KIND_F32, TB_KIND_F32_MOST},
+        {TB_DTYPE_BF16, TB_KIND_BF16, TB_KIND_BF16_MOST}, {TB_DTYPE_I64, TB_KIND_BYTES, TB_KIND_BYTES_MOST},
+        {TB_DTYPE_F32, TB_KIND_F32, TB_KIND_F32_MOST},
     };
     static const size_t counts[] = {800, 2000, 2064, 65536, 99992};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
