@@ -1,4 +1,5 @@
-/* codec.c - a chunk through one of four codecs, each of which is in a file of its own but raw and zstd. */
+/* codec.c - a chunk through one of four codecs, each of which is in a file of its own but raw and zstd; and steps of the last one
+ * joined. */
 #include "base/codec.h"
 
 #include <string.h>
@@ -6,6 +7,7 @@
 #include <zstd.h>
 
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "base/difference.h"
 #include "base/fault.h"
 #include "base/planes.h"
@@ -65,7 +67,7 @@ void tb_codec_force(struct tb_codec *codec, enum tb_vector vector)
     codec->vector = tb_vector_choose(vector);
 }
 
-static const char *const names[] = {"raw", "zstd", "planes", "sparse"}; /* by their numbers */
+static const char *const names[] = {"raw", "zstd", "planes", "sparse", "steps"}; /* by their numbers */
 
 #define CODECS (sizeof names / sizeof names[0])
 
@@ -88,10 +90,9 @@ bool tb_codec_form_valid(struct tb_codec_form form)
 {
     if ((size_t)form.id >= CODECS) return false;
     if (form.id == TB_CODEC_RAW) return !form.on_base;
-    return form.id != TB_CODEC_SPARSE || form.on_base;
+    return (form.id != TB_CODEC_SPARSE && form.id != TB_CODEC_STEPS) || form.on_base;
 }
 
-/* What does not shrink is written raw into the same memory. */
 unsigned tb_codec_classes(const struct tb_codec_coded *coded)
 {
     return coded->form.id == TB_CODEC_SPARSE
@@ -99,6 +100,7 @@ unsigned tb_codec_classes(const struct tb_codec_coded *coded)
                : 0;
 }
 
+/* What does not shrink is written raw into the same memory. */
 size_t tb_codec_bound(enum tb_codec_id id, size_t count)
 {
     const size_t bound = id == TB_CODEC_ZSTD ? 1 + ZSTD_compressBound(count) : count;
@@ -208,12 +210,107 @@ static size_t sparse_encode(struct tb_codec *codec, const struct tb_codec_input 
     return tb_sparse_encode(&input, &means, room.bytes, room.cap);
 }
 
-static enum tb_status sparse_decode(struct tb_codec *codec, const struct tb_codec_coded *coded,
+static enum tb_status sparse_decode(struct tb_codec *codec, const void *bytes, size_t count,
                                     const struct tb_codec_output *out)
 {
     const struct tb_sparse_means means = {codec->scratch.sparse, codec->vector};
     const struct tb_sparse_output output = {out->base, out->bytes, out->count};
-    return tb_sparse_decode((struct tb_sparse_form){coded->bytes, coded->count}, &means, &output);
+    return tb_sparse_decode((struct tb_sparse_form){bytes, count}, &means, &output);
+}
+
+/* ---- steps: u8 of them, then for each u32 bytes and a sparse form ---- */
+
+unsigned tb_codec_steps(const struct tb_codec_coded *coded)
+{
+    if (coded->form.id == TB_CODEC_SPARSE) return 1;
+    if (coded->form.id != TB_CODEC_STEPS || coded->count == 0) return 0;
+    return ((const uint8_t *)coded->bytes)[0];
+}
+
+/* Without the number of steps in front. */
+static size_t part_bytes(const struct tb_codec_coded *part)
+{
+    return part->form.id == TB_CODEC_SPARSE ? 4 + part->count : part->count - 1;
+}
+
+size_t tb_codec_join_bytes(const struct tb_codec_coded *parts, unsigned count)
+{
+    size_t bytes = 1;
+    unsigned steps = 0;
+    for (unsigned i = 0; i < count; i++) {
+        const unsigned more = tb_codec_steps(&parts[i]);
+        if (more == 0) return 0;
+        steps += more;
+        bytes += part_bytes(&parts[i]);
+    }
+    if (steps == 0 || steps > TB_CODEC_STEPS_MAX) return 0;
+    return count == 1 ? parts[0].count : bytes;
+}
+
+/* The next of them; false: it is not as it says. */
+static bool next_step(struct tb_reader *r, const uint8_t **bytes_out, size_t *count_out)
+{
+    *count_out = tb_read_u32(r);
+    *bytes_out = tb_read_span(r, *count_out);
+    return !r->bad;
+}
+
+static bool is_whole(const struct tb_codec_coded *part)
+{
+    struct tb_reader r;
+    const uint8_t *bytes;
+    size_t count;
+    if (part->form.id == TB_CODEC_SPARSE) return true;
+    tb_reader_init(&r, part->bytes, part->count);
+    for (unsigned left = tb_read_u8(&r); left > 0; left--)
+        if (!next_step(&r, &bytes, &count)) return false;
+    return r.left == 0;
+}
+
+enum tb_status tb_codec_join(const struct tb_codec_coded *parts, unsigned count, struct tb_codec_room room,
+                             struct tb_codec_coded *coded_out)
+{
+    const size_t bytes = tb_codec_join_bytes(parts, count);
+    struct tb_writer w;
+    unsigned steps = 0;
+    if (bytes == 0) return TB_CHUNK_CODEC;
+    if (bytes > room.cap) return TB_SITE_NOMEM;
+    for (unsigned i = 0; i < count; i++) {
+        if (!is_whole(&parts[i])) return TB_CHUNK_CODEC;
+        steps += tb_codec_steps(&parts[i]);
+    }
+    tb_writer_init(&w, room.bytes, room.cap);
+    if (count > 1) tb_write_u8(&w, (uint8_t)steps);
+    for (unsigned i = 0; i < count; i++) {
+        const bool single = parts[i].form.id == TB_CODEC_SPARSE;
+        const size_t skip = count > 1 && !single ? 1 : 0;
+        if (count > 1 && single) tb_write_u32(&w, (uint32_t)parts[i].count);
+        tb_write_bytes(&w, (const uint8_t *)parts[i].bytes + skip, parts[i].count - skip);
+    }
+    TB_ASSERT(!w.full && w.used == bytes);
+    const struct tb_codec_form joined = {TB_CODEC_STEPS, true};
+    *coded_out = (struct tb_codec_coded){count == 1 ? parts[0].form : joined, room.bytes, bytes};
+    return TB_OK;
+}
+
+/* The first beside its base, the others over what it made. */
+static enum tb_status steps_decode(struct tb_codec *codec, const struct tb_codec_coded *coded,
+                                   const struct tb_codec_output *out)
+{
+    struct tb_reader r;
+    struct tb_codec_output to = *out;
+    tb_reader_init(&r, coded->bytes, coded->count);
+    const unsigned steps = tb_read_u8(&r);
+    if (r.bad || steps == 0 || steps > TB_CODEC_STEPS_MAX) return TB_CHUNK_CODEC;
+    for (unsigned i = 0; i < steps; i++) {
+        const uint8_t *bytes;
+        size_t count;
+        if (!next_step(&r, &bytes, &count)) return TB_CHUNK_CODEC;
+        const enum tb_status status = sparse_decode(codec, bytes, count, &to);
+        if (status != TB_OK) return status;
+        to.base = NULL;
+    }
+    return r.left == 0 ? TB_OK : TB_CHUNK_CODEC;
 }
 
 /* ---- all ---- */
@@ -269,7 +366,9 @@ enum tb_status tb_codec_decode(struct tb_codec *codec, const struct tb_codec_cod
     case TB_CODEC_PLANES:
         return planes_decode(codec, coded, out);
     case TB_CODEC_SPARSE:
-        return sparse_decode(codec, coded, out);
+        return sparse_decode(codec, coded->bytes, coded->count, out);
+    case TB_CODEC_STEPS:
+        return steps_decode(codec, coded, out);
     default:
         return raw_decode(coded, out);
     }

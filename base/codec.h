@@ -17,11 +17,18 @@
  *   RAW     the bytes
  *   ZSTD    one zstd frame at level 1; for what is not floats
  *   PLANES  exponents shortened and mantissas as they are; on a base, the dense step
- *   SPARSE  the elements that changed; always on a base */
-enum tb_codec_id { TB_CODEC_RAW = 0, TB_CODEC_ZSTD = 1, TB_CODEC_PLANES = 2, TB_CODEC_SPARSE = 3 };
+ *   SPARSE  the elements that changed; always on a base
+ *   STEPS   SPARSE chunks one after another, each on what the one before makes; always on a base. Joined, never encoded */
+enum tb_codec_id {
+    TB_CODEC_RAW = 0,
+    TB_CODEC_ZSTD = 1,
+    TB_CODEC_PLANES = 2,
+    TB_CODEC_SPARSE = 3,
+    TB_CODEC_STEPS = 4
+};
 
 /* What a chunk is written as. On a base: what is coded is the integer difference to the same chunk of an older version,
- * modulo the width of an element. RAW never is, SPARSE always. */
+ * modulo the width of an element. RAW never is, SPARSE and STEPS always. */
 struct tb_codec_form {
     enum tb_codec_id id;
     bool on_base;
@@ -37,6 +44,7 @@ struct tb_codec_input {
 
 #define TB_CODEC_CLASSES   8u /* of 16: half the time, and one byte in a hundred more */
 #define TB_CODEC_BYTES_MAX ((size_t)64 << 20)
+#define TB_CODEC_STEPS_MAX 16u /* in one chunk */
 
 /* A chunk as it travels; `bytes` is borrowed. */
 struct tb_codec_coded {
@@ -68,12 +76,21 @@ bool tb_codec_form_valid(struct tb_codec_form form);
 /* The most that encode may write for `count` bytes. */
 size_t tb_codec_bound(enum tb_codec_id id, size_t count);
 
-/* Writes `in` as `wanted`, or raw if that does not get below 0.97 of the input: coded_out->form says which, and
- * coded_out->bytes is room's memory. `wanted` is valid, and in->base is there if it is on one.
+/* Writes `in` as `wanted`, or raw if that does not get below 0.97 of the input (and where STEPS are wanted): coded_out->form says
+ * which, and coded_out->bytes is room's memory. `wanted` is valid, and in->base is there if it is on one.
  * TB_SITE_NOMEM: the room is less than tb_codec_bound. */
 TB_MUST_USE enum tb_status tb_codec_encode(struct tb_codec *codec, struct tb_codec_form wanted,
                                            const struct tb_codec_input *in, struct tb_codec_room room,
                                            struct tb_codec_coded *coded_out);
+
+/* How many steps a chunk is: 1 of SPARSE, those it says that it has of STEPS, which nobody has looked at. 0: it is of another form. */
+unsigned tb_codec_steps(const struct tb_codec_coded *coded);
+/* The bytes that tb_codec_join writes of them. 0: it would not: one is no step, or they are over TB_CODEC_STEPS_MAX together. */
+size_t tb_codec_join_bytes(const struct tb_codec_coded *parts, unsigned count);
+/* Of chunks that are steps, each on what the one before makes, one chunk on the base of the first; one alone stays as it is.
+ * TB_SITE_NOMEM: the room is less; TB_CHUNK_CODEC: a part says other lengths than it has, or tb_codec_join_bytes is 0. */
+TB_MUST_USE enum tb_status tb_codec_join(const struct tb_codec_coded *parts, unsigned count,
+                                         struct tb_codec_room room, struct tb_codec_coded *coded_out);
 
 struct tb_codec_output {
     void *bytes;

@@ -20,7 +20,7 @@
 #define PACE_SAVING 1000u /* of more the number of classes is no matter */
 
 static const char *const wish_names[TB_CHOICE_WISHES] = {"raw", "zstd", "planes", "sparse", "auto"};
-static const char *const way_names[TB_WAYS] = {"raw", "zstd", "planes", "dense", "gaps", "classes"};
+static const char *const way_names[TB_WAYS] = {"raw", "zstd", "planes", "dense", "gaps", "classes", "steps"};
 
 const char *tb_choice_wish_name(enum tb_choice_wish wish)
 {
@@ -98,11 +98,11 @@ enum tb_choice_kind tb_choice_kind_of(const struct tb_codec_input *in)
  * as it is where every element changed by a unit or two, two bits each: it is tried where sparse ones save less, and what is believed
  * to be worse than it is would never be tried. */
 static const float savings[TB_KINDS][TB_WAYS] = {
-    [TB_KIND_BYTES] = {1, 1.2f, 1, 1, 20, 20},        [TB_KIND_F8] = {1, 1.05f, 1.2f, 4, 20, 22},
-    [TB_KIND_F16] = {1, 1.05f, 1.16f, 8, 40, 45},     [TB_KIND_BF16] = {1, 1.25f, 1.48f, 8, 60, 80},
-    [TB_KIND_F32] = {1, 1.1f, 1.19f, 16, 60, 80},     [TB_KIND_BYTES_MOST] = {1, 1.2f, 1, 1, 1, 1},
-    [TB_KIND_F8_MOST] = {1, 1.05f, 1.2f, 4, 3, 3},    [TB_KIND_F16_MOST] = {1, 1.05f, 1.16f, 8, 5, 5},
-    [TB_KIND_BF16_MOST] = {1, 1.25f, 1.48f, 8, 5, 5}, [TB_KIND_F32_MOST] = {1, 1.1f, 1.19f, 8, 6, 6},
+    [TB_KIND_BYTES] = {1, 1.2f, 1, 1, 20, 20, 5},        [TB_KIND_F8] = {1, 1.05f, 1.2f, 4, 20, 22, 5},
+    [TB_KIND_F16] = {1, 1.05f, 1.16f, 8, 40, 45, 10},    [TB_KIND_BF16] = {1, 1.25f, 1.48f, 8, 60, 80, 20},
+    [TB_KIND_F32] = {1, 1.1f, 1.19f, 16, 60, 80, 20},    [TB_KIND_BYTES_MOST] = {1, 1.2f, 1, 1, 1, 1, 1},
+    [TB_KIND_F8_MOST] = {1, 1.05f, 1.2f, 4, 3, 3, 1},    [TB_KIND_F16_MOST] = {1, 1.05f, 1.16f, 8, 5, 5, 1},
+    [TB_KIND_BF16_MOST] = {1, 1.25f, 1.48f, 8, 5, 5, 1}, [TB_KIND_F32_MOST] = {1, 1.1f, 1.19f, 8, 6, 6, 1},
 };
 
 void tb_choice_init(struct tb_choice *c, enum tb_choice_wish wish, uint32_t cores)
@@ -128,6 +128,7 @@ struct tb_codec_form tb_choice_form(enum tb_choice_way way, unsigned *classes_ou
         [TB_WAY_DENSE] = {{TB_CODEC_PLANES, true}, 0},
         [TB_WAY_GAPS] = {{TB_CODEC_SPARSE, true}, 1},
         [TB_WAY_CLASSES] = {{TB_CODEC_SPARSE, true}, TB_CODEC_CLASSES},
+        [TB_WAY_STEPS] = {{TB_CODEC_STEPS, true}, 0},
     };
     TB_ASSERT(way < TB_WAYS);
     *classes_out = forms[way].classes;
@@ -145,6 +146,8 @@ enum tb_choice_way tb_choice_way_of(struct tb_codec_form form, unsigned classes)
         return form.on_base ? TB_WAY_DENSE : TB_WAY_PLANES;
     case TB_CODEC_SPARSE:
         return classes == 1 ? TB_WAY_GAPS : TB_WAY_CLASSES;
+    case TB_CODEC_STEPS:
+        return TB_WAY_STEPS;
     }
     return TB_WAY_RAW;
 }
@@ -159,7 +162,7 @@ static bool may(const struct tb_choice *c, const struct tb_choice_ask *ask, enum
 {
     unsigned classes;
     const struct tb_codec_form form = tb_choice_form(way, &classes);
-    if (form.on_base && !ask->based) return false;
+    if (way == TB_WAY_STEPS || (form.on_base && !ask->based)) return false; /* nothing is encoded as steps */
     if (form.id == TB_CODEC_PLANES && !is_float(ask->kind)) return false;
     if (way == TB_WAY_CLASSES && !is_float(ask->kind)) return false; /* bytes have one class */
     return tb_chunk_frame_may(c->protocol, form);
@@ -341,6 +344,23 @@ bool tb_choice_takes(struct tb_choice *c, const struct tb_choice_made *made)
     const bool handful = way == TB_WAY_GAPS && saving > PACE_SAVING;
     save(c, ask.kind, handful ? most_go(c, ask.kind) : way, 1 / saving);
     if (!handful) went(c, ask.kind, way);
+    return true;
+}
+
+bool tb_choice_joins(struct tb_choice *c, const struct tb_choice_made *joined, unsigned steps)
+{
+    const struct tb_choice_ask based = {joined->kind, true}, whole = {joined->kind, false};
+    const enum tb_choice_way way = tb_choice_way_of(joined->form, joined->classes);
+    unsigned classes;
+    if (joined->wire_bytes == 0 || !tb_chunk_frame_may(c->protocol, joined->form)) return false;
+    const double saving = (double)joined->raw_bytes / joined->wire_bytes;
+    const double decode = or_endless(c->ways[joined->kind][TB_WAY_CLASSES].decode) * c->cores / steps;
+    const bool joins = c->wish == TB_CHOICE_AUTO ? lesser(link_rate(c, saving), decode) >=
+                                                       tb_choice_rate(c, joined->kind, best(c, &whole), NULL)
+                                                 : tb_choice_form(fixed(c, &based), &classes).on_base;
+    if (!joins) return false;
+    count(c, &based, way);
+    save(c, joined->kind, way, 1 / saving);
     return true;
 }
 

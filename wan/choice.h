@@ -45,6 +45,7 @@ enum tb_choice_way {
     TB_WAY_DENSE,   /* planes of the difference to a base */
     TB_WAY_GAPS,    /* sparse, one class: the fastest */
     TB_WAY_CLASSES, /* sparse, several: the fewest bytes */
+    TB_WAY_STEPS,   /* several sparse ones that were kept, joined: of a base that is not here any more */
     TB_WAYS
 };
 const char *tb_choice_way_name(enum tb_choice_way way);
@@ -115,6 +116,9 @@ struct tb_choice_made {
     bool elsewhere; /* by a rank or another site */
 };
 bool tb_choice_takes(struct tb_choice *c, const struct tb_choice_made *made);
+/* The peer's base is not here any more, but so many steps that lead from it to the chunk: do they go joined, or does the chunk go
+ * whole? The bytes add up, and so does the time to decode them. If so it counts as the way that was picked. */
+bool tb_choice_joins(struct tb_choice *c, const struct tb_choice_made *joined, unsigned steps);
 /* How the last step came from those who encode them, until all of it was encoded, read and decoded. */
 struct tb_choice_pace {
     unsigned classes;   /* that it was in; 0: not known */

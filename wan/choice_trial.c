@@ -81,7 +81,7 @@ void tb_choice_trial(struct tb_choice_speed speeds_out[TB_WAYS])
     memset(speeds_out, 0, TB_WAYS * sizeof *speeds_out);
     if (memory(&t)) {
         make_weights(&t);
-        for (int w = TB_WAY_RAW + 1; w < TB_WAYS; w++)
+        for (int w = TB_WAY_RAW + 1; w < TB_WAY_STEPS; w++)
             speeds_out[w] = try_way(&t, (enum tb_choice_way)w);
     }
     tb_codec_free(t.codec);

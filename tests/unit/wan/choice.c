@@ -75,7 +75,7 @@ static void nothing_fixed_is_much_better(void **state)
         setup(&c, TB_CHOICE_AUTO, goodput);
         for (int based = 0; based < 2; based++) {
             const double chosen = tb_choice_rate(&c, TB_KIND_BF16, pick(&c, based != 0), NULL);
-            for (int w = 0; w < (based != 0 ? (int)TB_WAYS : (int)TB_WAY_DENSE); w++)
+            for (int w = 0; w < (based != 0 ? (int)TB_WAY_STEPS : (int)TB_WAY_DENSE); w++)
                 assert_true(chosen >= 0.95 * tb_choice_rate(&c, TB_KIND_BF16, (enum tb_choice_way)w, NULL));
         }
     }
@@ -648,6 +648,39 @@ static void names_come_back(void **state)
     assert_string_equal(tb_choice_kind_name(TB_KIND_F32_MOST), "f32-most");
 }
 
+/* Steps that were kept go where they are sooner there than the whole chunk, and only where differences may go at all. */
+static void steps_are_joined_where_that_is_sooner(void **state)
+{
+    (void)state;
+    const struct {
+        enum tb_choice_wish wish;
+        double goodput;
+        unsigned steps;
+        uint32_t wire_bytes;
+        bool joins;
+    } rows[] = {{TB_CHOICE_AUTO, MBIT_50, 8, 100000, true},
+                {TB_CHOICE_AUTO, MBIT_50, 16, 690000, true},
+                {TB_CHOICE_AUTO, MBIT_50, 16, 710000, false}, /* planes take 699 KB */
+                {TB_CHOICE_AUTO, GBIT_1, 8, 100000, true},
+                {TB_CHOICE_AUTO, 12.5e9, 2, 26000, false}, /* a core decodes 5.9 GB/s */
+                {TB_CHOICE_SPARSE, GBIT_1, 8, 900000, true},
+                {TB_CHOICE_PLANES, MBIT_50, 2, 26000, false},
+                {TB_CHOICE_RAW, MBIT_50, 2, 26000, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct tb_choice c;
+        setup(&c, rows[i].wish, rows[i].goodput);
+        const struct tb_choice_made made = {.kind = TB_KIND_BF16,
+                                            .form = {TB_CODEC_STEPS, true},
+                                            .raw_bytes = 1 << 20,
+                                            .wire_bytes = rows[i].wire_bytes};
+        assert_int_equal(tb_choice_joins(&c, &made, rows[i].steps), rows[i].joins);
+        assert_int_equal(c.chunks[TB_WAY_STEPS], rows[i].joins);
+        if (rows[i].joins) assert_int_equal(c.last[TB_KIND_BF16][1], TB_WAY_STEPS);
+        c.protocol = 1;
+        assert_false(tb_choice_joins(&c, &made, rows[i].steps));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -678,6 +711,7 @@ int main(void)
         cmocka_unit_test(an_old_peer_gets_old_forms),
         cmocka_unit_test(a_link_is_measured_while_it_is_busy),
         cmocka_unit_test(names_come_back),
+        cmocka_unit_test(steps_are_joined_where_that_is_sooner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
