@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
+#include "wan/objects.h"
 
 struct tb_share *tb_share_new(const struct tb_id *uid, const struct tb_place *places, uint32_t shard_count,
                               uv_async_t *wake)
@@ -14,6 +15,8 @@ struct tb_share *tb_share_new(const struct tb_id *uid, const struct tb_place *pl
     atomic_init(&s->revoked, false);
     atomic_init(&s->received_bytes, 0);
     s->sent = NULL;
+    s->objects = NULL;
+    s->known = NULL;
     s->wake = wake;
     s->uid = *uid;
     s->shard_count = shard_count;
@@ -54,6 +57,7 @@ void tb_share_free(struct tb_share *s)
 {
     TB_ASSERT(tb_share_only_ours(s));
     tb_sent_free(s->sent);
+    if (s->known != NULL) tb_known_unref(s->objects, s->known);
     tb_free(s);
 }
 
@@ -409,6 +413,14 @@ bool tb_feed_takes(struct tb_feed *f, const struct tb_choice_made *made)
     const bool takes = tb_choice_takes(&f->choice, made);
     uv_mutex_unlock(&f->lock);
     return takes;
+}
+
+bool tb_feed_joins(struct tb_feed *f, const struct tb_choice_made *joined, unsigned steps)
+{
+    uv_mutex_lock(&f->lock);
+    const bool joins = tb_choice_joins(&f->choice, joined, steps);
+    uv_mutex_unlock(&f->lock);
+    return joins;
 }
 
 void tb_feed_choice(struct tb_feed *f, struct tb_choice *choice_out)

@@ -29,12 +29,17 @@
 /* Places of one version that streams may touch, kept alive by counts. The main loop owns one reference from
  * new to the end; it revokes, and when its own is the last one no thread touches the places any more. */
 struct retired;
+struct tb_objects;
+struct tb_known;
 struct tb_share {
     atomic_uint refs;
     atomic_bool revoked;
     atomic_ullong received_bytes; /* of chunk frames that came for it, dropped and refused ones too */
     struct tb_sent *sent;         /* of an offer, ours; NULL: of a landing */
-    uv_async_t *wake;             /* the main loop's */
+    struct tb_objects *objects;   /* with known: whose it is */
+    struct tb_known
+        *known; /* ours: a version that left, whose places these are (objects.h); NULL: one that is here */
+    uv_async_t *wake;      /* the main loop's */
     struct tb_share *next; /* the main loop's own: shares that retire, and the call that took them back */
     struct retired *call;
     struct tb_id uid;
@@ -193,6 +198,7 @@ bool tb_feed_landing(struct tb_feed *f, uint32_t crossing, struct tb_feed_landin
 /* Any: choice.h under the lock. */
 enum tb_choice_way tb_feed_pick(struct tb_feed *f, const struct tb_choice_ask *ask);
 bool tb_feed_takes(struct tb_feed *f, const struct tb_choice_made *made);
+bool tb_feed_joins(struct tb_feed *f, const struct tb_choice_made *joined, unsigned steps);
 void tb_feed_learn(struct tb_feed *f, const struct tb_choice_sample *sample);
 void tb_feed_choice(struct tb_feed *f, struct tb_choice *choice_out);
 /* Streams. All of them together say what the link carries while it is busy. */

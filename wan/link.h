@@ -125,7 +125,8 @@ struct out {
     struct out *next;
     uint32_t crossing;
     struct offer *offer;
-    struct tb_share *base; /* of an offer: what the peer holds whole; NULL: none, or gone here */
+    struct tb_share *base; /* of an offer, or past: what the peer holds whole; NULL: none, or gone here */
+    bool past;             /* the base has left, and is ours: kept steps lead from it */
     bool based;            /* BASE came, or EXPECT named it */
     bool no_base_told;     /* the log says that the peer's base went */
     struct tb_crossing core;
@@ -199,8 +200,10 @@ struct link {
     struct tb_id session_id;
     uint32_t protocol; /* of the session */
     struct link_heartbeat beat;
-    struct tb_name granted[TB_LINKS_MODELS_MAX]; /* models this peer may read and wants */
+    struct tb_name
+        granted[TB_LINKS_MODELS_MAX]; /* models this peer may read and wants; while it is down, did */
     uint32_t granted_count;
+    uint32_t missed; /* versions, of all models, that came since its session ended */
     struct announced *announced;
     uint32_t announced_count, announced_cap;
     uint32_t want_last; /* the highest crossing number the peer gave */
@@ -300,6 +303,9 @@ void links_path_options(const struct tb_links_options *o, const struct tb_tcp_ce
 /* links_offers.c */
 struct offer *offer_find(struct tb_links *ls, const struct tb_id *uid);
 void links_offers_free(struct tb_links *ls);
+/* A version that left, while its chunks are known (objects.h): what a peer holds, and steps may lead from. NULL: it is not, or no memory. */
+struct tb_share *links_past_new(struct tb_links *ls, const struct tb_id *uid, const struct tb_name *model);
+void links_past_free(struct tb_links *ls, struct tb_share *past); /* once no stream has a hand on it */
 void links_sweep_retired(
     struct tb_links *ls); /* calls `done` of those whose places no stream touches any more */
 
@@ -353,7 +359,8 @@ void link_forget_resolving(struct link *l);
 
 /* link_versions.c */
 void link_subscribe(struct link *l, struct tb_wire *wire); /* on what is the session, or may be it soon */
-void link_versions_down(struct link *l);                   /* it ended */
+void link_versions_up(struct link *l);
+void link_versions_down(struct link *l); /* it ended */
 void link_versions_tick(struct link *l);
 void links_offers_tick(struct tb_links *ls);
 void link_announce(struct link *l, struct offer *o);
@@ -390,7 +397,8 @@ void link_move_tick(struct link *l, tb_time_ns now);
 void link_move_down(struct link *l);
 bool link_moves(const struct link *l); /* something is under way: tick fast */
 void link_take_notes(struct link *l);  /* taken parcels and notes of the feed */
-void link_base_gone(struct link *l, struct tb_share *base);
+/* That version leaves; what was encoded of it may stay. */
+void link_base_gone(struct link *l, const struct offer *o, bool steps_stay);
 bool link_base_used(const struct link *l, const struct tb_share *base); /* by a crossing, either way */
 
 /* link_send.c */

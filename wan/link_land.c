@@ -153,16 +153,22 @@ bool link_layouts_meet(const struct tb_share *a, const struct tb_share *b)
     return false;
 }
 
-/* The newest version that is whole here and that the peer says it serves too. */
+/* The newest version that is whole here and that the peer says it serves too; where there is none, the newest older one: the peer may
+ * know by which steps it got from there. */
 static struct tb_share *choose_base(const struct link *l, const struct in *in)
 {
     const struct offer *best = NULL;
+    bool shared = false;
     if (l->protocol < TB_LINK_PROTOCOL_BASES) return NULL;
     for (const struct offer *o = l->links->offers; o != NULL; o = o->next) {
+        const bool served = link_announced(l, &o->key.uid) != NULL;
         if (!o->whole || tb_id_equal(&o->key.uid, &in->key.uid)) continue;
-        if (!tb_name_equal(&o->key.model, &in->key.model) || link_announced(l, &o->key.uid) == NULL) continue;
-        if (best != NULL && tb_version_key_compare(&o->key, &best->key) < 0) continue;
-        if (link_layouts_meet(in->share, o->share)) best = o;
+        if (!tb_name_equal(&o->key.model, &in->key.model) || (shared && !served)) continue;
+        if (!served && tb_version_key_compare(&o->key, &in->key) > 0) continue;
+        if (best != NULL && shared == served && tb_version_key_compare(&o->key, &best->key) < 0) continue;
+        if (!link_layouts_meet(in->share, o->share)) continue;
+        best = o;
+        shared = served;
     }
     return best != NULL ? best->share : NULL;
 }

@@ -45,6 +45,7 @@ static void out_free(struct link *l, struct out *out)
     *at = out->next;
     if (out_of_model(l, &out->offer->key.model) == NULL) tb_fair_leave(&l->fair, out->flow);
     tb_feed_purge(&l->feed, out->crossing);
+    if (out->past) links_past_free(l->links, out->base);
     tb_hedge_over(&l->hedge, out->crossing);
     tb_free(out->memory);
     tb_free(out);
@@ -129,13 +130,19 @@ enum tb_status link_out_of(const struct link *l, uint32_t crossing, struct out *
     return crossing == 0 || crossing > l->want_last ? TB_PEER_GARBLED : TB_OK;
 }
 
-/* The peer holds that version whole. We may not, and then the chunks go as they are. Another model's bytes are no base: the
- * difference to them would tell of them. */
-static struct tb_share *base_for(const struct link *l, const struct out *out, const struct tb_id *uid)
+/* The peer holds that version whole. We may not: then steps that were kept may lead from it, or the chunks go as they are. Another
+ * model's bytes are no base: the difference to them would tell of them. */
+static void base_find(struct link *l, struct out *out, const struct tb_id *uid)
 {
+    const struct tb_version_key *key = &out->offer->key;
     const struct offer *o = offer_find(l->links, uid);
-    if (o == NULL || o == out->offer || !tb_name_equal(&o->key.model, &out->offer->key.model)) return NULL;
-    return o->share;
+    if (tb_id_equal(uid, &key->uid)) return;
+    if (o == NULL) {
+        out->base = links_past_new(l->links, uid, &key->model);
+        out->past = out->base != NULL;
+    } else if (tb_name_equal(&o->key.model, &key->model)) {
+        out->base = o->share;
+    }
 }
 
 enum tb_status link_on_base(struct link *l, struct tb_wire_frame *f)
@@ -148,7 +155,7 @@ enum tb_status link_on_base(struct link *l, struct tb_wire_frame *f)
     if (status != TB_OK || out == NULL) return status;
     if (out->based || out->core.started) return TB_PEER_GARBLED;
     out->based = true;
-    out->base = base_for(l, out, &m.uid);
+    base_find(l, out, &m.uid);
     if (out->base != NULL) tb_crossing_base(&out->core, out->base->places, out->base->shard_count);
     return TB_OK;
 }

@@ -283,6 +283,7 @@ static void session_begin(struct conn *c, const struct tb_frame_hello *hello, co
     l->session_id = *id;
     l->protocol = protocol;
     l->session_seq++;
+    link_versions_up(l);
     l->want_last = 0;
     l->stream_number = 0;
     l->stream_failures = 0;

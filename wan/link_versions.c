@@ -65,9 +65,14 @@ void link_subscribe(struct link *l, struct tb_wire *wire)
     }
 }
 
-void link_versions_down(struct link *l)
+void link_versions_up(struct link *l)
 {
     l->granted_count = 0;
+    l->missed = 0;
+}
+
+void link_versions_down(struct link *l)
+{
     l->announced_count = 0;
     link_pushes_down(l);
     link_asks_rewind(l);

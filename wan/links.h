@@ -343,7 +343,8 @@ void tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links
 /* In which form chunks go to that peer, and what that is reckoned from. */
 void tb_links_choice(const struct tb_links *links, uint32_t peer, struct tb_choice *choice_out);
 /* In how many classes a step of that model had best be encoded for the peers that draw it, as it is reckoned now from how the last one
- * came; 0: in none, as none of them takes steps as sparse differences. */
+ * came; 0: in none, as none of them takes steps as sparse differences. One that went away counts for the next 16 versions: steps that
+ * are kept are how it gets on from where it stood. */
 unsigned tb_links_classes(const struct tb_links *links, const struct tb_name *model,
                           const struct tb_choice_pace *pace);
 /* Sessions refused before anybody knew which peer it was: wrong CA, unknown identity, garbage. */

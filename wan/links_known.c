@@ -61,6 +61,12 @@ void tb_links_choice(const struct tb_links *links, uint32_t peer, struct tb_choi
     tb_feed_choice(&links->links[peer].feed, choice_out);
 }
 
+/* It draws that model, or did before it went away, and may come back while steps still lead from what it has. */
+static bool draws(const struct link *l, const struct tb_name *model)
+{
+    return link_granted(l, model) && (link_is_up(l) || l->missed < TB_CODEC_STEPS_MAX * l->granted_count);
+}
+
 unsigned tb_links_classes(const struct tb_links *links, const struct tb_name *model,
                           const struct tb_choice_pace *pace)
 {
@@ -68,8 +74,9 @@ unsigned tb_links_classes(const struct tb_links *links, const struct tb_name *mo
     unsigned most = 0;
     for (uint32_t i = 0; i < links->options.peer_count; i++) {
         struct link *l = &links->links[i];
-        if (!link_is_up(l) || !link_granted(l, model)) continue;
+        if (!draws(l, model)) continue;
         tb_feed_choice(&l->feed, &choice);
+        if (!link_is_up(l)) choice.protocol = links->options.protocol_max; /* of no session */
         const unsigned classes = tb_choice_classes(&choice, pace);
         if (classes > most) most = classes;
     }

@@ -66,6 +66,35 @@ static void retire(struct tb_links *ls, struct tb_share *share, struct retired *
     tb_share_revoke(share);
 }
 
+struct tb_share *links_past_new(struct tb_links *ls, const struct tb_id *uid, const struct tb_name *model)
+{
+    struct tb_objects *objects = ls->options.objects;
+    struct tb_known *known = objects != NULL ? tb_objects_recall(objects, uid, model) : NULL;
+    if (known == NULL) return NULL;
+    uint32_t shard_count;
+    const struct tb_place *places = tb_known_places(known, &shard_count);
+    struct tb_share *share = tb_share_new(uid, places, shard_count, &ls->wake);
+    struct retired *call = share != NULL ? retired_new(ls, NULL, NULL) : NULL;
+    if (call == NULL) {
+        if (share != NULL) tb_share_free(share);
+        tb_known_unref(objects, known);
+        return NULL;
+    }
+    share->objects = objects;
+    share->known = known;
+    share->call = call; /* it retires for sure */
+    call->left = 1;
+    return share;
+}
+
+void links_past_free(struct tb_links *ls, struct tb_share *past)
+{
+    past->next = ls->retiring;
+    ls->retiring = past;
+    tb_share_revoke(past);
+    links_busy(ls);
+}
+
 static void wake_loops(struct tb_links *ls)
 {
     links_heed(ls);
@@ -112,6 +141,7 @@ enum tb_status tb_links_offer(struct tb_links *ls, const struct tb_version_key *
         tb_free(o);
         return TB_SITE_NOMEM;
     }
+    if (ls->options.objects != NULL) tb_objects_know(ls->options.objects, key, places);
     o->key = *key;
     o->bytes = bytes;
     o->chunks = (uint32_t)chunks;
@@ -120,8 +150,10 @@ enum tb_status tb_links_offer(struct tb_links *ls, const struct tb_version_key *
         at = &(*at)->next;
     *at = o;
     ls->offer_count++;
-    for (uint32_t i = 0; i < ls->options.peer_count; i++)
+    for (uint32_t i = 0; i < ls->options.peer_count; i++) {
+        ls->links[i].missed += !link_is_up(&ls->links[i]);
         link_announce(&ls->links[i], o);
+    }
     return TB_OK;
 }
 
@@ -141,11 +173,11 @@ enum tb_status tb_links_retract(struct tb_links *ls, const struct tb_id *uid, en
         struct link *l = &ls->links[i];
         link_outs_drop(l, o);
         link_serves_drop(l, o);
-        link_base_gone(l, o->share);
+        link_base_gone(l, o, why == TB_SUPERSEDED);
         if (link_is_up(l) && o->peers[i].announced == l->session_seq)
             link_send_gone(l, &o->key.uid, (int)why < 0 ? why : TB_NOT_FOUND);
     }
-    if (ls->options.objects != NULL) tb_objects_drop(ls->options.objects, uid);
+    if (ls->options.objects != NULL && why != TB_SUPERSEDED) tb_objects_drop(ls->options.objects, uid);
     retire(ls, o->share, call);
     tb_free(o);
     wake_loops(ls);

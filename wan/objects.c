@@ -1,47 +1,10 @@
 /* objects.c - a few tables of pointers behind one lock. */
-#include "wan/objects.h"
-
 #include <string.h>
-#include <uv.h>
 
 #include "base/assert.h"
 #include "base/bitmap.h"
 #include "base/fault.h"
-
-struct tb_object {
-    uint32_t refs; /* the table's own is one */
-    enum tb_object_from from;
-    struct tb_codec_form form;
-    uint32_t count;
-    uint8_t bytes[];
-};
-
-/* Of one shard; chunks NULL: nothing of it came yet. */
-struct shelf {
-    struct tb_object **chunks;
-    uint64_t *known; /* bits: the object is here, or there is none */
-    uint32_t count;
-    bool coming, began; /* began: it was said once that they come */
-    uint32_t came;      /* chunks that a rank said first what is of them */
-    tb_time_ns news_at; /* while coming: the last one */
-    tb_time_ns began_at;
-};
-
-/* Of one version on one base. */
-struct pair {
-    struct pair *next; /* older */
-    struct tb_id uid, base;
-    uint32_t shard_count;
-    struct shelf shards[];
-};
-
-struct tb_objects {
-    uv_mutex_t lock;
-    uint64_t budget, bytes, count, used, bad;
-    struct tb_object_sum from[TB_OBJECT_FROMS];
-    uint32_t pair_count;
-    struct pair *pairs; /* the newest first */
-};
+#include "wan/objects_inside.h"
 
 enum tb_status tb_objects_new(uint64_t budget_bytes, struct tb_objects **objects_out)
 {
@@ -61,7 +24,7 @@ static uint64_t object_bytes(const struct tb_object *object)
     return sizeof *object + object->count;
 }
 
-static void unref_locked(struct tb_objects *o, struct tb_object *object)
+void objects_unref(struct tb_objects *o, struct tb_object *object)
 {
     TB_ASSERT(object->refs > 0);
     if (--object->refs > 0) return;
@@ -83,7 +46,7 @@ static uint64_t shelf_bytes(uint32_t chunk_count)
 static void shelf_free(struct tb_objects *o, struct shelf *shelf)
 {
     for (uint32_t k = 0; k < shelf->count; k++)
-        if (shelf->chunks[k] != NULL) unref_locked(o, shelf->chunks[k]);
+        if (shelf->chunks[k] != NULL) objects_unref(o, shelf->chunks[k]);
     o->bytes -= shelf_bytes(shelf->count);
     tb_free(shelf->chunks);
 }
@@ -104,7 +67,8 @@ void tb_objects_free(struct tb_objects *o)
     if (o == NULL) return;
     while (o->pairs != NULL)
         pair_free(o, &o->pairs);
-    TB_ASSERT(o->count == 0);
+    objects_forget(o, NULL);
+    TB_ASSERT(o->count == 0 && o->known_count == 0);
     uv_mutex_destroy(&o->lock);
     tb_free(o);
 }
@@ -117,8 +81,7 @@ static struct pair *pair_find(struct tb_objects *o, const struct tb_object_name 
     return p;
 }
 
-/* NULL: nothing is known of that shard. */
-static struct shelf *shelf_find(struct tb_objects *o, const struct tb_object_name *name)
+struct shelf *objects_shelf(struct tb_objects *o, const struct tb_object_name *name)
 {
     struct pair *p = pair_find(o, name);
     TB_ASSERT(p == NULL || name->shard < p->shard_count);
@@ -136,8 +99,7 @@ static void make_room(struct tb_objects *o)
     pair_free(o, at);
 }
 
-/* `least` pairs stay: what is being filled does not go for itself. Nothing goes for what would not fit even alone. */
-static bool room_for(struct tb_objects *o, uint64_t bytes, uint32_t least)
+bool objects_room(struct tb_objects *o, uint64_t bytes, uint32_t least)
 {
     if (bytes > o->budget) return false;
     while (o->bytes + bytes > o->budget && o->pair_count > least)
@@ -149,7 +111,7 @@ static struct pair *pair_new(struct tb_objects *o, const struct tb_object_name *
 {
     const uint64_t bytes = pair_bytes(name->shard_count);
     if (o->pair_count == TB_OBJECTS_PAIRS_MAX) make_room(o);
-    if (!room_for(o, bytes, 0)) return NULL;
+    if (!objects_room(o, bytes, 0)) return NULL;
     struct pair *p = tb_calloc(1, bytes);
     if (p == NULL) return NULL;
     *p = (struct pair){
@@ -163,12 +125,12 @@ static struct pair *pair_new(struct tb_objects *o, const struct tb_object_name *
 /* Makes it where there is none; NULL: no room. */
 static struct shelf *shelf_get(struct tb_objects *o, const struct tb_object_name *name)
 {
-    struct shelf *shelf = shelf_find(o, name);
+    struct shelf *shelf = objects_shelf(o, name);
     if (shelf != NULL) return shelf;
     struct pair *p = pair_find(o, name);
     if (p == NULL) p = pair_new(o, name);
     const uint64_t bytes = shelf_bytes(name->chunk_count);
-    if (p == NULL || !room_for(o, bytes, 1)) return NULL;
+    if (p == NULL || !objects_room(o, bytes, 1)) return NULL;
     p = pair_find(o, name); /* it may have been the oldest */
     if (p == NULL) return NULL;
     shelf = &p->shards[name->shard];
@@ -204,8 +166,8 @@ static void put_locked(struct tb_objects *o, const struct tb_object_name *name,
         shelf->came += !tb_bitmap_test(shelf->known, name->chunk);
     }
     (void)tb_bitmap_set(shelf->known, name->chunk);
-    if (coded == NULL || !room_for(o, sizeof(struct tb_object) + coded->count, 1)) return;
-    shelf = shelf_find(o, name); /* its pair may have been the oldest */
+    if (coded == NULL || !objects_room(o, sizeof(struct tb_object) + coded->count, 1)) return;
+    shelf = objects_shelf(o, name); /* its pair may have been the oldest */
     if (shelf != NULL) shelf->chunks[name->chunk] = object_new(o, news);
 }
 
@@ -222,23 +184,28 @@ void tb_objects_put(struct tb_objects *o, const struct tb_object_name *name,
     uv_mutex_unlock(&o->lock);
 }
 
+bool objects_is_wrong(struct tb_objects *o, struct shelf *shelf, uint32_t chunk)
+{
+    struct tb_object *object = shelf != NULL ? shelf->chunks[chunk] : NULL;
+    if (object == NULL) return false;
+    if (object->from == TB_OBJECT_MADE_HERE) return true;
+    shelf->chunks[chunk] = NULL;
+    objects_unref(o, object);
+    o->bad++;
+    return true;
+}
+
 void tb_objects_bad(struct tb_objects *o, const struct tb_object_name *name)
 {
     uv_mutex_lock(&o->lock);
-    struct shelf *shelf = shelf_find(o, name);
-    struct tb_object *object = shelf != NULL ? shelf->chunks[name->chunk] : NULL;
-    if (object != NULL && object->from != TB_OBJECT_MADE_HERE) {
-        shelf->chunks[name->chunk] = NULL;
-        unref_locked(o, object);
-        o->bad++;
-    }
+    if (!objects_is_wrong(o, objects_shelf(o, name), name->chunk)) objects_steps_wrong(o, name);
     uv_mutex_unlock(&o->lock);
 }
 
 struct tb_object *tb_objects_find(struct tb_objects *o, const struct tb_object_name *name)
 {
     uv_mutex_lock(&o->lock);
-    const struct shelf *shelf = shelf_find(o, name);
+    const struct shelf *shelf = objects_shelf(o, name);
     struct tb_object *object = shelf != NULL ? shelf->chunks[name->chunk] : NULL;
     if (object != NULL) {
         object->refs++;
@@ -254,7 +221,7 @@ void tb_objects_coming(struct tb_objects *o, const struct tb_object_name *name, 
 {
     if (name->chunk_count == 0) return;
     uv_mutex_lock(&o->lock);
-    struct shelf *shelf = coming ? shelf_get(o, name) : shelf_find(o, name);
+    struct shelf *shelf = coming ? shelf_get(o, name) : objects_shelf(o, name);
     if (shelf != NULL) {
         if (coming && !shelf->began) shelf->began_at = now; /* to say it again does not begin anew */
         shelf->began |= coming;
@@ -290,7 +257,7 @@ bool tb_objects_awaited(struct tb_objects *o, const struct tb_object_name *name,
                         uint64_t *words_out)
 {
     uv_mutex_lock(&o->lock);
-    const struct shelf *shelf = shelf_find(o, name);
+    const struct shelf *shelf = objects_shelf(o, name);
     const bool awaited = comes(shelf, now);
     if (awaited) unknown(shelf, words_out);
     uv_mutex_unlock(&o->lock);
@@ -300,7 +267,7 @@ bool tb_objects_awaited(struct tb_objects *o, const struct tb_object_name *name,
 bool tb_objects_awaits(struct tb_objects *o, const struct tb_object_name *name, tb_time_ns now)
 {
     uv_mutex_lock(&o->lock);
-    const struct shelf *shelf = shelf_find(o, name);
+    const struct shelf *shelf = objects_shelf(o, name);
     const bool awaits = comes(shelf, now) && !tb_bitmap_test(shelf->known, name->chunk);
     uv_mutex_unlock(&o->lock);
     return awaits;
@@ -316,6 +283,7 @@ void tb_objects_drop(struct tb_objects *o, const struct tb_id *uid)
         else
             at = &(*at)->next;
     }
+    objects_forget(o, uid);
     uv_mutex_unlock(&o->lock);
 }
 
@@ -332,7 +300,7 @@ enum tb_object_from tb_object_from(const struct tb_object *object)
 void tb_object_unref(struct tb_objects *o, struct tb_object *object)
 {
     uv_mutex_lock(&o->lock);
-    unref_locked(o, object);
+    objects_unref(o, object);
     uv_mutex_unlock(&o->lock);
 }
 
@@ -346,6 +314,8 @@ void tb_objects_stats(struct tb_objects *o, struct tb_objects_stats *stats_out)
                                            .count = o->count,
                                            .pairs = o->pair_count,
                                            .used = o->used,
+                                           .joined = o->joined,
+                                           .known = o->known_count,
                                            .bad = o->bad};
     memcpy(stats_out->from, o->from, sizeof o->from);
     uv_mutex_unlock(&o->lock);

@@ -110,7 +110,6 @@ static bool find_object(struct tb_stream *s, const struct tb_object_name *name,
                         const struct tb_codec_input *in, struct tb_codec_coded *coded)
 {
     struct tb_stream_send *t = &s->send;
-    if (s->plan.objects == NULL) return false;
     t->object = tb_objects_find(s->plan.objects, name);
     if (t->object == NULL) return false;
     *coded = tb_object_coded(t->object);
@@ -123,6 +122,31 @@ static bool find_object(struct tb_stream *s, const struct tb_object_name *name,
     if (tb_feed_takes(s->plan.feed, &made)) return true;
     drop_object(s);
     return false;
+}
+
+/* The peer's base is not here, or not sound: steps that were kept may lead from it. */
+static bool join_steps(struct tb_stream *s, const struct tb_object_name *name,
+                       const struct tb_codec_input *in, struct tb_codec_coded *coded)
+{
+    struct tb_stream_send *t = &s->send;
+    struct tb_object *objects[TB_CODEC_STEPS_MAX];
+    struct tb_codec_coded parts[TB_CODEC_STEPS_MAX];
+    const unsigned count = tb_objects_steps(s->plan.objects, name, objects);
+    for (unsigned i = 0; i < count; i++)
+        parts[i] = tb_object_coded(objects[i]);
+    const size_t bytes = tb_codec_join_bytes(parts, count);
+    const bool joined =
+        bytes > 0 && bytes < in->count && room(&t->encoded, &t->encoded_cap, bytes) &&
+        tb_codec_join(parts, count, (struct tb_codec_room){t->encoded, bytes}, coded) == TB_OK;
+    for (unsigned i = 0; i < count; i++)
+        tb_object_unref(s->plan.objects, objects[i]);
+    if (!joined) return false;
+    const struct tb_choice_made made = {.kind = tb_choice_kind_of(in),
+                                        .form = coded->form,
+                                        .classes = tb_codec_classes(coded),
+                                        .raw_bytes = (uint32_t)in->count,
+                                        .wire_bytes = (uint32_t)bytes};
+    return tb_feed_joins(s->plan.feed, &made, tb_codec_steps(coded));
 }
 
 /* Encodes the chunk in the way that is best now, and keeps what others may want. False: it goes raw. */
@@ -153,10 +177,12 @@ static const uint8_t *encode(struct tb_stream *s, const uint8_t *raw, struct tb_
     const struct tb_feed_parcel *p = &s->send.parcel;
     struct tb_codec_input in = input_of(s, raw, frame);
     struct tb_codec_coded coded = {{TB_CODEC_RAW, false}, raw, in.count};
-    const bool based = in.base != NULL;
+    const bool may = p->base != NULL && !p->parcel.plain && s->plan.objects != NULL;
     const struct tb_object_name name =
-        tb_stream_object_name(p->share, based ? p->base : p->share, frame->shard, frame->chunk);
-    if (!(based && find_object(s, &name, &in, &coded)) && !make_object(s, &name, &in, &coded))
+        tb_stream_object_name(p->share, may ? p->base : p->share, frame->shard, frame->chunk);
+    const bool found =
+        may && (in.base != NULL ? find_object(s, &name, &in, &coded) : join_steps(s, &name, &in, &coded));
+    if (!found && !make_object(s, &name, &in, &coded))
         coded = (struct tb_codec_coded){{TB_CODEC_RAW, false}, raw, in.count};
     frame->form = coded.form;
     s->send.classes = tb_codec_classes(&coded);

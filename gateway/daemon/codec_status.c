@@ -61,11 +61,12 @@ json_t *tb_status_objects(struct tb_daemon *d)
     struct tb_objects_stats s;
     tb_objects_stats(d->objects, &s);
     const struct tb_object_sum *ranks = &s.from[TB_OBJECT_OF_RANK];
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "bytes", (json_int_t)s.bytes,
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "bytes", (json_int_t)s.bytes,
                      "budget_bytes", (json_int_t)s.budget_bytes, "count", (json_int_t)s.count, "used",
                      (json_int_t)s.used, "from_ranks", (json_int_t)ranks->count, "from_ranks_bytes",
                      (json_int_t)ranks->bytes, "from_links", (json_int_t)s.from[TB_OBJECT_OF_LINK].count,
-                     "made_here", (json_int_t)s.from[TB_OBJECT_MADE_HERE].count, "bad", (json_int_t)s.bad);
+                     "made_here", (json_int_t)s.from[TB_OBJECT_MADE_HERE].count, "bad", (json_int_t)s.bad,
+                     "known", (json_int_t)s.known, "joined", (json_int_t)s.joined);
 }
 
 json_t *tb_choice_json(const struct tb_choice *c)

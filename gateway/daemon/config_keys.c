@@ -78,7 +78,7 @@ const struct config_key config_keys[] = {
     {ROOT(link_codec), .path = "link.codec", .type = CONFIG_CODEC, .fallback = "auto",
      .why = "How chunks are written on links. auto measures cores and link, and sends steps as differences to a version that the peer holds; the others are for comparing."},
     {ROOT(link_objects_percent), .path = "link.objects_percent", .type = CONFIG_NUMBER, .fallback = "5", .min = 0, .max = 50, .unit = "%",
-     .why = "Memory for encoded steps that are kept for other sites and for workers, in percent of arena.bytes and besides it. Made once, as a rule by the ranks that publish, they are sent to every site, passed on by relays as they came, and read by workers."},
+     .why = "Memory for encoded steps that are kept for other sites and for workers, in percent of arena.bytes and besides it. Made once, as a rule by the ranks that publish, they are sent to every site, passed on by relays as they came, and read by workers. They stay when their version leaves, the oldest go first: a site that was away gets on by them."},
     {ROOT(link_protocol_max), .path = "link.protocol_max", .type = CONFIG_NUMBER, .fallback = "2", .min = TB_LINK_PROTOCOL_MIN, .max = TB_LINK_PROTOCOL,
      .why = "The newest protocol that links speak. 1 is that of the release before: whole chunks, raw or zstd. (tombolod --protocol-max.)"},
     {ROOT(link_congestion), .path = "link.congestion", .type = CONFIG_WORD, .fallback = "auto",

@@ -126,8 +126,9 @@ static bool evict_finish(struct tb_copy *copy)
     if (copy->region != NULL && tb_arena_free(copy->region) != TB_OK)
         return false; /* pinned: the tick tries again */
     const struct tb_id uid = copy->key.uid;
+    const bool gone = copy->evict_why != TB_SUPERSEDED;
     copy_free(copy);
-    if (d->objects != NULL) tb_objects_drop(d->objects, &uid);
+    if (gone && d->objects != NULL) tb_objects_drop(d->objects, &uid);
     d->counters.evictions++;
     TB_MOOT(tb_catalog_evicted(d->catalog, tb_clock_now(), &uid));
     tb_seals_retry(d);

@@ -321,6 +321,40 @@ def a_step_goes_from_a_link_to_workers_as_it_came(lab):
         raise Failed(f"the gateway encoded {made} chunks, of which it forwarded {forwarded}")
 
 
+@scenario
+def a_site_that_was_away_gets_on_by_steps(lab):
+    """P1 P5: west stands on a version that home gave back while west could not be reached. Home's ranks encoded what came since, and that is
+    kept: joined it brings west to the newest one, and west's workers with it, one of which patches its buffers."""
+    east, west, link = lab.east_west()
+    east.extra["link"] = west.extra["link"] = STEPS
+    up(east, west)
+    paths = lab.weights(7)
+    trainer = Trainer(lab, east, paths[0])
+    first = trainer.publish(1, paths[0])
+    west.wait_holds(first)
+    readers = [Rollout(lab, west, "copies", paths[0], host="far"), Rollout(lab, west, "patches", paths[0], host="farther", update=PATCH)]
+    for r in readers:
+        r.stage(first)
+        r.activate(first)
+    link.stalled = True
+    wait_for("home gives west up", lambda: east.link("west")["state"] != "up")
+    for number, path in enumerate(paths[1:-1], start=2):
+        uid = trainer.publish(number, path)
+        east.wait_holds(uid)
+    wait_for("home has the last two alone", lambda: sorted(v["number"] for v in east.versions() if v["held_bytes"] > 0) == [5, 6])
+    link.stalled = False
+    west.wait_holds(uid)
+    last = trainer.publish(7, paths[-1])
+    west.wait_holds(last)
+    chunks = sum(v["sent"]["chunks"]["steps"] for v in east.versions() if v["sent"] is not None)
+    if share(west, uid) > 0.3 or chunks == 0:
+        raise Failed(f"of version 6 west took {share(west, uid):.3f}, {chunks} chunks by steps: {east.control('status')['objects']}")
+    for r in readers:
+        r.stage(last, timeout_ms=PATIENCE_MS)
+        r.activate(last)
+        r.check(paths[-1])
+
+
 def read_chunks(site, name, number):
     rows = [m for c in site.control("chains")["chains"] if c["number"] == number for m in c["members"]]
     return max([m["held_chunks"] for m in rows if m["name"] == name], default=0)

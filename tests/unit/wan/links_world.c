@@ -113,7 +113,7 @@ void truth_step(struct truth *t, const struct truth *from)
     memset(t, 0, sizeof *t);
     t->key = from->key;
     t->key.number++;
-    t->key.uid.bytes[15] ^= (uint8_t)t->key.number;
+    t->key.uid.bytes[15]++;
     for (uint32_t s = 0; s < t->key.shard_count; s++) {
         shard_step(t, from, s);
         roots[s] = t->manifests[s].root;

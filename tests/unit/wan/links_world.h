@@ -10,7 +10,7 @@
 
 #define SHARDS_MAX   4
 #define SITES_MAX    4
-#define VERSIONS_MAX 4
+#define VERSIONS_MAX 8
 
 /* A version as its publisher sealed it. */
 struct truth {

@@ -1,6 +1,7 @@
 /* objects.c - what is kept is found as it was put, under its budget, and the oldest goes first (P7). */
 #include "wan/objects.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/bitmap.h"
@@ -321,6 +322,194 @@ static void a_bad_object_goes(void **state)
     tb_objects_free(o);
 }
 
+/* ---- steps ---- */
+
+/* What version v's chunk k is: chunk 0 changes in each version, chunk 1 in every second one. */
+static struct tb_digest digest_of(unsigned v, uint32_t k)
+{
+    struct tb_digest d = {{0}};
+    d.bytes[0] = (uint8_t)(k == 1 ? v / 2 + 1 : v + 1);
+    d.bytes[1] = (uint8_t)k;
+    return d;
+}
+
+/* Two shards as name_of says, of one layout. */
+static void know_as(struct tb_objects *o, unsigned v, const char *model)
+{
+    static struct tb_chunk chunks[CHUNKS + 1];
+    static struct tb_digest digests[2][CHUNKS + 1];
+    struct tb_manifest manifests[2];
+    struct tb_place places[2];
+    struct tb_version_key key = {.uid = *version(v), .shard_count = 2};
+    snprintf(key.model.text, sizeof key.model.text, "%s", model);
+    for (uint32_t s = 0; s < 2; s++) {
+        for (uint32_t k = 0; k < CHUNKS + s; k++) {
+            chunks[k] = (struct tb_chunk){.offset = k * 100u, .bytes = 100};
+            digests[s][k] = digest_of(v, k);
+        }
+        manifests[s] = (struct tb_manifest){
+            .chunk_count = CHUNKS + s, .chunks = chunks, .digests = digests[s], .bytes = 100 * CHUNKS};
+        places[s] = (struct tb_place){.manifest = &manifests[s]};
+    }
+    tb_objects_know(o, &key, places);
+}
+
+static void know(struct tb_objects *o, unsigned v)
+{
+    know_as(o, v, "policy");
+}
+
+/* The texts that lead there, behind each other; "" where nothing does. */
+static const char *way(struct tb_objects *o, unsigned v, unsigned base, uint32_t chunk)
+{
+    static char text[512];
+    struct tb_object *objects[TB_CODEC_STEPS_MAX];
+    const struct tb_object_name name = name_of(v, base, 0, chunk);
+    const unsigned count = tb_objects_steps(o, &name, objects);
+    text[0] = 0;
+    for (unsigned i = 0; i < count; i++) {
+        const struct tb_codec_coded coded = tb_object_coded(objects[i]);
+        strncat(text, coded.bytes, coded.count);
+        strcat(text, i + 1 < count ? " " : "");
+        tb_object_unref(o, objects[i]);
+    }
+    return text;
+}
+
+static void steps_lead_from_one_version_to_another(void **state)
+{
+    (void)state;
+    enum { A, B, C, D, E };
+    struct tb_objects *o = NULL;
+    CHECK_OK(tb_objects_new(1 << 20, &o));
+    for (unsigned v = A; v <= E; v++)
+        know(o, v);
+    put(o, B, A, 0, 0, "a-b");
+    put(o, C, B, 0, 0, "b-c");
+    put(o, D, C, 0, 0, "c-d");
+    assert_string_equal(way(o, D, A, 0), "a-b b-c c-d");
+    assert_string_equal(way(o, C, B, 0), "b-c");
+    assert_string_equal(way(o, A, D, 0), "");
+    assert_string_equal(way(o, E, A, 0), "");
+    put(o, E, C, 0, 0, "c-e");
+    assert_string_equal(way(o, E, A, 0), "a-b b-c c-e");
+    put(o, D, B, 0, 0, "b-d as many bytes as two");
+    assert_string_equal(way(o, D, A, 0), "a-b b-c c-d");
+    put(o, C, A, 0, 0, "a-c"); /* of fewer bytes than the two */
+    assert_string_equal(way(o, D, A, 0), "a-c c-d");
+    put(o, C, B, 0, 1, "1: b-c"); /* A and B are the same there, and so are C and D */
+    assert_string_equal(way(o, D, A, 1), "1: b-c");
+    assert_string_equal(way(o, D, A, 2), "");
+    tb_objects_free(o);
+}
+
+/* What leaves of itself stays known; who was withdrawn leads nowhere. */
+static void only_what_is_known_leads_anywhere(void **state)
+{
+    (void)state;
+    enum { A, B, C };
+    struct tb_objects *o = NULL;
+    CHECK_OK(tb_objects_new(1 << 20, &o));
+    put(o, B, A, 0, 0, "a-b");
+    put(o, C, B, 0, 0, "b-c");
+    know(o, A);
+    know(o, C);
+    assert_string_equal(way(o, C, A, 0), "");
+    know(o, B);
+    know(o, B);
+    assert_int_equal(stats_of(o).known, 3);
+    assert_string_equal(way(o, C, A, 0), "a-b b-c");
+    tb_objects_drop(o, version(B));
+    assert_string_equal(way(o, C, A, 0), "");
+    assert_int_equal(stats_of(o).known, 2);
+    tb_objects_free(o);
+}
+
+/* P8: another model's versions are no way, though their chunks be the same. */
+static void no_way_leads_over_another_model(void **state)
+{
+    (void)state;
+    enum { A, B, C };
+    struct tb_objects *o = NULL;
+    CHECK_OK(tb_objects_new(1 << 20, &o));
+    know(o, A);
+    know(o, C);
+    know_as(o, B, "other");
+    put(o, B, A, 0, 0, "a-b");
+    put(o, C, B, 0, 0, "b-c");
+    assert_string_equal(way(o, C, A, 0), "");
+    const struct tb_name policy = {"policy"}, other = {"other"};
+    assert_null(tb_objects_recall(o, version(B), &policy));
+    assert_null(tb_objects_recall(o, version(A), &other));
+    tb_objects_free(o);
+}
+
+/* P7: at most sixteen, whatever way they lie. */
+static void steps_are_bounded(void **state)
+{
+    (void)state;
+    struct tb_objects *o = NULL;
+    CHECK_OK(tb_objects_new(1 << 20, &o));
+    for (unsigned v = 0; v < 20; v++) {
+        know(o, v);
+        if (v > 0) put(o, v, v - 1, 0, 0, "s");
+    }
+    assert_string_equal(way(o, 16, 0, 0), "s s s s s s s s s s s s s s s s");
+    assert_string_equal(way(o, 17, 0, 0), "");
+    put(o, 17, 4, 0, 0, "fourteen are one of many bytes");
+    assert_string_equal(way(o, 17, 0, 0), "s s s s fourteen are one of many bytes");
+    tb_objects_free(o);
+}
+
+/* P7: digests are kept of so many versions, and in a quarter of the budget; one in use counts until it is given back. */
+static void what_is_known_is_bounded(void **state)
+{
+    (void)state;
+    static const struct tb_name policy = {"policy"};
+    struct tb_objects *o = NULL;
+    CHECK_OK(tb_objects_new(16000, &o));
+    for (unsigned v = 0; v < 30; v++)
+        know(o, v);
+    const struct tb_objects_stats stats = stats_of(o);
+    assert_in_range(stats.known, 2, 10);
+    assert_in_range(stats.bytes, 1, 4000);
+    struct tb_known *known = tb_objects_recall(o, version(29), &policy);
+    uint32_t shards = 0;
+    assert_non_null(known);
+    const struct tb_place *places = tb_known_places(known, &shards);
+    assert_int_equal(shards, 2);
+    assert_int_equal(places[1].manifest->chunk_count, CHUNKS + 1);
+    assert_false(tb_place_held(&places[1], CHUNKS));
+    assert_int_equal(places[1].manifest->digests[CHUNKS].bytes[0], 30);
+    tb_objects_drop(o, version(29));
+    assert_int_equal(stats_of(o).bytes, stats.bytes);
+    assert_int_equal(places[1].manifest->digests[CHUNKS].bytes[0], 30);
+    tb_known_unref(o, known);
+    assert_true(stats_of(o).bytes < stats.bytes);
+    tb_objects_free(o);
+}
+
+/* P1: a way of which somebody says that it leads to something else is none any more; what was made here is not to blame. */
+static void a_wrong_way_goes(void **state)
+{
+    (void)state;
+    enum { A, B, C };
+    struct tb_objects *o = NULL;
+    const struct tb_object_name first = name_of(B, A, 0, 0), all = name_of(C, A, 0, 0);
+    CHECK_OK(tb_objects_new(1 << 20, &o));
+    for (unsigned v = A; v <= C; v++)
+        know(o, v);
+    put_at(o, &first, "a-b", 0);
+    put(o, C, B, 0, 0, "b-c");
+    tb_objects_bad(o, &all);
+    assert_int_equal(stats_of(o).bad, 1);
+    assert_false(finds(o, B, A, 0, 0, "a-b"));
+    assert_true(finds(o, C, B, 0, 0, "b-c"));
+    tb_objects_bad(o, &all);
+    assert_int_equal(stats_of(o).bad, 1);
+    tb_objects_free(o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -335,6 +524,12 @@ int main(void)
         cmocka_unit_test(a_slow_rank_is_not_waited_for),
         cmocka_unit_test(a_rank_that_keeps_up_is_waited_for),
         cmocka_unit_test(a_bad_object_goes),
+        cmocka_unit_test(steps_lead_from_one_version_to_another),
+        cmocka_unit_test(only_what_is_known_leads_anywhere),
+        cmocka_unit_test(no_way_leads_over_another_model),
+        cmocka_unit_test(steps_are_bounded),
+        cmocka_unit_test(what_is_known_is_bounded),
+        cmocka_unit_test(a_wrong_way_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
