@@ -192,6 +192,28 @@ static void damage_is_refused_or_harmless(void **state)
     free(out);
 }
 
+/* P7: what costs its receiver more than sixteen is refused, though each step be sound. */
+static void more_than_sixteen_are_refused(void **state)
+{
+    struct story *s = *state;
+    struct tb_codec_coded all = joined(s->steps, STEPS);
+    const struct tb_codec_coded *more = &s->steps[STEPS];
+    uint8_t *bytes = malloc(all.count + 4 + more->count), *out = malloc(BYTES);
+    assert_true(bytes != NULL && out != NULL);
+    memcpy(bytes, all.bytes, all.count);
+    bytes[0]++;
+    for (unsigned i = 0; i < 4; i++)
+        bytes[all.count + i] = (uint8_t)(more->count >> 8 * i);
+    memcpy(bytes + all.count + 4, more->bytes, more->count);
+    const struct tb_codec_coded over = {all.form, bytes, all.count + 4 + more->count};
+    const struct tb_codec_output to = {out, BYTES, s->versions[0]};
+    CHECK_STATUS(tb_codec_decode(s->codec, &over, &to), TB_CHUNK_CODEC);
+    CHECK_OK(tb_codec_decode(s->codec, &all, &to));
+    free((void *)(uintptr_t)all.bytes);
+    free(bytes);
+    free(out);
+}
+
 /* They are joined, and nothing is encoded as them. */
 static void nothing_is_encoded_as_steps(void **state)
 {
@@ -211,7 +233,7 @@ int main(void)
 #define WITH_STORY(test) cmocka_unit_test_setup_teardown(test, story_up, story_down)
         WITH_STORY(steps_joined_make_the_last_version), WITH_STORY(what_is_joined_is_joined_again),
         WITH_STORY(what_is_no_step_is_not_joined),      WITH_STORY(damage_is_refused_or_harmless),
-        WITH_STORY(nothing_is_encoded_as_steps),
+        WITH_STORY(more_than_sixteen_are_refused),      WITH_STORY(nothing_is_encoded_as_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
