@@ -206,11 +206,12 @@ static void do_unpublish(struct rank *r)
 
 /* ---- a worker --------------------------------------------------------------------------------------------------- */
 
+/* The version before goes once this one is active, and not sooner: what is staged is the base that the next one is decoded on. */
 static bool release_before(struct rank *r)
 {
-    if (!r->any_now) return true;
-    const int s = tb_release(r->subscription, &r->now);
-    r->any_now = false;
+    if (!r->any_before) return true;
+    const int s = tb_release(r->subscription, &r->before);
+    r->any_before = false;
     if (s != TB_OK) failed("releasing", s);
     return s == TB_OK;
 }
@@ -239,12 +240,13 @@ static void do_follow(struct rank *r, const char *text)
     };
     struct tb_version_info v = {.struct_bytes = sizeof v};
     struct tb_activate_info info = {0};
-    if (!release_before(r)) return;
     int s = tb_wait(r->session, &options, &v);
     if (s != TB_OK) {
         failed("waiting for a version", s);
         return;
     }
+    r->before = r->now;
+    r->any_before = r->any_now;
     r->now = v.uid;
     r->any_now = true;
     s = tb_stage(r->subscription, &v.uid, WAIT_MS);
@@ -255,7 +257,7 @@ static void do_follow(struct rank *r, const char *text)
     s = activate(r, &info);
     if (s != TB_OK)
         failed("activating", s);
-    else
+    else if (release_before(r))
         answer("active %" PRIu64, info.stall_ns);
 }
 

@@ -350,7 +350,10 @@ TB_API TB_MUST_USE int tb_activate(struct tb_subscription *subscription, const s
 /* Drops the staging of a version; this worker serves it to nobody any more. The active one may be released: its bytes are in the
  * registered buffers. Blocks until its readers have drained, at most the drain time. TB_NOT_FOUND: the subscription has not
  * staged it. The memory of the last one released is kept for the model's next version, until tb_unsubscribe: staging into pages
- * that stand costs a fifth. */
+ * that stand costs a fifth.
+ * Of what is still staged the next version is made: from another host it is then read as an encoded step, a hundredth of its bytes. So
+ * who has memory for two releases a version once the one behind it is active; who has not releases it at once, and reads all of the next
+ * (or asks for PATCH, which needs neither). */
 TB_API TB_MUST_USE int tb_release(struct tb_subscription *subscription, const struct tb_uid *uid);
 
 struct tb_item {
