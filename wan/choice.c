@@ -98,11 +98,11 @@ enum tb_choice_kind tb_choice_kind_of(const struct tb_codec_input *in)
  * as it is where every element changed by a unit or two, two bits each: it is tried where sparse ones save less, and what is believed
  * to be worse than it is would never be tried. */
 static const float savings[TB_KINDS][TB_WAYS] = {
-    [TB_KIND_BYTES] = {1, 1.2f, 1, 1, 20, 20, 5},        [TB_KIND_F8] = {1, 1.05f, 1.2f, 4, 20, 22, 5},
-    [TB_KIND_F16] = {1, 1.05f, 1.16f, 8, 40, 45, 10},    [TB_KIND_BF16] = {1, 1.25f, 1.48f, 8, 60, 80, 20},
-    [TB_KIND_F32] = {1, 1.1f, 1.19f, 16, 60, 80, 20},    [TB_KIND_BYTES_MOST] = {1, 1.2f, 1, 1, 1, 1, 1},
-    [TB_KIND_F8_MOST] = {1, 1.05f, 1.2f, 4, 3, 3, 1},    [TB_KIND_F16_MOST] = {1, 1.05f, 1.16f, 8, 5, 5, 1},
-    [TB_KIND_BF16_MOST] = {1, 1.25f, 1.48f, 8, 5, 5, 1}, [TB_KIND_F32_MOST] = {1, 1.1f, 1.19f, 8, 6, 6, 1},
+    [TB_KIND_BYTES] = {1, 1.2f, 1, 1, 20, 20},        [TB_KIND_F8] = {1, 1.05f, 1.2f, 4, 20, 22},
+    [TB_KIND_F16] = {1, 1.05f, 1.16f, 8, 40, 45},     [TB_KIND_BF16] = {1, 1.25f, 1.48f, 8, 60, 80},
+    [TB_KIND_F32] = {1, 1.1f, 1.19f, 16, 60, 80},     [TB_KIND_BYTES_MOST] = {1, 1.2f, 1, 1, 1, 1},
+    [TB_KIND_F8_MOST] = {1, 1.05f, 1.2f, 4, 3, 3},    [TB_KIND_F16_MOST] = {1, 1.05f, 1.16f, 8, 5, 5},
+    [TB_KIND_BF16_MOST] = {1, 1.25f, 1.48f, 8, 5, 5}, [TB_KIND_F32_MOST] = {1, 1.1f, 1.19f, 8, 6, 6},
 };
 
 void tb_choice_init(struct tb_choice *c, enum tb_choice_wish wish, uint32_t cores)
@@ -274,7 +274,7 @@ static bool is_sparse(enum tb_choice_way way)
 /* Bytes add up, and not what they save: from 80 towards 1 an average of savings would take a hundred chunks. */
 static void save(struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way, double cost)
 {
-    double believed = 1 / c->ways[kind][way].saving;
+    double believed = c->ways[kind][way].saving > 0 ? 1 / c->ways[kind][way].saving : 0;
     average(&believed, cost);
     c->ways[kind][way].saving = 1 / believed;
 }

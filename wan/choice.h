@@ -45,7 +45,7 @@ enum tb_choice_way {
     TB_WAY_DENSE,   /* planes of the difference to a base */
     TB_WAY_GAPS,    /* sparse, one class: the fastest */
     TB_WAY_CLASSES, /* sparse, several: the fewest bytes */
-    TB_WAY_STEPS,   /* several sparse ones that were kept, joined: of a base that is not here any more */
+    TB_WAY_STEPS, /* several sparse ones that were kept, joined: of a base that has left. What it saves is known once one went */
     TB_WAYS
 };
 const char *tb_choice_way_name(enum tb_choice_way way);

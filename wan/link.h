@@ -125,10 +125,10 @@ struct out {
     struct out *next;
     uint32_t crossing;
     struct offer *offer;
-    struct tb_share *base; /* of an offer, or past: what the peer holds whole; NULL: none, or gone here */
-    bool past;             /* the base has left, and is ours: kept steps lead from it */
-    bool based;            /* BASE came, or EXPECT named it */
-    bool no_base_told;     /* the log says that the peer's base went */
+    struct tb_share *
+        base; /* of an offer, or ours (links_past_new): what the peer holds whole; NULL: none, or gone here */
+    bool based;        /* BASE came, or EXPECT named it */
+    bool no_base_told; /* the log says that the peer's base went */
     struct tb_crossing core;
     void *memory;
     tb_time_ns began_at;

@@ -8,7 +8,6 @@ void link_base_gone(struct link *l, const struct offer *o, bool steps_stay)
     for (struct out *out = l->outs; out != NULL; out = out->next) {
         if (out->base != base) continue;
         out->base = steps_stay ? links_past_new(l->links, &o->key.uid, &o->key.model) : NULL;
-        out->past = out->base != NULL;
     }
     for (struct in *in = l->ins; in != NULL; in = in->next)
         if (in->base == base) in->base = NULL;

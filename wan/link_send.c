@@ -45,7 +45,7 @@ static void out_free(struct link *l, struct out *out)
     *at = out->next;
     if (out_of_model(l, &out->offer->key.model) == NULL) tb_fair_leave(&l->fair, out->flow);
     tb_feed_purge(&l->feed, out->crossing);
-    if (out->past) links_past_free(l->links, out->base);
+    if (out->base != NULL && out->base->known != NULL) links_past_free(l->links, out->base);
     tb_hedge_over(&l->hedge, out->crossing);
     tb_free(out->memory);
     tb_free(out);
@@ -137,12 +137,10 @@ static void base_find(struct link *l, struct out *out, const struct tb_id *uid)
     const struct tb_version_key *key = &out->offer->key;
     const struct offer *o = offer_find(l->links, uid);
     if (tb_id_equal(uid, &key->uid)) return;
-    if (o == NULL) {
+    if (o == NULL)
         out->base = links_past_new(l->links, uid, &key->model);
-        out->past = out->base != NULL;
-    } else if (tb_name_equal(&o->key.model, &key->model)) {
+    else if (tb_name_equal(&o->key.model, &key->model))
         out->base = o->share;
-    }
 }
 
 enum tb_status link_on_base(struct link *l, struct tb_wire_frame *f)

@@ -290,6 +290,15 @@ def a_step_goes_encoded_along_a_chain(lab):
         raise Failed(f"the gateway says {said}")
 
 
+def readers_at(lab, site, path, uid):
+    """Two workers on hosts of their own that have the version active: one copies what comes next into its buffers, the other patches them."""
+    readers = [Rollout(lab, site, "copies", path, host="far"), Rollout(lab, site, "patches", path, host="farther", update=PATCH)]
+    for r in readers:
+        r.stage(uid)
+        r.activate(uid)
+    return readers
+
+
 @scenario
 def a_step_goes_from_a_link_to_workers_as_it_came(lab):
     """P1: a remote gateway does not encode again what crossed encoded, and its workers decode that; one patches its buffers with it."""
@@ -301,10 +310,7 @@ def a_step_goes_from_a_link_to_workers_as_it_came(lab):
     trainer = Trainer(lab, east, paths[0])
     v1 = trainer.publish(1, paths[0])
     west.wait_holds(v1)
-    readers = [Rollout(lab, west, "copies", paths[0], host="far"), Rollout(lab, west, "patches", paths[0], host="farther", update=PATCH)]
-    for r in readers:
-        r.stage(v1)
-        r.activate(v1)
+    readers = readers_at(lab, west, paths[0], v1)
     before = west.control("status")["fabric"]
     v2 = trainer.publish(2, paths[1])
     west.wait_holds(v2)
@@ -332,10 +338,7 @@ def a_site_that_was_away_gets_on_by_steps(lab):
     trainer = Trainer(lab, east, paths[0])
     first = trainer.publish(1, paths[0])
     west.wait_holds(first)
-    readers = [Rollout(lab, west, "copies", paths[0], host="far"), Rollout(lab, west, "patches", paths[0], host="farther", update=PATCH)]
-    for r in readers:
-        r.stage(first)
-        r.activate(first)
+    readers = readers_at(lab, west, paths[0], first)
     link.stalled = True
     wait_for("home gives west up", lambda: east.link("west")["state"] != "up")
     for number, path in enumerate(paths[1:-1], start=2):
