@@ -401,8 +401,8 @@ class Session:
         keep = []
         for desc, (name, dtype, shape, first, count, buffer, *split) in zip(descs, slices):
             address, pinned = _address(buffer, name)
-            if memoryview(buffer).nbytes != _bytes_of(dtype, count):
-                raise ValueError(f"{name}: {memoryview(buffer).nbytes} bytes of memory for {dtype}{list(count)}")
+            if _bytes_at(buffer) != _bytes_of(dtype, count):
+                raise ValueError(f"{name}: {_bytes_at(buffer)} bytes of memory for {dtype}{list(count)}")
             sizes = [(c_uint64 * max(len(axis), 1))(*axis) for axis in (shape, first, count)]
             desc.struct_bytes, desc.rank, desc.name, desc.dtype = sizeof(_SliceDesc), len(shape), name.encode(), dtype.encode()
             desc.shape, desc.first, desc.count = sizes

@@ -173,13 +173,13 @@ class Model:
             first[axis] = rank * count[axis]
         return shape, first, count
 
-    def slices(self, rank, ranks, memory, split=0):
+    def slices(self, rank, ranks, memory, split=0, stands_at=lambda memory: memory):
         """Of one rank, in one piece of memory: q, k and v one behind another, as engines fuse them."""
         at, slices = 0, []
         for name, (_, axis) in self.AXES.items():
             shape, first, count = self.box(name, rank, ranks)
             size = 2 * math.prod(count)
-            slices.append((name, "BF16", shape, first, count, memory[at:at + size], axis or 0, split if axis is not None else 0))
+            slices.append((name, "BF16", shape, first, count, stands_at(memory[at:at + size]), axis or 0, split if axis is not None else 0))
             at += size
         return slices
 
@@ -204,7 +204,7 @@ def four_ranks_publish_and_any_number_reads(lab):
         for rank in range(4):
             trainer = session(f"trainer{rank}")
             memory = memoryview(bytearray(model.packed(rank, 4)))
-            sealed = trainer.register_slices(model.slices(rank, 4, memory, split=8))
+            sealed = trainer.register_slices(model.slices(rank, 4, memory, split=8, stands_at=OnGpu))
             uids.add(bytes(trainer.publish("policy", trainer.run_open("policy", "key"), 1, registration=sealed, shard=(rank, 4)).uid))
         expect("uids", len(uids), 1)
         for ranks in (8, 2, 1):
