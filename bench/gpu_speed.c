@@ -161,7 +161,7 @@ static double publish(struct bench *b)
 {
     const double began = measured_now_s();
     const struct tb_gpu_pass pass = {.manifest = &b->manifest,
-                                     .tensors = b->tensors,
+                                     .from = {.layout = &b->manifest.layout, .tensors = b->tensors},
                                      .to = b->host,
                                      .digests = b->manifest.digests,
                                      .landed = on_landed,
@@ -173,8 +173,26 @@ static double publish(struct bench *b)
 static double activate(struct bench *b)
 {
     const double began = measured_now_s();
-    const struct tb_gpu_move moves[] = {{b->tensors[0], b->host, b->bytes}};
-    if (tb_gpu_move(b->memory, moves, 1) != TB_OK) die("a move failed");
+    const struct tb_gpu_rows all = {.row = {b->tensors[0], b->host, b->bytes}};
+    if (tb_gpu_move(b->memory, &all, 1) != TB_OK) die("a move failed");
+    return measured_now_s() - began;
+}
+
+/* Two column slices of rows of 8 KiB, one behind the other on the device. */
+static double activate_slices(struct bench *b)
+{
+    const uint64_t row = 4096, rows = b->bytes / (2 * row);
+    const struct tb_gpu_rows left = {.row = {b->tensors[0], b->host, row},
+                                     .rows = rows,
+                                     .to_stride = row,
+                                     .from_stride = 2 * row},
+                             right = {.row = {b->tensors[0] + rows * row, b->host + row, row},
+                                      .rows = rows,
+                                      .to_stride = row,
+                                      .from_stride = 2 * row};
+    const struct tb_gpu_rows both[] = {left, right};
+    const double began = measured_now_s();
+    if (tb_gpu_move(b->memory, both, 2) != TB_OK) die("a move of rows failed");
     return measured_now_s() - began;
 }
 
@@ -256,7 +274,8 @@ static double by_tray(struct bench *b)
     struct tb_gpu_tray *tray;
     struct tb_gpu_offer offer;
     struct far_reach reader;
-    const struct tb_gpu_origin origin = {b->memory, &b->manifest, b->tensors, NULL};
+    const struct tb_gpu_origin origin = {
+        b->memory, &b->manifest, {.layout = &b->manifest.layout, .tensors = b->tensors}};
     if (tb_gpu_tray_open(b->memory, TB_GPU_TRAY_BYTES_MAX, &tray, &offer) != TB_OK) die("no tray");
     if (far_reach_open(&reader, &offer) != TB_OK) die("the tray cannot be opened by another process");
     const double from = measured_now_s();
@@ -288,6 +307,7 @@ static const struct row {
             {"floor.to_host", to_host, TO_HOST, false},
             {"gpu.publish", publish, TO_HOST, false},
             {"gpu.activate", activate, TO_DEVICE, false},
+            {"gpu.activate.slices", activate_slices, TO_DEVICE, false},
             {"gpu.tray", by_tray, TO_HOST, false},
             {"gpu.digest", digest, IN_DEVICE, true},
             {"gpu.encode.gaps", encode_one, IN_DEVICE, true},

@@ -42,10 +42,11 @@ void tb_gpu_memory_facts(const struct tb_gpu_memory *m, struct tb_gpu_facts *fac
     *facts_out = (struct tb_gpu_facts){.device = -1, .digests = "built without CUDA"};
 }
 
-const struct tb_export_device *tb_gpu_memory_device(struct tb_gpu_memory *m, uint32_t tensor)
+bool tb_gpu_memory_device(struct tb_gpu_memory *m, const void *at, uint64_t bytes,
+                          struct tb_export_device *device_out)
 {
-    (void)m, (void)tensor;
-    return NULL;
+    (void)m, (void)at, (void)bytes, (void)device_out;
+    return false;
 }
 
 void tb_gpu_pin(struct tb_gpu *gpu, struct tb_shared_memory *memory)
@@ -53,7 +54,7 @@ void tb_gpu_pin(struct tb_gpu *gpu, struct tb_shared_memory *memory)
     (void)gpu, (void)memory;
 }
 
-enum tb_status tb_gpu_move(struct tb_gpu_memory *m, const struct tb_gpu_move *moves, uint32_t count)
+enum tb_status tb_gpu_move(struct tb_gpu_memory *m, const struct tb_gpu_rows *moves, uint32_t count)
 {
     (void)m, (void)moves, (void)count;
     return TB_BAD_STATE;

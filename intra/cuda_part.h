@@ -16,6 +16,7 @@
 #include "base/manifest.h"
 #include "intra/fabric.h"
 #include "intra/shared_memory.h"
+#include "intra/spread.h"
 
 struct tb_gpu;
 struct tb_gpu_memory;
@@ -54,8 +55,10 @@ struct tb_gpu_facts {
 };
 void tb_gpu_memory_facts(const struct tb_gpu_memory *m, struct tb_gpu_facts *facts_out);
 
-/* What a NIC needs to read a tensor from the device; NULL: it cannot, the copy in host memory is read. Stays until close. */
-const struct tb_export_device *tb_gpu_memory_device(struct tb_gpu_memory *m, uint32_t tensor);
+/* What a NIC needs to read some of the memory from the device, until close. False: it cannot, or that is no device's: the copy in host
+ * memory is read. */
+bool tb_gpu_memory_device(struct tb_gpu_memory *m, const void *at, uint64_t bytes,
+                          struct tb_export_device *device_out);
 
 /* ---- copies ---- */
 
@@ -68,16 +71,20 @@ struct tb_gpu_move {
     const void *from; /* either may be of the device or of the host */
     uint64_t bytes;
 };
-/* TB_SITE_IO, TB_SITE_NOMEM: some of `to` is of any content. */
-TB_MUST_USE enum tb_status tb_gpu_move(struct tb_gpu_memory *m, const struct tb_gpu_move *moves,
+struct tb_gpu_rows {
+    struct tb_gpu_move row;          /* the first */
+    uint64_t rows;                   /* 0: that one */
+    uint64_t to_stride, from_stride; /* of several: at least a row */
+};
+/* TB_SITE_IO, TB_SITE_NOMEM: some of where they go is of any content. */
+TB_MUST_USE enum tb_status tb_gpu_move(struct tb_gpu_memory *m, const struct tb_gpu_rows *moves,
                                        uint32_t count);
 
 /* One pass over a shard: all its chunks are digested, and copied if `to` says where. What is digested is what was copied, so
  * that a digest always fits the bytes beside it. */
 struct tb_gpu_pass {
     const struct tb_manifest *manifest;
-    uint8_t *const *tensors; /* packed order; of the device or the host */
-    const uint8_t *blobs;    /* host; NULL without */
+    struct tb_spread from; /* tensors of the device or the host, blobs of the host */
     uint8_t *to; /* packed, host: tensors land there, blobs stand there already; NULL: only digests */
     struct tb_digest *digests;
     /* Chunks that the device has not digested: `count` of them from `first` on stand at `bytes`, one behind the other. */
@@ -101,8 +108,7 @@ TB_MUST_USE enum tb_status tb_gpu_pass(struct tb_gpu_memory *m, const struct tb_
 struct tb_gpu_origin {
     struct tb_gpu_memory *memory;
     const struct tb_manifest *manifest;
-    uint8_t *const *tensors; /* packed order; of the device or the host */
-    const uint8_t *blobs;    /* host; NULL without */
+    struct tb_spread from; /* tensors of the device or the host, blobs of the host */
 };
 struct tb_gpu_offer {    /* what a reader needs to open it */
     struct tb_id device; /* as the driver names it, the same in every process; zero: it does not */

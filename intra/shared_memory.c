@@ -56,10 +56,16 @@ fail:
     return TB_SITE_NOMEM;
 }
 
+void tb_shared_memory_unpin(struct tb_shared_memory *memory)
+{
+    if (memory->pin != NULL) memory->pin->drop(memory->pin, memory->bytes);
+    memory->pin = NULL;
+}
+
 void tb_shared_memory_free(struct tb_shared_memory *memory)
 {
     if (memory->bytes == NULL) return;
-    if (memory->pin != NULL) memory->pin->drop(memory->pin, memory->bytes);
+    tb_shared_memory_unpin(memory);
     munmap(memory->bytes, memory->count);
     close(memory->memfd);
     memset(memory, 0, sizeof *memory);

@@ -30,6 +30,8 @@ TB_MUST_USE enum tb_status tb_shared_memory_new(const char *name, uint64_t count
                                                 struct tb_shared_memory *memory_out);
 void tb_shared_memory_free(struct tb_shared_memory *memory); /* and zeroes it; a zeroed one is fine */
 
+void tb_shared_memory_unpin(struct tb_shared_memory *memory); /* before it goes, or with it: see free */
+
 /* Maps [offset, offset + count) of a descriptor that a peer gave us, read-only; keeps no descriptor.
  * TB_PEER_GARBLED: it is not sealed against shrinking or is shorter than that: reading it could kill us.
  * TB_SITE_NOMEM: no room for a mapping. */

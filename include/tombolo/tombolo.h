@@ -144,7 +144,7 @@ struct tb_slice_desc {
 
 /* Registers boxes of tensors, for ranks that have parts of a model. A publisher has at most one box of a name. A reader may have
  * any boxes, of names that stand whole or in boxes of any kind at the version's shards; it reads and verifies the chunks that meet its
- * boxes, keeps those alone in staging, and serves nobody. In host memory. Otherwise as tb_register. */
+ * boxes, keeps those alone in staging, and serves nobody. Otherwise as tb_register. */
 TB_API TB_MUST_USE int tb_register_slices(struct tb_session *session, const struct tb_slice_desc *slices,
                                           uint32_t count, struct tb_registration **registration_out);
 /* Blocks until no reader can touch the memory (at most the drain time, then readers are cut off), and ends the references to versions

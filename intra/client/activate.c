@@ -146,10 +146,7 @@ static int may_activate(struct tb_subscription *sub, struct tb_staged_use *use)
 static enum tb_status copy_to_gpu(const struct tb_registration *r, const struct tb_staged_use *use)
 {
     if (r->gpu == NULL) return TB_OK;
-    uint64_t rows = 0;
-    for (uint32_t i = 0; i < use->copies.count; i++)
-        rows += use->copies.list[i].rows;
-    struct tb_gpu_move *moves = rows > UINT32_MAX ? NULL : tb_calloc((size_t)rows + 1, sizeof *moves);
+    struct tb_gpu_rows *moves = tb_calloc((size_t)use->copies.count + 1, sizeof *moves);
     if (moves == NULL) return TB_SITE_NOMEM;
     uint32_t count = 0;
     for (uint32_t i = 0; i < use->copies.count; i++) {
@@ -157,9 +154,10 @@ static enum tb_status copy_to_gpu(const struct tb_registration *r, const struct 
         if (!tb_gpu_memory_has(r->gpu, copy->want)) continue;
         uint8_t *to = r->want_memory[copy->want] + copy->to;
         const uint8_t *from = use->staging->shards[copy->shard].place.bytes + copy->from;
-        for (uint64_t row = 0; row < copy->rows; row++)
-            moves[count++] = (struct tb_gpu_move){
-                .to = to + row * copy->to_stride, .from = from + row * copy->from_stride, .bytes = copy->run};
+        moves[count++] = (struct tb_gpu_rows){.row = {to, from, copy->run},
+                                              .rows = copy->rows,
+                                              .to_stride = copy->to_stride,
+                                              .from_stride = copy->from_stride};
     }
     const enum tb_status status = tb_gpu_move(r->gpu, moves, count);
     tb_free(moves);

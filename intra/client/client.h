@@ -220,6 +220,7 @@ struct tb_publication {
     struct tb_manifest_memory manifest_memory;
     struct tb_manifest manifest;
     struct tb_source_object *object_table;
+    struct tb_export_device *devices; /* copied: of each tensor, for its export */
     uint64_t encoded_bytes;
     uint8_t *head; /* encoded */
     size_t head_bytes;
@@ -311,6 +312,8 @@ struct tb_staging {
     struct tb_registration *slices_for;
     uint64_t *wanted; /* bits of all shards */
     uint64_t wanted_bytes;
+    struct tb_shared_memory *pinned; /* for a GPU: the pages of what is wanted; views into the memory */
+    uint32_t pinned_count;
     /* Staged as a patch for these buffers; NULL: whole. It becomes NULL when the manifests show that they are no base. */
     struct tb_registration *patch_for;
     struct tb_patch *patch;              /* from PREPARED on */
@@ -411,6 +414,10 @@ bool tb_staging_reads_only(const struct tb_staging *st);
 /* What the registration wants, from where the version's shards stand. TB_LAYOUT_MISMATCH in words. */
 int tb_staging_match(const struct tb_staging *st, const struct tb_registration *r,
                      struct tb_box_copies *copies_out);
+/* Of a staging in slices, once its places stand: what is wanted of each shard, whose bitmaps are `words` together; of slices of a
+ * GPU that is pinned. Without the lock. */
+TB_MUST_USE enum tb_status tb_staging_want_slices(struct tb_staging *st, uint64_t words);
+void tb_staging_unpin(struct tb_staging *st);
 /* Memory that it takes. */
 uint64_t tb_staging_bytes(const struct tb_staging *st);
 bool tb_staging_has_manifests(const struct tb_staging *st);

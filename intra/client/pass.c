@@ -196,8 +196,7 @@ static enum tb_status pass_from_device(struct tb_crew *crew, struct run *run)
     const struct tb_pass *pass = run->pass;
     struct landed landed = {.run = run, .crew = crew};
     const struct tb_gpu_pass on_device = {.manifest = pass->manifest,
-                                          .tensors = pass->tensors,
-                                          .blobs = pass->blobs,
+                                          .from = spread_of(pass),
                                           .to = pass->shadow,
                                           .digests = run->digests,
                                           .landed = on_landed,

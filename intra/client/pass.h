@@ -12,10 +12,10 @@
 #include "base/codec.h"
 #include "base/manifest.h"
 #include "intra/client/crew.h"
-#include "intra/client/spread.h"
 #include "intra/cuda_part.h"
 #include "intra/fabric.h"
 #include "intra/shared_memory.h"
+#include "intra/spread.h"
 
 struct tb_pass {
     struct tb_manifest *manifest;      /* laid out; the pass fills digests */

@@ -224,7 +224,7 @@ static enum tb_status exchange(const struct shard *sh, const struct tb_chunk *ch
 {
     const uint32_t count = pieces_of(sh, chunk, NULL);
     struct tb_gpu_piece *pieces = tb_calloc((size_t)count + 1, sizeof *pieces);
-    struct tb_gpu_move *moves = tb_calloc((size_t)count + 1, sizeof *moves);
+    struct tb_gpu_rows *moves = tb_calloc((size_t)count + 1, sizeof *moves);
     enum tb_status status = pieces == NULL || moves == NULL ? TB_SITE_NOMEM : TB_OK;
     *bytes_out = 0;
     if (status == TB_OK) {
@@ -232,8 +232,8 @@ static enum tb_status exchange(const struct shard *sh, const struct tb_chunk *ch
         (void)pieces_of(sh, chunk, pieces);
         for (uint32_t i = 0; i < count; whole += pieces[i++].bytes) {
             if (pieces[i].at == NULL) continue;
-            moves[n++] = to_tensors ? (struct tb_gpu_move){pieces[i].at, whole, pieces[i].bytes}
-                                    : (struct tb_gpu_move){whole, pieces[i].at, pieces[i].bytes};
+            moves[n++].row = to_tensors ? (struct tb_gpu_move){pieces[i].at, whole, pieces[i].bytes}
+                                        : (struct tb_gpu_move){whole, pieces[i].at, pieces[i].bytes};
             *bytes_out += pieces[i].bytes;
         }
         status = tb_gpu_move(sh->patch->target->gpu, moves, n);

@@ -20,8 +20,8 @@
 #include "base/codec.h"
 #include "base/place.h"
 #include "intra/client/crew.h"
-#include "intra/client/spread.h"
 #include "intra/cuda_part.h"
+#include "intra/spread.h"
 
 /* What is written to and read by several at once: tensors that somebody computes from. */
 struct tb_patch_target {

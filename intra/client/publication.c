@@ -40,8 +40,9 @@ static uint32_t add_own(struct buffers *b, void *bytes, uint64_t count)
 static struct tb_source_at add_copied(const struct tb_publication *p, struct buffers *b, uint32_t tensor)
 {
     const struct tb_tensor *t = &p->manifest.layout.tensors[tensor];
-    const struct tb_export_device *device = tb_gpu_memory_device(p->registration->gpu, tensor);
-    if (device == NULL) return (struct tb_source_at){add_shared(b, &p->blobs), t->offset};
+    struct tb_export_device *device = &p->devices[tensor];
+    if (!tb_gpu_memory_device(p->registration->gpu, p->registration->memory[tensor], t->bytes, device))
+        return (struct tb_source_at){add_shared(b, &p->blobs), t->offset};
     b->list[b->count] = (struct tb_export_buffer){.bytes = (uint8_t *)p->blobs.bytes + t->offset,
                                                   .count = t->bytes,
                                                   .memfd = p->blobs.memfd,
@@ -117,11 +118,12 @@ static enum tb_status encode_source(struct tb_publication *p, const struct tb_so
 static struct tb_gpu_origin origin_of(const struct tb_publication *p)
 {
     if (!p->copied) return (struct tb_gpu_origin){.memory = NULL};
-    const uint8_t *blobs = (const uint8_t *)p->blobs.bytes + p->manifest.layout.bytes;
     return (struct tb_gpu_origin){.memory = p->registration->gpu,
                                   .manifest = &p->manifest,
-                                  .tensors = p->registration->memory,
-                                  .blobs = blobs};
+                                  .from = {.layout = &p->manifest.layout,
+                                           .tensors = p->registration->memory,
+                                           .rows = p->registration->rows,
+                                           .blobs = (uint8_t *)p->blobs.bytes + p->manifest.layout.bytes}};
 }
 
 enum tb_status tb_publication_export(struct tb_session *s, struct tb_publication *p)
@@ -252,6 +254,7 @@ static void free_publication(struct tb_session *s, struct tb_publication *p)
     tb_shared_memory_free(&p->blobs);
     tb_shared_memory_free(&p->objects);
     tb_free(p->object_table);
+    tb_free(p->devices);
     tb_layouts_release(s->layouts, &p->manifest_memory);
     tb_free(p->head);
     tb_free(p->source);

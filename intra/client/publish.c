@@ -170,6 +170,10 @@ static int make_places(const struct publishing *w, struct tb_publication *p)
         return tb_fail(status, "version %llu shard %u: no place for %llu bytes",
                        (unsigned long long)w->o->number, p->shard, (unsigned long long)p->manifest.bytes);
     if (on_gpu) tb_gpu_pin(s->gpu, p->shadow != NULL ? &p->shadow->memory : &p->blobs);
+    if (p->copied) {
+        p->devices = tb_calloc((size_t)p->manifest.layout.tensor_count + 1, sizeof *p->devices);
+        if (p->devices == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for the tensors' devices");
+    }
     if (w->codec == TB_CODEC_RAW) return TB_OK;
     p->object_table = tb_calloc((size_t)p->manifest.chunk_count + 1, sizeof *p->object_table);
     return p->object_table == NULL ? tb_fail(TB_SITE_NOMEM, "no memory for the objects' table") : TB_OK;

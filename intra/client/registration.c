@@ -130,11 +130,7 @@ int tb_registration_find_gpu(struct tb_session *s, const struct tb_registration 
     const struct tb_layout wants = {.tensor_count = r->want_count, .tensors = r->wants};
     const struct tb_gpu_tensors tensors = {&wants, r->want_memory};
     status = tb_gpu_memory_open(gpu, &tensors, gpu_out, why);
-    if (status != TB_OK) return tb_fail(status, "%s", why);
-    if (*gpu_out == NULL || r->slices == NULL) return TB_OK;
-    tb_gpu_memory_close(*gpu_out);
-    *gpu_out = NULL;
-    return tb_fail(TB_BAD_ARGUMENT, "slices stand in host memory: of a GPU's, whole tensors are registered");
+    return status == TB_OK ? TB_OK : tb_fail(status, "%s", why);
 }
 
 void tb_registration_gone(struct tb_registration *r, bool gone)
@@ -193,6 +189,7 @@ struct tb_registration *tb_registration_new(struct tb_session *s)
 void tb_registration_enter(struct tb_registration *r)
 {
     struct tb_session *s = r->session;
+    r->target.gpu = r->gpu;
     tb_session_lock(s);
     r->next = s->registrations;
     s->registrations = r;
@@ -208,7 +205,6 @@ static int new_registration(struct tb_session *s, const struct tb_tensor_desc *t
     if (r == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for a registration");
     int status = build_registration(r, tensors, count);
     if (status == TB_OK) status = tb_registration_find_gpu(s, r, &r->gpu);
-    r->target.gpu = r->gpu;
     if (status != TB_OK) {
         tb_registration_discard(r);
         return status;

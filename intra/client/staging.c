@@ -70,6 +70,7 @@ static void free_staging(struct tb_staging *st)
     tb_free(st->source);
     tb_free(st->base_places);
     tb_free(st->kept_plan);
+    tb_staging_unpin(st);
     if (st->memory.bytes != NULL && st->memory.memfd < 0)
         munmap(st->memory.bytes, st->memory.count);
     else
@@ -355,43 +356,6 @@ static void pin_for_gpu(struct tb_staging *st)
     tb_gpu_pin(gpu, &st->memory);
 }
 
-/* ---- in slices ---- */
-
-static void want_chunks(struct tb_staging *st, struct tb_staged_shard *sh, uint64_t *wanted)
-{
-    const struct tb_manifest *m = &sh->manifest;
-    for (uint32_t k = 0; k < m->chunk_count; k++) {
-        if (m->chunks[k].offset >= m->layout.bytes) (void)tb_bitmap_set(wanted, k); /* blobs */
-        if (tb_bitmap_test(wanted, k)) {
-            st->wanted_bytes += m->chunks[k].bytes;
-            st->total_chunks++;
-        } else {
-            (void)tb_bitmap_set(sh->place.claimed, k);
-        }
-    }
-    sh->place.wanted = wanted;
-}
-
-/* Where the version does not fit the slices, blobs alone are wanted, and tb_use_match says what does not fit. */
-static enum tb_status make_slices(struct tb_staging *st, uint64_t words)
-{
-    struct tb_box_copies copies = {0};
-    st->wanted = tb_calloc(words + 1, sizeof *st->wanted);
-    if (st->wanted == NULL) return TB_SITE_NOMEM;
-    const int matched = tb_staging_match(st, st->slices_for, &copies);
-    if (matched != TB_OK && matched != TB_LAYOUT_MISMATCH) return (enum tb_status)matched;
-    st->total_chunks = 0;
-    uint64_t *wanted = st->wanted;
-    for (uint32_t i = 0; i < st->key.shard_count; i++) {
-        struct tb_staged_shard *sh = &st->shards[i];
-        tb_boxes_chunks(&copies, i, sh->manifest.chunks, sh->manifest.chunk_count, wanted);
-        want_chunks(st, sh, wanted);
-        wanted += TB_BITMAP_WORDS(sh->manifest.chunk_count);
-    }
-    tb_free(copies.list);
-    return TB_OK;
-}
-
 /* Pages of it exist where a chunk stands, so nothing is reserved; nobody else maps it. */
 static enum tb_status map_passage(struct tb_staging *st, uint64_t bytes)
 {
@@ -433,7 +397,7 @@ static enum tb_status make_places(struct tb_staging *st)
     if (st->shelf_offset != 0)
         tb_shelf_init(&st->shelf, base + st->shelf_offset, st->total_chunks,
                       TB_SHELF_ROOM(version_bytes(st)));
-    if (st->slices_for != NULL) return make_slices(st, words);
+    if (st->slices_for != NULL) return tb_staging_want_slices(st, words);
     return encode_source(st);
 }
 

@@ -102,6 +102,8 @@ static enum tb_status open_device(struct tb_gpu *gpu, int ordinal, struct tb_cud
     d->dmabuf =
         cu->range_handle != NULL && attribute(gpu, d->handle, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED) != 0;
     d->flush = needs_flush(gpu, d->handle);
+    const int pitch = attribute(gpu, d->handle, CU_DEVICE_ATTRIBUTE_MAX_PITCH);
+    d->pitch_max = pitch > 0 ? (uint64_t)pitch : 0;
     const enum tb_status status = tb_cuda_enter(gpu, d);
     if (status != TB_OK) {
         (void)cu->primary_release(d->handle);

@@ -23,10 +23,11 @@ struct tb_cuda_device {
     CUdevice handle;
     CUcontext context;
     char name[64];
-    struct tb_id uuid; /* zero: the driver does not say */
-    bool dmabuf;       /* its memory can be exported */
-    bool flush;        /* what a NIC wrote has to be made visible before the device reads it */
-    CUmodule module;   /* NULL: it has no kernels of ours, and */
+    struct tb_id uuid;  /* zero: the driver does not say */
+    bool dmabuf;        /* its memory can be exported */
+    uint64_t pitch_max; /* of rows that are copied in one call; 0: none are */
+    bool flush;         /* what a NIC wrote has to be made visible before the device reads it */
+    CUmodule module;    /* NULL: it has no kernels of ours, and */
     char why_cores[80];
     CUfunction kernels[TB_CUDA_KERNELS];
 };

@@ -36,6 +36,7 @@
     X(host_register, cuMemHostRegister, 6050)                                                                \
     X(host_unregister, cuMemHostUnregister, 4000)                                                            \
     X(copy_async, cuMemcpyAsync, 4000)                                                                       \
+    X(copy_rows_async, cuMemcpy2DAsync, 3020)                                                                \
     X(capture_mode, cuThreadExchangeStreamCaptureMode, 10010)                                                \
     X(stream_create, cuStreamCreate, 2000)                                                                   \
     X(stream_destroy, cuStreamDestroy, 4000)                                                                 \

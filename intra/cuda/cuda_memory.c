@@ -83,8 +83,6 @@ static enum tb_status examine(struct tb_gpu_memory *m, const struct tb_gpu_tenso
         if (status == TB_OK) status = belongs(m, t, &p, why);
         if (status != TB_OK) return status;
         m->has[i] = true;
-        m->at[i] = (uint64_t)(uintptr_t)tensors->at[i];
-        m->bytes[i] = t->bytes;
         m->ranges[m->range_count++] = (struct tb_cuda_range){p.base, p.bytes, DMABUF_UNASKED};
     }
     return TB_OK;
@@ -228,9 +226,6 @@ static enum tb_status open_lanes(struct tb_gpu_memory *m)
 static void free_tables(struct tb_gpu_memory *m)
 {
     tb_free(m->has);
-    tb_free(m->at);
-    tb_free(m->bytes);
-    tb_free(m->exports);
     tb_free(m->ranges);
     tb_free(m);
 }
@@ -242,12 +237,8 @@ static struct tb_gpu_memory *new_memory(struct tb_gpu *gpu, uint32_t count)
     m->gpu = gpu;
     m->tensor_count = count;
     m->has = tb_calloc((size_t)count + 1, sizeof *m->has);
-    m->at = tb_calloc((size_t)count + 1, sizeof *m->at);
-    m->bytes = tb_calloc((size_t)count + 1, sizeof *m->bytes);
-    m->exports = tb_calloc((size_t)count + 1, sizeof *m->exports);
     m->ranges = tb_calloc((size_t)count + 1, sizeof *m->ranges);
-    if (m->has != NULL && m->at != NULL && m->bytes != NULL && m->exports != NULL && m->ranges != NULL)
-        return m;
+    if (m->has != NULL && m->ranges != NULL) return m;
     free_tables(m);
     return NULL;
 }
@@ -318,19 +309,18 @@ void tb_gpu_memory_facts(const struct tb_gpu_memory *m, struct tb_gpu_facts *fac
 
 /* ---- for NICs ---- */
 
-static struct tb_cuda_range *range_of(struct tb_gpu_memory *m, uint32_t tensor)
+static struct tb_cuda_range *range_of(struct tb_gpu_memory *m, uint64_t at, uint64_t bytes)
 {
     uint32_t low = 0, high = m->range_count;
     while (high - low > 1) {
         const uint32_t middle = low + (high - low) / 2;
-        if (m->ranges[middle].base <= m->at[tensor])
+        if (m->ranges[middle].base <= at)
             low = middle;
         else
             high = middle;
     }
     struct tb_cuda_range *r = &m->ranges[low];
-    const bool inside = r->base <= m->at[tensor] && m->at[tensor] - r->base <= r->bytes &&
-                        m->bytes[tensor] <= r->bytes - (m->at[tensor] - r->base);
+    const bool inside = r->base <= at && at - r->base <= r->bytes && bytes <= r->bytes - (at - r->base);
     return inside ? r : NULL;
 }
 
@@ -353,20 +343,22 @@ static void ask_dmabuf(struct tb_gpu_memory *m, struct tb_cuda_range *r)
     }
 }
 
-const struct tb_export_device *tb_gpu_memory_device(struct tb_gpu_memory *m, uint32_t tensor)
+bool tb_gpu_memory_device(struct tb_gpu_memory *m, const void *at, uint64_t bytes,
+                          struct tb_export_device *device_out)
 {
-    if (!tb_gpu_memory_has(m, tensor) || !m->device->dmabuf) return NULL;
+    if (m == NULL || !m->device->dmabuf) return false;
+    const uint64_t address = (uint64_t)(uintptr_t)at;
     pthread_mutex_lock(&m->lock);
-    struct tb_cuda_range *r = range_of(m, tensor);
+    struct tb_cuda_range *r = range_of(m, address, bytes);
     if (r != NULL && r->dmabuf == DMABUF_UNASKED) ask_dmabuf(m, r);
     const bool ours = r != NULL && r->dmabuf >= 0;
     if (ours) {
         const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-        m->exports[tensor] =
-            (struct tb_export_device){.dmabuf = r->dmabuf, .offset = m->at[tensor] - r->base / page * page};
+        *device_out =
+            (struct tb_export_device){.dmabuf = r->dmabuf, .offset = address - r->base / page * page};
     }
     pthread_mutex_unlock(&m->lock);
-    return ours ? &m->exports[tensor] : NULL;
+    return ours;
 }
 
 /* ---- jobs ---- */
@@ -411,6 +403,36 @@ enum tb_status tb_cuda_copy(struct tb_gpu_memory *m, uint32_t lane, struct tb_gp
     return result == CUDA_SUCCESS ? TB_OK : tb_cuda_failed(m->gpu, m->device, "cuMemcpyAsync", result);
 }
 
+/* Which of both is whose the driver finds out, as it does for a copy of one row. */
+static enum tb_status copy_at_once(struct tb_gpu_memory *m, uint32_t lane, const struct tb_gpu_rows *r)
+{
+    const CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+                                .srcDevice = (CUdeviceptr)(uintptr_t)r->row.from,
+                                .srcPitch = (size_t)r->from_stride,
+                                .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+                                .dstDevice = (CUdeviceptr)(uintptr_t)r->row.to,
+                                .dstPitch = (size_t)r->to_stride,
+                                .WidthInBytes = (size_t)r->row.bytes,
+                                .Height = (size_t)r->rows};
+    const CUresult result = m->gpu->driver.copy_rows_async(&rows, m->lanes[lane].stream);
+    return result == CUDA_SUCCESS ? TB_OK : tb_cuda_failed(m->gpu, m->device, "cuMemcpy2DAsync", result);
+}
+
+enum tb_status tb_cuda_copy_rows(struct tb_gpu_memory *m, uint32_t lane, const struct tb_gpu_rows *r)
+{
+    const uint64_t most = m->device->pitch_max;
+    if (r->rows <= 1 || r->row.bytes == 0) return tb_cuda_copy(m, lane, r->row);
+    if (r->to_stride <= most && r->from_stride <= most) return copy_at_once(m, lane, r);
+    enum tb_status status = TB_OK;
+    struct tb_gpu_move row = r->row;
+    for (uint64_t i = 0; i < r->rows && status == TB_OK; i++) {
+        status = tb_cuda_copy(m, lane, row);
+        row.to = (uint8_t *)row.to + r->to_stride;
+        row.from = (const uint8_t *)row.from + r->from_stride;
+    }
+    return status;
+}
+
 enum tb_status tb_cuda_mark(struct tb_gpu_memory *m, uint32_t lane)
 {
     const CUresult result = m->gpu->driver.event_record(m->lanes[lane].event, m->lanes[lane].stream);
@@ -453,12 +475,12 @@ enum tb_status tb_cuda_by_turns(struct tb_gpu_memory *m, const struct tb_cuda_tu
     return status;
 }
 
-enum tb_status tb_gpu_move(struct tb_gpu_memory *m, const struct tb_gpu_move *moves, uint32_t count)
+enum tb_status tb_gpu_move(struct tb_gpu_memory *m, const struct tb_gpu_rows *moves, uint32_t count)
 {
     enum tb_status status = tb_cuda_job_begin(m);
     if (status != TB_OK) return status;
     for (uint32_t i = 0; i < count && status == TB_OK; i++)
-        status = tb_cuda_copy(m, i % TB_CUDA_LANES, moves[i]);
+        status = tb_cuda_copy_rows(m, i % TB_CUDA_LANES, &moves[i]);
     for (uint32_t i = 0; i < TB_CUDA_LANES && status == TB_OK; i++)
         status = tb_cuda_mark(m, i);
     for (uint32_t i = 0; i < TB_CUDA_LANES && status == TB_OK; i++)

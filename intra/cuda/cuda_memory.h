@@ -51,12 +51,10 @@ struct tb_gpu_memory {
     struct tb_gpu *gpu;
     struct tb_cuda_device *device;
     uint32_t tensor_count;
-    bool *has;                        /* of each tensor: on the device */
-    uint64_t *at, *bytes;             /* likewise */
-    struct tb_export_device *exports; /* likewise, once asked */
-    struct tb_cuda_range *ranges;     /* ascending */
+    bool *has;                    /* of each tensor: on the device */
+    struct tb_cuda_range *ranges; /* ascending */
     uint32_t range_count;
-    pthread_mutex_t lock; /* over all below, and over `dmabuf` and `exports` */
+    pthread_mutex_t lock; /* over all below, and over `dmabuf` */
     struct tb_cuda_lane lanes[TB_CUDA_LANES];
     bool no_scratch; /* the device had no room for it: cores digest */
     /* Nor for patches. Until the registration ends or is suspended: what is staged as a patch and finds no room comes whole
@@ -75,6 +73,9 @@ bool tb_cuda_may_digest(struct tb_gpu_memory *m);
 bool tb_cuda_may_patch(struct tb_gpu_memory *m);
 
 TB_MUST_USE enum tb_status tb_cuda_copy(struct tb_gpu_memory *m, uint32_t lane, struct tb_gpu_move move);
+/* In one call of the driver, where the device takes such strides. */
+TB_MUST_USE enum tb_status tb_cuda_copy_rows(struct tb_gpu_memory *m, uint32_t lane,
+                                             const struct tb_gpu_rows *rows);
 /* From now on wait waits for what is on the lane. */
 TB_MUST_USE enum tb_status tb_cuda_mark(struct tb_gpu_memory *m, uint32_t lane);
 TB_MUST_USE enum tb_status tb_cuda_wait(struct tb_gpu_memory *m, uint32_t lane);

@@ -30,29 +30,19 @@ static struct tb_cuda_batch batch_next(void *user)
     return b;
 }
 
-/* The longest stretch of packed bytes from `offset` on that stands in one piece. */
-static struct tb_gpu_move stretch_at(struct run *run, uint64_t offset, uint64_t most)
-{
-    const struct tb_layout *layout = &run->pass->manifest->layout;
-    if (offset >= layout->bytes)
-        return (struct tb_gpu_move){.from = run->pass->blobs + (offset - layout->bytes), .bytes = most};
-    while (layout->tensors[run->tensor].offset + layout->tensors[run->tensor].bytes <= offset)
-        run->tensor++;
-    const struct tb_tensor *t = &layout->tensors[run->tensor];
-    const uint64_t left = t->offset + t->bytes - offset;
-    return (struct tb_gpu_move){.from = run->pass->tensors[run->tensor] + (offset - t->offset),
-                                .bytes = left < most ? left : most};
-}
-
 static enum tb_status gather(struct run *run, uint64_t offset, uint64_t bytes, uint32_t lane, uint8_t *to)
 {
     enum tb_status status = TB_OK;
     for (uint64_t done = 0; done < bytes && status == TB_OK;) {
-        struct tb_gpu_move move = stretch_at(run, offset + done, bytes - done);
-        move.to = to + done;
+        const struct tb_stretch_rows rows =
+            tb_spread_rows_at(&run->pass->from, offset + done, bytes - done, &run->tensor);
+        const struct tb_gpu_rows copy = {.row = {to + done, rows.at, rows.bytes},
+                                         .rows = rows.rows,
+                                         .to_stride = rows.bytes,
+                                         .from_stride = rows.stride};
         /* Blobs stand already where the shard lands. */
-        if (move.to != move.from) status = tb_cuda_copy(run->m, lane, move);
-        done += move.bytes;
+        if (rows.at != to + done) status = tb_cuda_copy_rows(run->m, lane, &copy);
+        done += rows.bytes * rows.rows;
     }
     return status;
 }

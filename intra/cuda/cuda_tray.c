@@ -132,29 +132,21 @@ enum tb_status tb_gpu_tray_open(struct tb_gpu_memory *m, uint64_t bytes, struct 
     return status;
 }
 
-/* As far as it stands in one piece. */
-static struct tb_gpu_move stretch(const struct tb_gpu_origin *o, uint64_t offset, uint64_t most)
-{
-    const struct tb_layout *layout = &o->manifest->layout;
-    if (offset >= layout->bytes)
-        return (struct tb_gpu_move){.from = o->blobs + (offset - layout->bytes), .bytes = most};
-    const uint32_t i = tb_layout_tensor_at(layout, offset);
-    const uint64_t inside = offset - layout->tensors[i].offset, left = layout->tensors[i].bytes - inside;
-    return (struct tb_gpu_move){.from = o->tensors[i] + inside, .bytes = left < most ? left : most};
-}
-
 static enum tb_status fill_one(const struct tb_gpu_tray *t, const struct tb_gpu_origin *origin,
                                const struct tb_gpu_fill *fill)
 {
     TB_ASSERT(fill->at <= t->bytes && fill->bytes <= t->bytes - fill->at);
     TB_ASSERT(fill->offset <= origin->manifest->bytes &&
               fill->bytes <= origin->manifest->bytes - fill->offset);
+    const struct tb_spread *from = &origin->from;
+    uint32_t tensor = tb_layout_tensor_at(from->layout, fill->offset);
     enum tb_status status = TB_OK;
     for (uint64_t done = 0; done < fill->bytes && status == TB_OK;) {
-        struct tb_gpu_move move = stretch(origin, fill->offset + done, fill->bytes - done);
-        move.to = (uint8_t *)(uintptr_t)t->at + fill->at + done;
+        const struct tb_stretch s = tb_spread_at(from, fill->offset + done, fill->bytes - done, &tensor);
+        const struct tb_gpu_move move = {
+            .to = (uint8_t *)(uintptr_t)t->at + fill->at + done, .from = s.at, .bytes = s.bytes};
         status = copy(t->gpu, t->device, t->stream, &move);
-        done += move.bytes;
+        done += s.bytes;
     }
     return status;
 }

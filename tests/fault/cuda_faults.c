@@ -80,7 +80,7 @@ static void on_landed(void *user, uint32_t first, uint32_t count, const uint8_t 
 static bool passed(struct device_round *r, struct tb_gpu_memory *m)
 {
     const struct tb_gpu_pass pass = {.manifest = &r->manifest,
-                                     .tensors = r->tensors,
+                                     .from = {.layout = &r->manifest.layout, .tensors = r->tensors},
                                      .to = r->copy,
                                      .digests = r->digests,
                                      .landed = on_landed,
@@ -98,7 +98,8 @@ static bool passed(struct device_round *r, struct tb_gpu_memory *m)
 static bool moved(struct device_round *r, struct tb_gpu_memory *m)
 {
     uint8_t back[100];
-    const struct tb_gpu_move out = {back, r->tensors[0], sizeof back};
+    const struct tb_gpu_rows out = {
+        .row = {back, r->tensors[0], 10}, .rows = 10, .to_stride = 10, .from_stride = 10};
     if (tb_gpu_move(m, &out, 1) != TB_OK) return false;
     assert_memory_equal(back, r->truth + r->manifest.layout.tensors[0].offset, sizeof back);
     return true;
@@ -106,7 +107,8 @@ static bool moved(struct device_round *r, struct tb_gpu_memory *m)
 
 static bool lent(struct device_round *r, struct tb_gpu_memory *m)
 {
-    const struct tb_gpu_origin origin = {m, &r->manifest, r->tensors, NULL};
+    const struct tb_gpu_origin origin = {
+        m, &r->manifest, {.layout = &r->manifest.layout, .tensors = r->tensors}};
     const struct tb_gpu_fill fill = {.bytes = 1000};
     struct tb_gpu_offer offer;
     struct tb_gpu_tray *tray = NULL;
@@ -142,7 +144,8 @@ static bool device_round(void *world)
     assert_int_equal(done, m != NULL);
     if (done) {
         tb_gpu_pin(gpu, &r->pinned); /* refused, it costs speed */
-        (void)tb_gpu_memory_device(m, 0);
+        struct tb_export_device device;
+        (void)tb_gpu_memory_device(m, r->tensors[0], 10, &device);
         done = passed(r, m);
         done = moved(r, m) && done;
         done = lent(r, m) && done;
@@ -233,8 +236,9 @@ static void lend(int to, int until)
     CHECK_OK(tb_gpu_open(&gpu, why));
     CHECK_OK(tb_gpu_memory_open(gpu, &(struct tb_gpu_tensors){&r.manifest.layout, r.tensors}, &m, why));
     CHECK_OK(tb_gpu_tray_open(m, TRAY, &tray, &r.offer));
-    CHECK_OK(tb_gpu_tray_fill(tray, &(struct tb_gpu_origin){m, &r.manifest, r.tensors, NULL},
-                              &(struct tb_gpu_fill){.bytes = 1000}, 1));
+    const struct tb_gpu_origin origin = {
+        m, &r.manifest, {.layout = &r.manifest.layout, .tensors = r.tensors}};
+    CHECK_OK(tb_gpu_tray_fill(tray, &origin, &(struct tb_gpu_fill){.bytes = 1000}, 1));
     (void)!write(to, &r.offer, sizeof r.offer);
     (void)!read(until, &end, 1);
     _exit(0);

@@ -67,8 +67,7 @@ static void a_pass_copies_and_digests_what_the_device_has(void **state)
         const void *user[] = {got, s.manifest.chunks};
         memset(got, 0, s.manifest.chunk_count * sizeof *got);
         const struct tb_gpu_pass pass = {.manifest = &s.manifest,
-                                         .tensors = s.tensors,
-                                         .blobs = s.blobs,
+                                         .from = shard_spread(&s),
                                          .to = copy ? to.bytes : NULL,
                                          .digests = got,
                                          .landed = on_landed,
@@ -92,7 +91,7 @@ static void another_process_reads_what_the_device_has(void **state)
     struct tb_gpu_offer offer;
     struct far_reach reader;
     shard_open(&s, real.gpu, &under, SHARD_SMALL);
-    const struct tb_gpu_origin origin = {s.memory, &s.manifest, s.tensors, s.blobs};
+    const struct tb_gpu_origin origin = {s.memory, &s.manifest, shard_spread(&s)};
     CHECK_OK(tb_gpu_tray_open(s.memory, TB_GPU_TRAY_BYTES_MAX, &tray, &offer));
     CHECK_OK(far_reach_open(&reader, &offer));
     uint8_t *got = malloc(TB_CHUNK_BYTES_MAX);

@@ -112,13 +112,19 @@ static CUresult CUDAAPI e_cuDeviceGetName(char *name, int bytes, CUdevice device
     return fake_cuda_end(CUDA_SUCCESS);
 }
 
+int fake_cuda_attribute(CUdevice_attribute which)
+{
+    int value = 0;
+    for (uint32_t i = 0; i < fake_cuda.attribute_count; i++)
+        if (fake_cuda.attributes[i].which == which) value = fake_cuda.attributes[i].value;
+    return value;
+}
+
 static CUresult CUDAAPI e_cuDeviceGetAttribute(int *value, CUdevice_attribute which, CUdevice device)
 {
     (void)device;
     BEGIN("cuDeviceGetAttribute");
-    *value = 0;
-    for (uint32_t i = 0; i < fake_cuda.attribute_count; i++)
-        if (fake_cuda.attributes[i].which == which) *value = fake_cuda.attributes[i].value;
+    *value = fake_cuda_attribute(which);
     return fake_cuda_end(CUDA_SUCCESS);
 }
 
@@ -234,6 +240,7 @@ void fake_cuda_open(void)
     atomic_store(&capturing, false);
     pthread_mutex_unlock(&fake_cuda.lock);
     fake_cuda_set_attribute(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 1);
+    fake_cuda_set_attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH, INT32_MAX);
     driver = fake_cuda_driver();
     tb_gpu_replace_driver(&driver);
     tb_cuda_replace_image("not for this device");

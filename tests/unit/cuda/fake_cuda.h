@@ -54,6 +54,7 @@ bool fake_cuda_stands_aside(void); /* this thread, now: it takes no part */
 
 struct fake_cuda_counts { /* that stand now */
     uint32_t contexts, streams, events, allocations, pinned, host_allocations, modules, ipc, dmabufs;
+    uint64_t pinned_bytes;    /* by cuMemHostRegister */
     uint64_t unpinned_copies; /* asynchronous ones between a device and host memory that was not pinned */
 };
 struct fake_cuda_counts fake_cuda_counts(void);

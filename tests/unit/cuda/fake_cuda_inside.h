@@ -12,7 +12,7 @@
 #define DEVICES     2
 #define ALLOCS_MAX  64
 #define STREAMS_MAX 16
-#define PINS_MAX    32
+#define PINS_MAX    256
 #define OPS_MAX     4096
 #define OPENERS_MAX 8
 
@@ -44,7 +44,8 @@ struct alloc {
 struct op {
     void *to;
     const void *from;
-    size_t bytes;
+    size_t bytes; /* of a row */
+    size_t rows, to_pitch, from_pitch;
     void (*run)(void *arguments); /* a kernel; NULL: a copy */
     void *arguments;
 };
@@ -130,6 +131,7 @@ struct alloc *fake_cuda_find_alloc(const void *at); /* NULL: not of a device */
 uint8_t *fake_cuda_bytes_of(const void *at, size_t bytes);
 void fake_cuda_free_alloc(struct alloc *a);
 bool fake_cuda_is_pinned(const void *at, size_t bytes);
+int fake_cuda_attribute(CUdevice_attribute which); /* 0: it was not set */
 
 /* ---- streams ---- */
 

@@ -98,6 +98,15 @@ bool fake_cuda_is_pinned(const void *at, size_t bytes)
     return false;
 }
 
+static bool touches_a_pin(const void *at, size_t bytes)
+{
+    for (int i = 0; i < PINS_MAX; i++) {
+        const uintptr_t first = (uintptr_t)fake_cuda.pins[i].at, x = (uintptr_t)at;
+        if (first != 0 && x < first + fake_cuda.pins[i].bytes && first < x + bytes) return true;
+    }
+    return false;
+}
+
 static void pin(void *at, size_t bytes)
 {
     for (int i = 0; i < PINS_MAX; i++) {
@@ -214,17 +223,20 @@ static CUresult CUDAAPI e_cuMemHostRegister(void *at, size_t bytes, unsigned fla
 {
     BEGIN_IN_CONTEXT("cuMemHostRegister");
     MUST((flags & CU_MEMHOSTREGISTER_PORTABLE) != 0, "pinned for one context only");
-    MUST(!fake_cuda_is_pinned(at, 1), "pinned twice");
+    MUST(!touches_a_pin(at, bytes), "pinned twice");
     pin(at, bytes);
     fake_cuda.counts.pinned++;
+    fake_cuda.counts.pinned_bytes += bytes;
     return fake_cuda_end(CUDA_SUCCESS);
 }
 
 static CUresult CUDAAPI e_cuMemHostUnregister(void *at)
 {
     BEGIN_IN_CONTEXT("cuMemHostUnregister");
-    MUST(unpin(at) > 0, "memory is unpinned that is not pinned");
+    const size_t bytes = unpin(at);
+    MUST(bytes > 0, "memory is unpinned that is not pinned");
     fake_cuda.counts.pinned--;
+    fake_cuda.counts.pinned_bytes -= bytes;
     return fake_cuda_end(CUDA_SUCCESS);
 }
 

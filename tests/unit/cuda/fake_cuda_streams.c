@@ -18,6 +18,15 @@ void fake_cuda_no_op_touches(const void *at, size_t bytes)
     }
 }
 
+static void run_copy(const struct op *op)
+{
+    for (size_t row = 0; row < op->rows; row++) {
+        uint8_t *to = (uint8_t *)op->to + row * op->to_pitch;
+        const uint8_t *from = (const uint8_t *)op->from + row * op->from_pitch;
+        memcpy(fake_cuda_bytes_of(to, op->bytes), fake_cuda_bytes_of(from, op->bytes), op->bytes);
+    }
+}
+
 static void run_upto(struct CUstream_st *s, size_t upto)
 {
     for (; s->begun < upto; s->begun++) {
@@ -25,7 +34,7 @@ static void run_upto(struct CUstream_st *s, size_t upto)
         if (op->run != NULL)
             op->run(op->arguments);
         else
-            memcpy(fake_cuda_bytes_of(op->to, op->bytes), fake_cuda_bytes_of(op->from, op->bytes), op->bytes);
+            run_copy(op);
     }
 }
 
@@ -35,14 +44,45 @@ static void ask_op(struct CUstream_st *s, struct op op)
     s->ops[s->ended++ % OPS_MAX] = op;
 }
 
+static bool unpinned(const void *at, size_t bytes)
+{
+    return fake_cuda_find_alloc(at) == NULL && !fake_cuda_is_pinned(at, bytes);
+}
+
+static void ask_copy(struct CUstream_st *s, struct op op)
+{
+    fake_cuda.counts.unpinned_copies += unpinned(op.to, (op.rows - 1) * op.to_pitch + op.bytes);
+    fake_cuda.counts.unpinned_copies += unpinned(op.from, (op.rows - 1) * op.from_pitch + op.bytes);
+    ask_op(s, op);
+    fake_cuda_trace_add("c%d", s->number);
+}
+
 static CUresult CUDAAPI e_cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s)
 {
     BEGIN_IN_CONTEXT("cuMemcpyAsync");
-    void *at = (void *)(uintptr_t)to, *of = (void *)(uintptr_t)from;
-    fake_cuda.counts.unpinned_copies += fake_cuda_find_alloc(at) == NULL && !fake_cuda_is_pinned(at, bytes);
-    fake_cuda.counts.unpinned_copies += fake_cuda_find_alloc(of) == NULL && !fake_cuda_is_pinned(of, bytes);
-    ask_op(s, (struct op){.to = at, .from = of, .bytes = bytes});
-    fake_cuda_trace_add("c%d", s->number);
+    ask_copy(s, (struct op){.to = (void *)(uintptr_t)to,
+                            .from = (const void *)(uintptr_t)from,
+                            .bytes = bytes,
+                            .rows = 1});
+    return fake_cuda_end(CUDA_SUCCESS);
+}
+
+static CUresult CUDAAPI e_cuMemcpy2DAsync(const CUDA_MEMCPY2D *c, CUstream s)
+{
+    BEGIN_IN_CONTEXT("cuMemcpy2DAsync");
+    const size_t most = (size_t)fake_cuda_attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH);
+    MUST(c->srcMemoryType == CU_MEMORYTYPE_UNIFIED && c->dstMemoryType == CU_MEMORYTYPE_UNIFIED,
+         "rows of memory that is named as a host's or a device's");
+    MUST(c->srcXInBytes == 0 && c->srcY == 0 && c->dstXInBytes == 0 && c->dstY == 0, "rows off their corner");
+    if (c->Height == 0 || c->WidthInBytes > c->srcPitch || c->WidthInBytes > c->dstPitch ||
+        c->srcPitch > most || c->dstPitch > most)
+        return fake_cuda_end(CUDA_ERROR_INVALID_VALUE);
+    ask_copy(s, (struct op){.to = (void *)(uintptr_t)c->dstDevice,
+                            .from = (const void *)(uintptr_t)c->srcDevice,
+                            .bytes = c->WidthInBytes,
+                            .rows = c->Height,
+                            .to_pitch = c->dstPitch,
+                            .from_pitch = c->srcPitch});
     return fake_cuda_end(CUDA_SUCCESS);
 }
 
@@ -229,6 +269,7 @@ static CUresult CUDAAPI e_cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy,
 void fake_cuda_stream_entries(struct tb_cuda_driver *d)
 {
     d->copy_async = e_cuMemcpyAsync;
+    d->copy_rows_async = e_cuMemcpy2DAsync;
     d->stream_create = e_cuStreamCreate;
     d->stream_destroy = e_cuStreamDestroy;
     d->stream_synchronize = e_cuStreamSynchronize;

@@ -398,29 +398,104 @@ static void a_device_that_holds_no_base_gets_whole_chunks(void **state)
     patched_close(&p);
 }
 
-static void slices_of_a_device_are_refused(void **state)
+/* ---- slices ---- */
+
+/* The large tensor as a matrix: what a slice of it is, in elements. */
+#define SLICE_ROWS 600u
+#define SLICE_COLS (GPU_WORKER_BIG / 2 / SLICE_ROWS)
+
+struct slice_axes {
+    uint64_t shape[2], first[2], count[2];
+};
+
+static struct tb_slice_desc slice_of(const struct slice_axes *a, void *memory)
 {
-    (void)state;
+    return (struct tb_slice_desc){.struct_bytes = sizeof(struct tb_slice_desc),
+                                  .rank = 2,
+                                  .name = "w",
+                                  .dtype = "BF16",
+                                  .shape = a->shape,
+                                  .first = a->first,
+                                  .count = a->count,
+                                  .memory = memory};
+}
+
+static void publish_in_parts(struct gpu_worker *w, uint32_t mode, uint32_t split_axis)
+{
+    const struct slice_axes all = {{SLICE_ROWS, SLICE_COLS}, {0, 0}, {SLICE_ROWS, SLICE_COLS}};
+    struct tb_slice_desc d = slice_of(&all, w->big);
+    d.split_axis = split_axis;
+    d.split_count = 4;
+    struct tb_registration *r;
+    if (tb_register_slices(w->s, &d, 1, &r) != TB_OK) fail_msg("%s", tb_last_error());
+    const struct tb_publish_options o = {.struct_bytes = sizeof o,
+                                         .mode = mode,
+                                         .model = "policy",
+                                         .run = &w->run->run,
+                                         .number = 1,
+                                         .shard_count = 1,
+                                         .registration = r,
+                                         .timeout_ms = 20000};
+    if (tb_publish(w->s, &o, NULL) != TB_OK) fail_msg("%s", tb_last_error());
+    CHECK_OK(tb_publish(w->s, &o, NULL)); /* the same bytes again are done: it looks at the device */
+}
+
+static void check_box(const struct slice_axes *a, const uint8_t *got, const uint8_t *truth)
+{
+    for (uint64_t row = 0; row < a->count[0]; row++)
+        assert_memory_equal(got + 2 * row * a->count[1],
+                            truth + 2 * ((a->first[0] + row) * SLICE_COLS + a->first[1]), 2 * a->count[1]);
+}
+
+/* P1: parts of a tensor that a device holds, as two boxes of it into another's: a quarter of the columns, and some rows. */
+static void check_slices(uint32_t mode, uint32_t split_axis)
+{
     struct fake f;
-    struct gpu_worker w;
+    struct gpu_worker rank, rollout;
     under->open();
     fake_open(&f);
-    gpu_worker_open(&w, &f, under, "rank0", "host-a");
-    const uint64_t shape[] = {100}, count[] = {50};
-    const struct tb_slice_desc slice = {.struct_bytes = sizeof slice,
-                                        .rank = 1,
-                                        .name = "part",
-                                        .dtype = "U8",
-                                        .shape = shape,
-                                        .count = count,
-                                        .memory = w.small};
-    struct tb_registration *r = NULL;
-    CHECK_STATUS(tb_register_slices(w.s, &slice, 1, &r), TB_BAD_ARGUMENT);
-    assert_non_null(strstr(tb_last_error(), "host memory"));
-    assert_null(r);
-    gpu_worker_close(&w, under);
+    gpu_worker_open(&rank, &f, under, "rank0", "host-a");
+    gpu_worker_open(&rollout, &f, under, "rollout0", "host-b");
+    gpu_worker_fill(&rank, under, 77);
+    publish_in_parts(&rank, mode, split_axis);
+    fake_land(&f, 1);
+    const struct slice_axes columns = {
+        {SLICE_ROWS, SLICE_COLS}, {0, SLICE_COLS / 4}, {SLICE_ROWS, SLICE_COLS / 4}};
+    const struct slice_axes rows = {{SLICE_ROWS, SLICE_COLS}, {50, 0}, {10, SLICE_COLS}};
+    const uint64_t columns_bytes = 2 * columns.count[0] * columns.count[1],
+                   rows_bytes = 2 * rows.count[0] * rows.count[1];
+    const struct tb_slice_desc list[] = {slice_of(&columns, rollout.big),
+                                         slice_of(&rows, rollout.big + columns_bytes)};
+    struct tb_registration *r;
+    if (tb_register_slices(rollout.s, list, 2, &r) != TB_OK) fail_msg("%s", tb_last_error());
+    const struct tb_subscribe_options o = {
+        .struct_bytes = sizeof o, .member_count = 1, .model = "policy", .group = "engine", .registration = r};
+    struct tb_subscription *sub;
+    CHECK_OK(tb_subscribe(rollout.s, &o, &sub));
+    const struct tb_uid uid = fake_uid(fake_version(&f, 1));
+    if (tb_stage(sub, &uid, 20000) != TB_OK) fail_msg("%s", tb_last_error());
+    fake_go(&f, 1);
+    struct tb_activate_info info = {.struct_bytes = sizeof info};
+    if (tb_activate(sub, &uid, &info) != TB_OK) fail_msg("%s", tb_last_error());
+    assert_int_equal(info.copied_bytes, columns_bytes + rows_bytes);
+    uint8_t *got = malloc(GPU_WORKER_BIG);
+    under->read(rollout.big, got, GPU_WORKER_BIG);
+    check_box(&columns, got, rank.big_truth);
+    check_box(&rows, got + columns_bytes, rank.big_truth);
+    assert_memory_equal(got + columns_bytes + rows_bytes, rollout.big_truth + columns_bytes + rows_bytes,
+                        GPU_WORKER_BIG - columns_bytes - rows_bytes);
+    free(got);
+    gpu_worker_close(&rollout, under);
+    gpu_worker_close(&rank, under);
     fake_close(&f);
     under->close();
+}
+
+static void slices_of_a_device_are_published_and_read(void **state)
+{
+    (void)state;
+    check_slices(TB_PUBLISH_SHADOW, 1);
+    check_slices(TB_PUBLISH_IN_PLACE, 0);
 }
 
 /* P10 */
@@ -457,7 +532,7 @@ int gpu_suite_run(const struct gpu_under_test *on)
         cmocka_unit_test(two_buffers_of_the_device_take_turns),
         cmocka_unit_test(the_device_patches_its_tensors),
         cmocka_unit_test(a_device_that_holds_no_base_gets_whole_chunks),
-        cmocka_unit_test(slices_of_a_device_are_refused),
+        cmocka_unit_test(slices_of_a_device_are_published_and_read),
         cmocka_unit_test(the_status_says_that_it_is_a_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

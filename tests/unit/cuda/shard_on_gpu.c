@@ -94,6 +94,11 @@ void shard_close(struct shard_on_gpu *s, const struct gpu_under_test *under)
     free(s->layout_memory);
 }
 
+struct tb_spread shard_spread(const struct shard_on_gpu *s)
+{
+    return (struct tb_spread){.layout = &s->manifest.layout, .tensors = s->tensors, .blobs = s->blobs};
+}
+
 void shard_digests(const struct shard_on_gpu *s, struct tb_digest *out)
 {
     for (uint32_t k = 0; k < s->manifest.chunk_count; k++)

@@ -36,6 +36,7 @@ struct gpu_under_test {
 void shard_open(struct shard_on_gpu *s, struct tb_gpu *gpu, const struct gpu_under_test *under,
                 uint32_t elements);
 void shard_close(struct shard_on_gpu *s, const struct gpu_under_test *under);
+struct tb_spread shard_spread(const struct shard_on_gpu *s);
 /* Digests of the truth. */
 void shard_digests(const struct shard_on_gpu *s, struct tb_digest *out);
 

@@ -78,6 +78,47 @@ static void shadow_and_staging_are_pinned_once(void **state)
     world_close(&w);
 }
 
+/* Of a version of which slices want some, the pages of that, and none between. */
+static void slices_pin_what_they_want(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    CHECK_OK(gpu_worker_publish(&w.rank, 1, TB_PUBLISH_SHADOW));
+    fake_land(&w.f, 1);
+    const uint64_t before = fake_cuda_counts().pinned_bytes;
+    const uint64_t shape[] = {3, GPU_WORKER_BIG / 6}, first[2][2] = {{0, 0}, {2, GPU_WORKER_BIG / 6 - 10}},
+                   count[2][2] = {{1, 1000}, {1, 10}};
+    struct tb_slice_desc list[2];
+    for (int i = 0; i < 2; i++)
+        list[i] = (struct tb_slice_desc){.struct_bytes = sizeof list[i],
+                                         .rank = 2,
+                                         .name = "model.big",
+                                         .dtype = "BF16",
+                                         .shape = shape,
+                                         .first = first[i],
+                                         .count = count[i],
+                                         .memory = w.rollout.big + 2000 * i};
+    struct tb_registration *r;
+    CHECK_OK(tb_register_slices(w.rollout.s, list, 2, &r));
+    const struct tb_subscribe_options o = {
+        .struct_bytes = sizeof o, .member_count = 1, .model = "policy", .group = "slices", .registration = r};
+    struct tb_subscription *sub;
+    CHECK_OK(tb_subscribe(w.rollout.s, &o, &sub));
+    const struct tb_uid uid = uid_of(&w, 1);
+    CHECK_OK(tb_stage(sub, &uid, 20000));
+    fake_go(&w.f, 1);
+    struct tb_activate_info info = {.struct_bytes = sizeof info};
+    CHECK_OK(tb_activate(sub, &uid, &info));
+    const uint64_t pinned = fake_cuda_counts().pinned_bytes - before;
+    assert_true(info.staged_bytes < GPU_WORKER_BIG / 4 * 3);
+    assert_true(pinned >= info.staged_bytes && pinned <= info.staged_bytes + 4 * 4096);
+    assert_int_equal(fake_cuda_counts().unpinned_copies, 0);
+    CHECK_OK(tb_release(sub, &uid));
+    assert_int_equal(fake_cuda_counts().pinned_bytes, before);
+    world_close(&w);
+}
+
 /* What fails is told, leaves neither copy nor memory, and the next attempt is as good as the first. */
 static void a_publish_that_the_driver_refuses_is_no_version(void **state)
 {
@@ -374,6 +415,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shadow_and_staging_are_pinned_once),
+        cmocka_unit_test(slices_pin_what_they_want),
         cmocka_unit_test(a_publish_that_the_driver_refuses_is_no_version),
         cmocka_unit_test(an_activate_that_the_driver_refuses_is_none),
         cmocka_unit_test(a_switch_that_stops_midway_leaves_no_version),

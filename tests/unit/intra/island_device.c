@@ -34,10 +34,10 @@ static void device_open(const struct owner *o, struct tb_gpu_origin *origin_out)
     for (uint32_t i = 0; i < layout->tensor_count; i++)
         mine.tensors[i] = mine.bytes + layout->tensors[i].offset;
     register_tensors(layout, mine.tensors);
-    *origin_out = (struct tb_gpu_origin){.memory = mine.memory,
-                                         .manifest = &o->cargo->manifest,
-                                         .tensors = mine.tensors,
-                                         .blobs = o->bytes + 64 + layout->bytes};
+    *origin_out = (struct tb_gpu_origin){
+        .memory = mine.memory,
+        .manifest = &o->cargo->manifest,
+        .from = {.layout = layout, .tensors = mine.tensors, .blobs = o->bytes + 64 + layout->bytes}};
 }
 
 /* Tensors alone: blobs and bitmap are the host's. */

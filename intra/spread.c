@@ -1,4 +1,4 @@
-#include "intra/client/spread.h"
+#include "intra/spread.h"
 
 #include <string.h>
 
@@ -18,6 +18,19 @@ struct tb_stretch tb_spread_at(const struct tb_spread *s, uint64_t offset, uint6
     }
     uint8_t *tensor = s->tensors[*tensor_io];
     return (struct tb_stretch){tensor == NULL ? NULL : tensor + at, left < most ? left : most};
+}
+
+struct tb_stretch_rows tb_spread_rows_at(const struct tb_spread *s, uint64_t offset, uint64_t most,
+                                         uint32_t *tensor_io)
+{
+    const struct tb_stretch first = tb_spread_at(s, offset, most, tensor_io);
+    struct tb_stretch_rows rows = {.at = first.at, .bytes = first.bytes, .rows = 1, .stride = first.bytes};
+    if (s->rows == NULL || offset >= s->layout->bytes || first.bytes != s->rows[*tensor_io].run) return rows;
+    const struct tb_tensor *t = &s->layout->tensors[*tensor_io];
+    const uint64_t left = t->offset + t->bytes - offset;
+    rows.rows = (left < most ? left : most) / first.bytes;
+    rows.stride = s->rows[*tensor_io].stride;
+    return rows;
 }
 
 /* The stretches of one chunk, one after another. */

@@ -1,8 +1,8 @@
 /* spread.h - packed bytes of a shard as they stand in somebody's tensors, stretch by stretch. Pure.
  *
  * Threads: any; nothing is kept. */
-#ifndef TB_INTRA_CLIENT_SPREAD_H
-#define TB_INTRA_CLIENT_SPREAD_H
+#ifndef TB_INTRA_SPREAD_H
+#define TB_INTRA_SPREAD_H
 
 #include "base/manifest.h"
 
@@ -28,6 +28,16 @@ struct tb_stretch {
  * tb_layout_tensor_at. */
 struct tb_stretch tb_spread_at(const struct tb_spread *s, uint64_t offset, uint64_t most,
                                uint32_t *tensor_io);
+
+/* The same, and where that is a whole run, the whole runs behind it: one call of a device copies them. */
+struct tb_stretch_rows {
+    uint8_t *at;
+    uint64_t bytes; /* of one */
+    uint64_t rows;  /* at least 1 */
+    uint64_t stride;
+};
+struct tb_stretch_rows tb_spread_rows_at(const struct tb_spread *s, uint64_t offset, uint64_t most,
+                                         uint32_t *tensor_io);
 
 /* Whether all of the chunk stands in tensors that are here. */
 bool tb_spread_covers(const struct tb_spread *s, const struct tb_chunk *chunk);

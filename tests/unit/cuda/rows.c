@@ -1,0 +1,160 @@
+/* rows.c - bytes that stand in rows, as slices of tensors do, into a device and out of it, over a driver that is none (fake_cuda.h). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "unit/check.h"
+#include "unit/cuda/fake_cuda.h"
+#include "unit/cuda/shard_on_gpu.h"
+
+#define ROWS   700u
+#define RUN    3001u
+#define STRIDE 9000u
+#define BYTES  (ROWS * RUN)
+
+/* One tensor of ROWS x RUN bytes, the part of a wider one: on the device its rows are STRIDE apart. */
+struct world {
+    struct tb_gpu *gpu;
+    struct tb_gpu_memory *memory;
+    void *layout_memory, *manifest_memory;
+    struct tb_manifest manifest;
+    uint8_t *packed, *wide; /* the truth: of the part, and of all that stands there */
+    uint8_t *tensors[1];
+    struct tb_spread_rows rows;
+    struct tb_digest *got;
+};
+
+static void fill(struct world *w)
+{
+    uint64_t seed = 3;
+    for (uint32_t i = 0; i < ROWS * STRIDE; i++)
+        w->wide[i] = (uint8_t)check_random(&seed);
+    for (uint32_t row = 0; row < ROWS; row++)
+        memcpy(w->packed + row * RUN, w->wide + row * STRIDE, RUN);
+    fake_cuda_write(w->tensors[0], w->wide, ROWS * STRIDE);
+}
+
+static void world_open(struct world *w, int pitch_max, const char *image)
+{
+    const struct tb_tensor t = {
+        .name = "w", .dtype = TB_DTYPE_U8, .rank = 2, .full = {ROWS, RUN}, .box_count = {ROWS, RUN}};
+    struct tb_layout layout;
+    memset(w, 0, sizeof *w);
+    fake_cuda_open();
+    tb_cuda_replace_image(image);
+    fake_cuda_set_attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH, pitch_max);
+    w->layout_memory = malloc(tb_layout_bytes_for(&t, 1));
+    CHECK_OK(tb_layout_build(&t, 1, w->layout_memory, tb_layout_bytes_for(&t, 1), &layout));
+    const size_t bytes = tb_manifest_bytes_for(&layout, NULL, 0);
+    w->manifest_memory = malloc(bytes);
+    CHECK_OK(tb_manifest_build(&layout, NULL, 0, w->manifest_memory, bytes, &w->manifest));
+    w->packed = malloc(BYTES);
+    w->wide = malloc(ROWS * STRIDE);
+    w->got = calloc(w->manifest.chunk_count, sizeof *w->got);
+    w->tensors[0] = fake_cuda_alloc(0, ROWS * STRIDE);
+    w->rows = (struct tb_spread_rows){RUN, STRIDE};
+    fill(w);
+    char why[TB_GPU_WHY_BYTES] = "";
+    CHECK_OK(tb_gpu_open(&w->gpu, why));
+    const struct tb_gpu_tensors tensors = {&w->manifest.layout, w->tensors};
+    CHECK_OK(tb_gpu_memory_open(w->gpu, &tensors, &w->memory, why));
+}
+
+static void world_close(struct world *w)
+{
+    tb_gpu_memory_close(w->memory);
+    tb_gpu_close(w->gpu);
+    fake_cuda_free(w->tensors[0]);
+    free(w->got);
+    free(w->wide);
+    free(w->packed);
+    free(w->manifest_memory);
+    free(w->layout_memory);
+    fake_cuda_close();
+}
+
+/* What is between the rows is somebody else's. */
+static void check_rows_alone_are_written(int pitch_max, uint32_t calls_of_rows, uint32_t calls)
+{
+    struct world w;
+    world_open(&w, pitch_max, "none");
+    uint8_t *from = malloc(BYTES), *seen = malloc(ROWS * STRIDE);
+    memset(from, 0xa5, BYTES);
+    const struct tb_gpu_rows move = {
+        .row = {w.tensors[0], from, RUN}, .rows = ROWS, .to_stride = STRIDE, .from_stride = RUN};
+    CHECK_OK(tb_gpu_move(w.memory, &move, 1));
+    assert_int_equal(fake_cuda_calls("cuMemcpy2DAsync"), calls_of_rows);
+    assert_int_equal(fake_cuda_calls("cuMemcpyAsync"), calls);
+    fake_cuda_read(w.tensors[0], seen, ROWS * STRIDE);
+    for (uint32_t row = 0; row < ROWS; row++)
+        memset(w.wide + row * STRIDE, 0xa5, RUN);
+    assert_memory_equal(seen, w.wide, ROWS * STRIDE);
+    free(seen);
+    free(from);
+    world_close(&w);
+}
+
+static void rows_go_in_one_call(void **state)
+{
+    (void)state;
+    check_rows_alone_are_written(STRIDE, 1, 0);
+}
+
+/* A stride beyond what the device takes, and a driver that does not say what it takes. */
+static void rows_that_are_far_apart_go_one_by_one(void **state)
+{
+    (void)state;
+    check_rows_alone_are_written(STRIDE - 1, 0, ROWS);
+    check_rows_alone_are_written(0, 0, ROWS);
+}
+
+static void on_landed(void *user, uint32_t first, uint32_t count, const uint8_t *bytes)
+{
+    struct world *w = user;
+    const struct tb_chunk *chunks = w->manifest.chunks;
+    for (uint32_t i = first; i < first + count; i++)
+        w->got[i] = tb_digest_of(bytes + (chunks[i].offset - chunks[first].offset), chunks[i].bytes);
+}
+
+/* P1: chunks begin and end in the middle of rows, and what is digested is what was copied. Rows go in one call: of a chunk where the
+ * device digests, of a batch where cores do. */
+static void check_pass(const char *image, bool by_chunk)
+{
+    struct world w;
+    world_open(&w, INT32_MAX, image);
+    uint8_t *to = calloc(1, BYTES);
+    const struct tb_gpu_pass pass = {
+        .manifest = &w.manifest,
+        .from = {.layout = &w.manifest.layout, .tensors = w.tensors, .rows = &w.rows},
+        .to = to,
+        .digests = w.got,
+        .landed = on_landed,
+        .user = &w};
+    CHECK_OK(tb_gpu_pass(w.memory, &pass));
+    assert_memory_equal(to, w.packed, BYTES);
+    assert_true(w.manifest.chunk_count > 1 && w.manifest.chunks[0].bytes % RUN != 0);
+    for (uint32_t k = 0; k < w.manifest.chunk_count; k++) {
+        const struct tb_chunk *c = &w.manifest.chunks[k];
+        const struct tb_digest right = tb_digest_of(w.packed + c->offset, c->bytes);
+        assert_memory_equal(&w.got[k], &right, sizeof right);
+    }
+    assert_int_equal(fake_cuda_calls("cuMemcpy2DAsync"), by_chunk ? w.manifest.chunk_count : 1);
+    free(to);
+    world_close(&w);
+}
+
+static void a_pass_gathers_rows(void **state)
+{
+    (void)state;
+    check_pass("none", false);
+    check_pass(FAKE_CUDA_IMAGE, true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_go_in_one_call),
+        cmocka_unit_test(rows_that_are_far_apart_go_one_by_one),
+        cmocka_unit_test(a_pass_gathers_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
