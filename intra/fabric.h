@@ -47,12 +47,15 @@ void tb_transport_unpack(uint8_t packed, enum tb_transport *transport_out, enum 
 
 struct tb_fabric;
 
+/* More than the digests of a NIC of 800 Gbit/s need (12 GB/s each, docs/benchmarks.md): what nobody asked for takes no more cores. */
+#define TB_FABRIC_THREADS_UNASKED_MAX 8u
+
 struct tb_fabric_options {
     struct tb_name host;       /* shm serves only equal host names */
     const char *tcp_address;   /* numeric; port 0 chooses; NULL: no tcp door */
     bool trusted;              /* tcp in clear: the config trusts the site's network; the log says so */
     uint64_t pace_bytes_per_s; /* an emulated NIC: at most this in and this out by tcp; 0: none */
-    uint32_t threads;          /* for shm copies and digests; 0: 1 */
+    uint32_t threads;          /* for copies and digests; 0: 1 */
     bool no_verbs;             /* RDMA is neither used nor offered; it is not encrypted */
 };
 

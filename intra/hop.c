@@ -40,6 +40,7 @@ void tb_hop_state_init(struct tb_hop_state *s, struct tb_hop_shard *shards, uint
     }
     s->at = s->chunk_total > 0 ? seed % s->chunk_total : 0;
     s->window_bytes = TB_HOP_WINDOW_BYTES;
+    s->threads = 1;
     s->poll_every = TB_HOP_POLL_MIN;
     s->poll_at = s->news_at = now;
 }
@@ -166,7 +167,8 @@ static bool awaits_objects(const struct tb_hop_state *s)
 static bool window_open(const struct tb_hop_state *s)
 {
     if (s->in_flight_chunks >= TB_HOP_CHUNKS_MAX) return false;
-    return s->in_flight_chunks < 2 || s->in_flight_bytes < s->window_bytes;
+    if (s->came_chunks > s->threads && s->came_bytes >= s->window_bytes) return false;
+    return s->in_flight_chunks - s->came_chunks < 2 || s->in_flight_bytes - s->came_bytes < s->window_bytes;
 }
 
 bool tb_hop_next(struct tb_hop_state *s, struct tb_hop_aim *aim_out)
@@ -188,9 +190,22 @@ bool tb_hop_next(struct tb_hop_state *s, struct tb_hop_aim *aim_out)
     return true;
 }
 
+void tb_hop_came(struct tb_hop_state *s, struct tb_hop_aim *aim)
+{
+    TB_ASSERT(!aim->came);
+    aim->came = true;
+    s->came_chunks++;
+    s->came_bytes += aim->bytes;
+}
+
 static void settle(struct tb_hop_state *s, const struct tb_hop_aim *aim)
 {
     TB_ASSERT(s->in_flight_chunks > 0 && s->in_flight_bytes >= aim->bytes);
+    if (aim->came) {
+        TB_ASSERT(s->came_chunks > 0 && s->came_bytes >= aim->bytes);
+        s->came_chunks--;
+        s->came_bytes -= aim->bytes;
+    }
     if (aim->object == NULL)
         (void)tb_bitmap_clear(s->shards[aim->shard_index].busy, aim->chunk);
     else if (s->shelf != NULL)

@@ -26,12 +26,14 @@
 #define TB_HOP_POLL_SHARE  64u  /* of a wait: one of so many, times the depth, */
 #define TB_HOP_POLL_DEPTH  128u /* which is taken for so deep where it is not known, and never for deeper */
 #define TB_HOP_POLL_MAX    TB_MS(20)
-/* In flight; 1 ms at 8 GB/s. Two chunks may always be, however large. */
+/* Asked for and not come; 1 ms at 8 GB/s. Two chunks may always be, however large. As much may have come and not be digested, and
+ * always a chunk for each thread that digests and one more: a NIC that is faster than a core goes on while several of them work, and
+ * it never runs so far ahead that chunks leave the cache before they are digested. */
 #define TB_HOP_WINDOW_BYTES ((uint64_t)8 << 20)
 /* Where we copy ourselves: no NIC and no queue of the source's holds them, and the loop has more of them to see to at a turn. */
 #define TB_HOP_WINDOW_COPIED  ((uint64_t)24 << 20)
 #define TB_HOP_POLL_WORDS_MAX 4096u /* of one shard a round: 32 KiB */
-#define TB_HOP_CHUNKS_MAX     32u   /* in flight */
+#define TB_HOP_CHUNKS_MAX     32u   /* in flight: asked for, or come and not digested */
 
 /* One shard that the source has and we want. The first three are the owner's to fill before init. */
 struct tb_hop_shard {
@@ -56,8 +58,9 @@ struct tb_hop_state {
     uint64_t at;           /* where the search goes on: an index over all shards' chunks */
     bool dry;              /* nothing to ask until a snapshot, a lost claim or a failure */
     uint64_t window_bytes; /* the owner's, after init: TB_HOP_WINDOW_BYTES */
-    uint64_t in_flight_bytes;
-    uint32_t in_flight_chunks;
+    uint32_t threads;      /* that digest what came; likewise: 1 */
+    uint64_t in_flight_bytes, came_bytes; /* of what is in flight this has come */
+    uint32_t in_flight_chunks, came_chunks;
     tb_time_ns poll_every;
     tb_time_ns poll_at;
     tb_time_ns news_at;    /* the last round that showed something new; before the first, the beginning */
@@ -83,10 +86,13 @@ struct tb_hop_aim {
     const struct tb_shelf_entry *object;
     uint32_t line;  /* of the chunk, with an object */
     bool passed_on; /* nothing was claimed: it goes to our shelf alone */
+    bool came;      /* tb_hop_came's */
 };
-/* True: *aim_out was claimed in its place and counts as in flight until one of the three calls below. False:
+/* True: *aim_out was claimed in its place and counts as in flight until one of the four calls behind tb_hop_came. False:
  * the window is full, or there is nothing to ask for now. */
 bool tb_hop_next(struct tb_hop_state *s, struct tb_hop_aim *aim_out);
+/* All of it has been read, or is now copied by whoever digests it: others may be asked for in its stead. */
+void tb_hop_came(struct tb_hop_state *s, struct tb_hop_aim *aim);
 void tb_hop_landed(struct tb_hop_state *s, const struct tb_hop_aim *aim);
 /* Its digest failed while the source was still open to us, and its claim has ended. True: for the second
  * time; it is not asked of this source again. */

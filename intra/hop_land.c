@@ -190,6 +190,7 @@ void tb_hop_chunk_came(struct tb_hop_slot *slot)
 {
     slot->state = TB_SLOT_WORKING;
     slot->hop->jobs++;
+    tb_hop_came(&slot->hop->state, &slot->aim);
     tb_pool_submit(slot->hop->fabric->pool, &slot->job);
 }
 

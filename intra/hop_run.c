@@ -131,6 +131,7 @@ static void on_open(void *user)
     /* By shm and RDMA a chunk comes sooner than it is decoded. */
     hop->shelf.decodes = hop->transport == TB_TRANSPORT_TCP;
     if (hop->transport == TB_TRANSPORT_SHM) hop->state.window_bytes = TB_HOP_WINDOW_COPIED;
+    hop->state.threads = tb_pool_threads(hop->fabric->pool);
     if (hop->state.shelf == NULL) tb_hop_leave_shelf(hop);
     const tb_time_ns now = tb_clock_now();
     pthread_mutex_lock(&hop->fabric->lock);
@@ -148,10 +149,12 @@ static void on_read(void *user, struct tb_read *read)
 {
     struct tb_hop *hop = user;
     if (hop->ending) return;
-    if (read->owner != NULL)
-        tb_hop_chunk_came(read->owner);
-    else
+    if (read->owner == NULL) {
         tb_hop_words_came(hop, read);
+        return;
+    }
+    tb_hop_chunk_came(read->owner);
+    tb_hop_pump(hop);
 }
 
 static void on_confirmed(void *user)

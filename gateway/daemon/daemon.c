@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cores.h"
 #include "base/fault.h"
 #include "wan/turn.h"
 
@@ -308,6 +309,15 @@ static enum tb_status persist_open(struct tb_daemon *d)
                            : failed("store", tb_status_text(status), "its writer needs a thread and memory");
 }
 
+/* The other half is for links. */
+static uint32_t fabric_threads(uint32_t asked)
+{
+    if (asked != 0) return asked;
+    const uint32_t half = tb_cores_allowed() / 2;
+    if (half < 1) return 1;
+    return half < TB_FABRIC_THREADS_UNASKED_MAX ? half : TB_FABRIC_THREADS_UNASKED_MAX;
+}
+
 static enum tb_status fabric_open(struct tb_daemon *d)
 {
     const struct tb_config *c = d->config;
@@ -315,7 +325,7 @@ static enum tb_status fabric_open(struct tb_daemon *d)
                                               .tcp_address = c->fabric_listen,
                                               .trusted = c->fabric_trusted,
                                               .pace_bytes_per_s = c->fabric_pace,
-                                              .threads = c->fabric_threads,
+                                              .threads = fabric_threads(c->fabric_threads),
                                               .no_verbs = !c->fabric_verbs};
     const enum tb_status status = tb_fabric_open(&options, &d->fabric);
     if (status != TB_OK) return cannot_listen("fabric.listen", c->fabric_listen, status, errno);

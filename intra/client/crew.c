@@ -2,11 +2,11 @@
 #include "intra/client/crew.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 
 #include "base/assert.h"
+#include "base/cores.h"
 #include "base/fault.h"
 
 struct job {
@@ -101,14 +101,6 @@ static void *worker_main(void *user)
     return NULL;
 }
 
-static uint32_t allowed_cores(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-    const int count = CPU_COUNT(&set);
-    return count < 1 ? 1 : (uint32_t)count;
-}
-
 /* Signals belong to the process that loaded us: our threads take none. */
 static int start_quietly(pthread_t *thread, void *(*fn)(void *), void *user)
 {
@@ -125,7 +117,7 @@ enum tb_status tb_crew_new(uint32_t threads, struct tb_crew **crew_out)
 {
     struct tb_crew *crew = tb_calloc(1, sizeof *crew);
     if (crew == NULL) return TB_SITE_NOMEM;
-    crew->threads = threads == 0 ? allowed_cores() : threads;
+    crew->threads = threads == 0 ? tb_cores_allowed() : threads;
     if (crew->threads > TB_CREW_THREADS_MAX) crew->threads = TB_CREW_THREADS_MAX;
     pthread_mutex_init(&crew->lock, NULL);
     pthread_cond_init(&crew->work, NULL);

@@ -149,6 +149,71 @@ static void P6_large_chunks_are_pipelined(void **state)
     world_fini(&w);
 }
 
+/* A NIC that brings one chunk after another, and threads that digest what came, in its order; time in units of ours. */
+struct digesters {
+    uint32_t nic, digest; /* time of a chunk */
+    uint32_t thread_free[8];
+    struct tb_hop_aim aims[64];
+    uint32_t come_at[64], done_at[64]; /* of each that was asked for, in that order */
+    uint32_t asked, came, ahead_most;
+};
+
+static void ask(struct world *w, struct digesters *d, uint32_t now)
+{
+    for (; tb_hop_next(&w->s, &d->aims[d->asked]); d->asked++) {
+        const uint32_t behind = d->asked > 0 ? d->come_at[d->asked - 1] : 0;
+        d->come_at[d->asked] = (behind > now ? behind : now) + d->nic;
+        d->done_at[d->asked] = UINT32_MAX;
+    }
+}
+
+static void come(struct world *w, struct digesters *d, uint32_t now)
+{
+    for (; d->came < d->asked && d->come_at[d->came] <= now; d->came++) {
+        uint32_t *thread = &d->thread_free[0];
+        for (uint32_t i = 1; i < w->s.threads; i++)
+            if (d->thread_free[i] < *thread) thread = &d->thread_free[i];
+        *thread = (*thread > now ? *thread : now) + d->digest;
+        d->done_at[d->came] = *thread;
+        tb_hop_came(&w->s, &d->aims[d->came]);
+        if (w->s.came_chunks > d->ahead_most) d->ahead_most = w->s.came_chunks;
+    }
+}
+
+/* When all of `chunks` are held. */
+static uint32_t digested_at(struct world *w, struct digesters *d, uint32_t chunks)
+{
+    see(w, 0, chunks);
+    for (uint32_t now = 0, held = 0;; now++) {
+        come(w, d, now);
+        for (uint32_t i = 0; i < d->came; i++) {
+            if (d->done_at[i] != now) continue;
+            arrive(w, &d->aims[i]);
+            if (++held == chunks) return now;
+        }
+        ask(w, d, now);
+    }
+}
+
+/* Of the largest chunks two fill the window. That is no reason to digest with two threads alone, nor for the NIC to wait. */
+static void P6_a_nic_does_not_wait_for_digests(void **state)
+{
+    (void)state;
+    for (uint32_t threads = 1; threads <= 8; threads *= 2) {
+        struct world w;
+        struct digesters d = {.nic = 10, .digest = 36};
+        world_init(&w, 40, 0);
+        w.s.window_bytes = 1;
+        w.s.threads = threads;
+        const uint32_t slowest = threads < 4 ? d.digest / threads : d.nic, at = digested_at(&w, &d, 40);
+        assert_in_range(at, 39 * slowest, 40 * slowest + d.nic + d.digest);
+        assert_in_range(d.ahead_most, threads < 4 ? threads : 4, threads + 3); /* it does not run away from them */
+        assert_int_equal(w.s.came_chunks, 0);
+        assert_int_equal(w.s.came_bytes, 0);
+        world_fini(&w);
+    }
+}
+
 static void P1_a_chunk_that_fails_is_read_once_more(void **state)
 {
     (void)state;
@@ -399,6 +464,7 @@ int main(void)
         cmocka_unit_test(P4_what_another_hop_claimed_is_left_alone),
         cmocka_unit_test(P7_the_window_bounds_what_is_in_flight),
         cmocka_unit_test(P6_large_chunks_are_pipelined),
+        cmocka_unit_test(P6_a_nic_does_not_wait_for_digests),
         cmocka_unit_test(P1_a_chunk_that_fails_is_read_once_more),
         cmocka_unit_test(P6_a_chunk_that_was_dropped_is_asked_again),
         cmocka_unit_test(what_a_source_lost_is_asked_no_more),
