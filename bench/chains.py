@@ -197,7 +197,7 @@ def cut_through(bench):
         path = bench.weights(LINK_MIB * MIB)
         east, west = sites.east_west(lab, arena_mib=3 * sites.mib_of(path) + 512, keep=2)
         east.peer_keys["west"] = {"rate": f"{LINK_BIT_S // 1000000}Mbit"}
-        west.extra["fabric"] = {"trusted": "true", "nic_bytes_per_s": "64MiB"}
+        west.extra["fabric"] = dict(trusted="true", nic_bytes_per_s="64MiB", **sites.WHOLE_INSIDE)
         for site in (east, west):
             site.start()
         west.wait_link("east")
@@ -219,6 +219,7 @@ def cut_through(bench):
                 harness.expect(f"{w.worker.name} stages", w.worker.receive(timeout_s=60)["status"], "ok")
             last = time.monotonic()
             chunks = west.control("chains")["chains"][-1]["chunks"]
+            harness.expect("bytes that the hosts read", sites.read_bytes(workers, uid) >= HOSTS * path.stat().st_size, True)
             for w in workers:
                 w.activate(uid)
                 if before is not None:
@@ -227,12 +228,6 @@ def cut_through(bench):
             allowed = 0.03 * (whole - begun) + HOSTS * (whole - begun) / chunks
             if number > 1:
                 yield {"chain.cut_through": (last - whole, allowed)}
-
-
-def read_bytes(workers, uid):
-    """What all of them took over the site's network for a version."""
-    staged = [s for w in workers for s in w.worker.ok("status", what="session")["json"]["staged"]]
-    return sum(s["read_bytes"] for s in staged if s["uid"] == uid)
 
 
 @measurement("chain.step", "chain.step.bytes", quick=False)
@@ -254,7 +249,7 @@ def step(bench):
                 if before is not None:
                     w.worker.ok("release", uid=before)
             before = uid
-            return took, read_bytes(workers, uid)
+            return took, sites.read_bytes(workers, uid)
         whole_s, whole = spread_s(files[0])  # nobody has a base
         spread_s(files[1])  # memory of two versions stands from then on
         for i in range(bench.rounds):

@@ -35,7 +35,7 @@ class Neighbours:
         self.bytes = path.stat().st_size
         self.east = lab.site("east", arena_mib=2 * sites.mib_of(path) + 512)
         self.east.models["policy"] = {"home": "east", "keep": 1}
-        self.east.extra = {"session": {"lease_ms": 10000}, "fabric": {"trusted": "true"}}
+        self.east.extra = {"session": {"lease_ms": 10000}, "fabric": dict(trusted="true", **sites.WHOLE_INSIDE)}
         self.east.start()
         harness.wait_for("east's catalog has recovered", lambda: not self.east.control("status")["recovering"])
         self.rank, self.run = sites.rank(lab, self.east, path)
@@ -52,6 +52,7 @@ class Neighbours:
         start = time.monotonic()
         second.stage(uid, timeout_ms=120000)
         seconds = time.monotonic() - start
+        harness.expect("bytes that the second read", sites.read_bytes([second], uid) >= self.bytes, True)
         harness.expect("the second's source", self.east.daemon.logged("plan worker=second ")[-1].split("source=")[1].split()[0], "first")
         for worker in self.pair:
             worker.activate(uid)

@@ -23,6 +23,7 @@ def mib_of(path):
 
 
 WHOLE = {"codec": "raw", "protocol_max": 1}  # as a full copy is measured: again and again the same bytes
+WHOLE_INSIDE = {"encoded": "false"}          # likewise of fabrics: who holds the same bytes already would read that nothing has changed
 
 
 def east_west(lab, arena_mib, steps=False, link=None, **model):
@@ -44,6 +45,12 @@ def rank(lab, site, path, name="rank", **open_with):
 
 def publish(worker, run, number):
     return worker.ok("publish", model="policy", run=run, number=number, shard=0, shards=1, timeout_ms=120000)
+
+
+def read_bytes(workers, uid):
+    """What all of them took over the site's network for a version."""
+    staged = [s for w in workers for s in w.worker.ok("status", what="session")["json"]["staged"]]
+    return sum(s["read_bytes"] for s in staged if s["uid"] == uid)
 
 
 def logged_at(process, *words, timeout_s=120):

@@ -136,7 +136,7 @@ def home_site(bench, mib):
         path = bench.weights(mib * MIB)
         east = lab.site("east", arena_mib=2 * sites.mib_of(path) + 512)
         east.models["policy"] = {"home": "east", "keep": 1}
-        east.extra = {"session": {"lease_ms": 10000}}
+        east.extra = {"session": {"lease_ms": 10000}, "fabric": sites.WHOLE_INSIDE}
         east.start()
         harness.wait_for("east's catalog has recovered", lambda: not east.control("status")["recovering"])
         yield lab, east, path, *sites.rank(lab, east, path)
