@@ -238,9 +238,10 @@ TB_API TB_MUST_USE int tb_publish(struct tb_session *session, const struct tb_pu
                                   struct tb_publish_info *info_out);
 /* Ends this rank's reference to its shards of the version: no new reader, drains those in flight for at most drain_ms, then the memory is
  * the caller's to write (and still pinned: TB_PUBLISH_IN_PLACE). When nobody else holds a retained version whole, the gateway first takes
- * what it lacks. Waits for the gateway at most 30 s longer than drain_ms, then for readers at most drain_ms; and for as long as another
- * call takes that unpublishes, suspends, resumes or publishes a shard of it at that time: it does not come back with that.
- *   TB_TIMEOUT    the gateway could not take it, and the reference stays, as after every other failure
+ * what it lacks, for which it has drain_ms, or its own (docs/config.md) where that is less. All of it takes drain_ms at most; a gateway that
+ * does not answer is waited for 5 s longer, and readers are cut off then. It waits besides for another call that unpublishes, suspends,
+ * resumes or publishes a shard of it at that time: it does not come back with that.
+ *   TB_TIMEOUT    the gateway could not take it, or did not answer, and the reference stays, as after every other failure
  *   TB_NOT_FOUND  nothing of it was sealed here, or it was unpublished before */
 TB_API TB_MUST_USE int tb_unpublish(struct tb_session *session, const struct tb_uid *uid, uint32_t drain_ms);
 

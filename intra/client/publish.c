@@ -14,7 +14,7 @@
 #include "intra/client/pass.h"
 
 #define TIMEOUT_MS        30000u
-#define UNPUBLISH_MORE_MS 30000u /* over the drain: the gateway may have to take the bytes home first */
+#define UNPUBLISH_MORE_MS 5000u /* over the drain: a gateway that has just been started answers, too */
 
 /* What one call of tb_publish carries along. */
 struct publishing {
@@ -472,7 +472,7 @@ static bool end_all(struct tb_session *s, const struct tb_id *uid)
     return any;
 }
 
-/* All of them drain at once: later ones have less time left. */
+/* Readers were sent elsewhere when the gateway heard of it, and all drain at once: what its answer took is gone of their time. */
 static void remove_all(struct tb_session *s, const struct tb_id *uid, tb_time_ns until)
 {
     for (;;) {
@@ -494,6 +494,7 @@ static int unpublish(struct tb_session *s, const struct tb_id *uid, uint32_t dra
     const uint64_t most = (uint64_t)drain_ms + UNPUBLISH_MORE_MS;
     const struct tb_call call =
         tb_call_begin(s, most >= TB_WAIT_FOREVER ? TB_WAIT_FOREVER - 1 : (uint32_t)most);
+    const tb_time_ns until = tb_time_add(tb_clock_now(), TB_MS(drain_ms));
     struct tb_request *request = tb_unpublish_request(s, uid, TB_UNPUBLISH_ALL, drain_ms);
     const int status = tb_request_call(s, request, &call, "tb_unpublish");
     tb_request_free(request);
@@ -501,7 +502,7 @@ static int unpublish(struct tb_session *s, const struct tb_id *uid, uint32_t dra
         return status; /* the reference stays */
     tb_session_lock(s);
     const bool any = end_all(s, uid);
-    remove_all(s, uid, tb_time_add(tb_clock_now(), TB_MS(drain_ms)));
+    remove_all(s, uid, until);
     tb_session_unlock(s);
     /* What the gateway has not, a suspend took from it, or the call itself: its answer was lost in a cut, and it was asked again. */
     return status == TB_NOT_FOUND && !any ? status : TB_OK;

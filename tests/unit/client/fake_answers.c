@@ -387,6 +387,7 @@ enum tb_status fake_answer(struct fake *f, uint32_t session, struct tb_wire_fram
     if (frame->type == TB_SESSION_UNPUBLISH) {
         struct tb_reader payload = frame->payload;
         CHECK_OK(tb_session_unpublish_decode(&payload, &f->unpublished));
+        f->unpublish_request = frame->request;
     }
     if (frame->type < TB_SESSION_TYPE_END && f->mute[frame->type])
         status = TB_OK;

@@ -120,6 +120,7 @@ struct fake {
     struct tb_session_activated activated;
     struct tb_session_export exported; /* its span is not kept */
     struct tb_session_unpublish unpublished;
+    uint64_t unpublish_request; /* its number */
     enum tb_status activate_answer; /* TB_OK: by `go` */
 };
 

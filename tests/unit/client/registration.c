@@ -49,6 +49,16 @@ void __wrap_tb_fabric_memory_goes(struct tb_fabric *fabric, const void *bytes)
     __real_tb_fabric_memory_goes(fabric, bytes);
 }
 
+static atomic_uint drained_ms; /* that the last export to close had for its readers */
+
+void __real_tb_export_close(struct tb_fabric *fabric, uint64_t export_id, uint32_t drain_ms);
+void __wrap_tb_export_close(struct tb_fabric *fabric, uint64_t export_id, uint32_t drain_ms);
+void __wrap_tb_export_close(struct tb_fabric *fabric, uint64_t export_id, uint32_t drain_ms)
+{
+    atomic_store(&drained_ms, drain_ms);
+    __real_tb_export_close(fabric, export_id, drain_ms);
+}
+
 static void listen_for(uint32_t which, const void *bytes, uint64_t count)
 {
     told[which].bytes = bytes;
@@ -386,18 +396,44 @@ static void what_is_hidden_is_not_announced(void **state)
 struct unpublisher {
     struct tb_session *s;
     struct tb_uid uid;
+    uint32_t drain_ms;
 };
 
 static void *unpublish(void *user)
 {
     const struct unpublisher *u = user;
-    CHECK_OK(tb_unpublish(u->s, &u->uid, 0));
+    CHECK_OK(tb_unpublish(u->s, &u->uid, u->drain_ms));
     return NULL;
 }
 
 static bool is_unpublished(struct world *w)
 {
     return w->s->publications->unpublished;
+}
+
+/* The time that the gateway takes is the readers', too: they were sent elsewhere at its beginning. */
+static void an_unpublish_has_one_drain(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t after_s, least_ms, most_ms;
+    } answers[] = {{0, 15000, 20000}, {15, 1, 5000}, {22, 0, 0}};
+    for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
+        struct world w;
+        pthread_t thread;
+        world_open(&w);
+        seal_in_place(&w);
+        FAKE_SET(&w.f, mute[TB_SESSION_UNPUBLISH], true);
+        struct unpublisher u = {.s = w.s, .uid = w.info.uid, .drain_ms = 20000};
+        assert_int_equal(pthread_create(&thread, NULL, unpublish, &u), 0);
+        fake_wait_seen(&w.f, TB_SESSION_UNPUBLISH, 1);
+        atomic_store(&ahead, TB_SECONDS(answers[i].after_s));
+        answer(&w, w.f.unpublish_request);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        atomic_store(&ahead, 0);
+        assert_in_range(atomic_load(&drained_ms), answers[i].least_ms, answers[i].most_ms);
+        world_close(&w);
+    }
 }
 
 /* What is unpublished while another thread suspends it does not come back with its registration. */
@@ -726,6 +762,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_drain_begins_behind_the_last_pass),
         cmocka_unit_test(all_publications_drain_at_once),
         cmocka_unit_test(what_is_hidden_is_not_announced),
+        cmocka_unit_test(an_unpublish_has_one_drain),
         cmocka_unit_test(what_is_unpublished_beside_a_suspend_is_over),
         cmocka_unit_test(nor_when_resume_is_first),
         cmocka_unit_test(what_is_unpublished_while_suspended_is_over),
