@@ -4,8 +4,8 @@
  * A registration's tensors may stand in the memory of one CUDA device, some of them or all. Nobody has to say so: the driver
  * knows whose a pointer is, and a process that never loaded the driver has no such pointer, so nothing is loaded or made
  * ready for it. A thread of the process may capture a graph meanwhile. What we do on a device happens in its primary
- * context, on streams of our own, with host memory that is pinned once; every call here returns when its copies are
- * complete, and after a failure none of them runs on.
+ * context, on streams of our own; every call here returns when its copies are complete, and after a failure none of them
+ * runs on.
  *
  * Threads: any, unless a call says otherwise. Failures of the driver leave one line, gpu.failed, with call and error. */
 #ifndef TB_INTRA_CUDA_PART_H
@@ -62,8 +62,9 @@ bool tb_gpu_memory_device(struct tb_gpu_memory *m, const void *at, uint64_t byte
 
 /* ---- copies ---- */
 
-/* Pins the memory for this process's devices, once; it is unpinned when it is freed. Where that is refused (ulimit -l) copies are
- * slower and the same otherwise, and one line, gpu.unpinned, says so. */
+/* Pins the memory for this process's devices, unless it is; tb_shared_memory_unpin, which is a part of its free, unpins it. A view into
+ * memory of ours may be given, by whole pages of which none is pinned: its owner unpins it before they are unmapped. Where it is
+ * refused (ulimit -l) `pin` stays NULL, copies are slower and the same otherwise, and a line, gpu.unpinned, says so. */
 void tb_gpu_pin(struct tb_gpu *gpu, struct tb_shared_memory *memory);
 
 struct tb_gpu_move {

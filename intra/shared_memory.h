@@ -12,11 +12,13 @@
 
 #include "tombolo/status.h"
 
-/* Whoever pinned the memory for a device; told once, before it is unmapped. */
+/* Whoever pinned the memory for a device; told once, while it is mapped. */
 struct tb_shared_pin {
     void (*drop)(struct tb_shared_pin *pin, void *bytes);
 };
 
+/* As tb_shared_memory_new makes it. Without a memfd (-1) it is its maker's own mapping, or a view into one for a pin's sake: such a
+ * one is unpinned, and never freed, here. */
 struct tb_shared_memory {
     void *bytes; /* zeroed, page-aligned */
     uint64_t count;
@@ -30,7 +32,8 @@ TB_MUST_USE enum tb_status tb_shared_memory_new(const char *name, uint64_t count
                                                 struct tb_shared_memory *memory_out);
 void tb_shared_memory_free(struct tb_shared_memory *memory); /* and zeroes it; a zeroed one is fine */
 
-void tb_shared_memory_unpin(struct tb_shared_memory *memory); /* before it goes, or with it: see free */
+/* A part of free; for what is not freed there its owner calls it, while it is mapped. Nothing where nobody has pinned it. */
+void tb_shared_memory_unpin(struct tb_shared_memory *memory);
 
 /* Maps [offset, offset + count) of a descriptor that a peer gave us, read-only; keeps no descriptor.
  * TB_PEER_GARBLED: it is not sealed against shrinking or is shorter than that: reading it could kill us.

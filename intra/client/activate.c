@@ -152,6 +152,7 @@ static enum tb_status copy_to_gpu(const struct tb_registration *r, const struct 
     for (uint32_t i = 0; i < use->copies.count; i++) {
         const struct tb_box_copy *copy = &use->copies.list[i];
         if (!tb_gpu_memory_has(r->gpu, copy->want)) continue;
+        TB_ASSERT(copy->rows > 0); /* none would be one to tb_gpu_move */
         uint8_t *to = r->want_memory[copy->want] + copy->to;
         const uint8_t *from = use->staging->shards[copy->shard].place.bytes + copy->from;
         moves[count++] = (struct tb_gpu_rows){.row = {to, from, copy->run},

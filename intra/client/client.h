@@ -152,6 +152,8 @@ void tb_registration_discard(struct tb_registration *registration); /* one that 
 /* Without the lock: whether some of it is a GPU's; NULL: none is. */
 int tb_registration_find_gpu(struct tb_session *s, const struct tb_registration *registration,
                              struct tb_gpu_memory **gpu_out);
+/* The driver. Without the lock. NULL: none of the registration's memory is a GPU's; or, of none, no registration has found one. */
+struct tb_gpu *tb_session_gpu(struct tb_session *s, const struct tb_registration *registration);
 /* Where its tensors stand, from where the caller's do. */
 void tb_registration_place(struct tb_registration *registration);
 /* Under the lock: its memory is published in place, and NICs keep what they register of it until the caller has it back. */

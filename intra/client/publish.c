@@ -169,7 +169,8 @@ static int make_places(const struct publishing *w, struct tb_publication *p)
     if (status != TB_OK)
         return tb_fail(status, "version %llu shard %u: no place for %llu bytes",
                        (unsigned long long)w->o->number, p->shard, (unsigned long long)p->manifest.bytes);
-    if (on_gpu) tb_gpu_pin(s->gpu, p->shadow != NULL ? &p->shadow->memory : &p->blobs);
+    if (on_gpu)
+        tb_gpu_pin(tb_session_gpu(s, p->registration), p->shadow != NULL ? &p->shadow->memory : &p->blobs);
     if (p->copied) {
         p->devices = tb_calloc((size_t)p->manifest.layout.tensor_count + 1, sizeof *p->devices);
         if (p->devices == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for the tensors' devices");

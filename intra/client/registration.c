@@ -115,6 +115,14 @@ static enum tb_status find_driver(struct tb_session *s, struct tb_gpu **gpu_out,
     return status;
 }
 
+struct tb_gpu *tb_session_gpu(struct tb_session *s, const struct tb_registration *r)
+{
+    tb_session_lock(s);
+    struct tb_gpu *gpu = r == NULL || r->gpu != NULL ? s->gpu : NULL;
+    tb_session_unlock(s);
+    return gpu;
+}
+
 /* Whose memory it is: asked when it comes, and again when it comes back. A device that nobody has used yet takes seconds to come up,
  * and a session that renews no lease meanwhile is given up by its gateway. */
 int tb_registration_find_gpu(struct tb_session *s, const struct tb_registration *r,

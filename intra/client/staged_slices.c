@@ -1,9 +1,9 @@
 /* staged_slices.c - a version of which a registration of slices wants some: which chunks that are, and their pages pinned for a GPU. */
+#include <unistd.h>
+
 #include "base/bitmap.h"
 #include "base/fault.h"
 #include "intra/client/client.h"
-
-#define PAGE_BYTES 4096u
 
 static void want_chunks(struct tb_staging *st, struct tb_staged_shard *sh, uint64_t *wanted)
 {
@@ -22,12 +22,15 @@ static void want_chunks(struct tb_staging *st, struct tb_staged_shard *sh, uint6
 
 /* ---- for a GPU ---- */
 
-/* By whole pages; those of chunks beside each other are one piece, since no page is pinned twice. */
+/* By whole pages; those of chunks beside each other are one piece, since no page is pinned twice. So a row of what is wanted, whose
+ * chunks stand beside each other, is in one piece. */
 static void add_pages(struct tb_staging *st, uint64_t from, uint64_t end)
 {
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     uint8_t *base = st->memory.bytes;
-    from = from / PAGE_BYTES * PAGE_BYTES;
-    end = (end + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    from = from / page * page;
+    end = (end + page - 1) / page * page;
+    if (end > st->memory.count) end = st->memory.count;
     struct tb_shared_memory *last = st->pinned_count > 0 ? &st->pinned[st->pinned_count - 1] : NULL;
     if (last != NULL && base + from <= (uint8_t *)last->bytes + last->count)
         last->count = (uint64_t)(base + end - (uint8_t *)last->bytes);
@@ -36,13 +39,11 @@ static void add_pages(struct tb_staging *st, uint64_t from, uint64_t end)
             (struct tb_shared_memory){.bytes = base + from, .count = end - from, .memfd = -1};
 }
 
-/* Without it copies are slower, and no more than that. The pages between are none: all of the mapping cannot be pinned. */
+/* All of them or none: what is refused once (ulimit -l) is refused for the others, too, and told once. Without it copies are slower,
+ * and no more than that. The pages between are none: all of the mapping cannot be pinned. */
 static void pin_wanted(struct tb_staging *st)
 {
-    struct tb_session *s = st->session;
-    tb_session_lock(s);
-    struct tb_gpu *gpu = st->slices_for->gpu != NULL ? s->gpu : NULL;
-    tb_session_unlock(s);
+    struct tb_gpu *gpu = tb_session_gpu(st->session, st->slices_for);
     if (gpu == NULL) return;
     st->pinned = tb_calloc((size_t)st->total_chunks + 1, sizeof *st->pinned);
     if (st->pinned == NULL) return;
@@ -54,8 +55,12 @@ static void pin_wanted(struct tb_staging *st)
             add_pages(st, sh->bytes_offset + c->offset, sh->bytes_offset + c->offset + c->bytes);
         }
     }
-    for (uint32_t i = 0; i < st->pinned_count; i++)
+    for (uint32_t i = 0; i < st->pinned_count; i++) {
         tb_gpu_pin(gpu, &st->pinned[i]);
+        if (st->pinned[i].pin != NULL) continue;
+        tb_staging_unpin(st);
+        return;
+    }
 }
 
 void tb_staging_unpin(struct tb_staging *st)
@@ -63,6 +68,8 @@ void tb_staging_unpin(struct tb_staging *st)
     for (uint32_t i = 0; i < st->pinned_count; i++)
         tb_shared_memory_unpin(&st->pinned[i]);
     tb_free(st->pinned);
+    st->pinned = NULL;
+    st->pinned_count = 0;
 }
 
 /* Where the version does not fit the slices, blobs alone are wanted, and tb_use_match says what does not fit. */

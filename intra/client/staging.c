@@ -349,11 +349,7 @@ static enum tb_status encode_source(struct tb_staging *st)
 /* Once, and in background: a switch copies from here to the GPU. */
 static void pin_for_gpu(struct tb_staging *st)
 {
-    struct tb_session *s = st->session;
-    tb_session_lock(s);
-    struct tb_gpu *gpu = s->gpu;
-    tb_session_unlock(s);
-    tb_gpu_pin(gpu, &st->memory);
+    tb_gpu_pin(tb_session_gpu(st->session, NULL), &st->memory);
 }
 
 /* Pages of it exist where a chunk stands, so nothing is reserved; nobody else maps it. */
@@ -362,8 +358,13 @@ static enum tb_status map_passage(struct tb_staging *st, uint64_t bytes)
     void *map =
         tb_sys_mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED) return TB_SITE_NOMEM;
-    /* A huge page would stay for the sake of its one small part that is still needed. */
-    (void)madvise(map, bytes, MADV_NOHUGEPAGE);
+    /* What is written behind a fork would go to new pages, while a device that has the memory pinned reads the old ones. */
+    if (madvise(map, bytes, MADV_DONTFORK) != 0) {
+        munmap(map, bytes);
+        return TB_SITE_NOMEM;
+    }
+    /* Pages of a patch go one by one: a huge one would stay for the sake of its one small part that is still needed. */
+    if (st->patch_for != NULL) (void)madvise(map, bytes, MADV_NOHUGEPAGE);
     st->memory = (struct tb_shared_memory){.bytes = map, .count = bytes, .memfd = -1};
     return TB_OK;
 }

@@ -404,7 +404,7 @@ enum tb_status tb_cuda_copy(struct tb_gpu_memory *m, uint32_t lane, struct tb_gp
 }
 
 /* Which of both is whose the driver finds out, as it does for a copy of one row. */
-static enum tb_status copy_at_once(struct tb_gpu_memory *m, uint32_t lane, const struct tb_gpu_rows *r)
+static CUresult copy_at_once(struct tb_gpu_memory *m, uint32_t lane, const struct tb_gpu_rows *r)
 {
     const CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
                                 .srcDevice = (CUdeviceptr)(uintptr_t)r->row.from,
@@ -414,15 +414,11 @@ static enum tb_status copy_at_once(struct tb_gpu_memory *m, uint32_t lane, const
                                 .dstPitch = (size_t)r->to_stride,
                                 .WidthInBytes = (size_t)r->row.bytes,
                                 .Height = (size_t)r->rows};
-    const CUresult result = m->gpu->driver.copy_rows_async(&rows, m->lanes[lane].stream);
-    return result == CUDA_SUCCESS ? TB_OK : tb_cuda_failed(m->gpu, m->device, "cuMemcpy2DAsync", result);
+    return m->gpu->driver.copy_rows_async(&rows, m->lanes[lane].stream);
 }
 
-enum tb_status tb_cuda_copy_rows(struct tb_gpu_memory *m, uint32_t lane, const struct tb_gpu_rows *r)
+static enum tb_status copy_one_by_one(struct tb_gpu_memory *m, uint32_t lane, const struct tb_gpu_rows *r)
 {
-    const uint64_t most = m->device->pitch_max;
-    if (r->rows <= 1 || r->row.bytes == 0) return tb_cuda_copy(m, lane, r->row);
-    if (r->to_stride <= most && r->from_stride <= most) return copy_at_once(m, lane, r);
     enum tb_status status = TB_OK;
     struct tb_gpu_move row = r->row;
     for (uint64_t i = 0; i < r->rows && status == TB_OK; i++) {
@@ -431,6 +427,19 @@ enum tb_status tb_cuda_copy_rows(struct tb_gpu_memory *m, uint32_t lane, const s
         row.from = (const uint8_t *)row.from + r->from_stride;
     }
     return status;
+}
+
+/* The driver refuses a call whose host memory is pinned here and not there, as where a reader of slices wants rows that are chunks
+ * apart, and may refuse rows of a device that it copies to itself, at strides that it has not chosen. One row meets neither. */
+enum tb_status tb_cuda_copy_rows(struct tb_gpu_memory *m, uint32_t lane, const struct tb_gpu_rows *r)
+{
+    const uint64_t most = m->device->pitch_max;
+    if (r->rows <= 1 || r->row.bytes == 0) return tb_cuda_copy(m, lane, r->row);
+    if (r->to_stride > most || r->from_stride > most) return copy_one_by_one(m, lane, r);
+    const CUresult result = copy_at_once(m, lane, r);
+    if (result == CUDA_SUCCESS) return TB_OK;
+    if (result == CUDA_ERROR_INVALID_VALUE) return copy_one_by_one(m, lane, r);
+    return tb_cuda_failed(m->gpu, m->device, "cuMemcpy2DAsync", result);
 }
 
 enum tb_status tb_cuda_mark(struct tb_gpu_memory *m, uint32_t lane)

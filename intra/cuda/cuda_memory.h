@@ -73,7 +73,7 @@ bool tb_cuda_may_digest(struct tb_gpu_memory *m);
 bool tb_cuda_may_patch(struct tb_gpu_memory *m);
 
 TB_MUST_USE enum tb_status tb_cuda_copy(struct tb_gpu_memory *m, uint32_t lane, struct tb_gpu_move move);
-/* In one call of the driver, where the device takes such strides. */
+/* In one call of the driver where it takes that, else row by row. A row is pinned whole or not at all, as the driver wants it. */
 TB_MUST_USE enum tb_status tb_cuda_copy_rows(struct tb_gpu_memory *m, uint32_t lane,
                                              const struct tb_gpu_rows *rows);
 /* From now on wait waits for what is on the lane. */

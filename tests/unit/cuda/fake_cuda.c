@@ -347,6 +347,11 @@ void fake_cuda_set_initialised(bool yes)
     fake_cuda.initialised = yes;
 }
 
+void fake_cuda_set_own_pitches(bool yes)
+{
+    fake_cuda.own_pitches = yes;
+}
+
 struct fake_cuda_counts fake_cuda_counts(void)
 {
     pthread_mutex_lock(&fake_cuda.lock);

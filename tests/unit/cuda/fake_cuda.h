@@ -3,7 +3,8 @@
  *
  * It is as hostile as a real one may be. Device memory cannot be touched by the host: its addresses are mapped without rights
  * and the bytes stand elsewhere. Copies happen as late as they may, when their stream or an event behind them is waited for;
- * one into or out of memory that is freed meanwhile ends the test. Calls that need a context end the test without one.
+ * one into or out of memory that is freed meanwhile ends the test; one of host memory that is pinned in parts is refused, and
+ * pinned memory that a fork would copy ends the test. Calls that need a context end the test without one.
  * Every entry point can be told to fail. What is not given back is counted. Two processes that have the fake share memory by its
  * handles, as by CUDA IPC, and one that frees what the other has open ends.
  *
@@ -48,6 +49,8 @@ void fake_cuda_set_context(void *device_memory, bool other);
 void fake_cuda_set_managed(void *device_memory);
 void fake_cuda_set_mapped(void *device_memory); /* by handles of cuMemCreate: CUDA IPC does not know it */
 void fake_cuda_set_initialised(bool yes);
+/* It copies rows from a device to itself only at strides that it may choose itself, and refuses others. */
+void fake_cuda_set_own_pitches(bool yes);
 /* A thread of the process captures a graph: calls of one that takes part in it, as each does from its beginning, end the test. */
 void fake_cuda_set_capturing(bool yes);
 bool fake_cuda_stands_aside(void); /* this thread, now: it takes no part */

@@ -71,6 +71,7 @@ struct fake_cuda_state {
     pthread_mutex_t lock;
     int version;
     bool initialised;
+    bool own_pitches;
     struct CUctx_st primary[DEVICES], other;
     struct alloc allocs[ALLOCS_MAX];
     struct CUstream_st *streams[STREAMS_MAX];
@@ -130,7 +131,8 @@ struct alloc *fake_cuda_find_alloc(const void *at); /* NULL: not of a device */
 /* Where the bytes of [at, at + bytes) stand: of a device's memory elsewhere. */
 uint8_t *fake_cuda_bytes_of(const void *at, size_t bytes);
 void fake_cuda_free_alloc(struct alloc *a);
-bool fake_cuda_is_pinned(const void *at, size_t bytes);
+bool fake_cuda_is_pinned(const void *at, size_t bytes); /* all of it, by one call */
+bool fake_cuda_touches_a_pin(const void *at, size_t bytes);
 int fake_cuda_attribute(CUdevice_attribute which); /* 0: it was not set */
 
 /* ---- streams ---- */

@@ -2,6 +2,7 @@
  * processes that have it open. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -98,13 +99,31 @@ bool fake_cuda_is_pinned(const void *at, size_t bytes)
     return false;
 }
 
-static bool touches_a_pin(const void *at, size_t bytes)
+bool fake_cuda_touches_a_pin(const void *at, size_t bytes)
 {
     for (int i = 0; i < PINS_MAX; i++) {
         const uintptr_t first = (uintptr_t)fake_cuda.pins[i].at, x = (uintptr_t)at;
         if (first != 0 && x < first + fake_cuda.pins[i].bytes && first < x + bytes) return true;
     }
     return false;
+}
+
+/* As the kernel says: "dc", do not copy on fork. */
+static bool is_kept_from_forks(const void *at)
+{
+    bool found = false, kept = false;
+    char line[512];
+    FILE *maps = fopen("/proc/self/smaps", "re");
+    MUST(maps != NULL, "no /proc");
+    while (fgets(line, sizeof line, maps) != NULL) {
+        uintptr_t first, end;
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &first, &end) == 2)
+            found = (uintptr_t)at >= first && (uintptr_t)at < end;
+        else if (found && strncmp(line, "VmFlags:", 8) == 0)
+            kept = strstr(line, " dc") != NULL;
+    }
+    (void)fclose(maps);
+    return kept;
 }
 
 static void pin(void *at, size_t bytes)
@@ -223,7 +242,8 @@ static CUresult CUDAAPI e_cuMemHostRegister(void *at, size_t bytes, unsigned fla
 {
     BEGIN_IN_CONTEXT("cuMemHostRegister");
     MUST((flags & CU_MEMHOSTREGISTER_PORTABLE) != 0, "pinned for one context only");
-    MUST(!touches_a_pin(at, bytes), "pinned twice");
+    MUST(!fake_cuda_touches_a_pin(at, bytes), "pinned twice");
+    MUST(is_kept_from_forks(at), "pinned, and a fork makes it copy-on-write");
     pin(at, bytes);
     fake_cuda.counts.pinned++;
     fake_cuda.counts.pinned_bytes += bytes;

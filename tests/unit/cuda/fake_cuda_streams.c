@@ -4,6 +4,14 @@
 #include "unit/cuda/fake_cuda_inside.h"
 #include "unit/cuda/kernels_on_cores.h"
 
+#define PITCH 256u
+
+/* From the first row's beginning to the last one's end. */
+static size_t extent(const struct op *op, size_t pitch)
+{
+    return op->rows > 0 ? (op->rows - 1) * pitch + op->bytes : 0;
+}
+
 void fake_cuda_no_op_touches(const void *at, size_t bytes)
 {
     const uintptr_t first = (uintptr_t)at, last = first + bytes;
@@ -12,7 +20,8 @@ void fake_cuda_no_op_touches(const void *at, size_t bytes)
         for (size_t k = s != NULL ? s->begun : 0; s != NULL && k < s->ended; k++) {
             const struct op *op = &s->ops[k % OPS_MAX];
             const uintptr_t to = (uintptr_t)op->to, from = (uintptr_t)op->from;
-            MUST(!(to >= first && to < last) && !(from >= first && from < last),
+            MUST((to >= last || to + extent(op, op->to_pitch) <= first) &&
+                     (from >= last || from + extent(op, op->from_pitch) <= first),
                  "memory is freed while a copy may still run");
         }
     }
@@ -49,22 +58,35 @@ static bool unpinned(const void *at, size_t bytes)
     return fake_cuda_find_alloc(at) == NULL && !fake_cuda_is_pinned(at, bytes);
 }
 
-static void ask_copy(struct CUstream_st *s, struct op op)
+/* Host memory is pinned all of it, or not at all: what it is between the rows as well. */
+static CUresult ask_copy(struct CUstream_st *s, struct op op)
 {
-    fake_cuda.counts.unpinned_copies += unpinned(op.to, (op.rows - 1) * op.to_pitch + op.bytes);
-    fake_cuda.counts.unpinned_copies += unpinned(op.from, (op.rows - 1) * op.from_pitch + op.bytes);
+    const size_t to_bytes = extent(&op, op.to_pitch), from_bytes = extent(&op, op.from_pitch);
+    const bool to_unpinned = unpinned(op.to, to_bytes), from_unpinned = unpinned(op.from, from_bytes);
+    if (to_unpinned && fake_cuda_touches_a_pin(op.to, to_bytes)) return CUDA_ERROR_INVALID_VALUE;
+    if (from_unpinned && fake_cuda_touches_a_pin(op.from, from_bytes)) return CUDA_ERROR_INVALID_VALUE;
+    fake_cuda.counts.unpinned_copies += to_unpinned;
+    fake_cuda.counts.unpinned_copies += from_unpinned;
     ask_op(s, op);
     fake_cuda_trace_add("c%d", s->number);
+    return CUDA_SUCCESS;
 }
 
 static CUresult CUDAAPI e_cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s)
 {
     BEGIN_IN_CONTEXT("cuMemcpyAsync");
-    ask_copy(s, (struct op){.to = (void *)(uintptr_t)to,
-                            .from = (const void *)(uintptr_t)from,
-                            .bytes = bytes,
-                            .rows = 1});
-    return fake_cuda_end(CUDA_SUCCESS);
+    return fake_cuda_end(ask_copy(s, (struct op){.to = (void *)(uintptr_t)to,
+                                                 .from = (const void *)(uintptr_t)from,
+                                                 .bytes = bytes,
+                                                 .rows = 1}));
+}
+
+/* A device may copy to itself at the pitches alone that cuMemAllocPitch gives out. */
+static bool is_of_a_strange_pitch(const CUDA_MEMCPY2D *c)
+{
+    const bool inside = fake_cuda_find_alloc((void *)(uintptr_t)c->dstDevice) != NULL &&
+                        fake_cuda_find_alloc((const void *)(uintptr_t)c->srcDevice) != NULL;
+    return inside && fake_cuda.own_pitches && (c->srcPitch % PITCH != 0 || c->dstPitch % PITCH != 0);
 }
 
 static CUresult CUDAAPI e_cuMemcpy2DAsync(const CUDA_MEMCPY2D *c, CUstream s)
@@ -75,15 +97,14 @@ static CUresult CUDAAPI e_cuMemcpy2DAsync(const CUDA_MEMCPY2D *c, CUstream s)
          "rows of memory that is named as a host's or a device's");
     MUST(c->srcXInBytes == 0 && c->srcY == 0 && c->dstXInBytes == 0 && c->dstY == 0, "rows off their corner");
     if (c->Height == 0 || c->WidthInBytes > c->srcPitch || c->WidthInBytes > c->dstPitch ||
-        c->srcPitch > most || c->dstPitch > most)
+        c->srcPitch > most || c->dstPitch > most || is_of_a_strange_pitch(c))
         return fake_cuda_end(CUDA_ERROR_INVALID_VALUE);
-    ask_copy(s, (struct op){.to = (void *)(uintptr_t)c->dstDevice,
-                            .from = (const void *)(uintptr_t)c->srcDevice,
-                            .bytes = c->WidthInBytes,
-                            .rows = c->Height,
-                            .to_pitch = c->dstPitch,
-                            .from_pitch = c->srcPitch});
-    return fake_cuda_end(CUDA_SUCCESS);
+    return fake_cuda_end(ask_copy(s, (struct op){.to = (void *)(uintptr_t)c->dstDevice,
+                                                 .from = (const void *)(uintptr_t)c->srcDevice,
+                                                 .bytes = c->WidthInBytes,
+                                                 .rows = c->Height,
+                                                 .to_pitch = c->dstPitch,
+                                                 .from_pitch = c->srcPitch}));
 }
 
 static CUresult CUDAAPI e_cuStreamCreate(CUstream *s, unsigned flags)

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -117,6 +118,123 @@ static void slices_pin_what_they_want(void **state)
     CHECK_OK(tb_release(sub, &uid));
     assert_int_equal(fake_cuda_counts().pinned_bytes, before);
     world_close(&w);
+}
+
+/* A matrix on the rank's device, each row of which has chunks enough for rows of a slice to be pinned apart; of the slice on the
+ * rollout's. */
+#define EXPERTS      3u
+#define EXPERT_BYTES ((uint64_t)4 << 20)
+#define SLICE_BYTES  100000u
+
+struct experts {
+    struct world w;
+    uint8_t *all, *slice; /* of the device */
+    uint8_t *truth;
+    struct tb_subscription *sub;
+    struct tb_uid uid;
+};
+
+static void experts_publish(struct experts *x)
+{
+    const uint64_t shape[] = {EXPERTS, EXPERT_BYTES};
+    const struct tb_tensor_desc d = {
+        .name = "experts", .dtype = "U8", .rank = 2, .shape = shape, .memory = x->all};
+    uint64_t seed = 5;
+    for (uint64_t i = 0; i < EXPERTS * EXPERT_BYTES; i++)
+        x->truth[i] = (uint8_t)check_random(&seed);
+    fake_cuda_write(x->all, x->truth, EXPERTS * EXPERT_BYTES);
+    CHECK_OK(tb_register(x->w.rank.s, &d, 1, &x->w.rank.r));
+    CHECK_OK(gpu_worker_publish(&x->w.rank, 1, TB_PUBLISH_SHADOW));
+    fake_land(&x->w.f, 1);
+    x->uid = uid_of(&x->w, 1);
+}
+
+static void experts_open(struct experts *x)
+{
+    memset(x, 0, sizeof *x);
+    world_open(&x->w);
+    x->all = fake_cuda_alloc(0, EXPERTS * EXPERT_BYTES);
+    x->slice = fake_cuda_alloc(0, EXPERTS * SLICE_BYTES);
+    x->truth = malloc(EXPERTS * EXPERT_BYTES);
+    experts_publish(x);
+    const uint64_t shape[] = {EXPERTS, EXPERT_BYTES}, first[] = {0, EXPERT_BYTES / 2},
+                   count[] = {EXPERTS, SLICE_BYTES};
+    const struct tb_slice_desc d = {.struct_bytes = sizeof d,
+                                    .rank = 2,
+                                    .name = "experts",
+                                    .dtype = "U8",
+                                    .shape = shape,
+                                    .first = first,
+                                    .count = count,
+                                    .memory = x->slice};
+    struct tb_registration *r;
+    CHECK_OK(tb_register_slices(x->w.rollout.s, &d, 1, &r));
+    const struct tb_subscribe_options o = {
+        .struct_bytes = sizeof o, .member_count = 1, .model = "policy", .group = "slices", .registration = r};
+    CHECK_OK(tb_subscribe(x->w.rollout.s, &o, &x->sub));
+}
+
+/* Stages and activates it: what the log says of that. */
+static void experts_bring(struct experts *x, char *told, size_t bytes)
+{
+    const int log = memfd_create("log", MFD_CLOEXEC);
+    assert_true(log >= 0);
+    tb_log_set(TB_LOG_WARN, log);
+    CHECK_OK(tb_stage(x->sub, &x->uid, 20000));
+    fake_go(&x->w.f, 1);
+    const int status = tb_activate(x->sub, &x->uid, NULL);
+    tb_log_set(TB_LOG_ERROR, STDERR_FILENO);
+    const ssize_t n = pread(log, told, bytes - 1, 0);
+    close(log);
+    told[n > 0 ? n : 0] = '\0';
+    CHECK_OK(status);
+    uint8_t *got = malloc(EXPERTS * SLICE_BYTES);
+    fake_cuda_read(x->slice, got, EXPERTS * SLICE_BYTES);
+    for (uint32_t i = 0; i < EXPERTS; i++)
+        assert_memory_equal(got + i * SLICE_BYTES, x->truth + i * EXPERT_BYTES + EXPERT_BYTES / 2,
+                            SLICE_BYTES);
+    free(got);
+}
+
+static void experts_close(struct experts *x)
+{
+    world_close(&x->w);
+    free(x->truth);
+}
+
+/* P1: rows of a slice with chunks between them that are not wanted, so not pinned: one call of the driver may not have both. */
+static void rows_with_chunks_between_them_get_in(void **state)
+{
+    (void)state;
+    struct experts x;
+    char told[4096];
+    experts_open(&x);
+    const uint32_t before = fake_cuda_counts().pinned;
+    experts_bring(&x, told, sizeof told);
+    assert_string_equal(told, "");
+    assert_int_equal(fake_cuda_counts().pinned - before, EXPERTS + 1); /* and the blob */
+    assert_int_equal(fake_cuda_counts().unpinned_copies, 0);
+    assert_true(fake_cuda_calls("cuMemcpy2DAsync") > 0);
+    experts_close(&x);
+}
+
+/* A limit that the second stretch meets the third meets, too: none is pinned, and one line says so. */
+static void slices_are_pinned_all_or_not_at_all(void **state)
+{
+    (void)state;
+    struct experts x;
+    char told[4096];
+    experts_open(&x);
+    const uint32_t before = fake_cuda_counts().pinned;
+    fake_cuda_fail("cuMemHostRegister", 2, CUDA_ERROR_OUT_OF_MEMORY);
+    experts_bring(&x, told, sizeof told);
+    assert_true(fake_cuda_failed());
+    assert_int_equal(fake_cuda_calls("cuMemHostRegister"), 2);
+    assert_int_equal(fake_cuda_counts().pinned, before);
+    const char *line = strstr(told, "gpu.unpinned");
+    assert_non_null(line);
+    assert_null(strstr(line + 1, "gpu."));
+    experts_close(&x);
 }
 
 /* What fails is told, leaves neither copy nor memory, and the next attempt is as good as the first. */
@@ -416,6 +534,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shadow_and_staging_are_pinned_once),
         cmocka_unit_test(slices_pin_what_they_want),
+        cmocka_unit_test(rows_with_chunks_between_them_get_in),
+        cmocka_unit_test(slices_are_pinned_all_or_not_at_all),
         cmocka_unit_test(a_publish_that_the_driver_refuses_is_no_version),
         cmocka_unit_test(an_activate_that_the_driver_refuses_is_none),
         cmocka_unit_test(a_switch_that_stops_midway_leaves_no_version),
