@@ -52,6 +52,7 @@ struct tb_gpu_facts {
     char name[64];
     const char *digests; /* "gpu", or "cores: " and why; stays as long as the memory */
     bool dmabuf;         /* NICs may read it, as far as the driver says */
+    bool nics_may_write; /* copies and digests here see what a NIC has written there; none does so today */
 };
 void tb_gpu_memory_facts(const struct tb_gpu_memory *m, struct tb_gpu_facts *facts_out);
 

@@ -79,12 +79,14 @@ static int attribute(const struct tb_gpu *gpu, CUdevice device, CUdevice_attribu
 }
 
 /* Hopper and newer order a NIC's writes before what the device reads next; older ones are asked to, if the driver can. */
-static bool needs_flush(const struct tb_gpu *gpu, CUdevice device)
+static enum tb_cuda_nic_writes nic_writes_of(const struct tb_gpu *gpu, CUdevice device)
 {
     const int ordering = attribute(gpu, device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING);
-    if (ordering >= CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER) return false;
+    if (ordering >= CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER) return TB_CUDA_NIC_WRITES_ORDERED;
     const int ways = attribute(gpu, device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS);
-    return gpu->driver.flush_rdma != NULL && (ways & CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST) != 0;
+    const bool flushes =
+        gpu->driver.flush_rdma != NULL && (ways & CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST) != 0;
+    return flushes ? TB_CUDA_NIC_WRITES_FLUSHED : TB_CUDA_NIC_WRITES_UNSEEN;
 }
 
 static enum tb_status open_device(struct tb_gpu *gpu, int ordinal, struct tb_cuda_device *d)
@@ -101,7 +103,7 @@ static enum tb_status open_device(struct tb_gpu *gpu, int ordinal, struct tb_cud
     if (result != CUDA_SUCCESS) return tb_cuda_failed(gpu, d, "cuDevicePrimaryCtxRetain", result);
     d->dmabuf =
         cu->range_handle != NULL && attribute(gpu, d->handle, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED) != 0;
-    d->flush = needs_flush(gpu, d->handle);
+    d->nic_writes = nic_writes_of(gpu, d->handle);
     const int pitch = attribute(gpu, d->handle, CU_DEVICE_ATTRIBUTE_MAX_PITCH);
     d->pitch_max = pitch > 0 ? (uint64_t)pitch : 0;
     const enum tb_status status = tb_cuda_enter(gpu, d);

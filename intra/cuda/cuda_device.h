@@ -18,6 +18,13 @@
 
 enum tb_cuda_kernel { TB_CUDA_DIGEST, TB_CUDA_ENCODE, TB_CUDA_PATCH, TB_CUDA_KERNELS };
 
+/* What the device makes of a NIC's writes before it reads what they wrote. */
+enum tb_cuda_nic_writes {
+    TB_CUDA_NIC_WRITES_UNSEEN, /* nothing that we can ask for: no NIC is to write there */
+    TB_CUDA_NIC_WRITES_FLUSHED,
+    TB_CUDA_NIC_WRITES_ORDERED
+};
+
 struct tb_cuda_device {
     bool open;
     CUdevice handle;
@@ -26,8 +33,8 @@ struct tb_cuda_device {
     struct tb_id uuid;  /* zero: the driver does not say */
     bool dmabuf;        /* its memory can be exported */
     uint64_t pitch_max; /* of rows that are copied in one call; 0: none are */
-    bool flush;         /* what a NIC wrote has to be made visible before the device reads it */
-    CUmodule module;    /* NULL: it has no kernels of ours, and */
+    enum tb_cuda_nic_writes nic_writes;
+    CUmodule module; /* NULL: it has no kernels of ours, and */
     char why_cores[80];
     CUfunction kernels[TB_CUDA_KERNELS];
 };

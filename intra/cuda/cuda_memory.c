@@ -301,8 +301,10 @@ bool tb_gpu_memory_has(const struct tb_gpu_memory *m, uint32_t tensor)
 
 void tb_gpu_memory_facts(const struct tb_gpu_memory *m, struct tb_gpu_facts *facts_out)
 {
-    *facts_out = (struct tb_gpu_facts){
-        .device = (int)m->device->handle, .digests = m->device->why_cores, .dmabuf = m->device->dmabuf};
+    *facts_out = (struct tb_gpu_facts){.device = (int)m->device->handle,
+                                       .digests = m->device->why_cores,
+                                       .dmabuf = m->device->dmabuf,
+                                       .nics_may_write = m->device->nic_writes != TB_CUDA_NIC_WRITES_UNSEEN};
     if (m->device->module != NULL) facts_out->digests = m->no_scratch ? "cores: no room on the gpu" : "gpu";
     memcpy(facts_out->name, m->device->name, sizeof facts_out->name);
 }
@@ -365,7 +367,7 @@ bool tb_gpu_memory_device(struct tb_gpu_memory *m, const void *at, uint64_t byte
 
 static enum tb_status make_visible(const struct tb_gpu_memory *m)
 {
-    if (!m->device->flush) return TB_OK;
+    if (m->device->nic_writes != TB_CUDA_NIC_WRITES_FLUSHED) return TB_OK;
     const CUresult result = m->gpu->driver.flush_rdma(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
                                                       CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
     return result == CUDA_SUCCESS ? TB_OK

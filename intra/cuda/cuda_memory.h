@@ -62,7 +62,7 @@ struct tb_gpu_memory {
     atomic_bool no_patch_room;
 };
 
-/* Takes the lanes and the context. What a NIC wrote before is visible to the device from here on. */
+/* Takes the lanes and the context. What a NIC wrote before is visible to the device from here on, where NICs may write. */
 TB_MUST_USE enum tb_status tb_cuda_job_begin(struct tb_gpu_memory *m);
 /* Waits for both lanes when the job failed, so that nothing of it runs on; gives lanes and context back. The job's status. */
 enum tb_status tb_cuda_job_end(struct tb_gpu_memory *m, enum tb_status status);

@@ -393,23 +393,39 @@ static void without_dma_buf_nics_are_given_nothing(void **state)
     fake_cuda_close();
 }
 
-/* What a NIC wrote is made visible before anything of it is copied or digested; not where the device orders that itself. */
+/* What a NIC wrote is made visible before anything of it is copied or digested; not where the device orders that itself. One that does
+ * neither says so: it flushes for streams alone, or not at all, or the driver lacks the call. */
 static void writes_of_a_nic_are_flushed_first(void **state)
 {
     (void)state;
-    for (int ordering = 0; ordering <= 200; ordering += 100) {
+    static const struct {
+        int ordering, ways;
+        bool lacks_call, flushes, may_write;
+    } rows[] = {{0, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST, false, true, true},
+                {100, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST, false, false, true},
+                {200, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST, false, false, true},
+                {100, 0, true, false, true},
+                {0, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_MEMOPS, false, false, false},
+                {0, 0, false, false, false},
+                {0, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST, true, false, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         fake_cuda_open();
-        fake_cuda_set_attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, ordering);
-        fake_cuda_set_attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS,
-                                CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST);
+        fake_cuda_set_attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, rows[i].ordering);
+        fake_cuda_set_attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS, rows[i].ways);
+        struct tb_cuda_driver driver = fake_cuda_driver();
+        if (rows[i].lacks_call) driver.flush_rdma = NULL;
+        tb_gpu_replace_driver(&driver);
         struct world w = {.gpu = NULL};
         CHECK_OK(tb_gpu_open(&w.gpu, (char[TB_GPU_WHY_BYTES]){""}));
         shard_open(&w.shard, w.gpu, &fake, SHARD_SMALL);
+        struct tb_gpu_facts facts;
+        tb_gpu_memory_facts(w.shard.memory, &facts);
+        assert_int_equal(facts.nics_may_write, rows[i].may_write);
         w.got = calloc(w.shard.manifest.chunk_count, sizeof *w.got);
         fake_cuda_trace_clear();
         CHECK_OK(run_pass(&w, false));
-        assert_int_equal(strncmp(fake_cuda_trace(), "f0 c0", 5) == 0, ordering == 0);
-        if (ordering == 0) {
+        assert_int_equal(strncmp(fake_cuda_trace(), "f0 c0", 5) == 0, rows[i].flushes);
+        if (rows[i].flushes) {
             fake_cuda_fail("cuFlushGPUDirectRDMAWrites", 1, CUDA_ERROR_UNKNOWN);
             CHECK_STATUS(run_pass(&w, false), TB_SITE_IO);
         }
