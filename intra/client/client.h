@@ -103,7 +103,7 @@ enum tb_status tb_request_answer(struct tb_session *s, struct tb_wire_frame *fra
 void tb_requests_unsent(struct tb_session *s); /* the wire broke */
 void tb_requests_drop(struct tb_session *s);   /* the session ends: all that nobody waits for */
 
-/* ---- memory (buffers.c, registration.c) ---- */
+/* ---- memory (buffers.c, spare.c, registration.c) ---- */
 
 struct tb_buffer {
     struct tb_buffer *next;
@@ -116,6 +116,28 @@ void tb_session_memory_free(struct tb_session *s, struct tb_shared_memory *memor
 /* The buffer that has all of [at, at + bytes), or NULL. */
 const struct tb_buffer *tb_buffer_find(const struct tb_session *s, const void *at, uint64_t bytes);
 void tb_buffers_free(struct tb_session *s);
+
+/* Memory of a version that has ended here, kept for the next one of its model: its pages stand, are mapped and, where that is done,
+ * pinned, which is four fifths of what staging a version costs. One a session, of what was staged, goes with the model's last
+ * subscription; one a registration, of copies of a GPU's memory that was published in place, with that. Only of the same model: a
+ * reader of the old version may have it mapped still. */
+struct tb_spare {
+    struct tb_shared_memory memory;
+    struct tb_name model;
+};
+struct tb_spare_wish {
+    const struct tb_name *model;
+    uint64_t bytes;
+};
+/* Under the lock. Takes the memory; what was kept before is the caller's to free, without the lock. */
+struct tb_shared_memory tb_spare_keep(struct tb_spare *spare, const struct tb_name *model,
+                                      struct tb_shared_memory *memory);
+/* Without the lock. False: none of that size is there, and one of the model but of another size is there no more. Its bytes are what
+ * they were. */
+bool tb_spare_take(struct tb_session *s, struct tb_spare *spare, const struct tb_spare_wish *wish,
+                   struct tb_shared_memory *memory_out);
+/* Under the lock, let go meanwhile. */
+void tb_spare_drop(struct tb_session *s, struct tb_spare *spare);
 
 struct tb_registration {
     struct tb_session *session;
@@ -140,6 +162,7 @@ struct tb_registration {
     char *slice_names;
     struct tb_gpu_memory *gpu; /* NULL: all of it is host memory, or it is suspended */
     bool stays;                /* NICs keep what they register of its memory */
+    struct tb_spare spare;     /* of a GPU: the packed copy that the version before left */
     uint32_t subscriptions;
     uint32_t passes; /* that read or write the memory now */
     bool suspended;
@@ -340,14 +363,6 @@ struct tb_staging {
     tb_time_ns told_at;
     pthread_mutex_t note_lock;
     struct tb_hop_note note;
-};
-
-/* Memory of a version that was released, kept for the next one of its model: its pages stand and are mapped,
- * which is four fifths of what staging a version costs. At most one a session; it goes with the model's last
- * subscription. Only of the same model: a reader of the old version may have it mapped still. */
-struct tb_spare {
-    struct tb_shared_memory memory;
-    struct tb_name model;
 };
 
 /* A subscription's hold on a staging. */

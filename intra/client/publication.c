@@ -249,9 +249,17 @@ void tb_publication_hide(struct tb_session *s, struct tb_publication *p, uint32_
     tb_session_changed(s, false);
 }
 
+/* A packed copy of a device's memory is pinned, for it and for NICs, and is the next version's. What is free now is the caller's to
+ * give back. */
+static struct tb_shared_memory leave_copy(struct tb_publication *p)
+{
+    if (!p->copied || p->blobs.bytes == NULL) return (struct tb_shared_memory){.memfd = -1};
+    return tb_spare_keep(&p->registration->spare, &p->model, &p->blobs);
+}
+
 static void free_publication(struct tb_session *s, struct tb_publication *p)
 {
-    tb_shared_memory_free(&p->blobs);
+    tb_session_memory_free(s, &p->blobs);
     tb_shared_memory_free(&p->objects);
     tb_free(p->object_table);
     tb_free(p->devices);
@@ -274,7 +282,9 @@ void tb_publication_remove(struct tb_session *s, struct tb_publication *p, uint3
         }
     }
     if (p->shadow != NULL) p->shadow->user = NULL;
-    tb_session_unlock(s); /* its copy of a device's memory may be large, and takes a while to go */
+    struct tb_shared_memory before = leave_copy(p);
+    tb_session_unlock(s); /* memory may be large, and takes a while to go */
+    tb_session_memory_free(s, &before);
     free_publication(s, p);
     tb_session_lock(s);
     tb_session_changed(s, false);

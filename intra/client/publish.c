@@ -15,6 +15,7 @@
 
 #define TIMEOUT_MS        30000u
 #define UNPUBLISH_MORE_MS 5000u /* over the drain: a gateway that has just been started answers, too */
+#define COPY_STEP_BYTES   ((uint64_t)2 << 20) /* a huge page */
 
 /* What one call of tb_publish carries along. */
 struct publishing {
@@ -148,15 +149,26 @@ static void copy_blobs(const struct tb_publish_options *o, uint8_t *to)
     }
 }
 
+/* Of a GPU's memory all of the shard, packed, where the version before left it: pinned. Blobs that are a little longer than its own
+ * fit as well. */
+static enum tb_status make_copy(struct tb_session *s, struct tb_publication *p)
+{
+    const struct tb_spare_wish wish = {&p->model, (p->manifest.bytes + COPY_STEP_BYTES - 1) /
+                                                      COPY_STEP_BYTES * COPY_STEP_BYTES};
+    p->copied = true;
+    if (tb_spare_take(s, &p->registration->spare, &wish, &p->blobs)) return TB_OK;
+    return tb_session_memory_new(s, "tombolo-copy", wish.bytes, &p->blobs);
+}
+
 static int make_places(const struct publishing *w, struct tb_publication *p)
 {
     struct tb_session *s = w->s;
     enum tb_status status = TB_OK;
     const bool on_gpu = p->registration != NULL && p->registration->gpu != NULL;
-    if (p->in_place) {
-        const uint64_t bytes = on_gpu ? p->manifest.bytes : w->blob_bytes;
-        if (bytes > 0) status = tb_shared_memory_new("tombolo-blobs", bytes, &p->blobs);
-        p->copied = on_gpu;
+    if (p->in_place && on_gpu) {
+        status = make_copy(s, p);
+    } else if (p->in_place) {
+        if (w->blob_bytes > 0) status = tb_shared_memory_new("tombolo-blobs", w->blob_bytes, &p->blobs);
     } else if (p->manifest.bytes > 0) {
         tb_session_lock(s);
         status = tb_shadow_take(s, p, p->manifest.bytes, &w->call);

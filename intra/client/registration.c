@@ -168,6 +168,7 @@ void tb_registration_stays(struct tb_session *s, struct tb_registration *r)
 void tb_registration_discard(struct tb_registration *r)
 {
     tb_gpu_memory_close(r->gpu);
+    tb_session_memory_free(r->session, &r->spare.memory);
     pthread_rwlock_destroy(&r->target.lock);
     tb_free(r->slices);
     tb_free(r->slice_names);
@@ -398,6 +399,7 @@ int tb_unregister(struct tb_registration *registration)
         hide_all(s, registration, false);
         let_go(s, registration);
         close_gpu(s, registration);
+        tb_spare_drop(s, &registration->spare);
         tb_registration_free(registration);
     }
     tb_session_unlock(s);

@@ -88,35 +88,17 @@ static bool subscribed(const struct tb_session *s, const struct tb_name *model)
     return false;
 }
 
-static struct tb_shared_memory take_memory(struct tb_shared_memory *from)
-{
-    const struct tb_shared_memory taken = *from;
-    *from = (struct tb_shared_memory){.memfd = -1};
-    return taken;
-}
-
-/* Giving back pages takes a third of a second a GiB, and whoever has the lock keeps the session from renewing its lease. */
-static void free_unlocked(struct tb_session *s, struct tb_shared_memory memory)
-{
-    if (memory.bytes == NULL) return;
-    tb_session_unlock(s);
-    tb_session_memory_free(s, &memory);
-    tb_session_lock(s);
-}
-
 void tb_spare_drop_unwanted(struct tb_session *s)
 {
-    if (!subscribed(s, &s->spare.model)) free_unlocked(s, take_memory(&s->spare.memory));
+    if (!subscribed(s, &s->spare.model)) tb_spare_drop(s, &s->spare);
 }
 
-/* The newest is kept: a model whose layout has changed needs the new size. What was kept before is the caller's to free. */
+/* What was kept before is the caller's to free. */
 static struct tb_shared_memory keep_spare(struct tb_session *s, struct tb_staging *st)
 {
     if (st->memory.bytes == NULL || st->memory.memfd < 0 || !subscribed(s, &st->key.model))
         return (struct tb_shared_memory){.memfd = -1};
-    const struct tb_shared_memory before = take_memory(&s->spare.memory);
-    s->spare = (struct tb_spare){.memory = take_memory(&st->memory), .model = st->key.model};
-    return before;
+    return tb_spare_keep(&s->spare, &st->key.model, &st->memory);
 }
 
 /* Which bytes have to be zero, as in new memory: bitmaps, and the shelf's head and bits. The others are what they were: no bit
@@ -129,18 +111,10 @@ struct zeroed {
 static bool take_spare(struct tb_staging *st, uint64_t bytes, struct zeroed zeroed)
 {
     struct tb_session *s = st->session;
-    tb_session_lock(s);
-    const bool ours = s->spare.memory.bytes != NULL && tb_name_equal(&s->spare.model, &st->key.model);
-    struct tb_shared_memory spare = {.memfd = -1};
-    if (ours) spare = take_memory(&s->spare.memory);
-    tb_session_unlock(s);
-    const bool fits = ours && spare.count == bytes;
-    if (fits)
-        st->memory = spare;
-    else
-        tb_session_memory_free(s, &spare);
-    if (fits) memset((uint8_t *)st->memory.bytes + zeroed.from, 0, zeroed.end - zeroed.from);
-    return fits;
+    const struct tb_spare_wish wish = {&st->key.model, bytes};
+    if (!tb_spare_take(s, &s->spare, &wish, &st->memory)) return false;
+    memset((uint8_t *)st->memory.bytes + zeroed.from, 0, zeroed.end - zeroed.from);
+    return true;
 }
 
 void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain_ms)

@@ -79,6 +79,33 @@ static void shadow_and_staging_are_pinned_once(void **state)
     world_close(&w);
 }
 
+/* In place the packed copy is left to the registration's next version; one beside it has its own. They go with the registration. */
+static void a_copy_of_a_device_is_pinned_once(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    for (uint64_t number = 1; number <= 4; number++) {
+        gpu_worker_fill(&w.rank, &fake, number);
+        CHECK_OK(gpu_worker_publish(&w.rank, number, TB_PUBLISH_IN_PLACE));
+        fake_land(&w.f, number);
+        assert_memory_equal(fake_version(&w.f, number)->shards[0].bytes, w.rank.big_truth, GPU_WORKER_BIG);
+        const struct tb_uid uid = uid_of(&w, number);
+        CHECK_OK(tb_unpublish(w.rank.s, &uid, 1000));
+    }
+    assert_int_equal(fake_cuda_calls("cuMemHostRegister"), 1);
+    assert_int_equal(fake_cuda_counts().unpinned_copies, 0);
+    CHECK_OK(gpu_worker_publish(&w.rank, 5, TB_PUBLISH_IN_PLACE));
+    CHECK_OK(tb_suspend(w.rank.r));
+    CHECK_OK(tb_resume(w.rank.r, NULL, 0));
+    CHECK_OK(gpu_worker_publish(&w.rank, 6, TB_PUBLISH_IN_PLACE)); /* beside it */
+    assert_int_equal(fake_cuda_calls("cuMemHostRegister"), 2);
+    assert_int_equal(fake_cuda_counts().pinned, 2);
+    CHECK_OK(tb_unregister(w.rank.r));
+    assert_int_equal(fake_cuda_counts().pinned, 0);
+    world_close(&w);
+}
+
 /* Of a version of which slices want some, the pages of that, and none between. */
 static void slices_pin_what_they_want(void **state)
 {
@@ -533,6 +560,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shadow_and_staging_are_pinned_once),
+        cmocka_unit_test(a_copy_of_a_device_is_pinned_once),
         cmocka_unit_test(slices_pin_what_they_want),
         cmocka_unit_test(rows_with_chunks_between_them_get_in),
         cmocka_unit_test(slices_are_pinned_all_or_not_at_all),
