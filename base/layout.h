@@ -59,7 +59,8 @@ enum tb_dtype tb_dtype_parse(const char *text);       /* 0 if unknown */
 /* One tensor. full: its shape in the model; box: what of it is here, [first, first + count) an axis. A
  * layout of whole tensors has box_first all 0 and box_count equal to full.
  * part: a tensor that readers split along an axis stands as several boxes of one name, 1 + p where the p-th reader's are, and
- * those of all tensors that one reader wants stand together: chunks are cut there. 0: readers take it whole; at most TB_PARTS_MAX. */
+ * those of all tensors that one reader wants stand together: chunks are cut there. So do several boxes that a publisher has of a name, under
+ * numbers of their own (intra/client/slice_parts.h). 0: readers take it whole; at most TB_PARTS_MAX. */
 struct tb_tensor {
     const char *name; /* canonical; UTF-8, 1 to TB_TENSOR_NAME_MAX bytes, no NUL, no control characters */
     enum tb_dtype dtype;

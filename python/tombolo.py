@@ -396,7 +396,8 @@ class Session:
         return Registration(self, handle, keep)
 
     def register_slices(self, slices):
-        """slices: a list of (name, dtype, shape of the whole tensor, first, count, buffer[, split axis, split count])."""
+        """slices: a list of (name, dtype, shape of the whole tensor, first, count, buffer[, split axis, split count]), of a name as many as
+        there are; what is published has no element twice."""
         descs = (_SliceDesc * len(slices))()
         keep = []
         for desc, (name, dtype, shape, first, count, buffer, *split) in zip(descs, slices):

@@ -249,7 +249,7 @@ static enum tb_status refuse_parts(const struct planning *p)
         if (by_name_and_shard(&p->tensors[i - 1], &p->tensors[i]) == 0)
             return tb_bundle_refuse(
                 p->error, TB_BAD_FILE,
-                "tensor \"%.200s\" is split into parts for readers of slices: files are made of "
+                "tensor \"%.200s\" stands in several boxes, for readers of slices: files are made of "
                 "whole tensors",
                 p->tensors[i].item->name);
     return TB_OK;

@@ -137,14 +137,20 @@ struct tb_slice_desc {
     /* where the box stands, dense, row-major: a part of a fused tensor is a part of its memory */
     void *memory;
     /* A publisher says along which axis readers split the tensor, and into how many equal parts at most (part p of n is
-     * [p x length / n, (p + 1) x length / n)). Readers of such parts then read little else. 0: not split. */
+     * [p x length / n, (p + 1) x length / n), length that of the whole tensor). Readers of such parts then read little else. 0: not
+     * split. Of a fused tensor n is such that q, k and v, and what readers have of each, begin where a part does: for readers up to
+     * tp=8, 24 where the three are of one size, and 48 where q is four times k and v. */
     uint32_t split_axis;
     uint32_t split_count;
 };
 
-/* Registers boxes of tensors, for ranks that have parts of a model. A publisher has at most one box of a name. A reader may have
- * any boxes, of names that stand whole or in boxes of any kind at the version's shards; it reads and verifies the chunks that meet its
- * boxes, keeps those alone in staging, and serves nobody. Otherwise as tb_register. */
+/* Registers boxes of tensors, for ranks that have parts of a model; a name may be listed several times. A reader may have any boxes,
+ * of names that stand whole or in boxes of any kind at the version's shards; it reads and verifies the chunks that meet its boxes, keeps
+ * those alone in staging, and serves nobody. A publisher may have any that have no element in common, of one dtype and shape a name, and
+ * at most 1,024 of a name, counted times what their splits cut them into, and together with the largest split of names listed once: else
+ * tb_publish is TB_BAD_ARGUMENT. Several of a name stand in no chunk with each other (so experts that are read by number need no
+ * split), nor with other names that are cut in another way, up to 1,024 ways. The shards of a version may have elements in common; the
+ * first shard's are read. What no shard has is TB_LAYOUT_MISMATCH for who wants it. Otherwise as tb_register. */
 TB_API TB_MUST_USE int tb_register_slices(struct tb_session *session, const struct tb_slice_desc *slices,
                                           uint32_t count, struct tb_registration **registration_out);
 /* Blocks until no reader can touch the memory (at most the drain time, then readers are cut off), and ends the references to versions

@@ -144,12 +144,13 @@ struct tb_registration {
     struct tb_registration *next;
     /* As a publisher has it. */
     void *layout_memory;
-    struct tb_layout layout;     /* empty: several boxes of one tensor, which no shard may have */
+    struct tb_layout layout;     /* empty: slices that no shard may have */
     uint8_t **memory;            /* for each tensor in packed order */
     struct tb_spread_rows *rows; /* of each; NULL: all are dense */
     uint32_t *given_of;          /* of each: the index in the caller's list */
     uint64_t *given_offset;      /* of each: from the address given there; NULL: none */
     bool scattered;              /* some are not dense */
+    char unpublishable[320];     /* why the layout is empty */
     /* As the caller listed it. */
     uint32_t given_count;
     uint8_t **given;

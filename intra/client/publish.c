@@ -50,7 +50,7 @@ static int check_blobs(const struct tb_publish_options *o, uint64_t *bytes_out)
     return TB_OK;
 }
 
-/* A shard's layout has one box of a name, and what is served in place stands without gaps. */
+/* Each element stands once in a shard, and what is served in place stands without gaps. */
 static int check_registration(const struct publishing *w)
 {
     const struct tb_registration *r = w->o->registration;
@@ -59,8 +59,8 @@ static int check_registration(const struct publishing *w)
                                     : tb_fail(TB_BAD_ARGUMENT, "a shard has a registration, blobs or both");
     if (r->session != w->s) return tb_fail(TB_BAD_ARGUMENT, "the registration belongs to another session");
     if (r->layout.tensor_count == 0)
-        return tb_fail(TB_BAD_ARGUMENT,
-                       "several slices of one tensor are registered: they can be read, but not published");
+        return tb_fail(TB_BAD_ARGUMENT, "%s: what is registered can be read into, but not published",
+                       r->unpublishable);
     if (r->scattered && w->o->mode == TB_PUBLISH_IN_PLACE)
         return tb_fail(TB_BAD_ARGUMENT, "a tensor is split along an inner axis, so its parts stand in rows: "
                                         "publish in shadow mode");

@@ -1,13 +1,15 @@
 /* slices.c - boxes of tensors, registered: what a rank has of a model that is spread over several.
  *
- * As a publisher's, each is one tensor of the shard's layout, or several where readers split it (layout.h: part). As a reader's, each
- * is a box to be filled, from whatever boxes the version's shards have. */
+ * As a publisher's, each is one tensor of the shard's layout, or several where readers split it; those of one name differ in their part
+ * (slice_parts.h). As a reader's, each is a box to be filled, from whatever boxes the version's shards have. */
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"
 #include "base/fault.h"
 #include "intra/client/client.h"
+#include "intra/client/slice_parts.h"
 
 /* One tensor of the layout that a registration is to have. */
 struct piece {
@@ -207,20 +209,56 @@ static void fill_tables(struct slicing *g)
     tb_registration_place(r);
 }
 
-/* Several boxes of one tensor make no layout, which a reader does not need. */
+/* Kept for tb_publish: a reader needs no layout. */
+static void say_unpublishable(struct slicing *g, const struct tb_slice_parts *p)
+{
+    struct tb_registration *r = g->r;
+    char *why = r->unpublishable;
+    const size_t cap = sizeof r->unpublishable;
+    const uint32_t a = p->slices[0], b = p->slices[1];
+    const char *name = r->slices[a].name;
+    if (p->fault == TB_SLICE_PARTS_DIFFER)
+        (void)snprintf(why, cap, "slices %u and %u of \"%.200s\" have different dtypes or shapes", a, b,
+                       name);
+    else if (p->fault == TB_SLICE_PARTS_OVERLAP)
+        (void)snprintf(why, cap, "slices %u and %u of \"%.200s\" overlap", a, b, name);
+    else
+        (void)snprintf(why, cap, "the boxes of \"%.200s\" come to more parts than the %d of a shard", name,
+                       TB_PARTS_MAX);
+}
+
+/* False: no memory. */
+static bool number_pieces(struct slicing *g, struct tb_slice_parts *p)
+{
+    uint32_t *slice_of = tb_calloc(g->piece_count, sizeof *slice_of);
+    if (slice_of == NULL) return false;
+    for (uint32_t i = 0; i < g->piece_count; i++)
+        slice_of[i] = g->pieces[i].given;
+    *p = (struct tb_slice_parts){.tensors = g->tensors, .slice_of = slice_of, .count = g->piece_count};
+    const enum tb_status status = tb_slice_parts_number(p);
+    tb_free(slice_of);
+    return status == TB_OK;
+}
+
 static int build_layout(struct slicing *g)
 {
     struct tb_registration *r = g->r;
+    struct tb_slice_parts parts;
     for (uint32_t i = 0; i < g->count; i++)
         if (!add_pieces(g, i))
             return tb_fail(TB_SITE_NOMEM, "no memory for the parts of %u slices", g->count);
+    if (!number_pieces(g, &parts))
+        return tb_fail(TB_SITE_NOMEM, "no memory for the numbers of %u slices", g->count);
+    if (parts.fault != TB_SLICE_PARTS_FINE) {
+        say_unpublishable(g, &parts);
+        return TB_OK;
+    }
     const size_t bytes = tb_layout_bytes_for(g->tensors, g->piece_count);
     r->layout_memory = tb_malloc(bytes);
     if (r->layout_memory == NULL || !new_tables(g))
         return tb_fail(TB_SITE_NOMEM, "no memory for a layout of %u tensors", g->piece_count);
     const enum tb_status status =
         tb_layout_build(g->tensors, g->piece_count, r->layout_memory, bytes, &r->layout);
-    if (status == TB_BAD_ARGUMENT) return TB_OK; /* each alone was fine */
     if (status != TB_OK) return tb_fail(status, "the %u slices are too large together", g->count);
     fill_tables(g);
     return TB_OK;

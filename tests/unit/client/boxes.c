@@ -6,6 +6,7 @@
 
 #include "base/bitmap.h"
 #include "base/fault.h"
+#include "intra/client/slice_parts.h"
 #include "unit/check.h"
 
 #define SHARDS 6u
@@ -174,6 +175,70 @@ static void any_box_out_of_any_boxes(void **state)
     }
 }
 
+/* A wall along each axis, and the cells between them. */
+static uint32_t cells_of(const struct tb_tensor *whole, uint64_t *seed, struct tb_tensor *cells)
+{
+    uint32_t count = 1;
+    cells[0] = *whole;
+    for (uint32_t axis = 0; axis < whole->rank; axis++) {
+        const uint64_t wall = check_random(seed) % whole->full[axis];
+        for (uint32_t i = 0; i < count && wall > 0; i++) {
+            cells[count + i] = cells[i];
+            cells[i].box_count[axis] = wall;
+            cells[count + i].box_first[axis] = wall;
+            cells[count + i].box_count[axis] -= wall;
+        }
+        count *= wall > 0 ? 2 : 1;
+    }
+    return count;
+}
+
+/* Its cells, as a registration of them numbers them. */
+static void add_cells(struct world *w, struct tb_tensor *cells, uint32_t count)
+{
+    static const uint32_t slice_of[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    struct tb_slice_parts parts = {.tensors = cells, .slice_of = slice_of, .count = count};
+    CHECK_OK(tb_slice_parts_number(&parts));
+    assert_int_equal(parts.fault, TB_SLICE_PARTS_FINE);
+    add_shard(w, cells, count);
+}
+
+/* Any box, out of shards that have several boxes of the tensor each, wherever these lie; some are at two shards. */
+static void any_box_out_of_several_boxes_a_shard(void **state)
+{
+    (void)state;
+    uint64_t seed = 12;
+    for (int round = 0; round < 400; round++) {
+        struct world w = {.count = 0};
+        struct tb_tensor cells[16], of[SHARDS][16];
+        uint32_t has[SHARDS] = {0};
+        uint64_t full[4];
+        const uint8_t rank = (uint8_t)(1 + check_random(&seed) % 4);
+        for (uint32_t i = 0; i < rank; i++)
+            full[i] = 1 + check_random(&seed) % 12;
+        w.whole = tensor(rank, full);
+        const uint32_t count = cells_of(&w.whole, &seed, cells);
+        const uint32_t shards = 1 + (uint32_t)(check_random(&seed) % 3);
+        for (uint32_t i = 0; i < count; i++) {
+            const uint32_t s = (uint32_t)(check_random(&seed) % shards), other = (s + 1) % shards;
+            of[s][has[s]++] = cells[i];
+            if (other != s && check_random(&seed) % 4 == 0) of[other][has[other]++] = cells[i];
+        }
+        for (uint32_t s = 0; s < shards; s++)
+            add_cells(&w, of[s], has[s]);
+        struct tb_tensor want = w.whole;
+        check(&w, &want);
+        for (int k = 0; k < 4; k++) {
+            for (uint32_t i = 0; i < rank; i++) {
+                want.box_first[i] = check_random(&seed) % full[i];
+                want.box_count[i] = 1 + check_random(&seed) % (full[i] - want.box_first[i]);
+            }
+            check(&w, &want);
+        }
+        world_close(&w);
+    }
+}
+
 static void what_is_not_there_is_said(void **state)
 {
     (void)state;
@@ -227,6 +292,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_box_out_of_any_boxes),
+        cmocka_unit_test(any_box_out_of_several_boxes_a_shard),
         cmocka_unit_test(what_is_not_there_is_said),
         cmocka_unit_test(large_copies_are_cut),
     };

@@ -153,19 +153,160 @@ static void several_boxes_of_a_tensor_are_read(void **state)
         for (uint64_t r = 0; r < rows[i]; r++, at++)
             for (uint64_t c = 0; c < COLS; c++)
                 assert_int_equal(memory[at * COLS + c], element(from[i] + r, c));
-    struct tb_run_info run = {.struct_bytes = sizeof run};
-    CHECK_OK(tb_run_open(s, "policy", "k", &run));
-    const struct tb_publish_options p = {.struct_bytes = sizeof p,
-                                         .model = "policy",
-                                         .run = &run.run,
-                                         .number = 2,
-                                         .shard_count = 1,
-                                         .registration = reg};
-    CHECK_STATUS(tb_publish(s, &p, NULL), TB_BAD_ARGUMENT);
-    assert_non_null(strstr(tb_last_error(), "several"));
     tb_session_close(s);
     tb_session_close(rank);
     free(memory);
+    fake_close(&f);
+}
+
+/* ---- several boxes of one name, published ---- */
+
+#define SECTIONS 3u
+static const uint64_t section_rows[SECTIONS] = {512, 256, 256}; /* as q, k and v are fused */
+
+struct fused {
+    uint64_t axes[SECTIONS][6];
+    struct tb_slice_desc list[SECTIONS];
+    uint64_t rows;
+    uint16_t *memory;
+};
+
+/* What one of so many ranks has of each section. */
+static void fused_open(struct fused *u, uint32_t rank, uint32_t ranks)
+{
+    uint64_t begins = 0;
+    u->rows = ROWS / ranks;
+    u->memory = calloc(2, u->rows * COLS);
+    uint16_t *at = u->memory;
+    for (uint32_t i = 0; i < SECTIONS; i++) {
+        const uint64_t rows = section_rows[i] / ranks;
+        u->list[i] = slice(u->axes[i], 0, COLS, at);
+        u->axes[i][2] = begins + rank * rows;
+        u->axes[i][4] = rows;
+        begins += section_rows[i];
+        at += rows * COLS;
+    }
+}
+
+/* Fills it, or looks at it. */
+static void fused_walk(struct fused *u, bool check)
+{
+    uint16_t *at = u->memory;
+    for (uint32_t i = 0; i < SECTIONS; i++)
+        for (uint64_t r = 0; r < u->axes[i][4]; r++)
+            for (uint64_t c = 0; c < COLS; c++, at++) {
+                const uint16_t wanted = element(u->axes[i][2] + r, c);
+                if (check)
+                    assert_int_equal(*at, wanted);
+                else
+                    *at = wanted;
+            }
+}
+
+static int publish_list(struct tb_session *s, struct tb_slice_desc *list, uint32_t count,
+                        struct tb_publish_options o)
+{
+    struct tb_registration *reg;
+    CHECK_OK(tb_register_slices(s, list, count, &reg));
+    struct tb_run_info run = {.struct_bytes = sizeof run};
+    CHECK_OK(tb_run_open(s, "policy", "k", &run));
+    o.struct_bytes = sizeof o;
+    o.model = "policy";
+    o.run = &run.run;
+    o.number = 1;
+    o.registration = reg;
+    const int status = tb_publish(s, &o, NULL);
+    if (status == TB_OK) CHECK_OK(tb_publish(s, &o, NULL)); /* the same again */
+    return status;
+}
+
+static void read_fused(struct fake *f, uint32_t rank, uint32_t ranks, bool declared)
+{
+    struct fused u;
+    struct tb_session *s = fake_session_open(f, "reader", "host-b");
+    fused_open(&u, rank, ranks);
+    struct tb_registration *reg;
+    CHECK_OK(tb_register_slices(s, u.list, SECTIONS, &reg));
+    const struct tb_subscribe_options o = {
+        .struct_bytes = sizeof o, .member_count = 1, .model = "policy", .registration = reg};
+    struct tb_subscription *sub;
+    CHECK_OK(tb_subscribe(s, &o, &sub));
+    const struct tb_uid uid = fake_uid(fake_version(f, 1));
+    if (tb_stage(sub, &uid, 20000) != TB_OK) fail_msg("%s", tb_last_error());
+    fake_go(f, 1);
+    struct tb_activate_info info = {.struct_bytes = sizeof info};
+    CHECK_OK(tb_activate(sub, &uid, &info));
+    fused_walk(&u, true);
+    assert_int_equal(info.copied_bytes, 2 * u.rows * COLS);
+    if (declared) assert_int_equal(info.staged_bytes, info.copied_bytes);
+    tb_session_close(s);
+    free(u.memory);
+}
+
+/* P1 P2: each of two ranks has three boxes of one tensor. Eight, two and one read them; of what is split where theirs begin, not a byte more
+ * than their own. In place and in shadow. */
+static void a_rank_publishes_several_boxes_of_a_tensor(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t mode, split;
+    } ways[] = {{TB_PUBLISH_SHADOW, 32}, {TB_PUBLISH_IN_PLACE, 32}, {TB_PUBLISH_IN_PLACE, 0}};
+    for (size_t way = 0; way < sizeof ways / sizeof ways[0]; way++) {
+        struct fake f;
+        fake_open(&f);
+        struct tb_session *ranks[2];
+        struct fused u[2];
+        for (uint32_t i = 0; i < 2; i++) {
+            ranks[i] = fake_session_open(&f, i == 0 ? "rank0" : "rank1", "host-a");
+            fused_open(&u[i], i, 2);
+            fused_walk(&u[i], false);
+            for (uint32_t k = 0; k < SECTIONS; k++)
+                u[i].list[k].split_count = ways[way].split;
+            if (publish_list(ranks[i], u[i].list, SECTIONS,
+                             (struct tb_publish_options){
+                                 .mode = ways[way].mode, .shard_index = i, .shard_count = 2}) != TB_OK)
+                fail_msg("%s", tb_last_error());
+        }
+        fake_land(&f, 1);
+        const bool declared = ways[way].split != 0;
+        read_fused(&f, 0, 1, true);
+        read_fused(&f, 1, 2, true);
+        read_fused(&f, 3, 8, declared);
+        read_fused(&f, 6, 8, declared);
+        for (uint32_t i = 0; i < 2; i++) {
+            tb_session_close(ranks[i]);
+            free(u[i].memory);
+        }
+        fake_close(&f);
+    }
+}
+
+/* An element stands once in a shard, and a name has one shape: said when it is published, as it may be read into. */
+static void boxes_that_no_shard_may_have_are_named(void **state)
+{
+    (void)state;
+    struct fake f;
+    fake_open(&f);
+    struct tb_session *s = fake_session_open(&f, "rank0", "host-a");
+    struct fused u;
+    fused_open(&u, 0, 2);
+    const struct tb_publish_options o = {.shard_count = 1};
+    u.axes[1][2] = u.axes[0][2] + u.axes[0][4] - 1;
+    CHECK_STATUS(publish_list(s, u.list, SECTIONS, o), TB_BAD_ARGUMENT);
+    assert_non_null(strstr(tb_last_error(), "slices 0 and 1 of \"w\" overlap"));
+    u.axes[1][2] = 512;
+    u.list[2].dtype = "F16";
+    CHECK_STATUS(publish_list(s, u.list, SECTIONS, o), TB_BAD_ARGUMENT);
+    assert_non_null(strstr(tb_last_error(), "slices 0 and 2 of \"w\" have different"));
+    u.list[2].dtype = "BF16";
+    u.list[0].split_axis = 1;
+    u.list[0].split_count = 1023; /* and two more boxes */
+    CHECK_STATUS(publish_list(s, u.list, SECTIONS, o), TB_BAD_ARGUMENT);
+    assert_non_null(strstr(tb_last_error(), "more parts"));
+    u.list[0].split_count = 1022;
+    CHECK_OK(publish_list(s, u.list, SECTIONS, o));
+    tb_session_close(s);
+    free(u.memory);
     fake_close(&f);
 }
 
@@ -239,6 +380,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(columns_are_read_by_any_number_of_ranks),
         cmocka_unit_test(several_boxes_of_a_tensor_are_read),
+        cmocka_unit_test(a_rank_publishes_several_boxes_of_a_tensor),
+        cmocka_unit_test(boxes_that_no_shard_may_have_are_named),
         cmocka_unit_test(boxes_come_whole_where_patches_are_wanted),
         cmocka_unit_test(a_slice_that_cannot_be_is_named),
     };
