@@ -241,10 +241,11 @@ static void format_shape(const struct tb_tensor *t, char *out, size_t cap)
     size_t used = (size_t)snprintf(out, cap, "%s[", tb_dtype_name(t->dtype));
     for (uint32_t i = 0; i < t->rank && used < cap; i++)
         used += (size_t)snprintf(out + used, cap - used, "%s%llu", i == 0 ? "" : ",",
-                                 (unsigned long long)t->box_count[i]);
+                                 (unsigned long long)t->full[i]);
     if (used < cap) snprintf(out + used, cap - used, "]");
 }
 
+/* theirs: the first box of that name; NULL: there is none. */
 static int mismatch(const struct tb_tensor *mine, const struct tb_tensor *theirs)
 {
     char want[200], have[200];
@@ -254,16 +255,20 @@ static int mismatch(const struct tb_tensor *mine, const struct tb_tensor *theirs
                        "tensor \"%.200s\" (%s) is registered, and the version has none of that name",
                        mine->name, want);
     format_shape(theirs, have, sizeof have);
+    if (strcmp(want, have) == 0)
+        return tb_fail(TB_LAYOUT_MISMATCH,
+                       "of tensor \"%.200s\" (%s) the version has not all that is registered", mine->name,
+                       want);
     return tb_fail(TB_LAYOUT_MISMATCH, "tensor \"%.200s\" is registered as %s, and the version has %s",
                    mine->name, want, have);
 }
 
-static const struct tb_tensor *find_tensor(const struct tb_staging *st, const char *name, uint32_t *shard_out)
+static const struct tb_tensor *find_tensor(const struct tb_staging *st, const char *name)
 {
     for (uint32_t i = 0; i < st->key.shard_count; i++) {
-        const struct tb_tensor *t = tb_layout_find(&st->shards[i].manifest.layout, name);
-        *shard_out = i;
-        if (t != NULL) return t;
+        const struct tb_layout *layout = &st->shards[i].manifest.layout;
+        for (uint32_t k = 0; k < layout->tensor_count; k++)
+            if (strcmp(layout->tensors[k].name, name) == 0) return &layout->tensors[k];
     }
     return NULL;
 }
@@ -288,14 +293,14 @@ int tb_staging_match(const struct tb_staging *st, const struct tb_registration *
     for (uint32_t i = 0; i < st->key.shard_count; i++)
         layouts[i] = &st->shards[i].manifest.layout;
     const struct tb_box_question q = {layouts, st->key.shard_count, r->wants, r->want_count};
-    uint32_t missing, shard;
+    uint32_t missing;
     const enum tb_status status = tb_boxes_match(&q, copies_out, &missing);
     tb_free(layouts);
     if (status == TB_OK) return TB_OK;
     tb_free(copies_out->list);
     *copies_out = (struct tb_box_copies){0};
     if (status != TB_LAYOUT_MISMATCH) return tb_fail(status, "no table of copies can be made");
-    return mismatch(&r->wants[missing], find_tensor(st, r->wants[missing].name, &shard));
+    return mismatch(&r->wants[missing], find_tensor(st, r->wants[missing].name));
 }
 
 int tb_use_match(struct tb_subscription *sub, struct tb_staged_use *use)

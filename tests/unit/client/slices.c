@@ -281,6 +281,43 @@ static void a_rank_publishes_several_boxes_of_a_tensor(void **state)
     }
 }
 
+/* What a reader lacks is said of boxes too: rows that nobody published, and another shape. */
+static void what_a_version_in_boxes_lacks_is_said(void **state)
+{
+    (void)state;
+    struct fake f;
+    fake_open(&f);
+    struct tb_session *s = fake_session_open(&f, "rank0", "host-a");
+    struct fused u;
+    fused_open(&u, 0, 2);
+    CHECK_OK(publish_list(s, u.list, SECTIONS, (struct tb_publish_options){.shard_count = 1}));
+    fake_land(&f, 1);
+    const struct tb_uid uid = fake_uid(fake_version(&f, 1));
+    struct tb_session *reader = fake_session_open(&f, "reader", "host-b");
+    static const char *const said[] = {"of tensor \"w\" (BF16[1024,3072]) the version has not all",
+                                       "registered as BF16[1024,3073], and the version has BF16[1024,3072]"};
+    for (int i = 0; i < 2; i++) {
+        uint64_t axes[6];
+        uint16_t *memory = calloc(2, ROWS * COLS);
+        struct tb_slice_desc d = slice(axes, 0, COLS, memory);
+        axes[1] += (uint64_t)i;
+        struct tb_registration *reg;
+        CHECK_OK(tb_register_slices(reader, &d, 1, &reg));
+        const struct tb_subscribe_options o = {
+            .struct_bytes = sizeof o, .member_count = 1, .model = "policy", .registration = reg};
+        struct tb_subscription *sub;
+        CHECK_OK(tb_subscribe(reader, &o, &sub));
+        CHECK_STATUS(tb_stage(sub, &uid, 20000), TB_LAYOUT_MISMATCH);
+        if (strstr(tb_last_error(), said[i]) == NULL) fail_msg("%s", tb_last_error());
+        CHECK_OK(tb_unsubscribe(sub));
+        free(memory);
+    }
+    tb_session_close(reader);
+    tb_session_close(s);
+    free(u.memory);
+    fake_close(&f);
+}
+
 /* An element stands once in a shard, and a name has one shape: said when it is published, as it may be read into. */
 static void boxes_that_no_shard_may_have_are_named(void **state)
 {
@@ -381,6 +418,7 @@ int main(void)
         cmocka_unit_test(columns_are_read_by_any_number_of_ranks),
         cmocka_unit_test(several_boxes_of_a_tensor_are_read),
         cmocka_unit_test(a_rank_publishes_several_boxes_of_a_tensor),
+        cmocka_unit_test(what_a_version_in_boxes_lacks_is_said),
         cmocka_unit_test(boxes_that_no_shard_may_have_are_named),
         cmocka_unit_test(boxes_come_whole_where_patches_are_wanted),
         cmocka_unit_test(a_slice_that_cannot_be_is_named),
