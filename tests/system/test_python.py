@@ -173,18 +173,93 @@ class Model:
             first[axis] = rank * count[axis]
         return shape, first, count
 
-    def slices(self, rank, ranks, memory, split=0, stands_at=lambda memory: memory):
+    def boxes(self, name, rank, ranks):
+        return [self.box(name, rank, ranks)]
+
+    def split_of(self, name):
+        """Axis and count that a publisher declares."""
+        axis = self.AXES[name][1]
+        return (0, 0) if axis is None else (axis, 8)
+
+    def slices(self, rank, ranks, memory, split=False, stands_at=lambda memory: memory):
         """Of one rank, in one piece of memory: q, k and v one behind another, as engines fuse them."""
         at, slices = 0, []
-        for name, (_, axis) in self.AXES.items():
-            shape, first, count = self.box(name, rank, ranks)
-            size = 2 * math.prod(count)
-            slices.append((name, "BF16", shape, first, count, stands_at(memory[at:at + size]), axis or 0, split if axis is not None else 0))
-            at += size
+        for name in self.AXES:
+            for shape, first, count in self.boxes(name, rank, ranks):
+                size = 2 * math.prod(count)
+                slices.append((name, "BF16", shape, first, count, stands_at(memory[at:at + size]), *(self.split_of(name) if split else ())))
+                at += size
         return slices
 
     def packed(self, rank, ranks):
-        return b"".join(cut_out(self.bytes[name], *self.box(name, rank, ranks)) for name in self.AXES)
+        return b"".join(cut_out(self.bytes[name], *box) for name in self.AXES for box in self.boxes(name, rank, ranks))
+
+
+class Fused(Model):
+    """q, k and v of a layer are one tensor under a name of its own, of which a rank has rows of each; its experts are no neighbours."""
+
+    AXES = {f"{layer}.{name}": row for layer in range(2) for name, row in {
+        "qkv": ((Q + 2 * KV, HIDDEN), 0), "out": ((HIDDEN, Q), 1), "experts": ((EXPERTS, INNER, HIDDEN), 0), "norm": ((1, HIDDEN), None)}.items()}
+    ORDER = (0, 3, 1, 6, 2, 5, 4, 7) # rank 1 of 4 has experts 1 and 6
+
+    def boxes(self, name, rank, ranks):
+        shape, _ = self.AXES[name]
+        if ranks == 1 or name.endswith(("out", "norm")):
+            return super().boxes(name, rank, ranks)
+        if name.endswith("experts"):
+            per = EXPERTS // ranks
+            return [(shape, [e, 0, 0], [1, *shape[1:]]) for e in self.ORDER[rank * per:(rank + 1) * per]]
+        return [(shape, [begin + rank * (rows // ranks), 0], [rows // ranks, shape[1]]) for begin, rows in ((0, Q), (Q, KV), (Q + KV, KV))]
+
+    def split_of(self, name):
+        """A part of qkv is an eighth of k: four of them are an eighth of q. Experts are boxes of their own as it is."""
+        return {"qkv": (0, (Q + 2 * KV) // (KV // 8)), "out": (1, 8)}.get(name.split(".")[1], (0, 0))
+
+
+def four_ranks_publish(tombolo, lab, model, stack):
+    """A version of tp=4. Gives the site, and what opens sessions there."""
+    site = lab.site("east")
+    site.models["policy"] = dict(home="east")
+    site.extra = {"fabric": {"host": "here"}}
+    site.start()
+
+    def session(name, host=None):
+        return stack.enter_context(tombolo.Session(f"unix:{site.session_socket}", name=name, host=host or name, threads=1))
+    uids = set()
+    for rank in range(4):
+        trainer = session(f"trainer{rank}")
+        memory = memoryview(bytearray(model.packed(rank, 4)))
+        sealed = trainer.register_slices(model.slices(rank, 4, memory, split=True, stands_at=OnGpu))
+        uids.add(bytes(trainer.publish("policy", trainer.run_open("policy", "key"), 1, registration=sealed, shard=(rank, 4)).uid))
+    expect("uids", len(uids), 1)
+    return site, session
+
+
+def read_by_groups(tombolo, model, site, session):
+    """Groups of 8, 2 and 1, every second reader by shm: all bytes, and at most 5 % more of them than its own."""
+    for ranks in (8, 2, 1):
+        group = []
+        for rank in range(ranks):
+            reader = session(f"tp{ranks}-{rank}", host="here" if (ranks + rank) % 2 else None)
+            own = len(model.packed(rank, ranks))
+            memory = memoryview(bytearray(own))
+            subscription = reader.subscribe("policy", group=f"tp{ranks}", member=(rank, ranks),
+                                            registration=reader.register_slices(model.slices(rank, ranks, memory)))
+            group.append((rank, reader, subscription, memory, own))
+        for _, reader, subscription, _, _ in group:
+            subscription.stage(reader.wait("policy", timeout_ms=30000).uid, timeout_ms=30000)
+        for rank, reader, subscription, memory, own in group:
+            version = reader.wait("policy", timeout_ms=30000)
+            info = activated(tombolo, subscription, version.uid)
+            expect(f"rank {rank} of {ranks}", bytes(memory) == model.packed(rank, ranks), True)
+            read = next(s["read_bytes"] for s in json.loads(reader.status())["staged"] if s["uid"] == str(version.uid))
+            print(f"rank {rank} of {ranks}: {read} bytes read, {info.staged_bytes} staged, {own} its own", flush=True)
+            if max(read, info.staged_bytes) > own * 1.05:
+                raise Failed(f"rank {rank} of {ranks} read {read} bytes for {own} of its own")
+        by = {w["name"]: w["transport"] for w in site.version(str(version.uid))["workers"]}
+        for rank in range(ranks):
+            shm = (ranks + rank) % 2 == 1
+            expect(f"rank {rank} of {ranks} reads by shm", by[f"tp{ranks}-{rank}"] == "shm", shm)
 
 
 @scenario
@@ -192,44 +267,10 @@ def four_ranks_publish_and_any_number_reads(lab):
     """P1 P2: a version of tp=4 is read by groups of tp=8, tp=2 and tp=1, bit for bit; along the axes that the layout declares a reader
     reads at most 5 % more than its own, by the network and by shm. Experts are read by any numbers, columns by any columns."""
     import tombolo
-    site = lab.site("east")
-    site.models["policy"] = dict(home="east")
-    site.extra = {"fabric": {"host": "here"}}
-    site.start()
     model = Model()
     with contextlib.ExitStack() as stack:
-        def session(name, host=None):
-            return stack.enter_context(tombolo.Session(f"unix:{site.session_socket}", name=name, host=host or name, threads=1))
-        uids = set()
-        for rank in range(4):
-            trainer = session(f"trainer{rank}")
-            memory = memoryview(bytearray(model.packed(rank, 4)))
-            sealed = trainer.register_slices(model.slices(rank, 4, memory, split=8, stands_at=OnGpu))
-            uids.add(bytes(trainer.publish("policy", trainer.run_open("policy", "key"), 1, registration=sealed, shard=(rank, 4)).uid))
-        expect("uids", len(uids), 1)
-        for ranks in (8, 2, 1):
-            group = []
-            for rank in range(ranks):
-                reader = session(f"tp{ranks}-{rank}", host="here" if (ranks + rank) % 2 else None)
-                own = len(model.packed(rank, ranks))
-                memory = memoryview(bytearray(own))
-                subscription = reader.subscribe("policy", group=f"tp{ranks}", member=(rank, ranks),
-                                                registration=reader.register_slices(model.slices(rank, ranks, memory)))
-                group.append((rank, reader, subscription, memory, own))
-            for _, reader, subscription, _, _ in group:
-                subscription.stage(reader.wait("policy", timeout_ms=30000).uid, timeout_ms=30000)
-            for rank, reader, subscription, memory, own in group:
-                version = reader.wait("policy", timeout_ms=30000)
-                info = activated(tombolo, subscription, version.uid)
-                expect(f"rank {rank} of {ranks}", bytes(memory) == model.packed(rank, ranks), True)
-                read = next(s["read_bytes"] for s in json.loads(reader.status())["staged"] if s["uid"] == str(version.uid))
-                print(f"rank {rank} of {ranks}: {read} bytes read, {info.staged_bytes} staged, {own} its own", flush=True)
-                if max(read, info.staged_bytes) > own * 1.05:
-                    raise Failed(f"rank {rank} of {ranks} read {read} bytes for {own} of its own")
-            by = {w["name"]: w["transport"] for w in site.version(str(version.uid))["workers"]}
-            for rank in range(ranks):
-                shm = (ranks + rank) % 2 == 1
-                expect(f"rank {rank} of {ranks} reads by shm", by[f"tp{ranks}-{rank}"] == "shm", shm)
+        site, session = four_ranks_publish(tombolo, lab, model, stack)
+        read_by_groups(tombolo, model, site, session)
         reader = session("picker")
         odd = [("experts", "BF16", model.AXES["experts"][0], [e, 3, 5], [1, 100, 200], bytearray(2 * 100 * 200)) for e in (6, 1)]
         odd += [("down", "BF16", model.AXES["down"][0], [7, 999], [11, 600], bytearray(2 * 11 * 600))]
@@ -239,6 +280,26 @@ def four_ranks_publish_and_any_number_reads(lab):
         activated(tombolo, subscription, version.uid)
         for name, _, shape, first, count, memory in odd:
             expect(name, bytes(memory) == cut_out(model.bytes[name], shape, first, count), True)
+
+
+@scenario
+def fused_tensors_and_experts_by_number_are_published(lab):
+    """P1 P2: ranks of tp=4 have three boxes of a fused q/k/v under its own name, and experts that are no neighbours: {1, 6} of one tensor.
+    Groups of tp=8, tp=2 and tp=1 read both, bit for bit, by the network and by shm, and at most 5 % more than their own. What holds an
+    element twice is refused by its name, and so are files of such a version."""
+    import tombolo
+    model = Fused()
+    with contextlib.ExitStack() as stack:
+        site, session = four_ranks_publish(tombolo, lab, model, stack)
+        read_by_groups(tombolo, model, site, session)
+        twice = session("twice")
+        shape = model.AXES["0.qkv"][0]
+        rows = [("0.qkv", "BF16", shape, [first, 0], [2, HIDDEN], bytearray(4 * HIDDEN)) for first in (8, 9)]
+        text = expect_error("an element twice", tombolo.Error, "bad_argument", lambda: twice.publish(
+            "policy", twice.run_open("policy", "key"), 2, registration=twice.register_slices(rows)))
+        expect("named", 'slices 0 and 1 of "0.qkv" overlap' in text, True)
+        files = site.cli("subscribe", "policy", "--latest", "--into", lab.dir / "files", check=False)
+        expect("files", (files.returncode != 0, "stands in several boxes" in files.stderr), (True, True))
 
 
 def activated(tombolo, subscription, uid):
