@@ -25,20 +25,27 @@ enum tb_transport {
 };
 const char *tb_transport_name(enum tb_transport transport);
 
-/* Why a hop goes by the transport that it goes by; numbers travel in PROGRESS. */
+/* Why a hop goes by the transport that it goes by. Numbers travel in PROGRESS, in four bits: UNKNOWN is what a gateway makes of one
+ * that it does not know (P9). */
 enum tb_transport_why {
-    TB_WHY_UNKNOWN,       /* an older worker's, or it has not begun */
-    TB_WHY_ASKED,         /* its owner named the transport */
-    TB_WHY_SAME_HOST,     /* shm */
-    TB_WHY_RDMA,          /* verbs: both ends have it */
+    TB_WHY_UNKNOWN, /* it has not begun, or another release's */
+    TB_WHY_ASKED,   /* its owner named the transport */
+    TB_WHY_SAME_HOST, /* shm: all of the source's memory is mapped. The release before says it of every shm hop */
+    TB_WHY_RDMA,      /* verbs: both ends have it, and all of the source's memory is registered */
     TB_WHY_NO_RDMA_HERE,  /* tcp: this end has none, or its config says so */
     TB_WHY_NO_RDMA_THERE, /* tcp: the source has none */
     TB_WHY_RDMA_FAILED,   /* tcp: no path between the two ends' NICs came up, or all of them rest */
     TB_WHY_GPU,           /* cuda: same host, from the source's GPU memory */
     TB_WHY_GPU_REFUSED,   /* shm: same host; this process could not open a tray of the source's GPU */
     TB_WHY_GPU_NO_TRAY,   /* shm: same host; the source gave none */
+    TB_WHY_SAME_HOST_READV, /* shm: some or all of the source's memory is read by process_vm_readv, none by the socket */
+    TB_WHY_SAME_HOST_SOCKET, /* shm: some or all of it is reached neither way, and comes over the door's socket */
+    TB_WHY_UNREGISTERED_HERE,  /* tcp: our NIC could not register what the bytes land in */
+    TB_WHY_UNREGISTERED_THERE, /* tcp: the source's NIC could register none of its memory */
+    TB_WHY_RDMA_PART,          /* verbs, and tcp for what the source's NIC could not register */
     TB_WHY_COUNT
 };
+_Static_assert(TB_WHY_COUNT <= 16, "PROGRESS has four bits for it");
 /* "both ends have rdma" and so on. Static storage. */
 const char *tb_transport_why_text(enum tb_transport_why why);
 /* Both in one byte, as PROGRESS has them. */

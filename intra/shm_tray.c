@@ -91,7 +91,6 @@ void tb_shm_tray_init(struct tb_shm_tray *t, const struct tb_shm_tray_options *o
                               .on_closed = options->on_closed,
                               .owner = options->owner,
                               .lease = -1,
-                              .why = TB_WHY_SAME_HOST,
                               .late_ms = options->upstream->idle_ms,
                               .job = {.run = run_job},
                               .done = {.run = job_done}};

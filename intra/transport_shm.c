@@ -3,7 +3,8 @@
  * The unix connection to the door is the lease: while it stands the owner leaves its memory alone. Buffers
  * are attached when the hop opens: by a descriptor, if it is sealed against shrinking; else by process_vm_readv,
  * if a probe shows that we may and that it is the right process; what can be had neither way is read over the
- * connection as `tcp` would. What was attached stays so until close, whatever the peer says.
+ * connection as `tcp` would. Which of these it is the hop says as its why. What was attached stays so until close, whatever the
+ * peer says.
  *
  * Of a descriptor only bitmaps are read through its mapping, as their words have to be loaded at once. Chunks are read by
  * pread: each hop has a mapping of its own, and a page fault for every few pages of it at first touch costs more than the
@@ -43,6 +44,7 @@ struct shm_upstream {
     struct tb_pipe stream;
     pid_t pid;
     bool readable;  /* process_vm_readv works on the source */
+    bool cut;       /* it has more buffers than are attached */
     uint32_t count; /* of buffers, ascending */
     uint32_t asked, answered;
     uint32_t files;
@@ -65,7 +67,8 @@ static enum tb_status list_buffers(struct shm_upstream *u, const struct tb_upstr
     const enum tb_status status =
         tb_source_buffers(options->sources, options->source_count, &list, &u->count);
     if (status != TB_OK) return status;
-    if (u->count > BUFFERS_MAX) u->count = BUFFERS_MAX;
+    u->cut = u->count > BUFFERS_MAX;
+    if (u->cut) u->count = BUFFERS_MAX;
     u->buffers = tb_calloc(u->count, sizeof *u->buffers);
     for (uint32_t i = 0; u->buffers != NULL && i < u->count; i++)
         u->buffers[i] = (struct attached){.buffer = list[i], .kind = TB_HOP_BUFFER_STREAM, .fd = -1};
@@ -105,6 +108,18 @@ static void on_tray_settled(void *owner)
     u->stream.events->on_open(u->stream.events_user);
 }
 
+/* The slowest of the ways by which its bytes come: who looks at a hop asks whether all of its memory is reached. */
+static enum tb_transport_why way_of(const struct shm_upstream *u)
+{
+    bool by_process = false, by_socket = u->cut;
+    for (uint32_t i = 0; i < u->count; i++) {
+        by_process |= u->buffers[i].kind == TB_HOP_BUFFER_ADDRESS;
+        by_socket |= u->buffers[i].kind == TB_HOP_BUFFER_STREAM;
+    }
+    if (by_socket) return TB_WHY_SAME_HOST_SOCKET;
+    return by_process ? TB_WHY_SAME_HOST_READV : TB_WHY_SAME_HOST;
+}
+
 /* No process opens a handle of its own. */
 static bool may_have_tray(const struct shm_upstream *u)
 {
@@ -116,6 +131,7 @@ static void ask_buffers(struct shm_upstream *u)
     while (u->asked < u->count && tb_pipe_attach(&u->stream, u->buffers[u->asked].buffer))
         u->asked++;
     if (u->answered < u->count) return;
+    u->base.why = way_of(u);
     if (may_have_tray(u))
         tb_shm_tray_ask(&u->tray);
     else
@@ -309,7 +325,7 @@ static enum tb_status shm_open_upstream(const struct tb_upstream_options *option
     if (door_address(options->hop->from.shm_door, &to) != TB_OK) return TB_BAD_ARGUMENT;
     struct shm_upstream *u = tb_calloc(1, sizeof *u);
     if (u == NULL) return TB_SITE_NOMEM;
-    u->base = (struct tb_upstream){&tb_transport_shm, TB_TRANSPORT_SHM, TB_WHY_SAME_HOST};
+    u->base = (struct tb_upstream){&tb_transport_shm, TB_TRANSPORT_SHM, TB_WHY_UNKNOWN};
     enum tb_status status = list_buffers(u, options);
     if (status != TB_OK) goto undo;
     const struct tb_pipe_options stream = {.upstream = options, .ops = &stream_ops, .user = u, .to = to};

@@ -23,14 +23,19 @@ const char *tb_transport_why_text(enum tb_transport_why why)
     static const char *const texts[TB_WHY_COUNT] = {
         [TB_WHY_UNKNOWN] = "not known",
         [TB_WHY_ASKED] = "asked for",
-        [TB_WHY_SAME_HOST] = "same host",
+        [TB_WHY_SAME_HOST] = "same host, mapped",
         [TB_WHY_RDMA] = "both ends have rdma",
         [TB_WHY_NO_RDMA_HERE] = "the reader has no rdma",
         [TB_WHY_NO_RDMA_THERE] = "the source has no rdma",
         [TB_WHY_RDMA_FAILED] = "rdma did not connect",
         [TB_WHY_GPU] = "same host, from the source's gpu",
         [TB_WHY_GPU_REFUSED] = "same host; its gpu is not reached",
-        [TB_WHY_GPU_NO_TRAY] = "same host; its gpu lends nothing"};
+        [TB_WHY_GPU_NO_TRAY] = "same host; its gpu lends nothing",
+        [TB_WHY_SAME_HOST_READV] = "same host, by process_vm_readv",
+        [TB_WHY_SAME_HOST_SOCKET] = "same host; by the socket what is not reached",
+        [TB_WHY_UNREGISTERED_HERE] = "the reader's memory is not registered",
+        [TB_WHY_UNREGISTERED_THERE] = "the source's memory is not registered",
+        [TB_WHY_RDMA_PART] = "both ends have rdma; by tcp what is not registered"};
     return why < TB_WHY_COUNT ? texts[why] : texts[TB_WHY_UNKNOWN];
 }
 

@@ -67,15 +67,16 @@ void tb_verbs_ask_remotes(struct tb_verbs_upstream *u)
     while (u->asked < u->remote_count && tb_pipe_attach(&u->stream, u->remotes[u->asked].buffer))
         u->asked++;
     if (u->answered < u->remote_count) return;
-    if (reachable(u) == 0) { /* the source could not register them: its log says why */
+    const uint32_t reached = reachable(u);
+    if (reached == 0) { /* the source could not register them: its log says why */
         tb_verbs_path_leave(u);
-        tb_verbs_become_stream(u, TB_WHY_RDMA_FAILED);
+        tb_verbs_become_stream(u, TB_WHY_UNREGISTERED_THERE);
         return;
     }
     u->state = TB_VERBS_OPEN;
     u->open_at = tb_clock_now();
     u->base.transport = TB_TRANSPORT_VERBS;
-    u->base.why = TB_WHY_RDMA;
+    u->base.why = reached < u->remote_count ? TB_WHY_RDMA_PART : TB_WHY_RDMA;
     u->stream.events->on_open(u->stream.events_user);
 }
 

@@ -163,7 +163,7 @@ static void on_registered(struct tb_fabric_job *job)
         tb_verbs_path_leave(u);
         tb_verbs_queue_abandon(&u->queue);
         tb_verbs_targets_free(u);
-        tb_verbs_become_stream(u, TB_WHY_RDMA_FAILED);
+        tb_verbs_become_stream(u, TB_WHY_UNREGISTERED_HERE);
     }
 }
 

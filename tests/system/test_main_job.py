@@ -114,14 +114,14 @@ def the_chain_is_shown_as_it_is(lab):
         said = wait_for(f"{name} reads", lambda name=name: chain(name))
     expect("who reads from whom", {n: said[n]["source"] for n in rollouts}, {"w0": "gw", "near": "w0", "w1": "w0"})
     expect("transports", [(said[n]["transport"], said[n]["transport_why"]) for n in ("near", "w0")],
-           [("shm", "same host"), ("tcp", "the reader has no rdma")])
+           [("shm", "same host, mapped"), ("tcp", "the reader has no rdma")])
     expect("spot and readers", [(said[n]["spot"], said[n]["readers"]) for n in ("w0", "w1")], [(True, 2), (False, 0)])
     text = west.cli("chains").stdout.splitlines()
     depths = {line.split()[0]: len(line) - len(line.lstrip()) for line in text[1:]}
     expect("how far each stands to the right", [depths[n] for n in ("gw", "w0", "near", "w1")], [2, 4, 6, 6])
     hops = {line.split()[1]: line for line in west.cli("status").stdout.splitlines() if line.startswith("hop ")}
     expect("who is a hop's reader", set(hops), set(rollouts))
-    for name, words in (("near", r"from w0 +policy 1:1  shm \(same host\)  .*/s"), ("w1", r"from w0 +policy 1:1  tcp \(the reader has no rdma\)  .*/s")):
+    for name, words in (("near", r"from w0 +policy 1:1  shm \(same host, mapped\)  .*/s"), ("w1", r"from w0 +policy 1:1  tcp \(the reader has no rdma\)  .*/s")):
         expect(f"{words} in {hops[name]}", re.search(words, hops[name]) is not None, True)
     link.bytes_per_s = 0
     for r in rollouts.values():

@@ -56,6 +56,21 @@ void nobody_there_is_unreachable(void **state)
     scene_close(&s);
 }
 
+/* By which way shm reads: what the hop says of itself is what it does. */
+static enum tb_transport_why way_of(const struct scene *s)
+{
+    switch (s->way->memory) {
+    case MEMORY_OWN:
+        return TB_WHY_SAME_HOST_READV;
+    case MEMORY_UNSEALED:
+        return TB_WHY_SAME_HOST_SOCKET;
+    case MEMORY_SHARED:
+    case MEMORY_DEVICE:
+        return TB_WHY_SAME_HOST;
+    }
+    return TB_WHY_UNKNOWN;
+}
+
 void transport_none_prefers_shm_then_the_network(void **state)
 {
     struct scene s;
@@ -72,6 +87,7 @@ void transport_none_prefers_shm_then_the_network(void **state)
     assert_int_equal(tb_hop_open(s.reader, &options, &hop), TB_OK);
     tale_wait_whole(&s.tale);
     assert_int_equal(told(&s.tale).transport, first);
+    if (first == TB_TRANSPORT_SHM) assert_int_equal(told(&s.tale).why_transport, way_of(&s));
     tb_hop_close(hop);
 
     options = hop_to(&s.owner, s.reader, s.way, &s.place, &s.tale);
@@ -89,6 +105,7 @@ void transport_none_prefers_shm_then_the_network(void **state)
     assert_int_equal(tb_hop_open(s.reader, &options, &hop), TB_OK);
     tale_wait(&s.tale, &s.tale.told.opened, 3);
     assert_int_equal(told(&s.tale).transport, network);
+    assert_int_equal(told(&s.tale).why_transport, rdma ? TB_WHY_RDMA : TB_WHY_NO_RDMA_HERE);
     tb_hop_close(hop);
     scene_close(&s);
 }

@@ -1,5 +1,9 @@
-/* fabric.c - every allocation and system call of the fabric fails once: an answer, never a crash, a leak or a wrong byte. */
+/* fabric.c - every allocation and system call of the fabric fails once: an answer, never a crash, a leak or a wrong byte. And what a
+ * hop says of itself: by what it goes, and why. */
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "island.h"
 
@@ -110,10 +114,103 @@ static void what_a_hop_goes_by_travels_in_a_byte(void **state)
     }
 }
 
+static enum tb_transport_why why_of(struct owner *o, struct tb_fabric *reader, const struct way *way)
+{
+    struct hold hold;
+    struct tale tale;
+    struct tb_hop *hop = NULL;
+    hold_make(&hold, o->cargo);
+    tale_init(&tale);
+    struct tb_hop_place place = {.shard = 3, .place = &hold.place};
+    struct tb_hop_options options = hop_to(o, reader, way, &place, &tale);
+    options.transport = TB_TRANSPORT_NONE;
+    assert_int_equal(tb_hop_open(reader, &options, &hop), TB_OK);
+    tale_wait_whole(&tale);
+    tb_hop_close(hop);
+    const struct told said = told(&tale);
+    assert_int_equal(said.transport, TB_TRANSPORT_SHM);
+    hold_check(&hold, o->cargo);
+    hold_free(&hold);
+    tale_fini(&tale);
+    return said.why_transport;
+}
+
+/* Of a source whose buffers are reached in different ways a hop names the slowest. */
+static void a_hop_by_shm_says_how_it_reads(void **state)
+{
+    (void)state;
+    enum { SHARED, OWN, UNSEALED };
+    static const struct {
+        int packed, bitmap;
+        enum tb_transport_why why;
+    } sources[] = {{SHARED, SHARED, TB_WHY_SAME_HOST},          {SHARED, OWN, TB_WHY_SAME_HOST_READV},
+                   {OWN, SHARED, TB_WHY_SAME_HOST_READV},       {OWN, OWN, TB_WHY_SAME_HOST_READV},
+                   {UNSEALED, SHARED, TB_WHY_SAME_HOST_SOCKET}, {OWN, UNSEALED, TB_WHY_SAME_HOST_SOCKET}};
+    struct cargo cargo;
+    struct owner owner;
+    cargo_make(&cargo, 2, 3000004);
+    owner_open(&owner, &ways[0], &cargo, 0);
+    owner_hold_all(&owner);
+    struct tb_fabric *reader = fabric_make(&ways[0], 0);
+    const uint64_t count = owner.shared.count;
+    const int unsealed = memfd_create("fabric", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(unsealed, (off_t)count), 0);
+    const int memfds[] = {[SHARED] = owner.shared.memfd, [OWN] = -1, [UNSEALED] = unsealed};
+    for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
+        const struct tb_export_buffer buffers[] = {
+            {.bytes = owner.bytes, .count = count, .memfd = memfds[sources[i].packed]},
+            {.bytes = owner.bytes, .count = count, .memfd = memfds[sources[i].bitmap]}};
+        owner_export(&owner, buffers, 2);
+        assert_int_equal(why_of(&owner, reader, &ways[0]), sources[i].why);
+    }
+    close(unsealed);
+    tb_fabric_close(reader);
+    owner_close(&owner);
+    cargo_free(&cargo);
+}
+
+/* More buffers than a hop attaches: the rest of them come by the socket. */
+static void a_hop_says_that_not_all_is_attached(void **state)
+{
+    (void)state;
+    struct cargo cargo;
+    struct owner owner;
+    cargo_make(&cargo, 4096, 4);
+    owner_open(&owner, &ways[0], &cargo, 0);
+    const struct tb_layout *layout = &cargo.manifest.layout;
+    const uint32_t n = layout->tensor_count;
+    struct tb_export_buffer *buffers = calloc(n + 1, sizeof *buffers);
+    struct tb_source_at *at = calloc(n, sizeof *at);
+    for (uint32_t t = 0; t < n; t++) {
+        buffers[t] = (struct tb_export_buffer){
+            .bytes = cargo.bytes + layout->tensors[t].offset, .count = layout->tensors[t].bytes, .memfd = -1};
+        at[t] = (struct tb_source_at){.buffer = t};
+    }
+    buffers[n] = (struct tb_export_buffer){
+        .bytes = cargo.bytes + layout->bytes, .count = cargo.manifest.blob_bytes, .memfd = -1};
+    owner_export(&owner, buffers, n + 1);
+    owner.shard = (struct tb_source_shard){.shard = 3,
+                                           .held_buffer = TB_SOURCE_ALL_HELD,
+                                           .scattered = true,
+                                           .packed_buffer = n,
+                                           .tensor_count = n,
+                                           .tensors = at};
+    struct tb_fabric *reader = fabric_make(&ways[0], 0);
+    assert_int_equal(why_of(&owner, reader, &ways[0]), TB_WHY_SAME_HOST_SOCKET);
+    tb_fabric_close(reader);
+    owner_revoke(&owner, 0);
+    free(buffers);
+    free(at);
+    owner_close(&owner);
+    cargo_free(&cargo);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_hop_goes_by_travels_in_a_byte),
+        cmocka_unit_test(a_hop_by_shm_says_how_it_reads),
+        cmocka_unit_test(a_hop_says_that_not_all_is_attached),
         cmocka_unit_test(opening_answers_each_failure),
         cmocka_unit_test(P1_P6_a_transfer_survives_each_failure),
     };

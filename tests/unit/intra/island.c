@@ -434,7 +434,10 @@ void tale_fn(void *user, struct tb_hop *hop, const struct tb_hop_event *event)
     struct tale *t = user;
     pthread_mutex_lock(&t->lock);
     t->told.transport = event->transport;
-    if (event->kind == TB_HOP_OPENED) t->told.opened++;
+    if (event->kind == TB_HOP_OPENED) {
+        t->told.opened++;
+        t->told.why_transport = event->why_transport;
+    }
     if (event->kind == TB_HOP_WHOLE) t->told.whole++;
     if (event->kind == TB_HOP_LOST) {
         t->told.lost++;

@@ -98,6 +98,7 @@ struct told {
     uint32_t opened, whole, lost, bad;
     enum tb_status why;
     enum tb_transport transport;
+    enum tb_transport_why why_transport;
     uint32_t bad_chunk;
     bool bad_twice;
 };

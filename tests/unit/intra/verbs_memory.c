@@ -1,6 +1,8 @@
 /* verbs_memory.c - memory that stays is registered once for each NIC: over plans, paths that failed and versions; and it is its owner's
  * again all the same. pinned.c tests what decides that, without a device. */
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "verbs_suite.h"
@@ -121,5 +123,53 @@ void a_path_that_fails_costs_no_registration(void **state)
     wait_until(tb_clock_now() - failed > TB_RAIL_REST_MIN); /* time itself is what is waited for */
     pull(&s, s.cargo.manifest.chunk_count);
     assert_int_equal(verbs_pinned(s.reader).made, made + 1);
+    verbs_close(&s);
+}
+
+/* With a page in its middle that nobody may touch, no NIC registers it. Nothing is read or written there meanwhile: its source holds
+ * nothing yet. */
+static void bar(uint8_t *bytes, bool barred)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t at = ((uintptr_t)bytes + (1 << 20)) / page * page;
+    assert_int_equal(mprotect((void *)at, page, barred ? PROT_NONE : PROT_READ | PROT_WRITE), 0);
+}
+
+static void opens(struct scene *s, uint8_t *barred, enum tb_transport transport, enum tb_transport_why why)
+{
+    const uint32_t before = told(&s->tale).opened;
+    bar(barred, true);
+    struct tb_hop *hop = verbs_hop(s, TB_TRANSPORT_NONE);
+    tale_wait(&s->tale, &s->tale.told.opened, before + 1);
+    bar(barred, false);
+    assert_int_equal(told(&s->tale).transport, transport);
+    assert_int_equal(told(&s->tale).why_transport, why);
+    tb_hop_close(hop);
+    wait_until(tb_export_readers(s->owner.fabric, EXPORT_ID) == 0);
+}
+
+/* Which end's memory it is, and whether it is all of it: then what is not registered comes by tcp, and the rest by RDMA. */
+void what_is_not_registered_is_told(void **state)
+{
+    (void)state;
+    struct scene s;
+    verbs_open(&s, 6);
+    opens(&s, s.hold.bytes, TB_TRANSPORT_TCP, TB_WHY_UNREGISTERED_HERE);
+    assert_int_equal(log_lines("verbs.unregistered", "export="), 0);
+    opens(&s, s.owner.bytes, TB_TRANSPORT_TCP, TB_WHY_UNREGISTERED_THERE);
+    assert_int_equal(log_lines("verbs.unregistered", "export="), 2);
+    const struct tb_export_buffer apart[] = {
+        {.bytes = s.owner.bytes, .count = s.owner.shard.held_offset, .memfd = -1},
+        {.bytes = s.owner.held, .count = owner_count(&s) - s.owner.shard.held_offset, .memfd = -1}};
+    owner_export(&s.owner, apart, 2);
+    s.owner.shard.held_offset = 0;
+    opens(&s, s.owner.bytes, TB_TRANSPORT_VERBS, TB_WHY_RDMA_PART);
+    bar(s.owner.bytes, true);
+    struct tb_hop *hop = verbs_hop(&s, TB_TRANSPORT_NONE);
+    tale_wait(&s.tale, &s.tale.told.opened, 4);
+    bar(s.owner.bytes, false);
+    owner_hold_all(&s.owner);
+    tale_wait_whole(&s.tale);
+    tb_hop_close(hop);
     verbs_close(&s);
 }
