@@ -605,7 +605,8 @@ struct tb_catalog_reference_view {
     uint32_t shard;       /* PUBLISHER */
     uint64_t export_id;
     uint32_t held_chunks, total_chunks;
-    bool whole, hidden, activated;
+    bool whole, hidden;
+    bool activated;   /* SITE: by every group there; WORKER: it computes from it now */
     bool slow;        /* WORKER: held up those behind it, and is read from only when there is nobody else */
     bool silent;      /* WORKER, PUBLISHER: it was asked and has not answered: likewise */
     bool spot;        /* WORKER: its session's */

@@ -21,6 +21,13 @@ static uint32_t member_find(const struct tb_catalog *c, uint32_t session, uint32
     return NONE;
 }
 
+bool tb_member_active(const struct tb_catalog *c, uint32_t session, const struct tb_id *uid)
+{
+    if (session == NONE) return false; /* it has ended */
+    EACH_MEMBERSHIP(c, session, i) if (tb_which_is(&member_at(c, i)->active, uid)) return true;
+    return false;
+}
+
 uint32_t tb_member_only(const struct tb_catalog *c, uint32_t session, uint32_t model)
 {
     uint32_t found = NONE;

@@ -463,6 +463,8 @@ void tb_member_release(struct tb_catalog *c, uint32_t session, uint32_t version)
 void tb_member_retell(struct tb_catalog *c, uint32_t session);
 /* The membership of that session in a group of that model; NONE also when there are several. */
 uint32_t tb_member_only(const struct tb_catalog *c, uint32_t session, uint32_t model);
+/* Some member of the session computes from it. */
+bool tb_member_active(const struct tb_catalog *c, uint32_t session, const struct tb_id *uid);
 bool tb_group_activated(const struct tb_catalog *c, uint32_t group, const struct which *w);
 
 /* ---- waiters.c ---- */

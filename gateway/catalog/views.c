@@ -159,7 +159,8 @@ static void view_reference(const struct tb_catalog *c, const struct reference *r
     out->total_chunks = ref->total_chunks;
     out->whole = ref->whole;
     out->hidden = ref->hidden;
-    out->activated = ref->activated;
+    out->activated =
+        ref->kind == TB_REFERENCE_WORKER ? tb_member_active(c, ref->owner, &ref->uid) : ref->activated;
     out->slow = ref->slow;
     out->silent = ref->silent;
     out->spot = ref->spot;

@@ -58,6 +58,40 @@ static void who_never_came_lacks_all(void **state)
     site_close(&s);
 }
 
+static bool worker_is_active(const struct site *s, uint64_t uid)
+{
+    const struct tb_id id = id_of(uid);
+    uint32_t cursor = 0;
+    struct tb_catalog_reference_view r;
+    while (tb_catalog_reference_at(s->c, &cursor, &r))
+        if (r.kind == TB_REFERENCE_WORKER && tb_id_equal(&r.uid, &id)) return r.activated;
+    return false;
+}
+
+/* It has both staged, and computes from the newer one. */
+static void a_worker_is_active_in_one_version(void **state)
+{
+    (void)state;
+    struct site s;
+    east_open(&s, 8);
+    come(&s, "rank");
+    come(&s, "a");
+    CHECK_OK(run_open(&s, "rank", "k", 100));
+    publish_whole(&s, "rank", 5);
+    publish_whole(&s, "rank", 6);
+    CHECK_OK(join(&s, "a", "g", 0, 1));
+    CHECK_OK(staged(&s, "a", 5));
+    assert_false(worker_is_active(&s, 5));
+    switch_to(&s, "a", 5);
+    CHECK_OK(staged(&s, "a", 6));
+    assert_true(worker_is_active(&s, 5));
+    assert_false(worker_is_active(&s, 6));
+    switch_to(&s, "a", 6);
+    assert_false(worker_is_active(&s, 5));
+    assert_true(worker_is_active(&s, 6));
+    site_close(&s);
+}
+
 static void every_row_can_be_looked_at(void **state)
 {
     (void)state;
@@ -108,6 +142,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lag_in_versions_bytes_and_seconds),
         cmocka_unit_test(who_never_came_lacks_all),
+        cmocka_unit_test(a_worker_is_active_in_one_version),
         cmocka_unit_test(every_row_can_be_looked_at),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
