@@ -46,6 +46,7 @@ enum tb_session_type {
     TB_SESSION_VERSION_STATE,  /* <- notice: a version this session holds, stages or publishes became kept, lost, broken, withdrawn, superseded; or its attempt ended */
     TB_SESSION_STATUS,         /* -> STATUS_TEXT */
     TB_SESSION_STATUS_TEXT,    /* <- JSON */
+    TB_SESSION_UPDATED,        /* -> notice behind ACTIVATED, to who takes it (WELCOME): what the update of the buffers took */
     TB_SESSION_TYPE_END
 };
 
@@ -58,6 +59,9 @@ TB_MESSAGE(tb_session_hello, TB_SESSION_HELLO_FIELDS)
 
 /* The longest drain_ms that a gateway may say, and be configured with: under the bit that UNPUBLISH has there. */
 #define TB_SESSION_DRAIN_MS_MAX 3600000u
+/* In WELCOME's incarnation: this gateway takes UPDATED. A gateway of the release before never counts so far and drops the session of
+ * who sends it one; a worker of the release before does not look at the number. */
+#define TB_SESSION_TAKES_UPDATED (UINT64_C(1) << 63)
 #define TB_SESSION_WELCOME_FIELDS(F)                                                                                                   \
     F(u32, protocol) F(id, session) /* differs from HELLO's: announce everything again */                                              \
     F(name, site) F(name, gateway) F(u64, incarnation) F(u32, lease_ms) F(bool, fabric_trusted) F(u32, drain_ms) F(text, peer_address)
@@ -165,6 +169,26 @@ TB_MESSAGE(tb_session_activate, TB_SESSION_ACTIVATE_FIELDS)
 
 #define TB_SESSION_ACTIVATED_FIELDS(F) F(u32, subscription) F(id, uid) F(u64, run_order) F(u64, number) F(u64, stall_ns) F(u64, copied_bytes)
 TB_MESSAGE(tb_session_activated, TB_SESSION_ACTIVATED_FIELDS)
+
+/* How a version got to where the rollout computes from. Numbers are only added, and UNKNOWN stands for those of a later release. */
+enum tb_session_way {
+    TB_SESSION_WAY_STAGED, /* no buffers are registered: it is read where it is staged */
+    TB_SESSION_WAY_COPY,
+    TB_SESSION_WAY_SWITCH,
+    TB_SESSION_WAY_PATCH,
+    TB_SESSION_WAY_UNKNOWN
+};
+static inline const char *tb_session_way_name(uint8_t way)
+{
+    static const char *const names[] = {"staged", "copy", "switch", "patch", "unknown"};
+    return names[way < TB_SESSION_WAY_UNKNOWN ? way : TB_SESSION_WAY_UNKNOWN];
+}
+
+/* As in struct tb_activate_info. */
+#define TB_SESSION_UPDATED_FIELDS(F)                                                                                 \
+    F(u32, subscription) F(id, uid) F(u8, way) F(u64, stall_ns) F(u64, staged_bytes) F(u64, copied_bytes)             \
+    F(u64, patched_bytes) F(u32, fetched_chunks)
+TB_MESSAGE(tb_session_updated, TB_SESSION_UPDATED_FIELDS)
 
 #define TB_SESSION_RELEASE_FIELDS(F) F(id, uid)
 TB_MESSAGE(tb_session_release, TB_SESSION_RELEASE_FIELDS)

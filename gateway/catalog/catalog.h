@@ -519,6 +519,16 @@ TB_MUST_USE enum tb_status tb_catalog_activate(struct tb_catalog *c, tb_time_ns 
 TB_MUST_USE enum tb_status tb_catalog_activated(struct tb_catalog *c, tb_time_ns now,
                                                 const struct tb_id *session, uint32_t subscription,
                                                 const struct tb_catalog_active *active);
+/* What it took to get them there, as the worker says: for people, and nothing follows from it. */
+struct tb_catalog_update {
+    struct tb_id uid;
+    uint8_t way; /* enum tb_session_way, or a later release's */
+    uint32_t fetched_chunks;
+    uint64_t stall_ns, staged_bytes, copied_bytes, patched_bytes;
+};
+/* Behind tb_catalog_activated of the same version, else TB_BAD_STATE. TB_PEER_LEASE, TB_NOT_FOUND: it is no member. */
+TB_MUST_USE enum tb_status tb_catalog_updated(struct tb_catalog *c, const struct tb_id *session,
+                                              uint32_t subscription, const struct tb_catalog_update *update);
 /* The worker's staging of it goes: nobody is sent there any more, its readers are planned anew.
  * TB_DONE_BEFORE: it has none. */
 TB_MUST_USE enum tb_status tb_catalog_release(struct tb_catalog *c, tb_time_ns now,
@@ -594,6 +604,7 @@ struct tb_catalog_group_view {
 struct tb_catalog_member_view {
     struct tb_name model, group, worker;
     struct tb_id session, active, staging;
+    struct tb_catalog_update update; /* how it got to `active`; uid zero: nothing was said of that */
     uint32_t index;
     bool staged_whole;
 };
@@ -629,6 +640,9 @@ bool tb_catalog_session_get(const struct tb_catalog *c, const struct tb_id *sess
                             struct tb_catalog_session_view *out);
 bool tb_catalog_group_at(const struct tb_catalog *c, uint32_t *cursor, struct tb_catalog_group_view *out);
 bool tb_catalog_member_at(const struct tb_catalog *c, uint32_t *cursor, struct tb_catalog_member_view *out);
+/* How that session came to that version, if it is active in a member of it; false: it is not, or nothing was said of it. */
+bool tb_catalog_update_get(const struct tb_catalog *c, const struct tb_id *session, const struct tb_id *uid,
+                           struct tb_catalog_update *out);
 bool tb_catalog_reference_at(const struct tb_catalog *c, uint32_t *cursor,
                              struct tb_catalog_reference_view *out);
 bool tb_catalog_model_at(const struct tb_catalog *c, uint32_t *cursor, struct tb_catalog_model *out);

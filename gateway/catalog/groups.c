@@ -463,6 +463,34 @@ enum tb_status tb_catalog_activated(struct tb_catalog *c, tb_time_ns now, const 
     return tb_catalog_settle(c, TB_OK);
 }
 
+enum tb_status tb_catalog_updated(struct tb_catalog *c, const struct tb_id *session, uint32_t subscription,
+                                  const struct tb_catalog_update *update)
+{
+    const uint32_t s = tb_catalog_session_find(c, session);
+    if (s == NONE) return TB_PEER_LEASE;
+    const uint32_t i = member_find(c, s, subscription);
+    if (i == NONE) return TB_NOT_FOUND;
+    struct member *m = member_at(c, i);
+    if (tb_id_is_zero(&update->uid) || !tb_which_is(&m->active, &update->uid)) return TB_BAD_STATE;
+    m->update = *update;
+    return TB_OK;
+}
+
+bool tb_catalog_update_get(const struct tb_catalog *c, const struct tb_id *session, const struct tb_id *uid,
+                           struct tb_catalog_update *out)
+{
+    const uint32_t s = tb_catalog_session_find(c, session);
+    if (s == NONE) return false;
+    EACH_MEMBERSHIP(c, s, i)
+    {
+        const struct member *m = member_at(c, i);
+        if (!tb_which_is(&m->active, uid) || !tb_which_is(&m->active, &m->update.uid)) continue;
+        *out = m->update;
+        return true;
+    }
+    return false;
+}
+
 bool tb_group_activated(const struct tb_catalog *c, uint32_t group, const struct which *w)
 {
     uint32_t there = 0;

@@ -142,6 +142,7 @@ bool tb_catalog_member_at(const struct tb_catalog *c, uint32_t *cursor, struct t
                                            .staging = m->staging.uid,
                                            .index = m->index,
                                            .staged_whole = member_whole(c, m)};
+    if (tb_which_is(&m->active, &m->update.uid)) out->update = m->update;
     return true;
 }
 

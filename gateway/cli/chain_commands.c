@@ -72,6 +72,14 @@ static void print_hop(const json_t *m)
         (void)printf("  waits for a source");
 }
 
+/* "patch, stall 1.2 ms, staged 3.1 MiB", of what it computes from. */
+static void print_update(const json_t *update)
+{
+    if (!json_is_object(update)) return;
+    (void)printf("  %s, stall %.1f ms, staged %s", tb_text_of(update, "way").text,
+                 tb_number_of(update, "stall_ms"), tb_bytes_of(update, "staged_bytes").text);
+}
+
 static void print_member(const json_t *m, size_t depth, uint64_t chunks)
 {
     static const char *const marks[] = {"slow", "silent", "spot", "active"};
@@ -83,6 +91,7 @@ static void print_member(const json_t *m, size_t depth, uint64_t chunks)
     print_hop(m);
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
         if (json_is_true(json_object_get(m, marks[i]))) (void)printf("  %s", marks[i]);
+    print_update(json_object_get(m, "update"));
     (void)putchar('\n');
 }
 

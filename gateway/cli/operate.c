@@ -180,6 +180,21 @@ static void print_models(const json_t *models)
     }
 }
 
+static void print_updates(const json_t *session)
+{
+    const json_t *updates = json_object_get(session, "updates");
+    for (size_t i = 0; i < json_array_size(updates); i++) {
+        const json_t *u = json_array_get(updates, i);
+        (void)printf("update   %-16s %s %" PRIu64 ":%" PRIu64 "  %s  stall %.1f ms  staged %s",
+                     tb_text_of(session, "name").text, tb_text_of(u, "model").text, tb_count_of(u, "run"),
+                     tb_count_of(u, "number"), tb_text_of(u, "way").text, tb_number_of(u, "stall_ms"),
+                     tb_bytes_of(u, "staged_bytes").text);
+        if (tb_count_of(u, "fetched_chunks") > 0)
+            (void)printf("  %" PRIu64 " chunks came again", tb_count_of(u, "fetched_chunks"));
+        (void)putchar('\n');
+    }
+}
+
 static void print_sessions(const json_t *sessions)
 {
     for (size_t i = 0; i < json_array_size(sessions); i++) {
@@ -187,6 +202,7 @@ static void print_sessions(const json_t *sessions)
         (void)printf("worker   %-16s host %s  %s%s\n", tb_text_of(s, "name").text, tb_text_of(s, "host").text,
                      tb_text_of(s, "identity").text,
                      json_is_false(json_object_get(s, "connected")) ? "  away" : "");
+        print_updates(s);
     }
 }
 

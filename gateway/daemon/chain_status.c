@@ -1,12 +1,13 @@
 /* chain_status.c - what the operator's socket answers to "chains" (docs/control.md): who reads from whom, of each version that
  * workers have or stage here. As workers said last: they tell their progress at most once a second. */
 #include "gateway/daemon/daemon.h"
+#include "intra/session_msg.h"
 
 #include <string.h>
 
 #include "base/fault.h"
 
-#define MEMBERS_MAX 16384u /* of one answer: about 5 MB of text */
+#define MEMBERS_MAX 16384u /* of one answer: about 8 MB of text */
 #define NOT_LISTED  UINT32_MAX
 
 /* One answer as it is made. */
@@ -43,6 +44,15 @@ static void put_hop(struct chains *a, json_t *o, uint8_t packed, uint64_t bytes_
     put(a, o, "transport", json_string(tb_transport_name(transport)));
     put(a, o, "transport_why", json_string(tb_transport_why_text(why)));
     put(a, o, "bytes_per_s", json_integer((json_int_t)bytes_per_s));
+}
+
+json_t *tb_status_update(const struct tb_catalog_update *u)
+{
+    if (tb_id_is_zero(&u->uid)) return json_null();
+    return json_pack("{s:s, s:f, s:I, s:I, s:I, s:I}", "way", tb_session_way_name(u->way), "stall_ms",
+                     (double)u->stall_ns / 1e6, "staged_bytes", (json_int_t)u->staged_bytes, "copied_bytes",
+                     (json_int_t)u->copied_bytes, "patched_bytes", (json_int_t)u->patched_bytes,
+                     "fetched_chunks", (json_int_t)u->fetched_chunks);
 }
 
 /* ---- what the gateway itself reads, at home ---- */
@@ -95,7 +105,9 @@ static json_t *source_json(const struct chains *a, const struct tb_catalog_refer
 static json_t *worker_row(struct chains *a, const struct tb_catalog_reference_view *r)
 {
     struct tb_catalog_session_view s;
+    struct tb_catalog_update update = {.way = 0};
     const bool known = tb_catalog_session_get(a->d->catalog, &r->session, &s);
+    (void)tb_catalog_update_get(a->d->catalog, &r->session, &r->uid, &update);
     json_t *o = json_object();
     put(a, o, "name", text_json(r->name.text));
     put(a, o, "kind", json_string("worker"));
@@ -105,6 +117,7 @@ static json_t *worker_row(struct chains *a, const struct tb_catalog_reference_vi
     put(a, o, "held_chunks", json_integer(r->held_chunks));
     put(a, o, "whole", json_boolean(r->whole));
     put(a, o, "active", json_boolean(r->activated));
+    put(a, o, "update", tb_status_update(&update));
     put(a, o, "slow", json_boolean(r->slow));
     put(a, o, "silent", json_boolean(r->silent));
     put(a, o, "spot", json_boolean(r->spot));

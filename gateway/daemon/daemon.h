@@ -519,6 +519,7 @@ enum tb_status tb_session_chunk_bad_frame(struct tb_worker_session *s, struct tb
 enum tb_status tb_session_progress_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
 enum tb_status tb_session_activate_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
 enum tb_status tb_session_activated_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_session_updated_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
 enum tb_status tb_session_release_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
 enum tb_status tb_session_status_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
 void tb_seals_retry(struct tb_daemon *d); /* after something was evicted */
@@ -559,6 +560,8 @@ bool tb_copy_read_by_tcp(const struct tb_daemon *d);
 
 /* chain_status.c */
 enum tb_status tb_status_chains(void *user, const json_t *request, json_t *reply, char *error);
+/* Null where its uid is zero. New reference; NULL: no memory. */
+json_t *tb_status_update(const struct tb_catalog_update *update);
 
 /* link_status.c */
 enum tb_status tb_status_streams(void *user, const json_t *request, json_t *reply, char *error);

@@ -306,6 +306,22 @@ enum tb_status tb_session_activated_frame(struct tb_worker_session *s, struct tb
     return TB_OK;
 }
 
+enum tb_status tb_session_updated_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+{
+    struct tb_session_updated m;
+    if (tb_session_updated_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    const struct tb_catalog_update update = {.uid = m.uid,
+                                             .way = m.way,
+                                             .fetched_chunks = m.fetched_chunks,
+                                             .stall_ns = m.stall_ns,
+                                             .staged_bytes = m.staged_bytes,
+                                             .copied_bytes = m.copied_bytes,
+                                             .patched_bytes = m.patched_bytes};
+    /* of who is no member any more, or went on meanwhile: nothing to do */
+    TB_MOOT(tb_catalog_updated(s->d->catalog, &s->id, m.subscription, &update));
+    return TB_OK;
+}
+
 enum tb_status tb_session_release_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_session_release m;

@@ -167,7 +167,7 @@ static void welcome(struct tb_worker_session *s, uint64_t request)
                                    .session = s->id,
                                    .site = d->config->site,
                                    .gateway = d->gateway,
-                                   .incarnation = d->incarnation,
+                                   .incarnation = d->incarnation | TB_SESSION_TAKES_UPDATED,
                                    .lease_ms = d->config->session_lease_ms,
                                    .fabric_trusted = d->config->fabric_trusted,
                                    .drain_ms = d->config->drain_ms};
@@ -290,6 +290,7 @@ static const tb_session_fn frame_fns[TB_SESSION_TYPE_END] = {
     [TB_SESSION_ACTIVATED] = tb_session_activated_frame,
     [TB_SESSION_RELEASE] = tb_session_release_frame,
     [TB_SESSION_STATUS] = tb_session_status_frame,
+    [TB_SESSION_UPDATED] = tb_session_updated_frame,
 };
 
 static enum tb_status on_frame(struct tb_wire *w, void *user, struct tb_wire_frame *frame)

@@ -134,14 +134,29 @@ static json_t *models_json(struct tb_daemon *d)
     return list;
 }
 
-/* Distinct models that a session publishes or follows. */
-static void session_models(struct tb_daemon *d, const struct tb_id *session, json_t *publishes,
-                           json_t *subscribes)
+/* Nothing for what it computes from if that is forgotten here, or nothing was said of it. */
+static void member_update(struct tb_daemon *d, const struct tb_catalog_member_view *m, json_t *updates)
 {
+    struct tb_catalog_version_view v;
+    if (tb_id_is_zero(&m->update.uid) || !tb_catalog_version_get(d->catalog, &m->active, &v)) return;
+    json_t *o = tb_status_update(&m->update);
+    set_text(o, "model", m->model.text);
+    set_text(o, "group", m->group.text);
+    set_u64(o, "run", v.key.run_order);
+    set_u64(o, "number", v.key.number);
+    append(updates, o);
+}
+
+/* Distinct models that a session publishes or follows, and how it got to what it computes from. */
+static void session_models(struct tb_daemon *d, const struct tb_id *session, json_t *row)
+{
+    json_t *publishes = json_array(), *subscribes = json_array(), *updates = json_array();
     uint32_t cursor = 0;
     struct tb_catalog_member_view member;
     while (tb_catalog_member_at(d->catalog, &cursor, &member)) {
-        if (tb_id_equal(&member.session, session)) append(subscribes, json_string(member.model.text));
+        if (!tb_id_equal(&member.session, session)) continue;
+        append(subscribes, json_string(member.model.text));
+        member_update(d, &member, updates);
     }
     const struct tb_worker_session *s = tb_session_find(d, session);
     struct tb_name last = {""};
@@ -152,6 +167,9 @@ static void session_models(struct tb_daemon *d, const struct tb_id *session, jso
         last = copy->key.model;
         append(publishes, json_string(last.text));
     }
+    put(row, "publishes", publishes);
+    put(row, "subscribes", subscribes);
+    put(row, "updates", updates);
 }
 
 #define SESSIONS_MAX 1024u /* listed: each is looked up among all members */
@@ -162,15 +180,13 @@ static json_t *sessions_json(struct tb_daemon *d)
     uint32_t cursor = 0;
     struct tb_catalog_session_view v;
     while (json_array_size(list) < SESSIONS_MAX && tb_catalog_session_at(d->catalog, &cursor, &v)) {
-        json_t *o = json_object(), *publishes = json_array(), *subscribes = json_array();
+        json_t *o = json_object();
         const struct tb_worker_session *s = tb_session_find(d, &v.session.id);
-        session_models(d, &v.session.id, publishes, subscribes);
         set_text(o, "name", v.session.name.text);
         set_text(o, "host", v.session.host.text);
         set_text(o, "identity", v.session.identity);
         put(o, "since_s", json_real(s != NULL ? (double)(tb_clock_wall_ms() - s->since_wall_ms) / 1e3 : 0));
-        put(o, "publishes", publishes);
-        put(o, "subscribes", subscribes);
+        session_models(d, &v.session.id, o);
         put(o, "lease_left_s", json_real(seconds(tb_time_since(tb_clock_now(), v.lease_until))));
         put(o, "connected", json_boolean(v.attached));
         append(list, o);

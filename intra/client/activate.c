@@ -75,6 +75,32 @@ static void activated_notice(struct tb_session *s, const struct tb_subscription 
     tb_request_post(s, notice);
 }
 
+static enum tb_session_way way_of(const struct tb_subscription *sub, const struct tb_staged_use *use)
+{
+    if (sub->registration == NULL) return TB_SESSION_WAY_STAGED;
+    if (use->staging->patch != NULL) return TB_SESSION_WAY_PATCH;
+    return sub->update == TB_UPDATE_SWITCH ? TB_SESSION_WAY_SWITCH : TB_SESSION_WAY_COPY;
+}
+
+/* Behind ACTIVATED, which a gateway of the release before takes as well (P9). */
+static void updated_notice(struct tb_session *s, struct tb_subscription *sub, const struct tb_staged_use *use,
+                           const struct tb_activate_info *info)
+{
+    sub->updated = (struct tb_session_updated){.subscription = sub->number,
+                                               .uid = use->staging->uid,
+                                               .way = (uint8_t)way_of(sub, use),
+                                               .stall_ns = info->stall_ns,
+                                               .staged_bytes = info->staged_bytes,
+                                               .copied_bytes = info->copied_bytes,
+                                               .patched_bytes = info->patched_bytes,
+                                               .fetched_chunks = info->fetched_chunks};
+    const bool taken = (s->welcome.incarnation & TB_SESSION_TAKES_UPDATED) != 0;
+    struct tb_request *notice = taken ? tb_request_new(s, TB_SESSION_UPDATED, 0, 0) : NULL;
+    if (notice == NULL) return; /* the next one says its own */
+    tb_session_updated_encode(&sub->updated, &notice->payload);
+    tb_request_post(s, notice);
+}
+
 /* P2: where the gateway cannot know what was active here: only forward, unless that was withdrawn. */
 static int may_follow(const struct tb_subscription *sub, const struct tb_staged_use *use)
 {
@@ -381,6 +407,7 @@ static int activate(struct tb_session *s, struct tb_subscription *sub, const str
     info->buffer = sub->second == NULL ? 0 : sub->buffer;
     info->stall_ns = tb_time_since(began, tb_clock_now());
     activated_notice(s, sub, uid, info);
+    updated_notice(s, sub, use, info);
     return TB_OK;
 }
 

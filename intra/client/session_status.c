@@ -144,6 +144,38 @@ static void put_hop(struct text *t, const struct tb_staging *st)
         (unsigned long long)(seconds > 0.001 ? (double)stats.bytes_read / seconds : 0));
 }
 
+static void put_update(struct text *t, const struct tb_session_updated *u)
+{
+    if (tb_id_is_zero(&u->uid)) {
+        put(t, ",\"update\":null");
+        return;
+    }
+    put(t, ",\"update\":{");
+    put_uid(t, &u->uid);
+    put(t,
+        ",\"way\":\"%s\",\"stall_ms\":%llu.%03u,\"staged_bytes\":%llu,\"copied_bytes\":%llu,"
+        "\"patched_bytes\":%llu,\"fetched_chunks\":%u}",
+        tb_session_way_name(u->way), (unsigned long long)(u->stall_ns / 1000000),
+        (unsigned)(u->stall_ns / 1000 % 1000), /* a program's locale may have a comma in a double */
+        (unsigned long long)u->staged_bytes, (unsigned long long)u->copied_bytes,
+        (unsigned long long)u->patched_bytes, u->fetched_chunks);
+}
+
+static void put_subscriptions(struct text *t, const struct tb_session *s)
+{
+    static const char *const updates[] = {"copy", "switch", "patch"};
+    put(t, ",\"subscriptions\":[");
+    for (const struct tb_subscription *sub = s->subscriptions; sub != NULL; sub = sub->next) {
+        put(t,
+            "%s{\"model\":\"%s\",\"group\":\"%s\",\"member_index\":%u,\"member_count\":%u,\"asked\":\"%s\"",
+            sub == s->subscriptions ? "" : ",", sub->model.text, sub->group.text, sub->member_index,
+            sub->member_count, sub->registration == NULL ? "staged" : updates[sub->update]);
+        put_update(t, &sub->updated);
+        put_char(t, '}');
+    }
+    put(t, "]");
+}
+
 static void put_stagings(struct text *t, const struct tb_session *s)
 {
     static const char *const names[] = {"asked",   "manifests", "preparing", "prepared",
@@ -183,6 +215,7 @@ static int session_status(struct tb_session *s, struct text *t, uint64_t *needed
     put_head(t, s);
     put_registrations(t, s);
     put_publications(t, s);
+    put_subscriptions(t, s);
     put_stagings(t, s);
     tb_session_unlock(s);
     return finish(t, needed_out);

@@ -329,6 +329,13 @@ static enum tb_status do_activated(struct site *s, unsigned n)
     return tb_catalog_activated(s->c, s->now, &id, n % 3, &active);
 }
 
+static enum tb_status do_updated(struct site *s, unsigned n)
+{
+    const struct tb_id id = session_of(PICK(given_sessions)), uid = id_of(PICK(given_uids));
+    const struct tb_catalog_update update = {.uid = uid, .way = 3, .stall_ns = 1};
+    return tb_catalog_updated(s->c, &id, n % 3, &update);
+}
+
 static enum tb_status do_release(struct site *s, unsigned n)
 {
     const struct tb_id id = session_of(PICK(given_sessions)), uid = id_of(PICK(given_uids));
@@ -484,6 +491,7 @@ const struct event given_events[] = {
     {"hop_lost", do_hop_lost, 4 * 4 * 4, 0},
     {"activate", do_activate, 4 * 4 * 3, 0},
     {"activated", do_activated, 4 * 4 * 3, 0},
+    {"updated", do_updated, 4 * 4 * 3, 0},
     {"release", do_release, 4 * 4, 0},
     {"wait", do_wait, 3 * 2 * 6 * 4 * 3 * 2, 0},
     {"cancel", do_cancel, 3, 0},

@@ -74,6 +74,24 @@ class Updating:
         return got
 
 
+def site_says(site, name, number, got, way):
+    """What a rollout's switch took, as its site shows it, is what its library said."""
+    def rows():
+        session = next(s for s in site.control("status")["sessions"] if s["name"] == name)
+        return [u for u in session["updates"] if u["number"] == number]
+    told = wait_for(f"the site hears how {name} got version {number}", rows)[0]
+    expect(f"{name}'s stall", abs(told["stall_ms"] - got["stall_ns"] / 1e6) < 0.001, True)
+    said = {"way": way, "staged_bytes": got["staged"], "copied_bytes": got["copied"], "patched_bytes": got["patched"],
+            "fetched_chunks": got["fetched"]}
+    expect(f"what {name} took", {k: told[k] for k in said}, said)
+    members = next(c for c in site.control("chains")["chains"] if c["number"] == number)["members"]
+    expect(f"{name} in its chain", next(m for m in members if m["name"] == name)["update"], {"stall_ms": told["stall_ms"], **said})
+    line = next(text for text in site.cli("status").stdout.splitlines() if text.startswith("update ") and text.split()[1] == name)
+    expect(f"\"{line}\"", line.split()[2:5] + ["stall" in line, "staged" in line], ["policy", f"1:{number}", way, True, True])
+    line = next(text for text in site.cli("chains").stdout.splitlines() if text.split()[0] == name and f"{way}, stall" in text)
+    expect(f"\"{line}\"", "active" in line and "staged" in line, True)
+
+
 @scenario
 def three_ways_to_update_a_rollout(lab):
     """P1 P2: copied, in the other of two buffers, or patched: the same bytes; a patch stages a small part of them, and what is
@@ -90,6 +108,7 @@ def three_ways_to_update_a_rollout(lab):
             stray = name == "patch" and number == 4
             got[name] = rollout.follow(uid, path, before=(lambda: rollout.worker.ok("scribble", at=4 << 20)) if stray else None)
             size = rollout.bytes
+            site_says(site, name, number, got[name], "copy" if name == "patch" and number == 1 else name)
             wire = staged(rollout.worker, uid)
             if not stray and wire["read_bytes"] > size * 1.05:
                 raise Failed(f"{name} read {wire['read_bytes']} bytes of {size}")
@@ -104,6 +123,10 @@ def three_ways_to_update_a_rollout(lab):
         expect("chunks fetched", got["patch"]["fetched"] > 0, number == 4)
     status = ways["patch"].worker.ok("status", what="session")["json"]
     expect("staged as a patch", {s["number"]: s["patch"] for s in status["staged"]}, {1: False, 2: True, 3: True, 4: True})
+    for name, rollout in ways.items():
+        said = rollout.worker.ok("status", what="session")["json"]["subscriptions"]
+        expect(f"what {name} says of its last update", [(s["asked"], s["update"]["way"], s["update"]["staged_bytes"]) for s in said],
+               [(name, name, got[name]["staged"])])
     expect("readers of a patch", [s["readers"] for s in status["staged"] if s["patch"]], [0, 0, 0])
 
 

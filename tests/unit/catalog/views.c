@@ -58,6 +58,51 @@ static void who_never_came_lacks_all(void **state)
     site_close(&s);
 }
 
+/* Of the version that a member computes from; what is said of another, or by nobody's member, is not taken. */
+static void how_a_member_was_updated_can_be_looked_at(void **state)
+{
+    (void)state;
+    struct site s;
+    east_open(&s, 8);
+    come(&s, "rank");
+    come(&s, "a");
+    CHECK_OK(run_open(&s, "rank", "k", 100));
+    publish_whole(&s, "rank", 5);
+    publish_whole(&s, "rank", 6);
+    CHECK_OK(join(&s, "a", "g", 0, 1));
+    CHECK_OK(staged(&s, "a", 5));
+    switch_to(&s, "a", 5);
+    const struct tb_id a = session_of("a"), nobody = session_of("nobody"), five = id_of(5), six = id_of(6);
+    const struct tb_catalog_update said = {.uid = five, .way = 3, .fetched_chunks = 2, .stall_ns = 7};
+    const struct tb_catalog_update of_six = {.uid = six}, of_none = {.way = 1};
+    struct tb_catalog_update seen;
+    assert_false(tb_catalog_update_get(s.c, &a, &five, &seen));
+    CHECK_STATUS(tb_catalog_updated(s.c, &nobody, 1, &said), TB_PEER_LEASE);
+    CHECK_STATUS(tb_catalog_updated(s.c, &a, 2, &said), TB_NOT_FOUND);
+    CHECK_STATUS(tb_catalog_updated(s.c, &a, 1, &of_six), TB_BAD_STATE);
+    CHECK_STATUS(tb_catalog_updated(s.c, &a, 1, &of_none), TB_BAD_STATE);
+    CHECK_OK(tb_catalog_updated(s.c, &a, 1, &said));
+    assert_true(tb_catalog_update_get(s.c, &a, &five, &seen));
+    assert_memory_equal(seen.uid.bytes, five.bytes, sizeof five.bytes);
+    assert_int_equal(seen.way, 3);
+    assert_int_equal(seen.fetched_chunks, 2);
+    assert_int_equal(seen.stall_ns, 7);
+    uint32_t cursor = 0;
+    struct tb_catalog_member_view member;
+    assert_true(tb_catalog_member_at(s.c, &cursor, &member));
+    assert_int_equal(member.update.stall_ns, 7);
+    assert_false(tb_catalog_update_get(s.c, &a, &six, &seen));
+    assert_false(tb_catalog_update_get(s.c, &nobody, &five, &seen));
+    CHECK_OK(staged(&s, "a", 6));
+    switch_to(&s, "a", 6);
+    assert_false(tb_catalog_update_get(s.c, &a, &five, &seen)); /* it computes from another */
+    assert_false(tb_catalog_update_get(s.c, &a, &six, &seen));
+    cursor = 0;
+    assert_true(tb_catalog_member_at(s.c, &cursor, &member));
+    assert_true(tb_id_is_zero(&member.update.uid));
+    site_close(&s);
+}
+
 static bool worker_is_active(const struct site *s, uint64_t uid)
 {
     const struct tb_id id = id_of(uid);
@@ -142,6 +187,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lag_in_versions_bytes_and_seconds),
         cmocka_unit_test(who_never_came_lacks_all),
+        cmocka_unit_test(how_a_member_was_updated_can_be_looked_at),
         cmocka_unit_test(a_worker_is_active_in_one_version),
         cmocka_unit_test(every_row_can_be_looked_at),
     };

@@ -142,7 +142,7 @@ static void on_hello(struct fake *f, uint32_t index, uint64_t request, const str
                                          .session = s->id,
                                          .site = {"east"},
                                          .gateway = {"g1"},
-                                         .incarnation = 1,
+                                         .incarnation = f->older ? 1 : 1 | TB_SESSION_TAKES_UPDATED,
                                          .lease_ms = 600,
                                          .fabric_trusted = f->trusted,
                                          .drain_ms = f->drain_ms};
@@ -371,6 +371,11 @@ static enum tb_status on_notice(struct fake *f, uint32_t index, struct tb_wire_f
         DECODE(tb_session_activated, m);
         f->activated = m;
         return TB_OK;
+    }
+    case TB_SESSION_UPDATED: {
+        DECODE(tb_session_updated, m);
+        f->updated = m;
+        return f->older ? TB_PEER_GARBLED : TB_OK;
     }
     case TB_SESSION_CHUNK_BAD:
         return TB_OK;

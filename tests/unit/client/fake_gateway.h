@@ -101,6 +101,7 @@ struct fake {
     enum tb_status refuse[TB_SESSION_TYPE_END];
     uint32_t classes; /* VERSION_OPEN's answer: of differences to the version before; 0: none */
     bool shelves;     /* steps have their encoded chunks beside them */
+    bool older;       /* WELCOME is that of the release before: it knows of no UPDATED */
     bool no_plan;     /* STAGE brings no PLAN */
     bool plans_again; /* HOP_LOST does, as with a catalog: a busy machine may hold a source up too long */
     bool chain;       /* PLANs name the worker that exported last, when there is one */
@@ -118,6 +119,7 @@ struct fake {
     struct tb_session_hop_lost hop_lost;
     struct tb_session_progress progress;
     struct tb_session_activated activated;
+    struct tb_session_updated updated;
     struct tb_session_export exported; /* its span is not kept */
     struct tb_session_unpublish unpublished;
     uint64_t unpublish_request; /* its number */

@@ -87,6 +87,33 @@ static struct tb_activate_info activate(struct worker *w, uint32_t number)
     return info;
 }
 
+/* What the gateway hears of switch number `count`, and what the session says of itself. */
+static void check_told(struct worker *w, uint32_t count, enum tb_session_way way,
+                       const struct tb_activate_info *info)
+{
+    char text[8192], expected[256];
+    uint64_t needed;
+    fake_wait_seen(&w->f, TB_SESSION_UPDATED, count);
+    pthread_mutex_lock(&w->f.lock);
+    const struct tb_session_updated told = w->f.updated;
+    pthread_mutex_unlock(&w->f.lock);
+    assert_int_equal(told.way, way);
+    assert_int_equal(told.stall_ns, info->stall_ns);
+    assert_int_equal(told.staged_bytes, info->staged_bytes);
+    assert_int_equal(told.copied_bytes, info->copied_bytes);
+    assert_int_equal(told.patched_bytes, info->patched_bytes);
+    assert_int_equal(told.fetched_chunks, info->fetched_chunks);
+    CHECK_OK(tb_status(w->s, "session", text, sizeof text, &needed));
+    snprintf(expected, sizeof expected,
+             "\"way\":\"%s\",\"stall_ms\":%llu.%03u,\"staged_bytes\":%llu,\"copied_bytes\":%llu,"
+             "\"patched_bytes\":%llu,\"fetched_chunks\":%u}",
+             tb_session_way_name((uint8_t)way), (unsigned long long)(info->stall_ns / 1000000),
+             (unsigned)(info->stall_ns / 1000 % 1000), (unsigned long long)info->staged_bytes,
+             (unsigned long long)info->copied_bytes, (unsigned long long)info->patched_bytes,
+             info->fetched_chunks);
+    if (strstr(text, expected) == NULL) fail_msg("no %s in %s", expected, text);
+}
+
 /* What is kept of a step is the step, and the buffers hold the version bit for bit (P1). */
 static void a_step_is_staged_as_a_patch(void **state)
 {
@@ -97,6 +124,7 @@ static void a_step_is_staged_as_a_patch(void **state)
     struct tb_activate_info info = activate(&w, 1);
     assert_int_equal(info.copied_bytes, BYTES);
     assert_true(info.staged_bytes >= BYTES); /* there was nothing to be a step to */
+    check_told(&w, 1, TB_SESSION_WAY_COPY, &info);
     check_memory(&w, w.memory[0], 1);
     for (uint32_t n = 2; n < 4; n++) {
         stage(&w, n);
@@ -108,6 +136,7 @@ static void a_step_is_staged_as_a_patch(void **state)
         assert_int_equal(info.patched_bytes, BYTES);
         assert_int_equal(info.copied_bytes, 0);
         assert_int_equal(info.fetched_chunks, 0);
+        check_told(&w, n, TB_SESSION_WAY_PATCH, &info);
         fake_wait_seen(&w.f, TB_SESSION_EXPORT, n);
         pthread_mutex_lock(&w.f.lock);
         assert_int_equal(w.f.exported.export_id, 0); /* nobody is sent here */
@@ -278,6 +307,7 @@ static void two_buffers_are_used_in_turn(void **state)
         assert_int_equal(info.buffer, (n + 1) % 2);
         assert_int_equal(info.copied_bytes, 0);
         assert_true(info.staged_bytes >= BYTES);
+        check_told(&w, n, TB_SESSION_WAY_SWITCH, &info);
     }
     assert_int_equal(activate(&w, 3).buffer, 0); /* again: nothing changes */
     check_memory(&w, w.memory[0], 3);

@@ -79,6 +79,15 @@ static void stage_then_go_then_activate(void **state)
     assert_true(info.stall_ns > 0);
     fake_wait_seen(&f, TB_SESSION_ACTIVATED, 1);
     assert_int_equal(f.activated.copied_bytes, 4 * TENSOR);
+    fake_wait_seen(&f, TB_SESSION_UPDATED, 1);
+    pthread_mutex_lock(&f.lock);
+    assert_int_equal(f.updated.subscription, f.activated.subscription);
+    assert_memory_equal(f.updated.uid.bytes, uid.bytes, sizeof uid.bytes);
+    assert_int_equal(f.updated.way, TB_SESSION_WAY_COPY);
+    assert_int_equal(f.updated.stall_ns, info.stall_ns);
+    assert_int_equal(f.updated.staged_bytes, info.staged_bytes);
+    assert_int_equal(f.updated.copied_bytes, 4 * TENSOR);
+    pthread_mutex_unlock(&f.lock);
     fake_wait_seen(&f, TB_SESSION_EXPORT, 1);
     pthread_mutex_lock(&f.lock);
     assert_true(f.progress.whole && f.progress.held_chunks == f.progress.total_chunks);
@@ -123,6 +132,29 @@ static void items_are_the_version(void **state)
     fake_go(&f, 1);
     CHECK_OK(tb_activate(w.sub, &uid, &info));
     assert_int_equal(info.copied_bytes, 0);
+    fake_wait_seen(&f, TB_SESSION_UPDATED, 1);
+    assert_int_equal(f.updated.way, TB_SESSION_WAY_STAGED);
+    worker_close(&w);
+    fake_close(&f);
+}
+
+/* P9: a gateway of the release before drops who sends it what it does not know, so it is told ACTIVATED alone. */
+static void P9_an_older_gateway_is_not_told_of_updates(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct worker w;
+    fake_open(&f);
+    FAKE_SET(&f, older, true);
+    const struct tb_uid uid = fake_uid(fake_make(&f, 1, 2, 2, TENSOR));
+    worker_open(&f, &w, "w0", "host-a", 4);
+    CHECK_OK(tb_stage(w.sub, &uid, 20000));
+    fake_go(&f, 1);
+    CHECK_OK(tb_activate(w.sub, &uid, NULL));
+    CHECK_OK(tb_release(w.sub, &uid)); /* answered behind it */
+    assert_int_equal(fake_seen(&f, TB_SESSION_ACTIVATED), 1);
+    assert_int_equal(fake_seen(&f, TB_SESSION_UPDATED), 0);
+    assert_int_equal(fake_seen(&f, TB_SESSION_HELLO), 1); /* it has not dropped us */
     worker_close(&w);
     fake_close(&f);
 }
@@ -480,6 +512,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stage_then_go_then_activate),
         cmocka_unit_test(items_are_the_version),
+        cmocka_unit_test(P9_an_older_gateway_is_not_told_of_updates),
         cmocka_unit_test(a_worker_chains_behind_a_worker_by_tcp),
         cmocka_unit_test(a_worker_chains_behind_a_worker_by_shm),
         cmocka_unit_test(a_worker_that_gets_nothing_says_so),
