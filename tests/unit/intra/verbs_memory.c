@@ -126,24 +126,49 @@ void a_path_that_fails_costs_no_registration(void **state)
     verbs_close(&s);
 }
 
-/* With a page in its middle that nobody may touch, no NIC registers it. Nothing is read or written there meanwhile: its source holds
- * nothing yet. */
-static void bar(uint8_t *bytes, bool barred)
+/* A page in the middle of memory becomes one of a file that is too short for it, which no NIC registers, with what stood there in
+ * `was`. Nothing is read or written there meanwhile: its source holds nothing yet. (mprotect would not do: where only reading is asked
+ * for the kernel pins such a page.) */
+struct barred {
+    uint8_t *page;
+    uint8_t was[4096];
+};
+
+static void map_there(const struct barred *b, int flags, int fd)
 {
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    const uintptr_t at = ((uintptr_t)bytes + (1 << 20)) / page * page;
-    assert_int_equal(mprotect((void *)at, page, barred ? PROT_NONE : PROT_READ | PROT_WRITE), 0);
+    void *got = mmap(b->page, sizeof b->was, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd, 0);
+    assert_ptr_equal(got, b->page);
 }
 
-static void opens(struct scene *s, uint8_t *barred, enum tb_transport transport, enum tb_transport_why why)
+static void bar(struct barred *b, uint8_t *bytes)
 {
+    assert_int_equal(sysconf(_SC_PAGESIZE), sizeof b->was);
+    b->page = (uint8_t *)(((uintptr_t)bytes + (1 << 20)) / sizeof b->was * sizeof b->was);
+    memcpy(b->was, b->page, sizeof b->was);
+    const int empty = memfd_create("barred", MFD_CLOEXEC);
+    map_there(b, MAP_SHARED, empty);
+    close(empty);
+}
+
+static void unbar(const struct barred *b)
+{
+    map_there(b, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    memcpy(b->page, b->was, sizeof b->was);
+}
+
+static struct tb_hop *opened_with(struct scene *s, uint8_t *bytes)
+{
+    struct barred barred;
     const uint32_t before = told(&s->tale).opened;
-    bar(barred, true);
+    bar(&barred, bytes);
     struct tb_hop *hop = verbs_hop(s, TB_TRANSPORT_NONE);
     tale_wait(&s->tale, &s->tale.told.opened, before + 1);
-    bar(barred, false);
-    assert_int_equal(told(&s->tale).transport, transport);
-    assert_int_equal(told(&s->tale).why_transport, why);
+    unbar(&barred);
+    return hop;
+}
+
+static void closes(struct scene *s, struct tb_hop *hop)
+{
     tb_hop_close(hop);
     wait_until(tb_export_readers(s->owner.fabric, EXPORT_ID) == 0);
 }
@@ -154,22 +179,24 @@ void what_is_not_registered_is_told(void **state)
     (void)state;
     struct scene s;
     verbs_open(&s, 6);
-    opens(&s, s.hold.bytes, TB_TRANSPORT_TCP, TB_WHY_UNREGISTERED_HERE);
+    closes(&s, opened_with(&s, s.hold.bytes));
+    assert_int_equal(told(&s.tale).transport, TB_TRANSPORT_TCP);
+    assert_int_equal(told(&s.tale).why_transport, TB_WHY_UNREGISTERED_HERE);
     assert_int_equal(log_lines("verbs.unregistered", "export="), 0);
-    opens(&s, s.owner.bytes, TB_TRANSPORT_TCP, TB_WHY_UNREGISTERED_THERE);
+    closes(&s, opened_with(&s, s.owner.bytes));
+    assert_int_equal(told(&s.tale).transport, TB_TRANSPORT_TCP);
+    assert_int_equal(told(&s.tale).why_transport, TB_WHY_UNREGISTERED_THERE);
     assert_int_equal(log_lines("verbs.unregistered", "export="), 2);
     const struct tb_export_buffer apart[] = {
         {.bytes = s.owner.bytes, .count = s.owner.shard.held_offset, .memfd = -1},
         {.bytes = s.owner.held, .count = owner_count(&s) - s.owner.shard.held_offset, .memfd = -1}};
     owner_export(&s.owner, apart, 2);
     s.owner.shard.held_offset = 0;
-    opens(&s, s.owner.bytes, TB_TRANSPORT_VERBS, TB_WHY_RDMA_PART);
-    bar(s.owner.bytes, true);
-    struct tb_hop *hop = verbs_hop(&s, TB_TRANSPORT_NONE);
-    tale_wait(&s.tale, &s.tale.told.opened, 4);
-    bar(s.owner.bytes, false);
+    struct tb_hop *hop = opened_with(&s, s.owner.bytes);
+    assert_int_equal(told(&s.tale).transport, TB_TRANSPORT_VERBS);
+    assert_int_equal(told(&s.tale).why_transport, TB_WHY_RDMA_PART);
     owner_hold_all(&s.owner);
     tale_wait_whole(&s.tale);
-    tb_hop_close(hop);
+    closes(&s, hop);
     verbs_close(&s);
 }
