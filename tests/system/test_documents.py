@@ -57,6 +57,10 @@ def the_control_page_is_what_is_served(lab):
     expect("chains of one version with one worker", [len(c["members"]) for c in chains], [2])
     same_names("chains", chains[0], page["chains"])
     same_names("members[]", set(chains[0]["members"][0]) | set(chains[0]["members"][1]), page["members"])
+    (update,) = (s["updates"][0] for s in status["sessions"] if s["updates"])
+    same_names("updates[]", set(update) - {"model", "group", "run", "number"}, page["members.update"])
+    (update,) = (m["update"] for m in chains[0]["members"] if m.get("update"))
+    same_names("members[].update", update, page["members.update"])
     arena = re.search(r"^\| `arena` .*$", (SOURCE / "docs/control.md").read_text(), re.M).group(0)
     same_names("arena", status["arena"], set(re.findall(r"`(\w+)`", arena)) - {"arena"})
     for site, inner in ((west, "workers"), (east, "sites")):
