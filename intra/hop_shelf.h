@@ -40,7 +40,7 @@ struct tb_hop_shelf {
     struct tb_hop_base base; /* ours; places NULL: none */
     struct tb_shelf *ours;   /* where objects are passed on; NULL: nowhere */
     tb_time_ns patience;     /* [TB_HOP_SHELF_PATIENCE] */
-    bool decodes;            /* the hop is slow enough that fewer bytes are worth a decoder's time */
+    bool decodes;            /* fewer bytes are worth a decoder's time: by tcp, and to who keeps what it decodes */
     bool keeps;              /* the owner wants every object */
     bool news;               /* the last head showed a bit more */
     bool patient;

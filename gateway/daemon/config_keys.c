@@ -102,7 +102,7 @@ const struct config_key config_keys[] = {
     {ROOT(fabric_verbs), .path = "fabric.verbs", .type = CONFIG_BOOL, .fallback = "true",
      .why = "RDMA inside the site where both ends have it. It is not encrypted. Workers have a switch of their own (no_verbs)."},
     {ROOT(fabric_encoded), .path = "fabric.encoded", .type = CONFIG_BOOL, .fallback = "true",
-     .why = "Workers that hold the version before read what changed, by tcp. It costs a thread, and memory besides the arena: a 32nd of it at most."},
+     .why = "Workers that hold the version before read what changed, by tcp; by any transport where they patch their buffers. It costs a thread, and memory besides the arena: a 32nd of it at most."},
     {ROOT(dns_servers), .path = "dns.servers", .type = CONFIG_TEXT,
      .why = "Name servers as ADDRESS:PORT with commas between. Without it the system's."},
     {ROOT(drain_ms), .path = "drain_ms", .type = CONFIG_NUMBER, .fallback = "10000", .min = 0, .max = TB_SESSION_DRAIN_MS_MAX, .unit = "ms",

@@ -1,11 +1,12 @@
 /* copy_shelf.c - encoded chunks beside a copy, for workers that hold the version before (base/shelf.h).
  *
- * A copy gets a shelf as it is exported, if this gateway holds an older version of the same cut whole and workers of other hosts
- * read by tcp: by shm and RDMA chunks come sooner whole. Its memory is a 32nd of the version at most and is used as it fills.
+ * A copy gets a shelf as it is exported, if this gateway holds an older version of the same cut whole, and workers of other hosts
+ * read by tcp (by shm and RDMA chunks come sooner whole) or any patch their buffers. Its memory is a 32nd of the version at most and is used as it fills.
  * A base that goes ends the work on it; what has no entry by then comes whole. */
 #include "gateway/daemon/daemon.h"
 
 #include "base/fault.h"
+#include "intra/session_msg.h"
 
 static bool same_cut(const struct tb_copy *a, const struct tb_copy *b)
 {
@@ -34,9 +35,20 @@ static struct tb_copy *base_of(const struct tb_copy *copy)
     return best;
 }
 
-bool tb_copy_read_by_tcp(const struct tb_daemon *d)
+/* As their last updates say. */
+static bool some_patch(const struct tb_daemon *d)
 {
-    if (!d->config->fabric_encoded || tb_fabric_no_verbs(d->fabric) == NULL) return false;
+    struct tb_catalog_member_view m;
+    for (uint32_t cursor = 0; tb_catalog_member_at(d->catalog, &cursor, &m);)
+        if (m.update.way == TB_SESSION_WAY_PATCH) return true;
+    return false;
+}
+
+bool tb_copy_read_encoded(const struct tb_daemon *d)
+{
+    if (!d->config->fabric_encoded) return false;
+    if (some_patch(d)) return true;
+    if (tb_fabric_no_verbs(d->fabric) == NULL) return false;
     for (const struct tb_worker_session *s = d->sessions; s != NULL; s = s->next)
         if (s->welcomed && !tb_name_equal(&s->endpoint.host, &d->host)) return true;
     return false;
@@ -59,7 +71,7 @@ bool tb_copy_shelf_make(struct tb_copy *copy, struct tb_export_buffer *buffer_ou
     uint64_t bytes = 0;
     const uint32_t chunks = chunks_of(copy, &bytes);
     if (chunks == 0) return false;
-    copy->shelf_base = tb_copy_read_by_tcp(d) ? base_of(copy) : NULL;
+    copy->shelf_base = tb_copy_read_encoded(d) ? base_of(copy) : NULL;
     if (copy->shelf_base == NULL) return false;
     const uint64_t count = tb_shelf_bytes(chunks, TB_SHELF_ROOM(bytes));
     copy->shelf_memory = tb_calloc(1, count);

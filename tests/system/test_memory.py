@@ -52,11 +52,11 @@ def weights_bytes(path):
 class Updating:
     """A rollout that follows in one of the three ways; its checks look at the buffers that the switch named."""
 
-    def __init__(self, lab, site, name, path, update):
+    def __init__(self, lab, site, name, path, update, host=None):
         self.rows = safetensors_table(path)
         self.update = update
         self.bytes = sum(r["bytes"] for r in self.rows)
-        self.worker = Worker(lab, name, site, host=f"host-{name}")
+        self.worker = Worker(lab, name, site, host=host or f"host-{name}")
         self.worker.ok("register", tensors=self.rows)
         more = {}
         if update == SWITCH:
@@ -128,6 +128,26 @@ def three_ways_to_update_a_rollout(lab):
         expect(f"what {name} says of its last update", [(s["asked"], s["update"]["way"], s["update"]["staged_bytes"]) for s in said],
                [(name, name, got[name]["staged"])])
     expect("readers of a patch", [s["readers"] for s in status["staged"] if s["patch"]], [0, 0, 0])
+
+
+@scenario
+def who_patches_reads_steps_by_any_way(lab):
+    """P1: also on its gateway's host, where others take whole chunks: what is kept encoded comes encoded, once the site has seen it
+    patch."""
+    site = home(lab)
+    paths = lab.weights(5)
+    trainer = Trainer(lab, site, paths[0], host=HOST)
+    patches, copies = (Updating(lab, site, name, paths[0], update, host=HOST) for name, update in (("patches", PATCH), ("copies", COPY)))
+    for number, path in enumerate(paths, 1):
+        uid = trainer.publish(number, path)
+        site.wait_holds(uid)
+        for worker, whole in ((patches, number < 3), (copies, True)):
+            site_says(site, worker.worker.name, number, worker.follow(uid, path),
+                      "patch" if worker is patches and number > 1 else "copy")
+            read = staged(worker.worker, uid)
+            print(f"version {number}, {worker.worker.name}: {read['read_bytes']} bytes read of {worker.bytes}", flush=True)
+            if (read["read_bytes"] < worker.bytes / 5) == whole:
+                raise Failed(f"{worker.worker.name} read {read['read_bytes']} bytes of {worker.bytes} of version {number}")
 
 
 @scenario

@@ -159,11 +159,10 @@ static uint64_t staged_number(struct worker *w, const char *key)
 
 /* P1: encoded chunks of the gateway's are decoded on what the buffers hold, kept as they came, and applied. Where the buffers are not
  * what they were taken for, as after the stray write, what was decoded has another digest, and the chunk comes whole. */
-static void encoded_chunks_are_kept_as_they_came(void **state)
+static void encoded_chunks_are_kept(const char *host)
 {
-    (void)state;
     struct worker w;
-    worker_open_at(&w, TB_UPDATE_PATCH, "host-b", true);
+    worker_open_at(&w, TB_UPDATE_PATCH, host, true);
     stage(&w, 1);
     activate(&w, 1);
     check_memory(&w, w.memory[0], 1);
@@ -180,6 +179,13 @@ static void encoded_chunks_are_kept_as_they_came(void **state)
         assert_int_equal(info.fetched_chunks, 0);
     }
     worker_close(&w);
+}
+
+static void encoded_chunks_are_kept_as_they_came(void **state)
+{
+    (void)state;
+    encoded_chunks_are_kept("host-b"); /* by tcp */
+    encoded_chunks_are_kept("host-a"); /* by shm */
 }
 
 static void blobs_of_a_patch_can_be_read(void **state)
