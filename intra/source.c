@@ -179,6 +179,22 @@ enum tb_status tb_source_check(const struct tb_source_shard *shard, const struct
     return TB_OK;
 }
 
+/* So many bytes from `inside` tensor t on stand in one piece, as tensors do that follow one another in packed order and in memory.
+ * It looks no further than bytes_max. */
+static uint64_t bytes_in_piece(const struct tb_source_shard *shard, const struct tb_layout *layout,
+                               uint32_t t, uint64_t inside, uint64_t bytes_max)
+{
+    const struct tb_source_at *first = &shard->tensors[t];
+    uint64_t end = first->offset + layout->tensors[t].bytes;
+    while (end - first->offset - inside < bytes_max && ++t < layout->tensor_count) {
+        const struct tb_source_at *next = &shard->tensors[t];
+        if (layout->tensors[t].bytes == 0) continue; /* nowhere */
+        if (next->buffer != first->buffer || next->offset != end) break;
+        end += layout->tensors[t].bytes;
+    }
+    return end - first->offset - inside;
+}
+
 struct tb_source_run tb_source_run_at(const struct tb_source_shard *shard, const struct tb_manifest *manifest,
                                       uint64_t packed_offset, uint64_t bytes_max)
 {
@@ -194,7 +210,7 @@ struct tb_source_run tb_source_run_at(const struct tb_source_shard *shard, const
         const uint64_t inside = packed_offset - layout->tensors[t].offset;
         run.buffer = shard->tensors[t].buffer;
         run.offset = shard->tensors[t].offset + inside;
-        left = layout->tensors[t].bytes - inside;
+        left = bytes_in_piece(shard, layout, t, inside, bytes_max);
     }
     if (run.bytes > left) run.bytes = left;
     return run;

@@ -164,6 +164,47 @@ static void runs_are_where_the_tensors_stand(void **state)
     cargo_free(&c);
 }
 
+/* Tensors that follow one another in the buffer, too, are one run, over an empty one, but not into another buffer, past a gap, back, or
+ * into the blobs. */
+static void neighbours_are_one_run(void **state)
+{
+    (void)state;
+    struct cargo c;
+    cargo_make(&c, 50, 4004);
+    const struct tb_layout *layout = &c.manifest.layout;
+    const struct tb_tensor *tensors_of = layout->tensors;
+    const uint32_t count = layout->tensor_count;
+    struct tb_source_at *at = calloc(count, sizeof *at);
+    const struct tb_source_shard s = {
+        .scattered = true, .tensors = at, .tensor_count = count, .packed_buffer = 999};
+    for (uint32_t t = 0; t < count; t++)
+        if (tensors_of[t].bytes > 0)
+            at[t] = (struct tb_source_at){.buffer = 3, .offset = 70 + tensors_of[t].offset};
+    const struct tb_source_run whole = tb_source_run_at(&s, &c.manifest, 5, UINT64_MAX);
+    assert_int_equal(whole.buffer, 3);
+    assert_int_equal(whole.offset, 75);
+    assert_int_equal(whole.bytes, layout->bytes - 5);
+    assert_int_equal(tb_source_run_at(&s, &c.manifest, 5, 11000).bytes, 11000);
+    uint32_t last = 0; /* with a tensor behind it */
+    for (uint32_t t = 0; t < count / 2; t++)
+        if (tensors_of[t].bytes > 0) last = t;
+    uint32_t next = last + 1;
+    while (tensors_of[next].bytes == 0)
+        next++;
+    const uint64_t end = tensors_of[next].offset;
+    const struct tb_source_at apart[] = {
+        {4, at[next].offset}, {3, at[next].offset + 1}, {3, at[next].offset - 1}};
+    const struct tb_source_at before = at[next];
+    for (uint32_t i = 0; i < 3; i++) {
+        at[next] = apart[i];
+        assert_int_equal(tb_source_run_at(&s, &c.manifest, 5, UINT64_MAX).bytes, end - 5);
+    }
+    at[next] = before;
+    assert_int_equal(tb_source_run_at(&s, &c.manifest, 5, UINT64_MAX).bytes, layout->bytes - 5);
+    free(at);
+    cargo_free(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,6 +213,7 @@ int main(void)
         cmocka_unit_test(P7_counts_are_not_believed),
         cmocka_unit_test(P7_tables_must_fit_the_manifest),
         cmocka_unit_test(runs_are_where_the_tensors_stand),
+        cmocka_unit_test(neighbours_are_one_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
