@@ -192,7 +192,7 @@ enum tb_publish_mode {
     /* Nothing is copied: the bytes must not change until tb_unpublish has returned. Of a device's memory a copy in host memory
      * is kept too, for readers that cannot read the device. With RDMA the pages stay pinned over versions, until tb_suspend,
      * tb_unregister or tb_session_close has returned: before that they must not be unmapped, or dropped by madvise, not even between
-     * two versions. */
+     * two versions. Tensors that stand one right behind the other cost readers and NICs no more than one. */
     TB_PUBLISH_IN_PLACE = 1
 };
 

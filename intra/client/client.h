@@ -28,6 +28,7 @@
 #include "intra/client/last_error.h"
 #include "intra/client/patch.h"
 #include "intra/client/protect.h"
+#include "intra/client/stretches.h"
 #include "intra/cuda_part.h"
 #include "intra/fabric.h"
 #include "intra/session_msg.h"
@@ -162,8 +163,10 @@ struct tb_registration {
     struct tb_tensor *slices;      /* NULL: whole tensors */
     char *slice_names;
     struct tb_gpu_memory *gpu; /* NULL: all of it is host memory, or it is suspended */
-    bool stays;                /* NICs keep what they register of its memory */
     struct tb_spare spare;     /* of a GPU: the packed copy that the version before left */
+    /* Published in place: its tensors but those in buffers of ours, until the caller has the memory back. */
+    struct tb_stretches stretches; /* list NULL: not yet */
+    bool stays;                    /* NICs keep what they register of them */
     uint32_t subscriptions;
     uint32_t passes; /* that read or write the memory now */
     bool suspended;
@@ -180,8 +183,10 @@ int tb_registration_find_gpu(struct tb_session *s, const struct tb_registration 
 struct tb_gpu *tb_session_gpu(struct tb_session *s, const struct tb_registration *registration);
 /* Where its tensors stand, from where the caller's do. */
 void tb_registration_place(struct tb_registration *registration);
-/* Under the lock: its memory is published in place, and NICs keep what they register of it until the caller has it back. */
-void tb_registration_stays(struct tb_session *s, struct tb_registration *registration);
+/* Under the lock: its memory is published in place from now on. Its stretches stand, and NICs keep what they register of them, until
+ * the caller has it back. TB_SITE_NOMEM. */
+TB_MUST_USE enum tb_status tb_registration_stretch(struct tb_session *s,
+                                                   struct tb_registration *registration);
 /* Under the lock: nobody encodes on the memory, or will, until told otherwise; the bytes may have changed. */
 void tb_registration_gone(struct tb_registration *registration, bool gone);
 void tb_registration_free(struct tb_registration *registration);

@@ -12,9 +12,9 @@
 #define SEAL_AGAIN_MS 30000u
 /* Of a drain, or a quarter where it is short: left for the gateway's answer at its end. */
 #define ANSWER_MS 500u
-/* What NICs keep is looked through for each tensor of each version, a million looks for so many. Of more tensors it is registered for
+/* What NICs keep is looked through for each stretch of each version, a million looks for so many. Of more stretches it is registered for
  * each version anew. */
-#define STAYS_TENSORS_MAX 1024u
+#define STAYS_STRETCHES_MAX 1024u
 
 /* ---- register ---- */
 
@@ -157,18 +157,26 @@ static bool is_callers(const struct tb_session *s, const struct tb_registration 
     return bytes > 0 && tb_buffer_find(s, r->memory[tensor], bytes) == NULL;
 }
 
-void tb_registration_stays(struct tb_session *s, struct tb_registration *r)
+enum tb_status tb_registration_stretch(struct tb_session *s, struct tb_registration *r)
 {
-    if (r->stays || r->layout.tensor_count > STAYS_TENSORS_MAX) return;
-    r->stays = true;
+    if (r->stretches.list != NULL) return TB_OK;
+    struct tb_stretch *pieces = tb_calloc((size_t)r->layout.tensor_count + 1, sizeof *pieces);
+    if (pieces == NULL) return TB_SITE_NOMEM;
     for (uint32_t i = 0; i < r->layout.tensor_count; i++)
-        if (is_callers(s, r, i)) tb_fabric_memory_stays(s->fabric, r->memory[i], r->layout.tensors[i].bytes);
+        if (is_callers(s, r, i)) pieces[i] = (struct tb_stretch){r->memory[i], r->layout.tensors[i].bytes};
+    const enum tb_status status = tb_stretches_make(pieces, r->layout.tensor_count, &r->stretches);
+    tb_free(pieces);
+    r->stays = status == TB_OK && r->stretches.count <= STAYS_STRETCHES_MAX;
+    for (uint32_t i = 0; r->stays && i < r->stretches.count; i++)
+        tb_fabric_memory_stays(s->fabric, r->stretches.list[i].at, r->stretches.list[i].bytes);
+    return status;
 }
 
 void tb_registration_discard(struct tb_registration *r)
 {
     tb_gpu_memory_close(r->gpu);
     tb_session_memory_free(r->session, &r->spare.memory);
+    tb_stretches_free(&r->stretches);
     pthread_rwlock_destroy(&r->target.lock);
     tb_free(r->slices);
     tb_free(r->slice_names);
@@ -357,15 +365,14 @@ static void hide_all(struct tb_session *s, struct tb_registration *r, bool keep)
 /* Under the lock, let go meanwhile: to give its pages back takes a while. It counts as a pass, so nobody brings the memory back before. */
 static void let_go(struct tb_session *s, struct tb_registration *r)
 {
-    if (!r->stays) return;
-    r->stays = false;
+    if (r->stretches.list == NULL) return;
     r->passes++;
-    for (uint32_t i = 0; i < r->layout.tensor_count; i++) {
-        if (!is_callers(s, r, i)) continue;
-        tb_session_unlock(s);
-        tb_fabric_memory_goes(s->fabric, r->memory[i]);
-        tb_session_lock(s);
-    }
+    tb_session_unlock(s);
+    for (uint32_t i = 0; r->stays && i < r->stretches.count; i++)
+        tb_fabric_memory_goes(s->fabric, r->stretches.list[i].at);
+    tb_session_lock(s);
+    tb_stretches_free(&r->stretches);
+    r->stays = false;
     r->passes--;
     tb_session_changed(s, false);
 }
