@@ -132,6 +132,12 @@ static bool stands_still(const struct tb_planner_member *c, const struct tb_plan
     return c->own.mark == MARK_FAILED && c->held_chunks <= reader->held_chunks;
 }
 
+static uint32_t fan_out_of(const struct tb_planner_question *q, const struct tb_planner_member *m)
+{
+    const uint32_t fan_out = m->fan_out != 0 ? m->fan_out : q->fan_out;
+    return fan_out != 0 ? fan_out : 1;
+}
+
 static struct cost cost_of(const struct tb_planner_question *q, uint32_t candidate)
 {
     const struct tb_planner_member *reader = &q->members[q->reader];
@@ -139,7 +145,7 @@ static struct cost cost_of(const struct tb_planner_question *q, uint32_t candida
     const uint32_t load = load_of(q, candidate);
     const bool near = c->host == reader->host && leads(c, reader);
     const bool behind = !c->whole && c->held_chunks < reader->held_chunks;
-    const uint32_t fan_out = q->fan_out == 0 ? 1 : q->fan_out;
+    const uint32_t fan_out = fan_out_of(q, c);
     const bool same_rack = c->rack != 0 && c->rack == reader->rack;
     /* One more on a NIC that is full makes all behind it slower: many that come at once are spread, or all went to the first of a chain. */
     const uint32_t over = near || load < fan_out ? 0 : load - fan_out;

@@ -58,6 +58,7 @@ struct tb_planner_member {
     enum tb_planner_kind kind;
     uint32_t host;     /* equal numbers share memory and a NIC */
     uint32_t rack;     /* 0: unknown, equal to none */
+    uint32_t fan_out;  /* readers on its host's NIC while any other will do; 0: the question's */
     uint32_t upstream; /* index of the member it reads from, or TB_PLANNER_NONE */
     uint32_t readers;  /* hops that load its NIC now, of any version: readers on its own host do not count */
     uint32_t held_chunks;
@@ -80,7 +81,7 @@ struct tb_planner_question {
     struct tb_planner_member *members;
     uint32_t count;
     uint32_t reader;  /* index in members; held_chunks, host and rack are looked at */
-    uint32_t fan_out; /* 0 counts as 1 */
+    uint32_t fan_out; /* of members that say none; 0 counts as 1 */
     /* ids that this reader must not use, such as the source that just failed it; may be NULL */
     const uint64_t *avoid;
     uint32_t avoid_count;

@@ -145,6 +145,27 @@ static void fan_out_two_makes_the_tree_shallow(void **state)
                                        "      g\n");
 }
 
+/* Each NIC feeds what it can: here b's alone two, and a's one though the site's word is two. */
+static void hosts_feed_as_many_as_each_can(void **state)
+{
+    (void)state;
+    struct site s;
+    site_init(&s, 2);
+    s.members[0].fan_out = 1;
+    const char *names[] = {"a", "b", "c", "d", "e"};
+    for (uint32_t i = 0; i < 5; i++) {
+        const uint32_t at = site_add(&s, names[i], TB_PLANNER_WORKER, i + 1);
+        s.members[at].fan_out = i == 1 ? 0 : 1;
+        assert_int_equal(site_plan(&s, at), TB_OK);
+    }
+    assert_string_equal(site_draw(&s), "gw\n"
+                                       "  a\n"
+                                       "    b\n"
+                                       "      c\n"
+                                       "        e\n"
+                                       "      d\n");
+}
+
 /* Slow ones take no reader, so all NICs that may have one are taken: the first of the chain does not get all that come then. */
 static void where_all_nics_are_taken_each_gets_one_more(void **state)
 {
@@ -693,6 +714,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(four_hosts_form_a_chain_behind_the_gateway),
         cmocka_unit_test(fan_out_two_makes_the_tree_shallow),
+        cmocka_unit_test(hosts_feed_as_many_as_each_can),
         cmocka_unit_test(where_all_nics_are_taken_each_gets_one_more),
         cmocka_unit_test(a_byte_reaches_a_host_once),
         cmocka_unit_test(workers_of_a_host_share_its_nic),
