@@ -13,12 +13,19 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/net/endpoint.h"
 #include "intra/fabric_inside.h"
+#include "intra/nic_rate.h"
 #include "intra/verbs_part.h"
 
 const char *tb_fabric_no_verbs(const struct tb_fabric *fabric)
 {
     return fabric->no_verbs;
+}
+
+uint64_t tb_fabric_nic_bytes_per_s(const struct tb_fabric *fabric)
+{
+    return fabric->nic_bytes_per_s;
 }
 
 /* ---- the queue ---- */
@@ -290,6 +297,48 @@ static void verbs_open(struct tb_fabric *f, const struct tb_fabric_options *opti
         f->no_verbs = tb_verbs_open(f, &f->verbs);
 }
 
+/* A port with several addresses is several rails. */
+static bool port_before(const struct tb_rail *rails, uint32_t i)
+{
+    for (uint32_t k = 0; k < i; k++)
+        if (rails[k].nic == rails[i].nic && rails[k].port == rails[i].port) return true;
+    return false;
+}
+
+/* What rdma_rxe says of itself is made up: the interface beneath is asked. */
+static uint64_t rate_of_rails(struct tb_fabric *f)
+{
+    const struct tb_export none = {.id = 0};
+    struct tb_rail rails[TB_RAILS_MAX];
+    uint16_t port;
+    uint64_t sum = 0;
+    const uint32_t count = f->verbs != NULL ? tb_verbs_rails(f->verbs, &none, rails, &port) : 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct tb_address at = {.v6 = {.sin6_family = AF_INET6}};
+        memcpy(&at.v6.sin6_addr, rails[i].address.bytes, sizeof rails[i].address.bytes);
+        if (!port_before(rails, i)) sum += tb_nic_rate_of(TB_NIC_RATE_SYSFS, &at.any);
+    }
+    return sum;
+}
+
+static uint64_t rate_of_door(const struct tb_fabric *f)
+{
+    struct tb_endpoint door;
+    struct tb_address at;
+    if (f->endpoint.tcp[0] == '\0' || tb_endpoint_parse(f->endpoint.tcp, &door) != TB_OK ||
+        tb_endpoint_address(&door, &at) != TB_OK)
+        return 0;
+    return tb_nic_rate_of(TB_NIC_RATE_SYSFS, &at.any);
+}
+
+/* Before the thread runs: the rails are its own then. */
+static void find_nic_rate(struct tb_fabric *f, const struct tb_fabric_options *options)
+{
+    if (options->pace_bytes_per_s != 0) return;
+    f->nic_bytes_per_s = rate_of_rails(f);
+    if (f->nic_bytes_per_s == 0) f->nic_bytes_per_s = rate_of_door(f);
+}
+
 enum tb_status tb_fabric_open(const struct tb_fabric_options *options, struct tb_fabric **fabric_out)
 {
     const uint32_t threads = options->threads != 0 ? options->threads : 1;
@@ -308,6 +357,7 @@ enum tb_status tb_fabric_open(const struct tb_fabric_options *options, struct tb
     status = tb_door_open(f, options->tcp_address, &f->door);
     error = errno;
     if (status != TB_OK) goto undo_loop;
+    find_nic_rate(f, options);
     status = start_thread(f);
     if (status != TB_OK) goto undo_door;
 

@@ -75,6 +75,9 @@ void tb_fabric_close(struct tb_fabric *fabric);
 
 /* NULL when it has RDMA; else a sentence that says why not. Static storage. A fabric whose NIC is emulated has none. */
 const char *tb_fabric_no_verbs(const struct tb_fabric *fabric);
+/* What this host's NICs carry each way, as sysfs said when it opened: those with RDMA together, or the one that has the door's address;
+ * 0: not known. An emulated NIC is not, nor is loopback, nor what says more than it knows (nic_rate.h). */
+uint64_t tb_fabric_nic_bytes_per_s(const struct tb_fabric *fabric);
 
 /* Where a door listens; travels in HELLO and in PLAN. */
 struct tb_fabric_endpoint {

@@ -54,6 +54,7 @@ struct tb_fabric {
     struct tb_door *door;
     struct tb_verbs *verbs; /* NULL: none, as no_verbs says */
     const char *no_verbs;
+    uint64_t nic_bytes_per_s;
     uint32_t trays; /* that the door's readers have */
     LIST_HEAD(, tb_hop) hops;
     bool ending;

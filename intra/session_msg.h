@@ -53,9 +53,25 @@ enum tb_session_type {
 #define TB_SESSION_HELLO_FIELDS(F)                                                                             \
     F(u32, protocol)                                                                                           \
     F(id, session)           /* zero: a new one; else the one to go on with */                                 \
-    F(name, name) F(name, host) F(opt_name, rack) F(bool, spot) F(u32, pid)                                    \
+    F(name, name) F(name, host) F(opt_name, rack) F(bool, spot) F(u32, pid) /* of tb_session_pid_put */        \
     F(text, shm_door) F(text, tcp) F(bool, tls) F(fingerprint, print) /* its door: struct tb_fabric_endpoint */
 TB_MESSAGE(tb_session_hello, TB_SESSION_HELLO_FIELDS)
+
+/* A pid of Linux has 22 bits. Above it stands what the worker's NIC carries each way, in Gbit/s, rounded down, 1023 at most; 0: not known.
+ * A gateway of the release before looks at neither, and a worker of that release says 0. */
+#define TB_SESSION_PID_BITS       22u
+#define TB_SESSION_NIC_GBITS_MAX  1023u
+#define TB_SESSION_GBIT_BYTES     UINT64_C(125000000)
+static inline uint32_t tb_session_pid_put(uint32_t pid, uint64_t nic_bytes_per_s)
+{
+    const uint64_t gbits = nic_bytes_per_s / TB_SESSION_GBIT_BYTES;
+    const uint32_t said = gbits > TB_SESSION_NIC_GBITS_MAX ? TB_SESSION_NIC_GBITS_MAX : (uint32_t)gbits;
+    return (pid & ((1u << TB_SESSION_PID_BITS) - 1)) | said << TB_SESSION_PID_BITS;
+}
+static inline uint64_t tb_session_nic_get(uint32_t pid)
+{
+    return (pid >> TB_SESSION_PID_BITS) * TB_SESSION_GBIT_BYTES;
+}
 
 /* The longest drain_ms that a gateway may say, and be configured with: under the bit that UNPUBLISH has there. */
 #define TB_SESSION_DRAIN_MS_MAX 3600000u

@@ -254,15 +254,16 @@ static bool send_hello(struct tb_connection *c)
     struct tb_fabric_endpoint door;
     tb_fabric_endpoint(s->fabric, &door);
     lock(c);
-    struct tb_session_hello m = {.protocol = TB_SESSION_PROTOCOL,
-                                 .session = s->id,
-                                 .name = s->name,
-                                 .host = s->host,
-                                 .rack = s->rack,
-                                 .spot = s->spot,
-                                 .pid = (uint32_t)s->pid,
-                                 .tls = door.tls,
-                                 .print = door.fingerprint};
+    struct tb_session_hello m = {
+        .protocol = TB_SESSION_PROTOCOL,
+        .session = s->id,
+        .name = s->name,
+        .host = s->host,
+        .rack = s->rack,
+        .spot = s->spot,
+        .pid = tb_session_pid_put((uint32_t)s->pid, tb_fabric_nic_bytes_per_s(s->fabric)),
+        .tls = door.tls,
+        .print = door.fingerprint};
     c->hello = ++s->next_request;
     unlock(c);
     snprintf(m.shm_door.text, sizeof m.shm_door.text, "%s", door.shm_door);

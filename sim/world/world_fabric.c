@@ -94,6 +94,12 @@ const char *tb_fabric_no_verbs(const struct tb_fabric *fabric)
     return "a world has no NICs";
 }
 
+uint64_t tb_fabric_nic_bytes_per_s(const struct tb_fabric *fabric)
+{
+    (void)fabric;
+    return 0;
+}
+
 void tb_fabric_memory_stays(struct tb_fabric *fabric, const void *bytes, uint64_t count)
 {
     (void)fabric, (void)bytes, (void)count;
