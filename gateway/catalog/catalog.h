@@ -68,7 +68,7 @@ struct tb_catalog_config {
     tb_time_ns turn_ns;    /* sites that cannot send one version at once have so long each; 0: all can */
     /* readers on one NIC; 0: as nic_bytes_per_s and the rate at which versions arrive allow */
     uint32_t fan_out;
-    uint64_t nic_bytes_per_s; /* of each host of the site, each way; 0: not known, so fan_out 0 is 1 */
+    uint64_t nic_bytes_per_s; /* of each host of the site, each way; 0: as each says of its own */
 };
 
 size_t tb_catalog_bytes(const struct tb_catalog_limits *limits);
@@ -77,6 +77,9 @@ size_t tb_catalog_bytes(const struct tb_catalog_limits *limits);
  * limits take their defaults. */
 struct tb_catalog *tb_catalog_init(void *memory, const struct tb_catalog_limits *limits,
                                    const struct tb_catalog_config *config, tb_time_ns now);
+
+/* What the gateway's own NIC carries, as far as it knows; 0: not known, as at the beginning. The config's word comes before it. */
+void tb_catalog_nic(struct tb_catalog *c, uint64_t bytes_per_s);
 
 /* Which table refused the last request that answered TB_SITE_NOMEM: "versions", "sessions", ... or "" */
 const char *tb_catalog_full(const struct tb_catalog *c);
@@ -222,6 +225,7 @@ struct tb_catalog_session {
     struct tb_name host;
     struct tb_name rack; /* empty: unknown */
     bool spot;
+    uint64_t nic_bytes_per_s; /* of its host, each way; 0: not known, and one reader at a time */
 };
 /* TB_CONFLICT: the id is in use. */
 TB_MUST_USE enum tb_status tb_catalog_session_open(struct tb_catalog *c, tb_time_ns now,
@@ -586,7 +590,7 @@ struct tb_catalog_version_view {
     uint32_t workers;
     uint32_t sites;
     uint32_t gateway_readers;     /* workers that read this version from the gateway */
-    uint32_t fan_out;             /* readers that a host's NIC is to feed, by the rates as they are */
+    uint32_t fan_out;             /* readers that the gateway's NIC is to feed, by the rates as they are */
     uint64_t arrival_bytes_per_s; /* of the model's newest versions, at the gateway; 0: not known */
     tb_time_ns opened_at, ready_at, whole_at; /* on the catalog's clock; 0: not yet or not known */
 };
@@ -622,6 +626,7 @@ struct tb_catalog_reference_view {
     bool silent;      /* WORKER, PUBLISHER: it was asked and has not answered: likewise */
     bool spot;        /* WORKER: its session's */
     uint32_t readers; /* WORKER, PUBLISHER: whose upstream it is */
+    uint32_t fan_out; /* WORKER: readers that its host's NIC is to feed */
     uint64_t bytes_per_s;
     uint8_t transport;
     /* where these two stand, until the catalog's next event; TB_CATALOG_NONE: not a worker */

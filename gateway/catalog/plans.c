@@ -161,8 +161,8 @@ static int rank_of(const struct reference *ref)
     return ref->slow ? RANK_SLOW : ref->aside ? RANK_ASIDE : RANK_KEEPS_UP;
 }
 
-static struct tb_planner_member worker_member(const struct tb_catalog *c, uint32_t row,
-                                              const struct reference *reader)
+static struct tb_planner_member worker_member(const struct tb_catalog *c, const struct version *v,
+                                              uint32_t row, const struct reference *reader)
 {
     const struct reference *ref = reference_at(c, row);
     return (struct tb_planner_member){
@@ -171,6 +171,7 @@ static struct tb_planner_member worker_member(const struct tb_catalog *c, uint32
         .row = row,
         .host = ref->host,
         .rack = ref->rack,
+        .fan_out = tb_plan_fan_out(c, v, ref->nic_bytes_per_s),
         .upstream = TB_PLANNER_NONE,
         .readers = c->session_readers[ref->owner],
         .held_chunks = ref->held_chunks,
@@ -229,6 +230,7 @@ static uint32_t fill_question(struct tb_catalog *c, const struct version *v, con
                                                           .kind = TB_PLANNER_GATEWAY,
                                                           .row = GATEWAY,
                                                           .host = 1,
+                                                          .fan_out = tb_plan_fan_out(c, v, c->gateway_nic),
                                                           .upstream = TB_PLANNER_NONE,
                                                           .readers = c->gateway_readers,
                                                           .held_chunks = v->held_chunks,
@@ -239,7 +241,7 @@ static uint32_t fill_question(struct tb_catalog *c, const struct version *v, con
         struct reference *ref = reference_at(c, r);
         if (never_serves(ref) && ref != reader) continue;
         ref->question = count;
-        c->question[count++] = worker_member(c, r, reader);
+        c->question[count++] = worker_member(c, v, r, reader);
     }
     for (uint32_t i = roots; i < count; i++) {
         const uint32_t source = reference_at(c, c->question[i].row)->source;
@@ -251,10 +253,16 @@ static uint32_t fill_question(struct tb_catalog *c, const struct version *v, con
 
 /* A NIC feeds as many as it can at the rate at which the model's versions arrive: a wide tree behind a slow link, a chain behind
  * a fast source. The first version of all is spread before a rate is known, as a chain. */
-uint32_t tb_plan_fan_out(const struct tb_catalog *c, const struct version *v)
+uint32_t tb_plan_fan_out(const struct tb_catalog *c, const struct version *v, uint64_t nic_bytes_per_s)
 {
     if (c->config.fan_out != 0) return c->config.fan_out;
-    return tb_planner_fan_out(c->config.nic_bytes_per_s, model_at(c, v->model)->arrival_bytes_per_s);
+    const uint64_t nic = c->config.nic_bytes_per_s != 0 ? c->config.nic_bytes_per_s : nic_bytes_per_s;
+    return tb_planner_fan_out(nic, model_at(c, v->model)->arrival_bytes_per_s);
+}
+
+void tb_catalog_nic(struct tb_catalog *c, uint64_t bytes_per_s)
+{
+    c->gateway_nic = bytes_per_s;
 }
 
 void tb_plan_arrival(struct tb_catalog *c, uint32_t version)
@@ -293,7 +301,6 @@ static uint32_t pick(struct tb_catalog *c, uint32_t reference)
     const uint32_t failed = list_avoided(c, ref, avoided);
     struct tb_planner_question question = {.members = c->question,
                                            .count = fill_question(c, v, ref),
-                                           .fan_out = tb_plan_fan_out(c, v),
                                            .avoid = avoided,
                                            .avoid_count = ref->avoided_count,
                                            .failed_count = failed};

@@ -17,6 +17,7 @@ static void name_reference(struct tb_catalog *c, struct reference *ref)
     ref->host = s->host;
     ref->rack = s->rack;
     ref->spot = s->info.spot;
+    ref->nic_bytes_per_s = s->info.nic_bytes_per_s;
     ref->slow = ref->kind == TB_REFERENCE_WORKER && s->slow;
     ref->silent = s->silent;
 }

@@ -197,7 +197,8 @@ struct reference {
     bool spot;               /* WORKER: its session's */
     bool reads_only; /* WORKER: reads, serves nobody, and is no copy: it keeps bytes in a form of its own */
     bool whole;
-    bool silent; /* its session's */
+    bool silent;              /* its session's */
+    uint64_t nic_bytes_per_s; /* WORKER: its session's */
 
     uint32_t owner_next; /* in the owner's list */
     struct tb_id uid;    /* of the version: outlives its row */
@@ -312,6 +313,7 @@ struct tb_catalog {
     uint64_t plans, stamps;
     uint32_t unsaved; /* of all models */
     uint32_t gateway_readers;
+    uint64_t gateway_nic; /* bytes a second; 0: not known */
     /* That live: of limits.references and limits.site_references. */
     uint32_t worker_references, site_references;
     const char *full;
@@ -509,7 +511,8 @@ void tb_plan_retell(struct tb_catalog *c, uint32_t reference);
 void tb_plan_judge(struct tb_catalog *c, uint32_t reference);
 /* The gateway holds more of a version: how fast they arrive says how many readers a NIC can feed. */
 void tb_plan_arrival(struct tb_catalog *c, uint32_t version);
-uint32_t tb_plan_fan_out(const struct tb_catalog *c, const struct version *v);
+/* Of a NIC that says this of itself; 0: it says nothing. */
+uint32_t tb_plan_fan_out(const struct tb_catalog *c, const struct version *v, uint64_t nic_bytes_per_s);
 tb_time_ns tb_plans_deadline(const struct tb_catalog *c);
 
 #endif

@@ -45,7 +45,7 @@ static void view_version(const struct tb_catalog *c, const struct version *v,
                                             .head = tb_which_is(&model_at(c, v->model)->head, &v->key.uid),
                                             .pinned = v->pinned,
                                             .evicting = v->evicting,
-                                            .fan_out = tb_plan_fan_out(c, v),
+                                            .fan_out = tb_plan_fan_out(c, v, c->gateway_nic),
                                             .arrival_bytes_per_s = model_at(c, v->model)->arrival_bytes_per_s,
                                             .opened_at = v->opened_at,
                                             .ready_at = v->ready_at,
@@ -166,6 +166,8 @@ static void view_reference(const struct tb_catalog *c, const struct reference *r
     out->silent = ref->silent;
     out->spot = ref->spot;
     out->readers = ref->followers;
+    if (ref->kind == TB_REFERENCE_WORKER && !ref->row.dead)
+        out->fan_out = tb_plan_fan_out(c, version_at(c, ref->version), ref->nic_bytes_per_s);
     out->bytes_per_s = ref->bytes_per_s;
     out->transport = ref->transport;
     out->plan = ref->source == NONE ? 0 : ref->plan;

@@ -80,6 +80,14 @@ static void print_update(const json_t *update)
                  tb_number_of(update, "stall_ms"), tb_bytes_of(update, "staged_bytes").text);
 }
 
+/* "feeds 16 (nic 12.5 GB/s by sysfs)"; nothing of a NIC that nobody knows. */
+static void print_nic(const json_t *m)
+{
+    if (tb_count_of(m, "nic_bytes_per_s") == 0) return;
+    (void)printf("  feeds %" PRIu64 " (nic %s/s by %s)", tb_count_of(m, "fan_out"),
+                 tb_bytes_of(m, "nic_bytes_per_s").text, tb_text_of(m, "nic_from").text);
+}
+
 static void print_member(const json_t *m, size_t depth, uint64_t chunks)
 {
     static const char *const marks[] = {"slow", "silent", "spot", "active"};
@@ -92,6 +100,7 @@ static void print_member(const json_t *m, size_t depth, uint64_t chunks)
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
         if (json_is_true(json_object_get(m, marks[i]))) (void)printf("  %s", marks[i]);
     print_update(json_object_get(m, "update"));
+    print_nic(m);
     (void)putchar('\n');
 }
 

@@ -55,6 +55,16 @@ json_t *tb_status_update(const struct tb_catalog_update *u)
                      "fetched_chunks", (json_int_t)u->fetched_chunks);
 }
 
+/* What a host's NIC carries, and who says so: the config for all of them, or its own sysfs. */
+static void put_nic(struct chains *a, json_t *o, uint64_t said, uint32_t fan_out)
+{
+    const uint64_t configured = a->d->config->fabric_nic;
+    const char *from = configured != 0 ? "config" : said != 0 ? "sysfs" : "unknown";
+    put(a, o, "nic_bytes_per_s", json_integer((json_int_t)(configured != 0 ? configured : said)));
+    put(a, o, "nic_from", json_string(from));
+    put(a, o, "fan_out", json_integer(fan_out));
+}
+
 /* ---- what the gateway itself reads, at home ---- */
 
 static json_t *feed_row(struct chains *a, const struct tb_copy_hop *h)
@@ -91,6 +101,7 @@ static json_t *gateway_row(struct chains *a, const struct tb_catalog_version_vie
     put(a, o, "held_chunks", json_integer(v->held_chunks));
     put(a, o, "whole", json_boolean(v->whole));
     put(a, o, "readers", json_integer(v->gateway_readers));
+    put_nic(a, o, tb_fabric_nic_bytes_per_s(a->d->fabric), v->fan_out);
     return o;
 }
 
@@ -122,6 +133,7 @@ static json_t *worker_row(struct chains *a, const struct tb_catalog_reference_vi
     put(a, o, "silent", json_boolean(r->silent));
     put(a, o, "spot", json_boolean(r->spot));
     put(a, o, "readers", json_integer(r->readers));
+    put_nic(a, o, known ? s.session.nic_bytes_per_s : 0, r->fan_out);
     return o;
 }
 

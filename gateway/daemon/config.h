@@ -90,7 +90,7 @@ struct tb_config {
     const char *fabric_listen;               /* fabric.listen "address:port" for tcp readers [127.0.0.1:0] */
     bool fabric_trusted;                     /* fabric.trusted [false]: tcp inside the site in clear */
     uint32_t fabric_fan_out;                 /* fabric.fan_out 0 to 16 [0: by rates] */
-    uint64_t fabric_nic;                     /* fabric.nic_bytes_per_s; 0: not known [0] */
+    uint64_t fabric_nic;                     /* fabric.nic_bytes_per_s; 0: as hosts say [0] */
     uint32_t fabric_threads;                 /* fabric.threads 0 to 64 [0: half of the cores, at most 8] */
     uint64_t fabric_pace;                    /* fabric.pace_bytes_per_s; 0: none [0] */
     bool fabric_verbs;                       /* fabric.verbs [true]: RDMA where both ends have it */

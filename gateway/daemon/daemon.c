@@ -330,6 +330,7 @@ static enum tb_status fabric_open(struct tb_daemon *d)
     const enum tb_status status = tb_fabric_open(&options, &d->fabric);
     if (status != TB_OK) return cannot_listen("fabric.listen", c->fabric_listen, status, errno);
     tb_fabric_endpoint(d->fabric, &d->endpoint);
+    tb_catalog_nic(d->catalog, tb_fabric_nic_bytes_per_s(d->fabric));
     uint64_t arena_bytes;
     const void *arena = tb_arena_memory(d->arena, &arena_bytes);
     tb_fabric_memory_stays(d->fabric, arena, arena_bytes); /* it closes after the fabric */

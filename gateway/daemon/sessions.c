@@ -208,8 +208,11 @@ static bool session_resume(struct tb_worker_session *s, const struct tb_id *id)
 static enum tb_status session_begin(struct tb_worker_session *s, const struct tb_session_hello *hello)
 {
     struct tb_daemon *d = s->d;
-    struct tb_catalog_session c = {
-        .name = hello->name, .host = hello->host, .rack = hello->rack, .spot = hello->spot};
+    struct tb_catalog_session c = {.name = hello->name,
+                                   .host = hello->host,
+                                   .rack = hello->rack,
+                                   .spot = hello->spot,
+                                   .nic_bytes_per_s = tb_session_nic_get(hello->pid)};
     tb_random_bytes(&c.id, sizeof c.id);
     tb_identity_format(&s->identity, c.identity);
     const enum tb_status status = tb_catalog_session_open(d->catalog, tb_clock_now(), &c);

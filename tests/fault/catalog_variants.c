@@ -363,6 +363,13 @@ static enum tb_status do_cancel(struct site *s, unsigned n)
     return TB_OK;
 }
 
+static enum tb_status do_nic(struct site *s, unsigned n)
+{
+    static const uint64_t rates[] = {0, 1, UINT64_MAX};
+    tb_catalog_nic(s->c, rates[n]);
+    return TB_OK;
+}
+
 static enum tb_status do_model(struct site *s, unsigned n)
 {
     const struct tb_catalog_model m = {.name = name_of(PICK(names)),
@@ -457,6 +464,7 @@ const struct event given_events[] = {
     {"session_renew", do_renew, 4, 0},
     {"session_silent", do_silent, 4, 0},
     {"session_close", do_close, 4, 0},
+    {"nic", do_nic, 3, 0},
     {"run_open", do_run, 4 * 2 * 3, 0},
     {"version_open", do_version, 4 * 2 * 4 * 4 * 2, 0},
     {"seal", do_seal, 4 * 4 * 3 * 9, CHANGES},

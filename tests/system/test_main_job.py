@@ -50,11 +50,12 @@ def nine_versions_bit_exact_at_four_workers(lab):
             raise Failed(f"{log.name}: a reader came before its grant")
 
 
-def on_its_way(lab):
+def on_its_way(lab, **fabric):
     """West while a version arrives there: a part of it is there, and the rest crawls until the link's bytes_per_s is 0. So whoever stages it
     there reads for as long as the test wants. (west, link, uid, path)"""
     east, west, link = lab.east_west()
     east.extra["link"] = {"codec": "raw"}  # all of its bytes cross
+    west.extra["fabric"] = fabric
     up(east, west)
     path = lab.weights(1)[0]
     trainer = Trainer(lab, east, path)
@@ -68,7 +69,7 @@ def on_its_way(lab):
 def workers_form_a_chain(lab):
     """P1 P6: four workers on four emulated hosts: at most one reads from the gateway, each other from a worker; and of a version that comes no
     further each has all that the gateway has."""
-    west, link, uid, path = on_its_way(lab)
+    west, link, uid, path = on_its_way(lab, nic_bytes_per_s="1MiB")
     rollouts = [Rollout(lab, west, f"w{i}", path, host=f"host{i}") for i in range(4)]
     for r in rollouts:
         r.worker.send("stage", uid=uid, timeout_ms=PATIENCE_MS)
@@ -87,6 +88,8 @@ def workers_form_a_chain(lab):
         members = west.control("chains", model="policy")["chains"][0]["members"]
         return len(members) == 5 and not members[0]["whole"] and {m["held_chunks"] for m in members} == {members[0]["held_chunks"]}
     wait_for("each holds what the gateway holds of it", cut_through)
+    members = west.control("chains", model="policy")["chains"][0]["members"]
+    expect("NICs", {(m["nic_from"], m["nic_bytes_per_s"], m["fan_out"]) for m in members}, {("config", 1 << 20, 1)})
     link.stalled, link.bytes_per_s = False, 0
     for r in rollouts:
         expect("stage", r.worker.receive()["status"], "ok")
@@ -115,6 +118,8 @@ def the_chain_is_shown_as_it_is(lab):
     expect("who reads from whom", {n: said[n]["source"] for n in rollouts}, {"w0": "gw", "near": "w0", "w1": "w0"})
     expect("transports", [(said[n]["transport"], said[n]["transport_why"]) for n in ("near", "w0")],
            [("shm", "same host, mapped"), ("tcp", "the reader has no rdma")])
+    # Loopback's NIC is nobody's: what it carries is not known, and each feeds one other host.
+    expect("NICs", {(said[n]["nic_from"], said[n]["nic_bytes_per_s"], said[n]["fan_out"]) for n in ("gw", "w0", "w1")}, {("unknown", 0, 1)})
     expect("spot and readers", [(said[n]["spot"], said[n]["readers"]) for n in ("w0", "w1")], [(True, 2), (False, 0)])
     text = west.cli("chains").stdout.splitlines()
     depths = {line.split()[0]: len(line) - len(line.lstrip()) for line in text[1:]}

@@ -2,6 +2,8 @@
 #include "check.h"
 #include "plans_scene.h"
 
+#include <stdio.h>
+
 /* The second reader's source is told once it can be read there. */
 static void hosts_form_a_chain_behind_the_gateway(void **state)
 {
@@ -413,9 +415,14 @@ static void other_ranks_are_read_by_the_gateway_alone(void **state)
 /* ---- how wide ---- */
 
 /* v1 arrives at west, a chunk of 100 bytes every 10 ms: 10,000 bytes a second. Then v2 is spread. */
-static void after_one_arrival(struct site *s, uint64_t nic_bytes_per_s)
+struct nics {
+    uint64_t config, gateway, workers[3];
+};
+
+static void after_one_arrival_on(struct site *s, const struct nics *nics)
 {
-    west_open_wide(s, 8, nic_bytes_per_s);
+    west_open_wide(s, 8, nics->config);
+    tb_catalog_nic(s->c, nics->gateway);
     s->left_out = ~(1u << TB_CATALOG_PLAN | 1u << TB_CATALOG_PLAN_END);
     const struct tb_name east = name_of("east");
     CHECK_OK(tb_catalog_site_up(s->c, s->now, &east, true));
@@ -428,10 +435,49 @@ static void after_one_arrival(struct site *s, uint64_t nic_bytes_per_s)
     s->now = TB_SECONDS(1000);
     const char *const names[] = {"a", "b", "c"};
     for (uint32_t i = 0; i < 3; i++) {
+        s->hosts_nic = nics->workers[i];
         come(s, names[i]);
         CHECK_OK(join(s, names[i], names[i], 0, 1));
         CHECK_OK(stage(s, names[i], 2));
         CHECK_OK(export_of(s, names[i], 2, 0));
+    }
+}
+
+static void after_one_arrival(struct site *s, uint64_t nic_bytes_per_s)
+{
+    after_one_arrival_on(s, &(struct nics){.config = nic_bytes_per_s});
+}
+
+/* Nobody configured it: each host's NIC feeds what it says it can, and one reader where it says nothing. */
+static void hosts_say_what_their_nics_carry(void **state)
+{
+    (void)state;
+    static const struct {
+        struct nics nics;
+        const char *source_of_c;
+        uint32_t gateway;
+    } rows[] = {
+        {{.workers = {20000}}, "a", 1},               /* the first's carries two */
+        {{.workers = {10000, 20000, 20000}}, "b", 1}, /* the second's would */
+        {{.gateway = 20000}, "b", 2},                 /* the gateway's alone: workers come before it */
+        {{.config = 10000, .gateway = 20000, .workers = {20000}}, "b", 1}, /* the config's word goes before */
+        {{.config = 20000, .gateway = 1, .workers = {1, 1, 1}}, "a", 2},   /* likewise */
+    };
+    const struct tb_id uid = id_of(2);
+    for (uint32_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct site s;
+        char trace[128];
+        struct tb_catalog_version_view view;
+        after_one_arrival_on(&s, &rows[i].nics);
+        (void)snprintf(trace, sizeof trace,
+                       "[   0] plan a v2 from gateway\n"
+                       "[   0] plan b v2 from a\n"
+                       "[   0] plan c v2 from %s\n",
+                       rows[i].source_of_c);
+        said(&s, trace);
+        assert_true(tb_catalog_version_get(s.c, &uid, &view));
+        assert_int_equal(view.fan_out, rows[i].gateway);
+        site_close(&s);
     }
 }
 
@@ -486,6 +532,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_is_gone_feeds_nobody),
         cmocka_unit_test(other_ranks_are_read_by_the_gateway_alone),
         cmocka_unit_test(a_slow_arrival_makes_the_tree_wide),
+        cmocka_unit_test(hosts_say_what_their_nics_carry),
         cmocka_unit_test(a_fast_arrival_makes_a_chain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -157,8 +157,11 @@ void pause_ms(struct site *s, uint64_t ms)
 
 void come_from(struct site *s, const char *name, const char *host, bool spot)
 {
-    struct tb_catalog_session q = {
-        .id = session_of(name), .name = name_of(name), .host = name_of(host), .spot = spot};
+    struct tb_catalog_session q = {.id = session_of(name),
+                                   .name = name_of(name),
+                                   .host = name_of(host),
+                                   .spot = spot,
+                                   .nic_bytes_per_s = s->hosts_nic};
     strcpy(q.identity, "unix:1000");
     CHECK_OK(tb_catalog_session_open(s->c, s->now, &q));
 }

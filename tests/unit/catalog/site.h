@@ -25,6 +25,7 @@ struct site {
     tb_time_ns now;
     unsigned left_out;
     uint64_t nic_bytes_per_s; /* 0: not known */
+    uint64_t hosts_nic;       /* what each that comes says of its own; likewise */
     uint64_t waits;
     uint64_t exports;
     struct tb_id run;    /* of the last run_open */

@@ -10,11 +10,11 @@
 
 #define TURNS_MAX 100000
 
-static void say_hello(int fd, uint32_t protocol)
+static void say_hello(int fd, uint32_t protocol, uint32_t pid)
 {
     uint8_t bytes[512];
     struct tb_writer w;
-    struct tb_session_hello hello = {.protocol = protocol};
+    struct tb_session_hello hello = {.protocol = protocol, .pid = pid};
     CHECK_OK(tb_name_set(&hello.name, "rank"));
     CHECK_OK(tb_name_set(&hello.host, "host"));
     tb_writer_init(&w, bytes, sizeof bytes);
@@ -57,7 +57,7 @@ static void another_protocol_is_refused_by_name(void **state)
         struct tb_reader r;
         struct tb_session_reply reply;
         const int fd = home_dial(&h);
-        say_hello(fd, others[i]);
+        say_hello(fd, others[i], 4711);
         assert_int_equal(answer(&h, fd, bytes, sizeof bytes, &r), TB_SESSION_REPLY);
         CHECK_OK(tb_session_reply_decode(&r, &reply));
         CHECK_STATUS(tb_session_status_get(reply.status_negated), TB_PEER_PROTOCOL);
@@ -76,11 +76,54 @@ static void the_protocol_before_is_another(void **state)
     assert_int_equal(TB_SESSION_PROTOCOL, 2);
 }
 
+/* P9: the field was a pid alone, and is that still to who does not look above its 22 bits. */
+static void a_nic_stands_above_the_pid(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t said, heard;
+    } rates[] = {{0, 0},
+                 {UINT64_C(124999999), 0},
+                 {UINT64_C(12500000001), UINT64_C(12500000000)},
+                 {UINT64_C(127875000000), UINT64_C(127875000000)},
+                 {UINT64_MAX, UINT64_C(127875000000)}};
+    for (uint32_t i = 0; i < sizeof rates / sizeof *rates; i++) {
+        const uint32_t field = tb_session_pid_put(4194303, rates[i].said);
+        assert_int_equal(field & 4194303u, 4194303);
+        assert_int_equal(tb_session_nic_get(field), rates[i].heard);
+    }
+    assert_int_equal(tb_session_pid_put(4711, 0), 4711);
+    assert_int_equal(tb_session_nic_get(4194303), 0); /* a worker of the release before */
+}
+
+static void what_a_workers_nic_carries_is_known(void **state)
+{
+    (void)state;
+    struct home h;
+    home_new(&h);
+    home_start(&h);
+    uint8_t bytes[1024];
+    struct tb_reader r;
+    struct tb_session_welcome welcome;
+    struct tb_catalog_session_view s;
+    const int fd = home_dial(&h);
+    say_hello(fd, TB_SESSION_PROTOCOL, tb_session_pid_put(4711, UINT64_C(50000000000)));
+    assert_int_equal(answer(&h, fd, bytes, sizeof bytes, &r), TB_SESSION_WELCOME);
+    CHECK_OK(tb_session_welcome_decode(&r, &welcome));
+    assert_true(tb_catalog_session_get(h.d->catalog, &welcome.session, &s));
+    assert_int_equal(s.session.nic_bytes_per_s, UINT64_C(50000000000));
+    (void)close(fd);
+    home_end(&h);
+    home_free(&h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_protocol_is_refused_by_name),
         cmocka_unit_test(the_protocol_before_is_another),
+        cmocka_unit_test(a_nic_stands_above_the_pid),
+        cmocka_unit_test(what_a_workers_nic_carries_is_known),
     };
     return cmocka_run_group_tests_name("greeted", tests, NULL, NULL);
 }
