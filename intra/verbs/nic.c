@@ -332,7 +332,6 @@ static bool nic_add(struct tb_verbs *v, struct ibv_context *context, uint32_t po
     if (nic->channel == NULL) goto undo_pd;
     tb_nic_facts_read(TB_NIC_SYSFS, ibv_get_device_name(context->device), port, &facts);
     nic->node = facts.node;
-    nic->bytes_per_s = facts.bytes_per_s;
     nic->completions.data = nic->events.data = nic;
     if (!follow(v, &nic->completions, nic->channel->fd, on_completions)) goto undo_channel;
     v->nic_count++;
@@ -351,6 +350,14 @@ undo_pd:
 
 /* ---- rails ---- */
 
+/* Of its own port: a NIC's ports need not be as fast as each other. */
+static uint64_t rate_of(const struct ibv_context *context, uint32_t port)
+{
+    struct tb_nic_facts facts;
+    tb_nic_facts_read(TB_NIC_SYSFS, ibv_get_device_name(context->device), port, &facts);
+    return facts.bytes_per_s;
+}
+
 /* librdmacm says which device an address belongs to; most belong to none. */
 static void rail_try(struct tb_verbs *v, const struct ifaddrs *at)
 {
@@ -364,7 +371,7 @@ static void rail_try(struct tb_verbs *v, const struct ifaddrs *at)
             if (nic == NULL) nic = &v->nics[v->nic_count - 1];
             rail.nic = (uint32_t)(nic - v->nics);
             rail.port = id->port_num;
-            rail.bytes_per_s = nic->bytes_per_s;
+            rail.bytes_per_s = rate_of(id->verbs, id->port_num);
             v->rails.rails[v->rails.count++] = rail;
         }
     }
@@ -515,6 +522,7 @@ const char *tb_verbs_open(struct tb_fabric *f, struct tb_verbs **verbs_out)
     LIST_INIT(&v->queues);
     LIST_INIT(&v->guests);
     tb_pinned_init(&v->pinned);
+    tb_random_bytes(&v->rails.draw, sizeof v->rails.draw);
     (void)uv_idle_init(&f->loop, &v->look);
     (void)ibv_fork_init(); /* does nothing where the kernel copies pinned pages at fork (5.12) */
     v->channel = rdma_create_event_channel();

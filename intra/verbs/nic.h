@@ -30,7 +30,6 @@ struct tb_verbs_nic {
     uv_poll_t completions, events;
     struct ibv_device_attr attr;
     int node;
-    uint64_t bytes_per_s;
     bool dead; /* DEVICE_FATAL: nothing of it is used any more until the process starts again */
 };
 

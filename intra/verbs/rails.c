@@ -56,28 +56,37 @@ static bool cheaper(const struct price *a, const struct price *b)
     return a->both < b->both;
 }
 
+/* May be chosen now; else *again_out is not later than when it has rested. */
+static bool usable(const struct tb_rails *r, const struct tb_rail *ours, const struct tb_rail *theirs,
+                   tb_time_ns now, tb_time_ns *again_out)
+{
+    if (ours->down || theirs->down) return false;
+    const struct tb_rail_rest *rest = rest_of(r, &ours->address, &theirs->address);
+    if (rest == NULL || rest->until <= now) return true;
+    *again_out = tb_time_min(*again_out, rest->until);
+    return false;
+}
+
 enum tb_status tb_rails_choose(const struct tb_rails *r, const struct tb_rail *theirs, uint32_t their_count,
                                tb_time_ns now, struct tb_rail_path *path_out, tb_time_ns *again_out)
 {
-    struct price best = {0};
-    bool found = false;
+    struct tb_rail_path best[TB_RAILS_MAX * TB_RAILS_MAX]; /* all of one price */
+    struct price price = {0};
+    uint32_t count = 0;
     *again_out = TB_TIME_NEVER;
     for (uint32_t i = 0; i < r->count; i++) {
-        for (uint32_t j = 0; j < their_count; j++) {
-            if (r->rails[i].down || theirs[j].down) continue;
-            const struct tb_rail_rest *rest = rest_of(r, &r->rails[i].address, &theirs[j].address);
-            if (rest != NULL && rest->until > now) {
-                *again_out = tb_time_min(*again_out, rest->until);
-                continue;
-            }
-            const struct price price = price_of(&r->rails[i], &theirs[j]);
-            if (found && !cheaper(&price, &best)) continue;
-            best = price;
-            *path_out = (struct tb_rail_path){.ours = i, .theirs = j};
-            found = true;
+        for (uint32_t j = 0; j < their_count && j < TB_RAILS_MAX; j++) {
+            if (!usable(r, &r->rails[i], &theirs[j], now, again_out)) continue;
+            const struct price other = price_of(&r->rails[i], &theirs[j]);
+            if (count > 0 && cheaper(&price, &other)) continue;
+            if (count == 0 || cheaper(&other, &price)) count = 0;
+            price = other;
+            best[count++] = (struct tb_rail_path){.ours = i, .theirs = j};
         }
     }
-    return found ? TB_OK : TB_NOT_FOUND;
+    if (count == 0) return TB_NOT_FOUND;
+    *path_out = best[r->draw % count];
+    return TB_OK;
 }
 
 /* A free entry, or the one that failed longest ago. */
@@ -97,6 +106,7 @@ tb_time_ns tb_rails_failed(struct tb_rails *r, const struct tb_rail_address *our
 {
     struct tb_rail_rest *rest = (struct tb_rail_rest *)rest_of(r, ours, theirs);
     if (rest == NULL) rest = rest_slot(r);
+    if (rest->failures > 0 && rest->until > now) return rest->until;
     const uint32_t doublings = rest->failures < TB_RAIL_DOUBLINGS ? rest->failures : TB_RAIL_DOUBLINGS;
     rest->ours = *ours;
     rest->theirs = *theirs;

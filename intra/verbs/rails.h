@@ -3,10 +3,12 @@
  * A rail is an address of a NIC. A path is one of ours and one of the source's; it costs what its worse end costs: hops that go
  * over it and the new one, by the link's rate; a NIC that is far from the memory counts as half as fast. So near NICs are
  * preferred, and load spreads to far ones once the near are twice as full. Paths inside one subnet come first: where each rail
- * has a switch of its own, only they exist.
+ * has a switch of its own, only they exist. Among paths of one cost `draw` chooses: loads are known of one process at each end, so
+ * processes that draw alike would all begin on the same rail of their host.
  *
  * A path that fails rests for 1 s, then 2, 4 ... up to 256 s, and is tried again after that; one that carried a hop for
- * TB_RAIL_PROVEN is as good as new. A rail whose port is down is not chosen until it is up.
+ * TB_RAIL_PROVEN is as good as new. Hops that fail on it while it rests fail of the same, and do not double it. A rail whose port is
+ * down is not chosen until it is up.
  *
  * Threads: one. */
 #ifndef TB_INTRA_VERBS_RAILS_H
@@ -49,6 +51,7 @@ struct tb_rail_rest {
 struct tb_rails {
     struct tb_rail rails[TB_RAILS_MAX]; /* ours; the caller keeps load, far and down true */
     uint32_t count;
+    uint32_t draw; /* the caller's, before the first choice: another one in each process */
     struct tb_rail_rest rests[TB_RAIL_PATHS_MAX];
 };
 

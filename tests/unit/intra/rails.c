@@ -90,6 +90,57 @@ static void a_far_nic_takes_a_third(void **state)
     assert_int_equal(hops[1], 8);
 }
 
+/* Processes of a host know each other's load not: what each begins with is drawn. Four rails, of which two are near. */
+static void draw_rails(struct tb_rails *r, uint32_t near)
+{
+    memset(r, 0, sizeof *r);
+    r->count = 4;
+    for (uint8_t i = 0; i < 4; i++) {
+        r->rails[i] = rail(0, (uint8_t)(1 + i));
+        r->rails[i].far = i >= near;
+    }
+}
+
+static void those_that_draw_spread(void **state)
+{
+    (void)state;
+    struct tb_rails r;
+    struct tb_rail theirs[4];
+    struct tb_rail_path path;
+    tb_time_ns again;
+    for (uint32_t near = 2; near <= 4; near += 2) {
+        uint32_t ours[4] = {0}, to[4] = {0};
+        draw_rails(&r, near);
+        memcpy(theirs, r.rails, sizeof theirs);
+        for (r.draw = 0; r.draw < 4 * 4 * 10; r.draw++) {
+            assert_int_equal(tb_rails_choose(&r, theirs, 4, 0, &path, &again), TB_OK);
+            ours[path.ours]++;
+            to[path.theirs]++;
+        }
+        for (uint32_t i = 0; i < 4; i++) {
+            assert_int_equal(ours[i], i < near ? 160 / near : 0);
+            assert_int_equal(to[i], ours[i]);
+        }
+    }
+}
+
+/* The twin: what is drawn decides between equals alone. */
+static void load_and_place_win_over_the_draw(void **state)
+{
+    (void)state;
+    struct world w;
+    for (uint32_t draw = 0; draw < 7; draw++) {
+        world_init(&w);
+        w.ours.draw = draw;
+        w.ours.rails[1].far = true;
+        assert_int_equal(chosen(&w).ours, 0);
+        world_init(&w);
+        w.ours.draw = draw;
+        w.theirs[0].load = 1;
+        assert_int_equal(chosen(&w).ours, 1);
+    }
+}
+
 static void a_slow_link_takes_its_share(void **state)
 {
     (void)state;
@@ -164,6 +215,21 @@ static void a_failing_path_rests_twice_as_long(void **state)
     }
 }
 
+/* Eight hops on one path break with it: it rests as for one, from the first on. */
+static void hops_that_fail_together_are_one_failure(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w);
+    const tb_time_ns until = fails(&w, 0, 0);
+    for (int i = 0; i < 7; i++) {
+        w.now += TB_MS(100);
+        assert_int_equal(fails(&w, 0, 0), until);
+    }
+    w.now = until;
+    assert_int_equal(fails(&w, 0, 0) - w.now, TB_SECONDS(2)); /* it was tried again */
+}
+
 static void others_go_on_while_one_rests(void **state)
 {
     (void)state;
@@ -231,11 +297,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(load_is_spread),
         cmocka_unit_test(a_far_nic_takes_a_third),
+        cmocka_unit_test(those_that_draw_spread),
+        cmocka_unit_test(load_and_place_win_over_the_draw),
         cmocka_unit_test(a_slow_link_takes_its_share),
         cmocka_unit_test(the_sources_load_counts),
         cmocka_unit_test(another_subnet_is_the_last_resort),
         cmocka_unit_test(a_port_that_is_down_is_not_chosen),
         cmocka_unit_test(a_failing_path_rests_twice_as_long),
+        cmocka_unit_test(hops_that_fail_together_are_one_failure),
         cmocka_unit_test(others_go_on_while_one_rests),
         cmocka_unit_test(what_carried_a_hop_is_forgiven),
         cmocka_unit_test(memory_of_failures_is_bounded),

@@ -31,6 +31,7 @@ void must(bool right, const char *what);
     X(P6_a_dead_device_is_left)                                                                              \
     X(P6_a_port_that_is_down_rests_until_it_is_up)                                                           \
     X(P6_two_nics_share_the_load_and_stand_in_for_each_other)                                                \
+    X(P6_two_nics_are_begun_on_as_drawn)                                                                     \
     X(P6_a_link_that_goes_down_is_left)                                                                      \
     X(memory_that_stays_is_registered_once)                                                                  \
     X(other_memory_is_registered_for_each_hop)                                                               \
