@@ -65,7 +65,7 @@ static bool put_buffer(struct tb_door_peer *p)
 static void put_rails(struct tb_door_peer *p)
 {
     struct tb_rail rails[TB_RAILS_MAX] = {0};
-    struct tb_hop_answer last = {.type = TB_HOP_ANSWER_VERBS};
+    struct tb_hop_answer last = {.type = TB_HOP_ANSWER_VERBS, .a = TB_HOP_VERBS_AGAIN};
     uint16_t port = 0;
     p->verbs_due = false;
     if (p->guest != NULL) {

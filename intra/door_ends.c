@@ -104,10 +104,12 @@ static void on_guest_gone(void *user)
 {
     struct tb_door_peer *p = user;
     p->guest = NULL;
-    if (p->chan_gone)
+    if (p->chan_gone) {
         leave(p);
-    else
-        on_attachable(p);
+        return;
+    }
+    if (p->verbs_again && p->state == TB_DOOR_SERVING) tb_door_offer_verbs(p);
+    on_attachable(p);
 }
 
 const struct tb_verbs_guest_events tb_door_peer_guest_events = {

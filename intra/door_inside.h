@@ -49,6 +49,7 @@ struct tb_door_peer {
     int memfd_due;                /* to be sent as soon as out is empty; -1: none */
     struct tb_verbs_guest *guest; /* reads by RDMA; NULL: never did, or its queue pair is gone */
     bool verbs_asked, verbs_due;
+    bool verbs_again; /* asked for while the queue pair of before is still there: offered when that is gone */
     struct tb_door_tray *tray; /* NULL: never asked, or none could be had, or it is gone */
     bool tray_asked, tray_refused;
     enum tb_status end_why;
@@ -74,6 +75,9 @@ struct tb_door {
 /* ---- door_requests.c ---- */
 
 void tb_door_on_readable(struct tb_chan *c, void *user);
+
+/* A queue pair, or no rails where none can be made. */
+void tb_door_offer_verbs(struct tb_door_peer *p);
 
 /* ---- door_answers.c ---- */
 

@@ -77,16 +77,29 @@ static void accept_attach(struct tb_door_peer *p, const struct tb_hop_request *r
     p->attaches[(p->attach_first + p->attach_count++) % TB_DOOR_ATTACHES_MAX] = r->buffer;
 }
 
+void tb_door_offer_verbs(struct tb_door_peer *p)
+{
+    p->verbs_due = true;
+    p->verbs_again = false;
+    if (tb_verbs_guest_open(p->door->fabric->verbs, p->export, &tb_door_peer_guest_events, p, &p->guest) !=
+        TB_OK)
+        p->guest = NULL; /* no rails */
+}
+
+/* Again, where its path failed or rested: what it had is of no use to it any more. */
 static void accept_verbs(struct tb_door_peer *p)
 {
-    struct tb_verbs *v = p->door->fabric->verbs;
-    if (!p->tcp || v == NULL || p->verbs_asked) {
-        tb_door_refuse(p, TB_PEER_GARBLED, "asks for RDMA where there is none, or twice");
+    if (!p->tcp || p->door->fabric->verbs == NULL || p->verbs_due || p->verbs_again) {
+        tb_door_refuse(p, TB_PEER_GARBLED, "asks for RDMA where there is none, or before it was answered");
         return;
     }
-    p->verbs_asked = p->verbs_due = true;
-    if (tb_verbs_guest_open(v, p->export, &tb_door_peer_guest_events, p, &p->guest) != TB_OK)
-        p->guest = NULL; /* no rails */
+    p->verbs_asked = true;
+    if (p->guest == NULL) {
+        tb_door_offer_verbs(p);
+        return;
+    }
+    p->verbs_again = true;
+    tb_verbs_guest_end(p->guest); /* on_guest_gone goes on */
 }
 
 static void accept_tray(struct tb_door_peer *p, const struct tb_hop_request *r)

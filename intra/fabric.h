@@ -189,7 +189,7 @@ enum tb_hop_event_kind { TB_HOP_OPENED, TB_HOP_LOST, TB_HOP_CHUNK_BAD, TB_HOP_WH
 struct tb_hop_event {
     enum tb_hop_event_kind kind;
     enum tb_status why;          /* LOST: the reason; the hop does nothing more: close it */
-    enum tb_transport transport; /* OPENED */
+    enum tb_transport transport; /* OPENED: and again when it goes on by another */
     enum tb_transport_why why_transport;
     /* CHUNK_BAD: digest did not match although the hop was still open after the READ; read once more before saying so: `twice` */
     uint32_t shard, chunk;

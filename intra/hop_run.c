@@ -125,6 +125,7 @@ static void on_open(void *user)
 {
     struct tb_hop *hop = user;
     if (hop->ending) return;
+    const bool again = hop->opened;
     hop->opened = true;
     hop->transport = hop->upstream->transport;
     hop->why = why_of(hop);
@@ -137,7 +138,7 @@ static void on_open(void *user)
     pthread_mutex_lock(&hop->fabric->lock);
     hop->stats.transport = hop->transport;
     hop->stats.why = hop->why;
-    hop->stats.open_at = hop->stats.last_at = now;
+    if (!again) hop->stats.open_at = hop->stats.last_at = now;
     pthread_mutex_unlock(&hop->fabric->lock);
     tb_hop_tell(hop, (struct tb_hop_event){
                          .kind = TB_HOP_OPENED, .transport = hop->transport, .why_transport = hop->why});

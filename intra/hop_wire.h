@@ -29,9 +29,9 @@ enum tb_hop_request_type {
     TB_HOP_REQUEST_READ,      /* buffer, a: offset, bytes; flags: TB_HOP_READ_WORDS */
     TB_HOP_REQUEST_ATTACH,    /* buffer */
     TB_HOP_REQUEST_PING,
-    TB_HOP_REQUEST_VERBS, /* by which NICs? At most once */
-    TB_HOP_REQUEST_TRAY,  /* a: bytes of a tray (intra/cuda_part.h) of its own. At most once */
-    TB_HOP_REQUEST_FILL   /* buffer: shard; a: packed offset, bytes: a chunk's; b: where in the tray */
+    TB_HOP_REQUEST_VERBS, /* by which NICs? Again only where the answer to the one before has TB_HOP_VERBS_AGAIN */
+    TB_HOP_REQUEST_TRAY, /* a: bytes of a tray (intra/cuda_part.h) of its own. At most once */
+    TB_HOP_REQUEST_FILL  /* buffer: shard; a: packed offset, bytes: a chunk's; b: where in the tray */
 };
 #define TB_HOP_READ_WORDS 1u
 
@@ -51,7 +51,7 @@ enum tb_hop_answer_type {
     TB_HOP_ANSWER_END, /* bytes: the status, negated; nothing follows, and the export's memory is out of bounds */
     TB_HOP_ANSWER_RAIL, /* id: an IPv6 address, or ::ffff:IPv4; bytes: its port; a: bytes/s; buffer: hops on it; kind:
                            TB_HOP_RAIL_* */
-    TB_HOP_ANSWER_VERBS, /* id: the secret; kind: how many RAILs came before */
+    TB_HOP_ANSWER_VERBS, /* id: the secret; kind: how many RAILs came before; a: TB_HOP_VERBS_AGAIN, or 0, as older doors say */
     TB_HOP_ANSWER_TRAY, /* kind 0: id: the device, a: bytes of the tray, 0: there is none; 1 to 4: id: so many parts of its handle */
     TB_HOP_ANSWER_FILLED /* bytes: so many FILLs are done; kind 1: none was, and none will be */
 };
@@ -64,6 +64,8 @@ enum tb_hop_buffer_kind {
 };
 #define TB_HOP_RAIL_FAR  1u
 #define TB_HOP_RAIL_DOWN 2u
+/* It may ask again: what it was offered before ends then. An older door would refuse that. */
+#define TB_HOP_VERBS_AGAIN 1u
 
 #define TB_HOP_ANSWER_FIELDS(F)                                                                              \
     F(u16, type) F(u16, kind) F(u32, buffer) F(u32, bytes) F(u32, zero) F(u64, a) F(u64, b) F(id, id)

@@ -74,7 +74,7 @@ void tb_pipe_read(struct tb_pipe *s, struct tb_read *read);
 void tb_pipe_confirm(struct tb_pipe *s);
 /* False: too many are unanswered. */
 bool tb_pipe_attach(struct tb_pipe *s, uint32_t buffer);
-void tb_pipe_ask_verbs(struct tb_pipe *s);                /* once */
+void tb_pipe_ask_verbs(struct tb_pipe *s);                /* not while it is unanswered */
 void tb_pipe_ask_tray(struct tb_pipe *s, uint64_t bytes); /* once */
 /* As TB_HOP_REQUEST_FILL has it; at most TB_HOP_FILLS_MAX are unanswered. */
 struct tb_pipe_fill {

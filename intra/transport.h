@@ -43,7 +43,8 @@ struct tb_upstream_events {
     void (*on_shelf)(void *user, uint32_t buffer, uint64_t offset);
     /* Before on_open: how deep in the chain this reader stands, as its source says. NULL likewise. */
     void (*on_depth)(void *user, uint32_t depth);
-    void (*on_open)(void *user);
+    void (*on_open)(
+        void *user); /* and again whenever it goes on by another transport, or for another reason */
     void (*on_read)(void *user, struct tb_read *read);
     void (*on_confirmed)(void *user); /* answers the oldest confirm */
     /* The source ended it, or cannot be reached. Nothing more comes; READs in flight are dead once on_closed

@@ -250,8 +250,10 @@ static void rails_down(struct tb_verbs_nic *nic, uint32_t port, bool down)
     for (uint32_t i = 0; i < r->count; i++) {
         struct tb_rail *rail = &r->rails[i];
         if (rail->nic != (uint32_t)(nic - nic->v->nics) || (port != 0 && rail->port != port)) continue;
+        r->ups += rail->down && !down && !nic->dead;
         rail->down = down || nic->dead;
     }
+    tb_fabric_wake_at(nic->v->fabric, tb_clock_now()); /* hops without a path look again */
 }
 
 static void die(struct tb_verbs_nic *nic)

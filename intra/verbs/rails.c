@@ -122,3 +122,19 @@ void tb_rails_carried(struct tb_rails *r, const struct tb_rail_address *ours,
     struct tb_rail_rest *rest = (struct tb_rail_rest *)rest_of(r, ours, theirs);
     if (rest != NULL && tb_time_since(open_at, now) >= TB_RAIL_PROVEN) rest->failures = 0;
 }
+
+void tb_rails_wait(const struct tb_rails *r, struct tb_rail_turn *turn, tb_time_ns again, tb_time_ns now)
+{
+    const uint32_t doublings = turn->blind < TB_RAIL_DOUBLINGS ? turn->blind : TB_RAIL_DOUBLINGS;
+    const bool blind = again == TB_TIME_NEVER;
+    turn->at = blind ? tb_time_add(now, TB_RAIL_REST_MIN << doublings) : again;
+    turn->blind = blind ? doublings + 1 : 0;
+    turn->ups = r->ups;
+}
+
+bool tb_rails_turn(const struct tb_rails *r, struct tb_rail_turn *turn, tb_time_ns now)
+{
+    if (turn->at == TB_TIME_NEVER || (now < turn->at && turn->ups == r->ups)) return false;
+    turn->at = TB_TIME_NEVER;
+    return true;
+}

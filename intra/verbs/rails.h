@@ -10,6 +10,8 @@
  * TB_RAIL_PROVEN is as good as new. Hops that fail on it while it rests fail of the same, and do not double it. A rail whose port is
  * down is not chosen until it is up.
  *
+ * A hop that found no path takes another turn when one has rested, or a port has come up.
+ *
  * Threads: one. */
 #ifndef TB_INTRA_VERBS_RAILS_H
 #define TB_INTRA_VERBS_RAILS_H
@@ -52,6 +54,7 @@ struct tb_rails {
     struct tb_rail rails[TB_RAILS_MAX]; /* ours; the caller keeps load, far and down true */
     uint32_t count;
     uint32_t draw; /* the caller's, before the first choice: another one in each process */
+    uint32_t ups;  /* how often a port of ours has come up; the caller counts */
     struct tb_rail_rest rests[TB_RAIL_PATHS_MAX];
 };
 
@@ -70,5 +73,17 @@ tb_time_ns tb_rails_failed(struct tb_rails *r, const struct tb_rail_address *our
 /* It carried a hop from open_at until now. */
 void tb_rails_carried(struct tb_rails *r, const struct tb_rail_address *ours,
                       const struct tb_rail_address *theirs, tb_time_ns open_at, tb_time_ns now);
+
+/* When a hop that goes without a path looks for one again. */
+struct tb_rail_turn {
+    tb_time_ns at;  /* TB_TIME_NEVER: it does not */
+    uint32_t blind; /* so many looks before found no path that could rest: ports are down, here or there */
+    uint32_t ups;
+};
+/* None was found: the next turn is at `again`, of tb_rails_choose. Where that is never, a port has to come up: one of ours is heard
+ * of, one of the source's is asked for, after 1 s, then 2, 4 ... up to 256 s. */
+void tb_rails_wait(const struct tb_rails *r, struct tb_rail_turn *turn, tb_time_ns again, tb_time_ns now);
+/* It is its turn: once for each wait. */
+bool tb_rails_turn(const struct tb_rails *r, struct tb_rail_turn *turn, tb_time_ns now);
 
 #endif

@@ -5,7 +5,8 @@
  *
  *   greeting -> asking (the door's rails) -> resolving -> routing -> registering (our memory) -> connecting -> attaching -> open
  *
- * with a step back to resolving for the next path when one does not connect, and to streaming when there is none.
+ * with a step back to asking for the next path when one does not connect, and to streaming when there is none. Who streams looks for
+ * a path again at its turn (rails.h), by the same steps, and reads over the connection meanwhile; an older door is asked once.
  *
  * What the door says keeps the hop open, not what the NIC reads: a source whose process stands still is idle, though its memory
  * can be read.
@@ -23,9 +24,8 @@
 static void on_welcome(void *user, const struct tb_hop_answer *answer)
 {
     struct tb_verbs_upstream *u = user;
-    u->state = TB_VERBS_ASKING;
     if (answer->kind == 1)
-        tb_pipe_ask_verbs(&u->stream);
+        tb_verbs_path_ask(u);
     else
         tb_verbs_become_stream(u, TB_WHY_NO_RDMA_THERE);
 }
@@ -48,8 +48,9 @@ static void on_verbs(void *user, const struct tb_hop_answer *answer)
     struct tb_verbs_upstream *u = user;
     if (answer->type == TB_HOP_ANSWER_RAIL) {
         add_rail(u, answer);
-    } else {
+    } else if (!u->closing) {
         u->secret = answer->id;
+        u->may_ask_again = (answer->a & TB_HOP_VERBS_AGAIN) != 0;
         tb_verbs_path_try(u);
     }
 }
@@ -77,6 +78,7 @@ void tb_verbs_ask_remotes(struct tb_verbs_upstream *u)
     u->open_at = tb_clock_now();
     u->base.transport = TB_TRANSPORT_VERBS;
     u->base.why = reached < u->remote_count ? TB_WHY_RDMA_PART : TB_WHY_RDMA;
+    u->told = true;
     u->stream.events->on_open(u->stream.events_user);
 }
 
@@ -84,6 +86,11 @@ static void on_buffer(void *user, const struct tb_hop_answer *answer, int fd)
 {
     struct tb_verbs_upstream *u = user;
     TB_ASSERT(fd < 0); /* the connection is no unix socket */
+    if (u->stale > 0) {
+        u->stale--;
+        if (u->state == TB_VERBS_ATTACHING) tb_verbs_ask_remotes(u); /* for which there was no room */
+        return;
+    }
     struct tb_verbs_remote *next =
         u->answered < u->asked ? &u->remotes[u->answered] : NULL; /* answers come in order */
     if (next == NULL || answer->buffer != next->buffer) {
@@ -182,6 +189,7 @@ static enum tb_status verbs_open(const struct tb_upstream_options *options, stru
     if (u == NULL) return TB_SITE_NOMEM;
     u->base = (struct tb_upstream){&tb_transport_verbs, TB_TRANSPORT_VERBS, TB_WHY_UNKNOWN};
     u->v = options->fabric->verbs;
+    u->turn.at = TB_TIME_NEVER;
     u->open_ms = options->open_ms;
     u->asked_for = options->hop->transport == TB_TRANSPORT_VERBS;
     tb_verbs_path_init(u);
@@ -225,6 +233,10 @@ static tb_time_ns verbs_poll(struct tb_upstream *upstream, tb_time_ns now)
     if (u->state == TB_VERBS_CONNECTING && !u->closing && !u->stream.lost) {
         if (now >= u->connect_until) tb_verbs_path_failed(u, "it does not connect");
         if (u->state == TB_VERBS_CONNECTING) next = tb_time_min(next, u->connect_until);
+    }
+    if (u->state == TB_VERBS_STREAMING && !u->closing && !u->stream.lost) {
+        if (tb_rails_turn(&u->v->rails, &u->turn, now)) tb_verbs_path_ask(u);
+        next = tb_time_min(next, u->turn.at);
     }
     if (!u->broken || u->stream.lost || u->closing) return next;
     const tb_time_ns until = tb_time_add(u->broken_at, TB_VERBS_LAST_WORD);

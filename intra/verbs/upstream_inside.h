@@ -58,6 +58,10 @@ struct tb_verbs_upstream {
     struct tb_verbs *v;
     enum tb_verbs_state state;
     bool asked_for; /* by the hop's owner: nothing else will do */
+    bool told;      /* on_open: READs come, and go over the connection where no path is open */
+    bool may_ask_again;
+    uint32_t tries;           /* paths that failed since it last went without */
+    struct tb_rail_turn turn; /* TB_VERBS_STREAMING: when a path is looked for again */
     struct tb_rail theirs[TB_RAILS_MAX];
     uint32_t their_count;
     uint16_t their_port;
@@ -86,6 +90,7 @@ struct tb_verbs_upstream {
 
     struct tb_verbs_remote *remotes;
     uint32_t remote_count, asked, answered;
+    uint32_t stale; /* answers still to come that tell of a queue pair of before */
 
     struct tb_verbs_read_list words, data;
     struct tb_verbs_posted_read posted[TB_VERBS_READS_MAX]; /* a ring: RC completes in order */
@@ -118,13 +123,15 @@ void tb_verbs_go_on_closing(struct tb_verbs_upstream *u);
 /* ---- upstream_path.c ---- */
 
 void tb_verbs_path_init(struct tb_verbs_upstream *u);
-/* The best of those that do not rest; when there is none, the connection. */
+/* What paths there are now, and a secret for one of them: tb_verbs_path_try follows. */
+void tb_verbs_path_ask(struct tb_verbs_upstream *u);
+/* The best of those that do not rest; when there is none, the connection, until the next turn. */
 void tb_verbs_path_try(struct tb_verbs_upstream *u);
 void tb_verbs_path_failed(struct tb_verbs_upstream *u, const char *what);
 void tb_verbs_path_leave(struct tb_verbs_upstream *u);
 /* The door is there and said nothing: it was the path. */
 void tb_verbs_path_blame(struct tb_verbs_upstream *u);
-/* Everything goes over the connection from here on. */
+/* Everything goes over the connection from here on, or still. */
 void tb_verbs_become_stream(struct tb_verbs_upstream *u, enum tb_transport_why why);
 /* The queue pair broke while the hop was open: the door is given time to say why, or to be gone. what: static storage. */
 void tb_verbs_break_off(struct tb_verbs_upstream *u, const char *what);

@@ -1,7 +1,8 @@
 /* upstream_path.c - from our NIC to the source's: chosen, resolved, our memory registered, connected; and what is done when one fails
  * or breaks.
  *
- * A path that does not connect rests, and the next is tried; when there is none, everything goes over the connection. */
+ * A path that does not connect rests, and the next is tried; when there is none, everything goes over the connection until one has
+ * rested. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
@@ -56,10 +57,32 @@ void tb_verbs_become_stream(struct tb_verbs_upstream *u, enum tb_transport_why w
     u->state = TB_VERBS_STREAMING;
     u->base.transport = TB_TRANSPORT_TCP;
     u->base.why = why;
-    if (u->asked_for)
+    if (u->asked_for) {
         tb_pipe_lose(&u->stream, TB_PEER_UNREACHABLE);
+        return;
+    }
+    if (u->told) return; /* it did so before */
+    u->told = true;
+    u->stream.events->on_open(u->stream.events_user);
+}
+
+static void go_without(struct tb_verbs_upstream *u, tb_time_ns again)
+{
+    u->tries = 0;
+    if (u->may_ask_again) tb_rails_wait(&u->v->rails, &u->turn, again, tb_clock_now());
+    tb_fabric_wake_at(u->v->fabric, u->turn.at);
+    tb_verbs_become_stream(u, TB_WHY_RDMA_FAILED);
+}
+
+/* The door is asked, as the secret may be spent. P7: it may name other addresses without end. */
+static void path_next(struct tb_verbs_upstream *u)
+{
+    if (!u->may_ask_again)
+        tb_verbs_path_try(u);
+    else if (++u->tries < TB_RAILS_MAX)
+        tb_verbs_path_ask(u);
     else
-        u->stream.events->on_open(u->stream.events_user);
+        go_without(u, TB_TIME_NEVER);
 }
 
 void tb_verbs_path_failed(struct tb_verbs_upstream *u, const char *what)
@@ -73,7 +96,8 @@ void tb_verbs_path_failed(struct tb_verbs_upstream *u, const char *what)
     if (u->id != NULL) (void)rdma_destroy_id(u->id);
     u->id = NULL;
     tb_verbs_targets_free(u);
-    tb_verbs_path_try(u);
+    u->stale += u->asked - u->answered;
+    path_next(u);
 }
 
 void tb_verbs_break_off(struct tb_verbs_upstream *u, const char *what)
@@ -190,12 +214,19 @@ static void look_where_memory_is(struct tb_verbs_upstream *u)
     }
 }
 
+void tb_verbs_path_ask(struct tb_verbs_upstream *u)
+{
+    u->state = TB_VERBS_ASKING;
+    u->their_count = u->asked = u->answered = 0;
+    tb_pipe_ask_verbs(&u->stream);
+}
+
 void tb_verbs_path_try(struct tb_verbs_upstream *u)
 {
     tb_time_ns again;
     look_where_memory_is(u);
     if (tb_rails_choose(&u->v->rails, u->theirs, u->their_count, tb_clock_now(), &u->path, &again) != TB_OK) {
-        tb_verbs_become_stream(u, TB_WHY_RDMA_FAILED);
+        go_without(u, again);
         return;
     }
     u->v->rails.rails[u->path.ours].load++;
@@ -235,7 +266,7 @@ static void on_event(struct tb_verbs_cm *cm, enum rdma_cm_event_type event, int 
     } else if (u->state == TB_VERBS_CONNECTING && event == RDMA_CM_EVENT_ESTABLISHED) {
         u->state = TB_VERBS_ATTACHING;
         tb_verbs_ask_remotes(u);
-    } else if (u->state == TB_VERBS_ATTACHING || u->state == TB_VERBS_OPEN) {
+    } else if (u->state == TB_VERBS_OPEN || (u->state == TB_VERBS_ATTACHING && !u->told)) {
         tb_verbs_break_off(u, rdma_event_str(event));
     } else if (u->state != TB_VERBS_REGISTERING) { /* then connecting will tell */
         tb_verbs_path_failed(u, rdma_event_str(event));

@@ -3,6 +3,7 @@
  *   P1  what is held is what was sealed        P4  no chunk is written twice
  *   P6  a lost source does not stop a reader   P7  hostile peers cost a bounded amount
  *   P8  only the token and print that were granted open an export
+ *   P9  a door of the release before is asked nothing that it would refuse
  *   P10 each refusal leaves one line */
 #ifndef TB_TESTS_INTRA_CONFORMANCE_H
 #define TB_TESTS_INTRA_CONFORMANCE_H
@@ -34,6 +35,8 @@
     X(P7_hostile_requests_are_refused)                                                                       \
     X(P7_a_flood_of_requests_is_bounded)                                                                     \
     X(P7_a_false_door_is_dropped)                                                                            \
+    X(P9_an_older_door_is_asked_for_rdma_once)                                                               \
+    X(P7_a_door_that_names_addresses_without_end_is_left_alone)                                              \
     X(P1_a_failure_counts_only_if_the_source_confirms)                                                       \
     X(P6_a_killed_process_is_a_lost_source)                                                                  \
     X(nobody_there_is_unreachable)                                                                           \

@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "conformance.h"
 #include "intra/hop_wire.h"
 
@@ -185,6 +186,85 @@ void P1_a_failure_counts_only_if_the_source_confirms(void **state)
     scene_open(&s, way, 2, 600000, 0); /* the twin */
     read_from_a_liar(&s, false);
     assert_int_equal(told(&s.tale).bad, 1);
+    assert_int_equal(told(&s.tale).lost, 0);
+    scene_close(&s);
+}
+
+/* A door that has RDMA, and no NIC that can be reached. */
+struct rdma_door {
+    struct false_door base;
+    uint64_t again; /* what it says of being asked again */
+    bool names;     /* another address each time */
+    uint32_t asked; /* atomic */
+};
+
+static void *rdma_door_main(void *user)
+{
+    struct rdma_door *d = user;
+    const int fd = accept(d->base.listener, NULL, NULL);
+    uint8_t bytes[TB_HOP_REQUEST_BYTES];
+    struct tb_hop_request request = {0};
+    struct tb_reader r;
+    while (recv(fd, bytes, sizeof bytes, MSG_WAITALL) == sizeof bytes) {
+        tb_reader_init(&r, bytes, sizeof bytes);
+        assert_int_equal(tb_hop_request_decode(&r, &request), TB_OK);
+        if (request.type == TB_HOP_REQUEST_HELLO)
+            answer(fd, &(struct tb_hop_answer){.type = TB_HOP_ANSWER_WELCOME, .kind = 1});
+        if (request.type == TB_HOP_REQUEST_PING)
+            answer(fd, &(struct tb_hop_answer){.type = TB_HOP_ANSWER_PONG, .a = request.a});
+        if (request.type != TB_HOP_REQUEST_VERBS) continue; /* READs wait for ever */
+        const uint32_t asked = __atomic_add_fetch(&d->asked, 1, __ATOMIC_RELAXED);
+        const struct tb_hop_answer rail = {
+            .type = TB_HOP_ANSWER_RAIL, .bytes = 7, .id = {{0xfd, (uint8_t)(asked >> 8), (uint8_t)asked}}};
+        if (d->names) answer(fd, &rail);
+        answer(fd, &(struct tb_hop_answer){.type = TB_HOP_ANSWER_VERBS, .a = d->again});
+    }
+    close(fd);
+    return NULL;
+}
+
+/* How often it was asked once it had been asked `least` times, and for two seconds more. */
+static uint32_t asked_for_rdma(struct scene *s, struct rdma_door d, uint32_t least)
+{
+    struct tb_hop *hop = NULL;
+    false_door_open(&d.base, s, rdma_door_main);
+    struct tb_hop_options options = hop_to(&s->owner, s->reader, s->way, &s->place, &s->tale);
+    options.from = d.base.endpoint;
+    options.transport = TB_TRANSPORT_NONE;
+    assert_int_equal(tb_name_set(&options.from.host, "elsewhere"), TB_OK);
+    assert_int_equal(tb_hop_open(s->reader, &options, &hop), TB_OK);
+    wait_until(__atomic_load_n(&d.asked, __ATOMIC_RELAXED) >= least);
+    const tb_time_ns from = tb_clock_now();
+    wait_until(tb_clock_now() - from > TB_SECONDS(2)); /* twice the first rest */
+    tb_hop_close(hop);
+    pthread_join(d.base.thread, NULL);
+    close(d.base.listener);
+    return d.asked;
+}
+
+/* It would end the hop for a second time. The twin: one that says so is asked until it has a path. */
+void P9_an_older_door_is_asked_for_rdma_once(void **state)
+{
+    const struct way *way = *state;
+    struct scene s;
+    if (way->transport != TB_TRANSPORT_VERBS || !way->clear) return;
+    scene_open(&s, way, 1, 3000004, 0);
+    assert_int_equal(asked_for_rdma(&s, (struct rdma_door){.again = 0}, 1), 1);
+    const struct rdma_door newer = {.again = TB_HOP_VERBS_AGAIN};
+    assert_in_range(asked_for_rdma(&s, newer, 2), 2, 4); /* after 1 s, 2 more, 4 more */
+    assert_int_equal(told(&s.tale).lost, 0);
+    scene_close(&s);
+}
+
+/* A path to each is tried: so many at once, and as many at the next turn. */
+void P7_a_door_that_names_addresses_without_end_is_left_alone(void **state)
+{
+    const struct way *way = *state;
+    struct scene s;
+    if (way->transport != TB_TRANSPORT_VERBS || !way->clear) return;
+    scene_open(&s, way, 1, 3000004, 0);
+    const struct rdma_door door = {.again = TB_HOP_VERBS_AGAIN, .names = true};
+    assert_in_range(asked_for_rdma(&s, door, 4), 4, 5 * 16);
     assert_int_equal(told(&s.tale).lost, 0);
     scene_close(&s);
 }

@@ -230,6 +230,53 @@ static void hops_that_fail_together_are_one_failure(void **state)
     assert_int_equal(fails(&w, 0, 0) - w.now, TB_SECONDS(2)); /* it was tried again */
 }
 
+/* A hop without a path looks again once for each rest, as soon as it is over and not before. */
+static void a_hop_has_a_turn_after_each_rest(void **state)
+{
+    (void)state;
+    struct world w;
+    struct tb_rail_turn turn = {.at = TB_TIME_NEVER};
+    world_init(&w);
+    assert_false(tb_rails_turn(&w.ours, &turn, w.now)); /* it has a path */
+    w.ours.rails[1].down = w.theirs[1].down = true;
+    for (tb_time_ns rest = TB_SECONDS(1); rest <= TB_SECONDS(4); rest *= 2) {
+        (void)fails(&w, 0, 0);
+        tb_rails_wait(&w.ours, &turn, none_until(&w), w.now);
+        w.now += rest - 1;
+        assert_false(tb_rails_turn(&w.ours, &turn, w.now));
+        w.now++;
+        assert_true(tb_rails_turn(&w.ours, &turn, w.now));
+        assert_false(tb_rails_turn(&w.ours, &turn, w.now + TB_SECONDS(1000))); /* it was taken */
+        assert_int_equal(chosen(&w).ours, 0);
+    }
+}
+
+/* Where no path could rest a port has to come up: ours says so, the source's is looked for, seldom in the end. */
+static void a_hop_has_a_turn_when_a_port_comes_up(void **state)
+{
+    (void)state;
+    struct world w;
+    struct tb_rail_turn turn = {.at = TB_TIME_NEVER};
+    world_init(&w);
+    w.theirs[0].down = w.theirs[1].down = true;
+    tb_time_ns rest = TB_SECONDS(1);
+    for (int i = 0; i < 12; i++) {
+        tb_rails_wait(&w.ours, &turn, none_until(&w), w.now);
+        assert_false(tb_rails_turn(&w.ours, &turn, w.now + rest - 1));
+        w.now += rest;
+        assert_true(tb_rails_turn(&w.ours, &turn, w.now));
+        rest = rest < TB_SECONDS(256) ? 2 * rest : rest;
+    }
+    tb_rails_wait(&w.ours, &turn, none_until(&w), w.now);
+    w.ours.ups++;
+    assert_true(tb_rails_turn(&w.ours, &turn, w.now));
+    tb_rails_wait(&w.ours, &turn, TB_TIME_NEVER, w.now);
+    assert_false(tb_rails_turn(&w.ours, &turn, w.now)); /* that it came up was heard */
+    tb_rails_wait(&w.ours, &turn, w.now + 1, w.now);    /* it is up, and has to rest */
+    tb_rails_wait(&w.ours, &turn, TB_TIME_NEVER, w.now);
+    assert_true(tb_rails_turn(&w.ours, &turn, w.now + TB_SECONDS(1))); /* counted from the beginning again */
+}
+
 static void others_go_on_while_one_rests(void **state)
 {
     (void)state;
@@ -305,6 +352,8 @@ int main(void)
         cmocka_unit_test(a_port_that_is_down_is_not_chosen),
         cmocka_unit_test(a_failing_path_rests_twice_as_long),
         cmocka_unit_test(hops_that_fail_together_are_one_failure),
+        cmocka_unit_test(a_hop_has_a_turn_after_each_rest),
+        cmocka_unit_test(a_hop_has_a_turn_when_a_port_comes_up),
         cmocka_unit_test(others_go_on_while_one_rests),
         cmocka_unit_test(what_carried_a_hop_is_forgiven),
         cmocka_unit_test(memory_of_failures_is_bounded),
