@@ -1,9 +1,11 @@
-"""Faults are normal: cut links, killed processes, publishers that die, restart, or break their word (P1 to P6, P10)."""
+"""Faults are normal: cut links, killed processes, publishers that die, restart, or break their word (P1 to P6, P10).
+With TB_TEST_RDMA=1 what goes between hosts goes by verbs (rdma.py)."""
 
 import signal
 import sys
 
 from harness import PATIENCE_MS, Failed, Rollout, Trainer, Worker, expect, follow, main, read_and_compare, safetensors_table, scenario, up, wait_for
+from rdma import over_the_network, paced
 
 
 def slow(link, uid_of, west, fraction=0.2):
@@ -165,25 +167,27 @@ def worker_killed_in_mid_chain(lab):
     path = lab.weights(1)[0]
     uid = Trainer(lab, east, path).publish(1)
     west.wait_holds(uid)
-    rollouts = [Rollout(lab, west, f"w{i}", path, host=f"host{i}", pace=4 << 20) for i in range(4)]
-    for r in rollouts:
-        r.worker.send("stage", uid=uid, timeout_ms=PATIENCE_MS)
+    rollouts = [Rollout(lab, west, f"w{i}", path, host=f"host{i}", pace=paced(4 << 20)) for i in range(4)]
+    size = west.version(uid)["bytes"]
 
     def middle():
         workers = (west.version(uid) or {}).get("workers", [])
         for w in workers:
-            if w["upstream"].startswith("w") and w["held_bytes"] > 0:
+            if w["upstream"].startswith("w") and 0 < w["held_bytes"] < size:
                 return w
         return None
-    victim_name = wait_for("a worker that reads from a worker", middle)["upstream"]
-    victim = next(r for r in rollouts if r.worker.name == victim_name)
-    victim.worker.kill()
-    for r in rollouts:
-        if r is victim:
-            continue
-        expect(f"{r.worker.name} stages", r.worker.receive()["status"], "ok")
-        r.activate(uid)
-        r.check(path)
+    with over_the_network(3 * size):
+        for r in rollouts:
+            r.worker.send("stage", uid=uid, timeout_ms=PATIENCE_MS)
+        victim_name = wait_for("a worker that reads from a worker", middle)["upstream"]
+        victim = next(r for r in rollouts if r.worker.name == victim_name)
+        victim.worker.kill()
+        for r in rollouts:
+            if r is victim:
+                continue
+            expect(f"{r.worker.name} stages", r.worker.receive()["status"], "ok")
+            r.activate(uid)
+            r.check(path)
 
 
 @scenario
@@ -410,18 +414,19 @@ def a_stopped_worker_holds_up_nobody(lab):
     path = lab.weights(1)[0]
     uid = Trainer(lab, east, path).publish(1)
     west.wait_holds(uid)
-    rollouts = [Rollout(lab, west, f"w{i}", path, host=f"host{i}", pace=6 << 20) for i in range(3)]
-    for r in rollouts:
-        r.worker.send("stage", uid=uid, timeout_ms=PATIENCE_MS)
-    wait_for("w0 holds some", lambda: any(w["name"] == "w0" and w["held_bytes"] for w in west.version(uid)["workers"]))
-    names = [r.worker.name for r in rollouts]
-    stopped = next((w["upstream"] for w in west.version(uid)["workers"] if w["upstream"] in names), "w0")
-    rollouts.sort(key=lambda r: r.worker.name != stopped)
-    rollouts[0].worker.stop()
-    for r in rollouts[1:]:
-        expect(f"{r.worker.name} stages", r.worker.receive()["status"], "ok")
-        r.activate(uid)
-        r.check(path)
+    rollouts = [Rollout(lab, west, f"w{i}", path, host=f"host{i}", pace=paced(6 << 20)) for i in range(3)]
+    with over_the_network(2 * west.version(uid)["bytes"]):
+        for r in rollouts:
+            r.worker.send("stage", uid=uid, timeout_ms=PATIENCE_MS)
+        wait_for("w0 holds some", lambda: any(w["name"] == "w0" and w["held_bytes"] for w in west.version(uid)["workers"]))
+        names = [r.worker.name for r in rollouts]
+        stopped = next((w["upstream"] for w in west.version(uid)["workers"] if w["upstream"] in names), "w0")
+        rollouts.sort(key=lambda r: r.worker.name != stopped)
+        rollouts[0].worker.stop()
+        for r in rollouts[1:]:
+            expect(f"{r.worker.name} stages", r.worker.receive()["status"], "ok")
+            r.activate(uid)
+            r.check(path)
     rollouts[0].worker.signal(signal.SIGCONT)
 
 

@@ -2,7 +2,6 @@
 
 With TB_TEST_RDMA=1, in the VM lab, what goes over the network goes by verbs and not by tcp; the device's own counters say so."""
 
-import contextlib
 import os
 import pathlib
 import signal
@@ -10,16 +9,13 @@ import sys
 import time
 
 from harness import PATIENCE_MS, Failed, Rollout, SlowReader, Trainer, Worker, expect, main, read_and_compare, safetensors_table, scenario, wait_for
+from rdma import NETWORK, over_the_network, paced
 
 COPY, SWITCH, PATCH = 0, 1, 2
 HOST = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip() # a gateway's
 
 
-RDMA = os.environ.get("TB_TEST_RDMA") == "1"
-NETWORK = "verbs" if RDMA else "tcp"
-# What is paced goes by tcp; RDMA is slow enough where it is emulated.
-PACE = 0 if RDMA else 24 << 20
-RDMA_PACKET_BYTES = 1024 # the most that one carries over Ethernet's 1500
+PACE = paced(24 << 20)
 SLOWER = float(os.environ.get("TB_PATIENCE_S", "60")) / 60
 
 
@@ -29,20 +25,6 @@ def home(lab, root=None, **kwargs):
     site.root.update(root or {})
     site.start()
     return site
-
-
-def rdma_packets():
-    return sum(int(counter.read_text()) for counter in pathlib.Path("/sys/class/infiniband").glob("*/ports/*/hw_counters/rcvd_pkts"))
-
-
-@contextlib.contextmanager
-def over_the_network(size):
-    """So many bytes at least go by RDMA, where there is RDMA."""
-    before = rdma_packets()
-    yield
-    moved = (rdma_packets() - before) * RDMA_PACKET_BYTES
-    if RDMA and moved < size:
-        raise Failed(f"the device received {moved} bytes of {size}")
 
 
 def weights_bytes(path):

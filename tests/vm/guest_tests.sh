@@ -207,16 +207,21 @@ a_send_to_nobody_is_counted_by_the_nic() {
 
 what_changes_between_read_and_digest_over_verbs() { unit between verbs-; }
 
-# scenario FILE NAME: one of tests/system, whose workers' hosts have names of their own: what goes between them goes by RDMA.
+# scenario FILE NAME [BYTES]: one of tests/system, whose workers' hosts have names of their own: what goes between them goes by RDMA.
 scenario() {
     if [ ! -x "$TB_BUILD_DIR/gateway/daemon/tombolod" ]; then echo "tombolod is not built"; return 77; fi
-    TB_TEST_RDMA=1 TB_WEIGHTS_DIR='' TB_TEST_WEIGHTS_BYTES=12M TB_PATIENCE_S=240 \
+    TB_TEST_RDMA=1 TB_WEIGHTS_DIR='' TB_TEST_WEIGHTS_BYTES=${3:-12M} TB_PATIENCE_S=240 \
         timeout 400 python3 -B "$here/../system/$1.py" "$2" >"$scratch/$2" 2>&1
     local code=$?
     [ $code = 0 ] || tail -n 20 "$scratch/$2" >&2
     tail -n 1 "$scratch/$2"
     return $code
 }
+
+# A source that dies or stands still while it is read: of enough bytes that it is in the middle of them.
+worker_killed_in_mid_chain_over_verbs() { scenario test_faults worker_killed_in_mid_chain 48M; }
+a_stopped_worker_holds_up_nobody_over_verbs() { scenario test_faults a_stopped_worker_holds_up_nobody 48M; }
+
 one() { # NAME: a function of this script, or a scenario of test_memory.py
     if declare -F "$1" >/dev/null; then "$1"; else scenario test_memory "${1%_over_verbs}"; fi
 }
