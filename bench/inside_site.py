@@ -68,14 +68,16 @@ def version_at_home(bench, mib):
 
 MANY = 100_000
 MANY_MIB = 512
+ALIGNED = 64            # what tests/system/worker.c puts tensors on: of such sizes they stand without a gap, as in an engine's flat buffer
 
 
 class Follower:
     """A model of one rank whose bytes fall into `count` tensors, and a worker that follows it."""
 
-    def __init__(self, lab, site, path, model, count):
+    def __init__(self, lab, site, path, model, count, in_place=False):
         data = harness.safetensors_table(path)[0]["offset"]
-        size = MANY_MIB * MIB // count // 2 * 2
+        size = MANY_MIB * MIB // MANY // ALIGNED * ALIGNED * (MANY // count)
+        self.in_place = in_place
         rows = [{"name": f"layer.{i:06}.weight", "dtype": "BF16", "shape": [size // 2], "offset": data + i * size, "bytes": size} for i in range(count)]
         self.model, self.number = model, 0
         self.rank = harness.Worker(lab, f"rank-{model}", site, threads=0)
@@ -90,18 +92,21 @@ class Follower:
         """Seconds until the next version is in the reader's buffers."""
         self.number += 1
         start = time.monotonic()
-        self.rank.ok("publish", model=self.model, run=self.run, number=self.number, shard=0, shards=1, timeout_ms=120000)
+        self.rank.ok("publish", model=self.model, run=self.run, number=self.number, shard=0, shards=1, in_place=int(self.in_place), timeout_ms=120000)
         uid = self.reader.ok("wait", model=self.model, kind="exact", number=self.number, timeout_ms=120000)["uid"]
         self.reader.send("stage", uid=uid, timeout_ms=120000)
         harness.expect("stage", self.reader.receive(timeout_s=150)["status"], "ok")
         self.reader.ok("activate", uid=uid)
         seconds = time.monotonic() - start
         self.reader.ok("release", uid=uid)
+        if self.in_place: # its memory is the rank's again, as it is before a trainer's next step
+            self.rank.send("unpublish", uid=uid, drain_ms=10000)
+            harness.expect("unpublish", self.rank.receive(timeout_s=60)["status"], "ok")
         return seconds
 
 
-@measurement("tensors.many", quick=False)
-def many_tensors(bench):
+def many_tensors(bench, in_place):
+    """Pairs of seconds: a version in many tensors, and in one."""
     with harness.Lab() as lab:
         path = bench.versions((MANY_MIB + 16) * MIB, 1)[0]  # cut into tensors as this key says, so no other file will do
         site = lab.site("east", arena_mib=6 * MANY_MIB)
@@ -109,11 +114,23 @@ def many_tensors(bench):
             site.models[model] = dict(home="east", keep=1)
         site.extra = {"session": {"lease_ms": 10000}}
         site.start()
-        many, one = Follower(lab, site, path, "many", MANY), Follower(lab, site, path, "one", 1)
+        many, one = Follower(lab, site, path, "many", MANY, in_place), Follower(lab, site, path, "one", 1, in_place)
         for i in range(bench.rounds + 2): # shadows and staging are made in the first two
             pair = many.follow_s(), one.follow_s()
             if i >= 2:
-                yield {"tensors.many": pair}
+                yield pair
+
+
+@measurement("tensors.many", quick=False)
+def many_tensors_in_shadow(bench):
+    for pair in many_tensors(bench, in_place=False):
+        yield {"tensors.many": pair}
+
+
+@measurement("tensors.many.in_place", quick=False)
+def many_tensors_in_place(bench):
+    for pair in many_tensors(bench, in_place=True):
+        yield {"tensors.many.in_place": pair}
 
 
 @measurement("chain.n4", "chain.n8", "fabric.pace", quick=False)

@@ -123,6 +123,7 @@ KEYS = (
         "are made then, are not counted", "memcpy of 1 GiB, cold, on one core"),
     Key("tensors.many", "s", "<= 1.1", "from the publish call until a worker of another host has switched to it, a version of 512 MiB in 100,000 "
         "tensors; mean of those that follow the first", "the same bytes as one tensor"),
+    Key("tensors.many.in_place", "s", "<= 1.1", "the same of a version that is published in place, its 100,000 tensors one behind the other in a flat buffer", "the same bytes as one tensor"),
     Key("stall.remote8", "s", ">= 100", "stall of 8 rollouts of a remote site, 256 MiB each, in place from staging, all at once",
         "each pulling the full version over a 1 Gbit/s, 80 ms link: the TLS pump, a stream a rollout", ("root", "wan"), over="b/a"),
     Key("age.remote8", "s", "<= 0.25", "mean over time and rollouts of now - publish call of the active version; 8 rollouts, "
