@@ -207,7 +207,8 @@ static void P6_a_nic_does_not_wait_for_digests(void **state)
         w.s.threads = threads;
         const uint32_t slowest = threads < 4 ? d.digest / threads : d.nic, at = digested_at(&w, &d, 40);
         assert_in_range(at, 39 * slowest, 40 * slowest + d.nic + d.digest);
-        assert_in_range(d.ahead_most, threads < 4 ? threads : 4, threads + 3); /* it does not run away from them */
+        assert_in_range(d.ahead_most, threads < 4 ? threads : 4,
+                        threads + 3); /* it does not run away from them */
         assert_int_equal(w.s.came_chunks, 0);
         assert_int_equal(w.s.came_bytes, 0);
         world_fini(&w);
