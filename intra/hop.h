@@ -55,10 +55,10 @@ struct tb_hop_state {
     struct tb_hop_shard *shards; /* the owner's */
     uint32_t shard_count;
     uint64_t chunk_total;
-    uint64_t at;           /* where the search goes on: an index over all shards' chunks */
-    bool dry;              /* nothing to ask until a snapshot, a lost claim or a failure */
-    uint64_t window_bytes; /* the owner's, after init: TB_HOP_WINDOW_BYTES */
-    uint32_t threads;      /* that digest what came; likewise: 1 */
+    uint64_t at;                          /* where the search goes on: an index over all shards' chunks */
+    bool dry;                             /* nothing to ask until a snapshot, a lost claim or a failure */
+    uint64_t window_bytes;                /* the owner's, after init: TB_HOP_WINDOW_BYTES */
+    uint32_t threads;                     /* that digest what came; likewise: 1 */
     uint64_t in_flight_bytes, came_bytes; /* of what is in flight this has come */
     uint32_t in_flight_chunks, came_chunks;
     tb_time_ns poll_every;

@@ -122,7 +122,7 @@ struct fake {
     struct tb_session_updated updated;
     struct tb_session_export exported; /* its span is not kept */
     struct tb_session_unpublish unpublished;
-    uint64_t unpublish_request; /* its number */
+    uint64_t unpublish_request;     /* its number */
     enum tb_status activate_answer; /* TB_OK: by `go` */
 };
 
