@@ -130,6 +130,7 @@ void tb_rails_wait(const struct tb_rails *r, struct tb_rail_turn *turn, tb_time_
     turn->at = blind ? tb_time_add(now, TB_RAIL_REST_MIN << doublings) : again;
     turn->blind = blind ? doublings + 1 : 0;
     turn->ups = r->ups;
+    turn->tries = 0;
 }
 
 bool tb_rails_turn(const struct tb_rails *r, struct tb_rail_turn *turn, tb_time_ns now)
@@ -137,4 +138,9 @@ bool tb_rails_turn(const struct tb_rails *r, struct tb_rail_turn *turn, tb_time_
     if (turn->at == TB_TIME_NEVER || (now < turn->at && turn->ups == r->ups)) return false;
     turn->at = TB_TIME_NEVER;
     return true;
+}
+
+bool tb_rails_more(struct tb_rail_turn *turn)
+{
+    return ++turn->tries < TB_RAILS_MAX;
 }

@@ -79,11 +79,14 @@ struct tb_rail_turn {
     tb_time_ns at;  /* TB_TIME_NEVER: it does not */
     uint32_t blind; /* so many looks before found no path that could rest: ports are down, here or there */
     uint32_t ups;
+    uint32_t tries; /* paths that failed in this turn */
 };
 /* None was found: the next turn is at `again`, of tb_rails_choose. Where that is never, a port has to come up: one of ours is heard
  * of, one of the source's is asked for, after 1 s, then 2, 4 ... up to 256 s. */
 void tb_rails_wait(const struct tb_rails *r, struct tb_rail_turn *turn, tb_time_ns again, tb_time_ns now);
 /* It is its turn: once for each wait. */
 bool tb_rails_turn(const struct tb_rails *r, struct tb_rail_turn *turn, tb_time_ns now);
+/* A path failed: whether another may be looked for in this turn, TB_RAILS_MAX in all, as a source may name others without end (P7). */
+bool tb_rails_more(struct tb_rail_turn *turn);
 
 #endif

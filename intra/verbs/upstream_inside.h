@@ -60,7 +60,6 @@ struct tb_verbs_upstream {
     bool asked_for; /* by the hop's owner: nothing else will do */
     bool told;      /* on_open: READs come, and go over the connection where no path is open */
     bool may_ask_again;
-    uint32_t tries;           /* paths that failed since it last went without */
     struct tb_rail_turn turn; /* TB_VERBS_STREAMING: when a path is looked for again */
     struct tb_rail theirs[TB_RAILS_MAX];
     uint32_t their_count;

@@ -68,7 +68,6 @@ void tb_verbs_become_stream(struct tb_verbs_upstream *u, enum tb_transport_why w
 
 static void go_without(struct tb_verbs_upstream *u, tb_time_ns again)
 {
-    u->tries = 0;
     if (u->may_ask_again) tb_rails_wait(&u->v->rails, &u->turn, again, tb_clock_now());
     tb_fabric_wake_at(u->v->fabric, u->turn.at);
     tb_verbs_become_stream(u, TB_WHY_RDMA_FAILED);
@@ -79,7 +78,7 @@ static void path_next(struct tb_verbs_upstream *u)
 {
     if (!u->may_ask_again)
         tb_verbs_path_try(u);
-    else if (++u->tries < TB_RAILS_MAX)
+    else if (tb_rails_more(&u->turn))
         tb_verbs_path_ask(u);
     else
         go_without(u, TB_TIME_NEVER);

@@ -36,7 +36,6 @@
     X(P7_a_flood_of_requests_is_bounded)                                                                     \
     X(P7_a_false_door_is_dropped)                                                                            \
     X(P9_an_older_door_is_asked_for_rdma_once)                                                               \
-    X(P7_a_door_that_names_addresses_without_end_is_left_alone)                                              \
     X(P1_a_failure_counts_only_if_the_source_confirms)                                                       \
     X(P6_a_killed_process_is_a_lost_source)                                                                  \
     X(nobody_there_is_unreachable)                                                                           \

@@ -277,6 +277,21 @@ static void a_hop_has_a_turn_when_a_port_comes_up(void **state)
     assert_true(tb_rails_turn(&w.ours, &turn, w.now + TB_SECONDS(1))); /* counted from the beginning again */
 }
 
+/* P7: who names addresses without end is tried as often as there can be rails, and again at the next turn. */
+static void tries_of_a_turn_are_bounded(void **state)
+{
+    (void)state;
+    struct world w;
+    struct tb_rail_turn turn = {.at = TB_TIME_NEVER};
+    world_init(&w);
+    for (int turns = 0; turns < 3; turns++) {
+        for (uint32_t i = 1; i < TB_RAILS_MAX; i++)
+            assert_true(tb_rails_more(&turn));
+        assert_false(tb_rails_more(&turn));
+        tb_rails_wait(&w.ours, &turn, TB_TIME_NEVER, w.now);
+    }
+}
+
 static void others_go_on_while_one_rests(void **state)
 {
     (void)state;
@@ -354,6 +369,7 @@ int main(void)
         cmocka_unit_test(hops_that_fail_together_are_one_failure),
         cmocka_unit_test(a_hop_has_a_turn_after_each_rest),
         cmocka_unit_test(a_hop_has_a_turn_when_a_port_comes_up),
+        cmocka_unit_test(tries_of_a_turn_are_bounded),
         cmocka_unit_test(others_go_on_while_one_rests),
         cmocka_unit_test(what_carried_a_hop_is_forgiven),
         cmocka_unit_test(memory_of_failures_is_bounded),

@@ -176,6 +176,7 @@ void P6_a_link_that_goes_down_is_left(void **state)
     const tb_time_ns down = tb_clock_now();
     set_link(link, "down");
     tale_wait_lost(&s.tale);
+    print_message("link down: heard %u times\n", log_lines("verbs.device", "rests_until_active"));
     wait_until(log_lines("verbs.device", "rests_until_active") == 2);
     print_message("link down: the port said it, its hop was lost after %.1f s\n",
                   (double)(tb_clock_now() - down) / 1e9);
