@@ -49,8 +49,7 @@ struct tb_uid {
 
 struct tb_session_options {
     uint32_t struct_bytes;
-    uint32_t
-        threads; /* for passes over bytes, and for what arrives; 0: the cores allowed to the process, for what arrives at most 8 */
+    uint32_t threads; /* of the pool; 0: the cores allowed to the process, and at most 8 for what arrives */
     const char *gateway; /* "unix:/run/tombolo/west.sock" or "host:port" (TLS) */
     const char *name;    /* of this worker, as people will see it; NULL: "HOSTNAME-PID" */
     const char *host;    /* where it shares memory and a NIC; NULL: the machine's boot id */
