@@ -31,7 +31,7 @@ class Neighbours:
     """Two workers of one site; the second reads from the first, by shm when they share a host, else by tcp in clear."""
 
     def __init__(self, lab, bench, mib, hosts):
-        path = bench.weights(mib * MIB)
+        path = self.path = bench.weights(mib * MIB)
         self.bytes = path.stat().st_size
         self.east = lab.site("east", arena_mib=2 * sites.mib_of(path) + 512)
         self.east.models["policy"] = {"home": "east", "keep": 1}
@@ -52,7 +52,7 @@ class Neighbours:
         start = time.monotonic()
         second.stage(uid, timeout_ms=120000)
         seconds = time.monotonic() - start
-        harness.expect("bytes that the second read", sites.read_bytes([second], uid) >= self.bytes, True)
+        sites.read_whole([second], uid, self.path)
         harness.expect("the second's source", self.east.daemon.logged("plan worker=second ")[-1].split("source=")[1].split()[0], "first")
         for worker in self.pair:
             worker.activate(uid)

@@ -53,6 +53,12 @@ def read_bytes(workers, uid):
     return sum(s["read_bytes"] for s in staged if s["uid"] == uid)
 
 
+def read_whole(workers, uid, path):
+    """A version of that file went to each of them as it is, and not as what had changed of it."""
+    each = sum(t["bytes"] for t in harness.safetensors_table(path))
+    harness.expect(f"bytes read of {each} a reader", read_bytes(workers, uid) >= each * len(workers), True)
+
+
 def logged_at(process, *words, timeout_s=120):
     """When a log line with all the words was written, within a millisecond; the log is read as it grows."""
     end = time.monotonic() + timeout_s
