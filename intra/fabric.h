@@ -54,8 +54,13 @@ void tb_transport_unpack(uint8_t packed, enum tb_transport *transport_out, enum 
 
 struct tb_fabric;
 
-/* More than the digests of a NIC of 800 Gbit/s need (12 GB/s each, docs/benchmarks.md): what nobody asked for takes no more cores. */
-#define TB_FABRIC_THREADS_UNASKED_MAX 8u
+/* As many as were asked for; 0: one for each of these cores, 1 to 8. Eight digest more than a NIC of 400 Gbit/s brings (12 GB/s each,
+ * docs/benchmarks.md): what nobody asked for takes no more cores. */
+static inline uint32_t tb_fabric_threads(uint32_t asked, uint32_t cores)
+{
+    if (asked != 0) return asked;
+    return cores < 1 ? 1 : cores < 8 ? cores : 8;
+}
 
 struct tb_fabric_options {
     struct tb_name host;       /* shm serves only equal host names */

@@ -1,6 +1,5 @@
 #include "intra/nic_rate.h"
 
-#include <fcntl.h>
 #include <glob.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
@@ -10,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/fault.h"
+#include "base/machine.h"
 
 #define MBIT         UINT64_C(125000) /* bytes a second */
 #define MBITS_MAX    10000000
@@ -22,11 +21,7 @@ static uint64_t speed_of(const char *root, const char *name)
 {
     char path[512], line[32];
     (void)snprintf(path, sizeof path, "%s/%s/speed", root, name);
-    const int fd = tb_sys_open(path, O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) return 0;
-    const ssize_t got = tb_sys_pread(fd, line, sizeof line - 1, 0);
-    close(fd);
-    line[got > 0 ? got : 0] = '\0';
+    if (!tb_machine_line(path, line, sizeof line)) return 0;
     const long mbits = strtol(line, NULL, 10);
     return mbits > 0 && mbits <= MBITS_MAX ? (uint64_t)mbits * MBIT : 0;
 }

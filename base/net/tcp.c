@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "base/machine.h"
 
 #define PROC "/proc/sys/net/ipv4/"
 
@@ -36,18 +37,6 @@ bool tb_tcp_look(int fd, struct tb_tcp_seen *seen_out)
     return true;
 }
 
-/* The text of a small file without its last newline; empty when it cannot be read. */
-static void read_text(const char *path, char *out, size_t cap)
-{
-    out[0] = '\0';
-    const int fd = tb_sys_open(path, O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) return;
-    const ssize_t got = tb_sys_pread(fd, out, cap - 1, 0);
-    close(fd);
-    out[got > 0 ? got : 0] = '\0';
-    out[strcspn(out, "\n")] = '\0';
-}
-
 bool tb_tcp_congestion_set(int fd, const char *name)
 {
     return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0;
@@ -65,14 +54,14 @@ static enum tb_status refuse(const char *name, int error, char error_out[256])
 {
     char there[128];
     if (error == EPERM) {
-        read_text(PROC "tcp_allowed_congestion_control", there, sizeof there);
+        (void)tb_machine_line(PROC "tcp_allowed_congestion_control", there, sizeof there);
         snprintf(error_out, 256,
                  "congestion control \"%.15s\" is not allowed to this user: add it to "
                  "net.ipv4.tcp_allowed_congestion_control, or take one of it (%.80s)",
                  name, there);
         return TB_SITE_CONFIG;
     }
-    read_text(PROC "tcp_available_congestion_control", there, sizeof there);
+    (void)tb_machine_line(PROC "tcp_available_congestion_control", there, sizeof there);
     snprintf(error_out, 256,
              "the kernel does not offer congestion control \"%.15s\": load it (modprobe tcp_%.15s), or take "
              "one of "
@@ -110,7 +99,7 @@ void tb_tcp_keep_alive(int fd)
 static uint64_t third(const char *path)
 {
     char text[128];
-    read_text(path, text, sizeof text);
+    (void)tb_machine_line(path, text, sizeof text);
     uint64_t value = 0;
     char *at = text;
     for (int i = 0; i < 3; i++) {

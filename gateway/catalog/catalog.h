@@ -648,6 +648,8 @@ bool tb_catalog_member_at(const struct tb_catalog *c, uint32_t *cursor, struct t
 /* How that session came to that version, if it is active in a member of it; false: it is not, or nothing was said of it. */
 bool tb_catalog_update_get(const struct tb_catalog *c, const struct tb_id *session, const struct tb_id *uid,
                            struct tb_catalog_update *out);
+/* Some member of a group of that model computes from what it got in that way. */
+bool tb_catalog_updated_by(const struct tb_catalog *c, const struct tb_name *model, uint8_t way);
 bool tb_catalog_reference_at(const struct tb_catalog *c, uint32_t *cursor,
                              struct tb_catalog_reference_view *out);
 bool tb_catalog_model_at(const struct tb_catalog *c, uint32_t *cursor, struct tb_catalog_model *out);

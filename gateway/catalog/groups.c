@@ -491,6 +491,17 @@ bool tb_catalog_update_get(const struct tb_catalog *c, const struct tb_id *sessi
     return false;
 }
 
+bool tb_catalog_updated_by(const struct tb_catalog *c, const struct tb_name *model, uint8_t way)
+{
+    EACH(c->members, i)
+    {
+        const struct member *m = member_at(c, i);
+        if (m->update.way != way || !tb_which_is(&m->active, &m->update.uid)) continue;
+        if (tb_name_equal(&model_at(c, group_at(c, m->group)->model)->config.name, model)) return true;
+    }
+    return false;
+}
+
 bool tb_group_activated(const struct tb_catalog *c, uint32_t group, const struct which *w)
 {
     uint32_t there = 0;

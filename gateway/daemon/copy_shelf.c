@@ -1,7 +1,8 @@
 /* copy_shelf.c - encoded chunks beside a copy, for workers that hold the version before (base/shelf.h).
  *
  * A copy gets a shelf as it is exported, if this gateway holds an older version of the same cut whole, and workers of other hosts
- * read by tcp (by shm and RDMA chunks come sooner whole) or any patch their buffers. Its memory is a 32nd of the version at most and is used as it fills.
+ * read by tcp (by shm and RDMA chunks come sooner whole) or some patch their buffers, as their last updates of
+ * this model say. Its memory is a 32nd of the version at most and is used as it fills.
  * A base that goes ends the work on it; what has no entry by then comes whole. */
 #include "gateway/daemon/daemon.h"
 
@@ -35,23 +36,13 @@ static struct tb_copy *base_of(const struct tb_copy *copy)
     return best;
 }
 
-/* As their last updates say. */
-static bool some_patch(const struct tb_daemon *d)
-{
-    struct tb_catalog_member_view m;
-    for (uint32_t cursor = 0; tb_catalog_member_at(d->catalog, &cursor, &m);)
-        if (m.update.way == TB_SESSION_WAY_PATCH) return true;
-    return false;
-}
-
-bool tb_copy_read_encoded(const struct tb_daemon *d)
+bool tb_copy_read_encoded(const struct tb_daemon *d, const struct tb_name *model)
 {
     if (!d->config->fabric_encoded) return false;
-    if (some_patch(d)) return true;
-    if (tb_fabric_no_verbs(d->fabric) == NULL) return false;
-    for (const struct tb_worker_session *s = d->sessions; s != NULL; s = s->next)
+    const bool by_tcp = tb_fabric_no_verbs(d->fabric) != NULL;
+    for (const struct tb_worker_session *s = d->sessions; s != NULL && by_tcp; s = s->next)
         if (s->welcomed && !tb_name_equal(&s->endpoint.host, &d->host)) return true;
-    return false;
+    return tb_catalog_updated_by(d->catalog, model, TB_SESSION_WAY_PATCH);
 }
 
 static uint32_t chunks_of(const struct tb_copy *copy, uint64_t *bytes_out)
@@ -71,7 +62,7 @@ bool tb_copy_shelf_make(struct tb_copy *copy, struct tb_export_buffer *buffer_ou
     uint64_t bytes = 0;
     const uint32_t chunks = chunks_of(copy, &bytes);
     if (chunks == 0) return false;
-    copy->shelf_base = tb_copy_read_encoded(d) ? base_of(copy) : NULL;
+    copy->shelf_base = tb_copy_read_encoded(d, &copy->key.model) ? base_of(copy) : NULL;
     if (copy->shelf_base == NULL) return false;
     const uint64_t count = tb_shelf_bytes(chunks, TB_SHELF_ROOM(bytes));
     copy->shelf_memory = tb_calloc(1, count);

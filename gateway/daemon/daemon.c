@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/cores.h"
 #include "base/fault.h"
+#include "base/machine.h"
 #include "wan/turn.h"
 
 #define TICK_BUSY_MS 10u /* bitmaps are looked at while a version moves */
@@ -205,12 +205,8 @@ static enum tb_status host_name(struct tb_daemon *d)
         d->host = d->config->fabric_host;
         return TB_OK;
     }
-    char id[TB_NAME_BYTES_MAX + 1] = "";
-    const int fd = tb_sys_open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC, 0);
-    const ssize_t got = fd >= 0 ? read(fd, id, sizeof id - 1) : -1;
-    if (fd >= 0) close(fd);
-    if (got <= 0) return TB_SITE_IO;
-    id[strcspn(id, "\n")] = '\0';
+    char id[TB_NAME_BYTES_MAX + 1];
+    if (!tb_machine_line(TB_MACHINE_BOOT_ID, id, sizeof id)) return TB_SITE_IO;
     return tb_name_set(&d->host, id);
 }
 
@@ -309,23 +305,15 @@ static enum tb_status persist_open(struct tb_daemon *d)
                            : failed("store", tb_status_text(status), "its writer needs a thread and memory");
 }
 
-/* The other half is for links. */
-static uint32_t fabric_threads(uint32_t asked)
-{
-    if (asked != 0) return asked;
-    const uint32_t half = tb_cores_allowed() / 2;
-    if (half < 1) return 1;
-    return half < TB_FABRIC_THREADS_UNASKED_MAX ? half : TB_FABRIC_THREADS_UNASKED_MAX;
-}
-
 static enum tb_status fabric_open(struct tb_daemon *d)
 {
     const struct tb_config *c = d->config;
+    const uint32_t half = tb_cores_allowed() / 2; /* the other is for links */
     const struct tb_fabric_options options = {.host = d->host,
                                               .tcp_address = c->fabric_listen,
                                               .trusted = c->fabric_trusted,
                                               .pace_bytes_per_s = c->fabric_pace,
-                                              .threads = fabric_threads(c->fabric_threads),
+                                              .threads = tb_fabric_threads(c->fabric_threads, half),
                                               .no_verbs = !c->fabric_verbs};
     const enum tb_status status = tb_fabric_open(&options, &d->fabric);
     if (status != TB_OK) return cannot_listen("fabric.listen", c->fabric_listen, status, errno);

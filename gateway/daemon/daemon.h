@@ -555,8 +555,8 @@ bool tb_copy_shelf_make(struct tb_copy *copy, struct tb_export_buffer *buffer_ou
 void tb_copy_shelf_begin(struct tb_copy *copy);
 /* It goes: nobody reads its shelf any more, and nothing is encoded on it. */
 void tb_copy_shelf_end(struct tb_copy *copy);
-/* Workers of other hosts read here, by tcp, or some patch their buffers. */
-bool tb_copy_read_encoded(const struct tb_daemon *d);
+/* Workers of other hosts read here, by tcp, or some patch their buffers with that model. */
+bool tb_copy_read_encoded(const struct tb_daemon *d, const struct tb_name *model);
 
 /* chain_status.c */
 enum tb_status tb_status_chains(void *user, const json_t *request, json_t *reply, char *error);

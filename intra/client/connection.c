@@ -15,9 +15,9 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/cores.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "intra/client/client.h"
 
 #define RETRY_MS_MIN    100u
@@ -213,13 +213,6 @@ static void choose_fabric_address(struct tb_connection *c, char *out, size_t cap
     tb_address_format(&own, out, cap);
 }
 
-static uint32_t fabric_threads(uint32_t asked)
-{
-    if (asked != 0) return asked;
-    const uint32_t cores = tb_cores_allowed();
-    return cores < TB_FABRIC_THREADS_UNASKED_MAX ? cores : TB_FABRIC_THREADS_UNASKED_MAX;
-}
-
 static enum tb_status open_fabric(struct tb_connection *c, bool trusted)
 {
     struct tb_session *s = c->session;
@@ -229,7 +222,7 @@ static enum tb_status open_fabric(struct tb_connection *c, bool trusted)
                                               .tcp_address = address,
                                               .trusted = trusted,
                                               .pace_bytes_per_s = s->pace_bytes_per_s,
-                                              .threads = fabric_threads(s->threads),
+                                              .threads = tb_fabric_threads(s->threads, tb_cores_allowed()),
                                               .no_verbs = s->no_verbs};
     struct tb_fabric *fabric;
     const enum tb_status status = tb_fabric_open(&options, &fabric);

@@ -6,8 +6,8 @@
 #include <stdatomic.h>
 
 #include "base/assert.h"
-#include "base/cores.h"
 #include "base/fault.h"
+#include "base/machine.h"
 
 struct job {
     struct job *next;

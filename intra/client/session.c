@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/machine.h"
 #include "intra/client/client.h"
 #include "tombolo/version.h"
 
@@ -97,18 +98,6 @@ uint32_t tb_session_drain_ms(const struct tb_session *s)
 
 /* ---- open ---- */
 
-static int boot_id(char out[TB_NAME_BYTES_MAX + 1])
-{
-    const int fd = tb_sys_open("/proc/sys/kernel/random/boot_id", 0, 0);
-    if (fd < 0) return -1;
-    const ssize_t count = tb_sys_pread(fd, out, TB_NAME_BYTES_MAX, 0);
-    close(fd);
-    if (count < 1) return -1;
-    out[count] = '\0';
-    out[strcspn(out, "\n")] = '\0';
-    return 0;
-}
-
 static void default_name(char out[TB_NAME_BYTES_MAX + 1])
 {
     char host[40] = "worker";
@@ -130,8 +119,8 @@ static int set_names(struct tb_session *s, const struct tb_session_options *o)
 {
     char name[TB_NAME_BYTES_MAX + 1], host[TB_NAME_BYTES_MAX + 1] = "";
     default_name(name);
-    if (o->host == NULL && boot_id(host) != 0)
-        return tb_fail(TB_SITE_IO, "/proc/sys/kernel/random/boot_id cannot be read: give options.host");
+    if (o->host == NULL && !tb_machine_line(TB_MACHINE_BOOT_ID, host, sizeof host))
+        return tb_fail(TB_SITE_IO, TB_MACHINE_BOOT_ID " cannot be read: give options.host");
     int status = set_name(&s->name, o->name, name, "worker name");
     if (status == TB_OK) status = set_name(&s->host, o->host, host, "host name");
     if (status == TB_OK && o->rack != NULL) status = set_name(&s->rack, o->rack, o->rack, "rack name");

@@ -1,6 +1,5 @@
 #include "intra/verbs/nic_facts.h"
 
-#include <fcntl.h>
 #include <glob.h>
 #include <linux/mempolicy.h>
 #include <stdio.h>
@@ -8,18 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/fault.h"
-
-/* The file's first line; false: there is none. */
-static bool read_line(char *line_out, size_t cap, const char *path)
-{
-    const int fd = tb_sys_open(path, O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) return false;
-    const ssize_t got = tb_sys_pread(fd, line_out, cap - 1, 0);
-    close(fd);
-    line_out[got > 0 ? got : 0] = '\0';
-    return got > 0;
-}
+#include "base/machine.h"
 
 /* "100 Gb/sec (4X EDR)", "2.5 Gb/sec (1X SDR)". */
 static uint64_t rate_of(const char *line)
@@ -33,9 +21,9 @@ void tb_nic_facts_read(const char *root, const char *device, uint32_t port, stru
     char path[512], line[64];
     *facts_out = (struct tb_nic_facts){.node = -1};
     (void)snprintf(path, sizeof path, "%s/%s/device/numa_node", root, device);
-    if (read_line(line, sizeof line, path)) facts_out->node = (int)strtol(line, NULL, 10);
+    if (tb_machine_line(path, line, sizeof line)) facts_out->node = (int)strtol(line, NULL, 10);
     (void)snprintf(path, sizeof path, "%s/%s/ports/%u/rate", root, device, port);
-    if (read_line(line, sizeof line, path)) facts_out->bytes_per_s = rate_of(line);
+    if (tb_machine_line(path, line, sizeof line)) facts_out->bytes_per_s = rate_of(line);
 }
 
 bool tb_nic_facts_any(const char *root)

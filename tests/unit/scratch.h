@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 
 static inline const char *scratch_of(const char *variable, const char *fallback)
 {
@@ -30,6 +32,30 @@ static inline bool scratch_folder(char *path_out, size_t bytes, const char *name
 {
     const int used = snprintf(path_out, bytes, "%s/tombolo-%s.XXXXXX", scratch_files(), name);
     return used > 0 && (size_t)used < bytes && mkdtemp(path_out) != NULL;
+}
+
+/* A file with that text, and the folders on its way: a stand-in for what the kernel says in files. */
+static inline bool scratch_put(const char *folder, const char *path, const char *text)
+{
+    char full[256];
+    if ((size_t)snprintf(full, sizeof full, "%s/%s", folder, path) >= sizeof full) return false;
+    for (char *slash = full + strlen(folder) + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
+        *slash = '\0';
+        (void)mkdir(full, 0700);
+        *slash = '/';
+    }
+    FILE *f = fopen(full, "we");
+    if (f == NULL) return false;
+    const bool put = fputs(text, f) >= 0;
+    return fclose(f) == 0 && put;
+}
+
+/* The folder and all in it. */
+static inline bool scratch_remove(const char *folder)
+{
+    char command[300];
+    (void)snprintf(command, sizeof command, "rm -r '%s'", folder);
+    return system(command) == 0;
 }
 
 #endif

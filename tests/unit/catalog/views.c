@@ -93,8 +93,14 @@ static void how_a_member_was_updated_can_be_looked_at(void **state)
     assert_int_equal(member.update.stall_ns, 7);
     assert_false(tb_catalog_update_get(s.c, &a, &six, &seen));
     assert_false(tb_catalog_update_get(s.c, &nobody, &five, &seen));
+    struct tb_name other;
+    assert_int_equal(tb_name_set(&other, "other"), TB_OK);
+    assert_true(tb_catalog_updated_by(s.c, &member.model, 3));
+    assert_false(tb_catalog_updated_by(s.c, &member.model, 2));
+    assert_false(tb_catalog_updated_by(s.c, &other, 3));
     CHECK_OK(staged(&s, "a", 6));
     switch_to(&s, "a", 6);
+    assert_false(tb_catalog_updated_by(s.c, &member.model, 3)); /* of the version before */
     assert_false(tb_catalog_update_get(s.c, &a, &five, &seen)); /* it computes from another */
     assert_false(tb_catalog_update_get(s.c, &a, &six, &seen));
     cursor = 0;

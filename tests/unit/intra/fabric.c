@@ -5,9 +5,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "island.h"
+#include "scene.h"
 
 #include "base/fault.h"
+#include "intra/hop.h"
 
 static const struct way ways[] = {
     {.name = "shm", .transport = TB_TRANSPORT_SHM, .memory = MEMORY_SHARED},
@@ -205,12 +206,60 @@ static void a_hop_says_that_not_all_is_attached(void **state)
     cargo_free(&cargo);
 }
 
+static void threads_that_nobody_asked_for_are_few(void **state)
+{
+    (void)state;
+    assert_int_equal(tb_fabric_threads(0, 0), 1);
+    assert_int_equal(tb_fabric_threads(0, 1), 1);
+    assert_int_equal(tb_fabric_threads(0, 5), 5);
+    assert_int_equal(tb_fabric_threads(0, 128), 8);
+    assert_int_equal(tb_fabric_threads(1, 128), 1);
+    assert_int_equal(tb_fabric_threads(64, 2), 64);
+}
+
+static bool digests_wait; /* atomic */
+
+static void wait_with_it(void *owner, const struct tb_place *p, uint32_t k)
+{
+    (void)owner, (void)p, (void)k;
+    while (__atomic_load_n(&digests_wait, __ATOMIC_ACQUIRE))
+        rest_1ms();
+}
+
+static uint64_t claimed_bytes(const struct hold *h)
+{
+    uint64_t bytes = 0;
+    for (uint32_t k = 0; k < h->place.manifest->chunk_count; k++)
+        if (tb_bitmap_test(h->place.claimed, k)) bytes += h->place.manifest->chunks[k].bytes;
+    return bytes;
+}
+
+/* P6: what came and waits for a thread leaves room for as much that is asked for. */
+static void reads_go_on_while_chunks_are_digested(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_open(&s, &ways[2], 24, 1200000, 0);
+    s.hold.place.landed = wait_with_it;
+    __atomic_store_n(&digests_wait, true, __ATOMIC_RELEASE);
+    owner_hold_all(&s.owner);
+    struct tb_hop *hop = scene_hop(&s);
+    wait_until(claimed_bytes(&s.hold) > TB_HOP_WINDOW_BYTES * 3 / 2);
+    assert_int_equal(tb_place_held_count(&s.hold.place), 0);
+    __atomic_store_n(&digests_wait, false, __ATOMIC_RELEASE);
+    wait_until(tb_place_whole(&s.hold.place));
+    tb_hop_close(hop);
+    scene_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_hop_goes_by_travels_in_a_byte),
         cmocka_unit_test(a_hop_by_shm_says_how_it_reads),
         cmocka_unit_test(a_hop_says_that_not_all_is_attached),
+        cmocka_unit_test(threads_that_nobody_asked_for_are_few),
+        cmocka_unit_test(reads_go_on_while_chunks_are_digested),
         cmocka_unit_test(opening_answers_each_failure),
         cmocka_unit_test(P1_P6_a_transfer_survives_each_failure),
     };

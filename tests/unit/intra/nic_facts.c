@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -17,17 +16,7 @@ static char root[64];
 
 static void put(const char *path, const char *text)
 {
-    char full[256];
-    (void)snprintf(full, sizeof full, "%s/%s", root, path);
-    for (char *slash = full + strlen(root) + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
-        *slash = '\0';
-        (void)mkdir(full, 0700);
-        *slash = '/';
-    }
-    FILE *f = fopen(full, "we");
-    assert_non_null(f);
-    assert_true(fputs(text, f) >= 0);
-    assert_int_equal(fclose(f), 0);
+    assert_true(scratch_put(root, path, text));
 }
 
 static int make(void **state)
@@ -39,9 +28,7 @@ static int make(void **state)
 static int sweep(void **state)
 {
     (void)state;
-    char command[128];
-    (void)snprintf(command, sizeof command, "rm -r %s", root);
-    return system(command);
+    return scratch_remove(root) ? 0 : -1;
 }
 
 static void what_is_there_is_read(void **state)
