@@ -122,7 +122,8 @@ uint8_t tb_landing_classes(struct tb_daemon *d, const struct tb_name *model)
     if (d->objects == NULL) return 0;
     if (d->links != NULL && !d->links_restarting)
         classes = tb_links_classes(d->links, model, pace != NULL ? pace : &unknown);
-    if (classes == 0 && tb_copy_read_encoded(d, model)) classes = 1; /* the fastest: readers of a chain all decode */
+    if (classes == 0 && tb_copy_read_encoded(d, model))
+        classes = 1; /* the fastest: readers of a chain all decode */
     return (uint8_t)classes;
 }
 

@@ -252,8 +252,9 @@ static void reads_go_on_while_chunks_are_digested(void **state)
     scene_close(&s);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_hop_goes_by_travels_in_a_byte),
         cmocka_unit_test(a_hop_by_shm_says_how_it_reads),
