@@ -6,7 +6,10 @@
  *
  * A query has two holders: c-ares until its callbacks have run, and we until the answer is delivered. The
  * deadline ends only the second, since c-ares cannot cancel one query of a channel. A service is asked for its targets
- * first, then all of them at once for their addresses. */
+ * first, then all of them at once for their addresses.
+ *
+ * Of a server that drops AAAA c-ares tells the A only when it gave AAAA up, so that must not be near the deadline. Each
+ * family asked alone would have them apart, but not be answered by a hosts file that knows the other family alone. */
 #include "base/net/resolve.h"
 
 #include <ares.h>
@@ -19,8 +22,8 @@
 #include "base/net/srv.h"
 
 #define TIMEOUT_MS_DEFAULT 5000
-#define TRIES              3 /* c-ares doubles the wait each time: 1 + 2 + 4 */
-#define TRY_SHARE          8 /* so a try begins with an eighth, and c-ares ends before our own deadline does */
+#define TRIES              3  /* c-ares doubles the wait each time: 1 + 2 + 4 */
+#define TRY_SHARE          12 /* so c-ares ends at 7/12 and three ticks, well before our deadline */
 #define TRY_MS_MIN         20
 #define TICK_MS            50
 #define TTL_S_NUMERIC      86400

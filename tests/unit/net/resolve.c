@@ -280,17 +280,18 @@ static void a_name_that_does_not_exist_is_told_from_silence(void **state)
     server_fini(&s, w);
 }
 
-/* P7: c-ares would ask two silent servers in turn for 1.75 times as long; the deadline is ours. What c-ares says after it
+/* P7: c-ares would ask three silent servers in turn for 1.75 times as long; the deadline is ours. What c-ares says after it
  * is nobody's any more. */
 static void the_deadline_holds_for_several_servers(void **state)
 {
     struct world *w = *state;
-    struct server s, t;
+    struct server s, t, u;
     struct reply r;
     server_init(&s, w);
     server_init(&t, w);
-    char servers[80];
-    snprintf(servers, sizeof servers, "%s,%s", s.at, t.at);
+    server_init(&u, w);
+    char servers[120];
+    snprintf(servers, sizeof servers, "%s,%s,%s", s.at, t.at, u.at);
     for (uint32_t timeout_ms = 400; timeout_ms <= 3000; timeout_ms += 2600) {
         const struct tb_resolver_options o = {.servers = servers, .timeout_ms = timeout_ms};
         struct tb_resolver *resolver_ = NULL;
@@ -307,6 +308,7 @@ static void the_deadline_holds_for_several_servers(void **state)
     }
     server_fini(&s, w);
     server_fini(&t, w);
+    server_fini(&u, w);
 }
 
 /* P6: a server that drops AAAA, as some do, costs time but not the name. */
@@ -316,13 +318,11 @@ static void a_server_that_answers_half_is_bounded(void **state)
     struct server s;
     struct reply r;
     server_init(&s, w);
-    struct tb_resolver *resolver_ = resolver(w, &s, 800);
+    struct tb_resolver *resolver_ = resolver(w, &s, 3600);
     ask(w, resolver_, "half.test.", &r);
-    if (r.status == TB_OK)
-        says(&r, 0, "192.0.2.1:7400");
-    else
-        assert_int_equal(r.status, TB_PEER_UNREACHABLE);
     assert_int_equal(r.status, TB_OK);
+    assert_int_equal(r.count, 1);
+    says(&r, 0, "192.0.2.1:7400");
     tb_resolver_close(resolver_);
     server_fini(&s, w);
 }
