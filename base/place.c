@@ -42,6 +42,13 @@ enum tb_status tb_place_finish(struct tb_place *p, uint32_t k)
     return good ? TB_OK : TB_CHUNK_DIGEST;
 }
 
+void tb_place_accept(struct tb_place *p, uint32_t k)
+{
+    TB_ASSERT(p->landed != NULL && !tb_place_held(p, k));
+    tb_bitmap_set(p->held, k);
+    tb_place_unclaim(p, k);
+}
+
 uint32_t tb_place_held_count(const struct tb_place *p)
 {
     return tb_bitmap_popcount(p->held, p->manifest->chunk_count);

@@ -31,6 +31,9 @@ bool tb_place_claim(struct tb_place *p, uint32_t k);
 void tb_place_unclaim(struct tb_place *p, uint32_t k);
 /* Digests chunk k as it now stands: TB_OK and held, or TB_CHUNK_DIGEST and absent again. The claim ends. */
 TB_MUST_USE enum tb_status tb_place_finish(struct tb_place *p, uint32_t k);
+/* By an owner with `landed`, who keeps chunk k in another form, has seen in it what the publisher sealed, and left its bytes here
+ * alone: held. The claim ends. */
+void tb_place_accept(struct tb_place *p, uint32_t k);
 bool tb_place_held(const struct tb_place *p, uint32_t k);
 uint32_t tb_place_held_count(const struct tb_place *p);
 bool tb_place_whole(const struct tb_place *p);

@@ -56,32 +56,47 @@ static const uint8_t *base_chunk(const struct tb_hop_slot *slot, uint32_t bytes)
     return base_bytes == bytes ? chunk : NULL;
 }
 
+static bool is_on_base(const struct tb_hop_slot *slot)
+{
+    return slot->aim.object != NULL && slot->aim.object->form.on_base;
+}
+
 static enum tb_status decode(const struct tb_hop_slot *slot, uint32_t thread)
 {
     const struct tb_hop *hop = slot->hop;
-    const struct tb_hop_base *base = &hop->base;
     const struct tb_codec_coded coded = coded_of(slot);
     uint32_t bytes = 0;
     uint8_t *chunk = tb_place_chunk(slot_place(slot), slot->aim.chunk, &bytes);
     struct tb_codec_output out = {.bytes = chunk, .count = bytes};
-    const bool on_base = slot->aim.object != NULL && slot->aim.object->form.on_base;
-    if (on_base && base->places == NULL) {
-        if (base->decode == NULL) return TB_CHUNK_CODEC;
-        return base->decode(base->user, hop->shards[slot->aim.shard_index].source->shard, slot->aim.chunk,
-                            &coded, &out);
-    }
-    out.base = on_base ? base_chunk(slot, bytes) : NULL;
+    out.base = is_on_base(slot) ? base_chunk(slot, bytes) : NULL;
     return tb_codec_decode(hop->fabric->codecs[thread], &coded, &out);
+}
+
+/* The owner has its base, and keeps the object instead of the bytes. */
+static enum tb_status give_to_owner(const struct tb_hop_slot *slot)
+{
+    const struct tb_hop *hop = slot->hop;
+    const struct tb_hop_base *base = &hop->base;
+    const struct tb_codec_coded coded = coded_of(slot);
+    if (base->take == NULL) return TB_CHUNK_CODEC;
+    return base->take(base->user, hop->shards[slot->aim.shard_index].source->shard, slot->aim.chunk, &coded);
 }
 
 /* On the pool. Whatever comes out, the claim has ended. */
 static enum tb_status land(struct tb_hop_slot *slot, uint32_t thread)
 {
     struct tb_place *place = slot_place(slot);
+    const bool is_owners = is_on_base(slot) && slot->hop->base.places == NULL;
     enum tb_status status = get(slot);
-    if (status == TB_OK && (slot->codec != 0 || slot->aim.object != NULL)) status = decode(slot, thread);
-    if (status == TB_OK) return tb_place_finish(place, slot->aim.chunk);
-    tb_place_unclaim(place, slot->aim.chunk);
+    if (status == TB_OK && is_owners)
+        status = give_to_owner(slot);
+    else if (status == TB_OK && (slot->codec != 0 || slot->aim.object != NULL))
+        status = decode(slot, thread);
+    if (status == TB_OK && !is_owners) return tb_place_finish(place, slot->aim.chunk);
+    if (status == TB_OK)
+        tb_place_accept(place, slot->aim.chunk);
+    else
+        tb_place_unclaim(place, slot->aim.chunk);
     return status;
 }
 

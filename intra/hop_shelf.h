@@ -20,12 +20,12 @@
 /* What this process holds whole, and can decode from. */
 struct tb_hop_base {
     struct tb_id uid;
-    /* one a shard of the hop, in their order, of equal layouts; NULL: it is in other memory, and `decode` reads it */
+    /* one a shard of the hop, in their order, of equal layouts; NULL: it is in other memory, and `take` reads it */
     const struct tb_place *const *places;
-    /* Whoever has it in other memory decodes (the output's base is for it to fill in), and may keep the object. On any thread of the
-     * pool; the chunk is claimed. TB_CHUNK_CODEC, TB_CHUNK_DIGEST: it comes whole. NULL with places NULL: there is no base. */
-    enum tb_status (*decode)(void *user, uint32_t shard, uint32_t chunk, const struct tb_codec_coded *coded,
-                             const struct tb_codec_output *output);
+    /* Whoever has it in other memory decodes, and keeps the object if what came out has the chunk's digest; the place's bytes are left
+     * alone. On any thread of the pool; the chunk is claimed. TB_CHUNK_CODEC, TB_CHUNK_DIGEST: it comes whole. NULL with places NULL:
+     * there is no base. */
+    enum tb_status (*take)(void *user, uint32_t shard, uint32_t chunk, const struct tb_codec_coded *coded);
     void *user;
 };
 

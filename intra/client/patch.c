@@ -269,10 +269,10 @@ static bool keep(struct chunk *c, const struct tb_codec_coded *coded)
     uint8_t *copy = tb_malloc(coded->count + 1);
     if (copy == NULL) return false;
     memcpy(copy, coded->bytes, coded->count);
-    tb_free(c->coded);
     c->coded = copy;
     c->bytes = (uint32_t)coded->count;
     c->form = coded->form;
+    c->state = CODED;
     return true;
 }
 
@@ -312,43 +312,35 @@ static bool encode(struct shard *sh, struct tool *t, const struct tb_place *p, u
     return keep(&sh->chunks[k], &coded);
 }
 
-/* It came so, or is encoded now. */
-static bool has_coded(struct shard *sh, struct tool *t, const struct tb_place *p, uint32_t k)
+/* What comes of it when it is decoded on the buffers, which is looked at, and goes. */
+static enum tb_status prove(struct shard *sh, struct tool *t, uint32_t k, const struct tb_codec_coded *coded)
 {
-    struct chunk *c = &sh->chunks[k];
-    if (!rests(sh->patch)) {
-        tb_free(c->coded);
-        c->coded = NULL;
-        return false;
-    }
-    return c->coded != NULL || encode(sh, t, p, k);
+    const struct tb_chunk *chunk = &sh->manifest->chunks[k];
+    if (side_of(sh, chunk) != ON_HOST) return TB_CHUNK_CODEC;
+    const struct tb_codec_output out = {t->made, chunk->bytes,
+                                        tb_spread_gather(&sh->spread, chunk, t->gathered)};
+    const enum tb_status status = tb_codec_decode(t->codec, coded, &out);
+    if (status != TB_OK) return status;
+    const struct tb_digest digest = tb_digest_of(out.bytes, out.count);
+    return tb_digest_equal(&digest, &sh->manifest->digests[k]) ? TB_OK : TB_CHUNK_DIGEST;
 }
 
-enum tb_status tb_patch_decode(void *user, uint32_t shard, uint32_t k, const struct tb_codec_coded *coded,
-                               const struct tb_codec_output *output)
+/* Another object of a later source may be the right one: only what proves itself is kept. */
+enum tb_status tb_patch_take(void *user, uint32_t shard, uint32_t k, const struct tb_codec_coded *coded)
 {
     struct tb_patch *patch = user;
     struct shard *sh = &patch->shards[shard];
     struct chunk *c = &sh->chunks[k];
-    const struct tb_chunk *chunk = &sh->manifest->chunks[k];
-    enum tb_status status = TB_CHUNK_CODEC;
-    if (c->state != LANDED || !tb_spread_covers(&sh->spread, chunk)) return status;
+    if (c->state != LANDED || !tb_spread_covers(&sh->spread, &sh->manifest->chunks[k])) return TB_CHUNK_CODEC;
     struct tool *t = tool_take(patch);
-    if (t == NULL) return status; /* it comes whole, and is as large */
+    if (t == NULL) return TB_CHUNK_CODEC; /* it comes whole, and is as large */
     pthread_rwlock_rdlock(&patch->target->lock);
-    if (rests(patch) && side_of(sh, chunk) == ON_HOST) {
-        struct tb_codec_output out = *output;
-        out.base = tb_spread_gather(&sh->spread, chunk, t->gathered);
-        status = tb_codec_decode(t->codec, coded, &out);
-    }
+    enum tb_status status = rests(patch) ? prove(sh, t, k, coded) : TB_CHUNK_CODEC;
+    if (status == TB_OK && !keep(c, coded)) status = TB_CHUNK_CODEC;
     pthread_rwlock_unlock(&patch->target->lock);
     tool_give(patch, t);
-    if (status != TB_OK) return status;
-    /* Another object of a later source may be the right one: only what proves itself is kept. */
-    const struct tb_digest digest = tb_digest_of(output->bytes, output->count);
-    if (!tb_digest_equal(&digest, &sh->manifest->digests[k])) return TB_CHUNK_DIGEST;
-    (void)keep(c, coded); /* else it is encoded when it lands */
-    return TB_OK;
+    if (status == TB_OK) atomic_fetch_add(&patch->staged_bytes, c->bytes);
+    return status;
 }
 
 /* By place.h: before the chunk is held. What cannot be encoded stays whole, which costs memory and nothing else. */
@@ -361,12 +353,9 @@ static void landed(void *owner, const struct tb_place *p, uint32_t k)
     if (c->state == LANDED && tb_spread_covers(&sh->spread, &sh->manifest->chunks[k])) {
         struct tool *t = tool_take(patch);
         pthread_rwlock_rdlock(&patch->target->lock);
-        const bool coded = t != NULL && has_coded(sh, t, p, k);
+        const bool coded = t != NULL && rests(patch) && encode(sh, t, p, k);
         pthread_rwlock_unlock(&patch->target->lock);
-        if (coded) {
-            c->state = CODED;
-            kept = c->bytes + drop_pages(patch, p, k);
-        }
+        if (coded) kept = c->bytes + drop_pages(patch, p, k);
         if (t != NULL) tool_give(patch, t);
     }
     atomic_fetch_add(&patch->staged_bytes, kept);

@@ -1,7 +1,7 @@
 /* patch.h - a version on its way into buffers that hold an older one: its staging keeps the encoded step and nothing else. A shell.
  *
- * A chunk lands whole, verified, in memory whose pages exist for that moment; it is encoded against what the buffers hold there,
- * or came encoded on that, and its pages go. The switch decodes, writes, and digests what the buffers then hold: a chunk that is
+ * A chunk lands whole, verified, in memory whose pages exist for that moment; it is encoded against what the buffers hold there, and
+ * its pages go. Or it comes encoded on that, and is kept as it came once what it decodes to has been seen. The switch decodes, writes, and digests what the buffers then hold: a chunk that is
  * not what was sealed has to come again whole (P1; "never patch the only copy": whoever serves the version has it). What the
  * buffers do not cover (blobs, tensors that are not registered, chunks that got no smaller) stays as it landed.
  *
@@ -11,7 +11,7 @@
  * Nobody reads from such a staging. A patch rests on the bytes of one switch: once the buffers were written again it is void, and
  * its chunks come whole.
  *
- * Threads: tb_patch_decode, and what lands, from any thread of the fabric; the others one at a time. */
+ * Threads: tb_patch_take, and what lands, from any thread of the fabric; the others one at a time. */
 #ifndef TB_INTRA_CLIENT_PATCH_H
 #define TB_INTRA_CLIENT_PATCH_H
 
@@ -52,13 +52,12 @@ bool *tb_patch_on_device(struct tb_patch *patch, uint32_t shard);
 /* Makes the place of a shard one whose chunks are encoded as they land. */
 void tb_patch_watch(struct tb_patch *patch, uint32_t shard, struct tb_place *place);
 
-/* Nobody writes to the buffers, or has since the patch was made: else tb_patch_decode refuses everything. Does not wait; any thread. */
+/* Nobody writes to the buffers, or has since the patch was made: else tb_patch_take refuses everything. Does not wait; any thread. */
 bool tb_patch_rests(const struct tb_patch *patch);
 
-/* Decodes a chunk on what the buffers hold, and keeps the encoded form if what came out has the chunk's digest: what lands next is
- * that. For tb_hop_base, with the patch as user. TB_CHUNK_CODEC: the buffers are no base for it, or were written since, or are a device's. */
-enum tb_status tb_patch_decode(void *user, uint32_t shard, uint32_t k, const struct tb_codec_coded *coded,
-                               const struct tb_codec_output *output);
+/* Decodes a chunk on what the buffers hold, and keeps the encoded form if what came out has the chunk's digest. For tb_hop_base, with the
+ * patch as user. TB_CHUNK_CODEC: the buffers are no base for it, or were written since, or are a device's, or there is no memory. */
+enum tb_status tb_patch_take(void *user, uint32_t shard, uint32_t k, const struct tb_codec_coded *coded);
 
 /* Memory that it has kept: encoded chunks, those that stayed whole, and the edges of pages between them. */
 uint64_t tb_patch_staged_bytes(const struct tb_patch *patch);

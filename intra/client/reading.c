@@ -212,7 +212,7 @@ static void set_patch_base(const struct tb_session *s, const struct tb_staging *
         if (sub->registration == st->patch_for && st->patch_for->gpu == NULL && tb_id_is_zero(&sub->torn) &&
             !tb_id_is_zero(&sub->active))
             *base_out =
-                (struct tb_hop_base){.uid = sub->active, .decode = tb_patch_decode, .user = st->patch};
+                (struct tb_hop_base){.uid = sub->active, .take = tb_patch_take, .user = st->patch};
 }
 
 static void set_base(struct tb_session *s, struct tb_staging *st, struct tb_hop_base *base_out)
@@ -267,7 +267,7 @@ static enum tb_status open_hop(struct tb_session *s, struct tb_staging *st, cons
     uint32_t count = 0;
     struct tb_hop_base base;
     set_base(s, st, &base);
-    const bool all = st->shelf_offset != 0 || base.decode != NULL; /* shelves are of all shards */
+    const bool all = st->shelf_offset != 0 || base.take != NULL; /* shelves are of all shards */
     for (uint32_t i = 0; i < st->key.shard_count; i++)
         if (all || !tb_place_whole(&st->shards[i].place))
             places[count++] = (struct tb_hop_place){i, &st->shards[i].place};

@@ -189,6 +189,21 @@ static void an_owner_may_take_what_landed(void **state)
     assert_true(tb_place_held(&w->place, 1));
 }
 
+/* What it has proved in another form is held, and not given to it again. */
+static void an_owner_may_have_a_chunk_elsewhere(void **state)
+{
+    struct world *w = *state;
+    uint32_t landed[CHUNKS] = {0};
+    w->place.landed = note_landed;
+    w->place.owner = landed;
+    assert_true(tb_place_claim(&w->place, 3));
+    tb_place_accept(&w->place, 3);
+    assert_true(tb_place_held(&w->place, 3));
+    assert_int_equal(landed[3], 0);
+    assert_false(tb_place_claim(&w->place, 3));
+    assert_false(tb_bitmap_test(w->claimed, 3));
+}
+
 /* Whole is what is wanted, and no more. */
 static void a_place_may_want_a_part(void **state)
 {
@@ -214,6 +229,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(whole_when_the_last_is_held, world_up, world_down),
         cmocka_unit_test_setup_teardown(of_many_claimers_one_lands, world_up, world_down),
         cmocka_unit_test_setup_teardown(an_owner_may_take_what_landed, world_up, world_down),
+        cmocka_unit_test_setup_teardown(an_owner_may_have_a_chunk_elsewhere, world_up, world_down),
         cmocka_unit_test_setup_teardown(a_place_may_want_a_part, world_up, world_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
