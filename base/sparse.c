@@ -20,7 +20,7 @@
 #define STEP_K_BITS  5u
 #define SIGNS        TB_SPARSE_SIGNS
 
-static enum tb_sparse_kind kind_of(enum tb_dtype dtype)
+unsigned tb_sparse_kind_of(enum tb_dtype dtype)
 {
     switch (dtype) {
     case TB_DTYPE_BF16:
@@ -496,7 +496,7 @@ size_t tb_sparse_encode(const struct tb_sparse_input *in, const struct tb_sparse
     TB_TSAN_WRITES(out, cap);
     if (in->count > TB_SPARSE_BYTES_MAX) return 0;
     const struct tb_sparse_kernels *kernels = tb_sparse_kernels(means->vector);
-    const enum tb_sparse_kind kind = kind_of(in->dtype);
+    const enum tb_sparse_kind kind = tb_sparse_kind_of(in->dtype);
     const size_t width = kind_width(kind), count = in->count / width, tail = in->count % width;
     const size_t gain_max = in->count - in->count * 3 / 100;
     if (cap > gain_max) cap = gain_max;

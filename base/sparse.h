@@ -41,6 +41,9 @@ struct tb_sparse_form {
     size_t count;
 };
 
+/* What a chunk of such elements is coded as: the number that its form begins with, and that kernels of a GPU are given. */
+unsigned tb_sparse_kind_of(enum tb_dtype dtype);
+
 /* In how many classes it says that it is; 0 where it ends before that. */
 unsigned tb_sparse_classes(struct tb_sparse_form form);
 

@@ -116,3 +116,15 @@ enum tb_status tb_gpu_patch(struct tb_gpu_memory *m, struct tb_gpu_step *steps, 
     (void)m, (void)steps, (void)count;
     return TB_BAD_STATE;
 }
+
+enum tb_status tb_gpu_prove(struct tb_gpu_memory *m, struct tb_gpu_step *steps, uint32_t count)
+{
+    (void)m, (void)steps, (void)count;
+    return TB_BAD_STATE;
+}
+
+enum tb_status tb_gpu_encode(struct tb_gpu_memory *m, struct tb_gpu_difference *differences, uint32_t count)
+{
+    (void)m, (void)differences, (void)count;
+    return TB_BAD_STATE;
+}

@@ -162,10 +162,27 @@ struct tb_gpu_step {
     struct tb_digest digest; /* out, of what stands there then */
 };
 
-/* The device patches: it has the kernels, and was not found without room for it. */
+/* The device patches and encodes: it has the kernels, and was not found without room for it. */
 bool tb_gpu_may_patch(const struct tb_gpu_memory *m);
 /* The device writes each step over what stands there, and digests what it then finds there. TB_SITE_NOMEM: it has no room for it, and
  * nothing was changed; TB_SITE_IO: what stands there is of any content. */
 TB_MUST_USE enum tb_status tb_gpu_patch(struct tb_gpu_memory *m, struct tb_gpu_step *steps, uint32_t count);
+/* The same, but what it comes to is digested and goes: nothing is written. */
+TB_MUST_USE enum tb_status tb_gpu_prove(struct tb_gpu_memory *m, struct tb_gpu_step *steps, uint32_t count);
+
+/* A chunk of host memory, and how it differs from what stands there: the very bytes that the codec writes. */
+struct tb_gpu_difference {
+    const struct tb_gpu_piece *pieces; /* the base */
+    uint32_t piece_count;
+    uint32_t bytes; /* of the chunk */
+    const uint8_t *chunk;
+    unsigned kind;       /* tb_sparse_kind_of (base/sparse.h) */
+    unsigned classes;    /* 1 to 16 */
+    uint8_t *form;       /* room for `bytes` */
+    uint32_t form_bytes; /* out; 0: it does not pay */
+};
+/* TB_SITE_NOMEM as above. */
+TB_MUST_USE enum tb_status tb_gpu_encode(struct tb_gpu_memory *m, struct tb_gpu_difference *differences,
+                                         uint32_t count);
 
 #endif

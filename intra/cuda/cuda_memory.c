@@ -138,11 +138,13 @@ static void free_patch_room(const struct tb_gpu_memory *m, struct tb_cuda_lane *
     const struct tb_cuda_driver *cu = &m->gpu->driver;
     CUresult result = lane->forms != 0 ? cu->mem_free(lane->forms) : CUDA_SUCCESS;
     if (result != CUDA_SUCCESS) (void)tb_cuda_failed(m->gpu, m->device, "cuMemFree", result);
+    result = lane->bases != 0 ? cu->mem_free(lane->bases) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS) (void)tb_cuda_failed(m->gpu, m->device, "cuMemFree", result);
     result = lane->blocks != 0 ? cu->mem_free(lane->blocks) : CUDA_SUCCESS;
     if (result != CUDA_SUCCESS) (void)tb_cuda_failed(m->gpu, m->device, "cuMemFree", result);
     result = lane->host_forms != NULL ? cu->host_free(lane->host_forms) : CUDA_SUCCESS;
     if (result != CUDA_SUCCESS) (void)tb_cuda_failed(m->gpu, m->device, "cuMemFreeHost", result);
-    lane->forms = lane->blocks = 0;
+    lane->forms = lane->bases = lane->blocks = 0;
     lane->host_forms = NULL;
 }
 
@@ -151,6 +153,7 @@ static bool new_patch_room(const struct tb_gpu_memory *m, struct tb_cuda_lane *l
     const struct tb_cuda_driver *cu = &m->gpu->driver;
     void *host = NULL;
     if (cu->mem_alloc(&lane->forms, BATCH_ROOM) != CUDA_SUCCESS) return false;
+    if (cu->mem_alloc(&lane->bases, BATCH_ROOM) != CUDA_SUCCESS) return false;
     if (cu->mem_alloc(&lane->blocks, BLOCKS_BYTES) != CUDA_SUCCESS) return false;
     if (cu->host_alloc(&host, BATCH_ROOM, 0) != CUDA_SUCCESS) return false;
     lane->host_forms = host;
@@ -163,7 +166,7 @@ bool tb_cuda_may_patch(struct tb_gpu_memory *m)
     for (uint32_t i = 0; i < TB_CUDA_LANES; i++) {
         if (m->lanes[i].host_forms != NULL || new_patch_room(m, &m->lanes[i])) continue;
         tb_log(TB_LOG_WARN, "gpu.no_room", "device=%d bytes=%llu action=chunks_come_whole",
-               (int)m->device->handle, (unsigned long long)(TB_CUDA_LANES * (BATCH_ROOM + BLOCKS_BYTES)));
+               (int)m->device->handle, (unsigned long long)(TB_CUDA_LANES * (2 * BATCH_ROOM + BLOCKS_BYTES)));
         atomic_store(&m->no_patch_room, true);
         for (uint32_t k = 0; k < TB_CUDA_LANES; k++)
             free_patch_room(m, &m->lanes[k]);
@@ -454,6 +457,31 @@ enum tb_status tb_cuda_wait(struct tb_gpu_memory *m, uint32_t lane)
 {
     const CUresult result = m->gpu->driver.event_synchronize(m->lanes[lane].event);
     return result == CUDA_SUCCESS ? TB_OK : tb_cuda_failed(m->gpu, m->device, "cuEventSynchronize", result);
+}
+
+enum tb_status tb_cuda_exchange(struct tb_gpu_memory *m, uint32_t lane, enum tb_cuda_way way,
+                                const struct tb_gpu_piece *pieces, uint32_t count, uint8_t *whole)
+{
+    enum tb_status status = TB_OK;
+    for (uint32_t i = 0; i < count && status == TB_OK; i++) {
+        const struct tb_gpu_piece *p = &pieces[i];
+        status = tb_cuda_copy(m, lane,
+                              way == TB_CUDA_TO_TENSORS ? (struct tb_gpu_move){p->at, whole, p->bytes}
+                                                        : (struct tb_gpu_move){whole, p->at, p->bytes});
+        whole += p->bytes;
+    }
+    return status;
+}
+
+enum tb_status tb_cuda_run_kernel(struct tb_gpu_memory *m, uint32_t lane, enum tb_cuda_kernel kernel,
+                                  const void *jobs, uint32_t count)
+{
+    const struct tb_cuda_launch l = {.kernel = kernel,
+                                     .jobs = (CUdeviceptr)(uintptr_t)jobs,
+                                     .count = count,
+                                     .blocks = kernel == TB_CUDA_DIGEST ? count : TB_CUDA_PATCH_BLOCKS,
+                                     .scratch = m->lanes[lane].blocks};
+    return tb_cuda_launch(m->gpu, m->device, m->lanes[lane].stream, &l);
 }
 
 static enum tb_status begin_batch(struct tb_gpu_memory *m, const struct tb_cuda_turns *turns, void *run,

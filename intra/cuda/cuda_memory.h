@@ -18,7 +18,7 @@
 /* What a lane carries at a time: the largest chunk fits. 32 MiB take 1.3 ms on PCIe 4 and hide what begins a copy. */
 #define TB_CUDA_BATCH_BYTES (2 * TB_CHUNK_BYTES_MAX)
 
-/* Blocks of a lane that patch at a time: those of both are as many as a large device has processors, at 0.6 MB each. */
+/* Blocks of a lane that patch or encode at a time: those of both are as many as a large device has processors, at 0.6 MB each. */
 #define TB_CUDA_PATCH_BLOCKS 64u
 
 /* What comes and goes with a batch, pinned. */
@@ -26,6 +26,7 @@ struct tb_cuda_slate {
     struct tb_digest_job jobs[TB_CUDA_BATCH_CHUNKS];
     struct tb_digest digests[TB_CUDA_BATCH_CHUNKS];
     struct tb_patch_job patches[TB_CUDA_BATCH_CHUNKS];
+    struct tb_encode_job encodes[TB_CUDA_BATCH_CHUNKS];
     uint8_t small[TB_CUDA_BATCH_CHUNKS][TB_CUDA_CHUNK_ALIGN]; /* chunks that are too short for the kernel */
 };
 
@@ -38,8 +39,9 @@ struct tb_cuda_lane {
     struct tb_cuda_slate *host;
     /* For patches, from the first one on; all or none. */
     CUdeviceptr forms;   /* of one batch, each on a border of TB_CUDA_CHUNK_ALIGN */
+    CUdeviceptr bases;   /* likewise, of chunks that are encoded */
     CUdeviceptr blocks;  /* what TB_CUDA_PATCH_BLOCKS of the kernel work on */
-    uint8_t *host_forms; /* pinned */
+    uint8_t *host_forms; /* pinned; what goes up, then what comes down */
 };
 
 struct tb_cuda_range { /* one allocation, as the driver knows it */
@@ -79,6 +81,19 @@ TB_MUST_USE enum tb_status tb_cuda_copy_rows(struct tb_gpu_memory *m, uint32_t l
 /* From now on wait waits for what is on the lane. */
 TB_MUST_USE enum tb_status tb_cuda_mark(struct tb_gpu_memory *m, uint32_t lane);
 TB_MUST_USE enum tb_status tb_cuda_wait(struct tb_gpu_memory *m, uint32_t lane);
+
+/* Between a chunk as it stands in its tensors, piece by piece, and one range of the device's memory. */
+enum tb_cuda_way { TB_CUDA_FROM_TENSORS, TB_CUDA_TO_TENSORS };
+TB_MUST_USE enum tb_status tb_cuda_exchange(struct tb_gpu_memory *m, uint32_t lane, enum tb_cuda_way way,
+                                            const struct tb_gpu_piece *pieces, uint32_t count,
+                                            uint8_t *whole);
+TB_MUST_USE enum tb_status tb_cuda_run_kernel(struct tb_gpu_memory *m, uint32_t lane,
+                                              enum tb_cuda_kernel kernel, const void *jobs, uint32_t count);
+/* To the next border of TB_CUDA_CHUNK_ALIGN. */
+static inline uint64_t tb_cuda_aligned(uint64_t bytes)
+{
+    return (bytes + TB_CUDA_CHUNK_ALIGN - 1) / TB_CUDA_CHUNK_ALIGN * TB_CUDA_CHUNK_ALIGN;
+}
 
 /* A lane's load: chunks, or steps to them. */
 struct tb_cuda_batch {

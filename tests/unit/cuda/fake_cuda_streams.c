@@ -260,10 +260,38 @@ static void run_patches(void *arguments)
     free(l);
 }
 
+static void run_encodes(void *arguments)
+{
+    struct launched *l = arguments;
+    struct tb_encode_job *jobs =
+        (struct tb_encode_job *)(void *)fake_cuda_bytes_of(l->jobs, l->count * sizeof *jobs);
+    for (uint32_t i = 0; i < l->count; i++) {
+        struct tb_encode_job here = jobs[i];
+        MUST((uintptr_t)here.bytes % 16 == 0 && (uintptr_t)here.base % 16 == 0, "a chunk off its border");
+        here.bytes = fake_cuda_bytes_of(here.bytes, here.count);
+        here.base = fake_cuda_bytes_of(here.base, here.count);
+        here.out = fake_cuda_bytes_of(here.out, (here.cap + 3) / 4 * 4);
+        cores_encode(&here, 1, 1);
+        jobs[i].used = here.used;
+        jobs[i].changed = here.changed;
+    }
+    free(l);
+}
+
+static void (*const kernel_runs[KERNELS])(void *arguments) = {run_digests, run_encodes, run_patches};
+
+static int kernel_of(CUfunction f)
+{
+    for (int i = 0; i < KERNELS; i++)
+        if (f == (CUfunction)(uintptr_t)&kernel_names[i]) return i;
+    MUST(false, "a kernel is launched that is none");
+    return 0;
+}
+
 /* Its last byte is there, so all of it is. */
 static void must_have_scratch(const void *scratch, unsigned blocks)
 {
-    MUST(scratch != NULL, "patching without scratch");
+    MUST(scratch != NULL, "encoding or patching without scratch");
     (void)fake_cuda_bytes_of(scratch, (size_t)blocks * TB_KERNEL_SCRATCH_BYTES);
 }
 
@@ -273,16 +301,14 @@ static CUresult CUDAAPI e_cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy,
 {
     (void)gy, (void)gz, (void)by, (void)bz, (void)shared, (void)extra;
     BEGIN_IN_CONTEXT("cuLaunchKernel");
-    const bool patches = f == (CUfunction)(uintptr_t)&kernel_names[2];
-    MUST(patches || f == (CUfunction)(uintptr_t)&kernel_names[0],
-         "digests and patches alone are launched by what the fake tests");
+    const int kernel = kernel_of(f);
     MUST(gx > 0 && bx == TB_KERNEL_THREADS, "a launch of another size");
     struct launched *l = malloc(sizeof *l);
     MUST(l != NULL, "no memory");
     l->jobs = *(void **)parameters[0];
     l->count = *(uint32_t *)parameters[1];
-    if (patches) must_have_scratch(*(void **)parameters[2], gx);
-    ask_op(s, (struct op){.run = patches ? run_patches : run_digests, .arguments = l});
+    if (kernel > 0) must_have_scratch(*(void **)parameters[2], gx); /* digests need none */
+    ask_op(s, (struct op){.run = kernel_runs[kernel], .arguments = l});
     fake_cuda_trace_add("k%d", s->number);
     return fake_cuda_end(CUDA_SUCCESS);
 }

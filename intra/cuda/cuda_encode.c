@@ -1,0 +1,115 @@
+/* cuda_encode.c - how chunks of host memory differ from what stands on a device, found and encoded by the device: batches go by turns
+ * over the two lanes; while one is uploaded, the one before is encoded.
+ *
+ * Bytes touched per byte of a chunk: it goes up over the bus once, and its form comes down; on the device the base is gathered (read and
+ * written once), and the kernel reads both some times over. */
+#include <string.h>
+
+#include "intra/cuda/cuda_memory.h"
+
+struct run {
+    struct tb_gpu_memory *m;
+    struct tb_gpu_difference *list;
+    uint32_t count, next;
+    enum tb_status status; /* of what came down */
+};
+
+/* As many as a lane carries: as many bytes of bases, and fewer of forms. */
+static struct tb_cuda_batch batch_next(void *user)
+{
+    struct run *run = user;
+    struct tb_cuda_batch b = {.first = run->next};
+    uint64_t bytes = 0;
+    for (; run->next < run->count && b.count < TB_CUDA_BATCH_CHUNKS; run->next++, b.count++) {
+        const uint64_t more = tb_cuda_aligned(run->list[run->next].bytes);
+        if (b.count > 0 && bytes + more > TB_CUDA_BATCH_BYTES) break;
+        bytes += more;
+    }
+    return b;
+}
+
+/* Where the i-th of the batch stands in each of the three: chunks, bases and forms. */
+static uint64_t place_of(const struct run *run, const struct tb_cuda_batch *b, uint32_t i)
+{
+    uint64_t at = 0;
+    for (uint32_t k = 0; k < i; k++)
+        at += tb_cuda_aligned(run->list[b->first + k].bytes);
+    return at;
+}
+
+/* The chunks go up as one piece, and their bases are gathered; the jobs are written. */
+static enum tb_status upload(struct run *run, const struct tb_cuda_batch *b, uint32_t lane)
+{
+    const struct tb_cuda_lane *l = &run->m->lanes[lane];
+    uint8_t *chunks = (uint8_t *)(uintptr_t)l->chunks, *bases = (uint8_t *)(uintptr_t)l->bases;
+    uint8_t *forms = (uint8_t *)(uintptr_t)l->forms;
+    enum tb_status status = TB_OK;
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < b->count && status == TB_OK; i++) {
+        const struct tb_gpu_difference *d = &run->list[b->first + i];
+        memcpy(l->host_forms + at, d->chunk, d->bytes);
+        l->host->encodes[i] = (struct tb_encode_job){.base = bases + at,
+                                                     .bytes = chunks + at,
+                                                     .count = d->bytes,
+                                                     .kind = d->kind,
+                                                     .classes_max = d->classes,
+                                                     .out = forms + at,
+                                                     .cap = d->bytes};
+        status = tb_cuda_exchange(run->m, lane, TB_CUDA_FROM_TENSORS, d->pieces, d->piece_count, bases + at);
+        at += tb_cuda_aligned(d->bytes);
+    }
+    if (status == TB_OK) status = tb_cuda_copy(run->m, lane, (struct tb_gpu_move){chunks, l->host_forms, at});
+    return status;
+}
+
+static enum tb_status batch_begin(void *user, const struct tb_cuda_batch *b, uint32_t lane)
+{
+    struct run *run = user;
+    const struct tb_cuda_lane *l = &run->m->lanes[lane];
+    struct tb_cuda_slate *host = l->host, *slate = (struct tb_cuda_slate *)(uintptr_t)l->slate;
+    const uint64_t bytes = b->count * sizeof host->encodes[0];
+    enum tb_status status = upload(run, b, lane);
+    if (status == TB_OK)
+        status = tb_cuda_copy(run->m, lane, (struct tb_gpu_move){slate->encodes, host->encodes, bytes});
+    if (status == TB_OK) status = tb_cuda_run_kernel(run->m, lane, TB_CUDA_ENCODE, slate->encodes, b->count);
+    if (status == TB_OK)
+        status = tb_cuda_copy(run->m, lane, (struct tb_gpu_move){host->encodes, slate->encodes, bytes});
+    return status;
+}
+
+/* How long the forms are is known now, and they come down. */
+static enum tb_status download(struct run *run, const struct tb_cuda_batch *b, uint32_t lane)
+{
+    const struct tb_cuda_lane *l = &run->m->lanes[lane];
+    const uint8_t *forms = (const uint8_t *)(uintptr_t)l->forms;
+    enum tb_status status = TB_OK;
+    for (uint32_t i = 0; i < b->count && status == TB_OK; i++) {
+        const uint64_t at = place_of(run, b, i);
+        status = tb_cuda_copy(run->m, lane,
+                              (struct tb_gpu_move){l->host_forms + at, forms + at, l->host->encodes[i].used});
+    }
+    if (status == TB_OK) status = tb_cuda_mark(run->m, lane);
+    return status == TB_OK ? tb_cuda_wait(run->m, lane) : status;
+}
+
+static void batch_end(void *user, const struct tb_cuda_batch *b, uint32_t lane)
+{
+    struct run *run = user;
+    const struct tb_cuda_lane *l = &run->m->lanes[lane];
+    if (run->status == TB_OK) run->status = download(run, b, lane);
+    for (uint32_t i = 0; i < b->count && run->status == TB_OK; i++) {
+        struct tb_gpu_difference *d = &run->list[b->first + i];
+        d->form_bytes = (uint32_t)l->host->encodes[i].used;
+        memcpy(d->form, l->host_forms + place_of(run, b, i), d->form_bytes);
+    }
+}
+
+enum tb_status tb_gpu_encode(struct tb_gpu_memory *m, struct tb_gpu_difference *differences, uint32_t count)
+{
+    static const struct tb_cuda_turns turns = {batch_next, batch_begin, batch_end};
+    struct run run = {.m = m, .list = differences, .count = count};
+    enum tb_status status = tb_cuda_job_begin(m);
+    if (status != TB_OK) return status;
+    status = tb_cuda_may_patch(m) ? tb_cuda_by_turns(m, &turns, &run) : TB_SITE_NOMEM;
+    return tb_cuda_job_end(m, status == TB_OK ? run.status : status);
+}
