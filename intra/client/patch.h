@@ -5,8 +5,8 @@
  * not what was sealed has to come again whole (P1; "never patch the only copy": whoever serves the version has it). What the
  * buffers do not cover (blobs, tensors that are not registered, chunks that got no smaller) stays as it landed.
  *
- * Of a device's tensors cores encode what lands, as the device computes meanwhile; at the switch the device itself decodes,
- * writes and digests (cuda_part.h). What its kernels do not take stays whole.
+ * Of a device's tensors the device does it all (patch_device.c): it encodes what lands whole, says what an object would come to, and at the
+ * switch decodes, writes and digests. What its kernels do not take stays whole.
  *
  * Nobody reads from such a staging. A patch rests on the bytes of one switch: once the buffers were written again it is void, and
  * its chunks come whole.
@@ -56,7 +56,8 @@ void tb_patch_watch(struct tb_patch *patch, uint32_t shard, struct tb_place *pla
 bool tb_patch_rests(const struct tb_patch *patch);
 
 /* Decodes a chunk on what the buffers hold, and keeps the encoded form if what came out has the chunk's digest. For tb_hop_base, with the
- * patch as user. TB_CHUNK_CODEC: the buffers are no base for it, or were written since, or are a device's, or there is no memory. */
+ * patch as user. TB_CHUNK_CODEC: the buffers are no base for it, or were written since, or are a device's that has no kernels
+ * for it, or there is no memory. */
 enum tb_status tb_patch_take(void *user, uint32_t shard, uint32_t k, const struct tb_codec_coded *coded);
 
 /* Memory that it has kept: encoded chunks, those that stayed whole, and the edges of pages between them. */

@@ -203,16 +203,15 @@ static struct tb_staging *find_base(const struct tb_session *s, const struct tb_
 }
 
 /* A patch is made on what its buffers hold: the active version of whoever switches them. One whose buffers were written since
- * decodes nothing, so no objects are asked for. */
+ * decodes nothing, nor does a device without kernels, so no objects are asked for. */
 static void set_patch_base(const struct tb_session *s, const struct tb_staging *st,
                            struct tb_hop_base *base_out)
 {
-    if (!tb_patch_rests(st->patch)) return;
+    const struct tb_gpu_memory *gpu = st->patch_for->gpu;
+    if (!tb_patch_rests(st->patch) || (gpu != NULL && !tb_gpu_may_patch(gpu))) return;
     for (const struct tb_subscription *sub = s->subscriptions; sub != NULL; sub = sub->next)
-        if (sub->registration == st->patch_for && st->patch_for->gpu == NULL && tb_id_is_zero(&sub->torn) &&
-            !tb_id_is_zero(&sub->active))
-            *base_out =
-                (struct tb_hop_base){.uid = sub->active, .take = tb_patch_take, .user = st->patch};
+        if (sub->registration == st->patch_for && tb_id_is_zero(&sub->torn) && !tb_id_is_zero(&sub->active))
+            *base_out = (struct tb_hop_base){.uid = sub->active, .take = tb_patch_take, .user = st->patch};
 }
 
 static void set_base(struct tb_session *s, struct tb_staging *st, struct tb_hop_base *base_out)

@@ -146,6 +146,8 @@ struct fake_version *fake_version(struct fake *f, uint64_t number);
 struct tb_uid fake_uid(const struct fake_version *v); /* as the library says it */
 /* Lands every sealed shard through the fabric, as a home gateway does, and says kept. */
 void fake_land(struct fake *f, uint64_t number);
+/* The same; with `shelves` its chunks also go as differences to that version. */
+void fake_land_on(struct fake *f, uint64_t number, const struct fake_version *base);
 /* The same for one shard, without a word to the publisher. TB_OK, or why the hop was lost. */
 enum tb_status fake_read(struct fake *f, struct fake_version *v, uint32_t shard);
 void fake_let_go(struct fake *f);                                        /* of what keep_hop kept */

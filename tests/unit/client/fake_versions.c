@@ -246,11 +246,16 @@ static void export_landed(struct fake *f, struct fake_version *v, const struct f
 
 void fake_land(struct fake *f, uint64_t number)
 {
+    fake_land_on(f, number, NULL);
+}
+
+void fake_land_on(struct fake *f, uint64_t number, const struct fake_version *base)
+{
     struct fake_version *v = fake_version(f, number);
     for (uint32_t i = 0; i < v->key.shard_count; i++)
         CHECK_OK(fake_read(f, v, i));
     pthread_mutex_lock(&f->lock);
-    if (!v->exported) export_landed(f, v, NULL);
+    if (!v->exported) export_landed(f, v, base);
     pthread_mutex_unlock(&f->lock);
     fake_state(f, number, TB_OK);
 }

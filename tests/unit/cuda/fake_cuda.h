@@ -59,6 +59,7 @@ struct fake_cuda_counts { /* that stand now */
     uint32_t contexts, streams, events, allocations, pinned, host_allocations, modules, ipc, dmabufs;
     uint64_t pinned_bytes;    /* by cuMemHostRegister */
     uint64_t unpinned_copies; /* asynchronous ones between a device and host memory that was not pinned */
+    uint64_t down_bytes;      /* copied from devices to the host, since open */
 };
 struct fake_cuda_counts fake_cuda_counts(void);
 

@@ -67,6 +67,8 @@ static CUresult ask_copy(struct CUstream_st *s, struct op op)
     if (from_unpinned && fake_cuda_touches_a_pin(op.from, from_bytes)) return CUDA_ERROR_INVALID_VALUE;
     fake_cuda.counts.unpinned_copies += to_unpinned;
     fake_cuda.counts.unpinned_copies += from_unpinned;
+    if (fake_cuda_find_alloc(op.from) != NULL && fake_cuda_find_alloc(op.to) == NULL)
+        fake_cuda.counts.down_bytes += op.bytes * op.rows;
     ask_op(s, op);
     fake_cuda_trace_add("c%d", s->number);
     return CUDA_SUCCESS;

@@ -1,5 +1,6 @@
 #include "unit/cuda/gpu_suite.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -250,7 +251,7 @@ static uint32_t follow(struct fake *f, struct gpu_worker *rank, struct tb_subscr
                        struct tb_activate_info *info)
 {
     CHECK_OK(publish(rank, number, TB_PUBLISH_SHADOW, NULL));
-    fake_land(f, number);
+    fake_land_on(f, number, number > 1 ? fake_version(f, number - 1) : NULL);
     struct tb_uid uid;
     memcpy(uid.bytes, fake_version(f, number)->key.uid.bytes, sizeof uid.bytes);
     if (tb_stage(sub, &uid, 20000) != TB_OK) fail_msg("%s", tb_last_error());
@@ -326,11 +327,12 @@ struct patched {
     bool kernels;
 };
 
-/* Both hold version 1, which came whole. */
-static void patched_open(struct patched *p)
+/* Both hold version 1, which came whole. With `shelves` the gateway has steps encoded. */
+static void patched_open(struct patched *p, bool shelves)
 {
     under->open();
     fake_open(&p->f);
+    FAKE_SET(&p->f, shelves, shelves);
     gpu_worker_open(&p->rank, &p->f, under, "rank0", "host-a");
     gpu_worker_open(&p->rollout, &p->f, under, "rollout0", "host-b");
     const struct tb_subscribe_options o = {.struct_bytes = sizeof o,
@@ -362,7 +364,7 @@ static void the_device_patches_its_tensors(void **state)
 {
     (void)state;
     struct patched p;
-    patched_open(&p);
+    patched_open(&p, false);
     for (uint64_t number = 2; number <= 4; number++) {
         struct tb_activate_info info;
         take_a_step(&p.rank, number);
@@ -381,7 +383,7 @@ static void a_device_that_holds_no_base_gets_whole_chunks(void **state)
 {
     (void)state;
     struct patched p;
-    patched_open(&p);
+    patched_open(&p, false);
     take_a_step(&p.rank, 2);
     CHECK_OK(publish(&p.rank, 2, TB_PUBLISH_SHADOW, NULL));
     fake_land(&p.f, 2);
@@ -395,6 +397,41 @@ static void a_device_that_holds_no_base_gets_whole_chunks(void **state)
     if (tb_activate(p.sub, &uid, &info) != TB_OK) fail_msg("%s", tb_last_error());
     assert_int_equal(info.fetched_chunks, p.kernels ? 1 : 0);
     assert_true(gpu_worker_holds(&p.rollout, under, &p.rank));
+    patched_close(&p);
+}
+
+static uint64_t staged_number(const struct patched *p, const char *key)
+{
+    char text[16384], quoted[64];
+    uint64_t needed;
+    CHECK_OK(tb_status(p->rollout.s, "session", text, sizeof text, &needed));
+    snprintf(quoted, sizeof quoted, "\"%s\":", key);
+    const char *at = strstr(strstr(text, "\"staged\""), quoted);
+    assert_non_null(at);
+    return strtoull(at + strlen(quoted), NULL, 10);
+}
+
+/* P1: an encoded chunk is kept as it came, once the device has said what it comes to on what its tensors hold. Version 3 finds one of
+ * them changed, so that one chunk comes whole. */
+static void the_device_takes_encoded_chunks(void **state)
+{
+    (void)state;
+    struct patched p;
+    patched_open(&p, true);
+    for (uint64_t number = 2; number <= 4; number++) {
+        struct tb_activate_info info;
+        take_a_step(&p.rank, number);
+        const uint8_t stray = (uint8_t)(p.rank.big_truth[GPU_WORKER_BIG / 2 + 1] + 3);
+        if (number == 3) under->write(p.rollout.big + GPU_WORKER_BIG / 2 + 1, &stray, 1);
+        (void)follow(&p.f, &p.rank, p.sub, number, &info);
+        const uint64_t whole = 1 + (number == 3); /* the blob's too */
+        /* Without kernels versions are copied, and decoded from the one before in host memory. */
+        if (p.kernels)
+            assert_int_equal(staged_number(&p, "encoded_chunks"), staged_number(&p, "total_chunks") - whole);
+        assert_int_equal(info.patched_bytes, p.kernels ? GPU_WORKER_BIG + GPU_WORKER_SMALL : 0);
+        assert_int_equal(info.fetched_chunks, 0);
+        assert_true(gpu_worker_holds(&p.rollout, under, &p.rank));
+    }
     patched_close(&p);
 }
 
@@ -532,6 +569,7 @@ int gpu_suite_run(const struct gpu_under_test *on)
         cmocka_unit_test(two_buffers_of_the_device_take_turns),
         cmocka_unit_test(the_device_patches_its_tensors),
         cmocka_unit_test(a_device_that_holds_no_base_gets_whole_chunks),
+        cmocka_unit_test(the_device_takes_encoded_chunks),
         cmocka_unit_test(slices_of_a_device_are_published_and_read),
         cmocka_unit_test(the_status_says_that_it_is_a_device),
     };

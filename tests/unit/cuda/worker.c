@@ -21,16 +21,25 @@ static void *alloc_first(size_t bytes)
 static const struct gpu_under_test fake = {fake_cuda_open, fake_cuda_close, alloc_first,
                                            fake_cuda_free, fake_cuda_write, fake_cuda_read};
 
+static void open_with_kernels(void)
+{
+    fake_cuda_open();
+    tb_cuda_replace_image(FAKE_CUDA_IMAGE);
+}
+
+static const struct gpu_under_test fake_with_kernels = {open_with_kernels, fake_cuda_close, alloc_first,
+                                                        fake_cuda_free,    fake_cuda_write, fake_cuda_read};
+
 struct world {
     struct fake f;
     struct gpu_worker rank, rollout;
     struct tb_subscription *sub;
 };
 
-static void world_open(struct world *w)
+static void world_open_as(struct world *w, const struct gpu_under_test *on, enum tb_update update)
 {
     memset(w, 0, sizeof *w);
-    fake_cuda_open();
+    on->open();
     fake_open(&w->f);
     gpu_worker_open(&w->rank, &w->f, &fake, "rank0", "host-a");
     gpu_worker_open(&w->rollout, &w->f, &fake, "rollout0", "host-b");
@@ -39,8 +48,14 @@ static void world_open(struct world *w)
                                            .member_count = 1,
                                            .model = "policy",
                                            .group = "engine",
-                                           .registration = w->rollout.r};
+                                           .registration = w->rollout.r,
+                                           .update = (uint32_t)update};
     CHECK_OK(tb_subscribe(w->rollout.s, &o, &w->sub));
+}
+
+static void world_open(struct world *w)
+{
+    world_open_as(w, &fake, TB_UPDATE_COPY);
 }
 
 static void world_close(struct world *w)
@@ -104,6 +119,41 @@ static void a_copy_of_a_device_is_pinned_once(void **state)
     CHECK_OK(tb_unregister(w.rank.r));
     assert_int_equal(fake_cuda_counts().pinned, 0);
     world_close(&w);
+}
+
+static struct tb_activate_info follow(struct world *w, uint64_t number)
+{
+    struct tb_activate_info info = {.struct_bytes = sizeof info};
+    const struct tb_uid uid = uid_of(w, number);
+    CHECK_OK(tb_stage(w->sub, &uid, 20000));
+    fake_go(&w->f, number);
+    CHECK_OK(tb_activate(w->sub, &uid, &info));
+    return info;
+}
+
+/* Whether a step came encoded or whole: what the tensors hold is the device's to read, and comes down the bus for nobody. */
+static void nothing_comes_down_for_a_patch(void **state)
+{
+    (void)state;
+    struct world w;
+    for (int encoded = 0; encoded < 2; encoded++) {
+        world_open_as(&w, &fake_with_kernels, TB_UPDATE_PATCH);
+        FAKE_SET(&w.f, shelves, encoded == 1);
+        CHECK_OK(gpu_worker_publish(&w.rank, 1, TB_PUBLISH_SHADOW));
+        fake_land(&w.f, 1);
+        (void)follow(&w, 1);
+        w.rank.big_truth[77]++;
+        fake_cuda_write(w.rank.big, w.rank.big_truth, GPU_WORKER_BIG);
+        CHECK_OK(gpu_worker_publish(&w.rank, 2, TB_PUBLISH_SHADOW));
+        fake_land_on(&w.f, 2, fake_version(&w.f, 1));
+        const uint64_t before = fake_cuda_counts().down_bytes;
+        const struct tb_activate_info info = follow(&w, 2);
+        assert_int_equal(info.patched_bytes, GPU_WORKER_BIG + GPU_WORKER_SMALL);
+        assert_true(info.staged_bytes < 10000);
+        assert_true(fake_cuda_counts().down_bytes - before < 100000); /* jobs, digests and forms */
+        assert_true(gpu_worker_holds(&w.rollout, &fake, &w.rank));
+        world_close(&w);
+    }
 }
 
 /* Of a version of which slices want some, the pages of that, and none between. */
@@ -561,6 +611,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shadow_and_staging_are_pinned_once),
         cmocka_unit_test(a_copy_of_a_device_is_pinned_once),
+        cmocka_unit_test(nothing_comes_down_for_a_patch),
         cmocka_unit_test(slices_pin_what_they_want),
         cmocka_unit_test(rows_with_chunks_between_them_get_in),
         cmocka_unit_test(slices_are_pinned_all_or_not_at_all),
@@ -572,5 +623,6 @@ int main(void)
         cmocka_unit_test_teardown(a_version_of_several_shards_is_read_from_the_gateway, ranks_end),
     };
     tb_log_set(TB_LOG_ERROR, STDERR_FILENO);
-    return gpu_suite_run(&fake) + cmocka_run_group_tests(tests, NULL, NULL);
+    return gpu_suite_run(&fake) + gpu_suite_run(&fake_with_kernels) +
+           cmocka_run_group_tests(tests, NULL, NULL);
 }
