@@ -1,7 +1,7 @@
 /* gpu_speed.c - what a GPU does with weights, in GB of one version a second, against what its memory and its bus give.
  *
  * Floors: a copy inside the device, and one between pinned host memory and the device each way. Ours: a pass that publishes from device
- * memory (gather, digest, copy to the host), a move that activates into it, another process's READs by a tray (CUDA IPC), the digest by itself, encoding a step in which 2 % of the
+ * memory (gather, digest, copy to the host), moves that activate into it (whole, slices, small tensors), another process's READs by a tray (CUDA IPC), the digest by itself, encoding a step in which 2 % of the
  * BF16 elements changed by one unit (one class and eight), and patching with it. Chunks of 1 MiB; every rate is the median of the
  * rounds, and the bytes of one version are counted once. Needs a device: else exit code 77 and the reason. */
 #include <getopt.h>
@@ -196,6 +196,22 @@ static double activate_slices(struct bench *b)
     return measured_now_s() - began;
 }
 
+/* As tensors of 2.5 KiB, none behind the one before it: a hundred thousand of them are 256 MB. */
+static double activate_small(struct bench *b)
+{
+    const uint64_t each = 2560, count = b->bytes / each;
+    struct tb_gpu_rows *moves = must(calloc(count, sizeof *moves));
+    for (uint64_t i = 0; i < count; i++) {
+        const uint64_t to = i < count / 2 ? 2 * i + 1 : 2 * (i - count / 2);
+        moves[i] = (struct tb_gpu_rows){.row = {b->tensors[0] + to * each, b->host + i * each, each}};
+    }
+    const double began = measured_now_s();
+    if (tb_gpu_move(b->memory, moves, (uint32_t)count) != TB_OK) die("a move of small ones failed");
+    const double took = measured_now_s() - began;
+    free(moves);
+    return took;
+}
+
 static double launch(struct bench *b, enum tb_cuda_kernel kernel, void *jobs, size_t job_bytes)
 {
     real_device_copy(&b->real, (void *)(uintptr_t)b->jobs, jobs, b->chunks * job_bytes);
@@ -308,6 +324,7 @@ static const struct row {
             {"gpu.publish", publish, TO_HOST, false},
             {"gpu.activate", activate, TO_DEVICE, false},
             {"gpu.activate.slices", activate_slices, TO_DEVICE, false},
+            {"gpu.activate.small", activate_small, TO_DEVICE, true},
             {"gpu.tray", by_tray, TO_HOST, false},
             {"gpu.digest", digest, IN_DEVICE, true},
             {"gpu.encode.gaps", encode_one, IN_DEVICE, true},

@@ -16,7 +16,7 @@
 
 #define TB_CUDA_DEVICES_MAX 64
 
-enum tb_cuda_kernel { TB_CUDA_DIGEST, TB_CUDA_ENCODE, TB_CUDA_PATCH, TB_CUDA_KERNELS };
+enum tb_cuda_kernel { TB_CUDA_DIGEST, TB_CUDA_ENCODE, TB_CUDA_PATCH, TB_CUDA_MOVE, TB_CUDA_KERNELS };
 
 /* What the device makes of a NIC's writes before it reads what they wrote. */
 enum tb_cuda_nic_writes {

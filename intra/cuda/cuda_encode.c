@@ -19,11 +19,12 @@ static struct tb_cuda_batch batch_next(void *user)
 {
     struct run *run = user;
     struct tb_cuda_batch b = {.first = run->next};
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, moves = 0;
     for (; run->next < run->count && b.count < TB_CUDA_BATCH_CHUNKS; run->next++, b.count++) {
-        const uint64_t more = tb_cuda_aligned(run->list[run->next].bytes);
-        if (b.count > 0 && bytes + more > TB_CUDA_BATCH_BYTES) break;
-        bytes += more;
+        const struct tb_gpu_difference *d = &run->list[run->next];
+        bytes += tb_cuda_aligned(d->bytes);
+        moves += d->piece_count;
+        if (b.count > 0 && (bytes > TB_CUDA_BATCH_BYTES || moves > TB_CUDA_MOVES_MAX)) break;
     }
     return b;
 }
@@ -58,6 +59,7 @@ static enum tb_status upload(struct run *run, const struct tb_cuda_batch *b, uin
         status = tb_cuda_exchange(run->m, lane, TB_CUDA_FROM_TENSORS, d->pieces, d->piece_count, bases + at);
         at += tb_cuda_aligned(d->bytes);
     }
+    if (status == TB_OK) status = tb_cuda_moves_run(run->m, lane);
     if (status == TB_OK) status = tb_cuda_copy(run->m, lane, (struct tb_gpu_move){chunks, l->host_forms, at});
     return status;
 }

@@ -5,7 +5,7 @@
 #include "base/assert.h"
 #include "base/log.h"
 
-static const char *const names[TB_CUDA_KERNELS] = {"tb_digest", "tb_encode", "tb_patch"};
+static const char *const names[TB_CUDA_KERNELS] = {"tb_digest", "tb_encode", "tb_patch", "tb_move"};
 
 static const void *replaced_image;
 
@@ -50,7 +50,7 @@ enum tb_status tb_cuda_launch(const struct tb_gpu *gpu, const struct tb_cuda_dev
     TB_ASSERT(device->module != NULL && launch->count > 0);
     CUdeviceptr jobs = launch->jobs, scratch = launch->scratch;
     uint32_t count = launch->count;
-    void *arguments[] = {&jobs, &count, &scratch}; /* digests take two of them */
+    void *arguments[] = {&jobs, &count, &scratch}; /* digests and moves take two of them */
     const uint32_t blocks = launch->blocks < count ? launch->blocks : count;
     const CUresult result = gpu->driver.launch(device->kernels[launch->kernel], blocks, 1, 1,
                                                TB_KERNEL_THREADS, 1, 1, 0, stream, arguments, NULL);

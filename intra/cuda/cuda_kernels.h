@@ -19,7 +19,7 @@ void tb_cuda_kernels_load(const struct tb_gpu *gpu, struct tb_cuda_device *devic
 void tb_cuda_kernels_unload(const struct tb_gpu *gpu, struct tb_cuda_device *device);
 
 /* `count` jobs that stand on the device, one block each unless `blocks` is less; encode and patch need
- * TB_KERNEL_SCRATCH_BYTES of device memory for each block, digests none. Asynchronous, in the current context. */
+ * TB_KERNEL_SCRATCH_BYTES of device memory for each block, the others none. Asynchronous, in the current context. */
 struct tb_cuda_launch {
     enum tb_cuda_kernel kernel;
     CUdeviceptr jobs;

@@ -314,7 +314,7 @@ void tb_gpu_memory_facts(const struct tb_gpu_memory *m, struct tb_gpu_facts *fac
 
 /* ---- for NICs ---- */
 
-static struct tb_cuda_range *range_of(struct tb_gpu_memory *m, uint64_t at, uint64_t bytes)
+static struct tb_cuda_range *range_of(const struct tb_gpu_memory *m, uint64_t at, uint64_t bytes)
 {
     uint32_t low = 0, high = m->range_count;
     while (high - low > 1) {
@@ -327,6 +327,17 @@ static struct tb_cuda_range *range_of(struct tb_gpu_memory *m, uint64_t at, uint
     struct tb_cuda_range *r = &m->ranges[low];
     const bool inside = r->base <= at && at - r->base <= r->bytes && bytes <= r->bytes - (at - r->base);
     return inside ? r : NULL;
+}
+
+bool tb_cuda_is_tensors(const struct tb_gpu_memory *m, const void *at)
+{
+    return range_of(m, (uint64_t)(uintptr_t)at, 1) != NULL;
+}
+
+bool tb_cuda_is_on_device(const struct tb_gpu_memory *m, const void *at)
+{
+    struct pointer p;
+    return ask(m->gpu, at, &p) == TB_OK && on_device(&p);
 }
 
 /* The descriptor covers whole pages around the allocation; what is registered with a NIC is the tensor alone. */
@@ -465,9 +476,10 @@ enum tb_status tb_cuda_exchange(struct tb_gpu_memory *m, uint32_t lane, enum tb_
     enum tb_status status = TB_OK;
     for (uint32_t i = 0; i < count && status == TB_OK; i++) {
         const struct tb_gpu_piece *p = &pieces[i];
-        status = tb_cuda_copy(m, lane,
-                              way == TB_CUDA_TO_TENSORS ? (struct tb_gpu_move){p->at, whole, p->bytes}
-                                                        : (struct tb_gpu_move){whole, p->at, p->bytes});
+        status =
+            tb_cuda_move_inside(m, lane,
+                                way == TB_CUDA_TO_TENSORS ? (struct tb_gpu_move){p->at, whole, p->bytes}
+                                                          : (struct tb_gpu_move){whole, p->at, p->bytes});
         whole += p->bytes;
     }
     return status;
@@ -476,10 +488,11 @@ enum tb_status tb_cuda_exchange(struct tb_gpu_memory *m, uint32_t lane, enum tb_
 enum tb_status tb_cuda_run_kernel(struct tb_gpu_memory *m, uint32_t lane, enum tb_cuda_kernel kernel,
                                   const void *jobs, uint32_t count)
 {
+    const bool needs_scratch = kernel == TB_CUDA_ENCODE || kernel == TB_CUDA_PATCH;
     const struct tb_cuda_launch l = {.kernel = kernel,
                                      .jobs = (CUdeviceptr)(uintptr_t)jobs,
                                      .count = count,
-                                     .blocks = kernel == TB_CUDA_DIGEST ? count : TB_CUDA_PATCH_BLOCKS,
+                                     .blocks = needs_scratch ? TB_CUDA_PATCH_BLOCKS : count,
                                      .scratch = m->lanes[lane].blocks};
     return tb_cuda_launch(m->gpu, m->device, m->lanes[lane].stream, &l);
 }
@@ -487,6 +500,7 @@ enum tb_status tb_cuda_run_kernel(struct tb_gpu_memory *m, uint32_t lane, enum t
 static enum tb_status begin_batch(struct tb_gpu_memory *m, const struct tb_cuda_turns *turns, void *run,
                                   const struct tb_cuda_batch *b, uint32_t lane)
 {
+    m->lanes[lane].moves_listed = m->lanes[lane].moves_run = 0; /* what was on the lane is done */
     const enum tb_status status = turns->begin(run, b, lane);
     return status == TB_OK ? tb_cuda_mark(m, lane) : status;
 }
@@ -512,17 +526,4 @@ enum tb_status tb_cuda_by_turns(struct tb_gpu_memory *m, const struct tb_cuda_tu
         before = now;
     }
     return status;
-}
-
-enum tb_status tb_gpu_move(struct tb_gpu_memory *m, const struct tb_gpu_rows *moves, uint32_t count)
-{
-    enum tb_status status = tb_cuda_job_begin(m);
-    if (status != TB_OK) return status;
-    for (uint32_t i = 0; i < count && status == TB_OK; i++)
-        status = tb_cuda_copy_rows(m, i % TB_CUDA_LANES, &moves[i]);
-    for (uint32_t i = 0; i < TB_CUDA_LANES && status == TB_OK; i++)
-        status = tb_cuda_mark(m, i);
-    for (uint32_t i = 0; i < TB_CUDA_LANES && status == TB_OK; i++)
-        status = tb_cuda_wait(m, i);
-    return tb_cuda_job_end(m, status);
 }

@@ -21,8 +21,13 @@
 /* Blocks of a lane that patch or encode at a time: those of both are as many as a large device has processors, at 0.6 MB each. */
 #define TB_CUDA_PATCH_BLOCKS 64u
 
+/* Of a batch, by one launch; larger ones are copied by themselves, and so are those that there is no place for. */
+#define TB_CUDA_MOVES_MAX      16384u
+#define TB_CUDA_MOVE_BYTES_MAX 65536u
+
 /* What comes and goes with a batch, pinned. */
 struct tb_cuda_slate {
+    struct tb_move_job moves[TB_CUDA_MOVES_MAX];
     struct tb_digest_job jobs[TB_CUDA_BATCH_CHUNKS];
     struct tb_digest digests[TB_CUDA_BATCH_CHUNKS];
     struct tb_patch_job patches[TB_CUDA_BATCH_CHUNKS];
@@ -37,6 +42,7 @@ struct tb_cuda_lane {
     CUdeviceptr chunks; /* of one batch, each on a border of TB_CUDA_CHUNK_ALIGN */
     CUdeviceptr slate;  /* the same struct on the device; `small` is not used */
     struct tb_cuda_slate *host;
+    uint32_t moves_listed, moves_run; /* of the batch's */
     /* For patches, from the first one on; all or none. */
     CUdeviceptr forms;   /* of one batch, each on a border of TB_CUDA_CHUNK_ALIGN */
     CUdeviceptr bases;   /* likewise, of chunks that are encoded */
@@ -82,7 +88,17 @@ TB_MUST_USE enum tb_status tb_cuda_copy_rows(struct tb_gpu_memory *m, uint32_t l
 TB_MUST_USE enum tb_status tb_cuda_mark(struct tb_gpu_memory *m, uint32_t lane);
 TB_MUST_USE enum tb_status tb_cuda_wait(struct tb_gpu_memory *m, uint32_t lane);
 
-/* Between a chunk as it stands in its tensors, piece by piece, and one range of the device's memory. */
+/* Which memory is on the device: a tensor's; any that the driver knows. */
+bool tb_cuda_is_tensors(const struct tb_gpu_memory *m, const void *at);
+bool tb_cuda_is_on_device(const struct tb_gpu_memory *m, const void *at);
+
+/* In a batch: a range of the device's memory to another, at the latest when its moves run; those that ran before are behind it, others
+ * may not be. */
+TB_MUST_USE enum tb_status tb_cuda_move_inside(struct tb_gpu_memory *m, uint32_t lane,
+                                               struct tb_gpu_move move);
+TB_MUST_USE enum tb_status tb_cuda_moves_run(struct tb_gpu_memory *m, uint32_t lane);
+
+/* Between a chunk as it stands in its tensors, piece by piece, and one range of the device's memory: moves that are yet to run. */
 enum tb_cuda_way { TB_CUDA_FROM_TENSORS, TB_CUDA_TO_TENSORS };
 TB_MUST_USE enum tb_status tb_cuda_exchange(struct tb_gpu_memory *m, uint32_t lane, enum tb_cuda_way way,
                                             const struct tb_gpu_piece *pieces, uint32_t count,

@@ -15,19 +15,33 @@ struct run {
     uint8_t *bounce[TB_CUDA_LANES]; /* where chunks are digested that go nowhere */
 };
 
-/* As many whole chunks as a lane carries. */
+static uint32_t tensors_of(const struct tb_layout *layout, const struct tb_chunk *c)
+{
+    return tb_layout_tensor_at(layout, c->offset + c->bytes - 1) - tb_layout_tensor_at(layout, c->offset) + 1;
+}
+
+/* As many whole chunks as a lane carries, and lists. */
 static struct tb_cuda_batch batch_next(void *user)
 {
     struct run *run = user;
     const struct tb_manifest *m = run->pass->manifest;
     struct tb_cuda_batch b = {.first = run->next};
-    uint64_t bytes = 0;
-    for (; run->next < m->chunk_count; run->next++, b.count++) {
+    uint64_t bytes = 0, tensors = 0;
+    for (; run->next < m->chunk_count && b.count < TB_CUDA_BATCH_CHUNKS; run->next++, b.count++) {
         const struct tb_chunk *c = &m->chunks[run->next];
-        if (bytes + c->bytes > TB_CUDA_BATCH_BYTES || b.count == TB_CUDA_BATCH_CHUNKS) break;
         bytes += c->bytes;
+        tensors += run->on_device ? tensors_of(&m->layout, c) : 0;
+        if (b.count > 0 && (bytes > TB_CUDA_BATCH_BYTES || tensors > TB_CUDA_MOVES_MAX)) break;
     }
     return b;
+}
+
+static enum tb_status gather_rows(struct run *run, uint32_t lane, uint64_t offset,
+                                  const struct tb_gpu_rows *rows)
+{
+    const bool has = offset < run->pass->manifest->layout.bytes && run->m->has[run->tensor];
+    if (run->on_device && has && rows->rows == 1) return tb_cuda_move_inside(run->m, lane, rows->row);
+    return tb_cuda_copy_rows(run->m, lane, rows);
 }
 
 static enum tb_status gather(struct run *run, uint64_t offset, uint64_t bytes, uint32_t lane, uint8_t *to)
@@ -41,7 +55,7 @@ static enum tb_status gather(struct run *run, uint64_t offset, uint64_t bytes, u
                                          .to_stride = rows.bytes,
                                          .from_stride = rows.stride};
         /* Blobs stand already where the shard lands. */
-        if (rows.at != to + done) status = tb_cuda_copy_rows(run->m, lane, &copy);
+        if (rows.at != to + done) status = gather_rows(run, lane, offset + done, &copy);
         done += rows.bytes * rows.rows;
     }
     return status;
@@ -70,17 +84,29 @@ static void landing_end(struct run *run, const struct tb_cuda_batch *b, uint32_t
 /* ---- digested by the device ---- */
 
 /* First to one piece of the device's memory, and from there to both the digest and the host: so both are of the same bytes. */
+static enum tb_status gather_all(struct run *run, const struct tb_cuda_batch *b, uint32_t lane)
+{
+    uint8_t *at = (uint8_t *)(uintptr_t)run->m->lanes[lane].chunks;
+    enum tb_status status = TB_OK;
+    for (uint32_t i = 0; i < b->count && status == TB_OK; i++) {
+        const struct tb_chunk *c = &run->pass->manifest->chunks[b->first + i];
+        status = gather(run, c->offset, c->bytes, lane, at);
+        at += tb_cuda_aligned(c->bytes);
+    }
+    return status == TB_OK ? tb_cuda_moves_run(run->m, lane) : status;
+}
+
 static enum tb_status chunk_begin(struct run *run, const struct tb_cuda_batch *b, uint32_t i, uint32_t lane,
                                   uint8_t *on_device)
 {
     const struct tb_chunk *c = &run->pass->manifest->chunks[b->first + i];
     struct tb_cuda_slate *host = run->m->lanes[lane].host;
     struct tb_cuda_slate *slate = (struct tb_cuda_slate *)(uintptr_t)run->m->lanes[lane].slate;
-    enum tb_status status = gather(run, c->offset, c->bytes, lane, on_device);
+    enum tb_status status = TB_OK;
     const bool is_small = c->bytes < TB_KERNEL_DIGEST_MIN;
     host->jobs[i] = (struct tb_digest_job){
         .bytes = on_device, .count = is_small ? 0 : c->bytes, .digest = slate->digests[i].bytes};
-    if (status == TB_OK && is_small)
+    if (is_small)
         status = tb_cuda_copy(run->m, lane, (struct tb_gpu_move){host->small[i], on_device, c->bytes});
     if (status == TB_OK && run->pass->to != NULL)
         status =
@@ -93,11 +119,10 @@ static enum tb_status device_begin(struct run *run, const struct tb_cuda_batch *
     const struct tb_cuda_lane *l = &run->m->lanes[lane];
     struct tb_cuda_slate *slate = (struct tb_cuda_slate *)(uintptr_t)l->slate;
     uint8_t *at = (uint8_t *)(uintptr_t)l->chunks;
-    enum tb_status status = TB_OK;
+    enum tb_status status = gather_all(run, b, lane);
     for (uint32_t i = 0; i < b->count && status == TB_OK; i++) {
         status = chunk_begin(run, b, i, lane, at);
-        const uint64_t bytes = run->pass->manifest->chunks[b->first + i].bytes;
-        at += (bytes + TB_CUDA_CHUNK_ALIGN - 1) / TB_CUDA_CHUNK_ALIGN * TB_CUDA_CHUNK_ALIGN;
+        at += tb_cuda_aligned(run->pass->manifest->chunks[b->first + i].bytes);
     }
     if (status == TB_OK)
         status = tb_cuda_copy(

@@ -20,24 +20,24 @@ static struct tb_cuda_batch batch_next(void *user)
 {
     struct run *run = user;
     struct tb_cuda_batch b = {.first = run->next};
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, moves = 0;
     for (; run->next < run->count && b.count < TB_CUDA_BATCH_CHUNKS; run->next++, b.count++) {
-        const uint64_t more = tb_cuda_aligned(run->steps[run->next].bytes);
-        if (b.count > 0 && bytes + more > TB_CUDA_BATCH_BYTES) break;
-        bytes += more;
+        const struct tb_gpu_step *step = &run->steps[run->next];
+        bytes += tb_cuda_aligned(step->bytes);
+        moves += 3 * (uint64_t)step->piece_count; /* out, in, and out again */
+        if (b.count > 0 && (bytes > TB_CUDA_BATCH_BYTES || moves > TB_CUDA_MOVES_MAX)) break;
     }
     return b;
 }
 
-/* Forms go up as one piece, and the chunks' bytes are gathered; all jobs of the batch are written. */
+/* Forms go up as one piece; all jobs of the batch are written. */
 static enum tb_status upload(struct run *run, const struct tb_cuda_batch *b, uint32_t lane)
 {
     const struct tb_cuda_lane *l = &run->m->lanes[lane];
     struct tb_cuda_slate *host = l->host, *slate = (struct tb_cuda_slate *)(uintptr_t)l->slate;
     uint8_t *at = (uint8_t *)(uintptr_t)l->chunks, *forms = (uint8_t *)(uintptr_t)l->forms;
     uint64_t used = 0;
-    enum tb_status status = TB_OK;
-    for (uint32_t i = 0; i < b->count && status == TB_OK; i++) {
+    for (uint32_t i = 0; i < b->count; i++) {
         const struct tb_gpu_step *step = &run->steps[b->first + i];
         memcpy(l->host_forms + used, step->form, step->form_bytes);
         host->patches[i] = (struct tb_patch_job){
@@ -46,11 +46,9 @@ static enum tb_status upload(struct run *run, const struct tb_cuda_batch *b, uin
         host->jobs[i] = (struct tb_digest_job){
             .bytes = at, .count = is_small ? 0 : step->bytes, .digest = slate->digests[i].bytes};
         used += tb_cuda_aligned(step->form_bytes);
-        status = tb_cuda_exchange(run->m, lane, TB_CUDA_FROM_TENSORS, step->pieces, step->piece_count, at);
         at += tb_cuda_aligned(step->bytes);
     }
-    if (status == TB_OK)
-        status = tb_cuda_copy(run->m, lane, (struct tb_gpu_move){forms, l->host_forms, used});
+    enum tb_status status = tb_cuda_copy(run->m, lane, (struct tb_gpu_move){forms, l->host_forms, used});
     if (status == TB_OK)
         status = tb_cuda_copy(run->m, lane,
                               (struct tb_gpu_move){slate->jobs, host->jobs, b->count * sizeof host->jobs[0]});
@@ -61,24 +59,31 @@ static enum tb_status upload(struct run *run, const struct tb_cuda_batch *b, uin
     return status;
 }
 
-/* What was patched goes where it stands, and comes again from there. */
-static enum tb_status write_back(struct run *run, uint32_t lane, const struct tb_gpu_step *step, uint8_t *at)
+/* All of the batch, to where it stands or from there. */
+static enum tb_status exchange(struct run *run, const struct tb_cuda_batch *b, uint32_t lane,
+                               enum tb_cuda_way way)
 {
-    const enum tb_status status =
-        tb_cuda_exchange(run->m, lane, TB_CUDA_TO_TENSORS, step->pieces, step->piece_count, at);
-    if (status != TB_OK) return status;
-    return tb_cuda_exchange(run->m, lane, TB_CUDA_FROM_TENSORS, step->pieces, step->piece_count, at);
-}
-
-static enum tb_status write_and_look(struct run *run, const struct tb_cuda_batch *b, uint32_t lane)
-{
-    const struct tb_cuda_lane *l = &run->m->lanes[lane];
-    uint8_t *at = (uint8_t *)(uintptr_t)l->chunks;
+    uint8_t *at = (uint8_t *)(uintptr_t)run->m->lanes[lane].chunks;
     enum tb_status status = TB_OK;
     for (uint32_t i = 0; i < b->count && status == TB_OK; i++) {
         const struct tb_gpu_step *step = &run->steps[b->first + i];
-        if (run->writes) status = write_back(run, lane, step, at);
-        if (status == TB_OK && step->bytes < TB_KERNEL_DIGEST_MIN)
+        status = tb_cuda_exchange(run->m, lane, way, step->pieces, step->piece_count, at);
+        at += tb_cuda_aligned(step->bytes);
+    }
+    return status == TB_OK ? tb_cuda_moves_run(run->m, lane) : status;
+}
+
+/* What was patched goes where it stands, and comes again from there. */
+static enum tb_status write_and_look(struct run *run, const struct tb_cuda_batch *b, uint32_t lane)
+{
+    const struct tb_cuda_lane *l = &run->m->lanes[lane];
+    const uint8_t *at = (const uint8_t *)(uintptr_t)l->chunks;
+    enum tb_status status = TB_OK;
+    if (run->writes) status = exchange(run, b, lane, TB_CUDA_TO_TENSORS);
+    if (run->writes && status == TB_OK) status = exchange(run, b, lane, TB_CUDA_FROM_TENSORS);
+    for (uint32_t i = 0; i < b->count && status == TB_OK; i++) {
+        const struct tb_gpu_step *step = &run->steps[b->first + i];
+        if (step->bytes < TB_KERNEL_DIGEST_MIN)
             status = tb_cuda_copy(run->m, lane, (struct tb_gpu_move){l->host->small[i], at, step->bytes});
         at += tb_cuda_aligned(step->bytes);
     }
@@ -91,6 +96,7 @@ static enum tb_status batch_begin(void *user, const struct tb_cuda_batch *b, uin
     const struct tb_cuda_lane *l = &run->m->lanes[lane];
     struct tb_cuda_slate *host = l->host, *slate = (struct tb_cuda_slate *)(uintptr_t)l->slate;
     enum tb_status status = upload(run, b, lane);
+    if (status == TB_OK) status = exchange(run, b, lane, TB_CUDA_FROM_TENSORS);
     if (status == TB_OK) status = tb_cuda_run_kernel(run->m, lane, TB_CUDA_PATCH, slate->patches, b->count);
     if (status == TB_OK) status = write_and_look(run, b, lane);
     if (status == TB_OK) status = tb_cuda_run_kernel(run->m, lane, TB_CUDA_DIGEST, slate->jobs, b->count);

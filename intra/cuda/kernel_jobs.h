@@ -40,4 +40,10 @@ struct tb_patch_job {
     uint32_t zero;
 };
 
+struct tb_move_job {
+    const uint8_t *from;
+    uint8_t *to;
+    uint64_t count;
+};
+
 #endif

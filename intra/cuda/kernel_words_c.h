@@ -64,6 +64,11 @@ TB_DEVICE uint32_t tb_load16(const uint8_t *at)
     return x;
 }
 
+TB_DEVICE void tb_store64(uint8_t *at, uint64_t x)
+{
+    memcpy(at, &x, sizeof x);
+}
+
 TB_DEVICE void tb_store32(uint8_t *at, uint32_t x)
 {
     memcpy(at, &x, sizeof x);

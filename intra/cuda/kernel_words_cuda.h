@@ -52,6 +52,11 @@ TB_DEVICE uint32_t tb_load16(const uint8_t *at)
     return *(const uint16_t *)at;
 }
 
+TB_DEVICE void tb_store64(uint8_t *at, uint64_t x)
+{
+    *(uint64_t *)at = x;
+}
+
 TB_DEVICE void tb_store32(uint8_t *at, uint32_t x)
 {
     *(uint32_t *)at = x;

@@ -1,8 +1,9 @@
-/* kernels.cu - the kernels as a GPU has them: blocks take jobs by turns. What they do is in kernel_digest.h and kernel_sparse.h,
- * which tests also compile for the host. */
+/* kernels.cu - the kernels as a GPU has them: blocks take jobs by turns. What they do is in kernel_digest.h, kernel_move.h and
+ * kernel_sparse.h, which tests also compile for the host. */
 #include "intra/cuda/kernel_words_cuda.h"
 
 #include "intra/cuda/kernel_digest.h"
+#include "intra/cuda/kernel_move.h"
 #include "intra/cuda/kernel_sparse.h"
 
 extern "C" __global__ void __launch_bounds__(TB_KERNEL_THREADS)
@@ -30,4 +31,12 @@ extern "C" __global__ void __launch_bounds__(TB_KERNEL_THREADS)
     const struct tb_block b = {threadIdx.x, blockDim.x};
     for (uint32_t i = blockIdx.x; i < count; i += gridDim.x)
         tb_kernel_patch(&b, &shared, &scratch[blockIdx.x], &jobs[i]);
+}
+
+extern "C" __global__ void __launch_bounds__(TB_KERNEL_THREADS)
+    tb_move(const struct tb_move_job *jobs, uint32_t count)
+{
+    const struct tb_block b = {threadIdx.x, blockDim.x};
+    for (uint32_t i = blockIdx.x; i < count; i += gridDim.x)
+        tb_kernel_move(&b, &jobs[i]);
 }

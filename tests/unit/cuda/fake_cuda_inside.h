@@ -13,7 +13,7 @@
 #define ALLOCS_MAX  64
 #define STREAMS_MAX 16
 #define PINS_MAX    256
-#define OPS_MAX     4096
+#define OPS_MAX     8192
 #define OPENERS_MAX 8
 
 /* Ends the program: what a test sees as its death names the mistake, in a word that tests/mutants/run knows for a verdict. */

@@ -194,8 +194,8 @@ static CUresult CUDAAPI e_cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesT
 
 /* ---- kernels: the same text, on cores ---- */
 
-#define KERNELS 3
-static const char *const kernel_names[KERNELS] = {"tb_digest", "tb_encode", "tb_patch"};
+#define KERNELS 4
+static const char *const kernel_names[KERNELS] = {"tb_digest", "tb_encode", "tb_patch", "tb_move"};
 
 static CUresult CUDAAPI e_cuModuleLoadData(CUmodule *module, const void *image)
 {
@@ -280,7 +280,23 @@ static void run_encodes(void *arguments)
     free(l);
 }
 
-static void (*const kernel_runs[KERNELS])(void *arguments) = {run_digests, run_encodes, run_patches};
+static void run_moves(void *arguments)
+{
+    struct launched *l = arguments;
+    const struct tb_move_job *jobs =
+        (const struct tb_move_job *)(const void *)fake_cuda_bytes_of(l->jobs, l->count * sizeof *jobs);
+    for (uint32_t i = 0; i < l->count; i++) {
+        struct tb_move_job here = {fake_cuda_bytes_of(jobs[i].from, jobs[i].count),
+                                   fake_cuda_bytes_of(jobs[i].to, jobs[i].count), jobs[i].count};
+        MUST(fake_cuda_find_alloc(jobs[i].from) != NULL && fake_cuda_find_alloc(jobs[i].to) != NULL,
+             "a kernel moves memory that is not a device's");
+        cores_move(&here, 1, 1);
+    }
+    free(l);
+}
+
+static void (*const kernel_runs[KERNELS])(void *arguments) = {run_digests, run_encodes, run_patches,
+                                                              run_moves};
 
 static int kernel_of(CUfunction f)
 {
@@ -309,7 +325,7 @@ static CUresult CUDAAPI e_cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy,
     MUST(l != NULL, "no memory");
     l->jobs = *(void **)parameters[0];
     l->count = *(uint32_t *)parameters[1];
-    if (kernel > 0) must_have_scratch(*(void **)parameters[2], gx); /* digests need none */
+    if (kernel == 1 || kernel == 2) must_have_scratch(*(void **)parameters[2], gx);
     ask_op(s, (struct op){.run = kernel_runs[kernel], .arguments = l});
     fake_cuda_trace_add("k%d", s->number);
     return fake_cuda_end(CUDA_SUCCESS);

@@ -55,6 +55,31 @@ static void several_jobs_are_several_digests(void **state)
     free(bytes);
 }
 
+/* ---- moves ---- */
+
+/* Whatever borders both ends have, all of the range and nothing beside it. */
+static void ranges_are_moved_and_no_more(void **state)
+{
+    (void)state;
+    enum { MOST = 200 };
+    uint8_t *from = step_memory(MOST + 16), *to = step_memory(MOST + 32), *truth = step_memory(MOST + 32);
+    step_fill(from, MOST + 16, 7);
+    for (uint32_t count = 1; count <= MOST; count += count < 20 ? 1 : 29) {
+        for (uint32_t off = 0; off < 64; off++) {
+            const uint32_t a = off % 8, b = off / 8;
+            memset(to, 0xee, MOST + 32);
+            memset(truth, 0xee, MOST + 32);
+            memcpy(truth + 8 + b, from + a, count);
+            struct tb_move_job job = {from + a, to + 8 + b, count};
+            cores_move(&job, 1, off % 5 == 0 ? 3 : 1);
+            assert_memory_equal(to, truth, MOST + 32);
+        }
+    }
+    free(from);
+    free(to);
+    free(truth);
+}
+
 /* ---- steps ---- */
 
 static void check_step(const struct step *s, unsigned classes, uint32_t threads, size_t cap)
@@ -205,6 +230,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(digests_are_the_hosts),
         cmocka_unit_test(several_jobs_are_several_digests),
+        cmocka_unit_test(ranges_are_moved_and_no_more),
         cmocka_unit_test(forms_are_the_codecs),
         cmocka_unit_test(more_threads_write_the_same),
         cmocka_unit_test(room_that_is_too_small_is_no_form),

@@ -5,11 +5,12 @@
 #include "intra/cuda/kernel_words_c.h"
 
 #include "intra/cuda/kernel_digest.h"
+#include "intra/cuda/kernel_move.h"
 #include "intra/cuda/kernel_sparse.h"
 
 _Static_assert(sizeof(struct tb_sparse_scratch) == TB_KERNEL_SCRATCH_BYTES, "what hosts allocate a block");
 
-enum kernel { DIGEST, ENCODE, PATCH };
+enum kernel { DIGEST, ENCODE, PATCH, MOVE };
 
 struct block {
     enum kernel kernel;
@@ -37,6 +38,8 @@ static void *run_thread(void *user)
             tb_kernel_digest(&t->b, &k->shared.digest, (struct tb_digest_job *)k->jobs + i);
         else if (k->kernel == ENCODE)
             tb_kernel_encode(&t->b, &k->shared.sparse, k->scratch, (struct tb_encode_job *)k->jobs + i);
+        else if (k->kernel == MOVE)
+            tb_kernel_move(&t->b, (const struct tb_move_job *)k->jobs + i);
         else
             tb_kernel_patch(&t->b, &k->shared.sparse, k->scratch, (struct tb_patch_job *)k->jobs + i);
     }
@@ -80,4 +83,9 @@ void cores_encode(struct tb_encode_job *jobs, uint32_t count, uint32_t threads)
 void cores_patch(struct tb_patch_job *jobs, uint32_t count, uint32_t threads)
 {
     run(PATCH, jobs, count, threads);
+}
+
+void cores_move(struct tb_move_job *jobs, uint32_t count, uint32_t threads)
+{
+    run(MOVE, jobs, count, threads);
 }
