@@ -1,10 +1,11 @@
 /* P10: one event is one line; no text of a peer can forge another, and none is longer than 4 KiB. */
 #include "base/log.h"
 
+#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/unit/check.h"
+#include "tests/unit/caught_log.h"
 
 static int fds[2];
 
@@ -180,6 +181,33 @@ static void levels_above_the_most_are_silent(void **state)
     assert_false(tb_log_level_parse("", &level));
 }
 
+#define LINES 20000u
+
+static void *say_often(void *arg)
+{
+    (void)arg;
+    for (uint32_t i = 0; i < LINES; i++)
+        tb_log(TB_LOG_INFO, "hop.open", "k=%d", 1);
+    return NULL;
+}
+
+/* What tests count in a caught log: threads that speak at once do not write over each other. */
+static void lines_of_threads_are_all_caught(void **state)
+{
+    (void)state;
+    static const char line[] = "info hop.open k=1\n";
+    pthread_t threads[2];
+    const int log = caught_log_new();
+    tb_log_set(TB_LOG_INFO, log);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, say_often, NULL), 0);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    tb_log_set(TB_LOG_INFO, STDERR_FILENO);
+    assert_int_equal(lseek(log, 0, SEEK_END), 2 * LINES * (sizeof line - 1));
+    close(log);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -190,6 +218,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_limit_is_exact, log_up, log_down),
         cmocka_unit_test_setup_teardown(format_cannot_forge_or_overflow, log_up, log_down),
         cmocka_unit_test_setup_teardown(levels_above_the_most_are_silent, log_up, log_down),
+        cmocka_unit_test(lines_of_threads_are_all_caught),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,12 +3,12 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "intra/client/client.h"
+#include "unit/caught_log.h"
 #include "unit/client/fake_inside.h"
 
 #define COUNT    2500000u
@@ -576,8 +576,7 @@ static void what_is_suspended_is_not_published_again(void **state)
 /* What the log says of a suspend. */
 static void suspend_told(struct world *w, char *text, size_t bytes)
 {
-    const int log = memfd_create("log", 0);
-    assert_true(log >= 0);
+    const int log = caught_log_new();
     tb_log_set(TB_LOG_WARN, log);
     CHECK_OK(tb_suspend(w->r));
     tb_log_set(TB_LOG_INFO, 2);

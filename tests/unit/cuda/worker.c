@@ -3,11 +3,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "unit/caught_log.h"
 #include "unit/check.h"
 #include "unit/client/fake_gateway.h"
 #include "unit/cuda/fake_cuda.h"
@@ -254,8 +254,7 @@ static void experts_open(struct experts *x)
 /* Stages and activates it: what the log says of that. */
 static void experts_bring(struct experts *x, char *told, size_t bytes)
 {
-    const int log = memfd_create("log", MFD_CLOEXEC);
-    assert_true(log >= 0);
+    const int log = caught_log_new();
     tb_log_set(TB_LOG_WARN, log);
     CHECK_OK(tb_stage(x->sub, &x->uid, 20000));
     fake_go(&x->w.f, 1);

@@ -11,6 +11,7 @@
 
 #include "base/fault.h"
 #include "tests/unit/arena/arena_world.h"
+#include "tests/unit/caught_log.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"
 #include "wan/cap.h"
@@ -441,8 +442,7 @@ static void child_begin(struct child *c, void (*end)(struct trainer *t))
     c->t = mmap(NULL, sizeof *c->t, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
                 0); /* where it was */
     assert_true(c->t != MAP_FAILED);
-    const int log = memfd_create("log", MFD_CLOEXEC);
-    assert_true(log >= 0);
+    const int log = caught_log_new();
     c->pid = fork();
     if (c->pid == 0) {
         tb_log_set(TB_LOG_ERROR, log);

@@ -1,9 +1,9 @@
 /* no_room.c - P10: a version that has no room in the arena is told of with the numbers, once, and again when they are others. */
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
+#include "tests/unit/caught_log.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"
 #include "tests/unit/net/net_world.h"
@@ -65,8 +65,7 @@ static void follower_begin(struct follower *f)
              world_path(&f->world, "east", "gw.key"));
     home_new_with(&f->home, rest, false);
     home_start(&f->home);
-    f->log = memfd_create("log", MFD_CLOEXEC);
-    assert_true(f->log >= 0);
+    f->log = caught_log_new();
     tb_log_set(TB_LOG_WARN, f->log);
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "tests/unit/caught_log.h"
 
 const struct island_device *island_device;
 
@@ -510,7 +511,7 @@ static int log_fd = -1;
 void log_catch(void)
 {
     log_release();
-    log_fd = memfd_create("log", MFD_CLOEXEC);
+    log_fd = caught_log_new();
     tb_log_set(TB_LOG_DEBUG, log_fd);
 }
 
