@@ -120,6 +120,7 @@ struct tb_gpu_origin;
 struct tb_export_device {
     int dmabuf;
     uint64_t offset;
+    const char *pci; /* as sysfs names it, "0000:18:00.0"; NULL: not known. Stays like the memory */
 };
 
 /* Where one shard's packed bytes and held bitmap stand in an export's buffers. Pure data; encode/decode in source.h. */

@@ -89,6 +89,15 @@ static enum tb_cuda_nic_writes nic_writes_of(const struct tb_gpu *gpu, CUdevice 
     return flushes ? TB_CUDA_NIC_WRITES_FLUSHED : TB_CUDA_NIC_WRITES_UNSEEN;
 }
 
+/* The driver writes capitals, sysfs does not. */
+static void ask_pci(const struct tb_cuda_driver *cu, struct tb_cuda_device *d)
+{
+    if (cu->device_pci == NULL || cu->device_pci(d->pci, (int)sizeof d->pci - 1, d->handle) != CUDA_SUCCESS)
+        d->pci[0] = '\0';
+    for (char *c = d->pci; *c != '\0'; c++)
+        if (*c >= 'A' && *c <= 'F') *c = (char)(*c - 'A' + 'a');
+}
+
 static enum tb_status open_device(struct tb_gpu *gpu, int ordinal, struct tb_cuda_device *d)
 {
     const struct tb_cuda_driver *cu = &gpu->driver;
@@ -99,6 +108,7 @@ static enum tb_status open_device(struct tb_gpu *gpu, int ordinal, struct tb_cud
     CUuuid uuid;
     if (cu->device_uuid != NULL && cu->device_uuid(&uuid, d->handle) == CUDA_SUCCESS)
         memcpy(d->uuid.bytes, uuid.bytes, sizeof d->uuid.bytes);
+    ask_pci(cu, d);
     result = cu->primary_retain(&d->context, d->handle);
     if (result != CUDA_SUCCESS) return tb_cuda_failed(gpu, d, "cuDevicePrimaryCtxRetain", result);
     d->dmabuf =

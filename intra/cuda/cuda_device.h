@@ -31,6 +31,7 @@ struct tb_cuda_device {
     CUcontext context;
     char name[64];
     struct tb_id uuid;  /* zero: the driver does not say */
+    char pci[20];       /* "0000:18:00.0", as sysfs names it; "": the driver does not say */
     bool dmabuf;        /* its memory can be exported */
     uint64_t pitch_max; /* of rows that are copied in one call; 0: none are */
     enum tb_cuda_nic_writes nic_writes;

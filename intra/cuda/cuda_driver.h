@@ -57,7 +57,8 @@
     X(ipc_get, cuIpcGetMemHandle, 4010)                                                                      \
     X(ipc_open, cuIpcOpenMemHandle, 11000)                                                                   \
     X(ipc_close, cuIpcCloseMemHandle, 4010)                                                                  \
-    X(device_uuid, cuDeviceGetUuid, 11040)
+    X(device_uuid, cuDeviceGetUuid, 11040)                                                                   \
+    X(device_pci, cuDeviceGetPCIBusId, 4010)
 
 struct tb_cuda_driver {
 #define TB_CUDA_FIELD(field, entry, version) PFN_##entry##_v##version field;

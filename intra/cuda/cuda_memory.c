@@ -370,8 +370,9 @@ bool tb_gpu_memory_device(struct tb_gpu_memory *m, const void *at, uint64_t byte
     const bool ours = r != NULL && r->dmabuf >= 0;
     if (ours) {
         const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-        *device_out =
-            (struct tb_export_device){.dmabuf = r->dmabuf, .offset = address - r->base / page * page};
+        *device_out = (struct tb_export_device){.dmabuf = r->dmabuf,
+                                                .offset = address - r->base / page * page,
+                                                .pci = m->device->pci[0] != '\0' ? m->device->pci : NULL};
     }
     pthread_mutex_unlock(&m->lock);
     return ours;

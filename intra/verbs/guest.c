@@ -210,15 +210,24 @@ enum tb_status tb_verbs_guest_window(struct tb_verbs_guest *g, uint32_t buffer,
 
 /* ---- the rails that a reader is told ---- */
 
+/* Where some of it is a GPU's, there: NICs read the device itself. */
+static void look_where_memory_is(const struct tb_export *export, struct tb_rail_spot *spot_out)
+{
+    for (uint32_t b = 0; b < export->buffer_count; b++) {
+        if (export->buffers[b].device == NULL) continue;
+        tb_nic_facts_of_pci(TB_PCI_SYSFS, export->buffers[b].device->pci, spot_out);
+        return;
+    }
+    tb_nic_facts_of_memory(export->buffer_count > 0 ? export->buffers[0].bytes : NULL, spot_out);
+}
+
 uint32_t tb_verbs_rails(struct tb_verbs *v, const struct tb_export *export, struct tb_rail *rails_out,
                         uint16_t *port_out)
 {
-    const int node = export->buffer_count > 0 ? tb_nic_facts_node_of(export->buffers[0].bytes) : -1;
-    for (uint32_t i = 0; i < v->rails.count; i++) {
-        rails_out[i] = v->rails.rails[i];
-        const int at = v->nics[rails_out[i].nic].node;
-        rails_out[i].far = node >= 0 && at >= 0 && at != node;
-    }
+    struct tb_rail_spot spot;
+    look_where_memory_is(export, &spot);
+    memcpy(rails_out, v->rails.rails, v->rails.count * sizeof *rails_out);
+    tb_rails_look_from(rails_out, v->rails.count, &spot);
     *port_out = v->port;
     return v->rails.count;
 }

@@ -321,10 +321,9 @@ static bool follow(struct tb_verbs *v, uv_poll_t *poll, int fd, uv_poll_cb fn)
 }
 
 /* False: it stays out; iWARP too, whose READs want a target that others may write. */
-static bool nic_add(struct tb_verbs *v, struct ibv_context *context, uint32_t port)
+static bool nic_add(struct tb_verbs *v, struct ibv_context *context)
 {
     struct tb_verbs_nic *nic = &v->nics[v->nic_count];
-    struct tb_nic_facts facts;
     if (v->nic_count == TB_VERBS_NICS_MAX || context->device->node_type != IBV_NODE_CA) return false;
     *nic = (struct tb_verbs_nic){.v = v, .context = context};
     if (ibv_query_device(context, &nic->attr) != 0) return false;
@@ -332,8 +331,6 @@ static bool nic_add(struct tb_verbs *v, struct ibv_context *context, uint32_t po
     if (nic->pd == NULL) return false;
     nic->channel = ibv_create_comp_channel(context);
     if (nic->channel == NULL) goto undo_pd;
-    tb_nic_facts_read(TB_NIC_SYSFS, ibv_get_device_name(context->device), port, &facts);
-    nic->node = facts.node;
     nic->completions.data = nic->events.data = nic;
     if (!follow(v, &nic->completions, nic->channel->fd, on_completions)) goto undo_channel;
     v->nic_count++;
@@ -352,28 +349,24 @@ undo_pd:
 
 /* ---- rails ---- */
 
-/* Of its own port: a NIC's ports need not be as fast as each other. */
-static uint64_t rate_of(const struct ibv_context *context, uint32_t port)
-{
-    struct tb_nic_facts facts;
-    tb_nic_facts_read(TB_NIC_SYSFS, ibv_get_device_name(context->device), port, &facts);
-    return facts.bytes_per_s;
-}
-
 /* librdmacm says which device an address belongs to; most belong to none. */
 static void rail_try(struct tb_verbs *v, const struct ifaddrs *at)
 {
+    struct tb_nic_facts facts;
     struct tb_rail rail = {.prefix_bits = prefix_of(at->ifa_netmask)};
     struct rdma_cm_id *id = NULL;
     if (v->rails.count == TB_RAILS_MAX || !tb_verbs_address_from(at->ifa_addr, &rail.address)) return;
     if (rdma_create_id(v->channel, &id, NULL, RDMA_PS_TCP) != 0) return;
     if (rdma_bind_addr(id, at->ifa_addr) == 0 && id->verbs != NULL) {
         struct tb_verbs_nic *nic = tb_verbs_nic_of(v, id->verbs);
-        if (nic != NULL || nic_add(v, id->verbs, id->port_num)) {
+        if (nic != NULL || nic_add(v, id->verbs)) {
             if (nic == NULL) nic = &v->nics[v->nic_count - 1];
             rail.nic = (uint32_t)(nic - v->nics);
             rail.port = id->port_num;
-            rail.bytes_per_s = rate_of(id->verbs, id->port_num);
+            /* Of its own port: a NIC's ports need not be as fast as each other. */
+            tb_nic_facts_read(TB_NIC_SYSFS, ibv_get_device_name(id->verbs->device), rail.port, &facts);
+            rail.bytes_per_s = facts.bytes_per_s;
+            rail.spot = facts.spot;
             v->rails.rails[v->rails.count++] = rail;
         }
     }
@@ -450,9 +443,10 @@ static void say_open(const struct tb_verbs *v)
         const struct tb_rail *rail = &v->rails.rails[i];
         const struct tb_verbs_nic *nic = &v->nics[rail->nic];
         (void)inet_ntop(AF_INET6, rail->address.bytes, address, sizeof address);
-        tb_log(TB_LOG_INFO, "verbs.rail", "nic=%s address=%s bytes_per_s=%llu node=%d encrypted=no",
+        tb_log(TB_LOG_INFO, "verbs.rail",
+               "nic=%s address=%s bytes_per_s=%llu node=%d root_port=%s encrypted=no",
                ibv_get_device_name(nic->context->device), address, (unsigned long long)rail->bytes_per_s,
-               nic->node);
+               rail->spot.node, rail->spot.root_port[0] != '\0' ? rail->spot.root_port : "none");
     }
 }
 

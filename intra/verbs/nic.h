@@ -29,7 +29,6 @@ struct tb_verbs_nic {
     struct ibv_comp_channel *channel;
     uv_poll_t completions, events;
     struct ibv_device_attr attr;
-    int node;
     bool dead; /* DEVICE_FATAL: nothing of it is used any more until the process starts again */
 };
 

@@ -38,6 +38,23 @@ static uint64_t cost(const struct tb_rail *rail)
     return ns < 1e18 ? (uint64_t)ns : (uint64_t)1e18;
 }
 
+static bool behind_one_port(const struct tb_rail_spot *a, const struct tb_rail_spot *b)
+{
+    return a->root_port[0] != '\0' && strcmp(a->root_port, b->root_port) == 0;
+}
+
+void tb_rails_look_from(struct tb_rail *rails, uint32_t count, const struct tb_rail_spot *memory)
+{
+    bool beside = false; /* one is up that is behind its port */
+    for (uint32_t i = 0; i < count; i++)
+        beside = beside || (!rails[i].down && behind_one_port(&rails[i].spot, memory));
+    for (uint32_t i = 0; i < count; i++) {
+        const int node = rails[i].spot.node;
+        const bool elsewhere = memory->node >= 0 && node >= 0 && node != memory->node;
+        rails[i].far = beside ? !behind_one_port(&rails[i].spot, memory) : elsewhere;
+    }
+}
+
 struct price {
     bool foreign; /* crosses subnets */
     uint64_t worse, both;

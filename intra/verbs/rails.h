@@ -1,7 +1,8 @@
 /* rails.h - by which of our NICs a hop goes, and to which of its source's. The deciding half of several rails. Pure.
  *
  * A rail is an address of a NIC. A path is one of ours and one of the source's; it costs what its worse end costs: hops that go
- * over it and the new one, by the link's rate; a NIC that is far from the memory counts as half as fast. So near NICs are
+ * over it and the new one, by the link's rate; a NIC that is far from the memory counts as half as fast. Near to a GPU's are those
+ * behind its PCIe switch, where one is up, else those at its NUMA node, as for memory of the host. So near NICs are
  * preferred, and load spreads to far ones once the near are twice as full. Paths inside one subnet come first: where each rail
  * has a switch of its own, only they exist. Among paths of one cost `draw` chooses: loads are known of one process at each end, so
  * processes that draw alike would all begin on the same rail of their host.
@@ -34,15 +35,29 @@ struct tb_rail_address {
     uint8_t bytes[16];
 };
 
+#define TB_RAIL_ROOT_PORT_BYTES 16u
+
+/* Where a NIC, or the device in which memory stands, is in this machine. */
+struct tb_rail_spot {
+    int node; /* NUMA node; -1: not known, or the machine has one */
+    /* The PCIe root port that it is behind, as sysfs names it. "": none is known, and for memory of the host. */
+    char root_port[TB_RAIL_ROOT_PORT_BYTES];
+};
+
 struct tb_rail {
     struct tb_rail_address address;
     uint8_t prefix_bits;  /* of its subnet, of 128; 0: not known */
     uint64_t bytes_per_s; /* of the link; 0: not known */
     uint32_t load;        /* hops that go over it now */
     uint32_t nic, port;   /* the caller's numbers */
-    bool far;             /* not at the memory's NUMA node */
+    struct tb_rail_spot spot;
+    bool far; /* from the memory that is read or written */
     bool down;
 };
+
+/* Says of each whether it is far from the memory. Behind one root port is one switch: what goes from device to device there passes
+ * no host bridge. Of what is not known none is far. */
+void tb_rails_look_from(struct tb_rail *rails, uint32_t count, const struct tb_rail_spot *memory);
 
 struct tb_rail_rest {
     struct tb_rail_address ours, theirs;

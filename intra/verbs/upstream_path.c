@@ -205,12 +205,9 @@ static bool begin_resolving(struct tb_verbs_upstream *u)
 
 static void look_where_memory_is(struct tb_verbs_upstream *u)
 {
-    const int node = u->target_count > 0 ? tb_nic_facts_node_of(u->targets[0].place->bytes) : -1;
-    for (uint32_t i = 0; i < u->v->rails.count; i++) {
-        struct tb_rail *rail = &u->v->rails.rails[i];
-        const int at = u->v->nics[rail->nic].node;
-        rail->far = node >= 0 && at >= 0 && at != node;
-    }
+    struct tb_rail_spot spot;
+    tb_nic_facts_of_memory(u->target_count > 0 ? u->targets[0].place->bytes : NULL, &spot);
+    tb_rails_look_from(u->v->rails.rails, u->v->rails.count, &spot);
 }
 
 void tb_verbs_path_ask(struct tb_verbs_upstream *u)

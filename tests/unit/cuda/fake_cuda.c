@@ -1,6 +1,7 @@
 /* fake_cuda.c - see fake_cuda.h; here are its devices and contexts, how its entry points are found, and what a test tells it. */
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "unit/cuda/fake_cuda_inside.h"
@@ -170,6 +171,13 @@ static CUresult CUDAAPI e_cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
     return fake_cuda_end(CUDA_SUCCESS);
 }
 
+static CUresult CUDAAPI e_cuDeviceGetPCIBusId(char *name, int bytes, CUdevice device)
+{
+    BEGIN("cuDeviceGetPCIBusId");
+    (void)snprintf(name, (size_t)bytes, "0000:A%d:00.0", device);
+    return fake_cuda_end(CUDA_SUCCESS);
+}
+
 static CUresult CUDAAPI e_cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *with)
 {
     BEGIN("cuThreadExchangeStreamCaptureMode");
@@ -193,6 +201,7 @@ static void device_entries(struct tb_cuda_driver *d)
     d->context_push = e_cuCtxPushCurrent;
     d->context_pop = e_cuCtxPopCurrent;
     d->device_uuid = e_cuDeviceGetUuid;
+    d->device_pci = e_cuDeviceGetPCIBusId;
     d->capture_mode = e_cuThreadExchangeStreamCaptureMode;
 }
 

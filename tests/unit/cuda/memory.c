@@ -359,6 +359,7 @@ static void a_nic_is_given_a_descriptor_and_where_a_tensor_stands_in_it(void **s
         if (!has) continue;
         assert_true(tb_gpu_memory_device(w.shard.memory, w.shard.tensors[i], t->bytes, &again));
         assert_int_equal(d.dmabuf, again.dmabuf);
+        assert_string_equal(d.pci, "0000:a0:00.0"); /* the driver says A0 */
         assert_int_equal(fcntl(d.dmabuf, F_GETFD), FD_CLOEXEC);
         uint8_t first[3] = {0};
         const size_t some = t->bytes - inside < 3 ? t->bytes - inside : 3;
@@ -375,6 +376,24 @@ static void a_nic_is_given_a_descriptor_and_where_a_tensor_stands_in_it(void **s
     assert_false(tb_gpu_memory_device(w.shard.memory, w.shard.tensors[0], 1, &none));
     assert_int_equal(fake_cuda_calls("cuMemGetHandleForAddressRange"), 1); /* it is not asked again */
     world_close(&w);
+}
+
+/* Where the driver does not say which device it is, NICs are not told where it is, and read it all the same. */
+static void a_device_that_has_no_name_on_the_bus_is_read_too(void **state)
+{
+    (void)state;
+    struct world w;
+    fake_cuda_open();
+    fake_cuda_fail("cuDeviceGetPCIBusId", 1, CUDA_ERROR_INVALID_VALUE);
+    CHECK_OK(tb_gpu_open(&w.gpu, (char[TB_GPU_WHY_BYTES]){""}));
+    shard_open(&w.shard, w.gpu, &fake, SHARD_SMALL);
+    struct tb_export_device d = {.dmabuf = -1, .pci = "before"};
+    assert_true(tb_gpu_memory_device(w.shard.memory, w.shard.tensors[0], 1, &d));
+    assert_true(d.dmabuf >= 0);
+    assert_null(d.pci);
+    shard_close(&w.shard, &fake);
+    tb_gpu_close(w.gpu);
+    fake_cuda_close();
 }
 
 static void without_dma_buf_nics_are_given_nothing(void **state)
@@ -652,6 +671,7 @@ int main(void)
         cmocka_unit_test(a_launch_that_is_refused_is_told),
         cmocka_unit_test(memory_is_pinned_once_and_unpinned_before_it_goes),
         cmocka_unit_test(a_nic_is_given_a_descriptor_and_where_a_tensor_stands_in_it),
+        cmocka_unit_test(a_device_that_has_no_name_on_the_bus_is_read_too),
         cmocka_unit_test(without_dma_buf_nics_are_given_nothing),
         cmocka_unit_test(writes_of_a_nic_are_flushed_first),
         cmocka_unit_test(a_capture_of_another_thread_is_not_spoilt),

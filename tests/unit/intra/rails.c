@@ -90,6 +90,57 @@ static void a_far_nic_takes_a_third(void **state)
     assert_int_equal(hops[1], 8);
 }
 
+/* Two NICs behind the switch of port A of node 0, one elsewhere at node 0, one at node 1: "f" is far, "n" is near. */
+static const char *seen_from(const struct tb_rail_spot *memory, bool first_two_down)
+{
+    static char text[5];
+    struct tb_rail rails[4];
+    for (uint8_t i = 0; i < 4; i++) {
+        rails[i] = rail(i, 1);
+        rails[i].spot = (struct tb_rail_spot){i == 3, "A"};
+        rails[i].spot.root_port[0] = "AABC"[i];
+        rails[i].far = i % 2 == 0; /* as the memory of before had it */
+        rails[i].down = i < 2 && first_two_down;
+    }
+    tb_rails_look_from(rails, 4, memory);
+    for (uint32_t i = 0; i < 4; i++)
+        text[i] = rails[i].far ? 'f' : 'n';
+    return text;
+}
+
+static void a_gpu_is_near_what_is_behind_its_switch(void **state)
+{
+    (void)state;
+    assert_string_equal(seen_from(&(struct tb_rail_spot){0, "A"}, false), "nnff");
+    assert_string_equal(seen_from(&(struct tb_rail_spot){0, "B"}, false), "ffnf");
+    assert_string_equal(seen_from(&(struct tb_rail_spot){-1, "C"}, false), "fffn"); /* whatever node */
+}
+
+/* A switch without a NIC, or whose NICs are down, and memory of the host. */
+static void else_its_node_is_near(void **state)
+{
+    (void)state;
+    assert_string_equal(seen_from(&(struct tb_rail_spot){0, "A"}, true), "nnnf");
+    assert_string_equal(seen_from(&(struct tb_rail_spot){1, "D"}, false), "fffn");
+    assert_string_equal(seen_from(&(struct tb_rail_spot){0, ""}, false), "nnnf");
+    assert_string_equal(seen_from(&(struct tb_rail_spot){1, ""}, false), "fffn");
+    struct tb_rail on_the_bus = rail(0, 1); /* nor is it behind a port: that is none in common */
+    tb_rails_look_from(&on_the_bus, 1, &(struct tb_rail_spot){1, ""});
+    assert_true(on_the_bus.far);
+}
+
+/* No NUMA, no memory, a NIC in software. */
+static void of_what_is_not_known_none_is_far(void **state)
+{
+    (void)state;
+    assert_string_equal(seen_from(&(struct tb_rail_spot){-1, ""}, false), "nnnn");
+    struct tb_rail soft = rail(0, 1);
+    soft.spot = (struct tb_rail_spot){-1, ""};
+    soft.far = true;
+    tb_rails_look_from(&soft, 1, &(struct tb_rail_spot){1, ""});
+    assert_false(soft.far);
+}
+
 /* Processes of a host know each other's load not: what each begins with is drawn. Four rails, of which two are near. */
 static void draw_rails(struct tb_rails *r, uint32_t near)
 {
@@ -359,6 +410,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(load_is_spread),
         cmocka_unit_test(a_far_nic_takes_a_third),
+        cmocka_unit_test(a_gpu_is_near_what_is_behind_its_switch),
+        cmocka_unit_test(else_its_node_is_near),
+        cmocka_unit_test(of_what_is_not_known_none_is_far),
         cmocka_unit_test(those_that_draw_spread),
         cmocka_unit_test(load_and_place_win_over_the_draw),
         cmocka_unit_test(a_slow_link_takes_its_share),

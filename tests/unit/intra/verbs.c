@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "tests/unit/scratch.h"
 #include "verbs_suite.h"
 
 static const struct way way = {
@@ -301,6 +302,52 @@ void device_memory_is_read_by_its_dmabuf(void **state)
 {
     (void)state;
     read_device(register_device, false);
+}
+
+struct look {
+    const char *root_port; /* of the only NIC */
+    bool far;
+};
+
+static void look_at_rails(struct tb_fabric *f, void *arg)
+{
+    struct look *look = arg;
+    struct tb_rail rails[TB_RAILS_MAX];
+    uint16_t port;
+    struct tb_rail_spot *spot = &f->verbs->rails.rails[0].spot;
+    spot->node = 1;
+    (void)snprintf(spot->root_port, sizeof spot->root_port, "%s", look->root_port);
+    (void)tb_verbs_rails(f->verbs, tb_exports_find(&f->exports, EXPORT_ID), rails, &port);
+    look->far = rails[0].far;
+}
+
+/* Behind the GPU's switch, though sysfs says another node; else the node counts: the GPU's, not that of the copy in host memory. The
+ * GPU is a folder that is found where devices are. */
+void a_gpus_memory_is_shown_by_the_nics_beside_it(void **state)
+{
+    (void)state;
+    static uint8_t host[4096];
+    struct scene s;
+    char folder[64], pci[160];
+    verbs_open(&s, 1);
+    assert_true(scratch_folder(folder, sizeof folder, "gpu"));
+    assert_true(scratch_put(folder, "pci0000:15/0000:15:01.0/0000:18:00.0/numa_node", "2\n"));
+    (void)snprintf(pci, sizeof pci, "../../../..%s/pci0000:15/0000:15:01.0/0000:18:00.0", folder);
+    const struct tb_export_device device = {.dmabuf = DEVICE_FD, .pci = pci};
+    const struct tb_export_buffer buffers[] = {
+        {.bytes = host, .count = sizeof host, .memfd = -1},
+        {.bytes = host, .count = sizeof host, .memfd = -1, .device = &device}};
+    const struct tb_export_options options = {.export_id = EXPORT_ID, .buffers = buffers, .buffer_count = 2};
+    tb_export_close(s.owner.fabric, EXPORT_ID, 0);
+    assert_int_equal(tb_export_open(s.owner.fabric, &options), TB_OK);
+    struct look beside = {.root_port = "0000:15:01.0"}, elsewhere = {.root_port = "0000:97:01.0"};
+    tb_fabric_call(s.owner.fabric, look_at_rails, &beside);
+    tb_fabric_call(s.owner.fabric, look_at_rails, &elsewhere);
+    assert_false(beside.far);
+    assert_true(elsewhere.far);
+    tb_export_close(s.owner.fabric, EXPORT_ID, 0);
+    assert_true(scratch_remove(folder));
+    verbs_close(&s);
 }
 
 void where_dmabuf_fails_the_host_copy_is_read(void **state)

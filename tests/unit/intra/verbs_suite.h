@@ -47,6 +47,7 @@ void must(bool right, const char *what);
     X(P1_no_read_ends_after_its_memory_is_given_back)                                                        \
     X(P1_a_cut_that_is_read_outlives_the_next)                                                               \
     X(device_memory_is_read_by_its_dmabuf)                                                                   \
+    X(a_gpus_memory_is_shown_by_the_nics_beside_it)                                                          \
     X(where_dmabuf_fails_the_host_copy_is_read)                                                              \
     X(an_idle_fabric_burns_no_core)
 
