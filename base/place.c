@@ -29,9 +29,25 @@ void tb_place_unclaim(struct tb_place *p, uint32_t k)
     TB_ASSERT(was_claimed);
 }
 
+static enum tb_status finish_far(struct tb_place *p, uint32_t k, const uint8_t *from)
+{
+    TB_ASSERT(!tb_place_held(p, k) && tb_bitmap_test(p->claimed, k));
+    const enum tb_status status = p->far->finish(p->far->owner, p, k, from);
+    if (status == TB_OK) tb_bitmap_set(p->held, k);
+    tb_place_unclaim(p, k);
+    return status;
+}
+
+enum tb_status tb_place_bring(struct tb_place *p, uint32_t k, const uint8_t *from)
+{
+    TB_ASSERT(tb_place_is_far(p, k) && from != NULL);
+    return finish_far(p, k, from);
+}
+
 enum tb_status tb_place_finish(struct tb_place *p, uint32_t k)
 {
     uint32_t bytes = 0;
+    if (tb_place_is_far(p, k)) return finish_far(p, k, NULL);
     TB_ASSERT(!tb_place_held(p, k) && tb_bitmap_test(p->claimed, k));
     const uint8_t *chunk = tb_place_chunk(p, k, &bytes);
     const struct tb_digest digest = tb_digest_of(chunk, bytes);
@@ -68,9 +84,17 @@ bool tb_place_whole(const struct tb_place *p)
     return tb_bitmap_next_clear(p->held, count, 0) == count;
 }
 
+bool tb_place_is_far(const struct tb_place *p, uint32_t k)
+{
+    TB_ASSERT(k < p->manifest->chunk_count);
+    return p->far != NULL && p->manifest->chunks[k].offset < p->far->bytes;
+}
+
 uint8_t *tb_place_chunk(const struct tb_place *p, uint32_t k, uint32_t *bytes_out)
 {
     TB_ASSERT(k < p->manifest->chunk_count);
+    const uint64_t offset = p->manifest->chunks[k].offset;
     *bytes_out = p->manifest->chunks[k].bytes;
-    return p->bytes + p->manifest->chunks[k].offset;
+    if (p->far != NULL && offset >= p->far->bytes) return p->far->rest + (offset - p->far->bytes);
+    return p->bytes + offset;
 }

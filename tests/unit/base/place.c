@@ -220,6 +220,71 @@ static void a_place_may_want_a_part(void **state)
     assert_true(tb_place_whole(&w->place));
 }
 
+/* ---- bytes where no core may look ---- */
+
+/* A place of which so many chunks are far: its owner has them, where their addresses say there is nothing. */
+#define FAR_CHUNKS 20u
+
+struct far_owner {
+    const struct world *w;
+    uint8_t *memory;
+    uint32_t asked;
+    bool brought; /* the last time */
+    enum tb_status answer;
+};
+
+static enum tb_status finish_far(void *owner, const struct tb_place *p, uint32_t k, const uint8_t *from)
+{
+    struct far_owner *f = owner;
+    const struct tb_chunk *c = &p->manifest->chunks[k];
+    assert_false(tb_place_held(p, k));
+    f->asked++;
+    f->brought = from != NULL;
+    if (from != NULL) memcpy(f->memory + c->offset, from, c->bytes);
+    const bool right = memcmp(f->memory + c->offset, f->w->source + c->offset, c->bytes) == 0;
+    return f->answer != TB_OK ? f->answer : right ? TB_OK : TB_CHUNK_DIGEST;
+}
+
+static void its_owner_proves_what_is_far(void **state)
+{
+    struct world *w = *state;
+    uint8_t *mine = w->place.bytes;
+    const uint64_t far_bytes = w->manifest.chunks[FAR_CHUNKS].offset;
+    struct far_owner f = {.w = w, .memory = calloc(1, far_bytes)};
+    const struct tb_place_far far = {
+        .bytes = far_bytes, .rest = mine, .finish = finish_far, .owner = &f, .dmabuf = -1};
+    w->place.bytes = calloc(1, w->manifest.bytes); /* where nobody should look */
+    w->place.far = &far;
+    assert_true(tb_place_is_far(&w->place, FAR_CHUNKS - 1));
+    assert_false(tb_place_is_far(&w->place, FAR_CHUNKS));
+    /* It is not there yet, then it is brought, then held. */
+    assert_true(tb_place_claim(&w->place, FAR_CHUNKS - 1));
+    CHECK_STATUS(tb_place_finish(&w->place, FAR_CHUNKS - 1), TB_CHUNK_DIGEST);
+    assert_false(tb_place_held(&w->place, FAR_CHUNKS - 1) || f.brought);
+    assert_true(tb_place_claim(&w->place, FAR_CHUNKS - 1));
+    CHECK_OK(
+        tb_place_bring(&w->place, FAR_CHUNKS - 1, w->source + w->manifest.chunks[FAR_CHUNKS - 1].offset));
+    assert_true(tb_place_held(&w->place, FAR_CHUNKS - 1) && f.brought);
+    assert_int_equal(f.asked, 2);
+    /* What its owner cannot look at is not held, and its claim ends all the same. */
+    f.answer = TB_SITE_IO;
+    assert_true(tb_place_claim(&w->place, 0));
+    CHECK_STATUS(tb_place_finish(&w->place, 0), TB_SITE_IO);
+    assert_false(tb_place_held(&w->place, 0));
+    assert_true(tb_place_claim(&w->place, 0));
+    tb_place_unclaim(&w->place, 0);
+    /* The chunks behind stand in memory of the host, one behind the other, and are its own matter. */
+    for (uint32_t k = FAR_CHUNKS; k < CHUNKS; k++) {
+        assert_true(tb_place_claim(&w->place, k));
+        land(w, k);
+        CHECK_OK(tb_place_finish(&w->place, k));
+    }
+    assert_int_equal(f.asked, 3);
+    assert_memory_equal(mine, w->source + far_bytes, w->manifest.bytes - far_bytes);
+    free(mine);
+    free(f.memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -231,6 +296,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_owner_may_take_what_landed, world_up, world_down),
         cmocka_unit_test_setup_teardown(an_owner_may_have_a_chunk_elsewhere, world_up, world_down),
         cmocka_unit_test_setup_teardown(a_place_may_want_a_part, world_up, world_down),
+        cmocka_unit_test_setup_teardown(its_owner_proves_what_is_far, world_up, world_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
