@@ -24,6 +24,8 @@ struct tb_hop_slot {
     struct tb_id base;      /* of the object */
     uint8_t codec;          /* 0: read.to is the chunk's place */
     struct tb_room scratch; /* for the encoded form */
+    bool bounces;           /* a far chunk that no NIC writes there: it lands in */
+    struct tb_room bounce;  /* and its place's owner brings it there */
     enum tb_status status;
     uint64_t failed_order; /* CONFIRMING: answers come in this order */
 };

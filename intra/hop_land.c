@@ -2,6 +2,7 @@
  * and judges what did not match.
  *
  * Promise P1: a chunk is digested once its READ is complete, in memory that nobody else can write, and held only then.
+ * A far chunk (base/place.h) is written by a NIC where it stands, or lands in memory of the host, whole, and goes there from it.
  * A claim that was taken here ends here, whatever happens: finished, given back, or dropped when the hop ends. */
 #include <string.h>
 
@@ -61,12 +62,19 @@ static bool is_on_base(const struct tb_hop_slot *slot)
     return slot->aim.object != NULL && slot->aim.object->form.on_base;
 }
 
+/* Where its bytes come together, in memory of the host. */
+static uint8_t *whole_at(const struct tb_hop_slot *slot, uint32_t *bytes_out)
+{
+    uint8_t *chunk = tb_place_chunk(slot_place(slot), slot->aim.chunk, bytes_out);
+    return slot->bounces ? slot->bounce.bytes : chunk;
+}
+
 static enum tb_status decode(const struct tb_hop_slot *slot, uint32_t thread)
 {
     const struct tb_hop *hop = slot->hop;
     const struct tb_codec_coded coded = coded_of(slot);
     uint32_t bytes = 0;
-    uint8_t *chunk = tb_place_chunk(slot_place(slot), slot->aim.chunk, &bytes);
+    uint8_t *chunk = whole_at(slot, &bytes);
     struct tb_codec_output out = {.bytes = chunk, .count = bytes};
     out.base = is_on_base(slot) ? base_chunk(slot, bytes) : NULL;
     return tb_codec_decode(hop->fabric->codecs[thread], &coded, &out);
@@ -92,6 +100,7 @@ static enum tb_status land(struct tb_hop_slot *slot, uint32_t thread)
         status = give_to_owner(slot);
     else if (status == TB_OK && (slot->codec != 0 || slot->aim.object != NULL))
         status = decode(slot, thread);
+    if (status == TB_OK && slot->bounces) return tb_place_bring(place, slot->aim.chunk, slot->bounce.bytes);
     if (status == TB_OK && !is_owners) return tb_place_finish(place, slot->aim.chunk);
     if (status == TB_OK)
         tb_place_accept(place, slot->aim.chunk);
@@ -228,11 +237,22 @@ static bool prepare_object(struct tb_hop_slot *slot)
     return true;
 }
 
-/* What to read for the slot's chunk, and where to. */
-static bool prepare(struct tb_hop_slot *slot)
+/* A READ that comes whole is written there where the transport can; what is decoded never is. */
+static bool prepare_far(struct tb_hop_slot *slot)
 {
-    slot->passes = false;
-    if (slot->aim.object != NULL) return prepare_object(slot);
+    const struct tb_upstream *u = slot->hop->upstream;
+    const bool whole = slot->codec == 0 && slot->aim.object == NULL;
+    if (whole && u->ops->writes_far != NULL && u->ops->writes_far(u, &slot->read)) return true;
+    uint32_t bytes = 0;
+    (void)tb_place_chunk(slot_place(slot), slot->aim.chunk, &bytes);
+    if (!tb_room_for(&slot->bounce, bytes)) return false;
+    slot->bounces = true;
+    if (whole) slot->read.to = slot->bounce.bytes;
+    return true;
+}
+
+static bool prepare_read(struct tb_hop_slot *slot)
+{
     const struct tb_hop_shard *shard = &slot->hop->shards[slot->aim.shard_index];
     const struct tb_source_object *object;
     uint32_t bytes = 0;
@@ -253,6 +273,15 @@ static bool prepare(struct tb_hop_slot *slot)
                                   .to = slot->scratch.bytes,
                                   .owner = slot};
     return true;
+}
+
+/* What to read for the slot's chunk, and where to. */
+static bool prepare(struct tb_hop_slot *slot)
+{
+    slot->passes = slot->bounces = false;
+    if (slot->aim.object != NULL ? !prepare_object(slot) : !prepare_read(slot)) return false;
+    const bool far = !slot->aim.passed_on && tb_place_is_far(slot_place(slot), slot->aim.chunk);
+    return !far || prepare_far(slot);
 }
 
 static struct tb_hop_slot *free_slot(struct tb_hop *hop)
@@ -341,6 +370,8 @@ void tb_hop_slots_drop(struct tb_hop *hop)
 
 void tb_hop_slots_free(struct tb_hop *hop)
 {
-    for (uint32_t i = 0; i < TB_HOP_CHUNKS_MAX; i++)
+    for (uint32_t i = 0; i < TB_HOP_CHUNKS_MAX; i++) {
         tb_room_free(&hop->slots[i].scratch);
+        tb_room_free(&hop->slots[i].bounce);
+    }
 }

@@ -73,6 +73,9 @@ struct tb_transport_ops {
     void (*read)(struct tb_upstream *u, struct tb_read *read);
     /* True: all of the READ is within reach of copy. */
     bool (*reaches)(const struct tb_upstream *u, const struct tb_read *read);
+    /* True: `to` is of a place's far chunk, and the READ will be written there if it is asked for now. NULL: never, a far chunk gets
+     * memory of the host. */
+    bool (*writes_far)(const struct tb_upstream *u, const struct tb_read *read);
     /* TB_STREAM_IO: the memory cannot be read any more. */
     enum tb_status (*copy)(struct tb_upstream *u, const struct tb_read *read);
     /* Asks the source for a sign of life. on_confirmed proves that its memory was still ours to read when

@@ -205,7 +205,7 @@ static enum tb_status make(struct tb_pinned *p, const struct tb_region_options *
     const tb_time_ns from = tb_clock_now();
     enum tb_status status = tb_region_register(options, region_out);
     int error = errno;
-    if (status == TB_SITE_IO) {
+    if (status == TB_SITE_IO && options->bytes != NULL) { /* a device's pages are under no such limit */
         pthread_mutex_lock(&p->lock);
         const uint32_t dropped = drop(p, any, NULL);
         pthread_mutex_unlock(&p->lock);

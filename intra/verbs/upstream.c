@@ -249,6 +249,7 @@ const struct tb_transport_ops tb_transport_verbs = {.transport = TB_TRANSPORT_VE
                                                     .open = verbs_open,
                                                     .read = verbs_read,
                                                     .reaches = tb_pipe_reaches,
+                                                    .writes_far = tb_verbs_writes_far,
                                                     .copy = tb_pipe_copy,
                                                     .confirm = verbs_confirm,
                                                     .poll = verbs_poll,

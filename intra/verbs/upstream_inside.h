@@ -141,6 +141,8 @@ void tb_verbs_on_dead(struct tb_verbs_queue *q);
 
 /* All of it, or it goes over the connection, whose door says what is wrong with it. */
 bool tb_verbs_reached(const struct tb_verbs_upstream *u, const struct tb_read *read);
+/* A far chunk's bytes go by our NIC to the device: it is registered there, and the way is open. */
+bool tb_verbs_writes_far(const struct tb_upstream *upstream, const struct tb_read *read);
 void tb_verbs_take_read(struct tb_verbs_upstream *u, struct tb_read *read);
 void tb_verbs_on_completion(struct tb_verbs_queue *q, const struct ibv_wc *wc);
 

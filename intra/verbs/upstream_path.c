@@ -120,15 +120,40 @@ void tb_verbs_path_blame(struct tb_verbs_upstream *u)
 
 /* ---- our memory ---- */
 
-static enum tb_status take(struct tb_verbs_upstream *u, void *bytes, uint64_t count,
+static enum tb_status take(struct tb_verbs_upstream *u, struct tb_region_options options,
                            struct tb_pinned_region **region_out)
 {
-    const struct tb_region_options options = {
-        .domain = u->domain, .bytes = bytes, .count = count, .dmabuf = -1, .target = true};
     struct tb_pinned_region *region;
+    options.domain = u->domain;
+    options.target = true;
     const enum tb_status status = tb_pinned_take(&u->v->pinned, &options, &region);
     if (status == TB_OK) *region_out = region;
     return status;
+}
+
+/* Of a device's memory, by its dma-buf. Where that is refused READs land in memory of the host, as of a place that has none. */
+static void take_far(struct tb_verbs_upstream *u, struct tb_verbs_target *target)
+{
+    const struct tb_place_far *far = target->place->far;
+    const struct tb_region_options options = {
+        .count = far->bytes, .dmabuf = far->dmabuf, .dmabuf_offset = far->dmabuf_offset};
+    if (far->bytes == 0 || far->dmabuf < 0 || take(u, options, &target->region) == TB_OK) return;
+    tb_log(TB_LOG_WARN, "verbs.bounced", "nic=%s bytes=%llu error=\"%s\" action=lands_in_host_memory",
+           ibv_get_device_name(u->queue.nic->context->device), (unsigned long long)far->bytes,
+           strerror(errno));
+}
+
+static enum tb_status take_target(struct tb_verbs_upstream *u, struct tb_verbs_target *target)
+{
+    const struct tb_place *p = target->place;
+    /* Pages that its owner gives back would stay pinned, and be written to; those of chunks that never come would be made. */
+    if (p->landed != NULL || p->wanted != NULL || p->manifest->bytes == 0) return TB_OK;
+    if (p->far != NULL) {
+        take_far(u, target);
+        return TB_OK;
+    }
+    const struct tb_region_options options = {.bytes = p->bytes, .count = p->manifest->bytes, .dmabuf = -1};
+    return take(u, options, &target->region);
 }
 
 /* On the pool: pinning takes a second for some 10 GB. What stays is pinned by the first hop, or before an earlier path failed. */
@@ -137,14 +162,11 @@ static void register_run(struct tb_pool_job *job, uint32_t thread)
     (void)thread;
     struct tb_verbs_upstream *u =
         (struct tb_verbs_upstream *)((char *)job - offsetof(struct tb_verbs_upstream, registering));
-    u->job_status = take(u, u->bounce, TB_VERBS_BOUNCES * TB_VERBS_BOUNCE_BYTES, &u->bounce_region);
-    for (uint32_t i = 0; i < u->target_count && u->job_status == TB_OK; i++) {
-        const struct tb_place *p = u->targets[i].place;
-        /* Pages that its owner gives back would stay pinned, and be written to; those of chunks that never come would be made. */
-        if (p->landed != NULL || p->wanted != NULL) continue;
-        if (p->manifest->bytes > 0)
-            u->job_status = take(u, p->bytes, p->manifest->bytes, &u->targets[i].region);
-    }
+    const struct tb_region_options bounce = {
+        .bytes = u->bounce, .count = TB_VERBS_BOUNCES * TB_VERBS_BOUNCE_BYTES, .dmabuf = -1};
+    u->job_status = take(u, bounce, &u->bounce_region);
+    for (uint32_t i = 0; i < u->target_count && u->job_status == TB_OK; i++)
+        u->job_status = take_target(u, &u->targets[i]);
     u->job_error = errno;
     tb_fabric_post(u->v->fabric, &u->registered);
 }
@@ -203,10 +225,12 @@ static bool begin_resolving(struct tb_verbs_upstream *u)
            rdma_resolve_addr(u->id, (struct sockaddr *)&from, (struct sockaddr *)&to, RESOLVE_MS) == 0;
 }
 
+/* A device's is nowhere that the kernel knows. */
 static void look_where_memory_is(struct tb_verbs_upstream *u)
 {
+    const struct tb_place *first = u->target_count > 0 ? u->targets[0].place : NULL;
     struct tb_rail_spot spot;
-    tb_nic_facts_of_memory(u->target_count > 0 ? u->targets[0].place->bytes : NULL, &spot);
+    tb_nic_facts_of_memory(first != NULL && first->far == NULL ? first->bytes : NULL, &spot);
     tb_rails_look_from(u->v->rails.rails, u->v->rails.count, &spot);
 }
 

@@ -45,10 +45,17 @@ static const struct tb_verbs_target *target_of(const struct tb_verbs_upstream *u
 {
     for (uint32_t i = 0; i < u->target_count; i++) {
         const struct tb_place *p = u->targets[i].place;
-        if (u->targets[i].region == NULL) continue; /* its pages come and go */
-        if (to >= p->bytes && to < p->bytes + p->manifest->bytes) return &u->targets[i];
+        if (u->targets[i].region == NULL) continue; /* its pages come and go, or the NIC reaches none */
+        const uint64_t bytes = p->far != NULL ? p->far->bytes : p->manifest->bytes;
+        if (to >= p->bytes && to < p->bytes + bytes) return &u->targets[i];
     }
     return NULL;
+}
+
+bool tb_verbs_writes_far(const struct tb_upstream *upstream, const struct tb_read *read)
+{
+    const struct tb_verbs_upstream *u = (const struct tb_verbs_upstream *)upstream;
+    return tb_verbs_reached(u, read) && target_of(u, read->to) != NULL;
 }
 
 /* Where the next work request's bytes land. False: it has to wait for a bounce. */
@@ -57,7 +64,7 @@ static bool aim(struct tb_verbs_upstream *u, struct tb_verbs_posted_read *post, 
     const struct tb_verbs_target *target = target_of(u, post->to);
     post->bounce = NO_BOUNCE;
     if (target != NULL) {
-        sge->addr = (uint64_t)(uintptr_t)post->to;
+        sge->addr = target->region->region.address + (uint64_t)(post->to - target->place->bytes);
         sge->lkey = target->region->region.mr->lkey;
         return true;
     }

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/codec.h"
 #include "conformance.h"
+#include "far_place.h"
 
 /* Some times what may be in flight, and several words of the bitmaps. */
 #define MANY_CHUNKS 200
@@ -100,16 +101,21 @@ static void encode(struct encoded *e, const struct cargo *c)
     assert_true(e->used > 0);
 }
 
+static void make_some_shrink(struct cargo *c)
+{
+    memset(c->bytes, 7, 5000000);
+    for (uint32_t k = 0; k < c->manifest.chunk_count; k++)
+        c->manifest.digests[k] =
+            tb_digest_of(c->bytes + c->manifest.chunks[k].offset, c->manifest.chunks[k].bytes);
+}
+
 /* Encoded objects beside packed bytes: chunks that zstd did not shrink are read packed. */
 void P1_encoded_objects_are_decoded(void **state)
 {
     struct scene s;
     struct encoded e;
     scene_open(&s, *state, 5, 3000004, 0);
-    memset(s.cargo.bytes, 7, 5000000); /* some chunks shrink well */
-    for (uint32_t k = 0; k < s.cargo.manifest.chunk_count; k++)
-        s.cargo.manifest.digests[k] =
-            tb_digest_of(s.cargo.bytes + s.cargo.manifest.chunks[k].offset, s.cargo.manifest.chunks[k].bytes);
+    make_some_shrink(&s.cargo);
     encode(&e, &s.cargo);
     e.objects[1].codec = TB_CODEC_RAW;
     const struct tb_export_buffer buffers[] = {
@@ -127,6 +133,42 @@ void P1_encoded_objects_are_decoded(void **state)
     tb_hop_stats(hop, &stats);
     assert_true(stats.bytes_read < s.cargo.manifest.bytes - 2000000);
     tb_hop_close(hop);
+    owner_revoke(&s.owner, 0);
+    free(e.objects);
+    free(e.bytes);
+    scene_close(&s);
+}
+
+/* Where a place's bytes are a device's, whole chunks and encoded ones come together in memory of the host, and their place's owner takes
+ * them from there; but for those of blobs, which stand there. No core looks at the others. */
+void P1_far_chunks_are_brought_there(void **state)
+{
+    struct scene s;
+    struct encoded e;
+    struct far_place far;
+    scene_open(&s, *state, 5, 3000004, 0);
+    make_some_shrink(&s.cargo);
+    encode(&e, &s.cargo);
+    const struct tb_manifest *m = &s.cargo.manifest;
+    const struct tb_export_buffer buffers[] = {{.bytes = e.bytes, .count = e.used, .memfd = -1},
+                                               {.bytes = s.cargo.bytes, .count = m->bytes, .memfd = -1}};
+    owner_export(&s.owner, buffers, 2);
+    s.owner.shard = (struct tb_source_shard){.shard = 3,
+                                             .held_buffer = TB_SOURCE_ALL_HELD,
+                                             .packed_buffer = 1,
+                                             .object_count = m->chunk_count,
+                                             .objects = e.objects};
+    far_place_open(&far, &s.hold);
+    struct tb_hop *hop = scene_hop(&s);
+    tale_wait_whole(&s.tale);
+    tb_hop_close(hop);
+    uint32_t blobs = 0;
+    for (uint32_t k = 0; k < m->chunk_count; k++)
+        blobs += m->chunks[k].offset >= m->layout.bytes;
+    assert_true(blobs > 0);
+    assert_int_equal(atomic_load(&far.brought), m->chunk_count - blobs);
+    assert_int_equal(atomic_load(&far.found), 0);
+    far_place_close(&far, &s.hold);
     owner_revoke(&s.owner, 0);
     free(e.objects);
     free(e.bytes);

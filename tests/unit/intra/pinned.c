@@ -217,6 +217,20 @@ static void P7_what_is_kept_gives_way(void **state)
     tb_pinned_release(&pinned, used);
 }
 
+/* A device's pages count against no limit of the host's: that its dma-buf is refused costs nobody what is kept. */
+static void a_device_that_is_refused_costs_nothing(void **state)
+{
+    (void)state;
+    const struct tb_region_options device_only = {
+        .domain = &readers, .count = COUNT, .dmabuf = 5, .target = true};
+    struct tb_pinned_region *none = NULL;
+    tb_pinned_stays(&pinned, memory, COUNT);
+    use(target(memory, COUNT));
+    fake.limit = 1;
+    assert_int_equal(tb_pinned_take(&pinned, &device_only, &none), TB_SITE_IO);
+    assert_int_equal(fake.regions, 1);
+}
+
 static void nothing_of_a_dead_device_is_kept(void **state)
 {
     (void)state;
@@ -375,6 +389,7 @@ int main(void)
         TEST(a_region_in_use_goes_with_its_last_user),
         TEST(P7_no_byte_is_kept_twice),
         TEST(P7_what_is_kept_gives_way),
+        TEST(a_device_that_is_refused_costs_nothing),
         TEST(nothing_of_a_dead_device_is_kept),
         TEST(a_version_after_another_registers_nothing),
         TEST(P8_a_domain_goes_to_no_export_of_less),

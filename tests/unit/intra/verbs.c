@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "tests/unit/scratch.h"
+#include "far_place.h"
 #include "verbs_suite.h"
 
 static const struct way way = {
@@ -355,6 +356,47 @@ void where_dmabuf_fails_the_host_copy_is_read(void **state)
     (void)state;
     read_device(register_refused, true);
     read_device(NULL, true); /* rxe's own word for it */
+}
+
+/* A place on a device: what is not blobs is written there by the NIC, at the address that its dma-buf gives it, and its owner is asked
+ * what stands there; or, where the dma-buf is refused, all of it lands in memory of the host, and goes there. */
+static void write_device(tb_region_dmabuf_fn fn, bool refused)
+{
+    struct scene s;
+    struct far_place far;
+    verbs_open(&s, 2);
+    far_place_open(&far, &s.hold);
+    device_memory = far.memory;
+    far.far.dmabuf = DEVICE_FD;
+    far.far.dmabuf_offset = FAR_PLACE_OFFSET;
+    tb_region_replace_dmabuf(fn);
+    owner_hold_all(&s.owner);
+    struct tb_hop *hop = verbs_hop(&s, TB_TRANSPORT_VERBS);
+    tale_wait_whole(&s.tale);
+    assert_int_equal(told(&s.tale).transport, TB_TRANSPORT_VERBS);
+    tb_hop_close(hop);
+    uint32_t chunks = 0;
+    for (uint32_t k = 0; k < s.cargo.manifest.chunk_count; k++)
+        chunks += s.cargo.manifest.chunks[k].offset < s.cargo.manifest.layout.bytes;
+    assert_int_equal(atomic_load(refused ? &far.brought : &far.found), chunks);
+    assert_int_equal(atomic_load(refused ? &far.found : &far.brought), 0);
+    assert_int_equal(log_lines("verbs.bounced", "lands_in_host_memory"), refused ? 1 : 0);
+    tb_region_replace_dmabuf(NULL);
+    far_place_close(&far, &s.hold);
+    verbs_close(&s);
+}
+
+void a_target_in_device_memory_is_written_by_its_dmabuf(void **state)
+{
+    (void)state;
+    write_device(register_device, false);
+}
+
+void where_its_dmabuf_fails_a_target_is_brought_there(void **state)
+{
+    (void)state;
+    write_device(register_refused, true);
+    write_device(NULL, true); /* rxe's own word for it */
 }
 
 /* ---- idle ---- */

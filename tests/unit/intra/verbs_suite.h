@@ -49,6 +49,8 @@ void must(bool right, const char *what);
     X(device_memory_is_read_by_its_dmabuf)                                                                   \
     X(a_gpus_memory_is_shown_by_the_nics_beside_it)                                                          \
     X(where_dmabuf_fails_the_host_copy_is_read)                                                              \
+    X(a_target_in_device_memory_is_written_by_its_dmabuf)                                                    \
+    X(where_its_dmabuf_fails_a_target_is_brought_there)                                                      \
     X(an_idle_fabric_burns_no_core)
 
 #define DECLARE(test) void test(void **state);
