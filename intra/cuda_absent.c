@@ -105,6 +105,44 @@ void tb_gpu_reach_close(struct tb_gpu_reach *reach)
     TB_ASSERT(reach == NULL);
 }
 
+enum tb_status tb_gpu_stage_open(struct tb_gpu_memory *beside, uint64_t bytes,
+                                 struct tb_gpu_stage **stage_out, char *why)
+{
+    (void)beside, (void)bytes, (void)stage_out;
+    snprintf(why, TB_GPU_WHY_BYTES, "built without CUDA");
+    return TB_NOT_FOUND;
+}
+
+void tb_gpu_stage_close(struct tb_gpu_stage *stage)
+{
+    TB_ASSERT(stage == NULL);
+}
+
+uint8_t *tb_gpu_stage_base(const struct tb_gpu_stage *stage)
+{
+    (void)stage;
+    return NULL;
+}
+
+bool tb_gpu_stage_device(struct tb_gpu_stage *stage, const void *at, uint64_t bytes,
+                         struct tb_export_device *device_out)
+{
+    (void)stage, (void)at, (void)bytes, (void)device_out;
+    return false;
+}
+
+enum tb_status tb_gpu_stage_take(struct tb_gpu_stage *stage, struct tb_gpu_landing *landing)
+{
+    (void)stage, (void)landing;
+    return TB_BAD_STATE;
+}
+
+bool tb_gpu_stage_failed(const struct tb_gpu_stage *stage)
+{
+    (void)stage;
+    return false;
+}
+
 bool tb_gpu_may_patch(const struct tb_gpu_memory *m)
 {
     (void)m;

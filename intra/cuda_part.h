@@ -52,7 +52,7 @@ struct tb_gpu_facts {
     char name[64];
     const char *digests; /* "gpu", or "cores: " and why; stays as long as the memory */
     bool dmabuf;         /* NICs may read it, as far as the driver says */
-    bool nics_may_write; /* copies and digests here see what a NIC has written there; none does so today */
+    bool nics_may_write; /* copies and digests here see what a NIC has written there, as into a stage */
 };
 void tb_gpu_memory_facts(const struct tb_gpu_memory *m, struct tb_gpu_facts *facts_out);
 
@@ -144,6 +144,40 @@ TB_MUST_USE enum tb_status tb_gpu_reach_open(struct tb_gpu *gpu, const struct tb
 TB_MUST_USE enum tb_status tb_gpu_reach_copy(struct tb_gpu_reach *reach, uint32_t part, uint64_t at, void *to,
                                              uint64_t bytes);
 void tb_gpu_reach_close(struct tb_gpu_reach *reach);
+
+/* ---- staging ---- */
+
+/* Memory of ours on the device of a registration's, in which a version lands. It is no part of that memory, and outlives it. What is
+ * digested is what stands there (P1), by the device; a NIC may write there by itself. */
+struct tb_gpu_stage;
+/* Of at least `bytes`, on a 2 MiB border. Beside it the device gives 64 MiB to digest in. On failure `why` (TB_GPU_WHY_BYTES) is a sentence.
+ *   TB_NOT_FOUND   the device has no kernels
+ *   TB_SITE_NOMEM  no room, here or there
+ *   TB_SITE_IO     the driver refused: see gpu.failed */
+TB_MUST_USE enum tb_status tb_gpu_stage_open(struct tb_gpu_memory *beside, uint64_t bytes,
+                                             struct tb_gpu_stage **stage_out, char *why);
+/* No take is on its way, and no NIC has it registered. NULL is fine. */
+void tb_gpu_stage_close(struct tb_gpu_stage *stage);
+
+uint8_t *tb_gpu_stage_base(const struct tb_gpu_stage *stage); /* an address of the device's */
+/* What a NIC needs to write some of it, until close. False: it cannot, or the device would not see what it wrote. */
+bool tb_gpu_stage_device(struct tb_gpu_stage *stage, const void *at, uint64_t bytes,
+                         struct tb_export_device *device_out);
+
+struct tb_gpu_landing {
+    uint8_t *at;             /* in the stage */
+    uint32_t bytes;          /* at least 1, at most a chunk's */
+    const uint8_t *from;     /* of the host; NULL: a NIC has written it, and its READ is complete */
+    struct tb_digest digest; /* out, of what stands there */
+    /* The stage's while it has it. */
+    struct tb_gpu_landing *next;
+    enum tb_status status;
+    bool done;
+};
+/* Several threads at a time, each with a chunk of its own; those that wait for the device are one launch. TB_SITE_IO, TB_SITE_NOMEM: what
+ * stands there is of any content, none of it runs on, and from then on tb_gpu_stage_failed. */
+TB_MUST_USE enum tb_status tb_gpu_stage_take(struct tb_gpu_stage *stage, struct tb_gpu_landing *landing);
+bool tb_gpu_stage_failed(const struct tb_gpu_stage *stage);
 
 /* ---- patches ---- */
 

@@ -186,20 +186,26 @@ static bool new_scratch(const struct tb_gpu_memory *m, struct tb_cuda_lane *lane
     return true;
 }
 
-bool tb_cuda_may_digest(struct tb_gpu_memory *m)
+bool tb_cuda_has_scratch(struct tb_gpu_memory *m)
 {
-    if (m->device->module == NULL || m->no_scratch) return false;
     for (uint32_t i = 0; i < TB_CUDA_LANES; i++) {
         if (m->lanes[i].host != NULL || new_scratch(m, &m->lanes[i])) continue;
-        tb_log(TB_LOG_WARN, "gpu.no_room", "device=%d bytes=%llu action=cores_digest", (int)m->device->handle,
-               (unsigned long long)(TB_CUDA_LANES * (BATCH_ROOM + sizeof(struct tb_cuda_slate))));
-        m->no_scratch = true;
-        atomic_store(&m->no_patch_room, true);
         for (uint32_t k = 0; k < TB_CUDA_LANES; k++)
             free_scratch(m, &m->lanes[k]);
         return false;
     }
     return true;
+}
+
+bool tb_cuda_may_digest(struct tb_gpu_memory *m)
+{
+    if (m->device->module == NULL || m->no_scratch) return false;
+    if (tb_cuda_has_scratch(m)) return true;
+    tb_log(TB_LOG_WARN, "gpu.no_room", "device=%d bytes=%llu action=cores_digest", (int)m->device->handle,
+           (unsigned long long)(TB_CUDA_LANES * (BATCH_ROOM + sizeof(struct tb_cuda_slate))));
+    m->no_scratch = true;
+    atomic_store(&m->no_patch_room, true);
+    return false;
 }
 
 static void close_lane(const struct tb_gpu_memory *m, struct tb_cuda_lane *lane)
@@ -253,6 +259,16 @@ static void count_memory(struct tb_gpu *gpu, int by)
     pthread_mutex_unlock(&gpu->lock);
 }
 
+/* Its tables are filled. On failure it is no more. */
+static enum tb_status begin(struct tb_gpu_memory *m)
+{
+    pthread_mutex_init(&m->lock, NULL);
+    count_memory(m->gpu, 1);
+    const enum tb_status status = open_lanes(m);
+    if (status != TB_OK) tb_gpu_memory_close(m);
+    return status;
+}
+
 enum tb_status tb_gpu_memory_open(struct tb_gpu *gpu, const struct tb_gpu_tensors *tensors,
                                   struct tb_gpu_memory **memory_out, char *why)
 {
@@ -267,13 +283,21 @@ enum tb_status tb_gpu_memory_open(struct tb_gpu *gpu, const struct tb_gpu_tensor
         return status;
     }
     sort_ranges(m);
-    pthread_mutex_init(&m->lock, NULL);
-    count_memory(gpu, 1);
-    status = open_lanes(m);
-    if (status == TB_OK)
-        *memory_out = m;
-    else
-        tb_gpu_memory_close(m);
+    status = begin(m);
+    if (status == TB_OK) *memory_out = m;
+    return status;
+}
+
+enum tb_status tb_cuda_memory_of_ours(struct tb_gpu *gpu, struct tb_cuda_device *device,
+                                      struct tb_cuda_range range, struct tb_gpu_memory **memory_out)
+{
+    struct tb_gpu_memory *m = new_memory(gpu, 0);
+    if (m == NULL) return TB_SITE_NOMEM;
+    m->device = device;
+    range.dmabuf = DMABUF_UNASKED;
+    m->ranges[m->range_count++] = range;
+    const enum tb_status status = begin(m);
+    if (status == TB_OK) *memory_out = m;
     return status;
 }
 
@@ -496,6 +520,23 @@ enum tb_status tb_cuda_run_kernel(struct tb_gpu_memory *m, uint32_t lane, enum t
                                      .blocks = needs_scratch ? TB_CUDA_PATCH_BLOCKS : count,
                                      .scratch = m->lanes[lane].blocks};
     return tb_cuda_launch(m->gpu, m->device, m->lanes[lane].stream, &l);
+}
+
+enum tb_status tb_cuda_digest(struct tb_gpu_memory *m, uint32_t lane, uint32_t count)
+{
+    const struct tb_cuda_lane *l = &m->lanes[lane];
+    struct tb_cuda_slate *host = l->host, *slate = (struct tb_cuda_slate *)(uintptr_t)l->slate;
+    const struct tb_cuda_launch launch = {.kernel = TB_CUDA_DIGEST,
+                                          .jobs = (CUdeviceptr)(uintptr_t)slate->jobs,
+                                          .count = count,
+                                          .blocks = count};
+    enum tb_status status =
+        tb_cuda_copy(m, lane, (struct tb_gpu_move){slate->jobs, host->jobs, count * sizeof host->jobs[0]});
+    if (status == TB_OK) status = tb_cuda_launch(m->gpu, m->device, l->stream, &launch);
+    if (status == TB_OK)
+        status = tb_cuda_copy(
+            m, lane, (struct tb_gpu_move){host->digests, slate->digests, count * sizeof host->digests[0]});
+    return status;
 }
 
 static enum tb_status begin_batch(struct tb_gpu_memory *m, const struct tb_cuda_turns *turns, void *run,

@@ -1,4 +1,4 @@
-/* cuda_memory.h - device memory of one registration, and the two lanes on which everything of it is copied. Inside
+/* cuda_memory.h - device memory of one registration, or of ours, and the two lanes on which everything of it is copied. Inside
  * intra/cuda only. A shell.
  *
  * A lane is a stream with an event. Jobs go by turns over two of them, so that one is copied while what the other brought is
@@ -70,6 +70,11 @@ struct tb_gpu_memory {
     atomic_bool no_patch_room;
 };
 
+/* One range of memory that we have allocated ourselves, with no tensor; it outlives tb_gpu_memory_close. */
+TB_MUST_USE enum tb_status tb_cuda_memory_of_ours(struct tb_gpu *gpu, struct tb_cuda_device *device,
+                                                  struct tb_cuda_range range,
+                                                  struct tb_gpu_memory **memory_out);
+
 /* Takes the lanes and the context. What a NIC wrote before is visible to the device from here on, where NICs may write. */
 TB_MUST_USE enum tb_status tb_cuda_job_begin(struct tb_gpu_memory *m);
 /* Waits for both lanes when the job failed, so that nothing of it runs on; gives lanes and context back. The job's status. */
@@ -77,6 +82,8 @@ enum tb_status tb_cuda_job_end(struct tb_gpu_memory *m, enum tb_status status);
 
 /* In a job: the device can digest. False: it has no kernels, or no room for what they work on. */
 bool tb_cuda_may_digest(struct tb_gpu_memory *m);
+/* In a job: the lanes have what the digest's kernel works on. False: the device has no room for it. */
+bool tb_cuda_has_scratch(struct tb_gpu_memory *m);
 /* Likewise: the lanes have room for patches too. */
 bool tb_cuda_may_patch(struct tb_gpu_memory *m);
 
@@ -84,6 +91,8 @@ TB_MUST_USE enum tb_status tb_cuda_copy(struct tb_gpu_memory *m, uint32_t lane, 
 /* In one call of the driver where it takes that, else row by row. A row is pinned whole or not at all, as the driver wants it. */
 TB_MUST_USE enum tb_status tb_cuda_copy_rows(struct tb_gpu_memory *m, uint32_t lane,
                                              const struct tb_gpu_rows *rows);
+/* The first jobs of the lane's slate in host memory: their digests are there once the lane is waited for. */
+TB_MUST_USE enum tb_status tb_cuda_digest(struct tb_gpu_memory *m, uint32_t lane, uint32_t count);
 /* From now on wait waits for what is on the lane. */
 TB_MUST_USE enum tb_status tb_cuda_mark(struct tb_gpu_memory *m, uint32_t lane);
 TB_MUST_USE enum tb_status tb_cuda_wait(struct tb_gpu_memory *m, uint32_t lane);

@@ -116,30 +116,13 @@ static enum tb_status chunk_begin(struct run *run, const struct tb_cuda_batch *b
 
 static enum tb_status device_begin(struct run *run, const struct tb_cuda_batch *b, uint32_t lane)
 {
-    const struct tb_cuda_lane *l = &run->m->lanes[lane];
-    struct tb_cuda_slate *slate = (struct tb_cuda_slate *)(uintptr_t)l->slate;
-    uint8_t *at = (uint8_t *)(uintptr_t)l->chunks;
+    uint8_t *at = (uint8_t *)(uintptr_t)run->m->lanes[lane].chunks;
     enum tb_status status = gather_all(run, b, lane);
     for (uint32_t i = 0; i < b->count && status == TB_OK; i++) {
         status = chunk_begin(run, b, i, lane, at);
         at += tb_cuda_aligned(run->pass->manifest->chunks[b->first + i].bytes);
     }
-    if (status == TB_OK)
-        status = tb_cuda_copy(
-            run->m, lane,
-            (struct tb_gpu_move){slate->jobs, l->host->jobs, b->count * sizeof l->host->jobs[0]});
-    if (status == TB_OK) {
-        const struct tb_cuda_launch launch = {.kernel = TB_CUDA_DIGEST,
-                                              .jobs = (CUdeviceptr)(uintptr_t)slate->jobs,
-                                              .count = b->count,
-                                              .blocks = b->count};
-        status = tb_cuda_launch(run->m->gpu, run->m->device, l->stream, &launch);
-    }
-    if (status == TB_OK)
-        status = tb_cuda_copy(
-            run->m, lane,
-            (struct tb_gpu_move){l->host->digests, slate->digests, b->count * sizeof l->host->digests[0]});
-    return status;
+    return status == TB_OK ? tb_cuda_digest(run->m, lane, b->count) : status;
 }
 
 static void device_end(struct run *run, const struct tb_cuda_batch *b, uint32_t lane)

@@ -129,6 +129,30 @@ static bool borrowed(struct device_round *r, struct tb_gpu *gpu)
     return copied;
 }
 
+/* What a stage says that it has is what came there, in however many pieces. */
+static bool staged(struct device_round *r, struct tb_gpu_memory *m)
+{
+    struct tb_gpu_stage *stage = NULL;
+    struct tb_export_device device;
+    char why[TB_GPU_WHY_BYTES] = "";
+    bool done = tb_gpu_stage_open(m, r->manifest.bytes, &stage, why) == TB_OK;
+    if (!done) {
+        assert_true(stage == NULL && why[0] != '\0');
+        return false;
+    }
+    (void)tb_gpu_stage_device(stage, tb_gpu_stage_base(stage), 10, &device);
+    for (uint32_t k = 0; k < r->manifest.chunk_count && done; k++) {
+        const struct tb_chunk *c = &r->manifest.chunks[k];
+        struct tb_gpu_landing landing = {
+            .at = tb_gpu_stage_base(stage) + c->offset, .bytes = c->bytes, .from = r->truth + c->offset};
+        done = tb_gpu_stage_take(stage, &landing) == TB_OK;
+        const struct tb_digest right = tb_digest_of(landing.from, landing.bytes);
+        if (done) assert_memory_equal(&landing.digest, &right, sizeof right);
+    }
+    tb_gpu_stage_close(stage);
+    return done;
+}
+
 static bool device_round(void *world)
 {
     struct device_round *r = world;
@@ -148,6 +172,7 @@ static bool device_round(void *world)
         (void)tb_gpu_memory_device(m, r->tensors[0], 10, &device);
         done = passed(r, m);
         done = moved(r, m) && done;
+        done = staged(r, m) && done;
         done = lent(r, m) && done;
         done = borrowed(r, gpu) && done;
     }

@@ -1,8 +1,10 @@
 /* fake_cuda.c - see fake_cuda.h; here are its devices and contexts, how its entry points are found, and what a test tells it. */
+#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "unit/cuda/fake_cuda_inside.h"
 
@@ -238,6 +240,22 @@ CUresult CUDAAPI fake_cuda_find(const char *symbol, void **function_out, int ver
 /* ---- for tests ---- */
 
 static struct tb_cuda_driver driver;
+static struct sigaction before;
+
+static void on_fall(int signal)
+{
+    static const char says[] =
+        "fake_cuda fails: a core looks at a device's memory, or a copy at memory that has gone\n";
+    (void)signal;
+    (void)!write(STDERR_FILENO, says, sizeof says - 1);
+    abort();
+}
+
+static void say_who_falls(void)
+{
+    const struct sigaction action = {.sa_handler = on_fall};
+    MUST(sigaction(SIGSEGV, &action, &before) == 0, "no handler");
+}
 
 void fake_cuda_open(void)
 {
@@ -248,6 +266,7 @@ void fake_cuda_open(void)
     fake_cuda.primary[1].device = 1;
     atomic_store(&capturing, false);
     pthread_mutex_unlock(&fake_cuda.lock);
+    say_who_falls();
     fake_cuda_set_attribute(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 1);
     fake_cuda_set_attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH, INT32_MAX);
     driver = fake_cuda_driver();
@@ -258,6 +277,7 @@ void fake_cuda_open(void)
 void fake_cuda_close(void)
 {
     tb_gpu_replace_driver(NULL);
+    (void)sigaction(SIGSEGV, &before, NULL);
     const struct fake_cuda_counts c = fake_cuda.counts;
     MUST(c.contexts == 0, "a context is still retained");
     MUST(c.streams == 0 && c.events == 0, "streams or events are left");
@@ -359,6 +379,11 @@ void fake_cuda_set_initialised(bool yes)
 void fake_cuda_set_own_pitches(bool yes)
 {
     fake_cuda.own_pitches = yes;
+}
+
+void fake_cuda_set_spoils(bool yes)
+{
+    fake_cuda.spoils = yes;
 }
 
 struct fake_cuda_counts fake_cuda_counts(void)

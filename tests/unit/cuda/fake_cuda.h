@@ -2,7 +2,7 @@
  * order, and what we do when it refuses can be tested anywhere. It proves nothing about a real driver; tests/gpu does.
  *
  * It is as hostile as a real one may be. Device memory cannot be touched by the host: its addresses are mapped without rights
- * and the bytes stand elsewhere. Copies happen as late as they may, when their stream or an event behind them is waited for;
+ * and the bytes stand elsewhere; a core that looks there ends the test, with a word. Copies happen as late as they may, when their stream or an event behind them is waited for;
  * one into or out of memory that is freed meanwhile ends the test; one of host memory that is pinned in parts is refused, and
  * pinned memory that a fork would copy ends the test. Calls that need a context end the test without one.
  * Every entry point can be told to fail. What is not given back is counted. Two processes that have the fake share memory by its
@@ -32,6 +32,10 @@ void fake_cuda_free(void *device_memory);
 void fake_cuda_write(void *device_memory, const void *from, size_t bytes);
 void fake_cuda_read(const void *device_memory, void *to, size_t bytes);
 
+/* As a NIC that has the memory's dma-buf writes there, and has said that it is complete: the device sees it at once where it orders such
+ * writes (as it was told by set_attribute), else behind the next flush. */
+void fake_cuda_nic_write(void *device_memory, const void *from, size_t bytes);
+
 /* Call `nth` (from 1) of an entry point ("cuMemAlloc") answers `result`. NULL: nothing fails. */
 void fake_cuda_fail(const char *entry, uint32_t nth, CUresult result);
 /* Calls of an entry point stand still until another is held, or none (NULL). */
@@ -44,6 +48,8 @@ uint32_t fake_cuda_calls(const char *entry); /* since open */
 /* What the driver is: before open's effect is used. */
 void fake_cuda_set_version(int version); /* entry points that came later are not there */
 void fake_cuda_set_attribute(CUdevice_attribute which, int value);
+/* What is copied to a device from memory of the host that is not pinned gets there with a byte changed. */
+void fake_cuda_set_spoils(bool yes);
 /* It stands in a context that is not the primary one. */
 void fake_cuda_set_context(void *device_memory, bool other);
 void fake_cuda_set_managed(void *device_memory);

@@ -9,12 +9,13 @@
 
 #include "unit/cuda/fake_cuda.h"
 
-#define DEVICES     2
-#define ALLOCS_MAX  64
-#define STREAMS_MAX 16
-#define PINS_MAX    256
-#define OPS_MAX     8192
-#define OPENERS_MAX 8
+#define DEVICES        2
+#define ALLOCS_MAX     64
+#define STREAMS_MAX    16
+#define PINS_MAX       256
+#define OPS_MAX        8192
+#define OPENERS_MAX    8
+#define NIC_WRITES_MAX 64
 
 /* Ends the program: what a test sees as its death names the mistake, in a word that tests/mutants/run knows for a verdict. */
 #define MUST(condition, what)                                                                                \
@@ -39,6 +40,13 @@ struct alloc {
     bool mapped_by_handles; /* cuMemCreate's */
     bool opened;            /* another process's */
     struct openers *openers;
+};
+
+/* On its way, and not yet to be seen by the device. */
+struct nic_write {
+    void *to;
+    uint8_t *bytes;
+    size_t count;
 };
 
 struct op {
@@ -72,9 +80,12 @@ struct fake_cuda_state {
     int version;
     bool initialised;
     bool own_pitches;
+    bool spoils;
     struct CUctx_st primary[DEVICES], other;
     struct alloc allocs[ALLOCS_MAX];
     struct CUstream_st *streams[STREAMS_MAX];
+    struct nic_write nic_writes[NIC_WRITES_MAX];
+    uint32_t nic_write_count;
     struct {
         void *at;
         size_t bytes;
@@ -131,6 +142,7 @@ struct alloc *fake_cuda_find_alloc(const void *at); /* NULL: not of a device */
 /* Where the bytes of [at, at + bytes) stand: of a device's memory elsewhere. */
 uint8_t *fake_cuda_bytes_of(const void *at, size_t bytes);
 void fake_cuda_free_alloc(struct alloc *a);
+void fake_cuda_see_nic_writes(void);
 bool fake_cuda_is_pinned(const void *at, size_t bytes); /* all of it, by one call */
 bool fake_cuda_touches_a_pin(const void *at, size_t bytes);
 int fake_cuda_attribute(CUdevice_attribute which); /* 0: it was not set */

@@ -11,6 +11,7 @@
 #include "unit/cuda/fake_cuda_inside.h"
 
 #define PAGE               4096u
+#define FOUND_BYTES        ((size_t)4 << 20) /* of more a test would touch pages for seconds */
 #define DRIVER_BLOCK_BYTES ((size_t)2 << 20) /* smaller allocations share one */
 
 struct alloc *fake_cuda_find_alloc(const void *at)
@@ -56,7 +57,7 @@ static struct alloc *new_alloc(int device, size_t count)
     const int fd = memfd_create("fake-device", MFD_CLOEXEC);
     MUST(fd >= 0 && ftruncate(fd, (off_t)(mapped + PAGE)) == 0, "no memfd");
     struct alloc *a = map_alloc(device, count, fd);
-    memset(a->bytes, 0xdd, count); /* as found */
+    memset(a->bytes, 0xdd, count < FOUND_BYTES ? count : FOUND_BYTES); /* as found */
     return a;
 }
 
@@ -86,6 +87,16 @@ void fake_cuda_free_alloc(struct alloc *a)
     munmap(a->openers, PAGE);
     close(a->fd);
     memset(a, 0, sizeof *a);
+}
+
+void fake_cuda_see_nic_writes(void)
+{
+    for (uint32_t i = 0; i < fake_cuda.nic_write_count; i++) {
+        struct nic_write *w = &fake_cuda.nic_writes[i];
+        memcpy(fake_cuda_bytes_of(w->to, w->count), w->bytes, w->count);
+        free(w->bytes);
+    }
+    fake_cuda.nic_write_count = 0;
 }
 
 bool fake_cuda_is_pinned(const void *at, size_t bytes)
@@ -368,6 +379,19 @@ void fake_cuda_read(const void *device_memory, void *to, size_t bytes)
 {
     pthread_mutex_lock(&fake_cuda.lock);
     memcpy(to, fake_cuda_bytes_of(device_memory, bytes), bytes);
+    pthread_mutex_unlock(&fake_cuda.lock);
+}
+
+void fake_cuda_nic_write(void *device_memory, const void *from, size_t bytes)
+{
+    pthread_mutex_lock(&fake_cuda.lock);
+    struct nic_write *w = &fake_cuda.nic_writes[fake_cuda.nic_write_count++];
+    MUST(fake_cuda.nic_write_count < NIC_WRITES_MAX, "too many writes of a NIC");
+    *w = (struct nic_write){device_memory, malloc(bytes), bytes};
+    MUST(w->bytes != NULL, "no memory");
+    memcpy(w->bytes, from, bytes);
+    if (fake_cuda_attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) > 0)
+        fake_cuda_see_nic_writes();
     pthread_mutex_unlock(&fake_cuda.lock);
 }
 

@@ -27,12 +27,19 @@ void fake_cuda_no_op_touches(const void *at, size_t bytes)
     }
 }
 
+static bool unpinned(const void *at, size_t bytes)
+{
+    return fake_cuda_find_alloc(at) == NULL && !fake_cuda_is_pinned(at, bytes);
+}
+
 static void run_copy(const struct op *op)
 {
     for (size_t row = 0; row < op->rows; row++) {
         uint8_t *to = (uint8_t *)op->to + row * op->to_pitch;
         const uint8_t *from = (const uint8_t *)op->from + row * op->from_pitch;
-        memcpy(fake_cuda_bytes_of(to, op->bytes), fake_cuda_bytes_of(from, op->bytes), op->bytes);
+        uint8_t *bytes = fake_cuda_bytes_of(to, op->bytes);
+        memcpy(bytes, fake_cuda_bytes_of(from, op->bytes), op->bytes);
+        if (fake_cuda.spoils && bytes != to && unpinned(from, op->bytes)) bytes[0] ^= 1;
     }
 }
 
@@ -51,11 +58,6 @@ static void ask_op(struct CUstream_st *s, struct op op)
 {
     MUST(s->ended - s->begun < OPS_MAX, "too much on one stream");
     s->ops[s->ended++ % OPS_MAX] = op;
-}
-
-static bool unpinned(const void *at, size_t bytes)
-{
-    return fake_cuda_find_alloc(at) == NULL && !fake_cuda_is_pinned(at, bytes);
 }
 
 /* Host memory is pinned all of it, or not at all: what it is between the rows as well. */
@@ -188,6 +190,7 @@ static CUresult CUDAAPI e_cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesT
 {
     (void)target, (void)scope;
     BEGIN_IN_CONTEXT("cuFlushGPUDirectRDMAWrites");
+    fake_cuda_see_nic_writes();
     fake_cuda_trace_add("f%d", 0);
     return fake_cuda_end(CUDA_SUCCESS);
 }
@@ -238,6 +241,7 @@ static void run_digests(void *arguments)
         (const struct tb_digest_job *)(const void *)fake_cuda_bytes_of(l->jobs, l->count * sizeof *jobs);
     for (uint32_t i = 0; i < l->count; i++) {
         if (jobs[i].count < TB_KERNEL_DIGEST_MIN) continue;
+        MUST((uintptr_t)jobs[i].bytes % 16 == 0, "a chunk off its border");
         struct tb_digest_job here = {fake_cuda_bytes_of(jobs[i].bytes, jobs[i].count), jobs[i].count,
                                      fake_cuda_bytes_of(jobs[i].digest, 16)};
         cores_digest(&here, 1, 1);
