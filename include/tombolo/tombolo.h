@@ -276,6 +276,12 @@ struct tb_subscribe_options {
     struct tb_registration *registration;
     uint32_t update;                /* enum tb_update; all but COPY need a registration */
     struct tb_registration *second; /* SWITCH: the same tensors, elsewhere */
+    /* 1: COPY, of whole tensors that all stand on one GPU: versions are staged in that GPU's memory, as many bytes more as a version has and
+     * 64 MiB, until tb_release. What lands there is digested there, a NIC that can writes there by itself, and the switch copies inside the
+     * device. Such a worker serves nobody, and reads whole chunks: no step. Where the GPU cannot, a version is staged in host memory, and
+     * a line of the log, staging.not_on_gpu, says why. tb_suspend takes it from there: tb_activate answers TB_BAD_STATE until tb_stage has
+     * brought it again. Run over a mock of the driver alone so far: no GPU has run it. */
+    uint32_t stage_on_gpu;
 };
 
 /* TB_PEER_DENIED, TB_NOT_FOUND (model not configured), TB_CONFLICT: another count for the group, or the index is taken; TB_TIMEOUT,
@@ -341,7 +347,7 @@ struct tb_activate_info {
     uint64_t stall_ns;       /* from the call to its return */
     uint64_t copied_bytes;   /* into the registered buffers meanwhile, of chunks that were staged whole */
     uint64_t patched_bytes;  /* PATCH: written by decoding */
-    uint64_t staged_bytes;   /* of memory that staging took for this version */
+    uint64_t staged_bytes;   /* of memory that staging took for this version, of the host and the GPU */
     uint32_t fetched_chunks; /* PATCH: that came again, whole */
     uint32_t reserved;
 };
@@ -372,7 +378,7 @@ struct tb_item {
     const char *dtype; /* NULL for a blob */
     const uint64_t *shape;
     /* in staging; may be read once tb_stage returned TB_OK. NULL: a tensor of which PATCH, or a registration of slices, keeps
-     * other than all */
+     * other than all, or that is staged on a GPU */
     const void *bytes;
     uint64_t count; /* bytes */
 };

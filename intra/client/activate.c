@@ -400,7 +400,8 @@ static int activate(struct tb_session *s, struct tb_subscription *sub, const str
         return stage_again(sub, use);
     if (status != TB_OK) return status;
     /* While the answer was waited for the registration may have been suspended by another thread. */
-    if (is_suspended(sub)) return tb_fail(TB_BAD_STATE, "the registration was suspended meanwhile");
+    if (is_suspended(sub) || use->staging->left_gpu)
+        return tb_fail(TB_BAD_STATE, "the registration was suspended meanwhile");
     status = update(s, sub, use, info);
     if (status != TB_OK) return status;
     became_active(sub, use->staging);
@@ -443,6 +444,12 @@ int tb_activate(struct tb_subscription *subscription, const struct tb_uid *uid,
 
 /* ---- what is staged, for those who read it in place ---- */
 
+/* All of them, in memory of the host. */
+static bool keeps_tensors(const struct tb_place *p)
+{
+    return p->landed == NULL && p->wanted == NULL && p->far == NULL;
+}
+
 static bool fill_item(const struct tb_staged_shard *sh, uint32_t shard, uint32_t index, struct tb_item *item)
 {
     const struct tb_manifest *m = &sh->manifest;
@@ -454,8 +461,7 @@ static bool fill_item(const struct tb_staged_shard *sh, uint32_t shard, uint32_t
         item->name = t->name;
         item->dtype = tb_dtype_name(t->dtype);
         item->shape = t->box_count;
-        item->bytes =
-            sh->place.landed != NULL || sh->place.wanted != NULL ? NULL : sh->place.bytes + t->offset;
+        item->bytes = keeps_tensors(&sh->place) ? sh->place.bytes + t->offset : NULL;
         item->count = t->bytes;
         return true;
     }
@@ -466,7 +472,8 @@ static bool fill_item(const struct tb_staged_shard *sh, uint32_t shard, uint32_t
     item->name = m->blobs[index].name;
     item->dtype = NULL;
     item->shape = NULL;
-    item->bytes = sh->place.bytes + m->blobs[index].offset;
+    item->bytes = sh->place.far != NULL ? sh->place.far->rest + (m->blobs[index].offset - m->layout.bytes)
+                                        : sh->place.bytes + m->blobs[index].offset;
     item->count = m->blobs[index].bytes;
     return true;
 }

@@ -309,6 +309,9 @@ struct tb_staged_shard {
     struct tb_manifest manifest;
     struct tb_place place;
     uint64_t bytes_offset, held_offset; /* in the staging's memory */
+    /* Staged on a GPU: where its tensors stand in the stage; `bytes_offset` is of its blobs. */
+    uint64_t far_offset;
+    struct tb_place_far far;
 };
 
 /* What the hop's callback has to tell, under note_lock. */
@@ -345,6 +348,11 @@ struct tb_staging {
     uint64_t wanted_bytes;
     struct tb_shared_memory *pinned; /* for a GPU: the pages of what is wanted; views into the memory */
     uint32_t pinned_count;
+    /* To be staged in the memory of the GPU that its tensors stand on; NULL: in that of the host, or that GPU cannot. */
+    struct tb_registration *gpu_for;
+    struct tb_gpu_stage *stage; /* NULL: not there */
+    uint64_t stage_bytes;       /* of it */
+    bool left_gpu;              /* it was there, and went when the registration was suspended: FAILED */
     /* Staged as a patch for these buffers; NULL: whole. It becomes NULL when the manifests show that they are no base. */
     struct tb_registration *patch_for;
     struct tb_patch *patch;              /* from PREPARED on */
@@ -392,6 +400,7 @@ struct tb_subscription {
     uint32_t member_index, member_count;
     struct tb_registration *registration;
     uint32_t update; /* enum tb_update */
+    bool stage_on_gpu;
     struct tb_registration *second;
     uint32_t buffer;     /* SWITCH: which one is in use */
     struct tb_id filled; /* SWITCH: the version in the other one; zero: none */
@@ -442,6 +451,17 @@ int tb_staging_match(const struct tb_staging *st, const struct tb_registration *
  * GPU that is pinned. Without the lock. */
 TB_MUST_USE enum tb_status tb_staging_want_slices(struct tb_staging *st, uint64_t words);
 void tb_staging_unpin(struct tb_staging *st);
+/* Of a staging that is for a GPU: memory there, or a line says why not, and it is for the host as any other. Before its places; without the
+ * lock. */
+void tb_staging_find_gpu(struct tb_staging *st);
+/* A shard's place, which is laid out over the host's memory: its tensors are far from now on. */
+void tb_staging_put_far(struct tb_staging *st, struct tb_staged_shard *sh);
+/* P10: no memory there, and why. */
+void tb_staging_not_on_gpu(const struct tb_staging *st, const char *why);
+/* Under the lock, let go meanwhile. The registration is suspended: nothing that was staged in its GPU's memory is there at return. */
+void tb_stagings_leave_gpu(struct tb_session *s, struct tb_registration *r);
+/* Under the lock: what is staged here goes, and nobody waits until the gateway has heard of it. */
+void tb_staging_give_back(struct tb_session *s, const struct tb_staging *st);
 /* Memory that it takes. */
 uint64_t tb_staging_bytes(const struct tb_staging *st);
 bool tb_staging_has_manifests(const struct tb_staging *st);

@@ -29,7 +29,8 @@ void tb_staging_export_notice(struct tb_session *s, const struct tb_staging *st)
 
 static uint64_t held_bytes(const struct tb_staging *st, uint32_t held)
 {
-    const uint64_t bytes = st->wanted != NULL ? st->wanted_bytes : st->memory.count;
+    /* What is mapped for a patch is more than it takes. */
+    const uint64_t bytes = st->patch != NULL ? st->memory.count : tb_staging_bytes(st);
     return st->total_chunks == 0 ? 0 : (uint64_t)((double)bytes * held / st->total_chunks);
 }
 
@@ -148,10 +149,10 @@ static void became_whole(struct tb_session *s, struct tb_staging *st)
     if (st->shelf_offset != 0) tb_shelf_close(&st->shelf);
     st->state = TB_STAGING_WHOLE;
     tb_log(TB_LOG_DEBUG, "staging.whole",
-           "number=%llu bytes=%llu read_bytes=%llu encoded_bytes=%llu encoded_chunks=%u of=%u",
+           "number=%llu bytes=%llu gpu_bytes=%llu read_bytes=%llu encoded_bytes=%llu encoded_chunks=%u of=%u",
            (unsigned long long)st->key.number, (unsigned long long)st->memory.count,
-           (unsigned long long)st->read.bytes_read, (unsigned long long)st->read.bytes_encoded,
-           st->read.chunks_encoded, st->total_chunks);
+           (unsigned long long)st->stage_bytes, (unsigned long long)st->read.bytes_read,
+           (unsigned long long)st->read.bytes_encoded, st->read.chunks_encoded, st->total_chunks);
     tb_staging_progress_notice(s, st);
     tb_session_changed(s, true);
 }
@@ -412,6 +413,11 @@ static void hear_hop(struct tb_session *s, struct tb_staging *st)
     const enum tb_status why = note.lost ? note.why : TB_CHUNK_ABSENT;
     const uint64_t plan = st->plan;
     tb_staging_close_hop(st);
+    if (st->stage != NULL && tb_gpu_stage_failed(st->stage)) { /* another source would not help */
+        tb_staging_fail(st, TB_SITE_IO,
+                        "the GPU in whose memory it lands refused: see gpu.failed in the log");
+        return;
+    }
     tb_log(TB_LOG_WARN, "hop.lost", "number=%llu plan=%llu held_chunks=%u of=%u status=%s action=ask_again",
            (unsigned long long)st->key.number, (unsigned long long)plan, tb_staging_held_chunks(st),
            st->total_chunks, tb_status_name(why));

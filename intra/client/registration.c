@@ -428,6 +428,7 @@ int tb_suspend(struct tb_registration *registration)
         hide_all(s, registration, true);
         tb_registration_gone(registration, true);
         let_go(s, registration);
+        tb_stagings_leave_gpu(s, registration);
         close_gpu(s, registration);
     }
     tb_session_unlock(s);

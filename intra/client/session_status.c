@@ -186,11 +186,12 @@ static void put_stagings(struct text *t, const struct tb_session *s)
         put_uid(t, &st->uid);
         put(t,
             ",\"model\":\"%s\",\"number\":%llu,\"state\":\"%s\",\"held_chunks\":%u,\"total_chunks\":%u,"
-            "\"readers\":%u,\"staged_bytes\":%llu,\"patch\":%s",
+            "\"readers\":%u,\"staged_bytes\":%llu,\"gpu_bytes\":%llu,\"patch\":%s",
             st->key.model.text, (unsigned long long)st->key.number, names[st->state],
             tb_staging_held_chunks(st), st->total_chunks,
             st->export_id == 0 ? 0 : tb_export_readers(s->fabric, st->export_id),
             (unsigned long long)(st->state < TB_STAGING_PREPARED ? 0 : tb_staging_bytes(st)),
+            (unsigned long long)(st->state < TB_STAGING_PREPARED ? 0 : st->stage_bytes),
             st->patch_for != NULL ? "true" : "false");
         put_read(t, st);
         put_hop(t, st);

@@ -71,6 +71,7 @@ static void free_staging(struct tb_staging *st)
     tb_free(st->base_places);
     tb_free(st->kept_plan);
     tb_staging_unpin(st);
+    tb_gpu_stage_close(st->stage);
     if (st->memory.bytes != NULL && st->memory.memfd < 0)
         munmap(st->memory.bytes, st->memory.count);
     else
@@ -125,6 +126,8 @@ void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain
             break;
         }
     }
+    struct tb_registration *r = st->gpu_for;
+    if (r != NULL) r->passes++; /* its suspension waits for what goes now, and is not in the list any more */
     /* A task of the pool may be making its places: it says PREPARED or FAILED soon. */
     while (st->preparing)
         pthread_cond_wait(&s->changed, &s->lock);
@@ -141,6 +144,9 @@ void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain
     tb_session_memory_free(s, &before);
     free_staging(st);
     tb_session_lock(s);
+    if (r == NULL) return;
+    r->passes--;
+    tb_session_changed(s, false);
 }
 
 /* ---- STAGE and its answer ---- */
@@ -269,6 +275,18 @@ static uint64_t version_bytes(const struct tb_staging *st)
     return bytes;
 }
 
+/* Nobody else maps it. */
+static bool is_passage(const struct tb_staging *st)
+{
+    return st->patch_for != NULL || st->slices_for != NULL || st->stage != NULL;
+}
+
+/* On a GPU stand the tensors alone. */
+static uint64_t here_bytes(const struct tb_staging *st, const struct tb_manifest *m)
+{
+    return st->stage != NULL ? m->bytes - m->layout.bytes : m->bytes;
+}
+
 /* All shards, behind them their bitmaps, and the shelf stand in one memory: one descriptor a version. */
 static uint64_t lay_out(struct tb_staging *st, uint64_t *words_out)
 {
@@ -276,7 +294,7 @@ static uint64_t lay_out(struct tb_staging *st, uint64_t *words_out)
     for (uint32_t i = 0; i < st->key.shard_count; i++) {
         struct tb_staged_shard *sh = &st->shards[i];
         sh->bytes_offset = bytes;
-        bytes += (sh->manifest.bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+        bytes += (here_bytes(st, &sh->manifest) + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     }
     for (uint32_t i = 0; i < st->key.shard_count; i++) {
         struct tb_staged_shard *sh = &st->shards[i];
@@ -286,8 +304,7 @@ static uint64_t lay_out(struct tb_staging *st, uint64_t *words_out)
     }
     *words_out = words;
     const uint64_t end = bytes + (words + 1) * sizeof(uint64_t);
-    const bool serves = st->patch_for == NULL && st->slices_for == NULL;
-    if (!serves || st->total_chunks == 0 || st->total_chunks > TB_SHELF_COUNT_MAX) return end;
+    if (is_passage(st) || st->total_chunks == 0 || st->total_chunks > TB_SHELF_COUNT_MAX) return end;
     st->shelf_offset = end;
     return end + tb_shelf_bytes(st->total_chunks, TB_SHELF_ROOM(version_bytes(st)));
 }
@@ -345,7 +362,7 @@ static enum tb_status map_passage(struct tb_staging *st, uint64_t bytes)
 
 static enum tb_status make_memory(struct tb_staging *st, uint64_t bytes)
 {
-    if (st->patch_for != NULL || st->slices_for != NULL) return map_passage(st, bytes);
+    if (is_passage(st)) return map_passage(st, bytes);
     if (st->shelf_offset != 0 && take_spare(st, bytes, zeroed_of(st))) return TB_OK;
     return tb_session_memory_new(st->session, "tombolo-staging", bytes, &st->memory);
 }
@@ -353,6 +370,7 @@ static enum tb_status make_memory(struct tb_staging *st, uint64_t bytes)
 static enum tb_status make_places(struct tb_staging *st)
 {
     uint64_t words;
+    tb_staging_find_gpu(st);
     const uint64_t bytes = lay_out(st, &words);
     const enum tb_status made = make_memory(st, bytes);
     if (made != TB_OK) return made;
@@ -367,13 +385,14 @@ static enum tb_status make_places(struct tb_staging *st)
                                       .bytes = base + sh->bytes_offset,
                                       .held = (uint64_t *)(void *)(base + sh->held_offset),
                                       .claimed = claimed};
+        if (st->stage != NULL) tb_staging_put_far(st, sh);
         claimed += TB_BITMAP_WORDS(sh->manifest.chunk_count);
     }
     if (st->shelf_offset != 0)
         tb_shelf_init(&st->shelf, base + st->shelf_offset, st->total_chunks,
                       TB_SHELF_ROOM(version_bytes(st)));
     if (st->slices_for != NULL) return tb_staging_want_slices(st, words);
-    return encode_source(st);
+    return st->stage != NULL ? TB_OK : encode_source(st);
 }
 
 /* ---- as a patch ---- */
@@ -447,12 +466,13 @@ static enum tb_status make_patch(struct tb_staging *st)
 
 bool tb_staging_reads_only(const struct tb_staging *st)
 {
-    return st->patch != NULL || st->wanted != NULL;
+    return st->patch != NULL || st->wanted != NULL || st->stage != NULL;
 }
 
 uint64_t tb_staging_bytes(const struct tb_staging *st)
 {
     if (st->wanted != NULL) return st->wanted_bytes;
+    if (st->stage != NULL) return st->stage_bytes + st->memory.count;
     return st->patch != NULL ? tb_patch_staged_bytes(st->patch) : st->memory.count;
 }
 

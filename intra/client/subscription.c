@@ -66,6 +66,17 @@ static int check_update(const struct tb_session *s, const struct tb_subscribe_op
     return TB_OK;
 }
 
+static int check_stage_on_gpu(const struct tb_subscribe_options *o)
+{
+    if (o->stage_on_gpu == 0) return TB_OK;
+    if (o->stage_on_gpu > 1) return tb_fail(TB_BAD_ARGUMENT, "stage_on_gpu is %u: 0 or 1", o->stage_on_gpu);
+    if (o->registration == NULL || o->update != TB_UPDATE_COPY)
+        return tb_fail(TB_BAD_ARGUMENT, "stage_on_gpu is for TB_UPDATE_COPY into a registration");
+    if (o->registration->slices != NULL)
+        return tb_fail(TB_BAD_ARGUMENT, "stage_on_gpu is for whole tensors, and the registration has slices");
+    return TB_OK;
+}
+
 static int check_subscribe(struct tb_session *s, const struct tb_subscribe_options *given,
                            struct tb_subscription *sub)
 {
@@ -98,8 +109,10 @@ static int check_subscribe(struct tb_session *s, const struct tb_subscribe_optio
     sub->registration = o->registration;
     sub->second = o->second;
     sub->update = o->update;
+    sub->stage_on_gpu = o->stage_on_gpu != 0;
     sub->buffer = 1; /* the first version goes into the other one */
-    return check_update(s, o);
+    const int status = check_update(s, o);
+    return status == TB_OK ? check_stage_on_gpu(o) : status;
 }
 
 static void enter_subscription(struct tb_session *s, struct tb_request *request, void *user)
@@ -201,6 +214,9 @@ static struct tb_staged_use *new_use(struct tb_subscription *sub, const struct t
         use->staging = tb_staging_new(s, uid);
         if (use->staging != NULL && can_patch(sub)) use->staging->patch_for = sub->registration;
         if (use->staging != NULL && has_slices(sub)) use->staging->slices_for = sub->registration;
+        if (use->staging != NULL && sub->stage_on_gpu) use->staging->gpu_for = sub->registration;
+    } else if (sub->stage_on_gpu) {
+        tb_staging_not_on_gpu(use->staging, "another subscription has it in host memory");
     }
     if (use->staging == NULL) {
         tb_free(use);
@@ -329,8 +345,7 @@ static struct tb_request *release_request(struct tb_session *s, const struct tb_
     return request;
 }
 
-/* Under the lock: what is staged here goes, and nobody waits until the gateway has heard of it. */
-static void give_back(struct tb_session *s, const struct tb_staging *st)
+void tb_staging_give_back(struct tb_session *s, const struct tb_staging *st)
 {
     if (st->uses > 1) return;
     tb_requests_withdraw(s, TB_SESSION_STAGE, &st->uid);
@@ -395,15 +410,24 @@ static bool is_stuck(const struct tb_session *s, const struct tb_staged_use *use
            tb_time_since(use->asked_at, tb_clock_now()) >= ASK_AGAIN;
 }
 
+static bool is_for_one(const struct tb_staging *st)
+{
+    return st->patch_for != NULL || st->slices_for != NULL || st->gpu_for != NULL || st->left_gpu;
+}
+
 static int stage(struct tb_subscription *sub, const struct tb_id *uid, const struct tb_call *call)
 {
     struct tb_session *s = sub->session;
     struct tb_staged_use *use = tb_use_find(sub, uid);
     const struct tb_staging *other = use != NULL ? NULL : tb_staging_find(s, uid);
-    if (other != NULL && (other->patch_for != NULL || other->slices_for != NULL))
+    if (other != NULL && is_for_one(other))
         return tb_fail(TB_BAD_STATE,
                        "another subscription of this session stages the version for itself alone, "
-                       "as a patch or in slices: open a session for each");
+                       "as a patch, in slices or on its GPU: open a session for each");
+    if (use != NULL && use->staging->left_gpu) { /* the gateway has heard of it */
+        tb_use_drop(sub, use, 0);
+        use = NULL;
+    }
     if (use == NULL) use = new_use(sub, uid);
     if (use == NULL) return tb_fail(TB_SITE_NOMEM, "no memory to stage a version");
     int status = look(sub, use);
@@ -423,7 +447,7 @@ static int stage(struct tb_subscription *sub, const struct tb_id *uid, const str
     if (status == TB_OK && sub->update == TB_UPDATE_SWITCH)
         (void)tb_use_fill(sub, use); /* or the switch does it */
     if (status == TB_OK || status == TB_GROUP_BROKEN) return status;
-    give_back(s, use->staging); /* P6: or its group would wait for this member */
+    tb_staging_give_back(s, use->staging); /* P6: or its group would wait for this member */
     tb_use_drop(sub, use, 0);
     return status;
 }
@@ -469,7 +493,8 @@ static void tell_release(struct tb_session *s, const struct tb_staging *st)
         tb_log(TB_LOG_WARN, "release.untold", "number=%llu status=%s action=readers_cut_off",
                (unsigned long long)st->key.number, tb_status_name(status));
     tb_request_free(request);
-    if (!heard) give_back(s, st); /* P3: a gateway that takes us for a keeper may let its own copy go */
+    if (!heard)
+        tb_staging_give_back(s, st); /* P3: a gateway that takes us for a keeper may let its own copy go */
 }
 
 int tb_release(struct tb_subscription *subscription, const struct tb_uid *uid)

@@ -114,6 +114,7 @@ def python_after_the_end_and_in_other_memory(lab):
     refused("too small", lambda: sealed.resume([bytearray(4095), bytearray()]))
     sealed.resume([elsewhere, bytearray()])
     weights[:] = bytes(4096) # nobody reads here any more
+    expect_error("to stage on the GPU of nothing", tombolo.Error, "bad_argument", lambda: session.subscribe("policy", stage_on_gpu=True))
     subscription = session.subscribe("policy")
     version = session.wait("policy", timeout_ms=30000)
     subscription.stage(version.uid, timeout_ms=30000)

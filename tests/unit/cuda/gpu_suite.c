@@ -246,6 +246,84 @@ static void a_version_gets_into_the_device(void **state)
     under->close();
 }
 
+static uint64_t status_number(struct tb_session *s, const char *key)
+{
+    char text[4096];
+    uint64_t needed;
+    CHECK_OK(tb_status(s, "session", text, sizeof text, &needed));
+    const char *at = strstr(text, key);
+    assert_non_null(at);
+    return strtoull(at + strlen(key), NULL, 10);
+}
+
+static bool device_has_kernels(struct tb_session *s)
+{
+    char text[4096];
+    uint64_t needed;
+    CHECK_OK(tb_status(s, "session", text, sizeof text, &needed));
+    return strstr(text, "\"digests\":\"gpu\"") != NULL;
+}
+
+/* Of a version that is staged on the device no tensor can be read there by the host, and every blob can. */
+static void check_items(struct tb_subscription *sub, const struct tb_uid *uid, bool on_device)
+{
+    uint32_t found = 0;
+    struct tb_item item = {.struct_bytes = sizeof item};
+    for (uint32_t i = 0; tb_staged_item(sub, uid, i, &item) == TB_OK; i++) {
+        if (!item.is_blob) {
+            assert_int_equal(item.bytes == NULL, on_device);
+            continue;
+        }
+        assert_int_equal(item.count, 7);
+        assert_memory_equal(item.bytes, "{\"a\":1}", 7);
+        found++;
+    }
+    assert_int_equal(found, 1);
+}
+
+/* P1: versions that are staged on the device itself, where it can digest: no host memory has them, and the switch brings them into the
+ * tensors. What they took is given back. */
+static void versions_are_staged_on_the_device(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct gpu_worker rank, rollout;
+    under->open();
+    fake_open(&f);
+    gpu_worker_open(&rank, &f, under, "rank0", "host-a");
+    gpu_worker_open(&rollout, &f, under, "rollout0", "host-b");
+    const struct tb_subscribe_options o = {.struct_bytes = sizeof o,
+                                           .member_count = 1,
+                                           .model = "policy",
+                                           .group = "engine",
+                                           .registration = rollout.r,
+                                           .stage_on_gpu = 1};
+    struct tb_subscription *sub;
+    CHECK_OK(tb_subscribe(rollout.s, &o, &sub));
+    for (uint64_t number = 1; number <= 3; number++) {
+        gpu_worker_fill(&rank, under, number);
+        CHECK_OK(publish(&rank, number, TB_PUBLISH_SHADOW, number == 2 ? "zstd" : NULL));
+        fake_land(&f, number);
+        const struct tb_uid uid = fake_uid(fake_version(&f, number));
+        if (tb_stage(sub, &uid, 20000) != TB_OK) fail_msg("%s", tb_last_error());
+        const bool kernels = device_has_kernels(rollout.s);
+        assert_int_equal(status_number(rollout.s, "\"gpu_bytes\":") >= GPU_WORKER_BIG + GPU_WORKER_SMALL,
+                         kernels);
+        check_items(sub, &uid, kernels);
+        fake_go(&f, number);
+        struct tb_activate_info info = {.struct_bytes = sizeof info};
+        if (tb_activate(sub, &uid, &info) != TB_OK) fail_msg("%s", tb_last_error());
+        assert_int_equal(info.copied_bytes, GPU_WORKER_BIG + GPU_WORKER_SMALL);
+        assert_in_range(info.staged_bytes, GPU_WORKER_BIG + GPU_WORKER_SMALL, 2 * GPU_WORKER_BIG);
+        assert_true(gpu_worker_holds(&rollout, under, &rank));
+        if (number > 1) CHECK_OK(tb_release(sub, &uid)); /* the first one stays beside the next */
+    }
+    gpu_worker_close(&rollout, under);
+    gpu_worker_close(&rank, under);
+    fake_close(&f);
+    under->close();
+}
+
 /* Publishes what `rank` holds as `number`, and brings it into the rollout: the buffer it is in. */
 static uint32_t follow(struct fake *f, struct gpu_worker *rank, struct tb_subscription *sub, uint64_t number,
                        struct tb_activate_info *info)
@@ -310,14 +388,6 @@ static void take_a_step(struct gpu_worker *w, uint64_t number)
     w->small_truth[number]++;
     under->write(w->big, w->big_truth, GPU_WORKER_BIG);
     under->write(w->small, w->small_truth, GPU_WORKER_SMALL);
-}
-
-static bool device_has_kernels(struct tb_session *s)
-{
-    char text[4096];
-    uint64_t needed;
-    CHECK_OK(tb_status(s, "session", text, sizeof text, &needed));
-    return strstr(text, "\"digests\":\"gpu\"") != NULL;
 }
 
 struct patched {
@@ -566,6 +636,7 @@ int gpu_suite_run(const struct gpu_under_test *on)
         cmocka_unit_test(a_suspended_device_memory_comes_back),
         cmocka_unit_test(a_device_memory_that_changed_asleep_is_no_reference),
         cmocka_unit_test(a_version_gets_into_the_device),
+        cmocka_unit_test(versions_are_staged_on_the_device),
         cmocka_unit_test(two_buffers_of_the_device_take_turns),
         cmocka_unit_test(the_device_patches_its_tensors),
         cmocka_unit_test(a_device_that_holds_no_base_gets_whole_chunks),
