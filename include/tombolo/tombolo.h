@@ -119,8 +119,9 @@ struct tb_tensor_desc {
 /* Registers 1 to 1,000,000 tensors once. The memory stays the caller's and must stay valid until tb_unregister has returned; the
  * rest is copied. A name has 1 to 512 bytes of UTF-8 without control characters, and one element type and shape. A tensor may
  * have no elements (memory is NULL then), and rank 0 is one element. Works without the gateway.
- * Device memory: of one device, in its primary context, and what the caller wrote there has to be complete (a stream
- * synchronised) before a call that reads it.
+ * Device memory: of one device, in its primary context. Calls do not wait for the caller's streams: what was written there has to be
+ * complete (a stream synchronised) before a call that reads it, and what computes from it before one that writes it, which is
+ * tb_activate, and with TB_UPDATE_SWITCH tb_stage for the buffers that are not in use.
  *   TB_BAD_ARGUMENT            tb_last_error names the tensor
  *   TB_SITE_IO, TB_SITE_NOMEM  the driver refused; the log has gpu.failed */
 TB_API TB_MUST_USE int tb_register(struct tb_session *session, const struct tb_tensor_desc *tensors,

@@ -2,7 +2,7 @@
  * over the two lanes; while one is uploaded, the one before is encoded.
  *
  * Bytes touched per byte of a chunk: it goes up over the bus once, and its form comes down; on the device the base is gathered (read and
- * written once), and the kernel reads both some times over. */
+ * written once) unless it stands in one piece, and the kernel reads both some times over. */
 #include <string.h>
 
 #include "intra/cuda/cuda_memory.h"
@@ -13,6 +13,12 @@ struct run {
     uint32_t count, next;
     enum tb_status status; /* of what came down */
 };
+
+/* A base that stands in one piece, on the borders that kernels want, is read there. */
+static bool is_in_place(const struct tb_gpu_difference *d)
+{
+    return d->piece_count == 1 && (uintptr_t)d->pieces[0].at % 16 == 0;
+}
 
 /* As many as a lane carries: as many bytes of bases, and fewer of forms. */
 static struct tb_cuda_batch batch_next(void *user)
@@ -38,7 +44,7 @@ static uint64_t place_of(const struct run *run, const struct tb_cuda_batch *b, u
     return at;
 }
 
-/* The chunks go up as one piece, and their bases are gathered; the jobs are written. */
+/* The chunks go up as one piece, and bases are gathered; the jobs are written. */
 static enum tb_status upload(struct run *run, const struct tb_cuda_batch *b, uint32_t lane)
 {
     const struct tb_cuda_lane *l = &run->m->lanes[lane];
@@ -49,14 +55,17 @@ static enum tb_status upload(struct run *run, const struct tb_cuda_batch *b, uin
     for (uint32_t i = 0; i < b->count && status == TB_OK; i++) {
         const struct tb_gpu_difference *d = &run->list[b->first + i];
         memcpy(l->host_forms + at, d->chunk, d->bytes);
-        l->host->encodes[i] = (struct tb_encode_job){.base = bases + at,
+        const bool in_place = is_in_place(d);
+        l->host->encodes[i] = (struct tb_encode_job){.base = in_place ? d->pieces[0].at : bases + at,
                                                      .bytes = chunks + at,
                                                      .count = d->bytes,
                                                      .kind = d->kind,
                                                      .classes_max = d->classes,
                                                      .out = forms + at,
                                                      .cap = d->bytes};
-        status = tb_cuda_exchange(run->m, lane, TB_CUDA_FROM_TENSORS, d->pieces, d->piece_count, bases + at);
+        if (!in_place)
+            status =
+                tb_cuda_exchange(run->m, lane, TB_CUDA_FROM_TENSORS, d->pieces, d->piece_count, bases + at);
         at += tb_cuda_aligned(d->bytes);
     }
     if (status == TB_OK) status = tb_cuda_moves_run(run->m, lane);

@@ -31,7 +31,7 @@ void tb_cuda_kernels_load(const struct tb_gpu *gpu, struct tb_cuda_device *devic
         result = gpu->driver.module_function(&device->kernels[i], device->module, names[i]);
     if (result == CUDA_SUCCESS) return;
     none(device, tb_cuda_error_name(&gpu->driver, result));
-    tb_log(TB_LOG_INFO, "gpu.no_kernels", "device=%d error=%s action=cores_digest", (int)device->handle,
+    tb_log(TB_LOG_WARN, "gpu.no_kernels", "device=%d error=%s action=cores_digest", (int)device->handle,
            tb_cuda_error_name(&gpu->driver, result));
     tb_cuda_kernels_unload(gpu, device);
 }

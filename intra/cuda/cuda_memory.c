@@ -72,6 +72,16 @@ static enum tb_status belongs(struct tb_gpu_memory *m, const struct tb_tensor *t
     return TB_OK;
 }
 
+/* What the driver says of memory that was mapped by handles (cuMemMap, as allocators do whose segments grow) is what was reserved,
+ * mapped or not: of that the tensor's own pages count, and those beside them are one range with them. */
+static struct tb_cuda_range range_around(const struct pointer *p, const void *at, uint64_t bytes)
+{
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), address = (uint64_t)(uintptr_t)at;
+    if (p->context != NULL) return (struct tb_cuda_range){p->base, p->bytes, false, DMABUF_UNASKED};
+    const uint64_t first = address / page * page, end = (address + bytes + page - 1) / page * page;
+    return (struct tb_cuda_range){first, end - first, true, DMABUF_UNASKED};
+}
+
 static enum tb_status examine(struct tb_gpu_memory *m, const struct tb_gpu_tensors *tensors, char *why)
 {
     for (uint32_t i = 0; i < m->tensor_count; i++) {
@@ -83,7 +93,7 @@ static enum tb_status examine(struct tb_gpu_memory *m, const struct tb_gpu_tenso
         if (status == TB_OK) status = belongs(m, t, &p, why);
         if (status != TB_OK) return status;
         m->has[i] = true;
-        m->ranges[m->range_count++] = (struct tb_cuda_range){p.base, p.bytes, DMABUF_UNASKED};
+        m->ranges[m->range_count++] = range_around(&p, tensors->at[i], t->bytes);
     }
     return TB_OK;
 }
@@ -94,12 +104,22 @@ static int by_base(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* The next one is a part of it, or becomes one. */
+static bool joins(struct tb_cuda_range *before, const struct tb_cuda_range *next)
+{
+    const uint64_t end = before->base + before->bytes, next_end = next->base + next->bytes;
+    if (!before->mapped || !next->mapped) return before->base == next->base;
+    if (next->base > end) return false;
+    if (next_end > end) before->bytes = next_end - before->base;
+    return true;
+}
+
 static void sort_ranges(struct tb_gpu_memory *m)
 {
     qsort(m->ranges, m->range_count, sizeof *m->ranges, by_base);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < m->range_count; i++)
-        if (kept == 0 || m->ranges[kept - 1].base != m->ranges[i].base) m->ranges[kept++] = m->ranges[i];
+        if (kept == 0 || !joins(&m->ranges[kept - 1], &m->ranges[i])) m->ranges[kept++] = m->ranges[i];
     m->range_count = kept;
 }
 
@@ -263,6 +283,7 @@ static void count_memory(struct tb_gpu *gpu, int by)
 static enum tb_status begin(struct tb_gpu_memory *m)
 {
     pthread_mutex_init(&m->lock, NULL);
+    pthread_mutex_init(&m->export_lock, NULL);
     count_memory(m->gpu, 1);
     const enum tb_status status = open_lanes(m);
     if (status != TB_OK) tb_gpu_memory_close(m);
@@ -318,6 +339,7 @@ void tb_gpu_memory_close(struct tb_gpu_memory *m)
     }
     count_memory(m->gpu, -1);
     pthread_mutex_destroy(&m->lock);
+    pthread_mutex_destroy(&m->export_lock);
     free_tables(m);
 }
 
@@ -388,7 +410,7 @@ bool tb_gpu_memory_device(struct tb_gpu_memory *m, const void *at, uint64_t byte
 {
     if (m == NULL || !m->device->dmabuf) return false;
     const uint64_t address = (uint64_t)(uintptr_t)at;
-    pthread_mutex_lock(&m->lock);
+    pthread_mutex_lock(&m->export_lock);
     struct tb_cuda_range *r = range_of(m, address, bytes);
     if (r != NULL && r->dmabuf == DMABUF_UNASKED) ask_dmabuf(m, r);
     const bool ours = r != NULL && r->dmabuf >= 0;
@@ -398,7 +420,7 @@ bool tb_gpu_memory_device(struct tb_gpu_memory *m, const void *at, uint64_t byte
                                                 .offset = address - r->base / page * page,
                                                 .pci = m->device->pci[0] != '\0' ? m->device->pci : NULL};
     }
-    pthread_mutex_unlock(&m->lock);
+    pthread_mutex_unlock(&m->export_lock);
     return ours;
 }
 
@@ -526,13 +548,9 @@ enum tb_status tb_cuda_digest(struct tb_gpu_memory *m, uint32_t lane, uint32_t c
 {
     const struct tb_cuda_lane *l = &m->lanes[lane];
     struct tb_cuda_slate *host = l->host, *slate = (struct tb_cuda_slate *)(uintptr_t)l->slate;
-    const struct tb_cuda_launch launch = {.kernel = TB_CUDA_DIGEST,
-                                          .jobs = (CUdeviceptr)(uintptr_t)slate->jobs,
-                                          .count = count,
-                                          .blocks = count};
     enum tb_status status =
         tb_cuda_copy(m, lane, (struct tb_gpu_move){slate->jobs, host->jobs, count * sizeof host->jobs[0]});
-    if (status == TB_OK) status = tb_cuda_launch(m->gpu, m->device, l->stream, &launch);
+    if (status == TB_OK) status = tb_cuda_run_kernel(m, lane, TB_CUDA_DIGEST, slate->jobs, count);
     if (status == TB_OK)
         status = tb_cuda_copy(
             m, lane, (struct tb_gpu_move){host->digests, slate->digests, count * sizeof host->digests[0]});

@@ -52,7 +52,8 @@ struct tb_cuda_lane {
 
 struct tb_cuda_range { /* one allocation, as the driver knows it */
     uint64_t base, bytes;
-    int dmabuf; /* DMABUF_UNASKED, DMABUF_REFUSED, or the descriptor */
+    bool mapped; /* by handles: pages of tensors that stand side by side */
+    int dmabuf;  /* DMABUF_UNASKED, DMABUF_REFUSED, or the descriptor */
 };
 
 struct tb_gpu_memory {
@@ -62,7 +63,8 @@ struct tb_gpu_memory {
     bool *has;                    /* of each tensor: on the device */
     struct tb_cuda_range *ranges; /* ascending */
     uint32_t range_count;
-    pthread_mutex_t lock; /* over all below, and over `dmabuf` */
+    pthread_mutex_t export_lock; /* over `dmabuf` of ranges: who exports does not wait for a job */
+    pthread_mutex_t lock;        /* over all below */
     struct tb_cuda_lane lanes[TB_CUDA_LANES];
     bool no_scratch; /* the device had no room for it: cores digest */
     /* Nor for patches. Until the registration ends or is suspended: what is staged as a patch and finds no room comes whole

@@ -1,9 +1,10 @@
 /* cuda_patch.c - a step written over tensors that stand on a device, by the device, or only looked at: batches of chunks go by turns
  * over the two lanes; while one is uploaded, the one before is patched.
  *
- * Bytes touched per byte of the buffers, all on the device: a chunk is gathered, patched, scattered, gathered again and digested (3 reads and
- * 3 writes beside the kernels'); over the bus goes the step alone. The second gathering is what P1 asks for: digested is what the
- * tensors hold, not what was meant to get there. */
+ * A chunk that stands in one piece, as most of a large tensor's do, is patched and digested where it is, and a lane's load is what its
+ * forms come to: a block works on a chunk, and needs many others beside it. Any other is gathered, patched, scattered, gathered again and
+ * digested (3 reads and 3 writes of the device's memory beside the kernels'): digested is what the tensors hold, not what was meant to get there
+ * (P1). Over the bus goes the step alone. */
 #include <string.h>
 
 #include "intra/cuda/cuda_memory.h"
@@ -15,17 +16,28 @@ struct run {
     bool writes; /* else what would be there is digested */
 };
 
-/* As many as a lane carries; a form is smaller than its chunk, so they fit where the chunks do. */
+/* On the borders that kernels want. */
+static bool is_in_place(const struct run *run, const struct tb_gpu_step *step)
+{
+    return run->writes && step->piece_count == 1 && (uintptr_t)step->pieces[0].at % 16 == 0 &&
+           step->bytes >= TB_KERNEL_DIGEST_MIN;
+}
+
+/* As many as a lane carries of both, chunks and forms. */
 static struct tb_cuda_batch batch_next(void *user)
 {
     struct run *run = user;
     struct tb_cuda_batch b = {.first = run->next};
-    uint64_t bytes = 0, moves = 0;
+    uint64_t bytes = 0, forms = 0, moves = 0;
     for (; run->next < run->count && b.count < TB_CUDA_BATCH_CHUNKS; run->next++, b.count++) {
         const struct tb_gpu_step *step = &run->steps[run->next];
-        bytes += tb_cuda_aligned(step->bytes);
-        moves += 3 * (uint64_t)step->piece_count; /* out, in, and out again */
-        if (b.count > 0 && (bytes > TB_CUDA_BATCH_BYTES || moves > TB_CUDA_MOVES_MAX)) break;
+        forms += tb_cuda_aligned(step->form_bytes);
+        if (!is_in_place(run, step)) {
+            bytes += tb_cuda_aligned(step->bytes);
+            moves += 3 * (uint64_t)step->piece_count; /* out, in, and out again */
+        }
+        if (b.count == 0) continue;
+        if (bytes > TB_CUDA_BATCH_BYTES || forms > TB_CUDA_BATCH_BYTES || moves > TB_CUDA_MOVES_MAX) break;
     }
     return b;
 }
@@ -39,36 +51,34 @@ static enum tb_status upload(struct run *run, const struct tb_cuda_batch *b, uin
     uint64_t used = 0;
     for (uint32_t i = 0; i < b->count; i++) {
         const struct tb_gpu_step *step = &run->steps[b->first + i];
+        const bool is_small = step->bytes < TB_KERNEL_DIGEST_MIN, in_place = is_in_place(run, step);
+        uint8_t *bytes = in_place ? step->pieces[0].at : at;
         memcpy(l->host_forms + used, step->form, step->form_bytes);
         host->patches[i] = (struct tb_patch_job){
-            .form = forms + used, .form_count = step->form_bytes, .bytes = at, .count = step->bytes};
-        const bool is_small = step->bytes < TB_KERNEL_DIGEST_MIN;
+            .form = forms + used, .form_count = step->form_bytes, .bytes = bytes, .count = step->bytes};
         host->jobs[i] = (struct tb_digest_job){
-            .bytes = at, .count = is_small ? 0 : step->bytes, .digest = slate->digests[i].bytes};
+            .bytes = bytes, .count = is_small ? 0 : step->bytes, .digest = slate->digests[i].bytes};
         used += tb_cuda_aligned(step->form_bytes);
-        at += tb_cuda_aligned(step->bytes);
+        at += in_place ? 0 : tb_cuda_aligned(step->bytes);
     }
-    enum tb_status status = tb_cuda_copy(run->m, lane, (struct tb_gpu_move){forms, l->host_forms, used});
-    if (status == TB_OK)
-        status = tb_cuda_copy(run->m, lane,
-                              (struct tb_gpu_move){slate->jobs, host->jobs, b->count * sizeof host->jobs[0]});
-    if (status == TB_OK)
-        status = tb_cuda_copy(
-            run->m, lane,
-            (struct tb_gpu_move){slate->patches, host->patches, b->count * sizeof host->patches[0]});
-    return status;
+    const enum tb_status status =
+        tb_cuda_copy(run->m, lane, (struct tb_gpu_move){forms, l->host_forms, used});
+    return status == TB_OK ? tb_cuda_copy(run->m, lane,
+                                          (struct tb_gpu_move){slate->patches, host->patches,
+                                                               b->count * sizeof host->patches[0]})
+                           : status;
 }
 
-/* All of the batch, to where it stands or from there. */
+/* What of the batch is not in place, to where it stands or from there. */
 static enum tb_status exchange(struct run *run, const struct tb_cuda_batch *b, uint32_t lane,
                                enum tb_cuda_way way)
 {
-    uint8_t *at = (uint8_t *)(uintptr_t)run->m->lanes[lane].chunks;
+    const struct tb_cuda_slate *host = run->m->lanes[lane].host;
     enum tb_status status = TB_OK;
     for (uint32_t i = 0; i < b->count && status == TB_OK; i++) {
         const struct tb_gpu_step *step = &run->steps[b->first + i];
-        status = tb_cuda_exchange(run->m, lane, way, step->pieces, step->piece_count, at);
-        at += tb_cuda_aligned(step->bytes);
+        if (is_in_place(run, step)) continue;
+        status = tb_cuda_exchange(run->m, lane, way, step->pieces, step->piece_count, host->patches[i].bytes);
     }
     return status == TB_OK ? tb_cuda_moves_run(run->m, lane) : status;
 }
@@ -76,18 +86,17 @@ static enum tb_status exchange(struct run *run, const struct tb_cuda_batch *b, u
 /* What was patched goes where it stands, and comes again from there. */
 static enum tb_status write_and_look(struct run *run, const struct tb_cuda_batch *b, uint32_t lane)
 {
-    const struct tb_cuda_lane *l = &run->m->lanes[lane];
-    const uint8_t *at = (const uint8_t *)(uintptr_t)l->chunks;
+    struct tb_cuda_slate *host = run->m->lanes[lane].host;
     enum tb_status status = TB_OK;
     if (run->writes) status = exchange(run, b, lane, TB_CUDA_TO_TENSORS);
     if (run->writes && status == TB_OK) status = exchange(run, b, lane, TB_CUDA_FROM_TENSORS);
     for (uint32_t i = 0; i < b->count && status == TB_OK; i++) {
         const struct tb_gpu_step *step = &run->steps[b->first + i];
         if (step->bytes < TB_KERNEL_DIGEST_MIN)
-            status = tb_cuda_copy(run->m, lane, (struct tb_gpu_move){l->host->small[i], at, step->bytes});
-        at += tb_cuda_aligned(step->bytes);
+            status = tb_cuda_copy(run->m, lane,
+                                  (struct tb_gpu_move){host->small[i], host->patches[i].bytes, step->bytes});
     }
-    return status;
+    return status == TB_OK ? tb_cuda_digest(run->m, lane, b->count) : status;
 }
 
 static enum tb_status batch_begin(void *user, const struct tb_cuda_batch *b, uint32_t lane)
@@ -98,17 +107,11 @@ static enum tb_status batch_begin(void *user, const struct tb_cuda_batch *b, uin
     enum tb_status status = upload(run, b, lane);
     if (status == TB_OK) status = exchange(run, b, lane, TB_CUDA_FROM_TENSORS);
     if (status == TB_OK) status = tb_cuda_run_kernel(run->m, lane, TB_CUDA_PATCH, slate->patches, b->count);
-    if (status == TB_OK) status = write_and_look(run, b, lane);
-    if (status == TB_OK) status = tb_cuda_run_kernel(run->m, lane, TB_CUDA_DIGEST, slate->jobs, b->count);
     if (status == TB_OK)
         status = tb_cuda_copy(
             run->m, lane,
             (struct tb_gpu_move){host->patches, slate->patches, b->count * sizeof host->patches[0]});
-    if (status == TB_OK)
-        status = tb_cuda_copy(
-            run->m, lane,
-            (struct tb_gpu_move){host->digests, slate->digests, b->count * sizeof host->digests[0]});
-    return status;
+    return status == TB_OK ? write_and_look(run, b, lane) : status;
 }
 
 static void batch_end(void *user, const struct tb_cuda_batch *b, uint32_t lane)

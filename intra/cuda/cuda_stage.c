@@ -39,11 +39,6 @@ struct run {
     uint32_t count, next;
 };
 
-static uint64_t aligned(uint64_t bytes)
-{
-    return (bytes + TB_CUDA_CHUNK_ALIGN - 1) / TB_CUDA_CHUNK_ALIGN * TB_CUDA_CHUNK_ALIGN;
-}
-
 /* As many as a lane carries: a lane's scratch takes them all, if it has to. */
 static struct tb_cuda_batch batch_next(void *user)
 {
@@ -51,7 +46,7 @@ static struct tb_cuda_batch batch_next(void *user)
     struct tb_cuda_batch b = {.first = run->next};
     uint64_t bytes = 0;
     for (; run->next < run->count; run->next++, b.count++) {
-        bytes += aligned(run->led[run->next]->bytes);
+        bytes += tb_cuda_aligned(run->led[run->next]->bytes);
         if (b.count > 0 && bytes > TB_CUDA_BATCH_BYTES) break;
     }
     return b;
@@ -87,7 +82,7 @@ static enum tb_status batch_begin(void *user, const struct tb_cuda_batch *b, uin
     for (uint32_t i = 0; i < b->count && status == TB_OK; i++) {
         const struct tb_gpu_landing *landing = run->led[b->first + i];
         status = land(run, lane, landing, i, scratch);
-        scratch += aligned(landing->bytes);
+        scratch += tb_cuda_aligned(landing->bytes);
     }
     return status == TB_OK ? tb_cuda_digest(run->m, lane, b->count) : status;
 }

@@ -87,7 +87,17 @@ TB_DEVICE uint32_t tb_class_high(const struct tb_sparse_shared *sh, uint32_t j)
     return j + 1 == sh->classes ? 255 : sh->bounds[j] - 1u;
 }
 
-/* The members of class j as masks, and how many stand before each word. `keys` NULL: the base says them. All of them. */
+/* Taken before the first class is patched, since they are the base's; threads side by side take bytes side by side. */
+TB_DEVICE void tb_section_keys(const struct tb_block *b, const struct tb_sparse_shared *sh,
+                               const struct tb_section *s, uint8_t *keys)
+{
+    for (uint32_t i = b->thread; sh->classes > 1 && i < s->count; i += b->threads)
+        keys[i] = tb_kind_key(s->kind, tb_element_load(s->base, s->width, i));
+    tb_block_sync(b);
+}
+
+/* The members of class j as masks, and how many stand before each word. All of them. Keys stand on a border, and have a whole
+ * section's room. */
 TB_DEVICE uint32_t tb_class_members(const struct tb_block *b, struct tb_sparse_shared *sh,
                                     const struct tb_section *s, const uint8_t *keys, uint32_t j)
 {
@@ -97,11 +107,12 @@ TB_DEVICE uint32_t tb_class_members(const struct tb_block *b, struct tb_sparse_s
     for (uint32_t w = mine.first; w < mine.end; w++) {
         const uint32_t elements = tb_word_elements(s, w);
         uint64_t mask = elements == 64 ? ~(uint64_t)0 : ((uint64_t)1 << elements) - 1;
-        for (uint32_t i = 0; sh->classes > 1 && i < elements; i++) {
-            const uint32_t at = 64 * w + i;
-            const uint32_t key =
-                keys != 0 ? keys[at] : tb_kind_key(s->kind, tb_element_load(s->base, s->width, at));
-            if (key < low || key > high) mask &= ~((uint64_t)1 << i);
+        for (uint32_t i = 0; sh->classes > 1 && i < elements; i += 8) {
+            const uint64_t eight = tb_load64(keys + 64 * w + i);
+            for (uint32_t u = 0; u < 8; u++) {
+                const uint32_t key = (uint32_t)(eight >> (8 * u)) & 0xff;
+                if (key < low || key > high) mask &= ~((uint64_t)1 << (i + u));
+            }
         }
         sh->members[w] = mask;
         count += tb_count_bits(mask);
@@ -364,8 +375,9 @@ TB_DEVICE int tb_form_section(const struct tb_block *b, struct tb_sparse_shared 
                               const struct tb_section *s)
 {
     tb_section_changed(b, sh, s);
+    tb_section_keys(b, sh, s, scratch->keys);
     for (uint32_t j = 0; j < sh->classes; j++) {
-        (void)tb_class_members(b, sh, s, 0, j);
+        (void)tb_class_members(b, sh, s, scratch->keys, j);
         const uint32_t count = tb_class_collect(b, sh, scratch, s);
         if (!tb_form_count(b, sh, o, count)) return 0;
         if (count == 0) continue;
@@ -625,14 +637,11 @@ TB_DEVICE int tb_class_patch(const struct tb_block *b, struct tb_sparse_shared *
     return !sh->bad;
 }
 
-/* Keys are taken before the first class is patched: they are the base's. */
 TB_DEVICE int tb_section_patch(const struct tb_block *b, struct tb_sparse_shared *sh,
                                struct tb_sparse_scratch *scratch, const struct tb_section *s,
                                uint8_t *elements, struct tb_bits_in *r)
 {
-    for (uint32_t i = b->thread; sh->classes > 1 && i < s->count; i += b->threads)
-        scratch->keys[i] = tb_kind_key(s->kind, tb_element_load(elements, s->width, i));
-    tb_block_sync(b);
+    tb_section_keys(b, sh, s, scratch->keys);
     for (uint32_t j = 0; j < sh->classes; j++) {
         const int fine = tb_class_patch(b, sh, scratch, s, elements, r, j);
         tb_block_sync(b); /* before sh->count and sh->at are written again */

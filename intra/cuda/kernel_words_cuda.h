@@ -4,8 +4,9 @@
 
 #include <stdint.h>
 
-#define TB_DEVICE       static __device__ __forceinline__
-#define TB_DEVICE_TABLE static __constant__ const
+#define TB_DEVICE static __device__ __forceinline__
+/* Not __constant__: threads side by side read words side by side, which that memory gives one after the other. */
+#define TB_DEVICE_TABLE static __device__ const
 
 struct tb_block {
     uint32_t thread, threads;

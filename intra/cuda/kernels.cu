@@ -37,6 +37,8 @@ extern "C" __global__ void __launch_bounds__(TB_KERNEL_THREADS)
     tb_move(const struct tb_move_job *jobs, uint32_t count)
 {
     const struct tb_block b = {threadIdx.x, blockDim.x};
-    for (uint32_t i = blockIdx.x; i < count; i += gridDim.x)
-        tb_kernel_move(&b, &jobs[i]);
+    for (uint32_t i = blockIdx.x; i < count; i += gridDim.x) {
+        const struct tb_move_job job = jobs[i]; /* what is stored might be the list, as far as the compiler knows */
+        tb_kernel_move(&b, &job);
+    }
 }

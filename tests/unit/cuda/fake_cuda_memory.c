@@ -182,7 +182,8 @@ static void answer(CUpointer_attribute which, void *into, const struct alloc *a)
         *(CUdeviceptr *)into = a == NULL ? 0 : (CUdeviceptr)(uintptr_t)a->at;
         break;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-        *(size_t *)into = a == NULL ? 0 : a->count;
+        /* Of what was mapped by handles: all that was reserved for it, of which this is the beginning. */
+        *(size_t *)into = a == NULL ? 0 : a->mapped_by_handles ? 4 * a->mapped : a->count;
         break;
     default:
         MUST(false, "an attribute of pointers that the fake does not know");
@@ -278,7 +279,9 @@ static CUresult CUDAAPI e_cuMemGetHandleForAddressRange(void *handle, CUdevicept
     MUST(type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD && flags == 0, "not a dma-buf");
     MUST(at % PAGE == 0 && bytes % PAGE == 0, "a dma-buf of parts of pages");
     const struct alloc *a = fake_cuda_find_alloc((void *)(uintptr_t)at);
-    if (a == NULL || bytes > a->mapped) return fake_cuda_end(CUDA_ERROR_INVALID_VALUE);
+    if (a == NULL || bytes > a->mapped - (at - (uintptr_t)a->at))
+        return fake_cuda_end(CUDA_ERROR_INVALID_VALUE);
+    MUST(at == (uintptr_t)a->at || a->mapped_by_handles, "a dma-buf that begins inside an allocation");
     *(int *)handle = dup(a->fd);
     return fake_cuda_end(CUDA_SUCCESS);
 }

@@ -378,6 +378,51 @@ static void a_nic_is_given_a_descriptor_and_where_a_tensor_stands_in_it(void **s
     world_close(&w);
 }
 
+/* As allocators have it whose segments grow (PyTorch's expandable ones): reserved is more than there is memory for, and the driver lends
+ * none of that. Tensors whose pages touch are one range, and one further off is another. */
+static void memory_that_is_mapped_in_parts_is_given_to_nics(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t at, bytes;
+    } where[] = {{100, 9000}, {9200, 5000}, {600000, 300}};
+    struct tb_tensor t[3];
+    uint8_t *at[3], layout_memory[4096];
+    fake_cuda_open();
+    uint8_t *segment = fake_cuda_alloc(0, 700000);
+    fake_cuda_set_mapped(segment);
+    memset(t, 0, sizeof t);
+    for (int i = 0; i < 3; i++) {
+        static const char *const names[] = {"a", "b", "c"};
+        t[i] = (struct tb_tensor){.name = names[i],
+                                  .dtype = TB_DTYPE_U8,
+                                  .rank = 1,
+                                  .full = {where[i].bytes},
+                                  .box_count = {where[i].bytes}};
+        at[i] = segment + where[i].at;
+    }
+    struct tb_layout layout;
+    CHECK_OK(tb_layout_build(t, 3, layout_memory, sizeof layout_memory, &layout));
+    struct tb_gpu *gpu;
+    struct tb_gpu_memory *m;
+    const struct tb_gpu_tensors tensors = {&layout, at};
+    CHECK_OK(tb_gpu_open(&gpu, (char[TB_GPU_WHY_BYTES]){""}));
+    CHECK_OK(tb_gpu_memory_open(gpu, &tensors, &m, (char[TB_GPU_WHY_BYTES]){""}));
+    struct tb_export_device d[3];
+    for (int i = 0; i < 3; i++)
+        assert_true(tb_gpu_memory_device(m, at[i], where[i].bytes, &d[i]));
+    assert_int_equal(d[0].dmabuf, d[1].dmabuf);
+    assert_int_equal(d[0].offset, where[0].at);
+    assert_int_equal(d[1].offset, where[1].at);
+    assert_int_not_equal(d[2].dmabuf, d[1].dmabuf);
+    assert_int_equal(d[2].offset, where[2].at % 4096);
+    assert_int_equal(fake_cuda_calls("cuMemGetHandleForAddressRange"), 2);
+    tb_gpu_memory_close(m);
+    tb_gpu_close(gpu);
+    fake_cuda_free(segment);
+    fake_cuda_close();
+}
+
 /* Where the driver does not say which device it is, NICs are not told where it is, and read it all the same. */
 static void a_device_that_has_no_name_on_the_bus_is_read_too(void **state)
 {
@@ -671,6 +716,7 @@ int main(void)
         cmocka_unit_test(a_launch_that_is_refused_is_told),
         cmocka_unit_test(memory_is_pinned_once_and_unpinned_before_it_goes),
         cmocka_unit_test(a_nic_is_given_a_descriptor_and_where_a_tensor_stands_in_it),
+        cmocka_unit_test(memory_that_is_mapped_in_parts_is_given_to_nics),
         cmocka_unit_test(a_device_that_has_no_name_on_the_bus_is_read_too),
         cmocka_unit_test(without_dma_buf_nics_are_given_nothing),
         cmocka_unit_test(writes_of_a_nic_are_flushed_first),

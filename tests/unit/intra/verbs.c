@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "tests/unit/scratch.h"
 #include "far_place.h"
+#include "tests/unit/scratch.h"
 #include "verbs_suite.h"
 
 static const struct way way = {
