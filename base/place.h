@@ -17,15 +17,17 @@ struct tb_place;
 
 /* Of a place whose first bytes stand where no core of this process can touch them: in the memory of a device. */
 struct tb_place_far {
-    uint64_t
-        bytes; /* so many, from place.bytes on, which is an address of the device's; the chunks behind them stand in */
-    uint8_t *rest; /* memory of the host. No chunk stands in both */
+    /* So many, from place.bytes on, which is an address of the device's; the chunks behind them stand in `rest`, memory of the host. No
+     * chunk stands in both. */
+    uint64_t bytes;
+    uint8_t *rest;
     /* Chunk k, which is far, is written there from `from`, in memory of the host; NULL: it was written there, and that is complete.
      * Then what stands there is digested. TB_OK, TB_CHUNK_DIGEST, or why its owner could not look. Any thread. */
     enum tb_status (*finish)(void *owner, const struct tb_place *p, uint32_t k, const uint8_t *from);
     void *owner;
     int dmabuf; /* by which a NIC may write there: it begins at dmabuf_offset of it; -1: none may */
     uint64_t dmabuf_offset;
+    const char *pci; /* the device, as sysfs names it, "0000:18:00.0"; NULL: not known */
 };
 
 struct tb_place {

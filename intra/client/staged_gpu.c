@@ -103,7 +103,8 @@ void tb_staging_put_far(struct tb_staging *st, struct tb_staged_shard *sh)
                                     .finish = finish,
                                     .owner = st->stage,
                                     .dmabuf = device.dmabuf,
-                                    .dmabuf_offset = device.offset};
+                                    .dmabuf_offset = device.offset,
+                                    .pci = device.pci};
     sh->place.bytes = at;
     sh->place.far = &sh->far;
 }

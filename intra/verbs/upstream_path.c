@@ -225,12 +225,14 @@ static bool begin_resolving(struct tb_verbs_upstream *u)
            rdma_resolve_addr(u->id, (struct sockaddr *)&from, (struct sockaddr *)&to, RESOLVE_MS) == 0;
 }
 
-/* A device's is nowhere that the kernel knows. */
 static void look_where_memory_is(struct tb_verbs_upstream *u)
 {
     const struct tb_place *first = u->target_count > 0 ? u->targets[0].place : NULL;
     struct tb_rail_spot spot;
-    tb_nic_facts_of_memory(first != NULL && first->far == NULL ? first->bytes : NULL, &spot);
+    if (first != NULL && first->far != NULL)
+        tb_nic_facts_of_pci(TB_PCI_SYSFS, first->far->pci, &spot);
+    else
+        tb_nic_facts_of_memory(first != NULL ? first->bytes : NULL, &spot);
     tb_rails_look_from(u->v->rails.rails, u->v->rails.count, &spot);
 }
 

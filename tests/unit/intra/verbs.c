@@ -358,14 +358,39 @@ void where_dmabuf_fails_the_host_copy_is_read(void **state)
     read_device(NULL, true); /* rxe's own word for it */
 }
 
+/* The one rail of a reader: at NUMA node 1. */
+static void put_rail(struct tb_fabric *f, void *arg)
+{
+    (void)arg;
+    f->verbs->rails.rails[0].spot = (struct tb_rail_spot){.node = 1};
+}
+
+static void rail_is_far(struct tb_fabric *f, void *arg)
+{
+    *(bool *)arg = f->verbs->rails.rails[0].far;
+}
+
+/* A GPU of node 2, as sysfs has it. */
+static const char *gpu_of_node_two(char *folder, size_t folder_bytes, char *pci, size_t pci_bytes)
+{
+    assert_true(scratch_folder(folder, folder_bytes, "gpu"));
+    assert_true(scratch_put(folder, "0000:18:00.0/numa_node", "2\n"));
+    (void)snprintf(pci, pci_bytes, "../../../..%s/0000:18:00.0", folder);
+    return pci;
+}
+
 /* A place on a device: what is not blobs is written there by the NIC, at the address that its dma-buf gives it, and its owner is asked
  * what stands there; or, where the dma-buf is refused, all of it lands in memory of the host, and goes there. */
 static void write_device(tb_region_dmabuf_fn fn, bool refused)
 {
     struct scene s;
     struct far_place far;
+    char folder[64], pci[160];
+    bool is_far = false;
     verbs_open(&s, 2);
     far_place_open(&far, &s.hold);
+    far.far.pci = gpu_of_node_two(folder, sizeof folder, pci, sizeof pci);
+    tb_fabric_call(s.reader, put_rail, NULL);
     device_memory = far.memory;
     far.far.dmabuf = DEVICE_FD;
     far.far.dmabuf_offset = FAR_PLACE_OFFSET;
@@ -374,7 +399,10 @@ static void write_device(tb_region_dmabuf_fn fn, bool refused)
     struct tb_hop *hop = verbs_hop(&s, TB_TRANSPORT_VERBS);
     tale_wait_whole(&s.tale);
     assert_int_equal(told(&s.tale).transport, TB_TRANSPORT_VERBS);
+    tb_fabric_call(s.reader, rail_is_far, &is_far);
+    assert_true(is_far);
     tb_hop_close(hop);
+    assert_true(scratch_remove(folder));
     uint32_t chunks = 0;
     for (uint32_t k = 0; k < s.cargo.manifest.chunk_count; k++)
         chunks += s.cargo.manifest.chunks[k].offset < s.cargo.manifest.layout.bytes;
