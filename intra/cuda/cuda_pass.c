@@ -36,11 +36,10 @@ static struct tb_cuda_batch batch_next(void *user)
     return b;
 }
 
-static enum tb_status gather_rows(struct run *run, uint32_t lane, uint64_t offset,
-                                  const struct tb_gpu_rows *rows)
+static enum tb_status gather_rows(struct run *run, uint32_t lane, const struct tb_gpu_rows *rows)
 {
-    const bool has = offset < run->pass->manifest->layout.bytes && run->m->has[run->tensor];
-    if (run->on_device && has && rows->rows == 1) return tb_cuda_move_inside(run->m, lane, rows->row);
+    if (run->on_device && rows->rows == 1 && tb_cuda_is_tensors(run->m, rows->row.from))
+        return tb_cuda_move_inside(run->m, lane, rows->row);
     return tb_cuda_copy_rows(run->m, lane, rows);
 }
 
@@ -55,7 +54,7 @@ static enum tb_status gather(struct run *run, uint64_t offset, uint64_t bytes, u
                                          .to_stride = rows.bytes,
                                          .from_stride = rows.stride};
         /* Blobs stand already where the shard lands. */
-        if (rows.at != to + done) status = gather_rows(run, lane, offset + done, &copy);
+        if (rows.at != to + done) status = gather_rows(run, lane, &copy);
         done += rows.bytes * rows.rows;
     }
     return status;
