@@ -17,6 +17,7 @@
 #include "intra/fabric.h"
 #include "intra/shared_memory.h"
 #include "intra/spread.h"
+#include "intra/together.h"
 
 struct tb_gpu;
 struct tb_gpu_memory;
@@ -165,14 +166,11 @@ bool tb_gpu_stage_device(struct tb_gpu_stage *stage, const void *at, uint64_t by
                          struct tb_export_device *device_out);
 
 struct tb_gpu_landing {
+    struct tb_asked asked;   /* the stage's while it has it */
     uint8_t *at;             /* in the stage */
     uint32_t bytes;          /* at least 1, at most a chunk's */
     const uint8_t *from;     /* of the host; NULL: a NIC has written it, and its READ is complete */
     struct tb_digest digest; /* out, of what stands there */
-    /* The stage's while it has it. */
-    struct tb_gpu_landing *next;
-    enum tb_status status;
-    bool done;
 };
 /* Several threads at a time, each with a chunk of its own; those that wait for the device are one launch. TB_SITE_IO, TB_SITE_NOMEM: what
  * stands there is of any content, none of it runs on, and from then on tb_gpu_stage_failed. */

@@ -65,7 +65,7 @@ void tb_patch_free(struct tb_patch *patch)
         tool_free(t);
     }
     tb_free(patch->shards);
-    pthread_cond_destroy(&patch->answered);
+    tb_patch_device_fini(patch);
     pthread_mutex_destroy(&patch->lock);
     tb_free(patch);
 }
@@ -98,7 +98,7 @@ enum tb_status tb_patch_new(struct tb_patch_target *target, const struct tb_patc
         return TB_SITE_NOMEM;
     }
     pthread_mutex_init(&patch->lock, NULL);
-    pthread_cond_init(&patch->answered, NULL);
+    tb_patch_device_init(patch);
     patch->target = target;
     patch->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     patch->shards = table;

@@ -4,8 +4,6 @@
 #include "base/sparse.h"
 #include "intra/client/patch_inside.h"
 
-#define TOGETHER_MAX 16u /* more than a pool has threads */
-
 /* ---- where a chunk stands ---- */
 
 enum tb_patch_side tb_patch_side_of(const struct tb_patch_shard *sh, const struct tb_chunk *chunk)
@@ -65,72 +63,50 @@ enum tb_status tb_patch_exchange(const struct tb_patch_shard *sh, const struct t
 
 /* ---- asked for while a version lands ---- */
 
-/* What the device does takes it as long for several as for one: a block of it works on a chunk. */
-struct tb_patch_asked {
-    struct tb_patch_asked *next;
+/* A block of the device works on a chunk, so it takes as long for several as for one. */
+struct proof {
+    struct tb_asked asked;
     struct tb_gpu_step step;
+};
+struct encoding {
+    struct tb_asked asked;
     struct tb_gpu_difference difference;
-    enum tb_status status;
-    bool answered;
 };
 
-typedef enum tb_status (*do_fn)(struct tb_gpu_memory *gpu, struct tb_patch_asked *const *all, uint32_t count);
-
-static enum tb_status prove_all(struct tb_gpu_memory *gpu, struct tb_patch_asked *const *all, uint32_t count)
+static enum tb_status prove_all(void *user, struct tb_asked *const *all, uint32_t count)
 {
-    struct tb_gpu_step steps[TOGETHER_MAX];
+    const struct tb_patch *patch = user;
+    struct tb_gpu_step steps[TB_TOGETHER_MAX];
     for (uint32_t i = 0; i < count; i++)
-        steps[i] = all[i]->step;
-    const enum tb_status status = tb_gpu_prove(gpu, steps, count);
+        steps[i] = ((const struct proof *)all[i])->step;
+    const enum tb_status status = tb_gpu_prove(patch->target->gpu, steps, count);
     for (uint32_t i = 0; i < count; i++)
-        all[i]->step = steps[i];
+        ((struct proof *)all[i])->step = steps[i];
     return status;
 }
 
-static enum tb_status encode_all(struct tb_gpu_memory *gpu, struct tb_patch_asked *const *all, uint32_t count)
+static enum tb_status encode_all(void *user, struct tb_asked *const *all, uint32_t count)
 {
-    struct tb_gpu_difference list[TOGETHER_MAX];
+    const struct tb_patch *patch = user;
+    struct tb_gpu_difference list[TB_TOGETHER_MAX];
     for (uint32_t i = 0; i < count; i++)
-        list[i] = all[i]->difference;
-    const enum tb_status status = tb_gpu_encode(gpu, list, count);
+        list[i] = ((const struct encoding *)all[i])->difference;
+    const enum tb_status status = tb_gpu_encode(patch->target->gpu, list, count);
     for (uint32_t i = 0; i < count; i++)
-        all[i]->difference = list[i];
+        ((struct encoding *)all[i])->difference = list[i];
     return status;
 }
 
-/* Under the patch's lock, let go meanwhile: this thread does what all have asked for. */
-static void do_for_all(struct tb_patch *patch, struct tb_patch_line *line, do_fn fn)
+void tb_patch_device_init(struct tb_patch *patch)
 {
-    struct tb_patch_asked *all[TOGETHER_MAX];
-    uint32_t count = 0;
-    for (; line->first != NULL && count < TOGETHER_MAX; line->first = line->first->next)
-        all[count++] = line->first;
-    line->busy = true;
-    pthread_mutex_unlock(&patch->lock);
-    const enum tb_status status = fn(patch->target->gpu, all, count);
-    pthread_mutex_lock(&patch->lock);
-    line->busy = false;
-    for (uint32_t i = 0; i < count; i++) {
-        all[i]->status = status;
-        all[i]->answered = true;
-    }
-    pthread_cond_broadcast(&patch->answered);
+    tb_together_init(&patch->proofs, prove_all, patch);
+    tb_together_init(&patch->encodings, encode_all, patch);
 }
 
-static enum tb_status ask(struct tb_patch *patch, struct tb_patch_line *line, do_fn fn,
-                          struct tb_patch_asked *mine)
+void tb_patch_device_fini(struct tb_patch *patch)
 {
-    pthread_mutex_lock(&patch->lock);
-    mine->next = line->first;
-    line->first = mine;
-    while (!mine->answered) {
-        if (line->busy)
-            pthread_cond_wait(&patch->answered, &patch->lock);
-        else
-            do_for_all(patch, line, fn);
-    }
-    pthread_mutex_unlock(&patch->lock);
-    return mine->status;
+    tb_together_fini(&patch->proofs);
+    tb_together_fini(&patch->encodings);
 }
 
 /* The caller's to free; NULL: no memory. */
@@ -152,15 +128,15 @@ enum tb_status tb_patch_prove_by_device(struct tb_patch_shard *sh, uint32_t k,
     uint32_t count;
     struct tb_gpu_piece *pieces = new_pieces(sh, chunk, &count);
     if (pieces == NULL) return TB_CHUNK_CODEC;
-    struct tb_patch_asked asked = {.step = {.pieces = pieces,
-                                            .piece_count = count,
-                                            .bytes = chunk->bytes,
-                                            .form_bytes = (uint32_t)coded->count,
-                                            .form = coded->bytes}};
-    const enum tb_status status = ask(sh->patch, &sh->patch->proofs, prove_all, &asked);
+    struct proof mine = {.step = {.pieces = pieces,
+                                  .piece_count = count,
+                                  .bytes = chunk->bytes,
+                                  .form_bytes = (uint32_t)coded->count,
+                                  .form = coded->bytes}};
+    const enum tb_status status = tb_together_ask(&sh->patch->proofs, &mine.asked);
     tb_free(pieces);
-    if (status != TB_OK || !asked.step.patched) return TB_CHUNK_CODEC;
-    return tb_digest_equal(&asked.step.digest, &sh->manifest->digests[k]) ? TB_OK : TB_CHUNK_DIGEST;
+    if (status != TB_OK || !mine.step.patched) return TB_CHUNK_CODEC;
+    return tb_digest_equal(&mine.step.digest, &sh->manifest->digests[k]) ? TB_OK : TB_CHUNK_DIGEST;
 }
 
 bool tb_patch_encode_by_device(struct tb_patch_shard *sh, uint32_t k, const uint8_t *bytes, uint8_t *room,
@@ -172,17 +148,17 @@ bool tb_patch_encode_by_device(struct tb_patch_shard *sh, uint32_t k, const uint
     struct tb_gpu_piece *pieces = new_pieces(sh, chunk, &count);
     if (pieces == NULL) return false;
     const enum tb_dtype dtype = tb_layout_dtype_at(&sh->manifest->layout, chunk->offset);
-    struct tb_patch_asked asked = {.difference = {.pieces = pieces,
-                                                  .piece_count = count,
-                                                  .bytes = chunk->bytes,
-                                                  .chunk = bytes,
-                                                  .kind = tb_sparse_kind_of(dtype),
-                                                  .classes = TB_CODEC_CLASSES,
-                                                  .form = room}};
-    const enum tb_status status = ask(sh->patch, &sh->patch->encodings, encode_all, &asked);
+    struct encoding mine = {.difference = {.pieces = pieces,
+                                           .piece_count = count,
+                                           .bytes = chunk->bytes,
+                                           .chunk = bytes,
+                                           .kind = tb_sparse_kind_of(dtype),
+                                           .classes = TB_CODEC_CLASSES,
+                                           .form = room}};
+    const enum tb_status status = tb_together_ask(&sh->patch->encodings, &mine.asked);
     tb_free(pieces);
-    *coded_out = (struct tb_codec_coded){{TB_CODEC_SPARSE, true}, room, asked.difference.form_bytes};
-    return status == TB_OK && asked.difference.form_bytes > 0;
+    *coded_out = (struct tb_codec_coded){{TB_CODEC_SPARSE, true}, room, mine.difference.form_bytes};
+    return status == TB_OK && mine.difference.form_bytes > 0;
 }
 
 /* ---- the switch ---- */

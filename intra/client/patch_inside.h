@@ -39,13 +39,6 @@ struct tb_patch_tool {
     uint8_t *gathered, *made;
 };
 
-/* What several threads ask of the device at the same time: it does that at once. */
-struct tb_patch_asked;
-struct tb_patch_line {
-    struct tb_patch_asked *first;
-    bool busy; /* one of them does it for all that had asked */
-};
-
 struct tb_patch {
     struct tb_patch_target *target;
     uint64_t rests_on; /* target->writes */
@@ -55,10 +48,9 @@ struct tb_patch {
     uint32_t chunk_bytes_max;
     size_t page_bytes;
     _Atomic uint64_t staged_bytes;
-    pthread_mutex_t lock; /* of all below */
+    pthread_mutex_t lock; /* of `idle` */
     struct tb_patch_tool *idle;
-    pthread_cond_t answered;
-    struct tb_patch_line proofs, encodings;
+    struct tb_together proofs, encodings; /* of the device */
 };
 
 /* ---- where a chunk stands; under the target's lock ---- */
@@ -70,6 +62,9 @@ enum tb_status tb_patch_exchange(const struct tb_patch_shard *sh, const struct t
                                  uint8_t *whole, bool to_tensors, uint64_t *bytes_out);
 
 /* ---- by the device that has the chunk; under the target's lock ---- */
+
+void tb_patch_device_init(struct tb_patch *patch);
+void tb_patch_device_fini(struct tb_patch *patch);
 
 /* What the object comes to on what stands there has the chunk's digest: TB_OK, TB_CHUNK_DIGEST, or TB_CHUNK_CODEC: the device cannot
  * say. */

@@ -4,7 +4,7 @@
  * Promise P1: what a NIC has written is made visible to the device behind the end of its READ and before the digest (tb_cuda_job_begin), and
  * what came from the host is digested from the device's memory, not from where it was.
  *
- * One block digests one chunk, so threads that come while a job runs wait, and the next job has all of them: the first to wake leads.
+ * One block digests one chunk, so threads that come while a job runs wait, and the next job has all of them (intra/together.h).
  * Bytes touched per byte of the version, on the device: written once, read once; of a chunk that stands off the kernel's border once more
  * each. */
 #include <stdatomic.h>
@@ -16,7 +16,6 @@
 #include "intra/cuda/cuda_memory.h"
 
 #define BLOCK_BYTES  ((uint64_t)2 << 20) /* a driver's: dma-bufs are of whole pages */
-#define LED_MAX      64u                 /* chunks of one job */
 #define KERNEL_ALIGN 16u
 
 struct tb_gpu_stage {
@@ -25,10 +24,7 @@ struct tb_gpu_stage {
     struct tb_cuda_device *device;
     CUdeviceptr base;
     atomic_bool failed;
-    pthread_mutex_t lock; /* of what follows */
-    pthread_cond_t changed;
-    bool busy;                            /* somebody leads */
-    struct tb_gpu_landing *first, **last; /* that wait */
+    struct tb_together takes;
 };
 
 /* ---- a job ---- */
@@ -98,9 +94,14 @@ static void batch_end(void *user, const struct tb_cuda_batch *b, uint32_t lane)
     }
 }
 
-static enum tb_status job(struct tb_gpu_stage *s, struct tb_gpu_landing *const *led, uint32_t count)
+/* Those that come meanwhile have not begun when the job makes a NIC's writes visible: they are of the next one. */
+static enum tb_status job(void *user, struct tb_asked *const *all, uint32_t count)
 {
     static const struct tb_cuda_turns turns = {batch_next, batch_begin, batch_end};
+    struct tb_gpu_stage *s = user;
+    struct tb_gpu_landing *led[TB_TOGETHER_MAX];
+    for (uint32_t i = 0; i < count; i++)
+        led[i] = (struct tb_gpu_landing *)all[i]; /* its first member */
     struct run run = {.m = s->m, .led = led, .count = count};
     enum tb_status status = tb_cuda_job_begin(s->m);
     if (status == TB_OK) status = tb_cuda_job_end(s->m, tb_cuda_by_turns(s->m, &turns, &run));
@@ -108,44 +109,9 @@ static enum tb_status job(struct tb_gpu_stage *s, struct tb_gpu_landing *const *
     return status;
 }
 
-/* ---- who waits ---- */
-
-/* Under the lock, let go meanwhile. Those that come now have not begun when the job makes a NIC's writes visible: they are of the
- * next one. */
-static void lead(struct tb_gpu_stage *s)
-{
-    struct tb_gpu_landing *led[LED_MAX];
-    uint32_t count = 0;
-    for (; count < LED_MAX && s->first != NULL; s->first = s->first->next)
-        led[count++] = s->first;
-    if (s->first == NULL) s->last = &s->first;
-    s->busy = true;
-    pthread_mutex_unlock(&s->lock);
-    const enum tb_status status = job(s, led, count);
-    pthread_mutex_lock(&s->lock);
-    s->busy = false;
-    for (uint32_t i = 0; i < count; i++) {
-        led[i]->status = status;
-        led[i]->done = true;
-    }
-    pthread_cond_broadcast(&s->changed);
-}
-
 enum tb_status tb_gpu_stage_take(struct tb_gpu_stage *s, struct tb_gpu_landing *landing)
 {
-    landing->next = NULL;
-    landing->done = false;
-    pthread_mutex_lock(&s->lock);
-    *s->last = landing;
-    s->last = &landing->next;
-    while (!landing->done) {
-        if (s->busy)
-            pthread_cond_wait(&s->changed, &s->lock);
-        else
-            lead(s);
-    }
-    pthread_mutex_unlock(&s->lock);
-    return landing->status;
+    return tb_together_ask(&s->takes, &landing->asked);
 }
 
 bool tb_gpu_stage_failed(const struct tb_gpu_stage *s)
@@ -227,14 +193,12 @@ enum tb_status tb_gpu_stage_open(struct tb_gpu_memory *beside, uint64_t bytes,
     if (s == NULL) return TB_SITE_NOMEM;
     s->gpu = beside->gpu;
     s->device = beside->device;
-    s->last = &s->first;
     const enum tb_status status = begin(s, bytes, why);
     if (status != TB_OK) {
         tb_free(s);
         return status;
     }
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->changed, NULL);
+    tb_together_init(&s->takes, job, s);
     *stage_out = s;
     return TB_OK;
 }
@@ -242,10 +206,8 @@ enum tb_status tb_gpu_stage_open(struct tb_gpu_memory *beside, uint64_t bytes,
 void tb_gpu_stage_close(struct tb_gpu_stage *s)
 {
     if (s == NULL) return;
-    TB_ASSERT(!s->busy && s->first == NULL);
+    tb_together_fini(&s->takes);
     tb_gpu_memory_close(s->m);
     free_base(s);
-    pthread_cond_destroy(&s->changed);
-    pthread_mutex_destroy(&s->lock);
     tb_free(s);
 }
