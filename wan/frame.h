@@ -11,8 +11,9 @@
 #include "base/message.h"
 
 /* HELLO negotiates: both say what they speak at most and at least, and the smaller most is spoken if both
- * can. 2 has BASE, chunks as differences to a base, and every codec; 1 has raw and zstd. */
-#define TB_LINK_PROTOCOL         2
+ * can. 3 says what a view of another site needs (docs/protocol.md); 2 has BASE, chunks as differences to a
+ * base, and every codec; 1 has raw and zstd. */
+#define TB_LINK_PROTOCOL         3
 #define TB_LINK_PROTOCOL_MIN     1
 #define TB_LINK_PROTOCOL_BASES   2 /* the first that has them */
 #define TB_LINK_PROTOCOL_STREAMS 2 /* likewise */

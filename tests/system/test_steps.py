@@ -129,7 +129,7 @@ def a_peer_of_the_release_before_gets_whole_versions(lab):
     west.kill()
     west.arguments = []
     west.start()
-    wait_for("both speak the newer one", lambda: east.control("status")["links"][0]["protocol"] == 2)
+    wait_for("both speak the newer one", lambda: east.control("status")["links"][0]["protocol"] == 3)
 
 
 @scenario

@@ -63,7 +63,7 @@ static void the_least_has_defaults(void **state)
     assert_true(c->arena_reverify);
     assert_int_equal(c->link_streams, 0); /* auto */
     assert_int_equal(c->link_codec, TB_CHOICE_AUTO);
-    assert_int_equal(c->link_protocol_max, 2);
+    assert_int_equal(c->link_protocol_max, 3);
     assert_true(c->link_own_records);
     assert_string_equal(c->fabric_listen, "127.0.0.1:0");
     assert_false(c->fabric_trusted);

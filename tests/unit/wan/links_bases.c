@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "check.h"
+#include "wan/frame.h"
 #include "wan/objects.h"
 
 /* East publishes v1, v2, ...; west has v1 when a test begins. */
@@ -51,7 +52,7 @@ static void a_step_crosses_as_differences(void **state)
     steps_make(&s, 2, 12 << 20);
     steps_begin(&s);
     const struct tb_links_stats before = site_stats(s.east, 0);
-    assert_int_equal(before.protocol, 2);
+    assert_int_equal(before.protocol, TB_LINK_PROTOCOL);
     site_publish(s.east, &s.v2);
     WORLD_UNTIL(&s.w.net, s.west->landed == 2 && s.east->peer_held == 2);
     check_equal(site_copy(s.west, &s.v2), &s.v2);
