@@ -295,8 +295,30 @@ struct tb_links_stream_stats {
     bool own_records;  /* base/net/tls_bulk.h has its records; what is sent unless the kernel does that */
 };
 
+/* Why a link is down now, or what ails one that is up. A closed list: `status` and `lag` show the names. */
+#define TB_LINKS_WHYS(X)                                                                                     \
+    X(TB_LINKS_WHY_NONE, "")                                                                                 \
+    X(TB_LINKS_WHY_DOWN, "link-down")             /* nothing answers, or the session broke */                \
+    X(TB_LINKS_WHY_DNS, "dns-failed")             /* the peer's name resolves to no address */               \
+    X(TB_LINKS_WHY_REFUSED, "refused-by-peer")    /* its port is closed, or its BYE says no */               \
+    X(TB_LINKS_WHY_TLS, "tls-failed")             /* a certificate or CA is not accepted, by either end */   \
+    X(TB_LINKS_WHY_IDENTITY, "identity-mismatch") /* a valid certificate of another site or gateway */       \
+    X(TB_LINKS_WHY_TWIN, "twin-identity")         /* two gateways with one identity take turns */            \
+    X(TB_LINKS_WHY_CLOCK, "clock-skew")           /* the certificates' dates do not fit the clocks */        \
+    X(TB_LINKS_WHY_MTU, "mtu")                    /* small packets pass, large ones never do */
+enum tb_links_why {
+#define TB_LINKS_WHY_ENUM(name, text) name,
+    TB_LINKS_WHYS(TB_LINKS_WHY_ENUM)
+#undef TB_LINKS_WHY_ENUM
+};
+const char *tb_links_why_name(enum tb_links_why why);
+/* The peer said in this session that this site may not read the model. False while the link is down. */
+bool tb_links_denied(const struct tb_links *links, uint32_t peer, const struct tb_name *model);
+
 struct tb_links_stats {
     bool up;
+    enum tb_links_why why;  /* of the present state */
+    tb_time_ns state_since; /* when the present state (up, or down) began */
     bool dialled_by_us;
     struct tb_identity identity; /* of the peer, while up */
     char address[128];

@@ -107,6 +107,23 @@ uint32_t tb_links_peer_find(const struct tb_links *links, const char *label)
     return UINT32_MAX;
 }
 
+const char *tb_links_why_name(enum tb_links_why why)
+{
+    static const char *const names[] = {
+#define TB_LINKS_WHY_NAME(name, text) [name] = text,
+        TB_LINKS_WHYS(TB_LINKS_WHY_NAME)
+#undef TB_LINKS_WHY_NAME
+    };
+    return names[why];
+}
+
+bool tb_links_denied(const struct tb_links *links, uint32_t peer, const struct tb_name *model)
+{
+    (void)model;
+    TB_ASSERT(peer < links->options.peer_count);
+    return false;
+}
+
 void tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links_stats *stats_out)
 {
     TB_ASSERT(peer < links->options.peer_count);
@@ -122,6 +139,8 @@ void tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links
     for (const struct in *in = l->ins; in != NULL; in = in->next)
         stats_out->landings += !in->finished;
     stats_out->up = link_is_up(l);
+    stats_out->why = stats_out->up ? TB_LINKS_WHY_NONE : TB_LINKS_WHY_DOWN;
+    stats_out->state_since = stats_out->up_since;
     if (!stats_out->up) {
         stats_out->up_since = 0;
         return;
