@@ -66,16 +66,30 @@ static enum tb_status land_again(struct link *l, struct in *in)
     return TB_OK;
 }
 
+/* Those that are over are among them: they stay until the daemon takes the version's places back. */
+static uint32_t in_count(const struct link *l)
+{
+    uint32_t count = 0;
+    for (const struct in *in = l->ins; in != NULL; in = in->next)
+        count++;
+    return count;
+}
+
+static uint32_t crossing_count(const struct link *l)
+{
+    uint32_t count = 0;
+    for (const struct in *in = l->ins; in != NULL; in = in->next)
+        count += in->crossing != 0;
+    return count;
+}
+
 enum tb_status tb_links_land(struct tb_links *ls, uint32_t peer, const struct tb_version_key *key,
                              const struct tb_place *places)
 {
     struct link *l = &ls->links[peer];
-    uint32_t count = 0;
-    for (const struct in *i = l->ins; i != NULL; i = i->next)
-        count++;
     struct in *known = link_in_of(l, &key->uid);
     if (known != NULL) return land_again(l, known);
-    if (count >= TB_LINKS_LANDINGS_MAX) return TB_SITE_NOMEM;
+    if (in_count(l) >= TB_LINKS_OFFERS_MAX) return TB_SITE_NOMEM;
     struct in *in = tb_calloc(1, sizeof *in);
     if (in == NULL) return TB_SITE_NOMEM;
     in->share = tb_share_new(&key->uid, places, key->shard_count, &ls->wake);
@@ -315,6 +329,7 @@ static bool in_tick(struct link *l, struct in *in, tb_time_ns now)
         }
         /* After a cut, what the old streams still bring is told first: it is not sent again (P5). */
         if (!link_is_up(l) || link_streams_old(l) || link_announced(l, &in->key.uid) == NULL) return false;
+        if (crossing_count(l) >= TB_LINKS_LANDINGS_MAX) return false; /* its turn comes when one is over */
         if (!link_may_begin(l, in) && !link_take_turn(l, in, now)) return false;
         in_begin(l, in, now);
         if (in->crossing == 0) return false;

@@ -183,6 +183,16 @@ enum tb_status link_on_version(struct link *l, struct tb_wire_frame *f)
     return TB_OK;
 }
 
+/* What left the peer is not held there any more, and is no news once it comes back. */
+static void peer_dropped(struct link *l, const struct tb_id *uid)
+{
+    struct offer *o = offer_find(l->links, uid);
+    if (o == NULL) return;
+    o->peers[l->index].whole = false;
+    o->peers[l->index].held_chunks = 0;
+    o->peers[l->index].told_held = 0;
+}
+
 enum tb_status link_on_gone(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_gone m;
@@ -197,6 +207,7 @@ enum tb_status link_on_gone(struct link *l, struct tb_wire_frame *f)
         return TB_OK;
     }
     const struct announced was = *a;
+    peer_dropped(l, &m.uid);
     link_push_gone(l, &m.uid);
     l->announced[a - l->announced] = l->announced[--l->announced_count];
     const uint64_t session = l->session_seq;

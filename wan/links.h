@@ -39,7 +39,7 @@
 #define TB_LINKS_MODELS_MAX    256  /* that one peer is asked for, or asks for */
 #define TB_LINKS_OFFERS_MAX    4096 /* versions */
 #define TB_LINKS_ASKS_MAX      16   /* manifests on their way, per peer */
-#define TB_LINKS_LANDINGS_MAX  16   /* per peer */
+#define TB_LINKS_LANDINGS_MAX  16   /* from one peer at once; others wait for their turn */
 #define TB_LINKS_CROSSINGS_MAX 16   /* versions that one peer may draw from us at once */
 #define TB_LINKS_WITHDRAWN_MAX 256  /* newest withdrawals, told again to each peer that comes up */
 #define TB_LINKS_REFUSALS_MAX  3    /* wrong digests of one chunk from one peer before its landing fails */
@@ -227,7 +227,7 @@ TB_MUST_USE enum tb_status tb_links_ask(struct tb_links *links, uint32_t peer, c
 /* Lands the version from that peer into places[shard], telling it what is held already. Their manifests must
  * be those of the version. Structs are copied, what they point to stays until tb_links_land_stop's `done`.
  * The peer may be down. Several peers may land into the same places: claims keep them apart. One that failed begins
- * again. TB_DONE_BEFORE: under way, or landed; TB_SITE_NOMEM. */
+ * again, and one beyond TB_LINKS_LANDINGS_MAX waits. TB_DONE_BEFORE: under way, or landed; TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_links_land(struct tb_links *links, uint32_t peer,
                                          const struct tb_version_key *key, const struct tb_place *places);
 /* Ends all landings of the uid, from every peer, finished ones too: afterwards no stream writes its places.

@@ -297,7 +297,7 @@ static void on_landed(void *user, uint32_t peer, const struct tb_version_key *ke
     (void)peer;
     s->landed++;
     assert_true(copy_whole(by_uid(s, &key->uid)));
-    (void)fine(s, tb_links_land_stop(s->links, &key->uid, NULL, NULL));
+    if (!s->keeps_landings) (void)fine(s, tb_links_land_stop(s->links, &key->uid, NULL, NULL));
 }
 
 static void on_too_large(void *user, uint32_t peer, const struct tb_id *uid, uint64_t needed_bytes)

@@ -10,7 +10,7 @@
 
 #define SHARDS_MAX   4
 #define SITES_MAX    4
-#define VERSIONS_MAX 8
+#define VERSIONS_MAX 24
 
 /* A version as its publisher sealed it. */
 struct truth {
@@ -53,6 +53,7 @@ struct site {
     bool expects;        /* what the peer may send unasked is every model */
     atomic_bool no_base; /* base_good says no */
     bool stop_on_failure;
+    bool keeps_landings; /* those that are over, until the version goes, as a gateway does */
     bool closed;
     uint8_t *mend; /* a byte that was spoiled, put right when the peer refuses its chunk */
     /* what happened */
