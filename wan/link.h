@@ -274,6 +274,7 @@ struct tb_links {
     struct link *links; /* peer_count */
     struct offer *offers;
     uint32_t offer_count;
+    uint32_t most_offers, most_announced, most_landings, most_asks; /* that tb_links_usage ever saw */
     struct tb_version_key withdrawn[TB_LINKS_WITHDRAWN_MAX];
     uint32_t withdrawn_count, withdrawn_at;
     struct division *divisions;

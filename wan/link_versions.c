@@ -69,6 +69,10 @@ void link_versions_up(struct link *l)
 {
     l->granted_count = 0;
     l->missed = 0;
+    for (struct offer *o = l->links->offers; o != NULL; o = o->next) { /* it says again what it holds */
+        o->peers[l->index].whole = false;
+        o->peers[l->index].held_chunks = 0;
+    }
 }
 
 void link_versions_down(struct link *l)
@@ -200,7 +204,12 @@ enum tb_status link_on_gone(struct link *l, struct tb_wire_frame *f)
     if (status != TB_OK) return status;
     const enum tb_status why = tb_frame_status_of(m.status_negated);
     const struct announced *a = link_announced(l, &m.uid);
-    if (a == NULL) return TB_OK;                 /* our question and its farewell crossed */
+    if (a == NULL) { /* it only said that it holds it; or our question and its farewell crossed */
+        if (tb_status_scope(why) == TB_SCOPE_SITE) return TB_OK;
+        peer_dropped(l, &m.uid);
+        if (ops_of(l)->on_peer_dropped != NULL) ops_of(l)->on_peer_dropped(user_of(l), l->index, &m.uid);
+        return TB_OK;
+    }
     if (tb_status_scope(why) == TB_SCOPE_SITE) { /* not now: it is still announced */
         link_ask_fail(l, &m.uid, why);
         link_in_fail(l, &m.uid, why);

@@ -114,6 +114,8 @@ struct tb_links_ops {
     /* The peer holds all of a version that is offered here. Once per version and peer and life of the
      * session. */
     void (*on_peer_held)(void *user, uint32_t peer, const struct tb_id *uid);
+    /* That peer holds none any more of a version that it never offered here in this session. */
+    void (*on_peer_dropped)(void *user, uint32_t peer, const struct tb_id *uid);
     void (*on_report)(void *user, uint32_t peer, const struct tb_links_report *report);
     void (*on_chunk_bad)(void *user, uint32_t peer, const struct tb_links_bad_chunk *bad);
     /* May this held chunk of a version offered here be a base (P1: one left by an earlier process is digested first)? The
@@ -268,6 +270,16 @@ TB_MUST_USE enum tb_status tb_links_peer_progress(const struct tb_links *links, 
  * that would be differences to it go whole then. */
 bool tb_links_base_used(const struct tb_links *links, const struct tb_id *uid);
 
+/* What that peer announced in its session and did not take back, by turns; false: that was the last. */
+bool tb_links_announced_at(const struct tb_links *links, uint32_t peer, uint32_t *cursor,
+                           struct tb_version_key *key_out, uint64_t *bytes_out);
+struct tb_links_table {
+    uint32_t used, most, bound; /* of all peers; at once so far; at most */
+};
+struct tb_links_usage {
+    struct tb_links_table offers, announced, landings, asks;
+};
+void tb_links_usage(struct tb_links *links, struct tb_links_usage *usage_out);
 /* Of a version, as peers announced it in their sessions: the most that one said; 0: nobody did. */
 uint64_t tb_links_announced_bytes(const struct tb_links *links, const struct tb_id *uid);
 

@@ -174,8 +174,8 @@ enum tb_status tb_links_retract(struct tb_links *ls, const struct tb_id *uid, en
         link_outs_drop(l, o);
         link_serves_drop(l, o);
         link_base_gone(l, o, why == TB_SUPERSEDED);
-        if (link_is_up(l) && o->peers[i].announced == l->session_seq)
-            link_send_gone(l, &o->key.uid, (int)why < 0 ? why : TB_NOT_FOUND);
+        /* Also to peers that may not read it: each was told that it is held here (tb_links_tell). */
+        if (link_is_up(l)) link_send_gone(l, &o->key.uid, (int)why < 0 ? why : TB_NOT_FOUND);
     }
     if (ls->options.objects != NULL && why != TB_SUPERSEDED) tb_objects_drop(ls->options.objects, uid);
     retire(ls, o->share, call);

@@ -41,12 +41,13 @@ struct tb_catalog;
 #define TB_CATALOG_SITE_REFERENCES 1024u
 
 struct tb_catalog_limits {
-    uint32_t models;     /* 16 */
-    uint32_t runs;       /* TB_CATALOG_RUNS; full, it forgets the oldest shut-out run without a version */
-    uint32_t versions;   /* TB_CATALOG_VERSIONS; the oldest dead one is forgotten when it is full */
-    uint32_t shards;     /* TB_CATALOG_SHARDS, of one version */
-    uint32_t sessions;   /* 1024 */
-    uint32_t references; /* 4096: of sealed shards, and of workers that stage or hold */
+    uint32_t models;         /* 16 */
+    uint32_t runs;           /* TB_CATALOG_RUNS; full, it forgets the oldest shut-out run without a version */
+    uint32_t versions;       /* TB_CATALOG_VERSIONS, of all models; what leaves and when: forget.c */
+    uint32_t model_versions; /* of one model at most; as `versions` */
+    uint32_t shards;         /* TB_CATALOG_SHARDS, of one version */
+    uint32_t sessions;       /* 1024 */
+    uint32_t references;     /* 4096: of sealed shards, and of workers that stage or hold */
     /* TB_CATALOG_SITE_REFERENCES, beside those: of other sites. What peers say takes no place from who is here. */
     uint32_t site_references;
     uint32_t groups;         /* 512 */
@@ -80,6 +81,17 @@ struct tb_catalog *tb_catalog_init(void *memory, const struct tb_catalog_limits 
 
 /* What the gateway's own NIC carries, as far as it knows; 0: not known, as at the beginning. The config's word comes before it. */
 void tb_catalog_nic(struct tb_catalog *c, uint64_t bytes_per_s);
+
+/* A table of rows, by turns; false: that was the last. `who` uses most of it (a model, an identity, a site; empty where rows have no
+ * owner): a walk over its rows. */
+struct tb_catalog_table {
+    const char *name;           /* "versions", "sessions", ... */
+    uint32_t used, most, bound; /* rows now; at once so far; at most */
+    uint64_t refused;           /* requests for which there was no row */
+};
+bool tb_catalog_table_at(const struct tb_catalog *c, uint32_t *cursor, struct tb_catalog_table *out);
+uint32_t tb_catalog_table_most(const struct tb_catalog *c, const char *table,
+                               char who_out[TB_CATALOG_TEXT_MAX]);
 
 /* Which table refused the last request that answered TB_SITE_NOMEM: "versions", "sessions", ... or "" */
 const char *tb_catalog_full(const struct tb_catalog *c);
@@ -414,9 +426,13 @@ struct tb_catalog_site_progress {
     uint32_t held_chunks;
     bool whole;
     bool activated;
+    bool itself; /* the site says so of itself; else another site does */
 };
 TB_MUST_USE enum tb_status tb_catalog_site_progress(struct tb_catalog *c, tb_time_ns now,
                                                     const struct tb_catalog_site_progress *p);
+/* The site says of itself that it holds none of it any more. Unknown versions and sites are fine. */
+void tb_catalog_site_dropped(struct tb_catalog *c, tb_time_ns now, const struct tb_name *site,
+                             const struct tb_id *uid);
 /* CROSS is told again when the sites that can be asked for a version that is not whole changed: ask those, in
  * this order. Space is reserved and the manifest is on its way: the version is now `next`, may be staged once
  * it is ready, and its crossing is finished. */
@@ -571,6 +587,9 @@ void tb_catalog_cancel(struct tb_catalog *c, tb_time_ns now, uint64_t handle);
 /* By (run_order, number); run_order 0: the newest run that has it. TB_NOT_FOUND. */
 TB_MUST_USE enum tb_status tb_catalog_find(const struct tb_catalog *c, const struct tb_name *model,
                                            uint64_t run_order, uint64_t number, struct tb_id *uid_out);
+
+/* For checks of this catalog's own work: each version's row has a reason to exist. False: uid_out's has none. */
+bool tb_catalog_reasons(const struct tb_catalog *c, struct tb_id *uid_out);
 
 struct tb_catalog_version_view {
     struct tb_version_key key;

@@ -16,6 +16,7 @@ static struct tb_catalog_limits with_defaults(const struct tb_catalog_limits *gi
     l.models = or_default(l.models, 16);
     l.runs = or_default(l.runs, TB_CATALOG_RUNS);
     l.versions = or_default(l.versions, TB_CATALOG_VERSIONS);
+    l.model_versions = or_default(l.model_versions, l.versions);
     l.shards = or_default(l.shards, TB_CATALOG_SHARDS);
     l.sessions = or_default(l.sessions, 1024);
     l.references = or_default(l.references, 4096);
@@ -126,9 +127,10 @@ bool tb_catalog_recovering(const struct tb_catalog *c)
     return c->recovering;
 }
 
-enum tb_status tb_catalog_refuse_full(struct tb_catalog *c, const struct table *t)
+enum tb_status tb_catalog_refuse_full(struct tb_catalog *c, struct table *t)
 {
     c->full = t->name;
+    t->refused++;
     return TB_SITE_NOMEM;
 }
 
@@ -193,6 +195,7 @@ static void model_settle(struct tb_catalog *c, uint32_t model)
     tb_retention_settle(c, model);
     tb_catalog_crossing_settle(c, model);
     tb_catalog_site_activated_settle(c, model);
+    tb_versions_forget(c, model);
 }
 
 static void settle_round(struct tb_catalog *c)

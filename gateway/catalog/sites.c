@@ -90,9 +90,10 @@ static void doubt(struct tb_catalog *c, uint32_t site)
     s->unsure = false;
     EACH(c->references, r)
     {
-        const struct reference *ref = reference_at(c, r);
-        if (ref->kind != TB_REFERENCE_SITE || ref->owner != site) continue;
-        if (ref->heard_in == 0 || ref->heard_in == s->session) continue;
+        struct reference *ref = reference_at(c, r);
+        if (ref->kind != TB_REFERENCE_SITE || ref->owner != site || ref->told_in == 0) continue;
+        if (ref->heard_in != s->session) ref->heard_in = 0; /* it offers that no more */
+        if (ref->told_in == s->session) continue;
         const uint32_t version = ref->version;
         tb_reference_end(c, r);
         ask_again(c, version);
@@ -140,6 +141,18 @@ void tb_catalog_site_forget(struct tb_catalog *c, tb_time_ns now, const struct t
     (void)tb_catalog_settle(c, TB_OK);
 }
 
+void tb_catalog_site_dropped(struct tb_catalog *c, tb_time_ns now, const struct tb_name *site,
+                             const struct tb_id *uid)
+{
+    tb_catalog_enter(c, now);
+    const uint32_t s = tb_catalog_site_find(c, site), v = tb_version_find(c, uid);
+    const uint32_t r = s == NONE || v == NONE ? NONE : tb_reference_find(c, TB_REFERENCE_SITE, v, s);
+    if (r == NONE) return;
+    tb_reference_end(c, r);
+    ask_again(c, v);
+    (void)tb_catalog_settle(c, TB_OK);
+}
+
 /* What is known of a head is worth most: from there others read, and lag is counted to it. */
 static uint32_t worth(const struct tb_catalog *c, const struct reference *ref)
 {
@@ -173,7 +186,7 @@ static uint32_t site_reference(struct tb_catalog *c, uint32_t version, uint32_t 
 {
     uint32_t r = tb_reference_find(c, TB_REFERENCE_SITE, version, site);
     if (r == NONE) r = tb_reference_new(c, TB_REFERENCE_SITE, version, site);
-    if (r == NONE && site_at(c, site)->is_peer && hearsay_end(c))
+    if (r == NONE && site_at(c, site)->is_peer && (hearsay_end(c) || tb_versions_lose_sites(c, version)))
         r = tb_reference_new(c, TB_REFERENCE_SITE, version, site);
     return r;
 }
@@ -192,6 +205,7 @@ enum tb_status tb_catalog_site_progress(struct tb_catalog *c, tb_time_ns now,
     const uint32_t r = site_reference(c, i, site);
     if (r == NONE) return tb_catalog_refuse_full(c, &c->references);
     struct reference *ref = reference_at(c, r);
+    if (p->itself && (p->whole || p->held_chunks > 0)) ref->told_in = site_at(c, site)->session;
     const bool flips = (p->whole && !ref->whole) || (p->activated && !ref->activated);
     if (!flips && p->held_chunks <= ref->held_chunks) return TB_DONE_BEFORE;
     if (ref->held_chunks == 0) ref->since = c->now;
@@ -254,6 +268,16 @@ static void believe_end(struct tb_catalog *c, uint32_t version, enum tb_catalog_
     }
 }
 
+/* Retired here because no site offered it, and now one does. */
+static void began_anew(struct tb_catalog *c, uint32_t version)
+{
+    struct version *v = version_at(c, version);
+    v->unheld = false;
+    v->state = v->was_ready ? TB_VERSION_READY : TB_VERSION_OPEN;
+    v->why = "offered_again";
+    tb_row_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
+}
+
 static void believe_life(struct tb_catalog *c, uint32_t version, uint32_t reference,
                          const struct tb_version_key *key, enum tb_catalog_state state)
 {
@@ -261,8 +285,9 @@ static void believe_life(struct tb_catalog *c, uint32_t version, uint32_t refere
     struct reference *ref = reference_at(c, reference);
     const bool had = ref->heard_in != 0; /* others may have said so before, of whom nothing can be asked */
     ref->has = true;
-    ref->heard_in = site_at(c, ref->owner)->session;
+    ref->heard_in = ref->told_in = site_at(c, ref->owner)->session;
     v->lost_at_home = false;
+    if (v->unheld) began_anew(c, version);
     if (v->state == TB_VERSION_OPEN && state != TB_VERSION_OPEN) {
         v->key.root = key->root;
         tb_version_name_ready(c, version);
@@ -274,6 +299,7 @@ static void believe_life(struct tb_catalog *c, uint32_t version, uint32_t refere
 /* What home lacks can come from there from now on, also what home never had: files that were adopted there. */
 static void offered_to_home(struct tb_catalog *c, uint32_t version, struct reference *ref)
 {
+    ref->told_in = site_at(c, ref->owner)->session;
     if (ref->has) return;
     ref->has = true;
     version_at(c, version)->fed_at = c->now;

@@ -18,6 +18,7 @@ uint32_t tb_table_new(struct table *t)
     struct row *row = tb_table_row(t, index);
     memset(row, 0, t->row_bytes);
     row->live = true;
+    if (++t->used > t->most) t->most = t->used;
     return index;
 }
 
@@ -56,6 +57,7 @@ void tb_table_free(struct table *t, uint32_t index)
     TB_ASSERT(row->live);
     dirty_remove(t, index);
     row->live = false;
+    t->used--;
     row->todos = 0;
     row->next = t->free_first;
     t->free_first = index;

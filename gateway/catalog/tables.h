@@ -33,7 +33,9 @@ struct table {
     uint8_t *rows;
     size_t row_bytes;
     uint32_t cap;
-    uint32_t high; /* rows at and above were never used */
+    uint32_t high;       /* rows at and above were never used */
+    uint32_t used, most; /* rows that are live; as many as there ever were at once */
+    uint64_t refused;    /* requests for which there was no row */
     uint32_t free_first;
     uint32_t dirty_first, dirty_last;
     const char *name;
@@ -150,6 +152,7 @@ struct version {
     uint32_t yielding_count;   /* plans.c: workers that wait for another to take their place */
     bool stands_told;          /* scratch of sites.c */
     bool wanted;               /* an exact wait asks for it */
+    bool unheld;               /* RETIRED without ever having been here: news of it begins it anew */
     bool lost_at_home;         /* home gave it up: it lives as long as somebody here has all of it */
     bool had_more;             /* chunks that are not here were, and others may have read them */
     bool lacks;                /* home: some shard has no sure holder, since: */
@@ -224,6 +227,7 @@ struct reference {
     bool activated;
     bool has;            /* SITE: has it or is getting it, as it says */
     uint32_t heard_in;   /* SITE: of its sessions, in which it last said so itself; 0: none, others did */
+    uint32_t told_in;    /* SITE: likewise, in which it last said that it holds some of it */
     tb_time_ns since;    /* when the reader began */
     tb_time_ns moved_at; /* SITE: when what it holds last grew */
 
@@ -383,7 +387,7 @@ void tb_catalog_touch_group(struct tb_catalog *c, uint32_t group);
 /* Every request that changed something ends with this; returns `status`. */
 enum tb_status tb_catalog_settle(struct tb_catalog *c, enum tb_status status);
 /* TB_SITE_NOMEM, and tb_catalog_full names the table. */
-enum tb_status tb_catalog_refuse_full(struct tb_catalog *c, const struct table *t);
+enum tb_status tb_catalog_refuse_full(struct tb_catalog *c, struct table *t);
 bool tb_catalog_same_name(const struct tb_name *a, const struct tb_name *b);
 bool tb_catalog_copy_text(char out[TB_CATALOG_TEXT_MAX], const char *text); /* false: it had to be cut */
 
@@ -483,6 +487,29 @@ void tb_retention_settle(struct tb_catalog *c, uint32_t model);
 void tb_catalog_evict(struct tb_catalog *c, uint32_t version);
 /* Among the newest `keep` that live. */
 bool tb_version_retained(const struct tb_catalog *c, const struct version *v);
+
+/* ---- forget.c ---- */
+
+/* Why a version has a row: the first that holds. */
+enum tb_version_reason {
+    TB_REASON_NONE,
+    TB_REASON_TO_SAY,       /* a todo, or a write that is not on disk yet */
+    TB_REASON_PINNED,       /* by an operator */
+    TB_REASON_HERE,         /* memory of the arena */
+    TB_REASON_HELD_INSIDE,  /* by a rank or a worker */
+    TB_REASON_HELD_BY_PEER, /* as that says itself */
+    TB_REASON_WAITED_FOR,   /* by tb_wait_site */
+    TB_REASON_HEAD,
+    TB_REASON_NOT_JUDGED, /* open or alive, and home or the end of recovery decides */
+    TB_REASON_PAST        /* one of the last few that ended */
+};
+enum tb_version_reason tb_version_reason(const struct tb_catalog *c, const struct version *v);
+/* Rows of the model that have no reason leave, and some more where its share is nearly full. Last in its settling. */
+void tb_versions_forget(struct tb_catalog *c, uint32_t model);
+/* A free row, where need be that of the least useful version; NONE. */
+uint32_t tb_version_row(struct tb_catalog *c, uint32_t model);
+/* The oldest version that can be done without gives its references of sites back, unless it is this one. */
+bool tb_versions_lose_sites(struct tb_catalog *c, uint32_t except);
 
 /* ---- sites.c ---- */
 

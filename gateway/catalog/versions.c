@@ -81,30 +81,9 @@ enum tb_status tb_version_status(const struct tb_catalog *c, const struct versio
 /* ---- rows ---- */
 
 /* Others remember a version by its uid and order, never by its row. */
-static bool forgettable(const struct version *v)
-{
-    if (v->state == TB_VERSION_OPEN || tb_version_lives(v) || v->reserved || v->pinned) return false;
-    return v->row.todos == 0 && tb_reference_first(v) == NONE;
-}
-
-static uint32_t version_row(struct tb_catalog *c)
-{
-    const uint32_t i = tb_table_new(&c->versions);
-    if (i != NONE) return i;
-    uint32_t oldest = NONE;
-    EACH(c->versions, v)
-    {
-        if (!forgettable(version_at(c, v))) continue;
-        if (oldest == NONE || tb_version_older(version_at(c, v), version_at(c, oldest))) oldest = v;
-    }
-    if (oldest == NONE) return NONE;
-    tb_table_free(&c->versions, oldest);
-    return tb_table_new(&c->versions);
-}
-
 uint32_t tb_version_new(struct tb_catalog *c, uint32_t model, const struct tb_version_key *key)
 {
-    const uint32_t i = version_row(c);
+    const uint32_t i = tb_version_row(c, model);
     if (i == NONE) return NONE;
     struct version *v = version_at(c, i);
     v->key = *key;

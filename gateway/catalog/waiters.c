@@ -21,11 +21,23 @@ static void answer_version(struct tb_catalog *c, uint32_t wait, uint32_t version
 
 /* ---- versions ---- */
 
+/* P2: a version's row may be forgotten, but not how new it is while a worker computes from it. */
+static bool newer_than_active(const struct tb_catalog *c, const struct version *v, const struct tb_id *after)
+{
+    const struct which w = tb_which_of(v);
+    EACH(c->members, m)
+    {
+        const struct which *active = &member_at(c, m)->active;
+        if (tb_which_is(active, after)) return tb_which_compare(active, &w) < 0;
+    }
+    return !tb_id_equal(&v->key.uid, after);
+}
+
 static bool newer_than(const struct tb_catalog *c, const struct version *v, const struct tb_id *after)
 {
     if (tb_id_is_zero(after)) return true;
     const uint32_t i = tb_version_find(c, after);
-    if (i == NONE) return !tb_id_equal(&v->key.uid, after);
+    if (i == NONE) return newer_than_active(c, v, after);
     const struct version *a = version_at(c, i);
     /* The way back: after a withdrawal any other version is good. */
     return a->state == TB_VERSION_ENDED_WITHDRAWN || tb_version_older(a, v);
@@ -174,8 +186,8 @@ static void look_at_site(struct tb_catalog *c, uint32_t wait)
 {
     const struct wait *w = wait_at(c, wait);
     const uint32_t i = tb_version_find(c, &w->q.uid);
-    if (i == NONE) {
-        answer(c, wait, TB_NOT_FOUND);
+    if (i == NONE) { /* it was there when the wait began */
+        answer(c, wait, TB_SUPERSEDED);
         return;
     }
     /* Retired here, it may still be activated elsewhere; what ended otherwise is not waited for. */

@@ -440,6 +440,7 @@ static void links_version(void *user, uint32_t peer, const struct tb_version_key
     const enum tb_status status =
         tb_catalog_remote_version(d->catalog, tb_clock_now(), site, key, state_told(state, why));
     if (status == TB_SITE_NOMEM) place_refused(d, peer);
+    d->news_refused |= status == TB_SITE_NOMEM && state == TB_LINKS_READY;
     if (status == TB_TOO_LARGE)
         tb_log(TB_LOG_WARN, "crossing.refused",
                "peer=%s model=%s number=%llu status=too_large shards=%u of=%u action=not_asked", site->text,
@@ -458,6 +459,21 @@ static void links_version(void *user, uint32_t peer, const struct tb_version_key
     }
     tb_adopt_announced(d, &key->model);
     (void)tb_daemon_settle(d);
+}
+
+/* P6: what was announced while a table was full is announced no more in this session: it is taken from the links' own list. */
+void tb_crossings_hear_again(struct tb_daemon *d)
+{
+    if (!d->news_refused || d->links == NULL || d->links_restarting) return;
+    d->news_refused = false;
+    for (uint32_t peer = 0; peer < d->config->peer_count; peer++) {
+        struct tb_version_key key;
+        uint64_t bytes;
+        struct tb_catalog_version_view known;
+        for (uint32_t cursor = 0; tb_links_announced_at(d->links, peer, &cursor, &key, &bytes);)
+            if (!tb_catalog_version_get(d->catalog, &key.uid, &known))
+                links_version(d, peer, &key, bytes, TB_LINKS_READY, TB_OK);
+    }
 }
 
 static void links_landed(void *user, uint32_t peer, const struct tb_version_key *key)
@@ -499,7 +515,7 @@ static void peer_progress(struct tb_daemon *d, uint32_t peer, const struct tb_id
 {
     const struct tb_name *site = &d->config->peers[peer].site;
     const struct tb_catalog_site_progress progress = {
-        .site = *site, .uid = *uid, .held_chunks = p->held_chunks, .whole = p->whole};
+        .site = *site, .uid = *uid, .held_chunks = p->held_chunks, .whole = p->whole, .itself = true};
     const enum tb_status status = tb_catalog_site_progress(d->catalog, tb_clock_now(), &progress);
     if (status == TB_SITE_NOMEM) place_refused(d, peer);
     if (status != TB_OK || !p->whole) return;
@@ -517,16 +533,24 @@ static void links_peer_held(void *user, uint32_t peer, const struct tb_id *uid)
     (void)tb_daemon_settle(d);
 }
 
+static void links_peer_dropped(void *user, uint32_t peer, const struct tb_id *uid)
+{
+    struct tb_daemon *d = user;
+    tb_catalog_site_dropped(d->catalog, tb_clock_now(), &d->config->peers[peer].site, uid);
+    (void)tb_daemon_settle(d);
+}
+
 /* Reports are passed on once: only when they told the catalog something new. A site says ACTIVATED also of what it skipped, as its
  * groups are beyond it: that is no copy, and the last one anywhere must not go for it (P3). */
 static void links_report(void *user, uint32_t peer, const struct tb_links_report *report)
 {
     struct tb_daemon *d = user;
-    const struct tb_catalog_site_progress progress = {.site = report->site,
-                                                      .uid = report->uid,
-                                                      .whole = report->state == TB_LINKS_REPORT_HELD,
-                                                      .activated =
-                                                          report->state == TB_LINKS_REPORT_ACTIVATED};
+    const struct tb_catalog_site_progress progress = {
+        .site = report->site,
+        .uid = report->uid,
+        .itself = tb_name_equal(&report->site, &d->config->peers[peer].site),
+        .whole = report->state == TB_LINKS_REPORT_HELD,
+        .activated = report->state == TB_LINKS_REPORT_ACTIVATED};
     const enum tb_status status = tb_catalog_site_progress(d->catalog, tb_clock_now(), &progress);
     if (status == TB_OK) report_pass(d, peer, report);
     if (status == TB_BAD_ARGUMENT || status == TB_SITE_NOMEM) report_refused(d, peer, &report->site, status);
@@ -579,6 +603,7 @@ static const struct tb_links_ops links_ops = {
     .on_failed = links_failed,
     .on_too_large = links_too_large,
     .on_peer_held = links_peer_held,
+    .on_peer_dropped = links_peer_dropped,
     .on_report = links_report,
     .on_chunk_bad = links_chunk_bad,
     .base_good = links_base_good,

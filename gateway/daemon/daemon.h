@@ -53,6 +53,13 @@
 
 struct tb_daemon;
 
+#define TB_DAEMON_TABLES 16u
+/* What was said of a catalog's table. */
+struct tb_table_told {
+    uint64_t refused; /* requests, when it was looked last */
+    bool full;        /* the line stands */
+};
+
 /* Counters of the status page: each only grows. docs/operations.md says what to do when one rises. */
 /* clang-format off */
 #define TB_COUNTERS(X)                                                                     \
@@ -61,7 +68,7 @@ struct tb_daemon;
     X(versions_ready) X(versions_kept) X(versions_lost) X(versions_broken)                 \
     X(versions_withdrawn) X(versions_abandoned)                                            \
     X(hops_lost) X(chunks_bad) X(plans)                                                    \
-    X(evictions) X(arena_refused) X(store_failed)                                          \
+    X(evictions) X(arena_refused) X(tables_full) X(store_failed)                           \
     X(links_up) X(links_down) X(links_refused) X(reports_refused)                          \
     X(verify_bad) X(budgets_held)                                                          \
     X(certificates_loaded) X(certificates_refused)                                         \
@@ -261,6 +268,8 @@ struct tb_daemon {
     bool sessions_full;     /* told */
     bool places_refused;    /* since the last poll: to what peers hold */
     bool places_told;       /* before it */
+    bool news_refused;      /* a version that a peer announced found no row: it is heard again */
+    struct tb_table_told tables_told[TB_DAEMON_TABLES];
     struct tb_copy *copies;
     struct tb_parked_seal *parked;
     struct tb_plan_wait *plan_waits;
@@ -420,6 +429,8 @@ void tb_crossing_retry(struct tb_copy *copy); /* after something was evicted */
 void tb_crossing_offer(struct tb_copy *copy);
 void tb_crossing_site_state(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_crossings_poll(struct tb_daemon *d); /* peers' progress to the catalog */
+/* Announcements that found no row: once a second, while there are some. */
+void tb_crossings_hear_again(struct tb_daemon *d);
 
 /* policy.c */
 void tb_policy_tick(struct tb_daemon *d);
@@ -570,6 +581,11 @@ enum tb_status tb_status_lag(void *user, const json_t *request, json_t *reply, c
 bool tb_status_moves(struct tb_daemon *d, const struct tb_copy *copy, uint64_t bytes, json_t *version);
 json_t *tb_status_eta(const struct tb_lag_pace *pace, uint64_t left_bytes); /* null: no estimate */
 json_t *tb_status_window(const struct tb_links_stats *stats);
+/* ---- usage_status.c ---- */
+
+json_t *tb_status_tables(struct tb_daemon *d); /* NULL: no memory */
+void tb_usage_tick(struct tb_daemon *d);       /* each second: a table that refused rows is told of */
+
 /* tb_catalog_lag; of a version whose manifests are not here yet, bytes as its senders say. */
 TB_MUST_USE enum tb_status tb_status_lag_of(struct tb_daemon *d, const struct tb_name *model,
                                             const struct tb_name *site, struct tb_catalog_lag *lag_out);

@@ -320,6 +320,7 @@ static bool status_fill(struct tb_daemon *d, json_t *o)
     put(o, "sessions", sessions_json(d));
     put(o, "fabric", fabric_json(d));
     put(o, "hops", hops_json(d));
+    put(o, "tables", tb_status_tables(d));
     put(o, "counters", counters_json(d));
     return !lacking;
 }

@@ -19,7 +19,7 @@
 /* Who is locked out so long says so and tries again later. */
 #define BUSY_MS 500
 /* Rows of a model's versions that ended: those of the newest are kept, for `tombolo versions` and their uids. */
-#define ENDED_KEPT 10000
+#define ENDED_KEPT 256
 /* Of a model: as many as a catalog remembers, so a key that was used is known after a restart for as long as it was before. */
 #define RUNS_KEPT TB_CATALOG_RUNS
 

@@ -180,6 +180,14 @@ static enum tb_status do_forget(struct site *s, unsigned n)
     return TB_OK;
 }
 
+static enum tb_status do_dropped(struct site *s, unsigned n)
+{
+    const struct tb_name site = name_of(PICK(given_sites));
+    const struct tb_id uid = id_of(PICK(given_uids));
+    tb_catalog_site_dropped(s->c, s->now, &site, &uid);
+    return TB_OK;
+}
+
 static enum tb_status do_remote(struct site *s, unsigned n)
 {
     const char *from = PICK(given_sites);
@@ -480,6 +488,7 @@ const struct event given_events[] = {
     {"make_room", do_make_room, 4, 0},
     {"site_up", do_site_up, 6, 0},
     {"site_forget", do_forget, 3, 0},
+    {"site_dropped", do_dropped, 12, 0},
     {"remote_version", do_remote, 3 * 4 * (TB_CATALOG_STATE_END + 1), 0},
     {"remote_strange", do_remote_strange, 4 * 2 * 4 * 4 * 2, 0},
     {"site_progress", do_site_progress, 3 * 4 * 5 * 4, 0},

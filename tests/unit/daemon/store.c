@@ -428,9 +428,9 @@ static void the_rows_of_ended_versions_are_bounded(void **state)
     const struct tb_catalog_run run = make_run(1);
     assert_int_equal(tb_store_run(store, &run, &audit), TB_OK);
     tb_store_close(store);
-    assert_int_equal(ask("SELECT COUNT(*) FROM version WHERE model='a'"), 10002);
-    assert_int_equal(ask("SELECT COUNT(*) FROM version WHERE model='b'"), 10000);
-    assert_int_equal(ask("SELECT MIN(number) FROM version WHERE model='b'"), 301);
+    assert_int_equal(ask("SELECT COUNT(*) FROM version WHERE model='a'"), 258);
+    assert_int_equal(ask("SELECT COUNT(*) FROM version WHERE model='b'"), 256);
+    assert_int_equal(ask("SELECT MIN(number) FROM version WHERE model='b'"), 10045);
     assert_int_equal(ask("SELECT COUNT(*) FROM version WHERE number=2 AND pinned"), 1);
     assert_int_equal(ask("SELECT COUNT(*) FROM version WHERE number=3 AND state=2"), 1);
 }

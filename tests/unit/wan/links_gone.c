@@ -5,6 +5,13 @@
 
 #include "check.h"
 
+/* However busy the machine is, one session lasts from beginning to end. */
+static void be_patient(struct site *s)
+{
+    s->options.heartbeat_ms = 60000;
+    s->options.down_ms = 600000;
+}
+
 static struct tb_links_progress progress_of(const struct site *s, const struct tb_id *uid)
 {
     struct tb_links_progress p = {0};
@@ -23,6 +30,8 @@ static void a_peer_that_dropped_a_version_holds_none_of_it(void **state)
     struct site *east = site_new(&w, "east", true), *west = site_new(&w, "west", false);
     site_peer(east, west, false, true);
     site_peer(west, east, true, true);
+    be_patient(east);
+    be_patient(west);
     site_start(east);
     site_start(west);
     site_publish(east, &t);
@@ -48,6 +57,8 @@ static void more_versions_land_than_may_be_under_way(void **state)
     site_peer(east, west, false, false);
     site_peer(west, east, true, true);
     west->keeps_landings = true;
+    be_patient(east);
+    be_patient(west);
     site_start(east);
     site_start(west);
     for (int i = 0; i < COUNT; i++) {

@@ -1,0 +1,239 @@
+/* forget.c - the rows of versions: each has a reason to exist, and leaves when it has none.
+ *
+ * A version that ended, and that nobody holds, is the past: the newest few of a model stay, so that a late
+ * question gets its answer. A version that a follower was told of and that no site offers any more is retired:
+ * to a later announcement it is new again. Each model has a share of the table; from seven eighths of it on the
+ * least useful rows make room ahead of need, so one model takes no row from another (P7).
+ *
+ * Kept by: tests/unit/catalog/forget.c, each seed of sim/world. */
+#include "gateway/catalog/tables.h"
+
+/* Of a model, ended and held by nobody. */
+#define PAST_KEPT 8u
+
+static bool ended(const struct version *v)
+{
+    return v->state != TB_VERSION_OPEN && !tb_version_lives(v);
+}
+
+static bool busy(const struct version *v)
+{
+    return v->reserved || v->evicting || v->pinned || v->row.todos != 0 || v->unsaved != 0;
+}
+
+/* A rank or a worker here has something of it. */
+static bool held_inside(const struct tb_catalog *c, const struct version *v)
+{
+    if (v->workers != NONE) return true;
+    EACH_HOLDER(c, v, r) if (reference_at(c, r)->kind == TB_REFERENCE_PUBLISHER) return true;
+    return false;
+}
+
+/* What others say of a site ends with nobody's word: it holds no row. */
+static bool held_by_peer(const struct tb_catalog *c, const struct version *v)
+{
+    EACH_HOLDER(c, v, r)
+    {
+        const struct reference *ref = reference_at(c, r);
+        if (ref->kind == TB_REFERENCE_SITE && ref->told_in != 0 && (ref->whole || ref->has)) return true;
+    }
+    return false;
+}
+
+static bool waited_for(const struct tb_catalog *c, const struct version *v)
+{
+    EACH(c->waits, w)
+    {
+        const struct wait *wait = wait_at(c, w);
+        if (wait->q.kind >= TB_CATALOG_WAIT_SITE_HOLDS && tb_id_equal(&wait->q.uid, &v->key.uid)) return true;
+    }
+    return false;
+}
+
+enum tb_version_reason tb_version_reason(const struct tb_catalog *c, const struct version *v)
+{
+    if (v->row.todos != 0 || v->unsaved != 0) return TB_REASON_TO_SAY;
+    if (v->pinned) return TB_REASON_PINNED;
+    if (v->reserved || v->evicting) return TB_REASON_HERE;
+    if (held_inside(c, v)) return TB_REASON_HELD_INSIDE;
+    if (held_by_peer(c, v)) return TB_REASON_HELD_BY_PEER;
+    if (waited_for(c, v)) return TB_REASON_WAITED_FOR;
+    if (tb_which_is(&model_at(c, v->model)->head, &v->key.uid)) return TB_REASON_HEAD;
+    if (v->state == TB_VERSION_OPEN || tb_version_lives(v))
+        return c->recovering || model_at(c, v->model)->config.is_home ? TB_REASON_NOT_JUDGED : TB_REASON_NONE;
+    return TB_REASON_PAST;
+}
+
+/* ---- what leaves ---- */
+
+static void forget(struct tb_catalog *c, uint32_t version)
+{
+    struct version *v = version_at(c, version);
+    while (v->holders != NONE)
+        tb_reference_end(c, v->holders);
+    tb_table_free(&c->versions, version);
+}
+
+static bool is_past(const struct tb_catalog *c, const struct version *v)
+{
+    return ended(v) && tb_version_reason(c, v) == TB_REASON_PAST;
+}
+
+static void forget_past(struct tb_catalog *c, uint32_t model)
+{
+    uint32_t count = 0;
+    EACH(c->versions, i) count += version_at(c, i)->model == model && is_past(c, version_at(c, i));
+    for (; count > PAST_KEPT; count--) {
+        uint32_t oldest = NONE;
+        EACH(c->versions, i)
+        {
+            const struct version *v = version_at(c, i);
+            if (v->model != model || !is_past(c, v)) continue;
+            if (oldest == NONE || tb_version_older(v, version_at(c, oldest))) oldest = i;
+        }
+        forget(c, oldest);
+    }
+}
+
+static void retire(struct tb_catalog *c, uint32_t version)
+{
+    struct version *v = version_at(c, version);
+    tb_version_end(c, version, TB_VERSION_RETIRED, "no_site_has_it");
+    v->unheld = true;
+}
+
+/* Told of and not taken: nothing of it is here, and no reader here has it. */
+static bool only_told(const struct tb_catalog *c, const struct version *v)
+{
+    return (v->state == TB_VERSION_OPEN || tb_version_lives(v)) && !v->reserved && !v->evicting &&
+           !v->pinned && !held_inside(c, v);
+}
+
+static bool is_head(const struct tb_catalog *c, const struct version *v)
+{
+    return tb_which_is(&model_at(c, v->model)->head, &v->key.uid);
+}
+
+static void retire_unheld(struct tb_catalog *c, uint32_t model)
+{
+    if (c->recovering || model_at(c, model)->config.is_home) return;
+    EACH(c->versions, i)
+    {
+        const struct version *v = version_at(c, i);
+        if (v->model == model && only_told(c, v) && !held_by_peer(c, v) && !is_head(c, v)) retire(c, i);
+    }
+}
+
+/* ---- a share that is nearly full ---- */
+
+static uint32_t used_by(const struct tb_catalog *c, uint32_t model)
+{
+    uint32_t used = 0;
+    EACH(c->versions, i) used += version_at(c, i)->model == model;
+    return used;
+}
+
+/* Retired, and only to be said so: on its way out. */
+static bool is_going(const struct version *v)
+{
+    return v->unheld && v->holders == NONE;
+}
+
+/* Ended, and only sites hold it or wait for it. */
+static bool may_be_forgotten(const struct tb_catalog *c, const struct version *v)
+{
+    return ended(v) && !busy(v) && !held_inside(c, v);
+}
+
+static bool newer_whole_here(const struct tb_catalog *c, const struct version *v)
+{
+    EACH(c->versions, i)
+    {
+        const struct version *other = version_at(c, i);
+        if (other->model == v->model && tb_version_here(other) && tb_version_older(v, other)) return true;
+    }
+    return false;
+}
+
+/* One that would not cross any more, where every version crosses; else any but the newest. */
+static bool may_be_retired(const struct tb_catalog *c, const struct version *v)
+{
+    const struct tb_catalog_model *m = &model_at(c, v->model)->config;
+    if (m->is_home || !only_told(c, v) || v->wanted || is_head(c, v)) return false;
+    return !m->every || newer_whole_here(c, v);
+}
+
+static bool may_lose_sites(const struct tb_catalog *c, const struct version *v)
+{
+    return v->holders != NONE && (may_be_forgotten(c, v) || may_be_retired(c, v));
+}
+
+static uint32_t oldest_that(const struct tb_catalog *c, uint32_t model,
+                            bool (*is)(const struct tb_catalog *, const struct version *))
+{
+    uint32_t oldest = NONE;
+    EACH(c->versions, i)
+    {
+        const struct version *v = version_at(c, i);
+        if ((model != NONE && v->model != model) || !is(c, v)) continue;
+        if (oldest == NONE || tb_version_older(v, version_at(c, oldest))) oldest = i;
+    }
+    return oldest;
+}
+
+static void keep_room(struct tb_catalog *c, uint32_t model)
+{
+    const uint32_t share = c->limits.model_versions;
+    const uint32_t most = share - (share + 7) / 8;
+    uint32_t used = used_by(c, model);
+    EACH(c->versions, i) used -= version_at(c, i)->model == model && is_going(version_at(c, i));
+    for (; used > most; used--) {
+        const uint32_t past = oldest_that(c, model, may_be_forgotten);
+        const uint32_t told = past == NONE ? oldest_that(c, model, may_be_retired) : NONE;
+        if (past != NONE)
+            forget(c, past);
+        else if (told != NONE)
+            retire(c, told); /* its row goes once that is on disk */
+        else
+            return;
+    }
+}
+
+void tb_versions_forget(struct tb_catalog *c, uint32_t model)
+{
+    retire_unheld(c, model);
+    forget_past(c, model);
+    keep_room(c, model);
+}
+
+uint32_t tb_version_row(struct tb_catalog *c, uint32_t model)
+{
+    const bool share_full = used_by(c, model) >= c->limits.model_versions;
+    uint32_t i = share_full ? NONE : tb_table_new(&c->versions);
+    if (i != NONE) return i;
+    const uint32_t oldest = oldest_that(c, share_full ? model : NONE, may_be_forgotten);
+    if (oldest == NONE) return NONE;
+    forget(c, oldest);
+    return tb_table_new(&c->versions);
+}
+
+bool tb_versions_lose_sites(struct tb_catalog *c, uint32_t except)
+{
+    const uint32_t oldest = oldest_that(c, NONE, may_lose_sites);
+    if (oldest == NONE || oldest == except) return false;
+    if (ended(version_at(c, oldest)))
+        forget(c, oldest);
+    else
+        retire(c, oldest);
+    return true;
+}
+
+bool tb_catalog_reasons(const struct tb_catalog *c, struct tb_id *uid_out)
+{
+    EACH(c->versions, i)
+    {
+        *uid_out = version_at(c, i)->key.uid;
+        if (tb_version_reason(c, version_at(c, i)) == TB_REASON_NONE) return false;
+    }
+    return true;
+}
