@@ -253,6 +253,14 @@ void world_check_let_go(const struct tb_catalog *c)
     }
 }
 
+/* P7: nothing stays in the table of versions that nobody holds, waits for or has to be told of. */
+void world_check_rows(const struct tb_catalog *c)
+{
+    struct tb_id uid;
+    if (!tb_catalog_reasons(c, &uid))
+        world_fail("P7: v%u has a row and no reason for it", world_version_find(&uid) + 1);
+}
+
 /* Hold never waits for a link: a SEAL is answered by its gateway alone, however the links are. */
 void world_check_hold(struct trainer *t)
 {

@@ -169,11 +169,12 @@ json_t *tb_status_site(struct tb_daemon *d)
     return NULL;
 }
 
-/* ---- tables of the world's size: the catalog looks at every row, and a seed has few ---- */
+/* ---- tables of the world's size: so few rows of versions that one which stays for nothing is missed within a seed ---- */
 
 static const struct tb_catalog_limits limits = {.models = MODELS_MAX,
                                                 .runs = 16,
-                                                .versions = 32,
+                                                .versions = 8 * MODELS_MAX,
+                                                .model_versions = 8,
                                                 .shards = SHARDS_MAX,
                                                 .sessions = 24,
                                                 .references = 128,
@@ -222,6 +223,16 @@ void __wrap_tb_codec_free(struct tb_codec *codec);
 void __wrap_tb_codec_free(struct tb_codec *codec)
 {
     (void)codec;
+}
+
+/* ---- P7: each row has a reason, whenever a request is over ---- */
+
+bool __real_tb_catalog_next(struct tb_catalog *c, struct tb_catalog_todo *todo_out);
+bool __wrap_tb_catalog_next(struct tb_catalog *c, struct tb_catalog_todo *todo_out);
+bool __wrap_tb_catalog_next(struct tb_catalog *c, struct tb_catalog_todo *todo_out)
+{
+    world_check_rows(c);
+    return __real_tb_catalog_next(c, todo_out);
 }
 
 /* ---- P2: what a group is told ---- */
