@@ -31,6 +31,7 @@ enum tb_status tb_bundle_refuse(struct tb_bundle_error *error, enum tb_status st
     va_start(arguments, format);
     (void)vsnprintf(error->text, sizeof error->text, format, arguments);
     va_end(arguments);
+    error->os_error = 0;
     return status;
 }
 
@@ -49,6 +50,7 @@ static bool ends_with(const char *text, const char *end)
 bool tb_bundle_name_valid(const char *name)
 {
     if (!tb_blob_name_valid(name) || strcmp(name, TB_BUNDLE_MARKER) == 0) return false;
+    if (strcmp(name, TB_BUNDLE_WITHDRAWN) == 0) return false;
     for (const char *part = name; part != NULL; part = strchr(part, '/')) {
         part += *part == '/';
         if (strncmp(part, TB_BUNDLE_PRIVATE, strlen(TB_BUNDLE_PRIVATE)) == 0) return false;

@@ -18,8 +18,9 @@
 
 #define TB_BUNDLE_PRIVATE       ".tombolo"
 #define TB_BUNDLE_HEADER_PREFIX ".tombolo/header/"
-#define TB_BUNDLE_MARKER        "STABLE" /* a subscriber's own file: refused as a name */
-#define TB_BUNDLE_DEPTH_MAX     8        /* folders below a path */
+#define TB_BUNDLE_MARKER        "STABLE" /* a subscriber's own files: refused as names */
+#define TB_BUNDLE_WITHDRAWN     "WITHDRAWN"
+#define TB_BUNDLE_DEPTH_MAX     8 /* folders below a path */
 
 struct tb_bundle_file {
     char *name; /* relative, as a subscriber will write it */
@@ -44,6 +45,7 @@ struct tb_bundle {
 
 struct tb_bundle_error {
     char text[TB_SAFETENSORS_ERROR_BYTES];
+    int os_error; /* of unbundle.c: errno of the call that failed; 0: none did */
 };
 
 /* `paths`: files, which are named by their last part, and folders, whose files are named by their way inside.

@@ -48,6 +48,8 @@ static const struct tb_cli_option subscribe_options[] = {
     {"version", TB_CLI_TEXT, "N|R:N", "this version; R:N names one of run R"},
     {"latest", TB_CLI_FLAG, NULL, "the newest that is whole at this site, once there is one (default)"},
     {"follow", TB_CLI_FLAG, NULL, "the newest, then each that is newer, until interrupted"},
+    {"keep", TB_CLI_COUNT, "N", "with --follow: only the newest N versions stay in DIR; default: all"},
+    {"on-version", TB_CLI_TEXT, "CMD", "with --follow: run by /bin/sh for each version; see above"},
     {"group", TB_CLI_TEXT, "NAME", "name of the reader group of one; default: a made name"},
     GATEWAY_OPTIONS,
     COMMON_OPTIONS,
@@ -116,12 +118,27 @@ static const struct tb_cli_command commands[] = {
      "on with the newest run when N is above that run's last version, else it starts a new run.",
      "tombolo publish policy --version 12 ./checkpoint-12/", publish_options, 2, INT_MAX, tb_cli_publish},
     {"subscribe", "MODEL", "write versions of a model into a folder",
-     "Writes a version into DIR/N/ under a temporary name, syncs it, renames it, and writes the marker "
-     "DIR/N/STABLE last. A bare N is the newest "
-     "run that has N; a version asked for as R:N, or one whose folder DIR/N belongs to another run, goes to "
-     "DIR/R-N/. Tensors that were published "
-     "without a file go to tensors-SHARD.safetensors. What stands there already with its marker is not "
-     "fetched again.",
+     "Writes a version into the folder DIR/RUN-NUMBER, such as DIR/000001-0000000000000000012, so that names "
+     "sort. All files are written to a "
+     "temporary folder and synced, the marker STABLE last; one rename puts the folder in place. So a folder "
+     "holds one whole version or is not there. A "
+     "folder with a marker is never written again: what stands there is not fetched again. When the version "
+     "is "
+     "withdrawn, WITHDRAWN replaces "
+     "STABLE and says why. A bare N is the newest run that has N. Tensors that were published without a file "
+     "go "
+     "to tensors-SHARD.safetensors. "
+     "With --follow, the link DIR/latest names the newest version and is switched by one rename. --keep "
+     "never "
+     "removes what `latest` names, nor a "
+     "folder without a marker of this model. A full disk is told once, and the follow goes on when there is "
+     "room. CMD runs once `latest` names the "
+     "version, with TOMBOLO_MODEL, TOMBOLO_RUN, TOMBOLO_NUMBER, TOMBOLO_UID and TOMBOLO_DIR (the version's "
+     "folder) in its environment; also for a "
+     "version that stands there at the start. Its output goes to standard error. The follow waits until CMD "
+     "has "
+     "ended, and then takes the newest "
+     "version: those between are skipped. A CMD that fails is told, and the follow goes on.",
      "tombolo subscribe policy --into /models/policy --follow", subscribe_options, 1, 1, tb_cli_subscribe},
     {"versions", "[MODEL]", "list versions and who holds them",
      "Lists the versions that this site's gateway knows, with their state and how much of each is held here, "
@@ -148,7 +165,7 @@ static const struct tb_cli_command commands[] = {
      "given before a link is up: it waits until one is, and while it runs nothing else of MODEL crosses. "
      "Exits with 8 when no chunk "
      "matches.",
-     "tombolo adopt policy /models/policy/12", adopt_options, 2, 2, tb_cli_adopt},
+     "tombolo adopt policy /models/policy/latest", adopt_options, 2, 2, tb_cli_adopt},
     {"status", "", "how this site's gateway does",
      "Shows arena, links, models and sessions of this site's gateway.", "tombolo status --json",
      control_options, 0, 0, tb_cli_status},

@@ -113,6 +113,16 @@ enum tb_cli_exit tb_say_failure(const struct tb_cli_call *call, int status, cons
     return tb_cli_exit_of(status);
 }
 
+void tb_say_note(const struct tb_cli_call *call, const char *format, ...)
+{
+    char clean[SAID_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    say_clean(clean, format, arguments);
+    va_end(arguments);
+    if (!asked_for(call, "quiet")) (void)fprintf(stderr, "tombolo %s: %s\n", call->command->name, clean);
+}
+
 enum tb_cli_exit tb_say_usage(const char *command, bool json, const char *format, ...)
 {
     char clean[SAID_BYTES];

@@ -39,6 +39,10 @@ enum tb_cli_exit tb_say_object(json_t *object);
 enum tb_cli_exit tb_say_result(const struct tb_cli_call *call, json_t *fields, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Something that happened on the way, "tombolo subscribe: TEXT" on standard error; nothing under --quiet. */
+void tb_say_note(const struct tb_cli_call *call, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
 /* One line that is written over itself at most ten times a second. */
 struct tb_progress {
     bool on;

@@ -1,47 +1,66 @@
-/* subscribe_command.c - tombolo subscribe: versions as files in a folder, each behind its marker. */
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
+/* subscribe_command.c - tombolo subscribe: versions as files, a folder each.
+ *
+ * What stands in DIR is version_folder.c's. Here: which version is next, how its bytes get there, and what
+ * --follow does behind it. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/ident.h"
 #include "gateway/cli/gateway_session.h"
-#include "gateway/cli/path_status.h"
 #include "gateway/cli/say.h"
 #include "gateway/cli/unbundle.h"
+#include "gateway/cli/version_folder.h"
+#include "gateway/cli/version_hook.h"
 
-#define LOCK_NAME         ".tombolo-lock"
-#define MARKER_BYTES_MAX  (4u << 20)
 #define STATUS_BYTES_MAX  (256u << 10)
 #define ACTIVATE_EVERY_MS 20u
+#define ROOM_EVERY        TB_SECONDS(1) /* a full disk is tried again, at most so often */
+#define WITHDRAWN_WHY     "an operator withdrew the version at the model's home"
 
 struct following {
     const struct tb_cli_call *call;
     const char *model;
-    const char *into;
-    int lock;
+    bool follows;
+    struct tb_folders folders;
     struct tb_session *session;
     struct tb_subscription *subscription;
     struct tb_deadline deadline;
     struct tb_uid done; /* the version handled last */
     bool any_done;
+    struct tb_version_info newest; /* of those that were put in place here */
+    bool any_newest;
+    struct tb_folder_entry *entries; /* what stands in DIR, the newest first */
+    uint32_t entry_count;
+    uint32_t entry_at; /* the one that is asked about next */
+    bool full_told;    /* that the disk is full */
     struct tb_progress progress;
     uint64_t written; /* bytes of the version in hand */
     uint64_t to_write;
     char what[64]; /* for the progress line */
 };
 
-struct target {
-    char path[4096];
-    bool whole; /* this version stands there already, with its marker */
+/* What became of a version that was next. */
+enum taken {
+    TAKEN,   /* it stands in its folder */
+    SKIPPED, /* it ended, or a newer one came meanwhile */
+    LATER,   /* the gateway is away: it is next again */
+    FAILED
+};
+
+/* A version on its way into its folder. */
+struct taking {
+    const struct tb_version_info *v;
+    char name[TB_FOLDER_NAME_BYTES];
+    char path[TB_FOLDER_PATH_BYTES + TB_FOLDER_NAME_BYTES];
+    char uid[TB_HEX_CHARS];
+    bool was_there;
+    tb_time_ns began;
+    enum tb_cli_exit code; /* FAILED: which */
 };
 
 static enum tb_cli_exit failed(const struct following *f, int status, const char *doing)
@@ -51,51 +70,17 @@ static enum tb_cli_exit failed(const struct following *f, int status, const char
     return tb_say_failure(f->call, status, "%s: %s", doing, tb_last_error());
 }
 
+/* Of version_folder.c and unbundle.c. */
+static enum tb_cli_exit folder_failed(const struct following *f, int status)
+{
+    return tb_say_failure(f->call, status, "%s", f->folders.error.text);
+}
+
 static void uid_text(const struct tb_uid *uid, char out[TB_HEX_CHARS])
 {
     struct tb_id id;
     memcpy(id.bytes, uid->bytes, sizeof id.bytes);
     tb_id_format(&id, out);
-}
-
-/* ---- which folder ---- */
-
-/* The uid that a folder's marker names; false when there is no marker, or none that can be read. */
-static bool marker_uid(const char *folder, char uid_out[TB_HEX_CHARS])
-{
-    char path[4200];
-    (void)snprintf(path, sizeof path, "%s/%s", folder, TB_BUNDLE_MARKER);
-    struct stat st;
-    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > (off_t)MARKER_BYTES_MAX) return false;
-    json_t *marker = json_load_file(path, 0, NULL);
-    const char *uid = json_string_value(json_object_get(marker, "uid"));
-    const bool good = uid != NULL && strlen(uid) == TB_HEX_CHARS - 1;
-    if (good) memcpy(uid_out, uid, TB_HEX_CHARS);
-    json_decref(marker);
-    return good;
-}
-
-/* DIR/N, or DIR/R-N when that was asked for or DIR/N is another run's: a folder with a marker is never
- * changed. */
-static bool target_of(const struct following *f, const struct tb_version_info *v, bool named_run,
-                      struct target *t)
-{
-    char wanted[TB_HEX_CHARS];
-    char found[TB_HEX_CHARS];
-    uid_text(&v->uid, wanted);
-    memset(t, 0, sizeof *t);
-    if (!named_run) {
-        if (snprintf(t->path, sizeof t->path, "%s/%" PRIu64, f->into, v->number) >= (int)sizeof t->path)
-            return false;
-        const bool marked = marker_uid(t->path, found);
-        t->whole = marked && strcmp(found, wanted) == 0;
-        if (!marked || t->whole) return true;
-    }
-    if (snprintf(t->path, sizeof t->path, "%s/%" PRIu64 "-%" PRIu64, f->into, v->run_order, v->number) >=
-        (int)sizeof t->path)
-        return false;
-    t->whole = marker_uid(t->path, found) && strcmp(found, wanted) == 0;
-    return true;
 }
 
 /* ---- staging ---- */
@@ -207,57 +192,188 @@ static char *marker_of(const struct following *f, const struct tb_version_info *
     return text;
 }
 
-static enum tb_cli_exit write_plan(struct following *f, const struct tb_version_info *v,
-                                   const struct tb_unbundle *plan, const char *folder)
+/* Into the temporary folder, which is put in place once all of it is there. */
+static enum tb_status write_plan(struct following *f, const struct taking *t, const struct tb_unbundle *plan)
 {
-    struct tb_bundle_error error = {""};
-    char *marker = marker_of(f, v, plan);
-    if (marker == NULL) return tb_say_failure(f->call, TB_SITE_NOMEM, "no memory for the marker");
+    char path[TB_FOLDER_PATH_BYTES];
+    char *marker = marker_of(f, t->v, plan);
+    if (marker == NULL) return tb_bundle_refuse(&f->folders.error, TB_SITE_NOMEM, "no memory for the marker");
     f->written = 0;
     f->to_write = plan->bytes;
-    (void)snprintf(f->what, sizeof f->what, "writing %" PRIu64, v->number);
-    const enum tb_status s = tb_unbundle_write(plan, folder, marker, on_written, f, &error);
+    (void)snprintf(f->what, sizeof f->what, "writing %" PRIu64, t->v->number);
+    enum tb_status s = tb_folder_begin(&f->folders, t->name, path);
+    if (s == TB_OK) s = tb_unbundle_write(plan, path, marker, on_written, f, &f->folders.error);
     tb_progress_end(&f->progress);
     free(marker);
-    return s == TB_OK ? TB_CLI_DONE : tb_say_failure(f->call, s, "%s", error.text);
+    if (s == TB_OK) s = tb_folder_place(&f->folders, t->name);
+    if (s != TB_OK) tb_folder_discard(&f->folders, t->name);
+    return s;
 }
 
-static enum tb_cli_exit write_version(struct following *f, const struct tb_version_info *v,
-                                      const char *folder)
+static enum tb_status write_once(struct following *f, const struct taking *t)
 {
     struct tb_item *items = NULL;
     uint32_t count = 0;
     struct tb_unbundle plan;
-    struct tb_bundle_error error;
-    const int listed = list_items(f, &v->uid, &items, &count);
-    if (listed != TB_OK) return failed(f, listed, "reading what was staged");
-    enum tb_cli_exit code = TB_CLI_DONE;
-    const enum tb_status s = tb_unbundle_plan(items, count, &plan, &error);
-    if (s != TB_OK) {
-        code = tb_say_failure(f->call, s, "%s", error.text);
-    } else {
-        code = write_plan(f, v, &plan, folder);
+    const int listed = list_items(f, &t->v->uid, &items, &count);
+    if (listed != TB_OK)
+        return tb_bundle_refuse(&f->folders.error, (enum tb_status)listed, "reading what was staged: %s",
+                                tb_last_error());
+    enum tb_status s = tb_unbundle_plan(items, count, &plan, &f->folders.error);
+    if (s == TB_OK) {
+        s = write_plan(f, t, &plan);
         tb_unbundle_fini(&plan);
     }
     tb_free(items);
-    return code;
+    return s;
+}
+
+/* ---- a full disk ---- */
+
+static bool has_room(const struct following *f, uint64_t bytes)
+{
+    struct statvfs st;
+    if (statvfs(f->folders.path, &st) != 0) return true; /* a try will say */
+    return (uint64_t)st.f_bavail * st.f_frsize >= bytes;
+}
+
+static int ask_newest(const struct following *f, const struct tb_uid *after, uint32_t timeout_ms,
+                      struct tb_version_info *v_out)
+{
+    const struct tb_wait_options options = {.struct_bytes = sizeof options,
+                                            .kind = TB_WAIT_LATEST,
+                                            .model = f->model,
+                                            .after = after,
+                                            .timeout_ms = timeout_ms};
+    memset(v_out, 0, sizeof *v_out);
+    v_out->struct_bytes = sizeof *v_out;
+    return tb_wait(f->session, &options, v_out);
+}
+
+/* TB_OK: it may be tried again. TB_SUPERSEDED: there is a newer one, which is worth the room more. */
+static int wait_room(struct following *f, const struct tb_version_info *v)
+{
+    const tb_time_ns tried = tb_clock_now();
+    for (;;) {
+        struct tb_version_info newer;
+        int s = ask_newest(f, &v->uid, TB_SLICE_MS, &newer);
+        if (s == TB_OK) return TB_SUPERSEDED;
+        if (!tb_slice_again(&f->deadline, &s) && s != TB_GATEWAY_AWAY) return s;
+        if (tb_time_since(tried, tb_clock_now()) >= ROOM_EVERY && has_room(f, v->bytes)) return TB_OK;
+    }
+}
+
+/* Told once; what follows is told when it goes on. */
+static void tell_full(struct following *f)
+{
+    if (!f->full_told)
+        (void)tb_say_failure(f->call, TB_SITE_IO, "%s; the follow waits until there is room",
+                             f->folders.error.text);
+    f->full_told = true;
+}
+
+static void tell_room(struct following *f)
+{
+    if (f->full_told)
+        tb_say_note(f->call, "%s: there is room again, and the follow goes on", f->folders.path);
+    f->full_told = false;
+}
+
+static int write_version(struct following *f, const struct taking *t)
+{
+    for (;;) {
+        int s = write_once(f, t);
+        if (s == TB_OK) tell_room(f);
+        if (s == TB_OK || !f->follows || !tb_folders_full(&f->folders)) return s;
+        tell_full(f);
+        s = wait_room(f, t->v);
+        if (s == TB_OK) continue;
+        if (s == TB_SUPERSEDED) return s;
+        return tb_bundle_refuse(&f->folders.error, (enum tb_status)s, "waiting for room in %.300s: %s",
+                                f->folders.path, s == TB_CANCELLED ? "interrupted" : "not within --timeout");
+    }
+}
+
+/* ---- withdrawn versions ---- */
+
+/* Asks the gateway; what it does not know or cannot say is no withdrawal. */
+static bool is_withdrawn(const struct following *f, const struct tb_uid *uid)
+{
+    return tb_wait_site(f->session, uid, NULL, TB_SITE_HOLDS, 0) == TB_VERSION_WITHDRAWN;
+}
+
+static void list_entries(struct following *f)
+{
+    tb_free(f->entries);
+    f->entries = NULL;
+    f->entry_count = 0;
+    f->entry_at = 0;
+    /* On failure no folder is asked about until the next version came. */
+    if (tb_folders_list(&f->folders, f->model, &f->entries, &f->entry_count) != TB_OK) f->entries = NULL;
+}
+
+/* `latest` names no withdrawn version: the newest one that stands takes its place, and without one the link goes. */
+static void link_newest(struct following *f)
+{
+    const char *name = NULL;
+    for (uint32_t i = 0; i < f->entry_count && name == NULL; i++)
+        if (!f->entries[i].withdrawn) name = f->entries[i].name;
+    const enum tb_status s = tb_folder_latest(&f->folders, name);
+    if (s != TB_OK) (void)folder_failed(f, s);
+}
+
+static void mark_withdrawn(struct following *f, struct tb_folder_entry *entry)
+{
+    const enum tb_status s = tb_folder_withdraw(&f->folders, entry->name, WITHDRAWN_WHY);
+    if (s != TB_OK && s != TB_DONE_BEFORE) {
+        if (!tb_folders_full(&f->folders)) (void)folder_failed(f, s);
+        return; /* it is asked about again */
+    }
+    entry->withdrawn = true;
+    (void)tb_say_failure(f->call, TB_VERSION_WITHDRAWN,
+                         "%s %" PRIu64 ":%" PRIu64 " was withdrawn: %s/%s has " TB_BUNDLE_WITHDRAWN " now",
+                         f->model, entry->marker.run, entry->marker.number, f->folders.path, entry->name);
+    if (f->follows) link_newest(f);
+}
+
+static void ask_about(struct following *f, uint32_t at)
+{
+    struct tb_folder_entry *entry = &f->entries[at];
+    struct tb_id id;
+    struct tb_uid uid;
+    if (entry->withdrawn || !tb_id_parse(entry->marker.uid, &id)) return;
+    memcpy(uid.bytes, id.bytes, sizeof uid.bytes);
+    if (is_withdrawn(f, &uid)) mark_withdrawn(f, entry);
+}
+
+/* One folder at a time, so that a DIR with many of them costs the gateway a question a slice. */
+static void ask_about_next(struct following *f)
+{
+    if (f->entry_count == 0) return;
+    f->entry_at = (f->entry_at + 1) % f->entry_count;
+    ask_about(f, f->entry_at);
+}
+
+static void ask_about_all(struct following *f)
+{
+    list_entries(f);
+    for (uint32_t i = 0; i < f->entry_count && !tb_signals_caught(); i++)
+        ask_about(f, i);
 }
 
 /* ---- one version ---- */
 
-static enum tb_cli_exit say_there(const struct following *f, const struct tb_version_info *v,
-                                  const struct target *t, tb_time_ns began)
+static enum tb_cli_exit say_there(const struct following *f, const struct taking *t)
 {
-    char uid[TB_HEX_CHARS];
-    uid_text(&v->uid, uid);
-    const double seconds = (double)tb_time_since(began, tb_clock_now()) / 1e9;
+    const struct tb_version_info *v = t->v;
+    const double seconds = (double)tb_time_since(t->began, tb_clock_now()) / 1e9;
     json_t *fields =
         json_pack("{s:s, s:I, s:I, s:s, s:s, s:I, s:b, s:f}", "model", f->model, "run",
-                  (json_int_t)v->run_order, "number", (json_int_t)v->number, "uid", uid, "folder", t->path,
-                  "bytes", (json_int_t)v->bytes, "was_there", t->whole, "seconds", seconds);
+                  (json_int_t)v->run_order, "number", (json_int_t)v->number, "uid", t->uid, "folder", t->path,
+                  "bytes", (json_int_t)v->bytes, "was_there", t->was_there, "seconds", seconds);
     return tb_say_result(f->call, fields,
-                         t->whole ? "%s %" PRIu64 ":%" PRIu64 " is in %s already: %s, %s"
-                                  : "%s %" PRIu64 ":%" PRIu64 " is in %s: %s, %s",
+                         t->was_there ? "%s %" PRIu64 ":%" PRIu64 " is in %s already: %s, %s"
+                                      : "%s %" PRIu64 ":%" PRIu64 " is in %s: %s, %s",
                          f->model, v->run_order, v->number, t->path, tb_show_bytes(v->bytes).text,
                          tb_show_seconds(seconds).text);
 }
@@ -277,30 +393,121 @@ static int activate(struct following *f, const struct tb_uid *uid)
     return s;
 }
 
-/* *gone_out: the version ended on its way, and the caller may ask for another. */
-static enum tb_cli_exit take_version(struct following *f, const struct tb_version_info *v, bool named_run,
-                                     bool *gone_out)
+static enum taken fetch_failed(struct following *f, struct taking *t, int status, const char *doing)
 {
-    struct target target;
-    const tb_time_ns began = tb_clock_now();
-    if (!target_of(f, v, named_run, &target))
-        return tb_say_failure(f->call, TB_BAD_ARGUMENT, "%s is too long", f->into);
-    if (target.whole) return say_there(f, v, &target, began);
-    (void)snprintf(f->what, sizeof f->what, "fetching %" PRIu64, v->number);
-    int s = stage(f, v);
+    const bool gone = tb_status_scope(status) == TB_SCOPE_VERSION;
+    if (f->follows && status == TB_GATEWAY_AWAY) return LATER;
+    t->code = failed(f, status, doing);
+    return gone ? SKIPPED : FAILED;
+}
+
+/* The version is in its folder; then its end is told, so that the site can tell that this reader uses it. */
+static enum taken use_staged(struct following *f, struct taking *t)
+{
+    int s = write_version(f, t);
+    if (s == TB_SUPERSEDED) return SKIPPED;
     if (s != TB_OK) {
-        *gone_out = tb_status_scope(s) == TB_SCOPE_VERSION;
-        return failed(f, s, f->what);
+        t->code = folder_failed(f, s);
+        return FAILED;
     }
-    enum tb_cli_exit code = write_version(f, v, target.path);
-    if (code == TB_CLI_DONE) {
-        s = activate(f, &v->uid);
-        *gone_out = tb_status_scope(s) == TB_SCOPE_VERSION;
-        if (s != TB_OK) code = failed(f, s, "activating");
+    list_entries(f);
+    s = activate(f, &t->v->uid);
+    if (s == TB_VERSION_WITHDRAWN) ask_about_all(f);
+    return s == TB_OK ? TAKEN : fetch_failed(f, t, s, "activating");
+}
+
+static enum taken fetch(struct following *f, struct taking *t)
+{
+    (void)snprintf(f->what, sizeof f->what, "fetching %" PRIu64, t->v->number);
+    int s = stage(f, t->v);
+    if (s != TB_OK) return fetch_failed(f, t, s, f->what);
+    const enum taken taken = use_staged(f, t);
+    s = tb_release(f->subscription, &t->v->uid);
+    return s == TB_OK || taken != TAKEN ? taken : fetch_failed(f, t, s, "releasing");
+}
+
+/* What stands in its folder already; ABSENT: nothing does. */
+static enum taken look_before(struct following *f, struct taking *t, bool *there_out)
+{
+    struct tb_folder_marker marker;
+    const enum tb_folder_state state = tb_folder_look(&f->folders, t->name, &marker);
+    const bool same = (state == TB_FOLDER_STABLE || state == TB_FOLDER_WITHDRAWN) &&
+                      strcmp(marker.uid, t->uid) == 0 && strcmp(marker.model, f->model) == 0;
+    *there_out = state != TB_FOLDER_ABSENT;
+    t->was_there = same && state == TB_FOLDER_STABLE;
+    if (!*there_out || t->was_there) return TAKEN;
+    if (same)
+        t->code = tb_say_failure(f->call, TB_VERSION_WITHDRAWN, "%s has " TB_BUNDLE_WITHDRAWN ": %s", t->path,
+                                 WITHDRAWN_WHY);
+    else
+        t->code = tb_say_failure(f->call, TB_CONFLICT,
+                                 "%s holds something else than version %" PRIu64 ":%" PRIu64
+                                 " of %s, and is not overwritten: move it away",
+                                 t->path, t->v->run_order, t->v->number, f->model);
+    return f->follows || same ? SKIPPED : FAILED;
+}
+
+static enum taken take_version(struct following *f, struct taking *t)
+{
+    bool there = false;
+    t->began = tb_clock_now();
+    uid_text(&t->v->uid, t->uid);
+    tb_folder_name(t->v->run_order, t->v->number, t->name);
+    (void)snprintf(t->path, sizeof t->path, "%s/%s", f->folders.path, t->name);
+    const enum taken before = look_before(f, t, &there);
+    return there ? before : fetch(f, t);
+}
+
+/* ---- behind a version that --follow has taken ---- */
+
+static bool is_over(void *user)
+{
+    const struct following *f = user;
+    return tb_signals_caught() || tb_deadline_passed(&f->deadline);
+}
+
+/* A failure is told and the follow goes on; the next version runs it again. */
+static void run_hook(struct following *f, const struct taking *t)
+{
+    char why[128];
+    const char *command = tb_cli_text(f->call, "on-version");
+    if (command == NULL) return;
+    const struct tb_version_hook hook = {.command = command,
+                                         .model = f->model,
+                                         .run = t->v->run_order,
+                                         .number = t->v->number,
+                                         .uid = t->uid,
+                                         .dir = t->path,
+                                         .over = is_over,
+                                         .user = f};
+    const enum tb_status s = tb_version_hook_run(&hook, why);
+    if (s == TB_SITE_IO)
+        (void)tb_say_failure(f->call, s, "--on-version for %" PRIu64 ":%" PRIu64 ": %s", t->v->run_order,
+                             t->v->number, why);
+}
+
+/* `latest` first: the command may use it. Older folders last: the command before may use those. */
+static enum tb_cli_exit after_version(struct following *f, const struct taking *t)
+{
+    const uint64_t keep = tb_cli_number(f->call, "keep", 0);
+    enum tb_status s = tb_folder_latest(&f->folders, t->name);
+    while (s != TB_OK && tb_folders_full(&f->folders)) {
+        tell_full(f);
+        const int waited = wait_room(f, t->v);
+        if (waited != TB_OK && waited != TB_SUPERSEDED) return failed(f, waited, "waiting for room");
+        s = tb_folder_latest(&f->folders, t->name);
     }
-    s = tb_release(f->subscription, &v->uid);
-    if (s != TB_OK && code == TB_CLI_DONE) code = failed(f, s, "releasing");
-    return code == TB_CLI_DONE ? say_there(f, v, &target, began) : code;
+    if (s != TB_OK) return folder_failed(f, s);
+    tell_room(f);
+    f->newest = *t->v;
+    f->any_newest = true;
+    enum tb_cli_exit code = say_there(f, t);
+    if (code != TB_CLI_DONE) return code;
+    run_hook(f, t);
+    if (keep > 0) s = tb_folders_keep(&f->folders, f->model, keep);
+    if (s != TB_OK) (void)folder_failed(f, s); /* the next version tries again */
+    list_entries(f);
+    return code;
 }
 
 /* ---- which version ---- */
@@ -324,6 +531,7 @@ static int wait_version(struct following *f, uint64_t run, uint64_t number, bool
         s = tb_wait(f->session, &options, v_out);
         if (s != TB_OK)
             tb_progress_show(&f->progress, exact ? "waiting for the version" : "waiting for a version", 0, 0);
+        if (s != TB_OK && f->follows) ask_about_next(f);
     } while (tb_slice_again(&f->deadline, &s));
     tb_progress_end(&f->progress);
     return s;
@@ -340,45 +548,52 @@ static enum tb_cli_exit unmet(const struct following *f, int status, const char 
                           f->model);
 }
 
+/* P2: after a restart the gateway may offer an older version than the one that stands here, for a while. */
+static bool goes_back(struct following *f, const struct tb_version_info *v)
+{
+    const struct tb_version_info *newest = &f->newest;
+    struct tb_folder_marker marker;
+    char name[TB_FOLDER_NAME_BYTES];
+    const bool older =
+        v->run_order < newest->run_order || (v->run_order == newest->run_order && v->number < newest->number);
+    if (!f->any_newest || !older) return false;
+    ask_about_all(f);
+    tb_folder_name(newest->run_order, newest->number, name);
+    return tb_folder_look(&f->folders, name, &marker) != TB_FOLDER_WITHDRAWN &&
+           !is_withdrawn(f, &newest->uid);
+}
+
+static enum tb_cli_exit end_of_wait(const struct following *f, int status, const char *version)
+{
+    /* An interrupt is how following ends. */
+    return status == TB_CANCELLED && f->follows && f->any_done ? TB_CLI_DONE : unmet(f, status, version);
+}
+
 static enum tb_cli_exit follow(struct following *f)
 {
     const char *text = tb_cli_text(f->call, "version");
-    const bool follows = tb_cli_given(f->call, "follow");
     uint64_t run = 0;
     uint64_t number = 0;
     if (text != NULL && !tb_cli_version_of(text, &run, &number)) return TB_CLI_USAGE; /* looked at before */
+    ask_about_all(f);
     for (;;) {
         struct tb_version_info v;
-        bool gone = false;
+        struct taking t = {.v = &v};
         const int s = wait_version(f, run, number, text != NULL, &v);
-        if (s == TB_CANCELLED && follows && f->any_done)
-            return TB_CLI_DONE;                        /* an interrupt is how following ends */
-        if (s == TB_GATEWAY_AWAY && follows) continue; /* however long: a deadline or a signal ends it */
-        if (s != TB_OK) return unmet(f, s, text);
-        const enum tb_cli_exit code = take_version(f, &v, run != 0, &gone);
-        if (code != TB_CLI_DONE && !(gone && text == NULL)) return code;
-        if (code == TB_CLI_DONE && !follows) return code;
+        if (s == TB_GATEWAY_AWAY && f->follows) continue; /* however long: a deadline or a signal ends it */
+        if (s != TB_OK) return end_of_wait(f, s, text);
+        const enum taken taken = goes_back(f, &v) ? SKIPPED : take_version(f, &t);
+        if (taken == LATER) continue;
+        if (taken == TAKEN && !f->follows) return say_there(f, &t);
+        if (taken == TAKEN) t.code = after_version(f, &t);
+        if (taken == FAILED || (taken == SKIPPED && text != NULL)) return t.code;
+        if (taken == TAKEN && t.code != TB_CLI_DONE) return t.code;
         f->done = v.uid;
-        f->any_done = f->any_done || code == TB_CLI_DONE || follows;
+        f->any_done = f->any_done || f->follows;
     }
 }
 
 /* ---- the way through ---- */
-
-/* Two subscribers in one folder would write each other's part files. */
-static enum tb_cli_exit open_folder(struct following *f)
-{
-    char path[4096];
-    if (mkdir(f->into, 0755) != 0 && errno != EEXIST)
-        return tb_say_failure(f->call, tb_path_status(errno), "%s: %s", f->into, strerror(errno));
-    if (snprintf(path, sizeof path, "%s/%s", f->into, LOCK_NAME) >= (int)sizeof path)
-        return tb_say_failure(f->call, TB_BAD_ARGUMENT, "%s is too long", f->into);
-    f->lock = tb_sys_open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (f->lock < 0) return tb_say_failure(f->call, tb_path_status(errno), "%s: %s", path, strerror(errno));
-    if (flock(f->lock, LOCK_EX | LOCK_NB) == 0) return TB_CLI_DONE;
-    (void)close(f->lock);
-    return tb_say_failure(f->call, TB_SITE_LOCKED, "another subscribe writes to %s", f->into);
-}
 
 static enum tb_cli_exit subscribe_session(struct following *f)
 {
@@ -402,6 +617,9 @@ static enum tb_cli_exit check_options(const struct tb_cli_call *call)
     const char *why = NULL;
     if (!tb_cli_given(call, "into")) why = "--into DIR is needed";
     if (kinds > 1) why = "--version, --latest and --follow exclude each other";
+    if (!tb_cli_given(call, "follow") && (tb_cli_given(call, "keep") || tb_cli_given(call, "on-version")))
+        why = "--keep and --on-version need --follow";
+    if (tb_cli_given(call, "keep") && tb_cli_number(call, "keep", 0) == 0) why = "--keep takes 1 or more";
     if (version != NULL && !tb_cli_version_of(version, &run, &number)) why = "--version takes N or R:N";
     if (why == NULL) return TB_CLI_DONE;
     return tb_say_usage(call->command->name, tb_cli_given(call, "json"), "%s", why);
@@ -413,10 +631,10 @@ enum tb_cli_exit tb_cli_subscribe(const struct tb_cli_call *call)
     if (code != TB_CLI_DONE) return code;
     struct following f = {.call = call,
                           .model = call->arguments[0],
-                          .into = tb_cli_text(call, "into"),
+                          .follows = tb_cli_given(call, "follow"),
                           .deadline = tb_deadline_of(call)};
-    code = open_folder(&f);
-    if (code != TB_CLI_DONE) return code;
+    const enum tb_status opened = tb_folders_open(&f.folders, tb_cli_text(call, "into"));
+    if (opened != TB_OK) return folder_failed(&f, opened);
     tb_signals_catch();
     tb_progress_start(&f.progress, call);
     const int s = tb_gateway_open(call, &f.session);
@@ -426,6 +644,7 @@ enum tb_cli_exit tb_cli_subscribe(const struct tb_cli_call *call)
     } else {
         code = tb_gateway_unopened(call, s);
     }
-    (void)close(f.lock);
+    tb_free(f.entries);
+    tb_folders_close(&f.folders);
     return code;
 }

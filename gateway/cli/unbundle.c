@@ -310,8 +310,10 @@ struct writing {
 static enum tb_status failed(const struct writing *w, const char *name, const char *what)
 {
     const int why = errno;
-    return tb_bundle_refuse(w->error, TB_SITE_IO, "%.200s/%.150s: %s: %s", w->folder, name, what,
-                            strerror(why));
+    (void)tb_bundle_refuse(w->error, TB_SITE_IO, "%.200s/%.150s: %s: %s", w->folder, name, what,
+                           strerror(why));
+    w->error->os_error = why;
+    return TB_SITE_IO;
 }
 
 static enum tb_status write_span(const struct writing *w, int fd, const char *name,
@@ -343,7 +345,9 @@ static int open_parent(const struct writing *w, const char *name, const char **b
         char part[TB_BLOB_NAME_MAX + 1];
         memcpy(part, name, (size_t)(slash - name)); /* names were checked: no part is longer */
         part[slash - name] = '\0';
-        if (mkdirat(at, part, 0755) != 0 && errno != EEXIST) {
+        const bool made = mkdirat(at, part, 0755) == 0;
+        /* A new folder is durable once the one that it stands in is. */
+        if (made ? tb_sys_fsync(at) != 0 : errno != EEXIST) {
             (void)close(at);
             return -1;
         }
@@ -392,8 +396,6 @@ static enum tb_status write_file(const struct writing *w, const char *name,
 
 static enum tb_status write_all(struct writing *w, const struct tb_unbundle *plan, const char *marker)
 {
-    /* A folder that is written again is not stable meanwhile. */
-    (void)unlinkat(w->root, TB_BUNDLE_MARKER, 0);
     enum tb_status s = TB_OK;
     for (uint32_t i = 0; i < plan->file_count && s == TB_OK; i++)
         s = write_file(w, plan->files[i].name, plan->spans + plan->files[i].first_span,

@@ -52,8 +52,9 @@ void tb_unbundle_fini(struct tb_unbundle *plan);
 typedef bool (*tb_unbundle_moved)(void *user, uint64_t bytes);
 
 /* Writes every file below `folder` (made when absent): under TB_UNBUNDLE_PART, synced, renamed; then the
- * marker, whose text is `marker`. Files that stand there already are replaced. TB_SITE_IO, TB_CANCELLED; what
- * was renamed before stays, without marker, and a folder made here goes when that is nothing. */
+ * marker, whose text is `marker`. The caller has an empty folder of its own, and puts it in place after that
+ * (version_folder.h). TB_SITE_IO, with error_out->os_error; TB_CANCELLED. What was renamed before a failure
+ * stays, without marker. */
 TB_MUST_USE enum tb_status tb_unbundle_write(const struct tb_unbundle *plan, const char *folder,
                                              const char *marker, tb_unbundle_moved moved, void *user,
                                              struct tb_bundle_error *error_out);

@@ -260,7 +260,7 @@ static bool files_round(void *world)
     (void)world;
     char *paths[] = {(char *)(uintptr_t)in_folder("in")};
     struct tb_bundle b;
-    struct tb_bundle_error error = {""};
+    struct tb_bundle_error error = {0};
     struct tb_unbundle plan;
     if (tb_bundle_open(paths, 1, NULL, &b, &error) != TB_OK) {
         assert_true(error.text[0] != '\0');

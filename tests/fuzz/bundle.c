@@ -44,7 +44,7 @@ static void make_folder(void)
 static void walk_index(const uint8_t *bytes, size_t count)
 {
     struct tb_bundle b;
-    struct tb_bundle_error error = {""};
+    struct tb_bundle_error error = {0};
     char *paths[] = {folder};
     if (folder[0] == '\0') make_folder();
     write_file(index_path, bytes, count);
@@ -94,7 +94,7 @@ static void walk_version(const uint8_t *bytes, size_t count)
     uint64_t shapes[ITEMS_MAX];
     struct tb_reader r;
     struct tb_unbundle plan;
-    struct tb_bundle_error error = {""};
+    struct tb_bundle_error error = {0};
     tb_reader_init(&r, bytes, count);
     const uint32_t n = read_items(&r, items, shapes);
     if (tb_unbundle_plan(items, n, &plan, &error) == TB_OK) {

@@ -823,12 +823,17 @@ class WallClock:
             f.write(struct.pack("=q", self.shift_s))
 
 
-class SmallDisk:
-    """A tmpfs of its own for a site's state, in a mount namespace that lives as long as this: the holder ends when its
+def version_folder(into, number, run=1):
+    """Where `tombolo subscribe --into` puts that version."""
+    return into / f"{run:06}-{number:019}"
+
+
+class SmallMount:
+    """A tmpfs on a folder of its own, in a mount namespace that lives as long as this: the holder ends when its
     input closes, also when the test is killed, and the kernel then takes the mount down."""
 
-    def __init__(self, lab, site, size="2m"):
-        self.dir = site.dir / "state"
+    def __init__(self, lab, folder, size="2m"):
+        self.dir = folder
         self.dir.mkdir()
         root = os.geteuid() == 0
         script = 'mount -t tmpfs -o size="$2" tombolo-test "$1" && echo mounted && exec cat'
@@ -840,11 +845,6 @@ class SmallDisk:
             raise Skipped("no mount namespace here: " + self.holder.log_path.read_text(errors="replace").strip())
         self.enter = ["nsenter", "-t", self.holder.popen.pid, "-m"] + ([] if root else ["-U", "--preserve-credentials"])
         self.seen = pathlib.Path(f"/proc/{self.holder.popen.pid}/root{self.dir}")
-        site.prefix = self.enter
-        site.extra["store"] = {"path": self.dir / "store.sqlite"}
-        for m in site.models.values():  # a user's own namespace may know its owner as 0
-            m.setdefault("publish", sorted({f"unix:{os.getuid()}", "unix:0"}))
-            m.setdefault("read", m["publish"])
 
     def fill(self):
         with open(self.seen / "ballast", "wb", buffering=0) as f, contextlib.suppress(OSError):
@@ -856,6 +856,18 @@ class SmallDisk:
 
     def remount(self, how):
         subprocess.run([str(a) for a in [*self.enter, "mount", "-o", f"remount,{how}", self.dir]], check=True, timeout=20)
+
+
+class SmallDisk(SmallMount):
+    """One for a site's state."""
+
+    def __init__(self, lab, site, size="2m"):
+        super().__init__(lab, site.dir / "state", size)
+        site.prefix = self.enter
+        site.extra["store"] = {"path": self.dir / "store.sqlite"}
+        for m in site.models.values():  # a user's own namespace may know its owner as 0
+            m.setdefault("publish", sorted({f"unix:{os.getuid()}", "unix:0"}))
+            m.setdefault("read", m["publish"])
 
 
 class HugeMount:

@@ -16,7 +16,7 @@ import tempfile
 import time
 
 from capture import Capture
-from harness import BUILD, PATIENCE, PATIENCE_S, SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, Rollout, Skipped, Trainer, expect, main, scenario, up, wait_for
+from harness import BUILD, PATIENCE, PATIENCE_S, SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, Rollout, Skipped, Trainer, expect, main, scenario, up, version_folder, wait_for
 
 sys.path.append(str(SOURCE / "sim/wan"))
 import leavings  # noqa: E402
@@ -79,14 +79,15 @@ def a_folder_crosses_byte_for_byte(lab):
     expect("result", (out["ok"], out["run"], out["number"], out["files"]), (True, 1, 7, 6))
     into = lab.dir / "into"
     got = json.loads(west.cli("subscribe", "policy", "--into", into, "--version", "7", "--json", "--timeout", PATIENCE).stdout)
-    expect("folder", got["folder"], str(into / "7"))
-    expect_same(source, into / "7")
-    marker = json.loads((into / "7" / "STABLE").read_text())
+    folder = version_folder(into, 7)
+    expect("folder", got["folder"], str(folder))
+    expect_same(source, folder)
+    marker = json.loads((folder / "STABLE").read_text())
     expect("marker", (marker["uid"], marker["number"], marker["run"]), (out["uid"], 7, 1))
     # Asked again, nothing is fetched and nothing is written.
-    before = (into / "7" / "STABLE").stat().st_mtime_ns
+    before = (folder / "STABLE").stat().st_mtime_ns
     again = json.loads(west.cli("subscribe", "policy", "--into", into, "--latest", "--json").stdout)
-    expect("was there", (again["was_there"], (into / "7" / "STABLE").stat().st_mtime_ns), (True, before))
+    expect("was there", (again["was_there"], (folder / "STABLE").stat().st_mtime_ns), (True, before))
 
 
 @scenario
@@ -104,8 +105,8 @@ def follow_writes_each_version_and_ends_on_a_signal(lab):
     for n in range(1, 4):
         if n > 1:
             east.cli("publish", "policy", sources[n - 1], "--version", n)
-        wait_for(f"version {n} is there", (into / str(n) / "STABLE").exists)
-        expect_same(sources[n - 1], into / str(n))
+        wait_for(f"version {n} is there", (version_folder(into, n) / "STABLE").exists)
+        expect_same(sources[n - 1], version_folder(into, n))
     follower.signal(signal.SIGINT)
     expect("exit code", follower.ended(), 0)
     lines = [json.loads(line) for line in follower.popen.stdout.read().splitlines()]
@@ -114,7 +115,7 @@ def follow_writes_each_version_and_ends_on_a_signal(lab):
 
 @scenario
 def runs_follow_the_rule(lab):
-    """P2: Without --run a higher number goes on with the newest run, another starts a new one; R:N names a run, in a folder R-N."""
+    """P2: Without --run a higher number goes on with the newest run, another starts a new one; R:N names a run."""
     east = lab.site("east")
     east.models["policy"] = dict(home="east", keep=8)
     up(east)
@@ -125,10 +126,11 @@ def runs_follow_the_rule(lab):
         expect(f"run of the {n}th publish", out["run"], run)
         names[(run, number)] = source
     into = lab.dir / "into"
-    for wanted, folder, key in (("9", "9", (2, 9)), ("1:9", "1-9", (1, 9)), ("5", "5", (1, 5)), ("2:3", "2-3", (2, 3))):
+    for wanted, key in (("9", (2, 9)), ("1:9", (1, 9)), ("5", (1, 5)), ("2:3", (2, 3))):
+        folder = version_folder(into, key[1], run=key[0])
         got = json.loads(east.cli("subscribe", "policy", "--into", into, "--version", wanted, "--json", "--timeout", PATIENCE).stdout)
-        expect(f"folder of {wanted}", got["folder"], str(into / folder))
-        expect_same(names[key], into / folder)
+        expect(f"folder of {wanted}", got["folder"], str(folder))
+        expect_same(names[key], folder)
     # A key of one's own: a new key is a new run, the same key joins it, the old one is shut out (P2).
     more = hugging_face(lab.dir / "more", 9)
     expect("run of a new key", json.loads(east.cli("publish", "policy", more, "--version", 1, "--run", "mine", "--json").stdout)["run"], 3)
@@ -159,7 +161,7 @@ def shards_from_several_processes_are_one_version(lab):
     expect("exit code of the first", first.ended(), 0)
     west.cli("subscribe", "policy", "--into", lab.dir / "into", "--version", "4", "--timeout", PATIENCE)
     for name in (files[0].name, files[1].name, "config.json"):
-        expect(f"{name} is byte-identical", filecmp.cmp(source / name, lab.dir / "into" / "4" / name, shallow=False), True)
+        expect(f"{name} is byte-identical", filecmp.cmp(source / name, version_folder(lab.dir / "into", 4) / name, shallow=False), True)
 
 
 @scenario
@@ -182,9 +184,9 @@ def a_gateway_may_restart_under_the_commands(lab):
     wait_for("the shard is sealed again", lambda: any(v["sealed_shards"] == 1 for v in east.versions()))
     east.cli("publish", "policy", files[1], "--version", "1", "--run", "k", "--shard", "1/2")
     expect("exit code of the first", first.ended(), 0)
-    wait_for("the version is written", (into / "1" / "STABLE").exists)
+    wait_for("the version is written", (version_folder(into, 1) / "STABLE").exists)
     for f in files:
-        expect(f"{f.name} is byte-identical", filecmp.cmp(f, into / "1" / f.name, shallow=False), True)
+        expect(f"{f.name} is byte-identical", filecmp.cmp(f, version_folder(into, 1) / f.name, shallow=False), True)
     follower.signal(signal.SIGTERM)
     expect("exit code of the follower", follower.ended(), 0)
 
@@ -281,6 +283,9 @@ def refusals_have_their_exit_codes(lab):
     refused(east, 2, "I/N", "publish", "policy", good, "--version", "1", "--shard", "2/2", "--run", "k")
     refused(east, 2, "--into", "subscribe", "policy")
     refused(east, 2, "exclude each other", "subscribe", "policy", "--into", into, "--latest", "--follow")
+    refused(east, 2, "need --follow", "subscribe", "policy", "--into", into, "--keep", "2")
+    refused(east, 2, "need --follow", "subscribe", "policy", "--into", into, "--on-version", "true")
+    refused(east, 2, "1 or more", "subscribe", "policy", "--into", into, "--follow", "--keep", "0")
     refused(east, 5, "peer_denied", "publish", "polcy", good, "--version", "1")  # who has no right is not told what there is
     refused(east, 1, "not_home", "publish", "elsewhere", good, "--version", "1")
     as_whom = f"knows the caller as unix:{os.getuid()}, which its models.MODEL.publish or .read has to list"
@@ -426,7 +431,7 @@ def operators_see_and_withdraw(lab):
     done = west.cli("subscribe", "policy", "--into", lab.dir / "into", "--version", "1:2", "--timeout", PATIENCE, check=False)
     expect(f"exit code for a withdrawn version ({done.stderr.strip()})", done.returncode, 6)
     west.cli("subscribe", "policy", "--into", lab.dir / "into", "--latest", "--timeout", PATIENCE)
-    expect("the one before is the latest", (lab.dir / "into" / "1" / "STABLE").exists(), True)
+    expect("the one before is the latest", (version_folder(lab.dir / "into", 1) / "STABLE").exists(), True)
 
 
 class Quickstart:

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 
-from harness import BUILD, PATIENCE, PATIENCE_S, SOURCE, TOMBOLO, Failed, expect, main, scenario, wait_for
+from harness import BUILD, PATIENCE, PATIENCE_S, SOURCE, TOMBOLO, Failed, expect, main, scenario, version_folder, wait_for
 
 ALL = os.environ.get("TB_FAULT_ALL") == "1"
 PART, PARTS = (int(n) for n in os.environ.get("TB_FAULT_PART", "0/1").split("/"))
@@ -154,7 +154,7 @@ class Commands:
         if done.returncode == 0:
             into = self.lab.dir / f"check-{self.n}"
             self.site.cli("subscribe", "policy", "--into", into, "--version", self.n, "--timeout", PATIENCE)
-            expect(f"version {self.n} is what was published", same(self.source, into / str(self.n)), True)
+            expect(f"version {self.n} is what was published", same(self.source, version_folder(into, self.n)), True)
             shutil.rmtree(into)
             self.good = self.n
         return done
@@ -163,10 +163,13 @@ class Commands:
         into = self.lab.dir / "into"
         shutil.rmtree(into, ignore_errors=True)
         done = run(self.site, env, "subscribe", "policy", "--into", into, "--version", self.good, "--timeout", self.timeout)
-        there = (into / str(self.good)).is_dir() and (into / str(self.good) / "STABLE").exists()
+        folder = version_folder(into, self.good)
+        there = (folder / "STABLE").exists()
+        if not there and folder.exists():
+            raise Failed(f"subscribe with {env} left a folder without a marker")
         if done.returncode == 0 and not there:
             raise Failed(f"subscribe with {env} exited 0 and left no version")
-        if there and not same(self.source, into / str(self.good)):
+        if there and not same(self.source, folder):
             raise Failed(f"subscribe with {env} called other bytes stable")
         return done
 
@@ -302,7 +305,7 @@ def sweep_gateway(lab, disk):
             if state == "holds" and not sticky:
                 shutil.rmtree(into, ignore_errors=True)
                 west.cli("subscribe", "policy", "--into", into, "--version", "2", "--timeout", PATIENCE)
-                expect(f"{what}: the bytes are the published ones", same(source, into / "2"), True)
+                expect(f"{what}: the bytes are the published ones", same(source, version_folder(into, 2)), True)
         except Failed as e:
             raise Failed(f"{what}: {e}") from e
         finally:
