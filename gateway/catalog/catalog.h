@@ -624,6 +624,19 @@ struct tb_catalog_group_view {
     struct tb_id uid;     /* of the last go; zero: none */
     struct tb_id attempt; /* zero: none */
 };
+/* What stands in the way of a member that stages or activates a version, where the answer is TB_BAD_STATE. */
+enum tb_catalog_obstacle {
+    TB_OBSTACLE_NONE,      /* no such member */
+    TB_OBSTACLE_NEWER,     /* the group's last go was for a newer version, which was not withdrawn */
+    TB_OBSTACLE_ATTEMPT,   /* the group stages another version */
+    TB_OBSTACLE_STAGED,    /* this member staged another version since */
+    TB_OBSTACLE_NOT_STAGED /* the gateway has not heard that this member stages it */
+};
+struct tb_catalog_obstacle_view {
+    enum tb_catalog_obstacle kind;
+    struct tb_name group;
+    uint64_t run_order, number; /* of the other version; 0 for NOT_STAGED */
+};
 struct tb_catalog_member_view {
     struct tb_name model, group, worker;
     struct tb_id session, active, staging;
@@ -664,6 +677,9 @@ bool tb_catalog_session_get(const struct tb_catalog *c, const struct tb_id *sess
                             struct tb_catalog_session_view *out);
 bool tb_catalog_group_at(const struct tb_catalog *c, uint32_t *cursor, struct tb_catalog_group_view *out);
 bool tb_catalog_member_at(const struct tb_catalog *c, uint32_t *cursor, struct tb_catalog_member_view *out);
+struct tb_catalog_obstacle_view tb_catalog_obstacle_of(const struct tb_catalog *c,
+                                                       const struct tb_id *session, uint32_t subscription,
+                                                       const struct tb_id *uid);
 /* How that session came to that version, if it is active in a member of it; false: it is not, or nothing was said of it. */
 bool tb_catalog_update_get(const struct tb_catalog *c, const struct tb_id *session, const struct tb_id *uid,
                            struct tb_catalog_update *out);

@@ -447,6 +447,31 @@ enum tb_status tb_catalog_activate(struct tb_catalog *c, tb_time_ns now, const s
     return TB_BAD_STATE;
 }
 
+static struct tb_catalog_obstacle_view obstacle(enum tb_catalog_obstacle kind, const struct group *g,
+                                                const struct which *other)
+{
+    return (struct tb_catalog_obstacle_view){kind, g->name, other->run_order, other->number};
+}
+
+struct tb_catalog_obstacle_view tb_catalog_obstacle_of(const struct tb_catalog *c,
+                                                       const struct tb_id *session, uint32_t subscription,
+                                                       const struct tb_id *uid)
+{
+    const uint32_t s = tb_catalog_session_find(c, session);
+    const uint32_t i = s == NONE ? NONE : member_find(c, s, subscription);
+    if (i == NONE) return (struct tb_catalog_obstacle_view){.kind = TB_OBSTACLE_NONE};
+    const struct member *m = member_at(c, i);
+    const struct group *g = group_at(c, m->group);
+    const uint32_t v = tb_version_find(c, uid);
+    const struct which w = v == NONE ? (struct which){.uid = *uid} : tb_which_of(version_at(c, v));
+    if (!tb_which_is(&g->go, uid) && backwards(c, g, &w)) return obstacle(TB_OBSTACLE_NEWER, g, &g->go);
+    if (!tb_id_is_zero(&g->attempt.uid) && !tb_which_is(&g->attempt, uid))
+        return obstacle(TB_OBSTACLE_ATTEMPT, g, &g->attempt);
+    if (!tb_id_is_zero(&m->staging.uid) && !tb_which_is(&m->staging, uid))
+        return obstacle(TB_OBSTACLE_STAGED, g, &m->staging);
+    return obstacle(TB_OBSTACLE_NOT_STAGED, g, &(struct which){.run_order = 0});
+}
+
 enum tb_status tb_catalog_activated(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
                                     uint32_t subscription, const struct tb_catalog_active *active)
 {

@@ -160,6 +160,35 @@ static void manifest_send(struct tb_worker_session *s, const struct tb_id *uid, 
     tb_wire_end(s->wire);
 }
 
+/* In words, for whoever was answered TB_BAD_STATE. */
+static void obstacle_text(const struct tb_worker_session *s, uint32_t subscription, const struct tb_id *uid,
+                          char why[160])
+{
+    const struct tb_catalog_obstacle_view o =
+        tb_catalog_obstacle_of(s->d->catalog, &s->id, subscription, uid);
+    const unsigned long long run = o.run_order, number = o.number;
+    why[0] = '\0';
+    switch (o.kind) {
+    case TB_OBSTACLE_NONE:
+        break;
+    case TB_OBSTACLE_NEWER:
+        snprintf(why, 160, "group %.64s has version %llu:%llu, which is newer and was not withdrawn",
+                 o.group.text, run, number);
+        break;
+    case TB_OBSTACLE_ATTEMPT:
+        snprintf(why, 160, "group %.64s stages version %llu:%llu: tb_wait gives that one", o.group.text, run,
+                 number);
+        break;
+    case TB_OBSTACLE_STAGED:
+        snprintf(why, 160, "this member of group %.64s staged version %llu:%llu since", o.group.text, run,
+                 number);
+        break;
+    case TB_OBSTACLE_NOT_STAGED:
+        snprintf(why, 160, "this member of group %.64s does not stage it", o.group.text);
+        break;
+    }
+}
+
 enum tb_status tb_session_stage_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_daemon *d = s->d;
@@ -179,8 +208,9 @@ enum tb_status tb_session_stage_frame(struct tb_worker_session *s, struct tb_wir
         status = tb_catalog_stage(d->catalog, tb_clock_now(), &s->id, m.subscription, &m.uid, &instead);
     }
     if (status != TB_OK) {
-        char why[128] = "", hex[TB_HEX_CHARS];
+        char why[160] = "", hex[TB_HEX_CHARS];
         tb_id_format(&instead, hex);
+        if (status == TB_BAD_STATE) obstacle_text(s, m.subscription, &m.uid, why);
         if (status == TB_CONFLICT) snprintf(why, sizeof why, "the group stages %s", hex);
         tb_session_reply(s, frame->request, status, why);
         return TB_OK;
@@ -290,8 +320,11 @@ enum tb_status tb_session_activate_frame(struct tb_worker_session *s, struct tb_
     struct tb_session_activate m;
     if (tb_session_activate_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
         return TB_PEER_GARBLED;
-    tb_session_reply(s, frame->request,
-                     tb_catalog_activate(s->d->catalog, tb_clock_now(), &s->id, m.subscription, &m.uid), "");
+    char why[160] = "";
+    const enum tb_status status =
+        tb_catalog_activate(s->d->catalog, tb_clock_now(), &s->id, m.subscription, &m.uid);
+    if (status == TB_BAD_STATE) obstacle_text(s, m.subscription, &m.uid, why);
+    tb_session_reply(s, frame->request, status, why);
     return TB_OK;
 }
 

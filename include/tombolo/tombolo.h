@@ -333,10 +333,13 @@ TB_API TB_MUST_USE int tb_wait_site(struct tb_session *session, const struct tb_
 
 /* Bytes arrive in staging while the rollout goes on serving. Returns when this member has the version whole, or after timeout_ms
  * (0: starts it, goes on in background) with TB_AGAIN. After a failure but TB_GROUP_BROKEN, TB_CANCELLED and TB_GATEWAY_AWAY what
- * had arrived is gone.
+ * had arrived is gone; a version that was whole here stays after TB_BAD_STATE and TB_CONFLICT, too.
+ * A member is counted for one version at a time: the one that it staged last. So a version that is whole here already is asked
+ * for again once another was staged, and TB_OK means that the gateway counts this member for it now.
  *   TB_SUPERSEDED       the crossing was abandoned
  *   TB_GROUP_BROKEN     a member was lost before `go`: ask tb_wait again, or stage it again: what arrived is kept
  *   TB_CONFLICT         the group stages another
+ *   TB_BAD_STATE        the group has a newer version, which was not withdrawn
  *   TB_LAYOUT_MISMATCH  tb_last_error names the tensor
  *   TB_SITE_NOMEM, TB_VERSION_*, TB_NOT_FOUND */
 TB_API TB_MUST_USE int tb_stage(struct tb_subscription *subscription, const struct tb_uid *uid,
@@ -357,8 +360,10 @@ struct tb_activate_info {
  * with the new bytes there. Nobody may read those buffers meanwhile. The gateway is asked and may take 10 s to answer, 1 s once
  * it has said go. info_out may be NULL. A PATCH that fails after it began (TB_CHUNK_DIGEST, TB_GATEWAY_AWAY, TB_TIMEOUT: a chunk could
  * not be fetched within 30 s) leaves buffers that hold no version: call it again, or stage and activate another.
- *   TB_VERSION_WITHDRAWN  ask tb_wait for another
- *   TB_BAD_STATE          not backwards: it is older than the active one, which was not withdrawn */
+ *   TB_VERSION_WITHDRAWN, _LOST, _BROKEN, TB_SUPERSEDED, TB_PIN_LOST  it ended: ask tb_wait for another
+ *   TB_GROUP_BROKEN  a member was lost before all had it: tb_stage it again
+ *   TB_BAD_STATE     it was not staged, or another was staged since: tb_stage it again, which says whether it may be activated; or the
+ *                    registration is suspended. tb_last_error says which */
 TB_API TB_MUST_USE int tb_activate(struct tb_subscription *subscription, const struct tb_uid *uid,
                                    struct tb_activate_info *info_out);
 /* Drops the staging of a version; this worker serves it to nobody any more. The active one may be released: its bytes are in the

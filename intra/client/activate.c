@@ -108,8 +108,11 @@ static int may_follow(const struct tb_subscription *sub, const struct tb_staged_
     const bool older = key->run_order < sub->active_run_order ||
                        (key->run_order == sub->active_run_order && key->number < sub->active_number);
     if (older && !sub->active_withdrawn)
-        return tb_fail(TB_BAD_STATE, "version %llu is older than the active %llu",
-                       (unsigned long long)key->number, (unsigned long long)sub->active_number);
+        return tb_fail(
+            TB_BAD_STATE,
+            "version %llu is older than the active %llu, of which no withdrawal was heard: ask tb_wait "
+            "for a newer one",
+            (unsigned long long)key->number, (unsigned long long)sub->active_number);
     return TB_OK;
 }
 
@@ -120,6 +123,16 @@ static int may_go_alone(const struct tb_session *s, const struct tb_subscription
         return tb_fail(TB_GATEWAY_AWAY, "the gateway at %s is away and has not said go for version %llu",
                        s->gateway_text, (unsigned long long)use->staging->key.number);
     return may_follow(sub, use);
+}
+
+/* The gateway's own words come first. What it does not count for this member has to be staged again: tb_stage asks anew. */
+static int refused(struct tb_staged_use *use, const struct tb_request *request, int status)
+{
+    if (request->done) use->asked = false;
+    if (request->done && status == TB_BAD_STATE) use->go = false;
+    return tb_fail(status, "version %llu cannot be activated: %s%s%s",
+                   (unsigned long long)use->staging->key.number, request->why,
+                   request->why[0] == '\0' ? "" : "; ", tb_staging_remedy(status));
 }
 
 /* Under the lock. */
@@ -138,8 +151,7 @@ static int ask_go(struct tb_session *s, struct tb_subscription *sub, struct tb_s
         tb_fail(TB_AGAIN, "not every member of group %s has version %llu whole", sub->group.text,
                 (unsigned long long)use->staging->key.number);
     else if (status != TB_OK)
-        tb_fail(status, "version %llu cannot be activated: %s", (unsigned long long)use->staging->key.number,
-                request->why);
+        (void)refused(use, request, status);
     tb_request_free(request);
     /* It was told of no active version. */
     return status == TB_OK && !tb_id_is_zero(&sub->torn) ? may_follow(sub, use) : status;
@@ -153,13 +165,15 @@ static bool is_suspended(const struct tb_subscription *sub)
 
 static int may_activate(struct tb_subscription *sub, struct tb_staged_use *use)
 {
-    if (use == NULL) return tb_fail(TB_BAD_STATE, "the version was not staged by this subscription");
+    if (use == NULL)
+        return tb_fail(TB_BAD_STATE,
+                       "this subscription has not staged the version, or has released it: tb_stage it");
     const struct tb_staging *st = use->staging;
     /* First, because the lock is let go meanwhile. As a rule tb_stage has done it. */
     const int matched = use->ended == TB_OK && st->state == TB_STAGING_WHOLE ? tb_use_match(sub, use) : TB_OK;
     if (use->ended != TB_OK)
-        return tb_fail(use->ended, "version %llu ended: ask tb_wait for another",
-                       (unsigned long long)st->key.number);
+        return tb_fail(use->ended, "version %llu cannot be activated: %s", (unsigned long long)st->key.number,
+                       tb_staging_remedy(use->ended));
     if (st->state == TB_STAGING_FAILED)
         return tb_fail(st->status, "version %llu: %s", (unsigned long long)st->key.number, st->why);
     if (st->state != TB_STAGING_WHOLE)

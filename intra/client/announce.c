@@ -89,6 +89,7 @@ static void announce_stagings(struct tb_session *s)
             const struct tb_id *uid = &use->staging->uid;
             const bool active = tb_id_equal(uid, &sub->active) && !tb_id_equal(uid, &sub->torn);
             if (use->ended != TB_OK || active || state == TB_STAGING_FAILED) continue;
+            if (!use->asked) continue; /* the gateway counts this member for another version */
             struct tb_request *request = tb_stage_request(s, sub, uid);
             if (request == NULL) continue; /* it stays as it is until the caller stages again */
             request->announcement = true;

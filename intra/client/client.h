@@ -384,8 +384,12 @@ struct tb_staged_use {
     struct tb_staged_use *next;
     struct tb_staging *staging;
     bool go;
-    bool asked;                  /* STAGE was posted for this attempt */
-    tb_time_ns asked_at;         /* the last time */
+    /* STAGE was posted for this attempt. False again once the gateway took another version of this subscription:
+     * it counts a member for one version at a time. */
+    bool asked;
+    tb_time_ns asked_at;   /* the last time */
+    enum tb_status answer; /* to the last STAGE; TB_AGAIN: there is none yet */
+    char answer_why[TB_TEXT_BYTES_MAX + 1];
     bool unheard;                /* and refused: the gateway that came back did not know the version yet */
     enum tb_status ended;        /* TB_OK, or why this attempt ended: group broken, withdrawn ... */
     struct tb_box_copies copies; /* what activate does; made when the manifests are here */
@@ -432,6 +436,9 @@ const struct tb_tensor *tb_staging_tensor(const struct tb_staging *st, const str
 /* TB_LAYOUT_MISMATCH with the tensor in tb_last_error. Under the lock, let go meanwhile, once the manifests are here. */
 int tb_use_match(struct tb_subscription *sub, struct tb_staged_use *use);
 void tb_subscriptions_free(struct tb_session *s);
+
+/* Why a version that ended so, or was refused so, is not to be had, and what its caller does then. */
+const char *tb_staging_remedy(int status);
 
 struct tb_staging *tb_staging_find(struct tb_session *s, const struct tb_id *uid);
 struct tb_staging *tb_staging_new(struct tb_session *s, const struct tb_id *uid);     /* NULL: no memory */

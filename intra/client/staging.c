@@ -170,9 +170,25 @@ static void ask_again_later(struct tb_session *s, const struct tb_staging *st)
             if (use->staging == st) use->unheard = true;
 }
 
+/* Whom the gateway counts for this version, and for no other any more. */
+static void hear_answer(struct tb_session *s, const struct tb_request *request)
+{
+    struct tb_subscription *sub = s->subscriptions;
+    while (sub != NULL && sub->number != request->number)
+        sub = sub->next;
+    struct tb_staged_use *use = sub == NULL ? NULL : tb_use_find(sub, &request->uid);
+    if (use == NULL) return; /* released meanwhile */
+    use->answer = request->status;
+    snprintf(use->answer_why, sizeof use->answer_why, "%s", request->why);
+    for (struct tb_staged_use *other = sub->uses; other != NULL; other = other->next)
+        if (request->status == TB_OK && other != use && other->answer != TB_AGAIN) other->asked = false;
+    tb_session_changed(s, true);
+}
+
 static void on_manifests(struct tb_session *s, struct tb_request *request, void *user)
 {
     (void)user;
+    hear_answer(s, request);
     struct tb_staging *st = tb_staging_find(s, &request->uid);
     if (st == NULL || st->state == TB_STAGING_FAILED) return;
     if (request->status != TB_OK) {
@@ -207,6 +223,7 @@ struct tb_request *tb_stage_request(struct tb_session *s, const struct tb_subscr
     request->detached = true;
     request->fn = on_manifests;
     request->uid = *uid;
+    request->number = sub->number;
     return request;
 }
 

@@ -359,11 +359,37 @@ int tb_use_ask(struct tb_subscription *sub, struct tb_staged_use *use)
     const enum tb_staging_state state = use->staging->state;
     const bool again = use->unheard && (state == TB_STAGING_READING || state == TB_STAGING_WHOLE);
     use->asked = true;
+    use->answer = TB_AGAIN;
     use->asked_at = tb_clock_now();
     use->unheard = false;
     tb_request_post(sub->session, request);
     if (again) tb_staging_export_notice(sub->session, use->staging); /* it was refused with the STAGE */
     return TB_OK;
+}
+
+const char *tb_staging_remedy(int status)
+{
+    static const struct {
+        int status;
+        const char *text;
+    } remedies[] = {
+        {TB_BAD_STATE,
+         "this member does not stage it now: tb_stage it again, which says whether it may be activated"},
+        {TB_CONFLICT, "the group stages another version: ask tb_wait for that one"},
+        {TB_GROUP_BROKEN,
+         "a member of the group was lost before all had it: tb_stage it again, or ask tb_wait"},
+        {TB_NOT_FOUND, "the gateway does not know it: tb_stage it again, or ask tb_wait for another"},
+        {TB_VERSION_WITHDRAWN, "an operator withdrew it: ask tb_wait for another"},
+        {TB_VERSION_LOST, "no holder is left of some of it: ask tb_wait for another"},
+        {TB_VERSION_BROKEN, "its bytes were changed after they were sealed: ask tb_wait for another"},
+        {TB_SUPERSEDED, "a newer one took its place: ask tb_wait for that one"},
+        {TB_PIN_LOST, "the gateway does not hold it any more: ask tb_wait for another"},
+        {TB_TIMEOUT, "the gateway has not answered in time: call again"},
+        {TB_CANCELLED, "tb_cancel was called: call again"},
+    };
+    for (size_t i = 0; i < sizeof remedies / sizeof remedies[0]; i++)
+        if (remedies[i].status == status) return remedies[i].text;
+    return "call again, or ask tb_wait for another";
 }
 
 /* TB_OK: whole; TB_AGAIN: on its way; else why it ended, and the use is as it has to be for another attempt. */
@@ -386,7 +412,8 @@ static int look(struct tb_subscription *sub, struct tb_staged_use *use)
         status = tb_fail(st->status, "version %llu cannot be staged: %s", (unsigned long long)st->key.number,
                          st->why);
     else if (use->ended != TB_OK)
-        status = tb_fail(use->ended, "version %llu ended", (unsigned long long)st->key.number);
+        status = tb_fail(use->ended, "version %llu cannot be staged: %s", (unsigned long long)st->key.number,
+                         tb_staging_remedy(use->ended));
     else if (described)
         status = matched == TB_OK && st->state != TB_STAGING_WHOLE ? TB_AGAIN : matched;
     return status;
@@ -397,6 +424,10 @@ static int not_yet(struct tb_session *s, const struct tb_staging *st)
     if (!s->up && !tb_staging_has_manifests(st))
         return tb_fail(TB_GATEWAY_AWAY, "the gateway at %s is away and has not described the version",
                        s->gateway_text);
+    if (st->state == TB_STAGING_WHOLE)
+        return tb_fail(TB_AGAIN,
+                       "version %llu is whole here, and the gateway has not said yet that it counts it",
+                       (unsigned long long)st->key.number);
     return tb_fail(TB_AGAIN, "version %llu: %u of %u chunks are here", (unsigned long long)st->key.number,
                    tb_staging_held_chunks(st), st->total_chunks);
 }
@@ -408,6 +439,37 @@ static bool is_stuck(const struct tb_session *s, const struct tb_staged_use *use
     const struct tb_staging *st = use->staging;
     return st->state == TB_STAGING_READING && st->hop == NULL && s->up &&
            tb_time_since(use->asked_at, tb_clock_now()) >= ASK_AGAIN;
+}
+
+/* The version is whole here, and whether it may be activated is the gateway's to say. One that is away is told of it when it is
+ * back. */
+static bool is_unanswered(const struct tb_session *s, const struct tb_staged_use *use)
+{
+    return s->up && use->asked && use->answer == TB_AGAIN;
+}
+
+/* It is whole here already: for another subscription, or before another version was staged, or before its group broke. */
+static bool has_to_ask(const struct tb_staged_use *use)
+{
+    return !use->asked || use->unheard || use->answer < TB_OK;
+}
+
+/* What the gateway refused is no version to activate. One that came back and does not know it yet is asked again by tb_activate. */
+static int judge_answer(struct tb_staged_use *use)
+{
+    if (use->answer >= TB_OK || use->answer == TB_NOT_FOUND) return TB_OK;
+    use->asked = false;
+    return tb_fail(use->answer, "version %llu is whole here, and the gateway refuses it: %s",
+                   (unsigned long long)use->staging->key.number,
+                   use->answer_why[0] != '\0' ? use->answer_why : tb_staging_remedy(use->answer));
+}
+
+/* The bytes stay where the version itself is good: an operator may withdraw the one that stands in its way. */
+static bool keeps_bytes(const struct tb_staged_use *use, int status)
+{
+    return status == TB_GROUP_BROKEN ||
+           (use->staging->state == TB_STAGING_WHOLE && status == (int)use->answer &&
+            tb_status_scope(status) != TB_SCOPE_VERSION);
 }
 
 static bool is_for_one(const struct tb_staging *st)
@@ -434,19 +496,20 @@ static int stage(struct tb_subscription *sub, const struct tb_id *uid, const str
     if (status == TB_AGAIN && (!use->asked || is_stuck(s, use))) {
         const int asked = tb_use_ask(sub, use);
         if (asked != TB_OK) return asked;
-    } else if (status == TB_OK && (!use->asked || use->unheard)) {
-        status = tb_use_ask(sub, use); /* whole already for another subscription, or before the group broke */
+    } else if (status == TB_OK && has_to_ask(use)) {
+        status = tb_use_ask(sub, use);
     }
-    while (status == TB_AGAIN) {
+    while (status == TB_AGAIN || (status == TB_OK && is_unanswered(s, use))) {
         const enum tb_status waited = tb_session_wait_change(s, call);
         if (waited == TB_CANCELLED)
             return tb_fail(TB_CANCELLED, "tb_stage was cancelled; the version goes on arriving");
         if (waited == TB_TIMEOUT) return not_yet(s, use->staging);
         status = look(sub, use);
     }
+    if (status == TB_OK) status = judge_answer(use);
     if (status == TB_OK && sub->update == TB_UPDATE_SWITCH)
         (void)tb_use_fill(sub, use); /* or the switch does it */
-    if (status == TB_OK || status == TB_GROUP_BROKEN) return status;
+    if (status == TB_OK || keeps_bytes(use, status)) return status;
     tb_staging_give_back(s, use->staging); /* P6: or its group would wait for this member */
     tb_use_drop(sub, use, 0);
     return status;

@@ -312,6 +312,39 @@ def activated(tombolo, subscription, uid):
 
 
 @scenario
+def withdrawn_and_back(lab):
+    """P2 P10: an operator withdraws what a group computes from. It goes back to the version before, which is staged still, and reads
+    nothing again; what it may not do before is refused with a reason."""
+    import tombolo
+    site = lab.site("east")
+    site.models["policy"] = dict(home="east", keep=4)
+    site.start()
+    gateway = f"unix:{site.session_socket}"
+    with tombolo.Session(gateway, name="trainer", host="a") as trainer, tombolo.Session(gateway, name="rollout", host="b") as rollout:
+        weights, target = bytearray(BYTES), rollout.buffer(BYTES)
+        run = trainer.run_open("policy", "key")
+        sealed = trainer.register({"w": (*WEIGHTS, weights)})
+        subscription = rollout.subscribe("policy", registration=rollout.register({"w": (*WEIGHTS, target)}))
+        uids = []
+        for number in (1, 2):
+            weights[:] = bytes([number]) * BYTES
+            trainer.publish("policy", run, number, registration=sealed)
+            uids.append(rollout.wait("policy", after=uids[-1] if uids else None, timeout_ms=30000).uid)
+            subscription.stage(uids[-1], timeout_ms=30000)
+            activated(tombolo, subscription, uids[-1])
+        words = "group", "1:2", "was not withdrawn"
+        for what, call in (("stage", lambda: subscription.stage(uids[0], timeout_ms=30000)), ("activate", lambda: subscription.activate(uids[0]))):
+            text = expect_error(f"{what} backwards", tombolo.Error, "bad_state", call)
+            expect(f"the reason ({text})", all(word in text for word in words), True)
+        site.cli("withdraw", "policy", "1:2")
+        expect("what is next", rollout.wait("policy", after=uids[1], timeout_ms=30000).uid, uids[0])
+        expect("withdrawn", "tb_wait" in expect_error("activate", tombolo.Error, "version_withdrawn", lambda: subscription.activate(uids[1])), True)
+        subscription.stage(uids[0], timeout_ms=30000)
+        activated(tombolo, subscription, uids[0])
+        expect("the bytes of 1", bytes(target) == bytes([1]) * BYTES, True)
+
+
+@scenario
 def python_is_told_what_is_wrong(lab):
     """P10: an error is the library's own sentence."""
     import tombolo

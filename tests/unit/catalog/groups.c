@@ -378,6 +378,45 @@ static void a_catalog_that_forgot_takes_nobody_back(void **state)
     site_close(&s);
 }
 
+static void in_the_way(struct site *s, const char *name, uint64_t uid, enum tb_catalog_obstacle kind,
+                       uint64_t number)
+{
+    const struct tb_id session = session_of(name), id = id_of(uid);
+    const struct tb_catalog_obstacle_view o = tb_catalog_obstacle_of(s->c, &session, 1, &id);
+    assert_int_equal(o.kind, kind);
+    assert_int_equal(o.number, number);
+    assert_string_equal(o.group.text, kind == TB_OBSTACLE_NONE ? "" : "g");
+}
+
+/* P10: who is refused with bad_state hears what stands in the way, and by what way it goes on. */
+static void bad_state_has_a_reason(void **state)
+{
+    (void)state;
+    struct site s;
+    engine(&s);
+    in_the_way(&s, "rank", 5, TB_OBSTACLE_NONE, 0);
+    CHECK_STATUS(activate(&s, "a", 5), TB_BAD_STATE);
+    in_the_way(&s, "a", 5, TB_OBSTACLE_NOT_STAGED, 0);
+    CHECK_OK(stage(&s, "a", 5));
+    CHECK_STATUS(activate(&s, "b", 4), TB_BAD_STATE);
+    in_the_way(&s, "b", 4, TB_OBSTACLE_ATTEMPT, 5);
+    all_switch_to(&s, 5);
+    all_switch_to(&s, 6);
+    CHECK_STATUS(activate(&s, "a", 5), TB_BAD_STATE);
+    in_the_way(&s, "a", 5, TB_OBSTACLE_NEWER, 6);
+    /* Withdrawn, and back: 5 is staged still, but the member was counted for 6 last. */
+    const struct tb_id v6 = id_of(6);
+    CHECK_OK(tb_catalog_withdraw(s.c, s.now, &v6, "ann"));
+    hush(&s);
+    CHECK_STATUS(activate(&s, "a", 5), TB_BAD_STATE);
+    in_the_way(&s, "a", 5, TB_OBSTACLE_STAGED, 6);
+    CHECK_OK(stage(&s, "a", 5));
+    CHECK_OK(stage(&s, "b", 5));
+    switch_to(&s, "a", 5);
+    switch_to(&s, "b", 5);
+    site_close(&s);
+}
+
 static uint32_t activated_count(struct site *s)
 {
     uint32_t cursor = 0;
@@ -522,6 +561,7 @@ int main(void)
         cmocka_unit_test(a_catalog_that_forgot_takes_nobody_back),
         cmocka_unit_test(a_member_that_is_behind_takes_nobody_back),
         cmocka_unit_test(a_member_that_computes_from_nothing_says_so),
+        cmocka_unit_test(bad_state_has_a_reason),
         cmocka_unit_test(random_members_never_mix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

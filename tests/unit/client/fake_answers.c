@@ -113,6 +113,7 @@ static void on_stage(struct fake *f, uint32_t index, uint64_t request, const str
         fake_reply(s, request, TB_NOT_FOUND, "no such version");
         return;
     }
+    s->staging = m->uid;
     struct tb_session_manifests answer = {.key = v->key, .shard_count = v->key.shard_count};
     if (f->garble_root) answer.key.root.bytes[3] ^= 1;
     FAKE_SEND(s, TB_SESSION_MANIFESTS, request, tb_session_manifests, &answer, 0);
@@ -127,6 +128,16 @@ static void on_stage(struct fake *f, uint32_t index, uint64_t request, const str
                   sh->head_bytes + manifest.digests.count);
     }
     if (!f->no_plan) fake_grant_and_plan(f, index, v);
+}
+
+static void on_activate(struct fake *f, struct fake_session *s, uint64_t request,
+                        const struct tb_session_activate *m)
+{
+    const struct fake_version *v = fake_find(f, &m->uid);
+    if (f->one_staging && !tb_id_equal(&s->staging, &m->uid))
+        fake_reply(s, request, TB_BAD_STATE, "this member stages another one");
+    else
+        fake_reply(s, request, v != NULL && v->go ? TB_OK : TB_AGAIN, "");
 }
 
 /* ---- frames ---- */
@@ -304,8 +315,7 @@ static enum tb_status on_request(struct fake *f, uint32_t index, struct tb_wire_
     }
     case TB_SESSION_ACTIVATE: {
         DECODE(tb_session_activate, m);
-        const struct fake_version *v = fake_find(f, &m.uid);
-        fake_reply(s, frame->request, v != NULL && v->go ? TB_OK : TB_AGAIN, "");
+        on_activate(f, s, frame->request, &m);
         return TB_OK;
     }
     case TB_SESSION_RELEASE: {

@@ -31,6 +31,7 @@ struct fake_session {
     struct tb_id id;
     struct tb_session_hello hello;
     struct tb_session_subscribe subscribed;
+    struct tb_id staging; /* of the last STAGE that was not refused */
 };
 
 struct fake_shard {
@@ -102,6 +103,7 @@ struct fake {
     uint32_t classes; /* VERSION_OPEN's answer: of differences to the version before; 0: none */
     bool shelves;     /* steps have their encoded chunks beside them */
     bool older;       /* WELCOME is that of the release before: it knows of no UPDATED */
+    bool one_staging; /* ACTIVATE of another than the one that was staged last is refused, as by a catalog */
     bool no_plan;     /* STAGE brings no PLAN */
     bool plans_again; /* HOP_LOST does, as with a catalog: a busy machine may hold a source up too long */
     bool chain;       /* PLANs name the worker that exported last, when there is one */
