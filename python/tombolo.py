@@ -10,12 +10,18 @@ with the buffer protocol: bytearray, mmap, numpy arrays, torch CPU tensors throu
         session.publish("policy", run, number=1, registration=weights)
 
 Every failure of the library is a tombolo.Error with .status (an int of status.h), .name ("timeout") and the library's own sentence.
-Calls release the GIL while they block. The library is found as TOMBOLO_LIBRARY or by the loader's usual ways."""
+Calls release the GIL while they block. KeyboardInterrupt ends wait, wait_site and stage within a quarter of a second; other calls
+return by themselves, in 30 seconds at most, and KeyboardInterrupt is raised then. The library is found as TOMBOLO_LIBRARY or by the loader's usual ways."""
 
+import contextlib
 import ctypes
 import ctypes.util
+import gc
 import math
 import os
+import threading
+import time
+import weakref
 from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_uint8, c_uint32, c_uint64, c_void_p, sizeof
 
 WAIT_FOREVER = 0xFFFFFFFF
@@ -27,6 +33,8 @@ COPY, SWITCH, PATCH = 0, 1, 2 # how a version gets into the registered buffers
 OK, AGAIN, DONE_BEFORE, TIMEOUT, CANCELLED, END = 0, 1, 2, 3, 4, 5
 BAD_ARGUMENT, BAD_STATE = -501, -502
 TOO_LARGE = -506
+NOT_FOUND, GATEWAY_AWAY = -503, -310
+_SLICE_MS = 250 # how long a call may keep KeyboardInterrupt waiting
 
 
 class Error(Exception):
@@ -281,18 +289,53 @@ class Registration(_Owned):
         _check(status)
 
 
-class Item:
-    """A tensor or blob of a staged version. `bytes` is a read-only view into staging: valid until the version is released."""
+class _Views:
+    """Views into staged versions. They end before the memory does."""
 
-    def __init__(self, raw):
+    def __init__(self):
+        self._rows = {} # of a uid: weak references to the views and to what stands for their memory
+
+    def new(self, uid, address, count):
+        memory = (c_char * count).from_address(address)
+        view = memoryview(memory).toreadonly().cast("B")
+        self._rows.setdefault(bytes(uid), []).append((weakref.ref(view), weakref.ref(memory)))
+        return view
+
+    def forget_dead(self, uid):
+        """Of views that nobody has any more nothing is kept, however often items() is called."""
+        self._rows[bytes(uid)] = [row for row in self._rows.get(bytes(uid), ()) if row[1]() is not None]
+
+    def end(self, *uids):
+        """Views of these versions (none named: of all) raise ValueError from now on. What was made of a view, an array or a slice,
+        cannot be ended: as long as there is one, this raises BufferError."""
+        keys = [bytes(uid) for uid in uids] or list(self._rows)
+        rows = [row for key in keys for row in self._rows.get(key, ())]
+        for collect in (False, True):
+            if collect:
+                gc.collect() # an array in a cycle holds its memory until then
+            for view in filter(None, (ref() for ref, _ in rows)):
+                with contextlib.suppress(BufferError):
+                    view.release()
+            held = sum(memory() is not None for _, memory in rows)
+            if not held:
+                break
+        if held:
+            raise BufferError(f"arrays or slices still use the bytes of {held} tensors or blobs in staging: delete or copy them first")
+        for key in keys:
+            self._rows.pop(key, None)
+
+
+class Item:
+    """A tensor or blob of a staged version. `bytes` is a read-only view into staging; None for a tensor that staging does not keep whole.
+    The view ends with release(): it then raises ValueError."""
+
+    def __init__(self, raw, view):
         self.name = raw.name.decode()
         self.is_blob = bool(raw.is_blob)
         self.shard = raw.shard_index
         self.dtype = raw.dtype.decode() if raw.dtype else None
         self.shape = tuple(raw.shape[i] for i in range(raw.rank))
-        self.bytes = None # a tensor that a patch, or slices, did not keep whole
-        if raw.bytes or not raw.count:
-            self.bytes = memoryview((c_char * raw.count).from_address(raw.bytes) if raw.count else b"").toreadonly().cast("B")
+        self.bytes = view
 
 
 class Subscription(_Owned):
@@ -301,10 +344,18 @@ class Subscription(_Owned):
     def __init__(self, session, handle, registration):
         super().__init__(session, handle)
         self._registration = registration
+        self._views = _Views()
+        session._views.append(self._views)
 
     def stage(self, uid, timeout_ms=WAIT_FOREVER):
         """Returns when the version is whole here; raises Again when it is still arriving after timeout_ms."""
-        _check(_lib.tb_stage(self._handle, byref(uid), timeout_ms))
+        try:
+            _check(self._session._wait(timeout_ms, lambda ms: _lib.tb_stage(self._handle, byref(uid), ms)))
+        except Again:
+            raise
+        except Error:
+            self._end_what_went(uid)
+            raise
 
     def activate(self, uid):
         """The short switch; raises Again until every member of the group has staged it. Gives its ActivateInfo."""
@@ -312,10 +363,23 @@ class Subscription(_Owned):
         _check(_lib.tb_activate(self._handle, byref(uid), byref(info)))
         return info
 
+    def _end_what_went(self, uid):
+        """A version that ended is not in staging any more."""
+        if self._own is None or self._session._handle is None:
+            return
+        if _lib.tb_staged_item(self._own, byref(uid), 0, byref(_Item())) == NOT_FOUND:
+            with contextlib.suppress(BufferError): # it has gone, whoever uses it
+                self._views.end(uid)
+
     def release(self, uid):
-        _check(_lib.tb_release(self._handle, byref(uid)))
+        """Views of the version end. Raises BufferError, and the version stays, while something that was made of one is still there."""
+        handle = self._handle
+        self._views.end(uid)
+        _check(_lib.tb_release(handle, byref(uid)))
 
     def items(self, uid):
+        """Gives an Item for each tensor and blob."""
+        self._views.forget_dead(uid)
         index = 0
         while True:
             raw = _Item()
@@ -323,12 +387,16 @@ class Subscription(_Owned):
             if status == END:
                 return
             _check(status)
-            yield Item(raw)
+            empty = memoryview(b"") if not raw.count else None
+            yield Item(raw, self._views.new(uid, raw.bytes, raw.count) if raw.bytes and raw.count else empty)
             index += 1
 
     def unsubscribe(self):
+        """Views of all its versions end, as with release()."""
         if self._own is not None:
-            _check(_lib.tb_unsubscribe(self._handle))
+            handle = self._handle
+            self._views.end()
+            _check(_lib.tb_unsubscribe(handle))
             self._own = None
 
 
@@ -343,6 +411,9 @@ class Session:
                                   pace_bytes_per_s=pace_bytes_per_s, spot=int(spot), open_timeout_ms=open_timeout_ms,
                                   no_verbs=int(no_verbs), protect=int(protect))
         self._handle = None
+        self._views = []   # of its subscriptions
+        self._buffers = [] # weak references
+        self._cancels = 0
         handle = c_void_p()
         _check(_lib.tb_session_open(byref(options), byref(handle)))
         self._handle = handle
@@ -354,15 +425,40 @@ class Session:
         self.close()
 
     def close(self):
-        if self._handle is not None:
-            _lib.tb_session_close(self._handle)
-            self._handle = None
+        """Views into staging end, as with release(), and so do those that buffer() gave."""
+        if self._handle is None:
+            return
+        for views in self._views:
+            views.end()
+        _lib.tb_session_close(self._handle)
+        self._handle = None
+        for view in filter(None, (ref() for ref in self._buffers)):
+            with contextlib.suppress(BufferError): # an array was made of it: its memory is gone all the same
+                view.release()
+
+    def _wait(self, timeout_ms, call):
+        """call(ms) in slices, so that the main thread raises KeyboardInterrupt between two of them. Gives the last status."""
+        if timeout_ms == 0 or threading.current_thread() is not threading.main_thread():
+            return call(timeout_ms)
+        cancels = self._cancels
+        end = math.inf if timeout_ms == WAIT_FOREVER else time.monotonic() + timeout_ms / 1000
+        while True:
+            began = time.monotonic()
+            status = call(max(1, int(min(_SLICE_MS, (end - began) * 1000))))
+            now = time.monotonic()
+            if status not in (AGAIN, TIMEOUT, GATEWAY_AWAY) or now >= end:
+                return status
+            if self._cancels != cancels:
+                raise Error(CANCELLED, "Session.cancel() was called: cancelled")
+            if now - began < _SLICE_MS / 2000: # it did not wait: nor does this loop run round and round
+                time.sleep(min(_SLICE_MS / 1000, end - now))
 
     def fileno(self):
         """For select and asyncio: readable when something that was asked for may have changed."""
         return _lib.tb_session_eventfd(self._handle)
 
     def cancel(self):
+        self._cancels += 1 # a wait may be between two slices
         _lib.tb_cancel(self._handle)
 
     def status(self, what="session"):
@@ -376,10 +472,13 @@ class Session:
                 return out.value.decode()
 
     def buffer(self, count):
-        """Zeroed memory that readers of this host map: a memoryview. Freed with the session."""
+        """Zeroed memory that readers of this host map: a memoryview. It ends with the session, and its memory is freed then: arrays made
+        of it must not be used any more."""
         memory = c_void_p()
         _check(_lib.tb_buffer_new(self._handle, count, byref(memory)))
-        return memoryview((c_char * count).from_address(memory.value)).cast("B")
+        view = memoryview((c_char * count).from_address(memory.value)).cast("B")
+        self._buffers.append(weakref.ref(view))
+        return view
 
     def register(self, tensors):
         """tensors: {name: (dtype, shape, buffer)}, dtypes as safetensors spells them."""
@@ -456,8 +555,12 @@ class Session:
         options = _WaitOptions(kind=kind, model=model.encode(), run_order=run_order, number=number,
                                after=ctypes.pointer(after) if after is not None else None, timeout_ms=timeout_ms)
         info = VersionInfo()
-        _check(_lib.tb_wait(self._handle, byref(options), byref(info)))
+
+        def wait(ms):
+            options.timeout_ms = ms
+            return _lib.tb_wait(self._handle, byref(options), byref(info))
+        _check(self._wait(timeout_ms, wait))
         return info
 
     def wait_site(self, uid, site=None, state=HOLDS, timeout_ms=WAIT_FOREVER):
-        _check(_lib.tb_wait_site(self._handle, byref(uid), _text(site), state, timeout_ms))
+        _check(self._wait(timeout_ms, lambda ms: _lib.tb_wait_site(self._handle, byref(uid), _text(site), state, ms)))

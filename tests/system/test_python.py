@@ -5,10 +5,13 @@ import ctypes
 import json
 import math
 import os
+import pathlib
+import signal
+import subprocess
 import sys
 import time
 
-from harness import BUILD, SOURCE, Failed, expect, main, scenario
+from harness import BUILD, SOURCE, Failed, Process, expect, main, scenario, wait_for
 
 sys.path.insert(0, str(SOURCE / "python"))
 os.environ.setdefault("TOMBOLO_LIBRARY", str(BUILD / "intra/client/libtombolo.so"))
@@ -342,6 +345,96 @@ def withdrawn_and_back(lab):
         subscription.stage(uids[0], timeout_ms=30000)
         activated(tombolo, subscription, uids[0])
         expect("the bytes of 1", bytes(target) == bytes([1]) * BYTES, True)
+
+
+@scenario
+def a_view_ends_with_its_version(lab):
+    """P1: what shows staged bytes shows nothing else later: after release a view raises, and while an array or a slice needs the bytes,
+    release does not let them go."""
+    import ctypes as arrays  # an array over a view, as numpy makes them
+    import tombolo
+    site = lab.site("east")
+    site.models["policy"] = dict(home="east", keep=4)
+    site.start()
+    session = tombolo.Session(f"unix:{site.session_socket}", name="both", host="a")
+    run = session.run_open("policy", "key")
+    uids = [session.publish("policy", run, n, blobs={"config.json": b"%d" % n * 100, "empty": b""}).uid for n in (1, 2, 3)]
+    subscription = session.subscribe("policy")
+
+    def item(uid, name="config.json"):
+        subscription.stage(uid, timeout_ms=30000)
+        return next(i for i in subscription.items(uid) if i.name == name)
+    one = item(uids[0])
+    view = one.bytes
+    expect("while it is staged", bytes(view), b"1" * 100)
+    subscription.release(uids[0])
+    for what in (lambda: view[0], lambda: bytes(one.bytes), lambda: view[1:3]):
+        expect("after release", "released" in refused("a view that ended", what), True)
+    # Nothing is kept of views that went by themselves, and an empty blob has no memory.
+    expect("empty", bytes(item(uids[1], "empty").bytes), b"")
+    for _ in range(100):
+        expect("again", bytes(item(uids[1]).bytes), b"2" * 100)
+    expect("what is remembered", sum(map(len, subscription._views._rows.values())) < 5, True)
+    part = item(uids[1]).bytes[10:20]
+    array = (arrays.c_char * 5).from_buffer_copy(item(uids[1]).bytes[:5])  # its own bytes: holds nothing
+    for call in (lambda: subscription.release(uids[1]), subscription.unsubscribe, session.close):
+        try:
+            call()
+            raise Failed("what a slice shows has gone")
+        except BufferError as error:
+            expect("the reason", "1 tensors or blobs" in str(error), True)
+        expect("the slice", (bytes(part), array.value), (b"2" * 10, b"22222"))
+    del part
+    cycle = [item(uids[1]).bytes[:3]]
+    cycle.append(cycle)
+    del cycle
+    subscription.release(uids[1])  # what only the collector sees holds nothing up
+    three, buffer = item(uids[2]), session.buffer(4096)
+    session.close()
+    for what in (lambda: three.bytes[0], lambda: buffer[0]):
+        expect("after the session", "released" in refused("a view that ended", what), True)
+
+
+INTERRUPTED = """
+import sys
+import tombolo
+gateway, uid = sys.argv[1], tombolo.Uid.parse(sys.argv[2])
+with tombolo.Session(gateway, name="waiting", host="elsewhere") as session:
+    subscription = session.subscribe("policy")
+    for name, call in (("wait", lambda: session.wait("policy", tombolo.EXACT, number=99)),
+                       ("wait_site", lambda: session.wait_site(uid, state=tombolo.ACTIVATED)),
+                       ("stage", lambda: subscription.stage(uid))):
+        try:
+            print("begins", name, flush=True)
+            call()
+            print("returned", name, flush=True)
+        except KeyboardInterrupt:
+            print("interrupted", name, flush=True)
+"""
+
+
+@scenario
+def an_interrupt_ends_a_wait(lab):
+    """P6: Ctrl-C ends each of the calls that may wait for ever, and the session is closed as usual."""
+    import tombolo
+    site = lab.site("east")
+    site.models["policy"] = dict(home="east")
+    site.extra["fabric"] = {"host": "here", "pace_bytes_per_s": "64KiB"}  # nobody stages by tcp within a test
+    site.start()
+    with tombolo.Session(f"unix:{site.session_socket}", name="trainer", host="here") as trainer:
+        sealed = trainer.register({"w": ("U8", (8 << 20,), bytearray(8 << 20))})
+        uid = trainer.publish("policy", trainer.run_open("policy", "key"), 1, registration=sealed).uid
+        site.wait_holds(str(uid))
+        waiting = Process("waiting", [sys.executable, "-c", INTERRUPTED, f"unix:{site.session_socket}", str(uid)], lab.dir / "waiting.log",
+                          stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(SOURCE / "python")})
+        lab.processes.append(waiting)
+        for name in ("wait", "wait_site", "stage"):
+            expect("it says", waiting.popen.stdout.readline(), f"begins {name}\n")
+            stat = pathlib.Path(f"/proc/{waiting.popen.pid}/stat")
+            wait_for("it waits", lambda stat=stat: stat.read_text().rsplit(")", 1)[1].split()[0] == "S")
+            waiting.signal(signal.SIGINT)
+            expect("it says", waiting.popen.stdout.readline(), f"interrupted {name}\n")
+        expect("exit code", waiting.ended(), 0)
 
 
 @scenario
