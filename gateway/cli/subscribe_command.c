@@ -548,7 +548,23 @@ static enum tb_cli_exit unmet(const struct following *f, int status, const char 
                           f->model);
 }
 
-/* P2: after a restart the gateway may offer an older version than the one that stands here, for a while. */
+/* What an earlier follow left: this one does not go back behind it. */
+static void find_newest(struct following *f)
+{
+    struct tb_id id;
+    for (uint32_t i = 0; i < f->entry_count && !f->any_newest; i++) {
+        const struct tb_folder_entry *entry = &f->entries[i];
+        if (entry->withdrawn || !tb_folder_is_latest(&f->folders, entry->name)) continue;
+        if (!tb_id_parse(entry->marker.uid, &id)) continue;
+        memcpy(f->newest.uid.bytes, id.bytes, sizeof f->newest.uid.bytes);
+        f->newest.run_order = entry->marker.run;
+        f->newest.number = entry->marker.number;
+        f->any_newest = true;
+    }
+}
+
+/* P2: after a restart the gateway may offer an older version than the one that stands here, for a while; a home site that lost its
+ * store, for ever. */
 static bool goes_back(struct following *f, const struct tb_version_info *v)
 {
     const struct tb_version_info *newest = &f->newest;
@@ -559,8 +575,14 @@ static bool goes_back(struct following *f, const struct tb_version_info *v)
     if (!f->any_newest || !older) return false;
     ask_about_all(f);
     tb_folder_name(newest->run_order, newest->number, name);
-    return tb_folder_look(&f->folders, name, &marker) != TB_FOLDER_WITHDRAWN &&
-           !is_withdrawn(f, &newest->uid);
+    if (tb_folder_look(&f->folders, name, &marker) == TB_FOLDER_WITHDRAWN || is_withdrawn(f, &newest->uid))
+        return false;
+    (void)tb_say_failure(
+        f->call, TB_BAD_STATE,
+        "the newest version at this site is %" PRIu64 ":%" PRIu64 ", older than %" PRIu64 ":%" PRIu64
+        " in %s, which was not withdrawn: the follow waits for a newer one, or remove the link",
+        v->run_order, v->number, newest->run_order, newest->number, f->folders.path);
+    return true;
 }
 
 static enum tb_cli_exit end_of_wait(const struct following *f, int status, const char *version)
@@ -576,6 +598,7 @@ static enum tb_cli_exit follow(struct following *f)
     uint64_t number = 0;
     if (text != NULL && !tb_cli_version_of(text, &run, &number)) return TB_CLI_USAGE; /* looked at before */
     ask_about_all(f);
+    if (f->follows) find_newest(f);
     for (;;) {
         struct tb_version_info v;
         struct taking t = {.v = &v};

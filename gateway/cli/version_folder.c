@@ -409,7 +409,7 @@ enum tb_status tb_folder_latest(struct tb_folders *f, const char *name)
     return s;
 }
 
-static bool latest_names(const struct tb_folders *f, const char *name)
+bool tb_folder_is_latest(const struct tb_folders *f, const char *name)
 {
     char to[TB_FOLDER_PATH_BYTES];
     const ssize_t bytes = readlinkat(f->fd, TB_FOLDER_LATEST, to, sizeof to - 1);
@@ -499,7 +499,7 @@ enum tb_status tb_folders_keep(struct tb_folders *f, const char *model, uint64_t
     uint64_t stable = 0;
     enum tb_status s = tb_folders_list(f, model, &list, &count);
     for (uint32_t i = 0; i < count && s == TB_OK; i++) {
-        const bool goes = stable >= keep && !latest_names(f, list[i].name);
+        const bool goes = stable >= keep && !tb_folder_is_latest(f, list[i].name);
         stable += !list[i].withdrawn;
         if (goes) s = remove_version(f, list[i].name);
     }

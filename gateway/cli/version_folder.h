@@ -74,6 +74,9 @@ TB_MUST_USE enum tb_status tb_folder_withdraw(struct tb_folders *f, const char *
  * no link, and stays. */
 TB_MUST_USE enum tb_status tb_folder_latest(struct tb_folders *f, const char *name);
 
+/* Whether `latest` names that folder. */
+bool tb_folder_is_latest(const struct tb_folders *f, const char *name);
+
 struct tb_folder_entry {
     char name[TB_FOLDER_NAME_BYTES];
     struct tb_folder_marker marker;

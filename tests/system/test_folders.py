@@ -145,6 +145,31 @@ def a_folder_with_a_marker_is_never_overwritten(lab):
 
 
 @scenario
+def a_follow_does_not_go_back(lab):
+    """P2 P10: a gateway that offers an older version than the one that `latest` names is not followed, which is told; without the link,
+    or with a newer version, the follow goes on."""
+    east = home(lab)
+    into = lab.dir / "into"
+    east.cli("publish", "policy", one_file(lab, 1), "--version", "1")
+    east.cli("subscribe", "policy", "--into", into, "--timeout", PATIENCE)
+    older, newer = version_folder(into, 1), version_folder(into, 5, run=7)
+    marker = json.loads((older / "STABLE").read_text())
+    older.rename(newer)
+    (newer / "STABLE").write_text(json.dumps({**marker, "run": 7, "number": 5, "uid": "e" * 32}))
+    (into / "latest").symlink_to(newer.name)
+    follow = follower(lab, east, into)
+    wait_for("it is told", lambda: follow.logged("is 1:1, older than 7:5", "not withdrawn"))
+    east.cli("publish", "policy", one_file(lab, 2), "--version", "2")
+    wait_for("it is told", lambda: follow.logged("is 1:2, older than 7:5"))
+    expect("folders", names(into), [newer.name, "latest"])
+    expect("exit code", follow.terminate(), 0)
+    (into / "latest").unlink()
+    again = follower(lab, east, into, name="again")
+    wait_for("2 is the newest", points_to(into, 2))
+    expect("exit code", again.terminate(), 0)
+
+
+@scenario
 def a_full_disk_holds_the_follow_up(lab):
     """P2 P10: no room: told once, nothing of the version is left; with room the follow goes on by itself, says so, and takes the newest.
     A killed follower leaves nothing that the next one does not remove."""
