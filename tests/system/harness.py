@@ -823,6 +823,16 @@ class WallClock:
             f.write(struct.pack("=q", self.shift_s))
 
 
+def safetensors(path, tensors, padding=0):
+    """Writes {name: (dtype, shape, bytes)} in order."""
+    header, at = {}, 0
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode() + b" " * padding
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(d for _, _, d in tensors.values()))
+
+
 def version_folder(into, number, run=1):
     """Where `tombolo subscribe --into` puts that version."""
     return into / f"{run:06}-{number:019}"

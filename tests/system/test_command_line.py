@@ -16,21 +16,11 @@ import tempfile
 import time
 
 from capture import Capture
-from harness import BUILD, PATIENCE, PATIENCE_S, SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, Rollout, Skipped, Trainer, expect, main, scenario, up, version_folder, wait_for
+from harness import BUILD, PATIENCE, PATIENCE_S, SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, Rollout, Skipped, Trainer, expect, main, safetensors, scenario, up, version_folder, wait_for
 
 sys.path.append(str(SOURCE / "sim/wan"))
 import leavings  # noqa: E402
 import wanlab  # noqa: E402
-
-
-def safetensors(path, tensors, padding=0):
-    """Writes {name: (dtype, shape, bytes)} in order."""
-    header, at = {}, 0
-    for name, (dtype, shape, data) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
-        at += len(data)
-    text = json.dumps(header).encode() + b" " * padding
-    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(d for _, _, d in tensors.values()))
 
 
 def hugging_face(folder, seed):

@@ -9,8 +9,7 @@ import signal
 import subprocess
 import sys
 
-from harness import PATIENCE, TOMBOLO, Failed, Process, SmallMount, expect, main, scenario, up, version_folder, wait_for
-from test_command_line import safetensors
+from harness import PATIENCE, TOMBOLO, Failed, Process, SmallMount, expect, main, safetensors, scenario, up, version_folder, wait_for
 
 
 def one_file(lab, number, count=4096):
