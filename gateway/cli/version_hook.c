@@ -122,13 +122,13 @@ static void rest(int pidfd)
     (void)poll(&p, 1, LOOK_MS); /* without a descriptor it waits all the same */
 }
 
-/* The child's end, as waitpid tells it. *over_out: it was asked to end. */
-static int await(const struct tb_version_hook *hook, pid_t child, bool *over_out)
+/* How the child ended, as waitpid tells it; false: nobody can tell. *over_out: it was asked to end. */
+static bool await(const struct tb_version_hook *hook, pid_t child, int *ended_out, bool *over_out)
 {
     const int pidfd = (int)syscall(SYS_pidfd_open, child, 0);
     tb_time_ns asked = 0;
-    int ended = 0;
-    while (waitpid(child, &ended, WNOHANG) == 0) {
+    pid_t found = 0;
+    while ((found = waitpid(child, ended_out, WNOHANG)) == 0) {
         if (asked == 0 && hook->over != NULL && hook->over(hook->user)) {
             asked = tb_clock_now();
             (void)kill(-child, SIGTERM);
@@ -138,7 +138,7 @@ static int await(const struct tb_version_hook *hook, pid_t child, bool *over_out
     }
     if (pidfd >= 0) (void)close(pidfd);
     *over_out = asked != 0;
-    return ended;
+    return found == child;
 }
 
 enum tb_status tb_version_hook_run(const struct tb_version_hook *hook, char why_out[128])
@@ -146,6 +146,7 @@ enum tb_status tb_version_hook_run(const struct tb_version_hook *hook, char why_
     pid_t child = 0;
     bool over = false;
     char **environment = make_environment(hook);
+    (void)signal(SIGCHLD, SIG_DFL); /* ignored, its end would not be kept for us */
     const int error = environment == NULL ? ENOMEM : spawn(hook, environment, &child);
     free_environment(environment);
     why_out[0] = '\0';
@@ -153,9 +154,12 @@ enum tb_status tb_version_hook_run(const struct tb_version_hook *hook, char why_
         (void)snprintf(why_out, 128, "cannot be started: %s", strerror(error));
         return TB_SITE_IO;
     }
-    const int ended = await(hook, child, &over);
+    int ended = 0;
+    const bool known = await(hook, child, &ended, &over);
     if (over) return TB_CANCELLED;
-    if (WIFSIGNALED(ended))
+    if (!known)
+        (void)snprintf(why_out, 128, "its end is unknown: %s", strerror(errno));
+    else if (WIFSIGNALED(ended))
         (void)snprintf(why_out, 128, "ended by signal %d", WTERMSIG(ended));
     else if (WEXITSTATUS(ended) != 0)
         (void)snprintf(why_out, 128, "exit code %d", WEXITSTATUS(ended));
