@@ -463,7 +463,8 @@ struct tb_catalog_obstacle_view tb_catalog_obstacle_of(const struct tb_catalog *
     const struct member *m = member_at(c, i);
     const struct group *g = group_at(c, m->group);
     const uint32_t v = tb_version_find(c, uid);
-    const struct which w = v == NONE ? (struct which){.uid = *uid} : tb_which_of(version_at(c, v));
+    struct which w = {.uid = *uid};
+    if (v != NONE) w = tb_which_of(version_at(c, v));
     if (!tb_which_is(&g->go, uid) && backwards(c, g, &w)) return obstacle(TB_OBSTACLE_NEWER, g, &g->go);
     if (!tb_id_is_zero(&g->attempt.uid) && !tb_which_is(&g->attempt, uid))
         return obstacle(TB_OBSTACLE_ATTEMPT, g, &g->attempt);
