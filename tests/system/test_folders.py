@@ -56,7 +56,7 @@ def follow_keeps_some_and_links_the_newest(lab):
     and one that fails is told and ends nothing."""
     east = home(lab)
     into, seen = lab.dir / "into", lab.dir / "seen"
-    command = (f'echo "$TOMBOLO_MODEL $TOMBOLO_RUN $TOMBOLO_NUMBER $TOMBOLO_UID $TOMBOLO_DIR $(ls "$TOMBOLO_DIR")" | tr "\\n" " " >> {seen}; '
+    command = (f'echo "$TOMBOLO_MODEL $TOMBOLO_RUN $TOMBOLO_NUMBER $TOMBOLO_UID $TOMBOLO_DIR $(LC_ALL=C ls "$TOMBOLO_DIR")" | tr "\\n" " " >> {seen}; '
                f'readlink {into}/latest >> {seen}; echo on standard output; test "$TOMBOLO_NUMBER" != 2')
     follow = follower(lab, east, into, "--keep", "2", "--on-version", command, "--json")
     wait_for("the follower is there", lambda: east.control("status")["sessions"])
