@@ -232,8 +232,7 @@ static void adopted_files_give_what_is_right(void **state)
     (void)state;
     struct adopt_round r = {.arena = NULL};
     version_make(&r.v, 1);
-    (void)snprintf(r.arena_path, sizeof r.arena_path, "%s/tombolo-fault-disk-%d", scratch_memory(),
-                   (int)getpid());
+    (void)snprintf(r.arena_path, sizeof r.arena_path, "%s/arena", scratch_memory());
     assert_int_equal(mkdir(in_folder("files"), 0700), 0);
     assert_int_equal(mkdir(in_folder("files/below"), 0700), 0);
     file_write(in_folder("files/below/t.safetensors"), r.v.bytes);
@@ -249,7 +248,7 @@ static int set_up(void **state)
 {
     (void)state;
     tb_log_set(TB_LOG_ERROR, -1);
-    return scratch_folder(folder, sizeof folder, "fault-disk") ? 0 : -1;
+    return scratch_folder(folder, sizeof folder, "disk") ? 0 : -1;
 }
 
 static int tear_down(void **state)

@@ -13,15 +13,6 @@
 
 static char folder[64], index_path[96];
 
-static void remove_folder(void)
-{
-    char path[96];
-    (void)snprintf(path, sizeof path, "%s/m.safetensors", folder);
-    (void)unlink(path);
-    (void)unlink(index_path);
-    (void)rmdir(folder);
-}
-
 static void write_file(const char *path, const void *bytes, size_t count)
 {
     FILE *f = fopen(path, "wbe");
@@ -38,7 +29,6 @@ static void make_folder(void)
     (void)snprintf(path, sizeof path, "%s/m.safetensors", folder);
     (void)snprintf(index_path, sizeof index_path, "%s/m.safetensors.index.json", folder);
     write_file(path, file, sizeof file);
-    (void)atexit(remove_folder);
 }
 
 static void walk_index(const uint8_t *bytes, size_t count)

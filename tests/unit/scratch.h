@@ -1,61 +1,26 @@
-/* scratch.h - where tests put what they write: folders that tests/run makes, looks into for what a test left there, and
- * removes. By hand they are /tmp and /dev/shm. */
+/* scratch.h - the files of a test, in folders of its program alone.
+ *
+ * Promise: they are gone soon after the program, however it ended: by an assertion, a signal or a sanitizer. A process of its own, the
+ * keeper, waits for the end and removes them. ctest waits for the keeper, which holds the program's stderr. */
 #ifndef TB_TESTS_UNIT_SCRATCH_H
 #define TB_TESTS_UNIT_SCRATCH_H
 
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
+#include <stddef.h>
 
-static inline const char *scratch_of(const char *variable, const char *fallback)
-{
-    const char *folder = getenv(variable);
-    return folder != NULL && folder[0] != '\0' ? folder : fallback;
-}
+/* The program's folder for files and sockets, in TMPDIR (default /tmp). */
+const char *scratch_files(void);
 
-/* For files and sockets. */
-static inline const char *scratch_files(void)
-{
-    return scratch_of("TMPDIR", "/tmp");
-}
+/* The program's folder for files in memory, in TB_TEST_SHM (default /dev/shm). */
+const char *scratch_memory(void);
 
-/* For files in memory. */
-static inline const char *scratch_memory(void)
-{
-    return scratch_of("TB_TEST_SHM", "/dev/shm");
-}
-
-/* Makes a folder of a new name; the caller removes it. False: it could not be made, or `bytes` are too few for its path. */
-static inline bool scratch_folder(char *path_out, size_t bytes, const char *name)
-{
-    const int used = snprintf(path_out, bytes, "%s/tombolo-%s.XXXXXX", scratch_files(), name);
-    return used > 0 && (size_t)used < bytes && mkdtemp(path_out) != NULL;
-}
+/* Makes a folder of a new name. False: it could not be made, or `bytes` are too few for its path. */
+bool scratch_folder(char *path_out, size_t bytes, const char *name);
 
 /* A file with that text, and the folders on its way: a stand-in for what the kernel says in files. */
-static inline bool scratch_put(const char *folder, const char *path, const char *text)
-{
-    char full[256];
-    if ((size_t)snprintf(full, sizeof full, "%s/%s", folder, path) >= sizeof full) return false;
-    for (char *slash = full + strlen(folder) + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
-        *slash = '\0';
-        (void)mkdir(full, 0700);
-        *slash = '/';
-    }
-    FILE *f = fopen(full, "we");
-    if (f == NULL) return false;
-    const bool put = fputs(text, f) >= 0;
-    return fclose(f) == 0 && put;
-}
+bool scratch_put(const char *folder, const char *path, const char *text);
 
 /* The folder and all in it. */
-static inline bool scratch_remove(const char *folder)
-{
-    char command[300];
-    (void)snprintf(command, sizeof command, "rm -r '%s'", folder);
-    return system(command) == 0;
-}
+bool scratch_remove(const char *folder);
 
 #endif

@@ -91,16 +91,10 @@ void version_land_all(const struct version *v, struct tb_arena_region *region)
 
 static char path[64];
 
-static void remove_path(void)
-{
-    unlink(path);
-}
-
 const char *world_path(void)
 {
     if (path[0] == '\0') {
-        snprintf(path, sizeof path, "%s/tombolo-test-%d", scratch_memory(), (int)getpid());
-        atexit(remove_path);
+        snprintf(path, sizeof path, "%s/arena", scratch_memory());
         tb_log_set(TB_LOG_ERROR, STDERR_FILENO);
     }
     unlink(path);

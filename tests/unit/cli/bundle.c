@@ -33,11 +33,9 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct world *w = *state;
-    char command[128];
-    (void)snprintf(command, sizeof command, "rm -r '%s'", w->dir);
-    const int rc = system(command);
+    const bool removed = scratch_remove(w->dir);
     free(w);
-    return rc;
+    return removed ? 0 : -1;
 }
 
 static char *path_of(const struct world *w, const char *name)

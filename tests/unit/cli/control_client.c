@@ -46,7 +46,7 @@ static void *serve(void *argument)
 static void start(struct server *s, const char *answer)
 {
     memset(s, 0, sizeof *s);
-    (void)snprintf(s->path, sizeof s->path, "%s/tombolo-control.%d", scratch_files(), (int)getpid());
+    (void)snprintf(s->path, sizeof s->path, "%s/control", scratch_files());
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     (void)strcpy(address.sun_path, s->path);
     (void)unlink(s->path);

@@ -142,8 +142,7 @@ void fake_open(struct fake *f)
 {
     static unsigned serial;
     memset(f, 0, sizeof *f);
-    snprintf(f->path, sizeof f->path, "unix:%s/client.%ld.%u.sock", scratch_files(), (long)getpid(),
-             serial++);
+    snprintf(f->path, sizeof f->path, "unix:%s/client.%u.sock", scratch_files(), serial++);
     f->drain_ms = 300;
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->changed, NULL);

@@ -71,8 +71,7 @@ static int setup(void **state)
     uint64_t seed = 7;
     if (!scratch_folder(w->dir, sizeof w->dir, "adopt")) return -1;
     (void)snprintf(w->file, sizeof w->file, "%s/t.safetensors", w->dir);
-    (void)snprintf(w->arena_path, sizeof w->arena_path, "%s/tombolo-adopt-%d.arena", scratch_memory(),
-                   (int)getpid());
+    (void)snprintf(w->arena_path, sizeof w->arena_path, "%s/arena", scratch_memory());
     w->bytes = malloc(COUNT);
     for (uint32_t i = 0; i < COUNT; i += 8) {
         const uint64_t v = check_random(&seed);

@@ -397,8 +397,7 @@ static void files_are_looked_at_by_load(void **state)
     char want[512];
     static struct complaints c;
     struct tb_config *config = NULL;
-    (void)snprintf(path, sizeof path, "%s/tombolo-config.XXXXXX", scratch_files());
-    close(mkstemp(path));
+    (void)snprintf(path, sizeof path, "%s/config", scratch_files());
     write_file(path, LEAST "tls: {ca: /etc/passwd, cert: /no/such/cert, key: /etc/passwd}\n");
     memset(&c, 0, sizeof c);
     assert_int_equal(tb_config_load(path, collect, &c, &config), TB_SITE_CONFIG);

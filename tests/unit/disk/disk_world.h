@@ -30,11 +30,9 @@ static inline int disk_setup(void **state)
 static inline int disk_teardown(void **state)
 {
     struct disk_world *w = *state;
-    char command[200];
-    (void)snprintf(command, sizeof command, "rm -r '%s'", w->dir);
-    const int rc = system(command);
+    const bool removed = scratch_remove(w->dir);
     free(w);
-    return rc;
+    return removed ? 0 : -1;
 }
 
 /* Good until seven more were asked for. */

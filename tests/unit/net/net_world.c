@@ -25,22 +25,6 @@ void world_init(struct world *w)
     assert_true(scratch_folder(w->dir, sizeof w->dir, "net"));
 }
 
-static void remove_tree(const char *path)
-{
-    DIR *d = opendir(path);
-    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
-        char at[512];
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
-        snprintf(at, sizeof at, "%s/%s", path, e->d_name);
-        if (e->d_type == DT_DIR)
-            remove_tree(at);
-        else
-            unlink(at);
-    }
-    if (d != NULL) closedir(d);
-    rmdir(path);
-}
-
 static void on_left(uv_handle_t *handle, void *user)
 {
     if (!uv_is_closing(handle) && handle != (uv_handle_t *)user)
@@ -55,7 +39,7 @@ void world_fini(struct world *w)
     for (int i = 0; i < 10; i++)
         uv_run(&w->loop, UV_RUN_NOWAIT);
     assert_int_equal(uv_loop_close(&w->loop), 0);
-    remove_tree(w->dir);
+    assert_true(scratch_remove(w->dir));
 }
 
 void world_turns(struct world *w, int turns)
