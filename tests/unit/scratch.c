@@ -4,10 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -73,6 +75,13 @@ bool scratch_folder(char *path_out, size_t bytes, const char *name)
         if (mkdir(path_out, 0700) == 0) return true;
     } while (errno == EEXIST);
     return false;
+}
+
+pid_t scratch_fork(void)
+{
+    const pid_t parent = getpid(), child = fork();
+    if (child == 0 && (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent)) _exit(1);
+    return child;
 }
 
 bool scratch_put(const char *folder, const char *path, const char *text)

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 /* The program's folder for files and sockets, in TMPDIR (default /tmp). */
 const char *scratch_files(void);
@@ -16,6 +17,10 @@ const char *scratch_memory(void);
 
 /* Makes a folder of a new name. False: it could not be made, or `bytes` are too few for its path. */
 bool scratch_folder(char *path_out, size_t bytes, const char *name);
+
+/* fork(2), by the program's first thread. The child ends with the program: a test that fails does not end it any more, and it may wait for
+ * ever. */
+pid_t scratch_fork(void);
 
 /* A file with that text, and the folders on its way: a stand-in for what the kernel says in files. */
 bool scratch_put(const char *folder, const char *path, const char *text);

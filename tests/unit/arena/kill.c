@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "gateway/arena/arena_file.h"
+#include "tests/unit/scratch.h"
 
 #define MIB        ((uint64_t)1 << 20)
 #define VERSIONS   12u
@@ -92,7 +93,7 @@ static void what_was_held_survives_a_kill(void **state)
         char byte;
         assert_int_equal(pipe(ready), 0);
         const uint64_t child_seed = world_random(&seed);
-        const pid_t pid = fork();
+        const pid_t pid = scratch_fork();
         assert_true(pid >= 0);
         if (pid == 0) child(path, child_seed, ready[1]);
         assert_int_equal(read(ready[0], &byte, 1), 1);

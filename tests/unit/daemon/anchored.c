@@ -14,6 +14,7 @@
 #include "tests/unit/caught_log.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"
+#include "tests/unit/scratch.h"
 #include "wan/cap.h"
 
 /* While one is held, who begins a sync on it stops there, and who takes an anchor away: SQLite's syncs are fdatasync, an anchor's fsync. */
@@ -443,7 +444,7 @@ static void child_begin(struct child *c, void (*end)(struct trainer *t))
                 0); /* where it was */
     assert_true(c->t != MAP_FAILED);
     const int log = caught_log_new();
-    c->pid = fork();
+    c->pid = scratch_fork();
     if (c->pid == 0) {
         tb_log_set(TB_LOG_ERROR, log);
         end(c->t);

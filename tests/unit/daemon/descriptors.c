@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "gateway/daemon/config.h"
+#include "tests/unit/scratch.h"
 
 #define NOBODY 65534
 
@@ -18,7 +19,7 @@ static int raise_with(rlim_t soft, rlim_t hard, uint32_t sessions, rlim_t *soft_
 {
     int ends[2];
     assert_int_equal(pipe(ends), 0);
-    const pid_t child = fork();
+    const pid_t child = scratch_fork();
     if (child == 0) {
         const struct rlimit limit = {soft, hard};
         if (setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(90);

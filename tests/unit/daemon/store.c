@@ -213,7 +213,7 @@ static void a_read_only_file_is_refused(void **state)
     tb_store_close(open_good());
     assert_int_equal(chmod(path, 0444), 0);
     assert_int_equal(chmod(folder, 0755), 0);
-    const pid_t pid = fork();
+    const pid_t pid = scratch_fork();
     assert_true(pid >= 0);
     if (pid == 0) {
         struct tb_store *store = NULL;

@@ -33,6 +33,7 @@ static void a_test_that_fails(void **state)
     world_issue(&w, "east", "gw", "tombolo://east/gw");
     (void)snprintf(file, sizeof file, "%s/arena", scratch_memory());
     world_file_write(file, "w", "x", 1);
+    if (scratch_fork() == 0) (void)pause(); /* which is not ended */
     if (ends_by("assertion")) fail_msg("as it should");
     if (ends_by("own assertion")) TB_ASSERT(w.dir[0] == '\0');
     if (ends_by("exit")) _exit(1);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "conformance.h"
+#include "tests/unit/scratch.h"
 
 /* The source dies with half of the version read: LOST, what is held stays, another source completes it. */
 void P6_a_dead_source_is_replaced(void **state)
@@ -74,7 +75,7 @@ void P6_a_killed_process_is_a_lost_source(void **state)
     cargo_make(&cargo, 20, 1200000);
     assert_int_equal(pipe(there), 0);
     assert_int_equal(pipe(back), 0);
-    const pid_t child = fork(); /* before this process has threads */
+    const pid_t child = scratch_fork(); /* before this process has threads */
     if (child == 0) serve_half(way, &cargo, there[0], back[1]);
     assert_true(child > 0);
 

@@ -15,6 +15,7 @@
 #include "intra/hop_wire.h"
 #include "island_device.h"
 #include "scene.h"
+#include "tests/unit/scratch.h"
 #include "unit/cuda/fake_cuda.h"
 
 #define PATIENT_MS 60000u
@@ -226,7 +227,7 @@ static void P6_a_reader_that_stands_still_keeps_its_tray_alone(void **state)
     options.idle_ms = PATIENT_MS;
     assert_int_equal(pipe(pipes), 0);
     tb_fabric_close(s.reader); /* so that the child has no thread of it */
-    const pid_t child = fork();
+    const pid_t child = scratch_fork();
     if (child == 0) read_and_wait(&s, &options, pipes[1]);
     s.reader = fabric_make(s.way, 0);
     assert_int_equal(read(pipes[0], &ready, 1), 1);
@@ -427,7 +428,7 @@ static pid_t door_fork(int listener)
     int pipes[2];
     char ready = 0;
     assert_int_equal(pipe(pipes), 0);
-    const pid_t child = fork();
+    const pid_t child = scratch_fork();
     if (child == 0 && (listen(listener, 1) != 0 || write(pipes[1], "l", 1) != 1)) _exit(1);
     if (child != 0) assert_int_equal(read(pipes[0], &ready, 1), 1);
     close(pipes[0]);

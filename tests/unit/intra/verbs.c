@@ -206,7 +206,7 @@ void P6_a_peer_killed_in_mid_read(void **state)
     cargo_make(&cargo, 24, 1200000);
     assert_int_equal(pipe(there), 0);
     assert_int_equal(pipe(back), 0);
-    const pid_t child = fork();
+    const pid_t child = scratch_fork();
     if (child == 0) serve(&cargo, there[0], back[1]);
     assert_true(child > 0);
     struct tb_fabric *reader = fabric_make(&way, 0);
