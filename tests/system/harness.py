@@ -516,7 +516,7 @@ class Site:
 
 
 def prefix_of_this_test():
-    """Folders that begin so and processes that have it in their environment are this test's, and go at the next one's start if it is killed."""
+    """Folders that begin so and processes that have it in their environment are this test's."""
     leavings.clear_orphans("tombolo-test")
     prefix = leavings.prefix_of("tombolo-test", os.getpid())
     os.environ.update([leavings.mark_of(prefix)])
@@ -558,7 +558,10 @@ class Lab:
         for p in self.processes:
             if p.alive():
                 p.signal(signal.SIGCONT)
-                p.kill()
+                try:
+                    p.kill()
+                except subprocess.TimeoutExpired:  # the others still end
+                    died.append(f"{p.name} did not end by SIGKILL")
         for link in self.links:
             link.close()
         complaints = died + self.sanitizer_reports() + [f"on a link (P8): {c}" for link in self.links for c in link.clear]
@@ -949,6 +952,14 @@ class Veth:
             made = re.match(rf"{self.PREFIX}(\d+)-", line)
             if made and not os.path.exists(f"/proc/{made[1]}"):
                 subprocess.run(["ip", "netns", "delete", line.split()[0]])
+        try:
+            self.make()
+        except Skipped:
+            self.__exit__()  # what was made before the step that failed
+            raise
+        return self
+
+    def make(self):
         for i, (site, name) in enumerate(self.names.items()):
             self.ip("netns", "add", name)
             self.ip("-n", name, "link", "set", "lo", "up")
@@ -957,7 +968,6 @@ class Veth:
         for site, name in self.names.items():
             self.ip("-n", name, "addr", "add", self.address(site) + "/24", "dev", "wan0")
             self.ip("-n", name, "link", "set", "wan0", "up")
-        return self
 
     def __exit__(self, *_):
         for name in self.names.values():
@@ -1047,6 +1057,42 @@ def scenario(fn):
     return fn
 
 
+def stays(prefix):
+    """What the test has left: lines."""
+    lines = [str(folder) for folder in leavings.folders(prefix)]
+    for pid in leavings.marked(*leavings.mark_of(prefix)):
+        with contextlib.suppress(OSError):
+            command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            lines += [f"process {pid}: {command[:120]}"] if command else []
+    return lines
+
+
+def run(name):
+    """One scenario; the exit code. Nothing of it stays, however it ends: a watchdog clears up where this process is killed. What a scenario that
+    went well leaves is a failure of it."""
+    started = time.monotonic()
+    prefix, keep = prefix_of_this_test(), os.environ.get("TB_KEEP") == "1"
+    if not keep:
+        leavings.watch(os.getpid(), prefix)
+    try:
+        with Lab() as lab:
+            SCENARIOS[name](lab)
+        if not keep:
+            wait_for("nothing of this test stays", lambda: not stays(prefix))
+        print(f"{name}: ok in {time.monotonic() - started:.1f} s")
+        return 0
+    except Skipped as skipped:
+        print(f"{name}: skipped: {skipped}")
+        return 77
+    except Failed as failed:
+        print(f"{name}: FAILED: {failed}", *stays(prefix), sep="\n", file=sys.stderr)
+        return 1
+    finally:
+        leavings.end_all(lambda: leavings.marked(*leavings.mark_of(prefix)))
+        if not keep:
+            leavings.clear_folders(prefix)
+
+
 def main():
     if len(sys.argv) == 2 and sys.argv[1] == "--list":
         print("\n".join(SCENARIOS))
@@ -1057,15 +1103,7 @@ def main():
             return 1
         return 0
     for name in sys.argv[1:]:
-        started = time.monotonic()
-        try:
-            with Lab() as lab:
-                SCENARIOS[name](lab)
-        except Skipped as skipped:
-            print(f"{name}: skipped: {skipped}")
-            return 77
-        except Failed as failed:
-            print(f"{name}: FAILED: {failed}", file=sys.stderr)
-            return 1
-        print(f"{name}: ok in {time.monotonic() - started:.1f} s")
+        code = run(name)
+        if code != 0:
+            return code
     return 0
