@@ -38,6 +38,10 @@ PATIENCE_S = float(os.environ.get("TB_PATIENCE_S", "60"))
 PATIENCE_MS = int(PATIENCE_S * 1000)
 PATIENCE = f"{PATIENCE_S:.0f}s"  # for --timeout
 CRAWL = 64 << 10
+# What a slow relay passes on at once, in seconds of its rate; and how much it may hold, or its window would open in steps that take longer than
+# a stream may stand still (a window opens by a sixteenth of the buffer, and the kernel makes it megabytes long).
+STEADY_S = 0.05
+SLOW_BUFFER = 64 << 10
 DAY_S = 24 * 3600
 OTHERS_BUSY = 0.25  # the part of this machine's cores from which on a time that was too long says nothing
 
@@ -120,6 +124,9 @@ class Link(threading.Thread):
                 client.close()
                 continue
             server.settimeout(None)
+            if self.bytes_per_s:
+                for s in (client, server):
+                    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SLOW_BUFFER)
             with self.lock:
                 self.pairs.append((client, server))
             for a, b, forward in ((client, server, True), (server, client, False)):
@@ -135,7 +142,7 @@ class Link(threading.Thread):
             while True:
                 while self.stalled and not self.closed:
                     time.sleep(0.01)
-                data = a.recv(65536)
+                data = a.recv(max(1024, min(65536, int(self.rate() * STEADY_S) or 65536)))
                 if not data:
                     break
                 with self.lock:

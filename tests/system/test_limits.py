@@ -56,6 +56,7 @@ def chunks_that_take_longer_than_a_lease_do_not_stand(lab):
     wait_for("three lease times", lambda: time.monotonic() > begun + 3 * lease_s)
     expect("bytes of chunks", west.version(uids[0])["held_bytes"], 0)
     expect("begun beside it", west.daemon.logged("crossing.begun", "number=2 "), [])
+    expect("streams lost", [site.daemon.logged("stream.lost") for site in lab.sites], [[], []])
     link.bytes_per_s = 0
     for uid in uids:
         west.wait_holds(uid)

@@ -685,6 +685,27 @@ static void manifests_over_the_limit_are_refused(void **state)
     pair_of_sites_free(&p);
 }
 
+/* P6: on a slow path the kernel takes no byte from a stream for longer than a stream may stand still, while the peer acknowledges what waits.
+ * The stream is not lost: else each is, in the middle of its chunk, and no chunk ever crosses. */
+static void a_stream_that_is_acknowledged_is_not_idle(void **state)
+{
+    (void)state;
+    struct pair_of_sites p;
+    pair_of_sites_make(&p, 1, 3 << 20);
+    p.east->options.streams = p.west->options.streams = 1;
+    p.east->options.stream_idle_ms = 500;
+    site_start(p.east);
+    site_start(p.west);
+    BOTH_UP(&p.w, p.west, p.east);
+    WORLD_UNTIL(&p.w.net, pace_stream(p.east, 0, 0, 400000)); /* 512 KiB, half of what may wait, take 1.3 s */
+    site_publish(p.east, &p.t);
+    WORLD_UNTIL(&p.w.net, p.west->landed == 1);
+    assert_int_equal(site_stats(p.east, 0).streams_lost, 0);
+    assert_int_equal(site_stats(p.west, 0).streams_lost, 0);
+    check_equal(site_copy(p.west, &p.t), &p.t);
+    pair_of_sites_free(&p);
+}
+
 /* P4, P6: one of four streams is let send 64 kB/s in the middle of a version. What it has goes again by the others, lands once, and nobody
  * waits for it: when all is there, bytes of it are still under way. */
 static void a_slow_stream_is_not_waited_for(void **state)
@@ -827,6 +848,7 @@ int main(void)
         cmocka_unit_test(the_side_that_holds_may_dial),
         cmocka_unit_test(a_version_crosses_compressed),
         cmocka_unit_test(lost_streams_repeat_nothing_that_arrived),
+        cmocka_unit_test(a_stream_that_is_acknowledged_is_not_idle),
         cmocka_unit_test(a_slow_stream_is_not_waited_for),
         cmocka_unit_test(the_dialler_opens_what_the_sender_wants),
         cmocka_unit_test(streams_are_replaced_before_their_keys_wear_out),
