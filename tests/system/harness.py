@@ -41,7 +41,7 @@ CRAWL = 64 << 10
 # What a slow relay passes on at once, in seconds of its rate; and how much it may hold, or its window would open in steps that take longer than
 # a stream may stand still (a window opens by a sixteenth of the buffer, and the kernel makes it megabytes long).
 STEADY_S = 0.05
-SLOW_BUFFER = 64 << 10
+SLOW_BUFFER = 16 << 10
 DAY_S = 24 * 3600
 OTHERS_BUSY = 0.25  # the part of this machine's cores from which on a time that was too long says nothing
 

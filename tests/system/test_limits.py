@@ -50,7 +50,7 @@ def every_skips_none(lab):
 def chunks_that_take_longer_than_a_lease_do_not_stand(lab):
     """P6: on a slow path all streams are in the middle of a chunk for three lease times. Bytes come, so the next version waits its turn."""
     lease_s = 4
-    west, link, uids = published_behind_a_closed_link(lab, "every", 2, bytes_per_s=32 << 10, session={"lease_ms": lease_s * 1000})
+    west, link, uids = published_behind_a_closed_link(lab, "every", 2, bytes_per_s=16 << 10, session={"lease_ms": lease_s * 1000})
     wait_for("the first begins", lambda: west.daemon.logged("crossing.begun", "number=1 "))
     begun = time.monotonic()
     wait_for("three lease times", lambda: time.monotonic() > begun + 3 * lease_s)
