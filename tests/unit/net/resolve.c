@@ -292,7 +292,7 @@ static void the_deadline_holds_for_several_servers(void **state)
     server_init(&u, w);
     char servers[120];
     snprintf(servers, sizeof servers, "%s,%s,%s", s.at, t.at, u.at);
-    for (uint32_t timeout_ms = 400; timeout_ms <= 3000; timeout_ms += 2600) {
+    for (uint32_t timeout_ms = 400; timeout_ms <= 6000; timeout_ms += 5600) {
         const struct tb_resolver_options o = {.servers = servers, .timeout_ms = timeout_ms};
         struct tb_resolver *resolver_ = NULL;
         assert_int_equal(tb_resolver_new(&w->loop, &o, &resolver_), TB_OK);
@@ -302,7 +302,8 @@ static void the_deadline_holds_for_several_servers(void **state)
         if (timeout_ms == 400)
             WORLD_UNTIL(w, tb_clock_now() > from + TB_MS(1000)); /* c-ares ends, too */
         else
-            assert_true(tb_clock_now() - from < TB_MS(4800));
+            assert_true(tb_clock_now() - from <
+                        TB_MS(10000)); /* c-ares: 10.5 s; four late are no fault of ours */
         assert_int_equal(r.calls, 1);
         tb_resolver_close(resolver_);
     }
