@@ -125,9 +125,9 @@ iperf3_over_netem() {
     timeout 600 python3 -B "$here/wan_agreement.py" measure netem
 }
 
-# outcome NAME: what a cmocka program printed to $scratch/NAME came to; fails when a test failed or none ran.
+# outcome NAME: what a cmocka program printed to $scratch/NAME came to; fails when a test failed or none ran, and shows its end.
 outcome() {
-    grep -aE 'FAILED|assert.failed|LINE' "$scratch/$1" >&2
+    if grep -qaE 'FAILED|assert.failed' "$scratch/$1"; then tail -n 40 "$scratch/$1" >&2; fi
     sed -n 's/^link /&/p' "$scratch/$1" | tr '\n' ';'
     sed -n 's/^\[  PASSED  \] \([0-9]* test\).*/\1s passed/p' "$scratch/$1"
     grep -q '^\[  PASSED  \] [1-9]' "$scratch/$1" && ! grep -q 'FAILED' "$scratch/$1"
