@@ -230,15 +230,6 @@ enum tb_status link_on_stop(struct link *l, struct tb_wire_frame *f)
     return status;
 }
 
-static bool is_rotten(const struct tb_place *place, uint32_t chunk)
-{
-    uint32_t bytes = 0;
-    if (!tb_place_held(place, chunk)) return false;
-    const uint8_t *at = tb_place_chunk(place, chunk, &bytes);
-    const struct tb_digest digest = tb_digest_of(at, bytes);
-    return !tb_digest_equal(&digest, &place->manifest->digests[chunk]);
-}
-
 /* P10: counted each time, told once a crossing. */
 static void out_no_base(struct link *l, struct out *out)
 {
@@ -290,12 +281,9 @@ enum tb_status link_on_refused(struct link *l, struct tb_wire_frame *f)
     if (status != TB_OK || m.why == TB_REFUSAL_LOST || m.why == TB_REFUSAL_NO_BASE) return status;
     l->stats.chunks_refused++;
     if (on_base) object_bad(l, out, &m);
-    const struct tb_links_bad_chunk bad = {.uid = out->offer->key.uid,
-                                           .shard = m.shard,
-                                           .chunk = m.chunk,
-                                           .times = times,
-                                           .ours = true,
-                                           .rotten = is_rotten(&out->offer->share->places[m.shard], m.chunk)};
+    struct tb_links_bad_chunk bad = {
+        .uid = out->offer->key.uid, .shard = m.shard, .chunk = m.chunk, .times = times, .ours = true};
+    if (on_base && out->base != NULL) bad.base = out->base->uid;
     const struct tb_links_options *o = &l->links->options;
     if (o->ops->on_chunk_bad != NULL) o->ops->on_chunk_bad(o->user, l->index, &bad);
     return TB_OK;

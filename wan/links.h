@@ -65,10 +65,9 @@ struct tb_links_bad_chunk {
     struct tb_id uid;
     uint32_t shard;
     uint32_t chunk;
-    uint32_t times; /* that this chunk was refused on this link, 1.. */
-    bool ours;      /* we sent it and the peer refused it; false: we refused what the peer sent */
-    bool rotten; /* with ours: the bytes here do not match the manifest now, so they changed after they were
-                    held */
+    uint32_t times;    /* that this chunk was refused on this link, 1.. */
+    bool ours;         /* we sent it and the peer refused it; false: we refused what the peer sent */
+    struct tb_id base; /* with ours: it went as a difference to that version's chunk; zero: it did not */
 };
 
 struct tb_links_ops {

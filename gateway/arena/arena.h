@@ -157,8 +157,8 @@ TB_MUST_USE enum tb_status tb_arena_chunk_verify(struct tb_arena_region *region,
 /* The same for a chunk that somebody found to be wrong: it is digested whether trusted or not. */
 TB_MUST_USE enum tb_status tb_arena_chunk_recheck(struct tb_arena_region *region, uint32_t shard, uint32_t k);
 
-/* A chunk of the shard failed since this was last asked. One asks: it is true once. */
-bool tb_arena_place_rotted(struct tb_arena_region *region, uint32_t shard);
+/* So many chunks of the shard failed since this was last asked. One caller asks: each failure counts once. */
+uint32_t tb_arena_place_rotted(struct tb_arena_region *region, uint32_t shard);
 
 struct tb_arena_verified {
     uint64_t bytes;  /* digested in this step */

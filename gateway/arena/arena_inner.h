@@ -25,7 +25,7 @@ struct arena_shard {
     struct arena_extent_plan plan;
     uint8_t has_space; /* atomic */
     uint8_t is_ready;  /* atomic: digests complete */
-    uint8_t rotted;    /* atomic: a chunk was condemned since tb_arena_place_rotted */
+    uint32_t rotted;   /* atomic: chunks condemned since tb_arena_place_rotted */
 };
 
 struct tb_arena_region {

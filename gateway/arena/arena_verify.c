@@ -33,7 +33,7 @@ static void condemn(const struct suspect *chunk)
     char uid[TB_HEX_CHARS];
     arena_life_renew(region->arena);
     tb_bitmap_clear(chunk->s->place.held, chunk->k);
-    __atomic_store_n(&chunk->s->rotted, 1, __ATOMIC_RELEASE);
+    (void)__atomic_fetch_add(&chunk->s->rotted, 1, __ATOMIC_RELEASE);
     tb_id_format(&region->key.uid, uid);
     tb_log(TB_LOG_ERROR, "arena.chunk_damaged",
            "model=%s number=%" PRIu64 " uid=%s shard=%" PRIu32 " chunk=%" PRIu32
@@ -98,10 +98,10 @@ enum tb_status tb_arena_verify_step(struct tb_arena *arena, uint64_t max_bytes,
     return more ? TB_AGAIN : TB_END;
 }
 
-bool tb_arena_place_rotted(struct tb_arena_region *region, uint32_t shard)
+uint32_t tb_arena_place_rotted(struct tb_arena_region *region, uint32_t shard)
 {
-    if (!tb_arena_place_ready(region, shard)) return false;
-    return __atomic_exchange_n(&region->shards[shard].rotted, 0, __ATOMIC_ACQ_REL) != 0;
+    if (!tb_arena_place_ready(region, shard)) return 0;
+    return __atomic_exchange_n(&region->shards[shard].rotted, 0, __ATOMIC_ACQ_REL);
 }
 
 bool tb_arena_chunk_trusted(const struct tb_arena_region *region, uint32_t shard, uint32_t k)

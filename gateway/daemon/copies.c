@@ -251,6 +251,18 @@ static void shard_progress(void *user, uint32_t shard, uint32_t held_chunks)
     TB_MOOT(tb_catalog_arena_progress(copy->d->catalog, tb_clock_now(), &copy->key.uid, shard, held_chunks));
 }
 
+/* Its damaged chunks were fetched again, all of them. */
+static void copy_repaired(struct tb_copy *copy, tb_time_ns now)
+{
+    if (copy->rotted == 0) return;
+    copy->d->counters.chunks_repaired += copy->rotted;
+    tb_log(TB_LOG_INFO, "copy.repaired", "place=arena model=%s run=%llu number=%llu chunks=%u after_ms=%llu",
+           copy->key.model.text, (unsigned long long)copy->key.run_order,
+           (unsigned long long)copy->key.number, copy->rotted,
+           (unsigned long long)(tb_time_since(copy->rotted_at, now) / TB_MS(1)));
+    copy->rotted = 0;
+}
+
 /* Whole is what the catalog was told: nobody tells it of a copy that is whole here. */
 static void copy_progress(struct tb_copy *copy, tb_time_ns now)
 {
@@ -260,6 +272,7 @@ static void copy_progress(struct tb_copy *copy, tb_time_ns now)
     copy->crossing = false;
     tb_landing_done(copy);
     tb_anchors_whole(copy->d, &copy->key);
+    copy_repaired(copy, now);
     tb_log(TB_LOG_INFO, "copy.whole", "model=%s run=%llu number=%llu bytes=%llu after_ms=%llu",
            copy->key.model.text, (unsigned long long)copy->key.run_order,
            (unsigned long long)copy->key.number, (unsigned long long)tb_copy_held_bytes(copy),
@@ -277,15 +290,19 @@ void tb_copies_look(struct tb_daemon *d)
  * waited for where others may have read it. */
 static void copy_rotted(struct tb_copy *c)
 {
-    bool any = false;
+    uint32_t chunks = 0;
     for (uint32_t s = 0; c->region != NULL && s < c->key.shard_count; s++) {
-        if (!tb_arena_place_rotted(c->region, s)) continue;
-        any = true;
+        const uint32_t of_shard = tb_arena_place_rotted(c->region, s);
+        if (of_shard == 0) continue;
+        chunks += of_shard;
         const uint32_t held = tb_place_held_count(tb_arena_place(c->region, s));
         if (tb_catalog_arena_shrunk(c->d->catalog, tb_clock_now(), &c->key.uid, s, held) == TB_OK)
             c->whole = false; /* until the tick has told that it is again */
     }
-    if (any && !c->whole) tb_landing_anew(c, tb_clock_now());
+    if (chunks == 0) return;
+    if (c->rotted == 0) c->rotted_at = tb_clock_now();
+    c->rotted += chunks;
+    if (!c->whole) tb_landing_anew(c, tb_clock_now());
 }
 
 void tb_copies_rotted(struct tb_daemon *d)

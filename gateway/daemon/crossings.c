@@ -557,22 +557,25 @@ static void links_report(void *user, uint32_t peer, const struct tb_links_report
     (void)tb_daemon_settle(d);
 }
 
+/* The chunk, and where that is right and it went as a difference, the same chunk of its base. */
+static enum tb_status look_at_own(struct tb_daemon *d, uint32_t peer, const struct tb_links_bad_chunk *bad)
+{
+    struct tb_report report = {.uid = bad->uid, .shard = bad->shard, .chunk = bad->chunk, .reporter = peer};
+    const enum tb_status status = tb_repair_arena(d, &report);
+    if (status != TB_OK || tb_id_is_zero(&bad->base)) return status;
+    report.uid = bad->base;
+    return tb_repair_arena(d, &report);
+}
+
 static void links_chunk_bad(void *user, uint32_t peer, const struct tb_links_bad_chunk *bad)
 {
     struct tb_daemon *d = user;
     d->counters.chunks_bad++;
     char uid[TB_HEX_CHARS];
     tb_id_format(&bad->uid, uid);
-    tb_log(bad->rotten ? TB_LOG_ERROR : TB_LOG_WARN, "link.chunk_bad",
-           "peer=%s uid=%s shard=%u chunk=%u times=%u sent_by=%s rotten=%d action=%s", peer_site(d, peer),
-           uid, bad->shard, bad->chunk, bad->times, bad->ours ? "us" : "peer", bad->rotten,
-           bad->rotten ? "verify" : "ask_again");
-    struct tb_copy *copy = bad->rotten ? tb_copy_find(d, &bad->uid) : NULL;
-    if (copy != NULL && copy->region != NULL &&
-        tb_arena_chunk_recheck(copy->region, bad->shard, bad->chunk) == TB_CHUNK_DIGEST) {
-        atomic_fetch_add(&d->verify_bad, 1); /* a new life: as the verifier does */
-        uv_async_send(&d->verify_wake);
-    }
+    const char *action = bad->ours ? tb_repair_action(look_at_own(d, peer, bad)) : "ask_again";
+    tb_log(TB_LOG_WARN, "link.chunk_bad", "peer=%s uid=%s shard=%u chunk=%u times=%u sent_by=%s action=%s",
+           peer_site(d, peer), uid, bad->shard, bad->chunk, bad->times, bad->ours ? "us" : "peer", action);
 }
 
 /* On a stream's thread. The links keep the version's places meanwhile, and so its region. */

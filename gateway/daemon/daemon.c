@@ -20,6 +20,7 @@
 #define MODEL_VERSIONS_MIN  64u
 #define SITE_REFERENCES_MAX (1u << 18)
 #define SLOW_NS             TB_SECONDS(1)
+#define LIFE_NS             TB_SECONDS(1)
 #define VERIFY_BYTES        (16u << 20)                        /* a step: some 3 ms */
 #define TURN_NS             (TB_TURN_PATIENCE + TB_SECONDS(1)) /* with its two round trips, on the longest of ways */
 
@@ -96,6 +97,18 @@ static void *verifier_main(void *user)
     return NULL;
 }
 
+/* Peers hear of the new life by links that begin anew: where memory fails chunk by chunk, once a second, as what is fetched again
+ * comes over them. */
+static void life_tell(struct tb_daemon *d)
+{
+    const tb_time_ns now = tb_clock_now();
+    if (!d->life_untold || d->links_restarting) return;
+    if (d->life_told_at != 0 && tb_time_since(d->life_told_at, now) < LIFE_NS) return;
+    d->life_untold = false;
+    d->life_told_at = now;
+    tb_crossings_restart(d);
+}
+
 /* Chunks that failed are no longer held: the catalog hears of it, and peers of the new life. */
 static void verify_wake(uv_async_t *async)
 {
@@ -106,7 +119,8 @@ static void verify_wake(uv_async_t *async)
     tb_log(TB_LOG_ERROR, "arena.verify_failed", "chunks=%u action=fetch_again", bad);
     tb_copies_rotted(d);
     (void)tb_daemon_settle(d);
-    tb_crossings_restart(d);
+    d->life_untold = true;
+    life_tell(d);
 }
 
 static void verifier_start(struct tb_daemon *d)
@@ -176,6 +190,7 @@ static void tick(uv_timer_t *timer)
     tb_plan_waits_tick(d, now);
     tb_anchors_tick(d, now);
     tb_adopt_tick(d, now);
+    life_tell(d);
     if (now - d->polled_at >= POLL_NS) {
         d->polled_at = now;
         tb_crossings_poll(d);

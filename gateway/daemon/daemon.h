@@ -9,6 +9,7 @@
  *   todos.c          the catalog's todos, one function each
  *   persist.c        the durable ones, on their way to the disk; what waits for them
  *   copies.c         this gateway's copy of each version: region, export, offers, and giving it back
+ *   repair.c         reports of damaged chunks: own copies are digested, workers asked to digest theirs
  *   copy_shelf.c     encoded chunks beside it; shelves.c: the thread that makes them
  *   home_landing.c   at home: hops from the ranks that sealed
  *   crossings.c      what links say, and what is asked of them
@@ -28,6 +29,7 @@
 #include <uv.h>
 
 #include "base/clock.h"
+#include "base/doubts.h"
 #include "base/log.h"
 #include "base/net/resolve.h"
 #include "base/net/wire.h"
@@ -70,7 +72,7 @@ struct tb_table_told {
     X(hops_lost) X(chunks_bad) X(plans)                                                    \
     X(evictions) X(arena_refused) X(tables_full) X(store_failed)                           \
     X(links_up) X(links_down) X(links_refused) X(reports_refused)                          \
-    X(verify_bad) X(budgets_held)                                                          \
+    X(verify_bad) X(chunks_repaired) X(budgets_held)                                                          \
     X(certificates_loaded) X(certificates_refused)                                         \
     X(anchors_written) X(anchors_failed) X(anchors_bad) X(adopted_chunks)
 /* clang-format on */
@@ -190,6 +192,8 @@ struct tb_copy {
     uint32_t evict_waits;     /* retract and land_stop under way */
     uint64_t hop_wire_bytes;  /* read from ranks by hops that ended */
     uint64_t link_wire_bytes; /* delivered by links that were closed (restart_closed opens new ones) */
+    uint32_t rotted;          /* chunks found damaged since it was whole last */
+    tb_time_ns rotted_at;     /* the first of them */
     tb_time_ns seen_at, whole_at;
     tb_time_ns asked_at, landing_at, activated_at; /* its stages (version_status.c); 0: not begun */
     struct tb_lag_pace pace;                       /* bytes held */
@@ -302,6 +306,9 @@ struct tb_daemon {
     pthread_t verifier;
     bool verifier_runs;
     _Atomic bool verifier_stop;
+    struct tb_doubts doubts; /* of what stands here, or at workers that this gateway asks */
+    bool life_untold; /* chunks were damaged: the links have to begin anew, under the arena's new life */
+    tb_time_ns life_told_at;
     _Atomic uint32_t verify_bad;
     _Atomic uint64_t verified_bytes, huge_bytes;
     _Atomic bool verify_done;
@@ -387,6 +394,18 @@ void tb_copies_look(struct tb_daemon *d);
 /* What the verifier found, now: when it wakes this loop, and before a rank takes back memory that the lacking chunk is in. */
 void tb_copies_rotted(struct tb_daemon *d);
 void tb_copies_free(struct tb_daemon *d);
+
+/* repair.c */
+struct tb_report { /* that a chunk is damaged where it stands */
+    struct tb_id uid;
+    uint32_t shard, chunk; /* as said: bounded by repair.c */
+    uint64_t reporter;     /* equal for reports that share a part of the looks (base/doubts.h) */
+};
+uint64_t tb_repair_reporter(const struct tb_worker_session *s);
+/* Digests the chunk of this gateway's own copy. TB_OK: it is good. TB_CHUNK_DIGEST: it is not, is not held any more, and is
+ * fetched again. TB_CHUNK_ABSENT: it is not here. TB_AGAIN: not looked at, as it was lately, or too many were. */
+TB_MUST_USE enum tb_status tb_repair_arena(struct tb_daemon *d, const struct tb_report *r);
+const char *tb_repair_action(enum tb_status found); /* for the log */
 /* `bytes` did not fit in one piece: what the catalog evicts for them (tb_catalog_make_room). */
 TB_MUST_USE enum tb_status tb_copies_make_room(struct tb_daemon *d, uint64_t bytes,
                                                struct tb_catalog_room *room_out);

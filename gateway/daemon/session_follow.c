@@ -303,12 +303,14 @@ enum tb_status tb_session_chunk_bad_frame(struct tb_worker_session *s, struct tb
     }
     struct tb_catalog_reference_view source;
     const bool known = tb_catalog_plan_get(d->catalog, &s->id, &m.uid, m.plan, &source);
+    const struct tb_report report = {m.uid, m.shard, m.chunk, tb_repair_reporter(s)};
     d->counters.chunks_bad++;
-    tb_log(TB_LOG_WARN, "hop.chunk_bad", "worker=%s source=%s shard=%u chunk=%u action=replan", s->name.text,
+    tb_log(TB_LOG_WARN, "hop.chunk_bad", "worker=%s source=%s shard=%u chunk=%u action=%s", s->name.text,
            !known                ? "unknown"
            : source.from_gateway ? "gateway"
                                  : source.upstream_name.text,
-           m.shard, m.chunk);
+           m.shard, m.chunk,
+           known && source.from_gateway ? tb_repair_action(tb_repair_arena(d, &report)) : "replan");
     TB_MOOT(tb_catalog_hop_lost(d->catalog, tb_clock_now(), &s->id, &m.uid, m.plan));
     return TB_OK;
 }

@@ -10,7 +10,8 @@
 #include "world.h"
 
 struct shard {
-    bool space, ready, rotted;
+    bool space, ready;
+    uint32_t rotted;
     struct tb_manifest manifest;
     _Alignas(16) uint8_t memory[8192];
     uint8_t bytes[SHARD_BYTES];
@@ -78,7 +79,7 @@ enum tb_status tb_arena_open(const struct tb_arena_options *options, struct tb_a
         r->refs = 0;
         for (uint32_t s = 0; s < SHARDS_MAX; s++) {
             r->shards[s].claimed[0] = 0; /* a claim does not outlive its process */
-            r->shards[s].rotted = false;
+            r->shards[s].rotted = 0;
         }
     }
     *arena_out = a;
@@ -348,10 +349,10 @@ enum tb_status tb_arena_chunk_recheck(struct tb_arena_region *r, uint32_t shard,
     return tb_place_held(&r->shards[shard].place, k) ? TB_OK : TB_CHUNK_ABSENT;
 }
 
-bool tb_arena_place_rotted(struct tb_arena_region *r, uint32_t shard)
+uint32_t tb_arena_place_rotted(struct tb_arena_region *r, uint32_t shard)
 {
-    const bool rotted = r->shards[shard].ready && r->shards[shard].rotted;
-    if (rotted) r->shards[shard].rotted = false;
+    const uint32_t rotted = r->shards[shard].ready ? r->shards[shard].rotted : 0;
+    if (rotted > 0) r->shards[shard].rotted = 0;
     return rotted;
 }
 
@@ -399,7 +400,7 @@ bool world_arena_rot(struct arena_file *f)
     const uint32_t k = (uint32_t)__builtin_ctzll(s->held[0]);
     s->held[0] &= ~(UINT64_C(1) << k);
     s->dated &= s->held[0];
-    s->rotted = true;
+    s->rotted++;
     forget_told(f, &found->key.uid, shard, UINT64_C(1) << k);
     life_renew(f);
     the->forgot_at = the->now;

@@ -777,6 +777,18 @@ class Rollout:
         expect(f"{self.worker.name}: bytes that differ (first: {reply.get('first')})", reply["differ"], 0)
 
 
+def flip_in_file(arena, weights, row):
+    """Inverts a byte in the middle of a tensor where it stands in an arena file; False when it is not there."""
+    data = weights.read_bytes()[row["offset"]:row["offset"] + row["bytes"]]
+    with open(arena, "r+b") as f:
+        at = f.read().find(data)
+        if at < 0:
+            return False
+        f.seek(at + row["bytes"] // 2)
+        f.write(bytes([data[row["bytes"] // 2] ^ 0xFF]))
+    return True
+
+
 def read_and_compare(lab, site, uid, path, name=None):
     """A worker of that site comes, gets the version, which has the file's bytes (P1), and goes."""
     reader = Rollout(lab, site, name or f"reader-{site.name}", path)

@@ -4,7 +4,7 @@ With TB_TEST_RDMA=1 what goes between hosts goes by verbs (rdma.py)."""
 import signal
 import sys
 
-from harness import PATIENCE_MS, Failed, Rollout, Trainer, Worker, expect, follow, main, read_and_compare, safetensors_table, scenario, up, wait_for
+from harness import PATIENCE_MS, Failed, Rollout, Trainer, Worker, expect, flip_in_file, follow, main, read_and_compare, safetensors_table, scenario, up, wait_for
 from rdma import over_the_network, paced
 
 
@@ -392,18 +392,6 @@ def what_rots_at_home_comes_back_from_another_site(lab):
     east.wait_holds(uid)
     expect("east calls it lost", east.counters()["versions_lost"], 0)
     read_and_compare(lab, east, uid, path, "reader")
-
-
-def flip_in_file(arena, weights, row):
-    """Inverts a byte in the middle of a tensor where it stands in an arena file; False when it is not there."""
-    data = weights.read_bytes()[row["offset"]:row["offset"] + row["bytes"]]
-    with open(arena, "r+b") as f:
-        at = f.read().find(data)
-        if at < 0:
-            return False
-        f.seek(at + row["bytes"] // 2)
-        f.write(bytes([data[row["bytes"] // 2] ^ 0xFF]))
-    return True
 
 
 @scenario

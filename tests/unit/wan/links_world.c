@@ -342,7 +342,6 @@ static void on_chunk_bad(void *user, uint32_t peer, const struct tb_links_bad_ch
     (void)peer;
     s->bad_ours += bad->ours;
     s->bad_theirs += !bad->ours;
-    s->rotten += bad->rotten;
     s->bad = *bad;
     if (bad->ours && s->mend != NULL) *s->mend ^= 1;
     if (bad->ours) s->mend = NULL;

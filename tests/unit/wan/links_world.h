@@ -61,7 +61,7 @@ struct site {
     bool tells_again; /* `told`, at each of them */
     struct tb_links_report told;
     int ups, downs, versions, withdrawn, gone, manifests, landed, failed, peer_held, reports, bad_ours,
-        bad_theirs, rotten;
+        bad_theirs;
     int refused, refused_by_peer;
     uint64_t refused_detail;
     int too_large;
