@@ -10,7 +10,8 @@ static bool is_recent(const struct tb_doubt *before, tb_time_ns now)
 
 static bool is_same_chunk(const struct tb_doubt *a, const struct tb_doubt *b)
 {
-    return a->shard == b->shard && a->chunk == b->chunk && tb_id_equal(&a->uid, &b->uid);
+    return a->holder == b->holder && a->shard == b->shard && a->chunk == b->chunk &&
+           tb_id_equal(&a->uid, &b->uid);
 }
 
 bool tb_doubts_take(struct tb_doubts *d, const struct tb_doubt *doubt)

@@ -19,6 +19,7 @@
 struct tb_doubt {
     struct tb_id uid;
     uint64_t reporter; /* the owner's number for it; equal for reports that share a part of the looks */
+    uint64_t holder;   /* whose copy it is; 0: the owner's own */
     uint32_t shard, chunk;
     tb_time_ns at; /* 0: the place is free */
 };

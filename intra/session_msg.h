@@ -47,6 +47,8 @@ enum tb_session_type {
     TB_SESSION_STATUS,         /* -> STATUS_TEXT */
     TB_SESSION_STATUS_TEXT,    /* <- JSON */
     TB_SESSION_UPDATED,        /* -> notice behind ACTIVATED, to who takes it (WELCOME): what the update of the buffers took */
+    TB_SESSION_DOUBT,          /* <- notice: a reader says that a chunk served here is damaged: digest it */
+    TB_SESSION_DOUBTED,        /* -> notice, answers DOUBT: what the digest said, and what was done */
     TB_SESSION_TYPE_END
 };
 
@@ -173,6 +175,21 @@ TB_MESSAGE(tb_session_hop_lost, TB_SESSION_HOP_LOST_FIELDS)
 
 #define TB_SESSION_CHUNK_BAD_FIELDS(F) F(id, uid) F(u64, plan) F(u32, shard) F(u32, chunk)
 TB_MESSAGE(tb_session_chunk_bad, TB_SESSION_CHUNK_BAD_FIELDS)
+
+/* Of what this session stages, or of what it sealed. A worker that lately digested the chunk, or does not serve it, answers nothing. */
+#define TB_SESSION_DOUBT_FIELDS(F) F(id, uid) F(u32, shard) F(u32, chunk)
+TB_MESSAGE(tb_session_doubt, TB_SESSION_DOUBT_FIELDS)
+
+/* What a holder's own digest said, and what it did. */
+enum tb_session_found {
+    TB_SESSION_FOUND_GOOD = 1,
+    TB_SESSION_FOUND_AGAIN,  /* staged, and damaged: it is fetched again, and PROGRESS says that the staging is not whole */
+    TB_SESSION_FOUND_GONE,   /* staged, and damaged: the worker computes from it, so it stays, and is served no more */
+    TB_SESSION_FOUND_MENDED, /* sealed, and the copy was damaged: it was made again from the memory it was made of */
+    TB_SESSION_FOUND_SPOILED /* sealed, and damaged for good */
+};
+#define TB_SESSION_DOUBTED_FIELDS(F) F(id, uid) F(u32, shard) F(u32, chunk) F(u8, found)
+TB_MESSAGE(tb_session_doubted, TB_SESSION_DOUBTED_FIELDS)
 
 #define TB_SESSION_PROGRESS_FIELDS(F) F(id, uid) F(u32, held_chunks) F(u32, total_chunks) F(bool, whole) F(u64, bytes_per_s) F(u8, transport)
 TB_MESSAGE(tb_session_progress, TB_SESSION_PROGRESS_FIELDS)

@@ -11,10 +11,21 @@ static enum tb_status find_worker(struct tb_catalog *c, const struct tb_id *sess
     return *version_out == NONE ? TB_NOT_FOUND : TB_OK;
 }
 
-/* What it holds only grows while it stages, and whole is whole. */
+/* It found a chunk damaged, and fetches it again: it is no whole copy until it says so, and gets a source. */
+static void note_damaged(struct tb_catalog *c, uint32_t r, uint32_t held_chunks)
+{
+    struct reference *ref = reference_at(c, r);
+    ref->whole = false;
+    if (held_chunks < ref->held_chunks) ref->held_chunks = held_chunks;
+    tb_plan_note(c, r);
+    tb_catalog_touch_version(c, ref->version);
+}
+
+/* What it holds only grows while it stages. */
 static void note_held(struct tb_catalog *c, uint32_t r, uint32_t held_chunks, bool whole)
 {
     struct reference *ref = reference_at(c, r);
+    if (ref->whole && !whole) note_damaged(c, r, held_chunks);
     const bool first = ref->held_chunks == 0 && held_chunks > 0;
     if (held_chunks > ref->held_chunks) {
         ref->held_chunks = held_chunks;

@@ -72,7 +72,7 @@ struct tb_table_told {
     X(hops_lost) X(chunks_bad) X(plans)                                                    \
     X(evictions) X(arena_refused) X(tables_full) X(store_failed)                           \
     X(links_up) X(links_down) X(links_refused) X(reports_refused)                          \
-    X(verify_bad) X(chunks_repaired) X(budgets_held)                                                          \
+    X(verify_bad) X(chunks_rotted) X(chunks_repaired) X(budgets_held)                                                          \
     X(certificates_loaded) X(certificates_refused)                                         \
     X(anchors_written) X(anchors_failed) X(anchors_bad) X(adopted_chunks)
 /* clang-format on */
@@ -142,6 +142,8 @@ struct tb_copy_hop { /* at home: from one rank */
     uint64_t export_id;
     struct tb_id token; /* that its rank was asked to grant */
     tb_time_ns retry_at;
+    tb_time_ns looks_until; /* its rank digests its own copy of this chunk; 0: it was not asked */
+    uint32_t looks_shard, looks_chunk;
     bool for_objects;     /* its chunks are all here: what the rank still encodes is what it is open for */
     struct tb_copy *base; /* it decodes from this; NULL: nothing */
     const struct tb_place *base_place;
@@ -219,6 +221,12 @@ struct tb_policy {
     struct tb_abandon abandon;
     struct tb_id uid;    /* of the version that crosses; zero: none */
     uint64_t wire_bytes; /* that came for it, as counted last */
+};
+
+/* A worker was asked to digest its copy of a chunk, and has not answered. */
+struct tb_asked {
+    struct tb_id holder, uid;
+    uint32_t shard, chunk;
 };
 
 /* From the fabric's thread to ours. */
@@ -306,6 +314,8 @@ struct tb_daemon {
     pthread_t verifier;
     bool verifier_runs;
     _Atomic bool verifier_stop;
+    struct tb_asked asked[TB_DOUBTS_MAX]; /* the last looks that workers were asked for */
+    uint32_t asked_next;
     struct tb_doubts doubts; /* of what stands here, or at workers that this gateway asks */
     bool life_untold; /* chunks were damaged: the links have to begin anew, under the arena's new life */
     tb_time_ns life_told_at;
@@ -406,6 +416,8 @@ uint64_t tb_repair_reporter(const struct tb_worker_session *s);
  * fetched again. TB_CHUNK_ABSENT: it is not here. TB_AGAIN: not looked at, as it was lately, or too many were. */
 TB_MUST_USE enum tb_status tb_repair_arena(struct tb_daemon *d, const struct tb_report *r);
 const char *tb_repair_action(enum tb_status found); /* for the log */
+/* Asks a worker to digest the chunk of its copy. False: it is away, or is not asked, as it was lately, or too many were. */
+bool tb_repair_ask(struct tb_daemon *d, const struct tb_id *holder, const struct tb_report *r);
 /* `bytes` did not fit in one piece: what the catalog evicts for them (tb_catalog_make_room). */
 TB_MUST_USE enum tb_status tb_copies_make_room(struct tb_daemon *d, uint64_t bytes,
                                                struct tb_catalog_room *room_out);
@@ -423,6 +435,8 @@ void tb_landing_anew(struct tb_copy *copy, tb_time_ns now);
 /* The rank answered GRANT: the hop opens, or is tried again. Another token than the last one asked for is ignored. */
 void tb_landing_granted(struct tb_worker_session *s, const struct tb_id *token, enum tb_status status);
 void tb_landing_wake(uv_async_t *async);
+/* A rank or a worker digested its own copy of a chunk that it was asked about. */
+void tb_landing_looked(struct tb_worker_session *s, const struct tb_session_doubted *m);
 /* It is whole: what reads it for its chunks ends, what still brings objects goes on. */
 void tb_landing_done(struct tb_copy *copy);
 /* Hops decode from it; and it goes: they begin again without. */
@@ -546,6 +560,7 @@ enum tb_status tb_session_stage_frame(struct tb_worker_session *s, struct tb_wir
 enum tb_status tb_session_export_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
 enum tb_status tb_session_hop_lost_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
 enum tb_status tb_session_chunk_bad_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_session_doubted_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
 enum tb_status tb_session_progress_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
 enum tb_status tb_session_activate_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
 enum tb_status tb_session_activated_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);

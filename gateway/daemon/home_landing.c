@@ -10,6 +10,7 @@
 #include "intra/source.h"
 
 #define HOP_RETRY_NS TB_MS(200)
+#define LOOK_NS      TB_SECONDS(1) /* a rank digests a chunk of 32 MiB in some ms */
 
 /* On the fabric's thread: note and wake. */
 static void hop_told(void *user, struct tb_hop *hop, const struct tb_hop_event *event)
@@ -362,9 +363,30 @@ void tb_landing_base_goes(struct tb_copy *base)
     }
 }
 
+/* Somebody wrote to sealed bytes, or the rank's copy of them is damaged. The catalog breaks a version of which one chunk was bad
+ * twice. */
+static enum tb_status count_bad(const struct tb_copy_hop *h, uint32_t shard, uint32_t chunk, uint32_t times)
+{
+    struct tb_daemon *d = h->copy->d;
+    const struct tb_id uid = h->copy->key.uid, session = h->session;
+    enum tb_status status = TB_AGAIN;
+    for (uint32_t i = 0; i < times && status == TB_AGAIN; i++)
+        status = tb_catalog_chunk_bad(d->catalog, tb_clock_now(), &uid, shard, chunk, &session);
+    return status;
+}
+
+/* P6: a rank that does not answer is one that has no good copy. */
+static void look_is_late(struct tb_copy_hop *h, tb_time_ns now)
+{
+    if (h->looks_until == 0 || now < h->looks_until) return;
+    h->looks_until = 0;
+    (void)count_bad(h, h->looks_shard, h->looks_chunk, 2);
+}
+
 void tb_landing_retry(struct tb_copy *copy, tb_time_ns now)
 {
     for (struct tb_copy_hop *h = copy->hops; h != NULL; h = h->next) {
+        look_is_late(h, now);
         if (h->hop == NULL && !h->for_objects && now >= h->retry_at) hop_start(h);
     }
 }
@@ -396,7 +418,18 @@ static const char *action_of(enum tb_status status)
     return status == TB_NOT_FOUND ? "not_read_from_it" : "read_again";
 }
 
-/* A chunk whose digest failed although its rank still had the hop open: somebody wrote to sealed bytes. */
+/* The rank is asked first: what it serves may be a copy that it can make again. */
+static bool ask_rank(struct tb_copy_hop *h, const struct tb_hop_event *event)
+{
+    const struct tb_report report = {.uid = h->copy->key.uid, .shard = event->shard, .chunk = event->chunk};
+    if (h->looks_until != 0 || !tb_repair_ask(h->copy->d, &h->session, &report)) return false;
+    h->looks_until = tb_time_add(tb_clock_now(), LOOK_NS);
+    h->looks_shard = event->shard;
+    h->looks_chunk = event->chunk;
+    return true;
+}
+
+/* A chunk whose digest failed although its rank still had the hop open. */
 static void chunk_bad(struct tb_copy_hop *h, const struct tb_hop_event *event)
 {
     struct tb_daemon *d = h->copy->d;
@@ -404,14 +437,41 @@ static void chunk_bad(struct tb_copy_hop *h, const struct tb_hop_event *event)
     struct tb_name rank = {.text = "gone"};
     if (s != NULL) rank = s->name;
     d->counters.chunks_bad++;
-    const struct tb_id uid = h->copy->key.uid, session = h->session;
-    enum tb_status status =
-        tb_catalog_chunk_bad(d->catalog, tb_clock_now(), &uid, event->shard, event->chunk, &session);
-    if (event->twice && status == TB_AGAIN) { /* the hop told only of the second time */
-        status = tb_catalog_chunk_bad(d->catalog, tb_clock_now(), &uid, event->shard, event->chunk, &session);
-    }
+    const uint32_t times = event->twice ? 2 : 1; /* the hop told only of the second time */
+    const char *action = event->twice && ask_rank(h, event)
+                             ? "ask_its_holder"
+                             : action_of(count_bad(h, event->shard, event->chunk, times));
     tb_log(TB_LOG_WARN, "landing.chunk_bad", "rank=%s shard=%u chunk=%u times=%u action=%s", rank.text,
-           event->shard, event->chunk, event->twice ? 2u : 1u, action_of(status));
+           event->shard, event->chunk, times, action);
+}
+
+/* A rank's copy that is good, or good again, is read once more, and counts as bad once: the next time is one too many. A worker's
+ * takes a while to be good again. */
+static void looked(struct tb_copy_hop *h, const struct tb_session_doubted *m)
+{
+    const bool spoiled = m->found == TB_SESSION_FOUND_SPOILED;
+    h->looks_until = 0;
+    const enum tb_status status = count_bad(h, m->shard, m->chunk, spoiled ? 2 : 1);
+    if (status != TB_AGAIN && m->found != TB_SESSION_FOUND_AGAIN) return;
+    hop_close(h);
+    h->retry_at = status == TB_AGAIN ? 0 : tb_time_add(tb_clock_now(), LOOK_NS);
+}
+
+static struct tb_copy_hop *hop_that_asked(const struct tb_copy *c, const struct tb_worker_session *s,
+                                          const struct tb_session_doubted *m)
+{
+    for (struct tb_copy_hop *h = c->hops; h != NULL; h = h->next)
+        if (h->looks_until != 0 && h->looks_shard == m->shard && h->looks_chunk == m->chunk &&
+            tb_id_equal(&h->session, &s->id))
+            return h;
+    return NULL;
+}
+
+void tb_landing_looked(struct tb_worker_session *s, const struct tb_session_doubted *m)
+{
+    const struct tb_copy *copy = tb_copy_find(s->d, &m->uid);
+    struct tb_copy_hop *h = copy != NULL ? hop_that_asked(copy, s, m) : NULL;
+    if (h != NULL) looked(h, m);
 }
 
 /* All that one rank encoded is here. Ranks encode at the same time, each its shard: the one that took longest says how fast the version

@@ -304,13 +304,17 @@ enum tb_status tb_session_chunk_bad_frame(struct tb_worker_session *s, struct tb
     struct tb_catalog_reference_view source;
     const bool known = tb_catalog_plan_get(d->catalog, &s->id, &m.uid, m.plan, &source);
     const struct tb_report report = {m.uid, m.shard, m.chunk, tb_repair_reporter(s)};
+    const char *name = "unknown", *action = "replan";
     d->counters.chunks_bad++;
+    if (known && source.from_gateway) {
+        name = "gateway";
+        action = tb_repair_action(tb_repair_arena(d, &report));
+    } else if (known) {
+        name = source.upstream_name.text;
+        if (tb_repair_ask(d, &source.upstream, &report)) action = "ask_its_holder";
+    }
     tb_log(TB_LOG_WARN, "hop.chunk_bad", "worker=%s source=%s shard=%u chunk=%u action=%s", s->name.text,
-           !known                ? "unknown"
-           : source.from_gateway ? "gateway"
-                                 : source.upstream_name.text,
-           m.shard, m.chunk,
-           known && source.from_gateway ? tb_repair_action(tb_repair_arena(d, &report)) : "replan");
+           name, m.shard, m.chunk, action);
     TB_MOOT(tb_catalog_hop_lost(d->catalog, tb_clock_now(), &s->id, &m.uid, m.plan));
     return TB_OK;
 }

@@ -288,6 +288,7 @@ static const tb_session_fn frame_fns[TB_SESSION_TYPE_END] = {
     [TB_SESSION_GRANTED] = tb_session_granted_frame,
     [TB_SESSION_HOP_LOST] = tb_session_hop_lost_frame,
     [TB_SESSION_CHUNK_BAD] = tb_session_chunk_bad_frame,
+    [TB_SESSION_DOUBTED] = tb_session_doubted_frame,
     [TB_SESSION_PROGRESS] = tb_session_progress_frame,
     [TB_SESSION_ACTIVATE] = tb_session_activate_frame,
     [TB_SESSION_ACTIVATED] = tb_session_activated_frame,

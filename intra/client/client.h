@@ -18,6 +18,7 @@
 
 #include "base/assert.h"
 #include "base/codec.h"
+#include "base/doubts.h"
 #include "base/layouts.h"
 #include "base/net/resolve.h"
 #include "base/net/wire.h"
@@ -238,6 +239,7 @@ struct tb_publication {
     struct tb_shadow *shadow;
     struct tb_protection *protection; /* in place, in a session that protects */
     bool written;                     /* somebody wrote to it, and the gateway was told */
+    bool spoiled;                     /* a chunk of it is damaged for good: no new reader is let in */
     /* In place: our copies of blobs; of device memory the whole shard's, packed, for those who cannot read the device. */
     struct tb_shared_memory blobs;
     struct tb_shared_memory objects; /* encoded chunks; bytes NULL without */
@@ -363,7 +365,8 @@ struct tb_staging {
     struct tb_hop_stats read;            /* by hops that ended */
     tb_time_ns lost_at;                  /* when its source was lost; 0: it has one, or never had */
     uint64_t export_id;                  /* 0: not exported */
-    uint8_t *source;                     /* encoded */
+    bool unserved;   /* damaged, and computed from: the gateway sends nobody there any more */
+    uint8_t *source; /* encoded */
     size_t source_bytes;
     struct tb_hop *hop;
     bool hop_opened; /* its source has answered */
@@ -483,6 +486,12 @@ void tb_stagings_progress(struct tb_session *s);
 void tb_staging_export_notice(struct tb_session *s, const struct tb_staging *st);
 void tb_staging_progress_notice(struct tb_session *s, struct tb_staging *st);
 void tb_staging_close_hop(struct tb_staging *st);
+/* A chunk of it is not held any more, as it was damaged: it is fetched again. */
+void tb_staging_read_again(struct tb_session *s, struct tb_staging *st);
+/* The gateway sends nobody there any more. */
+void tb_staging_unserve(struct tb_session *s, struct tb_staging *st);
+/* A reader got a damaged chunk from here, the gateway says. */
+void tb_recheck(struct tb_session *s, const struct tb_session_doubt *m);
 /* It goes: hops that decode from it end, and other sources are asked for. */
 void tb_staging_base_goes(struct tb_session *s, const struct tb_staging *base);
 
@@ -539,6 +548,7 @@ struct tb_session {
     struct tb_subscription *subscriptions;
     struct tb_staging *stagings;
     struct tb_spare spare;
+    struct tb_doubts doubts; /* of what this process serves */
     struct tb_watch watches[TB_WATCHES_MAX];
 };
 

@@ -28,6 +28,13 @@ static void granted_notice(struct tb_session *s, const struct tb_id *token, enum
     tb_request_post(s, notice);
 }
 
+static bool is_spoiled(const struct tb_session *s, uint64_t export_id)
+{
+    for (const struct tb_publication *p = s->publications; p != NULL; p = p->next)
+        if (p->spoiled && p->export_id == export_id) return true;
+    return false;
+}
+
 /* An export that has just been closed is no mistake: the token then opens nothing, and its reader is given another
  * source. */
 static enum tb_status on_grant(struct tb_session *s, struct tb_reader *payload)
@@ -35,7 +42,8 @@ static enum tb_status on_grant(struct tb_session *s, struct tb_reader *payload)
     struct tb_session_grant m;
     enum tb_status status = tb_session_grant_decode(payload, &m);
     if (status != TB_OK) return status;
-    status = tb_export_grant(s->fabric, m.export_id, &m.token, &m.reader);
+    status = is_spoiled(s, m.export_id) ? TB_CHUNK_DIGEST
+                                        : tb_export_grant(s->fabric, m.export_id, &m.token, &m.reader);
     if (status != TB_OK)
         tb_log(TB_LOG_DEBUG, "session.grant_refused", "export=%llu status=%s",
                (unsigned long long)m.export_id, tb_status_name(status));
@@ -90,6 +98,14 @@ static enum tb_status on_version_state(struct tb_session *s, struct tb_reader *p
     return TB_OK;
 }
 
+static enum tb_status on_doubt(struct tb_session *s, struct tb_reader *payload)
+{
+    struct tb_session_doubt m;
+    const enum tb_status status = tb_session_doubt_decode(payload, &m);
+    if (status == TB_OK) tb_recheck(s, &m);
+    return status;
+}
+
 enum tb_status tb_notice(struct tb_session *s, struct tb_wire_frame *frame)
 {
     switch (frame->type) {
@@ -103,6 +119,8 @@ enum tb_status tb_notice(struct tb_session *s, struct tb_wire_frame *frame)
         return on_go(s, &frame->payload);
     case TB_SESSION_VERSION_STATE:
         return on_version_state(s, &frame->payload);
+    case TB_SESSION_DOUBT:
+        return on_doubt(s, &frame->payload);
     default:
         return TB_PEER_GARBLED;
     }

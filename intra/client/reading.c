@@ -19,7 +19,7 @@ void tb_staging_export_notice(struct tb_session *s, const struct tb_staging *st)
     struct tb_request *notice = tb_request_new(s, TB_SESSION_EXPORT, 0, st->source_bytes);
     if (notice == NULL) return; /* then nobody reads from here, which harms nobody */
     const struct tb_session_export m = {.uid = st->uid,
-                                        .export_id = st->export_id,
+                                        .export_id = st->unserved ? 0 : st->export_id,
                                         .held_chunks = tb_staging_held_chunks(st),
                                         .whole = st->state == TB_STAGING_WHOLE,
                                         .source = {st->source, (uint32_t)st->source_bytes}};
@@ -173,6 +173,26 @@ void tb_staging_base_goes(struct tb_session *s, const struct tb_staging *base)
         const uint64_t plan = st->plan;
         if (!ends_whole(s, st)) lost_notice(s, st, plan, TB_CANCELLED);
     }
+}
+
+/* A hop that runs has passed the chunk: it ends, and the next plan's begins anew. What was whole gets a plan once the gateway hears that
+ * it is not. */
+void tb_staging_read_again(struct tb_session *s, struct tb_staging *st)
+{
+    const bool reads = st->hop != NULL;
+    const uint64_t plan = st->plan;
+    tb_staging_close_hop(st);
+    st->state = TB_STAGING_READING;
+    st->told_chunks = UINT32_MAX; /* until it is told */
+    tb_staging_progress_notice(s, st);
+    if (reads) lost_notice(s, st, plan, TB_CANCELLED);
+    tb_session_changed(s, false);
+}
+
+void tb_staging_unserve(struct tb_session *s, struct tb_staging *st)
+{
+    st->unserved = true;
+    tb_staging_export_notice(s, st);
 }
 
 /* ---- what a hop may decode from ---- */

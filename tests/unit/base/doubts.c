@@ -24,13 +24,16 @@ static void a_chunk_is_digested_once_a_second(void **state)
     assert_false(reported(&d, TB_DOUBTS_EVERY + 2, &v1, 7, 3));
 }
 
-static void shards_have_chunks_of_one_number(void **state)
+static void shards_and_holders_have_chunks_of_one_number(void **state)
 {
     (void)state;
     struct tb_doubts d = {0};
     struct tb_doubt doubt = {.uid = v1, .shard = 0, .chunk = 3, .at = 1};
     assert_true(tb_doubts_take(&d, &doubt));
     doubt.shard = 1;
+    assert_true(tb_doubts_take(&d, &doubt));
+    assert_false(tb_doubts_take(&d, &doubt));
+    doubt.holder = 5; /* another copy of it */
     assert_true(tb_doubts_take(&d, &doubt));
 }
 
@@ -64,7 +67,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chunk_is_digested_once_a_second),
-        cmocka_unit_test(shards_have_chunks_of_one_number),
+        cmocka_unit_test(shards_and_holders_have_chunks_of_one_number),
         cmocka_unit_test(a_liar_uses_up_its_own_looks),
         cmocka_unit_test(many_liars_use_up_all_looks_of_a_second),
     };

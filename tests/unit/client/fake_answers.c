@@ -387,6 +387,11 @@ static enum tb_status on_notice(struct fake *f, uint32_t index, struct tb_wire_f
         f->updated = m;
         return f->older ? TB_PEER_GARBLED : TB_OK;
     }
+    case TB_SESSION_DOUBTED: {
+        DECODE(tb_session_doubted, m);
+        f->doubted = m;
+        return TB_OK;
+    }
     case TB_SESSION_CHUNK_BAD:
         return TB_OK;
     default:

@@ -120,6 +120,7 @@ struct fake {
     struct tb_session_granted granted; /* the newest answer to GRANT */
     struct tb_session_hop_lost hop_lost;
     struct tb_session_progress progress;
+    struct tb_session_doubted doubted;
     struct tb_session_activated activated;
     struct tb_session_updated updated;
     struct tb_session_export exported; /* its span is not kept */

@@ -1,0 +1,141 @@
+/* P1 P7: a reader says that a chunk served here is damaged. The own digest alone decides what becomes of the chunk.
+ *
+ * Covers: intra/client/recheck.c. */
+#include <string.h>
+
+#include "unit/client/subscriber.h"
+
+static void doubt(struct fake *f, const struct tb_uid *uid, uint32_t shard, uint32_t chunk)
+{
+    uint8_t bytes[64];
+    struct tb_writer w;
+    struct tb_session_doubt m = {.shard = shard, .chunk = chunk};
+    memcpy(m.uid.bytes, uid->bytes, sizeof m.uid.bytes);
+    tb_writer_init(&w, bytes, sizeof bytes);
+    tb_session_doubt_encode(&m, &w);
+    fake_raw(f, 0, TB_SESSION_DOUBT, 0, bytes, (uint32_t)w.used);
+}
+
+/* Whatever was said before has been heard: this is answered behind it. */
+static void sync_with(struct subscriber *w)
+{
+    const uint32_t before = fake_seen(&w->f, TB_SESSION_DOUBTED);
+    static uint32_t chunk = 1; /* a good one of shard 1, another each time */
+    doubt(&w->f, &w->uid, 1, chunk++ % 2);
+    fake_wait_seen(&w->f, TB_SESSION_DOUBTED, before + 1);
+}
+
+static struct tb_session_doubted answered(struct fake *f, uint32_t count)
+{
+    fake_wait_seen(f, TB_SESSION_DOUBTED, count);
+    pthread_mutex_lock(&f->lock);
+    const struct tb_session_doubted m = f->doubted;
+    pthread_mutex_unlock(&f->lock);
+    return m;
+}
+
+/* Where the first tensor of shard 0 stands in the staging, which the library shows read-only. */
+static uint8_t *staged_bytes(const struct subscriber *w)
+{
+    struct tb_item item = {.struct_bytes = sizeof item};
+    CHECK_OK(tb_staged_item(w->sub, &w->uid, 0, &item));
+    return (uint8_t *)(uintptr_t)item.bytes;
+}
+
+static void staged(struct subscriber *w)
+{
+    subscriber_open(w, 2, false);
+    CHECK_OK(tb_stage(w->sub, &w->uid, 20000));
+}
+
+static bool has_right_bytes(const struct subscriber *w)
+{
+    return memcmp(staged_bytes(w), w->v->shards[0].bytes, SUBSCRIBER_TENSOR_BYTES) == 0;
+}
+
+static void a_damaged_staged_chunk_is_fetched_again(void **state)
+{
+    (void)state;
+    struct subscriber w;
+    staged(&w);
+    staged_bytes(&w)[7] ^= 1;
+    doubt(&w.f, &w.uid, 0, 0);
+    const struct tb_session_doubted m = answered(&w.f, 1);
+    assert_int_equal(m.found, TB_SESSION_FOUND_AGAIN);
+    assert_int_equal(m.shard | m.chunk, 0);
+    CHECK_STATUS(tb_stage(w.sub, &w.uid, 0), TB_AGAIN); /* P1: what is damaged is not activated */
+    const uint32_t told = fake_seen(&w.f, TB_SESSION_PROGRESS);
+    pthread_mutex_lock(&w.f.lock);
+    assert_false(w.f.progress.whole);
+    assert_int_equal(w.f.progress.held_chunks, w.f.progress.total_chunks - 1);
+    pthread_mutex_unlock(&w.f.lock);
+    fake_plan(&w.f, 0, 1);
+    CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
+    fake_wait_seen(&w.f, TB_SESSION_PROGRESS, told + 1);
+    assert_true(has_right_bytes(&w));
+    subscriber_close(&w);
+}
+
+/* P7: a reader that lies costs one digest a chunk and second, and nothing is dropped for it. */
+static void a_good_chunk_stays(void **state)
+{
+    (void)state;
+    struct subscriber w;
+    staged(&w);
+    for (int i = 0; i < 50; i++)
+        doubt(&w.f, &w.uid, 0, 0);
+    assert_int_equal(answered(&w.f, 1).found, TB_SESSION_FOUND_GOOD);
+    sync_with(&w);
+    assert_int_equal(fake_seen(&w.f, TB_SESSION_DOUBTED), 2);
+    CHECK_OK(tb_stage(w.sub, &w.uid, 0));
+    subscriber_close(&w);
+}
+
+/* Numbers that name nothing here, as a reader may say them, are passed over. */
+static void what_is_not_here_is_not_looked_at(void **state)
+{
+    (void)state;
+    struct subscriber w;
+    staged(&w);
+    const struct tb_uid other = {{9}};
+    doubt(&w.f, &w.uid, 2, 0);
+    doubt(&w.f, &w.uid, UINT32_MAX, 0);
+    doubt(&w.f, &w.uid, 0, w.v->shards[0].manifest.chunk_count);
+    doubt(&w.f, &w.uid, 0, UINT32_MAX);
+    doubt(&w.f, &other, 0, 0);
+    sync_with(&w);
+    assert_int_equal(fake_seen(&w.f, TB_SESSION_DOUBTED), 1);
+    CHECK_OK(tb_stage(w.sub, &w.uid, 0));
+    subscriber_close(&w);
+}
+
+/* P2: nothing lands in memory that the rollout computes from. The chunk stays, and nobody is sent there for it. */
+static void what_is_computed_from_is_served_no_more(void **state)
+{
+    (void)state;
+    struct subscriber w;
+    staged(&w);
+    fake_go(&w.f, 1);
+    CHECK_OK(tb_activate(w.sub, &w.uid, NULL));
+    const uint32_t exports = fake_seen(&w.f, TB_SESSION_EXPORT);
+    staged_bytes(&w)[7] ^= 1;
+    doubt(&w.f, &w.uid, 0, 0);
+    assert_int_equal(answered(&w.f, 1).found, TB_SESSION_FOUND_GONE);
+    fake_wait_seen(&w.f, TB_SESSION_EXPORT, exports + 1);
+    pthread_mutex_lock(&w.f.lock);
+    assert_int_equal(w.f.exported.export_id, 0);
+    pthread_mutex_unlock(&w.f.lock);
+    assert_false(has_right_bytes(&w));
+    subscriber_close(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_damaged_staged_chunk_is_fetched_again),
+        cmocka_unit_test(a_good_chunk_stays),
+        cmocka_unit_test(what_is_not_here_is_not_looked_at),
+        cmocka_unit_test(what_is_computed_from_is_served_no_more),
+    };
+    return cmocka_run_group_tests_name("client.recheck", tests, NULL, NULL);
+}
