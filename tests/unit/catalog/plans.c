@@ -96,6 +96,27 @@ static void without_a_source_it_waits(void **state)
     site_close(&s);
 }
 
+/* P1: it found a chunk of its staging damaged. It is no whole copy until the chunk came again, and gets a source for it. */
+static void what_is_damaged_gets_a_source_again(void **state)
+{
+    (void)state;
+    struct site s;
+    spread(&s);
+    land(&s, 5, 0, SHARD_CHUNKS);
+    CHECK_OK(staged(&s, "a", 5));
+    const struct tb_id a = session_of("a"), v5 = id_of(5);
+    hush(&s);
+    const struct tb_catalog_progress damaged = {
+        .session = a, .uid = v5, .held_chunks = SHARD_CHUNKS - 1, .total_chunks = SHARD_CHUNKS};
+    CHECK_OK(tb_catalog_progress(s.c, s.now, &damaged));
+    said(&s, "[   0] plan a v5 from gateway\n");
+    CHECK_OK(tb_catalog_progress(s.c, s.now, &damaged)); /* P4 */
+    said(&s, "");
+    CHECK_OK(progress(&s, "a", 5, SHARD_CHUNKS));
+    said(&s, "");
+    site_close(&s);
+}
+
 static void a_failed_source_is_avoided_until_it_shows_progress(void **state)
 {
     (void)state;
@@ -516,6 +537,7 @@ int main(void)
         cmocka_unit_test(only_the_readers_of_the_dead_are_moved),
         cmocka_unit_test(a_release_moves_its_readers),
         cmocka_unit_test(without_a_source_it_waits),
+        cmocka_unit_test(what_is_damaged_gets_a_source_again),
         cmocka_unit_test(a_failed_source_is_avoided_until_it_shows_progress),
         cmocka_unit_test(who_reads_from_what_failed_is_no_way_out),
         cmocka_unit_test(the_only_source_is_tried_again),

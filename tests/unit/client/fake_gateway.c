@@ -271,6 +271,15 @@ void fake_raw(struct fake *f, uint32_t session, uint16_t type, uint64_t request,
     fake_run_job(f, raw_job, &t);
 }
 
+void fake_doubt(struct fake *f, uint32_t session, const struct tb_session_doubt *m)
+{
+    uint8_t bytes[64];
+    struct tb_writer w;
+    tb_writer_init(&w, bytes, sizeof bytes);
+    tb_session_doubt_encode(m, &w);
+    fake_raw(f, session, TB_SESSION_DOUBT, 0, bytes, (uint32_t)w.used);
+}
+
 static void plan_job(struct fake *f, void *user)
 {
     const struct telling *t = user;

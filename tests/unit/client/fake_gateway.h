@@ -161,6 +161,8 @@ struct tb_id fake_active(struct fake *f, const char *worker);
 /* A frame with these bytes as payload, to the session of that index. */
 void fake_raw(struct fake *f, uint32_t session, uint16_t type, uint64_t request, const void *bytes,
               uint32_t count);
+/* A reader says that this chunk of what the session serves is damaged. */
+void fake_doubt(struct fake *f, uint32_t session, const struct tb_session_doubt *m);
 /* Answers the STAGE of a session again with a PLAN, from the gateway. */
 void fake_plan(struct fake *f, uint32_t session, uint64_t number);
 

@@ -1,19 +1,16 @@
 /* P1 P7: a reader says that a chunk served here is damaged. The own digest alone decides what becomes of the chunk.
  *
  * Covers: intra/client/recheck.c. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "unit/client/subscriber.h"
 
 static void doubt(struct fake *f, const struct tb_uid *uid, uint32_t shard, uint32_t chunk)
 {
-    uint8_t bytes[64];
-    struct tb_writer w;
     struct tb_session_doubt m = {.shard = shard, .chunk = chunk};
     memcpy(m.uid.bytes, uid->bytes, sizeof m.uid.bytes);
-    tb_writer_init(&w, bytes, sizeof bytes);
-    tb_session_doubt_encode(&m, &w);
-    fake_raw(f, 0, TB_SESSION_DOUBT, 0, bytes, (uint32_t)w.used);
+    fake_doubt(f, 0, &m);
 }
 
 /* Whatever was said before has been heard: this is answered behind it. */
@@ -129,6 +126,78 @@ static void what_is_computed_from_is_served_no_more(void **state)
     subscriber_close(&w);
 }
 
+/* ---- what is sealed ---- */
+
+#define SEALED_BYTES 100000u
+
+struct publisher {
+    struct fake f;
+    struct tb_session *s;
+    uint8_t *memory;
+    struct tb_uid uid;
+};
+
+static void published(struct publisher *p, enum tb_publish_mode mode)
+{
+    struct tb_run_info run = {.struct_bytes = sizeof run};
+    struct tb_registration *r;
+    const uint64_t shape[] = {SEALED_BYTES};
+    memset(p, 0, sizeof *p);
+    fake_open(&p->f);
+    p->s = fake_session_open(&p->f, "rank0", NULL);
+    p->memory = calloc(1, SEALED_BYTES);
+    const struct tb_tensor_desc t = {
+        .name = "t0", .dtype = "U8", .rank = 1, .shape = shape, .memory = p->memory};
+    CHECK_OK(tb_register(p->s, &t, 1, &r));
+    CHECK_OK(tb_run_open(p->s, "policy", "k", &run));
+    const struct tb_publish_options o = {.struct_bytes = sizeof o,
+                                         .mode = (uint32_t)mode,
+                                         .model = "policy",
+                                         .run = &run.run,
+                                         .number = 1,
+                                         .shard_count = 1,
+                                         .registration = r,
+                                         .timeout_ms = 20000};
+    CHECK_OK(tb_publish(p->s, &o, NULL));
+    p->uid = fake_uid(fake_version(&p->f, 1));
+}
+
+static void publisher_close(struct publisher *p)
+{
+    tb_session_close(p->s);
+    fake_close(&p->f);
+    free(p->memory);
+}
+
+static uint8_t found_of(struct publisher *p)
+{
+    doubt(&p->f, &p->uid, 0, 0);
+    return answered(&p->f, 1).found;
+}
+
+static void what_the_trainer_wrote_to_in_place_is_told(void **state)
+{
+    (void)state;
+    struct publisher p;
+    published(&p, TB_PUBLISH_IN_PLACE);
+    p.memory[7] ^= 1;
+    assert_int_equal(found_of(&p), TB_SESSION_FOUND_SPOILED);
+    assert_true(fake_read(&p.f, fake_version(&p.f, 1), 0) != TB_OK); /* no reader is let in any more */
+    publisher_close(&p);
+}
+
+/* A shadow is what is served: the trainer has its memory back. */
+static void what_the_trainer_wrote_beside_a_shadow_is_no_damage(void **state)
+{
+    (void)state;
+    struct publisher p;
+    published(&p, TB_PUBLISH_SHADOW);
+    p.memory[7] ^= 1;
+    assert_int_equal(found_of(&p), TB_SESSION_FOUND_GOOD);
+    CHECK_OK(fake_read(&p.f, fake_version(&p.f, 1), 0));
+    publisher_close(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,6 +205,8 @@ int main(void)
         cmocka_unit_test(a_good_chunk_stays),
         cmocka_unit_test(what_is_not_here_is_not_looked_at),
         cmocka_unit_test(what_is_computed_from_is_served_no_more),
+        cmocka_unit_test(what_the_trainer_wrote_to_in_place_is_told),
+        cmocka_unit_test(what_the_trainer_wrote_beside_a_shadow_is_no_damage),
     };
     return cmocka_run_group_tests_name("client.recheck", tests, NULL, NULL);
 }

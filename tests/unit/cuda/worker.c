@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "intra/client/client.h"
 #include "unit/caught_log.h"
 #include "unit/check.h"
 #include "unit/client/fake_gateway.h"
@@ -118,6 +119,66 @@ static void a_copy_of_a_device_is_pinned_once(void **state)
     assert_int_equal(fake_cuda_counts().pinned, 2);
     CHECK_OK(tb_unregister(w.rank.r));
     assert_int_equal(fake_cuda_counts().pinned, 0);
+    world_close(&w);
+}
+
+static uint8_t found_of(struct world *w, uint32_t count)
+{
+    const struct tb_session_doubt m = {.uid = fake_version(&w->f, 1)->key.uid};
+    fake_doubt(&w->f, 0, &m);
+    fake_wait_seen(&w->f, TB_SESSION_DOUBTED, count);
+    pthread_mutex_lock(&w->f.lock);
+    const uint8_t found = w->f.doubted.found;
+    pthread_mutex_unlock(&w->f.lock);
+    return found;
+}
+
+static struct world *published_in_place(struct world *w)
+{
+    world_open(w);
+    CHECK_OK(gpu_worker_publish(&w->rank, 1, TB_PUBLISH_IN_PLACE));
+    return w;
+}
+
+static uint8_t *packed_copy(const struct world *w)
+{
+    return w->rank.s->publications->blobs.bytes;
+}
+
+/* P1: the packed copy of a GPU's memory is damaged, and a reader says so: it is made again, from memory that has what was sealed. */
+static void a_damaged_copy_of_a_device_is_made_again(void **state)
+{
+    (void)state;
+    struct world w;
+    packed_copy(published_in_place(&w))[1234] ^= 1;
+    assert_int_equal(found_of(&w, 1), TB_SESSION_FOUND_MENDED);
+    fake_land(&w.f, 1);
+    assert_memory_equal(fake_version(&w.f, 1)->shards[0].bytes, w.rank.big_truth, GPU_WORKER_BIG);
+    world_close(&w);
+}
+
+/* The twin: the trainer wrote to that memory. The copy is not made of what was not sealed. */
+static void a_damaged_copy_of_what_changed_is_told(void **state)
+{
+    (void)state;
+    struct world w;
+    packed_copy(published_in_place(&w))[1234] ^= 1;
+    w.rank.big_truth[77]++;
+    fake_cuda_write(w.rank.big, w.rank.big_truth, GPU_WORKER_BIG);
+    assert_int_equal(found_of(&w, 1), TB_SESSION_FOUND_SPOILED);
+    assert_int_not_equal(packed_copy(&w)[77], w.rank.big_truth[77]);
+    world_close(&w);
+}
+
+/* And the other: the copy is what is served, and it is good. */
+static void a_good_copy_of_what_changed_stays(void **state)
+{
+    (void)state;
+    struct world w;
+    published_in_place(&w);
+    w.rank.big_truth[77]++;
+    fake_cuda_write(w.rank.big, w.rank.big_truth, GPU_WORKER_BIG);
+    assert_int_equal(found_of(&w, 1), TB_SESSION_FOUND_GOOD);
     world_close(&w);
 }
 
@@ -610,6 +671,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shadow_and_staging_are_pinned_once),
         cmocka_unit_test(a_copy_of_a_device_is_pinned_once),
+        cmocka_unit_test(a_damaged_copy_of_a_device_is_made_again),
+        cmocka_unit_test(a_damaged_copy_of_what_changed_is_told),
+        cmocka_unit_test(a_good_copy_of_what_changed_stays),
         cmocka_unit_test(nothing_comes_down_for_a_patch),
         cmocka_unit_test(slices_pin_what_they_want),
         cmocka_unit_test(rows_with_chunks_between_them_get_in),
