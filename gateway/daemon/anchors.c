@@ -34,7 +34,8 @@ struct anchor_model {
     struct tb_anchor_which newest; /* on the disk */
     uint32_t whole_since;          /* versions that became whole here since it was begun */
     tb_time_ns failed_at;          /* 0: the last one was written */
-    tb_time_ns stayed_at;          /* when the newest could not be taken away; 0: nobody tried */
+    bool damaged;         /* that one, or a newer one: it is written anew once its version is whole here */
+    tb_time_ns stayed_at; /* when the newest could not be taken away; 0: nobody tried */
 };
 
 struct tb_anchors {
@@ -57,6 +58,7 @@ struct tb_anchors {
     struct tb_cap pace;    /* the thread's */
     enum tb_status status; /* the thread's, until `done` */
     char error[TB_ANCHOR_ERROR_BYTES];
+    bool stale; /* chunks of the version were damaged while it was being written */
     _Atomic uint64_t written_bytes;
     _Atomic bool stop, done;
 };
@@ -169,6 +171,7 @@ static enum tb_status refill(struct tb_anchors *a, uint32_t model, const char *p
     enum tb_status status = tb_anchor_open(path, &file, error);
     if (status != TB_OK) {
         refused(a, path, error, "look_for_an_older_one");
+        a->models[model].damaged = true;
         return TB_BAD_FILE;
     }
     struct tb_arena_region *region = NULL;
@@ -181,6 +184,7 @@ static enum tb_status refill(struct tb_anchors *a, uint32_t model, const char *p
     if (status == TB_OK) status = fill_region(&f, region);
     if (status == TB_OK) {
         a->refilled[a->refilled_count++] = file.key.uid;
+        a->models[model].damaged = a->models[model].damaged || f.bad_chunks > 0;
         fill_ended(&f);
     }
     tb_anchor_close(&file);
@@ -390,6 +394,11 @@ static bool is_newer(const struct anchor_model *m, const struct tb_version_key *
     return !m->newest.any || tb_anchor_newer(&which, &m->newest);
 }
 
+static bool is_newest(const struct anchor_model *m, const struct tb_version_key *key)
+{
+    return m->newest.any && m->newest.run_order == key->run_order && m->newest.number == key->number;
+}
+
 void tb_anchors_whole(struct tb_daemon *d, const struct tb_version_key *key)
 {
     const uint32_t model = d->anchors != NULL ? model_of(d, &key->model) : UINT32_MAX;
@@ -402,7 +411,17 @@ bool tb_anchors_using(const struct tb_daemon *d, const struct tb_id *uid)
     return d->anchors != NULL && d->anchors->writing && tb_id_equal(&d->anchors->key.uid, uid);
 }
 
-/* The newest version that is whole here, if it is newer than the anchor. */
+/* The chunks may have been damaged before they were written: what is on the disk is no copy to rely on. */
+void tb_anchors_rotted(struct tb_daemon *d, const struct tb_version_key *key)
+{
+    struct tb_anchors *a = d->anchors;
+    const uint32_t model = a != NULL ? model_of(d, &key->model) : UINT32_MAX;
+    if (model == UINT32_MAX) return;
+    if (tb_anchors_using(d, &key->uid)) a->stale = true;
+    if (is_newest(&a->models[model], key)) a->models[model].damaged = true;
+}
+
+/* The newest version that is whole here, if it is newer than the anchor, or that is to be written anew. */
 static struct tb_copy *newest_whole(struct tb_anchors *a, uint32_t model)
 {
     struct tb_copy *best = NULL;
@@ -410,7 +429,10 @@ static struct tb_copy *newest_whole(struct tb_anchors *a, uint32_t model)
         if (!c->whole || !c->ready || c->evicting || model_of(a->d, &c->key.model) != model) continue;
         if (best == NULL || tb_version_key_compare(&c->key, &best->key) > 0) best = c;
     }
-    return best != NULL && is_newer(&a->models[model], &best->key) ? best : NULL;
+    if (best == NULL) return NULL;
+    const struct anchor_model *m = &a->models[model];
+    const bool anew = m->damaged && is_newest(m, &best->key);
+    return anew || is_newer(m, &best->key) ? best : NULL;
 }
 
 /* P3: nobody comes back to what was withdrawn or broken. Its anchor would be the newest for ever, and what is the head again would
@@ -448,7 +470,7 @@ static bool is_due(const struct tb_anchors *a, uint32_t model, tb_time_ns now)
 {
     const struct anchor_model *m = &a->models[model];
     if (m->failed_at != 0) return m->whole_since > 0 || tb_time_since(m->failed_at, now) >= RETRY_NS;
-    return !m->newest.any || m->whole_since >= a->d->config->anchor_every;
+    return !m->newest.any || m->damaged || m->whole_since >= a->d->config->anchor_every;
 }
 
 static void write_begin(struct tb_anchors *a, uint32_t model, struct tb_copy *copy, tb_time_ns now)
@@ -459,6 +481,7 @@ static void write_begin(struct tb_anchors *a, uint32_t model, struct tb_copy *co
     a->begun_at = now;
     a->error[0] = '\0';
     atomic_store(&a->written_bytes, 0);
+    a->stale = false;
     a->models[model].whole_since = 0;
     a->models[model].failed_at = now; /* until it is written */
     if (!tb_anchor_folder_name(&a->folder, &a->key, a->path)) return;
@@ -501,6 +524,7 @@ static void write_ended(struct tb_anchors *a)
     if (m->whole_since < after) m->whole_since = after;
     m->failed_at = 0;
     m->newest = which_of(&a->key);
+    m->damaged = a->stale;
     m->stayed_at = 0;
     a->d->counters.anchors_written++;
     tb_log(TB_LOG_INFO, "anchor.written", "model=%s run=%llu number=%llu bytes=%llu after_ms=%llu",

@@ -300,6 +300,7 @@ static void copy_rotted(struct tb_copy *c)
             c->whole = false; /* until the tick has told that it is again */
     }
     if (chunks == 0) return;
+    tb_anchors_rotted(c->d, &c->key);
     if (c->rotted == 0) c->rotted_at = tb_clock_now();
     c->rotted += chunks;
     if (!c->whole) tb_landing_anew(c, tb_clock_now());

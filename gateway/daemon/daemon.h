@@ -478,7 +478,9 @@ void tb_anchors_stop(struct tb_daemon *d); /* its thread is to end; waits for no
 void tb_anchors_close(struct tb_daemon *d);
 bool tb_anchors_refilled(const struct tb_daemon *d, const struct tb_id *uid); /* by this start */
 void tb_anchors_whole(struct tb_daemon *d, const struct tb_version_key *key); /* it is whole here now */
-bool tb_anchors_using(const struct tb_daemon *d, const struct tb_id *uid);    /* it is being written */
+void tb_anchors_rotted(struct tb_daemon *d,
+                       const struct tb_version_key *key); /* chunks of it were damaged here */
+bool tb_anchors_using(const struct tb_daemon *d, const struct tb_id *uid); /* it is being written */
 json_t *tb_anchors_json(const struct tb_daemon *d);
 
 /* adopt.c */

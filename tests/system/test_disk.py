@@ -232,6 +232,11 @@ def a_rotten_anchor_is_refused_chunk_by_chunk(lab):
     if not 0 < west.version(uid)["wire_bytes"] < 3 << 20:
         raise Failed(f"{west.version(uid)['wire_bytes']} bytes crossed for one chunk")
     read_and_compare(lab, west, uid, path, "chunk")
+    wait_for("the anchor is written anew", lambda: west.counters()["anchors_written"] == 1)
+    reboot(west)
+    west.start()
+    west.wait_holds(uid)
+    expect("bytes that crossed for what was written anew", west.version(uid)["wire_bytes"], 0)
     reboot(west)
     with open(anchor, "r+b") as f:
         f.write(b"X")

@@ -296,6 +296,39 @@ static void another_withdrawn_version_leaves_the_anchor(void **state)
     trainer_end(&t);
 }
 
+static bool written_come_to(struct trainer *t, uint64_t count)
+{
+    const tb_time_ns until = tb_time_add(tb_clock_now(), WAIT_NS);
+    while (t->home.d->counters.anchors_written < count && tb_clock_now() < until)
+        (void)uv_run(&t->home.d->loop, UV_RUN_ONCE);
+    return t->home.d->counters.anchors_written == count;
+}
+
+/* P1 P3: a chunk of the head was damaged in the arena, maybe before it was written. Once the chunk came again, so is the anchor. */
+static void the_anchor_of_a_damaged_version_is_written_anew(void **state)
+{
+    (void)state;
+    struct trainer t;
+    trainer_begin(&t, 1);
+    publish(&t, 1);
+    assert_true(written_come_to(&t, 1));
+    struct tb_daemon *d = t.home.d;
+    struct tb_copy *copy = tb_copy_find(d, &t.made[0].key.uid);
+    struct tb_place *place = tb_arena_place(copy->region, 0);
+    const struct tb_report report = {.uid = t.made[0].key.uid};
+    place->bytes[3] ^= 1;
+    CHECK_STATUS(tb_repair_arena(d, &report), TB_CHUNK_DIGEST);
+    while (atomic_load(&d->verify_bad) != 0)
+        (void)uv_run(&d->loop, UV_RUN_ONCE);
+    tb_anchors_tick(d, tb_clock_now());
+    assert_int_equal(d->counters.anchors_written, 1); /* not while it lacks the chunk */
+    version_land(&t.made[0], place, 0, 0);
+    assert_true(written_come_to(&t, 2));
+    tb_anchors_tick(d, tb_clock_now());
+    assert_false(tb_anchors_using(d, &t.made[0].key.uid)); /* and that once */
+    trainer_end(&t);
+}
+
 /* The newest is whole before the store has written that it is ready, and no other comes behind it. */
 static void the_last_version_is_not_forgotten_for_one_before_it(void **state)
 {
@@ -526,6 +559,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_withdrawn_versions_anchor_gives_way_to_the_head),
         cmocka_unit_test(another_withdrawn_version_leaves_the_anchor),
+        cmocka_unit_test(the_anchor_of_a_damaged_version_is_written_anew),
         cmocka_unit_test(the_last_version_is_not_forgotten_for_one_before_it),
         cmocka_unit_test(what_cannot_be_written_rests),
         cmocka_unit_test(the_loop_goes_on_while_an_anchor_is_taken_away),
