@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/digest.h"
 
 enum { STATE, BASE, BASE_END = BASE + 1, COUNT, ROOM_BYTES, ROOM_USED };
 
@@ -95,20 +96,43 @@ static uint64_t form_word(struct tb_codec_form form)
     return ((uint64_t)form.id & 0xff) << 32 | (uint64_t)form.on_base << 40;
 }
 
+static uint64_t *entry_of(const struct tb_shelf *shelf, uint32_t line)
+{
+    return shelf->head + tb_shelf_entry_offset(shelf->count, line) / sizeof(uint64_t);
+}
+
 void tb_shelf_put(struct tb_shelf *shelf, uint32_t line, const struct tb_codec_coded *coded)
 {
     if (tb_shelf_has(shelf, line)) return;
-    uint64_t *entry = shelf->head + tb_shelf_entry_offset(shelf->count, line) / sizeof(uint64_t);
-    uint8_t *to = coded != NULL && coded->count > 0 ? take_room(shelf, coded->count) : NULL;
+    uint64_t *entry = entry_of(shelf, line);
+    uint8_t *to = coded != NULL && coded->count > 0 ? take_room(shelf, TB_DIGEST_BYTES + coded->count) : NULL;
     uint64_t words[TB_SHELF_ENTRY_WORDS] = {0};
     if (to != NULL) {
-        memcpy(to, coded->bytes, coded->count);
+        const struct tb_digest digest = tb_digest_of(coded->bytes, coded->count);
+        memcpy(to, digest.bytes, TB_DIGEST_BYTES);
+        memcpy(to + TB_DIGEST_BYTES, coded->bytes, coded->count);
         words[0] = (uint64_t)coded->count | form_word(coded->form);
-        words[1] = (uint64_t)(to - shelf->room);
+        words[1] = (uint64_t)(to + TB_DIGEST_BYTES - shelf->room);
     }
     for (uint32_t i = 0; i < TB_SHELF_ENTRY_WORDS; i++)
         __atomic_store_n(&entry[i], words[i], __ATOMIC_RELAXED);
     (void)tb_bitmap_set(bits_of(shelf), line);
+}
+
+/* What the memory says is bounded before it is followed: it may be what is damaged. */
+bool tb_shelf_recheck(struct tb_shelf *shelf, uint32_t line)
+{
+    if (!tb_shelf_has(shelf, line)) return true;
+    uint64_t *entry = entry_of(shelf, line);
+    const uint64_t bytes = (uint32_t)__atomic_load_n(&entry[0], __ATOMIC_RELAXED);
+    const uint64_t offset = __atomic_load_n(&entry[1], __ATOMIC_RELAXED);
+    if (bytes == 0) return true;
+    if (offset >= TB_DIGEST_BYTES && offset <= shelf->room_bytes && bytes <= shelf->room_bytes - offset) {
+        const struct tb_digest digest = tb_digest_of(shelf->room + offset, bytes);
+        if (memcmp(digest.bytes, shelf->room + offset - TB_DIGEST_BYTES, TB_DIGEST_BYTES) == 0) return true;
+    }
+    __atomic_store_n(&entry[0], 0, __ATOMIC_RELAXED);
+    return false;
 }
 
 /* ---- as a reader sees it ---- */

@@ -147,8 +147,11 @@ static struct tb_object *object_new(struct tb_objects *o, const struct tb_object
     const struct tb_codec_coded *coded = news->coded;
     struct tb_object *object = tb_malloc(sizeof *object + coded->count);
     if (object == NULL) return NULL;
-    *object = (struct tb_object){
-        .refs = 1, .from = news->from, .form = coded->form, .count = (uint32_t)coded->count};
+    *object = (struct tb_object){.refs = 1,
+                                 .from = news->from,
+                                 .form = coded->form,
+                                 .digest = tb_digest_of(coded->bytes, coded->count),
+                                 .count = (uint32_t)coded->count};
     memcpy(object->bytes, coded->bytes, coded->count);
     o->bytes += object_bytes(object);
     o->count++;
@@ -184,11 +187,19 @@ void tb_objects_put(struct tb_objects *o, const struct tb_object_name *name,
     uv_mutex_unlock(&o->lock);
 }
 
+static bool is_damaged(const struct tb_object *object)
+{
+    const struct tb_digest digest = tb_digest_of(object->bytes, object->count);
+    return !tb_digest_equal(&digest, &object->digest);
+}
+
 bool objects_is_wrong(struct tb_objects *o, struct shelf *shelf, uint32_t chunk)
 {
     struct tb_object *object = shelf != NULL ? shelf->chunks[chunk] : NULL;
     if (object == NULL) return false;
-    if (object->from == TB_OBJECT_MADE_HERE) return true;
+    const bool damaged = is_damaged(object);
+    if (object->from == TB_OBJECT_MADE_HERE && !damaged) return true;
+    o->damaged += damaged;
     shelf->chunks[chunk] = NULL;
     objects_unref(o, object);
     o->bad++;
@@ -316,7 +327,8 @@ void tb_objects_stats(struct tb_objects *o, struct tb_objects_stats *stats_out)
                                            .used = o->used,
                                            .joined = o->joined,
                                            .known = o->known_count,
-                                           .bad = o->bad};
+                                           .bad = o->bad,
+                                           .damaged = o->damaged};
     memcpy(stats_out->from, o->from, sizeof o->from);
     uv_mutex_unlock(&o->lock);
 }

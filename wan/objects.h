@@ -49,8 +49,8 @@ struct tb_object_news {
 /* Copies it in. Nothing is kept where there is one already, the budget does not allow it, or memory lacks. */
 void tb_objects_put(struct tb_objects *o, const struct tb_object_name *name,
                     const struct tb_object_news *news);
-/* Somebody who decoded it says that it is wrong: it goes, and is made again by whoever wants it. One that was made here stays: who says
- * it again and again would have it encoded again and again, for all others too. Where there is no such object, the steps that lead to the
+/* A peer that decoded it says that it is wrong: it goes, and is made again by the next that wants it. One that was made here stays, unless
+ * its bytes are not those that were kept: a liar would have it encoded again and again, for all others too. Where there is no such object, the steps that lead to the
  * chunk (tb_objects_steps) are what was wrong. */
 void tb_objects_bad(struct tb_objects *o, const struct tb_object_name *name);
 /* That version is not to be had any more, from nobody: withdrawn, broken or lost. One that only left this site to make room stays
@@ -90,10 +90,11 @@ struct tb_objects_stats {
     uint64_t bytes, budget_bytes;
     uint64_t count; /* of objects */
     uint32_t pairs;
-    uint32_t known;  /* versions, gone ones too */
-    uint64_t used;   /* found instead of encoded again */
-    uint64_t joined; /* chunks to which kept steps led */
-    uint64_t bad;    /* that were said to be wrong */
+    uint32_t known;   /* versions, gone ones too */
+    uint64_t used;    /* found instead of encoded again */
+    uint64_t joined;  /* chunks to which kept steps led */
+    uint64_t bad;     /* that were said to be wrong, and went */
+    uint64_t damaged; /* of those: their bytes are not those that were kept */
     struct tb_object_sum from[TB_OBJECT_FROMS];
 };
 void tb_objects_stats(struct tb_objects *o, struct tb_objects_stats *stats_out); /* NULL: all zero */

@@ -10,6 +10,7 @@ struct tb_object {
     uint32_t refs; /* the table's own is one */
     enum tb_object_from from;
     struct tb_codec_form form;
+    struct tb_digest digest; /* of its bytes, as they came */
     uint32_t count;
     uint8_t bytes[];
 };
@@ -35,7 +36,7 @@ struct pair {
 
 struct tb_objects {
     uv_mutex_t lock;
-    uint64_t budget, bytes, count, used, joined, bad;
+    uint64_t budget, bytes, count, used, joined, bad, damaged;
     struct tb_object_sum from[TB_OBJECT_FROMS];
     uint32_t pair_count;
     struct pair *pairs; /* the newest first */
@@ -50,7 +51,7 @@ void objects_unref(struct tb_objects *o, struct tb_object *object);
 struct shelf *objects_shelf(struct tb_objects *o, const struct tb_object_name *name);
 /* `least` pairs stay: what is being filled does not go for itself. Nothing goes for what would not fit even alone. */
 bool objects_room(struct tb_objects *o, uint64_t bytes, uint32_t least);
-/* Of a shard's slot: one that was not made here goes. False: none is there. */
+/* Of a shard's slot: one that was not made here, or is damaged, goes. False: none is there. */
 bool objects_is_wrong(struct tb_objects *o, struct shelf *shelf, uint32_t chunk);
 /* It leads to the chunk step by step: those that were not made here go. */
 void objects_steps_wrong(struct tb_objects *o, const struct tb_object_name *name);

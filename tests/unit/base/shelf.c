@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #define COUNT 130u
-#define ROOM  64u
+#define ROOM  64u /* of which each object's digest takes 16 */
 
 struct world {
     struct tb_shelf shelf;
@@ -75,8 +75,8 @@ static void what_finds_no_room_has_no_object(void **state)
     struct tb_shelf_entry entry;
     char bytes[ROOM] = {0};
     world_init(&w);
-    const struct tb_codec_coded most = coded_of(bytes, ROOM - 1), more = coded_of(bytes, 2),
-                                last = coded_of(bytes, 1);
+    const struct tb_codec_coded most = coded_of(bytes, ROOM - 2 * TB_DIGEST_BYTES - 1),
+                                more = coded_of(bytes, 2), last = coded_of(bytes, 1);
     tb_shelf_put(&w.shelf, 0, &most);
     tb_shelf_put(&w.shelf, 1, &more);
     tb_shelf_put(&w.shelf, 2, &last);
@@ -135,11 +135,37 @@ static void nonsense_is_refused(void **state)
     free(w.memory);
 }
 
+/* P1: its owner digests it after a report: damaged, it is shown to nobody any more; else it stays, whatever a reader says (P7). */
+static void a_damaged_object_is_withdrawn(void **state)
+{
+    (void)state;
+    struct world w;
+    struct tb_shelf_entry entry;
+    world_init(&w);
+    const struct tb_codec_coded one = coded_of("abc", 3), two = coded_of("defgh", 5);
+    tb_shelf_put(&w.shelf, 0, &one);
+    tb_shelf_put(&w.shelf, 1, &two);
+    tb_shelf_put(&w.shelf, 2, NULL);
+    for (uint32_t line = 0; line < 4; line++)
+        assert_true(tb_shelf_recheck(&w.shelf, line));
+    assert_true(entry_of(&w, 1, 100, &entry));
+    w.shelf.room[entry.offset + 2] ^= 1;
+    assert_false(tb_shelf_recheck(&w.shelf, 1));
+    assert_true(tb_shelf_recheck(&w.shelf, 1)); /* it has none */
+    assert_true(entry_of(&w, 1, 100, &entry));
+    assert_int_equal(entry.bytes, 0);
+    assert_true(tb_shelf_recheck(&w.shelf, 0));
+    w.memory[tb_shelf_entry_offset(COUNT, 0) / 8 + 1] = UINT64_MAX; /* where it stands */
+    assert_false(tb_shelf_recheck(&w.shelf, 0));
+    free(w.memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_entry_says_where_the_object_stands),
         cmocka_unit_test(what_finds_no_room_has_no_object),
+        cmocka_unit_test(a_damaged_object_is_withdrawn),
         cmocka_unit_test(a_shelf_is_opened_once),
         cmocka_unit_test(nonsense_is_refused),
     };

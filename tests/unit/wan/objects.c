@@ -322,6 +322,28 @@ static void a_bad_object_goes(void **state)
     tb_objects_free(o);
 }
 
+/* P1: memory failed under an object that was made here. A report makes its holder look, and it is made again. */
+static void an_object_that_is_damaged_where_it_stands_goes(void **state)
+{
+    (void)state;
+    enum { A, B };
+    struct tb_objects *o = NULL;
+    const struct tb_object_name third = name_of(B, A, 0, 2);
+    CHECK_OK(tb_objects_new(1 << 20, &o));
+    put(o, B, A, 0, 2, "sound");
+    struct tb_object *object = tb_objects_find(o, &third);
+    ((uint8_t *)(uintptr_t)tb_object_coded(object).bytes)[1] ^= 1;
+    tb_object_unref(o, object);
+    tb_objects_bad(o, &third);
+    assert_null(tb_objects_find(o, &third));
+    assert_int_equal(stats_of(o).damaged, 1);
+    put(o, B, A, 0, 2, "sound");
+    tb_objects_bad(o, &third);
+    assert_true(finds(o, B, A, 0, 2, "sound"));
+    assert_int_equal(stats_of(o).damaged, 1);
+    tb_objects_free(o);
+}
+
 /* ---- steps ---- */
 
 /* What version v's chunk k is: chunk 0 changes in each version, chunk 1 in every second one. */
@@ -524,6 +546,7 @@ int main(void)
         cmocka_unit_test(a_slow_rank_is_not_waited_for),
         cmocka_unit_test(a_rank_that_keeps_up_is_waited_for),
         cmocka_unit_test(a_bad_object_goes),
+        cmocka_unit_test(an_object_that_is_damaged_where_it_stands_goes),
         cmocka_unit_test(steps_lead_from_one_version_to_another),
         cmocka_unit_test(only_what_is_known_leads_anywhere),
         cmocka_unit_test(no_way_leads_over_another_model),
