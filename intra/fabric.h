@@ -191,14 +191,15 @@ struct tb_hop_place {
     struct tb_place *place; /* stays valid until tb_hop_close has returned */
 };
 
-enum tb_hop_event_kind { TB_HOP_OPENED, TB_HOP_LOST, TB_HOP_CHUNK_BAD, TB_HOP_WHOLE };
+enum tb_hop_event_kind { TB_HOP_OPENED, TB_HOP_LOST, TB_HOP_CHUNK_BAD, TB_HOP_OBJECT_BAD, TB_HOP_WHOLE };
 struct tb_hop_event {
     enum tb_hop_event_kind kind;
     enum tb_status why;          /* LOST: the reason; the hop does nothing more: close it */
     enum tb_transport transport; /* OPENED: and again when it goes on by another */
     enum tb_transport_why why_transport;
     /* CHUNK_BAD: digest did not match although the hop was still open after the READ; read once more before saying so: `twice` */
-    uint32_t shard, chunk;
+    uint32_t shard,
+        chunk; /* of OBJECT_BAD, too: an encoded chunk of the source's shelf was wrong, and the chunk comes whole */
     bool twice;
 };
 typedef void (*tb_hop_fn)(void *user, struct tb_hop *hop, const struct tb_hop_event *event);

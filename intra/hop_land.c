@@ -174,6 +174,11 @@ static void object_failed(struct tb_hop_slot *slot)
     tell_no_object(slot);
     tb_hop_object_failed(&slot->hop->state, &slot->aim);
     slot->state = TB_SLOT_FREE;
+    tb_hop_tell(slot->hop,
+                (struct tb_hop_event){.kind = TB_HOP_OBJECT_BAD,
+                                      .transport = slot->hop->transport,
+                                      .shard = slot->hop->shards[slot->aim.shard_index].source->shard,
+                                      .chunk = slot->aim.chunk});
 }
 
 /* The bytes are not what the publisher sealed. That is the source's fault only if the memory was still its to

@@ -173,18 +173,18 @@ TB_MESSAGE(tb_session_granted, TB_SESSION_GRANTED_FIELDS)
 #define TB_SESSION_HOP_LOST_FIELDS(F) F(id, uid) F(u64, plan) F(u32, status_negated)
 TB_MESSAGE(tb_session_hop_lost, TB_SESSION_HOP_LOST_FIELDS)
 
-#define TB_SESSION_CHUNK_BAD_FIELDS(F) F(id, uid) F(u64, plan) F(u32, shard) F(u32, chunk)
+#define TB_SESSION_CHUNK_BAD_FIELDS(F) F(id, uid) F(u64, plan) F(u32, shard) F(u32, chunk) F(bool, object) /* not the chunk: its encoded form, on the source's shelf */
 TB_MESSAGE(tb_session_chunk_bad, TB_SESSION_CHUNK_BAD_FIELDS)
 
 /* Of what this session stages, or of what it sealed. A worker that lately digested the chunk, or does not serve it, answers nothing. */
-#define TB_SESSION_DOUBT_FIELDS(F) F(id, uid) F(u32, shard) F(u32, chunk)
+#define TB_SESSION_DOUBT_FIELDS(F) F(id, uid) F(u32, shard) F(u32, chunk) F(bool, object)
 TB_MESSAGE(tb_session_doubt, TB_SESSION_DOUBT_FIELDS)
 
 /* What a holder's own digest said, and what it did. */
 enum tb_session_found {
     TB_SESSION_FOUND_GOOD = 1,
     TB_SESSION_FOUND_AGAIN,  /* staged, and damaged: it is fetched again, and PROGRESS says that the staging is not whole */
-    TB_SESSION_FOUND_GONE,   /* staged, and damaged: the worker computes from it, so it stays, and is served no more */
+    TB_SESSION_FOUND_GONE,   /* damaged, and served no more: staged, and the worker computes from it; or an encoded chunk */
     TB_SESSION_FOUND_MENDED, /* sealed, and the copy was damaged: it was made again from the memory it was made of */
     TB_SESSION_FOUND_SPOILED /* sealed, and damaged for good */
 };

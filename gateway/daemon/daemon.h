@@ -410,11 +410,14 @@ struct tb_report { /* that a chunk is damaged where it stands */
     struct tb_id uid;
     uint32_t shard, chunk; /* as said: bounded by repair.c */
     uint64_t reporter;     /* equal for reports that share a part of the looks (base/doubts.h) */
+    bool object;           /* not the chunk: its encoded form, on the holder's shelf */
 };
 uint64_t tb_repair_reporter(const struct tb_worker_session *s);
 /* Digests the chunk of this gateway's own copy. TB_OK: it is good. TB_CHUNK_DIGEST: it is not, is not held any more, and is
  * fetched again. TB_CHUNK_ABSENT: it is not here. TB_AGAIN: not looked at, as it was lately, or too many were. */
 TB_MUST_USE enum tb_status tb_repair_arena(struct tb_daemon *d, const struct tb_report *r);
+/* Digests the encoded chunk of this gateway's own shelf, likewise; TB_CHUNK_DIGEST: it is shown to nobody any more. */
+TB_MUST_USE enum tb_status tb_repair_shelf(struct tb_daemon *d, const struct tb_report *r);
 const char *tb_repair_action(enum tb_status found); /* for the log */
 /* Asks a worker to digest the chunk of its copy. False: it is away, or is not asked, as it was lately, or too many were. */
 bool tb_repair_ask(struct tb_daemon *d, const struct tb_id *holder, const struct tb_report *r);

@@ -496,6 +496,7 @@ static void hop_event(struct tb_daemon *d, const struct tb_hop_note *note)
     if (h == NULL) return; /* closed meanwhile */
     switch (note->event.kind) {
     case TB_HOP_OPENED:
+    case TB_HOP_OBJECT_BAD: /* the chunk comes whole; nobody else reads a rank's shelf */
         break;
     case TB_HOP_WHOLE:
         pace_take(h);

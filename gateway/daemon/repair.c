@@ -64,13 +64,35 @@ enum tb_status tb_repair_arena(struct tb_daemon *d, const struct tb_report *r)
     return status;
 }
 
+/* The chunks of a shelf stand in one line. */
+static uint32_t line_of(const struct tb_copy *copy, const struct tb_report *r)
+{
+    uint32_t line = r->chunk;
+    for (uint32_t s = 0; s < r->shard; s++)
+        line += tb_arena_place(copy->region, s)->manifest->chunk_count;
+    return line;
+}
+
+enum tb_status tb_repair_shelf(struct tb_daemon *d, const struct tb_report *r)
+{
+    struct tb_copy *copy = copy_of(d, r);
+    if (copy == NULL || copy->shelf_memory == NULL) return TB_CHUNK_ABSENT;
+    if (!may_look(d, r, 0)) return TB_AGAIN;
+    if (tb_shelf_recheck(&copy->shelf, line_of(copy, r))) return TB_OK;
+    d->counters.chunks_rotted++;
+    tb_log(TB_LOG_ERROR, "chunk.damaged",
+           "place=shelf model=%s number=%llu shard=%u chunk=%u action=not_served", copy->key.model.text,
+           (unsigned long long)copy->key.number, r->shard, r->chunk);
+    return TB_CHUNK_DIGEST;
+}
+
 const char *tb_repair_action(enum tb_status found)
 {
     switch (found) {
     case TB_OK:
         return "own_copy_is_good";
     case TB_CHUNK_DIGEST:
-        return "fetch_again";
+        return "damaged";
     case TB_CHUNK_ABSENT:
         return "not_held";
     default:
@@ -95,7 +117,8 @@ bool tb_repair_ask(struct tb_daemon *d, const struct tb_id *holder, const struct
     d->asked[d->asked_next] =
         (struct tb_asked){.holder = *holder, .uid = r->uid, .shard = r->shard, .chunk = r->chunk};
     d->asked_next = (d->asked_next + 1) % TB_DOUBTS_MAX;
-    const struct tb_session_doubt m = {.uid = r->uid, .shard = r->shard, .chunk = r->chunk};
+    const struct tb_session_doubt m = {
+        .uid = r->uid, .shard = r->shard, .chunk = r->chunk, .object = r->object};
     TB_SESSION_SEND(s, TB_SESSION_DOUBT, 0, &m, TB_SESSION_SMALL, tb_session_doubt_encode);
     return true;
 }

@@ -323,8 +323,9 @@ struct tb_hop_note {
     enum tb_transport_why why_transport;
     enum tb_status why;
     uint32_t bad_count; /* chunks that came wrong twice; more than fit are told again by the next read */
-    struct {
+    struct tb_hop_bad {
         uint32_t shard, chunk;
+        bool object; /* its encoded form */
     } bad[16];
 };
 

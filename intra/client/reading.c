@@ -77,16 +77,24 @@ static void lost_notice(struct tb_session *s, const struct tb_staging *st, uint6
     tb_request_post(s, notice);
 }
 
-static void bad_notice(struct tb_session *s, const struct tb_staging *st, uint32_t shard, uint32_t chunk)
+static void bad_notice(struct tb_session *s, const struct tb_staging *st, const struct tb_hop_bad *bad)
 {
     struct tb_request *notice = tb_request_new(s, TB_SESSION_CHUNK_BAD, 0, 0);
     if (notice == NULL) return;
-    const struct tb_session_chunk_bad m = {.uid = st->uid, .plan = st->plan, .shard = shard, .chunk = chunk};
+    const struct tb_session_chunk_bad m = {
+        .uid = st->uid, .plan = st->plan, .shard = bad->shard, .chunk = bad->chunk, .object = bad->object};
     tb_session_chunk_bad_encode(&m, &notice->payload);
     tb_request_post(s, notice);
 }
 
 /* ---- hops ---- */
+
+static void note_bad(struct tb_hop_note *note, const struct tb_hop_event *event)
+{
+    if (note->bad_count == sizeof note->bad / sizeof note->bad[0]) return;
+    note->bad[note->bad_count++] = (struct tb_hop_bad){
+        .shard = event->shard, .chunk = event->chunk, .object = event->kind == TB_HOP_OBJECT_BAD};
+}
 
 /* On the fabric's thread: notes what happened and wakes the session thread. */
 static void hop_said(void *user, struct tb_hop *hop, const struct tb_hop_event *event)
@@ -106,10 +114,10 @@ static void hop_said(void *user, struct tb_hop *hop, const struct tb_hop_event *
         note->why = event->why;
         break;
     case TB_HOP_CHUNK_BAD:
-        if (event->twice && note->bad_count < sizeof note->bad / sizeof note->bad[0]) {
-            note->bad[note->bad_count].shard = event->shard;
-            note->bad[note->bad_count++].chunk = event->chunk;
-        }
+        if (event->twice) note_bad(note, event);
+        break;
+    case TB_HOP_OBJECT_BAD:
+        note_bad(note, event);
         break;
     case TB_HOP_WHOLE:
         note->whole = true;
@@ -423,7 +431,7 @@ static void hear_hop(struct tb_session *s, struct tb_staging *st)
     pthread_mutex_unlock(&st->note_lock);
     if (note.opened) hop_opened(st, &note);
     for (uint32_t i = 0; i < note.bad_count; i++)
-        bad_notice(s, st, note.bad[i].shard, note.bad[i].chunk);
+        bad_notice(s, st, &note.bad[i]);
     if (is_whole(st)) {
         became_whole(s, st);
         return;

@@ -95,6 +95,18 @@ static void recheck_staged(struct tb_session *s, struct tb_staging *st, const st
     tb_staging_read_again(s, st);
 }
 
+/* What it decodes to is not asked: the base may have left. */
+static void recheck_object(struct tb_session *s, struct tb_staging *st, const struct tb_session_doubt *m)
+{
+    uint32_t line = m->chunk;
+    for (uint32_t i = 0; i < m->shard; i++)
+        line += st->shards[i].manifest.chunk_count;
+    if (st->shelf_offset == 0 || !may_look(s, m)) return;
+    const bool good = tb_shelf_recheck(&st->shelf, line);
+    if (!good) tell_damaged("shelf", st->key.number, m, "not_served");
+    answer(s, m, good ? TB_SESSION_FOUND_GOOD : TB_SESSION_FOUND_GONE);
+}
+
 /* ---- what is sealed ---- */
 
 static struct tb_spread spread_of(const struct tb_publication *p)
@@ -176,8 +188,12 @@ void tb_recheck(struct tb_session *s, const struct tb_session_doubt *m)
 {
     struct tb_publication *p = tb_publication_find(s, &m->uid, m->shard);
     struct tb_staging *st = tb_staging_find(s, &m->uid);
-    if (p != NULL && is_sealed_here(p, m->chunk)) recheck_sealed(s, p, m);
+    if (p != NULL && !m->object && is_sealed_here(p, m->chunk)) recheck_sealed(s, p, m);
     if (st == NULL || !is_served(st) || m->shard >= st->key.shard_count) return;
     const struct tb_place *place = &st->shards[m->shard].place;
-    if (m->chunk < place->manifest->chunk_count && tb_place_held(place, m->chunk)) recheck_staged(s, st, m);
+    if (m->chunk >= place->manifest->chunk_count) return;
+    if (m->object)
+        recheck_object(s, st, m);
+    else if (tb_place_held(place, m->chunk))
+        recheck_staged(s, st, m);
 }

@@ -337,7 +337,7 @@ static enum tb_status take_plan(struct worker *k, struct tb_wire_frame *f)
 static void tell_lost(struct worker *k, struct staged *st)
 {
     const struct tb_hop_event e = st->news;
-    const struct tb_session_chunk_bad bad = {*uid_of(st->version), st->plan, e.shard, e.chunk};
+    const struct tb_session_chunk_bad bad = {*uid_of(st->version), st->plan, e.shard, e.chunk, false};
     const struct tb_session_hop_lost lost = {*uid_of(st->version), st->plan, tb_session_status_put(e.why)};
     hop_end(st);
     k->asked_at = the->now;

@@ -21,7 +21,7 @@ static void whole_here(struct sealed *s)
 
 static enum tb_status reported(struct sealed *s, uint64_t reporter, uint32_t shard, uint32_t chunk)
 {
-    const struct tb_report r = {s->made.key.uid, shard, chunk, reporter};
+    const struct tb_report r = {.uid = s->made.key.uid, .shard = shard, .chunk = chunk, .reporter = reporter};
     return tb_repair_arena(s->home.d, &r);
 }
 
@@ -83,6 +83,31 @@ static void numbers_that_name_nothing_are_passed_over(void **state)
     CHECK_STATUS(reported(&s, 7, 0, s.made.list[0]->chunk_count), TB_CHUNK_ABSENT);
     CHECK_STATUS(reported(&s, 7, 0, UINT32_MAX), TB_CHUNK_ABSENT);
     CHECK_STATUS(tb_repair_arena(s.home.d, &unknown), TB_CHUNK_ABSENT);
+    sealed_end(&s);
+}
+
+static void a_damaged_object_is_shown_to_nobody(void **state)
+{
+    struct sealed s;
+    (void)state;
+    whole_here(&s);
+    struct tb_shelf *shelf = &s.copy->shelf;
+    const uint32_t count = s.made.list[0]->chunk_count;
+    const struct tb_codec_coded coded = {{TB_CODEC_SPARSE, true}, "object", 6};
+    struct tb_report r = {.uid = s.made.key.uid, .chunk = 1, .object = true};
+    CHECK_STATUS(tb_repair_shelf(s.home.d, &r), TB_CHUNK_ABSENT); /* it has no shelf */
+    s.copy->shelf_memory = tb_calloc(1, tb_shelf_bytes(count, 64));
+    assert_non_null(s.copy->shelf_memory);
+    tb_shelf_init(shelf, s.copy->shelf_memory, count, 64);
+    tb_shelf_put(shelf, 0, &coded);
+    tb_shelf_put(shelf, 1, &coded);
+    shelf->room[TB_DIGEST_BYTES + 6 + TB_DIGEST_BYTES] ^= 1; /* the second one */
+    CHECK_STATUS(tb_repair_shelf(s.home.d, &r), TB_CHUNK_DIGEST);
+    assert_int_equal(s.home.d->counters.chunks_rotted, 1);
+    r.chunk = 0;
+    CHECK_STATUS(tb_repair_shelf(s.home.d, &r), TB_OK); /* P7: good, whatever a reader says */
+    r.chunk = count;
+    CHECK_STATUS(tb_repair_shelf(s.home.d, &r), TB_CHUNK_ABSENT);
     sealed_end(&s);
 }
 
@@ -189,6 +214,7 @@ int main(void)
         cmocka_unit_test(a_damaged_chunk_is_dropped_and_repaired),
         cmocka_unit_test(a_liar_makes_nobody_drop_a_chunk),
         cmocka_unit_test(numbers_that_name_nothing_are_passed_over),
+        cmocka_unit_test(a_damaged_object_is_shown_to_nobody),
         cmocka_unit_test(a_rank_that_copied_again_is_read_once_more),
         cmocka_unit_test(a_rank_whose_bytes_changed_breaks_its_version),
         cmocka_unit_test(a_rank_that_does_not_answer_breaks_its_version),

@@ -362,6 +362,7 @@ static void an_owner_learns_of_an_object_that_failed(void **state)
     host_read(&s.last, &s.source, &base);
     (void)host_ends(&s.last, &s.cargo);
     assert_int_equal(s.last.objects_came + s.last.none_came, s.count);
+    assert_int_equal(told(&s.last.tale).objects_bad, 1); /* so its holder is asked to look */
     scene_close(&s);
 }
 
