@@ -479,9 +479,9 @@ static void write_begin(struct tb_anchors *a, uint32_t model, struct tb_copy *co
     a->key = copy->key;
     a->region = copy->region;
     a->begun_at = now;
+    a->stale = false;
     a->error[0] = '\0';
     atomic_store(&a->written_bytes, 0);
-    a->stale = false;
     a->models[model].whole_since = 0;
     a->models[model].failed_at = now; /* until it is written */
     if (!tb_anchor_folder_name(&a->folder, &a->key, a->path)) return;
