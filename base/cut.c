@@ -64,15 +64,15 @@ static void cut_small(struct cutter *c, uint64_t bytes)
 
 static void cut_tensors(struct cutter *c, const struct tb_layout *layout)
 {
-    enum tb_dtype group_dtype = (enum tb_dtype)0;
+    const struct tb_tensor *before = NULL;
     uint16_t group_part = 0;
     for (uint32_t i = 0; i < layout->tensor_count; i++) {
         const struct tb_tensor *t = &layout->tensors[i];
         if (t->bytes == 0) continue;
         if (t->part != group_part) close_group(c);
         group_part = t->part;
-        if (t->dtype != group_dtype) close_group(c);
-        group_dtype = t->dtype;
+        if (before == NULL || !tb_tensor_dtype_equal(before, t)) close_group(c);
+        before = t;
         if (t->bytes > c->target) {
             cut_large(c, t->bytes);
         } else {

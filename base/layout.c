@@ -17,9 +17,20 @@ static const struct {
 };
 #define DTYPE_COUNT (sizeof dtypes / sizeof dtypes[0])
 
+static const struct {
+    const char *name;
+    uint16_t bits;
+    enum tb_dtype codec;
+} others[] = {
+#define OTHER_ROW(name, bits, codec) {name, bits, codec},
+    TB_DTYPE_OTHER_LIST(OTHER_ROW)
+#undef OTHER_ROW
+};
+#define OTHER_COUNT (sizeof others / sizeof others[0])
+
 /* u8 dtype, u8 rank, u16 length and one byte of name. */
 #define TENSOR_WIRE_BYTES_MIN 5u
-#define TENSOR_WIRE_BYTES_MAX (6u + TB_TENSOR_NAME_MAX + TB_RANK_MAX * 24u)
+#define TENSOR_WIRE_BYTES_MAX (10u + TB_DTYPE_NAME_MAX + TB_TENSOR_NAME_MAX + TB_RANK_MAX * 24u)
 #define PART_FLAG             0x80u /* in the byte of the rank */
 
 /* By number: sorting and searching 100,000 tensors ask it millions of times. */
@@ -49,15 +60,119 @@ enum tb_dtype tb_dtype_parse(const char *text)
     return (enum tb_dtype)0;
 }
 
+/* ---- other dtypes ---- */
+
+static bool dtype_name_clean(const char *name, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const char c = name[i];
+        const bool letter = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+        if (!letter && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-') return false;
+    }
+    return count > 0 && count <= TB_DTYPE_NAME_MAX;
+}
+
+/* What stands for it in the list of TB_DTYPE_OTHER_LIST; OTHER_COUNT: none. */
+static size_t other_known(const char *name)
+{
+    size_t i = 0;
+    while (i < OTHER_COUNT && strcmp(others[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+static bool other_valid(const struct tb_dtype_other *o)
+{
+    const size_t count = strnlen(o->name, sizeof o->name);
+    return o->bits > 0 && o->bits <= TB_DTYPE_BITS_MAX && dtype_name_clean(o->name, count) &&
+           tb_dtype_parse(o->name) == (enum tb_dtype)0;
+}
+
+/* Digits only, below 2^16; 0 where they are none. */
+static uint16_t bits_parse(const char *text)
+{
+    uint32_t bits = 0;
+    const char *at = text;
+    for (; *at >= '0' && *at <= '9' && bits <= TB_DTYPE_BITS_MAX; at++)
+        bits = bits * 10 + (uint32_t)(*at - '0');
+    return *at == '\0' && bits <= TB_DTYPE_BITS_MAX ? (uint16_t)bits : 0;
+}
+
+bool tb_tensor_set_dtype(struct tb_tensor *t, const char *text)
+{
+    const char *colon = strchr(text, ':');
+    const size_t name_bytes = colon != NULL ? (size_t)(colon - text) : strlen(text);
+    struct tb_dtype_other o = {.bits = colon != NULL ? bits_parse(colon + 1) : 0};
+    if (!dtype_name_clean(text, name_bytes) || (colon != NULL && o.bits == 0)) return false;
+    memcpy(o.name, text, name_bytes);
+    const enum tb_dtype dtype = tb_dtype_parse(o.name);
+    const size_t known = other_known(o.name);
+    uint32_t bits = o.bits;
+    if (dtype != (enum tb_dtype)0)
+        bits = tb_dtype_element_bytes(dtype) * 8;
+    else if (known < OTHER_COUNT)
+        bits = others[known].bits;
+    if (bits == 0 || (colon != NULL && bits != o.bits)) return false;
+    o.bits = (uint16_t)bits;
+    t->dtype = dtype != (enum tb_dtype)0 ? dtype : TB_DTYPE_OTHER;
+    t->other = dtype != (enum tb_dtype)0 ? (struct tb_dtype_other){0} : o;
+    return true;
+}
+
+const char *tb_tensor_dtype_name(const struct tb_tensor *t)
+{
+    return t->dtype == TB_DTYPE_OTHER ? t->other.name : tb_dtype_name(t->dtype);
+}
+
+uint32_t tb_tensor_bits(const struct tb_tensor *t)
+{
+    return t->dtype == TB_DTYPE_OTHER ? t->other.bits : tb_dtype_element_bytes(t->dtype) * 8;
+}
+
+/* Bytes to which each of its elements is aligned: a power of two. It follows from the bits alone, so that all releases
+ * have one packed order, whichever names they know. */
+static uint32_t unit_bytes(const struct tb_tensor *t)
+{
+    if (t->dtype != TB_DTYPE_OTHER) return tb_dtype_element_bytes(t->dtype);
+    uint32_t unit = 8;
+    while (unit > 1 && t->other.bits % (unit * 8) != 0)
+        unit /= 2;
+    return unit;
+}
+
+static enum tb_dtype codec_dtype(const struct tb_tensor *t)
+{
+    static const enum tb_dtype by_unit[] = {
+        [1] = TB_DTYPE_U8, [2] = TB_DTYPE_U16, [4] = TB_DTYPE_U32, [8] = TB_DTYPE_U64};
+    if (t->dtype != TB_DTYPE_OTHER) return t->dtype;
+    const size_t known = other_known(t->other.name);
+    if (known < OTHER_COUNT && others[known].bits == t->other.bits) return others[known].codec;
+    return by_unit[unit_bytes(t)];
+}
+
+bool tb_tensor_box_on_bytes(const struct tb_tensor *t)
+{
+    const uint32_t bits = tb_tensor_bits(t);
+    bool whole = true;
+    for (uint8_t i = 0; i < t->rank; i++)
+        whole = whole && t->box_count[i] == t->full[i];
+    if (bits % 8 == 0 || whole) return true;
+    const uint64_t full = t->full[t->rank - 1], first = t->box_first[t->rank - 1];
+    const uint64_t count = t->box_count[t->rank - 1];
+    return full % 8 * bits % 8 == 0 && first % 8 * bits % 8 == 0 && count % 8 * bits % 8 == 0;
+}
+
+/* ---- tensors ---- */
+
 static bool name_clean(const void *name, size_t count)
 {
     return count > 0 && count <= TB_TENSOR_NAME_MAX && tb_utf8_is_clean(name, count);
 }
 
-/* *product_io x factor, or false past TB_SHARD_BYTES_MAX. */
+/* *product_io x factor, or false past TB_SHARD_BYTES_MAX. Both in bits. */
 static bool multiply(uint64_t *product_io, uint64_t factor)
 {
-    if (factor != 0 && *product_io > TB_SHARD_BYTES_MAX / factor) return false;
+    if (factor != 0 && *product_io > TB_SHARD_BYTES_MAX * 8 / factor) return false;
     *product_io *= factor;
     return true;
 }
@@ -65,8 +180,9 @@ static bool multiply(uint64_t *product_io, uint64_t factor)
 /* What a tensor must be before its numbers are believed; then its bytes. The name is checked apart. */
 static enum tb_status measure(const struct tb_tensor *t, uint64_t *bytes_out)
 {
-    uint64_t full = tb_dtype_element_bytes(t->dtype);
+    uint64_t full = tb_tensor_bits(t); /* bits, both */
     uint64_t box = full;
+    if (t->dtype == TB_DTYPE_OTHER && !other_valid(&t->other)) return TB_BAD_ARGUMENT;
     if (full == 0 || t->rank > TB_RANK_MAX || t->part > TB_PARTS_MAX) return TB_BAD_ARGUMENT;
     for (uint8_t i = 0; i < t->rank; i++) {
         if (t->box_first[i] > t->full[i]) return TB_BAD_ARGUMENT;
@@ -75,23 +191,31 @@ static enum tb_status measure(const struct tb_tensor *t, uint64_t *bytes_out)
         /* The box is inside the full shape, so this can not fail where that did not. */
         if (!multiply(&box, t->box_count[i])) return TB_TOO_LARGE;
     }
-    *bytes_out = box;
+    if (!tb_tensor_box_on_bytes(t)) return TB_BAD_ARGUMENT;
+    *bytes_out = (box + 7) / 8;
     return TB_OK;
 }
 
-/* Packed order without the name: larger elements first, then dtype number. */
-static int compare_dtypes(enum tb_dtype a, enum tb_dtype b)
+/* Packed order without the name: larger units first, then dtype number, then the other dtypes by name and bits. */
+static int compare_dtypes(const struct tb_tensor *a, const struct tb_tensor *b)
 {
-    if (a == b) return 0;
-    const uint32_t a_bytes = tb_dtype_element_bytes(a);
-    const uint32_t b_bytes = tb_dtype_element_bytes(b);
+    if (a->dtype == b->dtype && a->dtype != TB_DTYPE_OTHER) return 0;
+    const uint32_t a_bytes = unit_bytes(a);
+    const uint32_t b_bytes = unit_bytes(b);
     if (a_bytes != b_bytes) return a_bytes > b_bytes ? -1 : 1;
-    return a < b ? -1 : 1;
+    if (a->dtype != b->dtype) return a->dtype < b->dtype ? -1 : 1;
+    const int by_name = strcmp(a->other.name, b->other.name);
+    return by_name != 0 ? by_name : (int)a->other.bits - (int)b->other.bits;
+}
+
+bool tb_tensor_dtype_equal(const struct tb_tensor *a, const struct tb_tensor *b)
+{
+    return compare_dtypes(a, b) == 0;
 }
 
 static int compare_packed(const struct tb_tensor *a, const struct tb_tensor *b)
 {
-    const int by_dtype = compare_dtypes(a->dtype, b->dtype);
+    const int by_dtype = compare_dtypes(a, b);
     if (by_dtype != 0) return by_dtype;
     if (a->part != b->part) return a->part < b->part ? -1 : 1;
     return strcmp(a->name, b->name);
@@ -205,11 +329,13 @@ static void tensor_copy(struct tb_tensor *to, const struct tb_tensor *from, char
     struct tb_tensor t = {.dtype = from->dtype,
                           .rank = from->rank,
                           .part = from->part,
+                          .other.bits = from->other.bits,
                           .bytes = from->bytes,
                           .offset = from->offset};
     memcpy(t.full, from->full, from->rank * sizeof t.full[0]);
     memcpy(t.box_first, from->box_first, from->rank * sizeof t.box_first[0]);
     memcpy(t.box_count, from->box_count, from->rank * sizeof t.box_count[0]);
+    memcpy(t.other.name, from->other.name, strnlen(from->other.name, TB_DTYPE_NAME_MAX));
     t.name = memcpy(*names_io, from->name, name_bytes);
     *names_io += name_bytes;
     *to = t;
@@ -228,11 +354,29 @@ static enum tb_status place_tensors(struct tb_tensor *tensors, uint32_t count, u
     return TB_OK;
 }
 
+/* In packed order, so that equal ones follow one another within a unit. False: there are too many. */
+static bool others_count(const struct tb_tensor *tensors, uint32_t count, bool *any_out)
+{
+    uint32_t different = 0;
+    const struct tb_tensor *last = NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        if (tensors[i].dtype != TB_DTYPE_OTHER) continue;
+        if (last == NULL || compare_dtypes(last, &tensors[i]) != 0) different++;
+        last = &tensors[i];
+    }
+    *any_out = different > 0;
+    return different <= TB_DTYPES_OTHER_MAX;
+}
+
 static void tensor_encode(const struct tb_tensor *t, struct tb_writer *w)
 {
     tb_write_u8(w, (uint8_t)t->dtype);
     tb_write_u8(w, (uint8_t)(t->rank | (t->part != 0 ? PART_FLAG : 0)));
     if (t->part != 0) tb_write_u16(w, t->part);
+    if (t->dtype == TB_DTYPE_OTHER) {
+        tb_write_u16(w, t->other.bits);
+        tb_write_str(w, t->other.name);
+    }
     tb_write_str(w, t->name);
     for (uint8_t i = 0; i < t->rank; i++) {
         tb_write_u64(w, t->full[i]);
@@ -291,6 +435,7 @@ enum tb_status tb_layout_build(const struct tb_tensor *tensors, uint32_t count, 
         TB_ASSERT(status == TB_OK); /* check_tensors said so */
     }
     struct tb_layout layout = {.tensor_count = count, .tensors = b.tensors};
+    if (!others_count(b.tensors, count, &layout.other_dtypes)) return TB_TOO_LARGE;
     status = place_tensors(b.tensors, count, &layout.bytes);
     if (status != TB_OK) return status;
     layout.id = layout_id(&layout);
@@ -298,7 +443,7 @@ enum tb_status tb_layout_build(const struct tb_tensor *tensors, uint32_t count, 
     return TB_OK;
 }
 
-static const struct tb_tensor *find_with_dtype(const struct tb_layout *layout, const struct tb_tensor *wanted)
+const struct tb_tensor *tb_layout_find_like(const struct tb_layout *layout, const struct tb_tensor *wanted)
 {
     uint32_t low = 0;
     uint32_t high = layout->tensor_count;
@@ -315,13 +460,6 @@ static const struct tb_tensor *find_with_dtype(const struct tb_layout *layout, c
     return NULL;
 }
 
-const struct tb_tensor *tb_layout_find_part(const struct tb_layout *layout, const char *name,
-                                            enum tb_dtype dtype, uint16_t part)
-{
-    const struct tb_tensor wanted = {.name = name, .dtype = dtype, .part = part};
-    return find_with_dtype(layout, &wanted);
-}
-
 uint16_t tb_layout_part_max(const struct tb_layout *layout)
 {
     uint16_t most = 0;
@@ -330,12 +468,27 @@ uint16_t tb_layout_part_max(const struct tb_layout *layout)
     return most;
 }
 
+/* Index of the first tensor behind those that have the dtype of tensor i. */
+static uint32_t dtype_end(const struct tb_layout *layout, uint32_t i)
+{
+    uint32_t low = i + 1, high = layout->tensor_count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (compare_dtypes(&layout->tensors[middle], &layout->tensors[i]) == 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 const struct tb_tensor *tb_layout_find(const struct tb_layout *layout, const char *name)
 {
     /* Names are sorted inside a dtype only: one search for each of the few dtypes. */
-    for (size_t i = 0; i < DTYPE_COUNT; i++) {
-        const struct tb_tensor wanted = {.name = name, .dtype = dtypes[i].dtype};
-        const struct tb_tensor *t = find_with_dtype(layout, &wanted);
+    for (uint32_t i = 0; i < layout->tensor_count; i = dtype_end(layout, i)) {
+        const struct tb_tensor wanted = {
+            .name = name, .dtype = layout->tensors[i].dtype, .other = layout->tensors[i].other};
+        const struct tb_tensor *t = tb_layout_find_like(layout, &wanted);
         if (t != NULL) return t;
     }
     return NULL;
@@ -358,7 +511,7 @@ uint32_t tb_layout_tensor_at(const struct tb_layout *layout, uint64_t offset)
 enum tb_dtype tb_layout_dtype_at(const struct tb_layout *layout, uint64_t offset)
 {
     const uint32_t i = tb_layout_tensor_at(layout, offset);
-    return i < layout->tensor_count ? layout->tensors[i].dtype : TB_DTYPE_U8;
+    return i < layout->tensor_count ? codec_dtype(&layout->tensors[i]) : TB_DTYPE_U8;
 }
 
 size_t tb_layout_copy_bytes(const struct tb_layout *layout)
@@ -392,6 +545,7 @@ size_t tb_layout_encoded_bytes(const struct tb_layout *layout)
     for (uint32_t i = 0; i < layout->tensor_count; i++) {
         const struct tb_tensor *t = &layout->tensors[i];
         bytes += (t->part != 0 ? 6 : 4) + strlen(t->name) + (size_t)t->rank * 24;
+        if (t->dtype == TB_DTYPE_OTHER) bytes += 4 + strlen(t->other.name);
     }
     return bytes;
 }
@@ -423,6 +577,17 @@ struct wire_tensor {
     uint16_t name_bytes;
 };
 
+/* Whether it is a dtype is measure's to say. */
+static bool other_decode(struct tb_reader *r, struct tb_dtype_other *o)
+{
+    o->bits = tb_read_u16(r);
+    const uint16_t count = tb_read_u16(r);
+    const uint8_t *name = tb_read_span(r, count);
+    if (r->bad || count > TB_DTYPE_NAME_MAX || memchr(name, '\0', count) != NULL) return false;
+    memcpy(o->name, name, count);
+    return true;
+}
+
 static bool tensor_decode(struct tb_reader *r, struct wire_tensor *w_out)
 {
     struct tb_tensor t = {.dtype = (enum tb_dtype)tb_read_u8(r)};
@@ -432,6 +597,7 @@ static bool tensor_decode(struct tb_reader *r, struct wire_tensor *w_out)
         t.part = tb_read_u16(r);
         if (t.part == 0) return false;
     }
+    if (t.dtype == TB_DTYPE_OTHER && !other_decode(r, &t.other)) return false;
     w_out->name_bytes = tb_read_u16(r);
     w_out->name = tb_read_span(r, w_out->name_bytes);
     if (r->bad || t.rank > TB_RANK_MAX || !name_clean(w_out->name, w_out->name_bytes)) return false;
@@ -524,6 +690,7 @@ enum tb_status tb_layout_decode(const void *encoded, size_t encoded_bytes, void 
     fill(&b, encoded, encoded_bytes);
     if (!in_packed_order(b.tensors, layout.tensor_count)) return TB_PEER_GARBLED;
     if (!names_unique(b.tensors, layout.tensor_count, b.indexes, b.scratch)) return TB_PEER_GARBLED;
+    if (!others_count(b.tensors, layout.tensor_count, &layout.other_dtypes)) return TB_PEER_GARBLED;
     if (place_tensors(b.tensors, layout.tensor_count, &layout.bytes) != TB_OK) return TB_PEER_GARBLED;
     layout.tensors = b.tensors;
     layout.id = tb_digest_of(encoded, encoded_bytes); /* what was decoded is what encode would write */

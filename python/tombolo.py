@@ -145,7 +145,8 @@ class ActivateInfo(_Sized):
 
 class _Item(_Sized):
     _fields_ = [("struct_bytes", c_uint32), ("is_blob", c_uint32), ("shard_index", c_uint32), ("rank", c_uint32), ("name", c_char_p),
-                ("dtype", c_char_p), ("shape", POINTER(c_uint64)), ("bytes", c_void_p), ("count", c_uint64)]
+                ("dtype", c_char_p), ("shape", POINTER(c_uint64)), ("bytes", c_void_p), ("count", c_uint64),
+                ("dtype_bits", c_uint32)]
 
 
 # name: arguments; all return int but those in _RETURNS.
@@ -232,14 +233,28 @@ def _address(buffer, what):
     return ctypes.addressof(first), first
 
 
-_ELEMENT_BYTES = {"U8": 1, "I8": 1, "BOOL": 1, "F8_E4M3": 1, "F8_E5M2": 1, "U16": 2, "I16": 2, "F16": 2, "BF16": 2, "U32": 4, "I32": 4,
-                  "F32": 4, "U64": 8, "I64": 8, "F64": 8}
+_BITS = {"U8": 8, "I8": 8, "BOOL": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "F6_E2M3": 6,
+         "F6_E3M2": 6, "F4": 4, "U16": 16, "I16": 16, "F16": 16, "BF16": 16, "U32": 32, "I32": 32, "F32": 32, "U64": 64, "I64": 64,
+         "F64": 64, "C64": 64}
+# As numpy, ml_dtypes and torch name them. Not float4_e2m1fn_x2: its shape counts pairs, and that of F4 counts elements.
+_SPELLED = {"uint8": "U8", "int8": "I8", "bool": "BOOL", "uint16": "U16", "int16": "I16", "uint32": "U32", "int32": "I32", "uint64": "U64",
+            "int64": "I64", "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64", "complex64": "C64",
+            "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e4m3fnuz": "F8_E4M3FNUZ", "float8_e5m2fnuz": "F8_E5M2FNUZ",
+            "float8_e8m0fnu": "F8_E8M0"}
+
+
+def dtype_name(dtype):
+    """How safetensors, and so the library, spells a dtype of numpy, ml_dtypes or torch ("torch.bfloat16" is "BF16"); other text as it
+    is: "F4", or "NAME:BITS" for a dtype that the library does not know."""
+    text = str(dtype)
+    return _SPELLED.get(text.removeprefix("torch."), text)
 
 
 def _bytes_of(dtype, shape):
-    if dtype not in _ELEMENT_BYTES:
-        raise ValueError(f"dtype {dtype!r} is unknown")
-    return _ELEMENT_BYTES[dtype] * math.prod(shape)
+    name, colon, bits = dtype.partition(":")
+    if colon and not bits.isdecimal() or not colon and name not in _BITS:
+        raise ValueError(f"dtype {dtype!r} is unknown: give the name and bits of an element as NAME:BITS")
+    return ((int(bits) if colon else _BITS[name]) * math.prod(shape) + 7) // 8
 
 
 class _Owned:
@@ -334,6 +349,7 @@ class Item:
         self.is_blob = bool(raw.is_blob)
         self.shard = raw.shard_index
         self.dtype = raw.dtype.decode() if raw.dtype else None
+        self.dtype_bits = raw.dtype_bits # of one element; 0 of a blob
         self.shape = tuple(raw.shape[i] for i in range(raw.rank))
         self.bytes = view
 
@@ -481,10 +497,11 @@ class Session:
         return view
 
     def register(self, tensors):
-        """tensors: {name: (dtype, shape, buffer)}, dtypes as safetensors spells them."""
+        """tensors: {name: (dtype, shape, buffer)}, dtypes as dtype_name takes them."""
         descs = (_TensorDesc * len(tensors))()
         keep = []
         for desc, (name, (dtype, shape, buffer)) in zip(descs, tensors.items()):
+            dtype = dtype_name(dtype)
             address, pinned = _address(buffer, name)
             if _bytes_at(buffer) != _bytes_of(dtype, shape):
                 raise ValueError(f"{name}: {_bytes_at(buffer)} bytes of memory for {dtype}{list(shape)}")
@@ -501,6 +518,7 @@ class Session:
         descs = (_SliceDesc * len(slices))()
         keep = []
         for desc, (name, dtype, shape, first, count, buffer, *split) in zip(descs, slices):
+            dtype = dtype_name(dtype)
             address, pinned = _address(buffer, name)
             if _bytes_at(buffer) != _bytes_of(dtype, count):
                 raise ValueError(f"{name}: {_bytes_at(buffer)} bytes of memory for {dtype}{list(count)}")

@@ -20,6 +20,7 @@
 #define TB_LINK_PROTOCOL_SHARED  2 /* the first that has TAKE and HAVE */
 #define TB_LINK_PROTOCOL_PUSH    2 /* the first that has EXPECT and PUSH */
 #define TB_LINK_PROTOCOL_SPENT   2 /* the first that has it */
+#define TB_LINK_PROTOCOL_DTYPES  3 /* the first whose layouts name dtypes by name and bits */
 
 #define TB_LINK_FRAME_BYTES_MAX  (1u << 20)   /* of one control message */
 #define TB_LINK_PAGE_BYTES       (256u << 10) /* of a HEAD, DIGESTS or HELD that we send */

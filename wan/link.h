@@ -200,6 +200,8 @@ struct link {
     struct tb_id session_id;
     uint32_t protocol; /* of the session */
     struct link_heartbeat beat;
+    uint64_t told_dtypes; /* the session in which the log named a model that this peer cannot read */
+    struct tb_name told_dtypes_of;
     struct tb_name
         granted[TB_LINKS_MODELS_MAX]; /* models this peer may read and wants; while it is down, did */
     uint32_t granted_count;
@@ -376,6 +378,12 @@ enum tb_status link_on_version(struct link *l, struct tb_wire_frame *f);
 enum tb_status link_on_gone(struct link *l, struct tb_wire_frame *f);
 enum tb_status link_on_whole(struct link *l, struct tb_wire_frame *f);
 enum tb_status link_on_report(struct link *l, struct tb_wire_frame *f);
+
+/* link_dtypes.c */
+/* The session's protocol can say every layout of the version. */
+bool link_may_read(const struct link *l, const struct offer *o);
+/* It cannot: GONE, a counter, and a line in the log for each model of a session. */
+void link_refuse_dtypes(struct link *l, const struct offer *o);
 
 /* link_manifest.c */
 void link_asks_send(struct link *l); /* those the peer announced and that were not sent in this session */

@@ -220,6 +220,9 @@ static enum tb_status head_done(struct link *l, struct ask *a)
                                                           bytes, &a->manifests[a->shard]);
     tb_free(a->head);
     a->head = NULL;
+    if (status == TB_OK && a->manifests[a->shard].layout.other_dtypes &&
+        l->protocol < TB_LINK_PROTOCOL_DTYPES)
+        return TB_PEER_GARBLED;
     return status == TB_OK ? TB_OK : TB_PEER_GARBLED;
 }
 
@@ -463,6 +466,10 @@ enum tb_status link_on_ask(struct link *l, struct tb_wire_frame *f)
     struct offer *o = offer_find(l->links, &m.uid);
     if (o == NULL || !link_granted(l, &o->key.model)) {
         link_send_gone(l, &m.uid, TB_NOT_FOUND);
+        return TB_OK;
+    }
+    if (!link_may_read(l, o)) {
+        link_refuse_dtypes(l, o);
         return TB_OK;
     }
     if (serve_count(l) >= SERVES_MAX) return TB_PEER_GARBLED;

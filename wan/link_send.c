@@ -114,6 +114,10 @@ enum tb_status link_on_want(struct link *l, struct tb_wire_frame *f)
         link_send_gone(l, &m.uid, TB_NOT_FOUND);
         return TB_OK;
     }
+    if (!link_may_read(l, o)) { /* it has the manifests from elsewhere */
+        link_refuse_dtypes(l, o);
+        return TB_OK;
+    }
     link_expected_ends(l, &o->key.model);
     link_outs_drop(l, o); /* it begins again */
     status = out_count(l) < TB_LINKS_CROSSINGS_MAX ? out_new(l, m.crossing, o) : TB_SITE_NOMEM;

@@ -36,7 +36,7 @@ void link_announce(struct link *l, struct offer *o)
 {
     struct offer_peer *p = &o->peers[l->index];
     if (!link_is_up(l) || p->announced == l->session_seq || !link_granted(l, &o->key.model)) return;
-    const bool pushed = link_push(l, o);
+    const bool pushed = link_may_read(l, o) && link_push(l, o);
     p->announced = l->session_seq;
     send_version(l, &o->key, o->bytes, TB_FRAME_VERSION_READY);
     if (pushed) link_serve(l, o, false);

@@ -365,6 +365,7 @@ struct tb_links_stats {
     uint64_t pushed;              /* versions that went before they were asked for, */
     uint64_t pushes_declined;     /* or came so, and were not taken: they go when they are asked for */
     uint64_t chunks_no_base;      /* that the peer or we had no base for any more: they went whole */
+    uint64_t dtypes_refused;      /* versions that the peer asked for and its protocol cannot say */
     uint64_t raw_bytes_sent;      /* what the chunks sent are decoded */
     uint32_t protocol;            /* of the session; 0: not up */
     uint64_t garbled;             /* sessions ended because the peer broke the protocol */

@@ -306,7 +306,7 @@ static void add_tensors(struct tb_bundle *b, const struct tb_bundle_file *f)
         const struct tb_safetensors_tensor *t = &f->parsed.tensors[i];
         b->tensors[b->tensor_count++] = (struct tb_tensor_desc){
             .name = t->name,
-            .dtype = tb_dtype_name(t->dtype),
+            .dtype = t->dtype_text,
             .rank = t->rank,
             .shape = t->shape,
             /* Only read: a published registration is never written. */

@@ -106,7 +106,8 @@ static enum tb_status add_tensor(struct planning *p, const char *file, uint32_t 
         return tb_bundle_refuse(p->error, TB_BAD_FILE,
                                 "the header of %.150s has a tensor \"%.150s\" that the version has not", file,
                                 t->name);
-    if (ref->item->count != t->end - t->begin || strcmp(ref->item->dtype, tb_dtype_name(t->dtype)) != 0)
+    const struct tb_tensor dtype = {.dtype = t->dtype, .other = t->other};
+    if (ref->item->count != t->end - t->begin || strcmp(ref->item->dtype, tb_tensor_dtype_name(&dtype)) != 0)
         return tb_bundle_refuse(p->error, TB_BAD_FILE,
                                 "the header of %.150s and the version differ about tensor \"%.150s\"", file,
                                 t->name);

@@ -291,7 +291,9 @@ static const struct local_tensor *find_tensor(const struct tb_local_files *l, co
     const struct local_tensor *found =
         l->tensor_count > 0 ? bsearch(&key, l->tensors, l->tensor_count, sizeof *l->tensors, by_tensor_name)
                             : NULL;
-    if (found == NULL || found->tensor->dtype != t->dtype || found->tensor->rank != t->rank) return NULL;
+    if (found == NULL || found->tensor->rank != t->rank) return NULL;
+    const struct tb_tensor dtype = {.dtype = found->tensor->dtype, .other = found->tensor->other};
+    if (!tb_tensor_dtype_equal(&dtype, t)) return NULL;
     return memcmp(found->tensor->shape, t->full, t->rank * sizeof *t->full) == 0 ? found : NULL;
 }
 
@@ -336,13 +338,13 @@ static bool tensor_read(struct tb_local_files *l, const struct tb_tensor *t, uin
     const struct local_tensor *local = find_tensor(l, t);
     if (local == NULL) return false;
     const struct box b = box_of(t);
-    const uint64_t element = tb_dtype_element_bytes(t->dtype);
-    const uint64_t run_bytes = b.run * element;
+    const uint64_t bits = tb_tensor_bits(t); /* a box begins and ends on whole bytes (layout.h) */
+    const uint64_t run_bytes = (b.run * bits + 7) / 8;
     const uint64_t first = l->files[local->file].parsed.header_bytes + local->tensor->begin;
     while (count > 0) {
         const uint64_t inside = from % run_bytes;
         const uint64_t piece = run_bytes - inside < count ? run_bytes - inside : count;
-        const uint64_t at = first + run_begins(&b, from / run_bytes) * element + inside;
+        const uint64_t at = first + run_begins(&b, from / run_bytes) * bits / 8 + inside;
         if (!file_read(l, local->file, at, piece, out)) return false;
         out += piece;
         from += piece;

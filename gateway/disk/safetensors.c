@@ -50,6 +50,7 @@ struct parse {
     bool meta_seen;
     struct tb_safetensors_tensor now; /* the tensor whose object is open */
     unsigned fields;                  /* of it, seen so far */
+    bool opaque;                      /* its dtype is not known */
     uint32_t offsets_count;
 };
 
@@ -148,6 +149,7 @@ static bool on_name(struct parse *p, struct text t)
     memset(&p->now, 0, sizeof p->now);
     p->now.name = keep_name(p, t);
     p->fields = 0;
+    p->opaque = false;
     p->offsets_count = 0;
     p->state = TENSOR_OPEN;
     return true;
@@ -193,12 +195,19 @@ static bool on_field(struct parse *p, struct text t)
 
 static bool on_dtype(struct parse *p, struct text t)
 {
-    char word[16] = "";
-    if (t.count < sizeof word) memcpy(word, t.bytes, t.count);
-    p->now.dtype = tb_dtype_parse(word);
-    if (p->now.dtype == 0)
-        return refuse(p, TB_BAD_FILE, "tensor \"%s\" has dtype \"%s\", which is not known",
-                      show(p->now.name, strlen(p->now.name)).text, show(t.bytes, t.count).text);
+    char word[TB_DTYPE_NAME_MAX + sizeof ":8"] = "";
+    struct tb_tensor known = {0};
+    const bool plain = memchr(t.bytes, ':', t.count) == NULL && memchr(t.bytes, '\0', t.count) == NULL;
+    if (plain && t.count <= TB_DTYPE_NAME_MAX) memcpy(word, t.bytes, t.count);
+    p->opaque = !tb_tensor_set_dtype(&known, word);
+    if (p->opaque) memcpy(word + strlen(word), ":8", sizeof ":8");
+    if (p->opaque && !tb_tensor_set_dtype(&known, word))
+        return refuse(
+            p, TB_BAD_FILE, "tensor \"%s\" has dtype \"%s\"; a dtype is 1 to %d of A-Z a-z 0-9 . _ -",
+            show(p->now.name, strlen(p->now.name)).text, show(t.bytes, t.count).text, TB_DTYPE_NAME_MAX);
+    p->now.dtype = known.dtype;
+    p->now.other = known.other;
+    p->now.dtype_text = keep_name(p, (struct text){word, strlen(word)});
     p->state = TENSOR;
     return true;
 }
@@ -254,27 +263,38 @@ static bool on_offsets_end(struct parse *p, struct text t)
 /* Bytes of the shape; false on overflow. A dimension of 0 makes it 0 whatever the others are. */
 static bool shape_bytes(const struct tb_safetensors_tensor *t, uint64_t *bytes_out)
 {
-    uint64_t bytes = tb_dtype_element_bytes(t->dtype);
+    const struct tb_tensor dtype = {.dtype = t->dtype, .other = t->other};
+    const uint32_t bits = tb_tensor_bits(&dtype);
+    uint64_t units = bits % 8 == 0 ? bits / 8 : bits; /* bytes, or bits where an element is no whole byte */
     bool overflow = false;
     for (uint8_t i = 0; i < t->rank; i++) {
         if (t->shape[i] == 0) {
             *bytes_out = 0;
             return true;
         }
-        overflow |= __builtin_mul_overflow(bytes, t->shape[i], &bytes);
+        overflow |= __builtin_mul_overflow(units, t->shape[i], &units);
     }
-    *bytes_out = bytes;
+    *bytes_out = bits % 8 == 0 ? units : units / 8 + (units % 8 != 0);
     return !overflow;
+}
+
+/* All that is known of an opaque tensor is how many bytes it has. */
+static void make_opaque(struct tb_safetensors_tensor *t)
+{
+    memset(t->shape, 0, sizeof t->shape);
+    t->rank = 1;
+    t->shape[0] = t->end - t->begin;
 }
 
 static bool on_tensor_end(struct parse *p, struct text t)
 {
     (void)t;
     uint64_t bytes = 0;
-    const struct tb_safetensors_tensor *now = &p->now;
+    struct tb_safetensors_tensor *now = &p->now;
     if (p->fields != FIELD_ALL)
         return refuse_tensor(p, TB_BAD_FILE, now, "lacks dtype, shape or data_offsets");
     if (now->end < now->begin) return refuse_tensor(p, TB_BAD_FILE, now, "ends before it begins");
+    if (p->opaque) make_opaque(now);
     if (!shape_bytes(now, &bytes))
         return refuse_tensor(p, TB_BAD_FILE, now, "has a shape whose size is over 2^64 bytes");
     if (bytes != now->end - now->begin)

@@ -5,6 +5,9 @@
  * against data_offsets without overflow, every byte of the data claimed by exactly one tensor, no name twice.
  * Errors name the file, the byte and the tensor.
  *
+ * A dtype that this release does not know makes the tensor opaque: so many bytes as data_offsets say, whatever its shape.
+ * A dtype with fractions of a byte takes the bits of all elements, in whole bytes rounded up.
+ *
  * Touches no file: the caller reads, this looks. Memory through base/fault.h, bounded by a small multiple of
  * the header. Threads: none shared. */
 #ifndef TB_GATEWAY_DISK_SAFETENSORS_H
@@ -27,9 +30,11 @@
 struct tb_safetensors_tensor {
     const char *name; /* 1 to TB_TENSOR_NAME_MAX bytes of clean UTF-8 */
     enum tb_dtype dtype;
+    struct tb_dtype_other other; /* as in layout.h */
+    const char *dtype_text;      /* as tb_register takes it: "BF16", "F4"; of an opaque tensor "NAME:8" */
     uint8_t rank;
-    uint64_t shape[TB_RANK_MAX];
-    uint64_t begin; /* in the data section, which starts at header_bytes of the file */
+    uint64_t shape[TB_RANK_MAX]; /* of an opaque tensor: one dimension, its bytes */
+    uint64_t begin;              /* in the data section, which starts at header_bytes of the file */
     uint64_t end;
 };
 

@@ -107,9 +107,13 @@ TB_API TB_MUST_USE int tb_buffer_new(struct tb_session *session, uint64_t bytes,
 TB_API TB_MUST_USE int tb_buffer_free(struct tb_session *session, void *memory);
 
 struct tb_tensor_desc {
-    const char *name;  /* canonical; equal at publisher and reader */
-    const char *dtype; /* "BF16", "F32", "U8"...: as safetensors spells them */
-    uint32_t rank;     /* 0 to 8 */
+    const char *name; /* canonical; equal at publisher and reader */
+    /* As safetensors spells it: "BF16", "F8_E8M0", "F4"... A dtype is a name and the bits of one element; one that this
+     * library does not know is "NAME:BITS" (1 to 29 of A-Z a-z 0-9 . _ - and 1 to 1024), and its bytes are opaque. A tensor
+     * takes the bits of all its elements, in whole bytes rounded up. A file's tensor of an unknown dtype is published as
+     * "NAME:8", with one dimension: its bytes. */
+    const char *dtype;
+    uint32_t rank; /* 0 to 8 */
     const uint64_t *shape;
     /* Where its elements stand, dense, row-major: in a buffer of tb_buffer_new, the caller's own memory, or a CUDA device's (a
      * library built with CUDA's headers sees which; one built without them must not be given any). */
@@ -131,6 +135,8 @@ struct tb_slice_desc {
     uint32_t struct_bytes;
     uint32_t rank; /* 0 to 8 */
     const char *name;
+    /* As in tb_tensor_desc. Where an element takes a fraction of a byte, the last axis, and first and count along it, take whole
+     * bytes, and so does each part of a split along it. */
     const char *dtype;
     const uint64_t *shape; /* of the whole tensor */
     const uint64_t *first; /* NULL: from the beginning of each axis */
@@ -381,12 +387,13 @@ struct tb_item {
     uint32_t shard_index;
     uint32_t rank;
     const char *name;  /* borrowed until tb_release of the version, as are the next three */
-    const char *dtype; /* NULL for a blob */
+    const char *dtype; /* without bits; NULL for a blob */
     const uint64_t *shape;
     /* in staging; may be read once tb_stage returned TB_OK. NULL: a tensor of which PATCH, or a registration of slices, keeps
      * other than all, or that is staged on a GPU */
     const void *bytes;
-    uint64_t count; /* bytes */
+    uint64_t count;      /* bytes */
+    uint32_t dtype_bits; /* of one element; 0 for a blob */
 };
 
 /* Item `index` of a staged version, tensors and blobs of all shards in a fixed order; TB_END past the last. TB_BAD_STATE: it is not whole

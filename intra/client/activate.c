@@ -15,6 +15,7 @@
 #define FETCH_MS 30000u
 /* Of a program built before there were ways to update. */
 #define FIRST_INFO_BYTES offsetof(struct tb_activate_info, patched_bytes)
+#define FIRST_ITEM_BYTES offsetof(struct tb_item, dtype_bits)
 #define CONFIRM_MS       1000u /* with `go` heard before, a gateway that hangs costs no more stall than this */
 
 /* So many pieces at most: enough for threads to end together, and a hundred thousand small tensors cost no more than a large one. */
@@ -473,7 +474,8 @@ static bool fill_item(const struct tb_staged_shard *sh, uint32_t shard, uint32_t
         item->is_blob = 0;
         item->rank = t->rank;
         item->name = t->name;
-        item->dtype = tb_dtype_name(t->dtype);
+        item->dtype = tb_tensor_dtype_name(t);
+        item->dtype_bits = tb_tensor_bits(t);
         item->shape = t->box_count;
         item->bytes = keeps_tensors(&sh->place) ? sh->place.bytes + t->offset : NULL;
         item->count = t->bytes;
@@ -485,6 +487,7 @@ static bool fill_item(const struct tb_staged_shard *sh, uint32_t shard, uint32_t
     item->rank = 0;
     item->name = m->blobs[index].name;
     item->dtype = NULL;
+    item->dtype_bits = 0;
     item->shape = NULL;
     item->bytes = sh->place.far != NULL ? sh->place.far->rest + (m->blobs[index].offset - m->layout.bytes)
                                         : sh->place.bytes + m->blobs[index].offset;
@@ -515,7 +518,7 @@ int tb_staged_item(struct tb_subscription *subscription, const struct tb_uid *ui
     struct tb_session *s = subscription->session;
     int status = tb_session_enter(s);
     if (status != TB_OK) return status;
-    if (uid == NULL || item_out == NULL || item_out->struct_bytes < sizeof *item_out) {
+    if (uid == NULL || item_out == NULL || item_out->struct_bytes < FIRST_ITEM_BYTES) {
         status = tb_fail(TB_BAD_ARGUMENT,
                          "a uid is needed, and item.struct_bytes must be sizeof(struct tb_item), %zu",
                          sizeof *item_out);
@@ -523,8 +526,11 @@ int tb_staged_item(struct tb_subscription *subscription, const struct tb_uid *ui
         struct tb_id id;
         memcpy(id.bytes, uid->bytes, sizeof id.bytes);
         tb_session_lock(s);
-        status = staged_item(subscription, &id, index, item_out);
+        struct tb_item item = {.struct_bytes = item_out->struct_bytes};
+        status = staged_item(subscription, &id, index, &item);
         tb_session_unlock(s);
+        if (status == TB_OK)
+            memcpy(item_out, &item, item.struct_bytes < sizeof item ? item.struct_bytes : sizeof item);
     }
     tb_session_leave(s);
     return status;

@@ -36,12 +36,13 @@ struct matching {
 
 /* ---- one box that both have, as rows ---- */
 
+/* In whole bytes: rows of a box are, where it is not all of its tensor (layout.h). */
 static uint64_t stride_of(const struct tb_tensor *t, uint32_t axis)
 {
-    uint64_t bytes = tb_dtype_element_bytes(t->dtype);
+    uint64_t bits = tb_tensor_bits(t);
     for (uint32_t i = axis + 1; i < t->rank; i++)
-        bytes *= t->box_count[i];
-    return bytes;
+        bits *= t->box_count[i];
+    return bits / 8;
 }
 
 /* Of the element `first`, in the dense bytes of the tensor's box. */
@@ -50,7 +51,7 @@ static uint64_t position_of(const struct tb_tensor *t, const uint64_t *first)
     uint64_t at = 0;
     for (uint32_t i = 0; i < t->rank; i++)
         at = at * t->box_count[i] + (first[i] - t->box_first[i]);
-    return at * tb_dtype_element_bytes(t->dtype);
+    return at * tb_tensor_bits(t) / 8;
 }
 
 static enum tb_status add(struct tb_box_copies *out, const struct tb_box_copy *copy)
@@ -107,12 +108,13 @@ static enum tb_status emit(struct matching *m, const struct candidate *c, const 
     const struct tb_tensor *from = c->tensor, *to = m->want;
     uint32_t outer = from->rank;
     struct tb_box_copy copy = {
-        .want = m->want_index, .shard = c->shard, .rows = 1, .run = tb_dtype_element_bytes(from->dtype)};
+        .want = m->want_index, .shard = c->shard, .rows = 1, .run = tb_tensor_bits(from)};
     for (bool on = true; on && outer > 0;) {
         outer--;
         copy.run *= b->count[outer];
         on = unbroken(m, from, b, outer);
     }
+    copy.run = (copy.run + 7) / 8;
     if (outer > 0) {
         outer--;
         copy.rows = b->count[outer];
@@ -141,7 +143,7 @@ static enum tb_status emit(struct matching *m, const struct candidate *c, const 
 
 static bool same_tensor(const struct tb_tensor *a, const struct tb_tensor *b)
 {
-    return a->dtype == b->dtype && a->rank == b->rank &&
+    return tb_tensor_dtype_equal(a, b) && a->rank == b->rank &&
            memcmp(a->full, b->full, a->rank * sizeof a->full[0]) == 0;
 }
 
@@ -197,18 +199,20 @@ static enum tb_status cover(struct matching *m, struct box b, uint32_t next)
 
 static bool is_wanted(const struct matching *m, const struct tb_tensor *t, uint16_t part)
 {
-    return t->part == part && t->dtype == m->want->dtype && strcmp(t->name, m->want->name) == 0;
+    return t->part == part && tb_tensor_dtype_equal(t, m->want) && strcmp(t->name, m->want->name) == 0;
 }
 
 static const struct tb_tensor *find_part(struct matching *m, uint32_t shard, uint16_t part)
 {
     const struct tb_layout *layout = m->q->layouts[shard];
     const uint32_t next = m->next[shard];
+    const struct tb_tensor like = {
+        .name = m->want->name, .dtype = m->want->dtype, .other = m->want->other, .part = part};
     const struct tb_tensor *t = NULL;
     if (next < layout->tensor_count && is_wanted(m, &layout->tensors[next], part))
         t = &layout->tensors[next];
     else
-        t = tb_layout_find_part(layout, m->want->name, m->want->dtype, part);
+        t = tb_layout_find_like(layout, &like);
     if (t != NULL) m->next[shard] = (uint32_t)(t - layout->tensors) + 1;
     return t;
 }

@@ -40,6 +40,12 @@
 #define TB_SHADOWS_MAX 2 /* a (model, shard): one being landed at home, one being written */
 #define TB_WATCHES_MAX 16
 
+/* What tb_register and tb_register_slices say of a dtype; with its text, or with its name and bits. */
+#define TB_DTYPE_UNKNOWN "dtype \"%.40s\" is unknown: give the name and bits of an element as NAME:BITS"
+#define TB_OFF_BYTES                                                                                         \
+    "a box of %s (%u bits an element) begins or ends inside a byte; along the last axis its first, its "     \
+    "count and the length have to take whole bytes"
+
 /* ---- requests (request.c) ---- */
 
 struct tb_request;

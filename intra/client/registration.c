@@ -24,9 +24,8 @@ static int describe(const struct tb_tensor_desc *d, uint32_t index, struct tb_te
         return tb_fail(TB_BAD_ARGUMENT, "tensor %u has no name or dtype", index);
     memset(t, 0, sizeof *t);
     t->name = d->name;
-    t->dtype = tb_dtype_parse(d->dtype);
-    if (t->dtype == 0)
-        return tb_fail(TB_BAD_ARGUMENT, "tensor \"%.200s\": dtype \"%.20s\" is unknown", d->name, d->dtype);
+    if (!tb_tensor_set_dtype(t, d->dtype))
+        return tb_fail(TB_BAD_ARGUMENT, "tensor \"%.200s\": " TB_DTYPE_UNKNOWN, d->name, d->dtype);
     if (d->rank > TB_RANK_MAX)
         return tb_fail(TB_BAD_ARGUMENT, "tensor \"%.200s\": rank %u is above %d", d->name, d->rank,
                        TB_RANK_MAX);

@@ -81,7 +81,7 @@ static bool check_pair(struct numbering *n, const struct piece *a, const struct 
 {
     const struct tb_tensor *x = a->tensor, *y = b->tensor;
     if (a->slice == b->slice) return true;
-    if (x->dtype != y->dtype || x->rank != y->rank || memcmp(x->full, y->full, sizeof x->full) != 0)
+    if (!tb_tensor_dtype_equal(x, y) || x->rank != y->rank || memcmp(x->full, y->full, sizeof x->full) != 0)
         return refuse(n, TB_SLICE_PARTS_DIFFER, a, b);
     return !overlap(x, y) || refuse(n, TB_SLICE_PARTS_OVERLAP, a, b);
 }

@@ -76,9 +76,8 @@ static int describe(const struct tb_slice_desc *d, uint32_t index, struct tb_ten
     if (d->name == NULL || d->dtype == NULL)
         return tb_fail(TB_BAD_ARGUMENT, "slice %u has no name or dtype", index);
     t->name = d->name;
-    t->dtype = tb_dtype_parse(d->dtype);
-    if (t->dtype == 0)
-        return tb_fail(TB_BAD_ARGUMENT, "slice of \"%.200s\": dtype \"%.20s\" is unknown", d->name, d->dtype);
+    if (!tb_tensor_set_dtype(t, d->dtype))
+        return tb_fail(TB_BAD_ARGUMENT, "slice of \"%.200s\": " TB_DTYPE_UNKNOWN, d->name, d->dtype);
     if (d->rank > TB_RANK_MAX || (d->rank > 0 && d->shape == NULL))
         return tb_fail(TB_BAD_ARGUMENT, "slice of \"%.200s\": rank %u, at most %d, and a shape", d->name,
                        d->rank, TB_RANK_MAX);
@@ -88,6 +87,9 @@ static int describe(const struct tb_slice_desc *d, uint32_t index, struct tb_ten
                        d->split_axis, d->split_count, TB_PARTS_MAX);
     const int status = describe_box(d, t);
     if (status != TB_OK) return status;
+    if (!tb_tensor_box_on_bytes(t))
+        return tb_fail(TB_BAD_ARGUMENT, "slice %u, of \"%.200s\": " TB_OFF_BYTES, index, d->name,
+                       tb_tensor_dtype_name(t), tb_tensor_bits(t));
     const enum tb_status measured = measure(t, &t->bytes);
     if (measured != TB_OK)
         return tb_fail(measured, "slice %u, of \"%.200s\", cannot be registered", index, d->name);
@@ -138,18 +140,38 @@ static bool add_piece(struct slicing *g, const struct tb_tensor *t, const struct
     return true;
 }
 
-/* Bytes of one step along the axis in the box's dense memory. */
+/* Bits of one step along the axis in the box's dense memory. */
 static uint64_t step_of(const struct tb_tensor *t, uint32_t axis)
 {
-    uint64_t bytes = tb_dtype_element_bytes(t->dtype);
+    uint64_t bits = tb_tensor_bits(t);
     for (uint32_t i = axis + 1; i < t->rank; i++)
-        bytes *= t->box_count[i];
-    return bytes;
+        bits *= t->box_count[i];
+    return bits;
 }
 
 struct part_of {
     uint64_t index, count;
 };
+
+/* Of a dtype with fractions of a byte, parts along the last axis begin on whole bytes. */
+static int check_splits(const struct slicing *g)
+{
+    for (uint32_t i = 0; i < g->count; i++) {
+        const struct tb_slice_desc d = slice_at(g, i);
+        const struct tb_tensor *t = &g->r->slices[i];
+        if (d.split_count < 2 || t->bytes == 0 || tb_tensor_bits(t) % 8 == 0) continue;
+        for (uint64_t p = 0; p < d.split_count; p++) {
+            struct tb_tensor part = *t;
+            const uint64_t length = t->full[d.split_axis];
+            part.box_first[d.split_axis] = p * length / d.split_count;
+            part.box_count[d.split_axis] = (p + 1) * length / d.split_count - part.box_first[d.split_axis];
+            if (!tb_tensor_box_on_bytes(&part))
+                return tb_fail(TB_BAD_ARGUMENT, "part %llu of slice %u, of \"%.200s\": " TB_OFF_BYTES,
+                               (unsigned long long)p, i, d.name, tb_tensor_dtype_name(t), tb_tensor_bits(t));
+        }
+    }
+    return TB_OK;
+}
 
 /* What a slice has of one of the parts of its axis; nothing: no piece. */
 static bool add_part(struct slicing *g, uint32_t given, uint32_t axis, struct part_of split)
@@ -166,8 +188,8 @@ static bool add_part(struct slicing *g, uint32_t given, uint32_t axis, struct pa
     t.box_first[axis] = first;
     t.box_count[axis] = end - first;
     const struct piece piece = {.given = given,
-                                .offset = (first - whole->box_first[axis]) * step,
-                                .rows = {(end - first) * step, whole->box_count[axis] * step}};
+                                .offset = (first - whole->box_first[axis]) * step / 8,
+                                .rows = {(end - first) * step / 8, whole->box_count[axis] * step / 8}};
     return add_piece(g, &t, &piece);
 }
 
@@ -197,8 +219,7 @@ static void fill_tables(struct slicing *g)
 {
     struct tb_registration *r = g->r;
     for (uint32_t i = 0; i < g->piece_count; i++) {
-        const struct tb_tensor *t =
-            tb_layout_find_part(&r->layout, g->tensors[i].name, g->tensors[i].dtype, g->tensors[i].part);
+        const struct tb_tensor *t = tb_layout_find_like(&r->layout, &g->tensors[i]);
         TB_ASSERT(t != NULL);
         const size_t at = (size_t)(t - r->layout.tensors);
         r->rows[at] = g->pieces[i].rows;
@@ -244,6 +265,8 @@ static int build_layout(struct slicing *g)
 {
     struct tb_registration *r = g->r;
     struct tb_slice_parts parts;
+    const int aligned = check_splits(g);
+    if (aligned != TB_OK) return aligned;
     for (uint32_t i = 0; i < g->count; i++)
         if (!add_pieces(g, i))
             return tb_fail(TB_SITE_NOMEM, "no memory for the parts of %u slices", g->count);

@@ -41,7 +41,7 @@ static bool same_wants(const struct tb_registration *a, const struct tb_registra
     if (a->want_count != b->want_count) return false;
     for (uint32_t i = 0; i < a->want_count; i++) {
         const struct tb_tensor *x = &a->wants[i], *y = &b->wants[i];
-        if (strcmp(x->name, y->name) != 0 || x->dtype != y->dtype || x->rank != y->rank ||
+        if (strcmp(x->name, y->name) != 0 || !tb_tensor_dtype_equal(x, y) || x->rank != y->rank ||
             memcmp(x->full, y->full, sizeof x->full) != 0 ||
             memcmp(x->box_first, y->box_first, sizeof x->box_first) != 0 ||
             memcmp(x->box_count, y->box_count, sizeof x->box_count) != 0)
@@ -246,7 +246,7 @@ void tb_use_drop(struct tb_subscription *sub, struct tb_staged_use *use, uint32_
 
 static bool same_shape(const struct tb_tensor *mine, const struct tb_tensor *theirs)
 {
-    if (mine->dtype != theirs->dtype || mine->rank != theirs->rank) return false;
+    if (!tb_tensor_dtype_equal(mine, theirs) || mine->rank != theirs->rank) return false;
     for (uint32_t i = 0; i < mine->rank; i++)
         if (mine->full[i] != theirs->full[i] || theirs->box_count[i] != theirs->full[i]) return false;
     return true;
@@ -254,7 +254,7 @@ static bool same_shape(const struct tb_tensor *mine, const struct tb_tensor *the
 
 static void format_shape(const struct tb_tensor *t, char *out, size_t cap)
 {
-    size_t used = (size_t)snprintf(out, cap, "%s[", tb_dtype_name(t->dtype));
+    size_t used = (size_t)snprintf(out, cap, "%s[", tb_tensor_dtype_name(t));
     for (uint32_t i = 0; i < t->rank && used < cap; i++)
         used += (size_t)snprintf(out + used, cap - used, "%s%llu", i == 0 ? "" : ",",
                                  (unsigned long long)t->full[i]);
@@ -292,9 +292,9 @@ static const struct tb_tensor *find_tensor(const struct tb_staging *st, const ch
 const struct tb_tensor *tb_staging_tensor(const struct tb_staging *st, const struct tb_tensor *mine,
                                           uint32_t *shard_out)
 {
+    const struct tb_tensor like = {.name = mine->name, .dtype = mine->dtype, .other = mine->other};
     for (uint32_t i = 0; i < st->key.shard_count; i++) {
-        const struct tb_tensor *t =
-            tb_layout_find_part(&st->shards[i].manifest.layout, mine->name, mine->dtype, 0);
+        const struct tb_tensor *t = tb_layout_find_like(&st->shards[i].manifest.layout, &like);
         *shard_out = i;
         if (t != NULL) return same_shape(mine, t) ? t : NULL;
     }

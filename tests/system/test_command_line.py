@@ -348,7 +348,7 @@ def hostile_safetensors_are_refused_with_their_place(lab):
         "shape-and-bytes-differ": ('{"a":' + tensor(0, 4, (5,)) + "}", 4, None),
         "number-too-large": ('{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,18446744073709551620]}}', 4, None),
         "same-name-twice": ("{" + good + ',"a":' + tensor(4, 8) + "}", 8, None),
-        "unknown-dtype": ('{"a":' + tensor(0, 4, (4,), "Q9") + "}", 4, None),
+        "unknown-dtype": ('{"a":' + tensor(0, 4, (4,), "Q 9") + "}", 4, None),
         "no-offsets": ('{"a":{"dtype":"U8","shape":[4]}}', 4, None),
         "nested-deep": ("[" * 100000, 4, None),
         "data-behind": ("{" + good + "}", 5, None),

@@ -70,6 +70,35 @@ static void reads_tensors_in_the_order_of_their_bytes(void **state)
     tb_safetensors_fini(&s);
 }
 
+/* By bits where they are known; else the bytes that data_offsets say, whatever the shape is. */
+static void other_dtypes_are_read(void **state)
+{
+    (void)state;
+    struct tb_safetensors s;
+    struct tb_safetensors_error error;
+    assert_int_equal(
+        parse(
+            "{\"f4\":{\"dtype\":\"F4\",\"shape\":[3,5],\"data_offsets\":[0,8]},"
+            "\"f6\":{\"shape\":[3],\"dtype\":\"F6_E3M2\",\"data_offsets\":[8,11]},"
+            "\"c\":{\"dtype\":\"C64\",\"shape\":[2],\"data_offsets\":[11,27]},"
+            "\"new\":{\"data_offsets\":[27,34],\"shape\":[7,9,1],\"dtype\":\"MX_9.1\"},"
+            "\"none\":{\"dtype\":\"abcdefghijklmnopqrstuvwxyz123\",\"shape\":[0],\"data_offsets\":[34,34]}}",
+            34, &s, &error),
+        TB_OK);
+    assert_string_equal(s.tensors[0].dtype_text, "F4");
+    assert_int_equal(s.tensors[0].other.bits, 4);
+    assert_int_equal(s.tensors[0].rank, 2);
+    assert_string_equal(s.tensors[1].dtype_text, "F6_E3M2");
+    assert_int_equal(s.tensors[2].dtype, TB_DTYPE_OTHER);
+    assert_string_equal(s.tensors[3].name, "new");
+    assert_string_equal(s.tensors[3].dtype_text, "MX_9.1:8");
+    assert_string_equal(s.tensors[3].other.name, "MX_9.1");
+    assert_int_equal(s.tensors[3].rank, 1);
+    assert_int_equal(s.tensors[3].shape[0], 7);
+    assert_int_equal(s.tensors[4].shape[0], 0);
+    tb_safetensors_fini(&s);
+}
+
 static void escapes_in_names_are_decoded(void **state)
 {
     (void)state;
@@ -126,8 +155,11 @@ static const struct hostile {
     {"field unknown", "{\"a\":{\"dtype\":\"U8\",\"extra\":1}}", 0, TB_BAD_FILE, "field \"extra\""},
     {"field twice", "{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\"}}", 0, TB_BAD_FILE, "has dtype twice"},
     {"field missing", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1]}}", 1, TB_BAD_FILE, "tensor \"a\" lacks"},
-    {"dtype unknown", "{\"a\":{\"dtype\":\"F13\"}}", 0, TB_BAD_FILE, "dtype \"F13\""},
-    {"dtype long", "{\"a\":{\"dtype\":\"F32F32F32F32F32F32F32F32\"}}", 0, TB_BAD_FILE, "not known"},
+    {"dtype empty", "{\"a\":{\"dtype\":\"\"}}", 0, TB_BAD_FILE, "dtype \"\""},
+    {"dtype with bits", "{\"a\":{\"dtype\":\"F13:13\"}}", 0, TB_BAD_FILE, "dtype \"F13:13\""},
+    {"NUL in dtype", "{\"a\":{\"dtype\":\"U8\\u0000\"}}", 0, TB_BAD_FILE, "dtype \"U8\\x00\""},
+    {"space in dtype", "{\"a\":{\"dtype\":\"U 8\"}}", 0, TB_BAD_FILE, "dtype \"U 8\""},
+    {"dtype long", "{\"a\":{\"dtype\":\"F32F32F32F32F32F32F32F32F32F32\"}}", 0, TB_BAD_FILE, "is 1 to 29 of"},
     {"dtype number", "{\"a\":{\"dtype\":7}}", 0, TB_BAD_FILE, "expected a string for dtype"},
     {"negative dimension", "{" T("a", "-1", "0", "1") "}", 1, TB_BAD_FILE, "not a whole number"},
     {"fraction", "{" T("a", "1.0", "0", "1") "}", 1, TB_BAD_FILE, "not a whole number"},
@@ -148,6 +180,13 @@ static const struct hostile {
     {"ends before it begins", "{" T("a", "1", "2", "1") "}", 2, TB_BAD_FILE, "ends before it begins"},
     {"too few bytes", "{" T("a", "4", "0", "3") "}", 3, TB_BAD_FILE,
      "takes 4 bytes by shape and dtype, but 3"},
+    {"half a byte too few", "{\"a\":{\"dtype\":\"F4\",\"shape\":[5],\"data_offsets\":[0,2]}}", 2, TB_BAD_FILE,
+     "takes 3 bytes by shape and dtype, but 2"},
+    {"half a byte too many", "{\"a\":{\"dtype\":\"F4\",\"shape\":[4],\"data_offsets\":[0,3]}}", 3,
+     TB_BAD_FILE, "takes 2 bytes by shape and dtype, but 3"},
+    {"bits overflow",
+     "{\"a\":{\"dtype\":\"F6_E2M3\",\"shape\":[4611686018427387904],\"data_offsets\":[0,0]}}", 0, TB_BAD_FILE,
+     "over 2^64"},
     {"beyond the file", "{" T("a", "4", "0", "4") "}", 3, TB_BAD_FILE,
      "ends at data byte 4, but there are 3"},
     {"far beyond the file", "{" T("a", "9", "18446744073709551606", "18446744073709551615") "}", 3,
@@ -297,6 +336,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_tensors_in_the_order_of_their_bytes),
+        cmocka_unit_test(other_dtypes_are_read),
         cmocka_unit_test(escapes_in_names_are_decoded),
         cmocka_unit_test(what_a_stranger_may_write_is_refused_with_its_place),
         cmocka_unit_test(the_length_of_the_header_is_not_believed),

@@ -26,14 +26,15 @@ static void *grab(size_t bytes)
     return memory;
 }
 
-static void shard_make(struct truth *t, uint32_t s, uint64_t *seed, uint64_t bytes)
+static void shard_make(struct truth *t, uint32_t s, uint64_t *seed, uint64_t bytes, const char *dtype)
 {
     char names[2][32];
     snprintf(names[0], sizeof names[0], "layer%u.weight", s);
     snprintf(names[1], sizeof names[1], "layer%u.bias", s);
-    struct tb_tensor tensors[2] = {
-        {.name = names[0], .dtype = TB_DTYPE_BF16, .rank = 1, .full = {bytes / 2}, .box_count = {bytes / 2}},
-        {.name = names[1], .dtype = TB_DTYPE_BF16, .rank = 1, .full = {1000}, .box_count = {1000}}};
+    struct tb_tensor tensors[2] = {{.name = names[0], .rank = 1},
+                                   {.name = names[1], .rank = 1, .full = {1000}, .box_count = {1000}}};
+    assert_true(tb_tensor_set_dtype(&tensors[0], dtype) && tb_tensor_set_dtype(&tensors[1], dtype));
+    tensors[0].full[0] = tensors[0].box_count[0] = bytes * 8 / tb_tensor_bits(&tensors[0]);
     const size_t layout_bytes = tb_layout_bytes_for(tensors, 2);
     void *memory = grab(layout_bytes);
     struct tb_layout layout;
@@ -59,6 +60,12 @@ static void shard_make(struct truth *t, uint32_t s, uint64_t *seed, uint64_t byt
 
 void truth_make(struct truth *t, uint64_t seed, uint32_t shard_count, uint64_t shard_bytes)
 {
+    truth_make_of(t, seed, shard_count, shard_bytes, "BF16");
+}
+
+void truth_make_of(struct truth *t, uint64_t seed, uint32_t shard_count, uint64_t shard_bytes,
+                   const char *dtype)
+{
     memset(t, 0, sizeof *t);
     struct tb_digest roots[SHARDS_MAX];
     t->key = (struct tb_version_key){.run_order = 1, .number = seed, .shard_count = shard_count};
@@ -69,7 +76,7 @@ void truth_make(struct truth *t, uint64_t seed, uint32_t shard_count, uint64_t s
     }
     assert_int_equal(tb_name_set(&t->key.model, "policy"), TB_OK);
     for (uint32_t s = 0; s < shard_count; s++) {
-        shard_make(t, s, &seed, shard_bytes);
+        shard_make(t, s, &seed, shard_bytes, dtype);
         roots[s] = t->manifests[s].root;
     }
     t->key.root = tb_version_root(&t->key, roots);

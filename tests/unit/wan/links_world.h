@@ -23,6 +23,9 @@ struct truth {
 };
 /* `seed` makes the bytes; each shard has tensors of shard_bytes in all. */
 void truth_make(struct truth *t, uint64_t seed, uint32_t shard_count, uint64_t shard_bytes);
+/* The same, of tensors of that dtype. */
+void truth_make_of(struct truth *t, uint64_t seed, uint32_t shard_count, uint64_t shard_bytes,
+                   const char *dtype);
 /* The version after `from`: of each chunk with an odd number one bf16 in a hundred is a step further; the others are the same. */
 void truth_step(struct truth *t, const struct truth *from);
 void truth_free(struct truth *t);
