@@ -567,6 +567,8 @@ static void other_dtypes_have_their_place(void **state)
     tensors[2] = row("a8", "B:8", 3); /* the id sees the name, */
     memory = build(tensors, COUNT, &back);
     assert_false(tb_digest_equal(&back.id, &layout.id));
+    const struct tb_tensor of_7_bits = row("a8", "A:7", 3), of_8_bits = row("a8", "A:8", 3);
+    assert_false(tb_tensor_dtype_equal(&of_7_bits, &of_8_bits));
     free(memory);
     tensors[2] = row("a8", "A:7", 3); /* and the bits, of as many bytes */
     memory = build(tensors, COUNT, &back);

@@ -412,6 +412,113 @@ static void a_slice_that_cannot_be_is_named(void **state)
     fake_close(&f);
 }
 
+static uint8_t half(const uint8_t *bytes, uint64_t i)
+{
+    return (uint8_t)(bytes[i / 2] >> (4 * (i % 2)) & 15);
+}
+
+/* Rows of 16 bytes: 32 elements of F4. Published in two boxes, one of them split; read from the middle of both. */
+static void boxes_of_half_bytes_are_read(void **state)
+{
+    (void)state;
+    struct fake f;
+    fake_open(&f);
+    struct tb_session *trainer = fake_session_open(&f, "trainer", "host-a");
+    uint8_t whole[3 * 16], left[3 * 6], right[3 * 10], middle[2 * 5] = {0};
+    for (uint32_t i = 0; i < sizeof whole; i++)
+        whole[i] = (uint8_t)(i * 37 + 11);
+    for (uint32_t r = 0; r < 3; r++) {
+        memcpy(left + r * 6, whole + r * 16, 6);
+        memcpy(right + r * 10, whole + r * 16 + 6, 10);
+    }
+    const uint64_t shape[2] = {3, 32}, first[2] = {0, 12}, lefts[2] = {3, 12}, rights[2] = {3, 20};
+    struct tb_slice_desc boxes[2] = {{.struct_bytes = sizeof *boxes,
+                                      .rank = 2,
+                                      .name = "w",
+                                      .dtype = "F4",
+                                      .shape = shape,
+                                      .count = lefts,
+                                      .memory = left}};
+    boxes[1] = boxes[0];
+    boxes[1].first = first;
+    boxes[1].count = rights;
+    boxes[1].memory = right;
+    boxes[1].split_axis = 1;
+    boxes[1].split_count = 4;
+    struct tb_registration *reg;
+    if (tb_register_slices(trainer, boxes, 2, &reg) != TB_OK) fail_msg("%s", tb_last_error());
+    struct tb_run_info run = {.struct_bytes = sizeof run};
+    CHECK_OK(tb_run_open(trainer, "policy", "k", &run));
+    const struct tb_publish_options o = {.struct_bytes = sizeof o,
+                                         .model = "policy",
+                                         .run = &run.run,
+                                         .number = 1,
+                                         .shard_count = 1,
+                                         .registration = reg};
+    struct tb_publish_info info = {.struct_bytes = sizeof info};
+    if (tb_publish(trainer, &o, &info) != TB_OK) fail_msg("%s", tb_last_error());
+    fake_land(&f, 1);
+
+    struct tb_session *s = fake_session_open(&f, "reader", "host-b");
+    const uint64_t from[2] = {1, 8}, so_many[2] = {2, 10};
+    struct tb_slice_desc want = boxes[0];
+    want.first = from;
+    want.count = so_many;
+    want.memory = middle;
+    CHECK_OK(tb_register_slices(s, &want, 1, &reg));
+    const struct tb_subscribe_options so = {
+        .struct_bytes = sizeof so, .member_count = 1, .model = "policy", .registration = reg};
+    struct tb_subscription *sub;
+    CHECK_OK(tb_subscribe(s, &so, &sub));
+    const struct tb_uid uid = fake_uid(fake_version(&f, 1));
+    if (tb_stage(sub, &uid, 20000) != TB_OK) fail_msg("%s", tb_last_error());
+    fake_go(&f, 1);
+    CHECK_OK(tb_activate(sub, &uid, NULL));
+    for (uint64_t r = 0; r < 2; r++)
+        for (uint64_t c = 0; c < 10; c++)
+            assert_int_equal(half(middle, r * 10 + c), half(whole, (r + 1) * 32 + 8 + c));
+    tb_session_close(s);
+    tb_session_close(trainer);
+    fake_close(&f);
+}
+
+static void boxes_inside_a_byte_are_refused(void **state)
+{
+    (void)state;
+    struct fake f;
+    fake_open(&f);
+    struct tb_session *s = fake_session_open(&f, "reader", "host-b");
+    uint8_t memory[64];
+    static const struct {
+        uint64_t shape[2], first[2], count[2];
+        uint32_t split;
+        const char *why;
+    } rows[] = {
+        {{3, 8}, {0, 1}, {3, 4}, 0, "slice 0, of \"w\": a box of F4 (4 bits"},
+        {{3, 8}, {0, 0}, {3, 3}, 0, "slice 0, of \"w\": a box of F4 (4 bits"},
+        {{3, 7}, {1, 0}, {1, 7}, 0, "slice 0, of \"w\": a box of F4 (4 bits"},
+        {{3, 8}, {0, 0}, {3, 8}, 8, "part 0 of slice 0, of \"w\": a box of F4"},
+        {{3, 12}, {0, 0}, {3, 12}, 4, "part 0 of slice 0, of \"w\": a box of F4"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const struct tb_slice_desc d = {.struct_bytes = sizeof d,
+                                        .rank = 2,
+                                        .name = "w",
+                                        .dtype = "F4",
+                                        .shape = rows[i].shape,
+                                        .first = rows[i].first,
+                                        .count = rows[i].count,
+                                        .memory = memory,
+                                        .split_axis = 1,
+                                        .split_count = rows[i].split};
+        struct tb_registration *reg;
+        CHECK_STATUS(tb_register_slices(s, &d, 1, &reg), TB_BAD_ARGUMENT);
+        if (strstr(tb_last_error(), rows[i].why) == NULL) fail_msg("%zu: %s", i, tb_last_error());
+    }
+    tb_session_close(s);
+    fake_close(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -422,6 +529,8 @@ int main(void)
         cmocka_unit_test(boxes_that_no_shard_may_have_are_named),
         cmocka_unit_test(boxes_come_whole_where_patches_are_wanted),
         cmocka_unit_test(a_slice_that_cannot_be_is_named),
+        cmocka_unit_test(boxes_of_half_bytes_are_read),
+        cmocka_unit_test(boxes_inside_a_byte_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
