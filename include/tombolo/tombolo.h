@@ -123,6 +123,9 @@ struct tb_tensor_desc {
 /* Registers 1 to 1,000,000 tensors once. The memory stays the caller's and must stay valid until tb_unregister has returned; the
  * rest is copied. A name has 1 to 512 bytes of UTF-8 without control characters, and one element type and shape. A tensor may
  * have no elements (memory is NULL then), and rank 0 is one element. Works without the gateway.
+ * Tied weights: tensors may have one address and as many bytes. A version is written to such a memory once, and has to have the
+ * same bytes for all of them: else tb_stage or tb_activate is TB_LAYOUT_MISMATCH, which names two. Tensors that share a part of
+ * their memory can be published; tb_subscribe refuses them.
  * Device memory: of one device, in its primary context. Calls do not wait for the caller's streams: what was written there has to be
  * complete (a stream synchronised) before a call that reads it, and what computes from it before one that writes it, which is
  * tb_activate, and with TB_UPDATE_SWITCH tb_stage for the buffers that are not in use.
@@ -170,6 +173,7 @@ TB_API TB_MUST_USE int tb_unregister(struct tb_registration *registration);
 TB_API TB_MUST_USE int tb_suspend(struct tb_registration *registration);
 /* The same tensors in the order in which they were registered, at memories[i] now; memories NULL: where they were, and count is
  * not looked at. References come back only after a pass has compared digests with what was sealed.
+ *   TB_BAD_ARGUMENT            a subscription uses it, and tied weights are not tied there, or others are; it stays where it was
  *   TB_CONFLICT                one did not come back; the registration can be used all the same
  *   TB_BAD_STATE               it is not suspended, or another call suspends or resumes it
  *   TB_SITE_IO, TB_SITE_NOMEM  from the GPU's driver: it stays suspended */
@@ -282,7 +286,7 @@ struct tb_subscribe_options {
     /* The buffers to compute from; NULL: bytes stay in staging (tb_staged_item). */
     struct tb_registration *registration;
     uint32_t update;                /* enum tb_update; all but COPY need a registration */
-    struct tb_registration *second; /* SWITCH: the same tensors, elsewhere */
+    struct tb_registration *second; /* SWITCH: the same tensors, in other memory */
     /* 1: COPY, of whole tensors that all stand on one GPU: versions are staged in that GPU's memory, as many bytes more as a version has and
      * 64 MiB, until tb_release. What lands there is digested there, a NIC that can writes there by itself, and the switch copies inside the
      * device. Such a worker serves nobody, and reads whole chunks: no step. Where the GPU cannot, a version is staged in host memory, and
@@ -364,7 +368,7 @@ struct tb_activate_info {
 
 /* TB_AGAIN until every member has staged it; then the version gets into the registered buffers, as `update` said, and it returns
  * with the new bytes there. Nobody may read those buffers meanwhile. The gateway is asked and may take 10 s to answer, 1 s once
- * it has said go. info_out may be NULL. A PATCH that fails after it began (TB_CHUNK_DIGEST, TB_GATEWAY_AWAY, TB_TIMEOUT: a chunk could
+ * it has said go. info_out may be NULL. A PATCH that fails after it began (TB_CHUNK_DIGEST, TB_LAYOUT_MISMATCH, TB_GATEWAY_AWAY, TB_TIMEOUT: a chunk could
  * not be fetched within 30 s) leaves buffers that hold no version: call it again, or stage and activate another.
  *   TB_VERSION_WITHDRAWN, _LOST, _BROKEN, TB_SUPERSEDED, TB_PIN_LOST  it ended: ask tb_wait for another
  *   TB_GROUP_BROKEN  a member was lost before all had it: tb_stage it again

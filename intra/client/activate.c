@@ -24,16 +24,23 @@
 struct copying {
     const struct tb_staged_use *use;
     uint8_t *const *memory;
+    const struct tb_tied *tied;
     const struct tb_gpu_memory *gpu;
 };
 
 static void copy_box(const struct copying *c, const struct tb_box_copy *copy)
 {
-    if (tb_gpu_memory_has(c->gpu, copy->want)) return;
+    if (tb_gpu_memory_has(c->gpu, copy->want) || tb_tied_has(c->tied, copy->want)) return;
     const uint8_t *from = c->use->staging->shards[copy->shard].place.bytes + copy->from;
     uint8_t *to = c->memory[copy->want] + copy->to;
     for (uint64_t row = 0; row < copy->rows; row++)
         memcpy(to + row * copy->to_stride, from + row * copy->from_stride, copy->run);
+}
+
+/* What tb_use_copy writes there: of tensors of one memory the first alone. */
+static uint64_t copied_to(const struct tb_staged_use *use, const struct tb_registration *to)
+{
+    return use->copies.bytes - to->tied.bytes;
 }
 
 static uint32_t copies_a_piece(const struct tb_box_copies *copies)
@@ -181,7 +188,7 @@ static int may_activate(struct tb_subscription *sub, struct tb_staged_use *use)
         return tb_fail(TB_AGAIN, "version %llu is not whole here: %u of %u chunks",
                        (unsigned long long)st->key.number, tb_staging_held_chunks(st), st->total_chunks);
     if (is_suspended(sub)) return tb_fail(TB_BAD_STATE, "the registration is suspended: tb_resume first");
-    return matched;
+    return matched == TB_OK ? tb_use_tied(sub, use) : matched;
 }
 
 static enum tb_status copy_to_gpu(const struct tb_registration *r, const struct tb_staged_use *use)
@@ -192,7 +199,7 @@ static enum tb_status copy_to_gpu(const struct tb_registration *r, const struct 
     uint32_t count = 0;
     for (uint32_t i = 0; i < use->copies.count; i++) {
         const struct tb_box_copy *copy = &use->copies.list[i];
-        if (!tb_gpu_memory_has(r->gpu, copy->want)) continue;
+        if (!tb_gpu_memory_has(r->gpu, copy->want) || tb_tied_has(&r->tied, copy->want)) continue;
         TB_ASSERT(copy->rows > 0); /* none would be one to tb_gpu_move */
         uint8_t *to = r->want_memory[copy->want] + copy->to;
         const uint8_t *from = use->staging->shards[copy->shard].place.bytes + copy->from;
@@ -213,7 +220,7 @@ int tb_use_copy(struct tb_subscription *sub, const struct tb_staged_use *use, st
     struct tb_session *s = sub->session;
     to->passes++;
     tb_session_unlock(s);
-    struct copying c = {.use = use, .memory = to->want_memory, .gpu = to->gpu};
+    struct copying c = {.use = use, .memory = to->want_memory, .tied = &to->tied, .gpu = to->gpu};
     pthread_rwlock_wrlock(&to->target.lock);
     const uint64_t wrote = ++to->target.writes;
     const enum tb_status status = copy_to_gpu(to, use);
@@ -286,7 +293,7 @@ static int stay(struct tb_subscription *sub, const struct tb_staged_use *use, st
     const int status = copy_in_use(sub, use, in_use);
     if (status != TB_OK) return status;
     sub->active_wrote = sub->wrote;
-    info->copied_bytes = use->copies.bytes;
+    info->copied_bytes = copied_to(use, in_use);
     return TB_OK;
 }
 
@@ -294,7 +301,7 @@ static int flip(struct tb_subscription *sub, const struct tb_staged_use *use, st
 {
     if (tb_id_equal(&sub->active, &use->staging->uid)) return stay(sub, use, info);
     if (!is_filled(sub, use)) {
-        info->copied_bytes = use->copies.bytes;
+        info->copied_bytes = copied_to(use, idle_buffers(sub));
         const int filled = fill(sub, use);
         if (filled != TB_OK) return filled;
     }
@@ -357,6 +364,11 @@ static int patch(struct tb_session *s, struct tb_subscription *sub, struct tb_st
         info->copied_bytes += result.copied_bytes;
         info->patched_bytes += result.patched_bytes;
         info->fetched_chunks += result.failed;
+        if (applied == TB_LAYOUT_MISMATCH)
+            return tb_fail(applied,
+                           "version %llu has different bytes for tensors that are registered in one memory: "
+                           "the buffers are of no one version",
+                           (unsigned long long)st->key.number);
         if (applied != TB_OK)
             return tb_fail(applied, "version %llu: the buffers do not hold what was written to them",
                            (unsigned long long)st->key.number);
@@ -378,7 +390,7 @@ static int update(struct tb_session *s, struct tb_subscription *sub, struct tb_s
     if (sub->update == TB_UPDATE_SWITCH) return flip(sub, use, info);
     const int copied = copy_in_use(sub, use, sub->registration);
     if (copied != TB_OK) return copied;
-    info->copied_bytes = use->copies.bytes;
+    info->copied_bytes = copied_to(use, sub->registration);
     return TB_OK;
 }
 

@@ -30,6 +30,7 @@
 #include "intra/client/patch.h"
 #include "intra/client/protect.h"
 #include "intra/client/stretches.h"
+#include "intra/client/tied.h"
 #include "intra/cuda_part.h"
 #include "intra/fabric.h"
 #include "intra/session_msg.h"
@@ -169,6 +170,7 @@ struct tb_registration {
     uint8_t *const *want_memory;   /* `memory` or `given` */
     struct tb_tensor *slices;      /* NULL: whole tensors */
     char *slice_names;
+    struct tb_tied tied;       /* of the wants; stays as it is while a subscription uses the registration */
     struct tb_gpu_memory *gpu; /* NULL: all of it is host memory, or it is suspended */
     struct tb_spare spare;     /* of a GPU: the packed copy that the version before left */
     /* Published in place: its tensors but those in buffers of ours, until the caller has the memory back. */
@@ -188,6 +190,8 @@ int tb_registration_find_gpu(struct tb_session *s, const struct tb_registration 
                              struct tb_gpu_memory **gpu_out);
 /* The driver. Without the lock. NULL: none of the registration's memory is a GPU's; or, of none, no registration has found one. */
 struct tb_gpu *tb_session_gpu(struct tb_session *s, const struct tb_registration *registration);
+/* Which of its wants stand in one memory; what was known before is freed. TB_SITE_NOMEM. */
+int tb_registration_tie(struct tb_registration *registration);
 /* Where its tensors stand, from where the caller's do. */
 void tb_registration_place(struct tb_registration *registration);
 /* Under the lock: its memory is published in place from now on. Its stretches stand, and NICs keep what they register of them, until
@@ -404,6 +408,7 @@ struct tb_staged_use {
     enum tb_status ended;        /* TB_OK, or why this attempt ended: group broken, withdrawn ... */
     struct tb_box_copies copies; /* what activate does; made when the manifests are here */
     bool copies_made;
+    bool tied_compared; /* tensors of one memory have the same bytes in the version */
 };
 
 struct tb_subscription {
@@ -445,6 +450,25 @@ const struct tb_tensor *tb_staging_tensor(const struct tb_staging *st, const str
                                           uint32_t *shard_out);
 /* TB_LAYOUT_MISMATCH with the tensor in tb_last_error. Under the lock, let go meanwhile, once the manifests are here. */
 int tb_use_match(struct tb_subscription *sub, struct tb_staged_use *use);
+
+/* ---- tensors of one memory (tied_bytes.c) ---- */
+
+/* Under the lock. A subscription with these registrations can be written to. */
+int tb_tied_may_subscribe(const struct tb_registration *first, const struct tb_registration *second);
+/* Under the lock, of a registration that was suspended and whose wants stand elsewhere now, `tied` being as it was: its
+ * subscriptions can go on. */
+int tb_tied_may_move(const struct tb_session *s, const struct tb_registration *r);
+enum tb_tied_said {
+    TB_TIED_SAME, /* in the version, both have the same bytes */
+    TB_TIED_DIFFER,
+    TB_TIED_UNSAID /* their chunks have other bytes beside theirs, or other borders */
+};
+/* What the digests of a version say of want i and the one that it is tied to. */
+enum tb_tied_said tb_tied_by_digests(const struct tb_staging *st, const struct tb_registration *r,
+                                     uint32_t i);
+/* The version is whole. Each tied tensor of the subscription's registrations has the bytes of the one whose memory it shares:
+ * TB_OK, TB_LAYOUT_MISMATCH, TB_SITE_NOMEM or from the GPU's driver. Under the lock, let go meanwhile. Once for each use. */
+int tb_use_tied(struct tb_subscription *sub, struct tb_staged_use *use);
 void tb_subscriptions_free(struct tb_session *s);
 
 /* Why a version that ended so, or was refused so, is not to be had, and what its caller does then. */

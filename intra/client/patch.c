@@ -56,8 +56,10 @@ void tb_patch_free(struct tb_patch *patch)
         for (uint32_t k = 0; sh->chunks != NULL && k < sh->manifest->chunk_count; k++)
             tb_free(sh->chunks[k].coded);
         tb_free(sh->chunks);
+        if (sh->own != sh->memory) tb_free(sh->own);
         tb_free(sh->memory);
         tb_free(sh->on_device);
+        tb_free(sh->ties);
     }
     while (patch->idle != NULL) {
         struct tb_patch_tool *t = patch->idle;
@@ -80,7 +82,9 @@ static enum tb_status shard_init(struct tb_patch *patch, struct tb_patch_shard *
         if (sh->manifest->chunks[k].bytes > patch->chunk_bytes_max)
             patch->chunk_bytes_max = sh->manifest->chunks[k].bytes;
     sh->chunks = tb_calloc((size_t)sh->manifest->chunk_count + 1, sizeof *sh->chunks);
-    return sh->chunks == NULL ? TB_SITE_NOMEM : TB_OK;
+    sh->own = sh->memory;
+    if (sh->ties != NULL) sh->own = tb_calloc((size_t)sh->manifest->layout.tensor_count + 1, sizeof *sh->own);
+    return sh->chunks == NULL || sh->own == NULL ? TB_SITE_NOMEM : TB_OK;
 }
 
 enum tb_status tb_patch_new(struct tb_patch_target *target, const struct tb_patch_shard_of *shards,
@@ -92,6 +96,7 @@ enum tb_status tb_patch_new(struct tb_patch_target *target, const struct tb_patc
         for (uint32_t i = 0; i < count; i++) {
             tb_free(shards[i].memory);
             tb_free(shards[i].on_device);
+            tb_free(shards[i].ties);
         }
         tb_free(table);
         tb_free(patch);
@@ -107,6 +112,7 @@ enum tb_status tb_patch_new(struct tb_patch_target *target, const struct tb_patc
         table[i].manifest = shards[i].manifest;
         table[i].memory = shards[i].memory;
         table[i].on_device = shards[i].on_device;
+        table[i].ties = shards[i].ties;
     }
     enum tb_status status = TB_OK;
     for (uint32_t i = 0; i < count && status == TB_OK; i++)
@@ -130,6 +136,11 @@ uint8_t **tb_patch_memory(struct tb_patch *patch, uint32_t shard)
 bool *tb_patch_on_device(struct tb_patch *patch, uint32_t shard)
 {
     return patch->shards[shard].on_device;
+}
+
+uint8_t *tb_patch_ties(struct tb_patch *patch, uint32_t shard)
+{
+    return patch->shards[shard].ties;
 }
 
 uint64_t tb_patch_staged_bytes(const struct tb_patch *patch)
@@ -242,13 +253,19 @@ enum tb_status tb_patch_take(void *user, uint32_t shard, uint32_t k, const struc
     struct tb_patch *patch = user;
     struct tb_patch_shard *sh = &patch->shards[shard];
     struct tb_patch_chunk *c = &sh->chunks[k];
+    const enum tb_patch_tied tied = tb_patch_tied_of(sh, k);
     if (c->state != TB_PATCH_LANDED || !tb_spread_covers(&sh->spread, &sh->manifest->chunks[k]))
         return TB_CHUNK_CODEC;
+    if (tied == TB_PATCH_TIED_SOME)
+        return TB_CHUNK_CODEC; /* the rest of it is written from the whole chunk */
     struct tb_patch_tool *t = tool_take(patch);
     if (t == NULL) return TB_CHUNK_CODEC; /* it comes whole, and is as large */
     pthread_rwlock_rdlock(&patch->target->lock);
     enum tb_status status = rests(patch) ? prove(sh, t, k, coded) : TB_CHUNK_CODEC;
-    if (status == TB_OK && !keep(c, coded)) status = TB_CHUNK_CODEC;
+    if (status == TB_OK && tied == TB_PATCH_TIED_ALL)
+        c->state = TB_PATCH_NEEDLESS;
+    else if (status == TB_OK && !keep(c, coded))
+        status = TB_CHUNK_CODEC;
     pthread_rwlock_unlock(&patch->target->lock);
     tool_give(patch, t);
     if (status == TB_OK) atomic_fetch_add(&patch->staged_bytes, c->bytes);
@@ -262,7 +279,12 @@ static void landed(void *owner, const struct tb_place *p, uint32_t k)
     struct tb_patch *patch = sh->patch;
     struct tb_patch_chunk *c = &sh->chunks[k];
     uint64_t kept = sh->manifest->chunks[k].bytes;
-    if (c->state == TB_PATCH_LANDED && tb_spread_covers(&sh->spread, &sh->manifest->chunks[k])) {
+    const enum tb_patch_tied tied = tb_patch_tied_of(sh, k);
+    if (tied == TB_PATCH_TIED_ALL) {
+        c->state = TB_PATCH_NEEDLESS;
+        kept = drop_pages(patch, p, k);
+    } else if (tied == TB_PATCH_TIED_NONE && c->state == TB_PATCH_LANDED &&
+               tb_spread_covers(&sh->spread, &sh->manifest->chunks[k])) {
         struct tb_patch_tool *t = tool_take(patch);
         pthread_rwlock_rdlock(&patch->target->lock);
         const bool coded = t != NULL && rests(patch) && encode(sh, t, p, k);
@@ -295,7 +317,7 @@ static struct tb_patch_shard *shard_of(const struct tb_patch *patch, uint64_t li
     return &patch->shards[low];
 }
 
-static bool holds(const struct tb_patch_shard *sh, struct tb_patch_tool *t, uint32_t k)
+bool tb_patch_holds(const struct tb_patch_shard *sh, struct tb_patch_tool *t, uint32_t k)
 {
     const struct tb_chunk *chunk = &sh->manifest->chunks[k];
     struct tb_digest digest;
@@ -319,7 +341,7 @@ static bool decode(struct tb_patch_applying *a, struct tb_patch_shard *sh, struc
                                         tb_spread_gather(&sh->spread, chunk, t->gathered)};
     if (tb_codec_decode(t->codec, &coded, &out) != TB_OK) return false;
     atomic_fetch_add(&a->patched_bytes, tb_spread_scatter(&sh->spread, chunk, t->made));
-    return holds(sh, t, k);
+    return tb_patch_holds(sh, t, k);
 }
 
 static bool copy(struct tb_patch_applying *a, struct tb_patch_shard *sh, struct tb_patch_tool *t, uint32_t k)
@@ -328,12 +350,14 @@ static bool copy(struct tb_patch_applying *a, struct tb_patch_shard *sh, struct 
     uint32_t bytes = 0;
     const uint8_t *from = tb_place_chunk(sh->place, k, &bytes);
     uint64_t written = 0;
+    const struct tb_spread own = {.layout = &sh->manifest->layout, .tensors = sh->own};
     if (tb_patch_side_of(sh, chunk) == TB_PATCH_ON_HOST)
-        written = tb_spread_scatter(&sh->spread, chunk, from);
+        written = tb_spread_scatter(&own, chunk, from);
     else if (tb_patch_exchange(sh, chunk, (uint8_t *)(uintptr_t)from, true, &written) != TB_OK)
         return false;
     atomic_fetch_add(&a->copied_bytes, written);
-    return !tb_spread_covers(&sh->spread, chunk) || holds(sh, t, k);
+    if (tb_patch_tied_of(sh, k) != TB_PATCH_TIED_NONE) return true; /* not before all others are written */
+    return !tb_spread_covers(&sh->spread, chunk) || tb_patch_holds(sh, t, k);
 }
 
 static void must_come(struct tb_patch_shard *sh, uint32_t k)
@@ -365,7 +389,7 @@ static void apply(void *user, uint32_t piece, uint32_t slot)
     struct tb_patch_shard *sh = shard_of(a->patch, piece);
     const uint32_t k = (uint32_t)(piece - sh->first);
     struct tb_patch_chunk *c = &sh->chunks[k];
-    if (c->state == TB_PATCH_DONE || tb_patch_device_decodes(sh, k)) return;
+    if (c->state == TB_PATCH_DONE || c->state == TB_PATCH_NEEDLESS || tb_patch_device_decodes(sh, k)) return;
     if (c->state == TB_PATCH_FETCH && !tb_place_held(sh->place, k)) {
         atomic_fetch_add(&a->failed, 1);
         return;
@@ -403,14 +427,26 @@ static void forget(struct tb_patch *patch)
     }
 }
 
+static void look_at_ties(struct tb_patch_applying *a)
+{
+    struct tb_patch_tool *t = tool_take(a->patch);
+    if (t == NULL)
+        atomic_store(&a->status, TB_SITE_NOMEM);
+    else if (!tb_patch_ties_hold(a->patch, t))
+        atomic_store(&a->status, TB_LAYOUT_MISMATCH);
+    if (t != NULL) tool_give(a->patch, t);
+}
+
 enum tb_status tb_patch_apply(struct tb_patch *patch, struct tb_crew *crew,
                               struct tb_patch_result *result_out)
 {
     struct tb_patch_applying a = {.patch = patch};
     pthread_rwlock_wrlock(&patch->target->lock);
     if (patch->target->writes != patch->rests_on) forget(patch);
+    tb_patch_own(patch);
     tb_crew_run(crew, (uint32_t)patch->chunk_total, apply, &a);
     tb_patch_apply_by_device(&a);
+    if (atomic_load(&a.failed) == 0 && atomic_load(&a.status) == TB_OK) look_at_ties(&a);
     patch->rests_on = ++patch->target->writes;
     pthread_rwlock_unlock(&patch->target->lock);
     *result_out = (struct tb_patch_result){.copied_bytes = atomic_load(&a.copied_bytes),

@@ -8,6 +8,10 @@
  * Of a device's tensors the device does it all (patch_device.c): it encodes what lands whole, says what an object would come to, and at the
  * switch decodes, writes and digests. What its kernels do not take stays whole.
  *
+ * Tensors that share one memory (tied.h) are written once, by the chunks of the first of them. A chunk of the others alone is kept in
+ * no form: what it says is in the buffers when the first's is. A chunk that has others and more stays whole, and only the rest
+ * of it is written; all of it is looked at when everything was written.
+ *
  * Nobody reads from such a staging. A patch rests on the bytes of one switch: once the buffers were written again it is void, and
  * its chunks come whole.
  *
@@ -33,10 +37,18 @@ struct tb_patch_target {
 
 struct tb_patch;
 
+/* Of a tensor. */
+enum tb_patch_tie {
+    TB_PATCH_OWN = 0,   /* it has its memory, or is not here */
+    TB_PATCH_TIED,      /* it stands in another's memory, whose chunks are written */
+    TB_PATCH_TIED_ALIKE /* likewise, and by their digests both have the same bytes in this version */
+};
+
 struct tb_patch_shard_of {
     const struct tb_manifest *manifest;
     uint8_t **memory; /* for each tensor in packed order, NULL: not registered; taken over */
     bool *on_device;  /* of each: it is the target's gpu's; taken over */
+    uint8_t *ties;    /* of each: enum tb_patch_tie; NULL: no tensor of the version is tied; taken over */
 };
 
 /* `shards` is copied, its tables are the patch's from here on, whatever is answered. TB_SITE_NOMEM. */
@@ -48,6 +60,7 @@ void tb_patch_free(struct tb_patch *patch);
 /* The table of a shard, to be filled again when the tensors have moved; not while a chunk may land. */
 uint8_t **tb_patch_memory(struct tb_patch *patch, uint32_t shard);
 bool *tb_patch_on_device(struct tb_patch *patch, uint32_t shard);
+uint8_t *tb_patch_ties(struct tb_patch *patch, uint32_t shard);
 
 /* Makes the place of a shard one whose chunks are encoded as they land. */
 void tb_patch_watch(struct tb_patch *patch, uint32_t shard, struct tb_place *place);
@@ -71,7 +84,7 @@ struct tb_patch_result {
 };
 /* Writes the version into the buffers, and looks at all of it there. Call it again when the failed ones are held: it goes on with
  * those. TB_OK, also when some failed; TB_CHUNK_DIGEST: one that came whole is not what the buffers hold after it was written;
- * TB_SITE_NOMEM. */
+ * TB_LAYOUT_MISMATCH: the version has other bytes for a tied tensor than for the one whose memory it has; TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_patch_apply(struct tb_patch *patch, struct tb_crew *crew,
                                           struct tb_patch_result *result_out);
 

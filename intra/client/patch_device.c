@@ -23,13 +23,14 @@ enum tb_patch_side tb_patch_side_of(const struct tb_patch_shard *sh, const struc
 }
 
 /* Its stretches that are here, one behind another; counted where `to` is NULL. */
-static uint32_t pieces_of(const struct tb_patch_shard *sh, const struct tb_chunk *chunk,
-                          struct tb_gpu_piece *to)
+static uint32_t pieces_in(const struct tb_patch_shard *sh, uint8_t *const *memory,
+                          const struct tb_chunk *chunk, struct tb_gpu_piece *to)
 {
+    const struct tb_spread spread = {.layout = &sh->manifest->layout, .tensors = memory};
     uint32_t tensor = tb_layout_tensor_at(&sh->manifest->layout, chunk->offset), count = 0;
     const uint64_t end = chunk->offset + chunk->bytes;
     for (uint64_t at = chunk->offset; at < end;) {
-        const struct tb_stretch s = tb_spread_at(&sh->spread, at, end - at, &tensor);
+        const struct tb_stretch s = tb_spread_at(&spread, at, end - at, &tensor);
         if (to != NULL) to[count] = (struct tb_gpu_piece){s.at, s.bytes};
         count++;
         at += s.bytes;
@@ -37,17 +38,24 @@ static uint32_t pieces_of(const struct tb_patch_shard *sh, const struct tb_chunk
     return count;
 }
 
+static uint32_t pieces_of(const struct tb_patch_shard *sh, const struct tb_chunk *chunk,
+                          struct tb_gpu_piece *to)
+{
+    return pieces_in(sh, sh->memory, chunk, to);
+}
+
 enum tb_status tb_patch_exchange(const struct tb_patch_shard *sh, const struct tb_chunk *chunk,
                                  uint8_t *whole, bool to_tensors, uint64_t *bytes_out)
 {
-    const uint32_t count = pieces_of(sh, chunk, NULL);
+    uint8_t *const *memory = to_tensors ? sh->own : sh->memory;
+    const uint32_t count = pieces_in(sh, memory, chunk, NULL);
     struct tb_gpu_piece *pieces = tb_calloc((size_t)count + 1, sizeof *pieces);
     struct tb_gpu_rows *moves = tb_calloc((size_t)count + 1, sizeof *moves);
     enum tb_status status = pieces == NULL || moves == NULL ? TB_SITE_NOMEM : TB_OK;
     *bytes_out = 0;
     if (status == TB_OK) {
         uint32_t n = 0;
-        (void)pieces_of(sh, chunk, pieces);
+        (void)pieces_in(sh, memory, chunk, pieces);
         for (uint32_t i = 0; i < count; whole += pieces[i++].bytes) {
             if (pieces[i].at == NULL) continue;
             moves[n++].row = to_tensors ? (struct tb_gpu_move){pieces[i].at, whole, pieces[i].bytes}

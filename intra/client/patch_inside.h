@@ -7,10 +7,11 @@
 #include "intra/client/patch.h"
 
 enum tb_patch_state {
-    TB_PATCH_LANDED, /* as it came, in its place; also before it came */
-    TB_PATCH_CODED,  /* in `coded`, on what the buffers held */
-    TB_PATCH_DONE,   /* the buffers hold it */
-    TB_PATCH_FETCH,  /* they do not: it comes whole, and stays so */
+    TB_PATCH_LANDED,   /* as it came, in its place; also before it came */
+    TB_PATCH_CODED,    /* in `coded`, on what the buffers held */
+    TB_PATCH_DONE,     /* the buffers hold it */
+    TB_PATCH_FETCH,    /* they do not: it comes whole, and stays so */
+    TB_PATCH_NEEDLESS, /* it came, and is of tied tensors alone: it is in no form here */
 };
 
 struct tb_patch_chunk {
@@ -27,6 +28,9 @@ struct tb_patch_shard {
     const struct tb_manifest *manifest;
     uint8_t **memory;
     bool *on_device;
+    uint8_t *ties; /* NULL: none */
+    uint8_t **
+        own; /* as `memory`, but NULL for tied tensors: where the switch writes. `memory` itself where there are no ties */
     struct tb_patch_chunk *chunks;
     struct tb_place *place;
     uint64_t first; /* of its chunks in the line of all */
@@ -53,11 +57,23 @@ struct tb_patch {
     struct tb_together proofs, encodings; /* of the device */
 };
 
+/* ---- tied tensors (patch_tied.c) ---- */
+
+enum tb_patch_tied { TB_PATCH_TIED_NONE, TB_PATCH_TIED_SOME, TB_PATCH_TIED_ALL };
+/* How much of a chunk is of tied tensors. */
+enum tb_patch_tied tb_patch_tied_of(const struct tb_patch_shard *sh, uint32_t k);
+/* Fills `own` of each shard. */
+void tb_patch_own(struct tb_patch *patch);
+/* Behind all others: chunks with tied tensors are in the buffers, too. False: one is not. */
+bool tb_patch_ties_hold(struct tb_patch *patch, struct tb_patch_tool *t);
+
 /* ---- where a chunk stands; under the target's lock ---- */
 
 enum tb_patch_side { TB_PATCH_ON_HOST, TB_PATCH_ON_DEVICE, TB_PATCH_ON_BOTH };
 enum tb_patch_side tb_patch_side_of(const struct tb_patch_shard *sh, const struct tb_chunk *chunk);
-/* Between one range of ours and where the chunk stands, also on a device; what is not here is left out. The bytes moved, or a failure. */
+bool tb_patch_holds(const struct tb_patch_shard *sh, struct tb_patch_tool *t, uint32_t k);
+/* Between one range of ours and where the chunk stands, also on a device; what is not here is left out, and to tensors also what is
+ * tied. The bytes moved, or a failure. */
 enum tb_status tb_patch_exchange(const struct tb_patch_shard *sh, const struct tb_chunk *chunk,
                                  uint8_t *whole, bool to_tensors, uint64_t *bytes_out);
 

@@ -104,6 +104,17 @@ static int build_registration(struct tb_registration *r, const struct tb_tensor_
     return status;
 }
 
+int tb_registration_tie(struct tb_registration *r)
+{
+    struct tb_tied tied;
+    const struct tb_tied_list list = {r->wants, r->want_memory, r->want_count};
+    if (tb_tied_find(&list, &tied) != TB_OK)
+        return tb_fail(TB_SITE_NOMEM, "no memory to compare where %u tensors stand", r->want_count);
+    tb_tied_free(&r->tied);
+    r->tied = tied;
+    return TB_OK;
+}
+
 /* The driver's entry points; what takes long is done with a memory. */
 static enum tb_status find_driver(struct tb_session *s, struct tb_gpu **gpu_out, char *why)
 {
@@ -176,6 +187,7 @@ void tb_registration_discard(struct tb_registration *r)
     tb_gpu_memory_close(r->gpu);
     tb_session_memory_free(r->session, &r->spare.memory);
     tb_stretches_free(&r->stretches);
+    tb_tied_free(&r->tied);
     pthread_rwlock_destroy(&r->target.lock);
     tb_free(r->slices);
     tb_free(r->slice_names);
@@ -220,6 +232,7 @@ static int new_registration(struct tb_session *s, const struct tb_tensor_desc *t
     struct tb_registration *r = tb_registration_new(s);
     if (r == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for a registration");
     int status = build_registration(r, tensors, count);
+    if (status == TB_OK) status = tb_registration_tie(r);
     if (status == TB_OK) status = tb_registration_find_gpu(s, r, &r->gpu);
     if (status != TB_OK) {
         tb_registration_discard(r);
@@ -520,6 +533,25 @@ static int find_gpu_again(struct tb_session *s, struct tb_registration *r)
     return TB_OK;
 }
 
+/* Its tensors stand there from now on, unless a subscription cannot go on with that. */
+static int move(struct tb_session *s, struct tb_registration *r, void *const *memories)
+{
+    uint8_t **before = tb_calloc((size_t)r->given_count + 1, sizeof *before);
+    if (before == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for %u addresses", r->given_count);
+    memcpy(before, r->given, r->given_count * sizeof *before);
+    for (uint32_t i = 0; i < r->given_count; i++)
+        r->given[i] = memories[i];
+    tb_registration_place(r);
+    int status = tb_tied_may_move(s, r);
+    if (status == TB_OK) status = tb_registration_tie(r);
+    if (status != TB_OK) {
+        memcpy(r->given, before, r->given_count * sizeof *before);
+        tb_registration_place(r);
+    }
+    tb_free(before);
+    return status;
+}
+
 static int resume(struct tb_session *s, struct tb_registration *r, void *const *memories, uint32_t count)
 {
     if (!r->suspended) return tb_fail(TB_BAD_STATE, "the registration is not suspended");
@@ -530,9 +562,8 @@ static int resume(struct tb_session *s, struct tb_registration *r, void *const *
     for (uint32_t i = 0; memories != NULL && i < count; i++)
         if (memories[i] == NULL && r->given[i] != NULL)
             return tb_fail(TB_BAD_ARGUMENT, "tensor %u, \"%.200s\", has no memory", i, given_name(r, i));
-    for (uint32_t i = 0; memories != NULL && i < count; i++)
-        r->given[i] = memories[i];
-    tb_registration_place(r);
+    const int moved = memories == NULL ? TB_OK : move(s, r, memories);
+    if (moved != TB_OK) return moved;
     r->passes++; /* nobody else resumes it, or ends it, meanwhile */
     int first = find_gpu_again(s, r);
     struct tb_publication *p;

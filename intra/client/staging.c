@@ -439,6 +439,9 @@ enum tb_status tb_staging_patch_tables(const struct tb_staging *st)
         const size_t at = (size_t)(theirs - st->shards[shard].manifest.layout.tensors);
         tb_patch_memory(st->patch, shard)[at] = r->memory[i];
         tb_patch_on_device(st->patch, shard)[at] = tb_gpu_memory_has(r->gpu, i);
+        if (tb_tied_has(&r->tied, i))
+            tb_patch_ties(st->patch, shard)[at] =
+                tb_tied_by_digests(st, r, i) == TB_TIED_SAME ? TB_PATCH_TIED_ALIKE : TB_PATCH_TIED;
     }
     return TB_OK;
 }
@@ -454,6 +457,9 @@ static enum tb_status new_patch(struct tb_staging *st)
         tables[i].memory = tb_calloc(tensors, sizeof *tables[i].memory);
         tables[i].on_device = tb_calloc(tensors, sizeof *tables[i].on_device);
         if (tables[i].memory == NULL || tables[i].on_device == NULL) status = TB_SITE_NOMEM;
+        if (st->patch_for->tied.count == 0) continue;
+        tables[i].ties = tb_calloc(tensors, sizeof *tables[i].ties);
+        if (tables[i].ties == NULL) status = TB_SITE_NOMEM;
     }
     if (status == TB_OK) {
         status = tb_patch_new(&st->patch_for->target, tables, st->key.shard_count, &st->patch);
@@ -461,6 +467,7 @@ static enum tb_status new_patch(struct tb_staging *st)
         for (uint32_t i = 0; i < st->key.shard_count; i++) {
             tb_free(tables[i].memory);
             tb_free(tables[i].on_device);
+            tb_free(tables[i].ties);
         }
     }
     tb_free(tables);

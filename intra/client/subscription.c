@@ -111,7 +111,12 @@ static int check_subscribe(struct tb_session *s, const struct tb_subscribe_optio
     sub->update = o->update;
     sub->stage_on_gpu = o->stage_on_gpu != 0;
     sub->buffer = 1; /* the first version goes into the other one */
-    const int status = check_update(s, o);
+    int status = check_update(s, o);
+    if (status == TB_OK && o->registration != NULL) {
+        tb_session_lock(s);
+        status = tb_tied_may_subscribe(o->registration, o->second);
+        tb_session_unlock(s);
+    }
     return status == TB_OK ? check_stage_on_gpu(o) : status;
 }
 
@@ -507,6 +512,7 @@ static int stage(struct tb_subscription *sub, const struct tb_id *uid, const str
         status = look(sub, use);
     }
     if (status == TB_OK) status = judge_answer(use);
+    if (status == TB_OK) status = tb_use_tied(sub, use);
     if (status == TB_OK && sub->update == TB_UPDATE_SWITCH)
         (void)tb_use_fill(sub, use); /* or the switch does it */
     if (status == TB_OK || keeps_bytes(use, status)) return status;

@@ -21,7 +21,8 @@ static int by_place(const void *left, const void *right)
 }
 
 /* Those that stand somewhere, behind the ones that are there. */
-static uint32_t add_ranges(struct range *ranges, uint32_t used, const struct tb_tied_list *list, uint32_t number)
+static uint32_t add_ranges(struct range *ranges, uint32_t used, const struct tb_tied_list *list,
+                           uint32_t number)
 {
     for (uint32_t i = 0; i < list->count; i++) {
         if (list->memory[i] == NULL || list->tensors[i].bytes == 0) continue;

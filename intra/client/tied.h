@@ -12,9 +12,10 @@
 #define TB_TIED_NONE UINT32_MAX
 
 struct tb_tied {
-    uint32_t *first_of; /* of each: the first with its memory, TB_TIED_NONE: it is that one. NULL: none is tied */
-    uint32_t count;     /* that are tied to another */
-    uint64_t bytes;     /* of those */
+    uint32_t
+        *first_of;  /* of each: the first with its memory, TB_TIED_NONE: it is that one. NULL: none is tied */
+    uint32_t count; /* that are tied to another */
+    uint64_t bytes; /* of those */
     uint32_t overlap[2]; /* two that share some bytes; both TB_TIED_NONE: no two do */
 };
 
@@ -27,7 +28,7 @@ struct tb_tied_list {
 
 /* n log n. TB_SITE_NOMEM: *tied_out is untouched. */
 TB_MUST_USE enum tb_status tb_tied_find(const struct tb_tied_list *list, struct tb_tied *tied_out);
-void tb_tied_free(struct tb_tied *tied); /* it is zero then; a zeroed one is fine */
+void tb_tied_free(struct tb_tied *tied);                  /* it is zero then; a zeroed one is fine */
 bool tb_tied_has(const struct tb_tied *tied, uint32_t i); /* tied to another */
 bool tb_tied_equal(const struct tb_tied *a, const struct tb_tied *b, uint32_t count);
 
