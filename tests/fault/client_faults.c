@@ -139,7 +139,7 @@ static void a_worker_bears_each_failure(void **state)
     assert_int_equal(waitpid(r.gateway, NULL, 0), r.gateway);
 }
 
-/* A rank that wants the second half of the tensor. */
+/* A rank that wants the second half of the tensor, and lists it twice, in one memory (tied.h). */
 static bool activate_slice(struct worker_round *r, struct tb_session *s)
 {
     static const uint64_t shape[] = {TENSOR}, half[] = {TENSOR / 2};
@@ -151,9 +151,10 @@ static bool activate_slice(struct worker_round *r, struct tb_session *s)
                                     .first = half,
                                     .count = half,
                                     .memory = r->memory};
+    const struct tb_slice_desc twice[] = {d, d};
     struct tb_subscribe_options o = {.struct_bytes = sizeof o, .member_count = 1, .model = "policy"};
     struct tb_subscription *sub = NULL;
-    if (tb_register_slices(s, &d, 1, &o.registration) != TB_OK) return false;
+    if (tb_register_slices(s, twice, 2, &o.registration) != TB_OK) return false;
     if (tb_subscribe(s, &o, &sub) != TB_OK) return false;
     if (tb_stage(sub, &r->uid, SWEEP_PATIENCE_MS(120u)) != TB_OK) return false;
     return tb_activate(sub, &r->uid, NULL) == TB_OK;
