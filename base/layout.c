@@ -107,15 +107,17 @@ bool tb_tensor_set_dtype(struct tb_tensor *t, const char *text)
     memcpy(o.name, text, name_bytes);
     const enum tb_dtype dtype = tb_dtype_parse(o.name);
     const size_t known = other_known(o.name);
+    const bool listed = dtype != (enum tb_dtype)0;
     uint32_t bits = o.bits;
-    if (dtype != (enum tb_dtype)0)
+    if (listed)
         bits = tb_dtype_element_bytes(dtype) * 8;
     else if (known < OTHER_COUNT)
         bits = others[known].bits;
     if (bits == 0 || (colon != NULL && bits != o.bits)) return false;
     o.bits = (uint16_t)bits;
-    t->dtype = dtype != (enum tb_dtype)0 ? dtype : TB_DTYPE_OTHER;
-    t->other = dtype != (enum tb_dtype)0 ? (struct tb_dtype_other){0} : o;
+    t->dtype = listed ? dtype : TB_DTYPE_OTHER;
+    memset(&t->other, 0, sizeof t->other);
+    if (!listed) t->other = o;
     return true;
 }
 
@@ -443,13 +445,13 @@ enum tb_status tb_layout_build(const struct tb_tensor *tensors, uint32_t count, 
     return TB_OK;
 }
 
-const struct tb_tensor *tb_layout_find_like(const struct tb_layout *layout, const struct tb_tensor *wanted)
+const struct tb_tensor *tb_layout_find_like(const struct tb_layout *layout, const struct tb_tensor *like)
 {
     uint32_t low = 0;
     uint32_t high = layout->tensor_count;
     while (low < high) {
         const uint32_t mid = low + (high - low) / 2;
-        const int c = compare_packed(&layout->tensors[mid], wanted);
+        const int c = compare_packed(&layout->tensors[mid], like);
         if (c == 0) return &layout->tensors[mid];
         if (c < 0) {
             low = mid + 1;

@@ -98,6 +98,50 @@ static void boxes_are_cut_out_of_whole_tensors(void **state)
     tb_local_close(l);
 }
 
+static struct tb_tensor other(const char *name, const char *dtype, uint64_t rows, uint64_t columns)
+{
+    struct tb_tensor t = {.name = name, .rank = 2, .full = {rows, columns}, .box_count = {rows, columns}};
+    assert_true(tb_tensor_set_dtype(&t, dtype));
+    return t;
+}
+
+/* Elements of half a byte: an odd count of them, and a block whose rows begin and end on bytes. A dtype that nobody knows: its bytes. */
+static void fractions_of_a_byte_are_read(void **state)
+{
+    struct disk_world *w = *state;
+    uint8_t bytes[8 + 16 + 7], out[64];
+    count_up(bytes, sizeof bytes, 9);
+    (void)disk_put_tensors(w, "t.safetensors",
+                           "{\"odd\":{\"dtype\":\"F4\",\"shape\":[3,5],\"data_offsets\":[0,8]},"
+                           "\"even\":{\"dtype\":\"F4\",\"shape\":[4,8],\"data_offsets\":[8,24]},"
+                           "\"new\":{\"dtype\":\"NEW\",\"shape\":[9],\"data_offsets\":[24,31]}}",
+                           bytes, sizeof bytes);
+    struct tb_tensor tensors[] = {other("odd", "F4", 3, 5), other("even", "F4", 4, 8),
+                                  other("new", "NEW:8", 7, 1)};
+    tensors[2].rank = 1;
+    tensors[1].box_first[0] = 1;
+    tensors[1].box_count[0] = 2;
+    tensors[1].box_first[1] = 2;
+    tensors[1].box_count[1] = 4;
+    void *memory = NULL;
+    struct tb_manifest m = disk_manifest(tensors, 3, NULL, 0, &memory);
+    struct tb_local_files *l = opened(w);
+    assert_int_equal(m.chunk_count, 2);
+    assert_true(tb_local_read(l, &m, 0, out)); /* both of F4: "even", then "odd" */
+    assert_memory_equal(out, bytes + 8 + 4 + 1, 2);
+    assert_memory_equal(out + 2, bytes + 8 + 8 + 1, 2);
+    assert_memory_equal(out + 4, bytes, 8);
+    assert_true(tb_local_read(l, &m, 1, out));
+    assert_memory_equal(out, bytes + 24, 7);
+    free(memory);
+    tensors[0] = other("odd", "F4:4", 3, 5);
+    tensors[0].other.bits = 5; /* the same name, and no dtype of the file's */
+    m = disk_manifest(tensors, 1, NULL, 0, &memory);
+    assert_false(tb_local_read(l, &m, 0, out));
+    tb_local_close(l);
+    free(memory);
+}
+
 static void blobs_are_files_and_headers(void **state)
 {
     struct disk_world *w = *state;
@@ -237,6 +281,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(tensors_are_found_in_whatever_file_they_stand, disk_setup,
                                         disk_teardown),
         cmocka_unit_test_setup_teardown(boxes_are_cut_out_of_whole_tensors, disk_setup, disk_teardown),
+        cmocka_unit_test_setup_teardown(fractions_of_a_byte_are_read, disk_setup, disk_teardown),
         cmocka_unit_test_setup_teardown(blobs_are_files_and_headers, disk_setup, disk_teardown),
         cmocka_unit_test_setup_teardown(what_is_not_the_same_tensor_is_not_read, disk_setup, disk_teardown),
         cmocka_unit_test_setup_teardown(a_file_cut_short_has_its_first_chunks, disk_setup, disk_teardown),
