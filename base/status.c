@@ -41,6 +41,7 @@ static const struct {
     {TB_SITE_CORRUPT, "site_corrupt"},
     {TB_SITE_STORE, "site_store"},
     {TB_SITE_DRAINING, "site_draining"},
+    {TB_SITE_DOUBT, "site_doubt"},
     {TB_BAD_ARGUMENT, "bad_argument"},
     {TB_BAD_STATE, "bad_state"},
     {TB_NOT_FOUND, "not_found"},

@@ -30,6 +30,8 @@ static const char *const frame_names[TB_FRAME_TYPE_END] = {
     [TB_FRAME_EXPECT] = "expect",
     [TB_FRAME_PUSH] = "push",
     [TB_FRAME_SPENT] = "spent",
+    [TB_FRAME_RUNS] = "runs",
+    [TB_FRAME_RUN_TOLD] = "run_told",
 };
 
 const char *tb_frame_name(uint16_t type)

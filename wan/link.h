@@ -472,6 +472,10 @@ enum tb_status link_on_have(struct link *l, struct tb_wire_frame *f);
 void link_spent_tell(struct link *l); /* link.spent may have changed */
 enum tb_status link_on_spent(struct link *l, struct tb_wire_frame *f);
 
+/* link_runs.c */
+enum tb_status link_on_runs(struct link *l, struct tb_wire_frame *f);
+enum tb_status link_on_run_told(struct link *l, struct tb_wire_frame *f);
+
 /* link_streams.c */
 void link_streams_tick(struct link *l, tb_time_ns now);
 void link_streams_end_old(struct link *l);   /* of sessions that are over */

@@ -426,6 +426,8 @@ static const link_handler handlers[TB_FRAME_TYPE_END] = {
     [TB_FRAME_EXPECT] = link_on_expect,
     [TB_FRAME_PUSH] = link_on_push,
     [TB_FRAME_SPENT] = link_on_spent,
+    [TB_FRAME_RUNS] = link_on_runs,
+    [TB_FRAME_RUN_TOLD] = link_on_run_told,
 };
 
 static void log_garbled(const struct conn *c, uint16_t type)

@@ -60,6 +60,14 @@ struct tb_links_report {
     enum tb_links_report_state state;
 };
 
+/* The newest run of a model that a site ever heard of. order 0: none, or none that the asking site may hear of. */
+struct tb_links_run {
+    struct tb_name model;
+    uint64_t order;
+    uint64_t number;  /* of its newest version that was heard of */
+    struct tb_id run; /* zero: only the order is known */
+};
+
 /* A chunk whose digest did not match after it crossed. */
 struct tb_links_bad_chunk {
     struct tb_id uid;
@@ -117,6 +125,11 @@ struct tb_links_ops {
     void (*on_peer_dropped)(void *user, uint32_t peer, const struct tb_id *uid);
     void (*on_report)(void *user, uint32_t peer, const struct tb_links_report *report);
     void (*on_chunk_bad)(void *user, uint32_t peer, const struct tb_links_bad_chunk *bad);
+    /* The peer, which takes itself for the model's home, asks which run is remembered here: answered by tb_links_run_tell. Rights are
+     * the owner's to check. NULL: the answer is order 0. */
+    void (*on_runs_asked)(void *user, uint32_t peer, const struct tb_name *model);
+    /* The answer; or unasked: home says which run is its newest, a follower that this one is above home's. */
+    void (*on_run_told)(void *user, uint32_t peer, const struct tb_links_run *run);
     /* May this held chunk of a version offered here be a base (P1: one left by an earlier process is digested first)? The
      * only one of these that is called from any thread; the places stay until it returns. NULL: all may. */
     bool (*base_good)(void *user, const struct tb_id *uid, uint32_t shard, uint32_t chunk);
@@ -252,6 +265,14 @@ void tb_links_limit(struct tb_links *links, uint32_t peer, const struct tb_links
  * is whole here is told by itself to peers that offer it; reports are for activation and for sites behind us. */
 TB_MUST_USE enum tb_status tb_links_tell(struct tb_links *links, uint32_t peer,
                                          const struct tb_links_report *report);
+
+/* Which run of the model does that peer remember? on_run_told answers, once for each session; a session that ends first leaves it
+ * unanswered. TB_PEER_UNREACHABLE: it is not up. TB_PEER_PROTOCOL: it is, and speaks a protocol without the question. */
+TB_MUST_USE enum tb_status tb_links_runs_ask(struct tb_links *links, uint32_t peer,
+                                             const struct tb_name *model);
+/* Likewise; the same statuses. */
+TB_MUST_USE enum tb_status tb_links_run_tell(struct tb_links *links, uint32_t peer,
+                                             const struct tb_links_run *run);
 
 struct tb_links_progress {
     uint32_t chunks;      /* of all shards */

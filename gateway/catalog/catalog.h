@@ -274,6 +274,25 @@ TB_MUST_USE enum tb_status tb_catalog_run_open(struct tb_catalog *c, tb_time_ns 
                                                const struct tb_catalog_run_request *q,
                                                struct tb_catalog_run *run_out, bool *joined_out);
 
+/* A run of a model, as a site or a worker remembers it. */
+struct tb_catalog_known_run {
+    struct tb_name model;
+    uint64_t order;  /* 0: none */
+    uint64_t number; /* of the newest version that was heard of; 0: of none */
+    struct tb_id id; /* zero: not known */
+};
+#define TB_CATALOG_RUN_ORDER_STEP ((uint64_t)1 << 20) /* one word raises the order of the next run by no more */
+#define TB_CATALOG_RUN_ORDER_MAX  ((uint64_t)1 << 48)
+/* The newest run that this site ever heard of. False: none, or no such model. */
+bool tb_catalog_known_run(const struct tb_catalog *c, const struct tb_name *name,
+                          struct tb_catalog_known_run *known_out);
+/* Another site or a worker remembers that run; the next run gets a higher order. With `doubted` (this home's store is new or restored)
+ * older runs here are shut out, and the same run opens no number up to the one that is told. A site that is not the model's home
+ * takes it only while it knows no version of the model itself. TB_DONE_BEFORE: nothing new. TB_TOO_LARGE: more than
+ * TB_CATALOG_RUN_ORDER_STEP above what is known here, or above TB_CATALOG_RUN_ORDER_MAX; nothing changed. */
+TB_MUST_USE enum tb_status tb_catalog_run_told(struct tb_catalog *c, tb_time_ns now,
+                                               const struct tb_catalog_known_run *told, bool doubted);
+
 struct tb_catalog_version_request {
     struct tb_id session;
     struct tb_name model;

@@ -122,22 +122,113 @@ enum tb_status tb_catalog_restore_run(struct tb_catalog *c, const struct tb_cata
     return TB_OK;
 }
 
-/* Who comes late with an older run publishes nothing: its open versions end here, its next calls are refused. */
+/* A late rank of this run publishes nothing: its open versions end here, its next calls are refused. */
+static void fence(struct tb_catalog *c, uint32_t i)
+{
+    struct run *run = run_at(c, i);
+    run->info.fenced = true;
+    tb_row_mark(&c->runs, i, TB_CATALOG_PERSIST_RUN);
+    EACH(c->versions, v)
+    {
+        const struct version *version = version_at(c, v);
+        if (version->state == TB_VERSION_OPEN && tb_id_equal(&version->key.run, &run->info.id))
+            tb_version_end(c, v, TB_VERSION_ENDED_ABANDONED, "fenced");
+    }
+}
+
 static void fence_others(struct tb_catalog *c, uint32_t newest)
 {
     EACH(c->runs, i)
     {
-        struct run *run = run_at(c, i);
-        if (i == newest || run->model != run_at(c, newest)->model || run->info.fenced) continue;
-        run->info.fenced = true;
-        tb_row_mark(&c->runs, i, TB_CATALOG_PERSIST_RUN);
-        EACH(c->versions, v)
-        {
-            const struct version *version = version_at(c, v);
-            if (version->state == TB_VERSION_OPEN && tb_id_equal(&version->key.run, &run->info.id))
-                tb_version_end(c, v, TB_VERSION_ENDED_ABANDONED, "fenced");
-        }
+        const struct run *run = run_at(c, i);
+        if (i != newest && run->model == run_at(c, newest)->model && !run->info.fenced) fence(c, i);
     }
+}
+
+/* ---- runs that other sites remember ---- */
+
+static bool seen_after(const struct tb_catalog_known_run *known, uint64_t order, uint64_t number)
+{
+    return order > known->order || (order == known->order && number > known->number);
+}
+
+void tb_run_seen(struct tb_catalog *c, uint32_t model, const struct tb_version_key *key)
+{
+    struct tb_catalog_known_run *known = &model_at(c, model)->known;
+    if (!seen_after(known, key->run_order, key->number)) return;
+    *known = (struct tb_catalog_known_run){key->model, key->run_order, key->number, key->run};
+}
+
+bool tb_catalog_known_run(const struct tb_catalog *c, const struct tb_name *name,
+                          struct tb_catalog_known_run *known_out)
+{
+    const uint32_t model = tb_model_find(c, name);
+    if (model == NONE) return false;
+    const struct model *m = model_at(c, model);
+    *known_out = m->known;
+    if (m->run_order > m->known.order) *known_out = (struct tb_catalog_known_run){.order = m->run_order};
+    known_out->model = *name;
+    EACH(c->runs, i)
+    {
+        const struct tb_catalog_run *run = &run_at(c, i)->info;
+        if (run_at(c, i)->model != model || run->order != known_out->order) continue;
+        known_out->id = run->id;
+        if (run->has_last && run->last_number > known_out->number) known_out->number = run->last_number;
+    }
+    return known_out->order != 0;
+}
+
+/* P7: what one of them makes up leaves numbers for the runs to come. */
+static bool believable(const struct model *m, const struct tb_catalog_known_run *told)
+{
+    return told->order <= TB_CATALOG_RUN_ORDER_MAX && told->number <= INT64_MAX &&
+           told->order <= m->run_order + TB_CATALOG_RUN_ORDER_STEP;
+}
+
+/* A run here, of the same order as one that is told: the same one goes on above the number that is told. A worker tells no id. */
+static bool goes_on(struct tb_catalog *c, uint32_t i, const struct tb_catalog_known_run *told)
+{
+    struct tb_catalog_run *run = &run_at(c, i)->info;
+    const bool newer = !run->has_last || told->number > run->last_number;
+    if (tb_id_is_zero(&told->id)) return told->number == 0 || !newer;
+    if (!tb_id_equal(&told->id, &run->id)) return false;
+    if (told->number == 0 || !newer) return true;
+    run->has_last = true;
+    run->last_number = told->number;
+    tb_row_mark(&c->runs, i, TB_CATALOG_PERSIST_RUN);
+    return true;
+}
+
+/* True: a run was shut out. */
+static bool shut_out(struct tb_catalog *c, uint32_t model, const struct tb_catalog_known_run *told)
+{
+    bool any = false;
+    EACH(c->runs, i)
+    {
+        const struct run *run = run_at(c, i);
+        if (run->model != model || run->info.fenced || run->info.order > told->order) continue;
+        if (run->info.order == told->order && goes_on(c, i, told)) continue;
+        fence(c, i);
+        any = true;
+    }
+    return any;
+}
+
+enum tb_status tb_catalog_run_told(struct tb_catalog *c, tb_time_ns now,
+                                   const struct tb_catalog_known_run *told, bool doubted)
+{
+    tb_catalog_enter(c, now);
+    const uint32_t model = tb_model_find(c, &told->model);
+    if (model == NONE) return TB_NOT_FOUND;
+    struct model *m = model_at(c, model);
+    if (told->order == 0) return TB_DONE_BEFORE;
+    if (!believable(m, told)) return TB_TOO_LARGE;
+    if (!m->config.is_home && m->known.order != 0) return TB_DONE_BEFORE;
+    const bool shut = m->config.is_home && doubted && shut_out(c, model, told);
+    const bool newer = seen_after(&m->known, told->order, told->number);
+    if (told->order > m->run_order) m->run_order = told->order;
+    if (newer) m->known = *told;
+    return tb_catalog_settle(c, shut || newer ? TB_OK : TB_DONE_BEFORE);
 }
 
 static void fill_run(struct tb_catalog *c, uint32_t i, uint32_t model, const struct tb_catalog_run_request *q)

@@ -364,6 +364,7 @@ enum tb_status tb_catalog_remote_version(struct tb_catalog *c, tb_time_ns now,
         i = tb_version_new(c, model, key);
         if (i == NONE) return tb_catalog_refuse_full(c, &c->versions);
         version_at(c, i)->was_ready = is_end(state) && has_root(key);
+        tb_run_seen(c, model, key);
     }
     return tb_catalog_settle(c, hear(c, i, site, key, state));
 }

@@ -81,7 +81,8 @@ struct model {
     struct row row;
     struct tb_catalog_model config;
     struct which head;
-    uint64_t run_order;           /* of its newest run */
+    uint64_t run_order;           /* of its newest run, here or as other sites remember it */
+    struct tb_catalog_known_run known; /* of the newest version that was heard of, whatever became of its row */
     uint64_t arrival_bytes_per_s; /* at which the gateway last got a version of it; 0: not known */
     /* plans.c: what the first of a chain reads at; 0: nobody was tried in its place */
     uint64_t proven_bytes_per_s;
@@ -396,6 +397,8 @@ bool tb_catalog_copy_text(char out[TB_CATALOG_TEXT_MAX], const char *text); /* f
 uint32_t tb_model_find(const struct tb_catalog *c, const struct tb_name *name);
 uint32_t tb_run_find(const struct tb_catalog *c, uint32_t model, const struct tb_id *id);
 /* A run of that order was there: those before it publish nothing any more. */
+/* A version of the model was heard of. */
+void tb_run_seen(struct tb_catalog *c, uint32_t model, const struct tb_version_key *key);
 void tb_runs_fence_older(struct tb_catalog *c, uint32_t model, uint64_t than);
 
 /* ---- versions.c ---- */

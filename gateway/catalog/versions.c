@@ -152,6 +152,7 @@ enum tb_status tb_catalog_restore_version(struct tb_catalog *c, const struct tb_
     struct version *v = version_at(c, i);
     /* An arena may remember a run that the store has lost: the next run is newer all the same, and those before it are shut out. */
     if (key->run_order > model_at(c, model)->run_order) model_at(c, model)->run_order = key->run_order;
+    tb_run_seen(c, model, key);
     tb_runs_fence_older(c, model, key->run_order);
     /* Who keeps it has to say so again. */
     v->state = state == TB_VERSION_KEPT ? TB_VERSION_READY : state;

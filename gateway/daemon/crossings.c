@@ -306,19 +306,24 @@ static bool homes_agree(struct tb_daemon *d, const struct tb_name *peer, const s
     return false;
 }
 
+bool tb_peer_may_read(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
+{
+    const struct tb_config_peer *p = &d->config->peers[peer];
+    const struct tb_identity identity = {.kind = TB_IDENTITY_GATEWAY, .site = p->of, .name = p->gateway};
+    struct tb_name home;
+    if (tb_name_equal(&p->of, &d->config->site))
+        return true; /* another gateway of this site: what is here is its, too */
+    if (links_home_of((void *)(uintptr_t)d, model, &home) && tb_name_equal(&home, &p->site))
+        return true; /* its own bytes, back */
+    return tb_rights_may(d->config, model, &identity, false);
+}
+
 static bool links_may_read(void *user, uint32_t peer, const struct tb_name *model, const struct tb_name *home)
 {
     struct tb_daemon *d = user;
     const struct tb_config_peer *p = &d->config->peers[peer];
     if (!homes_agree(d, &p->site, model, home)) return false;
-    struct tb_identity identity = {.kind = TB_IDENTITY_GATEWAY, .site = p->of, .name = p->gateway};
-    struct tb_name ours;
-    if (tb_name_equal(&p->of, &d->config->site))
-        return true; /* another gateway of this site: what is here is its, too */
-    if (links_home_of(d, model, &ours) && tb_name_equal(&ours, &p->site))
-        return true; /* its own bytes, back */
-    const bool may = tb_rights_may(d->config, model, &identity, false);
-    if (may) return true;
+    if (tb_peer_may_read(d, peer, model)) return true;
     d->counters.denied++;
     tb_log(TB_LOG_WARN, "link.denied", "peer=%s model=%s right=read action=add_to_models.read", p->site.text,
            model->text);
@@ -381,6 +386,7 @@ static void links_peer(void *user, uint32_t peer, bool up, enum tb_status why)
     if (up) {
         d->counters.links_up++;
         reports_again(d, peer);
+        tb_home_runs_up(d, peer);
     } else {
         d->counters.links_down++;
     }
@@ -394,6 +400,7 @@ static void links_renewed(void *user, uint32_t peer)
     struct tb_daemon *d = user;
     TB_MOOT(tb_catalog_site_up(d->catalog, tb_clock_now(), &d->config->peers[peer].site, true));
     reports_again(d, peer);
+    tb_home_runs_up(d, peer);
 }
 
 static void links_refused(void *user, uint32_t peer, enum tb_status why, uint64_t detail, bool by_peer)
@@ -404,6 +411,18 @@ static void links_refused(void *user, uint32_t peer, enum tb_status why, uint64_
     if (why != TB_PEER_STALE || !by_peer || detail < d->incarnation) return;
     /* The store is younger than what the peer has seen of us: speak above it. */
     tb_persist_incarnation(d, detail);
+    tb_home_runs_doubt(d);
+}
+
+static void links_runs_asked(void *user, uint32_t peer, const struct tb_name *model)
+{
+    tb_home_runs_asked(user, peer, model);
+}
+
+static void links_run_told(void *user, uint32_t peer, const struct tb_links_run *run)
+{
+    tb_home_runs_told(user, peer, run);
+    (void)tb_daemon_settle(user);
 }
 
 static void report_refused(struct tb_daemon *d, uint32_t peer, const struct tb_name *site, enum tb_status why)
@@ -609,10 +628,17 @@ static const struct tb_links_ops links_ops = {
     .on_peer_dropped = links_peer_dropped,
     .on_report = links_report,
     .on_chunk_bad = links_chunk_bad,
+    .on_runs_asked = links_runs_asked,
+    .on_run_told = links_run_told,
     .base_good = links_base_good,
 };
 
 /* ---- what we say ---- */
+
+struct tb_links *tb_links_now(const struct tb_daemon *d)
+{
+    return d->links_restarting ? NULL : d->links;
+}
 
 void tb_crossing_offer(struct tb_copy *copy)
 {

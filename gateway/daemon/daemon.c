@@ -191,6 +191,7 @@ static void tick(uv_timer_t *timer)
     tb_anchors_tick(d, now);
     tb_adopt_tick(d, now);
     life_tell(d);
+    tb_home_runs_tick(d, now);
     if (now - d->polled_at >= POLL_NS) {
         d->polled_at = now;
         tb_crossings_poll(d);
@@ -258,6 +259,12 @@ static enum tb_status objects_open(struct tb_daemon *d)
 {
     const uint64_t budget = d->config->arena_bytes / 100 * d->config->link_objects_percent;
     return budget > 0 ? tb_objects_new(budget, &d->objects) : TB_OK;
+}
+
+static enum tb_status home_runs_open(struct tb_daemon *d)
+{
+    const enum tb_status status = tb_home_runs_open(d);
+    return status == TB_OK ? TB_OK : failed("store", tb_store_error(d->store), "the file must be writable");
 }
 
 static enum tb_status catalog_model(struct tb_daemon *d, const struct tb_config_model *m)
@@ -437,7 +444,7 @@ enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config)
     /* In order: each stands on those before it. */
     static enum tb_status (*const steps[])(struct tb_daemon *) = {
         loop_open,       descriptors_raise, host_name,    tls_open,       store_open,       arena_open,
-        tb_anchors_open, objects_open,      catalog_open, tb_limits_open, tb_found_open,    persist_open,
+        tb_anchors_open, objects_open,      home_runs_open, catalog_open, tb_limits_open, tb_found_open,    persist_open,
         fabric_open,     resolver_open,     links_open,   control_open,   tb_sessions_open,
     };
     d->opening = true;
@@ -547,6 +554,7 @@ void tb_daemon_close(struct tb_daemon *d)
     if (d->resolver != NULL) tb_resolver_close(d->resolver);
     tb_copies_free(d);
     tb_seals_free(d);
+    tb_home_runs_close(d);
     tb_plan_waits_free(d);
     if (d->fabric != NULL) tb_fabric_close(d->fabric);
     const uint64_t end_ms = tb_clock_wall_ms() + 1000; /* sessions linger for at most 200 ms */

@@ -17,6 +17,7 @@
  *   anchors.c        whole versions on a disk, for a reboot
  *   adopt.c          versions that stand in files here; adopt_read.c reads them
  *   limits.c         how much is sent to each peer: rates, hours, a day's bytes
+ *   home_runs.c      a home whose store is new or restored asks which runs other sites remember
  *   found_paths.c    how many streams each peer's path takes, over restarts
  *   sessions.c       workers' connections; session_publish.c, session_follow.c: what they ask
  *   control.c        the operator's socket; site_status.c, link_status.c, chain_status.c: what it answers */
@@ -72,7 +73,8 @@ struct tb_table_told {
     X(hops_lost) X(chunks_bad) X(plans)                                                    \
     X(evictions) X(arena_refused) X(tables_full) X(store_failed)                           \
     X(links_up) X(links_down) X(links_refused) X(reports_refused)                          \
-    X(verify_bad) X(chunks_rotted) X(chunks_repaired) X(budgets_held)                                                          \
+    X(runs_refused) X(runs_below)                                                          \
+    X(verify_bad) X(chunks_rotted) X(chunks_repaired) X(budgets_held)                      \
     X(certificates_loaded) X(certificates_refused)                                         \
     X(anchors_written) X(anchors_failed) X(anchors_bad) X(adopted_chunks)
 /* clang-format on */
@@ -284,6 +286,8 @@ struct tb_daemon {
     struct tb_table_told tables_told[TB_DAEMON_TABLES];
     struct tb_copy *copies;
     struct tb_parked_seal *parked;
+    struct tb_home_runs *home_runs; /* of models whose home is here */
+    bool new_home;                  /* the operator says that no other site remembers a run (tombolod --new-home) */
     struct tb_plan_wait *plan_waits;
     uint64_t next_export_id, next_wait, next_hop;
     struct tb_choice_pace paces[TB_CONFIG_LIST_MAX]; /* of config->models: the last step, from its ranks */
@@ -380,6 +384,7 @@ void tb_persist_tick(struct tb_daemon *d);
 void tb_persist_wake(uv_async_t *async);
 void tb_persist_spent(struct tb_daemon *d, const struct tb_store_spent *spent);
 void tb_persist_path(struct tb_daemon *d, const struct tb_store_path *path);
+void tb_persist_doubt(struct tb_daemon *d, const struct tb_store_doubt *doubt);
 uint32_t tb_persist_waiting(const struct tb_daemon *d); /* rows that are not on disk */
 bool tb_persist_saved(const struct tb_daemon *d, const struct tb_id *uid);
 /* Runs, versions and pins from the store into the catalog; raises and writes the incarnation. Waits for the disk. */
@@ -467,6 +472,29 @@ void tb_crossing_site_state(struct tb_daemon *d, const struct tb_catalog_todo *t
 void tb_crossings_poll(struct tb_daemon *d); /* peers' progress to the catalog */
 /* Announcements that found no row: once a second, while there are some. */
 void tb_crossings_hear_again(struct tb_daemon *d);
+
+/* P8: may that peer read the model? Says nothing and counts nothing. */
+bool tb_peer_may_read(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model);
+/* The links, while calls to them have a meaning; NULL otherwise. */
+struct tb_links *tb_links_now(const struct tb_daemon *d);
+
+/* home_runs.c */
+/* The store is open, its rows are not read. TB_SITE_STORE is logged. */
+TB_MUST_USE enum tb_status tb_home_runs_open(struct tb_daemon *d);
+void tb_home_runs_close(struct tb_daemon *d);
+void tb_home_runs_up(struct tb_daemon *d, uint32_t peer); /* a session with it began */
+/* A peer has seen a later life of this store, so a copy was put back: every model here is doubted from now on. */
+void tb_home_runs_doubt(struct tb_daemon *d);
+void tb_home_runs_asked(struct tb_daemon *d, uint32_t peer, const struct tb_name *model);
+void tb_home_runs_told(struct tb_daemon *d, uint32_t peer, const struct tb_links_run *run);
+/* A worker computes with that version of the model. */
+void tb_home_runs_worker(struct tb_daemon *d, const struct tb_name *model, uint64_t run_order,
+                         uint64_t number);
+/* True: the request is not to be handled now. It was refused, or it waits for peers and is handled again. `frame` is as it came. */
+bool tb_home_runs_holds(struct tb_worker_session *s, const struct tb_name *model,
+                        const struct tb_wire_frame *frame);
+void tb_home_runs_opened(struct tb_daemon *d, const struct tb_name *model); /* or joined */
+void tb_home_runs_tick(struct tb_daemon *d, tb_time_ns now);
 
 /* policy.c */
 void tb_policy_tick(struct tb_daemon *d);

@@ -13,7 +13,7 @@
 #include "wan/frame.h"
 
 static const char usage[] =
-    "Usage: tombolod --config FILE [--protocol-max N]\n"
+    "Usage: tombolod --config FILE [--protocol-max N] [--new-home]\n"
     "\n"
     "The gateway of a site: holds versions of models in memory, gets them from other sites over TLS,\n"
     "and serves them to the workers here. Runs in the foreground and logs to stderr.\n"
@@ -23,6 +23,8 @@ static const char usage[] =
     "      --protocol-max N  at most this protocol on links, whatever link.protocol_max says: 1 is that of "
     "the release "
     "before\n"
+    "      --new-home      once, for a first installation: opens runs of a new or restored store without the word of\n"
+    "                      the peers, of which none remembers a run that this home has lost\n"
     "      --explain       prints every key of the configuration: type, default, range, unit, why\n"
     "      --version       prints the version\n"
     "      --help          this text\n"
@@ -45,9 +47,10 @@ static void complain(void *user, const char *line)
     fprintf(stderr, "%s\n", line);
 }
 
-static int run(struct tb_config *config)
+static int run(struct tb_config *config, bool new_home)
 {
     static struct tb_daemon d;
+    d.new_home = new_home;
     tb_log_set(config->log_level, STDERR_FILENO);
     const enum tb_status status = tb_daemon_open(&d, config);
     if (status == TB_OK)
@@ -73,12 +76,15 @@ int main(int argc, char **argv)
 {
     static const struct option options[] = {
         {"config", required_argument, NULL, 'c'}, {"protocol-max", required_argument, NULL, 'p'},
-        {"explain", no_argument, NULL, 'e'},      {"version", no_argument, NULL, 'v'},
-        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
+        {"new-home", no_argument, NULL, 'n'},     {"explain", no_argument, NULL, 'e'},
+        {"version", no_argument, NULL, 'v'},      {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0}};
     const char *path = NULL;
+    bool new_home = false;
     uint32_t protocol_max = 0;
     for (int o; (o = getopt_long(argc, argv, "c:h", options, NULL)) != -1;) {
         if (o == 'c') path = optarg;
+        if (o == 'n') new_home = true;
         if (o == 'p') protocol_max = protocol_of(optarg);
         if (o == 'p' && protocol_max == 0) return fputs(usage, stderr), 2;
         if (o == 'e') return tb_config_explain(NULL, false, stdout), fflush(stdout) == 0 ? 0 : 1;
@@ -98,7 +104,7 @@ int main(int argc, char **argv)
         return 1;
     }
     if (protocol_max != 0) config->link_protocol_max = protocol_max;
-    const int code = run(config);
+    const int code = run(config, new_home);
     tb_config_free(config);
     return code;
 }

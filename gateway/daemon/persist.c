@@ -317,6 +317,16 @@ void tb_persist_path(struct tb_daemon *d, const struct tb_store_path *path)
     if (!d->store_down) writer_feed(d);
 }
 
+/* Behind the row of the run that ended the doubt. Where the queue is full the model stays doubted, and the next start asks again. */
+void tb_persist_doubt(struct tb_daemon *d, const struct tb_store_doubt *doubt)
+{
+    struct tb_persist *p = d->persist;
+    if (p->count == WAITING_MAX) return;
+    p->rows[p->count++] =
+        (struct waiting){.row = {.kind = TB_STORE_DOUBT, .doubt = *doubt}, .followed = true};
+    if (!d->store_down) writer_feed(d);
+}
+
 /* ---- opening and closing ---- */
 
 enum tb_status tb_persist_open(struct tb_daemon *d)

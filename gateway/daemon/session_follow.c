@@ -21,6 +21,7 @@ enum tb_status tb_session_subscribe_frame(struct tb_worker_session *s, struct tb
         .count = m.member_count,
         .active = {.uid = m.active, .run_order = m.active_run_order, .number = m.active_number}};
     if (status == TB_OK) status = tb_catalog_subscribe(s->d->catalog, tb_clock_now(), &member);
+    if (status == TB_OK) tb_home_runs_worker(s->d, &m.model, m.active_run_order, m.active_number);
     const char *why =
         status == TB_CONFLICT ? "the group has another member count, or the index is taken" : "";
     tb_session_reply(s, frame->request, status, why);

@@ -107,16 +107,19 @@ enum tb_status tb_session_run_open_frame(struct tb_worker_session *s, struct tb_
 {
     struct tb_daemon *d = s->d;
     struct tb_session_run_open m;
+    const struct tb_wire_frame whole = *frame;
     if (tb_session_run_open_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
         return TB_PEER_GARBLED;
     if (store_refuses(s, frame->request)) return TB_OK;
     enum tb_status status = tb_session_may(s, &m.model, true);
+    if (status == TB_OK && tb_home_runs_holds(s, &m.model, &whole)) return TB_OK;
     struct tb_catalog_run_request q = {.session = s->id, .model = m.model, .key = m.key.text};
     tb_random_bytes(&q.fresh_id, sizeof q.fresh_id);
     struct tb_catalog_run run = {0};
     bool joined = false;
     if (status == TB_OK) status = tb_catalog_run_open(d->catalog, tb_clock_now(), &q, &run, &joined);
     if (status == TB_OK) status = tb_daemon_settle(d);
+    if (status == TB_OK) tb_home_runs_opened(d, &m.model);
     if (status != TB_OK) {
         tb_session_reply(s, frame->request, status, "");
         return TB_OK;
@@ -138,10 +141,12 @@ enum tb_status tb_session_version_open_frame(struct tb_worker_session *s, struct
 {
     struct tb_daemon *d = s->d;
     struct tb_session_version_open m;
+    const struct tb_wire_frame whole = *frame;
     if (tb_session_version_open_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
         return TB_PEER_GARBLED;
     if (store_refuses(s, frame->request)) return TB_OK;
     enum tb_status status = tb_session_may(s, &m.model, true);
+    if (status == TB_OK && tb_home_runs_holds(s, &m.model, &whole)) return TB_OK;
     struct tb_catalog_version_request q = {
         .session = s->id, .model = m.model, .run = m.run, .number = m.number, .shard_count = m.shard_count};
     tb_random_bytes(&q.fresh_uid, sizeof q.fresh_uid);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/assert.h"
@@ -40,6 +41,7 @@ static const char schema_sql[] =
     "WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS path(site TEXT PRIMARY KEY, streams INTEGER NOT NULL, bytes_per_s INTEGER "
     "NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS doubt(model TEXT PRIMARY KEY) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS audit(id INTEGER PRIMARY KEY AUTOINCREMENT, wall_ms INTEGER NOT NULL,"
     " what TEXT NOT NULL, who TEXT NOT NULL, why TEXT NOT NULL, model TEXT NOT NULL, run_order INTEGER NOT "
     "NULL,"
@@ -51,6 +53,11 @@ static const char schema_sql[] =
     X(rollback, "ROLLBACK")                                                                                  \
     X(incarnation_get, "SELECT CAST(value AS INTEGER) FROM meta WHERE name='incarnation'")                   \
     X(incarnation_set, "UPDATE meta SET value=?1 WHERE name='incarnation'")                                  \
+    X(file_get, "SELECT value FROM meta WHERE name='file'")                                                  \
+    X(file_set, "INSERT OR REPLACE INTO meta VALUES('file', ?1)")                                            \
+    X(doubt_put, "INSERT OR IGNORE INTO doubt VALUES(?1)")                                                   \
+    X(doubt_end, "DELETE FROM doubt WHERE model=?1")                                                         \
+    X(doubt_all, "SELECT model FROM doubt")                                                                  \
     X(run_put, "INSERT OR REPLACE INTO run VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)")                              \
     X(run_trim,                                                                                              \
       "DELETE FROM run WHERE fenced=1 AND id NOT IN (SELECT run FROM version) AND id IN (SELECT id FROM "    \
@@ -88,6 +95,8 @@ struct tb_store {
     int lock_fd; /* closed after the database: closing any descriptor of the file drops SQLite's own locks */
     uint64_t writes;
     bool batch; /* a transaction is open: rows are written in it */
+    enum tb_store_origin origin;
+    char file[48]; /* which file this is; empty: the filesystem does not tell */
     char error[256];
 };
 
@@ -220,6 +229,41 @@ void tb_store_library_faults(void)
     TB_ASSERT(sqlite3_config(SQLITE_CONFIG_MALLOC, &fallible) == SQLITE_OK);
 }
 
+/* An inode's number is used again, its time of birth is not. A filesystem without one says 0, and then says so always. */
+static void file_name(struct tb_store *s)
+{
+    struct statx x;
+    if (statx(s->lock_fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &x) != 0) return;
+    const bool born = (x.stx_mask & STATX_BTIME) != 0;
+    snprintf(s->file, sizeof s->file, "%llx:%llx.%x", (unsigned long long)x.stx_ino,
+             born ? (unsigned long long)x.stx_btime.tv_sec : 0, born ? x.stx_btime.tv_nsec : 0);
+}
+
+/* What incarnation 0 says is new; a file without a name was written by a release that gave none. */
+static enum tb_status origin_find(struct tb_store *s)
+{
+    sqlite3_stmt *st = s->st[ST_incarnation_get];
+    file_name(s);
+    if (sqlite3_step(st) != SQLITE_ROW) {
+        sqlite3_reset(st);
+        return failed(s, "reading the incarnation");
+    }
+    const bool fresh = sqlite3_column_int64(st, 0) == 0;
+    sqlite3_reset(st);
+    st = s->st[ST_file_get];
+    const int rc = sqlite3_step(st);
+    const char *was = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(st, 0) : NULL;
+    const bool other = was != NULL && s->file[0] != '\0' && strcmp(was, s->file) != 0;
+    s->origin = fresh ? TB_STORE_NEW : other ? TB_STORE_RESTORED : TB_STORE_SAME;
+    sqlite3_reset(st);
+    return rc == SQLITE_ROW || rc == SQLITE_DONE ? TB_OK : failed(s, "reading the file's name");
+}
+
+enum tb_store_origin tb_store_origin(const struct tb_store *store)
+{
+    return store->origin;
+}
+
 static enum tb_status open_db(struct tb_store *s, const char *path)
 {
     const enum tb_status locked = lock_file(s, path);
@@ -234,6 +278,7 @@ static enum tb_status open_db(struct tb_store *s, const char *path)
     if (sqlite3_exec(s->db, schema_sql, NULL, NULL, NULL) != SQLITE_OK) return failed(s, "making tables");
     enum tb_status status = schema_check(s);
     if (status == TB_OK) status = prepare_all(s);
+    if (status == TB_OK) status = origin_find(s);
     sqlite3_busy_timeout(s->db, BUSY_MS);
     return status;
 }
@@ -352,6 +397,26 @@ enum tb_status tb_store_incarnation(struct tb_store *s, uint64_t at_least, uint6
     return status;
 }
 
+enum tb_status tb_store_doubt(struct tb_store *s, const struct tb_store_doubt *doubt)
+{
+    const enum statement which = doubt->doubted ? ST_doubt_put : ST_doubt_end;
+    bind_text(s->st[which], 1, doubt->model.text);
+    return run_once(s, which, "writing whose runs are doubted");
+}
+
+enum tb_status tb_store_own(struct tb_store *s, const struct tb_name *doubted, uint32_t count)
+{
+    enum tb_status status = run_once(s, ST_begin, "beginning a transaction");
+    if (status != TB_OK) return status;
+    for (uint32_t i = 0; status == TB_OK && i < count; i++)
+        status = tb_store_doubt(s, &(struct tb_store_doubt){doubted[i], true});
+    if (status == TB_OK) {
+        bind_text(s->st[ST_file_set], 1, s->file);
+        status = run_once(s, ST_file_set, "writing the file's name");
+    }
+    return transaction_end(s, status);
+}
+
 enum tb_status tb_store_run(struct tb_store *s, const struct tb_catalog_run *run,
                             const struct tb_store_audit *audit)
 {
@@ -438,6 +503,8 @@ static enum tb_status row_put(struct tb_store *s, struct tb_store_row *row)
         return tb_store_spent(s, &row->spent);
     case TB_STORE_PATH:
         return tb_store_path(s, &row->path);
+    case TB_STORE_DOUBT:
+        return tb_store_doubt(s, &row->doubt);
     }
     return TB_BAD_ARGUMENT;
 }
@@ -553,4 +620,16 @@ enum tb_status tb_store_load_paths(struct tb_store *s, tb_store_path_fn path, vo
     }
     sqlite3_reset(st);
     return rc == SQLITE_DONE ? TB_OK : failed(s, "reading what paths bear");
+}
+
+enum tb_status tb_store_load_doubts(struct tb_store *s, tb_store_doubt_fn doubt, void *user)
+{
+    sqlite3_stmt *st = s->st[ST_doubt_all];
+    int rc;
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        struct tb_name model;
+        if (column_name(st, 0, &model)) doubt(user, &model);
+    }
+    sqlite3_reset(st);
+    return rc == SQLITE_DONE ? TB_OK : failed(s, "reading whose runs are doubted");
 }

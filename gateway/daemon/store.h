@@ -27,6 +27,21 @@ const char *tb_store_error(const struct tb_store *store); /* of the last failure
 TB_MUST_USE enum tb_status tb_store_incarnation(struct tb_store *store, uint64_t at_least,
                                                 uint64_t *incarnation_out);
 
+/* Whether the file is the one that the process before wrote. A copy that was put back is another file: its inode or its time of birth
+ * is not the one that was written into it. */
+enum tb_store_origin { TB_STORE_SAME, TB_STORE_NEW, TB_STORE_RESTORED };
+enum tb_store_origin tb_store_origin(const struct tb_store *store);
+/* It is this process's file from now on: TB_STORE_SAME at the next open. In the same transaction these models become doubted: other
+ * sites may remember runs of them that the store does not know. */
+TB_MUST_USE enum tb_status tb_store_own(struct tb_store *store, const struct tb_name *doubted,
+                                        uint32_t count);
+/* One model becomes doubted, or is not any more. Without an audit line. */
+struct tb_store_doubt {
+    struct tb_name model;
+    bool doubted;
+};
+TB_MUST_USE enum tb_status tb_store_doubt(struct tb_store *store, const struct tb_store_doubt *doubt);
+
 struct tb_store_version {
     struct tb_version_key key;
     enum tb_catalog_state state;
@@ -74,7 +89,8 @@ enum tb_store_row_kind {
     TB_STORE_POINTER,
     TB_STORE_INCARNATION,
     TB_STORE_SPENT,
-    TB_STORE_PATH
+    TB_STORE_PATH,
+    TB_STORE_DOUBT
 };
 struct tb_store_row {
     enum tb_store_row_kind kind;
@@ -84,6 +100,7 @@ struct tb_store_row {
         struct tb_store_pointer pointer;
         struct tb_store_spent spent;
         struct tb_store_path path;
+        struct tb_store_doubt doubt;
         uint64_t incarnation; /* at least; what it is once written. Without an audit line */
     };
     char what[64], who[TB_CATALOG_TEXT_MAX], why[64];
@@ -104,5 +121,8 @@ TB_MUST_USE enum tb_status tb_store_load_spent(struct tb_store *store, tb_store_
 
 typedef void (*tb_store_path_fn)(void *user, const struct tb_store_path *path);
 TB_MUST_USE enum tb_status tb_store_load_paths(struct tb_store *store, tb_store_path_fn path, void *user);
+
+typedef void (*tb_store_doubt_fn)(void *user, const struct tb_name *model);
+TB_MUST_USE enum tb_status tb_store_load_doubts(struct tb_store *store, tb_store_doubt_fn doubt, void *user);
 
 #endif

@@ -60,6 +60,7 @@ extern "C" {
     X(TB_SITE_CORRUPT,        -405, "what is stored here is damaged")                            \
     X(TB_SITE_STORE,          -406, "the durable store cannot be written")                       \
     X(TB_SITE_DRAINING,       -407, "this process is shutting down")                             \
+    X(TB_SITE_DOUBT,          -408, "other sites may remember runs that the home does not know") \
     X(TB_BAD_ARGUMENT,        -501, "an argument is outside its range")                          \
     X(TB_BAD_STATE,           -502, "the call does not fit the state of the object")             \
     X(TB_NOT_FOUND,           -503, "there is no such thing")                                    \

@@ -5,7 +5,7 @@
 #include "base/fault.h"
 #include "intra/client/client.h"
 
-#define RUN_OPEN_MS 30000u
+#define RUN_OPEN_MS 45000u /* a home whose store is new waits up to 30 s for its peers' word */
 
 /* The newest key of each model is what a restarted gateway has to hear again. */
 static void remember(struct tb_session *s, const struct tb_session_run_open *asked, const struct tb_id *run)

@@ -118,10 +118,12 @@ struct arena_file { /* tmpfs: goes with the machine */
 };
 
 #define DISK_RUNS     16u
+#define DISK_DOUBTS   4u
 #define DISK_VERSIONS 32u
 struct disk {
     uint64_t incarnation;
-    uint32_t run_count, version_count;
+    uint32_t run_count, version_count, doubt_count;
+    struct tb_name doubts[DISK_DOUBTS];
     struct tb_catalog_run runs[DISK_RUNS];
     struct tb_store_version versions[DISK_VERSIONS];
 };

@@ -60,6 +60,44 @@ enum tb_status tb_store_incarnation(struct tb_store *s, uint64_t at_least, uint6
     return TB_OK;
 }
 
+/* That a copy was put back shows in what peers have seen of the store, not in its file. */
+enum tb_store_origin tb_store_origin(const struct tb_store *store)
+{
+    (void)store;
+    return TB_STORE_SAME;
+}
+
+enum tb_status tb_store_own(struct tb_store *s, const struct tb_name *doubted, uint32_t count)
+{
+    (void)s, (void)doubted;
+    TB_ASSERT(count == 0);
+    return TB_OK;
+}
+
+enum tb_status tb_store_doubt(struct tb_store *s, const struct tb_store_doubt *doubt)
+{
+    const enum tb_status status = begin(s);
+    if (status != TB_OK) return status;
+    struct disk *d = &s->file->now;
+    uint32_t i = 0;
+    while (i < d->doubt_count && !tb_name_equal(&d->doubts[i], &doubt->model))
+        i++;
+    if (doubt->doubted && i == d->doubt_count) {
+        TB_ASSERT(i < DISK_DOUBTS);
+        d->doubts[d->doubt_count++] = doubt->model;
+    } else if (!doubt->doubted && i < d->doubt_count) {
+        d->doubts[i] = d->doubts[--d->doubt_count];
+    }
+    return TB_OK;
+}
+
+enum tb_status tb_store_load_doubts(struct tb_store *s, tb_store_doubt_fn doubt, void *user)
+{
+    for (uint32_t i = 0; i < s->file->now.doubt_count; i++)
+        doubt(user, &s->file->now.doubts[i]);
+    return TB_OK;
+}
+
 enum tb_status tb_store_run(struct tb_store *s, const struct tb_catalog_run *run,
                             const struct tb_store_audit *audit)
 {
@@ -165,6 +203,7 @@ static enum tb_status row_write(struct tb_store *s, const struct tb_store_row *r
     if (row->kind == TB_STORE_RUN) return tb_store_run(s, &row->run, &audit);
     if (row->kind == TB_STORE_VERSION) return tb_store_version(s, &row->version, &audit);
     if (row->kind == TB_STORE_POINTER) return tb_store_pointer(s, &row->pointer, &audit);
+    if (row->kind == TB_STORE_DOUBT) return tb_store_doubt(s, &row->doubt);
     if (row->kind == TB_STORE_PATH) return TB_OK; /* forgotten */
     return tb_store_incarnation(s, row->incarnation, incarnation_out);
 }

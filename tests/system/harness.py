@@ -370,6 +370,7 @@ class Site:
         self.models = {}      # model -> dict(home=, keep=, publish=[], read=[])
         self.extra = {}       # section -> {key: value}
         self.arguments = []   # of tombolod
+        self.new_home = True  # its first start is the site's first installation, and says so; a later one is not
         self.root = {}        # keys of no section
         self.daemon = None
         self.starts = 0
@@ -440,7 +441,8 @@ class Site:
         config = self.dir / "tombolod.yaml"
         config.write_text(self.config_text())
         self.starts += 1
-        self.daemon = Process(f"tombolod-{self.name}", [*self.prefix, TOMBOLOD, "--config", config, *self.arguments],
+        first = ["--new-home"] if self.new_home and self.starts == 1 else []
+        self.daemon = Process(f"tombolod-{self.name}", [*self.prefix, TOMBOLOD, "--config", config, *first, *self.arguments],
                               self.dir / f"tombolod.{self.starts}.log", env=dict(os.environ, **self.env, **(env or {})))
         self.lab.processes.append(self.daemon)
         if wait:
