@@ -282,15 +282,19 @@ void tb_crossing_retry(struct tb_copy *copy)
 
 /* ---- what links say ---- */
 
-static bool links_home_of(void *user, const struct tb_name *model, struct tb_name *home_out)
+bool tb_home_of(const struct tb_daemon *d, const struct tb_name *model, struct tb_name *home_out)
 {
-    const struct tb_daemon *d = user;
     for (uint32_t i = 0; i < d->config->model_count; i++) {
         if (!tb_name_equal(&d->config->models[i].name, model)) continue;
         *home_out = d->config->models[i].home;
         return true;
     }
     return false;
+}
+
+static bool links_home_of(void *user, const struct tb_name *model, struct tb_name *home_out)
+{
+    return tb_home_of(user, model, home_out);
 }
 
 /* Two homes of one model would give two versions one number: nothing crosses until the configs agree. */
@@ -313,7 +317,7 @@ bool tb_peer_may_read(const struct tb_daemon *d, uint32_t peer, const struct tb_
     struct tb_name home;
     if (tb_name_equal(&p->of, &d->config->site))
         return true; /* another gateway of this site: what is here is its, too */
-    if (links_home_of((void *)(uintptr_t)d, model, &home) && tb_name_equal(&home, &p->site))
+    if (tb_home_of(d, model, &home) && tb_name_equal(&home, &p->site))
         return true; /* its own bytes, back */
     return tb_rights_may(d->config, model, &identity, false);
 }

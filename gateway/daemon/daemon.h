@@ -121,6 +121,9 @@ struct tb_worker_session {
     struct tb_id id;
     bool welcomed;
     bool local; /* by the unix socket */
+    /* What tb_session_may refused last: the reply to it names the list. */
+    struct tb_name denied_model;
+    bool denied_publish;
     struct tb_identity identity;
     struct tb_name name;
     struct tb_fabric_endpoint endpoint; /* of its door */
@@ -473,6 +476,8 @@ void tb_crossings_poll(struct tb_daemon *d); /* peers' progress to the catalog *
 /* Announcements that found no row: once a second, while there are some. */
 void tb_crossings_hear_again(struct tb_daemon *d);
 
+/* Which site is the model's home, as the configuration says. False: it has no such model. */
+bool tb_home_of(const struct tb_daemon *d, const struct tb_name *model, struct tb_name *home_out);
 /* P8: may that peer read the model? Says nothing and counts nothing. */
 bool tb_peer_may_read(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model);
 /* The links, while calls to them have a meaning; NULL otherwise. */

@@ -247,7 +247,8 @@ enum tb_status tb_limit_command(void *daemon, const json_t *request, json_t *rep
         peer++;
     if (peer == d->config->peer_count) return no_such_peer(d, site, error);
     enum tb_status status = read_change(request, &change, error);
-    if (status == TB_OK) status = tb_limits_change(d, peer, &change);
+    const bool changes = change.rate != NULL || change.has_windows || change.has_day_bytes;
+    if (status == TB_OK && changes) status = tb_limits_change(d, peer, &change);
     if (status != TB_OK) return status;
     json_t *limit = tb_limit_json(&d->limits[peer]);
     if (limit == NULL || !put(reply, "peer", json_string(site))) {

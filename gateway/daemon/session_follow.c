@@ -396,6 +396,7 @@ static enum tb_status may_look(struct tb_worker_session *s)
 {
     if (tb_rights_any(s->d->config, &s->identity)) return TB_OK;
     tb_session_denied(s, "status", "no right to any model");
+    s->denied_model = (struct tb_name){{0}};
     return TB_PEER_DENIED;
 }
 

@@ -38,6 +38,17 @@ struct held_reply {
     };
 };
 
+/* What a refusal says beside its status; "" where that is all there is to it. */
+static const char *publish_why(struct tb_daemon *d, const struct tb_name *model, enum tb_status status,
+                               char out[TB_TEXT_BYTES_MAX + 1])
+{
+    struct tb_name home;
+    if (status != TB_NOT_HOME || !tb_home_of(d, model, &home)) return "";
+    snprintf(out, TB_TEXT_BYTES_MAX + 1, "the home of %s is %s, and this gateway is of %s: publish there",
+             model->text, home.text, d->site.text);
+    return out;
+}
+
 static void seal_refused(struct tb_worker_session *s, uint32_t shard, enum tb_status status, const char *why)
 {
     s->d->counters.seals_refused++;
@@ -121,7 +132,8 @@ enum tb_status tb_session_run_open_frame(struct tb_worker_session *s, struct tb_
     if (status == TB_OK) status = tb_daemon_settle(d);
     if (status == TB_OK) tb_home_runs_opened(d, &m.model);
     if (status != TB_OK) {
-        tb_session_reply(s, frame->request, status, "");
+        char why[TB_TEXT_BYTES_MAX + 1];
+        tb_session_reply(s, frame->request, status, publish_why(d, &m.model, status, why));
         return TB_OK;
     }
     const struct held_reply reply = {.request = frame->request,
@@ -154,7 +166,10 @@ enum tb_status tb_session_version_open_frame(struct tb_worker_session *s, struct
     if (status == TB_OK) status = tb_catalog_version_open(d->catalog, tb_clock_now(), &q, &key);
     if (status == TB_OK) status = tb_daemon_settle(d);
     if (status != TB_OK) {
-        tb_session_reply(s, frame->request, status, tb_catalog_full(d->catalog));
+        char why[TB_TEXT_BYTES_MAX + 1];
+        const bool full = status == TB_SITE_NOMEM;
+        tb_session_reply(s, frame->request, status,
+                         full ? tb_catalog_full(d->catalog) : publish_why(d, &m.model, status, why));
         return TB_OK;
     }
     const struct held_reply reply = {.request = frame->request,

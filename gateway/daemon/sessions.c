@@ -84,14 +84,17 @@ void tb_session_over(struct tb_worker_session *s, enum tb_status why)
     tb_wire_close(s->wire, why);
 }
 
-/* Who is refused is told as whom, or nobody could tell an operator what to add; and nothing of what there is (P8). */
+/* A refusal names the list and the identity that it lacks, for the operator to add. It does not say whether there is such a model (P8). */
 static void denied_say(const struct tb_worker_session *s, char why_out[TB_TEXT_BYTES_MAX + 1])
 {
     char identity[TB_URI_BYTES_MAX];
     tb_identity_format(&s->identity, identity);
-    snprintf(why_out, TB_TEXT_BYTES_MAX + 1,
-             "the gateway knows the caller as %.160s, which its models.MODEL.publish or .read has to list",
-             identity);
+    if (s->denied_model.text[0] == '\0')
+        snprintf(why_out, TB_TEXT_BYTES_MAX + 1, "no publish or read list of the gateway's models has %.150s",
+                 identity);
+    else
+        snprintf(why_out, TB_TEXT_BYTES_MAX + 1, "models.%s.%s of the gateway does not list %.146s",
+                 s->denied_model.text, s->denied_publish ? "publish" : "read", identity);
 }
 
 void tb_session_reply(struct tb_worker_session *s, uint64_t request, enum tb_status status, const char *why)
@@ -155,6 +158,8 @@ enum tb_status tb_session_may(struct tb_worker_session *s, const struct tb_name 
 {
     if (tb_rights_may(s->d->config, model, &s->identity, publish)) return TB_OK;
     tb_session_denied(s, model->text, publish ? "no right to publish" : "no right to read");
+    s->denied_model = *model;
+    s->denied_publish = publish;
     return TB_PEER_DENIED;
 }
 

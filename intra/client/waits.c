@@ -2,6 +2,7 @@
  *
  * A caller that asks with timeout 0 polls behind the eventfd: what it asked is then left standing at the
  * gateway as a watch, whose answer only makes the eventfd readable; the caller asks again and gets it. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -89,6 +90,17 @@ static int check_wait(const struct tb_wait_options *o, const struct tb_version_i
     return TB_OK;
 }
 
+/* The gateway is there, and the time is over. A call that asks once has its answer, or the gateway gave none. */
+static int timed_out(struct tb_session *s, const char *what, uint32_t timeout_ms, bool answered,
+                     const char *lacks)
+{
+    if (timeout_ms != 0)
+        return tb_fail(TB_TIMEOUT, "%s: %s within %.1f s", what, lacks, (double)timeout_ms / 1e3);
+    if (answered) return tb_fail(TB_AGAIN, "%s: %s yet", what, lacks);
+    return tb_fail(TB_AGAIN, "%s: the gateway at %s has not answered for %.1f s", what, s->gateway_text,
+                   ASK_ONCE_MS / 1e3);
+}
+
 static int ask(struct tb_session *s, const struct tb_session_wait *m, struct tb_version_info *info_out)
 {
     struct tb_request *request = wait_request(s, m);
@@ -98,6 +110,11 @@ static int ask(struct tb_session *s, const struct tb_session_wait *m, struct tb_
         struct tb_session_version answer;
         TB_ANSWER_DECODE(request, tb_session_version, &answer);
         fill_info(info_out, &answer);
+    }
+    if (status == TB_TIMEOUT || (status == TB_AGAIN && m->timeout_ms == 0)) {
+        char lacks[TB_NAME_BYTES_MAX + 40];
+        snprintf(lacks, sizeof lacks, "no such version of %s came", m->model.text);
+        status = timed_out(s, "tb_wait", m->timeout_ms, request->done, lacks);
     }
     tb_request_free(request);
     return status;
@@ -121,11 +138,10 @@ int tb_wait(struct tb_session *session, const struct tb_wait_options *options,
     status = check_wait(options, info_out, &m);
     if (status == TB_OK && m.timeout_ms == 0) status = away_at_once(session);
     if (status == TB_OK) status = ask(session, &m, info_out);
-    if (m.timeout_ms == 0 && (status == TB_TIMEOUT || status == TB_AGAIN)) {
+    if (m.timeout_ms == 0 && status == TB_AGAIN) {
         tb_session_lock(session);
         watch(session, &m);
         tb_session_unlock(session);
-        status = tb_fail(TB_AGAIN, "there is no such version yet");
     }
     tb_session_leave(session);
     return status;
@@ -140,8 +156,11 @@ static int wait_site(struct tb_session *s, const struct tb_session_wait_site *m)
     const struct tb_call call = tb_call_begin(s, m->timeout_ms == 0 ? ASK_ONCE_MS : m->timeout_ms);
     int status = m->timeout_ms == 0 ? away_at_once(s) : TB_OK;
     if (status == TB_OK) status = tb_request_call(s, request, &call, "tb_wait_site");
-    if (m->timeout_ms == 0 && status == TB_TIMEOUT)
-        status = tb_fail(TB_AGAIN, "the site has not got there yet");
+    const char *site = m->site.text[0] != '\0' ? m->site.text : "this site";
+    char lacks[TB_NAME_BYTES_MAX + 40];
+    snprintf(lacks, sizeof lacks, "%s did not get there", site);
+    if (status == TB_TIMEOUT)
+        status = timed_out(s, "tb_wait_site", m->timeout_ms, request->done, lacks);
     tb_request_free(request);
     return status;
 }

@@ -278,11 +278,13 @@ def refusals_have_their_exit_codes(lab):
     refused(east, 2, "1 or more", "subscribe", "policy", "--into", into, "--follow", "--keep", "0")
     refused(east, 5, "peer_denied", "publish", "polcy", good, "--version", "1")  # who has no right is not told what there is
     refused(east, 1, "not_home", "publish", "elsewhere", good, "--version", "1")
-    as_whom = f"knows the caller as unix:{os.getuid()}, which its models.MODEL.publish or .read has to list"
-    for words in ("peer_denied", as_whom):
-        refused(east, 5, words, "publish", "secret", good, "--version", "1")
-        refused(east, 5, words, "subscribe", "secret", "--into", into)
+    refused(east, 1, "the home of elsewhere is west, and this gateway is of east", "publish", "elsewhere", good, "--version", "1")
+    for right, command in (("publish", ("publish", "secret", good, "--version", "1")), ("read", ("subscribe", "secret", "--into", into))):
+        for words in ("peer_denied", f"models.secret.{right} of the gateway does not list unix:{os.getuid()}"):
+            refused(east, 5, words, *command)
     refused(east, 1, 'there is no peer "north"; this gateway\'s are west', "limit", "north")
+    east.cli("limit", "west")
+    expect("a limit that is only read has not changed", east.daemon.logged("limit.changed"), [])
     refused(east, 4, "timeout", "subscribe", "policy", "--into", into, "--timeout", "5s")  # in it a busy machine opens a session
     refused(east, 4, "waiting for version 7: not within --timeout; `tombolo versions policy` lists",
             "subscribe", "policy", "--into", into, "--version", "7", "--timeout", "5s")

@@ -224,6 +224,129 @@ static void a_version_of_a_lost_run_fences_at_a_start(void **state)
     site_close(&s);
 }
 
+static struct tb_catalog_known_run remembered(uint64_t order, uint64_t number, uint64_t id)
+{
+    return (struct tb_catalog_known_run){name_of("policy"), order, number, id_of(id)};
+}
+
+/* P2: what another site remembers makes the next run newer; runs here that are older publish nothing, where the store is doubted. */
+static void a_remembered_run_is_below_the_next(void **state)
+{
+    (void)state;
+    bool joined;
+    struct site s;
+    east_open(&s, 2);
+    come(&s, "rank");
+    CHECK_OK(run_open(&s, "rank", "a", 100));
+    CHECK_OK(version_open(&s, "rank", 5, 1, 5));
+    hush(&s);
+    const struct tb_catalog_known_run told = remembered(7, 30, 77);
+    CHECK_OK(tb_catalog_run_told(s.c, s.now, &told, true));
+    drain(&s);
+    said(&s, "[   0] store run a fenced, last 0\n"
+             "[   0] store v5 abandoned: fenced\n"
+             "[   0] tell rank v5 fenced\n");
+    CHECK_STATUS(tb_catalog_run_told(s.c, s.now, &told, true), TB_DONE_BEFORE);
+    const struct tb_catalog_known_run lower = remembered(3, 1, 78);
+    CHECK_STATUS(tb_catalog_run_told(s.c, s.now, &lower, true), TB_DONE_BEFORE);
+    assert_int_equal(open_key(&s, "rank", "b", 101, &joined).order, 8);
+    site_close(&s);
+}
+
+/* P8: the twin: a home that knows its store goes on with its run, whatever others say; only the next one is above. */
+static void a_home_that_knows_its_store_goes_on(void **state)
+{
+    (void)state;
+    bool joined;
+    struct site s;
+    east_open(&s, 2);
+    come(&s, "rank");
+    CHECK_OK(run_open(&s, "rank", "a", 100));
+    const struct tb_catalog_known_run told = remembered(7, 30, 77);
+    CHECK_OK(tb_catalog_run_told(s.c, s.now, &told, false));
+    CHECK_OK(version_open(&s, "rank", 5, 1, 5));
+    assert_int_equal(open_key(&s, "rank", "b", 101, &joined).order, 8);
+    site_close(&s);
+}
+
+/* A store that was put back knows the run, and not how far it came. A run of the same order and another id is another run; of a
+ * worker, which knows no id, a number above the last one is. */
+static void the_same_run_goes_on_above_what_is_remembered(void **state)
+{
+    (void)state;
+    struct site s;
+    east_open(&s, 2);
+    come(&s, "rank");
+    CHECK_OK(run_open(&s, "rank", "a", 100));
+    publish_whole(&s, "rank", 5);
+    const struct tb_catalog_known_run same = remembered(1, 9, 100), older = remembered(1, 9, 0);
+    CHECK_OK(tb_catalog_run_told(s.c, s.now, &same, true));
+    CHECK_STATUS(version_open(&s, "rank", 9, 1, 90), TB_BAD_STATE);
+    CHECK_OK(version_open(&s, "rank", 10, 1, 10));
+    CHECK_STATUS(tb_catalog_run_told(s.c, s.now, &older, true), TB_DONE_BEFORE);
+    CHECK_OK(version_open(&s, "rank", 11, 1, 11));
+    const struct tb_catalog_known_run worker = remembered(1, 12, 0);
+    CHECK_OK(tb_catalog_run_told(s.c, s.now, &worker, true));
+    CHECK_STATUS(version_open(&s, "rank", 13, 1, 13), TB_FENCED);
+    site_close(&s);
+    east_open(&s, 2);
+    come(&s, "rank");
+    CHECK_OK(run_open(&s, "rank", "a", 100));
+    const struct tb_catalog_known_run other = remembered(1, 0, 101);
+    CHECK_OK(tb_catalog_run_told(s.c, s.now, &other, true));
+    CHECK_STATUS(version_open(&s, "rank", 1, 1, 1), TB_FENCED);
+    site_close(&s);
+}
+
+/* P7: one word cannot use up the numbers of runs. */
+static void an_order_without_end_is_refused(void **state)
+{
+    (void)state;
+    struct site s;
+    east_open(&s, 2);
+    struct tb_catalog_known_run told = remembered(TB_CATALOG_RUN_ORDER_STEP + 1, 1, 77);
+    CHECK_STATUS(tb_catalog_run_told(s.c, s.now, &told, true), TB_TOO_LARGE);
+    told.order = UINT64_MAX;
+    CHECK_STATUS(tb_catalog_run_told(s.c, s.now, &told, true), TB_TOO_LARGE);
+    told = remembered(1, UINT64_MAX, 77);
+    CHECK_STATUS(tb_catalog_run_told(s.c, s.now, &told, true), TB_TOO_LARGE);
+    told = remembered(TB_CATALOG_RUN_ORDER_STEP, 1, 77);
+    CHECK_OK(tb_catalog_run_told(s.c, s.now, &told, true));
+    site_close(&s);
+}
+
+/* A follower remembers the newest version that it heard of; what a worker says counts only where it knows none. */
+static void a_follower_remembers_the_newest_run(void **state)
+{
+    (void)state;
+    struct site s;
+    struct tb_catalog_known_run known;
+    const struct tb_name policy = name_of("policy");
+    west_open(&s, 2);
+    assert_false(tb_catalog_known_run(s.c, &policy, &known));
+    const struct tb_catalog_known_run worker = remembered(2, 3, 0);
+    CHECK_OK(tb_catalog_run_told(s.c, s.now, &worker, false));
+    assert_true(tb_catalog_known_run(s.c, &policy, &known));
+    assert_int_equal(known.order, 2);
+    struct tb_version_key key = {.model = policy,
+                                 .run = id_of(77),
+                                 .run_order = 4,
+                                 .number = 5,
+                                 .uid = id_of(5),
+                                 .shard_count = 1,
+                                 .root = root_of(5)};
+    const struct tb_name east = name_of("east");
+    CHECK_OK(tb_catalog_site_up(s.c, s.now, &east, true));
+    CHECK_OK(tb_catalog_remote_version(s.c, s.now, &east, &key, TB_VERSION_READY));
+    const struct tb_catalog_known_run higher = remembered(6, 3, 0);
+    CHECK_STATUS(tb_catalog_run_told(s.c, s.now, &higher, false), TB_DONE_BEFORE);
+    assert_true(tb_catalog_known_run(s.c, &policy, &known));
+    assert_int_equal(known.order, 4);
+    assert_int_equal(known.number, 5);
+    assert_true(tb_id_equal(&known.id, &key.run));
+    site_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -235,6 +358,11 @@ int main(void)
         cmocka_unit_test(a_key_that_began_again_is_its_newer_runs),
         cmocka_unit_test(the_newest_run_fences_at_a_start),
         cmocka_unit_test(a_version_of_a_lost_run_fences_at_a_start),
+        cmocka_unit_test(a_remembered_run_is_below_the_next),
+        cmocka_unit_test(a_home_that_knows_its_store_goes_on),
+        cmocka_unit_test(the_same_run_goes_on_above_what_is_remembered),
+        cmocka_unit_test(an_order_without_end_is_refused),
+        cmocka_unit_test(a_follower_remembers_the_newest_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,8 +120,10 @@ static void waits_end_by_answer_timeout_and_away(void **state)
     struct tb_version_info info = {.struct_bytes = sizeof info};
     struct tb_wait_options o = wait_of(TB_WAIT_LATEST, 0, 0);
     CHECK_STATUS(tb_wait(s, &o, &info), TB_AGAIN);
+    assert_non_null(strstr(tb_last_error(), "tb_wait: no such version of policy came yet"));
     o.timeout_ms = 200;
     CHECK_STATUS(tb_wait(s, &o, &info), TB_TIMEOUT);
+    assert_non_null(strstr(tb_last_error(), "tb_wait: no such version of policy came within 0.2 s"));
     struct fake_version *v = fake_make(f, 5, 1, 1, 1000);
     CHECK_OK(tb_wait(s, &o, &info));
     assert_int_equal(info.number, 5);
@@ -292,6 +294,9 @@ static void waiting_for_a_site_is_passed_on(void **state)
     CHECK_STATUS(tb_wait_site(s, &uid, "west", 9, 1000), TB_BAD_ARGUMENT);
     FAKE_SET(f, refuse[TB_SESSION_WAIT_SITE], TB_TIMEOUT);
     CHECK_STATUS(tb_wait_site(s, &uid, NULL, TB_SITE_ACTIVATED, 0), TB_AGAIN);
+    assert_non_null(strstr(tb_last_error(), "tb_wait_site: this site did not get there yet"));
+    CHECK_STATUS(tb_wait_site(s, &uid, "west", TB_SITE_ACTIVATED, 1500), TB_TIMEOUT);
+    assert_non_null(strstr(tb_last_error(), "tb_wait_site: west did not get there within 1.5 s"));
     tb_session_close(s);
 }
 

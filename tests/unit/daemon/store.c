@@ -457,6 +457,52 @@ static void the_rows_of_runs_are_bounded(void **state)
     assert_int_equal(ask("SELECT COUNT(*) FROM run WHERE model='b'"), 100);
 }
 
+static void count_doubt(void *user, const struct tb_name *model)
+{
+    assert_string_equal(model->text, "policy");
+    ++*(int *)user;
+}
+
+static int doubts(struct tb_store *store)
+{
+    int count = 0;
+    assert_int_equal(tb_store_load_doubts(store, count_doubt, &count), TB_OK);
+    return count;
+}
+
+/* Its first process finds it new until it owns it; a copy that is put back is another file. Doubts stay until they end. */
+static void a_copy_that_was_put_back_is_known(void **state)
+{
+    (void)state;
+    struct tb_name policy;
+    uint64_t incarnation;
+    assert_int_equal(tb_name_set(&policy, "policy"), TB_OK);
+    struct tb_store *store = open_good();
+    assert_int_equal(tb_store_origin(store), TB_STORE_NEW);
+    assert_int_equal(tb_store_own(store, &policy, 1), TB_OK);
+    assert_int_equal(tb_store_incarnation(store, 1, &incarnation), TB_OK);
+    tb_store_close(store);
+    store = open_good();
+    assert_int_equal(tb_store_origin(store), TB_STORE_SAME);
+    assert_int_equal(doubts(store), 1);
+    struct tb_store_row ended = {.kind = TB_STORE_DOUBT, .doubt = {policy, false}};
+    assert_int_equal(tb_store_rows(store, &ended, 1), TB_OK);
+    assert_int_equal(doubts(store), 0);
+    tb_store_close(store);
+    char copy[300], command[2000];
+    snprintf(copy, sizeof copy, "%s.copy", path);
+    snprintf(command, sizeof command, "cp '%s' '%s' && mv '%s' '%s'", path, copy, copy, path);
+    assert_int_equal(system(command), 0);
+    store = open_good();
+    assert_int_equal(tb_store_origin(store), TB_STORE_RESTORED);
+    assert_int_equal(tb_store_own(store, &policy, 1), TB_OK);
+    tb_store_close(store);
+    store = open_good();
+    assert_int_equal(tb_store_origin(store), TB_STORE_SAME);
+    assert_int_equal(doubts(store), 1);
+    tb_store_close(store);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -477,6 +523,7 @@ int main(void)
         TEST(the_audit_trail_is_bounded),
         TEST(the_rows_of_ended_versions_are_bounded),
         TEST(the_rows_of_runs_are_bounded),
+        TEST(a_copy_that_was_put_back_is_known),
     };
     sqlite3_auto_extension((void (*)(void))note_connection);
     return cmocka_run_group_tests_name("store", tests, NULL, NULL);

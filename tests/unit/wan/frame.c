@@ -70,6 +70,8 @@ static void sessions_messages_come_back(void **state)
     WALK(tb_frame_bind, ((struct tb_frame_bind){some_id(5), 8}));
     WALK(tb_frame_bound, ((struct tb_frame_bound){8}));
     WALK(tb_frame_stream_gone, ((struct tb_frame_stream_gone){8}));
+    WALK(tb_frame_runs, ((struct tb_frame_runs){some_name("policy")}));
+    WALK(tb_frame_run_told, ((struct tb_frame_run_told){some_name("policy"), 3, 4, some_id(2)}));
     WALK(tb_frame_report, ((struct tb_frame_report){some_id(1), some_name("north"), 2}));
 }
 

@@ -222,6 +222,25 @@ static void say_spent_twice_over(struct rogue *r)
     ROGUE_SEND(r, TB_FRAME_SPENT, tb_frame_spent, .spent = 2);
 }
 
+static void say_runs(struct rogue *r)
+{
+    ROGUE_SEND(r, TB_FRAME_RUNS, tb_frame_runs, .model = rogue_name("policy"));
+}
+
+static void say_run_told(struct rogue *r)
+{
+    ROGUE_SEND(r, TB_FRAME_RUN_TOLD, tb_frame_run_told, .model = rogue_name("policy"), .run_order = 1);
+}
+
+/* P9: nobody asks which runs are remembered before protocol 3. */
+static void runs_are_no_word_of_protocol_2(void **state)
+{
+    (void)state;
+    rogue_in_session(1, say_runs);
+    rogue_in_session(2, say_runs);
+    rogue_in_session(2, say_run_told);
+}
+
 /* P9: what protocol 2 added is no word of protocol 1. */
 static void bases_have_an_order(void **state)
 {
@@ -303,6 +322,7 @@ int main(void)
         cmocka_unit_test(who_breaks_the_protocol_is_dropped),
         cmocka_unit_test(bases_have_an_order),
         cmocka_unit_test(a_day_is_spent_or_not),
+        cmocka_unit_test(runs_are_no_word_of_protocol_2),
         cmocka_unit_test(nothing_is_given_without_a_subscription),
         cmocka_unit_test(asks_that_nobody_will_answer_give_way),
     };
