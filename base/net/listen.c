@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -54,6 +55,42 @@ static bool bind_at(int fd, const struct tb_address *at)
     if (path_dead(at) && unlink(at->local.sun_path) == 0) return bind(fd, &at->any, at->bytes) == 0;
     errno = EADDRINUSE;
     return false;
+}
+
+/* As bind_at and listen would find it; nothing is made. */
+static bool check_path(const struct tb_address *at)
+{
+    char folder[sizeof at->local.sun_path];
+    struct stat st;
+    if (lstat(at->local.sun_path, &st) == 0) {
+        if (path_dead(at)) return true;
+        errno = EADDRINUSE;
+        return false;
+    }
+    if (errno != ENOENT) return false;
+    snprintf(folder, sizeof folder, "%s", at->local.sun_path);
+    char *slash = strrchr(folder, '/');
+    if (slash != NULL) *(slash == folder ? slash + 1 : slash) = '\0';
+    return access(slash != NULL ? folder : ".", W_OK | X_OK) == 0;
+}
+
+static bool check_port(const struct tb_address *at)
+{
+    const int one = 1, fd = tb_sys_socket(at->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return false;
+    const bool free_here =
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0 && bind(fd, &at->any, at->bytes) == 0;
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return free_here;
+}
+
+enum tb_status tb_listen_check(const struct tb_address *at)
+{
+    if (at->any.sa_family == AF_UNIX && !is_path(at)) return TB_OK; /* abstract: it needs no folder */
+    if (is_path(at) ? check_path(at) : check_port(at)) return TB_OK;
+    return errno == EADDRINUSE ? TB_SITE_LOCKED : TB_SITE_IO;
 }
 
 static bool own_path(struct tb_listener *l, unsigned mode)

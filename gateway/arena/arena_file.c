@@ -38,16 +38,18 @@ void arena_say(char error_out[TB_ARENA_ERROR_BYTES], const char *format, ...)
 
 /* ---- the file ---- */
 
-static enum tb_status open_and_lock(struct arena_file *f, const char *path,
+static enum tb_status cannot_open(const char *path, char error_out[TB_ARENA_ERROR_BYTES])
+{
+    arena_say(error_out, "arena %s: cannot be opened: %s", path, strerror(errno));
+    return TB_SITE_IO;
+}
+
+/* how: LOCK_EX; LOCK_SH to see whether another process has it. */
+static enum tb_status lock_and_look(struct arena_file *f, int how, const char *path,
                                     char error_out[TB_ARENA_ERROR_BYTES])
 {
     struct stat st;
-    f->fd = tb_sys_open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (f->fd < 0) {
-        arena_say(error_out, "arena %s: cannot be opened: %s", path, strerror(errno));
-        return TB_SITE_IO;
-    }
-    if (flock(f->fd, LOCK_EX | LOCK_NB) != 0) {
+    if (flock(f->fd, how | LOCK_NB) != 0) {
         const bool locked = errno == EWOULDBLOCK;
         arena_say(error_out, "arena %s: %s", path,
                   locked ? "another process has it locked; is a second tombolod running?" : strerror(errno));
@@ -66,7 +68,15 @@ static enum tb_status open_and_lock(struct arena_file *f, const char *path,
     return TB_OK;
 }
 
-/* The page that sizes are multiples of; says once when the file is not in memory. */
+static enum tb_status open_and_lock(struct arena_file *f, const char *path,
+                                    char error_out[TB_ARENA_ERROR_BYTES])
+{
+    f->fd = tb_sys_open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (f->fd < 0) return cannot_open(path, error_out);
+    return lock_and_look(f, LOCK_EX, path, error_out);
+}
+
+/* The page that sizes are multiples of, and whether the filesystem is in memory. */
 static enum tb_status page_of(struct arena_file *f, const char *path, char error_out[TB_ARENA_ERROR_BYTES])
 {
     struct statfs fs;
@@ -77,15 +87,27 @@ static enum tb_status page_of(struct arena_file *f, const char *path, char error
     const bool huge = fs.f_type == HUGETLBFS_MAGIC;
     f->page_bytes = huge ? (uint64_t)fs.f_bsize : TB_EXTENT_GRAIN;
     f->in_memory = huge || fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC;
-    if (!f->in_memory) {
-        struct tb_log_line line;
-        tb_log_begin(&line, TB_LOG_WARN, "arena.not_in_memory");
-        tb_log_str(&line, "path", path);
-        tb_log_str(&line, "action",
-                   "put it on tmpfs or hugetlbfs: here every landed byte is written to a disk");
-        tb_log_end(&line);
-    }
     return TB_OK;
+}
+
+static void tell_disk(const char *path)
+{
+    struct tb_log_line line;
+    tb_log_begin(&line, TB_LOG_WARN, "arena.not_in_memory");
+    tb_log_str(&line, "path", path);
+    tb_log_str(&line, "action", "put it on tmpfs or hugetlbfs: here every landed byte is written to a disk");
+    tb_log_end(&line);
+}
+
+static enum tb_status size_of(struct arena_file *f, const struct tb_arena_options *options,
+                              char error_out[TB_ARENA_ERROR_BYTES])
+{
+    f->bytes = options->bytes - options->bytes % f->page_bytes;
+    if (f->bytes >= TB_ARENA_BYTES_MIN && f->bytes <= INT64_MAX) return TB_OK;
+    arena_say(error_out, "arena %s: %llu bytes (in pages of %llu) are not between %llu and 2^63",
+              options->path, (unsigned long long)options->bytes, (unsigned long long)f->page_bytes,
+              (unsigned long long)TB_ARENA_BYTES_MIN);
+    return TB_SITE_CONFIG;
 }
 
 /* For what the file did not have before, which grows for that: fallocate alone would have all of it in small pages. */
@@ -139,10 +161,27 @@ static bool may_fit(const struct arena_file *f)
     struct statfs fs;
     struct stat st;
     if (f->page_bytes > TB_EXTENT_GRAIN || fstatfs(f->fd, &fs) != 0 || fstat(f->fd, &st) != 0) return true;
-    const uint64_t has = (uint64_t)st.st_blocks * 512u;
+    const uint64_t has = S_ISREG(st.st_mode) ? (uint64_t)st.st_blocks * 512u : 0; /* a folder: not made yet */
     const uint64_t lacks = f->bytes > has ? f->bytes - has : 0;
     if (fs.f_blocks != 0 && lacks > (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize) return false;
     return !f->in_memory || lacks <= memory_left();
+}
+
+static enum tb_status no_room(const struct arena_file *f, const char *path,
+                              char error_out[TB_ARENA_ERROR_BYTES])
+{
+    struct statfs fs = {0};
+    struct stat st = {0};
+    (void)fstatfs(f->fd, &fs);
+    (void)fstat(f->fd, &st);
+    arena_say(
+        error_out,
+        "arena %s: wants %llu bytes, has %llu; its filesystem has %llu free, this machine %llu of "
+        "memory: make "
+        "arena.bytes smaller or the filesystem larger (mount -o remount,size=...)",
+        path, (unsigned long long)f->bytes, S_ISREG(st.st_mode) ? (unsigned long long)st.st_blocks * 512u : 0,
+        (unsigned long long)fs.f_bavail * (unsigned long long)fs.f_bsize, (unsigned long long)memory_left());
+    return TB_SITE_NOMEM;
 }
 
 static enum tb_status allocate(struct arena_file *f, const char *path, char error_out[TB_ARENA_ERROR_BYTES])
@@ -152,21 +191,10 @@ static enum tb_status allocate(struct arena_file *f, const char *path, char erro
     /* The pieces that did fit go back: nobody is helped by a full filesystem. */
     if (f->old_bytes < f->bytes && ftruncate(f->fd, (off_t)f->old_bytes) != 0)
         tb_log(TB_LOG_WARN, "arena.not_given_back", "bytes=%llu", (unsigned long long)f->bytes);
-    struct statfs fs;
-    struct stat st;
-    if ((error != ENOSPC && error != ENOMEM) || fstatfs(f->fd, &fs) != 0 || fstat(f->fd, &st) != 0) {
-        arena_say(error_out, "arena %s: cannot allocate %llu bytes: %s", path, (unsigned long long)f->bytes,
-                  strerror(error));
-        return TB_SITE_IO;
-    }
-    arena_say(error_out,
-              "arena %s: wants %llu bytes, has %llu; its filesystem has %llu free, this machine %llu of "
-              "memory: make "
-              "arena.bytes smaller or the filesystem larger (mount -o remount,size=...)",
-              path, (unsigned long long)f->bytes, (unsigned long long)st.st_blocks * 512u,
-              (unsigned long long)fs.f_bavail * (unsigned long long)fs.f_bsize,
-              (unsigned long long)memory_left());
-    return TB_SITE_NOMEM;
+    if (error == ENOSPC || error == ENOMEM) return no_room(f, path, error_out);
+    arena_say(error_out, "arena %s: cannot allocate %llu bytes: %s", path, (unsigned long long)f->bytes,
+              strerror(error));
+    return TB_SITE_IO;
 }
 
 static enum tb_status map(struct arena_file *f, const char *path, char error_out[TB_ARENA_ERROR_BYTES])
@@ -193,14 +221,9 @@ enum tb_status arena_file_open(struct arena_file *f, const struct tb_arena_optio
     if (status != TB_OK) goto fail;
     status = page_of(f, options->path, error_out);
     if (status != TB_OK) goto fail;
-    f->bytes = options->bytes - options->bytes % f->page_bytes;
-    if (f->bytes < TB_ARENA_BYTES_MIN || f->bytes > INT64_MAX) {
-        arena_say(error_out, "arena %s: %llu bytes (in pages of %llu) are not between %llu and 2^63",
-                  options->path, (unsigned long long)options->bytes, (unsigned long long)f->page_bytes,
-                  (unsigned long long)TB_ARENA_BYTES_MIN);
-        status = TB_SITE_CONFIG;
-        goto fail;
-    }
+    if (!f->in_memory) tell_disk(options->path);
+    status = size_of(f, options, error_out);
+    if (status != TB_OK) goto fail;
     status = allocate(f, options->path, error_out);
     if (status != TB_OK) goto fail;
     status = map(f, options->path, error_out);
@@ -209,6 +232,53 @@ enum tb_status arena_file_open(struct arena_file *f, const struct tb_arena_optio
 
 fail:
     arena_file_close(f);
+    return status;
+}
+
+/* The file itself, or the folder that it would be made in: f->fd. */
+static enum tb_status look_at(struct arena_file *f, const char *path, char error_out[TB_ARENA_ERROR_BYTES])
+{
+    f->fd = tb_sys_open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+    if (f->fd >= 0) return lock_and_look(f, LOCK_SH, path, error_out);
+    if (errno != ENOENT) return cannot_open(path, error_out);
+    char folder[4096];
+    const char *slash = strrchr(path, '/');
+    const size_t bytes = slash == NULL ? 0 : (size_t)(slash - path);
+    if (bytes >= sizeof folder) return cannot_open(path, error_out);
+    snprintf(folder, sizeof folder, "%.*s", (int)bytes, path);
+    if (bytes == 0) snprintf(folder, sizeof folder, slash == NULL ? "." : "/");
+    f->fd = tb_sys_open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    f->fresh = true;
+    if (f->fd < 0 || faccessat(f->fd, ".", W_OK | X_OK, 0) != 0) return cannot_open(path, error_out);
+    return TB_OK;
+}
+
+/* Of a file that is there: a release that reads another format made it, or its tables do not fit. */
+static enum tb_status look_inside(struct arena_file *f, const char *path,
+                                  char error_out[TB_ARENA_ERROR_BYTES])
+{
+    if (f->fresh || f->old_bytes < f->page_bytes) return TB_OK;
+    void *at = mmap(NULL, f->page_bytes, PROT_READ, MAP_SHARED, f->fd, 0);
+    if (at == MAP_FAILED) return TB_OK; /* opening says what it is */
+    f->map = at;
+    const enum tb_status status = arena_file_load(f, path, error_out);
+    munmap(at, f->page_bytes);
+    f->map = NULL;
+    return status == TB_NOT_FOUND ? TB_OK : status; /* it would begin empty */
+}
+
+enum tb_status tb_arena_check(const struct tb_arena_options *options, bool *in_memory_out,
+                              char error_out[TB_ARENA_ERROR_BYTES])
+{
+    struct arena_file f = {.fd = -1};
+    *in_memory_out = true;
+    enum tb_status status = look_at(&f, options->path, error_out);
+    if (status == TB_OK) status = page_of(&f, options->path, error_out);
+    if (status == TB_OK) *in_memory_out = f.in_memory;
+    if (status == TB_OK) status = size_of(&f, options, error_out);
+    if (status == TB_OK && !may_fit(&f)) status = no_room(&f, options->path, error_out);
+    if (status == TB_OK) status = look_inside(&f, options->path, error_out);
+    if (f.fd >= 0) close(f.fd);
     return status;
 }
 

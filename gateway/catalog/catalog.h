@@ -281,8 +281,9 @@ struct tb_catalog_known_run {
     uint64_t number; /* of the newest version that was heard of; 0: of none */
     struct tb_id id; /* zero: not known */
 };
-#define TB_CATALOG_RUN_ORDER_STEP ((uint64_t)1 << 20) /* one word raises the order of the next run by no more */
-#define TB_CATALOG_RUN_ORDER_MAX  ((uint64_t)1 << 48)
+#define TB_CATALOG_RUN_ORDER_STEP                                                                            \
+    ((uint64_t)1 << 20) /* one word raises the order of the next run by no more */
+#define TB_CATALOG_RUN_ORDER_MAX ((uint64_t)1 << 48)
 /* The newest run that this site ever heard of. False: none, or no such model. */
 bool tb_catalog_known_run(const struct tb_catalog *c, const struct tb_name *name,
                           struct tb_catalog_known_run *known_out);

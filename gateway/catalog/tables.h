@@ -81,8 +81,9 @@ struct model {
     struct row row;
     struct tb_catalog_model config;
     struct which head;
-    uint64_t run_order;           /* of its newest run, here or as other sites remember it */
-    struct tb_catalog_known_run known; /* of the newest version that was heard of, whatever became of its row */
+    uint64_t run_order; /* of its newest run, here or as other sites remember it */
+    struct tb_catalog_known_run
+        known;                    /* of the newest version that was heard of, whatever became of its row */
     uint64_t arrival_bytes_per_s; /* at which the gateway last got a version of it; 0: not known */
     /* plans.c: what the first of a chain reads at; 0: nobody was tried in its place */
     uint64_t proven_bytes_per_s;

@@ -1,100 +1,143 @@
 /* config_commands.c - tombolo config check and explain, over the daemon's own table of keys. */
+#include <stdio.h>
 #include <string.h>
 
 #include "gateway/cli/say.h"
 #include "gateway/daemon/config.h"
-#include "gateway/daemon/gateway_tls.h"
+#include "gateway/daemon/start_checks.h"
 
-struct complaints {
+/* What was found, in two lists; under --json they are printed at the end. */
+struct found {
+    const struct tb_cli_call *call;
     bool json;
-    json_t *lines; /* NULL: they go to standard error */
-    unsigned count;
+    json_t *errors, *warnings;
+    unsigned error_count, warning_count;
+    char first[1024]; /* error */
 };
 
-static void complain(void *user, const char *line)
+/* "FILE:LINE:COLUMN: text" taken apart: as much of the file's name as a line of complaint has. */
+static json_t *in_parts(const struct found *f, const char *line)
 {
-    struct complaints *c = user;
+    const size_t name = strlen(f->call->arguments[0]);
+    const char *rest = strlen(line) > name ? line + (name < 300 ? name : 300) : line;
+    unsigned at = 0, column = 0;
+    int used = 0;
+    if (sscanf(rest, ":%u:%u: %n", &at, &column, &used) < 2) used = 0;
+    return json_pack("{s:i, s:i, s:s}", "line", (int)at, "column", (int)column, "text", rest + used);
+}
+
+static void note(struct found *f, bool error, const char *line)
+{
     char clean[1024];
     tb_show_clean(line, clean, sizeof clean);
-    c->count++;
-    if (c->json)
-        (void)json_array_append_new(c->lines, json_string(clean));
+    if (error && f->error_count++ == 0) (void)snprintf(f->first, sizeof f->first, "%s", clean);
+    if (!error) f->warning_count++;
+    if (f->json)
+        (void)json_array_append_new(error ? f->errors : f->warnings, in_parts(f, clean));
     else
-        (void)fprintf(stderr, "%s\n", clean);
+        (void)fprintf(stderr, "%s%s\n", error ? "" : "warning: ", clean);
+}
+
+static void on_error(void *user, const char *line)
+{
+    note(user, true, line);
+}
+
+static void on_warning(void *user, const char *line)
+{
+    note(user, false, line);
+}
+
+struct start {
+    struct found *found;
+    const struct tb_config *config;
+};
+
+static void on_finding(void *user, const struct tb_start_finding *finding)
+{
+    const struct start *s = user;
+    char line[1024];
+    uint32_t at, column;
+    tb_config_place(s->config, finding->key, &at, &column);
+    (void)snprintf(line, sizeof line, "%.300s:%u:%u: %s", s->found->call->arguments[0], at, column,
+                   finding->text);
+    note(s->found, finding->refuses, line);
+}
+
+static bool found_begin(struct found *f, const struct tb_cli_call *call)
+{
+    *f = (struct found){
+        .call = call, .json = tb_cli_given(call, "json"), .errors = json_array(), .warnings = json_array()};
+    return f->errors != NULL && f->warnings != NULL;
+}
+
+static void found_end(struct found *f)
+{
+    json_decref(f->errors);
+    json_decref(f->warnings);
+}
+
+static struct tb_shown counted(unsigned count, const char *what)
+{
+    struct tb_shown shown;
+    (void)snprintf(shown.text, sizeof shown.text, "%u %s%s", count, what, count == 1 ? "" : "s");
+    return shown;
 }
 
 /* Prints what was refused. The exit code of a bad configuration is 1, whatever made it so. */
-static enum tb_cli_exit refused(const struct tb_cli_call *call, int status, struct complaints *c)
+static enum tb_cli_exit refused(const struct found *f, int status)
 {
-    if (!c->json) {
-        (void)fprintf(stderr, "tombolo %s: %s: %u %s (%s)\n", call->command->name, call->arguments[0],
-                      c->count, c->count == 1 ? "complaint" : "complaints", tb_status_name(status));
+    if (!f->json) {
+        (void)fprintf(stderr, "tombolo %s: %s: %s, %s (%s)\n", f->call->command->name, f->call->arguments[0],
+                      counted(f->error_count, "error").text, counted(f->warning_count, "warning").text,
+                      tb_status_name(status));
     } else {
-        json_t *object = json_pack(
-            "{s:i, s:b, s:s, s:s, s:O}", "schema", 1, "ok", 0, "status", tb_status_name(status), "error",
-            json_array_size(c->lines) > 0 ? json_string_value(json_array_get(c->lines, 0))
-                                          : tb_status_text(status),
-            "complaints", c->lines);
-        (void)tb_say_object(object);
+        (void)tb_say_object(json_pack("{s:i, s:b, s:s, s:s, s:O, s:O}", "schema", 1, "ok", 0, "status",
+                                      tb_status_name(status), "error",
+                                      f->error_count > 0 ? f->first : tb_status_text(status), "errors",
+                                      f->errors, "warnings", f->warnings));
     }
     return status == TB_SITE_NOMEM ? TB_CLI_SITE : TB_CLI_REFUSED;
 }
 
-static enum tb_cli_exit load(const struct tb_cli_call *call, struct tb_config **config_out)
+static enum tb_cli_exit good(const struct found *f, const struct tb_config *config)
 {
-    struct complaints c = {.json = tb_cli_given(call, "json"), .lines = json_array()};
-    if (c.lines == NULL) return tb_say_failure(call, TB_SITE_NOMEM, "no memory for what may be said");
-    const enum tb_status s = tb_config_load(call->arguments[0], complain, &c, config_out);
-    const enum tb_cli_exit code = s == TB_OK ? TB_CLI_DONE : refused(call, s, &c);
-    json_decref(c.lines);
-    return code;
-}
-
-/* Whether the certificates would do for a start now. */
-static enum tb_cli_exit check_tls(const struct tb_cli_call *call, const struct tb_config *config)
-{
-    struct complaints c = {.json = tb_cli_given(call, "json"), .lines = json_array()};
-    struct tb_tls *tls = NULL;
-    char error[512] = "", line[600];
-    if (config->tls_cert == NULL) {
-        json_decref(c.lines);
-        return TB_CLI_DONE;
-    }
-    const enum tb_status s = tb_gateway_tls(config, &tls, error);
-    (void)snprintf(line, sizeof line, "tls: %s", error);
-    if (s != TB_OK) complain(&c, line);
-    const enum tb_cli_exit code = s == TB_OK ? TB_CLI_DONE : refused(call, s, &c);
-    tb_tls_free(tls);
-    json_decref(c.lines);
-    return code;
+    char limit[TB_DESCRIPTORS_TEXT_MAX] = "";
+    json_t *fields =
+        json_pack("{s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:b, s:O, s:O}", "file", f->call->arguments[0], "site",
+                  config->site.text, "gateway", config->gateway.text, "peers", (int)config->peer_count,
+                  "models", (int)config->model_count, "arena_bytes", (json_int_t)config->arena_bytes,
+                  "open_files", (json_int_t)tb_descriptors_needed(config), "open_files_allowed",
+                  tb_descriptors_allowed(config, limit), "errors", f->errors, "warnings", f->warnings);
+    return tb_say_result(f->call, fields, "%s is good: tombolo://%s/%s, %s, %s, arena of %s; %s",
+                         f->call->arguments[0], config->site.text, config->gateway.text,
+                         counted(config->peer_count, "peer").text, counted(config->model_count, "model").text,
+                         tb_show_bytes(config->arena_bytes).text, counted(f->warning_count, "warning").text);
 }
 
 enum tb_cli_exit tb_cli_config_check(const struct tb_cli_call *call)
 {
     struct tb_config *config = NULL;
-    enum tb_cli_exit code = load(call, &config);
-    if (code != TB_CLI_DONE) return code;
-    code = check_tls(call, config);
-    if (code != TB_CLI_DONE) {
-        tb_config_free(config);
-        return code;
-    }
-    char limit[TB_DESCRIPTORS_TEXT_MAX] = "";
-    const bool allowed = tb_descriptors_allowed(config, limit);
-    json_t *fields =
-        json_pack("{s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:b}", "file", call->arguments[0], "site",
-                  config->site.text, "gateway", config->gateway.text, "peers", (int)config->peer_count,
-                  "models", (int)config->model_count, "arena_bytes", (json_int_t)config->arena_bytes,
-                  "open_files", (json_int_t)tb_descriptors_needed(config), "open_files_allowed", allowed);
-    const enum tb_cli_exit said = tb_say_result(
-        call, fields, "%s is good: tombolo://%s/%s, %u peer%s, %u model%s, arena of %s", call->arguments[0],
-        config->site.text, config->gateway.text, config->peer_count, config->peer_count == 1 ? "" : "s",
-        config->model_count, config->model_count == 1 ? "" : "s", tb_show_bytes(config->arena_bytes).text);
-    if (!allowed && !tb_cli_given(call, "json")) /* tombolod may be started with another limit */
-        (void)fprintf(stderr, "tombolo config check: %s: %s; tombolod would not start here\n",
-                      call->arguments[0], limit);
+    struct found f;
+    int status = TB_SITE_NOMEM;
+    if (found_begin(&f, call))
+        status = tb_config_load_warned(call->arguments[0], on_error, on_warning, &f, &config);
+    if (status == TB_OK) tb_start_check(config, on_finding, &(struct start){&f, config});
+    if (status == TB_OK && f.error_count > 0) status = TB_SITE_CONFIG;
+    const enum tb_cli_exit code = status == TB_OK ? good(&f, config) : refused(&f, status);
     tb_config_free(config);
-    return said;
+    found_end(&f);
+    return code;
+}
+
+static enum tb_cli_exit load(const struct tb_cli_call *call, struct tb_config **config_out)
+{
+    struct found f;
+    int status = TB_SITE_NOMEM;
+    if (found_begin(&f, call)) status = tb_config_load(call->arguments[0], on_error, &f, config_out);
+    const enum tb_cli_exit code = status == TB_OK ? TB_CLI_DONE : refused(&f, status);
+    found_end(&f);
+    return code;
 }
 
 struct explained {

@@ -118,6 +118,15 @@ TB_MUST_USE enum tb_status tb_config_parse(const char *name, const char *text, s
 /* The same from a file of at most 1 MiB; also looks whether the files that it names can be read. */
 TB_MUST_USE enum tb_status tb_config_load(const char *path, tb_config_complain_fn complain, void *user,
                                           struct tb_config **config_out);
+/* The same for a person who asks before a start: `warn` gets what is no error and seldom meant, as complaints look; the config keeps
+ * where its keys stand, for tb_config_place. */
+TB_MUST_USE enum tb_status tb_config_load_warned(const char *path, tb_config_complain_fn complain,
+                                                 tb_config_complain_fn warn, void *user,
+                                                 struct tb_config **config_out);
+/* Where the key stands in its file ("arena.bytes", "peers.west.ca"), or the nearest section above a key that is not written. 1:1 for a
+ * config that was loaded otherwise. */
+void tb_config_place(const struct tb_config *config, const char *key, uint32_t *line_out,
+                     uint32_t *column_out);
 void tb_config_free(struct tb_config *config);
 
 /* descriptors.c: open files that this config can come to need, and whether as many are allowed to a process started here. */

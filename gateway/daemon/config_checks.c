@@ -171,6 +171,61 @@ static bool is_peer(const struct tb_config *c, const struct tb_name *site)
     return false;
 }
 
+/* A relay may bring it: so this is no error. */
+static void warn_of_homes(struct config_reading *r)
+{
+    const struct tb_config *c = r->config;
+    for (uint32_t i = 0; i < c->model_count; i++) {
+        const struct tb_config_model *m = &c->models[i];
+        if (m->home.text[0] == '\0' || tb_name_equal(&m->home, &c->label) || is_peer(c, &m->home)) continue;
+        config_warn(
+            r, node_at(r, "models", m->name.text, "home"),
+            "models.%s.home: \"%s\" is not one of peers: the model comes only through a peer that relays it",
+            m->name.text, m->home.text);
+    }
+}
+
+static bool is_loopback(const char *address)
+{
+    return strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]", 5) == 0 ||
+           strncmp(address, "localhost:", 10) == 0;
+}
+
+static void warn_of_fabric(struct config_reading *r)
+{
+    const struct tb_config *c = r->config;
+    if (c->session_listen == NULL || c->fabric_listen == NULL) return;
+    if (is_loopback(c->session_listen) || !is_loopback(c->fabric_listen)) return;
+    config_warn(r, node_at(r, "session", "listen", NULL),
+                "session.listen: workers of other hosts may come to %s, and none of them can read from "
+                "fabric.listen, %s",
+                c->session_listen, c->fabric_listen);
+}
+
+/* `*` of a key that is not given; what two keys name has one owner. Port 0 is another port each time. */
+static void check_shared(struct config_reading *r)
+{
+    const struct tb_config *c = r->config;
+    const struct {
+        const char *section, *key, *value;
+        bool address;
+    } places[] = {
+        {"control", "socket", c->control_socket, false}, {"session", "socket", c->session_socket, false},
+        {"store", "path", c->store_path, false},         {"arena", "path", c->arena_path, false},
+        {"session", "listen", c->session_listen, true},  {"link", "listen", c->link_listen, true},
+        {"fabric", "listen", c->fabric_listen, true}};
+    for (uint32_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        const char *value = places[i].value;
+        const size_t bytes = value != NULL ? strlen(value) : 0;
+        if (bytes == 0 || (places[i].address && bytes > 2 && strcmp(value + bytes - 2, ":0") == 0)) continue;
+        for (uint32_t k = 0; k < i; k++)
+            if (places[k].value != NULL && strcmp(places[k].value, value) == 0)
+                config_complain(r, node_at(r, places[i].section, places[i].key, NULL),
+                                "%s.%s: \"%s\" is also %s.%s", places[i].section, places[i].key, value,
+                                places[k].section, places[k].key);
+    }
+}
+
 /* `item` is the list's node for this subscription. A name that was refused before is empty: nothing more is said of it. */
 static void check_from(struct config_reading *r, const struct config_node *item)
 {
@@ -224,4 +279,7 @@ void config_check(struct config_reading *r)
     check_lanes(r);
     check_peers(r);
     check_subscribe(r);
+    check_shared(r);
+    warn_of_homes(r);
+    warn_of_fabric(r);
 }

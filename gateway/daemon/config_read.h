@@ -10,6 +10,7 @@
 struct config_reading {
     const char *name; /* of the file */
     tb_config_complain_fn complain;
+    tb_config_complain_fn warn; /* NULL: nobody wants to hear of it */
     void *user;
     uint32_t complaints;
     bool nomem;
@@ -23,6 +24,8 @@ void config_complain_at(struct config_reading *r, uint32_t line, uint32_t column
 __attribute__((format(printf, 3, 4))) void config_complain(struct config_reading *r,
                                                            const struct config_node *at, const char *format,
                                                            ...);
+__attribute__((format(printf, 3, 4))) void config_warn(struct config_reading *r, const struct config_node *at,
+                                                       const char *format, ...);
 /* As long as the config. NULL: there is no memory, and r->nomem says so. */
 const char *config_keep_text(struct config_reading *r, const char *chars);
 

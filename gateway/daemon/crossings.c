@@ -317,8 +317,7 @@ bool tb_peer_may_read(const struct tb_daemon *d, uint32_t peer, const struct tb_
     struct tb_name home;
     if (tb_name_equal(&p->of, &d->config->site))
         return true; /* another gateway of this site: what is here is its, too */
-    if (tb_home_of(d, model, &home) && tb_name_equal(&home, &p->site))
-        return true; /* its own bytes, back */
+    if (tb_home_of(d, model, &home) && tb_name_equal(&home, &p->site)) return true; /* its own bytes, back */
     return tb_rights_may(d->config, model, &identity, false);
 }
 

@@ -290,7 +290,7 @@ struct tb_daemon {
     struct tb_copy *copies;
     struct tb_parked_seal *parked;
     struct tb_home_runs *home_runs; /* of models whose home is here */
-    bool new_home;                  /* the operator says that no other site remembers a run (tombolod --new-home) */
+    bool new_home; /* the operator says that no other site remembers a run (tombolod --new-home) */
     struct tb_plan_wait *plan_waits;
     uint64_t next_export_id, next_wait, next_hop;
     struct tb_choice_pace paces[TB_CONFIG_LIST_MAX]; /* of config->models: the last step, from its ranks */

@@ -16,9 +16,9 @@
 #define WAITING_PAYLOAD_BYTES 1024u /* RUN_OPEN and VERSION_OPEN have less */
 
 struct model_runs {
-    bool home;        /* is here */
-    bool doubted;     /* not home: no */
-    const char *why;  /* it is doubted */
+    bool home;       /* is here */
+    bool doubted;    /* not home: no */
+    const char *why; /* it is doubted */
     struct tb_run_asking asking;
     uint64_t below; /* the run of home's, below what is remembered here, that the log was told of last */
 };
@@ -147,9 +147,9 @@ static void below_log(struct tb_daemon *d, const char *end, uint32_t peer, const
                       uint64_t high)
 {
     d->counters.runs_below++;
-    tb_log(TB_LOG_WARN, "run.below", "model=%s %s=%s run_at_home=%llu run_remembered=%llu action=open_a_new_run",
-           low->model.text, end, d->config->peers[peer].site.text, (unsigned long long)low->order,
-           (unsigned long long)high);
+    tb_log(TB_LOG_WARN, "run.below",
+           "model=%s %s=%s run_at_home=%llu run_remembered=%llu action=open_a_new_run", low->model.text, end,
+           d->config->peers[peer].site.text, (unsigned long long)low->order, (unsigned long long)high);
 }
 
 static void home_told(struct tb_daemon *d, uint32_t peer, uint32_t model, const struct tb_links_run *run)
@@ -331,8 +331,9 @@ static void doubted_before(void *user, const struct tb_name *name)
     const uint32_t model = model_find(d, name);
     if (model == UINT32_MAX || !d->home_runs->models[model].home) return;
     begin_asking(d, model,
-                 tb_store_origin(d->store) == TB_STORE_RESTORED ? "this home's store is a copy that was put back"
-                                                                : "this home's store is new");
+                 tb_store_origin(d->store) == TB_STORE_RESTORED
+                     ? "this home's store is a copy that was put back"
+                     : "this home's store is new");
 }
 
 static void asking_log(struct tb_daemon *d, uint32_t model)

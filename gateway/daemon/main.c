@@ -23,7 +23,8 @@ static const char usage[] =
     "      --protocol-max N  at most this protocol on links, whatever link.protocol_max says: 1 is that of "
     "the release "
     "before\n"
-    "      --new-home      once, for a first installation: opens runs of a new or restored store without the word of\n"
+    "      --new-home      once, for a first installation: opens runs of a new or restored store without the "
+    "word of\n"
     "                      the peers, of which none remembers a run that this home has lost\n"
     "      --explain       prints every key of the configuration: type, default, range, unit, why\n"
     "      --version       prints the version\n"
@@ -74,11 +75,13 @@ static uint32_t protocol_of(const char *text)
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"config", required_argument, NULL, 'c'}, {"protocol-max", required_argument, NULL, 'p'},
-        {"new-home", no_argument, NULL, 'n'},     {"explain", no_argument, NULL, 'e'},
-        {"version", no_argument, NULL, 'v'},      {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"config", required_argument, NULL, 'c'},
+                                            {"protocol-max", required_argument, NULL, 'p'},
+                                            {"new-home", no_argument, NULL, 'n'},
+                                            {"explain", no_argument, NULL, 'e'},
+                                            {"version", no_argument, NULL, 'v'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
     const char *path = NULL;
     bool new_home = false;
     uint32_t protocol_max = 0;

@@ -302,6 +302,61 @@ enum tb_status tb_store_open(const char *path, struct tb_store **store_out, char
     return TB_OK;
 }
 
+/* SQLite reads it as a file that nobody changes, and so makes no file beside it. */
+static void immutable_uri(const char *path, char *out, size_t size)
+{
+    size_t used = (size_t)snprintf(out, size, "file:");
+    for (; *path != '\0' && used + 24 < size; path++) {
+        const unsigned char c = (unsigned char)*path;
+        const bool as_it_is = c > 0x20 && c < 0x7f && c != '?' && c != '#' && c != '%';
+        used += (size_t)snprintf(out + used, size - used, as_it_is ? "%c" : "%%%02x", c);
+    }
+    snprintf(out + used, size - used, "?immutable=1");
+}
+
+static enum tb_status look_inside(struct tb_store *s, const char *path)
+{
+    char uri[3 * 4096];
+    struct stat st;
+    if (fstat(s->lock_fd, &st) != 0 || st.st_size == 0) return TB_OK;
+    if (flock(s->lock_fd, LOCK_SH | LOCK_NB) != 0) {
+        snprintf(s->error, sizeof s->error, "another process holds it");
+        return TB_SITE_LOCKED;
+    }
+    immutable_uri(path, uri, sizeof uri);
+    if (sqlite3_open_v2(uri, &s->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL) != SQLITE_OK)
+        return failed(s, "opening");
+    const enum tb_status status = schema_check(s);
+    /* No table yet: it is made at the first start. */
+    return status != TB_OK && sqlite3_errcode(s->db) == SQLITE_ERROR ? TB_OK : status;
+}
+
+static enum tb_status look_at(struct tb_store *s, const char *path)
+{
+    s->lock_fd = tb_sys_open(path, O_RDWR | O_CLOEXEC, 0);
+    if (s->lock_fd >= 0) return look_inside(s, path);
+    char folder[4096];
+    const char *slash = strrchr(path, '/');
+    const int bytes = slash == NULL ? 0 : (int)(slash - path);
+    const int missing = errno;
+    snprintf(folder, sizeof folder, "%.*s", bytes, path);
+    if (bytes == 0) snprintf(folder, sizeof folder, slash == NULL ? "." : "/");
+    if (missing == ENOENT && access(folder, W_OK | X_OK) == 0) return TB_OK;
+    snprintf(s->error, sizeof s->error, "cannot open for writing: %s",
+             strerror(missing == ENOENT ? errno : missing));
+    return TB_SITE_STORE;
+}
+
+enum tb_status tb_store_check(const char *path, char error_out[256])
+{
+    struct tb_store s = {.lock_fd = -1};
+    const enum tb_status status = look_at(&s, path);
+    if (status != TB_OK) snprintf(error_out, 256, "store %.100s: %.140s", path, s.error);
+    sqlite3_close(s.db);
+    if (s.lock_fd >= 0) close(s.lock_fd);
+    return status;
+}
+
 void tb_store_close(struct tb_store *store)
 {
     if (store == NULL) return;

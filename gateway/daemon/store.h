@@ -20,6 +20,8 @@ void tb_store_library_faults(void);
 
 /* Opens or makes the file (mode 0600) and checks that it can be written. error_out gets a sentence. */
 TB_MUST_USE enum tb_status tb_store_open(const char *path, struct tb_store **store_out, char error_out[256]);
+/* Would it open? The same looks; nothing is made, locked or changed. TB_SITE_LOCKED: another process holds it. Rows are not looked at. */
+TB_MUST_USE enum tb_status tb_store_check(const char *path, char error_out[256]);
 void tb_store_close(struct tb_store *store);
 const char *tb_store_error(const struct tb_store *store); /* of the last failure */
 

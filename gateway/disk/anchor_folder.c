@@ -36,6 +36,23 @@ enum tb_status tb_anchor_folder_open(const char *path, struct tb_anchor_folder *
     return TB_OK;
 }
 
+enum tb_status tb_anchor_folder_check(const char *path)
+{
+    char above[TB_ANCHOR_PATH_BYTES];
+    const char *slash = strrchr(path, '/');
+    struct tb_anchor_folder f = {.path = path,
+                                 .fd = tb_sys_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)};
+    if (f.fd >= 0) {
+        enum tb_status status = faccessat(f.fd, ".", R_OK | W_OK | X_OK, 0) == 0 ? TB_OK : TB_SITE_IO;
+        if (status == TB_OK && flock(f.fd, LOCK_SH | LOCK_NB) != 0) status = TB_SITE_LOCKED;
+        return status == TB_OK ? (tb_anchor_folder_close(&f), TB_OK) : failed(&f, status);
+    }
+    if (errno != ENOENT) return TB_SITE_IO;
+    snprintf(above, sizeof above, "%.*s", slash == NULL ? 0 : (int)(slash - path), path);
+    if (above[0] == '\0') snprintf(above, sizeof above, slash == NULL ? "." : "/");
+    return access(above, W_OK | X_OK) == 0 ? TB_OK : TB_SITE_IO;
+}
+
 void tb_anchor_folder_close(struct tb_anchor_folder *f)
 {
     if (f->fd >= 0) (void)close(f->fd);

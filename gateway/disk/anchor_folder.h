@@ -16,6 +16,8 @@ struct tb_anchor_folder {
 
 /* Makes it if it is not there. TB_SITE_LOCKED: another gateway has it; TB_SITE_IO: errno says why. */
 TB_MUST_USE enum tb_status tb_anchor_folder_open(const char *path, struct tb_anchor_folder *folder_out);
+/* Would it open? The same looks; nothing is made or locked. */
+TB_MUST_USE enum tb_status tb_anchor_folder_check(const char *path);
 void tb_anchor_folder_close(struct tb_anchor_folder *folder);
 
 /* The name of a version's anchor. False: it is too long. */

@@ -159,8 +159,7 @@ static int wait_site(struct tb_session *s, const struct tb_session_wait_site *m)
     const char *site = m->site.text[0] != '\0' ? m->site.text : "this site";
     char lacks[TB_NAME_BYTES_MAX + 40];
     snprintf(lacks, sizeof lacks, "%s did not get there", site);
-    if (status == TB_TIMEOUT)
-        status = timed_out(s, "tb_wait_site", m->timeout_ms, request->done, lacks);
+    if (status == TB_TIMEOUT) status = timed_out(s, "tb_wait_site", m->timeout_ms, request->done, lacks);
     tb_request_free(request);
     return status;
 }

@@ -9,6 +9,7 @@ import pty
 import re
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -626,6 +627,114 @@ def config_check_says_where(lab):
     expect("values", [explained["values"][key] for key in ("site", "arena.bytes", "anchor.dir", "models.policy.home")],
            ["east", f"{east.arena_mib}MiB", None, "east"])
     expect("no values without a file", "values" in json.loads(lab.tombolo("config", "explain", "--json").stdout), False)
+
+
+def line_of(text, key):
+    """From 1, of "section.key" or "section.name.key" in a configuration."""
+    *sections, last = key.split(".")
+    lines, at = text.splitlines(), 0
+    for depth, word in enumerate([*sections, last]):
+        indent = "  " * depth + word + ":"
+        at = next(i for i in range(at, len(lines)) if lines[i].startswith(indent))
+    return at + 1
+
+
+def checked(lab, site):
+    """What `config check` says of the site's file: exit code, errors and warnings, each (line, text), alike as text and as JSON."""
+    path = site.dir / "tombolod.yaml"
+    path.write_text(site.config_text())
+    run = [str(TOMBOLO), "config", "check", str(path)]
+    plain = subprocess.run(run, capture_output=True, text=True, timeout=60)
+    said = json.loads(subprocess.run([*run, "--json"], capture_output=True, text=True, timeout=60).stdout)
+
+    def steady(text):
+        """Without what memory is free, which is another number each time."""
+        return re.sub(r"[0-9]{7,}", "N", text)
+    for begin, rows in (("", said["errors"]), ("warning: ", said["warnings"])):
+        for row in rows:
+            line = f"{begin}{path}:{row['line']}:{row['column']}: {row['text']}"
+            expect(f"{line} in {plain.stderr}", steady(line) in steady(plain.stderr).splitlines(), True)
+    expect("ok", said["ok"], plain.returncode == 0)
+    return plain.returncode, said["errors"], said["warnings"]
+
+
+def finds(lab, site, kind, key, words):
+    """The check says one thing of the file, at that key; a start with it is refused by the daemon where it is an error."""
+    code, *lists = checked(lab, site)
+    errors, warnings = lists
+    mine, others = (errors, warnings) if kind == "error" else (warnings, errors)
+    expect(f"{key}: exit code ({lists})", code, 1 if kind == "error" else 0)
+    expect(f"{key}: {kind}s ({lists})", [words in row["text"] for row in mine], [True])
+    expect(f"{key}: the other list", [row for row in others if kind == "warning" or row["line"] != mine[0]["line"]], [])
+    expect(f"{key}: its line", mine[0]["line"], line_of(site.config_text(), key))
+    if kind == "error":
+        site.start(wait=False)
+        expect(f"{key}: a start", site.daemon.ended(), 1)
+        return
+    site.start()
+    site.daemon.terminate()
+
+
+def on_a_disk(folder):
+    kind = subprocess.run(["stat", "-f", "-c", "%T", str(folder)], capture_output=True, text=True, check=True).stdout.strip()
+    return kind not in ("tmpfs", "ramfs", "hugetlbfs")
+
+
+@scenario
+def config_check_refuses_what_a_start_refuses(lab):
+    """P10: errors and warnings are two lists, with line and column; what is an error ends a start, what is a warning does not."""
+    east, _, _ = lab.east_west(through_link=False, arena_mib=16)
+    expect("a good one", checked(lab, east), (0, [], []))
+    pki, none = lab.pki_dir("east"), lab.dir / "none"
+    junk = lab.dir / "junk"
+    junk.write_bytes(b"neither a store nor a certificate " * 100)
+    lab.tombolo("pki", "issue", "--dir", pki, "--out", "soon", "--days", "1", "tombolo://east/gw")
+    with socket.create_server((lab.address, 0)) as taken:
+        taken_at = f"{lab.address}:{taken.getsockname()[1]}"
+        for section, key, value, words in (
+                ("store", "path", none / "s.sqlite", "No such file or directory"), ("store", "path", junk, "not a database"),
+                ("arena", "path", none / "a", "No such file or directory"), ("arena", "path", lab.dir, "Is a directory"),
+                ("arena", "bytes", "32TiB", "this machine"), ("anchor", "dir", none / "a", "No such file or directory"),
+                ("control", "socket", none / "c.sock", "its folder is not there"),
+                ("session", "socket", none / "s.sock", "its folder is not there"),
+                ("session", "listen", "192.0.2.1:7401", "no device of this machine has that address"),
+                ("link", "listen", "192.0.2.1:7400", "no device of this machine has that address"),
+                ("fabric", "listen", "192.0.2.1:7402", "no device of this machine has that address"),
+                ("link", "congestion", "nosuch", "nosuch"), ("dns", "servers", "nowhere:x", "ADDRESS:PORT"),
+                ("tls", "ca", junk, "junk"), ("session", "listen", f"{lab.address}:{east.port}", "is also")):
+            east.extra = {section: {key: value}}
+            shared = "is also" in words
+            finds(lab, east, "error", "link.listen" if shared else f"{section}.{key}", words)
+        east.extra = {"session": {"listen": taken_at}, "fabric": {"listen": f"{lab.address}:0"}}
+        code, errors, warnings = checked(lab, east)
+        expect("a port that is taken now", (code, errors, ["another process" in w["text"] for w in warnings]), (0, [], [True]))
+    east.extra = {}
+    east.peer_keys["west"] = {"congestion": "nosuch"}
+    finds(lab, east, "error", "peers.west.congestion", "nosuch")
+    east.peer_keys.clear()
+    for section, key, value, words in (("tls", "cert", pki / "soon.crt", "UTC, in 23 hours"),
+                                       ("session", "listen", f"0.0.0.0:{east.worker_port}", "fabric.listen")):
+        east.extra = {section: {key: value}, "tls": {"key": pki / "soon.key", key: value}} if section == "tls" else {section: {key: value}}
+        finds(lab, east, "warning", f"{section}.{key}", words)
+    east.extra = {}
+    east.models["other"] = dict(home="north")
+    finds(lab, east, "warning", "models.other.home", '"north" is not one of peers')
+    del east.models["other"]
+    if on_a_disk(lab.dir):
+        east.arena_path = lab.dir / "on-a-disk"
+        finds(lab, east, "warning", "arena.path", "is on a disk")
+
+
+@scenario
+def a_running_gateway_is_no_error(lab):
+    """What the gateway itself holds is a warning: the file can be checked while it runs."""
+    east, _, _ = lab.east_west(through_link=False, arena_mib=16)
+    east.start()
+    code, errors, warnings = checked(lab, east)
+    expect("exit code and errors", (code, errors), (0, []))
+    for key in ("store.path", "arena.path", "link.listen", "control.socket", "session.socket"):
+        expect(f"{key} is held ({warnings})", any(w["text"].startswith(key) for w in warnings), True)
+    expect("it goes on", east.control("status")["ok"], True)
 
 
 @scenario
