@@ -212,10 +212,13 @@ static const struct tb_cli_command commands[] = {
      "authority's. Writes STEM.crt and STEM.key (mode 0600).",
      "tombolo pki issue tombolo://east/gw1 --dir pki/east", pki_issue_options, 1, 1, tb_cli_pki_issue},
     {"config check", "FILE", "check a gateway's configuration",
-     "Reads FILE as tombolod would and says what it refuses: unknown keys, wrong types, missing fields, "
-     "values out of range, missing files, each with "
-     "file:line:column; and certificates or keys that would not do for a start now. Exits with 1 when there "
-     "is something.",
+     "Reads FILE as tombolod would and takes each look that a start takes, without making or changing "
+     "anything. "
+     "Errors would end a start: wrong keys and values, certificates, the store's and the arena's place and "
+     "size, "
+     "addresses that are not here. Warnings would not: a certificate that ends within a week, an arena on a "
+     "disk, "
+     "what another process holds now. Each has file:line:column. Exits with 1 when there is an error.",
      "tombolo config check /etc/tombolo/east.yaml", config_options, 1, 1, tb_cli_config_check},
     {"config explain", "[FILE]", "every key of the configuration, with its meaning",
      "Prints all keys with type, default, range, unit and why; with FILE, what they are there.",

@@ -67,6 +67,14 @@ static enum tb_status do_run(struct site *s, unsigned n)
     return tb_catalog_run_open(s->c, s->now, &q, &info, &joined);
 }
 
+static enum tb_status do_run_told(struct site *s, unsigned n)
+{
+    static const uint64_t orders[] = {0, 1, 2, TB_CATALOG_RUN_ORDER_MAX + 1};
+    const struct tb_name model = name_of(PICK(names));
+    const struct tb_catalog_known_run told = {model, PICK(orders), 5, n % 2 == 0 ? s->run : id_of(1)};
+    return tb_catalog_run_told(s->c, s->now, &told, n / 2 % 2 == 0);
+}
+
 static enum tb_status do_version(struct site *s, unsigned n)
 {
     static const uint32_t counts[] = {0, 1, 2, 1000};
@@ -474,6 +482,7 @@ const struct event given_events[] = {
     {"session_close", do_close, 4, 0},
     {"nic", do_nic, 3, 0},
     {"run_open", do_run, 4 * 2 * 3, 0},
+    {"run_told", do_run_told, 2 * 4 * 4, 0},
     {"version_open", do_version, 4 * 2 * 4 * 4 * 2, 0},
     {"seal", do_seal, 4 * 4 * 3 * 9, CHANGES},
     {"unpublish", do_unpublish, 4 * 4 * 3 * 2, 0},

@@ -269,6 +269,14 @@ static const struct refusal refusals[] = {
      "w.yaml:6:42: subscribe: from \"east\": is named twice\n"},
     {LEAST TLS PEER MODELS "subscribe:\n- {model: policy, from: [east]}\n- {model: policy, from: [east]}\n",
      "w.yaml:8:11: subscribe: model \"policy\": is subscribed before\n"},
+    /* what two keys name has one owner */
+    {"site: west\nstore: {path: /x}\narena: {path: /x, bytes: 8MiB}\n",
+     "w.yaml:3:15: arena.path: \"/x\" is also store.path\n"},
+    {LEAST "control: {socket: /run/a}\nsession: {socket: /run/a}\n",
+     "w.yaml:4:19: session.socket: \"/run/a\" is also control.socket\n"},
+    {LEAST TLS "session: {listen: \"0.0.0.0:7401\"}\nlink: {listen: \"0.0.0.0:7401\"}\n",
+     "w.yaml:5:16: link.listen: \"0.0.0.0:7401\" is also session.listen\n"},
+    {LEAST TLS "session: {listen: \"127.0.0.1:0\"}\nlink: {listen: \"127.0.0.1:0\"}\n", ""},
     /* not a plain tree */
     {"site: west\n\tarena: 5\n", "w.yaml:2:1: not YAML: found a tab character that violates indentation, "
                                  "while scanning a plain scalar\n"},
@@ -282,6 +290,42 @@ static const struct refusal refusals[] = {
     {"a: [[[[[[[[[1]]]]]]]]]\n", "w.yaml:1:11: values are nested too deep\n"},
     {"site: \"a\\0b\"\n", "w.yaml:1:7: a value holds a NUL\n"},
 };
+
+/* A person who asks before a start hears of what is seldom meant, with its place, and where each key stands. */
+static void warnings_are_another_list(void **state)
+{
+    (void)state;
+    static struct complaints errors;
+    static const char text[] =
+        "site: west\narena:\n  bytes: 8MiB\n  path: /x\nmodels:\n  policy:\n    home: north\n";
+    char path[64] = "/tmp/tombolo-config-XXXXXX", wanted[256];
+    struct tb_config *config = NULL;
+    uint32_t line, column;
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, sizeof text - 1), sizeof text - 1);
+    close(fd);
+    memset(&errors, 0, sizeof errors);
+    assert_int_equal(tb_config_load_warned(path, collect, collect, &errors, &config), TB_OK);
+    snprintf(
+        wanted, sizeof wanted,
+        "%s:7:11: models.policy.home: \"north\" is not one of peers: the model comes only through a peer "
+        "that relays it\n",
+        path);
+    assert_string_equal(errors.text, wanted);
+    tb_config_place(config, "arena.path", &line, &column);
+    assert_int_equal(line, 4);
+    assert_int_equal(column, 9);
+    tb_config_place(config, "arena.huge", &line, &column); /* not written: its section */
+    assert_int_equal(line, 2);
+    tb_config_place(config, "arenas", &line, &column);
+    assert_int_equal(line, 1);
+    tb_config_free(config);
+    assert_int_equal(tb_config_load(path, collect, &errors, &config), TB_OK);
+    assert_string_equal(errors.text, wanted); /* a start says no more */
+    tb_config_free(config);
+    assert_int_equal(unlink(path), 0);
+}
 
 static void every_refusal_has_its_place(void **state)
 {
@@ -508,6 +552,7 @@ int main(void)
         cmocka_unit_test(a_whole_file_is_understood),
         cmocka_unit_test(a_lane_is_known_by_its_site_and_number),
         cmocka_unit_test(every_refusal_has_its_place),
+        cmocka_unit_test(warnings_are_another_list),
         cmocka_unit_test(all_complaints_are_told),
         cmocka_unit_test(identities_are_checked),
         cmocka_unit_test(too_many_are_refused),
