@@ -363,7 +363,9 @@ static enum tb_status on_bye(struct conn *c, struct tb_wire_frame *f)
     const enum tb_status status = tb_frame_bye_decode(&f->payload, &bye);
     if (status != TB_OK) return status;
     const enum tb_status why = tb_frame_status_of(bye.status_negated);
-    if (!c->is_session && c->link != NULL) tell_refused(c->link, why, bye.detail, true);
+    /* P6: an acceptor is in the session when the dialler judges its HELLO: without this word its catalog never counts on. */
+    const bool judged = !c->is_session || why == TB_PEER_STALE;
+    if (judged && c->link != NULL) tell_refused(c->link, why, bye.detail, true);
     c->fault_told = true;
     if (c->is_session && why == TB_PEER_DUPLICATE && has_candidate(c->link))
         session_limbo(c->link);

@@ -370,7 +370,7 @@ class Site:
         self.models = {}      # model -> dict(home=, keep=, publish=[], read=[])
         self.extra = {}       # section -> {key: value}
         self.arguments = []   # of tombolod
-        self.new_home = True  # its first start is the site's first installation, and says so; a later one is not
+        self.new_home = True  # until it answers for the first time it is a first installation, and says so
         self.root = {}        # keys of no section
         self.daemon = None
         self.starts = 0
@@ -441,12 +441,13 @@ class Site:
         config = self.dir / "tombolod.yaml"
         config.write_text(self.config_text())
         self.starts += 1
-        first = ["--new-home"] if self.new_home and self.starts == 1 else []
+        first = ["--new-home"] if self.new_home else []
         self.daemon = Process(f"tombolod-{self.name}", [*self.prefix, TOMBOLOD, "--config", config, *first, *self.arguments],
                               self.dir / f"tombolod.{self.starts}.log", env=dict(os.environ, **self.env, **(env or {})))
         self.lab.processes.append(self.daemon)
         if wait:
             wait_for(f"{self.name} answers on its control socket", self._answers)
+            self.new_home = False
         return self
 
     def _answers(self):

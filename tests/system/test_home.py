@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from harness import Failed, Trainer, Worker, expect, main, scenario, up, wait_for
+from harness import Failed, Rollout, Trainer, Worker, expect, main, scenario, up, wait_for
 
 
 def replaced(site):
@@ -16,6 +16,7 @@ def one_life(lab, site, path, run, number):
     """A trainer opens a run, publishes one version and is gone: its library would open the run again at another gateway. The uid."""
     trainer = Trainer(lab, site, path, names=(f"{run}a", f"{run}b"), key=run)
     uid = trainer.publish(number)
+    site.wait_holds(uid)
     for peer in site.peers:
         lab.sites[[s.name for s in lab.sites].index(peer)].wait_holds(uid)
     for rank in trainer.ranks:
@@ -95,6 +96,24 @@ def a_new_home_refuses_a_run_while_a_peer_is_silent(lab):
 
 
 @scenario
+def a_worker_remembers_the_runs_of_its_home(lab):
+    """No other site is there to tell, and a rollout here goes on with what it computes with."""
+    east = lab.site("east")
+    east.models["policy"] = dict(home="east")
+    east.start()
+    path = lab.weights(1)[0]
+    for number in (4, 5):
+        uid = one_life(lab, east, path, f"run-{number}", number)
+    rollout = Rollout(lab, east, "rollout", path)
+    rollout.stage(uid)
+    rollout.activate(uid)
+    replaced(east)
+    east.start()
+    wait_for("the rollout tells", lambda: east.daemon.logged("home.told", "worker=1", "run=2", "number=5"))
+    expect("the new run", Trainer(lab, east, path, key="run-new").runs[0]["run_order"], 3)
+
+
+@scenario
 def a_store_that_was_put_back_is_doubted(lab):
     """A copy of the store from run 1 comes back: run 1's key does not go on below run 2, which west remembers."""
     east, west, _ = lab.east_west(through_link=False)
@@ -111,6 +130,31 @@ def a_store_that_was_put_back_is_doubted(lab):
     if not east.daemon.logged("home.asking", "a copy that was put back"):
         raise Failed("the log does not say that the store was put back")
     Worker(lab, "late", east).refused("fenced", "run", model="policy", key="run-a")
+    uid = Trainer(lab, east, path, key="run-c").publish(1)
+    west.wait_holds(uid)
+    expect("the new run", run_of(west, uid), 3)
+
+
+@scenario
+def a_store_that_was_put_back_in_place_is_found_by_its_peer(lab):
+    """The file is the same one, and what is in it is of a life before: west has seen a later one."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    path = lab.weights(1)[0]
+    one_life(lab, east, path, "run-a", 5)
+    copy = lab.dir / "backup.sqlite"
+    with sqlite3.connect(east.dir / "store.sqlite") as db, sqlite3.connect(copy) as to:
+        db.backup(to)
+    for _ in range(2):
+        east.restart()
+        east.wait_link("west")
+    one_life(lab, east, path, "run-b", 6)
+    east.kill()
+    east.arena_path.unlink()
+    with sqlite3.connect(copy) as db, sqlite3.connect(east.dir / "store.sqlite") as to:
+        db.backup(to)
+    east.start()
+    wait_for("it is doubted", lambda: east.daemon.logged("home.doubted", "model=policy"))
     uid = Trainer(lab, east, path, key="run-c").publish(1)
     west.wait_holds(uid)
     expect("the new run", run_of(west, uid), 3)

@@ -494,6 +494,25 @@ static void an_older_incarnation_is_refused(void **state)
     pair_of_sites_free(&p);
 }
 
+/* The twin: the acceptor is in the session already when the dialler judges its HELLO, and hears of it all the same. */
+static void an_older_incarnation_of_the_acceptor_is_told(void **state)
+{
+    (void)state;
+    struct pair_of_sites p;
+    pair_of_sites_make(&p, 1, 4 << 20);
+    p.east->options.incarnation = 9;
+    site_start(p.east);
+    site_start(p.west);
+    BOTH_UP(&p.w, p.west, p.east);
+    site_close(p.east);
+    p.east->options.incarnation = 8;
+    site_start(p.east);
+    WORLD_UNTIL(&p.w.net, p.east->refused_by_peer > 0);
+    CHECK_STATUS(p.east->refused_why, TB_PEER_STALE);
+    assert_int_equal(p.east->refused_detail, 9);
+    pair_of_sites_free(&p);
+}
+
 static void note_done(void *user)
 {
     ++*(int *)user;
@@ -869,6 +888,7 @@ int main(void)
         cmocka_unit_test(an_expired_certificate_gets_no_session),
         cmocka_unit_test(plaintext_garbage_is_refused),
         cmocka_unit_test(an_older_incarnation_is_refused),
+        cmocka_unit_test(an_older_incarnation_of_the_acceptor_is_told),
         cmocka_unit_test(places_are_given_back_in_mid_crossing),
         cmocka_unit_test(a_landing_is_stopped_and_begun_again),
         cmocka_unit_test(two_sources_fill_one_place),
