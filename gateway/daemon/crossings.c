@@ -328,8 +328,9 @@ static bool links_may_read(void *user, uint32_t peer, const struct tb_name *mode
     if (!homes_agree(d, &p->site, model, home)) return false;
     if (tb_peer_may_read(d, peer, model)) return true;
     d->counters.denied++;
-    tb_log(TB_LOG_WARN, "link.denied", "peer=%s model=%s right=read action=add_to_models.read", p->site.text,
-           model->text);
+    tb_log(TB_LOG_WARN, "link.denied",
+           "peer=%s model=%s list=models.%s.read lacks=tombolo://%s/%s action=add_it_to_the_list",
+           p->site.text, model->text, model->text, p->of.text, p->gateway.text);
     return false;
 }
 

@@ -157,7 +157,9 @@ void tb_session_denied(struct tb_worker_session *s, const char *what, const char
 enum tb_status tb_session_may(struct tb_worker_session *s, const struct tb_name *model, bool publish)
 {
     if (tb_rights_may(s->d->config, model, &s->identity, publish)) return TB_OK;
-    tb_session_denied(s, model->text, publish ? "no right to publish" : "no right to read");
+    char why[TB_NAME_BYTES_MAX + 40];
+    snprintf(why, sizeof why, "models.%s.%s does not list it", model->text, publish ? "publish" : "read");
+    tb_session_denied(s, model->text, why);
     s->denied_model = *model;
     s->denied_publish = publish;
     return TB_PEER_DENIED;

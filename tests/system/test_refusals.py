@@ -151,8 +151,25 @@ def a_worker_without_rights(lab):
     w.refused("peer_denied", "wait", model="policy", kind="latest", timeout_ms=0)
     w.refused("peer_denied", "subscribe", model="policy", group="g")
     w.refused("peer_denied", "run", model="unknown", key="k")
-    if east.counters()["denied"] < 4 or not east.daemon.logged("session.denied"):
-        raise Failed("denials are neither counted nor logged")
+    if east.counters()["denied"] < 4:
+        raise Failed("denials are not counted")
+    for right in ("publish", "read"):
+        if not east.daemon.logged("session.denied", f"models.policy.{right} does not list it"):
+            raise Failed(f"no line names the {right} list")
+
+
+@scenario
+def a_peer_without_the_right_is_told_which_list(lab):
+    """P8 P10: one line at home has the model, the list and the identity that it lacks."""
+    east, west, _ = lab.east_west(through_link=False)
+    east.models["policy"]["read"] = [f"unix:{os.getuid()}", "tombolo://north/*"]
+    up(east, west)
+    line = wait_for("east says so", lambda: east.daemon.logged("link.denied", "model=policy"))[0]
+    for words in ("list=models.policy.read", "lacks=tombolo://west/gw"):
+        expect(f"{words} in {line}", words in line, True)
+    uid = Trainer(lab, east, lab.weights(1)[0]).publish(1)
+    east.wait_holds(uid)
+    expect("at west", west.version(uid), None)
 
 
 @scenario
