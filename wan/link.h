@@ -1,6 +1,6 @@
 /* link.h - the main loop's side of links, internal to wan. One thread: the main loop's.
  *
- * Reading order: links.c (the object, its clock; links_options.c, links_offers.c and links_known.c have its calls), link_up.c (sessions), link_dial.c (where the peer is),
+ * Reading order: links.c (the object, its clock; links_options.c, links_offers.c and links_known.c have its calls), link_up.c (sessions), link_dial.c (where the peer is), link_why.c (what a link says of itself),
  * link_versions.c (who offers what), link_manifest.c (manifests on their way), link_move.c (what crosses and lands: link_send.c,
  * link_land.c), link_push.c (crossings before they are asked for), link_streams.c (data streams), link_tune.c (how many). */
 #ifndef TB_WAN_LINK_H
@@ -171,12 +171,23 @@ struct link_heartbeat {
     tb_time_ns heard_floor;   /* what came before counts as heard then: our own loop slept */
 };
 
+/* What a link says of itself (link_why.c). */
+struct link_said {
+    enum tb_links_why why;
+    bool up;      /* since `since`; else it is down since then */
+    bool refused; /* down: a handshake or a BYE said no */
+    tb_time_ns since;
+    tb_time_ns at; /* `why` was seen last */
+    char error[TB_LINKS_ERROR_BYTES];
+};
+
 struct link {
     struct tb_links *links;
     uint32_t index;
     struct tb_identity identity;
     struct tb_name label; /* in the log */
     struct tb_name *models;
+    bool denied[TB_LINKS_MODELS_MAX]; /* of `models`: the peer said in this session that we may not read it */
     uint32_t model_count;
     bool has_address;
     struct tb_endpoint endpoint;
@@ -192,6 +203,7 @@ struct link {
     enum tb_chan_reach race_reach; /* how far the best of its dials came */
     uint32_t conn_count;
 
+    struct link_said said;
     struct tb_link_session life;
     struct conn *session; /* the control stream; NULL: down */
     /* the peer replaced the session by an attempt of ours that we have not heard of yet; 0: no */
@@ -205,6 +217,9 @@ struct link {
     struct tb_name
         granted[TB_LINKS_MODELS_MAX]; /* models this peer may read and wants; while it is down, did */
     uint32_t granted_count;
+    struct tb_name
+        refused[TB_LINKS_MODELS_MAX]; /* models that it asked for in this session and may not read */
+    uint32_t refused_count;
     uint32_t missed; /* versions, of all models, that came since its session ended */
     struct announced *announced;
     uint32_t announced_count, announced_cap;
@@ -343,6 +358,15 @@ void link_end(struct link *l);
         link_end(link);                                                                                      \
     } while (0)
 #define LINK_SMALL 1024u /* payload_max of messages without a page */
+
+/* link_why.c: what happened, for what the link says of itself. Nothing of it changes what a link says that is up. */
+void link_said_up(struct link *l);                       /* a session began, or took the place of another */
+void link_said_down(struct link *l, enum tb_status why); /* it ended */
+void link_said_expired(struct link *l, bool ours);       /* and that because of a certificate */
+void link_said_bye(struct link *l, enum tb_status why, bool by_peer); /* a session, or HELLO, was refused */
+void link_said_unresolved(struct link *l, enum tb_status why);
+void link_said_undialled(struct conn *c, enum tb_status why); /* a dial ended without a session */
+void links_said_stranger(struct conn *c, enum tb_status why); /* whoever it was that came, and was refused */
 
 /* link_dial.c */
 struct tb_wire_options links_wire_options(struct tb_links *ls, struct conn *c);

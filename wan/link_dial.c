@@ -202,6 +202,7 @@ static void on_resolved(void *user, enum tb_status status, const struct tb_addre
     }
     link_log(l, l->life.attempts == 0 ? TB_LOG_WARN : TB_LOG_DEBUG, "link.resolve_failed", status,
              l->endpoint.host);
+    link_said_unresolved(l, status);
     l->stats.dials_failed++;
     give_up(l, TB_PEER_UNREACHABLE, TB_CHAN_HEARD);
 }

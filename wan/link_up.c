@@ -125,6 +125,7 @@ static void refuse_stranger(struct conn *c, enum tb_status why)
     tb_log_str(&line, "status", tb_status_name(why));
     tb_log_str(&line, "reason", tb_chan_reason(tb_wire_chan(c->wire)));
     tb_log_end(&line);
+    links_said_stranger(c, why);
 }
 
 static struct link *link_of_identity(struct tb_links *ls, const struct tb_identity *identity)
@@ -219,6 +220,7 @@ static void be_down(struct link *l, enum tb_status why)
     if (why == TB_PEER_GARBLED) l->stats.garbled++;
     l->limbo_since = 0;
     link_step(l, TB_LINK_LOST, &ev, &todo);
+    link_said_down(l, why);
     if (l->links->closing) return;
     link_log(l, TB_LOG_WARN, "link.down", why, NULL);
     if (o->ops->on_peer != NULL) o->ops->on_peer(o->user, l->index, false, why);
@@ -276,6 +278,7 @@ static void session_begin(struct conn *c, const struct tb_frame_hello *hello, co
     }
     l->session = c;
     l->limbo_since = 0;
+    link_said_up(l);
     tb_race_end(&l->race);
     link_dials_end(l);
     c->is_session = true;
@@ -312,6 +315,7 @@ static void tell_refused(struct link *l, enum tb_status why, uint64_t detail, bo
     if (why == TB_PEER_DUPLICATE) return; /* nobody's fault: the other session stays */
     l->stats.refused++;
     l->stats.last_why = why;
+    link_said_bye(l, why, by_peer);
     struct tb_log_line line;
     char uri[TB_URI_BYTES_MAX];
     tb_identity_format(&l->identity, uri);
@@ -357,6 +361,12 @@ static enum tb_status on_hello(struct conn *c, struct tb_wire_frame *f)
     return TB_OK;
 }
 
+static void session_refused(struct link *l, enum tb_status why)
+{
+    session_end(l, why);
+    if (why != TB_PEER_DUPLICATE) link_said_bye(l, why, true);
+}
+
 static enum tb_status on_bye(struct conn *c, struct tb_wire_frame *f)
 {
     struct tb_frame_bye bye;
@@ -370,7 +380,7 @@ static enum tb_status on_bye(struct conn *c, struct tb_wire_frame *f)
     if (c->is_session && why == TB_PEER_DUPLICATE && has_candidate(c->link))
         session_limbo(c->link);
     else if (c->is_session)
-        session_end(c->link, why);
+        session_refused(c->link, why);
     link_conn_close(c, why);
     return TB_OK;
 }
@@ -499,6 +509,7 @@ static void on_wire_closed(struct tb_wire *w, void *user, enum tb_status why)
     struct conn *c = user;
     struct link *l = c->link;
     const bool dialled = c->dialled, was_session = c->is_session, closing = c->links->closing;
+    const bool said_no = c->fault_told; /* BYE, or what broke the protocol: that is told */
     if (was_session)
         session_end(l, why);
     else if (l == NULL && !c->ended && !closing)
@@ -507,6 +518,7 @@ static void on_wire_closed(struct tb_wire *w, void *user, enum tb_status why)
     const bool never_greeted = failed && c->greet_by != 0;
     const enum tb_chan_reach reach = tb_chan_reach(tb_wire_chan(w));
     if (never_greeted) tell_failed(l, c, why);
+    if (never_greeted && !said_no) link_said_undialled(c, why);
     link_conn_free(c);
     if (!never_greeted) return;
     link_dial_ended(l, racing, why, reach);
@@ -561,6 +573,12 @@ static bool shows_old_ones(const struct link *l)
     return l->session->dialled && !tb_digest_equal(&l->session->own_shown, &newest);
 }
 
+static void end_with_certificate(struct link *l, bool ours)
+{
+    link_drop(l, TB_PEER_IDENTITY);
+    link_said_expired(l, ours);
+}
+
 /* A session does not outlive the certificate of either end. One that we dialled takes a fresh connection before, in the hope of newer
  * ones, as the peer's may have been renewed, and ours; and at once where ours has been. What failed is tried again after a while. */
 static void watch_certificates(struct link *l, tb_time_ns now)
@@ -569,7 +587,7 @@ static void watch_certificates(struct link *l, tb_time_ns now)
     const bool failed = l->renewed_at > l->stats.up_since;
     const bool rested = tb_time_since(l->renewed_at, now) >= RENEW_EVERY;
     if (expires != 0 && wall_s >= expires)
-        link_drop(l, TB_PEER_IDENTITY);
+        end_with_certificate(l, expires == l->session->own_expires_wall_s);
     else if (shows_old_ones(l) ? !failed || rested
                                : expires != 0 && wall_s + RENEW_BEFORE_S >= expires && rested)
         link_renew(l, now);

@@ -68,6 +68,8 @@ void link_subscribe(struct link *l, struct tb_wire *wire)
 void link_versions_up(struct link *l)
 {
     l->granted_count = 0;
+    l->refused_count = 0;
+    memset(l->denied, 0, sizeof l->denied);
     l->missed = 0;
     for (struct offer *o = l->links->offers; o != NULL; o = o->next) { /* it says again what it holds */
         o->peers[l->index].whole = false;
@@ -99,6 +101,15 @@ static void grant(struct link *l, const struct tb_name *model)
         if (tb_name_equal(&o->key.model, model)) link_announce(l, o);
 }
 
+/* A peer that names models without end has the first of them remembered. */
+static void refuse(struct link *l, const struct tb_name *model)
+{
+    l->stats.refused++;
+    for (uint32_t i = 0; i < l->refused_count; i++)
+        if (tb_name_equal(&l->refused[i], model)) return;
+    if (l->refused_count < TB_LINKS_MODELS_MAX) l->refused[l->refused_count++] = *model;
+}
+
 enum tb_status link_on_subscribe(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_subscribe m;
@@ -110,7 +121,7 @@ enum tb_status link_on_subscribe(struct link *l, struct tb_wire_frame *f)
         grant(l, &m.model);
         return TB_OK;
     }
-    l->stats.refused++;
+    refuse(l, &m.model);
     LINK_SEND(l, TB_FRAME_DENIED, tb_frame_denied, LINK_SMALL, .model = m.model);
     return TB_OK;
 }
@@ -120,6 +131,8 @@ enum tb_status link_on_denied(struct link *l, struct tb_wire_frame *f)
     struct tb_frame_denied m;
     const enum tb_status status = tb_frame_denied_decode(&f->payload, &m);
     if (status != TB_OK) return status;
+    for (uint32_t i = 0; i < l->model_count; i++)
+        if (tb_name_equal(&l->models[i], &m.model)) l->denied[i] = true;
     tb_log(TB_LOG_WARN, "link.denied", "peer=%s model=%s by=peer", l->label.text, m.model.text);
     l->stats.refused++;
     return TB_OK;

@@ -153,6 +153,8 @@ static enum tb_status link_init(struct tb_links *ls, struct link *l, const struc
                                                   .fresh_dial = TB_MS(o->fresh_dial_ms),
                                                   .silent = TB_MS(o->silent_ms)};
     tb_link_session_init(&l->life, &config, tb_clock_now());
+    l->said.since = tb_clock_now();
+    l->said.why = TB_LINKS_WHY_DOWN;
     tb_hedge_init(&l->hedge, o->hedge_permille == TB_LINKS_HEDGE_NONE ? 0 : o->hedge_permille);
     tb_tuner_init(&l->tuner, &ls->path.tuning);
     tb_tuner_recall(&l->tuner, p->streams_found, p->found_bytes_per_s);

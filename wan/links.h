@@ -346,11 +346,19 @@ enum tb_links_why {
 const char *tb_links_why_name(enum tb_links_why why);
 /* The peer said in this session that this site may not read the model. False while the link is down. */
 bool tb_links_denied(const struct tb_links *links, uint32_t peer, const struct tb_name *model);
+/* The models of which it said so in this session, and those that we refused it; NULL behind the last. */
+const struct tb_name *tb_links_denied_at(const struct tb_links *links, uint32_t peer, uint32_t at);
+const struct tb_name *tb_links_refused_at(const struct tb_links *links, uint32_t peer, uint32_t at);
+
+#define TB_LINKS_ERROR_BYTES 384
 
 struct tb_links_stats {
     bool up;
-    enum tb_links_why why;  /* of the present state */
-    tb_time_ns state_since; /* when the present state (up, or down) began */
+    bool turned_away;      /* down, and the newest attempt was refused by a handshake or a BYE */
+    enum tb_links_why why; /* of the present state */
+    char error
+        [TB_LINKS_ERROR_BYTES]; /* likewise, a sentence that names what and whom; empty: nothing ails it */
+    tb_time_ns state_since;     /* when the present state (up, or down) began */
     bool dialled_by_us;
     struct tb_identity identity; /* of the peer, while up */
     char address[128];

@@ -154,9 +154,33 @@ const char *tb_links_why_name(enum tb_links_why why)
 
 bool tb_links_denied(const struct tb_links *links, uint32_t peer, const struct tb_name *model)
 {
-    (void)model;
-    TB_ASSERT(peer < links->options.peer_count);
+    const struct tb_name *denied = NULL;
+    for (uint32_t i = 0; (denied = tb_links_denied_at(links, peer, i)) != NULL; i++)
+        if (tb_name_equal(denied, model)) return true;
     return false;
+}
+
+/* The at-th of `names` that is marked. */
+static const struct tb_name *marked(const struct tb_name *names, const bool *marks, uint32_t count,
+                                    uint32_t at)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (marks[i] && at-- == 0) return &names[i];
+    return NULL;
+}
+
+const struct tb_name *tb_links_denied_at(const struct tb_links *links, uint32_t peer, uint32_t at)
+{
+    TB_ASSERT(peer < links->options.peer_count);
+    const struct link *l = &links->links[peer];
+    return link_is_up(l) ? marked(l->models, l->denied, l->model_count, at) : NULL;
+}
+
+const struct tb_name *tb_links_refused_at(const struct tb_links *links, uint32_t peer, uint32_t at)
+{
+    TB_ASSERT(peer < links->options.peer_count);
+    const struct link *l = &links->links[peer];
+    return link_is_up(l) && at < l->refused_count ? &l->refused[at] : NULL;
 }
 
 void tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links_stats *stats_out)
@@ -174,8 +198,10 @@ void tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links
     for (const struct in *in = l->ins; in != NULL; in = in->next)
         stats_out->landings += !in->finished;
     stats_out->up = link_is_up(l);
-    stats_out->why = stats_out->up ? TB_LINKS_WHY_NONE : TB_LINKS_WHY_DOWN;
-    stats_out->state_since = stats_out->up_since;
+    stats_out->turned_away = l->said.refused;
+    stats_out->why = l->said.why;
+    stats_out->state_since = l->said.since;
+    snprintf(stats_out->error, sizeof stats_out->error, "%s", l->said.error);
     if (!stats_out->up) {
         stats_out->up_since = 0;
         return;

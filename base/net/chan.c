@@ -115,6 +115,11 @@ const char *tb_chan_reason(const struct tb_chan *c)
     return c->reason;
 }
 
+struct tb_tls_refusal tb_chan_refusal(const struct tb_chan *c)
+{
+    return c->secure ? c->tls.refusal : (struct tb_tls_refusal){.fault = TB_TLS_FAULT_NONE};
+}
+
 static void on_deadline(uv_timer_t *timer)
 {
     struct tb_chan *c = timer->data;

@@ -63,6 +63,8 @@ void tb_chan_deadline(struct tb_chan *c, enum tb_status why, uint32_t ms);
 /* Why it failed, as a sentence for the log: "certificate has expired", "Connection refused". Empty when nothing is known.
  * It may quote what the peer sent. Valid until on_closed returns. */
 const char *tb_chan_reason(const struct tb_chan *c);
+/* TLS: who refused whose certificate, and why. Valid until on_closed returns. */
+struct tb_tls_refusal tb_chan_refusal(const struct tb_chan *c);
 
 /* True at first; false pushes back through TCP's window. */
 void tb_chan_want_read(struct tb_chan *c, bool wanted);

@@ -299,11 +299,11 @@ static enum tb_status know_thyself(struct tb_tls *tls, const X509 *cert)
 
 /* Trust by CA. */
 
-/* "2026-11-22 17:55 UTC". */
-static const char *time_text(const ASN1_TIME *at, char out[32])
+const char *tb_tls_time_text(const ASN1_TIME *at, char out[TB_TLS_TIME_CHARS])
 {
     struct tm tm;
-    if (ASN1_TIME_to_tm(at, &tm) != 1 || strftime(out, 32, "%Y-%m-%d %H:%M UTC", &tm) == 0) return "?";
+    if (ASN1_TIME_to_tm(at, &tm) != 1 || strftime(out, TB_TLS_TIME_CHARS, "%Y-%m-%d %H:%M UTC", &tm) == 0)
+        return "?";
     return out;
 }
 
@@ -311,13 +311,13 @@ static enum tb_status cert_usable(const struct tb_tls_files *files, X509 *cert,
                                   struct tb_identity *identity_out, char error_out[256])
 {
     const ASN1_TIME *from = X509_get0_notBefore(cert), *until = X509_get0_notAfter(cert);
-    char at[32];
+    char at[TB_TLS_TIME_CHARS];
     if (X509_cmp_current_time(until) <= 0)
         return say(error_out, "%s: the certificate has expired, at %s; have a new one issued", files->cert,
-                   time_text(until, at));
+                   tb_tls_time_text(until, at));
     if (X509_cmp_current_time(from) >= 0)
         return say(error_out, "%s: the certificate is not valid yet, but from %s on; compare the clocks",
-                   files->cert, time_text(from, at));
+                   files->cert, tb_tls_time_text(from, at));
     if (tb_tls_cert_identity(cert, identity_out) != TB_OK)
         return say(error_out,
                    "%s: needs exactly one URI in subjectAltName, tombolo://SITE/GATEWAY or "

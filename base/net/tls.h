@@ -73,4 +73,19 @@ struct tb_tls_expect {
 };
 #define TB_TLS_BULK "bulk.tombolo"
 
+/* Why a handshake was refused, by us or by the peer. */
+enum tb_tls_fault {
+    TB_TLS_FAULT_NONE,     /* no end refused the other's certificate */
+    TB_TLS_FAULT_TRUST,    /* no CA of the judge signed it, or the CA may not speak for that site */
+    TB_TLS_FAULT_DATES,    /* it has expired, or is not valid yet, by the clock of the judge */
+    TB_TLS_FAULT_IDENTITY, /* it is another gateway's than the judge expects */
+    TB_TLS_FAULT_OTHER     /* TLS failed in another way */
+};
+struct tb_tls_refusal {
+    enum tb_tls_fault fault;
+    bool by_peer; /* the peer refused ours; an alert said so */
+    /* !by_peer: what the peer's certificate says. Nobody vouches for it unless the fault is IDENTITY. kind NONE: not known. */
+    struct tb_identity claimed;
+};
+
 #endif

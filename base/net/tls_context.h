@@ -34,6 +34,10 @@ TB_MUST_USE enum tb_status tb_tls_cert_identity(const X509 *cert, struct tb_iden
 TB_MUST_USE enum tb_status tb_tls_cert_fingerprint(const X509 *cert, struct tb_fingerprint *fingerprint_out);
 uint64_t tb_tls_cert_expires(const X509 *cert); /* notAfter, seconds since 1970; 0 when it is before that */
 
+/* "2026-11-22 17:55 UTC"; "?" for what is no time. */
+#define TB_TLS_TIME_CHARS 32
+const char *tb_tls_time_text(const ASN1_TIME *at, char out[TB_TLS_TIME_CHARS]);
+
 /* OpenSSL's callbacks, in tls_session.c. */
 int tb_tls_named(SSL *ssl, int *alert, void *user);
 void tb_tls_keyed(const SSL *ssl, const char *line);

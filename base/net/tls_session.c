@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/net/tls_bulk.h"
@@ -224,12 +225,13 @@ static bool anchor_fits(const struct tb_tls *tls, const X509 *anchor, const stru
     return !bound;
 }
 
-static bool leaf_fits(struct tb_tls_session *s, X509_STORE_CTX *store)
+static bool leaf_fits(struct tb_tls_session *s, X509_STORE_CTX *store, enum tb_tls_fault *fault_out)
 {
     struct tb_identity have;
     char text[TB_URI_BYTES_MAX], wanted[TB_URI_BYTES_MAX];
     if (tb_tls_cert_identity(X509_STORE_CTX_get0_cert(store), &have) != TB_OK) {
         tb_tls_session_because(s, "the peer's certificate has not exactly one tombolo:// URI");
+        *fault_out = TB_TLS_FAULT_IDENTITY;
         return false;
     }
     tb_identity_format(&have, text);
@@ -242,6 +244,7 @@ static bool leaf_fits(struct tb_tls_session *s, X509_STORE_CTX *store)
     if (!identity_fits(&s->expect.identity, &have)) {
         tb_identity_format(&s->expect.identity, wanted);
         tb_tls_session_because(s, "the peer is %s, expected %s", text, wanted);
+        *fault_out = TB_TLS_FAULT_IDENTITY;
         return false;
     }
     return true;
@@ -253,23 +256,64 @@ static struct tb_tls_session *judge(X509_STORE_CTX *store)
     return SSL_get_app_data(ssl);
 }
 
-static int refuse(struct tb_tls_session *s, X509_STORE_CTX *store, int error)
+/* OpenSSL makes the alert from the error, and the alert is all that the peer hears of the fault. */
+static int error_for(enum tb_tls_fault fault, int error)
 {
+    switch (fault) {
+    case TB_TLS_FAULT_DATES:
+        return X509_V_ERR_CERT_HAS_EXPIRED; /* a certificate that is not valid yet would be a bad one */
+    case TB_TLS_FAULT_IDENTITY:
+        return X509_V_ERR_CERT_REJECTED;
+    default:
+        return error != X509_V_ERR_CERT_REJECTED ? error : X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY;
+    }
+}
+
+static int refuse(struct tb_tls_session *s, X509_STORE_CTX *store, enum tb_tls_fault fault, int error)
+{
+    struct tb_tls_refusal *r = &s->refusal;
     s->refused = true;
-    X509_STORE_CTX_set_error(store, error);
+    r->fault = fault;
+    if (tb_tls_cert_identity(X509_STORE_CTX_get0_cert(store), &r->claimed) != TB_OK)
+        r->claimed = (struct tb_identity){.kind = TB_IDENTITY_NONE};
+    X509_STORE_CTX_set_error(store, error_for(fault, error));
     return 0;
+}
+
+static bool is_date(int error)
+{
+    return error == X509_V_ERR_CERT_HAS_EXPIRED || error == X509_V_ERR_CERT_NOT_YET_VALID;
+}
+
+/* "certificate has expired, at 2026-11-22 17:55 UTC; here it is 2026-11-23 04:10 UTC". */
+static void because_of_dates(struct tb_tls_session *s, X509_STORE_CTX *store, int error)
+{
+    const X509 *cert = X509_STORE_CTX_get_current_cert(store);
+    const bool late = error == X509_V_ERR_CERT_HAS_EXPIRED;
+    char at[TB_TLS_TIME_CHARS] = "?", now[TB_TLS_TIME_CHARS] = "?";
+    ASN1_TIME *here = ASN1_TIME_set(NULL, (time_t)(tb_clock_wall_ms() / 1000));
+    if (cert != NULL) (void)tb_tls_time_text(late ? X509_get0_notAfter(cert) : X509_get0_notBefore(cert), at);
+    if (here != NULL) (void)tb_tls_time_text(here, now);
+    ASN1_TIME_free(here);
+    tb_tls_session_because(s, "the peer's certificate: %s, %s %s; here it is %s",
+                           X509_verify_cert_error_string(error), late ? "at" : "but from", at, now);
 }
 
 int tb_tls_verify_by_ca(int good, X509_STORE_CTX *store)
 {
     struct tb_tls_session *s = judge(store);
     const int error = X509_STORE_CTX_get_error(store);
+    enum tb_tls_fault fault = TB_TLS_FAULT_TRUST;
+    if (!good && is_date(error)) {
+        because_of_dates(s, store, error);
+        return refuse(s, store, TB_TLS_FAULT_DATES, error);
+    }
     if (!good) {
         tb_tls_session_because(s, "the peer's certificate: %s", X509_verify_cert_error_string(error));
-        return refuse(s, store, error);
+        return refuse(s, store, TB_TLS_FAULT_TRUST, error);
     }
-    if (X509_STORE_CTX_get_error_depth(store) != 0 || leaf_fits(s, store)) return 1;
-    return refuse(s, store, X509_V_ERR_CERT_REJECTED);
+    if (X509_STORE_CTX_get_error_depth(store) != 0 || leaf_fits(s, store, &fault)) return 1;
+    return refuse(s, store, fault, X509_V_ERR_CERT_REJECTED);
 }
 
 int tb_tls_verify_by_print(X509_STORE_CTX *store, void *user)
@@ -282,7 +326,7 @@ int tb_tls_verify_by_print(X509_STORE_CTX *store, void *user)
         memcmp(have.bytes, s->expect.fingerprint.bytes, sizeof have.bytes) == 0)
         return 1;
     tb_tls_session_because(s, "the fingerprint of the peer's certificate is not the one expected");
-    return refuse(s, store, X509_V_ERR_CERT_REJECTED);
+    return refuse(s, store, TB_TLS_FAULT_IDENTITY, X509_V_ERR_CERT_REJECTED);
 }
 
 /* The session. */
@@ -352,11 +396,28 @@ static bool is_refusal(int reason)
     }
 }
 
+/* What a refusal of the peer says of our certificate: error_for is what ours make of each fault. */
+static enum tb_tls_fault fault_told(int reason)
+{
+    switch (reason) {
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
+        return TB_TLS_FAULT_DATES;
+    case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
+        return TB_TLS_FAULT_IDENTITY;
+    default:
+        return TB_TLS_FAULT_TRUST;
+    }
+}
+
 static enum tb_status judge_reason(struct tb_tls_session *s, unsigned long error)
 {
     const char *text = ERR_reason_error_string(error);
+    const int reason = ERR_GET_REASON(error);
+    const bool refused = is_refusal(reason);
     tb_tls_session_because(s, "TLS: %s", text != NULL ? text : "unknown error");
-    return is_refusal(ERR_GET_REASON(error)) ? TB_PEER_DENIED : TB_STREAM_TLS;
+    s->refusal.fault = refused ? fault_told(reason) : TB_TLS_FAULT_OTHER;
+    s->refusal.by_peer = refused;
+    return refused ? TB_PEER_DENIED : TB_STREAM_TLS;
 }
 
 enum tb_status tb_tls_session_alert(struct tb_tls_session *s, uint8_t alert)

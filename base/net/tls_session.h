@@ -41,8 +41,9 @@ struct tb_tls_session {
     uint64_t key_since;                      /* of records_sent, when our sending key was made */
     uint16_t ahead_from, ahead_used;         /* of what was read from the socket and not asked for yet */
     uint8_t ahead[TB_TLS_AHEAD_BYTES];
-    enum tb_status ended;             /* TB_OK, or what every read says from now on */
-    bool refused;                     /* we refused the peer's certificate */
+    enum tb_status ended; /* TB_OK, or what every read says from now on */
+    bool refused;         /* we refused the peer's certificate */
+    struct tb_tls_refusal refusal;
     char reason[TB_TLS_REASON_BYTES]; /* a sentence once something failed; else empty */
 };
 

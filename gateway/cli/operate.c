@@ -5,6 +5,8 @@
 #include "base/rate.h"
 #include "gateway/cli/fields.h"
 
+#define ERROR_CHARS 512 /* a sentence that names gateways and an address */
+
 static struct tb_field share_of(const json_t *object)
 {
     struct tb_field f = {"-"};
@@ -151,6 +153,30 @@ static void print_limit(const json_t *limit)
         (void)printf(", %s", tb_text_of(limit, "day_state").text);
 }
 
+static void print_names(const char *what, const json_t *names)
+{
+    for (size_t i = 0; i < json_array_size(names); i++) {
+        struct tb_field name;
+        const char *text = json_string_value(json_array_get(names, i));
+        if (text == NULL) continue;
+        tb_show_clean(text, name.text, sizeof name.text);
+        (void)printf("         %s %s\n", what, name.text);
+    }
+}
+
+/* What ails it, by name and as a sentence, and who may not read what over it. */
+static void print_reason(const json_t *l)
+{
+    char error[ERROR_CHARS];
+    const char *text = json_string_value(json_object_get(l, "error"));
+    const struct tb_field reason = tb_text_of(l, "reason");
+    tb_show_clean(text != NULL ? text : "", error, sizeof error);
+    if (strcmp(reason.text, "-") != 0) (void)printf("  %s", reason.text);
+    (void)printf("%s%s\n", error[0] != '\0' ? ": " : "", error);
+    print_names("may not read there:", json_object_get(l, "denied"));
+    print_names("refused here:", json_object_get(l, "refused_models"));
+}
+
 static void print_links(const json_t *links)
 {
     for (size_t i = 0; i < json_array_size(links); i++) {
@@ -161,10 +187,8 @@ static void print_links(const json_t *links)
         (void)printf(" streams %" PRIu64 " sent %s received %s", tb_count_of(l, "streams"),
                      tb_bytes_of(l, "sent_bytes").text, tb_bytes_of(l, "received_bytes").text);
         print_codec(json_object_get(l, "codec"));
-        const char *error = json_string_value(json_object_get(l, "error"));
         print_limit(json_object_get(l, "limit"));
-        (void)printf("%s%s\n", error != NULL && error[0] != '\0' ? "  " : "",
-                     error != NULL && error[0] != '\0' ? tb_text_of(l, "error").text : "");
+        print_reason(l);
         tb_show_window(json_object_get(l, "window"));
     }
 }

@@ -55,6 +55,31 @@ static double seconds(tb_time_ns ns)
 
 /* ---- status ---- */
 
+static json_t *names_json(const struct tb_links *links, uint32_t peer,
+                          const struct tb_name *(*at)(const struct tb_links *links, uint32_t peer,
+                                                      uint32_t i))
+{
+    json_t *list = json_array();
+    const struct tb_name *name = NULL;
+    for (uint32_t i = 0; links != NULL && (name = at(links, peer, i)) != NULL; i++)
+        append(list, json_string(name->text));
+    return list;
+}
+
+/* What the link says of itself, and who may not read what over it. */
+static void link_state_json(struct tb_daemon *d, uint32_t peer, const struct tb_links_stats *stats, json_t *o)
+{
+    const struct tb_links *links = d->links_restarting ? NULL : d->links;
+    const char *waits = d->config->peers[peer].address == NULL ? "listening" : "dialling";
+    set_text(o, "state", stats->up ? "up" : stats->turned_away ? "refused" : waits);
+    put(o, "since_s",
+        json_real(links != NULL ? seconds(tb_time_since(stats->state_since, tb_clock_now())) : 0));
+    set_text(o, "reason", tb_links_why_name(stats->why));
+    set_text(o, "error", stats->error);
+    put(o, "denied", names_json(links, peer, tb_links_denied_at));
+    put(o, "refused_models", names_json(links, peer, tb_links_refused_at));
+}
+
 static json_t *links_json(struct tb_daemon *d)
 {
     json_t *list = json_array();
@@ -64,16 +89,9 @@ static json_t *links_json(struct tb_daemon *d)
         if (d->links != NULL && !d->links_restarting) tb_links_stats(d->links, i, &stats);
         json_t *o = json_object();
         const struct tb_config_peer *peer = &d->config->peers[i];
-        const char *state = stats.up ? "up" : peer->address == NULL ? "listening" : "dialling";
-        if (!stats.up && (stats.last_why == TB_PEER_IDENTITY || stats.last_why == TB_STREAM_TLS ||
-                          stats.last_why == TB_PEER_PROTOCOL || stats.last_why == TB_PEER_DENIED)) {
-            state = "refused";
-        }
         set_text(o, "site", peer->site.text);
         set_text(o, "gateway", stats.up ? stats.identity.name.text : "");
-        set_text(o, "state", state);
-        put(o, "since_s", json_real(stats.up ? seconds(tb_time_since(stats.up_since, tb_clock_now())) : 0));
-        set_text(o, "error", stats.last_why < 0 ? tb_status_text(stats.last_why) : "");
+        link_state_json(d, i, &stats, o);
         put(o, "rtt_ms", json_real((double)stats.rtt / 1e6));
         uint32_t open = 0;
         for (uint32_t k = 0; k < stats.stream_count; k++)

@@ -269,6 +269,12 @@ const char *tb_chan_reason(const struct tb_chan *c)
     return "";
 }
 
+struct tb_tls_refusal tb_chan_refusal(const struct tb_chan *c)
+{
+    (void)c;
+    return (struct tb_tls_refusal){.fault = TB_TLS_FAULT_NONE};
+}
+
 const struct tb_chan_peer *tb_chan_peer(const struct tb_chan *c)
 {
     return &c->peer;

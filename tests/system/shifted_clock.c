@@ -37,3 +37,12 @@ __attribute__((visibility("default"))) int clock_gettime(clockid_t id, struct ti
         time_out->tv_sec += atomic_load_explicit(shift_s, memory_order_relaxed);
     return failed;
 }
+
+/* OpenSSL looks at the dates of certificates by it. */
+__attribute__((visibility("default"))) time_t time(time_t *time_out)
+{
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    if (time_out != NULL) *time_out = now.tv_sec;
+    return now.tv_sec;
+}

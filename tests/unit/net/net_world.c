@@ -181,6 +181,7 @@ static void on_closed(struct tb_chan *c, void *user, enum tb_status why)
     e->closed++;
     e->why = why;
     snprintf(e->reason, sizeof e->reason, "%s", tb_chan_reason(c));
+    e->refusal = tb_chan_refusal(c);
     e->reach = tb_chan_reach(c);
     e->chan = NULL;
 }

@@ -63,10 +63,11 @@ struct end {
     enum tb_status why;
     struct tb_chan_peer peer;
     char reason[256];
-    enum tb_chan_reach reach; /* when it closed */
-    size_t read_bytes;        /* a read asks for; 0: 64 KiB */
-    bool read_not;            /* on_readable does not read */
-    uint8_t *in;              /* grows; what came */
+    struct tb_tls_refusal refusal; /* when it closed */
+    enum tb_chan_reach reach;      /* when it closed */
+    size_t read_bytes;             /* a read asks for; 0: 64 KiB */
+    bool read_not;                 /* on_readable does not read */
+    uint8_t *in;                   /* grows; what came */
     size_t got, cap;
     const uint8_t *check; /* instead of keeping what comes it is compared with this */
     const uint8_t *out;   /* what is to be sent */

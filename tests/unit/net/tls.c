@@ -67,6 +67,20 @@ static void a_handshake_says_who_is_there(void **state)
     pair_fini(&p);
 }
 
+/* Of the last refused handshake, as both ends saw it. */
+static struct tb_tls_refusal judged, told;
+
+static void faults_are(enum tb_tls_fault fault, const char *claimed)
+{
+    char text[TB_URI_BYTES_MAX];
+    assert_int_equal(judged.fault, fault);
+    assert_false(judged.by_peer);
+    tb_identity_format(&judged.claimed, text);
+    assert_string_equal(text, claimed);
+    assert_int_equal(told.fault, fault);
+    assert_true(told.by_peer);
+}
+
 /* Runs a handshake that one end must refuse as `why`, and says what the other end saw. */
 static enum tb_status refused(struct pair *p, bool by_server, enum tb_status why, const char *because)
 {
@@ -78,6 +92,8 @@ static enum tb_status refused(struct pair *p, bool by_server, enum tb_status why
     assert_int_equal(judge->why, why);
     if (strstr(judge->reason, because) == NULL) fail_msg("said: %s", judge->reason);
     const enum tb_status other_why = other->why;
+    judged = judge->refusal;
+    told = other->refusal;
     pair_fini(p);
     return other_why;
 }
@@ -93,9 +109,11 @@ static void a_wrong_ca_is_refused(void **state)
     struct tb_tls *east_trusts_west = world_tls(w, "east", "gw", "west");
     pair_init(&p, w, west_trusts_west, east_trusts_west, false);
     assert_int_equal(refused(&p, true, TB_PEER_IDENTITY, "certificate"), TB_PEER_DENIED);
+    faults_are(TB_TLS_FAULT_TRUST, EAST);
 
     pair_init(&p, w, east_trusts_west, west_trusts_west, false);
     assert_int_equal(refused(&p, false, TB_PEER_IDENTITY, "certificate"), TB_PEER_DENIED);
+    faults_are(TB_TLS_FAULT_TRUST, EAST);
     tb_tls_free(west_trusts_west);
     tb_tls_free(east_trusts_west);
 }
@@ -351,9 +369,11 @@ static void an_expired_peer_is_refused(void **state)
     struct tb_tls *east = world_tls_expiring(w, "east", "gw", EAST, "west");
     WORLD_UNTIL(w, tb_clock_wall_ms() / 1000 > tb_tls_expires_wall_s(east));
     pair_init(&p, w, west, east, false);
-    assert_int_equal(refused(&p, true, TB_PEER_IDENTITY, "expired"), TB_PEER_DENIED);
+    assert_int_equal(refused(&p, true, TB_PEER_IDENTITY, "expired, at 20"), TB_PEER_DENIED);
+    faults_are(TB_TLS_FAULT_DATES, EAST);
     pair_init(&p, w, east, west, false);
-    assert_int_equal(refused(&p, false, TB_PEER_IDENTITY, "expired"), TB_PEER_DENIED);
+    assert_int_equal(refused(&p, false, TB_PEER_IDENTITY, "; here it is 20"), TB_PEER_DENIED);
+    faults_are(TB_TLS_FAULT_DATES, EAST);
     tb_tls_free(east);
     tb_tls_free(west);
 }
@@ -381,6 +401,7 @@ static void a_ca_speaks_for_its_own_site_only(void **state)
     assert_int_equal(tb_tls_add_site_ca(west, &site, world_path(w, "own", "ca.crt"), why), TB_OK);
     pair_init(&p, w, west, north, false);
     (void)refused(&p, true, TB_PEER_IDENTITY, "may not speak for the site of tombolo://north/gw");
+    faults_are(TB_TLS_FAULT_TRUST, "tombolo://north/gw");
 
     assert_int_equal(tb_name_set(&site, "north"), TB_OK); /* the twin */
     assert_int_equal(tb_tls_add_site_ca(west, &site, world_path(w, "own", "ca.crt"), why), TB_OK);

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""What a link says of itself (P10): each reason for which two gateways do not come together is brought about by real processes, and
+stands in `tombolo status --json` by its name, with a sentence that names what and whom, at each end that can know it."""
+
+import json
+import sys
+
+from harness import Dns, Failed, WallClock, expect, main, scenario, up, wait_for
+
+
+def start(*sites):
+    for site in sites:
+        site.start()
+
+
+def row(site, peer):
+    """The peer's row of links[], as the command prints it."""
+    links = json.loads(site.cli("status", "--json").stdout)["links"]
+    (link,) = (link for link in links if link["site"] == peer)
+    return link
+
+
+def says(site, peer, reason, *words, state=None):
+    """The row, once it has that reason and its sentence has the words."""
+    def there():
+        link = row(site, peer)
+        good = link["reason"] == reason and all(w in link["error"] for w in words) and state in (None, link["state"])
+        return link if good else None
+    try:
+        return wait_for(f"{site.name} says {reason} {words} of {peer}", there)
+    except Failed:
+        raise Failed(f"{site.name} says of {peer}: {row(site, peer)}") from None
+
+
+def is_well(site, peer):
+    """Up, and nothing of the time before stands there."""
+    site.wait_link(peer)
+    link = row(site, peer)
+    expect("reason and error of a link that is up", (link["reason"], link["error"]), ("", ""))
+    return link
+
+
+@scenario
+def a_link_says_dns_failed(lab):
+    """The peer's name has no address, and then it has one."""
+    east, west, _ = lab.east_west(through_link=False)
+    dns = Dns({}, ttl_s=1)
+    lab.after.callback(dns.close)
+    west.extra["dns"] = {"servers": f"127.0.0.1:{dns.port}"}
+    west.peers["east"] = f"gw.east.test:{east.port}"
+    east.start()
+    west.start()
+    says(west, "east", "dns-failed", "tombolo://east/gw", "gw.east.test", state="dialling")
+    first = row(west, "east")["since_s"]
+    wait_for("it says since when", lambda: row(west, "east")["since_s"] > first > 0)
+    text = west.cli("status").stdout
+    if "dns-failed: tombolo://east/gw" not in text:
+        raise Failed(f"tombolo status says: {text}")
+    dns.names["gw.east.test"] = [lab.address]
+    is_well(west, "east")
+
+
+@scenario
+def a_link_says_refused_by_peer(lab):
+    """Nobody listens at the peer's address; then the peer is there."""
+    east, west, _ = lab.east_west(through_link=False)
+    west.start()
+    says(west, "east", "refused-by-peer", "tombolo://east/gw", f"{lab.address}:{east.port}", "refused", state="dialling")
+    east.start()
+    is_well(west, "east")
+    expect("at east", row(east, "west")["reason"], "")
+
+
+@scenario
+def a_link_says_tls_failed(lab):
+    """Each end trusts another CA than signed the other's certificate: both name the other."""
+    east, west, _ = lab.east_west(through_link=False)
+    other = lab.dir / "pki-other"
+    lab.tombolo("pki", "init", "--dir", other, "--site", "west")
+    lab.tombolo("pki", "issue", "--dir", other, "--out", "gw", "tombolo://west/gw")
+    west.trust = other
+    start(east, west)
+    says(west, "east", "tls-failed", "tombolo://east/gw", "does not accept the certificate of tombolo://west/gw", state="refused")
+    says(east, "west", "tls-failed", "tombolo://west/gw", "the peer's certificate: ", state="refused")
+
+
+@scenario
+def a_link_says_identity_mismatch(lab):
+    """A gateway of the right site and CA, which is not the one that is configured."""
+    east, west, _ = lab.east_west(through_link=False)
+    pki = lab.pki_dir("west")
+    lab.tombolo("pki", "issue", "--dir", pki, "--out", "other", "tombolo://west/other")
+    west.gateway = "other"
+    start(east, west)
+    says(east, "west", "identity-mismatch", "tombolo://west/other came from", "tombolo://west/gw is expected", state="refused")
+    says(west, "east", "refused-by-peer", "tombolo://east/gw has no tombolo://west/other among its peers")
+    west.kill()
+    west.gateway = "gw"
+    east.kill()
+    east.peers, west.peers, west.listen = {"west": f"{west.address}:{west.port}"}, {"east": None}, True
+    config = east.config_text().replace("gateway: gw\n    ca", "gateway: else\n    ca", 1)
+    east.config_text = lambda: config
+    start(east, west)
+    says(east, "west", "identity-mismatch", "the peer is tombolo://west/gw, expected tombolo://west/else", state="refused")
+
+
+@scenario
+def a_link_says_clock_skew(lab):
+    """West's clock is days behind, so east's certificate is not valid yet there."""
+    east, west, _ = lab.east_west(through_link=False)
+    pki = lab.pki_dir("west")
+    lab.tombolo("pki", "issue", "--dir", pki, "--out", "early", "--days", "30", "--start-days", "-9", "tombolo://west/gw")
+    for name in ("crt", "key"):
+        (pki / f"early.{name}").replace(pki / f"gw.{name}")
+    clock = WallClock(west)
+    clock.forward(-3 * 24 * 3600)
+    start(east, west)
+    says(west, "east", "clock-skew", "tombolo://east/gw", "not yet valid", "here it is 20", state="refused")
+    clock.forward(-clock.shift_s)
+    is_well(west, "east")
+
+
+@scenario
+def a_link_says_who_may_not_read(lab):
+    """P8: home's `read` lacks west: both ends name the model; with the right, the list is empty."""
+    east, west, _ = lab.east_west(through_link=False)
+    east.models["policy"]["read"] = ["tombolo://north/*"]
+    up(east, west)
+    wait_for("west says so", lambda: row(west, "east")["denied"] == ["policy"])
+    wait_for("east says so", lambda: row(east, "west")["refused_models"] == ["policy"])
+    text = west.cli("status").stdout
+    if "may not read there: policy" not in text:
+        raise Failed(f"tombolo status says: {text}")
+    expect("the link is well", (row(west, "east")["state"], row(west, "east")["reason"]), ("up", ""))
+    east.kill()
+    del east.models["policy"]["read"]
+    east.start()
+    wait_for("nothing is denied", lambda: row(west, "east")["state"] == "up" and row(west, "east")["denied"] == [])
+    wait_for("nothing is refused", lambda: row(east, "west")["refused_models"] == [])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
