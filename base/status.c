@@ -32,6 +32,7 @@ static const struct {
     {TB_PEER_LEASE, "peer_lease"},
     {TB_PEER_TOKEN, "peer_token"},
     {TB_PEER_DUPLICATE, "peer_duplicate"},
+    {TB_PEER_TWIN, "peer_twin"},
     {TB_GATEWAY_AWAY, "gateway_away"},
     {TB_PEER_REVOKED, "peer_revoked"},
     {TB_SITE_NOMEM, "site_nomem"},

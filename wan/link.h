@@ -165,6 +165,14 @@ struct division {
     } members[TB_DIVIDE_SOURCES_MAX]; /* by source */
 };
 
+/* A second gateway with the peer's identity. */
+struct link_twin {
+    tb_time_ns asked_at; /* the session was asked because a newcomer of another life came; 0: never */
+    tb_time_ns vouched_at;
+    tb_time_ns seen_at; /* a twin was refused; 0: none in this session */
+    struct tb_id life;  /* its */
+};
+
 struct link_heartbeat {
     tb_time_ns sent_at;
     tb_time_ns waiting_since; /* the oldest heartbeat without an answer; 0: none */
@@ -214,6 +222,7 @@ struct link {
     struct link_heartbeat beat;
     uint64_t told_dtypes; /* the session in which the log named a model that this peer cannot read */
     struct tb_name told_dtypes_of;
+    struct link_twin twin;
     struct tb_name
         granted[TB_LINKS_MODELS_MAX]; /* models this peer may read and wants; while it is down, did */
     uint32_t granted_count;
@@ -364,9 +373,18 @@ void link_said_up(struct link *l);                       /* a session began, or 
 void link_said_down(struct link *l, enum tb_status why); /* it ended */
 void link_said_expired(struct link *l, bool ours);       /* and that because of a certificate */
 void link_said_bye(struct link *l, enum tb_status why, bool by_peer); /* a session, or HELLO, was refused */
+void link_said_twin(struct link *l, const struct conn *twin); /* it was refused, and the session stays */
+void link_said_no_twin(struct link *l);
 void link_said_unresolved(struct link *l, enum tb_status why);
 void link_said_undialled(struct conn *c, enum tb_status why); /* a dial ended without a session */
 void links_said_stranger(struct conn *c, enum tb_status why); /* whoever it was that came, and was refused */
+
+/* link_twin.c: two gateways with one identity. */
+void link_twin_ask(struct link *l); /* the session, with a heartbeat: is it alive? */
+void link_twin_answered(struct link *l, tb_time_ns stamp, tb_time_ns now);
+void link_twin_found(struct link *l, const struct conn *twin, const struct tb_id *life);
+void link_twin_is_us(struct link *l);                  /* the peer says so */
+void link_twin_forget(struct link *l, tb_time_ns now); /* what is too long ago */
 
 /* link_dial.c */
 struct tb_wire_options links_wire_options(struct tb_links *ls, struct conn *c);

@@ -78,6 +78,8 @@ static void come_up(struct tb_link_session *s, const struct tb_link_session_even
     (void)todo;
     s->dialled_by_us = ev->dialled_by_us;
     s->incarnation = ev->incarnation;
+    s->life = ev->life;
+    s->vouched = false;
     if (ev->incarnation > s->incarnation_seen) s->incarnation_seen = ev->incarnation;
     s->attempts = 0;
     s->next_dial_at = TB_TIME_NEVER;
@@ -182,6 +184,16 @@ tb_time_ns tb_link_session_patience(const struct tb_link_session *s)
     return 2 * quickest > s->config.silent ? 2 * quickest : s->config.silent;
 }
 
+void tb_link_session_vouch(struct tb_link_session *s, bool vouched)
+{
+    s->vouched = vouched;
+}
+
+static bool may_be_twin(const struct tb_link_session *s, const struct tb_frame_hello *hello)
+{
+    return s->state == TB_LINK_UP && !tb_id_equal(&hello->life, &s->life);
+}
+
 static bool may_replace(const struct tb_link_session *s, const struct tb_frame_hello *hello,
                         bool dialled_by_us)
 {
@@ -204,6 +216,8 @@ enum tb_status tb_link_session_judge(const struct tb_link_session *s, const stru
         return TB_PEER_PROTOCOL;
     verdict_out->protocol = hello->protocol < c->protocol_max ? hello->protocol : c->protocol_max;
     if (hello->lane != c->peer_lane || hello->lane >= hello->lane_count) return TB_PEER_GARBLED;
+    verdict_out->ask = may_be_twin(s, hello);
+    if (verdict_out->ask) return s->vouched ? TB_PEER_TWIN : TB_PEER_DUPLICATE;
     verdict_out->detail = s->incarnation_seen;
     if (hello->incarnation < s->incarnation_seen) return TB_PEER_STALE;
     return may_replace(s, hello, dialled_by_us) ? TB_OK : TB_PEER_DUPLICATE;

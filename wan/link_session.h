@@ -9,6 +9,11 @@
  * silent path less and less often, and would find it open late by as long as it was closed. While this machine itself has no way
  * to the peer, it looks every config.retry_min.
  *
+ * A newcomer of another life is the peer after a restart, or a second gateway with the peer's identity. What tells them
+ * apart is the session that is there: it answers for a gateway that lives, and none of a dead one. So it is asked, and
+ * the newcomer comes again; it is a twin once the session has answered. Incarnations say nothing here: each of two
+ * twins that is refused as stale goes above the other's.
+ *
  * If both sides dialled, the session dialled by the lexically smaller gateway URI stays. Both sides come to
  * that by themselves, because both see both HELLOs. A silent session never stands in the way of a new one. */
 #ifndef TB_WAN_LINK_SESSION_H
@@ -56,6 +61,8 @@ struct tb_link_session {
     bool peer_is_smaller;      /* its URI sorts before ours */
     bool dialled_by_us;        /* the session; UP and SILENT */
     uint64_t incarnation;      /* the peer's in this session */
+    struct tb_id life;         /* likewise */
+    bool vouched;              /* the session answered after a newcomer of another life had come */
     uint64_t incarnation_seen; /* the highest the peer ever said */
     uint32_t attempts;         /* that failed in a row */
     tb_time_ns next_dial_at;
@@ -72,6 +79,7 @@ struct tb_link_session_event {
     bool nowhere;         /* UNANSWERED: no packet left this machine, whose own device is down */
     bool dialled_by_us;   /* GREETED */
     uint64_t incarnation; /* GREETED: of the peer's HELLO */
+    struct tb_id life;    /* likewise */
 };
 
 struct tb_link_session_todo {
@@ -93,9 +101,13 @@ void tb_link_session_answered(struct tb_link_session *s, tb_time_ns took);
  * One answer that came late through a cut changes nothing. */
 tb_time_ns tb_link_session_patience(const struct tb_link_session *s);
 
+/* The session answered what it was asked for verdict.ask; or that was too long ago. */
+void tb_link_session_vouch(struct tb_link_session *s, bool vouched);
+
 struct tb_link_session_verdict {
     uint32_t protocol; /* to be spoken */
     uint64_t detail;   /* goes into BYE */
+    bool ask;          /* refused because of the session that is there: a heartbeat is due, now */
 };
 /* May this HELLO become the session? The identity is the certificate's and was compared with config.peer
  * before.
@@ -103,7 +115,8 @@ struct tb_link_session_verdict {
  *   TB_PEER_PROTOCOL   no protocol in common; detail: what we speak at most
  *   TB_PEER_GARBLED    another lane than that gateway is
  *   TB_PEER_STALE      a higher incarnation was seen; detail: that
- *   TB_PEER_DUPLICATE  the session that is there stays */
+ *   TB_PEER_TWIN       the session that is there answers for another life
+ *   TB_PEER_DUPLICATE  the session that is there stays; with `ask`, until it was asked */
 TB_MUST_USE enum tb_status tb_link_session_judge(const struct tb_link_session *s,
                                                  const struct tb_frame_hello *hello, bool dialled_by_us,
                                                  struct tb_link_session_verdict *verdict_out);

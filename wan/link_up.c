@@ -269,7 +269,8 @@ static void session_begin(struct conn *c, const struct tb_frame_hello *hello, co
 {
     struct link *l = c->link;
     struct tb_link_session_todo todo;
-    const struct tb_link_session_event ev = {.dialled_by_us = c->dialled, .incarnation = hello->incarnation};
+    const struct tb_link_session_event ev = {
+        .dialled_by_us = c->dialled, .incarnation = hello->incarnation, .life = hello->life};
     link_step(l, TB_LINK_GREETED, &ev, &todo);
     if (l->session != NULL) {
         struct conn *old = l->session;
@@ -294,6 +295,7 @@ static void session_begin(struct conn *c, const struct tb_frame_hello *hello, co
     l->elsewhere = 0;
     memset(l->gone_numbers, 0, sizeof l->gone_numbers);
     l->beat = (struct link_heartbeat){.heard_floor = tb_clock_now()};
+    l->twin = (struct link_twin){0};
     l->stats.up_since = tb_clock_now();
     l->stats.sessions++;
     l->path_rtt = c->rtt;
@@ -310,12 +312,8 @@ static void session_begin(struct conn *c, const struct tb_frame_hello *hello, co
     if (todo.replaced && o->ops->on_renewed != NULL) o->ops->on_renewed(o->user, l->index);
 }
 
-static void tell_refused(struct link *l, enum tb_status why, uint64_t detail, bool by_peer)
+static void log_refused(const struct link *l, enum tb_status why, uint64_t detail, bool by_peer)
 {
-    if (why == TB_PEER_DUPLICATE) return; /* nobody's fault: the other session stays */
-    l->stats.refused++;
-    l->stats.last_why = why;
-    link_said_bye(l, why, by_peer);
     struct tb_log_line line;
     char uri[TB_URI_BYTES_MAX];
     tb_identity_format(&l->identity, uri);
@@ -325,6 +323,18 @@ static void tell_refused(struct link *l, enum tb_status why, uint64_t detail, bo
     tb_log_str(&line, "status", tb_status_name(why));
     tb_log_u64(&line, "detail", detail);
     tb_log_end(&line);
+}
+
+static void tell_refused(struct link *l, enum tb_status why, uint64_t detail, bool by_peer)
+{
+    if (why == TB_PEER_DUPLICATE) return; /* nobody's fault: the other session stays */
+    l->stats.refused++;
+    l->stats.last_why = why;
+    if (why != TB_PEER_TWIN)
+        log_refused(l, why, detail, by_peer);
+    else if (by_peer)
+        link_twin_is_us(l);
+    link_said_bye(l, why, by_peer);
     const struct tb_links_options *o = &l->links->options;
     if (o->ops->on_refused != NULL) o->ops->on_refused(o->user, l->index, why, detail, by_peer);
 }
@@ -345,7 +355,10 @@ static enum tb_status on_hello(struct conn *c, struct tb_wire_frame *f)
         conn_bye(c, TB_SITE_DRAINING, 0);
         return TB_OK;
     }
+    link_twin_forget(l, tb_clock_now());
     status = tb_link_session_judge(&l->life, &hello, c->dialled, &verdict);
+    if (status == TB_PEER_TWIN) link_twin_found(l, c, &hello.life);
+    if (verdict.ask) link_twin_ask(l);
     if (status != TB_OK) {
         tell_refused(l, status, verdict.detail, false);
         c->fault_told = true;
@@ -364,6 +377,7 @@ static enum tb_status on_hello(struct conn *c, struct tb_wire_frame *f)
 static void session_refused(struct link *l, enum tb_status why)
 {
     session_end(l, why);
+    if (why == TB_PEER_TWIN) link_twin_is_us(l);
     if (why != TB_PEER_DUPLICATE) link_said_bye(l, why, true);
 }
 
@@ -403,6 +417,7 @@ static enum tb_status on_pong(struct link *l, struct tb_wire_frame *f)
     if (pong.stamp > 0 && pong.stamp <= now) {
         l->stats.rtt = now - pong.stamp;
         tb_link_session_answered(&l->life, l->stats.rtt);
+        link_twin_answered(l, pong.stamp, now);
     }
     l->beat.waiting_since = 0;
     if (l->life.state != TB_LINK_SILENT) return TB_OK;
@@ -637,6 +652,7 @@ void link_up_tick(struct link *l, tb_time_ns now)
     if (link_is_up(l)) forgive_gap(l, now);
     if (link_is_up(l)) beat(l, now);
     if (link_is_up(l)) listen_for_beats(l, now);
+    link_twin_forget(l, now);
     watch_limbo(l, now);
     if (l->links->closing) return;
     link_dial_tick(l, now);

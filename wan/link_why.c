@@ -127,7 +127,13 @@ static void handshake_refused(struct link *l, const struct conn *c, const char *
 void link_said_bye(struct link *l, enum tb_status why, bool by_peer)
 {
     const char *text = tb_status_text(why);
-    if (why == TB_SITE_DRAINING)
+    if (why == TB_PEER_TWIN)
+        refused_for(
+            l, TB_LINKS_WHY_TWIN,
+            "another gateway is %s, too, and has the session with %s; stop one of the two, or issue a "
+            "certificate of its own to it",
+            us_of(l), peer_of(l));
+    else if (why == TB_SITE_DRAINING)
         down_for(l, TB_LINKS_WHY_DOWN, "%s is shutting down", peer_of(l));
     else if (why == TB_PEER_IDENTITY)
         refused_for(l, TB_LINKS_WHY_IDENTITY, "%s: %s (%s said so)", peer_of(l), text,
@@ -138,6 +144,24 @@ void link_said_bye(struct link *l, enum tb_status why, bool by_peer)
         refused_for(l, TB_LINKS_WHY_REFUSED, "%s refused the session: %s", peer_of(l), text);
     else
         refused_for(l, TB_LINKS_WHY_DOWN, "this gateway refused the session of %s: %s", peer_of(l), text);
+}
+
+/* ---- of a link that is up ---- */
+
+void link_said_twin(struct link *l, const struct conn *twin)
+{
+    l->said.why = TB_LINKS_WHY_TWIN;
+    snprintf(l->said.error, sizeof l->said.error,
+             "two gateways are %s: the one at %s has the session, and the one at %s is refused; stop one of "
+             "the two, or issue a certificate of its own to it",
+             peer_of(l), l->session->address_text, twin->address_text);
+}
+
+void link_said_no_twin(struct link *l)
+{
+    if (l->said.why != TB_LINKS_WHY_TWIN) return;
+    l->said.why = TB_LINKS_WHY_NONE;
+    l->said.error[0] = '\0';
 }
 
 /* ---- dials ---- */

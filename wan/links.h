@@ -350,7 +350,7 @@ bool tb_links_denied(const struct tb_links *links, uint32_t peer, const struct t
 const struct tb_name *tb_links_denied_at(const struct tb_links *links, uint32_t peer, uint32_t at);
 const struct tb_name *tb_links_refused_at(const struct tb_links *links, uint32_t peer, uint32_t at);
 
-#define TB_LINKS_ERROR_BYTES 384
+#define TB_LINKS_ERROR_BYTES 640
 
 struct tb_links_stats {
     bool up;

@@ -5,7 +5,7 @@
 #include "base/rate.h"
 #include "gateway/cli/fields.h"
 
-#define ERROR_CHARS 512 /* a sentence that names gateways and an address */
+#define ERROR_CHARS 640 /* a sentence that names gateways and an address */
 
 static struct tb_field share_of(const json_t *object)
 {

@@ -411,6 +411,7 @@ static void links_refused(void *user, uint32_t peer, enum tb_status why, uint64_
 {
     struct tb_daemon *d = user;
     d->counters.links_refused++;
+    d->counters.links_twins += why == TB_PEER_TWIN;
     (void)peer; /* the link has said it */
     if (why != TB_PEER_STALE || !by_peer || detail < d->incarnation) return;
     /* The store is younger than what the peer has seen of us: speak above it. */

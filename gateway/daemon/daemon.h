@@ -72,7 +72,7 @@ struct tb_table_told {
     X(versions_withdrawn) X(versions_abandoned)                                            \
     X(hops_lost) X(chunks_bad) X(plans)                                                    \
     X(evictions) X(arena_refused) X(tables_full) X(store_failed)                           \
-    X(links_up) X(links_down) X(links_refused) X(reports_refused)                          \
+    X(links_up) X(links_down) X(links_refused) X(links_twins) X(reports_refused)          \
     X(runs_refused) X(runs_below)                                                          \
     X(verify_bad) X(chunks_rotted) X(chunks_repaired) X(budgets_held)                      \
     X(certificates_loaded) X(certificates_refused)                                         \

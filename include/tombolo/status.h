@@ -53,6 +53,7 @@ extern "C" {
     X(TB_PEER_DUPLICATE,      -309, "another session to the same peer stays instead")            \
     X(TB_GATEWAY_AWAY,        -310, "the gateway of this site does not answer")                  \
     X(TB_PEER_REVOKED,        -311, "the owner took its memory back")                            \
+    X(TB_PEER_TWIN,           -312, "another gateway with the same identity has the session")    \
     X(TB_SITE_NOMEM,          -401, "the memory budget is spent")                                \
     X(TB_SITE_IO,             -402, "a file or system call of this machine failed")              \
     X(TB_SITE_LOCKED,         -403, "another process uses this already")                         \

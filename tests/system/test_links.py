@@ -5,7 +5,7 @@ stands in `tombolo status --json` by its name, with a sentence that names what a
 import json
 import sys
 
-from harness import Dns, Failed, WallClock, expect, main, scenario, up, wait_for
+from harness import Dns, Failed, Site, WallClock, expect, main, scenario, up, wait_for
 
 
 def start(*sites):
@@ -118,6 +118,32 @@ def a_link_says_clock_skew(lab):
     says(west, "east", "clock-skew", "tombolo://east/gw", "not yet valid", "here it is 20", state="refused")
     clock.forward(-clock.shift_s)
     is_well(west, "east")
+
+
+@scenario
+def a_link_says_twin_identity(lab):
+    """P6: a second gateway with west's identity. The first keeps its session, and each end says what happened; once the first is
+    killed the second takes its place at once."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    sessions = row(east, "west")["sessions"]
+    twin = Site(lab, "west-again")
+    twin.of, twin.trust, twin.gateway, twin.listen = "west", west.trust, "gw", False
+    twin.peers, twin.subscribe, twin.models = west.peers, west.subscribe, west.models
+    lab.sites.append(twin)
+    twin.start()
+    says(twin, "east", "twin-identity", "another gateway is tombolo://west/gw, too", "tombolo://east/gw", state="refused")
+    says(east, "west", "twin-identity", "two gateways are tombolo://west/gw", "stop one of the two", state="up")
+    tries = twin.counters()["links_twins"]
+    wait_for("it was refused again and again", lambda: twin.counters()["links_twins"] > tries + 3)
+    expect("west", (row(west, "east")["state"], row(west, "east")["sessions"], west.counters()["links_down"]), ("up", sessions, 0))
+    (line,) = east.daemon.logged("link.twin")
+    if not all(f" {key}=" in line for key in ("address", "twin", "life", "twin_life")):
+        raise Failed(f"east says: {line}")
+    expect("lines at the twin", len(twin.daemon.logged("link.twin", "by=peer", "action=stop_one_of_the_two")), 1)
+    west.kill()
+    is_well(twin, "east")
+    is_well(east, "west")
 
 
 @scenario

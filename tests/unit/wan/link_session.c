@@ -305,6 +305,65 @@ static void a_dead_session_does_not_stand_in_the_way(void **state)
     CHECK_OK(tb_link_session_judge(&east, &h, false, &v));
 }
 
+static void greet_life(struct tb_link_session *s, bool dialled_by_us, const struct tb_frame_hello *hello)
+{
+    struct tb_link_session_todo todo;
+    const struct tb_link_session_event ev = {.now = TB_SECONDS(2),
+                                             .kind = TB_LINK_GREETED,
+                                             .dialled_by_us = dialled_by_us,
+                                             .incarnation = hello->incarnation,
+                                             .life = hello->life};
+    CHECK_OK(tb_link_session_step(s, &ev, &todo));
+}
+
+/* P6: two gateways with one identity. Whoever has a session that answers keeps it, whichever side dialled, and whatever
+ * the other's incarnation is: both go on counting above each other. */
+static void a_twin_waits_while_the_session_answers(void **state)
+{
+    (void)state;
+    for (int ways = 0; ways < 4; ways++) {
+        for (uint64_t incarnation = 4; incarnation <= 6; incarnation++) {
+            struct tb_link_session east = session("east", "west", true);
+            struct tb_link_session_verdict v;
+            struct tb_frame_hello first = hello_of("west"), twin = first;
+            first.life.bytes[0] = 1;
+            twin.life.bytes[0] = 2;
+            twin.incarnation = incarnation;
+            greet_life(&east, ways & 1, &first);
+            CHECK_STATUS(tb_link_session_judge(&east, &twin, ways >> 1, &v), TB_PEER_DUPLICATE);
+            assert_true(v.ask); /* it may be the peer after a restart: nobody is blamed yet */
+            tb_link_session_vouch(&east, true);
+            CHECK_STATUS(tb_link_session_judge(&east, &twin, ways >> 1, &v), TB_PEER_TWIN);
+            assert_true(v.ask); /* each time anew */
+            tb_link_session_vouch(&east, false);
+            CHECK_STATUS(tb_link_session_judge(&east, &twin, ways >> 1, &v), TB_PEER_DUPLICATE);
+        }
+    }
+}
+
+/* The twin of that: a peer that restarted with another arena is let in as soon as the session of its life before is silent or over. */
+static void a_peer_with_a_new_life_is_let_in(void **state)
+{
+    (void)state;
+    struct tb_link_session_verdict v;
+    struct tb_frame_hello first = hello_of("west"), again = first;
+    first.life.bytes[0] = 1;
+    again.life.bytes[0] = 2;
+    struct tb_link_session east = session("east", "west", true);
+    greet_life(&east, false, &first);
+    tb_link_session_vouch(&east, true);
+    struct tb_link_session silent = east, lost = east;
+    (void)step_at(&silent, TB_LINK_QUIET, TB_SECONDS(5), 0);
+    CHECK_OK(tb_link_session_judge(&silent, &again, false, &v));
+    assert_false(v.ask);
+    (void)step_at(&lost, TB_LINK_LOST, TB_SECONDS(5), 0);
+    CHECK_OK(tb_link_session_judge(&lost, &again, false, &v));
+    greet_life(&lost, false,
+               &again); /* from now on that life has the session, and nobody has vouched for it */
+    CHECK_STATUS(tb_link_session_judge(&lost, &first, false, &v), TB_PEER_DUPLICATE);
+    CHECK_OK(tb_link_session_judge(&lost, &again, false, &v));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +380,8 @@ int main(void)
         cmocka_unit_test(the_release_before_is_spoken_to),
         cmocka_unit_test(the_smaller_uri_s_session_stays),
         cmocka_unit_test(a_dead_session_does_not_stand_in_the_way),
+        cmocka_unit_test(a_twin_waits_while_the_session_answers),
+        cmocka_unit_test(a_peer_with_a_new_life_is_let_in),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -210,6 +210,64 @@ static void models_without_end_are_bounded(void **state)
     rogue_fini(&r);
 }
 
+/* P6: two gateways are west, with unequal lives. The first keeps the session, the second hears why, and nothing flaps; once the
+ * first is gone the second comes up. */
+static void a_twin_is_named_at_both_ends(void **state)
+{
+    (void)state;
+    struct two t;
+    two_init(&t);
+    west_dials(&t);
+    struct site *twin = site_new(&t.w, "north", false);
+    twin->options.site = t.west->options.site;
+    twin->options.life.bytes[0] = 2;
+    twin->options.incarnation = 7; /* it counted further: that makes it no better */
+    t.west->options.life.bytes[0] = 1;
+    site_peer(twin, t.east, true, true);
+    site_start(t.east);
+    site_start(t.west);
+    BOTH_UP(&t.w, t.east, t.west);
+    twin->tls = tb_tls_ref(t.west->tls);
+    site_start(twin);
+    WORLD_UNTIL(&t.w.net, says(twin, TB_LINKS_WHY_TWIN));
+    names(twin, "another gateway is tombolo://west/gw, too", "the session with tombolo://east/gw");
+    const struct tb_links_stats east = site_stats(t.east, 0);
+    assert_true(east.up);
+    assert_int_equal(east.why, TB_LINKS_WHY_TWIN);
+    names(t.east, "two gateways are tombolo://west/gw: the one at 127.0.0.1:", "stop one of the two");
+    const uint64_t dials = site_stats(twin, 0).dials_failed;
+    WORLD_UNTIL(&t.w.net, site_stats(twin, 0).dials_failed >= dials + 5);
+    assert_int_equal(site_stats(t.east, 0).sessions, 1);
+    assert_int_equal(t.west->downs, 0);
+    assert_int_equal(site_stats(t.west, 0).why, TB_LINKS_WHY_NONE);
+    site_close(t.west);
+    WORLD_UNTIL(&t.w.net, site_stats(twin, 0).up);
+    assert_int_equal(site_stats(twin, 0).why, TB_LINKS_WHY_NONE);
+    WORLD_UNTIL(&t.w.net, site_stats(t.east, 0).up && site_stats(t.east, 0).why == TB_LINKS_WHY_NONE);
+    links_world_fini(&t.w);
+}
+
+/* A peer that restarted without its arena, and whose old connection nobody closed, is let in once that has been silent. */
+static void a_restart_without_a_goodbye_is_no_twin(void **state)
+{
+    (void)state;
+    struct rogue r;
+    rogue_init(&r);
+    rogue_greet(&r); /* and it answers no heartbeat */
+    WORLD_UNTIL(&r.w.net, site_stats(r.east, 0).up);
+    struct site *again = site_new(&r.w, "north", false);
+    again->options.site = r.west->options.site;
+    again->options.life.bytes[0] = 2;
+    again->options.incarnation = 2;
+    site_peer(again, r.east, true, false);
+    again->tls = tb_tls_ref(r.tls);
+    site_start(again);
+    WORLD_UNTIL(&r.w.net, site_stats(again, 0).up);
+    assert_int_equal(site_stats(r.east, 0).why, TB_LINKS_WHY_NONE);
+    assert_int_equal(site_stats(again, 0).refused, 0);
+    rogue_fini(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -220,6 +278,8 @@ int main(void)
         cmocka_unit_test(another_gateway_that_dials_is_named),
         cmocka_unit_test(a_certificate_that_ends_is_named),
         cmocka_unit_test(a_right_that_lacks_is_told),
+        cmocka_unit_test(a_twin_is_named_at_both_ends),
+        cmocka_unit_test(a_restart_without_a_goodbye_is_no_twin),
         cmocka_unit_test(models_without_end_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
