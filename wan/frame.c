@@ -32,6 +32,7 @@ static const char *const frame_names[TB_FRAME_TYPE_END] = {
     [TB_FRAME_SPENT] = "spent",
     [TB_FRAME_RUNS] = "runs",
     [TB_FRAME_RUN_TOLD] = "run_told",
+    [TB_FRAME_SEGMENT] = "segment",
 };
 
 const char *tb_frame_name(uint16_t type)

@@ -22,6 +22,7 @@
 #define TB_LINK_PROTOCOL_SPENT   2 /* the first that has it */
 #define TB_LINK_PROTOCOL_DTYPES  3 /* the first whose layouts name dtypes by name and bits */
 #define TB_LINK_PROTOCOL_RUNS    3 /* the first that has RUNS and RUN_TOLD */
+#define TB_LINK_PROTOCOL_SEGMENT 3 /* likewise */
 
 #define TB_LINK_FRAME_BYTES_MAX  (1u << 20)   /* of one control message */
 #define TB_LINK_PAGE_BYTES       (256u << 10) /* of a HEAD, DIGESTS or HELD that we send */
@@ -58,6 +59,7 @@ enum tb_frame_type {
     TB_FRAME_SPENT,      /* the day's bytes from here to you are used up; or there are some again */
     TB_FRAME_RUNS = 29,  /* which run of this model, of which I am the home, do you remember as its newest? */
     TB_FRAME_RUN_TOLD,   /* that run; order 0: none, or none that you may hear of */
+    TB_FRAME_SEGMENT = 37, /* no more bytes of payload than this pass in a segment between us */
     TB_FRAME_TYPE_END
 };
 
@@ -137,6 +139,8 @@ TB_MESSAGE(tb_frame_runs, TB_FRAME_MODEL_FIELDS)
 /* number: of the newest version that was heard of; run: zero where only the order is known. */
 #define TB_FRAME_RUN_TOLD_FIELDS(F) F(name, model) F(u64, run_order) F(u64, number) F(id, run)
 TB_MESSAGE(tb_frame_run_told, TB_FRAME_RUN_TOLD_FIELDS)
+#define TB_FRAME_SEGMENT_FIELDS(F) F(u32, bytes) /* 536 to 65495 */
+TB_MESSAGE(tb_frame_segment, TB_FRAME_SEGMENT_FIELDS)
 
 #define TB_FRAME_REPORT_FIELDS(F) F(id, uid) F(name, site) F(u8, state) /* enum tb_links_report_state */
 TB_MESSAGE(tb_frame_report, TB_FRAME_REPORT_FIELDS)

@@ -15,6 +15,7 @@
 #include "wan/hedge.h"
 #include "wan/link_session.h"
 #include "wan/links.h"
+#include "wan/segment.h"
 #include "wan/stream.h"
 #include "wan/turn.h"
 
@@ -35,12 +36,14 @@ struct conn {
     struct link *link; /* NULL: accepted, and nobody knows yet who it is */
     struct tb_wire *wire;
     bool dialled;
-    bool ended;      /* close or finish was called */
-    bool fault_told; /* why it ended was logged */
-    bool is_session; /* link->session is this one */
-    bool racing;     /* dialled, one of the link's race */
-    bool ahead;      /* dialled: data streams were dialled beside it */
-    bool outrun;     /* another attempt was open sooner, or the session was heard again: no failure */
+    bool ended;           /* close or finish was called */
+    bool fault_told;      /* why it ended was logged */
+    bool is_session;      /* link->session is this one */
+    bool racing;          /* dialled, one of the link's race */
+    bool ahead;           /* dialled: data streams were dialled beside it */
+    bool probe;           /* dialled: it stalls in TLS, and one with smaller segments is the session */
+    uint32_t segment_max; /* dialled: TCP_MAXSEG; 0: the path's own */
+    bool outrun;          /* another attempt was open sooner, or the session was heard again: no failure */
     tb_time_ns greet_by;
     tb_time_ns connected_at;     /* dialled: TCP was seen to be answered; 0: not yet */
     tb_time_ns opened_at;        /* 0: not yet */
@@ -176,6 +179,7 @@ struct link_twin {
 struct link_heartbeat {
     tb_time_ns sent_at;
     tb_time_ns waiting_since; /* the oldest heartbeat without an answer; 0: none */
+    tb_time_ns answered;      /* when that one was sent that was answered last */
     tb_time_ns heard_floor;   /* what came before counts as heard then: our own loop slept */
 };
 
@@ -223,6 +227,10 @@ struct link {
     uint64_t told_dtypes; /* the session in which the log named a model that this peer cannot read */
     struct tb_name told_dtypes_of;
     struct link_twin twin;
+    struct tb_segment segment;
+    tb_time_ns segment_at;  /* it was looked at */
+    uint64_t control_acked; /* bytes of the session's control stream, */
+    tb_time_ns control_at;  /* since then; 0: not looked at yet */
     struct tb_name
         granted[TB_LINKS_MODELS_MAX]; /* models this peer may read and wants; while it is down, did */
     uint32_t granted_count;
@@ -375,6 +383,7 @@ void link_said_expired(struct link *l, bool ours);       /* and that because of 
 void link_said_bye(struct link *l, enum tb_status why, bool by_peer); /* a session, or HELLO, was refused */
 void link_said_twin(struct link *l, const struct conn *twin); /* it was refused, and the session stays */
 void link_said_no_twin(struct link *l);
+void link_said_mtu(struct link *l);
 void link_said_unresolved(struct link *l, enum tb_status why);
 void link_said_undialled(struct conn *c, enum tb_status why); /* a dial ended without a session */
 void links_said_stranger(struct conn *c, enum tb_status why); /* whoever it was that came, and was refused */
@@ -385,6 +394,16 @@ void link_twin_answered(struct link *l, tb_time_ns stamp, tb_time_ns now);
 void link_twin_found(struct link *l, const struct conn *twin, const struct tb_id *life);
 void link_twin_is_us(struct link *l);                  /* the peer says so */
 void link_twin_forget(struct link *l, tb_time_ns now); /* what is too long ago */
+
+/* link_segment.c: an MTU black hole. */
+void link_segment_tick(struct link *l, tb_time_ns now);
+/* A session is about to take the place of `old`. True: that was stalled, and segments are to be smaller: say so to link_segment_up. */
+bool link_segment_replaced(struct link *l, const struct conn *old);
+void link_segment_up(struct link *l, bool lowered);
+uint32_t link_segment_to_try(const struct link *l); /* of the next dial */
+void link_segment_won(const struct conn *won);
+void link_segment_probed(struct link *l, bool opened);
+enum tb_status link_on_segment(struct link *l, struct tb_wire_frame *f);
 
 /* link_dial.c */
 struct tb_wire_options links_wire_options(struct tb_links *ls, struct conn *c);

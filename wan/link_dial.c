@@ -52,6 +52,8 @@ static bool dial_address(struct link *l, const struct tb_address *to, bool racin
     options.chan.expect.identity = l->identity;
     c->racing = racing;
     c->address = *to;
+    c->segment_max = link_segment_to_try(l);
+    options.chan.segment_bytes_max = c->segment_max;
     tb_address_format(&c->address, c->address_text, sizeof c->address_text);
     if (tb_wire_dial(&options, &c->address, &c->wire) == TB_OK) return true;
     link_conn_free(c);
@@ -103,6 +105,7 @@ void link_dials_end(struct link *l)
 {
     for (struct conn *c = l->links->conns; c != NULL; c = c->next) {
         if (c->link != l || !c->dialled || c->identity.kind != TB_IDENTITY_NONE || c->ended) continue;
+        if (c->probe) continue;
         c->outrun = true;
         link_conn_close(c, TB_CANCELLED);
     }
@@ -112,6 +115,7 @@ void link_dial_won(struct conn *won)
 {
     struct link *l = won->link;
     l->good = won->address;
+    link_segment_won(won);
     link_dials_end(l);
     if (!l->race.on) return;
     if (won->racing)

@@ -85,6 +85,7 @@ static struct tb_stream_plan dial_plan(struct link *l, uint32_t slot, const stru
     struct tb_stream_plan plan = plan_for(l, slot, 0);
     plan.dialled = true;
     plan.address = *to;
+    plan.segment_bytes_max = l->segment.bytes_max;
     plan.tls = l->links->options.tls;
     plan.expect = l->identity;
     return plan;

@@ -172,6 +172,12 @@ static void on_wire_open(struct tb_wire *w, void *user, const struct tb_chan_pee
     c->opened_at = tb_clock_now();
     c->expires_wall_s = peer->expires_wall_s;
     snprintf(c->address_text, sizeof c->address_text, "%s", peer->address);
+    if (c->probe) {
+        c->outrun = true;
+        link_segment_probed(c->link, true);
+        link_conn_close(c, TB_CANCELLED);
+        return;
+    }
     if (c->dialled) {
         link_dial_won(c);
         conn_path(c);
@@ -272,8 +278,10 @@ static void session_begin(struct conn *c, const struct tb_frame_hello *hello, co
     const struct tb_link_session_event ev = {
         .dialled_by_us = c->dialled, .incarnation = hello->incarnation, .life = hello->life};
     link_step(l, TB_LINK_GREETED, &ev, &todo);
+    bool stalled = false;
     if (l->session != NULL) {
         struct conn *old = l->session;
+        stalled = link_segment_replaced(l, old);
         session_leave(l);
         conn_bye(old, TB_PEER_DUPLICATE, 0);
     }
@@ -296,6 +304,7 @@ static void session_begin(struct conn *c, const struct tb_frame_hello *hello, co
     memset(l->gone_numbers, 0, sizeof l->gone_numbers);
     l->beat = (struct link_heartbeat){.heard_floor = tb_clock_now()};
     l->twin = (struct link_twin){0};
+    l->control_at = 0;
     l->stats.up_since = tb_clock_now();
     l->stats.sessions++;
     l->path_rtt = c->rtt;
@@ -306,6 +315,7 @@ static void session_begin(struct conn *c, const struct tb_frame_hello *hello, co
     link_log(l, TB_LOG_INFO, todo.replaced ? "link.renewed" : "link.up", TB_OK, c->address_text);
     link_streams_adopt(l);
     if (!c->dialled) link_subscribe(l, c->wire); /* who dials did it behind its HELLO */
+    link_segment_up(l, stalled);
     links_busy(l->links);
     const struct tb_links_options *o = &l->links->options;
     if (!todo.replaced && o->ops->on_peer != NULL) o->ops->on_peer(o->user, l->index, true, TB_OK);
@@ -418,6 +428,7 @@ static enum tb_status on_pong(struct link *l, struct tb_wire_frame *f)
         l->stats.rtt = now - pong.stamp;
         tb_link_session_answered(&l->life, l->stats.rtt);
         link_twin_answered(l, pong.stamp, now);
+        l->beat.answered = pong.stamp;
     }
     l->beat.waiting_since = 0;
     if (l->life.state != TB_LINK_SILENT) return TB_OK;
@@ -455,6 +466,7 @@ static const link_handler handlers[TB_FRAME_TYPE_END] = {
     [TB_FRAME_SPENT] = link_on_spent,
     [TB_FRAME_RUNS] = link_on_runs,
     [TB_FRAME_RUN_TOLD] = link_on_run_told,
+    [TB_FRAME_SEGMENT] = link_on_segment,
 };
 
 static void log_garbled(const struct conn *c, uint16_t type)
@@ -532,6 +544,7 @@ static void on_wire_closed(struct tb_wire *w, void *user, enum tb_status why)
     const bool failed = dialled && !was_session && !closing && !c->outrun, racing = c->racing;
     const bool never_greeted = failed && c->greet_by != 0;
     const enum tb_chan_reach reach = tb_chan_reach(tb_wire_chan(w));
+    if (c->probe && never_greeted) link_segment_probed(l, false);
     if (never_greeted) tell_failed(l, c, why);
     if (never_greeted && !said_no) link_said_undialled(c, why);
     link_conn_free(c);

@@ -162,6 +162,18 @@ void link_said_no_twin(struct link *l)
     if (l->said.why != TB_LINKS_WHY_TWIN) return;
     l->said.why = TB_LINKS_WHY_NONE;
     l->said.error[0] = '\0';
+    if (l->segment.proven) link_said_mtu(l);
+}
+
+void link_said_mtu(struct link *l)
+{
+    if (!link_is_up(l)) return;
+    l->said.why = TB_LINKS_WHY_MTU;
+    snprintf(
+        l->said.error, sizeof l->said.error,
+        "large packets do not pass between here and %s: connections have segments of %u bytes at most; let "
+        "ICMP \"fragmentation needed\" pass on the path, or lower the MTU of the device",
+        peer_of(l), l->segment.bytes_max);
 }
 
 /* ---- dials ---- */

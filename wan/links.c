@@ -77,6 +77,7 @@ static void move(struct link *l, tb_time_ns now)
 {
     link_take_notes(l);
     link_streams_tick(l, now);
+    link_segment_tick(l, now);
     link_move_tick(l, now);
 }
 

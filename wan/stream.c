@@ -167,6 +167,7 @@ static enum tb_status dial(struct tb_stream *s)
                                             .expect = {.identity = s->plan.expect, .bulk = true},
                                             .ops = &chan_ops,
                                             .user = s,
+                                            .segment_bytes_max = s->plan.segment_bytes_max,
                                             .open_ms = (uint32_t)(s->plan.idle / TB_MS(1))};
     return tb_chan_dial(&options, &s->plan.address, &s->chan);
 }
@@ -246,6 +247,9 @@ static void measure(struct tb_stream *s, tb_time_ns now)
     show(&s->window_bytes, p->seen.window_bytes);
     show(&s->retransmitted_bytes, p->seen.bytes_retransmitted);
     atomic_store_explicit(&s->limit, (int)p->limit, memory_order_relaxed);
+    show(&s->acked_bytes, p->seen.bytes_acked);
+    atomic_store_explicit(&s->stalled_segment, p->seen.timeouts > 0 ? tb_tcp_stalled(tb_chan_fd(s->chan)) : 0,
+                          memory_order_relaxed);
 }
 
 void tb_stream_tick(struct tb_stream *s, tb_time_ns now)

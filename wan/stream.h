@@ -47,9 +47,10 @@ struct tb_stream_plan {
     tb_time_ns idle;
     uint64_t records_max; /* worn from then on; at twice as many it ends */
     bool dialled;
-    struct tb_address address; /* dialled */
-    struct tb_tls *tls;        /* dialled */
-    struct tb_identity expect; /* dialled */
+    struct tb_address address;  /* dialled */
+    uint32_t segment_bytes_max; /* dialled: TCP_MAXSEG; 0: the path's own */
+    struct tb_tls *tls;         /* dialled */
+    struct tb_identity expect;  /* dialled */
     const struct tb_tcp_path_options *path;
     struct tb_chan *chan; /* accepted: detached, its BIND was read */
 };
@@ -138,6 +139,9 @@ struct tb_stream {
     atomic_ullong records; /* of TLS, the more of both ways */
     atomic_ullong rtt, rtt_min, sent_per_s, received_per_s, unsent_bytes, window_bytes, retransmitted_bytes;
     atomic_int limit; /* enum tb_limit */
+    atomic_ullong acked_bytes;
+    atomic_uint
+        stalled_segment; /* bytes of its segments, while those are not acknowledged and go again; else 0 */
     atomic_ullong chunks_sent, chunks_received, chunks_duplicate, chunks_bad;
     atomic_ullong chunks_on_base, raw_bytes;  /* sent */
     atomic_ullong hedged_bytes;               /* of frames that were begun and had gone by another stream */
@@ -154,6 +158,9 @@ struct tb_stream {
     bool retired; /* not needed any more: ends without being a loss */
     uint64_t moved_bytes;
     tb_time_ns idle_since;
+    uint64_t acked_seen;
+    tb_time_ns stalled_at; /* was seen to be stalled; 0: is not */
+    bool stall_counted;
     /* The loop's own. */
     struct tb_tcp_path tcp;
     struct tb_stream_send send;

@@ -19,6 +19,7 @@
 #include "base/assert.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/net/tcp.h"
 #include "base/net/tls_session.h"
 
 #define OPEN_MS_DEFAULT 10000
@@ -399,6 +400,7 @@ enum tb_status tb_chan_dial(const struct tb_chan_options *options, const struct 
     const int fd = tb_sys_socket(to->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return errno == EAFNOSUPPORT ? TB_BAD_ARGUMENT : TB_SITE_IO;
     struct tb_chan *c = NULL;
+    if (options->segment_bytes_max != 0) tb_tcp_segment_max(fd, options->segment_bytes_max);
     const enum tb_status status = chan_new(options, fd, false, &c);
     if (status != TB_OK) {
         close(fd);

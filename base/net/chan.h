@@ -41,7 +41,8 @@ struct tb_chan_options {
     struct tb_tls_expect expect; /* with tls */
     const struct tb_chan_ops *ops;
     void *user;
-    uint32_t open_ms; /* connect and handshake together; 0 = 10000 */
+    uint32_t open_ms;           /* connect and handshake together; 0 = 10000 */
+    uint32_t segment_bytes_max; /* dialled over TCP: payload of a segment, either way; 0: the path's own */
 };
 
 /* Errors at once (TB_SITE_NOMEM, TB_SITE_IO, TB_BAD_ARGUMENT) mean no chan and no callback; later ones come by

@@ -3,18 +3,22 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <linux/tcp.h> /* all of struct tcp_info, where the C library's has half of it */
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/fault.h"
 #include "base/machine.h"
 
-#define PROC "/proc/sys/net/ipv4/"
+#define STALLED_TIMEOUTS 2u /* after 3 times the first wait: losses that come in rows are over by then */
+
+#define PROC             "/proc/sys/net/ipv4/"
 
 bool tb_tcp_look(int fd, struct tb_tcp_seen *seen_out)
 {
@@ -28,6 +32,7 @@ bool tb_tcp_look(int fd, struct tb_tcp_seen *seen_out)
                                      .unsent_bytes = i.tcpi_notsent_bytes,
                                      .segment_bytes = i.tcpi_snd_mss,
                                      .segments_again = i.tcpi_total_retrans,
+                                     .timeouts = i.tcpi_retransmits,
                                      .bytes_acked = i.tcpi_bytes_acked,
                                      .bytes_retransmitted = i.tcpi_bytes_retrans,
                                      .bytes_received = i.tcpi_bytes_received,
@@ -35,6 +40,25 @@ bool tb_tcp_look(int fd, struct tb_tcp_seen *seen_out)
                                      .peer = TB_US(i.tcpi_rwnd_limited),
                                      .buffer = TB_US(i.tcpi_sndbuf_limited)};
     return true;
+}
+
+uint32_t tb_tcp_stalled(int fd)
+{
+    struct tcp_info i;
+    socklen_t bytes = sizeof i;
+    int held_bytes = 0;
+    memset(&i, 0, sizeof i);
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &bytes) != 0 || i.tcpi_retransmits < STALLED_TIMEOUTS)
+        return 0;
+    /* a heartbeat that is lost is no full segment */
+    if (ioctl(fd, SIOCOUTQ, &held_bytes) != 0 || held_bytes < (int)i.tcpi_snd_mss) return 0;
+    return i.tcpi_snd_mss;
+}
+
+void tb_tcp_segment_max(int fd, uint32_t bytes)
+{
+    const int value = (int)bytes;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &value, sizeof value);
 }
 
 bool tb_tcp_congestion_set(int fd, const char *name)

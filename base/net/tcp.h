@@ -22,6 +22,7 @@ struct tb_tcp_seen {
     uint64_t unsent_bytes;   /* written and not sent yet, now */
     uint32_t segment_bytes;  /* of payload, at most, now */
     uint32_t segments_again; /* retransmitted */
+    uint32_t timeouts;       /* of the segment that was sent first and is not acknowledged, in a row, now */
     uint64_t bytes_acked, bytes_retransmitted, bytes_received;
     tb_time_ns busy;   /* something was to be sent or acknowledged */
     tb_time_ns peer;   /* of it, the peer's window was full */
@@ -29,6 +30,11 @@ struct tb_tcp_seen {
 };
 /* False: not a TCP socket. */
 bool tb_tcp_look(int fd, struct tb_tcp_seen *seen_out);
+
+/* The connection holds a full segment that went again and again without an answer: how many bytes its segments have. Else 0. */
+uint32_t tb_tcp_stalled(int fd);
+/* Before it is connected: no segment, either way, has more payload. */
+void tb_tcp_segment_max(int fd, uint32_t bytes);
 
 /* Can this process set it? TB_SITE_CONFIG: `error_out` has a sentence with what there is and what to do. */
 TB_MUST_USE enum tb_status tb_tcp_congestion_check(const char *name, char error_out[256]);

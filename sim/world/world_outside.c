@@ -116,6 +116,17 @@ void tb_tcp_unsent_max(int fd, uint32_t bytes)
     (void)fd, (void)bytes;
 }
 
+uint32_t tb_tcp_stalled(int fd)
+{
+    (void)fd;
+    return 0;
+}
+
+void tb_tcp_segment_max(int fd, uint32_t bytes)
+{
+    (void)fd, (void)bytes;
+}
+
 void tb_tcp_keep_alive(int fd)
 {
     (void)fd;

@@ -3,9 +3,13 @@
 stands in `tombolo status --json` by its name, with a sentence that names what and whom, at each end that can know it."""
 
 import json
+import signal
 import sys
 
-from harness import Dns, Failed, Site, WallClock, expect, main, scenario, up, wait_for
+from harness import (SOURCE, Dns, Failed, Site, Skipped, Trainer, WallClock, expect, main, read_and_compare, scenario, up, wait_for)
+
+sys.path.insert(0, str(SOURCE / "sim/wan"))
+import wanlab  # noqa: E402
 
 
 def start(*sites):
@@ -144,6 +148,65 @@ def a_link_says_twin_identity(lab):
     west.kill()
     is_well(twin, "east")
     is_well(east, "west")
+
+
+def far_pair(lab, mtu):
+    """East and west, which dials, on the emulated WAN, where longer packets than that vanish without a word."""
+    reason = wanlab.why_not()
+    if reason:
+        raise Skipped(reason)
+    file = lab.dir / "wan.yaml"
+    file.write_text(f"sites: [east, west]\npaths:\n  - {{between: [east, west], rate: 120Mbit, delay: 10ms, queue: 2MiB, mtu: {mtu}}}\n")
+    wan = lab.after.enter_context(wanlab.lab(file))
+    east, west, _ = lab.east_west(through_link=False)
+    for site in (east, west):
+        site.live_in(wan.enter(site.name, []), wan.address(site.name))
+        site.extra = {"link": {"codec": "raw"}, "session": {"lease_ms": 10000}}
+    west.peers["east"] = f"{east.address}:{east.port}"
+    return wan, east, west
+
+
+def crosses(lab, east, west):
+    path = lab.weights(1)[0]
+    uid = Trainer(lab, east, path).publish(1)
+    west.wait_holds(uid)
+    read_and_compare(lab, west, uid, path)
+
+
+@scenario
+def a_link_says_mtu(lab):
+    """P6: full segments vanish, handshakes and heartbeats pass. Each end names it, the segments shrink, and the version crosses."""
+    _, east, west = far_pair(lab, 1350)
+    up(east, west)
+    crosses(lab, east, west)
+    for site, peer, by in ((east, "west", "us"), (west, "east", "peer")):
+        says(site, peer, "mtu", f"tombolo://{peer}/gw", "segments of", state="up")
+        lines = site.daemon.logged("link.mtu", f"by={by}", "stalled_segment_bytes=", " segment_bytes=1200")
+        expect(f"lines at {site.name}", len(lines), 1)
+
+
+@scenario
+def a_handshake_that_does_not_fit_is_made_to(lab):
+    """P6: not even the certificates pass. Smaller segments are tried, the session comes up with the first that fit, and both ends say so."""
+    _, east, west = far_pair(lab, 700)
+    up(east, west)
+    says(west, "east", "mtu", "segments of 536 bytes", state="up")
+    says(east, "west", "mtu", "segments of 536 bytes", state="up")
+    crosses(lab, east, west)
+
+
+@scenario
+def a_slow_peer_is_no_mtu(lab):
+    """A gateway that is stopped while it is dialled opens no connection either, and once it goes on nobody says mtu."""
+    _, east, west = far_pair(lab, 0)
+    east.start()
+    east.daemon.stop()
+    west.start()
+    wait_for("attempts with smaller segments stall, too", lambda: (row(west, "east")["error"] or west.daemon.logged("link.dial_failed")))
+    east.daemon.signal(signal.SIGCONT)
+    is_well(west, "east")
+    crosses(lab, east, west)
+    expect("west says", (row(west, "east")["reason"], west.daemon.logged("link.mtu")), ("", []))
 
 
 @scenario

@@ -3,6 +3,7 @@
 #include "rogue.h"
 
 #include "check.h"
+#include "wan/segment.h"
 
 static void before_hello(void (*say)(struct rogue *r), enum tb_status why)
 {
@@ -254,6 +255,30 @@ static void bases_have_an_order(void **state)
     rogue_in_session(2, say_a_refusal_of_no_reason);
 }
 
+static void say_segment(struct rogue *r)
+{
+    ROGUE_SEND(r, TB_FRAME_SEGMENT, tb_frame_segment, .bytes = 1000);
+}
+
+static void say_segment_too_small(struct rogue *r)
+{
+    ROGUE_SEND(r, TB_FRAME_SEGMENT, tb_frame_segment, .bytes = TB_SEGMENT_BYTES_MIN - 1);
+}
+
+static void say_segment_too_large(struct rogue *r)
+{
+    ROGUE_SEND(r, TB_FRAME_SEGMENT, tb_frame_segment, .bytes = TB_SEGMENT_BYTES_MAX + 1);
+}
+
+/* P7 P9: protocol 3 has sizes of segments, and none that no path has. */
+static void segments_have_bounds(void **state)
+{
+    (void)state;
+    rogue_in_session(2, say_segment);
+    rogue_in_session(3, say_segment_too_small);
+    rogue_in_session(3, say_segment_too_large);
+}
+
 static void a_day_is_spent_or_not(void **state)
 {
     (void)state;
@@ -323,6 +348,7 @@ int main(void)
         cmocka_unit_test(bases_have_an_order),
         cmocka_unit_test(a_day_is_spent_or_not),
         cmocka_unit_test(runs_are_no_word_of_protocol_2),
+        cmocka_unit_test(segments_have_bounds),
         cmocka_unit_test(nothing_is_given_without_a_subscription),
         cmocka_unit_test(asks_that_nobody_will_answer_give_way),
     };

@@ -1,0 +1,90 @@
+/* segment.c - which sizes are tried, and when one is guilty: two connections in a row, and nothing that arrives between. */
+#include "wan/segment.h"
+
+#include "tests/unit/check.h"
+
+static void sizes_go_down_to_what_must_pass(void **state)
+{
+    (void)state;
+    const uint32_t from_own[] = {0, 1360, 1200, 1000, 536, 536, 536};
+    for (uint32_t i = 0; i < sizeof from_own / sizeof *from_own; i++)
+        assert_int_equal(tb_segment_below(0, i), from_own[i]);
+    assert_int_equal(tb_segment_below(8948, 1), 1360);
+    assert_int_equal(tb_segment_below(1448, 1), 1360);
+    assert_int_equal(tb_segment_below(1360, 1), 1200);
+    assert_int_equal(tb_segment_below(1348, 1), 1200); /* 1360 with timestamps */
+    assert_int_equal(tb_segment_below(1348, 2), 1000);
+    assert_int_equal(tb_segment_below(988, 1), 536);
+    assert_int_equal(tb_segment_below(536, 1), 536);
+    assert_int_equal(tb_segment_below(536, 0), 536);
+}
+
+static void two_stalled_in_a_row_lower_it(void **state)
+{
+    (void)state;
+    struct tb_segment s = {0};
+    assert_false(tb_segment_stalled(&s, 1448));
+    assert_int_equal(s.bytes_max, 0);
+    assert_true(tb_segment_stalled(&s, 1448));
+    assert_int_equal(s.bytes_max, 1360);
+    assert_int_equal(s.from, 1448);
+    assert_true(s.proven);
+    assert_false(tb_segment_stalled(&s, 1448)); /* those of the time before go on stalling until they end */
+    assert_false(tb_segment_stalled(&s, 1448));
+    assert_int_equal(s.bytes_max, 1360);
+    assert_false(tb_segment_stalled(&s, 1348));
+    assert_true(tb_segment_stalled(&s, 1348));
+    assert_int_equal(s.bytes_max, 1200);
+    assert_int_equal(s.from, 1348);
+}
+
+static void what_arrives_between_two_clears_it(void **state)
+{
+    (void)state;
+    struct tb_segment s = {0};
+    for (int i = 0; i < 10; i++) {
+        assert_false(tb_segment_stalled(&s, 1448));
+        tb_segment_moved(&s);
+    }
+    assert_int_equal(s.bytes_max, 0);
+    assert_false(s.proven);
+}
+
+static void nothing_is_below_what_must_pass(void **state)
+{
+    (void)state;
+    struct tb_segment s = {.bytes_max = TB_SEGMENT_BYTES_MIN, .proven = true};
+    for (int i = 0; i < 5; i++)
+        assert_false(tb_segment_stalled(&s, 524));
+    assert_int_equal(s.bytes_max, TB_SEGMENT_BYTES_MIN);
+}
+
+static void the_lower_word_counts(void **state)
+{
+    (void)state;
+    struct tb_segment s = {0};
+    assert_true(tb_segment_told(&s, 1200));
+    assert_int_equal(s.bytes_max, 1200);
+    assert_true(s.proven);
+    assert_false(tb_segment_told(&s, 1200));
+    assert_false(tb_segment_told(&s, 1360));
+    assert_int_equal(s.bytes_max, 1200);
+    assert_true(tb_segment_told(&s, 536));
+    assert_int_equal(s.bytes_max, 536);
+    struct tb_segment tried = {.bytes_max = 1000}; /* what is tried becomes proven by that word */
+    assert_true(tb_segment_told(&tried, 1000));
+    assert_true(tried.proven);
+    assert_int_equal(tried.bytes_max, 1000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_go_down_to_what_must_pass),
+        cmocka_unit_test(two_stalled_in_a_row_lower_it),
+        cmocka_unit_test(what_arrives_between_two_clears_it),
+        cmocka_unit_test(nothing_is_below_what_must_pass),
+        cmocka_unit_test(the_lower_word_counts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,33 @@
+/* segment.h - how large the segments of a link's connections may be: a path on which small packets pass and large ones
+ * vanish without a word (an MTU black hole) is told from one that is cut or slow. Pure.
+ *
+ * A stalled connection is one whose full segments go again and again and are never acknowledged, while a heartbeat that
+ * was sent meanwhile is answered. One such connection may have a fault of its own (one of several paths, a stopped
+ * reader's machine), so two in a row, without a full segment that arrives between them, make the size guilty. */
+#ifndef TB_WAN_SEGMENT_H
+#define TB_WAN_SEGMENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define TB_SEGMENT_BYTES_MIN 536u   /* what every host takes */
+#define TB_SEGMENT_BYTES_MAX 65495u /* of the largest IP packet */
+#define TB_SEGMENT_STEPS     4u
+
+struct tb_segment {
+    uint32_t bytes_max; /* of new connections (TCP_MAXSEG); 0: the path's own */
+    uint32_t from;      /* the size that did not arrive; 0: none is known */
+    uint32_t stalled;   /* connections in a row */
+    bool proven;        /* else it is only tried */
+};
+
+/* The `steps`-th size below `bytes`; 0 is the path's own, above all. The last one for more steps than there are. */
+uint32_t tb_segment_below(uint32_t bytes, uint32_t steps);
+/* A connection whose segments have so many bytes is stalled. True: bytes_max is lower now, and proven. */
+bool tb_segment_stalled(struct tb_segment *s, uint32_t bytes);
+/* Full segments arrived. */
+void tb_segment_moved(struct tb_segment *s);
+/* The peer, or a handshake, says that no more than this passes. True: that is lower than before, or new. */
+bool tb_segment_told(struct tb_segment *s, uint32_t bytes);
+
+#endif
