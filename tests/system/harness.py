@@ -830,13 +830,14 @@ class SlowReader:
 
 
 class WallClock:
-    """The hour that a site's gateway believes it is: noon (UTC) to begin with. What it measures time with is the machine's."""
+    """The hour that a site's gateway believes it is: noon (UTC) to begin with. What it measures time with is the machine's, and so is
+    what it compares the dates of certificates with, unless `dates`."""
 
-    def __init__(self, site):
+    def __init__(self, site, dates=False):
         self.path = site.dir / "clock.shift"
         self.shift_s = DAY_S // 2 - int(time.time()) % DAY_S
         self.path.write_bytes(struct.pack("=q", self.shift_s))
-        site.env = {"LD_PRELOAD": str(SHIFTED_CLOCK), "TB_CLOCK_SHIFT": str(self.path),
+        site.env = {"LD_PRELOAD": str(SHIFTED_CLOCK), "TB_CLOCK_SHIFT": str(self.path), **({"TB_CLOCK_DATES": "1"} if dates else {}),
                     "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
 
     def next_day(self):

@@ -116,7 +116,7 @@ def a_link_says_clock_skew(lab):
     lab.tombolo("pki", "issue", "--dir", pki, "--out", "early", "--days", "30", "--start-days", "-9", "tombolo://west/gw")
     for name in ("crt", "key"):
         (pki / f"early.{name}").replace(pki / f"gw.{name}")
-    clock = WallClock(west)
+    clock = WallClock(west, dates=True)
     clock.forward(-3 * 24 * 3600)
     start(east, west)
     says(west, "east", "clock-skew", "tombolo://east/gw", "not yet valid", "here it is 20", state="refused")
