@@ -150,8 +150,8 @@ def a_link_says_twin_identity(lab):
     is_well(east, "west")
 
 
-def far_pair(lab, mtu):
-    """East and west, which dials, on the emulated WAN, where longer packets than that vanish without a word."""
+def far_pair(lab, mtu, home_dials=False):
+    """East and west on the emulated WAN, where longer packets than that vanish without a word; west dials, or east."""
     reason = wanlab.why_not()
     if reason:
         raise Skipped(reason)
@@ -162,7 +162,9 @@ def far_pair(lab, mtu):
     for site in (east, west):
         site.live_in(wan.enter(site.name, []), wan.address(site.name))
         site.extra = {"link": {"codec": "raw"}, "session": {"lease_ms": 10000}}
-    west.peers["east"] = f"{east.address}:{east.port}"
+    west.peers["east"] = None if home_dials else f"{east.address}:{east.port}"
+    east.peers["west"] = f"{west.address}:{west.port}" if home_dials else None
+    west.listen, east.listen = home_dials, not home_dials
     return wan, east, west
 
 
@@ -183,6 +185,16 @@ def a_link_says_mtu(lab):
         says(site, peer, "mtu", f"tombolo://{peer}/gw", "segments of", state="up")
         lines = site.daemon.logged("link.mtu", f"by={by}", "stalled_segment_bytes=", " segment_bytes=1200")
         expect(f"lines at {site.name}", len(lines), 1)
+
+
+@scenario
+def a_home_that_dials_makes_smaller_segments(lab):
+    """P6: likewise where the sender made the connections."""
+    _, east, west = far_pair(lab, 1350, home_dials=True)
+    up(east, west)
+    crosses(lab, east, west)
+    says(east, "west", "mtu", "tombolo://west/gw", "segments of 1200 bytes", state="up")
+    says(west, "east", "mtu", "tombolo://east/gw", "segments of 1200 bytes", state="up")
 
 
 @scenario

@@ -268,8 +268,9 @@ static void a_restart_without_a_goodbye_is_no_twin(void **state)
     rogue_fini(&r);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_closed_port_is_named),
         cmocka_unit_test(a_dialler_that_does_not_trust_is_named_at_both_ends),
