@@ -135,9 +135,12 @@ void link_said_bye(struct link *l, enum tb_status why, bool by_peer)
             us_of(l), peer_of(l));
     else if (why == TB_SITE_DRAINING)
         down_for(l, TB_LINKS_WHY_DOWN, "%s is shutting down", peer_of(l));
+    else if (why == TB_PEER_IDENTITY && by_peer)
+        refused_for(l, TB_LINKS_WHY_IDENTITY, "%s does not take this gateway for %s any more", peer_of(l),
+                    us_of(l));
     else if (why == TB_PEER_IDENTITY)
-        refused_for(l, TB_LINKS_WHY_IDENTITY, "%s: %s (%s said so)", peer_of(l), text,
-                    by_peer ? "the peer" : "this gateway");
+        refused_for(l, TB_LINKS_WHY_IDENTITY, "who dials as %s says in HELLO that it is another gateway",
+                    peer_of(l));
     else if (why == TB_PEER_DENIED && by_peer)
         refused_for(l, TB_LINKS_WHY_REFUSED, "%s has no %s among its peers", peer_of(l), us_of(l));
     else if (by_peer)
@@ -207,12 +210,23 @@ void link_said_undialled(struct conn *c, enum tb_status status)
 
 /* ---- those who come ---- */
 
+/* A host of IPv4 as one of IPv6: whoever listens at [::] sees it so. False: neither. */
+static bool host_of(const struct tb_address *a, struct in6_addr *host_out)
+{
+    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+    if (a->any.sa_family == AF_INET6) {
+        *host_out = a->v6.sin6_addr;
+        return true;
+    }
+    memcpy(host_out->s6_addr, mapped, sizeof mapped);
+    memcpy(host_out->s6_addr + sizeof mapped, &a->v4.sin_addr, 4);
+    return a->any.sa_family == AF_INET;
+}
+
 static bool same_host(const struct tb_address *a, const struct tb_address *b)
 {
-    if (a->any.sa_family != b->any.sa_family) return false;
-    if (a->any.sa_family == AF_INET) return a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr;
-    if (a->any.sa_family != AF_INET6) return false;
-    return memcmp(&a->v6.sin6_addr, &b->v6.sin6_addr, sizeof a->v6.sin6_addr) == 0;
+    struct in6_addr x, y;
+    return host_of(a, &x) && host_of(b, &y) && memcmp(&x, &y, sizeof x) == 0;
 }
 
 static bool lives_at(const struct link *l, const struct tb_address *from)
