@@ -100,12 +100,15 @@ static inline enum tb_status tb_session_status_get(uint32_t field)
     return status < -999 || status > 99 || (status < 0 && status > -100) ? TB_PEER_GARBLED : (enum tb_status)status;
 }
 
-#define TB_SESSION_RUN_OPEN_FIELDS(F) F(name, model) F(text, key)
+/* joins: a key that is not known starts a run only where the model has none yet. */
+#define TB_SESSION_RUN_OPEN_FIELDS(F) F(name, model) F(text, key) F(bool, joins)
 TB_MESSAGE(tb_session_run_open, TB_SESSION_RUN_OPEN_FIELDS)
 
 #define TB_SESSION_RUN_FIELDS(F)                                                               \
     F(id, run) F(u64, run_order) F(bool, joined) F(bool, has_last) F(u64, last_number)          \
-    F(u64, resumed_run_order) F(u64, resumed_number)
+    F(u64, resumed_run_order) F(u64, resumed_number)                                            \
+    F(u64, shut_out_order) /* of the run that it shut out; 0: none */                           \
+    F(bool, shut_out_has_last) F(u64, shut_out_number)
 TB_MESSAGE(tb_session_run, TB_SESSION_RUN_FIELDS)
 
 #define TB_SESSION_VERSION_OPEN_FIELDS(F) F(name, model) F(id, run) F(u64, number) F(u32, shard_count)
@@ -117,6 +120,7 @@ TB_MESSAGE(tb_session_version, TB_SESSION_VERSION_FIELDS)
 
 #define TB_SESSION_SEAL_FIELDS(F)                                                              \
     F(id, uid) F(u32, shard) F(bool, in_place) F(u64, export_id)                               \
+    F(bool, retry)   /* other bytes than those of a ready version do not break it */           \
     F(span, head)    /* tb_manifest_head_encode, root filled */                                \
     F(span, digests) /* chunk_count x 16 */                                                    \
     F(span, source)  /* tb_source_encode of this one shard */                                  \

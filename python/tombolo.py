@@ -104,7 +104,8 @@ class _SliceDesc(_Sized):
 
 class RunInfo(_Sized):
     _fields_ = [("struct_bytes", c_uint32), ("joined", c_uint32), ("run", Uid), ("run_order", c_uint64), ("last_number", c_uint64),
-                ("has_last", c_uint32), ("resumed_run_order", c_uint64), ("resumed_number", c_uint64)]
+                ("has_last", c_uint32), ("resumed_run_order", c_uint64), ("resumed_number", c_uint64),
+                ("shut_out_run_order", c_uint64), ("shut_out_number", c_uint64), ("shut_out_has_last", c_uint32), ("reserved", c_uint32)]
 
 
 class _BlobDesc(ctypes.Structure):
@@ -114,7 +115,7 @@ class _BlobDesc(ctypes.Structure):
 class _PublishOptions(_Sized):
     _fields_ = [("struct_bytes", c_uint32), ("mode", c_uint32), ("model", c_char_p), ("run", POINTER(Uid)), ("number", c_uint64),
                 ("shard_index", c_uint32), ("shard_count", c_uint32), ("registration", c_void_p), ("blobs", POINTER(_BlobDesc)),
-                ("blob_count", c_uint32), ("codec", c_char_p), ("timeout_ms", c_uint32)]
+                ("blob_count", c_uint32), ("codec", c_char_p), ("timeout_ms", c_uint32), ("retry", c_uint32)]
 
 
 class PublishInfo(_Sized):
@@ -167,6 +168,7 @@ _CALLS = {
     "tb_suspend": [c_void_p],
     "tb_resume": [c_void_p, POINTER(c_void_p), c_uint32],
     "tb_run_open": [c_void_p, c_char_p, c_char_p, POINTER(RunInfo)],
+    "tb_run_join": [c_void_p, c_char_p, c_char_p, POINTER(RunInfo)],
     "tb_publish": [c_void_p, POINTER(_PublishOptions), POINTER(PublishInfo)],
     "tb_unpublish": [c_void_p, POINTER(Uid), c_uint32],
     "tb_subscribe": [c_void_p, POINTER(_SubscribeOptions), POINTER(c_void_p)],
@@ -537,7 +539,14 @@ class Session:
         _check(_lib.tb_run_open(self._handle, model.encode(), key.encode(), byref(info)))
         return info
 
-    def publish(self, model, run, number, *, registration=None, blobs=None, mode=SHADOW, shard=(0, 1), codec=None, timeout_ms=0):
+    def run_join(self, model, key):
+        """As run_open, but a key that is not known starts a run only where the model has none yet."""
+        info = RunInfo()
+        _check(_lib.tb_run_join(self._handle, model.encode(), key.encode(), byref(info)))
+        return info
+
+    def publish(self, model, run, number, *, registration=None, blobs=None, mode=SHADOW, shard=(0, 1), codec=None, timeout_ms=0,
+                retry=False):
         """blobs: {relative path: bytes}. shard: (index, count). Gives its PublishInfo."""
         blobs = blobs or {}
         descs = (_BlobDesc * max(len(blobs), 1))()
@@ -549,7 +558,7 @@ class Session:
         uid = run.run if isinstance(run, RunInfo) else run
         options = _PublishOptions(mode=mode, model=model.encode(), run=ctypes.pointer(uid), number=number, shard_index=shard[0],
                                   shard_count=shard[1], registration=registration._handle if registration else None, blobs=descs,
-                                  blob_count=len(blobs), codec=_text(codec), timeout_ms=timeout_ms)
+                                  blob_count=len(blobs), codec=_text(codec), timeout_ms=timeout_ms, retry=int(retry))
         info = PublishInfo()
         _check(_lib.tb_publish(self._handle, byref(options), byref(info)))
         return info

@@ -139,6 +139,10 @@ struct tb_catalog_run {
     uint64_t last_number;       /* of its newest ready version */
     uint64_t resumed_run_order; /* the model's head when it began; 0: none */
     uint64_t resumed_number;
+    /* The run that it shut out, with that run's newest ready version; order 0: none, or a restart forgot it. */
+    uint64_t shut_out_order;
+    bool shut_out_has_last;
+    uint64_t shut_out_number;
     bool fenced; /* a newer run exists */
 };
 TB_MUST_USE enum tb_status tb_catalog_restore_run(struct tb_catalog *c, const struct tb_catalog_run *run);
@@ -266,13 +270,18 @@ struct tb_catalog_run_request {
     /* Up to TB_CATALOG_TEXT_MAX - 1 bytes; empty: the newest run, TB_NOT_FOUND when there is none. */
     const char *key;
     struct tb_id fresh_id;
+    bool
+        joins; /* a key that is not known starts a run only where the model has none yet, else TB_BAD_STATE */
 };
 /* The newest run's key joins it (*joined_out), as does an empty key (TB_NOT_FOUND when there is no run); a
  * new key starts a run and shuts out the others: their open versions end as abandoned. TB_FENCED: the key of
- * a run that was shut out. TB_NOT_HOME, TB_BAD_ARGUMENT. */
+ * a run that was shut out. TB_BAD_STATE: see `joins`. TB_NOT_HOME, TB_BAD_ARGUMENT. */
 TB_MUST_USE enum tb_status tb_catalog_run_open(struct tb_catalog *c, tb_time_ns now,
                                                const struct tb_catalog_run_request *q,
                                                struct tb_catalog_run *run_out, bool *joined_out);
+/* The run that may publish now; false: the model has none, or is not known. */
+bool tb_catalog_run_newest(const struct tb_catalog *c, const struct tb_name *model,
+                           struct tb_catalog_run *run_out);
 
 /* A run of a model, as a site or a worker remembers it. */
 struct tb_catalog_known_run {
@@ -321,16 +330,17 @@ struct tb_catalog_seal {
     uint64_t manifest_bytes; /* tb_manifest_decoded_bytes */
     uint64_t export_id;      /* where the gateway reads it */
     bool in_place; /* the bytes are the rank's own, and stay: workers of its host may read them too */
+    bool retry;    /* other bytes than those of a ready version are TB_CONFLICT, and the version stays */
 };
 /* TB_OK: a reference more; the last shard makes the version ready. TB_DONE_BEFORE: this session sealed it
  * with the same root (a new export replaces the old). TB_CONFLICT: this session sealed it with another root,
  * which changes nothing. TB_VERSION_BROKEN: another session sealed it with another root; the version is
- * broken now (or was). TB_VERSION_*, TB_SUPERSEDED: it ended before. TB_FENCED: its run is shut out and the
+ * broken now (or was). A retry does not break a ready one: TB_CONFLICT. TB_VERSION_*, TB_SUPERSEDED: it ended before. TB_FENCED: its run is shut out and the
  * version was not ready. After a restart of the catalog ranks seal again what they still hold; on a ready
  * version that only adds references. */
 TB_MUST_USE enum tb_status tb_catalog_seal(struct tb_catalog *c, tb_time_ns now,
                                            const struct tb_catalog_seal *s);
-/* What it would refuse without a look at roots: TB_PEER_LEASE, TB_NOT_FOUND, TB_NOT_HOME, TB_BAD_ARGUMENT, TB_FENCED, what ended, and
+/* What it would refuse without a look at roots, but a retry's (TB_CONFLICT): TB_PEER_LEASE, TB_NOT_FOUND, TB_NOT_HOME, TB_BAD_ARGUMENT, TB_FENCED, what ended, and
  * TB_TOO_LARGE: with the shards known before, the version's manifests would be over limits.manifest_bytes, and no site could take it;
  * it stays open, for a smaller shard or until a newer one takes its place. Space is reserved behind it: where no seal is taken, a
  * manifest that somebody says would stand in the way of the true one. */

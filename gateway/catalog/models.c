@@ -231,6 +231,15 @@ enum tb_status tb_catalog_run_told(struct tb_catalog *c, tb_time_ns now,
     return tb_catalog_settle(c, shut || newer ? TB_OK : TB_DONE_BEFORE);
 }
 
+static void note_shut_out(struct tb_catalog *c, uint32_t run, uint32_t old)
+{
+    if (old == NONE) return;
+    struct tb_catalog_run *info = &run_at(c, run)->info;
+    info->shut_out_order = run_at(c, old)->info.order;
+    info->shut_out_has_last = run_at(c, old)->info.has_last;
+    info->shut_out_number = run_at(c, old)->info.last_number;
+}
+
 static void fill_run(struct tb_catalog *c, uint32_t i, uint32_t model, const struct tb_catalog_run_request *q)
 {
     struct run *run = run_at(c, i);
@@ -244,6 +253,16 @@ static void fill_run(struct tb_catalog *c, uint32_t i, uint32_t model, const str
     run->info.resumed_number = m->head.number;
     const struct session *opener = session_at(c, tb_catalog_session_find(c, &q->session));
     memcpy(run->opened_identity, opener->info.identity, sizeof run->opened_identity);
+}
+
+bool tb_catalog_run_newest(const struct tb_catalog *c, const struct tb_name *model,
+                           struct tb_catalog_run *run_out)
+{
+    const uint32_t m = tb_model_find(c, model);
+    const uint32_t i = m == NONE ? NONE : newest_run(c, m);
+    if (i == NONE) return false;
+    *run_out = run_at(c, i)->info;
+    return true;
 }
 
 enum tb_status tb_catalog_run_open(struct tb_catalog *c, tb_time_ns now,
@@ -261,11 +280,14 @@ enum tb_status tb_catalog_run_open(struct tb_catalog *c, tb_time_ns now,
     const bool joined = i != NONE;
     if (length == 0 && !joined) return TB_NOT_FOUND;
     if (joined && run_at(c, i)->info.fenced) return TB_FENCED;
+    if (!joined && q->joins && model_at(c, model)->run_order > 0) return TB_BAD_STATE;
     if (!joined) {
         if (tb_run_find(c, model, &q->fresh_id) != NONE) return TB_CONFLICT;
+        const uint32_t old = newest_run(c, model); /* the new row would be found as well */
         i = run_row(c);
         if (i == NONE) return tb_catalog_refuse_full(c, &c->runs);
         fill_run(c, i, model, q);
+        note_shut_out(c, i, old);
         tb_row_mark(&c->runs, i, TB_CATALOG_PERSIST_RUN);
         fence_others(c, i);
     }

@@ -367,6 +367,14 @@ static uint64_t manifest_bytes_with(const struct version *v, const struct tb_cat
     return bytes;
 }
 
+/* P1: ranks that seal one shard with different bytes have diverged, and the version is no good. A command that runs
+ * again beside a version that is ready has no such weight. */
+static bool retry_differs(const struct version *v, const struct tb_catalog_seal *s)
+{
+    const struct shard *shard = &v->shards[s->shard];
+    return s->retry && v->was_ready && shard->known && !tb_digest_equal(&shard->info.root, &s->root);
+}
+
 /* P7: no site would take it, and no worker be told of it. One that was ready did fit. */
 static bool manifests_fit(const struct tb_catalog *c, const struct version *v,
                           const struct tb_catalog_seal *s)
@@ -394,6 +402,7 @@ enum tb_status tb_catalog_seal_may(const struct tb_catalog *c, const struct tb_c
     if (v->state == TB_VERSION_OPEN && run_fenced(c, v)) return TB_FENCED;
     const enum tb_status ended = tb_version_status(c, v);
     if (ended != TB_OK) return ended;
+    if (retry_differs(v, s)) return TB_CONFLICT;
     return manifests_fit(c, v, s) ? TB_OK : TB_TOO_LARGE;
 }
 

@@ -81,6 +81,7 @@ static enum tb_status map_file(struct opening *o, struct tb_bundle_file *f)
             f->bytes = bytes;
     }
     if (s == TB_OK) f->count = (uint64_t)st.st_size;
+    if (s == TB_OK) f->changed_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
     (void)close(fd);
     return s;
 }

@@ -27,6 +27,7 @@ struct tb_bundle_file {
     char *path; /* as it was opened */
     const uint8_t *bytes;
     uint64_t count;
+    int64_t changed_ns; /* when it was written last */
     bool is_safetensors;
     struct tb_safetensors parsed;
 };

@@ -32,7 +32,9 @@
 
 static const struct tb_cli_option publish_options[] = {
     {"version", TB_CLI_COUNT, "N", "the number of the version: the trainer's step (needed)"},
-    {"run", TB_CLI_TEXT, "KEY", "the run: a new key starts one and shuts out older ones; default: see above"},
+    {"run", TB_CLI_TEXT, "KEY", "join the run with this key; default: the model's newest run"},
+    {"new-run", TB_CLI_FLAG, NULL,
+     "start a run, with the key of --run or a made one, and shut out the run before"},
     {"shard", TB_CLI_TEXT, "I/N", "this process gives shard I (from 0) of N; needs --run"},
     {"codec", TB_CLI_TEXT, "NAME", "how chunks go to the gateway: raw (default) or zstd"},
     {"exclude", TB_CLI_TEXT, "GLOB", "leave out files of a folder whose name matches"},
@@ -114,8 +116,11 @@ static const struct tb_cli_command commands[] = {
      "Other regular files up to 100 MB travel beside the tensors, so what subscribers write is "
      "byte-identical; names that begin with a "
      "dot are left out. Ends when the gateway holds all of it (it is kept), or with --hold when interrupted. "
-     "Without --run it goes "
-     "on with the newest run when N is above that run's last version, else it starts a new run.",
+     "N has to be above the newest version of the model's newest run. The same command may run again: with "
+     "the same "
+     "bytes it changes nothing. A new run shuts out the run before, whose trainer can publish nothing more; "
+     "it begins "
+     "with --new-run alone, or with the first version of a model.",
      "tombolo publish policy --version 12 ./checkpoint-12/", publish_options, 2, INT_MAX, tb_cli_publish},
     {"subscribe", "MODEL", "write versions of a model into a folder",
      "Writes a version into the folder DIR/RUN-NUMBER, such as DIR/000001-0000000000000000012, so that names "

@@ -16,10 +16,10 @@
 #include "gateway/cli/bundle.h"
 #include "gateway/cli/control_client.h"
 #include "gateway/cli/gateway_session.h"
+#include "gateway/cli/publish_run.h"
 #include "gateway/cli/say.h"
 
 #define DRAIN_MS        10000u
-#define KEY_CHARS       64
 #define PROGRESS_ASK_MS 200u
 
 struct publishing {
@@ -32,7 +32,7 @@ struct publishing {
     struct tb_bundle bundle;
     struct tb_session *session;
     struct tb_registration *registration;
-    struct tb_run_info run;
+    struct tb_publish_run run;
     struct tb_publish_info info;
     double kept_s;
 };
@@ -87,26 +87,9 @@ static enum tb_cli_exit failed(const struct publishing *p, int status, const cha
     return tb_say_failure(p->call, status, "%s: %s", doing, tb_last_error());
 }
 
-/* The run's rule: a key that was given; else the newest run when the number is above its last; else a new
- * one. */
-static int open_run(struct publishing *p)
-{
-    const char *key = tb_cli_text(p->call, "run");
-    p->run.struct_bytes = sizeof p->run;
-    if (key != NULL) return tb_run_open(p->session, p->model, key, &p->run);
-    const int s = tb_run_open(p->session, p->model, "", &p->run);
-    if (s == TB_OK && (!p->run.has_last || p->number > p->run.last_number)) return TB_OK;
-    if (s != TB_OK && s != TB_NOT_FOUND) return s;
-    char fresh[KEY_CHARS] = "tombolo-";
-    struct tb_id id;
-    tb_random_bytes(id.bytes, sizeof id.bytes);
-    tb_id_format(&id, fresh + strlen(fresh));
-    return tb_run_open(p->session, p->model, fresh, &p->run);
-}
-
 static int seal(struct publishing *p)
 {
-    const struct tb_uid run = p->run.run;
+    const struct tb_uid run = p->run.info.run;
     const struct tb_publish_options options = {
         .struct_bytes = sizeof options,
         .mode = TB_PUBLISH_IN_PLACE,
@@ -119,6 +102,7 @@ static int seal(struct publishing *p)
         .blobs = p->bundle.blobs,
         .blob_count = p->bundle.blob_count,
         .codec = tb_cli_text(p->call, "codec"),
+        .retry = 1,
     };
     p->info.struct_bytes = sizeof p->info;
     return tb_publish(p->session, &options, &p->info);
@@ -175,20 +159,50 @@ static int wait_until_kept(struct publishing *p)
     return s;
 }
 
-static enum tb_cli_exit say_kept(const struct publishing *p)
+/* Also what the run that began with it shut out. */
+static json_t *kept_fields(const struct publishing *p)
 {
     char uid[TB_HEX_CHARS];
     struct tb_id id;
+    const struct tb_run_info *run = &p->run.info;
+    const bool shut_out = tb_publish_run_shut_out(&p->run);
     memcpy(id.bytes, p->info.uid.bytes, sizeof id.bytes);
     tb_id_format(&id, uid);
-    json_t *fields = json_pack("{s:s, s:I, s:I, s:s, s:i, s:i, s:I, s:I, s:i, s:f}", "model", p->model, "run",
-                               (json_int_t)p->run.run_order, "number", (json_int_t)p->number, "uid", uid,
-                               "shard", (int)p->shard_index, "shards", (int)p->shard_count, "bytes",
-                               (json_int_t)p->info.bytes, "encoded_bytes", (json_int_t)p->info.encoded_bytes,
-                               "files", (int)p->bundle.file_count, "kept_s", p->kept_s);
-    return tb_say_result(p->call, fields, "%s %" PRIu64 ":%" PRIu64 " is kept: %s in %u files, %s", p->model,
-                         p->run.run_order, p->number, tb_show_bytes(p->info.bytes).text, p->bundle.file_count,
-                         tb_show_seconds(p->kept_s).text);
+    json_t *fields =
+        json_pack("{s:s, s:I, s:I, s:s, s:i, s:i, s:I, s:I, s:i, s:f, s:b, s:b}", "model", p->model, "run",
+                  (json_int_t)run->run_order, "number", (json_int_t)p->number, "uid", uid, "shard",
+                  (int)p->shard_index, "shards", (int)p->shard_count, "bytes", (json_int_t)p->info.bytes,
+                  "encoded_bytes", (json_int_t)p->info.encoded_bytes, "files", (int)p->bundle.file_count,
+                  "kept_s", p->kept_s, "new_run", !run->joined, "was_there", tb_publish_run_again(&p->run));
+    json_t *out = shut_out ? json_pack("{s:I}", "run", (json_int_t)run->shut_out_run_order) : NULL;
+    if (out != NULL && run->shut_out_has_last)
+        (void)json_object_set_new(out, "number", json_integer((json_int_t)run->shut_out_number));
+    if (fields != NULL && out != NULL) (void)json_object_set_new(fields, "shut_out", out);
+    return fields;
+}
+
+/* ": run 7, whose newest version is 1000, is shut out" */
+static void say_shut_out(const struct publishing *p, char *out, size_t cap)
+{
+    const struct tb_run_info *run = &p->run.info;
+    out[0] = '\0';
+    if (!tb_publish_run_shut_out(&p->run)) return;
+    if (run->shut_out_has_last)
+        (void)snprintf(out, cap, "; run %" PRIu64 ", whose newest version is %" PRIu64 ", is shut out",
+                       run->shut_out_run_order, run->shut_out_number);
+    else
+        (void)snprintf(out, cap, "; run %" PRIu64 ", which had no version, is shut out",
+                       run->shut_out_run_order);
+}
+
+static enum tb_cli_exit say_kept(const struct publishing *p)
+{
+    char shut_out[128];
+    say_shut_out(p, shut_out, sizeof shut_out);
+    return tb_say_result(
+        p->call, kept_fields(p), "%s %" PRIu64 ":%" PRIu64 " is %s: %s in %u files, %s%s", p->model,
+        p->run.info.run_order, p->number, tb_publish_run_again(&p->run) ? "there already" : "kept",
+        tb_show_bytes(p->info.bytes).text, p->bundle.file_count, tb_show_seconds(p->kept_s).text, shut_out);
 }
 
 static enum tb_cli_exit hold(void)
@@ -230,14 +244,16 @@ static enum tb_cli_exit publish_sealed(struct publishing *p)
 
 static enum tb_cli_exit publish_registered(struct publishing *p)
 {
-    int s = open_run(p);
-    if (s != TB_OK) return failed(p, s, "opening the run");
+    p->run = (struct tb_publish_run){
+        .call = p->call, .session = p->session, .bundle = &p->bundle, .number = p->number};
+    const enum tb_cli_exit opened = tb_publish_run_open(&p->run);
+    if (opened != TB_CLI_DONE) return opened;
     struct tb_progress progress;
     tb_progress_start(&progress, p->call);
     tb_progress_show(&progress, "digesting", 0, 0);
-    s = seal(p);
+    const int s = seal(p);
     tb_progress_end(&progress);
-    if (s != TB_OK && s != TB_DONE_BEFORE) return failed(p, s, "publishing");
+    if (s != TB_OK && s != TB_DONE_BEFORE) return tb_publish_run_failed(&p->run, s);
     return publish_sealed(p);
 }
 

@@ -38,12 +38,29 @@ struct held_reply {
     };
 };
 
+/* P10: what a number has to be above. */
+static void say_newest(const struct tb_daemon *d, const struct tb_name *model,
+                       char why[TB_TEXT_BYTES_MAX + 1])
+{
+    struct tb_catalog_run run;
+    if (!tb_catalog_run_newest(d->catalog, model, &run)) return;
+    const unsigned long long order = run.order, last = run.last_number;
+    if (run.has_last)
+        snprintf(why, TB_TEXT_BYTES_MAX + 1, "the newest run of %s is %llu, and its newest version is %llu",
+                 model->text, order, last);
+    else
+        snprintf(why, TB_TEXT_BYTES_MAX + 1, "the newest run of %s is %llu, which has no version yet",
+                 model->text, order);
+}
+
 /* What a refusal says beside its status; "" where that is all there is to it. */
 static const char *publish_why(struct tb_daemon *d, const struct tb_name *model, enum tb_status status,
                                char out[TB_TEXT_BYTES_MAX + 1])
 {
     struct tb_name home;
-    if (status != TB_NOT_HOME || !tb_home_of(d, model, &home)) return "";
+    out[0] = 0;
+    if (status == TB_BAD_STATE) say_newest(d, model, out);
+    if (status != TB_NOT_HOME || !tb_home_of(d, model, &home)) return out;
     snprintf(out, TB_TEXT_BYTES_MAX + 1, "the home of %s is %s, and this gateway is of %s: publish there",
              model->text, home.text, d->site.text);
     return out;
@@ -124,7 +141,8 @@ enum tb_status tb_session_run_open_frame(struct tb_worker_session *s, struct tb_
     if (store_refuses(s, frame->request)) return TB_OK;
     enum tb_status status = tb_session_may(s, &m.model, true);
     if (status == TB_OK && tb_home_runs_holds(s, &m.model, &whole)) return TB_OK;
-    struct tb_catalog_run_request q = {.session = s->id, .model = m.model, .key = m.key.text};
+    struct tb_catalog_run_request q = {
+        .session = s->id, .model = m.model, .key = m.key.text, .joins = m.joins};
     tb_random_bytes(&q.fresh_id, sizeof q.fresh_id);
     struct tb_catalog_run run = {0};
     bool joined = false;
@@ -144,7 +162,10 @@ enum tb_status tb_session_run_open_frame(struct tb_worker_session *s, struct tb_
                                              .has_last = run.has_last,
                                              .last_number = run.last_number,
                                              .resumed_run_order = run.resumed_run_order,
-                                             .resumed_number = run.resumed_number}};
+                                             .resumed_number = run.resumed_number,
+                                             .shut_out_order = run.shut_out_order,
+                                             .shut_out_has_last = run.shut_out_has_last,
+                                             .shut_out_number = run.shut_out_number}};
     reply_when_saved(s, &reply);
     return TB_OK;
 }
@@ -268,7 +289,8 @@ static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
                                       .bytes = seal->manifest.bytes,
                                       .manifest_bytes = tb_manifest_decoded_bytes(&seal->manifest),
                                       .export_id = seal->m.export_id,
-                                      .in_place = seal->m.in_place};
+                                      .in_place = seal->m.in_place,
+                                      .retry = seal->m.retry};
     status = tb_catalog_seal_may(d->catalog, &c);
     if (status == TB_TOO_LARGE) say_too_large(d, &view.key, &c, seal);
     if (status != TB_OK) return status;

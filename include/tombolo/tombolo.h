@@ -190,12 +190,21 @@ struct tb_run_info {
     uint32_t has_last;
     uint64_t resumed_run_order; /* the model's newest ready version when the run began; 0: none */
     uint64_t resumed_number;
+    /* The run that this one shut out, and that run's newest ready version. 0: none, or the gateway restarted since. */
+    uint64_t shut_out_run_order;
+    uint64_t shut_out_number; /* meaningless while shut_out_has_last is 0 */
+    uint32_t shut_out_has_last;
+    uint32_t reserved;
 };
 
 /* key: at most 255 bytes. A new key starts a run and shuts out every earlier one; the newest run's key joins it, and so does an empty key
  * (then TB_NOT_FOUND also means that the model has no run yet). TB_FENCED: the key of a run that was shut out.
  * TB_NOT_HOME, TB_PEER_DENIED, TB_NOT_FOUND (model not configured); TB_TIMEOUT, TB_GATEWAY_AWAY after 30 s. */
 TB_API TB_MUST_USE int tb_run_open(struct tb_session *session, const char *model, const char *key,
+                                   struct tb_run_info *info_out);
+/* As tb_run_open, but a key that is not known starts a run only where the model has none yet.
+ *   TB_BAD_STATE  the model has a run, and the key is not its; tb_last_error names that run and its newest version */
+TB_API TB_MUST_USE int tb_run_join(struct tb_session *session, const char *model, const char *key,
                                    struct tb_run_info *info_out);
 
 enum tb_publish_mode {
@@ -227,6 +236,9 @@ struct tb_publish_options {
     uint32_t blob_count;                  /* at most 1024 */
     const char *codec;                    /* "raw" (NULL) or "zstd": how chunks go to the gateway */
     uint32_t timeout_ms;                  /* for the gateway's answer; 0: 30000 */
+    /* 1: the call may run again beside a version that is ready: other bytes are TB_CONFLICT, and change nothing. 0: ranks that
+     * seal one shard with different bytes have diverged, and the version is broken. */
+    uint32_t retry;
 };
 
 struct tb_publish_info {
@@ -247,7 +259,7 @@ struct tb_publish_info {
  *   TB_TOO_LARGE                 the description of this shard's tensors is over 64 MiB (more shards help), or those of the version's
  *                                shards together are over 256 MiB decoded, some 800,000 tensors (numbers in tb_last_error): fewer
  *                                or merged tensors
- *   TB_BAD_STATE                 number not above the last, or the registration is suspended, or (retried) that of the first call is
+ *   TB_BAD_STATE                 number not above the last (tb_last_error names the newest), or the registration is suspended, or (retried) that of the first call is
  *   TB_TIMEOUT, TB_GATEWAY_AWAY  no answer in time, or (shadow mode) both copies of the two versions before are still on their
  *                                way home. Called again within the drain time it goes on; else the gateway gives up what it may
  *                                have heard of it */

@@ -233,6 +233,7 @@ struct tb_publication {
     uint64_t number;
     uint32_t shard;
     bool in_place;
+    bool retry;       /* other bytes beside a version that is ready do not break it */
     bool copied;      /* in place, of device memory: `blobs` begins with a packed copy of the tensors */
     bool busy;        /* a call works on it */
     bool sealed;      /* the gateway answered; announced again after a reconnection, until it is removed */

@@ -344,6 +344,7 @@ struct tb_request *tb_publication_seal(struct tb_session *s, const struct tb_pub
     const struct tb_session_seal m = {.uid = p->uid,
                                       .shard = p->shard,
                                       .in_place = p->in_place,
+                                      .retry = p->retry,
                                       .export_id = p->export_id,
                                       .head = {p->head, (uint32_t)p->head_bytes},
                                       .digests = {(const uint8_t *)p->manifest.digests, (uint32_t)digests},

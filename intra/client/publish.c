@@ -371,6 +371,7 @@ static struct tb_publication *claim(const struct publishing *w, const struct tb_
         p->number = key->number;
         p->shard = w->o->shard_index;
         p->in_place = w->o->mode == TB_PUBLISH_IN_PLACE;
+        p->retry = w->o->retry != 0;
         p->registration = w->o->registration;
         p->order = ++s->next_order;
         p->blobs.memfd = p->objects.memfd = -1;

@@ -33,6 +33,9 @@ static void fill_info(struct tb_run_info *info, const struct tb_session_run *m)
     info->has_last = m->has_last;
     info->resumed_run_order = m->resumed_run_order;
     info->resumed_number = m->resumed_number;
+    info->shut_out_run_order = m->shut_out_order;
+    info->shut_out_has_last = m->shut_out_has_last;
+    info->shut_out_number = m->shut_out_number;
 }
 
 static int open_run(struct tb_session *s, const struct tb_session_run_open *asked,
@@ -54,11 +57,12 @@ static int open_run(struct tb_session *s, const struct tb_session_run_open *aske
     return status;
 }
 
-int tb_run_open(struct tb_session *session, const char *model, const char *key, struct tb_run_info *info_out)
+static int open_or_join(struct tb_session *session, const char *model, const char *key, bool joins,
+                        struct tb_run_info *info_out)
 {
     int status = tb_session_enter(session);
     if (status != TB_OK) return status;
-    struct tb_session_run_open asked = {0};
+    struct tb_session_run_open asked = {.joins = joins};
     if (info_out == NULL || info_out->struct_bytes < sizeof *info_out)
         status = tb_fail(TB_BAD_ARGUMENT, "info.struct_bytes must be sizeof(struct tb_run_info), %zu",
                          sizeof *info_out);
@@ -73,4 +77,14 @@ int tb_run_open(struct tb_session *session, const char *model, const char *key, 
     }
     tb_session_leave(session);
     return status;
+}
+
+int tb_run_open(struct tb_session *session, const char *model, const char *key, struct tb_run_info *info_out)
+{
+    return open_or_join(session, model, key, false, info_out);
+}
+
+int tb_run_join(struct tb_session *session, const char *model, const char *key, struct tb_run_info *info_out)
+{
+    return open_or_join(session, model, key, true, info_out);
 }

@@ -17,7 +17,7 @@ import tempfile
 import time
 
 from capture import Capture
-from harness import BUILD, PATIENCE, PATIENCE_S, SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, Rollout, Skipped, Trainer, expect, main, safetensors, scenario, up, version_folder, wait_for
+from harness import BUILD, PATIENCE, PATIENCE_S, SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, Rollout, Skipped, Trainer, Worker, expect, main, safetensors, scenario, up, version_folder, wait_for
 
 sys.path.append(str(SOURCE / "sim/wan"))
 import leavings  # noqa: E402
@@ -104,17 +104,72 @@ def follow_writes_each_version_and_ends_on_a_signal(lab):
     expect("numbers", [line["number"] for line in lines], [1, 2, 3])
 
 
+def published(site, folder, number, *args):
+    return json.loads(site.cli("publish", "policy", folder, "--version", number, "--json", *args).stdout)
+
+
+@scenario
+def a_new_run_begins_on_purpose_alone(lab):
+    """P2: A number that is not above the newest is refused, and so is a key that nobody used; --new-run starts a run and says what it shut out."""
+    east = lab.site("east")
+    east.models["policy"] = dict(home="east", keep=8)
+    up(east)
+    folders = {n: hugging_face(lab.dir / f"s{n}", n) for n in (1, 2, 3)}
+    first = published(east, folders[1], 1000)
+    expect("the model's first run", (first["run"], first["new_run"], first["was_there"]), (1, True, False))
+    for number in (5, 999, 1000):
+        done = refused(east, 1, "--new-run", "publish", "policy", folders[2], "--version", number, "--json")
+        expect(f"{number}: the newest is named", " 1000, the newest of run 1" in json.loads(done.stdout)["error"], True)
+    refused(east, 1, "the newest run of policy is 1, and its newest version is 1000", "publish", "policy", folders[2], "--version", 1001, "--run", "k")
+    # The command again, with the same bytes: no new run, no new version, and nobody is shut out.
+    again = published(east, folders[1], 1000)
+    expect("again", (again["run"], again["uid"], again["was_there"], "shut_out" in again), (1, first["uid"], True, False))
+    expect("in words", "policy 1:1000 is there already" in east.cli("publish", "policy", folders[1], "--version", 1000).stdout, True)
+    expect("the next number", published(east, folders[2], 1001)["run"], 1)
+    # Each of these was refused without a trace: the version that is there is still good.
+    expect("versions", sorted((v["number"], v["state"]) for v in east.versions()), [(1000, "kept"), (1001, "kept")])
+    new = published(east, folders[3], 5, "--new-run")
+    expect("a new run", (new["run"], new["new_run"], new["shut_out"]), (2, True, {"run": 1, "number": 1001}))
+    retried = published(east, folders[3], 5, "--new-run")
+    expect("its retry", (retried["run"], retried["uid"], retried["new_run"], retried["was_there"]), (2, new["uid"], False, True))
+    said = east.cli("publish", "policy", folders[3], "--version", 4, "--run", "k", "--new-run").stdout
+    expect("in words", "run 2, whose newest version is 5, is shut out" in said, True)
+    expect("a run of one's own goes on", published(east, folders[1], 6, "--run", "k")["run"], 3)
+    refused(east, 1, "--run KEY --new-run starts another", "publish", "policy", folders[3], "--version", 5, "--new-run")
+    expect("runs", sorted({v["run"] for v in east.versions()}), [1, 2, 3])
+
+
+@scenario
+def a_number_is_above_the_newest_of_the_run_before_too(lab):
+    """P2: A trainer that has begun its run and published nothing yet: a number below the newest is refused all the same; its library says what
+    the newest is."""
+    east = lab.site("east")
+    east.models["policy"] = dict(home="east", keep=8)
+    up(east)
+    source = hugging_face(lab.dir / "source", 1)
+    published(east, source, 1000)
+    rank = Worker(lab, "rank", east)
+    run = rank.ok("run", model="policy", key="mine")
+    expect("the run", (run["run_order"], run["shut_out_run_order"], run["shut_out_number"]), (2, 1, 1000))
+    refused(east, 1, "version 5 is not above 1000, the newest of run 1", "publish", "policy", source, "--version", 5)
+    rank.ok("publish", model="policy", run=run["run"], number=1001, blob="x")
+    error = rank.refused("bad_state", "publish", model="policy", run=run["run"], number=7, blob="x")["error"]
+    expect("the library names the newest", "its newest version is 1001" in error, True)
+    error = rank.refused("bad_state", "run_join", model="policy", key="other")["error"]
+    expect("and who has the model", "the newest run of policy is 2" in error, True)
+    expect("the trainer's own key", rank.ok("run_join", model="policy", key="mine")["joined"], True)
+
+
 @scenario
 def runs_follow_the_rule(lab):
-    """P2: Without --run a higher number goes on with the newest run, another starts a new one; R:N names a run."""
+    """P2: A higher number goes on with the newest run, --new-run starts one; R:N names a run."""
     east = lab.site("east")
     east.models["policy"] = dict(home="east", keep=8)
     up(east)
     names = {}
-    for n, (number, run) in enumerate([(5, 1), (9, 1), (3, 2), (4, 2), (9, 2)], start=1):
+    for n, (number, run, how) in enumerate([(5, 1, []), (9, 1, []), (3, 2, ["--new-run"]), (4, 2, []), (9, 2, [])], start=1):
         source = hugging_face(lab.dir / f"s{n}", n)
-        out = json.loads(east.cli("publish", "policy", source, "--version", number, "--json").stdout)
-        expect(f"run of the {n}th publish", out["run"], run)
+        expect(f"run of the {n}th publish", published(east, source, number, *how)["run"], run)
         names[(run, number)] = source
     into = lab.dir / "into"
     for wanted, key in (("9", (2, 9)), ("1:9", (1, 9)), ("5", (1, 5)), ("2:3", (2, 3))):
@@ -122,11 +177,11 @@ def runs_follow_the_rule(lab):
         got = json.loads(east.cli("subscribe", "policy", "--into", into, "--version", wanted, "--json", "--timeout", PATIENCE).stdout)
         expect(f"folder of {wanted}", got["folder"], str(folder))
         expect_same(names[key], folder)
-    # A key of one's own: a new key is a new run, the same key joins it, the old one is shut out (P2).
+    # A key of one's own: with --new-run it starts a run, the same key joins it, the old one is shut out (P2).
     more = hugging_face(lab.dir / "more", 9)
-    expect("run of a new key", json.loads(east.cli("publish", "policy", more, "--version", 1, "--run", "mine", "--json").stdout)["run"], 3)
-    expect("run of that key", json.loads(east.cli("publish", "policy", more, "--version", 2, "--run", "mine", "--json").stdout)["run"], 3)
-    east.cli("publish", "policy", more, "--version", 1, "--run", "other")
+    expect("run of a new key", published(east, more, 1, "--run", "mine", "--new-run")["run"], 3)
+    expect("run of that key", published(east, more, 2, "--run", "mine")["run"], 3)
+    published(east, more, 1, "--run", "other", "--new-run")
     refused(east, 1, "fenced", "publish", "policy", more, "--version", 3, "--run", "mine")
     # The audit trail names who opened each run, by what the socket proved (P8, P10).
     with contextlib.closing(sqlite3.connect(east.dir / "store.sqlite")) as store:

@@ -236,7 +236,9 @@ static int do_resume(const json_t *in, json_t *out)
 static int do_run(const json_t *in, json_t *out)
 {
     struct tb_run_info info = {.struct_bytes = sizeof info};
-    const int s = tb_run_open(session, text_of(in, "model"), text_of(in, "key"), &info);
+    const bool joins = strcmp(text_of(in, "cmd"), "run_join") == 0;
+    const int s = joins ? tb_run_join(session, text_of(in, "model"), text_of(in, "key"), &info)
+                        : tb_run_open(session, text_of(in, "model"), text_of(in, "key"), &info);
     if (s != TB_OK) return s;
     char run[33];
     uid_format(&info.run, run);
@@ -246,6 +248,8 @@ static int do_run(const json_t *in, json_t *out)
     json_object_set_new(out, "has_last", json_boolean(info.has_last));
     json_object_set_new(out, "last_number", json_integer((json_int_t)info.last_number));
     json_object_set_new(out, "resumed_number", json_integer((json_int_t)info.resumed_number));
+    json_object_set_new(out, "shut_out_run_order", json_integer((json_int_t)info.shut_out_run_order));
+    json_object_set_new(out, "shut_out_number", json_integer((json_int_t)info.shut_out_number));
     return s;
 }
 
@@ -458,6 +462,7 @@ static const struct {
     {"suspend", do_suspend},
     {"resume", do_resume},
     {"run", do_run},
+    {"run_join", do_run},
     {"publish", do_publish},
     {"unpublish", do_unpublish},
     {"subscribe", do_subscribe},

@@ -76,6 +76,54 @@ static void a_new_key_fences_the_old_run(void **state)
     site_close(&s);
 }
 
+static enum tb_status join_key(struct site *s, const char *key, uint64_t fresh, struct tb_catalog_run *run)
+{
+    const struct tb_catalog_run_request q = {.session = session_of("new"),
+                                             .model = name_of("policy"),
+                                             .key = key,
+                                             .fresh_id = id_of(fresh),
+                                             .joins = true};
+    bool joined;
+    return tb_catalog_run_open(s->c, s->now, &q, run, &joined);
+}
+
+/* P2: a command that only joins starts the model's first run, and no other. */
+static void a_join_starts_the_first_run_alone(void **state)
+{
+    (void)state;
+    struct site s;
+    struct tb_catalog_run run;
+    east_open(&s, 2);
+    come(&s, "old");
+    come(&s, "new");
+    const struct tb_name model = name_of("policy");
+    assert_false(tb_catalog_run_newest(s.c, &model, &run));
+    CHECK_STATUS(join_key(&s, "", 100, &run), TB_NOT_FOUND);
+    CHECK_OK(join_key(&s, "a", 100, &run));
+    assert_int_equal(run.order, 1);
+    CHECK_OK(join_key(&s, "a", 101, &run));
+    const struct tb_id first = id_of(100);
+    assert_true(tb_id_equal(&run.id, &first));
+    hush(&s);
+    CHECK_STATUS(join_key(&s, "b", 102, &run), TB_BAD_STATE);
+    said(&s, ""); /* and nobody is shut out */
+    assert_true(tb_catalog_run_newest(s.c, &model, &run));
+    assert_string_equal(run.key, "a");
+    CHECK_OK(run_open(&s, "old", "c", 103));
+    CHECK_STATUS(join_key(&s, "a", 104, &run), TB_FENCED);
+    CHECK_OK(join_key(&s, "", 105, &run));
+    assert_string_equal(run.key, "c");
+    assert_int_equal(run.shut_out_order, 1);
+    assert_false(run.shut_out_has_last);
+    publish_whole(&s, "old", 5);
+    CHECK_OK(run_open(&s, "old", "d", 106));
+    CHECK_OK(join_key(&s, "d", 107, &run));
+    assert_int_equal(run.shut_out_order, 2);
+    assert_true(run.shut_out_has_last);
+    assert_int_equal(run.shut_out_number, 5);
+    site_close(&s);
+}
+
 static void a_run_is_opened_at_home_by_somebody_for_something(void **state)
 {
     (void)state;
@@ -352,6 +400,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_key_joins),
         cmocka_unit_test(a_new_key_fences_the_old_run),
+        cmocka_unit_test(a_join_starts_the_first_run_alone),
         cmocka_unit_test(a_run_is_opened_at_home_by_somebody_for_something),
         cmocka_unit_test(old_runs_are_forgotten),
         cmocka_unit_test(a_model_may_change_but_not_move),

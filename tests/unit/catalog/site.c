@@ -210,7 +210,8 @@ enum tb_status seal(struct site *s, const char *rank, uint64_t uid, uint32_t sha
                                       .root = root_of(root),
                                       .chunk_count = SHARD_CHUNKS,
                                       .bytes = SHARD_BYTES,
-                                      .export_id = 1};
+                                      .export_id = 1,
+                                      .retry = s->retry};
     return tb_catalog_seal(s->c, s->now, &q);
 }
 

@@ -29,6 +29,7 @@ struct site {
     uint64_t waits;
     uint64_t exports;
     struct tb_id run;    /* of the last run_open */
+    bool retry;          /* of seals */
     const char *stopped; /* a worker that answers nobody; NULL: there is none */
     /* Hears every todo, also those left out of the trace. NULL: nobody. */
     void (*listener)(void *world, const struct tb_catalog_todo *todo);

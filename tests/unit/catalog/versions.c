@@ -119,6 +119,27 @@ static void unequal_digests_break_the_version(void **state)
     site_close(&s);
 }
 
+/* P2: A command that runs again beside a version that is ready: other bytes are refused, and the version stays. While it is
+ * open, ranks that differ have diverged. */
+static void a_retry_with_other_bytes_changes_nothing(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    CHECK_OK(version_open(&s, "rank-0", 5, 1, 5));
+    CHECK_OK(seal(&s, "rank-0", 5, 0, 50));
+    hush(&s);
+    s.retry = true;
+    CHECK_STATUS(seal(&s, "rank-1", 5, 0, 51), TB_CONFLICT);
+    said(&s, "");
+    assert_string_equal(state_of(&s, 5), "ready");
+    CHECK_OK(seal(&s, "rank-1", 5, 0, 50));
+    CHECK_OK(version_open(&s, "rank-0", 6, 2, 6));
+    CHECK_OK(seal(&s, "rank-0", 6, 0, 60));
+    CHECK_STATUS(seal(&s, "rank-1", 6, 0, 61), TB_VERSION_BROKEN);
+    site_close(&s);
+}
+
 /* P1: the same chunk bad twice from its publisher means that somebody writes there. */
 static void a_chunk_bad_twice_breaks_the_version(void **state)
 {
@@ -379,6 +400,7 @@ int main(void)
         cmocka_unit_test(a_seal_said_twice_is_one),
         cmocka_unit_test(equal_digests_are_one_reference_more),
         cmocka_unit_test(unequal_digests_break_the_version),
+        cmocka_unit_test(a_retry_with_other_bytes_changes_nothing),
         cmocka_unit_test(a_chunk_bad_twice_breaks_the_version),
         cmocka_unit_test(manifests_over_the_limit_are_not_sealed),
         cmocka_unit_test(numbers_only_grow_within_a_run),
