@@ -2,7 +2,6 @@
 #include "intra/fabric.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/timerfd.h>
@@ -14,6 +13,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/net/endpoint.h"
+#include "base/thread.h"
 #include "intra/fabric_inside.h"
 #include "intra/nic_rate.h"
 #include "intra/verbs_part.h"
@@ -191,13 +191,7 @@ static void *fabric_main(void *user)
 
 static enum tb_status start_thread(struct tb_fabric *f)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int error =
-        tb_fault_hit(TB_FAULT_thread, EAGAIN) ? EAGAIN : pthread_create(&f->thread, NULL, fabric_main, f);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error == 0 ? TB_OK : TB_SITE_NOMEM;
+    return tb_thread_start(&f->thread, fabric_main, f) == 0 ? TB_OK : TB_SITE_NOMEM;
 }
 
 static void sync_init(struct tb_fabric *f)

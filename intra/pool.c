@@ -1,12 +1,11 @@
 #include "intra/pool.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "base/thread.h"
 
 struct pool_thread {
     struct tb_pool *pool;
@@ -75,17 +74,6 @@ uint32_t tb_pool_waiting(struct tb_pool *pool)
     return waiting;
 }
 
-static bool start_thread(struct pool_thread *t)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int error =
-        tb_fault_hit(TB_FAULT_thread, EAGAIN) ? EAGAIN : pthread_create(&t->thread, NULL, pool_main, t);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error == 0;
-}
-
 enum tb_status tb_pool_open(uint32_t threads, struct tb_pool **pool_out)
 {
     if (threads == 0) return TB_BAD_ARGUMENT;
@@ -96,7 +84,7 @@ enum tb_status tb_pool_open(uint32_t threads, struct tb_pool **pool_out)
     pool->last = &pool->first;
     for (uint32_t i = 0; i < threads; i++) {
         pool->threads[i] = (struct pool_thread){.pool = pool, .index = i};
-        if (!start_thread(&pool->threads[i])) {
+        if (tb_thread_start(&pool->threads[i].thread, pool_main, &pool->threads[i]) != 0) {
             tb_pool_close(pool);
             return TB_SITE_NOMEM;
         }

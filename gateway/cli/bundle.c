@@ -18,6 +18,7 @@
 #include "base/fault.h"
 #include "base/manifest.h"
 #include "gateway/cli/path_status.h"
+#include "gateway/disk/disk_io.h"
 
 struct opening {
     struct tb_bundle *bundle;
@@ -58,48 +59,78 @@ bool tb_bundle_name_valid(const char *name)
     return true;
 }
 
-/* ---- one file ---- */
-
-static enum tb_status map_file(struct opening *o, struct tb_bundle_file *f)
+static int64_t time_of(const struct stat *st)
 {
-    struct stat st;
-    /* O_NONBLOCK: a FIFO that stands where a file was must not hold us. */
-    const int fd = tb_sys_open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-    if (fd < 0)
-        return tb_bundle_refuse(o->error, tb_path_status(errno), "%.300s: %s", f->path, strerror(errno));
-    enum tb_status s = TB_OK;
-    if (fstat(fd, &st) != 0)
-        s = tb_bundle_refuse(o->error, TB_SITE_IO, "%.300s: %s", f->path, strerror(errno));
-    else if (!S_ISREG(st.st_mode))
-        s = tb_bundle_refuse(o->error, TB_BAD_FILE, "%.300s: neither a file nor a folder", f->path);
-    else if (st.st_size > 0) {
-        void *bytes = tb_sys_mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-        if (bytes == MAP_FAILED)
-            s = tb_bundle_refuse(o->error, TB_SITE_IO, "%.300s: cannot be mapped: %s", f->path,
-                                 strerror(errno));
-        else
-            f->bytes = bytes;
-    }
-    if (s == TB_OK) f->count = (uint64_t)st.st_size;
-    if (s == TB_OK) f->changed_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-    (void)close(fd);
-    return s;
+    return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
 }
 
-static enum tb_status look_into(struct opening *o, struct tb_bundle_file *f)
+/* ---- one file ---- */
+
+static enum tb_status map_file(struct opening *o, struct tb_bundle_file *f, int fd)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return tb_bundle_refuse(o->error, TB_SITE_IO, "%.300s: %s", f->path, strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return tb_bundle_refuse(o->error, TB_BAD_FILE, "%.300s: neither a file nor a folder", f->path);
+    f->changed_ns = time_of(&st);
+    if (st.st_size == 0) return TB_OK;
+    void *bytes = tb_sys_mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    if (bytes == MAP_FAILED)
+        return tb_bundle_refuse(o->error, TB_SITE_IO, "%.300s: cannot be mapped: %s", f->path,
+                                strerror(errno));
+    f->bytes = bytes;
+    f->count = (uint64_t)st.st_size;
+    return TB_OK;
+}
+
+/* What is parsed here is read, and stands still: the file may be cut short at any time. */
+static enum tb_status read_head(struct opening *o, struct tb_bundle_file *f, int fd, uint64_t bytes)
+{
+    f->head = tb_malloc(bytes + 1);
+    if (f->head == NULL) return tb_bundle_no_memory(o->error);
+    if (tb_disk_read(fd, 0, bytes, f->head)) return TB_OK;
+    return tb_bundle_refuse(o->error, TB_SITE_IO, "%.300s: cannot be read: %s", f->path,
+                            errno == 0 ? "it was cut short meanwhile" : strerror(errno));
+}
+
+static enum tb_status look_into_safetensors(struct opening *o, struct tb_bundle_file *f, int fd)
+{
+    uint8_t prefix[TB_SAFETENSORS_PREFIX_BYTES] = {0};
+    uint64_t header_bytes = 0;
+    struct tb_safetensors_error error;
+    if (f->count >= sizeof prefix && !tb_disk_read(fd, 0, sizeof prefix, prefix))
+        return tb_bundle_refuse(o->error, TB_SITE_IO, "%.300s: cannot be read", f->path);
+    enum tb_status s = tb_safetensors_header_bytes(f->path, prefix, f->count, &header_bytes, &error);
+    if (s != TB_OK) return tb_bundle_refuse(o->error, s, "%s", error.text);
+    s = read_head(o, f, fd, header_bytes);
+    if (s != TB_OK) return s;
+    s = tb_safetensors_parse(f->path, f->head, header_bytes, f->count, &f->parsed, &error);
+    return s == TB_OK ? TB_OK : tb_bundle_refuse(o->error, s, "%s", error.text);
+}
+
+static enum tb_status look_into(struct opening *o, struct tb_bundle_file *f, int fd)
 {
     f->is_safetensors = ends_with(f->name, ".safetensors");
-    if (!f->is_safetensors && f->count > TB_BLOB_BYTES_MAX)
+    if (f->is_safetensors) return look_into_safetensors(o, f, fd);
+    if (f->count > TB_BLOB_BYTES_MAX)
         return tb_bundle_refuse(
             o->error, TB_TOO_LARGE,
             "%.300s: %llu bytes; what is not safetensors has at most %llu (leave it out with --exclude)",
             f->path, (unsigned long long)f->count, (unsigned long long)TB_BLOB_BYTES_MAX);
-    if (!f->is_safetensors) return TB_OK;
-    uint64_t header_bytes = 0;
-    struct tb_safetensors_error error;
-    enum tb_status s = tb_safetensors_header_bytes(f->path, f->bytes, f->count, &header_bytes, &error);
-    if (s == TB_OK) s = tb_safetensors_parse(f->path, f->bytes, header_bytes, f->count, &f->parsed, &error);
-    return s == TB_OK ? TB_OK : tb_bundle_refuse(o->error, s, "%s", error.text);
+    return ends_with(f->name, TB_BUNDLE_INDEX) ? read_head(o, f, fd, f->count) : TB_OK;
+}
+
+static enum tb_status open_file(struct opening *o, struct tb_bundle_file *f)
+{
+    /* O_NONBLOCK: a FIFO that stands where a file was must not hold us. */
+    const int fd = tb_sys_open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+    if (fd < 0)
+        return tb_bundle_refuse(o->error, tb_path_status(errno), "%.300s: %s", f->path, strerror(errno));
+    enum tb_status s = map_file(o, f, fd);
+    if (s == TB_OK) s = look_into(o, f, fd);
+    (void)close(fd);
+    return s;
 }
 
 static enum tb_status grow_files(struct opening *o)
@@ -136,8 +167,7 @@ static enum tb_status add_file(struct opening *o, const char *path, const char *
     struct tb_bundle_file *f = &b->files[b->file_count++];
     *f = (struct tb_bundle_file){.name = tb_strdup(name), .path = tb_strdup(path)};
     if (f->name == NULL || f->path == NULL) return tb_bundle_no_memory(o->error);
-    s = map_file(o, f);
-    if (s == TB_OK) s = look_into(o, f);
+    s = open_file(o, f);
     b->bytes += f->count;
     return s;
 }
@@ -243,7 +273,7 @@ static enum tb_status check_index(struct opening *o, const struct tb_bundle_file
                                   const struct named *names, uint32_t count)
 {
     json_error_t where;
-    json_t *object = json_loadb((const char *)index->bytes, index->count, JSON_REJECT_DUPLICATES, &where);
+    json_t *object = json_loadb((const char *)index->head, index->count, JSON_REJECT_DUPLICATES, &where);
     if (object == NULL)
         return tb_bundle_refuse(o->error, TB_BAD_FILE, "%.200s:%d:%d: %.150s", index->path, where.line,
                                 where.column, where.text);
@@ -274,7 +304,7 @@ static enum tb_status check_names(struct opening *o)
     list_names(b, names);
     enum tb_status s = check_unique(o, names, b->tensor_count);
     for (uint32_t f = 0; f < b->file_count && s == TB_OK; f++)
-        if (ends_with(b->files[f].name, ".safetensors.index.json"))
+        if (ends_with(b->files[f].name, TB_BUNDLE_INDEX))
             s = check_index(o, &b->files[f], names, b->tensor_count);
     tb_free(names);
     return s;
@@ -285,7 +315,8 @@ static enum tb_status add_blob(struct opening *o, const struct tb_bundle_file *f
     struct tb_bundle *b = o->bundle;
     struct tb_blob_desc *blob = &b->blobs[b->blob_count];
     *blob = (struct tb_blob_desc){
-        .name = f->name, .bytes = f->bytes == NULL ? (const void *)"" : f->bytes, .count = f->count};
+        .name = f->name, .bytes = f->head != NULL ? f->head : f->bytes, .count = f->count};
+    if (blob->bytes == NULL) blob->bytes = ""; /* an empty file */
     if (f->is_safetensors) {
         char name[sizeof TB_BUNDLE_HEADER_PREFIX + TB_BLOB_NAME_MAX];
         (void)snprintf(name, sizeof name, "%s%s", TB_BUNDLE_HEADER_PREFIX, f->name);
@@ -361,8 +392,29 @@ static void close_file(struct tb_bundle_file *f)
 {
     if (f->bytes != NULL) (void)munmap((void *)(uintptr_t)f->bytes, f->count);
     tb_safetensors_fini(&f->parsed);
+    tb_free(f->head);
     tb_free(f->name);
     tb_free(f->path);
+}
+
+bool tb_bundle_changed(const struct tb_bundle *bundle, struct tb_bundle_error *why_out)
+{
+    for (uint32_t i = 0; i < bundle->file_count; i++) {
+        struct stat st;
+        const struct tb_bundle_file *f = &bundle->files[i];
+        const bool there = stat(f->path, &st) == 0;
+        if (there && (uint64_t)st.st_size == f->count && time_of(&st) == f->changed_ns) continue;
+        if (!there)
+            (void)snprintf(why_out->text, sizeof why_out->text, "%.300s went away meanwhile", f->path);
+        else if ((uint64_t)st.st_size < f->count)
+            (void)snprintf(why_out->text, sizeof why_out->text,
+                           "%.300s was cut short meanwhile, from %llu to %llu bytes", f->path,
+                           (unsigned long long)f->count, (unsigned long long)st.st_size);
+        else
+            (void)snprintf(why_out->text, sizeof why_out->text, "%.300s was written to meanwhile", f->path);
+        return true;
+    }
+    return false;
 }
 
 void tb_bundle_close(struct tb_bundle *bundle)

@@ -5,8 +5,9 @@
  * FILE. So a subscriber can write every file again, byte for byte. Names under ".tombolo/" are ours and
  * refused from users.
  *
- * Files are mapped, not read: they must not change while the bundle is in use (a file cut short raises
- * SIGBUS). Threads: one. */
+ * Tensors' bytes and other files are mapped: they should not change while the bundle is in use. Whoever loads from a file that was
+ * cut short gets SIGBUS, so only the library does (tb_register and tb_publish are safe of that). Headers and indexes are read.
+ * Threads: one. */
 #ifndef TB_GATEWAY_CLI_BUNDLE_H
 #define TB_GATEWAY_CLI_BUNDLE_H
 
@@ -20,13 +21,15 @@
 #define TB_BUNDLE_HEADER_PREFIX ".tombolo/header/"
 #define TB_BUNDLE_MARKER        "STABLE" /* a subscriber's own files: refused as names */
 #define TB_BUNDLE_WITHDRAWN     "WITHDRAWN"
+#define TB_BUNDLE_INDEX         ".safetensors.index.json"
 #define TB_BUNDLE_DEPTH_MAX     8 /* folders below a path */
 
 struct tb_bundle_file {
-    char *name; /* relative, as a subscriber will write it */
-    char *path; /* as it was opened */
-    const uint8_t *bytes;
+    char *name;           /* relative, as a subscriber will write it */
+    char *path;           /* as it was opened */
+    const uint8_t *bytes; /* mapped */
     uint64_t count;
+    uint8_t *head;      /* of safetensors prefix and JSON, of an index all of it; else NULL */
     int64_t changed_ns; /* when it was written last */
     bool is_safetensors;
     struct tb_safetensors parsed;
@@ -60,6 +63,9 @@ struct tb_bundle_error {
 TB_MUST_USE enum tb_status tb_bundle_open(char *const *paths, uint32_t path_count, const char *exclude,
                                           struct tb_bundle *bundle_out, struct tb_bundle_error *error_out);
 void tb_bundle_close(struct tb_bundle *bundle);
+
+/* Whether a file is another one than was opened; *why_out names the first. */
+bool tb_bundle_changed(const struct tb_bundle *bundle, struct tb_bundle_error *why_out);
 
 /* For bundle.c and unbundle.c: says why, and returns the status. */
 enum tb_status tb_bundle_refuse(struct tb_bundle_error *error, enum tb_status status, const char *format, ...)

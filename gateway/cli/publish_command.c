@@ -5,7 +5,6 @@
  * needs no memory of ours. */
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -36,16 +35,6 @@ struct publishing {
     struct tb_publish_info info;
     double kept_s;
 };
-
-/* A file that gets shorter while it is mapped is not our crash but a sentence. */
-static void on_bus_error(int number)
-{
-    static const char text[] =
-        "tombolo publish: a file was cut short while it was being published (site_io)\n";
-    (void)number;
-    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) _exit(TB_CLI_SITE);
-    _exit(TB_CLI_SITE);
-}
 
 static bool shard_of(const char *text, uint32_t *index_out, uint32_t *count_out)
 {
@@ -81,10 +70,13 @@ static enum tb_cli_exit read_options(struct publishing *p)
     return TB_CLI_DONE;
 }
 
-/* What libtombolo said of its last failure, with what we were doing. */
+/* What libtombolo said of its last failure, with what we were doing, and whether a file is another one by now. */
 static enum tb_cli_exit failed(const struct publishing *p, int status, const char *doing)
 {
-    return tb_say_failure(p->call, status, "%s: %s", doing, tb_last_error());
+    struct tb_bundle_error changed;
+    const bool any = tb_bundle_changed(&p->bundle, &changed);
+    return tb_say_failure(p->call, status, "%s%s%s: %s", any ? changed.text : "", any ? ": " : "", doing,
+                          tb_last_error());
 }
 
 static int seal(struct publishing *p)
@@ -253,7 +245,8 @@ static enum tb_cli_exit publish_registered(struct publishing *p)
     tb_progress_show(&progress, "digesting", 0, 0);
     const int s = seal(p);
     tb_progress_end(&progress);
-    if (s != TB_OK && s != TB_DONE_BEFORE) return tb_publish_run_failed(&p->run, s);
+    if (s == TB_CONFLICT && tb_publish_run_again(&p->run)) return tb_publish_run_failed(&p->run, s);
+    if (s != TB_OK && s != TB_DONE_BEFORE) return failed(p, s, "publishing");
     return publish_sealed(p);
 }
 
@@ -277,7 +270,6 @@ enum tb_cli_exit tb_cli_publish(const struct tb_cli_call *call)
     struct tb_bundle_error error;
     enum tb_cli_exit code = read_options(&p);
     if (code != TB_CLI_DONE) return code;
-    (void)signal(SIGBUS, on_bus_error);
     enum tb_status s = tb_bundle_open(call->arguments + 1, (uint32_t)call->argument_count - 1,
                                       tb_cli_text(call, "exclude"), &p.bundle, &error);
     if (s != TB_OK) return tb_say_failure(call, s, "%s", error.text);

@@ -107,8 +107,6 @@ bool tb_publish_run_again(const struct tb_publish_run *r)
 enum tb_cli_exit tb_publish_run_failed(const struct tb_publish_run *r, int status)
 {
     char doing[512];
-    if (!tb_publish_run_again(r) && status != TB_BAD_STATE)
-        return tb_say_failure(r->call, status, "publishing: %s", tb_last_error());
     (void)snprintf(doing, sizeof doing, "publishing: %.480s; ", tb_last_error());
     return not_above(r, status, doing);
 }

@@ -27,7 +27,7 @@ struct tb_publish_run {
 enum tb_cli_exit tb_publish_run_open(struct tb_publish_run *r);
 /* The number is that of the run's newest version: this command, or another one, published it before. */
 bool tb_publish_run_again(const struct tb_publish_run *r);
-/* What went wrong while the version was published, with the way out where its number is not new. */
+/* Again, and the bytes are not those that are there: what the library said, and the way out. */
 enum tb_cli_exit tb_publish_run_failed(const struct tb_publish_run *r, int status);
 /* This command started the run, and shut another one out. */
 bool tb_publish_run_shut_out(const struct tb_publish_run *r);

@@ -129,6 +129,9 @@ struct tb_tensor_desc {
  * Device memory: of one device, in its primary context. Calls do not wait for the caller's streams: what was written there has to be
  * complete (a stream synchronised) before a call that reads it, and what computes from it before one that writes it, which is
  * tb_activate, and with TB_UPDATE_SWITCH tb_stage for the buffers that are not in use.
+ * Memory that maps a file: if somebody makes the file shorter, the process lives. The missing pages read as zeros from then on (to the
+ * caller, too), calls over this registration answer TB_SITE_IO and name the tensor until tb_resume, and what was published in place ends
+ * as if it were unpublished. For that, the first such registration takes the process's SIGBUS handler; other faults go to the one before.
  *   TB_BAD_ARGUMENT            tb_last_error names the tensor
  *   TB_SITE_IO, TB_SITE_NOMEM  the driver refused; the log has gpu.failed */
 TB_API TB_MUST_USE int tb_register(struct tb_session *session, const struct tb_tensor_desc *tensors,
@@ -254,6 +257,7 @@ struct tb_publish_info {
  * info_out may be NULL.
  *   TB_OK                        also when it is retried with the same bytes
  *   TB_CONFLICT                  retried with others
+ *   TB_SITE_IO                   the memory maps a file that was cut short (tb_register); tb_last_error names the tensor or blob
  *   TB_FENCED                    a newer run exists
  *   TB_SITE_NOMEM                it does not fit the arena (numbers in tb_last_error)
  *   TB_TOO_LARGE                 the description of this shard's tensors is over 64 MiB (more shards help), or those of the version's

@@ -430,6 +430,8 @@ static int activate(struct tb_session *s, struct tb_subscription *sub, const str
     if (is_suspended(sub) || use->staging->left_gpu)
         return tb_fail(TB_BAD_STATE, "the registration was suspended meanwhile");
     status = update(s, sub, use, info);
+    if (status == TB_OK) status = tb_registration_missing(sub->registration);
+    if (status == TB_OK) status = tb_registration_missing(sub->second);
     if (status != TB_OK) return status;
     became_active(sub, use->staging);
     info->buffer = sub->second == NULL ? 0 : sub->buffer;

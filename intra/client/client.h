@@ -26,6 +26,7 @@
 #include "intra/client/boxes.h"
 #include "intra/client/crew.h"
 #include "intra/client/encode.h"
+#include "intra/client/guard.h"
 #include "intra/client/last_error.h"
 #include "intra/client/patch.h"
 #include "intra/client/protect.h"
@@ -181,6 +182,7 @@ struct tb_registration {
     bool suspended;
     uint32_t ending; /* calls that take the memory from its readers, and let the lock go meanwhile */
     struct tb_patch_target target;
+    struct tb_guard *guard; /* NULL: none of it maps a file, or it is suspended */
 };
 struct tb_registration *tb_registration_new(struct tb_session *s);  /* empty; NULL: no memory */
 void tb_registration_enter(struct tb_registration *registration);   /* into the session's list */
@@ -188,6 +190,10 @@ void tb_registration_discard(struct tb_registration *registration); /* one that 
 /* Without the lock: whether some of it is a GPU's; NULL: none is. */
 int tb_registration_find_gpu(struct tb_session *s, const struct tb_registration *registration,
                              struct tb_gpu_memory **gpu_out);
+/* Without the lock, once its memory is known, the GPU's too: what of it maps a file is guarded. */
+int tb_registration_guard(struct tb_registration *registration);
+/* What is missing of it, in words, as TB_SITE_IO; TB_OK: nothing that anybody has met. */
+int tb_registration_missing(const struct tb_registration *registration);
 /* The driver. Without the lock. NULL: none of the registration's memory is a GPU's; or, of none, no registration has found one. */
 struct tb_gpu *tb_session_gpu(struct tb_session *s, const struct tb_registration *registration);
 /* Which of its wants stand in one memory; what was known before is freed. TB_SITE_NOMEM. */
@@ -279,6 +285,7 @@ enum tb_status tb_publication_export(struct tb_session *s, struct tb_publication
 void tb_publication_protect(struct tb_session *s, struct tb_publication *p);
 /* Under the lock, by the session thread: who wrote to sealed memory is told to the log and to the gateway. */
 void tb_publications_look(struct tb_session *s);
+void tb_registrations_look(struct tb_session *s);
 /* Under the lock; the lock is let go while readers drain. */
 void tb_publication_hide(struct tb_session *s, struct tb_publication *p, uint32_t drain_ms);
 void tb_publication_remove(struct tb_session *s, struct tb_publication *p, uint32_t drain_ms);

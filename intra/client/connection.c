@@ -8,7 +8,6 @@
  * The session's lock is held wherever its fields are touched, never while the loop waits. */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "base/thread.h"
 #include "intra/client/client.h"
 
 #define RETRY_MS_MIN    100u
@@ -186,6 +186,7 @@ static void on_tick(uv_timer_t *timer)
     struct tb_connection *c = timer->data;
     lock(c);
     tb_stagings_progress(c->session);
+    tb_registrations_look(c->session);
     if (c->greeted) send_posted(c);
     unlock(c);
 }
@@ -539,17 +540,6 @@ static void *session_main(void *user)
     return NULL;
 }
 
-static int start_thread(struct tb_connection *c)
-{
-    if (tb_fault_hit(TB_FAULT_thread, 11)) return 11;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int error = pthread_create(&c->thread, NULL, session_main, c);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
-
 static int open_tls(struct tb_connection *c, const struct tb_session_options *o)
 {
     if (c->gateway.is_unix) return TB_OK; /* credentials of the socket say who we are */
@@ -597,7 +587,7 @@ enum tb_status tb_connection_open(struct tb_session *s, const struct tb_session_
     const int status = open_tls(c, options);
     if (status != TB_OK) return (enum tb_status)status;
     if (init_loop(c) != 0) return (enum tb_status)tb_fail(TB_SITE_NOMEM, "no event loop could be made");
-    if (start_thread(c) != 0)
+    if (tb_thread_start(&c->thread, session_main, c) != 0)
         return (enum tb_status)tb_fail(TB_SITE_NOMEM, "the session's thread could not be started");
     c->started = true;
     return TB_OK;

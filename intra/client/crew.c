@@ -2,12 +2,12 @@
 #include "intra/client/crew.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 
 #include "base/assert.h"
 #include "base/fault.h"
 #include "base/machine.h"
+#include "base/thread.h"
 
 struct job {
     struct job *next;
@@ -101,18 +101,6 @@ static void *worker_main(void *user)
     return NULL;
 }
 
-/* Signals belong to the process that loaded us: our threads take none. */
-static int start_quietly(pthread_t *thread, void *(*fn)(void *), void *user)
-{
-    if (tb_fault_hit(TB_FAULT_thread, 11)) return 11;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int error = pthread_create(thread, NULL, fn, user);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
-
 enum tb_status tb_crew_new(uint32_t threads, struct tb_crew **crew_out)
 {
     struct tb_crew *crew = tb_calloc(1, sizeof *crew);
@@ -124,7 +112,7 @@ enum tb_status tb_crew_new(uint32_t threads, struct tb_crew **crew_out)
     pthread_cond_init(&crew->ended, NULL);
     /* One worker at least, for tasks; with more than one thread the caller of a job is the missing one. */
     const uint32_t wanted = crew->threads > 1 ? crew->threads - 1 : 1;
-    while (crew->workers < wanted && start_quietly(&crew->worker[crew->workers], worker_main, crew) == 0)
+    while (crew->workers < wanted && tb_thread_start(&crew->worker[crew->workers], worker_main, crew) == 0)
         crew->workers++;
     if (crew->workers == 0) {
         tb_crew_free(crew);

@@ -249,9 +249,36 @@ static void tell_written(struct tb_session *s, struct tb_publication *p, const u
     tb_request_post(s, notice);
 }
 
+/* Its bytes are not other bytes: they are gone. So the reference ends, and the version is lost where nobody else has all of it. */
+static void tell_missing(struct tb_session *s, struct tb_publication *p)
+{
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_ERROR, "publish.memory_gone");
+    tb_log_u64(&l, "number", p->number);
+    tb_log_u64(&l, "shard", p->shard);
+    tb_log_str(&l, "reason", "a_file_it_maps_was_cut_short");
+    tb_log_str(&l, "action", "reference_ends");
+    tb_log_end(&l);
+    p->sealed = false; /* a gateway that comes anew does not hear of it */
+    tb_request_farewell(s, tb_unpublish_gone_request(s, p, 0));
+}
+
+static bool is_missing(const struct tb_publication *p)
+{
+    return p->in_place && p->registration != NULL && tb_guard_missing(p->registration->guard) != NULL;
+}
+
+/* Under the lock, once a second: a gateway of this host reads by system calls, which raise no signal. */
+void tb_registrations_look(struct tb_session *s)
+{
+    for (struct tb_registration *r = s->registrations; r != NULL; r = r->next)
+        tb_guard_look(r->guard);
+}
+
 void tb_publications_look(struct tb_session *s)
 {
     for (struct tb_publication *p = s->publications; p != NULL; p = p->next) {
+        if (p->sealed && !p->busy && is_missing(p)) tell_missing(s, p);
         if (p->protection == NULL || p->written || !p->sealed) continue;
         const uint8_t *at = tb_protection_written(p->protection);
         if (at == NULL) continue;

@@ -141,12 +141,16 @@ static int build_manifest(const struct publishing *w, struct tb_publication *p)
 }
 
 /* Blobs are small and copied at once, to where they will be served from. */
-static void copy_blobs(const struct tb_publish_options *o, uint8_t *to)
+static int copy_blobs(const struct tb_publish_options *o, uint8_t *to)
 {
     for (uint32_t i = 0; i < o->blob_count; i++) {
-        if (o->blobs[i].count > 0) memcpy(to, o->blobs[i].bytes, o->blobs[i].count);
+        if (!tb_guard_copy(to, o->blobs[i].bytes, o->blobs[i].count))
+            return tb_fail(TB_SITE_IO,
+                           "blob \"%.200s\" maps a file that was cut short: bytes of it are missing",
+                           o->blobs[i].name);
         to += o->blobs[i].count;
     }
+    return TB_OK;
 }
 
 /* Of a GPU's memory all of the shard, packed, where the version before left it: pinned. Blobs that are a little longer than its own
@@ -219,7 +223,8 @@ static int pass(const struct publishing *w, struct tb_publication *p)
     uint8_t *shadow = p->shadow != NULL ? p->shadow->memory.bytes : NULL;
     if (p->copied) shadow = p->blobs.bytes;
     uint8_t *blobs = shadow != NULL ? shadow + p->manifest.layout.bytes : p->blobs.bytes;
-    if (w->blob_bytes > 0) copy_blobs(w->o, blobs);
+    const int copied = copy_blobs(w->o, blobs);
+    if (copied != TB_OK) return copied;
     const struct tb_pass pass = {.manifest = &p->manifest,
                                  .tensors = p->registration != NULL ? p->registration->memory : NULL,
                                  .rows = p->registration != NULL ? p->registration->rows : NULL,
@@ -231,6 +236,8 @@ static int pass(const struct publishing *w, struct tb_publication *p)
     const enum tb_status status = tb_pass_run(w->s->crew, &pass, &p->objects);
     if (status != TB_OK)
         return tb_fail(status, "version %llu shard %u: the pass", (unsigned long long)p->number, p->shard);
+    const int missing = tb_registration_missing(p->registration);
+    if (missing != TB_OK) return missing;
     tb_session_lock(w->s);
     tb_shadow_filled(p);
     tb_session_unlock(w->s);
@@ -311,8 +318,8 @@ static int publish_again(const struct publishing *w, struct tb_publication *p)
     if (status == TB_OK && !same_layout)
         status = tb_fail(TB_CONFLICT, "version %llu shard %u was sealed with another layout",
                          (unsigned long long)p->number, p->shard);
+    if (status == TB_OK && blobs != NULL) status = copy_blobs(w->o, blobs);
     if (status == TB_OK) {
-        if (blobs != NULL) copy_blobs(w->o, blobs);
         memcpy(probe.manifest.digests, p->manifest.digests,
                (size_t)p->manifest.chunk_count * TB_DIGEST_BYTES);
         probe.manifest.root = tb_manifest_root(&probe.manifest);
@@ -326,7 +333,8 @@ static int publish_again(const struct publishing *w, struct tb_publication *p)
         enum tb_status same = tb_pass_compare(w->s->crew, &with, &differs);
         if (same == TB_OK && !tb_digest_equal(&probe.manifest.root, &p->manifest.root))
             same = TB_CONFLICT; /* blobs' names */
-        if (same != TB_OK)
+        status = tb_registration_missing(r);
+        if (status == TB_OK && same != TB_OK)
             status = tb_fail(same, "version %llu shard %u was sealed with other bytes: chunk %u differs",
                              (unsigned long long)p->number, p->shard, differs);
     }
@@ -448,7 +456,8 @@ int tb_publish(struct tb_session *session, const struct tb_publish_options *opti
         w.call = tb_call_begin(session, options->timeout_ms == 0 ? TIMEOUT_MS : options->timeout_ms);
         status = begin_pass(session, options->registration);
         if (status == TB_OK) {
-            status = publish(&w, info_out);
+            status = tb_registration_missing(options->registration); /* zeros stand there by now */
+            if (status == TB_OK) status = publish(&w, info_out);
             end_pass(session, options->registration);
         }
     }

@@ -151,6 +151,36 @@ int tb_registration_find_gpu(struct tb_session *s, const struct tb_registration 
     return status == TB_OK ? TB_OK : tb_fail(status, "%s", why);
 }
 
+/* ---- memory that maps a file ---- */
+
+static void wake(void *user)
+{
+    tb_connection_wake(user); /* uv_async_send, which a signal handler may call */
+}
+
+int tb_registration_guard(struct tb_registration *r)
+{
+    if (r->gpu != NULL) return TB_OK;
+    struct tb_guard_range *ranges = tb_calloc((size_t)r->want_count + 1, sizeof *ranges);
+    enum tb_status status = ranges == NULL ? TB_SITE_NOMEM : TB_OK;
+    for (uint32_t i = 0; ranges != NULL && i < r->want_count; i++)
+        ranges[i] = (struct tb_guard_range){r->want_memory[i], r->wants[i].bytes};
+    if (status == TB_OK) status = tb_guard_new(ranges, r->want_count, wake, r->session, &r->guard);
+    tb_free(ranges);
+    return status == TB_OK ? TB_OK : tb_fail(status, "no memory to guard %u tensors", r->want_count);
+}
+
+int tb_registration_missing(const struct tb_registration *r)
+{
+    const uint8_t *at = r != NULL ? tb_guard_missing(r->guard) : NULL;
+    if (at == NULL) return TB_OK;
+    const char *name = "";
+    for (uint32_t i = 0; i < r->want_count; i++)
+        if (at >= r->want_memory[i] && at < r->want_memory[i] + r->wants[i].bytes) name = r->wants[i].name;
+    return tb_fail(TB_SITE_IO, "tensor \"%.200s\" maps a file that was cut short: bytes of it are missing",
+                   name);
+}
+
 void tb_registration_gone(struct tb_registration *r, bool gone)
 {
     pthread_rwlock_wrlock(&r->target.lock);
@@ -184,6 +214,7 @@ enum tb_status tb_registration_stretch(struct tb_session *s, struct tb_registrat
 
 void tb_registration_discard(struct tb_registration *r)
 {
+    tb_guard_end(r->guard);
     tb_gpu_memory_close(r->gpu);
     tb_session_memory_free(r->session, &r->spare.memory);
     tb_stretches_free(&r->stretches);
@@ -234,6 +265,7 @@ static int new_registration(struct tb_session *s, const struct tb_tensor_desc *t
     int status = build_registration(r, tensors, count);
     if (status == TB_OK) status = tb_registration_tie(r);
     if (status == TB_OK) status = tb_registration_find_gpu(s, r, &r->gpu);
+    if (status == TB_OK) status = tb_registration_guard(r);
     if (status != TB_OK) {
         tb_registration_discard(r);
         return status;
@@ -442,6 +474,8 @@ int tb_suspend(struct tb_registration *registration)
         let_go(s, registration);
         tb_stagings_leave_gpu(s, registration);
         close_gpu(s, registration);
+        tb_guard_end(registration->guard);
+        registration->guard = NULL;
     }
     tb_session_unlock(s);
     tb_session_leave(s);
@@ -468,7 +502,8 @@ static int compare_with_sealed(struct tb_session *s, struct tb_registration *r,
     const struct tb_pass with = {
         .manifest = &manifest, .tensors = r->memory, .rows = r->rows, .blobs = blobs, .gpu = r->gpu};
     const enum tb_status status = tb_pass_compare(s->crew, &with, &differs);
-    if (status == TB_OK) return TB_OK;
+    const int missing = tb_registration_missing(r);
+    if (missing != TB_OK || status == TB_OK) return missing;
     if (status != TB_CONFLICT)
         return tb_fail(status, "no memory to compare version %llu", (unsigned long long)p->number);
     return tb_fail(TB_CONFLICT,
@@ -524,10 +559,14 @@ static int find_gpu_again(struct tb_session *s, struct tb_registration *r)
 {
     struct tb_gpu_memory *gpu;
     tb_session_unlock(s);
-    const int status = tb_registration_find_gpu(s, r, &gpu);
+    int status = tb_registration_find_gpu(s, r, &gpu);
+    r->gpu = status == TB_OK ? gpu : NULL;
+    if (status == TB_OK) status = tb_registration_guard(r);
     tb_session_lock(s);
-    if (status != TB_OK) return status;
-    r->gpu = gpu;
+    if (status != TB_OK) {
+        close_gpu(s, r);
+        return status;
+    }
     r->suspended = false;
     tb_registration_gone(r, false);
     return TB_OK;

@@ -369,6 +369,53 @@ def refusals_have_their_exit_codes(lab):
     expect("the gateway is not waited for long", time.monotonic() - started < 30, True)
 
 
+def publishing(lab, site, name, *args):
+    process = Process(name, [TOMBOLO, "publish", "policy", *map(str, args), "--json", "--gateway", f"unix:{site.session_socket}"],
+                      lab.dir / f"{name}.log", stdout=subprocess.PIPE)
+    lab.processes.append(process)
+    return process
+
+
+@scenario
+def a_file_that_is_cut_short_ends_no_command(lab):
+    """P10: Somebody truncates a file that is being published, before its bytes are digested or while the gateway reads them: the command names
+    the file and exits as the manual says, no version of it is kept, and the next one is published."""
+    east = lab.site("east", arena_mib=96)
+    east.models["policy"] = dict(home="east")
+    east.extra["fabric"] = {"host": "another", "pace_bytes_per_s": "4MiB"}  # by tcp, so that it is read for 3 s
+    east.start()
+    source, good = lab.dir / "m.safetensors", lab.dir / "good.safetensors"
+    text = lab.dir / "tokenizer.json"
+    safetensors(good, {"w": ("U8", [1 << 16], bytes(1 << 16))})
+
+    def write():
+        safetensors(source, {f"w{i}": ("U8", [4 << 20], bytes([i]) * (4 << 20)) for i in range(3)})
+        text.write_bytes(b"x" * (1 << 20))
+
+    def ends(process, codes, path):
+        code = process.ended()
+        said = json.loads(process.popen.stdout.read())
+        expect(f"exit code of {process.name} ({said})", code in codes, True)
+        if f"{path} was cut short meanwhile" not in said["error"]:
+            raise Failed(f"{process.name} said {said['error']!r}")
+
+    for path in (source, text):
+        write()
+        east.daemon.signal(signal.SIGSTOP)
+        process = publishing(lab, east, f"before-{path.name}", source, text, "--version", 1)
+        wait_for("it has opened the files and waits for the gateway", lambda p=process: len(list(pathlib.Path(f"/proc/{p.popen.pid}/task").iterdir())) > 1)
+        os.truncate(path, 1000)
+        east.daemon.signal(signal.SIGCONT)
+        ends(process, (7,), path)
+    write()
+    process = publishing(lab, east, "while", source, text, "--version", 1)
+    wait_for("the gateway has some of it", lambda: any(v["held_bytes"] > 0 for v in east.versions()))
+    os.truncate(source, 5 << 20)
+    ends(process, (6,), source)
+    expect("versions that are kept", [v for v in east.versions() if v["state"] == "kept"], [])
+    east.cli("publish", "policy", good, "--version", 2)
+
+
 @scenario
 def a_site_alone_says_so(lab):
     """P6 P10: what needs another site is refused where there can be none; it does not wait for one."""
