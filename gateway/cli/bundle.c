@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
-#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +16,10 @@
 #include "base/assert.h"
 #include "base/fault.h"
 #include "base/manifest.h"
+#include "gateway/cli/bundle_names.h"
 #include "gateway/cli/path_status.h"
 #include "gateway/disk/disk_io.h"
+#include "gateway/disk/file_names.h"
 
 struct opening {
     struct tb_bundle *bundle;
@@ -48,9 +49,18 @@ static bool ends_with(const char *text, const char *end)
     return length > tail && strcmp(text + length - tail, end) == 0;
 }
 
+/* P7: a stranger's name may not make a folder for each second byte. */
+static bool deep(const char *name)
+{
+    uint32_t folders = 0;
+    for (; *name != '\0'; name++)
+        folders += *name == '/';
+    return folders > TB_BUNDLE_DEPTH_MAX;
+}
+
 bool tb_bundle_name_valid(const char *name)
 {
-    if (!tb_blob_name_valid(name) || strcmp(name, TB_BUNDLE_MARKER) == 0) return false;
+    if (!tb_blob_name_valid(name) || strcmp(name, TB_BUNDLE_MARKER) == 0 || deep(name)) return false;
     if (strcmp(name, TB_BUNDLE_WITHDRAWN) == 0) return false;
     for (const char *part = name; part != NULL; part = strchr(part, '/')) {
         part += *part == '/';
@@ -226,90 +236,6 @@ static enum tb_status add_path(struct opening *o, const char *path, const char *
 
 /* ---- tensors and blobs ---- */
 
-struct named {
-    const char *name;
-    const struct tb_bundle_file *file;
-};
-
-static int by_name(const void *left, const void *right)
-{
-    return strcmp(((const struct named *)left)->name, ((const struct named *)right)->name);
-}
-
-static enum tb_status check_unique(struct opening *o, const struct named *names, uint32_t count)
-{
-    for (uint32_t i = 1; i < count; i++)
-        if (strcmp(names[i - 1].name, names[i].name) == 0)
-            return tb_bundle_refuse(
-                o->error, TB_CONFLICT,
-                "tensor \"%.100s\" is in %.150s and in %.150s; a name stands once in a version's shard",
-                names[i].name, names[i - 1].file->path, names[i].file->path);
-    return TB_OK;
-}
-
-/* The index of a Hugging Face folder says which tensor is in which file; a file that is missing or was saved
- * by another run shows here. */
-static enum tb_status check_index_entry(struct opening *o, const struct tb_bundle_file *index,
-                                        const struct named *names, uint32_t count, const char *tensor,
-                                        const json_t *file)
-{
-    const struct named wanted = {.name = tensor};
-    const struct named *found = count == 0 ? NULL : bsearch(&wanted, names, count, sizeof *names, by_name);
-    const char *base = strrchr(index->name, '/');
-    const size_t folder = base == NULL ? 0 : (size_t)(base + 1 - index->name);
-    if (!json_is_string(file))
-        return tb_bundle_refuse(o->error, TB_BAD_FILE, "%.200s: weight_map has no file name for \"%.100s\"",
-                                index->path, tensor);
-    if (found != NULL && strncmp(found->file->name, index->name, folder) == 0 &&
-        strcmp(found->file->name + folder, json_string_value(file)) == 0)
-        return TB_OK;
-    return tb_bundle_refuse(o->error, TB_BAD_FILE,
-                            "%.200s: tensor \"%.100s\" should be in %.100s, but %s%.100s", index->path,
-                            tensor, json_string_value(file), found == NULL ? "is in no file" : "is in ",
-                            found == NULL ? "" : found->file->name);
-}
-
-static enum tb_status check_index(struct opening *o, const struct tb_bundle_file *index,
-                                  const struct named *names, uint32_t count)
-{
-    json_error_t where;
-    json_t *object = json_loadb((const char *)index->head, index->count, JSON_REJECT_DUPLICATES, &where);
-    if (object == NULL)
-        return tb_bundle_refuse(o->error, TB_BAD_FILE, "%.200s:%d:%d: %.150s", index->path, where.line,
-                                where.column, where.text);
-    json_t *map = json_object_get(object, "weight_map");
-    enum tb_status s = TB_OK;
-    if (!json_is_object(map))
-        s = tb_bundle_refuse(o->error, TB_BAD_FILE, "%.200s: has no object weight_map", index->path);
-    for (void *at = json_object_iter(map); at != NULL && s == TB_OK; at = json_object_iter_next(map, at))
-        s = check_index_entry(o, index, names, count, json_object_iter_key(at), json_object_iter_value(at));
-    json_decref(object);
-    return s;
-}
-
-static void list_names(const struct tb_bundle *b, struct named *names)
-{
-    uint32_t at = 0;
-    for (uint32_t f = 0; f < b->file_count; f++)
-        for (uint32_t t = 0; t < b->files[f].parsed.tensor_count; t++)
-            names[at++] = (struct named){b->files[f].parsed.tensors[t].name, &b->files[f]};
-    if (at > 0) qsort(names, at, sizeof *names, by_name);
-}
-
-static enum tb_status check_names(struct opening *o)
-{
-    const struct tb_bundle *b = o->bundle;
-    struct named *names = tb_calloc(b->tensor_count + 1u, sizeof *names);
-    if (names == NULL) return tb_bundle_no_memory(o->error);
-    list_names(b, names);
-    enum tb_status s = check_unique(o, names, b->tensor_count);
-    for (uint32_t f = 0; f < b->file_count && s == TB_OK; f++)
-        if (ends_with(b->files[f].name, TB_BUNDLE_INDEX))
-            s = check_index(o, &b->files[f], names, b->tensor_count);
-    tb_free(names);
-    return s;
-}
-
 static enum tb_status add_blob(struct opening *o, const struct tb_bundle_file *f)
 {
     struct tb_bundle *b = o->bundle;
@@ -357,9 +283,11 @@ static enum tb_status fill(struct opening *o)
         return tb_bundle_refuse(o->error, TB_TOO_LARGE, "%llu tensors; a shard has at most %d",
                                 (unsigned long long)tensors, TB_TENSORS_MAX);
     b->tensors = tb_calloc(tensors + 1, sizeof *b->tensors);
-    b->blobs = tb_calloc(b->file_count + 1u, sizeof *b->blobs);
-    b->blob_names = tb_calloc(b->file_count + 1u, sizeof *b->blob_names);
-    if (b->tensors == NULL || b->blobs == NULL || b->blob_names == NULL) return tb_bundle_no_memory(o->error);
+    b->tensor_names = tb_calloc(tensors + 1, sizeof *b->tensor_names);
+    b->blobs = tb_calloc(2u * b->file_count + 1u, sizeof *b->blobs); /* and a mark of each */
+    b->blob_names = tb_calloc(2u * b->file_count + 1u, sizeof *b->blob_names);
+    if (b->tensors == NULL || b->tensor_names == NULL || b->blobs == NULL || b->blob_names == NULL)
+        return tb_bundle_no_memory(o->error);
     enum tb_status s = TB_OK;
     for (uint32_t f = 0; f < b->file_count && s == TB_OK; f++) {
         add_tensors(b, &b->files[f]);
@@ -379,7 +307,7 @@ enum tb_status tb_bundle_open(char *const *paths, uint32_t path_count, const cha
     if (s == TB_OK && bundle.file_count == 0)
         s = tb_bundle_refuse(error_out, TB_BAD_FILE, "%.300s: no files there", paths[0]);
     if (s == TB_OK) s = fill(&o);
-    if (s == TB_OK) s = check_names(&o);
+    if (s == TB_OK) s = tb_bundle_name_tensors(&bundle, error_out);
     if (s != TB_OK) {
         tb_bundle_close(&bundle);
         return s;
@@ -395,6 +323,62 @@ static void close_file(struct tb_bundle_file *f)
     tb_free(f->head);
     tb_free(f->name);
     tb_free(f->path);
+}
+
+/* ---- marks ---- */
+
+#define DIGEST_BYTES ((size_t)4 << 20) /* at a time */
+
+/* Read, not mapped: it may be cut short meanwhile. */
+static enum tb_status digest_file(const struct tb_bundle_file *f, uint8_t *buffer,
+                                  struct tb_digest *digest_out, struct tb_bundle_error *error)
+{
+    struct tb_digest_state state;
+    bool read = true;
+    const int fd = tb_sys_open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+    if (fd < 0) return tb_bundle_refuse(error, tb_path_status(errno), "%.300s: %s", f->path, strerror(errno));
+    tb_digest_begin(&state);
+    for (uint64_t at = 0; at < f->count && read;) {
+        const uint64_t step = f->count - at < DIGEST_BYTES ? f->count - at : DIGEST_BYTES;
+        read = tb_disk_read(fd, at, step, buffer);
+        tb_digest_update(&state, buffer, read ? step : 0);
+        at += step;
+    }
+    *digest_out = tb_digest_end(&state);
+    (void)close(fd);
+    return read ? TB_OK
+                : tb_bundle_refuse(error, TB_SITE_IO, "%.300s: cannot be read, or was cut short", f->path);
+}
+
+static enum tb_status add_mark(struct tb_bundle *b, const struct tb_bundle_file *f, uint8_t *buffer,
+                               struct tb_bundle_error *error)
+{
+    struct tb_digest digest;
+    char name[TB_BLOB_NAME_MAX + 1];
+    const enum tb_status s = digest_file(f, buffer, &digest, error);
+    if (s != TB_OK) return s;
+    if (b->blob_count == TB_BLOBS_MAX)
+        return tb_bundle_refuse(error, TB_TOO_LARGE, "%.300s: more than %d files in one of several shards",
+                                f->path, TB_BLOBS_MAX / 2);
+    if (!tb_file_mark(&digest, f->name, name))
+        return tb_bundle_refuse(error, TB_BAD_FILE, "%.300s: the name is too long for one of several shards",
+                                f->path);
+    char *made = tb_strdup(name);
+    if (made == NULL) return tb_bundle_no_memory(error);
+    b->blob_names[b->blob_count] = made;
+    b->blobs[b->blob_count++] = (struct tb_blob_desc){.name = made, .bytes = ""};
+    return TB_OK;
+}
+
+enum tb_status tb_bundle_mark(struct tb_bundle *bundle, struct tb_bundle_error *error_out)
+{
+    uint8_t *buffer = tb_malloc(DIGEST_BYTES);
+    if (buffer == NULL) return tb_bundle_no_memory(error_out);
+    enum tb_status s = TB_OK;
+    for (uint32_t f = 0; f < bundle->file_count && s == TB_OK; f++)
+        s = add_mark(bundle, &bundle->files[f], buffer, error_out);
+    tb_free(buffer);
+    return s;
 }
 
 bool tb_bundle_changed(const struct tb_bundle *bundle, struct tb_bundle_error *why_out)
@@ -423,6 +407,9 @@ void tb_bundle_close(struct tb_bundle *bundle)
         close_file(&bundle->files[f]);
     for (uint32_t i = 0; i < bundle->blob_count; i++)
         tb_free(bundle->blob_names[i]);
+    for (uint32_t i = 0; i < bundle->tensor_count; i++)
+        tb_free(bundle->tensor_names[i]);
+    tb_free(bundle->tensor_names);
     tb_free(bundle->files);
     tb_free(bundle->tensors);
     tb_free(bundle->blobs);

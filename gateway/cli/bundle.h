@@ -2,7 +2,7 @@
  *
  * A safetensors file FILE becomes its tensors, under the names that its header gives them, and a blob
  * TB_BUNDLE_HEADER_PREFIX FILE with prefix and JSON as they stand in the file; any other file becomes a blob
- * FILE. So a subscriber can write every file again, byte for byte. Names under ".tombolo/" are ours and
+ * FILE. A tensor whose name stands in several files may be named FILE:TENSOR (bundle_names.h). So a subscriber can write every file again, byte for byte. Names under ".tombolo/" are ours and
  * refused from users.
  *
  * Tensors' bytes and other files are mapped: they should not change while the bundle is in use. Whoever loads from a file that was
@@ -41,6 +41,7 @@ struct tb_bundle {
     uint32_t file_cap;
     struct tb_tensor_desc *tensors; /* in the order of the files and of their bytes */
     uint32_t tensor_count;
+    char **tensor_names; /* those that were made; as many as tensors, else NULL */
     struct tb_blob_desc *blobs;
     uint32_t blob_count;
     char **blob_names; /* those that were made; as many as blobs, NULL where the file's own name serves */
@@ -54,15 +55,19 @@ struct tb_bundle_error {
 
 /* `paths`: files, which are named by their last part, and folders, whose files are named by their way inside.
  * `exclude` (NULL: none) is a glob over names inside folders. In a folder with a *.safetensors.index.json
- * every tensor of the index must be in the file it says.
+ * every tensor of the index must be in the file it says, and that file's counts.
  *   TB_NOT_FOUND   a path that is not there
  *   TB_BAD_FILE    not a file or folder, a bad safetensors file or index, a bad name
- *   TB_CONFLICT    a file name or a tensor name twice
+ *   TB_CONFLICT    a file name twice; a tensor name twice in a folder, and no index says which counts
  *   TB_TOO_LARGE   another file over 100 MB, more blobs than a shard may have, folders too deep
  *   TB_SITE_IO, TB_SITE_NOMEM */
 TB_MUST_USE enum tb_status tb_bundle_open(char *const *paths, uint32_t path_count, const char *exclude,
                                           struct tb_bundle *bundle_out, struct tb_bundle_error *error_out);
 void tb_bundle_close(struct tb_bundle *bundle);
+
+/* For one of several shards: the digest of each file, as an empty blob (file_names.h), so that the gateway can tell whether
+ * files of one name are one file. TB_SITE_IO, TB_TOO_LARGE, TB_BAD_FILE (a name that is too long), TB_SITE_NOMEM. */
+TB_MUST_USE enum tb_status tb_bundle_mark(struct tb_bundle *bundle, struct tb_bundle_error *error_out);
 
 /* Whether a file is another one than was opened; *why_out names the first. */
 bool tb_bundle_changed(const struct tb_bundle *bundle, struct tb_bundle_error *why_out);

@@ -273,6 +273,11 @@ enum tb_cli_exit tb_cli_publish(const struct tb_cli_call *call)
     enum tb_status s = tb_bundle_open(call->arguments + 1, (uint32_t)call->argument_count - 1,
                                       tb_cli_text(call, "exclude"), &p.bundle, &error);
     if (s != TB_OK) return tb_say_failure(call, s, "%s", error.text);
+    if (p.shard_count > 1) s = tb_bundle_mark(&p.bundle, &error);
+    if (s != TB_OK) {
+        tb_bundle_close(&p.bundle);
+        return tb_say_failure(call, s, "%s", error.text);
+    }
     tb_signals_catch();
     const int opened = tb_gateway_open(call, &p.session);
     if (opened == TB_OK) {

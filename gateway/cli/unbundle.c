@@ -13,7 +13,9 @@
 #include "base/assert.h"
 #include "base/fault.h"
 #include "base/manifest.h"
+#include "gateway/disk/file_names.h"
 
+#define ANY_SHARD       UINT32_MAX
 #define WRITE_BYTES_MAX ((size_t)8 << 20) /* at a time, so that progress and an interrupt are seen */
 
 struct tensor_ref {
@@ -78,7 +80,7 @@ static int by_name_and_shard(const void *left, const void *right)
     return a->shard_index < b->shard_index ? -1 : a->shard_index > b->shard_index;
 }
 
-/* The tensor of that name, rather from the header's own shard; NULL when there is none. */
+/* The tensor of that name in that shard, or in the first that has one; NULL when there is none. */
 static struct tensor_ref *find_tensor(struct planning *p, const char *name, uint32_t shard)
 {
     uint32_t low = 0;
@@ -90,18 +92,29 @@ static struct tensor_ref *find_tensor(struct planning *p, const char *name, uint
         else
             high = middle;
     }
-    struct tensor_ref *first = NULL;
-    for (; low < p->tensor_count && strcmp(p->tensors[low].item->name, name) == 0; low++) {
-        if (p->tensors[low].item->shard_index == shard) return &p->tensors[low];
-        if (first == NULL) first = &p->tensors[low];
+    for (; low < p->tensor_count && strcmp(p->tensors[low].item->name, name) == 0; low++)
+        if (shard == ANY_SHARD || p->tensors[low].item->shard_index == shard) return &p->tensors[low];
+    return NULL;
+}
+
+/* As FILE:TENSOR where that is in the version, else by its own name; rather from the header's own shard. */
+static struct tensor_ref *tensor_of(struct planning *p, const char *file, const char *name, uint32_t shard)
+{
+    char full[TB_TENSOR_NAME_MAX + 1];
+    const bool fits = tb_file_tensor_name(file, name, full);
+    const uint32_t shards[] = {shard, ANY_SHARD};
+    for (int i = 0; i < 2; i++) {
+        struct tensor_ref *ref = fits ? find_tensor(p, full, shards[i]) : NULL;
+        if (ref == NULL) ref = find_tensor(p, name, shards[i]);
+        if (ref != NULL) return ref;
     }
-    return first;
+    return NULL;
 }
 
 static enum tb_status add_tensor(struct planning *p, const char *file, uint32_t shard,
                                  const struct tb_safetensors_tensor *t)
 {
-    struct tensor_ref *ref = find_tensor(p, t->name, shard);
+    struct tensor_ref *ref = tensor_of(p, file, t->name, shard);
     if (ref == NULL)
         return tb_bundle_refuse(p->error, TB_BAD_FILE,
                                 "the header of %.150s has a tensor \"%.150s\" that the version has not", file,
@@ -143,6 +156,34 @@ static const struct tb_unbundle_file *file_named(const struct tb_unbundle *plan,
     return NULL;
 }
 
+static enum tb_status refuse_other_bytes(const struct planning *p, const char *name)
+{
+    return tb_bundle_refuse(p->error, TB_CONFLICT, "two shards have a file \"%.200s\" with different bytes",
+                            name);
+}
+
+/* A file of two shards is one file: the tensors of this one stand there already. */
+static enum tb_status use_again(struct planning *p, const struct tb_unbundle_file *before,
+                                const struct tb_item *header)
+{
+    struct tb_safetensors parsed;
+    struct tb_safetensors_error error;
+    enum tb_status s = tb_safetensors_parse(before->name, header->bytes, header->count,
+                                            TB_SAFETENSORS_BYTES_UNKNOWN, &parsed, &error);
+    if (s != TB_OK) return tb_bundle_refuse(p->error, s, "%s", error.text);
+    for (uint32_t i = 0; i < parsed.tensor_count && s == TB_OK; i++) {
+        struct tensor_ref *ref = tensor_of(p, before->name, parsed.tensors[i].name, header->shard_index);
+        const struct tb_unbundle_span *span = &p->plan->spans[before->first_span + 1 + i];
+        if (ref == NULL || ref->item->count != span->count ||
+            (span->count > 0 && memcmp(ref->item->bytes, span->bytes, span->count) != 0))
+            s = refuse_other_bytes(p, before->name);
+        else
+            ref->used = true;
+    }
+    tb_safetensors_fini(&parsed);
+    return s;
+}
+
 /* Every rank of a trainer may send the same config.json; two that differ are one too many, and so is a blob that is no more
  * than the header of the file. */
 static enum tb_status plan_again(struct planning *p, const struct tb_unbundle_file *before,
@@ -152,9 +193,8 @@ static enum tb_status plan_again(struct planning *p, const struct tb_unbundle_fi
     const struct tb_unbundle_span *span = &p->plan->spans[before->first_span];
     const bool same = before->of_header == header && span->count == item->count &&
                       (item->count == 0 || memcmp(span->bytes, item->bytes, item->count) == 0);
-    if (same) return TB_OK;
-    return tb_bundle_refuse(p->error, TB_CONFLICT, "two shards have a file \"%.200s\" with different bytes",
-                            before->name);
+    if (!same) return refuse_other_bytes(p, before->name);
+    return header ? use_again(p, before, item) : TB_OK;
 }
 
 static enum tb_status plan_blob(struct planning *p, const struct tb_item *item)
@@ -162,6 +202,7 @@ static enum tb_status plan_blob(struct planning *p, const struct tb_item *item)
     const size_t prefix = strlen(TB_BUNDLE_HEADER_PREFIX);
     const bool header = strncmp(item->name, TB_BUNDLE_HEADER_PREFIX, prefix) == 0;
     const char *name = header ? item->name + prefix : item->name;
+    if (tb_file_of_mark(item->name) != NULL) return TB_OK; /* for the gateway */
     if (!tb_bundle_name_valid(name))
         return tb_bundle_refuse(p->error, TB_BAD_FILE, "a file of the version has the name \"%.200s\"",
                                 item->name);

@@ -2,7 +2,8 @@
  *
  * What a version carries comes from a stranger: names are checked again, headers parsed again, and no link
  * inside the folder is followed. A tensor that no header mentions (published by a trainer, not from a file)
- * goes to tensors-SHARD.safetensors under a header made here. Threads: one. */
+ * goes to tensors-SHARD.safetensors under a header made here. Files of one name and one content in
+ * several shards are one file. Threads: one. */
 #ifndef TB_GATEWAY_CLI_UNBUNDLE_H
 #define TB_GATEWAY_CLI_UNBUNDLE_H
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/disk/file_names.h"
 #include "intra/source.h"
 
 #define SEAL_PARKED_NS TB_SECONDS(20) /* for room that an eviction makes */
@@ -273,6 +274,22 @@ static void say_too_large(const struct tb_daemon *d, const struct tb_version_key
              (unsigned long long)most);
 }
 
+/* Ranks that publish files of one name and different bytes: whoever subscribes can write one of them alone. */
+static enum tb_status check_files(struct seal *seal)
+{
+    for (uint32_t s = 0; seal->copy->region != NULL && s < seal->copy->key.shard_count; s++) {
+        const struct tb_place *other = s != seal->m.shard ? tb_arena_place(seal->copy->region, s) : NULL;
+        const char *file = other != NULL ? tb_file_differs(&seal->manifest, other->manifest) : NULL;
+        if (file == NULL) continue;
+        snprintf(seal->why, sizeof seal->why,
+                 "shards %u and %u have a file \"%.120s\" with different bytes: give one of them another "
+                 "name or folder",
+                 s, seal->m.shard, file);
+        return TB_CONFLICT;
+    }
+    return TB_OK;
+}
+
 static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
 {
     struct tb_daemon *d = s->d;
@@ -297,6 +314,8 @@ static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
     seal->copy = tb_copy_get(d, &view.key);
     if (seal->copy == NULL) return TB_SITE_NOMEM;
     if (seal->copy->evicting) return TB_SUPERSEDED;
+    status = check_files(seal);
+    if (status != TB_OK) return status;
     status = seal_reserve(s, seal);
     if (status != TB_OK) return status;
     const struct tb_worker_export export = {

@@ -201,10 +201,51 @@ static int by_tensor_name(const void *left, const void *right)
                   ((const struct local_tensor *)right)->tensor->name);
 }
 
+static int by_tensor_and_file(const void *left, const void *right)
+{
+    const struct local_tensor *a = left, *b = right;
+    const int names = by_tensor_name(a, b);
+    return names != 0 ? names : (a->file > b->file) - (a->file < b->file);
+}
+
+static size_t folder_of(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    return slash == NULL ? 0 : (size_t)(slash + 1 - name);
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+/* Some file ends so, in the folder of `beside`, or in any (NULL). */
+static bool has_file(const struct tb_local_files *l, const char *end, const char *beside)
+{
+    const size_t folder = beside == NULL ? 0 : folder_of(beside);
+    for (uint32_t i = 0; i < l->file_count; i++)
+        if (ends_with(l->files[i].name, end) &&
+            (beside == NULL ||
+             (folder_of(l->files[i].name) == folder && memcmp(l->files[i].name, beside, folder) == 0)))
+            return true;
+    return false;
+}
+
+/* Folders of several versions, which subscribe wrote, or that a person put together. Components of one version, and an overlay
+ * with its index, are named by their files (file_names.h). */
+static bool ambiguous(const struct tb_local_files *l, const char *a, const char *b)
+{
+    const size_t folder = folder_of(a);
+    const bool one_folder = folder == folder_of(b) && memcmp(a, b, folder) == 0;
+    return one_folder ? !has_file(l, ".safetensors.index.json", a) : has_file(l, "/STABLE", NULL);
+}
+
 static enum tb_status check_unique(struct tb_local_files *l)
 {
     for (uint32_t i = 1; i < l->tensor_count; i++)
-        if (strcmp(l->tensors[i - 1].tensor->name, l->tensors[i].tensor->name) == 0)
+        if (strcmp(l->tensors[i - 1].tensor->name, l->tensors[i].tensor->name) == 0 &&
+            ambiguous(l, l->files[l->tensors[i - 1].file].name, l->files[l->tensors[i].file].name))
             return refuse(l, TB_CONFLICT,
                           "tensor \"%.100s\" is in %.120s and in %.120s: give the folder of one version",
                           l->tensors[i].tensor->name, l->files[l->tensors[i - 1].file].name,
@@ -222,7 +263,7 @@ static enum tb_status make_index(struct tb_local_files *l)
         for (uint32_t t = 0; t < l->files[i].parsed.tensor_count; t++)
             l->tensors[count++] = (struct local_tensor){&l->files[i].parsed.tensors[t], i};
     TB_ASSERT(count == l->tensor_count);
-    if (count > 0) qsort(l->tensors, count, sizeof *l->tensors, by_tensor_name);
+    if (count > 0) qsort(l->tensors, count, sizeof *l->tensors, by_tensor_and_file);
     return check_unique(l);
 }
 
@@ -284,13 +325,35 @@ static bool file_read(struct tb_local_files *l, uint32_t file, uint64_t at, uint
     return l->fd >= 0 && tb_disk_read(l->fd, at, count, out);
 }
 
+static const struct local_tensor *tensor_named(const struct tb_local_files *l, const char *name)
+{
+    const struct tb_safetensors_tensor wanted = {.name = name};
+    const struct local_tensor key = {.tensor = &wanted};
+    return l->tensor_count > 0
+               ? bsearch(&key, l->tensors, l->tensor_count, sizeof *l->tensors, by_tensor_name)
+               : NULL;
+}
+
+/* FILE:TENSOR. */
+static const struct local_tensor *tensor_of_file(const struct tb_local_files *l, const char *name)
+{
+    for (const char *colon = strchr(name, ':'); colon != NULL; colon = strchr(colon + 1, ':')) {
+        const size_t length = (size_t)(colon - name);
+        const struct local_tensor *t = tensor_named(l, colon + 1);
+        while (t != NULL && t > l->tensors && by_tensor_name(t - 1, t) == 0)
+            t--;
+        for (; t != NULL && t < l->tensors + l->tensor_count && strcmp(t->tensor->name, colon + 1) == 0; t++)
+            if (strlen(l->files[t->file].name) == length && memcmp(l->files[t->file].name, name, length) == 0)
+                return t;
+    }
+    return NULL;
+}
+
+/* Of several that have the name, any: digests tell whether it is the right one. */
 static const struct local_tensor *find_tensor(const struct tb_local_files *l, const struct tb_tensor *t)
 {
-    const struct tb_safetensors_tensor wanted = {.name = t->name};
-    const struct local_tensor key = {.tensor = &wanted};
-    const struct local_tensor *found =
-        l->tensor_count > 0 ? bsearch(&key, l->tensors, l->tensor_count, sizeof *l->tensors, by_tensor_name)
-                            : NULL;
+    const struct local_tensor *found = tensor_named(l, t->name);
+    if (found == NULL) found = tensor_of_file(l, t->name);
     if (found == NULL || found->tensor->rank != t->rank) return NULL;
     const struct tb_tensor dtype = {.dtype = found->tensor->dtype, .other = found->tensor->other};
     if (!tb_tensor_dtype_equal(&dtype, t)) return NULL;

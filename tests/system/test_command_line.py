@@ -104,6 +104,13 @@ def follow_writes_each_version_and_ends_on_a_signal(lab):
     expect("numbers", [line["number"] for line in lines], [1, 2, 3])
 
 
+def publishing(lab, site, name, *args):
+    process = Process(name, [TOMBOLO, "publish", "policy", *map(str, args), "--json", "--gateway", f"unix:{site.session_socket}"],
+                      lab.dir / f"{name}.log", stdout=subprocess.PIPE)
+    lab.processes.append(process)
+    return process
+
+
 def published(site, folder, number, *args):
     return json.loads(site.cli("publish", "policy", folder, "--version", number, "--json", *args).stdout)
 
@@ -208,6 +215,50 @@ def shards_from_several_processes_are_one_version(lab):
     west.cli("subscribe", "policy", "--into", lab.dir / "into", "--version", "4", "--timeout", PATIENCE)
     for name in (files[0].name, files[1].name, "config.json"):
         expect(f"{name} is byte-identical", filecmp.cmp(source / name, version_folder(lab.dir / "into", 4) / name, shallow=False), True)
+
+
+@scenario
+def ranks_with_one_file_name(lab):
+    """P1: Two ranks give a file of one name. Equal bytes are one file; others, under an equal header, are refused when they are published."""
+    east = lab.site("east")
+    east.models["policy"] = dict(home="east", keep=8)
+    up(east)
+    folders = [lab.dir / f"rank{i}" for i in range(3)]
+    for folder, seed in zip(folders, (1, 1, 2)):
+        folder.mkdir()
+        safetensors(folder / "model.safetensors", {"w": ("U8", [300000], bytes([seed]) * 300000)})
+    run = ("--run", "k", "--timeout", PATIENCE)
+    first = publishing(lab, east, "equal", folders[0], "--version", 1, "--shard", "0/2", *run)
+    wait_for("one shard is sealed", lambda: any(v["sealed_shards"] == 1 for v in east.versions()))
+    published(east, folders[1], 1, "--shard", "1/2", *run)
+    expect("exit code of the first", first.ended(), 0)
+    east.cli("subscribe", "policy", "--into", lab.dir / "into", "--version", 1, "--timeout", PATIENCE)
+    expect_same(folders[0], lab.dir / "into" / "1")
+    first = publishing(lab, east, "other", folders[0], "--version", 2, "--shard", "0/2", *run)
+    wait_for("one shard is sealed", lambda: any(v["sealed_shards"] == 1 and v["number"] == 2 for v in east.versions()))
+    refused(east, 1, 'shards 0 and 1 have a file "model.safetensors" with different bytes', "publish", "policy", folders[2], "--version", 2,
+            "--shard", "1/2", *run)
+    expect("exit code of the first, which lacks its other shard", first.ended(), 6)
+
+
+@scenario
+def components_and_overlays_travel(lab):
+    """P1: A folder of components whose tensors have equal names, and an overlay checkpoint, arrive as they were."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    pipe = lab.dir / "pipe"
+    for i, name in enumerate(("text_encoder", "text_encoder_2")):
+        (pipe / name).mkdir(parents=True)
+        safetensors(pipe / name / "model.safetensors", {"w": ("U8", [300000], bytes([i]) * 300000), f"only.{i}": ("U8", [9], bytes(9))})
+    safetensors(pipe / "old.safetensors", {"head": ("U8", [1000], bytes(1000))})
+    safetensors(pipe / "overlay.safetensors", {"head": ("U8", [1000], b"x" * 1000)})
+    (pipe / "model.safetensors.index.json").write_text('{"weight_map": {"head": "overlay.safetensors"}}')
+    published(east, pipe, 1)
+    west.cli("subscribe", "policy", "--into", lab.dir / "into", "--version", 1, "--timeout", PATIENCE)
+    expect_same(pipe, lab.dir / "into" / "1")
+    (pipe / "model.safetensors.index.json").unlink()
+    refused(east, 1, "--exclude", "publish", "policy", pipe, "--version", 2)
+    east.cli("publish", "policy", pipe, "--version", 2, "--exclude", "old.safetensors")
 
 
 @scenario
@@ -367,13 +418,6 @@ def refusals_have_their_exit_codes(lab):
     if "No such file" not in done.stderr or "does tombolod run there?" not in done.stderr:
         raise Failed(f"a gateway that is away: {done.stderr}")
     expect("the gateway is not waited for long", time.monotonic() - started < 30, True)
-
-
-def publishing(lab, site, name, *args):
-    process = Process(name, [TOMBOLO, "publish", "policy", *map(str, args), "--json", "--gateway", f"unix:{site.session_socket}"],
-                      lab.dir / f"{name}.log", stdout=subprocess.PIPE)
-    lab.processes.append(process)
-    return process
 
 
 @scenario

@@ -241,6 +241,39 @@ static void bad_files_are_passed_over_and_told(void **state)
     tb_local_close(l);
 }
 
+/* Components of one version have equal tensor names; the version names them by their files. Two versions side by side are none. */
+static void components_are_read_by_their_files(void **state)
+{
+    struct disk_world *w = *state;
+    static const char json[] = "{\"t\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}";
+    char error[TB_LOCAL_ERROR_BYTES];
+    static const struct {
+        const char *name, *bytes; /* NULL: it is not there */
+    } tensors[] = {{"one/m.safetensors:t", "abc"},
+                   {"two/m.safetensors:t", "xyz"},
+                   {"three/m.safetensors:t", NULL},
+                   {"one/m.safetensors:u", NULL}};
+    assert_int_equal(mkdir(disk_path(w, "one"), 0755), 0);
+    assert_int_equal(mkdir(disk_path(w, "two"), 0755), 0);
+    (void)disk_put_tensors(w, "one/m.safetensors", json, "abc", 3);
+    (void)disk_put_tensors(w, "two/m.safetensors", json, "xyz", 3);
+    struct tb_local_files *l = opened(w);
+    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) {
+        const struct tb_tensor t = {
+            .name = tensors[i].name, .dtype = TB_DTYPE_U8, .rank = 1, .full = {3}, .box_count = {3}};
+        void *memory = NULL;
+        uint8_t out[3];
+        struct tb_manifest m = disk_manifest(&t, 1, NULL, 0, &memory);
+        assert_true(tb_local_read(l, &m, 0, out) == (tensors[i].bytes != NULL));
+        if (tensors[i].bytes != NULL) assert_memory_equal(out, tensors[i].bytes, 3);
+        free(memory);
+    }
+    tb_local_close(l);
+    disk_put(w, "two/STABLE", "{}", 2);
+    CHECK_STATUS(refused(w, error), TB_CONFLICT);
+    assert_non_null(strstr(error, "give the folder of one version"));
+}
+
 static void folders_that_are_none_or_ambiguous_are_refused(void **state)
 {
     struct disk_world *w = *state;
@@ -286,6 +319,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_not_the_same_tensor_is_not_read, disk_setup, disk_teardown),
         cmocka_unit_test_setup_teardown(a_file_cut_short_has_its_first_chunks, disk_setup, disk_teardown),
         cmocka_unit_test_setup_teardown(bad_files_are_passed_over_and_told, disk_setup, disk_teardown),
+        cmocka_unit_test_setup_teardown(components_are_read_by_their_files, disk_setup, disk_teardown),
         cmocka_unit_test_setup_teardown(folders_that_are_none_or_ambiguous_are_refused, disk_setup,
                                         disk_teardown),
         cmocka_unit_test_setup_teardown(a_stop_is_heeded_before_the_next_file, disk_setup, disk_teardown),
