@@ -202,7 +202,8 @@ struct tb_run_info {
 
 /* key: at most 255 bytes. A new key starts a run and shuts out every earlier one; the newest run's key joins it, and so does an empty key
  * (then TB_NOT_FOUND also means that the model has no run yet). TB_FENCED: the key of a run that was shut out.
- * TB_NOT_HOME, TB_PEER_DENIED, TB_NOT_FOUND (model not configured); TB_TIMEOUT, TB_GATEWAY_AWAY after 30 s. */
+ * TB_NOT_HOME, TB_PEER_DENIED, TB_NOT_FOUND (model not configured); TB_SITE_DOUBT: the home's store is new or restored, and the peers
+ * that tb_last_error names have not said which runs they remember, for up to 30 s; TB_TIMEOUT, TB_GATEWAY_AWAY after 45 s. */
 TB_API TB_MUST_USE int tb_run_open(struct tb_session *session, const char *model, const char *key,
                                    struct tb_run_info *info_out);
 /* As tb_run_open, but a key that is not known starts a run only where the model has none yet.
