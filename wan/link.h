@@ -228,7 +228,9 @@ struct link {
     struct tb_name told_dtypes_of;
     struct link_twin twin;
     struct tb_segment segment;
-    tb_time_ns segment_at;  /* it was looked at */
+    tb_time_ns segment_at; /* it was looked at */
+    uint64_t segment_seq;  /* streams of this session, up to the next, were counted as stalled */
+    uint32_t segment_number;
     uint64_t control_acked; /* bytes of the session's control stream, */
     tb_time_ns control_at;  /* since then; 0: not looked at yet */
     struct tb_name

@@ -75,6 +75,24 @@ static bool stream_stalled(const struct link *l, struct tb_stream *s, tb_time_ns
     return true;
 }
 
+/* Connections that stall at one time may have one fault, as on a path that comes and goes: what was open then counts once. */
+static bool is_fresh(const struct link *l, const struct tb_stream *s)
+{
+    return l->segment_seq != l->session_seq || s->plan.number > l->segment_number;
+}
+
+static bool count_stalled(struct link *l, uint32_t bytes)
+{
+    l->segment_seq = l->session_seq;
+    l->segment_number = 0;
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
+        const struct tb_stream *s = l->streams[i];
+        if (s == NULL || s->plan.session_seq != l->session_seq) continue;
+        if (s->plan.number > l->segment_number) l->segment_number = s->plan.number;
+    }
+    return tb_segment_stalled(&l->segment, bytes);
+}
+
 /* Manifests fill it with full segments, and heartbeats wait behind them. */
 static void watch_control(struct link *l, tb_time_ns now)
 {
@@ -96,7 +114,7 @@ void link_segment_tick(struct link *l, tb_time_ns now)
         if (s == NULL || s->plan.session_seq != l->session_seq) continue;
         moved |= stream_moved(s);
         const uint32_t bytes = atomic_load_explicit(&s->stalled_segment, memory_order_relaxed);
-        if (stream_stalled(l, s, now)) low |= tb_segment_stalled(&l->segment, bytes);
+        if (stream_stalled(l, s, now) && is_fresh(l, s)) low |= count_stalled(l, bytes);
     }
     if (moved) tb_segment_moved(&l->segment);
     if (low) lowered(l);

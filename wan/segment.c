@@ -30,7 +30,7 @@ bool tb_segment_stalled(struct tb_segment *s, uint32_t bytes)
 {
     if (bytes <= TB_SEGMENT_BYTES_MIN) return false;             /* there is nothing below */
     if (s->bytes_max != 0 && bytes > s->bytes_max) return false; /* of the time before */
-    if (++s->stalled < STALLED_MIN) return false;
+    if (++s->stalled < STALLED_MIN && !s->proven) return false;
     return lower(s, bytes, tb_segment_below(bytes, 1));
 }
 

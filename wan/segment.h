@@ -3,7 +3,8 @@
  *
  * A stalled connection is one whose full segments go again and again and are never acknowledged, while a heartbeat that
  * was sent meanwhile is answered. One such connection may have a fault of its own (one of several paths, a stopped
- * reader's machine), so two in a row, without a full segment that arrives between them, make the size guilty. */
+ * reader's machine), so two in a row, without a full segment that arrives between them, make the size guilty. Once a
+ * size was found guilty, one connection is enough for the next. */
 #ifndef TB_WAN_SEGMENT_H
 #define TB_WAN_SEGMENT_H
 

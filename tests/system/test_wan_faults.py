@@ -59,6 +59,7 @@ class Pair:
         self.paths = paths or lab.weights(3)
         self.trainer = self.reader = None
         self.number = 0
+        self.large_vanish = False                 # only then link.mtu is true
         self.lives_bytes = self.lives_hedged = 0  # that west received, and others hedged, in lives before this one
         self.lost_bytes = 0                       # that kills, and streams that ended, may have cost
         self.since, self.hedged = {}, {}          # what had come over each of west's links when it was lost last; what each site had hedged
@@ -173,6 +174,8 @@ class Pair:
         print(f"  {sessions - self.sessions} sessions, {lost - self.lost} streams lost; in vain: {waste / 1e6:.2f} MB of at most {bound / 1e6:.1f}"
               f" ({v['bytes'] / 1e6:.0f} MB are the version)", flush=True)
         need(waste <= bound, f"{waste:.0f} bytes came in vain, of at most {bound}")
+        told = [line for site in (self.east, self.west) for line in site.daemon.logged("link.mtu")]
+        need(self.large_vanish or not told, f"no large packet vanished, and yet: {told[:1]}")
 
     def exact(self, uid):
         self.reader.stage(uid)
@@ -295,6 +298,7 @@ def meanwhile(lab, seconds, fault, mended, cuts=0):
     """The path is changed in mid-version for so long, and then as it was. `cuts`: how often streams may have to be given up for it."""
     pair = Pair(lab).up()
     uid = pair.begin()
+    pair.large_vanish = "mtu" in fault
     pair.turn(**fault)
     time.sleep(seconds)  # the fault lasts so long
     pair.turn(**mended)

@@ -234,7 +234,8 @@ static void every_type_has_a_name(void **state)
     (void)state;
     for (uint16_t type = 1; type <= TB_FRAME_SPENT; type++)
         assert_string_not_equal(tb_frame_name(type), "unknown");
-    assert_string_equal(tb_frame_name(TB_FRAME_SEGMENT), "segment"); /* numbers between are given out, not all used */
+    assert_string_equal(tb_frame_name(TB_FRAME_SEGMENT),
+                        "segment"); /* numbers between are given out, not all used */
     assert_string_equal(tb_frame_name(0), "unknown");
     assert_string_equal(tb_frame_name(TB_FRAME_TYPE_END), "unknown");
     assert_string_equal(tb_frame_name(UINT16_MAX), "unknown");
