@@ -69,6 +69,11 @@ static void the_lower_word_counts(void **state)
     assert_int_equal(s.bytes_max, 1200);
     assert_true(tb_segment_told(&s, 536));
     assert_int_equal(s.bytes_max, 536);
+    struct tb_segment told = {0};
+    assert_true(
+        tb_segment_told(&told, 1100)); /* one of the time before stalls still, and says nothing of 1100 */
+    assert_false(tb_segment_stalled(&told, 1188));
+    assert_int_equal(told.bytes_max, 1100);
     struct tb_segment tried = {.bytes_max = 1000}; /* what is tried becomes proven by that word */
     assert_true(tb_segment_told(&tried, 1000));
     assert_true(tried.proven);
