@@ -33,6 +33,8 @@ static const char *const frame_names[TB_FRAME_TYPE_END] = {
     [TB_FRAME_RUNS] = "runs",
     [TB_FRAME_RUN_TOLD] = "run_told",
     [TB_FRAME_SEGMENT] = "segment",
+    [TB_FRAME_STATE] = "state",
+    [TB_FRAME_HOLDUP] = "holdup",
 };
 
 const char *tb_frame_name(uint16_t type)
@@ -85,6 +87,49 @@ enum tb_status tb_held_words_check(const struct tb_span *span, uint32_t chunk_co
         if (word.index < next || word.index >= TB_BITMAP_WORDS(chunk_count)) return TB_PEER_GARBLED;
         if ((word.word & ~word_mask(word.index, chunk_count)) != 0) return TB_PEER_GARBLED;
         next = (uint64_t)word.index + 1;
+    }
+    return TB_OK;
+}
+
+void tb_site_held_encode(const struct tb_site_state *state,
+                         uint8_t out[TB_SITE_HELD_MAX * TB_SITE_HELD_BYTES])
+{
+    struct tb_writer w;
+    tb_writer_init(&w, out, TB_SITE_HELD_MAX * TB_SITE_HELD_BYTES);
+    for (uint32_t i = 0; i < state->held_count; i++) {
+        const struct tb_site_held *h = &state->held[i];
+        tb_write_id(&w, &h->uid);
+        tb_write_u64(&w, h->which.run_order);
+        tb_write_u64(&w, h->which.number);
+        tb_write_u64(&w, h->bytes);
+        tb_write_u64(&w, h->held_bytes);
+        tb_write_u8(&w, h->marks);
+    }
+}
+
+static bool held_valid(const struct tb_site_state *s, const struct tb_site_held *h)
+{
+    if (tb_id_is_zero(&h->uid) || (h->marks & ~TB_SITE_MARKS) != 0 || h->held_bytes > h->bytes) return false;
+    if ((h->marks & TB_SITE_WHOLE) != 0 && h->held_bytes != h->bytes) return false;
+    return s->held_count == 0 || tb_site_which_compare(&s->held[s->held_count - 1].which, &h->which) > 0;
+}
+
+enum tb_status tb_site_held_decode(const struct tb_span *span, struct tb_site_state *state_out)
+{
+    struct tb_reader r;
+    if (span->count % TB_SITE_HELD_BYTES != 0) return TB_PEER_GARBLED;
+    if (span->count > TB_SITE_HELD_MAX * TB_SITE_HELD_BYTES) return TB_PEER_GARBLED;
+    tb_reader_init(&r, span->bytes, span->count);
+    for (state_out->held_count = 0; state_out->held_count < span->count / TB_SITE_HELD_BYTES;) {
+        struct tb_site_held h;
+        h.uid = tb_read_id(&r);
+        h.which.run_order = tb_read_u64(&r);
+        h.which.number = tb_read_u64(&r);
+        h.bytes = tb_read_u64(&r);
+        h.held_bytes = tb_read_u64(&r);
+        h.marks = tb_read_u8(&r);
+        if (!held_valid(state_out, &h)) return TB_PEER_GARBLED;
+        state_out->held[state_out->held_count++] = h;
     }
     return TB_OK;
 }

@@ -9,6 +9,7 @@
 #include "base/bitmap.h"
 #include "base/codec.h"
 #include "base/message.h"
+#include "base/site_state.h"
 
 /* HELLO negotiates: both say what they speak at most and at least, and the smaller most is spoken if both
  * can. 3 says what a view of another site needs (docs/protocol.md); 2 has BASE, chunks as differences to a
@@ -23,6 +24,7 @@
 #define TB_LINK_PROTOCOL_DTYPES  3 /* the first whose layouts name dtypes by name and bits */
 #define TB_LINK_PROTOCOL_RUNS    3 /* the first that has RUNS and RUN_TOLD */
 #define TB_LINK_PROTOCOL_SEGMENT 3 /* likewise */
+#define TB_LINK_PROTOCOL_STATE   3 /* the first that has STATE and HOLDUP */
 
 #define TB_LINK_FRAME_BYTES_MAX  (1u << 20)   /* of one control message */
 #define TB_LINK_PAGE_BYTES       (256u << 10) /* of a HEAD, DIGESTS or HELD that we send */
@@ -59,6 +61,8 @@ enum tb_frame_type {
     TB_FRAME_SPENT,      /* the day's bytes from here to you are used up; or there are some again */
     TB_FRAME_RUNS = 29,  /* which run of this model, of which I am the home, do you remember as its newest? */
     TB_FRAME_RUN_TOLD,   /* that run; order 0: none, or none that you may hear of */
+    TB_FRAME_STATE = 32, /* what a site holds of a model, what it has active there, and why it is behind */
+    TB_FRAME_HOLDUP,     /* what holds up the chunks that I send you */
     TB_FRAME_SEGMENT = 37, /* no more bytes of payload than this pass in a segment between us */
     TB_FRAME_TYPE_END
 };
@@ -144,6 +148,16 @@ TB_MESSAGE(tb_frame_segment, TB_FRAME_SEGMENT_FIELDS)
 
 #define TB_FRAME_REPORT_FIELDS(F) F(id, uid) F(name, site) F(u8, state) /* enum tb_links_report_state */
 TB_MESSAGE(tb_frame_report, TB_FRAME_REPORT_FIELDS)
+
+/* held: n x (id uid, u64 run, u64 number, u64 bytes, u64 held_bytes, u8 marks), newest first, at most
+ * TB_SITE_HELD_MAX. Both etas zero: no estimate. A version with number and run zero: none. */
+#define TB_FRAME_STATE_FIELDS(F)                                                                              \
+    F(name, site) F(name, model) F(u8, hops) F(u64, incarnation) F(u64, serial) F(bool, known) F(u16, reason) \
+    F(u64, age_ms) F(u64, head_run) F(u64, head_number) F(u64, active_run) F(u64, active_number)              \
+    F(u32, versions) F(u64, left_bytes) F(u64, behind_ms) F(u64, eta_low_ms) F(u64, eta_high_ms) F(span, held)
+TB_MESSAGE(tb_frame_state, TB_FRAME_STATE_FIELDS)
+#define TB_FRAME_HOLDUP_FIELDS(F) F(u8, holdup) /* enum tb_holdup */
+TB_MESSAGE(tb_frame_holdup, TB_FRAME_HOLDUP_FIELDS)
 /* clang-format on */
 
 const char *tb_frame_name(uint16_t type); /* for logs; "unknown" */
@@ -163,6 +177,14 @@ void tb_held_words_encode(const struct tb_held_word *words, uint32_t count, stru
  * or lie outside a bitmap of chunk_count bits, or a bit past the last chunk is set. */
 TB_MUST_USE enum tb_status tb_held_words_check(const struct tb_span *span, uint32_t chunk_count);
 struct tb_held_word tb_held_words_at(const struct tb_span *span, uint32_t i);
+
+/* The entries of STATE's `held`. Decoding answers TB_PEER_GARBLED for a length that is no multiple, for more
+ * than TB_SITE_HELD_MAX, a zero uid, an order that does not fall, a mark that does not exist, held_bytes above
+ * bytes, and WHOLE with less than all. */
+#define TB_SITE_HELD_BYTES 49u
+void tb_site_held_encode(const struct tb_site_state *state,
+                         uint8_t out[TB_SITE_HELD_MAX * TB_SITE_HELD_BYTES]);
+TB_MUST_USE enum tb_status tb_site_held_decode(const struct tb_span *span, struct tb_site_state *state_out);
 
 /* A chunk frame of a data stream: this header, then wire_bytes of the chunk in that form. Nothing else follows
  * BOUND. In protocol 1 the byte `base` is 0.

@@ -274,6 +274,10 @@ struct link {
     bool full;                                /* since the last look there was always something to send */
     bool spent;                               /* the day's bytes, when it was looked last */
     bool told_spent;                          /* as the peer heard of us in this session */
+    struct tb_id peer_life;                   /* of the peer's arena, by its last HELLO; zero: none came */
+    enum tb_holdup told_holdup;               /* as the peer heard of us in this session */
+    tb_time_ns holdup_at;                     /* when it was looked at last */
+    uint64_t holdup_sent, holdup_resent;      /* bytes, as they were then */
     tb_time_ns looked_at;
     uint32_t stream_failures; /* in a row */
     tb_time_ns stream_retry_at;
@@ -538,6 +542,13 @@ enum tb_status link_on_spent(struct link *l, struct tb_wire_frame *f);
 /* link_runs.c */
 enum tb_status link_on_runs(struct link *l, struct tb_wire_frame *f);
 enum tb_status link_on_run_told(struct link *l, struct tb_wire_frame *f);
+/* link_state.c */
+void link_life(struct link *l,
+               const struct tb_id *life); /* a session began: what HELLO says of the peer's arena */
+void link_state_up(struct link *l);
+void link_holdup_tick(struct link *l, tb_time_ns now);
+enum tb_status link_on_state(struct link *l, struct tb_wire_frame *f);
+enum tb_status link_on_holdup(struct link *l, struct tb_wire_frame *f);
 
 /* link_streams.c */
 void link_streams_tick(struct link *l, tb_time_ns now);

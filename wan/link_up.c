@@ -295,6 +295,8 @@ static void session_begin(struct conn *c, const struct tb_frame_hello *hello, co
     l->session_id = *id;
     l->protocol = protocol;
     l->session_seq++;
+    link_life(l, &hello->life);
+    link_state_up(l);
     link_versions_up(l);
     l->want_last = 0;
     l->stream_number = 0;
@@ -467,6 +469,8 @@ static const link_handler handlers[TB_FRAME_TYPE_END] = {
     [TB_FRAME_RUNS] = link_on_runs,
     [TB_FRAME_RUN_TOLD] = link_on_run_told,
     [TB_FRAME_SEGMENT] = link_on_segment,
+    [TB_FRAME_STATE] = link_on_state,
+    [TB_FRAME_HOLDUP] = link_on_holdup,
 };
 
 static void log_garbled(const struct conn *c, uint16_t type)

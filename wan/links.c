@@ -94,6 +94,7 @@ static void on_clock(uv_timer_t *clock)
         link_up_tick(l, now);
         link_versions_tick(l);
         link_serves_tick(l);
+        link_holdup_tick(l, now);
         move(l, now);
     }
     links_share_tick(ls, now);

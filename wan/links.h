@@ -27,6 +27,7 @@
 #include "base/net/resolve.h"
 #include "base/net/tls.h"
 #include "base/place.h"
+#include "base/site_state.h"
 #include "base/time.h"
 #include "wan/bottleneck.h"
 #include "wan/choice.h"
@@ -94,6 +95,11 @@ struct tb_links_ops {
     /* up: the session is there (identity is the peer's certificate). Not up: why says what ended it; it is
      * dialled again. A session replaced by a fresh one of the same peer is told by on_renewed instead. */
     void (*on_peer)(void *user, uint32_t peer, bool up, enum tb_status why);
+    /* A session begins, and this is the life of the peer's arena. What the peer held in another life it has lost, until it
+     * says so again. Before on_peer and on_renewed. */
+    void (*on_life)(void *user, uint32_t peer, const struct tb_id *life);
+    /* The peer says what it, or a site behind it (hops > 0), holds of a model that concerns both. */
+    void (*on_state)(void *user, uint32_t peer, const struct tb_site_state *state);
     /* A fresh session took the place of one that was up: reports in flight on the old one may be lost. */
     void (*on_renewed)(void *user, uint32_t peer);
     /* The peer or we refused a session. TB_PEER_STALE: `detail` is the highest incarnation seen; with
@@ -273,6 +279,11 @@ TB_MUST_USE enum tb_status tb_links_runs_ask(struct tb_links *links, uint32_t pe
 /* Likewise; the same statuses. */
 TB_MUST_USE enum tb_status tb_links_run_tell(struct tb_links *links, uint32_t peer,
                                              const struct tb_links_run *run);
+/* What this site holds of a model, or a site behind it (hops > 0), to that peer. The caller says it when it
+ * changes, at most once a second, and when a session begins. TB_PEER_UNREACHABLE: the link is down.
+ * TB_PEER_PROTOCOL: the peer does not know it. TB_PEER_DENIED: the model does not concern that peer. */
+TB_MUST_USE enum tb_status tb_links_tell_state(struct tb_links *links, uint32_t peer,
+                                               const struct tb_site_state *state);
 
 struct tb_links_progress {
     uint32_t chunks;      /* of all shards */
@@ -381,6 +392,8 @@ struct tb_links_stats {
     uint32_t queued_parcels;             /* that no stream took yet */
     uint64_t short_bytes;                /* the frame that waits for room in until_bytes; 0: none does */
     bool peer_spent;                     /* until_bytes of the peer hold what it has for us, by its word */
+    enum tb_holdup holdup;               /* of what we send there, in the last second */
+    enum tb_holdup peer_holdup;          /* of what the peer sends here, by its word */
     uint64_t bytes_sent, bytes_received; /* chunk frames, all streams since the start */
     /* chunk frames, of chunks that were put on a second stream because they were late on their first */
     uint64_t bytes_hedged;
@@ -403,6 +416,8 @@ struct tb_links_stats {
     struct tb_links_stream_stats streams[TB_LINKS_STREAMS_MAX];
 };
 void tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links_stats *stats_out);
+enum tb_limit tb_links_most_limit(
+    const struct tb_links_stats *stats); /* what holds most of the streams that send */
 /* In which form chunks go to that peer, and what that is reckoned from. */
 void tb_links_choice(const struct tb_links *links, uint32_t peer, struct tb_choice *choice_out);
 /* In how many classes a step of that model had best be encoded for the peers that draw it, as it is reckoned now from how the last one

@@ -399,6 +399,20 @@ static void links_peer(void *user, uint32_t peer, bool up, enum tb_status why)
     (void)tb_daemon_settle(d);
 }
 
+/* P3 P10: what the peer held in its arena's life before is gone, and so is what others are told of it. */
+static void links_life(void *user, uint32_t peer, const struct tb_id *life)
+{
+    struct tb_daemon *d = user;
+    struct tb_id *known = &d->peer_lives[peer];
+    const bool another = !tb_id_is_zero(known) && !tb_id_equal(known, life);
+    *known = *life;
+    if (!another) return;
+    d->counters.lives_changed++;
+    tb_log(TB_LOG_WARN, "link.new_life", "peer=%s action=forget_what_it_held", peer_site(d, peer));
+    tb_catalog_site_forget(d->catalog, tb_clock_now(), &d->config->peers[peer].site);
+    (void)tb_daemon_settle(d);
+}
+
 static void links_renewed(void *user, uint32_t peer)
 {
     struct tb_daemon *d = user;
@@ -622,6 +636,7 @@ static const struct tb_links_ops links_ops = {
     .expects = links_expects,
     .weight_of = tb_policy_weight,
     .on_peer = links_peer,
+    .on_life = links_life,
     .on_renewed = links_renewed,
     .on_refused = links_refused,
     .on_version = links_version,

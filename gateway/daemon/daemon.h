@@ -74,7 +74,7 @@ struct tb_table_told {
     X(evictions) X(arena_refused) X(tables_full) X(store_failed)                           \
     X(links_up) X(links_down) X(links_refused) X(links_twins) X(reports_refused)          \
     X(runs_refused) X(runs_below)                                                          \
-    X(verify_bad) X(chunks_rotted) X(chunks_repaired) X(budgets_held)                      \
+    X(lives_changed) X(verify_bad) X(chunks_rotted) X(chunks_repaired) X(budgets_held)     \
     X(certificates_loaded) X(certificates_refused)                                         \
     X(anchors_written) X(anchors_failed) X(anchors_bad) X(adopted_chunks)
 /* clang-format on */
@@ -303,7 +303,9 @@ struct tb_daemon {
 
     struct tb_peer_limit limits[TB_CONFIG_LIST_MAX];
     struct tb_store_path found[TB_CONFIG_LIST_MAX]; /* streams 0: nothing */
-    struct tb_policy policies[TB_CONFIG_LIST_MAX];  /* of config->models */
+    struct tb_id
+        peer_lives[TB_CONFIG_LIST_MAX]; /* of the peers' arenas, by their last HELLO; zero: none came */
+    struct tb_policy policies[TB_CONFIG_LIST_MAX]; /* of config->models */
 
     uv_timer_t tick;
     uint64_t tick_ms;

@@ -99,6 +99,76 @@ static void versions_messages_come_back(void **state)
     WALK(tb_frame_refused, ((struct tb_frame_refused){1, 2, 3, TB_REFUSAL_DIGEST}));
 }
 
+static void views_messages_come_back(void **state)
+{
+    (void)state;
+    const struct tb_frame_state said = {.site = some_name("west"),
+                                        .model = some_name("policy"),
+                                        .hops = 1,
+                                        .incarnation = 7,
+                                        .serial = 8,
+                                        .known = true,
+                                        .reason = 3,
+                                        .head_number = 9,
+                                        .versions = 2,
+                                        .held = page};
+    WALK(tb_frame_state, said);
+    WALK(tb_frame_holdup, ((struct tb_frame_holdup){2}));
+}
+
+static struct tb_site_state two_held(void)
+{
+    return (struct tb_site_state){.held_count = 2,
+                                  .held = {{some_id(2), {1, 5}, 100, 40, TB_SITE_READY},
+                                           {some_id(1), {1, 4}, 100, 100, TB_SITE_READY | TB_SITE_WHOLE}}};
+}
+
+static enum tb_status held_there_and_back(const struct tb_site_state *said, struct tb_site_state *heard)
+{
+    uint8_t bytes[TB_SITE_HELD_MAX * TB_SITE_HELD_BYTES];
+    tb_site_held_encode(said, bytes);
+    return tb_site_held_decode(&(struct tb_span){bytes, said->held_count * TB_SITE_HELD_BYTES}, heard);
+}
+
+static void what_a_site_holds_comes_back(void **state)
+{
+    (void)state;
+    static struct tb_site_state said, heard;
+    said = two_held();
+    CHECK_OK(held_there_and_back(&said, &heard));
+    assert_int_equal(heard.held_count, 2);
+    assert_memory_equal(&heard.held[0].uid, &said.held[0].uid, sizeof said.held[0].uid);
+    assert_int_equal(heard.held[0].which.number, 5);
+    assert_int_equal(heard.held[0].held_bytes, 40);
+    assert_int_equal(heard.held[1].marks, TB_SITE_READY | TB_SITE_WHOLE);
+    CHECK_OK(tb_site_held_decode(&(struct tb_span){NULL, 0}, &heard));
+    assert_int_equal(heard.held_count, 0);
+}
+
+static void what_no_site_holds_is_refused(void **state)
+{
+    (void)state;
+    static struct tb_site_state said, heard;
+    static const uint8_t many[(TB_SITE_HELD_MAX + 1) * TB_SITE_HELD_BYTES];
+    CHECK_STATUS(tb_site_held_decode(&(struct tb_span){many, sizeof many}, &heard), TB_PEER_GARBLED);
+    CHECK_STATUS(tb_site_held_decode(&(struct tb_span){many, 1}, &heard), TB_PEER_GARBLED);
+    said = two_held();
+    said.held[1].uid = (struct tb_id){{0}};
+    CHECK_STATUS(held_there_and_back(&said, &heard), TB_PEER_GARBLED);
+    said = two_held();
+    said.held[1].which.number = 5; /* the order does not fall */
+    CHECK_STATUS(held_there_and_back(&said, &heard), TB_PEER_GARBLED);
+    said = two_held();
+    said.held[0].marks = TB_SITE_MARKS + 1;
+    CHECK_STATUS(held_there_and_back(&said, &heard), TB_PEER_GARBLED);
+    said = two_held();
+    said.held[0].held_bytes = 101;
+    CHECK_STATUS(held_there_and_back(&said, &heard), TB_PEER_GARBLED);
+    said = two_held();
+    said.held[0].marks |= TB_SITE_WHOLE; /* with 40 of 100 bytes */
+    CHECK_STATUS(held_there_and_back(&said, &heard), TB_PEER_GARBLED);
+}
+
 static void a_status_crosses_and_nonsense_does_not(void **state)
 {
     (void)state;
@@ -236,6 +306,9 @@ static void every_type_has_a_name(void **state)
         assert_string_not_equal(tb_frame_name(type), "unknown");
     assert_string_equal(tb_frame_name(TB_FRAME_SEGMENT),
                         "segment"); /* numbers between are given out, not all used */
+    assert_string_equal(tb_frame_name(TB_FRAME_STATE),
+                        "state"); /* numbers between belong to other messages */
+    assert_string_equal(tb_frame_name(TB_FRAME_HOLDUP), "holdup");
     assert_string_equal(tb_frame_name(0), "unknown");
     assert_string_equal(tb_frame_name(TB_FRAME_TYPE_END), "unknown");
     assert_string_equal(tb_frame_name(UINT16_MAX), "unknown");
@@ -246,6 +319,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sessions_messages_come_back),
         cmocka_unit_test(versions_messages_come_back),
+        cmocka_unit_test(views_messages_come_back),
+        cmocka_unit_test(what_a_site_holds_comes_back),
+        cmocka_unit_test(what_no_site_holds_is_refused),
         cmocka_unit_test(a_status_crosses_and_nonsense_does_not),
         cmocka_unit_test(chunk_frames_at_their_limits),
         cmocka_unit_test(forms_belong_to_protocols),
