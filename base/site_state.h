@@ -7,7 +7,7 @@
 
 #include "base/ident.h"
 
-#define TB_SITE_HELD_MAX 16u /* versions that one state lists; the newest ones */
+#define TB_SITE_HELD_MAX 64u /* versions that one state lists; the newest ones */
 #define TB_SITE_HOPS_MAX 8u  /* relays that pass a state on */
 
 /* The place of a version in its model's order. Both zero: none. */

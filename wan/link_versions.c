@@ -99,6 +99,7 @@ static void grant(struct link *l, const struct tb_name *model)
         if (tb_name_equal(&ls->withdrawn[i].model, model)) link_tell_withdrawn(l, &ls->withdrawn[i]);
     for (struct offer *o = ls->offers; o != NULL; o = o->next)
         if (tb_name_equal(&o->key.model, model)) link_announce(l, o);
+    if (ops_of(l)->on_granted != NULL) ops_of(l)->on_granted(user_of(l), l->index, model);
 }
 
 /* A peer that names models without end has the first of them remembered. */

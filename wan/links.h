@@ -33,17 +33,18 @@
 #include "wan/choice.h"
 #include "wan/sent.h"
 
-#define TB_LINKS_HEDGE_NONE    UINT32_MAX
-#define TB_LINKS_PEERS_MAX     64
-#define TB_LINKS_STREAMS_MAX   64 /* per link */
-#define TB_LINKS_THREADS_MAX   64
-#define TB_LINKS_MODELS_MAX    256  /* that one peer is asked for, or asks for */
-#define TB_LINKS_OFFERS_MAX    4096 /* versions */
-#define TB_LINKS_ASKS_MAX      16   /* manifests on their way, per peer */
-#define TB_LINKS_LANDINGS_MAX  16   /* from one peer at once; others wait for their turn */
-#define TB_LINKS_CROSSINGS_MAX 16   /* versions that one peer may draw from us at once */
-#define TB_LINKS_WITHDRAWN_MAX 256  /* newest withdrawals, told again to each peer that comes up */
-#define TB_LINKS_REFUSALS_MAX  3    /* wrong digests of one chunk from one peer before its landing fails */
+#define TB_LINKS_PROTOCOL_STATE 3 /* of stats.protocol: the first that has STATE */
+#define TB_LINKS_HEDGE_NONE     UINT32_MAX
+#define TB_LINKS_PEERS_MAX      64
+#define TB_LINKS_STREAMS_MAX    64 /* per link */
+#define TB_LINKS_THREADS_MAX    64
+#define TB_LINKS_MODELS_MAX     256  /* that one peer is asked for, or asks for */
+#define TB_LINKS_OFFERS_MAX     4096 /* versions */
+#define TB_LINKS_ASKS_MAX       16   /* manifests on their way, per peer */
+#define TB_LINKS_LANDINGS_MAX   16   /* from one peer at once; others wait for their turn */
+#define TB_LINKS_CROSSINGS_MAX  16   /* versions that one peer may draw from us at once */
+#define TB_LINKS_WITHDRAWN_MAX  256  /* newest withdrawals, told again to each peer that comes up */
+#define TB_LINKS_REFUSALS_MAX   3    /* wrong digests of one chunk from one peer before its landing fails */
 
 struct tb_links;
 
@@ -98,6 +99,8 @@ struct tb_links_ops {
     /* A session begins, and this is the life of the peer's arena. What the peer held in another life it has lost, until it
      * says so again. Before on_peer and on_renewed. */
     void (*on_life)(void *user, uint32_t peer, const struct tb_id *life);
+    /* The peer subscribed to that model, and may read it: from now on tb_links_tell_state says it of that model. */
+    void (*on_granted)(void *user, uint32_t peer, const struct tb_name *model);
     /* The peer says what it, or a site behind it (hops > 0), holds of a model that concerns both. */
     void (*on_state)(void *user, uint32_t peer, const struct tb_site_state *state);
     /* A fresh session took the place of one that was up: reports in flight on the old one may be lost. */

@@ -54,6 +54,7 @@ struct tb_catalog_limits {
     uint32_t members;        /* 1024, of all groups */
     uint32_t waits;          /* 2048 */
     uint32_t sites;          /* 32 */
+    uint32_t records;        /* 128: one for each other site and model (records.h) */
     uint64_t manifest_bytes; /* TB_MANIFESTS_BYTES_MAX, of one version that is sealed */
 };
 
@@ -452,6 +453,7 @@ TB_MUST_USE enum tb_status tb_catalog_remote_version(struct tb_catalog *c, tb_ti
  * TB_DONE_BEFORE: nothing of it is new. */
 struct tb_catalog_site_progress {
     struct tb_name site;
+    struct tb_name via; /* the relay whose word it is; empty: the site's own */
     struct tb_id uid;
     uint32_t held_chunks;
     bool whole;
@@ -635,6 +637,7 @@ struct tb_catalog_version_view {
     bool head;
     bool pinned;
     bool evicting;
+    bool activated;      /* by every group here */
     uint32_t publishers; /* references */
     uint32_t workers;
     uint32_t sites;
@@ -723,20 +726,19 @@ bool tb_catalog_run_at(const struct tb_catalog *c, uint32_t *cursor, struct tb_c
 bool tb_catalog_plan_get(const struct tb_catalog *c, const struct tb_id *session, const struct tb_id *uid,
                          uint64_t plan, struct tb_catalog_reference_view *out);
 
-/* How far a site is behind a model's head. */
+/* How far this site is behind a model's head, by what it has heard of. Of other sites: records.h. */
 struct tb_catalog_lag {
     bool known; /* there is a head */
     struct tb_id head;
     uint64_t head_run_order, head_number;
-    struct tb_id newest; /* whole at the site; zero: none */
+    struct tb_id newest; /* whole here; zero: none */
     uint32_t versions;   /* ready ones newer than `newest` */
-    uint64_t bytes;      /* of the head, not yet held there (by chunks, an estimate) */
+    uint64_t bytes;      /* of the head, not yet held here (by chunks, an estimate) */
     /* since the oldest ready one that is newer than `newest` became ready, as known here */
     tb_time_ns behind_ns;
 };
-/* `site` NULL: this one. One that never came up lacks all. TB_NOT_FOUND: the model is unknown. */
+/* TB_NOT_FOUND: the model is unknown. */
 TB_MUST_USE enum tb_status tb_catalog_lag(const struct tb_catalog *c, tb_time_ns now,
-                                          const struct tb_name *model, const struct tb_name *site,
-                                          struct tb_catalog_lag *lag_out);
+                                          const struct tb_name *model, struct tb_catalog_lag *lag_out);
 
 #endif

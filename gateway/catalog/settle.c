@@ -25,6 +25,7 @@ static struct tb_catalog_limits with_defaults(const struct tb_catalog_limits *gi
     l.members = or_default(l.members, 1024);
     l.waits = or_default(l.waits, 2048);
     l.sites = or_default(l.sites, 32);
+    l.records = or_default(l.records, 128);
     if (l.manifest_bytes == 0) l.manifest_bytes = TB_MANIFESTS_BYTES_MAX;
     if (l.shards > TB_SHARDS_MAX) l.shards = TB_SHARDS_MAX;
     return l;
@@ -76,6 +77,7 @@ static void carve_all(struct carver *k, struct tb_catalog *c)
     carve_table(k, &c->members, "members", l->members, sizeof(struct member));
     carve_table(k, &c->waits, "waits", l->waits, sizeof(struct wait));
     carve_table(k, &c->sites, "sites", l->sites, sizeof(struct site));
+    carve_table(k, &c->records, "records", l->records, sizeof(struct record));
     c->shards = carve(k, (size_t)l->versions * l->shards * sizeof(struct shard));
     c->question = carve(k, ((size_t)l->references + 1) * sizeof(struct tb_planner_member));
     c->session_readers = carve(k, (size_t)l->sessions * sizeof(uint32_t));
@@ -276,6 +278,7 @@ void tb_catalog_tick(struct tb_catalog *c, tb_time_ns now)
     if (c->now >= c->recovers_until) end_recovery(c);
     tb_plans_tick(c);
     tb_sites_tick(c);
+    tb_records_expire(c);
     if (tb_time_min(tb_unpublish_deadline(c), tb_versions_deadline(c)) <= c->now)
         EACH(c->versions, i) tb_catalog_touch_version(c, i);
     if (tb_catalog_crossing_deadline(c) <= c->now) EACH(c->models, m) tb_catalog_touch_model(c, m);

@@ -134,6 +134,7 @@ void tb_sites_tick(struct tb_catalog *c)
 void tb_catalog_site_forget(struct tb_catalog *c, tb_time_ns now, const struct tb_name *name)
 {
     tb_catalog_enter(c, now);
+    tb_records_forget(c, name);
     const uint32_t site = tb_catalog_site_find(c, name);
     if (site == NONE) return;
     while (site_at(c, site)->references != NONE)
@@ -200,6 +201,7 @@ enum tb_status tb_catalog_site_progress(struct tb_catalog *c, tb_time_ns now,
     if (i == NONE) return TB_NOT_FOUND;
     const enum tb_status ended = tb_version_status(c, version_at(c, i));
     if (ended != TB_OK && version_at(c, i)->state != TB_VERSION_RETIRED) return ended;
+    tb_record_progress(c, i, p);
     const uint32_t site = site_get(c, &p->site, false);
     if (site == NONE) return tb_catalog_refuse_full(c, &c->sites);
     const uint32_t r = site_reference(c, i, site);
@@ -333,6 +335,7 @@ static enum tb_status hear(struct tb_catalog *c, uint32_t version, uint32_t site
         return TB_OK;
     }
     const uint32_t r = tb_reference_find(c, TB_REFERENCE_SITE, version, site);
+    tb_record_gone(c, version, &site_at(c, site)->name);
     if (r != NONE) {
         tb_reference_end(c, r);
         ask_again(c, version);

@@ -9,6 +9,7 @@
 
 #include "base/assert.h"
 #include "gateway/catalog/catalog.h"
+#include "gateway/catalog/records.h"
 #include "intra/planner.h"
 
 #define NONE        TB_CATALOG_NONE
@@ -302,10 +303,15 @@ struct site {
     uint32_t session; /* 1..; grows whenever its link comes up or goes on in another session */
 };
 
+struct record {
+    struct row row;
+    struct tb_record info;
+};
+
 struct tb_catalog {
     struct tb_catalog_config config;
     struct tb_catalog_limits limits;
-    struct table models, runs, versions, sessions, references, groups, members, waits, sites;
+    struct table models, runs, versions, sessions, references, groups, members, waits, sites, records;
     struct shard *shards;               /* limits.shards for each version row */
     struct tb_planner_member *question; /* plans.c: limits.references + 1 */
     uint32_t *session_readers;          /* of each session's row: hops that load its NIC */
@@ -360,6 +366,10 @@ static inline struct wait *wait_at(const struct tb_catalog *c, uint32_t i)
 static inline struct site *site_at(const struct tb_catalog *c, uint32_t i)
 {
     return (struct site *)tb_table_row(&c->sites, i);
+}
+static inline struct record *record_at(const struct tb_catalog *c, uint32_t i)
+{
+    return (struct record *)tb_table_row(&c->records, i);
 }
 
 /* The references of a version, in two lists: workers may be thousands, and most questions are about the others. An
@@ -529,6 +539,16 @@ uint32_t tb_catalog_crossing_from(const struct tb_catalog *c, const struct versi
 tb_time_ns tb_catalog_crossing_deadline(const struct tb_catalog *c);
 /* Every group of the model here activated it. */
 void tb_catalog_site_activated_settle(struct tb_catalog *c, uint32_t model);
+
+/* ---- records.c ---- */
+
+/* What a link says of a version between two states of the site, to a record that is known by the same way. */
+void tb_record_progress(struct tb_catalog *c, uint32_t version, const struct tb_catalog_site_progress *p);
+void tb_record_gone(struct tb_catalog *c, uint32_t version, const struct tb_name *site);
+bool tb_record_reached(const struct tb_catalog *c, const struct tb_name *site, const struct version *v,
+                       bool activated);
+void tb_records_forget(struct tb_catalog *c, const struct tb_name *site);
+void tb_records_expire(struct tb_catalog *c);
 
 /* ---- plans.c ---- */
 

@@ -49,6 +49,7 @@ static void view_version(const struct tb_catalog *c, const struct version *v,
                                             .arrival_bytes_per_s = model_at(c, v->model)->arrival_bytes_per_s,
                                             .opened_at = v->opened_at,
                                             .ready_at = v->ready_at,
+                                            .activated = v->activated_here,
                                             .whole_at = v->whole_at};
     EACH_REFERENCE(c, v, r)
     {
@@ -220,47 +221,28 @@ bool tb_catalog_run_at(const struct tb_catalog *c, uint32_t *cursor, struct tb_c
 
 /* ---- lag ---- */
 
-#define UNHEARD (NONE - 1) /* in place of a site that never came up: it has nothing */
-
-static const struct reference *site_copy(const struct tb_catalog *c, const struct version *v, uint32_t site)
+static uint64_t lacking_bytes(const struct version *v)
 {
-    EACH_REFERENCE(c, v, r)
-    {
-        const struct reference *ref = reference_at(c, r);
-        if (ref->kind == TB_REFERENCE_SITE && ref->owner == site) return ref;
-    }
-    return NULL;
-}
-
-/* site NONE: this one. */
-static bool whole_at(const struct tb_catalog *c, const struct version *v, uint32_t site)
-{
-    const struct reference *ref = site == NONE ? NULL : site_copy(c, v, site);
-    return site == NONE ? tb_version_here(v) : ref != NULL && ref->whole;
-}
-
-static uint64_t lacking_bytes(const struct tb_catalog *c, const struct version *v, uint32_t site)
-{
-    const struct reference *ref = site == NONE ? NULL : site_copy(c, v, site);
-    const uint32_t held = site == NONE ? v->held_chunks : ref == NULL ? 0 : ref->held_chunks;
-    if (whole_at(c, v, site)) return 0;
-    if (v->chunk_count == 0 || held > v->chunk_count) return v->bytes;
+    if (tb_version_here(v)) return 0;
+    if (v->chunk_count == 0 || v->held_chunks > v->chunk_count) return v->bytes;
     /* Not bytes * share: that overflows. */
-    return v->bytes / v->chunk_count * (v->chunk_count - held) + (held == 0 ? v->bytes % v->chunk_count : 0);
+    return v->bytes / v->chunk_count * (v->chunk_count - v->held_chunks) +
+           (v->held_chunks == 0 ? v->bytes % v->chunk_count : 0);
 }
 
-static uint32_t newest_whole(const struct tb_catalog *c, uint32_t model, uint32_t site)
+static uint32_t newest_whole(const struct tb_catalog *c, uint32_t model)
 {
     uint32_t best = NONE;
     EACH(c->versions, i)
     {
         const struct version *v = version_at(c, i);
-        if (v->model != model || !tb_version_lives(v) || !whole_at(c, v, site)) continue;
+        if (v->model != model || !tb_version_here(v)) continue;
         if (best == NONE || tb_version_older(version_at(c, best), v)) best = i;
     }
     return best;
 }
 
+/* A version that was superseded before it crossed is lacked by nobody. */
 static void count_behind(const struct tb_catalog *c, tb_time_ns now, uint32_t model, uint32_t newest,
                          struct tb_catalog_lag *lag)
 {
@@ -268,8 +250,7 @@ static void count_behind(const struct tb_catalog *c, tb_time_ns now, uint32_t mo
     EACH(c->versions, i)
     {
         const struct version *v = version_at(c, i);
-        const bool ready = tb_version_lives(v) || v->state == TB_VERSION_RETIRED;
-        if (v->model != model || !ready) continue;
+        if (v->model != model || !tb_version_lives(v)) continue;
         if (newest != NONE && !tb_version_older(version_at(c, newest), v)) continue;
         lag->versions++;
         if (v->ready_at != 0) since = tb_time_min(since, v->ready_at);
@@ -278,13 +259,10 @@ static void count_behind(const struct tb_catalog *c, tb_time_ns now, uint32_t mo
 }
 
 enum tb_status tb_catalog_lag(const struct tb_catalog *c, tb_time_ns now, const struct tb_name *model,
-                              const struct tb_name *site, struct tb_catalog_lag *lag_out)
+                              struct tb_catalog_lag *lag_out)
 {
     const uint32_t m = tb_model_find(c, model);
     if (m == NONE) return TB_NOT_FOUND;
-    const bool here = site == NULL || tb_catalog_same_name(site, &c->config.site);
-    const uint32_t known = here ? NONE : tb_catalog_site_find(c, site);
-    const uint32_t s = !here && known == NONE ? UNHEARD : known;
     *lag_out = (struct tb_catalog_lag){.known = false};
     const struct which *head = &model_at(c, m)->head;
     const uint32_t h = tb_id_is_zero(&head->uid) ? NONE : tb_version_find(c, &head->uid);
@@ -293,8 +271,8 @@ enum tb_status tb_catalog_lag(const struct tb_catalog *c, tb_time_ns now, const 
     lag_out->head = head->uid;
     lag_out->head_run_order = head->run_order;
     lag_out->head_number = head->number;
-    lag_out->bytes = lacking_bytes(c, version_at(c, h), s);
-    const uint32_t newest = newest_whole(c, m, s);
+    lag_out->bytes = lacking_bytes(version_at(c, h));
+    const uint32_t newest = newest_whole(c, m);
     if (newest != NONE) lag_out->newest = version_at(c, newest)->key.uid;
     count_behind(c, now, m, newest, lag_out);
     return TB_OK;

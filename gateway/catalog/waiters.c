@@ -161,11 +161,7 @@ static bool site_says(const struct tb_catalog *c, const struct wait *w, uint32_t
     const struct version *v = version_at(c, version);
     const bool activated = w->q.kind == TB_CATALOG_WAIT_SITE_ACTIVATED;
     if (own_site(c, &w->q.site)) return activated ? v->activated_here : tb_version_here(v);
-    const uint32_t site = tb_catalog_site_find(c, &w->q.site);
-    const uint32_t r = site == NONE ? NONE : tb_reference_find(c, TB_REFERENCE_SITE, version, site);
-    if (r == NONE) return false;
-    /* Who went past a version waits for it no more, and nobody who waits for that site to hold it may. */
-    return reference_at(c, r)->activated || (!activated && reference_at(c, r)->whole);
+    return tb_record_reached(c, &w->q.site, v, activated);
 }
 
 /* Groups that went past a version have no use for it any more: a newer one that is activated counts as well. */

@@ -186,10 +186,17 @@ static const struct tb_cli_command commands[] = {
     {"lag", "[MODEL]", "how far sites are behind, why, and until when",
      "For each model followed or published here: how many versions, bytes and seconds this site is behind "
      "its head, and at the "
-     "model's home each other site too; one reason (none, unheard, store_down, link_down, no_room, unsealed, "
-     "day_spent, manifests, "
-     "queued, stalled, crossing) with what it is concluded from, and how long it will take as a range, or "
-     "\"no estimate\".",
+     "model's home each other site that is known, too, with the relay through which it is known. What is not "
+     "known "
+     "is \"?\", with the age of the last word. One reason (up-to-date, unknown, source-publishing, "
+     "queued-behind, "
+     "manifests, crossing, stalled, waiting-base, window-limited, loss-limited, rate-limited, budget-spent, "
+     "sender-cpu, receiver-cpu, receiver-memory, no-room, worker-not-activating, no-subscriber, link-down, "
+     "dns-failed, refused-by-peer, tls-failed, identity-mismatch, twin-identity, right-denied, "
+     "verify-failed, "
+     "store-down, clock-skew, table-full, mtu) with what it is concluded from, and how long it will take as "
+     "a "
+     "range, or \"no estimate\".",
      "tombolo lag policy", control_options, 0, 1, tb_cli_lag},
     {"chains", "[MODEL]", "who reads from whom inside this site",
      "For each version that workers of this site have or fetch: the chain as it is. A worker stands under "

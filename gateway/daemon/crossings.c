@@ -6,6 +6,7 @@
 
 #include "base/fault.h"
 #include "gateway/daemon/rights.h"
+#include "gateway/daemon/site_lag.h"
 
 /* ---- asking and landing ---- */
 
@@ -396,6 +397,7 @@ static void links_peer(void *user, uint32_t peer, bool up, enum tb_status why)
     }
     /* What came from a peer that is gone comes from another that has it: the catalog asks again. */
     TB_MOOT(tb_catalog_site_up(d->catalog, tb_clock_now(), site, up));
+    tb_records_link(d, peer, up);
     (void)tb_daemon_settle(d);
 }
 
@@ -419,6 +421,19 @@ static void links_renewed(void *user, uint32_t peer)
     TB_MOOT(tb_catalog_site_up(d->catalog, tb_clock_now(), &d->config->peers[peer].site, true));
     reports_again(d, peer);
     tb_home_runs_up(d, peer);
+    tb_records_link(d, peer, true);
+}
+
+static void links_granted(void *user, uint32_t peer, const struct tb_name *model)
+{
+    tb_records_tell(user, peer, model);
+}
+
+static void links_state(void *user, uint32_t peer, const struct tb_site_state *state)
+{
+    struct tb_daemon *d = user;
+    tb_records_state(d, peer, state);
+    (void)tb_daemon_settle(d); /* who waits for that site */
 }
 
 static void links_refused(void *user, uint32_t peer, enum tb_status why, uint64_t detail, bool by_peer)
@@ -479,6 +494,7 @@ static void links_version(void *user, uint32_t peer, const struct tb_version_key
         tb_catalog_remote_version(d->catalog, tb_clock_now(), site, key, state_told(state, why));
     if (status == TB_SITE_NOMEM) place_refused(d, peer);
     d->news_refused |= status == TB_SITE_NOMEM && state == TB_LINKS_READY;
+    if (state == TB_LINKS_READY) tb_site_own(d, &key->model)->refused_full = status == TB_SITE_NOMEM;
     if (status == TB_TOO_LARGE)
         tb_log(TB_LOG_WARN, "crossing.refused",
                "peer=%s model=%s number=%llu status=too_large shards=%u of=%u action=not_asked", site->text,
@@ -527,6 +543,7 @@ static void links_failed(void *user, uint32_t peer, const struct tb_id *uid, enu
     if (copy == NULL || copy->evicting) return;
     tb_log(TB_LOG_WARN, "crossing.failed", "peer=%s model=%s number=%llu status=%s", peer_site(d, peer),
            copy->key.model.text, (unsigned long long)copy->key.number, tb_status_name(why));
+    copy->failed = why;
     if (!copy->whole) crossing_refused(copy, why);
     (void)tb_daemon_settle(d);
 }
@@ -543,6 +560,7 @@ static void links_too_large(void *user, uint32_t peer, const struct tb_id *uid, 
            "action=not_asked_again",
            peer_site(d, peer), copy->key.model.text, (unsigned long long)copy->key.number,
            (unsigned long long)needed_bytes, (unsigned long long)TB_MANIFESTS_BYTES_MAX);
+    copy->failed = TB_TOO_LARGE;
     crossing_hopeless(copy);
     (void)tb_daemon_settle(d);
 }
@@ -586,6 +604,7 @@ static void links_report(void *user, uint32_t peer, const struct tb_links_report
     const struct tb_catalog_site_progress progress = {
         .site = report->site,
         .uid = report->uid,
+        .via = d->config->peers[peer].site,
         .itself = tb_name_equal(&report->site, &d->config->peers[peer].site),
         .whole = report->state == TB_LINKS_REPORT_HELD,
         .activated = report->state == TB_LINKS_REPORT_ACTIVATED};
@@ -614,6 +633,8 @@ static void links_chunk_bad(void *user, uint32_t peer, const struct tb_links_bad
     const char *action = bad->ours ? tb_repair_action(look_at_own(d, peer, bad)) : "ask_again";
     tb_log(TB_LOG_WARN, "link.chunk_bad", "peer=%s uid=%s shard=%u chunk=%u times=%u sent_by=%s action=%s",
            peer_site(d, peer), uid, bad->shard, bad->chunk, bad->times, bad->ours ? "us" : "peer", action);
+    struct tb_copy *copy = tb_copy_find(d, &bad->uid);
+    if (copy != NULL && !bad->ours) copy->failed = TB_CHUNK_DIGEST;
 }
 
 /* On a stream's thread. The links keep the version's places meanwhile, and so its region. */
@@ -637,6 +658,8 @@ static const struct tb_links_ops links_ops = {
     .weight_of = tb_policy_weight,
     .on_peer = links_peer,
     .on_life = links_life,
+    .on_granted = links_granted,
+    .on_state = links_state,
     .on_renewed = links_renewed,
     .on_refused = links_refused,
     .on_version = links_version,
@@ -860,6 +883,8 @@ void tb_crossings_restart(struct tb_daemon *d)
         c->link_wire_bytes += tb_links_landed_bytes(d->links, &c->key.uid);
     tb_limits_tick(d);
     d->links_restarting = true;
+    for (uint32_t i = 0; i < d->config->peer_count; i++)
+        tb_records_link(d, i, false);
     tb_log(TB_LOG_WARN, "links.restart", "incarnation=%llu", (unsigned long long)d->incarnation);
     tb_links_close(d->links, restart_closed, d);
 }

@@ -200,6 +200,7 @@ static void tick(uv_timer_t *timer)
         d->slow_at = now;
         goodput_measure(d);
         arrivals_tell(d);
+        tb_records_tick(d);
         tb_certificates_tick(d);
         tb_limits_tick(d);
         tb_policy_tick(d);
@@ -317,6 +318,12 @@ static uint32_t site_references(const struct tb_config *c)
     return wanted > TB_CATALOG_SITE_REFERENCES ? (uint32_t)wanted : TB_CATALOG_SITE_REFERENCES;
 }
 
+/* One for each peer and model, and as many again for sites behind relays. */
+static uint32_t site_records(const struct tb_config *c)
+{
+    return 2 * (c->peer_count + 8) * (c->model_count + 1);
+}
+
 static enum tb_status catalog_open(struct tb_daemon *d)
 {
     const struct tb_config *c = d->config;
@@ -330,7 +337,8 @@ static enum tb_status catalog_open(struct tb_daemon *d)
                                              .groups = c->session_max,
                                              .waits = 2 * c->session_max,
                                              .references = 4 * c->session_max,
-                                             .site_references = site_references(c)};
+                                             .site_references = site_references(c),
+                                             .records = site_records(c)};
     d->catalog_memory = tb_malloc(tb_catalog_bytes(&limits));
     if (d->catalog_memory == NULL) return TB_SITE_NOMEM;
     const struct tb_catalog_config config = {.site = d->site,
@@ -346,6 +354,7 @@ static enum tb_status catalog_open(struct tb_daemon *d)
     enum tb_status status = TB_OK;
     for (uint32_t i = 0; status == TB_OK && i < c->model_count; i++)
         status = catalog_model(d, &c->models[i]);
+    if (status == TB_OK) status = tb_records_open(d);
     if (status == TB_OK) status = tb_persist_restore(d);
     if (status == TB_OK) tb_copies_restore(d);
     return status;
@@ -454,6 +463,7 @@ enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config)
     }
     d->opening = false;
     (void)tb_daemon_settle(d);
+    tb_records_tick(d);
     verifier_start(d);
     d->tick_ms = TICK_IDLE_MS;
     uv_timer_start(&d->tick, tick, TICK_IDLE_MS, TICK_IDLE_MS);
@@ -553,6 +563,7 @@ void tb_daemon_close(struct tb_daemon *d)
     }
     if (d->resolver != NULL) tb_resolver_close(d->resolver);
     tb_copies_free(d);
+    tb_records_close(d);
     tb_seals_free(d);
     tb_home_runs_close(d);
     tb_plan_waits_free(d);

@@ -13,6 +13,7 @@
  *   copy_shelf.c     encoded chunks beside it; shelves.c: the thread that makes them
  *   home_landing.c   at home: hops from the ranks that sealed
  *   crossings.c      what links say, and what is asked of them
+ *   site_lag.c       what this site holds of a model, how far it is behind, and why; site_records.c: what it tells peers of that, and they it
  *   policy.c         is a crossing given up for a newer version?
  *   anchors.c        whole versions on a disk, for a reboot
  *   adopt.c          versions that stand in files here; adopt_read.c reads them
@@ -192,7 +193,9 @@ struct tb_copy {
     /* Why it could not cross and what room it lacked, as the log was told last; TB_OK and zero: nothing since it began. */
     enum tb_status refused_told;
     struct tb_digest room_told;
-    bool base; /* of a crossing under way, as the catalog was told */
+    enum tb_status
+        failed; /* the last time that it did, since something of it was held last; TB_OK: it did not */
+    bool base;  /* of a crossing under way, as the catalog was told */
     /* Being given back. */
     bool evicting;
     enum tb_status evict_why;
@@ -281,11 +284,14 @@ struct tb_daemon {
 
     struct tb_worker_session *sessions;
     struct tb_worker_session *session_buckets[TB_SESSION_BUCKETS];
-    uint32_t session_count; /* connections, and sessions that are away */
-    bool sessions_full;     /* told */
-    bool places_refused;    /* since the last poll: to what peers hold */
-    bool places_told;       /* before it */
-    bool news_refused;      /* a version that a peer announced found no row: it is heard again */
+    uint32_t session_count;  /* connections, and sessions that are away */
+    bool sessions_full;      /* told */
+    bool records_full_told;  /* that there is no row for what a peer said of a site */
+    bool records_again;      /* a link came up or went down: peers hear this site's state again */
+    struct tb_site_own *own; /* of config->models: site_lag.h */
+    bool places_refused;     /* since the last poll: to what peers hold */
+    bool places_told;        /* before it */
+    bool news_refused;       /* a version that a peer announced found no row: it is heard again */
     struct tb_table_told tables_told[TB_DAEMON_TABLES];
     struct tb_copy *copies;
     struct tb_parked_seal *parked;
@@ -503,6 +509,15 @@ bool tb_home_runs_holds(struct tb_worker_session *s, const struct tb_name *model
 void tb_home_runs_opened(struct tb_daemon *d, const struct tb_name *model); /* or joined */
 void tb_home_runs_tick(struct tb_daemon *d, tb_time_ns now);
 
+/* site_records.c: what sites say of themselves (catalog/records.h) */
+TB_MUST_USE enum tb_status tb_records_open(struct tb_daemon *d); /* behind the catalog, before links */
+void tb_records_close(struct tb_daemon *d);
+void tb_records_tick(struct tb_daemon *d); /* once a second */
+void tb_records_link(struct tb_daemon *d, uint32_t peer, bool up);
+/* All that is known here to that peer; of one model, or of all (NULL). */
+void tb_records_tell(struct tb_daemon *d, uint32_t peer, const struct tb_name *model);
+void tb_records_state(struct tb_daemon *d, uint32_t peer, const struct tb_site_state *state);
+
 /* policy.c */
 void tb_policy_tick(struct tb_daemon *d);
 uint32_t tb_policy_weight(void *daemon, const struct tb_name *model);
@@ -650,6 +665,10 @@ json_t *tb_status_update(const struct tb_catalog_update *update);
 
 /* link_status.c */
 enum tb_status tb_status_streams(void *user, const json_t *request, json_t *reply, char *error);
+json_t *tb_status_window(const struct tb_links_stats *stats);
+void tb_status_pace(struct tb_daemon *d); /* once a second: how fast copies fill and links move */
+
+/* lag_status.c */
 enum tb_status tb_status_lag(void *user, const json_t *request, json_t *reply, char *error);
 /* A version's `stages`, `sent` and `eta_s`; `copy` may be NULL: nothing is here. False: no memory. */
 bool tb_status_moves(struct tb_daemon *d, const struct tb_copy *copy, uint64_t bytes, json_t *version);
@@ -660,9 +679,9 @@ json_t *tb_status_window(const struct tb_links_stats *stats);
 json_t *tb_status_tables(struct tb_daemon *d); /* NULL: no memory */
 void tb_usage_tick(struct tb_daemon *d);       /* each second: a table that refused rows is told of */
 
-/* tb_catalog_lag; of a version whose manifests are not here yet, bytes as its senders say. */
-TB_MUST_USE enum tb_status tb_status_lag_of(struct tb_daemon *d, const struct tb_name *model,
-                                            const struct tb_name *site, struct tb_catalog_lag *lag_out);
-void tb_status_pace(struct tb_daemon *d); /* once a second: how fast copies fill and links move */
+/* What other sites hold of a version, by their records. New reference; NULL: no memory. */
+json_t *tb_status_sites_of(struct tb_daemon *d, const struct tb_version_key *key);
+/* Nobody holds it, here or elsewhere as far as is known, and it is no news: it is not listed. */
+bool tb_status_nobodys(struct tb_daemon *d, const struct tb_catalog_version_view *v);
 
 #endif

@@ -11,28 +11,67 @@ static const struct {
 #undef TB_LAG_ROW
 };
 
-const char *tb_lag_name(enum tb_lag_reason reason)
+static uint16_t known(uint16_t reason)
 {
-    return reasons[reason].name;
+    return reason < TB_LAG_REASON_END ? reason : TB_LAG_UNKNOWN;
 }
 
-const char *tb_lag_why(enum tb_lag_reason reason)
+const char *tb_lag_name(uint16_t reason)
 {
-    return reasons[reason].why;
+    return reasons[known(reason)].name;
+}
+
+const char *tb_lag_why(uint16_t reason)
+{
+    return reasons[known(reason)].why;
+}
+
+/* It has the head. */
+static enum tb_lag_reason use(const struct tb_lag_facts *f)
+{
+    if (f->has_groups) return f->used || !f->whole_for_long ? TB_LAG_UP_TO_DATE : TB_LAG_NOT_ACTIVATING;
+    return f->is_home ? TB_LAG_UP_TO_DATE : TB_LAG_NO_SUBSCRIBER;
+}
+
+/* Chunks of it move. */
+static enum tb_lag_reason pace(const struct tb_lag_facts *f)
+{
+    static const enum tb_lag_reason by_holdup[TB_HOLDUP_END] = {
+        [TB_HOLDUP_NONE] = TB_LAG_CROSSING,     [TB_HOLDUP_RATE] = TB_LAG_RATE,
+        [TB_HOLDUP_SENDER] = TB_LAG_SENDER_CPU, [TB_HOLDUP_LOSS] = TB_LAG_LOSS,
+        [TB_HOLDUP_WINDOW] = TB_LAG_WINDOW,     [TB_HOLDUP_RECEIVER] = TB_LAG_RECEIVER_CPU,
+    };
+    if (f->holdup == TB_HOLDUP_RECEIVER && f->window_small) return TB_LAG_WINDOW;
+    return by_holdup[f->holdup];
 }
 
 enum tb_lag_reason tb_lag_reason_of(const struct tb_lag_facts *f)
 {
-    if (!f->heard) return TB_LAG_UNHEARD;
-    if (!f->behind) return TB_LAG_NONE;
     if (f->store_down) return TB_LAG_STORE;
-    if (!f->linked) return TB_LAG_LINK_DOWN;
+    if (!f->subscribed) return TB_LAG_NO_SUBSCRIBER;
+    if (f->link != TB_LAG_UP_TO_DATE) return f->link;
+    if (!f->heard) return TB_LAG_UNKNOWN;
+    if (!f->behind) return use(f);
+    if (f->table_full) return TB_LAG_TABLE;
     if (f->lacks_room) return TB_LAG_NO_ROOM;
-    if (f->unsealed) return TB_LAG_UNSEALED;
-    if (f->spent) return TB_LAG_DAY_SPENT;
+    if (f->unsealed) return TB_LAG_PUBLISHING;
+    if (f->bad_chunks) return TB_LAG_VERIFY;
+    if (f->no_memory) return TB_LAG_RECEIVER_MEMORY;
+    if (f->spent) return TB_LAG_BUDGET;
     if (f->asked) return TB_LAG_MANIFESTS;
-    if (!f->begun) return TB_LAG_QUEUED;
-    return f->still ? TB_LAG_STALLED : TB_LAG_CROSSING;
+    if (!f->begun) return f->base_crosses ? TB_LAG_BASE : TB_LAG_QUEUED;
+    return f->still ? TB_LAG_STALLED : pace(f);
+}
+
+bool tb_lag_is_current(uint16_t reason)
+{
+    return reason == TB_LAG_UP_TO_DATE || reason == TB_LAG_NOT_ACTIVATING || reason == TB_LAG_NO_SUBSCRIBER;
+}
+
+bool tb_lag_moves(uint16_t reason)
+{
+    return reason == TB_LAG_CROSSING || reason == TB_LAG_RATE || reason == TB_LAG_SENDER_CPU ||
+           reason == TB_LAG_LOSS || reason == TB_LAG_WINDOW || reason == TB_LAG_RECEIVER_CPU;
 }
 
 void tb_lag_look(struct tb_lag_pace *p, uint64_t bytes)

@@ -1,9 +1,10 @@
 /* site_status.c - what the operator's socket answers (docs/control.md). */
-#include "gateway/daemon/daemon.h"
+#include "gateway/daemon/site_lag.h"
 
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/catalog/records.h"
 #include "tombolo/version.h"
 
 #define HOPS_MAX 1024u /* of one answer */
@@ -122,9 +123,10 @@ static json_t *links_json(struct tb_daemon *d)
     return list;
 }
 
-static json_t *version_name(uint64_t run_order, uint64_t number)
+static json_t *version_name(const struct tb_site_which *w)
 {
-    return json_sprintf("%llu:%llu", (unsigned long long)run_order, (unsigned long long)number);
+    if (tb_site_which_none(w)) return json_null();
+    return json_sprintf("%llu:%llu", (unsigned long long)w->run_order, (unsigned long long)w->number);
 }
 
 static json_t *models_json(struct tb_daemon *d)
@@ -139,15 +141,16 @@ static json_t *models_json(struct tb_daemon *d)
         set_text(o, "model", m.name.text);
         set_text(o, "home", m.home.text);
         put(o, "from", from);
-        struct tb_catalog_lag lag = {0};
-        const bool known = tb_status_lag_of(d, &m.name, NULL, &lag) == TB_OK && lag.known;
-        struct tb_catalog_version_view newest;
-        const bool whole = known && tb_catalog_version_get(d->catalog, &lag.newest, &newest);
-        put(o, "head", known ? version_name(lag.head_run_order, lag.head_number) : json_null());
-        put(o, "latest", whole ? version_name(newest.key.run_order, newest.key.number) : json_null());
-        set_u64(o, "lag_versions", lag.versions);
-        set_u64(o, "lag_bytes", lag.bytes);
-        put(o, "lag_s", json_real(seconds(lag.behind_ns)));
+        static struct tb_site_lag lag; /* large; the main loop's alone */
+        tb_site_lag_here(d, &m, &lag);
+        const struct tb_site_which newest = tb_site_newest(&lag.state);
+        put(o, "head", version_name(&lag.state.head));
+        put(o, "latest", version_name(&newest));
+        put(o, "known", json_boolean(lag.known));
+        put(o, "reason", json_string(tb_lag_name(lag.state.reason)));
+        put(o, "lag_versions", lag.known ? json_integer(lag.state.versions) : json_null());
+        put(o, "lag_bytes", lag.known ? json_integer((json_int_t)lag.state.left_bytes) : json_null());
+        put(o, "lag_s", lag.known ? json_real((double)lag.state.behind_ms / 1e3) : json_null());
         append(list, o);
     }
     return list;
@@ -362,23 +365,17 @@ static enum tb_status cmd_status(void *user, const json_t *request, json_t *repl
 
 static void references_json(struct tb_daemon *d, const struct tb_catalog_version_view *v, json_t *o)
 {
-    json_t *sites = json_array(), *workers = json_array();
+    json_t *workers = json_array();
     uint32_t cursor = 0;
     struct tb_catalog_reference_view r;
     while (tb_catalog_reference_at(d->catalog, &cursor, &r)) {
-        if (r.kind == TB_REFERENCE_PUBLISHER || !tb_id_equal(&r.uid, &v->key.uid)) continue;
+        if (r.kind != TB_REFERENCE_WORKER || !tb_id_equal(&r.uid, &v->key.uid)) continue;
         json_t *row = json_object();
         const uint64_t held = v->chunk_count == 0 ? 0
                               : r.whole           ? v->bytes
                                                   : v->bytes / v->chunk_count * r.held_chunks;
         set_u64(row, "held_bytes", held);
         put(row, "whole", json_boolean(r.whole));
-        if (r.kind == TB_REFERENCE_SITE) {
-            set_text(row, "site", r.name.text);
-            put(row, "activated", json_boolean(r.activated));
-            append(sites, row);
-            continue;
-        }
         struct tb_catalog_session_view s;
         set_text(row, "name", r.name.text);
         set_text(row, "host", tb_catalog_session_get(d->catalog, &r.session, &s) ? s.session.host.text : "");
@@ -389,7 +386,7 @@ static void references_json(struct tb_daemon *d, const struct tb_catalog_version
         put(row, "slow", json_boolean(r.slow));
         append(workers, row);
     }
-    put(o, "sites", sites);
+    put(o, "sites", tb_status_sites_of(d, &v->key));
     put(o, "workers", workers);
 }
 
@@ -434,7 +431,8 @@ json_t *tb_status_versions(struct tb_daemon *d, const char *model)
     static struct tb_catalog_version_view views[VIEWS_MAX]; /* the main loop's alone */
     uint32_t cursor = 0, count = 0;
     while (count < VIEWS_MAX && tb_catalog_version_at(d->catalog, &cursor, &views[count])) {
-        if (model == NULL || strcmp(model, views[count].key.model.text) == 0) count++;
+        if (model != NULL && strcmp(model, views[count].key.model.text) != 0) continue;
+        count += !tb_status_nobodys(d, &views[count]);
     }
     qsort(views, count, sizeof views[0], version_order);
     json_t *list = json_array();

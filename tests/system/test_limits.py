@@ -271,10 +271,10 @@ def a_day_is_warned_of_then_held(lab):
     if "held" not in east.cli("status").stdout:
         raise Failed("status does not say it")
     (row,) = (r for r in east.control("lag")["lag"] if r["site"] == "west")
-    expect("why west is behind", row["reason"], "day_spent")
+    expect("why west is behind", row["reason"], "budget-spent")
     if f"{used} of {8 << 20} bytes" not in row["evidence"]:
         raise Failed(f"the evidence is {row['evidence']}")
-    why_west_waits(west, "day_spent")
+    why_west_waits(west, "budget-spent")
     east.restart()
     east.wait_link("west")
     expect("after a kill", limit_of(east, "west")["day_state"], "held")
@@ -283,7 +283,7 @@ def a_day_is_warned_of_then_held(lab):
     east.cli("limit", "west", "--rate", "none")
     if west.holds(uid):
         raise Failed("it crossed all the same")
-    why_west_waits(west, "day_spent")  # told again, in another session
+    why_west_waits(west, "budget-spent")  # told again, in another session
     clock.next_day()
     wait_for("as much crosses on the next day", lambda: east.link("west")["sent_bytes"] > 13 << 19)
     wait_for("and no more", lambda: limit_of(east, "west")["day_state"] == "held")

@@ -7,54 +7,19 @@ static void lag_in_versions_bytes_and_seconds(void **state)
     (void)state;
     struct site s;
     east_open(&s, 8);
-    const struct tb_name policy = name_of("policy"), west = name_of("west"), other = name_of("other");
-    const char *const renewing[] = {"rank", NULL};
+    const struct tb_name policy = name_of("policy"), other = name_of("other");
     struct tb_catalog_lag lag;
     rank_begins(&s);
-    CHECK_OK(tb_catalog_lag(s.c, s.now, &policy, NULL, &lag));
+    CHECK_OK(tb_catalog_lag(s.c, s.now, &policy, &lag));
     assert_false(lag.known);
-    CHECK_OK(tb_catalog_lag(s.c, s.now, &policy, &west, &lag));
-    assert_false(lag.known);
-    CHECK_STATUS(tb_catalog_lag(s.c, s.now, &other, NULL, &lag), TB_NOT_FOUND);
-    CHECK_OK(tb_catalog_site_up(s.c, s.now, &west, true));
+    CHECK_STATUS(tb_catalog_lag(s.c, s.now, &other, &lag), TB_NOT_FOUND);
     publish_whole(&s, "rank", 5);
-    struct tb_catalog_site_progress p = {.site = west, .uid = id_of(5), .held_chunks = 10, .whole = true};
-    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
-    pass_ms(&s, 1000, renewing);
-    publish_whole(&s, "rank", 6);
-    pass_ms(&s, 2000, renewing);
-    publish_whole(&s, "rank", 7);
-    p = (struct tb_catalog_site_progress){.site = west, .uid = id_of(7), .held_chunks = 4};
-    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
-    CHECK_OK(tb_catalog_lag(s.c, s.now, &policy, &west, &lag));
+    CHECK_OK(tb_catalog_lag(s.c, s.now, &policy, &lag));
     assert_true(lag.known);
-    assert_int_equal(lag.head_number, 7);
-    assert_int_equal(lag.versions, 2);
-    assert_int_equal(lag.bytes, SHARD_BYTES * 6 / 10);
-    assert_int_equal(lag.behind_ns, TB_MS(2000));
-    CHECK_OK(tb_catalog_lag(s.c, s.now, &policy, NULL, &lag));
+    assert_int_equal(lag.head_number, 5);
     assert_int_equal(lag.versions, 0);
     assert_int_equal(lag.bytes, 0);
     assert_int_equal(lag.behind_ns, 0);
-    site_close(&s);
-}
-
-/* A site that is configured, and of which nothing was heard since the start, lacks all that was published. */
-static void who_never_came_lacks_all(void **state)
-{
-    (void)state;
-    struct site s;
-    east_open(&s, 8);
-    const struct tb_name policy = name_of("policy"), west = name_of("west");
-    struct tb_catalog_lag lag;
-    rank_begins(&s);
-    publish_whole(&s, "rank", 5);
-    CHECK_OK(tb_catalog_lag(s.c, s.now, &policy, &west, &lag));
-    assert_true(lag.known);
-    assert_int_equal(lag.head_number, 5);
-    assert_int_equal(lag.versions, 1);
-    assert_int_equal(lag.bytes, SHARD_BYTES);
-    assert_true(tb_id_is_zero(&lag.newest));
     site_close(&s);
 }
 
@@ -192,7 +157,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lag_in_versions_bytes_and_seconds),
-        cmocka_unit_test(who_never_came_lacks_all),
         cmocka_unit_test(how_a_member_was_updated_can_be_looked_at),
         cmocka_unit_test(a_worker_is_active_in_one_version),
         cmocka_unit_test(every_row_can_be_looked_at),

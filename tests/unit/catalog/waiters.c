@@ -1,5 +1,6 @@
 /* waiters.c - tests of gateway/catalog/waiters.c: who waits, for what, until when. P10: every wait is answered once. */
 #include "check.h"
+#include "gateway/catalog/records.h"
 #include "site.h"
 
 static void east(struct site *s)
@@ -177,6 +178,14 @@ static void waits_of_a_cut_connection_end_silently(void **state)
     site_close(&s);
 }
 
+/* West's link is up, and it says that it holds nothing. */
+static void west_speaks(struct site *s)
+{
+    static struct tb_site_state w;
+    w = (struct tb_site_state){.site = name_of("west"), .model = name_of("policy"), .known = true};
+    CHECK_OK(tb_record_put(s->c, s->now, &w.site, &w));
+}
+
 static void a_site_holds_and_has_activated(void **state)
 {
     (void)state;
@@ -203,6 +212,7 @@ static void a_site_holds_and_has_activated(void **state)
     said(&s, "[   0] go a v5\n");
     switch_to(&s, "a", 5);
     said(&s, "[   0] answer 2: ok\n");
+    west_speaks(&s);
     struct tb_catalog_site_progress p = {.site = west_name, .uid = id_of(5), .held_chunks = 9};
     CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
     said(&s, "");
@@ -215,6 +225,34 @@ static void a_site_holds_and_has_activated(void **state)
     site_close(&s);
 }
 
+/* P10: while west's link is down nobody knows what it holds, though the catalog still counts its copy (P3). */
+static void an_unknown_site_answers_nobody(void **state)
+{
+    (void)state;
+    struct site s;
+    east(&s);
+    publish_whole(&s, "rank", 5);
+    const struct tb_name west_name = name_of("west");
+    struct tb_catalog_site_progress p = {
+        .site = west_name, .uid = id_of(5), .held_chunks = 10, .whole = true, .activated = true};
+    west_speaks(&s);
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+    assert_true(tb_records_lost(s.c, s.now, &west_name, 18));
+    assert_false(tb_records_lost(s.c, s.now, &west_name, 18));
+    struct tb_catalog_wait q = {.handle = 1,
+                                .kind = TB_CATALOG_WAIT_SITE_ACTIVATED,
+                                .uid = id_of(5),
+                                .site = west_name,
+                                .deadline = TB_TIME_NEVER};
+    CHECK_OK(tb_catalog_wait(s.c, s.now, &q));
+    said(&s, "");
+    west_speaks(&s); /* it is back, without its arena */
+    said(&s, "");
+    CHECK_STATUS(tb_catalog_site_progress(s.c, s.now, &p), TB_DONE_BEFORE);
+    said(&s, "[   0] answer 1: ok\n");
+    site_close(&s);
+}
+
 /* What a site went past it will never activate: who waits is not left waiting. */
 static void a_newer_activated_version_counts(void **state)
 {
@@ -224,6 +262,7 @@ static void a_newer_activated_version_counts(void **state)
     publish_whole(&s, "rank", 5);
     publish_whole(&s, "rank", 6);
     const struct tb_name west_name = name_of("west");
+    west_speaks(&s);
     struct tb_catalog_site_progress p = {
         .site = west_name, .uid = id_of(6), .held_chunks = 10, .whole = true};
     CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
@@ -243,12 +282,9 @@ static void a_newer_activated_version_counts(void **state)
     q.handle = 2, q.uid = id_of(6), q.kind = TB_CATALOG_WAIT_SITE_HOLDS;
     CHECK_OK(tb_catalog_wait(s.c, s.now, &q));
     said(&s, "[   0] answer 2: ok\n");
-    /* A site that skipped 5 says of it that it went past, and never that it holds it. */
+    /* A site that went past 5 will never hold it. */
     q.handle = 3, q.uid = id_of(5);
     CHECK_OK(tb_catalog_wait(s.c, s.now, &q));
-    said(&s, "");
-    p.uid = id_of(5), p.activated = true;
-    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
     said(&s, "[   0] answer 3: ok\n");
     site_close(&s);
 }
@@ -286,6 +322,7 @@ int main(void)
         cmocka_unit_test(deadlines_cancels_and_asking_once),
         cmocka_unit_test(waits_of_a_cut_connection_end_silently),
         cmocka_unit_test(a_site_holds_and_has_activated),
+        cmocka_unit_test(an_unknown_site_answers_nobody),
         cmocka_unit_test(a_newer_activated_version_counts),
         cmocka_unit_test(waits_are_refused_for_what_is_not),
     };

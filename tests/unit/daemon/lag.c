@@ -3,41 +3,99 @@
 
 #include "tests/unit/check.h"
 
-static void the_first_reason_that_holds_is_the_one(void **state)
+static void every_reason_in_the_order_in_which_it_is_looked_for(void **state)
 {
     (void)state;
-    struct tb_lag_facts f = {.heard = false,
+    struct tb_lag_facts f = {.store_down = true,
+                             .link = TB_LAG_DNS,
                              .behind = true,
-                             .store_down = true,
-                             .linked = false,
+                             .table_full = true,
                              .lacks_room = true,
                              .unsealed = true,
+                             .bad_chunks = true,
+                             .no_memory = true,
                              .spent = true,
                              .asked = true,
-                             .begun = false,
-                             .still = true};
-    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_UNHEARD);
-    f.heard = true;
+                             .base_crosses = true,
+                             .still = true,
+                             .holdup = TB_HOLDUP_RATE};
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_STORE);
     f.store_down = false;
-    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_LINK_DOWN);
-    f.linked = true;
+    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_NO_SUBSCRIBER);
+    f.subscribed = true;
+    for (f.link = TB_LAG_LINK_DOWN; f.link < TB_LAG_REASON_END; f.link++)
+        assert_int_equal(tb_lag_reason_of(&f), f.link); /* P10: a site that cannot know says why */
+    f.link = TB_LAG_UP_TO_DATE;
+    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_UNKNOWN);
+    f.heard = true;
+    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_TABLE);
+    f.table_full = false;
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_NO_ROOM);
     f.lacks_room = false;
-    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_UNSEALED);
+    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_PUBLISHING);
     f.unsealed = false;
-    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_DAY_SPENT);
+    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_VERIFY);
+    f.bad_chunks = false;
+    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_RECEIVER_MEMORY);
+    f.no_memory = false;
+    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_BUDGET);
     f.spent = false;
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_MANIFESTS);
     f.asked = false;
+    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_BASE);
+    f.base_crosses = false;
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_QUEUED);
     f.begun = true;
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_STALLED);
     f.still = false;
-    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_CROSSING);
+    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_RATE);
     f.behind = false;
-    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_NONE);
-    assert_string_equal(tb_lag_name(TB_LAG_NO_ROOM), "no_room");
+    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_NO_SUBSCRIBER);
+}
+
+static void what_holds_up_its_chunks_is_the_reason_while_they_move(void **state)
+{
+    (void)state;
+    struct tb_lag_facts f = {.subscribed = true, .heard = true, .behind = true, .begun = true};
+    static const enum tb_lag_reason reasons[TB_HOLDUP_END] = {
+        TB_LAG_CROSSING, TB_LAG_RATE, TB_LAG_SENDER_CPU, TB_LAG_LOSS, TB_LAG_WINDOW, TB_LAG_RECEIVER_CPU};
+    for (f.holdup = TB_HOLDUP_NONE; f.holdup < TB_HOLDUP_END; f.holdup++) {
+        assert_int_equal(tb_lag_reason_of(&f), reasons[f.holdup]);
+        assert_true(tb_lag_moves(reasons[f.holdup]));
+        assert_false(tb_lag_is_current(reasons[f.holdup]));
+    }
+    f.holdup = TB_HOLDUP_RECEIVER;
+    f.window_small = true; /* its buffer is what does not read fast enough */
+    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_WINDOW);
+}
+
+static void a_head_that_is_here_may_be_unused(void **state)
+{
+    (void)state;
+    struct tb_lag_facts f = {.subscribed = true, .heard = true};
+    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_NO_SUBSCRIBER);
+    f.is_home = true; /* there it may be published alone */
+    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_UP_TO_DATE);
+    f.has_groups = true;
+    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_UP_TO_DATE);
+    f.whole_for_long = true;
+    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_NOT_ACTIVATING);
+    assert_true(tb_lag_is_current(TB_LAG_NOT_ACTIVATING));
+    f.used = true;
+    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_UP_TO_DATE);
+}
+
+/* The list is the wire's, too: its order does not change. */
+static void a_reason_of_a_later_release_is_unknown(void **state)
+{
+    (void)state;
+    assert_int_equal(TB_LAG_UP_TO_DATE, 0);
+    assert_int_equal(TB_LAG_UNKNOWN, 1);
+    assert_int_equal(TB_LAG_MTU, 29);
+    assert_string_equal(tb_lag_name(TB_LAG_NO_ROOM), "no-room");
+    assert_string_equal(tb_lag_name(TB_LAG_MTU), "mtu");
+    assert_string_equal(tb_lag_name(TB_LAG_REASON_END), "unknown");
+    assert_string_equal(tb_lag_why(UINT16_MAX), tb_lag_why(TB_LAG_UNKNOWN));
     assert_string_equal(tb_lag_why(TB_LAG_CROSSING), "it is on its way");
 }
 
@@ -85,7 +143,10 @@ static void an_estimate_is_a_range_or_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_reason_that_holds_is_the_one),
+        cmocka_unit_test(every_reason_in_the_order_in_which_it_is_looked_for),
+        cmocka_unit_test(what_holds_up_its_chunks_is_the_reason_while_they_move),
+        cmocka_unit_test(a_head_that_is_here_may_be_unused),
+        cmocka_unit_test(a_reason_of_a_later_release_is_unknown),
         cmocka_unit_test(what_just_began_does_not_stand),
         cmocka_unit_test(an_estimate_is_a_range_or_none),
     };

@@ -161,7 +161,7 @@ static void more_shards_than_slots_are_told_once(void **state)
     assert_int_equal(lines(&f, "arena.refused", "a new one of 78905344 bytes has enough"), 1);
     assert_int_equal(lines(&f, "crossing.refused", "number=1 status=too_large action=not_asked_again"), 1);
     assert_int_equal(f.home.d->counters.arena_refused, 1);
-    home_check_lag(&f.home, "east", "no_room", "301 slots needed, 256 of 256 free");
+    home_check_lag(&f.home, "east", "no-room", "301 slots needed, 256 of 256 free");
     hear(&f, both, 2);
     for (uint32_t times = 2; times <= 4; times++) { /* that one is tried again and again */
         until_asked(&f, times);
@@ -184,9 +184,9 @@ static void a_full_arena_is_told_when_it_changes(void **state)
     hear(&f, &key, 1);
     for (uint32_t times = 1; times <= 3; times++) {
         until_asked(&f, times);
-        home_check_lag(&f.home, "east", times == 1 ? "manifests" : "no_room", "");
+        home_check_lag(&f.home, "east", times == 1 ? "manifests" : "no-room", "");
         said->on_manifests(f.home.d, 0, &key, &manifest);
-        home_check_lag(&f.home, "east", "no_room", "16777216 bytes needed, ");
+        home_check_lag(&f.home, "east", "no-room", "16777216 bytes needed, ");
         assert_int_equal(f.home.d->counters.arena_refused, times);
         assert_int_equal(lines(&f, "arena.refused", "needed_bytes=16777216"), times < 3 ? 1 : 2);
         assert_int_equal(lines(&f, "crossing.refused", "status=site_nomem action=retry"), 1);

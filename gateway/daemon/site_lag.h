@@ -1,0 +1,36 @@
+/* site_lag.h - this site and one model: what it holds, how far it is behind, and why. Private to gateway/daemon. */
+#ifndef TB_DAEMON_SITE_LAG_H
+#define TB_DAEMON_SITE_LAG_H
+
+#include "gateway/daemon/daemon.h"
+
+/* What this site keeps to say of itself, one for each model of the config. */
+struct tb_site_own {
+    struct tb_site_state said; /* as peers were told last */
+    tb_time_ns said_at;        /* 0: never */
+    tb_time_ns behind_at;      /* since when it is behind; 0: it is not */
+    bool refused_full;         /* the catalog refused the newest version that was announced a row */
+};
+struct tb_site_own *tb_site_own(struct tb_daemon *d, const struct tb_name *model);
+
+struct tb_site_lag {
+    const struct tb_catalog_model *model;
+    struct tb_site_own *own;
+    struct tb_site_state state; /* of this site, but `serial` */
+    struct tb_id head;          /* zero: none, or one that this catalog does not know */
+    bool
+        known; /* false: the head is not known now, and versions, left_bytes and behind_ms are of the last one */
+    struct tb_catalog_lag lag;
+    struct tb_lag_facts facts;
+    const struct tb_copy *copy; /* of the head; NULL: none */
+    uint32_t shards_here;
+    uint32_t source;     /* the peer that brings it, or would; UINT32_MAX: none */
+    uint32_t spent_from; /* a peer whose day's bytes to here are used up; UINT32_MAX: none is in the way */
+};
+void tb_site_lag_here(struct tb_daemon *d, const struct tb_catalog_model *m, struct tb_site_lag *lag_out);
+
+/* TB_LAG_UP_TO_DATE: the link is up. */
+enum tb_lag_reason tb_site_link_reason(struct tb_daemon *d, uint32_t peer);
+const struct tb_links_stats *tb_site_link(struct tb_daemon *d, uint32_t peer); /* until the next call */
+
+#endif
