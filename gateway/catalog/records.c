@@ -113,6 +113,16 @@ bool tb_records_lost(struct tb_catalog *c, tb_time_ns now, const struct tb_name 
     return any;
 }
 
+void tb_records_awaited(struct tb_catalog *c, tb_time_ns now, const struct tb_name *via, uint16_t why)
+{
+    tb_catalog_enter(c, now);
+    EACH(c->records, i)
+    {
+        struct tb_record *r = &record_at(c, i)->info;
+        if (r->heard_at == 0 && tb_catalog_same_name(&r->via, via)) (void)lose(c, r, why);
+    }
+}
+
 void tb_records_forget(struct tb_catalog *c, const struct tb_name *site)
 {
     EACH(c->records, i)

@@ -29,6 +29,8 @@ TB_MUST_USE enum tb_status tb_record_put(struct tb_catalog *c, tb_time_ns now, c
                                          const struct tb_site_state *state);
 /* The link to `via` is down, for that reason. True: a record became unknown, or unknown for another reason. */
 bool tb_records_lost(struct tb_catalog *c, tb_time_ns now, const struct tb_name *via, uint16_t why);
+/* The link to `via` is up: what it never said anything of is unknown for that reason now. */
+void tb_records_awaited(struct tb_catalog *c, tb_time_ns now, const struct tb_name *via, uint16_t why);
 bool tb_record_get(const struct tb_catalog *c, const struct tb_name *site, const struct tb_name *model,
                    struct tb_record *out);
 /* As tb_catalog_version_at. */

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "gateway/catalog/records.h"
-#include "gateway/daemon/rights.h"
 #include "gateway/daemon/site_lag.h"
 
 static bool append(json_t *list, json_t *row)
@@ -203,13 +202,10 @@ static json_t *row_here(struct tb_daemon *d, const struct tb_catalog_model *m, s
 /* ---- another site ---- */
 
 /* P8: the right that it lacks is why nothing is known of it, or why it gets nothing. */
-static bool denied(struct tb_daemon *d, const struct tb_catalog_model *m, const struct tb_name *site)
+static bool denied(struct tb_daemon *d, const struct tb_name *model, const struct tb_name *site)
 {
     const uint32_t peer = peer_of(d, site);
-    if (peer == UINT32_MAX || !tb_site_link(d, peer)->up) return false;
-    const struct tb_config_peer *p = &d->config->peers[peer];
-    const struct tb_identity identity = {.kind = TB_IDENTITY_GATEWAY, .site = p->of, .name = p->gateway};
-    return !tb_name_equal(&p->of, &d->config->site) && !tb_rights_may(d->config, &m->name, &identity, false);
+    return peer != UINT32_MAX && tb_site_link(d, peer)->up && tb_site_denied(d, peer, model);
 }
 
 /* What it said of its head may be older than the head here by as much as it takes to say so. */
@@ -237,7 +233,7 @@ static json_t *row_there(struct tb_daemon *d, const struct tb_site_lag *home, co
                         .left_bytes = b.left_bytes,
                         .behind_ms = b.versions > 0 ? s->behind_ms : 0,
                         .reason = reason_of(record, &b)};
-    if (denied(d, home->model, &s->site)) {
+    if (denied(d, &home->model->name, &s->site)) {
         r.known = false;
         r.reason = TB_LAG_DENIED;
     }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "gateway/catalog/records.h"
+#include "gateway/daemon/rights.h"
 
 /* Large, and the main loop's alone. */
 const struct tb_links_stats *tb_site_link(struct tb_daemon *d, uint32_t peer)
@@ -28,6 +29,13 @@ enum tb_lag_reason tb_site_link_reason(struct tb_daemon *d, uint32_t peer)
     };
     const struct tb_links_stats *stats = tb_site_link(d, peer);
     return stats->up ? TB_LAG_UP_TO_DATE : by_why[stats->why];
+}
+
+bool tb_site_denied(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
+{
+    const struct tb_config_peer *p = &d->config->peers[peer];
+    const struct tb_identity identity = {.kind = TB_IDENTITY_GATEWAY, .site = p->of, .name = p->gateway};
+    return !tb_name_equal(&p->of, &d->config->site) && !tb_rights_may(d->config, model, &identity, false);
 }
 
 static uint32_t source_at(const struct tb_daemon *d, const struct tb_catalog_model *m, uint32_t i)

@@ -31,6 +31,8 @@ void tb_site_lag_here(struct tb_daemon *d, const struct tb_catalog_model *m, str
 
 /* TB_LAG_UP_TO_DATE: the link is up. */
 enum tb_lag_reason tb_site_link_reason(struct tb_daemon *d, uint32_t peer);
+/* By the config here that peer may not read the model. */
+bool tb_site_denied(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model);
 const struct tb_links_stats *tb_site_link(struct tb_daemon *d, uint32_t peer); /* until the next call */
 
 #endif

@@ -8,7 +8,6 @@
 
 #include "base/fault.h"
 #include "gateway/catalog/records.h"
-#include "gateway/daemon/rights.h"
 
 #define TOLD_EVERY TB_SECONDS(10)
 
@@ -21,9 +20,20 @@ struct tb_site_own *tb_site_own(struct tb_daemon *d, const struct tb_name *model
 
 /* ---- saying ---- */
 
+/* P8: the home of a model subscribes to it everywhere, for what rots there. That gives nobody a right to hear of its versions. */
+static bool may_hear(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
+{
+    for (uint32_t i = 0; i < d->config->model_count; i++) {
+        const struct tb_config_model *m = &d->config->models[i];
+        if (tb_name_equal(&m->name, model) && tb_name_equal(&m->home, &d->site))
+            return !tb_site_denied(d, peer, model);
+    }
+    return true;
+}
+
 static void tell(struct tb_daemon *d, uint32_t peer, const struct tb_site_state *s)
 {
-    if (tb_name_equal(&d->config->peers[peer].site, &s->site)) return;
+    if (tb_name_equal(&d->config->peers[peer].site, &s->site) || !may_hear(d, peer, &s->model)) return;
     TB_MOOT(
         tb_links_tell_state(d->links, peer, s)); /* down: told when it comes up; denied: not meant for it */
 }
@@ -143,6 +153,8 @@ static void lost(struct tb_daemon *d, uint32_t peer)
 void tb_records_link(struct tb_daemon *d, uint32_t peer, bool up)
 {
     if (!up) lost(d, peer);
+    const struct tb_name *via = &d->config->peers[peer].site;
+    if (up) tb_records_awaited(d->catalog, tb_clock_now(), via, TB_LAG_UNKNOWN);
     if (up) tb_records_tell(d, peer, NULL);
     d->records_again = true;
 }

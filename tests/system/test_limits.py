@@ -270,8 +270,10 @@ def a_day_is_warned_of_then_held(lab):
         raise Failed(f"{used} bytes were sent on a day of 8 MiB")
     if "held" not in east.cli("status").stdout:
         raise Failed("status does not say it")
-    (row,) = (r for r in east.control("lag")["lag"] if r["site"] == "west")
-    expect("why west is behind", row["reason"], "budget-spent")
+    def said_of_west():
+        (row,) = (r for r in east.control("lag")["lag"] if r["site"] == "west")
+        return row["reason"] == "budget-spent" and row
+    row = wait_for("east says why west is behind", said_of_west)
     if f"{used} of {8 << 20} bytes" not in row["evidence"]:
         raise Failed(f"the evidence is {row['evidence']}")
     why_west_waits(west, "budget-spent")

@@ -60,6 +60,8 @@ static void site_is_up(struct tb_daemon *d, const char *name, struct tb_name *si
     CHECK_OK(tb_catalog_site_up(d->catalog, tb_clock_now(), site_out, true));
 }
 
+#define READ_BY_ALL "{policy: {home: east, read: [\"tombolo://west/*\", \"tombolo://north/*\"]}}"
+
 /* Both peers tell of a version. */
 static void hear(struct tb_daemon *d)
 {
@@ -144,7 +146,7 @@ static void who_sends_names_whose_day_it_is(void **state)
     struct home home;
     struct tb_name site;
     (void)state;
-    home_new_with(&home, config(&certificates, HOME_MODELS), false);
+    home_new_with(&home, config(&certificates, READ_BY_ALL), false);
     home.config->session_lease_ms = LEASE_MS;
     home_start(&home);
     struct tb_daemon *d = home.d;
@@ -170,7 +172,7 @@ static void what_just_began_on_an_idle_link_crosses(void **state)
     struct home home;
     struct tb_name site;
     (void)state;
-    home_new_with(&home, config(&certificates, HOME_MODELS), false);
+    home_new_with(&home, config(&certificates, READ_BY_ALL), false);
     home.config->session_lease_ms = LEASE_MS;
     home_start(&home);
     struct tb_daemon *d = home.d;
