@@ -183,6 +183,7 @@ json_t *tb_status_site(struct tb_daemon *d)
 /* ---- tables of the world's size: so few rows of versions that one which stays for nothing is missed within a seed ---- */
 
 static const struct tb_catalog_limits limits = {.models = MODELS_MAX,
+                                                .records = 16,
                                                 .runs = 16,
                                                 .versions = 8 * MODELS_MAX,
                                                 .model_versions = 8,

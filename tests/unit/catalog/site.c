@@ -45,6 +45,7 @@ struct tb_id session_of(const char *name)
 /* ---- opening ---- */
 
 static const struct tb_catalog_limits limits = {.models = 2,
+                                                .records = 4,
                                                 .runs = 4,
                                                 .versions = 16,
                                                 .shards = 4,
