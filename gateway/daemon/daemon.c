@@ -336,9 +336,9 @@ static enum tb_status catalog_open(struct tb_daemon *d)
                                              .members = c->session_max,
                                              .groups = c->session_max,
                                              .waits = 2 * c->session_max,
+                                             .records = site_records(c),
                                              .references = 4 * c->session_max,
-                                             .site_references = site_references(c),
-                                             .records = site_records(c)};
+                                             .site_references = site_references(c)};
     d->catalog_memory = tb_malloc(tb_catalog_bytes(&limits));
     if (d->catalog_memory == NULL) return TB_SITE_NOMEM;
     const struct tb_catalog_config config = {.site = d->site,

@@ -3,7 +3,7 @@
 
 import sys
 
-from harness import CRAWL, PATIENCE_MS, Rollout, Trainer, expect, main, scenario, up, wait_for
+from harness import CRAWL, PATIENCE_MS, Failed, Rollout, Trainer, expect, main, scenario, up, wait_for
 
 HOLDS, ACTIVATED = 0, 1
 
@@ -50,6 +50,58 @@ def a_follower_that_lost_its_arena_holds_nothing(lab):
     link.bytes_per_s = 0
     west.wait_holds(uid)
     asking.ok("wait_site", uid=uid, site="west", state=HOLDS, timeout_ms=PATIENCE_MS)
+
+
+def lag_rows(site):
+    return {r["site"]: r for r in site.control("lag", model="policy")["lag"]}
+
+
+@scenario
+def sites_in_a_row_are_all_listed(lab):
+    """P10: east, west, north and south stand in a row, each the other's relay. East lists all, with the relay through which it knows them; a wait at east
+    for south ends; and when west goes, nothing behind it is known any more."""
+    east, west, _ = lab.east_west(through_link=False)
+    north = lab.behind(west)
+    south = lab.behind(west, "south")
+    south.peers, south.subscribe = {"north": f"{lab.address}:{north.port}"}, [("policy", ["north"])]
+    del west.peers["south"]
+    north.listen = True
+    north.peers["south"] = None
+    for s in (east, west, north, south):
+        s.models["policy"] = dict(home="east", read=[f"tombolo://{n}/*" for n in ("east", "west", "north", "south")])
+    up(east, west, north, south)
+    trainer = Trainer(lab, east, lab.weights(1)[0])
+    uid = trainer.publish(1)
+    trainer.ranks[0].ok("wait_site", uid=uid, site="south", state=HOLDS, timeout_ms=PATIENCE_MS)
+    south.wait_holds(uid)
+    rows = wait_for("east lists them", lambda: set(lag_rows(east)) == {"east", "west", "north", "south"} and lag_rows(east))
+    expect("through whom", {name: r["via"] for name, r in rows.items()}, {"east": "east", "west": "west", "north": "west", "south": "west"})
+    wait_for("all are current", lambda: all(r["known"] and r["versions"] == 0 for r in lag_rows(east).values()))
+    row = of_site(east, uid, "south")
+    expect("south's copy", (row["whole"], row["known"], row["via"]), (True, True, "west"))
+    west.kill()
+    wait_for("nothing is known behind west", lambda: [n for n, r in lag_rows(east).items() if r["known"]] == ["east"])
+    row = of_site(east, uid, "south")
+    expect("south's copy", (row["whole"], row["known"], row["held_bytes"]), (None, False, None))
+    trainer.ranks[0].refused("timeout", "wait_site", uid=uid, site="south", state=HOLDS, timeout_ms=100)
+    west.start()
+    trainer.ranks[0].ok("wait_site", uid=uid, site="south", state=HOLDS, timeout_ms=PATIENCE_MS)
+
+
+@scenario
+def versions_that_nobody_holds_are_not_listed(lab):
+    """P10: `versions` at either end lists what somebody holds, and not each number that was ever published."""
+    east, west, _ = lab.east_west()
+    up(east, west)
+    trainer = Trainer(lab, east, lab.weights(1)[0])
+    for number in range(1, 8):
+        uid = trainer.publish(number)
+        west.wait_holds(uid)
+    for site in (east, west):
+        wait_for("old rows go", lambda: len(site.versions()) <= 4)
+        for v in site.versions():
+            if v["held_bytes"] == 0 and not any(s["held_bytes"] for s in v["sites"]):
+                raise Failed(f"{site.name} lists what nobody holds: {v}")
 
 
 if __name__ == "__main__":
