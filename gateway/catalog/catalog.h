@@ -435,7 +435,8 @@ TB_MUST_USE enum tb_status tb_catalog_make_room(struct tb_catalog *c, tb_time_ns
  * no more. */
 TB_MUST_USE enum tb_status tb_catalog_site_up(struct tb_catalog *c, tb_time_ns now,
                                               const struct tb_name *site, bool up);
-/* The site's arena has a new life: it holds nothing until it says so. */
+/* The site's arena has a new life: it holds nothing until it says so. What it had announced it may be asked for, for a lease
+ * time. */
 void tb_catalog_site_forget(struct tb_catalog *c, tb_time_ns now, const struct tb_name *name);
 /* A peer says what it knows of a version. OPEN, READY, KEPT: it has it, or is getting it. Ends of a life are
  * believed from the model's home alone, or as a relay passes them on; home believes none (its own state is

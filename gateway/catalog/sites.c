@@ -131,14 +131,22 @@ void tb_sites_tick(struct tb_catalog *c)
     if (any) touch_models(c);
 }
 
+/* P6: what it announced itself stays a source for a lease time, in which it says again what it still has (doubt): else a version that
+ * only this site has would be given up in the moment in which it repairs one chunk. */
 void tb_catalog_site_forget(struct tb_catalog *c, tb_time_ns now, const struct tb_name *name)
 {
     tb_catalog_enter(c, now);
     tb_records_forget(c, name);
     const uint32_t site = tb_catalog_site_find(c, name);
     if (site == NONE) return;
-    while (site_at(c, site)->references != NONE)
-        tb_reference_end(c, site_at(c, site)->references);
+    for (uint32_t r = site_at(c, site)->references, next; r != NONE; r = next) {
+        struct reference *ref = reference_at(c, r);
+        next = ref->owner_next;
+        ref->whole = ref->activated = false;
+        ref->held_chunks = 0;
+        tb_catalog_touch_version(c, ref->version);
+        if (ref->heard_in == 0) tb_reference_end(c, r);
+    }
     (void)tb_catalog_settle(c, TB_OK);
 }
 

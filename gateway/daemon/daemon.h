@@ -673,7 +673,6 @@ enum tb_status tb_status_lag(void *user, const json_t *request, json_t *reply, c
 /* A version's `stages`, `sent` and `eta_s`; `copy` may be NULL: nothing is here. False: no memory. */
 bool tb_status_moves(struct tb_daemon *d, const struct tb_copy *copy, uint64_t bytes, json_t *version);
 json_t *tb_status_eta(const struct tb_lag_pace *pace, uint64_t left_bytes); /* null: no estimate */
-json_t *tb_status_window(const struct tb_links_stats *stats);
 /* ---- usage_status.c ---- */
 
 json_t *tb_status_tables(struct tb_daemon *d); /* NULL: no memory */

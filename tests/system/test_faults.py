@@ -4,7 +4,8 @@ With TB_TEST_RDMA=1 what goes between hosts goes by verbs (rdma.py)."""
 import signal
 import sys
 
-from harness import PATIENCE_MS, Failed, Rollout, Trainer, Worker, expect, flip_in_file, follow, main, read_and_compare, safetensors_table, scenario, up, wait_for
+from harness import (PATIENCE_MS, Failed, Rollout, Trainer, Worker, expect, flip_in_file, follow, main, read_and_compare, safetensors_table, scenario, up,
+                     wait_for)
 from rdma import over_the_network, paced
 
 

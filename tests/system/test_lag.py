@@ -8,7 +8,8 @@ import subprocess
 import sys
 import time
 
-from harness import CRAWL, SOURCE, TOMBOLO, Failed, Rollout, SlowDisk, Trainer, Worker, expect, made, main, scenario, up, wait_for
+from harness import (CRAWL, SOURCE, TOMBOLO, Failed, Rollout, SlowDisk, Trainer, Worker, expect, flip_in_file, made, main, safetensors_table, scenario, up,
+                     wait_for)
 
 HEADER = (SOURCE / "gateway/daemon/lag.h").read_text().replace("\\\n", "")
 WHY = dict(re.findall(r'X\(TB_LAG_\w+, "([\w-]+)",\s*"([^"]+)"\)', HEADER))
@@ -336,6 +337,41 @@ def lag_of_what_stands(lab):
     if not 0 < r["bytes"] <= size:
         raise Failed(f"of {size} bytes west lacks {r['bytes']}")
     link.stalled = False
+    link.bytes_per_s = 0
+    west.wait_holds(uid)
+    nobody_is_behind(east, west)
+
+
+@scenario
+def lag_of_a_slow_receiver(lab):
+    """P10: what is sent is not read fast enough at the other end: the sender sees it, and tells west, so both say it."""
+    east, west, link = lab.east_west()
+    for s in (east, west):
+        s.extra["link"] = PATIENT
+    link.bytes_per_s = CRAWL
+    up(east, west)
+    uid, _ = published(east, Trainer(lab, east, lab.weights(1)[0]), 1)
+    both_say(east, west, "receiver-cpu", head="1:1", versions=1)
+    says(east, "receiver-cpu", rf"to west: {RATE}, limited by peer_window")
+    link.bytes_per_s = 0
+    west.wait_holds(uid)
+    nobody_is_behind(east, west)
+
+
+@scenario
+def lag_of_chunks_that_are_wrong(lab):
+    """P1 P10: bytes of east's arena change after they were held. West refuses the chunk, and says so until something else of the version lands."""
+    east, west, link = lab.east_west()
+    up(east, west)
+    path = lab.weights(1)[0]
+    link.bytes_per_s = 1 << 20
+    uid = Trainer(lab, east, path).publish(1)
+    east.wait_holds(uid)
+    expect("tensor found in the arena", flip_in_file(east.arena_path, path, safetensors_table(path)[-1]), True)
+    link.bytes_per_s = 0
+    wait_for("west refused a chunk", lambda: west.counters()["chunks_bad"] > 0)
+    link.bytes_per_s = CRAWL
+    says(west, "verify-failed", r"from east: .+", head="1:1", versions=1)
     link.bytes_per_s = 0
     west.wait_holds(uid)
     nobody_is_behind(east, west)

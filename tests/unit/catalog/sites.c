@@ -37,6 +37,31 @@ static void a_newer_one_replaces_what_has_not_begun(void **state)
     site_close(&s);
 }
 
+/* P6: a chunk rots at east, so its arena has a new life. What crosses from there is not given up for that: east says in its next words what
+ * it still has. */
+static void a_new_life_of_its_only_source_ends_no_crossing(void **state)
+{
+    (void)state;
+    struct site s;
+    const struct tb_name east_name = name_of("east");
+    struct tb_catalog_version_view v;
+    const struct tb_id v5 = id_of(5);
+    west(&s);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    hush(&s);
+    cross_begin(&s, 5);
+    pass_ms(&s, 11000, (const char *const[]){NULL}); /* it recovers no more */
+    hush(&s);
+    tb_catalog_site_forget(s.c, s.now, &east_name);
+    drain(&s);
+    assert_true(tb_catalog_version_get(s.c, &v5, &v));
+    assert_int_equal(v.state, TB_VERSION_READY);
+    land(&s, 5, 0, SHARD_CHUNKS);
+    assert_true(tb_catalog_version_get(s.c, &v5, &v));
+    assert_true(v.whole);
+    site_close(&s);
+}
+
 /* ...one begun is finished. */
 static void what_has_begun_is_finished(void **state)
 {
@@ -710,6 +735,7 @@ int main(void)
         cmocka_unit_test(a_crossing_given_up_is_superseded),
         cmocka_unit_test(what_is_asked_for_by_name_is_not_given_up),
         cmocka_unit_test(a_newer_one_replaces_what_has_not_begun),
+        cmocka_unit_test(a_new_life_of_its_only_source_ends_no_crossing),
         cmocka_unit_test(what_has_begun_is_finished),
         cmocka_unit_test(an_open_version_is_nobodys_business),
         cmocka_unit_test(an_open_version_that_fails_is_freed),

@@ -242,6 +242,38 @@ static void runs_are_no_word_of_protocol_2(void **state)
     rogue_in_session(2, say_run_told);
 }
 
+static void say_state(struct rogue *r, uint8_t hops, uint64_t eta_low_ms)
+{
+    static const uint8_t none[1];
+    ROGUE_SEND(r, TB_FRAME_STATE, tb_frame_state, .site = rogue_name("far"), .model = rogue_name("policy"),
+               .hops = hops, .known = true, .eta_low_ms = eta_low_ms, .held = {none, 0});
+}
+
+static void say_a_good_state(struct rogue *r)
+{
+    say_state(r, 1, 0);
+}
+
+static void say_a_state_that_went_too_far(struct rogue *r)
+{
+    say_state(r, TB_SITE_HOPS_MAX + 1, 0);
+}
+
+static void say_an_estimate_from_late_to_soon(struct rogue *r)
+{
+    say_state(r, 1, 1);
+}
+
+static void say_a_holdup(struct rogue *r)
+{
+    ROGUE_SEND(r, TB_FRAME_HOLDUP, tb_frame_holdup, .holdup = TB_HOLDUP_LOSS);
+}
+
+static void say_a_holdup_that_is_none(struct rogue *r)
+{
+    ROGUE_SEND(r, TB_FRAME_HOLDUP, tb_frame_holdup, .holdup = TB_HOLDUP_END);
+}
+
 /* P9: what protocol 2 added is no word of protocol 1. */
 static void bases_have_an_order(void **state)
 {
@@ -284,6 +316,17 @@ static void a_day_is_spent_or_not(void **state)
     (void)state;
     rogue_in_session(1, say_spent);
     rogue_in_session(2, say_spent_twice_over);
+}
+
+/* P9: what protocol 3 added for views is no word of protocol 2, and has its bounds. */
+static void views_have_bounds(void **state)
+{
+    (void)state;
+    rogue_in_session(2, say_a_good_state);
+    rogue_in_session(2, say_a_holdup);
+    rogue_in_session(3, say_a_state_that_went_too_far);
+    rogue_in_session(3, say_an_estimate_from_late_to_soon);
+    rogue_in_session(3, say_a_holdup_that_is_none);
 }
 
 /* P8: manifests and bytes of a model that was not granted, or not asked for, are not given. */
@@ -349,6 +392,7 @@ int main(void)
         cmocka_unit_test(a_day_is_spent_or_not),
         cmocka_unit_test(runs_are_no_word_of_protocol_2),
         cmocka_unit_test(segments_have_bounds),
+        cmocka_unit_test(views_have_bounds),
         cmocka_unit_test(nothing_is_given_without_a_subscription),
         cmocka_unit_test(asks_that_nobody_will_answer_give_way),
     };
