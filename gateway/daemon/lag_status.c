@@ -186,7 +186,7 @@ static json_t *row_here(struct tb_daemon *d, const struct tb_catalog_model *m, s
                         .site = &d->site,
                         .via = &d->site,
                         .known = l->known,
-                        .heard_at = tb_clock_now(),
+                        .heard_at = l->heard_at,
                         .head = l->state.head,
                         .latest = tb_site_newest(&l->state),
                         .active = l->state.active,

@@ -137,11 +137,15 @@ static void lag_of_home(struct tb_daemon *d, struct tb_site_lag *l)
     static struct tb_record home; /* large; the main loop's alone */
     const bool speaks =
         l->source != UINT32_MAX && tb_site_link(d, l->source)->protocol >= TB_LINKS_PROTOCOL_STATE;
+    /* A source of the release before is up, and says what versions there are, and nothing else. */
+    const bool silent = l->facts.link == TB_LAG_UP_TO_DATE && !speaks;
     if (!tb_record_get(d->catalog, &l->model->home, &l->model->name, &home)) {
         l->facts.heard = !speaks;
+        if (!silent) l->heard_at = 0;
         return;
     }
     l->facts.heard = home.known || !speaks;
+    if (home.heard_at != 0 || !silent) l->heard_at = home.heard_at;
     if (!home.known && speaks && l->facts.link == TB_LAG_UP_TO_DATE && home.why < TB_LAG_REASON_END)
         l->facts.link = home.why != TB_LAG_UNKNOWN ? (enum tb_lag_reason)home.why : TB_LAG_UP_TO_DATE;
     if (!home.known || tb_site_which_compare(&l->state.head, &home.state.head) > 0) return;
@@ -257,6 +261,7 @@ void tb_site_lag_here(struct tb_daemon *d, const struct tb_catalog_model *m, str
     l->facts.subscribed = m->is_home || m->subscribed;
     l->facts.store_down = d->store_down;
     l->facts.heard = m->is_home;
+    l->heard_at = tb_clock_now();
     lag_of_catalog(d, l);
     if (!m->is_home) find_source(d, l);
     if (!m->is_home) lag_of_home(d, l);

@@ -20,6 +20,7 @@ struct tb_site_lag {
     struct tb_id head;          /* zero: none, or one that this catalog does not know */
     bool
         known; /* false: the head is not known now, and versions, left_bytes and behind_ms are of the last one */
+    tb_time_ns heard_at; /* the home's last word of the model; here, now; 0: none came */
     struct tb_catalog_lag lag;
     struct tb_lag_facts facts;
     const struct tb_copy *copy; /* of the head; NULL: none */
