@@ -668,16 +668,15 @@ enum tb_status tb_status_streams(void *user, const json_t *request, json_t *repl
 json_t *tb_status_window(const struct tb_links_stats *stats);
 void tb_status_pace(struct tb_daemon *d); /* once a second: how fast copies fill and links move */
 
+/* usage_status.c */
+json_t *tb_status_tables(struct tb_daemon *d); /* NULL: no memory */
+void tb_usage_tick(struct tb_daemon *d);       /* each second: a table that refused rows is told of */
+
 /* lag_status.c */
 enum tb_status tb_status_lag(void *user, const json_t *request, json_t *reply, char *error);
 /* A version's `stages`, `sent` and `eta_s`; `copy` may be NULL: nothing is here. False: no memory. */
 bool tb_status_moves(struct tb_daemon *d, const struct tb_copy *copy, uint64_t bytes, json_t *version);
 json_t *tb_status_eta(const struct tb_lag_pace *pace, uint64_t left_bytes); /* null: no estimate */
-/* ---- usage_status.c ---- */
-
-json_t *tb_status_tables(struct tb_daemon *d); /* NULL: no memory */
-void tb_usage_tick(struct tb_daemon *d);       /* each second: a table that refused rows is told of */
-
 /* What other sites hold of a version, by their records. New reference; NULL: no memory. */
 json_t *tb_status_sites_of(struct tb_daemon *d, const struct tb_version_key *key);
 /* Nobody holds it, here or elsewhere as far as is known, and it is no news: it is not listed. */
