@@ -34,6 +34,34 @@ bool tb_blob_name_valid(const char *name)
     return blob_name_clean(name, strnlen(name, TB_BLOB_NAME_MAX + 1));
 }
 
+bool tb_file_name_valid(const char *name)
+{
+    static const char ours[] = ".tombolo";
+    uint32_t folders = 0;
+    if (!tb_blob_name_valid(name) || strcmp(name, "STABLE") == 0 || strcmp(name, "WITHDRAWN") == 0)
+        return false;
+    for (const char *part = name; part != NULL; part = strchr(part, '/')) {
+        if (*part == '/') {
+            part++;
+            folders++;
+        }
+        if (strncmp(part, ours, sizeof ours - 1) == 0) return false;
+    }
+    return folders <= TB_FILE_DEPTH_MAX;
+}
+
+bool tb_blob_name_writable(const char *name)
+{
+    static const char header[] = ".tombolo/header/", file[] = ".tombolo/file/";
+    if (!tb_blob_name_valid(name)) return false;
+    if (strncmp(name, header, sizeof header - 1) == 0) return tb_file_name_valid(name + sizeof header - 1);
+    if (strncmp(name, file, sizeof file - 1) != 0) return tb_file_name_valid(name);
+    const char *hex = name + sizeof file - 1;
+    const size_t digits = strspn(hex, "0123456789abcdef");
+    return digits == (size_t)2 * TB_DIGEST_BYTES && hex[digits] == '/' &&
+           tb_file_name_valid(hex + digits + 1);
+}
+
 /* The end, then '/', then all else. */
 static int place_of(char c)
 {

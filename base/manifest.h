@@ -38,6 +38,12 @@ struct tb_manifest {
 
 /* True for a clean relative path of 1 to TB_BLOB_NAME_MAX bytes. */
 bool tb_blob_name_valid(const char *name);
+/* True for the name of a file that `tombolo subscribe` writes: such a path, at most TB_FILE_DEPTH_MAX folders deep, and nothing that
+ * is subscribe's own: the markers STABLE and WITHDRAWN, parts that begin with ".tombolo". */
+#define TB_FILE_DEPTH_MAX 8
+bool tb_file_name_valid(const char *name);
+/* True for a blob that it can write, or that it reads itself: .tombolo/header/FILE and .tombolo/file/DIGEST/FILE. */
+bool tb_blob_name_writable(const char *name);
 
 /* Memory (16-byte aligned) for a manifest over this layout and these blobs; the layout is copied in. 0 for blobs that
  * build would refuse. */

@@ -314,7 +314,7 @@ struct tb_catalog_version_request {
 };
 /* The same (run, number, shard_count) gives the same uid to every rank. TB_CONFLICT: another shard count.
  * TB_BAD_STATE: number not above the run's last ready one. TB_FENCED, TB_NOT_HOME, TB_TOO_LARGE (shards),
- * TB_BAD_ARGUMENT (0 shards). TB_VERSION_BROKEN: that number is spent. A number whose version failed because
+ * TB_BAD_ARGUMENT (0 shards, a number of 2^63 or above). TB_VERSION_BROKEN: that number is spent. A number whose version failed because
  * a rank was lost, in this life or before it, may be opened again, with a new uid. */
 TB_MUST_USE enum tb_status tb_catalog_version_open(struct tb_catalog *c, tb_time_ns now,
                                                    const struct tb_catalog_version_request *q,

@@ -250,6 +250,7 @@ enum tb_status tb_catalog_version_open(struct tb_catalog *c, tb_time_ns now,
     if (model == NONE) return TB_NOT_FOUND;
     if (!model_at(c, model)->config.is_home) return TB_NOT_HOME;
     if (q->shard_count == 0 || tb_id_is_zero(&q->fresh_uid)) return TB_BAD_ARGUMENT;
+    if (q->number > INT64_MAX) return TB_BAD_ARGUMENT; /* JSON and SQLite have no larger one */
     if (q->shard_count > c->limits.shards) return TB_TOO_LARGE;
     const uint32_t run = tb_run_find(c, model, &q->run);
     if (run == NONE) return TB_NOT_FOUND;

@@ -49,24 +49,9 @@ static bool ends_with(const char *text, const char *end)
     return length > tail && strcmp(text + length - tail, end) == 0;
 }
 
-/* P7: a stranger's name may not make a folder for each second byte. */
-static bool deep(const char *name)
-{
-    uint32_t folders = 0;
-    for (; *name != '\0'; name++)
-        folders += *name == '/';
-    return folders > TB_BUNDLE_DEPTH_MAX;
-}
-
 bool tb_bundle_name_valid(const char *name)
 {
-    if (!tb_blob_name_valid(name) || strcmp(name, TB_BUNDLE_MARKER) == 0 || deep(name)) return false;
-    if (strcmp(name, TB_BUNDLE_WITHDRAWN) == 0) return false;
-    for (const char *part = name; part != NULL; part = strchr(part, '/')) {
-        part += *part == '/';
-        if (strncmp(part, TB_BUNDLE_PRIVATE, strlen(TB_BUNDLE_PRIVATE)) == 0) return false;
-    }
-    return true;
+    return tb_file_name_valid(name);
 }
 
 static int64_t time_of(const struct stat *st)

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/manifest.h"
 #include "gateway/disk/safetensors.h"
 #include "tombolo/tombolo.h"
 
@@ -22,7 +23,7 @@
 #define TB_BUNDLE_MARKER        "STABLE" /* a subscriber's own files: refused as names */
 #define TB_BUNDLE_WITHDRAWN     "WITHDRAWN"
 #define TB_BUNDLE_INDEX         ".safetensors.index.json"
-#define TB_BUNDLE_DEPTH_MAX     8 /* folders below a path */
+#define TB_BUNDLE_DEPTH_MAX     TB_FILE_DEPTH_MAX /* folders below a path */
 
 struct tb_bundle_file {
     char *name;           /* relative, as a subscriber will write it */

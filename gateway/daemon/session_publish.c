@@ -220,6 +220,12 @@ static enum tb_status seal_manifest(struct tb_layouts *layouts, struct seal *sea
     if (status != TB_OK) return status;
     if (m->digests.count != (uint64_t)seal->manifest.chunk_count * TB_DIGEST_BYTES) return TB_PEER_GARBLED;
     memcpy(seal->manifest.digests, m->digests.bytes, m->digests.count);
+    for (uint32_t i = 0; i < seal->manifest.blob_count; i++) {
+        if (tb_blob_name_writable(seal->manifest.blobs[i].name)) continue;
+        snprintf(seal->why, sizeof seal->why, "blob \"%.120s\": subscribe could not write such a file",
+                 seal->manifest.blobs[i].name);
+        return TB_BAD_ARGUMENT;
+    }
     const struct tb_digest root = tb_manifest_root(&seal->manifest);
     return tb_digest_equal(&root, &seal->manifest.root) ? TB_OK : TB_PEER_GARBLED;
 }

@@ -221,7 +221,8 @@ enum tb_publish_mode {
 };
 
 struct tb_blob_desc {
-    /* relative path, 1 to 255 bytes, no component "." or ".."; unlike the others of the shard */
+    /* A relative path of 1 to 255 bytes, at most 8 folders, unlike the others of the shard. No component is "." or "..", or begins with
+     * ".tombolo"; STABLE and WITHDRAWN are `tombolo subscribe`'s. */
     const char *name;
     const void *bytes;
     uint64_t count; /* at most 100 MiB */
@@ -232,7 +233,7 @@ struct tb_publish_options {
     uint32_t mode; /* enum tb_publish_mode */
     const char *model;
     const struct tb_uid *run; /* of tb_run_open */
-    uint64_t number;          /* the trainer's step; above every number of the run so far */
+    uint64_t number;          /* the trainer's step; above every number of the run so far, and below 2^63 */
     uint32_t shard_index;     /* 0 .. shard_count - 1 */
     uint32_t shard_count;
     struct tb_registration *registration; /* the shard's tensors; NULL: blobs only */

@@ -42,6 +42,12 @@ static int check_blobs(const struct tb_publish_options *o, uint64_t *bytes_out)
             return tb_fail(TB_BAD_ARGUMENT,
                            "blob %u, \"%.100s\", needs a clean relative path of at most %d bytes", i,
                            b->name == NULL ? "" : b->name, TB_BLOB_NAME_MAX);
+        if (!tb_blob_name_writable(b->name))
+            return tb_fail(TB_BAD_ARGUMENT,
+                           "blob %u, \"%.100s\": subscribe could not write such a file: at most %d folders, "
+                           "not STABLE or "
+                           "WITHDRAWN, and no part that begins with .tombolo",
+                           i, b->name, TB_FILE_DEPTH_MAX);
         if (b->count > TB_BLOB_BYTES_MAX || (b->count > 0 && b->bytes == NULL))
             return tb_fail(TB_BAD_ARGUMENT, "blob \"%.200s\" has %llu bytes; at most %llu are allowed",
                            b->name, (unsigned long long)b->count, (unsigned long long)TB_BLOB_BYTES_MAX);
@@ -76,6 +82,8 @@ static int check_options(struct publishing *w)
     if (o->model == NULL || tb_name_set(&w->model, o->model) != TB_OK)
         return tb_fail(TB_BAD_ARGUMENT, "model \"%.80s\": 1 to 64 of A-Z a-z 0-9 . _ -",
                        o->model == NULL ? "" : o->model);
+    if (o->number > INT64_MAX)
+        return tb_fail(TB_BAD_ARGUMENT, "number %llu: at most 2^63 - 1", (unsigned long long)o->number);
     if (o->run == NULL) return tb_fail(TB_BAD_ARGUMENT, "options.run is missing: see tb_run_open");
     if (o->mode != TB_PUBLISH_SHADOW && o->mode != TB_PUBLISH_IN_PLACE)
         return tb_fail(TB_BAD_ARGUMENT, "mode %u is unknown", o->mode);

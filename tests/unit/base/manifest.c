@@ -1,6 +1,7 @@
 /* Manifests: the root covers everything that a shard is (P1), and a head from a stranger is bounded (P7). */
 #include "base/manifest.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,6 +72,36 @@ static void blob_names_are_clean_paths(void **state)
         assert_true(tb_blob_name_valid(good[i]));
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_false(tb_blob_name_valid(bad[i]));
+}
+
+/* What a subscriber cannot write as a file is refused before it is published. */
+static void blob_names_are_files_that_can_be_written(void **state)
+{
+    (void)state;
+    static const char hex[] = "0123456789abcdef0123456789abcdef";
+    char mark[128], short_mark[128], nested[128];
+    (void)snprintf(mark, sizeof mark, ".tombolo/file/%s/a.safetensors", hex);
+    (void)snprintf(short_mark, sizeof short_mark, ".tombolo/file/%s/a.safetensors", hex + 1);
+    (void)snprintf(nested, sizeof nested, ".tombolo/file/%s/.tombolo/header/a", hex);
+    const char *const good[] = {"config.json",         "a/STABLE", "STABLE.txt", "1/2/3/4/5/6/7/8/x",
+                                ".tombolo/header/a/b", mark,       "a/x.tombolo"};
+    const char *const bad[] = {"STABLE",
+                               "WITHDRAWN",
+                               "1/2/3/4/5/6/7/8/9/x",
+                               ".tombolo",
+                               ".tombolo-lock",
+                               "a/.tombolo-part",
+                               ".tombolo/header/STABLE",
+                               ".tombolo/header/",
+                               "../x",
+                               short_mark,
+                               nested,
+                               ".tombolo/other/x"};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
+        if (!tb_blob_name_writable(good[i])) fail_msg("%s is refused", good[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (tb_blob_name_writable(bad[i])) fail_msg("%s is taken", bad[i]);
+    assert_false(tb_file_name_valid(".tombolo/header/a"));
 }
 
 static enum tb_status try_blobs(const struct tb_blob *blobs, uint32_t count)
@@ -403,6 +434,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blobs_stand_behind_the_tensors),
         cmocka_unit_test(blob_names_are_clean_paths),
+        cmocka_unit_test(blob_names_are_files_that_can_be_written),
         cmocka_unit_test(blobs_that_cannot_all_be_files_are_refused),
         cmocka_unit_test(every_clash_is_found),
         cmocka_unit_test(root_is_what_the_header_says),

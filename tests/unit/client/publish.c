@@ -368,6 +368,14 @@ static void what_cannot_be_is_refused(void **state)
     o.blob_count = 1;
     CHECK_STATUS(tb_publish(k.s, &o, NULL), TB_BAD_ARGUMENT);
     assert_non_null(strstr(tb_last_error(), "../x"));
+    const struct tb_blob_desc marker = {"STABLE", "", 0};
+    o.blobs = &marker;
+    CHECK_STATUS(tb_publish(k.s, &o, NULL), TB_BAD_ARGUMENT);
+    assert_non_null(strstr(tb_last_error(), "\"STABLE\": subscribe could not write such a file"));
+    o = options_of(&k, UINT64_C(1) << 63, 0, NULL);
+    CHECK_STATUS(tb_publish(k.s, &o, NULL), TB_BAD_ARGUMENT);
+    assert_non_null(strstr(tb_last_error(), "number 9223372036854775808: at most 2^63 - 1"));
+    assert_int_equal(fake_seen(&k.f, TB_SESSION_VERSION_OPEN), 0);
     rank_close(&k);
 }
 

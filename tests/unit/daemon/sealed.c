@@ -160,6 +160,38 @@ static void manifests_over_the_limit_are_refused(void **state)
     }
 }
 
+/* A client that does not ask the library: what subscribe could not write is refused, and nothing is reserved for it. */
+static void a_blob_that_nobody_could_write_is_refused(void **state)
+{
+    (void)state;
+    struct home h;
+    struct version v;
+    struct tb_layout none;
+    struct tb_manifest m;
+    static _Alignas(16) uint8_t memory[4096], empty[64];
+    const struct tb_blob blob = {.name = "STABLE", .bytes = 3};
+    home_new_with(&h, DRAINS_LONG, false);
+    home_start(&h);
+    version_make(&v, 5, 1, (uint64_t)1 << 20);
+    CHECK_OK(tb_layout_build(NULL, 0, empty, sizeof empty, &none));
+    CHECK_OK(tb_manifest_build(&none, &blob, 1, memory, sizeof memory, &m));
+    m.root = tb_manifest_root(&m);
+    const struct tb_manifest *good = v.list[0];
+    struct tb_worker_session *s = session_put(h.d, 7);
+    open_version(&h, s, &v);
+    v.list[0] = &m;
+    seal_said(s, &v, 0);
+    assert_int_equal(h.d->counters.seals_refused, 1);
+    assert_null(tb_arena_region(h.d->arena, &v.key.uid));
+    v.list[0] = good;
+    seal_said(s, &v, 0);
+    assert_int_equal(h.d->counters.seals_refused, 1);
+    assert_non_null(tb_arena_region(h.d->arena, &v.key.uid));
+    version_fini(&v);
+    home_end(&h);
+    home_free(&h);
+}
+
 /* As one that waits for room. */
 static void parked_put(struct home *h, const struct tb_id *session, const struct version *v, uint32_t shard)
 {
@@ -472,6 +504,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_seal_away_from_home_reserves_nothing),
+        cmocka_unit_test(a_blob_that_nobody_could_write_is_refused),
         cmocka_unit_test(manifests_over_the_limit_are_refused),
         cmocka_unit_test(memory_that_is_gone_is_no_reference),
         cmocka_unit_test(a_parked_seal_that_is_taken_back_is_not_sealed),
