@@ -15,6 +15,8 @@
         {"ca", TB_CLI_FILE, "FILE", "for HOST:PORT: who signs the gateway's certificate (PEM)"},             \
         {"cert", TB_CLI_FILE, "FILE", "for HOST:PORT: our certificate (PEM)"},                               \
         {"key", TB_CLI_FILE, "FILE", "for HOST:PORT: its key (PEM)"},                                        \
+        {"fabric-address", TB_CLI_TEXT, "ADDRESS",                                                           \
+         "HOST:PORT where others read from here (port 0: any); for a container with a network of its own"},  \
     {                                                                                                        \
         "timeout", TB_CLI_SECONDS, "TIME", "give up after so long (30s, 5m, 2h); default: never"             \
     }

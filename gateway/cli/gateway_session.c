@@ -87,6 +87,7 @@ int tb_gateway_open(const struct tb_cli_call *call, struct tb_session **session_
         .ca = option_or_environment(call, "ca", "TOMBOLO_CA"),
         .cert = option_or_environment(call, "cert", "TOMBOLO_CERT"),
         .key = option_or_environment(call, "key", "TOMBOLO_KEY"),
+        .fabric_address = tb_cli_text(call, "fabric-address"),
     };
     in_json = tb_cli_given(call, "json");
     const int status = open_session(&options, SOON_MS, session_out);

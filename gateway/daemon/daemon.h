@@ -121,6 +121,8 @@ struct tb_worker_session {
     struct tb_wire *wire; /* NULL while it is away within its lease */
     struct tb_id id;
     bool welcomed;
+    bool
+        apart; /* over a unix socket, from a network namespace of its own: no door of the other's can be reached by its name */
     bool local; /* by the unix socket */
     /* What tb_session_may refused last: the reply to it names the list. */
     struct tb_name denied_model;

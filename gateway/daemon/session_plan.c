@@ -59,6 +59,8 @@ static void plan_tell(struct tb_worker_session *reader, const struct tb_id *uid,
     m.source_name = source->name;
     m.export_id = source->export_id;
     m.host = source->endpoint->host;
+    /* Equal host names mean `shm`, which a reader in another network namespace cannot dial. */
+    if (reader->apart) TB_MOOT(tb_name_set(&m.host, "apart"));
     snprintf(m.shm_door.text, sizeof m.shm_door.text, "%s", source->endpoint->shm_door);
     snprintf(m.tcp.text, sizeof m.tcp.text, "%s", source->endpoint->tcp);
     m.tls = source->endpoint->tls;

@@ -10,6 +10,7 @@
 
 #include "base/fault.h"
 #include "gateway/daemon/rights.h"
+#include "intra/door_reach.h"
 
 #define HELLO_MS 5000u /* a connection that has not said HELLO by then is dropped */
 
@@ -239,6 +240,29 @@ static void protocol_refused(struct tb_worker_session *s, uint64_t request,
     tb_session_reply(s, request, TB_PEER_PROTOCOL, why);
 }
 
+/* A container that shares the unix socket and not the network. Sim's doors have other names. */
+static bool is_apart(const struct tb_session_hello *hello)
+{
+    return strncmp(hello->shm_door.text, "tombolo-", 8) == 0 && !tb_door_reachable(hello->shm_door.text);
+}
+
+static bool is_loopback(const char *tcp)
+{
+    return tcp[0] == '\0' || strncmp(tcp, "127.", 4) == 0 || strncmp(tcp, "[::1]", 5) == 0;
+}
+
+/* P10: nothing that it publishes could be read, and it would wait without a word. */
+static void apart_refused(struct tb_worker_session *s, uint64_t request, const struct tb_session_hello *hello)
+{
+    tb_log(TB_LOG_WARN, "session.refused", "worker=%s status=%s reason=network_namespace_of_its_own tcp=%s",
+           hello->name.text, tb_status_name(TB_SITE_CONFIG), hello->tcp.text);
+    tb_session_reply(
+        s, request, TB_SITE_CONFIG,
+        "the worker has a network namespace of its own, and the gateway cannot reach it: share the host's "
+        "network with its container, or give an address of the container as fabric_address "
+        "(--fabric-address)");
+}
+
 static enum tb_status hello_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_daemon *d = s->d;
@@ -249,6 +273,12 @@ static enum tb_status hello_frame(struct tb_worker_session *s, struct tb_wire_fr
         protocol_refused(s, frame->request, &hello);
         return TB_OK;
     }
+    s->apart = s->local && is_apart(&hello);
+    if (s->apart && is_loopback(hello.tcp.text)) {
+        apart_refused(s, frame->request, &hello);
+        return TB_OK;
+    }
+    if (s->apart) TB_MOOT(tb_name_set(&hello.host, "apart"));
     endpoint_from(s, &hello);
     enum tb_status status = TB_OK;
     const bool resumed = session_resume(s, &hello.session);

@@ -569,7 +569,7 @@ struct tb_session {
     bool fabric_trusted;
     bool up, was_up;
     enum tb_status down_why;
-    char down_text[96]; /* "stream_tls: certificate has expired": down_why, and what else is known */
+    char down_text[320]; /* "stream_tls: certificate has expired": down_why, and what else is known */
     tb_time_ns down_since;
     bool refused; /* the first connection failed in a way that waiting does not heal */
     struct tb_id id;

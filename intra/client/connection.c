@@ -36,6 +36,8 @@ struct tb_connection {
     uv_loop_t loop;
     uv_async_t wake;
     uv_timer_t retry, renew, tick, greet;
+    char refusal[TB_TEXT_BYTES_MAX +
+                 1]; /* of the connection's greeting, in the gateway's words; empty: none */
     struct tb_resolver *resolver;
     struct tb_endpoint gateway;
     struct tb_tls *tls;
@@ -142,7 +144,7 @@ static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
 {
     struct tb_connection *c = user;
     c->wire = NULL;
-    went_down(c, why, tb_chan_reason(tb_wire_chan(w)));
+    went_down(c, why, c->refusal[0] != '\0' ? c->refusal : tb_chan_reason(tb_wire_chan(w)));
 }
 
 /* ---- sending ---- */
@@ -367,7 +369,7 @@ static enum tb_status on_welcome(struct tb_connection *c, struct tb_reader *payl
 }
 
 /* The gateway may refuse a greeting with its reason. */
-static enum tb_status on_greeting_refused(struct tb_reader *payload)
+static enum tb_status on_greeting_refused(struct tb_connection *c, struct tb_reader *payload)
 {
     struct tb_session_reply m;
     const enum tb_status status = tb_session_reply_decode(payload, &m);
@@ -378,6 +380,7 @@ static enum tb_status on_greeting_refused(struct tb_reader *payload)
     tb_log_str(&l, "status", tb_status_name(why));
     tb_log_str(&l, "why", m.why.text);
     tb_log_end(&l);
+    snprintf(c->refusal, sizeof c->refusal, "%s", m.why.text);
     return why == TB_OK ? TB_PEER_GARBLED : why;
 }
 
@@ -392,7 +395,7 @@ static enum tb_status on_frame(struct tb_wire *w, void *user, struct tb_wire_fra
         else if (frame->type == TB_SESSION_WELCOME)
             status = on_welcome(c, &frame->payload);
         else if (frame->type == TB_SESSION_REPLY)
-            status = on_greeting_refused(&frame->payload);
+            status = on_greeting_refused(c, &frame->payload);
         else
             status = TB_PEER_GARBLED;
     } else {
@@ -428,6 +431,7 @@ static void dial_address(struct tb_connection *c, const struct tb_address *to, u
                                             .frame_bytes_max = TB_SESSION_FRAME_BYTES_MAX,
                                             .queue_bytes_max = QUEUE_BYTES_MAX};
     const enum tb_status status = tb_wire_dial(&options, to, &c->wire);
+    c->refusal[0] = '\0';
     if (status != TB_OK) {
         c->wire = NULL;
         went_down(c, status == TB_BAD_ARGUMENT ? TB_SITE_CONFIG : TB_PEER_UNREACHABLE,

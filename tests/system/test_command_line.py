@@ -462,6 +462,52 @@ def a_file_that_is_cut_short_ends_no_command(lab):
 
 
 @scenario
+def a_container_with_a_network_of_its_own_is_told(lab):
+    """P10: A command that shares the unix socket alone, from a network namespace of its own, ends at once and says why; it hung without a word."""
+    if os.getuid() != 0:
+        raise Skipped("a network namespace takes root")
+    east = lab.site("east")
+    east.models["policy"] = dict(home="east")
+    east.start()
+    good = lab.dir / "good.safetensors"
+    safetensors(good, {"w": ("U8", [1 << 16], bytes(1 << 16))})
+    for args in (("publish", "policy", good, "--version", 1), ("subscribe", "policy", "--into", lab.dir / "into")):
+        done = subprocess.run(["unshare", "-n", str(TOMBOLO), *map(str, args), "--gateway", f"unix:{east.session_socket}"], capture_output=True,
+                              text=True, timeout=PATIENCE_S, check=False)
+        expect(f"exit code of {args[0]} ({done.stderr})", done.returncode, 1)
+        if "network namespace of its own" not in done.stderr or "--fabric-address" not in done.stderr:
+            raise Failed(f"{args[0]} said {done.stderr!r}")
+    east.cli("publish", "policy", good, "--version", 1)  # beside the gateway all is as ever
+
+
+@scenario
+def a_container_with_an_address_is_read_by_it(lab):
+    """P6: From a network namespace of its own, over the shared unix socket, --fabric-address is where a command is read; it reads from fabric.listen."""
+    if os.getuid() != 0:
+        raise Skipped("a network namespace takes root")
+    name = f"tombolo-c{os.getpid()}"
+    outside, inside = f"tc{os.getpid()}o", f"tc{os.getpid()}i"
+    steps = (["ip", "netns", "add", name], ["ip", "link", "add", outside, "type", "veth", "peer", "name", inside, "netns", name],
+             ["ip", "addr", "add", "10.213.7.1/30", "dev", outside], ["ip", "link", "set", outside, "up"],
+             ["ip", "-n", name, "addr", "add", "10.213.7.2/30", "dev", inside], ["ip", "-n", name, "link", "set", inside, "up"])
+    try:
+        for step in steps:
+            subprocess.run(step, check=True, capture_output=True)
+        east = lab.site("east")
+        east.models["policy"] = dict(home="east")
+        east.extra["fabric"] = {"listen": "10.213.7.1:0"}
+        east.start()
+        source = hugging_face(lab.dir / "source", 1)
+        for args in (("publish", "policy", source, "--version", 1), ("subscribe", "policy", "--into", lab.dir / "into", "--version", 1)):
+            subprocess.run(["ip", "netns", "exec", name, str(TOMBOLO), *map(str, args), "--timeout", PATIENCE, "--fabric-address", "10.213.7.2:0",
+                            "--gateway", f"unix:{east.session_socket}"], check=True, timeout=2 * PATIENCE_S)
+        expect_same(source, lab.dir / "into" / "1")
+    finally:
+        subprocess.run(["ip", "link", "del", outside], capture_output=True, check=False)
+        subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+
+
+@scenario
 def a_site_alone_says_so(lab):
     """P6 P10: what needs another site is refused where there can be none; it does not wait for one."""
     east = lab.site("east")
