@@ -59,8 +59,6 @@ static enum tb_cli_exit read_options(struct publishing *p)
     const char *shard = tb_cli_text(p->call, "shard");
     const char *codec = tb_cli_text(p->call, "codec");
     if (!tb_cli_given(p->call, "version")) return usage(p->call, "--version N is needed");
-    if (tb_cli_number(p->call, "version", 0) > INT64_MAX)
-        return usage(p->call, "--version takes at most 9223372036854775807");
     if (shard != NULL && !shard_of(shard, &p->shard_index, &p->shard_count))
         return usage(p->call, "--shard takes I/N, with I from 0 to N - 1");
     if (shard != NULL && !tb_cli_given(p->call, "run"))

@@ -376,7 +376,7 @@ def refusals_have_their_exit_codes(lab):
     refused(east, 1, "bad.safetensors: 1 bytes behind the last tensor", "publish", "policy", bad, "--version", "1")
     refused(east, 1, "nothing.safetensors: No such file", "publish", "policy", lab.dir / "nothing.safetensors", "--version", "1")
     refused(east, 2, "--version", "publish", "policy", good)
-    refused(east, 2, "at most 9223372036854775807", "publish", "policy", good, "--version", 1 << 63)
+    refused(east, 2, "--version takes a whole number", "publish", "policy", good, "--version", 1 << 63)
     refused(east, 2, "--run", "publish", "policy", good, "--version", "1", "--shard", "0/2")
     refused(east, 2, "I/N", "publish", "policy", good, "--version", "1", "--shard", "2/2", "--run", "k")
     refused(east, 2, "--into", "subscribe", "policy")
