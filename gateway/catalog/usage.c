@@ -44,6 +44,11 @@ static const char *identity_of_wait(const struct tb_catalog *c, uint32_t i)
     return session == NONE ? NULL : identity_of_session(c, session);
 }
 
+static const char *peer_of_record(const struct tb_catalog *c, uint32_t i)
+{
+    return record_at(c, i)->info.via.text;
+}
+
 static const struct {
     size_t table;
     owner_fn owner;
@@ -57,6 +62,7 @@ static const struct {
     {offsetof(struct tb_catalog, members), identity_of_member},
     {offsetof(struct tb_catalog, waits), identity_of_wait},
     {offsetof(struct tb_catalog, sites), NULL},
+    {offsetof(struct tb_catalog, records), peer_of_record},
 };
 #define USAGES (sizeof usages / sizeof usages[0])
 

@@ -544,6 +544,7 @@ static void links_failed(void *user, uint32_t peer, const struct tb_id *uid, enu
     tb_log(TB_LOG_WARN, "crossing.failed", "peer=%s model=%s number=%llu status=%s", peer_site(d, peer),
            copy->key.model.text, (unsigned long long)copy->key.number, tb_status_name(why));
     copy->failed = why;
+    copy->failed_lately = true;
     if (!copy->whole) crossing_refused(copy, why);
     (void)tb_daemon_settle(d);
 }
@@ -634,7 +635,9 @@ static void links_chunk_bad(void *user, uint32_t peer, const struct tb_links_bad
     tb_log(TB_LOG_WARN, "link.chunk_bad", "peer=%s uid=%s shard=%u chunk=%u times=%u sent_by=%s action=%s",
            peer_site(d, peer), uid, bad->shard, bad->chunk, bad->times, bad->ours ? "us" : "peer", action);
     struct tb_copy *copy = tb_copy_find(d, &bad->uid);
-    if (copy != NULL && !bad->ours) copy->failed = TB_CHUNK_DIGEST;
+    if (copy == NULL || bad->ours) return;
+    copy->failed = TB_CHUNK_DIGEST;
+    copy->failed_lately = true;
 }
 
 /* On a stream's thread. The links keep the version's places meanwhile, and so its region. */

@@ -197,7 +197,8 @@ struct tb_copy {
     struct tb_digest room_told;
     enum tb_status
         failed; /* the last time that it did, since something of it was held last; TB_OK: it did not */
-    bool base;  /* of a crossing under way, as the catalog was told */
+    bool failed_lately; /* since its pace was looked at: it is shown for a second at least */
+    bool base;          /* of a crossing under way, as the catalog was told */
     /* Being given back. */
     bool evicting;
     enum tb_status evict_why;
