@@ -154,7 +154,7 @@ static bool take_number(const json_t *marker, const char *key, uint64_t *out)
 /* NULL: there is none, or none that can be read. *there_out: something has that name. */
 static json_t *load_marker(const struct tb_folders *f, const char *name, const char *file, bool *there_out)
 {
-    char path[TB_FOLDER_PATH_BYTES + NAME_MAX_BYTES];
+    char path[TB_FOLDER_PATH_BYTES + NAME_MAX_BYTES + sizeof TB_BUNDLE_WITHDRAWN + 2];
     struct stat st;
     (void)snprintf(path, sizeof path, "%s/%s/%s", f->path, name, file);
     *there_out = lstat(path, &st) == 0;
