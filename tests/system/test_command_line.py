@@ -233,7 +233,7 @@ def ranks_with_one_file_name(lab):
     published(east, folders[1], 1, "--shard", "1/2", *run)
     expect("exit code of the first", first.ended(), 0)
     east.cli("subscribe", "policy", "--into", lab.dir / "into", "--version", 1, "--timeout", PATIENCE)
-    expect_same(folders[0], lab.dir / "into" / "1")
+    expect_same(folders[0], version_folder(lab.dir / "into", 1))
     first = publishing(lab, east, "other", folders[0], "--version", 2, "--shard", "0/2", *run)
     wait_for("one shard is sealed", lambda: any(v["sealed_shards"] == 1 and v["number"] == 2 for v in east.versions()))
     refused(east, 1, 'shards 0 and 1 have a file "model.safetensors" with different bytes', "publish", "policy", folders[2], "--version", 2,
@@ -255,7 +255,7 @@ def components_and_overlays_travel(lab):
     (pipe / "model.safetensors.index.json").write_text('{"weight_map": {"head": "overlay.safetensors"}}')
     published(east, pipe, 1)
     west.cli("subscribe", "policy", "--into", lab.dir / "into", "--version", 1, "--timeout", PATIENCE)
-    expect_same(pipe, lab.dir / "into" / "1")
+    expect_same(pipe, version_folder(lab.dir / "into", 1))
     (pipe / "model.safetensors.index.json").unlink()
     refused(east, 1, "--exclude", "publish", "policy", pipe, "--version", 2)
     east.cli("publish", "policy", pipe, "--version", 2, "--exclude", "old.safetensors")
@@ -501,7 +501,7 @@ def a_container_with_an_address_is_read_by_it(lab):
         for args in (("publish", "policy", source, "--version", 1), ("subscribe", "policy", "--into", lab.dir / "into", "--version", 1)):
             subprocess.run(["ip", "netns", "exec", name, str(TOMBOLO), *map(str, args), "--timeout", PATIENCE, "--fabric-address", "10.213.7.2:0",
                             "--gateway", f"unix:{east.session_socket}"], check=True, timeout=2 * PATIENCE_S)
-        expect_same(source, lab.dir / "into" / "1")
+        expect_same(source, version_folder(lab.dir / "into", 1))
     finally:
         subprocess.run(["ip", "link", "del", outside], capture_output=True, check=False)
         subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
