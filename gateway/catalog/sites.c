@@ -11,6 +11,18 @@ uint32_t tb_catalog_site_find(const struct tb_catalog *c, const struct tb_name *
     return NONE;
 }
 
+/* Only other sites speak of it, and they say of no version any more that it has it. */
+static bool is_spent(const struct site *s)
+{
+    return !s->is_peer && s->references == NONE;
+}
+
+/* P7: names that peers make up, or that a peer once spoke of, take no row for ever. */
+static void forget_spent(struct tb_catalog *c)
+{
+    EACH(c->sites, s) if (is_spent(site_at(c, s))) tb_table_free(&c->sites, s);
+}
+
 /* P6: peers are as many as there are rows for, so one always finds a row: that of a site that was only ever spoken of. Such a one
  * gets only what is free, or what another such is done with. */
 static uint32_t site_row(struct tb_catalog *c, bool is_peer)
@@ -129,6 +141,7 @@ void tb_sites_tick(struct tb_catalog *c)
         any = true;
     }
     if (any) touch_models(c);
+    forget_spent(c);
 }
 
 /* P6: what it announced itself stays a source for a lease time, in which it says again what it still has (doubt): else a version that

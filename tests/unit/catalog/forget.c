@@ -1,4 +1,5 @@
 /* forget.c - tests of gateway/catalog/forget.c: tables run for ever (P7), and each row has a reason to exist. */
+#include <stdio.h>
 #include <string.h>
 
 #include "check.h"
@@ -284,6 +285,50 @@ static void use_returns_to_where_it_began(void **state)
     site_close(&s);
 }
 
+/* Sites that only others speak of: a thousand names, each of which has a version for a while. */
+static void a_site_that_is_spoken_of_leaves_with_its_last_version(void **state)
+{
+    (void)state;
+    struct site s;
+    const struct tb_name west = name_of("west");
+    const char *const renewing[] = {NULL};
+    east_open(&s, 1);
+    obey(&s);
+    CHECK_OK(tb_catalog_site_up(s.c, s.now, &west, true));
+    const uint32_t began = table_of(&s, "sites").used;
+    for (uint64_t n = 1; n <= 1000; n++) {
+        char name[16];
+        snprintf(name, sizeof name, "far%llu", (unsigned long long)n);
+        publish_and_leave(&s, n);
+        peer_holds(&s, name, n, false);
+        assert_int_equal(table_of(&s, "sites").used, began + 1);
+        const struct tb_id uid = id_of(n);
+        CHECK_OK(tb_catalog_withdraw(s.c, s.now, &uid, "test"));
+        settle_todos(&s);
+        pass_ms(&s, 200, renewing);
+        settle_todos(&s);
+        assert_int_equal(table_of(&s, "sites").used, began);
+    }
+    assert_int_equal(table_of(&s, "sites").most, began + 1);
+    assert_int_equal(table_of(&s, "sites").refused, 0);
+    site_close(&s);
+}
+
+/* The twin: a peer's row stays, whatever it has. */
+static void a_peer_that_has_nothing_stays(void **state)
+{
+    (void)state;
+    struct site s;
+    const struct tb_name west = name_of("west");
+    const char *const renewing[] = {NULL};
+    east_open(&s, 1);
+    CHECK_OK(tb_catalog_site_up(s.c, s.now, &west, true));
+    CHECK_OK(tb_catalog_site_up(s.c, s.now, &west, false));
+    pass_ms(&s, 20000, renewing);
+    assert_int_equal(table_of(&s, "sites").used, 1);
+    site_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -296,6 +341,8 @@ int main(void)
         cmocka_unit_test(a_wait_knows_how_new_a_forgotten_version_is),
         cmocka_unit_test(the_user_of_most_of_a_table_is_named),
         cmocka_unit_test(use_returns_to_where_it_began),
+        cmocka_unit_test(a_site_that_is_spoken_of_leaves_with_its_last_version),
+        cmocka_unit_test(a_peer_that_has_nothing_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
