@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "gateway/cli/say.h"
+#include "gateway/daemon/bounds.h"
 #include "gateway/daemon/config.h"
 #include "gateway/daemon/start_checks.h"
 
@@ -100,19 +101,46 @@ static enum tb_cli_exit refused(const struct found *f, int status)
     return status == TB_SITE_NOMEM ? TB_CLI_SITE : TB_CLI_REFUSED;
 }
 
+/* NULL: no memory. */
+static json_t *bounds_json(const struct tb_bounds *bounds)
+{
+    json_t *object = json_object();
+    struct tb_bound bound;
+    for (uint32_t cursor = 0; tb_bounds_at(bounds, &cursor, &bound);) {
+        if (json_object_set_new(object, bound.name, json_integer(bound.rows)) == 0) continue;
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
+static void bounds_print(const struct tb_bounds *bounds)
+{
+    struct tb_bound bound;
+    (void)printf("rows of its tables at most:");
+    for (uint32_t cursor = 0; tb_bounds_at(bounds, &cursor, &bound);)
+        (void)printf("%s %s %u", cursor == 1 ? "" : ",", bound.name, bound.rows);
+    (void)printf("\n");
+}
+
 static enum tb_cli_exit good(const struct found *f, const struct tb_config *config)
 {
     char limit[TB_DESCRIPTORS_TEXT_MAX] = "";
+    const struct tb_bounds bounds = tb_bounds_of(config);
     json_t *fields =
-        json_pack("{s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:b, s:O, s:O}", "file", f->call->arguments[0], "site",
-                  config->site.text, "gateway", config->gateway.text, "peers", (int)config->peer_count,
-                  "models", (int)config->model_count, "arena_bytes", (json_int_t)config->arena_bytes,
-                  "open_files", (json_int_t)tb_descriptors_needed(config), "open_files_allowed",
-                  tb_descriptors_allowed(config, limit), "errors", f->errors, "warnings", f->warnings);
-    return tb_say_result(f->call, fields, "%s is good: tombolo://%s/%s, %s, %s, arena of %s; %s",
-                         f->call->arguments[0], config->site.text, config->gateway.text,
-                         counted(config->peer_count, "peer").text, counted(config->model_count, "model").text,
-                         tb_show_bytes(config->arena_bytes).text, counted(f->warning_count, "warning").text);
+        json_pack("{s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:b, s:o, s:O, s:O}", "file", f->call->arguments[0],
+                  "site", config->site.text, "gateway", config->gateway.text, "peers",
+                  (int)config->peer_count, "models", (int)config->model_count, "arena_bytes",
+                  (json_int_t)config->arena_bytes, "open_files", (json_int_t)tb_descriptors_needed(config),
+                  "open_files_allowed", tb_descriptors_allowed(config, limit), "bounds", bounds_json(&bounds),
+                  "errors", f->errors, "warnings", f->warnings);
+    const enum tb_cli_exit said =
+        tb_say_result(f->call, fields, "%s is good: tombolo://%s/%s, %s, %s, arena of %s; %s",
+                      f->call->arguments[0], config->site.text, config->gateway.text,
+                      counted(config->peer_count, "peer").text, counted(config->model_count, "model").text,
+                      tb_show_bytes(config->arena_bytes).text, counted(f->warning_count, "warning").text);
+    if (!f->json) bounds_print(&bounds);
+    return said;
 }
 
 enum tb_cli_exit tb_cli_config_check(const struct tb_cli_call *call)

@@ -11,18 +11,16 @@
 
 #include "base/fault.h"
 #include "base/machine.h"
+#include "gateway/daemon/bounds.h"
 #include "wan/turn.h"
 
 #define TICK_BUSY_MS 10u /* bitmaps are looked at while a version moves */
 #define TICK_IDLE_MS 50u
 #define POLL_NS      TB_MS(100) /* peers' progress */
-/* Rows of the catalog: of a model whose keep is small, and of what all other sites hold. */
-#define MODEL_VERSIONS_MIN  64u
-#define SITE_REFERENCES_MAX (1u << 18)
-#define SLOW_NS             TB_SECONDS(1)
-#define LIFE_NS             TB_SECONDS(1)
-#define VERIFY_BYTES        (16u << 20)                        /* a step: some 3 ms */
-#define TURN_NS             (TB_TURN_PATIENCE + TB_SECONDS(1)) /* with its two round trips, on the longest of ways */
+#define SLOW_NS      TB_SECONDS(1)
+#define LIFE_NS      TB_SECONDS(1)
+#define VERIFY_BYTES (16u << 20)                        /* a step: some 3 ms */
+#define TURN_NS      (TB_TURN_PATIENCE + TB_SECONDS(1)) /* with its two round trips, on the longest of ways */
 
 static enum tb_status failed(const char *what, const char *why, const char *action)
 {
@@ -283,62 +281,21 @@ static enum tb_status catalog_model(struct tb_daemon *d, const struct tb_config_
     return tb_catalog_model_add(d->catalog, &c);
 }
 
-/* Rows of a model: what is kept here and at its home, what ended lately, and an eighth that stays free. */
-static uint32_t share_of(const struct tb_config_model *m)
-{
-    const uint32_t wanted = 3 * m->keep + 24;
-    return wanted > MODEL_VERSIONS_MIN ? wanted : MODEL_VERSIONS_MIN;
-}
-
-static uint32_t model_versions(const struct tb_config *c)
-{
-    uint32_t most = MODEL_VERSIONS_MIN;
-    for (uint32_t i = 0; i < c->model_count; i++)
-        if (share_of(&c->models[i]) > most) most = share_of(&c->models[i]);
-    return most;
-}
-
-/* Of all models, and of some that a later file may add. */
-static uint32_t all_versions(const struct tb_config *c)
-{
-    uint32_t sum = (TB_CONFIG_LIST_MAX - c->model_count) * MODEL_VERSIONS_MIN;
-    for (uint32_t i = 0; i < c->model_count; i++)
-        sum += share_of(&c->models[i]);
-    return sum;
-}
-
-/* P6: each site may hold all that is kept of each model, and one that arrives. */
-static uint32_t site_references(const struct tb_config *c)
-{
-    uint64_t versions = 0;
-    for (uint32_t i = 0; i < c->model_count; i++)
-        versions += c->models[i].keep + 1;
-    const uint64_t wanted = TB_CONFIG_LIST_MAX * versions;
-    if (wanted > SITE_REFERENCES_MAX) return SITE_REFERENCES_MAX;
-    return wanted > TB_CATALOG_SITE_REFERENCES ? (uint32_t)wanted : TB_CATALOG_SITE_REFERENCES;
-}
-
-/* One for each peer and model, and as many again for sites behind relays. */
-static uint32_t site_records(const struct tb_config *c)
-{
-    return 2 * (c->peer_count + 8) * (c->model_count + 1);
-}
-
 static enum tb_status catalog_open(struct tb_daemon *d)
 {
     const struct tb_config *c = d->config;
-    /* A worker follows one model, waits once or twice, and seals, stages or holds a few versions. */
-    const struct tb_catalog_limits limits = {.models = TB_CONFIG_LIST_MAX,
-                                             .versions = all_versions(c),
-                                             .model_versions = model_versions(c),
-                                             .sites = TB_CONFIG_LIST_MAX,
-                                             .sessions = c->session_max,
-                                             .members = c->session_max,
-                                             .groups = c->session_max,
-                                             .waits = 2 * c->session_max,
-                                             .records = site_records(c),
-                                             .references = 4 * c->session_max,
-                                             .site_references = site_references(c)};
+    const struct tb_bounds bounds = tb_bounds_of(c);
+    const struct tb_catalog_limits limits = {.models = bounds.models,
+                                             .versions = bounds.versions,
+                                             .model_versions = bounds.model_versions,
+                                             .sites = bounds.sites,
+                                             .sessions = bounds.sessions,
+                                             .members = bounds.members,
+                                             .groups = bounds.groups,
+                                             .waits = bounds.waits,
+                                             .records = bounds.records,
+                                             .references = bounds.references,
+                                             .site_references = bounds.site_references};
     d->catalog_memory = tb_malloc(tb_catalog_bytes(&limits));
     if (d->catalog_memory == NULL) return TB_SITE_NOMEM;
     const struct tb_catalog_config config = {.site = d->site,

@@ -1,0 +1,78 @@
+/* bounds.c - the tables that a configuration makes: they follow its models, their `keep` and session.max (P7). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "gateway/daemon/bounds.h"
+
+static struct tb_bounds bounds_of(uint32_t models, uint32_t keep)
+{
+    static struct tb_config config;
+    config = (struct tb_config){.session_max = 100, .model_count = models};
+    for (uint32_t i = 0; i < models; i++)
+        config.models[i].keep = keep;
+    return tb_bounds_of(&config);
+}
+
+static void each_model_has_rows_for_what_it_keeps(void **state)
+{
+    (void)state;
+    const struct tb_bounds few = bounds_of(1, 2), many = bounds_of(64, 1000);
+    assert_int_equal(few.model_versions, 64);
+    assert_int_equal(few.versions, 64 * 64); /* a later file may have more models */
+    assert_int_equal(many.model_versions, 3 * 1000 + 24);
+    assert_int_equal(many.versions, 64 * (3 * 1000 + 24));
+    struct tb_config mixed = {.model_count = 2, .models = {{.keep = 2}, {.keep = 100}}};
+    assert_int_equal(tb_bounds_of(&mixed).model_versions, 324);
+    assert_int_equal(tb_bounds_of(&mixed).versions, 63 * 64 + 324);
+}
+
+/* P6: 64 sites hold all that is kept of each model, and one that arrives. */
+static void each_site_has_rows_for_what_is_kept(void **state)
+{
+    (void)state;
+    assert_int_equal(bounds_of(1, 2).site_references, 1024);
+    assert_int_equal(bounds_of(64, 8).site_references, 64 * 64 * 9);
+    assert_int_equal(bounds_of(64, 1000).site_references, 1 << 18); /* a budget of memory */
+}
+
+static void sessions_bound_what_workers_have(void **state)
+{
+    (void)state;
+    const struct tb_bounds b = bounds_of(1, 2);
+    assert_int_equal(b.sessions, 100);
+    assert_int_equal(b.members, 100);
+    assert_int_equal(b.groups, 100);
+    assert_int_equal(b.waits, 200);
+    assert_int_equal(b.references, 400);
+}
+
+static void each_bound_is_named_once(void **state)
+{
+    (void)state;
+    const struct tb_bounds b = bounds_of(3, 2);
+    struct tb_bound bound;
+    uint64_t rows = 0;
+    uint32_t count = 0;
+    for (uint32_t cursor = 0; tb_bounds_at(&b, &cursor, &bound); count++) {
+        rows += bound.rows;
+        assert_true(strlen(bound.name) > 0);
+    }
+    assert_int_equal(count, sizeof b / sizeof(uint32_t));
+    assert_int_equal(rows, (uint64_t)b.models + b.versions + b.model_versions + b.sites + b.sessions +
+                               b.groups + b.members + b.waits + b.references + b.site_references);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_model_has_rows_for_what_it_keeps),
+        cmocka_unit_test(each_site_has_rows_for_what_is_kept),
+        cmocka_unit_test(sessions_bound_what_workers_have),
+        cmocka_unit_test(each_bound_is_named_once),
+    };
+    return cmocka_run_group_tests_name("daemon.bounds", tests, NULL, NULL);
+}
