@@ -102,6 +102,7 @@ static void unref(struct tb_layouts *l, struct kept *k)
     l->counts.idle_bytes += k->bytes;
     while (l->counts.idle_bytes > TB_LAYOUTS_IDLE_BYTES)
         drop_oldest(l);
+    if (l->counts.idle_bytes > l->counts.idle_bytes_most) l->counts.idle_bytes_most = l->counts.idle_bytes;
 }
 
 /* NULL: not here. */

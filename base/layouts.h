@@ -41,9 +41,9 @@ TB_MUST_USE enum tb_status tb_layouts_build(struct tb_layouts *l, const struct t
 void tb_layouts_release(struct tb_layouts *l, struct tb_manifest_memory *memory);
 
 struct tb_layouts_counts {
-    uint32_t used, idle; /* layouts */
-    size_t idle_bytes;
-    uint64_t taken_apart; /* decoded or copied, ever */
+    uint32_t used, idle;                /* layouts */
+    size_t idle_bytes, idle_bytes_most; /* now; at once so far */
+    uint64_t taken_apart;               /* decoded or copied, ever */
 };
 void tb_layouts_count(struct tb_layouts *l, struct tb_layouts_counts *counts_out);
 

@@ -24,6 +24,7 @@ enum tb_status tb_exports_add(struct tb_exports *exports, const struct tb_export
         return TB_SITE_NOMEM;
     }
     e->id = options->export_id;
+    e->exports = exports;
     e->buffer_count = options->buffer_count;
     if (e->buffer_count > 0) memcpy(e->buffers, options->buffers, e->buffer_count * sizeof *e->buffers);
     e->has_shelf = options->shelf != NULL;
@@ -33,11 +34,14 @@ enum tb_status tb_exports_add(struct tb_exports *exports, const struct tb_export
     e->depth = options->chained ? 0 : 1;
     LIST_INIT(&e->grants);
     LIST_INSERT_HEAD(&exports->all, e, link);
+    struct tb_fabric_usage *u = &exports->usage;
+    if (++u->exports > u->exports_most) u->exports_most = u->exports;
     return TB_OK;
 }
 
-static void grant_remove(struct tb_grant *g)
+static void grant_remove(struct tb_export *e, struct tb_grant *g)
 {
+    e->exports->usage.tokens--;
     LIST_REMOVE(g, link);
     tb_free(g);
 }
@@ -46,7 +50,8 @@ void tb_exports_remove(struct tb_export *export)
 {
     TB_ASSERT(export->readers == 0);
     while (!LIST_EMPTY(&export->grants))
-        grant_remove(LIST_FIRST(&export->grants));
+        grant_remove(export, LIST_FIRST(&export->grants));
+    export->exports->usage.exports--;
     LIST_REMOVE(export, link);
     tb_free(export->buffers);
     tb_free(export);
@@ -57,9 +62,22 @@ static void drop_lapsed(struct tb_export *e, tb_time_ns now)
     struct tb_grant *g = LIST_FIRST(&e->grants);
     while (g != NULL) {
         struct tb_grant *next = LIST_NEXT(g, link);
-        if (g->until <= now) grant_remove(g);
+        if (g->until <= now) grant_remove(e, g);
         g = next;
     }
+}
+
+void tb_exports_lapse(struct tb_exports *exports, tb_time_ns now)
+{
+    struct tb_export *e;
+    LIST_FOREACH(e, &exports->all, link) drop_lapsed(e, now);
+}
+
+static bool tokens_full(struct tb_exports *exports, tb_time_ns now)
+{
+    if (exports->usage.tokens < TB_TOKENS_MAX) return false;
+    tb_exports_lapse(exports, now);
+    return exports->usage.tokens >= TB_TOKENS_MAX;
 }
 
 enum tb_status tb_exports_grant(struct tb_exports *exports, uint64_t id, const struct tb_grant *grant,
@@ -68,8 +86,14 @@ enum tb_status tb_exports_grant(struct tb_exports *exports, uint64_t id, const s
     struct tb_export *e = tb_exports_find(exports, id);
     if (e == NULL || e->closing) return TB_NOT_FOUND;
     drop_lapsed(e, now);
+    struct tb_fabric_usage *u = &exports->usage;
+    if (tokens_full(exports, now)) {
+        u->tokens_refused++;
+        return TB_SITE_NOMEM;
+    }
     struct tb_grant *g = tb_calloc(1, sizeof *g);
     if (g == NULL) return TB_SITE_NOMEM;
+    if (++u->tokens > u->tokens_most) u->tokens_most = u->tokens;
     *g = *grant;
     g->until = tb_time_add(now, TB_TOKEN_LIFE);
     LIST_INSERT_HEAD(&e->grants, g, link);
@@ -98,7 +122,7 @@ enum tb_status tb_exports_enter(struct tb_exports *exports, uint64_t id, const s
     if (bearer->print != NULL && memcmp(bearer->print, &g->reader, sizeof g->reader) != 0)
         return TB_PEER_IDENTITY;
     if (e->closing) return TB_PEER_REVOKED;
-    grant_remove(g);
+    grant_remove(e, g);
     e->readers++;
     *export_out = e;
     return TB_OK;

@@ -13,6 +13,7 @@
 struct tb_verbs_export;
 
 #define TB_TOKEN_LIFE TB_SECONDS(30)
+#define TB_TOKENS_MAX (1u << 17) /* P7: unused ones of all exports, 10 MiB; more than there can be sessions */
 
 struct tb_grant {
     LIST_ENTRY(tb_grant) link;
@@ -21,8 +22,11 @@ struct tb_grant {
     tb_time_ns until;
 };
 
+struct tb_exports;
+
 struct tb_export {
     LIST_ENTRY(tb_export) link;
+    struct tb_exports *exports; /* that it is one of */
     uint64_t id;
     struct tb_export_buffer *buffers;
     uint32_t buffer_count;
@@ -40,6 +44,7 @@ struct tb_export {
 
 struct tb_exports {
     LIST_HEAD(, tb_export) all;
+    struct tb_fabric_usage usage;
 };
 
 /* Who shows a token. */
@@ -51,7 +56,9 @@ struct tb_bearer {
 enum tb_status tb_exports_add(struct tb_exports *exports, const struct tb_export_options *options);
 struct tb_export *tb_exports_find(struct tb_exports *exports, uint64_t id);
 void tb_exports_remove(struct tb_export *export);
-/* TB_NOT_FOUND, also while closing; TB_SITE_NOMEM. Drops tokens that have lapsed. */
+/* Drops the tokens that have lapsed, of all exports. */
+void tb_exports_lapse(struct tb_exports *exports, tb_time_ns now);
+/* TB_NOT_FOUND, also while closing; TB_SITE_NOMEM, also when TB_TOKENS_MAX are unused. */
 enum tb_status tb_exports_grant(struct tb_exports *exports, uint64_t id, const struct tb_grant *grant,
                                 tb_time_ns now);
 /* Uses the token up and counts a reader. TB_PEER_TOKEN: unknown, used, lapsed, or no such export (a stranger

@@ -471,6 +471,15 @@ uint32_t tb_export_readers(struct tb_fabric *f, uint64_t export_id)
     return readers;
 }
 
+void tb_fabric_usage(struct tb_fabric *f, struct tb_fabric_usage *usage_out)
+{
+    pthread_mutex_lock(&f->lock);
+    tb_exports_lapse(&f->exports, tb_clock_now());
+    *usage_out = f->exports.usage;
+    pthread_mutex_unlock(&f->lock);
+    usage_out->tokens_max = TB_TOKENS_MAX;
+}
+
 static void revoke_readers(struct tb_fabric *f, void *arg)
 {
     tb_door_revoke(f->door, arg);

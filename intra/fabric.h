@@ -178,6 +178,15 @@ TB_MUST_USE enum tb_status tb_export_grant(struct tb_fabric *fabric, uint64_t ex
 void tb_export_close(struct tb_fabric *fabric, uint64_t export_id, uint32_t drain_ms);
 uint32_t tb_export_readers(struct tb_fabric *fabric, uint64_t export_id);
 
+/* Exports, and tokens of all of them that nobody used yet: now, at once so far, at most; and tokens for which there was no room. */
+struct tb_fabric_usage {
+    uint32_t exports, exports_most;
+    uint32_t tokens, tokens_most, tokens_max;
+    uint64_t tokens_refused;
+};
+/* Tokens that have lapsed go first. */
+void tb_fabric_usage(struct tb_fabric *fabric, struct tb_fabric_usage *usage_out);
+
 /* ---- the reader's side ---- */
 
 /* One hop: this process pulls what it lacks of these places from one source, until whole, lost, or closed. */

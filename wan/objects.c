@@ -320,7 +320,9 @@ void tb_objects_stats(struct tb_objects *o, struct tb_objects_stats *stats_out)
     *stats_out = (struct tb_objects_stats){0};
     if (o == NULL) return;
     uv_mutex_lock(&o->lock);
+    if (o->bytes > o->most_bytes) o->most_bytes = o->bytes;
     *stats_out = (struct tb_objects_stats){.bytes = o->bytes,
+                                           .most_bytes = o->most_bytes,
                                            .budget_bytes = o->budget,
                                            .count = o->count,
                                            .pairs = o->pair_count,

@@ -87,8 +87,8 @@ struct tb_object_sum {
     uint64_t count, bytes;
 };
 struct tb_objects_stats {
-    uint64_t bytes, budget_bytes;
-    uint64_t count; /* of objects */
+    uint64_t bytes, most_bytes, budget_bytes; /* now; at once, as far as anybody looked; at most */
+    uint64_t count;                           /* of objects */
     uint32_t pairs;
     uint32_t known;   /* versions, gone ones too */
     uint64_t used;    /* found instead of encoded again */

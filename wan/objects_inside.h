@@ -37,6 +37,7 @@ struct pair {
 struct tb_objects {
     uv_mutex_t lock;
     uint64_t budget, bytes, count, used, joined, bad, damaged;
+    uint64_t most_bytes; /* when it was looked at */
     struct tb_object_sum from[TB_OBJECT_FROMS];
     uint32_t pair_count;
     struct pair *pairs; /* the newest first */

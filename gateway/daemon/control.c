@@ -32,7 +32,9 @@ struct tb_control {
     const struct tb_control_command *commands;
     void *user;
     struct client *clients;
-    uint32_t client_count;
+    uint32_t client_count, client_most;
+    uint64_t refused; /* clients */
+    bool full;        /* told */
     uint64_t tickets; /* given out */
     bool shut;
 };
@@ -198,13 +200,23 @@ static void client_closed(struct tb_chan *chan, void *user, enum tb_status why)
 
 static const struct tb_chan_ops client_ops = {client_open, client_readable, client_writable, client_closed};
 
+/* P10. One line a time: a client that dials again and again is not written down each time. */
+static bool clients_refuse(struct tb_control *control)
+{
+    const bool full = control->client_count >= CLIENTS_MAX;
+    control->refused += full;
+    if (full && !control->full)
+        tb_log(TB_LOG_WARN, "control.refused", "reason=too_many_clients clients=%u", control->client_count);
+    control->full = full || (control->full && control->client_count >= CLIENTS_MAX / 2);
+    return full;
+}
+
 static void control_accept(void *user, int fd, const struct tb_address *from)
 {
     (void)from;
     struct tb_control *control = user;
-    struct client *c = control->client_count < CLIENTS_MAX ? tb_calloc(1, sizeof *c) : NULL;
+    struct client *c = clients_refuse(control) ? NULL : tb_calloc(1, sizeof *c);
     if (c == NULL) {
-        tb_log(TB_LOG_WARN, "control.refused", "reason=too_many_clients clients=%u", control->client_count);
         close(fd);
         return;
     }
@@ -216,7 +228,7 @@ static void control_accept(void *user, int fd, const struct tb_address *from)
     }
     c->next = control->clients;
     control->clients = c;
-    control->client_count++;
+    if (++control->client_count > control->client_most) control->client_most = control->client_count;
 }
 
 enum tb_status tb_control_open(uv_loop_t *loop, const char *path, const struct tb_control_command *commands,
@@ -264,6 +276,14 @@ void tb_control_release(struct tb_control *control, uint64_t ticket, enum tb_sta
         if (c->reply == NULL && !c->closing) client_lines(c); /* what came meanwhile */
         return;
     }
+}
+
+void tb_control_usage(const struct tb_control *control, struct tb_control_usage *usage_out)
+{
+    *usage_out = (struct tb_control_usage){.clients = control->client_count,
+                                           .most = control->client_most,
+                                           .max = CLIENTS_MAX,
+                                           .refused = control->refused};
 }
 
 void tb_control_close(struct tb_control *control)

@@ -38,4 +38,11 @@ uint64_t tb_control_ticket(struct tb_control *control);
 void tb_control_release(struct tb_control *control, uint64_t ticket, enum tb_status status);
 void tb_control_close(struct tb_control *control);
 
+/* Its clients: now, at once so far, at most; and those for which there was no place. */
+struct tb_control_usage {
+    uint32_t clients, most, max;
+    uint64_t refused;
+};
+void tb_control_usage(const struct tb_control *control, struct tb_control_usage *usage_out);
+
 #endif

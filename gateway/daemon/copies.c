@@ -27,6 +27,7 @@ struct tb_copy *tb_copy_get(struct tb_daemon *d, const struct tb_version_key *ke
                              .seen_at = tb_clock_now(),
                              .opened_wall_ms = tb_clock_wall_ms()};
     d->copies = copy;
+    tb_gauge_add(&d->copies_used, 1);
     return copy;
 }
 
@@ -36,6 +37,7 @@ static void copy_free(struct tb_copy *copy)
     while (*at != copy)
         at = &(*at)->next;
     *at = copy->next;
+    copy->d->copies_used.used--;
     tb_free(copy->source);
     tb_free(copy);
 }
@@ -126,10 +128,10 @@ static bool evict_finish(struct tb_copy *copy)
     if (copy->region != NULL && tb_arena_free(copy->region) != TB_OK)
         return false; /* pinned: the tick tries again */
     const struct tb_id uid = copy->key.uid;
-    const bool gone = copy->evict_why != TB_SUPERSEDED;
+    const bool gone = copy->evict_why != TB_SUPERSEDED, had_room = copy->region != NULL;
     copy_free(copy);
     if (gone && d->objects != NULL) tb_objects_drop(d->objects, &uid);
-    d->counters.evictions++;
+    d->counters.evictions += had_room;
     TB_MOOT(tb_catalog_evicted(d->catalog, tb_clock_now(), &uid));
     tb_seals_retry(d);
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
@@ -166,6 +168,16 @@ void tb_copy_evict(struct tb_copy *copy, enum tb_status why)
     }
     if (tb_links_land_stop(d->links, &copy->key.uid, evict_step_done, copy) != TB_OK) copy->evict_waits--;
     copy->offered = false;
+}
+
+/* P7: the catalog evicts what has a place in the arena. Here its manifests never came, or found no room. The tick frees it: a
+ * caller may stand on it. */
+void tb_copy_ended(struct tb_copy *copy, enum tb_status why)
+{
+    if (copy->region != NULL || copy->evicting) return;
+    copy->evicting = true;
+    copy->evict_why = why;
+    tb_landing_stop(copy);
 }
 
 /* ---- after a restart ---- */

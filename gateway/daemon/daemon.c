@@ -284,7 +284,7 @@ static enum tb_status catalog_model(struct tb_daemon *d, const struct tb_config_
 static enum tb_status catalog_open(struct tb_daemon *d)
 {
     const struct tb_config *c = d->config;
-    const struct tb_bounds bounds = tb_bounds_of(c);
+    const struct tb_bounds bounds = d->bounds = tb_bounds_of(c);
     const struct tb_catalog_limits limits = {.models = bounds.models,
                                              .versions = bounds.versions,
                                              .model_versions = bounds.model_versions,

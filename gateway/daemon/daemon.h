@@ -38,6 +38,7 @@
 #include "gateway/arena/arena.h"
 #include "gateway/catalog/abandon.h"
 #include "gateway/catalog/catalog.h"
+#include "gateway/daemon/bounds.h"
 #include "gateway/daemon/config.h"
 #include "gateway/daemon/control.h"
 #include "gateway/daemon/lag.h"
@@ -57,8 +58,19 @@
 
 struct tb_daemon;
 
-#define TB_DAEMON_TABLES 16u
-/* What was said of a catalog's table. */
+/* How full a list of this folder's is. */
+struct tb_gauge {
+    uint64_t used, most; /* now; at once so far */
+    uint64_t refused;    /* for want of room */
+};
+static inline void tb_gauge_add(struct tb_gauge *g, uint64_t count)
+{
+    g->used += count;
+    if (g->used > g->most) g->most = g->used;
+}
+
+#define TB_DAEMON_TABLES 32u
+/* What was said of a table. */
 struct tb_table_told {
     uint64_t refused; /* requests, when it was looked last */
     bool full;        /* the line stands */
@@ -295,7 +307,9 @@ struct tb_daemon {
     bool places_refused;     /* since the last poll: to what peers hold */
     bool places_told;        /* before it */
     bool news_refused;       /* a version that a peer announced found no row: it is heard again */
+    struct tb_bounds bounds; /* of the catalog's tables */
     struct tb_table_told tables_told[TB_DAEMON_TABLES];
+    struct tb_gauge connections, worker_exports, copies_used, parked_bytes, plan_waits_used;
     struct tb_copy *copies;
     struct tb_parked_seal *parked;
     struct tb_home_runs *home_runs; /* of models whose home is here */
@@ -400,6 +414,12 @@ void tb_persist_spent(struct tb_daemon *d, const struct tb_store_spent *spent);
 void tb_persist_path(struct tb_daemon *d, const struct tb_store_path *path);
 void tb_persist_doubt(struct tb_daemon *d, const struct tb_store_doubt *doubt);
 uint32_t tb_persist_waiting(const struct tb_daemon *d); /* rows that are not on disk */
+/* Of rows: refused are those that others overtook. Of requests that wait for them. Their bounds. */
+struct tb_persist_usage {
+    struct tb_gauge rows, held;
+    uint32_t rows_max, held_max;
+};
+void tb_persist_usage(const struct tb_daemon *d, struct tb_persist_usage *usage_out);
 bool tb_persist_saved(const struct tb_daemon *d, const struct tb_id *uid);
 /* Runs, versions and pins from the store into the catalog; raises and writes the incarnation. Waits for the disk. */
 TB_MUST_USE enum tb_status tb_persist_restore(struct tb_daemon *d);
@@ -415,6 +435,8 @@ void tb_copies_restore(struct tb_daemon *d);
 /* Export, offer: what a complete region allows now. */
 void tb_copy_serve(struct tb_copy *copy);
 void tb_copy_evict(struct tb_copy *copy, enum tb_status why);
+/* Its version ended. Where nothing of it has a place here, the next tick frees it. */
+void tb_copy_ended(struct tb_copy *copy, enum tb_status why);
 /* Bitmaps to the catalog; retries. True while something is on its way. */
 bool tb_copies_tick(struct tb_daemon *d);
 /* Bitmaps to the catalog, now: before it hears that somebody who has a version goes, or gave it up. It would call the version
@@ -587,8 +609,13 @@ void tb_session_over(struct tb_worker_session *s, enum tb_status why);    /* the
 void tb_session_leaves(struct tb_daemon *d, const struct tb_id *session); /* the catalog hears it now */
 struct tb_worker_export *tb_session_export_find(struct tb_worker_session *s, const struct tb_id *uid,
                                                 uint32_t shard);
+/* TB_SITE_NOMEM, also where there are as many as there can be references. */
 enum tb_status tb_session_export_put(struct tb_worker_session *s, const struct tb_worker_export *export,
                                      const struct tb_span *source);
+void tb_session_export_drop(struct tb_worker_session *s, struct tb_worker_export **at);
+/* Those of sealed shards: one, or all; but of all none whose end is told by itself. */
+void tb_session_exports_drop(struct tb_worker_session *s, const struct tb_id *uid, uint32_t shard);
+uint32_t tb_sessions_max(const struct tb_daemon *d); /* connections; some of them may be about to say HELLO */
 /* P8. Logs and counts a refusal. */
 enum tb_status tb_session_may(struct tb_worker_session *s, const struct tb_name *model, bool publish);
 void tb_session_denied(struct tb_worker_session *s, const char *what, const char *why); /* logs and counts */
@@ -627,6 +654,7 @@ enum tb_status tb_session_release_frame(struct tb_worker_session *s, struct tb_w
 enum tb_status tb_session_status_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
 void tb_seals_retry(struct tb_daemon *d); /* after something was evicted */
 void tb_seals_free(struct tb_daemon *d);
+uint64_t tb_seals_max(void); /* bytes of parked ones */
 /* todos to workers */
 void tb_session_tell(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_session_go(struct tb_daemon *d, const struct tb_catalog_todo *todo);

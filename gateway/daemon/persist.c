@@ -40,7 +40,8 @@ struct tb_persist {
     bool behind; /* the catalog has rows for which there was no place */
     bool closing;
     struct tb_held *held, **held_end;
-    uint32_t held_count;
+    uint32_t held_count, held_most, rows_most;
+    uint64_t held_refused, rows_overtaken;
 };
 
 /* ---- rows ---- */
@@ -116,6 +117,14 @@ static void oldest_drop(struct tb_persist *p)
     p->count--;
     p->first++;
     p->dropped++;
+    p->rows_overtaken++;
+}
+
+static struct waiting *row_new(struct tb_persist *p)
+{
+    struct waiting *w = &p->rows[p->count++];
+    if (p->count > p->rows_most) p->rows_most = p->count;
+    return w;
 }
 
 /* ---- requests that wait for their rows ---- */
@@ -128,12 +137,15 @@ enum tb_status tb_persist_then(struct tb_daemon *d, struct tb_held *held)
         held->fn(d, held, d->store_down && p->count != 0 ? TB_SITE_STORE : TB_OK);
         return TB_OK;
     }
-    if (p->held_count >= HELD_MAX) return TB_SITE_NOMEM;
+    if (p->held_count >= HELD_MAX) {
+        p->held_refused++;
+        return TB_SITE_NOMEM;
+    }
     held->after = unsettled ? UNSETTLED : p->first + p->count;
     held->next = NULL;
     *p->held_end = held;
     p->held_end = &held->next;
-    p->held_count++;
+    if (++p->held_count > p->held_most) p->held_most = p->held_count;
     return TB_OK;
 }
 
@@ -238,7 +250,7 @@ void tb_persist_todo(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     struct tb_persist *p = d->persist;
     if (p->count == WAITING_MAX) oldest_drop(p);
-    struct waiting *w = &p->rows[p->count++];
+    struct waiting *w = row_new(p);
     row_fill(w, todo);
     tb_catalog_unsaved(d->catalog, &w->model, &w->uid);
     if (d->store_down) row_follow(d, w);
@@ -258,6 +270,17 @@ void tb_persist_settled(struct tb_daemon *d, bool all)
 uint32_t tb_persist_waiting(const struct tb_daemon *d)
 {
     return d->persist != NULL ? d->persist->count : 0;
+}
+
+void tb_persist_usage(const struct tb_daemon *d, struct tb_persist_usage *usage_out)
+{
+    static const struct tb_persist none;
+    const struct tb_persist *p = d->persist != NULL ? d->persist : &none;
+    *usage_out = (struct tb_persist_usage){
+        .rows = {.used = p->count, .most = p->rows_most, .refused = p->rows_overtaken},
+        .held = {.used = p->held_count, .most = p->held_most, .refused = p->held_refused},
+        .rows_max = WAITING_MAX,
+        .held_max = HELD_MAX};
 }
 
 bool tb_persist_saved(const struct tb_daemon *d, const struct tb_id *uid)
@@ -286,7 +309,7 @@ void tb_persist_incarnation(struct tb_daemon *d, uint64_t seen)
         if (p->rows[i].row.kind == TB_STORE_INCARNATION)
             return; /* asked for already; a peer will say it again */
     if (p->count == WAITING_MAX) return;
-    p->rows[p->count++] =
+    *row_new(p) =
         (struct waiting){.row = {.kind = TB_STORE_INCARNATION, .incarnation = seen < most ? seen + 1 : most},
                          .followed = true};
     writer_feed(d);
@@ -303,8 +326,7 @@ void tb_persist_spent(struct tb_daemon *d, const struct tb_store_spent *spent)
         return;
     }
     if (p->count == WAITING_MAX) return; /* the next one says it */
-    p->rows[p->count++] =
-        (struct waiting){.row = {.kind = TB_STORE_SPENT, .spent = *spent}, .followed = true};
+    *row_new(p) = (struct waiting){.row = {.kind = TB_STORE_SPENT, .spent = *spent}, .followed = true};
     if (!d->store_down) writer_feed(d);
 }
 
@@ -313,7 +335,7 @@ void tb_persist_path(struct tb_daemon *d, const struct tb_store_path *path)
 {
     struct tb_persist *p = d->persist;
     if (p->count == WAITING_MAX) return;
-    p->rows[p->count++] = (struct waiting){.row = {.kind = TB_STORE_PATH, .path = *path}, .followed = true};
+    *row_new(p) = (struct waiting){.row = {.kind = TB_STORE_PATH, .path = *path}, .followed = true};
     if (!d->store_down) writer_feed(d);
 }
 

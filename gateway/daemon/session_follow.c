@@ -80,7 +80,7 @@ enum tb_status tb_session_wait_frame(struct tb_worker_session *s, struct tb_wire
     return TB_OK;
 }
 
-/* A publisher may ask where its own version is. */
+/* A publisher may ask where its own version is; of one that ended nothing is left here by which to know its own. */
 static enum tb_status may_wait_site(struct tb_worker_session *s, const struct tb_id *uid)
 {
     struct tb_catalog_version_view view;
@@ -88,6 +88,8 @@ static enum tb_status may_wait_site(struct tb_worker_session *s, const struct tb
     for (const struct tb_worker_export *e = s->exports; e != NULL; e = e->next) {
         if (e->shard != TB_CATALOG_ALL_SHARDS && tb_id_equal(&e->uid, uid)) return TB_OK;
     }
+    const bool over = tb_catalog_state_status(view.state) != TB_OK;
+    if (over && tb_rights_may(s->d->config, &view.key.model, &s->identity, true)) return TB_OK;
     return tb_session_may(s, &view.key.model, false);
 }
 
@@ -379,13 +381,11 @@ enum tb_status tb_session_release_frame(struct tb_worker_session *s, struct tb_w
     tb_copies_look(s->d);
     const enum tb_status status = tb_catalog_release(s->d->catalog, tb_clock_now(), &s->id, &m.uid);
     for (struct tb_worker_export **at = &s->exports; *at != NULL;) {
-        struct tb_worker_export *e = *at;
-        if (e->shard == TB_CATALOG_ALL_SHARDS && tb_id_equal(&e->uid, &m.uid)) {
-            *at = e->next;
-            tb_free(e);
-        } else {
-            at = &e->next;
-        }
+        const struct tb_worker_export *e = *at;
+        if (e->shard == TB_CATALOG_ALL_SHARDS && tb_id_equal(&e->uid, &m.uid))
+            tb_session_export_drop(s, at);
+        else
+            at = &(*at)->next;
     }
     tb_session_reply(s, frame->request, status == TB_DONE_BEFORE ? TB_OK : status, "");
     return TB_OK;
@@ -425,10 +425,34 @@ enum tb_status tb_session_status_frame(struct tb_worker_session *s, struct tb_wi
 
 /* ---- what the catalog tells them ---- */
 
+static bool publishes(const struct tb_worker_session *s, const struct tb_id *uid)
+{
+    struct tb_catalog_reference_view view;
+    for (uint32_t cursor = 0; tb_catalog_reference_at(s->d->catalog, &cursor, &view);)
+        if (view.kind == TB_REFERENCE_PUBLISHER && tb_id_equal(&view.session, &s->id) &&
+            tb_id_equal(&view.uid, uid))
+            return true;
+    return false;
+}
+
+static bool has_sealed(const struct tb_worker_session *s, const struct tb_id *uid)
+{
+    for (const struct tb_worker_export *e = s->exports; e != NULL; e = e->next)
+        if (e->shard != TB_CATALOG_ALL_SHARDS && tb_id_equal(&e->uid, uid)) return true;
+    return false;
+}
+
+/* P7: a version that ends takes its references along, and nobody unpublishes it any more. */
+static void exports_end(struct tb_worker_session *s, const struct tb_id *uid)
+{
+    if (has_sealed(s, uid) && !publishes(s, uid)) tb_session_exports_drop(s, uid, TB_CATALOG_ALL_SHARDS);
+}
+
 void tb_session_tell(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     struct tb_worker_session *s = tb_session_find(d, &todo->session);
     if (s == NULL) return;
+    if (todo->status < TB_OK) exports_end(s, &todo->uid);
     const struct tb_session_version_state m = {todo->uid, tb_session_status_put(todo->status)};
     TB_SESSION_SEND(s, TB_SESSION_VERSION_STATE, 0, &m, TB_SESSION_SMALL, tb_session_version_state_encode);
 }

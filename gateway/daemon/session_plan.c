@@ -81,7 +81,9 @@ static enum tb_status grant_ask(struct tb_daemon *d, const struct tb_catalog_tod
                                 const struct tb_id *token)
 {
     struct tb_worker_session *owner = tb_session_find(d, &todo->source_session);
-    struct tb_plan_wait *wait = tb_malloc(sizeof *wait);
+    const bool full = d->plan_waits_used.used >= d->bounds.references; /* of which each has one plan */
+    struct tb_plan_wait *wait = full ? NULL : tb_malloc(sizeof *wait);
+    d->plan_waits_used.refused += full;
     if (wait == NULL) return TB_SITE_NOMEM;
     *wait = (struct tb_plan_wait){.next = d->plan_waits,
                                   .token = *token,
@@ -92,9 +94,16 @@ static enum tb_status grant_ask(struct tb_daemon *d, const struct tb_catalog_tod
                                   .plan = todo->plan,
                                   .until = tb_time_add(tb_clock_now(), TB_GRANT_WAIT_NS)};
     d->plan_waits = wait;
+    tb_gauge_add(&d->plan_waits_used, 1);
     const struct tb_session_grant grant = {source->export_id, *token, reader->endpoint.fingerprint};
     TB_SESSION_SEND(owner, TB_SESSION_GRANT, 0, &grant, TB_SESSION_SMALL, tb_session_grant_encode);
     return TB_OK;
+}
+
+static void wait_free(struct tb_daemon *d, struct tb_plan_wait *wait)
+{
+    d->plan_waits_used.used--;
+    tb_free(wait);
 }
 
 static void plan_fail(struct tb_daemon *d, const struct tb_id *reader, const struct tb_id *uid, uint64_t plan)
@@ -131,7 +140,7 @@ enum tb_status tb_session_granted_frame(struct tb_worker_session *s, struct tb_w
         if (!tb_id_equal(&wait->token, &m.token) || !tb_id_equal(&wait->owner, &s->id)) continue;
         *at = wait->next;
         plan_granted(d, wait, status);
-        tb_free(wait);
+        wait_free(d, wait);
         return TB_OK;
     }
     tb_landing_granted(s, &m.token, status); /* or of a plan that was given up */
@@ -149,7 +158,7 @@ void tb_plan_waits_tick(struct tb_daemon *d, tb_time_ns now)
         *at = wait->next;
         tb_catalog_session_silent(d->catalog, now, &wait->owner);
         plan_granted(d, wait, TB_STREAM_IDLE);
-        tb_free(wait);
+        wait_free(d, wait);
     }
 }
 
@@ -158,7 +167,7 @@ void tb_plan_waits_free(struct tb_daemon *d)
     while (d->plan_waits != NULL) {
         struct tb_plan_wait *wait = d->plan_waits;
         d->plan_waits = wait->next;
-        tb_free(wait);
+        wait_free(d, wait);
     }
 }
 

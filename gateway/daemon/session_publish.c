@@ -326,10 +326,14 @@ static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
     if (status != TB_OK) return status;
     const struct tb_worker_export export = {
         .uid = seal->m.uid, .base = seal->m.base, .shard = seal->m.shard, .export_id = seal->m.export_id};
+    const bool sealed = tb_session_export_find(s, &seal->m.uid, seal->m.shard) != NULL;
     status = tb_session_export_put(s, &export, &seal->m.source);
     if (status != TB_OK) return status;
     status = tb_catalog_seal(d->catalog, tb_clock_now(), &c);
-    if (status != TB_OK && status != TB_DONE_BEFORE) return status;
+    if (status != TB_OK && status != TB_DONE_BEFORE) { /* P7: nobody would take it away */
+        if (!sealed) tb_session_exports_drop(s, &seal->m.uid, seal->m.shard);
+        return status;
+    }
     if (!seal->copy->whole) tb_landing_expects(seal->copy, seal->m.shard, &seal->m.base);
     serve_known(seal->copy, &view);
     return status;
@@ -351,6 +355,7 @@ static bool may_park(const struct tb_daemon *d, const struct tb_id *session, uin
 static void seal_park(struct tb_worker_session *s, const struct tb_parked_seal *seal, const uint8_t *payload)
 {
     const bool may = may_park(s->d, &s->id, seal->bytes);
+    s->d->parked_bytes.refused += !may;
     struct tb_parked_seal *p = may ? tb_malloc(sizeof *p + seal->bytes) : NULL;
     if (p == NULL) {
         tb_session_reply(s, seal->request, TB_SITE_NOMEM, may ? "" : "too many seals wait for room");
@@ -362,6 +367,18 @@ static void seal_park(struct tb_worker_session *s, const struct tb_parked_seal *
     while (*at != NULL)
         at = &(*at)->next; /* first come, first served */
     *at = p;
+    tb_gauge_add(&s->d->parked_bytes, p->bytes);
+}
+
+uint64_t tb_seals_max(void)
+{
+    return PARKED_BYTES_MAX;
+}
+
+static void parked_free(struct tb_daemon *d, struct tb_parked_seal *p)
+{
+    d->parked_bytes.used -= p->bytes;
+    tb_free(p);
 }
 
 /* One that is away may have been parked for so long that this settle ends its lease, and with that the session. */
@@ -433,7 +450,7 @@ void tb_seals_retry(struct tb_daemon *d)
         if (s != NULL && seal_handle(s, &frame, p->deadline) != TB_OK && s->wire != NULL) {
             tb_wire_close(s->wire, TB_PEER_GARBLED);
         }
-        tb_free(p);
+        parked_free(d, p);
     }
 }
 
@@ -442,7 +459,7 @@ void tb_seals_free(struct tb_daemon *d)
     while (d->parked != NULL) {
         struct tb_parked_seal *p = d->parked;
         d->parked = p->next;
-        tb_free(p);
+        parked_free(d, p);
     }
 }
 
@@ -461,7 +478,7 @@ static bool seals_unpark(struct tb_worker_session *s, const struct tb_session_un
         }
         *at = p->next;
         tb_session_reply(s, p->request, TB_CANCELLED, "it was taken back while it waited for room");
-        tb_free(p);
+        parked_free(s->d, p);
         any = true;
     }
     return any;
@@ -524,23 +541,6 @@ enum tb_status tb_session_unpublish_frame(struct tb_worker_session *s, struct tb
     return TB_OK;
 }
 
-/* Of sealed shards: one, or all but those whose end is told by itself. */
-static void exports_drop(struct tb_worker_session *s, const struct tb_id *uid, uint32_t shard)
-{
-    const bool all = shard == TB_CATALOG_ALL_SHARDS;
-    for (struct tb_worker_export **at = &s->exports; *at != NULL;) {
-        struct tb_worker_export *e = *at;
-        const bool staging = e->shard == TB_CATALOG_ALL_SHARDS;
-        const bool named = !staging && tb_id_equal(&e->uid, uid) && (all || e->shard == shard);
-        if (!named || (all && tb_catalog_unpublishing(s->d->catalog, &s->id, uid, e->shard))) {
-            at = &e->next;
-            continue;
-        }
-        *at = e->next;
-        tb_free(e);
-    }
-}
-
 /* P10: a rank that took its memory away before all of it was here. What that costs, version.state says. */
 static void tell_gone(const struct tb_catalog_todo *todo)
 {
@@ -587,7 +587,7 @@ void tb_session_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *t
     if (todo->status == TB_PEER_REVOKED) tell_gone(todo);
     struct tb_worker_session *s = tb_session_find(d, &todo->session);
     if (s == NULL) return;
-    if (todo->status != TB_TIMEOUT) exports_drop(s, &todo->uid, todo->shard);
+    if (todo->status != TB_TIMEOUT) tb_session_exports_drop(s, &todo->uid, todo->shard);
     for (struct tb_unpublish_wait **at = &s->unpublishes; *at != NULL;) {
         struct tb_unpublish_wait *u = *at;
         if (!unpublish_over(s, u, todo)) {

@@ -50,6 +50,7 @@ static void session_unlist(struct tb_worker_session *s)
     if (s->next != NULL) s->next->previous = s->previous;
     *(s->previous != NULL ? &s->previous->next : &d->sessions) = s->next;
     d->session_count--;
+    d->connections.used--;
     if (!s->bucketed) return;
     struct tb_worker_session **at = bucket_of(d, &s->id);
     while (*at != s)
@@ -60,10 +61,8 @@ static void session_unlist(struct tb_worker_session *s)
 static void session_free(struct tb_worker_session *s)
 {
     session_unlist(s);
-    for (struct tb_worker_export *e = s->exports, *n; e != NULL; e = n) {
-        n = e->next;
-        tb_free(e);
-    }
+    while (s->exports != NULL)
+        tb_session_export_drop(s, &s->exports);
     for (struct tb_pending_wait *w = s->waits, *n; w != NULL; w = n) {
         n = w->next;
         tb_free(w);
@@ -115,22 +114,52 @@ struct tb_worker_export *tb_session_export_find(struct tb_worker_session *s, con
     return NULL;
 }
 
+void tb_session_export_drop(struct tb_worker_session *s, struct tb_worker_export **at)
+{
+    struct tb_worker_export *e = *at;
+    *at = e->next;
+    s->d->worker_exports.used--;
+    tb_free(e);
+}
+
+void tb_session_exports_drop(struct tb_worker_session *s, const struct tb_id *uid, uint32_t shard)
+{
+    const bool all = shard == TB_CATALOG_ALL_SHARDS;
+    for (struct tb_worker_export **at = &s->exports; *at != NULL;) {
+        const struct tb_worker_export *e = *at;
+        const bool staging = e->shard == TB_CATALOG_ALL_SHARDS;
+        const bool named = !staging && tb_id_equal(&e->uid, uid) && (all || e->shard == shard);
+        if (!named || (all && tb_catalog_unpublishing(s->d->catalog, &s->id, uid, e->shard)))
+            at = &(*at)->next;
+        else
+            tb_session_export_drop(s, at);
+    }
+}
+
+/* P7: each stands for a reference of the catalog, and its worker says how large it is. */
+static bool exports_full(struct tb_daemon *d)
+{
+    const bool full = d->worker_exports.used >= d->bounds.references;
+    d->worker_exports.refused += full;
+    return full;
+}
+
 /* A new export of the same shard replaces the old one. */
 enum tb_status tb_session_export_put(struct tb_worker_session *s, const struct tb_worker_export *export,
                                      const struct tb_span *source)
 {
-    struct tb_worker_export *e = tb_malloc(sizeof *e + source->count);
+    const bool known = tb_session_export_find(s, &export->uid, export->shard) != NULL;
+    struct tb_worker_export *e = known || !exports_full(s->d) ? tb_malloc(sizeof *e + source->count) : NULL;
     if (e == NULL) return TB_SITE_NOMEM;
     *e = *export;
     e->source_bytes = source->count;
     memcpy(e->source, source->bytes, source->count);
     for (struct tb_worker_export **at = &s->exports; *at != NULL; at = &(*at)->next) {
-        struct tb_worker_export *old = *at;
-        if (old->shard != export->shard || !tb_id_equal(&old->uid, &export->uid)) continue;
-        *at = old->next;
-        tb_free(old);
+        if ((*at)->shard != export->shard || !tb_id_equal(&(*at)->uid, &export->uid)) continue;
+        tb_session_export_drop(s, at);
         break;
     }
+    tb_gauge_add(&s->d->worker_exports, 1);
     e->next = s->exports;
     s->exports = e;
     return TB_OK;
@@ -410,13 +439,19 @@ static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
 static const struct tb_wire_ops wire_ops = {
     .on_open = on_open, .on_frame = on_frame, .on_part = on_part, .on_closed = on_closed};
 
+uint32_t tb_sessions_max(const struct tb_daemon *d)
+{
+    return d->config->session_max + GREETING;
+}
+
 /* P7. One line a time: who connects again and again is not written down each time, and one that leaves makes no room worth
  * another line. */
 static bool sessions_refuse(struct tb_daemon *d)
 {
-    const bool full = d->session_count >= d->config->session_max + GREETING;
+    const bool full = d->session_count >= tb_sessions_max(d);
     const bool crowded = d->session_count >= d->config->session_max + GREETING / 2;
     if (full) d->counters.sessions_refused++;
+    d->connections.refused += full;
     if (full && !d->sessions_full)
         tb_log(TB_LOG_WARN, "session.refused", "reason=too_many connections=%u session.max=%u",
                d->session_count, d->config->session_max);
@@ -446,6 +481,7 @@ static void session_accept(struct tb_daemon *d, int fd, bool local)
     if (s->next != NULL) s->next->previous = s;
     d->sessions = s;
     d->session_count++;
+    tb_gauge_add(&d->connections, 1);
     s->since_wall_ms = tb_clock_wall_ms();
     if (tb_wire_accept(&options, fd, &s->wire) != TB_OK) {
         s->wire = NULL;

@@ -112,6 +112,16 @@ static void version_changed(struct tb_daemon *d, const struct tb_catalog_todo *t
     tb_log_end(&l);
 }
 
+/* As it is now: what was retired when the row was written may be offered again. */
+static void follow_end(struct tb_copy *copy)
+{
+    struct tb_catalog_version_view view;
+    enum tb_status ended = TB_SUPERSEDED; /* forgotten */
+    if (tb_catalog_version_get(copy->d->catalog, &copy->key.uid, &view))
+        ended = tb_catalog_state_status(view.state);
+    if (ended != TB_OK) tb_copy_ended(copy, ended);
+}
+
 /* What follows here from a version's new state, besides the todos that the catalog makes itself. */
 static void version_follow(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
@@ -119,6 +129,7 @@ static void version_follow(struct tb_daemon *d, const struct tb_catalog_todo *to
     if (todo->state == TB_VERSION_ENDED_WITHDRAWN && d->links != NULL && !d->links_restarting) {
         TB_MOOT(tb_links_withdrawn(d->links, &todo->key));
     }
+    if (copy != NULL) follow_end(copy);
     if (copy == NULL || (todo->state != TB_VERSION_READY && todo->state != TB_VERSION_KEPT)) return;
     copy->key = todo->key;
     copy->ready = true;

@@ -158,6 +158,12 @@ uint32_t tb_export_readers(struct tb_fabric *fabric, uint64_t export_id)
     return 0;
 }
 
+void tb_fabric_usage(struct tb_fabric *fabric, struct tb_fabric_usage *usage_out)
+{
+    (void)fabric;
+    *usage_out = (struct tb_fabric_usage){0};
+}
+
 /* ---- the reader ---- */
 
 static void source_copy(struct tb_hop *h, const struct tb_hop_options *o)

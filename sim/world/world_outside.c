@@ -167,6 +167,12 @@ enum tb_status tb_control_open(uv_loop_t *loop, const char *path, const struct t
     return TB_OK;
 }
 
+void tb_control_usage(const struct tb_control *control, struct tb_control_usage *usage_out)
+{
+    (void)control;
+    *usage_out = (struct tb_control_usage){0};
+}
+
 void tb_control_close(struct tb_control *control)
 {
     (void)control;

@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "tests/unit/caught_log.h"
 #include "tests/unit/check.h"
 #include "tests/unit/scratch.h"
 
@@ -305,6 +307,25 @@ static void a_request_is_bounded(void **state)
     room_close(&r);
 }
 
+/* P10: twenty were turned away, and one line says so. */
+static void check_told_once(const struct room *r, int log)
+{
+    char text[4096];
+    struct tb_control_usage usage;
+    const ssize_t bytes = pread(log, text, sizeof text - 1, 0);
+    assert_true(bytes > 0);
+    text[bytes] = '\0';
+    const char *first = strstr(text, "control.refused");
+    assert_non_null(first);
+    assert_null(strstr(first + 1, "control.refused"));
+    (void)close(log);
+    tb_control_usage(r->control, &usage);
+    assert_int_equal(usage.clients, CLIENTS_MAX);
+    assert_int_equal(usage.most, CLIENTS_MAX);
+    assert_int_equal(usage.max, CLIENTS_MAX);
+    assert_int_equal(usage.refused, 20);
+}
+
 /* P7: one client too many is turned away, those inside are served, and a place that is free again is used. */
 static void clients_are_bounded(void **state)
 {
@@ -316,9 +337,15 @@ static void clients_are_bounded(void **state)
         l[i] = dial(&r);
         expect_echo(&r, &l[i], "{\"schema\":1,\"cmd\":\"echo\",\"say\":\"in\"}\n", "in");
     }
-    struct line late = dial(&r);
-    assert_null(heard(&r, &late));
-    hang_up(&late);
+    const int log = caught_log_new();
+    tb_log_set(TB_LOG_INFO, log);
+    for (int i = 0; i < 20; i++) {
+        struct line late = dial(&r);
+        assert_null(heard(&r, &late));
+        hang_up(&late);
+    }
+    tb_log_set(TB_LOG_INFO, STDERR_FILENO);
+    check_told_once(&r, log);
     for (int i = 0; i < CLIENTS_MAX; i++)
         expect_echo(&r, &l[i], "{\"schema\":1,\"cmd\":\"echo\",\"say\":\"in\"}\n", "in");
     hang_up(&l[3]);

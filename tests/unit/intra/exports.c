@@ -107,6 +107,57 @@ static void P7_bounds_are_exact(void **state)
     world_fini(&w);
 }
 
+static void export_put(struct tb_exports *exports, uint64_t id)
+{
+    const struct tb_export_buffer buffer = {.bytes = memory, .count = sizeof memory, .memfd = -1};
+    const struct tb_export_options options = {.export_id = id, .buffers = &buffer, .buffer_count = 1};
+    assert_int_equal(tb_exports_add(exports, &options), TB_OK);
+}
+
+/* P7: versions for ever, each granted to readers that use their token, that never come, or that come when it is gone. */
+static void P7_use_returns_to_where_it_began(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w); /* one export, one token */
+    tb_time_ns now = 0;
+    for (uint64_t id = 100; id < 3100; id++) {
+        const struct tb_grant other = {.token = {{9}}, .reader = {{7}}};
+        now += TB_SECONDS(1);
+        export_put(&w.exports, id);
+        assert_int_equal(tb_exports_grant(&w.exports, id, &w.grant, now), TB_OK);
+        assert_int_equal(tb_exports_grant(&w.exports, id, &other, now), TB_OK);
+        assert_int_equal(enter(&w, id, now), TB_OK);
+        assert_int_equal(w.exports.usage.exports, 2);
+        tb_exports_remove(tb_exports_find(&w.exports, id));
+    }
+    assert_int_equal(w.exports.usage.exports, 1);
+    assert_int_equal(w.exports.usage.exports_most, 2);
+    assert_int_equal(w.exports.usage.tokens, 1); /* lapsed, of an export that nobody was planned to since */
+    tb_exports_lapse(&w.exports, now);
+    assert_int_equal(w.exports.usage.tokens, 0);
+    assert_int_equal(w.exports.usage.tokens_most, 3);
+    world_fini(&w);
+}
+
+/* P7: a reader that asks for plans and never comes takes no more memory than there is; once tokens have lapsed there is room again. */
+static void P7_tokens_are_bounded(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w);
+    export_put(&w.exports, 10);
+    for (uint32_t i = 1; i < TB_TOKENS_MAX; i++)
+        assert_int_equal(tb_exports_grant(&w.exports, 10, &w.grant, 1), TB_OK);
+    assert_int_equal(tb_exports_grant(&w.exports, 9, &w.grant, 1), TB_SITE_NOMEM);
+    assert_int_equal(w.exports.usage.tokens_refused, 1);
+    assert_int_equal(tb_exports_grant(&w.exports, 9, &w.grant, TB_TOKEN_LIFE + 1), TB_OK);
+    tb_exports_lapse(&w.exports, TB_TOKEN_LIFE + 1);
+    assert_int_equal(w.exports.usage.tokens, 1);
+    tb_exports_remove(tb_exports_find(&w.exports, 10));
+    world_fini(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -115,6 +166,8 @@ int main(void)
         cmocka_unit_test(P8_a_thief_does_not_use_a_token_up),
         cmocka_unit_test(P8_unknown_and_closing_exports_let_nobody_in),
         cmocka_unit_test(P7_bounds_are_exact),
+        cmocka_unit_test(P7_use_returns_to_where_it_began),
+        cmocka_unit_test(P7_tokens_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,221 @@
+/* usage.c - the tables of a gateway that runs for ever: their use returns to where it began (P7), and a full one is told of (P10). */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "tests/unit/arena/arena_world.h"
+#include "tests/unit/caught_log.h"
+#include "tests/unit/check.h"
+#include "tests/unit/daemon/daemon_worker.h"
+
+#define MODELS      "{policy: {home: east, publish: [\"unix:*\"], read: [\"unix:*\"]}}"
+#define VERSIONS    200u
+#define SMALL_BYTES ((uint64_t)4096)
+
+struct scene {
+    struct home home;
+    struct worker *trainer;
+    struct tb_id run;
+};
+
+static uint64_t number_of(const json_t *row, const char *key)
+{
+    return (uint64_t)json_integer_value(json_object_get(row, key));
+}
+
+/* A column of a table, as `status` shows it. */
+static uint64_t column(struct home *h, const char *table, const char *key)
+{
+    json_t *tables = tb_status_tables(h->d), *row;
+    size_t i;
+    uint64_t found = UINT64_MAX;
+    assert_non_null(tables);
+    json_array_foreach(tables, i, row)
+    {
+        if (strcmp(json_string_value(json_object_get(row, "table")), table) == 0) found = number_of(row, key);
+    }
+    json_decref(tables);
+    if (found == UINT64_MAX) fail_msg("no table %s", table);
+    return found;
+}
+
+static uint64_t used(struct home *h, const char *table)
+{
+    return column(h, table, "used");
+}
+
+static void turn_until(struct home *h, const char *table, uint64_t rows)
+{
+    const tb_time_ns until = tb_time_add(tb_clock_now(), TB_SECONDS(60));
+    while (used(h, table) != rows && tb_clock_now() < until)
+        (void)uv_run(&h->d->loop, UV_RUN_ONCE);
+    assert_int_equal(used(h, table), rows);
+}
+
+static struct tb_id run_open(struct worker *w)
+{
+    struct tb_reader r;
+    struct tb_session_run m = {.run_order = 0};
+    struct tb_session_run_open q = {.key.text = "run"};
+    CHECK_OK(tb_name_set(&q.model, "policy"));
+    const uint64_t request = worker_request(w);
+    tb_session_run_open_encode(&q, worker_begin(w, TB_SESSION_RUN_OPEN, request, 4096));
+    worker_send(w);
+    assert_int_equal(worker_answer(w, request, &r), TB_SESSION_RUN);
+    CHECK_OK(tb_session_run_decode(&r, &m));
+    return m.run;
+}
+
+static struct tb_id version_open(struct scene *s, uint64_t number)
+{
+    struct tb_reader r;
+    struct tb_session_version m = {.bytes = 0};
+    struct tb_session_version_open q = {.run = s->run, .number = number, .shard_count = 1};
+    CHECK_OK(tb_name_set(&q.model, "policy"));
+    const uint64_t request = worker_request(s->trainer);
+    tb_session_version_open_encode(&q, worker_begin(s->trainer, TB_SESSION_VERSION_OPEN, request, 4096));
+    worker_send(s->trainer);
+    assert_int_equal(worker_answer(s->trainer, request, &r), TB_SESSION_VERSION);
+    CHECK_OK(tb_session_version_decode(&r, &m));
+    return m.key.uid;
+}
+
+/* The answer to a SEAL of the one shard of that version. */
+static enum tb_status seal(struct scene *s, const struct tb_id *uid, const struct version *v)
+{
+    const struct tb_manifest *m = v->list[0];
+    const size_t head_bytes = tb_manifest_head_bytes(m);
+    const size_t digest_bytes = (size_t)m->chunk_count * TB_DIGEST_BYTES;
+    uint8_t *head = calloc(1, head_bytes);
+    struct tb_writer w;
+    assert_non_null(head);
+    tb_writer_init(&w, head, head_bytes);
+    tb_manifest_head_encode(m, &w);
+    const struct tb_session_seal q = {.uid = *uid,
+                                      .export_id = 1,
+                                      .head = {head, (uint32_t)head_bytes},
+                                      .digests = {m->digests[0].bytes, (uint32_t)digest_bytes}};
+    const uint64_t request = worker_request(s->trainer);
+    tb_session_seal_encode(
+        &q, worker_begin(s->trainer, TB_SESSION_SEAL, request, head_bytes + digest_bytes + 4096));
+    worker_send(s->trainer);
+    free(head);
+    return worker_reply(s->trainer, request);
+}
+
+static void begin(struct scene *s)
+{
+    memset(s, 0, sizeof *s);
+    home_new_with(&s->home, MODELS, false);
+    s->home.config->session_lease_ms = 60000; /* none ends, however slow the machine */
+    home_start(&s->home);
+    s->trainer = worker_new(&s->home, "trainer");
+    s->run = run_open(s->trainer);
+}
+
+static void end(struct scene *s)
+{
+    worker_free(s->trainer);
+    home_end(&s->home);
+    home_free(&s->home);
+}
+
+static void withdraw(struct scene *s, const struct tb_id *uid)
+{
+    CHECK_OK(tb_catalog_withdraw(s->home.d->catalog, tb_clock_now(), uid, "test"));
+    (void)tb_daemon_settle(s->home.d);
+}
+
+/* A rank that never unpublishes: what it exported leaves with its version, and so does the gateway's copy. */
+static void what_is_published_and_withdrawn_leaves_nothing(void **state)
+{
+    (void)state;
+    static const char *const tables[] = {"worker_exports", "copies", "exports", "tokens"};
+    struct scene s;
+    struct version v;
+    begin(&s);
+    version_make(&v, 1, 1, SMALL_BYTES);
+    for (uint64_t n = 1; n <= VERSIONS; n++) {
+        const struct tb_id uid = version_open(&s, n);
+        CHECK_OK(seal(&s, &uid, &v));
+        assert_int_equal(used(&s.home, "worker_exports"), 1);
+        withdraw(&s, &uid);
+        for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++)
+            turn_until(&s.home, tables[t], 0);
+    }
+    assert_int_equal(column(&s.home, "worker_exports", "most"), 1);
+    assert_true(used(&s.home, "versions") < 16);
+    version_fini(&v);
+    end(&s);
+}
+
+static void sessions_come_and_go(void **state)
+{
+    (void)state;
+    struct scene s;
+    begin(&s);
+    const uint64_t connections = used(&s.home, "connections"), sessions = used(&s.home, "sessions");
+    for (uint32_t n = 0; n < VERSIONS; n++) {
+        struct worker *w = worker_new(&s.home, "rollout");
+        worker_sync(w);
+        assert_int_equal(used(&s.home, "connections"), connections + 1);
+        worker_free(w);
+        turn_until(&s.home, "connections", connections);
+        assert_int_equal(used(&s.home, "sessions"), sessions);
+    }
+    assert_int_equal(column(&s.home, "connections", "most"), connections + 1);
+    end(&s);
+}
+
+static uint32_t count_of(int log, const char *words)
+{
+    static char text[1 << 16];
+    const ssize_t bytes = pread(log, text, sizeof text - 1, 0);
+    uint32_t count = 0;
+    assert_true(bytes >= 0);
+    text[bytes] = '\0';
+    for (const char *at = text; (at = strstr(at, words)) != NULL; at++)
+        count++;
+    return count;
+}
+
+/* A session that says more exports than there can be: one line, one counter, and the identity that has most. */
+static void a_full_table_is_told_of_once(void **state)
+{
+    (void)state;
+    struct scene s;
+    begin(&s);
+    struct tb_daemon *d = s.home.d;
+    struct tb_worker_session *session = d->sessions;
+    const uint64_t bound = d->bounds.references;
+    const struct tb_span none = {0};
+    const int log = caught_log_new();
+    tb_log_set(TB_LOG_INFO, log);
+    for (uint64_t n = 0; n < bound; n++) {
+        const struct tb_worker_export e = {.uid = {{1, (uint8_t)n, (uint8_t)(n >> 8)}}, .export_id = n + 1};
+        CHECK_OK(tb_session_export_put(session, &e, &none));
+    }
+    const struct tb_worker_export more = {.uid = {{2}}, .export_id = 1};
+    for (int round = 0; round < 3; round++) {
+        CHECK_STATUS(tb_session_export_put(session, &more, &none), TB_SITE_NOMEM);
+        tb_usage_tick(d);
+    }
+    tb_log_set(TB_LOG_INFO, STDERR_FILENO);
+    assert_int_equal(d->counters.tables_full, 1);
+    assert_int_equal(count_of(log, "table.full table=worker_exports"), 1);
+    assert_int_equal(count_of(log, "most_used_by=unix:"), 1);
+    (void)close(log);
+    assert_int_equal(column(&s.home, "worker_exports", "refused"), 3);
+    end(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_published_and_withdrawn_leaves_nothing),
+        cmocka_unit_test(sessions_come_and_go),
+        cmocka_unit_test(a_full_table_is_told_of_once),
+    };
+    return cmocka_run_group_tests_name("daemon.usage", tests, NULL, NULL);
+}
