@@ -151,12 +151,21 @@ static bool hears(uint32_t site, uint32_t of)
                TB_MS(the->sites[site].config.session_lease_ms) + first_chunk_after(site, of);
 }
 
+/* The site has said that it gives it up. Its bytes stay until no stream touches them. */
+static bool is_leaving(uint32_t of, uint32_t version)
+{
+    const struct tb_daemon *d = the->sites[of].daemon;
+    for (const struct tb_copy *c = d != NULL ? d->copies : NULL; c != NULL; c = c->next)
+        if (c->evicting && world_version_find(&c->key.uid) == version) return true;
+    return false;
+}
+
 /* What came to another site less than a lease time ago (from files, say) need not have been heard of here. */
 static uint64_t heard_held(uint32_t site, uint32_t of, uint32_t version, uint32_t shard)
 {
     const struct arena_file *arena = &the->sites[of].arena;
     if (site == of) return world_arena_held(arena, version, shard);
-    if (!hears(site, of)) return 0;
+    if (!hears(site, of) || is_leaving(of, version)) return 0;
     return world_arena_held_for(arena, version, shard, TB_MS(the->sites[site].config.session_lease_ms));
 }
 
