@@ -28,7 +28,7 @@ MEASURED = 300  # versions: over fewer a leak would not stand out
 LEAK = 4     # versions for each row that a table may have more than before: a leak has a row, or several, for each
 CACHES = ("runs", "encoded_bytes", "idle_layout_bytes")  # they fill up to their bound, and the oldest goes
 SILENCE_S = 3
-SILENT_LINES = 3  # of a gateway that has nothing to do; a line that is repeated for ever comes each tick, or each second
+SILENT_LINES = 1  # of a gateway that has nothing to do; a line that is repeated for ever comes each tick, or each second
 SETTLED = 24  # of a model, versions after which as many are remembered as ever will be
 
 
