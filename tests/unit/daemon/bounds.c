@@ -63,7 +63,7 @@ static void each_bound_is_named_once(void **state)
     }
     assert_int_equal(count, sizeof b / sizeof(uint32_t));
     assert_int_equal(rows, (uint64_t)b.models + b.versions + b.model_versions + b.sites + b.sessions +
-                               b.groups + b.members + b.waits + b.references + b.site_references);
+                               b.groups + b.members + b.waits + b.references + b.site_references + b.records);
 }
 
 int main(void)
