@@ -48,7 +48,7 @@ struct lag_row {
     uint64_t left_bytes, behind_ms;
     uint16_t reason;
     json_t *eta; /* taken */
-    char evidence[200];
+    char evidence[TB_LINKS_ERROR_BYTES + TB_NAME_BYTES_MAX + 8];
 };
 
 static json_t *row_json(const struct lag_row *r)
@@ -84,7 +84,7 @@ static void evidence_link(struct tb_daemon *d, struct lag_row *r, uint32_t peer,
     const struct tb_links_stats *stats = tb_site_link(d, peer);
     if (!stats->up) {
         (void)snprintf(r->evidence, sizeof r->evidence, "%s: %s", d->config->peers[peer].site.text,
-                       stats->last_why < 0 ? tb_status_text(stats->last_why) : "not connected yet");
+                       stats->error[0] != '\0' ? stats->error : "not connected yet");
         return;
     }
     const enum tb_limit limit = tb_links_most_limit(stats);
@@ -163,12 +163,21 @@ static void evidence_here(struct tb_daemon *d, const struct tb_site_lag *l, stru
     }
 }
 
-/* Of a site behind a relay this gateway knows no more than what the relay said. */
+/* Of a site behind a relay this gateway knows no more than what the relay said, while the relay's link is up. */
+static void evidence_relayed(struct tb_daemon *d, struct lag_row *r)
+{
+    const uint32_t relay = peer_of(d, r->via);
+    if (relay != UINT32_MAX && !tb_site_link(d, relay)->up)
+        evidence_link(d, r, relay, true);
+    else
+        (void)snprintf(r->evidence, sizeof r->evidence, "as %s says", r->via->text);
+}
+
 static void evidence_there(struct tb_daemon *d, struct lag_row *r)
 {
     const uint32_t peer = peer_of(d, r->site);
     if (!tb_name_equal(r->via, r->site))
-        (void)snprintf(r->evidence, sizeof r->evidence, "as %s says", r->via->text);
+        evidence_relayed(d, r);
     else if (peer == UINT32_MAX || tb_lag_is_current(r->reason) || r->reason == TB_LAG_DENIED)
         return;
     else if (r->reason == TB_LAG_BUDGET)
