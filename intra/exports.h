@@ -13,7 +13,7 @@
 struct tb_verbs_export;
 
 #define TB_TOKEN_LIFE TB_SECONDS(30)
-#define TB_TOKENS_MAX (1u << 17) /* P7: unused ones of all exports, 10 MiB; more than there can be sessions */
+#define TB_TOKENS_MAX 8192u /* P7: unused ones of all exports; a source has few readers at once */
 
 struct tb_grant {
     LIST_ENTRY(tb_grant) link;

@@ -46,6 +46,7 @@ def the_control_page_is_what_is_served(lab):
     page = tables((SOURCE / "docs/control.md").read_text())
     status = west.control("status")
     same_names("status", set(status) - {"schema", "ok"}, page["status"])
+    same_names("tables[]", {t["table"] for t in status["tables"]} & set(page["tables"]), page["tables"])
     for name in ("links", "models", "sessions"):
         if not status[name]:
             raise Failed(f"status: {name} is empty")
