@@ -189,7 +189,7 @@ static void a_full_table_is_told_of_once(void **state)
     struct tb_daemon *d = s.home.d;
     struct tb_worker_session *session = d->sessions;
     const uint64_t bound = d->bounds.references;
-    const struct tb_span none = {0};
+    const struct tb_span none = {(const uint8_t *)"", 0};
     const int log = caught_log_new();
     tb_log_set(TB_LOG_INFO, log);
     for (uint64_t n = 0; n < bound; n++) {
