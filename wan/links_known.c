@@ -31,22 +31,22 @@ static struct tb_links_table table_seen(uint32_t *most, uint32_t used, uint32_t 
     return (struct tb_links_table){.used = used, .most = *most, .bound = bound};
 }
 
-void tb_links_usage(struct tb_links *ls, struct tb_links_usage *usage_out)
+void tb_links_usage(struct tb_links *links, struct tb_links_usage *usage_out)
 {
-    const uint32_t peers = ls->options.peer_count;
+    const uint32_t peers = links->options.peer_count;
     uint32_t announced = 0, landings = 0, asks = 0;
     for (uint32_t i = 0; i < peers; i++) {
-        const struct link *l = &ls->links[i];
+        const struct link *l = &links->links[i];
         announced += l->announced_count;
         for (const struct in *in = l->ins; in != NULL; in = in->next)
             landings++;
         for (const struct ask *a = l->asks; a != NULL; a = a->next)
             asks++;
     }
-    usage_out->offers = table_seen(&ls->most_offers, ls->offer_count, TB_LINKS_OFFERS_MAX);
-    usage_out->announced = table_seen(&ls->most_announced, announced, peers * TB_LINKS_OFFERS_MAX);
-    usage_out->landings = table_seen(&ls->most_landings, landings, peers * TB_LINKS_OFFERS_MAX);
-    usage_out->asks = table_seen(&ls->most_asks, asks, peers * TB_LINKS_ASKS_MAX);
+    usage_out->offers = table_seen(&links->most_offers, links->offer_count, TB_LINKS_OFFERS_MAX);
+    usage_out->announced = table_seen(&links->most_announced, announced, peers * TB_LINKS_OFFERS_MAX);
+    usage_out->landings = table_seen(&links->most_landings, landings, peers * TB_LINKS_OFFERS_MAX);
+    usage_out->asks = table_seen(&links->most_asks, asks, peers * TB_LINKS_ASKS_MAX);
 }
 
 uint64_t tb_links_landed_bytes(const struct tb_links *ls, const struct tb_id *uid)

@@ -16,15 +16,26 @@ struct found {
     char first[1024]; /* error */
 };
 
+/* ":NUMBER" at *text, which goes on behind it; 0: there is none. */
+static uint32_t number_behind(const char **text)
+{
+    char *end = NULL;
+    if ((*text)[0] != ':' || (*text)[1] < '0' || (*text)[1] > '9') return 0;
+    const unsigned long number = strtoul(*text + 1, &end, 10);
+    *text = end;
+    return number <= INT32_MAX ? (uint32_t)number : 0;
+}
+
 /* "FILE:LINE:COLUMN: text" taken apart: as much of the file's name as a line of complaint has. */
 static json_t *in_parts(const struct found *f, const char *line)
 {
     const size_t name = strlen(f->call->arguments[0]);
     const char *rest = strlen(line) > name ? line + (name < 300 ? name : 300) : line;
-    unsigned at = 0, column = 0;
-    int used = 0;
-    if (sscanf(rest, ":%u:%u: %n", &at, &column, &used) < 2) used = 0;
-    return json_pack("{s:i, s:i, s:s}", "line", (int)at, "column", (int)column, "text", rest + used);
+    const char *text = rest;
+    const uint32_t at = number_behind(&text), column = at > 0 ? number_behind(&text) : 0;
+    if (column == 0 || strncmp(text, ": ", 2) != 0)
+        return json_pack("{s:i, s:i, s:s}", "line", 0, "column", 0, "text", rest);
+    return json_pack("{s:i, s:i, s:s}", "line", (int)at, "column", (int)column, "text", text + 2);
 }
 
 static void note(struct found *f, bool error, const char *line)

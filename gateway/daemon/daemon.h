@@ -526,12 +526,12 @@ void tb_home_runs_doubt(struct tb_daemon *d);
 void tb_home_runs_asked(struct tb_daemon *d, uint32_t peer, const struct tb_name *model);
 void tb_home_runs_told(struct tb_daemon *d, uint32_t peer, const struct tb_links_run *run);
 /* A worker computes with that version of the model. */
-void tb_home_runs_worker(struct tb_daemon *d, const struct tb_name *model, uint64_t run_order,
+void tb_home_runs_worker(struct tb_daemon *d, const struct tb_name *name, uint64_t run_order,
                          uint64_t number);
 /* True: the request is not to be handled now. It was refused, or it waits for peers and is handled again. `frame` is as it came. */
 bool tb_home_runs_holds(struct tb_worker_session *s, const struct tb_name *model,
                         const struct tb_wire_frame *frame);
-void tb_home_runs_opened(struct tb_daemon *d, const struct tb_name *model); /* or joined */
+void tb_home_runs_opened(struct tb_daemon *d, const struct tb_name *name); /* or joined */
 void tb_home_runs_tick(struct tb_daemon *d, tb_time_ns now);
 
 /* site_records.c: what sites say of themselves (catalog/records.h) */

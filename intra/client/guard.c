@@ -205,11 +205,16 @@ static bool add_mapping(struct tb_guard *g, const struct tb_guard_range *ranges,
  * maps of its own is sealed. */
 static bool is_file(const char *line, struct piece *mapping_out)
 {
-    unsigned long long begin, end, inode;
-    int path = 0;
-    if (sscanf(line, "%llx-%llx %*s %*x %*s %llu %n", &begin, &end, &inode, &path) != 3 || inode == 0)
-        return false;
-    const char *name = line + path;
+    char *at = NULL;
+    const unsigned long long begin = strtoull(line, &at, 16);
+    if (*at != '-') return false;
+    const unsigned long long end = strtoull(at + 1, &at, 16);
+    for (int field = 0; field < 3; field++) { /* rights, offset, device */
+        at += strspn(at, " ");
+        at += strcspn(at, " ");
+    }
+    if (strtoull(at, &at, 10) == 0) return false; /* the inode: no file */
+    const char *name = at + strspn(at, " ");
     const bool device = strncmp(name, "/dev/", 5) == 0 && strncmp(name, "/dev/shm/", 9) != 0;
     if (name[0] != '/' || device || strncmp(name, "/memfd:tombolo", 14) == 0) return false;
     *mapping_out = (struct piece){.at = (uintptr_t)begin, .end = (uintptr_t)end};

@@ -397,6 +397,14 @@ const char *tb_staging_remedy(int status)
     return "call again, or ask tb_wait for another";
 }
 
+/* `why` may be empty. What ended before it was described has no number here. */
+static int cannot_stage(const struct tb_staging *st, int status, const char *why)
+{
+    const char *text = why[0] != '\0' ? why : tb_staging_remedy(status);
+    if (st->key.number == 0) return tb_fail(status, "the version cannot be staged: %s", text);
+    return tb_fail(status, "version %llu cannot be staged: %s", (unsigned long long)st->key.number, text);
+}
+
 /* TB_OK: whole; TB_AGAIN: on its way; else why it ended, and the use is as it has to be for another attempt. */
 static int look(struct tb_subscription *sub, struct tb_staged_use *use)
 {
@@ -414,11 +422,9 @@ static int look(struct tb_subscription *sub, struct tb_staged_use *use)
     }
     int status = TB_AGAIN;
     if (st->state == TB_STAGING_FAILED)
-        status = tb_fail(st->status, "version %llu cannot be staged: %s", (unsigned long long)st->key.number,
-                         st->why);
+        status = cannot_stage(st, st->status, st->why);
     else if (use->ended != TB_OK)
-        status = tb_fail(use->ended, "version %llu cannot be staged: %s", (unsigned long long)st->key.number,
-                         tb_staging_remedy(use->ended));
+        status = cannot_stage(st, use->ended, "");
     else if (described)
         status = matched == TB_OK && st->state != TB_STAGING_WHOLE ? TB_AGAIN : matched;
     return status;

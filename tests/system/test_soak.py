@@ -127,11 +127,22 @@ class Soak:
         with self.tombolo.Session(f"unix:{self.west.session_socket}", name=f"rollout-{self.published}", host="b") as rollout:
             subscription = rollout.subscribe(model, group=f"g{self.published}",
                                              registration=rollout.register({"w": ("U8", (BYTES,), buffer)}))
-            version = rollout.wait(model, timeout_ms=30000)
-            subscription.stage(version.uid, timeout_ms=30000)
+            version = self.stage_newest(rollout, subscription, model)
             subscription.activate(version.uid)
             expect("P1: bytes activated", bytes(buffer) == bytes(self.weights) or len(self.models) > 1 or
                    version.number != self.numbers[model], True)
+
+    def stage_newest(self, rollout, subscription, model):
+        """Where a newer one came between the question and its use, that one."""
+        end = time.monotonic() + 30
+        while True:
+            version = rollout.wait(model, timeout_ms=30000)
+            try:
+                subscription.stage(version.uid, timeout_ms=30000)
+                return version
+            except self.tombolo.Error as error:
+                if error.name not in ("superseded", "not_found") or time.monotonic() > end:
+                    raise
 
     def withdraw(self, model):
         reply = self.east.control("withdraw", model=model, version=str(self.numbers[model]))
