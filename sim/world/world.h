@@ -384,9 +384,8 @@ void world_check_go(uint32_t site, const struct tb_id *session, uint32_t version
 void world_check_active(struct worker *k, uint32_t version);
 void world_check_ended(uint32_t site, const struct tb_store_version *v, uint32_t before);
 void world_check_unpublished(uint32_t site, const struct tb_id *uid);
-void world_check_let_go(const struct tb_catalog *c);
-void world_check_rows(const struct tb_catalog *c);          /* P7: each has a reason */
-void world_check_rows(const struct tb_catalog *c); /* P7 */ /* a reference has ended */
+void world_check_let_go(const struct tb_catalog *c); /* a reference has ended */
+void world_check_rows(const struct tb_catalog *c);   /* P7: each has a reason */
 void world_check_hold(struct trainer *t);
 void world_check_memory(void);
 void world_check_log(enum tb_log_level level, const char *event, const char *line);
