@@ -443,7 +443,8 @@ void tb_catalog_site_forget(struct tb_catalog *c, tb_time_ns now, const struct t
  * the truth; RETIRED only ends that site's reference). LOST does not concern a site that has it whole, or one of whose
  * workers has.
  * TB_CONFLICT: the uid or the (run_order, number) is another version here; drop the peer. TB_NOT_FOUND: the
- * model is not configured. */
+ * model is not configured. TB_SUPERSEDED: the model's share of rows is nearly full, and this one, which is not known here, is older than
+ * what crosses. */
 TB_MUST_USE enum tb_status tb_catalog_remote_version(struct tb_catalog *c, tb_time_ns now,
                                                      const struct tb_name *from_site,
                                                      const struct tb_version_key *key,

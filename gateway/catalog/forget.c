@@ -181,10 +181,26 @@ static uint32_t oldest_that(const struct tb_catalog *c, uint32_t model,
     return oldest;
 }
 
-static void keep_room(struct tb_catalog *c, uint32_t model)
+/* Rows of a model beyond which the least useful leave. */
+static uint32_t comfortable(const struct tb_catalog *c)
 {
     const uint32_t share = c->limits.model_versions;
-    const uint32_t most = share - (share + 7) / 8;
+    return share - (share + 7) / 8;
+}
+
+bool tb_version_useless(const struct tb_catalog *c, uint32_t model, const struct tb_version_key *key)
+{
+    const struct model *m = model_at(c, model);
+    const struct version told = {.key = *key, .model = model};
+    if (m->config.is_home || used_by(c, model) < comfortable(c)) return false;
+    if (m->config.every) return newer_whole_here(c, &told);
+    const struct which w = tb_which_of(&told);
+    return !tb_id_is_zero(&m->head.uid) && tb_which_compare(&w, &m->head) < 0;
+}
+
+static void keep_room(struct tb_catalog *c, uint32_t model)
+{
+    const uint32_t most = comfortable(c);
     uint32_t used = used_by(c, model);
     EACH(c->versions, i) used -= version_at(c, i)->model == model && is_going(version_at(c, i));
     for (; used > most; used--) {

@@ -381,6 +381,7 @@ enum tb_status tb_catalog_remote_version(struct tb_catalog *c, tb_time_ns now,
         if (model_at(c, model)->config.is_home) return TB_NOT_FOUND;
         if (state == TB_VERSION_RETIRED) return TB_OK; /* never here, and not there any more */
         if (place_taken(c, model, key)) return TB_CONFLICT;
+        if (tb_version_useless(c, model, key)) return TB_SUPERSEDED;
     }
     const uint32_t site = site_get(c, from_site, true);
     if (site == NONE) return tb_catalog_refuse_full(c, &c->sites);

@@ -520,6 +520,8 @@ enum tb_version_reason {
 enum tb_version_reason tb_version_reason(const struct tb_catalog *c, const struct version *v);
 /* Rows of the model that have no reason leave, and some more where its share is nearly full. Last in its settling. */
 void tb_versions_forget(struct tb_catalog *c, uint32_t model);
+/* The share is nearly full, and a row for this one, which is not known here, would be the first to leave. */
+bool tb_version_useless(const struct tb_catalog *c, uint32_t model, const struct tb_version_key *key);
 /* A free row, where need be that of the least useful version; NONE. */
 uint32_t tb_version_row(struct tb_catalog *c, uint32_t model);
 /* The oldest version that can be done without gives its references of sites back, unless it is this one. */

@@ -492,7 +492,6 @@ static void links_version(void *user, uint32_t peer, const struct tb_version_key
     if (state != TB_LINKS_READY) tb_copies_look(d);
     const enum tb_status status =
         tb_catalog_remote_version(d->catalog, tb_clock_now(), site, key, state_told(state, why));
-    if (status == TB_SITE_NOMEM) place_refused(d, peer);
     d->news_refused |= status == TB_SITE_NOMEM && state == TB_LINKS_READY;
     if (state == TB_LINKS_READY) tb_site_own(d, &key->model)->refused_full = status == TB_SITE_NOMEM;
     if (status == TB_TOO_LARGE)

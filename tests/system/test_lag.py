@@ -256,6 +256,28 @@ def lag_of_a_site_without_room(lab):
 
 
 @scenario
+def lag_of_a_site_whose_table_is_full(lab):
+    """P10 P7: A follower that takes every version has no rows for all that its home keeps. It says so, names the model that has the rows in one
+    line, and gets on to the head as rows come free (P6)."""
+    east, west, _ = lab.east_west()
+    east.models["policy"]["keep"] = 100
+    west.models["policy"]["policy"] = "every"
+    east.start()
+    rank = Worker(lab, "rank", east)
+    run = rank.ok("run", model="policy", key="k")["run"]
+    for number in range(1, 101):
+        uid = rank.ok("publish", model="policy", run=run, number=number, blob="x")["uid"]
+    east.wait_holds(uid)
+    west.start()
+    says(west, "table-full", ".*")
+    west.wait_holds(uid)
+    nobody_is_behind(east, west)
+    (line,) = west.daemon.logged("table.full", "table=versions")
+    expect("who has the rows", "most_used_by=policy" in line, True)
+    expect("counted", west.counters()["tables_full"], 1)
+
+
+@scenario
 def lag_of_a_site_whose_store_is_down(lab):
     """P10: the disk of home's store does not answer, then west's. While it does not, that comes before what the link does."""
     east, west, link = lab.east_west()

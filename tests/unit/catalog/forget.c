@@ -170,6 +170,31 @@ static void a_share_that_fills_makes_room_by_itself(void **state)
     site_close(&s);
 }
 
+/* P6: where every version crosses, what is over takes no row from what is still to come. */
+static void a_full_share_takes_no_row_for_what_is_over(void **state)
+{
+    (void)state;
+    struct site s;
+    const struct tb_name east = name_of("east");
+    west_open(&s, 2);
+    obey(&s);
+    const struct tb_catalog_model every = {
+        .name = name_of("policy"), .home = east, .subscribed = true, .every = true, .keep = 2};
+    CHECK_OK(tb_catalog_model_add(s.c, &every));
+    CHECK_OK(tb_catalog_site_up(s.c, s.now, &east, true));
+    for (uint64_t n = 10; n < 22; n++)
+        CHECK_OK(hear(&s, "east", n, TB_VERSION_READY));
+    for (uint64_t n = 10; n < 14; n++) {
+        cross_whole(&s, n);
+        settle_todos(&s);
+        CHECK_OK(hear(&s, "east", n, TB_VERSION_RETIRED));
+        CHECK_OK(hear(&s, "east", n + 12, TB_VERSION_READY));
+        settle_todos(&s);
+    }
+    CHECK_STATUS(hear(&s, "east", 9, TB_VERSION_READY), TB_SUPERSEDED);
+    site_close(&s);
+}
+
 static uint32_t sites_of(const struct site *s)
 {
     struct tb_catalog_reference_view view;
@@ -337,6 +362,7 @@ int main(void)
         cmocka_unit_test(what_is_offered_again_begins_anew),
         cmocka_unit_test(a_head_that_nobody_offers_stays),
         cmocka_unit_test(a_share_that_fills_makes_room_by_itself),
+        cmocka_unit_test(a_full_share_takes_no_row_for_what_is_over),
         cmocka_unit_test(what_a_peer_says_no_more_is_doubted),
         cmocka_unit_test(a_wait_knows_how_new_a_forgotten_version_is),
         cmocka_unit_test(the_user_of_most_of_a_table_is_named),
