@@ -191,7 +191,7 @@ void tb_registration_discard(struct tb_registration *registration); /* one that 
 int tb_registration_find_gpu(struct tb_session *s, const struct tb_registration *registration,
                              struct tb_gpu_memory **gpu_out);
 /* Without the lock, once its memory is known, the GPU's too: what of it maps a file is guarded. */
-int tb_registration_guard(struct tb_registration *registration);
+int tb_registration_guard(const struct tb_registration *registration, struct tb_guard **guard_out);
 /* What is missing of it, in words, as TB_SITE_IO; TB_OK: nothing that anybody has met. */
 int tb_registration_missing(const struct tb_registration *registration);
 /* The driver. Without the lock. NULL: none of the registration's memory is a GPU's; or, of none, no registration has found one. */

@@ -158,14 +158,15 @@ static void wake(void *user)
     tb_connection_wake(user); /* uv_async_send, which a signal handler may call */
 }
 
-int tb_registration_guard(struct tb_registration *r)
+int tb_registration_guard(const struct tb_registration *r, struct tb_guard **guard_out)
 {
+    *guard_out = NULL;
     if (r->gpu != NULL) return TB_OK;
     struct tb_guard_range *ranges = tb_calloc((size_t)r->want_count + 1, sizeof *ranges);
     enum tb_status status = ranges == NULL ? TB_SITE_NOMEM : TB_OK;
     for (uint32_t i = 0; ranges != NULL && i < r->want_count; i++)
         ranges[i] = (struct tb_guard_range){r->want_memory[i], r->wants[i].bytes};
-    if (status == TB_OK) status = tb_guard_new(ranges, r->want_count, wake, r->session, &r->guard);
+    if (status == TB_OK) status = tb_guard_new(ranges, r->want_count, wake, r->session, guard_out);
     tb_free(ranges);
     return status == TB_OK ? TB_OK : tb_fail(status, "no memory to guard %u tensors", r->want_count);
 }
@@ -265,7 +266,7 @@ static int new_registration(struct tb_session *s, const struct tb_tensor_desc *t
     int status = build_registration(r, tensors, count);
     if (status == TB_OK) status = tb_registration_tie(r);
     if (status == TB_OK) status = tb_registration_find_gpu(s, r, &r->gpu);
-    if (status == TB_OK) status = tb_registration_guard(r);
+    if (status == TB_OK) status = tb_registration_guard(r, &r->guard);
     if (status != TB_OK) {
         tb_registration_discard(r);
         return status;
@@ -561,8 +562,10 @@ static int find_gpu_again(struct tb_session *s, struct tb_registration *r)
     tb_session_unlock(s);
     int status = tb_registration_find_gpu(s, r, &gpu);
     r->gpu = status == TB_OK ? gpu : NULL;
-    if (status == TB_OK) status = tb_registration_guard(r);
+    struct tb_guard *guard = NULL;
+    if (status == TB_OK) status = tb_registration_guard(r, &guard);
     tb_session_lock(s);
+    r->guard = guard;
     if (status != TB_OK) {
         close_gpu(s, r);
         return status;

@@ -316,7 +316,7 @@ static int new_slices(struct slicing *g, struct tb_session *s, struct tb_registr
     int status = build(g);
     if (status == TB_OK) status = tb_registration_tie(g->r);
     if (status == TB_OK) status = tb_registration_find_gpu(s, g->r, &g->r->gpu);
-    if (status == TB_OK) status = tb_registration_guard(g->r);
+    if (status == TB_OK) status = tb_registration_guard(g->r, &g->r->guard);
     if (status != TB_OK) {
         tb_registration_discard(g->r);
         return status;
