@@ -145,22 +145,12 @@ static bool may_be_forgotten(const struct tb_catalog *c, const struct version *v
     return ended(v) && !busy(v) && !held_inside(c, v);
 }
 
-static bool newer_whole_here(const struct tb_catalog *c, const struct version *v)
-{
-    EACH(c->versions, i)
-    {
-        const struct version *other = version_at(c, i);
-        if (other->model == v->model && tb_version_here(other) && tb_version_older(v, other)) return true;
-    }
-    return false;
-}
-
 /* One that would not cross any more, where every version crosses; else any but the newest. */
 static bool may_be_retired(const struct tb_catalog *c, const struct version *v)
 {
     const struct tb_catalog_model *m = &model_at(c, v->model)->config;
     if (m->is_home || !only_told(c, v) || v->wanted || is_head(c, v)) return false;
-    return !m->every || newer_whole_here(c, v);
+    return !m->every || tb_version_newer_here(c, v);
 }
 
 static bool may_lose_sites(const struct tb_catalog *c, const struct version *v)
@@ -193,7 +183,7 @@ bool tb_version_useless(const struct tb_catalog *c, uint32_t model, const struct
     const struct model *m = model_at(c, model);
     const struct version told = {.key = *key, .model = model};
     if (m->config.is_home || used_by(c, model) < comfortable(c)) return false;
-    if (m->config.every) return newer_whole_here(c, &told);
+    if (m->config.every) return tb_version_newer_here(c, &told);
     const struct which w = tb_which_of(&told);
     return !tb_id_is_zero(&m->head.uid) && tb_which_compare(&w, &m->head) < 0;
 }

@@ -476,7 +476,7 @@ static bool lacking(const struct version *v, uint32_t model)
     return v->model == model && tb_version_lives(v) && !v->whole && !v->evicting;
 }
 
-static bool newer_here(const struct tb_catalog *c, const struct version *v)
+bool tb_version_newer_here(const struct tb_catalog *c, const struct version *v)
 {
     EACH(c->versions, i)
     {
@@ -491,7 +491,7 @@ static bool may_cross(const struct tb_catalog *c, const struct version *v, uint3
     struct tb_name from[TB_CATALOG_FROM_MAX];
     if (!lacking(v, model) || v->cross_begun || v->refused_until > c->now) return false;
     if (model_at(c, model)->config.is_home && !home_needs(c, v)) return false;
-    if (!v->reserved && !v->wanted && newer_here(c, v)) return false;
+    if (!v->reserved && !v->wanted && tb_version_newer_here(c, v)) return false;
     return tb_catalog_crossing_from(c, v, from) > 0;
 }
 

@@ -531,6 +531,8 @@ bool tb_versions_lose_sites(struct tb_catalog *c, uint32_t except);
 
 uint32_t tb_catalog_site_find(const struct tb_catalog *c, const struct tb_name *name);
 void tb_sites_tick(struct tb_catalog *c);
+/* A newer one of its model is whole here. */
+bool tb_version_newer_here(const struct tb_catalog *c, const struct version *v);
 /* Nothing came for a lease time. */
 bool tb_crossing_stands(const struct tb_catalog *c, const struct version *v);
 bool tb_crossing_stuck(const struct tb_catalog *c, const struct version *v);
