@@ -24,7 +24,7 @@ struct worker_round {
 
 /* What the gateway says of itself before the first round. */
 struct greeting {
-    char path[96];
+    char path[128];
     struct tb_id uid;
     uint8_t bytes[TENSOR];
 };

@@ -15,7 +15,7 @@
 #define COUNT  (3u << 20) /* bytes of the tensor */
 #define CHUNKS 3u
 
-static char folder[96];
+static char folder[SCRATCH_BYTES];
 
 static const char *in_folder(const char *name)
 {

@@ -16,11 +16,11 @@
 #include "tests/fault/sweep.h"
 #include "tests/unit/scratch.h"
 
-static char folder[64];
+static char folder[SCRATCH_BYTES];
 
 static const char *in_folder(const char *name)
 {
-    static char paths[4][128];
+    static char paths[4][SCRATCH_BYTES + 64];
     static unsigned at;
     char *path = paths[at++ % 4];
     (void)snprintf(path, sizeof paths[0], "%s/%s", folder, name);
@@ -39,7 +39,7 @@ static void write_text(const char *path, const void *bytes, size_t count)
 
 struct arena_round {
     struct version v;
-    char path[96];
+    char path[128];
     uint64_t landed; /* chunks that finish said are held, in the round's first half */
 };
 
@@ -105,7 +105,7 @@ static void the_arena_keeps_its_word(void **state)
 /* ---- store ---- */
 
 struct store_round {
-    char path[96];
+    char path[128];
     bool run, version, pointer; /* what was answered TB_OK */
     uint64_t incarnation;       /* the highest that was given out */
     uint32_t runs_seen, versions_seen;
@@ -206,7 +206,7 @@ static void the_store_keeps_its_word(void **state)
 /* ---- configuration ---- */
 
 struct config_round {
-    char path[96];
+    char path[128];
     unsigned complaints;
     enum tb_status status;
 };

@@ -11,7 +11,7 @@
 
 #define ITEMS_MAX 8u
 
-static char folder[64], index_path[96];
+static char folder[SCRATCH_BYTES], index_path[128];
 
 static void write_file(const char *path, const void *bytes, size_t count)
 {
@@ -23,7 +23,7 @@ static void make_folder(void)
 {
     static const char header[] = "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}";
     uint8_t file[8 + sizeof header - 1 + 2] = {sizeof header - 1};
-    char path[96];
+    char path[128];
     FUZZ_REQUIRE(scratch_folder(folder, sizeof folder, "fuzz"));
     memcpy(file + 8, header, sizeof header - 1);
     (void)snprintf(path, sizeof path, "%s/m.safetensors", folder);

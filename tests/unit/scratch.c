@@ -56,13 +56,13 @@ static const char *folder_in(const char *variable, const char *fallback, char *p
 
 const char *scratch_files(void)
 {
-    static char path[64];
+    static char path[SCRATCH_BYTES];
     return folder_in("TMPDIR", "/tmp", path, sizeof path);
 }
 
 const char *scratch_memory(void)
 {
-    static char path[64];
+    static char path[SCRATCH_BYTES];
     return folder_in("TB_TEST_SHM", "/dev/shm", path, sizeof path);
 }
 

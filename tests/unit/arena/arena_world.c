@@ -89,7 +89,7 @@ void version_land_all(const struct version *v, struct tb_arena_region *region)
             version_land(v, tb_arena_place(region, s), s, k);
 }
 
-static char path[64];
+static char path[128];
 
 const char *world_path(void)
 {

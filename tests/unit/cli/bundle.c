@@ -20,7 +20,7 @@
 #include "tests/unit/scratch.h"
 
 struct world {
-    char dir[64];
+    char dir[SCRATCH_BYTES];
 };
 
 static int setup(void **state)

@@ -19,7 +19,7 @@
 #include "tests/unit/scratch.h"
 
 struct server {
-    char path[64];
+    char path[128];
     int listener;
     const char *answer; /* NULL: none; the connection stays open until the client goes */
     char asked[512];

@@ -27,7 +27,7 @@
 #define V5 "000002-0000000000000000001"
 
 struct world {
-    char dir[64];
+    char dir[SCRATCH_BYTES];
     struct tb_folders f;
 };
 

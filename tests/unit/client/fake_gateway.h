@@ -66,7 +66,7 @@ struct fake_version {
 };
 
 struct fake {
-    char path[96];
+    char path[128];
     pthread_t thread;
     uv_loop_t loop;
     uv_async_t async;

@@ -311,7 +311,7 @@ static CUresult CUDAAPI e_cuIpcOpenMemHandle(CUdeviceptr *at, CUipcMemHandle han
     BEGIN_IN_CONTEXT("cuIpcOpenMemHandle");
     MUST(flags == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, "opened without access to peers");
     struct handle h;
-    char path[64];
+    char path[128];
     memcpy(&h, &handle, sizeof h);
     if (h.magic != HANDLE_MAGIC || h.pid == getpid()) return fake_cuda_end(CUDA_ERROR_INVALID_CONTEXT);
     snprintf(path, sizeof path, "/proc/%d/fd/%d", h.pid, h.fd);

@@ -15,7 +15,7 @@
 #define CHUNKS 4u
 
 struct world {
-    char dir[160], file[192], arena_path[192];
+    char dir[SCRATCH_BYTES], file[192], arena_path[192];
     uint8_t *bytes;
     struct tb_manifest manifests[2]; /* of versions 2 and 1: the newer first, as adopt.c has them */
     void *memory[2];

@@ -24,7 +24,7 @@
 struct room {
     uv_loop_t loop;
     uv_timer_t tick;
-    char dir[64], path[96];
+    char dir[SCRATCH_BYTES], path[108]; /* as long as a socket's may be */
     struct tb_control *control;
     int echoes;
 };
@@ -82,7 +82,7 @@ static void room_open(struct room *r)
 {
     memset(r, 0, sizeof *r);
     assert_true(scratch_folder(r->dir, sizeof r->dir, "control"));
-    snprintf(r->path, sizeof r->path, "%s/control.sock", r->dir);
+    snprintf(r->path, sizeof r->path, "%s/sock", r->dir);
     assert_int_equal(uv_loop_init(&r->loop), 0);
     uv_timer_init(&r->loop, &r->tick);
     uv_timer_start(&r->tick, turn, 1, 1);

@@ -3,9 +3,10 @@
 #define TB_TESTS_UNIT_DAEMON_HOME_H
 
 #include "gateway/daemon/daemon.h"
+#include "tests/unit/scratch.h"
 
 struct home {
-    char dir[64];
+    char dir[SCRATCH_BYTES];
     struct tb_config *config;
     struct tb_daemon *d;
 };

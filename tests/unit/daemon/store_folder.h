@@ -14,8 +14,8 @@
 
 #include "tests/unit/scratch.h"
 
-static char folder[64];
-static char path[96]; /* of the store in it */
+static char folder[SCRATCH_BYTES];
+static char path[128]; /* of the store in it */
 
 static int set_up(void **state)
 {

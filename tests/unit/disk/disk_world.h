@@ -17,7 +17,7 @@
 #include "tests/unit/scratch.h"
 
 struct disk_world {
-    char dir[160];
+    char dir[SCRATCH_BYTES];
 };
 
 static inline int disk_setup(void **state)

@@ -28,7 +28,9 @@ static void a_test_that_fails(void **state)
 {
     (void)state;
     static struct world w;
-    char file[96];
+    char file[128], one_more[SCRATCH_BYTES];
+    for (int i = 0; i < 1000; i++)
+        assert_true(scratch_folder(one_more, sizeof one_more, "twelve-chars"));
     world_init(&w);
     world_issue(&w, "east", "gw", "tombolo://east/gw");
     (void)snprintf(file, sizeof file, "%s/arena", scratch_memory());
@@ -77,13 +79,22 @@ static void read_to_the_end(int from)
     while (read(from, said, sizeof said) > 0);
 }
 
+/* A folder in that one, of the longest path that there may be. */
+static void nested(char path[SCRATCH_BYTES], const char *outer)
+{
+    const int used = snprintf(path, SCRATCH_BYTES, "%s/", outer);
+    assert_in_range(used, 1, SCRATCH_OUTER - 1);
+    memset(path + used, 'x', SCRATCH_OUTER - (size_t)used);
+    path[SCRATCH_OUTER] = '\0';
+    assert_int_equal(mkdir(path, 0700), 0);
+}
+
 static void leaves_nothing(const char *way)
 {
-    char files[64], memory[64];
+    char files[SCRATCH_BYTES], memory[SCRATCH_BYTES];
     int ends[2], code = 0;
-    assert_true(scratch_folder(files, sizeof files, "f"));
-    (void)snprintf(memory, sizeof memory, "%s/m", scratch_memory());
-    assert_int_equal(mkdir(memory, 0700), 0);
+    nested(files, scratch_files());
+    nested(memory, scratch_memory());
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
     const pid_t child = fork();
     if (child == 0) become(way, files, memory, ends[1]);

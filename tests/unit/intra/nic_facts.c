@@ -12,7 +12,7 @@
 #include "intra/verbs/nic_facts.h"
 #include "tests/unit/scratch.h"
 
-static char root[64];
+static char root[SCRATCH_BYTES];
 
 static void put(const char *path, const char *text)
 {

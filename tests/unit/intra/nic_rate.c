@@ -12,7 +12,7 @@
 
 #define GBIT UINT64_C(125000000)
 
-static char root[64];
+static char root[SCRATCH_BYTES];
 
 static void put(const char *path, const char *text)
 {

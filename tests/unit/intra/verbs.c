@@ -329,7 +329,7 @@ void a_gpus_memory_is_shown_by_the_nics_beside_it(void **state)
     (void)state;
     static uint8_t host[4096];
     struct scene s;
-    char folder[64], pci[160];
+    char folder[SCRATCH_BYTES], pci[160];
     verbs_open(&s, 1);
     assert_true(scratch_folder(folder, sizeof folder, "gpu"));
     assert_true(scratch_put(folder, "pci0000:15/0000:15:01.0/0000:18:00.0/numa_node", "2\n"));
@@ -385,7 +385,7 @@ static void write_device(tb_region_dmabuf_fn fn, bool refused)
 {
     struct scene s;
     struct far_place far;
-    char folder[64], pci[160];
+    char folder[SCRATCH_BYTES], pci[160];
     bool is_far = false;
     verbs_open(&s, 2);
     far_place_open(&far, &s.hold);

@@ -14,13 +14,14 @@
 #include "base/net/chan.h"
 #include "base/net/pki.h"
 #include "base/net/wire.h"
+#include "tests/unit/scratch.h"
 
 #define WORLD_WAIT_S 30 /* sanitizers on two busy cores are slow; a healthy run needs milliseconds */
 
 struct world {
     uv_loop_t loop;
     uv_timer_t tick; /* so that a turn of the loop ends even when nothing happens */
-    char dir[64];
+    char dir[SCRATCH_BYTES];
 };
 
 void world_init(struct world *w);
