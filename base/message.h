@@ -18,7 +18,7 @@
 #include "base/bytes.h"
 #include "base/digest.h"
 #include "base/ident.h"
-#include "base/manifest.h"
+#include "base/layout/manifest.h"
 
 #define TB_TEXT_BYTES_MAX 255
 

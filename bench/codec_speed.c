@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/codec.h"
+#include "base/codec/codec.h"
 #include "bench/measured.h"
 
 #define CHUNK_BYTES ((size_t)1 << 20)

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sparse_kernels.h"
+#include "base/codec/sparse_kernels.h"
 #include "bench/measured.h"
 #include "gpu/far_reach.h"
 #include "gpu/real_device.h"

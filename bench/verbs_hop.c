@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "intra/hop.h"
+#include "intra/hop/hop.h"
 #include "intra/verbs_part.h"
 
 #define CHUNK_BYTES ((uint64_t)1 << 20)

@@ -13,11 +13,11 @@
 
 #include <stdbool.h>
 
-#include "base/manifest.h"
-#include "intra/fabric.h"
-#include "intra/shared_memory.h"
-#include "intra/spread.h"
-#include "intra/together.h"
+#include "base/layout/manifest.h"
+#include "intra/coalesce.h"
+#include "intra/fabric/fabric.h"
+#include "intra/fabric/shared_memory.h"
+#include "intra/tensor_spread.h"
 
 struct tb_gpu;
 struct tb_gpu_memory;
@@ -189,7 +189,7 @@ struct tb_gpu_step {
     uint32_t piece_count;
     uint32_t bytes;          /* of the chunk */
     uint32_t form_bytes;     /* less than the chunk's */
-    const uint8_t *form;     /* sparse (base/sparse.h), a difference to what stands there */
+    const uint8_t *form;     /* sparse (base/codec/sparse.h), a difference to what stands there */
     bool patched;            /* out: the form was one; else what stands there is of any content */
     struct tb_digest digest; /* out, of what stands there then */
 };
@@ -208,7 +208,7 @@ struct tb_gpu_difference {
     uint32_t piece_count;
     uint32_t bytes; /* of the chunk */
     const uint8_t *chunk;
-    unsigned kind;       /* tb_sparse_kind_of (base/sparse.h) */
+    unsigned kind;       /* tb_sparse_kind_of (base/codec/sparse.h) */
     unsigned classes;    /* 1 to 16 */
     uint8_t *form;       /* room for `bytes` */
     uint32_t form_bytes; /* out; 0: it does not pay */

@@ -12,7 +12,7 @@
 #ifndef TB_INTRA_VERBS_PART_H
 #define TB_INTRA_VERBS_PART_H
 
-#include "intra/fabric_inside.h"
+#include "intra/fabric/fabric_inside.h"
 #include "intra/verbs/rails.h"
 
 struct tb_verbs;

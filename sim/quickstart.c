@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "gateway/cli/bundle.h"
 #include "gateway/cli/control_client.h"
-#include "gateway/cli/say.h"
+#include "gateway/cli/output.h"
 
 #define RANKS         2u
 #define WORKERS       4u

@@ -17,8 +17,8 @@
 #define TB_GATEWAY_ARENA_H
 
 #include "base/ident.h"
-#include "base/layouts.h"
-#include "base/place.h"
+#include "base/layout/layouts.h"
+#include "base/layout/place.h"
 
 #define TB_ARENA_ERROR_BYTES 512
 #define TB_ARENA_BYTES_MIN   ((uint64_t)8 << 20)

@@ -18,7 +18,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
-#include "base/huge.h"
+#include "base/huge_pages.h"
 #include "base/log.h"
 
 #define HEADER_BYTES      4096u

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "base/layouts.h"
+#include "base/layout/layouts.h"
 #include "gateway/arena/arena_file.h"
 
 #define ARENA_NO_RECORD UINT32_MAX

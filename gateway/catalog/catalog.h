@@ -21,7 +21,7 @@
 #define TB_GATEWAY_CATALOG_H
 
 #include "base/ident.h"
-#include "base/manifest.h"
+#include "base/layout/manifest.h"
 #include "base/time.h"
 #include "tombolo/status.h"
 

@@ -3,7 +3,7 @@
  * How a change travels: a request changes rows and *touches* what depends on them (version, group, model);
  * before it returns, tb_catalog_settle lets every touched row draw its conclusions until none is
  * left. So no conclusion is drawn in the middle of a change, and no rule is written twice. What the world
- * must know becomes a bit on a row (tb_row_mark), which telling.c turns into todos. */
+ * must know becomes a bit on a row (tb_row_mark), which todo_marks.c turns into todos. */
 #ifndef TB_GATEWAY_CATALOG_TABLES_H
 #define TB_GATEWAY_CATALOG_TABLES_H
 

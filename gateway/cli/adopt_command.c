@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "gateway/cli/control_client.h"
-#include "gateway/cli/fields.h"
+#include "gateway/cli/control_fields.h"
 #include "gateway/cli/gateway_session.h"
 #include "gateway/cli/path_status.h"
 

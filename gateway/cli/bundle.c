@@ -15,7 +15,7 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
-#include "base/manifest.h"
+#include "base/layout/manifest.h"
 #include "gateway/cli/bundle_names.h"
 #include "gateway/cli/path_status.h"
 #include "gateway/disk/disk_io.h"

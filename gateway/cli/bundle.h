@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/manifest.h"
+#include "base/layout/manifest.h"
 #include "gateway/disk/safetensors.h"
 #include "tombolo/tombolo.h"
 

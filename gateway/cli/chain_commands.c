@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/fault.h"
-#include "gateway/cli/fields.h"
+#include "gateway/cli/control_fields.h"
 
 /* a chain of a thousand hosts must stay on the screen: behind it the depth stands as a number */
 #define INDENT_MAX 12u

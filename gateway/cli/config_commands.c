@@ -2,10 +2,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "gateway/cli/say.h"
-#include "gateway/daemon/bounds.h"
-#include "gateway/daemon/config.h"
-#include "gateway/daemon/start_checks.h"
+#include "gateway/cli/output.h"
+#include "gateway/config/bounds.h"
+#include "gateway/config/config.h"
+#include "gateway/config/start_checks.h"
 
 /* What was found, in two lists; under --json they are printed at the end. */
 struct found {

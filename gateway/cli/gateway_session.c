@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "gateway/cli/say.h"
+#include "gateway/cli/output.h"
 
 #define SESSION_DEFAULT "unix:/run/tombolo/session.sock"
 #define SOON_MS         1000u  /* a gateway that is there has answered by then */

@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "gateway/cli/fields.h"
+#include "gateway/cli/control_fields.h"
 
 /* ---- streams ---- */
 

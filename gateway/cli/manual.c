@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "gateway/cli/cli.h"
-#include "gateway/cli/say.h"
+#include "gateway/cli/output.h"
 #include "tombolo/status.h"
 
 static const char intro[] = "Tombolo keeps the newest weights of a model, as its trainer publishes them, in "

@@ -4,8 +4,8 @@
 #include <sys/stat.h>
 
 #include "base/net/pki.h"
+#include "gateway/cli/output.h"
 #include "gateway/cli/path_status.h"
-#include "gateway/cli/say.h"
 
 #define CA_DAYS_DEFAULT    3650u
 #define ISSUE_DAYS_DEFAULT 90u

@@ -15,8 +15,8 @@
 #include "gateway/cli/bundle.h"
 #include "gateway/cli/control_client.h"
 #include "gateway/cli/gateway_session.h"
+#include "gateway/cli/output.h"
 #include "gateway/cli/publish_run.h"
-#include "gateway/cli/say.h"
 
 #define DRAIN_MS        10000u
 #define PROGRESS_ASK_MS 200u

@@ -7,7 +7,7 @@
 
 #include "base/digest.h"
 #include "base/ident.h"
-#include "gateway/cli/say.h"
+#include "gateway/cli/output.h"
 
 #define KEY_CHARS 64
 

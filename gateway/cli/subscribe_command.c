@@ -12,7 +12,7 @@
 #include "base/fault.h"
 #include "base/ident.h"
 #include "gateway/cli/gateway_session.h"
-#include "gateway/cli/say.h"
+#include "gateway/cli/output.h"
 #include "gateway/cli/unbundle.h"
 #include "gateway/cli/version_folder.h"
 #include "gateway/cli/version_hook.h"

@@ -6,7 +6,7 @@
 #include "base/fault.h"
 #include "base/net/library_faults.h"
 #include "gateway/cli/cli.h"
-#include "gateway/cli/say.h"
+#include "gateway/cli/output.h"
 #include "tombolo/tombolo.h"
 
 static bool has(int argc, char **argv, const char *word)

@@ -12,7 +12,7 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
-#include "base/manifest.h"
+#include "base/layout/manifest.h"
 #include "gateway/disk/file_names.h"
 
 #define ANY_SHARD       UINT32_MAX

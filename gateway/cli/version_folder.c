@@ -16,7 +16,7 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
-#include "base/manifest.h"
+#include "base/layout/manifest.h"
 #include "gateway/cli/path_status.h"
 #include "gateway/cli/unbundle.h"
 

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/digest.h"
-#include "gateway/daemon/gateway_tls.h"
+#include "gateway/config/gateway_tls.h"
 
 #define AGAIN_NS TB_SECONDS(60)
 

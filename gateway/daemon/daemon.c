@@ -11,8 +11,8 @@
 
 #include "base/fault.h"
 #include "base/machine.h"
-#include "gateway/daemon/bounds.h"
-#include "wan/turn.h"
+#include "gateway/config/bounds.h"
+#include "wan/send/sender_turn.h"
 
 #define TICK_BUSY_MS 10u /* bitmaps are looked at while a version moves */
 #define TICK_IDLE_MS 50u

@@ -6,7 +6,7 @@
  *
  *   main.c           command line, signals, the loop
  *   daemon.c         opening and closing everything in order; the tick
- *   todos.c          the catalog's todos, one function each
+ *   catalog_todos.c          the catalog's todos, one function each
  *   persist.c        the durable ones, on their way to the disk; what waits for them
  *   copies.c         this gateway's copy of each version: region, export, offers, and giving it back
  *   repair.c         reports of damaged chunks: own copies are digested, workers asked to digest theirs
@@ -14,12 +14,12 @@
  *   home_landing.c   at home: hops from the ranks that sealed
  *   crossings.c      what links say, and what is asked of them
  *   site_lag.c       what this site holds of a model, how far it is behind, and why; site_records.c: what it tells peers of that, and they it
- *   policy.c         is a crossing given up for a newer version?
+ *   crossing_policy.c         is a crossing given up for a newer version?
  *   anchors.c        whole versions on a disk, for a reboot
  *   adopt.c          versions that stand in files here; adopt_read.c reads them
- *   limits.c         how much is sent to each peer: rates, hours, a day's bytes
+ *   peer_limits.c         how much is sent to each peer: rates, hours, a day's bytes
  *   home_runs.c      a home whose store is new or restored asks which runs other sites remember
- *   found_paths.c    how many streams each peer's path takes, over restarts
+ *   found_streams.c    how many streams each peer's path takes, over restarts
  *   sessions.c       workers' connections; session_publish.c, session_follow.c: what they ask
  *   control.c        the operator's socket; site_status.c, link_status.c, chain_status.c: what it answers */
 #ifndef TB_DAEMON_DAEMON_H
@@ -31,23 +31,23 @@
 #include <uv.h>
 
 #include "base/clock.h"
-#include "base/doubts.h"
+#include "base/damage_reports.h"
 #include "base/log.h"
 #include "base/net/resolve.h"
 #include "base/net/wire.h"
 #include "gateway/arena/arena.h"
 #include "gateway/catalog/abandon.h"
 #include "gateway/catalog/catalog.h"
-#include "gateway/daemon/bounds.h"
-#include "gateway/daemon/config.h"
-#include "gateway/daemon/control.h"
-#include "gateway/daemon/lag.h"
-#include "gateway/daemon/shelves.h"
-#include "gateway/daemon/store.h"
-#include "intra/fabric.h"
+#include "gateway/config/bounds.h"
+#include "gateway/config/config.h"
+#include "gateway/daemon/control/control.h"
+#include "gateway/daemon/copies/shelves.h"
+#include "gateway/daemon/links/lag.h"
+#include "gateway/store/store.h"
+#include "intra/fabric/fabric.h"
 #include "intra/session_msg.h"
-#include "wan/budget.h"
-#include "wan/links.h"
+#include "wan/link/links.h"
+#include "wan/send/budget.h"
 
 /* A status that says nothing new here: what it concerns ended meanwhile, and the catalog has told so or will. */
 #define TB_MOOT(call)                                                                                        \
@@ -372,7 +372,7 @@ TB_MUST_USE enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config 
 void tb_daemon_run(struct tb_daemon *d); /* until SIGTERM or SIGINT has drained */
 void tb_daemon_close(struct tb_daemon *d);
 
-/* closing.c: the end waits for disks until drain_ms are over, and two seconds at least from the last grant: at its begin, and for
+/* shutdown.c: the end waits for disks until drain_ms are over, and two seconds at least from the last grant: at its begin, and for
  * each thing that the store has to write. */
 void tb_closing_grant(struct tb_daemon *d);
 uint32_t tb_closing_ms(const struct tb_daemon *d); /* that are left of that */
@@ -381,7 +381,7 @@ bool tb_closing_awaits(const struct tb_daemon *d, const _Atomic bool *done);
 /* Whoever waits for this disk is left behind: nothing that it may touch is given back, and the exit code is 1. */
 void tb_closing_left(struct tb_daemon *d, const char *what, const char *path);
 
-/* todos.c: carries out all that the catalog wants, until it wants nothing. Called at the end of whatever told
+/* catalog_todos.c: carries out all that the catalog wants, until it wants nothing. Called at the end of whatever told
  * the catalog something. TB_SITE_STORE: something that must be durable waits while the store cannot be written. */
 enum tb_status tb_daemon_settle(struct tb_daemon *d);
 /* A version's new state is durable (or the disk given up for now): the log, the links, what follows here. */
@@ -403,7 +403,7 @@ struct tb_held {
 /* After a settle: calls fn once all that it queued is on disk; at once, if it is. TB_SITE_NOMEM: too many wait. */
 TB_MUST_USE enum tb_status tb_persist_then(struct tb_daemon *d, struct tb_held *held);
 TB_MUST_USE enum tb_status tb_persist_open(struct tb_daemon *d);
-/* Writes what waits, while closing.c has time for it, and closes the store. */
+/* Writes what waits, while shutdown.c has time for it, and closes the store. */
 void tb_persist_close(struct tb_daemon *d);
 bool tb_persist_room(struct tb_daemon *d);
 void tb_persist_todo(struct tb_daemon *d, const struct tb_catalog_todo *todo);
@@ -450,7 +450,7 @@ void tb_copies_free(struct tb_daemon *d);
 struct tb_report { /* that a chunk is damaged where it stands */
     struct tb_id uid;
     uint32_t shard, chunk; /* as said: bounded by repair.c */
-    uint64_t reporter;     /* equal for reports that share a part of the looks (base/doubts.h) */
+    uint64_t reporter;     /* equal for reports that share a part of the looks (base/damage_reports.h) */
     bool object;           /* not the chunk: its encoded form, on the holder's shelf */
 };
 uint64_t tb_repair_reporter(const struct tb_worker_session *s);
@@ -543,7 +543,7 @@ void tb_records_link(struct tb_daemon *d, uint32_t peer, bool up);
 void tb_records_tell(struct tb_daemon *d, uint32_t peer, const struct tb_name *model);
 void tb_records_state(struct tb_daemon *d, uint32_t peer, const struct tb_site_state *state);
 
-/* policy.c */
+/* crossing_policy.c */
 void tb_policy_tick(struct tb_daemon *d);
 uint32_t tb_policy_weight(void *daemon, const struct tb_name *model);
 
@@ -573,12 +573,12 @@ void tb_adopt_tick(struct tb_daemon *d, tb_time_ns now);
 void tb_adopt_stop(struct tb_daemon *d); /* as tb_anchors_stop */
 void tb_adopt_close(struct tb_daemon *d);
 
-/* found_paths.c */
+/* found_streams.c */
 TB_MUST_USE enum tb_status tb_found_open(struct tb_daemon *d);
 /* Once a second. */
 void tb_found_seen(struct tb_daemon *d, uint32_t peer, const struct tb_links_stats *stats);
 
-/* limits.c */
+/* peer_limits.c */
 TB_MUST_USE enum tb_status tb_limits_open(struct tb_daemon *d);
 void tb_limits_renewed(struct tb_daemon *d); /* the links were opened anew: they have sent nothing yet */
 void tb_limits_tick(struct tb_daemon *d);

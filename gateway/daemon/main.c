@@ -10,7 +10,7 @@
 #include "base/net/library_faults.h"
 #include "gateway/daemon/daemon.h"
 #include "tombolo/version.h"
-#include "wan/frame.h"
+#include "wan/frame/frame.h"
 
 static const char usage[] =
     "Usage: tombolod --config FILE [--protocol-max N] [--new-home]\n"

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "gateway/daemon/store_writer.h"
+#include "gateway/store/store_writer.h"
 
 #define WAITING_MAX 256
 #define HELD_MAX    4096 /* requests that wait for the disk, of all sessions */
@@ -239,7 +239,7 @@ void tb_persist_wake(uv_async_t *async)
     if (!d->persist->closing) (void)tb_daemon_settle(d);
 }
 
-/* ---- what todos.c asks ---- */
+/* ---- what catalog_todos.c asks ---- */
 
 bool tb_persist_room(struct tb_daemon *d)
 {

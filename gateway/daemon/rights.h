@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "base/ident.h"
-#include "gateway/daemon/config.h"
+#include "gateway/config/config.h"
 
 /* True when the identity's text equals the pattern, or the pattern ends in '*' and what stands before it
  * begins the text. "*" alone matches nobody: a pattern names at least a scheme ("unix:*",

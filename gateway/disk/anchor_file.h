@@ -13,7 +13,7 @@
 #ifndef TB_GATEWAY_DISK_ANCHOR_FILE_H
 #define TB_GATEWAY_DISK_ANCHOR_FILE_H
 
-#include "base/manifest.h"
+#include "base/layout/manifest.h"
 
 #define TB_ANCHOR_END  ".anchor"
 #define TB_ANCHOR_PART ".part"

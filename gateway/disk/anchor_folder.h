@@ -5,7 +5,7 @@
 #ifndef TB_GATEWAY_DISK_ANCHOR_FOLDER_H
 #define TB_GATEWAY_DISK_ANCHOR_FOLDER_H
 
-#include "base/manifest.h"
+#include "base/layout/manifest.h"
 
 #define TB_ANCHOR_PATH_BYTES 4096
 

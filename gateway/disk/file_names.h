@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/manifest.h"
+#include "base/layout/manifest.h"
 
 #define TB_FILE_MARK_PREFIX ".tombolo/file/"
 #define TB_FILE_MARK_CHARS  (sizeof TB_FILE_MARK_PREFIX - 1 + 2 * TB_DIGEST_BYTES + 1) /* in front of FILE */

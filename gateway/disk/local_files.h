@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/manifest.h"
+#include "base/layout/manifest.h"
 
 #define TB_LOCAL_FILES_MAX   4096
 #define TB_LOCAL_DEPTH_MAX   8 /* folders below the one that is given */

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/layout.h"
+#include "base/layout/layout.h"
 #include "tombolo/status.h"
 
 #define TB_SAFETENSORS_PREFIX_BYTES 8

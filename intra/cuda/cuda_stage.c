@@ -4,7 +4,7 @@
  * Promise P1: what a NIC has written is made visible to the device behind the end of its READ and before the digest (tb_cuda_job_begin), and
  * what came from the host is digested from the device's memory, not from where it was.
  *
- * One block digests one chunk, so threads that come while a job runs wait, and the next job has all of them (intra/together.h).
+ * One block digests one chunk, so threads that come while a job runs wait, and the next job has all of them (intra/coalesce.h).
  * Bytes touched per byte of the version, on the device: written once, read once; of a chunk that stands off the kernel's border once more
  * each. */
 #include <stdatomic.h>

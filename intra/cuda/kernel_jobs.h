@@ -23,7 +23,7 @@ struct tb_digest_job {
 struct tb_encode_job {
     const uint8_t *base, *bytes; /* `count` bytes each */
     uint64_t count;
-    uint32_t kind;        /* enum tb_sparse_kind of base/sparse_kernels.h */
+    uint32_t kind;        /* enum tb_sparse_kind of base/codec/sparse_kernels.h */
     uint32_t classes_max; /* 1 to TB_KERNEL_CLASSES_MAX */
     uint8_t *out;
     uint64_t cap;

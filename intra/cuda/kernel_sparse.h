@@ -1,7 +1,7 @@
-/* kernel_sparse.h - the sparse form (base/sparse.h, docs/protocol.md) of one chunk by one block of threads: encoding writes the
- * very bytes that base/sparse.c writes, patching takes any that it takes. The text of kernels: include kernel_words_*.h first.
+/* kernel_sparse.h - the sparse form (base/codec/sparse.h, docs/protocol.md) of one chunk by one block of threads: encoding writes the
+ * very bytes that base/codec/sparse.c writes, patching takes any that it takes. The text of kernels: include kernel_words_*.h first.
  *
- * Sections and classes follow one another as in base/sparse.c; inside a class the threads share its words of 64 elements and its
+ * Sections and classes follow one another as in base/codec/sparse.c; inside a class the threads share its words of 64 elements and its
  * changes. How long a code is says where the next begins, so lengths are scanned before codes are put. Reading codes waits for
  * itself and is one thread's; what they mean for the elements is everybody's. */
 #ifndef TB_INTRA_KERNEL_SPARSE_H
@@ -217,7 +217,7 @@ TB_DEVICE uint64_t tb_zeros_of(const struct tb_block *b, struct tb_sparse_shared
     return total;
 }
 
-/* As base/bits.h and base/sparse.c choose it: what a mean would be right for, then downward while that costs less. */
+/* As base/codec/bits.h and base/codec/sparse.c choose it: what a mean would be right for, then downward while that costs less. */
 TB_DEVICE uint32_t tb_rice_parameter(const struct tb_block *b, struct tb_sparse_shared *sh,
                                      const struct tb_numbers *n, uint64_t sum, uint32_t k_max)
 {

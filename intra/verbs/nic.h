@@ -1,7 +1,7 @@
 /* nic.h - the RDMA devices of this machine as a fabric uses them: rails, events, queues. Inside intra/verbs only.
  *
  * A queue is one queue pair with its completion queue. Completions are waited for by event, or looked for while they come quickly
- * (spin.h). What rdma_cm says of a connection goes to the end that owns its id.
+ * (poll_spin.h). What rdma_cm says of a connection goes to the end that owns its id.
  *
  * Threads: the fabric's. */
 #ifndef TB_INTRA_VERBS_NIC_H
@@ -11,9 +11,9 @@
 #include <rdma/rdma_cma.h>
 #include <sys/queue.h>
 
-#include "intra/verbs/pinned.h"
+#include "intra/verbs/pinned_regions.h"
+#include "intra/verbs/poll_spin.h"
 #include "intra/verbs/rails.h"
-#include "intra/verbs/spin.h"
 #include "intra/verbs_part.h"
 
 #define TB_VERBS_NICS_MAX  16u
@@ -100,7 +100,7 @@ void tb_verbs_device_event(struct tb_verbs_nic *nic, enum ibv_event_type event, 
 bool tb_verbs_address_to(const struct tb_rail_address *rail, uint16_t port, struct sockaddr_storage *out);
 bool tb_verbs_address_from(const struct sockaddr *address, struct tb_rail_address *rail_out);
 
-/* guest.c: somebody wants to connect. */
+/* verbs_door.c: somebody wants to connect. */
 void tb_verbs_guest_knocks(struct tb_verbs *v, struct rdma_cm_id *id, const uint8_t *hello, uint32_t bytes,
                            uint32_t reads);
 

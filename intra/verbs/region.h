@@ -3,7 +3,7 @@
  * Two kinds, and no third: an export's memory may be READ by whoever shares its protection domain and knows its key; the target
  * of our own READs may be written by our own work requests and by nobody else. No memory is ever registered for remote writing
  * or remote atomics. Memory that is both is registered twice, in different domains. Who shares regions, and how long they are kept,
- * is pinned.h's to say.
+ * is pinned_regions.h's to say.
  *
  * Threads: any; registering pins pages and takes a second for some 10 GB, so it is done on the fabric's pool. */
 #ifndef TB_INTRA_VERBS_REGION_H

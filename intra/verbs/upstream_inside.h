@@ -7,9 +7,9 @@
 
 #include <stddef.h>
 
-#include "intra/pipe.h"
+#include "intra/transport/pipe.h"
 #include "intra/verbs/nic.h"
-#include "intra/verbs/window.h"
+#include "intra/verbs/read_window.h"
 
 #define TB_VERBS_READS_MAX    64u /* posted */
 #define TB_VERBS_BOUNCE_BYTES TB_HOP_WORDS_BYTES_MAX

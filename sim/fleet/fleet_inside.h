@@ -2,12 +2,12 @@
 #ifndef TB_SIM_FLEET_INSIDE_H
 #define TB_SIM_FLEET_INSIDE_H
 
-#include "base/place.h"
+#include "base/layout/place.h"
 #include "base/time.h"
 #include "gateway/catalog/catalog.h"
-#include "intra/hop.h"
+#include "intra/hop/hop.h"
 #include "sim/fleet/fleet_world.h"
-#include "wan/landing.h"
+#include "wan/send/inbound.h"
 
 #define NOBODY       UINT32_MAX
 #define FROM_GATEWAY (UINT32_MAX - 1)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "intra/heartbeat.h"
+#include "intra/hop/heartbeat.h"
 #include "sim/yaml_text.h"
 
 enum kind { COUNT, BYTES, RATE, BIT_RATE, SECONDS, SHARE };

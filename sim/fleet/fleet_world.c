@@ -7,7 +7,7 @@
 #include "base/assert.h"
 #include "base/bitmap.h"
 #include "base/fault.h"
-#include "base/layout.h"
+#include "base/layout/layout.h"
 #include "sim/fleet/fleet_inside.h"
 
 #define BEGAN      TB_SECONDS(1) /* the version is held at home */

@@ -12,15 +12,15 @@
 #ifndef TB_SIM_WORLD_H
 #define TB_SIM_WORLD_H
 
-#include "base/manifest.h"
+#include "base/layout/manifest.h"
+#include "base/layout/place.h"
+#include "base/layout/shelf.h"
 #include "base/net/wire.h"
-#include "base/place.h"
-#include "base/shelf.h"
 #include "base/time.h"
 #include "gateway/catalog/catalog.h"
-#include "gateway/daemon/config.h"
-#include "gateway/daemon/store.h"
-#include "intra/fabric.h"
+#include "gateway/config/config.h"
+#include "gateway/store/store.h"
+#include "intra/fabric/fabric.h"
 
 #define SITES_MAX        4u
 #define WORKERS_MAX      6u /* of one site */

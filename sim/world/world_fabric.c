@@ -1,12 +1,12 @@
-/* world_fabric.c - intra/fabric.h by READs in virtual time: a door knows its exports and tokens, a hop drives the shipped cores
+/* world_fabric.c - intra/fabric/fabric.h by READs in virtual time: a door knows its exports and tokens, a hop drives the shipped cores
  * (hop.c, source.c, pace.c). A READ takes a step or two; a slow worker's takes long, by its token bucket. */
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/codec.h"
+#include "base/codec/codec.h"
 #include "base/fault.h"
-#include "intra/hop.h"
-#include "intra/pace.h"
+#include "intra/hop/hop.h"
+#include "intra/hop/token_bucket.h"
 #include "world.h"
 
 #define TOKENS_MAX       8u

@@ -4,7 +4,7 @@
 #include "base/assert.h"
 #include "base/fault.h"
 #include "gateway/daemon/daemon.h"
-#include "wan/frame.h"
+#include "wan/frame/frame.h"
 #include "world.h"
 
 static const char *const site_names[SITES_MAX] = {"east", "west", "north", "south"};

@@ -3,12 +3,12 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/codec.h"
+#include "base/codec/codec.h"
 #include "base/fault.h"
 #include "base/net/resolve.h"
 #include "base/net/tcp.h"
 #include "gateway/daemon/daemon.h"
-#include "wan/hedge.h"
+#include "wan/send/hedge.h"
 #include "world.h"
 
 /* ---- base/net/tls.h ---- */

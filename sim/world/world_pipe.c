@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "wan/frame.h"
+#include "wan/frame/frame.h"
 #include "world_pipe.h"
 
 struct segment {

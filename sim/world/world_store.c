@@ -1,10 +1,10 @@
-/* world_store.c - gateway/daemon/store.h and store_writer.h over rows in memory: durable when a call returns, unless the disk lied about its
+/* world_store.c - gateway/store/store.h and store_writer.h over rows in memory: durable when a call returns, unless the disk lied about its
  * last writes (world_store_write_lost) or is full. */
 #include <string.h>
 
 #include "base/assert.h"
 #include "base/fault.h"
-#include "gateway/daemon/store_writer.h"
+#include "gateway/store/store_writer.h"
 #include "world.h"
 
 struct tb_store {
@@ -176,7 +176,7 @@ enum tb_status tb_store_load_paths(struct tb_store *s, tb_store_path_fn path, vo
     return TB_OK;
 }
 
-/* ---- gateway/daemon/store_writer.h: durable at once, and known when the loop comes to it ---- */
+/* ---- gateway/store/store_writer.h: durable at once, and known when the loop comes to it ---- */
 
 struct tb_store_writer {
     struct tb_store *store;

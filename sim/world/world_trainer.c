@@ -4,8 +4,8 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "intra/fabric/source_descriptor.h"
 #include "intra/session_msg.h"
-#include "intra/source.h"
 #include "world.h"
 
 #define RETAINED 3u /* versions of its life that it seals again for a gateway that forgot them */

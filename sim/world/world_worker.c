@@ -3,9 +3,9 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
-#include "intra/hop_shelf.h"
+#include "intra/fabric/source_descriptor.h"
+#include "intra/hop/hop_shelf.h"
 #include "intra/session_msg.h"
-#include "intra/source.h"
 #include "world.h"
 
 static struct staged *find(struct worker *k, uint32_t version)

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "gateway/daemon/adopt_read.h"
+#include "gateway/daemon/copies/adopt_read.h"
 #include "gateway/disk/anchor_file.h"
 #include "tests/fault/sweep.h"
 #include "tests/unit/scratch.h"

@@ -11,8 +11,8 @@
 #include "arena_world.h"
 #include "base/log.h"
 #include "gateway/cli/unbundle.h"
-#include "gateway/daemon/config.h"
-#include "gateway/daemon/store.h"
+#include "gateway/config/config.h"
+#include "gateway/store/store.h"
 #include "tests/fault/sweep.h"
 #include "tests/unit/scratch.h"
 

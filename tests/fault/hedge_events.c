@@ -6,7 +6,7 @@
  * what was longer ago is all the same. */
 #include "tests/fault/explore.h"
 #include "tests/unit/wan/small_places.h"
-#include "wan/hedge.h"
+#include "wan/send/hedge.h"
 
 #define CHUNKS      4u
 #define LAST        (CHUNKS - 1)

@@ -1,8 +1,8 @@
 /* Every event in every state of the cores of a link: a crossing and a landing of three chunks, and a session. */
 #include "tests/fault/explore.h"
 #include "tests/unit/wan/small_places.h"
-#include "wan/landing.h"
-#include "wan/link_session.h"
+#include "wan/link/link_session.h"
+#include "wan/send/inbound.h"
 
 #define CHUNKS      3u
 #define CHUNK_BYTES 200000u /* two make a parcel */

@@ -1,11 +1,11 @@
 /* Every event in every state of the small cores behind a hop: its heartbeat, an emulated NIC, the rails and the spinning of verbs, a
  * shelf of encoded chunks. Now is always the same instant: when time passes, what was moves back. */
-#include "base/shelf.h"
-#include "intra/heartbeat.h"
-#include "intra/hop_shelf.h"
-#include "intra/pace.h"
+#include "base/layout/shelf.h"
+#include "intra/hop/heartbeat.h"
+#include "intra/hop/hop_shelf.h"
+#include "intra/hop/token_bucket.h"
+#include "intra/verbs/poll_spin.h"
 #include "intra/verbs/rails.h"
-#include "intra/verbs/spin.h"
 #include "tests/fault/explore.h"
 
 #define NOW TB_SECONDS(1000)

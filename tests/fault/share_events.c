@@ -2,11 +2,11 @@
  * cap. Now is always the same instant: when time passes, what was moves back, and what was long ago is all the same. */
 #include "tests/fault/explore.h"
 #include "tests/unit/wan/small_places.h"
-#include "wan/budget.h"
-#include "wan/cap.h"
-#include "wan/divide.h"
-#include "wan/fair.h"
-#include "wan/turn.h"
+#include "wan/send/budget.h"
+#include "wan/send/fair_queue.h"
+#include "wan/send/rate_cap.h"
+#include "wan/send/sender_turn.h"
+#include "wan/send/source_division.h"
 
 #define NOW TB_SECONDS(1000)
 

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/codec.h"
+#include "base/codec/codec.h"
 #include "base/log.h"
 #include "base/net/library_faults.h"
-#include "gateway/daemon/shelves.h"
-#include "intra/hop_shelf.h"
+#include "gateway/daemon/copies/shelves.h"
+#include "intra/hop/hop_shelf.h"
 #include "tests/fault/sweep.h"
 #include "unit/intra/island.h"
 

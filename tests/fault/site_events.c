@@ -1,6 +1,6 @@
 /* Every event in every state of the cores inside a site: a hop of three chunks, a place, the arena's extents, the planner. */
 #include "gateway/arena/extents.h"
-#include "intra/hop.h"
+#include "intra/hop/hop.h"
 #include "intra/planner.h"
 #include "tests/fault/explore.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "intra/source.h"
+#include "intra/fabric/source_descriptor.h"
 #include "tests/unit/check.h"
 
 #define TENSORS     2u

@@ -4,7 +4,7 @@
  * Now is always the same instant: when time passes, what was moves back. What is not over yet has just begun, and what was long ago is all
  * the same, so that running times are few states. */
 #include "tests/fault/explore.h"
-#include "wan/tuner.h"
+#include "wan/stream/tuner.h"
 
 #define NOW          TB_SECONDS(1000000)
 #define SENT         (UINT64_C(1) << 50) /* bytes, now */

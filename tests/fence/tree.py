@@ -10,7 +10,8 @@ TOP = {
     "base", "python", "docs", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CMakePresets.json",
     "build",  # what a build leaves behind
 }
-MODULES = ("base", "base/net", "wan", "intra", "gateway", "gateway/catalog", "gateway/arena", "gateway/disk", "gateway/daemon",
+MODULES = ("base", "base/net", "wan", "intra", "gateway", "gateway/catalog", "gateway/arena", "gateway/disk", "gateway/store",
+           "gateway/config", "gateway/daemon",
            "gateway/web", "gateway/cli", "sim", "bench", "deploy", "tests", "tests/system", "python")
 README_LINES_MAX = 40
 REPEATED = {"CMakeLists.txt", "README.md", "main.c", "run"}

@@ -1,5 +1,5 @@
 /* A layout that decodes is exactly what encode writes, in the memory that was announced. */
-#include "base/layout.h"
+#include "base/layout/layout.h"
 
 #include <string.h>
 

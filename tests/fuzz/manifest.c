@@ -1,5 +1,5 @@
 /* A manifest's head that decodes is exactly what encode writes, and its chunks tile its bytes. */
-#include "base/manifest.h"
+#include "base/layout/manifest.h"
 
 #include <string.h>
 

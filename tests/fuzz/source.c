@@ -1,6 +1,6 @@
 /* A source descriptor that decodes encodes to the same bytes, needs no more memory than a small multiple of them, and
  * every run of one that fits a manifest stays below 2^63. */
-#include "intra/source.h"
+#include "intra/fabric/source_descriptor.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Patching stays inside the chunk whatever the form says, and what the encoder writes comes back. Bytes 0 and 1: the size
  * of the chunk; the rest is the form, and then the base too. */
-#include "base/sparse.h"
+#include "base/codec/sparse.h"
 
 #include <string.h>
 

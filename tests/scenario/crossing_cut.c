@@ -8,7 +8,7 @@
 
 #include "tests/unit/check.h"
 #include "tests/unit/wan/small_places.h"
-#include "wan/landing.h"
+#include "wan/send/inbound.h"
 
 #define EVENTS_MAX  256
 #define STREAMS_MAX 4

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "tests/unit/check.h"
-#include "wan/hedge.h"
-#include "wan/landing.h"
+#include "wan/send/hedge.h"
+#include "wan/send/inbound.h"
 
 #define STREAMS    8u
 #define PIPE_MAX   256u

@@ -11,7 +11,7 @@ import time
 from harness import (CRAWL, SOURCE, TOMBOLO, Failed, Rollout, SlowDisk, Trainer, Worker, expect, flip_in_file, made, main, safetensors_table, scenario, up,
                      wait_for)
 
-HEADER = (SOURCE / "gateway/daemon/lag.h").read_text().replace("\\\n", "")
+HEADER = (SOURCE / "gateway/daemon/links/lag.h").read_text().replace("\\\n", "")
 WHY = dict(re.findall(r'X\(TB_LAG_\w+, "([\w-]+)",\s*"([^"]+)"\)', HEADER))
 RATE = r"\d+ bytes/s over \d+ streams, rtt \d+\.\d ms"
 FROM = f"from east: {RATE}"

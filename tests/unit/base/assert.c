@@ -22,7 +22,7 @@ static int child_fails(const char *expression, char *out, size_t cap)
         signal(SIGABRT, SIG_DFL);
         setrlimit(RLIMIT_CORE, &no_core);
         dup2(fds[1], STDERR_FILENO);
-        tb_assert_failed("base/place.c", 1234567890, expression);
+        tb_assert_failed("base/layout/place.c", 1234567890, expression);
     }
     close(fds[1]);
     size_t used = 0;
@@ -42,7 +42,8 @@ static void failure_says_where_and_aborts(void **state)
     const int status = child_fails("k < count", out, sizeof out);
     assert_true(WIFSIGNALED(status));
     assert_int_equal(WTERMSIG(status), SIGABRT);
-    assert_string_equal(out, "error assert.failed place=base/place.c:1234567890 expression: k < count\n");
+    assert_string_equal(out,
+                        "error assert.failed place=base/layout/place.c:1234567890 expression: k < count\n");
 }
 
 static void long_expression_is_cut_and_ends_its_line(void **state)

@@ -1,5 +1,5 @@
 /* P1, P7: codecs are exact, and a decoder stays inside what it was given whatever it is fed. */
-#include "base/codec.h"
+#include "base/codec/codec.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The cut: one published rule, no gap, no overlap, and chunk k covers the same bytes whatever blobs travel
  * (P5). */
-#include "base/layout.h"
+#include "base/layout/layout.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* P1: a difference to a base, taken and undone, is the version again: whole elements modulo their width, on every variant. */
-#include "base/difference.h"
+#include "base/codec/difference.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* P1 P7: what a reporter of damaged chunks can make their holder do. */
-#include "base/doubts.h"
+#include "base/damage_reports.h"
 
 #include "tests/unit/check.h"
 

@@ -1,5 +1,5 @@
-/* huge.c - tests of base/huge.h: what small pages stood in is kept, the rest is zeroes, and it is mapped by huge pages where there are any. */
-#include "base/huge.h"
+/* huge.c - tests of base/huge_pages.h: what small pages stood in is kept, the rest is zeroes, and it is mapped by huge pages where there are any. */
+#include "base/huge_pages.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Layouts: one canonical order and id for the same tensors, and a decoder that believes nothing (P7). */
-#include "base/layout.h"
+#include "base/layout/layout.h"
 
 #include <stdio.h>
 #include <stdlib.h>

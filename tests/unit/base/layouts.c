@@ -1,5 +1,5 @@
 /* Layouts kept by their id: versions of one layout share a table, and what nobody uses is bounded (P7). */
-#include "base/layouts.h"
+#include "base/layout/layouts.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Manifests: the root covers everything that a shard is (P1), and a head from a stranger is bounded (P7). */
-#include "base/manifest.h"
+#include "base/layout/manifest.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* P1: a chunk becomes held only by bytes that match, and its destination has one writer at a time. */
-#include "base/place.h"
+#include "base/layout/place.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* P1, P7: a chunk of floats comes back bit for bit, with a base and without, and a damaged form is refused or stays in bounds. */
-#include "base/planes.h"
+#include "base/codec/planes.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

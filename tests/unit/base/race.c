@@ -1,5 +1,5 @@
 /* Addresses that race: who is dialled when, as a trace in virtual time. */
-#include "base/race.h"
+#include "base/dial_race.h"
 
 #include <stdio.h>
 

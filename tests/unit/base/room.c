@@ -1,5 +1,5 @@
-/* room.c - tests of base/room.h. */
-#include "base/room.h"
+/* room.c - tests of base/scratch_memory.h. */
+#include "base/scratch_memory.h"
 
 #include <string.h>
 

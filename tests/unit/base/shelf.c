@@ -1,5 +1,5 @@
-/* shelf.c - tests of base/shelf.c: what a reader sees of encoded chunks, and what it believes. P7: nothing that points elsewhere. */
-#include "base/shelf.h"
+/* shelf.c - tests of base/layout/shelf.c: what a reader sees of encoded chunks, and what it believes. P7: nothing that points elsewhere. */
+#include "base/layout/shelf.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

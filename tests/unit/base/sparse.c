@@ -1,12 +1,12 @@
 /* P1, P7: a step comes back bit for bit, in few bytes, and a damaged form is refused or stays in bounds. */
-#include "base/sparse.h"
+#include "base/codec/sparse.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bits.h"
+#include "base/codec/bits.h"
 #include "tests/unit/check.h"
 
 static const struct {

@@ -1,6 +1,6 @@
 /* steps.c - steps that were encoded one by one are one chunk when they are joined: what it decodes to is the last version, and whoever
  * lies about their number or lengths is refused. */
-#include "base/codec.h"
+#include "base/codec/codec.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* vector_spelled.c - a machine that has AVX-512, because it is spelled out (spelled/immintrin.h), and no AVX2. */
-#include "base/planes_x86.h"
-#include "base/sparse_x86.h"
+#include "base/codec/planes_x86.h"
+#include "base/codec/sparse_x86.h"
 #include "base/vector.h"
 
 bool tb_vector_here(enum tb_vector vector)

@@ -1,4 +1,4 @@
-/* telling.c - tests of gateway/catalog/telling.c: what comes out, in which order, once. */
+/* telling.c - tests of gateway/catalog/todo_marks.c: what comes out, in which order, once. */
 #include "check.h"
 #include "site.h"
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "gateway/cli/say.h"
+#include "gateway/cli/output.h"
 
 static void bytes_have_three_digits(void **state)
 {

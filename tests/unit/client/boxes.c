@@ -1,12 +1,12 @@
 /* boxes.c - boxes out of boxes, against the plain way: element by element. */
-#include "intra/client/boxes.h"
+#include "intra/client/memory/boxes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bitmap.h"
 #include "base/fault.h"
-#include "intra/client/slice_parts.h"
+#include "intra/client/memory/slice_parts.h"
 #include "unit/check.h"
 
 #define SHARDS 6u

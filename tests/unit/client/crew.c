@@ -1,5 +1,5 @@
 /* crew.c - every piece runs once, whatever the threads; a task runs although nobody waits for it. */
-#include "intra/client/crew.h"
+#include "intra/client/memory/thread_crew.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

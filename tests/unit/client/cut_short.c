@@ -1,7 +1,7 @@
 /* cut_short.c - calls of the library over memory that maps a file, which somebody cuts short: each says so, and the process lives.
  * P10
  *
- * Covers: intra/client/guard.c, intra/client/registration.c, intra/client/publish.c, intra/client/publication.c */
+ * Covers: intra/client/memory/file_guard.c, intra/client/memory/registration.c, intra/client/publish/publish.c, intra/client/publish/publication.c */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

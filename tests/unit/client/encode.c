@@ -1,11 +1,11 @@
 /* encode.c - differences made in background: they decode to the version (P1), and whoever wants the memory back gets it at once. */
-#include "intra/client/encode.h"
+#include "intra/client/publish/encode.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "base/codec.h"
+#include "base/codec/codec.h"
 #include "base/fault.h"
 #include "unit/check.h"
 

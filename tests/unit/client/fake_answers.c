@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "intra/source.h"
+#include "intra/fabric/source_descriptor.h"
 #include "unit/client/fake_inside.h"
 
 static void send_version(struct fake_session *s, uint64_t request, const struct fake_version *v)

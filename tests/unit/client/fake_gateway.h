@@ -10,9 +10,9 @@
 #include <uv.h>
 
 #include "base/net/wire.h"
-#include "intra/fabric.h"
+#include "intra/fabric/fabric.h"
+#include "intra/fabric/shared_memory.h"
 #include "intra/session_msg.h"
-#include "intra/shared_memory.h"
 #include "tombolo/tombolo.h"
 #include "unit/check.h"
 

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/codec.h"
-#include "base/shelf.h"
-#include "intra/source.h"
+#include "base/codec/codec.h"
+#include "base/layout/shelf.h"
+#include "intra/fabric/source_descriptor.h"
 #include "unit/client/fake_inside.h"
 
 struct fake_version *fake_find(struct fake *f, const struct tb_id *uid)

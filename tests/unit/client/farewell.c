@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "intra/client/client.h"
+#include "intra/client/session/client.h"
 #include "unit/client/fake_inside.h"
 #include "unit/client/subscriber.h"
 

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "intra/client/client.h"
+#include "intra/client/session/client.h"
 #include "unit/client/fake_gateway.h"
 
 /* What is in huge pages is mapped, and in part unmapped, while it is made: all is smaller than that. */

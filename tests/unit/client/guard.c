@@ -1,7 +1,7 @@
 /* guard.c - memory that maps a file which is cut short: the load goes on, and it is noted; faults elsewhere go where they went
  * before. P10
  *
- * Covers: intra/client/guard.c, base/thread.c */
+ * Covers: intra/client/memory/file_guard.c, base/thread.c */
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/thread.h"
-#include "intra/client/guard.h"
+#include "intra/client/memory/file_guard.h"
 #include "unit/check.h"
 
 #define PAGE 4096u

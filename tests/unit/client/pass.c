@@ -1,5 +1,5 @@
 /* pass.c - the pass against the plain way: gather everything, digest it whole, compare. */
-#include "intra/client/pass.h"
+#include "intra/client/publish/publish_pass.h"
 
 #include <stdlib.h>
 #include <string.h>

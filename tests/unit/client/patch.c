@@ -1,5 +1,5 @@
 /* patch.c - the three ways into the buffers that a rollout computes from: copied, in the other of two, or as a patch. */
-#include "intra/client/patch.h"
+#include "intra/client/follow/patch.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* protect.c - who writes to protected pages is noted and lives; faults elsewhere go where they went before. P10 */
-#include "intra/client/protect.h"
+#include "intra/client/memory/seal_protection.h"
 
 #include <errno.h>
 #include <setjmp.h>

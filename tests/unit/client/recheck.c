@@ -1,11 +1,11 @@
 /* P1 P7: a reader says that a chunk served here is damaged. The own digest alone decides what becomes of the chunk.
  *
- * Covers: intra/client/recheck.c. */
+ * Covers: intra/client/publish/chunk_recheck.c. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "intra/client/client.h"
+#include "intra/client/session/client.h"
 #include "unit/client/subscriber.h"
 
 static void doubt(struct fake *f, const struct tb_uid *uid, uint32_t shard, uint32_t chunk)

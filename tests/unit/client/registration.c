@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "intra/client/client.h"
+#include "intra/client/session/client.h"
 #include "unit/caught_log.h"
 #include "unit/client/fake_inside.h"
 

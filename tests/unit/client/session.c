@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "intra/client/client.h"
+#include "intra/client/session/client.h"
 #include "unit/client/fake_gateway.h"
 
 static int setup(void **state)

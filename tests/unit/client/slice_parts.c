@@ -1,5 +1,5 @@
 /* slice_parts.c - numbers of the boxes of one name: by hand, and over random tensors against what a layout asks for. */
-#include "intra/client/slice_parts.h"
+#include "intra/client/memory/slice_parts.h"
 
 #include <stdlib.h>
 #include <string.h>

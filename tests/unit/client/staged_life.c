@@ -1,4 +1,4 @@
-/* Covers: intra/client/subscription.c, intra/client/activate.c. The life of a staged version: each state that it can be in, and
+/* Covers: intra/client/follow/subscription.c, intra/client/follow/activate.c. The life of a staged version: each state that it can be in, and
  * what each call answers then. No pair answers "not now" for ever without a reason. P2, P10. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* tied.c - tensors that stand in one memory: published, and written to once in each way.
  *
- * Covers: intra/client/tied.c intra/client/tied_bytes.c intra/client/patch_tied.c */
-#include "intra/client/tied.h"
+ * Covers: intra/client/memory/tied_tensors.c intra/client/memory/tied_tensors_bytes.c intra/client/follow/patch_tied.c */
+#include "intra/client/memory/tied_tensors.h"
 
 #include <stdlib.h>
 #include <string.h>

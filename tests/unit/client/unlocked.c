@@ -7,8 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "intra/client/client.h"
-#include "intra/client/encode.h"
+#include "intra/client/publish/encode.h"
+#include "intra/client/session/client.h"
 #include "unit/client/fake_gateway.h"
 
 #define TENSOR 3000000u

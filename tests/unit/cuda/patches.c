@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sparse.h"
+#include "base/codec/sparse.h"
 #include "unit/check.h"
 #include "unit/cuda/fake_cuda.h"
 #include "unit/cuda/shard_on_gpu.h"

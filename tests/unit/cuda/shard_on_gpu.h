@@ -3,7 +3,7 @@
 #ifndef TB_TESTS_SHARD_ON_GPU_H
 #define TB_TESTS_SHARD_ON_GPU_H
 
-#include "base/manifest.h"
+#include "base/layout/manifest.h"
 #include "intra/cuda_part.h"
 
 /* Large and small tensors, one of no bytes, several dtypes, two in host memory, blobs: chunks that are parts of tensors, groups,

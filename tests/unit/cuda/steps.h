@@ -2,8 +2,8 @@
 #ifndef TB_TESTS_STEPS_H
 #define TB_TESTS_STEPS_H
 
-#include "base/sparse.h"
-#include "base/sparse_kernels.h"
+#include "base/codec/sparse.h"
+#include "base/codec/sparse_kernels.h"
 
 struct step {
     uint8_t *base, *bytes;
@@ -17,7 +17,7 @@ enum change { NOTHING, SMALL_STEPS, BY_EXPONENT, LARGE_STEPS, EVERY_TENTH, ALL_O
 
 void step_make(struct step *s, enum tb_dtype dtype, uint32_t kind, size_t count, enum change change);
 void step_free(struct step *s);
-/* By base/sparse.c: the bytes written, 0: it does not pay. */
+/* By base/codec/sparse.c: the bytes written, 0: it does not pay. */
 size_t step_encode(const struct step *s, unsigned classes, uint8_t *out, size_t cap);
 size_t step_changed(const struct step *s); /* elements */
 

@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "gateway/daemon/adopt_read.h"
+#include "gateway/daemon/copies/adopt_read.h"
 #include "tests/unit/check.h"
 #include "tests/unit/scratch.h"
 

@@ -15,7 +15,7 @@
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"
 #include "tests/unit/scratch.h"
-#include "wan/cap.h"
+#include "wan/send/rate_cap.h"
 
 /* While one is held, who begins a sync on it stops there, and who takes an anchor away: SQLite's syncs are fdatasync, an anchor's fsync. */
 struct disk {

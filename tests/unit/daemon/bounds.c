@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "gateway/daemon/bounds.h"
+#include "gateway/config/bounds.h"
 
 static struct tb_bounds bounds_of(uint32_t models, uint32_t keep)
 {

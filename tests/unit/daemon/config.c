@@ -1,5 +1,5 @@
 /* config.c - what a good file gives, and every kind of refusal with its exact place (P10: told, all of it, not just the first). */
-#include "gateway/daemon/config.h"
+#include "gateway/config/config.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* control.c - the operator's socket: one JSON object a line, bounded, and nothing that a client says ends it (P7, P10). */
-#include "gateway/daemon/control.h"
+#include "gateway/daemon/control/control.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "gateway/daemon/config.h"
+#include "gateway/config/config.h"
 #include "tests/unit/scratch.h"
 
 #define NOBODY 65534

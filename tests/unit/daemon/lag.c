@@ -1,5 +1,5 @@
 /* lag.c - one reason for each site that is behind, and a range or no estimate. */
-#include "gateway/daemon/lag.h"
+#include "gateway/daemon/links/lag.h"
 
 #include "tests/unit/check.h"
 

@@ -1,6 +1,6 @@
 /* P1 P7: reports that a chunk is damaged where it stands: at this gateway, and at a rank. What a liar can do with them.
  *
- * Covers: gateway/daemon/repair.c, gateway/daemon/home_landing.c. */
+ * Covers: gateway/daemon/copies/repair.c, gateway/daemon/copies/home_landing.c. */
 #include "tests/unit/daemon/sealed_version.h"
 
 #include <stdlib.h>

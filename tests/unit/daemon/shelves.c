@@ -1,5 +1,5 @@
-/* shelves.c - tests of gateway/daemon/shelves.c: what lands is encoded, once, and work may end at any time. */
-#include "gateway/daemon/shelves.h"
+/* shelves.c - tests of gateway/daemon/copies/shelves.c: what lands is encoded, once, and work may end at any time. */
+#include "gateway/daemon/copies/shelves.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

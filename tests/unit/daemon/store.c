@@ -1,5 +1,5 @@
 /* store.c - what survives a restart, and every way in which a file can refuse: read-only, full, damaged, held by another. */
-#include "gateway/daemon/store.h"
+#include "gateway/store/store.h"
 
 #include <stdio.h>
 #include <stdlib.h>

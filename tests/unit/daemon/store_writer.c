@@ -1,5 +1,5 @@
 /* store_writer.c - the owner never waits; results come back in order; a write that does not end is left behind. */
-#include "gateway/daemon/store_writer.h"
+#include "gateway/store/store_writer.h"
 
 #include <pthread.h>
 #include <sched.h>

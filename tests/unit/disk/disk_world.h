@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "base/manifest.h"
+#include "base/layout/manifest.h"
 #include "tests/unit/scratch.h"
 
 struct disk_world {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/codec.h"
+#include "base/codec/codec.h"
 #include "conformance.h"
 #include "far_place.h"
 

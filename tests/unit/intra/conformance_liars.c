@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "conformance.h"
-#include "intra/hop_wire.h"
+#include "intra/hop/hop_wire.h"
 
 struct false_door {
     int listener;

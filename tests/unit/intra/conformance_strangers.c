@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "conformance.h"
-#include "intra/hop_wire.h"
+#include "intra/hop/hop_wire.h"
 
 void P8_a_token_opens_once(void **state)
 {

@@ -7,8 +7,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "intra/fabric_inside.h"
-#include "intra/hop_wire.h"
+#include "intra/fabric/fabric_inside.h"
+#include "intra/hop/hop_wire.h"
 #include "island.h"
 
 #define READS 200u /* of 3 MB each: far more than a socket takes while nobody reads */

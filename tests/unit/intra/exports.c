@@ -1,5 +1,5 @@
 /* exports.c - tokens and bounds of what a door serves, in virtual time. */
-#include "intra/exports.h"
+#include "intra/fabric/exports.h"
 
 #include <string.h>
 

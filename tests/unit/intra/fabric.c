@@ -8,7 +8,7 @@
 #include "scene.h"
 
 #include "base/fault.h"
-#include "intra/hop.h"
+#include "intra/hop/hop.h"
 
 static const struct way ways[] = {
     {.name = "shm", .transport = TB_TRANSPORT_SHM, .memory = MEMORY_SHARED},

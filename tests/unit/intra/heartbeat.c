@@ -1,5 +1,5 @@
-/* heartbeat.c - tests of intra/heartbeat.c, in virtual time. P6: a silent source holds nobody up for long, a quiet one is kept. */
-#include "intra/heartbeat.h"
+/* heartbeat.c - tests of intra/hop/heartbeat.c, in virtual time. P6: a silent source holds nobody up for long, a quiet one is kept. */
+#include "intra/hop/heartbeat.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* hop.c - what a hop asks for, in virtual time. */
-#include "intra/hop.h"
+#include "intra/hop/hop.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* hop_shelf.c - tests of intra/hop_shelf.c with hop.c, in virtual time: who reads encoded chunks, who whole ones, and who waits.
+/* hop_shelf.c - tests of intra/hop/hop_shelf.c with hop.c, in virtual time: who reads encoded chunks, who whole ones, and who waits.
  * P6: no shelf holds a reader up. */
-#include "intra/hop.h"
+#include "intra/hop/hop.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -11,11 +11,11 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "base/manifest.h"
-#include "base/place.h"
-#include "intra/fabric.h"
-#include "intra/shared_memory.h"
-#include "intra/source.h"
+#include "base/layout/manifest.h"
+#include "base/layout/place.h"
+#include "intra/fabric/fabric.h"
+#include "intra/fabric/shared_memory.h"
+#include "intra/fabric/source_descriptor.h"
 
 /* One way to move bytes; every conformance test runs over each. */
 struct way {

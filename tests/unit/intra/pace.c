@@ -1,5 +1,5 @@
 /* pace.c - the token bucket, in virtual time. */
-#include "intra/pace.h"
+#include "intra/hop/token_bucket.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

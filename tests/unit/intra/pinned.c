@@ -1,6 +1,6 @@
 /* pinned.c - memory that stays is registered once, and nothing outlives its memory (P7); a domain goes to no export of other memory (P8).
  * No device: what region.h promises is counted here. */
-#include "intra/verbs/pinned.h"
+#include "intra/verbs/pinned_regions.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <uv.h>
 
-#include "intra/fabric_inside.h"
+#include "intra/fabric/fabric_inside.h"
 #include "island.h"
 
 #define JOBS 100

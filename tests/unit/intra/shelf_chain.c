@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/codec.h"
-#include "intra/hop_shelf.h"
+#include "base/codec/codec.h"
+#include "intra/hop/hop_shelf.h"
 #include "island.h"
 
 static const struct way tcp = {.name = "tcp-clear", .transport = TB_TRANSPORT_TCP, .clear = true};

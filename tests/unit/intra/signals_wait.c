@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/fault.h"
-#include "intra/shared_memory.h"
+#include "intra/fabric/shared_memory.h"
 
 static unsigned calls, stops;
 static off_t longest;

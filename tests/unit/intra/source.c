@@ -1,5 +1,5 @@
 /* source.c - source descriptors: what is encoded comes back, what is garbled is refused, runs are where bytes stand. */
-#include "intra/source.h"
+#include "intra/fabric/source_descriptor.h"
 
 #include <stdlib.h>
 #include <string.h>

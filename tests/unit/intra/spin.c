@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "intra/verbs/spin.h"
+#include "intra/verbs/poll_spin.h"
 
 #define LOOK TB_US(1) /* what one look takes */
 

@@ -1,4 +1,4 @@
-/* trays.c - chunks out of the memory of another process's GPU (intra/shm_tray.h, intra/door_tray.h), over a driver that is none. What
+/* trays.c - chunks out of the memory of another process's GPU (intra/transport/shm_tray.h, intra/fabric/door_tray.h), over a driver that is none. What
  * every way must do is conformance.c's to say, over shm-cuda as well; here is what a tray alone can do wrong.
  *
  * The owner's host copy is spoilt, or its device's bytes are, so that what is held shows which of the two was read. Readers are patient:
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "intra/hop_wire.h"
+#include "intra/hop/hop_wire.h"
 #include "island_device.h"
 #include "scene.h"
 #include "tests/unit/scratch.h"

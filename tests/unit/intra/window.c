@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "intra/verbs/window.h"
+#include "intra/verbs/read_window.h"
 
 #define READS 64u
 

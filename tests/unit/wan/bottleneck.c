@@ -1,5 +1,5 @@
 /* bottleneck.c - what holds a stream, and which ceiling holds a link. */
-#include "wan/bottleneck.h"
+#include "wan/stream/bottleneck.h"
 
 #include "tests/unit/check.h"
 

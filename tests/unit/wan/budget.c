@@ -1,5 +1,5 @@
 /* A day's bytes: counted, warned of, held, and never more than the budget however often the gateway is killed. */
-#include "wan/budget.h"
+#include "wan/send/budget.h"
 
 #include "tests/unit/check.h"
 

@@ -1,5 +1,5 @@
 /* choice.c - which way wins at which link, and that what is not there is not chosen. */
-#include "wan/choice.h"
+#include "wan/send/codec_choice.h"
 
 #include <string.h>
 

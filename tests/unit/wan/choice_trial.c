@@ -1,5 +1,5 @@
 /* choice_trial.c - every way but raw is tried, and what is not known stays not known. */
-#include "wan/choice_trial.h"
+#include "wan/send/codec_trial.h"
 
 #include "base/fault.h"
 #include "tests/unit/check.h"

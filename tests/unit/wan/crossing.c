@@ -1,5 +1,5 @@
 /* crossing.c - what goes next, what is on its way, and whose word ends that. */
-#include "wan/crossing.h"
+#include "wan/send/outbound.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 
 #include "base/fault.h"
 #include "tests/unit/check.h"
-#include "wan/link.h"
+#include "wan/link/link.h"
 
 /* A link in mid-race: both addresses were dialled and neither has answered. */
 struct racing {

@@ -1,6 +1,6 @@
 /* Several sites send one version: fastest most, nothing twice but what was on its way, and nobody holds it up. Virtual time: a
  * source sends what it may, at its rate, and what it sends is here half a round trip later. */
-#include "wan/divide.h"
+#include "wan/send/source_division.h"
 
 #include <string.h>
 

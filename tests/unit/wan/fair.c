@@ -1,5 +1,5 @@
 /* Models that share a link: by weight while they want it, all of it when they are alone, nothing for what they let pass. */
-#include "wan/fair.h"
+#include "wan/send/fair_queue.h"
 
 #include "base/time.h"
 #include "tests/unit/check.h"

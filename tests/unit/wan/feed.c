@@ -1,5 +1,5 @@
 /* feed.c - what streams and the main loop share: bases that go, notes that wait, what the link carries. */
-#include "wan/feed.h"
+#include "wan/send/feed.h"
 
 #include <string.h>
 

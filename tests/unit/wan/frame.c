@@ -1,5 +1,5 @@
 /* frame.c - every message there and back, every truncation and tail refused; chunk frames and held words at their limits (P7). */
-#include "wan/frame.h"
+#include "wan/frame/frame.h"
 
 #include <string.h>
 

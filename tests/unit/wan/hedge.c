@@ -1,5 +1,5 @@
 /* hedge.c - when a parcel is late, and how much may go again. Parcels of one chunk of 1 MiB, in virtual time. */
-#include "wan/hedge.h"
+#include "wan/send/hedge.h"
 
 #include <stdlib.h>
 

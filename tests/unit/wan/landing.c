@@ -1,5 +1,5 @@
 /* landing.c - what the peer is told, how often, and what is asked for again. */
-#include "wan/landing.h"
+#include "wan/send/inbound.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "check.h"
-#include "wan/frame.h"
-#include "wan/objects.h"
+#include "wan/frame/frame.h"
+#include "wan/send/encoded_chunks.h"
 
 /* East publishes v1, v2, ...; west has v1 when a test begins. */
 struct steps {

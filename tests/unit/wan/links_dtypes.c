@@ -1,12 +1,12 @@
 /* Versions of dtypes that a protocol cannot name: refused to a peer that speaks it, and to no other.
  *
- * Covers: wan/link_dtypes.c */
+ * Covers: wan/link/link_dtypes.c */
 #include "links_world.h"
 
 #include <string.h>
 
 #include "check.h"
-#include "wan/frame.h"
+#include "wan/frame/frame.h"
 
 struct older {
     struct links_world w;

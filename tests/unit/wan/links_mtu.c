@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "wan/link.h"
+#include "wan/link/link.h"
 
 #define CONNS_MAX 64
 

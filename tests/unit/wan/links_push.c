@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "wan/link.h"
+#include "wan/link/link.h"
 
 #define NEVER_MS 3600000u
 

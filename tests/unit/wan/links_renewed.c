@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "wan/frame.h"
+#include "wan/frame/frame.h"
 
 #define CONNS_MAX 32
 #define STREAMS   4

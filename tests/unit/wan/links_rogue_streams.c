@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 
 #include "check.h"
-#include "wan/landing.h"
+#include "wan/send/inbound.h"
 
 static void chunk_garbage_on_a_stream_ends_the_session(void **state)
 {

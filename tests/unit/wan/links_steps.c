@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "check.h"
-#include "wan/objects.h"
+#include "wan/send/encoded_chunks.h"
 
 #define VERSIONS 6u /* of which west holds the first */
 #define BYTES    (8u << 20)

@@ -9,7 +9,7 @@
 
 #include "base/bitmap.h"
 #include "base/log.h"
-#include "wan/link.h"
+#include "wan/link/link.h"
 
 static uint64_t next_random(uint64_t *seed)
 {

@@ -6,7 +6,7 @@
 
 #include "net_world.h"
 
-#include "wan/links.h"
+#include "wan/link/links.h"
 
 #define SHARDS_MAX   4
 #define SITES_MAX    4

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/codec.h"
+#include "base/codec/codec.h"
 #include "sim/weights.h"
 #include "tests/unit/check.h"
-#include "wan/choice.h"
+#include "wan/send/codec_choice.h"
 
 #define VERSIONS 9
 #define ELEMENTS (8u * TB_WEIGHTS_BLOCK) /* 512 KiB of bf16 */

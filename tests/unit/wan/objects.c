@@ -1,5 +1,5 @@
 /* objects.c - what is kept is found as it was put, under its budget, and the oldest goes first (P7). */
-#include "wan/objects.h"
+#include "wan/send/encoded_chunks.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 
 #include "recorded_frames.h"
 #include "tests/unit/check.h"
-#include "wan/frame.h"
+#include "wan/frame/frame.h"
 
 #define HEADER_BYTES 16u /* of a control frame */
 #define LINE_CHARS   4096

@@ -4,7 +4,7 @@
 
 #include "links_world.h"
 
-#include "wan/frame.h"
+#include "wan/frame/frame.h"
 
 /* West's certificate in the hands of a test. */
 struct rogue {

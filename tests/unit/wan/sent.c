@@ -1,5 +1,5 @@
 /* sent.c - what goes a second time to one peer is told from what goes to two. */
-#include "wan/sent.h"
+#include "wan/send/sent_counters.h"
 
 #include <string.h>
 

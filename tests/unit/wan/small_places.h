@@ -2,8 +2,8 @@
 #ifndef TB_TESTS_SMALL_PLACES_H
 #define TB_TESTS_SMALL_PLACES_H
 
-#include "base/place.h"
-#include "wan/frame.h"
+#include "base/layout/place.h"
+#include "wan/frame/frame.h"
 
 #define SMALL_CHUNKS_MAX 256u
 

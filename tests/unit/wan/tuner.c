@@ -1,5 +1,5 @@
 /* tuner.c - the number of streams against models of paths, in virtual time: it ends near the best, and then it rests. */
-#include "wan/tuner.h"
+#include "wan/stream/tuner.h"
 
 #include <string.h>
 

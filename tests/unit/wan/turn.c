@@ -1,6 +1,6 @@
 /* Peers that send a version by turns, in virtual time (P6): who brings something goes on, who brings nothing is followed by whoever
  * waits longest, and sites that draw from each other come to the one that has it. */
-#include "wan/turn.h"
+#include "wan/send/sender_turn.h"
 
 #include <string.h>
 
@@ -26,7 +26,7 @@ static void begin(struct run *r)
     r->sends = NONE;
 }
 
-/* As wan/link_share.c asks for each peer that waits, one after another. */
+/* As wan/send/link_share.c asks for each peer that waits, one after another. */
 static bool has_turn(const struct run *r, uint32_t peer)
 {
     if (r->sends != NONE && !tb_turn_over(&r->turns[r->sends], TB_MS(40), r->now)) return false;

@@ -1,0 +1,103 @@
+/* manifest.h - what a shard of a version is: layout, blobs, a digest for each chunk, and roots over them.
+ *
+ * shard root   = XXH3-128 over: "tbshard1", layout id, u32 blob count, each blob (u16 name length, name, u64 bytes),
+ *                u32 chunk count, the chunk digests in order.
+ * version root = XXH3-128 over: "tbversn1", uid, u16 model name length, model name, run id, u64 number,
+ *                u32 shard count, the shard roots in order.
+ * The manifest names no base. Pure; a manifest is one block of memory that the caller gives. */
+#ifndef TB_BASE_MANIFEST_H
+#define TB_BASE_MANIFEST_H
+
+#include "base/layout/layout.h"
+
+#define TB_BLOBS_MAX      1024
+#define TB_BLOB_NAME_MAX  255 /* bytes; relative path, '/' allowed inside, never "..", never absolute */
+#define TB_BLOB_BYTES_MAX ((uint64_t)100 << 20) /* of one blob */
+
+/* P7: of one version's manifests decoded, all shards together (tb_manifest_decode_bytes): home seals no more, and no site takes
+ * more. Some 800,000 tensors with names of 70 bytes. Encoded they are always less. */
+#define TB_MANIFESTS_BYTES_MAX ((uint64_t)256 << 20)
+
+struct tb_blob {
+    const char *name;
+    uint64_t bytes;
+    uint64_t offset; /* in packed bytes, behind the tensors; filled by build and decode */
+};
+
+struct tb_manifest {
+    struct tb_layout layout;
+    uint32_t blob_count;
+    uint64_t blob_bytes; /* sum */
+    const struct tb_blob *blobs;
+    uint32_t chunk_count;
+    const struct tb_chunk *chunks;
+    struct tb_digest *digests; /* chunk_count of them; filled by the publisher's pass or by pages */
+    struct tb_digest root;     /* what the digests must hash to; zero until sealed */
+    uint64_t bytes;            /* layout.bytes + blob_bytes */
+};
+
+/* True for a clean relative path of 1 to TB_BLOB_NAME_MAX bytes. */
+bool tb_blob_name_valid(const char *name);
+/* True for the name of a file that `tombolo subscribe` writes: such a path, at most TB_FILE_DEPTH_MAX folders deep, and nothing that
+ * is subscribe's own: the markers STABLE and WITHDRAWN, parts that begin with ".tombolo". */
+#define TB_FILE_DEPTH_MAX 8
+bool tb_file_name_valid(const char *name);
+/* True for a blob that it can write, or that it reads itself: .tombolo/header/FILE and .tombolo/file/DIGEST/FILE. */
+bool tb_blob_name_writable(const char *name);
+
+/* Memory (16-byte aligned) for a manifest over this layout and these blobs; the layout is copied in. 0 for blobs that
+ * build would refuse. */
+size_t tb_manifest_bytes_for(const struct tb_layout *layout, const struct tb_blob *blobs,
+                             uint32_t blob_count);
+/* Lays out a manifest with zero digests. TB_BAD_ARGUMENT (names: unclean, twice, or one a folder of another), TB_TOO_LARGE, TB_SITE_NOMEM. */
+TB_MUST_USE enum tb_status tb_manifest_build(const struct tb_layout *layout, const struct tb_blob *blobs,
+                                             uint32_t blob_count, void *memory, size_t cap,
+                                             struct tb_manifest *manifest_out);
+/* The same over a layout of which nothing is copied: it has to outlive the manifest. */
+size_t tb_manifest_bytes_on(const struct tb_layout *layout, const struct tb_blob *blobs, uint32_t blob_count);
+TB_MUST_USE enum tb_status tb_manifest_build_on(const struct tb_layout *layout, const struct tb_blob *blobs,
+                                                uint32_t blob_count, void *memory, size_t cap,
+                                                struct tb_manifest *manifest_out);
+/* Chunk k of one is chunk k of the other, for all k, so one can be a base of the other. Equal ids are asked for and not believed:
+ * a layout's id has no key, and who publishes both may have made it equal for two. */
+bool tb_manifest_same_cut(const struct tb_manifest *a, const struct tb_manifest *b);
+/* The root over what is there now. */
+struct tb_digest tb_manifest_root(const struct tb_manifest *manifest);
+
+/* The head of a manifest on the wire and in the arena: u32 layout bytes, layout, u32 blob count, blobs, root. The
+ * digests travel apart, in pages, and may come in any order. */
+size_t tb_manifest_head_bytes(const struct tb_manifest *manifest);
+void tb_manifest_head_encode(const struct tb_manifest *manifest, struct tb_writer *w);
+/* Memory for a decode; 0 if not a head. */
+size_t tb_manifest_decode_bytes(const void *head, size_t head_bytes);
+/* What that says of this manifest's head, without one. */
+size_t tb_manifest_decoded_bytes(const struct tb_manifest *manifest);
+TB_MUST_USE enum tb_status tb_manifest_head_decode(const void *head, size_t head_bytes, void *memory,
+                                                   size_t cap, struct tb_manifest *manifest_out);
+/* The encoded layout in a head, borrowed; NULL: not a head. */
+const uint8_t *tb_manifest_head_layout(const void *head, size_t head_bytes, size_t *bytes_out);
+/* Decode where that layout stands already, byte for byte: it is not looked at again, nothing of it is copied, and it has to
+ * outlive the manifest. */
+size_t tb_manifest_decode_bytes_on(const void *head, size_t head_bytes, const struct tb_layout *layout);
+TB_MUST_USE enum tb_status tb_manifest_head_decode_on(const void *head, size_t head_bytes,
+                                                      const struct tb_layout *layout, void *memory,
+                                                      size_t cap, struct tb_manifest *manifest_out);
+
+/* Which version it is. On the wire: uid, name, run id, u64 run_order, u64 number, u32 shard_count, root. */
+struct tb_version_key {
+    struct tb_id uid;
+    struct tb_name model;
+    struct tb_id run;
+    uint64_t run_order; /* the first run of a model is 1; versions are ordered by (run_order, number) */
+    uint64_t number;
+    uint32_t shard_count;
+    struct tb_digest root; /* zero until ready */
+};
+struct tb_digest tb_version_root(const struct tb_version_key *key, const struct tb_digest *shard_roots);
+void tb_version_key_encode(const struct tb_version_key *key, struct tb_writer *w);
+/* TB_PEER_GARBLED for a bad name, zero uid, shard_count 0 or over TB_SHARDS_MAX. */
+TB_MUST_USE enum tb_status tb_version_key_decode(struct tb_reader *r, struct tb_version_key *key_out);
+/* Negative, 0, positive as a is older than, the same as, newer than b: by (run_order, number). */
+int tb_version_key_compare(const struct tb_version_key *a, const struct tb_version_key *b);
+
+#endif

@@ -1,0 +1,398 @@
+/* operator_commands.c - tombolo status, versions, withdraw and limit: questions to the control socket, shown as tables. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/rate.h"
+#include "gateway/cli/control_fields.h"
+
+#define ERROR_CHARS 640 /* a sentence that names gateways and an address */
+
+static struct tb_field share_of(const json_t *object)
+{
+    struct tb_field f = {"-"};
+    const uint64_t bytes = tb_count_of(object, "bytes");
+    const uint64_t held = tb_count_of(object, "held_bytes");
+    if (bytes > 0)
+        (void)snprintf(f.text, sizeof f.text, "%d %%",
+                       (int)((double)(held < bytes ? held : bytes) * 100.0 / (double)bytes));
+    return f;
+}
+
+/* ---- versions ---- */
+
+static size_t count_true(const json_t *list, const char *key)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < json_array_size(list); i++)
+        count += json_is_true(json_object_get(json_array_get(list, i), key));
+    return count;
+}
+
+static void print_version(const json_t *v)
+{
+    char name[64];
+    const json_t *workers = json_object_get(v, "workers");
+    const json_t *sites = json_object_get(v, "sites");
+    (void)snprintf(name, sizeof name, "%" PRIu64 ":%" PRIu64, tb_count_of(v, "run"),
+                   tb_count_of(v, "number"));
+    (void)printf("%-20s %-10s %-10s %9s %6s", tb_text_of(v, "model").text, name, tb_text_of(v, "state").text,
+                 tb_bytes_of(v, "bytes").text, share_of(v).text);
+    (void)printf("  %3zu/%-3zu", count_true(workers, "whole"), json_array_size(workers));
+    for (size_t i = 0; i < json_array_size(sites); i++) {
+        const json_t *site = json_array_get(sites, i);
+        (void)printf("  %s%s", tb_text_of(site, "site").text,
+                     json_is_true(json_object_get(site, "whole")) ? "" : " (part)");
+    }
+    const char *error = json_string_value(json_object_get(v, "error"));
+    if (error != NULL && error[0] != '\0') (void)printf("  %s", tb_text_of(v, "error").text);
+    (void)putchar('\n');
+}
+
+/* "landing 3.1 s", and so on, for the stages that have begun. */
+static void print_stages(const json_t *stages)
+{
+    static const struct {
+        const char *key, *name;
+    } rows[] = {{"queued_s", "queued"},
+                {"manifests_s", "manifests"},
+                {"landing_s", "landing"},
+                {"activating_s", "activating"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (json_is_number(json_object_get(stages, rows[i].key)))
+            (void)printf("  %s %s", rows[i].name, tb_show_seconds(tb_number_of(stages, rows[i].key)).text);
+}
+
+static void print_sent(const json_t *sent)
+{
+    const char *way = NULL;
+    json_t *count = NULL;
+    if (tb_count_of(sent, "bytes") == 0) return;
+    (void)printf("  sent %s as %s", tb_bytes_of(sent, "raw_bytes").text, tb_bytes_of(sent, "bytes").text);
+    if (tb_count_of(sent, "resent_bytes") > 0)
+        (void)printf(" (%s again)", tb_bytes_of(sent, "resent_bytes").text);
+    json_object_foreach(json_object_get(sent, "chunks"), way, count)
+    {
+        if (json_integer_value(count) > 0)
+            (void)printf(" %.16s %" JSON_INTEGER_FORMAT, way, json_integer_value(count));
+    }
+}
+
+/* How it moves: an indented line under its row. */
+static void print_moves(const json_t *v)
+{
+    const json_t *stages = json_object_get(v, "stages"), *sent = json_object_get(v, "sent");
+    if (!json_is_object(stages)) return;
+    (void)printf("   ");
+    print_stages(stages);
+    print_sent(sent);
+    if (tb_count_of(v, "held_bytes") < tb_count_of(v, "bytes"))
+        (void)printf("  whole in %s", tb_eta_of(v).text);
+    (void)putchar('\n');
+}
+
+static void print_versions(const struct tb_cli_call *call, const json_t *reply)
+{
+    const json_t *versions = json_object_get(reply, "versions");
+    if (!tb_cli_given(call, "quiet"))
+        (void)printf("%-20s %-10s %-10s %9s %6s  workers  other sites\n", "model", "version", "state",
+                     "bytes", "held");
+    for (size_t i = 0; i < json_array_size(versions); i++) {
+        print_version(json_array_get(versions, i));
+        if (!tb_cli_given(call, "quiet")) print_moves(json_array_get(versions, i));
+    }
+}
+
+enum tb_cli_exit tb_cli_versions(const struct tb_cli_call *call)
+{
+    json_t *reply = NULL;
+    json_t *request = json_pack("{s:s}", "cmd", "versions");
+    if (request != NULL && call->argument_count > 0 &&
+        json_object_set_new(request, "model", json_string(call->arguments[0])) != 0)
+        return tb_say_failure(call, TB_BAD_ARGUMENT, "the model's name is not UTF-8");
+    const enum tb_cli_exit asked = tb_cli_ask(call, request, &reply);
+    if (asked != TB_CLI_DONE) return asked;
+    return tb_cli_show(call, reply, print_versions);
+}
+
+/* ---- status ---- */
+
+/* " step classes (x 84, link)": the way, what it saves, what bounds it. Of several kinds each: " step bf16 classes (x 84, link) f32 ..." */
+static void print_ways(const char *name, const json_t *kinds)
+{
+    const size_t count = json_array_size(kinds);
+    if (count > 0) (void)printf(" %s", name);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *way = json_array_get(kinds, i);
+        (void)printf("%s%s %s (x %.3g, %s)", count > 1 ? " " : "",
+                     count > 1 ? tb_text_of(way, "kind").text : "", tb_text_of(way, "way").text,
+                     tb_number_of(way, "saving"), tb_text_of(way, "bound_by").text);
+    }
+}
+
+static void print_codec(const json_t *codec)
+{
+    print_ways("full", json_object_get(codec, "full_kinds"));
+    print_ways("step", json_object_get(codec, "step_kinds"));
+}
+
+/* "limit 50Mbit now  day 1.2 of 2.0 TB (warned)": nothing where nothing limits. */
+static void print_limit(const json_t *limit)
+{
+    const uint64_t bit_per_s = tb_count_of(limit, "bit_per_s");
+    const char *state = json_string_value(json_object_get(limit, "day_state"));
+    char rate[TB_RATE_CHARS];
+    tb_rate_format(bit_per_s, rate);
+    if (bit_per_s != 0) (void)printf("  limit %s", rate);
+    if (state == NULL || strcmp(state, "none") == 0) return;
+    (void)printf("  today %s of %s", tb_bytes_of(limit, "day_used_bytes").text,
+                 tb_bytes_of(limit, "day_bytes").text);
+    if (strcmp(state, "held") == 0)
+        (void)printf(", held: nothing crosses for %s",
+                     tb_show_seconds(tb_number_of(limit, "day_ends_s")).text);
+    else if (strcmp(state, "ok") != 0)
+        (void)printf(", %s", tb_text_of(limit, "day_state").text);
+}
+
+static void print_names(const char *what, const json_t *names)
+{
+    for (size_t i = 0; i < json_array_size(names); i++) {
+        struct tb_field name;
+        const char *text = json_string_value(json_array_get(names, i));
+        if (text == NULL) continue;
+        tb_show_clean(text, name.text, sizeof name.text);
+        (void)printf("         %s %s\n", what, name.text);
+    }
+}
+
+/* What ails it, by name and as a sentence, and who may not read what over it. */
+static void print_reason(const json_t *l)
+{
+    char error[ERROR_CHARS];
+    const char *text = json_string_value(json_object_get(l, "error"));
+    const struct tb_field reason = tb_text_of(l, "reason");
+    tb_show_clean(text != NULL ? text : "", error, sizeof error);
+    if (strcmp(reason.text, "-") != 0) (void)printf("  %s", reason.text);
+    (void)printf("%s%s\n", error[0] != '\0' ? ": " : "", error);
+    print_names("may not read there:", json_object_get(l, "denied"));
+    print_names("refused here:", json_object_get(l, "refused_models"));
+}
+
+static void print_links(const json_t *links)
+{
+    for (size_t i = 0; i < json_array_size(links); i++) {
+        const json_t *l = json_array_get(links, i);
+        (void)printf("link     %-16s %-10s for %-9s", tb_text_of(l, "site").text, tb_text_of(l, "state").text,
+                     tb_show_seconds(tb_number_of(l, "since_s")).text);
+        if (tb_number_of(l, "rtt_ms") > 0) (void)printf(" rtt %.1f ms", tb_number_of(l, "rtt_ms"));
+        (void)printf(" streams %" PRIu64 " sent %s received %s", tb_count_of(l, "streams"),
+                     tb_bytes_of(l, "sent_bytes").text, tb_bytes_of(l, "received_bytes").text);
+        print_codec(json_object_get(l, "codec"));
+        print_limit(json_object_get(l, "limit"));
+        print_reason(l);
+        tb_show_window(json_object_get(l, "window"));
+    }
+}
+
+static void print_models(const json_t *models)
+{
+    for (size_t i = 0; i < json_array_size(models); i++) {
+        const json_t *m = json_array_get(models, i);
+        (void)printf("model    %-16s home %s  head %s  latest here %s  behind %" PRIu64 " versions, %s\n",
+                     tb_text_of(m, "model").text, tb_text_of(m, "home").text, tb_text_of(m, "head").text,
+                     tb_text_of(m, "latest").text, tb_count_of(m, "lag_versions"),
+                     tb_bytes_of(m, "lag_bytes").text);
+    }
+}
+
+static void print_updates(const json_t *session)
+{
+    const json_t *updates = json_object_get(session, "updates");
+    for (size_t i = 0; i < json_array_size(updates); i++) {
+        const json_t *u = json_array_get(updates, i);
+        (void)printf("update   %-16s %s %" PRIu64 ":%" PRIu64 "  %s  stall %.1f ms  staged %s",
+                     tb_text_of(session, "name").text, tb_text_of(u, "model").text, tb_count_of(u, "run"),
+                     tb_count_of(u, "number"), tb_text_of(u, "way").text, tb_number_of(u, "stall_ms"),
+                     tb_bytes_of(u, "staged_bytes").text);
+        if (tb_count_of(u, "fetched_chunks") > 0)
+            (void)printf("  %" PRIu64 " chunks came again", tb_count_of(u, "fetched_chunks"));
+        (void)putchar('\n');
+    }
+}
+
+static void print_sessions(const json_t *sessions)
+{
+    for (size_t i = 0; i < json_array_size(sessions); i++) {
+        const json_t *s = json_array_get(sessions, i);
+        (void)printf("worker   %-16s host %s  %s%s\n", tb_text_of(s, "name").text, tb_text_of(s, "host").text,
+                     tb_text_of(s, "identity").text,
+                     json_is_false(json_object_get(s, "connected")) ? "  away" : "");
+        print_updates(s);
+    }
+}
+
+static void print_hops(const json_t *hops)
+{
+    for (size_t i = 0; i < json_array_size(hops); i++) {
+        const json_t *h = json_array_get(hops, i);
+        char version[64];
+        (void)snprintf(version, sizeof version, "%" PRIu64 ":%" PRIu64, tb_count_of(h, "run"),
+                       tb_count_of(h, "number"));
+        (void)printf("hop      %-16s from %-16s %s %s  %s (%s)  %s/s\n", tb_text_of(h, "reader").text,
+                     tb_text_of(h, "source").text, tb_text_of(h, "model").text, version,
+                     tb_text_of(h, "transport").text, tb_text_of(h, "transport_why").text,
+                     tb_bytes_of(h, "bytes_per_s").text);
+    }
+}
+
+static void print_fabric(const json_t *fabric)
+{
+    if (json_is_true(json_object_get(fabric, "verbs")))
+        (void)printf("fabric   shm, verbs (not encrypted), tcp\n");
+    else if (fabric != NULL)
+        (void)printf("fabric   shm, tcp  no verbs: %s\n", tb_text_of(fabric, "why_not").text);
+}
+
+static void print_status(const struct tb_cli_call *call, const json_t *r)
+{
+    (void)call;
+    const json_t *arena = json_object_get(r, "arena");
+    (void)printf("gateway  tombolo://%s/%s  up %s  incarnation %" PRIu64 "%s%s\n", tb_text_of(r, "site").text,
+                 tb_text_of(r, "gateway").text, tb_show_seconds(tb_number_of(r, "uptime_s")).text,
+                 tb_count_of(r, "incarnation"),
+                 json_is_true(json_object_get(r, "recovering")) ? "  recovering" : "",
+                 json_is_true(json_object_get(r, "draining")) ? "  draining" : "");
+    (void)printf("arena    %s of %s used  life %s\n", tb_bytes_of(arena, "used").text,
+                 tb_bytes_of(arena, "bytes").text, tb_text_of(r, "life").text);
+    print_links(json_object_get(r, "links"));
+    print_models(json_object_get(r, "models"));
+    print_sessions(json_object_get(r, "sessions"));
+    print_fabric(json_object_get(r, "fabric"));
+    print_hops(json_object_get(r, "hops"));
+}
+
+enum tb_cli_exit tb_cli_status(const struct tb_cli_call *call)
+{
+    json_t *reply = NULL;
+    const enum tb_cli_exit asked = tb_cli_ask(call, json_pack("{s:s}", "cmd", "status"), &reply);
+    if (asked != TB_CLI_DONE) return asked;
+    return tb_cli_show(call, reply, print_status);
+}
+
+/* ---- withdraw ---- */
+
+static void print_withdrawn(const struct tb_cli_call *call, const json_t *reply)
+{
+    if (tb_cli_given(call, "quiet")) return;
+    (void)printf("withdrawn: %s %" PRIu64 ":%" PRIu64 " (was %s)\n", call->arguments[0],
+                 tb_count_of(reply, "run"), tb_count_of(reply, "number"), tb_text_of(reply, "before").text);
+}
+
+enum tb_cli_exit tb_cli_withdraw(const struct tb_cli_call *call)
+{
+    uint64_t run = 0;
+    uint64_t number = 0;
+    json_t *reply = NULL;
+    if (!tb_cli_version_of(call->arguments[1], &run, &number))
+        return tb_say_failure(call, TB_BAD_ARGUMENT, "a version is N or R:N, not \"%s\"", call->arguments[1]);
+    const enum tb_cli_exit asked = tb_cli_ask(call,
+                                              json_pack("{s:s, s:s, s:s}", "cmd", "withdraw", "model",
+                                                        call->arguments[0], "version", call->arguments[1]),
+                                              &reply);
+    if (asked != TB_CLI_DONE) return asked;
+    return tb_cli_show(call, reply, print_withdrawn);
+}
+
+/* ---- limit ---- */
+
+static void print_limits(const struct tb_cli_call *call, const json_t *reply)
+{
+    const json_t *limit = json_object_get(reply, "limit");
+    const json_t *hours = json_object_get(limit, "schedule");
+    if (tb_cli_given(call, "quiet")) return;
+    (void)printf("%s: rate %s", call->arguments[0], tb_text_of(limit, "rate").text);
+    for (size_t i = 0; i < json_array_size(hours); i++) {
+        char clean[TB_RATE_CHARS * 2];
+        const char *text = json_string_value(json_array_get(hours, i));
+        tb_show_clean(text != NULL ? text : "-", clean, sizeof clean);
+        (void)printf(", %s", clean);
+    }
+    print_limit(limit);
+    (void)putchar('\n');
+}
+
+/* "500GiB": as in a configuration. */
+static bool parse_size(const char *text, uint64_t *out)
+{
+    static const char *const units[] = {"", "KiB", "MiB", "GiB", "TiB"};
+    const size_t digits = strspn(text, "0123456789");
+    uint64_t n = 0;
+    if (digits == 0 || digits > 15) return false;
+    for (size_t i = 0; i < digits; i++)
+        n = n * 10 + (uint64_t)(text[i] - '0');
+    for (uint32_t unit = 0; unit < sizeof units / sizeof *units; unit++) {
+        if (strcmp(text + digits, units[unit]) != 0 || n > UINT64_C(1) << (50 - 10 * unit)) continue;
+        *out = n << 10 * unit;
+        return true;
+    }
+    return false;
+}
+
+/* "08:00-18:00 50Mbit, 22:00-06:00 none": an array of its hours; NULL: one is none. "none": an empty one. */
+static json_t *hours_of(const char *text)
+{
+    json_t *list = json_array();
+    if (strcmp(text, "none") == 0) return list;
+    while (list != NULL && *text != '\0') {
+        char one[TB_RATE_CHARS];
+        struct tb_rate_window unused;
+        text += strspn(text, " ");
+        const size_t length = strcspn(text, ",");
+        const bool fits = length > 0 && length < sizeof one;
+        memcpy(one, text, fits ? length : 0);
+        one[fits ? length : 0] = '\0';
+        text += length + (text[length] == ',');
+        if (tb_rate_window_parse(one, &unused) && json_array_append_new(list, json_string(one)) == 0)
+            continue;
+        json_decref(list);
+        return NULL;
+    }
+    return list;
+}
+
+/* The request, or NULL: which option is wrong stands in *wrong_out. */
+static json_t *limit_request(const struct tb_cli_call *call, const char **wrong_out)
+{
+    const char *rate = tb_cli_text(call, "rate"), *schedule = tb_cli_text(call, "schedule");
+    const char *day = tb_cli_text(call, "day-bytes");
+    uint64_t number = 0;
+    json_t *request = json_pack("{s:s, s:s}", "cmd", "limit", "peer", call->arguments[0]);
+    *wrong_out = "PEER is not UTF-8";
+    bool ok = request != NULL;
+    if (ok && rate != NULL) {
+        *wrong_out = "--rate is 1Mbit to 10000Gbit, such as 200Mbit, or none";
+        ok = tb_rate_parse(rate, &number) && json_object_set_new(request, "rate", json_string(rate)) == 0;
+    }
+    if (ok && schedule != NULL) {
+        *wrong_out = "--schedule is like '08:00-18:00 50Mbit, 22:00-06:00 none', or none";
+        ok = json_object_set_new(request, "schedule", hours_of(schedule)) == 0;
+    }
+    if (ok && day != NULL) {
+        *wrong_out = "--day-bytes is a size such as 500GiB or 2TiB, or 0";
+        ok = parse_size(day, &number) &&
+             json_object_set_new(request, "day_bytes", json_integer((json_int_t)number)) == 0;
+    }
+    if (ok) return request;
+    json_decref(request);
+    return NULL;
+}
+
+enum tb_cli_exit tb_cli_limit(const struct tb_cli_call *call)
+{
+    const char *wrong = NULL;
+    json_t *reply = NULL;
+    json_t *request = limit_request(call, &wrong);
+    if (request == NULL) return tb_say_failure(call, TB_BAD_ARGUMENT, "%s", wrong);
+    const enum tb_cli_exit asked = tb_cli_ask(call, request, &reply);
+    if (asked != TB_CLI_DONE) return asked;
+    return tb_cli_show(call, reply, print_limits);
+}

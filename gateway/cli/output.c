@@ -1,0 +1,208 @@
+/* output.c - results, failures and progress. See output.h. */
+#include "gateway/cli/output.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define PROGRESS_EVERY TB_MS(100)
+
+struct tb_shown tb_show_bytes(uint64_t bytes)
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+    struct tb_shown s;
+    double value = (double)bytes;
+    size_t unit = 0;
+    while (value >= 999.5 && unit + 1 < sizeof units / sizeof units[0]) {
+        value /= 1000;
+        unit++;
+    }
+    const int digits = unit == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+    (void)snprintf(s.text, sizeof s.text, "%.*f %s", digits, value, units[unit]);
+    return s;
+}
+
+struct tb_shown tb_show_seconds(double seconds)
+{
+    struct tb_shown s;
+    const uint64_t whole = seconds > 0 && seconds < 1e9 ? (uint64_t)(seconds + 0.5) : 0;
+    if (seconds < 10)
+        (void)snprintf(s.text, sizeof s.text, "%.2f s", seconds);
+    else if (whole < 60)
+        (void)snprintf(s.text, sizeof s.text, "%d s", (int)whole);
+    else if (whole < 3600)
+        (void)snprintf(s.text, sizeof s.text, "%d:%02d", (int)(whole / 60), (int)(whole % 60));
+    else
+        (void)snprintf(s.text, sizeof s.text, "%d:%02d:%02d", (int)(whole / 3600), (int)(whole / 60 % 60),
+                       (int)(whole % 60));
+    return s;
+}
+
+void tb_show_clean(const char *text, char *out, size_t cap)
+{
+    size_t used = 0;
+    for (; *text != '\0' && used + 1 < cap; text++) {
+        const unsigned char c = (unsigned char)*text;
+        out[used++] = c < 0x20 || c == 0x7f ? '?' : (char)c;
+    }
+    out[used] = '\0';
+}
+
+static bool asked_for(const struct tb_cli_call *call, const char *flag)
+{
+    return tb_cli_has(call, flag) && tb_cli_given(call, flag);
+}
+
+static enum tb_cli_exit flushed(void)
+{
+    if (fflush(stdout) == 0) return TB_CLI_DONE;
+    (void)fprintf(stderr, "tombolo: the answer cannot be written: %s\n", strerror(errno));
+    return TB_CLI_SITE;
+}
+
+/* Half of an object would be worse than none. */
+enum tb_cli_exit tb_say_object(json_t *object)
+{
+    char *text = object == NULL ? NULL : json_dumps(object, JSON_COMPACT);
+    json_decref(object);
+    if (text == NULL) {
+        (void)fputs("tombolo: no memory to print the answer\n", stderr);
+        return TB_CLI_SITE;
+    }
+    (void)printf("%s\n", text);
+    free(text);
+    return flushed();
+}
+
+#define SAID_BYTES 1024
+
+/* What printf would say, fit for a terminal. */
+static void say_clean(char clean_out[SAID_BYTES], const char *format, va_list arguments)
+{
+    char text[SAID_BYTES];
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    tb_show_clean(text, clean_out, SAID_BYTES);
+}
+
+static void say_error_object(int status, const char *clean)
+{
+    (void)tb_say_object(json_pack("{s:i, s:b, s:s, s:s}", "schema", 1, "ok", 0, "status",
+                                  tb_status_name(status), "error", clean));
+}
+
+enum tb_cli_exit tb_say_failure(const struct tb_cli_call *call, int status, const char *format, ...)
+{
+    char clean[SAID_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    say_clean(clean, format, arguments);
+    va_end(arguments);
+    const char *name = tb_status_name(status);
+    if (!asked_for(call, "json")) {
+        /* What the library said names its status already. */
+        const bool named = strstr(clean, name) != NULL;
+        (void)fprintf(stderr, "tombolo %s: %s%s%s%s\n", call->command->name, clean, named ? "" : " (",
+                      named ? "" : name, named ? "" : ")");
+    } else {
+        say_error_object(status, clean);
+    }
+    return tb_cli_exit_of(status);
+}
+
+void tb_say_note(const struct tb_cli_call *call, const char *format, ...)
+{
+    char clean[SAID_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    say_clean(clean, format, arguments);
+    va_end(arguments);
+    if (!asked_for(call, "quiet")) (void)fprintf(stderr, "tombolo %s: %s\n", call->command->name, clean);
+}
+
+enum tb_cli_exit tb_say_usage(const char *command, bool json, const char *format, ...)
+{
+    char clean[SAID_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    say_clean(clean, format, arguments);
+    va_end(arguments);
+    if (json)
+        say_error_object(TB_BAD_ARGUMENT, clean);
+    else
+        (void)fprintf(stderr, "tombolo%s%s: %s\n", command[0] == '\0' ? "" : " ", command, clean);
+    return TB_CLI_USAGE;
+}
+
+enum tb_cli_exit tb_say_result(const struct tb_cli_call *call, json_t *fields, const char *format, ...)
+{
+    if (asked_for(call, "json")) {
+        json_t *object = json_pack("{s:i, s:b}", "schema", 1, "ok", 1);
+        if (object != NULL && json_object_update(object, fields) != 0) {
+            json_decref(object);
+            object = NULL;
+        }
+        json_decref(fields);
+        return tb_say_object(object);
+    }
+    json_decref(fields);
+    if (asked_for(call, "quiet")) return TB_CLI_DONE;
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vfprintf(stdout, format, arguments);
+    va_end(arguments);
+    (void)putchar('\n');
+    return flushed();
+}
+
+/* ---- progress ---- */
+
+void tb_progress_start(struct tb_progress *p, const struct tb_cli_call *call)
+{
+    memset(p, 0, sizeof *p);
+    p->on = isatty(STDERR_FILENO) && !asked_for(call, "json") && !asked_for(call, "quiet");
+    p->started = tb_clock_now();
+}
+
+void tb_progress_line(char out[160], const char *what, uint64_t done, uint64_t total, uint64_t moved,
+                      double elapsed_s)
+{
+    const double rate = elapsed_s > 0.2 ? (double)moved / elapsed_s : 0;
+    if (total == 0) {
+        (void)snprintf(out, 160, "%.60s  %s", what, tb_show_seconds(elapsed_s).text);
+        return;
+    }
+    int used =
+        snprintf(out, 160, "%.60s  %3d %%  %s of %s", what, (int)((double)done * 100.0 / (double)total),
+                 tb_show_bytes(done).text, tb_show_bytes(total).text);
+    if (rate < 1 || done > total) return;
+    used += snprintf(out + used, 160 - (size_t)used, "  %s/s", tb_show_bytes((uint64_t)rate).text);
+    if (done < total)
+        (void)snprintf(out + used, 160 - (size_t)used, "  %s left",
+                       tb_show_seconds((double)(total - done) / rate).text);
+}
+
+void tb_progress_show(struct tb_progress *p, const char *what, uint64_t done, uint64_t total)
+{
+    if (!p->on) return;
+    const tb_time_ns now = tb_clock_now();
+    if (!p->any) p->first_done = done;
+    if (p->any && tb_time_since(p->shown, now) < PROGRESS_EVERY) return;
+    char line[160];
+    tb_progress_line(line, what, done, total, done - (p->first_done < done ? p->first_done : done),
+                     (double)tb_time_since(p->started, now) / 1e9);
+    (void)fprintf(stderr, "\r%s\x1b[K", line);
+    (void)fflush(stderr);
+    p->shown = now;
+    p->any = true;
+}
+
+void tb_progress_end(struct tb_progress *p)
+{
+    if (p->on && p->any) (void)fputs("\r\x1b[K", stderr);
+    p->any = false;
+    p->started = tb_clock_now();
+}

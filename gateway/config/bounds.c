@@ -1,0 +1,92 @@
+/* bounds.c - the sizes of tables, from the models, their `keep` and session.max. */
+#include "gateway/config/bounds.h"
+
+#include <stddef.h>
+
+/* Rows of a model whose keep is small, and of what all other sites hold. */
+#define MODEL_VERSIONS_MIN  64u
+#define SITE_REFERENCES_MIN 1024u
+#define SITE_REFERENCES_MAX (1u << 18)
+
+/* Rows of a model: what is kept here and at its home, what ended lately, and an eighth that stays free. */
+static uint32_t share_of(const struct tb_config_model *m)
+{
+    const uint32_t wanted = 3 * m->keep + 24;
+    return wanted > MODEL_VERSIONS_MIN ? wanted : MODEL_VERSIONS_MIN;
+}
+
+static uint32_t model_versions(const struct tb_config *c)
+{
+    uint32_t most = MODEL_VERSIONS_MIN;
+    for (uint32_t i = 0; i < c->model_count; i++)
+        if (share_of(&c->models[i]) > most) most = share_of(&c->models[i]);
+    return most;
+}
+
+/* Of all models, and of some that a later file may add. */
+static uint32_t all_versions(const struct tb_config *c)
+{
+    uint32_t sum = (TB_CONFIG_LIST_MAX - c->model_count) * MODEL_VERSIONS_MIN;
+    for (uint32_t i = 0; i < c->model_count; i++)
+        sum += share_of(&c->models[i]);
+    return sum;
+}
+
+/* P6: each site may hold all that is kept of each model, and one that arrives. */
+static uint32_t site_references(const struct tb_config *c)
+{
+    uint64_t versions = 0;
+    for (uint32_t i = 0; i < c->model_count; i++)
+        versions += c->models[i].keep + 1;
+    const uint64_t wanted = TB_CONFIG_LIST_MAX * versions;
+    if (wanted > SITE_REFERENCES_MAX) return SITE_REFERENCES_MAX;
+    return wanted > SITE_REFERENCES_MIN ? (uint32_t)wanted : SITE_REFERENCES_MIN;
+}
+
+/* One for each peer and model, and as many again for sites behind relays. */
+static uint32_t site_records(const struct tb_config *c)
+{
+    return 2 * (c->peer_count + 8) * (c->model_count + 1);
+}
+
+/* A worker follows one model, waits once or twice, and seals, stages or holds a few versions. */
+struct tb_bounds tb_bounds_of(const struct tb_config *c)
+{
+    return (struct tb_bounds){.models = TB_CONFIG_LIST_MAX,
+                              .versions = all_versions(c),
+                              .model_versions = model_versions(c),
+                              .sites = TB_CONFIG_LIST_MAX,
+                              .sessions = c->session_max,
+                              .groups = c->session_max,
+                              .members = c->session_max,
+                              .waits = 2 * c->session_max,
+                              .references = 4 * c->session_max,
+                              .site_references = site_references(c),
+                              .records = site_records(c)};
+}
+
+bool tb_bounds_at(const struct tb_bounds *bounds, uint32_t *cursor, struct tb_bound *bound_out)
+{
+    static const struct {
+        const char *name;
+        size_t at;
+    } names[] = {
+        {"models", offsetof(struct tb_bounds, models)},
+        {"versions", offsetof(struct tb_bounds, versions)},
+        {"versions_of_a_model", offsetof(struct tb_bounds, model_versions)},
+        {"sites", offsetof(struct tb_bounds, sites)},
+        {"sessions", offsetof(struct tb_bounds, sessions)},
+        {"groups", offsetof(struct tb_bounds, groups)},
+        {"members", offsetof(struct tb_bounds, members)},
+        {"waits", offsetof(struct tb_bounds, waits)},
+        {"references_of_workers", offsetof(struct tb_bounds, references)},
+        {"references_of_sites", offsetof(struct tb_bounds, site_references)},
+        {"records", offsetof(struct tb_bounds, records)},
+    };
+    if (*cursor >= sizeof names / sizeof names[0]) return false;
+    *bound_out = (struct tb_bound){
+        .name = names[*cursor].name,
+        .rows = *(const uint32_t *)(const void *)((const char *)bounds + names[*cursor].at)};
+    ++*cursor;
+    return true;
+}

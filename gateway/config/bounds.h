@@ -1,0 +1,31 @@
+/* bounds.h - how large the tables are that follow from a configuration. Pure: tombolod makes its tables so, and
+ * `tombolo config check` states them. */
+#ifndef TB_DAEMON_BOUNDS_H
+#define TB_DAEMON_BOUNDS_H
+
+#include "gateway/config/config.h"
+
+/* In rows, as `status` shows them in `tables`. */
+struct tb_bounds {
+    uint32_t models;
+    uint32_t versions;        /* of all models */
+    uint32_t model_versions;  /* of one model at most */
+    uint32_t sites;           /* peers, and sites that peers speak of */
+    uint32_t sessions;        /* workers */
+    uint32_t groups, members; /* of subscribers */
+    uint32_t waits;
+    uint32_t references;      /* of workers: shards that they sealed, versions that they stage or hold */
+    uint32_t site_references; /* of other sites: versions that they hold */
+    uint32_t records;         /* what is known of a site and a model */
+};
+
+struct tb_bounds tb_bounds_of(const struct tb_config *config);
+
+/* Each with its name, by turns; false: that was the last. */
+struct tb_bound {
+    const char *name; /* static */
+    uint32_t rows;
+};
+bool tb_bounds_at(const struct tb_bounds *bounds, uint32_t *cursor, struct tb_bound *bound_out);
+
+#endif

@@ -1,0 +1,37 @@
+/* gateway_tls.c - a context of all the files as they are now, or why not. */
+#include "gateway/config/gateway_tls.h"
+
+#include <stdio.h>
+
+static enum tb_status not_ours(const struct tb_config *c, const struct tb_identity *it, char error_out[512])
+{
+    char text[TB_URI_BYTES_MAX];
+    tb_identity_format(it, text);
+    snprintf(error_out, 512, "the certificate is for %.80s, the config says site %.60s, gateway %.60s", text,
+             c->site.text, c->gateway.text);
+    return TB_SITE_CONFIG;
+}
+
+enum tb_status tb_gateway_tls(const struct tb_config *c, struct tb_tls **tls_out, char error_out[512])
+{
+    const struct tb_tls_files files = {NULL, c->tls_cert, c->tls_key};
+    struct tb_tls *tls = NULL;
+    enum tb_status status = tb_tls_new_ca(&files, &tls, error_out);
+    /* Each for its own site alone: the CA of one cannot make a gateway of another (P8). */
+    if (status == TB_OK) status = tb_tls_add_site_ca(tls, &c->site, c->tls_ca, error_out);
+    for (uint32_t i = 0; status == TB_OK && i < c->peer_count; i++) {
+        const struct tb_config_peer *peer = &c->peers[i];
+        status = tb_tls_add_site_ca(tls, &peer->of, peer->ca != NULL ? peer->ca : c->tls_ca, error_out);
+    }
+    const struct tb_identity *it = status == TB_OK ? tb_tls_identity(tls) : NULL;
+    if (it != NULL && (it->kind != TB_IDENTITY_GATEWAY || !tb_name_equal(&it->site, &c->site) ||
+                       !tb_name_equal(&it->name, &c->gateway)))
+        status = not_ours(c, it, error_out);
+    if (status != TB_OK) {
+        tb_tls_free(tls);
+        return status;
+    }
+    tb_tls_set_own_records(tls, c->link_own_records);
+    *tls_out = tls;
+    return TB_OK;
+}

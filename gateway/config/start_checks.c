@@ -1,0 +1,174 @@
+/* start_checks.c - see start_checks.h; in the order in which daemon.c opens things. */
+#include "gateway/config/start_checks.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/net/chan.h"
+#include "base/net/resolve.h"
+#include "base/net/tcp.h"
+#include "gateway/arena/arena.h"
+#include "gateway/config/gateway_tls.h"
+#include "gateway/disk/anchor_folder.h"
+#include "gateway/store/store.h"
+
+struct checks {
+    const struct tb_config *config;
+    tb_start_find_fn find;
+    void *user;
+};
+
+__attribute__((format(printf, 4, 5))) static void found(const struct checks *c, const char *key, bool refuses,
+                                                        const char *format, ...)
+{
+    char text[700];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    c->find(c->user, &(struct tb_start_finding){key, refuses, text});
+}
+
+static void check_descriptors(const struct checks *c)
+{
+    char limit[TB_DESCRIPTORS_TEXT_MAX] = "";
+    if (!tb_descriptors_allowed(c->config, limit)) /* a service has limits of its own */
+        found(c, "session.max", false, "%s; a start from here would be refused", limit);
+}
+
+/* The key of the file that the sentence names. */
+static const char *file_at_fault(const struct tb_config *config, const char *error, char key_out[160])
+{
+    for (uint32_t i = 0; i < config->peer_count; i++) {
+        const struct tb_config_peer *p = &config->peers[i];
+        (void)snprintf(key_out, 160, "peers.%s.ca", p->site.text);
+        if (p->ca != NULL && strstr(error, p->ca) != NULL) return key_out;
+    }
+    if (strstr(error, config->tls_key) != NULL) return "tls.key";
+    return strstr(error, config->tls_ca) != NULL ? "tls.ca" : "tls.cert";
+}
+
+static void check_expiry(const struct checks *c, const struct tb_tls *tls)
+{
+    const time_t ends = (time_t)tb_tls_expires_wall_s(tls);
+    const uint64_t now = tb_clock_wall_ms() / 1000;
+    char at[32];
+    struct tm utc;
+    if (ends == 0 || (uint64_t)ends > now + TB_START_EXPIRES_SOON_S) return;
+    (void)strftime(at, sizeof at, "%Y-%m-%d %H:%M:%S", gmtime_r(&ends, &utc));
+    found(c, "tls.cert", false, "tls.cert: %.300s ends at %s UTC, in %llu hours: renew it",
+          c->config->tls_cert, at, ((unsigned long long)ends - now) / 3600);
+}
+
+static void check_tls(const struct checks *c)
+{
+    struct tb_tls *tls = NULL;
+    char error[512] = "", key[160];
+    if (c->config->tls_cert == NULL) return;
+    if (tb_gateway_tls(c->config, &tls, error) != TB_OK)
+        found(c, file_at_fault(c->config, error, key), true, "tls: %s", error);
+    else
+        check_expiry(c, tls);
+    tb_tls_free(tls);
+}
+
+static void check_store(const struct checks *c)
+{
+    char error[256] = "";
+    const enum tb_status status = tb_store_check(c->config->store_path, error);
+    if (status != TB_OK) found(c, "store.path", status != TB_SITE_LOCKED, "store.path: %s", error);
+}
+
+static void check_arena(const struct checks *c)
+{
+    const struct tb_arena_options options = {c->config->arena_path, c->config->arena_bytes};
+    char error[TB_ARENA_ERROR_BYTES] = "";
+    bool in_memory;
+    const enum tb_status status = tb_arena_check(&options, &in_memory, error);
+    const bool size = status == TB_SITE_NOMEM;
+    if (status != TB_OK)
+        found(c, size ? "arena.bytes" : "arena.path", status != TB_SITE_LOCKED, "%s: %s",
+              size ? "arena.bytes" : "arena.path", error);
+    if (!in_memory)
+        found(c, "arena.path", false,
+              "arena.path: %.300s is on a disk, and every landed byte is written to it: put it on tmpfs or "
+              "hugetlbfs",
+              options.path);
+}
+
+static void check_anchors(const struct checks *c)
+{
+    if (c->config->anchor_dir == NULL) return;
+    const enum tb_status status = tb_anchor_folder_check(c->config->anchor_dir);
+    if (status != TB_OK)
+        found(c, "anchor.dir", status != TB_SITE_LOCKED, "anchor.dir: %.300s: %s", c->config->anchor_dir,
+              status == TB_SITE_LOCKED ? "another gateway has it now" : strerror(errno));
+}
+
+static void check_listener(const struct checks *c, const char *key, const char *text, bool local)
+{
+    struct tb_endpoint endpoint;
+    struct tb_address address;
+    char full[300];
+    if (text == NULL) return;
+    (void)snprintf(full, sizeof full, "%s%s", local ? "unix:" : "", text);
+    enum tb_status status = tb_endpoint_parse(full, &endpoint);
+    if (status == TB_OK) status = tb_endpoint_address(&endpoint, &address);
+    if (status == TB_OK) status = tb_listen_check(&address);
+    if (status != TB_OK)
+        found(c, key, status != TB_SITE_LOCKED, "%s: %.200s: %s", key, text, tb_endpoint_why(status, errno));
+}
+
+static void check_congestion(const struct checks *c, const char *key, const char *word)
+{
+    char error[256] = "";
+    if (strcmp(word, "system") == 0 || strcmp(word, "auto") == 0) return;
+    if (tb_tcp_congestion_check(word, error) != TB_OK) found(c, key, true, "%s: %s", key, error);
+}
+
+static void check_paths(const struct checks *c)
+{
+    char key[160];
+    if (c->config->tls_cert == NULL) return; /* a site by itself opens no links */
+    check_listener(c, "link.listen", c->config->link_listen, false);
+    if (c->config->peer_count > 0) check_congestion(c, "link.congestion", c->config->link_congestion);
+    for (uint32_t i = 0; i < c->config->peer_count; i++) {
+        const struct tb_config_peer *p = &c->config->peers[i];
+        (void)snprintf(key, sizeof key, "peers.%s.congestion", p->site.text);
+        if (p->congestion != NULL) check_congestion(c, key, p->congestion);
+    }
+}
+
+static void check_resolver(const struct checks *c)
+{
+    const struct tb_resolver_options options = {.servers = c->config->dns_servers};
+    struct tb_resolver *resolver = NULL;
+    uv_loop_t loop;
+    if (options.servers == NULL || uv_loop_init(&loop) != 0) return;
+    if (tb_resolver_new(&loop, &options, &resolver) != TB_OK)
+        found(c, "dns.servers", true, "dns.servers: \"%.200s\" is not a list of ADDRESS:PORT",
+              options.servers);
+    else
+        tb_resolver_close(resolver);
+    (void)uv_run(&loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&loop);
+}
+
+void tb_start_check(const struct tb_config *config, tb_start_find_fn find, void *user)
+{
+    const struct checks c = {config, find, user};
+    check_descriptors(&c);
+    check_tls(&c);
+    check_store(&c);
+    check_arena(&c);
+    check_anchors(&c);
+    check_listener(&c, "fabric.listen", config->fabric_listen, false);
+    check_resolver(&c);
+    check_paths(&c);
+    check_listener(&c, "control.socket", config->control_socket, true);
+    check_listener(&c, "session.socket", config->session_socket, true);
+    check_listener(&c, "session.listen", config->session_listen, false);
+}

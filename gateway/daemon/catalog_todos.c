@@ -1,0 +1,169 @@
+/* catalog_todos.c - what the catalog wants done, one function each. A todo that must be durable is on its way to the disk
+ * before anything else is done: the catalog gives those out first, and keeps what rests on one until persist.c has
+ * said that it is there. */
+#include "gateway/daemon/daemon.h"
+
+static void session_lost(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+{
+    struct tb_worker_session *s = tb_session_find(d, &todo->session);
+    d->counters.sessions_lost++;
+    tb_log(TB_LOG_WARN, "session.lost", "worker=%s reason=lease action=replan", todo->name.text);
+    if (s != NULL) tb_session_over(s, TB_PEER_LEASE);
+}
+
+static void evict(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+{
+    struct tb_copy *copy = tb_copy_find(d, &todo->uid);
+    if (copy != NULL) {
+        tb_copy_evict(copy, todo->status);
+        return;
+    }
+    TB_MOOT(tb_catalog_evicted(d->catalog, tb_clock_now(), &todo->uid)); /* nothing of it was here */
+}
+
+static void plan_end(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+{
+    (void)d;
+    tb_log(TB_LOG_INFO, "plan.none", "worker=%s plan=%llu reason=no_source action=wait", todo->name.text,
+           (unsigned long long)todo->plan);
+}
+
+static void todo_do(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+{
+    switch (todo->kind) {
+    case TB_CATALOG_PERSIST_RUN:
+    case TB_CATALOG_PERSIST_VERSION:
+    case TB_CATALOG_PERSIST_POINTER:
+        break; /* done by settle */
+    case TB_CATALOG_LAND_FROM:
+        tb_landing_from(d, todo);
+        break;
+    case TB_CATALOG_LAND_END:
+        tb_landing_end(d, todo);
+        break;
+    case TB_CATALOG_CROSS:
+        tb_cross_start(d, todo);
+        break;
+    case TB_CATALOG_EVICT:
+        evict(d, todo);
+        break;
+    case TB_CATALOG_SITE_STATE:
+        tb_crossing_site_state(d, todo);
+        break;
+    case TB_CATALOG_SESSION_LOST:
+        session_lost(d, todo);
+        break;
+    case TB_CATALOG_TELL:
+        tb_session_tell(d, todo);
+        break;
+    case TB_CATALOG_GO:
+        tb_session_go(d, todo);
+        break;
+    case TB_CATALOG_PLAN:
+        tb_session_plan(d, todo);
+        break;
+    case TB_CATALOG_PLAN_END:
+        plan_end(d, todo);
+        break;
+    case TB_CATALOG_ANSWER:
+        tb_session_answer(d, todo);
+        break;
+    case TB_CATALOG_UNPUBLISHED:
+        tb_session_unpublished(d, todo);
+        break;
+    }
+}
+
+static void version_changed(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+{
+    static const struct {
+        enum tb_catalog_state state;
+        enum tb_log_level level;
+        size_t counter;
+    } rows[] = {
+        {TB_VERSION_READY, TB_LOG_INFO, offsetof(struct tb_counters, versions_ready)},
+        {TB_VERSION_KEPT, TB_LOG_INFO, offsetof(struct tb_counters, versions_kept)},
+        {TB_VERSION_ENDED_LOST, TB_LOG_ERROR, offsetof(struct tb_counters, versions_lost)},
+        {TB_VERSION_ENDED_BROKEN, TB_LOG_ERROR, offsetof(struct tb_counters, versions_broken)},
+        {TB_VERSION_ENDED_WITHDRAWN, TB_LOG_WARN, offsetof(struct tb_counters, versions_withdrawn)},
+        {TB_VERSION_ENDED_ABANDONED, TB_LOG_INFO, offsetof(struct tb_counters, versions_abandoned)},
+    };
+    enum tb_log_level level = TB_LOG_INFO;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (rows[i].state != todo->state) continue;
+        level = rows[i].level;
+        ++*(uint64_t *)((char *)&d->counters + rows[i].counter);
+    }
+    char uid[TB_HEX_CHARS];
+    tb_id_format(&todo->key.uid, uid);
+    struct tb_log_line l;
+    tb_log_begin(&l, level, "version.state");
+    tb_log_str(&l, "model", todo->key.model.text);
+    tb_log_u64(&l, "run", todo->key.run_order);
+    tb_log_u64(&l, "number", todo->key.number);
+    tb_log_str(&l, "uid", uid);
+    tb_log_str(&l, "state", tb_catalog_state_name(todo->state));
+    if (todo->why != NULL && todo->why[0] != '\0') tb_log_str(&l, "why", todo->why);
+    if (todo->name.text[0] != '\0') {
+        tb_log_str(&l, "rank", todo->name.text);
+        if (todo->shard != TB_CATALOG_ALL_SHARDS) tb_log_u64(&l, "shard", todo->shard);
+    }
+    if (todo->who != NULL && todo->who[0] != '\0') tb_log_str(&l, "who", todo->who);
+    tb_log_end(&l);
+}
+
+/* As it is now: what was retired when the row was written may be offered again. */
+static void follow_end(struct tb_copy *copy)
+{
+    struct tb_catalog_version_view view;
+    enum tb_status ended = TB_SUPERSEDED; /* forgotten */
+    if (tb_catalog_version_get(copy->d->catalog, &copy->key.uid, &view))
+        ended = tb_catalog_state_status(view.state);
+    if (ended != TB_OK) tb_copy_ended(copy, ended);
+}
+
+/* What follows here from a version's new state, besides the todos that the catalog makes itself. */
+static void version_follow(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+{
+    struct tb_copy *copy = tb_copy_find(d, &todo->key.uid);
+    if (todo->state == TB_VERSION_ENDED_WITHDRAWN && d->links != NULL && !d->links_restarting) {
+        TB_MOOT(tb_links_withdrawn(d->links, &todo->key));
+    }
+    if (copy != NULL) follow_end(copy);
+    if (copy == NULL || (todo->state != TB_VERSION_READY && todo->state != TB_VERSION_KEPT)) return;
+    copy->key = todo->key;
+    copy->ready = true;
+    tb_copy_serve(copy);
+}
+
+void tb_version_saved(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+{
+    version_changed(d, todo);
+    version_follow(d, todo);
+}
+
+static bool durable(const struct tb_catalog_todo *todo)
+{
+    return todo->kind == TB_CATALOG_PERSIST_RUN || todo->kind == TB_CATALOG_PERSIST_VERSION ||
+           todo->kind == TB_CATALOG_PERSIST_POINTER;
+}
+
+enum tb_status tb_daemon_settle(struct tb_daemon *d)
+{
+    if (d->settling || d->persist == NULL) return TB_OK; /* the outer one goes on until nothing is left */
+    d->settling = true;
+    enum tb_status stored = TB_OK;
+    struct tb_catalog_todo todo;
+    bool room;
+    while ((room = tb_persist_room(d)) && tb_catalog_next(d->catalog, &todo)) {
+        if (!durable(&todo)) {
+            todo_do(d, &todo);
+            continue;
+        }
+        tb_persist_todo(d, &todo);
+        if (d->store_down) stored = TB_SITE_STORE;
+    }
+    d->settling = false;
+    tb_persist_settled(d, room);
+    return stored;
+}

@@ -1,0 +1,297 @@
+/* control.c - lines of JSON over a unix socket. It knows no command: the table given at open does. */
+#include "gateway/daemon/control/control.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/net/chan.h"
+
+#define REQUEST_BYTES_MAX (64u << 10)
+#define CLIENTS_MAX       64u
+
+struct client {
+    struct tb_control *control;
+    struct tb_chan *chan;
+    struct client *next;
+    json_t *later; /* a reply that is not to go out yet; NULL: none */
+    uint64_t ticket;
+    char *reply; /* what is still to be written; jansson's memory */
+    size_t reply_bytes, reply_sent;
+    size_t used;
+    bool closing; /* after the reply */
+    char line[REQUEST_BYTES_MAX];
+};
+
+struct tb_control {
+    uv_loop_t *loop;
+    struct tb_listener *listener;
+    const struct tb_control_command *commands;
+    void *user;
+    struct client *clients;
+    uint32_t client_count, client_most;
+    uint64_t refused; /* clients */
+    bool full;        /* told */
+    uint64_t tickets; /* given out */
+    bool shut;
+};
+
+static void control_free_if_idle(struct tb_control *control)
+{
+    if (control->shut && control->clients == NULL) tb_free(control);
+}
+
+/* A sentence that quotes a request may be cut within a letter, which JSON does not take: then the status speaks for itself. */
+static json_t *reply_failed(enum tb_status status, const char *error)
+{
+    json_t *text = json_string(error[0] != '\0' ? error : tb_status_text(status));
+    if (text == NULL) text = json_string(tb_status_text(status));
+    return json_pack("{s:i, s:b, s:s, s:o}", "schema", 1, "ok", 0, "status", tb_status_name(status), "error",
+                     text);
+}
+
+json_t *tb_control_answer(const struct tb_control_command *commands, void *user, const char *line,
+                          size_t bytes, bool *later_out)
+{
+    char error[256] = "";
+    json_error_t where;
+    *later_out = false;
+    json_t *request = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &where);
+    if (request == NULL || !json_is_object(request)) {
+        json_decref(request);
+        return reply_failed(TB_BAD_ARGUMENT, "the request is not one JSON object on one line");
+    }
+    const char *cmd = json_string_value(json_object_get(request, "cmd"));
+    const bool schema = json_integer_value(json_object_get(request, "schema")) == 1;
+    json_t *reply = NULL;
+    enum tb_status status = TB_NOT_FOUND;
+    if (schema && cmd != NULL) {
+        for (const struct tb_control_command *c = commands; c->cmd != NULL; c++) {
+            if (strcmp(c->cmd, cmd) != 0) continue;
+            reply = json_pack("{s:i, s:b}", "schema", 1, "ok", 1);
+            status = reply == NULL ? TB_SITE_NOMEM : c->fn(user, request, reply, error);
+            break;
+        }
+    }
+    json_decref(request);
+    if (!schema || cmd == NULL) {
+        return reply_failed(TB_BAD_ARGUMENT, "a request needs \"schema\": 1 and \"cmd\"");
+    }
+    *later_out = status == TB_AGAIN;
+    if (status == TB_OK || status == TB_AGAIN) return reply;
+    json_decref(reply);
+    if (status == TB_NOT_FOUND && error[0] == '\0') return reply_failed(status, "there is no such cmd");
+    return reply_failed(status, error);
+}
+
+static void client_flush(struct client *c)
+{
+    while (c->reply_sent < c->reply_bytes) {
+        size_t taken = 0;
+        const enum tb_status s =
+            tb_chan_write(c->chan, c->reply + c->reply_sent, c->reply_bytes - c->reply_sent, &taken);
+        if (s == TB_AGAIN) {
+            tb_chan_want_write(c->chan, true);
+            return;
+        }
+        if (s != TB_OK) {
+            tb_chan_close(c->chan, s);
+            return;
+        }
+        c->reply_sent += taken;
+    }
+    free(c->reply);
+    c->reply = NULL;
+    c->reply_bytes = c->reply_sent = 0;
+    tb_chan_want_write(c->chan, false);
+    tb_chan_want_read(c->chan, true);
+    if (c->closing) tb_chan_close(c->chan, TB_OK);
+}
+
+/* One request at a time: nothing more is read until its reply is out. */
+static void client_reply(struct client *c, json_t *reply)
+{
+    char *text = reply == NULL ? NULL : json_dumps(reply, JSON_COMPACT);
+    json_decref(reply);
+    if (text == NULL) {
+        tb_chan_close(c->chan, TB_SITE_NOMEM);
+        return;
+    }
+    const size_t bytes = strlen(text);
+    text[bytes] = '\n'; /* over the NUL: the length is what counts from here on */
+    c->reply = text;
+    c->reply_bytes = bytes + 1;
+    tb_chan_want_read(c->chan, false);
+    client_flush(c);
+}
+
+static void client_lines(struct client *c)
+{
+    while (c->reply == NULL && c->later == NULL) {
+        char *end = memchr(c->line, '\n', c->used);
+        if (end == NULL) break;
+        bool later = false;
+        json_t *reply = tb_control_answer(c->control->commands, c->control->user, c->line,
+                                          (size_t)(end - c->line), &later);
+        const size_t rest = c->used - (size_t)(end + 1 - c->line);
+        memmove(c->line, end + 1, rest);
+        c->used = rest;
+        if (!later) {
+            client_reply(c, reply);
+            continue;
+        }
+        c->later = reply;
+        c->ticket = c->control->tickets;
+        tb_chan_want_read(c->chan, false);
+    }
+    if (c->reply == NULL && c->later == NULL && c->used == sizeof c->line) {
+        tb_log(TB_LOG_WARN, "control.refused", "reason=request_too_long bytes_max=%u", REQUEST_BYTES_MAX);
+        c->closing = true;
+        c->used = 0;
+        client_reply(c, reply_failed(TB_TOO_LARGE, "a request is at most 64 KiB"));
+    }
+}
+
+static void client_readable(struct tb_chan *chan, void *user)
+{
+    struct client *c = user;
+    size_t got = 0;
+    const enum tb_status s = tb_chan_read(chan, c->line + c->used, sizeof c->line - c->used, &got);
+    if (s == TB_AGAIN) return;
+    if (s != TB_OK) {
+        tb_chan_close(chan, s);
+        return;
+    }
+    c->used += got;
+    client_lines(c);
+}
+
+static void client_writable(struct tb_chan *chan, void *user)
+{
+    (void)chan;
+    struct client *c = user;
+    client_flush(c);
+    if (c->reply == NULL && !c->closing) client_lines(c);
+}
+
+static void client_open(struct tb_chan *chan, void *user, const struct tb_chan_peer *peer)
+{
+    (void)chan, (void)user, (void)peer;
+}
+
+static void client_closed(struct tb_chan *chan, void *user, enum tb_status why)
+{
+    (void)chan, (void)why;
+    struct client *c = user;
+    struct tb_control *control = c->control;
+    struct client **at = &control->clients;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+    control->client_count--;
+    free(c->reply);
+    json_decref(c->later);
+    tb_free(c);
+    control_free_if_idle(control);
+}
+
+static const struct tb_chan_ops client_ops = {client_open, client_readable, client_writable, client_closed};
+
+/* P10. One line a time: a client that dials again and again is not written down each time. */
+static bool clients_refuse(struct tb_control *control)
+{
+    const bool full = control->client_count >= CLIENTS_MAX;
+    control->refused += full;
+    if (full && !control->full)
+        tb_log(TB_LOG_WARN, "control.refused", "reason=too_many_clients clients=%u", control->client_count);
+    control->full = full || (control->full && control->client_count >= CLIENTS_MAX / 2);
+    return full;
+}
+
+static void control_accept(void *user, int fd, const struct tb_address *from)
+{
+    (void)from;
+    struct tb_control *control = user;
+    struct client *c = clients_refuse(control) ? NULL : tb_calloc(1, sizeof *c);
+    if (c == NULL) {
+        close(fd);
+        return;
+    }
+    c->control = control;
+    const struct tb_chan_options options = {.loop = control->loop, .ops = &client_ops, .user = c};
+    if (tb_chan_accept(&options, fd, &c->chan) != TB_OK) {
+        tb_free(c);
+        return;
+    }
+    c->next = control->clients;
+    control->clients = c;
+    if (++control->client_count > control->client_most) control->client_most = control->client_count;
+}
+
+enum tb_status tb_control_open(uv_loop_t *loop, const char *path, const struct tb_control_command *commands,
+                               void *user, struct tb_control **control_out)
+{
+    struct tb_endpoint endpoint = {.is_unix = true};
+    const size_t bytes = strlen(path) + 1;
+    if (bytes > sizeof endpoint.host) return TB_BAD_ARGUMENT;
+    memcpy(endpoint.host, path, bytes);
+    struct tb_address address;
+    enum tb_status s = tb_endpoint_address(&endpoint, &address);
+    if (s != TB_OK) return s;
+    struct tb_control *control = tb_calloc(1, sizeof *control);
+    if (control == NULL) return TB_SITE_NOMEM;
+    control->loop = loop;
+    control->commands = commands;
+    control->user = user;
+    s = tb_listen(loop, &address, 0660, control_accept, control, &control->listener);
+    if (s != TB_OK) {
+        const int error = errno;
+        tb_free(control);
+        errno = error;
+        return s;
+    }
+    *control_out = control;
+    return TB_OK;
+}
+
+uint64_t tb_control_ticket(struct tb_control *control)
+{
+    return ++control->tickets;
+}
+
+void tb_control_release(struct tb_control *control, uint64_t ticket, enum tb_status status)
+{
+    for (struct client *c = control != NULL ? control->clients : NULL; c != NULL; c = c->next) {
+        if (c->later == NULL || c->ticket != ticket) continue;
+        json_t *reply = c->later;
+        c->later = NULL;
+        if (status != TB_OK) {
+            json_decref(reply);
+            reply = reply_failed(status, "");
+        }
+        client_reply(c, reply);
+        if (c->reply == NULL && !c->closing) client_lines(c); /* what came meanwhile */
+        return;
+    }
+}
+
+void tb_control_usage(const struct tb_control *control, struct tb_control_usage *usage_out)
+{
+    *usage_out = (struct tb_control_usage){.clients = control->client_count,
+                                           .most = control->client_most,
+                                           .max = CLIENTS_MAX,
+                                           .refused = control->refused};
+}
+
+void tb_control_close(struct tb_control *control)
+{
+    if (control == NULL) return;
+    tb_listener_close(control->listener);
+    control->shut = true;
+    for (struct client *c = control->clients; c != NULL; c = c->next)
+        tb_chan_close(c->chan, TB_SITE_DRAINING);
+    control_free_if_idle(control);
+}

@@ -1,0 +1,559 @@
+/* site_status.c - what the operator's socket answers (docs/control.md). */
+#include "gateway/daemon/links/site_lag.h"
+
+#include <string.h>
+
+#include "base/fault.h"
+#include "gateway/catalog/records.h"
+#include "tombolo/version.h"
+
+#define HOPS_MAX 1024u /* of one answer */
+
+/* An answer that lacks a field for want of memory is none (P10). The main loop's alone. */
+static bool lacking;
+
+static void put(json_t *o, const char *key, json_t *v)
+{
+    if (json_object_set_new(o, key, v) != 0) lacking = true;
+}
+
+static void append(json_t *list, json_t *v)
+{
+    if (json_array_append_new(list, v) != 0) lacking = true;
+}
+
+static void set_id(json_t *o, const char *key, const struct tb_id *id)
+{
+    char hex[TB_HEX_CHARS];
+    tb_id_format(id, hex);
+    put(o, key, json_string(hex));
+}
+
+static void set_u64(json_t *o, const char *key, uint64_t v)
+{
+    put(o, key, json_integer((json_int_t)v));
+}
+
+static void set_text(json_t *o, const char *key, const char *text)
+{
+    json_t *v = json_string(text); /* NULL for text that is not UTF-8 */
+    put(o, key, v != NULL ? v : json_string("?"));
+}
+
+static void set_transport(json_t *o, uint8_t packed)
+{
+    enum tb_transport transport;
+    enum tb_transport_why why;
+    tb_transport_unpack(packed, &transport, &why);
+    set_text(o, "transport", tb_transport_name(transport));
+    set_text(o, "transport_why", tb_transport_why_text(why));
+}
+
+static double seconds(tb_time_ns ns)
+{
+    return (double)ns / 1e9;
+}
+
+/* ---- status ---- */
+
+static json_t *names_json(const struct tb_links *links, uint32_t peer,
+                          const struct tb_name *(*at)(const struct tb_links *links, uint32_t peer,
+                                                      uint32_t i))
+{
+    json_t *list = json_array();
+    const struct tb_name *name = NULL;
+    for (uint32_t i = 0; links != NULL && (name = at(links, peer, i)) != NULL; i++)
+        append(list, json_string(name->text));
+    return list;
+}
+
+/* What the link says of itself, and who may not read what over it. */
+static void link_state_json(struct tb_daemon *d, uint32_t peer, const struct tb_links_stats *stats, json_t *o)
+{
+    const struct tb_links *links = d->links_restarting ? NULL : d->links;
+    const char *waits = d->config->peers[peer].address == NULL ? "listening" : "dialling";
+    set_text(o, "state", stats->up ? "up" : stats->turned_away ? "refused" : waits);
+    put(o, "since_s",
+        json_real(links != NULL ? seconds(tb_time_since(stats->state_since, tb_clock_now())) : 0));
+    set_text(o, "reason", tb_links_why_name(stats->why));
+    set_text(o, "error", stats->error);
+    put(o, "denied", names_json(links, peer, tb_links_denied_at));
+    put(o, "refused_models", names_json(links, peer, tb_links_refused_at));
+}
+
+static json_t *links_json(struct tb_daemon *d)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < d->config->peer_count; i++) {
+        static struct tb_links_stats stats; /* large; the main loop's alone */
+        memset(&stats, 0, sizeof stats);
+        if (d->links != NULL && !d->links_restarting) tb_links_stats(d->links, i, &stats);
+        json_t *o = json_object();
+        const struct tb_config_peer *peer = &d->config->peers[i];
+        set_text(o, "site", peer->site.text);
+        set_text(o, "gateway", stats.up ? stats.identity.name.text : "");
+        link_state_json(d, i, &stats, o);
+        put(o, "rtt_ms", json_real((double)stats.rtt / 1e6));
+        uint32_t open = 0;
+        for (uint32_t k = 0; k < stats.stream_count; k++)
+            open += stats.streams[k].open;
+        set_u64(o, "streams", open);
+        set_u64(o, "sent_bytes", stats.bytes_sent);
+        set_u64(o, "received_bytes", stats.bytes_received);
+        set_u64(o, "goodput_bytes_per_s", d->goodput[i].bytes_per_s);
+        set_u64(o, "protocol", stats.protocol);
+        put(o, "codec", tb_status_codec(d, i));
+        set_u64(o, "sent_raw_bytes", stats.raw_bytes_sent);
+        set_u64(o, "chunks_sent", stats.chunks_sent);
+        set_u64(o, "chunks_on_base", stats.chunks_on_base);
+        set_u64(o, "chunks_no_base", stats.chunks_no_base);
+        set_u64(o, "expected", stats.expected);
+        set_u64(o, "pushed", stats.pushed);
+        set_u64(o, "pushes_declined", stats.pushes_declined);
+        set_u64(o, "dtypes_refused", stats.dtypes_refused);
+        set_u64(o, "hedged_bytes", stats.bytes_hedged);
+        put(o, "window", tb_status_window(&stats));
+        set_u64(o, "streams_lost", stats.streams_lost);
+        set_u64(o, "chunks_bad", stats.chunks_bad);
+        set_u64(o, "chunks_duplicate", stats.chunks_duplicate);
+        set_u64(o, "sessions", stats.sessions);
+        put(o, "limit", tb_limit_json(&d->limits[i]));
+        append(list, o);
+    }
+    return list;
+}
+
+static json_t *version_name(const struct tb_site_which *w)
+{
+    if (tb_site_which_none(w)) return json_null();
+    return json_sprintf("%llu:%llu", (unsigned long long)w->run_order, (unsigned long long)w->number);
+}
+
+static json_t *models_json(struct tb_daemon *d)
+{
+    json_t *list = json_array();
+    uint32_t cursor = 0;
+    struct tb_catalog_model m;
+    while (tb_catalog_model_at(d->catalog, &cursor, &m)) {
+        json_t *o = json_object(), *from = json_array();
+        for (uint32_t i = 0; i < m.from_count; i++)
+            append(from, json_string(m.from[i].text));
+        set_text(o, "model", m.name.text);
+        set_text(o, "home", m.home.text);
+        put(o, "from", from);
+        static struct tb_site_lag lag; /* large; the main loop's alone */
+        tb_site_lag_here(d, &m, &lag);
+        const struct tb_site_which newest = tb_site_newest(&lag.state);
+        put(o, "head", version_name(&lag.state.head));
+        put(o, "latest", version_name(&newest));
+        put(o, "known", json_boolean(lag.known));
+        put(o, "reason", json_string(tb_lag_name(lag.state.reason)));
+        put(o, "lag_versions", lag.known ? json_integer(lag.state.versions) : json_null());
+        put(o, "lag_bytes", lag.known ? json_integer((json_int_t)lag.state.left_bytes) : json_null());
+        put(o, "lag_s", lag.known ? json_real((double)lag.state.behind_ms / 1e3) : json_null());
+        append(list, o);
+    }
+    return list;
+}
+
+/* Nothing for what it computes from if that is forgotten here, or nothing was said of it. */
+static void member_update(struct tb_daemon *d, const struct tb_catalog_member_view *m, json_t *updates)
+{
+    struct tb_catalog_version_view v;
+    if (tb_id_is_zero(&m->update.uid) || !tb_catalog_version_get(d->catalog, &m->active, &v)) return;
+    json_t *o = tb_status_update(&m->update);
+    set_text(o, "model", m->model.text);
+    set_text(o, "group", m->group.text);
+    set_u64(o, "run", v.key.run_order);
+    set_u64(o, "number", v.key.number);
+    append(updates, o);
+}
+
+/* Distinct models that a session publishes or follows, and how it got to what it computes from. */
+static void session_models(struct tb_daemon *d, const struct tb_id *session, json_t *row)
+{
+    json_t *publishes = json_array(), *subscribes = json_array(), *updates = json_array();
+    uint32_t cursor = 0;
+    struct tb_catalog_member_view member;
+    while (tb_catalog_member_at(d->catalog, &cursor, &member)) {
+        if (!tb_id_equal(&member.session, session)) continue;
+        append(subscribes, json_string(member.model.text));
+        member_update(d, &member, updates);
+    }
+    const struct tb_worker_session *s = tb_session_find(d, session);
+    struct tb_name last = {""};
+    for (const struct tb_worker_export *e = s != NULL ? s->exports : NULL; e != NULL; e = e->next) {
+        const struct tb_copy *copy = tb_copy_find(d, &e->uid);
+        if (e->shard == TB_CATALOG_ALL_SHARDS || copy == NULL || tb_name_equal(&copy->key.model, &last))
+            continue;
+        last = copy->key.model;
+        append(publishes, json_string(last.text));
+    }
+    put(row, "publishes", publishes);
+    put(row, "subscribes", subscribes);
+    put(row, "updates", updates);
+}
+
+#define SESSIONS_MAX 1024u /* listed: each is looked up among all members */
+
+static json_t *sessions_json(struct tb_daemon *d)
+{
+    json_t *list = json_array();
+    uint32_t cursor = 0;
+    struct tb_catalog_session_view v;
+    while (json_array_size(list) < SESSIONS_MAX && tb_catalog_session_at(d->catalog, &cursor, &v)) {
+        json_t *o = json_object();
+        const struct tb_worker_session *s = tb_session_find(d, &v.session.id);
+        set_text(o, "name", v.session.name.text);
+        set_text(o, "host", v.session.host.text);
+        set_text(o, "identity", v.session.identity);
+        put(o, "since_s", json_real(s != NULL ? (double)(tb_clock_wall_ms() - s->since_wall_ms) / 1e3 : 0));
+        session_models(d, &v.session.id, o);
+        put(o, "lease_left_s", json_real(seconds(tb_time_since(tb_clock_now(), v.lease_until))));
+        put(o, "connected", json_boolean(v.attached));
+        append(list, o);
+    }
+    return list;
+}
+
+static json_t *arena_json(struct tb_daemon *d)
+{
+    struct tb_arena_budget budget;
+    tb_arena_budget(d->arena, &budget);
+    json_t *o = json_object();
+    set_text(o, "path", d->config->arena_path);
+    set_u64(o, "bytes", budget.total_bytes);
+    set_u64(o, "used", budget.used_bytes);
+    set_u64(o, "largest_free", budget.largest_free_bytes);
+    set_u64(o, "regions", budget.regions);
+    set_u64(o, "huge_bytes", atomic_load(&d->huge_bytes));
+    put(o, "verified", json_boolean(atomic_load(&d->verify_done)));
+    set_u64(o, "verified_bytes", atomic_load(&d->verified_bytes));
+    return o;
+}
+
+static json_t *counters_json(const struct tb_daemon *d)
+{
+    json_t *o = json_object();
+#define COUNTER_JSON(name) set_u64(o, #name, d->counters.name);
+    TB_COUNTERS(COUNTER_JSON)
+#undef COUNTER_JSON
+    if (d->links != NULL && !d->links_restarting)
+        set_u64(o, "links_strangers_refused", tb_links_strangers_refused(d->links));
+    return o;
+}
+
+/* ---- hops: the chains as they are ---- */
+
+static json_t *hop_row(const struct tb_version_key *key, const char *reader, const char *source)
+{
+    json_t *o = json_object();
+    set_text(o, "model", key->model.text);
+    set_u64(o, "run", key->run_order);
+    set_u64(o, "number", key->number);
+    set_text(o, "reader", reader);
+    set_text(o, "source", source);
+    return o;
+}
+
+/* What this gateway reads of its ranks. */
+static void landing_hops(struct tb_daemon *d, json_t *list)
+{
+    for (const struct tb_copy *copy = d->copies; copy != NULL; copy = copy->next) {
+        for (const struct tb_copy_hop *h = copy->hops; h != NULL; h = h->next) {
+            const struct tb_worker_session *s = tb_session_find(d, &h->session);
+            struct tb_hop_stats stats;
+            if (h->hop == NULL || json_array_size(list) >= HOPS_MAX) continue;
+            tb_hop_stats(h->hop, &stats);
+            const double time = seconds(tb_time_since(stats.open_at, stats.last_at));
+            json_t *o = hop_row(&copy->key, d->gateway.text, s != NULL ? s->name.text : "");
+            set_transport(o, tb_transport_pack(stats.transport, stats.why));
+            set_u64(o, "bytes_per_s", time > 0.001 ? (uint64_t)((double)stats.bytes_read / time) : 0);
+            append(list, o);
+        }
+    }
+}
+
+/* What workers read, as they said last. */
+static void worker_hops(struct tb_daemon *d, json_t *list)
+{
+    uint32_t cursor = 0;
+    struct tb_catalog_reference_view r;
+    struct tb_catalog_version_view v;
+    while (json_array_size(list) < HOPS_MAX && tb_catalog_reference_at(d->catalog, &cursor, &r)) {
+        if (r.kind != TB_REFERENCE_WORKER || r.plan == 0 || r.whole) continue;
+        if (!tb_catalog_version_get(d->catalog, &r.uid, &v)) continue;
+        json_t *o = hop_row(&v.key, r.name.text, r.from_gateway ? d->gateway.text : r.upstream_name.text);
+        set_transport(o, r.transport);
+        set_u64(o, "bytes_per_s", r.bytes_per_s);
+        append(list, o);
+    }
+}
+
+static json_t *hops_json(struct tb_daemon *d)
+{
+    json_t *list = json_array();
+    landing_hops(d, list);
+    worker_hops(d, list);
+    return list;
+}
+
+static json_t *fabric_json(struct tb_daemon *d)
+{
+    json_t *o = json_object();
+    const char *why = tb_fabric_no_verbs(d->fabric);
+    put(o, "verbs", json_boolean(why == NULL));
+    set_text(o, "why_not", why != NULL ? why : "");
+    struct tb_shelves_stats shelves;
+    tb_shelves_stats(d->shelves, &shelves);
+    set_u64(o, "encoded_chunks", shelves.chunks);
+    set_u64(o, "forwarded_chunks", shelves.forwarded);
+    set_u64(o, "encoded_bytes", shelves.bytes);
+    set_u64(o, "encoded_raw_bytes", shelves.raw_bytes);
+    set_u64(o, "not_encoded_chunks", shelves.without);
+    return o;
+}
+
+static bool status_fill(struct tb_daemon *d, json_t *o)
+{
+    lacking = false;
+    const struct tb_id life = tb_arena_life(d->arena);
+    set_text(o, "site", d->config->site.text);
+    set_u64(o, "lane", d->config->lane);
+    set_u64(o, "lanes", d->config->lanes);
+    set_text(o, "gateway", d->gateway.text);
+    set_text(o, "version", TB_VERSION_TEXT);
+    set_u64(o, "pid", (uint64_t)uv_os_getpid());
+    set_id(o, "life", &life);
+    set_u64(o, "incarnation", d->incarnation);
+    put(o, "uptime_s", json_real(seconds(tb_time_since(d->started_at, tb_clock_now()))));
+    put(o, "draining", json_boolean(d->draining));
+    put(o, "recovering", json_boolean(tb_catalog_recovering(d->catalog)));
+    put(o, "store_ok", json_boolean(!d->store_down));
+    set_u64(o, "store_waiting", tb_persist_waiting(d));
+    put(o, "certificate_expires_ms",
+        d->tls == NULL ? json_null() : json_integer((json_int_t)tb_tls_expires_wall_s(d->tls) * 1000));
+    put(o, "arena", arena_json(d));
+    put(o, "anchor", tb_anchors_json(d));
+    put(o, "objects", tb_status_objects(d));
+    put(o, "links", links_json(d));
+    put(o, "models", models_json(d));
+    set_u64(o, "session_count", d->session_count);
+    put(o, "sessions", sessions_json(d));
+    put(o, "fabric", fabric_json(d));
+    put(o, "hops", hops_json(d));
+    put(o, "tables", tb_status_tables(d));
+    put(o, "counters", counters_json(d));
+    return !lacking;
+}
+
+json_t *tb_status_site(struct tb_daemon *d)
+{
+    json_t *o = json_pack("{s:i, s:b}", "schema", 1, "ok", 1);
+    if (o != NULL && status_fill(d, o)) return o;
+    json_decref(o);
+    return NULL;
+}
+
+static enum tb_status cmd_status(void *user, const json_t *request, json_t *reply, char *error)
+{
+    (void)request, (void)error;
+    return status_fill(user, reply) ? TB_OK : TB_SITE_NOMEM;
+}
+
+/* ---- versions ---- */
+
+static void references_json(struct tb_daemon *d, const struct tb_catalog_version_view *v, json_t *o)
+{
+    json_t *workers = json_array();
+    uint32_t cursor = 0;
+    struct tb_catalog_reference_view r;
+    while (tb_catalog_reference_at(d->catalog, &cursor, &r)) {
+        if (r.kind != TB_REFERENCE_WORKER || !tb_id_equal(&r.uid, &v->key.uid)) continue;
+        json_t *row = json_object();
+        const uint64_t held = v->chunk_count == 0 ? 0
+                              : r.whole           ? v->bytes
+                                                  : v->bytes / v->chunk_count * r.held_chunks;
+        set_u64(row, "held_bytes", held);
+        put(row, "whole", json_boolean(r.whole));
+        struct tb_catalog_session_view s;
+        set_text(row, "name", r.name.text);
+        set_text(row, "host", tb_catalog_session_get(d->catalog, &r.session, &s) ? s.session.host.text : "");
+        set_text(row, "upstream", r.plan == 0 ? "" : r.from_gateway ? d->gateway.text : r.upstream_name.text);
+        set_transport(row, r.transport);
+        put(row, "active", json_boolean(r.activated));
+        set_u64(row, "bytes_per_s", r.bytes_per_s);
+        put(row, "slow", json_boolean(r.slow));
+        append(workers, row);
+    }
+    put(o, "sites", tb_status_sites_of(d, &v->key));
+    put(o, "workers", workers);
+}
+
+static json_t *version_json(struct tb_daemon *d, const struct tb_catalog_version_view *v)
+{
+    json_t *o = json_object();
+    const struct tb_copy *copy = tb_copy_find(d, &v->key.uid);
+    set_text(o, "model", v->key.model.text);
+    set_u64(o, "run", v->key.run_order);
+    set_u64(o, "number", v->key.number);
+    set_id(o, "uid", &v->key.uid);
+    set_text(o, "state", tb_catalog_state_name(v->state));
+    put(o, "saved", json_boolean(tb_persist_saved(d, &v->key.uid)));
+    set_u64(o, "bytes", v->bytes);
+    set_u64(o, "held_bytes", copy != NULL ? tb_copy_held_bytes(copy) : 0);
+    set_u64(o, "wire_bytes", copy != NULL ? tb_copy_wire_bytes(copy) : 0);
+    set_u64(o, "shards", v->key.shard_count);
+    set_u64(o, "sealed_shards", v->sealed_count);
+    set_u64(o, "opened_ms", copy != NULL ? copy->opened_wall_ms : 0);
+    put(o, "whole_s",
+        copy != NULL && copy->whole ? json_real(seconds(tb_time_since(copy->seen_at, copy->whole_at)))
+                                    : json_null());
+    const enum tb_status end = tb_catalog_state_status(v->state);
+    set_text(o, "error", end == TB_OK ? "" : tb_status_text(end));
+    put(o, "head", json_boolean(v->head));
+    references_json(d, v, o);
+    if (!tb_status_moves(d, copy, v->bytes, o)) lacking = true;
+    return o;
+}
+
+static int version_order(const void *a, const void *b)
+{
+    const struct tb_version_key *x = &((const struct tb_catalog_version_view *)a)->key;
+    const struct tb_version_key *y = &((const struct tb_catalog_version_view *)b)->key;
+    const int by_model = strcmp(x->model.text, y->model.text);
+    return by_model != 0 ? by_model : tb_version_key_compare(x, y);
+}
+
+json_t *tb_status_versions(struct tb_daemon *d, const char *model)
+{
+    enum { VIEWS_MAX = 1024 };
+    static struct tb_catalog_version_view views[VIEWS_MAX]; /* the main loop's alone */
+    uint32_t cursor = 0, count = 0;
+    while (count < VIEWS_MAX && tb_catalog_version_at(d->catalog, &cursor, &views[count])) {
+        if (model != NULL && strcmp(model, views[count].key.model.text) != 0) continue;
+        count += !tb_status_nobodys(d, &views[count]);
+    }
+    qsort(views, count, sizeof views[0], version_order);
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < count; i++)
+        append(list, version_json(d, &views[i]));
+    return list;
+}
+
+static bool model_known(struct tb_daemon *d, const char *model)
+{
+    uint32_t cursor = 0;
+    struct tb_catalog_model m;
+    while (tb_catalog_model_at(d->catalog, &cursor, &m)) {
+        if (strcmp(m.name.text, model) == 0) return true;
+    }
+    return false;
+}
+
+static enum tb_status model_unknown(const char *model, char *error)
+{
+    snprintf(error, 256, "no model \"%.64s\" is configured here", model);
+    return TB_NOT_FOUND;
+}
+
+static enum tb_status cmd_versions(void *user, const json_t *request, json_t *reply, char *error)
+{
+    struct tb_daemon *d = user;
+    const char *model = json_string_value(json_object_get(request, "model"));
+    if (model != NULL && !model_known(d, model)) return model_unknown(model, error);
+    lacking = false;
+    put(reply, "versions", tb_status_versions(d, model));
+    return lacking ? TB_SITE_NOMEM : TB_OK;
+}
+
+/* ---- withdraw ---- */
+
+/* "R:N" or "N": digits only, nothing else. */
+static bool version_parse(const char *text, uint64_t *run_out, uint64_t *number_out)
+{
+    char *end;
+    *run_out = 0;
+    if (text == NULL || text[0] < '0' || text[0] > '9') return false;
+    uint64_t v = strtoull(text, &end, 10);
+    if (*end == ':' && end[1] >= '0' && end[1] <= '9') {
+        *run_out = v;
+        v = strtoull(end + 1, &end, 10);
+    }
+    *number_out = v;
+    return *end == '\0';
+}
+
+static const char *home_of(struct tb_daemon *d, const char *model)
+{
+    for (uint32_t i = 0; i < d->config->model_count; i++) {
+        if (strcmp(d->config->models[i].name.text, model) == 0) return d->config->models[i].home.text;
+    }
+    return "?";
+}
+
+struct held_answer {
+    struct tb_held held;
+    uint64_t ticket;
+};
+
+static void held_answer(struct tb_daemon *d, struct tb_held *held, enum tb_status status)
+{
+    tb_control_release(d->control, ((struct held_answer *)(void *)held)->ticket, status);
+    tb_free(held);
+}
+
+/* TB_AGAIN: the reply goes out once it is durable. */
+static enum tb_status answer_when_saved(struct tb_daemon *d)
+{
+    if (d->store_down) return TB_SITE_STORE;
+    if (tb_persist_waiting(d) == 0) return TB_OK;
+    struct held_answer *h = tb_calloc(1, sizeof *h);
+    if (h == NULL) return TB_SITE_NOMEM;
+    *h = (struct held_answer){.held = {.fn = held_answer}, .ticket = tb_control_ticket(d->control)};
+    const enum tb_status status = tb_persist_then(d, &h->held);
+    if (status != TB_OK) tb_free(h);
+    return status == TB_OK ? TB_AGAIN : status;
+}
+
+static enum tb_status cmd_withdraw(void *user, const json_t *request, json_t *reply, char *error)
+{
+    struct tb_daemon *d = user;
+    const char *model = json_string_value(json_object_get(request, "model"));
+    const char *version = json_string_value(json_object_get(request, "version"));
+    uint64_t run, number;
+    if (model == NULL || !version_parse(version, &run, &number)) {
+        snprintf(error, 256, "withdraw needs \"model\" and \"version\" as \"R:N\" or \"N\"");
+        return TB_BAD_ARGUMENT;
+    }
+    if (!model_known(d, model)) return model_unknown(model, error);
+    struct tb_name name;
+    struct tb_id uid;
+    struct tb_catalog_version_view before;
+    enum tb_status status = tb_name_set(&name, model);
+    if (status == TB_OK) status = tb_catalog_find(d->catalog, &name, run, number, &uid);
+    if (status != TB_OK || !tb_catalog_version_get(d->catalog, &uid, &before)) {
+        snprintf(error, 256, "model \"%.64s\" has no version %.40s here", model, version);
+        return TB_NOT_FOUND;
+    }
+    status = tb_catalog_withdraw(d->catalog, tb_clock_now(), &uid, "operator");
+    const bool new = status == TB_OK;
+    if (new) status = tb_daemon_settle(d);
+    if (status == TB_NOT_HOME)
+        snprintf(error, 256, "withdraw it at the model's home, site \"%s\"", home_of(d, model));
+    if (status == TB_BAD_STATE) {
+        snprintf(error, 256, "version %.40s is %s", version, tb_catalog_state_name(before.state));
+    }
+    if (status != TB_OK && status != TB_DONE_BEFORE) return status;
+    set_u64(reply, "run", before.key.run_order);
+    set_u64(reply, "number", before.key.number);
+    set_id(reply, "uid", &uid);
+    set_text(reply, "before", tb_catalog_state_name(before.state));
+    return new ? answer_when_saved(d) : TB_OK;
+}
+
+const struct tb_control_command tb_status_commands[] = {
+    {"status", cmd_status},      {"versions", cmd_versions},   {"streams", tb_status_streams},
+    {"lag", tb_status_lag},      {"chains", tb_status_chains}, {"withdraw", cmd_withdraw},
+    {"limit", tb_limit_command}, {"adopt", tb_adopt_command},  {NULL, NULL},
+};

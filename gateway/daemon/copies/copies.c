@@ -1,0 +1,416 @@
+/* copies.c - this gateway's copy of each version: its region in the arena, who may read it, and giving it
+ * back. */
+#include "gateway/daemon/daemon.h"
+
+#include <string.h>
+
+#include "base/fault.h"
+#include "intra/fabric/source_descriptor.h"
+
+struct tb_copy *tb_copy_find(struct tb_daemon *d, const struct tb_id *uid)
+{
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
+        if (tb_id_equal(&c->key.uid, uid)) return c;
+    }
+    return NULL;
+}
+
+struct tb_copy *tb_copy_get(struct tb_daemon *d, const struct tb_version_key *key)
+{
+    struct tb_copy *copy = tb_copy_find(d, &key->uid);
+    if (copy != NULL) return copy;
+    copy = tb_calloc(1, sizeof *copy);
+    if (copy == NULL) return NULL;
+    *copy = (struct tb_copy){.next = d->copies,
+                             .d = d,
+                             .key = *key,
+                             .seen_at = tb_clock_now(),
+                             .opened_wall_ms = tb_clock_wall_ms()};
+    d->copies = copy;
+    tb_gauge_add(&d->copies_used, 1);
+    return copy;
+}
+
+static void copy_free(struct tb_copy *copy)
+{
+    struct tb_copy **at = &copy->d->copies;
+    while (*at != copy)
+        at = &(*at)->next;
+    *at = copy->next;
+    copy->d->copies_used.used--;
+    tb_free(copy->source);
+    tb_free(copy);
+}
+
+/* ---- serving ---- */
+
+/* Two buffers a shard: its held bitmap, its packed bytes. */
+static enum tb_status source_build(struct tb_copy *copy, struct tb_export_buffer *buffers,
+                                   struct tb_source_shard *shards)
+{
+    for (uint32_t s = 0; s < copy->key.shard_count; s++) {
+        const struct tb_place *p = tb_arena_place(copy->region, s);
+        const uint32_t chunks = p->manifest->chunk_count;
+        buffers[2 * s] = (struct tb_export_buffer){
+            .bytes = p->held, .count = TB_BITMAP_WORDS(chunks) * sizeof(uint64_t), .memfd = -1};
+        buffers[2 * s + 1] =
+            (struct tb_export_buffer){.bytes = p->bytes, .count = p->manifest->bytes, .memfd = -1};
+        shards[s] = (struct tb_source_shard){.shard = s, .held_buffer = 2 * s, .packed_buffer = 2 * s + 1};
+    }
+    copy->source_bytes = (uint32_t)tb_source_encoded_bytes(shards, copy->key.shard_count);
+    copy->source = tb_malloc(copy->source_bytes);
+    if (copy->source == NULL) return TB_SITE_NOMEM;
+    struct tb_writer w;
+    tb_writer_init(&w, copy->source, copy->source_bytes);
+    tb_source_encode(shards, copy->key.shard_count, &w);
+    return TB_OK;
+}
+
+static enum tb_status export_open(struct tb_copy *copy)
+{
+    struct tb_daemon *d = copy->d;
+    const uint32_t count = copy->key.shard_count;
+    struct tb_export_buffer *buffers = tb_calloc(2 * (size_t)count + 1, sizeof *buffers);
+    struct tb_source_shard *shards = tb_calloc(count, sizeof *shards);
+    enum tb_status status =
+        buffers != NULL && shards != NULL ? source_build(copy, buffers, shards) : TB_SITE_NOMEM;
+    if (status == TB_OK) {
+        const struct tb_shelf_at shelf = {.buffer = 2 * count};
+        const bool has_shelf = tb_copy_shelf_make(copy, &buffers[2 * count]);
+        const struct tb_export_options options = {.export_id = ++d->next_export_id,
+                                                  .buffers = buffers,
+                                                  .buffer_count = 2 * count + has_shelf,
+                                                  .shelf = has_shelf ? &shelf : NULL};
+        status = tb_export_open(d->fabric, &options);
+        if (status == TB_OK) copy->export_id = options.export_id;
+    }
+    tb_free(buffers);
+    tb_free(shards);
+    if (status == TB_OK) {
+        tb_copy_shelf_begin(copy);
+        return TB_OK;
+    }
+    tb_copy_shelf_end(copy);
+    tb_free(copy->source);
+    copy->source = NULL;
+    return status;
+}
+
+void tb_copy_serve(struct tb_copy *copy)
+{
+    if (!copy->ready || copy->evicting || copy->region == NULL || !tb_arena_region_complete(copy->region))
+        return;
+    if (!tb_digest_equal(&tb_arena_region_key(copy->region)->root, &copy->key.root) &&
+        tb_arena_region_set_root(copy->region, &copy->key.root) != TB_OK) {
+        tb_log(TB_LOG_ERROR, "copy.root_conflict", "model=%s number=%llu action=not_served",
+               copy->key.model.text, (unsigned long long)copy->key.number);
+        return;
+    }
+    if (copy->export_id == 0) {
+        const enum tb_status status = export_open(copy);
+        if (status != TB_OK) {
+            tb_log(TB_LOG_ERROR, "copy.export_failed", "model=%s number=%llu status=%s", copy->key.model.text,
+                   (unsigned long long)copy->key.number, tb_status_name(status));
+        }
+    }
+    tb_crossing_offer(copy);
+}
+
+/* ---- giving back ---- */
+
+/* The last step, once no hop, reader or stream touches the bytes; true when the copy is gone. */
+static bool evict_finish(struct tb_copy *copy)
+{
+    if (!copy->evicting || copy->evict_waits != 0) return false;
+    struct tb_daemon *d = copy->d;
+    if (d->links_restarting)
+        return false; /* P1: until they are closed their streams touch what was offered, and land */
+    if (copy->region != NULL && tb_arena_free(copy->region) != TB_OK)
+        return false; /* pinned: the tick tries again */
+    const struct tb_id uid = copy->key.uid;
+    const bool gone = copy->evict_why != TB_SUPERSEDED, had_room = copy->region != NULL;
+    copy_free(copy);
+    if (gone && d->objects != NULL) tb_objects_drop(d->objects, &uid);
+    d->counters.evictions += had_room;
+    TB_MOOT(tb_catalog_evicted(d->catalog, tb_clock_now(), &uid));
+    tb_seals_retry(d);
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
+        tb_crossing_retry(c);
+    (void)tb_daemon_settle(d);
+    return true;
+}
+
+static void evict_step_done(void *user)
+{
+    struct tb_copy *copy = user;
+    copy->evict_waits--;
+    (void)evict_finish(copy);
+}
+
+void tb_copy_evict(struct tb_copy *copy, enum tb_status why)
+{
+    struct tb_daemon *d = copy->d;
+    if (copy->evicting) return;
+    copy->evicting = true;
+    copy->evict_why = why != TB_OK ? why : TB_SUPERSEDED;
+    tb_log(TB_LOG_INFO, "copy.evict", "model=%s run=%llu number=%llu why=%s", copy->key.model.text,
+           (unsigned long long)copy->key.run_order, (unsigned long long)copy->key.number,
+           why != TB_OK ? tb_status_name(why) : "retention");
+    tb_landing_stop(copy);
+    tb_landing_base_goes(copy);
+    if (copy->export_id != 0) tb_export_close(d->fabric, copy->export_id, 0);
+    copy->export_id = 0;
+    tb_copy_shelf_end(copy);
+    if (d->links == NULL || d->links_restarting) return; /* the tick finishes, once no stream touches it */
+    copy->evict_waits = 2;
+    if (tb_links_retract(d->links, &copy->key.uid, copy->evict_why, evict_step_done, copy) != TB_OK) {
+        copy->evict_waits--;
+    }
+    if (tb_links_land_stop(d->links, &copy->key.uid, evict_step_done, copy) != TB_OK) copy->evict_waits--;
+    copy->offered = false;
+}
+
+/* P7: the catalog evicts what has a place in the arena. Here its manifests never came, or found no room. The tick frees it: a
+ * caller may stand on it. */
+void tb_copy_ended(struct tb_copy *copy, enum tb_status why)
+{
+    if (copy->region != NULL || copy->evicting) return;
+    copy->evicting = true;
+    copy->evict_why = why;
+    tb_landing_stop(copy);
+}
+
+/* ---- after a restart ---- */
+
+static bool restore_known(struct tb_daemon *d, const struct tb_version_key *key)
+{
+    static const struct tb_digest zero;
+    const bool was_ready = !tb_digest_equal(&key->root, &zero);
+    struct tb_catalog_version_view view;
+    if (tb_catalog_version_get(d->catalog, &key->uid, &view) && (view.state != TB_VERSION_OPEN || !was_ready))
+        return true;
+    /* The store lost it, or that it was ready (or is younger): what the arena holds is believed if it was ready. */
+    if (!was_ready) return false;
+    return tb_catalog_restore_version(d->catalog, key, TB_VERSION_READY, 0, false) == TB_OK;
+}
+
+static void restore_shards(struct tb_copy *copy)
+{
+    struct tb_daemon *d = copy->d;
+    const tb_time_ns now = tb_clock_now();
+    for (uint32_t s = 0; s < copy->key.shard_count; s++) {
+        const struct tb_place *p = tb_arena_place(copy->region, s);
+        if (p == NULL || !tb_arena_place_ready(copy->region, s)) continue;
+        const struct tb_catalog_shard info = {p->manifest->root, p->manifest->layout.id,
+                                              p->manifest->chunk_count, p->manifest->bytes,
+                                              tb_manifest_decoded_bytes(p->manifest)};
+        if (tb_catalog_arena_shard(d->catalog, now, &copy->key.uid, s, &info) != TB_OK) continue;
+        TB_MOOT(tb_catalog_arena_progress(d->catalog, now, &copy->key.uid, s, tb_place_held_count(p)));
+    }
+}
+
+/* The catalog knows the version from the store; an ended one leaves the arena by the catalog's EVICT. */
+static bool restore_copy(struct tb_daemon *d, struct tb_arena_region *region)
+{
+    const struct tb_version_key *key = tb_arena_region_key(region);
+    if (!restore_known(d, key)) return false;
+    struct tb_copy *copy = tb_copy_get(d, key);
+    if (copy == NULL) return false;
+    copy->region = region;
+    copy->landing_at = tb_clock_now();
+    copy->opened_wall_ms = 0;
+    if (tb_catalog_arena_reserved(d->catalog, tb_clock_now(), &key->uid) != TB_OK) {
+        copy_free(copy);
+        return false;
+    }
+    restore_shards(copy);
+    struct tb_catalog_version_view view;
+    const bool known = tb_catalog_version_get(d->catalog, &key->uid, &view);
+    copy->ready = known && (view.state == TB_VERSION_READY || view.state == TB_VERSION_KEPT);
+    if (copy->ready) copy->key = view.key;
+    copy->whole = tb_arena_region_whole(region);
+    if (!copy->whole) return true;
+    copy->whole_at = copy->landing_at;
+    tb_anchors_whole(d, &copy->key);
+    return true;
+}
+
+void tb_copies_restore(struct tb_daemon *d)
+{
+    uint32_t kept = 0, dropped = 0;
+    for (struct tb_arena_region *r = tb_arena_region_next(d->arena, NULL), *next; r != NULL; r = next) {
+        next = tb_arena_region_next(d->arena, r);
+        if (restore_copy(d, r)) {
+            kept++;
+            continue;
+        }
+        dropped++;
+        if (tb_arena_free(r) != TB_OK) d->fault = true; /* nobody can have pinned it yet */
+    }
+    /* Incarnation 1: the store is new. With nothing in the arena either, nobody can have been here. */
+    if (d->incarnation == 1 && kept + dropped == 0) tb_catalog_first_start(d->catalog, tb_clock_now());
+    struct tb_arena_budget budget;
+    tb_arena_budget(d->arena, &budget);
+    tb_log(TB_LOG_INFO, "arena.open", "regions=%u dropped=%u used_bytes=%llu total_bytes=%llu", kept, dropped,
+           (unsigned long long)budget.used_bytes, (unsigned long long)budget.total_bytes);
+}
+
+/* ---- the tick ---- */
+
+static void shard_progress(void *user, uint32_t shard, uint32_t held_chunks)
+{
+    struct tb_copy *copy = user;
+    TB_MOOT(tb_catalog_arena_progress(copy->d->catalog, tb_clock_now(), &copy->key.uid, shard, held_chunks));
+}
+
+/* Its damaged chunks were fetched again, all of them. */
+static void copy_repaired(struct tb_copy *copy, tb_time_ns now)
+{
+    if (copy->rotted == 0) return;
+    copy->d->counters.chunks_repaired += copy->rotted;
+    tb_log(TB_LOG_INFO, "copy.repaired", "place=arena model=%s run=%llu number=%llu chunks=%u after_ms=%llu",
+           copy->key.model.text, (unsigned long long)copy->key.run_order,
+           (unsigned long long)copy->key.number, copy->rotted,
+           (unsigned long long)(tb_time_since(copy->rotted_at, now) / TB_MS(1)));
+    copy->rotted = 0;
+}
+
+/* Whole is what the catalog was told: nobody tells it of a copy that is whole here. */
+static void copy_progress(struct tb_copy *copy, tb_time_ns now)
+{
+    if (!tb_arena_region_tell(copy->region, shard_progress, copy)) return;
+    copy->whole = true;
+    copy->whole_at = now;
+    copy->crossing = false;
+    tb_landing_done(copy);
+    tb_anchors_whole(copy->d, &copy->key);
+    copy_repaired(copy, now);
+    tb_log(TB_LOG_INFO, "copy.whole", "model=%s run=%llu number=%llu bytes=%llu after_ms=%llu",
+           copy->key.model.text, (unsigned long long)copy->key.run_order,
+           (unsigned long long)copy->key.number, (unsigned long long)tb_copy_held_bytes(copy),
+           (unsigned long long)(tb_time_since(copy->seen_at, now) / TB_MS(1)));
+}
+
+void tb_copies_look(struct tb_daemon *d)
+{
+    const tb_time_ns now = tb_clock_now();
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
+        if (!c->whole && !c->evicting && c->region != NULL) copy_progress(c, now);
+}
+
+/* What merely has not landed yet never rotted: the catalog hears of those shards alone that lost a chunk, as who lost some is
+ * waited for where others may have read it. */
+static void copy_rotted(struct tb_copy *c)
+{
+    uint32_t chunks = 0;
+    for (uint32_t s = 0; c->region != NULL && s < c->key.shard_count; s++) {
+        const uint32_t of_shard = tb_arena_place_rotted(c->region, s);
+        if (of_shard == 0) continue;
+        chunks += of_shard;
+        const uint32_t held = tb_place_held_count(tb_arena_place(c->region, s));
+        if (tb_catalog_arena_shrunk(c->d->catalog, tb_clock_now(), &c->key.uid, s, held) == TB_OK)
+            c->whole = false; /* until the tick has told that it is again */
+    }
+    if (chunks == 0) return;
+    tb_anchors_rotted(c->d, &c->key);
+    if (c->rotted == 0) c->rotted_at = tb_clock_now();
+    c->rotted += chunks;
+    if (!c->whole) tb_landing_anew(c, tb_clock_now());
+}
+
+void tb_copies_rotted(struct tb_daemon *d)
+{
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
+        copy_rotted(c);
+}
+
+/* The catalog spares a base while a crossing rests on it, and what is being written to a disk. */
+static void copy_base(struct tb_copy *copy, tb_time_ns now)
+{
+    struct tb_daemon *d = copy->d;
+    const bool linked =
+        d->links != NULL && !d->links_restarting && tb_links_base_used(d->links, &copy->key.uid);
+    const bool used = linked || tb_anchors_using(d, &copy->key.uid) || tb_landing_uses(copy);
+    if (used == copy->base) return;
+    copy->base = used;
+    TB_MOOT(tb_catalog_base(d->catalog, now, &copy->key.uid, used));
+}
+
+/* Before anything is told or asked for which the catalog may evict: a base of the last tick is not one of now. */
+static void copies_bases(struct tb_daemon *d, tb_time_ns now)
+{
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
+        copy_base(c, now);
+}
+
+bool tb_copies_tick(struct tb_daemon *d)
+{
+    const tb_time_ns now = tb_clock_now();
+    bool busy = false;
+    copies_bases(d, now);
+    for (struct tb_copy *c = d->copies, *next; c != NULL; c = next) {
+        next = c->next;
+        if (c->evicting) {
+            if (evict_finish(c))
+                return true; /* the list may have changed: the rest comes with the next tick */
+            busy = true;     /* one that waits for its streams holds up no other (P6) */
+            continue;
+        }
+        if (c->whole || c->region == NULL) continue;
+        busy = true;
+        copy_progress(c, now);
+        if (!c->whole) tb_landing_retry(c, now);
+    }
+    return busy;
+}
+
+enum tb_status tb_copies_make_room(struct tb_daemon *d, uint64_t bytes, struct tb_catalog_room *room_out)
+{
+    const tb_time_ns now = tb_clock_now();
+    struct tb_arena_budget budget;
+    copies_bases(d, now);
+    tb_arena_budget(d->arena, &budget);
+    const uint64_t lacking = bytes > budget.largest_free_bytes ? bytes - budget.largest_free_bytes : 1;
+    return tb_catalog_make_room(d->catalog, now, lacking, room_out);
+}
+
+uint64_t tb_copy_held_bytes(const struct tb_copy *copy)
+{
+    uint64_t bytes = 0;
+    for (uint32_t s = 0; copy->region != NULL && s < copy->key.shard_count; s++) {
+        const struct tb_place *p = tb_arena_place(copy->region, s);
+        if (p == NULL || !tb_arena_place_ready(copy->region, s)) continue;
+        for (uint32_t k = 0; k < p->manifest->chunk_count; k++) {
+            if (tb_place_held(p, k)) bytes += p->manifest->chunks[k].bytes;
+        }
+    }
+    return bytes;
+}
+
+uint64_t tb_copy_wire_bytes(const struct tb_copy *copy)
+{
+    struct tb_daemon *d = copy->d;
+    uint64_t bytes = copy->hop_wire_bytes + copy->link_wire_bytes;
+    if (d->links != NULL && !d->links_restarting) bytes += tb_links_landed_bytes(d->links, &copy->key.uid);
+    for (const struct tb_copy_hop *h = copy->hops; h != NULL; h = h->next) {
+        if (h->hop == NULL) continue;
+        struct tb_hop_stats stats;
+        tb_hop_stats(h->hop, &stats);
+        bytes += stats.bytes_read;
+    }
+    return bytes;
+}
+
+void tb_copies_free(struct tb_daemon *d)
+{
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
+        tb_landing_stop(c);
+    while (d->copies != NULL) {
+        struct tb_copy *copy = d->copies;
+        if (copy->export_id != 0) tb_export_close(d->fabric, copy->export_id, 0);
+        tb_copy_shelf_end(copy);
+        copy_free(copy);
+    }
+    tb_shelves_close(d->shelves);
+    d->shelves = NULL;
+}

@@ -1,0 +1,280 @@
+/* site_lag.c - what this site holds of a model, how far it is behind, and why: its own state, as it is shown here and told to
+ * other sites (site_records.c). */
+#include "gateway/daemon/links/site_lag.h"
+
+#include <string.h>
+
+#include "gateway/catalog/records.h"
+#include "gateway/daemon/rights.h"
+
+/* Large, and the main loop's alone. */
+const struct tb_links_stats *tb_site_link(struct tb_daemon *d, uint32_t peer)
+{
+    static struct tb_links_stats stats;
+    memset(&stats, 0, sizeof stats);
+    if (d->links != NULL && !d->links_restarting) tb_links_stats(d->links, peer, &stats);
+    return &stats;
+}
+
+/* ---- links ---- */
+
+enum tb_lag_reason tb_site_link_reason(struct tb_daemon *d, uint32_t peer)
+{
+    static const enum tb_lag_reason by_why[] = {
+        [TB_LINKS_WHY_NONE] = TB_LAG_LINK_DOWN, [TB_LINKS_WHY_DOWN] = TB_LAG_LINK_DOWN,
+        [TB_LINKS_WHY_DNS] = TB_LAG_DNS,        [TB_LINKS_WHY_REFUSED] = TB_LAG_REFUSED,
+        [TB_LINKS_WHY_TLS] = TB_LAG_TLS,        [TB_LINKS_WHY_IDENTITY] = TB_LAG_IDENTITY,
+        [TB_LINKS_WHY_TWIN] = TB_LAG_TWIN,      [TB_LINKS_WHY_CLOCK] = TB_LAG_CLOCK,
+        [TB_LINKS_WHY_MTU] = TB_LAG_MTU,
+    };
+    const struct tb_links_stats *stats = tb_site_link(d, peer);
+    return stats->up ? TB_LAG_UP_TO_DATE : by_why[stats->why];
+}
+
+bool tb_site_denied(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
+{
+    const struct tb_config_peer *p = &d->config->peers[peer];
+    const struct tb_identity identity = {.kind = TB_IDENTITY_GATEWAY, .site = p->of, .name = p->gateway};
+    return !tb_name_equal(&p->of, &d->config->site) && !tb_rights_may(d->config, model, &identity, false);
+}
+
+static uint32_t source_at(const struct tb_daemon *d, const struct tb_catalog_model *m, uint32_t i)
+{
+    if (m->from_count == 0) return i < d->config->peer_count ? i : UINT32_MAX; /* any */
+    for (uint32_t p = 0; i < m->from_count && p < d->config->peer_count; p++)
+        if (tb_name_equal(&d->config->peers[p].site, &m->from[i])) return p;
+    return UINT32_MAX;
+}
+
+static uint32_t source_count(const struct tb_daemon *d, const struct tb_catalog_model *m)
+{
+    return m->from_count > 0 ? m->from_count : d->config->peer_count;
+}
+
+/* The reason of one that could bring the model: that it can (TB_LAG_UP_TO_DATE), that it denies, that its link is down. */
+static enum tb_lag_reason source_reason(struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
+{
+    const enum tb_lag_reason link = tb_site_link_reason(d, peer);
+    if (link != TB_LAG_UP_TO_DATE) return link;
+    return tb_links_denied(d->links, peer, model) ? TB_LAG_DENIED : TB_LAG_UP_TO_DATE;
+}
+
+/* The first that can bring it, else the first that denies it, else the first. */
+static void find_source(struct tb_daemon *d, struct tb_site_lag *l)
+{
+    l->source = UINT32_MAX;
+    l->facts.link = TB_LAG_LINK_DOWN;
+    for (uint32_t i = 0; i < source_count(d, l->model); i++) {
+        const uint32_t peer = source_at(d, l->model, i);
+        if (peer == UINT32_MAX) continue;
+        const enum tb_lag_reason reason = source_reason(d, peer, &l->model->name);
+        const bool better = l->source == UINT32_MAX || reason == TB_LAG_UP_TO_DATE ||
+                            (reason == TB_LAG_DENIED && l->facts.link != TB_LAG_DENIED);
+        if (!better) continue;
+        l->source = peer;
+        l->facts.link = reason;
+        if (reason == TB_LAG_UP_TO_DATE) return;
+    }
+}
+
+/* ---- what is held here ---- */
+
+static void held_add(struct tb_site_state *s, const struct tb_site_held *h)
+{
+    uint32_t at = s->held_count;
+    while (at > 0 && tb_site_which_compare(&s->held[at - 1].which, &h->which) < 0)
+        at--;
+    if (at > 0 && tb_site_which_compare(&s->held[at - 1].which, &h->which) == 0) return;
+    if (at == TB_SITE_HELD_MAX) return;
+    if (s->held_count < TB_SITE_HELD_MAX) s->held_count++;
+    for (uint32_t i = s->held_count - 1; i > at; i--)
+        s->held[i] = s->held[i - 1];
+    s->held[at] = *h;
+}
+
+static uint64_t held_bytes(struct tb_daemon *d, const struct tb_catalog_version_view *v)
+{
+    const struct tb_copy *copy = tb_copy_find(d, &v->key.uid);
+    const uint64_t held = copy != NULL ? tb_copy_held_bytes(copy) : 0;
+    return v->whole || held > v->bytes ? v->bytes : held;
+}
+
+static void held_fill(struct tb_daemon *d, const struct tb_catalog_model *m, struct tb_site_state *s)
+{
+    static struct tb_catalog_version_view v; /* large; the main loop's alone */
+    for (uint32_t cursor = 0; tb_catalog_version_at(d->catalog, &cursor, &v);) {
+        const bool lives = v.state == TB_VERSION_READY || v.state == TB_VERSION_KEPT;
+        if (!lives || v.evicting || !tb_name_equal(&v.key.model, &m->name)) continue;
+        const struct tb_site_which which = {v.key.run_order, v.key.number};
+        if (v.activated && tb_site_which_compare(&which, &s->active) > 0) s->active = which;
+        if (!m->is_home && !v.whole && !v.arriving && !v.activated) continue;
+        struct tb_site_held h = {.uid = v.key.uid, .which = which, .bytes = v.bytes};
+        h.held_bytes = held_bytes(d, &v);
+        h.marks = (uint8_t)(TB_SITE_READY | (v.whole && h.held_bytes == h.bytes ? TB_SITE_WHOLE : 0) |
+                            (v.activated ? TB_SITE_ACTIVATED : 0));
+        held_add(s, &h);
+    }
+}
+
+/* ---- how far behind ---- */
+
+/* Before its manifests are here the catalog does not know its size. */
+static void lag_of_catalog(struct tb_daemon *d, struct tb_site_lag *l)
+{
+    if (tb_catalog_lag(d->catalog, tb_clock_now(), &l->model->name, &l->lag) != TB_OK || !l->lag.known)
+        return;
+    l->head = l->lag.head;
+    l->state.head = (struct tb_site_which){l->lag.head_run_order, l->lag.head_number};
+    l->state.versions = l->lag.versions;
+    l->state.left_bytes = l->lag.bytes;
+    if (l->lag.versions > 0 && l->lag.bytes == 0 && d->links != NULL && !d->links_restarting)
+        l->state.left_bytes = tb_links_announced_bytes(d->links, &l->lag.head);
+}
+
+/* What home says of itself counts, as at home it counts as well; until it has said of a head that was announced already. */
+static void lag_of_home(struct tb_daemon *d, struct tb_site_lag *l)
+{
+    static struct tb_record home; /* large; the main loop's alone */
+    const bool speaks =
+        l->source != UINT32_MAX && tb_site_link(d, l->source)->protocol >= TB_LINKS_PROTOCOL_STATE;
+    /* A source of the release before is up, and says what versions there are, and nothing else. */
+    const bool silent = l->facts.link == TB_LAG_UP_TO_DATE && !speaks;
+    if (!tb_record_get(d->catalog, &l->model->home, &l->model->name, &home)) {
+        l->facts.heard = !speaks;
+        if (!silent) l->heard_at = 0;
+        return;
+    }
+    l->facts.heard = home.known || !speaks;
+    if (home.heard_at != 0 || !silent) l->heard_at = home.heard_at;
+    if (!home.known && speaks && l->facts.link == TB_LAG_UP_TO_DATE && home.why < TB_LAG_REASON_END)
+        l->facts.link = home.why != TB_LAG_UNKNOWN ? (enum tb_lag_reason)home.why : TB_LAG_UP_TO_DATE;
+    if (!home.known || tb_site_which_compare(&l->state.head, &home.state.head) > 0) return;
+    const bool here = tb_site_which_compare(&l->state.head, &home.state.head) == 0;
+    const struct tb_record_behind b = tb_record_behind(&home.state, &l->state);
+    l->state.head = b.head;
+    l->state.versions = b.versions;
+    l->state.left_bytes = b.left_bytes;
+    l->facts.table_full = !here && l->own->refused_full;
+    if (!here) memset(&l->head, 0, sizeof l->head);
+}
+
+static void behind_since(struct tb_site_lag *l)
+{
+    const tb_time_ns now = tb_clock_now();
+    if (l->state.versions == 0) {
+        l->own->behind_at = 0;
+        return;
+    }
+    if (l->own->behind_at == 0) l->own->behind_at = l->lag.behind_ns < now ? now - l->lag.behind_ns : 1;
+    l->state.behind_ms = tb_time_since(l->own->behind_at, now) / TB_MS(1);
+}
+
+/* ---- why ---- */
+
+static uint32_t shards_here(const struct tb_copy *copy)
+{
+    uint32_t count = 0;
+    for (uint32_t s = 0; copy->region != NULL && s < copy->key.shard_count; s++)
+        count += tb_arena_place_ready(copy->region, s);
+    return count;
+}
+
+static void facts_of_copy(struct tb_site_lag *l, const struct tb_copy *copy)
+{
+    l->copy = copy;
+    l->shards_here = shards_here(copy);
+    l->facts.lacks_room = copy->lacks_room;
+    l->facts.unsealed = l->model->is_home && !copy->crossing && l->shards_here < copy->key.shard_count;
+    l->facts.bad_chunks = copy->failed == TB_CHUNK_DIGEST;
+    l->facts.no_memory = !copy->lacks_room && (copy->failed == TB_SITE_NOMEM || copy->failed == TB_TOO_LARGE);
+    l->facts.asked = copy->asked;
+    l->facts.begun = copy->region != NULL;
+    l->facts.still = tb_lag_still(&copy->pace) && tb_lag_still(&copy->came);
+}
+
+/* The first of them, where each that is up says that its day's bytes to here are used up; UINT32_MAX: one can send, or none is up. */
+static uint32_t spent_from(struct tb_daemon *d, const struct tb_catalog_model *m)
+{
+    uint32_t first = UINT32_MAX;
+    for (uint32_t i = 0; i < source_count(d, m); i++) {
+        const uint32_t peer = source_at(d, m, i);
+        if (peer == UINT32_MAX || !tb_site_link(d, peer)->up) continue;
+        if (!tb_site_link(d, peer)->peer_spent) return UINT32_MAX;
+        if (first == UINT32_MAX) first = peer;
+    }
+    return first;
+}
+
+static void facts_of_link(struct tb_daemon *d, struct tb_site_lag *l)
+{
+    if (l->source == UINT32_MAX) return;
+    const struct tb_links_stats *stats = tb_site_link(d, l->source);
+    l->facts.holdup = stats->peer_holdup;
+    l->facts.window_small = stats->receive_wanted_bytes > 0;
+    /* What moves comes from somebody all the same: another lane, or it was on its way. */
+    if (l->facts.begun && !l->facts.still) return;
+    l->spent_from = spent_from(d, l->model);
+    l->facts.spent = l->spent_from != UINT32_MAX;
+}
+
+/* Of the model an older version crosses to here, as chunks that may be a base. */
+static bool base_crosses(struct tb_daemon *d, const struct tb_site_lag *l)
+{
+    if (l->source == UINT32_MAX || d->config->link_codec == TB_CHOICE_RAW) return false;
+    if (tb_site_link(d, l->source)->protocol < 2) return false;
+    for (const struct tb_copy *c = d->copies; c != NULL; c = c->next) {
+        if (c->region != NULL && !c->whole && !c->evicting && tb_name_equal(&c->key.model, &l->model->name))
+            return true;
+    }
+    return false;
+}
+
+static void facts_of_groups(struct tb_daemon *d, struct tb_site_lag *l)
+{
+    struct tb_catalog_group_view g;
+    for (uint32_t cursor = 0; tb_catalog_group_at(d->catalog, &cursor, &g);)
+        l->facts.has_groups |= tb_name_equal(&g.model, &l->model->name);
+    l->facts.used = tb_site_which_compare(&l->state.active, &l->state.head) >= 0;
+    const tb_time_ns lease = TB_MS(d->config->session_lease_ms);
+    l->facts.whole_for_long =
+        l->copy != NULL && l->copy->whole && tb_time_since(l->copy->whole_at, tb_clock_now()) > lease;
+}
+
+static void estimate(struct tb_site_lag *l)
+{
+    struct tb_lag_eta eta;
+    if (l->copy == NULL || !tb_lag_moves(l->state.reason)) return;
+    if (!tb_lag_estimate(&l->copy->pace, l->state.left_bytes, &eta)) return;
+    l->state.eta_low_ms = (uint64_t)(eta.low_s * 1e3) + 1;
+    l->state.eta_high_ms = (uint64_t)(eta.high_s * 1e3) + 1;
+}
+
+void tb_site_lag_here(struct tb_daemon *d, const struct tb_catalog_model *m, struct tb_site_lag *l)
+{
+    memset(l, 0, sizeof *l);
+    l->model = m;
+    l->own = tb_site_own(d, &m->name);
+    l->spent_from = l->source = UINT32_MAX;
+    l->state = (struct tb_site_state){.site = d->site, .model = m->name, .incarnation = d->incarnation};
+    held_fill(d, m, &l->state);
+    l->facts.is_home = m->is_home;
+    l->facts.subscribed = m->is_home || m->subscribed;
+    l->facts.store_down = d->store_down;
+    l->facts.heard = m->is_home;
+    l->heard_at = tb_clock_now();
+    lag_of_catalog(d, l);
+    if (!m->is_home) find_source(d, l);
+    if (!m->is_home) lag_of_home(d, l);
+    behind_since(l);
+    l->facts.behind = l->state.versions > 0;
+    l->facts.unsealed = m->is_home; /* without a copy: it went with its arena, and nobody sealed it again */
+    const struct tb_copy *copy = tb_id_is_zero(&l->head) ? NULL : tb_copy_find(d, &l->head);
+    if (copy != NULL) facts_of_copy(l, copy);
+    facts_of_link(d, l);
+    l->facts.base_crosses = base_crosses(d, l);
+    facts_of_groups(d, l);
+    l->state.reason = (uint16_t)tb_lag_reason_of(&l->facts);
+    l->known = l->facts.heard && l->facts.link == TB_LAG_UP_TO_DATE;
+    l->state.known = true;
+    estimate(l);
+}

@@ -1,0 +1,260 @@
+/* site_records.c - what this site says of itself to its peers, what they say, and what it passes on as a relay (records.h).
+ *
+ * STATE goes out when it changes, at most once a second, and with a new serial whenever a link comes up or goes down: a
+ * site that lost one way to here then believes the word that comes by another. */
+#include "gateway/daemon/links/site_lag.h"
+
+#include <string.h>
+
+#include "base/fault.h"
+#include "gateway/catalog/records.h"
+
+#define TOLD_EVERY TB_SECONDS(10)
+
+struct tb_site_own *tb_site_own(struct tb_daemon *d, const struct tb_name *model)
+{
+    for (uint32_t i = 0; i < d->config->model_count; i++)
+        if (tb_name_equal(&d->config->models[i].name, model)) return &d->own[i];
+    return &d->own[0]; /* the catalog has no other models */
+}
+
+/* ---- saying ---- */
+
+/* P8: the home of a model subscribes to it everywhere, for what rots there. That gives nobody a right to hear of its versions. */
+static bool may_hear(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
+{
+    for (uint32_t i = 0; i < d->config->model_count; i++) {
+        const struct tb_config_model *m = &d->config->models[i];
+        if (tb_name_equal(&m->name, model) && tb_name_equal(&m->home, &d->site))
+            return !tb_site_denied(d, peer, model);
+    }
+    return true;
+}
+
+static void tell(struct tb_daemon *d, uint32_t peer, const struct tb_site_state *s)
+{
+    if (tb_name_equal(&d->config->peers[peer].site, &s->site) || !may_hear(d, peer, &s->model)) return;
+    TB_MOOT(
+        tb_links_tell_state(d->links, peer, s)); /* down: told when it comes up; denied: not meant for it */
+}
+
+/* A record as a relay says it. False: it was passed on often enough. */
+static bool passed_on(const struct tb_record *r, struct tb_site_state *s)
+{
+    *s = r->state;
+    s->hops++;
+    s->known = r->known;
+    if (r->heard_at != 0) s->age_ms = tb_time_since(r->heard_at, tb_clock_now()) / TB_MS(1);
+    if (r->known) return s->hops <= TB_SITE_HOPS_MAX;
+    *s = (struct tb_site_state){.site = r->state.site,
+                                .model = r->state.model,
+                                .hops = s->hops,
+                                .incarnation = s->incarnation,
+                                .serial = s->serial,
+                                .reason = r->why,
+                                .age_ms = s->age_ms};
+    return s->hops <= TB_SITE_HOPS_MAX;
+}
+
+/* Not back to the peer whose word it is. */
+static void pass_to(struct tb_daemon *d, uint32_t peer, const struct tb_record *r)
+{
+    static struct tb_site_state s; /* large; the main loop's alone */
+    if (tb_name_equal(&d->config->peers[peer].site, &r->via) || !passed_on(r, &s)) return;
+    tell(d, peer, &s);
+}
+
+static void pass_on(struct tb_daemon *d, const struct tb_record *r)
+{
+    for (uint32_t i = 0; i < d->config->peer_count; i++)
+        pass_to(d, i, r);
+}
+
+static bool links_there(const struct tb_daemon *d)
+{
+    return d->links != NULL && !d->links_restarting;
+}
+
+void tb_records_tell(struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
+{
+    static struct tb_record r; /* large; the main loop's alone */
+    for (uint32_t i = 0; links_there(d) && i < d->config->model_count; i++) {
+        const struct tb_name *name = &d->config->models[i].name;
+        if ((model == NULL || tb_name_equal(model, name)) && d->own[i].said_at != 0)
+            tell(d, peer, &d->own[i].said);
+    }
+    for (uint32_t cursor = 0; links_there(d) && tb_record_at(d->catalog, &cursor, &r);)
+        if (model == NULL || tb_name_equal(model, &r.state.model)) pass_to(d, peer, &r);
+}
+
+/* What changes with time alone is no change. */
+static bool changed(const struct tb_site_state *a, const struct tb_site_state *b)
+{
+    if (a->reason != b->reason || a->versions != b->versions || a->left_bytes != b->left_bytes) return true;
+    if (tb_site_which_compare(&a->head, &b->head) != 0 || tb_site_which_compare(&a->active, &b->active) != 0)
+        return true;
+    if (a->held_count != b->held_count || a->eta_high_ms != b->eta_high_ms) return true;
+    for (uint32_t i = 0; i < a->held_count; i++) {
+        const struct tb_site_held *x = &a->held[i], *y = &b->held[i];
+        if (!tb_id_equal(&x->uid, &y->uid) || x->marks != y->marks || x->held_bytes != y->held_bytes ||
+            x->bytes != y->bytes)
+            return true;
+    }
+    return false;
+}
+
+static void say_own(struct tb_daemon *d, const struct tb_catalog_model *m, bool again)
+{
+    static struct tb_site_lag lag; /* large; the main loop's alone */
+    const tb_time_ns now = tb_clock_now();
+    tb_site_lag_here(d, m, &lag);
+    struct tb_site_own *own = lag.own;
+    const bool due = own->said_at == 0 || again || tb_time_since(own->said_at, now) >= TOLD_EVERY;
+    if (!due && !changed(&lag.state, &own->said)) return;
+    lag.state.serial = own->said.serial + 1;
+    own->said = lag.state;
+    own->said_at = now;
+    for (uint32_t i = 0; links_there(d) && i < d->config->peer_count; i++)
+        tell(d, i, &own->said);
+}
+
+static void say_all(struct tb_daemon *d, bool again)
+{
+    struct tb_catalog_model m;
+    for (uint32_t cursor = 0; tb_catalog_model_at(d->catalog, &cursor, &m);)
+        say_own(d, &m, again);
+}
+
+/* ---- hearing ---- */
+
+void tb_records_state(struct tb_daemon *d, uint32_t peer, const struct tb_site_state *s)
+{
+    static struct tb_record r; /* large; the main loop's alone */
+    const struct tb_name *via = &d->config->peers[peer].site;
+    const enum tb_status status = tb_record_put(d->catalog, tb_clock_now(), via, s);
+    if (status == TB_OK && tb_record_get(d->catalog, &s->site, &s->model, &r)) pass_on(d, &r);
+    if (status != TB_SITE_NOMEM || d->records_full_told) return;
+    d->records_full_told = true; /* once a start: the table is as large as peers and models make it */
+    tb_log(TB_LOG_WARN, "link.state_refused", "peer=%s site=%s model=%s status=site_nomem", via->text,
+           s->site.text, s->model.text);
+}
+
+/* Its link is down: so is what is known through it, and those behind this site hear so. */
+static void lost(struct tb_daemon *d, uint32_t peer)
+{
+    static struct tb_record r; /* large; the main loop's alone */
+    const struct tb_name *via = &d->config->peers[peer].site;
+    const enum tb_lag_reason why = tb_site_link_reason(d, peer);
+    if (why == TB_LAG_UP_TO_DATE || !tb_records_lost(d->catalog, tb_clock_now(), via, (uint16_t)why)) return;
+    for (uint32_t cursor = 0; links_there(d) && tb_record_at(d->catalog, &cursor, &r);)
+        if (tb_name_equal(&r.via, via)) pass_on(d, &r);
+}
+
+void tb_records_link(struct tb_daemon *d, uint32_t peer, bool up)
+{
+    if (!up) lost(d, peer);
+    const struct tb_name *via = &d->config->peers[peer].site;
+    if (up) tb_records_awaited(d->catalog, tb_clock_now(), via, TB_LAG_UNKNOWN);
+    if (up) tb_records_tell(d, peer, NULL);
+    d->records_again = true;
+}
+
+/* ---- a peer of the release before, which says no STATE ---- */
+
+static void held_there(struct tb_daemon *d, uint32_t peer, const struct tb_site_state *own,
+                       struct tb_site_state *s, struct tb_links_progress *head)
+{
+    for (uint32_t i = 0; i < own->held_count; i++) {
+        struct tb_links_progress p = {0};
+        struct tb_site_held h = own->held[i];
+        const bool is_head = tb_site_which_compare(&h.which, &own->head) == 0;
+        if (tb_links_peer_progress(d->links, peer, &h.uid, &p) != TB_OK) continue;
+        if (is_head) *head = p;
+        if (p.held_chunks == 0 && !p.whole) continue;
+        const bool whole = p.whole || p.held_chunks == p.chunks;
+        h.held_bytes = whole ? h.bytes : h.bytes / p.chunks * p.held_chunks;
+        h.marks = (uint8_t)(TB_SITE_READY | (whole ? TB_SITE_WHOLE : 0));
+        s->held[s->held_count++] = h;
+    }
+}
+
+static uint16_t reason_there(struct tb_daemon *d, uint32_t peer, const struct tb_links_progress *head,
+                             const struct tb_site_state *s)
+{
+    const struct tb_links_stats *stats = tb_site_link(d, peer);
+    struct tb_lag_facts facts = {.subscribed = true, .heard = true, .has_groups = true, .used = true};
+    facts.behind = s->versions > 0;
+    facts.spent = tb_budget_state(&d->limits[peer].budget) == TB_BUDGET_HELD;
+    facts.begun = head->crossing;
+    facts.holdup = stats->holdup;
+    facts.still = tb_lag_stands(&d->goodput[peer].pace, head->begun_for);
+    return (uint16_t)tb_lag_reason_of(&facts);
+}
+
+/* Activated is what it reported. */
+static void say_for(struct tb_daemon *d, uint32_t peer, const struct tb_site_own *own)
+{
+    static struct tb_site_state s; /* large; the main loop's alone */
+    static struct tb_record r;
+    struct tb_links_progress head = {0};
+    const struct tb_name *site = &d->config->peers[peer].site;
+    s = (struct tb_site_state){
+        .site = *site, .model = own->said.model, .known = true, .head = own->said.head};
+    const bool was = tb_record_get(d->catalog, site, &s.model, &r);
+    if (was) s.active = r.state.active;
+    held_there(d, peer, &own->said, &s, &head);
+    const struct tb_record_behind b = tb_record_behind(&own->said, &s);
+    s.versions = b.versions;
+    s.left_bytes = b.left_bytes;
+    s.reason = reason_there(d, peer, &head, &s);
+    s.serial = r.state.serial;
+    if (was && r.known && !changed(&s, &r.state)) return;
+    s.serial++;
+    tb_records_state(d, peer, &s);
+}
+
+static void say_for_old(struct tb_daemon *d, uint32_t peer)
+{
+    const struct tb_links_stats *stats = tb_site_link(d, peer);
+    if (!stats->up || stats->protocol >= TB_LINKS_PROTOCOL_STATE) return;
+    for (uint32_t i = 0; i < d->config->model_count; i++)
+        if (d->own[i].said_at != 0 && tb_name_equal(&d->config->models[i].home, &d->site))
+            say_for(d, peer, &d->own[i]);
+}
+
+/* ---- time ---- */
+
+void tb_records_tick(struct tb_daemon *d)
+{
+    const bool again = d->records_again;
+    d->records_again = false;
+    say_all(d, again);
+    for (uint32_t i = 0; links_there(d) && i < d->config->peer_count; i++) {
+        lost(d, i); /* the reason of a link that is down may be another now */
+        say_for_old(d, i);
+    }
+}
+
+/* A site that was never heard of is shown, too. */
+static void expect(struct tb_daemon *d, uint32_t peer, uint32_t model)
+{
+    struct tb_site_state s = {.site = d->config->peers[peer].site, .model = d->config->models[model].name};
+    s.reason = TB_LAG_UNKNOWN;
+    TB_MOOT(tb_record_put(d->catalog, tb_clock_now(), &s.site, &s));
+}
+
+enum tb_status tb_records_open(struct tb_daemon *d)
+{
+    d->own = tb_calloc(d->config->model_count + 1, sizeof *d->own);
+    if (d->own == NULL) return TB_SITE_NOMEM;
+    for (uint32_t i = 0; i < d->config->peer_count; i++)
+        for (uint32_t m = 0; m < d->config->model_count; m++)
+            expect(d, i, m);
+    return TB_OK;
+}
+
+void tb_records_close(struct tb_daemon *d)
+{
+    tb_free(d->own);
+    d->own = NULL;
+}

@@ -1,0 +1,382 @@
+/* home_runs.c - a home whose store is new or restored learns which runs other sites remember, before it opens one.
+ *
+ * Such a model is doubted, in the store as well, until a run of it is opened. The home asks each peer that may read it at the begin of
+ * each session, and takes the highest run that a peer or a worker here tells. run_asking.h decides; requests that have to wait are kept
+ * as they came and handled again. A model that is not doubted asks nobody: there home tells its newest run, and a follower that remembers a
+ * higher one says so at both ends. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fault.h"
+#include "gateway/catalog/run_asking.h"
+#include "gateway/daemon/daemon.h"
+#include "wan/frame/frame.h"
+
+#define WAITING_SESSION_MAX   8u    /* P7: requests of one session that wait */
+#define WAITING_PAYLOAD_BYTES 1024u /* RUN_OPEN and VERSION_OPEN have less */
+
+struct model_runs {
+    bool home;       /* is here */
+    bool doubted;    /* not home: no */
+    const char *why; /* it is doubted */
+    struct tb_run_asking asking;
+    uint64_t below; /* the run of home's, below what is remembered here, that the log was told of last */
+};
+
+struct waiting_request {
+    struct waiting_request *next;
+    struct tb_id session;
+    uint32_t model;
+    uint64_t request;
+    uint16_t type;
+    uint32_t bytes;
+    uint8_t payload[WAITING_PAYLOAD_BYTES];
+};
+
+struct tb_home_runs {
+    struct model_runs models[TB_CONFIG_LIST_MAX]; /* of config->models */
+    struct waiting_request *waiting;
+};
+
+/* UINT32_MAX: it is not configured. */
+static uint32_t model_find(const struct tb_daemon *d, const struct tb_name *name)
+{
+    for (uint32_t i = 0; i < d->config->model_count; i++)
+        if (tb_name_equal(&d->config->models[i].name, name)) return i;
+    return UINT32_MAX;
+}
+
+static const struct tb_name *name_of(const struct tb_daemon *d, uint32_t model)
+{
+    return &d->config->models[model].name;
+}
+
+/* ---- whom to ask ---- */
+
+static void begin_asking(struct tb_daemon *d, uint32_t model, const char *why)
+{
+    struct model_runs *m = &d->home_runs->models[model];
+    m->doubted = true;
+    m->why = why;
+    m->asking = (struct tb_run_asking){.until = tb_time_add(tb_clock_now(), TB_RUN_ASKING_WAIT),
+                                       .forced = d->new_home};
+    for (uint32_t i = 0; i < d->config->peer_count; i++)
+        if (tb_peer_may_read(d, i, name_of(d, model))) m->asking.asked |= UINT64_C(1) << i;
+}
+
+/* "west (down), north (speaks protocol 2)", of the peers that have not answered. */
+static void left_text(struct tb_daemon *d, const struct tb_run_asking *a, char *out, size_t size)
+{
+    static struct tb_links_stats stats; /* large; the main loop's alone */
+    const uint64_t left = tb_run_asking_left(a);
+    size_t used = 0;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < d->config->peer_count && used < size; i++) {
+        if ((left >> i & 1) == 0) continue;
+        stats = (struct tb_links_stats){.up = false};
+        if (tb_links_now(d) != NULL) tb_links_stats(d->links, i, &stats);
+        char state[32] = "down";
+        if (stats.up && stats.protocol < TB_LINK_PROTOCOL_RUNS)
+            snprintf(state, sizeof state, "speaks protocol %u", stats.protocol);
+        else if (stats.up)
+            snprintf(state, sizeof state, "no answer yet");
+        const int more = snprintf(out + used, size - used, "%s%s (%s)", used > 0 ? ", " : "",
+                                  d->config->peers[i].site.text, state);
+        used += more > 0 ? (size_t)more : 0;
+    }
+}
+
+static uint64_t mute_peers(struct tb_daemon *d)
+{
+    static struct tb_links_stats stats;
+    uint64_t mute = 0;
+    for (uint32_t i = 0; tb_links_now(d) != NULL && i < d->config->peer_count; i++) {
+        tb_links_stats(d->links, i, &stats);
+        if (stats.up && stats.protocol < TB_LINK_PROTOCOL_RUNS) mute |= UINT64_C(1) << i;
+    }
+    return mute;
+}
+
+static void tell_peer(struct tb_daemon *d, uint32_t peer, uint32_t model)
+{
+    struct tb_catalog_known_run known;
+    if (tb_links_now(d) == NULL || !tb_peer_may_read(d, peer, name_of(d, model))) return;
+    if (!tb_catalog_known_run(d->catalog, name_of(d, model), &known)) return;
+    const struct tb_links_run run = {known.model, known.order, known.number, known.id};
+    TB_MOOT(tb_links_run_tell(d->links, peer, &run)); /* one of an older protocol does not hear it */
+}
+
+void tb_home_runs_up(struct tb_daemon *d, uint32_t peer)
+{
+    if (tb_links_now(d) == NULL) return;
+    for (uint32_t i = 0; i < d->config->model_count; i++) {
+        const struct model_runs *m = &d->home_runs->models[i];
+        const bool ask = m->doubted && (tb_run_asking_left(&m->asking) >> peer & 1) != 0;
+        if (ask) TB_MOOT(tb_links_runs_ask(d->links, peer, name_of(d, i)));
+        if (m->home && !m->doubted) tell_peer(d, peer, i);
+    }
+}
+
+void tb_home_runs_doubt(struct tb_daemon *d)
+{
+    for (uint32_t i = 0; i < d->config->model_count; i++) {
+        const struct model_runs *m = &d->home_runs->models[i];
+        if (!m->home || m->doubted) continue;
+        begin_asking(d, i, "a peer has seen a later life of this store");
+        tb_log(TB_LOG_WARN, "home.doubted", "model=%s reason=a_peer_saw_a_later_life", name_of(d, i)->text);
+        tb_persist_doubt(d, &(struct tb_store_doubt){*name_of(d, i), true});
+        for (uint32_t peer = 0; tb_links_now(d) != NULL && peer < d->config->peer_count; peer++)
+            if ((m->asking.asked >> peer & 1) != 0) TB_MOOT(tb_links_runs_ask(d->links, peer, name_of(d, i)));
+    }
+}
+
+/* ---- what others remember ---- */
+
+void tb_home_runs_asked(struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
+{
+    struct tb_catalog_known_run known = {.model = *model};
+    if (tb_links_now(d) == NULL) return;
+    if (!tb_peer_may_read(d, peer, model) || !tb_catalog_known_run(d->catalog, model, &known))
+        known = (struct tb_catalog_known_run){.model = *model};
+    const struct tb_links_run run = {known.model, known.order, known.number, known.id};
+    TB_MOOT(tb_links_run_tell(d->links, peer, &run));
+}
+
+/* One line for both ends: home's newest run is not the newest that a follower remembers, and the follower takes nothing of it. */
+static void below_log(struct tb_daemon *d, const char *end, uint32_t peer, const struct tb_links_run *low,
+                      uint64_t high)
+{
+    d->counters.runs_below++;
+    tb_log(TB_LOG_WARN, "run.below",
+           "model=%s %s=%s run_at_home=%llu run_remembered=%llu action=open_a_new_run", low->model.text, end,
+           d->config->peers[peer].site.text, (unsigned long long)low->order, (unsigned long long)high);
+}
+
+static void home_told(struct tb_daemon *d, uint32_t peer, uint32_t model, const struct tb_links_run *run)
+{
+    struct model_runs *m = &d->home_runs->models[model];
+    const struct tb_catalog_known_run told = {run->model, run->order, run->number, run->run};
+    struct tb_catalog_known_run ours = {.order = 0};
+    const uint64_t bit = UINT64_C(1) << peer;
+    if (!tb_peer_may_read(d, peer, &run->model)) return;
+    (void)tb_catalog_known_run(d->catalog, &run->model, &ours);
+    const enum tb_status status = tb_catalog_run_told(d->catalog, tb_clock_now(), &told, m->doubted);
+    if (status == TB_TOO_LARGE) {
+        d->counters.reports_refused++;
+        tb_log(TB_LOG_WARN, "run.told_refused", "peer=%s model=%s run=%llu number=%llu status=too_large",
+               d->config->peers[peer].site.text, run->model.text, (unsigned long long)run->order,
+               (unsigned long long)run->number);
+    } else if (m->doubted) {
+        tb_log(TB_LOG_INFO, "home.told", "model=%s peer=%s run=%llu number=%llu", run->model.text,
+               d->config->peers[peer].site.text, (unsigned long long)run->order,
+               (unsigned long long)run->number);
+    } else if (run->order > ours.order) {
+        const struct tb_links_run low = {run->model, ours.order, ours.number, ours.id};
+        below_log(d, "peer", peer, &low, run->order);
+    }
+    m->asking.told |= bit;
+}
+
+static void follower_told(struct tb_daemon *d, uint32_t peer, uint32_t model, const struct tb_links_run *run)
+{
+    struct model_runs *m = &d->home_runs->models[model];
+    struct tb_catalog_known_run known;
+    if (run->order == 0 || !tb_catalog_known_run(d->catalog, &run->model, &known)) return;
+    if (run->order >= known.order) return;
+    if (m->below != run->order) below_log(d, "home", peer, run, known.order);
+    m->below = run->order;
+    tell_peer(d, peer, model);
+}
+
+void tb_home_runs_told(struct tb_daemon *d, uint32_t peer, const struct tb_links_run *run)
+{
+    const uint32_t model = model_find(d, &run->model);
+    if (model == UINT32_MAX) return;
+    if (d->home_runs->models[model].home)
+        home_told(d, peer, model, run);
+    else if (tb_name_equal(&d->config->models[model].home, &d->config->peers[peer].site))
+        follower_told(d, peer, model, run);
+}
+
+/* P8: who only reads shuts no run out, but where the store is doubted anyway. */
+void tb_home_runs_worker(struct tb_daemon *d, const struct tb_name *name, uint64_t run_order, uint64_t number)
+{
+    const uint32_t model = model_find(d, name);
+    const struct tb_catalog_known_run told = {*name, run_order, number, {{0}}};
+    if (model == UINT32_MAX || run_order == 0) return;
+    const struct model_runs *m = &d->home_runs->models[model];
+    if (m->home && !m->doubted) return;
+    if (tb_catalog_run_told(d->catalog, tb_clock_now(), &told, m->doubted) != TB_OK) return;
+    tb_log(TB_LOG_INFO, "home.told", "model=%s worker=1 run=%llu number=%llu", name->text,
+           (unsigned long long)run_order, (unsigned long long)number);
+    for (uint32_t peer = 0; !m->home && peer < d->config->peer_count; peer++)
+        if (tb_name_equal(&d->config->models[model].home, &d->config->peers[peer].site))
+            tell_peer(d, peer, model);
+}
+
+/* ---- requests that wait ---- */
+
+static void refuse(struct tb_worker_session *s, uint32_t model, uint64_t request)
+{
+    struct tb_daemon *d = s->d;
+    const struct model_runs *m = &d->home_runs->models[model];
+    char left[120], why[TB_TEXT_BYTES_MAX + 1];
+    left_text(d, &m->asking, left, sizeof left);
+    snprintf(why, sizeof why,
+             "%s, and these peers have not said which runs they remember: %s; start them, or tombolod "
+             "--new-home",
+             m->why, left);
+    d->counters.runs_refused++;
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_WARN, "run.refused");
+    tb_log_str(&l, "model", name_of(d, model)->text);
+    tb_log_str(&l, "worker", s->name.text);
+    tb_log_str(&l, "why", m->why);
+    tb_log_str(&l, "no_answer_from", left);
+    tb_log_str(&l, "action", "start these peers, or start tombolod with --new-home once");
+    tb_log_end(&l);
+    tb_session_reply(s, request, TB_SITE_DOUBT, why);
+}
+
+static bool may_wait(const struct tb_daemon *d, const struct tb_id *session, uint32_t bytes)
+{
+    uint32_t count = 0;
+    for (const struct waiting_request *w = d->home_runs->waiting; w != NULL; w = w->next)
+        if (tb_id_equal(&w->session, session)) count++;
+    return count < WAITING_SESSION_MAX && bytes <= WAITING_PAYLOAD_BYTES;
+}
+
+/* First come, first served. */
+static void wait_on(struct tb_worker_session *s, uint32_t model, const struct tb_wire_frame *frame)
+{
+    const uint32_t bytes = (uint32_t)frame->payload.left;
+    struct waiting_request *w = may_wait(s->d, &s->id, bytes) ? tb_malloc(sizeof *w) : NULL;
+    if (w == NULL) {
+        tb_session_reply(s, frame->request, TB_SITE_NOMEM, "too many requests wait for this home's peers");
+        return;
+    }
+    *w = (struct waiting_request){
+        .session = s->id, .model = model, .request = frame->request, .type = frame->type, .bytes = bytes};
+    memcpy(w->payload, frame->payload.at, bytes);
+    struct waiting_request **at = &s->d->home_runs->waiting;
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = w;
+}
+
+bool tb_home_runs_holds(struct tb_worker_session *s, const struct tb_name *name,
+                        const struct tb_wire_frame *frame)
+{
+    struct tb_daemon *d = s->d;
+    const uint32_t model = model_find(d, name);
+    if (model == UINT32_MAX || !d->home_runs->models[model].doubted) return false;
+    const struct tb_run_asking *a = &d->home_runs->models[model].asking;
+    const enum tb_run_asking_verdict verdict = tb_run_asking_judge(a, mute_peers(d), tb_clock_now());
+    if (verdict == TB_RUN_ASKING_WAIT_ON)
+        wait_on(s, model, frame);
+    else if (verdict == TB_RUN_ASKING_REFUSE)
+        refuse(s, model, frame->request);
+    return verdict != TB_RUN_ASKING_OPEN;
+}
+
+void tb_home_runs_opened(struct tb_daemon *d, const struct tb_name *name)
+{
+    const uint32_t model = model_find(d, name);
+    if (model == UINT32_MAX) return;
+    struct model_runs *m = &d->home_runs->models[model];
+    if (m->doubted) tb_persist_doubt(d, &(struct tb_store_doubt){*name, false});
+    m->doubted = false;
+    for (uint32_t peer = 0; m->home && peer < d->config->peer_count; peer++)
+        tell_peer(d, peer, model);
+}
+
+/* It comes in again where its frame came in. */
+static void handle_again(struct tb_daemon *d, struct waiting_request *w)
+{
+    struct tb_worker_session *s = tb_session_find(d, &w->session);
+    struct tb_wire_frame frame = {.type = w->type, .request = w->request};
+    tb_reader_init(&frame.payload, w->payload, w->bytes);
+    if (s != NULL)
+        TB_MOOT(w->type == TB_SESSION_RUN_OPEN ? tb_session_run_open_frame(s, &frame)
+                                               : tb_session_version_open_frame(s, &frame));
+    tb_free(w);
+}
+
+void tb_home_runs_tick(struct tb_daemon *d, tb_time_ns now)
+{
+    struct tb_home_runs *h = d->home_runs;
+    if (h->waiting == NULL) return;
+    const uint64_t mute = mute_peers(d);
+    struct waiting_request *w = h->waiting, *next;
+    h->waiting = NULL;
+    struct waiting_request **end = &h->waiting;
+    for (; w != NULL; w = next) {
+        const struct model_runs *m = &h->models[w->model];
+        next = w->next;
+        if (m->doubted && tb_run_asking_judge(&m->asking, mute, now) == TB_RUN_ASKING_WAIT_ON) {
+            w->next = NULL;
+            *end = w;
+            end = &w->next;
+        } else {
+            handle_again(d, w);
+        }
+    }
+}
+
+/* ---- opening and closing ---- */
+
+static void doubted_before(void *user, const struct tb_name *name)
+{
+    struct tb_daemon *d = user;
+    const uint32_t model = model_find(d, name);
+    if (model == UINT32_MAX || !d->home_runs->models[model].home) return;
+    begin_asking(d, model,
+                 tb_store_origin(d->store) == TB_STORE_RESTORED
+                     ? "this home's store is a copy that was put back"
+                     : "this home's store is new");
+}
+
+static void asking_log(struct tb_daemon *d, uint32_t model)
+{
+    const struct model_runs *m = &d->home_runs->models[model];
+    char left[256];
+    left_text(d, &m->asking, left, sizeof left);
+    if (!m->doubted || m->asking.asked == 0) return;
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_INFO, "home.asking");
+    tb_log_str(&l, "model", name_of(d, model)->text);
+    tb_log_str(&l, "why", m->why);
+    tb_log_str(&l, "peers", left);
+    tb_log_u64(&l, "new_home", d->new_home);
+    tb_log_end(&l);
+}
+
+enum tb_status tb_home_runs_open(struct tb_daemon *d)
+{
+    struct tb_name doubted[TB_CONFIG_LIST_MAX];
+    uint32_t count = 0;
+    d->home_runs = tb_calloc(1, sizeof *d->home_runs);
+    if (d->home_runs == NULL) return TB_SITE_NOMEM;
+    for (uint32_t i = 0; i < d->config->model_count; i++) {
+        d->home_runs->models[i].home = tb_name_equal(&d->config->models[i].home, &d->site);
+        if (d->home_runs->models[i].home) doubted[count++] = *name_of(d, i);
+    }
+    if (tb_store_origin(d->store) == TB_STORE_SAME) count = 0;
+    enum tb_status status = tb_store_own(d->store, doubted, count);
+    if (status == TB_OK) status = tb_store_load_doubts(d->store, doubted_before, d);
+    for (uint32_t i = 0; status == TB_OK && i < d->config->model_count; i++)
+        asking_log(d, i);
+    return status;
+}
+
+void tb_home_runs_close(struct tb_daemon *d)
+{
+    if (d->home_runs == NULL) return;
+    while (d->home_runs->waiting != NULL) {
+        struct waiting_request *w = d->home_runs->waiting;
+        d->home_runs->waiting = w->next;
+        tb_free(w);
+    }
+    tb_free(d->home_runs);
+    d->home_runs = NULL;
+}

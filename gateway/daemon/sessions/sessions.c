@@ -1,0 +1,576 @@
+/* sessions.c - workers' connections: who they are, and which function answers which frame.
+ *
+ * A connection over the unix socket is its process: when it ends, so does the session, at once. One over TLS
+ * may break on the way: the session stays for its lease, and HELLO with its id goes on with it. */
+#include "gateway/daemon/daemon.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "gateway/daemon/rights.h"
+#include "intra/fabric/door_reach.h"
+
+#define HELLO_MS 5000u /* a connection that has not said HELLO by then is dropped */
+
+/* P7. Not one frame: who stages is told the manifests of all shards in one turn of the loop, so they stand in the queue at once, also
+ * for who reads, and 64 large shards are 100 MiB and more. With less no worker could ever stage such a version (P6). */
+#define QUEUE_BYTES_MAX ((uint64_t)4 * TB_SESSION_FRAME_BYTES_MAX)
+
+#define GREETING        64u /* connections beside session.max that may be about to say HELLO */
+
+/* Ids are random. */
+static struct tb_worker_session **bucket_of(struct tb_daemon *d, const struct tb_id *id)
+{
+    return &d->session_buckets[(id->bytes[0] | (uint32_t)id->bytes[1] << 8) % TB_SESSION_BUCKETS];
+}
+
+struct tb_worker_session *tb_session_find(struct tb_daemon *d, const struct tb_id *id)
+{
+    for (struct tb_worker_session *s = *bucket_of(d, id); s != NULL; s = s->bucket_next) {
+        if (s->welcomed && tb_id_equal(&s->id, id)) return s;
+    }
+    return NULL;
+}
+
+/* It has its id now. */
+static void session_enlist(struct tb_worker_session *s)
+{
+    struct tb_worker_session **bucket = bucket_of(s->d, &s->id);
+    s->bucket_next = *bucket;
+    *bucket = s;
+    s->bucketed = true;
+    s->welcomed = true;
+}
+
+static void session_unlist(struct tb_worker_session *s)
+{
+    struct tb_daemon *d = s->d;
+    if (s->next != NULL) s->next->previous = s->previous;
+    *(s->previous != NULL ? &s->previous->next : &d->sessions) = s->next;
+    d->session_count--;
+    d->connections.used--;
+    if (!s->bucketed) return;
+    struct tb_worker_session **at = bucket_of(d, &s->id);
+    while (*at != s)
+        at = &(*at)->bucket_next;
+    *at = s->bucket_next;
+}
+
+static void session_free(struct tb_worker_session *s)
+{
+    session_unlist(s);
+    while (s->exports != NULL)
+        tb_session_export_drop(s, &s->exports);
+    for (struct tb_pending_wait *w = s->waits, *n; w != NULL; w = n) {
+        n = w->next;
+        tb_free(w);
+    }
+    for (struct tb_unpublish_wait *u = s->unpublishes, *n; u != NULL; u = n) {
+        n = u->next;
+        tb_free(u);
+    }
+    tb_free(s);
+}
+
+void tb_session_over(struct tb_worker_session *s, enum tb_status why)
+{
+    if (s->wire == NULL) {
+        session_free(s);
+        return;
+    }
+    s->welcomed = false; /* nobody finds it any more; its close frees it */
+    tb_wire_close(s->wire, why);
+}
+
+/* A refusal names the list and the identity that it lacks, for the operator to add. It does not say whether there is such a model (P8). */
+static void denied_say(const struct tb_worker_session *s, char why_out[TB_TEXT_BYTES_MAX + 1])
+{
+    char identity[TB_URI_BYTES_MAX];
+    tb_identity_format(&s->identity, identity);
+    if (s->denied_model.text[0] == '\0')
+        snprintf(why_out, TB_TEXT_BYTES_MAX + 1, "no publish or read list of the gateway's models has %.150s",
+                 identity);
+    else
+        snprintf(why_out, TB_TEXT_BYTES_MAX + 1, "models.%s.%s of the gateway does not list %.146s",
+                 s->denied_model.text, s->denied_publish ? "publish" : "read", identity);
+}
+
+void tb_session_reply(struct tb_worker_session *s, uint64_t request, enum tb_status status, const char *why)
+{
+    struct tb_session_reply reply = {.status_negated = tb_session_status_put(status)};
+    snprintf(reply.why.text, sizeof reply.why.text, "%s", why != NULL ? why : "");
+    if (status == TB_PEER_DENIED && reply.why.text[0] == '\0') denied_say(s, reply.why.text);
+    TB_SESSION_SEND(s, TB_SESSION_REPLY, request, &reply, TB_SESSION_SMALL, tb_session_reply_encode);
+}
+
+struct tb_worker_export *tb_session_export_find(struct tb_worker_session *s, const struct tb_id *uid,
+                                                uint32_t shard)
+{
+    for (struct tb_worker_export *e = s->exports; e != NULL; e = e->next) {
+        if (e->shard == shard && tb_id_equal(&e->uid, uid)) return e;
+    }
+    return NULL;
+}
+
+void tb_session_export_drop(struct tb_worker_session *s, struct tb_worker_export **at)
+{
+    struct tb_worker_export *e = *at;
+    *at = e->next;
+    s->d->worker_exports.used--;
+    tb_free(e);
+}
+
+void tb_session_exports_drop(struct tb_worker_session *s, const struct tb_id *uid, uint32_t shard)
+{
+    const bool all = shard == TB_CATALOG_ALL_SHARDS;
+    for (struct tb_worker_export **at = &s->exports; *at != NULL;) {
+        const struct tb_worker_export *e = *at;
+        const bool staging = e->shard == TB_CATALOG_ALL_SHARDS;
+        const bool named = !staging && tb_id_equal(&e->uid, uid) && (all || e->shard == shard);
+        if (!named || (all && tb_catalog_unpublishing(s->d->catalog, &s->id, uid, e->shard)))
+            at = &(*at)->next;
+        else
+            tb_session_export_drop(s, at);
+    }
+}
+
+/* P7: each stands for a reference of the catalog, and its worker says how large it is. */
+static bool exports_full(struct tb_daemon *d)
+{
+    const bool full = d->worker_exports.used >= d->bounds.references;
+    d->worker_exports.refused += full;
+    return full;
+}
+
+/* A new export of the same shard replaces the old one. */
+enum tb_status tb_session_export_put(struct tb_worker_session *s, const struct tb_worker_export *export,
+                                     const struct tb_span *source)
+{
+    const bool known = tb_session_export_find(s, &export->uid, export->shard) != NULL;
+    struct tb_worker_export *e = known || !exports_full(s->d) ? tb_malloc(sizeof *e + source->count) : NULL;
+    if (e == NULL) return TB_SITE_NOMEM;
+    *e = *export;
+    e->source_bytes = source->count;
+    memcpy(e->source, source->bytes, source->count);
+    for (struct tb_worker_export **at = &s->exports; *at != NULL; at = &(*at)->next) {
+        if ((*at)->shard != export->shard || !tb_id_equal(&(*at)->uid, &export->uid)) continue;
+        tb_session_export_drop(s, at);
+        break;
+    }
+    tb_gauge_add(&s->d->worker_exports, 1);
+    e->next = s->exports;
+    s->exports = e;
+    return TB_OK;
+}
+
+static void refusal_log(struct tb_worker_session *s, const char *event, const char *what, const char *why)
+{
+    char identity[TB_URI_BYTES_MAX];
+    tb_identity_format(&s->identity, identity);
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_WARN, event);
+    tb_log_str(&l, "worker", s->name.text);
+    tb_log_str(&l, "identity", identity);
+    tb_log_str(&l, "what", what);
+    tb_log_str(&l, "why", why);
+    tb_log_end(&l);
+}
+
+void tb_session_denied(struct tb_worker_session *s, const char *what, const char *why)
+{
+    s->d->counters.denied++;
+    refusal_log(s, "session.denied", what, why);
+}
+
+enum tb_status tb_session_may(struct tb_worker_session *s, const struct tb_name *model, bool publish)
+{
+    if (tb_rights_may(s->d->config, model, &s->identity, publish)) return TB_OK;
+    char why[TB_NAME_BYTES_MAX + 40];
+    snprintf(why, sizeof why, "models.%s.%s does not list it", model->text, publish ? "publish" : "read");
+    tb_session_denied(s, model->text, why);
+    s->denied_model = *model;
+    s->denied_publish = publish;
+    return TB_PEER_DENIED;
+}
+
+/* ---- HELLO ---- */
+
+static void welcome(struct tb_worker_session *s, uint64_t request)
+{
+    struct tb_daemon *d = s->d;
+    struct tb_session_welcome w = {.protocol = TB_SESSION_PROTOCOL,
+                                   .session = s->id,
+                                   .site = d->config->site,
+                                   .gateway = d->gateway,
+                                   .incarnation = d->incarnation | TB_SESSION_TAKES_UPDATED,
+                                   .lease_ms = d->config->session_lease_ms,
+                                   .fabric_trusted = d->config->fabric_trusted,
+                                   .drain_ms = d->config->drain_ms};
+    snprintf(w.peer_address.text, sizeof w.peer_address.text, "%s",
+             tb_chan_peer(tb_wire_chan(s->wire))->address);
+    TB_SESSION_SEND(s, TB_SESSION_WELCOME, request, &w, TB_SESSION_SMALL, tb_session_welcome_encode);
+}
+
+static void endpoint_from(struct tb_worker_session *s, const struct tb_session_hello *hello)
+{
+    s->name = hello->name;
+    s->endpoint =
+        (struct tb_fabric_endpoint){.host = hello->host, .tls = hello->tls, .fingerprint = hello->print};
+    /* Longer than an address can be: cut, and no reader finds it. */
+    snprintf(s->endpoint.shm_door, sizeof s->endpoint.shm_door, "%.107s", hello->shm_door.text);
+    snprintf(s->endpoint.tcp, sizeof s->endpoint.tcp, "%.63s", hello->tcp.text);
+}
+
+/* The connection of a session that is away comes back: the new object takes over what the old one knew. */
+static bool session_resume(struct tb_worker_session *s, const struct tb_id *id)
+{
+    struct tb_daemon *d = s->d;
+    char identity[TB_URI_BYTES_MAX];
+    tb_identity_format(&s->identity, identity);
+    struct tb_worker_session *old = tb_session_find(d, id);
+    if (old == NULL || old->local || s->local) return false;
+    if (tb_catalog_session_resume(d->catalog, tb_clock_now(), id, identity) != TB_OK) return false;
+    s->id = *id;
+    s->exports = old->exports;
+    s->unpublishes = old->unpublishes;
+    s->since_wall_ms = old->since_wall_ms;
+    old->exports = NULL;
+    old->unpublishes = NULL;
+    tb_session_over(old, TB_PEER_DUPLICATE);
+    return true;
+}
+
+static enum tb_status session_begin(struct tb_worker_session *s, const struct tb_session_hello *hello)
+{
+    struct tb_daemon *d = s->d;
+    struct tb_catalog_session c = {.name = hello->name,
+                                   .host = hello->host,
+                                   .rack = hello->rack,
+                                   .spot = hello->spot,
+                                   .nic_bytes_per_s = tb_session_nic_get(hello->pid)};
+    tb_random_bytes(&c.id, sizeof c.id);
+    tb_identity_format(&s->identity, c.identity);
+    const enum tb_status status = tb_catalog_session_open(d->catalog, tb_clock_now(), &c);
+    if (status == TB_OK) s->id = c.id;
+    return status;
+}
+
+/* P9: its frames are others. It hears why, and says so to whoever runs it; so does this gateway. */
+static void protocol_refused(struct tb_worker_session *s, uint64_t request,
+                             const struct tb_session_hello *hello)
+{
+    char why[96];
+    snprintf(why, sizeof why, "this gateway speaks session protocol %d, the worker %u", TB_SESSION_PROTOCOL,
+             hello->protocol);
+    tb_log(TB_LOG_WARN, "session.refused", "worker=%s status=%s protocol=%u ours=%d", hello->name.text,
+           tb_status_name(TB_PEER_PROTOCOL), hello->protocol, TB_SESSION_PROTOCOL);
+    tb_session_reply(s, request, TB_PEER_PROTOCOL, why);
+}
+
+/* A container that shares the unix socket and not the network. Sim's doors have other names. */
+static bool is_apart(const struct tb_session_hello *hello)
+{
+    return strncmp(hello->shm_door.text, "tombolo-", 8) == 0 && !tb_door_reachable(hello->shm_door.text);
+}
+
+static bool is_loopback(const char *tcp)
+{
+    return tcp[0] == '\0' || strncmp(tcp, "127.", 4) == 0 || strncmp(tcp, "[::1]", 5) == 0;
+}
+
+/* P10: nothing that it publishes could be read, and it would wait without a word. */
+static void apart_refused(struct tb_worker_session *s, uint64_t request, const struct tb_session_hello *hello)
+{
+    tb_log(TB_LOG_WARN, "session.refused", "worker=%s status=%s reason=network_namespace_of_its_own tcp=%s",
+           hello->name.text, tb_status_name(TB_SITE_CONFIG), hello->tcp.text);
+    tb_session_reply(
+        s, request, TB_SITE_CONFIG,
+        "the worker has a network namespace of its own, and the gateway cannot reach it: share the host's "
+        "network with its container, or give an address of the container as fabric_address "
+        "(--fabric-address)");
+}
+
+static enum tb_status hello_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+{
+    struct tb_daemon *d = s->d;
+    struct tb_session_hello hello;
+    const enum tb_status decoded = tb_session_hello_decode(&frame->payload, &hello);
+    if (decoded != TB_OK || s->welcomed) return TB_PEER_GARBLED;
+    if (hello.protocol != TB_SESSION_PROTOCOL) {
+        protocol_refused(s, frame->request, &hello);
+        return TB_OK;
+    }
+    s->apart = s->local && is_apart(&hello);
+    if (s->apart && is_loopback(hello.tcp.text)) {
+        apart_refused(s, frame->request, &hello);
+        return TB_OK;
+    }
+    if (s->apart) TB_MOOT(tb_name_set(&hello.host, "apart"));
+    endpoint_from(s, &hello);
+    enum tb_status status = TB_OK;
+    const bool resumed = session_resume(s, &hello.session);
+    if (!resumed) {
+        s->since_wall_ms = tb_clock_wall_ms();
+        status = session_begin(s, &hello);
+    }
+    if (status != TB_OK) {
+        tb_session_reply(s, frame->request, status, tb_catalog_full(d->catalog));
+        return TB_OK;
+    }
+    session_enlist(s);
+    d->counters.sessions_opened++;
+    char identity[TB_URI_BYTES_MAX];
+    tb_identity_format(&s->identity, identity);
+    tb_log(TB_LOG_INFO, resumed ? "session.resumed" : "session.open", "worker=%s host=%s identity=%s",
+           s->name.text, hello.host.text, identity);
+    welcome(s, frame->request);
+    return TB_OK;
+}
+
+static enum tb_status renew_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+{
+    (void)s, (void)frame; /* as any frame does */
+    return TB_OK;
+}
+
+/* ---- frames ---- */
+
+static const tb_session_fn frame_fns[TB_SESSION_TYPE_END] = {
+    [TB_SESSION_HELLO] = hello_frame,
+    [TB_SESSION_RENEW] = renew_frame,
+    [TB_SESSION_RUN_OPEN] = tb_session_run_open_frame,
+    [TB_SESSION_VERSION_OPEN] = tb_session_version_open_frame,
+    [TB_SESSION_SEAL] = tb_session_seal_frame,
+    [TB_SESSION_UNPUBLISH] = tb_session_unpublish_frame,
+    [TB_SESSION_SUBSCRIBE] = tb_session_subscribe_frame,
+    [TB_SESSION_UNSUBSCRIBE] = tb_session_unsubscribe_frame,
+    [TB_SESSION_WAIT] = tb_session_wait_frame,
+    [TB_SESSION_WAIT_SITE] = tb_session_wait_site_frame,
+    [TB_SESSION_CANCEL] = tb_session_cancel_frame,
+    [TB_SESSION_STAGE] = tb_session_stage_frame,
+    [TB_SESSION_EXPORT] = tb_session_export_frame,
+    [TB_SESSION_GRANTED] = tb_session_granted_frame,
+    [TB_SESSION_HOP_LOST] = tb_session_hop_lost_frame,
+    [TB_SESSION_CHUNK_BAD] = tb_session_chunk_bad_frame,
+    [TB_SESSION_DOUBTED] = tb_session_doubted_frame,
+    [TB_SESSION_PROGRESS] = tb_session_progress_frame,
+    [TB_SESSION_ACTIVATE] = tb_session_activate_frame,
+    [TB_SESSION_ACTIVATED] = tb_session_activated_frame,
+    [TB_SESSION_RELEASE] = tb_session_release_frame,
+    [TB_SESSION_STATUS] = tb_session_status_frame,
+    [TB_SESSION_UPDATED] = tb_session_updated_frame,
+};
+
+static enum tb_status on_frame(struct tb_wire *w, void *user, struct tb_wire_frame *frame)
+{
+    (void)w;
+    struct tb_worker_session *s = user;
+    const tb_session_fn fn = frame->type < TB_SESSION_TYPE_END ? frame_fns[frame->type] : NULL;
+    if (fn == NULL || (!s->welcomed && frame->type != TB_SESSION_HELLO)) return TB_PEER_GARBLED;
+    /* Who speaks lives: a worker that was stopped just after its HELLO counts its thirds of the lease from there on, and what it
+     * published meanwhile must not be lost before its first RENEW. */
+    enum tb_status status =
+        s->welcomed ? tb_catalog_session_renew(s->d->catalog, tb_clock_now(), &s->id) : TB_OK;
+    if (status == TB_OK) status = fn(s, frame);
+    (void)tb_daemon_settle(s->d);
+    return status;
+}
+
+/* P6: who is in the middle of a long frame lives. The manifest of a large shard takes longer than a lease over a slow connection, and
+ * what was published before must not be lost meanwhile. A frame is bounded, and so are its parts: who sends fewer bytes in a lease
+ * than one has is not heard. */
+static void on_part(struct tb_wire *w, void *user)
+{
+    (void)w;
+    struct tb_worker_session *s = user;
+    if (s->welcomed) TB_MOOT(tb_catalog_session_renew(s->d->catalog, tb_clock_now(), &s->id));
+}
+
+static void on_open(struct tb_wire *w, void *user, const struct tb_chan_peer *peer)
+{
+    (void)w;
+    struct tb_worker_session *s = user;
+    s->identity = peer->identity;
+    s->expires_wall_s = peer->expires_wall_s;
+}
+
+void tb_session_leaves(struct tb_daemon *d, const struct tb_id *session)
+{
+    tb_copies_look(d);
+    tb_catalog_session_close(d->catalog, tb_clock_now(), session);
+}
+
+static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
+{
+    (void)w;
+    struct tb_worker_session *s = user;
+    struct tb_daemon *d = s->d;
+    s->wire = NULL;
+    if (why == TB_PEER_GARBLED) {
+        d->counters.sessions_garbled++;
+        refusal_log(s, "session.garbled", "frame", "broke the session protocol; dropped");
+    } else if (!s->welcomed && why != TB_STREAM_CLOSED && why != TB_PEER_LEASE && why != TB_PEER_DUPLICATE) {
+        d->counters.sessions_refused++;
+        refusal_log(s, "session.refused", "handshake", tb_status_text(why));
+    }
+    const bool stays =
+        s->welcomed && !s->local && !d->draining && why != TB_PEER_GARBLED && why != TB_STREAM_CLOSED;
+    if (!stays) {
+        if (s->welcomed) {
+            tb_log(TB_LOG_INFO, "session.close", "worker=%s status=%s", s->name.text, tb_status_name(why));
+            tb_session_leaves(d, &s->id);
+        }
+        session_free(s);
+    } else {
+        tb_log(TB_LOG_WARN, "session.away", "worker=%s status=%s action=wait_for_lease", s->name.text,
+               tb_status_name(why));
+        tb_catalog_session_detach(d->catalog, tb_clock_now(), &s->id);
+        while (s->waits != NULL) {
+            struct tb_pending_wait *wait = s->waits;
+            s->waits = wait->next;
+            tb_free(wait);
+        }
+    }
+    (void)tb_daemon_settle(d);
+}
+
+static const struct tb_wire_ops wire_ops = {
+    .on_open = on_open, .on_frame = on_frame, .on_part = on_part, .on_closed = on_closed};
+
+uint32_t tb_sessions_max(const struct tb_daemon *d)
+{
+    return d->config->session_max + GREETING;
+}
+
+/* P7. One line a time: who connects again and again is not written down each time, and one that leaves makes no room worth
+ * another line. */
+static bool sessions_refuse(struct tb_daemon *d)
+{
+    const bool full = d->session_count >= tb_sessions_max(d);
+    const bool crowded = d->session_count >= d->config->session_max + GREETING / 2;
+    if (full) d->counters.sessions_refused++;
+    d->connections.refused += full;
+    if (full && !d->sessions_full)
+        tb_log(TB_LOG_WARN, "session.refused", "reason=too_many connections=%u session.max=%u",
+               d->session_count, d->config->session_max);
+    d->sessions_full = full || (d->sessions_full && crowded);
+    return full;
+}
+
+static void session_accept(struct tb_daemon *d, int fd, bool local)
+{
+    struct tb_worker_session *s = d->draining || sessions_refuse(d) ? NULL : tb_calloc(1, sizeof *s);
+    if (s == NULL) {
+        close(fd);
+        return;
+    }
+    s->d = d;
+    s->local = local;
+    const struct tb_wire_options options = {
+        .chan = {.loop = &d->loop,
+                 .tls = local ? NULL : d->tls,
+                 .expect.identity = {.kind = TB_IDENTITY_WORKER, .site = d->config->site},
+                 .open_ms = HELLO_MS},
+        .ops = &wire_ops,
+        .user = s,
+        .frame_bytes_max = TB_SESSION_FRAME_BYTES_MAX,
+        .queue_bytes_max = QUEUE_BYTES_MAX};
+    s->next = d->sessions;
+    if (s->next != NULL) s->next->previous = s;
+    d->sessions = s;
+    d->session_count++;
+    tb_gauge_add(&d->connections, 1);
+    s->since_wall_ms = tb_clock_wall_ms();
+    if (tb_wire_accept(&options, fd, &s->wire) != TB_OK) {
+        s->wire = NULL;
+        session_free(s);
+    }
+}
+
+static void accept_unix(void *user, int fd, const struct tb_address *from)
+{
+    (void)from;
+    session_accept(user, fd, true);
+}
+
+static void accept_tls(void *user, int fd, const struct tb_address *from)
+{
+    (void)from;
+    session_accept(user, fd, false);
+}
+
+/* ---- opening and closing ---- */
+
+static enum tb_status listen_at(struct tb_daemon *d, const char *text, bool local, struct tb_listener **out)
+{
+    struct tb_endpoint endpoint;
+    struct tb_address address;
+    char full[300];
+    snprintf(full, sizeof full, "%s%s", local ? "unix:" : "", text);
+    enum tb_status status = tb_endpoint_parse(full, &endpoint);
+    if (status == TB_OK) status = tb_endpoint_address(&endpoint, &address);
+    /* Anybody on this host may connect; what they may do is per model and identity, denied by default. */
+    if (status == TB_OK)
+        status = tb_listen(&d->loop, &address, 0666, local ? accept_unix : accept_tls, d, out);
+    if (status != TB_OK) {
+        const int error = errno;
+        struct tb_log_line l;
+        tb_log_begin(&l, TB_LOG_ERROR, "session.listen_failed");
+        tb_log_str(&l, "what", local ? "session.socket" : "session.listen");
+        tb_log_str(&l, "address", full);
+        tb_log_str(&l, "why", tb_endpoint_why(status, error));
+        tb_log_end(&l);
+    }
+    return status;
+}
+
+enum tb_status tb_sessions_open(struct tb_daemon *d)
+{
+    const struct tb_config *c = d->config;
+    enum tb_status status = listen_at(d, c->session_socket, true, &d->session_unix);
+    if (status == TB_OK && c->session_listen != NULL)
+        status = listen_at(d, c->session_listen, false, &d->session_tls);
+    return status;
+}
+
+void tb_sessions_shut(struct tb_daemon *d)
+{
+    if (d->session_unix != NULL) tb_listener_close(d->session_unix);
+    if (d->session_tls != NULL) tb_listener_close(d->session_tls);
+    d->session_unix = d->session_tls = NULL;
+}
+
+void tb_sessions_close(struct tb_daemon *d)
+{
+    for (struct tb_worker_session *s = d->sessions, *next; s != NULL; s = next) {
+        next = s->next;
+        if (s->wire != NULL)
+            tb_wire_finish(s->wire, TB_SITE_DRAINING, 200);
+        else
+            session_free(s);
+    }
+}
+
+/* Workers that an authority let in which is not trusted any more do not come back; the others do, within their lease. */
+void tb_sessions_distrust(struct tb_daemon *d)
+{
+    for (struct tb_worker_session *s = d->sessions; s != NULL; s = s->next)
+        if (!s->local && s->wire != NULL) tb_wire_close(s->wire, TB_PEER_IDENTITY);
+}
+
+void tb_sessions_tick(struct tb_daemon *d, uint64_t wall_s)
+{
+    for (struct tb_worker_session *s = d->sessions; s != NULL; s = s->next) {
+        if (s->wire == NULL) continue;
+        const bool expired = s->expires_wall_s != 0 && wall_s > s->expires_wall_s;
+        const bool silent = !s->welcomed && tb_clock_wall_ms() - s->since_wall_ms > HELLO_MS;
+        if (!expired && !silent) continue;
+        if (s->welcomed) { /* else on_closed counts it and says why */
+            d->counters.sessions_refused++;
+            refusal_log(s, "session.refused", "certificate", "expired");
+        }
+        tb_wire_close(s->wire, expired ? TB_PEER_IDENTITY : TB_STREAM_IDLE);
+    }
+}

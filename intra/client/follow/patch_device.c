@@ -1,0 +1,252 @@
+/* patch_device.c - chunks of a patch that stand on a device: what an object would make of them, what they are encoded as, and the
+ * switch. Over the bus go objects and chunks that came whole; nothing of what the tensors hold comes down. */
+#include "base/codec/sparse.h"
+#include "base/fault.h"
+#include "intra/client/follow/patch_inside.h"
+
+/* ---- where a chunk stands ---- */
+
+enum tb_patch_side tb_patch_side_of(const struct tb_patch_shard *sh, const struct tb_chunk *chunk)
+{
+    const struct tb_layout *layout = &sh->manifest->layout;
+    const uint64_t end = chunk->offset + chunk->bytes;
+    if (sh->patch->target->gpu == NULL) return TB_PATCH_ON_HOST;
+    bool host = end > layout->bytes, device = false;
+    for (uint32_t i = tb_layout_tensor_at(layout, chunk->offset);
+         i < layout->tensor_count && layout->tensors[i].offset < end; i++) {
+        if (layout->tensors[i].bytes == 0) continue;
+        device = device || sh->on_device[i];
+        host = host || !sh->on_device[i];
+    }
+    if (!device) return TB_PATCH_ON_HOST;
+    return host ? TB_PATCH_ON_BOTH : TB_PATCH_ON_DEVICE;
+}
+
+/* Its stretches that are here, one behind another; counted where `to` is NULL. */
+static uint32_t pieces_in(const struct tb_patch_shard *sh, uint8_t *const *memory,
+                          const struct tb_chunk *chunk, struct tb_gpu_piece *to)
+{
+    const struct tb_spread spread = {.layout = &sh->manifest->layout, .tensors = memory};
+    uint32_t tensor = tb_layout_tensor_at(&sh->manifest->layout, chunk->offset), count = 0;
+    const uint64_t end = chunk->offset + chunk->bytes;
+    for (uint64_t at = chunk->offset; at < end;) {
+        const struct tb_stretch s = tb_spread_at(&spread, at, end - at, &tensor);
+        if (to != NULL) to[count] = (struct tb_gpu_piece){s.at, s.bytes};
+        count++;
+        at += s.bytes;
+    }
+    return count;
+}
+
+static uint32_t pieces_of(const struct tb_patch_shard *sh, const struct tb_chunk *chunk,
+                          struct tb_gpu_piece *to)
+{
+    return pieces_in(sh, sh->memory, chunk, to);
+}
+
+enum tb_status tb_patch_exchange(const struct tb_patch_shard *sh, const struct tb_chunk *chunk,
+                                 uint8_t *whole, bool to_tensors, uint64_t *bytes_out)
+{
+    uint8_t *const *memory = to_tensors ? sh->own : sh->memory;
+    const uint32_t count = pieces_in(sh, memory, chunk, NULL);
+    struct tb_gpu_piece *pieces = tb_calloc((size_t)count + 1, sizeof *pieces);
+    struct tb_gpu_rows *moves = tb_calloc((size_t)count + 1, sizeof *moves);
+    enum tb_status status = pieces == NULL || moves == NULL ? TB_SITE_NOMEM : TB_OK;
+    *bytes_out = 0;
+    if (status == TB_OK) {
+        uint32_t n = 0;
+        (void)pieces_in(sh, memory, chunk, pieces);
+        for (uint32_t i = 0; i < count; whole += pieces[i++].bytes) {
+            if (pieces[i].at == NULL) continue;
+            moves[n++].row = to_tensors ? (struct tb_gpu_move){pieces[i].at, whole, pieces[i].bytes}
+                                        : (struct tb_gpu_move){whole, pieces[i].at, pieces[i].bytes};
+            *bytes_out += pieces[i].bytes;
+        }
+        status = tb_gpu_move(sh->patch->target->gpu, moves, n);
+    }
+    tb_free(moves);
+    tb_free(pieces);
+    return status;
+}
+
+/* ---- asked for while a version lands ---- */
+
+/* A block of the device works on a chunk, so it takes as long for several as for one. */
+struct proof {
+    struct tb_asked asked;
+    struct tb_gpu_step step;
+};
+struct encoding {
+    struct tb_asked asked;
+    struct tb_gpu_difference difference;
+};
+
+static enum tb_status prove_all(void *user, struct tb_asked *const *all, uint32_t count)
+{
+    const struct tb_patch *patch = user;
+    struct tb_gpu_step steps[TB_TOGETHER_MAX];
+    for (uint32_t i = 0; i < count; i++)
+        steps[i] = ((const struct proof *)all[i])->step;
+    const enum tb_status status = tb_gpu_prove(patch->target->gpu, steps, count);
+    for (uint32_t i = 0; i < count; i++)
+        ((struct proof *)all[i])->step = steps[i];
+    return status;
+}
+
+static enum tb_status encode_all(void *user, struct tb_asked *const *all, uint32_t count)
+{
+    const struct tb_patch *patch = user;
+    struct tb_gpu_difference list[TB_TOGETHER_MAX];
+    for (uint32_t i = 0; i < count; i++)
+        list[i] = ((const struct encoding *)all[i])->difference;
+    const enum tb_status status = tb_gpu_encode(patch->target->gpu, list, count);
+    for (uint32_t i = 0; i < count; i++)
+        ((struct encoding *)all[i])->difference = list[i];
+    return status;
+}
+
+void tb_patch_device_init(struct tb_patch *patch)
+{
+    tb_together_init(&patch->proofs, prove_all, patch);
+    tb_together_init(&patch->encodings, encode_all, patch);
+}
+
+void tb_patch_device_fini(struct tb_patch *patch)
+{
+    tb_together_fini(&patch->proofs);
+    tb_together_fini(&patch->encodings);
+}
+
+/* The caller's to free; NULL: no memory. */
+static struct tb_gpu_piece *new_pieces(const struct tb_patch_shard *sh, const struct tb_chunk *chunk,
+                                       uint32_t *count_out)
+{
+    *count_out = pieces_of(sh, chunk, NULL);
+    struct tb_gpu_piece *pieces = tb_calloc((size_t)*count_out + 1, sizeof *pieces);
+    if (pieces != NULL) (void)pieces_of(sh, chunk, pieces);
+    return pieces;
+}
+
+enum tb_status tb_patch_prove_by_device(struct tb_patch_shard *sh, uint32_t k,
+                                        const struct tb_codec_coded *coded)
+{
+    const struct tb_chunk *chunk = &sh->manifest->chunks[k];
+    if (coded->form.id != TB_CODEC_SPARSE || coded->count >= chunk->bytes) return TB_CHUNK_CODEC;
+    if (!tb_gpu_may_patch(sh->patch->target->gpu)) return TB_CHUNK_CODEC;
+    uint32_t count;
+    struct tb_gpu_piece *pieces = new_pieces(sh, chunk, &count);
+    if (pieces == NULL) return TB_CHUNK_CODEC;
+    struct proof mine = {.step = {.pieces = pieces,
+                                  .piece_count = count,
+                                  .bytes = chunk->bytes,
+                                  .form_bytes = (uint32_t)coded->count,
+                                  .form = coded->bytes}};
+    const enum tb_status status = tb_together_ask(&sh->patch->proofs, &mine.asked);
+    tb_free(pieces);
+    if (status != TB_OK || !mine.step.patched) return TB_CHUNK_CODEC;
+    return tb_digest_equal(&mine.step.digest, &sh->manifest->digests[k]) ? TB_OK : TB_CHUNK_DIGEST;
+}
+
+bool tb_patch_encode_by_device(struct tb_patch_shard *sh, uint32_t k, const uint8_t *bytes, uint8_t *room,
+                               struct tb_codec_coded *coded_out)
+{
+    const struct tb_chunk *chunk = &sh->manifest->chunks[k];
+    if (!tb_gpu_may_patch(sh->patch->target->gpu)) return false;
+    uint32_t count;
+    struct tb_gpu_piece *pieces = new_pieces(sh, chunk, &count);
+    if (pieces == NULL) return false;
+    const enum tb_dtype dtype = tb_layout_dtype_at(&sh->manifest->layout, chunk->offset);
+    struct encoding mine = {.difference = {.pieces = pieces,
+                                           .piece_count = count,
+                                           .bytes = chunk->bytes,
+                                           .chunk = bytes,
+                                           .kind = tb_sparse_kind_of(dtype),
+                                           .classes = TB_CODEC_CLASSES,
+                                           .form = room}};
+    const enum tb_status status = tb_together_ask(&sh->patch->encodings, &mine.asked);
+    tb_free(pieces);
+    *coded_out = (struct tb_codec_coded){{TB_CODEC_SPARSE, true}, room, mine.difference.form_bytes};
+    return status == TB_OK && mine.difference.form_bytes > 0;
+}
+
+/* ---- the switch ---- */
+
+bool tb_patch_device_decodes(const struct tb_patch_shard *sh, uint32_t k)
+{
+    return sh->chunks[k].state == TB_PATCH_CODED &&
+           tb_patch_side_of(sh, &sh->manifest->chunks[k]) == TB_PATCH_ON_DEVICE;
+}
+
+/* Chunks that it decodes, in the order of all. */
+struct device_steps {
+    struct tb_gpu_step *steps;
+    struct tb_gpu_piece *pieces;
+    uint32_t count, piece_count;
+};
+
+static void each_step(const struct tb_patch *patch, struct device_steps *d,
+                      void (*fn)(struct device_steps *d, struct tb_patch_shard *sh, uint32_t k, void *user),
+                      void *user)
+{
+    for (uint32_t i = 0; i < patch->shard_count; i++) {
+        struct tb_patch_shard *sh = &patch->shards[i];
+        for (uint32_t k = 0; k < sh->manifest->chunk_count; k++)
+            if (tb_patch_device_decodes(sh, k)) fn(d, sh, k, user);
+    }
+}
+
+static void count_step(struct device_steps *d, struct tb_patch_shard *sh, uint32_t k, void *user)
+{
+    (void)user;
+    d->count++;
+    d->piece_count += pieces_of(sh, &sh->manifest->chunks[k], NULL);
+}
+
+static void list_step(struct device_steps *d, struct tb_patch_shard *sh, uint32_t k, void *user)
+{
+    (void)user;
+    struct tb_gpu_piece *pieces = d->pieces + d->piece_count;
+    const uint32_t count = pieces_of(sh, &sh->manifest->chunks[k], pieces);
+    d->steps[d->count++] = (struct tb_gpu_step){.pieces = pieces,
+                                                .piece_count = count,
+                                                .bytes = sh->manifest->chunks[k].bytes,
+                                                .form_bytes = sh->chunks[k].bytes,
+                                                .form = sh->chunks[k].coded};
+    d->piece_count += count;
+}
+
+static void judge_step(struct device_steps *d, struct tb_patch_shard *sh, uint32_t k, void *user)
+{
+    struct tb_patch_applying *a = user;
+    const struct tb_gpu_step *step = &d->steps[d->count++];
+    if (step->patched) atomic_fetch_add(&a->patched_bytes, step->bytes);
+    if (step->patched && tb_digest_equal(&step->digest, &sh->manifest->digests[k]))
+        tb_patch_done(&sh->chunks[k]);
+    else
+        tb_patch_failed(a, sh, k);
+}
+
+void tb_patch_apply_by_device(struct tb_patch_applying *a)
+{
+    struct tb_gpu_memory *gpu = a->patch->target->gpu;
+    struct device_steps d = {.count = 0};
+    if (gpu == NULL) return;
+    each_step(a->patch, &d, count_step, NULL);
+    if (d.count == 0) return;
+    d.steps = tb_calloc(d.count, sizeof *d.steps);
+    d.pieces = tb_calloc(d.piece_count, sizeof *d.pieces);
+    const uint32_t count = d.count;
+    enum tb_status status = d.steps == NULL || d.pieces == NULL ? TB_BAD_STATE : TB_OK;
+    if (status == TB_OK) {
+        d.count = d.piece_count = 0;
+        each_step(a->patch, &d, list_step, NULL);
+        status = tb_gpu_patch(gpu, d.steps, count);
+        d.count = 0;
+        /* Without room on the device nothing is patched, and all of it comes whole. */
+        if (status == TB_OK || status == TB_SITE_NOMEM) each_step(a->patch, &d, judge_step, a);
+    }
+    if (status != TB_OK && status != TB_SITE_NOMEM)
+        atomic_store(&a->status, status == TB_BAD_STATE ? TB_SITE_NOMEM : status);
+    tb_free(d.pieces);
+    tb_free(d.steps);
+}

@@ -1,0 +1,106 @@
+/* patch_inside.h - what patch.c and patch_device.c share. */
+#ifndef TB_INTRA_CLIENT_PATCH_INSIDE_H
+#define TB_INTRA_CLIENT_PATCH_INSIDE_H
+
+#include <stdatomic.h>
+
+#include "intra/client/follow/patch.h"
+
+enum tb_patch_state {
+    TB_PATCH_LANDED,   /* as it came, in its place; also before it came */
+    TB_PATCH_CODED,    /* in `coded`, on what the buffers held */
+    TB_PATCH_DONE,     /* the buffers hold it */
+    TB_PATCH_FETCH,    /* they do not: it comes whole, and stays so */
+    TB_PATCH_NEEDLESS, /* it came, and is of tied tensors alone: it is in no form here */
+};
+
+struct tb_patch_chunk {
+    uint8_t state;
+    bool stayed; /* whole, in its place */
+    struct tb_codec_form form;
+    uint32_t bytes;
+    uint8_t *coded;
+};
+
+struct tb_patch_shard {
+    struct tb_patch *patch;
+    struct tb_spread spread;
+    const struct tb_manifest *manifest;
+    uint8_t **memory;
+    bool *on_device;
+    uint8_t *ties; /* NULL: none */
+    uint8_t **
+        own; /* as `memory`, but NULL for tied tensors: where the switch writes. `memory` itself where there are no ties */
+    struct tb_patch_chunk *chunks;
+    struct tb_place *place;
+    uint64_t first; /* of its chunks in the line of all */
+};
+
+/* A codec and room for two chunks: one for each thread that works at the same time. */
+struct tb_patch_tool {
+    struct tb_patch_tool *next;
+    struct tb_codec *codec;
+    uint8_t *gathered, *made;
+};
+
+struct tb_patch {
+    struct tb_patch_target *target;
+    uint64_t rests_on; /* target->writes */
+    struct tb_patch_shard *shards;
+    uint32_t shard_count;
+    uint64_t chunk_total;
+    uint32_t chunk_bytes_max;
+    size_t page_bytes;
+    _Atomic uint64_t staged_bytes;
+    pthread_mutex_t lock; /* of `idle` */
+    struct tb_patch_tool *idle;
+    struct tb_together proofs, encodings; /* of the device */
+};
+
+/* ---- tied tensors (patch_tied.c) ---- */
+
+enum tb_patch_tied { TB_PATCH_TIED_NONE, TB_PATCH_TIED_SOME, TB_PATCH_TIED_ALL };
+/* How much of a chunk is of tied tensors. */
+enum tb_patch_tied tb_patch_tied_of(const struct tb_patch_shard *sh, uint32_t k);
+/* Fills `own` of each shard. */
+void tb_patch_own(struct tb_patch *patch);
+/* Behind all others: chunks with tied tensors are in the buffers, too. False: one is not. */
+bool tb_patch_ties_hold(struct tb_patch *patch, struct tb_patch_tool *t);
+
+/* ---- where a chunk stands; under the target's lock ---- */
+
+enum tb_patch_side { TB_PATCH_ON_HOST, TB_PATCH_ON_DEVICE, TB_PATCH_ON_BOTH };
+enum tb_patch_side tb_patch_side_of(const struct tb_patch_shard *sh, const struct tb_chunk *chunk);
+bool tb_patch_holds(const struct tb_patch_shard *sh, struct tb_patch_tool *t, uint32_t k);
+/* Between one range of ours and where the chunk stands, also on a device; what is not here is left out, and to tensors also what is
+ * tied. The bytes moved, or a failure. */
+enum tb_status tb_patch_exchange(const struct tb_patch_shard *sh, const struct tb_chunk *chunk,
+                                 uint8_t *whole, bool to_tensors, uint64_t *bytes_out);
+
+/* ---- by the device that has the chunk; under the target's lock ---- */
+
+void tb_patch_device_init(struct tb_patch *patch);
+void tb_patch_device_fini(struct tb_patch *patch);
+
+/* What the object comes to on what stands there has the chunk's digest: TB_OK, TB_CHUNK_DIGEST, or TB_CHUNK_CODEC: the device cannot
+ * say. */
+enum tb_status tb_patch_prove_by_device(struct tb_patch_shard *sh, uint32_t k,
+                                        const struct tb_codec_coded *coded);
+/* `bytes` as a difference to what stands there, into `room` for as many. False: it has none that is smaller. */
+bool tb_patch_encode_by_device(struct tb_patch_shard *sh, uint32_t k, const uint8_t *bytes, uint8_t *room,
+                               struct tb_codec_coded *coded_out);
+
+/* ---- the switch ---- */
+
+struct tb_patch_applying {
+    struct tb_patch *patch;
+    _Atomic uint64_t copied_bytes, patched_bytes;
+    _Atomic uint32_t failed;
+    _Atomic int status;
+};
+void tb_patch_done(struct tb_patch_chunk *c);
+void tb_patch_failed(struct tb_patch_applying *a, struct tb_patch_shard *sh, uint32_t k);
+bool tb_patch_device_decodes(const struct tb_patch_shard *sh, uint32_t k);
+void tb_patch_apply_by_device(struct tb_patch_applying *a);
+
+#endif

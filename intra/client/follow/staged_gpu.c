@@ -1,0 +1,150 @@
+/* staged_gpu.c - a version staged in the memory of the GPU that its tensors stand on: what lands there is digested there, and the switch
+ * copies inside the device. Blobs, bitmaps and everything that decides stay in host memory.
+ *
+ * Promise P1: a chunk is held by what the device says of its own memory.
+ * Such a staging is for its one subscription: nobody reads from it, and nothing is decoded from it. It goes when the registration is
+ * suspended, as an engine that sleeps wants its GPU's memory back, all of it. */
+#include <stdio.h>
+
+#include "base/log.h"
+#include "intra/client/session/client.h"
+
+#define FAR_ALIGN 4096u /* of shards in it; the digest's kernel wants 16 */
+
+void tb_staging_not_on_gpu(const struct tb_staging *st, const char *why)
+{
+    tb_log(TB_LOG_WARN, "staging.not_on_gpu", "number=%llu reason=\"%s\" action=staged_in_host_memory",
+           (unsigned long long)st->key.number, why);
+}
+
+/* ---- memory ---- */
+
+/* What is the host's would have to be copied down by cores, which cannot look there. */
+static bool all_on_device(const struct tb_registration *r)
+{
+    for (uint32_t i = 0; i < r->want_count; i++)
+        if (r->wants[i].bytes > 0 && !tb_gpu_memory_has(r->gpu, i)) return false;
+    return true;
+}
+
+/* The device's memory of the registration, which stays as it is until end_use. NULL: `why`. */
+static struct tb_gpu_memory *begin_use(struct tb_session *s, struct tb_registration *r, char *why)
+{
+    struct tb_gpu_memory *gpu = NULL;
+    tb_session_lock(s);
+    if (r->suspended)
+        snprintf(why, TB_GPU_WHY_BYTES, "the registration is suspended");
+    else if (r->gpu == NULL)
+        snprintf(why, TB_GPU_WHY_BYTES, "its tensors stand in host memory");
+    else if (!all_on_device(r))
+        snprintf(why, TB_GPU_WHY_BYTES, "some of its tensors stand in host memory");
+    else
+        gpu = r->gpu;
+    if (gpu != NULL) r->passes++;
+    tb_session_unlock(s);
+    return gpu;
+}
+
+/* Under the lock. */
+static void end_use(struct tb_session *s, struct tb_registration *r)
+{
+    r->passes--;
+    tb_session_changed(s, false);
+}
+
+static uint64_t lay_out(struct tb_staging *st)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < st->key.shard_count; i++) {
+        st->shards[i].far_offset = bytes;
+        bytes += (st->shards[i].manifest.layout.bytes + FAR_ALIGN - 1) / FAR_ALIGN * FAR_ALIGN;
+    }
+    return bytes;
+}
+
+void tb_staging_find_gpu(struct tb_staging *st)
+{
+    struct tb_session *s = st->session;
+    struct tb_registration *r = st->gpu_for;
+    struct tb_gpu_stage *stage = NULL;
+    char why[TB_GPU_WHY_BYTES] = "";
+    if (r == NULL) return;
+    const uint64_t bytes = lay_out(st);
+    struct tb_gpu_memory *gpu = begin_use(s, r, why);
+    const bool opened = gpu != NULL && tb_gpu_stage_open(gpu, bytes, &stage, why) == TB_OK;
+    tb_session_lock(s); /* others look at it */
+    if (gpu != NULL) end_use(s, r);
+    st->stage = opened ? stage : NULL;
+    st->stage_bytes = opened ? bytes : 0;
+    if (!opened) st->gpu_for = NULL;
+    tb_session_unlock(s);
+    if (!opened) tb_staging_not_on_gpu(st, why);
+}
+
+/* ---- places ---- */
+
+static enum tb_status finish(void *owner, const struct tb_place *p, uint32_t k, const uint8_t *from)
+{
+    struct tb_gpu_landing landing = {.from = from};
+    landing.at = tb_place_chunk(p, k, &landing.bytes);
+    const enum tb_status status = tb_gpu_stage_take(owner, &landing);
+    if (status != TB_OK) return status;
+    return tb_digest_equal(&landing.digest, &p->manifest->digests[k]) ? TB_OK : TB_CHUNK_DIGEST;
+}
+
+void tb_staging_put_far(struct tb_staging *st, struct tb_staged_shard *sh)
+{
+    struct tb_export_device device = {.dmabuf = -1};
+    uint8_t *at = tb_gpu_stage_base(st->stage) + sh->far_offset;
+    const uint64_t bytes = sh->manifest.layout.bytes;
+    if (bytes > 0 && !tb_gpu_stage_device(st->stage, at, bytes, &device)) device.dmabuf = -1;
+    sh->far = (struct tb_place_far){.bytes = bytes,
+                                    .rest = sh->place.bytes,
+                                    .finish = finish,
+                                    .owner = st->stage,
+                                    .dmabuf = device.dmabuf,
+                                    .dmabuf_offset = device.offset,
+                                    .pci = device.pci};
+    sh->place.bytes = at;
+    sh->place.far = &sh->far;
+}
+
+/* ---- suspended ---- */
+
+static struct tb_staging *next_of(struct tb_session *s, const struct tb_registration *r)
+{
+    for (struct tb_staging *st = s->stagings; st != NULL; st = st->next)
+        if (st->gpu_for == r && (st->preparing || st->stage != NULL)) return st;
+    return NULL;
+}
+
+/* P2: the gateway hears that it is not here, before anybody could say go to it. */
+static void leave(struct tb_session *s, struct tb_registration *r, struct tb_staging *st)
+{
+    struct tb_gpu_stage *stage = st->stage;
+    tb_staging_give_back(s, st);
+    tb_staging_fail(st, TB_BAD_STATE,
+                    "it stood in the GPU's memory, and went with tb_suspend: stage it again");
+    st->left_gpu = true;
+    st->gpu_for = NULL;
+    st->stage = NULL;
+    st->stage_bytes = 0;
+    r->passes++;
+    tb_session_unlock(s);
+    tb_gpu_stage_close(stage);
+    tb_session_lock(s);
+    end_use(s, r);
+}
+
+void tb_stagings_leave_gpu(struct tb_session *s, struct tb_registration *r)
+{
+    struct tb_staging *st;
+    r->ending++; /* nobody resumes it meanwhile */
+    while ((st = next_of(s, r)) != NULL || r->passes > 0) {
+        if (st == NULL || st->preparing)
+            pthread_cond_wait(&s->changed, &s->lock);
+        else
+            leave(s, r, st);
+    }
+    r->ending--;
+}

@@ -1,0 +1,464 @@
+/* staging_fill.c - how a staging fills: its export is opened at once, plans become hops, and what hops say is told
+ * to the gateway.
+ *
+ * Everything here runs on the session thread and under the lock, but for hop_said, which the fabric calls. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "intra/client/session/client.h"
+#include "intra/hop/hop_shelf.h"
+
+/* ---- notices ---- */
+
+void tb_staging_export_notice(struct tb_session *s, const struct tb_staging *st)
+{
+    struct tb_request *notice = tb_request_new(s, TB_SESSION_EXPORT, 0, st->source_bytes);
+    if (notice == NULL) return; /* then nobody reads from here, which harms nobody */
+    const struct tb_session_export m = {.uid = st->uid,
+                                        .export_id = st->unserved ? 0 : st->export_id,
+                                        .held_chunks = tb_staging_held_chunks(st),
+                                        .whole = st->state == TB_STAGING_WHOLE,
+                                        .source = {st->source, (uint32_t)st->source_bytes}};
+    tb_session_export_encode(&m, &notice->payload);
+    tb_request_post(s, notice);
+}
+
+static uint64_t held_bytes(const struct tb_staging *st, uint32_t held)
+{
+    /* What is mapped for a patch is more than it takes. */
+    const uint64_t bytes = st->patch != NULL ? st->memory.count : tb_staging_bytes(st);
+    return st->total_chunks == 0 ? 0 : (uint64_t)((double)bytes * held / st->total_chunks);
+}
+
+void tb_staging_progress_notice(struct tb_session *s, struct tb_staging *st)
+{
+    struct tb_request *notice = tb_request_new(s, TB_SESSION_PROGRESS, 0, 0);
+    if (notice == NULL) return; /* the next one says it */
+    const tb_time_ns now = tb_clock_now();
+    const uint32_t held = tb_staging_held_chunks(st);
+    const uint64_t bytes = held_bytes(st, held);
+    const double seconds = (double)tb_time_since(st->told_at, now) / 1e9;
+    const uint64_t more = bytes > st->told_bytes ? bytes - st->told_bytes : 0;
+    const struct tb_session_progress m = {.uid = st->uid,
+                                          .held_chunks = held,
+                                          .total_chunks = st->total_chunks,
+                                          .whole = st->state == TB_STAGING_WHOLE,
+                                          .bytes_per_s =
+                                              seconds > 0.001 ? (uint64_t)((double)more / seconds) : 0,
+                                          .transport = tb_transport_pack(st->transport, st->why_transport)};
+    tb_session_progress_encode(&m, &notice->payload);
+    tb_request_post(s, notice);
+    st->told_chunks = held;
+    st->told_bytes = bytes;
+    st->told_at = now;
+}
+
+/* P6: that nothing came is told too, or a worker whose NIC stands still kept its last rate, and its readers stayed behind it. */
+void tb_stagings_progress(struct tb_session *s)
+{
+    for (struct tb_staging *st = s->stagings; st != NULL; st = st->next) {
+        if (st->state != TB_STAGING_READING) continue;
+        if (tb_staging_held_chunks(st) != st->told_chunks || (st->hop_opened && s->up))
+            tb_staging_progress_notice(s, st);
+    }
+}
+
+static void lost_notice(struct tb_session *s, const struct tb_staging *st, uint64_t plan, enum tb_status why)
+{
+    struct tb_request *notice = tb_request_new(s, TB_SESSION_HOP_LOST, 0, 0);
+    if (notice == NULL) return;
+    const struct tb_session_hop_lost m = {
+        .uid = st->uid, .plan = plan, .status_negated = tb_session_status_put(why)};
+    tb_session_hop_lost_encode(&m, &notice->payload);
+    tb_request_post(s, notice);
+}
+
+static void bad_notice(struct tb_session *s, const struct tb_staging *st, const struct tb_hop_bad *bad)
+{
+    struct tb_request *notice = tb_request_new(s, TB_SESSION_CHUNK_BAD, 0, 0);
+    if (notice == NULL) return;
+    const struct tb_session_chunk_bad m = {
+        .uid = st->uid, .plan = st->plan, .shard = bad->shard, .chunk = bad->chunk, .object = bad->object};
+    tb_session_chunk_bad_encode(&m, &notice->payload);
+    tb_request_post(s, notice);
+}
+
+/* ---- hops ---- */
+
+static void note_bad(struct tb_hop_note *note, const struct tb_hop_event *event)
+{
+    if (note->bad_count == sizeof note->bad / sizeof note->bad[0]) return;
+    note->bad[note->bad_count++] = (struct tb_hop_bad){
+        .shard = event->shard, .chunk = event->chunk, .object = event->kind == TB_HOP_OBJECT_BAD};
+}
+
+/* On the fabric's thread: notes what happened and wakes the session thread. */
+static void hop_said(void *user, struct tb_hop *hop, const struct tb_hop_event *event)
+{
+    (void)hop;
+    struct tb_staging *st = user;
+    pthread_mutex_lock(&st->note_lock);
+    struct tb_hop_note *note = &st->note;
+    switch (event->kind) {
+    case TB_HOP_OPENED:
+        note->opened = true;
+        note->transport = event->transport;
+        note->why_transport = event->why_transport;
+        break;
+    case TB_HOP_LOST:
+        note->lost = true;
+        note->why = event->why;
+        break;
+    case TB_HOP_CHUNK_BAD:
+        if (event->twice) note_bad(note, event);
+        break;
+    case TB_HOP_OBJECT_BAD:
+        note_bad(note, event);
+        break;
+    case TB_HOP_WHOLE:
+        note->whole = true;
+        break;
+    }
+    pthread_mutex_unlock(&st->note_lock);
+    tb_connection_wake(st->session);
+}
+
+void tb_staging_close_hop(struct tb_staging *st)
+{
+    struct tb_hop_stats last;
+    if (st->hop == NULL) return;
+    tb_hop_close_counted(st->hop, &last);
+    st->hop = NULL;
+    st->hop_opened = false;
+    st->base = NULL;
+    st->read.bytes_read += last.bytes_read;
+    st->read.bytes_wasted += last.bytes_wasted;
+    st->read.bytes_encoded += last.bytes_encoded;
+    st->read.chunks_encoded += last.chunks_encoded;
+    pthread_mutex_lock(&st->note_lock);
+    memset(&st->note, 0, sizeof st->note);
+    pthread_mutex_unlock(&st->note_lock);
+}
+
+static bool is_whole(const struct tb_staging *st)
+{
+    for (uint32_t i = 0; i < st->key.shard_count; i++)
+        if (!tb_place_whole(&st->shards[i].place)) return false;
+    return true;
+}
+
+static void became_whole(struct tb_session *s, struct tb_staging *st)
+{
+    tb_staging_close_hop(st);
+    if (st->shelf_offset != 0) tb_shelf_close(&st->shelf);
+    st->state = TB_STAGING_WHOLE;
+    tb_log(TB_LOG_DEBUG, "staging.whole",
+           "number=%llu bytes=%llu gpu_bytes=%llu read_bytes=%llu encoded_bytes=%llu encoded_chunks=%u of=%u",
+           (unsigned long long)st->key.number, (unsigned long long)st->memory.count,
+           (unsigned long long)st->stage_bytes, (unsigned long long)st->read.bytes_read,
+           (unsigned long long)st->read.bytes_encoded, st->read.chunks_encoded, st->total_chunks);
+    tb_staging_progress_notice(s, st);
+    tb_session_changed(s, true);
+}
+
+/* A hop that is closed tells nothing more, and its last chunk may have come since we listened. False: more has to come. */
+static bool ends_whole(struct tb_session *s, struct tb_staging *st)
+{
+    tb_staging_close_hop(st);
+    if (!is_whole(st)) return false;
+    became_whole(s, st);
+    return true;
+}
+
+void tb_staging_base_goes(struct tb_session *s, const struct tb_staging *base)
+{
+    for (struct tb_staging *st = s->stagings; st != NULL; st = st->next) {
+        if (st->base != base || st->hop == NULL) continue;
+        const uint64_t plan = st->plan;
+        if (!ends_whole(s, st)) lost_notice(s, st, plan, TB_CANCELLED);
+    }
+}
+
+/* A hop that runs has passed the chunk: it ends, and the next plan's begins anew. What was whole gets a plan once the gateway hears that
+ * it is not. */
+void tb_staging_read_again(struct tb_session *s, struct tb_staging *st)
+{
+    const bool reads = st->hop != NULL;
+    const uint64_t plan = st->plan;
+    tb_staging_close_hop(st);
+    st->state = TB_STAGING_READING;
+    st->told_chunks = UINT32_MAX; /* until it is told */
+    tb_staging_progress_notice(s, st);
+    if (reads) lost_notice(s, st, plan, TB_CANCELLED);
+    tb_session_changed(s, false);
+}
+
+void tb_staging_unserve(struct tb_session *s, struct tb_staging *st)
+{
+    st->unserved = true;
+    tb_staging_export_notice(s, st);
+}
+
+/* ---- what a hop may decode from ---- */
+
+static bool same_cut(const struct tb_staging *a, const struct tb_staging *b)
+{
+    if (a->key.shard_count != b->key.shard_count) return false;
+    for (uint32_t i = 0; i < a->key.shard_count; i++)
+        if (!tb_manifest_same_cut(&a->shards[i].manifest, &b->shards[i].manifest)) return false;
+    return true;
+}
+
+static bool older(const struct tb_staging *a, const struct tb_staging *b)
+{
+    if (a->key.run_order != b->key.run_order) return a->key.run_order < b->key.run_order;
+    return a->key.number < b->key.number;
+}
+
+/* The newest older version that is whole here: what the gateway encodes against, where this process has kept up. */
+static struct tb_staging *find_base(const struct tb_session *s, const struct tb_staging *st)
+{
+    struct tb_staging *best = NULL;
+    for (struct tb_staging *b = s->stagings; b != NULL; b = b->next) {
+        if (b->state != TB_STAGING_WHOLE || tb_staging_reads_only(b)) continue;
+        if (!tb_name_equal(&b->key.model, &st->key.model)) continue;
+        if (older(b, st) && (best == NULL || older(best, b)) && same_cut(b, st)) best = b;
+    }
+    return best;
+}
+
+/* A patch is made on what its buffers hold: the active version of whoever switches them. One whose buffers were written since
+ * decodes nothing, nor does a device without kernels, so no objects are asked for. */
+static void set_patch_base(const struct tb_session *s, const struct tb_staging *st,
+                           struct tb_hop_base *base_out)
+{
+    const struct tb_gpu_memory *gpu = st->patch_for->gpu;
+    if (!tb_patch_rests(st->patch) || (gpu != NULL && !tb_gpu_may_patch(gpu))) return;
+    for (const struct tb_subscription *sub = s->subscriptions; sub != NULL; sub = sub->next)
+        if (sub->registration == st->patch_for && tb_id_is_zero(&sub->torn) && !tb_id_is_zero(&sub->active))
+            *base_out = (struct tb_hop_base){.uid = sub->active, .take = tb_patch_take, .user = st->patch};
+}
+
+static void set_base(struct tb_session *s, struct tb_staging *st, struct tb_hop_base *base_out)
+{
+    *base_out = (struct tb_hop_base){.places = NULL};
+    if (st->patch != NULL) set_patch_base(s, st, base_out);
+    st->base = st->shelf_offset != 0 ? find_base(s, st) : NULL;
+    if (st->base == NULL) return;
+    if (st->base_places == NULL) st->base_places = tb_calloc(st->key.shard_count, sizeof(struct tb_place *));
+    if (st->base_places == NULL) {
+        st->base = NULL; /* chunks come whole */
+        return;
+    }
+    for (uint32_t i = 0; i < st->key.shard_count; i++)
+        st->base_places[i] = &st->base->shards[i].place;
+    *base_out = (struct tb_hop_base){.uid = st->base->uid, .places = st->base_places};
+}
+
+/* The source's tables fit the manifests: counts, offsets and shards that exist, each once. */
+static enum tb_status check_source(const struct tb_staging *st, const struct tb_source_shard *source,
+                                   uint32_t count)
+{
+    if (count == 0 || count > st->key.shard_count) return TB_PEER_GARBLED;
+    for (uint32_t i = 0; i < count; i++) {
+        if (source[i].shard >= st->key.shard_count) return TB_PEER_GARBLED;
+        const enum tb_status status = tb_source_check(&source[i], &st->shards[source[i].shard].manifest);
+        if (status != TB_OK) return status;
+    }
+    return TB_OK;
+}
+
+static enum tb_status endpoint_of(const struct tb_session *s, const struct tb_session_plan *m,
+                                  struct tb_fabric_endpoint *out)
+{
+    memset(out, 0, sizeof *out);
+    if (strlen(m->shm_door.text) >= sizeof out->shm_door || strlen(m->tcp.text) >= sizeof out->tcp)
+        return TB_PEER_GARBLED;
+    out->host = m->host;
+    out->tls = m->tls;
+    out->fingerprint = m->print;
+    memcpy(out->shm_door, m->shm_door.text, strlen(m->shm_door.text));
+    /* Weights in clear only where the site's configuration says that its network is trusted (P8). */
+    if (m->tls || s->fabric_trusted) memcpy(out->tcp, m->tcp.text, strlen(m->tcp.text));
+    return TB_OK;
+}
+
+static enum tb_status open_hop(struct tb_session *s, struct tb_staging *st, const struct tb_session_plan *m,
+                               const struct tb_source_shard *source, uint32_t source_count)
+{
+    struct tb_hop_place *places = tb_calloc(st->key.shard_count, sizeof *places);
+    if (places == NULL) return TB_SITE_NOMEM;
+    uint32_t count = 0;
+    struct tb_hop_base base;
+    set_base(s, st, &base);
+    const bool all = st->shelf_offset != 0 || base.take != NULL; /* shelves are of all shards */
+    for (uint32_t i = 0; i < st->key.shard_count; i++)
+        if (all || !tb_place_whole(&st->shards[i].place))
+            places[count++] = (struct tb_hop_place){i, &st->shards[i].place};
+    struct tb_hop_options options = {.export_id = m->export_id,
+                                     .token = m->token,
+                                     .source = source,
+                                     .source_count = source_count,
+                                     .places = places,
+                                     .place_count = count,
+                                     .base = &base,
+                                     .shelf = st->shelf_offset != 0 ? &st->shelf : NULL,
+                                     .feeds = st->export_id,
+                                     .gpu = s->gpu,
+                                     .order_seed = 0,
+                                     .fn = hop_said,
+                                     .user = st};
+    enum tb_status status = endpoint_of(s, m, &options.from);
+    st->plan = m->plan;
+    if (status == TB_OK) status = tb_hop_open(s->fabric, &options, &st->hop);
+    if (status != TB_OK) st->hop = NULL;
+    tb_free(places);
+    return status;
+}
+
+static enum tb_status follow_plan(struct tb_session *s, struct tb_staging *st,
+                                  const struct tb_session_plan *m)
+{
+    const size_t bytes = tb_source_decode_bytes(m->source.bytes, m->source.count);
+    if (bytes == 0) return TB_PEER_GARBLED;
+    void *memory = tb_malloc(bytes);
+    const struct tb_source_shard *source;
+    uint32_t count;
+    enum tb_status status = memory == NULL ? TB_SITE_NOMEM : TB_OK;
+    if (status == TB_OK)
+        status = tb_source_decode(m->source.bytes, m->source.count, memory, bytes, &source, &count);
+    if (status == TB_OK) status = check_source(st, source, count);
+    /* A later plan replaces the source; what is held stays. */
+    if (status == TB_OK && !ends_whole(s, st)) {
+        status = open_hop(s, st, m, source, count);
+        /* Not our source to use: the gateway hears it and has others. */
+        if (status != TB_OK && status != TB_PEER_GARBLED) {
+            lost_notice(s, st, m->plan, status);
+            status = TB_OK;
+        }
+    }
+    tb_free(memory);
+    if (status != TB_SITE_NOMEM) return status;
+    lost_notice(s, st, m->plan, status); /* P6: or the gateway would take it for followed */
+    return TB_OK;
+}
+
+/* Only the newest plan counts. */
+static enum tb_status keep_plan(struct tb_staging *st, const struct tb_session_plan *m)
+{
+    struct tb_session_plan *kept = tb_malloc(sizeof *kept + m->source.count);
+    if (kept == NULL) {
+        lost_notice(st->session, st, m->plan, TB_SITE_NOMEM);
+        return TB_SITE_NOMEM;
+    }
+    *kept = *m;
+    if (m->source.count > 0) memcpy(kept + 1, m->source.bytes, m->source.count);
+    kept->source.bytes = (const uint8_t *)(kept + 1);
+    tb_free(st->kept_plan);
+    st->kept_plan = kept;
+    return TB_OK;
+}
+
+enum tb_status tb_staging_plan(struct tb_session *s, const struct tb_session_plan *m)
+{
+    struct tb_staging *st = tb_staging_find(s, &m->uid);
+    if (st == NULL || st->state == TB_STAGING_FAILED || st->state == TB_STAGING_WHOLE)
+        return TB_OK; /* too late for it */
+    if (!tb_staging_has_manifests(st)) return TB_PEER_GARBLED;
+    if (keep_plan(st, m) != TB_OK || st->state != TB_STAGING_READING) return TB_OK;
+    return follow_plan(s, st, st->kept_plan);
+}
+
+/* ---- what happened meanwhile ---- */
+
+/* Others may chain behind this staging from its first chunk: its export is told before a byte is there. Of a patch it is told
+ * that there is none. */
+static enum tb_status open_export(struct tb_session *s, struct tb_staging *st)
+{
+    const uint64_t id = ++s->next_export;
+    const struct tb_export_buffer buffer = {
+        .bytes = st->memory.bytes, .count = st->memory.count, .memfd = st->memory.memfd};
+    const struct tb_shelf_at shelf = {.offset = st->shelf_offset};
+    const struct tb_export_options options = {.export_id = id,
+                                              .buffers = &buffer,
+                                              .buffer_count = 1,
+                                              .shelf = st->shelf_offset != 0 ? &shelf : NULL,
+                                              .chained = true};
+    const enum tb_status status = tb_export_open(s->fabric, &options);
+    if (status == TB_OK) st->export_id = id;
+    return status;
+}
+
+static void begin_reading(struct tb_session *s, struct tb_staging *st)
+{
+    const enum tb_status status = tb_staging_reads_only(st) ? TB_OK : open_export(s, st);
+    if (status != TB_OK) {
+        tb_staging_fail(st, status, "the staging cannot be exported");
+        return;
+    }
+    st->state = TB_STAGING_READING;
+    st->told_at = tb_clock_now();
+    tb_staging_export_notice(s, st);
+    if (is_whole(st))
+        became_whole(s, st); /* a version without a byte */
+    else if (st->kept_plan != NULL && follow_plan(s, st, st->kept_plan) != TB_OK)
+        tb_staging_fail(st, TB_PEER_GARBLED, "the gateway's plan does not fit the version");
+    tb_session_changed(s, false);
+}
+
+static void hop_opened(struct tb_staging *st, const struct tb_hop_note *note)
+{
+    st->hop_opened = true;
+    st->transport = note->transport;
+    st->why_transport = note->why_transport;
+    if (st->lost_at == 0) return;
+    tb_log(TB_LOG_INFO, "hop.resumed", "number=%llu plan=%llu held_chunks=%u after_ms=%llu",
+           (unsigned long long)st->key.number, (unsigned long long)st->plan, tb_staging_held_chunks(st),
+           (unsigned long long)(tb_time_since(st->lost_at, tb_clock_now()) / TB_MS(1)));
+    st->lost_at = 0;
+}
+
+static void hear_hop(struct tb_session *s, struct tb_staging *st)
+{
+    pthread_mutex_lock(&st->note_lock);
+    const struct tb_hop_note note = st->note;
+    st->note.bad_count = 0;
+    st->note.opened = false;
+    pthread_mutex_unlock(&st->note_lock);
+    if (note.opened) hop_opened(st, &note);
+    for (uint32_t i = 0; i < note.bad_count; i++)
+        bad_notice(s, st, &note.bad[i]);
+    if (is_whole(st)) {
+        became_whole(s, st);
+        return;
+    }
+    if (!note.lost && !note.whole) return;
+    /* A source that has ended without all shards is no source any more. */
+    const enum tb_status why = note.lost ? note.why : TB_CHUNK_ABSENT;
+    const uint64_t plan = st->plan;
+    tb_staging_close_hop(st);
+    if (st->stage != NULL && tb_gpu_stage_failed(st->stage)) { /* another source would not help */
+        tb_staging_fail(st, TB_SITE_IO,
+                        "the GPU in whose memory it lands refused: see gpu.failed in the log");
+        return;
+    }
+    tb_log(TB_LOG_WARN, "hop.lost", "number=%llu plan=%llu held_chunks=%u of=%u status=%s action=ask_again",
+           (unsigned long long)st->key.number, (unsigned long long)plan, tb_staging_held_chunks(st),
+           st->total_chunks, tb_status_name(why));
+    st->lost_at = tb_clock_now();
+    lost_notice(s, st, plan, why);
+}
+
+void tb_stagings_advance(struct tb_session *s)
+{
+    for (struct tb_staging *st = s->stagings; st != NULL; st = st->next) {
+        if (st->state == TB_STAGING_PREPARED)
+            begin_reading(s, st);
+        else if (st->state == TB_STAGING_READING && st->hop != NULL)
+            hear_hop(s, st);
+    }
+}

@@ -1,0 +1,291 @@
+/* session.c - a session's life, and what every call does at its beginning and end. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/machine.h"
+#include "intra/client/session/client.h"
+#include "tombolo/version.h"
+
+#define OPEN_TIMEOUT_MS 10000u
+/* Of a program built before no_verbs was there. */
+#define FIRST_OPTIONS_BYTES offsetof(struct tb_session_options, no_verbs)
+#define DRAIN_MS_UNKNOWN    10000u /* until a gateway said what its site drains for */
+
+const char *tb_library_version(void)
+{
+    return TB_VERSION_TEXT;
+}
+
+/* ---- calls ---- */
+
+void tb_session_lock(struct tb_session *s)
+{
+    pthread_mutex_lock(&s->lock);
+}
+
+void tb_session_unlock(struct tb_session *s)
+{
+    pthread_mutex_unlock(&s->lock);
+}
+
+int tb_session_enter(struct tb_session *s)
+{
+    if (s == NULL) return tb_fail(TB_BAD_ARGUMENT, "no session given");
+    if (s->pid != getpid())
+        return tb_fail(TB_FORKED, "the session was opened by process %ld, this is %ld: open one of its own",
+                       (long)s->pid, (long)getpid());
+    tb_session_lock(s);
+    const bool closing = s->closing;
+    if (!closing) s->calls++;
+    tb_session_unlock(s);
+    return closing ? tb_fail(TB_CANCELLED, "the session is being closed") : TB_OK;
+}
+
+void tb_session_leave(struct tb_session *s)
+{
+    tb_session_lock(s);
+    TB_ASSERT(s->calls > 0);
+    s->calls--;
+    if (s->closing) pthread_cond_broadcast(&s->changed);
+    tb_session_unlock(s);
+}
+
+void tb_session_changed(struct tb_session *s, bool tell)
+{
+    pthread_cond_broadcast(&s->changed);
+    if (!tell || s->eventfd < 0) return;
+    const uint64_t one = 1;
+    /* EAGAIN means that it is readable already, which is all we want. */
+    const ssize_t written = write(s->eventfd, &one, sizeof one);
+    TB_ASSERT(written == (ssize_t)sizeof one || errno == EAGAIN);
+}
+
+enum tb_status tb_session_wait_change(struct tb_session *s, const struct tb_call *call)
+{
+    if (s->closing || s->cancels != call->cancels) return TB_CANCELLED;
+    if (call->deadline == TB_TIME_NEVER) {
+        pthread_cond_wait(&s->changed, &s->lock);
+    } else {
+        if (tb_clock_now() >= call->deadline) return TB_TIMEOUT;
+        const struct timespec until = {.tv_sec = (time_t)(call->deadline / 1000000000u),
+                                       .tv_nsec = (long)(call->deadline % 1000000000u)};
+        pthread_cond_timedwait(&s->changed, &s->lock, &until);
+    }
+    return s->closing || s->cancels != call->cancels ? TB_CANCELLED : TB_OK;
+}
+
+struct tb_call tb_call_begin(struct tb_session *s, uint32_t timeout_ms)
+{
+    struct tb_call call = {.began = tb_clock_now()};
+    call.deadline =
+        timeout_ms == TB_WAIT_FOREVER ? TB_TIME_NEVER : tb_time_add(call.began, TB_MS(timeout_ms));
+    tb_session_lock(s);
+    call.cancels = s->cancels;
+    tb_session_unlock(s);
+    return call;
+}
+
+uint32_t tb_session_drain_ms(const struct tb_session *s)
+{
+    return s->was_up ? s->welcome.drain_ms : DRAIN_MS_UNKNOWN;
+}
+
+/* ---- open ---- */
+
+static void default_name(char out[TB_NAME_BYTES_MAX + 1])
+{
+    char host[40] = "worker";
+    if (gethostname(host, sizeof host - 1) != 0) snprintf(host, sizeof host, "worker");
+    host[sizeof host - 1] = '\0';
+    snprintf(out, TB_NAME_BYTES_MAX + 1, "%s-%ld", host, (long)getpid());
+    for (char *c = out; *c != '\0'; c++)
+        if (!tb_name_valid((char[]){'x', *c, '\0'})) *c = '-';
+}
+
+static int set_name(struct tb_name *name, const char *given, const char *otherwise, const char *what)
+{
+    const char *text = given != NULL ? given : otherwise;
+    if (tb_name_set(name, text) == TB_OK) return TB_OK;
+    return tb_fail(TB_BAD_ARGUMENT, "%s \"%.80s\": 1 to 64 of A-Z a-z 0-9 . _ -", what, text);
+}
+
+static int set_names(struct tb_session *s, const struct tb_session_options *o)
+{
+    char name[TB_NAME_BYTES_MAX + 1], host[TB_NAME_BYTES_MAX + 1] = "";
+    default_name(name);
+    if (o->host == NULL && !tb_machine_line(TB_MACHINE_BOOT_ID, host, sizeof host))
+        return tb_fail(TB_SITE_IO, TB_MACHINE_BOOT_ID " cannot be read: give options.host");
+    int status = set_name(&s->name, o->name, name, "worker name");
+    if (status == TB_OK) status = set_name(&s->host, o->host, host, "host name");
+    if (status == TB_OK && o->rack != NULL) status = set_name(&s->rack, o->rack, o->rack, "rack name");
+    return status;
+}
+
+static int check_options(const struct tb_session_options *o)
+{
+    if (o == NULL || o->struct_bytes < FIRST_OPTIONS_BYTES)
+        return tb_fail(TB_BAD_ARGUMENT, "options.struct_bytes must be sizeof(struct tb_session_options), %zu",
+                       sizeof *o);
+    if (o->gateway == NULL)
+        return tb_fail(TB_BAD_ARGUMENT, "options.gateway is missing: \"unix:PATH\" or \"host:port\"");
+    struct tb_endpoint endpoint;
+    if (tb_endpoint_parse(o->gateway, &endpoint) != TB_OK)
+        return tb_fail(TB_BAD_ARGUMENT, "gateway \"%.200s\" is neither unix:PATH nor host:port", o->gateway);
+    const bool tls = o->ca != NULL && o->cert != NULL && o->key != NULL;
+    if (!endpoint.is_unix && !tls)
+        return tb_fail(TB_BAD_ARGUMENT, "gateway %.200s is not on a unix socket: ca, cert and key are needed",
+                       o->gateway);
+    if (o->fabric_address != NULL && strlen(o->fabric_address) >= 64 - 2)
+        return tb_fail(TB_BAD_ARGUMENT, "fabric_address \"%.80s\" is too long", o->fabric_address);
+    return TB_OK;
+}
+
+static void init_lock(struct tb_session *s)
+{
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->changed, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+static void free_session(struct tb_session *s)
+{
+    if (s->eventfd >= 0) close(s->eventfd);
+    tb_layouts_free(s->layouts);
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+    tb_free(s);
+}
+
+static int session_new(const struct tb_session_options *o, struct tb_session **s_out)
+{
+    struct tb_session *s = tb_calloc(1, sizeof *s);
+    if (s == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for a session");
+    s->pid = getpid();
+    s->spot = o->spot != 0;
+    s->threads = o->threads;
+    s->pace_bytes_per_s = o->pace_bytes_per_s;
+    s->no_verbs = o->no_verbs != 0;
+    s->protect = o->protect != 0;
+    s->down_since = tb_clock_now();
+    s->down_why = TB_PEER_UNREACHABLE;
+    snprintf(s->down_text, sizeof s->down_text, "no answer yet");
+    snprintf(s->gateway_text, sizeof s->gateway_text, "%s", o->gateway);
+    if (o->fabric_address != NULL)
+        snprintf(s->fabric_address, sizeof s->fabric_address, "%s%s", o->fabric_address,
+                 strrchr(o->fabric_address, ':') == NULL ? ":0" : "");
+    init_lock(s);
+    s->eventfd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    int status = s->eventfd >= 0 ? set_names(s, o) : tb_fail(TB_SITE_IO, "eventfd: %s", strerror(errno));
+    s->layouts = tb_layouts_new();
+    if (status == TB_OK && s->layouts == NULL) status = tb_fail(TB_SITE_NOMEM, "no memory for a session");
+    if (status == TB_OK && tb_crew_new(o->threads, &s->crew) != TB_OK)
+        status = tb_fail(TB_SITE_NOMEM, "no thread for the pool could be started");
+    if (status == TB_OK)
+        *s_out = s;
+    else
+        free_session(s);
+    return status;
+}
+
+static int wait_until_up(struct tb_session *s, uint32_t timeout_ms)
+{
+    const struct tb_call call = tb_call_begin(s, timeout_ms);
+    tb_session_lock(s);
+    enum tb_status status = TB_OK;
+    while (!s->up && !s->refused && status == TB_OK)
+        status = tb_session_wait_change(s, &call);
+    const enum tb_status why = s->down_why;
+    const bool up = s->up, refused = s->refused;
+    char text[sizeof s->down_text];
+    memcpy(text, s->down_text, sizeof text);
+    tb_session_unlock(s);
+    if (up) return TB_OK;
+    if (refused) return tb_fail(why, "the gateway at %s cannot be used: %s", s->gateway_text, text);
+    return tb_fail(TB_GATEWAY_AWAY, "the gateway at %s did not answer in %u ms: %s", s->gateway_text,
+                   timeout_ms, text);
+}
+
+int tb_session_open(const struct tb_session_options *options, struct tb_session **session_out)
+{
+    int status = check_options(options);
+    if (status != TB_OK) return status;
+    if (session_out == NULL) return tb_fail(TB_BAD_ARGUMENT, "session_out is NULL");
+    struct tb_session_options all = {0}; /* of an older program: what it does not know is not asked for */
+    memcpy(&all, options, options->struct_bytes < sizeof all ? options->struct_bytes : sizeof all);
+    struct tb_session *s = NULL;
+    status = session_new(&all, &s);
+    if (status != TB_OK) return status;
+    status = tb_connection_open(s, &all);
+    if (status == TB_OK)
+        status = wait_until_up(s, options->open_timeout_ms == 0 ? OPEN_TIMEOUT_MS : options->open_timeout_ms);
+    if (status == TB_OK) {
+        *session_out = s;
+        return TB_OK;
+    }
+    tb_session_close(s);
+    return status;
+}
+
+/* ---- end ---- */
+
+static void wait_for_calls(struct tb_session *s)
+{
+    tb_session_lock(s);
+    s->closing = true;
+    tb_session_changed(s, true);
+    while (s->calls > 0)
+        pthread_cond_wait(&s->changed, &s->lock);
+    tb_session_unlock(s);
+}
+
+void tb_session_close(struct tb_session *session)
+{
+    struct tb_session *s = session;
+    /* In a forked child the threads are not there and the memory is not mapped: what is left is the kernel's
+     * to free. */
+    if (s == NULL || s->pid != getpid()) return;
+    wait_for_calls(s);
+    /* Hops and tasks of the pool wake the session thread: they end before its loop does. */
+    tb_subscriptions_free(s);
+    tb_publications_free(s);
+    tb_crew_free(s->crew);
+    tb_connection_close(s);
+    if (s->fabric != NULL) tb_fabric_close(s->fabric);
+    s->fabric = NULL; /* and what NICs knew of the memory with it */
+    tb_shadows_free(s);
+    while (s->registrations != NULL)
+        tb_registration_free(s->registrations);
+    tb_buffers_free(s);
+    tb_gpu_close(s->gpu); /* behind all that it pinned */
+    tb_requests_drop(s);
+    TB_ASSERT(s->requests == NULL);
+    free_session(s);
+}
+
+int tb_session_eventfd(struct tb_session *session)
+{
+    const int status = tb_session_enter(session);
+    if (status != TB_OK) return -1;
+    const int fd = session->eventfd;
+    tb_session_leave(session);
+    return fd;
+}
+
+void tb_cancel(struct tb_session *session)
+{
+    if (tb_session_enter(session) != TB_OK) return;
+    tb_session_lock(session);
+    session->cancels++;
+    tb_session_changed(session, false);
+    tb_session_unlock(session);
+    tb_session_leave(session);
+}

@@ -1,0 +1,198 @@
+/* door.c - the owner's end of hops: where it listens, who may come in, and whose export is taken back.
+ *
+ * A peer that greets late is dropped. What it says is door_requests.c's to judge, what it is sent is in door_answers.c, and how it leaves
+ * in door_ends.c. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "intra/fabric/door_inside.h"
+
+#define PEERS_MAX     1024u
+#define STRANGERS_MAX 128u /* that have not shown a token yet */
+#define GREET_WITHIN  TB_SECONDS(5)
+
+static void on_open(struct tb_chan *c, void *user, const struct tb_chan_peer *peer)
+{
+    (void)c, (void)user, (void)peer;
+}
+
+static const struct tb_chan_ops peer_ops = {.on_open = on_open,
+                                            .on_readable = tb_door_on_readable,
+                                            .on_writable = tb_door_on_writable,
+                                            .on_closed = tb_door_on_closed};
+
+/* ---- coming in ---- */
+
+/* A host that dies without a word must not stay a reader: its export could not be closed without cutting. */
+static void watch_for_death(int fd)
+{
+    const int on = 1, idle_s = 10, every_s = 3, tries = 3;
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof every_s);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof tries);
+}
+
+/* A unix socket's buffer does not tune itself; the kernel takes of this what its limit allows. */
+static void make_room(int fd)
+{
+    const int bytes = 4 << 20;
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+}
+
+static void come_in(struct tb_door *door, int fd, bool tcp)
+{
+    struct tb_door_peer *p = NULL;
+    if (door->closed || door->peer_count >= PEERS_MAX || door->stranger_count >= STRANGERS_MAX) goto undo_fd;
+    p = tb_calloc(1, sizeof *p);
+    if (p == NULL) goto undo_fd;
+    p->door = door;
+    p->tcp = tcp;
+    p->memfd_due = -1;
+    p->pace.ready = tb_door_on_paced;
+    p->deadline = tb_clock_now() + GREET_WITHIN;
+    if (tcp)
+        watch_for_death(fd);
+    else
+        make_room(fd);
+    const struct tb_chan_options options = {.loop = &door->fabric->loop,
+                                            .tls = tcp && !door->fabric->trusted ? door->fabric->tls : NULL,
+                                            .expect = {.any_fingerprint = true},
+                                            .ops = &peer_ops,
+                                            .user = p,
+                                            .open_ms = 5000};
+    if (tb_chan_accept(&options, fd, &p->chan) != TB_OK) { /* took fd */
+        tb_free(p);
+        tb_log(TB_LOG_WARN, "door.refused", "door=%s status=site_nomem reason=no_channel",
+               tcp ? "tcp" : "shm");
+        return;
+    }
+    LIST_INSERT_HEAD(&door->peers, p, link);
+    door->peer_count++;
+    door->stranger_count++;
+    tb_fabric_wake_at(door->fabric, p->deadline);
+    return;
+
+undo_fd:
+    close(fd);
+    if (!door->closed)
+        tb_log(TB_LOG_WARN, "door.refused", "door=%s status=site_nomem peers=%u strangers=%u reason=full",
+               tcp ? "tcp" : "shm", door->peer_count, door->stranger_count);
+}
+
+static void on_tcp(void *user, int fd, const struct tb_address *from)
+{
+    (void)from;
+    come_in(user, fd, true);
+}
+
+static void on_local(void *user, int fd, const struct tb_address *from)
+{
+    (void)from;
+    come_in(user, fd, false);
+}
+
+static enum tb_status listen_at(struct tb_door *door, const char *text, tb_accept_fn fn,
+                                struct tb_listener **listener_out)
+{
+    struct tb_endpoint endpoint;
+    struct tb_address address;
+    enum tb_status status = tb_endpoint_parse(text, &endpoint);
+    if (status == TB_OK) status = tb_endpoint_address(&endpoint, &address);
+    if (status == TB_OK) status = tb_listen(&door->fabric->loop, &address, 0, fn, door, listener_out);
+    return status;
+}
+
+static enum tb_status listen_local(struct tb_door *door)
+{
+    struct tb_id id;
+    char hex[TB_HEX_CHARS], text[128];
+    struct tb_fabric_endpoint *e = &door->fabric->endpoint;
+    tb_random_bytes(id.bytes, sizeof id.bytes);
+    tb_id_format(&id, hex);
+    snprintf(e->shm_door, sizeof e->shm_door, "tombolo-%s", hex);
+    snprintf(text, sizeof text, "unix:@%s", e->shm_door);
+    return listen_at(door, text, on_local, &door->local);
+}
+
+static enum tb_status listen_tcp(struct tb_door *door, const char *at)
+{
+    const enum tb_status status = listen_at(door, at, on_tcp, &door->tcp);
+    if (status != TB_OK) return status;
+    const struct tb_address address = tb_listener_address(door->tcp);
+    tb_address_format(&address, door->fabric->endpoint.tcp, sizeof door->fabric->endpoint.tcp);
+    return TB_OK;
+}
+
+enum tb_status tb_door_open(struct tb_fabric *f, const char *tcp_address, struct tb_door **door_out)
+{
+    struct tb_door *door = tb_calloc(1, sizeof *door);
+    if (door == NULL) return TB_SITE_NOMEM;
+    *door_out = door; /* the caller frees it after the loop has turned, whatever we answer */
+    door->fabric = f;
+    LIST_INIT(&door->peers);
+    tb_random_bytes(door->nonce, sizeof door->nonce);
+    enum tb_status status = listen_local(door);
+    if (status == TB_OK && tcp_address != NULL) status = listen_tcp(door, tcp_address);
+    const int error = errno;
+    if (status != TB_OK) tb_door_close(door);
+    errno = error; /* of listening */
+    return status;
+}
+
+void tb_door_close(struct tb_door *door)
+{
+    door->closed = true;
+    if (door->tcp != NULL) tb_listener_close(door->tcp);
+    if (door->local != NULL) tb_listener_close(door->local);
+    door->tcp = door->local = NULL;
+    struct tb_door_peer *p;
+    LIST_FOREACH(p, &door->peers, link)
+    if (p->tray != NULL && !p->lingers)
+        tb_door_end(p, TB_SITE_DRAINING); /* its tray is freed when it has closed it */
+    else
+        tb_door_cut_off(p, TB_SITE_DRAINING);
+}
+
+bool tb_door_quiet(const struct tb_door *door)
+{
+    return LIST_EMPTY(&door->peers);
+}
+
+void tb_door_free(struct tb_door *door)
+{
+    tb_free(door);
+}
+
+void tb_door_revoke(struct tb_door *door, const struct tb_export *export)
+{
+    struct tb_door_peer *p;
+    LIST_FOREACH(p, &door->peers, link)
+    if (p->export == export) tb_door_end(p, TB_PEER_REVOKED);
+}
+
+tb_time_ns tb_door_poll(struct tb_door *door, tb_time_ns now)
+{
+    tb_time_ns next = TB_TIME_NEVER;
+    struct tb_door_peer *p;
+    LIST_FOREACH(p, &door->peers, link)
+    {
+        if (p->gone || p->state == TB_DOOR_SERVING) continue;
+        if (p->deadline > now) {
+            next = tb_time_min(next, p->deadline);
+            continue;
+        }
+        if (p->state == TB_DOOR_GREETING) tb_door_log_refused(p, TB_STREAM_IDLE, "did not greet in time");
+        if (p->tray != NULL && !door->closed)
+            tb_door_linger(p);
+        else
+            tb_door_cut_off(p, TB_STREAM_IDLE);
+    }
+    return next;
+}

@@ -1,0 +1,146 @@
+/* door_ends.c - how a reader leaves the door: refused, its export taken back, or gone by itself. Each refusal leaves one line.
+ *
+ * A peer that does not take its END within a second is cut off, and counts as a reader until its connection is gone; one that reads by
+ * RDMA until its queue pair is.
+ *
+ * One that has a tray of a GPU's is not cut off: its connection's end is its word that the tray is closed. Where it stands still, it
+ * lingers: nothing is sent or read for it any more, the export's memory is its owner's, and the tray waits for the word. */
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "intra/fabric/door_inside.h"
+
+#define END_WITHIN TB_SECONDS(1)
+
+void tb_door_log_refused(const struct tb_door_peer *p, enum tb_status why, const char *what)
+{
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_WARN, "door.refused");
+    tb_log_str(&l, "peer", tb_chan_peer(p->chan)->address);
+    tb_log_str(&l, "door", p->tcp ? "tcp" : "shm");
+    if (p->export != NULL) tb_log_u64(&l, "export", p->export->id);
+    tb_log_str(&l, "status", tb_status_name(why));
+    tb_log_str(&l, "reason", what);
+    tb_log_end(&l);
+}
+
+void tb_door_cut_off(struct tb_door_peer *p, enum tb_status why)
+{
+    if (p->gone) return;
+    p->gone = true;
+    tb_chan_close(p->chan, why);
+}
+
+void tb_door_end(struct tb_door_peer *p, enum tb_status why)
+{
+    if (p->state == TB_DOOR_ENDING || p->chan_gone) return;
+    if (p->guest != NULL) tb_verbs_guest_end(p->guest);
+    if (p->state == TB_DOOR_GREETING) p->door->stranger_count--;
+    p->state = TB_DOOR_ENDING;
+    p->end_why = why;
+    p->deadline = tb_clock_now() + END_WITHIN;
+    tb_fabric_wake_at(p->door->fabric, p->deadline);
+    tb_chan_want_write(p->chan, true);
+}
+
+void tb_door_refuse(struct tb_door_peer *p, enum tb_status why, const char *what)
+{
+    tb_door_log_refused(p, why, what);
+    tb_door_end(p, why);
+}
+
+/* Nothing of the peer's touches the export any more. */
+static void leave_export(struct tb_door_peer *p)
+{
+    struct tb_fabric *f = p->door->fabric;
+    if (p->export == NULL) return;
+    pthread_mutex_lock(&f->lock);
+    p->export->readers--;
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->lock);
+    p->export = NULL;
+}
+
+static void leave(struct tb_door_peer *p)
+{
+    leave_export(p);
+    LIST_REMOVE(p, link);
+    tb_free(p);
+}
+
+void tb_door_on_closed(struct tb_chan *c, void *user, enum tb_status why)
+{
+    (void)why;
+    struct tb_door_peer *p = user;
+    if (p->state == TB_DOOR_GREETING) p->door->stranger_count--;
+    p->door->peer_count--;
+    tb_pace_gate_leave(&p->door->fabric->out, &p->pace);
+    p->gone = p->chan_gone = true;
+    if (p->guest != NULL) {
+        tb_verbs_guest_end(p->guest); /* on_guest_gone goes on */
+    } else if (p->tray != NULL) {
+        if (!tb_door_tray_busy(p->tray)) leave_export(p);
+        tb_door_tray_close(p->tray, tb_chan_hung_up(c)); /* on_tray_gone goes on */
+    } else {
+        leave(p);
+    }
+}
+
+/* ---- readers by RDMA ---- */
+
+static void on_attachable(void *user)
+{
+    struct tb_door_peer *p = user;
+    if (!p->gone) tb_chan_want_write(p->chan, true);
+}
+
+/* It disconnected, or asked for what its key does not open: what it still wants goes over the connection. */
+static void on_guest_broken(void *user)
+{
+    tb_verbs_guest_end(((struct tb_door_peer *)user)->guest);
+}
+
+static void on_guest_gone(void *user)
+{
+    struct tb_door_peer *p = user;
+    p->guest = NULL;
+    if (p->chan_gone) {
+        leave(p);
+        return;
+    }
+    if (p->verbs_again && p->state == TB_DOOR_SERVING) tb_door_offer_verbs(p);
+    on_attachable(p);
+}
+
+const struct tb_verbs_guest_events tb_door_peer_guest_events = {
+    .on_attachable = on_attachable, .on_broken = on_guest_broken, .on_gone = on_guest_gone};
+
+/* ---- readers with a tray ---- */
+
+static void on_tray_turn(void *user)
+{
+    struct tb_door_peer *p = user;
+    if ((p->gone || p->lingers) && !tb_door_tray_busy(p->tray)) leave_export(p);
+    if (!p->gone && !p->lingers) tb_chan_want_write(p->chan, true);
+}
+
+static void on_tray_gone(void *user)
+{
+    struct tb_door_peer *p = user;
+    p->tray = NULL;
+    leave(p); /* it closes behind the connection's end alone */
+}
+
+const struct tb_door_tray_events tb_door_peer_tray_events = {.on_turn = on_tray_turn,
+                                                             .on_gone = on_tray_gone};
+
+void tb_door_linger(struct tb_door_peer *p)
+{
+    tb_log(TB_LOG_WARN, "door.reader_stands_still", "peer=%s export=%llu action=memory_is_the_owners",
+           tb_chan_peer(p->chan)->address, (unsigned long long)(p->export != NULL ? p->export->id : 0));
+    p->lingers = true;
+    p->deadline = TB_TIME_NEVER;
+    tb_chan_want_write(p->chan, false);
+    tb_chan_end(p->chan); /* what it finds when it goes on */
+    if (!tb_door_tray_busy(p->tray)) leave_export(p);
+}

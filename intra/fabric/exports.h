@@ -1,0 +1,73 @@
+/* exports.h - what a fabric's door may serve: exports, the tokens that open them, and how many readers are
+ * in. Inside intra/ only.
+ *
+ * Threads: none of its own; the fabric's lock is held around every call. */
+#ifndef TB_INTRA_EXPORTS_H
+#define TB_INTRA_EXPORTS_H
+
+#include <sys/queue.h>
+
+#include "intra/cuda_part.h"
+#include "intra/fabric/fabric.h"
+
+struct tb_verbs_export;
+
+#define TB_TOKEN_LIFE TB_SECONDS(30)
+#define TB_TOKENS_MAX 8192u /* P7: unused ones of all exports; a source has few readers at once */
+
+struct tb_grant {
+    LIST_ENTRY(tb_grant) link;
+    struct tb_id token;
+    struct tb_fingerprint reader;
+    tb_time_ns until;
+};
+
+struct tb_exports;
+
+struct tb_export {
+    LIST_ENTRY(tb_export) link;
+    struct tb_exports *exports; /* that it is one of */
+    uint64_t id;
+    struct tb_export_buffer *buffers;
+    uint32_t buffer_count;
+    bool has_shelf;
+    struct tb_shelf_at shelf;
+    struct tb_gpu_origin origin; /* memory NULL: none */
+    uint32_t origin_shard;
+    uint32_t depth; /* of its readers in the chain; 0: not known yet */
+    bool closing;   /* no new reader */
+    uint32_t readers;
+    LIST_HEAD(, tb_grant) grants;
+    /* the loop thread's while there are readers; NULL: no reader came by RDMA */
+    struct tb_verbs_export *verbs;
+};
+
+struct tb_exports {
+    LIST_HEAD(, tb_export) all;
+    struct tb_fabric_usage usage;
+};
+
+/* Who shows a token. */
+struct tb_bearer {
+    const struct tb_id *token;
+    const struct tb_fingerprint *print; /* NULL: not known on this transport, and not asked for */
+};
+
+enum tb_status tb_exports_add(struct tb_exports *exports, const struct tb_export_options *options);
+struct tb_export *tb_exports_find(struct tb_exports *exports, uint64_t id);
+void tb_exports_remove(struct tb_export *export);
+/* Drops the tokens that have lapsed, of all exports. */
+void tb_exports_lapse(struct tb_exports *exports, tb_time_ns now);
+/* TB_NOT_FOUND, also while closing; TB_SITE_NOMEM, also when TB_TOKENS_MAX are unused. */
+enum tb_status tb_exports_grant(struct tb_exports *exports, uint64_t id, const struct tb_grant *grant,
+                                tb_time_ns now);
+/* Uses the token up and counts a reader. TB_PEER_TOKEN: unknown, used, lapsed, or no such export (a stranger
+ * learns no more); TB_PEER_IDENTITY: the token is another's, and stays good for that one; TB_PEER_REVOKED:
+ * closing. */
+enum tb_status tb_exports_enter(struct tb_exports *exports, uint64_t id, const struct tb_bearer *bearer,
+                                tb_time_ns now, struct tb_export **export_out);
+
+/* The memory of [offset, offset + bytes) of a buffer, or NULL when that is not all inside it. */
+const uint8_t *tb_export_at(const struct tb_export *export, uint32_t buffer, uint64_t offset, uint64_t bytes);
+
+#endif

@@ -1,0 +1,519 @@
+/* fabric.c - the fabric's thread, its queue and its alarm; exports as their owner sees them. */
+#include "intra/fabric/fabric.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/net/endpoint.h"
+#include "base/thread.h"
+#include "intra/fabric/fabric_inside.h"
+#include "intra/fabric/nic_rate.h"
+#include "intra/verbs_part.h"
+
+const char *tb_fabric_no_verbs(const struct tb_fabric *fabric)
+{
+    return fabric->no_verbs;
+}
+
+uint64_t tb_fabric_nic_bytes_per_s(const struct tb_fabric *fabric)
+{
+    return fabric->nic_bytes_per_s;
+}
+
+/* ---- the queue ---- */
+
+static void put(struct tb_fabric *f, struct tb_fabric_job *job, bool from_pool)
+{
+    job->next = NULL;
+    pthread_mutex_lock(&f->lock);
+    *f->last = job;
+    f->last = &job->next;
+    /* Asked behind the job's being in the queue: who waits in the pool now is in it later, and the last of them wakes. */
+    const bool others_follow = from_pool && tb_pool_waiting(f->pool) > tb_pool_threads(f->pool);
+    /* Before the job can run: behind that the fabric may close, and a write to what was its descriptor ends the process. */
+    if (!others_follow) uv_async_send(&f->posted);
+    pthread_mutex_unlock(&f->lock);
+}
+
+void tb_fabric_post(struct tb_fabric *f, struct tb_fabric_job *job)
+{
+    put(f, job, false);
+}
+
+void tb_fabric_post_from_pool(struct tb_fabric *f, struct tb_fabric_job *job)
+{
+    put(f, job, true);
+}
+
+static void on_posted(uv_async_t *async)
+{
+    struct tb_fabric *f = async->data;
+    pthread_mutex_lock(&f->lock);
+    struct tb_fabric_job *job = f->first;
+    f->first = NULL;
+    f->last = &f->first;
+    pthread_mutex_unlock(&f->lock);
+    while (job != NULL) {
+        struct tb_fabric_job *next = job->next; /* the job's memory may go inside run */
+        job->run(job);
+        job = next;
+    }
+}
+
+struct call {
+    struct tb_fabric_job job;
+    struct tb_fabric *fabric;
+    void (*fn)(struct tb_fabric *f, void *arg);
+    void *arg;
+    bool done;
+};
+
+static void run_call(struct tb_fabric_job *job)
+{
+    struct call *c = (struct call *)job;
+    struct tb_fabric *f = c->fabric;
+    c->fn(f, c->arg);
+    pthread_mutex_lock(&f->lock);
+    c->done = true; /* behind the lock the caller's stack is gone */
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->lock);
+}
+
+void tb_fabric_call(struct tb_fabric *f, void (*fn)(struct tb_fabric *f, void *arg), void *arg)
+{
+    TB_ASSERT(!tb_fabric_on_thread(f));
+    struct call c = {.job.run = run_call, .fabric = f, .fn = fn, .arg = arg};
+    tb_fabric_post(f, &c.job);
+    pthread_mutex_lock(&f->lock);
+    while (!c.done)
+        pthread_cond_wait(&f->changed, &f->lock);
+    pthread_mutex_unlock(&f->lock);
+}
+
+bool tb_fabric_on_thread(const struct tb_fabric *f)
+{
+    return pthread_equal(pthread_self(), f->thread) != 0;
+}
+
+/* ---- the alarm: libuv's timers count milliseconds, bitmaps are polled every 200 microseconds ---- */
+
+static void arm(struct tb_fabric *f, tb_time_ns at)
+{
+    struct itimerspec spec = {0};
+    f->alarm_at = at;
+    if (at != TB_TIME_NEVER) {
+        spec.it_value.tv_sec = (time_t)(at / TB_SECONDS(1));
+        spec.it_value.tv_nsec = (long)(at % TB_SECONDS(1));
+        if (at == 0) spec.it_value.tv_nsec = 1; /* 0 would disarm */
+    }
+    const int result = timerfd_settime(f->alarm_fd, TFD_TIMER_ABSTIME, &spec, NULL);
+    TB_ASSERT(result == 0);
+}
+
+void tb_fabric_wake_at(struct tb_fabric *f, tb_time_ns at)
+{
+    if (at < f->alarm_at) arm(f, at);
+}
+
+static tb_time_ns gate_serve(struct tb_pace_gate *gate, tb_time_ns now)
+{
+    struct tb_pace_waiter *w;
+    while ((w = TAILQ_FIRST(&gate->line)) != NULL) {
+        const size_t granted = tb_pace_take(&gate->pace, TB_PACE_QUANTUM_BYTES, now);
+        if (granted == 0) return tb_pace_ready_at(&gate->pace, TB_PACE_QUANTUM_BYTES, now);
+        TAILQ_REMOVE(&gate->line, w, link);
+        w->waiting = false;
+        w->granted += granted;
+        w->ready(w);
+    }
+    return TB_TIME_NEVER;
+}
+
+static void on_alarm(uv_poll_t *poll, int status, int events)
+{
+    (void)status, (void)events;
+    struct tb_fabric *f = poll->data;
+    uint64_t times;
+    (void)!read(f->alarm_fd, &times, sizeof times);
+    arm(f, TB_TIME_NEVER);
+    const tb_time_ns now = tb_clock_now();
+    tb_time_ns next = tb_time_min(gate_serve(&f->in, now), gate_serve(&f->out, now));
+    for (struct tb_hop *hop = LIST_FIRST(&f->hops), *after; hop != NULL; hop = after) {
+        after = tb_hop_after(hop);
+        next = tb_time_min(next, tb_hop_poll(hop, now));
+    }
+    if (f->door != NULL) next = tb_time_min(next, tb_door_poll(f->door, now));
+    tb_fabric_wake_at(f, next);
+}
+
+size_t tb_pace_gate_take(struct tb_fabric *f, struct tb_pace_gate *gate, struct tb_pace_waiter *waiter,
+                         size_t want)
+{
+    if (gate->pace.bytes_per_s == 0) return want;
+    if (waiter->waiting) return 0;
+    const tb_time_ns now = tb_clock_now();
+    size_t take = waiter->granted < want ? waiter->granted : want;
+    if (take == 0 && TAILQ_EMPTY(&gate->line))
+        take = tb_pace_take(&gate->pace, want, now);
+    else
+        waiter->granted -= take;
+    if (take > 0) return take;
+    waiter->waiting = true;
+    TAILQ_INSERT_TAIL(&gate->line, waiter, link);
+    tb_fabric_wake_at(f, tb_pace_ready_at(&gate->pace, TB_PACE_QUANTUM_BYTES, now));
+    return 0;
+}
+
+void tb_pace_gate_leave(struct tb_pace_gate *gate, struct tb_pace_waiter *waiter)
+{
+    if (waiter->waiting) TAILQ_REMOVE(&gate->line, waiter, link);
+    waiter->waiting = false;
+    tb_pace_give_back(&gate->pace, waiter->granted);
+    waiter->granted = 0;
+}
+
+/* ---- beginning and end ---- */
+
+static void *fabric_main(void *user)
+{
+    struct tb_fabric *f = user;
+    (void)uv_run(&f->loop, UV_RUN_DEFAULT);
+    return NULL;
+}
+
+static enum tb_status start_thread(struct tb_fabric *f)
+{
+    return tb_thread_start(&f->thread, fabric_main, f) == 0 ? TB_OK : TB_SITE_NOMEM;
+}
+
+static void sync_init(struct tb_fabric *f)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&f->lock, NULL);
+    pthread_cond_init(&f->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    f->last = &f->first;
+    LIST_INIT(&f->exports.all);
+    LIST_INIT(&f->hops);
+    TAILQ_INIT(&f->in.line);
+    TAILQ_INIT(&f->out.line);
+}
+
+static void sync_fini(struct tb_fabric *f)
+{
+    pthread_cond_destroy(&f->changed);
+    pthread_mutex_destroy(&f->lock);
+}
+
+static enum tb_status codecs_open(struct tb_fabric *f, uint32_t threads)
+{
+    f->codecs = tb_calloc(threads, sizeof *f->codecs);
+    if (f->codecs == NULL) return TB_SITE_NOMEM;
+    for (uint32_t i = 0; i < threads; i++) {
+        const enum tb_status status = tb_codec_new(&f->codecs[i]);
+        if (status != TB_OK) return status;
+    }
+    return tb_pool_open(threads, &f->pool);
+}
+
+static void codecs_close(struct tb_fabric *f, uint32_t threads)
+{
+    tb_pool_close(f->pool);
+    for (uint32_t i = 0; f->codecs != NULL && i < threads; i++)
+        if (f->codecs[i] != NULL) tb_codec_free(f->codecs[i]);
+    tb_free(f->codecs);
+}
+
+static enum tb_status loop_open(struct tb_fabric *f)
+{
+    f->alarm_at = TB_TIME_NEVER;
+    f->alarm_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (f->alarm_fd < 0) return TB_SITE_IO;
+    if (uv_loop_init(&f->loop) != 0) goto undo_fd;
+    f->posted.data = f;
+    f->alarm.data = f;
+    if (uv_async_init(&f->loop, &f->posted, on_posted) != 0) goto undo_loop;
+    if (uv_poll_init(&f->loop, &f->alarm, f->alarm_fd) != 0) goto undo_async;
+    (void)uv_poll_start(&f->alarm, UV_READABLE, on_alarm);
+    return TB_OK;
+
+undo_async:
+    uv_close((uv_handle_t *)&f->posted, NULL);
+    (void)uv_run(&f->loop, UV_RUN_DEFAULT);
+undo_loop:
+    (void)uv_loop_close(&f->loop);
+undo_fd:
+    close(f->alarm_fd);
+    return TB_SITE_IO;
+}
+
+/* Turns the loop until nothing is left in it. Called where the loop thread is not running any more, or never
+ * ran. */
+static void loop_close(struct tb_fabric *f)
+{
+    uv_close((uv_handle_t *)&f->posted, NULL);
+    uv_close((uv_handle_t *)&f->alarm, NULL);
+    (void)uv_run(&f->loop, UV_RUN_DEFAULT);
+    const int left = uv_loop_close(&f->loop);
+    TB_ASSERT(left == 0);
+    close(f->alarm_fd);
+}
+
+static void describe(struct tb_fabric *f, const struct tb_fabric_options *options)
+{
+    f->host = options->host;
+    f->trusted = options->trusted;
+    f->endpoint.host = options->host;
+    f->endpoint.tls = !options->trusted;
+    f->endpoint.fingerprint = *tb_tls_fingerprint(f->tls);
+    tb_pace_init(&f->in.pace, options->pace_bytes_per_s, tb_clock_now());
+    tb_pace_init(&f->out.pace, options->pace_bytes_per_s, tb_clock_now());
+}
+
+/* An emulated NIC is the only one of its fabric: what went by another would not be paced. */
+static void verbs_open(struct tb_fabric *f, const struct tb_fabric_options *options)
+{
+    if (options->no_verbs)
+        f->no_verbs = "switched off";
+    else if (options->pace_bytes_per_s != 0)
+        f->no_verbs = "the NIC is emulated";
+    else
+        f->no_verbs = tb_verbs_open(f, &f->verbs);
+}
+
+/* A port with several addresses is several rails. */
+static bool port_before(const struct tb_rail *rails, uint32_t i)
+{
+    for (uint32_t k = 0; k < i; k++)
+        if (rails[k].nic == rails[i].nic && rails[k].port == rails[i].port) return true;
+    return false;
+}
+
+/* What rdma_rxe says of itself is made up: the interface beneath is asked. */
+static uint64_t rate_of_rails(struct tb_fabric *f)
+{
+    const struct tb_export none = {.id = 0};
+    struct tb_rail rails[TB_RAILS_MAX];
+    uint16_t port;
+    uint64_t sum = 0;
+    const uint32_t count = f->verbs != NULL ? tb_verbs_rails(f->verbs, &none, rails, &port) : 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct tb_address at = {.v6 = {.sin6_family = AF_INET6}};
+        memcpy(&at.v6.sin6_addr, rails[i].address.bytes, sizeof rails[i].address.bytes);
+        if (!port_before(rails, i)) sum += tb_nic_rate_of(TB_NIC_RATE_SYSFS, &at.any);
+    }
+    return sum;
+}
+
+static uint64_t rate_of_door(const struct tb_fabric *f)
+{
+    struct tb_endpoint door;
+    struct tb_address at;
+    if (f->endpoint.tcp[0] == '\0' || tb_endpoint_parse(f->endpoint.tcp, &door) != TB_OK ||
+        tb_endpoint_address(&door, &at) != TB_OK)
+        return 0;
+    return tb_nic_rate_of(TB_NIC_RATE_SYSFS, &at.any);
+}
+
+/* Before the thread runs: the rails are its own then. */
+static void find_nic_rate(struct tb_fabric *f, const struct tb_fabric_options *options)
+{
+    if (options->pace_bytes_per_s != 0) return;
+    f->nic_bytes_per_s = rate_of_rails(f);
+    if (f->nic_bytes_per_s == 0) f->nic_bytes_per_s = rate_of_door(f);
+}
+
+enum tb_status tb_fabric_open(const struct tb_fabric_options *options, struct tb_fabric **fabric_out)
+{
+    const uint32_t threads = options->threads != 0 ? options->threads : 1;
+    int error = 0; /* of listening alone */
+    struct tb_fabric *f = tb_calloc(1, sizeof *f);
+    if (f == NULL) return TB_SITE_NOMEM;
+    sync_init(f);
+    enum tb_status status = tb_tls_new_ephemeral(&f->tls);
+    if (status != TB_OK) goto undo_memory;
+    describe(f, options);
+    status = codecs_open(f, threads);
+    if (status != TB_OK) goto undo_codecs;
+    status = loop_open(f);
+    if (status != TB_OK) goto undo_codecs;
+    verbs_open(f, options);
+    status = tb_door_open(f, options->tcp_address, &f->door);
+    error = errno;
+    if (status != TB_OK) goto undo_loop;
+    find_nic_rate(f, options);
+    status = start_thread(f);
+    if (status != TB_OK) goto undo_door;
+
+    if (options->trusted && options->tcp_address != NULL)
+        tb_log(TB_LOG_WARN, "fabric.clear", "address=%s tls=no reason=site_network_is_trusted_by_config",
+               f->endpoint.tcp);
+    *fabric_out = f;
+    return TB_OK;
+
+undo_door:
+    tb_door_close(f->door);
+undo_loop:
+    tb_verbs_close(f->verbs);
+    loop_close(f);
+    tb_verbs_free(f->verbs);
+    if (f->door != NULL) tb_door_free(f->door);
+undo_codecs:
+    codecs_close(f, threads);
+    tb_tls_free(f->tls);
+undo_memory:
+    sync_fini(f);
+    tb_free(f);
+    errno = error;
+    return status;
+}
+
+static void begin_end(struct tb_fabric *f, void *arg)
+{
+    (void)arg;
+    f->ending = true;
+    for (struct tb_hop *hop = LIST_FIRST(&f->hops), *after; hop != NULL; hop = after) {
+        after = tb_hop_after(hop);
+        tb_hop_orphan(hop);
+    }
+    tb_door_close(f->door);
+}
+
+static void ask_quiet(struct tb_fabric *f, void *arg)
+{
+    bool *quiet = arg;
+    *quiet = LIST_EMPTY(&f->hops) && tb_door_quiet(f->door);
+    if (*quiet) uv_stop(&f->loop);
+}
+
+/* Hops and peers end by callbacks of the loop within milliseconds; this runs once in a process's life. */
+static void wait_quiet(struct tb_fabric *f)
+{
+    for (bool quiet = false; !quiet;) {
+        tb_fabric_call(f, ask_quiet, &quiet);
+        const struct timespec rest = {.tv_nsec = 1000000};
+        if (!quiet) nanosleep(&rest, NULL);
+    }
+}
+
+void tb_fabric_close(struct tb_fabric *f)
+{
+    if (f == NULL) return;
+    const uint32_t threads = tb_pool_threads(f->pool);
+    tb_fabric_call(f, begin_end, NULL);
+    wait_quiet(f);
+    pthread_join(f->thread, NULL);
+    tb_verbs_close(f->verbs);
+    loop_close(f);
+    tb_door_free(f->door);
+    while (!LIST_EMPTY(&f->exports.all)) {
+        tb_verbs_export_drop(LIST_FIRST(&f->exports.all)->verbs);
+        tb_exports_remove(LIST_FIRST(&f->exports.all));
+    }
+    tb_verbs_free(f->verbs);
+    codecs_close(f, threads);
+    tb_tls_free(f->tls);
+    sync_fini(f);
+    tb_free(f);
+}
+
+void tb_fabric_endpoint(const struct tb_fabric *fabric, struct tb_fabric_endpoint *endpoint_out)
+{
+    *endpoint_out = fabric->endpoint;
+}
+
+void tb_fabric_memory_stays(struct tb_fabric *fabric, const void *bytes, uint64_t count)
+{
+    tb_verbs_memory_stays(fabric->verbs, bytes, count);
+}
+
+void tb_fabric_memory_goes(struct tb_fabric *fabric, const void *bytes)
+{
+    tb_verbs_memory_goes(fabric->verbs, bytes);
+}
+
+/* ---- exports ---- */
+
+enum tb_status tb_export_open(struct tb_fabric *f, const struct tb_export_options *options)
+{
+    pthread_mutex_lock(&f->lock);
+    const enum tb_status status = tb_exports_add(&f->exports, options);
+    pthread_mutex_unlock(&f->lock);
+    return status;
+}
+
+enum tb_status tb_export_grant(struct tb_fabric *f, uint64_t export_id, const struct tb_id *token,
+                               const struct tb_fingerprint *reader)
+{
+    const struct tb_grant grant = {.token = *token, .reader = *reader};
+    pthread_mutex_lock(&f->lock);
+    const enum tb_status status = tb_exports_grant(&f->exports, export_id, &grant, tb_clock_now());
+    pthread_mutex_unlock(&f->lock);
+    return status;
+}
+
+uint32_t tb_export_readers(struct tb_fabric *f, uint64_t export_id)
+{
+    pthread_mutex_lock(&f->lock);
+    const struct tb_export *e = tb_exports_find(&f->exports, export_id);
+    const uint32_t readers = e != NULL ? e->readers : 0;
+    pthread_mutex_unlock(&f->lock);
+    return readers;
+}
+
+void tb_fabric_usage(struct tb_fabric *f, struct tb_fabric_usage *usage_out)
+{
+    pthread_mutex_lock(&f->lock);
+    tb_exports_lapse(&f->exports, tb_clock_now());
+    *usage_out = f->exports.usage;
+    pthread_mutex_unlock(&f->lock);
+    usage_out->tokens_max = TB_TOKENS_MAX;
+}
+
+static void revoke_readers(struct tb_fabric *f, void *arg)
+{
+    tb_door_revoke(f->door, arg);
+}
+
+static struct timespec after_ms(uint32_t ms)
+{
+    const tb_time_ns at = tb_clock_now() + TB_MS(ms);
+    return (struct timespec){.tv_sec = (time_t)(at / TB_SECONDS(1)), .tv_nsec = (long)(at % TB_SECONDS(1))};
+}
+
+void tb_export_close(struct tb_fabric *f, uint64_t export_id, uint32_t drain_ms)
+{
+    TB_ASSERT(!tb_fabric_on_thread(f));
+    const struct timespec until = after_ms(drain_ms);
+    pthread_mutex_lock(&f->lock);
+    struct tb_export *e = tb_exports_find(&f->exports, export_id);
+    if (e == NULL || e->closing) {
+        pthread_mutex_unlock(&f->lock);
+        return;
+    }
+    e->closing = true;
+    while (e->readers > 0 && pthread_cond_timedwait(&f->changed, &f->lock, &until) != ETIMEDOUT)
+        continue;
+    const bool cut = e->readers > 0;
+    pthread_mutex_unlock(&f->lock);
+
+    if (cut) tb_fabric_call(f, revoke_readers, e);
+    pthread_mutex_lock(&f->lock);
+    while (e->readers > 0) /* the door ends each within a second */
+        pthread_cond_wait(&f->changed, &f->lock);
+    pthread_mutex_unlock(&f->lock);
+    tb_verbs_export_drop(e->verbs); /* takes a while for many pages; nobody comes in, as it is closing */
+    pthread_mutex_lock(&f->lock);
+    tb_exports_remove(e);
+    pthread_mutex_unlock(&f->lock);
+}

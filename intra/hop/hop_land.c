@@ -1,0 +1,382 @@
+/* hop_land.c - the chunks of a hop: hop.c says which, this asks the transport for them, lets the pool copy, decode and digest,
+ * and judges what did not match.
+ *
+ * Promise P1: a chunk is digested once its READ is complete, in memory that nobody else can write, and held only then.
+ * A far chunk (base/layout/place.h) is written by a NIC where it stands, or lands in memory of the host, whole, and goes there from it.
+ * A claim that was taken here ends here, whatever happens: finished, given back, or dropped when the hop ends. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "intra/hop/hop_inside.h"
+
+/* ---- landing ---- */
+
+static struct tb_place *slot_place(const struct tb_hop_slot *slot)
+{
+    return slot->hop->shards[slot->aim.shard_index].place;
+}
+
+static enum tb_status get(const struct tb_hop_slot *slot)
+{
+    const struct tb_hop *hop = slot->hop;
+    if (__atomic_load_n(&hop->stop, __ATOMIC_RELAXED)) return TB_CANCELLED;
+    return slot->copies || slot->read.staged ? hop->upstream->ops->copy(hop->upstream, &slot->read) : TB_OK;
+}
+
+static struct tb_codec_coded coded_of(const struct tb_hop_slot *slot)
+{
+    const struct tb_codec_form form = {.id = (enum tb_codec_id)slot->codec};
+    return (struct tb_codec_coded){slot->aim.object != NULL ? slot->aim.object->form : form,
+                                   slot->scratch.bytes, slot->read.bytes};
+}
+
+/* An object goes on to those behind us: once it has proved itself here, or unseen where we lack its base. */
+static void pass_on(const struct tb_hop_slot *slot)
+{
+    const struct tb_codec_coded coded = coded_of(slot);
+    const struct tb_hop_options *o = &slot->hop->options;
+    if (!slot->passes) return;
+    if (o->shelf != NULL) tb_shelf_put(o->shelf, slot->aim.line, &coded);
+    if (o->objects == NULL) return;
+    const struct tb_hop_shard *shard = &slot->hop->shards[slot->aim.shard_index];
+    const struct tb_hop_object object = {shard->source->shard, slot->aim.chunk, shard->chunk_count,
+                                         slot->base, &coded};
+    o->objects(o->user, &object);
+}
+
+/* The same chunk of the base that the object is on. NULL where the base has none of that length: a decoder reads as many bytes of
+ * it as it writes. */
+static const uint8_t *base_chunk(const struct tb_hop_slot *slot, uint32_t bytes)
+{
+    const struct tb_place *base = slot->hop->base.places[slot->aim.shard_index];
+    if (slot->aim.chunk >= base->manifest->chunk_count) return NULL;
+    uint32_t base_bytes = 0;
+    const uint8_t *chunk = tb_place_chunk(base, slot->aim.chunk, &base_bytes);
+    return base_bytes == bytes ? chunk : NULL;
+}
+
+static bool is_on_base(const struct tb_hop_slot *slot)
+{
+    return slot->aim.object != NULL && slot->aim.object->form.on_base;
+}
+
+/* Where its bytes come together, in memory of the host. */
+static uint8_t *whole_at(const struct tb_hop_slot *slot, uint32_t *bytes_out)
+{
+    uint8_t *chunk = tb_place_chunk(slot_place(slot), slot->aim.chunk, bytes_out);
+    return slot->bounces ? slot->bounce.bytes : chunk;
+}
+
+static enum tb_status decode(const struct tb_hop_slot *slot, uint32_t thread)
+{
+    const struct tb_hop *hop = slot->hop;
+    const struct tb_codec_coded coded = coded_of(slot);
+    uint32_t bytes = 0;
+    uint8_t *chunk = whole_at(slot, &bytes);
+    struct tb_codec_output out = {.bytes = chunk, .count = bytes};
+    out.base = is_on_base(slot) ? base_chunk(slot, bytes) : NULL;
+    return tb_codec_decode(hop->fabric->codecs[thread], &coded, &out);
+}
+
+/* The owner has its base, and keeps the object instead of the bytes. */
+static enum tb_status give_to_owner(const struct tb_hop_slot *slot)
+{
+    const struct tb_hop *hop = slot->hop;
+    const struct tb_hop_base *base = &hop->base;
+    const struct tb_codec_coded coded = coded_of(slot);
+    if (base->take == NULL) return TB_CHUNK_CODEC;
+    return base->take(base->user, hop->shards[slot->aim.shard_index].source->shard, slot->aim.chunk, &coded);
+}
+
+/* On the pool. Whatever comes out, the claim has ended. */
+static enum tb_status land(struct tb_hop_slot *slot, uint32_t thread)
+{
+    struct tb_place *place = slot_place(slot);
+    const bool is_owners = is_on_base(slot) && slot->hop->base.places == NULL;
+    enum tb_status status = get(slot);
+    if (status == TB_OK && is_owners)
+        status = give_to_owner(slot);
+    else if (status == TB_OK && (slot->codec != 0 || slot->aim.object != NULL))
+        status = decode(slot, thread);
+    if (status == TB_OK && slot->bounces) return tb_place_bring(place, slot->aim.chunk, slot->bounce.bytes);
+    if (status == TB_OK && !is_owners) return tb_place_finish(place, slot->aim.chunk);
+    if (status == TB_OK)
+        tb_place_accept(place, slot->aim.chunk);
+    else
+        tb_place_unclaim(place, slot->aim.chunk);
+    return status;
+}
+
+static enum tb_status do_job(struct tb_hop_slot *slot, uint32_t thread)
+{
+    const enum tb_status status = slot->aim.passed_on ? get(slot) : land(slot, thread);
+    if (status == TB_OK) pass_on(slot);
+    return status;
+}
+
+static void job_run(struct tb_pool_job *job, uint32_t thread)
+{
+    struct tb_hop_slot *slot = (struct tb_hop_slot *)((char *)job - offsetof(struct tb_hop_slot, job));
+    slot->status = do_job(slot, thread);
+    tb_fabric_post_from_pool(slot->hop->fabric, &slot->done);
+}
+
+static void count(struct tb_hop *hop, const struct tb_hop_slot *slot)
+{
+    pthread_mutex_lock(&hop->fabric->lock);
+    if (slot->status == TB_OK) {
+        hop->stats.bytes_read += slot->aim.bytes;
+        hop->stats.bytes_encoded += slot->aim.object != NULL ? slot->aim.bytes : 0;
+        hop->stats.chunks_encoded += slot->aim.object != NULL && !slot->aim.passed_on;
+        hop->stats.chunks_landed += !slot->aim.passed_on;
+    } else {
+        hop->stats.bytes_wasted += slot->aim.bytes;
+    }
+    hop->stats.in_flight = hop->state.in_flight_chunks;
+    hop->stats.last_at = tb_clock_now();
+    pthread_mutex_unlock(&hop->fabric->lock);
+}
+
+static void check_whole(struct tb_hop *hop)
+{
+    if (hop->whole_told || hop->ending || !hop->state.dry || hop->state.in_flight_chunks > 0) return;
+    if (!tb_hop_whole(&hop->state)) return;
+    if (hop->state.shelf != NULL && !tb_hop_shelf_over(hop->state.shelf)) return;
+    hop->whole_told = true;
+    tb_hop_tell(hop, (struct tb_hop_event){.kind = TB_HOP_WHOLE, .transport = hop->transport});
+}
+
+static void landed(struct tb_hop_slot *slot)
+{
+    tb_hop_landed(&slot->hop->state, &slot->aim);
+    slot->state = TB_SLOT_FREE;
+    count(slot->hop, slot);
+}
+
+/* Who waits for it waits no more. */
+static void tell_no_object(const struct tb_hop_slot *slot)
+{
+    const struct tb_hop_options *o = &slot->hop->options;
+    const struct tb_hop_shard *shard = &slot->hop->shards[slot->aim.shard_index];
+    const struct tb_hop_object none = {.shard = shard->source->shard,
+                                       .chunk = slot->aim.chunk,
+                                       .chunk_count = shard->chunk_count,
+                                       .base = slot->base};
+    if (o->objects != NULL) o->objects(o->user, &none);
+}
+
+/* The chunk comes whole then: what a shelf has is nobody's word. */
+static void object_failed(struct tb_hop_slot *slot)
+{
+    count(slot->hop, slot);
+    tell_no_object(slot);
+    tb_hop_object_failed(&slot->hop->state, &slot->aim);
+    slot->state = TB_SLOT_FREE;
+    tb_hop_tell(slot->hop,
+                (struct tb_hop_event){.kind = TB_HOP_OBJECT_BAD,
+                                      .transport = slot->hop->transport,
+                                      .shard = slot->hop->shards[slot->aim.shard_index].source->shard,
+                                      .chunk = slot->aim.chunk});
+}
+
+/* The bytes are not what the publisher sealed. That is the source's fault only if the memory was still its to
+ * show. */
+static void mismatched(struct tb_hop_slot *slot)
+{
+    struct tb_hop *hop = slot->hop;
+    count(hop, slot);
+    slot->state = TB_SLOT_CONFIRMING;
+    slot->failed_order = ++hop->failed_order;
+    if (!hop->ending) hop->upstream->ops->confirm(hop->upstream);
+}
+
+static void job_done(struct tb_fabric_job *job)
+{
+    struct tb_hop_slot *slot = (struct tb_hop_slot *)((char *)job - offsetof(struct tb_hop_slot, done));
+    struct tb_hop *hop = slot->hop;
+    hop->jobs--;
+    if (slot->status == TB_OK) {
+        landed(slot);
+    } else if (slot->status == TB_CHUNK_DIGEST || slot->status == TB_CHUNK_CODEC) {
+        if (slot->aim.object != NULL)
+            object_failed(slot);
+        else
+            mismatched(slot);
+    } else {
+        tb_hop_dropped(&hop->state, &slot->aim);
+        slot->state = TB_SLOT_FREE;
+        tb_hop_lose(hop, slot->status);
+    }
+    if (hop->ending)
+        tb_hop_go_on_ending(hop);
+    else
+        tb_hop_pump(hop);
+}
+
+void tb_hop_chunk_came(struct tb_hop_slot *slot)
+{
+    slot->state = TB_SLOT_WORKING;
+    slot->hop->jobs++;
+    tb_hop_came(&slot->hop->state, &slot->aim);
+    tb_pool_submit(slot->hop->fabric->pool, &slot->job);
+}
+
+/* ---- asking ---- */
+
+static bool prepare_object(struct tb_hop_slot *slot)
+{
+    const struct tb_hop *hop = slot->hop;
+    const struct tb_shelf_entry *object = slot->aim.object;
+    if (!tb_room_for(&slot->scratch, object->bytes)) return false;
+    slot->codec = 0;
+    slot->passes = tb_hop_shelf_passes(&hop->shelf, slot->aim.line);
+    slot->base = hop->shelf.head.base;
+    slot->read = (struct tb_read){.buffer = hop->shelf_at.buffer,
+                                  .offset = hop->shelf_at.offset + tb_shelf_room_offset(hop->shelf.count) +
+                                            object->offset,
+                                  .bytes = object->bytes,
+                                  .to = slot->scratch.bytes,
+                                  .owner = slot};
+    return true;
+}
+
+/* A READ that comes whole is written there where the transport can; what is decoded never is. */
+static bool prepare_far(struct tb_hop_slot *slot)
+{
+    const struct tb_upstream *u = slot->hop->upstream;
+    const bool whole = slot->codec == 0 && slot->aim.object == NULL;
+    if (whole && u->ops->writes_far != NULL && u->ops->writes_far(u, &slot->read)) return true;
+    uint32_t bytes = 0;
+    (void)tb_place_chunk(slot_place(slot), slot->aim.chunk, &bytes);
+    if (!tb_room_for(&slot->bounce, bytes)) return false;
+    slot->bounces = true;
+    if (whole) slot->read.to = slot->bounce.bytes;
+    return true;
+}
+
+static bool prepare_read(struct tb_hop_slot *slot)
+{
+    const struct tb_hop_shard *shard = &slot->hop->shards[slot->aim.shard_index];
+    const struct tb_source_object *object;
+    uint32_t bytes = 0;
+    uint8_t *chunk = tb_place_chunk(shard->place, slot->aim.chunk, &bytes);
+    slot->codec = 0;
+    slot->read = (struct tb_read){.source = shard->source,
+                                  .manifest = shard->place->manifest,
+                                  .offset = shard->place->manifest->chunks[slot->aim.chunk].offset,
+                                  .bytes = bytes,
+                                  .to = chunk,
+                                  .owner = slot};
+    if (!tb_source_object_of(shard->source, slot->aim.chunk, &object)) return true;
+    if (!tb_room_for(&slot->scratch, object->bytes)) return false;
+    slot->codec = object->codec;
+    slot->read = (struct tb_read){.buffer = object->buffer,
+                                  .offset = object->offset,
+                                  .bytes = object->bytes,
+                                  .to = slot->scratch.bytes,
+                                  .owner = slot};
+    return true;
+}
+
+/* What to read for the slot's chunk, and where to. */
+static bool prepare(struct tb_hop_slot *slot)
+{
+    slot->passes = slot->bounces = false;
+    if (slot->aim.object != NULL ? !prepare_object(slot) : !prepare_read(slot)) return false;
+    const bool far = !slot->aim.passed_on && tb_place_is_far(slot_place(slot), slot->aim.chunk);
+    return !far || prepare_far(slot);
+}
+
+static struct tb_hop_slot *free_slot(struct tb_hop *hop)
+{
+    for (uint32_t i = 0; i < TB_HOP_CHUNKS_MAX; i++)
+        if (hop->slots[i].state == TB_SLOT_FREE) return &hop->slots[i];
+    return NULL;
+}
+
+static void fetch(struct tb_hop_slot *slot)
+{
+    struct tb_hop *hop = slot->hop;
+    slot->state = TB_SLOT_READING;
+    if (!prepare(slot)) {
+        tb_hop_lose(hop, TB_SITE_NOMEM); /* gives the claim back */
+        return;
+    }
+    slot->copies = hop->upstream->ops->reaches(hop->upstream, &slot->read);
+    if (slot->copies)
+        tb_hop_chunk_came(slot);
+    else
+        hop->upstream->ops->read(hop->upstream, &slot->read);
+}
+
+void tb_hop_pump(struct tb_hop *hop)
+{
+    struct tb_hop_aim aim;
+    while (!hop->ending && hop->opened && tb_hop_next(&hop->state, &aim)) {
+        struct tb_hop_slot *slot = free_slot(hop);
+        TB_ASSERT(slot != NULL); /* as many as the window lets in flight */
+        slot->aim = aim;
+        fetch(slot);
+    }
+    check_whole(hop);
+}
+
+/* ---- judging ---- */
+
+void tb_hop_confirmed(struct tb_hop *hop)
+{
+    struct tb_hop_slot *slot = NULL;
+    for (uint32_t i = 0; i < TB_HOP_CHUNKS_MAX; i++) {
+        struct tb_hop_slot *other = &hop->slots[i];
+        if (other->state != TB_SLOT_CONFIRMING) continue;
+        if (slot == NULL || other->failed_order < slot->failed_order) slot = other;
+    }
+    TB_ASSERT(slot != NULL);
+    slot->state = TB_SLOT_FREE;
+    if (tb_hop_failed(&hop->state, &slot->aim)) {
+        const uint32_t shard = hop->shards[slot->aim.shard_index].source->shard;
+        tb_hop_tell(hop, (struct tb_hop_event){.kind = TB_HOP_CHUNK_BAD,
+                                               .why = TB_CHUNK_DIGEST,
+                                               .transport = hop->transport,
+                                               .shard = shard,
+                                               .chunk = slot->aim.chunk,
+                                               .twice = true});
+    }
+    tb_hop_pump(hop);
+}
+
+/* ---- all of them ---- */
+
+void tb_hop_slots_init(struct tb_hop *hop)
+{
+    for (uint32_t i = 0; i < TB_HOP_CHUNKS_MAX; i++) {
+        hop->slots[i].hop = hop;
+        hop->slots[i].job.run = job_run;
+        hop->slots[i].done.run = job_done;
+    }
+}
+
+static void slot_drop(struct tb_hop_slot *slot)
+{
+    struct tb_hop *hop = slot->hop;
+    if (slot->state == TB_SLOT_READING && !slot->aim.passed_on)
+        tb_place_unclaim(hop->shards[slot->aim.shard_index].place, slot->aim.chunk);
+    tb_hop_dropped(&hop->state, &slot->aim);
+    slot->state = TB_SLOT_FREE;
+}
+
+void tb_hop_slots_drop(struct tb_hop *hop)
+{
+    for (uint32_t i = 0; i < TB_HOP_CHUNKS_MAX; i++)
+        if (hop->slots[i].state != TB_SLOT_FREE) slot_drop(&hop->slots[i]);
+}
+
+void tb_hop_slots_free(struct tb_hop *hop)
+{
+    for (uint32_t i = 0; i < TB_HOP_CHUNKS_MAX; i++) {
+        tb_room_free(&hop->slots[i].scratch);
+        tb_room_free(&hop->slots[i].bounce);
+    }
+}

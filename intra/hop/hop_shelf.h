@@ -1,0 +1,82 @@
+/* hop_shelf.h - which encoded chunks a hop asks its source for, and which chunks it rather waits for. Pure; part of hop.h's core.
+ *
+ * A source's shelf (base/layout/shelf.h) is polled with its bitmaps. A reader that holds the shelf's base asks for objects and decodes
+ * them, before their chunks are held by the source even; it asks for a chunk whole where the shelf has no object, where an object
+ * failed it, and where the source held a chunk for its patience and its shelf said nothing new. A reader that does not
+ * hold the base asks for chunks whole, and passes objects on to its own shelf for those behind it, who may. An owner may want every
+ * object, for others than readers of this site: then the hop goes on until the shelf has no more.
+ *
+ * Never is an object the only way: whatever the shelf does, chunks come whole in the end. */
+#ifndef TB_INTRA_HOP_SHELF_H
+#define TB_INTRA_HOP_SHELF_H
+
+#include "base/layout/place.h"
+#include "base/layout/shelf.h"
+#include "base/time.h"
+
+#define TB_HOP_SHELF_PATIENCE    TB_MS(500)
+#define TB_HOP_SHELF_ENTRIES_MAX 2048u /* asked for at once: 32 KiB */
+
+/* What this process holds whole, and can decode from. */
+struct tb_hop_base {
+    struct tb_id uid;
+    /* one a shard of the hop, in their order, of equal layouts; NULL: it is in other memory, and `take` reads it */
+    const struct tb_place *const *places;
+    /* Whoever has it in other memory decodes, and keeps the object if what came out has the chunk's digest; the place's bytes are left
+     * alone. On any thread of the pool; the chunk is claimed. TB_CHUNK_CODEC, TB_CHUNK_DIGEST: it comes whole. NULL with places NULL:
+     * there is no base. */
+    enum tb_status (*take)(void *user, uint32_t shard, uint32_t chunk, const struct tb_codec_coded *coded);
+    void *user;
+};
+
+struct tb_hop_shelf {
+    uint32_t count; /* chunks of all shards, in a line */
+    struct tb_shelf_head head;
+    uint64_t *listed; /* bits of the source's shelf as last seen */
+    uint64_t *known;  /* whose entries have come */
+    uint64_t *done;   /* known, and nothing is to be done about the object any more */
+    uint64_t *busy;   /* the object is in flight */
+    struct tb_shelf_entry *entries;
+    struct tb_hop_base base; /* ours; places NULL: none */
+    struct tb_shelf *ours;   /* where objects are passed on; NULL: nowhere */
+    tb_time_ns patience;     /* [TB_HOP_SHELF_PATIENCE] */
+    bool decodes; /* fewer bytes are worth a decoder's time: by tcp, and to who keeps what it decodes */
+    bool keeps;   /* the owner wants every object */
+    bool news;    /* the last head showed a bit more */
+    bool patient;
+    tb_time_ns waits_since; /* it holds chunks for which it has shown no entry; 0: it does not */
+};
+
+/* Bytes of memory for a shelf of so many chunks, and the state in it; base, ours, patience and decodes are the owner's to set. */
+uint64_t tb_hop_shelf_bytes(uint32_t count);
+void tb_hop_shelf_init(struct tb_hop_shelf *s, void *memory, uint32_t count);
+
+/* Head and bits have come: TB_SHELF_HEAD_WORDS + TB_BITMAP_WORDS(count) words. TB_PEER_GARBLED: they are no shelf of this
+ * version; the owner then uses it no more, and the hop goes on without. */
+TB_MUST_USE enum tb_status tb_hop_shelf_head(struct tb_hop_shelf *s, const uint64_t *words);
+/* The entries to ask for next. False: none. */
+bool tb_hop_shelf_wanted(const struct tb_hop_shelf *s, uint32_t *first_out, uint32_t *count_out);
+/* They have come. chunk_bytes says what a chunk of the line has. TB_PEER_GARBLED as above. */
+typedef uint32_t (*tb_hop_shelf_chunk_fn)(void *user, uint32_t line);
+TB_MUST_USE enum tb_status tb_hop_shelf_entries(struct tb_hop_shelf *s, uint32_t first, const uint64_t *words,
+                                                uint32_t count, tb_hop_shelf_chunk_fn chunk_bytes,
+                                                void *user);
+/* The entry has come, and says that there is no object. */
+bool tb_hop_shelf_none(const struct tb_hop_shelf *s, uint32_t line);
+/* A round is over. waits: the source holds chunks that we lack and for which it has shown no entry. */
+void tb_hop_shelf_round(struct tb_hop_shelf *s, bool waits, tb_time_ns now);
+
+/* The first chunk at or after `from` that has an object which nobody here has dealt with; count: none. */
+uint32_t tb_hop_shelf_find(const struct tb_hop_shelf *s, uint32_t from);
+/* We hold its base, and may decode it. */
+bool tb_hop_shelf_fits(const struct tb_hop_shelf *s);
+/* The object goes on: to our own shelf, or to the owner. */
+bool tb_hop_shelf_passes(const struct tb_hop_shelf *s, uint32_t line);
+/* Nothing is to come of it that the owner wants. */
+bool tb_hop_shelf_over(const struct tb_hop_shelf *s);
+/* Its object may still come, so it is not asked for whole. */
+bool tb_hop_shelf_awaited(const struct tb_hop_shelf *s, uint32_t line);
+/* Nothing is left to be done about a chunk's object. */
+void tb_hop_shelf_done(struct tb_hop_shelf *s, uint32_t line);
+
+#endif

@@ -1,0 +1,245 @@
+#include "intra/transport/shm_tray.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "intra/hop/hop.h"
+
+#define PART_ALIGN 256u
+
+_Static_assert(TB_GPU_TRAY_PARTS >= TB_HOP_CHUNKS_MAX && TB_HOP_FILLS_MAX >= TB_HOP_CHUNKS_MAX,
+               "each chunk in flight may have a part");
+
+/* A part for the largest chunk each, for all that a hop may have in flight, as far as a tray has room: where chunks are so large that it
+ * has less, few are in flight. */
+static void divide(struct tb_shm_tray *t, const struct tb_upstream_options *o)
+{
+    uint64_t most = 1, chunks = 0;
+    for (uint32_t i = 0; i < o->source_count; i++) {
+        const struct tb_manifest *m = o->places[i]->manifest;
+        chunks += m->chunk_count;
+        for (uint32_t k = 0; k < m->chunk_count; k++)
+            if (m->chunks[k].bytes > most) most = m->chunks[k].bytes;
+    }
+    t->part_bytes = (most + PART_ALIGN - 1) / PART_ALIGN * PART_ALIGN;
+    const uint64_t room = TB_GPU_TRAY_BYTES_MAX / t->part_bytes;
+    t->part_count = TB_GPU_TRAY_PARTS;
+    if (room < t->part_count) t->part_count = (uint32_t)room;
+    if (chunks < t->part_count) t->part_count = (uint32_t)chunks;
+    t->bytes = t->part_count * t->part_bytes;
+}
+
+/* ---- beginning ---- */
+
+static void run_job(struct tb_pool_job *job, uint32_t thread)
+{
+    struct tb_shm_tray *t = (struct tb_shm_tray *)((char *)job - offsetof(struct tb_shm_tray, job));
+    (void)thread;
+    if (t->job_closes) {
+        tb_gpu_reach_close(t->reach);
+        t->reach = NULL;
+    } else if (tb_gpu_reach_open(t->gpu, &t->offer, &t->reach) != TB_OK) {
+        t->reach = NULL; /* gpu.failed says why */
+    }
+    tb_fabric_post(t->stream->fabric, &t->done);
+}
+
+static void settle(struct tb_shm_tray *t, enum tb_shm_tray_state state, enum tb_transport_why why)
+{
+    t->state = state;
+    t->why = why;
+    t->on_settled(t->owner);
+}
+
+static void begin(struct tb_shm_tray *t)
+{
+    t->running = true;
+    t->job_closes = t->closing;
+    tb_pool_submit(t->stream->fabric->pool, &t->job);
+}
+
+static void closed(struct tb_shm_tray *t)
+{
+    if (t->lease >= 0) close(t->lease);
+    t->on_closed(t->owner);
+}
+
+static void job_done(struct tb_fabric_job *job)
+{
+    struct tb_shm_tray *t = (struct tb_shm_tray *)((char *)job - offsetof(struct tb_shm_tray, done));
+    t->running = false;
+    if (t->closing && t->reach != NULL)
+        begin(t); /* it was opened meanwhile */
+    else if (t->closing)
+        closed(t);
+    else if (t->state == TB_SHM_TRAY_OVER)
+        return; /* too late */
+    else if (t->reach != NULL)
+        settle(t, TB_SHM_TRAY_OPEN, TB_WHY_GPU);
+    else
+        settle(t, TB_SHM_TRAY_OVER, TB_WHY_GPU_REFUSED);
+}
+
+void tb_shm_tray_init(struct tb_shm_tray *t, const struct tb_shm_tray_options *options)
+{
+    *t = (struct tb_shm_tray){.stream = options->stream,
+                              .gpu = options->upstream->hop->gpu,
+                              .on_settled = options->on_settled,
+                              .on_closed = options->on_closed,
+                              .owner = options->owner,
+                              .lease = -1,
+                              .late_ms = options->upstream->idle_ms,
+                              .job = {.run = run_job},
+                              .done = {.run = job_done}};
+    if (t->gpu != NULL) divide(t, options->upstream);
+}
+
+static tb_time_ns late_at(const struct tb_shm_tray *t)
+{
+    return tb_time_add(t->heard_at, TB_MS(t->late_ms));
+}
+
+void tb_shm_tray_ask(struct tb_shm_tray *t)
+{
+    t->state = TB_SHM_TRAY_ASKED;
+    t->heard_at = tb_clock_now();
+    tb_pipe_ask_tray(t->stream, t->bytes);
+    tb_fabric_wake_at(t->stream->fabric, late_at(t));
+}
+
+/* ---- what the door says ---- */
+
+static bool offered(struct tb_shm_tray *t, const struct tb_hop_answer *answer)
+{
+    const bool late = t->state == TB_SHM_TRAY_OVER && t->answers < TB_HOP_TRAY_ANSWERS && !t->none;
+    if ((t->state != TB_SHM_TRAY_ASKED && !late) || answer->kind != t->answers) return false;
+    t->none = t->answers++ == 0 && answer->a == 0;
+    if (late) return true;
+    if (answer->kind == 0) {
+        if (t->none) {
+            settle(t, TB_SHM_TRAY_OVER, TB_WHY_GPU_NO_TRAY);
+            return true;
+        }
+        t->offer = (struct tb_gpu_offer){.device = answer->id, .bytes = t->bytes};
+        return answer->a == t->bytes;
+    }
+    memcpy(t->offer.handle + (answer->kind - 1u) * sizeof answer->id.bytes, answer->id.bytes,
+           sizeof answer->id.bytes);
+    if (t->answers < TB_HOP_TRAY_ANSWERS) return true;
+    t->lease = fcntl(tb_chan_fd(t->stream->chan), F_DUPFD_CLOEXEC, 0);
+    if (t->lease < 0) {
+        settle(t, TB_SHM_TRAY_OVER, TB_WHY_GPU_REFUSED);
+        return true;
+    }
+    t->state = TB_SHM_TRAY_OPENING;
+    begin(t);
+    return true;
+}
+
+static void came(struct tb_shm_tray *t)
+{
+    struct tb_read *read = t->first;
+    t->first = read->next;
+    if (t->first == NULL) t->last = NULL;
+    t->owed--;
+    read->staged = true;
+    t->stream->events->on_read(t->stream->events_user, read);
+}
+
+/* What is on its way comes staged, and is read otherwise. */
+static void give_up(struct tb_shm_tray *t)
+{
+    atomic_store(&t->broken, true);
+    t->state = TB_SHM_TRAY_OVER;
+    while (t->first != NULL)
+        came(t);
+}
+
+bool tb_shm_tray_answer(struct tb_shm_tray *t, const struct tb_hop_answer *answer)
+{
+    if (answer->type == TB_HOP_ANSWER_TRAY) return offered(t, answer);
+    if (t->state == TB_SHM_TRAY_OVER && t->asked_fills) return true; /* too late */
+    if (t->state != TB_SHM_TRAY_OPEN || answer->kind > 1) return false;
+    t->heard_at = tb_clock_now();
+    if (answer->kind == 1) {
+        give_up(t);
+        return true;
+    }
+    if (answer->bytes == 0 || answer->bytes > t->owed) return false;
+    for (uint32_t i = 0; i < answer->bytes; i++)
+        came(t);
+    return true;
+}
+
+/* ---- READs ---- */
+
+static uint32_t unused_part(const struct tb_shm_tray *t)
+{
+    uint32_t i = 0;
+    while (i < t->part_count && atomic_load(&t->used[i]))
+        i++;
+    return i;
+}
+
+bool tb_shm_tray_takes(const struct tb_shm_tray *t, const struct tb_read *read)
+{
+    if (t->state != TB_SHM_TRAY_OPEN || atomic_load(&t->broken)) return false;
+    if (read->source == NULL || read->words || t->owed == TB_HOP_FILLS_MAX) return false;
+    return read->bytes <= t->part_bytes && unused_part(t) < t->part_count;
+}
+
+void tb_shm_tray_read(struct tb_shm_tray *t, struct tb_read *read)
+{
+    read->part = unused_part(t);
+    TB_ASSERT(read->part < t->part_count); /* it takes it: others only give parts back meanwhile */
+    atomic_store(&t->used[read->part], true);
+    read->next = NULL;
+    if (t->first == NULL) {
+        t->first = read;
+        t->heard_at = tb_clock_now();
+    } else {
+        t->last->next = read;
+    }
+    t->last = read;
+    t->owed++;
+    t->asked_fills = true;
+    const struct tb_pipe_fill fill = {.shard = read->source->shard,
+                                      .bytes = read->bytes,
+                                      .offset = read->offset,
+                                      .at = read->part * t->part_bytes};
+    tb_pipe_ask_fill(t->stream, &fill);
+}
+
+bool tb_shm_tray_copy(struct tb_shm_tray *t, const struct tb_read *read)
+{
+    const uint64_t at = read->part * t->part_bytes;
+    const bool came = !atomic_load(&t->broken) &&
+                      tb_gpu_reach_copy(t->reach, read->part, at, read->to, read->bytes) == TB_OK;
+    if (!came) atomic_store(&t->broken, true);
+    atomic_store(&t->used[read->part], false);
+    return came;
+}
+
+tb_time_ns tb_shm_tray_poll(struct tb_shm_tray *t, tb_time_ns now)
+{
+    const bool begins = t->state == TB_SHM_TRAY_ASKED || t->state == TB_SHM_TRAY_OPENING;
+    if (!begins && (t->first == NULL || t->state != TB_SHM_TRAY_OPEN)) return TB_TIME_NEVER;
+    if (now < late_at(t)) return late_at(t);
+    if (begins)
+        settle(t, TB_SHM_TRAY_OVER, t->state == TB_SHM_TRAY_ASKED ? TB_WHY_GPU_NO_TRAY : TB_WHY_GPU_REFUSED);
+    else
+        give_up(t);
+    return TB_TIME_NEVER;
+}
+
+/* ---- the end ---- */
+
+void tb_shm_tray_close(struct tb_shm_tray *t)
+{
+    TB_ASSERT(!t->closing);
+    t->closing = true;
+    if (!t->running) begin(t); /* else it is being opened, and is closed behind that */
+}

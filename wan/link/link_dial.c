@@ -1,0 +1,324 @@
+/* link_dial.c - where a peer is dialled: its name becomes addresses, and these race each other (base/dial_race.h).
+ *
+ * A name is asked for before each round of dials, when its answer has become old, and when its peer falls silent. A session whose
+ * address is in none of the last answers moves to one that is: a fresh connection is dialled there, and the session goes on over it
+ * once it is greeted. Until then, and where it fails, the one that works stays. */
+#include <string.h>
+
+#include "base/fault.h"
+#include "wan/link/link.h"
+
+#define ASK_AGAIN TB_SECONDS(5) /* after a name server did not answer */
+#define ASK_LEAST TB_SECONDS(1) /* between two questions, while networks say at once that they lead nowhere */
+
+/* A name with more addresses than an answer holds says others each time: only one that is gone for good is left, and not often. */
+#define ELSEWHERE_MIN 2u
+#define MOVE_EVERY    TB_SECONDS(30)
+
+struct tb_wire_options links_wire_options(struct tb_links *ls, struct conn *c)
+{
+    const struct tb_wire_options options = {.chan = {.loop = ls->options.loop,
+                                                     .tls = ls->options.tls,
+                                                     .open_ms = (uint32_t)(LINK_GREET_BY / TB_MS(1))},
+                                            .ops = &links_wire_ops,
+                                            .user = c,
+                                            .frame_bytes_max = TB_LINK_FRAME_BYTES_MAX};
+    return options;
+}
+
+/* Nothing came from there: a connection that did not open in time, or was not greeted, or a network that leads nowhere. That is
+ * no answer of the peer's, and not waited for like one. */
+static void attempt_ended(struct link *l, enum tb_status why, enum tb_chan_reach reach)
+{
+    struct tb_link_session_todo todo;
+    const struct tb_link_session_event ev = {.nowhere = reach == TB_CHAN_NOWHERE};
+    const bool unanswered = why == TB_STREAM_IDLE || reach != TB_CHAN_HEARD;
+    link_step(l, unanswered ? TB_LINK_UNANSWERED : TB_LINK_FAILED, &ev, &todo);
+}
+
+static void give_up(struct link *l, enum tb_status why, enum tb_chan_reach reach)
+{
+    tb_race_end(&l->race);
+    attempt_ended(l, why, reach);
+}
+
+/* False: not even begun. */
+static bool dial_address(struct link *l, const struct tb_address *to, bool racing)
+{
+    l->stats.dials++;
+    struct conn *c = link_conn_new(l->links, l);
+    if (c == NULL) return false;
+    struct tb_wire_options options = links_wire_options(l->links, c);
+    options.chan.expect.identity = l->identity;
+    c->racing = racing;
+    c->address = *to;
+    c->segment_max = link_segment_to_try(l);
+    options.chan.segment_bytes_max = c->segment_max;
+    tb_address_format(&c->address, c->address_text, sizeof c->address_text);
+    if (tb_wire_dial(&options, &c->address, &c->wire) == TB_OK) return true;
+    link_conn_free(c);
+    return false;
+}
+
+/* ---- a race ---- */
+
+static void race_on(struct link *l, tb_time_ns now)
+{
+    for (uint32_t at; (at = tb_race_due(&l->race, now)) != TB_RACE_NONE;) {
+        if (dial_address(l, &l->addresses[at], true)) continue;
+        l->stats.dials_failed++;
+        if (!tb_race_failed(&l->race, now)) continue;
+        give_up(l, TB_SITE_NOMEM, TB_CHAN_HEARD);
+        return;
+    }
+}
+
+bool link_same_address(const struct tb_address *a, const struct tb_address *b)
+{
+    return a->bytes == b->bytes && memcmp(&a->any, &b->any, a->bytes) == 0;
+}
+
+/* What worked last is tried first. */
+static void good_first(struct link *l)
+{
+    for (uint32_t i = 1; i < l->address_count; i++) {
+        if (!link_same_address(&l->addresses[i], &l->good)) continue;
+        memmove(&l->addresses[1], &l->addresses[0], i * sizeof l->addresses[0]);
+        l->addresses[0] = l->good;
+        return;
+    }
+}
+
+static void race_begin(struct link *l)
+{
+    const tb_time_ns now = tb_clock_now();
+    good_first(l);
+    l->address_at = 0;
+    l->race_reach = TB_CHAN_NOWHERE;
+    tb_race_begin(&l->race, l->address_count, now);
+    race_on(l, now);
+}
+
+/* One that came up later would replace the session, and all its streams, for nothing. What is open already stays: the peer may have
+ * made it the session. */
+void link_dials_end(struct link *l)
+{
+    for (struct conn *c = l->links->conns; c != NULL; c = c->next) {
+        if (c->link != l || !c->dialled || c->identity.kind != TB_IDENTITY_NONE || c->ended) continue;
+        if (c->probe) continue;
+        c->outrun = true;
+        link_conn_close(c, TB_CANCELLED);
+    }
+}
+
+void link_dial_won(struct conn *won)
+{
+    struct link *l = won->link;
+    l->good = won->address;
+    link_segment_won(won);
+    link_dials_end(l);
+    if (!l->race.on) return;
+    if (won->racing)
+        tb_race_won(&l->race);
+    else
+        tb_race_end(&l->race); /* its addresses are closed: should this one fail, the name is asked again */
+}
+
+void link_dial_ended(struct link *l, bool racing, enum tb_status why, enum tb_chan_reach reach)
+{
+    const tb_time_ns now = tb_clock_now();
+    l->stats.dials_failed++;
+    if (reach > l->race_reach) l->race_reach = reach; /* one of its addresses that answers is an answer */
+    if (!racing || !l->race.on) {
+        attempt_ended(l, why, reach);
+    } else if (why == TB_PEER_DUPLICATE || tb_race_failed(&l->race, now)) {
+        give_up(l, why, l->race_reach); /* the peer is there and says no, or no address is left */
+    } else {
+        race_on(l, now);
+    }
+}
+
+/* ---- names ---- */
+
+struct link_resolving {
+    struct link *link; /* NULL: nobody waits for the answer any more */
+};
+
+void link_forget_resolving(struct link *l)
+{
+    if (l->resolving != NULL) l->resolving->link = NULL;
+    l->resolving = NULL;
+}
+
+void link_renew(struct link *l, tb_time_ns now)
+{
+    if (l->life.state != TB_LINK_UP || !l->session->dialled || l->race.on || l->address_count == 0) return;
+    l->renewed_at = now;
+    race_begin(l);
+}
+
+static bool is_elsewhere(const struct link *l)
+{
+    if (!link_is_up(l) || !l->session->dialled) return false;
+    for (uint32_t i = 0; i < l->address_count; i++)
+        if (link_same_address(&l->addresses[i], &l->session->address)) return false;
+    return true;
+}
+
+/* The session's address is none of the name's any more. */
+static void follow_the_name(struct link *l, tb_time_ns now)
+{
+    l->elsewhere = is_elsewhere(l) ? l->elsewhere + 1 : 0;
+    if (l->elsewhere == 1) link_log(l, TB_LOG_INFO, "link.address_moved", TB_OK, l->session->address_text);
+    if (l->elsewhere < ELSEWHERE_MIN) return;
+    if (l->renewed_at == 0 || tb_time_since(l->renewed_at, now) >= MOVE_EVERY) link_renew(l, now);
+}
+
+void link_take_addresses(struct link *l, const struct tb_address *addresses, uint32_t count, tb_time_ns now)
+{
+    const uint32_t before = l->address_count;
+    const uint32_t after = count < TB_ADDRESSES_MAX ? count : TB_ADDRESSES_MAX;
+    const bool same = before == after && memcmp(l->addresses, addresses, after * sizeof *addresses) == 0;
+    if (!same) {
+        l->address_count = after;
+        l->address_at = 0;
+        memcpy(l->addresses, addresses, after * sizeof *addresses);
+    }
+    follow_the_name(l, now);
+}
+
+static void on_resolved(void *user, enum tb_status status, const struct tb_address *addresses, uint32_t count,
+                        uint32_t ttl_s)
+{
+    struct link_resolving *r = user;
+    struct link *l = r->link;
+    tb_free(r);
+    if (l == NULL) return;
+    l->resolving = NULL;
+    const bool dialling = l->life.state == TB_LINK_DIALLING && !l->race.on;
+    const bool good = status == TB_OK && count > 0;
+    l->fresh_until = tb_clock_now() + (good ? TB_SECONDS(ttl_s) : ASK_AGAIN);
+    if (good && !l->race.on) link_take_addresses(l, addresses, count, tb_clock_now());
+    if (!dialling) return;
+    if (good) {
+        race_begin(l);
+        return;
+    }
+    link_log(l, l->life.attempts == 0 ? TB_LOG_WARN : TB_LOG_DEBUG, "link.resolve_failed", status,
+             l->endpoint.host);
+    link_said_unresolved(l, status);
+    l->stats.dials_failed++;
+    give_up(l, TB_PEER_UNREACHABLE, TB_CHAN_HEARD);
+}
+
+static bool resolve(struct link *l)
+{
+    struct link_resolving *r = tb_malloc(sizeof *r);
+    if (r == NULL) return false;
+    r->link = l;
+    l->resolving = r;
+    l->asked_at = tb_clock_now();
+    tb_resolve(l->links->options.resolver, &l->endpoint, on_resolved, r);
+    return true;
+}
+
+void link_names_doubt(struct link *l)
+{
+    if (l->fresh_until != TB_TIME_NEVER) l->fresh_until = 0;
+}
+
+/* ---- dialling ---- */
+
+static bool is_number(struct link *l)
+{
+    struct tb_address numeric;
+    if (tb_endpoint_address(&l->endpoint, &numeric) != TB_OK) return false;
+    l->addresses[0] = numeric;
+    l->address_count = 1;
+    l->fresh_until = TB_TIME_NEVER;
+    return true;
+}
+
+/* A path that opens again is mostly found by a SYN that TCP repeats, of a dial of seconds ago: what counts is when that was answered. */
+static void note_connected(const struct link *l, tb_time_ns now)
+{
+    for (struct conn *c = l->links->conns; c != NULL; c = c->next)
+        if (c->link == l && c->dialled && c->connected_at == 0 && !c->ended && c->wire != NULL &&
+            tb_chan_connected(tb_wire_chan(c->wire)))
+            c->connected_at = now;
+}
+
+/* What it waits for is TLS and the peer, or HELLO once it is open. What has taken as long as a silent session is silent, too; and so is
+ * what has less time than that left. */
+static bool moves(const struct conn *c, tb_time_ns now)
+{
+    const tb_time_ns silent = c->link->life.config.silent;
+    if (c->opened_at != 0) return tb_time_since(c->opened_at, now) < silent;
+    if (c->connected_at == 0 || c->greet_by < tb_time_add(c->connected_at, silent)) return false;
+    return tb_time_since(c->connected_at, now) < silent;
+}
+
+/* One of the last attempts that has come as far as TCP: another attempt would not be sooner. NULL: none. */
+static struct conn *answered(const struct link *l)
+{
+    const tb_time_ns now = tb_clock_now();
+    for (struct conn *c = l->links->conns; c != NULL; c = c->next)
+        if (c->link == l && c->dialled && !c->is_session && !c->ended && moves(c, now)) return c;
+    return NULL;
+}
+
+/* A fresh dial. Where as many are under way as may be, each of them still asks. */
+static void dial_next(struct link *l)
+{
+    const uint32_t count = l->address_count;
+    if (count == 0 || l->conn_count >= LINK_CONNS_PER_PEER || answered(l) != NULL) return;
+    if (dial_address(l, &l->addresses[l->address_at++ % count], false)) return;
+    link_dial_ended(l, false, TB_SITE_NOMEM, TB_CHAN_HEARD);
+}
+
+/* And since then nobody but a network has said no. */
+static bool asked_lately(const struct link *l)
+{
+    if (l->asked_at == 0 || l->resolving != NULL || l->race_reach == TB_CHAN_HEARD) return false;
+    return tb_time_since(l->asked_at, tb_clock_now()) < ASK_LEAST;
+}
+
+/* A fresh dial to a peer that says nothing goes to an address that is known, each time to the next one: waiting for a name server
+ * would be silence too. Otherwise the name is asked for first, since the peer may have moved. */
+void link_dial(struct link *l)
+{
+    const bool raced = l->race.on && l->race.next == l->race.count;
+    if ((l->life.state == TB_LINK_SILENT && l->address_count > 0) || raced) {
+        dial_next(l);
+    } else if (l->race.on) {
+        return; /* it has addresses of its own to dial */
+    } else if (is_number(l) || (l->address_count > 0 && asked_lately(l))) {
+        race_begin(l);
+    } else if (l->resolving == NULL && !resolve(l)) {
+        l->stats.dials_failed++;
+        give_up(l, TB_SITE_NOMEM, TB_CHAN_HEARD);
+    }
+}
+
+/* A peer that was here before, and whose machine answers again: its data streams need not wait for HELLO. Two round trips less until
+ * chunks move again. */
+static void dial_ahead(struct link *l)
+{
+    const bool seeks = l->life.state == TB_LINK_SILENT || l->life.state == TB_LINK_DIALLING;
+    struct conn *c = seeks && l->session_seq > 0 ? answered(l) : NULL;
+    if (c == NULL) {
+        link_streams_ahead_end(l);
+    } else if (l->ahead_count == 0 && !c->ahead) {
+        c->ahead = true;
+        link_streams_ahead(l, &c->address);
+    }
+}
+
+void link_dial_tick(struct link *l, tb_time_ns now)
+{
+    race_on(l, now);
+    note_connected(l, now);
+    dial_ahead(l);
+    if (!l->has_address || l->fresh_until == TB_TIME_NEVER || now < l->fresh_until) return;
+    if (link_is_up(l) && l->address_count > 0 && l->resolving == NULL) (void)resolve(l);
+}

@@ -1,0 +1,37 @@
+/* link_dtypes.c - layouts that a peer's protocol cannot read: of dtypes by name and bits (base/layout/layout.h). Such a version is
+ * announced, and refused where it is asked for: the peer hears why, and other versions of the link go on. */
+#include "base/log.h"
+#include "wan/link/link.h"
+
+static const struct tb_tensor *first_other(const struct offer *o)
+{
+    for (uint32_t s = 0; s < o->share->shard_count; s++) {
+        const struct tb_layout *layout = &o->share->places[s].manifest->layout;
+        for (uint32_t i = 0; layout->other_dtypes && i < layout->tensor_count; i++)
+            if (layout->tensors[i].dtype == TB_DTYPE_OTHER) return &layout->tensors[i];
+    }
+    return NULL;
+}
+
+bool link_may_read(const struct link *l, const struct offer *o)
+{
+    if (l->protocol >= TB_LINK_PROTOCOL_DTYPES) return true;
+    for (uint32_t s = 0; s < o->share->shard_count; s++)
+        if (o->share->places[s].manifest->layout.other_dtypes) return false;
+    return true;
+}
+
+void link_refuse_dtypes(struct link *l, const struct offer *o)
+{
+    const struct tb_tensor *t = first_other(o);
+    l->stats.dtypes_refused++;
+    link_send_gone(l, &o->key.uid, TB_PEER_PROTOCOL);
+    /* Each version of the model has the same. */
+    if (l->told_dtypes == l->session_seq && tb_name_equal(&l->told_dtypes_of, &o->key.model)) return;
+    l->told_dtypes = l->session_seq;
+    l->told_dtypes_of = o->key.model;
+    tb_log(TB_LOG_WARN, "link.dtypes_refused",
+           "peer=%s model=%s number=%llu tensor=%.80s dtype=%s protocol=%u needs_protocol=%u", l->label.text,
+           o->key.model.text, (unsigned long long)o->key.number, t->name, tb_tensor_dtype_name(t),
+           l->protocol, TB_LINK_PROTOCOL_DTYPES);
+}

@@ -1,0 +1,200 @@
+/* link_segment.c - an MTU black hole: what of a link's connections stalls, what is done about it, and who is told.
+ *
+ * The dialler of a session makes all its connections, so it alone can lower their segments for both ways (TCP_MAXSEG goes
+ * into the SYN). The other end tells it by SEGMENT. A session goes on over a fresh connection with smaller segments, as
+ * for new certificates; what was crossing resumes.
+ *
+ * Where not even the handshake passes, each attempt after one that TCP opened and TLS did not tries a smaller size. The
+ * first of those that opens becomes the session, and one that stalls stays as a probe: if it opens after all, the peer
+ * was only slow. */
+#include "base/log.h"
+#include "wan/link/link.h"
+
+#define LOOK_EVERY  TB_MS(200)
+#define HEARD_AFTER TB_MS(400)  /* what was on its way when ours stopped says nothing */
+#define MOVED_BYTES (32u << 10) /* not to be made of small segments */
+
+/* P10: one line for each size. */
+static void tell(struct link *l, bool by_peer)
+{
+    struct tb_log_line line;
+    char uri[TB_URI_BYTES_MAX];
+    tb_identity_format(&l->identity, uri);
+    tb_log_begin(&line, TB_LOG_WARN, "link.mtu");
+    tb_log_str(&line, "peer", uri);
+    tb_log_str(&line, "by", by_peer ? "peer" : "us");
+    if (l->session != NULL) tb_log_str(&line, "address", l->session->address_text);
+    tb_log_u64(&line, "stalled_segment_bytes", l->segment.from);
+    tb_log_u64(&line, "segment_bytes", l->segment.bytes_max);
+    tb_log_end(&line);
+    link_said_mtu(l);
+}
+
+static void say(struct link *l)
+{
+    if (l->protocol < TB_LINK_PROTOCOL_SEGMENT) return;
+    LINK_SEND(l, TB_FRAME_SEGMENT, tb_frame_segment, LINK_SMALL, .bytes = l->segment.bytes_max);
+}
+
+/* The session's connections are larger. */
+static void renew(struct link *l)
+{
+    const uint32_t of_session = l->session->segment_max;
+    if (l->session->dialled && (of_session == 0 || of_session > l->segment.bytes_max))
+        link_renew(l, tb_clock_now());
+}
+
+static void lowered(struct link *l)
+{
+    tell(l, false);
+    say(l);
+    renew(l);
+}
+
+/* ---- streams ---- */
+
+static bool stream_moved(struct tb_stream *s)
+{
+    const uint64_t acked = atomic_load_explicit(&s->acked_bytes, memory_order_relaxed);
+    if (acked < s->acked_seen + MOVED_BYTES) return false;
+    s->acked_seen = acked;
+    return true;
+}
+
+/* A heartbeat that was sent since then has been answered: small packets pass while these segments do not. */
+static bool stream_stalled(const struct link *l, struct tb_stream *s, tb_time_ns now)
+{
+    if (atomic_load_explicit(&s->stalled_segment, memory_order_relaxed) == 0) {
+        s->stalled_at = 0;
+        s->stall_counted = false;
+        return false;
+    }
+    if (s->stalled_at == 0) s->stalled_at = now;
+    if (s->stall_counted || l->beat.answered < s->stalled_at) return false;
+    s->stall_counted = true;
+    return true;
+}
+
+/* Connections that stall at one time may have one fault, as on a path that comes and goes: what was open then counts once. */
+static bool is_fresh(const struct link *l, const struct tb_stream *s)
+{
+    return l->segment_seq != l->session_seq || s->plan.number > l->segment_number;
+}
+
+static bool count_stalled(struct link *l, uint32_t bytes)
+{
+    l->segment_seq = l->session_seq;
+    l->segment_number = 0;
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
+        const struct tb_stream *s = l->streams[i];
+        if (s == NULL || s->plan.session_seq != l->session_seq) continue;
+        if (s->plan.number > l->segment_number) l->segment_number = s->plan.number;
+    }
+    return tb_segment_stalled(&l->segment, bytes);
+}
+
+/* Manifests fill it with full segments, and heartbeats wait behind them. */
+static void watch_control(struct link *l, tb_time_ns now)
+{
+    struct tb_tcp_seen seen;
+    if (!tb_tcp_look(tb_chan_fd(tb_wire_chan(l->session->wire)), &seen)) return;
+    if (seen.bytes_acked == l->control_acked && l->control_at != 0) return;
+    l->control_acked = seen.bytes_acked;
+    l->control_at = now;
+}
+
+void link_segment_tick(struct link *l, tb_time_ns now)
+{
+    bool low = false, moved = false;
+    if (!link_is_up(l) || tb_time_since(l->segment_at, now) < LOOK_EVERY) return;
+    l->segment_at = now;
+    watch_control(l, now);
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
+        struct tb_stream *s = l->streams[i];
+        if (s == NULL || s->plan.session_seq != l->session_seq) continue;
+        moved |= stream_moved(s);
+        const uint32_t bytes = atomic_load_explicit(&s->stalled_segment, memory_order_relaxed);
+        if (stream_stalled(l, s, now) && is_fresh(l, s)) low |= count_stalled(l, bytes);
+    }
+    if (moved) tb_segment_moved(&l->segment);
+    if (low) lowered(l);
+}
+
+/* ---- sessions ---- */
+
+/* The peer went on speaking on it while nothing of ours was acknowledged: a path that is cut is silent both ways. */
+bool link_segment_replaced(struct link *l, const struct conn *old)
+{
+    const uint32_t bytes = tb_tcp_stalled(tb_chan_fd(tb_wire_chan(old->wire)));
+    const bool heard =
+        l->control_at != 0 && tb_wire_heard_at(old->wire) >= tb_time_add(l->control_at, HEARD_AFTER);
+    return bytes != 0 && heard && tb_segment_stalled(&l->segment, bytes);
+}
+
+void link_segment_up(struct link *l, bool low)
+{
+    if (low) {
+        lowered(l);
+    } else if (l->segment.proven) {
+        link_said_mtu(l);
+        say(l);
+        renew(l);
+    }
+}
+
+enum tb_status link_on_segment(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_segment m;
+    const enum tb_status status = tb_frame_segment_decode(&f->payload, &m);
+    if (status != TB_OK) return status;
+    if (l->protocol < TB_LINK_PROTOCOL_SEGMENT || m.bytes < TB_SEGMENT_BYTES_MIN ||
+        m.bytes > TB_SEGMENT_BYTES_MAX)
+        return TB_PEER_GARBLED;
+    if (!tb_segment_told(&l->segment, m.bytes)) return TB_OK;
+    tell(l, true);
+    renew(l);
+    return TB_OK;
+}
+
+/* ---- handshakes ---- */
+
+static bool shakes_too_long(const struct conn *c, tb_time_ns now)
+{
+    if (!c->dialled || c->ended || c->opened_at != 0 || c->connected_at == 0) return false;
+    return tb_time_since(c->connected_at, now) >= c->link->life.config.silent;
+}
+
+uint32_t link_segment_to_try(const struct link *l)
+{
+    uint32_t stalled = 0;
+    const tb_time_ns now = tb_clock_now();
+    for (const struct conn *c = l->links->conns; c != NULL; c = c->next)
+        stalled += c->link == l && shakes_too_long(c, now);
+    return tb_segment_below(l->segment.bytes_max, stalled);
+}
+
+/* Before those that run against it are closed. */
+void link_segment_won(const struct conn *won)
+{
+    struct link *l = won->link;
+    const tb_time_ns now = tb_clock_now();
+    if (won->segment_max == 0 || won->segment_max == l->segment.bytes_max) return;
+    for (struct conn *c = l->links->conns; c != NULL; c = c->next) {
+        if (c->link != l || !shakes_too_long(c, now)) continue;
+        if (c->segment_max != 0 && c->segment_max <= won->segment_max) continue;
+        c->probe = true;
+        l->segment.bytes_max = won->segment_max;
+        return;
+    }
+}
+
+/* It opened after all, or never did. */
+void link_segment_probed(struct link *l, bool opened)
+{
+    if (opened && !l->segment.proven)
+        l->segment = (struct tb_segment){0};
+    else if (!opened && link_is_up(l) && l->segment.bytes_max != 0 && !l->segment.proven) {
+        (void)tb_segment_told(&l->segment, l->segment.bytes_max);
+        lowered(l);
+    }
+}

@@ -1,0 +1,230 @@
+/* link_tune.c - how many data streams a link has, which of them are used, and when they are replaced. tuner.h decides the number
+ * for what this side sends; the side that dials opens and closes them.
+ *
+ * Used are those with the lowest numbers that are not worn, so both ends mean the same ones by "the first n" without a word. Worn is a
+ * stream under whose keys `records_max` TLS records went either way: it is used on until a fresh one has come up, and closed
+ * when nothing moves on it any more. */
+#include "base/log.h"
+#include "wan/link/link.h"
+
+#define LOOK_EVERY TB_MS(250)
+/* Nothing moved on a stream that is not needed: it is closed. */
+#define IDLE_BEFORE      TB_SECONDS(2)
+#define IDLE_BEFORE_WORN TB_MS(500)
+
+static bool is_worn(const struct link *l, const struct tb_stream *s)
+{
+    return atomic_load_explicit(&s->records, memory_order_relaxed) >= l->links->options.records_max;
+}
+
+static bool is_ours(const struct link *l, const struct tb_stream *s)
+{
+    return s != NULL && s->plan.session_seq == l->session_seq && tb_stream_phase(s) != TB_STREAM_GONE &&
+           !s->retired;
+}
+
+static bool is_bound(const struct link *l, const struct tb_stream *s)
+{
+    return is_ours(l, s) && tb_stream_phase(s) == TB_STREAM_BOUND && !s->peer_gone;
+}
+
+/* Slots of the bound streams with the lowest numbers, at most `most`. */
+static uint64_t first_of(const struct link *l, uint32_t most, bool worn, uint32_t *count_out)
+{
+    uint64_t slots = 0;
+    uint32_t after = 0;
+    for (*count_out = 0; *count_out < most; ++*count_out) {
+        int found = -1;
+        for (int i = 0; i < (int)TB_LINKS_STREAMS_MAX; i++) {
+            const struct tb_stream *s = l->streams[i];
+            if (!is_bound(l, s) || s->plan.number <= after || is_worn(l, s) != worn) continue;
+            if (found < 0 || s->plan.number < l->streams[found]->plan.number) found = i;
+        }
+        if (found < 0) break;
+        after = l->streams[found]->plan.number;
+        slots |= UINT64_C(1) << found;
+    }
+    return slots;
+}
+
+/* ---- what is used ---- */
+
+static uint64_t used_now(const struct link *l, uint32_t *fresh_out)
+{
+    uint32_t more = 0;
+    const uint64_t fresh = first_of(l, l->tuner.streams, false, fresh_out);
+    return fresh | first_of(l, l->tuner.streams - *fresh_out, true, &more);
+}
+
+static tb_time_ns least_rtt(const struct link *l)
+{
+    tb_time_ns least = 0;
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
+        const tb_time_ns rtt = is_bound(l, l->streams[i])
+                                   ? atomic_load_explicit(&l->streams[i]->rtt_min, memory_order_relaxed)
+                                   : 0;
+        if (rtt != 0 && (least == 0 || rtt < least)) least = rtt;
+    }
+    return least != 0 ? least : l->path_rtt;
+}
+
+/* ---- the kernel's ceilings ---- */
+
+static void tell_window(const struct link *l, const struct tb_window_seen *seen, uint64_t needs)
+{
+    struct tb_log_line line;
+    tb_log_begin(&line, needs > 0 ? TB_LOG_WARN : TB_LOG_INFO, "link.window");
+    tb_log_str(&line, "peer", l->label.text);
+    tb_log_str(&line, "sysctl", seen->receives ? "net.ipv4.tcp_rmem" : "net.ipv4.tcp_wmem");
+    tb_log_u64(&line, "has_bytes", seen->ceiling_bytes);
+    tb_log_u64(&line, "needs_bytes", needs);
+    tb_log_str(&line, "action", needs > 0 ? "raise its third value" : "none");
+    tb_log_end(&line);
+}
+
+/* Said when more is needed than was said before, and when the ceiling is high enough. */
+static void watch_window(const struct link *l, const struct tb_window_seen *seen, uint64_t *wanted_bytes)
+{
+    const uint64_t before = *wanted_bytes;
+    if (tb_window_look(wanted_bytes, seen) || *wanted_bytes < before) tell_window(l, seen, *wanted_bytes);
+}
+
+static void watch_windows(struct link *l)
+{
+    const struct tb_tcp_ceilings *c = &l->links->ceilings;
+    struct tb_window_seen sent = {.rtt = least_rtt(l), .ceiling_bytes = c->send_bytes};
+    struct tb_window_seen received = {.rtt = sent.rtt, .ceiling_bytes = c->receive_bytes, .receives = true};
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
+        const struct tb_stream *s = l->streams[i];
+        if (!is_bound(l, s)) continue;
+        const uint64_t out = atomic_load_explicit(&s->sent_per_s, memory_order_relaxed);
+        const uint64_t in = atomic_load_explicit(&s->received_per_s, memory_order_relaxed);
+        const int limit = atomic_load_explicit(&s->limit, memory_order_relaxed);
+        sent.bytes_per_s += out, sent.streams += out > 0;
+        sent.held += out > 0 && limit == TB_LIMIT_SEND_BUFFER;
+        received.bytes_per_s += in, received.streams += in > 0;
+    }
+    watch_window(l, &sent, &l->stats.send_wanted_bytes);
+    watch_window(l, &received, &l->stats.receive_wanted_bytes);
+    l->stats.send_ceiling_bytes = c->send_bytes;
+    l->stats.receive_ceiling_bytes = c->receive_bytes;
+}
+
+/* That one connection may have under way, by this end's ceilings, as if the peer's were like them: a receiver's window is about half of
+ * its buffer. */
+static uint64_t window_of(const struct tb_tcp_ceilings *c)
+{
+    return c->receive_bytes / 2 < c->send_bytes ? c->receive_bytes / 2 : c->send_bytes;
+}
+
+static void look(struct link *l, tb_time_ns now)
+{
+    const struct tb_tuner_seen seen = {.now = now,
+                                       .rtt = least_rtt(l),
+                                       .bytes = link_sent_bytes(l),
+                                       .window_bytes = window_of(&l->links->ceilings),
+                                       .usable = l->usable,
+                                       .full = l->full};
+    const uint32_t before = l->tuner.streams;
+    const enum tb_tuner_state state = l->tuner.state;
+    l->looked_at = now;
+    (void)tb_tuner_look(&l->tuner, &seen);
+    l->full = true; /* until a refill finds nothing to send */
+    if (l->tuner.streams != before)
+        tb_log(TB_LOG_DEBUG, "link.streams", "peer=%s streams=%u before=%u", l->label.text, l->tuner.streams,
+               before);
+    if (state == TB_TUNER_SETTLED || l->tuner.state != TB_TUNER_SETTLED) return;
+    if (l->tuner.ceiling < TB_TUNER_STREAMS_MAX)
+        return; /* found among the few that came up: not the path's */
+    l->stats.streams_found = l->tuner.streams;
+    l->stats.found_bytes_per_s = l->tuner.best_rate;
+    tb_log(TB_LOG_INFO, "link.streams", "peer=%s streams=%u bytes_per_s=%llu", l->label.text,
+           l->tuner.streams, (unsigned long long)l->tuner.best_rate);
+}
+
+/* ---- what is open ---- */
+
+/* The side that accepts cannot dial: it says how many would serve it. */
+static void tell_wanted(struct link *l)
+{
+    const struct tb_links_options *o = &l->links->options;
+    if (l->session->dialled || o->streams != 0 || l->protocol < TB_LINK_PROTOCOL_STREAMS) return;
+    if (l->outs == NULL || l->told_wants == l->tuner.streams) return; /* who sends nothing wants nothing */
+    l->told_wants = l->tuner.streams;
+    LINK_SEND(l, TB_FRAME_STREAMS, tb_frame_streams, LINK_SMALL, .count = l->told_wants);
+}
+
+/* A number of the operator's is not gone over. */
+enum tb_status link_on_streams(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_streams m;
+    const enum tb_status status = tb_frame_streams_decode(&f->payload, &m);
+    if (status != TB_OK) return status;
+    if (l->protocol < TB_LINK_PROTOCOL_STREAMS || !l->session->dialled) return TB_PEER_GARBLED;
+    if (m.count == 0 || m.count > TB_LINKS_STREAMS_MAX) return TB_PEER_GARBLED;
+    if (l->links->options.streams == 0) l->peer_wants = m.count;
+    return TB_OK;
+}
+
+uint32_t link_streams_wanted(const struct link *l)
+{
+    const uint32_t wanted = l->tuner.streams > l->peer_wants ? l->tuner.streams : l->peer_wants;
+    return wanted < TB_LINKS_STREAMS_MAX ? wanted : TB_LINKS_STREAMS_MAX;
+}
+
+uint32_t link_streams_fresh(const struct link *l)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
+        count += is_ours(l, l->streams[i]) && !is_worn(l, l->streams[i]);
+    return count;
+}
+
+/* How many bytes moved on it, either way. */
+static uint64_t moved(const struct tb_stream *s)
+{
+    return atomic_load_explicit(&s->bytes_sent, memory_order_relaxed) +
+           atomic_load_explicit(&s->bytes_received, memory_order_relaxed);
+}
+
+/* Nothing is on its way on it: the peer is told first, so that it does not take the end for a loss. */
+static void retire(struct link *l, struct tb_stream *s)
+{
+    s->retired = s->told_gone = true;
+    if (is_worn(l, s)) l->stats.streams_rotated++;
+    LINK_SEND(l, TB_FRAME_STREAM_GONE, tb_frame_stream_gone, LINK_SMALL, .stream = s->plan.number);
+    link_stream_end(s);
+}
+
+/* The dialler closes what is not among the first it wants, once nothing moved on it for a while. */
+static void close_idle(struct link *l, tb_time_ns now)
+{
+    uint32_t count = 0;
+    const uint64_t needed = first_of(l, link_streams_wanted(l), false, &count);
+    if (count < link_streams_wanted(l)) return; /* make before break */
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
+        struct tb_stream *s = l->streams[i];
+        if (!is_bound(l, s)) continue;
+        if (moved(s) != s->moved_bytes || s->idle_since == 0 || (needed >> i & 1) != 0) {
+            s->moved_bytes = moved(s);
+            s->idle_since = now;
+        } else if (tb_time_since(s->idle_since, now) >= (is_worn(l, s) ? IDLE_BEFORE_WORN : IDLE_BEFORE) &&
+                   link_slot_idle(l, i)) {
+            retire(l, s);
+        }
+    }
+}
+
+void link_tune(struct link *l, tb_time_ns now)
+{
+    if (!link_is_up(l)) return;
+    uint32_t fresh = 0;
+    const uint64_t used = used_now(l, &fresh);
+    l->usable = (uint32_t)__builtin_popcountll(used);
+    if (tb_feed_use(&l->feed, used)) links_fed(l->links);
+    tell_wanted(l);
+    if (tb_time_since(l->looked_at, now) < LOOK_EVERY) return;
+    look(l, now);
+    watch_windows(l);
+    if (l->session->dialled) close_idle(l, now);
+}

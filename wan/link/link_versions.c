@@ -1,0 +1,300 @@
+/* link_versions.c - who offers what to whom: subscriptions, announcements, withdrawals, wholeness, reports. */
+#include "base/fault.h"
+#include "base/log.h"
+#include "wan/link/link.h"
+
+static const struct tb_links_ops *ops_of(const struct link *l)
+{
+    return l->links->options.ops;
+}
+
+static void *user_of(const struct link *l)
+{
+    return l->links->options.user;
+}
+
+bool link_granted(const struct link *l, const struct tb_name *model)
+{
+    for (uint32_t i = 0; i < l->granted_count; i++)
+        if (tb_name_equal(&l->granted[i], model)) return true;
+    return false;
+}
+
+const struct announced *link_announced(const struct link *l, const struct tb_id *uid)
+{
+    for (uint32_t i = 0; i < l->announced_count; i++)
+        if (tb_id_equal(&l->announced[i].key.uid, uid)) return &l->announced[i];
+    return NULL;
+}
+
+static void send_version(struct link *l, const struct tb_version_key *key, uint64_t bytes, uint8_t state)
+{
+    LINK_SEND(l, TB_FRAME_VERSION, tb_frame_version, LINK_SMALL, .key = *key, .bytes = bytes, .state = state);
+}
+
+void link_announce(struct link *l, struct offer *o)
+{
+    struct offer_peer *p = &o->peers[l->index];
+    if (!link_is_up(l) || p->announced == l->session_seq || !link_granted(l, &o->key.model)) return;
+    const bool pushed = link_may_read(l, o) && link_push(l, o);
+    p->announced = l->session_seq;
+    send_version(l, &o->key, o->bytes, TB_FRAME_VERSION_READY);
+    if (pushed) link_serve(l, o, false);
+}
+
+void link_send_gone(struct link *l, const struct tb_id *uid, enum tb_status why)
+{
+    LINK_SEND(l, TB_FRAME_GONE, tb_frame_gone, LINK_SMALL, .uid = *uid,
+              .status_negated = tb_frame_status(why));
+}
+
+void link_tell_withdrawn(struct link *l, const struct tb_version_key *key)
+{
+    if (link_is_up(l) && link_granted(l, &key->model)) send_version(l, key, 0, TB_FRAME_VERSION_WITHDRAWN);
+}
+
+void link_subscribe(struct link *l, struct tb_wire *wire)
+{
+    for (uint32_t i = 0; i < l->model_count; i++) {
+        struct tb_frame_subscribe m = {.model = l->models[i]};
+        if (ops_of(l)->home_of != NULL) (void)ops_of(l)->home_of(user_of(l), &l->models[i], &m.home);
+        struct tb_writer *w = tb_wire_begin(wire, TB_FRAME_SUBSCRIBE, 0, LINK_SMALL);
+        if (w == NULL) return;
+        tb_frame_subscribe_encode(&m, w);
+        tb_wire_end(wire);
+    }
+}
+
+void link_versions_up(struct link *l)
+{
+    l->granted_count = 0;
+    l->refused_count = 0;
+    memset(l->denied, 0, sizeof l->denied);
+    l->missed = 0;
+    for (struct offer *o = l->links->offers; o != NULL; o = o->next) { /* it says again what it holds */
+        o->peers[l->index].whole = false;
+        o->peers[l->index].held_chunks = 0;
+    }
+}
+
+void link_versions_down(struct link *l)
+{
+    l->announced_count = 0;
+    link_pushes_down(l);
+    link_asks_rewind(l);
+    link_serves_drop(l, NULL);
+}
+
+/* P8: denied unless the daemon says yes. */
+static bool may_read(const struct link *l, const struct tb_frame_subscribe *m)
+{
+    return ops_of(l)->may_read != NULL && ops_of(l)->may_read(user_of(l), l->index, &m->model, &m->home);
+}
+
+static void grant(struct link *l, const struct tb_name *model)
+{
+    struct tb_links *ls = l->links;
+    l->granted[l->granted_count++] = *model;
+    for (uint32_t i = 0; i < ls->withdrawn_count; i++)
+        if (tb_name_equal(&ls->withdrawn[i].model, model)) link_tell_withdrawn(l, &ls->withdrawn[i]);
+    for (struct offer *o = ls->offers; o != NULL; o = o->next)
+        if (tb_name_equal(&o->key.model, model)) link_announce(l, o);
+    if (ops_of(l)->on_granted != NULL) ops_of(l)->on_granted(user_of(l), l->index, model);
+}
+
+/* A peer that names models without end has the first of them remembered. */
+static void refuse(struct link *l, const struct tb_name *model)
+{
+    l->stats.refused++;
+    for (uint32_t i = 0; i < l->refused_count; i++)
+        if (tb_name_equal(&l->refused[i], model)) return;
+    if (l->refused_count < TB_LINKS_MODELS_MAX) l->refused[l->refused_count++] = *model;
+}
+
+enum tb_status link_on_subscribe(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_subscribe m;
+    const enum tb_status status = tb_frame_subscribe_decode(&f->payload, &m);
+    if (status != TB_OK) return status;
+    if (link_granted(l, &m.model)) return TB_OK;
+    if (l->granted_count == TB_LINKS_MODELS_MAX) return TB_PEER_GARBLED;
+    if (may_read(l, &m)) {
+        grant(l, &m.model);
+        return TB_OK;
+    }
+    refuse(l, &m.model);
+    LINK_SEND(l, TB_FRAME_DENIED, tb_frame_denied, LINK_SMALL, .model = m.model);
+    return TB_OK;
+}
+
+enum tb_status link_on_denied(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_denied m;
+    const enum tb_status status = tb_frame_denied_decode(&f->payload, &m);
+    if (status != TB_OK) return status;
+    for (uint32_t i = 0; i < l->model_count; i++)
+        if (tb_name_equal(&l->models[i], &m.model)) l->denied[i] = true;
+    tb_log(TB_LOG_WARN, "link.denied", "peer=%s model=%s by=peer", l->label.text, m.model.text);
+    l->stats.refused++;
+    return TB_OK;
+}
+
+/* Room for one more; the table is bounded, and grows with what the peer really announced. */
+static enum tb_status announced_room(struct link *l)
+{
+    if (l->announced_count < l->announced_cap) return TB_OK;
+    if (l->announced_cap >= TB_LINKS_OFFERS_MAX) return TB_PEER_GARBLED;
+    const uint32_t cap = l->announced_cap == 0 ? 16 : l->announced_cap * 2;
+    struct announced *more = tb_realloc(l->announced, cap * sizeof *more);
+    if (more == NULL) return TB_SITE_NOMEM;
+    l->announced = more;
+    l->announced_cap = cap;
+    return TB_OK;
+}
+
+static void tell_whole(struct link *l, struct offer *o)
+{
+    struct offer_peer *p = &o->peers[l->index];
+    if (!o->whole || p->told_whole == l->session_seq || link_announced(l, &o->key.uid) == NULL) return;
+    p->told_whole = l->session_seq;
+    LINK_SEND(l, TB_FRAME_WHOLE, tb_frame_whole, LINK_SMALL, .uid = o->key.uid);
+    link_expect(l, o);
+}
+
+static bool is_wanted(const struct link *l, const struct tb_name *model)
+{
+    for (uint32_t i = 0; i < l->model_count; i++)
+        if (tb_name_equal(&l->models[i], model)) return true;
+    return false;
+}
+
+static enum tb_status version_ready(struct link *l, const struct tb_frame_version *m)
+{
+    const struct tb_digest zero = {{0}};
+    if (tb_digest_equal(&m->key.root, &zero) || link_announced(l, &m->key.uid) != NULL)
+        return TB_PEER_GARBLED;
+    const enum tb_status status = announced_room(l);
+    if (status != TB_OK) return status;
+    l->announced[l->announced_count++] = (struct announced){m->key, m->bytes};
+    const enum tb_status pushed = link_is_pushed(l, &m->key.uid) ? link_ask_pushed(l, &m->key) : TB_OK;
+    if (pushed != TB_OK) link_push_too_much(l, &m->key.uid);
+    struct offer *o = offer_find(l->links, &m->key.uid);
+    if (o != NULL) tell_whole(l, o);
+    link_asks_send(l);
+    return TB_OK;
+}
+
+enum tb_status link_on_version(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_version m;
+    enum tb_status status = tb_frame_version_decode(&f->payload, &m);
+    if (status != TB_OK) return status;
+    if (!is_wanted(l, &m.key.model)) return TB_PEER_GARBLED;
+    const bool withdrawn = m.state == TB_FRAME_VERSION_WITHDRAWN;
+    if (!withdrawn && m.state != TB_FRAME_VERSION_READY) return TB_PEER_GARBLED;
+    if (!withdrawn) status = version_ready(l, &m);
+    if (status != TB_OK) return status;
+    links_busy(l->links);
+    if (ops_of(l)->on_version != NULL)
+        ops_of(l)->on_version(user_of(l), l->index, &m.key, m.bytes,
+                              withdrawn ? TB_LINKS_WITHDRAWN : TB_LINKS_READY, TB_OK);
+    return TB_OK;
+}
+
+/* What left the peer is not held there any more, and is no news once it comes back. */
+static void peer_dropped(struct link *l, const struct tb_id *uid)
+{
+    struct offer *o = offer_find(l->links, uid);
+    if (o == NULL) return;
+    o->peers[l->index].whole = false;
+    o->peers[l->index].held_chunks = 0;
+    o->peers[l->index].told_held = 0;
+}
+
+enum tb_status link_on_gone(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_gone m;
+    const enum tb_status status = tb_frame_gone_decode(&f->payload, &m);
+    if (status != TB_OK) return status;
+    const enum tb_status why = tb_frame_status_of(m.status_negated);
+    const struct announced *a = link_announced(l, &m.uid);
+    if (a == NULL) { /* it only said that it holds it; or our question and its farewell crossed */
+        if (tb_status_scope(why) == TB_SCOPE_SITE) return TB_OK;
+        peer_dropped(l, &m.uid);
+        if (ops_of(l)->on_peer_dropped != NULL) ops_of(l)->on_peer_dropped(user_of(l), l->index, &m.uid);
+        return TB_OK;
+    }
+    if (tb_status_scope(why) == TB_SCOPE_SITE) { /* not now: it is still announced */
+        link_ask_fail(l, &m.uid, why);
+        link_in_fail(l, &m.uid, why);
+        return TB_OK;
+    }
+    const struct announced was = *a;
+    peer_dropped(l, &m.uid);
+    link_push_gone(l, &m.uid);
+    l->announced[a - l->announced] = l->announced[--l->announced_count];
+    const uint64_t session = l->session_seq;
+    link_ask_fail(l, &m.uid, why);
+    link_in_fail(l, &m.uid, why);
+    if (session == l->session_seq && ops_of(l)->on_version != NULL)
+        ops_of(l)->on_version(user_of(l), l->index, &was.key, was.bytes, TB_LINKS_GONE, why);
+    return TB_OK;
+}
+
+void link_peer_held(struct link *l, struct offer *o)
+{
+    struct offer_peer *p = &o->peers[l->index];
+    p->whole = true;
+    p->held_chunks = o->chunks;
+    if (p->told_held == l->session_seq) return;
+    p->told_held = l->session_seq;
+    const struct tb_id uid = o->key.uid;
+    if (ops_of(l)->on_peer_held != NULL) ops_of(l)->on_peer_held(user_of(l), l->index, &uid);
+}
+
+enum tb_status link_on_whole(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_whole m;
+    const enum tb_status status = tb_frame_whole_decode(&f->payload, &m);
+    if (status != TB_OK) return status;
+    struct offer *o = offer_find(l->links, &m.uid);
+    if (o == NULL) return TB_OK; /* retracted meanwhile */
+    if (!link_granted(l, &o->key.model)) return TB_PEER_GARBLED;
+    link_outs_drop(l, o);
+    link_peer_held(l, o);
+    return TB_OK;
+}
+
+enum tb_status link_on_report(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_report m;
+    const enum tb_status status = tb_frame_report_decode(&f->payload, &m);
+    if (status != TB_OK) return status;
+    if (m.state != TB_LINKS_REPORT_HELD && m.state != TB_LINKS_REPORT_ACTIVATED) return TB_PEER_GARBLED;
+    const struct tb_links_report report = {
+        .uid = m.uid, .site = m.site, .state = (enum tb_links_report_state)m.state};
+    if (ops_of(l)->on_report != NULL) ops_of(l)->on_report(user_of(l), l->index, &report);
+    return TB_OK;
+}
+
+static bool whole_here(const struct offer *o)
+{
+    for (uint32_t s = 0; s < o->share->shard_count; s++)
+        if (!tb_place_whole(&o->share->places[s])) return false;
+    return true;
+}
+
+void links_offers_tick(struct tb_links *ls)
+{
+    for (struct offer *o = ls->offers; o != NULL; o = o->next)
+        if (!o->whole) o->whole = whole_here(o);
+}
+
+void link_versions_tick(struct link *l)
+{
+    if (!link_is_up(l)) return;
+    link_asks_send(l);
+    link_asks_tick(l);
+    for (struct offer *o = l->links->offers; o != NULL && link_is_up(l); o = o->next)
+        if (o->peers[l->index].told_whole != l->session_seq) tell_whole(l, o);
+}

@@ -1,0 +1,295 @@
+/* link_why.c - what a link says of itself: why it is down, since when, and what ails one that is up.
+ *
+ * A link has one reason at a time. A session that comes up clears the reason of the time before; what fails beside
+ * a session that is up is not told here. Attempts of both ends, and to several addresses, fail in turns and not all
+ * alike: the one that came furthest speaks for the link. A refused certificate says more than a closed port, so the
+ * port waits until no certificate was refused for STANDS. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "wan/link/link.h"
+
+#define STANDS 2u /* times retry_max_ms: one attempt of each end, and a little */
+
+/* How far an attempt came that failed so. */
+static unsigned rank(enum tb_links_why why, bool refused)
+{
+    if (why == TB_LINKS_WHY_DOWN || why == TB_LINKS_WHY_DNS) return refused ? 2 : 0;
+    return why == TB_LINKS_WHY_REFUSED && !refused ? 1 : 2;
+}
+
+static void set(struct link *l, enum tb_links_why why, bool refused, const char *format, va_list args)
+{
+    const tb_time_ns now = tb_clock_now();
+    const bool fresh = tb_time_since(l->said.at, now) < TB_MS(STANDS * l->links->options.retry_max_ms);
+    if (fresh && rank(why, refused) < rank(l->said.why, l->said.refused)) return;
+    l->said.at = now;
+    l->said.why = why;
+    l->said.refused = refused;
+    vsnprintf(l->said.error, sizeof l->said.error, format, args);
+}
+
+__attribute__((format(printf, 3, 4))) static void down_for(struct link *l, enum tb_links_why why,
+                                                           const char *format, ...)
+{
+    va_list args;
+    if (link_is_up(l)) return;
+    va_start(args, format);
+    set(l, why, false, format, args);
+    va_end(args);
+}
+
+/* A handshake or a BYE said no. */
+__attribute__((format(printf, 3, 4))) static void refused_for(struct link *l, enum tb_links_why why,
+                                                              const char *format, ...)
+{
+    va_list args;
+    if (link_is_up(l)) return;
+    va_start(args, format);
+    set(l, why, true, format, args);
+    va_end(args);
+}
+
+static const char *peer_of(const struct link *l)
+{
+    static char uri[TB_URI_BYTES_MAX]; /* the main loop's alone */
+    tb_identity_format(&l->identity, uri);
+    return uri;
+}
+
+static const char *us_of(const struct link *l)
+{
+    static char uri[TB_URI_BYTES_MAX];
+    tb_identity_format(&l->links->identity, uri);
+    return uri;
+}
+
+/* ---- up and down ---- */
+
+void link_said_up(struct link *l)
+{
+    const tb_time_ns since = l->said.up ? l->said.since : tb_clock_now();
+    l->said = (struct link_said){.up = true, .since = since};
+}
+
+void link_said_down(struct link *l, enum tb_status why)
+{
+    l->said = (struct link_said){.since = tb_clock_now()};
+    if (why == TB_STREAM_IDLE)
+        down_for(l, TB_LINKS_WHY_DOWN, "nothing was heard from %s for %u ms", peer_of(l),
+                 l->links->options.down_ms);
+    else
+        down_for(l, TB_LINKS_WHY_DOWN, "the session with %s ended: %s", peer_of(l), tb_status_text(why));
+}
+
+void link_said_expired(struct link *l, bool ours)
+{
+    refused_for(l, TB_LINKS_WHY_CLOCK, "the certificate of %s ended, and with it the session",
+                ours ? us_of(l) : peer_of(l));
+}
+
+/* ---- refusals ---- */
+
+static enum tb_links_why why_of_fault(enum tb_tls_fault fault)
+{
+    switch (fault) {
+    case TB_TLS_FAULT_DATES:
+        return TB_LINKS_WHY_CLOCK;
+    case TB_TLS_FAULT_IDENTITY:
+        return TB_LINKS_WHY_IDENTITY;
+    default:
+        return TB_LINKS_WHY_TLS;
+    }
+}
+
+static const char *told_by(enum tb_tls_fault fault)
+{
+    switch (fault) {
+    case TB_TLS_FAULT_DATES:
+        return "it has expired, or is not valid yet, by the clock there";
+    case TB_TLS_FAULT_IDENTITY:
+        return "it is not the one of the gateway that is expected there";
+    default:
+        return "no CA that is trusted there signed it";
+    }
+}
+
+static void handshake_refused(struct link *l, const struct conn *c, const char *reason)
+{
+    const struct tb_tls_refusal r = tb_chan_refusal(tb_wire_chan(c->wire));
+    if (r.by_peer)
+        refused_for(l, why_of_fault(r.fault), "%s at %s does not accept the certificate of %s: %s (%s)",
+                    peer_of(l), c->address_text, us_of(l), told_by(r.fault), reason);
+    else
+        refused_for(l, why_of_fault(r.fault), "%s at %s: %s", peer_of(l), c->address_text, reason);
+}
+
+void link_said_bye(struct link *l, enum tb_status why, bool by_peer)
+{
+    const char *text = tb_status_text(why);
+    if (why == TB_PEER_TWIN)
+        refused_for(
+            l, TB_LINKS_WHY_TWIN,
+            "another gateway is %s, too, and has the session with %s; stop one of the two, or issue a "
+            "certificate of its own to it",
+            us_of(l), peer_of(l));
+    else if (why == TB_SITE_DRAINING)
+        down_for(l, TB_LINKS_WHY_DOWN, "%s is shutting down", peer_of(l));
+    else if (why == TB_PEER_IDENTITY && by_peer)
+        refused_for(l, TB_LINKS_WHY_IDENTITY, "%s does not take this gateway for %s any more", peer_of(l),
+                    us_of(l));
+    else if (why == TB_PEER_IDENTITY)
+        refused_for(l, TB_LINKS_WHY_IDENTITY, "who dials as %s says in HELLO that it is another gateway",
+                    peer_of(l));
+    else if (why == TB_PEER_DENIED && by_peer)
+        refused_for(l, TB_LINKS_WHY_REFUSED, "%s has no %s among its peers", peer_of(l), us_of(l));
+    else if (by_peer)
+        refused_for(l, TB_LINKS_WHY_REFUSED, "%s refused the session: %s", peer_of(l), text);
+    else
+        refused_for(l, TB_LINKS_WHY_DOWN, "this gateway refused the session of %s: %s", peer_of(l), text);
+}
+
+/* ---- of a link that is up ---- */
+
+void link_said_twin(struct link *l, const struct conn *twin)
+{
+    l->said.why = TB_LINKS_WHY_TWIN;
+    snprintf(l->said.error, sizeof l->said.error,
+             "two gateways are %s: the one at %s has the session, and the one at %s is refused; stop one of "
+             "the two, or issue a certificate of its own to it",
+             peer_of(l), l->session->address_text, twin->address_text);
+}
+
+void link_said_no_twin(struct link *l)
+{
+    if (l->said.why != TB_LINKS_WHY_TWIN) return;
+    l->said.why = TB_LINKS_WHY_NONE;
+    l->said.error[0] = '\0';
+    if (l->segment.proven) link_said_mtu(l);
+}
+
+void link_said_mtu(struct link *l)
+{
+    if (!link_is_up(l)) return;
+    l->said.why = TB_LINKS_WHY_MTU;
+    snprintf(
+        l->said.error, sizeof l->said.error,
+        "large packets do not pass between here and %s: connections have segments of %u bytes at most; let "
+        "ICMP \"fragmentation needed\" pass on the path, or lower the MTU of the device",
+        peer_of(l), l->segment.bytes_max);
+}
+
+/* ---- dials ---- */
+
+void link_said_unresolved(struct link *l, enum tb_status why)
+{
+    down_for(l, TB_LINKS_WHY_DNS, "%s: the name %s has no address: %s", peer_of(l), l->endpoint.host,
+             why == TB_OK ? "the answer is empty" : tb_status_text(why));
+}
+
+static enum tb_links_why why_of_dial(const struct conn *c, enum tb_status why)
+{
+    const struct tb_chan *chan = tb_wire_chan(c->wire);
+    const struct tb_tls_refusal r = tb_chan_refusal(chan);
+    if (r.fault != TB_TLS_FAULT_NONE) return why_of_fault(r.fault);
+    if (why == TB_PEER_UNREACHABLE && tb_chan_reach(chan) == TB_CHAN_HEARD) return TB_LINKS_WHY_REFUSED;
+    return TB_LINKS_WHY_DOWN;
+}
+
+void link_said_undialled(struct conn *c, enum tb_status status)
+{
+    struct link *l = c->link;
+    const enum tb_links_why why = why_of_dial(c, status);
+    const char *reason = tb_chan_reason(tb_wire_chan(c->wire));
+    if (reason[0] == '\0') reason = tb_status_text(status);
+    if (tb_chan_refusal(tb_wire_chan(c->wire)).fault != TB_TLS_FAULT_NONE)
+        handshake_refused(l, c, reason);
+    else
+        down_for(l, why, "%s at %s: %s", peer_of(l), c->address_text, reason);
+}
+
+/* ---- those who come ---- */
+
+/* A host of IPv4 as one of IPv6: whoever listens at [::] sees it so. False: neither. */
+static bool host_of(const struct tb_address *a, struct in6_addr *host_out)
+{
+    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+    if (a->any.sa_family == AF_INET6) {
+        *host_out = a->v6.sin6_addr;
+        return true;
+    }
+    memcpy(host_out->s6_addr, mapped, sizeof mapped);
+    memcpy(host_out->s6_addr + sizeof mapped, &a->v4.sin_addr, 4);
+    return a->any.sa_family == AF_INET;
+}
+
+static bool same_host(const struct tb_address *a, const struct tb_address *b)
+{
+    struct in6_addr x, y;
+    return host_of(a, &x) && host_of(b, &y) && memcmp(&x, &y, sizeof x) == 0;
+}
+
+static bool lives_at(const struct link *l, const struct tb_address *from)
+{
+    for (uint32_t i = 0; i < l->address_count; i++)
+        if (same_host(&l->addresses[i], from)) return true;
+    return same_host(&l->good, from);
+}
+
+/* The one peer for which `fits` holds; NULL: none, or several. */
+static struct link *only_one(struct tb_links *ls, bool (*fits)(const struct link *l, const struct conn *c),
+                             const struct conn *c)
+{
+    struct link *found = NULL;
+    for (uint32_t i = 0; i < ls->options.peer_count; i++) {
+        if (!fits(&ls->links[i], c)) continue;
+        if (found != NULL) return NULL;
+        found = &ls->links[i];
+    }
+    return found;
+}
+
+static struct tb_identity claim_of(const struct conn *c)
+{
+    return c->identity.kind != TB_IDENTITY_NONE ? c->identity
+                                                : tb_chan_refusal(tb_wire_chan(c->wire)).claimed;
+}
+
+static bool fits_claim(const struct link *l, const struct conn *c)
+{
+    const struct tb_identity claim = claim_of(c);
+    return tb_identity_equal(&l->identity, &claim);
+}
+
+static bool fits_address(const struct link *l, const struct conn *c)
+{
+    return lives_at(l, &c->address);
+}
+
+/* Its CA speaks for that site: another gateway of it than is configured. */
+static bool fits_site(const struct link *l, const struct conn *c)
+{
+    return c->identity.kind == TB_IDENTITY_GATEWAY && tb_name_equal(&l->identity.site, &c->identity.site);
+}
+
+/* Whoever scans the port breaks TLS in other ways. */
+static bool is_judgement(enum tb_tls_fault fault)
+{
+    return fault != TB_TLS_FAULT_NONE && fault != TB_TLS_FAULT_OTHER;
+}
+
+void links_said_stranger(struct conn *c, enum tb_status why)
+{
+    const char *reason = tb_chan_reason(tb_wire_chan(c->wire));
+    char claim[TB_URI_BYTES_MAX];
+    struct link *l = only_one(c->links, fits_claim, c);
+    if (l == NULL) l = only_one(c->links, fits_site, c);
+    if (l == NULL) l = only_one(c->links, fits_address, c);
+    if (l == NULL) return;
+    tb_identity_format(&c->identity, claim);
+    if (c->identity.kind != TB_IDENTITY_NONE)
+        refused_for(l, TB_LINKS_WHY_IDENTITY, "%s came from %s, where %s is expected", claim, c->address_text,
+                    peer_of(l));
+    else if (is_judgement(tb_chan_refusal(tb_wire_chan(c->wire)).fault))
+        handshake_refused(l, c, reason[0] != '\0' ? reason : tb_status_text(why));
+}

@@ -1,0 +1,389 @@
+/* links.c - the object: made, ticked, closed. What a tick does is in the link_*.c files, what is asked of it also in links_*.c. */
+#include "wan/link/links.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/assert.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "wan/link/link.h"
+#include "wan/send/codec_trial.h"
+
+#define TICK_BUSY_MS   5u /* HELD at most every 10 ms, and a relay looks for held chunks as often */
+#define TICK_IDLE_MS   25u
+#define CEILINGS_EVERY TB_SECONDS(1)
+
+_Static_assert(TB_HEDGE_CROSSINGS_MAX >= TB_LINKS_CROSSINGS_MAX, "each crossing may hedge");
+
+uint64_t links_random(void)
+{
+    uint64_t v = 0;
+    tb_random_bytes(&v, sizeof v);
+    return v;
+}
+
+void links_fed(struct tb_links *ls)
+{
+    for (uint32_t i = 0; i < ls->loop_count; i++)
+        tb_stream_loop_feed(ls->loops[i]);
+}
+
+void links_heed(struct tb_links *ls)
+{
+    for (uint32_t i = 0; i < ls->loop_count; i++)
+        tb_stream_loop_wake(ls->loops[i]);
+}
+
+/* ---- the clock ---- */
+
+static void closing_step(struct tb_links *ls);
+
+static bool anything_moves(const struct tb_links *ls)
+{
+    bool moves = ls->retired != NULL || ls->closing;
+    for (uint32_t i = 0; i < ls->options.peer_count; i++)
+        moves |= link_moves(&ls->links[i]);
+    return moves;
+}
+
+static void on_clock(uv_timer_t *clock);
+
+static void set_clock(struct tb_links *ls, uint32_t ms)
+{
+    if (ls->clock_ms == ms) return;
+    ls->clock_ms = ms;
+    uv_timer_start(&ls->clock, on_clock, ms, ms);
+}
+
+void links_busy(struct tb_links *ls)
+{
+    set_clock(ls, TICK_BUSY_MS);
+}
+
+/* An operator raises them while this runs, as the log asks for. */
+static void look_at_ceilings(struct tb_links *ls, tb_time_ns now)
+{
+    if (tb_time_since(ls->ceilings_at, now) < CEILINGS_EVERY) return;
+    const struct tb_tcp_ceilings c = tb_tcp_ceilings();
+    ls->ceilings_at = now;
+    if (c.send_bytes == 0 || c.receive_bytes == 0) return; /* no descriptor, perhaps */
+    ls->ceilings = c;
+    for (uint32_t i = 0; i < ls->options.peer_count; i++)
+        atomic_store_explicit(&ls->links[i].path.send_ceiling_bytes, c.send_bytes, memory_order_relaxed);
+}
+
+static void move(struct link *l, tb_time_ns now)
+{
+    link_take_notes(l);
+    link_streams_tick(l, now);
+    link_segment_tick(l, now);
+    link_move_tick(l, now);
+}
+
+static void on_clock(uv_timer_t *clock)
+{
+    struct tb_links *ls = clock->data;
+    const tb_time_ns now = tb_clock_now();
+    links_offers_tick(ls);
+    look_at_ceilings(ls, now);
+    for (uint32_t i = 0; i < ls->options.peer_count; i++) {
+        struct link *l = &ls->links[i];
+        /* those of sessions that ended before this tick: a BYE has had its turn of the loop */
+        link_streams_end_old(l);
+        link_up_tick(l, now);
+        link_versions_tick(l);
+        link_serves_tick(l);
+        link_holdup_tick(l, now);
+        move(l, now);
+    }
+    links_share_tick(ls, now);
+    links_conns_tick(ls, now);
+    ls->ticked_at = tb_clock_now();
+    links_sweep_retired(ls);
+    set_clock(ls, anything_moves(ls) ? TICK_BUSY_MS : TICK_IDLE_MS);
+    if (ls->closing) closing_step(ls);
+}
+
+/* A stream took a parcel, wrote a note, changed its phase or let go of a share. */
+static void on_wake(uv_async_t *wake)
+{
+    struct tb_links *ls = wake->data;
+    const tb_time_ns now = tb_clock_now();
+    for (uint32_t i = 0; i < ls->options.peer_count; i++)
+        move(&ls->links[i], now);
+    links_sweep_retired(ls);
+    if (ls->closing) closing_step(ls);
+}
+
+/* ---- beginning ---- */
+
+/* Once a process: a machine's speeds do not change with its links. */
+static const struct tb_choice_speed *machine_speeds(void)
+{
+    static struct tb_choice_speed speeds[TB_WAYS];
+    static bool tried;
+    if (!tried) tb_choice_trial(speeds);
+    tried = true;
+    return speeds;
+}
+
+static enum tb_status link_init(struct tb_links *ls, struct link *l, const struct tb_links_peer_options *p)
+{
+    const struct tb_links_options *o = &ls->options;
+    l->links = ls;
+    l->index = (uint32_t)(l - ls->links);
+    l->identity = (struct tb_identity){.kind = TB_IDENTITY_GATEWAY, .site = p->site, .name = p->gateway};
+    l->label = p->label.text[0] != '\0' ? p->label : p->site;
+    l->has_address = p->address != NULL && tb_endpoint_parse(p->address, &l->endpoint) == TB_OK;
+    if (tb_feed_init(&l->feed, o->codec, o->threads) != TB_OK) return TB_SITE_NOMEM;
+    if (o->codec == TB_CHOICE_AUTO) tb_choice_seed(&l->feed.choice, machine_speeds());
+    l->models = tb_calloc(p->model_count + 1, sizeof *l->models);
+    if (l->models == NULL) {
+        tb_feed_fini(&l->feed);
+        return TB_SITE_NOMEM;
+    }
+    memcpy(l->models, p->models, p->model_count * sizeof *l->models);
+    l->model_count = p->model_count;
+    const struct tb_link_session_config config = {.self = ls->identity,
+                                                  .peer = l->identity,
+                                                  .peer_lane = p->lane,
+                                                  .protocol_max = o->protocol_max,
+                                                  .can_dial = l->has_address,
+                                                  .retry_min = TB_MS(o->retry_min_ms),
+                                                  .retry_max = TB_MS(o->retry_max_ms),
+                                                  .fresh_dial = TB_MS(o->fresh_dial_ms),
+                                                  .silent = TB_MS(o->silent_ms)};
+    tb_link_session_init(&l->life, &config, tb_clock_now());
+    l->said.since = tb_clock_now();
+    l->said.why = TB_LINKS_WHY_DOWN;
+    tb_hedge_init(&l->hedge, o->hedge_permille == TB_LINKS_HEDGE_NONE ? 0 : o->hedge_permille);
+    tb_tuner_init(&l->tuner, &ls->path.tuning);
+    tb_tuner_recall(&l->tuner, p->streams_found, p->found_bytes_per_s);
+    l->stats.streams_found = l->tuner.searched ? p->streams_found : 0;
+    l->stats.found_bytes_per_s = p->found_bytes_per_s;
+    l->path = ls->path;
+    if (p->congestion != NULL) {
+        snprintf(l->congestion, sizeof l->congestion, "%s", p->congestion);
+        l->path.congestion = l->congestion;
+    }
+    return TB_OK;
+}
+
+static void link_fini(struct link *l)
+{
+    link_forget_resolving(l);
+    link_pushes_down(l);
+    link_pushes_forget(l);
+    link_asks_free(l);
+    link_serves_drop(l, NULL);
+    link_outs_drop(l, NULL);
+    while (l->ins != NULL) {
+        tb_share_free(l->ins->share);
+        link_in_free(l, l->ins);
+    }
+    tb_feed_fini(&l->feed);
+    tb_free(l->announced);
+    tb_free(l->models);
+}
+
+static enum tb_status listen_at(struct tb_links *ls, const char *text, char error_out[256])
+{
+    struct tb_endpoint endpoint;
+    struct tb_address address;
+    if (text == NULL) return TB_OK;
+    if (tb_endpoint_parse(text, &endpoint) != TB_OK || endpoint.is_unix ||
+        tb_endpoint_address(&endpoint, &address) != TB_OK)
+        return links_refuse(error_out, "link.listen: not a numeric address like 0.0.0.0:7400", text);
+    const enum tb_status status =
+        tb_listen(ls->options.loop, &address, 0, links_on_accept, ls, &ls->listener);
+    if (status != TB_OK)
+        snprintf(error_out, 256, "link.listen: %s: %s", text, tb_endpoint_why(status, errno));
+    return status;
+}
+
+static enum tb_status loops_new(struct tb_links *ls)
+{
+    for (; ls->loop_count < ls->options.threads; ls->loop_count++) {
+        const enum tb_status status = tb_stream_loop_new(&ls->wake, &ls->loops[ls->loop_count]);
+        if (status != TB_OK) return status;
+    }
+    return TB_OK;
+}
+
+static void loops_free(struct tb_links *ls)
+{
+    while (ls->loop_count > 0)
+        tb_stream_loop_free(ls->loops[--ls->loop_count]);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    struct tb_links *ls = handle->data;
+    if (--ls->handles > 0) return;
+    void (*closed)(void *) = ls->closed;
+    void *user = ls->closed_user;
+    tb_tls_free(ls->options.tls);
+    tb_free(ls->links);
+    tb_free(ls);
+    if (closed != NULL) closed(user);
+}
+
+static void handles_close(struct tb_links *ls)
+{
+    uv_close((uv_handle_t *)&ls->wake, on_handle_closed);
+    uv_close((uv_handle_t *)&ls->clock, on_handle_closed);
+}
+
+/* Everything that tb_links_new makes and closing ends: links, threads, the listening socket. */
+static enum tb_status open_up(struct tb_links *ls, const struct tb_links_options *options,
+                              char error_out[256])
+{
+    uint32_t made = 0;
+    enum tb_status status = TB_OK;
+    for (; made < options->peer_count && status == TB_OK; made += status == TB_OK)
+        status = link_init(ls, &ls->links[made], &options->peers[made]);
+    if (status != TB_OK) goto undo_links;
+    status = loops_new(ls);
+    if (status != TB_OK) goto undo_loops;
+    status = listen_at(ls, options->listen, error_out);
+    if (status == TB_OK) return TB_OK;
+
+undo_loops:
+    loops_free(ls);
+undo_links:
+    while (made > 0)
+        link_fini(&ls->links[--made]);
+    return status;
+}
+
+enum tb_status tb_links_new(const struct tb_links_options *options, struct tb_links **links_out,
+                            char error_out[256])
+{
+    error_out[0] = '\0';
+    enum tb_status status = links_options_check(options, error_out);
+    if (status != TB_OK) return status;
+    snprintf(error_out, 256, "no memory, or no thread, for the links");
+    struct tb_links *ls = tb_calloc(1, sizeof *ls);
+    if (ls == NULL) return TB_SITE_NOMEM;
+    ls->options = *options;
+    links_options_fill(&ls->options);
+    ls->options.peers = NULL;
+    ls->options.listen = NULL;
+    ls->options.tls = tb_tls_ref(options->tls);
+    ls->identity = *tb_tls_identity(options->tls);
+    ls->ceilings = tb_tcp_ceilings();
+    links_path_options(&ls->options, &ls->ceilings, &ls->path);
+    ls->ticked_at = ls->ceilings_at = tb_clock_now();
+    status = TB_SITE_NOMEM;
+    ls->links = tb_calloc(options->peer_count + 1, sizeof *ls->links);
+    if (ls->links == NULL || uv_async_init(options->loop, &ls->wake, on_wake) != 0) goto undo_memory;
+    uv_timer_init(options->loop, &ls->clock);
+    ls->wake.data = ls->clock.data = ls;
+    ls->handles = 2;
+    status = open_up(ls, options, error_out);
+    if (status != TB_OK) {
+        handles_close(ls); /* frees it on the next turn */
+        return status;
+    }
+    set_clock(ls, TICK_BUSY_MS);
+    error_out[0] = '\0';
+    *links_out = ls;
+    return TB_OK;
+
+undo_memory:
+    tb_tls_free(ls->options.tls);
+    tb_free(ls->links);
+    tb_free(ls);
+    return status;
+}
+
+/* ---- end ---- */
+
+static bool streams_left(const struct tb_links *ls)
+{
+    for (uint32_t i = 0; i < ls->options.peer_count; i++)
+        if (link_streams_count(&ls->links[i]) > 0) return true;
+    return false;
+}
+
+static void closing_step(struct tb_links *ls)
+{
+    if (ls->conns != NULL || streams_left(ls) || uv_is_closing((uv_handle_t *)&ls->wake)) return;
+    loops_free(ls);
+    for (uint32_t i = 0; i < ls->options.peer_count; i++)
+        tb_feed_gifts_drop(&ls->links[i].feed);
+    links_sweep_retired(ls);
+    TB_ASSERT(ls->retired == NULL);
+    links_share_end(ls, NULL);
+    for (uint32_t i = 0; i < ls->options.peer_count; i++)
+        link_fini(&ls->links[i]);
+    links_offers_free(ls);
+    handles_close(ls);
+}
+
+void tb_links_close(struct tb_links *links, void (*done)(void *user), void *user)
+{
+    TB_ASSERT(!links->closing);
+    links->closing = true;
+    links->closed = done;
+    links->closed_user = user;
+    if (links->listener != NULL) tb_listener_close(links->listener);
+    links->listener = NULL;
+    for (uint32_t i = 0; i < links->options.peer_count; i++)
+        link_up_stop(&links->links[i]);
+    links_busy(links);
+}
+
+/* ---- what is said ---- */
+
+void tb_links_limit(struct tb_links *links, uint32_t peer, const struct tb_links_limit *limit)
+{
+    TB_ASSERT(peer < links->options.peer_count);
+    struct link *l = &links->links[peer];
+    tb_feed_cap(&l->feed, limit->bytes_per_s);
+    tb_feed_until(&l->feed, limit->until_bytes);
+    if (l->outs != NULL) links_busy(links);
+}
+
+enum tb_status tb_links_tell(struct tb_links *ls, uint32_t peer, const struct tb_links_report *report)
+{
+    TB_ASSERT(peer < ls->options.peer_count);
+    struct link *l = &ls->links[peer];
+    if (!link_is_up(l)) return TB_PEER_UNREACHABLE;
+    LINK_SEND(l, TB_FRAME_REPORT, tb_frame_report, LINK_SMALL, .uid = report->uid, .site = report->site,
+              .state = (uint8_t)report->state);
+    return TB_OK;
+}
+
+void tb_links_set_incarnation(struct tb_links *links, uint64_t incarnation)
+{
+    links->options.incarnation = incarnation;
+}
+
+/* P8: nor does anything that began under the old trust become a session: what is in TLS or before HELLO, what a link in limbo waits
+ * for, and data streams that were dialled ahead. One that is bound already belongs to a session that ended, and ends with it. */
+static void end_all(struct tb_links *ls)
+{
+    for (uint32_t i = 0; i < ls->options.peer_count; i++) {
+        link_drop(&ls->links[i], TB_PEER_IDENTITY);
+        link_streams_ahead_end(&ls->links[i]);
+    }
+    for (struct conn *c = ls->conns; c != NULL; c = c->next)
+        if (!c->is_session && c->binding == NULL) link_conn_close(c, TB_PEER_IDENTITY);
+}
+
+enum tb_status tb_links_set_tls(struct tb_links *ls, struct tb_tls *tls)
+{
+    if (!tb_identity_equal(tb_tls_identity(tls), &ls->identity)) return TB_BAD_ARGUMENT;
+    const struct tb_digest before = tb_tls_trust(ls->options.tls), after = tb_tls_trust(tls);
+    tb_tls_free(ls->options.tls);
+    ls->options.tls = tb_tls_ref(tls);
+    if (!tb_digest_equal(&before, &after)) {
+        end_all(ls);
+        return TB_OK;
+    }
+    for (uint32_t i = 0; i < ls->options.peer_count; i++)
+        if (link_is_up(&ls->links[i])) link_renew(&ls->links[i], tb_clock_now());
+    return TB_OK;
+}

@@ -1,0 +1,218 @@
+/* links_known.c - what is known of links, their streams and the versions on them. Nothing here changes anything. */
+#include <stdio.h>
+
+#include "base/assert.h"
+#include "wan/link/link.h"
+
+uint64_t tb_links_announced_bytes(const struct tb_links *links, const struct tb_id *uid)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < links->options.peer_count; i++) {
+        const struct announced *a = link_announced(&links->links[i], uid);
+        if (a != NULL && a->bytes > bytes) bytes = a->bytes;
+    }
+    return bytes;
+}
+
+bool tb_links_announced_at(const struct tb_links *links, uint32_t peer, uint32_t *cursor,
+                           struct tb_version_key *key_out, uint64_t *bytes_out)
+{
+    const struct link *l = &links->links[peer];
+    if (*cursor >= l->announced_count) return false;
+    *key_out = l->announced[*cursor].key;
+    *bytes_out = l->announced[*cursor].bytes;
+    ++*cursor;
+    return true;
+}
+
+static struct tb_links_table table_seen(uint32_t *most, uint32_t used, uint32_t bound)
+{
+    if (used > *most) *most = used;
+    return (struct tb_links_table){.used = used, .most = *most, .bound = bound};
+}
+
+void tb_links_usage(struct tb_links *links, struct tb_links_usage *usage_out)
+{
+    const uint32_t peers = links->options.peer_count;
+    uint32_t announced = 0, landings = 0, asks = 0;
+    for (uint32_t i = 0; i < peers; i++) {
+        const struct link *l = &links->links[i];
+        announced += l->announced_count;
+        for (const struct in *in = l->ins; in != NULL; in = in->next)
+            landings++;
+        for (const struct ask *a = l->asks; a != NULL; a = a->next)
+            asks++;
+    }
+    usage_out->offers = table_seen(&links->most_offers, links->offer_count, TB_LINKS_OFFERS_MAX);
+    usage_out->announced = table_seen(&links->most_announced, announced, peers * TB_LINKS_OFFERS_MAX);
+    usage_out->landings = table_seen(&links->most_landings, landings, peers * TB_LINKS_OFFERS_MAX);
+    usage_out->asks = table_seen(&links->most_asks, asks, peers * TB_LINKS_ASKS_MAX);
+}
+
+uint64_t tb_links_landed_bytes(const struct tb_links *ls, const struct tb_id *uid)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < ls->options.peer_count; i++) {
+        for (const struct in *in = ls->links[i].ins; in != NULL; in = in->next) {
+            if (!tb_id_equal(&in->key.uid, uid)) continue;
+            bytes += atomic_load_explicit(&in->share->received_bytes, memory_order_relaxed);
+        }
+    }
+    return bytes;
+}
+
+enum tb_status tb_links_sent(const struct tb_links *ls, const struct tb_id *uid, struct tb_sent_sum *sent_out)
+{
+    const struct offer *o = ls->offers;
+    while (o != NULL && !tb_id_equal(&o->key.uid, uid))
+        o = o->next;
+    if (o == NULL) return TB_NOT_FOUND;
+    tb_sent_look(o->share->sent, sent_out);
+    return TB_OK;
+}
+
+enum tb_status tb_links_peer_progress(const struct tb_links *ls, uint32_t peer, const struct tb_id *uid,
+                                      struct tb_links_progress *progress_out)
+{
+    const struct offer *o = ls->offers;
+    TB_ASSERT(peer < ls->options.peer_count);
+    while (o != NULL && !tb_id_equal(&o->key.uid, uid))
+        o = o->next;
+    if (o == NULL) return TB_NOT_FOUND;
+    const struct offer_peer *p = &o->peers[peer];
+    *progress_out =
+        (struct tb_links_progress){.chunks = o->chunks, .held_chunks = p->held_chunks, .whole = p->whole};
+    for (const struct out *out = ls->links[peer].outs; out != NULL; out = out->next) {
+        if (out->offer != o) continue;
+        progress_out->crossing = true;
+        progress_out->begun_for = tb_time_since(out->began_at, tb_clock_now());
+    }
+    return TB_OK;
+}
+
+void tb_links_choice(const struct tb_links *links, uint32_t peer, struct tb_choice *choice_out)
+{
+    TB_ASSERT(peer < links->options.peer_count);
+    tb_feed_choice(&links->links[peer].feed, choice_out);
+}
+
+/* It draws that model, or did before it went away, and may come back while steps still lead from what it has. */
+static bool draws(const struct link *l, const struct tb_name *model)
+{
+    return link_granted(l, model) && (link_is_up(l) || l->missed < TB_CODEC_STEPS_MAX * l->granted_count);
+}
+
+unsigned tb_links_classes(const struct tb_links *links, const struct tb_name *model,
+                          const struct tb_choice_pace *pace)
+{
+    static struct tb_choice choice; /* large; the main loop's alone */
+    unsigned most = 0;
+    for (uint32_t i = 0; i < links->options.peer_count; i++) {
+        struct link *l = &links->links[i];
+        if (!draws(l, model)) continue;
+        tb_feed_choice(&l->feed, &choice);
+        if (!link_is_up(l)) choice.protocol = links->options.protocol_max; /* of no session */
+        const unsigned classes = tb_choice_classes(&choice, pace);
+        if (classes > most) most = classes;
+    }
+    return most;
+}
+
+bool tb_links_base_used(const struct tb_links *ls, const struct tb_id *uid)
+{
+    const struct offer *o = ls->offers;
+    while (o != NULL && !tb_id_equal(&o->key.uid, uid))
+        o = o->next;
+    for (uint32_t i = 0; o != NULL && i < ls->options.peer_count; i++)
+        if (link_base_used(&ls->links[i], o->share)) return true;
+    return false;
+}
+
+bool tb_links_address(const struct tb_links *ls, struct tb_address *address_out)
+{
+    if (ls->listener == NULL) return false;
+    *address_out = tb_listener_address(ls->listener);
+    return true;
+}
+
+uint32_t tb_links_peer_find(const struct tb_links *links, const char *label)
+{
+    for (uint32_t i = 0; i < links->options.peer_count; i++)
+        if (strcmp(links->links[i].label.text, label) == 0) return i;
+    return UINT32_MAX;
+}
+
+const char *tb_links_why_name(enum tb_links_why why)
+{
+    static const char *const names[] = {
+#define TB_LINKS_WHY_NAME(name, text) [name] = text,
+        TB_LINKS_WHYS(TB_LINKS_WHY_NAME)
+#undef TB_LINKS_WHY_NAME
+    };
+    return names[why];
+}
+
+bool tb_links_denied(const struct tb_links *links, uint32_t peer, const struct tb_name *model)
+{
+    const struct tb_name *denied = NULL;
+    for (uint32_t i = 0; (denied = tb_links_denied_at(links, peer, i)) != NULL; i++)
+        if (tb_name_equal(denied, model)) return true;
+    return false;
+}
+
+/* The at-th of `names` that is marked. */
+static const struct tb_name *marked(const struct tb_name *names, const bool *marks, uint32_t count,
+                                    uint32_t at)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (marks[i] && at-- == 0) return &names[i];
+    return NULL;
+}
+
+const struct tb_name *tb_links_denied_at(const struct tb_links *links, uint32_t peer, uint32_t at)
+{
+    TB_ASSERT(peer < links->options.peer_count);
+    const struct link *l = &links->links[peer];
+    return link_is_up(l) ? marked(l->models, l->denied, l->model_count, at) : NULL;
+}
+
+const struct tb_name *tb_links_refused_at(const struct tb_links *links, uint32_t peer, uint32_t at)
+{
+    TB_ASSERT(peer < links->options.peer_count);
+    const struct link *l = &links->links[peer];
+    return link_is_up(l) && at < l->refused_count ? &l->refused[at] : NULL;
+}
+
+void tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links_stats *stats_out)
+{
+    TB_ASSERT(peer < links->options.peer_count);
+    const struct link *l = &links->links[peer];
+    *stats_out = l->stats;
+    stats_out->queued_parcels = l->queued;
+    (void)tb_feed_spent(&links->links[peer].feed, &stats_out->short_bytes);
+    for (const struct push *p = l->expected; p != NULL; p = p->next)
+        stats_out->expected++;
+    link_stream_stats(l, stats_out);
+    for (const struct out *o = l->outs; o != NULL; o = o->next)
+        stats_out->crossings++;
+    for (const struct in *in = l->ins; in != NULL; in = in->next)
+        stats_out->landings += !in->finished;
+    stats_out->up = link_is_up(l);
+    stats_out->turned_away = l->said.refused;
+    stats_out->why = l->said.why;
+    stats_out->state_since = l->said.since;
+    snprintf(stats_out->error, sizeof stats_out->error, "%s", l->said.error);
+    if (!stats_out->up) {
+        stats_out->up_since = 0;
+        return;
+    }
+    stats_out->dialled_by_us = l->session->dialled;
+    stats_out->protocol = l->protocol;
+    stats_out->identity = l->session->identity;
+    snprintf(stats_out->address, sizeof stats_out->address, "%s", l->session->address_text);
+}
+
+uint64_t tb_links_strangers_refused(const struct tb_links *links)
+{
+    return links->strangers;
+}

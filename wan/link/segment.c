@@ -1,0 +1,50 @@
+/* segment.c - sizes, and the two connections that make one guilty. Pure. */
+#include "wan/link/segment.h"
+
+#define STALLED_MIN 2u
+
+/* Below Ethernet's, for tunnels and overlays; what a path of 1280 leaves; a margin; what must pass. */
+static const uint32_t sizes[TB_SEGMENT_STEPS] = {1360, 1200, 1000, TB_SEGMENT_BYTES_MIN};
+
+uint32_t tb_segment_below(uint32_t bytes, uint32_t steps)
+{
+    uint32_t at = 0;
+    if (steps == 0) return bytes;
+    while (bytes != 0 && at < TB_SEGMENT_STEPS - 1 && sizes[at] >= bytes)
+        at++;
+    at += steps - 1;
+    return sizes[at < TB_SEGMENT_STEPS ? at : TB_SEGMENT_STEPS - 1];
+}
+
+static bool lower(struct tb_segment *s, uint32_t from, uint32_t to)
+{
+    s->stalled = 0;
+    if (s->bytes_max != 0 && to >= s->bytes_max) return false;
+    if (s->from == 0 || from < s->from) s->from = from;
+    s->bytes_max = to;
+    s->proven = true;
+    return true;
+}
+
+bool tb_segment_stalled(struct tb_segment *s, uint32_t bytes)
+{
+    if (bytes <= TB_SEGMENT_BYTES_MIN) return false;             /* there is nothing below */
+    if (s->bytes_max != 0 && bytes > s->bytes_max) return false; /* of the time before */
+    if (++s->stalled < STALLED_MIN && !s->proven) return false;
+    return lower(s, bytes, tb_segment_below(bytes, 1));
+}
+
+void tb_segment_moved(struct tb_segment *s)
+{
+    s->stalled = 0;
+}
+
+bool tb_segment_told(struct tb_segment *s, uint32_t bytes)
+{
+    const bool new = !s->proven;
+    if (s->bytes_max != 0 && bytes >= s->bytes_max) {
+        s->proven = true;
+        return new;
+    }
+    return lower(s, s->from, bytes);
+}

@@ -1,0 +1,336 @@
+/* encoded_chunks.c - a few tables of pointers behind one lock. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/bitmap.h"
+#include "base/fault.h"
+#include "wan/send/encoded_chunks_inside.h"
+
+enum tb_status tb_objects_new(uint64_t budget_bytes, struct tb_objects **objects_out)
+{
+    struct tb_objects *o = tb_calloc(1, sizeof *o);
+    if (o == NULL) return TB_SITE_NOMEM;
+    if (uv_mutex_init(&o->lock) != 0) {
+        tb_free(o);
+        return TB_SITE_NOMEM;
+    }
+    o->budget = budget_bytes;
+    *objects_out = o;
+    return TB_OK;
+}
+
+static uint64_t object_bytes(const struct tb_object *object)
+{
+    return sizeof *object + object->count;
+}
+
+void objects_unref(struct tb_objects *o, struct tb_object *object)
+{
+    TB_ASSERT(object->refs > 0);
+    if (--object->refs > 0) return;
+    o->bytes -= object_bytes(object);
+    o->count--;
+    tb_free(object);
+}
+
+static uint64_t pair_bytes(uint32_t shard_count)
+{
+    return sizeof(struct pair) + shard_count * sizeof(struct shelf);
+}
+
+static uint64_t shelf_bytes(uint32_t chunk_count)
+{
+    return chunk_count * sizeof(struct tb_object *) + TB_BITMAP_WORDS(chunk_count) * sizeof(uint64_t);
+}
+
+static void shelf_free(struct tb_objects *o, struct shelf *shelf)
+{
+    for (uint32_t k = 0; k < shelf->count; k++)
+        if (shelf->chunks[k] != NULL) objects_unref(o, shelf->chunks[k]);
+    o->bytes -= shelf_bytes(shelf->count);
+    tb_free(shelf->chunks);
+}
+
+static void pair_free(struct tb_objects *o, struct pair **at)
+{
+    struct pair *p = *at;
+    *at = p->next;
+    for (uint32_t s = 0; s < p->shard_count; s++)
+        if (p->shards[s].chunks != NULL) shelf_free(o, &p->shards[s]);
+    o->bytes -= pair_bytes(p->shard_count);
+    o->pair_count--;
+    tb_free(p);
+}
+
+void tb_objects_free(struct tb_objects *o)
+{
+    if (o == NULL) return;
+    while (o->pairs != NULL)
+        pair_free(o, &o->pairs);
+    objects_forget(o, NULL);
+    TB_ASSERT(o->count == 0 && o->known_count == 0);
+    uv_mutex_destroy(&o->lock);
+    tb_free(o);
+}
+
+static struct pair *pair_find(struct tb_objects *o, const struct tb_object_name *name)
+{
+    struct pair *p = o->pairs;
+    while (p != NULL && !(tb_id_equal(&p->uid, name->uid) && tb_id_equal(&p->base, name->base)))
+        p = p->next;
+    return p;
+}
+
+struct shelf *objects_shelf(struct tb_objects *o, const struct tb_object_name *name)
+{
+    struct pair *p = pair_find(o, name);
+    TB_ASSERT(p == NULL || name->shard < p->shard_count);
+    struct shelf *shelf = p != NULL && p->shards[name->shard].chunks != NULL ? &p->shards[name->shard] : NULL;
+    TB_ASSERT(shelf == NULL || name->chunk < shelf->count);
+    return shelf;
+}
+
+/* The oldest pair goes. */
+static void make_room(struct tb_objects *o)
+{
+    struct pair **at = &o->pairs;
+    while ((*at)->next != NULL)
+        at = &(*at)->next;
+    pair_free(o, at);
+}
+
+bool objects_room(struct tb_objects *o, uint64_t bytes, uint32_t least)
+{
+    if (bytes > o->budget) return false;
+    while (o->bytes + bytes > o->budget && o->pair_count > least)
+        make_room(o);
+    return o->bytes + bytes <= o->budget;
+}
+
+static struct pair *pair_new(struct tb_objects *o, const struct tb_object_name *name)
+{
+    const uint64_t bytes = pair_bytes(name->shard_count);
+    if (o->pair_count == TB_OBJECTS_PAIRS_MAX) make_room(o);
+    if (!objects_room(o, bytes, 0)) return NULL;
+    struct pair *p = tb_calloc(1, bytes);
+    if (p == NULL) return NULL;
+    *p = (struct pair){
+        .next = o->pairs, .uid = *name->uid, .base = *name->base, .shard_count = name->shard_count};
+    o->pairs = p;
+    o->pair_count++;
+    o->bytes += bytes;
+    return p;
+}
+
+/* Makes it where there is none; NULL: no room. */
+static struct shelf *shelf_get(struct tb_objects *o, const struct tb_object_name *name)
+{
+    struct shelf *shelf = objects_shelf(o, name);
+    if (shelf != NULL) return shelf;
+    struct pair *p = pair_find(o, name);
+    if (p == NULL) p = pair_new(o, name);
+    const uint64_t bytes = shelf_bytes(name->chunk_count);
+    if (p == NULL || !objects_room(o, bytes, 1)) return NULL;
+    p = pair_find(o, name); /* it may have been the oldest */
+    if (p == NULL) return NULL;
+    shelf = &p->shards[name->shard];
+    shelf->chunks = tb_calloc(1, bytes);
+    if (shelf->chunks == NULL) return NULL;
+    shelf->known = (uint64_t *)(void *)(shelf->chunks + name->chunk_count);
+    shelf->count = name->chunk_count;
+    o->bytes += bytes;
+    return shelf;
+}
+
+static struct tb_object *object_new(struct tb_objects *o, const struct tb_object_news *news)
+{
+    const struct tb_codec_coded *coded = news->coded;
+    struct tb_object *object = tb_malloc(sizeof *object + coded->count);
+    if (object == NULL) return NULL;
+    *object = (struct tb_object){.refs = 1,
+                                 .from = news->from,
+                                 .form = coded->form,
+                                 .digest = tb_digest_of(coded->bytes, coded->count),
+                                 .count = (uint32_t)coded->count};
+    memcpy(object->bytes, coded->bytes, coded->count);
+    o->bytes += object_bytes(object);
+    o->count++;
+    return object;
+}
+
+static void put_locked(struct tb_objects *o, const struct tb_object_name *name,
+                       const struct tb_object_news *news)
+{
+    const struct tb_codec_coded *coded = news->coded;
+    struct shelf *shelf = shelf_get(o, name);
+    if (shelf == NULL || shelf->chunks[name->chunk] != NULL) return;
+    if (news->from == TB_OBJECT_OF_RANK) { /* what we make ourselves is no sign of it */
+        shelf->news_at = news->now;
+        shelf->came += !tb_bitmap_test(shelf->known, name->chunk);
+    }
+    (void)tb_bitmap_set(shelf->known, name->chunk);
+    if (coded == NULL || !objects_room(o, sizeof(struct tb_object) + coded->count, 1)) return;
+    shelf = objects_shelf(o, name); /* its pair may have been the oldest */
+    if (shelf != NULL) shelf->chunks[name->chunk] = object_new(o, news);
+}
+
+void tb_objects_put(struct tb_objects *o, const struct tb_object_name *name,
+                    const struct tb_object_news *news)
+{
+    TB_ASSERT(news->coded == NULL || news->coded->form.on_base);
+    uv_mutex_lock(&o->lock);
+    if (news->coded != NULL) {
+        o->from[news->from].count++;
+        o->from[news->from].bytes += news->coded->count;
+    }
+    put_locked(o, name, news);
+    uv_mutex_unlock(&o->lock);
+}
+
+static bool is_damaged(const struct tb_object *object)
+{
+    const struct tb_digest digest = tb_digest_of(object->bytes, object->count);
+    return !tb_digest_equal(&digest, &object->digest);
+}
+
+bool objects_is_wrong(struct tb_objects *o, struct shelf *shelf, uint32_t chunk)
+{
+    struct tb_object *object = shelf != NULL ? shelf->chunks[chunk] : NULL;
+    if (object == NULL) return false;
+    const bool damaged = is_damaged(object);
+    if (object->from == TB_OBJECT_MADE_HERE && !damaged) return true;
+    o->damaged += damaged;
+    shelf->chunks[chunk] = NULL;
+    objects_unref(o, object);
+    o->bad++;
+    return true;
+}
+
+void tb_objects_bad(struct tb_objects *o, const struct tb_object_name *name)
+{
+    uv_mutex_lock(&o->lock);
+    if (!objects_is_wrong(o, objects_shelf(o, name), name->chunk)) objects_steps_wrong(o, name);
+    uv_mutex_unlock(&o->lock);
+}
+
+struct tb_object *tb_objects_find(struct tb_objects *o, const struct tb_object_name *name)
+{
+    uv_mutex_lock(&o->lock);
+    const struct shelf *shelf = objects_shelf(o, name);
+    struct tb_object *object = shelf != NULL ? shelf->chunks[name->chunk] : NULL;
+    if (object != NULL) {
+        object->refs++;
+        o->used++;
+    }
+    uv_mutex_unlock(&o->lock);
+    return object;
+}
+
+/* ---- on their way ---- */
+
+void tb_objects_coming(struct tb_objects *o, const struct tb_object_name *name, bool coming, tb_time_ns now)
+{
+    if (name->chunk_count == 0) return;
+    uv_mutex_lock(&o->lock);
+    struct shelf *shelf = coming ? shelf_get(o, name) : objects_shelf(o, name);
+    if (shelf != NULL) {
+        if (coming && !shelf->began) shelf->began_at = now; /* to say it again does not begin anew */
+        shelf->began |= coming;
+        shelf->coming = coming;
+        shelf->news_at = now;
+    }
+    uv_mutex_unlock(&o->lock);
+}
+
+static void unknown(const struct shelf *shelf, uint64_t *words_out)
+{
+    const uint64_t words = TB_BITMAP_WORDS(shelf->count);
+    for (uint64_t w = 0; w < words; w++)
+        words_out[w] = ~shelf->known[w];
+    if (shelf->count % 64 != 0) words_out[words - 1] &= (UINT64_C(1) << (shelf->count % 64)) - 1;
+}
+
+/* P7: a rank that shows one now and then does not set everybody's pace. */
+static bool keeps_up(const struct shelf *shelf, tb_time_ns now)
+{
+    return tb_time_since(shelf->began_at, now) <
+           TB_OBJECTS_PATIENCE_WHOLE + shelf->came * TB_OBJECTS_PATIENCE_EACH;
+}
+
+/* More of it are on their way, by all that is known. */
+static bool comes(const struct shelf *shelf, tb_time_ns now)
+{
+    if (shelf == NULL || !keeps_up(shelf, now)) return false;
+    return shelf != NULL && shelf->coming && tb_time_since(shelf->news_at, now) < TB_OBJECTS_PATIENCE;
+}
+
+bool tb_objects_awaited(struct tb_objects *o, const struct tb_object_name *name, tb_time_ns now,
+                        uint64_t *words_out)
+{
+    uv_mutex_lock(&o->lock);
+    const struct shelf *shelf = objects_shelf(o, name);
+    const bool awaited = comes(shelf, now);
+    if (awaited) unknown(shelf, words_out);
+    uv_mutex_unlock(&o->lock);
+    return awaited;
+}
+
+bool tb_objects_awaits(struct tb_objects *o, const struct tb_object_name *name, tb_time_ns now)
+{
+    uv_mutex_lock(&o->lock);
+    const struct shelf *shelf = objects_shelf(o, name);
+    const bool awaits = comes(shelf, now) && !tb_bitmap_test(shelf->known, name->chunk);
+    uv_mutex_unlock(&o->lock);
+    return awaits;
+}
+
+void tb_objects_drop(struct tb_objects *o, const struct tb_id *uid)
+{
+    uv_mutex_lock(&o->lock);
+    struct pair **at = &o->pairs;
+    while (*at != NULL) {
+        if (tb_id_equal(&(*at)->uid, uid))
+            pair_free(o, at);
+        else
+            at = &(*at)->next;
+    }
+    objects_forget(o, uid);
+    uv_mutex_unlock(&o->lock);
+}
+
+struct tb_codec_coded tb_object_coded(const struct tb_object *object)
+{
+    return (struct tb_codec_coded){object->form, object->bytes, object->count};
+}
+
+enum tb_object_from tb_object_from(const struct tb_object *object)
+{
+    return object->from;
+}
+
+void tb_object_unref(struct tb_objects *o, struct tb_object *object)
+{
+    uv_mutex_lock(&o->lock);
+    objects_unref(o, object);
+    uv_mutex_unlock(&o->lock);
+}
+
+void tb_objects_stats(struct tb_objects *o, struct tb_objects_stats *stats_out)
+{
+    *stats_out = (struct tb_objects_stats){0};
+    if (o == NULL) return;
+    uv_mutex_lock(&o->lock);
+    if (o->bytes > o->most_bytes) o->most_bytes = o->bytes;
+    *stats_out = (struct tb_objects_stats){.bytes = o->bytes,
+                                           .most_bytes = o->most_bytes,
+                                           .budget_bytes = o->budget,
+                                           .count = o->count,
+                                           .pairs = o->pair_count,
+                                           .used = o->used,
+                                           .joined = o->joined,
+                                           .known = o->known_count,
+                                           .bad = o->bad,
+                                           .damaged = o->damaged};
+    memcpy(stats_out->from, o->from, sizeof o->from);
+    uv_mutex_unlock(&o->lock);
+}

@@ -1,0 +1,61 @@
+/* encoded_chunks_inside.h - what encoded_chunks.c and encoded_chunks_chain.c share. */
+#ifndef TB_WAN_OBJECTS_INSIDE_H
+#define TB_WAN_OBJECTS_INSIDE_H
+
+#include <uv.h>
+
+#include "wan/send/encoded_chunks.h"
+
+struct tb_object {
+    uint32_t refs; /* the table's own is one */
+    enum tb_object_from from;
+    struct tb_codec_form form;
+    struct tb_digest digest; /* of its bytes, as they came */
+    uint32_t count;
+    uint8_t bytes[];
+};
+
+/* Of one shard; chunks NULL: nothing of it came yet. */
+struct shelf {
+    struct tb_object **chunks;
+    uint64_t *known; /* bits: the object is here, or there is none */
+    uint32_t count;
+    bool coming, began; /* began: it was said once that they come */
+    uint32_t came;      /* chunks that a rank said first what is of them */
+    tb_time_ns news_at; /* while coming: the last one */
+    tb_time_ns began_at;
+};
+
+/* Of one version on one base. */
+struct pair {
+    struct pair *next; /* older */
+    struct tb_id uid, base;
+    uint32_t shard_count;
+    struct shelf shards[];
+};
+
+struct tb_objects {
+    uv_mutex_t lock;
+    uint64_t budget, bytes, count, used, joined, bad, damaged;
+    uint64_t most_bytes; /* when it was looked at */
+    struct tb_object_sum from[TB_OBJECT_FROMS];
+    uint32_t pair_count;
+    struct pair *pairs; /* the newest first */
+    uint32_t known_count;
+    uint64_t known_bytes;
+    struct tb_known *known; /* the newest first */
+};
+
+/* All under the lock. */
+void objects_unref(struct tb_objects *o, struct tb_object *object);
+/* NULL: nothing is known of that shard. */
+struct shelf *objects_shelf(struct tb_objects *o, const struct tb_object_name *name);
+/* `least` pairs stay: what is being filled does not go for itself. Nothing goes for what would not fit even alone. */
+bool objects_room(struct tb_objects *o, uint64_t bytes, uint32_t least);
+/* Of a shard's slot: one that was not made here, or is damaged, goes. False: none is there. */
+bool objects_is_wrong(struct tb_objects *o, struct shelf *shelf, uint32_t chunk);
+/* It leads to the chunk step by step: those that were not made here go. */
+void objects_steps_wrong(struct tb_objects *o, const struct tb_object_name *name);
+void objects_forget(struct tb_objects *o, const struct tb_id *uid); /* NULL: all of them */
+
+#endif

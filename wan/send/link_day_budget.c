@@ -1,0 +1,20 @@
+/* link_day_budget.c - a peer's day of bytes that is used up (links.h: until_bytes): who waits for what it holds hears of it, and can say
+ * why nothing comes. */
+#include "wan/link/link.h"
+
+void link_spent_tell(struct link *l)
+{
+    if (l->protocol < TB_LINK_PROTOCOL_SPENT || l->told_spent == l->spent) return;
+    l->told_spent = l->spent;
+    LINK_SEND(l, TB_FRAME_SPENT, tb_frame_spent, LINK_SMALL, .spent = l->spent);
+}
+
+enum tb_status link_on_spent(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_spent m;
+    const enum tb_status status = tb_frame_spent_decode(&f->payload, &m);
+    if (status != TB_OK) return status;
+    if (l->protocol < TB_LINK_PROTOCOL_SPENT || m.spent > 1) return TB_PEER_GARBLED;
+    l->stats.peer_spent = m.spent == 1;
+    return TB_OK;
+}

@@ -1,0 +1,361 @@
+/* link_land.c - landings that we draw from the peer: asked for and begun, what is held told, what came wrong asked for again. inbound.h
+ * decides. */
+#include "base/fault.h"
+#include "base/log.h"
+#include "wan/link/link.h"
+
+#define HELD_WORDS_MAX (TB_LINK_PAGE_BYTES / TB_HELD_WORD_BYTES)
+
+static struct in *in_find(const struct link *l, uint32_t crossing)
+{
+    struct in *in = l->ins;
+    while (in != NULL && (crossing == 0 || in->crossing != crossing))
+        in = in->next;
+    return in;
+}
+
+struct in *link_in_of(const struct link *l, const struct tb_id *uid)
+{
+    struct in *in = l->ins;
+    while (in != NULL && !tb_id_equal(&in->key.uid, uid))
+        in = in->next;
+    return in;
+}
+
+/* No stream begins to land a chunk of it any more. */
+static void unlist(struct link *l, struct in *in)
+{
+    if (in->crossing != 0) tb_feed_landing_remove(&l->feed, in->crossing);
+    if (in->draining != 0) tb_feed_landing_remove(&l->feed, in->draining);
+    in->draining = 0;
+}
+
+void link_in_stop(struct link *l, struct in *in)
+{
+    unlist(l, in);
+    if (in->crossing != 0) LINK_SEND(l, TB_FRAME_STOP, tb_frame_stop, LINK_SMALL, .crossing = in->crossing);
+    in->crossing = 0;
+    in->base = NULL;
+}
+
+void link_in_free(struct link *l, struct in *in)
+{
+    struct in **at = &l->ins;
+    while (*at != in)
+        at = &(*at)->next;
+    *at = in->next;
+    tb_free(in->memory);
+    tb_free(in);
+}
+
+static bool all_held(const struct in *in)
+{
+    for (uint32_t s = 0; s < in->share->shard_count; s++)
+        if (!tb_place_whole(&in->share->places[s])) return false;
+    return true;
+}
+
+/* P6: one that failed begins anew, in the same places and with what is held there; else a chunk that came wrong three times
+ * would keep its version, and all that wait behind it, from this peer for ever. */
+static enum tb_status land_again(struct link *l, struct in *in)
+{
+    if (!in->finished || all_held(in)) return TB_DONE_BEFORE;
+    tb_landing_init(&in->core, in->share->places, in->share->shard_count, in->memory);
+    in->finished = false;
+    links_busy(l->links);
+    return TB_OK;
+}
+
+/* Those that are over are among them: they stay until the daemon takes the version's places back. */
+static uint32_t in_count(const struct link *l)
+{
+    uint32_t count = 0;
+    for (const struct in *in = l->ins; in != NULL; in = in->next)
+        count++;
+    return count;
+}
+
+static uint32_t crossing_count(const struct link *l)
+{
+    uint32_t count = 0;
+    for (const struct in *in = l->ins; in != NULL; in = in->next)
+        count += in->crossing != 0;
+    return count;
+}
+
+enum tb_status tb_links_land(struct tb_links *ls, uint32_t peer, const struct tb_version_key *key,
+                             const struct tb_place *places)
+{
+    struct link *l = &ls->links[peer];
+    struct in *known = link_in_of(l, &key->uid);
+    if (known != NULL) return land_again(l, known);
+    if (in_count(l) >= TB_LINKS_OFFERS_MAX) return TB_SITE_NOMEM;
+    struct in *in = tb_calloc(1, sizeof *in);
+    if (in == NULL) return TB_SITE_NOMEM;
+    in->share = tb_share_new(&key->uid, places, key->shard_count, &ls->wake);
+    if (in->share == NULL) goto undo_in;
+    in->memory = tb_malloc(tb_landing_bytes_for(places, key->shard_count));
+    if (in->memory == NULL) goto undo_share;
+    in->key = *key;
+    tb_landing_init(&in->core, in->share->places, key->shard_count, in->memory);
+    struct in **at = &l->ins;
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = in;
+    links_busy(ls);
+    return TB_OK;
+
+undo_share:
+    tb_share_free(in->share);
+undo_in:
+    tb_free(in);
+    return TB_SITE_NOMEM;
+}
+
+static void in_end(struct link *l, struct in *in, enum tb_status why)
+{
+    const struct tb_links_options *o = &l->links->options;
+    const struct tb_version_key key = in->key;
+    if (why != TB_OK)
+        link_in_stop(l, in);
+    else
+        unlist(l, in); /* the peer knows by HELD that it is over */
+    in->crossing = 0;
+    in->base = NULL;
+    in->finished = true;
+    if (why == TB_OK && o->ops->on_landed != NULL) o->ops->on_landed(o->user, l->index, &key);
+    if (why != TB_OK && o->ops->on_failed != NULL) o->ops->on_failed(o->user, l->index, &key.uid, why);
+}
+
+void link_in_fail(struct link *l, const struct tb_id *uid, enum tb_status why)
+{
+    struct in *in = link_in_of(l, uid);
+    if (in != NULL && !in->finished) in_end(l, in, why);
+}
+
+static void send_held(struct link *l, const struct in *in, uint32_t shard, const struct tb_held_word *words,
+                      uint32_t count)
+{
+    const uint32_t bytes = count * TB_HELD_WORD_BYTES;
+    struct tb_writer *w = link_begin(l, TB_FRAME_HELD, LINK_SMALL + bytes);
+    if (w == NULL) return;
+    tb_write_u32(w, in->crossing); /* as tb_frame_held, whose span is written in place */
+    tb_write_u32(w, shard);
+    tb_write_u32(w, bytes);
+    tb_held_words_encode(words, count, w);
+    link_end(l);
+}
+
+static bool tell_differences(struct link *l, struct in *in, tb_time_ns now)
+{
+    static _Thread_local struct tb_held_word words[HELD_WORDS_MAX];
+    uint32_t shard = 0, count = 0;
+    bool any = false;
+    while ((count = tb_landing_differences(&in->core, &shard, words, HELD_WORDS_MAX)) > 0) {
+        send_held(l, in, shard, words, count);
+        any = true;
+    }
+    if (any) tb_landing_told(&in->core, now);
+    return any;
+}
+
+bool link_layouts_meet(const struct tb_share *a, const struct tb_share *b)
+{
+    for (uint32_t s = 0; s < a->shard_count && s < b->shard_count; s++)
+        if (tb_digest_equal(&a->places[s].manifest->layout.id, &b->places[s].manifest->layout.id))
+            return true;
+    return false;
+}
+
+/* The newest version that is whole here and that the peer says it serves too; where there is none, the newest older one: the peer may
+ * know by which steps it got from there. */
+static struct tb_share *choose_base(const struct link *l, const struct in *in)
+{
+    const struct offer *best = NULL;
+    bool shared = false;
+    if (l->protocol < TB_LINK_PROTOCOL_BASES) return NULL;
+    for (const struct offer *o = l->links->offers; o != NULL; o = o->next) {
+        const bool served = link_announced(l, &o->key.uid) != NULL;
+        if (!o->whole || tb_id_equal(&o->key.uid, &in->key.uid)) continue;
+        if (!tb_name_equal(&o->key.model, &in->key.model) || (shared && !served)) continue;
+        if (!served && tb_version_key_compare(&o->key, &in->key) > 0) continue;
+        if (best != NULL && shared == served && tb_version_key_compare(&o->key, &best->key) < 0) continue;
+        if (!link_layouts_meet(in->share, o->share)) continue;
+        best = o;
+        shared = served;
+    }
+    return best != NULL ? best->share : NULL;
+}
+
+static void copies_free(struct tb_stream_copy *copies)
+{
+    while (copies != NULL) {
+        struct tb_stream_copy *copy = copies;
+        copies = copy->next;
+        tb_stream_copy_free(copy);
+    }
+}
+
+/* One copy for each loop, or none: a part of the same chunks that nobody makes would never come. */
+static struct tb_stream_copy *copies_new(const struct link *l, const struct in *in)
+{
+    const struct tb_links *ls = l->links;
+    struct tb_stream_copy *copies = NULL;
+    for (uint32_t part = 0; part < ls->loop_count; part++) {
+        struct tb_stream_copy *copy = tb_malloc(sizeof *copy);
+        if (copy == NULL) {
+            copies_free(copies);
+            return NULL;
+        }
+        *copy = (struct tb_stream_copy){.next = copies,
+                                        .share = in->share,
+                                        .base = in->base,
+                                        .trust = {ls->options.ops->base_good, ls->options.user},
+                                        .part = part,
+                                        .parts = ls->loop_count,
+                                        .chunk = part};
+        tb_share_ref(copy->share);
+        tb_share_ref(copy->base);
+        copies = copy;
+    }
+    return copies;
+}
+
+/* What is the same in the base is made here, by all loops. */
+static void copies_begin(struct link *l, const struct in *in, struct tb_stream_copy *copies)
+{
+    while (copies != NULL) {
+        struct tb_stream_copy *copy = copies;
+        copies = copy->next;
+        copy->feed = &l->feed;
+        copy->crossing = in->crossing;
+        tb_stream_loop_copy(l->links->loops[copy->part], copy);
+    }
+}
+
+static void say_want(struct link *l, const struct in *in)
+{
+    LINK_SEND(l, TB_FRAME_WANT, tb_frame_want, LINK_SMALL, .crossing = in->crossing, .uid = in->key.uid);
+    if (in->base != NULL)
+        LINK_SEND(l, TB_FRAME_BASE, tb_frame_base, LINK_SMALL, .crossing = in->crossing,
+                  .uid = in->base->uid);
+}
+
+/* WANT, the base, all that is held, START. The first two were said before it was there, by EXPECT, where it comes pushed. */
+static void in_begin(struct link *l, struct in *in, tb_time_ns now)
+{
+    tb_turn_begin(&in->turn, now);
+    unlist(l, in);
+    in->base = choose_base(l, in);
+    struct tb_stream_copy *copies = in->base != NULL ? copies_new(l, in) : NULL;
+    if (copies == NULL) in->base = NULL;
+    const uint32_t pushed = link_push_take(l, in);
+    in->crossing = tb_feed_landing_add(&l->feed, pushed, in->share, in->base);
+    if (in->crossing == 0) {
+        if (pushed != 0) LINK_SEND(l, TB_FRAME_STOP, tb_frame_stop, LINK_SMALL, .crossing = pushed);
+        if (pushed != 0) links_heed(l->links);
+        in->base = NULL;
+        copies_free(copies);
+        return;
+    }
+    tb_landing_rewind(&in->core);
+    if (pushed == 0) say_want(l, in);
+    link_share_begin(l, in, now);
+    copies_begin(l, in, copies);
+    (void)tell_differences(l, in, now);
+    tb_landing_told(&in->core, now);
+    LINK_SEND(l, TB_FRAME_START, tb_frame_start, LINK_SMALL, .crossing = in->crossing);
+    if (pushed != 0) links_heed(l->links); /* what waited for it lands */
+}
+
+static void refuse(struct link *l, const struct in *in, const struct tb_landing_chunk *chunk,
+                   enum tb_refusal why)
+{
+    /* Held since, by another way, and told: to refuse it now would break the protocol. */
+    if (!link_is_up(l) || tb_landing_knows(&in->core, chunk->shard, chunk->chunk)) return;
+    LINK_SEND(l, TB_FRAME_REFUSED, tb_frame_refused, LINK_SMALL, .crossing = in->crossing,
+              .shard = chunk->shard, .chunk = chunk->chunk, .why = (uint8_t)why);
+}
+
+/* P1: a chunk with a wrong digest was not landed. It is asked for again, but not for ever. */
+static void take_bad(struct link *l, struct in *in, const struct tb_note *n)
+{
+    const struct tb_links_options *o = &l->links->options;
+    const struct tb_landing_chunk chunk = {n->shard, n->chunk};
+    const struct tb_links_bad_chunk bad = {.uid = in->key.uid,
+                                           .shard = n->shard,
+                                           .chunk = n->chunk,
+                                           .times = tb_landing_bad(&in->core, n->shard, n->chunk)};
+    const uint32_t crossing = in->crossing;
+    refuse(l, in, &chunk, n->why);
+    if (o->ops->on_chunk_bad != NULL) o->ops->on_chunk_bad(o->user, l->index, &bad);
+    in = in_find(l, crossing); /* the daemon may have ended it */
+    if (in != NULL && bad.times >= TB_LINKS_REFUSALS_MAX) in_end(l, in, TB_CHUNK_DIGEST);
+}
+
+/* P10: the base went, or a chunk of it failed its re-verification, which the arena has told. */
+static void take_no_base(struct link *l, struct in *in, const struct tb_landing_chunk *chunk)
+{
+    l->stats.chunks_no_base++;
+    if (!in->no_base_told)
+        tb_log(TB_LOG_WARN, "crossing.no_base", "peer=%s model=%s number=%llu by=us action=ask_whole",
+               l->label.text, in->key.model.text, (unsigned long long)in->key.number);
+    in->no_base_told = true;
+    refuse(l, in, chunk, TB_REFUSAL_NO_BASE);
+}
+
+void link_in_note(struct link *l, const struct tb_note *n)
+{
+    const struct tb_landing_chunk chunk = {n->shard, n->chunk};
+    struct in *in = in_find(l, n->crossing);
+    if (in == NULL) return;
+    if (n->kind == TB_NOTE_BAD && n->why == TB_REFUSAL_NO_BASE)
+        take_no_base(l, in, &chunk);
+    else if (n->kind == TB_NOTE_BAD)
+        take_bad(l, in, n);
+    else if (!tb_landing_dropped(&in->core, n->shard, n->chunk))
+        refuse(l, in, &chunk, TB_REFUSAL_LOST);
+}
+
+/* One landing's turn. True: it ended, and the list may have changed. */
+static bool in_tick(struct link *l, struct in *in, tb_time_ns now)
+{
+    struct tb_landing_chunk chunk;
+    if (in->finished) return false;
+    if (in->crossing == 0) {
+        if (all_held(in)) { /* by another way */
+            in_end(l, in, TB_OK);
+            return true;
+        }
+        /* After a cut, what the old streams still bring is told first: it is not sent again (P5). */
+        if (!link_is_up(l) || link_streams_old(l) || link_announced(l, &in->key.uid) == NULL) return false;
+        if (crossing_count(l) >= TB_LINKS_LANDINGS_MAX) return false; /* its turn comes when one is over */
+        if (!link_may_begin(l, in) && !link_take_turn(l, in, now)) return false;
+        in_begin(l, in, now);
+        if (in->crossing == 0) return false;
+    }
+    while (tb_landing_again(&in->core, &chunk))
+        refuse(l, in, &chunk, TB_REFUSAL_LOST);
+    if (tb_landing_due(&in->core, now)) (void)tell_differences(l, in, now);
+    tb_turn_came(&in->turn, in->core.told_count + atomic_load(&in->share->received_bytes), now);
+    if (in->core.lost) { /* a held chunk failed a re-verification: what was told is not true any more */
+        link_in_stop(l, in);
+        return false;
+    }
+    if (!tb_landing_whole(&in->core)) return false;
+    in_end(l, in, TB_OK);
+    return true;
+}
+
+void link_ins_tick(struct link *l, tb_time_ns now)
+{
+    struct in *in = l->ins;
+    while (in != NULL)
+        in = in_tick(l, in, now) ? l->ins : in->next;
+}
+
+void link_tell_held(struct link *l, tb_time_ns now)
+{
+    for (struct in *in = l->ins; in != NULL && link_is_up(l); in = in->next)
+        if (in->crossing != 0) (void)tell_differences(l, in, now);
+}

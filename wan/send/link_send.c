@@ -1,0 +1,437 @@
+/* link_send.c - crossings that the peer draws from us: what it says of them, and parcels into the feed, from which streams take them.
+ * outbound.h decides what goes, fair_queue.h whose turn it is, and hedge.h what goes again. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "wan/link/link.h"
+
+#define AHEAD_BYTES ((uint64_t)16 << 20) /* of a pushed crossing, on the wire: 1 Gbit/s for 130 ms */
+
+static struct out *out_find(const struct link *l, uint32_t crossing)
+{
+    struct out *o = l->outs;
+    while (o != NULL && o->crossing != crossing)
+        o = o->next;
+    return o;
+}
+
+/* Crossings of one model are one flow: one begun before is finished before. */
+static struct out *out_of_model(const struct link *l, const struct tb_name *model)
+{
+    struct out *o = l->outs;
+    while (o != NULL && !tb_name_equal(&o->offer->key.model, model))
+        o = o->next;
+    return o;
+}
+
+static uint32_t flow_of(struct link *l, const struct tb_name *model)
+{
+    const struct tb_links_options *o = &l->links->options;
+    const struct out *other = out_of_model(l, model);
+    if (other != NULL) return other->flow;
+    const uint32_t flow =
+        tb_fair_join(&l->fair, o->ops->weight_of != NULL ? o->ops->weight_of(o->user, model) : 1);
+    TB_ASSERT(flow != TB_FAIR_NONE); /* as many as crossings */
+    return flow;
+}
+
+static void out_free(struct link *l, struct out *out)
+{
+    struct out **at = &l->outs;
+    while (*at != out)
+        at = &(*at)->next;
+    *at = out->next;
+    if (out_of_model(l, &out->offer->key.model) == NULL) tb_fair_leave(&l->fair, out->flow);
+    tb_feed_purge(&l->feed, out->crossing);
+    if (out->base != NULL && out->base->known != NULL) links_past_free(l->links, out->base);
+    tb_hedge_over(&l->hedge, out->crossing);
+    tb_free(out->memory);
+    tb_free(out);
+}
+
+void link_outs_drop(struct link *l, const struct offer *o)
+{
+    for (struct out *out = l->outs, *next; out != NULL; out = next) {
+        next = out->next;
+        if (o == NULL || out->offer == o) out_free(l, out);
+    }
+}
+
+static uint32_t out_count(const struct link *l)
+{
+    uint32_t count = 0;
+    for (const struct out *o = l->outs; o != NULL; o = o->next)
+        count++;
+    return count;
+}
+
+static enum tb_status out_new(struct link *l, uint32_t crossing, struct offer *offer)
+{
+    struct out *out = tb_calloc(1, sizeof *out);
+    if (out == NULL) return TB_SITE_NOMEM;
+    out->memory = tb_malloc(tb_crossing_bytes_for(offer->share->places, offer->share->shard_count));
+    if (out->memory == NULL) {
+        tb_free(out);
+        return TB_SITE_NOMEM;
+    }
+    out->crossing = crossing;
+    out->offer = offer;
+    out->began_at = tb_clock_now();
+    out->flow = flow_of(l, &offer->key.model);
+    tb_crossing_init(&out->core, offer->share->places, offer->share->shard_count, out->memory);
+    struct out **at = &l->outs; /* one begun before is finished before */
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = out;
+    return TB_OK;
+}
+
+enum tb_status link_out_push(struct link *l, uint32_t crossing, struct offer *o, struct tb_share *base)
+{
+    if (out_of_model(l, &o->key.model) != NULL || out_count(l) >= TB_LINKS_CROSSINGS_MAX) return TB_AGAIN;
+    const enum tb_status status = out_new(l, crossing, o);
+    if (status != TB_OK) return status;
+    struct out *out = out_find(l, crossing);
+    out->based = true;
+    out->base = base;
+    tb_crossing_base(&out->core, base->places, base->shard_count);
+    tb_crossing_push(&out->core);
+    links_busy(l->links);
+    return TB_OK;
+}
+
+enum tb_status link_on_want(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_want m;
+    enum tb_status status = tb_frame_want_decode(&f->payload, &m);
+    if (status != TB_OK) return status;
+    if (m.crossing <= l->want_last) return TB_PEER_GARBLED;
+    l->want_last = m.crossing;
+    struct offer *o = offer_find(l->links, &m.uid);
+    if (o == NULL || !link_granted(l, &o->key.model)) {
+        link_send_gone(l, &m.uid, TB_NOT_FOUND);
+        return TB_OK;
+    }
+    if (!link_may_read(l, o)) { /* it has the manifests from elsewhere */
+        link_refuse_dtypes(l, o);
+        return TB_OK;
+    }
+    link_expected_ends(l, &o->key.model);
+    link_outs_drop(l, o); /* it begins again */
+    status = out_count(l) < TB_LINKS_CROSSINGS_MAX ? out_new(l, m.crossing, o) : TB_SITE_NOMEM;
+    if (status != TB_OK) link_send_gone(l, &m.uid, status);
+    links_busy(l->links);
+    return TB_OK;
+}
+
+/* The crossing a message is about. One that is over is no mistake: our end of it and the peer's words
+ * crossed. */
+enum tb_status link_out_of(const struct link *l, uint32_t crossing, struct out **out_out)
+{
+    *out_out = out_find(l, crossing);
+    return crossing == 0 || crossing > l->want_last ? TB_PEER_GARBLED : TB_OK;
+}
+
+/* The peer holds that version whole. We may not: then steps that were kept may lead from it, or the chunks go as they are. Another
+ * model's bytes are no base: the difference to them would tell of them. */
+static void base_find(struct link *l, struct out *out, const struct tb_id *uid)
+{
+    const struct tb_version_key *key = &out->offer->key;
+    const struct offer *o = offer_find(l->links, uid);
+    if (tb_id_equal(uid, &key->uid)) return;
+    if (o == NULL)
+        out->base = links_past_new(l->links, uid, &key->model);
+    else if (tb_name_equal(&o->key.model, &key->model))
+        out->base = o->share;
+}
+
+enum tb_status link_on_base(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_base m;
+    struct out *out = NULL;
+    enum tb_status status = tb_frame_base_decode(&f->payload, &m);
+    if (status == TB_OK && l->protocol < TB_LINK_PROTOCOL_BASES) return TB_PEER_GARBLED;
+    if (status == TB_OK) status = link_out_of(l, m.crossing, &out);
+    if (status != TB_OK || out == NULL) return status;
+    if (out->based || out->core.started) return TB_PEER_GARBLED;
+    out->based = true;
+    base_find(l, out, &m.uid);
+    if (out->base != NULL) tb_crossing_base(&out->core, out->base->places, out->base->shard_count);
+    return TB_OK;
+}
+
+/* The peer's word is the only one that counts. */
+static void out_progress(struct link *l, struct out *out)
+{
+    struct offer *o = out->offer;
+    o->peers[l->index].held_chunks = (uint32_t)out->core.peer_held;
+    if (!out->core.started || !tb_crossing_whole(&out->core)) return;
+    out_free(l, out);
+    link_peer_held(l, o);
+}
+
+enum tb_status link_on_held(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_held m;
+    struct out *out = NULL;
+    enum tb_status status = tb_frame_held_decode(&f->payload, &m);
+    if (status == TB_OK) status = link_out_of(l, m.crossing, &out);
+    if (status != TB_OK || out == NULL) return status;
+    status = tb_crossing_held(&out->core, m.shard, &m.words);
+    if (status != TB_OK) return status;
+    tb_hedge_held(&l->hedge, tb_clock_now(), m.crossing, &out->core);
+    tb_feed_purge_held(&l->feed, m.crossing, &out->core);
+    out_progress(l, out);
+    return TB_OK;
+}
+
+void link_take_taken(struct link *l)
+{
+    struct tb_feed_taken taken[TB_FEED_TAKEN_MAX];
+    const uint32_t count = tb_feed_collect_taken(&l->feed, taken);
+    const tb_time_ns now = tb_clock_now();
+    for (uint32_t i = 0; i < count; i++) {
+        struct out *out = out_find(l, taken[i].crossing);
+        if (out == NULL) continue;
+        tb_crossing_taken(&out->core, &taken[i].parcel, taken[i].slot);
+        const struct tb_hedge_way way = {.crossing = taken[i].crossing,
+                                         .parcel = taken[i].parcel,
+                                         .slot = (uint8_t)taken[i].slot,
+                                         .again = taken[i].again,
+                                         .based = out->base != NULL};
+        tb_hedge_taken(&l->hedge, now, &way, &out->core);
+    }
+}
+
+enum tb_status link_on_start(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_start m;
+    struct out *out = NULL;
+    enum tb_status status = tb_frame_start_decode(&f->payload, &m);
+    if (status == TB_OK) status = link_out_of(l, m.crossing, &out);
+    if (status != TB_OK || out == NULL) return status;
+    status = tb_crossing_start(&out->core);
+    if (status != TB_OK) return status;
+    link_take_taken(l);
+    tb_hedge_started(&l->hedge, tb_clock_now(), m.crossing);
+    tb_log(TB_LOG_INFO, "crossing.begun",
+           "peer=%s model=%s number=%llu held_chunks=%llu chunks=%llu pushed=%d", l->label.text,
+           out->offer->key.model.text, (unsigned long long)out->offer->key.number,
+           (unsigned long long)out->core.peer_held, (unsigned long long)out->core.chunks, out->core.pushed);
+    out_progress(l, out);
+    return TB_OK;
+}
+
+enum tb_status link_on_stop(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_stop m;
+    struct out *out = NULL;
+    enum tb_status status = tb_frame_stop_decode(&f->payload, &m);
+    if (status == TB_OK) status = link_out_of(l, m.crossing, &out);
+    if (status == TB_OK && out != NULL) out_free(l, out);
+    return status;
+}
+
+/* P10: counted each time, told once a crossing. */
+static void out_no_base(struct link *l, struct out *out)
+{
+    l->stats.chunks_no_base++;
+    if (out->no_base_told) return;
+    out->no_base_told = true;
+    tb_log(TB_LOG_WARN, "crossing.no_base", "peer=%s model=%s number=%llu by=peer action=send_whole",
+           l->label.text, out->offer->key.model.text, (unsigned long long)out->offer->key.number);
+}
+
+/* P1: the peer decoded it, on the base that both hold, and it is not the chunk. It may be of a rank, and nobody looked at it here: no
+ * other peer gets it. P7: only a chunk that went so; of others a peer can say nothing. */
+static void object_bad(const struct link *l, const struct out *out, const struct tb_frame_refused *m)
+{
+    if (out->base == NULL || l->links->options.objects == NULL) return;
+    const struct tb_object_name name =
+        tb_stream_object_name(out->offer->share, out->base, m->shard, m->chunk);
+    tb_objects_bad(l->links->options.objects, &name);
+}
+
+/* The chunk did not land, and goes again as any other: a second way of it that waits for a stream is taken back first. A stream that
+ * took it may be ahead of us. */
+static void out_recall(struct link *l, struct out *out, const struct tb_frame_refused *m)
+{
+    struct tb_parcel parcel;
+    if (tb_feed_recall(&l->feed, m, &parcel)) {
+        tb_crossing_unqueued(&out->core, &parcel);
+        tb_hedge_unqueued(&l->hedge, m->crossing, &parcel);
+    }
+    link_take_taken(l);
+}
+
+enum tb_status link_on_refused(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_refused m;
+    struct out *out = NULL;
+    uint32_t times = 0;
+    enum tb_status status = tb_frame_refused_decode(&f->payload, &m);
+    const uint8_t most = l->protocol < TB_LINK_PROTOCOL_BASES ? TB_REFUSAL_LOST : TB_REFUSAL_NO_BASE;
+    if (status == TB_OK && (m.why < TB_REFUSAL_DIGEST || m.why > most)) return TB_PEER_GARBLED;
+    if (status == TB_OK) status = link_out_of(l, m.crossing, &out);
+    if (status != TB_OK || out == NULL) return status;
+    if (m.why == TB_REFUSAL_NO_BASE && !out->based) return TB_PEER_GARBLED;
+    out_recall(l, out, &m);
+    const bool on_base = tb_crossing_on_base(&out->core, m.shard, m.chunk);
+    status = tb_crossing_refused(&out->core, &m, &times);
+    if (status == TB_OK) tb_hedge_refused(&l->hedge, &m, &out->core);
+    if (status == TB_OK && m.why == TB_REFUSAL_NO_BASE) out_no_base(l, out);
+    if (status != TB_OK || m.why == TB_REFUSAL_LOST || m.why == TB_REFUSAL_NO_BASE) return status;
+    l->stats.chunks_refused++;
+    if (on_base) object_bad(l, out, &m);
+    struct tb_links_bad_chunk bad = {
+        .uid = out->offer->key.uid, .shard = m.shard, .chunk = m.chunk, .times = times, .ours = true};
+    if (on_base && out->base != NULL) bad.base = out->base->uid;
+    const struct tb_links_options *o = &l->links->options;
+    if (o->ops->on_chunk_bad != NULL) o->ops->on_chunk_bad(o->user, l->index, &bad);
+    return TB_OK;
+}
+
+void link_out_unsent(struct link *l, const struct tb_note *n)
+{
+    uint32_t times = 0;
+    struct out *out = out_find(l, n->crossing);
+    const struct tb_frame_refused lost = {
+        .crossing = n->crossing, .shard = n->shard, .chunk = n->chunk, .why = TB_REFUSAL_LOST};
+    if (out == NULL) return;
+    out_recall(l, out, &lost);
+    if (tb_crossing_refused(&out->core, &lost, &times) == TB_OK)
+        tb_hedge_refused(&l->hedge, &lost, &out->core);
+}
+
+void link_out_stream_gone(struct link *l, uint32_t slot)
+{
+    for (struct out *out = l->outs; out != NULL; out = out->next)
+        (void)tb_crossing_stream_gone(&out->core, slot);
+    tb_hedge_stream_gone(&l->hedge, slot);
+}
+
+static bool push(struct link *l, const struct tb_feed_parcel *p)
+{
+    tb_share_ref(p->share);
+    if (p->base != NULL) tb_share_ref(p->base);
+    const bool fits = tb_feed_push(&l->feed, p);
+    TB_ASSERT(fits); /* only the main loop pushes, and it looked */
+    return true;
+}
+
+/* P6: what is late on its stream goes again by another, before anything new. */
+static bool hedge(struct link *l, struct out *out, tb_time_ns now)
+{
+    struct tb_hedge_again again;
+    bool pushed = false;
+    while (tb_feed_ready(&l->feed) < TB_FEED_READY_MAX &&
+           tb_hedge_next(&l->hedge, now, out->crossing, &out->core, &again)) {
+        const struct tb_feed_parcel p = {.share = out->offer->share,
+                                         .base = out->base,
+                                         .crossing = out->crossing,
+                                         .parcel = again.parcel,
+                                         .again = true,
+                                         .avoid = again.avoid};
+        tb_crossing_again(&out->core, &p.parcel);
+        pushed = push(l, &p);
+    }
+    return pushed;
+}
+
+/* P6: a model whose steps cross as a hundredth does not pay for the whole of them. */
+static uint64_t owes(struct out *out, uint64_t bytes)
+{
+    struct tb_sent_sum sum;
+    tb_sent_look(out->offer->share->sent, &sum);
+    return tb_fair_owes(&out->bill, bytes, sum.raw_bytes, sum.bytes);
+}
+
+/* Objects are sparse differences; a link that would not take them does not wait for them. */
+static bool takes_objects(struct link *l)
+{
+    struct tb_choice choice;
+    const struct out *out = l->links->options.objects != NULL ? l->outs : NULL;
+    while (out != NULL && out->base == NULL)
+        out = out->next;
+    if (out == NULL) return false;
+    tb_feed_choice(&l->feed, &choice);
+    const struct tb_choice_pace any = {.classes = 0}; /* whether, not in how many */
+    return tb_choice_classes(&choice, &any) > 0;
+}
+
+/* Chunks whose difference to the peer's base its publisher, or another link, is making go when that is done: to make it here as
+ * well would take a core twice, and be no sooner. */
+static void await_objects(const struct link *l, struct out *out, bool takes, tb_time_ns now)
+{
+    struct tb_objects *objects = l->links->options.objects;
+    const struct tb_share *share = out->offer->share;
+    for (uint32_t s = 0; objects != NULL && s < share->shard_count; s++) {
+        uint64_t *wait = out->core.shards[s].wait;
+        const struct tb_object_name name =
+            tb_stream_object_name(share, out->base != NULL ? out->base : share, s, 0);
+        if (takes && out->base != NULL && tb_objects_awaited(objects, &name, now, wait)) continue;
+        memset(wait, 0, TB_BITMAP_WORDS(share->places[s].manifest->chunk_count) * sizeof *wait);
+    }
+}
+
+/* P7: who may not take it after all gets no more of it than that, by what went so far, and nothing whole. */
+static bool far_ahead(const struct out *out)
+{
+    struct tb_sent_sum sum;
+    if (out->core.started) return false;
+    if (out->base == NULL) return true;
+    tb_sent_look(out->offer->share->sent, &sum);
+    return tb_fair_handed(&out->bill, sum.raw_bytes, sum.bytes) >= AHEAD_BYTES;
+}
+
+/* The next parcel of the model whose turn it is; those that have nothing to send now are passed over. */
+static bool next_parcel(struct link *l, struct tb_feed_parcel *p_out)
+{
+    uint32_t silent = 0;
+    for (uint32_t flow; (flow = tb_fair_next(&l->fair, silent)) != TB_FAIR_NONE; silent |= 1u << flow) {
+        for (struct out *out = l->outs; out != NULL; out = out->next) {
+            if (out->flow != flow || far_ahead(out) || !tb_crossing_next(&out->core, &p_out->parcel))
+                continue;
+            p_out->share = out->offer->share;
+            p_out->base = out->base;
+            p_out->crossing = out->crossing;
+            tb_fair_spend(&l->fair, flow, owes(out, p_out->parcel.bytes));
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Fills the feed: two parcels a stream, so a stream finds one when it comes back and none waits long on a
+ * slow one. Whether a chunk fits into the day's bytes its stream sees, which knows what it comes to; once one does not, no
+ * more are handed out. */
+bool link_refill(struct link *l, tb_time_ns now)
+{
+    const uint32_t target = l->usable * 2 < TB_FEED_READY_MAX ? l->usable * 2 : TB_FEED_READY_MAX;
+    uint32_t ready = tb_feed_ready(&l->feed);
+    const bool before = l->spent, spent = l->spent = tb_feed_spent(&l->feed, NULL);
+    struct tb_feed_parcel p = {0};
+    bool pushed = false;
+    const bool takes = takes_objects(l);
+    if (before && !spent) links_heed(l->links); /* streams have parcels in hand */
+    for (struct out *out = l->outs; out != NULL; out = out->next)
+        await_objects(l, out, takes, now);
+    while (!spent && ready < target && next_parcel(l, &p)) {
+        pushed = push(l, &p);
+        ready++;
+    }
+    for (struct out *out = l->outs; out != NULL && !spent; out = out->next)
+        pushed |= out->core.started && hedge(l, out, now); /* of one that is not, nothing is late */
+    l->queued = tb_feed_ready(&l->feed);
+    l->full = l->full && l->queued > 0 && !spent;
+    return pushed;
+}
+
+bool link_slot_idle(const struct link *l, uint32_t slot)
+{
+    for (uint32_t i = 0; i < l->hedge.way_count; i++)
+        if (l->hedge.ways[i].slot == slot) return false;
+    return true;
+}

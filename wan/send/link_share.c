@@ -1,0 +1,249 @@
+/* link_share.c - one version from several peers at once: TAKE says what each is to send, HAVE what it holds. source_division.h decides;
+ * this speaks to the peers. A peer whose protocol has no TAKE sends alone, in its turn (sender_turn.h). */
+#include <string.h>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "wan/link/link.h"
+
+#define WORDS_MAX (TB_LINK_PAGE_BYTES / TB_HELD_WORD_BYTES)
+
+static void send_words(struct link *l, enum tb_frame_type type, uint32_t crossing, uint32_t shard,
+                       const struct tb_held_word *words, uint32_t count)
+{
+    const uint32_t bytes = count * TB_HELD_WORD_BYTES;
+    struct tb_writer *w = link_begin(l, type, LINK_SMALL + bytes);
+    if (w == NULL) return;
+    tb_write_u32(w, crossing); /* as tb_frame_take and tb_frame_have, whose span is written in place */
+    tb_write_u32(w, shard);
+    tb_write_u32(w, bytes);
+    tb_held_words_encode(words, count, w);
+    link_end(l);
+}
+
+/* ---- sending ---- */
+
+enum tb_status link_on_take(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_take m;
+    struct out *out = NULL;
+    if (l->protocol < TB_LINK_PROTOCOL_SHARED) return TB_PEER_GARBLED;
+    enum tb_status status = tb_frame_take_decode(&f->payload, &m);
+    if (status == TB_OK) status = link_out_of(l, m.crossing, &out);
+    if (status != TB_OK || out == NULL) return status;
+    return tb_crossing_take(&out->core, m.shard, &m.words);
+}
+
+void link_outs_have(struct link *l, tb_time_ns now)
+{
+    static _Thread_local struct tb_held_word words[WORDS_MAX];
+    for (struct out *out = l->outs; out != NULL && link_is_up(l); out = out->next) {
+        if (!out->core.shared || tb_time_since(out->have_at, now) < TB_HELD_EVERY) continue;
+        for (uint32_t shard = 0, count; (count = tb_crossing_have(&out->core, &shard, words, WORDS_MAX)) > 0;)
+            send_words(l, TB_FRAME_HAVE, out->crossing, shard, words, count);
+        out->have_at = now;
+    }
+}
+
+/* ---- landing ---- */
+
+static struct division *division_find(struct tb_links *ls, const struct tb_id *uid)
+{
+    struct division *v = ls->divisions;
+    while (v != NULL && !tb_id_equal(&v->uid, uid))
+        v = v->next;
+    return v;
+}
+
+/* Where this site begins: spread over sites by their names. */
+static uint16_t start_of(const struct tb_name *site)
+{
+    const struct tb_digest d = tb_digest_of(site->text, strlen(site->text));
+    return (uint16_t)(d.bytes[0] | d.bytes[1] << 8);
+}
+
+static struct division *division_new(struct tb_links *ls, const struct in *in)
+{
+    const uint32_t shards = in->key.shard_count;
+    struct division *v = tb_calloc(1, sizeof *v);
+    if (v == NULL) return NULL;
+    v->memory = tb_malloc(tb_divide_bytes_for(in->share->places, shards));
+    v->places = tb_calloc(shards, sizeof *v->places);
+    if (v->memory == NULL || v->places == NULL) {
+        tb_free(v->memory);
+        tb_free(v->places);
+        tb_free(v);
+        return NULL;
+    }
+    memcpy(v->places, in->share->places, shards * sizeof *v->places);
+    v->uid = in->key.uid;
+    tb_divide_init(&v->core, v->places, shards, start_of(&ls->options.site), v->memory);
+    tb_divide_lane(&v->core, ls->options.lane, ls->options.lane_count);
+    v->next = ls->divisions;
+    ls->divisions = v;
+    return v;
+}
+
+void links_share_end(struct tb_links *ls, const struct tb_id *uid)
+{
+    struct division **at = &ls->divisions;
+    while (*at != NULL) {
+        struct division *v = *at;
+        if (uid != NULL && !tb_id_equal(&v->uid, uid)) {
+            at = &v->next;
+            continue;
+        }
+        *at = v->next;
+        tb_free(v->memory);
+        tb_free(v->places);
+        tb_free(v);
+    }
+}
+
+static uint32_t source_of(const struct division *v, const struct link *l)
+{
+    for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++)
+        if (v->members[i].link == l) return i;
+    return TB_DIVIDE_NONE;
+}
+
+/* Says to the peer that it sends nothing but what it is told: the first shard that has chunks, and none of them. */
+static void take_nothing(struct link *l, const struct in *in)
+{
+    const struct tb_held_word none = {0, 0};
+    for (uint32_t s = 0; s < in->key.shard_count; s++) {
+        if (in->share->places[s].manifest->chunk_count == 0) continue;
+        send_words(l, TB_FRAME_TAKE, in->crossing, s, &none, 1);
+        return;
+    }
+}
+
+static void join(struct division *v, struct link *l, const struct in *in, tb_time_ns now)
+{
+    const uint32_t source = tb_divide_join(&v->core, now);
+    if (source == TB_DIVIDE_NONE) return; /* it sends what it wants: some of it comes twice */
+    if (tb_name_equal(&l->identity.site, &l->links->options.site)) tb_divide_near(&v->core, source);
+    v->members[source].link = l;
+    v->members[source].crossing = in->crossing;
+    take_nothing(l, in);
+    tb_log(TB_LOG_INFO, "crossing.shared", "peer=%s model=%s number=%llu sources=%u", l->label.text,
+           in->key.model.text, (unsigned long long)in->key.number, tb_divide_count(&v->core));
+}
+
+static bool shares(const struct link *l)
+{
+    return l->protocol >= TB_LINK_PROTOCOL_SHARED;
+}
+
+/* Another link on which this version is under way. */
+static struct link *other_link(struct tb_links *ls, const struct link *l, const struct tb_id *uid)
+{
+    for (uint32_t i = 0; i < ls->options.peer_count; i++) {
+        struct link *other = &ls->links[i];
+        const struct in *in = other != l && link_is_up(other) ? link_in_of(other, uid) : NULL;
+        if (in != NULL && in->crossing != 0) return other;
+    }
+    return NULL;
+}
+
+bool link_may_begin(const struct link *l, const struct in *in)
+{
+    const struct link *other = other_link(l->links, l, &in->key.uid);
+    return other == NULL || (shares(other) && shares(l));
+}
+
+/* P6: one that sends and brings nothing, or one that waits longer than `in`. */
+static bool comes_before(const struct link *other, const struct in *theirs, const struct in *in,
+                         tb_time_ns now)
+{
+    if (theirs->crossing != 0) return !tb_turn_over(&theirs->turn, other->stats.rtt, now);
+    return !theirs->finished && !link_streams_old(other) && link_announced(other, &theirs->key.uid) != NULL &&
+           tb_turn_before(&theirs->turn, &in->turn);
+}
+
+bool link_take_turn(struct link *l, const struct in *in, tb_time_ns now)
+{
+    struct tb_links *ls = l->links;
+    for (uint32_t i = 0; i < ls->options.peer_count; i++) {
+        struct link *other = &ls->links[i];
+        const struct in *theirs = other != l && link_is_up(other) ? link_in_of(other, &in->key.uid) : NULL;
+        if (theirs != NULL && comes_before(other, theirs, in, now)) return false;
+    }
+    for (struct link *other; (other = other_link(ls, l, &in->key.uid)) != NULL;) {
+        tb_log(TB_LOG_INFO, "crossing.turn", "peer=%s model=%s number=%llu after=%s", l->label.text,
+               in->key.model.text, (unsigned long long)in->key.number, other->label.text);
+        link_in_stop(other, link_in_of(other, &in->key.uid));
+    }
+    return true;
+}
+
+void link_share_begin(struct link *l, struct in *in, tb_time_ns now)
+{
+    struct tb_links *ls = l->links;
+    struct link *other = other_link(ls, l, &in->key.uid);
+    struct division *v = division_find(ls, &in->key.uid);
+    /* Who cannot share is alone. One of several lanes has a share of its own, also while the others are not there. */
+    if (!shares(l) || (v == NULL && other == NULL && ls->options.lane_count == 1)) return;
+    if (v == NULL) v = division_new(ls, in);
+    if (v == NULL) return;
+    if (other != NULL && source_of(v, other) == TB_DIVIDE_NONE)
+        join(v, other, link_in_of(other, &in->key.uid), now);
+    if (source_of(v, l) != TB_DIVIDE_NONE) { /* of a crossing before this one */
+        tb_divide_leave(&v->core, source_of(v, l));
+        v->members[source_of(v, l)].link = NULL;
+    }
+    join(v, l, in, now);
+}
+
+static void tell_news(struct division *v, uint32_t source)
+{
+    static _Thread_local struct tb_held_word words[WORDS_MAX];
+    struct link *l = v->members[source].link;
+    for (uint32_t shard = 0, count; (count = tb_divide_news(&v->core, source, &shard, words, WORDS_MAX)) > 0;)
+        send_words(l, TB_FRAME_TAKE, v->members[source].crossing, shard, words, count);
+}
+
+/* What the members' streams brought. Those whose crossing is over, or another one by now, leave. */
+static void see_who_left(struct division *v, tb_time_ns now)
+{
+    for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++) {
+        struct link *l = v->members[i].link;
+        if (l == NULL) continue;
+        const struct in *in = link_is_up(l) ? link_in_of(l, &v->uid) : NULL;
+        tb_divide_rtt(&v->core, i, l->stats.rtt);
+        if (in != NULL)
+            tb_divide_received(&v->core, i,
+                               atomic_load_explicit(&in->share->received_bytes, memory_order_relaxed), now);
+        if (in != NULL && in->crossing == v->members[i].crossing) continue;
+        tb_divide_leave(&v->core, i);
+        v->members[i].link = NULL;
+    }
+}
+
+void links_share_tick(struct tb_links *ls, tb_time_ns now)
+{
+    for (struct division *v = ls->divisions; v != NULL; v = v->next) {
+        see_who_left(v, now);
+        if (tb_divide_count(&v->core) == 0) continue;
+        tb_divide_step(&v->core, now);
+        for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++)
+            if (v->members[i].link != NULL) tell_news(v, i);
+    }
+}
+
+enum tb_status link_on_have(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_have m;
+    if (l->protocol < TB_LINK_PROTOCOL_SHARED) return TB_PEER_GARBLED;
+    enum tb_status status = tb_frame_have_decode(&f->payload, &m);
+    if (status != TB_OK) return status;
+    for (struct division *v = l->links->divisions; v != NULL; v = v->next) {
+        const uint32_t source = source_of(v, l);
+        if (source == TB_DIVIDE_NONE || v->members[source].crossing != m.crossing) continue;
+        status = tb_divide_has(&v->core, source, m.shard, &m.words);
+        links_busy(l->links);
+        return status;
+    }
+    return m.crossing != 0 && m.crossing <= l->feed.issued ? TB_OK
+                                                           : TB_PEER_GARBLED; /* of one that is over */
+}

@@ -1,0 +1,412 @@
+/* outbound.c - bitmaps against bitmaps: held here, not held there, not on its way. Pure. */
+#include "wan/send/outbound.h"
+
+#include "base/assert.h"
+
+#define CROSSING_QUEUED  255u
+#define CROSSING_BITMAPS 7u /* of a shard */
+#define ALIGN            16u
+
+uint32_t tb_refusals_add(struct tb_refusals *r, uint32_t shard, uint32_t chunk)
+{
+    for (uint32_t i = 0; i < r->count; i++)
+        if (r->items[i].shard == shard && r->items[i].chunk == chunk) return ++r->items[i].times;
+    if (r->count == TB_CROSSING_REFUSALS_MAX) return 1;
+    r->items[r->count].shard = shard;
+    r->items[r->count].chunk = chunk;
+    r->items[r->count++].times = 1;
+    return 1;
+}
+
+bool tb_base_fits(const struct tb_manifest *m, const struct tb_manifest *base, uint32_t k)
+{
+    /* With one layout the tensors' chunks are the same; the blobs behind them have a length of their own. */
+    return tb_digest_equal(&m->layout.id, &base->layout.id) && k < base->chunk_count &&
+           m->chunks[k].offset == base->chunks[k].offset && m->chunks[k].bytes == base->chunks[k].bytes;
+}
+
+bool tb_base_same(const struct tb_manifest *m, const struct tb_manifest *base, uint32_t k)
+{
+    return tb_digest_equal(&m->digests[k], &base->digests[k]) && tb_base_fits(m, base, k);
+}
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static size_t bitmap_bytes(const struct tb_place *place)
+{
+    return aligned(TB_BITMAP_WORDS(place->manifest->chunk_count) * sizeof(uint64_t));
+}
+
+static size_t owner_bytes(const struct tb_place *place)
+{
+    return aligned(place->manifest->chunk_count);
+}
+
+size_t tb_crossing_bytes_for(const struct tb_place *places, uint32_t shard_count)
+{
+    size_t bytes = aligned(shard_count * sizeof(struct tb_crossing_shard));
+    for (uint32_t s = 0; s < shard_count; s++)
+        bytes += CROSSING_BITMAPS * bitmap_bytes(&places[s]) + 2 * owner_bytes(&places[s]);
+    return bytes;
+}
+
+void tb_crossing_init(struct tb_crossing *c, const struct tb_place *places, uint32_t shard_count,
+                      void *memory)
+{
+    uint8_t *at = memory;
+    memset(c, 0, sizeof *c);
+    memset(memory, 0, tb_crossing_bytes_for(places, shard_count));
+    c->shards = memory;
+    c->shard_count = shard_count;
+    at += aligned(shard_count * sizeof(struct tb_crossing_shard));
+    for (uint32_t s = 0; s < shard_count; s++) {
+        struct tb_crossing_shard *shard = &c->shards[s];
+        const size_t words = bitmap_bytes(&places[s]);
+        shard->place = &places[s];
+        shard->peer = (uint64_t *)(void *)at;
+        shard->busy = (uint64_t *)(void *)(at + words);
+        shard->same = (uint64_t *)(void *)(at + 2 * words);
+        shard->plain = (uint64_t *)(void *)(at + 3 * words);
+        shard->take = (uint64_t *)(void *)(at + 4 * words);
+        shard->said = (uint64_t *)(void *)(at + 5 * words);
+        shard->wait = (uint64_t *)(void *)(at + 6 * words);
+        memset(shard->take, 0xff, words);
+        shard->owner = at + CROSSING_BITMAPS * words;
+        shard->again = shard->owner + owner_bytes(&places[s]);
+        at += CROSSING_BITMAPS * words + 2 * owner_bytes(&places[s]);
+        c->chunks += places[s].manifest->chunk_count;
+    }
+}
+
+static bool bit(const uint64_t *words, uint32_t k)
+{
+    return (words[k / 64] >> (k % 64) & 1) != 0;
+}
+
+static void bit_clear(uint64_t *words, uint32_t k)
+{
+    words[k / 64] &= ~(UINT64_C(1) << (k % 64));
+}
+
+static void bit_set(uint64_t *words, uint32_t k)
+{
+    words[k / 64] |= UINT64_C(1) << (k % 64);
+}
+
+void tb_crossing_base(struct tb_crossing *c, const struct tb_place *base, uint32_t shard_count)
+{
+    TB_ASSERT(!c->started);
+    c->based = true;
+    for (uint32_t s = 0; s < c->shard_count && s < shard_count; s++) {
+        const struct tb_manifest *m = c->shards[s].place->manifest;
+        for (uint32_t k = 0; k < m->chunk_count && k < base[s].manifest->chunk_count; k++)
+            if (tb_base_same(m, base[s].manifest, k)) bit_set(c->shards[s].same, k);
+    }
+}
+
+void tb_crossing_push(struct tb_crossing *c)
+{
+    TB_ASSERT(!c->started);
+    c->pushed = true;
+}
+
+/* Within one crossing what a peer holds only grows. */
+static bool peer_lost_some(const struct tb_crossing_shard *shard, const struct tb_span *words)
+{
+    for (uint32_t i = 0; i < words->count / TB_HELD_WORD_BYTES; i++) {
+        const struct tb_held_word word = tb_held_words_at(words, i);
+        if ((shard->peer[word.index] & ~word.word) != 0) return true;
+    }
+    return false;
+}
+
+enum tb_status tb_crossing_held(struct tb_crossing *c, uint32_t shard_index, const struct tb_span *words)
+{
+    if (shard_index >= c->shard_count) return TB_PEER_GARBLED;
+    struct tb_crossing_shard *shard = &c->shards[shard_index];
+    const enum tb_status status = tb_held_words_check(words, shard->place->manifest->chunk_count);
+    if (status != TB_OK) return status;
+    if (peer_lost_some(shard, words)) return TB_PEER_GARBLED;
+    for (uint32_t i = 0; i < words->count / TB_HELD_WORD_BYTES; i++) {
+        const struct tb_held_word word = tb_held_words_at(words, i);
+        const uint32_t more = (uint32_t)__builtin_popcountll(word.word & ~shard->peer[word.index]);
+        shard->peer[word.index] = word.word;
+        c->busy -= (uint32_t)__builtin_popcountll(word.word & shard->busy[word.index]);
+        shard->busy[word.index] &= ~word.word;
+        shard->peer_count += more;
+        c->peer_held += more;
+    }
+    return TB_OK;
+}
+
+/* The peer says first what it wants first. */
+static void aim(struct tb_crossing *c, uint32_t shard, uint32_t chunk)
+{
+    c->aimed = true;
+    c->at_shard = shard;
+    c->at_chunk = chunk;
+}
+
+enum tb_status tb_crossing_take(struct tb_crossing *c, uint32_t shard_index, const struct tb_span *words)
+{
+    if (shard_index >= c->shard_count) return TB_PEER_GARBLED;
+    struct tb_crossing_shard *shard = &c->shards[shard_index];
+    const enum tb_status status = tb_held_words_check(words, shard->place->manifest->chunk_count);
+    if (status != TB_OK) return status;
+    for (uint32_t s = 0; !c->shared && s < c->shard_count; s++)
+        memset(c->shards[s].take, 0, bitmap_bytes(c->shards[s].place));
+    c->shared = true;
+    for (uint32_t i = 0; i < words->count / TB_HELD_WORD_BYTES; i++) {
+        const struct tb_held_word word = tb_held_words_at(words, i);
+        shard->take[word.index] = word.word;
+        if (!c->aimed && word.word != 0)
+            aim(c, shard_index, word.index * 64 + (uint32_t)__builtin_ctzll(word.word));
+    }
+    return TB_OK;
+}
+
+static uint32_t shard_news(struct tb_crossing_shard *shard, struct tb_held_word *words_out, uint32_t cap)
+{
+    const uint32_t words = (uint32_t)TB_BITMAP_WORDS(shard->place->manifest->chunk_count);
+    uint32_t count = 0;
+    for (uint32_t w = 0; w < words && count < cap; w++) {
+        const uint64_t word = __atomic_load_n(&shard->place->held[w], __ATOMIC_ACQUIRE);
+        if (word == shard->said[w]) continue;
+        shard->said[w] = word;
+        words_out[count++] = (struct tb_held_word){w, word};
+    }
+    return count;
+}
+
+uint32_t tb_crossing_have(struct tb_crossing *c, uint32_t *shard_out, struct tb_held_word *words_out,
+                          uint32_t cap)
+{
+    for (uint32_t s = 0; c->shared && s < c->shard_count; s++) {
+        const uint32_t count = shard_news(&c->shards[s], words_out, cap);
+        *shard_out = s;
+        if (count > 0) return count;
+    }
+    return 0;
+}
+
+enum tb_status tb_crossing_start(struct tb_crossing *c)
+{
+    if (c->started) return TB_PEER_GARBLED;
+    c->started = true;
+    return TB_OK;
+}
+
+/* Chunks of word w that are left to go: held here, not there, not on the way, and not made there. */
+static uint64_t left_word(const struct tb_crossing_shard *shard, uint32_t w)
+{
+    const uint64_t held = __atomic_load_n(&shard->place->held[w], __ATOMIC_ACQUIRE);
+    return held & ~shard->peer[w] & ~shard->busy[w] & ~shard->same[w] & shard->take[w];
+}
+
+static uint64_t sendable_word(const struct tb_crossing_shard *shard, uint32_t w)
+{
+    return left_word(shard, w) & (~shard->wait[w] | shard->plain[w]);
+}
+
+static bool sendable(const struct tb_crossing_shard *shard, uint32_t k)
+{
+    return (sendable_word(shard, k / 64) >> (k % 64) & 1) != 0;
+}
+
+/* The first chunk at or after `from` that can go; chunk_count if none. */
+static uint32_t find_sendable(const struct tb_crossing_shard *shard, uint32_t from)
+{
+    const uint32_t count = shard->place->manifest->chunk_count;
+    if (from >= count) return count;
+    uint32_t w = from / 64;
+    uint64_t word = sendable_word(shard, w) & (UINT64_MAX << (from % 64));
+    const uint32_t words = (uint32_t)TB_BITMAP_WORDS(count);
+    while (word == 0 && ++w < words)
+        word = sendable_word(shard, w);
+    return word == 0 ? count : w * 64 + (uint32_t)__builtin_ctzll(word);
+}
+
+static void queue_run(struct tb_crossing_shard *shard, struct tb_parcel *parcel)
+{
+    const struct tb_manifest *m = shard->place->manifest;
+    uint32_t k = parcel->first;
+    parcel->plain = bit(shard->plain, k);
+    do {
+        parcel->bytes += m->chunks[k].bytes;
+        bit_set(shard->busy, k);
+        shard->again[k] = 0;
+        shard->owner[k++] = CROSSING_QUEUED;
+        parcel->count++;
+    } while (parcel->bytes < TB_PARCEL_BYTES_MIN && parcel->count < TB_PARCEL_CHUNKS_MAX &&
+             k < m->chunk_count && parcel->bytes + m->chunks[k].bytes <= TB_PARCEL_BYTES_MAX &&
+             sendable(shard, k) && bit(shard->plain, k) == parcel->plain);
+}
+
+bool tb_crossing_next(struct tb_crossing *c, struct tb_parcel *parcel_out)
+{
+    if (!c->started && !c->pushed) return false;
+    for (uint32_t tried = 0; tried <= c->shard_count; tried++) {
+        struct tb_crossing_shard *shard = &c->shards[c->at_shard];
+        const uint32_t first = find_sendable(shard, c->at_chunk);
+        if (first < shard->place->manifest->chunk_count) {
+            *parcel_out = (struct tb_parcel){.shard = c->at_shard, .first = first};
+            queue_run(shard, parcel_out);
+            c->busy += parcel_out->count;
+            c->at_chunk = first + parcel_out->count;
+            return true;
+        }
+        c->at_chunk = 0;
+        c->at_shard = (c->at_shard + 1) % c->shard_count;
+    }
+    return false;
+}
+
+void tb_crossing_taken(struct tb_crossing *c, const struct tb_parcel *parcel, uint32_t slot)
+{
+    TB_ASSERT(slot < TB_CROSSING_SLOTS_MAX);
+    struct tb_crossing_shard *shard = &c->shards[parcel->shard];
+    for (uint32_t k = parcel->first; k < parcel->first + parcel->count; k++) {
+        if (!bit(shard->busy, k)) continue;
+        if (shard->owner[k] == CROSSING_QUEUED)
+            shard->owner[k] = (uint8_t)slot;
+        else if (shard->again[k] == CROSSING_QUEUED)
+            shard->again[k] = (uint8_t)(slot + 1);
+    }
+}
+
+/* ---- a second way ---- */
+
+void tb_crossing_again(struct tb_crossing *c, const struct tb_parcel *parcel)
+{
+    struct tb_crossing_shard *shard = &c->shards[parcel->shard];
+    for (uint32_t k = parcel->first; k < parcel->first + parcel->count; k++)
+        if (bit(shard->busy, k) && shard->owner[k] != CROSSING_QUEUED) shard->again[k] = CROSSING_QUEUED;
+}
+
+uint32_t tb_crossing_left(const struct tb_crossing *c, const struct tb_parcel *parcel)
+{
+    const struct tb_crossing_shard *shard = &c->shards[parcel->shard];
+    uint32_t left = 0;
+    for (uint32_t k = parcel->first; k < parcel->first + parcel->count; k++)
+        left += !bit(shard->peer, k);
+    return left;
+}
+
+bool tb_crossing_rest(const struct tb_crossing *c, const struct tb_parcel *parcel, struct tb_parcel *rest_out)
+{
+    const struct tb_crossing_shard *shard = &c->shards[parcel->shard];
+    uint32_t first = parcel->first, end = parcel->first + parcel->count;
+    while (first < end && bit(shard->peer, first))
+        first++;
+    while (first < end && bit(shard->peer, end - 1))
+        end--;
+    *rest_out = (struct tb_parcel){
+        .shard = parcel->shard, .first = first, .count = end - first, .plain = parcel->plain};
+    for (uint32_t k = first; k < end; k++)
+        rest_out->bytes += shard->place->manifest->chunks[k].bytes;
+    return first < end;
+}
+
+/* Chunks that the peer makes itself and does not hold yet. */
+static uint64_t made_there(const struct tb_crossing *c)
+{
+    uint64_t count = 0;
+    for (uint32_t s = 0; c->based && s < c->shard_count; s++) {
+        const struct tb_crossing_shard *shard = &c->shards[s];
+        for (size_t w = 0; w < TB_BITMAP_WORDS(shard->place->manifest->chunk_count); w++)
+            count += (uint32_t)__builtin_popcountll(shard->same[w] & ~shard->peer[w] & ~shard->busy[w]);
+    }
+    return count;
+}
+
+bool tb_crossing_all_on_their_way(const struct tb_crossing *c)
+{
+    return c->started && c->peer_held + c->busy + made_there(c) == c->chunks;
+}
+
+/* ---- ways that ended ---- */
+
+void tb_crossing_unqueued(struct tb_crossing *c, const struct tb_parcel *parcel)
+{
+    struct tb_crossing_shard *shard = &c->shards[parcel->shard];
+    for (uint32_t k = parcel->first; k < parcel->first + parcel->count; k++) {
+        if (!bit(shard->busy, k)) continue;
+        if (shard->again[k] == CROSSING_QUEUED) {
+            shard->again[k] = 0;
+        } else if (shard->owner[k] == CROSSING_QUEUED) {
+            bit_clear(shard->busy, k);
+            c->busy--;
+        }
+    }
+}
+
+/* One way of a busy chunk ended with its slot. True: it was the only one, and the chunk can go again. */
+static bool way_gone(struct tb_crossing_shard *shard, uint32_t k, uint32_t slot)
+{
+    const uint8_t again = shard->again[k];
+    if (again == slot + 1) shard->again[k] = 0;
+    if (shard->owner[k] != slot) return false;
+    if (again == 0 || again == slot + 1) return true;
+    shard->owner[k] = again == CROSSING_QUEUED ? CROSSING_QUEUED : (uint8_t)(again - 1);
+    shard->again[k] = 0;
+    return false;
+}
+
+static uint32_t shard_stream_gone(struct tb_crossing_shard *shard, uint32_t slot)
+{
+    const uint32_t count = shard->place->manifest->chunk_count;
+    uint32_t released = 0;
+    for (uint32_t k = 0; k < count; k++) {
+        if (!bit(shard->busy, k) || !way_gone(shard, k, slot)) continue;
+        bit_clear(shard->busy, k);
+        released++;
+    }
+    return released;
+}
+
+uint32_t tb_crossing_stream_gone(struct tb_crossing *c, uint32_t slot)
+{
+    TB_ASSERT(slot < TB_CROSSING_SLOTS_MAX);
+    uint32_t released = 0;
+    for (uint32_t s = 0; s < c->shard_count; s++)
+        released += shard_stream_gone(&c->shards[s], slot);
+    c->busy -= released;
+    return released;
+}
+
+bool tb_crossing_on_base(const struct tb_crossing *c, uint32_t shard_index, uint32_t chunk)
+{
+    if (shard_index >= c->shard_count) return false;
+    const struct tb_crossing_shard *shard = &c->shards[shard_index];
+    if (chunk >= shard->place->manifest->chunk_count) return false;
+    return bit(shard->busy, chunk) && shard->owner[chunk] != CROSSING_QUEUED && !bit(shard->plain, chunk);
+}
+
+enum tb_status tb_crossing_refused(struct tb_crossing *c, const struct tb_frame_refused *refused,
+                                   uint32_t *times_out)
+{
+    if (refused->shard >= c->shard_count) return TB_PEER_GARBLED;
+    struct tb_crossing_shard *shard = &c->shards[refused->shard];
+    if (refused->chunk >= shard->place->manifest->chunk_count) return TB_PEER_GARBLED;
+    if (bit(shard->peer, refused->chunk)) return TB_PEER_GARBLED;
+    /* One that is only queued was released by the end of its stream already, and is on its way again. */
+    if (bit(shard->busy, refused->chunk) && shard->owner[refused->chunk] != CROSSING_QUEUED) {
+        bit_clear(shard->busy, refused->chunk);
+        c->busy--;
+    }
+    bit_clear(shard->same, refused->chunk);
+    *times_out = 0;
+    if (refused->why == TB_REFUSAL_LOST) return TB_OK;
+    bit_set(shard->plain, refused->chunk);
+    if (refused->why != TB_REFUSAL_NO_BASE)
+        *times_out = tb_refusals_add(&c->refusals, refused->shard, refused->chunk);
+    return TB_OK;
+}
+
+bool tb_crossing_whole(const struct tb_crossing *c)
+{
+    return c->peer_held == c->chunks;
+}

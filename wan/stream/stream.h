@@ -1,0 +1,246 @@
+/* stream.h - one data stream of a link, and the loops on which streams live. A shell, internal to wan.
+ *
+ * A stream is one TLS connection on one loop of its own thread. It sends chunk frames from places and lands
+ * chunk frames into places, both ways at once, and knows nothing of sessions: the main loop opens it for a
+ * session, tells it to end, and looks at its phase. Bytes go from the arena into SSL_write and from SSL_read
+ * into the arena.
+ *
+ * Threads: the main loop makes, adds, ends and frees; everything else happens on the stream's loop. What both
+ * look at is atomic. */
+#ifndef TB_WAN_STREAM_H
+#define TB_WAN_STREAM_H
+
+#include <stdatomic.h>
+#include <uv.h>
+
+#include "base/net/chan.h"
+#include "wan/send/encoded_chunks.h"
+#include "wan/send/feed.h"
+#include "wan/stream/tcp_path.h"
+
+/* one TLS record: a header and the beginning of its chunk leave together */
+#define TB_STREAM_STAGE_BYTES 16384u
+#define TB_STREAM_TURN_BYTES  ((uint64_t)4 << 20)   /* then the loop's other streams */
+#define TB_STREAM_DRAIN_BYTES ((uint64_t)256 << 20) /* of what came before the end */
+#define TB_STREAM_DRAIN_TIME  TB_SECONDS(2)         /* likewise, where they come in small records */
+
+enum tb_stream_phase { TB_STREAM_OPENING, TB_STREAM_BOUND, TB_STREAM_GONE };
+
+struct tb_stream_loop;
+
+/* Whoever owns the places of bases: may this chunk, which is held, be used? Any thread, with the base referenced. */
+struct tb_stream_trust {
+    bool (*fn)(void *user, const struct tb_id *uid, uint32_t shard, uint32_t chunk); /* NULL: all may */
+    void *user;
+};
+
+struct tb_stream_plan {
+    struct tb_feed *feed;
+    uint64_t session_seq; /* of the feed */
+    struct tb_id session; /* goes into BIND */
+    uint32_t number;
+    uint32_t slot;
+    uint32_t protocol; /* of the session */
+    uint32_t peer;     /* of the links, for what is counted */
+    struct tb_stream_trust trust;
+    struct tb_objects *objects; /* NULL: nothing is kept */
+    tb_time_ns idle;
+    uint64_t records_max; /* worn from then on; at twice as many it ends */
+    bool dialled;
+    struct tb_address address;  /* dialled */
+    uint32_t segment_bytes_max; /* dialled: TCP_MAXSEG; 0: the path's own */
+    struct tb_tls *tls;         /* dialled */
+    struct tb_identity expect;  /* dialled */
+    const struct tb_tcp_path_options *path;
+    struct tb_chan *chan; /* accepted: detached, its BIND was read */
+};
+
+/* Of a chunk of the share on that base. */
+static inline struct tb_object_name tb_stream_object_name(const struct tb_share *share,
+                                                          const struct tb_share *base, uint32_t shard,
+                                                          uint32_t chunk)
+{
+    return (struct tb_object_name){.uid = &share->uid,
+                                   .base = &base->uid,
+                                   .shard = shard,
+                                   .chunk = chunk,
+                                   .shard_count = share->shard_count,
+                                   .chunk_count = share->places[shard].manifest->chunk_count};
+}
+
+struct tb_stream_send {
+    bool have_parcel;
+    struct tb_feed_parcel parcel;
+    uint32_t sent_chunks; /* of the parcel */
+    uint32_t stage_used, stage_sent;
+    const uint8_t *body; /* in the place or in `encoded` */
+    uint32_t body_left;
+    unsigned classes; /* of the chunk that was staged last */
+    bool control;     /* what is staged is BIND or BOUND */
+    uint64_t worked;  /* bytes encoded in this turn */
+    uint32_t granted; /* of a capped link: bytes that may go from grant_at on */
+    uint32_t tried;   /* bytes of a write that did not fit: it is repeated with not fewer */
+    tb_time_ns grant_at;
+    tb_time_ns capped;    /* waited for the link's cap or for a day's bytes, since it began */
+    tb_time_ns capped_to; /* and that is counted until then */
+    uint8_t *encoded;
+    size_t encoded_cap;
+    struct tb_object *object; /* referenced: `body` is in it */
+    bool full;                /* the socket took no more */
+    tb_time_ns busy_seen;     /* stream_busy.c: last looked, and what was seen */
+    tb_time_ns busy_time;
+    uint64_t busy_acked;
+    tb_time_ns moved_at;
+    uint8_t stage[TB_STREAM_STAGE_BYTES];
+};
+
+enum tb_stream_reading {
+    TB_READING_BOUND,
+    TB_READING_HEADER,
+    TB_READING_RAW,
+    TB_READING_ENCODED,
+    TB_READING_PARKED, /* the header of a chunk of which it is not known yet whether it lands: nothing more is read */
+    TB_READING_SPARE, /* a second way of a chunk that another stream is in the middle of: see struct tb_gift */
+    TB_READING_DROP
+};
+struct tb_stream_receive {
+    enum tb_stream_reading reading;
+    uint32_t got; /* bytes of what is being read */
+    struct tb_chunk_frame frame;
+    uint32_t crossing;      /* whose share is kept below */
+    struct tb_share *share; /* referenced; NULL: none */
+    struct tb_share *base;  /* of that crossing, referenced; NULL: none, or gone */
+    bool based;             /* the peer was told a base */
+    bool claimed;           /* the frame's chunk is ours to write */
+    uint64_t worked;        /* bytes decoded in this turn */
+    uint8_t *into;          /* RAW: in the place, or `spare`; ENCODED: `encoded` */
+    uint8_t *encoded;
+    size_t encoded_cap;
+    uint8_t *spare; /* SPARE: a chunk's bytes as they are in the place; NULL at other times */
+    tb_time_ns moved_at;
+    uint8_t header[TB_CHUNK_FRAME_HEADER_BYTES];
+};
+
+struct tb_stream {
+    struct tb_stream_plan plan;
+    struct tb_stream_loop *loop;
+    struct tb_stream *next; /* in the loop's list, or in what is added to it */
+    struct tb_chan *chan;
+    bool closing;
+    bool waits; /* the loop's own: open, and may not bind yet */
+    /* Looked at by the main loop. */
+    atomic_int phase; /* enum tb_stream_phase */
+    atomic_int why;   /* with GONE */
+    atomic_bool ending;
+    /* its session is known; else it waits for it, open, and the plan is not complete yet */
+    atomic_bool may_bind;
+    atomic_bool was_bound;
+    atomic_ullong bytes_sent, bytes_received;
+    atomic_ullong records; /* of TLS, the more of both ways */
+    atomic_ullong rtt, rtt_min, sent_per_s, received_per_s, unsent_bytes, window_bytes, retransmitted_bytes;
+    atomic_int limit; /* enum tb_limit */
+    atomic_ullong acked_bytes;
+    atomic_uint
+        stalled_segment; /* bytes of its segments, while those are not acknowledged and go again; else 0 */
+    atomic_ullong chunks_sent, chunks_received, chunks_duplicate, chunks_bad;
+    atomic_ullong chunks_on_base, raw_bytes;  /* sent */
+    atomic_ullong hedged_bytes;               /* of frames that were begun and had gone by another stream */
+    atomic_int fd;                            /* for tests: -1 while not open */
+    char congestion[TB_TCP_CONGESTION_BYTES]; /* it and the next are written before the phase is BOUND */
+    bool kernel_sends;                        /* and encrypts */
+    bool own_records;                         /* or else ours are sent */
+    /* The loop's own: what TCP makes of our bytes. */
+    struct tb_cap_price price;
+    uint32_t sent_again; /* segments, so far */
+    /* The main loop's own. */
+    bool peer_gone;
+    bool told_gone;
+    bool retired; /* not needed any more: ends without being a loss */
+    uint64_t moved_bytes;
+    tb_time_ns idle_since;
+    uint64_t acked_seen;
+    tb_time_ns stalled_at; /* was seen to be stalled; 0: is not */
+    bool stall_counted;
+    /* The loop's own. */
+    struct tb_tcp_path tcp;
+    struct tb_stream_send send;
+    struct tb_stream_receive receive;
+};
+
+/* Main loop. NULL: no memory. A chan in the plan stays the caller's then. */
+struct tb_stream *tb_stream_new(const struct tb_stream_plan *plan);
+/* One to be dialled before its session is greeted: what of the plan is the session's is given by tb_stream_bind. */
+struct tb_stream *tb_stream_new_ahead(const struct tb_stream_plan *plan);
+/* Main loop. Session, number, slot and protocol of the plan; BIND goes as soon as it is open. */
+void tb_stream_bind(struct tb_stream *s, const struct tb_stream_plan *plan);
+void tb_stream_free(struct tb_stream *s); /* never added, or GONE */
+/* Main loop. What has arrived is read, then it closes. */
+void tb_stream_end(struct tb_stream *s);
+enum tb_stream_phase tb_stream_phase(const struct tb_stream *s);
+
+/* On the loop: stream_send.c and stream_receive.c. */
+/* Writes until it is full, nothing is there, or the turn is over. */
+void tb_stream_send_more(struct tb_stream *s);
+void tb_stream_send_control(struct tb_stream *s, enum tb_frame_type type);
+void tb_stream_send_heed(struct tb_stream *s); /* revoked places: lets go of them, or closes in mid-chunk */
+void tb_stream_send_due(struct tb_stream *s, tb_time_ns now); /* a piece that waited for the cap */
+void tb_stream_send_fini(struct tb_stream *s);
+bool tb_stream_sending(const struct tb_stream *s);
+/* What held it; `time` since it was asked last. */
+struct tb_tcp_writer tb_stream_send_seen(struct tb_stream *s, tb_time_ns time);
+/* Reads at most `budget` bytes, and for one turn; false when there was no more, or the stream closed. */
+bool tb_stream_receive_more(struct tb_stream *s, uint64_t budget);
+void tb_stream_receive_heed(struct tb_stream *s);
+void tb_stream_receive_fini(struct tb_stream *s);
+bool tb_stream_receiving(const struct tb_stream *s); /* in the middle of a frame */
+void tb_stream_close(struct tb_stream *s, enum tb_status why);
+
+/* stream_busy.c: what the connection carried is told to the feed, now and then. */
+void tb_stream_busy(struct tb_stream *s, tb_time_ns now);
+
+/* The same chunk of the base, or NULL: none fits, it is not held, not to be trusted, or the base was taken back. */
+const uint8_t *tb_stream_base_chunk(const struct tb_stream_trust *trust, const struct tb_share *share,
+                                    const struct tb_share *base, uint32_t shard, uint32_t chunk);
+
+/* stream_copy.c: the chunks of a landing that are the same in its base are made here, by one loop each `part` of `parts`. */
+struct tb_stream_copy {
+    struct tb_stream_copy *next;
+    struct tb_feed *feed;
+    uint32_t crossing;
+    struct tb_share *share, *base; /* referenced */
+    struct tb_stream_trust trust;
+    uint32_t part, parts;
+    uint32_t shard, chunk; /* to be looked at next */
+};
+void tb_stream_copy_free(struct tb_stream_copy *copy); /* and lets go of its references */
+/* On the loop. At most `budget` bytes. COPIED: all is done, or was taken back. WAITS: until the main loop took its notes. */
+enum tb_stream_copied { TB_STREAM_COPIED, TB_STREAM_COPY_MORE, TB_STREAM_COPY_WAITS };
+enum tb_stream_copied tb_stream_copy_step(struct tb_stream_copy *copy, uint64_t budget);
+
+/* On the loop: stream.c. */
+void tb_stream_begin(struct tb_stream *s); /* dials, or attaches what was accepted */
+void tb_stream_look(struct tb_stream *s);  /* after a wake: ending, revoked, something to send? */
+void tb_stream_tick(struct tb_stream *s, tb_time_ns now);      /* idle? */
+void tb_stream_moved(struct tb_stream *s, tb_time_ns *at_out); /* bytes went one way */
+
+/* Loops. `wake` is the main loop's async: sent when a phase changed, parcels were taken, or notes were
+ * written. */
+TB_MUST_USE enum tb_status tb_stream_loop_new(uv_async_t *wake, struct tb_stream_loop **loop_out);
+void tb_stream_loop_add(struct tb_stream_loop *l, struct tb_stream *s);
+void tb_stream_loop_copy(struct tb_stream_loop *l, struct tb_stream_copy *copy); /* takes it */
+void tb_stream_loop_wake(struct tb_stream_loop *l);
+void tb_stream_loop_feed(struct tb_stream_loop *l); /* wakes it if one of its streams found nothing to send */
+void tb_stream_loop_free(struct tb_stream_loop *l); /* every stream is GONE; joins the thread */
+
+/* On the loop. */
+void tb_stream_loop_tell(struct tb_stream_loop *l); /* the main loop */
+struct tb_codec *tb_stream_loop_codec(struct tb_stream_loop *l);
+uint8_t *tb_stream_loop_scratch(struct tb_stream_loop *l, size_t *cap_out);
+atomic_bool *tb_stream_loop_hungry(struct tb_stream_loop *l);
+uv_loop_t *tb_stream_loop_uv(struct tb_stream_loop *l);
+/* Looks at its streams again at that time: one has something to send that may not go before. */
+void tb_stream_loop_wait(struct tb_stream_loop *l, tb_time_ns at);
+/* On the loop, before it says GONE. */
+void tb_stream_loop_leave(struct tb_stream_loop *l, struct tb_stream *s);
+
+#endif

@@ -1,0 +1,468 @@
+/* stream_receive.c - a stream reads chunk frames and lands them: claim at the header, bytes into the place,
+ * digest at the end. */
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/net/wire.h"
+#include "wan/stream/stream.h"
+
+#define BOUND_BYTES (TB_WIRE_HEADER_BYTES + 4u)
+#define TURN_READS  128u /* a peer whose frames are small has no more of the loop than others (P7) */
+_Static_assert(BOUND_BYTES <= TB_CHUNK_FRAME_HEADER_BYTES, "BOUND is read into the header's room");
+
+bool tb_stream_receiving(const struct tb_stream *s)
+{
+    const struct tb_stream_receive *r = &s->receive;
+    return r->reading == TB_READING_BOUND || r->reading > TB_READING_HEADER || r->got > 0;
+}
+
+static struct tb_place *place_of(const struct tb_stream_receive *r)
+{
+    return &r->share->places[r->frame.shard];
+}
+
+static void unclaim(struct tb_stream_receive *r)
+{
+    if (r->claimed) tb_place_unclaim(place_of(r), r->frame.chunk);
+    r->claimed = false;
+}
+
+static void forget_share(struct tb_stream_receive *r)
+{
+    if (r->base != NULL) tb_share_unref(r->base);
+    if (r->share != NULL) tb_share_unref(r->share);
+    r->share = r->base = NULL;
+    r->crossing = 0;
+    r->based = false;
+}
+
+/* Revoked bases are let go of at once: what comes as a difference is then refused, and comes whole. */
+static void heed_base(struct tb_stream_receive *r)
+{
+    if (r->base == NULL || !tb_share_revoked(r->base)) return;
+    tb_share_unref(r->base);
+    r->base = NULL;
+}
+
+static void drop_spare(struct tb_stream_receive *r)
+{
+    tb_free(r->spare);
+    r->spare = NULL;
+}
+
+void tb_stream_receive_fini(struct tb_stream *s)
+{
+    unclaim(&s->receive);
+    forget_share(&s->receive);
+    tb_free(s->receive.encoded);
+    s->receive.encoded = NULL;
+    drop_spare(&s->receive);
+}
+
+static void count(atomic_ullong *counter)
+{
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+/* A note that does not fit ends the stream: whatever it brought and is not held is then sent again. */
+static void note(struct tb_stream *s, enum tb_note_kind kind, enum tb_refusal why)
+{
+    const struct tb_chunk_frame *f = &s->receive.frame;
+    const struct tb_note n = {
+        .kind = kind, .why = why, .crossing = f->crossing, .shard = f->shard, .chunk = f->chunk};
+    if (!tb_feed_note(s->plan.feed, &n)) tb_stream_close(s, TB_SITE_NOMEM);
+    tb_stream_loop_tell(s->loop);
+}
+
+static void next_header(struct tb_stream_receive *r)
+{
+    r->reading = TB_READING_HEADER;
+    r->got = 0;
+}
+
+/* The answer to BIND. */
+static enum tb_status take_bound(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    struct tb_reader reader;
+    struct tb_frame_bound bound;
+    tb_reader_init(&reader, r->header, BOUND_BYTES);
+    const uint32_t bytes = tb_read_u32(&reader);
+    const uint16_t type = tb_read_u16(&reader);
+    const uint16_t zero = tb_read_u16(&reader);
+    const uint64_t request = tb_read_u64(&reader);
+    if (s->waits) return TB_PEER_GARBLED; /* nothing was asked: BIND is sent once the session is known */
+    if (bytes != 4 || type != TB_FRAME_BOUND || zero != 0 || request != 0) return TB_PEER_GARBLED;
+    if (tb_frame_bound_decode(&reader, &bound) != TB_OK || bound.stream != s->plan.number)
+        return TB_PEER_GARBLED;
+    next_header(r);
+    atomic_store_explicit(&s->was_bound, true, memory_order_relaxed);
+    atomic_store_explicit(&s->phase, TB_STREAM_BOUND, memory_order_release);
+    tb_stream_loop_tell(s->loop);
+    tb_stream_send_more(s);
+    return TB_OK;
+}
+
+/* Makes r->share the one of the frame's crossing, or NULL for one that is over, or that may land yet. Chunks of one crossing follow
+ * one another, so the feed is rarely asked. */
+static enum tb_status find_share(struct tb_stream *s, bool *expected_out)
+{
+    struct tb_stream_receive *r = &s->receive;
+    struct tb_feed_landing landing;
+    *expected_out = false;
+    if (r->share != NULL && tb_share_revoked(r->share)) forget_share(r);
+    if (r->share != NULL && r->crossing == r->frame.crossing) return TB_OK;
+    forget_share(r);
+    const bool known = tb_feed_landing(s->plan.feed, r->frame.crossing, &landing);
+    r->share = landing.share;
+    r->base = landing.base;
+    r->based = landing.based;
+    r->crossing = landing.crossing;
+    *expected_out = landing.expected;
+    return known ? TB_OK : TB_PEER_GARBLED;
+}
+
+static enum tb_status encoded_room(struct tb_stream_receive *r)
+{
+    if (r->encoded_cap >= r->frame.wire_bytes) return TB_OK;
+    tb_free(r->encoded);
+    r->encoded = tb_malloc(r->frame.raw_bytes); /* the size our manifest says, not the peer */
+    r->encoded_cap = r->encoded != NULL ? r->frame.raw_bytes : 0;
+    return r->encoded != NULL ? TB_OK : TB_SITE_NOMEM;
+}
+
+static void drop_duplicate(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    count(&s->chunks_duplicate);
+    drop_spare(r);
+    if (!tb_place_held(place_of(r), r->frame.chunk)) note(s, TB_NOTE_DROPPED, TB_REFUSAL_LOST);
+}
+
+/* Another stream is in the middle of this chunk, and slow, or it would not come a second time: the bytes land beside the place, and the
+ * claim stays where it is until they are here. */
+static enum tb_status read_beside(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    r->spare = tb_malloc(r->frame.raw_bytes); /* the size our manifest says */
+    r->reading = r->spare != NULL ? TB_READING_SPARE : TB_READING_DROP;
+    r->into = r->spare;
+    if (r->spare == NULL) {
+        drop_duplicate(s);
+        return TB_OK;
+    }
+    if (r->frame.form.id == TB_CODEC_RAW) return TB_OK;
+    const enum tb_status status = encoded_room(r);
+    r->into = r->encoded;
+    return status;
+}
+
+static enum tb_status claim(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    struct tb_place *place = place_of(r);
+    uint32_t bytes = 0;
+    r->claimed = tb_place_claim(place, r->frame.chunk);
+    if (!r->claimed && !tb_place_held(place, r->frame.chunk)) return read_beside(s);
+    if (!r->claimed) {
+        r->reading = TB_READING_DROP;
+        drop_duplicate(s);
+        return TB_OK;
+    }
+    if (r->frame.form.id == TB_CODEC_RAW) {
+        r->reading = TB_READING_RAW;
+        r->into = tb_place_chunk(place, r->frame.chunk, &bytes);
+        return TB_OK;
+    }
+    r->reading = TB_READING_ENCODED;
+    const enum tb_status status = encoded_room(r);
+    r->into = r->encoded;
+    return status;
+}
+
+/* It overtook what says to which version it belongs, or that is not decided yet (link_push.c). P7: nothing is kept for it, TCP pushes
+ * back. P6: the main loop decides in a bounded time, and one that ends reads on. */
+static bool park(struct tb_stream *s)
+{
+    if (atomic_load_explicit(&s->ending, memory_order_acquire)) return false;
+    s->receive.reading = TB_READING_PARKED;
+    tb_chan_want_read(s->chan, false);
+    return true;
+}
+
+static enum tb_status begin_chunk(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    bool expected;
+    const enum tb_status status = find_share(s, &expected);
+    if (status != TB_OK || (expected && r->share == NULL && park(s))) return status;
+    r->got = 0;
+    if (r->share == NULL) {
+        r->reading = TB_READING_DROP;
+        return TB_OK;
+    }
+    atomic_fetch_add_explicit(&r->share->received_bytes, sizeof r->header, memory_order_relaxed);
+    if (r->frame.form.on_base && !r->based) return TB_PEER_GARBLED; /* of which base? */
+    const enum tb_status fits = tb_landing_check(r->share->places, r->share->shard_count, &r->frame);
+    return fits == TB_OK ? claim(s) : fits;
+}
+
+static enum tb_status take_header(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    struct tb_reader reader;
+    tb_reader_init(&reader, r->header, sizeof r->header);
+    const enum tb_status status = tb_chunk_frame_decode(&reader, s->plan.protocol, &r->frame);
+    return status == TB_OK ? begin_chunk(s) : status;
+}
+
+/* Is it known by now? */
+static void unpark(struct tb_stream *s)
+{
+    if (s->receive.reading != TB_READING_PARKED) return;
+    const enum tb_status status = begin_chunk(s);
+    if (status != TB_OK) tb_stream_close(s, status);
+    if (s->closing || s->receive.reading == TB_READING_PARKED) return;
+    tb_chan_want_read(s->chan, true);
+}
+
+/* How fast the peer decodes is taken to be as fast as we do. */
+static void learn(struct tb_stream *s, const struct tb_codec_output *out, unsigned classes,
+                  tb_time_ns decode_ns)
+{
+    const struct tb_stream_receive *r = &s->receive;
+    const struct tb_chunk_frame *f = &r->frame;
+    const struct tb_manifest *m = place_of(r)->manifest;
+    const struct tb_codec_input chunk = {.bytes = out->bytes,
+                                         .count = out->count,
+                                         .dtype = tb_layout_dtype_at(&m->layout, m->chunks[f->chunk].offset),
+                                         .base = out->base};
+    const struct tb_choice_sample sample = {.kind = tb_choice_kind_of(&chunk),
+                                            .way = tb_choice_way_of(f->form, classes),
+                                            .raw_bytes = f->raw_bytes,
+                                            .wire_bytes = f->wire_bytes,
+                                            .decode_ns = decode_ns};
+    tb_feed_learn(s->plan.feed, &sample);
+}
+
+/* TB_NOT_FOUND: its base is not here any more. Decoded into the place, never over the base. */
+static enum tb_status decode(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    const struct tb_chunk_frame *f = &r->frame;
+    const uint8_t *base = NULL;
+    uint32_t bytes = 0;
+    if (f->form.on_base) {
+        base = tb_stream_base_chunk(&s->plan.trust, r->share, r->base, f->shard, f->chunk);
+        if (base == NULL) return TB_NOT_FOUND;
+    }
+    uint8_t *place = tb_place_chunk(place_of(r), f->chunk, &bytes);
+    const struct tb_codec_output out = {r->spare != NULL ? r->spare : place, bytes, base};
+    r->worked += bytes;
+    const struct tb_codec_coded coded = {f->form, r->encoded, f->wire_bytes};
+    const tb_time_ns began = tb_clock_now();
+    const enum tb_status status = tb_codec_decode(tb_stream_loop_codec(s->loop), &coded, &out);
+    if (status == TB_OK) learn(s, &out, tb_codec_classes(&coded), tb_time_since(began, tb_clock_now()));
+    return status;
+}
+
+/* The chunk is not ours any more, and is asked for again. */
+static void refuse(struct tb_stream *s, enum tb_refusal why)
+{
+    if (why != TB_REFUSAL_NO_BASE) count(&s->chunks_bad);
+    note(s, TB_NOTE_BAD, why);
+}
+
+/* By place.h: the digest matched, and the chunk is not held yet, so whoever looks for an encoded form of it finds this one. A relay
+ * forwards it as it came, to other sites and to the workers of this one. */
+static void keep_object(void *owner, const struct tb_place *place, uint32_t chunk)
+{
+    (void)place, (void)chunk;
+    struct tb_stream *s = owner;
+    const struct tb_stream_receive *r = &s->receive;
+    const struct tb_object_name name =
+        tb_stream_object_name(r->share, r->base, r->frame.shard, r->frame.chunk);
+    const struct tb_codec_coded coded = {r->frame.form, r->encoded, r->frame.wire_bytes};
+    const struct tb_object_news news = {TB_OBJECT_OF_LINK, &coded, tb_clock_now()};
+    tb_objects_put(s->plan.objects, &name, &news);
+}
+
+static enum tb_status finish(struct tb_stream *s)
+{
+    const struct tb_stream_receive *r = &s->receive;
+    struct tb_place place = *place_of(r); /* the bits are shared */
+    TB_ASSERT(place.landed == NULL);
+    if (r->frame.form.on_base && s->plan.objects != NULL) {
+        place.landed = keep_object;
+        place.owner = s;
+    }
+    return tb_place_finish(&place, r->frame.chunk);
+}
+
+static void land(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    const enum tb_status decoded = r->reading == TB_READING_ENCODED ? decode(s) : TB_OK;
+    if (decoded != TB_OK) {
+        unclaim(r);
+        refuse(s, decoded == TB_NOT_FOUND ? TB_REFUSAL_NO_BASE : TB_REFUSAL_CODEC);
+        return;
+    }
+    r->claimed = false; /* finish ends the claim */
+    if (finish(s) != TB_OK) refuse(s, TB_REFUSAL_DIGEST);
+}
+
+/* The bytes beside the place are the chunk's: finished here if the claim is free by now, else left for who has it. */
+static void give(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    const struct tb_gift gift = {r->share, r->frame.shard, r->frame.chunk, r->spare, true};
+    uint32_t bytes = 0;
+    if (tb_place_claim(place_of(r), r->frame.chunk)) {
+        memcpy(tb_place_chunk(place_of(r), r->frame.chunk, &bytes), r->spare, r->frame.raw_bytes);
+        if (tb_place_finish(place_of(r), r->frame.chunk) != TB_OK) refuse(s, TB_REFUSAL_DIGEST);
+        return;
+    }
+    tb_share_ref(r->share);
+    if (tb_feed_gift(s->plan.feed, &gift)) {
+        r->spare = NULL;
+        tb_stream_loop_tell(s->loop);
+        return;
+    }
+    tb_share_unref(r->share);
+    drop_duplicate(s);
+}
+
+static void take_spare(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    const struct tb_digest *want = &place_of(r)->manifest->digests[r->frame.chunk];
+    const enum tb_status status = r->frame.form.id == TB_CODEC_RAW ? TB_OK : decode(s);
+    const struct tb_digest have = tb_digest_of(r->spare, r->frame.raw_bytes);
+    if (tb_place_held(place_of(r), r->frame.chunk))
+        count(&s->chunks_duplicate);
+    else if (status != TB_OK || !tb_digest_equal(&have, want))
+        refuse(s, status == TB_OK          ? TB_REFUSAL_DIGEST
+                  : status == TB_NOT_FOUND ? TB_REFUSAL_NO_BASE
+                                           : TB_REFUSAL_CODEC);
+    else
+        give(s);
+    drop_spare(r);
+}
+
+/* All bytes of the frame are here. */
+static void take_chunk(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    count(&s->chunks_received);
+    if (r->reading == TB_READING_SPARE)
+        take_spare(s);
+    else if (r->reading != TB_READING_DROP)
+        land(s);
+    if (r->share != NULL && tb_share_revoked(r->share)) forget_share(r);
+    next_header(r);
+}
+
+/* P6: the chunk in whose middle this stream is came by a faster one. The rest of it is dropped. */
+static void take_gift(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    uint32_t bytes = 0;
+    if (!r->claimed) return;
+    uint8_t *gift = tb_feed_gift_take(s->plan.feed, r->share, r->frame.shard, r->frame.chunk);
+    if (gift == NULL) return;
+    memcpy(tb_place_chunk(place_of(r), r->frame.chunk, &bytes), gift, r->frame.raw_bytes);
+    r->claimed = false;
+    r->reading = TB_READING_DROP;
+    count(&s->chunks_duplicate);
+    if (tb_place_finish(place_of(r), r->frame.chunk) != TB_OK) refuse(s, TB_REFUSAL_DIGEST);
+    tb_free(gift);
+}
+
+/* The places were taken back: the rest of the chunk is dropped. */
+void tb_stream_receive_heed(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    unpark(s);
+    heed_base(r);
+    if (r->share == NULL) return;
+    if (!tb_share_revoked(r->share)) {
+        take_gift(s);
+        return;
+    }
+    unclaim(r);
+    drop_spare(r);
+    if (r->reading > TB_READING_HEADER) r->reading = TB_READING_DROP;
+    forget_share(r);
+}
+
+struct room {
+    uint8_t *at;
+    size_t cap;
+};
+
+static struct room room_for(struct tb_stream *s)
+{
+    struct tb_stream_receive *r = &s->receive;
+    struct room room = {NULL, 0};
+    switch (r->reading) {
+    case TB_READING_BOUND:
+        return (struct room){r->header + r->got, BOUND_BYTES - r->got};
+    case TB_READING_HEADER:
+        return (struct room){r->header + r->got, TB_CHUNK_FRAME_HEADER_BYTES - r->got};
+    case TB_READING_RAW:
+    case TB_READING_ENCODED:
+    case TB_READING_SPARE:
+        return (struct room){r->into + r->got, r->frame.wire_bytes - r->got};
+    case TB_READING_DROP:
+    case TB_READING_PARKED:
+        break;
+    }
+    room.at = tb_stream_loop_scratch(s->loop, &room.cap);
+    if (room.cap > r->frame.wire_bytes - r->got) room.cap = r->frame.wire_bytes - r->got;
+    return room;
+}
+
+/* `got` bytes more are where room_for said. */
+static enum tb_status advance(struct tb_stream *s, size_t got)
+{
+    struct tb_stream_receive *r = &s->receive;
+    r->got += (uint32_t)got;
+    switch (r->reading) {
+    case TB_READING_BOUND:
+        return r->got == BOUND_BYTES ? take_bound(s) : TB_OK;
+    case TB_READING_HEADER:
+        return r->got == TB_CHUNK_FRAME_HEADER_BYTES ? take_header(s) : TB_OK;
+    default:
+        break;
+    }
+    if (r->share != NULL) atomic_fetch_add_explicit(&r->share->received_bytes, got, memory_order_relaxed);
+    if (r->got == r->frame.wire_bytes) take_chunk(s);
+    return TB_OK;
+}
+
+bool tb_stream_receive_more(struct tb_stream *s, uint64_t budget)
+{
+    struct tb_stream_receive *r = &s->receive;
+    enum tb_status status = TB_OK;
+    bool moved = false;
+    uint64_t spent = 0;
+    uint32_t reads = 0;
+    tb_stream_receive_heed(s);
+    r->worked = 0;
+    while (!s->closing && status == TB_OK && r->reading != TB_READING_PARKED && reads < TURN_READS &&
+           spent + r->worked < budget) {
+        const struct room room = room_for(s);
+        size_t got = 0;
+        if (tb_chan_read(s->chan, room.at, room.cap, &got) != TB_OK) break;
+        moved = true;
+        reads++;
+        if (r->reading != TB_READING_BOUND)
+            atomic_fetch_add_explicit(&s->bytes_received, got, memory_order_relaxed);
+        spent += got;
+        status = advance(s, got);
+    }
+    if (moved) tb_stream_moved(s, &r->moved_at);
+    if (status != TB_OK) tb_stream_close(s, status);
+    return !s->closing && (spent + r->worked >= budget || reads == TURN_READS);
+}
