@@ -1,4 +1,4 @@
-/* digest.h - XXH3-128, the digest against accidents. Pure. (SHA-256 is in sha256.h, a library of its own.)
+/* digest.h - XXH3-128, the digest against accidents. Pure.
  *
  * Source of the function: XXH3_128bits of xxHash 0.8, canonical (big-endian) byte order, seed 0. */
 #ifndef TB_BASE_DIGEST_H

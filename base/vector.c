@@ -20,10 +20,3 @@ enum tb_vector tb_vector_choose(enum tb_vector wanted)
     if (best == TB_VECTOR_BEST) best = best_here();
     return (enum tb_vector)best;
 }
-
-const char *tb_vector_name(enum tb_vector vector)
-{
-    static const char *const names[] = {"best", "portable", "avx2", "avx512"};
-    TB_ASSERT((size_t)vector < sizeof names / sizeof names[0]);
-    return names[vector];
-}

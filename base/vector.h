@@ -15,6 +15,5 @@ enum tb_vector {
 bool tb_vector_here(enum tb_vector vector);
 /* `wanted`, or what stands for BEST. Asserts that it is here. */
 enum tb_vector tb_vector_choose(enum tb_vector wanted);
-const char *tb_vector_name(enum tb_vector vector);
 
 #endif

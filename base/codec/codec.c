@@ -71,11 +71,6 @@ static const char *const names[] = {"raw", "zstd", "planes", "sparse", "steps"};
 
 #define CODECS (sizeof names / sizeof names[0])
 
-const char *tb_codec_name(enum tb_codec_id id)
-{
-    return (size_t)id < CODECS ? names[id] : NULL;
-}
-
 enum tb_status tb_codec_parse(const char *name, enum tb_codec_id *id_out)
 {
     for (size_t i = 0; i < CODECS; i++) {

@@ -68,7 +68,6 @@ void tb_codec_free(struct tb_codec *codec);
 /* For tests and benches: instructions other than this machine's best, which must be here. Bytes stay the same. */
 void tb_codec_force(struct tb_codec *codec, enum tb_vector vector);
 
-const char *tb_codec_name(enum tb_codec_id id);                                        /* NULL if unknown */
 TB_MUST_USE enum tb_status tb_codec_parse(const char *name, enum tb_codec_id *id_out); /* TB_BAD_ARGUMENT */
 /* Whether there is such a form: a number from the wire is asked first. */
 bool tb_codec_form_valid(struct tb_codec_form form);

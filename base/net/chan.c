@@ -640,8 +640,3 @@ uint64_t tb_chan_records(const struct tb_chan *c)
     if (!c->secure) return 0;
     return t->records_sent > t->records_received ? t->records_sent : t->records_received;
 }
-
-void *tb_chan_user(const struct tb_chan *c)
-{
-    return c->user;
-}

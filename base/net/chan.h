@@ -109,7 +109,6 @@ enum tb_chan_reach {
     TB_CHAN_HEARD    /* the other machine answered, be it by a refusal */
 };
 enum tb_chan_reach tb_chan_reach(const struct tb_chan *c);
-void *tb_chan_user(const struct tb_chan *c);
 bool tb_chan_kernel_sends(const struct tb_chan *c); /* TLS: the kernel encrypts what is written */
 /* TLS: records are ours (tls_bulk.h), not OpenSSL's; those that are sent the kernel's, where it sends. */
 bool tb_chan_own_records(const struct tb_chan *c);

@@ -81,18 +81,6 @@ enum tb_status tb_endpoint_parse(const char *text, struct tb_endpoint *endpoint_
     return status;
 }
 
-void tb_endpoint_format(const struct tb_endpoint *e, char *out, size_t cap)
-{
-    if (e->is_unix)
-        snprintf(out, cap, UNIX_PREFIX "%s", e->host);
-    else if (e->is_service)
-        snprintf(out, cap, "%s", e->host);
-    else if (strchr(e->host, ':') != NULL)
-        snprintf(out, cap, "[%s]:%u", e->host, e->port);
-    else
-        snprintf(out, cap, "%s:%u", e->host, e->port);
-}
-
 static void unix_address(const char *path, struct tb_address *out)
 {
     const size_t bytes = strlen(path);

@@ -31,7 +31,6 @@ struct tb_address {
 
 /* TB_BAD_ARGUMENT. */
 TB_MUST_USE enum tb_status tb_endpoint_parse(const char *text, struct tb_endpoint *endpoint_out);
-void tb_endpoint_format(const struct tb_endpoint *endpoint, char *out, size_t cap);
 /* unix and numeric hosts only: TB_NOT_FOUND for names (resolve.h does those). */
 TB_MUST_USE enum tb_status tb_endpoint_address(const struct tb_endpoint *endpoint,
                                                struct tb_address *address_out);

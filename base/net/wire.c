@@ -426,13 +426,3 @@ struct tb_chan *tb_wire_chan(struct tb_wire *w)
 {
     return w->chan;
 }
-
-void *tb_wire_user(const struct tb_wire *w)
-{
-    return w->user;
-}
-
-void tb_wire_set_user(struct tb_wire *w, void *user)
-{
-    w->user = user;
-}

@@ -59,7 +59,5 @@ void tb_wire_end(struct tb_wire *w);
 uint64_t tb_wire_queued_bytes(const struct tb_wire *w);
 tb_time_ns tb_wire_heard_at(const struct tb_wire *w); /* when the last byte came */
 struct tb_chan *tb_wire_chan(struct tb_wire *w);
-void *tb_wire_user(const struct tb_wire *w);
-void tb_wire_set_user(struct tb_wire *w, void *user);
 
 #endif

@@ -112,10 +112,36 @@ undo_arena:
     return status;
 }
 
+static struct tb_arena_region **bucket_of(struct tb_arena *arena, const struct tb_id *uid)
+{
+    return &arena->buckets[uid->bytes[0] % ARENA_BUCKETS]; /* uids are random */
+}
+
+static void shard_release_heap(struct tb_arena *arena, struct arena_shard *s)
+{
+    tb_layouts_release(arena->layouts, &s->manifest_memory);
+    tb_free(s->claimed);
+    tb_free(s->suspect);
+    memset(s, 0, sizeof *s);
+    s->record = ARENA_NO_RECORD;
+}
+
+static void region_unlink(struct tb_arena_region *region)
+{
+    struct tb_arena *arena = region->arena;
+    *(region->previous == NULL ? &arena->first : &region->previous->next) = region->next;
+    *(region->next == NULL ? &arena->last : &region->next->previous) = region->previous;
+    struct tb_arena_region **at = bucket_of(arena, &region->key.uid);
+    while (*at != region)
+        at = &(*at)->bucket_next;
+    *at = region->bucket_next;
+    arena->regions--;
+}
+
 static void region_free_heap(struct tb_arena_region *region)
 {
     for (uint32_t s = 0; s < region->key.shard_count; s++)
-        arena_shard_release_heap(region->arena, &region->shards[s]);
+        shard_release_heap(region->arena, &region->shards[s]);
     tb_free(region);
 }
 
@@ -124,7 +150,7 @@ void tb_arena_close(struct tb_arena *arena)
     if (arena == NULL) return;
     while (arena->first != NULL) {
         struct tb_arena_region *region = arena->first;
-        arena_region_unlink(region);
+        region_unlink(region);
         region_free_heap(region);
     }
     arena_file_close(&arena->file);
@@ -177,11 +203,6 @@ void tb_arena_budget(struct tb_arena *arena, struct tb_arena_budget *budget_out)
 
 /* ---- the list and the table by uid ---- */
 
-static struct tb_arena_region **bucket_of(struct tb_arena *arena, const struct tb_id *uid)
-{
-    return &arena->buckets[uid->bytes[0] % ARENA_BUCKETS]; /* uids are random */
-}
-
 struct tb_arena_region *arena_region_alloc(struct tb_arena *arena, const struct tb_version_key *key)
 {
     struct tb_arena_region *region =
@@ -210,18 +231,6 @@ void arena_region_link(struct tb_arena_region *region)
     *bucket = region;
     arena->regions++;
     if (region->made > arena->made) arena->made = region->made;
-}
-
-void arena_region_unlink(struct tb_arena_region *region)
-{
-    struct tb_arena *arena = region->arena;
-    *(region->previous == NULL ? &arena->first : &region->previous->next) = region->next;
-    *(region->next == NULL ? &arena->last : &region->next->previous) = region->previous;
-    struct tb_arena_region **at = bucket_of(arena, &region->key.uid);
-    while (*at != region)
-        at = &(*at)->bucket_next;
-    *at = region->bucket_next;
-    arena->regions--;
 }
 
 struct tb_arena_region *arena_region_find(struct tb_arena *arena, const struct tb_id *uid)
@@ -297,15 +306,6 @@ static void record_set_root(struct tb_arena_region *region, const struct tb_dige
 
 /* ---- a shard's space ---- */
 
-void arena_shard_release_heap(struct tb_arena *arena, struct arena_shard *s)
-{
-    tb_layouts_release(arena->layouts, &s->manifest_memory);
-    tb_free(s->claimed);
-    tb_free(s->suspect);
-    memset(s, 0, sizeof *s);
-    s->record = ARENA_NO_RECORD;
-}
-
 enum tb_status arena_shard_attach(struct tb_arena_region *region, struct arena_shard *s)
 {
     uint8_t *base = region->arena->file.map + s->extent.offset;
@@ -327,7 +327,7 @@ static void shard_give(struct tb_arena_region *region, struct arena_shard *s)
     if (s->record == ARENA_NO_RECORD) return;
     slot_give(arena, s->record);
     tb_extents_give(&arena->extents, s->extent);
-    arena_shard_release_heap(arena, s);
+    shard_release_heap(arena, s);
 }
 
 void arena_region_drop(struct tb_arena_region *region)
@@ -337,7 +337,7 @@ void arena_region_drop(struct tb_arena_region *region)
     slot_give(arena, region->record);
     for (uint32_t s = 0; s < region->key.shard_count; s++)
         shard_give(region, &region->shards[s]);
-    arena_region_unlink(region);
+    region_unlink(region);
     region_free_heap(region);
 }
 
@@ -690,14 +690,6 @@ void tb_arena_region_unref(struct tb_arena_region *region)
     TB_ASSERT(region->refs > 0);
     region->refs--;
     pthread_mutex_unlock(&region->arena->mutex);
-}
-
-uint32_t tb_arena_region_refs(const struct tb_arena_region *region)
-{
-    pthread_mutex_lock(&region->arena->mutex);
-    const uint32_t refs = region->refs;
-    pthread_mutex_unlock(&region->arena->mutex);
-    return refs;
 }
 
 enum tb_status tb_arena_free(struct tb_arena_region *region)

@@ -129,7 +129,6 @@ bool tb_arena_place_ready(const struct tb_arena_region *region, uint32_t shard);
 /* Pins: a stream, hop or export that may touch the bytes keeps one. */
 void tb_arena_region_ref(struct tb_arena_region *region);
 void tb_arena_region_unref(struct tb_arena_region *region);
-uint32_t tb_arena_region_refs(const struct tb_arena_region *region);
 /* TB_BAD_STATE while pinned: try again when the last pin is gone. Else the region is gone, in the file too,
  * and its pointers with it. */
 TB_MUST_USE enum tb_status tb_arena_free(struct tb_arena_region *region);

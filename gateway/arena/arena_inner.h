@@ -60,7 +60,6 @@ struct tb_arena {
 /* Regions: heap only. arena_region_link puts it among the others, ordered by `made`. */
 struct tb_arena_region *arena_region_alloc(struct tb_arena *arena, const struct tb_version_key *key);
 void arena_region_link(struct tb_arena_region *region);
-void arena_region_unlink(struct tb_arena_region *region);
 struct tb_arena_region *arena_region_find(struct tb_arena *arena, const struct tb_id *uid);
 /* Frees records, extents and heap of a region that is linked; its own record goes first. */
 void arena_region_drop(struct tb_arena_region *region);
@@ -68,7 +67,6 @@ void arena_region_drop(struct tb_arena_region *region);
 /* Points a shard's place at its extent and gives it heap for claims. The manifest must be there.
  * TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status arena_shard_attach(struct tb_arena_region *region, struct arena_shard *s);
-void arena_shard_release_heap(struct tb_arena *arena, struct arena_shard *s);
 
 /* A fresh life, in the file when this returns. */
 void arena_life_renew(struct tb_arena *arena);

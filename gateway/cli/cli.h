@@ -107,8 +107,6 @@ void tb_cli_help_command(FILE *to, const struct tb_cli_command *command);
 bool tb_cli_is_group(const struct tb_cli_command *commands, const char *word);
 /* Help of every command of that group; false when there is none. */
 bool tb_cli_help_group(FILE *to, const struct tb_cli_command *commands, const char *word);
-void tb_cli_man(FILE *to, const struct tb_cli_command *commands);
-void tb_cli_completion(FILE *to, const struct tb_cli_command *commands);
 
 /* The commands, each in the file of its name. */
 enum tb_cli_exit tb_cli_publish(const struct tb_cli_call *call);

@@ -132,7 +132,7 @@ static void man_command(FILE *to, const struct tb_cli_command *c)
     (void)fputs("\n.RE\n", to);
 }
 
-void tb_cli_man(FILE *to, const struct tb_cli_command *commands)
+static void man_page(FILE *to, const struct tb_cli_command *commands)
 {
     (void)fprintf(
         to,
@@ -185,7 +185,7 @@ static void completion_second_words(FILE *to, const struct tb_cli_command *comma
     }
 }
 
-void tb_cli_completion(FILE *to, const struct tb_cli_command *commands)
+static void completion(FILE *to, const struct tb_cli_command *commands)
 {
     (void)fputs("# bash completion for tombolo; made by `tombolo help --completion`\n"
                 "_tombolo() {\n"
@@ -224,9 +224,9 @@ enum tb_cli_exit tb_cli_manual(const struct tb_cli_call *call)
 {
     const struct tb_cli_command *commands = tb_cli_commands();
     if (tb_cli_given(call, "man")) {
-        tb_cli_man(stdout, commands);
+        man_page(stdout, commands);
     } else if (tb_cli_given(call, "completion")) {
-        tb_cli_completion(stdout, commands);
+        completion(stdout, commands);
     } else if (call->argument_count == 0) {
         tb_cli_help(stdout, commands);
     } else {

@@ -3,8 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,135 +10,13 @@
 #include "gateway/config/config_read.h"
 
 #define FILE_BYTES_MAX ((size_t)1 << 20)
-#define COMPLAINTS_MAX 100
-
-/* Text of the config, in a chain behind it. */
-struct text {
-    struct text *next;
-    char chars[];
-};
-
-/* Where a key stands, in the same way. */
-struct place {
-    struct place *next;
-    uint32_t line, column;
-    char key[];
-};
-
-struct box {
-    struct tb_config config; /* first: a config is its box */
-    struct text *texts;
-    struct place *places;
-};
-
-static struct box *box_of(struct tb_config *config)
-{
-    return (struct box *)(void *)config;
-}
-
-const char *config_keep_text(struct config_reading *r, const char *chars)
-{
-    const size_t bytes = strlen(chars) + 1;
-    struct text *t = tb_malloc(sizeof *t + bytes);
-    if (t == NULL) {
-        r->nomem = true;
-        return NULL;
-    }
-    memcpy(t->chars, chars, bytes);
-    t->next = box_of(r->config)->texts;
-    box_of(r->config)->texts = t;
-    return t->chars;
-}
-
-/* ---- complaints ---- */
-
-/* What stands in a file may be anything; a complaint is one clean line. */
-static void clean(char *line)
-{
-    for (; *line != '\0'; line++)
-        if ((unsigned char)*line < 0x20 || *line == 0x7f) *line = '?';
-}
-
-static void say_at(const struct config_reading *r, tb_config_complain_fn fn, uint32_t line, uint32_t column,
-                   const char *text)
-{
-    char out[1024];
-    snprintf(out, sizeof out, "%.300s:%" PRIu32 ":%" PRIu32 ": %s", r->name, line, column, text);
-    clean(out);
-    if (fn != NULL) fn(r->user, out);
-}
-
-void config_complain_at(struct config_reading *r, uint32_t line, uint32_t column, const char *text)
-{
-    if (++r->complaints > COMPLAINTS_MAX) return;
-    if (r->complaints == COMPLAINTS_MAX) text = "and more: this is the last complaint";
-    say_at(r, r->complain, line, column, text);
-}
-
-void config_warn(struct config_reading *r, const struct config_node *at, const char *format, ...)
-{
-    char text[640];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    say_at(r, r->warn, at->line, at->column, text);
-}
-
-void config_complain(struct config_reading *r, const struct config_node *at, const char *format, ...)
-{
-    char text[640];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    config_complain_at(r, at->line, at->column, text);
-}
-
-/* ---- whole files ---- */
-
-/* Of every map, down to the depth that a tree has. */
-static void places_keep(struct config_reading *r, const struct config_node *map, const char *above)
-{
-    for (const struct config_node *n = map->first; n != NULL; n = n->next) {
-        const struct config_node *at = n->kind == CONFIG_SCALAR ? n : n->key;
-        const size_t bytes = strlen(above) + strlen(n->key->text) + 2;
-        struct place *p = tb_malloc(sizeof *p + bytes);
-        if (p == NULL) {
-            r->nomem = true;
-            return;
-        }
-        p->line = at->line;
-        p->column = at->column;
-        snprintf(p->key, bytes, "%s%s%s", above, above[0] != '\0' ? "." : "", n->key->text);
-        p->next = box_of(r->config)->places;
-        box_of(r->config)->places = p;
-        if (n->kind == CONFIG_MAP) places_keep(r, n, p->key);
-    }
-}
-
-void tb_config_place(const struct tb_config *config, const char *key, uint32_t *line_out,
-                     uint32_t *column_out)
-{
-    const struct box *box = (const struct box *)(const void *)config;
-    size_t best = 0;
-    *line_out = *column_out = 1;
-    for (const struct place *p = box->places; p != NULL; p = p->next) {
-        const size_t bytes = strlen(p->key);
-        if (bytes <= best || strncmp(p->key, key, bytes) != 0) continue;
-        if (key[bytes] != '\0' && key[bytes] != '.') continue;
-        best = bytes;
-        *line_out = p->line;
-        *column_out = p->column;
-    }
-}
 
 static void read_tree(struct config_reading *r, const struct config_tree *tree)
 {
     r->root = tree->root;
     config_walk(r);
     config_check(r);
-    if (r->warn != NULL) places_keep(r, tree->root, "");
+    if (r->warn != NULL) config_keep_places(r, tree->root, "");
 }
 
 static enum tb_status read_text(struct config_reading *r, const char *text, size_t bytes)
@@ -159,9 +35,8 @@ static enum tb_status read_text(struct config_reading *r, const char *text, size
 static enum tb_status read_config(struct config_reading *r, const char *text, size_t bytes,
                                   struct tb_config **config_out)
 {
-    struct box *box = tb_calloc(1, sizeof *box);
-    if (box == NULL) return TB_SITE_NOMEM;
-    r->config = &box->config;
+    r->config = config_new();
+    if (r->config == NULL) return TB_SITE_NOMEM;
     const enum tb_status status = read_text(r, text, bytes);
     if (status == TB_OK)
         *config_out = r->config;
@@ -223,21 +98,4 @@ enum tb_status tb_config_load_warned(const char *path, tb_config_complain_fn com
     struct config_reading r = {
         .name = path, .complain = complain_fn, .warn = warn, .user = user, .look_at_files = true};
     return load(&r, path, config_out);
-}
-
-void tb_config_free(struct tb_config *config)
-{
-    if (config == NULL) return;
-    struct box *box = box_of(config);
-    while (box->texts != NULL) {
-        struct text *t = box->texts;
-        box->texts = t->next;
-        tb_free(t);
-    }
-    while (box->places != NULL) {
-        struct place *p = box->places;
-        box->places = p->next;
-        tb_free(p);
-    }
-    tb_free(box);
 }

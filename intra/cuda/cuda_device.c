@@ -33,7 +33,7 @@ static _Thread_local struct {
     CUstreamCaptureMode before;
 } capture;
 
-void tb_cuda_stand_aside(const struct tb_gpu *gpu)
+static void stand_aside(const struct tb_gpu *gpu)
 {
     if (capture.depth++ > 0) return;
     capture.before = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -44,7 +44,7 @@ void tb_cuda_stand_aside(const struct tb_gpu *gpu)
                          result); /* it may go well all the same */
 }
 
-void tb_cuda_stand_back(const struct tb_gpu *gpu)
+static void stand_back(const struct tb_gpu *gpu)
 {
     TB_ASSERT(capture.depth > 0);
     if (--capture.depth > 0 || capture.before == CU_STREAM_CAPTURE_MODE_RELAXED) return;
@@ -55,10 +55,10 @@ void tb_cuda_stand_back(const struct tb_gpu *gpu)
 
 enum tb_status tb_cuda_enter(const struct tb_gpu *gpu, const struct tb_cuda_device *device)
 {
-    tb_cuda_stand_aside(gpu);
+    stand_aside(gpu);
     const CUresult result = gpu->driver.context_push(device->context);
     if (result == CUDA_SUCCESS) return TB_OK;
-    tb_cuda_stand_back(gpu);
+    stand_back(gpu);
     return tb_cuda_failed(gpu, device, "cuCtxPushCurrent", result);
 }
 
@@ -67,7 +67,7 @@ void tb_cuda_leave(const struct tb_gpu *gpu)
     CUcontext ours;
     const CUresult result = gpu->driver.context_pop(&ours);
     if (result != CUDA_SUCCESS) (void)tb_cuda_failed(gpu, NULL, "cuCtxPopCurrent", result);
-    tb_cuda_stand_back(gpu);
+    stand_back(gpu);
 }
 
 /* ---- devices ---- */
@@ -131,11 +131,11 @@ enum tb_status tb_cuda_device_open(struct tb_gpu *gpu, int ordinal, struct tb_cu
 {
     if (ordinal < 0 || ordinal >= TB_CUDA_DEVICES_MAX) return TB_BAD_ARGUMENT;
     struct tb_cuda_device *d = &gpu->devices[ordinal];
-    tb_cuda_stand_aside(gpu); /* a context may be made */
+    stand_aside(gpu); /* a context may be made */
     pthread_mutex_lock(&gpu->lock);
     const enum tb_status status = d->open ? TB_OK : open_device(gpu, ordinal, d);
     pthread_mutex_unlock(&gpu->lock);
-    tb_cuda_stand_back(gpu);
+    stand_back(gpu);
     if (status == TB_OK) *device_out = d;
     return status;
 }
@@ -215,7 +215,7 @@ void tb_gpu_close(struct tb_gpu *gpu)
 {
     if (gpu == NULL) return;
     TB_ASSERT(gpu->memories == 0 && gpu->pins == 0);
-    tb_cuda_stand_aside(gpu);
+    stand_aside(gpu);
     for (int i = 0; i < TB_CUDA_DEVICES_MAX; i++) {
         struct tb_cuda_device *d = &gpu->devices[i];
         if (!d->open) continue;
@@ -226,7 +226,7 @@ void tb_gpu_close(struct tb_gpu *gpu)
         const CUresult result = gpu->driver.primary_release(d->handle);
         if (result != CUDA_SUCCESS) (void)tb_cuda_failed(gpu, d, "cuDevicePrimaryCtxRelease", result);
     }
-    tb_cuda_stand_back(gpu);
+    stand_back(gpu);
     pthread_mutex_destroy(&gpu->lock);
     tb_cuda_driver_unload(&gpu->driver);
     tb_free(gpu);

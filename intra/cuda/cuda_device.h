@@ -59,10 +59,6 @@ TB_MUST_USE enum tb_status tb_cuda_device_open(struct tb_gpu *gpu, int ordinal,
 enum tb_status tb_cuda_failed(const struct tb_gpu *gpu, const struct tb_cuda_device *device, const char *call,
                               CUresult result);
 
-/* The thread takes no part in captures of graphs, its own or others', until as many stand_back. What may wait, allocate or free is
- * called between them; enter and leave do both. */
-void tb_cuda_stand_aside(const struct tb_gpu *gpu);
-void tb_cuda_stand_back(const struct tb_gpu *gpu);
 /* The device's context becomes the thread's, until leave. */
 TB_MUST_USE enum tb_status tb_cuda_enter(const struct tb_gpu *gpu, const struct tb_cuda_device *device);
 void tb_cuda_leave(const struct tb_gpu *gpu);

@@ -303,11 +303,6 @@ void tb_arena_region_unref(struct tb_arena_region *r)
     r->refs--;
 }
 
-uint32_t tb_arena_region_refs(const struct tb_arena_region *r)
-{
-    return r->refs;
-}
-
 static bool store_says_ended(const struct site *site, const struct tb_id *uid)
 {
     for (uint32_t i = 0; i < site->store.now.version_count; i++) {

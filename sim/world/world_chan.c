@@ -315,11 +315,6 @@ uint64_t tb_chan_records(const struct tb_chan *c)
     return 0;
 }
 
-void *tb_chan_user(const struct tb_chan *c)
-{
-    return c->user;
-}
-
 void tb_chan_detach(struct tb_chan *c, tb_chan_detached_fn then, void *user)
 {
     c->detached = then;

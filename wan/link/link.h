@@ -554,7 +554,6 @@ enum tb_status link_on_holdup(struct link *l, struct tb_wire_frame *f);
 void link_streams_tick(struct link *l, tb_time_ns now);
 void link_streams_end_old(struct link *l);   /* of sessions that are over */
 bool link_streams_old(const struct link *l); /* some of an earlier session are not gone yet */
-uint32_t link_streams_bound(const struct link *l);
 uint32_t link_streams_count(const struct link *l);
 /* Dials them before the session is greeted; each is adopted by a session at that address, or ends. */
 void link_streams_ahead(struct link *l, const struct tb_address *to);

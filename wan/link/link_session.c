@@ -222,9 +222,3 @@ enum tb_status tb_link_session_judge(const struct tb_link_session *s, const stru
     if (hello->incarnation < s->incarnation_seen) return TB_PEER_STALE;
     return may_replace(s, hello, dialled_by_us) ? TB_OK : TB_PEER_DUPLICATE;
 }
-
-const char *tb_link_session_state_name(enum tb_link_session_state state)
-{
-    static const char *const names[TB_LINK_STATE_COUNT] = {"resting", "dialling", "up", "silent", "stopped"};
-    return state < TB_LINK_STATE_COUNT ? names[state] : "unknown";
-}

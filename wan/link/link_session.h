@@ -121,6 +121,4 @@ TB_MUST_USE enum tb_status tb_link_session_judge(const struct tb_link_session *s
                                                  const struct tb_frame_hello *hello, bool dialled_by_us,
                                                  struct tb_link_session_verdict *verdict_out);
 
-const char *tb_link_session_state_name(enum tb_link_session_state state);
-
 #endif

@@ -24,7 +24,7 @@ static uint64_t object_bytes(const struct tb_object *object)
     return sizeof *object + object->count;
 }
 
-void objects_unref(struct tb_objects *o, struct tb_object *object)
+static void object_unref(struct tb_objects *o, struct tb_object *object)
 {
     TB_ASSERT(object->refs > 0);
     if (--object->refs > 0) return;
@@ -46,7 +46,7 @@ static uint64_t shelf_bytes(uint32_t chunk_count)
 static void shelf_free(struct tb_objects *o, struct shelf *shelf)
 {
     for (uint32_t k = 0; k < shelf->count; k++)
-        if (shelf->chunks[k] != NULL) objects_unref(o, shelf->chunks[k]);
+        if (shelf->chunks[k] != NULL) object_unref(o, shelf->chunks[k]);
     o->bytes -= shelf_bytes(shelf->count);
     tb_free(shelf->chunks);
 }
@@ -81,7 +81,7 @@ static struct pair *pair_find(struct tb_objects *o, const struct tb_object_name 
     return p;
 }
 
-struct shelf *objects_shelf(struct tb_objects *o, const struct tb_object_name *name)
+static struct shelf *shelf_of(struct tb_objects *o, const struct tb_object_name *name)
 {
     struct pair *p = pair_find(o, name);
     TB_ASSERT(p == NULL || name->shard < p->shard_count);
@@ -125,7 +125,7 @@ static struct pair *pair_new(struct tb_objects *o, const struct tb_object_name *
 /* Makes it where there is none; NULL: no room. */
 static struct shelf *shelf_get(struct tb_objects *o, const struct tb_object_name *name)
 {
-    struct shelf *shelf = objects_shelf(o, name);
+    struct shelf *shelf = shelf_of(o, name);
     if (shelf != NULL) return shelf;
     struct pair *p = pair_find(o, name);
     if (p == NULL) p = pair_new(o, name);
@@ -170,7 +170,7 @@ static void put_locked(struct tb_objects *o, const struct tb_object_name *name,
     }
     (void)tb_bitmap_set(shelf->known, name->chunk);
     if (coded == NULL || !objects_room(o, sizeof(struct tb_object) + coded->count, 1)) return;
-    shelf = objects_shelf(o, name); /* its pair may have been the oldest */
+    shelf = shelf_of(o, name); /* its pair may have been the oldest */
     if (shelf != NULL) shelf->chunks[name->chunk] = object_new(o, news);
 }
 
@@ -201,7 +201,7 @@ bool objects_is_wrong(struct tb_objects *o, struct shelf *shelf, uint32_t chunk)
     if (object->from == TB_OBJECT_MADE_HERE && !damaged) return true;
     o->damaged += damaged;
     shelf->chunks[chunk] = NULL;
-    objects_unref(o, object);
+    object_unref(o, object);
     o->bad++;
     return true;
 }
@@ -209,14 +209,14 @@ bool objects_is_wrong(struct tb_objects *o, struct shelf *shelf, uint32_t chunk)
 void tb_objects_bad(struct tb_objects *o, const struct tb_object_name *name)
 {
     uv_mutex_lock(&o->lock);
-    if (!objects_is_wrong(o, objects_shelf(o, name), name->chunk)) objects_steps_wrong(o, name);
+    if (!objects_is_wrong(o, shelf_of(o, name), name->chunk)) objects_steps_wrong(o, name);
     uv_mutex_unlock(&o->lock);
 }
 
 struct tb_object *tb_objects_find(struct tb_objects *o, const struct tb_object_name *name)
 {
     uv_mutex_lock(&o->lock);
-    const struct shelf *shelf = objects_shelf(o, name);
+    const struct shelf *shelf = shelf_of(o, name);
     struct tb_object *object = shelf != NULL ? shelf->chunks[name->chunk] : NULL;
     if (object != NULL) {
         object->refs++;
@@ -232,7 +232,7 @@ void tb_objects_coming(struct tb_objects *o, const struct tb_object_name *name, 
 {
     if (name->chunk_count == 0) return;
     uv_mutex_lock(&o->lock);
-    struct shelf *shelf = coming ? shelf_get(o, name) : objects_shelf(o, name);
+    struct shelf *shelf = coming ? shelf_get(o, name) : shelf_of(o, name);
     if (shelf != NULL) {
         if (coming && !shelf->began) shelf->began_at = now; /* to say it again does not begin anew */
         shelf->began |= coming;
@@ -268,7 +268,7 @@ bool tb_objects_awaited(struct tb_objects *o, const struct tb_object_name *name,
                         uint64_t *words_out)
 {
     uv_mutex_lock(&o->lock);
-    const struct shelf *shelf = objects_shelf(o, name);
+    const struct shelf *shelf = shelf_of(o, name);
     const bool awaited = comes(shelf, now);
     if (awaited) unknown(shelf, words_out);
     uv_mutex_unlock(&o->lock);
@@ -278,7 +278,7 @@ bool tb_objects_awaited(struct tb_objects *o, const struct tb_object_name *name,
 bool tb_objects_awaits(struct tb_objects *o, const struct tb_object_name *name, tb_time_ns now)
 {
     uv_mutex_lock(&o->lock);
-    const struct shelf *shelf = objects_shelf(o, name);
+    const struct shelf *shelf = shelf_of(o, name);
     const bool awaits = comes(shelf, now) && !tb_bitmap_test(shelf->known, name->chunk);
     uv_mutex_unlock(&o->lock);
     return awaits;
@@ -311,7 +311,7 @@ enum tb_object_from tb_object_from(const struct tb_object *object)
 void tb_object_unref(struct tb_objects *o, struct tb_object *object)
 {
     uv_mutex_lock(&o->lock);
-    objects_unref(o, object);
+    object_unref(o, object);
     uv_mutex_unlock(&o->lock);
 }
 

@@ -47,9 +47,7 @@ struct tb_objects {
 };
 
 /* All under the lock. */
-void objects_unref(struct tb_objects *o, struct tb_object *object);
 /* NULL: nothing is known of that shard. */
-struct shelf *objects_shelf(struct tb_objects *o, const struct tb_object_name *name);
 /* `least` pairs stay: what is being filled does not go for itself. Nothing goes for what would not fit even alone. */
 bool objects_room(struct tb_objects *o, uint64_t bytes, uint32_t least);
 /* Of a shard's slot: one that was not made here, or is damaged, goes. False: none is there. */

@@ -19,7 +19,6 @@
 #define TB_WAN_CROSSING_H
 
 #include "base/layout/place.h"
-#include "base/ranges.h"
 #include "wan/frame/frame.h"
 
 #define TB_PARCEL_BYTES_MIN (256u << 10) /* closed once it has so many bytes */

@@ -19,7 +19,7 @@
 #define TB_WAN_DIVIDE_H
 
 #include "base/layout/place.h"
-#include "base/ranges.h"
+#include "base/range.h"
 #include "base/time.h"
 #include "wan/frame/frame.h"
 

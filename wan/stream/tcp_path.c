@@ -5,7 +5,8 @@
 
 #define LOOKS_A_SECOND 50u
 
-uint32_t tb_tcp_unsent_for(uint64_t bytes_per_s)
+/* What may wait unsent at that rate: a power of two. */
+static uint32_t unsent_for(uint64_t bytes_per_s)
 {
     uint32_t bytes = TB_TCP_UNSENT_BYTES_MIN;
     while (bytes < bytes_per_s / LOOKS_A_SECOND && bytes < TB_TCP_UNSENT_BYTES_MAX)
@@ -39,7 +40,7 @@ void tb_tcp_path_open(struct tb_tcp_path *p, const struct tb_tcp_path_options *o
 
 static void bound_unsent(struct tb_tcp_path *p, int fd)
 {
-    const uint32_t bytes = tb_tcp_unsent_for(p->sent_per_s);
+    const uint32_t bytes = unsent_for(p->sent_per_s);
     if (p->limit == TB_LIMIT_IDLE || bytes == p->unsent_max) return;
     p->unsent_max = bytes;
     tb_tcp_unsent_max(fd, bytes);

@@ -42,7 +42,5 @@ struct tb_tcp_writer {
 };
 /* Looks, a few times a second. */
 void tb_tcp_path_look(struct tb_tcp_path *p, int fd, tb_time_ns now, const struct tb_tcp_writer *writer);
-/* What may wait unsent at that rate: a power of two. Pure. */
-uint32_t tb_tcp_unsent_for(uint64_t bytes_per_s);
 
 #endif

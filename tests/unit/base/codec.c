@@ -328,18 +328,18 @@ static void widths_that_are_none_are_refused(void **state)
     free(c.bytes);
 }
 
-static void names_go_there_and_back(void **state)
+static void a_codec_has_a_name(void **state)
 {
     (void)state;
-    enum tb_codec_id id = TB_CODEC_RAW;
+    static const char *const names[] = {"raw", "zstd", "planes", "sparse", "steps"}; /* by their numbers */
     for (unsigned i = 0; i < 5; i++) {
-        CHECK_OK(tb_codec_parse(tb_codec_name((enum tb_codec_id)i), &id));
+        enum tb_codec_id id = TB_CODEC_RAW;
+        CHECK_OK(tb_codec_parse(names[i], &id));
         assert_int_equal(id, i);
     }
-    assert_string_equal(tb_codec_name(TB_CODEC_SPARSE), "sparse");
+    enum tb_codec_id id = TB_CODEC_RAW;
     CHECK_STATUS(tb_codec_parse("zst", &id), TB_BAD_ARGUMENT);
     CHECK_STATUS(tb_codec_parse("auto", &id), TB_BAD_ARGUMENT); /* a choice, no codec */
-    assert_null(tb_codec_name((enum tb_codec_id)5));
 }
 
 /* With TB_WEIGHTS_DIR=DIR that holds v0000.safetensors and on: a real step through every form, as bytes of each dtype. */
@@ -401,7 +401,7 @@ int main(void)
         WITH_CODEC(damage_is_refused_or_harmless),
         WITH_CODEC(only_one_plain_frame_is_taken),
         WITH_CODEC(widths_that_are_none_are_refused),
-        cmocka_unit_test(names_go_there_and_back),
+        cmocka_unit_test(a_codec_has_a_name),
         WITH_CODEC(real_weights_come_back),
         cmocka_unit_test(no_memory_is_a_status),
     };

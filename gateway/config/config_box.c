@@ -1,0 +1,102 @@
+/* config_box.c - the memory of a config: its texts, and the place of each key in the file. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fault.h"
+#include "gateway/config/config_read.h"
+
+/* Text of the config, in a chain behind it. */
+struct text {
+    struct text *next;
+    char chars[];
+};
+
+/* Where a key stands, in the same way. */
+struct place {
+    struct place *next;
+    uint32_t line, column;
+    char key[];
+};
+
+struct box {
+    struct tb_config config; /* first: a config is its box */
+    struct text *texts;
+    struct place *places;
+};
+
+static struct box *box_of(struct tb_config *config)
+{
+    return (struct box *)(void *)config;
+}
+
+const char *config_keep_text(struct config_reading *r, const char *chars)
+{
+    const size_t bytes = strlen(chars) + 1;
+    struct text *t = tb_malloc(sizeof *t + bytes);
+    if (t == NULL) {
+        r->nomem = true;
+        return NULL;
+    }
+    memcpy(t->chars, chars, bytes);
+    t->next = box_of(r->config)->texts;
+    box_of(r->config)->texts = t;
+    return t->chars;
+}
+
+struct tb_config *config_new(void)
+{
+    struct box *box = tb_calloc(1, sizeof *box);
+    return box == NULL ? NULL : &box->config;
+}
+
+void config_keep_places(struct config_reading *r, const struct config_node *map, const char *above)
+{
+    for (const struct config_node *n = map->first; n != NULL; n = n->next) {
+        const struct config_node *at = n->kind == CONFIG_SCALAR ? n : n->key;
+        const size_t bytes = strlen(above) + strlen(n->key->text) + 2;
+        struct place *p = tb_malloc(sizeof *p + bytes);
+        if (p == NULL) {
+            r->nomem = true;
+            return;
+        }
+        p->line = at->line;
+        p->column = at->column;
+        snprintf(p->key, bytes, "%s%s%s", above, above[0] != '\0' ? "." : "", n->key->text);
+        p->next = box_of(r->config)->places;
+        box_of(r->config)->places = p;
+        if (n->kind == CONFIG_MAP) config_keep_places(r, n, p->key);
+    }
+}
+
+void tb_config_place(const struct tb_config *config, const char *key, uint32_t *line_out,
+                     uint32_t *column_out)
+{
+    const struct box *box = (const struct box *)(const void *)config;
+    size_t best = 0;
+    *line_out = *column_out = 1;
+    for (const struct place *p = box->places; p != NULL; p = p->next) {
+        const size_t bytes = strlen(p->key);
+        if (bytes <= best || strncmp(p->key, key, bytes) != 0) continue;
+        if (key[bytes] != '\0' && key[bytes] != '.') continue;
+        best = bytes;
+        *line_out = p->line;
+        *column_out = p->column;
+    }
+}
+
+void tb_config_free(struct tb_config *config)
+{
+    if (config == NULL) return;
+    struct box *box = box_of(config);
+    while (box->texts != NULL) {
+        struct text *t = box->texts;
+        box->texts = t->next;
+        tb_free(t);
+    }
+    while (box->places != NULL) {
+        struct place *p = box->places;
+        box->places = p->next;
+        tb_free(p);
+    }
+    tb_free(box);
+}
