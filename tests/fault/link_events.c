@@ -1,7 +1,7 @@
 /* Every event in every state of the cores of a link: a crossing and a landing of three chunks, and a session. */
 #include "tests/fault/explore.h"
 #include "tests/unit/wan/small_places.h"
-#include "wan/link/link_session.h"
+#include "wan/link/session/link_session.h"
 #include "wan/send/inbound.h"
 
 #define CHUNKS      3u

@@ -1,5 +1,5 @@
 /* link_session.c - all pairs of the table, the tie-break as both sides see it, who is refused, and when is dialled again. */
-#include "wan/link/link_session.h"
+#include "wan/link/session/link_session.h"
 
 #include <string.h>
 

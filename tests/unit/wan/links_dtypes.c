@@ -1,6 +1,6 @@
 /* Versions of dtypes that a protocol cannot name: refused to a peer that speaks it, and to no other.
  *
- * Covers: wan/link/link_dtypes.c */
+ * Covers: wan/link/traffic/link_dtypes.c */
 #include "links_world.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "rogue.h"
 
 #include "check.h"
-#include "wan/link/segment.h"
+#include "wan/link/path/segment.h"
 
 static void before_hello(void (*say)(struct rogue *r), enum tb_status why)
 {

@@ -26,7 +26,7 @@ static void begin(struct run *r)
     r->sends = NONE;
 }
 
-/* As wan/send/link_share.c asks for each peer that waits, one after another. */
+/* As wan/link/traffic/link_share.c asks for each peer that waits, one after another. */
 static bool has_turn(const struct run *r, uint32_t peer)
 {
     if (r->sends != NONE && !tb_turn_over(&r->turns[r->sends], TB_MS(40), r->now)) return false;

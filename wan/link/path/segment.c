@@ -1,5 +1,5 @@
 /* segment.c - sizes, and the two connections that make one guilty. Pure. */
-#include "wan/link/segment.h"
+#include "wan/link/path/segment.h"
 
 #define STALLED_MIN 2u
 

@@ -1,5 +1,5 @@
 /* link_session.c - the table of a session's life, and the judgement of a HELLO. Pure. */
-#include "wan/link/link_session.h"
+#include "wan/link/session/link_session.h"
 
 #include "base/assert.h"
 
