@@ -256,7 +256,7 @@ struct link {
     struct in *ins;
 
     struct tb_fair fair;
-    struct tb_feed feed;
+    struct tb_feed *feed;
     struct tb_hedge hedge;
     struct tb_stream *streams[TB_LINKS_STREAMS_MAX]; /* by slot */
     uint32_t stream_number;                          /* the last one dialled, or the highest bound */

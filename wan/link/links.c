@@ -136,11 +136,12 @@ static enum tb_status link_init(struct tb_links *ls, struct link *l, const struc
     l->identity = (struct tb_identity){.kind = TB_IDENTITY_GATEWAY, .site = p->site, .name = p->gateway};
     l->label = p->label.text[0] != '\0' ? p->label : p->site;
     l->has_address = p->address != NULL && tb_endpoint_parse(p->address, &l->endpoint) == TB_OK;
-    if (tb_feed_init(&l->feed, o->codec, o->threads) != TB_OK) return TB_SITE_NOMEM;
-    if (o->codec == TB_CHOICE_AUTO) tb_choice_seed(&l->feed.choice, machine_speeds());
+    l->feed = tb_feed_new(o->codec, o->threads);
+    if (l->feed == NULL) return TB_SITE_NOMEM;
+    if (o->codec == TB_CHOICE_AUTO) tb_feed_seed(l->feed, machine_speeds());
     l->models = tb_calloc(p->model_count + 1, sizeof *l->models);
     if (l->models == NULL) {
-        tb_feed_fini(&l->feed);
+        tb_feed_free(l->feed);
         return TB_SITE_NOMEM;
     }
     memcpy(l->models, p->models, p->model_count * sizeof *l->models);
@@ -182,7 +183,7 @@ static void link_fini(struct link *l)
         tb_share_free(l->ins->share);
         link_in_free(l, l->ins);
     }
-    tb_feed_fini(&l->feed);
+    tb_feed_free(l->feed);
     tb_free(l->announced);
     tb_free(l->models);
 }
@@ -312,7 +313,7 @@ static void closing_step(struct tb_links *ls)
     if (ls->conns != NULL || streams_left(ls) || uv_is_closing((uv_handle_t *)&ls->wake)) return;
     loops_free(ls);
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
-        tb_feed_gifts_drop(&ls->links[i].feed);
+        tb_feed_gifts_drop(ls->links[i].feed);
     links_sweep_retired(ls);
     TB_ASSERT(ls->retired == NULL);
     links_share_end(ls, NULL);
@@ -341,8 +342,8 @@ void tb_links_limit(struct tb_links *links, uint32_t peer, const struct tb_links
 {
     TB_ASSERT(peer < links->options.peer_count);
     struct link *l = &links->links[peer];
-    tb_feed_cap(&l->feed, limit->bytes_per_s);
-    tb_feed_until(&l->feed, limit->until_bytes);
+    tb_feed_cap(l->feed, limit->bytes_per_s);
+    tb_feed_until(l->feed, limit->until_bytes);
     if (l->outs != NULL) links_busy(links);
 }
 

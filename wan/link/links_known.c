@@ -93,7 +93,7 @@ enum tb_status tb_links_peer_progress(const struct tb_links *ls, uint32_t peer, 
 void tb_links_choice(const struct tb_links *links, uint32_t peer, struct tb_choice *choice_out)
 {
     TB_ASSERT(peer < links->options.peer_count);
-    tb_feed_choice(&links->links[peer].feed, choice_out);
+    tb_feed_choice(links->links[peer].feed, choice_out);
 }
 
 /* It draws that model, or did before it went away, and may come back while steps still lead from what it has. */
@@ -110,7 +110,7 @@ unsigned tb_links_classes(const struct tb_links *links, const struct tb_name *mo
     for (uint32_t i = 0; i < links->options.peer_count; i++) {
         struct link *l = &links->links[i];
         if (!draws(l, model)) continue;
-        tb_feed_choice(&l->feed, &choice);
+        tb_feed_choice(l->feed, &choice);
         if (!link_is_up(l)) choice.protocol = links->options.protocol_max; /* of no session */
         const unsigned classes = tb_choice_classes(&choice, pace);
         if (classes > most) most = classes;
@@ -189,7 +189,7 @@ void tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links
     const struct link *l = &links->links[peer];
     *stats_out = l->stats;
     stats_out->queued_parcels = l->queued;
-    (void)tb_feed_spent(&links->links[peer].feed, &stats_out->short_bytes);
+    (void)tb_feed_spent(links->links[peer].feed, &stats_out->short_bytes);
     for (const struct push *p = l->expected; p != NULL; p = p->next)
         stats_out->expected++;
     link_stream_stats(l, stats_out);

@@ -11,12 +11,11 @@
 #define TB_WAN_FEED_H
 
 #include <stdatomic.h>
-#include <uv.h>
 
 #include "wan/send/codec_choice.h"
 #include "wan/send/inbound.h"
 #include "wan/send/rate_cap.h"
-#include "wan/send/sent_counters.h"
+#include "wan/send/shared_places.h"
 
 #define TB_FEED_READY_MAX    64u
 #define TB_FEED_TAKEN_MAX    128u
@@ -25,35 +24,6 @@
 #define TB_FEED_GIFTS_MAX    4u
 #define TB_FEED_EXPECTED_MAX 16u
 #define TB_FEED_SLOTS_MAX    64u /* streams of a link */
-
-/* Places of one version that streams may touch, kept alive by counts. The main loop owns one reference from
- * new to the end; it revokes, and when its own is the last one no thread touches the places any more. */
-struct retired;
-struct tb_objects;
-struct tb_known;
-struct tb_share {
-    atomic_uint refs;
-    atomic_bool revoked;
-    atomic_ullong received_bytes; /* of chunk frames that came for it, dropped and refused ones too */
-    struct tb_sent *sent;         /* of an offer, ours; NULL: of a landing */
-    struct tb_objects *objects;   /* with known: whose it is */
-    struct tb_known *
-        known; /* ours: a version that left, whose places these are (encoded_chunks.h); NULL: one that is here */
-    uv_async_t *wake;      /* the main loop's */
-    struct tb_share *next; /* the main loop's own: shares that retire, and the call that took them back */
-    struct retired *call;
-    struct tb_id uid;
-    uint32_t shard_count;
-    struct tb_place places[];
-};
-struct tb_share *tb_share_new(const struct tb_id *uid, const struct tb_place *places, uint32_t shard_count,
-                              uv_async_t *wake); /* NULL: no memory */
-void tb_share_ref(struct tb_share *s);
-void tb_share_unref(struct tb_share *s);
-bool tb_share_revoked(const struct tb_share *s);
-void tb_share_revoke(struct tb_share *s);    /* main loop */
-bool tb_share_only_ours(struct tb_share *s); /* main loop */
-void tb_share_free(struct tb_share *s);      /* main loop, when only ours */
 
 struct tb_feed_parcel {
     struct tb_share *share; /* referenced */
@@ -108,34 +78,11 @@ struct tb_feed_landing {
     bool expected; /* of an answer: it lands nowhere yet, and the main loop is to say whether it does */
 };
 
-struct tb_feed {
-    uv_mutex_t lock;
-    uint64_t session; /* whose streams may pop; 0: none */
-    uint64_t slots;   /* of them, these */
-    uint32_t ready_first, ready_count;
-    struct tb_feed_parcel ready[TB_FEED_READY_MAX];
-    uint32_t taken_count;
-    struct tb_feed_taken taken[TB_FEED_TAKEN_MAX];
-    uint32_t note_count;
-    struct tb_note notes[TB_FEED_NOTES_MAX];
-    struct tb_feed_landing landings[TB_FEED_LANDINGS_MAX];
-    uint32_t expected[TB_FEED_EXPECTED_MAX]; /* crossings that the peer may begin unasked; 0: none */
-    atomic_uint gift_count;                  /* written under the lock */
-    struct tb_gift gifts[TB_FEED_GIFTS_MAX];
-    uint32_t issued; /* the highest crossing number ever given to a landing here */
-    struct tb_choice choice;
-    struct tb_cap cap;
-    atomic_bool capped;   /* cap has a limit: else streams need not ask */
-    uint64_t until_bytes; /* of frames, begun since ever; UINT64_MAX: no end */
-    uint64_t begun_bytes;
-    uint64_t short_bytes; /* the least frame that was over it; 0: none was */
-    struct tb_feed_slot slots_carried[TB_FEED_SLOTS_MAX];
-    tb_time_ns carried_at;
-    bool carried_full;
-};
+struct tb_feed; /* feed_inside.h */
 
-TB_MUST_USE enum tb_status tb_feed_init(struct tb_feed *f, enum tb_choice_wish wish, uint32_t cores);
-void tb_feed_fini(struct tb_feed *f);
+/* NULL: no memory. */
+struct tb_feed *tb_feed_new(enum tb_choice_wish wish, uint32_t cores);
+void tb_feed_free(struct tb_feed *f); /* no stream is left */
 
 /* Main loop. Takes the references of parcel->share and parcel->base with it; what goes again goes first. False: full. */
 bool tb_feed_push(struct tb_feed *f, const struct tb_feed_parcel *parcel);
@@ -164,6 +111,8 @@ void tb_feed_unexpect(struct tb_feed *f, uint32_t crossing);
 uint32_t tb_feed_landing_add(struct tb_feed *f, uint32_t expected, struct tb_share *share,
                              struct tb_share *base);
 void tb_feed_landing_remove(struct tb_feed *f, uint32_t crossing);
+/* Main loop. The number was given to a landing, or is expected, some time. */
+bool tb_feed_landing_issued(struct tb_feed *f, uint32_t crossing);
 /* Main loop. Nothing here is a difference to it any more: what waits to be sent goes whole. */
 void tb_feed_base_gone(struct tb_feed *f, struct tb_share *base);
 
@@ -195,6 +144,8 @@ TB_MUST_USE enum tb_status tb_feed_pop(struct tb_feed *f, uint64_t session, uint
                                        atomic_bool *hungry, struct tb_feed_parcel *out);
 /* Streams. Share and base of a crossing number, referenced where they are not NULL. False: that number was never given. */
 bool tb_feed_landing(struct tb_feed *f, uint32_t crossing, struct tb_feed_landing *out);
+/* Main loop, before a stream sends: what the machine's codecs do. */
+void tb_feed_seed(struct tb_feed *f, const struct tb_choice_speed speeds[TB_WAYS]);
 /* Any: codec_choice.h under the lock. */
 enum tb_choice_way tb_feed_pick(struct tb_feed *f, const struct tb_choice_ask *ask);
 bool tb_feed_takes(struct tb_feed *f, const struct tb_choice_made *made);

@@ -16,11 +16,11 @@ static struct tb_share *share_of(uint8_t n)
 
 static struct tb_feed *feed_new(void)
 {
-    static struct tb_feed f;
-    CHECK_OK(tb_feed_init(&f, TB_CHOICE_AUTO, 2));
-    tb_feed_session(&f, 1, TB_LINK_PROTOCOL);
-    tb_feed_use(&f, 1);
-    return &f;
+    struct tb_feed *f = tb_feed_new(TB_CHOICE_AUTO, 2);
+    assert_non_null(f);
+    tb_feed_session(f, 1, TB_LINK_PROTOCOL);
+    tb_feed_use(f, 1);
+    return f;
 }
 
 /* A parcel that waits goes whole once its base went, and nobody keeps the base alive. */
@@ -45,7 +45,7 @@ static void a_base_that_goes_is_let_go_of(void **state)
     tb_share_unref(p.share);
     tb_feed_purge(f, 0);
     assert_true(tb_share_only_ours(version));
-    tb_feed_fini(f);
+    tb_feed_free(f);
     tb_share_free(version);
     tb_share_free(base);
 }
@@ -79,7 +79,7 @@ static void what_goes_again_can_be_recalled(void **state)
     assert_false(tb_feed_recall(f, &(struct tb_frame_refused){.crossing = 1, .chunk = 8}, &parcel));
     tb_feed_purge(f, 0);
     assert_true(tb_share_only_ours(version));
-    tb_feed_fini(f);
+    tb_feed_free(f);
     tb_share_free(version);
 }
 
@@ -107,7 +107,7 @@ static void a_landing_remembers_that_it_had_a_base(void **state)
     assert_true(tb_feed_landing(f, based, &l)); /* over, and once given */
     assert_null(l.share);
     assert_false(tb_feed_landing(f, plain + 1, &l));
-    tb_feed_fini(f);
+    tb_feed_free(f);
     tb_share_free(version);
     tb_share_free(base);
 }
@@ -134,7 +134,7 @@ static void what_is_expected_may_land_yet(void **state)
     assert_int_equal(more, TB_FEED_EXPECTED_MAX);
     tb_feed_unexpect(f, 0);
     assert_true(tb_feed_expect(f) != 0);
-    tb_feed_fini(f);
+    tb_feed_free(f);
     tb_share_free(version);
 }
 
@@ -154,7 +154,7 @@ static void who_can_wait_leaves_room(void **state)
     assert_int_equal(late + all, TB_FEED_NOTES_MAX);
     assert_int_equal(tb_feed_collect_notes(f, notes), TB_FEED_NOTES_MAX);
     assert_true(tb_feed_note_late(f, &n));
-    tb_feed_fini(f);
+    tb_feed_free(f);
 }
 
 static double goodput(struct tb_feed *f)
@@ -176,14 +176,14 @@ static void a_link_carries_what_its_streams_carry(void **state)
         tb_feed_carry(f, (uint32_t)(turn % 8), &c);
     }
     assert_true(goodput(f) > 3.0e6 && goodput(f) < 3.5e6);
-    tb_feed_fini(f);
+    tb_feed_free(f);
     f = feed_new();
     for (tb_time_ns turn = 0; turn < 20; turn++) { /* 100 kB in 2 ms of each 20 */
         const struct tb_feed_slot c = {TB_SECONDS(5) + turn * TB_MS(20), TB_MS(20), TB_MS(2), 100000, false};
         tb_feed_carry(f, 0, &c);
     }
     assert_true(goodput(f) > 45e6 && goodput(f) < 55e6);
-    tb_feed_fini(f);
+    tb_feed_free(f);
 }
 
 /* P7: no frame goes over a day's bytes, whichever streams begin them; what a stream that ended did not send goes again. */
@@ -212,7 +212,7 @@ static void a_days_bytes_are_not_gone_over(void **state)
     assert_true(tb_feed_spend(f, 1));
     tb_feed_until(f, UINT64_MAX);
     assert_false(tb_feed_spent(f, NULL));
-    tb_feed_fini(f);
+    tb_feed_free(f);
 }
 
 int main(void)

@@ -204,7 +204,7 @@ static void session_reset(struct link *l)
     link_versions_down(l);
     link_move_down(l);
     /* streams take nothing more; the next tick ends them, behind our BYE */
-    tb_feed_session(&l->feed, 0, TB_LINK_PROTOCOL_MIN);
+    tb_feed_session(l->feed, 0, TB_LINK_PROTOCOL_MIN);
     links_busy(l->links);
 }
 
@@ -313,7 +313,7 @@ static void session_begin(struct conn *c, const struct tb_frame_hello *hello, co
     l->peer_wants = l->told_wants = 0;
     l->told_spent = l->stats.peer_spent = false;
     l->looked_at = 0;
-    tb_feed_session(&l->feed, l->session_seq, protocol);
+    tb_feed_session(l->feed, l->session_seq, protocol);
     link_log(l, TB_LOG_INFO, todo.replaced ? "link.renewed" : "link.up", TB_OK, c->address_text);
     link_streams_adopt(l);
     if (!c->dialled) link_subscribe(l, c->wire); /* who dials did it behind its HELLO */

@@ -25,8 +25,8 @@ struct in *link_in_of(const struct link *l, const struct tb_id *uid)
 /* No stream begins to land a chunk of it any more. */
 static void unlist(struct link *l, struct in *in)
 {
-    if (in->crossing != 0) tb_feed_landing_remove(&l->feed, in->crossing);
-    if (in->draining != 0) tb_feed_landing_remove(&l->feed, in->draining);
+    if (in->crossing != 0) tb_feed_landing_remove(l->feed, in->crossing);
+    if (in->draining != 0) tb_feed_landing_remove(l->feed, in->draining);
     in->draining = 0;
 }
 
@@ -227,7 +227,7 @@ static void copies_begin(struct link *l, const struct in *in, struct tb_stream_c
     while (copies != NULL) {
         struct tb_stream_copy *copy = copies;
         copies = copy->next;
-        copy->feed = &l->feed;
+        copy->feed = l->feed;
         copy->crossing = in->crossing;
         tb_stream_loop_copy(l->links->loops[copy->part], copy);
     }
@@ -250,7 +250,7 @@ static void in_begin(struct link *l, struct in *in, tb_time_ns now)
     struct tb_stream_copy *copies = in->base != NULL ? copies_new(l, in) : NULL;
     if (copies == NULL) in->base = NULL;
     const uint32_t pushed = link_push_take(l, in);
-    in->crossing = tb_feed_landing_add(&l->feed, pushed, in->share, in->base);
+    in->crossing = tb_feed_landing_add(l->feed, pushed, in->share, in->base);
     if (in->crossing == 0) {
         if (pushed != 0) LINK_SEND(l, TB_FRAME_STOP, tb_frame_stop, LINK_SMALL, .crossing = pushed);
         if (pushed != 0) links_heed(l->links);

@@ -11,7 +11,7 @@ void link_base_gone(struct link *l, const struct offer *o, bool steps_stay)
     }
     for (struct in *in = l->ins; in != NULL; in = in->next)
         if (in->base == base) in->base = NULL;
-    tb_feed_base_gone(&l->feed, base);
+    tb_feed_base_gone(l->feed, base);
 }
 
 bool link_base_used(const struct link *l, const struct tb_share *base)
@@ -28,7 +28,7 @@ void link_take_notes(struct link *l)
 {
     static _Thread_local struct tb_note notes[TB_FEED_NOTES_MAX];
     link_take_taken(l);
-    const uint32_t count = tb_feed_collect_notes(&l->feed, notes);
+    const uint32_t count = tb_feed_collect_notes(l->feed, notes);
     for (uint32_t i = 0; i < count; i++)
         if (notes[i].kind == TB_NOTE_UNSENT)
             link_out_unsent(l, &notes[i]);
@@ -38,7 +38,7 @@ void link_take_notes(struct link *l)
 
 void link_move_tick(struct link *l, tb_time_ns now)
 {
-    if (tb_feed_gifts_settle(&l->feed)) links_heed(l->links); /* before what was dropped is asked for again */
+    if (tb_feed_gifts_settle(l->feed)) links_heed(l->links); /* before what was dropped is asked for again */
     link_ins_tick(l, now);
     link_pushes_tick(l, now);
     link_outs_have(l, now);

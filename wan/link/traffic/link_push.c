@@ -45,7 +45,7 @@ void link_pushes_down(struct link *l)
     free_all(&l->pushed);
     free_all(&l->expected);
     memset(l->given, 0, sizeof l->given);
-    tb_feed_unexpect(&l->feed, 0); /* streams hear of it as they end */
+    tb_feed_unexpect(l->feed, 0); /* streams hear of it as they end */
 }
 
 void link_pushes_forget(struct link *l)
@@ -102,7 +102,7 @@ static bool lands_another(const struct link *l, const struct offer *whole)
 static void expect_no_more(struct link *l, struct push **at)
 {
     struct push *p = take_out(at);
-    tb_feed_unexpect(&l->feed, p->crossing);
+    tb_feed_unexpect(l->feed, p->crossing);
     tb_free(p);
     links_heed(l->links); /* what waits for it is dropped */
 }
@@ -118,7 +118,7 @@ void link_expect(struct link *l, const struct offer *o)
     struct push *p = tb_calloc(1, sizeof *p);
     if (p == NULL) return; /* the next version is asked for */
     *p = (struct push){.next = l->expecting, .model = o->key.model, .base = o->key.uid};
-    p->crossing = tb_feed_expect(&l->feed);
+    p->crossing = tb_feed_expect(l->feed);
     if (p->crossing == 0) {
         tb_free(p);
         return;

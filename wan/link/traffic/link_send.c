@@ -44,7 +44,7 @@ static void out_free(struct link *l, struct out *out)
         at = &(*at)->next;
     *at = out->next;
     if (out_of_model(l, &out->offer->key.model) == NULL) tb_fair_leave(&l->fair, out->flow);
-    tb_feed_purge(&l->feed, out->crossing);
+    tb_feed_purge(l->feed, out->crossing);
     if (out->base != NULL && out->base->known != NULL) links_past_free(l->links, out->base);
     tb_hedge_over(&l->hedge, out->crossing);
     tb_free(out->memory);
@@ -182,7 +182,7 @@ enum tb_status link_on_held(struct link *l, struct tb_wire_frame *f)
     status = tb_crossing_held(&out->core, m.shard, &m.words);
     if (status != TB_OK) return status;
     tb_hedge_held(&l->hedge, tb_clock_now(), m.crossing, &out->core);
-    tb_feed_purge_held(&l->feed, m.crossing, &out->core);
+    tb_feed_purge_held(l->feed, m.crossing, &out->core);
     out_progress(l, out);
     return TB_OK;
 }
@@ -190,7 +190,7 @@ enum tb_status link_on_held(struct link *l, struct tb_wire_frame *f)
 void link_take_taken(struct link *l)
 {
     struct tb_feed_taken taken[TB_FEED_TAKEN_MAX];
-    const uint32_t count = tb_feed_collect_taken(&l->feed, taken);
+    const uint32_t count = tb_feed_collect_taken(l->feed, taken);
     const tb_time_ns now = tb_clock_now();
     for (uint32_t i = 0; i < count; i++) {
         struct out *out = out_find(l, taken[i].crossing);
@@ -259,7 +259,7 @@ static void object_bad(const struct link *l, const struct out *out, const struct
 static void out_recall(struct link *l, struct out *out, const struct tb_frame_refused *m)
 {
     struct tb_parcel parcel;
-    if (tb_feed_recall(&l->feed, m, &parcel)) {
+    if (tb_feed_recall(l->feed, m, &parcel)) {
         tb_crossing_unqueued(&out->core, &parcel);
         tb_hedge_unqueued(&l->hedge, m->crossing, &parcel);
     }
@@ -316,7 +316,7 @@ static bool push(struct link *l, const struct tb_feed_parcel *p)
 {
     tb_share_ref(p->share);
     if (p->base != NULL) tb_share_ref(p->base);
-    const bool fits = tb_feed_push(&l->feed, p);
+    const bool fits = tb_feed_push(l->feed, p);
     TB_ASSERT(fits); /* only the main loop pushes, and it looked */
     return true;
 }
@@ -326,7 +326,7 @@ static bool hedge(struct link *l, struct out *out, tb_time_ns now)
 {
     struct tb_hedge_again again;
     bool pushed = false;
-    while (tb_feed_ready(&l->feed) < TB_FEED_READY_MAX &&
+    while (tb_feed_ready(l->feed) < TB_FEED_READY_MAX &&
            tb_hedge_next(&l->hedge, now, out->crossing, &out->core, &again)) {
         const struct tb_feed_parcel p = {.share = out->offer->share,
                                          .base = out->base,
@@ -356,7 +356,7 @@ static bool takes_objects(struct link *l)
     while (out != NULL && out->base == NULL)
         out = out->next;
     if (out == NULL) return false;
-    tb_feed_choice(&l->feed, &choice);
+    tb_feed_choice(l->feed, &choice);
     const struct tb_choice_pace any = {.classes = 0}; /* whether, not in how many */
     return tb_choice_classes(&choice, &any) > 0;
 }
@@ -410,8 +410,8 @@ static bool next_parcel(struct link *l, struct tb_feed_parcel *p_out)
 bool link_refill(struct link *l, tb_time_ns now)
 {
     const uint32_t target = l->usable * 2 < TB_FEED_READY_MAX ? l->usable * 2 : TB_FEED_READY_MAX;
-    uint32_t ready = tb_feed_ready(&l->feed);
-    const bool before = l->spent, spent = l->spent = tb_feed_spent(&l->feed, NULL);
+    uint32_t ready = tb_feed_ready(l->feed);
+    const bool before = l->spent, spent = l->spent = tb_feed_spent(l->feed, NULL);
     struct tb_feed_parcel p = {0};
     bool pushed = false;
     const bool takes = takes_objects(l);
@@ -424,7 +424,7 @@ bool link_refill(struct link *l, tb_time_ns now)
     }
     for (struct out *out = l->outs; out != NULL && !spent; out = out->next)
         pushed |= out->core.started && hedge(l, out, now); /* of one that is not, nothing is late */
-    l->queued = tb_feed_ready(&l->feed);
+    l->queued = tb_feed_ready(l->feed);
     l->full = l->full && l->queued > 0 && !spent;
     return pushed;
 }

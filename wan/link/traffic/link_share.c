@@ -244,6 +244,6 @@ enum tb_status link_on_have(struct link *l, struct tb_wire_frame *f)
         links_busy(l->links);
         return status;
     }
-    return m.crossing != 0 && m.crossing <= l->feed.issued ? TB_OK
-                                                           : TB_PEER_GARBLED; /* of one that is over */
+    /* It may be one that is over. */
+    return tb_feed_landing_issued(l->feed, m.crossing) ? TB_OK : TB_PEER_GARBLED;
 }

@@ -56,7 +56,7 @@ static void to_loop(struct tb_links *ls, struct tb_stream *s)
 static struct tb_stream_plan plan_for(struct link *l, uint32_t slot, uint32_t number)
 {
     const struct tb_links_options *o = &l->links->options;
-    return (struct tb_stream_plan){.feed = &l->feed,
+    return (struct tb_stream_plan){.feed = l->feed,
                                    .session_seq = l->session_seq,
                                    .session = l->session_id,
                                    .number = number,

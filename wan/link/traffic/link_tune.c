@@ -221,7 +221,7 @@ void link_tune(struct link *l, tb_time_ns now)
     uint32_t fresh = 0;
     const uint64_t used = used_now(l, &fresh);
     l->usable = (uint32_t)__builtin_popcountll(used);
-    if (tb_feed_use(&l->feed, used)) links_fed(l->links);
+    if (tb_feed_use(l->feed, used)) links_fed(l->links);
     tell_wanted(l);
     if (tb_time_since(l->looked_at, now) < LOOK_EVERY) return;
     look(l, now);

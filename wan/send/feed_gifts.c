@@ -1,0 +1,82 @@
+/* feed_gifts.c - chunks that came by a second way while a slower stream has the claim. */
+#include <string.h>
+
+#include "base/fault.h"
+#include "wan/send/feed_inside.h"
+
+static void gift_drop(struct tb_feed *f, uint32_t i)
+{
+    tb_share_unref(f->gifts[i].share);
+    tb_free(f->gifts[i].bytes);
+    f->gifts[i] = f->gifts[--f->gift_count];
+}
+
+static bool same_chunk(const struct tb_gift *a, const struct tb_gift *b)
+{
+    return a->share == b->share && a->shard == b->shard && a->chunk == b->chunk;
+}
+
+bool tb_feed_gift(struct tb_feed *f, const struct tb_gift *gift)
+{
+    uv_mutex_lock(&f->lock);
+    bool fits = f->gift_count < TB_FEED_GIFTS_MAX;
+    for (uint32_t i = 0; i < f->gift_count; i++)
+        fits = fits && !same_chunk(&f->gifts[i], gift);
+    if (fits) f->gifts[f->gift_count++] = *gift;
+    uv_mutex_unlock(&f->lock);
+    return fits;
+}
+
+uint8_t *tb_feed_gift_take(struct tb_feed *f, const struct tb_share *share, uint32_t shard, uint32_t chunk)
+{
+    uint8_t *bytes = NULL;
+    if (atomic_load_explicit(&f->gift_count, memory_order_relaxed) == 0) return NULL; /* nearly always */
+    uv_mutex_lock(&f->lock);
+    for (uint32_t i = 0; i < f->gift_count && bytes == NULL; i++) {
+        struct tb_gift *g = &f->gifts[i];
+        if (g->share != share || g->shard != shard || g->chunk != chunk) continue;
+        bytes = g->bytes;
+        g->bytes = NULL;
+        gift_drop(f, i);
+    }
+    uv_mutex_unlock(&f->lock);
+    return bytes;
+}
+
+/* True: nothing is left to do for it. */
+static bool gift_over(struct tb_gift *g)
+{
+    struct tb_place *place = &g->share->places[g->shard];
+    uint32_t bytes = 0;
+    if (tb_share_revoked(g->share) || tb_place_held(place, g->chunk)) return true;
+    if (!tb_place_claim(place, g->chunk)) return false;
+    uint8_t *at = tb_place_chunk(place, g->chunk, &bytes);
+    memcpy(at, g->bytes, bytes);
+    /* Its digest was right before: what is wrong now is this machine's memory, and the chunk is asked for again. */
+    (void)!tb_place_finish(place, g->chunk);
+    return true;
+}
+
+bool tb_feed_gifts_settle(struct tb_feed *f)
+{
+    bool fresh = false;
+    uv_mutex_lock(&f->lock);
+    for (uint32_t i = 0; i < f->gift_count;) {
+        if (gift_over(&f->gifts[i])) {
+            gift_drop(f, i);
+            continue;
+        }
+        fresh |= f->gifts[i].fresh;
+        f->gifts[i++].fresh = false;
+    }
+    uv_mutex_unlock(&f->lock);
+    return fresh;
+}
+
+void tb_feed_gifts_drop(struct tb_feed *f)
+{
+    uv_mutex_lock(&f->lock);
+    while (f->gift_count > 0)
+        gift_drop(f, 0);
+    uv_mutex_unlock(&f->lock);
+}

@@ -1,0 +1,78 @@
+/* feed_landings.c - the numbers of crossings that land here, and the places of each. */
+#include "wan/send/feed_inside.h"
+
+uint32_t tb_feed_expect(struct tb_feed *f)
+{
+    uint32_t crossing = 0;
+    uv_mutex_lock(&f->lock);
+    for (uint32_t i = 0; i < TB_FEED_EXPECTED_MAX && crossing == 0; i++)
+        if (f->expected[i] == 0) f->expected[i] = crossing = ++f->issued;
+    uv_mutex_unlock(&f->lock);
+    return crossing;
+}
+
+static void unexpect_locked(struct tb_feed *f, uint32_t crossing)
+{
+    for (uint32_t i = 0; i < TB_FEED_EXPECTED_MAX; i++)
+        if (crossing == 0 || f->expected[i] == crossing) f->expected[i] = 0;
+}
+
+void tb_feed_unexpect(struct tb_feed *f, uint32_t crossing)
+{
+    uv_mutex_lock(&f->lock);
+    unexpect_locked(f, crossing);
+    uv_mutex_unlock(&f->lock);
+}
+
+uint32_t tb_feed_landing_add(struct tb_feed *f, uint32_t expected, struct tb_share *share,
+                             struct tb_share *base)
+{
+    uint32_t crossing = 0;
+    uv_mutex_lock(&f->lock);
+    for (uint32_t i = 0; i < TB_FEED_LANDINGS_MAX && crossing == 0; i++) {
+        if (f->landings[i].crossing != 0) continue;
+        crossing = expected != 0 ? expected : ++f->issued;
+        f->landings[i] = (struct tb_feed_landing){
+            .crossing = crossing, .based = base != NULL, .share = share, .base = base};
+    }
+    if (expected != 0) unexpect_locked(f, expected); /* it lands, or never does */
+    uv_mutex_unlock(&f->lock);
+    return crossing;
+}
+
+void tb_feed_landing_remove(struct tb_feed *f, uint32_t crossing)
+{
+    uv_mutex_lock(&f->lock);
+    for (uint32_t i = 0; i < TB_FEED_LANDINGS_MAX; i++)
+        if (f->landings[i].crossing == crossing) f->landings[i].crossing = 0;
+    uv_mutex_unlock(&f->lock);
+}
+
+bool tb_feed_landing(struct tb_feed *f, uint32_t crossing, struct tb_feed_landing *out)
+{
+    *out = (struct tb_feed_landing){0};
+    uv_mutex_lock(&f->lock);
+    const bool known = crossing != 0 && crossing <= f->issued;
+    for (uint32_t i = 0; i < TB_FEED_LANDINGS_MAX; i++)
+        if (crossing != 0 && f->landings[i].crossing == crossing) *out = f->landings[i];
+    for (uint32_t i = 0; i < TB_FEED_EXPECTED_MAX; i++)
+        out->expected |= crossing != 0 && f->expected[i] == crossing;
+    if (out->share != NULL) tb_share_ref(out->share);
+    if (out->base != NULL) tb_share_ref(out->base);
+    uv_mutex_unlock(&f->lock);
+    return known;
+}
+
+bool tb_feed_landing_issued(struct tb_feed *f, uint32_t crossing)
+{
+    uv_mutex_lock(&f->lock);
+    const bool issued = crossing != 0 && crossing <= f->issued;
+    uv_mutex_unlock(&f->lock);
+    return issued;
+}
+
+void tb_feed_landings_base_gone_locked(struct tb_feed *f, const struct tb_share *base)
+{
+    for (uint32_t i = 0; i < TB_FEED_LANDINGS_MAX; i++)
+        if (f->landings[i].base == base) f->landings[i].base = NULL;
+}

@@ -1,0 +1,62 @@
+/* shared_places.c - a count of references keeps the places of a version while streams touch them. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/fault.h"
+#include "wan/send/encoded_chunks.h"
+#include "wan/send/shared_places.h"
+
+struct tb_share *tb_share_new(const struct tb_id *uid, const struct tb_place *places, uint32_t shard_count,
+                              uv_async_t *wake)
+{
+    struct tb_share *s = tb_malloc(sizeof *s + shard_count * sizeof s->places[0]);
+    if (s == NULL) return NULL;
+    atomic_init(&s->refs, 1);
+    atomic_init(&s->revoked, false);
+    atomic_init(&s->received_bytes, 0);
+    s->sent = NULL;
+    s->objects = NULL;
+    s->known = NULL;
+    s->wake = wake;
+    s->uid = *uid;
+    s->shard_count = shard_count;
+    memcpy(s->places, places, shard_count * sizeof s->places[0]);
+    return s;
+}
+
+void tb_share_ref(struct tb_share *s)
+{
+    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+}
+
+void tb_share_unref(struct tb_share *s)
+{
+    uv_async_t *wake = s->wake; /* after the count is down, s may be gone */
+    const bool revoked = tb_share_revoked(s);
+    const unsigned before = atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel);
+    TB_ASSERT(before > 1);
+    if (before == 2 && revoked) uv_async_send(wake);
+}
+
+bool tb_share_revoked(const struct tb_share *s)
+{
+    return atomic_load_explicit(&s->revoked, memory_order_acquire);
+}
+
+void tb_share_revoke(struct tb_share *s)
+{
+    atomic_store_explicit(&s->revoked, true, memory_order_release);
+}
+
+bool tb_share_only_ours(struct tb_share *s)
+{
+    return atomic_load_explicit(&s->refs, memory_order_acquire) == 1;
+}
+
+void tb_share_free(struct tb_share *s)
+{
+    TB_ASSERT(tb_share_only_ours(s));
+    tb_sent_free(s->sent);
+    if (s->known != NULL) tb_known_unref(s->objects, s->known);
+    tb_free(s);
+}
