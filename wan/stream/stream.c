@@ -57,11 +57,6 @@ void tb_stream_end(struct tb_stream *s)
     tb_stream_loop_wake(s->loop);
 }
 
-enum tb_stream_phase tb_stream_phase(const struct tb_stream *s)
-{
-    return (enum tb_stream_phase)atomic_load_explicit(&s->phase, memory_order_acquire);
-}
-
 static bool ending(const struct tb_stream *s)
 {
     return atomic_load_explicit(&s->ending, memory_order_acquire);
@@ -80,13 +75,6 @@ static void be_gone(struct tb_stream *s, enum tb_status why)
     /* from here on it is the main loop's */
     atomic_store_explicit(&s->phase, TB_STREAM_GONE, memory_order_release);
     tb_stream_loop_tell(loop);
-}
-
-void tb_stream_close(struct tb_stream *s, enum tb_status why)
-{
-    if (s->closing) return;
-    s->closing = true;
-    tb_chan_close(s->chan, why);
 }
 
 /* What TCP makes of our bytes, for the link's cap. */
@@ -219,12 +207,6 @@ void tb_stream_look(struct tb_stream *s)
 static void show(atomic_ullong *to, uint64_t value)
 {
     atomic_store_explicit(to, value, memory_order_relaxed);
-}
-
-void tb_stream_moved(struct tb_stream *s, tb_time_ns *at_out)
-{
-    *at_out = tb_clock_now();
-    if (s->chan != NULL) show(&s->records, tb_chan_records(s->chan));
 }
 
 static void measure(struct tb_stream *s, tb_time_ns now)
