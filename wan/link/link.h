@@ -10,9 +10,9 @@
 #include "base/dial_race.h"
 #include "base/log.h"
 #include "base/net/wire.h"
-#include "wan/link/session/link_session.h"
 #include "wan/link/links.h"
 #include "wan/link/path/segment.h"
+#include "wan/link/session/link_session.h"
 #include "wan/send/fair_queue.h"
 #include "wan/send/hedge.h"
 #include "wan/send/sender_turn.h"
@@ -20,6 +20,9 @@
 #include "wan/stream/stream.h"
 
 /* that came from outside are not accepted beyond so many, all peers and strangers */
+#define LINKS_TICK_BUSY_MS  5u /* HELD at most every 10 ms, and a relay looks for held chunks as often */
+#define LINKS_TICK_IDLE_MS  25u
+
 #define LINK_CONNS_MAX      256u
 #define LINK_CONNS_PER_PEER 12u
 #define LINK_GREET_BY       TB_SECONDS(5)
@@ -283,6 +286,7 @@ struct link {
     tb_time_ns stream_retry_at;
     uint32_t gone_numbers[LINK_GONE_MAX];
     uint32_t gone_at;
+    bool stream_garbled; /* a stream of the session ended so: the turn ends the session */
 
     struct tb_links_stats stats; /* what is not counted elsewhere; streams add theirs when they go */
 };
@@ -305,6 +309,8 @@ struct tb_links {
     uv_timer_t clock;
     uint32_t handles;
     uint32_t clock_ms; /* 0: stopped */
+    void (*on_clock)(uv_timer_t *clock);
+    const struct tb_wire_ops *wire_ops; /* of connections that may become control streams */
     tb_time_ns ticked_at;
     struct tb_listener *listener;
     struct conn *conns;
@@ -380,6 +386,7 @@ void link_end(struct link *l);
         message##_encode(&(const struct message){__VA_ARGS__}, w_);                                          \
         link_end(link);                                                                                      \
     } while (0)
+#define LINK_WORDS_MAX (TB_LINK_PAGE_BYTES / TB_HELD_WORD_BYTES) /* in one frame */
 #define LINK_SMALL 1024u /* payload_max of messages without a page */
 
 /* link_why.c: what happened, for what the link says of itself. Nothing of it changes what a link says that is up. */
@@ -502,8 +509,6 @@ void link_in_stop(struct link *l, struct in *in); /* the crossing ends; `in` sta
 void link_in_free(struct link *l, struct in *in); /* takes it off the list; its share is the caller's */
 void link_in_fail(struct link *l, const struct tb_id *uid, enum tb_status why);
 void link_in_note(struct link *l, const struct tb_note *n);
-/* In some shard: one may be a base. */
-bool link_layouts_meet(const struct tb_share *a, const struct tb_share *b);
 void link_ins_tick(struct link *l, tb_time_ns now);
 void link_tell_held(struct link *l, tb_time_ns now); /* all differences, now */
 
@@ -571,5 +576,77 @@ void link_tune(struct link *l, tb_time_ns now);
 enum tb_status link_on_streams(struct link *l, struct tb_wire_frame *f);
 uint32_t link_streams_wanted(const struct link *l); /* that are to be open, where we dial */
 uint32_t link_streams_fresh(const struct link *l);  /* that are, or are on their way, and are not worn */
+
+/* links_wake.c */
+void links_set_clock(struct tb_links *ls, uint32_t ms);
+
+/* link_conn.c */
+void link_conn_bye(struct conn *c, enum tb_status why, uint64_t detail);
+bool link_has_candidate(const struct link *l);
+
+/* link_heartbeat.c */
+enum tb_status link_on_ping(struct link *l, struct tb_wire_frame *f);
+enum tb_status link_on_pong(struct link *l, struct tb_wire_frame *f);
+
+/* link_up.c */
+void link_be_down(struct link *l, enum tb_status why);
+void link_session_end(struct link *l, enum tb_status why);
+void link_session_limbo(struct link *l);
+void link_session_begin(struct conn *c, const struct tb_frame_hello *hello, const struct tb_id *id,
+                        uint32_t protocol);
+
+/* announced.c */
+bool link_wants(const struct link *l, const struct tb_name *model);
+void link_send_version(struct link *l, const struct tb_version_key *key, uint64_t bytes, uint8_t state);
+
+/* ask_table.c */
+void link_ask_clear(struct ask *a);
+struct ask **link_ask_find(struct link *l, const struct tb_id *uid);
+void link_ask_free(struct ask **at);
+uint64_t link_ask_room(const struct link *l, const struct ask *whose);
+
+/* crossing_table.c */
+struct out *link_out_find(const struct link *l, uint32_t crossing);
+void link_out_free(struct link *l, struct out *out);
+uint32_t link_out_count(const struct link *l);
+enum tb_status link_out_new(struct link *l, uint32_t crossing, struct offer *offer);
+
+/* landing_table.c */
+struct in *link_in_find(const struct link *l, uint32_t crossing);
+void link_in_unlist(struct link *l, struct in *in);
+bool link_in_all_held(const struct in *in);
+uint32_t link_in_crossings(const struct link *l);
+void link_in_end(struct link *l, struct in *in, enum tb_status why);
+
+/* link_streams.c */
+bool link_streams_garbled(const struct link *l);
+
+/* offer_table.c */
+struct retired *links_retired_new(struct tb_links *ls, void (*done)(void *user), void *user);
+void links_retire(struct tb_links *ls, struct tb_share *share, struct retired *call);
+void link_peer_dropped(struct link *l, const struct tb_id *uid);
+void link_peer_forgets(struct link *l);
+
+/* push_table.c */
+struct push **push_find_model(struct push **at, const struct tb_name *model);
+struct push **push_find_uid(struct push **at, const struct tb_id *uid);
+struct push *push_take_out(struct push **at);
+bool push_is_newer(const struct tb_version_key *key, const struct tb_version_key *than);
+
+/* stream_table.c */
+int link_stream_free_slot(const struct link *l);
+void links_stream_to_loop(struct tb_links *ls, struct tb_stream *s);
+struct tb_stream_plan link_stream_plan(struct link *l, uint32_t slot, uint32_t number);
+struct tb_stream_plan link_stream_dial_plan(struct link *l, uint32_t slot, const struct tb_address *to);
+void link_stream_add_stats(struct tb_links_stats *to, const struct tb_stream *s);
+bool link_stream_is_worn(const struct link *l, const struct tb_stream *s);
+bool link_stream_is_bound(const struct link *l, const struct tb_stream *s);
+
+/* streams_ahead.c */
+void link_streams_ahead_gone(struct link *l);
+
+/* word_frames.c */
+void link_send_words(struct link *l, enum tb_frame_type type, uint32_t crossing, uint32_t shard,
+                     const struct tb_held_word *words, uint32_t count);
 
 #endif

@@ -1,39 +1,17 @@
 /* links.c - the object: made, ticked, closed. What a tick does is in the link_*.c files, what is asked of it also in links_*.c. */
 #include "wan/link/links.h"
 
-#include <errno.h>
-#include <stdio.h>
-
 #include "base/assert.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "wan/link/link.h"
 #include "wan/send/codec_trial.h"
+#include <errno.h>
+#include <stdio.h>
 
-#define TICK_BUSY_MS   5u /* HELD at most every 10 ms, and a relay looks for held chunks as often */
-#define TICK_IDLE_MS   25u
 #define CEILINGS_EVERY TB_SECONDS(1)
 
 _Static_assert(TB_HEDGE_CROSSINGS_MAX >= TB_LINKS_CROSSINGS_MAX, "each crossing may hedge");
-
-uint64_t links_random(void)
-{
-    uint64_t v = 0;
-    tb_random_bytes(&v, sizeof v);
-    return v;
-}
-
-void links_fed(struct tb_links *ls)
-{
-    for (uint32_t i = 0; i < ls->loop_count; i++)
-        tb_stream_loop_feed(ls->loops[i]);
-}
-
-void links_heed(struct tb_links *ls)
-{
-    for (uint32_t i = 0; i < ls->loop_count; i++)
-        tb_stream_loop_wake(ls->loops[i]);
-}
 
 /* ---- the clock ---- */
 
@@ -45,20 +23,6 @@ static bool anything_moves(const struct tb_links *ls)
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
         moves |= link_moves(&ls->links[i]);
     return moves;
-}
-
-static void on_clock(uv_timer_t *clock);
-
-static void set_clock(struct tb_links *ls, uint32_t ms)
-{
-    if (ls->clock_ms == ms) return;
-    ls->clock_ms = ms;
-    uv_timer_start(&ls->clock, on_clock, ms, ms);
-}
-
-void links_busy(struct tb_links *ls)
-{
-    set_clock(ls, TICK_BUSY_MS);
 }
 
 /* An operator raises them while this runs, as the log asks for. */
@@ -77,6 +41,11 @@ static void move(struct link *l, tb_time_ns now)
 {
     link_take_notes(l);
     link_streams_tick(l, now);
+    if (link_streams_garbled(
+            l)) { /* the streams that are left are looked at as those of an earlier session */
+        link_drop(l, TB_PEER_GARBLED);
+        link_streams_tick(l, now);
+    }
     link_segment_tick(l, now);
     link_move_tick(l, now);
 }
@@ -101,7 +70,7 @@ static void on_clock(uv_timer_t *clock)
     links_conns_tick(ls, now);
     ls->ticked_at = tb_clock_now();
     links_sweep_retired(ls);
-    set_clock(ls, anything_moves(ls) ? TICK_BUSY_MS : TICK_IDLE_MS);
+    links_set_clock(ls, anything_moves(ls) ? LINKS_TICK_BUSY_MS : LINKS_TICK_IDLE_MS);
     if (ls->closing) closing_step(ls);
 }
 
@@ -280,6 +249,8 @@ enum tb_status tb_links_new(const struct tb_links_options *options, struct tb_li
     ls->links = tb_calloc(options->peer_count + 1, sizeof *ls->links);
     if (ls->links == NULL || uv_async_init(options->loop, &ls->wake, on_wake) != 0) goto undo_memory;
     uv_timer_init(options->loop, &ls->clock);
+    ls->on_clock = on_clock;
+    ls->wire_ops = &links_wire_ops;
     ls->wake.data = ls->clock.data = ls;
     ls->handles = 2;
     status = open_up(ls, options, error_out);
@@ -287,7 +258,7 @@ enum tb_status tb_links_new(const struct tb_links_options *options, struct tb_li
         handles_close(ls); /* frees it on the next turn */
         return status;
     }
-    set_clock(ls, TICK_BUSY_MS);
+    links_busy(ls);
     error_out[0] = '\0';
     *links_out = ls;
     return TB_OK;

@@ -2,98 +2,7 @@
 #include "base/fault.h"
 #include "wan/link/link.h"
 
-struct offer *offer_find(struct tb_links *ls, const struct tb_id *uid)
-{
-    struct offer *o = ls->offers;
-    while (o != NULL && !tb_id_equal(&o->key.uid, uid))
-        o = o->next;
-    return o;
-}
-
 /* ---- places that were taken back ---- */
-
-static void sweep_shares(struct tb_links *ls)
-{
-    struct tb_share **at = &ls->retiring;
-    while (*at != NULL) {
-        struct tb_share *s = *at;
-        if (!tb_share_only_ours(s)) {
-            at = &s->next;
-            continue;
-        }
-        *at = s->next;
-        s->call->left--;
-        tb_share_free(s);
-    }
-}
-
-void links_sweep_retired(struct tb_links *ls)
-{
-    sweep_shares(ls);
-    struct retired **at = &ls->retired;
-    while (*at != NULL) {
-        struct retired *r = *at;
-        if (r->left > 0) {
-            at = &r->next;
-            continue;
-        }
-        *at = r->next;
-        if (r->done != NULL && !ls->closing) {
-            r->done(r->user);
-            at = &ls->retired; /* the daemon may have added some */
-        }
-        tb_free(r);
-    }
-}
-
-static struct retired *retired_new(struct tb_links *ls, void (*done)(void *user), void *user)
-{
-    struct retired *r = tb_calloc(1, sizeof *r);
-    if (r == NULL) return NULL;
-    r->done = done;
-    r->user = user;
-    r->next = ls->retired;
-    ls->retired = r;
-    return r;
-}
-
-static void retire(struct tb_links *ls, struct tb_share *share, struct retired *call)
-{
-    share->call = call;
-    share->next = ls->retiring;
-    ls->retiring = share;
-    call->left++;
-    tb_share_revoke(share);
-}
-
-struct tb_share *links_past_new(struct tb_links *ls, const struct tb_id *uid, const struct tb_name *model)
-{
-    struct tb_objects *objects = ls->options.objects;
-    struct tb_known *known = objects != NULL ? tb_objects_recall(objects, uid, model) : NULL;
-    if (known == NULL) return NULL;
-    uint32_t shard_count;
-    const struct tb_place *places = tb_known_places(known, &shard_count);
-    struct tb_share *share = tb_share_new(uid, places, shard_count, &ls->wake);
-    struct retired *call = share != NULL ? retired_new(ls, NULL, NULL) : NULL;
-    if (call == NULL) {
-        if (share != NULL) tb_share_free(share);
-        tb_known_unref(objects, known);
-        return NULL;
-    }
-    share->objects = objects;
-    share->known = known;
-    share->call = call; /* it retires for sure */
-    call->left = 1;
-    return share;
-}
-
-void links_past_free(struct tb_links *ls, struct tb_share *past)
-{
-    past->next = ls->retiring;
-    ls->retiring = past;
-    tb_share_revoke(past);
-    links_busy(ls);
-}
 
 static void wake_loops(struct tb_links *ls)
 {
@@ -165,7 +74,7 @@ enum tb_status tb_links_retract(struct tb_links *ls, const struct tb_id *uid, en
         at = &(*at)->next;
     struct offer *o = *at;
     if (o == NULL) return TB_NOT_FOUND;
-    struct retired *call = retired_new(ls, done, user);
+    struct retired *call = links_retired_new(ls, done, user);
     if (call == NULL) return TB_SITE_NOMEM;
     *at = o->next;
     ls->offer_count--;
@@ -178,7 +87,7 @@ enum tb_status tb_links_retract(struct tb_links *ls, const struct tb_id *uid, en
         if (link_is_up(l)) link_send_gone(l, &o->key.uid, (int)why < 0 ? why : TB_NOT_FOUND);
     }
     if (ls->options.objects != NULL && why != TB_SUPERSEDED) tb_objects_drop(ls->options.objects, uid);
-    retire(ls, o->share, call);
+    links_retire(ls, o->share, call);
     tb_free(o);
     wake_loops(ls);
     return TB_OK;
@@ -197,22 +106,12 @@ enum tb_status tb_links_withdrawn(struct tb_links *ls, const struct tb_version_k
     return TB_OK;
 }
 
-void links_offers_free(struct tb_links *ls)
-{
-    while (ls->offers != NULL) {
-        struct offer *o = ls->offers;
-        ls->offers = o->next;
-        tb_share_free(o->share);
-        tb_free(o);
-    }
-}
-
 /* ---- what we want ---- */
 
 enum tb_status tb_links_land_stop(struct tb_links *ls, const struct tb_id *uid, void (*done)(void *user),
                                   void *user)
 {
-    struct retired *call = retired_new(ls, done, user);
+    struct retired *call = links_retired_new(ls, done, user);
     if (call == NULL) return TB_SITE_NOMEM;
     links_share_end(ls, uid);
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
@@ -221,7 +120,7 @@ enum tb_status tb_links_land_stop(struct tb_links *ls, const struct tb_id *uid, 
             next = in->next;
             if (!tb_id_equal(&in->key.uid, uid)) continue;
             link_in_stop(l, in);
-            retire(ls, in->share, call);
+            links_retire(ls, in->share, call);
             link_in_free(l, in);
         }
     }

@@ -1,6 +1,5 @@
 /* shared_places.c - a count of references keeps the places of a version while streams touch them. */
 #include <string.h>
-
 #include "base/assert.h"
 #include "base/fault.h"
 #include "wan/send/encoded_chunks.h"
@@ -59,4 +58,12 @@ void tb_share_free(struct tb_share *s)
     tb_sent_free(s->sent);
     if (s->known != NULL) tb_known_unref(s->objects, s->known);
     tb_free(s);
+}
+
+bool tb_share_layouts_meet(const struct tb_share *a, const struct tb_share *b)
+{
+    for (uint32_t s = 0; s < a->shard_count && s < b->shard_count; s++)
+        if (tb_digest_equal(&a->places[s].manifest->layout.id, &b->places[s].manifest->layout.id))
+            return true;
+    return false;
 }

@@ -36,5 +36,7 @@ bool tb_share_revoked(const struct tb_share *s);
 void tb_share_revoke(struct tb_share *s);    /* main loop */
 bool tb_share_only_ours(struct tb_share *s); /* main loop */
 void tb_share_free(struct tb_share *s);      /* main loop, when only ours */
+/* Any. They have a layout in common, in some shard: one may be a base of the other. */
+bool tb_share_layouts_meet(const struct tb_share *a, const struct tb_share *b);
 
 #endif

@@ -3,10 +3,9 @@
  * A name is asked for before each round of dials, when its answer has become old, and when its peer falls silent. A session whose
  * address is in none of the last answers moves to one that is: a fresh connection is dialled there, and the session goes on over it
  * once it is greeted. Until then, and where it fails, the one that works stays. */
-#include <string.h>
-
 #include "base/fault.h"
 #include "wan/link/link.h"
+#include <string.h>
 
 #define ASK_AGAIN TB_SECONDS(5) /* after a name server did not answer */
 #define ASK_LEAST TB_SECONDS(1) /* between two questions, while networks say at once that they lead nowhere */
@@ -20,7 +19,7 @@ struct tb_wire_options links_wire_options(struct tb_links *ls, struct conn *c)
     const struct tb_wire_options options = {.chan = {.loop = ls->options.loop,
                                                      .tls = ls->options.tls,
                                                      .open_ms = (uint32_t)(LINK_GREET_BY / TB_MS(1))},
-                                            .ops = &links_wire_ops,
+                                            .ops = ls->wire_ops,
                                             .user = c,
                                             .frame_bytes_max = TB_LINK_FRAME_BYTES_MAX};
     return options;
@@ -71,11 +70,6 @@ static void race_on(struct link *l, tb_time_ns now)
         give_up(l, TB_SITE_NOMEM, TB_CHAN_HEARD);
         return;
     }
-}
-
-bool link_same_address(const struct tb_address *a, const struct tb_address *b)
-{
-    return a->bytes == b->bytes && memcmp(&a->any, &b->any, a->bytes) == 0;
 }
 
 /* What worked last is tried first. */

@@ -158,36 +158,6 @@ enum tb_status link_on_segment(struct link *l, struct tb_wire_frame *f)
 
 /* ---- handshakes ---- */
 
-static bool shakes_too_long(const struct conn *c, tb_time_ns now)
-{
-    if (!c->dialled || c->ended || c->opened_at != 0 || c->connected_at == 0) return false;
-    return tb_time_since(c->connected_at, now) >= c->link->life.config.silent;
-}
-
-uint32_t link_segment_to_try(const struct link *l)
-{
-    uint32_t stalled = 0;
-    const tb_time_ns now = tb_clock_now();
-    for (const struct conn *c = l->links->conns; c != NULL; c = c->next)
-        stalled += c->link == l && shakes_too_long(c, now);
-    return tb_segment_below(l->segment.bytes_max, stalled);
-}
-
-/* Before those that run against it are closed. */
-void link_segment_won(const struct conn *won)
-{
-    struct link *l = won->link;
-    const tb_time_ns now = tb_clock_now();
-    if (won->segment_max == 0 || won->segment_max == l->segment.bytes_max) return;
-    for (struct conn *c = l->links->conns; c != NULL; c = c->next) {
-        if (c->link != l || !shakes_too_long(c, now)) continue;
-        if (c->segment_max != 0 && c->segment_max <= won->segment_max) continue;
-        c->probe = true;
-        l->segment.bytes_max = won->segment_max;
-        return;
-    }
-}
-
 /* It opened after all, or never did. */
 void link_segment_probed(struct link *l, bool opened)
 {

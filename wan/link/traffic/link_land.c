@@ -4,167 +4,17 @@
 #include "base/log.h"
 #include "wan/link/link.h"
 
-#define HELD_WORDS_MAX (TB_LINK_PAGE_BYTES / TB_HELD_WORD_BYTES)
-
-static struct in *in_find(const struct link *l, uint32_t crossing)
-{
-    struct in *in = l->ins;
-    while (in != NULL && (crossing == 0 || in->crossing != crossing))
-        in = in->next;
-    return in;
-}
-
-struct in *link_in_of(const struct link *l, const struct tb_id *uid)
-{
-    struct in *in = l->ins;
-    while (in != NULL && !tb_id_equal(&in->key.uid, uid))
-        in = in->next;
-    return in;
-}
-
-/* No stream begins to land a chunk of it any more. */
-static void unlist(struct link *l, struct in *in)
-{
-    if (in->crossing != 0) tb_feed_landing_remove(l->feed, in->crossing);
-    if (in->draining != 0) tb_feed_landing_remove(l->feed, in->draining);
-    in->draining = 0;
-}
-
-void link_in_stop(struct link *l, struct in *in)
-{
-    unlist(l, in);
-    if (in->crossing != 0) LINK_SEND(l, TB_FRAME_STOP, tb_frame_stop, LINK_SMALL, .crossing = in->crossing);
-    in->crossing = 0;
-    in->base = NULL;
-}
-
-void link_in_free(struct link *l, struct in *in)
-{
-    struct in **at = &l->ins;
-    while (*at != in)
-        at = &(*at)->next;
-    *at = in->next;
-    tb_free(in->memory);
-    tb_free(in);
-}
-
-static bool all_held(const struct in *in)
-{
-    for (uint32_t s = 0; s < in->share->shard_count; s++)
-        if (!tb_place_whole(&in->share->places[s])) return false;
-    return true;
-}
-
-/* P6: one that failed begins anew, in the same places and with what is held there; else a chunk that came wrong three times
- * would keep its version, and all that wait behind it, from this peer for ever. */
-static enum tb_status land_again(struct link *l, struct in *in)
-{
-    if (!in->finished || all_held(in)) return TB_DONE_BEFORE;
-    tb_landing_init(&in->core, in->share->places, in->share->shard_count, in->memory);
-    in->finished = false;
-    links_busy(l->links);
-    return TB_OK;
-}
-
-/* Those that are over are among them: they stay until the daemon takes the version's places back. */
-static uint32_t in_count(const struct link *l)
-{
-    uint32_t count = 0;
-    for (const struct in *in = l->ins; in != NULL; in = in->next)
-        count++;
-    return count;
-}
-
-static uint32_t crossing_count(const struct link *l)
-{
-    uint32_t count = 0;
-    for (const struct in *in = l->ins; in != NULL; in = in->next)
-        count += in->crossing != 0;
-    return count;
-}
-
-enum tb_status tb_links_land(struct tb_links *ls, uint32_t peer, const struct tb_version_key *key,
-                             const struct tb_place *places)
-{
-    struct link *l = &ls->links[peer];
-    struct in *known = link_in_of(l, &key->uid);
-    if (known != NULL) return land_again(l, known);
-    if (in_count(l) >= TB_LINKS_OFFERS_MAX) return TB_SITE_NOMEM;
-    struct in *in = tb_calloc(1, sizeof *in);
-    if (in == NULL) return TB_SITE_NOMEM;
-    in->share = tb_share_new(&key->uid, places, key->shard_count, &ls->wake);
-    if (in->share == NULL) goto undo_in;
-    in->memory = tb_malloc(tb_landing_bytes_for(places, key->shard_count));
-    if (in->memory == NULL) goto undo_share;
-    in->key = *key;
-    tb_landing_init(&in->core, in->share->places, key->shard_count, in->memory);
-    struct in **at = &l->ins;
-    while (*at != NULL)
-        at = &(*at)->next;
-    *at = in;
-    links_busy(ls);
-    return TB_OK;
-
-undo_share:
-    tb_share_free(in->share);
-undo_in:
-    tb_free(in);
-    return TB_SITE_NOMEM;
-}
-
-static void in_end(struct link *l, struct in *in, enum tb_status why)
-{
-    const struct tb_links_options *o = &l->links->options;
-    const struct tb_version_key key = in->key;
-    if (why != TB_OK)
-        link_in_stop(l, in);
-    else
-        unlist(l, in); /* the peer knows by HELD that it is over */
-    in->crossing = 0;
-    in->base = NULL;
-    in->finished = true;
-    if (why == TB_OK && o->ops->on_landed != NULL) o->ops->on_landed(o->user, l->index, &key);
-    if (why != TB_OK && o->ops->on_failed != NULL) o->ops->on_failed(o->user, l->index, &key.uid, why);
-}
-
-void link_in_fail(struct link *l, const struct tb_id *uid, enum tb_status why)
-{
-    struct in *in = link_in_of(l, uid);
-    if (in != NULL && !in->finished) in_end(l, in, why);
-}
-
-static void send_held(struct link *l, const struct in *in, uint32_t shard, const struct tb_held_word *words,
-                      uint32_t count)
-{
-    const uint32_t bytes = count * TB_HELD_WORD_BYTES;
-    struct tb_writer *w = link_begin(l, TB_FRAME_HELD, LINK_SMALL + bytes);
-    if (w == NULL) return;
-    tb_write_u32(w, in->crossing); /* as tb_frame_held, whose span is written in place */
-    tb_write_u32(w, shard);
-    tb_write_u32(w, bytes);
-    tb_held_words_encode(words, count, w);
-    link_end(l);
-}
-
 static bool tell_differences(struct link *l, struct in *in, tb_time_ns now)
 {
-    static _Thread_local struct tb_held_word words[HELD_WORDS_MAX];
+    static _Thread_local struct tb_held_word words[LINK_WORDS_MAX];
     uint32_t shard = 0, count = 0;
     bool any = false;
-    while ((count = tb_landing_differences(&in->core, &shard, words, HELD_WORDS_MAX)) > 0) {
-        send_held(l, in, shard, words, count);
+    while ((count = tb_landing_differences(&in->core, &shard, words, LINK_WORDS_MAX)) > 0) {
+        link_send_words(l, TB_FRAME_HELD, in->crossing, shard, words, count);
         any = true;
     }
     if (any) tb_landing_told(&in->core, now);
     return any;
-}
-
-bool link_layouts_meet(const struct tb_share *a, const struct tb_share *b)
-{
-    for (uint32_t s = 0; s < a->shard_count && s < b->shard_count; s++)
-        if (tb_digest_equal(&a->places[s].manifest->layout.id, &b->places[s].manifest->layout.id))
-            return true;
-    return false;
 }
 
 /* The newest version that is whole here and that the peer says it serves too; where there is none, the newest older one: the peer may
@@ -180,7 +30,7 @@ static struct tb_share *choose_base(const struct link *l, const struct in *in)
         if (!tb_name_equal(&o->key.model, &in->key.model) || (shared && !served)) continue;
         if (!served && tb_version_key_compare(&o->key, &in->key) > 0) continue;
         if (best != NULL && shared == served && tb_version_key_compare(&o->key, &best->key) < 0) continue;
-        if (!link_layouts_meet(in->share, o->share)) continue;
+        if (!tb_share_layouts_meet(in->share, o->share)) continue;
         best = o;
         shared = served;
     }
@@ -245,7 +95,7 @@ static void say_want(struct link *l, const struct in *in)
 static void in_begin(struct link *l, struct in *in, tb_time_ns now)
 {
     tb_turn_begin(&in->turn, now);
-    unlist(l, in);
+    link_in_unlist(l, in);
     in->base = choose_base(l, in);
     struct tb_stream_copy *copies = in->base != NULL ? copies_new(l, in) : NULL;
     if (copies == NULL) in->base = NULL;
@@ -289,8 +139,8 @@ static void take_bad(struct link *l, struct in *in, const struct tb_note *n)
     const uint32_t crossing = in->crossing;
     refuse(l, in, &chunk, n->why);
     if (o->ops->on_chunk_bad != NULL) o->ops->on_chunk_bad(o->user, l->index, &bad);
-    in = in_find(l, crossing); /* the daemon may have ended it */
-    if (in != NULL && bad.times >= TB_LINKS_REFUSALS_MAX) in_end(l, in, TB_CHUNK_DIGEST);
+    in = link_in_find(l, crossing); /* the daemon may have ended it */
+    if (in != NULL && bad.times >= TB_LINKS_REFUSALS_MAX) link_in_end(l, in, TB_CHUNK_DIGEST);
 }
 
 /* P10: the base went, or a chunk of it failed its re-verification, which the arena has told. */
@@ -307,7 +157,7 @@ static void take_no_base(struct link *l, struct in *in, const struct tb_landing_
 void link_in_note(struct link *l, const struct tb_note *n)
 {
     const struct tb_landing_chunk chunk = {n->shard, n->chunk};
-    struct in *in = in_find(l, n->crossing);
+    struct in *in = link_in_find(l, n->crossing);
     if (in == NULL) return;
     if (n->kind == TB_NOTE_BAD && n->why == TB_REFUSAL_NO_BASE)
         take_no_base(l, in, &chunk);
@@ -323,13 +173,13 @@ static bool in_tick(struct link *l, struct in *in, tb_time_ns now)
     struct tb_landing_chunk chunk;
     if (in->finished) return false;
     if (in->crossing == 0) {
-        if (all_held(in)) { /* by another way */
-            in_end(l, in, TB_OK);
+        if (link_in_all_held(in)) { /* by another way */
+            link_in_end(l, in, TB_OK);
             return true;
         }
         /* After a cut, what the old streams still bring is told first: it is not sent again (P5). */
         if (!link_is_up(l) || link_streams_old(l) || link_announced(l, &in->key.uid) == NULL) return false;
-        if (crossing_count(l) >= TB_LINKS_LANDINGS_MAX) return false; /* its turn comes when one is over */
+        if (link_in_crossings(l) >= TB_LINKS_LANDINGS_MAX) return false; /* its turn comes when one is over */
         if (!link_may_begin(l, in) && !link_take_turn(l, in, now)) return false;
         in_begin(l, in, now);
         if (in->crossing == 0) return false;
@@ -343,7 +193,7 @@ static bool in_tick(struct link *l, struct in *in, tb_time_ns now)
         return false;
     }
     if (!tb_landing_whole(&in->core)) return false;
-    in_end(l, in, TB_OK);
+    link_in_end(l, in, TB_OK);
     return true;
 }
 

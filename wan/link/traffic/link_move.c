@@ -49,6 +49,7 @@ void link_move_tick(struct link *l, tb_time_ns now)
 
 void link_move_down(struct link *l)
 {
+    l->stream_garbled = false;
     link_outs_drop(l, NULL);
     for (struct in *in = l->ins; in != NULL; in = in->next) {
         if (in->crossing != 0)

@@ -5,87 +5,40 @@
  * landed like what is asked for, where the daemon takes it and its base is the one that was named; else STOP, within
  * options.push_ms of its manifests, and it goes when it is asked for. Streams wait with chunks of it until then (stream_receive.c), and other
  * models behind them: so one whose manifests take long is not sent, and one that was not taken in time is the last of its model for a while. */
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "wan/link/link.h"
-
-static struct push **find_model(struct push **at, const struct tb_name *model)
-{
-    while (*at != NULL && !tb_name_equal(&(*at)->model, model))
-        at = &(*at)->next;
-    return at;
-}
-
-static struct push **find_uid(struct push **at, const struct tb_id *uid)
-{
-    while (*at != NULL && !tb_id_equal(&(*at)->uid, uid))
-        at = &(*at)->next;
-    return at;
-}
-
-static struct push *take_out(struct push **at)
-{
-    struct push *p = *at;
-    *at = p->next;
-    return p;
-}
-
-static void free_all(struct push **at)
-{
-    while (*at != NULL)
-        tb_free(take_out(at));
-}
-
-void link_pushes_down(struct link *l)
-{
-    free_all(&l->expecting);
-    free_all(&l->pushed);
-    free_all(&l->expected);
-    memset(l->given, 0, sizeof l->given);
-    tb_feed_unexpect(l->feed, 0); /* streams hear of it as they end */
-}
-
-void link_pushes_forget(struct link *l)
-{
-    free_all(&l->resting);
-}
+#include <string.h>
 
 /* ---- receiving ---- */
 
 /* What was too long in coming once will be so again: each time every stream stands still, and what went went in vain. */
 static bool rests(struct link *l, const struct tb_name *model)
 {
-    struct push **at = find_model(&l->resting, model);
+    struct push **at = push_find_model(&l->resting, model);
     if (*at == NULL) return false;
     if (tb_time_since((*at)->began, tb_clock_now()) < TB_MS(l->links->options.push_rest_ms)) return true;
-    tb_free(take_out(at));
+    tb_free(push_take_out(at));
     return false;
 }
 
 static void rest(struct link *l, struct push *p)
 {
-    struct push **before = find_model(&l->resting, &p->model);
-    if (*before != NULL) tb_free(take_out(before));
+    struct push **before = push_find_model(&l->resting, &p->model);
+    if (*before != NULL) tb_free(push_take_out(before));
     p->began = tb_clock_now();
     p->next = l->resting;
     l->resting = p; /* as many as models are wanted */
-}
-
-static bool is_newer(const struct tb_version_key *key, const struct tb_version_key *than)
-{
-    return tb_name_equal(&key->model, &than->model) && tb_version_key_compare(key, than) > 0;
 }
 
 /* Something newer is there, and is asked for; or is here, and P5: who lost it may take it for the next one. */
 static bool is_behind(const struct link *l, const struct offer *newest)
 {
     for (uint32_t i = 0; i < l->announced_count; i++)
-        if (is_newer(&l->announced[i].key, &newest->key)) return true;
+        if (push_is_newer(&l->announced[i].key, &newest->key)) return true;
     for (const struct offer *o = l->links->offers; o != NULL; o = o->next)
-        if (is_newer(&o->key, &newest->key)) return true;
+        if (push_is_newer(&o->key, &newest->key)) return true;
     return false;
 }
 
@@ -101,7 +54,7 @@ static bool lands_another(const struct link *l, const struct offer *whole)
 
 static void expect_no_more(struct link *l, struct push **at)
 {
-    struct push *p = take_out(at);
+    struct push *p = push_take_out(at);
     tb_feed_unexpect(l->feed, p->crossing);
     tb_free(p);
     links_heed(l->links); /* what waits for it is dropped */
@@ -113,7 +66,7 @@ void link_expect(struct link *l, const struct offer *o)
     if (l->protocol < TB_LINK_PROTOCOL_PUSH || options->ops->expects == NULL) return;
     if (!options->ops->expects(options->user, l->index, &o->key.model)) return;
     if (rests(l, &o->key.model) || is_behind(l, o) || lands_another(l, o)) return;
-    struct push **before = find_model(&l->expecting, &o->key.model);
+    struct push **before = push_find_model(&l->expecting, &o->key.model);
     if (*before != NULL) expect_no_more(l, before); /* there, too, one takes the other's place */
     struct push *p = tb_calloc(1, sizeof *p);
     if (p == NULL) return; /* the next version is asked for */
@@ -147,7 +100,8 @@ enum tb_status link_on_push(struct link *l, struct tb_wire_frame *f)
     const enum tb_status status = tb_frame_push_decode(&f->payload, &m);
     if (status != TB_OK) return status;
     if (m.crossing == 0 || !was_given(l, m.crossing)) return TB_PEER_GARBLED;
-    if (link_announced(l, &m.uid) != NULL || *find_uid(&l->pushed, &m.uid) != NULL) return TB_PEER_GARBLED;
+    if (link_announced(l, &m.uid) != NULL || *push_find_uid(&l->pushed, &m.uid) != NULL)
+        return TB_PEER_GARBLED;
     struct push **at = &l->expecting;
     while (*at != NULL && (*at)->crossing != m.crossing)
         at = &(*at)->next;
@@ -155,27 +109,13 @@ enum tb_status link_on_push(struct link *l, struct tb_wire_frame *f)
         LINK_SEND(l, TB_FRAME_STOP, tb_frame_stop, LINK_SMALL, .crossing = m.crossing);
         return TB_OK;
     }
-    struct push *p = take_out(at);
+    struct push *p = push_take_out(at);
     p->uid = m.uid;
     p->began = p->came = tb_clock_now();
     p->next = l->pushed;
     l->pushed = p;
     links_busy(l->links);
     return TB_OK;
-}
-
-bool link_is_pushed(const struct link *l, const struct tb_id *uid)
-{
-    const struct push *p = l->pushed;
-    while (p != NULL && !tb_id_equal(&p->uid, uid))
-        p = p->next;
-    return p != NULL;
-}
-
-void link_push_moved(struct link *l, const struct tb_id *uid)
-{
-    struct push *p = *find_uid(&l->pushed, uid);
-    if (p != NULL) p->came = tb_clock_now();
 }
 
 /* P10 */
@@ -193,8 +133,8 @@ static void decline(struct link *l, struct push **at, const char *why)
 
 uint32_t link_push_take(struct link *l, const struct in *in)
 {
-    struct push **at = find_uid(&l->pushed, &in->key.uid);
-    struct push **expecting = find_model(&l->expecting, &in->key.model);
+    struct push **at = push_find_uid(&l->pushed, &in->key.uid);
+    struct push **expecting = push_find_model(&l->expecting, &in->key.model);
     if (*at == NULL) { /* WANT ends what was expected, there too */
         if (*expecting != NULL) expect_no_more(l, expecting);
         return 0;
@@ -203,7 +143,7 @@ uint32_t link_push_take(struct link *l, const struct in *in)
         decline(l, at, "another_base");
         return 0;
     }
-    struct push *p = take_out(at);
+    struct push *p = push_take_out(at);
     const uint32_t crossing = p->crossing;
     tb_free(p);
     l->stats.pushed++;
@@ -241,79 +181,12 @@ void link_pushes_tick(struct link *l, tb_time_ns now)
 
 void link_push_gone(struct link *l, const struct tb_id *uid)
 {
-    struct push **at = find_uid(&l->pushed, uid);
+    struct push **at = push_find_uid(&l->pushed, uid);
     if (*at != NULL) decline(l, at, "gone_there");
 }
 
 void link_push_too_much(struct link *l, const struct tb_id *uid)
 {
-    struct push **at = find_uid(&l->pushed, uid);
+    struct push **at = push_find_uid(&l->pushed, uid);
     if (*at != NULL) decline_and_rest(l, at, "manifests_too_large");
-}
-
-/* ---- sending ---- */
-
-enum tb_status link_on_expect(struct link *l, struct tb_wire_frame *f)
-{
-    struct tb_frame_expect m;
-    if (l->protocol < TB_LINK_PROTOCOL_PUSH) return TB_PEER_GARBLED;
-    const enum tb_status status = tb_frame_expect_decode(&f->payload, &m);
-    if (status != TB_OK) return status;
-    if (m.crossing <= l->want_last) return TB_PEER_GARBLED;
-    l->want_last = m.crossing;
-    if (!link_granted(l, &m.model)) return TB_OK;
-    struct push *p = *find_model(&l->expected, &m.model); /* as many as models are granted */
-    if (p == NULL) p = tb_calloc(1, sizeof *p);
-    if (p == NULL) return TB_OK; /* it is asked */
-    if (*find_model(&l->expected, &m.model) == NULL) {
-        p->next = l->expected;
-        l->expected = p;
-    }
-    p->model = m.model;
-    p->crossing = m.crossing;
-    p->base = m.base;
-    return TB_OK;
-}
-
-void link_expected_ends(struct link *l, const struct tb_name *model)
-{
-    struct push **at = find_model(&l->expected, model);
-    if (*at != NULL) tb_free(take_out(at));
-}
-
-/* The peer has heard of something newer than what it holds: it is about to ask for that. */
-static bool was_told_of_more(const struct link *l, const struct offer *base)
-{
-    for (const struct offer *o = l->links->offers; o != NULL; o = o->next) {
-        if (o->peers[l->index].announced != l->session_seq || o->peers[l->index].whole) continue;
-        if (is_newer(&o->key, &base->key)) return true;
-    }
-    return false;
-}
-
-/* The peer lands nothing before it has them, and all its streams wait meanwhile: more of them than three flights of a TCP that begins
- * would cost the others more time than the two round trips that are saved here. */
-static bool manifests_are_short(const struct link *l, const struct offer *o)
-{
-    uint64_t bytes = 0;
-    for (uint32_t s = 0; s < o->share->shard_count; s++) {
-        const struct tb_manifest *m = o->share->places[s].manifest;
-        bytes += tb_manifest_head_bytes(m) + (uint64_t)m->chunk_count * TB_DIGEST_BYTES;
-    }
-    return bytes <= l->links->options.push_manifest_bytes;
-}
-
-bool link_push(struct link *l, struct offer *o)
-{
-    struct push **at = find_model(&l->expected, &o->key.model);
-    if (*at == NULL) return false;
-    struct offer *base = offer_find(l->links, &(*at)->base);
-    if (base == NULL || !is_newer(&o->key, &base->key) || was_told_of_more(l, base)) return false;
-    if (!link_layouts_meet(o->share, base->share) || !manifests_are_short(l, o)) return false;
-    const uint32_t crossing = (*at)->crossing;
-    if (link_out_push(l, crossing, o, base->share) != TB_OK) return false;
-    tb_free(take_out(at));
-    l->stats.pushed++;
-    LINK_SEND(l, TB_FRAME_PUSH, tb_frame_push, LINK_SMALL, .crossing = crossing, .uid = o->key.uid);
-    return true;
 }

@@ -1,106 +1,12 @@
 /* link_send.c - crossings that the peer draws from us: what it says of them, and parcels into the feed, from which streams take them.
  * outbound.h decides what goes, fair_queue.h whose turn it is, and hedge.h what goes again. */
-#include <string.h>
-
 #include "base/assert.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "wan/link/link.h"
+#include <string.h>
 
 #define AHEAD_BYTES ((uint64_t)16 << 20) /* of a pushed crossing, on the wire: 1 Gbit/s for 130 ms */
-
-static struct out *out_find(const struct link *l, uint32_t crossing)
-{
-    struct out *o = l->outs;
-    while (o != NULL && o->crossing != crossing)
-        o = o->next;
-    return o;
-}
-
-/* Crossings of one model are one flow: one begun before is finished before. */
-static struct out *out_of_model(const struct link *l, const struct tb_name *model)
-{
-    struct out *o = l->outs;
-    while (o != NULL && !tb_name_equal(&o->offer->key.model, model))
-        o = o->next;
-    return o;
-}
-
-static uint32_t flow_of(struct link *l, const struct tb_name *model)
-{
-    const struct tb_links_options *o = &l->links->options;
-    const struct out *other = out_of_model(l, model);
-    if (other != NULL) return other->flow;
-    const uint32_t flow =
-        tb_fair_join(&l->fair, o->ops->weight_of != NULL ? o->ops->weight_of(o->user, model) : 1);
-    TB_ASSERT(flow != TB_FAIR_NONE); /* as many as crossings */
-    return flow;
-}
-
-static void out_free(struct link *l, struct out *out)
-{
-    struct out **at = &l->outs;
-    while (*at != out)
-        at = &(*at)->next;
-    *at = out->next;
-    if (out_of_model(l, &out->offer->key.model) == NULL) tb_fair_leave(&l->fair, out->flow);
-    tb_feed_purge(l->feed, out->crossing);
-    if (out->base != NULL && out->base->known != NULL) links_past_free(l->links, out->base);
-    tb_hedge_over(&l->hedge, out->crossing);
-    tb_free(out->memory);
-    tb_free(out);
-}
-
-void link_outs_drop(struct link *l, const struct offer *o)
-{
-    for (struct out *out = l->outs, *next; out != NULL; out = next) {
-        next = out->next;
-        if (o == NULL || out->offer == o) out_free(l, out);
-    }
-}
-
-static uint32_t out_count(const struct link *l)
-{
-    uint32_t count = 0;
-    for (const struct out *o = l->outs; o != NULL; o = o->next)
-        count++;
-    return count;
-}
-
-static enum tb_status out_new(struct link *l, uint32_t crossing, struct offer *offer)
-{
-    struct out *out = tb_calloc(1, sizeof *out);
-    if (out == NULL) return TB_SITE_NOMEM;
-    out->memory = tb_malloc(tb_crossing_bytes_for(offer->share->places, offer->share->shard_count));
-    if (out->memory == NULL) {
-        tb_free(out);
-        return TB_SITE_NOMEM;
-    }
-    out->crossing = crossing;
-    out->offer = offer;
-    out->began_at = tb_clock_now();
-    out->flow = flow_of(l, &offer->key.model);
-    tb_crossing_init(&out->core, offer->share->places, offer->share->shard_count, out->memory);
-    struct out **at = &l->outs; /* one begun before is finished before */
-    while (*at != NULL)
-        at = &(*at)->next;
-    *at = out;
-    return TB_OK;
-}
-
-enum tb_status link_out_push(struct link *l, uint32_t crossing, struct offer *o, struct tb_share *base)
-{
-    if (out_of_model(l, &o->key.model) != NULL || out_count(l) >= TB_LINKS_CROSSINGS_MAX) return TB_AGAIN;
-    const enum tb_status status = out_new(l, crossing, o);
-    if (status != TB_OK) return status;
-    struct out *out = out_find(l, crossing);
-    out->based = true;
-    out->base = base;
-    tb_crossing_base(&out->core, base->places, base->shard_count);
-    tb_crossing_push(&out->core);
-    links_busy(l->links);
-    return TB_OK;
-}
 
 enum tb_status link_on_want(struct link *l, struct tb_wire_frame *f)
 {
@@ -120,18 +26,10 @@ enum tb_status link_on_want(struct link *l, struct tb_wire_frame *f)
     }
     link_expected_ends(l, &o->key.model);
     link_outs_drop(l, o); /* it begins again */
-    status = out_count(l) < TB_LINKS_CROSSINGS_MAX ? out_new(l, m.crossing, o) : TB_SITE_NOMEM;
+    status = link_out_count(l) < TB_LINKS_CROSSINGS_MAX ? link_out_new(l, m.crossing, o) : TB_SITE_NOMEM;
     if (status != TB_OK) link_send_gone(l, &m.uid, status);
     links_busy(l->links);
     return TB_OK;
-}
-
-/* The crossing a message is about. One that is over is no mistake: our end of it and the peer's words
- * crossed. */
-enum tb_status link_out_of(const struct link *l, uint32_t crossing, struct out **out_out)
-{
-    *out_out = out_find(l, crossing);
-    return crossing == 0 || crossing > l->want_last ? TB_PEER_GARBLED : TB_OK;
 }
 
 /* The peer holds that version whole. We may not: then steps that were kept may lead from it, or the chunks go as they are. Another
@@ -168,7 +66,7 @@ static void out_progress(struct link *l, struct out *out)
     struct offer *o = out->offer;
     o->peers[l->index].held_chunks = (uint32_t)out->core.peer_held;
     if (!out->core.started || !tb_crossing_whole(&out->core)) return;
-    out_free(l, out);
+    link_out_free(l, out);
     link_peer_held(l, o);
 }
 
@@ -193,7 +91,7 @@ void link_take_taken(struct link *l)
     const uint32_t count = tb_feed_collect_taken(l->feed, taken);
     const tb_time_ns now = tb_clock_now();
     for (uint32_t i = 0; i < count; i++) {
-        struct out *out = out_find(l, taken[i].crossing);
+        struct out *out = link_out_find(l, taken[i].crossing);
         if (out == NULL) continue;
         tb_crossing_taken(&out->core, &taken[i].parcel, taken[i].slot);
         const struct tb_hedge_way way = {.crossing = taken[i].crossing,
@@ -230,7 +128,7 @@ enum tb_status link_on_stop(struct link *l, struct tb_wire_frame *f)
     struct out *out = NULL;
     enum tb_status status = tb_frame_stop_decode(&f->payload, &m);
     if (status == TB_OK) status = link_out_of(l, m.crossing, &out);
-    if (status == TB_OK && out != NULL) out_free(l, out);
+    if (status == TB_OK && out != NULL) link_out_free(l, out);
     return status;
 }
 
@@ -296,7 +194,7 @@ enum tb_status link_on_refused(struct link *l, struct tb_wire_frame *f)
 void link_out_unsent(struct link *l, const struct tb_note *n)
 {
     uint32_t times = 0;
-    struct out *out = out_find(l, n->crossing);
+    struct out *out = link_out_find(l, n->crossing);
     const struct tb_frame_refused lost = {
         .crossing = n->crossing, .shard = n->shard, .chunk = n->chunk, .why = TB_REFUSAL_LOST};
     if (out == NULL) return;
@@ -434,4 +332,26 @@ bool link_slot_idle(const struct link *l, uint32_t slot)
     for (uint32_t i = 0; i < l->hedge.way_count; i++)
         if (l->hedge.ways[i].slot == slot) return false;
     return true;
+}
+
+enum tb_status link_on_take(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_take m;
+    struct out *out = NULL;
+    if (l->protocol < TB_LINK_PROTOCOL_SHARED) return TB_PEER_GARBLED;
+    enum tb_status status = tb_frame_take_decode(&f->payload, &m);
+    if (status == TB_OK) status = link_out_of(l, m.crossing, &out);
+    if (status != TB_OK || out == NULL) return status;
+    return tb_crossing_take(&out->core, m.shard, &m.words);
+}
+
+void link_outs_have(struct link *l, tb_time_ns now)
+{
+    static _Thread_local struct tb_held_word words[LINK_WORDS_MAX];
+    for (struct out *out = l->outs; out != NULL && link_is_up(l); out = out->next) {
+        if (!out->core.shared || tb_time_since(out->have_at, now) < TB_HELD_EVERY) continue;
+        for (uint32_t shard = 0, count; (count = tb_crossing_have(&out->core, &shard, words, LINK_WORDS_MAX)) > 0;)
+            link_send_words(l, TB_FRAME_HAVE, out->crossing, shard, words, count);
+        out->have_at = now;
+    }
 }

@@ -1,49 +1,9 @@
 /* link_share.c - one version from several peers at once: TAKE says what each is to send, HAVE what it holds. source_division.h decides;
  * this speaks to the peers. A peer whose protocol has no TAKE sends alone, in its turn (sender_turn.h). */
-#include <string.h>
-
 #include "base/fault.h"
 #include "base/log.h"
 #include "wan/link/link.h"
-
-#define WORDS_MAX (TB_LINK_PAGE_BYTES / TB_HELD_WORD_BYTES)
-
-static void send_words(struct link *l, enum tb_frame_type type, uint32_t crossing, uint32_t shard,
-                       const struct tb_held_word *words, uint32_t count)
-{
-    const uint32_t bytes = count * TB_HELD_WORD_BYTES;
-    struct tb_writer *w = link_begin(l, type, LINK_SMALL + bytes);
-    if (w == NULL) return;
-    tb_write_u32(w, crossing); /* as tb_frame_take and tb_frame_have, whose span is written in place */
-    tb_write_u32(w, shard);
-    tb_write_u32(w, bytes);
-    tb_held_words_encode(words, count, w);
-    link_end(l);
-}
-
-/* ---- sending ---- */
-
-enum tb_status link_on_take(struct link *l, struct tb_wire_frame *f)
-{
-    struct tb_frame_take m;
-    struct out *out = NULL;
-    if (l->protocol < TB_LINK_PROTOCOL_SHARED) return TB_PEER_GARBLED;
-    enum tb_status status = tb_frame_take_decode(&f->payload, &m);
-    if (status == TB_OK) status = link_out_of(l, m.crossing, &out);
-    if (status != TB_OK || out == NULL) return status;
-    return tb_crossing_take(&out->core, m.shard, &m.words);
-}
-
-void link_outs_have(struct link *l, tb_time_ns now)
-{
-    static _Thread_local struct tb_held_word words[WORDS_MAX];
-    for (struct out *out = l->outs; out != NULL && link_is_up(l); out = out->next) {
-        if (!out->core.shared || tb_time_since(out->have_at, now) < TB_HELD_EVERY) continue;
-        for (uint32_t shard = 0, count; (count = tb_crossing_have(&out->core, &shard, words, WORDS_MAX)) > 0;)
-            send_words(l, TB_FRAME_HAVE, out->crossing, shard, words, count);
-        out->have_at = now;
-    }
-}
+#include <string.h>
 
 /* ---- landing ---- */
 
@@ -113,7 +73,7 @@ static void take_nothing(struct link *l, const struct in *in)
     const struct tb_held_word none = {0, 0};
     for (uint32_t s = 0; s < in->key.shard_count; s++) {
         if (in->share->places[s].manifest->chunk_count == 0) continue;
-        send_words(l, TB_FRAME_TAKE, in->crossing, s, &none, 1);
+        link_send_words(l, TB_FRAME_TAKE, in->crossing, s, &none, 1);
         return;
     }
 }
@@ -197,10 +157,10 @@ void link_share_begin(struct link *l, struct in *in, tb_time_ns now)
 
 static void tell_news(struct division *v, uint32_t source)
 {
-    static _Thread_local struct tb_held_word words[WORDS_MAX];
+    static _Thread_local struct tb_held_word words[LINK_WORDS_MAX];
     struct link *l = v->members[source].link;
-    for (uint32_t shard = 0, count; (count = tb_divide_news(&v->core, source, &shard, words, WORDS_MAX)) > 0;)
-        send_words(l, TB_FRAME_TAKE, v->members[source].crossing, shard, words, count);
+    for (uint32_t shard = 0, count; (count = tb_divide_news(&v->core, source, &shard, words, LINK_WORDS_MAX)) > 0;)
+        link_send_words(l, TB_FRAME_TAKE, v->members[source].crossing, shard, words, count);
 }
 
 /* What the members' streams brought. Those whose crossing is over, or another one by now, leave. */

@@ -7,20 +7,10 @@
 
 /* ---- a new life ---- */
 
-/* The peer's arena lost what the earlier life held. Its HELD and WHOLE of that life say nothing any more (P10). */
-static void forget_held(struct link *l)
-{
-    for (struct offer *o = l->links->offers; o != NULL; o = o->next) {
-        o->peers[l->index].whole = false;
-        o->peers[l->index].held_chunks = 0;
-        o->peers[l->index].told_held = 0;
-    }
-}
-
 void link_life(struct link *l, const struct tb_id *life)
 {
     const struct tb_links_options *o = &l->links->options;
-    if (!tb_id_equal(&l->peer_life, life) && !tb_id_is_zero(&l->peer_life)) forget_held(l);
+    if (!tb_id_equal(&l->peer_life, life) && !tb_id_is_zero(&l->peer_life)) link_peer_forgets(l);
     l->peer_life = *life;
     if (o->ops->on_life != NULL) o->ops->on_life(o->user, l->index, life);
 }

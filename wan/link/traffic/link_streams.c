@@ -1,36 +1,9 @@
 /* link_streams.c - the data streams of a link, as the main loop sees them: dialled by the side that dialled
  * the session, bound to it by its id, one number each, and spread over the stream loops. */
-#include <stdio.h>
-
 #include "base/fault.h"
 #include "base/log.h"
 #include "wan/link/link.h"
-
-/* they bring the first chunks; whatever else is wanted is dialled once the peer is greeted */
-#define AHEAD_MAX 4u
-
-uint32_t link_streams_count(const struct link *l)
-{
-    uint32_t count = l->ahead_count;
-    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
-        count += l->streams[i] != NULL;
-    return count;
-}
-
-bool link_streams_old(const struct link *l)
-{
-    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
-        if (l->streams[i] != NULL && l->streams[i]->plan.session_seq != l->session_seq) return true;
-    return false;
-}
-
-void link_stream_end(struct tb_stream *s)
-{
-    if (s->loop != NULL)
-        tb_stream_end(s);
-    else
-        atomic_store(&s->ending, true); /* still on its way to a loop */
-}
+#include <stdio.h>
 
 void link_streams_end_old(struct link *l)
 {
@@ -41,58 +14,18 @@ void link_streams_end_old(struct link *l)
     }
 }
 
-static int free_slot(const struct link *l)
-{
-    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
-        if (l->streams[i] == NULL) return (int)i;
-    return -1;
-}
-
-static void to_loop(struct tb_links *ls, struct tb_stream *s)
-{
-    tb_stream_loop_add(ls->loops[ls->loop_at++ % ls->loop_count], s);
-}
-
-static struct tb_stream_plan plan_for(struct link *l, uint32_t slot, uint32_t number)
-{
-    const struct tb_links_options *o = &l->links->options;
-    return (struct tb_stream_plan){.feed = l->feed,
-                                   .session_seq = l->session_seq,
-                                   .session = l->session_id,
-                                   .number = number,
-                                   .slot = slot,
-                                   .protocol = l->protocol,
-                                   .peer = l->index,
-                                   .trust = {o->ops->base_good, o->user},
-                                   .objects = l->links->options.objects,
-                                   .path = &l->path,
-                                   .records_max = o->records_max,
-                                   .idle = TB_MS(o->stream_idle_ms)};
-}
-
 /* ---- ours ---- */
-
-static struct tb_stream_plan dial_plan(struct link *l, uint32_t slot, const struct tb_address *to)
-{
-    struct tb_stream_plan plan = plan_for(l, slot, 0);
-    plan.dialled = true;
-    plan.address = *to;
-    plan.segment_bytes_max = l->segment.bytes_max;
-    plan.tls = l->links->options.tls;
-    plan.expect = l->identity;
-    return plan;
-}
 
 static bool dial_one(struct link *l)
 {
-    const int slot = free_slot(l);
+    const int slot = link_stream_free_slot(l);
     if (slot < 0) return false;
-    struct tb_stream_plan plan = dial_plan(l, (uint32_t)slot, &l->session->address);
+    struct tb_stream_plan plan = link_stream_dial_plan(l, (uint32_t)slot, &l->session->address);
     plan.number = ++l->stream_number;
     struct tb_stream *s = tb_stream_new(&plan);
     if (s == NULL) return false;
     l->streams[slot] = s;
-    to_loop(l->links, s);
+    links_stream_to_loop(l->links, s);
     return true;
 }
 
@@ -102,60 +35,6 @@ static void dial_missing(struct link *l, tb_time_ns now)
     uint32_t count = link_streams_fresh(l);
     while (count < link_streams_wanted(l) && dial_one(l))
         count++;
-}
-
-/* ---- ahead of their session ---- */
-
-void link_streams_ahead(struct link *l, const struct tb_address *to)
-{
-    const uint32_t all = link_streams_wanted(l), wanted = all < AHEAD_MAX ? all : AHEAD_MAX;
-    const struct tb_stream_plan plan = dial_plan(l, 0, to);
-    while (l->ahead_count < wanted) {
-        struct tb_stream *s = tb_stream_new_ahead(&plan);
-        if (s == NULL) return;
-        l->ahead[l->ahead_count++] = s;
-        to_loop(l->links, s);
-    }
-}
-
-void link_streams_ahead_end(struct link *l)
-{
-    for (uint32_t i = 0; i < l->ahead_count; i++)
-        if (!atomic_load(&l->ahead[i]->ending)) tb_stream_end(l->ahead[i]);
-}
-
-/* The session's now, unless it went elsewhere. */
-static bool adopt(struct link *l, struct tb_stream *s)
-{
-    const int slot = free_slot(l);
-    if (slot < 0 || tb_stream_phase(s) == TB_STREAM_GONE || atomic_load(&s->ending)) return false;
-    if (!link_same_address(&s->plan.address, &l->session->address)) return false;
-    const struct tb_stream_plan plan = plan_for(l, (uint32_t)slot, ++l->stream_number);
-    l->streams[slot] = s;
-    tb_stream_bind(s, &plan);
-    return true;
-}
-
-void link_streams_adopt(struct link *l)
-{
-    uint32_t left = 0;
-    for (uint32_t i = 0; i < l->ahead_count; i++)
-        if (!l->session->dialled || !adopt(l, l->ahead[i])) l->ahead[left++] = l->ahead[i];
-    l->ahead_count = left;
-    link_streams_ahead_end(l);
-}
-
-static void ahead_gone(struct link *l)
-{
-    uint32_t left = 0;
-    for (uint32_t i = 0; i < l->ahead_count; i++) {
-        struct tb_stream *s = l->ahead[i];
-        if (tb_stream_phase(s) == TB_STREAM_GONE)
-            tb_stream_free(s);
-        else
-            l->ahead[left++] = s;
-    }
-    l->ahead_count = left;
 }
 
 /* ---- the peer's ---- */
@@ -186,7 +65,7 @@ static void on_detached(void *user, struct tb_chan *chan)
     link_conn_free(c);
     if (welcome) {
         s->plan.chan = chan;
-        to_loop(l->links, s);
+        links_stream_to_loop(l->links, s);
         return;
     }
     if (chan != NULL) tb_chan_discard(chan);
@@ -206,9 +85,9 @@ enum tb_status links_on_bind(struct conn *c, struct tb_wire_frame *f)
         return TB_PEER_TOKEN;
     if (m.stream == 0 || number_is_used(l, m.stream)) return TB_PEER_GARBLED;
     if (number_is_gone(l, m.stream)) return TB_PEER_TOKEN;
-    const int slot = free_slot(l);
+    const int slot = link_stream_free_slot(l);
     if (slot < 0) return TB_PEER_GARBLED;
-    const struct tb_stream_plan plan = plan_for(l, (uint32_t)slot, m.stream);
+    const struct tb_stream_plan plan = link_stream_plan(l, (uint32_t)slot, m.stream);
     struct tb_stream *s = tb_stream_new(&plan);
     if (s == NULL) return TB_SITE_NOMEM;
     l->streams[slot] = s;
@@ -242,23 +121,9 @@ enum tb_status link_on_stream_gone(struct link *l, struct tb_wire_frame *f)
     return TB_OK;
 }
 
-static void add_stats(struct tb_links_stats *to, const struct tb_stream *s)
-{
-    to->bytes_sent += atomic_load_explicit(&s->bytes_sent, memory_order_relaxed);
-    to->bytes_received += atomic_load_explicit(&s->bytes_received, memory_order_relaxed);
-    to->bytes_retransmitted += atomic_load_explicit(&s->retransmitted_bytes, memory_order_relaxed);
-    to->chunks_sent += atomic_load_explicit(&s->chunks_sent, memory_order_relaxed);
-    to->chunks_received += atomic_load_explicit(&s->chunks_received, memory_order_relaxed);
-    to->chunks_duplicate += atomic_load_explicit(&s->chunks_duplicate, memory_order_relaxed);
-    to->chunks_bad += atomic_load_explicit(&s->chunks_bad, memory_order_relaxed);
-    to->chunks_on_base += atomic_load_explicit(&s->chunks_on_base, memory_order_relaxed);
-    to->raw_bytes_sent += atomic_load_explicit(&s->raw_bytes, memory_order_relaxed);
-    to->bytes_hedged += atomic_load_explicit(&s->hedged_bytes, memory_order_relaxed);
-}
-
 static void forget_stream(struct link *l, uint32_t slot)
 {
-    add_stats(&l->stats, l->streams[slot]);
+    link_stream_add_stats(&l->stats, l->streams[slot]);
     tb_stream_free(l->streams[slot]);
     l->streams[slot] = NULL;
 }
@@ -279,7 +144,7 @@ static void tell_gone(struct link *l, struct tb_stream *s, tb_time_ns now)
     if (!s->peer_gone && why != TB_CANCELLED)
         tb_log(TB_LOG_WARN, "stream.lost", "peer=%s stream=%u status=%s", l->label.text, s->plan.number,
                tb_status_name(why));
-    if (why == TB_PEER_GARBLED) link_drop(l, TB_PEER_GARBLED);
+    if (why == TB_PEER_GARBLED) l->stream_garbled = true;
 }
 
 static void note_failure(struct link *l, const struct tb_stream *s, tb_time_ns now)
@@ -309,59 +174,17 @@ static void stream_gone(struct link *l, uint32_t slot, tb_time_ns now)
     forget_stream(l, slot);
 }
 
+bool link_streams_garbled(const struct link *l)
+{
+    return l->stream_garbled;
+}
+
 void link_streams_tick(struct link *l, tb_time_ns now)
 {
-    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX && !l->stream_garbled; i++)
         if (l->streams[i] != NULL && tb_stream_phase(l->streams[i]) == TB_STREAM_GONE) stream_gone(l, i, now);
-    ahead_gone(l);
+    if (l->stream_garbled) return; /* the turn ends the session, and calls again */
+    link_streams_ahead_gone(l);
     link_tune(l, now);
     if (link_is_up(l) && !l->links->closing) dial_missing(l, now);
-}
-
-uint64_t link_sent_bytes(const struct link *l)
-{
-    uint64_t bytes = l->stats.bytes_sent;
-    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
-        if (l->streams[i] != NULL)
-            bytes += atomic_load_explicit(&l->streams[i]->bytes_sent, memory_order_relaxed);
-    return bytes;
-}
-
-static uint64_t seen(const atomic_ullong *value)
-{
-    return atomic_load_explicit(value, memory_order_relaxed);
-}
-
-static void one_stream(const struct tb_stream *s, struct tb_links_stream_stats *to)
-{
-    *to = (struct tb_links_stream_stats){
-        .stream = s->plan.number,
-        .open = tb_stream_phase(s) == TB_STREAM_BOUND,
-        .bytes_sent = seen(&s->bytes_sent),
-        .bytes_received = seen(&s->bytes_received),
-        .rtt = seen(&s->rtt),
-        .sent_per_s = seen(&s->sent_per_s),
-        .received_per_s = seen(&s->received_per_s),
-        .retransmitted_bytes = seen(&s->retransmitted_bytes),
-        .unsent_bytes = seen(&s->unsent_bytes),
-        .window_bytes = seen(&s->window_bytes),
-        .records = seen(&s->records),
-        .limit = (enum tb_limit)atomic_load_explicit(&s->limit, memory_order_relaxed)};
-    to->kernel_sends = to->open && s->kernel_sends;
-    to->own_records = to->open && s->own_records;
-    if (to->open) snprintf(to->congestion, sizeof to->congestion, "%s", s->congestion);
-}
-
-void link_stream_stats(const struct link *l, struct tb_links_stats *stats)
-{
-    stats->stream_count = 0;
-    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
-        const struct tb_stream *s = l->streams[i];
-        if (s == NULL) continue;
-        add_stats(stats, s);
-        one_stream(s, &stats->streams[stats->stream_count++]);
-    }
-    stats->streams_wanted = link_streams_wanted(l);
-    stats->streams_used = l->usable;
-    stats->searching = l->tuner.state != TB_TUNER_SETTLED;
 }

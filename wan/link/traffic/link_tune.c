@@ -8,25 +8,10 @@
 #include "wan/link/link.h"
 
 #define LOOK_EVERY TB_MS(250)
+
 /* Nothing moved on a stream that is not needed: it is closed. */
 #define IDLE_BEFORE      TB_SECONDS(2)
 #define IDLE_BEFORE_WORN TB_MS(500)
-
-static bool is_worn(const struct link *l, const struct tb_stream *s)
-{
-    return atomic_load_explicit(&s->records, memory_order_relaxed) >= l->links->options.records_max;
-}
-
-static bool is_ours(const struct link *l, const struct tb_stream *s)
-{
-    return s != NULL && s->plan.session_seq == l->session_seq && tb_stream_phase(s) != TB_STREAM_GONE &&
-           !s->retired;
-}
-
-static bool is_bound(const struct link *l, const struct tb_stream *s)
-{
-    return is_ours(l, s) && tb_stream_phase(s) == TB_STREAM_BOUND && !s->peer_gone;
-}
 
 /* Slots of the bound streams with the lowest numbers, at most `most`. */
 static uint64_t first_of(const struct link *l, uint32_t most, bool worn, uint32_t *count_out)
@@ -37,7 +22,8 @@ static uint64_t first_of(const struct link *l, uint32_t most, bool worn, uint32_
         int found = -1;
         for (int i = 0; i < (int)TB_LINKS_STREAMS_MAX; i++) {
             const struct tb_stream *s = l->streams[i];
-            if (!is_bound(l, s) || s->plan.number <= after || is_worn(l, s) != worn) continue;
+            if (!link_stream_is_bound(l, s) || s->plan.number <= after || link_stream_is_worn(l, s) != worn)
+                continue;
             if (found < 0 || s->plan.number < l->streams[found]->plan.number) found = i;
         }
         if (found < 0) break;
@@ -60,7 +46,7 @@ static tb_time_ns least_rtt(const struct link *l)
 {
     tb_time_ns least = 0;
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
-        const tb_time_ns rtt = is_bound(l, l->streams[i])
+        const tb_time_ns rtt = link_stream_is_bound(l, l->streams[i])
                                    ? atomic_load_explicit(&l->streams[i]->rtt_min, memory_order_relaxed)
                                    : 0;
         if (rtt != 0 && (least == 0 || rtt < least)) least = rtt;
@@ -96,7 +82,7 @@ static void watch_windows(struct link *l)
     struct tb_window_seen received = {.rtt = sent.rtt, .ceiling_bytes = c->receive_bytes, .receives = true};
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
         const struct tb_stream *s = l->streams[i];
-        if (!is_bound(l, s)) continue;
+        if (!link_stream_is_bound(l, s)) continue;
         const uint64_t out = atomic_load_explicit(&s->sent_per_s, memory_order_relaxed);
         const uint64_t in = atomic_load_explicit(&s->received_per_s, memory_order_relaxed);
         const int limit = atomic_load_explicit(&s->limit, memory_order_relaxed);
@@ -166,20 +152,6 @@ enum tb_status link_on_streams(struct link *l, struct tb_wire_frame *f)
     return TB_OK;
 }
 
-uint32_t link_streams_wanted(const struct link *l)
-{
-    const uint32_t wanted = l->tuner.streams > l->peer_wants ? l->tuner.streams : l->peer_wants;
-    return wanted < TB_LINKS_STREAMS_MAX ? wanted : TB_LINKS_STREAMS_MAX;
-}
-
-uint32_t link_streams_fresh(const struct link *l)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
-        count += is_ours(l, l->streams[i]) && !is_worn(l, l->streams[i]);
-    return count;
-}
-
 /* How many bytes moved on it, either way. */
 static uint64_t moved(const struct tb_stream *s)
 {
@@ -191,7 +163,7 @@ static uint64_t moved(const struct tb_stream *s)
 static void retire(struct link *l, struct tb_stream *s)
 {
     s->retired = s->told_gone = true;
-    if (is_worn(l, s)) l->stats.streams_rotated++;
+    if (link_stream_is_worn(l, s)) l->stats.streams_rotated++;
     LINK_SEND(l, TB_FRAME_STREAM_GONE, tb_frame_stream_gone, LINK_SMALL, .stream = s->plan.number);
     link_stream_end(s);
 }
@@ -204,11 +176,12 @@ static void close_idle(struct link *l, tb_time_ns now)
     if (count < link_streams_wanted(l)) return; /* make before break */
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
         struct tb_stream *s = l->streams[i];
-        if (!is_bound(l, s)) continue;
+        if (!link_stream_is_bound(l, s)) continue;
         if (moved(s) != s->moved_bytes || s->idle_since == 0 || (needed >> i & 1) != 0) {
             s->moved_bytes = moved(s);
             s->idle_since = now;
-        } else if (tb_time_since(s->idle_since, now) >= (is_worn(l, s) ? IDLE_BEFORE_WORN : IDLE_BEFORE) &&
+        } else if (tb_time_since(s->idle_since, now) >=
+                       (link_stream_is_worn(l, s) ? IDLE_BEFORE_WORN : IDLE_BEFORE) &&
                    link_slot_idle(l, i)) {
             retire(l, s);
         }

@@ -13,44 +13,14 @@ static void *user_of(const struct link *l)
     return l->links->options.user;
 }
 
-bool link_granted(const struct link *l, const struct tb_name *model)
-{
-    for (uint32_t i = 0; i < l->granted_count; i++)
-        if (tb_name_equal(&l->granted[i], model)) return true;
-    return false;
-}
-
-const struct announced *link_announced(const struct link *l, const struct tb_id *uid)
-{
-    for (uint32_t i = 0; i < l->announced_count; i++)
-        if (tb_id_equal(&l->announced[i].key.uid, uid)) return &l->announced[i];
-    return NULL;
-}
-
-static void send_version(struct link *l, const struct tb_version_key *key, uint64_t bytes, uint8_t state)
-{
-    LINK_SEND(l, TB_FRAME_VERSION, tb_frame_version, LINK_SMALL, .key = *key, .bytes = bytes, .state = state);
-}
-
 void link_announce(struct link *l, struct offer *o)
 {
     struct offer_peer *p = &o->peers[l->index];
     if (!link_is_up(l) || p->announced == l->session_seq || !link_granted(l, &o->key.model)) return;
     const bool pushed = link_may_read(l, o) && link_push(l, o);
     p->announced = l->session_seq;
-    send_version(l, &o->key, o->bytes, TB_FRAME_VERSION_READY);
+    link_send_version(l, &o->key, o->bytes, TB_FRAME_VERSION_READY);
     if (pushed) link_serve(l, o, false);
-}
-
-void link_send_gone(struct link *l, const struct tb_id *uid, enum tb_status why)
-{
-    LINK_SEND(l, TB_FRAME_GONE, tb_frame_gone, LINK_SMALL, .uid = *uid,
-              .status_negated = tb_frame_status(why));
-}
-
-void link_tell_withdrawn(struct link *l, const struct tb_version_key *key)
-{
-    if (link_is_up(l) && link_granted(l, &key->model)) send_version(l, key, 0, TB_FRAME_VERSION_WITHDRAWN);
 }
 
 void link_subscribe(struct link *l, struct tb_wire *wire)
@@ -161,13 +131,6 @@ static void tell_whole(struct link *l, struct offer *o)
     link_expect(l, o);
 }
 
-static bool is_wanted(const struct link *l, const struct tb_name *model)
-{
-    for (uint32_t i = 0; i < l->model_count; i++)
-        if (tb_name_equal(&l->models[i], model)) return true;
-    return false;
-}
-
 static enum tb_status version_ready(struct link *l, const struct tb_frame_version *m)
 {
     const struct tb_digest zero = {{0}};
@@ -189,7 +152,7 @@ enum tb_status link_on_version(struct link *l, struct tb_wire_frame *f)
     struct tb_frame_version m;
     enum tb_status status = tb_frame_version_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    if (!is_wanted(l, &m.key.model)) return TB_PEER_GARBLED;
+    if (!link_wants(l, &m.key.model)) return TB_PEER_GARBLED;
     const bool withdrawn = m.state == TB_FRAME_VERSION_WITHDRAWN;
     if (!withdrawn && m.state != TB_FRAME_VERSION_READY) return TB_PEER_GARBLED;
     if (!withdrawn) status = version_ready(l, &m);
@@ -201,16 +164,6 @@ enum tb_status link_on_version(struct link *l, struct tb_wire_frame *f)
     return TB_OK;
 }
 
-/* What left the peer is not held there any more, and is no news once it comes back. */
-static void peer_dropped(struct link *l, const struct tb_id *uid)
-{
-    struct offer *o = offer_find(l->links, uid);
-    if (o == NULL) return;
-    o->peers[l->index].whole = false;
-    o->peers[l->index].held_chunks = 0;
-    o->peers[l->index].told_held = 0;
-}
-
 enum tb_status link_on_gone(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_gone m;
@@ -220,7 +173,7 @@ enum tb_status link_on_gone(struct link *l, struct tb_wire_frame *f)
     const struct announced *a = link_announced(l, &m.uid);
     if (a == NULL) { /* it only said that it holds it; or our question and its farewell crossed */
         if (tb_status_scope(why) == TB_SCOPE_SITE) return TB_OK;
-        peer_dropped(l, &m.uid);
+        link_peer_dropped(l, &m.uid);
         if (ops_of(l)->on_peer_dropped != NULL) ops_of(l)->on_peer_dropped(user_of(l), l->index, &m.uid);
         return TB_OK;
     }
@@ -230,7 +183,7 @@ enum tb_status link_on_gone(struct link *l, struct tb_wire_frame *f)
         return TB_OK;
     }
     const struct announced was = *a;
-    peer_dropped(l, &m.uid);
+    link_peer_dropped(l, &m.uid);
     link_push_gone(l, &m.uid);
     l->announced[a - l->announced] = l->announced[--l->announced_count];
     const uint64_t session = l->session_seq;
@@ -239,17 +192,6 @@ enum tb_status link_on_gone(struct link *l, struct tb_wire_frame *f)
     if (session == l->session_seq && ops_of(l)->on_version != NULL)
         ops_of(l)->on_version(user_of(l), l->index, &was.key, was.bytes, TB_LINKS_GONE, why);
     return TB_OK;
-}
-
-void link_peer_held(struct link *l, struct offer *o)
-{
-    struct offer_peer *p = &o->peers[l->index];
-    p->whole = true;
-    p->held_chunks = o->chunks;
-    if (p->told_held == l->session_seq) return;
-    p->told_held = l->session_seq;
-    const struct tb_id uid = o->key.uid;
-    if (ops_of(l)->on_peer_held != NULL) ops_of(l)->on_peer_held(user_of(l), l->index, &uid);
 }
 
 enum tb_status link_on_whole(struct link *l, struct tb_wire_frame *f)
@@ -275,19 +217,6 @@ enum tb_status link_on_report(struct link *l, struct tb_wire_frame *f)
         .uid = m.uid, .site = m.site, .state = (enum tb_links_report_state)m.state};
     if (ops_of(l)->on_report != NULL) ops_of(l)->on_report(user_of(l), l->index, &report);
     return TB_OK;
-}
-
-static bool whole_here(const struct offer *o)
-{
-    for (uint32_t s = 0; s < o->share->shard_count; s++)
-        if (!tb_place_whole(&o->share->places[s])) return false;
-    return true;
-}
-
-void links_offers_tick(struct tb_links *ls)
-{
-    for (struct offer *o = ls->offers; o != NULL; o = o->next)
-        if (!o->whole) o->whole = whole_here(o);
 }
 
 void link_versions_tick(struct link *l)

@@ -1,0 +1,76 @@
+/* link_conn.c - connections that are or may become control streams, ours and those of peers that dial. */
+#include <string.h>
+
+#include "base/fault.h"
+#include "wan/link/link.h"
+
+#define BYE_LINGER_MS 500
+
+void link_conn_close(struct conn *c, enum tb_status why)
+{
+    if (c->ended) return;
+    c->ended = true;
+    tb_wire_close(c->wire, why);
+}
+
+void link_conn_bye(struct conn *c, enum tb_status why, uint64_t detail)
+{
+    if (c->ended) return;
+    struct tb_writer *w = tb_wire_begin(c->wire, TB_FRAME_BYE, 0, LINK_SMALL);
+    if (w != NULL) {
+        tb_frame_bye_encode(&(struct tb_frame_bye){tb_frame_status(why), detail}, w);
+        tb_wire_end(c->wire);
+    }
+    c->ended = true;
+    tb_wire_finish(c->wire, why, BYE_LINGER_MS);
+}
+
+void link_conn_free(struct conn *c)
+{
+    struct conn **at = &c->links->conns;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+    if (!c->dialled) c->links->accepted_count--;
+    if (c->link != NULL) c->link->conn_count--;
+    tb_free(c);
+}
+
+/* P6: strangers take the room of those who come, and none of ours who dial; and our dials to peers that are silent take none of
+ * those who come. */
+bool links_have_room(const struct tb_links *ls, const struct link *l)
+{
+    return l == NULL ? ls->accepted_count < LINK_CONNS_MAX : l->conn_count < LINK_CONNS_PER_PEER;
+}
+
+struct conn *link_conn_new(struct tb_links *ls, struct link *l)
+{
+    if (!links_have_room(ls, l)) return NULL;
+    struct conn *c = tb_calloc(1, sizeof *c);
+    if (c == NULL) return NULL;
+    c->links = ls;
+    c->link = l;
+    c->dialled = l != NULL;
+    c->greet_by = tb_clock_now() + LINK_GREET_BY;
+    c->own_expires_wall_s = tb_tls_expires_wall_s(ls->options.tls);
+    c->own_shown = tb_tls_shown(ls->options.tls);
+    c->next = ls->conns;
+    ls->conns = c;
+    if (l != NULL)
+        l->conn_count++;
+    else
+        ls->accepted_count++;
+    return c;
+}
+
+bool link_has_candidate(const struct link *l)
+{
+    for (const struct conn *c = l->links->conns; c != NULL; c = c->next)
+        if (c->link == l && c->dialled && !c->is_session && !c->ended && c->greet_by != 0) return true;
+    return false;
+}
+
+bool link_same_address(const struct tb_address *a, const struct tb_address *b)
+{
+    return a->bytes == b->bytes && memcmp(&a->any, &b->any, a->bytes) == 0;
+}

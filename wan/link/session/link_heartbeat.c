@@ -1,0 +1,150 @@
+/* link_heartbeat.c - the turn of a session: heartbeats, certificates that end, the next dial. */
+#include "base/log.h"
+#include "wan/link/link.h"
+
+#define RENEW_BEFORE_S 60u /* of a certificate's end */
+#define RENEW_EVERY    TB_SECONDS(10)
+
+enum tb_status link_on_ping(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_ping ping;
+    const enum tb_status status = tb_frame_ping_decode(&f->payload, &ping);
+    if (status == TB_OK) LINK_SEND(l, TB_FRAME_PONG, tb_frame_pong, LINK_SMALL, .stamp = ping.stamp);
+    return status;
+}
+
+enum tb_status link_on_pong(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_pong pong;
+    struct tb_link_session_todo todo;
+    const enum tb_status status = tb_frame_pong_decode(&f->payload, &pong);
+    if (status != TB_OK) return status;
+    const tb_time_ns now = tb_clock_now();
+    if (pong.stamp > 0 && pong.stamp <= now) {
+        l->stats.rtt = now - pong.stamp;
+        tb_link_session_answered(&l->life, l->stats.rtt);
+        link_twin_answered(l, pong.stamp, now);
+        l->beat.answered = pong.stamp;
+    }
+    l->beat.waiting_since = 0;
+    if (l->life.state != TB_LINK_SILENT) return TB_OK;
+    link_step(l, TB_LINK_HEARD, NULL, &todo);
+    tb_race_end(&l->race);
+    link_dials_end(l);
+    return TB_OK;
+}
+
+/* When the first of a session's two certificates ends; 0: neither does. */
+static uint64_t session_expires(const struct conn *c)
+{
+    const uint64_t ours = c->own_expires_wall_s, theirs = c->expires_wall_s;
+    if (ours == 0 || theirs == 0) return ours + theirs;
+    return ours < theirs ? ours : theirs;
+}
+
+/* A dial that began before the newest certificates were read came up after, or a renewal with them failed. */
+static bool shows_old_ones(const struct link *l)
+{
+    const struct tb_digest newest = tb_tls_shown(l->links->options.tls);
+    return l->session->dialled && !tb_digest_equal(&l->session->own_shown, &newest);
+}
+
+static void end_with_certificate(struct link *l, bool ours)
+{
+    link_drop(l, TB_PEER_IDENTITY);
+    link_said_expired(l, ours);
+}
+
+/* A session does not outlive the certificate of either end. One that we dialled takes a fresh connection before, in the hope of newer
+ * ones, as the peer's may have been renewed, and ours; and at once where ours has been. What failed is tried again after a while. */
+static void watch_certificates(struct link *l, tb_time_ns now)
+{
+    const uint64_t wall_s = tb_clock_wall_ms() / 1000, expires = session_expires(l->session);
+    const bool failed = l->renewed_at > l->stats.up_since;
+    const bool rested = tb_time_since(l->renewed_at, now) >= RENEW_EVERY;
+    if (expires != 0 && wall_s >= expires)
+        end_with_certificate(l, expires == l->session->own_expires_wall_s);
+    else if (shows_old_ones(l) ? !failed || rested
+                               : expires != 0 && wall_s + RENEW_BEFORE_S >= expires && rested)
+        link_renew(l, now);
+}
+
+static void beat(struct link *l, tb_time_ns now)
+{
+    const struct tb_links_options *o = &l->links->options;
+    struct link_heartbeat *b = &l->beat;
+    if (tb_time_since(b->sent_at, now) < TB_MS(o->heartbeat_ms)) return;
+    b->sent_at = now;
+    if (b->waiting_since == 0) b->waiting_since = now;
+    LINK_SEND(l, TB_FRAME_PING, tb_frame_ping, LINK_SMALL, .stamp = now);
+    watch_certificates(l, now);
+}
+
+static void listen_for_beats(struct link *l, tb_time_ns now)
+{
+    const struct tb_links_options *o = &l->links->options;
+    struct tb_link_session_todo todo;
+    tb_time_ns heard = tb_wire_heard_at(l->session->wire);
+    if (heard < l->beat.heard_floor) heard = l->beat.heard_floor;
+    if (tb_time_since(heard, now) >= TB_MS(o->down_ms)) {
+        link_drop(l, TB_STREAM_IDLE);
+        return;
+    }
+    if (l->life.state != TB_LINK_UP || l->beat.waiting_since == 0) return;
+    if (tb_time_since(l->beat.waiting_since, now) < tb_link_session_patience(&l->life)) return;
+    link_step(l, TB_LINK_QUIET, NULL, &todo);
+    link_log(l, TB_LOG_WARN, "link.silent", TB_OK, l->session->address_text);
+    link_names_doubt(l);
+    if (todo.dial) link_dial(l);
+}
+
+/* Our own loop stood still (a debugger, a stopped process): that is not the peer's silence. */
+static void forgive_gap(struct link *l, tb_time_ns now)
+{
+    const tb_time_ns gap = tb_time_since(l->links->ticked_at, now);
+    if (gap < TB_MS(300)) return;
+    l->beat.heard_floor = now;
+    if (l->beat.waiting_since != 0) l->beat.waiting_since = now;
+}
+
+static void watch_limbo(struct link *l, tb_time_ns now)
+{
+    if (l->limbo_since == 0) return;
+    if (link_has_candidate(l) && tb_time_since(l->limbo_since, now) < TB_MS(l->links->options.down_ms))
+        return;
+    link_be_down(l, TB_STREAM_CLOSED);
+}
+
+void link_up_tick(struct link *l, tb_time_ns now)
+{
+    struct tb_link_session_todo todo;
+    if (link_is_up(l)) forgive_gap(l, now);
+    if (link_is_up(l)) beat(l, now);
+    if (link_is_up(l)) listen_for_beats(l, now);
+    link_twin_forget(l, now);
+    watch_limbo(l, now);
+    if (l->links->closing) return;
+    link_dial_tick(l, now);
+    if (now < l->life.next_dial_at) return;
+    link_step(l, TB_LINK_DUE, NULL, &todo);
+    if (todo.dial) link_dial(l);
+}
+
+void link_up_stop(struct link *l)
+{
+    struct tb_link_session_todo todo;
+    link_step(l, TB_LINK_STOP, NULL, &todo);
+    link_forget_resolving(l);
+    link_streams_ahead_end(l);
+    if (link_is_up(l)) link_drop(l, TB_SITE_DRAINING);
+}
+
+/* Connections that were never greeted, or that are to end. */
+void links_conns_tick(struct tb_links *ls, tb_time_ns now)
+{
+    for (struct conn *c = ls->conns; c != NULL; c = c->next) {
+        if (c->is_session || c->ended || c->binding != NULL) continue;
+        if (ls->closing || now >= c->greet_by)
+            link_conn_close(c, ls->closing ? TB_CANCELLED : TB_STREAM_IDLE);
+    }
+}

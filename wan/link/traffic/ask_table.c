@@ -1,0 +1,175 @@
+/* ask_table.c - manifests that are asked for, or that follow a PUSH, until they are complete. */
+#include "base/fault.h"
+#include "wan/link/link.h"
+
+void link_ask_clear(struct ask *a)
+{
+    for (uint32_t s = 0; a->memories != NULL && s < a->key.shard_count; s++)
+        tb_free(a->memories[s]);
+    tb_free(a->memories);
+    tb_free(a->manifests);
+    tb_free(a->head);
+    a->memories = NULL;
+    a->manifests = NULL;
+    a->head = NULL;
+    a->shard = a->head_total = a->head_got = a->digests_got = 0;
+    a->memory_bytes = 0;
+    a->sent = a->complete = false;
+}
+
+struct ask **link_ask_find(struct link *l, const struct tb_id *uid)
+{
+    struct ask **at = &l->asks;
+    while (*at != NULL && !tb_id_equal(&(*at)->uid, uid))
+        at = &(*at)->next;
+    return at;
+}
+
+void link_ask_free(struct ask **at)
+{
+    struct ask *a = *at;
+    *at = a->next;
+    link_ask_clear(a);
+    tb_free(a);
+}
+
+/* What nobody asked for is not waited for. */
+void link_asks_rewind(struct link *l)
+{
+    struct ask **at = &l->asks;
+    while (*at != NULL) {
+        if ((*at)->unasked) {
+            link_ask_free(at);
+            continue;
+        }
+        link_ask_clear(*at);
+        at = &(*at)->next;
+    }
+}
+
+void link_asks_free(struct link *l)
+{
+    while (l->asks != NULL)
+        link_ask_free(&l->asks);
+}
+
+static enum tb_status ask_begin(struct ask *a)
+{
+    a->manifests = tb_calloc(a->key.shard_count, sizeof *a->manifests);
+    a->memories = tb_calloc(a->key.shard_count, sizeof *a->memories);
+    return a->manifests != NULL && a->memories != NULL ? TB_OK : TB_SITE_NOMEM;
+}
+
+void link_asks_send(struct link *l)
+{
+    for (struct ask *a = l->asks; a != NULL && link_is_up(l); a = a->next) {
+        const struct announced *known = link_announced(l, &a->uid);
+        if (a->sent || known == NULL) continue;
+        a->key = known->key;
+        if (ask_begin(a) != TB_OK) {
+            link_ask_clear(a);
+            continue; /* again at the next tick */
+        }
+        a->sent = true;
+        LINK_SEND(l, TB_FRAME_ASK, tb_frame_ask, LINK_SMALL, .uid = a->uid);
+    }
+}
+
+/* P7: all that nobody asked for, together, is kept within what one version may take. So many are free. */
+uint64_t link_ask_room(const struct link *l, const struct ask *whose)
+{
+    const uint64_t most = l->links->options.manifest_bytes_max;
+    uint64_t used = whose->memory_bytes;
+    for (const struct ask *a = l->asks; whose->unasked && a != NULL; a = a->next)
+        if (a->unasked && a != whose) used += a->memory_bytes + a->head_total;
+    return used < most ? most - used : 0;
+}
+
+/* At most TB_FEED_EXPECTED_MAX: each is of a number that is expected. */
+enum tb_status link_ask_pushed(struct link *l, const struct tb_version_key *key)
+{
+    struct ask *a = *link_ask_find(l, &key->uid);
+    const bool fresh = a == NULL;
+    if (fresh) a = tb_calloc(1, sizeof *a);
+    if (a == NULL) return TB_SITE_NOMEM;
+    a->uid = key->uid;
+    a->key = *key;
+    a->sent = true;
+    if (fresh) {
+        a->unasked = true;
+        a->next = l->asks;
+        l->asks = a;
+        a->memory_bytes = key->shard_count * (sizeof *a->manifests + sizeof *a->memories);
+        if (link_ask_room(l, a) == 0) return TB_TOO_LARGE;
+    }
+    const enum tb_status status = ask_begin(a);
+    if (status != TB_OK && !fresh) link_ask_clear(a); /* it is sent again */
+    return status;
+}
+
+void link_ask_declined(struct link *l, const struct tb_id *uid)
+{
+    struct ask **at = link_ask_find(l, uid);
+    if (*at != NULL && (*at)->unasked) link_ask_free(at); /* pages that follow are skipped */
+}
+
+static void tell_failed(struct link *l, const struct tb_id *uid, enum tb_status why)
+{
+    const struct tb_links_ops *ops = l->links->options.ops;
+    if (ops->on_failed != NULL) ops->on_failed(l->links->options.user, l->index, uid, why);
+}
+
+static uint32_t ask_count(const struct link *l)
+{
+    uint32_t count = 0;
+    for (const struct ask *a = l->asks; a != NULL; a = a->next)
+        count += !a->unasked;
+    return count;
+}
+
+/* Asks wait for the peer's next session, and go on in it. What the peer does not announce by then may never be answered: such
+ * gives way when there are too many. */
+static struct ask **ask_stale(struct link *l)
+{
+    struct ask **at = &l->asks;
+    while (*at != NULL && link_announced(l, &(*at)->uid) != NULL)
+        at = &(*at)->next;
+    return at;
+}
+
+enum tb_status tb_links_ask(struct tb_links *ls, uint32_t peer, const struct tb_id *uid)
+{
+    struct link *l = &ls->links[peer];
+    const struct announced *known = link_announced(l, uid);
+    struct ask *pushed = *link_ask_find(l, uid);
+    if (pushed != NULL && pushed->unasked) { /* they are on their way, or here */
+        pushed->unasked = false;
+        links_busy(ls);
+        return TB_OK;
+    }
+    if (pushed != NULL) return TB_DONE_BEFORE;
+    if (known == NULL) return TB_NOT_FOUND;
+    struct ask **stale = ask_count(l) >= TB_LINKS_ASKS_MAX ? ask_stale(l) : NULL;
+    if (stale != NULL && *stale == NULL) return TB_SITE_NOMEM;
+    struct ask *a = tb_calloc(1, sizeof *a);
+    if (a == NULL) return TB_SITE_NOMEM;
+    a->uid = *uid;
+    a->key = known->key;
+    const struct tb_id gone = stale != NULL ? (*stale)->uid : (struct tb_id){0};
+    if (stale != NULL) link_ask_free(stale);
+    a->next = l->asks;
+    l->asks = a;
+    link_asks_send(l);
+    if (stale != NULL) tell_failed(l, &gone, TB_NOT_FOUND); /* last: who hears it may ask again */
+    return TB_OK;
+}
+
+void link_ask_fail(struct link *l, const struct tb_id *uid, enum tb_status why)
+{
+    struct ask **at = link_ask_find(l, uid);
+    const struct tb_id id = *uid;
+    if (*at == NULL) return;
+    const bool unasked = (*at)->unasked;
+    link_ask_free(at);
+    if (!unasked) tell_failed(l, &id, why);
+}

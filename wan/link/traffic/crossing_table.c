@@ -1,0 +1,106 @@
+/* crossing_table.c - crossings that the peer draws from us. */
+#include "base/assert.h"
+#include "base/fault.h"
+#include "wan/link/link.h"
+
+struct out *link_out_find(const struct link *l, uint32_t crossing)
+{
+    struct out *o = l->outs;
+    while (o != NULL && o->crossing != crossing)
+        o = o->next;
+    return o;
+}
+
+/* Crossings of one model are one flow: one begun before is finished before. */
+static struct out *out_of_model(const struct link *l, const struct tb_name *model)
+{
+    struct out *o = l->outs;
+    while (o != NULL && !tb_name_equal(&o->offer->key.model, model))
+        o = o->next;
+    return o;
+}
+
+static uint32_t flow_of(struct link *l, const struct tb_name *model)
+{
+    const struct tb_links_options *o = &l->links->options;
+    const struct out *other = out_of_model(l, model);
+    if (other != NULL) return other->flow;
+    const uint32_t flow =
+        tb_fair_join(&l->fair, o->ops->weight_of != NULL ? o->ops->weight_of(o->user, model) : 1);
+    TB_ASSERT(flow != TB_FAIR_NONE); /* as many as crossings */
+    return flow;
+}
+
+void link_out_free(struct link *l, struct out *out)
+{
+    struct out **at = &l->outs;
+    while (*at != out)
+        at = &(*at)->next;
+    *at = out->next;
+    if (out_of_model(l, &out->offer->key.model) == NULL) tb_fair_leave(&l->fair, out->flow);
+    tb_feed_purge(l->feed, out->crossing);
+    if (out->base != NULL && out->base->known != NULL) links_past_free(l->links, out->base);
+    tb_hedge_over(&l->hedge, out->crossing);
+    tb_free(out->memory);
+    tb_free(out);
+}
+
+void link_outs_drop(struct link *l, const struct offer *o)
+{
+    for (struct out *out = l->outs, *next; out != NULL; out = next) {
+        next = out->next;
+        if (o == NULL || out->offer == o) link_out_free(l, out);
+    }
+}
+
+uint32_t link_out_count(const struct link *l)
+{
+    uint32_t count = 0;
+    for (const struct out *o = l->outs; o != NULL; o = o->next)
+        count++;
+    return count;
+}
+
+enum tb_status link_out_new(struct link *l, uint32_t crossing, struct offer *offer)
+{
+    struct out *out = tb_calloc(1, sizeof *out);
+    if (out == NULL) return TB_SITE_NOMEM;
+    out->memory = tb_malloc(tb_crossing_bytes_for(offer->share->places, offer->share->shard_count));
+    if (out->memory == NULL) {
+        tb_free(out);
+        return TB_SITE_NOMEM;
+    }
+    out->crossing = crossing;
+    out->offer = offer;
+    out->began_at = tb_clock_now();
+    out->flow = flow_of(l, &offer->key.model);
+    tb_crossing_init(&out->core, offer->share->places, offer->share->shard_count, out->memory);
+    struct out **at = &l->outs; /* one begun before is finished before */
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = out;
+    return TB_OK;
+}
+
+enum tb_status link_out_push(struct link *l, uint32_t crossing, struct offer *o, struct tb_share *base)
+{
+    if (out_of_model(l, &o->key.model) != NULL || link_out_count(l) >= TB_LINKS_CROSSINGS_MAX)
+        return TB_AGAIN;
+    const enum tb_status status = link_out_new(l, crossing, o);
+    if (status != TB_OK) return status;
+    struct out *out = link_out_find(l, crossing);
+    out->based = true;
+    out->base = base;
+    tb_crossing_base(&out->core, base->places, base->shard_count);
+    tb_crossing_push(&out->core);
+    links_busy(l->links);
+    return TB_OK;
+}
+
+/* The crossing a message is about. One that is over is no mistake: our end of it and the peer's words
+ * crossed. */
+enum tb_status link_out_of(const struct link *l, uint32_t crossing, struct out **out_out)
+{
+    *out_out = link_out_find(l, crossing);
+    return crossing == 0 || crossing > l->want_last ? TB_PEER_GARBLED : TB_OK;
+}

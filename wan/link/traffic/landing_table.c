@@ -1,0 +1,130 @@
+/* landing_table.c - landings that are drawn from the peer: wanted, begun, over. */
+#include "base/fault.h"
+#include "wan/link/link.h"
+
+struct in *link_in_find(const struct link *l, uint32_t crossing)
+{
+    struct in *in = l->ins;
+    while (in != NULL && (crossing == 0 || in->crossing != crossing))
+        in = in->next;
+    return in;
+}
+
+struct in *link_in_of(const struct link *l, const struct tb_id *uid)
+{
+    struct in *in = l->ins;
+    while (in != NULL && !tb_id_equal(&in->key.uid, uid))
+        in = in->next;
+    return in;
+}
+
+/* No stream begins to land a chunk of it any more. */
+void link_in_unlist(struct link *l, struct in *in)
+{
+    if (in->crossing != 0) tb_feed_landing_remove(l->feed, in->crossing);
+    if (in->draining != 0) tb_feed_landing_remove(l->feed, in->draining);
+    in->draining = 0;
+}
+
+void link_in_stop(struct link *l, struct in *in)
+{
+    link_in_unlist(l, in);
+    if (in->crossing != 0) LINK_SEND(l, TB_FRAME_STOP, tb_frame_stop, LINK_SMALL, .crossing = in->crossing);
+    in->crossing = 0;
+    in->base = NULL;
+}
+
+void link_in_free(struct link *l, struct in *in)
+{
+    struct in **at = &l->ins;
+    while (*at != in)
+        at = &(*at)->next;
+    *at = in->next;
+    tb_free(in->memory);
+    tb_free(in);
+}
+
+bool link_in_all_held(const struct in *in)
+{
+    for (uint32_t s = 0; s < in->share->shard_count; s++)
+        if (!tb_place_whole(&in->share->places[s])) return false;
+    return true;
+}
+
+/* P6: one that failed begins anew, in the same places and with what is held there; else a chunk that came wrong three times
+ * would keep its version, and all that wait behind it, from this peer for ever. */
+static enum tb_status land_again(struct link *l, struct in *in)
+{
+    if (!in->finished || link_in_all_held(in)) return TB_DONE_BEFORE;
+    tb_landing_init(&in->core, in->share->places, in->share->shard_count, in->memory);
+    in->finished = false;
+    links_busy(l->links);
+    return TB_OK;
+}
+
+/* Those that are over are among them: they stay until the daemon takes the version's places back. */
+static uint32_t in_count(const struct link *l)
+{
+    uint32_t count = 0;
+    for (const struct in *in = l->ins; in != NULL; in = in->next)
+        count++;
+    return count;
+}
+
+uint32_t link_in_crossings(const struct link *l)
+{
+    uint32_t count = 0;
+    for (const struct in *in = l->ins; in != NULL; in = in->next)
+        count += in->crossing != 0;
+    return count;
+}
+
+enum tb_status tb_links_land(struct tb_links *ls, uint32_t peer, const struct tb_version_key *key,
+                             const struct tb_place *places)
+{
+    struct link *l = &ls->links[peer];
+    struct in *known = link_in_of(l, &key->uid);
+    if (known != NULL) return land_again(l, known);
+    if (in_count(l) >= TB_LINKS_OFFERS_MAX) return TB_SITE_NOMEM;
+    struct in *in = tb_calloc(1, sizeof *in);
+    if (in == NULL) return TB_SITE_NOMEM;
+    in->share = tb_share_new(&key->uid, places, key->shard_count, &ls->wake);
+    if (in->share == NULL) goto undo_in;
+    in->memory = tb_malloc(tb_landing_bytes_for(places, key->shard_count));
+    if (in->memory == NULL) goto undo_share;
+    in->key = *key;
+    tb_landing_init(&in->core, in->share->places, key->shard_count, in->memory);
+    struct in **at = &l->ins;
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = in;
+    links_busy(ls);
+    return TB_OK;
+
+undo_share:
+    tb_share_free(in->share);
+undo_in:
+    tb_free(in);
+    return TB_SITE_NOMEM;
+}
+
+void link_in_end(struct link *l, struct in *in, enum tb_status why)
+{
+    const struct tb_links_options *o = &l->links->options;
+    const struct tb_version_key key = in->key;
+    if (why != TB_OK)
+        link_in_stop(l, in);
+    else
+        link_in_unlist(l, in); /* the peer knows by HELD that it is over */
+    in->crossing = 0;
+    in->base = NULL;
+    in->finished = true;
+    if (why == TB_OK && o->ops->on_landed != NULL) o->ops->on_landed(o->user, l->index, &key);
+    if (why != TB_OK && o->ops->on_failed != NULL) o->ops->on_failed(o->user, l->index, &key.uid, why);
+}
+
+void link_in_fail(struct link *l, const struct tb_id *uid, enum tb_status why)
+{
+    struct in *in = link_in_of(l, uid);
+    if (in != NULL && !in->finished) link_in_end(l, in, why);
+}

@@ -1,0 +1,62 @@
+/* link_expected.c - versions that are sent before they are asked for, where the peer expects them. */
+#include "base/fault.h"
+#include "wan/link/link.h"
+
+enum tb_status link_on_expect(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_expect m;
+    if (l->protocol < TB_LINK_PROTOCOL_PUSH) return TB_PEER_GARBLED;
+    const enum tb_status status = tb_frame_expect_decode(&f->payload, &m);
+    if (status != TB_OK) return status;
+    if (m.crossing <= l->want_last) return TB_PEER_GARBLED;
+    l->want_last = m.crossing;
+    if (!link_granted(l, &m.model)) return TB_OK;
+    struct push *p = *push_find_model(&l->expected, &m.model); /* as many as models are granted */
+    if (p == NULL) p = tb_calloc(1, sizeof *p);
+    if (p == NULL) return TB_OK; /* it is asked */
+    if (*push_find_model(&l->expected, &m.model) == NULL) {
+        p->next = l->expected;
+        l->expected = p;
+    }
+    p->model = m.model;
+    p->crossing = m.crossing;
+    p->base = m.base;
+    return TB_OK;
+}
+
+/* The peer has heard of something newer than what it holds: it is about to ask for that. */
+static bool was_told_of_more(const struct link *l, const struct offer *base)
+{
+    for (const struct offer *o = l->links->offers; o != NULL; o = o->next) {
+        if (o->peers[l->index].announced != l->session_seq || o->peers[l->index].whole) continue;
+        if (push_is_newer(&o->key, &base->key)) return true;
+    }
+    return false;
+}
+
+/* The peer lands nothing before it has them, and all its streams wait meanwhile: more of them than three flights of a TCP that begins
+ * would cost the others more time than the two round trips that are saved here. */
+static bool manifests_are_short(const struct link *l, const struct offer *o)
+{
+    uint64_t bytes = 0;
+    for (uint32_t s = 0; s < o->share->shard_count; s++) {
+        const struct tb_manifest *m = o->share->places[s].manifest;
+        bytes += tb_manifest_head_bytes(m) + (uint64_t)m->chunk_count * TB_DIGEST_BYTES;
+    }
+    return bytes <= l->links->options.push_manifest_bytes;
+}
+
+bool link_push(struct link *l, struct offer *o)
+{
+    struct push **at = push_find_model(&l->expected, &o->key.model);
+    if (*at == NULL) return false;
+    struct offer *base = offer_find(l->links, &(*at)->base);
+    if (base == NULL || !push_is_newer(&o->key, &base->key) || was_told_of_more(l, base)) return false;
+    if (!tb_share_layouts_meet(o->share, base->share) || !manifests_are_short(l, o)) return false;
+    const uint32_t crossing = (*at)->crossing;
+    if (link_out_push(l, crossing, o, base->share) != TB_OK) return false;
+    tb_free(push_take_out(at));
+    l->stats.pushed++;
+    LINK_SEND(l, TB_FRAME_PUSH, tb_frame_push, LINK_SMALL, .crossing = crossing, .uid = o->key.uid);
+    return true;
+}

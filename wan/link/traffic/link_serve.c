@@ -1,0 +1,134 @@
+/* link_serve.c - manifests that the peer asked for, or that follow a PUSH, go to it in pages. */
+#include "base/fault.h"
+#include "wan/link/link.h"
+
+#define SERVES_MAX       TB_LINKS_ASKS_MAX
+#define DIGESTS_PER_PAGE (TB_LINK_PAGE_BYTES / TB_DIGEST_BYTES)
+
+static void serve_free(struct link *l, struct serve *s)
+{
+    struct serve **at = &l->serves;
+    while (*at != s)
+        at = &(*at)->next;
+    *at = s->next;
+    tb_free(s->head);
+    tb_free(s);
+}
+
+void link_serves_drop(struct link *l, const struct offer *o)
+{
+    for (struct serve *s = l->serves, *next; s != NULL; s = next) {
+        next = s->next;
+        if (o == NULL || s->offer == o) serve_free(l, s);
+    }
+}
+
+static const struct tb_manifest *manifest_of(const struct serve *s)
+{
+    return s->offer->share->places[s->shard].manifest;
+}
+
+static bool encode_head(struct serve *s)
+{
+    struct tb_writer w;
+    s->head_bytes = (uint32_t)tb_manifest_head_bytes(manifest_of(s));
+    s->head = tb_malloc(s->head_bytes);
+    if (s->head == NULL) return false;
+    tb_writer_init(&w, s->head, s->head_bytes);
+    tb_manifest_head_encode(manifest_of(s), &w);
+    return true;
+}
+
+static void send_head_page(struct link *l, struct serve *s)
+{
+    const uint32_t left = s->head_bytes - s->at;
+    const struct tb_span page = {s->head + s->at, left < TB_LINK_PAGE_BYTES ? left : TB_LINK_PAGE_BYTES};
+    LINK_SEND(l, TB_FRAME_HEAD, tb_frame_head, LINK_SMALL + page.count, .uid = s->offer->key.uid,
+              .shard = s->shard, .total_bytes = s->head_bytes, .offset = s->at, .page = page);
+    s->at += page.count;
+    if (s->at < s->head_bytes) return;
+    s->head_done = true;
+    s->at = 0;
+    tb_free(s->head);
+    s->head = NULL;
+}
+
+static void send_digests_page(struct link *l, struct serve *s)
+{
+    const struct tb_manifest *m = manifest_of(s);
+    const uint32_t left = m->chunk_count - s->at;
+    const uint32_t count = left < DIGESTS_PER_PAGE ? left : DIGESTS_PER_PAGE;
+    const struct tb_span page = {m->digests[s->at].bytes, count * TB_DIGEST_BYTES};
+    LINK_SEND(l, TB_FRAME_DIGESTS, tb_frame_digests, LINK_SMALL + page.count, .uid = s->offer->key.uid,
+              .shard = s->shard, .first = s->at, .page = page);
+    s->at += count;
+}
+
+/* One page further. False: all was sent, or there is no memory and the peer was told so. */
+static bool serve_step(struct link *l, struct serve *s)
+{
+    if (!s->head_done) {
+        if (s->head == NULL && !encode_head(s)) {
+            link_send_gone(l, &s->offer->key.uid, TB_SITE_NOMEM);
+            return false;
+        }
+        send_head_page(l, s);
+    } else if (s->at < manifest_of(s)->chunk_count) {
+        send_digests_page(l, s);
+    }
+    if (!s->head_done || s->at < manifest_of(s)->chunk_count) return true;
+    s->shard++;
+    s->at = 0;
+    s->head_done = false;
+    return s->shard < s->offer->key.shard_count;
+}
+
+void link_serves_tick(struct link *l)
+{
+    while (link_is_up(l) && l->serves != NULL && tb_wire_queued_bytes(l->session->wire) < LINK_QUEUE_BYTES)
+        if (!serve_step(l, l->serves)) serve_free(l, l->serves);
+}
+
+static uint32_t serve_count(const struct link *l)
+{
+    uint32_t count = 0;
+    for (const struct serve *s = l->serves; s != NULL; s = s->next)
+        count += s->asked;
+    return count;
+}
+
+void link_serve(struct link *l, struct offer *o, bool asked)
+{
+    struct serve *s = tb_calloc(1, sizeof *s);
+    if (s == NULL) {
+        link_send_gone(l, &o->key.uid, TB_SITE_NOMEM);
+        return;
+    }
+    struct serve **at = &l->serves;
+    while (*at != NULL)
+        at = &(*at)->next;
+    s->offer = o;
+    s->asked = asked;
+    *at = s;
+    links_busy(l->links);
+    link_serves_tick(l);
+}
+
+enum tb_status link_on_ask(struct link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_ask m;
+    const enum tb_status status = tb_frame_ask_decode(&f->payload, &m);
+    if (status != TB_OK) return status;
+    struct offer *o = offer_find(l->links, &m.uid);
+    if (o == NULL || !link_granted(l, &o->key.model)) {
+        link_send_gone(l, &m.uid, TB_NOT_FOUND);
+        return TB_OK;
+    }
+    if (!link_may_read(l, o)) {
+        link_refuse_dtypes(l, o);
+        return TB_OK;
+    }
+    if (serve_count(l) >= SERVES_MAX) return TB_PEER_GARBLED;
+    link_serve(l, o, true);
+    return TB_OK;
+}

@@ -1,0 +1,149 @@
+/* offer_table.c - versions that are offered here, what each peer holds of them, and places that retire. */
+#include "base/fault.h"
+#include "wan/link/link.h"
+
+struct offer *offer_find(struct tb_links *ls, const struct tb_id *uid)
+{
+    struct offer *o = ls->offers;
+    while (o != NULL && !tb_id_equal(&o->key.uid, uid))
+        o = o->next;
+    return o;
+}
+
+static void sweep_shares(struct tb_links *ls)
+{
+    struct tb_share **at = &ls->retiring;
+    while (*at != NULL) {
+        struct tb_share *s = *at;
+        if (!tb_share_only_ours(s)) {
+            at = &s->next;
+            continue;
+        }
+        *at = s->next;
+        s->call->left--;
+        tb_share_free(s);
+    }
+}
+
+void links_sweep_retired(struct tb_links *ls)
+{
+    sweep_shares(ls);
+    struct retired **at = &ls->retired;
+    while (*at != NULL) {
+        struct retired *r = *at;
+        if (r->left > 0) {
+            at = &r->next;
+            continue;
+        }
+        *at = r->next;
+        if (r->done != NULL && !ls->closing) {
+            r->done(r->user);
+            at = &ls->retired; /* the daemon may have added some */
+        }
+        tb_free(r);
+    }
+}
+
+struct retired *links_retired_new(struct tb_links *ls, void (*done)(void *user), void *user)
+{
+    struct retired *r = tb_calloc(1, sizeof *r);
+    if (r == NULL) return NULL;
+    r->done = done;
+    r->user = user;
+    r->next = ls->retired;
+    ls->retired = r;
+    return r;
+}
+
+void links_retire(struct tb_links *ls, struct tb_share *share, struct retired *call)
+{
+    share->call = call;
+    share->next = ls->retiring;
+    ls->retiring = share;
+    call->left++;
+    tb_share_revoke(share);
+}
+
+struct tb_share *links_past_new(struct tb_links *ls, const struct tb_id *uid, const struct tb_name *model)
+{
+    struct tb_objects *objects = ls->options.objects;
+    struct tb_known *known = objects != NULL ? tb_objects_recall(objects, uid, model) : NULL;
+    if (known == NULL) return NULL;
+    uint32_t shard_count;
+    const struct tb_place *places = tb_known_places(known, &shard_count);
+    struct tb_share *share = tb_share_new(uid, places, shard_count, &ls->wake);
+    struct retired *call = share != NULL ? links_retired_new(ls, NULL, NULL) : NULL;
+    if (call == NULL) {
+        if (share != NULL) tb_share_free(share);
+        tb_known_unref(objects, known);
+        return NULL;
+    }
+    share->objects = objects;
+    share->known = known;
+    share->call = call; /* it retires for sure */
+    call->left = 1;
+    return share;
+}
+
+void links_past_free(struct tb_links *ls, struct tb_share *past)
+{
+    past->next = ls->retiring;
+    ls->retiring = past;
+    tb_share_revoke(past);
+    links_busy(ls);
+}
+
+void links_offers_free(struct tb_links *ls)
+{
+    while (ls->offers != NULL) {
+        struct offer *o = ls->offers;
+        ls->offers = o->next;
+        tb_share_free(o->share);
+        tb_free(o);
+    }
+}
+
+void link_peer_held(struct link *l, struct offer *o)
+{
+    const struct tb_links_options *options = &l->links->options;
+    struct offer_peer *p = &o->peers[l->index];
+    p->whole = true;
+    p->held_chunks = o->chunks;
+    if (p->told_held == l->session_seq) return;
+    p->told_held = l->session_seq;
+    const struct tb_id uid = o->key.uid;
+    if (options->ops->on_peer_held != NULL) options->ops->on_peer_held(options->user, l->index, &uid);
+}
+
+static bool whole_here(const struct offer *o)
+{
+    for (uint32_t s = 0; s < o->share->shard_count; s++)
+        if (!tb_place_whole(&o->share->places[s])) return false;
+    return true;
+}
+
+void links_offers_tick(struct tb_links *ls)
+{
+    for (struct offer *o = ls->offers; o != NULL; o = o->next)
+        if (!o->whole) o->whole = whole_here(o);
+}
+
+/* What left the peer is not held there any more, and is no news once it comes back. */
+void link_peer_dropped(struct link *l, const struct tb_id *uid)
+{
+    struct offer *o = offer_find(l->links, uid);
+    if (o == NULL) return;
+    o->peers[l->index].whole = false;
+    o->peers[l->index].held_chunks = 0;
+    o->peers[l->index].told_held = 0;
+}
+
+/* The peer's arena lost what the earlier life held. Its HELD and WHOLE of that life say nothing any more (P10). */
+void link_peer_forgets(struct link *l)
+{
+    for (struct offer *o = l->links->offers; o != NULL; o = o->next) {
+        o->peers[l->index].whole = false;
+        o->peers[l->index].held_chunks = 0;
+        o->peers[l->index].told_held = 0;
+    }
+}

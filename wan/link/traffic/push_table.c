@@ -1,0 +1,72 @@
+/* push_table.c - models whose next version may come unasked, either way. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "wan/link/link.h"
+
+struct push **push_find_model(struct push **at, const struct tb_name *model)
+{
+    while (*at != NULL && !tb_name_equal(&(*at)->model, model))
+        at = &(*at)->next;
+    return at;
+}
+
+struct push **push_find_uid(struct push **at, const struct tb_id *uid)
+{
+    while (*at != NULL && !tb_id_equal(&(*at)->uid, uid))
+        at = &(*at)->next;
+    return at;
+}
+
+struct push *push_take_out(struct push **at)
+{
+    struct push *p = *at;
+    *at = p->next;
+    return p;
+}
+
+static void free_all(struct push **at)
+{
+    while (*at != NULL)
+        tb_free(push_take_out(at));
+}
+
+void link_pushes_down(struct link *l)
+{
+    free_all(&l->expecting);
+    free_all(&l->pushed);
+    free_all(&l->expected);
+    memset(l->given, 0, sizeof l->given);
+    tb_feed_unexpect(l->feed, 0); /* streams hear of it as they end */
+}
+
+void link_pushes_forget(struct link *l)
+{
+    free_all(&l->resting);
+}
+
+bool push_is_newer(const struct tb_version_key *key, const struct tb_version_key *than)
+{
+    return tb_name_equal(&key->model, &than->model) && tb_version_key_compare(key, than) > 0;
+}
+
+bool link_is_pushed(const struct link *l, const struct tb_id *uid)
+{
+    const struct push *p = l->pushed;
+    while (p != NULL && !tb_id_equal(&p->uid, uid))
+        p = p->next;
+    return p != NULL;
+}
+
+void link_push_moved(struct link *l, const struct tb_id *uid)
+{
+    struct push *p = *push_find_uid(&l->pushed, uid);
+    if (p != NULL) p->came = tb_clock_now();
+}
+
+void link_expected_ends(struct link *l, const struct tb_name *model)
+{
+    struct push **at = push_find_model(&l->expected, model);
+    if (*at != NULL) tb_free(push_take_out(at));
+}

@@ -1,0 +1,167 @@
+/* stream_table.c - the data streams of a link as the main loop sees them, by slot. */
+#include <stdio.h>
+
+#include "wan/link/link.h"
+
+uint32_t link_streams_count(const struct link *l)
+{
+    uint32_t count = l->ahead_count;
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
+        count += l->streams[i] != NULL;
+    return count;
+}
+
+uint32_t link_streams_bound(const struct link *l)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
+        count += l->streams[i] != NULL && tb_stream_phase(l->streams[i]) == TB_STREAM_BOUND;
+    return count;
+}
+
+bool link_streams_old(const struct link *l)
+{
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
+        if (l->streams[i] != NULL && l->streams[i]->plan.session_seq != l->session_seq) return true;
+    return false;
+}
+
+void link_stream_end(struct tb_stream *s)
+{
+    if (s->loop != NULL)
+        tb_stream_end(s);
+    else
+        atomic_store(&s->ending, true); /* still on its way to a loop */
+}
+
+int link_stream_free_slot(const struct link *l)
+{
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
+        if (l->streams[i] == NULL) return (int)i;
+    return -1;
+}
+
+void links_stream_to_loop(struct tb_links *ls, struct tb_stream *s)
+{
+    tb_stream_loop_add(ls->loops[ls->loop_at++ % ls->loop_count], s);
+}
+
+struct tb_stream_plan link_stream_plan(struct link *l, uint32_t slot, uint32_t number)
+{
+    const struct tb_links_options *o = &l->links->options;
+    return (struct tb_stream_plan){.feed = l->feed,
+                                   .session_seq = l->session_seq,
+                                   .session = l->session_id,
+                                   .number = number,
+                                   .slot = slot,
+                                   .protocol = l->protocol,
+                                   .peer = l->index,
+                                   .trust = {o->ops->base_good, o->user},
+                                   .objects = l->links->options.objects,
+                                   .path = &l->path,
+                                   .records_max = o->records_max,
+                                   .idle = TB_MS(o->stream_idle_ms)};
+}
+
+struct tb_stream_plan link_stream_dial_plan(struct link *l, uint32_t slot, const struct tb_address *to)
+{
+    struct tb_stream_plan plan = link_stream_plan(l, slot, 0);
+    plan.dialled = true;
+    plan.address = *to;
+    plan.segment_bytes_max = l->segment.bytes_max;
+    plan.tls = l->links->options.tls;
+    plan.expect = l->identity;
+    return plan;
+}
+
+void link_stream_add_stats(struct tb_links_stats *to, const struct tb_stream *s)
+{
+    to->bytes_sent += atomic_load_explicit(&s->bytes_sent, memory_order_relaxed);
+    to->bytes_received += atomic_load_explicit(&s->bytes_received, memory_order_relaxed);
+    to->bytes_retransmitted += atomic_load_explicit(&s->retransmitted_bytes, memory_order_relaxed);
+    to->chunks_sent += atomic_load_explicit(&s->chunks_sent, memory_order_relaxed);
+    to->chunks_received += atomic_load_explicit(&s->chunks_received, memory_order_relaxed);
+    to->chunks_duplicate += atomic_load_explicit(&s->chunks_duplicate, memory_order_relaxed);
+    to->chunks_bad += atomic_load_explicit(&s->chunks_bad, memory_order_relaxed);
+    to->chunks_on_base += atomic_load_explicit(&s->chunks_on_base, memory_order_relaxed);
+    to->raw_bytes_sent += atomic_load_explicit(&s->raw_bytes, memory_order_relaxed);
+    to->bytes_hedged += atomic_load_explicit(&s->hedged_bytes, memory_order_relaxed);
+}
+
+uint64_t link_sent_bytes(const struct link *l)
+{
+    uint64_t bytes = l->stats.bytes_sent;
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
+        if (l->streams[i] != NULL)
+            bytes += atomic_load_explicit(&l->streams[i]->bytes_sent, memory_order_relaxed);
+    return bytes;
+}
+
+static uint64_t seen(const atomic_ullong *value)
+{
+    return atomic_load_explicit(value, memory_order_relaxed);
+}
+
+static void one_stream(const struct tb_stream *s, struct tb_links_stream_stats *to)
+{
+    *to = (struct tb_links_stream_stats){
+        .stream = s->plan.number,
+        .open = tb_stream_phase(s) == TB_STREAM_BOUND,
+        .bytes_sent = seen(&s->bytes_sent),
+        .bytes_received = seen(&s->bytes_received),
+        .rtt = seen(&s->rtt),
+        .sent_per_s = seen(&s->sent_per_s),
+        .received_per_s = seen(&s->received_per_s),
+        .retransmitted_bytes = seen(&s->retransmitted_bytes),
+        .unsent_bytes = seen(&s->unsent_bytes),
+        .window_bytes = seen(&s->window_bytes),
+        .records = seen(&s->records),
+        .limit = (enum tb_limit)atomic_load_explicit(&s->limit, memory_order_relaxed)};
+    to->kernel_sends = to->open && s->kernel_sends;
+    to->own_records = to->open && s->own_records;
+    if (to->open) snprintf(to->congestion, sizeof to->congestion, "%s", s->congestion);
+}
+
+void link_stream_stats(const struct link *l, struct tb_links_stats *stats)
+{
+    stats->stream_count = 0;
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
+        const struct tb_stream *s = l->streams[i];
+        if (s == NULL) continue;
+        link_stream_add_stats(stats, s);
+        one_stream(s, &stats->streams[stats->stream_count++]);
+    }
+    stats->streams_wanted = link_streams_wanted(l);
+    stats->streams_used = l->usable;
+    stats->searching = l->tuner.state != TB_TUNER_SETTLED;
+}
+
+bool link_stream_is_worn(const struct link *l, const struct tb_stream *s)
+{
+    return atomic_load_explicit(&s->records, memory_order_relaxed) >= l->links->options.records_max;
+}
+
+static bool is_ours(const struct link *l, const struct tb_stream *s)
+{
+    return s != NULL && s->plan.session_seq == l->session_seq && tb_stream_phase(s) != TB_STREAM_GONE &&
+           !s->retired;
+}
+
+bool link_stream_is_bound(const struct link *l, const struct tb_stream *s)
+{
+    return is_ours(l, s) && tb_stream_phase(s) == TB_STREAM_BOUND && !s->peer_gone;
+}
+
+uint32_t link_streams_wanted(const struct link *l)
+{
+    const uint32_t wanted = l->tuner.streams > l->peer_wants ? l->tuner.streams : l->peer_wants;
+    return wanted < TB_LINKS_STREAMS_MAX ? wanted : TB_LINKS_STREAMS_MAX;
+}
+
+uint32_t link_streams_fresh(const struct link *l)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
+        count += is_ours(l, l->streams[i]) && !link_stream_is_worn(l, l->streams[i]);
+    return count;
+}
